@@ -1,0 +1,95 @@
+# q35chat.  `make run` sets up, builds and chats; `make help` lists the rest.
+# Knobs, all may be given on the command line:
+CC       ?= cc
+BUILD    ?= build
+OPT      ?= -O3
+ARCH     ?= -march=native
+SAN      ?=
+NVCC     ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
+CUDA     ?= $(if $(NVCC),1,0)
+GPU      ?= -gencode arch=compute_90,code=sm_90 -gencode arch=compute_121,code=sm_121
+PREFIX   ?= /usr/local
+MODEL    ?= assets/demo
+JOBS     ?= $(shell nproc)
+
+MAKEFLAGS += --no-builtin-rules
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+PKGS     := jansson libutf8proc libedit inih
+CPPFLAGS += -D_GNU_SOURCE -Isrc -I. $(if $(filter 1,$(CUDA)),-DQ35_CUDA)
+# No contraction: a sum must not depend on the compiler's choice of fused multiply-add.
+WARN     := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-missing-field-initializers
+CSTD     := -std=gnu11 -pthread -ffp-contract=off -fno-math-errno -fno-trapping-math
+SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+PKGFLAGS  = $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+LIBS      = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm
+CUDALIBS := $(if $(filter 1,$(CUDA)),-L$(dir $(NVCC))../lib64 -lcudart_static -lstdc++ -ldl -lrt)
+
+LIB_C    := $(wildcard src/base/*.c src/text/*.c src/model/*.c src/backend/*.c src/engine/*.c src/chat/*.c src/debug/*.c kernels/cpu/*.c)
+LIB_CU   := $(if $(filter 1,$(CUDA)),$(wildcard src/backend/*.cu kernels/cuda/*.cu))
+UI_C     := $(wildcard ui/*.c ui/*/*.c)
+objs      = $(patsubst %,$(BUILD)/%.o,$(1))
+TESTS    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/kernels/test_*.c tests/golden/test_*.c tests/fuzz/test_*.c))
+BENCHES  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
+
+LINK      = $(CC) $(OPT) $(SANFLAGS) -pthread -o $@
+
+.PHONY: help all deps run test check asan ubsan tsan bench install clean
+help:           ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## */  make \1\t/p' Makefile | expand -t 20
+
+deps:           ## installs the missing Debian packages, saying which (root or sudo), else prints the command
+	@sh config/deps.sh
+
+all: $(BUILD)/q35chat
+
+# The set-up runs first and in a make of its own, since the compiler itself may be missing.
+run: deps       ## sets up, builds, and chats with the bundled demo model (MODEL=DIR for another)
+	@$(MAKE) -s -j$(JOBS) all
+	@$(BUILD)/q35chat --model $(MODEL)
+
+test: deps      ## sets up, builds, and runs every test; the last line counts them
+	@$(MAKE) -j$(JOBS) check
+
+check: $(BUILD)/q35chat $(TESTS)
+	@BUILD=$(BUILD) SAN=$(SAN) sh tests/run.sh $(TESTS)
+
+asan: deps      ## the tests under the address and undefined-behaviour sanitizers, CPU only
+	@$(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/asan SAN=address,undefined OPT=-O1
+
+tsan: deps      ## the tests under the thread sanitizer, CPU only
+	@$(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/tsan SAN=thread OPT=-O1
+
+bench: deps     ## speed of tokenizer, loading, prefill and decode on this machine
+	@$(MAKE) -s -j$(JOBS) all $(BENCHES)
+	@BUILD=$(BUILD) sh tests/bench/run.sh $(BENCHES)
+
+install: all    ## copies the program, its demo model and its manual below PREFIX
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/q35chat/demo
+	install -m 755 $(BUILD)/q35chat $(DESTDIR)$(PREFIX)/bin/q35chat
+	install -m 644 $(wildcard assets/demo/*.json assets/demo/*.safetensors assets/demo/*.jinja) $(DESTDIR)$(PREFIX)/share/q35chat/demo
+
+clean:          ## removes everything that was built
+	rm -rf $(BUILD)
+
+$(BUILD)/libq35.a: $(call objs,$(LIB_C) $(LIB_CU))
+	@rm -f $@
+	ar rcs $@ $^
+
+$(BUILD)/q35chat: $(call objs,$(UI_C)) $(BUILD)/libq35.a
+	$(LINK) $^ $(LIBS) $(CUDALIBS)
+
+$(BUILD)/tests/%: $(BUILD)/tests/%.c.o $(BUILD)/libq35.a
+	$(LINK) $^ -lcmocka $(LIBS) $(CUDALIBS)
+
+$(BUILD)/%.c.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CSTD) $(OPT) $(ARCH) -g $(WARN) $(SANFLAGS) $(CPPFLAGS) $(PKGFLAGS) -DQ35_SHARE='"$(PREFIX)/share/q35chat"' $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/%.cu.o: %.cu Makefile
+	@mkdir -p $(@D)
+	$(NVCC) -std=c++17 $(OPT) -lineinfo $(GPU) -Isrc -I. -Xcompiler -Wall,-Wextra -Werror all-warnings -MMD -MP -c $< -o $@
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

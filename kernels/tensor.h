@@ -1,0 +1,46 @@
+/* What kernels see of a weight matrix: a view of memory that somebody else owns (usually a mapped file). */
+#ifndef Q35_KERNELS_TENSOR_H
+#define Q35_KERNELS_TENSOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum dtype { DT_NONE, DT_F32, DT_F16, DT_BF16, DT_F8_E4M3, DT_I8, DT_I32, DT_I64, DT_U8, DT_BOOL, DT_F64, DT_OTHER };
+
+enum weight_format {
+    WEIGHT_NONE,
+    WEIGHT_DENSE,               /* data [rows, cols] of `dtype` F32, F16 or BF16 */
+    WEIGHT_INT4,                /* auto_gptq packing, group 128 along cols:
+                                 *   data  I32 [cols/8, rows]     nibble j of word [r, n] is q[n][8r + j]
+                                 *   scale F16 [cols/128, rows]   may be negative
+                                 *   zeros I32 [cols/128, rows/8] nibble j of word [g, c] is zero of row 8c + j, less one
+                                 *   W[n][k] = (q - (zero + 1)) * scale[k/128][n] */
+    WEIGHT_FP8,                 /* data F8_E4M3 [rows, cols]; scale [ceil(rows/128), ceil(cols/128)] F32, BF16 or F16:
+                                 *   W[n][k] = fp8 * scale[n/128][k/128] */
+    WEIGHT_INT8,                /* data I8 [rows, cols]; scale F16 [rows]:  W[n][k] = q * scale[n] */
+};
+
+/* y[n] = sum_k W[n][k] x[k];  rows = outputs n, cols = inputs k. */
+struct weight {
+    enum weight_format format;
+    enum dtype  dtype;          /* of data when dense */
+    enum dtype  scale_dtype;    /* of scale when FP8 */
+    int         rows, cols;
+    const void *data, *scale, *zeros;
+};
+
+/* Bytes of the matrix as stored, scales and zeros included. */
+static inline size_t weight_bytes(const struct weight *w)
+{
+    size_t n = (size_t)w->rows * (size_t)w->cols, r = (size_t)w->rows, c = (size_t)w->cols;
+    switch (w->format) {
+    case WEIGHT_NONE:  return 0;
+    case WEIGHT_DENSE: return n * (w->dtype == DT_F32 ? 4 : 2);
+    case WEIGHT_INT4:  return n / 2 + c / 128 * r * 2 + c / 128 * (r / 2);
+    case WEIGHT_FP8:   return n + (r + 127) / 128 * ((c + 127) / 128) * (w->scale_dtype == DT_F32 ? 4 : 2);
+    case WEIGHT_INT8:  return n + r * 2;
+    }
+    return 0;
+}
+
+#endif

@@ -1,0 +1,21 @@
+/* Bump allocator: many small pieces, one lifetime.  Plain value, valid as {0}.  Memory is zeroed and aligned to
+ * 64 bytes for pieces of 64 bytes or more, to 16 otherwise.  Allocation failure aborts. */
+#ifndef Q35_BASE_ARENA_H
+#define Q35_BASE_ARENA_H
+
+#include <stddef.h>
+
+struct arena_block;
+struct arena {
+    struct arena_block *head;
+    size_t total;                       /* bytes handed out */
+};
+
+void *arena_alloc(struct arena *a, size_t n);
+void *arena_array(struct arena *a, size_t count, size_t size);   /* aborts if the product overflows */
+char *arena_strdup(struct arena *a, const char *s);
+char *arena_strndup(struct arena *a, const char *s, size_t n);
+char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void  arena_free(struct arena *a);      /* everything; the arena can be used again */
+
+#endif

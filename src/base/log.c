@@ -1,0 +1,42 @@
+#include "base/log.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void (*sink)(const char *line, void *arg);
+static void *sink_arg;
+
+_Noreturn void log_bug(const char *cond, const char *file, int line)
+{
+    fprintf(stderr, "q35chat: bug: %s:%d: %s does not hold\n", file, line, cond);
+    abort();
+}
+
+void log_warn(const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    for (char *p = text; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            *p = '?';
+    pthread_mutex_lock(&lock);
+    if (sink)
+        sink(text, sink_arg);
+    else
+        fprintf(stderr, "q35chat: %s\n", text);
+    pthread_mutex_unlock(&lock);
+}
+
+void log_set_sink(void (*to)(const char *line, void *arg), void *arg)
+{
+    pthread_mutex_lock(&lock);
+    sink = to;
+    sink_arg = arg;
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,15 @@
+/* CHECK for our own bugs, on in every build; log_warn for what a user should know and that stops nothing. */
+#ifndef Q35_BASE_LOG_H
+#define Q35_BASE_LOG_H
+
+/* Our bug: says what and where on stderr, then aborts. */
+#define CHECK(cond) ((cond) ? (void)0 : log_bug(#cond, __FILE__, __LINE__))
+
+_Noreturn void log_bug(const char *cond, const char *file, int line);
+
+/* One line on stderr, "q35chat: ..."; control characters replaced.  Any thread.
+ * While a sink is set the line goes there instead (a front end that owns the terminal sets one). */
+void log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void log_set_sink(void (*sink)(const char *line, void *arg), void *arg);
+
+#endif

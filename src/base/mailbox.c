@@ -1,0 +1,69 @@
+#include "base/mailbox.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+void mailbox_init(struct mailbox *m, size_t item_size)
+{
+    *m = (struct mailbox){.item_size = item_size};
+    pthread_mutex_init(&m->lock, NULL);
+    m->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    CHECK(m->fd >= 0);
+}
+
+void mailbox_free(struct mailbox *m)
+{
+    if (!m->item_size)
+        return;
+    free(m->lists[0].items);
+    free(m->lists[1].items);
+    close(m->fd);
+    pthread_mutex_destroy(&m->lock);
+    *m = (struct mailbox){0};
+}
+
+void mailbox_post(struct mailbox *m, const void *item)
+{
+    pthread_mutex_lock(&m->lock);
+    struct mailbox_list *l = &m->lists[m->in];
+    bool was_empty = l->n == 0;
+    if (l->n == l->cap) {
+        l->cap = l->cap ? l->cap * 2 : 16;
+        l->items = realloc(l->items, (size_t)l->cap * m->item_size);
+        CHECK(l->items);
+    }
+    memcpy(l->items + (size_t)l->n * m->item_size, item, m->item_size);
+    l->n++;
+    if (was_empty)
+        eventfd_write(m->fd, 1);        /* one wake per batch */
+    pthread_mutex_unlock(&m->lock);
+}
+
+const void *mailbox_take(struct mailbox *m, int *n)
+{
+    eventfd_t v;
+    pthread_mutex_lock(&m->lock);
+    eventfd_read(m->fd, &v);
+    struct mailbox_list *full = &m->lists[m->in];
+    m->in = !m->in;
+    m->lists[m->in].n = 0;
+    pthread_mutex_unlock(&m->lock);
+    *n = full->n;
+    return full->items;
+}
+
+bool mailbox_wait(struct mailbox *m, int timeout_ms)
+{
+    struct pollfd p = {.fd = m->fd, .events = POLLIN};
+    int r;
+    do
+        r = poll(&p, 1, timeout_ms);
+    while (r < 0 && errno == EINTR);
+    return r > 0;
+}

@@ -1,0 +1,31 @@
+/* Hand-over of fixed-size items from any thread to one taker, by swapping two lists.
+ * mailbox_post() never blocks on the taker; the file descriptor is readable while items wait. */
+#ifndef Q35_BASE_MAILBOX_H
+#define Q35_BASE_MAILBOX_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct mailbox_list {
+    char *items;
+    int   n, cap;
+};
+
+struct mailbox {
+    pthread_mutex_t     lock;
+    struct mailbox_list lists[2];
+    int                 in;             /* which list posts go to */
+    size_t              item_size;
+    int                 fd;             /* eventfd */
+};
+
+void  mailbox_init(struct mailbox *m, size_t item_size);
+void  mailbox_free(struct mailbox *m);
+void  mailbox_post(struct mailbox *m, const void *item);         /* copies the item; any thread */
+/* All items posted since the last take, oldest first; valid until the next take.  One thread. */
+const void *mailbox_take(struct mailbox *m, int *n);
+/* Sleeps until an item waits or timeout_ms is over (-1: for ever); true if one waits. */
+bool  mailbox_wait(struct mailbox *m, int timeout_ms);
+
+#endif

@@ -1,0 +1,121 @@
+/* The loaded model on its own thread: token ids in, token ids out.  All that chat may include of the engine.
+ * Called from one owner thread; nothing here waits for the model except engine_close(). */
+#ifndef Q35_ENGINE_ENGINE_H
+#define Q35_ENGINE_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct engine;
+
+enum { ENGINE_MAX_DEPTH = 5, ENGINE_MAX_STOP = 8 };
+
+/* {0} is valid but for model_dir: every 0 or NULL means the default. */
+struct engine_options {
+    const char *model_dir;
+    const char *backend;                /* "cpu" (default) or "cuda" */
+    const char *kv;                     /* KV recipe; "f32" on the CPU */
+    const char *head;                   /* "bf16" as stored, or "int8" (default) */
+    int n_threads;                      /* 0: one per usable core */
+    int n_ctx;                          /* positions; 0: what fits, at most the model's */
+    int chunk;                          /* prefill rows a call */
+    int draft_depth;                    /* MTP drafts a step, 0..ENGINE_MAX_DEPTH; -1: the measured default; 0: none */
+    int n_snapshots;                    /* states kept in memory */
+};
+
+/* How to pick tokens for one request.  {0} with max_tokens set is greedy. */
+struct sampling {
+    float    temperature;               /* 0: arg-max */
+    int      top_k;                     /* 0: all */
+    float    top_p;                     /* 0 or 1: all */
+    float    min_p;                     /* 0: off; keeps p >= min_p * p_max */
+    float    presence_penalty;          /* subtracted from the logit of every id generated in this answer */
+    float    repetition_penalty;        /* 0 or 1: off; divides positive, multiplies negative logits of ids in prompt or answer */
+    uint64_t seed;
+    int      max_tokens;                /* of the answer; 0: until the context is full */
+    int      draft_depth;               /* -1: the engine's; never more than it */
+    int32_t  stop[ENGINE_MAX_STOP];     /* ids that end the answer; the stop id is delivered as the last token */
+    int      n_stop;
+    const int32_t *bias_ids;            /* logit bias, n_bias pairs; copied by engine_submit; -INFINITY bans */
+    const float   *bias;
+    int      n_bias;
+};
+
+enum event_kind {
+    EV_LOADING,         /* done, total: bytes */
+    EV_READY,           /* engine_info() is filled */
+    EV_PREFILL,         /* done, total: prompt positions, `cached` of them were there already */
+    EV_TOKENS,          /* ids[n], how[n] */
+    EV_DONE,            /* finish, stats; message when finish is FINISH_ERROR */
+    EV_FATAL,           /* message: the engine has ended (bad checkpoint, device fault); only close is left */
+};
+
+enum finish {
+    FINISH_STOP,        /* a stop id */
+    FINISH_LENGTH,      /* max_tokens */
+    FINISH_CONTEXT,     /* the context is full */
+    FINISH_INTERRUPTED,
+    FINISH_ERROR,       /* refused: message says why (prompt too long, id out of range); the engine lives on */
+};
+
+enum token_how { TOKEN_SAMPLED, TOKEN_DRAFTED };        /* drafted: proposed by the MTP block and accepted */
+
+struct turn_stats {
+    int    n_prompt, n_cached;          /* prompt tokens; how many of them were not computed again */
+    int    n_tokens;                    /* generated, stop id included */
+    int    n_steps;                     /* decode steps (verification passes) */
+    int    drafted[ENGINE_MAX_DEPTH], accepted[ENGINE_MAX_DEPTH];       /* by draft position */
+    double prefill_ms, decode_ms;       /* submit to first token; first token to last */
+};
+
+struct event {
+    enum event_kind kind;
+    uint32_t serial;                    /* of the submit; 0 for loading, ready, fatal */
+    size_t   done, total, cached;
+    int      n;
+    int32_t  ids[ENGINE_MAX_DEPTH + 1];
+    uint8_t  how[ENGINE_MAX_DEPTH + 1];
+    float    prob[ENGINE_MAX_DEPTH + 1];        /* probability of the id under the target distribution */
+    enum finish finish;
+    struct turn_stats stats;
+    char     message[512];
+};
+
+struct event_list {
+    const struct event *events;
+    int n;
+};
+
+/* Valid after EV_READY; plain facts for a status line. */
+struct engine_info {
+    char   model[64];
+    char   backend[16];
+    char   formats[96];                 /* "INT4 + FP8 shared, INT8 head, KV f32" */
+    int    n_ctx, n_layers, n_vocab, draft_depth, n_threads;
+    int32_t eos[ENGINE_MAX_STOP];       /* from generation_config.json or config.json */
+    int    n_eos;
+    size_t weight_bytes, kv_bytes, state_bytes;
+    double load_ms;
+    float  gen_temperature, gen_top_p;  /* the checkpoint's own defaults; negative when it has none */
+    int    gen_top_k;
+};
+
+/* Checks options, config.json and memory plan, starts the thread, returns while weights still load.
+ * NULL on failure, with the reason in `e`. */
+struct engine *engine_open(const struct engine_options *o, struct err *e);
+/* Queues a whole prompt and copies it; it is computed from the longest prefix that is still there.  `keep_at` is the
+ * position worth a snapshot: the longest prefix that the next turn will share (0: none).  Returns the serial, > 0; exactly
+ * one EV_DONE carries it.  A second submit waits for the first. */
+uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s);
+/* Ends the submit `serial` (running or waiting) at the next step or chunk: EV_DONE with FINISH_INTERRUPTED. */
+void engine_interrupt(struct engine *g, uint32_t serial);
+int  engine_fd(const struct engine *g);                         /* readable while events wait */
+struct event_list engine_drain(struct engine *g);               /* valid until the next drain */
+bool engine_wait(struct engine *g, int timeout_ms);             /* sleeps until events wait; true if they do */
+const struct engine_info *engine_info(const struct engine *g);  /* NULL before EV_READY was drained */
+void engine_close(struct engine *g);                            /* interrupts, waits for the thread */
+
+#endif

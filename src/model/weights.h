@@ -1,0 +1,83 @@
+/* Every tensor of a checkpoint bound to its slot.  On the CPU the shards stay memory-mapped and the views point into
+ * them; only vectors (norms, A_log, dt_bias, conv taps) and misaligned tensors are copied, as fp32 where small. */
+#ifndef Q35_MODEL_WEIGHTS_H
+#define Q35_MODEL_WEIGHTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "kernels/tensor.h"
+#include "model/config.h"
+
+struct expert_weights { struct weight gate, up, down; };        /* [I, H], [I, H], [H, I] */
+
+struct moe_weights {
+    struct weight router;                       /* [E, H] dense */
+    struct weight shared_gate;                  /* [1, H] dense: the scalar sigmoid gate */
+    struct expert_weights shared;
+    struct expert_weights *experts;             /* [E]; fused tensors become views, gate rows first */
+};
+
+struct attn_weights {
+    struct weight q, k, v, o;                   /* q rows: per head, head_dim of query then head_dim of gate */
+    const float *q_norm, *k_norm;               /* [head_dim], as stored: the norm multiplies by 1 + w */
+};
+
+struct delta_weights {
+    struct weight qkv, z, a, b, out;
+    const float *conv;                          /* [conv_dim, conv_kernel], the last tap is the current token */
+    const float *a_log, *dt_bias;               /* [lin_v_heads] */
+    const float *norm;                          /* [lin_v_dim], plain: the gated norm multiplies by w */
+};
+
+struct layer_weights {
+    const float *norm_in, *norm_post;           /* [H] */
+    bool full;
+    struct attn_weights  attn;                  /* when full */
+    struct delta_weights delta;                 /* when not */
+    struct moe_weights   moe;
+};
+
+struct mtp_weights {
+    bool present;
+    struct weight fc;                           /* [H, 2H], embedding half first */
+    const float *norm_embedding, *norm_hidden, *norm;   /* [H] */
+    struct layer_weights layer;                 /* full attention */
+};
+
+struct weights_stats {
+    int    n_tensors;                           /* bound to a slot */
+    int    n_skipped;                           /* known and not needed: vision tower */
+    int    n_stale;                             /* stored in a shard that the index does not name for them */
+    int    n_mtp;                               /* of n_tensors, those of the MTP block */
+    size_t bytes;                               /* mapped bytes of the bound tensors */
+    int    n_int4, n_fp8, n_dense;              /* matrices by format */
+};
+
+struct weights {
+    struct weight embed, head;                  /* [V, H] dense; the same view when tied */
+    struct weight head_int8;                    /* after weights_make_int8_head() */
+    const float  *norm;                         /* [H] */
+    struct layer_weights *layers;               /* [n_layers] */
+    struct mtp_weights mtp;
+    struct weights_stats stats;
+    struct weights_store *store;                /* owns mappings and copies */
+};
+
+/* Maps the shards of DIR (by model.safetensors.index.json, or model.safetensors alone; MTP tensors also from
+ * model_extra_tensors.safetensors when the index lost them) and binds every tensor.  Formats are probed per matrix:
+ * X.qweight is INT4, X.weight_scale_inv FP8, else dense.  A shape that does not fit, a missing or truncated tensor, a
+ * tensor that no slot takes: false, with file, tensor and both values. */
+bool weights_open(struct weights *w, const struct model_config *c, const char *dir, struct err *e);
+void weights_close(struct weights *w);
+
+/* Reads every bound byte once, so that the first token does not pay for page faults; `progress` may be NULL.  Stops
+ * early when progress returns false.  False on a read error (a file that shrank), with the file. */
+bool weights_prefetch(struct weights *w, bool (*progress)(size_t done, size_t total, void *arg), void *arg, struct err *e);
+
+/* Makes head_int8 from head: per row, scale = max|row| / 127 (F16), q = round(row / scale) clamped to +-127. */
+void weights_make_int8_head(struct weights *w);
+
+#endif

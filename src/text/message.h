@@ -1,0 +1,44 @@
+/* A conversation as the chat template sees it.  Read from the JSON of an OpenAI-style message list, or built by chat.
+ * All text is UTF-8 and owned by the caller (usually an arena). */
+#ifndef Q35_TEXT_MESSAGE_H
+#define Q35_TEXT_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+
+enum role { ROLE_SYSTEM, ROLE_USER, ROLE_ASSISTANT, ROLE_TOOL, ROLE_OTHER };
+
+struct text { const char *p; size_t n; };       /* may hold NUL bytes; {0} is empty */
+
+struct call {
+    struct text name;
+    struct text arguments;              /* JSON text of an object, keys in order; empty: the call has no arguments field */
+};
+
+struct message {
+    enum role   role;
+    struct text content;                /* parts already joined; images as their placeholder tags */
+    bool        has_reasoning;          /* the field reasoning_content is a string */
+    struct text reasoning;
+    struct call *calls;
+    int         n_calls;
+};
+
+struct conversation {
+    struct message *messages;
+    int             n_messages;
+    struct text    *tools;              /* JSON text of each tool object, as the client wrote it */
+    int             n_tools;
+    bool            thinking;           /* enable_thinking is not the boolean false */
+    bool            generation_prompt;  /* add_generation_prompt */
+    bool            vision_ids;         /* add_vision_id */
+};
+
+/* Reads {"messages": [...], "tools": [...], "kwargs": {...}} (extra keys ignored) into `a`.  False with the template's
+ * own message for what the template refuses, else with a sentence of ours. */
+bool conversation_parse(struct conversation *c, const char *json, size_t len, struct arena *a, struct err *e);
+
+#endif

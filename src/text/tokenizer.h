@@ -1,0 +1,45 @@
+/* Text <-> token ids for the Qwen3.5 family: byte-level BPE read from tokenizer.json (and tokenizer_config.json).
+ * A tokenizer is immutable once open: any thread may use it.  It knows no conversation and no model. */
+#ifndef Q35_TEXT_TOKENIZER_H
+#define Q35_TEXT_TOKENIZER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/ids.h"
+
+struct tokenizer;
+
+/* Reads DIR/tokenizer.json and, when it is there, the added tokens of DIR/tokenizer_config.json.
+ * NULL on failure, with the file and the reason in `e`. */
+struct tokenizer *tokenizer_open(const char *dir, struct err *e);
+void tokenizer_close(struct tokenizer *t);
+
+/* Appends the ids of `text` to `out`.  With `specials`, added tokens found in the raw text become their ids;
+ * without, the text is plain whatever it holds (text that a user or a tool wrote).
+ * Bytes that are not UTF-8 count as U+FFFD, one per maximal ill-formed part. */
+void tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool specials, struct ids *out);
+
+/* Id of an added token such as "<|im_end|>", or -1. */
+int32_t tokenizer_special(const struct tokenizer *t, const char *name);
+int  tokenizer_n_ids(const struct tokenizer *t);                /* one above the largest id */
+/* The bytes of a token (not NUL-terminated, not always UTF-8); NULL and 0 for an id that means nothing. */
+const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, size_t *len);
+bool tokenizer_is_added(const struct tokenizer *t, int32_t id);         /* listed among the added tokens */
+bool tokenizer_is_special(const struct tokenizer *t, int32_t id);       /* ... and hidden by skip_special */
+/* A sentence about what was put right while reading (another split pattern, say), or NULL. */
+const char *tokenizer_notice(const struct tokenizer *t);
+
+/* Streaming decode: appends to `out` only complete characters; an unfinished UTF-8 sequence waits in `d`.
+ * detok_flush(), or an added token, turns a rest into U+FFFD (one per maximal ill-formed part). */
+struct detok {
+    unsigned char held[4];
+    int           n_held;
+};
+void detok_push(struct detok *d, const struct tokenizer *t, int32_t id, bool skip_special, struct buf *out);
+void detok_flush(struct detok *d, struct buf *out);
+
+#endif
