@@ -29,6 +29,11 @@ struct weight {
     const void *data, *scale, *zeros;
 };
 
+/* One SwiGLU expert: down · (silu(gate · x) * (up · x)).  Shapes [I, H], [I, H], [H, I]. */
+struct expert_weights {
+    struct weight gate, up, down;
+};
+
 /* Bytes of the matrix as stored, scales and zeros included. */
 static inline size_t weight_bytes(const struct weight *w)
 {

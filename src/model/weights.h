@@ -11,8 +11,6 @@
 #include "kernels/tensor.h"
 #include "model/config.h"
 
-struct expert_weights { struct weight gate, up, down; };        /* [I, H], [I, H], [H, I] */
-
 struct moe_weights {
     struct weight router;                       /* [E, H] dense */
     struct weight shared_gate;                  /* [1, H] dense: the scalar sigmoid gate */

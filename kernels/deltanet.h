@@ -1,0 +1,75 @@
+/* Gated DeltaNet, per value head hv with key head hv / (n_v_heads / n_k_heads), state S [dk, dv]:
+ *   S <- exp(g) S;  p = k^T S;  d = beta (v - p);  S <- S + k d^T;  o = q^T S
+ * (Gated Delta Networks, arXiv 2412.06464; chunk form derived there, written out in docs/model.md.) */
+#ifndef Q35_KERNELS_DELTANET_H
+#define Q35_KERNELS_DELTANET_H
+
+#include <stddef.h>
+
+enum { DELTANET_MAX_DIM = 128, DELTANET_CHUNK = 64 };
+
+/* In place on the output c of the convolution, laid out [q heads | k heads | v heads] per token: q and k of every head are
+ * divided by sqrt(sum of squares + 1e-6), q also multiplied by dk^-0.5.  beta = sigmoid(b);
+ * g = -exp(a_log) * softplus(a + dt_bias), linear above 20.                                  tolerance: 1e-6 relative */
+struct deltanet_gates_args {
+    float       *c;             /* [n_tokens, 2 * n_k_heads * dk + n_v_heads * dv] */
+    float       *beta, *g;      /* [n_tokens, n_v_heads] */
+    const float *a, *b;         /* [n_tokens, n_v_heads] */
+    const float *a_log, *dt_bias;       /* [n_v_heads] */
+    int          n_tokens, n_k_heads, n_v_heads, dk, dv;
+};
+static inline size_t deltanet_gates_bytes(const struct deltanet_gates_args *a)
+{
+    return (size_t)a->n_tokens * (size_t)(4 * a->n_k_heads * a->dk + 4 * a->n_v_heads) * sizeof(float);
+}
+static inline int deltanet_gates_units(const struct deltanet_gates_args *a) { return a->n_tokens; }
+
+/* What a step keeps of its rows, so that the next one can apply those that were accepted. */
+struct deltanet_stage {
+    float *k;                   /* [max_step, n_k_heads, dk] normalised */
+    float *v;                   /* [max_step, n_v_heads, dv] */
+    float *beta, *g;            /* [max_step, n_v_heads] */
+};
+
+/* A decode step: applies the first n_accepted rows of `stage` to the committed state and stores it, then carries n_tokens
+ * new rows on in a private copy and keeps their inputs in `stage`.  n_tokens 0: only the first half.
+ * The state is read once and written once.                                                   tolerance: 1e-5 relative */
+struct deltanet_step_args {
+    float       *y;             /* [n_tokens, n_v_heads, dv] */
+    const float *c;             /* [n_tokens, 2 * n_k_heads * dk + n_v_heads * dv], after deltanet_gates */
+    const float *beta, *g;      /* [n_tokens, n_v_heads] */
+    float       *state;         /* [n_v_heads, dk, dv], updated */
+    struct deltanet_stage stage;
+    int          n_accepted;
+    int          n_tokens, n_k_heads, n_v_heads, dk, dv;
+};
+static inline size_t deltanet_step_bytes(const struct deltanet_step_args *a)
+{
+    return 2 * (size_t)a->n_v_heads * (size_t)(a->dk * a->dv) * sizeof(float)
+         + (size_t)a->n_tokens * (size_t)(2 * a->n_k_heads * a->dk + 2 * a->n_v_heads * a->dv) * sizeof(float);
+}
+static inline int deltanet_step_units(const struct deltanet_step_args *a) { return a->n_v_heads; }
+
+/* A prompt chunk: the accepted rows of `stage`, then n_tokens rows, all committed.  Computed in blocks of 64 rows cut at
+ * positions that are multiples of 64, in the chunk form; per block with cumulative G and D[i][j] = exp(G_i - G_j), j <= i:
+ *   A = strict_lower(beta_i (k_i . k_j) D);  (I + A) U = beta V;  (I + A) W = beta exp(G) K
+ *   N = U - W S;  O = (exp(G) Q) S + lower(Q K^T * D) N;  S <- exp(G_last) S + (exp(G_last - G) K)^T N
+ * Equal to the recurrence up to rounding.                                                    tolerance: 1e-4 relative */
+struct deltanet_chunk_args {
+    float       *y;
+    const float *c;
+    const float *beta, *g;
+    float       *state;
+    struct deltanet_stage stage;
+    int          n_accepted;
+    int          n_tokens, n_k_heads, n_v_heads, dk, dv;
+    int          pos;           /* of row 0 */
+};
+static inline size_t deltanet_chunk_bytes(const struct deltanet_chunk_args *a)
+{
+    return 2 * (size_t)a->n_v_heads * (size_t)(a->dk * a->dv) * sizeof(float)
+         + (size_t)a->n_tokens * (size_t)(2 * a->n_k_heads * a->dk + 2 * a->n_v_heads * a->dv) * sizeof(float);
+}
+static inline int deltanet_chunk_units(const struct deltanet_chunk_args *a) { return a->n_v_heads; }
+
+#endif

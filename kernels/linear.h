@@ -1,0 +1,36 @@
+/* y[t,n] = sum_k W[n,k] * x[t,k]  (+ y[t,n] when add), one operation per weight format.  Sums in fp32, per INT4 group and
+ * per FP8 block first, then scaled.  The order of a row's sum depends on nothing but the format.
+ * tolerance: |error| <= 2^-20 * sum_k |W x| */
+#ifndef Q35_KERNELS_LINEAR_H
+#define Q35_KERNELS_LINEAR_H
+
+#include <stdbool.h>
+
+#include "kernels/tensor.h"
+
+enum { LINEAR_ROWS = 8 };       /* outputs of one unit */
+
+struct linear_args {
+    float        *y;            /* [n_tokens, w.rows] */
+    const float  *x;            /* [n_tokens, w.cols] */
+    struct weight w;
+    int           n_tokens;
+    bool          add;
+};
+static inline size_t linear_bytes(const struct linear_args *a)
+{
+    return weight_bytes(&a->w) + (size_t)a->n_tokens * (size_t)(a->w.cols + (a->add ? 2 : 1) * a->w.rows) * sizeof(float);
+}
+static inline int linear_units(const struct linear_args *a) { return (a->w.rows + LINEAR_ROWS - 1) / LINEAR_ROWS; }
+
+#define LINEAR(op)                                                                                \
+    struct op##_args { struct linear_args l; };                                                   \
+    static inline size_t op##_bytes(const struct op##_args *a) { return linear_bytes(&a->l); }    \
+    static inline int    op##_units(const struct op##_args *a) { return linear_units(&a->l); }
+LINEAR(linear_dense)            /* F32, F16 or BF16 */
+LINEAR(linear_int4)
+LINEAR(linear_fp8)
+LINEAR(linear_int8)
+#undef LINEAR
+
+#endif

@@ -1,0 +1,39 @@
+/* The two norms of the family. */
+#ifndef Q35_KERNELS_NORM_H
+#define Q35_KERNELS_NORM_H
+
+#include <stddef.h>
+
+/* y[r,i] = (1 + w[i]) * x[r,i] / sqrt(mean_i(x[r,i]^2) + eps)          zero-centred weights; tolerance: 1e-6 relative
+ * Row r of x is at x + (r / per_group) * group_stride + (r % per_group) * row_stride, likewise y: the rows of q lie between the
+ * gates, so heads of one token are row_stride apart and tokens group_stride. */
+struct rmsnorm_args {
+    float       *y;             /* may alias x when the strides are equal */
+    const float *x;
+    const float *w;             /* [dim] */
+    int          n_rows, dim;
+    int          per_group;     /* 0: one row a group, row_stride unused */
+    size_t       x_group, x_row, y_group, y_row;        /* in elements; x_group 0: dim (all packed) */
+    float        eps;
+};
+static inline size_t rmsnorm_bytes(const struct rmsnorm_args *a)
+{
+    return (size_t)(2 * a->n_rows + 1) * (size_t)a->dim * sizeof(float);
+}
+static inline int rmsnorm_units(const struct rmsnorm_args *a) { return a->n_rows; }
+
+/* y[r,i] = w[i] * x[r,i] / sqrt(mean_i(x[r,i]^2) + eps) * silu(z[r,i])     plain weights; norm before gate; fp32 */
+struct rmsnorm_gated_args {
+    float       *y;             /* [n_rows, dim]; may alias x */
+    const float *x, *z;         /* [n_rows, dim] */
+    const float *w;             /* [dim] */
+    int          n_rows, dim;
+    float        eps;
+};
+static inline size_t rmsnorm_gated_bytes(const struct rmsnorm_gated_args *a)
+{
+    return (size_t)(3 * a->n_rows + 1) * (size_t)a->dim * sizeof(float);
+}
+static inline int rmsnorm_gated_units(const struct rmsnorm_gated_args *a) { return a->n_rows; }
+
+#endif

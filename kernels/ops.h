@@ -1,0 +1,22 @@
+/* The contracts of all operations.  Every contract has, besides its args struct:
+ *   <op>_bytes(a)   bytes it must move, each input read once and each output written once
+ *   <op>_units(a)   how many independent pieces the CPU version can be cut into; the result does not depend on the cut
+ * Activations are fp32.  Pointers are device memory; nothing may alias unless the contract says so. */
+#ifndef Q35_KERNELS_OPS_H
+#define Q35_KERNELS_OPS_H
+
+#include "kernels/attention.h"
+#include "kernels/conv.h"
+#include "kernels/deltanet.h"
+#include "kernels/embed.h"
+#include "kernels/linear.h"
+#include "kernels/moe.h"
+#include "kernels/norm.h"
+#include "kernels/rope.h"
+
+/* CPU versions: units [begin, end) of the operation. */
+#define OP(name) void name##_cpu(const struct name##_args *a, int begin, int end);
+#include "kernels/ops.def"
+#undef OP
+
+#endif
