@@ -1,0 +1,62 @@
+#include "debug/lines.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/unicode.h"
+
+void debug_quote(struct buf *out, const char *s, size_t n)
+{
+    buf_addc(out, '"');
+    for (size_t i = 0; i < n;) {
+        uint32_t cp;
+        i += unicode_decode(s + i, n - i, &cp, NULL);
+        if (cp == '"' || cp == '\\')
+            buf_addf(out, "\\%c", (char)cp);
+        else if (cp == '\n')
+            buf_adds(out, "\\n");
+        else if (cp >= 0x20 && cp < 0x7F)
+            buf_addc(out, (char)cp);
+        else if (cp < 0x10000)
+            buf_addf(out, "\\u%04x", cp);
+        else
+            buf_addf(out, "\\u%04x\\u%04x", 0xD7C0 + (cp >> 10), 0xDC00 + (cp & 0x3FF));
+    }
+    buf_addc(out, '"');
+}
+
+static void answer_error(struct buf *out, const struct err *e)
+{
+    buf_reset(out);
+    buf_adds(out, "{\"error\": ");
+    debug_quote(out, e->msg, strlen(e->msg));
+    buf_addc(out, '}');
+}
+
+int debug_lines(FILE *in, FILE *out, debug_line_fn *fn, void *arg)
+{
+    int status = 0;
+    char *line = NULL;
+    size_t cap = 0;
+    struct buf answer = {0};
+    ssize_t n;
+    while ((n = getline(&line, &cap, in)) >= 0) {
+        struct err e = {0};
+        if (n && line[n - 1] == '\n')
+            n--;
+        buf_reset(&answer);
+        if (!fn(line, (size_t)n, &answer, arg, &e)) {
+            answer_error(&answer, &e);
+            status = 1;
+        }
+        buf_addc(&answer, '\n');
+        fwrite(answer.data, 1, answer.len, out);
+        if (fflush(out)) {
+            status = 1;
+            break;
+        }
+    }
+    free(line);
+    buf_free(&answer);
+    return status;
+}

@@ -1,0 +1,22 @@
+/* The loop that all debug commands share: JSON lines in, JSON lines out. */
+#ifndef Q35_DEBUG_LINES_H
+#define Q35_DEBUG_LINES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* Answers one line, given without its newline, by appending one JSON value (no newline) to `out`.
+ * False with the reason: what was appended is dropped and {"error": reason} written instead. */
+typedef bool debug_line_fn(const char *line, size_t n, struct buf *out, void *arg, struct err *e);
+
+/* One output line per input line, of any length, flushed each.  Returns 0, or 1 if a line failed or `out` did. */
+int debug_lines(FILE *in, FILE *out, debug_line_fn *fn, void *arg);
+
+/* Appends s as a JSON string, ASCII only, so that no reader can find a line end in it. */
+void debug_quote(struct buf *out, const char *s, size_t n);
+
+#endif
