@@ -1,0 +1,270 @@
+#include "base/unicode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <utf8proc.h>
+
+#include "base/log.h"
+
+/* Bytes that a character led by `b` takes, and the range of its second byte (Unicode, table 3-7); 0: leads none. */
+static int lead(unsigned char b, unsigned char *lo, unsigned char *hi)
+{
+    *lo = b == 0xE0 ? 0xA0 : b == 0xF0 ? 0x90 : 0x80;
+    *hi = b == 0xED ? 0x9F : b == 0xF4 ? 0x8F : 0xBF;
+    return b < 0x80 ? 1 : b < 0xC2 ? 0 : b < 0xE0 ? 2 : b < 0xF0 ? 3 : b < 0xF5 ? 4 : 0;
+}
+
+size_t unicode_decode(const char *s, size_t n, uint32_t *cp, bool *ok)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    unsigned char lo, hi;
+    int need = lead(p[0], &lo, &hi);
+    uint32_t c = p[0];
+    if (need > 1)
+        c &= 0x7Fu >> need;
+    size_t i = 1;
+    for (; (int)i < need && i < n && p[i] >= lo && p[i] <= hi; i++) {
+        c = c << 6 | (p[i] & 0x3F);
+        lo = 0x80;
+        hi = 0xBF;
+    }
+    bool good = (int)i == need;
+    if (ok)
+        *ok = good;
+    *cp = good ? c : UNICODE_REPLACEMENT;
+    return i;
+}
+
+size_t unicode_encode(uint32_t cp, char out[4])
+{
+    return (size_t)utf8proc_encode_char((utf8proc_int32_t)cp, (utf8proc_uint8_t *)out);
+}
+
+bool unicode_valid(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        uint32_t cp;
+        bool ok;
+        i += unicode_decode(s + i, n - i, &cp, &ok);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+size_t unicode_complete(const char *s, size_t n)
+{
+    for (size_t k = 1; k <= 3 && k <= n; k++) {
+        unsigned char lo, hi;
+        if (lead((unsigned char)s[n - k], &lo, &hi) <= (int)k)
+            continue;
+        uint32_t cp;
+        return unicode_decode(s + n - k, k, &cp, NULL) == k ? n - k : n;
+    }
+    return n;
+}
+
+void unicode_replace(struct buf *out, const char *s, size_t n)
+{
+    size_t from = 0;
+    for (size_t i = 0; i < n;) {
+        uint32_t cp;
+        bool ok;
+        size_t k = unicode_decode(s + i, n - i, &cp, &ok);
+        if (!ok) {
+            buf_add(out, s + from, i - from);
+            buf_adds(out, "\xEF\xBF\xBD");
+            from = i + k;
+        }
+        i += k;
+    }
+    buf_add(out, s + from, n - from);
+}
+
+enum unicode_class unicode_class(uint32_t cp)
+{
+    switch (utf8proc_category((utf8proc_int32_t)cp)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+        return UNICODE_LETTER;
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+        return UNICODE_MARK;
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_NO:
+        return UNICODE_NUMBER;
+    case UTF8PROC_CATEGORY_ZS:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+        return UNICODE_SPACE;
+    case UTF8PROC_CATEGORY_CC:
+        return (cp >= '\t' && cp <= '\r') || cp == 0x85 ? UNICODE_SPACE : UNICODE_OTHER;
+    default:
+        return UNICODE_OTHER;
+    }
+}
+
+/* Neither changed by NFC nor able to change or join a neighbour.  Everything that composes with what stands before it is a
+ * mark, a Hangul vowel or final, or a vowel sign of Kirat Rai (Unicode 16). */
+static bool inert(uint32_t cp)
+{
+    if (cp < 0x300)
+        return true;
+    if ((cp >= 0x1160 && cp <= 0x11FF) || (cp >= 0x16D40 && cp <= 0x16D7F) || unicode_class(cp) == UNICODE_MARK)
+        return false;
+    const utf8proc_property_t *p = utf8proc_get_property((utf8proc_int32_t)cp);
+    return p->decomp_type != 0 || p->decomp_seqindex == UINT16_MAX;     /* only canonical decompositions concern NFC */
+}
+
+bool unicode_nfc_quick(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        if (!(s[i] & 0x80)) {
+            i++;
+            continue;
+        }
+        uint32_t cp;
+        bool ok;
+        i += unicode_decode(s + i, n - i, &cp, &ok);
+        if (!ok || !inert(cp))
+            return false;
+    }
+    return true;
+}
+
+static int ccc(int32_t cp)
+{
+    return cp < 0x300 ? 0 : utf8proc_get_property(cp)->combining_class;
+}
+
+/* Stable sort by combining class of one run of marks: counting, since a hostile text may hold a run of megabytes. */
+static void sort_marks(int32_t *cp, size_t n, int32_t *tmp)
+{
+    size_t at[257] = {0};
+    for (size_t i = 0; i < n; i++)
+        at[ccc(cp[i]) + 1]++;
+    for (int c = 0; c < 256; c++)
+        at[c + 1] += at[c];
+    for (size_t i = 0; i < n; i++)
+        tmp[at[ccc(cp[i])]++] = cp[i];
+    memcpy(cp, tmp, n * sizeof *cp);
+}
+
+static void order_marks(int32_t *cp, size_t n, int32_t *tmp)
+{
+    for (size_t i = 0; i < n;) {
+        size_t from = i;
+        int last = 0, c;
+        bool sorted = true;
+        for (; i < n && (c = ccc(cp[i])) != 0; i++) {
+            sorted = sorted && c >= last;
+            last = c;
+        }
+        if (!sorted)
+            sort_marks(cp + from, i - from, tmp);
+        if (i == from)
+            i++;
+    }
+}
+
+/* s holds whole characters and, unless it is the end of the text, is followed by an inert one. */
+static void nfc_part(struct buf *out, const char *s, size_t n)
+{
+    /* The longest canonical decomposition has 4 code points, from at least 2 bytes. */
+    size_t cap = 4 * n + 4, m = 0;
+    int32_t *cp = malloc(2 * cap * sizeof *cp);
+    CHECK(cp);
+    for (size_t i = 0; i < n;) {
+        uint32_t c;
+        int boundary = 0;
+        i += unicode_decode(s + i, n - i, &c, NULL);
+        utf8proc_ssize_t k = utf8proc_decompose_char((utf8proc_int32_t)c, cp + m, (utf8proc_ssize_t)(cap - m),
+                                                     UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, &boundary);
+        CHECK(k > 0 && m + (size_t)k <= cap);
+        m += (size_t)k;
+    }
+    order_marks(cp, m, cp + cap);
+    utf8proc_ssize_t k = utf8proc_normalize_utf32(cp, (utf8proc_ssize_t)m, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    CHECK(k >= 0);
+    for (utf8proc_ssize_t i = 0; i < k; i++) {
+        char utf8[4];
+        buf_add(out, utf8, unicode_encode((uint32_t)cp[i], utf8));
+    }
+    free(cp);
+}
+
+/* Long texts go in parts of about this many bytes, cut in front of inert characters. */
+#define NFC_PART 65536
+
+void unicode_nfc(struct buf *out, const char *s, size_t n)
+{
+    size_t from = 0;
+    for (size_t i = 0; i < n;) {
+        uint32_t cp;
+        size_t k = unicode_decode(s + i, n - i, &cp, NULL);
+        if (i - from >= NFC_PART && inert(cp)) {
+            nfc_part(out, s + from, i - from);
+            from = i;
+        }
+        i += k;
+    }
+    nfc_part(out, s + from, n - from);
+}
+
+int unicode_width(uint32_t cp)
+{
+    int w = utf8proc_charwidth((utf8proc_int32_t)cp);
+    return w < 0 ? 0 : w > 2 ? 2 : w;
+}
+
+size_t unicode_grapheme(const char *s, size_t n, int *width)
+{
+    uint32_t prev, cp;
+    utf8proc_int32_t state = 0;
+    size_t i = unicode_decode(s, n, &prev, NULL);
+    int w = unicode_width(prev);
+    while (i < n) {
+        size_t k = unicode_decode(s + i, n - i, &cp, NULL);
+        if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)prev, (utf8proc_int32_t)cp, &state))
+            break;
+        /* A flag is two regional indicators; U+FE0F asks for the wide picture of a narrow character. */
+        if ((cp >= 0x1F1E6 && cp <= 0x1F1FF) || (cp == 0xFE0F && w == 1))
+            w = 2;
+        else if (unicode_width(cp) > w)
+            w = unicode_width(cp);
+        prev = cp;
+        i += k;
+    }
+    if (width)
+        *width = w;
+    return i;
+}
+
+static bool is_bidi_control(uint32_t cp)
+{
+    return cp == 0x61C || cp == 0x200E || cp == 0x200F || (cp >= 0x202A && cp <= 0x202E) || (cp >= 0x2066 && cp <= 0x2069);
+}
+
+void unicode_safe(struct buf *out, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        uint32_t cp;
+        size_t k = unicode_decode(s + i, n - i, &cp, NULL);
+        char utf8[4];
+        if (cp < 0x20 && cp != '\n' && cp != '\t')
+            buf_add(out, utf8, unicode_encode(0x2400 + cp, utf8));
+        else if (cp == 0x7F)
+            buf_adds(out, "\xE2\x90\xA1");
+        else if ((cp >= 0x80 && cp < 0xA0) || is_bidi_control(cp))
+            buf_addf(out, "<U+%04X>", cp);
+        else
+            buf_add(out, utf8, unicode_encode(cp, utf8));
+        i += k;
+    }
+}
