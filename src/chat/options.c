@@ -1,0 +1,578 @@
+#include "chat/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <ini.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "chat/nearest.h"
+#include "chat/place.h"
+
+enum type { TEXT, CHOICE, INT, SIZE, REAL, SWITCH, SEED, LIST };
+
+struct row {
+    const char *key;
+    char        letter;
+    enum type   type;
+    const char *standard, *arg;
+    double      min, max;
+    const char *where, *help;
+};
+
+static const struct row rows[N_OPTIONS] = {
+#define OPTION(key, ...) {#key, __VA_ARGS__},
+#include "config/options.def"
+};
+
+struct value {
+    const char *text;
+    enum option_from from;
+    const char **items;                 /* of a LIST */
+    int n_items;
+};
+
+struct options {
+    struct arena mem;
+    struct value values[N_OPTIONS];
+    struct option_tool *tools;
+    int n_tools;
+};
+
+struct options *options_open(void)
+{
+    struct options *o = calloc(1, sizeof *o);
+    CHECK(o);
+    for (int i = 0; i < N_OPTIONS; i++)
+        o->values[i].text = rows[i].standard;
+    return o;
+}
+
+void options_close(struct options *o)
+{
+    if (!o)
+        return;
+    for (int i = 0; i < N_OPTIONS; i++)
+        free(o->values[i].items);
+    for (int i = 0; i < o->n_tools; i++) {
+        struct option_tool *t = &o->tools[i];
+        char *all[] = {t->name, t->description, t->parameters, t->command, t->timeout_s, t->max_output};
+        for (int k = 0; k < 6; k++)
+            free(all[k]);
+    }
+    free(o->tools);
+    arena_free(&o->mem);
+    free(o);
+}
+
+static bool has(const struct row *r, char flag)
+{
+    return strchr(r->where, flag) != NULL;
+}
+
+int options_find(const char *name)
+{
+    for (int i = 0; i < N_OPTIONS; i++) {
+        const char *k = rows[i].key, *n = name;
+        while (*k && (*k == *n || (*k == '_' && *n == '-')))
+            k++, n++;
+        if (!*k && !*n)
+            return i;
+    }
+    return -1;
+}
+
+static const char *meant(const char *name)
+{
+    const char *names[N_OPTIONS];
+    for (int i = 0; i < N_OPTIONS; i++)
+        names[i] = rows[i].key;
+    return nearest(name, names, N_OPTIONS);
+}
+
+static bool unknown(const char *name, struct err *e)
+{
+    const char *near = meant(name);
+    return err_set(e, "there is no option %s%s%s%s", name, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+}
+
+static int parse_switch(const char *s)
+{
+    static const char *const words[2][4] = {{"off", "no", "false", "0"}, {"on", "yes", "true", "1"}};
+    for (int v = 0; v < 2; v++)
+        for (int i = 0; i < 4; i++)
+            if (!strcasecmp(s, words[v][i]))
+                return v;
+    return -1;
+}
+
+/* A whole number, with k or m behind it for 1024 and 1024² where `sizes`. */
+static bool parse_number(const char *s, bool whole, bool sizes, double *out)
+{
+    char *end;
+    errno = 0;
+    *out = whole ? (double)strtoll(s, &end, 10) : strtod(s, &end);
+    if (end == s || errno || isspace((unsigned char)*s))
+        return false;
+    if (sizes && (*end == 'k' || *end == 'K'))
+        *out *= 1024, end++;
+    else if (sizes && (*end == 'm' || *end == 'M'))
+        *out *= 1024 * 1024, end++;
+    return !*end && isfinite(*out);
+}
+
+static bool is_choice(const char *choices, const char *s)
+{
+    size_t n = strlen(s);
+    for (const char *p = choices; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL)
+        if (!strncmp(p, s, n) && (p[n] == '|' || !p[n]))
+            return n > 0;
+    return false;
+}
+
+static bool check(const struct row *r, const char *s, struct err *e)
+{
+    double v;
+    char *end;
+    if (!*s && !*r->standard)           /* nothing is what it has by itself */
+        return true;
+    switch (r->type) {
+    case TEXT:
+    case LIST:
+        return true;
+    case CHOICE:
+        return is_choice(r->arg, s) || err_set(e, "%s is '%s', expected one of %s", r->key, s, r->arg);
+    case SWITCH:
+        return parse_switch(s) >= 0 || err_set(e, "%s is '%s', expected on or off", r->key, s);
+    case SEED:
+        errno = 0;
+        (void)strtoull(s, &end, 10);
+        return (isdigit((unsigned char)*s) && !*end && !errno) || err_set(e, "%s is '%s', expected a whole number from 0", r->key, s);
+    case INT:
+    case SIZE:
+    case REAL:
+        if (!parse_number(s, r->type != REAL, r->type == SIZE, &v))
+            return err_set(e, "%s is '%s', expected a %snumber", r->key, s, r->type == REAL ? "" : "whole ");
+        if (v < r->min || v > r->max)
+            return err_set(e, "%s is %s, expected %g to %g", r->key, s, r->min, r->max);
+        return true;
+    }
+    return true;
+}
+
+bool options_set(struct options *o, enum option_id id, const char *text, enum option_from from, struct err *e)
+{
+    struct value *v = &o->values[id];
+    if (!check(&rows[id], text, e))
+        return false;
+    text = arena_strdup(&o->mem, text);
+    if (rows[id].type == LIST) {
+        if (v->from != from || !*text)  /* a stronger source starts the list again; "" empties it */
+            v->n_items = 0;
+        if (*text) {
+            v->items = realloc(v->items, (size_t)(v->n_items + 1) * sizeof *v->items);
+            CHECK(v->items);
+            v->items[v->n_items++] = text;
+        }
+    }
+    v->text = text;
+    v->from = from;
+    return true;
+}
+
+bool options_set_named(struct options *o, const char *name, const char *text, struct err *e)
+{
+    int id = options_find(name);
+    if (id < 0)
+        return unknown(name, e);
+    if (has(&rows[id], 's'))
+        return err_set(e, "%s is read at the start only: give it on the command line or in the config file", rows[id].key);
+    return options_set(o, id, text, FROM_SET, e);
+}
+
+bool options_read_environment(struct options *o, struct err *e)
+{
+    const char *dir = getenv("Q35CHAT_MODEL");
+    return !dir || !*dir || options_set(o, OPT_model, dir, FROM_ENVIRONMENT, e);
+}
+
+/* --- the config file ------------------------------------------------------------------------------------------- */
+
+static char **tool_field(struct options *o, const char *name, const char *key)
+{
+    struct option_tool *t = NULL;
+    for (int i = 0; i < o->n_tools; i++)
+        if (!strcmp(o->tools[i].name, name))
+            t = &o->tools[i];
+    if (!t) {
+        o->tools = realloc(o->tools, (size_t)(o->n_tools + 1) * sizeof *o->tools);
+        CHECK(o->tools);
+        t = &o->tools[o->n_tools++];
+        *t = (struct option_tool){.name = strdup(name)};
+    }
+    return !strcmp(key, "description") ? &t->description
+         : !strcmp(key, "parameters")  ? &t->parameters
+         : !strcmp(key, "command")     ? &t->command
+         : !strcmp(key, "timeout_s")   ? &t->timeout_s
+         : !strcmp(key, "max_output")  ? &t->max_output : NULL;
+}
+
+struct reading {
+    struct options *o;
+    struct err why;
+    char section[64], key[64];          /* of the entry before: again the same key means a continued line */
+    struct buf value;
+    bool failed;
+};
+
+/* One `key = value`; what a tool says about itself is checked when the tools are made. */
+static bool file_entry(struct reading *r, bool continued, const char *section, const char *key, const char *value)
+{
+    struct options *o = r->o;
+    struct err *e = &r->why;
+    bool tool = !strncmp(section, "tool ", 5);
+    int id = tool ? -1 : options_find(key);
+    if (!tool && *section)
+        return err_set(e, "there is no section [%s], expected [tool NAME]", section);
+    if (!tool && id < 0)
+        return unknown(key, e);
+    if (!tool && has(&rows[id], 'f'))
+        return err_set(e, "%s is for the command line only", key);
+    if (continued && (tool || rows[id].type == TEXT))
+        buf_addc(&r->value, '\n');
+    else
+        buf_reset(&r->value);
+    buf_adds(&r->value, value);
+    if (!tool)
+        return options_set(o, (enum option_id)id, buf_str(&r->value), FROM_FILE, e);
+    char **field = tool_field(o, section + 5, key);
+    if (!field)
+        return err_set(e, "a tool has no %s, expected description, parameters, command, timeout_s or max_output", key);
+    free(*field);
+    *field = strdup(buf_str(&r->value));
+    return true;
+}
+
+static int file_handler(void *arg, const char *section, const char *key, const char *value)
+{
+    struct reading *r = arg;
+    if (r->failed)
+        return 1;                       /* inih goes on after an error; the first one is the one to report */
+    bool continued = !strcmp(r->section, section) && !strcmp(r->key, key);
+    snprintf(r->section, sizeof r->section, "%s", section);
+    snprintf(r->key, sizeof r->key, "%s", key);
+    r->failed = !file_entry(r, continued, section, key, value);
+    return !r->failed;
+}
+
+/* inih cuts longer lines silently. */
+static int long_line(const char *text)
+{
+    enum { LONGEST = 197 };
+    int line = 1;
+    for (const char *p = text; *p; line++) {
+        size_t n = strcspn(p, "\n");
+        if (n > LONGEST)
+            return line;
+        p += n + (p[n] == '\n');
+    }
+    return 0;
+}
+
+bool options_read_file(struct options *o, const char *path, struct err *e)
+{
+    struct buf text = {0};
+    struct reading r = {.o = o};
+    bool ok = buf_read_file(&text, path, 1 << 20, e);
+    if (!ok)
+        goto out;
+    int line = long_line(buf_str(&text));
+    if (line) {
+        ok = err_set(e, "%s:%d: the line has more than 197 bytes; go on in the next one, after a blank", path, line);
+        goto out;
+    }
+    line = ini_parse_string(buf_str(&text), file_handler, &r);
+    if (line)
+        ok = err_set(e, "%s:%d: %s", path, line, *r.why.msg ? r.why.msg : "expected key = value, [tool NAME] or # comment");
+out:
+    buf_free(&text);
+    buf_free(&r.value);
+    return ok;
+}
+
+bool options_read_usual_file(struct options *o, struct err *e)
+{
+    struct buf path = {0};
+    bool ok = true;
+    if (place_config(&path) && access(path.data, F_OK) == 0)
+        ok = options_read_file(o, path.data, e);
+    buf_free(&path);
+    return ok;
+}
+
+/* --- the command line ------------------------------------------------------------------------------------------ */
+
+static const struct row *by_letter(char c)
+{
+    for (int i = 0; i < N_OPTIONS; i++)
+        if (rows[i].letter == c)
+            return &rows[i];
+    return NULL;
+}
+
+/* The argument of an option: what follows it at once, else the next word. */
+static const char *argument(const char *attached, int argc, char **argv, int *i)
+{
+    return attached ? attached : *i + 1 < argc ? argv[++*i] : NULL;
+}
+
+static bool long_option(struct options *o, int argc, char **argv, int *i, struct err *e)
+{
+    const char *s = argv[*i] + 2, *equals = strchr(s, '=');
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", equals ? (int)(equals - s) : (int)strlen(s), s);
+    int id = options_find(name);
+    bool no = id < 0 && !strncmp(name, "no-", 3) && (id = options_find(name + 3)) >= 0;
+    if (id < 0 || (no && (rows[id].type != SWITCH || equals))) {
+        const char *near = meant(name);
+        struct buf flag = {0};
+        if (near)
+            buf_addf(&flag, " (did you mean --%s?)", near);
+        for (size_t k = 0; k < flag.len; k++)
+            if (flag.data[k] == '_')
+                flag.data[k] = '-';
+        err_set(e, "there is no option --%s%s; --help lists them", name, buf_str(&flag));
+        buf_free(&flag);
+        return false;
+    }
+    const char *value = equals ? equals + 1 : NULL;
+    if (rows[id].type == SWITCH && !value)
+        value = no ? "off" : "on";
+    else if (!(value = argument(value, argc, argv, i)))
+        return err_set(e, "--%s needs a value: %s", name, rows[id].arg);
+    return options_set(o, (enum option_id)id, value, FROM_COMMAND_LINE, e);
+}
+
+static bool short_options(struct options *o, int argc, char **argv, int *i, struct err *e)
+{
+    for (const char *p = argv[*i] + 1; *p; p++) {
+        const struct row *r = by_letter(*p);
+        if (!r)
+            return err_set(e, "there is no option -%c; --help lists them", *p);
+        enum option_id id = (enum option_id)(r - rows);
+        if (r->type == SWITCH) {
+            if (!options_set(o, id, "on", FROM_COMMAND_LINE, e))
+                return false;
+            continue;
+        }
+        const char *value = argument(p[1] ? p + 1 : NULL, argc, argv, i);
+        if (!value)
+            return err_set(e, "-%c needs a value: %s", *p, r->arg);
+        return options_set(o, id, value, FROM_COMMAND_LINE, e);
+    }
+    return true;
+}
+
+bool options_read_args(struct options *o, int argc, char **argv, struct buf *prompt, struct err *e)
+{
+    bool words_only = false;
+    for (int i = 1; i < argc; i++) {
+        const char *a = argv[i];
+        if (!words_only && !strcmp(a, "--")) {
+            words_only = true;
+        } else if (!words_only && !strncmp(a, "--", 2)) {
+            if (!long_option(o, argc, argv, &i, e))
+                return false;
+        } else if (!words_only && a[0] == '-' && a[1]) {
+            if (!short_options(o, argc, argv, &i, e))
+                return false;
+        } else {
+            if (prompt->len)
+                buf_addc(prompt, ' ');
+            buf_adds(prompt, a);
+        }
+    }
+    return true;
+}
+
+/* --- reading the values ---------------------------------------------------------------------------------------- */
+
+const char *options_key(enum option_id id)
+{
+    return rows[id].key;
+}
+
+bool options_given(const struct options *o, enum option_id id)
+{
+    return o->values[id].from != FROM_DEFAULT && (*o->values[id].text || rows[id].type == TEXT);
+}
+
+const char *options_text(const struct options *o, enum option_id id)
+{
+    return o->values[id].text;
+}
+
+bool options_on(const struct options *o, enum option_id id)
+{
+    return parse_switch(o->values[id].text) == 1;
+}
+
+double options_real(const struct options *o, enum option_id id)
+{
+    double v = 0;
+    parse_number(o->values[id].text, rows[id].type != REAL, rows[id].type == SIZE, &v);
+    return v;
+}
+
+int options_int(const struct options *o, enum option_id id)
+{
+    return (int)options_real(o, id);
+}
+
+uint64_t options_seed(const struct options *o)
+{
+    return strtoull(o->values[OPT_seed].text, NULL, 10);
+}
+
+int options_count(const struct options *o, enum option_id id)
+{
+    return o->values[id].n_items;
+}
+
+const char *options_item(const struct options *o, enum option_id id, int i)
+{
+    return o->values[id].items[i];
+}
+
+int options_n_tools(const struct options *o)
+{
+    return o->n_tools;
+}
+
+const struct option_tool *options_tool(const struct options *o, int i)
+{
+    return &o->tools[i];
+}
+
+bool options_model_dir(const struct options *o, struct buf *dir, struct err *e)
+{
+    struct buf looked = {0};
+    bool ok = true;
+    if (options_given(o, OPT_model)) {
+        buf_adds(dir, options_text(o, OPT_model));
+    } else if (!place_demo(dir, &looked)) {
+        ok = err_set(e, "no model: give its directory with --model DIR; no demo model is in%s", buf_str(&looked));
+    }
+    buf_free(&looked);
+    return ok;
+}
+
+/* --- telling about them ---------------------------------------------------------------------------------------- */
+
+static void flag_text(const struct row *r, struct buf *out)
+{
+    if (r->letter)
+        buf_addf(out, "  -%c, --", r->letter);
+    else
+        buf_adds(out, "      --");
+    if (r->type == SWITCH && !strcmp(r->standard, "on"))
+        buf_adds(out, "no-");
+    for (const char *p = r->key; *p; p++)
+        buf_addc(out, *p == '_' ? '-' : *p);
+    if (r->arg)
+        buf_addf(out, " %s", r->arg);
+}
+
+void options_help(struct buf *out)
+{
+    enum { COLUMN = 28 };
+    buf_adds(out, "Usage: q35chat [options] [prompt ...]      chat, or answer one prompt\n"
+                  "       q35chat debug|model ...             for maintainers: q35chat debug help\n\n"
+                  "On a terminal and without a prompt: a chat.  Otherwise the answer goes to\n"
+                  "stdout and nothing else does; stdin, if it is not a terminal, is read to its\n"
+                  "end and follows the prompt.\n\n");
+    for (int i = 0; i < N_OPTIONS; i++) {
+        if (!has(&rows[i], 'h'))
+            continue;
+        size_t start = out->len;
+        flag_text(&rows[i], out);
+        if (out->len - start > COLUMN - 2) {
+            buf_addc(out, '\n');
+            start = out->len;
+        }
+        while (out->len - start < COLUMN)
+            buf_addc(out, ' ');
+        bool no = rows[i].type == SWITCH && !strcmp(rows[i].standard, "on");
+        buf_addf(out, "%s%s\n", no ? "do not " : "", rows[i].help);
+    }
+    buf_adds(out, "\nFurther keys for the config file: --print-config.  In the chat: /help, /set.\n"
+                  "Exit status: 0 answered, 1 failed, 2 usage, 130 interrupted.\n"
+                  "Manual: man q35chat\n");
+}
+
+static void value_text(const struct options *o, enum option_id id, struct buf *out)
+{
+    const struct value *v = &o->values[id];
+    if (rows[id].type != LIST)
+        buf_adds(out, v->text);
+    for (int i = 0; i < v->n_items; i++)
+        buf_addf(out, "%s%s", i ? " | " : "", v->items[i]);
+}
+
+static const char *const origins[] = {"default", "config file", "environment", "command line", "/set"};
+
+void options_explain(const struct options *o, enum option_id id, struct buf *out)
+{
+    const struct row *r = &rows[id];
+    buf_addf(out, "%s = ", r->key);
+    value_text(o, id, out);
+    buf_addf(out, "   (%s; %s", origins[o->values[id].from], r->help);
+    if (r->type == CHOICE)
+        buf_addf(out, "; %s", r->arg);
+    if (has(r, 's'))
+        buf_adds(out, "; at the start only");
+    buf_adds(out, ")\n");
+}
+
+/* A value over several lines goes on after a blank, as options_read_file() reads it. */
+static void print_value(const char *key, const char *text, struct buf *out)
+{
+    buf_addf(out, "%s = ", key);
+    for (const char *p = text; *p; p++)
+        if (*p == '\n')
+            buf_adds(out, "\n    ");
+        else
+            buf_addc(out, *p);
+    buf_addc(out, '\n');
+}
+
+void options_print(const struct options *o, struct buf *out)
+{
+    for (int i = 0; i < N_OPTIONS; i++) {
+        const struct value *v = &o->values[i];
+        if (has(&rows[i], 'f'))
+            continue;
+        buf_addf(out, "# %s (%s)\n", rows[i].help, origins[v->from]);
+        if (rows[i].type == LIST)
+            for (int k = 0; k < v->n_items; k++)
+                print_value(rows[i].key, v->items[k], out);
+        else if (*v->text)
+            print_value(rows[i].key, v->text, out);
+        else
+            buf_addf(out, "# %s =\n", rows[i].key);
+    }
+    for (int i = 0; i < o->n_tools; i++) {
+        const struct option_tool *t = &o->tools[i];
+        const char *const keys[] = {"description", "parameters", "command", "timeout_s", "max_output"};
+        const char *const texts[] = {t->description, t->parameters, t->command, t->timeout_s, t->max_output};
+        buf_addf(out, "\n[tool %s]\n", t->name);
+        for (int k = 0; k < 5; k++)
+            if (texts[k])
+                print_value(keys[k], texts[k], out);
+    }
+}

@@ -1,0 +1,61 @@
+/* Everything a user can choose.  One table, config/options.def, gives the command line, the config file, /set, --help
+ * and --print-config.  Later sources win: default, config file, environment, command line, /set.
+ * Values are text that was checked when it was set. */
+#ifndef Q35_CHAT_OPTIONS_H
+#define Q35_CHAT_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+enum option_id {
+#define OPTION(key, ...) OPT_##key,
+#include "config/options.def"
+    N_OPTIONS
+};
+
+enum option_from { FROM_DEFAULT, FROM_FILE, FROM_ENVIRONMENT, FROM_COMMAND_LINE, FROM_SET };
+
+/* A [tool NAME] section of the config file, as written there; NULL for what is missing. */
+struct option_tool {
+    char *name, *description, *parameters, *command, *timeout_s, *max_output;
+};
+
+struct options;
+
+struct options *options_open(void);
+void options_close(struct options *o);
+
+/* The sources; each is false with a sentence that names what was found. */
+bool options_read_file(struct options *o, const char *path, struct err *e);     /* an absent file is an error */
+bool options_read_usual_file(struct options *o, struct err *e);         /* the XDG one; absent is fine */
+bool options_read_environment(struct options *o, struct err *e);
+/* argv[1..]: options, and the words of the prompt, joined by blanks, into `prompt`. */
+bool options_read_args(struct options *o, int argc, char **argv, struct buf *prompt, struct err *e);
+bool options_set(struct options *o, enum option_id id, const char *text, enum option_from from, struct err *e);
+/* What /set does: finds the option by name, refuses what only the start reads. */
+bool options_set_named(struct options *o, const char *name, const char *text, struct err *e);
+
+int  options_find(const char *name);                                    /* an enum option_id, or -1 */
+const char *options_key(enum option_id id);
+bool options_given(const struct options *o, enum option_id id);         /* not the default */
+const char *options_text(const struct options *o, enum option_id id);   /* never NULL */
+bool     options_on(const struct options *o, enum option_id id);
+int      options_int(const struct options *o, enum option_id id);
+double   options_real(const struct options *o, enum option_id id);
+uint64_t options_seed(const struct options *o);                         /* meaningful if options_given(OPT_seed) */
+int      options_count(const struct options *o, enum option_id id);     /* of a LIST */
+const char *options_item(const struct options *o, enum option_id id, int i);
+int      options_n_tools(const struct options *o);
+const struct option_tool *options_tool(const struct options *o, int i);
+
+/* The model's directory: what was chosen, else the bundled demo.  False with all the places that were looked at. */
+bool options_model_dir(const struct options *o, struct buf *dir, struct err *e);
+
+void options_help(struct buf *out);
+void options_explain(const struct options *o, enum option_id id, struct buf *out);     /* one line: value, origin, help */
+void options_print(const struct options *o, struct buf *out);           /* as a config file, origins as comments */
+
+#endif

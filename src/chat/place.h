@@ -1,0 +1,16 @@
+/* Where things are on this machine: XDG directories and the bundled demo model. */
+#ifndef Q35_CHAT_PLACE_H
+#define Q35_CHAT_PLACE_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+bool place_config(struct buf *path);                    /* the config file; false without HOME */
+/* NAME below $XDG_STATE_HOME/q35chat; makes the directories above it, for the owner only. */
+bool place_state(struct buf *path, const char *name, struct err *e);
+/* The demo model's directory; else false, with the places in `looked`. */
+bool place_demo(struct buf *dir, struct buf *looked);
+
+#endif
