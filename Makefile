@@ -20,7 +20,7 @@ MAKEFLAGS += --no-builtin-rules
 PKGS     := jansson libutf8proc libedit inih
 CPPFLAGS += -D_GNU_SOURCE -Isrc -I. $(if $(filter 1,$(CUDA)),-DQ35_CUDA)
 # No contraction: a sum must not depend on the compiler's choice of fused multiply-add.
-WARN     := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-missing-field-initializers
+WARN     := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-missing-field-initializers -Wno-psabi
 CSTD     := -std=gnu11 -pthread -ffp-contract=off -fno-math-errno -fno-trapping-math
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 PKGFLAGS  = $(shell pkg-config --cflags $(PKGS) 2>/dev/null)

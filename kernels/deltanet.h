@@ -48,7 +48,7 @@ static inline size_t deltanet_step_bytes(const struct deltanet_step_args *a)
     return 2 * (size_t)a->n_v_heads * (size_t)(a->dk * a->dv) * sizeof(float)
          + (size_t)a->n_tokens * (size_t)(2 * a->n_k_heads * a->dk + 2 * a->n_v_heads * a->dv) * sizeof(float);
 }
-static inline int deltanet_step_units(const struct deltanet_step_args *a) { return a->n_v_heads; }
+static inline int deltanet_step_units(const struct deltanet_step_args *a) { return a->n_k_heads; }
 
 /* A prompt chunk: the accepted rows of `stage`, then n_tokens rows, all committed.  Computed in blocks of 64 rows cut at
  * positions that are multiples of 64, in the chunk form; per block with cumulative G and D[i][j] = exp(G_i - G_j), j <= i:

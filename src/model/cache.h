@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "kernels/tensor.h"
 #include "model/config.h"
 
 struct dev;
@@ -16,8 +17,10 @@ struct cache;
 /* A row of config/kv_recipes.def. */
 struct kv_recipe {
     const char *name;                   /* "f32", "bf16" */
+    enum dtype  dtype;
     const char *help;
 };
+const struct kv_recipe *kv_recipe_at(size_t i);                 /* NULL behind the last */
 const struct kv_recipe *kv_recipe_find(const char *name);       /* NULL when unknown */
 
 /* Bytes for n_ctx positions, MTP rows included; and of one copy of the states. */

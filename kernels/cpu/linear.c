@@ -1,0 +1,36 @@
+#include <string.h>
+
+#include "base/log.h"
+#include "kernels/cpu/matmul.h"
+#include "kernels/ops.h"
+
+static void linear(const struct linear_args *a, int begin, int end)
+{
+    for (int u = begin; u < end; u++) {
+        int row = u * LINEAR_ROWS, n_rows = a->w.rows - row < LINEAR_ROWS ? a->w.rows - row : LINEAR_ROWS;
+        for (int t0 = 0; t0 < a->n_tokens; t0 += MATMUL_TOKENS) {
+            int n = a->n_tokens - t0 < MATMUL_TOKENS ? a->n_tokens - t0 : MATMUL_TOKENS;
+            const float *x[MATMUL_TOKENS];
+            float out[MATMUL_TOKENS][MATMUL_ROWS];
+            for (int t = 0; t < n; t++)
+                x[t] = a->x + (size_t)(t0 + t) * (size_t)a->w.cols;
+            matmul_block(&a->w, row, x, n, out);
+            for (int t = 0; t < n; t++) {
+                float *y = a->y + (size_t)(t0 + t) * (size_t)a->w.rows + row;
+                for (int i = 0; i < n_rows; i++)
+                    y[i] = a->add ? y[i] + out[t][i] : out[t][i];
+            }
+        }
+    }
+}
+
+#define LINEAR(op, fmt)                                                                           \
+    void op##_cpu(const struct op##_args *a, int begin, int end)                                  \
+    {                                                                                             \
+        CHECK(a->l.w.format == fmt);                                                              \
+        linear(&a->l, begin, end);                                                                \
+    }
+LINEAR(linear_dense, WEIGHT_DENSE)
+LINEAR(linear_int4, WEIGHT_INT4)
+LINEAR(linear_fp8, WEIGHT_FP8)
+LINEAR(linear_int8, WEIGHT_INT8)

@@ -1,0 +1,13 @@
+/* The inner product of every weight format, shared by linear_* and the experts. */
+#ifndef Q35_KERNELS_CPU_MATMUL_H
+#define Q35_KERNELS_CPU_MATMUL_H
+
+#include "kernels/tensor.h"
+
+enum { MATMUL_ROWS = 8, MATMUL_TOKENS = 4 };
+
+/* out[t][i] = sum_k W[row + i][k] * x[t][k] for i in 0..7 and n <= MATMUL_TOKENS tokens.  Rows beyond w->rows give 0.
+ * The sum of one (row, token) is the same whatever n is. */
+void matmul_block(const struct weight *w, int row, const float *const *x, int n, float out[MATMUL_TOKENS][MATMUL_ROWS]);
+
+#endif

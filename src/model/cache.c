@@ -1,0 +1,162 @@
+#include "model/cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/dev.h"
+#include "base/log.h"
+#include "model/layout.h"
+
+static const struct kv_recipe recipes[] = {
+#define KV(n, t, h) {.name = n, .dtype = t, .help = h},
+#include "config/kv_recipes.def"
+#undef KV
+};
+
+const struct kv_recipe *kv_recipe_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
+        if (!strcmp(recipes[i].name, name))
+            return &recipes[i];
+    return NULL;
+}
+
+const struct kv_recipe *kv_recipe_at(size_t i)
+{
+    return i < sizeof recipes / sizeof *recipes ? &recipes[i] : NULL;
+}
+
+/* KV layers: the full-attention layers in order, then the MTP block's. */
+static int n_kv_layers(const struct model_config *c)
+{
+    return c->n_full + (c->n_mtp ? 1 : 0);
+}
+
+static size_t layer_bytes(const struct model_config *c, enum dtype t, int n_ctx)        /* k or v */
+{
+    return (size_t)n_ctx * (size_t)c->n_kv_heads * (size_t)c->head_dim * (t == DT_F32 ? 4 : 2);
+}
+
+size_t cache_kv_bytes(const struct model_config *c, const struct kv_recipe *r, int n_ctx)
+{
+    return 2 * (size_t)n_kv_layers(c) * layer_bytes(c, r->dtype, n_ctx);
+}
+
+static size_t recurrent_floats(const struct model_config *c)    /* one layer */
+{
+    return (size_t)c->lin_v_heads * (size_t)(c->lin_k_dim * c->lin_v_dim);
+}
+
+static size_t window_floats(const struct model_config *c)
+{
+    return (size_t)(c->conv_kernel - 1) * (size_t)config_conv_dim(c);
+}
+
+size_t cache_state_bytes(const struct model_config *c)
+{
+    return ((size_t)c->n_delta * (recurrent_floats(c) + window_floats(c)) + (size_t)c->hidden) * sizeof(float);
+}
+
+static void *take(char **at, size_t bytes)
+{
+    void *p = *at;
+    *at += bytes;
+    return p;
+}
+
+struct cache *cache_open(struct dev *d, const struct model_config *c, const struct kv_recipe *r, int n_ctx, int max_step, struct err *e)
+{
+    size_t step = (size_t)max_step, conv = (size_t)config_conv_dim(c), key = (size_t)config_lin_key_dim(c), value = (size_t)config_lin_value_dim(c);
+    size_t stage_floats = step * (conv + key + value + 2 * (size_t)c->lin_v_heads);
+    size_t kv = cache_kv_bytes(c, r, n_ctx), states = cache_state_bytes(c), stages = (size_t)c->n_delta * stage_floats * sizeof(float);
+    struct cache *k = calloc(1, sizeof *k);
+    CHECK(k);
+    k->dev = d;
+    k->cfg = c;
+    k->n_ctx = n_ctx;
+    k->max_step = max_step;
+    k->kv_memory = d->alloc(d, kv);
+    k->states = d->alloc(d, states);
+    k->stages = d->alloc(d, stages);
+    k->kv = calloc((size_t)n_kv_layers(c) + 1, sizeof *k->kv);
+    k->delta = calloc((size_t)c->n_delta + 1, sizeof *k->delta);
+    CHECK(k->kv && k->delta);
+    if (!k->kv_memory || !k->states || !k->stages) {
+        err_set(e, "no memory for a context of %d positions: %zu MiB asked for; try a smaller --ctx", n_ctx, (kv + states + stages) >> 20);
+        cache_close(k);
+        return NULL;
+    }
+    char *at = k->kv_memory;
+    for (int i = 0; i < n_kv_layers(c); i++) {
+        k->kv[i] = (struct kv_rows){.dtype = r->dtype, .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim};
+        k->kv[i].k = take(&at, layer_bytes(c, r->dtype, n_ctx));
+        k->kv[i].v = take(&at, layer_bytes(c, r->dtype, n_ctx));
+    }
+    char *state_at = k->states, *stage_at = k->stages;
+    for (int i = 0; i < c->n_delta; i++) {
+        struct delta_slot *s = &k->delta[i];
+        s->state = take(&state_at, recurrent_floats(c) * sizeof(float));
+        s->window = take(&state_at, window_floats(c) * sizeof(float));
+        s->raw = take(&stage_at, step * conv * sizeof(float));
+        s->stage.k = take(&stage_at, step * key * sizeof(float));
+        s->stage.v = take(&stage_at, step * value * sizeof(float));
+        s->stage.beta = take(&stage_at, step * (size_t)c->lin_v_heads * sizeof(float));
+        s->stage.g = take(&stage_at, step * (size_t)c->lin_v_heads * sizeof(float));
+    }
+    k->last_hidden = take(&state_at, (size_t)c->hidden * sizeof(float));
+    return k;
+}
+
+void cache_close(struct cache *k)
+{
+    if (!k)
+        return;
+    k->dev->free(k->dev, k->kv_memory);
+    k->dev->free(k->dev, k->states);
+    k->dev->free(k->dev, k->stages);
+    free(k->kv);
+    free(k->delta);
+    free(k);
+}
+
+void cache_reset(struct cache *k)
+{
+    memset(k->states, 0, cache_state_bytes(k->cfg));
+    k->n_staged = k->n_accepted = 0;
+}
+
+void cache_accept(struct cache *k, int n)
+{
+    CHECK(n >= 0 && n <= k->n_staged);
+    k->n_accepted = n;
+    k->n_staged = 0;
+}
+
+/* Brings the states to the committed position: a step without new rows. */
+static void apply_accepted(struct cache *k)
+{
+    const struct model_config *c = k->cfg;
+    CHECK(!k->n_staged);
+    if (!k->n_accepted)
+        return;
+    for (int i = 0; i < c->n_delta; i++) {
+        struct delta_slot *s = &k->delta[i];
+        RUN(k->dev, conv, .window = s->window, .staged = s->raw, .n_accepted = k->n_accepted, .stage = 1,
+            .n_channels = config_conv_dim(c), .taps = c->conv_kernel);
+        RUN(k->dev, deltanet_step, .state = s->state, .stage = s->stage, .n_accepted = k->n_accepted,
+            .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim);
+    }
+    k->n_accepted = 0;
+}
+
+void cache_state_save(struct cache *k, void *dst)
+{
+    apply_accepted(k);
+    k->dev->copy(k->dev, dst, k->states, cache_state_bytes(k->cfg));
+}
+
+void cache_state_load(struct cache *k, const void *src)
+{
+    k->dev->copy(k->dev, k->states, src, cache_state_bytes(k->cfg));
+    k->n_staged = k->n_accepted = 0;
+}

@@ -1,0 +1,205 @@
+/* The layer loop.  Formulas: docs/model.md. */
+#include "model/forward.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "model/blocks.h"
+
+/* NTK-by-parts ramp of YaRN (arXiv 2309.00071): frequencies that turn more than beta_fast times within the original
+ * context stay, those that turn less than beta_slow times are divided by the factor. */
+static void rope_frequencies(float *freq, const struct model_config *c)
+{
+    double dim = c->rotary_dim, base = c->rope_theta;
+    double low = 0, high = 0;
+    if (c->yarn_factor != 1) {
+        low = floor(dim * log(c->yarn_original / (c->yarn_beta_fast * 2 * M_PI)) / (2 * log(base)));
+        high = ceil(dim * log(c->yarn_original / (c->yarn_beta_slow * 2 * M_PI)) / (2 * log(base)));
+        low = fmax(low, 0);
+        high = fmin(high, dim - 1);
+        if (low == high)
+            high += 0.001;
+    }
+    for (int i = 0; i < c->rotary_dim / 2; i++) {
+        double f = pow(base, -2.0 * i / dim);
+        if (c->yarn_factor != 1) {
+            double ramp = fmin(fmax((i - low) / (high - low), 0), 1);
+            f = f / c->yarn_factor * ramp + f * (1 - ramp);
+        }
+        freq[i] = (float)f;
+    }
+}
+
+static size_t max2(size_t a, size_t b) { return a > b ? a : b; }
+
+/* Floats per row of every buffer; one table for the sum and for the cut. */
+struct sizes {
+    size_t x, h, h2, mixer_in, mixer_gate, mixer_out, kv, small, slots_h, slots_d;
+};
+static struct sizes row_sizes(const struct model_config *c)
+{
+    size_t H = (size_t)c->hidden, q = (size_t)c->n_q_heads * (size_t)c->head_dim, kv = (size_t)c->n_kv_heads * (size_t)c->head_dim;
+    size_t conv = (size_t)config_conv_dim(c), value = (size_t)config_lin_value_dim(c);
+    size_t inter = max2((size_t)c->moe_inter, (size_t)c->shared_inter), slots = (size_t)c->top_k + 1;
+    return (struct sizes){
+        .x = H, .h = H, .h2 = 2 * H,
+        .mixer_in = max2(2 * q, conv), .mixer_gate = max2(conv, value), .mixer_out = max2(q, value), .kv = 2 * kv,
+        .small = 4 * (size_t)c->lin_v_heads + (size_t)c->n_experts + (size_t)c->top_k + 1,
+        .slots_h = slots * inter, .slots_d = slots * H,
+    };
+}
+
+size_t forward_bytes(const struct model_config *c, int max_rows)
+{
+    struct sizes s = row_sizes(c);
+    size_t floats = 2 * s.x + s.h + s.h2 + s.mixer_in + 2 * s.mixer_gate + s.mixer_out + s.kv + s.small + s.slots_h + s.slots_d;
+    size_t ints = 1 + (size_t)c->top_k + (size_t)c->top_k + 1;
+    return (size_t)max_rows * (floats * sizeof(float) + ints * sizeof(int32_t))
+         + (size_t)(c->n_experts + 2) * sizeof(int32_t) + (size_t)c->rotary_dim / 2 * sizeof(float) + 64 * 32;
+}
+
+static void *take(char **at, size_t bytes)
+{
+    void *p = *at;
+    *at += (bytes + 63) / 64 * 64;
+    return p;
+}
+
+struct forward *forward_open(struct dev *d, const struct model_config *c, const struct weights *w, int max_rows, struct err *e)
+{
+    struct forward *f = calloc(1, sizeof *f);
+    CHECK(f);
+    size_t bytes = forward_bytes(c, max_rows), n = (size_t)max_rows * sizeof(float), v = (size_t)c->lin_v_heads;
+    f->dev = d;
+    f->cfg = c;
+    f->w = w;
+    f->max_rows = max_rows;
+    f->memory = d->alloc(d, bytes);
+    if (!f->memory) {
+        err_set(e, "no memory for the work space of %d rows: %zu MiB asked for; try a smaller --chunk", max_rows, bytes >> 20);
+        forward_close(f);
+        return NULL;
+    }
+    struct sizes s = row_sizes(c);
+    char *at = f->memory;
+    f->x = take(&at, n * s.x);
+    f->hidden = take(&at, n * s.x);
+    f->h = take(&at, n * s.h);
+    f->h2 = take(&at, n * s.h2);
+    f->mixer_in = take(&at, n * s.mixer_in);
+    f->mixer_mid = take(&at, n * s.mixer_gate);
+    f->mixer_gate = take(&at, n * s.mixer_gate);
+    f->mixer_out = take(&at, n * s.mixer_out);
+    f->kv = take(&at, n * s.kv);
+    f->a = take(&at, n * v);
+    f->b = take(&at, n * v);
+    f->beta = take(&at, n * v);
+    f->g = take(&at, n * v);
+    f->router_logits = take(&at, n * (size_t)c->n_experts);
+    f->router_weights = take(&at, n * (size_t)c->top_k);
+    f->shared_gate = take(&at, n);
+    f->slots_h = take(&at, n * s.slots_h);
+    f->slots_d = take(&at, n * s.slots_d);
+    f->ids = take(&at, n);
+    f->experts = take(&at, n * (size_t)c->top_k);
+    f->slots = take(&at, n * (size_t)(c->top_k + 1));
+    f->start = take(&at, (size_t)(c->n_experts + 2) * sizeof(int32_t));
+    f->freq = take(&at, (size_t)c->rotary_dim / 2 * sizeof(float));
+    CHECK(at <= (char *)f->memory + bytes);
+    float freq[256];
+    CHECK(c->rotary_dim / 2 <= 256);
+    rope_frequencies(freq, c);
+    d->copy(d, f->freq, freq, (size_t)c->rotary_dim / 2 * sizeof(float));
+    return f;
+}
+
+void forward_close(struct forward *f)
+{
+    if (!f)
+        return;
+    f->dev->free(f->dev, f->memory);
+    free(f);
+}
+
+void linear(struct forward *f, float *y, const float *x, const struct weight *w, int n, bool add)
+{
+    struct linear_args a = {.y = y, .x = x, .w = *w, .n_tokens = n, .add = add};
+    switch (w->format) {
+    case WEIGHT_DENSE: RUN(f->dev, linear_dense, .l = a); break;
+    case WEIGHT_INT4:  RUN(f->dev, linear_int4, .l = a); break;
+    case WEIGHT_FP8:   RUN(f->dev, linear_fp8, .l = a); break;
+    case WEIGHT_INT8:  RUN(f->dev, linear_int8, .l = a); break;
+    case WEIGHT_NONE:  CHECK(!"a weight without a format"); break;
+    }
+}
+
+void norm(struct forward *f, float *y, const float *x, const float *w, int n)
+{
+    RUN(f->dev, rmsnorm, .y = y, .x = x, .w = w, .n_rows = n, .dim = f->cfg->hidden, .eps = f->cfg->rms_eps);
+}
+
+/* x += mixer(norm(x)); x += moe(norm(x)) */
+void layer_block(const struct pass *p, const struct layer_weights *w, int kv_layer, int delta_layer)
+{
+    norm(p->f, p->f->h, p->f->x, w->norm_in, p->n);
+    if (w->full)
+        attention_block(p, &w->attn, kv_layer);
+    else
+        deltanet_block(p, &w->delta, delta_layer);
+    norm(p->f, p->f->h, p->f->x, w->norm_post, p->n);
+    moe_block(p, &w->moe);
+}
+
+void forward_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, enum rows kind)
+{
+    const struct model_config *c = f->cfg;
+    struct pass p = {.f = f, .k = k, .n = n, .pos = pos, .kind = kind};
+    CHECK(n > 0 && n <= f->max_rows && pos >= 0 && pos + n <= k->n_ctx);
+    CHECK(kind == ROWS_COMMIT || n <= k->max_step);
+    CHECK(!k->n_staged);
+    f->dev->copy(f->dev, f->ids, ids, (size_t)n * sizeof *ids);
+    RUN(f->dev, embed, .y = f->x, .ids = f->ids, .table = f->w->embed, .n_tokens = n);
+    for (int i = 0, full = 0, delta = 0; i < c->n_layers; i++) {
+        layer_block(&p, &f->w->layers[i], full, delta);
+        *(c->full[i] ? &full : &delta) += 1;
+    }
+    norm(f, f->hidden, f->x, f->w->norm, n);
+    k->n_accepted = 0;                  /* every DeltaNet layer has applied them */
+    k->n_staged = kind == ROWS_STAGE ? n : 0;
+}
+
+const float *forward_hidden(const struct forward *f)
+{
+    return f->hidden;
+}
+
+void forward_head(struct forward *f, enum head h, const float *hidden, int n, float *logits)
+{
+    CHECK(h == HEAD_BF16 || f->w->head_int8.format == WEIGHT_INT8);
+    linear(f, logits, hidden, h == HEAD_INT8 ? &f->w->head_int8 : &f->w->head, n, false);
+}
+
+void forward_prefill(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, bool mtp)
+{
+    forward_run(f, k, ids, n, pos, ROWS_COMMIT);
+    size_t row = (size_t)f->cfg->hidden;
+    if (mtp && f->w->mtp.present) {     /* position pos - 1 now knows its following token; pos + n - 1 does not yet.
+                                         * Only the KV rows are wanted; f->h is free to take the output. */
+        if (pos > 0)
+            forward_mtp(f, k, k->last_hidden, ids, 1, pos - 1, f->h);
+        if (n > 1)
+            forward_mtp(f, k, f->hidden, ids + 1, n - 1, pos, f->h);
+    }
+    forward_keep_hidden(k, f->hidden + (size_t)(n - 1) * row);
+}
+
+const float *forward_last_hidden(const struct cache *k)
+{
+    return k->last_hidden;
+}
+
+void forward_keep_hidden(struct cache *k, const float *hidden)
+{
+    k->dev->copy(k->dev, k->last_hidden, hidden, (size_t)k->cfg->hidden * sizeof *hidden);
+}
