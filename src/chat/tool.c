@@ -1,0 +1,419 @@
+#include "chat/tool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/unicode.h"
+#include "chat/builtin.h"
+
+extern char **environ;
+
+enum { TIMEOUT_S = 30, MAX_OUTPUT = 64 * 1024, MAX_WORDS = 64 };
+
+struct tool {
+    char  *name, *schema;
+    builtin_fn *builtin;                /* or */
+    char **argv;
+    char  *words;                       /* what argv points into */
+    int    timeout_s;
+    size_t max_output;
+    bool   offered;
+};
+
+struct tools {
+    struct tool *items;
+    int n;
+    struct text *schemas;               /* of the offered ones */
+    int n_offered;
+};
+
+/* --- the list --------------------------------------------------------------------------------------------------- */
+
+/* Splits as a shell splits words, with '...', "..." and \x, and nothing else of a shell.  `s` is changed. */
+static int split_words(char *s, char **words, int max)
+{
+    int n = 0;
+    for (;;) {
+        while (*s == ' ' || *s == '\t' || *s == '\n')
+            s++;
+        if (!*s)
+            return n;
+        if (n == max)
+            return -1;
+        char *to = s, quote = 0;
+        words[n++] = to;
+        for (; *s && (quote || !strchr(" \t\n", *s)); s++) {
+            if (quote ? *s == quote : *s == '\'' || *s == '"')
+                quote = quote ? 0 : *s;
+            else if (*s == '\\' && quote != '\'' && s[1])
+                *to++ = *++s;
+            else
+                *to++ = *s;
+        }
+        if (quote)
+            return -1;
+        bool end = !*s;
+        *to = 0;
+        if (end)
+            return n;
+        s++;
+    }
+}
+
+static bool limit(const char *text, long standard, long max, long *out)
+{
+    char *end;
+    *out = text ? strtol(text, &end, 10) : standard;
+    return !text || (end != text && !*end && *out > 0 && *out <= max);
+}
+
+/* The object that the template shows to the model. */
+static char *schema(const struct option_tool *c)
+{
+    struct buf out = {0};
+    json_t *name = json_string(c->name), *description = json_string(c->description ? c->description : "");
+    char *name_text = json_dumps(name, JSON_ENCODE_ANY), *description_text = json_dumps(description, JSON_ENCODE_ANY);
+    if (name_text && description_text)
+        buf_addf(&out, "{\"type\": \"function\", \"function\": {\"name\": %s, \"description\": %s, \"parameters\": %s}}", name_text,
+                 description_text, c->parameters ? c->parameters : "{\"type\": \"object\", \"properties\": {}}");
+    free(name_text);
+    free(description_text);
+    json_decref(name);
+    json_decref(description);
+    return out.data;
+}
+
+static bool is_object(const char *text)
+{
+    json_t *j = json_loads(text, 0, NULL);
+    bool ok = json_is_object(j);
+    json_decref(j);
+    return ok;
+}
+
+static bool add_configured(struct tools *l, const struct option_tool *c, struct err *e)
+{
+    char *words[MAX_WORDS + 1] = {0};
+    long timeout, output;
+    if (!*c->name || strspn(c->name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != strlen(c->name))
+        return err_set(e, "[tool %s]: a name has letters, digits, - and _", c->name);
+    for (int i = 0; i < l->n; i++)
+        if (!strcmp(l->items[i].name, c->name))
+            return err_set(e, "[tool %s]: a built-in tool has this name", c->name);
+    if (!c->command || !*c->command)
+        return err_set(e, "[tool %s]: command is missing", c->name);
+    if (c->parameters && !is_object(c->parameters))
+        return err_set(e, "[tool %s]: parameters is not a JSON object", c->name);
+    if (!limit(c->timeout_s, TIMEOUT_S, 3600, &timeout))
+        return err_set(e, "[tool %s]: timeout_s is '%s', expected 1 to 3600", c->name, c->timeout_s);
+    if (!limit(c->max_output, MAX_OUTPUT, 16 << 20, &output))
+        return err_set(e, "[tool %s]: max_output is '%s', expected 1 to %d bytes", c->name, c->max_output, 16 << 20);
+    struct tool *t = &l->items[l->n];
+    *t = (struct tool){.words = strdup(c->command), .timeout_s = (int)timeout, .max_output = (size_t)output};
+    int n = split_words(t->words, words, MAX_WORDS);
+    t->schema = schema(c);
+    if (n <= 0 || !t->schema) {
+        free(t->words);
+        free(t->schema);
+        return n > 0 ? err_set(e, "[tool %s]: description is not UTF-8", c->name)
+                     : err_set(e, "[tool %s]: command is '%s', expected a program and up to %d words, quotes closed", c->name, c->command, MAX_WORDS - 1);
+    }
+    t->name = strdup(c->name);
+    t->argv = calloc((size_t)n + 1, sizeof *t->argv);
+    CHECK(t->argv);
+    memcpy(t->argv, words, (size_t)n * sizeof *words);
+    l->n++;
+    return true;
+}
+
+struct tools *tools_open(const struct options *o, struct err *e)
+{
+    struct tools *l = calloc(1, sizeof *l);
+    CHECK(l);
+    size_t max = (size_t)(N_BUILTINS + options_n_tools(o));
+    l->items = calloc(max, sizeof *l->items);
+    l->schemas = calloc(max, sizeof *l->schemas);
+    CHECK(l->items && l->schemas);
+    for (int i = 0; i < N_BUILTINS; i++)
+        l->items[l->n++] = (struct tool){.name = strdup(builtins[i].name), .schema = strdup(builtins[i].schema), .builtin = builtins[i].fn};
+    for (int i = 0; i < options_n_tools(o); i++)
+        if (!add_configured(l, options_tool(o, i), e)) {
+            tools_close(l);
+            return NULL;
+        }
+    return l;
+}
+
+void tools_close(struct tools *l)
+{
+    if (!l)
+        return;
+    for (int i = 0; i < l->n; i++) {
+        free(l->items[i].name);
+        free(l->items[i].schema);
+        free(l->items[i].argv);
+        free(l->items[i].words);
+    }
+    free(l->items);
+    free(l->schemas);
+    free(l);
+}
+
+/* Is `name` one of the words between commas or blanks? */
+static bool in_list(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *p = list; *p;) {
+        size_t len = strcspn(p, ", ");
+        if (len == n && !strncmp(p, name, n))
+            return true;
+        p += len + (p[len] != 0);
+    }
+    return false;
+}
+
+bool tools_offer(struct tools *l, const char *list, struct err *e)
+{
+    bool all = !strcmp(list, "all"), none = !*list || !strcmp(list, "none");
+    for (const char *p = list; *p && !all && !none;) {
+        size_t len = strcspn(p, ", ");
+        bool known = len == 0;
+        for (int i = 0; i < l->n && !known; i++)
+            known = strlen(l->items[i].name) == len && !strncmp(l->items[i].name, p, len);
+        if (!known) {
+            struct buf names = {0};
+            tools_names(l, false, &names);
+            err_set(e, "there is no tool %.*s; there are %s", (int)len, p, buf_str(&names));
+            buf_free(&names);
+            return false;
+        }
+        p += len + (p[len] != 0);
+    }
+    l->n_offered = 0;
+    for (int i = 0; i < l->n; i++) {
+        struct tool *t = &l->items[i];
+        t->offered = all || (!none && in_list(list, t->name));
+        if (t->offered)
+            l->schemas[l->n_offered++] = (struct text){t->schema, strlen(t->schema)};
+    }
+    return true;
+}
+
+const struct text *tools_schemas(const struct tools *l, int *n)
+{
+    *n = l->n_offered;
+    return l->schemas;
+}
+
+const struct tool *tools_find(const struct tools *l, const char *name)
+{
+    for (int i = 0; i < l->n; i++)
+        if (l->items[i].offered && !strcmp(l->items[i].name, name))
+            return &l->items[i];
+    return NULL;
+}
+
+void tools_names(const struct tools *l, bool offered, struct buf *out)
+{
+    const char *between = "";
+    for (int i = 0; i < l->n; i++)
+        if (l->items[i].offered || !offered) {
+            buf_addf(out, "%s%s", between, l->items[i].name);
+            between = ", ";
+        }
+}
+
+void tools_list(const struct tools *l, struct buf *out)
+{
+    for (int i = 0; i < l->n; i++) {
+        const struct tool *t = &l->items[i];
+        buf_addf(out, "%-3s %-16s ", t->offered ? "on" : "off", t->name);
+        for (int k = 0; t->argv && t->argv[k]; k++)
+            buf_addf(out, "%s%s", k ? " " : "runs ", t->argv[k]);
+        buf_adds(out, t->argv ? "\n" : "built in\n");
+    }
+}
+
+enum tool_approval tool_approval(const struct tool *t, const char *policy)
+{
+    if (!strcmp(policy, "never"))
+        return TOOL_DENY;
+    if (t->builtin || !strcmp(policy, "always") || in_list(policy, t->name))
+        return TOOL_RUN;
+    return TOOL_ASK;
+}
+
+/* --- one call --------------------------------------------------------------------------------------------------- */
+
+struct tool_run {
+    const struct tool *tool;
+    struct buf out;
+    pid_t   pid;                        /* also its process group; 0: a built-in */
+    int     fd;                         /* its stdout and stderr */
+    int64_t start_ns;
+    const char *killed;                 /* why we ended it */
+};
+
+/* The arguments as a file that nobody else can see: no second pipe to feed, no SIGPIPE. */
+static int arguments_fd(const char *arguments, size_t n)
+{
+    int fd = memfd_create("arguments", MFD_CLOEXEC);
+    for (size_t done = 0; fd >= 0 && done < n;) {
+        ssize_t k = write(fd, arguments + done, n - done);
+        if (k < 0 && errno != EINTR) {
+            close(fd);
+            return -1;
+        }
+        done += k > 0 ? (size_t)k : 0;
+    }
+    if (fd >= 0)
+        lseek(fd, 0, SEEK_SET);
+    return fd;
+}
+
+static int spawn(struct tool_run *r, int in, int out)
+{
+    posix_spawnattr_t attr;
+    posix_spawn_file_actions_t files;
+    sigset_t none, usual;
+    sigemptyset(&none);
+    sigemptyset(&usual);
+    sigaddset(&usual, SIGINT);
+    sigaddset(&usual, SIGPIPE);
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setpgroup(&attr, 0);
+    posix_spawnattr_setsigdefault(&attr, &usual);
+    posix_spawnattr_setsigmask(&attr, &none);
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, in, 0);
+    posix_spawn_file_actions_adddup2(&files, out, 1);
+    posix_spawn_file_actions_adddup2(&files, out, 2);
+    int rc = posix_spawnp(&r->pid, r->tool->argv[0], &files, &attr, r->tool->argv, environ);
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attr);
+    return rc;
+}
+
+struct tool_run *tool_start(const struct tool *t, const char *arguments, size_t n, struct err *e)
+{
+    struct tool_run *r = calloc(1, sizeof *r);
+    CHECK(r);
+    *r = (struct tool_run){.tool = t, .fd = -1, .start_ns = clock_ns()};
+    if (t->builtin) {
+        t->builtin(arguments, n, &r->out);
+        return r;
+    }
+    int pipes[2] = {-1, -1}, in = arguments_fd(arguments, n), rc = errno;
+    if (in >= 0 && pipe2(pipes, O_CLOEXEC) == 0)
+        rc = spawn(r, in, pipes[1]);
+    if (in >= 0)
+        close(in);
+    if (pipes[1] >= 0)
+        close(pipes[1]);
+    r->fd = pipes[0];
+    if (rc || r->fd < 0) {
+        err_set(e, "cannot run %s: %s", t->argv[0], strerror(rc ? rc : EMFILE));
+        r->pid = 0;
+        tool_close(r);
+        return NULL;
+    }
+    fcntl(r->fd, F_SETFL, O_NONBLOCK);
+    return r;
+}
+
+int tool_fd(const struct tool_run *r)
+{
+    return r->fd;
+}
+
+static void end_child(struct tool_run *r, const char *why)
+{
+    if (!r->killed)
+        r->killed = why;
+    kill(-r->pid, SIGKILL);
+}
+
+/* False when there is nothing to read at the moment, or never again. */
+static bool read_some(struct tool_run *r)
+{
+    char chunk[4096];
+    ssize_t n = r->fd < 0 ? 0 : read(r->fd, chunk, sizeof chunk);
+    if (n == 0 && r->fd >= 0) {
+        close(r->fd);
+        r->fd = -1;
+    }
+    size_t room = r->tool->max_output - r->out.len;
+    if (n > 0)
+        buf_add(&r->out, chunk, (size_t)n < room ? (size_t)n : room);
+    if (n > 0 && (size_t)n > room)
+        end_child(r, "output limit");
+    return n > 0 && !r->killed;
+}
+
+static void report(struct tool_run *r, int status, struct buf *result)
+{
+    struct buf text = {0};
+    size_t whole = r->killed ? unicode_complete(buf_str(&r->out), r->out.len) : r->out.len;
+    unicode_replace(&text, buf_str(&r->out), whole);
+    while (text.len && strchr(" \t\r\n", text.data[text.len - 1]))
+        text.data[--text.len] = 0;
+    const char *gap = text.len ? "\n" : "";
+    if (r->killed && !strcmp(r->killed, "output limit"))
+        buf_addf(&text, "%s[ended: more than %zu bytes of output]", gap, r->tool->max_output);
+    else if (r->killed)
+        buf_addf(&text, "%s[ended: longer than %d s]", gap, r->tool->timeout_s);
+    else if (WIFSIGNALED(status))
+        buf_addf(&text, "%s[ended by signal %d]", gap, WTERMSIG(status));
+    else if (WEXITSTATUS(status))
+        buf_addf(&text, "%s[exit status %d]", gap, WEXITSTATUS(status));
+    else if (!text.len)
+        buf_adds(&text, "[no output]");
+    buf_add(result, text.data, text.len);
+    buf_free(&text);
+}
+
+bool tool_step(struct tool_run *r, struct buf *result)
+{
+    if (r->tool->builtin) {
+        buf_add(result, buf_str(&r->out), r->out.len);
+        return true;
+    }
+    int status;
+    while (read_some(r))
+        ;
+    if (clock_ms_since(r->start_ns) > r->tool->timeout_s * 1000.0)
+        end_child(r, "time limit");
+    if (waitpid(r->pid, &status, WNOHANG) == 0)
+        return false;
+    kill(-r->pid, SIGKILL);             /* what it left behind */
+    r->pid = 0;
+    while (!r->killed && read_some(r))
+        ;
+    report(r, status, result);
+    return true;
+}
+
+void tool_close(struct tool_run *r)
+{
+    if (!r)
+        return;
+    if (r->pid) {
+        kill(-r->pid, SIGKILL);
+        waitpid(r->pid, NULL, 0);
+    }
+    if (r->fd >= 0)
+        close(r->fd);
+    buf_free(&r->out);
+    free(r);
+}

@@ -1,0 +1,40 @@
+/* What the model may call: two built-in tools and those of the config file.  A tool of the config file is a child process:
+ * no shell, arguments as JSON on its stdin, its own process group, limits on time and output. */
+#ifndef Q35_CHAT_TOOL_H
+#define Q35_CHAT_TOOL_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "chat/options.h"
+#include "text/message.h"
+
+struct tool;
+struct tools;
+
+/* Built-ins and the [tool NAME] sections, none offered yet.  NULL with the section that is wrong. */
+struct tools *tools_open(const struct options *o, struct err *e);
+void tools_close(struct tools *t);
+/* Offers those of `list`: "all", "none" or names between commas. */
+bool tools_offer(struct tools *t, const char *list, struct err *e);
+/* The offered ones as JSON objects for the template. */
+const struct text *tools_schemas(const struct tools *t, int *n);
+const struct tool *tools_find(const struct tools *t, const char *name);         /* an offered one, or NULL */
+void tools_names(const struct tools *t, bool offered, struct buf *out);         /* "clock, calculator" */
+void tools_list(const struct tools *t, struct buf *out);                        /* a line each, for /tools */
+
+enum tool_approval { TOOL_RUN, TOOL_ASK, TOOL_DENY };
+/* What `policy` (ask, always, never, names) says about it.  Built-ins change nothing and need no question. */
+enum tool_approval tool_approval(const struct tool *t, const char *policy);
+
+struct tool_run;
+/* Starts a call; NULL if the child could not be started. */
+struct tool_run *tool_start(const struct tool *t, const char *arguments, size_t n, struct err *e);
+int  tool_fd(const struct tool_run *r);         /* to poll for reading, or -1; step it every TOOL_TICK_MS as well */
+enum { TOOL_TICK_MS = 20 };
+/* True when it has ended: `result` then holds what the model is told (UTF-8).  */
+bool tool_step(struct tool_run *r, struct buf *result);
+void tool_close(struct tool_run *r);            /* kills what still runs */
+
+#endif
