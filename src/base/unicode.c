@@ -176,8 +176,8 @@ static void order_marks(int32_t *cp, size_t n, int32_t *tmp)
 /* s holds whole characters and, unless it is the end of the text, is followed by an inert one. */
 static void nfc_part(struct buf *out, const char *s, size_t n)
 {
-    /* The longest canonical decomposition has 4 code points, from at least 2 bytes. */
-    size_t cap = 4 * n + 4, m = 0;
+    /* Canonical decompositions are at most 3 code points for 2 bytes, 4 for 3 or 4 bytes. */
+    size_t cap = 2 * n + 4, m = 0;
     int32_t *cp = malloc(2 * cap * sizeof *cp);
     CHECK(cp);
     for (size_t i = 0; i < n;) {

@@ -19,7 +19,8 @@ struct tokenizer *tokenizer_open(const char *dir, struct err *e);
 void tokenizer_close(struct tokenizer *t);
 
 /* Appends the ids of `text` to `out`.  With `specials`, added tokens found in the raw text become their ids;
- * without, the text is plain whatever it holds (text that a user or a tool wrote).
+ * without, the text is plain whatever it holds (text that a user or a tool wrote).  Tokens that only tokenizer_config.json
+ * lists are not looked for, as in the encoders of others.
  * Bytes that are not UTF-8 count as U+FFFD, one per maximal ill-formed part. */
 void tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool specials, struct ids *out);
 
@@ -34,7 +35,8 @@ bool tokenizer_is_special(const struct tokenizer *t, int32_t id);       /* ... a
 const char *tokenizer_notice(const struct tokenizer *t);
 
 /* Streaming decode: appends to `out` only complete characters; an unfinished UTF-8 sequence waits in `d`.
- * detok_flush(), or an added token, turns a rest into U+FFFD (one per maximal ill-formed part). */
+ * detok_flush(), or an added token that is shown, turns a rest into U+FFFD (one per maximal ill-formed part); a skipped
+ * one is as if it were not there. */
 struct detok {
     unsigned char held[4];
     int           n_held;

@@ -1,0 +1,139 @@
+#include "text/pretok.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "base/unicode.h"
+
+#define NEWLINE (UNICODE_SPACE + 1)         /* \r and \n: spaces with rules of their own */
+
+/* Classes of ASCII, so that English never asks the Unicode tables. */
+#define O UNICODE_OTHER
+#define L UNICODE_LETTER
+#define N UNICODE_NUMBER
+#define S UNICODE_SPACE
+static const uint8_t ascii[128] = {
+    O, O, O, O, O, O, O, O, O, S, NEWLINE, S, S, NEWLINE, O, O,
+    O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O,
+    S, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O,
+    N, N, N, N, N, N, N, N, N, N, O, O, O, O, O, O,
+    O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L,
+    L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O,
+    O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L,
+    L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O,
+};
+#undef O
+#undef L
+#undef N
+#undef S
+
+/* Class of the character at s[i], -1 at the end; its length goes to *k. */
+static inline int class_at(const char *s, size_t n, size_t i, size_t *k)
+{
+    if (i >= n)
+        return -1;
+    unsigned char b = (unsigned char)s[i];
+    *k = 1;
+    if (b < 0x80)
+        return ascii[b];
+    uint32_t cp;
+    *k = unicode_decode(s + i, n - i, &cp, NULL);
+    return (int)unicode_class(cp);
+}
+
+/* End of the run of letters and marks that starts at i. */
+static size_t letters(const char *s, size_t n, size_t i)
+{
+    size_t k;
+    for (int c; (c = class_at(s, n, i, &k)) == UNICODE_LETTER || c == UNICODE_MARK;)
+        i += k;
+    return i;
+}
+
+/* End of what the fourth alternative matches from i, where a character that is no space, letter, mark or number stands. */
+static size_t punctuation(const char *s, size_t n, size_t i)
+{
+    size_t k;
+    while (class_at(s, n, i, &k) == UNICODE_OTHER)
+        i += k;
+    while (i < n && (s[i] == '\r' || s[i] == '\n'))
+        i++;
+    return i;
+}
+
+/* Length of 's 't 're 've 'm 'll 'd in any case, or 0.  U+017F, the long s, folds to s. */
+static size_t contraction(const char *s, size_t n)
+{
+    if (n < 2)
+        return 0;
+    char a = (char)(s[1] | 0x20), b = n > 2 ? (char)(s[2] | 0x20) : 0;
+    if (a == 's' || a == 't' || a == 'm' || a == 'd')
+        return 2;
+    if ((a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l'))
+        return 3;
+    return n > 2 && !memcmp(s + 1, "\xC5\xBF", 2) ? 3 : 0;
+}
+
+/* A run of white space: up to its last line end if it has one; else all of it at the end of the text; else all but its
+ * last character, which the next word may want. */
+static size_t blanks(const char *s, size_t n)
+{
+    size_t i = 0, last = 0, line_end = 0, k;
+    for (int c; (c = class_at(s, n, i, &k)) >= UNICODE_SPACE; i += k) {
+        last = i;
+        if (c == NEWLINE)
+            line_end = i + 1;
+    }
+    if (line_end)
+        return line_end;
+    return i < n && last ? last : i;
+}
+
+size_t pretok_next(const char *s, size_t n)
+{
+    size_t k, k2 = 0;
+    int c = class_at(s, n, 0, &k);
+    if (c == UNICODE_LETTER || c == UNICODE_MARK)
+        return letters(s, n, k);
+    if (c == UNICODE_NUMBER)
+        return k;
+    if (*s == '\'') {
+        size_t m = contraction(s, n);
+        if (m)
+            return m;
+    }
+    if (c == NEWLINE)
+        return blanks(s, n);
+    int next = class_at(s, n, k, &k2);
+    if (next == UNICODE_LETTER || next == UNICODE_MARK)
+        return letters(s, n, k + k2);
+    if (c == UNICODE_OTHER)
+        return punctuation(s, n, k);
+    if (*s == ' ' && next == UNICODE_OTHER)
+        return punctuation(s, n, k + k2);
+    return blanks(s, n);
+}
+
+enum pretok_pattern pretok_check(const char *pattern)
+{
+    static const char tail[] = "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+    static const char *const heads[] = {
+        "(?i:'s|'t|'re|'ve|'m|'ll|'d)",
+        "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])",
+    };
+    static const struct { const char *words; enum pretok_pattern is; } bodies[] = {
+        { "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*", PRETOK_FAMILY },
+        { "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*", PRETOK_RESAVED },
+    };
+    for (size_t h = 0; h < sizeof heads / sizeof *heads; h++) {
+        size_t n = strlen(heads[h]);
+        if (strncmp(pattern, heads[h], n))
+            continue;
+        for (size_t b = 0; b < sizeof bodies / sizeof *bodies; b++) {
+            size_t m = strlen(bodies[b].words);
+            if (!strncmp(pattern + n, bodies[b].words, m) && !strcmp(pattern + n + m, tail))
+                return bodies[b].is;
+        }
+    }
+    return PRETOK_UNKNOWN;
+}
