@@ -23,9 +23,10 @@ struct model_config {
     int   lin_k_heads, lin_v_heads, lin_k_dim, lin_v_dim, conv_kernel;
     int   n_experts, top_k, moe_inter, shared_inter;
     int   vocab;
-    int   max_pos;                      /* max_position_embeddings */
+    int   max_pos;                      /* max_position_embeddings, or yarn_factor * yarn_original when that is more */
     float rms_eps;
-    int   n_mtp;                        /* mtp_num_hidden_layers: 0 or 1 */
+    int   n_mtp;                        /* mtp_num_hidden_layers: 0 or 1; whether its tensors are there, weights_open() says */
+    bool  tied;                         /* tie_word_embeddings: the head is the embedding table */
     int   eos[8], n_eos;                /* from generation_config.json when there, else config.json */
     float gen_temperature, gen_top_p;   /* generation_config.json; negative when not given */
     int   gen_top_k;

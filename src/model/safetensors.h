@@ -1,0 +1,58 @@
+/* One safetensors file: its header checked, its bytes mapped.  Name -> dtype, shape, byte range; no meaning attached.
+ * The file is mapped read-only and must not shrink while it is open: reading a page that is gone kills the process
+ * (SIGBUS).  safetensors_read() and safetensors_populate() report that instead. */
+#ifndef Q35_MODEL_SAFETENSORS_H
+#define Q35_MODEL_SAFETENSORS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "kernels/tensor.h"
+
+enum { TENSOR_MAX_DIMS = 8 };
+
+struct tensor {
+    const char *name;                   /* printable ASCII */
+    uint64_t    hash;                   /* of the name: safetensors_hash() */
+    uint64_t    offset, bytes;          /* where in the file; inside it and as large as dtype and shape say */
+    enum dtype  dtype;
+    int         n_dims;
+    uint64_t    shape[TENSOR_MAX_DIMS];
+};
+
+struct safetensors {
+    char          *path;
+    int            fd;
+    const uint8_t *map;                 /* the whole file */
+    uint64_t       size;
+    struct tensor *tensors;             /* in the order of the header */
+    int            n_tensors;
+    int           *slots;               /* hash table of indices + 1 */
+    uint64_t       n_slots;             /* a power of two */
+    char          *header;              /* owns the names */
+};
+
+/* False with the file, and the tensor if it is about one.  *s can be closed either way. */
+bool safetensors_open(struct safetensors *s, const char *path, struct err *e);
+void safetensors_close(struct safetensors *s);
+/* Only the header: `json` of len bytes, to be followed by data_bytes of data, as in a file called `path`.  Nothing is
+ * mapped; *s must be closed. */
+bool safetensors_parse(struct safetensors *s, const char *json, size_t len, uint64_t data_bytes, const char *path, struct err *e);
+
+const struct tensor *safetensors_find(const struct safetensors *s, const char *name);       /* NULL: not there */
+static inline const void *safetensors_data(const struct safetensors *s, const struct tensor *t) { return s->map + t->offset; }
+
+/* Copies a tensor's bytes by read(2).  False with the file if it has shrunk. */
+bool safetensors_read(const struct safetensors *s, const struct tensor *t, void *dst, struct err *e);
+/* Makes bytes [offset, offset + n) of the mapping present in memory.  False with the file if it has shrunk. */
+bool safetensors_populate(const struct safetensors *s, uint64_t offset, uint64_t n, struct err *e);
+/* Frees names, shapes and table; mapping and path stay. */
+void safetensors_drop_header(struct safetensors *s);
+
+uint64_t    safetensors_hash(const char *name);
+const char *dtype_name(enum dtype t);
+size_t      dtype_bytes(enum dtype t);          /* of one element; 0 for DT_NONE and DT_OTHER */
+
+#endif

@@ -1,0 +1,40 @@
+/* The files of one checkpoint as one set of named tensors: which copy of a name counts, and which were taken. */
+#ifndef Q35_MODEL_SHARDS_H
+#define Q35_MODEL_SHARDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "model/safetensors.h"
+
+struct shard_tensor {
+    const char          *name;
+    uint64_t             hash;
+    const struct tensor *t;
+    int                  file;          /* index into files */
+    bool                 taken;         /* for the caller: somebody wanted it */
+};
+
+struct shards {
+    struct safetensors  *files;
+    int                  n_files;
+    struct shard_tensor *list;          /* one entry a name */
+    int                  n, cap;
+    int                 *slots;         /* hash table of indices + 1 */
+    uint64_t             n_slots;       /* a power of two */
+    int                  n_stale;       /* stored copies that do not count */
+};
+
+/* Opens the shards of DIR.  With model.safetensors.index.json its word counts, and copies elsewhere are stale; names it
+ * lost are taken from model_extra_tensors.safetensors.  Without an index: model.safetensors, else model-*.safetensors
+ * where the later file wins, and model_extra_tensors.safetensors for names that are nowhere else.
+ * False with file and tensor; *s must be closed either way. */
+bool shards_open(struct shards *s, const char *dir, struct err *e);
+void shards_close(struct shards *s);
+struct shard_tensor *shards_find(const struct shards *s, const char *name);                 /* NULL: not there */
+static inline const struct safetensors *shards_file(const struct shards *s, const struct shard_tensor *t) { return &s->files[t->file]; }
+/* Frees everything about names; the mappings stay. */
+void shards_drop_names(struct shards *s);
+
+#endif

@@ -1,0 +1,611 @@
+#include "model/weights.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/log.h"
+#include "kernels/cpu/vec.h"
+#include "model/shards.h"
+
+enum { MAX_STEM = 192, MAX_NAME = 256, GROUP = 128, BLOCK = 128 };
+
+/* Bytes of one file that bound tensors occupy. */
+struct range {
+    int      file;
+    uint64_t offset, bytes;
+};
+
+struct weights_store {
+    struct shards shards;
+    struct arena  copies;
+    struct range *ranges;
+    int           n_ranges, cap;
+};
+
+/* ---- which tensors a model has.  Sizes are named, so that a table holds for every geometry. */
+
+enum dim {
+    ONE, HIDDEN, HIDDEN2, QUERY_GATE, QUERY, KV, HEAD_DIM, CONV, VALUE, VALUE_HEADS, VALUE_DIM, TAPS, EXPERTS, INTER, INTER2,
+    SHARED, VOCAB, N_DIMS
+};
+
+static void fill_dims(int d[N_DIMS], const struct model_config *c)
+{
+    d[ONE] = 1;
+    d[HIDDEN] = c->hidden;
+    d[HIDDEN2] = 2 * c->hidden;
+    d[QUERY] = c->n_q_heads * c->head_dim;
+    d[QUERY_GATE] = 2 * d[QUERY];
+    d[KV] = c->n_kv_heads * c->head_dim;
+    d[HEAD_DIM] = c->head_dim;
+    d[CONV] = config_conv_dim(c);
+    d[VALUE] = config_lin_value_dim(c);
+    d[VALUE_HEADS] = c->lin_v_heads;
+    d[VALUE_DIM] = c->lin_v_dim;
+    d[TAPS] = c->conv_kernel;
+    d[EXPERTS] = c->n_experts;
+    d[INTER] = c->moe_inter;
+    d[INTER2] = 2 * c->moe_inter;
+    d[SHARED] = c->shared_inter;
+    d[VOCAB] = c->vocab;
+}
+
+/* A struct weight at `at`; its tensors are NAME.weight, or NAME.qweight and so on.  `dense`: in 16 or 32 bits only. */
+struct matrix_slot {
+    const char *name;
+    size_t      at;
+    enum dim    rows, cols;
+    bool        dense;
+};
+/* A const float * at `at`; the tensor is called NAME and copied as fp32. */
+struct vector_slot {
+    const char *name;
+    size_t      at;
+    int         n_dims;
+    enum dim    shape[3];
+};
+#define LAYER(member)  offsetof(struct layer_weights, member)
+#define EXPERT(member) offsetof(struct expert_weights, member)
+#define MTP(member)    offsetof(struct mtp_weights, member)
+#define COUNT(a)       (int)(sizeof(a) / sizeof *(a))
+
+static const struct vector_slot layer_vectors[] = {
+    {"input_layernorm.weight",          LAYER(norm_in),   1, {HIDDEN}},
+    {"post_attention_layernorm.weight", LAYER(norm_post), 1, {HIDDEN}},
+};
+static const struct matrix_slot layer_matrices[] = {
+    {"mlp.gate",                    LAYER(moe.router),      EXPERTS, HIDDEN, true},
+    {"mlp.shared_expert_gate",      LAYER(moe.shared_gate), ONE,     HIDDEN, true},
+    {"mlp.shared_expert.gate_proj", LAYER(moe.shared.gate), SHARED,  HIDDEN, false},
+    {"mlp.shared_expert.up_proj",   LAYER(moe.shared.up),   SHARED,  HIDDEN, false},
+    {"mlp.shared_expert.down_proj", LAYER(moe.shared.down), HIDDEN,  SHARED, false},
+};
+static const struct vector_slot attn_vectors[] = {
+    {"self_attn.q_norm.weight", LAYER(attn.q_norm), 1, {HEAD_DIM}},
+    {"self_attn.k_norm.weight", LAYER(attn.k_norm), 1, {HEAD_DIM}},
+};
+static const struct matrix_slot attn_matrices[] = {
+    {"self_attn.q_proj", LAYER(attn.q), QUERY_GATE, HIDDEN, false},
+    {"self_attn.k_proj", LAYER(attn.k), KV,         HIDDEN, false},
+    {"self_attn.v_proj", LAYER(attn.v), KV,         HIDDEN, false},
+    {"self_attn.o_proj", LAYER(attn.o), HIDDEN,     QUERY,  false},
+};
+static const struct vector_slot delta_vectors[] = {
+    {"linear_attn.conv1d.weight", LAYER(delta.conv),    3, {CONV, ONE, TAPS}},
+    {"linear_attn.A_log",         LAYER(delta.a_log),   1, {VALUE_HEADS}},
+    {"linear_attn.dt_bias",       LAYER(delta.dt_bias), 1, {VALUE_HEADS}},
+    {"linear_attn.norm.weight",   LAYER(delta.norm),    1, {VALUE_DIM}},
+};
+static const struct matrix_slot delta_matrices[] = {
+    {"linear_attn.in_proj_qkv", LAYER(delta.qkv), CONV,        HIDDEN, false},
+    {"linear_attn.in_proj_z",   LAYER(delta.z),   VALUE,       HIDDEN, false},
+    {"linear_attn.in_proj_a",   LAYER(delta.a),   VALUE_HEADS, HIDDEN, false},
+    {"linear_attn.in_proj_b",   LAYER(delta.b),   VALUE_HEADS, HIDDEN, false},
+    {"linear_attn.out_proj",    LAYER(delta.out), HIDDEN,      VALUE,  false},
+};
+static const struct matrix_slot expert_matrices[] = {
+    {"gate_proj", EXPERT(gate), INTER,  HIDDEN, false},
+    {"up_proj",   EXPERT(up),   INTER,  HIDDEN, false},
+    {"down_proj", EXPERT(down), HIDDEN, INTER,  false},
+};
+static const struct vector_slot mtp_vectors[] = {
+    {"pre_fc_norm_embedding.weight", MTP(norm_embedding), 1, {HIDDEN}},
+    {"pre_fc_norm_hidden.weight",    MTP(norm_hidden),    1, {HIDDEN}},
+    {"norm.weight",                  MTP(norm),           1, {HIDDEN}},
+};
+static const struct matrix_slot mtp_matrices[] = {
+    {"fc", MTP(fc), HIDDEN, HIDDEN2, false},
+};
+static const struct vector_slot model_vectors[] = {
+    {"norm.weight", offsetof(struct weights, norm), 1, {HIDDEN}},
+};
+static const struct matrix_slot embed_matrix[] = {
+    {"embed_tokens", offsetof(struct weights, embed), VOCAB, HIDDEN, true},
+};
+static const struct matrix_slot head_matrix[] = {
+    {"lm_head", offsetof(struct weights, head), VOCAB, HIDDEN, true},
+};
+
+/* ---- taking tensors */
+
+struct binder {
+    struct weights       *w;
+    struct weights_store *st;
+    const struct model_config *c;
+    const char           *dir;
+    struct err           *e;
+    int  dims[N_DIMS];
+    bool in_mtp;
+    int  n_missing;
+    char missing[MAX_NAME];             /* the first one */
+    char name[MAX_NAME];                /* of the tensor in hand */
+};
+
+static struct shard_tensor *find(struct binder *b, const char *stem, const char *suffix)
+{
+    snprintf(b->name, sizeof b->name, "%s%s", stem, suffix);
+    return shards_find(&b->st->shards, b->name);
+}
+
+static void add_range(struct weights_store *st, const struct shard_tensor *t)
+{
+    if (st->n_ranges == st->cap) {
+        st->cap = st->cap ? st->cap * 2 : 1024;
+        st->ranges = realloc(st->ranges, (size_t)st->cap * sizeof *st->ranges);
+        CHECK(st->ranges);
+    }
+    st->ranges[st->n_ranges++] = (struct range){t->file, t->t->offset, t->t->bytes};
+}
+
+/* NULL when the tensor is not there: then it is counted, and binding goes on to learn how many are missing. */
+static struct shard_tensor *take(struct binder *b, const char *stem, const char *suffix)
+{
+    struct shard_tensor *t = find(b, stem, suffix);
+    if (!t) {
+        if (!b->n_missing++)
+            snprintf(b->missing, sizeof b->missing, "%s", b->name);
+        return NULL;
+    }
+    CHECK(!t->taken);
+    t->taken = true;
+    b->w->stats.n_tensors++;
+    b->w->stats.n_mtp += b->in_mtp;
+    b->w->stats.bytes += t->t->bytes;
+    add_range(b->st, t);
+    return t;
+}
+
+static void print_shape(struct buf *out, const uint64_t *shape, int n)
+{
+    for (int i = 0; i < n; i++)
+        buf_addf(out, "%s%llu", i ? ", " : "", (unsigned long long)shape[i]);
+}
+
+/* Sets of dtypes, as bits. */
+#define BIT(t) (1u << (t))
+enum { FLOATS = 1 << DT_F32 | 1 << DT_F16 | 1 << DT_BF16 };
+
+/* `note` says what else the reader of the message should know. */
+static bool fits(struct binder *b, const struct shard_tensor *t, unsigned allowed, const char *note, int n_dims, ...)
+{
+    uint64_t want[3];
+    va_list ap;
+    va_start(ap, n_dims);
+    for (int i = 0; i < n_dims; i++)
+        want[i] = (uint64_t)va_arg(ap, int);
+    va_end(ap);
+    bool ok = (allowed & BIT(t->t->dtype)) && t->t->n_dims == n_dims;
+    for (int i = 0; i < n_dims && ok; i++)
+        ok = t->t->shape[i] == want[i];
+    if (ok)
+        return true;
+    struct buf found = {0}, types = {0}, shape = {0};
+    print_shape(&found, t->t->shape, t->t->n_dims);
+    print_shape(&shape, want, n_dims);
+    for (int d = 0; d <= DT_OTHER; d++)
+        if (allowed & BIT(d))
+            buf_addf(&types, "%s%s", types.len ? " or " : "", dtype_name((enum dtype)d));
+    err_set(b->e, "%s: tensor %s is %s [%s], expected %s [%s]%s", shards_file(&b->st->shards, t)->path, t->name,
+            dtype_name(t->t->dtype), buf_str(&found), buf_str(&types), buf_str(&shape), note);
+    buf_free(&found);
+    buf_free(&types);
+    buf_free(&shape);
+    return false;
+}
+
+/* Where the bytes are: in the mapping, or copied when they do not lie on a multiple of their element size. */
+static const void *data(struct binder *b, const struct shard_tensor *t)
+{
+    const struct safetensors *f = shards_file(&b->st->shards, t);
+    if (t->t->offset % dtype_bytes(t->t->dtype) == 0)
+        return safetensors_data(f, t->t);
+    void *copy = arena_alloc(&b->st->copies, t->t->bytes);
+    return safetensors_read(f, t->t, copy, b->e) ? copy : NULL;
+}
+
+/* ---- formats of a matrix */
+
+/* Packers that reorder columns store which group a column belongs to; only k/128 is what the kernels compute. */
+static bool check_g_idx(struct binder *b, const char *stem, int cols)
+{
+    if (!find(b, stem, ".g_idx"))
+        return true;
+    const struct shard_tensor *t = take(b, stem, ".g_idx");
+    const struct safetensors *f = shards_file(&b->st->shards, t);
+    if (!fits(b, t, BIT(DT_I32), "", 1, cols))
+        return false;
+    int32_t *group = malloc(t->t->bytes);
+    CHECK(group);
+    bool ok = safetensors_read(f, t->t, group, b->e);
+    for (int k = 0; k < cols && ok; k++)
+        if (group[k] != k / GROUP)
+            ok = err_set(b->e, "%s: tensor %s puts column %d into group %d, expected %d: reordered columns (desc_act) are not supported",
+                         f->path, t->name, k, group[k], k / GROUP);
+    free(group);
+    return ok;
+}
+
+static bool bind_int4(struct binder *b, const char *stem, struct weight *w)
+{
+    static const char note[] = " (4 bits in groups of 128)";
+    struct shard_tensor *q = take(b, stem, ".qweight"), *z = take(b, stem, ".qzeros"), *s = take(b, stem, ".scales");
+    if (w->rows % 8 || w->cols % GROUP)
+        return err_set(b->e, "%s: %s is INT4 of %d x %d, expected a multiple of 8 rows and of %d columns",
+                       shards_file(&b->st->shards, q)->path, stem, w->rows, w->cols, GROUP);
+    if (!z || !s)
+        return true;                    /* counted as missing */
+    if (!fits(b, q, BIT(DT_I32), note, 2, w->cols / 8, w->rows)
+        || !fits(b, z, BIT(DT_I32), note, 2, w->cols / GROUP, w->rows / 8)
+        || !fits(b, s, BIT(DT_F16), note, 2, w->cols / GROUP, w->rows)
+        || !check_g_idx(b, stem, w->cols))
+        return false;
+    b->w->stats.n_int4++;
+    return (w->data = data(b, q)) && (w->zeros = data(b, z)) && (w->scale = data(b, s));
+}
+
+static bool bind_fp8(struct binder *b, const char *stem, struct weight *w)
+{
+    static const char note[] = " (one scale for 128 x 128)";
+    struct shard_tensor *s = take(b, stem, ".weight_scale_inv"), *q = take(b, stem, ".weight");
+    if (!q)
+        return true;
+    if (!fits(b, q, BIT(DT_F8_E4M3), "", 2, w->rows, w->cols)
+        || !fits(b, s, FLOATS, note, 2, (w->rows + BLOCK - 1) / BLOCK, (w->cols + BLOCK - 1) / BLOCK))
+        return false;
+    w->scale_dtype = s->t->dtype;
+    b->w->stats.n_fp8++;
+    return (w->data = data(b, q)) && (w->scale = data(b, s));
+}
+
+static bool bind_dense(struct binder *b, const char *stem, struct weight *w)
+{
+    struct shard_tensor *t = take(b, stem, ".weight");
+    if (!t)
+        return true;
+    if (!fits(b, t, FLOATS, "", 2, w->rows, w->cols))
+        return false;
+    w->dtype = t->t->dtype;
+    b->w->stats.n_dense++;
+    return (w->data = data(b, t));
+}
+
+/* Probed in this order by the tensor that only the format has; the last one is the default. */
+static const struct format {
+    enum weight_format format;
+    const char *name, *probe;
+    bool (*bind)(struct binder *b, const char *stem, struct weight *w);
+} formats[] = {
+    {WEIGHT_INT4,  "INT4", ".qweight",          bind_int4},
+    {WEIGHT_FP8,   "FP8",  ".weight_scale_inv", bind_fp8},
+    {WEIGHT_DENSE, "dense", ".weight",          bind_dense},
+};
+
+static bool bind_matrix(struct binder *b, const char *stem, const struct matrix_slot *m, struct weight *w)
+{
+    int i = 0;
+    while (i < COUNT(formats) - 1 && !find(b, stem, formats[i].probe))
+        i++;
+    const struct shard_tensor *t = find(b, stem, formats[i].probe);
+    if (t && m->dense && formats[i].format != WEIGHT_DENSE)
+        return err_set(b->e, "%s: %s is %s, expected 16 or 32 bits: this matrix is not supported in other formats",
+                       shards_file(&b->st->shards, t)->path, stem, formats[i].name);
+    *w = (struct weight){.format = formats[i].format, .rows = b->dims[m->rows], .cols = b->dims[m->cols]};
+    return formats[i].bind(b, stem, w);
+}
+
+static bool bind_matrices(struct binder *b, const char *prefix, const struct matrix_slot *m, int n, void *base)
+{
+    char stem[MAX_STEM];
+    for (int i = 0; i < n; i++) {
+        snprintf(stem, sizeof stem, "%s%s", prefix, m[i].name);
+        if (!bind_matrix(b, stem, &m[i], (struct weight *)((char *)base + m[i].at)))
+            return false;
+    }
+    return true;
+}
+
+/* ---- vectors */
+
+static void to_f32(float *dst, const void *src, enum dtype type, size_t n)
+{
+    const uint16_t *half = src;
+    if (type == DT_F32)
+        memcpy(dst, src, n * sizeof *dst);
+    else if (type == DT_BF16)
+        for (size_t i = 0; i < n; i++)
+            dst[i] = bf16_f32(half[i]);
+    else
+        for (size_t i = 0; i < n; i++)
+            dst[i] = f16_f32(half[i]);
+}
+
+static bool bind_vector(struct binder *b, const char *prefix, const struct vector_slot *v, const float **out)
+{
+    struct shard_tensor *t = take(b, prefix, v->name);
+    const int *d = b->dims;
+    if (!t)
+        return true;
+    if (!fits(b, t, FLOATS, "", v->n_dims, d[v->shape[0]], d[v->shape[1]], d[v->shape[2]]))
+        return false;
+    size_t n = t->t->bytes / dtype_bytes(t->t->dtype);
+    float *copy = arena_array(&b->st->copies, n, sizeof *copy);
+    void *raw = malloc(t->t->bytes);
+    CHECK(raw);
+    bool ok = safetensors_read(shards_file(&b->st->shards, t), t->t, raw, b->e);
+    if (ok)
+        to_f32(copy, raw, t->t->dtype, n);
+    free(raw);
+    *out = copy;
+    return ok;
+}
+
+static bool bind_vectors(struct binder *b, const char *prefix, const struct vector_slot *v, int n, void *base)
+{
+    for (int i = 0; i < n; i++)
+        if (!bind_vector(b, prefix, &v[i], (const float **)((char *)base + v[i].at)))
+            return false;
+    return true;
+}
+
+/* ---- blocks */
+
+static struct weight part(const struct shard_tensor *t, const void *base, int first_row, int rows, int cols)
+{
+    const char *p = base;
+    return (struct weight){.format = WEIGHT_DENSE, .dtype = t->t->dtype, .rows = rows, .cols = cols,
+                           .data = p + (size_t)first_row * (size_t)cols * dtype_bytes(t->t->dtype)};
+}
+
+/* All experts in two tensors: gate_up_proj [E, 2I, H], gate rows first, and down_proj [E, H, I]. */
+static bool bind_fused_experts(struct binder *b, const char *stem, struct expert_weights *x)
+{
+    const int *d = b->dims;
+    struct shard_tensor *up = take(b, stem, "gate_up_proj"), *down = take(b, stem, "down_proj");
+    const void *up_data, *down_data;
+    if (!up || !down)
+        return true;
+    if (!fits(b, up, FLOATS, "", 3, d[EXPERTS], d[INTER2], d[HIDDEN])
+        || !fits(b, down, FLOATS, "", 3, d[EXPERTS], d[HIDDEN], d[INTER])
+        || !(up_data = data(b, up)) || !(down_data = data(b, down)))
+        return false;
+    const char *p = up_data, *q = down_data;
+    size_t up_bytes = up->t->bytes / (size_t)d[EXPERTS], down_bytes = down->t->bytes / (size_t)d[EXPERTS];
+    for (int i = 0; i < d[EXPERTS]; i++, p += up_bytes, q += down_bytes) {
+        x[i].gate = part(up, p, 0, d[INTER], d[HIDDEN]);
+        x[i].up = part(up, p, d[INTER], d[INTER], d[HIDDEN]);
+        x[i].down = part(down, q, 0, d[HIDDEN], d[INTER]);
+    }
+    b->w->stats.n_dense += 3 * d[EXPERTS];
+    return true;
+}
+
+static bool bind_experts(struct binder *b, const char *prefix, struct moe_weights *m)
+{
+    char stem[MAX_STEM];
+    m->experts = arena_array(&b->st->copies, (size_t)b->c->n_experts, sizeof *m->experts);
+    snprintf(stem, sizeof stem, "%smlp.experts.", prefix);
+    if (find(b, stem, "gate_up_proj") || find(b, stem, "down_proj"))
+        return bind_fused_experts(b, stem, m->experts);
+    for (int i = 0; i < b->c->n_experts; i++) {
+        snprintf(stem, sizeof stem, "%smlp.experts.%d.", prefix, i);
+        if (!bind_matrices(b, stem, expert_matrices, COUNT(expert_matrices), &m->experts[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool bind_layer(struct binder *b, const char *prefix, bool full, struct layer_weights *l)
+{
+    l->full = full;
+    return bind_vectors(b, prefix, layer_vectors, COUNT(layer_vectors), l)
+        && (full ? bind_vectors(b, prefix, attn_vectors, COUNT(attn_vectors), l)
+                   && bind_matrices(b, prefix, attn_matrices, COUNT(attn_matrices), l)
+                 : bind_vectors(b, prefix, delta_vectors, COUNT(delta_vectors), l)
+                   && bind_matrices(b, prefix, delta_matrices, COUNT(delta_matrices), l))
+        && bind_matrices(b, prefix, layer_matrices, COUNT(layer_matrices), l)
+        && bind_experts(b, prefix, &l->moe);
+}
+
+static bool has_mtp(const struct shards *s)
+{
+    for (int i = 0; i < s->n; i++)
+        if (!strncmp(s->list[i].name, "mtp.", 4))
+            return true;
+    return false;
+}
+
+/* A checkpoint without the block is whole; one with a part of it is not. */
+static bool bind_mtp(struct binder *b)
+{
+    struct mtp_weights *m = &b->w->mtp;
+    if (!b->c->n_mtp || !has_mtp(&b->st->shards))
+        return true;
+    m->present = b->in_mtp = true;
+    return bind_vectors(b, "mtp.", mtp_vectors, COUNT(mtp_vectors), m)
+        && bind_matrices(b, "mtp.", mtp_matrices, COUNT(mtp_matrices), m)
+        && bind_layer(b, "mtp.layers.0.", true, &m->layer);
+}
+
+static bool bind_model(struct binder *b)
+{
+    /* The published checkpoints carry a vision tower beside the language model; text-only ones have one name less. */
+    const char *prefix = shards_find(&b->st->shards, "model.embed_tokens.weight") ? "model." : "model.language_model.";
+    struct weights *w = b->w;
+    if (!bind_matrices(b, prefix, embed_matrix, COUNT(embed_matrix), w) || !bind_vectors(b, prefix, model_vectors, COUNT(model_vectors), w))
+        return false;
+    if (b->c->tied)
+        w->head = w->embed;
+    else if (!bind_matrices(b, "", head_matrix, COUNT(head_matrix), w))
+        return false;
+    w->layers = arena_array(&b->st->copies, (size_t)b->c->n_layers, sizeof *w->layers);
+    for (int i = 0; i < b->c->n_layers; i++) {
+        char layer[MAX_STEM];
+        snprintf(layer, sizeof layer, "%slayers.%d.", prefix, i);
+        if (!bind_layer(b, layer, b->c->full[i], &w->layers[i]))
+            return false;
+    }
+    return bind_mtp(b);
+}
+
+/* ---- what is left over */
+
+static bool is_unneeded(const struct model_config *c, const char *name)
+{
+    return !strncmp(name, "model.visual.", 13)
+        || (c->tied && !strcmp(name, "lm_head.weight"))
+        || (!c->n_mtp && !strncmp(name, "mtp.", 4));
+}
+
+static bool check_rest(struct binder *b)
+{
+    const struct shards *s = &b->st->shards;
+    const struct shard_tensor *unknown = NULL;
+    int n_unknown = 0;
+    if (b->n_missing)
+        return err_set(b->e, "%s: %d of the tensors that config.json asks for %s missing, the first is %s", b->dir, b->n_missing,
+                       b->n_missing == 1 ? "is" : "are", b->missing);
+    for (int i = 0; i < s->n; i++) {
+        if (s->list[i].taken)
+            continue;
+        if (is_unneeded(b->c, s->list[i].name))
+            b->w->stats.n_skipped++;
+        else if (!n_unknown++)
+            unknown = &s->list[i];
+    }
+    if (!n_unknown)
+        return true;
+    return err_set(b->e, "%s: tensor %s has no place in the model that config.json describes (%d such tensor%s)",
+                   shards_file(s, unknown)->path, unknown->name, n_unknown, n_unknown == 1 ? "" : "s");
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct range *x = a, *y = b;
+    if (x->file != y->file)
+        return x->file < y->file ? -1 : 1;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* Sorts the ranges and joins neighbours, whose padding is read along. */
+static void join_ranges(struct weights_store *st)
+{
+    enum { GAP = 64 << 10 };
+    int n = 0;
+    if (st->n_ranges)
+        qsort(st->ranges, (size_t)st->n_ranges, sizeof *st->ranges, by_place);
+    for (int i = 0; i < st->n_ranges; i++) {
+        struct range *r = &st->ranges[i], *last = &st->ranges[n ? n - 1 : 0];
+        if (n && r->file == last->file && r->offset - (last->offset + last->bytes) <= GAP)
+            last->bytes = r->offset + r->bytes - last->offset;
+        else
+            st->ranges[n++] = *r;
+    }
+    st->n_ranges = n;
+}
+
+bool weights_open(struct weights *w, const struct model_config *c, const char *dir, struct err *e)
+{
+    *w = (struct weights){.store = calloc(1, sizeof *w->store)};
+    CHECK(w->store);
+    struct binder b = {.w = w, .st = w->store, .c = c, .dir = dir, .e = e};
+    fill_dims(b.dims, c);
+    if (!shards_open(&w->store->shards, dir, e) || !bind_model(&b) || !check_rest(&b)) {
+        weights_close(w);
+        return false;
+    }
+    w->stats.n_stale = w->store->shards.n_stale;
+    shards_drop_names(&w->store->shards);
+    join_ranges(w->store);
+    return true;
+}
+
+void weights_close(struct weights *w)
+{
+    if (!w->store)
+        return;
+    shards_close(&w->store->shards);
+    arena_free(&w->store->copies);
+    free(w->store->ranges);
+    free(w->store);
+    *w = (struct weights){0};
+}
+
+bool weights_prefetch(struct weights *w, bool (*progress)(size_t done, size_t total, void *arg), void *arg, struct err *e)
+{
+    enum { STEP = 32 << 20 };
+    const struct weights_store *st = w->store;
+    size_t done = 0, total = 0;
+    for (int i = 0; i < st->n_ranges; i++)
+        total += st->ranges[i].bytes;
+    for (int i = 0; i < st->n_ranges; i++) {
+        const struct range *r = &st->ranges[i];
+        for (uint64_t at = 0; at < r->bytes; at += STEP) {
+            uint64_t n = r->bytes - at < STEP ? r->bytes - at : STEP;
+            if (progress && !progress(done, total, arg))
+                return true;
+            if (!safetensors_populate(&st->shards.files[r->file], r->offset + at, n, e))
+                return false;
+            done += n;
+        }
+    }
+    if (progress)
+        progress(done, total, arg);
+    return true;
+}
+
+/* One row to int8; returns the scale. */
+static uint16_t quantize_row(int8_t *q, const float *row, int n)
+{
+    float max = 0;
+    for (int i = 0; i < n; i++)
+        max = fabsf(row[i]) > max ? fabsf(row[i]) : max;
+    uint16_t scale = f32_f16(max / 127 < 65504 ? max / 127 : 65504);
+    float s = f16_f32(scale);
+    for (int i = 0; i < n; i++) {
+        float v = s > 0 ? rintf(row[i] / s) : 0;
+        q[i] = (int8_t)(v > 127 ? 127 : v >= -127 ? v : -127);
+    }
+    return scale;
+}
+
+void weights_make_int8_head(struct weights *w)
+{
+    const struct weight *h = &w->head;
+    if (w->head_int8.format == WEIGHT_INT8)
+        return;
+    size_t rows = (size_t)h->rows, cols = (size_t)h->cols, step = cols * dtype_bytes(h->dtype);
+    int8_t *q = arena_array(&w->store->copies, rows, cols);
+    uint16_t *scale = arena_array(&w->store->copies, rows, sizeof *scale);
+    float *row = malloc(cols * sizeof *row);
+    CHECK(row);
+    for (size_t r = 0; r < rows; r++) {
+        to_f32(row, (const char *)h->data + r * step, h->dtype, cols);
+        scale[r] = quantize_row(q + r * cols, row, h->cols);
+    }
+    free(row);
+    w->head_int8 = (struct weight){.format = WEIGHT_INT8, .rows = h->rows, .cols = h->cols, .data = q, .scale = scale};
+}
