@@ -3,7 +3,8 @@
 CC       ?= cc
 BUILD    ?= build
 OPT      ?= -O3
-ARCH     ?= -march=native
+# 256-bit vectors: gcc 12 misaligns stack arrays of functions that it vectorises to 512 bits.
+ARCH     ?= $(if $(filter x86_64,$(shell uname -m)),-march=native -mprefer-vector-width=256,-mcpu=native)
 SAN      ?=
 NVCC     ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 CUDA     ?= $(if $(NVCC),1,0)

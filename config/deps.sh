@@ -1,0 +1,28 @@
+#!/bin/sh
+# Installs the Debian packages that are missing, saying which; as root or through sudo, else prints the command and stops.
+PACKAGES="gcc make pkg-config libc6-dev libjansson-dev libutf8proc-dev libedit-dev libinih-dev libcmocka-dev xz-utils"
+command -v dpkg-query >/dev/null 2>&1 || {      # not Debian: the compiler will say what it misses
+    exit 0
+}
+missing=
+for p in $PACKAGES; do
+    dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
+done
+[ -n "$missing" ] || exit 0
+echo "q35chat needs these Debian packages, which are not installed:$missing"
+install="apt-get install -y --no-install-recommends$missing"
+if [ "$(id -u)" -eq 0 ]; then
+    sudo=
+elif command -v sudo >/dev/null 2>&1 && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
+    sudo=sudo
+else
+    echo "Please run this as root, then the same make again:"
+    echo "    apt-get update && $install"
+    exit 1
+fi
+echo "Installing them now${sudo:+ with sudo}."
+export DEBIAN_FRONTEND=noninteractive
+$sudo apt-get update -q >/dev/null && $sudo $install >/dev/null && exit 0
+echo "Installing failed; this is the command to repeat by hand:"
+echo "    ${sudo:+$sudo }apt-get update && ${sudo:+$sudo }$install"
+exit 1

@@ -1,0 +1,21 @@
+/* `q35chat debug logits`: {"ids": [...]} lines -> logits.<line> and hidden.<line> in one safetensors file. */
+#ifndef Q35_DEBUG_LOGITS_H
+#define Q35_DEBUG_LOGITS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+struct logits_options {
+    const char *model_dir;
+    const char *out_file;
+    const char *backend, *kv, *head;    /* NULL: cpu, f32, bf16 */
+    int  n_threads;
+    int  chunk;                         /* prefill rows a call; 0: 512 */
+    bool step;                          /* one token at a time through decode steps */
+};
+
+/* One answer {"line": i, "n": rows} per input line, numbered from 0; the file holds F32 [n, vocab] and [n, hidden] (after the
+ * final norm).  Needs no tokenizer.  Returns the exit status. */
+int debug_logits(const struct logits_options *o, FILE *in, FILE *out);
+
+#endif

@@ -1,0 +1,237 @@
+/* Norms, rope, KV rows, attention and the mixture of experts against their formulas in double. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "backend/dev.h"
+#include "kernels/cpu/vec.h"
+#include "tests/kernels/rand.h"
+
+static struct dev *dev;
+
+static void test_rmsnorm__strided_heads_and_plain_rows(void **state)
+{
+    (void)state;
+    enum { N = 5, HEADS = 3, D = 48 };
+    float *x = rand_array(N * HEADS * 2 * D, 2), *w = rand_array(D, 0.5f), *y = malloc(N * HEADS * D * sizeof *y);
+    RUN(dev, rmsnorm, .y = y, .x = x, .w = w, .n_rows = N * HEADS, .dim = D, .eps = 1e-6f, .per_group = HEADS,
+        .x_group = HEADS * 2 * D, .x_row = 2 * D, .y_group = HEADS * D, .y_row = D);
+    for (int r = 0; r < N * HEADS; r++) {
+        double sum = 0;
+        for (int i = 0; i < D; i++)
+            sum += (double)x[r * 2 * D + i] * (double)x[r * 2 * D + i];
+        for (int i = 0; i < D; i++) {
+            double want = (double)x[r * 2 * D + i] / sqrt(sum / D + 1e-6) * (1 + (double)w[i]);
+            assert_true(fabs((double)y[r * D + i] - want) <= 1e-6 * fabs(want) + 1e-9);
+        }
+    }
+    float *z = rand_array(N * D, 2), *u = malloc(N * D * sizeof *u);
+    RUN(dev, rmsnorm_gated, .y = u, .x = x, .z = z, .w = w, .n_rows = N, .dim = D, .eps = 1e-6f);
+    for (int r = 0; r < N; r++) {
+        double sum = 0;
+        for (int i = 0; i < D; i++)
+            sum += (double)x[r * D + i] * (double)x[r * D + i];
+        for (int i = 0; i < D; i++) {
+            double g = (double)z[r * D + i], want = (double)w[i] * (double)x[r * D + i] / sqrt(sum / D + 1e-6) * g / (1 + exp(-g));
+            assert_true(fabs((double)u[r * D + i] - want) <= 2e-6 * fabs(want) + 1e-9);
+        }
+    }
+    free(x), free(w), free(y), free(z), free(u);
+}
+
+static void test_rope__turns_pairs_and_keeps_the_rest(void **state)
+{
+    (void)state;
+    enum { N = 3, HEADS = 2, D = 256, HALF = 32, POS = 70000 };
+    float freq[HALF], *x = rand_array(N * HEADS * D, 1), *y = malloc(N * HEADS * D * sizeof *y);
+    for (int i = 0; i < HALF; i++)
+        freq[i] = (float)pow(1e7, -2.0 * i / 64);
+    memcpy(y, x, N * HEADS * D * sizeof *y);
+    RUN(dev, rope, .x = y, .token_stride = HEADS * D, .head_stride = D, .freq = freq, .n_tokens = N, .n_heads = HEADS,
+        .half = HALF, .pos = POS, .scale = 1.1f);
+    for (int t = 0; t < N; t++)
+        for (int i = 0; i < HEADS * D; i++) {
+            int d = i % D, k = d % HALF;
+            double angle = (double)((float)(POS + t) * freq[k]), a = (double)x[t * HEADS * D + i];
+            double want = a;
+            if (d < HALF)
+                want = (a * cos(angle) - (double)x[t * HEADS * D + i + HALF] * sin(angle)) * (double)1.1f;
+            else if (d < 2 * HALF)
+                want = (a * cos(angle) + (double)x[t * HEADS * D + i - HALF] * sin(angle)) * (double)1.1f;
+            assert_true(fabs((double)y[t * HEADS * D + i] - want) <= 1e-5);
+        }
+    free(x), free(y);
+}
+
+static void test_attention__agrees_with_softmax_in_double_for_both_row_types(void **state)
+{
+    (void)state;
+    static const struct { int q, kv, dim, pos, n; } cases[] = {
+        {4, 1, 256, 0, 1}, {32, 2, 256, 130, 5}, {16, 2, 64, 63, 3}, {6, 3, 40, 0, 70}, {4, 2, 8, 500, 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int type = 0; type < 2; type++) {
+            int Q = cases[i].q, K = cases[i].kv, D = cases[i].dim, pos = cases[i].pos, n = cases[i].n, len = pos + n;
+            size_t row = (size_t)(K * D);
+            float *q = rand_array((size_t)(n * Q * 2 * D), 1), *k = rand_array((size_t)len * row, 1), *v = rand_array((size_t)len * row, 1);
+            float *y = malloc((size_t)(n * Q * D) * sizeof *y), *one = malloc((size_t)(Q * D) * sizeof *one);
+            struct kv_rows kv = {.k = malloc((size_t)len * row * 4), .v = malloc((size_t)len * row * 4), .dtype = type ? DT_BF16 : DT_F32,
+                                 .n_kv_heads = K, .head_dim = D};
+            RUN(dev, kv_store, .kv = kv, .k = k, .v = v, .n_tokens = pos, .pos = 0);
+            RUN(dev, kv_store, .kv = kv, .k = k + (size_t)pos * row, .v = v + (size_t)pos * row, .n_tokens = n, .pos = pos);
+            if (type)                                   /* what was stored */
+                for (size_t j = 0; j < (size_t)len * row; j++) {
+                    k[j] = bf16_f32(f32_bf16(k[j]));
+                    v[j] = bf16_f32(f32_bf16(v[j]));
+                }
+            struct attention_args a = {.y = y, .q = q, .q_token = (size_t)(Q * 2 * D), .q_head = (size_t)(2 * D), .kv = kv,
+                                       .n_tokens = n, .n_q_heads = Q, .pos = pos, .scale = 0.3f};
+            dev->ops->attention(dev, &a);
+            for (int t = 0; t < n; t++)
+                for (int h = 0; h < Q; h++) {
+                    double s[1024], max = -1e300, sum = 0;
+                    for (int p = 0; p <= pos + t; p++) {
+                        s[p] = 0;
+                        for (int d = 0; d < D; d++)
+                            s[p] += (double)q[(t * Q + h) * 2 * D + d] * (double)k[(size_t)p * row + (size_t)(h / (Q / K) * D + d)];
+                        s[p] *= (double)0.3f;
+                        max = s[p] > max ? s[p] : max;
+                    }
+                    for (int p = 0; p <= pos + t; p++)
+                        sum += s[p] = exp(s[p] - max);
+                    for (int d = 0; d < D; d++) {
+                        double want = 0;
+                        for (int p = 0; p <= pos + t; p++)
+                            want += s[p] / sum * (double)v[(size_t)p * row + (size_t)(h / (Q / K) * D + d)];
+                        assert_true(fabs((double)y[(t * Q + h) * D + d] - want) <= 2e-5);
+                    }
+                }
+            for (int t = 0; t < n; t++) {               /* the same bits one token at a time */
+                struct attention_args b = a;
+                b.y = one, b.q = q + (size_t)t * a.q_token, b.pos = pos + t, b.n_tokens = 1;
+                dev->ops->attention(dev, &b);
+                assert_memory_equal(one, y + (size_t)(t * Q * D), (size_t)(Q * D) * sizeof *one);
+            }
+            free(q), free(k), free(v), free(y), free(one), free(kv.k), free(kv.v);
+        }
+}
+
+static void test_router__picks_the_largest_and_renormalises(void **state)
+{
+    (void)state;
+    enum { N = 50, E = 256, K = 8 };
+    float *l = rand_array(N * E, 2), w[N * K];
+    int32_t top[N * K];
+    l[3] = l[200] = 50;                                 /* a tie: the lower index first */
+    RUN(dev, router, .experts = top, .weights = w, .logits = l, .n_tokens = N, .n_experts = E, .top_k = K);
+    assert_int_equal(top[0], 3);
+    assert_int_equal(top[1], 200);
+    for (int t = 0; t < N; t++) {
+        double all = 0;
+        for (int j = 0; j < K; j++)
+            all += exp((double)l[t * E + top[t * K + j]]);
+        for (int j = 0; j < K; j++) {
+            float mine = l[t * E + top[t * K + j]];
+            assert_true(fabs((double)w[t * K + j] - exp((double)mine) / all) < 1e-5);
+            int larger = 0;
+            for (int e = 0; e < E; e++)
+                larger += l[t * E + e] > mine || (l[t * E + e] == mine && e < top[t * K + j]);
+            assert_int_equal(larger, j);
+        }
+    }
+    free(l);
+}
+
+static struct weight bf16_matrix(int rows, int cols)
+{
+    size_t n = (size_t)(rows * cols);
+    uint16_t *h = malloc(n * 2);
+    for (size_t i = 0; i < n; i++)
+        h[i] = f32_bf16(rand_normal() * 0.2f);
+    return (struct weight){.format = WEIGHT_DENSE, .dtype = DT_BF16, .rows = rows, .cols = cols, .data = h};
+}
+static double at(const struct weight *w, int r, int c) { return (double)bf16_f32(((const uint16_t *)w->data)[r * w->cols + c]); }
+
+static void test_moe__grouped_experts_give_the_weighted_sum_of_each(void **state)
+{
+    (void)state;
+    enum { N = 21, E = 6, K = 3, H = 24, I = 20, S = 33, SLOTS = K + 1, MAX = S };
+    struct expert_weights ex[E], shared = {bf16_matrix(S, H), bf16_matrix(S, H), bf16_matrix(H, S)};
+    for (int e = 0; e < E; e++)
+        ex[e] = (struct expert_weights){bf16_matrix(I, H), bf16_matrix(I, H), bf16_matrix(H, I)};
+    float *x = rand_array(N * H, 1), *y = rand_array(N * H, 1), *logits = rand_array(N * E, 1), *sg = rand_array(N, 1), y0[N * H], w[N * K];
+    float h[N * SLOTS * MAX], d[N * SLOTS * H];
+    int32_t top[N * K], start[E + 2], slots[N * SLOTS];
+    memcpy(y0, y, sizeof y0);
+    for (int t = 0; t < N; t++)
+        logits[t * E + 4] = -1e9f;                      /* an expert that nobody takes */
+    RUN(dev, router, .experts = top, .weights = w, .logits = logits, .n_tokens = N, .n_experts = E, .top_k = K);
+    RUN(dev, moe_group, .start = start, .slots = slots, .experts = top, .n_tokens = N, .n_experts = E, .top_k = K);
+    assert_int_equal(start[5] - start[4], 0);
+    assert_int_equal(start[E + 1] - start[E], N);
+    RUN(dev, experts_up, .h = h, .x = x, .experts = ex, .shared = &shared, .start = start, .slots = slots, .n_tokens = N,
+        .n_experts = E, .top_k = K, .inter_max = MAX);
+    RUN(dev, experts_down, .d = d, .h = h, .experts = ex, .shared = &shared, .start = start, .slots = slots, .n_tokens = N,
+        .n_experts = E, .top_k = K, .inter_max = MAX);
+    RUN(dev, moe_combine, .x = y, .d = d, .weights = w, .shared_gate = sg, .n_tokens = N, .top_k = K, .hidden = H);
+    for (int t = 0; t < N; t++) {
+        double want[H];
+        for (int i = 0; i < H; i++)
+            want[i] = (double)y0[t * H + i];
+        for (int j = 0; j <= K; j++) {
+            const struct expert_weights *e = j < K ? &ex[top[t * K + j]] : &shared;
+            double weight = j < K ? (double)w[t * K + j] : 1 / (1 + exp(-(double)sg[t]));
+            for (int m = 0; m < e->gate.rows; m++) {
+                double g = 0, u = 0;
+                for (int i = 0; i < H; i++) {
+                    g += at(&e->gate, m, i) * (double)x[t * H + i];
+                    u += at(&e->up, m, i) * (double)x[t * H + i];
+                }
+                for (int i = 0; i < H; i++)
+                    want[i] += weight * at(&e->down, i, m) * g / (1 + exp(-g)) * u;
+            }
+        }
+        for (int i = 0; i < H; i++)
+            assert_true(fabs((double)y[t * H + i] - want[i]) < 1e-4);
+    }
+    for (int e = 0; e < E; e++)
+        free((void *)ex[e].gate.data), free((void *)ex[e].up.data), free((void *)ex[e].down.data);
+    free((void *)shared.gate.data), free((void *)shared.up.data), free((void *)shared.down.data);
+    free(x), free(y), free(logits), free(sg);
+}
+
+static void test_dev__threads_cut_the_work_without_changing_it(void **state)
+{
+    (void)state;
+    enum { N = 40, R = 640, C = 256 };
+    struct weight w = bf16_matrix(R, C);
+    float *x = rand_array(N * C, 1), *y[2] = {malloc(N * R * sizeof(float)), malloc(N * R * sizeof(float))};
+    for (int i = 0; i < 2; i++) {
+        struct dev *d = dev_open_cpu(i ? 7 : 1, NULL);
+        for (int round = 0; round < (i ? 200 : 1); round++)
+            RUN(d, linear_dense, .l = {.y = y[i], .x = x, .w = w, .n_tokens = N});
+        dev_close(d);
+    }
+    assert_memory_equal(y[0], y[1], N * R * sizeof(float));
+    free((void *)w.data), free(x), free(y[0]), free(y[1]);
+}
+
+static int open_dev(void **state) { (void)state; dev = dev_open_cpu(2, NULL); return !dev; }
+static int close_dev(void **state) { (void)state; dev_close(dev); return 0; }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rmsnorm__strided_heads_and_plain_rows),
+        cmocka_unit_test(test_rope__turns_pairs_and_keeps_the_rest),
+        cmocka_unit_test(test_attention__agrees_with_softmax_in_double_for_both_row_types),
+        cmocka_unit_test(test_router__picks_the_largest_and_renormalises),
+        cmocka_unit_test(test_moe__grouped_experts_give_the_weighted_sum_of_each),
+        cmocka_unit_test(test_dev__threads_cut_the_work_without_changing_it),
+    };
+    return cmocka_run_group_tests(tests, open_dev, close_dev);
+}

@@ -1,0 +1,252 @@
+/* Gated DeltaNet and its convolution: step against the recurrence in double, chunk against step, stage-then-commit. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/dev.h"
+#include "tests/kernels/rand.h"
+
+static struct dev *dev;
+
+struct net {
+    int    hk, hv, dk, dv, n;
+    float *c, *beta, *g, *y, *state;
+    struct deltanet_stage stage;
+};
+
+static size_t width(const struct net *d) { return (size_t)(2 * d->hk * d->dk + d->hv * d->dv); }
+static size_t state_size(const struct net *d) { return (size_t)(d->hv * d->dk * d->dv); }
+
+static struct net make(int hk, int hv, int dk, int dv, int n)
+{
+    struct net d = {.hk = hk, .hv = hv, .dk = dk, .dv = dv, .n = n};
+    size_t N = (size_t)n;
+    d.c = rand_array(N * width(&d), 1);
+    for (size_t t = 0; t < N; t++)
+        for (int h = 0; h < 2 * hk; h++) {              /* unit length, as deltanet_gates leaves q and k */
+            float *x = d.c + t * width(&d) + h * dk, sum = 0;
+            for (int i = 0; i < dk; i++)
+                sum += x[i] * x[i];
+            for (int i = 0; i < dk; i++)
+                x[i] /= sqrtf(sum) * (h < hk ? sqrtf((float)dk) : 1);
+        }
+    d.beta = malloc(N * (size_t)hv * sizeof(float));
+    d.g = malloc(N * (size_t)hv * sizeof(float));
+    for (size_t i = 0; i < N * (size_t)hv; i++) {
+        d.beta[i] = rand_unit();
+        d.g[i] = -expf(2 * rand_normal() - 2);
+    }
+    d.y = calloc(N * (size_t)(hv * dv), sizeof(float));
+    d.state = rand_array(state_size(&d), 0.3f);
+    d.stage = (struct deltanet_stage){
+        .k = calloc(N * (size_t)(hk * dk), sizeof(float)), .v = calloc(N * (size_t)(hv * dv), sizeof(float)),
+        .beta = calloc(N * (size_t)hv, sizeof(float)), .g = calloc(N * (size_t)hv, sizeof(float)),
+    };
+    return d;
+}
+
+static void drop(struct net *d)
+{
+    free(d->c), free(d->beta), free(d->g), free(d->y), free(d->state);
+    free(d->stage.k), free(d->stage.v), free(d->stage.beta), free(d->stage.g);
+}
+
+static void step(struct net *d, float *state, float *y, int from, int n, int accepted)
+{
+    RUN(dev, deltanet_step, .y = y + (size_t)from * (size_t)(d->hv * d->dv), .c = d->c + (size_t)from * width(d),
+        .beta = d->beta + from * d->hv, .g = d->g + from * d->hv, .state = state, .stage = d->stage, .n_accepted = accepted,
+        .n_tokens = n, .n_k_heads = d->hk, .n_v_heads = d->hv, .dk = d->dk, .dv = d->dv);
+}
+
+static void chunk(struct net *d, float *state, float *y, int from, int n, int accepted, int pos)
+{
+    RUN(dev, deltanet_chunk, .y = y + (size_t)from * (size_t)(d->hv * d->dv), .c = d->c + (size_t)from * width(d),
+        .beta = d->beta + from * d->hv, .g = d->g + from * d->hv, .state = state, .stage = d->stage, .n_accepted = accepted,
+        .n_tokens = n, .n_k_heads = d->hk, .n_v_heads = d->hv, .dk = d->dk, .dv = d->dv, .pos = pos);
+}
+
+/* The recurrence as written in the contract, in double. */
+static void recur(const struct net *d, double *S, double *y, int n)
+{
+    int r = d->hv / d->hk;
+    for (int t = 0; t < n; t++)
+        for (int h = 0; h < d->hv; h++) {
+            const float *q = d->c + (size_t)t * width(d) + h / r * d->dk, *k = q + d->hk * d->dk;
+            const float *v = d->c + (size_t)t * width(d) + 2 * d->hk * d->dk + h * d->dv;
+            double *s = S + (size_t)h * (size_t)(d->dk * d->dv), decay = exp((double)d->g[t * d->hv + h]);
+            for (int i = 0; i < d->dk * d->dv; i++)
+                s[i] *= decay;
+            for (int j = 0; j < d->dv; j++) {
+                double p = 0, o = 0;
+                for (int i = 0; i < d->dk; i++)
+                    p += (double)k[i] * s[i * d->dv + j];
+                double delta = (double)d->beta[t * d->hv + h] * ((double)v[j] - p);
+                for (int i = 0; i < d->dk; i++) {
+                    s[i * d->dv + j] += (double)k[i] * delta;
+                    o += (double)q[i] * s[i * d->dv + j];
+                }
+                y[((size_t)t * (size_t)d->hv + (size_t)h) * (size_t)d->dv + (size_t)j] = o;
+            }
+        }
+}
+
+static double distance(const double *want, const float *got, size_t n)         /* ||got - want|| / ||want|| */
+{
+    double d = 0, w = 0;
+    for (size_t i = 0; i < n; i++) {
+        d += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+        w += want[i] * want[i];
+    }
+    return sqrt(d / w);
+}
+
+static const int heads[][4] = {{1, 2, 128, 128}, {2, 8, 128, 128}, {3, 3, 64, 32}, {2, 4, 16, 128}};
+
+static void test_deltanet__step_and_chunk_agree_with_the_recurrence(void **unused)
+{
+    (void)unused;
+    static const int counts[] = {1, 5, 63, 64, 65, 200};
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+            struct net d = make(heads[i][0], heads[i][1], heads[i][2], heads[i][3], counts[c]);
+            size_t out = (size_t)(d.n * d.hv * d.dv), sn = state_size(&d);
+            double *S = malloc(sn * sizeof *S), *y = malloc(out * sizeof *y);
+            float *state = malloc(sn * sizeof *state);
+            for (size_t k = 0; k < sn; k++)
+                S[k] = (double)d.state[k];
+            recur(&d, S, y, d.n);
+
+            memcpy(state, d.state, sn * sizeof *state);
+            chunk(&d, state, d.y, 0, d.n, 0, 17);
+            double chunk_y = distance(y, d.y, out), chunk_s = distance(S, state, sn);
+
+            memcpy(state, d.state, sn * sizeof *state);
+            step(&d, state, d.y, 0, d.n, 0);
+            assert_memory_equal(state, d.state, sn * sizeof *state);    /* staged, not committed */
+            step(&d, state, d.y, 0, 0, d.n);
+            double step_y = distance(y, d.y, out), step_s = distance(S, state, sn);
+            if (!(chunk_y < 1e-5 && chunk_s < 1e-5 && step_y < 1e-5 && step_s < 1e-5))
+                fail_msg("%d tokens, heads %d/%d: chunk %g %g, step %g %g", d.n, d.hk, d.hv, chunk_y, chunk_s, step_y, step_s);
+            free(S), free(y), free(state);
+            drop(&d);
+        }
+}
+
+static void test_deltanet__rejected_rows_leave_no_trace(void **unused)
+{
+    (void)unused;
+    struct net d = make(2, 8, 128, 128, 12), e = d;
+    size_t row = (size_t)(d.hv * d.dv), sn = state_size(&d);
+    float *plain = malloc(12 * row * sizeof *plain), *state = malloc(sn * sizeof *state);
+    memcpy(state, d.state, sn * sizeof *state);
+    for (int t = 0; t < 12; t++)                        /* one row a step */
+        step(&d, state, plain, t, 1, t > 0);
+    memcpy(state, d.state, sn * sizeof *state);
+    for (int t = 0, accepted = 0; t < 12;) {            /* up to four rows a step, some of them rejected */
+        int n = 12 - t < 4 ? 12 - t : 4, take = 1 + (int)(rand_u64() % (uint64_t)n);
+        step(&e, state, d.y, t, n, accepted);
+        for (int r = 0; r < take; r++)
+            assert_memory_equal(d.y + (size_t)(t + r) * row, plain + (size_t)(t + r) * row, row * sizeof *plain);
+        t += take;
+        accepted = take;
+    }
+    free(plain), free(state);
+    drop(&d);
+}
+
+static void test_deltanet__chunks_cut_at_multiples_of_64_give_the_same_bits(void **unused)
+{
+    (void)unused;
+    struct net d = make(1, 2, 128, 128, 200);
+    size_t row = (size_t)(d.hv * d.dv), sn = state_size(&d);
+    float *whole = malloc(200 * row * sizeof *whole), *a = malloc(sn * sizeof *a), *b = malloc(sn * sizeof *b);
+    memcpy(a, d.state, sn * sizeof *a);
+    memcpy(b, d.state, sn * sizeof *b);
+    chunk(&d, a, whole, 0, 200, 0, 64);
+    chunk(&d, b, d.y, 0, 128, 0, 64);
+    chunk(&d, b, d.y, 128, 72, 0, 192);
+    assert_memory_equal(whole, d.y, 200 * row * sizeof *whole);
+    assert_memory_equal(a, b, sn * sizeof *a);
+    free(whole), free(a), free(b);
+    drop(&d);
+}
+
+static void test_deltanet__gates_follow_their_formulas(void **unused)
+{
+    (void)unused;
+    enum { N = 5, HK = 2, HV = 6, DK = 32, DV = 16, W = 2 * HK * DK + HV * DV };
+    float *c = rand_array(N * W, 3), *c0 = malloc(N * W * sizeof *c0), *a = rand_array(N * HV, 15), *b = rand_array(N * HV, 4);
+    float *a_log = rand_array(HV, 1), *dt = rand_array(HV, 1), beta[N * HV], g[N * HV];
+    memcpy(c0, c, N * W * sizeof *c0);
+    a[0] = 90;                                          /* the linear branch of softplus */
+    RUN(dev, deltanet_gates, .c = c, .beta = beta, .g = g, .a = a, .b = b, .a_log = a_log, .dt_bias = dt, .n_tokens = N,
+        .n_k_heads = HK, .n_v_heads = HV, .dk = DK, .dv = DV);
+    for (int t = 0; t < N; t++) {
+        for (int i = 0; i < W; i++) {
+            double want = (double)c0[t * W + i];
+            if (i < 2 * HK * DK) {
+                double sum = 1e-6;
+                for (int j = 0; j < DK; j++)
+                    sum += (double)c0[t * W + i / DK * DK + j] * (double)c0[t * W + i / DK * DK + j];
+                want /= sqrt(sum) * (i < HK * DK ? sqrt(DK) : 1);
+            }
+            assert_true(fabs((double)c[t * W + i] - want) <= 1e-6 * fabs(want) + 1e-12);
+        }
+        for (int h = 0; h < HV; h++) {
+            double x = (double)(a[t * HV + h] + dt[h]), want = -exp((double)a_log[h]) * (x > 20 ? x : log1p(exp(x)));
+            assert_true(fabs((double)g[t * HV + h] - want) <= 2e-6 * fabs(want));
+            assert_true(fabs((double)beta[t * HV + h] - 1 / (1 + exp(-(double)b[t * HV + h]))) <= 1e-6);
+        }
+    }
+    free(c), free(c0), free(a), free(b), free(a_log), free(dt);
+}
+
+static void test_conv__any_way_of_feeding_gives_the_same_bits(void **unused)
+{
+    (void)unused;
+    enum { N = 23, C = 150, TAPS = 4 };
+    float *x = rand_array(N * C, 1), *w = rand_array(C * TAPS, 1), y[N * C], *z = calloc(N * C, sizeof *z);
+    float window[(TAPS - 1) * C] = {0}, staged[8 * C] = {0};
+    for (int t = 0; t < N; t++)
+        for (int c = 0; c < C; c++) {
+            float sum = 0;
+            for (int j = 0; j < TAPS; j++)
+                sum += w[c * TAPS + j] * (t - TAPS + 1 + j >= 0 ? x[(t - TAPS + 1 + j) * C + c] : 0);
+            y[t * C + c] = sum / (1 + expf(-sum));
+        }
+    for (int round = 0; round < 30; round++) {
+        memset(window, 0, sizeof window);
+        for (int t = 0, accepted = 0; t < N;) {         /* chunks and steps of random sizes, rows rejected at random */
+            int n = 1 + (int)(rand_u64() % 8), stage = (int)(rand_u64() % 2);
+            n = n < N - t ? n : N - t;
+            RUN(dev, conv, .y = z + t * C, .x = x + t * C, .w = w, .window = window, .staged = staged, .n_accepted = accepted,
+                .stage = stage, .n_tokens = n, .n_channels = C, .taps = TAPS);
+            accepted = stage ? 1 + (int)(rand_u64() % (uint64_t)n) : 0;
+            int take = stage ? accepted : n;
+            for (int i = t * C; i < (t + take) * C; i++)
+                assert_true(fabsf(z[i] - y[i]) <= 1e-6f * (fabsf(y[i]) + 1));
+            t += take;
+        }
+    }
+    free(x), free(w), free(z);
+}
+
+static int open_dev(void **state) { (void)state; dev = dev_open_cpu(2, NULL); return !dev; }
+static int close_dev(void **state) { (void)state; dev_close(dev); return 0; }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_conv__any_way_of_feeding_gives_the_same_bits),
+        cmocka_unit_test(test_deltanet__gates_follow_their_formulas),
+        cmocka_unit_test(test_deltanet__step_and_chunk_agree_with_the_recurrence),
+        cmocka_unit_test(test_deltanet__rejected_rows_leave_no_trace),
+        cmocka_unit_test(test_deltanet__chunks_cut_at_multiples_of_64_give_the_same_bits),
+    };
+    return cmocka_run_group_tests(tests, open_dev, close_dev);
+}

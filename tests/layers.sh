@@ -1,0 +1,34 @@
+#!/bin/sh
+# Who may include whom.  Each row: a folder, then the folders that its files may include.  Each outside library has one door.
+status=0
+bad() { echo "not ok $*"; status=1; }
+
+while read -r from allowed; do
+    case $from in ''|'#'*) continue ;; esac
+    files=$(find $from -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
+    [ -n "$files" ] || continue
+    hits=$(grep -HnoE '^#include "[^"]+"' $files | grep -vE "\"($allowed)[^\"]*\"$")
+    [ -z "$hits" ] && echo "ok $from includes only what it may" || bad "$from: $hits"
+done <<'RULES'
+src/base     base/
+src/text     base/|text/|config/
+kernels      base/log.h|kernels/
+src/backend  base/|kernels/|backend/|config/
+src/model    base/|kernels/|backend/|model/|config/
+src/engine   base/|model/|backend/|kernels/tensor.h|engine/|config/
+src/chat     base/|text/|engine/engine.h|chat/|config/
+src/debug    base/|text/|model/|backend/|engine/|debug/|config/
+ui           base/|chat/|debug/|ui/|config/
+RULES
+
+door() {        # HEADER-PATTERN ALLOWED-FILES
+    hits=$(grep -rlE "^#include <($1)" src kernels ui 2>/dev/null | grep -vE "$2")
+    [ -z "$hits" ] && echo "ok one door for <$1>" || bad "<$1> is included by: $hits"
+}
+door 'utf8proc' '^src/base/unicode\.c$'
+door 'histedit|editline' '^ui/line\.c$'
+door 'curses|ncurses' '^ui/tui/term\.c$'
+door 'cuda' '^(src/backend/cuda\.cu|kernels/cuda/)'
+door 'jansson' '\.c$'
+door 'ini\.h' '^src/chat/options\.c$'
+exit $status

@@ -1,0 +1,41 @@
+#!/bin/sh
+# Runs the test programs given as arguments, then the scripts, and closes with one line of counts.
+# A program's own tests are counted from cmocka's closing lines; a script prints "ok NAME", "not ok NAME" or "skip NAME" per check.
+BUILD=${BUILD:-build}
+export BUILD
+passed=0 failed=0 skipped=0
+log=$BUILD/test.log
+mkdir -p "$BUILD"
+: > "$log"
+
+count() {       # NAME STATUS OUTPUT-FILE PASSED FAILED SKIPPED
+    passed=$((passed + $4)) failed=$((failed + $5)) skipped=$((skipped + $6))
+    if [ "$2" -ne 0 ] && [ "$5" -eq 0 ]; then
+        failed=$((failed + 1))
+        echo "FAIL $1: ended with status $2"
+    fi
+    if [ "$2" -ne 0 ] || [ "$5" -ne 0 ]; then
+        sed 's/^/    /' "$3" | grep -v ' RUN \|      OK' | tail -n 40
+        echo "FAIL $1"
+    else
+        echo "ok   $1: $4 passed$([ "$6" -eq 0 ] || echo ", $6 skipped")"
+    fi
+    cat "$3" >> "$log"
+}
+
+number() { sed -n "s/^\[  $1 *\] \([0-9][0-9]*\) test.*/\1/p" "$2" | awk '{n += $1} END {print n + 0}'; }
+
+for t in "$@"; do
+    "$t" > "$log.one" 2>&1
+    status=$?
+    count "${t#"$BUILD"/}" $status "$log.one" "$(number PASSED "$log.one")" "$(number FAILED "$log.one")" "$(number SKIPPED "$log.one")"
+done
+for t in tests/layers.sh tests/pty/*.sh tests/golden/*.sh; do
+    [ -f "$t" ] || continue
+    sh "$t" > "$log.one" 2>&1
+    status=$?
+    count "$t" $status "$log.one" "$(grep -c '^ok ' "$log.one")" "$(grep -c '^not ok ' "$log.one")" "$(grep -c '^skip ' "$log.one")"
+done
+rm -f "$log.one"
+echo "$passed passed, $failed failed$([ "$skipped" -eq 0 ] || echo ", $skipped skipped")"
+[ "$failed" -eq 0 ]
