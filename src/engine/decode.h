@@ -1,0 +1,61 @@
+/* From a prompt to an answer: prompt chunks, decode steps, drafts by the MTP block and their verification, snapshots on the
+ * way.  Runs on the engine thread; calls back for everything that is worth an event. */
+#ifndef Q35_ENGINE_DECODE_H
+#define Q35_ENGINE_DECODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "engine/engine.h"
+#include "engine/timeline.h"
+#include "model/cache.h"
+#include "model/config.h"
+#include "model/forward.h"
+
+struct dev;
+struct decoder;
+
+struct decoder_options {
+    int       n_ctx;
+    int       chunk;                    /* most prompt rows a call */
+    bool      fixed_chunk;              /* always that many, however long a call takes (the bits then never depend on time) */
+    int       depth;                    /* most drafts a step; 0: no MTP rows are written at all */
+    int       n_snapshots;
+    enum head head;
+};
+
+struct decoder_hooks {
+    bool (*stop)(void *arg);            /* asked between chunks and between steps */
+    void (*prefill)(void *arg, int done, int total, int cached);
+    void (*tokens)(void *arg, const int32_t *ids, const uint8_t *how, const float *prob, int n);
+    void *arg;
+};
+
+struct prompt {
+    const int32_t         *ids;
+    int                    n, keep_at;
+    const struct sampling *how;
+    int64_t                submitted_ns;
+};
+
+struct outcome {
+    enum finish       finish;
+    struct turn_stats stats;
+    struct err        why;              /* when finish is FINISH_ERROR */
+};
+
+/* `c` and `w` stay valid until decoder_close. */
+struct decoder *decoder_open(struct dev *dev, const struct model_config *c, const struct weights *w, const struct kv_recipe *r,
+                             const struct decoder_options *o, struct err *e);
+void decoder_close(struct decoder *d);
+
+/* One answer.  False when the device failed: the decoder is of no more use. */
+bool decoder_answer(struct decoder *d, const struct prompt *p, const struct decoder_hooks *h, struct outcome *out, struct err *fault);
+/* After an answer: keeps the states where it ended.  Separate, so that the answer can be reported first. */
+bool decoder_settle(struct decoder *d, struct err *fault);
+
+const struct timeline *decoder_timeline(const struct decoder *d);
+
+#endif

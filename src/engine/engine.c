@@ -1,0 +1,502 @@
+#include "engine/engine.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/dev.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mailbox.h"
+#include "engine/decode.h"
+#include "engine/memplan.h"
+#include "model/config.h"
+#include "model/weights.h"
+
+enum {
+    DEFAULT_CHUNK     = 256,
+    MAX_CHUNK         = 8192,
+    DEFAULT_SNAPSHOTS = 8,
+    MAX_SNAPSHOTS     = 1024,
+    DEFAULT_CTX_CPU   = 32768,          /* on a CPU the model's 262144 would take memory that nobody has the patience to fill */
+    /* MTP drafts a step.  Published acceptance of drafts 1, 2, 3 on chat text is about .9, .7, .5; two is where peers peak.
+     * To be replaced by what `bench sweep` measures. */
+    DEFAULT_DEPTH     = 2,
+    PROGRESS_MS       = 50,             /* between two EV_LOADING */
+};
+static const size_t CPU_MARGIN = 512u << 20;    /* left free: the machine has swap or an OOM killer, unlike a GB10 */
+
+struct request {
+    struct request *next;
+    uint32_t        serial;
+    int32_t        *ids;
+    int             n, keep_at;
+    struct sampling how;
+    int32_t        *bias_ids;           /* owned; how.bias_ids points here */
+    float          *bias;
+    int64_t         submitted_ns;
+    atomic_bool     cancelled;
+};
+
+struct engine {
+    /* set by engine_open, then constant */
+    char               *model_dir;
+    struct model_config config;
+    const struct kv_recipe *kv;
+    enum head           head;
+    int                 n_threads;
+    struct decoder_options decode;
+    pthread_t           thread;
+
+    /* shared */
+    struct mailbox   events;
+    pthread_mutex_t  lock;              /* guards the four below */
+    pthread_cond_t   work;
+    struct request  *first, **last;     /* waiting */
+    struct request  *running;
+    bool             dead;              /* no submit will be served any more */
+    char             why_dead[sizeof ((struct event *)0)->message];
+    atomic_bool      closing;
+
+    /* engine thread; info is constant once EV_READY was posted */
+    struct weights     weights;
+    struct dev        *dev;
+    struct decoder    *decoder;
+    struct engine_info info;
+    int64_t            opened_ns, progress_ns;
+
+    /* owner thread */
+    uint32_t last_serial;
+    bool     ready;
+};
+
+/* ---- events ---- */
+
+static void post(struct engine *g, const struct event *ev)
+{
+    mailbox_post(&g->events, ev);
+}
+
+static void post_done(struct engine *g, uint32_t serial, const struct outcome *o)
+{
+    struct event ev = {.kind = EV_DONE, .serial = serial, .finish = o->finish, .stats = o->stats};
+    if (o->finish == FINISH_ERROR)
+        snprintf(ev.message, sizeof ev.message, "%s", o->why.msg);
+    post(g, &ev);
+}
+
+static void request_free(struct request *q)
+{
+    if (!q)
+        return;
+    free(q->ids);
+    free(q->bias_ids);
+    free(q->bias);
+    free(q);
+}
+
+/* ---- loading, on the engine thread ---- */
+
+static bool load_progress(size_t done, size_t total, void *arg)
+{
+    struct engine *g = arg;
+    if (done == total || clock_ms_since(g->progress_ns) >= PROGRESS_MS) {
+        g->progress_ns = clock_ns();
+        post(g, &(struct event){.kind = EV_LOADING, .done = done, .total = total});
+    }
+    return !atomic_load(&g->closing);
+}
+
+static const char *dtype_name(enum dtype t)
+{
+    return t == DT_F32 ? "F32" : t == DT_F16 ? "F16" : "BF16";
+}
+
+static void describe_formats(char *out, size_t size, const struct engine *g)
+{
+    const struct weights_stats *s = &g->weights.stats;
+    const char *body = s->n_int4 && s->n_fp8 ? "INT4 + FP8 shared" : s->n_int4 ? "INT4" : s->n_fp8 ? "FP8"
+                     : dtype_name(g->weights.embed.dtype);
+    const char *head = g->head == HEAD_INT8 ? "INT8" : dtype_name(g->weights.head.dtype);
+    snprintf(out, size, "%s, %s head, KV %s", body, head, g->kv->name);
+}
+
+static void fill_info(struct engine *g)
+{
+    const struct model_config *c = &g->config;
+    struct engine_info *i = &g->info;
+    snprintf(i->model, sizeof i->model, "%s", c->name);
+    snprintf(i->backend, sizeof i->backend, "%s", g->dev->name);
+    describe_formats(i->formats, sizeof i->formats, g);
+    i->n_ctx = g->decode.n_ctx;
+    i->n_layers = c->n_layers;
+    i->n_vocab = c->vocab;
+    i->draft_depth = g->decode.depth;
+    i->n_threads = dev_cpu_threads(g->dev);
+    i->n_eos = c->n_eos < ENGINE_MAX_STOP ? c->n_eos : ENGINE_MAX_STOP;
+    for (int k = 0; k < i->n_eos; k++)
+        i->eos[k] = c->eos[k];
+    i->weight_bytes = g->weights.stats.bytes;
+    i->kv_bytes = cache_kv_bytes(c, g->kv, g->decode.n_ctx);
+    i->state_bytes = cache_state_bytes(c);
+    i->gen_temperature = c->gen_temperature;
+    i->gen_top_p = c->gen_top_p;
+    i->gen_top_k = c->gen_top_k;
+    i->load_ms = clock_ms_since(g->opened_ns);
+}
+
+static bool load(struct engine *g, struct err *e)
+{
+    if (!weights_open(&g->weights, &g->config, g->model_dir, e))
+        return false;
+    if (!weights_prefetch(&g->weights, load_progress, g, e))
+        return false;
+    if (atomic_load(&g->closing))
+        return err_set(e, "closed while loading");
+    if (g->head == HEAD_INT8)
+        weights_make_int8_head(&g->weights);
+    if (!g->weights.mtp.present)
+        g->decode.depth = 0;
+    g->dev = dev_open_cpu(g->n_threads, e);
+    if (!g->dev)
+        return false;
+    g->decoder = decoder_open(g->dev, &g->config, &g->weights, g->kv, &g->decode, e);
+    return g->decoder != NULL;
+}
+
+static void unload(struct engine *g)
+{
+    decoder_close(g->decoder);
+    dev_close(g->dev);
+    weights_close(&g->weights);
+}
+
+/* ---- answering, on the engine thread ---- */
+
+struct answering {
+    struct engine  *g;
+    struct request *q;
+};
+
+static bool must_stop(void *arg)
+{
+    struct answering *a = arg;
+    return atomic_load(&a->q->cancelled) || atomic_load(&a->g->closing);
+}
+
+static void on_prefill(void *arg, int done, int total, int cached)
+{
+    struct answering *a = arg;
+    post(a->g, &(struct event){.kind = EV_PREFILL, .serial = a->q->serial, .done = (size_t)done, .total = (size_t)total,
+                               .cached = (size_t)cached});
+}
+
+static void on_tokens(void *arg, const int32_t *ids, const uint8_t *how, const float *prob, int n)
+{
+    struct answering *a = arg;
+    struct event ev = {.kind = EV_TOKENS, .serial = a->q->serial, .n = n};
+    memcpy(ev.ids, ids, (size_t)n * sizeof *ids);
+    memcpy(ev.how, how, (size_t)n * sizeof *how);
+    memcpy(ev.prob, prob, (size_t)n * sizeof *prob);
+    post(a->g, &ev);
+}
+
+/* The next request, which counts as running from here on; NULL when the engine closes. */
+static struct request *next_request(struct engine *g)
+{
+    pthread_mutex_lock(&g->lock);
+    while (!g->first && !atomic_load(&g->closing))
+        pthread_cond_wait(&g->work, &g->lock);
+    struct request *q = atomic_load(&g->closing) ? NULL : g->first;
+    if (q) {
+        g->first = q->next;
+        if (!g->first)
+            g->last = &g->first;
+        g->running = q;
+    }
+    pthread_mutex_unlock(&g->lock);
+    return q;
+}
+
+static void request_ended(struct engine *g, struct request *q)
+{
+    pthread_mutex_lock(&g->lock);
+    g->running = NULL;
+    pthread_mutex_unlock(&g->lock);
+    request_free(q);
+}
+
+/* False with the device's fault. */
+static bool serve(struct engine *g, struct err *fault)
+{
+    struct request *q;
+    bool ok = true;
+    while (ok && (q = next_request(g))) {
+        struct answering a = {g, q};
+        struct decoder_hooks hooks = {must_stop, on_prefill, on_tokens, &a};
+        struct prompt p = {.ids = q->ids, .n = q->n, .keep_at = q->keep_at, .how = &q->how, .submitted_ns = q->submitted_ns};
+        struct outcome out;
+        ok = decoder_answer(g->decoder, &p, &hooks, &out, fault);
+        if (!ok)
+            out = (struct outcome){.finish = FINISH_ERROR, .why = *fault};
+        post_done(g, q->serial, &out);
+        request_ended(g, q);
+        ok = ok && decoder_settle(g->decoder, fault);
+    }
+    return ok;
+}
+
+/* Nothing is served any more: answers what waits, and lets engine_submit answer what is still to come. */
+static void die(struct engine *g, const struct outcome *o)
+{
+    pthread_mutex_lock(&g->lock);
+    struct request *q = g->first;
+    g->first = NULL;
+    g->last = &g->first;
+    g->dead = true;
+    snprintf(g->why_dead, sizeof g->why_dead, "%s", o->why.msg);
+    pthread_mutex_unlock(&g->lock);
+    while (q) {
+        struct request *next = q->next;
+        post_done(g, q->serial, o);
+        request_free(q);
+        q = next;
+    }
+}
+
+static void *engine_main(void *arg)
+{
+    struct engine *g = arg;
+    struct outcome end = {.finish = FINISH_INTERRUPTED};
+    bool ok = load(g, &end.why);
+    if (ok) {
+        fill_info(g);
+        post(g, &(struct event){.kind = EV_READY});
+        ok = serve(g, &end.why);
+    }
+    if (ok || atomic_load(&g->closing)) {
+        die(g, &end);
+    } else {
+        struct event fatal = {.kind = EV_FATAL};
+        snprintf(fatal.message, sizeof fatal.message, "%s", end.why.msg);
+        end.finish = FINISH_ERROR;
+        die(g, &end);
+        post(g, &fatal);
+    }
+    unload(g);
+    return NULL;
+}
+
+/* ---- the owner's side ---- */
+
+static bool in_range(const char *name, int value, int low, int high, struct err *e)
+{
+    return (value >= low && value <= high) || err_set(e, "%s is %d, expected %d to %d", name, value, low, high);
+}
+
+static bool check_options(struct engine *g, const struct engine_options *o, struct err *e)
+{
+    if (!o->model_dir)
+        return err_set(e, "no model directory was given");
+    if (o->backend && strcmp(o->backend, "cpu"))
+        return err_set(e, "backend '%s' is not in this program, expected cpu", o->backend);
+    g->kv = kv_recipe_find(o->kv ? o->kv : "f32");
+    if (!g->kv)
+        return err_set(e, "no KV recipe is called '%s'", o->kv);
+    if (o->head && strcmp(o->head, "bf16") && strcmp(o->head, "int8"))
+        return err_set(e, "the head is '%s', expected bf16 (as stored) or int8", o->head);
+    g->head = o->head && !strcmp(o->head, "bf16") ? HEAD_BF16 : HEAD_INT8;
+    if (!in_range("the number of threads", o->n_threads, 0, 1024, e) || !in_range("the prompt chunk", o->chunk, 0, MAX_CHUNK, e)
+        || !in_range("the draft depth", o->draft_depth, -1, ENGINE_MAX_DEPTH, e)
+        || !in_range("the number of snapshots", o->n_snapshots, 0, MAX_SNAPSHOTS, e))
+        return false;
+    g->n_threads = o->n_threads;
+    g->model_dir = strdup(o->model_dir);
+    CHECK(g->model_dir);
+    g->decode = (struct decoder_options){
+        .chunk = o->chunk ? o->chunk : DEFAULT_CHUNK,
+        .fixed_chunk = o->chunk != 0,
+        .depth = o->draft_depth < 0 ? DEFAULT_DEPTH : o->draft_depth,
+        .n_snapshots = o->n_snapshots ? o->n_snapshots : DEFAULT_SNAPSHOTS,
+        .head = g->head,
+    };
+    return true;
+}
+
+static bool plan_memory(struct engine *g, int n_ctx, struct err *e)
+{
+    struct memplan m;
+    struct memplan_request q = {
+        .model = &g->config,
+        .kv = g->kv,
+        .weight_bytes = memplan_weight_bytes(g->model_dir),
+        .int8_head = g->head == HEAD_INT8,
+        .n_ctx = n_ctx,
+        .default_ctx = DEFAULT_CTX_CPU,
+        .max_rows = g->decode.chunk,
+        .max_step = g->decode.depth + 1,
+        .n_snapshots = g->decode.n_snapshots,
+        .available = memplan_available(),
+        .margin = CPU_MARGIN,
+    };
+    if (!memplan_make(&m, &q, e))
+        return false;
+    g->decode.n_ctx = m.n_ctx;
+    return true;
+}
+
+static void engine_free(struct engine *g)
+{
+    struct request *next;
+    for (struct request *q = g->first; q; q = next) {
+        next = q->next;
+        request_free(q);
+    }
+    mailbox_free(&g->events);
+    pthread_cond_destroy(&g->work);
+    pthread_mutex_destroy(&g->lock);
+    free(g->model_dir);
+    free(g);
+}
+
+/* Signals stay with the thread that owns the terminal. */
+static int start_thread(struct engine *g)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&g->thread, NULL, engine_main, g);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+struct engine *engine_open(const struct engine_options *o, struct err *e)
+{
+    struct engine *g = calloc(1, sizeof *g);
+    CHECK(g);
+    g->opened_ns = clock_ns();
+    g->last = &g->first;
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_cond_init(&g->work, NULL);
+    mailbox_init(&g->events, sizeof(struct event));
+    if (!check_options(g, o, e) || !config_load(&g->config, g->model_dir, e))
+        goto fail;
+    if (!g->config.n_mtp)
+        g->decode.depth = 0;
+    if (!plan_memory(g, o->n_ctx, e))
+        goto fail;
+    int rc = start_thread(g);
+    if (rc) {
+        err_set(e, "cannot start the engine thread: %s", strerror(rc));
+        goto fail;
+    }
+    return g;
+fail:
+    engine_free(g);
+    return NULL;
+}
+
+static void *copy(const void *p, int n, size_t size)
+{
+    if (n <= 0)
+        return NULL;
+    void *q = malloc((size_t)n * size);
+    CHECK(q);
+    return memcpy(q, p, (size_t)n * size);
+}
+
+uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s)
+{
+    struct request *q = calloc(1, sizeof *q);
+    CHECK(q);
+    if (!++g->last_serial)
+        ++g->last_serial;
+    uint32_t serial = q->serial = g->last_serial;
+    q->ids = copy(ids, n_ids, sizeof *ids);
+    q->n = n_ids;
+    q->keep_at = keep_at;
+    q->how = *s;
+    q->how.bias_ids = q->bias_ids = copy(s->bias_ids, s->n_bias, sizeof *s->bias_ids);
+    q->how.bias = q->bias = copy(s->bias, s->n_bias, sizeof *s->bias);
+    q->submitted_ns = clock_ns();
+
+    pthread_mutex_lock(&g->lock);
+    struct outcome refused = {.finish = FINISH_ERROR};
+    bool dead = g->dead;
+    if (dead) {
+        snprintf(refused.why.msg, sizeof refused.why.msg, "%s", g->why_dead);
+    } else {
+        *g->last = q;
+        g->last = &q->next;
+        pthread_cond_signal(&g->work);
+    }
+    pthread_mutex_unlock(&g->lock);
+    if (dead) {
+        post_done(g, serial, &refused);
+        request_free(q);
+    }
+    return serial;
+}
+
+void engine_interrupt(struct engine *g, uint32_t serial)
+{
+    struct request *found = NULL;
+    pthread_mutex_lock(&g->lock);
+    if (g->running && g->running->serial == serial)
+        atomic_store(&g->running->cancelled, true);
+    for (struct request **p = &g->first; *p; p = &(*p)->next)
+        if ((*p)->serial == serial) {
+            found = *p;
+            *p = found->next;
+            if (!*p)
+                g->last = p;
+            break;
+        }
+    pthread_mutex_unlock(&g->lock);
+    if (found) {                        /* it never began: no need to wait for the one before it */
+        struct outcome o = {.finish = FINISH_INTERRUPTED, .stats.n_prompt = found->n};
+        post_done(g, serial, &o);
+        request_free(found);
+    }
+}
+
+int engine_fd(const struct engine *g)
+{
+    return g->events.fd;
+}
+
+struct event_list engine_drain(struct engine *g)
+{
+    struct event_list l;
+    l.events = mailbox_take(&g->events, &l.n);
+    for (int i = 0; i < l.n; i++)
+        if (l.events[i].kind == EV_READY)
+            g->ready = true;
+    return l;
+}
+
+bool engine_wait(struct engine *g, int timeout_ms)
+{
+    return mailbox_wait(&g->events, timeout_ms);
+}
+
+const struct engine_info *engine_info(const struct engine *g)
+{
+    return g->ready ? &g->info : NULL;
+}
+
+void engine_close(struct engine *g)
+{
+    if (!g)
+        return;
+    pthread_mutex_lock(&g->lock);
+    atomic_store(&g->closing, true);
+    pthread_cond_signal(&g->work);
+    pthread_mutex_unlock(&g->lock);
+    pthread_join(g->thread, NULL);
+    engine_free(g);
+}

@@ -1,0 +1,41 @@
+/* Logits -> one id.  Pure but for its own random stream: the same seed, prompt and logits give the same ids.
+ *
+ * Order: logit bias, repetition penalty, presence penalty, temperature (so far as vLLM), top-k, top-p over what top-k
+ * left, min-p (the order of Hugging Face).  Ties go to the lower id.  Temperature 0 is arg-max after bias and penalties.
+ *
+ * Drafts need no second rule: pick from the target distribution p; a draft d counts as accepted when it is what was picked.
+ * That accepts d with probability p(d) and otherwise picks from p without d, renormalised, which is exact.  One random
+ * number is drawn per picked id, so a seed gives the same answer at every draft depth. */
+#ifndef Q35_ENGINE_SAMPLER_H
+#define Q35_ENGINE_SAMPLER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "engine/engine.h"
+
+struct sampler;
+
+struct pick {
+    int32_t id;
+    float   prob;                       /* under the distribution that was sampled: after penalties and cuts; greedy: 1 */
+};
+
+struct sampler *sampler_open(int vocab);
+void   sampler_close(struct sampler *s);
+size_t sampler_bytes(int vocab);
+
+/* Refuses numbers that mean nothing (a negative temperature, a bias for an id outside the vocabulary). */
+bool sampler_check(const struct sampling *how, int vocab, struct err *e);
+/* Starts the stream of one answer.  `how` was checked, and stays valid until the next begin. */
+void sampler_begin(struct sampler *s, const struct sampling *how, const int32_t *prompt, int n_prompt);
+/* Picks the next id of the answer and remembers it for the penalties.  Overwrites logits [vocab].  False when no id can be
+ * picked: a logit is NaN or +inf, or every id is banned. */
+bool sampler_pick(struct sampler *s, float *logits, struct pick *out, struct err *e);
+
+/* The id with the greatest logit, the lowest among equals. */
+int32_t sampler_argmax(const float *logits, int vocab);
+
+#endif

@@ -1,0 +1,32 @@
+/* Which states to keep in memory: one ring of equal slots, allocated at open.  A snapshot of position p serves every
+ * sequence that starts with the same p tokens.  Position 0 is the empty sequence and needs no slot. */
+#ifndef Q35_ENGINE_SNAPSHOT_H
+#define Q35_ENGINE_SNAPSHOT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct snapshots {
+    int    n;                           /* slots */
+    size_t bytes;                       /* of one */
+    int   *pos;                         /* [n]; 0: free */
+    char  *mem;                         /* [n, bytes] */
+};
+
+bool snapshots_init(struct snapshots *s, int n, size_t bytes);          /* false: no memory */
+void snapshots_free(struct snapshots *s);
+
+/* The slot with the greatest position <= pos, or -1. */
+int   snapshots_find(const struct snapshots *s, int pos);
+void *snapshots_at(const struct snapshots *s, int slot);
+/* Memory for the states of `pos`, to be filled by the caller; evicts when full.  NULL when there is nothing to do: position 0,
+ * already kept, or no slots.
+ *
+ * The two newest positions stay (the one where the next turn will rejoin is among them); of the others goes the one that is
+ * nearest to its predecessor, that is the one whose loss costs the fewest tokens to fill again.  Ties go to the lower
+ * position, which leaves a long prefill with evenly spread snapshots. */
+void *snapshots_claim(struct snapshots *s, int pos);
+/* The tokens from `pos` on have changed: forgets what depends on them. */
+void  snapshots_drop_after(struct snapshots *s, int pos);
+
+#endif

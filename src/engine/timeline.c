@@ -1,0 +1,66 @@
+#include "engine/timeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+bool timeline_init(struct timeline *t, int cap)
+{
+    *t = (struct timeline){.cap = cap};
+    t->ids = calloc((size_t)cap, sizeof *t->ids);
+    return t->ids;
+}
+
+void timeline_free(struct timeline *t)
+{
+    free(t->ids);
+    *t = (struct timeline){0};
+}
+
+static int common_prefix(const int32_t *a, int n_a, const int32_t *b, int n_b)
+{
+    int n = n_a < n_b ? n_a : n_b, i = 0;
+    while (i < n && a[i] == b[i])
+        i++;
+    return i;
+}
+
+struct rejoin timeline_rejoin(const struct timeline *t, const struct snapshots *s, const int32_t *ids, int n)
+{
+    struct rejoin r = {.common = common_prefix(t->ids, t->n, ids, n), .slot = -1};
+    if (r.common >= t->n_run) {
+        r.pos = t->n_run;
+        r.stay = true;
+    } else {
+        r.slot = snapshots_find(s, r.common);
+        r.pos = r.slot < 0 ? 0 : s->pos[r.slot];
+    }
+    return r;
+}
+
+void timeline_adopt(struct timeline *t, const int32_t *ids, int n, int pos)
+{
+    CHECK(n <= t->cap && pos <= n);
+    if (n)
+        memcpy(t->ids, ids, (size_t)n * sizeof *ids);
+    t->n = n;
+    t->n_run = pos;
+}
+
+void timeline_ran(struct timeline *t, int n)
+{
+    CHECK(n >= 0 && n <= t->n - t->n_run);
+    t->n_run += n;
+}
+
+void timeline_add(struct timeline *t, int32_t id)
+{
+    CHECK(t->n < t->cap);
+    t->ids[t->n++] = id;
+}
+
+void timeline_cut(struct timeline *t)
+{
+    t->n = t->n_run;
+}

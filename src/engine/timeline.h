@@ -1,0 +1,40 @@
+/* The one sequence that the cache holds: its tokens, and how many of them the model has run.
+ *
+ *   ids    0 ........................ n_run ......... n
+ *          in the cache (KV, states)  not run yet
+ *
+ * While a prompt is computed n_run climbs to n.  From the first token of an answer on, n_run = n - 1: the newest token is
+ * known but not run; the next step or the next prompt runs it.  The states stand at n_run, always. */
+#ifndef Q35_ENGINE_TIMELINE_H
+#define Q35_ENGINE_TIMELINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/snapshot.h"
+
+struct timeline {
+    int32_t *ids;                       /* [cap] */
+    int      cap;                       /* positions of the context */
+    int      n, n_run;
+};
+
+/* Where a prompt can go on from what is there. */
+struct rejoin {
+    int  common;                        /* tokens that prompt and timeline share: older snapshots stay valid */
+    int  pos;                           /* the prompt's tokens from here on must be run (none when it is the prompt's length) */
+    int  slot;                          /* the snapshot to load first; -1: see `stay` */
+    bool stay;                          /* the states stand at pos already; else, without a slot, start from empty */
+};
+
+bool timeline_init(struct timeline *t, int cap);        /* false: no memory */
+void timeline_free(struct timeline *t);
+
+struct rejoin timeline_rejoin(const struct timeline *t, const struct snapshots *s, const int32_t *ids, int n);
+/* The prompt becomes the sequence; the states stand at pos.  n <= cap. */
+void timeline_adopt(struct timeline *t, const int32_t *ids, int n, int pos);
+void timeline_ran(struct timeline *t, int n);           /* n more tokens are in the cache */
+void timeline_add(struct timeline *t, int32_t id);      /* one more token, not run */
+void timeline_cut(struct timeline *t);                  /* forgets the tokens that were not run */
+
+#endif

@@ -1,0 +1,327 @@
+/* A model made of hashes in place of the real one: same interface, chosen at link time (these definitions win over the
+ * archive's).  The state is a hash chained over all tokens, a KV row is the chain's value at its position, a hidden state
+ * is that value in four floats, and the logits are hashes of it.  So every mistake with states, rows, positions or rollback
+ * changes the output, and the fake also checks what it is given: CHECK dies with the line. */
+#ifndef Q35_TESTS_FAKE_MODEL_H
+#define Q35_TESTS_FAKE_MODEL_H
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/dev.h"
+#include "base/log.h"
+#include "model/cache.h"
+#include "model/config.h"
+#include "model/forward.h"
+#include "model/weights.h"
+
+enum { FAKE_HIDDEN = 4, FAKE_MAX_ROWS = 512, FAKE_EOS = 1 };
+
+static struct {
+    int   vocab;
+    bool  no_mtp;
+    int   bad_draft_of;                 /* one MTP output in so many is wrong; 0: none */
+    int   n_bad;                        /* MTP drafts that were made wrong on purpose */
+    int   row_us;                       /* time a row takes */
+    int   nan_pos;                      /* the row of this position gives NaN; 0: none */
+    int   fault_pos;                    /* running this position is a device fault; 0: none */
+    const char *load_error;             /* weights_open fails */
+    int   load_steps, load_step_us;
+    long  rows_run;                     /* main model rows so far */
+} fake = {.vocab = 16, .bad_draft_of = 3};
+
+static inline uint64_t fake_mix(uint64_t h, uint64_t x)
+{
+    h = (h ^ x) * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u;
+    h ^= h >> 29;
+    h *= 0xbf58476d1ce4e5b9u;
+    return h ^ (h >> 32);
+}
+
+/* exact: four integers of 16 bits */
+static inline void fake_encode(float *hidden, uint64_t h)
+{
+    for (int i = 0; i < FAKE_HIDDEN; i++)
+        hidden[i] = (float)(h >> (16 * i) & 0xffff);
+}
+
+static inline uint64_t fake_decode(const float *hidden)
+{
+    uint64_t h = 0;
+    for (int i = 0; i < FAKE_HIDDEN; i++)
+        h |= (uint64_t)hidden[i] << (16 * i);
+    return h;
+}
+
+static inline uint64_t fake_chain(const int32_t *ids, int n)
+{
+    uint64_t h = 0;
+    for (int i = 0; i < n; i++)
+        h = fake_mix(h, (uint64_t)ids[i]);
+    return h;
+}
+
+/* between 0 and 4, so that several ids stay likely */
+static inline void fake_logits(float *logits, uint64_t h)
+{
+    for (int v = 0; v < fake.vocab; v++)
+        logits[v] = (float)(fake_mix(h, (uint64_t)v + 1000) >> 40) * 0x1p-22f;
+}
+
+/* ---- device ---- */
+
+static bool fake_faulted;
+
+static void *fake_alloc(struct dev *d, size_t n)         { (void)d; return calloc(1, n ? n : 1); }
+static void fake_free(struct dev *d, void *p)            { (void)d; free(p); }
+static void fake_close(struct dev *d)                    { free(d); }
+static bool fake_finish(struct dev *d, struct err *e)
+{
+    (void)d;
+    return !fake_faulted || err_set(e, "operation attention failed: out of order");
+}
+
+struct dev *dev_open_cpu(int n_threads, struct err *e)
+{
+    (void)n_threads;
+    (void)e;
+    struct dev *d = calloc(1, sizeof *d);
+    CHECK(d);
+    fake_faulted = false;
+    *d = (struct dev){.name = "cpu", .alloc = fake_alloc, .free = fake_free, .finish = fake_finish, .close = fake_close};
+    return d;
+}
+
+int dev_cpu_threads(const struct dev *d) { (void)d; return 1; }
+
+/* ---- config and weights ---- */
+
+bool config_load(struct model_config *c, const char *dir, struct err *e)
+{
+    if (!strcmp(dir, "missing"))
+        return err_set(e, "cannot open missing/config.json: No such file or directory");
+    *c = (struct model_config){.name = "fake", .hidden = FAKE_HIDDEN, .n_layers = 4, .vocab = fake.vocab, .max_pos = 100000,
+                               .n_mtp = !fake.no_mtp, .eos = {FAKE_EOS}, .n_eos = 1, .gen_temperature = -1, .gen_top_p = -1};
+    return true;
+}
+
+bool weights_open(struct weights *w, const struct model_config *c, const char *dir, struct err *e)
+{
+    (void)dir;
+    if (fake.load_error)
+        return err_set(e, "%s", fake.load_error);
+    *w = (struct weights){.mtp.present = c->n_mtp > 0, .stats = {.bytes = 1000, .n_int4 = 1, .n_fp8 = 1}};
+    return true;
+}
+
+void weights_close(struct weights *w)          { *w = (struct weights){0}; }
+void weights_make_int8_head(struct weights *w) { (void)w; }
+
+bool weights_prefetch(struct weights *w, bool (*progress)(size_t, size_t, void *), void *arg, struct err *e)
+{
+    (void)w;
+    (void)e;
+    for (int i = 0; i < fake.load_steps; i++) {
+        usleep((useconds_t)fake.load_step_us);
+        if (!progress((size_t)i + 1, (size_t)fake.load_steps, arg))
+            return true;
+    }
+    return true;
+}
+
+/* ---- cache ---- */
+
+struct fake_states {
+    uint64_t chain;
+    int      pos;
+    float    last[FAKE_HIDDEN];
+};
+
+struct cache {
+    int n_ctx, max_step;
+    struct fake_states s;               /* committed */
+    struct { uint64_t chain; int32_t id; } *kv;         /* [n_ctx] */
+    struct { uint64_t chain; int32_t next; } *mtp;      /* [n_ctx] */
+    uint64_t staged[16];
+    int      n_staged;
+};
+
+const struct kv_recipe *kv_recipe_find(const char *name)
+{
+    static const struct kv_recipe f32 = {.name = "f32"};
+    return strcmp(name, "f32") ? NULL : &f32;
+}
+
+size_t cache_kv_bytes(const struct model_config *c, const struct kv_recipe *r, int n_ctx)
+{
+    (void)c;
+    (void)r;
+    return (size_t)n_ctx * 64;
+}
+
+size_t cache_state_bytes(const struct model_config *c) { (void)c; return sizeof(struct fake_states); }
+
+struct cache *cache_open(struct dev *d, const struct model_config *c, const struct kv_recipe *r, int n_ctx, int max_step, struct err *e)
+{
+    (void)d;
+    (void)c;
+    (void)r;
+    (void)e;
+    struct cache *k = calloc(1, sizeof *k);
+    CHECK(k && max_step <= 16);
+    k->n_ctx = n_ctx;
+    k->max_step = max_step;
+    k->kv = calloc((size_t)n_ctx, sizeof *k->kv);
+    k->mtp = calloc((size_t)n_ctx, sizeof *k->mtp);
+    CHECK(k->kv && k->mtp);
+    return k;
+}
+
+void cache_close(struct cache *k)
+{
+    if (!k)
+        return;
+    free(k->kv);
+    free(k->mtp);
+    free(k);
+}
+
+void cache_reset(struct cache *k)
+{
+    k->s = (struct fake_states){0};
+    k->n_staged = 0;
+}
+
+void cache_accept(struct cache *k, int n)
+{
+    CHECK(n >= 0 && n <= k->n_staged);
+    if (n)
+        k->s.chain = k->staged[n - 1];
+    k->s.pos += n;
+    k->n_staged = 0;
+}
+
+void cache_state_save(struct cache *k, void *dst) { memcpy(dst, &k->s, sizeof k->s); }
+
+void cache_state_load(struct cache *k, const void *src)
+{
+    memcpy(&k->s, src, sizeof k->s);
+    k->n_staged = 0;
+}
+
+/* ---- forward ---- */
+
+struct forward {
+    int   max_rows, vocab;
+    float hidden[FAKE_MAX_ROWS * FAKE_HIDDEN];
+};
+
+struct forward *forward_open(struct dev *d, const struct model_config *c, const struct weights *w, int max_rows, struct err *e)
+{
+    (void)d;
+    (void)w;
+    (void)e;
+    struct forward *f = calloc(1, sizeof *f);
+    CHECK(f && max_rows <= FAKE_MAX_ROWS);
+    f->max_rows = max_rows;
+    f->vocab = c->vocab;
+    return f;
+}
+
+void forward_close(struct forward *f) { free(f); }
+size_t forward_bytes(const struct model_config *c, int max_rows) { (void)c; return (size_t)max_rows * 100; }
+
+/* All rows below pos belong to one sequence, and the states stand at its end. */
+static void fake_check_rows(const struct cache *k, int pos)
+{
+    uint64_t h = 0;
+    CHECK(k->s.pos == pos);
+    for (int i = 0; i < pos; i++) {
+        h = fake_mix(h, (uint64_t)k->kv[i].id);
+        CHECK(h == k->kv[i].chain);
+    }
+    CHECK(h == k->s.chain);
+}
+
+void forward_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, enum rows kind)
+{
+    CHECK(n >= 1 && n <= f->max_rows && pos >= 0 && pos + n <= k->n_ctx);
+    CHECK(kind == ROWS_COMMIT || n <= k->max_step);
+    k->n_staged = 0;                    /* rows that were not accepted never were */
+    fake_check_rows(k, pos);
+    uint64_t h = k->s.chain;
+    for (int i = 0; i < n; i++) {
+        CHECK(ids[i] >= 0 && ids[i] < f->vocab);
+        h = fake_mix(h, (uint64_t)ids[i]);
+        k->kv[pos + i].chain = h;
+        k->kv[pos + i].id = ids[i];
+        fake_encode(f->hidden + i * FAKE_HIDDEN, h);
+        if (kind == ROWS_STAGE)
+            k->staged[k->n_staged++] = h;
+        if (fake.fault_pos && pos + i == fake.fault_pos)
+            fake_faulted = true;
+        if (fake.nan_pos && pos + i == fake.nan_pos)
+            f->hidden[i * FAKE_HIDDEN] = NAN;
+    }
+    if (kind == ROWS_COMMIT) {
+        k->s.chain = h;
+        k->s.pos = pos + n;
+    }
+    fake.rows_run += n;
+    if (fake.row_us)
+        usleep((useconds_t)(fake.row_us * n));
+}
+
+const float *forward_hidden(const struct forward *f) { return f->hidden; }
+
+void forward_head(struct forward *f, enum head h, const float *hidden, int n, float *logits)
+{
+    (void)h;
+    for (int i = 0; i < n; i++, hidden += FAKE_HIDDEN, logits += f->vocab) {
+        if (isnan(hidden[0]))
+            logits[3] = NAN;
+        else
+            fake_logits(logits, fake_decode(hidden));
+    }
+}
+
+/* The chain's value one token on is exactly what the main model would give, so an honest draft is always right. */
+void forward_mtp(struct forward *f, struct cache *k, const float *hidden, const int32_t *next_ids, int n, int pos, float *out)
+{
+    (void)f;
+    CHECK(n >= 1 && n <= FAKE_MAX_ROWS && pos >= 0 && pos + n <= k->n_ctx);
+    CHECK(out + n * FAKE_HIDDEN <= hidden || hidden + n * FAKE_HIDDEN <= out);
+    for (int i = 0; i < pos && i < k->s.pos - 1; i++)
+        CHECK(k->mtp[i].chain == k->kv[i].chain && k->mtp[i].next == k->kv[i + 1].id);
+    for (int i = 0; i < n; i++) {
+        uint64_t h = isnan(hidden[i * FAKE_HIDDEN]) ? 0 : fake_decode(hidden + i * FAKE_HIDDEN);
+        k->mtp[pos + i].chain = h;
+        k->mtp[pos + i].next = next_ids[i];
+        h = fake_mix(h, (uint64_t)next_ids[i]);
+        if (fake.bad_draft_of && (h >> 20) % (uint64_t)fake.bad_draft_of == 0) {
+            h ^= 0xff00;
+            fake.n_bad++;
+        }
+        fake_encode(out + i * FAKE_HIDDEN, h);
+    }
+}
+
+void forward_prefill(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, bool mtp)
+{
+    float in[FAKE_MAX_ROWS * FAKE_HIDDEN], out[FAKE_MAX_ROWS * FAKE_HIDDEN];
+    int from = pos ? pos - 1 : 0, skip = pos ? 0 : 1;
+    forward_run(f, k, ids, n, pos, ROWS_COMMIT);
+    memcpy(in, k->s.last, sizeof k->s.last);
+    memcpy(in + FAKE_HIDDEN, f->hidden, (size_t)(n - 1) * sizeof k->s.last);
+    if (mtp && n > skip)
+        forward_mtp(f, k, in + skip * FAKE_HIDDEN, ids + skip, n - skip, from, out);
+    memcpy(k->s.last, f->hidden + (n - 1) * FAKE_HIDDEN, sizeof k->s.last);
+}
+
+const float *forward_last_hidden(const struct cache *k) { return k->s.last; }
+void forward_keep_hidden(struct cache *k, const float *hidden) { memcpy(k->s.last, hidden, sizeof k->s.last); }
+
+#endif

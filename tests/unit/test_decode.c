@@ -1,0 +1,557 @@
+/* Prompt reuse, drafting, rollback and sampling of the decoder, against a model of hashes that has an exact oracle. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "base/ids.h"
+#include "engine/decode.h"
+#include "engine/sampler.h"
+#include "fake_model.h"
+
+enum { CTX = 400 };
+
+static struct model_config config;
+static struct weights weights;
+static struct dev *dev;
+
+/* What one answer reported. */
+struct heard {
+    struct ids ids;
+    struct ids how;
+    float   prob[CTX];
+    int     stop_after;                 /* questions that are answered with "go on"; -1: all */
+    int     last_done, last_total, cached;
+};
+
+static bool hear_stop(void *arg)
+{
+    struct heard *h = arg;
+    return h->stop_after >= 0 && h->stop_after-- == 0;
+}
+
+static void hear_prefill(void *arg, int done, int total, int cached)
+{
+    struct heard *h = arg;
+    h->last_done = done;
+    h->last_total = total;
+    h->cached = cached;
+}
+
+static void hear_tokens(void *arg, const int32_t *ids, const uint8_t *how, const float *prob, int n)
+{
+    struct heard *h = arg;
+    for (int i = 0; i < n; i++) {
+        h->prob[h->ids.n] = prob[i];
+        ids_add(&h->how, how[i]);
+        ids_add(&h->ids, ids[i]);
+    }
+}
+
+static void heard_free(struct heard *h)
+{
+    ids_free(&h->ids);
+    ids_free(&h->how);
+}
+
+static struct decoder *open_decoder(int depth, int chunk, int n_snapshots)
+{
+    struct err e;
+    struct decoder_options o = {.n_ctx = CTX, .chunk = chunk, .fixed_chunk = true, .depth = depth, .n_snapshots = n_snapshots};
+    struct decoder *d = decoder_open(dev, &config, &weights, kv_recipe_find("f32"), &o, &e);
+    assert_non_null(d);
+    return d;
+}
+
+static struct outcome ask(struct decoder *d, const int32_t *ids, int n, int keep_at, const struct sampling *how, struct heard *h)
+{
+    struct decoder_hooks hooks = {hear_stop, hear_prefill, hear_tokens, h};
+    struct prompt p = {.ids = ids, .n = n, .keep_at = keep_at, .how = how};
+    struct outcome out;
+    struct err e;
+    assert_true(decoder_answer(d, &p, &hooks, &out, &e));
+    assert_true(decoder_settle(d, &e));
+    assert_int_equal(out.stats.n_tokens, h->ids.n);
+    return out;
+}
+
+/* The answer by definition: one token at a time, no cache. */
+static enum finish oracle(const int32_t *prompt, int n, const struct sampling *how, struct ids *out)
+{
+    struct sampler *s = sampler_open(config.vocab);
+    uint64_t chain = fake_chain(prompt, n);
+    enum finish f = FINISH_ERROR;
+    int room = how->max_tokens && how->max_tokens < CTX - n ? how->max_tokens : CTX - n;
+    sampler_begin(s, how, prompt, n);
+    while (f == FINISH_ERROR) {
+        float logits[64];
+        struct pick p;
+        struct err e;
+        fake_logits(logits, chain);
+        assert_true(sampler_pick(s, logits, &p, &e));
+        ids_add(out, p.id);
+        chain = fake_mix(chain, (uint64_t)p.id);
+        for (int i = 0; i < how->n_stop; i++)
+            if (how->stop[i] == p.id)
+                f = FINISH_STOP;
+        if (f != FINISH_STOP && out->n == room)
+            f = n + out->n == CTX ? FINISH_CONTEXT : FINISH_LENGTH;
+    }
+    sampler_close(s);
+    return f;
+}
+
+static void assert_same_ids(const struct ids *a, const struct ids *b)
+{
+    assert_int_equal(a->n, b->n);
+    for (int i = 0; i < a->n; i++)
+        assert_int_equal(a->data[i], b->data[i]);
+}
+
+static unsigned rng_state = 1;
+static int pick_below(int n)
+{
+    rng_state = rng_state * 1103515245u + 12345u;
+    return (int)((rng_state >> 8) % (unsigned)n);
+}
+
+static void random_ids(int32_t *ids, int n)
+{
+    for (int i = 0; i < n; i++)
+        ids[i] = pick_below(config.vocab);
+}
+
+/* ---- */
+
+static void test_decode__every_depth_gives_the_same_answer_greedy_or_sampled(void **state)
+{
+    (void)state;
+    const struct sampling hows[] = {
+        {.max_tokens = 60},
+        {.max_tokens = 60, .temperature = 1, .seed = 7},
+        {.max_tokens = 60, .temperature = 0.7f, .top_k = 5, .top_p = 0.9f, .min_p = 0.05f, .seed = 8},
+        {.max_tokens = 60, .temperature = 0.9f, .presence_penalty = 1.5f, .repetition_penalty = 1.2f, .seed = 9},
+        {.max_tokens = 60, .repetition_penalty = 1.3f, .presence_penalty = 0.4f},
+    };
+    const int depths[] = {0, 1, 2, 3, 5};
+    int32_t prompt[21];
+    random_ids(prompt, 21);
+    for (size_t i = 0; i < sizeof hows / sizeof *hows; i++) {
+        struct ids want = {0};
+        oracle(prompt, 21, &hows[i], &want);
+        float prob[CTX];
+        for (size_t j = 0; j < 5; j++) {
+            struct decoder *d = open_decoder(depths[j], 8, 4);
+            struct heard h = {.stop_after = -1};
+            struct sampling how = hows[i];
+            how.draft_depth = -1;
+            struct outcome out = ask(d, prompt, 21, 0, &how, &h);
+            assert_int_equal(out.finish, FINISH_LENGTH);
+            assert_same_ids(&h.ids, &want);
+            if (!j)
+                memcpy(prob, h.prob, sizeof prob);
+            assert_memory_equal(prob, h.prob, (size_t)h.ids.n * sizeof *prob);
+            int accepted = 0;
+            for (int k = 0; k < ENGINE_MAX_DEPTH; k++) {
+                accepted += out.stats.accepted[k];
+                assert_true(out.stats.accepted[k] <= out.stats.drafted[k]);
+            }
+            assert_int_equal(1 + out.stats.n_steps + accepted, h.ids.n);        /* the first token, then one a step + drafts */
+            if (depths[j] && !i)        /* greedy: two drafts in three are right */
+                assert_true(accepted > 12);
+            heard_free(&h);
+            decoder_close(d);
+        }
+        ids_free(&want);
+    }
+}
+
+static void test_decode__a_stop_id_ends_the_answer_and_nothing_after_it_stays(void **state)
+{
+    (void)state;
+    int32_t prompt[5];
+    fake.bad_draft_of = 0;              /* all drafts right: the stop comes in the middle of a step */
+    for (int round = 0; round < 40; round++) {
+        random_ids(prompt, 5);
+        struct sampling how = {.max_tokens = 100, .draft_depth = -1, .stop = {round % 16, (round + 5) % 16}, .n_stop = 2};
+        struct ids want = {0};
+        enum finish f = oracle(prompt, 5, &how, &want);
+        struct decoder *d = open_decoder(5, 8, 4);
+        struct heard h = {.stop_after = -1};
+        struct outcome out = ask(d, prompt, 5, 0, &how, &h);
+        assert_int_equal(out.finish, f);
+        assert_same_ids(&h.ids, &want);
+        const struct timeline *t = decoder_timeline(d);
+        assert_int_equal(t->n, 5 + want.n);
+        assert_int_equal(t->n_run, t->n - 1);
+        assert_memory_equal(t->ids + 5, want.data, (size_t)want.n * sizeof *want.data);
+        heard_free(&h);
+        ids_free(&want);
+        decoder_close(d);
+    }
+    fake.bad_draft_of = 3;
+}
+
+static void test_decode__the_context_end_is_reached_exactly(void **state)
+{
+    (void)state;
+    int32_t prompt[CTX];
+    random_ids(prompt, CTX);
+    for (int n = CTX - 9; n < CTX; n++) {
+        struct decoder *d = open_decoder(3, 64, 4);
+        struct heard h = {.stop_after = -1};
+        struct sampling how = {.draft_depth = -1};
+        struct outcome out = ask(d, prompt, n, 0, &how, &h);
+        assert_int_equal(out.finish, FINISH_CONTEXT);
+        assert_int_equal(h.ids.n, CTX - n);
+        heard_free(&h);
+        decoder_close(d);
+    }
+}
+
+static void test_decode__a_longer_prompt_computes_only_what_is_new(void **state)
+{
+    (void)state;
+    int32_t ids[CTX];
+    struct decoder *d = open_decoder(2, 8, 4);
+    struct sampling how = {.max_tokens = 20, .draft_depth = -1};
+    random_ids(ids, 30);
+    struct heard h = {.stop_after = -1};
+    struct outcome out = ask(d, ids, 30, 0, &how, &h);
+    assert_int_equal(out.stats.n_cached, 0);
+    memcpy(ids + 30, h.ids.data, 20 * sizeof *ids);
+    random_ids(ids + 50, 10);
+    heard_free(&h);
+
+    h = (struct heard){.stop_after = -1};
+    long before = fake.rows_run;
+    how.max_tokens = 1;
+    out = ask(d, ids, 60, 0, &how, &h);
+    assert_int_equal(out.stats.n_cached, 49);           /* the last token of the answer had not been run */
+    assert_int_equal(fake.rows_run - before, 11);
+    assert_int_equal(h.last_done, 60);
+    assert_int_equal(h.cached, 49);
+    heard_free(&h);
+
+    h = (struct heard){.stop_after = -1};
+    before = fake.rows_run;
+    ask(d, ids, 60, 0, &how, &h);       /* once more: the states stand at its end, nothing is computed but the head */
+    assert_int_equal(fake.rows_run, before);
+    heard_free(&h);
+    decoder_close(d);
+}
+
+static void test_decode__regenerate_refills_from_the_kept_position(void **state)
+{
+    (void)state;
+    int32_t ids[100];
+    struct decoder *d = open_decoder(2, 16, 4);
+    struct sampling how = {.max_tokens = 30, .draft_depth = -1};
+    random_ids(ids, 100);
+    struct heard a = {.stop_after = -1}, b = {.stop_after = -1}, c = {.stop_after = -1};
+    ask(d, ids, 100, 95, &how, &a);
+    struct outcome out = ask(d, ids, 100, 95, &how, &b);
+    assert_int_equal(out.stats.n_cached, 95);
+    assert_same_ids(&a.ids, &b.ids);
+    ids[97] ^= 1;                       /* an edit behind the kept position, then one before it */
+    out = ask(d, ids, 100, 95, &how, &c);
+    assert_int_equal(out.stats.n_cached, 95);
+    ids[90] ^= 1;
+    heard_free(&c);
+    c = (struct heard){.stop_after = -1};
+    out = ask(d, ids, 100, 95, &how, &c);
+    assert_int_equal(out.stats.n_cached, 0);
+    heard_free(&a);
+    heard_free(&b);
+    heard_free(&c);
+    decoder_close(d);
+}
+
+static void test_decode__an_interrupted_prompt_goes_on_where_it_stopped(void **state)
+{
+    (void)state;
+    int32_t ids[200];
+    struct decoder *d = open_decoder(2, 64, 4);
+    struct sampling how = {.max_tokens = 5, .draft_depth = -1};
+    random_ids(ids, 200);
+    struct heard a = {.stop_after = 2}, b = {.stop_after = -1};
+    struct outcome out = ask(d, ids, 200, 0, &how, &a);
+    assert_int_equal(out.finish, FINISH_INTERRUPTED);
+    assert_int_equal(decoder_timeline(d)->n, 128);
+    out = ask(d, ids, 200, 0, &how, &b);
+    assert_int_equal(out.stats.n_cached, 128);
+    struct ids want = {0};
+    oracle(ids, 200, &how, &want);
+    assert_same_ids(&b.ids, &want);
+    ids_free(&want);
+    heard_free(&a);
+    heard_free(&b);
+    decoder_close(d);
+}
+
+/* A long random life of one decoder: every answer must be the one that a fresh, depth 0, cache-free model would give. */
+static void walk(int depth, int n_snapshots, int rounds)
+{
+    int32_t ids[CTX];
+    int n = 0, interrupted = 0, reused = 0;
+    struct decoder *d = open_decoder(depth, 32, n_snapshots);
+    for (int round = 0; round < rounds; round++) {
+        const struct timeline *t = decoder_timeline(d);
+        int kind = pick_below(5);
+        if (kind < 3 && t->n && t->n < CTX - 40) {      /* go on after the answer */
+            n = t->n;
+            memcpy(ids, t->ids, (size_t)n * sizeof *ids);
+        } else if (n) {                 /* cut somewhere: edit, undo, regenerate */
+            n = pick_below(n + 1);
+        }
+        int more = kind == 4 ? 0 : pick_below(30);
+        if (n + more >= CTX - 2)
+            n = more = 0;
+        random_ids(ids + n, more);
+        n += more;
+        if (!n)
+            random_ids(ids, n = 1);
+
+        struct sampling how = {.max_tokens = 1 + pick_below(40), .draft_depth = pick_below(depth + 2) - 1,
+                               .stop = {pick_below(16)}, .n_stop = pick_below(2)};
+        if (pick_below(2)) {
+            how.temperature = 0.8f;
+            how.presence_penalty = 1;
+            how.repetition_penalty = 1.1f;
+            how.seed = (uint64_t)round;
+        }
+        struct heard h = {.stop_after = pick_below(3) ? -1 : pick_below(12)};
+        struct ids want = {0};
+        enum finish f = oracle(ids, n, &how, &want);
+        struct outcome out = ask(d, ids, n, n - pick_below(6), &how, &h);
+        if (out.finish == FINISH_INTERRUPTED) {
+            interrupted++;
+            assert_true(h.ids.n <= want.n);
+            want.n = h.ids.n;
+        } else {
+            assert_int_equal(out.finish, f);
+        }
+        assert_same_ids(&h.ids, &want);
+        reused += out.stats.n_cached > 0;
+        t = decoder_timeline(d);
+        assert_memory_equal(t->ids, ids, (size_t)(t->n < n ? t->n : n) * sizeof *ids);
+        if (h.ids.n) {
+            assert_int_equal(t->n, n + h.ids.n);
+            assert_int_equal(t->n_run, t->n - 1);
+        } else {
+            assert_int_equal(t->n_run, t->n);
+        }
+        heard_free(&h);
+        ids_free(&want);
+    }
+    assert_true(interrupted > rounds / 50);
+    assert_true(reused > rounds / 4);
+    decoder_close(d);
+}
+
+static void test_decode__rewind_edit_and_interrupt_never_change_an_answer(void **state)
+{
+    (void)state;
+    const int depths[] = {0, 1, 2, 3, 5};
+    for (int i = 0; i < 5; i++)
+        walk(depths[i], 1 + i, 400);
+}
+
+static void test_decode__bad_prompts_are_refused_and_nothing_is_lost(void **state)
+{
+    (void)state;
+    int32_t ids[CTX] = {0};
+    struct decoder *d = open_decoder(2, 32, 4);
+    struct sampling how = {.max_tokens = 5}, bad = {.temperature = -1}, nan = {.top_p = NAN};
+    int32_t far = 16;
+    float one = 1;
+    struct sampling bias = {.bias_ids = &far, .bias = &one, .n_bias = 1};
+    const struct { int n; int32_t last; const struct sampling *how; const char *why; } rows[] = {
+        {0,   0,  &how,  "the prompt is empty"},
+        {CTX, 0,  &how,  "the prompt has 400 tokens, the context holds 400"},
+        {3,   16, &how,  "token 2 of the prompt is id 16, expected 0 to 15"},
+        {3,   -1, &how,  "token 2 of the prompt is id -1"},
+        {3,   0,  &bad,  "temperature is -1"},
+        {3,   0,  &nan,  "top_p is nan"},
+        {3,   0,  &bias, "logit bias for id 16"},
+    };
+    struct heard h = {.stop_after = -1};
+    ask(d, ids, 10, 0, &how, &h);
+    int n = decoder_timeline(d)->n;
+    heard_free(&h);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        h = (struct heard){.stop_after = -1};
+        if (rows[i].n)
+            ids[rows[i].n - 1] = rows[i].last;
+        struct outcome out = ask(d, ids, rows[i].n, 0, rows[i].how, &h);
+        assert_int_equal(out.finish, FINISH_ERROR);
+        assert_non_null(strstr(out.why.msg, rows[i].why));
+        assert_int_equal(decoder_timeline(d)->n, n);
+    }
+    decoder_close(d);
+}
+
+static void test_decode__a_nan_ends_the_answer_and_the_next_one_starts_clean(void **state)
+{
+    (void)state;
+    int32_t ids[20];
+    struct sampling how = {.max_tokens = 10, .draft_depth = -1};
+    random_ids(ids, 20);
+    struct decoder *d = open_decoder(3, 32, 4);
+    struct heard h = {.stop_after = -1}, again = {.stop_after = -1};
+    fake.nan_pos = 24;
+    struct outcome out = ask(d, ids, 20, 15, &how, &h);
+    fake.nan_pos = 0;
+    assert_int_equal(out.finish, FINISH_ERROR);
+    assert_non_null(strstr(out.why.msg, "the logit of id 3 is nan"));
+    assert_int_equal(decoder_timeline(d)->n, 0);
+    out = ask(d, ids, 20, 15, &how, &again);
+    assert_int_equal(out.stats.n_cached, 0);
+    assert_int_equal(again.ids.n, 10);
+    heard_free(&h);
+    heard_free(&again);
+    decoder_close(d);
+}
+
+/* ---- sampling exactness ---- */
+
+/* The target distribution of one token by definition: sort, cut, normalise. */
+static void target(double *p, uint64_t chain, const struct sampling *how)
+{
+    float logits[64];
+    int V = config.vocab, order[64];
+    fake_logits(logits, chain);
+    for (int i = 0; i < V; i++)
+        order[i] = i;
+    for (int i = 0; i < V; i++)
+        for (int j = i + 1; j < V; j++)
+            if (logits[order[j]] > logits[order[i]]) {
+                int swap = order[i];
+                order[i] = order[j];
+                order[j] = swap;
+            }
+    int n = how->top_k ? how->top_k : V, kept = 0;
+    double w[64], sum = 0, cum = 0, total = 0;
+    for (int i = 0; i < n; i++)
+        sum += w[i] = exp(((double)logits[order[i]] - logits[order[0]]) / how->temperature);
+    while (kept < n && (!how->top_p || cum < how->top_p * sum))
+        cum += w[kept++];
+    for (int i = 0; i < V; i++)
+        p[i] = 0;
+    for (int i = 0; i < kept; i++)
+        if (w[i] >= how->min_p)
+            total += p[order[i]] = w[i];
+    for (int i = 0; i < V; i++)
+        p[i] /= total;
+}
+
+/* Chi-square of the first three tokens of `rounds` answers against their exact joint distribution, in units of standard
+ * deviations above its mean: about normal, so that more than 4 means a wrong distribution. */
+static double misfit(int depth, const struct sampling *base, int rounds, int *accepted)
+{
+    enum { MAX_V = 8 };
+    int V = config.vocab;
+    static int count[MAX_V][MAX_V][MAX_V];
+    int32_t prompt[3] = {1, 2, 3};
+    struct decoder *d = open_decoder(depth, 32, 2);
+    memset(count, 0, sizeof count);
+    for (int i = 0; i < rounds; i++) {
+        struct heard h = {.stop_after = -1};
+        struct sampling how = *base;
+        how.seed = (uint64_t)i + 1000 * (uint64_t)depth;
+        how.max_tokens = 4;
+        how.draft_depth = -1;
+        struct outcome out = ask(d, prompt, 3, 3, &how, &h);
+        count[h.ids.data[0]][h.ids.data[1]][h.ids.data[2]]++;
+        for (int j = 0; j < ENGINE_MAX_DEPTH; j++)
+            *accepted += out.stats.accepted[j];
+        heard_free(&h);
+    }
+    decoder_close(d);
+
+    double chi = 0, rest_p = 0, pa[MAX_V], pb[MAX_V], pc[MAX_V];
+    int cells = 0, rest_n = 0;
+    uint64_t h = fake_chain(prompt, 3);
+    target(pa, h, base);
+    for (int a = 0; a < V; a++) {
+        uint64_t ha = fake_mix(h, (uint64_t)a);
+        target(pb, ha, base);
+        for (int b = 0; b < V; b++) {
+            target(pc, fake_mix(ha, (uint64_t)b), base);
+            for (int c = 0; c < V; c++) {
+                double p = pa[a] * pb[b] * pc[c], expected = p * rounds;
+                if (p == 0) {
+                    assert_int_equal(count[a][b][c], 0);        /* cut away: must never come */
+                } else if (expected < 5) {                      /* too rare for chi-square on their own */
+                    rest_p += p;
+                    rest_n += count[a][b][c];
+                } else {
+                    chi += (count[a][b][c] - expected) * (count[a][b][c] - expected) / expected;
+                    cells++;
+                }
+            }
+        }
+    }
+    if (rest_p * rounds >= 5) {
+        chi += (rest_n - rest_p * rounds) * (rest_n - rest_p * rounds) / (rest_p * rounds);
+        cells++;
+    }
+    assert_true(cells > 20);
+    return (chi - (cells - 1)) / sqrt(2.0 * (cells - 1));
+}
+
+static void test_decode__drafts_leave_the_sampling_distribution_as_it_is(void **state)
+{
+    (void)state;
+    const struct sampling hows[] = {
+        {.temperature = 1},
+        {.temperature = 1, .top_k = 5, .top_p = 0.9f},
+        {.temperature = 0.7f, .top_p = 0.95f, .min_p = 0.1f},
+    };
+    int old = config.vocab, depths[] = {0, 1, 3};
+    config.vocab = fake.vocab = 8;
+    for (size_t i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++) {
+            int accepted = 0;
+            double m = misfit(depths[j], &hows[i], 6000, &accepted);
+            if (fabs(m) > 4)
+                print_error("case %zu depth %d: chi-square is %.1f standard deviations off\n", i, depths[j], m);
+            assert_true(fabs(m) <= 4);
+            assert_true(!depths[j] || accepted > 1000);
+        }
+    config.vocab = fake.vocab = old;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    struct err e;
+    config_load(&config, "fake", &e);
+    weights_open(&weights, &config, "fake", &e);
+    dev = dev_open_cpu(1, &e);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    dev_close(dev);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_decode__every_depth_gives_the_same_answer_greedy_or_sampled),
+        cmocka_unit_test(test_decode__a_stop_id_ends_the_answer_and_nothing_after_it_stays),
+        cmocka_unit_test(test_decode__the_context_end_is_reached_exactly),
+        cmocka_unit_test(test_decode__a_longer_prompt_computes_only_what_is_new),
+        cmocka_unit_test(test_decode__regenerate_refills_from_the_kept_position),
+        cmocka_unit_test(test_decode__an_interrupted_prompt_goes_on_where_it_stopped),
+        cmocka_unit_test(test_decode__rewind_edit_and_interrupt_never_change_an_answer),
+        cmocka_unit_test(test_decode__bad_prompts_are_refused_and_nothing_is_lost),
+        cmocka_unit_test(test_decode__a_nan_ends_the_answer_and_the_next_one_starts_clean),
+        cmocka_unit_test(test_decode__drafts_leave_the_sampling_distribution_as_it_is),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
