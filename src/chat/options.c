@@ -439,14 +439,10 @@ uint64_t options_seed(const struct options *o)
     return strtoull(o->values[OPT_seed].text, NULL, 10);
 }
 
-int options_count(const struct options *o, enum option_id id)
+const char *const *options_list(const struct options *o, enum option_id id, int *n)
 {
-    return o->values[id].n_items;
-}
-
-const char *options_item(const struct options *o, enum option_id id, int i)
-{
-    return o->values[id].items[i];
+    *n = o->values[id].n_items;
+    return o->values[id].items;
 }
 
 int options_n_tools(const struct options *o)

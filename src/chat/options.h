@@ -46,8 +46,7 @@ bool     options_on(const struct options *o, enum option_id id);
 int      options_int(const struct options *o, enum option_id id);
 double   options_real(const struct options *o, enum option_id id);
 uint64_t options_seed(const struct options *o);                         /* meaningful if options_given(OPT_seed) */
-int      options_count(const struct options *o, enum option_id id);     /* of a LIST */
-const char *options_item(const struct options *o, enum option_id id, int i);
+const char *const *options_list(const struct options *o, enum option_id id, int *n);   /* until it is set again */
 int      options_n_tools(const struct options *o);
 const struct option_tool *options_tool(const struct options *o, int i);
 

@@ -1,0 +1,85 @@
+#include "chat/answer.h"
+
+#include <string.h>
+
+static void take_delta(const struct delta *d, void *arg)
+{
+    struct answer *a = arg;
+    if (a->stopper.hit)
+        return;
+    switch (d->kind) {
+    case DELTA_REASONING:
+        buf_add(&a->reasoning, d->text.p, d->text.n);
+        break;
+    case DELTA_CONTENT:
+        stopper_push(&a->stopper, d->text.p, d->text.n, &a->content);
+        break;
+    case DELTA_CALL_BEGIN:
+        stopper_finish(&a->stopper, &a->content);
+        a->call_name = arena_strndup(&a->mem, d->text.p, d->text.n);
+        break;
+    case DELTA_CALL_END: {
+        struct answer_call *calls = arena_array(&a->mem, (size_t)a->n_calls + 1, sizeof *calls);
+        if (a->n_calls)
+            memcpy(calls, a->calls, (size_t)a->n_calls * sizeof *calls);
+        calls[a->n_calls++] = (struct answer_call){
+            a->call_name ? a->call_name : "", {arena_strndup(&a->mem, d->text.p, d->text.n), d->text.n}, d->truncated};
+        a->calls = calls;
+        break;
+    }
+    }
+}
+
+void answer_begin(struct answer *a, const struct tokenizer *tok, const struct text *tools, int n_tools, bool thinking,
+                  const char *const *stops, int n_stops)
+{
+    buf_reset(&a->reasoning);
+    buf_reset(&a->content);
+    buf_reset(&a->piece);
+    arena_free(&a->mem);
+    a->ids.n = 0;
+    a->calls = NULL;
+    a->n_calls = 0;
+    a->call_name = NULL;
+    a->tok = tok;
+    a->detok = (struct detok){0};
+    stopper_reset(&a->stopper, stops, n_stops);
+    stream_close(a->stream);
+    a->stream = stream_open(tools, n_tools, thinking, take_delta, a);
+}
+
+static void push_piece(struct answer *a)
+{
+    if (a->piece.len)
+        stream_push(a->stream, a->piece.data, a->piece.len);
+    buf_reset(&a->piece);
+}
+
+void answer_push(struct answer *a, int32_t id, bool is_stop)
+{
+    ids_add(&a->ids, id);
+    if (is_stop)
+        return;
+    detok_push(&a->detok, a->tok, id, true, &a->piece);
+    push_piece(a);
+}
+
+void answer_finish(struct answer *a, bool cut)
+{
+    detok_flush(&a->detok, &a->piece);
+    push_piece(a);
+    stream_finish(a->stream, cut);
+    stopper_finish(&a->stopper, &a->content);
+}
+
+void answer_free(struct answer *a)
+{
+    stream_close(a->stream);
+    stopper_free(&a->stopper);
+    buf_free(&a->reasoning);
+    buf_free(&a->content);
+    buf_free(&a->piece);
+    ids_free(&a->ids);
+    arena_free(&a->mem);
+    *a = (struct answer){0};
+}

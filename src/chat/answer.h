@@ -1,0 +1,43 @@
+/* One answer as it comes from the engine: ids -> characters -> reasoning, text and calls, cut at a stop string. */
+#ifndef Q35_CHAT_ANSWER_H
+#define Q35_CHAT_ANSWER_H
+
+#include <stdbool.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/ids.h"
+#include "chat/stopper.h"
+#include "text/stream.h"
+#include "text/tokenizer.h"
+
+struct answer_call {
+    const char *name;
+    struct text arguments;
+    bool truncated;
+};
+
+struct answer {
+    struct buf reasoning, content;      /* as shown, as far as it has come */
+    struct ids ids;                     /* as sampled */
+    struct answer_call *calls;
+    int  n_calls;
+    struct stopper stopper;             /* .hit: a stop string was found */
+
+    /* inside */
+    struct arena mem;
+    const struct tokenizer *tok;
+    struct detok  detok;
+    struct stream *stream;
+    struct buf    piece;
+    const char   *call_name;
+};
+
+/* Starts over.  The schemas are copied nowhere: they must stay. */
+void answer_begin(struct answer *a, const struct tokenizer *tok, const struct text *tools, int n_tools, bool thinking,
+                  const char *const *stops, int n_stops);
+void answer_push(struct answer *a, int32_t id, bool is_stop);   /* is_stop: the id that ended it, not shown */
+void answer_finish(struct answer *a, bool cut);
+void answer_free(struct answer *a);
+
+#endif

@@ -1,0 +1,48 @@
+#include "chat/preset.h"
+
+#include <string.h>
+
+static const struct preset {
+    const char *name;
+    float temperature, top_p;
+    int   top_k;
+    float min_p, presence_penalty, repetition_penalty;
+} presets[] = {
+#define PRESET(name, ...) {#name, __VA_ARGS__},
+#include "config/sampling.def"
+};
+
+static struct preset choose(const struct options *o, const struct engine_info *info)
+{
+    const char *name = options_text(o, OPT_preset);
+    if (!strcmp(name, "auto") && info->gen_temperature >= 0)
+        return (struct preset){"checkpoint", info->gen_temperature, info->gen_top_p >= 0 ? info->gen_top_p : 1,
+                               info->gen_top_k >= 0 ? info->gen_top_k : 0, 0, 0, 1};
+    if (!strcmp(name, "auto"))
+        name = options_on(o, OPT_think) ? "thinking" : "plain";
+    const struct preset *p = presets;
+    while (strcmp(p->name, name))       /* the option's choices are these names */
+        p++;
+    return *p;
+}
+
+static float real(const struct options *o, enum option_id id, float otherwise)
+{
+    return options_given(o, id) ? (float)options_real(o, id) : otherwise;
+}
+
+void preset_sampling(const struct options *o, const struct engine_info *info, struct sampling *s)
+{
+    struct preset p = choose(o, info);
+    *s = (struct sampling){
+        .temperature = real(o, OPT_temperature, p.temperature),
+        .top_k = options_given(o, OPT_top_k) ? options_int(o, OPT_top_k) : p.top_k,
+        .top_p = real(o, OPT_top_p, p.top_p),
+        .min_p = real(o, OPT_min_p, p.min_p),
+        .presence_penalty = real(o, OPT_presence_penalty, p.presence_penalty),
+        .repetition_penalty = real(o, OPT_repetition_penalty, p.repetition_penalty),
+        .seed = options_given(o, OPT_seed) ? options_seed(o) : 0,
+        .max_tokens = options_int(o, OPT_max_tokens),
+        .draft_depth = options_int(o, OPT_draft),
+    };
+}

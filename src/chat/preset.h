@@ -1,0 +1,12 @@
+/* How to sample: what the user gave, else the chosen preset, else the checkpoint's own defaults. */
+#ifndef Q35_CHAT_PRESET_H
+#define Q35_CHAT_PRESET_H
+
+#include "chat/options.h"
+#include "engine/engine.h"
+
+/* Fills the numbers of *s, not its stop ids.  With preset = auto the values of generation_config.json count as a whole set;
+ * a checkpoint without them gets the card's values, thinking or plain.  Seed 0 when the user gave none. */
+void preset_sampling(const struct options *o, const struct engine_info *info, struct sampling *s);
+
+#endif

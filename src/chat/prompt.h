@@ -1,0 +1,32 @@
+/* The token ids of the next request.
+ *
+ * Within a turn, a request after tool calls begins with what the engine already holds: the prompt before and the ids that
+ * were sampled.  Where the template writes the same text, these ids are taken as they are, because encoding that text may
+ * give others and lose the cache; only the rest is encoded. */
+#ifndef Q35_CHAT_PROMPT_H
+#define Q35_CHAT_PROMPT_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/ids.h"
+#include "chat/transcript.h"
+#include "text/tokenizer.h"
+
+struct prompt {
+    struct ids ids;
+    int  keep_at;               /* for engine_submit() */
+    struct ids held;            /* what the engine holds of this turn; empty at the first request */
+    struct buf held_text;       /* the same as text, control tokens by name */
+    int  spliced;               /* how many of `ids` came from `held` */
+};
+
+/* Renders and encodes.  False with the template's refusal. */
+bool prompt_make(struct prompt *p, const struct transcript *t, const struct text *tools, int n_tools, bool thinking,
+                 const struct tokenizer *tok, struct err *e);
+void prompt_answered(struct prompt *p, const struct ids *sampled, const struct tokenizer *tok);  /* `ids` were answered by these */
+void prompt_forget(struct prompt *p);                   /* a new turn begins */
+void prompt_free(struct prompt *p);
+
+#endif

@@ -1,0 +1,28 @@
+/* A transcript on disk: JSON lines, a header and then one record per message, each appended and synced before the next
+ * step is taken.  What is written stays written: going back is a record too ({"keep": n}). */
+#ifndef Q35_CHAT_SESSION_H
+#define Q35_CHAT_SESSION_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "chat/transcript.h"
+
+struct session;
+
+/* The file of a session: a name lives in the state directory, anything with a slash is a path. */
+bool session_path_of(const char *name, struct buf *path, struct err *e);
+/* A fresh file, readable by the owner alone; never an existing one.  name NULL: a name made from date and time. */
+struct session *session_create(const char *name, const char *model, struct err *e);
+/* Reads a file into the empty `t` and goes on writing to it.  A last line that was cut off is dropped, with a sentence in
+ * `note`; anything else that is wrong is an error and the file stays as it is. */
+struct session *session_open(const char *name, struct transcript *t, struct buf *note, struct err *e);
+void session_close(struct session *s);
+
+bool session_append(struct session *s, const struct entry *m, struct err *e);
+bool session_system(struct session *s, const char *text, struct err *e);        /* "": none */
+bool session_keep(struct session *s, int n, struct err *e);             /* entries from n on are taken back */
+const char *session_path(const struct session *s);
+
+#endif
