@@ -13,7 +13,7 @@ PREFIX   ?= /usr/local
 MODEL    ?= assets/demo
 JOBS     ?= $(shell nproc)
 
-MAKEFLAGS += --no-builtin-rules
+MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:

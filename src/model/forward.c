@@ -1,35 +1,11 @@
 /* The layer loop.  Formulas: docs/model.md. */
 #include "model/forward.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "base/log.h"
 #include "model/blocks.h"
-
-/* NTK-by-parts ramp of YaRN (arXiv 2309.00071): frequencies that turn more than beta_fast times within the original
- * context stay, those that turn less than beta_slow times are divided by the factor. */
-static void rope_frequencies(float *freq, const struct model_config *c)
-{
-    double dim = c->rotary_dim, base = c->rope_theta;
-    double low = 0, high = 0;
-    if (c->yarn_factor != 1) {
-        low = floor(dim * log(c->yarn_original / (c->yarn_beta_fast * 2 * M_PI)) / (2 * log(base)));
-        high = ceil(dim * log(c->yarn_original / (c->yarn_beta_slow * 2 * M_PI)) / (2 * log(base)));
-        low = fmax(low, 0);
-        high = fmin(high, dim - 1);
-        if (low == high)
-            high += 0.001;
-    }
-    for (int i = 0; i < c->rotary_dim / 2; i++) {
-        double f = pow(base, -2.0 * i / dim);
-        if (c->yarn_factor != 1) {
-            double ramp = fmin(fmax((i - low) / (high - low), 0), 1);
-            f = f / c->yarn_factor * ramp + f * (1 - ramp);
-        }
-        freq[i] = (float)f;
-    }
-}
+#include "model/rope.h"
 
 static size_t max2(size_t a, size_t b) { return a > b ? a : b; }
 
@@ -107,8 +83,8 @@ struct forward *forward_open(struct dev *d, const struct model_config *c, const 
     f->start = take(&at, (size_t)(c->n_experts + 2) * sizeof(int32_t));
     f->freq = take(&at, (size_t)c->rotary_dim / 2 * sizeof(float));
     CHECK(at <= (char *)f->memory + bytes);
-    float freq[256];
-    CHECK(c->rotary_dim / 2 <= 256);
+    float freq[ROPE_MAX_HALF];
+    CHECK(c->rotary_dim / 2 <= ROPE_MAX_HALF);
     rope_frequencies(freq, c);
     d->copy(d, f->freq, freq, (size_t)c->rotary_dim / 2 * sizeof(float));
     return f;
