@@ -8,19 +8,23 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "text/text.h"
 
 enum role { ROLE_SYSTEM, ROLE_USER, ROLE_ASSISTANT, ROLE_TOOL, ROLE_OTHER };
 
-struct text { const char *p; size_t n; };       /* may hold NUL bytes; {0} is empty */
-
 struct call {
     struct text name;
-    struct text arguments;              /* JSON text of an object, keys in order; empty: the call has no arguments field */
+    struct text arguments;              /* JSON text of an object, keys in order; empty: the call has no arguments field.
+                                         * Anything but an object is refused by template_render() */
 };
 
 struct message {
     enum role   role;
     struct text content;                /* parts already joined; images as their placeholder tags */
+    size_t     *media;                  /* [n_media] where in content such a placeholder begins; the same tags anywhere
+                                         * else are text that somebody wrote */
+    int         n_media;
+    const char *refusal;                /* what the template says when it comes to this content, or NULL */
     bool        has_reasoning;          /* the field reasoning_content is a string */
     struct text reasoning;
     struct call *calls;
@@ -37,8 +41,12 @@ struct conversation {
     bool            vision_ids;         /* add_vision_id */
 };
 
-/* Reads {"messages": [...], "tools": [...], "kwargs": {...}} (extra keys ignored) into `a`.  False with the template's
- * own message for what the template refuses, else with a sentence of ours. */
+/* One of our placeholders in a content, whichever it is: both are this long. */
+#define MEDIA_IMAGE "<|vision_start|><|image_pad|><|vision_end|>"
+#define MEDIA_VIDEO "<|vision_start|><|video_pad|><|vision_end|>"
+
+/* Reads {"messages": [...], "tools": [...], "kwargs": {...}} (extra keys ignored) into `a`.  False with a sentence of ours
+ * for what is no such object.  What the template refuses is template_render()'s to say, in the template's words. */
 bool conversation_parse(struct conversation *c, const char *json, size_t len, struct arena *a, struct err *e);
 
 #endif

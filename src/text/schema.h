@@ -1,0 +1,30 @@
+/* What the JSON schema of a tool says about its arguments: the text between two parameter tags -> a value of the right
+ * type.  Read once per answer; lives in the arena it was read into. */
+#ifndef Q35_TEXT_SCHEMA_H
+#define Q35_TEXT_SCHEMA_H
+
+#include <stdbool.h>
+
+#include "base/arena.h"
+#include "text/pyjson.h"
+#include "text/text.h"
+
+struct param {
+    struct text name;
+    unsigned    types;                  /* 1 << enum, private to schema.c; 0: nothing said, a string */
+};
+
+struct schema {
+    struct text   name;                 /* of the function */
+    struct param *params;
+    size_t        n_params;
+};
+
+/* `tool` is {"type": "function", "function": {...}} or the inner object alone.  False if it names no function. */
+bool schema_read(struct schema *s, struct text tool, struct arena *a);
+/* NULL if there is no such parameter; `s` may be NULL. */
+const struct param *schema_param(const struct schema *s, struct text name);
+/* The value as its schema wants it, or as a string where the text does not fit.  `p` may be NULL: a string. */
+struct pyjson schema_value(const struct param *p, struct text value, struct arena *a);
+
+#endif

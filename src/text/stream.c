@@ -1,0 +1,536 @@
+#include "text/stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/unicode.h"
+#include "text/pyjson.h"
+#include "text/schema.h"
+
+enum state {
+    START,              /* nothing but blanks so far: a repeated <think> may come */
+    THINK, CONTENT,     /* text */
+    AFTER,              /* right behind a call: closers, blanks, another call */
+    NAME,               /* behind "<function=" */
+    BODY,               /* inside a function, between parameters */
+    KEY, VALUE,         /* behind "<parameter=", behind its ">" */
+};
+
+struct stream {
+    stream_fn    *fn;
+    void         *arg;
+    struct arena  tools_arena;
+    struct schema *tools;
+    int           n_tools;
+    bool          thinking;
+
+    enum state    state;
+    struct buf    in;           /* what is not decided yet is in[at ..] */
+    size_t        at;
+    size_t        scan;         /* NAME, KEY, VALUE: searched up to here, so that no byte is searched twice */
+    size_t        look[2];      /* the blanks behind a tag, and behind a second one, were read up to here */
+    bool          ended, cut;
+    bool          lenient;      /* the end has shown that a value's closers are missing: see stream_finish() */
+    bool          in_tag;       /* AFTER: the <tool_call> is still open */
+
+    struct buf    out;          /* text of THINK or CONTENT that was not passed on yet */
+    size_t        seen;         /* out[.. seen) was looked at */
+    size_t        solid;        /* out[.. solid) ends in something else than white space */
+    bool          begun;        /* something was passed on: white space is no longer leading */
+    bool          skip_blanks;  /* blanks in front of a call were kept: those behind it go */
+    char          last;         /* the last character of the text; '\n' at its beginning */
+
+    int           n_calls;
+    struct arena  call;         /* the open call */
+    struct pyjson args;
+    const struct schema *schema;
+    struct text   key;
+};
+
+enum match { NO, PART, YES };   /* PART: more input will decide */
+
+/* ---- text on its way out ---- */
+
+static void tell(struct stream *s, enum delta_kind kind, struct text text, bool truncated)
+{
+    struct delta d = {.kind = kind, .text = text, .call = s->n_calls, .truncated = truncated};
+    s->fn(&d, s->arg);
+}
+
+/* Looks at what was added to `out`: how far does it end in something solid? */
+static void measure(struct stream *s, bool final)
+{
+    const char *p = buf_str(&s->out);
+    size_t end = final ? s->out.len : s->seen + unicode_complete(p + s->seen, s->out.len - s->seen);
+    while (s->seen < end) {
+        uint32_t cp;
+        s->seen += unicode_decode(p + s->seen, end - s->seen, &cp, NULL);
+        if (!text_space(cp))
+            s->solid = s->seen;
+    }
+}
+
+/* Passes on all text but the white space at its end, which only counts if more follows. */
+static void deliver(struct stream *s, bool final)
+{
+    measure(s, final);
+    if (!s->solid)
+        return;
+    struct text text = {s->out.data, s->solid};
+    if (!s->begun)
+        text = text_trim(text);
+    tell(s, s->state == CONTENT || s->state == AFTER ? DELTA_CONTENT : DELTA_REASONING, text, false);
+    s->begun = true;
+    buf_consume(&s->out, s->solid);
+    s->seen -= s->solid;
+    s->solid = 0;
+}
+
+/* The next n bytes of input are text. */
+static void take_text(struct stream *s, size_t n)
+{
+    if (!n)
+        return;
+    const char *p = s->in.data + s->at;
+    buf_add(&s->out, p, n);
+    s->last = p[n - 1];
+    s->at += n;
+}
+
+static void start_content(struct stream *s)
+{
+    deliver(s, true);
+    buf_reset(&s->out);
+    s->seen = s->solid = 0;
+    s->begun = s->skip_blanks = false;
+    s->last = '\n';
+    s->state = CONTENT;
+}
+
+/* ---- looking at the input ---- */
+
+static bool is_blank(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static enum match match_text(const struct stream *s, size_t pos, const char *p, size_t n)
+{
+    size_t have = s->in.len - pos;
+    if (memcmp(s->in.data + pos, p, have < n ? have : n))
+        return NO;
+    return have >= n ? YES : s->ended ? NO : PART;
+}
+
+static enum match match(const struct stream *s, size_t pos, const char *tag)
+{
+    return match_text(s, pos, tag, strlen(tag));
+}
+
+/* Does one of `tags` stand at `pos`, or, with `end_counts`, does the input end there?  Blanks are skipped first; *look
+ * remembers how far, as a megabyte of them may come in single bytes. */
+static enum match follows(struct stream *s, size_t pos, size_t *look, bool end_counts, const char *const *tags)
+{
+    enum match best = NO;
+    if (*look < pos)
+        *look = pos;
+    while (*look < s->in.len && is_blank(s->in.data[*look]))
+        ++*look;
+    if (*look == s->in.len)
+        return !s->ended ? PART : end_counts ? YES : NO;
+    for (; *tags; tags++) {
+        enum match m = match(s, *look, *tags);
+        if (m == YES)
+            return YES;
+        if (m == PART)
+            best = PART;
+    }
+    return best;
+}
+
+/* "<tool_call>" at pos is the beginning of a call and not a word in a sentence. */
+static enum match opens_call(struct stream *s, size_t pos, size_t *look)
+{
+    static const char *const tags[] = {"<function=", NULL};
+    enum match m = match(s, pos, "<tool_call>");
+    return m == YES ? follows(s, pos + strlen("<tool_call>"), look, false, tags) : m;
+}
+
+/* One of the names, and its '>', stand at `pos`. */
+static enum match match_name(const struct stream *s, size_t pos, struct text name)
+{
+    enum match m = match_text(s, pos, name.p, name.n);
+    return m == YES ? match(s, pos + name.n, ">") : m;
+}
+
+/* "<function=" of a tool that was offered. */
+static enum match opens_function(const struct stream *s, size_t pos)
+{
+    enum match best = NO, m = match(s, pos, "<function=");
+    if (m != YES)
+        return m;
+    for (int i = 0; i < s->n_tools && best != YES; i++) {
+        m = match_name(s, pos + strlen("<function="), s->tools[i].name);
+        best = m > best ? m : best;
+    }
+    return best;
+}
+
+/* "<parameter=" of a parameter that the schema has. */
+static enum match opens_param(const struct stream *s, size_t pos)
+{
+    enum match best = NO, m = match(s, pos, "<parameter=");
+    if (m != YES)
+        return m;
+    for (size_t i = 0; s->schema && i < s->schema->n_params && best != YES; i++) {
+        m = match_name(s, pos + strlen("<parameter="), s->schema->params[i].name);
+        best = m > best ? m : best;
+    }
+    return best;
+}
+
+/* Position of the next '<' from `pos`, or the end. */
+static size_t next_tag(const struct stream *s, size_t pos)
+{
+    const char *lt = pos < s->in.len ? memchr(s->in.data + pos, '<', s->in.len - pos) : NULL;
+    return lt ? (size_t)(lt - s->in.data) : s->in.len;
+}
+
+/* ---- calls ---- */
+
+/* The input stands behind "<function=". */
+static void begin_function(struct stream *s, size_t pos)
+{
+    s->at = s->scan = pos;
+    s->state = NAME;
+}
+
+/* Leaves text for a call. */
+static void begin_call(struct stream *s, size_t pos, bool in_tag)
+{
+    if (s->state == THINK)
+        start_content(s);
+    deliver(s, true);
+    s->skip_blanks = s->out.len > 0;
+    s->in_tag = in_tag;
+    begin_function(s, pos);
+}
+
+static void name_call(struct stream *s, struct text name)
+{
+    s->schema = NULL;
+    for (int i = 0; i < s->n_tools && !s->schema; i++)
+        if (text_same(s->tools[i].name, name))
+            s->schema = &s->tools[i];
+    s->args = (struct pyjson){.kind = PY_DICT};
+    tell(s, DELTA_CALL_BEGIN, name, false);
+}
+
+static void end_call(struct stream *s, bool truncated)
+{
+    struct buf json = {0};
+    pyjson_dump(&s->args, &json);
+    tell(s, DELTA_CALL_END, (struct text){json.data, json.len}, truncated);
+    buf_free(&json);
+    arena_free(&s->call);
+    s->n_calls++;
+    s->last = '\n';
+    s->state = AFTER;
+}
+
+/* Exactly one line end at either side belongs to the markup. */
+static void set_argument(struct stream *s, size_t end)
+{
+    struct text v = {s->in.data + s->at, end - s->at};
+    if (v.n && v.p[0] == '\n')
+        v.p++, v.n--;
+    if (v.n && v.p[v.n - 1] == '\n')
+        v.n--;
+    if (s->key.n)
+        pyjson_set(&s->args, s->key, schema_value(schema_param(s->schema, s->key), v, &s->call), &s->call);
+    s->at = end;
+    s->state = BODY;
+}
+
+/* ---- one step each: false when more input is needed ---- */
+
+static bool step_start(struct stream *s)
+{
+    static const char *const tags[] = {"<think>", NULL};
+    enum match m = follows(s, s->at, &s->look[0], false, tags);
+    if (m == PART)
+        return false;
+    if (m == YES)
+        s->at = s->look[0] + strlen("<think>");
+    s->state = s->thinking ? THINK : CONTENT;
+    return true;
+}
+
+static bool step_text(struct stream *s)
+{
+    take_text(s, next_tag(s, s->at) - s->at);
+    if (s->at == s->in.len)
+        return false;
+    enum match close = match(s, s->at, "</think>"), call = NO, bare = NO;
+    if (s->n_tools)
+        call = opens_call(s, s->at, &s->look[0]);
+    if (s->n_tools && s->state == CONTENT) {
+        measure(s, false);
+        if (s->last == '\n' || (!s->begun && !s->solid))
+            bare = opens_function(s, s->at);
+    }
+    if (close == YES) {
+        s->at += strlen("</think>");
+        if (s->state == THINK)
+            start_content(s);
+    } else if (call == YES) {
+        begin_call(s, s->look[0] + strlen("<function="), true);
+    } else if (bare == YES) {
+        begin_call(s, s->at + strlen("<function="), false);
+    } else if (close == PART || call == PART || bare == PART) {
+        return false;
+    } else {
+        take_text(s, 1);
+    }
+    return true;
+}
+
+/* Closers that come late or twice mean nothing here. */
+static bool step_after(struct stream *s)
+{
+    static const char *const closers[] = {"</tool_call>", "</function>", "</parameter>", "</think>"};
+    size_t end = s->at;
+    while (end < s->in.len && is_blank(s->in.data[end]))
+        end++;
+    if (s->skip_blanks)
+        s->at = end;
+    take_text(s, end - s->at);
+    if (s->at == s->in.len)
+        return false;
+    enum match best = NO;
+    for (size_t i = 0; i < sizeof closers / sizeof *closers; i++) {
+        enum match m = match(s, s->at, closers[i]);
+        if (m == YES) {
+            s->at += strlen(closers[i]);
+            s->in_tag = s->in_tag && i;
+            return true;
+        }
+        best = m > best ? m : best;
+    }
+    enum match m = s->in_tag ? match(s, s->at, "<function=") : opens_function(s, s->at);
+    if (m == YES)
+        begin_call(s, s->at + strlen("<function="), s->in_tag);
+    else if (m == PART || best == PART)
+        return false;
+    else
+        s->state = CONTENT;
+    return true;
+}
+
+/* Position of the character that ends a name, or the end of the input. */
+static size_t name_end(struct stream *s)
+{
+    while (s->scan < s->in.len && !memchr(">\n<", s->in.data[s->scan], 3))
+        s->scan++;
+    return s->scan;
+}
+
+/* A name ends at '>'; where that was forgotten, at the line's end or the next tag. */
+static bool step_name(struct stream *s)
+{
+    size_t end = name_end(s);
+    if (end == s->in.len)
+        return false;
+    name_call(s, text_trim((struct text){s->in.data + s->at, end - s->at}));
+    s->at = end + (s->in.data[end] == '>');
+    s->state = BODY;
+    return true;
+}
+
+static bool step_body(struct stream *s)
+{
+    s->at = next_tag(s, s->at);         /* what stands between parameters is nobody's */
+    if (s->at == s->in.len)
+        return false;
+    enum match param = match(s, s->at, "<parameter="), close = match(s, s->at, "</function>"),
+               close_all = match(s, s->at, "</tool_call>"), function = match(s, s->at, "<function="),
+               call = opens_call(s, s->at, &s->look[0]);
+    if (param == YES) {
+        s->at += strlen("<parameter=");
+        s->scan = s->at;
+        s->state = KEY;
+    } else if (close == YES) {
+        s->at += strlen("</function>");
+        end_call(s, false);
+    } else if (close_all == YES) {
+        s->at += strlen("</tool_call>");
+        end_call(s, false);
+        s->in_tag = false;
+    } else if (function == YES) {
+        end_call(s, false);
+        begin_function(s, s->at + strlen("<function="));
+    } else if (call == YES) {
+        end_call(s, false);
+        s->state = CONTENT;
+    } else if (param == PART || close == PART || close_all == PART || function == PART || call == PART) {
+        return false;
+    } else {
+        s->at++;
+    }
+    return true;
+}
+
+static bool step_key(struct stream *s)
+{
+    size_t end = name_end(s);
+    if (end == s->in.len)
+        return false;
+    struct text key = text_trim((struct text){s->in.data + s->at, end - s->at});
+    char c = s->in.data[end];
+    s->key = (struct text){arena_strndup(&s->call, key.p, key.n), key.n};
+    s->at = s->scan = end + (c == '>');
+    /* Nameless and unclosed ("<parameter=</parameter>") is no parameter; nameless ("<parameter=>") has a value to skip. */
+    s->state = c == '>' || (c == '\n' && key.n) ? VALUE : BODY;
+    return true;
+}
+
+/* Does the value end at the '<' at p?  A closing tag counts only where structure can follow it; other tags only at the start
+ * of a line, since they may close a value whose own closing tag was forgotten, but more often they are part of the value. */
+static enum match value_ends(struct stream *s, size_t p)
+{
+    static const char *const behind_param[] = {"<parameter=", "</function>", "</tool_call>", NULL};
+    static const char *const behind_function[] = {"</tool_call>", "<function=", "<tool_call>", NULL};
+    bool line_start = (p > s->at && s->in.data[p - 1] == '\n') || s->lenient;
+    enum match best = match(s, p, "</parameter>"), m;
+    if (best == YES) {
+        best = follows(s, p + strlen("</parameter>"), &s->look[0], true, behind_param);
+        return best == NO ? opens_call(s, s->look[0], &s->look[1]) : best;
+    }
+    if (!line_start)
+        return best;
+    if ((m = match(s, p, "</function>")) == YES)
+        m = follows(s, p + strlen("</function>"), &s->look[0], !s->cut, behind_function);
+    best = m > best ? m : best;
+    m = match(s, p, "</tool_call>");
+    best = m > best ? m : best;
+    m = opens_param(s, p);
+    return m > best ? m : best;
+}
+
+static bool step_value(struct stream *s)
+{
+    for (s->scan = next_tag(s, s->scan); s->scan < s->in.len; s->scan = next_tag(s, s->scan + 1)) {
+        enum match m = value_ends(s, s->scan);
+        if (m == PART)
+            return false;
+        if (m == NO)
+            continue;
+        set_argument(s, s->scan);
+        if (match(s, s->at, "</parameter>") == YES)
+            s->at += strlen("</parameter>");
+        return true;
+    }
+    return false;
+}
+
+static void run(struct stream *s)
+{
+    static bool (*const steps[])(struct stream *) = {
+        [START] = step_start, [THINK] = step_text, [CONTENT] = step_text, [AFTER] = step_after,
+        [NAME] = step_name,   [BODY] = step_body,  [KEY] = step_key,      [VALUE] = step_value,
+    };
+    while (steps[s->state](s))
+        ;
+}
+
+/* ---- the interface ---- */
+
+struct stream *stream_open(const struct text *tools, int n_tools, bool thinking, stream_fn *fn, void *arg)
+{
+    struct stream *s = calloc(1, sizeof *s);
+    CHECK(s);
+    s->fn = fn;
+    s->arg = arg;
+    s->thinking = thinking;
+    s->last = '\n';
+    s->tools = arena_array(&s->tools_arena, (size_t)n_tools, sizeof *s->tools);
+    for (int i = 0; i < n_tools; i++)
+        s->n_tools += schema_read(&s->tools[s->n_tools], tools[i], &s->tools_arena);
+    return s;
+}
+
+/* Drops the decided input once it is the larger part: every byte moves at most once on average. */
+static void compact(struct stream *s)
+{
+    size_t n = s->at;
+    if (n < s->in.len - n)
+        return;
+    buf_consume(&s->in, n);
+    s->at = 0;
+    s->scan = s->scan > n ? s->scan - n : 0;
+    for (int i = 0; i < 2; i++)
+        s->look[i] = s->look[i] > n ? s->look[i] - n : 0;
+}
+
+void stream_push(struct stream *s, const char *text, size_t n)
+{
+    CHECK(!s->ended);
+    if (!n)
+        return;
+    compact(s);
+    buf_add(&s->in, text, n);
+    run(s);
+    if (s->state == THINK || s->state == CONTENT)
+        deliver(s, false);
+}
+
+/* Where a value that was cut off ends: without the beginning of its closing tag. */
+static size_t cut_value_end(const struct stream *s)
+{
+    static const char *const closers[] = {"</parameter>", "</function>", "</tool_call>"};
+    size_t n = s->in.len, max = strlen("</parameter>");
+    for (size_t p = n; p-- > s->at && n - p <= max;)
+        for (size_t i = 0; s->in.data[p] == '<' && i < sizeof closers / sizeof *closers; i++)
+            if (n - p > 1 && n - p <= strlen(closers[i]) && !memcmp(s->in.data + p, closers[i], n - p))
+                return p;
+    return n;
+}
+
+void stream_finish(struct stream *s, bool cut)
+{
+    CHECK(!s->ended);
+    s->ended = true;
+    s->cut = cut;
+    run(s);
+    if (s->state == VALUE && !cut) {
+        /* The model thinks that it is done, so the value has closers that were not recognised: take those inside a line. */
+        s->lenient = true;
+        s->scan = s->at;
+        s->look[0] = s->look[1] = 0;
+        run(s);
+    }
+    if (s->state == NAME)
+        name_call(s, text_trim((struct text){buf_str(&s->in) + s->at, s->in.len - s->at}));
+    if (s->state == VALUE)
+        set_argument(s, cut_value_end(s)), s->cut = true;
+    if (s->state == NAME || s->state == KEY || s->state == BODY)
+        end_call(s, s->cut || s->state != BODY);
+    deliver(s, true);
+}
+
+bool stream_in_reasoning(const struct stream *s)
+{
+    return s->state == THINK || (s->state == START && s->thinking);
+}
+
+void stream_close(struct stream *s)
+{
+    if (!s)
+        return;
+    arena_free(&s->tools_arena);
+    arena_free(&s->call);
+    buf_free(&s->in);
+    buf_free(&s->out);
+    free(s);
+}

@@ -1,0 +1,24 @@
+/* A stretch of UTF-8 that someone else owns, and the few questions asked about it.  White space is Python's
+ * (str.strip), since the chat template is written in it: all of Unicode's, and U+001C to U+001F. */
+#ifndef Q35_TEXT_TEXT_H
+#define Q35_TEXT_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct text { const char *p; size_t n; };       /* may hold NUL bytes; {0} is empty */
+
+struct text text_of(const char *s);                             /* a C string */
+bool        text_is(struct text t, const char *s);
+bool        text_same(struct text a, struct text b);
+bool        text_starts(struct text t, const char *s);
+bool        text_ends(struct text t, const char *s);
+const char *text_find(struct text t, const char *s);            /* first occurrence, or NULL */
+struct text text_trim(struct text t);                           /* white space off both ends */
+struct text text_ltrim_char(struct text t, char c);
+struct text text_rtrim_char(struct text t, char c);
+
+bool        text_space(uint32_t cp);
+
+#endif
