@@ -1,0 +1,417 @@
+/* The engine thread: events, queue, interrupts, closing.  The model is made of hashes (fake_model.h). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <poll.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "engine/engine.h"
+#include "fake_model.h"
+
+enum { MAX_DONE = 512 };
+
+/* Everything an engine said so far. */
+struct log {
+    struct engine *g;
+    bool       ready, fatal;
+    int        n_loading, n_events;
+    int        done[MAX_DONE];          /* EV_DONE by serial */
+    struct event last_done[MAX_DONE];
+    struct ids ids[MAX_DONE];
+    int        prefill_done[MAX_DONE], after_done;
+    char       why[512];
+};
+
+static void drain(struct log *l)
+{
+    struct event_list list = engine_drain(l->g);
+    for (int i = 0; i < list.n; i++) {
+        const struct event *ev = &list.events[i];
+        uint32_t s = ev->serial;
+        assert_in_range(s, 0, MAX_DONE - 1);
+        l->n_events++;
+        if (s && l->done[s])
+            l->after_done++;
+        switch (ev->kind) {
+        case EV_LOADING: l->n_loading++; assert_true(ev->done <= ev->total); assert_false(l->ready); break;
+        case EV_READY:   l->ready = true; break;
+        case EV_PREFILL: l->prefill_done[s] = (int)ev->done; break;
+        case EV_TOKENS:  ids_append(&l->ids[s], ev->ids, ev->n); break;
+        case EV_DONE:    l->done[s]++; l->last_done[s] = *ev; break;
+        case EV_FATAL:   l->fatal = true; snprintf(l->why, sizeof l->why, "%s", ev->message); break;
+        }
+    }
+}
+
+static void wait_for_done(struct log *l, uint32_t serial)
+{
+    while (!l->done[serial]) {
+        assert_true(engine_wait(l->g, 10000));
+        drain(l);
+    }
+}
+
+static void log_open(struct log *l, const struct engine_options *o)
+{
+    struct err e = {0};
+    memset(l, 0, sizeof *l);
+    l->g = engine_open(o, &e);
+    if (!l->g)
+        print_error("%s\n", e.msg);
+    assert_non_null(l->g);
+}
+
+static void log_close(struct log *l)
+{
+    engine_close(l->g);
+    for (int i = 0; i < MAX_DONE; i++)
+        ids_free(&l->ids[i]);
+}
+
+static const struct engine_options options = {.model_dir = "fake", .n_ctx = 2000, .draft_depth = -1};
+static const int32_t prompt[] = {1, 2, 3, 4, 5};
+
+static int reset(void **state)
+{
+    (void)state;
+    fake.row_us = fake.nan_pos = fake.fault_pos = fake.load_steps = fake.load_step_us = 0;
+    fake.load_error = NULL;
+    fake.no_mtp = false;
+    return 0;
+}
+
+static void test_engine__loads_says_ready_and_answers_in_order(void **state)
+{
+    (void)state;
+    struct log l;
+    struct sampling how = {.max_tokens = 20, .draft_depth = -1};
+    fake.load_steps = 5;
+    fake.load_step_us = 60000;
+    log_open(&l, &options);
+    assert_null(engine_info(l.g));
+    uint32_t a = engine_submit(l.g, prompt, 5, 5, &how);        /* before the weights are there */
+    uint32_t b = engine_submit(l.g, prompt, 4, 4, &how);
+    assert_true(a > 0 && b > 0 && a != b);
+    wait_for_done(&l, b);
+    assert_true(l.ready);
+    assert_true(l.n_loading >= 2);
+    assert_int_equal(l.done[a], 1);
+    assert_int_equal(l.done[b], 1);
+    assert_int_equal(l.after_done, 0);
+    assert_int_equal(l.last_done[a].finish, FINISH_LENGTH);
+    assert_int_equal(l.last_done[a].stats.n_tokens, 20);
+    assert_int_equal(l.last_done[a].stats.n_prompt, 5);
+    assert_int_equal(l.prefill_done[a], 5);
+    assert_int_equal(l.ids[a].n, 20);
+    const struct engine_info *i = engine_info(l.g);
+    assert_non_null(i);
+    assert_string_equal(i->model, "fake");
+    assert_string_equal(i->formats, "INT4 + FP8 shared, INT8 head, KV f32");
+    assert_int_equal(i->n_ctx, 2000);
+    assert_true(i->draft_depth > 0);
+    assert_int_equal(i->n_eos, 1);
+    assert_int_equal(i->eos[0], FAKE_EOS);
+    log_close(&l);
+}
+
+static void test_engine__the_descriptor_is_readable_while_events_wait(void **state)
+{
+    (void)state;
+    struct log l;
+    log_open(&l, &options);
+    while (!l.ready) {
+        struct pollfd p = {.fd = engine_fd(l.g), .events = POLLIN};
+        assert_int_equal(poll(&p, 1, 10000), 1);
+        drain(&l);
+    }
+    assert_false(engine_wait(l.g, 0));
+    log_close(&l);
+}
+
+static void test_engine__an_interrupt_ends_the_running_answer_soon_and_only_it(void **state)
+{
+    (void)state;
+    struct log l;
+    struct sampling how = {.draft_depth = -1};
+    fake.row_us = 300;
+    log_open(&l, &options);
+    uint32_t a = engine_submit(l.g, prompt, 5, 0, &how);
+    how.max_tokens = 5;
+    uint32_t b = engine_submit(l.g, prompt, 5, 0, &how);
+    while (l.ids[a].n < 10) {
+        assert_true(engine_wait(l.g, 10000));
+        drain(&l);
+    }
+    int64_t t = clock_ns();
+    engine_interrupt(l.g, a);
+    engine_interrupt(l.g, a);           /* twice, and unknown ones: harmless */
+    engine_interrupt(l.g, 400);
+    engine_interrupt(l.g, 0);
+    wait_for_done(&l, a);
+    assert_true(clock_ms_since(t) < 100);
+    assert_int_equal(l.last_done[a].finish, FINISH_INTERRUPTED);
+    wait_for_done(&l, b);
+    assert_int_equal(l.last_done[b].finish, FINISH_LENGTH);
+    engine_interrupt(l.g, b);           /* stale */
+    uint32_t c = engine_submit(l.g, prompt, 5, 0, &how);
+    wait_for_done(&l, c);
+    assert_int_equal(l.last_done[c].finish, FINISH_LENGTH);
+    assert_int_equal(l.done[a] + l.done[b] + l.done[c], 3);
+    assert_int_equal(l.after_done, 0);
+    log_close(&l);
+}
+
+static void test_engine__an_interrupt_during_a_slow_prompt_is_noticed_within_100_ms(void **state)
+{
+    (void)state;
+    struct log l;
+    struct sampling how = {.max_tokens = 5};
+    int32_t ids[1500] = {0};
+    fake.row_us = 2000;                 /* 256 rows at once would take half a second */
+    log_open(&l, &options);
+    uint32_t a = engine_submit(l.g, ids, 1500, 0, &how);
+    while (l.prefill_done[a] < 100) {
+        assert_true(engine_wait(l.g, 10000));
+        drain(&l);
+    }
+    int64_t t = clock_ns();
+    engine_interrupt(l.g, a);
+    wait_for_done(&l, a);
+    assert_true(clock_ms_since(t) < 100);
+    assert_int_equal(l.last_done[a].finish, FINISH_INTERRUPTED);
+    assert_int_equal(l.ids[a].n, 0);
+    fake.row_us = 0;
+    uint32_t b = engine_submit(l.g, ids, 1500, 0, &how);
+    wait_for_done(&l, b);
+    assert_int_equal(l.last_done[b].finish, FINISH_LENGTH);
+    assert_true(l.last_done[b].stats.n_cached >= 100);          /* what was computed is not lost */
+    log_close(&l);
+}
+
+static void test_engine__a_waiting_submit_can_be_interrupted_at_once(void **state)
+{
+    (void)state;
+    struct log l;
+    struct sampling how = {.max_tokens = 1};
+    fake.load_steps = 1000;
+    fake.load_step_us = 1000;
+    log_open(&l, &options);
+    uint32_t a = engine_submit(l.g, prompt, 5, 0, &how), b = engine_submit(l.g, prompt, 5, 0, &how);
+    engine_interrupt(l.g, b);
+    drain(&l);
+    assert_int_equal(l.done[b], 1);
+    assert_int_equal(l.last_done[b].finish, FINISH_INTERRUPTED);
+    uint32_t c = engine_submit(l.g, prompt, 5, 0, &how);        /* the queue's end is where it should be */
+    engine_interrupt(l.g, a);
+    wait_for_done(&l, c);
+    assert_int_equal(l.last_done[a].finish, FINISH_INTERRUPTED);
+    assert_int_equal(l.last_done[c].finish, FINISH_LENGTH);
+    assert_int_equal(l.done[a] + l.done[b] + l.done[c], 3);
+    log_close(&l);
+}
+
+static void test_engine__many_submits_and_interrupts_each_end_once(void **state)
+{
+    (void)state;
+    struct log l;
+    struct sampling how = {.max_tokens = 30, .draft_depth = -1, .temperature = 1};
+    int32_t ids[40];
+    unsigned r = 1;
+    uint32_t last = 0;
+    fake.row_us = 20;
+    log_open(&l, &options);
+    for (int i = 0; i < 200; i++) {
+        for (int k = 0; k < 40; k++)
+            ids[k] = (int32_t)((r = r * 1103515245u + 12345u) >> 20) % 16;
+        how.seed = r;
+        last = engine_submit(l.g, ids, 1 + (int)(r >> 16) % 40, 3, &how);
+        if (r >> 10 & 1)
+            engine_interrupt(l.g, last - (r >> 12) % 4);
+        if (i % 8 == 0) {
+            usleep(1000);
+            drain(&l);
+        }
+    }
+    for (uint32_t s = 1; s <= last; s++) {
+        wait_for_done(&l, s);
+        assert_int_equal(l.done[s], 1);
+        assert_int_not_equal(l.last_done[s].finish, FINISH_ERROR);
+    }
+    assert_int_equal(l.after_done, 0);
+    log_close(&l);
+}
+
+static void test_engine__closing_during_loading_and_decoding_is_prompt(void **state)
+{
+    (void)state;
+    struct sampling how = {.draft_depth = -1};
+    for (int decoding = 0; decoding < 2; decoding++) {
+        struct log l;
+        fake.load_steps = decoding ? 0 : 10000;
+        fake.load_step_us = 5000;
+        fake.row_us = 2000;
+        log_open(&l, &options);
+        uint32_t a = engine_submit(l.g, prompt, 5, 0, &how);
+        engine_submit(l.g, prompt, 5, 0, &how);
+        while (decoding ? l.ids[a].n < 3 : l.n_loading < 2) {
+            assert_true(engine_wait(l.g, 10000));
+            drain(&l);
+        }
+        int64_t t = clock_ns();
+        log_close(&l);
+        assert_true(clock_ms_since(t) < 100);
+    }
+    engine_close(NULL);
+}
+
+static void test_engine__a_checkpoint_that_fails_to_load_is_fatal_and_answers_every_submit(void **state)
+{
+    (void)state;
+    struct log l;
+    struct sampling how = {.max_tokens = 5};
+    fake.load_error = "model.safetensors: tensor x is [2], expected [3]";
+    log_open(&l, &options);
+    uint32_t a = engine_submit(l.g, prompt, 5, 0, &how);
+    while (!l.fatal) {
+        assert_true(engine_wait(l.g, 10000));
+        drain(&l);
+    }
+    assert_string_equal(l.why, fake.load_error);
+    uint32_t b = engine_submit(l.g, prompt, 5, 0, &how);
+    wait_for_done(&l, a);
+    wait_for_done(&l, b);
+    assert_int_equal(l.last_done[a].finish, FINISH_ERROR);
+    assert_int_equal(l.last_done[b].finish, FINISH_ERROR);
+    assert_string_equal(l.last_done[b].message, fake.load_error);
+    assert_null(engine_info(l.g));
+    log_close(&l);
+}
+
+static void test_engine__a_device_fault_is_fatal(void **state)
+{
+    (void)state;
+    struct log l;
+    struct sampling how = {.max_tokens = 50};
+    fake.fault_pos = 20;
+    log_open(&l, &options);
+    uint32_t a = engine_submit(l.g, prompt, 5, 0, &how), b = engine_submit(l.g, prompt, 5, 0, &how);
+    while (!l.fatal) {
+        assert_true(engine_wait(l.g, 10000));
+        drain(&l);
+    }
+    assert_string_equal(l.why, "operation attention failed: out of order");
+    assert_int_equal(l.done[a], 1);
+    assert_int_equal(l.last_done[a].finish, FINISH_ERROR);
+    assert_true(l.ids[a].n > 5);        /* what came before it was delivered */
+    wait_for_done(&l, b);
+    log_close(&l);
+}
+
+static void test_engine__a_refused_prompt_says_why_and_the_engine_lives_on(void **state)
+{
+    (void)state;
+    struct log l;
+    struct sampling how = {.max_tokens = 5}, bad = {.temperature = NAN};
+    int32_t ids[2100] = {0}, far = 99;
+    log_open(&l, &options);
+    uint32_t s[] = {
+        engine_submit(l.g, NULL, 0, 0, &how),
+        engine_submit(l.g, ids, 2100, 0, &how),
+        engine_submit(l.g, &far, 1, 0, &how),
+        engine_submit(l.g, ids, 5, 0, &bad),
+        engine_submit(l.g, ids, 5, 0, &how),
+    };
+    const char *why[] = {"the prompt is empty", "the prompt has 2100 tokens, the context holds 2000", "id 99, expected 0 to 15",
+                         "temperature is nan"};
+    wait_for_done(&l, s[4]);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(l.last_done[s[i]].finish, FINISH_ERROR);
+        assert_non_null(strstr(l.last_done[s[i]].message, why[i]));
+    }
+    assert_int_equal(l.last_done[s[4]].finish, FINISH_LENGTH);
+    log_close(&l);
+}
+
+static void test_engine__bias_is_copied_and_bans(void **state)
+{
+    (void)state;
+    struct log l;
+    int32_t ids[15];
+    float bias[15];
+    for (int i = 0; i < 15; i++) {
+        ids[i] = i;
+        bias[i] = -INFINITY;
+    }
+    struct sampling how = {.max_tokens = 8, .temperature = 1, .bias_ids = ids, .bias = bias, .n_bias = 15};
+    log_open(&l, &options);
+    uint32_t a = engine_submit(l.g, prompt, 5, 0, &how);
+    memset(ids, 0xff, sizeof ids);
+    memset(bias, 0, sizeof bias);
+    wait_for_done(&l, a);
+    assert_int_equal(l.ids[a].n, 8);
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(l.ids[a].data[i], 15);
+    log_close(&l);
+}
+
+static void test_engine__bad_options_are_refused_before_anything_is_read(void **state)
+{
+    (void)state;
+    const struct { struct engine_options o; const char *why; } rows[] = {
+        {{0},                                                   "no model directory"},
+        {{.model_dir = "missing"},                              "missing/config.json"},
+        {{.model_dir = "fake", .backend = "tpu"},               "backend 'tpu'"},
+        {{.model_dir = "fake", .kv = "int1"},                   "'int1'"},
+        {{.model_dir = "fake", .head = "int2"},                 "'int2'"},
+        {{.model_dir = "fake", .draft_depth = 6},               "draft depth is 6"},
+        {{.model_dir = "fake", .draft_depth = -2},              "draft depth is -2"},
+        {{.model_dir = "fake", .chunk = -1},                    "chunk is -1"},
+        {{.model_dir = "fake", .n_threads = -1},                "threads is -1"},
+        {{.model_dir = "fake", .n_ctx = -1},                    "--ctx is -1"},
+        {{.model_dir = "fake", .n_ctx = 100001},                "--ctx is 100001, expected 1 to the model's 100000"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct err e = {0};
+        assert_null(engine_open(&rows[i].o, &e));
+        assert_non_null(strstr(e.msg, rows[i].why));
+    }
+}
+
+static void test_engine__a_model_without_mtp_drafts_nothing(void **state)
+{
+    (void)state;
+    struct log l;
+    struct sampling how = {.max_tokens = 10, .draft_depth = -1};
+    fake.no_mtp = true;
+    log_open(&l, &options);
+    uint32_t a = engine_submit(l.g, prompt, 5, 0, &how);
+    wait_for_done(&l, a);
+    assert_int_equal(engine_info(l.g)->draft_depth, 0);
+    assert_int_equal(l.last_done[a].stats.n_steps, 9);
+    assert_int_equal(l.last_done[a].stats.drafted[0], 0);
+    log_close(&l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_engine__loads_says_ready_and_answers_in_order, reset),
+        cmocka_unit_test_setup(test_engine__the_descriptor_is_readable_while_events_wait, reset),
+        cmocka_unit_test_setup(test_engine__an_interrupt_ends_the_running_answer_soon_and_only_it, reset),
+        cmocka_unit_test_setup(test_engine__an_interrupt_during_a_slow_prompt_is_noticed_within_100_ms, reset),
+        cmocka_unit_test_setup(test_engine__a_waiting_submit_can_be_interrupted_at_once, reset),
+        cmocka_unit_test_setup(test_engine__many_submits_and_interrupts_each_end_once, reset),
+        cmocka_unit_test_setup(test_engine__closing_during_loading_and_decoding_is_prompt, reset),
+        cmocka_unit_test_setup(test_engine__a_checkpoint_that_fails_to_load_is_fatal_and_answers_every_submit, reset),
+        cmocka_unit_test_setup(test_engine__a_device_fault_is_fatal, reset),
+        cmocka_unit_test_setup(test_engine__a_refused_prompt_says_why_and_the_engine_lives_on, reset),
+        cmocka_unit_test_setup(test_engine__bias_is_copied_and_bans, reset),
+        cmocka_unit_test_setup(test_engine__bad_options_are_refused_before_anything_is_read, reset),
+        cmocka_unit_test_setup(test_engine__a_model_without_mtp_drafts_nothing, reset),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

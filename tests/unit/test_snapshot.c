@@ -1,0 +1,141 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/snapshot.h"
+
+static int ascending(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+static void assert_kept(const struct snapshots *s, const int *want, int n)
+{
+    int got[16], k = 0;
+    for (int i = 0; i < s->n; i++)
+        if (s->pos[i])
+            got[k++] = s->pos[i];
+    qsort(got, (size_t)k, sizeof *got, ascending);
+    assert_int_equal(k, n);
+    assert_memory_equal(got, want, (size_t)n * sizeof *want);
+}
+
+static void take(struct snapshots *s, int pos)
+{
+    int *mem = snapshots_claim(s, pos);
+    assert_non_null(mem);
+    *mem = pos;
+}
+
+static void test_snapshot__the_best_is_the_last_one_not_behind(void **state)
+{
+    (void)state;
+    struct snapshots s;
+    assert_true(snapshots_init(&s, 4, sizeof(int)));
+    assert_int_equal(snapshots_find(&s, 1000), -1);
+    take(&s, 100);
+    take(&s, 300);
+    take(&s, 200);
+    const int rows[][2] = {{99, -1}, {100, 100}, {199, 100}, {200, 200}, {299, 200}, {5000, 300}};
+    for (int i = 0; i < 6; i++) {
+        int slot = snapshots_find(&s, rows[i][0]);
+        assert_int_equal(slot < 0 ? -1 : *(int *)snapshots_at(&s, slot), rows[i][1]);
+    }
+    snapshots_free(&s);
+}
+
+static void test_snapshot__empty_sequence_and_known_positions_take_no_slot(void **state)
+{
+    (void)state;
+    struct snapshots s;
+    assert_true(snapshots_init(&s, 2, sizeof(int)));
+    assert_null(snapshots_claim(&s, 0));
+    take(&s, 10);
+    assert_null(snapshots_claim(&s, 10));
+    take(&s, 20);
+    assert_kept(&s, (int[]){10, 20}, 2);
+    snapshots_free(&s);
+
+    assert_true(snapshots_init(&s, 0, sizeof(int)));            /* no ring at all */
+    assert_null(snapshots_claim(&s, 10));
+    assert_int_equal(snapshots_find(&s, 10), -1);
+    snapshots_drop_after(&s, 0);
+    snapshots_free(&s);
+}
+
+static void test_snapshot__changed_tokens_drop_what_depends_on_them(void **state)
+{
+    (void)state;
+    struct snapshots s;
+    assert_true(snapshots_init(&s, 4, sizeof(int)));
+    take(&s, 10);
+    take(&s, 20);
+    take(&s, 30);
+    snapshots_drop_after(&s, 20);
+    assert_kept(&s, (int[]){10, 20}, 2);
+    snapshots_drop_after(&s, 19);
+    assert_kept(&s, (int[]){10}, 1);
+    snapshots_free(&s);
+}
+
+static void test_snapshot__a_long_prefill_leaves_them_spread_out(void **state)
+{
+    (void)state;
+    struct snapshots s;
+    assert_true(snapshots_init(&s, 8, sizeof(int)));
+    for (int pos = 4096; pos <= 64 * 4096; pos += 4096) {
+        take(&s, pos);
+        int sorted[8], n = 0, widest = 0;
+        for (int i = 0; i < 8; i++)
+            if (s.pos[i])
+                sorted[n++] = s.pos[i];
+        qsort(sorted, (size_t)n, sizeof *sorted, ascending);
+        for (int i = 0; i < n; i++) {
+            int gap = sorted[i] - (i ? sorted[i - 1] : 0);
+            widest = gap > widest ? gap : widest;
+        }
+        assert_int_equal(sorted[n - 1], pos);
+        assert_true(widest <= 4096 || widest <= pos / 2);       /* nowhere is more than half of it to be filled again */
+    }
+    snapshots_free(&s);
+}
+
+static void test_snapshot__the_newest_two_survive_the_new_one(void **state)
+{
+    (void)state;
+    struct snapshots s;
+    assert_true(snapshots_init(&s, 4, sizeof(int)));
+    take(&s, 1000);
+    take(&s, 2000);
+    take(&s, 2990);                     /* where the next turn rejoins: near its neighbours, yet the one that is needed */
+    take(&s, 3000);
+    take(&s, 3010);
+    assert_kept(&s, (int[]){2000, 2990, 3000, 3010}, 4);
+    snapshots_free(&s);
+
+    for (int n = 1; n <= 2; n++) {      /* tiny rings keep the newest */
+        assert_true(snapshots_init(&s, n, sizeof(int)));
+        take(&s, 10);
+        take(&s, 20);
+        take(&s, 30);
+        assert_kept(&s, n == 1 ? (int[]){30} : (int[]){20, 30}, n);
+        snapshots_free(&s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_snapshot__the_best_is_the_last_one_not_behind),
+        cmocka_unit_test(test_snapshot__empty_sequence_and_known_positions_take_no_slot),
+        cmocka_unit_test(test_snapshot__changed_tokens_drop_what_depends_on_them),
+        cmocka_unit_test(test_snapshot__a_long_prefill_leaves_them_spread_out),
+        cmocka_unit_test(test_snapshot__the_newest_two_survive_the_new_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
