@@ -37,7 +37,7 @@ BENCHES  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
 
 LINK      = $(CC) $(OPT) $(SANFLAGS) -pthread -o $@
 
-.PHONY: help all deps run test check asan ubsan tsan bench install clean
+.PHONY: help all deps run test check asan tsan figures bench install clean
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## */  make \1\t/p' Makefile | expand -t 20
 
@@ -54,7 +54,7 @@ run: deps       ## sets up, builds, and chats with the bundled demo model (MODEL
 test: deps      ## sets up, builds, and runs every test; the last line counts them
 	@$(MAKE) -j$(JOBS) check
 
-check: $(BUILD)/q35chat $(TESTS)
+check: $(BUILD)/q35chat $(BUILD)/tests/golden/compare $(TESTS)
 	@BUILD=$(BUILD) SAN=$(SAN) sh tests/run.sh $(TESTS)
 
 asan: deps      ## the tests under the address and undefined-behaviour sanitizers, CPU only
@@ -62,6 +62,10 @@ asan: deps      ## the tests under the address and undefined-behaviour sanitizer
 
 tsan: deps      ## the tests under the thread sanitizer, CPU only
 	@$(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/tsan SAN=thread OPT=-O1
+
+figures: deps   ## every golden file through `q35chat debug`, as a table
+	@$(MAKE) -s -j$(JOBS) all $(BUILD)/tests/golden/compare
+	@BUILD=$(BUILD) sh tests/golden/debug.sh
 
 bench: deps     ## speed of tokenizer, loading, prefill and decode on this machine
 	@$(MAKE) -s -j$(JOBS) all $(BENCHES)
