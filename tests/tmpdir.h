@@ -1,0 +1,42 @@
+/* A directory of a test's own, with a few files in it. */
+#ifndef Q35_TESTS_TMPDIR_H
+#define Q35_TESTS_TMPDIR_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct tmpdir { char path[64]; };
+
+static inline bool tmpdir_make(struct tmpdir *d)
+{
+    snprintf(d->path, sizeof d->path, "/tmp/q35test.XXXXXX");
+    return mkdtemp(d->path) != NULL;
+}
+
+static inline bool tmpdir_put(const struct tmpdir *d, const char *name, const char *data, size_t n)
+{
+    char path[192];
+    snprintf(path, sizeof path, "%s/%s", d->path, name);
+    FILE *f = fopen(path, "wb");
+    if (!f)
+        return false;
+    bool ok = fwrite(data, 1, n, f) == n;
+    return !fclose(f) && ok;
+}
+
+static inline void tmpdir_drop(const struct tmpdir *d, const char *name)
+{
+    char path[192];
+    snprintf(path, sizeof path, "%s/%s", d->path, name);
+    unlink(path);
+}
+
+/* After its files. */
+static inline void tmpdir_remove(const struct tmpdir *d)
+{
+    rmdir(d->path);
+}
+
+#endif
