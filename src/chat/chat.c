@@ -679,6 +679,11 @@ bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e
     struct transcript t = {0};
     if (c->state != DEAD && !usable(c, e))
         return false;
+    struct buf path = {0};
+    bool same = c->session && session_path_of(name, &path, NULL) && !strcmp(path.data, session_path(c->session));
+    buf_free(&path);
+    if (same)
+        return err_set(e, "this conversation is the one that is open");
     struct session *s = session_open(name, &t, note, e);
     if (!s || !options_set(c->o, OPT_system, t.system ? t.system : "", FROM_SET, e)) {
         session_close(s);

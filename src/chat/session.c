@@ -189,7 +189,7 @@ struct session *session_create(const char *name, const char *model, struct err *
             break;
     }
     if (fd < 0) {
-        err_set(e, errno == EEXIST ? "%s exists already; choose another name" : "cannot write %s: %s", path.data, strerror(errno));
+        err_set(e, "cannot make %s: %s", path.data, errno == EEXIST ? "it exists already, choose another name" : strerror(errno));
         goto out;
     }
     flock(fd, LOCK_EX | LOCK_NB);
@@ -206,7 +206,7 @@ out:
 
 /* --- reading ---------------------------------------------------------------------------------------------------- */
 
-static struct text text_of(const json_t *object, const char *key)
+static struct text field(const json_t *object, const char *key)
 {
     const json_t *s = json_object_get(object, key);
     return (struct text){json_is_string(s) ? json_string_value(s) : "", json_is_string(s) ? json_string_length(s) : 0};
@@ -214,7 +214,7 @@ static struct text text_of(const json_t *object, const char *key)
 
 static bool read_message(const json_t *r, enum role role, struct transcript *t)
 {
-    struct text content = text_of(r, "content"), reasoning = text_of(r, "reasoning");
+    struct text content = field(r, "content"), reasoning = field(r, "reasoning");
     const json_t *calls = json_object_get(r, "calls"), *ids = json_object_get(r, "ids"), *item;
     size_t i;
     if (!json_is_string(json_object_get(r, "content")))
@@ -223,10 +223,10 @@ static bool read_message(const json_t *r, enum role role, struct transcript *t)
     if (role == ROLE_ASSISTANT)
         entry_reasoning(m, reasoning.p, reasoning.n);
     if (role == ROLE_TOOL)
-        entry_tool(m, text_of(r, "name").p);
+        entry_tool(m, field(r, "name").p);
     json_array_foreach(calls, i, item) {
-        struct text arguments = text_of(item, "arguments");
-        entry_call(m, text_of(item, "name").p, arguments.p, arguments.n);
+        struct text arguments = field(item, "arguments");
+        entry_call(m, field(item, "name").p, arguments.p, arguments.n);
     }
     json_array_foreach(ids, i, item) {
         json_int_t id = json_integer_value(item);
@@ -242,7 +242,7 @@ static bool read_message(const json_t *r, enum role role, struct transcript *t)
 static bool read_record(const json_t *r, struct transcript *t)
 {
     const json_t *keep = json_object_get(r, "keep");
-    const char *role = text_of(r, "role").p;
+    const char *role = field(r, "role").p;
     if (!json_is_object(r))
         return false;
     if (keep) {
@@ -253,7 +253,7 @@ static bool read_record(const json_t *r, struct transcript *t)
         return true;
     }
     if (!strcmp(role, "system")) {
-        transcript_system(t, text_of(r, "content").p);
+        transcript_system(t, field(r, "content").p);
         return true;
     }
     if (!strcmp(role, "user"))

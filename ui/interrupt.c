@@ -1,0 +1,47 @@
+#include "interrupt.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+static int fd = -1;
+static volatile sig_atomic_t waiting;
+
+static void on_signal(int sig)
+{
+    if (waiting) {                      /* nobody took the first one: something hangs */
+        signal(sig, SIG_DFL);
+        raise(sig);
+        return;
+    }
+    waiting = 1;
+    eventfd_write(fd, 1);
+}
+
+void interrupt_open(void)
+{
+    struct sigaction a;
+    memset(&a, 0, sizeof a);
+    a.sa_handler = on_signal;
+    sigemptyset(&a.sa_mask);
+    fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    CHECK(fd >= 0);
+    sigaction(SIGINT, &a, NULL);        /* no SA_RESTART: a blocking read returns */
+}
+
+int interrupt_fd(void)
+{
+    return fd;
+}
+
+bool interrupt_taken(void)
+{
+    eventfd_t n;
+    if (eventfd_read(fd, &n))
+        return false;
+    waiting = 0;
+    return true;
+}

@@ -1,0 +1,474 @@
+#include "line.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <histedit.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/unicode.h"
+#include "chat/chat.h"
+#include "chat/command.h"
+#include "chat/place.h"
+#include "exits.h"
+#include "interrupt.h"
+#include "turn.h"
+
+struct line {
+    struct turn turn;                   /* first: `ask` gets back from it to us */
+    struct options *o;
+    struct chat *chat;
+    EditLine *el;
+    History  *history;
+    struct buf history_path;
+    const char *prompt;
+    struct buf typed;                   /* bytes that were read and not yet given to libedit */
+    bool in_paste, broken_line;         /* inside a bracketed paste; the line just read was ended by its newline */
+    bool quoted;                        /* the next character goes in as it is */
+    bool interrupted, hung_up;
+    bool pastes;                        /* the terminal brackets them */
+};
+
+#define PASTE_BEGIN "\033[200~"
+#define PASTE_END   "\033[201~"
+enum { MARK = 6, MARK_WAIT_MS = 30, CTRL_V = 22 };
+
+/* --- keys ------------------------------------------------------------------------------------------------------- */
+
+static bool begins_mark(const struct buf *b)
+{
+    size_t n = b->len < MARK ? b->len : MARK;
+    return !strncmp(b->data, PASTE_BEGIN, n) || !strncmp(b->data, PASTE_END, n);
+}
+
+/* Reads what is there into `typed`, after waiting for it.  While the user thinks, the model loads. */
+static bool wait_key(struct line *l, int timeout_ms)
+{
+    char chunk[1024];
+    int64_t start = clock_ns();
+    for (;;) {
+        struct pollfd fds[CHAT_MAX_FDS + 2] = {{.fd = 0, .events = POLLIN}, {.fd = interrupt_fd(), .events = POLLIN}};
+        int n = 2 + chat_fds(l->chat, fds + 2);
+        int left = timeout_ms < 0 ? chat_timeout(l->chat) : timeout_ms - (int)clock_ms_since(start);
+        if (timeout_ms >= 0 && left <= 0)
+            return false;
+        if (poll(fds, (nfds_t)n, left) < 0 && errno != EINTR)
+            return false;
+        if (interrupt_taken()) {
+            l->interrupted = true;
+            return false;
+        }
+        const struct chat_event *ev = chat_drain(l->chat, &n);
+        for (int i = 0; i < n; i++)
+            if (ev[i].kind == CHAT_FATAL || ev[i].kind == CHAT_NOTE) {
+                fputc('\n', stdout);
+                turn_event(&l->turn, &ev[i]);
+                el_set(l->el, EL_REFRESH);
+            }
+        if (!fds[0].revents)
+            continue;
+        ssize_t got = read(0, chunk, sizeof chunk);
+        if (got > 0)
+            buf_add(&l->typed, chunk, (size_t)got);
+        else if (got == 0 || (errno != EINTR && errno != EAGAIN))
+            l->hung_up = true;          /* the terminal is gone: reading again would spin */
+        return got > 0;
+    }
+}
+
+/* The next character of a paste, made harmless for an editor that takes control characters as commands: a newline ends the
+ * line but not the message, others go in quoted or not at all. */
+static bool pasted(struct line *l, wchar_t *c)
+{
+    if (*c == '\r' || *c == '\n') {
+        *c = '\n';
+        l->broken_line = true;
+        return true;
+    }
+    if (*c == '\t') {
+        l->quoted = true;
+        *c = CTRL_V;
+        return true;
+    }
+    return *c >= 32 && *c != 127;
+}
+
+static int read_key(EditLine *el, wchar_t *c)
+{
+    struct line *l;
+    el_get(el, EL_CLIENTDATA, &l);
+    if (l->quoted) {
+        l->quoted = false;
+        *c = '\t';
+        return 1;
+    }
+    for (;;) {
+        if (l->hung_up)
+            return 0;
+        if (!l->typed.len && !wait_key(l, -1)) {
+            if (l->interrupted)
+                return -1;
+            continue;
+        }
+        if (*l->typed.data == '\033' && begins_mark(&l->typed)) {
+            if (l->typed.len < MARK && wait_key(l, MARK_WAIT_MS))
+                continue;
+            if (l->typed.len >= MARK) {
+                l->in_paste = l->typed.data[3] == '0' && l->typed.data[4] == '0';
+                buf_consume(&l->typed, MARK);
+                continue;
+            }
+        }
+        uint32_t cp;
+        if (!unicode_complete(l->typed.data, l->typed.len) && wait_key(l, MARK_WAIT_MS))
+            continue;
+        buf_consume(&l->typed, unicode_decode(l->typed.data, l->typed.len, &cp, NULL));
+        *c = (wchar_t)cp;
+        if (!l->in_paste || pasted(l, c))
+            return 1;
+    }
+}
+
+static char *give_prompt(EditLine *el)
+{
+    struct line *l;
+    el_get(el, EL_CLIENTDATA, &l);
+    return (char *)l->prompt;
+}
+
+/* --- completion ------------------------------------------------------------------------------------------------- */
+
+struct choices {
+    struct buf common;                  /* what all of them begin with */
+    struct buf all;
+    int n;
+};
+
+static void add_choice(const char *word, void *arg)
+{
+    struct choices *c = arg;
+    if (!c->n)
+        buf_adds(&c->common, word);
+    size_t same = 0;
+    while (same < c->common.len && c->common.data[same] == word[same])
+        same++;
+    while (same && same < strlen(word) && ((unsigned char)word[same] & 0xc0) == 0x80)
+        same--;                         /* not into the middle of a character */
+    c->common.len = same;
+    if (c->common.data)
+        c->common.data[same] = 0;
+    buf_addf(&c->all, "%s  ", word);
+    c->n++;
+}
+
+static void add_files(const char *word, struct choices *c)
+{
+    const char *slash = strrchr(word, '/'), *base = slash ? slash + 1 : word, *home = getenv("HOME");
+    struct buf dir = {0}, name = {0};
+    if (!strncmp(word, "~/", 2) && home)
+        buf_addf(&dir, "%s/%.*s", home, (int)(base - word - 2), word + 2);
+    else
+        buf_addf(&dir, "%.*s", (int)(base - word), word);
+    DIR *d = opendir(dir.len ? dir.data : ".");
+    for (struct dirent *f; d && (f = readdir(d));) {
+        struct stat st;
+        if (strncmp(f->d_name, base, strlen(base)) || (*f->d_name == '.' && *base != '.') || !unicode_valid(f->d_name, strlen(f->d_name)))
+            continue;
+        bool is_dir = fstatat(dirfd(d), f->d_name, &st, 0) == 0 && S_ISDIR(st.st_mode);
+        buf_reset(&name);
+        buf_addf(&name, "%.*s%s%s", (int)(base - word), word, f->d_name, is_dir ? "/" : "");
+        add_choice(name.data, c);
+    }
+    if (d)
+        closedir(d);
+    buf_free(&dir);
+    buf_free(&name);
+}
+
+static unsigned char complete(EditLine *el, int key)
+{
+    struct line *l;
+    struct choices c = {0};
+    struct buf line = {0};
+    unsigned char result = CC_ERROR;
+    (void)key;
+    el_get(el, EL_CLIENTDATA, &l);
+    const LineInfo *info = el_line(el);
+    buf_add(&line, info->buffer, (size_t)(info->cursor - info->buffer));
+    const char *blank = line.len ? strrchr(line.data, ' ') : NULL, *word = blank ? blank + 1 : buf_str(&line);
+    if (command_complete(buf_str(&line), add_choice, &c))
+        add_files(word, &c);
+    size_t have = strlen(word);
+    if (c.n && c.common.len > have) {
+        el_insertstr(el, c.common.data + have);
+        result = CC_REFRESH;
+    }
+    if (c.n == 1 && c.common.len && c.common.data[c.common.len - 1] != '/') {
+        el_insertstr(el, " ");
+        result = CC_REFRESH;
+    } else if (c.n > 1 && c.common.len <= have) {
+        printf("\n");
+        turn_say(&l->turn, buf_str(&c.all));
+        printf("\n");
+        fflush(stdout);
+        result = CC_REDISPLAY;
+    }
+    buf_free(&line);
+    buf_free(&c.common);
+    buf_free(&c.all);
+    return result;
+}
+
+/* --- a message -------------------------------------------------------------------------------------------------- */
+
+/* One line without its end into `out`; false at Ctrl-C, Ctrl-D or the end of the terminal. */
+static bool read_line(struct line *l, const char *prompt, struct buf *out)
+{
+    int n;
+    l->prompt = prompt;
+    l->broken_line = false;
+    if (l->pastes)
+        fputs("\033[?2004h", stdout);
+    fflush(stdout);
+    const char *s = el_gets(l->el, &n);
+    if (l->pastes)
+        fputs("\033[?2004l", stdout);
+    if (!s || n <= 0) {
+        l->in_paste = false;
+        fputs(l->interrupted ? "^C\n" : "\n", stdout);
+        fflush(stdout);
+        return false;
+    }
+    buf_add(out, s, (size_t)n - (s[n - 1] == '\n'));
+    return true;
+}
+
+static bool ends_with(const struct buf *b, size_t from, const char *end)
+{
+    size_t n = strlen(end);
+    return b->len >= from + n && !memcmp(b->data + b->len - n, end, n);
+}
+
+/* A message: a line, lines that end with a backslash, lines between two """, or a paste.  False to give up or to end. */
+static bool read_message(struct line *l, struct buf *out)
+{
+    enum { FENCE = 3 };
+    buf_reset(out);
+    if (!read_line(l, "> ", out))
+        return false;
+    bool fenced = out->len >= FENCE && !memcmp(out->data, "\"\"\"", FENCE);
+    if (fenced)
+        buf_consume(out, FENCE);
+    for (;;) {
+        if (fenced && ends_with(out, 0, "\"\"\"")) {
+            out->len -= FENCE;
+            break;
+        }
+        if (!fenced && !l->broken_line && ends_with(out, 0, "\\"))
+            out->len--;
+        else if (!fenced && !l->broken_line)
+            break;
+        if (out->len || !fenced)
+            buf_addc(out, '\n');
+        if (!read_line(l, ". ", out))
+            return false;
+    }
+    while (out->len && isspace((unsigned char)out->data[out->len - 1]))
+        out->len--;
+    if (out->data)
+        out->data[out->len] = 0;
+    return true;
+}
+
+static void remember(struct line *l, const char *text)
+{
+    HistEvent ev;
+    history(l->history, &ev, H_ENTER, text);
+    if (!l->history_path.len)
+        return;
+    mode_t before = umask(077);
+    history(l->history, &ev, H_SAVE, l->history_path.data);
+    umask(before);
+}
+
+/* A question that typed-ahead keys must not answer. */
+static enum chat_answer ask(struct turn *t, const char *name, const char *arguments)
+{
+    struct line *l = (struct line *)t;
+    struct buf answer = {0};
+    enum chat_answer result = CHAT_NO;
+    (void)arguments;                    /* stands on the screen already */
+    tcflush(0, TCIFLUSH);
+    buf_reset(&l->typed);
+    turn_say(t, "run ");
+    turn_say(t, name);
+    turn_say(t, "?  y: yes, n: no, a: always in this chat\n");
+    while (read_line(l, "[y/n/a] ", &answer)) {
+        const char *s = buf_str(&answer);
+        int c = tolower((unsigned char)*s);
+        if (c == 'y' || c == 'n' || c == 'a') {
+            result = c == 'y' ? CHAT_YES : c == 'a' ? CHAT_ALWAYS : CHAT_NO;
+            break;
+        }
+        buf_reset(&answer);
+    }
+    if (l->interrupted || l->hung_up) {
+        l->interrupted = false;
+        chat_interrupt(l->chat);
+    }
+    buf_free(&answer);
+    return result;
+}
+
+/* --- the loop --------------------------------------------------------------------------------------------------- */
+
+/* While an answer runs, what is typed waits for the next prompt instead of mixing with the text. */
+static void quiet_keys(bool quiet)
+{
+    static struct termios usual;
+    struct termios t;
+    if (quiet && tcgetattr(0, &usual) == 0) {
+        t = usual;
+        t.c_lflag &= ~(tcflag_t)(ECHO | ICANON);
+        tcsetattr(0, TCSANOW, &t);
+    } else if (!quiet) {
+        tcsetattr(0, TCSANOW, &usual);
+    }
+}
+
+static void run_turn(struct line *l)
+{
+    quiet_keys(true);
+    turn_run(&l->turn);
+    quiet_keys(false);
+}
+
+/* False to end the program. */
+static bool take_message(struct line *l, const char *typed)
+{
+    struct buf out = {0};
+    struct err e = {0};
+    const char *message;
+    enum command_result r = command_run(l->chat, l->o, typed, &message, &out);
+    if (out.len)
+        turn_say(&l->turn, out.data);
+    buf_free(&out);
+    if (r == COMMAND_MESSAGE && chat_submit(l->chat, message, strlen(message), &e))
+        r = COMMAND_TURN;
+    else if (r == COMMAND_MESSAGE)
+        printf("%s\n", e.msg);
+    if (r == COMMAND_TURN)
+        run_turn(l);
+    return r != COMMAND_QUIT;
+}
+
+static void banner(struct line *l)
+{
+    struct buf text = {0};
+    buf_addf(&text, "q35chat " Q35_VERSION ", model %s.  /help lists the commands, Ctrl-D ends.\n", chat_model_dir(l->chat));
+    turn_say(&l->turn, text.data);
+    buf_free(&text);
+    if (!chat_notice(l->chat))
+        return;
+    struct buf safe = {0};
+    unicode_safe(&safe, chat_notice(l->chat), strlen(chat_notice(l->chat)));
+    fprintf(stderr, "%s\n", buf_str(&safe));
+    buf_free(&safe);
+}
+
+static void open_editor(struct line *l)
+{
+    HistEvent ev;
+    struct err e = {0};
+    const char *term = getenv("TERM");
+    /* libedit turns characters into bytes by the locale; ours are UTF-8 whatever it says */
+    if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8"))
+        setlocale(LC_CTYPE, "C.UTF-8");
+    l->pastes = isatty(1) && term && strcmp(term, "dumb");
+    l->el = el_init("q35chat", stdin, isatty(1) ? stdout : stderr, stderr);
+    l->history = history_init();
+    history(l->history, &ev, H_SETSIZE, options_int(l->o, OPT_history_size));
+    history(l->history, &ev, H_SETUNIQUE, 1);
+    if (place_state(&l->history_path, "history", &e))
+        history(l->history, &ev, H_LOAD, l->history_path.data);
+    else
+        l->history_path.len = 0;
+    el_set(l->el, EL_CLIENTDATA, l);
+    el_set(l->el, EL_PROMPT, give_prompt);
+    el_set(l->el, EL_EDITOR, "emacs");
+    el_set(l->el, EL_SIGNAL, 0);
+    el_set(l->el, EL_HIST, history, l->history);
+    el_set(l->el, EL_GETCFN, read_key);
+    el_set(l->el, EL_ADDFN, "q35-complete", "commands and files", complete);
+    el_set(l->el, EL_BIND, "\t", "q35-complete", NULL);
+    el_set(l->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
+}
+
+static void close_editor(struct line *l)
+{
+    el_end(l->el);
+    history_end(l->history);
+    buf_free(&l->history_path);
+    buf_free(&l->typed);
+}
+
+static bool resume(struct line *l)
+{
+    const char *name = options_text(l->o, OPT_resume);
+    struct buf command = {0}, out = {0};
+    const char *message;
+    if (!*name)
+        return true;
+    buf_addf(&command, "/load %s", name);
+    int before = chat_n_messages(l->chat);
+    command_run(l->chat, l->o, command.data, &message, &out);
+    turn_say(&l->turn, buf_str(&out));
+    buf_free(&command);
+    buf_free(&out);
+    return chat_n_messages(l->chat) > before || chat_saved_as(l->chat);
+}
+
+int line_run(struct options *o)
+{
+    static const struct chat_front front = {.can_ask = true, .keeps = true, .tools = "all"};
+    struct line l = {.o = o};
+    struct buf text = {0};
+    struct err e = {0};
+    bool on = true;
+    interrupt_open();
+    l.chat = chat_open(o, &front, &e);
+    if (!l.chat) {
+        fprintf(stderr, "q35chat: %s\n", e.msg);
+        return EXIT_FAILED;
+    }
+    turn_init(&l.turn, l.chat, o);
+    l.turn.ask = ask;
+    open_editor(&l);
+    banner(&l);
+    on = resume(&l);
+    int status = on ? EXIT_ANSWERED : EXIT_FAILED;
+    while (on) {
+        l.interrupted = false;
+        if (!read_message(&l, &text)) {
+            on = l.interrupted && !l.hung_up;
+        } else if (text.len) {
+            remember(&l, text.data);
+            on = take_message(&l, text.data);
+        }
+    }
+    if (l.turn.dead)
+        status = EXIT_FAILED;
+    close_editor(&l);
+    buf_free(&text);
+    chat_close(l.chat);
+    return status;
+}

@@ -1,0 +1,9 @@
+/* Line mode: a prompt, streamed answers, commands that begin with a slash.  For any terminal, also a dumb one. */
+#ifndef Q35_UI_LINE_H
+#define Q35_UI_LINE_H
+
+#include "chat/options.h"
+
+int line_run(struct options *o);        /* the exit status */
+
+#endif

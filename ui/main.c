@@ -1,0 +1,62 @@
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "chat/options.h"
+#include "debug.h"
+#include "exits.h"
+#include "line.h"
+#include "pipe.h"
+
+static bool read_options(struct options *o, int argc, char **argv, struct buf *prompt, struct err *e)
+{
+    /* The command line is read twice: it names the config file, and it is stronger than the config file. */
+    struct options *first = options_open();
+    bool ok = options_read_args(first, argc, argv, prompt, e);
+    const char *file = options_text(first, OPT_config);
+    buf_reset(prompt);
+    bool tells = options_on(first, OPT_help) || options_on(first, OPT_version);         /* works with a broken file too */
+    ok = ok && (tells ? true : *file ? options_read_file(o, file, e) : options_read_usual_file(o, e));
+    options_close(first);
+    return ok && options_read_environment(o, e) && options_read_args(o, argc, argv, prompt, e);
+}
+
+/* What only tells about the program; -1 if nothing of the kind was asked. */
+static int tell(const struct options *o)
+{
+    struct buf out = {0};
+    if (options_on(o, OPT_help))
+        options_help(&out);
+    else if (options_on(o, OPT_version))
+        buf_adds(&out, "q35chat " Q35_VERSION "\nApache-2.0; bundled data: see LICENSE\n");
+    else if (options_on(o, OPT_print_config))
+        options_print(o, &out);
+    int status = out.len ? EXIT_ANSWERED : -1;
+    fputs(buf_str(&out), stdout);
+    buf_free(&out);
+    return fflush(stdout) ? EXIT_FAILED : status;
+}
+
+int main(int argc, char **argv)
+{
+    struct options *o = options_open();
+    struct buf prompt = {0};
+    struct err e = {0};
+    int status;
+    if (argc > 1 && !strcmp(argv[1], "debug")) {
+        status = debug_run(argc, argv);
+    } else if (argc > 1 && !strcmp(argv[1], "model")) {
+        status = model_run(argc, argv);
+    } else if (!read_options(o, argc, argv, &prompt, &e)) {
+        fprintf(stderr, "q35chat: %s\n", e.msg);
+        status = EXIT_USAGE;
+    } else if ((status = tell(o)) < 0) {
+        bool talk = isatty(0) && !prompt.len && !options_on(o, OPT_json) && !options_on(o, OPT_jsonl);
+        status = talk ? line_run(o) : pipe_run(o, &prompt);
+    }
+    buf_free(&prompt);
+    options_close(o);
+    return status;
+}

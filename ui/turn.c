@@ -1,0 +1,240 @@
+#include "turn.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/unicode.h"
+#include "interrupt.h"
+
+enum { PROGRESS_AFTER_MS = 500, PROGRESS_EVERY_MS = 100 };
+
+void turn_init(struct turn *t, struct chat *c, struct options *o)
+{
+    const char *when = options_text(o, OPT_color), *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    bool can = isatty(1) && !(no_color && *no_color) && term && strcmp(term, "dumb");
+    *t = (struct turn){
+        .chat = c,
+        .o = o,
+        .color = !strcmp(when, "always") || (can && strcmp(when, "never")),
+        .terminal = isatty(2),
+    };
+}
+
+static void put(const struct turn *t, const char *text, size_t n, bool dim)
+{
+    struct buf safe = {0};
+    unicode_safe(&safe, text, n);
+    if (dim && t->color)
+        printf("\033[2m%s\033[0m", buf_str(&safe));
+    else
+        fputs(buf_str(&safe), stdout);
+    fflush(stdout);
+    buf_free(&safe);
+}
+
+void turn_say(const struct turn *t, const char *text)
+{
+    put(t, text, strlen(text), true);
+}
+
+/* --- progress --------------------------------------------------------------------------------------------------- */
+
+static void clear_progress(struct turn *t)
+{
+    if (t->progress)
+        fprintf(stderr, "\r%*s\r", 70, "");
+    t->progress = false;
+}
+
+static void show_progress(struct turn *t, const char *text)
+{
+    if (!t->terminal || t->in_line || clock_ms_since(t->start_ns) < PROGRESS_AFTER_MS || clock_ms_since(t->shown_ns) < PROGRESS_EVERY_MS)
+        return;
+    t->shown_ns = clock_ns();
+    t->progress = true;
+    fprintf(stderr, "\r%-70.70s", text);
+}
+
+static void show_loading(struct turn *t, const struct chat_event *ev)
+{
+    char text[128];
+    double seconds = clock_ms_since(t->start_ns) / 1000, rate = seconds > 0 ? (double)ev->done / seconds : 0;
+    if (!ev->total)
+        return;
+    snprintf(text, sizeof text, "loading %.2f of %.2f GB, %.2f GB/s, %.0f s left", (double)ev->done / 1e9, (double)ev->total / 1e9,
+             rate / 1e9, rate > 0 ? ceil((double)(ev->total - ev->done) / rate) : 0);
+    show_progress(t, text);
+}
+
+static void show_prefill(struct turn *t, const struct chat_event *ev)
+{
+    char text[128];
+    double seconds = clock_ms_since(t->start_ns) / 1000;
+    double rate = seconds > 0 && ev->done > ev->cached ? (double)(ev->done - ev->cached) / seconds : 0;
+    snprintf(text, sizeof text, "reading %zu of %zu tokens (%zu from the cache), %.0f tok/s, %.0f s left", ev->done, ev->total, ev->cached,
+             rate, rate > 0 ? ceil((double)(ev->total - ev->done) / rate) : 0);
+    show_progress(t, text);
+}
+
+/* --- the parts of an answer ------------------------------------------------------------------------------------- */
+
+static void end_line(struct turn *t)
+{
+    clear_progress(t);
+    if (t->in_line)
+        put(t, "\n", 1, false);
+    t->in_line = false;
+}
+
+static void show_text(struct turn *t, const struct chat_event *ev, bool dim)
+{
+    clear_progress(t);
+    if (dim != t->dim && t->in_line) {
+        end_line(t);
+        put(t, "\n", 1, false);
+    }
+    t->dim = dim;
+    put(t, ev->text, ev->n, dim);
+    if (ev->n)
+        t->in_line = ev->text[ev->n - 1] != '\n';
+}
+
+static void show_call(struct turn *t, const char *before, const struct chat_event *ev, const char *after)
+{
+    struct buf line = {0};
+    end_line(t);
+    buf_addf(&line, "%s%s: ", before, ev->name);
+    buf_add(&line, ev->text, ev->n);
+    buf_addf(&line, "%s\n", after);
+    turn_say(t, line.data);
+    buf_free(&line);
+}
+
+static void approve(struct turn *t, const struct chat_event *ev)
+{
+    end_line(t);
+    chat_approve(t->chat, t->ask ? t->ask(t, ev->name, ev->text) : CHAT_NO);
+}
+
+/* 3100 -> "3.1k" */
+static void short_count(char *out, size_t size, int n)
+{
+    if (n < 1000)
+        snprintf(out, size, "%d", n);
+    else if (n < 100000)
+        snprintf(out, size, "%.1fk", n / 1000.0);
+    else
+        snprintf(out, size, "%dk", n / 1000);
+}
+
+static void show_figures(const struct turn *t, const struct chat_stats *s)
+{
+    char used[16], total[16], acceptance[32] = "";
+    struct buf line = {0};
+    short_count(used, sizeof used, s->ctx_used);
+    short_count(total, sizeof total, s->ctx_total);
+    if (s->acceptance >= 0)
+        snprintf(acceptance, sizeof acceptance, "accept %.0f %%, ", 100 * s->acceptance);
+    buf_addf(&line, "[%d tok, %.1f tok/s, %sctx %s/%s, %.1f s]\n", s->n_tokens, s->tok_s, acceptance, used, total, s->wall_ms / 1000);
+    turn_say(t, line.data);
+    buf_free(&line);
+}
+
+static const char *ended(enum chat_end end)
+{
+    switch (end) {
+    case CHAT_LENGTH:      return "[cut off: max_tokens is reached]\n";
+    case CHAT_CONTEXT:     return "[cut off: the context is full; /new begins again]\n";
+    case CHAT_INTERRUPTED: return "[stopped]\n";
+    case CHAT_TOOL_ROUNDS: return "[ended: too many rounds of tool calls, see /set tool_rounds]\n";
+    default:               return NULL;
+    }
+}
+
+static void show_done(struct turn *t, const struct chat_event *ev)
+{
+    end_line(t);
+    if (ev->end == CHAT_FAILED) {
+        struct buf line = {0};
+        buf_addf(&line, "[failed: %s]\n", ev->text);
+        turn_say(t, line.data);
+        buf_free(&line);
+    }
+    if (ended(ev->end))
+        turn_say(t, ended(ev->end));
+    if (ev->taken_back)
+        turn_say(t, "[nothing was answered; the message is taken back, Up brings it to the prompt]\n");
+    else if (options_on(t->o, OPT_stats))
+        show_figures(t, &ev->stats);
+}
+
+void turn_event(struct turn *t, const struct chat_event *ev)
+{
+    switch (ev->kind) {
+    case CHAT_LOADING:
+        show_loading(t, ev);
+        break;
+    case CHAT_READY:
+        clear_progress(t);
+        break;
+    case CHAT_PREFILL:
+        show_prefill(t, ev);
+        break;
+    case CHAT_REASONING:
+        if (strcmp(options_text(t->o, OPT_reasoning), "hide"))
+            show_text(t, ev, true);
+        break;
+    case CHAT_TEXT:
+        if (strcmp(options_text(t->o, OPT_reasoning), "only"))
+            show_text(t, ev, false);
+        break;
+    case CHAT_CALL:
+        show_call(t, "[", ev, ev->truncated ? " (cut off, not run)]" : "]");
+        break;
+    case CHAT_APPROVE:
+        approve(t, ev);
+        break;
+    case CHAT_TOOL_RESULT:
+        show_call(t, "[-> ", ev, "]");
+        break;
+    case CHAT_NOTE:
+        end_line(t);
+        turn_say(t, ev->text);
+        turn_say(t, "\n");
+        break;
+    case CHAT_DONE:
+        show_done(t, ev);
+        break;
+    case CHAT_FATAL:
+        end_line(t);
+        t->dead = true;
+        put(t, "the model has ended: ", 21, false);
+        put(t, ev->text, ev->n, false);
+        put(t, "\n", 1, false);
+        break;
+    }
+}
+
+void turn_run(struct turn *t)
+{
+    bool ready = chat_ready(t->chat);
+    t->start_ns = clock_ns();
+    t->in_line = t->dim = t->stopping = false;
+    while (chat_busy(t->chat) || chat_timeout(t->chat) == 0) {
+        int n;
+        chat_wait(t->chat, interrupt_fd(), -1);
+        if (interrupt_taken())
+            chat_interrupt(t->chat);
+        const struct chat_event *ev = chat_drain(t->chat, &n);
+        for (int i = 0; i < n; i++)
+            turn_event(t, &ev[i]);
+        if (!ready && chat_ready(t->chat)) {            /* reading is timed without the loading before it */
+            ready = true;
+            t->start_ns = clock_ns();
+        }
+    }
+}
