@@ -19,6 +19,7 @@ static inline bool tmpdir_put(const struct tmpdir *d, const char *name, const ch
 {
     char path[192];
     snprintf(path, sizeof path, "%s/%s", d->path, name);
+    unlink(path);                       /* to overwrite a file may wait for the disk, to make one does not */
     FILE *f = fopen(path, "wb");
     if (!f)
         return false;

@@ -30,10 +30,10 @@ static const uint8_t ascii[128] = {
 /* Class of the character at s[i], -1 at the end; its length goes to *k. */
 static inline int class_at(const char *s, size_t n, size_t i, size_t *k)
 {
+    *k = 1;
     if (i >= n)
         return -1;
     unsigned char b = (unsigned char)s[i];
-    *k = 1;
     if (b < 0x80)
         return ascii[b];
     uint32_t cp;
@@ -91,7 +91,7 @@ static size_t blanks(const char *s, size_t n)
 
 size_t pretok_next(const char *s, size_t n)
 {
-    size_t k, k2 = 0;
+    size_t k, k2;
     int c = class_at(s, n, 0, &k);
     if (c == UNICODE_LETTER || c == UNICODE_MARK)
         return letters(s, n, k);
