@@ -308,7 +308,7 @@ static bool check_split(struct load *l, const json_t *pre)
     if (!is(pre, "type", "Sequence") || json_array_size(steps) != 2 || !is(split, "type", "Split") ||
         !is(bytes, "type", "ByteLevel") || !is(split, "behavior", "Isolated") || !is_unset(split, "invert") ||
         !is_unset(bytes, "add_prefix_space") || !json_is_false(json_object_get(bytes, "use_regex")))
-        return bad(l, "pre_tokenizer is not a Split (Isolated) followed by a ByteLevel without prefix blank and pattern of its own");
+        return bad(l, "pre_tokenizer is not an isolating Split, then a ByteLevel without prefix blank or pattern of its own");
     const char *pattern = string_at(json_object_get(split, "pattern"), "Regex");
     switch (pretok_check(pattern)) {
     case PRETOK_FAMILY:
