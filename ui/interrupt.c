@@ -1,4 +1,4 @@
-#include "interrupt.h"
+#include "ui/interrupt.h"
 
 #include <signal.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "line.h"
+#include "ui/line.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -19,9 +19,9 @@
 #include "chat/chat.h"
 #include "chat/command.h"
 #include "chat/place.h"
-#include "exits.h"
-#include "interrupt.h"
-#include "turn.h"
+#include "ui/exits.h"
+#include "ui/interrupt.h"
+#include "ui/turn.h"
 
 struct line {
     struct turn turn;                   /* first: `ask` gets back from it to us */

@@ -5,10 +5,10 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "chat/options.h"
-#include "debug.h"
-#include "exits.h"
-#include "line.h"
-#include "pipe.h"
+#include "ui/debug.h"
+#include "ui/exits.h"
+#include "ui/line.h"
+#include "ui/pipe.h"
 
 static bool read_options(struct options *o, int argc, char **argv, struct buf *prompt, struct err *e)
 {
@@ -46,9 +46,7 @@ int main(int argc, char **argv)
     struct err e = {0};
     int status;
     if (argc > 1 && !strcmp(argv[1], "debug")) {
-        status = debug_run(argc, argv);
-    } else if (argc > 1 && !strcmp(argv[1], "model")) {
-        status = model_run(argc, argv);
+        status = debug_main(argc, argv);
     } else if (!read_options(o, argc, argv, &prompt, &e)) {
         fprintf(stderr, "q35chat: %s\n", e.msg);
         status = EXIT_USAGE;

@@ -1,4 +1,4 @@
-#include "pipe.h"
+#include "ui/pipe.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -14,8 +14,8 @@
 #include "base/log.h"
 #include "base/unicode.h"
 #include "chat/chat.h"
-#include "exits.h"
-#include "interrupt.h"
+#include "ui/exits.h"
+#include "ui/interrupt.h"
 
 struct pipe {
     struct options *o;

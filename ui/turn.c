@@ -1,4 +1,4 @@
-#include "turn.h"
+#include "ui/turn.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/unicode.h"
-#include "interrupt.h"
+#include "ui/interrupt.h"
 
 enum { PROGRESS_AFTER_MS = 500, PROGRESS_EVERY_MS = 100 };
 
