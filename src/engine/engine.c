@@ -43,7 +43,7 @@ struct request {
 };
 
 struct engine {
-    /* set by engine_open, then constant */
+    /* set by engine_open; the engine thread then lowers decode.depth when the weights hold no MTP block */
     char               *model_dir;
     struct model_config config;
     const struct kv_recipe *kv;
@@ -298,15 +298,27 @@ static bool in_range(const char *name, int value, int low, int high, struct err 
     return (value >= low && value <= high) || err_set(e, "%s is %d, expected %d to %d", name, value, low, high);
 }
 
+static const struct kv_recipe *find_recipe(const char *name, struct err *e)
+{
+    const struct kv_recipe *r = kv_recipe_find(name);
+    struct buf known = {0};
+    for (size_t i = 0; !r && kv_recipe_at(i); i++)
+        buf_addf(&known, "%s%s", i ? ", " : "", kv_recipe_at(i)->name);
+    if (!r)
+        err_set(e, "the KV recipe is '%s', expected one of: %s", name, buf_str(&known));
+    buf_free(&known);
+    return r;
+}
+
 static bool check_options(struct engine *g, const struct engine_options *o, struct err *e)
 {
     if (!o->model_dir)
         return err_set(e, "no model directory was given");
     if (o->backend && strcmp(o->backend, "cpu"))
         return err_set(e, "backend '%s' is not in this program, expected cpu", o->backend);
-    g->kv = kv_recipe_find(o->kv ? o->kv : "f32");
+    g->kv = find_recipe(o->kv ? o->kv : "f32", e);
     if (!g->kv)
-        return err_set(e, "no KV recipe is called '%s'", o->kv);
+        return false;
     if (o->head && strcmp(o->head, "bf16") && strcmp(o->head, "int8"))
         return err_set(e, "the head is '%s', expected bf16 (as stored) or int8", o->head);
     g->head = o->head && !strcmp(o->head, "bf16") ? HEAD_BF16 : HEAD_INT8;

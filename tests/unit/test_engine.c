@@ -365,7 +365,7 @@ static void test_engine__bad_options_are_refused_before_anything_is_read(void **
         {{0},                                                   "no model directory"},
         {{.model_dir = "missing"},                              "missing/config.json"},
         {{.model_dir = "fake", .backend = "tpu"},               "backend 'tpu'"},
-        {{.model_dir = "fake", .kv = "int1"},                   "'int1'"},
+        {{.model_dir = "fake", .kv = "int1"},                   "the KV recipe is 'int1', expected one of: f32"},
         {{.model_dir = "fake", .head = "int2"},                 "'int2'"},
         {{.model_dir = "fake", .draft_depth = 6},               "draft depth is 6"},
         {{.model_dir = "fake", .draft_depth = -2},              "draft depth is -2"},

@@ -1,0 +1,112 @@
+/* `q35chat debug generate`: {"ids", "max_tokens", "draft"} -> {"ids", "steps", "accepted"}, greedy, through the engine.
+ * It does not stop at the end-of-text ids, so that lengths are what was asked for; "stop": [ids] makes it stop. */
+#include "debug/debug.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "debug/lines.h"
+#include "debug/request.h"
+#include "engine/engine.h"
+
+enum { CHUNK = 256 };                   /* fixed, so that the bits never depend on how fast the machine is */
+
+struct job {
+    struct engine *g;
+    int            vocab;
+};
+
+static bool wait_ready(struct job *j, struct err *e)
+{
+    while (!engine_info(j->g)) {
+        engine_wait(j->g, -1);
+        struct event_list l = engine_drain(j->g);
+        for (int i = 0; i < l.n; i++)
+            if (l.events[i].kind == EV_FATAL)
+                return err_set(e, "%s", l.events[i].message);
+    }
+    j->vocab = engine_info(j->g)->n_vocab;
+    return true;
+}
+
+/* Everything until EV_DONE. */
+static bool collect(struct engine *g, uint32_t serial, struct ids *ids, struct turn_stats *stats, struct err *e)
+{
+    for (;;) {
+        engine_wait(g, -1);
+        struct event_list l = engine_drain(g);
+        for (int i = 0; i < l.n; i++) {
+            const struct event *ev = &l.events[i];
+            if (ev->serial != serial)
+                continue;
+            if (ev->kind == EV_TOKENS)
+                ids_append(ids, ev->ids, ev->n);
+            if (ev->kind == EV_DONE) {
+                *stats = ev->stats;
+                return ev->finish != FINISH_ERROR || err_set(e, "%s", ev->message);
+            }
+        }
+    }
+}
+
+static void put_list(struct buf *out, const char *key, const int *x, int n)
+{
+    buf_addf(out, "\"%s\": [", key);
+    for (int i = 0; i < n; i++)
+        buf_addf(out, "%s%d", i ? ", " : "", x[i]);
+    buf_addc(out, ']');
+}
+
+static bool generate(struct job *j, const struct debug_request *q, struct buf *out, struct err *e)
+{
+    struct sampling how = {.max_tokens = q->max_tokens, .draft_depth = q->draft > 0 ? q->draft : 0, .n_stop = q->stop.n};
+    struct ids ids = {0};
+    struct turn_stats stats;
+    if (q->max_tokens < 1)
+        return err_set(e, "\"max_tokens\" is missing or 0, expected at least 1");
+    if (q->draft > ENGINE_MAX_DEPTH)
+        return err_set(e, "\"draft\" is %d, expected 0 to %d", q->draft, ENGINE_MAX_DEPTH);
+    if (q->stop.n > ENGINE_MAX_STOP)
+        return err_set(e, "\"stop\" has %d ids, expected at most %d", q->stop.n, ENGINE_MAX_STOP);
+    if (q->stop.n)
+        memcpy(how.stop, q->stop.data, (size_t)q->stop.n * sizeof *how.stop);
+
+    uint32_t serial = engine_submit(j->g, q->ids.data, q->ids.n, 0, &how);
+    bool ok = collect(j->g, serial, &ids, &stats, e);
+    if (ok) {
+        buf_addc(out, '{');
+        put_list(out, "ids", ids.data, ids.n);
+        buf_addf(out, ", \"steps\": %d, ", stats.n_steps);
+        put_list(out, "accepted", stats.accepted, how.draft_depth);
+        buf_addc(out, '}');
+    }
+    ids_free(&ids);
+    return ok;
+}
+
+static bool answer(const char *line, size_t n, struct buf *out, void *arg, struct err *e)
+{
+    struct job *j = arg;
+    struct debug_request q;
+    bool ok = debug_request_read(&q, line, n, j->vocab, e) && generate(j, &q, out, e);
+    debug_request_free(&q);
+    return ok;
+}
+
+int debug_generate(const struct engine_options *o, FILE *in, FILE *out)
+{
+    struct engine_options own = *o;
+    struct job j = {0};
+    struct err e = {0};
+    int status = 1;
+    own.draft_depth = ENGINE_MAX_DEPTH; /* each line says how many it wants */
+    own.head = o->head ? o->head : "bf16";
+    own.chunk = o->chunk ? o->chunk : CHUNK;
+    j.g = engine_open(&own, &e);
+    if (j.g && wait_ready(&j, &e))
+        status = debug_lines(in, out, answer, &j);
+    else
+        log_warn("%s", e.msg);
+    engine_close(j.g);
+    return status;
+}

@@ -1,0 +1,57 @@
+#include "debug/request.h"
+
+#include <jansson.h>
+#include <limits.h>
+
+enum { MAX_IDS = 1 << 20 };
+
+static bool read_list(struct ids *out, const json_t *root, const char *key, int vocab, struct err *e)
+{
+    const json_t *list = json_object_get(root, key), *item;
+    size_t i;
+    if (!list)
+        return true;
+    if (!json_is_array(list) || json_array_size(list) > MAX_IDS)
+        return err_set(e, "\"%s\" is not a list of token ids, expected at most %d integers", key, MAX_IDS);
+    json_array_foreach(list, i, item) {
+        json_int_t id = json_integer_value(item);
+        if (!json_is_integer(item) || id < 0 || id >= vocab)
+            return err_set(e, "%s[%zu] is not a token id, expected an integer from 0 to %d", key, i, vocab - 1);
+        ids_add(out, (int32_t)id);
+    }
+    return true;
+}
+
+static bool read_count(int *out, const json_t *root, const char *key, struct err *e)
+{
+    const json_t *v = json_object_get(root, key);
+    *out = -1;
+    if (!v)
+        return true;
+    json_int_t n = json_integer_value(v);
+    if (!json_is_integer(v) || n < 0 || n > INT_MAX)
+        return err_set(e, "\"%s\" is not a count, expected an integer from 0 on", key);
+    *out = (int)n;
+    return true;
+}
+
+bool debug_request_read(struct debug_request *q, const char *line, size_t n, int vocab, struct err *e)
+{
+    json_error_t je;
+    json_t *root = json_loadb(line, n, JSON_ALLOW_NUL, &je);
+    bool ok = root || err_set(e, "not JSON: %s", je.text);
+    *q = (struct debug_request){0};
+    ok = ok && (json_is_object(root) || err_set(e, "the line is not a JSON object"))
+            && read_list(&q->ids, root, "ids", vocab, e) && read_list(&q->stop, root, "stop", vocab, e)
+            && read_count(&q->max_tokens, root, "max_tokens", e) && read_count(&q->draft, root, "draft", e)
+            && read_count(&q->depth, root, "depth", e)
+            && (q->ids.n || err_set(e, "there are no \"ids\", expected a list of at least one token id"));
+    json_decref(root);
+    return ok;
+}
+
+void debug_request_free(struct debug_request *q)
+{
+    ids_free(&q->ids);
+    ids_free(&q->stop);
+}

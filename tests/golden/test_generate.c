@@ -1,0 +1,436 @@
+/* The engine on real checkpoints: greedy continuations and drafts of the reference, the same answer at every draft depth,
+ * chunk size and after every rewind, and the sampling distribution. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/ids.h"
+#include "debug/debug.h"
+#include "engine/engine.h"
+#include "engine/sampler.h"
+#include "model/model.h"
+#include "model/safetensors.h"
+
+static const char *const golden[] = {"g0/bf16", "g0/int4", "g0/hybrid", "g1/int4", "g1/hybrid"};
+enum { N_GOLDEN = sizeof golden / sizeof *golden, N_PROMPTS = 6 };
+
+static const char *golden_dir(int i)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "tests/data/model/%s", golden[i]);
+    return path;
+}
+
+/* The checkpoints for the tests that need no reference; the trained one is where it matters most. */
+static const char *const own[] = {"tests/data/model/g0/hybrid", "tests/data/model/g1/int4", "assets/demo"};
+enum { N_OWN = sizeof own / sizeof *own };
+
+static bool is_there(const char *dir)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    if (!access(path, R_OK))
+        return true;
+    printf("%s is not there: left out\n", dir);
+    return false;
+}
+
+/* ---- debug commands ---- */
+
+struct file {
+    FILE  *f;
+    char  *data;
+    size_t n;
+};
+
+/* Feeds the lines, parses the answers. */
+static json_t *debug(int (*command)(const void *, FILE *, FILE *), const void *arg, const char *lines, int want_status)
+{
+    struct file out = {0};
+    FILE *in = fmemopen((void *)(uintptr_t)lines, strlen(lines), "r");
+    out.f = open_memstream(&out.data, &out.n);
+    assert_true(in && out.f);
+    assert_int_equal(command(arg, in, out.f), want_status);
+    fclose(in);
+    fclose(out.f);
+    json_t *answers = json_array();
+    for (char *line = strtok(out.data, "\n"); line; line = strtok(NULL, "\n")) {
+        json_t *j = json_loads(line, 0, NULL);
+        assert_non_null(j);
+        json_array_append_new(answers, j);
+    }
+    free(out.data);
+    return answers;
+}
+
+static int run_generate(const void *options, FILE *in, FILE *out) { return debug_generate(options, in, out); }
+static int run_draft(const void *dir, FILE *in, FILE *out)        { return debug_draft(dir, in, out); }
+
+static void add_ids(struct buf *b, const int32_t *ids, int n)
+{
+    buf_adds(b, "{\"ids\": [");
+    for (int i = 0; i < n; i++)
+        buf_addf(b, "%s%d", i ? "," : "", ids[i]);
+    buf_adds(b, "]");
+}
+
+static void assert_list(const json_t *list, const int32_t *want, int n)
+{
+    assert_int_equal(json_array_size(list), n);
+    for (int i = 0; i < n; i++)
+        assert_int_equal(json_integer_value(json_array_get(list, (size_t)i)), want[i]);
+}
+
+static const int32_t *expected(const struct safetensors *s, int *n, const char *fmt, int i)
+{
+    char name[64];
+    snprintf(name, sizeof name, fmt, i);
+    const struct tensor *t = safetensors_find(s, name);
+    assert_non_null(t);
+    *n = (int)t->shape[0];
+    return safetensors_data(s, t);
+}
+
+static void open_expected(struct safetensors *s, int i)
+{
+    struct err e = {0};
+    char path[300];
+    snprintf(path, sizeof path, "%s/expected.safetensors", golden_dir(i));
+    if (!safetensors_open(s, path, &e))
+        fail_msg("%s", e.msg);
+}
+
+static void test_generate__greedy_continuations_equal_the_reference_at_every_depth(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_GOLDEN; i++) {
+        struct safetensors s;
+        struct buf lines = {0};
+        int n, n_want, accepted = 0;
+        open_expected(&s, i);
+        const int32_t *prompt = expected(&s, &n, "greedy.prompt", 0), *want = expected(&s, &n_want, "greedy.ids", 0);
+        for (int depth = 0; depth <= ENGINE_MAX_DEPTH; depth++) {
+            add_ids(&lines, prompt, n);
+            buf_addf(&lines, ", \"max_tokens\": %d, \"draft\": %d, \"text\": \"extra\"}\n", n_want, depth);
+        }
+        json_t *answers = debug(run_generate, &(struct engine_options){.model_dir = golden_dir(i), .n_ctx = 128}, lines.data, 0);
+        assert_int_equal(json_array_size(answers), ENGINE_MAX_DEPTH + 1);
+        for (int depth = 0; depth <= ENGINE_MAX_DEPTH; depth++) {
+            json_t *a = json_array_get(answers, (size_t)depth), *by_position = json_object_get(a, "accepted"), *x;
+            size_t k;
+            assert_list(json_object_get(a, "ids"), want, n_want);
+            assert_int_equal(json_array_size(by_position), depth);
+            int tokens = 1 + (int)json_integer_value(json_object_get(a, "steps"));
+            json_array_foreach(by_position, k, x)
+                tokens += (int)json_integer_value(x);
+            assert_int_equal(tokens, n_want);
+            accepted += n_want - 1 - (int)json_integer_value(json_object_get(a, "steps"));
+        }
+        printf("%-10s %d drafts accepted over depths 1 to %d\n", golden[i], accepted, ENGINE_MAX_DEPTH);
+        json_decref(answers);
+        buf_free(&lines);
+        safetensors_close(&s);
+    }
+}
+
+static void test_generate__drafts_equal_the_reference(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_GOLDEN; i++) {
+        struct safetensors s;
+        struct buf lines = {0};
+        int n;
+        open_expected(&s, i);
+        for (int p = 0; p < N_PROMPTS; p++) {
+            const int32_t *ids = expected(&s, &n, "prompt%d.ids", p);
+            add_ids(&lines, ids, n);
+            buf_adds(&lines, ", \"depth\": 3}\n");
+        }
+        json_t *answers = debug(run_draft, golden_dir(i), lines.data, 0);
+        for (int p = 0; p < N_PROMPTS; p++) {
+            json_t *a = json_array_get(answers, (size_t)p);
+            assert_int_equal(json_integer_value(json_object_get(a, "first")), expected(&s, &n, "prompt%d.mtp_first", p)[0]);
+            assert_list(json_object_get(a, "drafts"), expected(&s, &n, "prompt%d.mtp_drafts", p), 3);
+        }
+        json_decref(answers);
+        buf_free(&lines);
+        safetensors_close(&s);
+    }
+}
+
+static void test_generate__bad_lines_get_an_error_each_and_the_others_an_answer(void **state)
+{
+    (void)state;
+    const struct engine_options o = {.model_dir = golden_dir(0), .n_ctx = 64};
+    const char *lines = "{\"ids\": [1], \"max_tokens\": 2}\n"
+                        "not json\n"
+                        "[1]\n"
+                        "{\"ids\": []}\n"
+                        "{\"ids\": [512], \"max_tokens\": 2}\n"
+                        "{\"ids\": [1]}\n"
+                        "{\"ids\": [1], \"max_tokens\": 2, \"draft\": 6}\n"
+                        "{\"ids\": [1], \"max_tokens\": -2}\n"
+                        "{\"ids\": [1], \"max_tokens\": 1e99}\n"
+                        "{\"ids\": \"1\", \"max_tokens\": 2}\n"
+                        "{\"ids\": [1], \"stop\": [1,2,3,4,5,6,7,8,9], \"max_tokens\": 2}\n"
+                        "{\"ids\": [1], \"max_tokens\": 500}\n";
+    json_t *answers = debug(run_generate, &o, lines, 1), *a;
+    size_t i;
+    assert_int_equal(json_array_size(answers), 12);
+    json_array_foreach(answers, i, a)
+        assert_int_equal(json_object_get(a, "error") == NULL, i == 0 || i == 11);
+    assert_int_equal(json_array_size(json_object_get(json_array_get(answers, 11), "ids")), 63);         /* up to the context's end */
+
+    json_t *first = json_array_get(json_object_get(json_array_get(answers, 11), "ids"), 10);            /* stops when told */
+    char line[128];
+    snprintf(line, sizeof line, "{\"ids\": [1], \"max_tokens\": 60, \"draft\": 3, \"stop\": [%d]}\n", (int)json_integer_value(first));
+    json_t *stopped = debug(run_generate, &o, line, 0), *ids = json_object_get(json_array_get(stopped, 0), "ids");
+    assert_true(json_array_size(ids) <= 11);
+    assert_int_equal(json_integer_value(json_array_get(ids, json_array_size(ids) - 1)), json_integer_value(first));
+    json_decref(stopped);
+    json_decref(answers);
+
+    answers = debug(run_draft, golden_dir(0), "{\"ids\": [1]}\n{\"ids\": [1], \"depth\": 100}\n{\"ids\": [1], \"depth\": 0}\n", 1);
+    assert_non_null(json_object_get(json_array_get(answers, 0), "error"));
+    assert_non_null(json_object_get(json_array_get(answers, 1), "error"));
+    assert_non_null(json_object_get(json_array_get(answers, 2), "first"));
+    json_decref(answers);
+}
+
+/* ---- the engine ---- */
+
+struct answer {
+    struct ids ids;
+    enum finish finish;
+    struct turn_stats stats;
+};
+
+static struct engine *open_engine(const char *dir, int depth, int chunk)
+{
+    struct err e = {0};
+    struct engine_options o = {.model_dir = dir, .n_ctx = 512, .draft_depth = depth, .chunk = chunk};
+    struct engine *g = engine_open(&o, &e);
+    if (!g)
+        fail_msg("%s", e.msg);
+    return g;
+}
+
+/* The whole answer; interrupts it when `interrupt_at` tokens came (0: never). */
+static struct answer ask(struct engine *g, const int32_t *ids, int n, int keep_at, const struct sampling *how, int interrupt_at)
+{
+    struct answer a = {0};
+    uint32_t serial = engine_submit(g, ids, n, keep_at, how);
+    for (bool done = false; !done;) {
+        engine_wait(g, -1);
+        struct event_list l = engine_drain(g);
+        for (int i = 0; i < l.n; i++) {
+            const struct event *ev = &l.events[i];
+            if (ev->kind == EV_FATAL)
+                fail_msg("%s", ev->message);
+            if (ev->kind == EV_TOKENS)
+                ids_append(&a.ids, ev->ids, ev->n);
+            if (ev->kind == EV_DONE) {
+                assert_int_equal(ev->serial, serial);
+                a.finish = ev->finish;
+                a.stats = ev->stats;
+                done = true;
+            }
+        }
+        if (interrupt_at && a.ids.n >= interrupt_at)
+            engine_interrupt(g, serial);
+    }
+    return a;
+}
+
+static void assert_same(const struct ids *a, const struct ids *b)
+{
+    assert_int_equal(a->n, b->n);
+    assert_memory_equal(a->data, b->data, (size_t)a->n * sizeof *a->data);
+}
+
+static int some_ids(int32_t *ids, int n, unsigned seed)
+{
+    for (int i = 0; i < n; i++)
+        ids[i] = (int32_t)((seed = seed * 1103515245u + 12345u) >> 16) % 512;
+    return n;
+}
+
+static void test_generate__a_seed_gives_one_answer_at_every_depth_and_chunk(void **state)
+{
+    (void)state;
+    const struct sampling hows[] = {
+        {.max_tokens = 40, .draft_depth = -1},
+        {.max_tokens = 40, .draft_depth = -1, .temperature = 1, .top_k = 20, .top_p = 0.95f, .seed = 3},
+        {.max_tokens = 40, .draft_depth = -1, .temperature = 0.7f, .presence_penalty = 1.5f, .repetition_penalty = 1.1f, .seed = 4},
+    };
+    const int depths[] = {0, 1, 2, 3, 5}, chunks[] = {64, 128, 192, 256, 64};
+    for (int m = 0; m < N_OWN; m++) {
+        int32_t prompt[150];
+        struct ids first[3] = {{0}};
+        if (!is_there(own[m]))
+            continue;
+        some_ids(prompt, 150, 7);
+        for (int d = 0; d < 5; d++) {
+            struct engine *g = open_engine(own[m], depths[d], chunks[d]);
+            for (int h = 0; h < 3; h++) {
+                struct answer a = ask(g, prompt, 150, 0, &hows[h], 0);
+                assert_int_equal(a.finish, FINISH_LENGTH);
+                if (d) {
+                    assert_same(&a.ids, &first[h]);
+                    ids_free(&a.ids);
+                } else {
+                    first[h] = a.ids;
+                }
+            }
+            engine_close(g);
+        }
+        for (int h = 0; h < 3; h++)
+            ids_free(&first[h]);
+    }
+}
+
+static void test_generate__rewind_and_refill_gives_what_a_fresh_engine_gives(void **state)
+{
+    (void)state;
+    for (int m = 0; m < N_OWN; m++) {
+        int32_t ids[400];
+        struct sampling how = {.max_tokens = 30, .draft_depth = -1, .temperature = 0.8f, .top_k = 20, .seed = 5};
+        if (!is_there(own[m]))
+            continue;
+        struct engine *g = open_engine(own[m], 3, 64);
+        int n = some_ids(ids, 200, 9);
+        struct answer a = ask(g, ids, n, 192, &how, 0);
+        struct answer again = ask(g, ids, n, 192, &how, 0);             /* regenerate */
+        assert_int_equal(again.stats.n_cached, 192);
+        assert_same(&again.ids, &a.ids);
+
+        struct answer cut = ask(g, ids, n, 192, &how, 5);               /* an interrupted one is a beginning of it */
+        assert_true(cut.ids.n >= 5 && cut.ids.n <= 30);
+        assert_memory_equal(cut.ids.data, a.ids.data, (size_t)cut.ids.n * sizeof *cut.ids.data);
+        memcpy(ids + n, cut.ids.data, (size_t)cut.ids.n * sizeof *ids);
+        n += cut.ids.n;
+        n += some_ids(ids + n, 40, 11);
+        struct answer next = ask(g, ids, n, 0, &how, 0);                /* and the talk goes on after it */
+        assert_int_equal(next.stats.n_cached, 200 + cut.ids.n - 1);
+
+        ids[195] = (ids[195] + 1) % 512;                                /* an edit */
+        struct answer edited = ask(g, ids, 200, 192, &how, 0);
+        assert_int_equal(edited.stats.n_cached, 192);
+        engine_close(g);
+
+        g = open_engine(own[m], 0, 64);
+        struct answer fresh = ask(g, ids, 200, 192, &how, 0);
+        assert_int_equal(fresh.stats.n_cached, 0);
+        assert_same(&edited.ids, &fresh.ids);
+        engine_close(g);
+        ids_free(&a.ids);
+        ids_free(&again.ids);
+        ids_free(&cut.ids);
+        ids_free(&next.ids);
+        ids_free(&edited.ids);
+        ids_free(&fresh.ids);
+    }
+}
+
+/* ---- sampling ---- */
+
+enum { TOP = 4 };                       /* top-k, so that the joint distribution of two tokens has 16 cells */
+
+/* The TOP most likely ids after the prompt, with their probabilities. */
+static void best_ids(struct model *m, const int32_t *ids, int n, int32_t *best, double *p)
+{
+    float *logits = malloc((size_t)m->cfg.vocab * sizeof *logits);
+    double total = 0;
+    cache_reset(m->cache);
+    forward_prefill(m->forward, m->cache, ids, n, 0, false);
+    forward_head(m->forward, HEAD_BF16, forward_last_hidden(m->cache), 1, logits);
+    for (int i = 0; i < TOP; i++) {
+        best[i] = sampler_argmax(logits, m->cfg.vocab);
+        total += p[i] = exp((double)logits[best[i]]);
+        logits[best[i]] = -INFINITY;
+    }
+    for (int i = 0; i < TOP; i++)
+        p[i] /= total;
+    free(logits);
+}
+
+static int index_of(const int32_t *list, int32_t id)
+{
+    for (int i = 0; i < TOP; i++)
+        if (list[i] == id)
+            return i;
+    return -1;
+}
+
+/* Many answers of three tokens, one seed each: the first two against their exact joint distribution. */
+static void test_generate__drafts_leave_the_sampling_distribution_as_it_is(void **state)
+{
+    (void)state;
+    enum { MOST = 1500, N = 24 };
+    for (int which = 0; which < N_OWN; which++) {
+        struct model m;
+        struct err e = {0};
+        int32_t ids[N + 1], first[TOP], second[TOP][TOP];
+        double p1[TOP], p2[TOP][TOP];
+        if (!is_there(own[which]))
+            continue;
+        const int rounds = which == N_OWN - 1 ? MOST : MOST / 5;        /* random weights accept no drafts: less to learn */
+        if (!model_open(&m, &(struct model_options){.dir = own[which], .n_ctx = 64, .max_rows = 64, .max_step = 1}, &e))
+            fail_msg("%s", e.msg);
+        some_ids(ids, N, 21);
+        best_ids(&m, ids, N, first, p1);
+        for (int i = 0; i < TOP; i++) {
+            ids[N] = first[i];
+            best_ids(&m, ids, N + 1, second[i], p2[i]);
+        }
+        model_close(&m);
+
+        for (int depth = 0; depth <= 3; depth += 3) {
+            struct engine_options o = {.model_dir = own[which], .n_ctx = 64, .draft_depth = depth, .head = "bf16"};
+            struct engine *g = engine_open(&o, &e);
+            int count[TOP][TOP] = {{0}}, accepted = 0;
+            double chi = 0;
+            assert_non_null(g);
+            for (int i = 0; i < rounds; i++) {
+                struct sampling how = {.max_tokens = 3, .draft_depth = -1, .temperature = 1, .top_k = TOP, .seed = (uint64_t)(i + depth * MOST)};
+                struct answer a = ask(g, ids, N, N, &how, 0);
+                int i1 = index_of(first, a.ids.data[0]), i2 = i1 < 0 ? -1 : index_of(second[i1], a.ids.data[1]);
+                assert_true(i1 >= 0 && i2 >= 0);
+                count[i1][i2]++;
+                accepted += a.stats.accepted[0];
+                ids_free(&a.ids);
+            }
+            for (int i = 0; i < TOP; i++)
+                for (int k = 0; k < TOP; k++) {
+                    double want = rounds * p1[i] * p2[i][k];
+                    chi += (count[i][k] - want) * (count[i][k] - want) / want;
+                }
+            double off = (chi - (TOP * TOP - 1)) / sqrt(2.0 * (TOP * TOP - 1));
+            printf("%s depth %d: chi-square %.1f of %d cells, %d drafts accepted\n", own[which], depth, chi, TOP * TOP, accepted);
+            assert_true(off < 4);
+            engine_close(g);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_generate__greedy_continuations_equal_the_reference_at_every_depth),
+        cmocka_unit_test(test_generate__drafts_equal_the_reference),
+        cmocka_unit_test(test_generate__bad_lines_get_an_error_each_and_the_others_an_answer),
+        cmocka_unit_test(test_generate__a_seed_gives_one_answer_at_every_depth_and_chunk),
+        cmocka_unit_test(test_generate__rewind_and_refill_gives_what_a_fresh_engine_gives),
+        cmocka_unit_test(test_generate__drafts_leave_the_sampling_distribution_as_it_is),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
