@@ -577,17 +577,26 @@ bool weights_prefetch(struct weights *w, bool (*progress)(size_t done, size_t to
     return true;
 }
 
-/* One row to int8; returns the scale. */
+/* One row to int8; returns the scale.  The largest magnitude is found among the bits, where order is the same and the
+ * compiler may use vectors: 763 million numbers pass through here. */
 static uint16_t quantize_row(int8_t *q, const float *row, int n)
 {
-    float max = 0;
-    for (int i = 0; i < n; i++)
-        max = fabsf(row[i]) > max ? fabsf(row[i]) : max;
-    uint16_t scale = f32_f16(max / 127 < 65504 ? max / 127 : 65504);
-    float s = f16_f32(scale);
+    uint32_t max = 0;
     for (int i = 0; i < n; i++) {
-        float v = s > 0 ? rintf(row[i] / s) : 0;
-        q[i] = (int8_t)(v > 127 ? 127 : v >= -127 ? v : -127);
+        uint32_t u = f32_bits(row[i]) & 0x7fffffff;
+        max = u > max ? u : max;
+    }
+    float top = bits_f32(max) / 127;
+    uint16_t scale = f32_f16(top < 65504 ? top : 65504);
+    float s = f16_f32(scale);
+    if (s <= 0) {
+        memset(q, 0, (size_t)n);
+        return 0;
+    }
+    for (int i = 0; i < n; i++) {
+        float v = rintf(row[i] / s);
+        v = v < 127 ? v : 127;
+        q[i] = (int8_t)(v > -127 ? v : -127);
     }
     return scale;
 }
