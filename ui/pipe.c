@@ -246,6 +246,10 @@ static void done(struct pipe *p, const struct chat_event *ev)
     }
     if (ev->end == CHAT_FAILED || ev->end == CHAT_TOOL_ROUNDS)
         note(ev->text);
+    if (ev->end == CHAT_CONTEXT)
+        note("the answer was cut off: the context is full");
+    if (ev->end == CHAT_LENGTH && !p->answer.len)
+        note("max_tokens was reached before the answer began");
     if (p->verbose)
         print_figures(ev);
     if (p->status < 0)

@@ -70,8 +70,10 @@ static void clock_tool(const char *arguments, size_t n, struct buf *out)
     bool named = zone && *zone;
     local_time(time(NULL), named ? zone : NULL, &tm);
     long minutes = labs(tm.tm_gmtoff) / 60;
-    buf_addf(out, "%04d-%02d-%02d %02d:%02d:%02d %s, UTC%c%02ld:%02ld (%s)", tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour,
-             tm.tm_min, tm.tm_sec, days[tm.tm_wday], tm.tm_gmtoff < 0 ? '-' : '+', minutes / 60, minutes % 60, named ? zone : "local time");
+    buf_addf(out, "%04d-%02d-%02d %02d:%02d:%02d %s, UTC%c%02ld:%02ld", tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour,
+             tm.tm_min, tm.tm_sec, days[tm.tm_wday], tm.tm_gmtoff < 0 ? '-' : '+', minutes / 60, minutes % 60);
+    if (named)
+        buf_addf(out, " (%s)", zone);
     free(zone);
 }
 

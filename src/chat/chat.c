@@ -208,7 +208,7 @@ static void request(struct chat *c)
         return;
     }
     if (c->prompt.ids.n >= c->info.n_ctx) {
-        err_set(&e, "the conversation is %d tokens long, the context holds %d", c->prompt.ids.n, c->info.n_ctx);
+        err_set(&e, "the prompt has %d tokens, the context holds %d", c->prompt.ids.n, c->info.n_ctx);
         finish(c, CHAT_FAILED, e.msg);
         return;
     }
