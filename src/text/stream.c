@@ -120,33 +120,37 @@ static enum match match_text(const struct stream *s, size_t pos, const char *p, 
     size_t have = s->in.len - pos;
     if (memcmp(s->in.data + pos, p, have < n ? have : n))
         return NO;
-    return have >= n ? YES : s->ended ? NO : PART;
+    return have >= n ? YES : PART;
 }
 
 static enum match match(const struct stream *s, size_t pos, const char *tag)
 {
-    return match_text(s, pos, tag, strlen(tag));
+    enum match m = match_text(s, pos, tag, strlen(tag));
+    return m == PART && s->ended ? NO : m;
 }
 
-/* Does one of `tags` stand at `pos`, or, with `end_counts`, does the input end there?  Blanks are skipped first; *look
- * remembers how far, as a megabyte of them may come in single bytes. */
-static enum match follows(struct stream *s, size_t pos, size_t *look, bool end_counts, const char *const *tags)
+static void skip_blanks(const struct stream *s, size_t pos, size_t *look)
 {
-    enum match best = NO;
     if (*look < pos)
         *look = pos;
     while (*look < s->in.len && is_blank(s->in.data[*look]))
         ++*look;
+}
+
+/* Does one of `tags` stand at `pos`, or, with `end_counts`, does the input end there or inside one?  Blanks are skipped
+ * first; *look remembers how far, as a megabyte of them may come in single bytes. */
+static enum match follows(struct stream *s, size_t pos, size_t *look, bool end_counts, const char *const *tags)
+{
+    enum match best = NO;
+    skip_blanks(s, pos, look);
     if (*look == s->in.len)
-        return !s->ended ? PART : end_counts ? YES : NO;
-    for (; *tags; tags++) {
-        enum match m = match(s, *look, *tags);
-        if (m == YES)
-            return YES;
-        if (m == PART)
-            best = PART;
-    }
-    return best;
+        best = PART;
+    else
+        for (; *tags && best != YES; tags++) {
+            enum match m = match_text(s, *look, *tags, strlen(*tags));
+            best = m > best ? m : best;
+        }
+    return best == PART && s->ended ? (end_counts ? YES : NO) : best;
 }
 
 /* "<tool_call>" at pos is the beginning of a call and not a word in a sentence. */
@@ -157,11 +161,13 @@ static enum match opens_call(struct stream *s, size_t pos, size_t *look)
     return m == YES ? follows(s, pos + strlen("<tool_call>"), look, false, tags) : m;
 }
 
-/* One of the names, and its '>', stand at `pos`. */
+/* The name and its '>' stand at `pos`. */
 static enum match match_name(const struct stream *s, size_t pos, struct text name)
 {
     enum match m = match_text(s, pos, name.p, name.n);
-    return m == YES ? match(s, pos + name.n, ">") : m;
+    if (m == YES)
+        return match(s, pos + name.n, ">");
+    return s->ended ? NO : m;
 }
 
 /* "<function=" of a tool that was offered. */
@@ -300,29 +306,28 @@ static bool step_text(struct stream *s)
 static bool step_after(struct stream *s)
 {
     static const char *const closers[] = {"</tool_call>", "</function>", "</parameter>", "</think>"};
-    size_t end = s->at;
-    while (end < s->in.len && is_blank(s->in.data[end]))
-        end++;
-    if (s->skip_blanks)
-        s->at = end;
-    take_text(s, end - s->at);
-    if (s->at == s->in.len)
+    skip_blanks(s, s->at, &s->look[0]);
+    size_t at = s->look[0];
+    if (at == s->in.len)
         return false;
     enum match best = NO;
     for (size_t i = 0; i < sizeof closers / sizeof *closers; i++) {
-        enum match m = match(s, s->at, closers[i]);
+        enum match m = match(s, at, closers[i]);
         if (m == YES) {
-            s->at += strlen(closers[i]);
+            s->at = at + strlen(closers[i]);    /* the blanks in front of it are its own */
             s->in_tag = s->in_tag && i;
             return true;
         }
         best = m > best ? m : best;
     }
-    enum match m = s->in_tag ? match(s, s->at, "<function=") : opens_function(s, s->at);
-    if (m == YES)
-        begin_call(s, s->at + strlen("<function="), s->in_tag);
-    else if (m == PART || best == PART)
+    enum match m = s->in_tag ? match(s, at, "<function=") : opens_function(s, at);
+    if (m == PART || (m == NO && best == PART))
         return false;
+    if (s->skip_blanks)
+        s->at = at;
+    take_text(s, at - s->at);
+    if (m == YES)
+        begin_call(s, at + strlen("<function="), s->in_tag);
     else
         s->state = CONTENT;
     return true;
