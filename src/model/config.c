@@ -34,7 +34,7 @@ static const struct int_field int_fields[] = {
     INT("num_hidden_layers",               n_layers,     1, MODEL_MAX_LAYERS, REQUIRED),
     INT("num_attention_heads",             n_q_heads,    1, 1024, REQUIRED),
     INT("num_key_value_heads",             n_kv_heads,   1, 1024, REQUIRED),
-    INT("head_dim",                        head_dim,     2, 1024, 256),
+    INT("head_dim",                        head_dim,     8, 512, 256),        /* what kernels/cpu/attention.c keeps per row */
     INT("linear_num_key_heads",            lin_k_heads,  1, 1024, REQUIRED),
     INT("linear_num_value_heads",          lin_v_heads,  1, 1024, REQUIRED),
     INT("linear_key_head_dim",             lin_k_dim,    1, DELTANET_MAX_DIM, 128),
@@ -285,6 +285,8 @@ static bool check_sizes(const struct source *s, const struct model_config *c)
         if (divides[i].found % divides[i].multiple)
             return err_set(s->e, "%s: %s is %d, expected a multiple of %s %d", s->where, divides[i].a, divides[i].found,
                            divides[i].b, divides[i].multiple);
+    if (c->head_dim % 8)
+        return err_set(s->e, "%s: head_dim is %d, expected a multiple of 8", s->where, c->head_dim);
     if (c->top_k > c->n_experts)
         return err_set(s->e, "%s: num_experts_per_tok is %d, expected at most num_experts %d", s->where, c->top_k, c->n_experts);
     return true;

@@ -185,6 +185,8 @@ static void test_config__what_the_engine_cannot_compute_is_refused(void **state)
         {"{\"num_experts_per_tok\": 8, \"num_experts\": 4}", "num_experts_per_tok is 8, expected at most num_experts 4"},
         {"{\"num_key_value_heads\": 3}", "num_attention_heads is 16, expected a multiple of num_key_value_heads 3"},
         {"{\"linear_num_key_heads\": 5}", "linear_num_value_heads is 32, expected a multiple of linear_num_key_heads 5"},
+        {"{\"head_dim\": 1024}", "head_dim is 1024, expected a whole number from 8 to 512"},
+        {"{\"head_dim\": 60}", "head_dim is 60, expected a multiple of 8"},
         {"{\"linear_key_head_dim\": 256}", "linear_key_head_dim is 256, expected a whole number from 1 to 128"},
         {"{\"linear_conv_kernel_dim\": 9}", "linear_conv_kernel_dim is 9, expected a whole number from 2 to 8"},
         {"{\"mtp_num_hidden_layers\": 2}", "mtp_num_hidden_layers is 2, expected a whole number from 0 to 1"},
