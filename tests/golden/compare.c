@@ -25,6 +25,8 @@ static json_t *next_line(FILE *f)               /* NULL at the end */
     ssize_t n = getline(&line, &cap, f);
     json_error_t e;
     json_t *j = n > 0 ? json_loadb(line, (size_t)n, JSON_ALLOW_NUL | JSON_DECODE_ANY, &e) : NULL;
+    if (n > 0 && !j)                    /* integers beyond 64 bits */
+        j = json_loadb(line, (size_t)n, JSON_ALLOW_NUL | JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL, &e);
     if (n > 0 && !j) {
         fprintf(stderr, "not JSON: %.200s\n", line);
         exit(2);
@@ -80,14 +82,6 @@ static bool tokenize_agrees(const json_t *g, const json_t *a)
     return same(json_object_get(a, "text"), text) && pieces_give(json_object_get(a, "pieces"), text);
 }
 
-static bool render_agrees(const json_t *g, const json_t *a)
-{
-    const json_t *error = json_object_get(g, "error");
-    if (error)                          /* the reference may put the exception's type in front */
-        return json_object_get(a, "error") && strstr(json_string_value(error), json_string_value(json_object_get(a, "error")));
-    return same(json_object_get(a, "rendered"), json_object_get(g, "rendered")) && same(json_object_get(a, "ids"), json_object_get(g, "ids"));
-}
-
 static bool value_agrees(const json_t *got, const json_t *want)         /* numbers by value, integers exactly */
 {
     if (json_is_number(got) && json_is_number(want) && !(json_is_integer(got) && json_is_integer(want)))
@@ -111,6 +105,15 @@ static bool value_agrees(const json_t *got, const json_t *want)         /* numbe
         return true;
     }
     return same(got, want);
+}
+
+static bool render_agrees(const json_t *g, const json_t *a)
+{
+    const json_t *error = json_object_get(g, "error");
+    if (error)                          /* the reference may put the exception's type in front */
+        return json_object_get(a, "error") && strstr(json_string_value(error), json_string_value(json_object_get(a, "error")));
+    return same(json_object_get(a, "rendered"), json_object_get(g, "rendered"))
+        && value_agrees(json_object_get(a, "ids"), json_object_get(g, "ids"));
 }
 
 static bool answer_agrees(const json_t *e, const json_t *a)
