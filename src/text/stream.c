@@ -406,21 +406,26 @@ static enum match value_ends(struct stream *s, size_t p)
 {
     static const char *const behind_param[] = {"<parameter=", "</function>", "</tool_call>", NULL};
     static const char *const behind_function[] = {"</tool_call>", "<function=", "<tool_call>", NULL};
+    static const char *const last[] = {"</tool_call>", NULL};
     bool line_start = (p > s->at && s->in.data[p - 1] == '\n') || s->lenient;
-    enum match best = match(s, p, "</parameter>"), m;
-    if (best == YES) {
+    enum match param = match(s, p, "</parameter>"), function = match(s, p, "</function>"), best;
+    if (param == YES) {
         best = follows(s, p + strlen("</parameter>"), &s->look[0], true, behind_param);
         return best == NO ? opens_call(s, s->look[0], &s->look[1]) : best;
     }
-    if (!line_start)
-        return best;
-    if ((m = match(s, p, "</function>")) == YES)
-        m = follows(s, p + strlen("</function>"), &s->look[0], !s->cut, behind_function);
-    best = m > best ? m : best;
-    m = match(s, p, "</tool_call>");
-    best = m > best ? m : best;
-    m = opens_param(s, p);
-    return m > best ? m : best;
+    if (function == YES && line_start)
+        return follows(s, p + strlen("</function>"), &s->look[0], !s->cut, behind_function);
+    if (function == YES) {              /* inside a line, if the next one starts with </tool_call> and would end the value */
+        best = follows(s, p + strlen("</function>"), &s->look[0], false, last);
+        return best == YES && s->in.data[s->look[0] - 1] != '\n' ? NO : best;
+    }
+    best = param > function ? param : function;
+    if (line_start) {
+        enum match close = match(s, p, "</tool_call>"), next = opens_param(s, p);
+        best = close > best ? close : best;
+        best = next > best ? next : best;
+    }
+    return best;
 }
 
 static bool step_value(struct stream *s)

@@ -232,7 +232,8 @@ static void test_stream__forgotten_closers_are_found_by_what_follows(void **stat
 {
     (void)state;
     EXPECT({TC FW "<parameter=city>\nParis" FE TE, 0, F_PARIS},
-           {TC FW "<parameter=city>\nParis" TE, 0, F_PARIS},
+           {TC FW "<parameter=city>\nParis" TE, 0, F_PARIS}, {TC FW "<parameter=city>\nParis</function>" TE, 0, F_PARIS},
+           {TC FW "<parameter=city>\nParis</function> x" TE, 0, "F[w {\"city\": \"Paris</function> x\"}]"},
            {TC FW "<parameter=city>\nParis\n<parameter=days>\n3" FE TE, 0, "F[w {\"city\": \"Paris\", \"days\": 3}]"},
            {TC FW "<parameter=city>\n<parameter=days>\n3" FE TE, 0, "F[w {\"city\": \"\", \"days\": 3}]"},
            {TC FW P("city", "Paris") TE, 0, F_PARIS}, {TC FW P("city", "Paris") FE, 0, F_PARIS}, {TC FW P("city", "Paris") FE, CUT, F_PARIS},
@@ -297,7 +298,7 @@ static void test_stream__a_megabyte_of_anything_takes_no_more_than_its_length(vo
     struct text tools[] = {text_of(tool_json[0]), text_of(tool_json[1]), text_of(tool_json[2])};
     int64_t start = clock_ns();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        for (int thinking = 0; thinking < 2; thinking++) {
+        for (int thinking = 0; thinking <= !*rows[i].before; thinking++) {
             struct events x = {0};
             struct stream *s = stream_open(tools, 3, thinking, events_add, &x);
             stream_push(s, rows[i].before, strlen(rows[i].before));
