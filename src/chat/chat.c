@@ -364,6 +364,7 @@ static void show(struct chat *c)
 static void on_tokens(struct chat *c, const struct event *ev)
 {
     const struct engine_info *info = engine_info(c->engine);
+    bool hit_before = c->answer.stopper.hit;
     for (int i = 0; i < ev->n; i++) {
         bool is_stop = false;
         for (int k = 0; k < info->n_eos; k++)
@@ -371,7 +372,7 @@ static void on_tokens(struct chat *c, const struct event *ev)
         answer_push(&c->answer, ev->ids[i], is_stop);
     }
     show(c);
-    if (c->answer.stopper.hit)
+    if (c->answer.stopper.hit && !hit_before)
         engine_interrupt(c->engine, c->serial);
 }
 

@@ -1,0 +1,208 @@
+/* An engine that says what the test wrote down: same interface, chosen at link time (these definitions win over the
+ * archive's).  Answers are texts in which control tokens count; they become ids of the small tokenizer of tests/data/chat. */
+#ifndef Q35_TESTS_FAKE_ENGINE_H
+#define Q35_TESTS_FAKE_ENGINE_H
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/ids.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "text/tokenizer.h"
+
+enum { FAKE_MAX = 16 };
+
+struct fake_answer {
+    const char *text;                   /* without the stop id */
+    enum finish finish;
+    bool hangs;                         /* after the text nothing comes until an interrupt */
+};
+
+static struct {
+    struct fake_answer answers[FAKE_MAX];
+    int  n_answers, n_submits, n_interrupts;
+    int  batch;                         /* tokens in an event */
+    bool not_ready;                     /* until fake_ready() */
+    int  n_ctx;
+    float gen_temperature;
+    struct ids prompts[FAKE_MAX];       /* as submitted */
+    struct sampling samplings[FAKE_MAX];
+    int  keep_at[FAKE_MAX];
+    struct tokenizer *tok;
+} fake;
+
+struct engine {
+    int fd;
+    bool ready, dead;
+    struct engine_info info;
+    struct ids left;                    /* of the running answer */
+    int  done;
+    enum finish finish;
+    bool running, hangs;
+    uint32_t serial;
+    struct event out[8];
+    const char *fatal;
+};
+
+static struct engine *fake_engine;      /* the one that is open */
+
+static void fake_reset(void)
+{
+    if (!fake.tok) {
+        struct err e = {0};
+        fake.tok = tokenizer_open("tests/data/chat", &e);
+        CHECK(fake.tok);
+    }
+    for (int i = 0; i < FAKE_MAX; i++)
+        ids_free(&fake.prompts[i]);
+    struct tokenizer *tok = fake.tok;
+    memset(&fake, 0, sizeof fake);
+    fake.tok = tok;
+    fake.batch = 3;
+    fake.n_ctx = 100000;
+    fake.gen_temperature = -1;
+}
+
+static inline void fake_say(const char *text)
+{
+    fake.answers[fake.n_answers++] = (struct fake_answer){text, FINISH_STOP, false};
+}
+
+static inline void fake_end(const char *text, enum finish finish, bool hangs)
+{
+    fake.answers[fake.n_answers++] = (struct fake_answer){text, finish, hangs};
+}
+
+static void wake(struct engine *g)
+{
+    eventfd_write(g->fd, 1);
+}
+
+static inline void fake_ready(void)
+{
+    fake.not_ready = false;
+    wake(fake_engine);
+}
+
+static inline void fake_dies(const char *why)
+{
+    fake_engine->fatal = why;
+    wake(fake_engine);
+}
+
+struct engine *engine_open(const struct engine_options *o, struct err *e)
+{
+    (void)o, (void)e;
+    struct engine *g = calloc(1, sizeof *g);
+    CHECK(g);
+    g->fd = eventfd(0, EFD_NONBLOCK);
+    g->info = (struct engine_info){
+        .model = "scripted", .backend = "none", .n_ctx = fake.n_ctx, .n_vocab = 512, .eos = {258, 256}, .n_eos = 2,
+        .gen_temperature = fake.gen_temperature, .gen_top_p = fake.gen_temperature < 0 ? -1 : 0.9f, .gen_top_k = -1,
+    };
+    wake(g);
+    return fake_engine = g;
+}
+
+uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s)
+{
+    int k = fake.n_submits++;
+    CHECK(k < fake.n_answers && !g->running);
+    const struct fake_answer *a = &fake.answers[k];
+    ids_append(&fake.prompts[k], ids, n_ids);
+    fake.samplings[k] = *s;
+    fake.keep_at[k] = keep_at;
+    g->left.n = 0;
+    tokenizer_encode(fake.tok, a->text, strlen(a->text), true, &g->left);
+    if (a->finish == FINISH_STOP)
+        ids_add(&g->left, 258);
+    g->done = 0;
+    g->finish = a->finish;
+    g->hangs = a->hangs;
+    g->running = true;
+    wake(g);
+    return ++g->serial;
+}
+
+void engine_interrupt(struct engine *g, uint32_t serial)
+{
+    if (!g->running || serial != g->serial)
+        return;
+    fake.n_interrupts++;
+    g->left.n = g->done;
+    g->finish = FINISH_INTERRUPTED;
+    g->hangs = false;
+    wake(g);
+}
+
+int engine_fd(const struct engine *g)
+{
+    return g->fd;
+}
+
+struct event_list engine_drain(struct engine *g)
+{
+    eventfd_t n;
+    struct event_list l = {g->out, 0};
+    eventfd_read(g->fd, &n);
+    memset(g->out, 0, sizeof g->out);
+    if (!g->ready) {
+        g->out[l.n++] = (struct event){.kind = EV_LOADING, .done = 1, .total = 2};
+        if (!fake.not_ready) {
+            g->ready = true;
+            g->out[l.n++] = (struct event){.kind = EV_READY};
+        }
+    }
+    if (g->fatal && !g->dead) {
+        g->dead = true;
+        g->out[l.n] = (struct event){.kind = EV_FATAL};
+        snprintf(g->out[l.n++].message, sizeof g->out->message, "%s", g->fatal);
+    }
+    for (int k = 0; k < 2 && g->running && !g->dead; k++) {
+        struct event *ev = &g->out[l.n];
+        *ev = (struct event){.kind = EV_TOKENS, .serial = g->serial};
+        while (ev->n < fake.batch && g->done < g->left.n)
+            ev->ids[ev->n++] = g->left.data[g->done++];
+        if (ev->n) {
+            l.n++;
+            continue;
+        }
+        if (g->hangs)
+            break;
+        ev->kind = EV_DONE;
+        ev->finish = g->finish;
+        ev->stats = (struct turn_stats){.n_prompt = 10, .n_tokens = g->done, .n_steps = g->done, .drafted = {10, 5}, .accepted = {8, 1},
+                                        .prefill_ms = 5, .decode_ms = 100};
+        if (g->finish == FINISH_ERROR)
+            snprintf(ev->message, sizeof ev->message, "scripted error");
+        g->running = false;
+        l.n++;
+    }
+    if (g->running && !g->dead && !(g->hangs && g->done == g->left.n))
+        wake(g);
+    return l;
+}
+
+bool engine_wait(struct engine *g, int timeout_ms)
+{
+    (void)g, (void)timeout_ms;
+    return true;
+}
+
+const struct engine_info *engine_info(const struct engine *g)
+{
+    return g->ready ? &g->info : NULL;
+}
+
+void engine_close(struct engine *g)
+{
+    close(g->fd);
+    ids_free(&g->left);
+    free(g);
+    fake_engine = NULL;
+}
+
+#endif

@@ -1,0 +1,755 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <cmocka.h>
+#include <sys/stat.h>
+
+#include "chat/chat.h"
+#include "fake_engine.h"
+
+/* What a front end would have seen of one turn. */
+struct seen {
+    struct buf reasoning, text, calls, results, notes;
+    struct chat_event last;             /* CHAT_DONE or CHAT_FATAL */
+    char why[512], taken_back[512];
+    int n_asked;
+    enum chat_answer answer;            /* to every question */
+};
+
+struct talk {
+    struct options *o;
+    struct chat *c;
+    struct seen s;
+};
+
+static void set(struct talk *t, enum option_id id, const char *text)
+{
+    struct err e = {0};
+    assert_true(options_set(t->o, id, text, FROM_COMMAND_LINE, &e));
+}
+
+static void begin(struct talk *t)
+{
+    fake_reset();
+    *t = (struct talk){.o = options_open()};
+    set(t, OPT_model, "tests/data/chat");
+}
+
+static void start_with(struct talk *t, const struct chat_front *front)
+{
+    struct err e = {0};
+    t->c = chat_open(t->o, front, &e);
+    if (!t->c)
+        fail_msg("%s", e.msg);
+}
+
+static void start(struct talk *t)
+{
+    static const struct chat_front front = {.can_ask = true, .tools = "none"};
+    start_with(t, &front);
+}
+
+static void forget(struct seen *s)
+{
+    struct buf *all[] = {&s->reasoning, &s->text, &s->calls, &s->results, &s->notes};
+    for (int i = 0; i < 5; i++)
+        buf_free(all[i]);
+    *s = (struct seen){.answer = s->answer};
+}
+
+static void end(struct talk *t)
+{
+    forget(&t->s);
+    chat_close(t->c);
+    options_close(t->o);
+}
+
+static void see(struct talk *t, const struct chat_event *ev)
+{
+    struct seen *s = &t->s;
+    switch (ev->kind) {
+    case CHAT_REASONING:   buf_add(&s->reasoning, ev->text, ev->n); break;
+    case CHAT_TEXT:        buf_add(&s->text, ev->text, ev->n); break;
+    case CHAT_CALL:        buf_addf(&s->calls, "%s%s%s;", ev->name, ev->text, ev->truncated ? "..." : ""); break;
+    case CHAT_TOOL_RESULT: buf_addf(&s->results, "%s=%s;", ev->name, ev->text); break;
+    case CHAT_NOTE:        buf_adds(&s->notes, ev->text); break;
+    case CHAT_APPROVE:
+        s->n_asked++;
+        chat_approve(t->c, s->answer);
+        break;
+    case CHAT_DONE:
+    case CHAT_FATAL:
+        s->last = *ev;
+        snprintf(s->why, sizeof s->why, "%s", ev->text);
+        snprintf(s->taken_back, sizeof s->taken_back, "%s", ev->taken_back ? ev->taken_back : "");
+        break;
+    default:
+        break;
+    }
+}
+
+/* One round of waiting and looking; true when the turn has ended. */
+static bool step(struct talk *t)
+{
+    int n;
+    chat_wait(t->c, -1, 5000);
+    const struct chat_event *ev = chat_drain(t->c, &n);
+    bool over = false;
+    for (int i = 0; i < n; i++) {
+        see(t, &ev[i]);
+        over = over || ev[i].kind == CHAT_DONE || ev[i].kind == CHAT_FATAL;
+    }
+    return over;
+}
+
+static void finish_turn(struct talk *t)
+{
+    while (!step(t))
+        ;
+    assert_false(chat_busy(t->c));
+}
+
+static void submit(struct talk *t, const char *text)
+{
+    struct err e = {0};
+    forget(&t->s);
+    if (!chat_submit(t->c, text, strlen(text), &e))
+        fail_msg("%s", e.msg);
+}
+
+static void ask(struct talk *t, const char *text)
+{
+    submit(t, text);
+    finish_turn(t);
+}
+
+/* The prompt of submit k as text, control tokens by name. */
+static const char *prompt(int k)
+{
+    static struct buf text;
+    struct detok d = {0};
+    buf_reset(&text);
+    for (int i = 0; i < fake.prompts[k].n; i++)
+        detok_push(&d, fake.tok, fake.prompts[k].data[i], false, &text);
+    detok_flush(&d, &text);
+    return buf_str(&text);
+}
+
+#define USER(t) "<|im_start|>user\n" t "<|im_end|>\n"
+#define THINK "<|im_start|>assistant\n<think>\n"
+#define PLAIN "<|im_start|>assistant\n<think>\n\n</think>\n\n"
+
+static void test_chat__a_message_sent_while_loading_is_answered_when_the_model_is_there(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    fake.not_ready = true;
+    fake_say("I think.\n</think>\n\nHello.");
+    start(&t);
+    submit(&t, "Hi");
+    for (int i = 0; i < 20 && !chat_ready(t.c); i++) {
+        int n;
+        chat_wait(t.c, -1, 50);
+        chat_drain(t.c, &n);
+    }
+    assert_true(chat_busy(t.c));
+    assert_int_equal(fake.n_submits, 0);
+    fake_ready();
+    finish_turn(&t);
+    assert_string_equal(prompt(0), USER("Hi") THINK);
+    assert_string_equal(t.s.reasoning.data, "I think.");
+    assert_string_equal(t.s.text.data, "Hello.");
+    assert_int_equal(t.s.last.end, CHAT_ANSWERED);
+    end(&t);
+}
+
+static void test_chat__the_answer_does_not_depend_on_how_tokens_are_batched(void **state)
+{
+    (void)state;
+    for (int batch = 1; batch <= 6; batch++) {
+        struct talk t;
+        begin(&t);
+        fake.batch = batch;
+        fake_say("a\xc3\xa9\n</think>\n\nDas w\xc3\xa4re \xf0\x9f\x99\x82 gut.  ");
+        start(&t);
+        ask(&t, "x");
+        assert_string_equal(t.s.reasoning.data, "a\xc3\xa9");
+        assert_string_equal(t.s.text.data, "Das w\xc3\xa4re \xf0\x9f\x99\x82 gut.");
+        end(&t);
+    }
+}
+
+static void test_chat__the_next_turn_drops_the_reasoning_and_keeps_the_answer(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    set(&t, OPT_system, "Be brief.");
+    fake_say("R1\n</think>\n\nA1");
+    fake_say("R2\n</think>\n\nA2");
+    start(&t);
+    ask(&t, "Q1");
+    ask(&t, "Q2");
+    assert_string_equal(prompt(1), "<|im_start|>system\nBe brief.<|im_end|>\n" USER("Q1") "<|im_start|>assistant\nA1<|im_end|>\n" USER("Q2") THINK);
+    /* the part that both prompts share is what the engine was told to keep */
+    assert_int_equal(fake.keep_at[0], fake.prompts[0].n - (int)strlen("\n") - 1);
+    assert_memory_equal(fake.prompts[0].data, fake.prompts[1].data, (size_t)fake.keep_at[0] * sizeof(int32_t));
+    end(&t);
+}
+
+static void test_chat__without_thinking_the_block_is_closed_in_the_prompt(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    set(&t, OPT_think, "off");
+    fake_say("A1");
+    start(&t);
+    ask(&t, "Q1");
+    assert_string_equal(prompt(0), USER("Q1") PLAIN);
+    assert_string_equal(buf_str(&t.s.reasoning), "");
+    assert_string_equal(t.s.text.data, "A1");
+    end(&t);
+}
+
+static void test_chat__control_tokens_in_a_message_are_plain_text(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    fake_say("ok");
+    start(&t);
+    ask(&t, "<|im_end|>");
+    int n = 0;
+    for (int i = 0; i < fake.prompts[0].n; i++)
+        n += fake.prompts[0].data[i] == 258;
+    assert_int_equal(n, 1);             /* the template's own */
+    end(&t);
+}
+
+static void test_chat__a_stop_string_cuts_the_answer_and_stops_the_engine(void **state)
+{
+    (void)state;
+    for (int batch = 1; batch <= 6; batch++) {
+        struct talk t;
+        begin(&t);
+        fake.batch = batch;
+        set(&t, OPT_think, "off");
+        set(&t, OPT_stop, "END");
+        set(&t, OPT_stop, "never");
+        fake_say("one EN two\nEND three, and a long rest that nobody should see");
+        start(&t);
+        ask(&t, "x");
+        assert_string_equal(t.s.text.data, "one EN two");
+        assert_int_equal(t.s.last.end, CHAT_STOP_TEXT);
+        assert_int_equal(fake.n_interrupts, 1);
+        assert_string_equal(chat_message(t.c, 1).text, "one EN two");
+        assert_false(chat_message(t.c, 1).stopped);
+        end(&t);
+    }
+}
+
+static void test_chat__what_could_have_become_a_stop_string_is_shown_at_the_end(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    set(&t, OPT_think, "off");
+    set(&t, OPT_stop, "END");
+    fake_say("so it ends: EN");
+    start(&t);
+    ask(&t, "x");
+    assert_string_equal(t.s.text.data, "so it ends: EN");
+    assert_int_equal(t.s.last.end, CHAT_ANSWERED);
+    end(&t);
+}
+
+static void test_chat__an_interrupted_answer_is_kept_and_marked(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    set(&t, OPT_think, "off");
+    fake_end("Half an ans", FINISH_STOP, true);
+    fake.answers[0].finish = FINISH_LENGTH;             /* no stop id at its end */
+    fake_say("More.");
+    start(&t);
+    submit(&t, "Q1");
+    while (t.s.text.len < 11)
+        assert_false(step(&t));
+    chat_interrupt(t.c);
+    finish_turn(&t);
+    assert_int_equal(t.s.last.end, CHAT_INTERRUPTED);
+    assert_null(t.s.last.taken_back);
+    assert_true(chat_message(t.c, 1).stopped);
+    ask(&t, "go on");
+    assert_string_equal(prompt(1), USER("Q1") "<|im_start|>assistant\nHalf an ans<|im_end|>\n" USER("go on") PLAIN);
+    end(&t);
+}
+
+static void test_chat__a_turn_without_a_word_is_taken_back(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    fake_end("", FINISH_LENGTH, true);
+    start(&t);
+    submit(&t, "Q1");
+    while (fake.n_submits == 0)
+        assert_false(step(&t));
+    chat_interrupt(t.c);
+    finish_turn(&t);
+    assert_int_equal(t.s.last.end, CHAT_INTERRUPTED);
+    assert_string_equal(t.s.taken_back, "Q1");
+    assert_int_equal(chat_n_messages(t.c), 0);
+    end(&t);
+}
+
+static void test_chat__regenerate_asks_the_same_with_another_seed(void **state)
+{
+    struct talk t;
+    struct err e = {0};
+    (void)state;
+    begin(&t);
+    set(&t, OPT_seed, "5");
+    fake_say("x</think>one");
+    fake_say("x</think>two");
+    start(&t);
+    assert_false(chat_regenerate(t.c, &e));
+    ask(&t, "Q");
+    forget(&t.s);
+    assert_true(chat_regenerate(t.c, &e));
+    finish_turn(&t);
+    assert_string_equal(t.s.text.data, "two");
+    assert_int_equal(chat_n_messages(t.c), 2);
+    assert_int_equal(fake.prompts[0].n, fake.prompts[1].n);
+    assert_memory_equal(fake.prompts[0].data, fake.prompts[1].data, (size_t)fake.prompts[0].n * sizeof(int32_t));
+    assert_int_equal(fake.samplings[0].seed, 5);
+    assert_int_equal(fake.samplings[1].seed, 6);
+    end(&t);
+}
+
+static void test_chat__undo_takes_back_message_and_answer(void **state)
+{
+    struct talk t;
+    struct err e = {0};
+    struct buf back = {0};
+    (void)state;
+    begin(&t);
+    fake_say("x</think>one");
+    fake_say("x</think>two");
+    start(&t);
+    ask(&t, "Q1");
+    assert_true(chat_undo(t.c, &back, &e));
+    assert_string_equal(back.data, "Q1");
+    assert_false(chat_undo(t.c, &back, &e));
+    ask(&t, "Q2");
+    assert_string_equal(prompt(1), USER("Q2") THINK);
+    buf_free(&back);
+    end(&t);
+}
+
+#define CALL "<tool_call>\n<function=calculator>\n<parameter=expression>\n7 * 12\n</parameter>\n</function>\n</tool_call>"
+
+static void test_chat__a_call_is_run_and_the_sampled_ids_stay_the_prefix_of_the_next_prompt(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    set(&t, OPT_tools, "clock,calculator");
+    fake_say("I calculate.\n</think>\n\n" CALL);
+    fake_say("Now I know.\n</think>\n\nIt is 84.");
+    start(&t);
+    ask(&t, "7 * 12?");
+    assert_string_equal(t.s.calls.data, "calculator{\"expression\": \"7 * 12\"};");
+    assert_string_equal(t.s.results.data, "calculator=84;");
+    assert_string_equal(t.s.text.data, "It is 84.");
+    assert_int_equal(t.s.n_asked, 0);   /* a built-in tool */
+    assert_int_equal(t.s.last.stats.n_rounds, 2);
+
+    struct ids sampled = {0};
+    tokenizer_encode(fake.tok, fake.answers[0].text, strlen(fake.answers[0].text), true, &sampled);
+    ids_add(&sampled, 258);
+    int n = fake.prompts[0].n;
+    assert_true(fake.prompts[1].n > n + sampled.n);
+    assert_memory_equal(fake.prompts[1].data, fake.prompts[0].data, (size_t)n * sizeof(int32_t));
+    assert_memory_equal(fake.prompts[1].data + n, sampled.data, (size_t)sampled.n * sizeof(int32_t));
+    assert_int_equal(fake.keep_at[0], fake.keep_at[1]);
+    const char *rest = strstr(prompt(1), "</tool_call><|im_end|>");
+    assert_non_null(rest);
+    assert_string_equal(rest, "</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\n84\n</tool_response><|im_end|>\n" THINK);
+    ids_free(&sampled);
+    end(&t);
+}
+
+static void test_chat__a_call_written_oddly_is_rendered_by_the_template(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    set(&t, OPT_tools, "calculator");
+    fake_say("I calculate.</think>" CALL);      /* blanks are missing */
+    fake_say("x</think>84");
+    start(&t);
+    ask(&t, "7 * 12?");
+    assert_non_null(strstr(prompt(1), THINK "I calculate.\n</think>\n\n" CALL "<|im_end|>\n"));
+    end(&t);
+}
+
+static void test_chat__the_tool_definitions_are_the_ones_the_demo_model_knows(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    set(&t, OPT_tools, "all");
+    fake_say("x");
+    start(&t);
+    ask(&t, "?");
+    assert_non_null(strstr(prompt(0),
+        "<tools>\n"
+        "{\"type\": \"function\", \"function\": {\"name\": \"clock\", \"description\": \"Tells the current date and time.\", \"parameters\": "
+        "{\"type\": \"object\", \"properties\": {\"zone\": {\"type\": \"string\", \"description\": \"IANA time zone, for example Europe/Paris; "
+        "local time if absent\"}}, \"required\": []}}}\n"
+        "{\"type\": \"function\", \"function\": {\"name\": \"calculator\", \"description\": \"Evaluates an arithmetic expression.\", "
+        "\"parameters\": {\"type\": \"object\", \"properties\": {\"expression\": {\"type\": \"string\", \"description\": \"for example "
+        "(3 + 4) * 12\"}}, \"required\": [\"expression\"]}}}\n</tools>"));
+    end(&t);
+}
+
+static void test_chat__an_unknown_tool_is_answered_with_an_error(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    set(&t, OPT_tools, "calculator");
+    fake_say("x</think><tool_call>\n<function=weather>\n</function>\n</tool_call>");
+    fake_say("y</think>Sorry.");
+    start(&t);
+    ask(&t, "?");
+    assert_string_equal(t.s.results.data, "weather=error: there is no tool weather; there are calculator;");
+    assert_string_equal(t.s.text.data, "Sorry.");
+    end(&t);
+}
+
+static const char shout_conf[] = "[tool shout]\ndescription = says it\ncommand = sh -c 'tr a-z A-Z'\n"
+                                 "parameters = {\"type\": \"object\", \"properties\": {\"w\": {\"type\": \"string\"}}}\n";
+#define SHOUT "x</think><tool_call>\n<function=shout>\n<parameter=w>\nhey\n</parameter>\n</function>\n</tool_call>"
+
+static void configure(struct talk *t, const char *conf)
+{
+    char path[] = "/tmp/q35chat-test-XXXXXX";
+    struct err e = {0};
+    int fd = mkstemp(path);
+    assert_true(fd >= 0 && write(fd, conf, strlen(conf)) == (ssize_t)strlen(conf));
+    close(fd);
+    if (!options_read_file(t->o, path, &e))
+        fail_msg("%s", e.msg);
+    unlink(path);
+}
+
+static void test_chat__a_configured_tool_asks_and_always_means_never_again(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    configure(&t, shout_conf);
+    set(&t, OPT_tools, "all");
+    fake_say(SHOUT);
+    fake_say(SHOUT);
+    fake_say("z</think>done");
+    start(&t);
+    t.s.answer = CHAT_ALWAYS;
+    ask(&t, "?");
+    assert_int_equal(t.s.n_asked, 1);
+    assert_string_equal(t.s.results.data, "shout={\"W\": \"HEY\"};shout={\"W\": \"HEY\"};");
+    assert_string_equal(t.s.text.data, "done");
+    end(&t);
+}
+
+static void test_chat__a_refused_call_is_told_to_the_model(void **state)
+{
+    (void)state;
+    for (int can_ask = 0; can_ask < 2; can_ask++) {
+        struct chat_front front = {.can_ask = can_ask, .tools = "all"};
+        struct talk t;
+        begin(&t);
+        configure(&t, shout_conf);
+        fake_say(SHOUT);
+        fake_say("z</think>then not");
+        start_with(&t, &front);
+        ask(&t, "?");
+        assert_int_equal(t.s.n_asked, can_ask);
+        assert_non_null(strstr(t.s.results.data, "shout=error: "));
+        assert_non_null(strstr(t.s.results.data, "allow"));
+        assert_string_equal(t.s.text.data, "then not");
+        end(&t);
+    }
+}
+
+static void test_chat__scripts_can_allow_tools_by_name(void **state)
+{
+    static const struct chat_front front = {.tools = "all"};
+    struct talk t;
+    (void)state;
+    begin(&t);
+    configure(&t, shout_conf);
+    set(&t, OPT_tools_approve, "other, shout");
+    fake_say(SHOUT);
+    fake_say("z</think>ok");
+    start_with(&t, &front);
+    ask(&t, "?");
+    assert_string_equal(t.s.results.data, "shout={\"W\": \"HEY\"};");
+    end(&t);
+}
+
+static void test_chat__an_interrupt_ends_a_running_tool(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    configure(&t, "[tool slow]\ncommand = sleep 600\n");
+    set(&t, OPT_tools, "slow");
+    set(&t, OPT_tools_approve, "always");
+    fake_say("x</think><tool_call>\n<function=slow>\n</function>\n</tool_call>");
+    start(&t);
+    submit(&t, "?");
+    while (!t.s.calls.len)
+        assert_false(step(&t));
+    for (int i = 0; i < 3; i++)
+        assert_false(step(&t));         /* it runs */
+    chat_interrupt(t.c);
+    finish_turn(&t);
+    assert_int_equal(t.s.last.end, CHAT_INTERRUPTED);
+    assert_string_equal(t.s.results.data, "slow=error: the user interrupted;");
+    assert_int_equal(fake.n_submits, 1);
+    end(&t);
+}
+
+static void test_chat__rounds_of_calls_end(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    set(&t, OPT_tools, "calculator");
+    set(&t, OPT_tool_rounds, "2");
+    for (int i = 0; i < 3; i++)
+        fake_say("x</think>" CALL);
+    start(&t);
+    ask(&t, "?");
+    assert_int_equal(t.s.last.end, CHAT_TOOL_ROUNDS);
+    assert_int_equal(fake.n_submits, 3);
+    end(&t);
+}
+
+static void test_chat__a_call_that_was_cut_off_is_never_run(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    set(&t, OPT_tools, "calculator");
+    fake_end("x</think><tool_call>\n<function=calculator>\n<parameter=expression>\n7 *", FINISH_LENGTH, false);
+    start(&t);
+    ask(&t, "?");
+    assert_int_equal(t.s.last.end, CHAT_LENGTH);
+    assert_non_null(strstr(t.s.calls.data, "calculator"));
+    assert_non_null(strstr(t.s.calls.data, "..."));
+    assert_int_equal(t.s.results.len, 0);
+    end(&t);
+}
+
+static void test_chat__a_prompt_longer_than_the_context_is_refused_with_both_numbers(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    fake.n_ctx = 40;
+    start(&t);
+    ask(&t, "a message of more than forty tokens, that is bytes");
+    assert_int_equal(t.s.last.end, CHAT_FAILED);
+    assert_string_equal(t.s.why, "the prompt has 71 tokens, the context holds 40");
+    assert_int_equal(chat_n_messages(t.c), 0);
+    end(&t);
+}
+
+static void test_chat__an_error_of_the_engine_ends_the_turn_only(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    fake_end("", FINISH_ERROR, false);
+    fake_say("x</think>fine");
+    start(&t);
+    ask(&t, "Q1");
+    assert_int_equal(t.s.last.end, CHAT_FAILED);
+    assert_string_equal(t.s.why, "scripted error");
+    ask(&t, "Q2");
+    assert_string_equal(t.s.text.data, "fine");
+    end(&t);
+}
+
+static void test_chat__a_dead_engine_leaves_the_conversation(void **state)
+{
+    struct talk t;
+    struct err e = {0};
+    (void)state;
+    begin(&t);
+    set(&t, OPT_think, "off");
+    fake_end("Half", FINISH_LENGTH, true);
+    start(&t);
+    submit(&t, "Q1");
+    while (t.s.text.len < 4)
+        assert_false(step(&t));
+    fake_dies("device fault");
+    finish_turn(&t);
+    assert_int_equal(t.s.last.kind, CHAT_FATAL);
+    assert_string_equal(t.s.why, "device fault");
+    assert_string_equal(chat_message(t.c, 1).text, "Half");
+    assert_false(chat_submit(t.c, "x", 1, &e));
+    end(&t);
+}
+
+static void test_chat__a_missing_tokenizer_is_fatal_with_its_name(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    set(&t, OPT_model, "tests/data/golden");
+    start(&t);
+    submit(&t, "Q1");
+    while (!step(&t))
+        ;
+    assert_int_equal(t.s.last.kind, CHAT_FATAL);
+    assert_non_null(strstr(t.s.why, "tokenizer.json"));
+    end(&t);
+}
+
+static void test_chat__figures_count_tokens_after_the_first(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    fake_say("12345</think>12345");     /* 11 ids and the stop id */
+    start(&t);
+    ask(&t, "?");
+    assert_float_equal(t.s.last.stats.tok_s, 110, 1e-9);        /* 11 after the first in 100 ms */
+    assert_float_equal(t.s.last.stats.acceptance, 9.0 / 15, 1e-9);
+    assert_int_equal(t.s.last.stats.ctx_used, 22);
+    assert_int_equal(t.s.last.stats.ctx_total, 100000);
+    end(&t);
+}
+
+static void test_chat__sampling_is_the_users_then_the_checkpoints_then_the_cards(void **state)
+{
+    (void)state;
+    for (int has = 0; has < 2; has++) {
+        struct talk t;
+        begin(&t);
+        fake.gen_temperature = has ? 0.3f : -1;
+        set(&t, OPT_top_k, "7");
+        for (int i = 0; i < 2; i++)
+            fake_say("x");
+        start(&t);
+        ask(&t, "?");
+        set(&t, OPT_preset, "coding");
+        ask(&t, "?");
+        assert_float_equal(fake.samplings[0].temperature, has ? 0.3 : 1.0, 1e-6);
+        assert_float_equal(fake.samplings[0].top_p, has ? 0.9 : 0.95, 1e-6);
+        assert_float_equal(fake.samplings[0].presence_penalty, has ? 0 : 1.5, 1e-6);
+        assert_int_equal(fake.samplings[0].top_k, 7);
+        assert_float_equal(fake.samplings[1].temperature, 0.6, 1e-6);
+        assert_int_equal(fake.samplings[1].n_stop, 2);
+        assert_int_equal(fake.samplings[1].stop[0], 258);
+        end(&t);
+    }
+}
+
+static void test_chat__a_loaded_conversation_goes_on_with_the_same_prompt(void **state)
+{
+    struct talk t;
+    struct err e = {0};
+    struct buf note = {0};
+    char path[] = "/tmp/q35chat-test-XXXXXX";
+    (void)state;
+    assert_non_null(mkdtemp(path));
+    char file[64];
+    snprintf(file, sizeof file, "%s/talk", path);
+    begin(&t);
+    set(&t, OPT_system, "Be brief.");
+    set(&t, OPT_tools, "calculator");
+    fake_say("a\n</think>\n\n" CALL);
+    fake_say("b\n</think>\n\nA1");
+    fake_say("c\n</think>\n\nA2");
+    fake_say("c\n</think>\n\nA2");
+    start(&t);
+    ask(&t, "Q1");
+    assert_true(chat_save(t.c, file, &e));
+    ask(&t, "Q2");
+    assert_true(chat_undo(t.c, &note, &e));
+    assert_true(chat_new(t.c, &e));
+    assert_true(options_set(t.o, OPT_system, "", FROM_SET, &e));
+    if (!chat_load(t.c, file, &note, &e))
+        fail_msg("%s", e.msg);
+    assert_int_equal(chat_n_messages(t.c), 4);
+    ask(&t, "Q2");
+    assert_int_equal(fake.prompts[2].n, fake.prompts[3].n);
+    assert_memory_equal(fake.prompts[2].data, fake.prompts[3].data, (size_t)fake.prompts[2].n * sizeof(int32_t));
+    unlink(file);
+    rmdir(path);
+    buf_free(&note);
+    end(&t);
+}
+
+static void test_chat__bytes_that_are_not_text_become_replacement_characters(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    fake_say("x");
+    start(&t);
+    ask(&t, "a\xff" "b");
+    assert_string_equal(chat_message(t.c, 0).text, "a\xef\xbf\xbd" "b");
+    end(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_chat__a_message_sent_while_loading_is_answered_when_the_model_is_there),
+        cmocka_unit_test(test_chat__the_answer_does_not_depend_on_how_tokens_are_batched),
+        cmocka_unit_test(test_chat__the_next_turn_drops_the_reasoning_and_keeps_the_answer),
+        cmocka_unit_test(test_chat__without_thinking_the_block_is_closed_in_the_prompt),
+        cmocka_unit_test(test_chat__control_tokens_in_a_message_are_plain_text),
+        cmocka_unit_test(test_chat__a_stop_string_cuts_the_answer_and_stops_the_engine),
+        cmocka_unit_test(test_chat__what_could_have_become_a_stop_string_is_shown_at_the_end),
+        cmocka_unit_test(test_chat__an_interrupted_answer_is_kept_and_marked),
+        cmocka_unit_test(test_chat__a_turn_without_a_word_is_taken_back),
+        cmocka_unit_test(test_chat__regenerate_asks_the_same_with_another_seed),
+        cmocka_unit_test(test_chat__undo_takes_back_message_and_answer),
+        cmocka_unit_test(test_chat__a_call_is_run_and_the_sampled_ids_stay_the_prefix_of_the_next_prompt),
+        cmocka_unit_test(test_chat__a_call_written_oddly_is_rendered_by_the_template),
+        cmocka_unit_test(test_chat__the_tool_definitions_are_the_ones_the_demo_model_knows),
+        cmocka_unit_test(test_chat__an_unknown_tool_is_answered_with_an_error),
+        cmocka_unit_test(test_chat__a_configured_tool_asks_and_always_means_never_again),
+        cmocka_unit_test(test_chat__a_refused_call_is_told_to_the_model),
+        cmocka_unit_test(test_chat__scripts_can_allow_tools_by_name),
+        cmocka_unit_test(test_chat__an_interrupt_ends_a_running_tool),
+        cmocka_unit_test(test_chat__rounds_of_calls_end),
+        cmocka_unit_test(test_chat__a_call_that_was_cut_off_is_never_run),
+        cmocka_unit_test(test_chat__a_prompt_longer_than_the_context_is_refused_with_both_numbers),
+        cmocka_unit_test(test_chat__an_error_of_the_engine_ends_the_turn_only),
+        cmocka_unit_test(test_chat__a_dead_engine_leaves_the_conversation),
+        cmocka_unit_test(test_chat__a_missing_tokenizer_is_fatal_with_its_name),
+        cmocka_unit_test(test_chat__figures_count_tokens_after_the_first),
+        cmocka_unit_test(test_chat__sampling_is_the_users_then_the_checkpoints_then_the_cards),
+        cmocka_unit_test(test_chat__a_loaded_conversation_goes_on_with_the_same_prompt),
+        cmocka_unit_test(test_chat__bytes_that_are_not_text_become_replacement_characters),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    for (int i = 0; i < FAKE_MAX; i++)
+        ids_free(&fake.prompts[i]);
+    tokenizer_close(fake.tok);
+    return failed;
+}

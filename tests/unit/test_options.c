@@ -1,0 +1,251 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "chat/options.h"
+
+static struct options *o;
+static struct err e;
+static struct buf prompt;
+
+static int setup(void **state)
+{
+    (void)state;
+    o = options_open();
+    e = (struct err){0};
+    prompt = (struct buf){0};
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    options_close(o);
+    buf_free(&prompt);
+    return 0;
+}
+
+#define ARGS(...) args((char *[]){"q35chat", __VA_ARGS__, NULL})
+
+static bool args(char **argv)
+{
+    int n = 0;
+    while (argv[n])
+        n++;
+    return options_read_args(o, n, argv, &prompt, &e);
+}
+
+static bool file(const char *text)
+{
+    char path[] = "/tmp/q35chat-test-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+    bool ok = options_read_file(o, path, &e);
+    unlink(path);
+    return ok;
+}
+
+static void test_options__flags_take_values_in_every_usual_way(void **state)
+{
+    (void)state;
+    assert_true(ARGS("--temperature", "0.5", "--top-p=0.9", "-n", "20", "-C32k", "--no-think", "-jv", "what", "is", "--", "-this"));
+    assert_float_equal(options_real(o, OPT_temperature), 0.5, 0);
+    assert_float_equal(options_real(o, OPT_top_p), 0.9, 0);
+    assert_int_equal(options_int(o, OPT_max_tokens), 20);
+    assert_int_equal(options_int(o, OPT_ctx), 32768);
+    assert_false(options_on(o, OPT_think));
+    assert_true(options_on(o, OPT_json));
+    assert_true(options_on(o, OPT_verbose));
+    assert_string_equal(prompt.data, "what is -this");
+}
+
+static void test_options__a_bad_flag_gets_one_sentence(void **state)
+{
+    static const struct { char *flag, *value; const char *says; } rows[] = {
+        {"--temprature", "1", "there is no option --temprature (did you mean --temperature?); --help lists them"},
+        {"--qqqqqq", "1", "there is no option --qqqqqq; --help lists them"},
+        {"-Z", "1", "there is no option -Z; --help lists them"},
+        {"--temperature", "warm", "temperature is 'warm', expected a number"},
+        {"--temperature", "nan", "temperature is 'nan', expected a number"},
+        {"--temperature", "11", "temperature is 11, expected 0 to 10"},
+        {"--top-k", "1.5", "top_k is '1.5', expected a whole number"},
+        {"--top-k", "99999999999999999999", "top_k is '99999999999999999999', expected a whole number"},
+        {"--seed", "-1", "seed is '-1', expected a whole number from 0"},
+        {"--backend", "tpu", "backend is 'tpu', expected one of cpu|cuda"},
+        {"--think=maybe", "x", "think is 'maybe', expected on or off"},
+        {"--no-model", "x", "there is no option --no-model (did you mean --model?); --help lists them"},
+        {"--max-tokens", NULL, "--max-tokens needs a value: N"},
+        {"-n", NULL, "-n needs a value: N"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        e = (struct err){0};
+        assert_false(ARGS(rows[i].flag, rows[i].value));
+        assert_string_equal(e.msg, rows[i].says);
+    }
+}
+
+static void test_options__later_sources_win_and_a_list_starts_again(void **state)
+{
+    int n;
+    (void)state;
+    assert_true(file("temperature = 0.1\ntop_k = 3\nstop = A\nstop = B\n"));
+    options_list(o, OPT_stop, &n);
+    assert_int_equal(n, 2);
+    assert_true(ARGS("--temperature", "0.2", "--stop", "C", "--stop", "D"));
+    const char *const *stops = options_list(o, OPT_stop, &n);
+    assert_int_equal(n, 2);
+    assert_string_equal(stops[0], "C");
+    assert_string_equal(stops[1], "D");
+    assert_float_equal(options_real(o, OPT_temperature), 0.2, 0);
+    assert_int_equal(options_int(o, OPT_top_k), 3);
+    assert_true(options_set_named(o, "temperature", "0.3", &e));
+    assert_float_equal(options_real(o, OPT_temperature), 0.3, 0);
+}
+
+static void test_options__set_refuses_what_only_the_start_reads(void **state)
+{
+    (void)state;
+    assert_false(options_set_named(o, "ctx", "1k", &e));
+    assert_string_equal(e.msg, "ctx is read at the start only: give it on the command line or in the config file");
+    assert_false(options_set_named(o, "topk", "1", &e));
+    assert_string_equal(e.msg, "there is no option topk (did you mean top_k?)");
+}
+
+static void test_options__a_value_over_several_lines_is_joined(void **state)
+{
+    (void)state;
+    assert_true(file("system = You are brief.\n  You like trees.\n# a comment\nthink = off\n"));
+    assert_string_equal(options_text(o, OPT_system), "You are brief.\nYou like trees.");
+    assert_false(options_on(o, OPT_think));
+}
+
+static void test_options__a_bad_file_is_named_with_its_line(void **state)
+{
+    static const struct { const char *text, *says; } rows[] = {
+        {"think = on\ntempreature = 1\n", ":2: there is no option tempreature (did you mean temperature?)"},
+        {"top_p = 2\n", ":1: top_p is 2, expected 0 to 1"},
+        {"json = on\n", ":1: json is for the command line only"},
+        {"\n\nnonsense\n", ":3: expected key = value, [tool NAME] or # comment"},
+        {"[model]\nx = 1\n", ":2: there is no section [model], expected [tool NAME]"},
+        {"[tool a]\nscript = 1\n", ":2: a tool has no script, expected description, parameters, command, timeout_s or max_output"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        e = (struct err){0};
+        assert_false(file(rows[i].text));
+        assert_non_null(strstr(e.msg, rows[i].says));
+    }
+    char line[400];
+    memset(line, 'x', sizeof line);
+    memcpy(line, "think=on\nsystem=", 16);
+    line[sizeof line - 1] = 0;
+    assert_false(file(line));
+    assert_non_null(strstr(e.msg, ":2: the line has more than 197 bytes"));
+    assert_false(options_read_file(o, "/nonexistent/file", &e));
+    assert_non_null(strstr(e.msg, "/nonexistent/file"));
+}
+
+static void test_options__tools_are_read_from_their_sections(void **state)
+{
+    (void)state;
+    assert_true(file("[tool a]\ncommand = x y\nparameters = {\n  \"type\": \"object\"}\n[tool b]\ncommand = z\ntimeout_s = 3\n"));
+    assert_int_equal(options_n_tools(o), 2);
+    assert_string_equal(options_tool(o, 0)->name, "a");
+    assert_string_equal(options_tool(o, 0)->parameters, "{\n\"type\": \"object\"}");
+    assert_string_equal(options_tool(o, 1)->timeout_s, "3");
+    assert_null(options_tool(o, 1)->description);
+}
+
+static void drop_comments(char *text)
+{
+    char *to = text;
+    for (char *p = text; *p;) {
+        size_t n = strcspn(p, "\n") + 1;
+        if (*p != '#') {
+            memmove(to, p, n);
+            to += n;
+        }
+        p += n;
+    }
+    *to = 0;
+}
+
+static void test_options__what_is_printed_can_be_read_again(void **state)
+{
+    struct buf first = {0}, second = {0};
+    (void)state;
+    assert_true(file("system = a\n  b\nstop = X\nstop = Y\n[tool t]\ncommand = c 'd e'\nparameters = {}\n"));
+    assert_true(ARGS("--temperature", "0.25", "--no-think", "-m", "/some/dir"));
+    options_print(o, &first);
+    options_close(o);
+    o = options_open();
+    assert_true(file(first.data));
+    options_print(o, &second);
+    assert_string_equal(options_text(o, OPT_system), "a\nb");
+    assert_string_equal(options_text(o, OPT_model), "/some/dir");
+    drop_comments(first.data);          /* they tell the origins, which differ */
+    drop_comments(second.data);
+    assert_string_equal(first.data, second.data);
+    int n;
+    assert_non_null(options_list(o, OPT_stop, &n));
+    assert_int_equal(n, 2);
+    buf_free(&first);
+    buf_free(&second);
+}
+
+static void test_options__the_environment_is_weaker_than_the_command_line(void **state)
+{
+    struct buf dir = {0};
+    (void)state;
+    setenv("Q35CHAT_MODEL", "/from/env", 1);
+    assert_true(options_read_environment(o, &e));
+    assert_true(options_model_dir(o, &dir, &e));
+    assert_string_equal(dir.data, "/from/env");
+    assert_true(ARGS("--model", "/from/flag"));
+    buf_reset(&dir);
+    assert_true(options_model_dir(o, &dir, &e));
+    assert_string_equal(dir.data, "/from/flag");
+    unsetenv("Q35CHAT_MODEL");
+    buf_free(&dir);
+}
+
+static void test_options__help_names_every_flag_it_promises_within_80_columns(void **state)
+{
+    struct buf out = {0};
+    (void)state;
+    options_help(&out);
+    for (const char *p = out.data; *p;) {
+        size_t n = strcspn(p, "\n");
+        assert_true(n <= 80);
+        p += n + (p[n] == '\n');
+    }
+    assert_non_null(strstr(out.data, "--max-tokens N"));
+    assert_non_null(strstr(out.data, "--no-think"));
+    buf_free(&out);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(test_options__##name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(flags_take_values_in_every_usual_way),
+        TEST(a_bad_flag_gets_one_sentence),
+        TEST(later_sources_win_and_a_list_starts_again),
+        TEST(set_refuses_what_only_the_start_reads),
+        TEST(a_value_over_several_lines_is_joined),
+        TEST(a_bad_file_is_named_with_its_line),
+        TEST(tools_are_read_from_their_sections),
+        TEST(what_is_printed_can_be_read_again),
+        TEST(the_environment_is_weaker_than_the_command_line),
+        TEST(help_names_every_flag_it_promises_within_80_columns),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,268 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <poll.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "chat/calc.h"
+#include "chat/tool.h"
+
+static void test_calc__expressions_have_these_values(void **state)
+{
+    static const struct { const char *text, *value; } rows[] = {
+        {"17 + 25", "42"}, {"(3 + 4) * 12", "84"}, {"2+3*4", "14"}, {"7/2", "3.5"}, {"8/2", "4"}, {"1/3", "0.333333333333333"},
+        {"-2^2", "-4"}, {"2^3^2", "512"}, {"2**10", "1024"}, {"(-2)^2", "4"}, {"2^-1", "0.5"}, {"10 % 3", "1"}, {"-7 % 3", "2"},
+        {"0.1 + 0.2", "0.3"}, {".5*4", "2"}, {"1e3", "1000"}, {"5 - -3", "8"}, {"--5", "5"}, {"sqrt(16)", "4"}, {"sqrt(2)", "1.4142135623731"},
+        {"max(3, 9, 4)", "9"}, {"min(2.5, 2)", "2"}, {"abs(-3)", "3"}, {"round(2.5)", "3"}, {"floor(-2.5)", "-3"}, {"2 * pi", "6.28318530717959"},
+        {"12\xc3\x97" "3", "36"}, {"12\xc3\xb7" "4", "3"}, {"9\xe2\x88\x92" "4", "5"}, {"17 + 25 =", "42"},
+        {"123456789012345678901234567890 * 3", "370370367037037036703703703670"},
+        {"2^126", "85070591730234615865843651857942052864"}, {"10^40", "1e+40"}, {"9007199254740993 + 0", "9007199254740993"},
+        {"170141183460469231731687303715884105727 + 1", "1.70141183460469e+38"}, {"0 * -1.5", "0"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char out[64] = "";
+        struct err e = {0};
+        if (!calc(rows[i].text, out, sizeof out, &e))
+            fail_msg("%s: %s", rows[i].text, e.msg);
+        if (!strcmp(rows[i].text, "sqrt(2)"))
+            assert_memory_equal(out, "1.41421356237", 13);
+        else
+            assert_string_equal(out, rows[i].value);
+    }
+}
+
+static void test_calc__what_is_not_arithmetic_gets_a_sentence(void **state)
+{
+    static const struct { const char *text, *says; } rows[] = {
+        {"1/0", "division by zero"}, {"5 % 0", "division by zero"}, {"0^-1", "division by zero"}, {"", "ends too early"}, {"2 +", "ends too early"},
+        {"(1 + 2", "parenthesis"}, {"1 + 2)", "expected an operator"}, {"hello", "unknown name"}, {"system(1)", "unknown function"},
+        {"2 3", "expected an operator"}, {"sqrt(-1)", "not a real number"}, {"10^4000", "too large"}, {"sqrt(1, 2)", "one number"},
+        {"1 = 2", "nothing may follow"}, {"$(ls)", "not arithmetic"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char out[64];
+        struct err e = {0};
+        assert_false(calc(rows[i].text, out, sizeof out, &e));
+        if (!strstr(e.msg, rows[i].says))
+            fail_msg("%s: %s", rows[i].text, e.msg);
+    }
+}
+
+static void test_calc__deep_nesting_is_refused(void **state)
+{
+    char text[20001], out[64];
+    struct err e = {0};
+    (void)state;
+    const char *const units[] = {"(", "2^", "sqrt(", "-("};
+    for (int k = 0; k < 4; k++) {
+        size_t n = strlen(units[k]);
+        for (size_t i = 0; i + n < sizeof text; i += n)
+            memcpy(text + i, units[k], n + 1);
+        assert_false(calc(text, out, sizeof out, &e));
+    }
+}
+
+/* --- tools ------------------------------------------------------------------------------------------------------ */
+
+static struct options *o;
+static struct tools *tools;
+
+static void with(const char *conf)
+{
+    char path[] = "/tmp/q35chat-test-XXXXXX";
+    struct err e = {0};
+    int fd = mkstemp(path);
+    assert_true(fd >= 0 && write(fd, conf, strlen(conf)) == (ssize_t)strlen(conf));
+    close(fd);
+    o = options_open();
+    if (!options_read_file(o, path, &e))
+        fail_msg("%s", e.msg);
+    unlink(path);
+    tools = tools_open(o, &e);
+    if (!tools || !tools_offer(tools, "all", &e))
+        fail_msg("%s", e.msg);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    tools_close(tools);
+    options_close(o);
+    tools = NULL;
+    o = NULL;
+    return 0;
+}
+
+/* Runs a call to its end; the text stays valid until the next one. */
+static const char *call(const char *name, const char *arguments)
+{
+    static struct buf result;
+    struct err e = {0};
+    buf_reset(&result);
+    const struct tool *t = tools_find(tools, name);
+    assert_non_null(t);
+    struct tool_run *r = tool_start(t, arguments, strlen(arguments), &e);
+    if (!r) {
+        buf_adds(&result, e.msg);
+        return result.data;
+    }
+    while (!tool_step(r, &result)) {
+        struct pollfd p = {.fd = tool_fd(r), .events = POLLIN};
+        poll(&p, 1, TOOL_TICK_MS);
+    }
+    tool_close(r);
+    return buf_str(&result);
+}
+
+static void test_tool__calculator_and_clock_answer(void **state)
+{
+    (void)state;
+    with("");
+    assert_string_equal(call("calculator", "{\"expression\": \"(3 + 4) * 12\"}"), "84");
+    assert_string_equal(call("calculator", "{\"expression\": \"1/0\"}"), "error: division by zero");
+    assert_string_equal(call("calculator", "{}"), "error: the argument expression is missing");
+    const char *utc = call("clock", "{\"zone\": \"UTC\"}");
+    int y, mo, d, h, mi, s, end = 0;
+    char day[16];
+    assert_int_equal(sscanf(utc, "%d-%d-%d %d:%d:%d %15[A-Za-z], UTC+00:00 (UTC)%n", &y, &mo, &d, &h, &mi, &s, day, &end), 7);
+    assert_int_equal(end, strlen(utc));
+    assert_true(y >= 2024);
+    assert_non_null(strstr(call("clock", "{}"), ", UTC"));
+    assert_non_null(strstr(call("clock", "{\"zone\": \"../../etc/passwd\"}"), "error: unknown time zone"));
+    assert_non_null(strstr(call("clock", "{\"zone\": \"Mars/Olympus\"}"), "error: unknown time zone"));
+    assert_non_null(strstr(call("clock", "not json"), ", UTC"));
+}
+
+static void test_tool__the_clock_leaves_the_programs_zone_alone(void **state)
+{
+    (void)state;
+    with("");
+    setenv("TZ", "UTC", 1);
+    call("clock", "{\"zone\": \"Asia/Tokyo\"}");
+    assert_string_equal(getenv("TZ"), "UTC");
+    assert_non_null(strstr(call("clock", "{}"), "UTC+00:00"));
+    unsetenv("TZ");
+}
+
+static void test_tool__arguments_come_on_stdin_and_never_through_a_shell(void **state)
+{
+    (void)state;
+    with("[tool back]\ncommand = cat\n[tool words]\ncommand = printf '%s|' a 'b c' \"d \\\" e\" f\\ g $HOME '' ;x\n");
+    assert_string_equal(call("back", "{\"x\": \"$(id); `id`\"}"), "{\"x\": \"$(id); `id`\"}");
+    assert_string_equal(call("words", "{}"), "a|b c|d \" e|f g|$HOME||");
+}
+
+static void test_tool__exit_status_and_stderr_are_told(void **state)
+{
+    (void)state;
+    with("[tool fails]\ncommand = sh -c 'echo out, then err >&2 && exit 3'\n[tool dies]\ncommand = sh -c 'kill -9 $$'\n"
+         "[tool quiet]\ncommand = true\n[tool bytes]\ncommand = printf 'a\\377b\\n\\n'\n[tool none]\ncommand = /nonexistent/program\n");
+    assert_string_equal(call("fails", "{}"), "out, then err\n[exit status 3]");
+    assert_string_equal(call("dies", "{}"), "[ended by signal 9]");
+    assert_string_equal(call("quiet", "{}"), "[no output]");
+    assert_string_equal(call("bytes", "{}"), "a\xef\xbf\xbd" "b");
+    assert_string_equal(call("none", "{}"), "cannot run /nonexistent/program: No such file or directory");
+}
+
+static void test_tool__limits_end_the_whole_group(void **state)
+{
+    (void)state;
+    with("[tool endless]\ncommand = yes\nmax_output = 1000\n[tool slow]\ncommand = sh -c 'sleep 600 | sleep 600'\ntimeout_s = 1\n"
+         "[tool leaves]\ncommand = sh -c 'echo done; sleep 600 &'\n");
+    const char *text = call("endless", "{}");
+    assert_true(strlen(text) < 1100);
+    assert_non_null(strstr(text, "[ended: more than 1000 bytes of output]"));
+    int64_t start = clock_ns();
+    assert_string_equal(call("slow", "{}"), "[ended: longer than 1 s]");
+    assert_true(clock_ms_since(start) < 5000);
+    start = clock_ns();
+    assert_string_equal(call("leaves", "{}"), "done");
+    assert_true(clock_ms_since(start) < 5000);
+}
+
+static void test_tool__bad_definitions_are_refused_with_their_section(void **state)
+{
+    static const struct { const char *conf, *says; } rows[] = {
+        {"[tool clock]\ncommand = x\n", "[tool clock]: a built-in tool has this name"},
+        {"[tool a b]\ncommand = x\n", "[tool a b]: a name has letters, digits, - and _"},
+        {"[tool x]\ndescription = y\n", "[tool x]: command is missing"},
+        {"[tool x]\ncommand = 'a\n", "[tool x]: command is ''a', expected a program"},
+        {"[tool x]\ncommand = a\nparameters = [1]\n", "[tool x]: parameters is not a JSON object"},
+        {"[tool x]\ncommand = a\ntimeout_s = 0\n", "[tool x]: timeout_s is '0', expected 1 to 3600"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char path[] = "/tmp/q35chat-test-XXXXXX";
+        struct err e = {0};
+        int fd = mkstemp(path);
+        assert_true(fd >= 0 && write(fd, rows[i].conf, strlen(rows[i].conf)) > 0);
+        close(fd);
+        struct options *bad = options_open();
+        assert_true(options_read_file(bad, path, &e));
+        assert_null(tools_open(bad, &e));
+        if (!strstr(e.msg, rows[i].says))
+            fail_msg("%s", e.msg);
+        options_close(bad);
+        unlink(path);
+    }
+}
+
+static void test_tool__only_offered_tools_are_found(void **state)
+{
+    struct err e = {0};
+    int n;
+    (void)state;
+    with("[tool mine]\ncommand = cat\n");
+    assert_true(tools_offer(tools, "clock, mine", &e));
+    tools_schemas(tools, &n);
+    assert_int_equal(n, 2);
+    assert_non_null(tools_find(tools, "mine"));
+    assert_null(tools_find(tools, "calculator"));
+    assert_false(tools_offer(tools, "clock,nope", &e));
+    assert_string_equal(e.msg, "there is no tool nope; there are clock, calculator, mine");
+    assert_true(tools_offer(tools, "none", &e));
+    tools_schemas(tools, &n);
+    assert_int_equal(n, 0);
+}
+
+static void test_tool__approval_follows_the_policy(void **state)
+{
+    (void)state;
+    with("[tool mine]\ncommand = cat\n");
+    const struct tool *mine = tools_find(tools, "mine"), *clock = tools_find(tools, "clock");
+    assert_int_equal(tool_approval(mine, "ask"), TOOL_ASK);
+    assert_int_equal(tool_approval(mine, "always"), TOOL_RUN);
+    assert_int_equal(tool_approval(mine, "never"), TOOL_DENY);
+    assert_int_equal(tool_approval(mine, "a,mine"), TOOL_RUN);
+    assert_int_equal(tool_approval(mine, "mines"), TOOL_ASK);
+    assert_int_equal(tool_approval(clock, "ask"), TOOL_RUN);
+    assert_int_equal(tool_approval(clock, "never"), TOOL_DENY);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_teardown(test_tool__##name, teardown)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_calc__expressions_have_these_values),
+        cmocka_unit_test(test_calc__what_is_not_arithmetic_gets_a_sentence),
+        cmocka_unit_test(test_calc__deep_nesting_is_refused),
+        TEST(calculator_and_clock_answer),
+        TEST(the_clock_leaves_the_programs_zone_alone),
+        TEST(arguments_come_on_stdin_and_never_through_a_shell),
+        TEST(exit_status_and_stderr_are_told),
+        TEST(limits_end_the_whole_group),
+        TEST(bad_definitions_are_refused_with_their_section),
+        TEST(only_offered_tools_are_found),
+        TEST(approval_follows_the_policy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
