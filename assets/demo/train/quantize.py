@@ -88,6 +88,7 @@ def write(weights, text, layout, path):
         files["model_extra_tensors.safetensors"] = extra
     for f, s in files.items():
         save_file({k: v.contiguous().cpu() for k, v in s.items()}, os.path.join(path, f), metadata={"format": "pt"})
+        os.chmod(os.path.join(path, f), 0o644)
     total = sum(t.numel() * t.element_size() for t in tensors.values())
     index = {"metadata": {"total_size": total}, "weight_map": {k: f for f, s in files.items() for k in s}}
     for name, x in (("model.safetensors.index.json", index), ("config.json", config(text, layout))):
