@@ -1,0 +1,91 @@
+#!/bin/sh
+# Line mode of the real program, typed into through a pseudo-terminal (script, of util-linux).
+. tests/pty/common.inc
+trap 'rm -rf "$tmp"' EXIT
+cd "$tmp" || exit 1
+if ! script -qec true /dev/null < /dev/null > /dev/null 2>&1; then
+    echo "skip line mode: this machine has no script(1) that can make a terminal"
+    exit 0
+fi
+
+keys=$tmp/keys screen=$tmp/screen
+mkfifo "$keys"
+
+begin() {       # OPTIONS...: the program in a terminal of 80 columns
+    rm -f "$screen"
+    : > "$screen"
+    at=1
+    script -qefc "stty cols 80 rows 24; $q --model $small --temperature 0 -n 24 $*; echo status \$?" "$screen" < "$keys" > /dev/null 2>&1 &
+    job=$!
+    exec 3> "$keys"
+}
+type() { printf "$1" >&3; }
+seen() {        # NAME TEXT: waits until the screen has it behind what was seen before
+    for i in $(seq 200); do
+        found=$(tail -c "+$at" "$screen" | grep -aboF -- "$2" | head -n 1 | cut -d : -f 1)
+        if [ -n "$found" ]; then
+            ok "$1"
+            at=$((at + found + ${#2}))
+            return
+        fi
+        sleep 0.1
+    done
+    bad "$1" "no '$2' in: $(tail -c "+$at" "$screen" | tail -c 600 | cat -v)"
+}
+end() { exec 3>&-; wait "$job"; }
+
+begin --no-think
+seen "the prompt is there at once" "> "
+type 'Hello\r'
+seen "an answer ends with its figures" " tok/s, "
+type '/hel\t\r'
+seen "Tab completes a command" "/regen"
+type '/set temp\t\r'
+seen "Tab completes an option" "temperature = 0"
+type '/nosuch\r'
+seen "an unknown command is not sent" "there is no command /nosuch"
+type 'one\\\rtwo\r'
+seen "a backslash goes on in the next line" ". two"
+seen "... and the message is answered" " tok/s, "
+type '"""\rthree\rfour"""\r'
+seen "a block between quotes is one message" " tok/s, "
+type '\033[200~five\n\tsix\033[201~\r'
+seen "a paste with a line end is one message" " tok/s, "
+type 'half a line\003'
+seen "Ctrl-C clears the line" "^C"
+type '/set max_tokens 0\r'
+seen "an option can be changed" "max_tokens = 0"
+type 'seven\r'
+sleep 1
+type '\003'
+seen "Ctrl-C stops the answer" "[stopped]"
+seen "... with its figures" " tok/s, "
+type '/save\r'
+seen "the conversation is kept" "sessions/"
+type '/load /nonexistent/talk\r'
+seen "a missing file gets a sentence" "/nonexistent/talk"
+type '\004'
+seen "Ctrl-D ends with status 0" "status 0"
+end
+
+file=$(ls "$tmp"/state/q35chat/sessions/*.jsonl)
+is "messages are in the file" "$(grep -c '"role":"user"' "$file")" 5
+has "... a message of two lines as one" "$(cat "$file")" '"content":"one\ntwo"'
+has "... a block as one" "$(cat "$file")" '"content":"three\nfour"'
+has "... a paste as one" "$(cat "$file")" '"content":"five\n\tsix"'
+has "... the stopped answer is marked" "$(tail -n 1 "$file")" '"stopped":true'
+is "files are for their owner alone" "$(ls -l "$file" "$tmp/state/q35chat/history" | cut -c1-10 | sort -u)" "-rw-------"
+has "the history has what was typed" "$(cat "$tmp/state/q35chat/history")" "seven"
+
+mkdir -p "$tmp/config/q35chat"
+printf '[tool shout]\ndescription = says it\ncommand = tr a-z A-Z\n' > "$tmp/config/q35chat/q35chat.conf"
+begin --resume "$file"
+seen "a conversation is resumed" "10 messages"
+type '/tools\r'
+seen "a tool of the config file is offered" "runs tr a-z A-Z"
+type '\022Hel'
+seen "Ctrl-R searches the history" "Hello"
+type '\003/quit\r'
+seen "/quit ends" "status 0"
+end
+exit $status
