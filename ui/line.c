@@ -300,6 +300,20 @@ static void remember(struct line *l, const char *text)
     umask(before);
 }
 
+/* While an answer runs, what is typed waits for the next prompt instead of mixing with the text. */
+static void quiet_keys(bool quiet)
+{
+    static struct termios usual;
+    struct termios t;
+    if (quiet && tcgetattr(0, &usual) == 0) {
+        t = usual;
+        t.c_lflag &= ~(tcflag_t)(ECHO | ICANON);
+        tcsetattr(0, TCSANOW, &t);
+    } else if (!quiet) {
+        tcsetattr(0, TCSANOW, &usual);
+    }
+}
+
 /* A question that typed-ahead keys must not answer. */
 static enum chat_answer ask(struct turn *t, const char *name, const char *arguments)
 {
@@ -326,24 +340,11 @@ static enum chat_answer ask(struct turn *t, const char *name, const char *argume
         chat_interrupt(l->chat);
     }
     buf_free(&answer);
+    quiet_keys(true);                   /* libedit has left the terminal as it was before the turn */
     return result;
 }
 
 /* --- the loop --------------------------------------------------------------------------------------------------- */
-
-/* While an answer runs, what is typed waits for the next prompt instead of mixing with the text. */
-static void quiet_keys(bool quiet)
-{
-    static struct termios usual;
-    struct termios t;
-    if (quiet && tcgetattr(0, &usual) == 0) {
-        t = usual;
-        t.c_lflag &= ~(tcflag_t)(ECHO | ICANON);
-        tcsetattr(0, TCSANOW, &t);
-    } else if (!quiet) {
-        tcsetattr(0, TCSANOW, &usual);
-    }
-}
 
 static void run_turn(struct line *l)
 {

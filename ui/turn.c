@@ -103,12 +103,26 @@ static void show_text(struct turn *t, const struct chat_event *ev, bool dim)
         t->in_line = ev->text[ev->n - 1] != '\n';
 }
 
+/* Calls and results can be long: their beginning is enough to see what happens. */
+static size_t beginning(const char *text, size_t n)
+{
+    enum { LINES = 8, BYTES = 800 };
+    size_t end = 0;
+    for (int lines = 0; end < n && end < BYTES; end++)
+        if (text[end] == '\n' && ++lines == LINES)
+            break;
+    return unicode_complete(text, end);
+}
+
 static void show_call(struct turn *t, const char *before, const struct chat_event *ev, const char *after)
 {
     struct buf line = {0};
     end_line(t);
     buf_addf(&line, "%s%s: ", before, ev->name);
-    buf_add(&line, ev->text, ev->n);
+    size_t n = beginning(ev->text, ev->n);
+    buf_add(&line, ev->text, n);
+    if (n < ev->n)
+        buf_addf(&line, " ... (%zu bytes more)", ev->n - n);
     buf_addf(&line, "%s\n", after);
     turn_say(t, line.data);
     buf_free(&line);

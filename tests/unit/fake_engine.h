@@ -3,6 +3,7 @@
 #ifndef Q35_TESTS_FAKE_ENGINE_H
 #define Q35_TESTS_FAKE_ENGINE_H
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
