@@ -4,6 +4,6 @@
 
 #define Q35_VERSION "0.1.0"
 
-enum { EXIT_ANSWERED = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
+enum { EXIT_ANSWERED = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130, EXIT_SIGNAL = 128 /* plus its number */ };
 
 #endif

@@ -8,7 +8,7 @@
 #include "base/log.h"
 
 static int fd = -1;
-static volatile sig_atomic_t waiting;
+static volatile sig_atomic_t waiting, ending;
 
 static void on_signal(int sig)
 {
@@ -18,6 +18,8 @@ static void on_signal(int sig)
         return;
     }
     waiting = 1;
+    if (sig != SIGINT)
+        ending = sig;
     eventfd_write(fd, 1);
 }
 
@@ -30,6 +32,8 @@ void interrupt_open(void)
     fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     CHECK(fd >= 0);
     sigaction(SIGINT, &a, NULL);        /* no SA_RESTART: a blocking read returns */
+    sigaction(SIGTERM, &a, NULL);
+    sigaction(SIGHUP, &a, NULL);
 }
 
 int interrupt_fd(void)
@@ -44,4 +48,9 @@ bool interrupt_taken(void)
         return false;
     waiting = 0;
     return true;
+}
+
+int interrupt_ending(void)
+{
+    return ending;
 }

@@ -1,11 +1,13 @@
-/* Ctrl-C as a file descriptor.  A second one while the first waits ends the program as usual. */
+/* Signals as a file descriptor.  Ctrl-C asks for the answer to end; SIGTERM and SIGHUP (the terminal is gone) ask for the program
+ * to end, after what was said so far is kept.  A second one while the first waits ends the program as usual. */
 #ifndef Q35_UI_INTERRUPT_H
 #define Q35_UI_INTERRUPT_H
 
 #include <stdbool.h>
 
-void interrupt_open(void);              /* from now on SIGINT does not end the program by itself */
+void interrupt_open(void);              /* from now on these signals do not end the program by themselves */
 int  interrupt_fd(void);                /* readable while one waits */
 bool interrupt_taken(void);             /* takes it */
+int  interrupt_ending(void);            /* the signal that wants the program to end, or 0 */
 
 #endif

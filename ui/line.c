@@ -460,14 +460,16 @@ int line_run(struct options *o)
     while (on) {
         l.interrupted = false;
         if (!read_message(&l, &text)) {
-            on = l.interrupted && !l.hung_up;
+            on = l.interrupted && !l.hung_up && !interrupt_ending();
         } else if (text.len) {
             remember(&l, text.data);
-            on = take_message(&l, text.data);
+            on = take_message(&l, text.data) && !interrupt_ending();
         }
     }
     if (l.turn.dead)
         status = EXIT_FAILED;
+    if (interrupt_ending())
+        status = EXIT_SIGNAL + interrupt_ending();
     close_editor(&l);
     buf_free(&text);
     chat_close(l.chat);

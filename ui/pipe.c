@@ -16,6 +16,7 @@
 #include "chat/chat.h"
 #include "ui/exits.h"
 #include "ui/interrupt.h"
+#include "ui/turn.h"
 
 struct pipe {
     struct options *o;
@@ -29,8 +30,8 @@ struct pipe {
     enum chat_event_kind part;          /* what was printed last */
     bool  printed;
     int   newlines;                     /* held back: only the end of the output decides about them */
+    struct turn progress;               /* lines on stderr, if that is a terminal */
     int64_t start_ns;
-    bool  interrupted;
     int   status;                       /* -1: goes on */
 };
 
@@ -57,6 +58,7 @@ static void flush(struct pipe *p)
 static void print(struct pipe *p, const char *text, size_t n)
 {
     struct buf safe = {0};
+    turn_clear(&p->progress);
     if (p->terminal) {
         unicode_safe(&safe, text, n);
         text = buf_str(&safe);
@@ -236,6 +238,11 @@ static void print_figures(const struct chat_event *ev)
             s->n_prompt, s->n_cached, s->ctx_used, s->ctx_total, (unsigned long long)s->seed, s->wall_ms / 1000);
 }
 
+static int interrupted(void)
+{
+    return interrupt_ending() ? EXIT_SIGNAL + interrupt_ending() : EXIT_INTERRUPTED;
+}
+
 static void done(struct pipe *p, const struct chat_event *ev)
 {
     if (p->json)
@@ -253,7 +260,7 @@ static void done(struct pipe *p, const struct chat_event *ev)
     if (p->verbose)
         print_figures(ev);
     if (p->status < 0)
-        p->status = ev->end == CHAT_INTERRUPTED ? EXIT_INTERRUPTED
+        p->status = ev->end == CHAT_INTERRUPTED ? interrupted()
                   : ev->end == CHAT_FAILED || ev->end == CHAT_TOOL_ROUNDS ? EXIT_FAILED : EXIT_ANSWERED;
 }
 
@@ -299,10 +306,17 @@ static void take(struct pipe *p, const struct chat_event *ev)
             note(ev->text);
         break;
     case CHAT_DONE:
+        turn_clear(&p->progress);
         done(p, ev);
         break;
     case CHAT_FATAL:
+        turn_clear(&p->progress);
         fatal(p, ev);
+        break;
+    case CHAT_LOADING:
+    case CHAT_READY:
+    case CHAT_PREFILL:
+        turn_event(&p->progress, ev);
         break;
     default:
         break;
@@ -322,7 +336,7 @@ static bool read_stdin(struct buf *text, struct err *e)
         char chunk[65536];
         int r = poll(fds, 2, told ? -1 : NOTICE_MS);
         if (fds[1].revents && interrupt_taken())
-            _exit(EXIT_INTERRUPTED);    /* the model may still be loading: nothing of it is worth waiting for */
+            _exit(interrupted());    /* the model may still be loading: nothing of it is worth waiting for */
         if (r == 0) {
             fprintf(stderr, "q35chat: waiting for stdin (--no-stdin ignores it)\n");
             told = true;
@@ -398,6 +412,7 @@ int pipe_run(struct options *o, struct buf *prompt)
         return EXIT_FAILED;
     }
     p.calls = json_array();
+    turn_init(&p.progress, p.chat, o);
     if (use_stdin && !add_stdin(prompt, &e)) {
         note(e.msg);
         p.status = EXIT_USAGE;

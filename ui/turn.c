@@ -21,6 +21,8 @@ void turn_init(struct turn *t, struct chat *c, struct options *o)
         .o = o,
         .color = !strcmp(when, "always") || (can && strcmp(when, "never")),
         .terminal = isatty(2),
+        .load_ns = clock_ns(),
+        .start_ns = clock_ns(),
     };
 }
 
@@ -43,7 +45,7 @@ void turn_say(const struct turn *t, const char *text)
 
 /* --- progress --------------------------------------------------------------------------------------------------- */
 
-static void clear_progress(struct turn *t)
+void turn_clear(struct turn *t)
 {
     if (t->progress)
         fprintf(stderr, "\r%*s\r", 70, "");
@@ -62,7 +64,7 @@ static void show_progress(struct turn *t, const char *text)
 static void show_loading(struct turn *t, const struct chat_event *ev)
 {
     char text[128];
-    double seconds = clock_ms_since(t->start_ns) / 1000, rate = seconds > 0 ? (double)ev->done / seconds : 0;
+    double seconds = clock_ms_since(t->load_ns) / 1000, rate = seconds > 0 ? (double)ev->done / seconds : 0;
     if (!ev->total)
         return;
     snprintf(text, sizeof text, "loading %.2f of %.2f GB, %.2f GB/s, %.0f s left", (double)ev->done / 1e9, (double)ev->total / 1e9,
@@ -84,7 +86,7 @@ static void show_prefill(struct turn *t, const struct chat_event *ev)
 
 static void end_line(struct turn *t)
 {
-    clear_progress(t);
+    turn_clear(t);
     if (t->in_line)
         put(t, "\n", 1, false);
     t->in_line = false;
@@ -92,7 +94,7 @@ static void end_line(struct turn *t)
 
 static void show_text(struct turn *t, const struct chat_event *ev, bool dim)
 {
-    clear_progress(t);
+    turn_clear(t);
     if (dim != t->dim && t->in_line) {
         end_line(t);
         put(t, "\n", 1, false);
@@ -193,7 +195,8 @@ void turn_event(struct turn *t, const struct chat_event *ev)
         show_loading(t, ev);
         break;
     case CHAT_READY:
-        clear_progress(t);
+        turn_clear(t);
+        t->start_ns = clock_ns();       /* reading is timed without the loading before it */
         break;
     case CHAT_PREFILL:
         show_prefill(t, ev);
@@ -235,9 +238,8 @@ void turn_event(struct turn *t, const struct chat_event *ev)
 
 void turn_run(struct turn *t)
 {
-    bool ready = chat_ready(t->chat);
     t->start_ns = clock_ns();
-    t->in_line = t->dim = t->stopping = false;
+    t->in_line = t->dim = false;
     while (chat_busy(t->chat) || chat_timeout(t->chat) == 0) {
         int n;
         chat_wait(t->chat, interrupt_fd(), -1);
@@ -246,9 +248,5 @@ void turn_run(struct turn *t)
         const struct chat_event *ev = chat_drain(t->chat, &n);
         for (int i = 0; i < n; i++)
             turn_event(t, &ev[i]);
-        if (!ready && chat_ready(t->chat)) {            /* reading is timed without the loading before it */
-            ready = true;
-            t->start_ns = clock_ns();
-        }
     }
 }

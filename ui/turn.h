@@ -18,8 +18,7 @@ struct turn {
     bool progress;                      /* a progress line stands there */
     bool in_line;                       /* the cursor is behind text */
     bool dim;                           /* the last text was reasoning */
-    bool stopping;
-    int64_t start_ns, shown_ns;
+    int64_t load_ns, start_ns, shown_ns;
     bool dead;                          /* the model has ended */
 };
 
@@ -28,6 +27,7 @@ void turn_init(struct turn *t, struct chat *c, struct options *o);
 void turn_run(struct turn *t);
 /* One event outside a turn (loading, a note). */
 void turn_event(struct turn *t, const struct chat_event *ev);
+void turn_clear(struct turn *t);        /* removes a progress line */
 void turn_say(const struct turn *t, const char *text);  /* text of ours or of a command, made safe, dim */
 
 #endif

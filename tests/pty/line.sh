@@ -15,7 +15,7 @@ begin() {       # OPTIONS...: the program in a terminal of 80 columns
     rm -f "$screen"
     : > "$screen"
     at=1
-    script -qefc "stty cols 80 rows 24; $q --model $small --temperature 0 -n 24 $*; echo status \$?" "$screen" < "$keys" > /dev/null 2>&1 &
+    script -qefc "stty cols 80 rows 24; $q --model $small --temperature 0 --max-tokens 24 $*; echo status \$?" "$screen" < "$keys" > /dev/null 2>&1 &
     job=$!
     exec 3> "$keys"
 }
@@ -55,6 +55,8 @@ type 'half a line\003'
 seen "Ctrl-C clears the line" "^C"
 type '/set max_tokens 0\r'
 seen "an option can be changed" "max_tokens = 0"
+type '/set presence_penalty -10\r'
+seen "... and another" "presence_penalty = -10"
 type 'seven\r'
 sleep 1
 type '\003'
@@ -88,4 +90,14 @@ seen "Ctrl-R searches the history" "Hello"
 type '\003/quit\r'
 seen "/quit ends" "status 0"
 end
+
+begin $endless --tools none
+seen "the prompt is there again" "> "
+type 'eight\r'
+sleep 1
+kill "$job"                             # the terminal goes away in the middle of an answer
+end 2> /dev/null
+last=$(ls -t "$tmp"/state/q35chat/sessions/*.jsonl | head -n 1)
+for i in $(seq 100); do grep -q '"stopped":true' "$last" && break; sleep 0.1; done
+has "an answer that loses its terminal is kept" "$(grep -c '"content":"eight"' "$last") $(tail -n 1 "$last")" '"stopped":true'
 exit $status

@@ -67,18 +67,24 @@ is "... and stdout is empty" "$(cat out)" ""
 timeout 20 "$q" --model "$small" --no-think -n 20 x < /dev/null > /dev/full 2> err
 is "a full disk fails" "$?" 1
 
-{ timeout 60 "$q" --model "$small" --no-think x < /dev/null 2> err; echo $? > rc; } | head -c 1 > /dev/null
+{ timeout 60 "$q" --model "$small" $endless x < /dev/null 2> err; echo $? > rc; } | head -c 1 > /dev/null
 is "a closed pipe ends it by SIGPIPE" "$(cat rc)" 141
 is "... without a word" "$(cat err)" ""
 
 # A shell starts background jobs with SIGINT ignored; the program listens all the same.
-"$q" --model "$small" --temperature 0 --no-think --jsonl Hello < /dev/null > out 2> err &
+"$q" --model "$small" $endless --jsonl Hello < /dev/null > out 2> err &
 pid=$!
 for i in $(seq 100); do grep -q '"type":"text"' out && break; sleep 0.1; done
 kill -INT $pid
 wait $pid
 is "SIGINT ends with 130" "$?" 130
 has "... after what was said so far" "$(tail -n 1 out)" '"finish":"interrupted"'
+"$q" --model "$small" $endless Hello < /dev/null > out 2> err &
+pid=$!
+for i in $(seq 100); do [ -s out ] && break; sleep 0.1; done
+kill -TERM $pid
+wait $pid
+is "SIGTERM ends with 143" "$?" 143
 is "pipe mode writes no files" "$(ls "$tmp/state" 2> /dev/null)" ""
 
 mkdir -p config/q35chat
