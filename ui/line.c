@@ -409,7 +409,7 @@ static void open_editor(struct line *l)
     el_set(l->el, EL_SIGNAL, 0);
     el_set(l->el, EL_HIST, history, l->history);
     el_set(l->el, EL_GETCFN, read_key);
-    el_set(l->el, EL_ADDFN, "q35-complete", "commands and files", complete);
+    el_wset(l->el, EL_ADDFN, L"q35-complete", L"commands and files", complete);     /* el_set() would leak copies of the two */
     el_set(l->el, EL_BIND, "\t", "q35-complete", NULL);
     el_set(l->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
 }
