@@ -91,6 +91,16 @@ type '\003/quit\r'
 seen "/quit ends" "status 0"
 end
 
+TERM=dumb
+begin -v
+type 'Hello\r'
+seen "a dumb terminal chats too" " tok/s, "
+type '/quit\r'
+seen "... and ends" "status 0"
+end
+is "... without one escape" "$(grep -v ^Script "$screen" | grep -ac "$(printf '\033')")" 0
+TERM=xterm
+
 begin $endless --tools none
 seen "the prompt is there again" "> "
 type 'eight\r'
