@@ -1,0 +1,111 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "chat/state.h"
+
+static void request_after_calls(struct chat *c)
+{
+    if (c->interrupted)
+        round_finish(c, CHAT_INTERRUPTED, "");
+    else if (c->stats.n_rounds > options_int(c->o, OPT_tool_rounds))
+        round_finish(c, CHAT_TOOL_ROUNDS, "the limit of tool_rounds is reached");
+    else
+        round_request(c);
+}
+
+static void answer_call(struct chat *c, const char *text, size_t n)
+{
+    const char *name = c->answer.calls[c->next_call++].name;
+    struct entry *m = transcript_add(&c->t, ROLE_TOOL, text, n);
+    entry_tool(m, name);
+    keep_entry(c, m);
+    outbox_post(&c->out, CHAT_TOOL_RESULT, name, text, n);
+}
+
+static void refuse_call(struct chat *c, const char *why)
+{
+    answer_call(c, why, strlen(why));
+}
+
+static void unknown_call(struct chat *c, const char *name)
+{
+    struct buf why = {0};
+    buf_addf(&why, "error: there is no tool %s; there are ", name);
+    tools_names(c->tools, true, &why);
+    answer_call(c, why.data, why.len);
+    buf_free(&why);
+}
+
+static void start_call(struct chat *c, const struct tool *tool)
+{
+    const struct answer_call *call = &c->answer.calls[c->next_call];
+    struct err e = {0};
+    c->run = tool_start(tool, call->arguments.p, call->arguments.n, &e);
+    if (c->run) {
+        c->state = RUNNING;
+        return;
+    }
+    char why[sizeof e.msg + 8];
+    snprintf(why, sizeof why, "error: %s", e.msg);
+    refuse_call(c, why);
+}
+
+void calls_step(struct chat *c)
+{
+    struct buf result = {0};
+    if (tool_step(c->run, &result)) {
+        tool_close(c->run);
+        c->run = NULL;
+        c->state = ANSWERING;
+        answer_call(c, buf_str(&result), result.len);
+    }
+    buf_free(&result);
+}
+
+/* Goes on with the calls until one has to be waited for, or all are answered. */
+void calls_next(struct chat *c)
+{
+    c->state = ANSWERING;
+    while (c->state == ANSWERING && c->next_call < c->answer.n_calls) {
+        const struct answer_call *call = &c->answer.calls[c->next_call];
+        const struct tool *tool = tools_find(c->tools, call->name);
+        if (c->interrupted) {
+            refuse_call(c, "error: the user interrupted");
+            continue;
+        }
+        if (!tool) {
+            unknown_call(c, call->name);
+            continue;
+        }
+        enum tool_approval may = tool_approval(tool, options_text(c->o, OPT_tools_approve));
+        if (may == TOOL_ASK && tool_approval(tool, buf_str(&c->always)) == TOOL_RUN)
+            may = TOOL_RUN;
+        if (may == TOOL_ASK && c->front.can_ask) {
+            outbox_post(&c->out, CHAT_APPROVE, call->name, call->arguments.p, call->arguments.n);
+            c->state = ASKING;
+        } else if (may == TOOL_RUN) {
+            start_call(c, tool);
+            if (c->run)
+                calls_step(c);         /* a built-in has ended already */
+        } else {
+            refuse_call(c, "error: this call was not allowed; answer without it");
+        }
+    }
+    if (c->state == ANSWERING)
+        request_after_calls(c);
+}
+
+void chat_approve(struct chat *c, enum chat_answer answer)
+{
+    if (c->state != ASKING)
+        return;
+    const char *name = c->answer.calls[c->next_call].name;
+    if (answer == CHAT_ALWAYS)
+        buf_addf(&c->always, "%s,", name);
+    if (answer == CHAT_NO)
+        refuse_call(c, "error: the user did not allow this call");
+    else
+        start_call(c, tools_find(c->tools, name));
+    if (!c->run)
+        calls_next(c);
+}

@@ -1,0 +1,79 @@
+/* The inside of a conversation, for the files that make it: chat (what a front end calls), round (a request to the engine and
+ * what comes back), calls (tools), keep (the file on disk).  Nobody else includes this. */
+#ifndef Q35_CHAT_STATE_H
+#define Q35_CHAT_STATE_H
+
+#include "chat/answer.h"
+#include "chat/chat.h"
+#include "chat/loader.h"
+#include "chat/outbox.h"
+#include "chat/prompt.h"
+#include "chat/session.h"
+#include "chat/tool.h"
+#include "chat/transcript.h"
+#include "engine/engine.h"
+
+enum state {
+    IDLE,
+    WAITING,            /* a request, for the model to be there */
+    ANSWERING,          /* the engine has a request */
+    ASKING,             /* chat_approve() decides about calls[next_call] */
+    RUNNING,            /* a tool runs calls[next_call] */
+    DEAD,               /* the engine is gone */
+};
+
+struct chat {
+    struct options   *o;
+    struct chat_front front;
+    struct buf        dir, notice;
+    struct engine    *engine;
+    struct tokenizer *tok;
+    struct loader     loader;
+    struct chat_info  info;
+    bool              ready;            /* engine and tokenizer both */
+    struct tools     *tools;
+    struct buf        always;           /* tools that were allowed for good, with commas */
+    struct transcript t;
+    struct session   *session;
+    bool              keep;             /* a session is made for the first message */
+    struct outbox     out;
+
+    enum state    state;
+    struct prompt prompt;
+    struct answer answer;
+    const char  **stops;                /* copied: /set may change the list in the middle */
+    uint32_t      serial;
+    size_t        shown_reasoning, shown_content;       /* bytes of the answer already posted */
+    int           shown_calls;
+    bool          thinking, interrupted;
+    int           turn_start;           /* entry of the user's message */
+    int           next_call;
+    struct tool_run *run;
+    int           variant;              /* how often this turn was generated before */
+    int64_t       start_ns;
+    double        after_first;          /* tokens after the first one of each request */
+    struct chat_stats stats;
+};
+
+/* chat.c */
+bool chat_usable(const struct chat *c, struct err *e);   /* a turn may begin, or the conversation change */
+
+/* round.c */
+void round_turn(struct chat *c);                        /* answers the last user message */
+void round_request(struct chat *c);                     /* renders the conversation and hands it to the engine, when it is there */
+void round_event(struct chat *c, const struct event *ev);
+void round_ready(struct chat *c);                       /* if engine and tokenizer are there now: goes on with what waits */
+void round_finish(struct chat *c, enum chat_end end, const char *why);         /* the turn ends */
+void round_die(struct chat *c, const char *why);
+void round_post(struct chat *c, enum chat_event_kind kind, const char *text);
+
+/* calls.c */
+void calls_next(struct chat *c);                        /* until one has to be waited for, or all are answered */
+void calls_step(struct chat *c);                        /* looks whether the running one has ended */
+
+/* keep.c: a disk that fails is told and ends nothing */
+void keep_entry(struct chat *c, const struct entry *m);
+void keep_cut(struct chat *c, int n);                   /* also cuts the transcript */
+void keep_system(struct chat *c);                       /* the option `system` is the truth; the transcript follows it */
+
+#endif
