@@ -7,7 +7,8 @@ OPT      ?= -O3
 ARCH     ?= $(if $(filter x86_64,$(shell uname -m)),-march=native -mprefer-vector-width=256,-mcpu=native)
 SAN      ?=
 NVCC     ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
-CUDA     ?= $(if $(NVCC),1,0)
+# CUDA is used when nvcc and device kernels are there; CUDA=0 switches it off.
+CUDA     ?= $(if $(and $(NVCC),$(wildcard src/backend/cuda.cu)),1,0)
 GPU      ?= -gencode arch=compute_90,code=sm_90 -gencode arch=compute_121,code=sm_121
 PREFIX   ?= /usr/local
 MODEL    ?= assets/demo
@@ -35,7 +36,11 @@ objs      = $(patsubst %,$(BUILD)/%.o,$(1))
 TESTS    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/kernels/test_*.c tests/golden/test_*.c tests/fuzz/test_*.c))
 BENCHES  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
 
-LINK      = $(CC) $(OPT) $(SANFLAGS) -pthread -o $@
+# V=1 shows the commands.
+Q        := $(if $(V),,@)
+say       = $(if $(V),,@echo "  $(1)")
+
+LINK      = $(Q)$(CC) $(OPT) $(SANFLAGS) -pthread -o $@
 
 .PHONY: help all deps run test check asan tsan figures bench install clean
 help:           ## this list
@@ -72,29 +77,36 @@ bench: deps     ## speed of tokenizer, loading, prefill and decode on this machi
 	@BUILD=$(BUILD) sh tests/bench/run.sh $(BENCHES)
 
 install: all    ## copies the program, its demo model and its manual below PREFIX
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/q35chat/demo
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/q35chat/demo $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 755 $(BUILD)/q35chat $(DESTDIR)$(PREFIX)/bin/q35chat
-	install -m 644 $(wildcard assets/demo/*.json assets/demo/*.safetensors assets/demo/*.jinja) $(DESTDIR)$(PREFIX)/share/q35chat/demo
+	install -m 644 $(wildcard assets/demo/*.json assets/demo/*.safetensors assets/demo/*.jinja assets/demo/*.txt) $(DESTDIR)$(PREFIX)/share/q35chat/demo
+	install -m 644 config/q35chat.conf LICENSE $(DESTDIR)$(PREFIX)/share/q35chat
+	install -m 644 docs/q35chat.1 $(DESTDIR)$(PREFIX)/share/man/man1
 
 clean:          ## removes everything that was built
 	rm -rf $(BUILD)
 
 $(BUILD)/libq35.a: $(call objs,$(LIB_C) $(LIB_CU))
 	@rm -f $@
-	ar rcs $@ $^
+	$(call say,AR   $@)
+	$(Q)ar rcs $@ $^
 
 $(BUILD)/q35chat: $(call objs,$(UI_C)) $(BUILD)/libq35.a
+	$(call say,LINK $@)
 	$(LINK) $^ $(LIBS) $(CUDALIBS)
 
 $(BUILD)/tests/%: $(BUILD)/tests/%.c.o $(BUILD)/libq35.a
+	$(call say,LINK $@)
 	$(LINK) $^ -lcmocka $(LIBS) $(CUDALIBS)
 
 $(BUILD)/%.c.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(CSTD) $(OPT) $(ARCH) -g $(WARN) $(SANFLAGS) $(CPPFLAGS) $(PKGFLAGS) -DQ35_SHARE='"$(PREFIX)/share/q35chat"' $(CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC   $<)
+	$(Q)$(CC) $(CSTD) $(OPT) $(ARCH) -g $(WARN) $(SANFLAGS) $(CPPFLAGS) $(PKGFLAGS) -DQ35_SHARE='"$(PREFIX)/share/q35chat"' $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/%.cu.o: %.cu Makefile
 	@mkdir -p $(@D)
-	$(NVCC) -std=c++17 $(OPT) -lineinfo $(GPU) -Isrc -I. -Xcompiler -Wall,-Wextra -Werror all-warnings -MMD -MP -c $< -o $@
+	$(call say,NVCC $<)
+	$(Q)$(NVCC) -std=c++17 $(OPT) -lineinfo $(GPU) -Isrc -I. -Xcompiler -Wall,-Wextra -Werror all-warnings -MMD -MP -c $< -o $@
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

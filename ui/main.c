@@ -8,6 +8,7 @@
 #include "ui/debug.h"
 #include "ui/exits.h"
 #include "ui/line.h"
+#include "ui/model.h"
 #include "ui/pipe.h"
 
 static bool read_options(struct options *o, int argc, char **argv, struct buf *prompt, struct err *e)
@@ -47,6 +48,8 @@ int main(int argc, char **argv)
     int status;
     if (argc > 1 && !strcmp(argv[1], "debug")) {
         status = debug_main(argc, argv);
+    } else if (model_is_command(argc, argv)) {
+        status = model_main(argc, argv);
     } else if (!read_options(o, argc, argv, &prompt, &e)) {
         fprintf(stderr, "q35chat: %s\n", e.msg);
         status = EXIT_USAGE;
