@@ -146,6 +146,14 @@ static void end(struct run *r, enum finish why)
     r->out->finish = why;
 }
 
+static bool interrupted(struct run *r)
+{
+    if (!r->h->stop(r->h->arg))
+        return false;
+    end(r, FINISH_INTERRUPTED);
+    return true;
+}
+
 /* ---- prompt ---- */
 
 static bool check(const struct decoder *d, const struct prompt *p, struct err *e)
@@ -206,9 +214,8 @@ static bool prefill(struct run *r)
     if (t->n_run == r->p->keep_at)
         keep_states(d);
     while (t->n_run < t->n) {
-        if (r->h->stop(r->h->arg)) {
+        if (interrupted(r)) {
             timeline_cut(t);
-            end(r, FINISH_INTERRUPTED);
             return true;
         }
         int rows = chunk_rows(d, r->p->keep_at);
@@ -312,7 +319,7 @@ static bool first_token(struct run *r)
     forward_head(d->f, d->o.head, hidden, 1, d->logits);
     if (!d->dev->finish(d->dev, r->fault))
         return false;
-    if (!pick_rows(r))
+    if (interrupted(r) || !pick_rows(r))
         return true;
     return draft(r, hidden, 1);
 }
@@ -332,6 +339,10 @@ static bool step(struct run *r)
     forward_head(d->f, d->o.head, hidden, rows, d->logits);
     if (!d->dev->finish(d->dev, r->fault))
         return false;
+    if (interrupted(r)) {               /* tokens that nobody hears of would only make the next prompt rewind */
+        cache_accept(d->k, 0);
+        return true;
+    }
     r->out->stats.n_steps++;
     for (int i = 0; i < r->n_drafts; i++)
         r->out->stats.drafted[i]++;
@@ -359,12 +370,8 @@ static bool answer(struct run *r)
     r->depth = how->draft_depth < 0 || how->draft_depth > d->o.depth ? d->o.depth : how->draft_depth;
     sampler_begin(d->sampler, how, r->p->ids, r->p->n);
     bool ok = true;
-    for (bool first = true; ok && !r->ended; first = false) {
-        if (r->h->stop(r->h->arg))
-            end(r, FINISH_INTERRUPTED);
-        else
-            ok = first ? first_token(r) : step(r);
-    }
+    for (bool first = true; ok && !r->ended && !interrupted(r); first = false)
+        ok = first ? first_token(r) : step(r);
     return ok;
 }
 

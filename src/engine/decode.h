@@ -27,7 +27,7 @@ struct decoder_options {
 };
 
 struct decoder_hooks {
-    bool (*stop)(void *arg);            /* asked between chunks and between steps */
+    bool (*stop)(void *arg);            /* asked between chunks, and before and after the rows of a step */
     void (*prefill)(void *arg, int done, int total, int cached);
     void (*tokens)(void *arg, const int32_t *ids, const uint8_t *how, const float *prob, int n);
     void *arg;

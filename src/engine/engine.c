@@ -39,7 +39,8 @@ struct request {
     int32_t        *bias_ids;           /* owned; how.bias_ids points here */
     float          *bias;
     int64_t         submitted_ns;
-    atomic_bool     cancelled;
+    struct turn_stats stats;            /* as of the last event about it */
+    atomic_bool     cancelled;          /* its EV_DONE is out, nothing else may follow; set under the lock */
 };
 
 struct engine {
@@ -54,7 +55,7 @@ struct engine {
 
     /* shared */
     struct mailbox   events;
-    pthread_mutex_t  lock;              /* guards the four below */
+    pthread_mutex_t  lock;              /* guards what is below, and the stats of the running request */
     pthread_cond_t   work;
     struct request  *first, **last;     /* waiting */
     struct request  *running;
@@ -180,6 +181,7 @@ static void unload(struct engine *g)
 struct answering {
     struct engine  *g;
     struct request *q;
+    struct outcome  out;
 };
 
 static bool must_stop(void *arg)
@@ -188,11 +190,22 @@ static bool must_stop(void *arg)
     return atomic_load(&a->q->cancelled) || atomic_load(&a->g->closing);
 }
 
+/* An event about the running request, unless it was interrupted: then its last one is out. */
+static void report(struct answering *a, const struct event *ev)
+{
+    pthread_mutex_lock(&a->g->lock);
+    if (!atomic_load(&a->q->cancelled)) {
+        a->q->stats = a->out.stats;
+        post(a->g, ev);
+    }
+    pthread_mutex_unlock(&a->g->lock);
+}
+
 static void on_prefill(void *arg, int done, int total, int cached)
 {
     struct answering *a = arg;
-    post(a->g, &(struct event){.kind = EV_PREFILL, .serial = a->q->serial, .done = (size_t)done, .total = (size_t)total,
-                               .cached = (size_t)cached});
+    report(a, &(struct event){.kind = EV_PREFILL, .serial = a->q->serial, .done = (size_t)done, .total = (size_t)total,
+                              .cached = (size_t)cached});
 }
 
 static void on_tokens(void *arg, const int32_t *ids, const uint8_t *how, const float *prob, int n)
@@ -202,7 +215,7 @@ static void on_tokens(void *arg, const int32_t *ids, const uint8_t *how, const f
     memcpy(ev.ids, ids, (size_t)n * sizeof *ids);
     memcpy(ev.how, how, (size_t)n * sizeof *how);
     memcpy(ev.prob, prob, (size_t)n * sizeof *prob);
-    post(a->g, &ev);
+    report(a, &ev);
 }
 
 /* The next request, which counts as running from here on; NULL when the engine closes. */
@@ -222,11 +235,13 @@ static struct request *next_request(struct engine *g)
     return q;
 }
 
-static void request_ended(struct engine *g, struct request *q)
+static void request_ended(struct engine *g, struct request *q, const struct outcome *o)
 {
     pthread_mutex_lock(&g->lock);
     g->running = NULL;
     pthread_mutex_unlock(&g->lock);
+    if (!atomic_load(&q->cancelled))
+        post_done(g, q->serial, o);
     request_free(q);
 }
 
@@ -236,15 +251,13 @@ static bool serve(struct engine *g, struct err *fault)
     struct request *q;
     bool ok = true;
     while (ok && (q = next_request(g))) {
-        struct answering a = {g, q};
+        struct answering a = {.g = g, .q = q};
         struct decoder_hooks hooks = {must_stop, on_prefill, on_tokens, &a};
         struct prompt p = {.ids = q->ids, .n = q->n, .keep_at = q->keep_at, .how = &q->how, .submitted_ns = q->submitted_ns};
-        struct outcome out;
-        ok = decoder_answer(g->decoder, &p, &hooks, &out, fault);
+        ok = decoder_answer(g->decoder, &p, &hooks, &a.out, fault);
         if (!ok)
-            out = (struct outcome){.finish = FINISH_ERROR, .why = *fault};
-        post_done(g, q->serial, &out);
-        request_ended(g, q);
+            a.out = (struct outcome){.finish = FINISH_ERROR, .why = *fault};
+        request_ended(g, q, &a.out);
         ok = ok && decoder_settle(g->decoder, fault);
     }
     return ok;
@@ -430,6 +443,7 @@ uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep
     uint32_t serial = q->serial = g->last_serial;
     q->ids = copy(ids, n_ids, sizeof *ids);
     q->n = n_ids;
+    q->stats.n_prompt = n_ids;
     q->keep_at = keep_at;
     q->how = *s;
     q->how.bias_ids = q->bias_ids = copy(s->bias_ids, s->n_bias, sizeof *s->bias_ids);
@@ -457,23 +471,28 @@ uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep
 void engine_interrupt(struct engine *g, uint32_t serial)
 {
     struct request *found = NULL;
+    struct outcome o = {.finish = FINISH_INTERRUPTED};
+    bool ended = false;
     pthread_mutex_lock(&g->lock);
-    if (g->running && g->running->serial == serial)
+    if (g->running && g->running->serial == serial && !atomic_load(&g->running->cancelled)) {
         atomic_store(&g->running->cancelled, true);
+        o.stats = g->running->stats;
+        ended = true;
+    }
     for (struct request **p = &g->first; *p; p = &(*p)->next)
         if ((*p)->serial == serial) {
             found = *p;
+            o.stats = found->stats;
+            ended = true;
             *p = found->next;
             if (!*p)
                 g->last = p;
             break;
         }
     pthread_mutex_unlock(&g->lock);
-    if (found) {                        /* it never began: no need to wait for the one before it */
-        struct outcome o = {.finish = FINISH_INTERRUPTED, .stats.n_prompt = found->n};
+    if (ended)                          /* from here: the engine thread may be in the middle of a long step */
         post_done(g, serial, &o);
-        request_free(found);
-    }
+    request_free(found);
 }
 
 int engine_fd(const struct engine *g)

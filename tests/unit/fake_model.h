@@ -248,7 +248,7 @@ void forward_run(struct forward *f, struct cache *k, const int32_t *ids, int n, 
 {
     CHECK(n >= 1 && n <= f->max_rows && pos >= 0 && pos + n <= k->n_ctx);
     CHECK(kind == ROWS_COMMIT || n <= k->max_step);
-    k->n_staged = 0;                    /* rows that were not accepted never were */
+    CHECK(!k->n_staged);                /* somebody said how many of them count */
     fake_check_rows(k, pos);
     uint64_t h = k->s.chain;
     for (int i = 0; i < n; i++) {

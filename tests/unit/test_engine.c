@@ -18,7 +18,7 @@ enum { MAX_DONE = 512 };
 struct log {
     struct engine *g;
     bool       ready, fatal;
-    int        n_loading, n_events;
+    int        n_loading, n_prefill, n_events;
     int        done[MAX_DONE];          /* EV_DONE by serial */
     struct event last_done[MAX_DONE];
     struct ids ids[MAX_DONE];
@@ -39,7 +39,7 @@ static void drain(struct log *l)
         switch (ev->kind) {
         case EV_LOADING: l->n_loading++; assert_true(ev->done <= ev->total); assert_false(l->ready); break;
         case EV_READY:   l->ready = true; break;
-        case EV_PREFILL: l->prefill_done[s] = (int)ev->done; break;
+        case EV_PREFILL: l->n_prefill++; l->prefill_done[s] = (int)ev->done; break;
         case EV_TOKENS:  ids_append(&l->ids[s], ev->ids, ev->n); break;
         case EV_DONE:    l->done[s]++; l->last_done[s] = *ev; break;
         case EV_FATAL:   l->fatal = true; snprintf(l->why, sizeof l->why, "%s", ev->message); break;
@@ -189,6 +189,41 @@ static void test_engine__an_interrupt_during_a_slow_prompt_is_noticed_within_100
     wait_for_done(&l, b);
     assert_int_equal(l.last_done[b].finish, FINISH_LENGTH);
     assert_true(l.last_done[b].stats.n_cached >= 100);          /* what was computed is not lost */
+    log_close(&l);
+}
+
+/* A real model on a CPU may need a second for one row.  What is computed when the interrupt comes is not lost either. */
+static void test_engine__an_interrupt_does_not_wait_for_a_slow_row(void **state)
+{
+    (void)state;
+    struct log l;
+    struct sampling how = {.draft_depth = -1};
+    int32_t ids[64] = {1, 2, 3, 4, 5};
+    log_open(&l, &options);
+    while (!l.ready) {
+        assert_true(engine_wait(l.g, 10000));
+        drain(&l);
+    }
+    fake.row_us = 250000;
+    for (int decoding = 0; decoding < 2; decoding++) {
+        uint32_t a = engine_submit(l.g, ids, 8, 0, &how);
+        while (decoding ? l.ids[a].n < 1 : !l.n_prefill) {
+            assert_true(engine_wait(l.g, 10000));
+            drain(&l);
+        }
+        usleep(50000);                  /* into the next chunk or step */
+        int64_t t = clock_ns();
+        engine_interrupt(l.g, a);
+        wait_for_done(&l, a);
+        assert_true(clock_ms_since(t) < 100);
+        assert_int_equal(l.last_done[a].finish, FINISH_INTERRUPTED);
+        assert_int_equal(l.last_done[a].stats.n_tokens, l.ids[a].n);
+        memcpy(ids + 8, decoding ? l.ids[a].data : ids, (size_t)l.ids[a].n * sizeof *ids);
+        uint32_t b = engine_submit(l.g, ids, 8 + l.ids[a].n, 0, &(struct sampling){.max_tokens = 1});
+        wait_for_done(&l, b);
+        assert_int_equal(l.last_done[b].stats.n_cached, decoding ? 8 + l.ids[a].n - 1 : 8);
+        assert_int_equal(l.after_done, 0);
+    }
     log_close(&l);
 }
 
@@ -403,6 +438,7 @@ int main(void)
         cmocka_unit_test_setup(test_engine__the_descriptor_is_readable_while_events_wait, reset),
         cmocka_unit_test_setup(test_engine__an_interrupt_ends_the_running_answer_soon_and_only_it, reset),
         cmocka_unit_test_setup(test_engine__an_interrupt_during_a_slow_prompt_is_noticed_within_100_ms, reset),
+        cmocka_unit_test_setup(test_engine__an_interrupt_does_not_wait_for_a_slow_row, reset),
         cmocka_unit_test_setup(test_engine__a_waiting_submit_can_be_interrupted_at_once, reset),
         cmocka_unit_test_setup(test_engine__many_submits_and_interrupts_each_end_once, reset),
         cmocka_unit_test_setup(test_engine__closing_during_loading_and_decoding_is_prompt, reset),
