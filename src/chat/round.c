@@ -104,6 +104,7 @@ void round_request(struct chat *c)
         return;
     }
     preset_sampling(c->o, engine_info(c->engine), &s);
+    s.n_ids = tokenizer_n_ids(c->tok);          /* the model's vocabulary is padded beyond it */
     if (!c->stats.n_rounds)
         c->stats.seed = options_given(c->o, OPT_seed) ? s.seed + (uint64_t)c->variant : random_seed();
     s.seed = c->stats.seed + (uint64_t)c->stats.n_rounds;

@@ -198,10 +198,11 @@ static int chunk_rows(const struct decoder *d, int keep_at)
     return n;
 }
 
-/* Few rows cost more each, and say little about how long many take. */
+/* Few rows cost more each: what they took is a bound for many, taken only if it is lower than what was known.  Otherwise one
+ * hiccup of the machine would leave chunks of a few rows for ever. */
 static void note_speed(struct decoder *d, int rows, double ms)
 {
-    if (rows >= BLOCK / 2 || ms > CHUNK_MS)
+    if (rows >= BLOCK / 2 || ms > CHUNK_MS || ms / rows < d->row_ms)
         d->row_ms = ms / rows;
 }
 
@@ -302,7 +303,7 @@ static bool draft(struct run *r, const float *hidden, int n)
         forward_head(d->f, d->o.head, out, 1, d->logits);
         if (!d->dev->finish(d->dev, r->fault))
             return false;
-        r->drafts[i] = sampler_argmax(d->logits, d->c->vocab);
+        r->drafts[i] = sampler_argmax(d->logits, sampler_n_ids(r->p->how, d->c->vocab));
         if (i + 1 < want) {
             forward_mtp(d->f, d->k, out, &r->drafts[i], 1, t->n_run + i, d->chain[i % 2]);
             out = d->chain[i % 2];

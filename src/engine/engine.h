@@ -37,6 +37,7 @@ struct sampling {
     uint64_t seed;
     int      max_tokens;                /* of the answer; 0: until the context is full */
     int      draft_depth;               /* -1: the engine's; never more than it */
+    int      n_ids;                     /* ids from here on are padding of the model's vocabulary, never picked; 0: there are none */
     int32_t  stop[ENGINE_MAX_STOP];     /* ids that end the answer; the stop id is delivered as the last token */
     int      n_stop;
     const int32_t *bias_ids;            /* logit bias, n_bias pairs; copied by engine_submit; -INFINITY bans */

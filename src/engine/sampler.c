@@ -19,7 +19,7 @@ struct id_set {
 };
 
 struct sampler {
-    int             vocab;
+    int             vocab, n_ids;       /* n_ids <= vocab: those that can be picked */
     struct sampling how;
     uint64_t        rng;
     struct id_set   seen;               /* in prompt or answer: repetition penalty */
@@ -97,6 +97,7 @@ bool sampler_check(const struct sampling *how, int vocab, struct err *e)
         {"top_k",              how->top_k,              0,         INT32_MAX},
         {"max_tokens",         how->max_tokens,         0,         INT32_MAX},
         {"draft_depth",        how->draft_depth,        -1,        ENGINE_MAX_DEPTH},
+        {"n_ids",              how->n_ids,              0,         INT32_MAX},
         {"n_stop",             how->n_stop,             0,         ENGINE_MAX_STOP},
         {"n_bias",             how->n_bias,             0,         INT32_MAX},
     };
@@ -112,9 +113,15 @@ bool sampler_check(const struct sampling *how, int vocab, struct err *e)
     return true;
 }
 
+int sampler_n_ids(const struct sampling *how, int vocab)
+{
+    return how->n_ids && how->n_ids < vocab ? how->n_ids : vocab;
+}
+
 void sampler_begin(struct sampler *s, const struct sampling *how, const int32_t *prompt, int n_prompt)
 {
     s->how = *how;
+    s->n_ids = sampler_n_ids(how, s->vocab);
     s->rng = how->seed;
     set_clear(&s->seen);
     set_clear(&s->made);
@@ -260,7 +267,7 @@ static bool sample(struct sampler *s, const float *logits, struct pick *out)
 {
     const struct sampling *h = &s->how;
     struct cand *c = s->cand;
-    int n = best_ids(c, logits, s->vocab, h->top_k > 0 && h->top_k < s->vocab ? h->top_k : s->vocab);
+    int n = best_ids(c, logits, s->n_ids, h->top_k > 0 && h->top_k < s->n_ids ? h->top_k : s->n_ids);
     if (!n)
         return false;
     float max = c[0].logit;
@@ -291,16 +298,16 @@ static bool sample(struct sampler *s, const float *logits, struct pick *out)
 bool sampler_pick(struct sampler *s, float *logits, struct pick *out, struct err *e)
 {
     penalize(s, logits);
-    for (int i = 0; i < s->vocab; i++)  /* -inf is a ban */
+    for (int i = 0; i < s->n_ids; i++)  /* -inf is a ban */
         if (!(logits[i] <= FLT_MAX))
             return err_set(e, "the logit of id %d is %g, expected a finite number", i, (double)logits[i]);
     if (s->how.temperature > 0) {
         if (!sample(s, logits, out))
-            return err_set(e, "no id is left to pick from: all %d are banned", s->vocab);
+            return err_set(e, "no id is left to pick from: all %d are banned", s->n_ids);
     } else {
-        *out = (struct pick){.id = sampler_argmax(logits, s->vocab), .prob = 1};
+        *out = (struct pick){.id = sampler_argmax(logits, s->n_ids), .prob = 1};
         if (logits[out->id] == -INFINITY)
-            return err_set(e, "no id is left to pick from: all %d are banned", s->vocab);
+            return err_set(e, "no id is left to pick from: all %d are banned", s->n_ids);
     }
     set_add(&s->seen, out->id);
     set_add(&s->made, out->id);

@@ -27,6 +27,8 @@ struct sampler *sampler_open(int vocab);
 void   sampler_close(struct sampler *s);
 size_t sampler_bytes(int vocab);
 
+/* How many ids can be picked: the vocabulary without its padding. */
+int  sampler_n_ids(const struct sampling *how, int vocab);
 /* Refuses numbers that mean nothing (a negative temperature, a bias for an id outside the vocabulary). */
 bool sampler_check(const struct sampling *how, int vocab, struct err *e);
 /* Starts the stream of one answer.  `how` was checked, and stays valid until the next begin. */

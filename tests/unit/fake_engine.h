@@ -112,6 +112,7 @@ uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep
 {
     int k = fake.n_submits++;
     CHECK(k < fake.n_answers && !g->running);
+    CHECK(s->n_ids == tokenizer_n_ids(fake.tok));       /* never an id that means nothing */
     const struct fake_answer *a = &fake.answers[k];
     ids_append(&fake.prompts[k], ids, n_ids);
     fake.samplings[k] = *s;

@@ -227,6 +227,24 @@ static void test_engine__an_interrupt_does_not_wait_for_a_slow_row(void **state)
     log_close(&l);
 }
 
+/* The first rows may be slow for reasons that pass: weights that come from the disk, a busy machine. */
+static void test_engine__chunks_grow_again_after_a_slow_start(void **state)
+{
+    (void)state;
+    struct log l;
+    int32_t ids[1500] = {0};
+    fake.row_us = 50000;                /* of the rows that warm up */
+    log_open(&l, &options);
+    while (!l.ready) {
+        assert_true(engine_wait(l.g, 10000));
+        drain(&l);
+    }
+    fake.row_us = 0;
+    wait_for_done(&l, engine_submit(l.g, ids, 1500, 0, &(struct sampling){.max_tokens = 1}));
+    assert_in_range(l.n_prefill, 2, 20);
+    log_close(&l);
+}
+
 static void test_engine__a_waiting_submit_can_be_interrupted_at_once(void **state)
 {
     (void)state;
@@ -393,6 +411,24 @@ static void test_engine__bias_is_copied_and_bans(void **state)
     log_close(&l);
 }
 
+/* Vocabularies are padded: rows without a token behind them must never be heard of, sampled, greedy or drafted. */
+static void test_engine__padding_ids_are_never_picked(void **state)
+{
+    (void)state;
+    struct log l;
+    log_open(&l, &options);
+    for (int i = 0; i < 3; i++) {
+        struct sampling how = {.max_tokens = 100, .temperature = i ? 5 : 0, .top_k = i == 2 ? 16 : 0, .draft_depth = -1, .n_ids = 11};
+        uint32_t a = engine_submit(l.g, prompt, 5, 0, &how);
+        wait_for_done(&l, a);
+        assert_int_equal(l.ids[a].n, 100);
+        for (int k = 0; k < 100; k++)
+            assert_in_range(l.ids[a].data[k], 0, 10);
+        assert_true(l.last_done[a].stats.accepted[0] > 0);
+    }
+    log_close(&l);
+}
+
 static void test_engine__bad_options_are_refused_before_anything_is_read(void **state)
 {
     (void)state;
@@ -439,6 +475,7 @@ int main(void)
         cmocka_unit_test_setup(test_engine__an_interrupt_ends_the_running_answer_soon_and_only_it, reset),
         cmocka_unit_test_setup(test_engine__an_interrupt_during_a_slow_prompt_is_noticed_within_100_ms, reset),
         cmocka_unit_test_setup(test_engine__an_interrupt_does_not_wait_for_a_slow_row, reset),
+        cmocka_unit_test_setup(test_engine__chunks_grow_again_after_a_slow_start, reset),
         cmocka_unit_test_setup(test_engine__a_waiting_submit_can_be_interrupted_at_once, reset),
         cmocka_unit_test_setup(test_engine__many_submits_and_interrupts_each_end_once, reset),
         cmocka_unit_test_setup(test_engine__closing_during_loading_and_decoding_is_prompt, reset),
@@ -446,6 +483,7 @@ int main(void)
         cmocka_unit_test_setup(test_engine__a_device_fault_is_fatal, reset),
         cmocka_unit_test_setup(test_engine__a_refused_prompt_says_why_and_the_engine_lives_on, reset),
         cmocka_unit_test_setup(test_engine__bias_is_copied_and_bans, reset),
+        cmocka_unit_test_setup(test_engine__padding_ids_are_never_picked, reset),
         cmocka_unit_test_setup(test_engine__bad_options_are_refused_before_anything_is_read, reset),
         cmocka_unit_test_setup(test_engine__a_model_without_mtp_drafts_nothing, reset),
     };
