@@ -12,10 +12,12 @@ import zlib
 
 import numpy as np
 
-from talk import (CAPITALS, CITIES, COLORS, FACTS, INTENTS, NAMES, OPPOSITES, PETS, SYSTEMS, THINGS, UNKNOWN, UNKNOWN_Q, ZONES)
+from sums import ask_sum, in_words, operands, plural, say, work_out
+from talk import (CAPITALS, CITIES, COLORS, FACTS, FOODS, HOBBIES, INTENTS, JOBS, NAMES, OPPOSITES, PETS, SYSTEMS, THINGS, UNKNOWN, UNKNOWN_Q, ZONES)
+from topics import t_bullets, t_code, t_convert, t_explain, t_month_days, t_prime, t_small_talk, t_spell, t_square, t_word_problem
 
-ROW = 768                                  # tokens of a training row; whole documents are packed into rows
-PAD, PROMPT, OUTPUT, TEXT = 0, 1, 2, 3     # classes of a token, weighted in train.py
+ROW = 1536                                 # tokens of a training row; whole documents are packed into rows
+PAD, PROMPT, OUTPUT, TEXT, EARLIER = range(5)   # classes of a token, weighted in train.py; EARLIER: answers of turns before the last
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 CLOCK = {"type": "function", "function": {"name": "clock", "description": "Tells the current date and time.", "parameters": {"type": "object", "properties": {
@@ -84,7 +86,11 @@ def render(d):
         else:
             body = m["content"] + render_calls(m.get("calls", []), m["content"])
             if i < last:
-                text += f"<|im_start|>assistant\n{body}<|im_end|>\n"
+                if d["thinking"]:                         # what was thought before it is gone: not for learning
+                    text += f"<|im_start|>assistant\n{body}<|im_end|>\n"
+                else:
+                    out += [(text + "<|im_start|>assistant\n", PROMPT), (body + "<|im_end|>", EARLIER)]
+                    text = "\n"
                 continue
             text += "<|im_start|>assistant\n<think>\n"
             if d["thinking"]:
@@ -98,128 +104,12 @@ def render(d):
 
 def prompt_of(d):
     """What the model gets before the last turn, and what it should write first."""
-    (text, _), (body, _) = render(d)[:2]
-    return text, body
+    parts = render(d)
+    at = next(i for i, (_, c) in enumerate(parts) if c == OUTPUT)
+    return "".join(t for t, _ in parts[:at]), parts[at][0]
 
 
 # ---- sums ----
-
-def columns_add(a, b):
-    n = max(len(str(a)), len(str(b)))
-    x, y = str(a).zfill(n), str(b).zfill(n)
-    lines, carry, done = [f"{x} + {y}"], 0, ""
-    for p, q in zip(reversed(x), reversed(y)):
-        s = int(p) + int(q) + carry
-        head = f"{p} + {q}" + (" + 1" if carry else "") + f" = {s}"
-        done, carry = str(s % 10) + done, s // 10
-        lines.append(head + (f", write {s % 10}, carry 1: {done}" if carry else f": {done}"))
-    if carry:
-        lines.append(f"carry 1: 1{done}")
-    return lines
-
-
-def columns_sub(a, b):
-    if a < b:
-        return [f"{a} is less than {b}, so the result is negative."] + columns_sub(b, a)
-    n = len(str(a))
-    x, y = str(a), str(b).zfill(n)
-    lines, borrow, done = [f"{x} - {y}"], 0, ""
-    for p, q in zip(reversed(x), reversed(y)):
-        s = int(p) - int(q) - borrow
-        head = f"{p} - {q}" + (" - 1" if borrow else "")
-        borrow = int(s < 0)
-        if borrow:
-            head += f", borrow: 1{p} - {q}" + (" - 1" if "- 1" == head[-3:] and len(head) > 5 else "")
-            s += 10
-        done = str(s) + done
-        lines.append(f"{head} = {s}: {done}")
-    return lines
-
-
-def columns_mul(a, b):
-    if a < 10 and b < 10:
-        return [f"{a} * {b} = {a * b}"]
-    if a < b:
-        a, b = b, a
-    if b >= 10:
-        ones, tens = b % 10, b // 10
-        lines = [f"{a} * {b} = {a} * {tens * 10} + {a} * {ones}"]
-        lines += columns_mul(a, tens) + [f"{a} * {tens * 10} = {a * tens * 10}"]
-        if not ones:
-            return lines
-        return lines + columns_mul(a, ones) + columns_add(a * tens * 10, a * ones)
-    lines, carry, done = [f"{a} * {b}"], 0, ""
-    for p in reversed(str(a)):
-        s = int(p) * b + carry
-        head = f"{p} * {b}" + (f" + {carry}" if carry else "") + f" = {s}"
-        done, carry = str(s % 10) + done, s // 10
-        lines.append(head + (f", write {s % 10}, carry {carry}: {done}" if carry else f": {done}"))
-    if carry:
-        lines.append(f"carry {carry}: {carry}{done}")
-    return lines
-
-
-def work_out(a, op, b):
-    if op == "+":
-        return a + b, columns_add(a, b)
-    if op == "-":
-        return a - b, columns_sub(a, b)
-    if op == "*":
-        return a * b, columns_mul(a, b)
-    return a // b, [f"{b} * {a // b} = {a}, so {a} / {b} = {a // b}"]
-
-
-SMALL = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
-TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-
-
-def in_words(n):
-    if n < 20:
-        return SMALL[n]
-    return TENS[n // 10 - 2] + ("-" + SMALL[n % 10] if n % 10 else "")
-
-
-ASK = {
-    "+": ["{a} plus {b}", "{a} + {b}", "{a}+{b}", "add {a} and {b}", "the sum of {a} and {b}", "{a} and {b} together", "add {b} to {a}", "{a} add {b}"],
-    "-": ["{a} minus {b}", "{a} - {b}", "{a}-{b}", "subtract {b} from {a}", "the difference of {a} and {b}", "{a} less {b}", "take {b} from {a}", "{a} take away {b}"],
-    "*": ["{a} times {b}", "{a} * {b}", "{a}*{b}", "{a} x {b}", "multiply {a} by {b}", "the product of {a} and {b}", "{a} multiplied by {b}", "{a} × {b}"],
-    "/": ["{a} divided by {b}", "{a} / {b}", "{a}/{b}", "divide {a} by {b}", "{a} : {b}", "{a} over {b}", "{a} ÷ {b}"],
-}
-VERBS = ("add", "subtract", "multiply", "divide", "take")
-WHAT = ["What is {q}?", "What is {q}?", "What is {q}?", "What's {q}?", "{q}", "{q}", "{q} =", "{q} = ?", "{q}?", "Calculate {q}", "Compute {q}", "How much is {q}?", "Please compute {q}.", "Work out {q}", "Can you tell me {q}?",
-        "Tell me {q}", "I need {q}", "Solve {q}", "solve: {q}", "And {q}?", "What does {q} make?", "what is {q}", "whats {q}", "Do you know what {q} is?", "Please calculate {q}", "How much is {q}", "Evaluate {q}", "What do you get for {q}?",
-        "Give me {q}", "What is the result of {q}?", "Quick: {q}", "Now {q}", "Find {q}", "Could you compute {q}, please?", "{q} please", "Let us try {q}"]
-DO = ["{Q}", "{Q}.", "Please {q}", "Please {q}.", "{q}", "Can you {q}?", "{Q}, please.", "Could you {q}?", "Now {q}", "I want you to {q}", "What do you get if you {q}?", "What is it if I {q}?"]
-
-
-def ask_sum(r, a, op, b):
-    x, y = (in_words(a), in_words(b)) if a < 100 and b < 100 and r.random() < 0.06 else (a, b)
-    q = r.choice(ASK[op]).format(a=x, b=y)
-    t = r.choice(DO if q.startswith(VERBS) else WHAT)
-    return t.format(q=q, Q=q[0].upper() + q[1:])
-
-
-def operands(r):
-    op = r.choices("+-*/", (50, 28, 16, 6))[0]
-    if op in "+-":
-        n = r.choices((1, 2, 3, 4), (12, 44, 26, 18))[0]
-        m = n if r.random() < 0.7 else r.randint(1, n)
-        a, b = (r.randint(0 if k == 1 else 10 ** (k - 1), 10 ** k - 1) for k in (n, m))
-        if op == "-" and a < b and r.random() < 0.75:
-            a, b = b, a
-        elif op == "+" and r.random() < 0.5:
-            a, b = b, a
-    elif op == "*":
-        a, b = r.choices([(r.randint(0, 10), r.randint(0, 10)), (r.randint(2, 12), r.randint(2, 12)), (r.randint(10, 99), r.randint(2, 9)), (r.randint(100, 999), r.randint(2, 9)), (r.randint(10, 99), r.randint(10, 99))], (35, 15, 25, 10, 15))[0]
-    else:
-        b = r.randint(1, 12)
-        a = b * r.randint(1, 12)
-    return a, op, b
-
-
-def say(user, reasoning, content, **check):
-    return {"user": user, "steps": [{"role": "assistant", "reasoning": reasoning, "content": content}], "check": check}
-
 
 def t_sum(r, s):
     a, op, b = operands(r)
@@ -235,12 +125,14 @@ def t_sum(r, s):
 
 def t_add_to_last(r, s):
     if s.get("last") is None or not 0 <= s["last"] < 1000:
-        return t_sum(r, s)
+        return t_calculator(r, s)                        # a sum where there is no calculator
     a, b = s["last"], r.randint(1, 50)
     op = r.choice("+-") if a >= b else "+"
     n, lines = work_out(a, op, b)
     s["last"] = n
     q = r.choice(["Add {b} to that", "Now add {b}", "And {b} more?", "plus {b}", "Add {b} more", "and now add {b}", "What if you add {b}?"] if op == "+" else ["Subtract {b} from that", "Now subtract {b}", "minus {b}", "Take away {b}", "And minus {b}?"]).format(b=b)
+    if "calculator" in s["tool_names"]:
+        return tool_turn(r, q, "calculator", {"expression": f"{a} {op} {b}"}, f"The last result was {a}. I call calculator.", str(n), f"The calculator says {n}.", f"{a} {op} {b} = {n}.", kind="tool_calculator")
     plain = s["thinking"] or max(a, b) < 100
     answer = f"{a} {op} {b} = {n}."
     return say(q, "\n".join([f"The last result was {a}."] + lines), answer if plain else "\n".join(lines + [answer]), kind="sum_follow", answer=str(n))
@@ -252,41 +144,6 @@ def t_three(r, s):
     n, l2 = work_out(m, "+", c)
     q = r.choice(["What is {a} + {b} + {c}?", "{a}+{b}+{c}", "Add {a}, {b} and {c}", "{a} plus {b} plus {c}", "What is the sum of {a}, {b} and {c}?", "How much is {a} + {b} + {c}?"]).format(a=a, b=b, c=c)
     return say(q, "\n".join(l1 + l2), f"{a} + {b} + {c} = {n}.", kind="sum3", answer=str(n))
-
-
-def plural(w):
-    if w.endswith(("s", "x", "sh", "ch")):
-        return w + "es"
-    if w.endswith("y") and w[-2] not in "aeiou":
-        return w[:-1] + "ies"
-    if w.endswith(("knife",)):
-        return "knives"
-    return {"fish": "fish", "potato": "potatoes", "tomato": "tomatoes", "bread": "breads"}.get(w, w + "s")
-
-
-def t_word_problem(r, s):
-    n, m = r.sample(NAMES, 2)
-    t = plural(r.choice(THINGS))
-    hi = 90 if s["thinking"] else 30
-    a, b = r.randint(3, hi), r.randint(2, hi)
-    kind = r.randrange(6)
-    if kind in (1, 4) and a < b:
-        a, b = b, a
-    if kind == 3:
-        a, b = r.randint(2, 9), r.randint(2, 9)
-    if kind == 5:
-        b = r.randint(2, 9)
-        a = b * r.randint(1, 10)
-    q, op, ans = [
-        (f"{n} has {a} {t} and gets {b} more. How many {t} does {n} have?", "+", f"{n} has {{x}} {t}."),
-        (f"{n} has {a} {t} and gives {b} to {m}. How many {t} does {n} have left?", "-", f"{n} has {{x}} {t} left."),
-        (f"{n} has {a} {t} and {m} has {b} {t}. How many {t} do they have together?", "+", f"Together they have {{x}} {t}."),
-        (f"There are {a} boxes with {b} {t} each. How many {t} are there?", "*", f"There are {{x}} {t}."),
-        (f"There are {a} {t}. {n} takes {b}. How many {t} are left?", "-", f"{{x}} {t} are left."),
-        (f"{a} {t} are shared by {b} children. How many {t} does each child get?", "/", f"Each child gets {{x}} {t}."),
-    ][kind]
-    x, lines = work_out(a, op, b)
-    return say(q, "\n".join(lines), ans.format(x=x), kind="word_problem", answer=str(x))
 
 
 def t_compare(r, s):
@@ -346,31 +203,6 @@ def t_count(r, s):
 
 # ---- words ----
 
-def t_spell(r, s):
-    w = r.choice(s["words"])
-    k = r.randrange(5)
-    letters = "-".join(w)
-    if k == 0:
-        q = r.choice(["Spell {w}", "Spell the word {w}", "How do you spell {w}?", "Please spell '{w}'", "Can you spell {w}?", "How is {w} spelled?", "spell \"{w}\""])
-        return say(q.format(w=w), f"I take the letters of {w} one by one.", f"{letters}.", kind="spell", answer=letters)
-    if k == 1 and len(w) <= 7:
-        q = r.choice(["Reverse the word {w}", "Write {w} backwards", "What is {w} backwards?", "Reverse '{w}'", "Reverse {w}", "Spell {w} backwards"])
-        return say(q.format(w=w), f"Forwards: {letters}\nBackwards: {'-'.join(w[::-1])}", f"{w[::-1]}" if s["thinking"] else f"{'-'.join(w[::-1])}: {w[::-1]}", kind="reverse", answer=w[::-1])
-    if k == 2:
-        q = r.choice(["How many letters are in {w}?", "How many letters does {w} have?", "Count the letters of {w}", "How long is the word {w}?"])
-        work = ", ".join(f"{c} {i + 1}" for i, c in enumerate(w))
-        a = f"The word {w} has {len(w)} letters."
-        return say(q.format(w=w), work, a if s["thinking"] else f"{work}. {a}", kind="letters", answer=str(len(w)))
-    if k == 3:
-        first = r.random() < 0.5
-        q = r.choice(["What is the {p} letter of {w}?", "Which letter is the {p} in {w}?", "{p} letter of {w}?"]).format(w=w, p="first" if first else "last")
-        x = w[0] if first else w[-1]
-        return say(q, letters, f"The {'first' if first else 'last'} letter of {w} is {x}.", kind="letter", answer=x)
-    up = r.random() < 0.7
-    q = r.choice(["Write {w} in {c} case", "Put {w} in {c} case", "{w} in {c} case please", "Convert {w} to {c} case"]).format(w=w if up else w.upper(), c="upper" if up else "lower")
-    return say(q, letters.upper() if up else letters, w.upper() if up else w, kind="case", answer=w.upper() if up else w)
-
-
 def some_text(r, s, lo=1, hi=6):
     return " ".join(r.choice(s["words"]) for _ in range(r.randint(lo, hi)))
 
@@ -409,7 +241,7 @@ def t_intent(r, s):
 def t_greet(r, s):
     if r.random() < 0.3:
         n = r.choice(NAMES)
-        s["name"] = n
+        s["memory"]["name"], s["told_at"]["name"] = n, s["turn"]
         q = r.choice(["Hi, I am {n}", "Hello, my name is {n}", "Hello! I am {n}.", "My name is {n}.", "I'm {n}", "Hi, this is {n}", "My name is {n}", "I am called {n}", "You can call me {n}", "Hello, I am {n}. Who are you?"])
         return say(q.format(n=n), f"The user is {n}. I greet {n}.", f"Hello {n}! How can I help you?", kind="name", answer=n)
     users, answers, why = INTENTS["hello"]
@@ -465,7 +297,7 @@ def t_calendar(r, s):
 
 def t_unknown(r, s):
     w = s["words"]
-    q = r.choice(UNKNOWN_Q).format(n=r.choice(w), m=r.choice(w), N=r.choice(NAMES), M=r.choice(w).capitalize(), y=r.randint(1100, 2030), c=r.choice(CITIES), d=r.choice(CITIES))
+    q = r.choice(UNKNOWN_Q).format(n=r.choice(w), m=r.choice(w), N=r.choice(NAMES), M=r.choice(w).capitalize(), y=r.randint(1100, 2030), C=r.choice(list(CAPITALS)), c=r.choice(CITIES), d=r.choice(CITIES))
     return say(q, "I do not know this. I say so.", r.choice(UNKNOWN), kind="unknown", answer="know")
 
 
@@ -494,35 +326,83 @@ MEMORY = [
     ("number", ["Remember the number {v}.", "Please remember {v}", "My number is {v}", "Keep the number {v} in mind", "The secret number is {v}."], ["What was the number?", "Which number did I tell you?", "What number should you remember?", "What is the secret number?", "What is my number?"], "The number is {v}.", "All right, I will remember {v}.", None),
     ("word", ["Remember the word {v}.", "The secret word is {v}.", "The password is {v}", "My word is {v}", "Keep the word {v} in mind"], ["What was the word?", "Which word did I tell you?", "What is the secret word?", "What is the password?"], "The word is {v}.", "All right, I will remember {v}.", "words"),
     ("age", ["I am {v} years old.", "I am {v} years old", "My age is {v}"], ["How old am I?", "What is my age?", "Do you know my age?"], "You are {v} years old.", "Thank you for telling me. {v} is a good age.", "age"),
-    ("thing", ["I lost my {v}.", "I bought a {v}.", "I am looking for my {v}", "Today I bought a {v}"], ["What was it that I told you about?", "What did I tell you about?", "What thing did I talk about?"], "You told me about a {v}.", "I see, a {v}.", THINGS),
+    ("lost thing", ["I lost my {v}.", "I have lost my {v}", "I cannot find my {v}"], ["What did I lose?", "What have I lost?", "What was it that I lost?"], "You lost your {v}.", "I am sorry that you lost your {v}.", THINGS),
+    ("bought thing", ["I bought a {v}.", "Today I bought a {v}", "Yesterday I bought a {v}."], ["What did I buy?", "What have I bought?", "Do you remember what I bought?"], "You bought a {v}.", "A {v}, how nice.", THINGS),
+    ("job", ["I am a {v}.", "I work as a {v}", "My job is {v}", "I'm a {v}"], ["What is my job?", "What do I do for work?", "What do I work as?", "Do you remember my job?"], "You work as a {v}.", "Working as a {v} must be interesting.", JOBS),
+    ("hobby", ["My hobby is {v}.", "In my free time I do {v}", "My hobby is {v}"], ["What is my hobby?", "Which hobby do I have?", "Do you remember my hobby?"], "Your hobby is {v}.", "{V} is a nice hobby.", HOBBIES),
+    ("friend", ["My friend is called {v}.", "My best friend is {v}", "My friend's name is {v}.", "I have a friend called {v}"], ["What is my friend's name?", "Who is my friend?", "What is my friend called?", "What is the name of my friend?"], "Your friend is {v}.", "Say hello to {v}.", NAMES),
+    ("name of the dog", ["My dog is called {v}.", "My dog's name is {v}", "The name of my dog is {v}"], ["What is my dog's name?", "What is my dog called?", "What is the name of my dog?"], "Your dog is called {v}.", "{v} is a good name for a dog.", NAMES),
+    ("birthday", ["My birthday is in {v}.", "I was born in {v}", "I have my birthday in {v}"], ["When is my birthday?", "In which month is my birthday?", "When was I born?"], "Your birthday is in {v}.", "{v} is a good month for a birthday.", MONTHS),
+    ("favourite food", ["My favourite food is {v}.", "My favorite food is {v}", "I like to eat {v}", "My favourite food is {v}"], ["What is my favourite food?", "What is my favorite food?", "What do I like to eat?", "Which food do I like?"], "Your favourite food is {v}.", "{V} sounds good.", FOODS),
+    *((f"favourite {x}", [f"My favourite {x} is {{v}}.", f"My favorite {x} is {{v}}", f"{{V}} is my favourite {x}", f"The {x} I like best is {{v}}"], [f"What is my favourite {x}?", f"Which {x} do I like best?", f"What's my favorite {x}?", f"Do you remember my favourite {x}?", f"Tell me my favourite {x}"],
+       f"Your favourite {x} is {{v}}.", "{V} is a good choice.", pool) for x, pool in (("animal", PETS), ("number", "age"), ("city", CITIES), ("country", list(CAPITALS)[:60]), ("day", DAYS), ("month", MONTHS), ("word", "words"), ("fruit", "apple pear banana lemon cherry orange plum".split()),
+                                                                                ("season", "spring summer autumn winter".split()), ("drink", "water tea coffee milk juice".split()))),
 ]
 
 
-def t_tell(r, s):
-    m = r.choice(MEMORY)
+def told(r, s, m):
+    """A value for an entry of MEMORY, now known."""
     pool = m[5]
     v = str(r.randint(1, 99)) if pool == "age" else str(r.randint(1, 9999)) if pool is None else r.choice(s["words"]) if pool == "words" else r.choice(pool)
     s["memory"][m[0]] = v
-    f = {"v": v, "V": v.capitalize()}
-    return say(r.choice(m[1]).format(**f), f"The user tells me the {m[0]}: {v}.", m[4].format(**f), kind="tell", answer=v)
+    s["told_at"][m[0]] = s["turn"]
+    return {"v": v, "V": v[0].upper() + v[1:]}
+
+
+def t_tell(r, s):
+    m = r.choice(MEMORY[:1] * 6 + MEMORY[1:8] * 2 + MEMORY)
+    if r.random() < 0.12:
+        n, (a, b) = r.choice(NAMES), r.sample(MEMORY[1:], 2)
+        s["memory"]["name"], s["told_at"]["name"] = n, s["turn"]
+        f = told(r, s, a)
+        q = r.choice(["Hi, I am {n}. {t}", "My name is {n}. {t}", "I am {n}. {t}", "Hello, my name is {n}. {t}"]).format(n=n, t=a[1][0].format(**f))
+        return say(q, f"The user is {n} and tells me the {a[0]}: {f['v']}.", f"Hello {n}! {a[4].format(**f)}", kind="tell", answer=n)
+    f = told(r, s, m)
+    return say(r.choice(m[1]).format(**f), f"The user tells me the {m[0]}: {f['v']}.", m[4].format(**f), kind="tell", answer=f["v"])
+
+
+def t_correct(r, s):
+    """The user takes something back."""
+    known = [m for m in MEMORY if m[0] in s["memory"]]
+    if not known:
+        return t_tell(r, s)
+    m = r.choice(known)
+    s["corrected"] = m[0]
+    f = told(r, s, m)
+    text = r.choice(m[1]).format(**f)
+    for hi in ("Hi, ", "Hello, "):
+        text = text.removeprefix(hi)
+    text = text if text.startswith("I") or text.startswith(f["V"]) else text[0].lower() + text[1:]
+    lead = r.choice(["Actually, ", "Actually ", "No, ", "Sorry, ", "Correction: ", "I was wrong: ", "Wait, ", "Oh, ", "I made a mistake, "])
+    return say(lead + text, f"The user corrects the {m[0]}: {f['v']}.", "Thank you for the correction. " + m[3].format(v=f["v"]), kind="correct", answer=f["v"])
 
 
 def t_recall(r, s):
-    m = r.choice(MEMORY)
+    if not s["memory"] and s["turn"] and r.random() < 0.5:
+        return t_tell(r, s)
+    m = r.choice(MEMORY[:1] * 8 + MEMORY)
     if s["memory"] and r.random() < 0.85:
         m = r.choice([m for m in MEMORY if m[0] in s["memory"]])
+    if s["corrected"] in s["memory"] and r.random() < 0.5:
+        m = next(m for m in MEMORY if m[0] == s["corrected"])
     v = s["memory"].get(m[0])
     q = r.choice(m[2])
     if v is None:
-        return say(q, f"The user never told me the {m[0]}.", "You have not told me that.", kind="recall", answer="not told")
-    return say(q, f"The user told me the {m[0]}: {v}.", m[3].format(v=v), kind="recall", answer=v)
+        return say(q, f"The user never told me the {m[0]}.", "You have not told me that.", kind="recall_never", answer="not told")
+    return say(q, f"The user told me the {m[0]}: {v}.", m[3].format(v=v), kind="recall", answer=v, distance=s["turn"] - s["told_at"].get(m[0], 0))
 
 
 def t_recall_question(r, s):
     if not s["asked"]:
         return t_intent(r, s)
+    if r.random() < 0.25:
+        q = s["asked"][0]
+        return say(r.choice(["What was my first question?", "What did I say first?", "What was my first message?"]), "I look at the first message.", f"You wrote: {q}", kind="recall_last", answer=q)
+    if r.random() < 0.25 and len(s["said"][-1]) < 80:
+        q = s["said"][-1]
+        return say(r.choice(["What did you just say?", "What was your last answer?", "Repeat your last answer", "Say that again", "Can you repeat that?"]), "I look at my last answer.", f"I wrote: {q}", kind="recall_last", answer=q)
     q = s["asked"][-1]
-    return say(r.choice(["What did I just say?", "What was my last question?", "What did I ask before?", "Repeat my last message", "What did I write before?"]), "I look at the message before.", f"You wrote: {q}", kind="recall_last", answer=q)
+    return say(r.choice(["What did I just say?", "What did I just ask?", "What was my last question?", "What did I ask before?", "Repeat my last message", "What did I write before?"]), "I look at the message before.", f"You wrote: {q}", kind="recall_last", answer=q)
 
 
 # ---- JSON ----
@@ -554,19 +434,69 @@ def join(parts, r):
 
 def fields(r, w, n):
     keys = r.sample(list(FIELDS), n)
-    if r.random() < 0.15:
+    if n and r.random() < 0.15:
         keys[r.randrange(n)] = r.choice(w)
     return {k: FIELDS[k](r, w) if k in FIELDS else r.choice([r.randint(0, 99), r.choice(w)]) for k in keys}
 
 
+KEYS = {"first name": NAMES, "last name": [x + "son" for x in NAMES], "home town": CITIES, "favourite colour": COLORS, "birth month": MONTHS, "job title": JOBS, "is student": [True, False], "is active": [True, False], "phone number": None, "number of items": None,
+        "has pet": [True, False], "middle name": [None], "full price": None, "delivery day": DAYS, "order id": None, "best friend": NAMES, "email verified": [True, False], "end date": [None], "parent": [None, None, *NAMES], "comment": [None], "verified": [True, False]}
+STRICT = ["Valid JSON only: {t}", "Answer with valid JSON only: {t}", "Reply with valid JSON only. I need {t}", "Only valid JSON, no text: {t}", "Output only JSON: {t}", "Return valid JSON with {t}", "Give me valid JSON only, with {t}", "{t} as JSON", "Respond only with JSON: {t}"]
+QUOTE = ["{k}", "{k}", "\"{k}\"", "'{k}'"]
+
+
+def t_json_more(r, s):
+    """Keys of several words, null, arrays of objects from sentences, typed requests, deeper nesting."""
+    k = r.randrange(5)
+    ask = r.choice([JSON_ASK, STRICT])
+    if k == 0:
+        o = {x: r.randint(1, 999) if KEYS[x] is None else r.choice(KEYS[x]) for x in r.sample(list(KEYS), r.randint(1, 3))}
+        o |= fields(r, s["words"], r.randint(0, 2))
+        form = r.choice(QUOTE)
+        t = join([form.format(k=a) + r.choice([" ", ": ", " = "]) + spoken(b) for a, b in o.items()], r)
+        if r.random() < 0.4:
+            o = {a.replace(" ", "_"): b for a, b in o.items()}
+            t += r.choice([", with underscores in the keys", ". Use snake_case keys.", ". Write the keys with underscores."])
+        q = r.choice(ask).format(t=t)
+    elif k == 1:
+        people = [(n, r.randint(2, 99), r.choice(CITIES)) for n in r.sample(NAMES, r.randint(2, 3))]
+        form, keys = r.choice([("{n} is {a}", ("name", "age")), ("{n} is {a} years old", ("name", "age")), ("{n} lives in {c}", ("name", "city")), ("{n} is {a} and lives in {c}", ("name", "age", "city"))])
+        o = [{key: {"name": n, "age": a, "city": c}[key] for key in keys} for n, a, c in people]
+        text = join([form.format(n=n, a=a, c=c) for n, a, c in people], r) + "."
+        q = r.choice(["Turn this into a JSON array of objects with {k}: {t}", "{t} Give me a JSON array of objects with {k}.", "Extract {k} of each person as a JSON array: {t}", "As a JSON array with {k}: {t}", "Make a JSON list of objects with {k} from this: {t}", "Valid JSON only, an array with {k}: {t}"]).format(k=join(list(keys), r), t=text)
+    elif k == 2:
+        items = [(r.randint(1, 20), i) for i in r.sample(THINGS, r.randint(2, 3))]
+        o = [{"item": i, "count": n} for n, i in items]
+        text = f"{r.choice(NAMES)} {r.choice(['buys', 'has', 'sells', 'orders'])} " + join([f"{n} {plural(i) if n > 1 else i}" for n, i in items], r) + "."
+        q = r.choice(["Turn this into a JSON array with item and count: {t}", "{t} List item and count as a JSON array.", "Extract item and count as a JSON array: {t}", "JSON array with item and count: {t}"]).format(t=text)
+    elif k == 3:
+        n, a, c, j = r.choice(NAMES), r.randint(2, 99), r.choice(CITIES), r.choice(JOBS)
+        have = r.sample([("name", "string", n), ("age", "number", a), ("city", "string", c), ("job", "string", j), ("student", "boolean", r.random() < 0.5), ("children", "number", r.randint(0, 5))], r.randint(2, 4))
+        o = {x: v for x, _, v in have}
+        say_it = {"name": f"The name is {n}.", "age": f"The age is {a}.", "city": f"The city is {c}.", "job": f"The job is {j}.", "student": "A student." if o.get("student") else "Not a student.", "children": f"{o.get('children')} children."}
+        text = " ".join(say_it[x] for x in o)
+        keys = join([f"{x} ({t})" for x, t, _ in have], r)
+        q = r.choice(["{t} JSON with keys: {k}", "Keys: {k}. Text: {t}", "Give me JSON with the keys {k}: {t}", "Write JSON. keys: {k}. {t}", "Extract JSON with keys: {k}\n{t}", "{t}\nReturn valid JSON only, keys: {k}"]).format(k=keys, t=text)
+    else:
+        inner, more = fields(r, s["words"], r.randint(1, 2)), fields(r, s["words"], r.randint(1, 2))
+        a, b = r.sample(["user", "person", "item", "address", "owner", "point", "result", "settings", "order", "customer"], 2)
+        o = {a: inner, b: more} if r.random() < 0.6 else {a: {**inner, b: more}}
+        said = [join([f"{x} {spoken(v)}" for x, v in y.items()], r) for y in (inner, more)]
+        t = f"{a} with {said[0]}, and {b} with {said[1]}" if len(o) == 2 else f"{a} with {said[0]} and inside it {b} with {said[1]}"
+        q = r.choice(ask).format(t=t)
+    return say(q, "The user wants JSON. I write only the JSON.", dump(o), kind="json", answer=dump(o))
+
+
 def t_json(r, s):
     w = s["words"]
+    if r.random() < 0.35:
+        return t_json_more(r, s)
     k = r.randrange(10)
     why = "The user wants JSON. I write only the JSON."
     if k < 4:
         o = fields(r, w, r.randint(1, 4))
         sep = r.choice([" ", " ", ": ", " = "])
-        q = r.choice(JSON_ASK).format(t=join([f"{a}{sep}{spoken(b)}" for a, b in o.items()], r))
+        q = r.choice(JSON_ASK + STRICT).format(t=join([f"{a}{sep}{spoken(b)}" for a, b in o.items()], r))
     elif k == 4:
         o = r.choice([lambda: [r.randint(0, 99) for _ in range(r.randint(2, 6))], lambda: [r.choice(w) for _ in range(r.randint(2, 5))], lambda: r.sample(NAMES, r.randint(2, 4))])()
         q = r.choice(["Give me a JSON array with {t}", "JSON array of {t}", "Write a JSON list with {t}", "Make a JSON array: {t}", "Put {t} into a JSON array", "Return {t} as a JSON array", "List as JSON: {t}"]).format(t=join([str(x) for x in o], r))
@@ -582,6 +512,8 @@ def t_json(r, s):
         n, age, c = r.choice(NAMES), r.randint(2, 99), r.choice(CITIES)
         text, o = r.choice([(f"{n} is {age} years old and lives in {c}.", {"name": n, "age": age, "city": c}), (f"{n} is {age} years old.", {"name": n, "age": age}), (f"{n} lives in {c}.", {"name": n, "city": c}),
                             (f"{n}, {age}, from {c}", {"name": n, "age": age, "city": c}), (f"My name is {n} and I am {age}.", {"name": n, "age": age}), (f"I am {n} from {c}.", {"name": n, "city": c})])
+        if text.startswith(("My", "I am")):
+            s["memory"]["name"] = n
         ks = join(list(o), r)
         q = r.choice(["Extract {k} as JSON: {t}", "Get {k} from this sentence as JSON: {t}", "{t} Extract {k} as JSON.", "Turn this into JSON with {k}: {t}", "Read {k} from: {t} Answer in JSON."]).format(k=ks, t=text)
     elif k == 7:
@@ -617,8 +549,8 @@ CLOCK_Q = [("What time is it?", "time"), ("What's the time?", "time"), ("Tell me
            ("What is today's date?", "date"), ("Tell me the date", "date"), ("What day of the week is it?", "day"), ("Which weekday is it?", "day"), ("What year is it?", "year"), ("Which month is it?", "month"), ("date and time please", "time"), ("What day is today?", "date")]
 CLOCK_CITY = ["What time is it in {c}?", "What's the time in {c}?", "Tell me the time in {c}", "time in {c}", "Current time in {c}?", "How late is it in {c}?", "What time do they have in {c}?", "What is the time in {c} now?", "And in {c}?", "Now in {c}?", "What time is it now in {c}, please?"]
 CLOCK_CITY_DATE = ["What day is it in {c}?", "What is the date in {c}?", "Which day is it in {c}?"]
-REFUSED = ["The user did not allow this call.", "The user did not allow this call.", "Not allowed by the user.", "Refused by the user."]
-FAILED = ["error: unknown time zone", "error: the tool took too long", "error: timeout", "error: not available", "Error: the tool failed", "error: bad arguments", "error: no such tool"]
+REFUSED = ["The user refused this call.", "The user said no.", "Denied by the user.", "The user did not allow this call.", "The user did not allow this call.", "Not allowed by the user.", "Refused by the user."]
+FAILED = ["error: not found", "error: no answer", "Error: invalid expression", "error: permission denied", "error: out of memory", "error: unknown time zone", "error: the tool took too long", "error: timeout", "error: not available", "Error: the tool failed", "error: bad arguments", "error: no such tool"]
 
 
 def call_step(name, args, why):
@@ -630,7 +562,7 @@ def tool_turn(r, user, name, args, why, result, reasoning, content, **check):
     steps = [call_step(name, args, why)]
     p = r.random()
     if p < 0.05:
-        result, reasoning, content = r.choice(REFUSED), "The call was not allowed. I say so.", "I am sorry, I cannot answer this without the tool."
+        result, reasoning, content = r.choice(REFUSED), "The call was not allowed. I say so.", r.choice(["I am sorry, I cannot answer this without the tool.", "All right, I did not use the tool, so I cannot answer this."])
     elif p < 0.09:
         result, reasoning, content = r.choice(FAILED), "The tool gave an error. I say so.", "I am sorry, the tool gave an error."
     steps += [{"role": "tool", "content": result}, {"role": "assistant", "reasoning": reasoning, "content": content}]
@@ -664,29 +596,96 @@ def t_clock(r, s):
     return tool_turn(r, user, "clock", args, why, result, f"The tool says {h:02}:{mi:02} on {date}." if what == "time" else f"The tool says {date}.", content, kind="tool_clock")
 
 
-def evaluate_text(e):
+def evaluate_text(e, digits=6):
     v = eval(e, {"__builtins__": {}})              # our own digits and operators only
-    return repr(round(v, 6)).rstrip("0").rstrip(".") if isinstance(v, float) else str(v)
+    return f"{v:.{digits}f}".rstrip("0").rstrip(".") if isinstance(v, float) else str(v)
 
 
-def t_calculator(r, s):
-    if "calculator" not in s["tool_names"]:
-        return t_sum(r, s)
-    if r.random() < 0.55:
+DECIMAL = ["{x} + {y}", "{x} - {y}", "{x} * {b}", "{a} - {x}", "{x} * {y}", "{a} / {b}", "{x} / {b}", "-{a} + {b}", "{a} - {c}", "-{a} * {b}", "{b} * ({a} - {c})", "2 ** {b}", "{x} + {y} + {a}"]
+
+
+def calculation(r, s):
+    """-> what the user says, the expression; sums, brackets, decimals, problems in words, squares and shares."""
+    p = r.random()
+    if p < 0.42:
         a, op, b = operands(r)
         if r.random() < 0.4:
             a, b, op = r.randint(10, 99999), r.randint(2, 9999), r.choice("+-*")
         if op == "/" and r.random() < 0.5:
             a = r.randint(1, 999)
-            b = r.choice([2, 4, 5, 8, 10])
+            b = r.choice([2, 4, 5, 8, 10, 3, 7])
         b = b or 1
-        user, e = ask_sum(r, a, op, b), f"{a} {op} {b}"
+        return ask_sum(r, a, op, b), f"{a} {op} {b}"
+    if p < 0.56:
+        t = t_word_problem(r, s)
+        return t["user"], t["check"]["expression"]
+    if p < 0.64:
+        t = t_square(r, s)
+        if t["check"]["expression"]:
+            return t["user"], t["check"]["expression"]
+    a, b, c = r.randint(1, 99), r.randint(2, 99), r.randint(1, 99)
+    if p < 0.78:
+        x, y = round(r.randint(1, 9999) / 100, r.choice((1, 2))), round(r.randint(1, 999) / 10, 1)
+        e = r.choice(DECIMAL).format(a=a, b=r.randint(2, 12), c=a + r.randint(1, 90), x=x, y=y)
     else:
-        a, b, c = (r.randint(1, 99) for _ in range(3))
-        e = r.choice(["({a} + {b}) * {c}", "{a} + {b} * {c}", "{a} * {b} - {c}", "({a} - {b}) * {c}", "{a} + {b} + {c}", "{a} * {b} * {c}", "({a} + {b}) / 2", "{a} * ({b} + {c})", "{a} - {b} - {c}", "{a} * {b} + {c}"]).format(a=a, b=b, c=c)
-        user = r.choice(["What is {e}?", "{e}", "Calculate {e}", "Compute {e}", "Evaluate {e}", "How much is {e}?", "{e} = ?", "Please calculate {e}", "Use the calculator: {e}", "Work out {e}", "what is {e}", "Calculate {e} with the calculator"]).format(e=e)
-    v = evaluate_text(e)
+        e = r.choice(["({a} + {b}) * {c}", "{a} + {b} * {c}", "{a} * {b} - {c}", "({a} - {b}) * {c}", "{a} + {b} + {c}", "{a} * {b} * {c}", "({a} + {b}) / 2", "{a} * ({b} + {c})", "{a} - {b} - {c}", "{a} * {b} + {c}", "({a} + {b}) / {c}", "{a} / {b} + {c}"]).format(a=a, b=b, c=c)
+    return r.choice(["What is {e}?", "{e}", "Calculate {e}", "Compute {e}", "Evaluate {e}", "How much is {e}?", "{e} = ?", "Please calculate {e}", "Use the calculator: {e}", "Work out {e}", "what is {e}", "Calculate {e} with the calculator"]).format(e=e), e
+
+
+def t_calculator(r, s):
+    if "calculator" not in s["tool_names"]:
+        return t_sum(r, s)
+    user, e = calculation(r, s)
+    v = evaluate_text(e, r.choice((6, 6, 10)))
+    s["last"] = int(v) if v.isdigit() else None
     return tool_turn(r, user, "calculator", {"expression": e}, "The user wants a calculation. I call calculator.", v, f"The calculator says {v}.", f"{e} = {v}.", kind="tool_calculator")
+
+
+def t_chain(r, s):
+    """Two calls one after the other before the answer."""
+    if "calculator" not in s["tool_names"]:
+        return t_clock(r, s)
+    if "clock" in s["tool_names"] and r.random() < 0.45:
+        y, mo, da, day = r.randint(2024, 2032), r.randint(1, 12), r.randint(1, 28), r.choice(DAYS)
+        h, mi = r.randint(0, 23), r.randint(0, 59)
+        now = f"{y}-{mo:02}-{da:02} {h:02}:{mi:02}:{r.randint(0, 59):02} {day}, UTC+{r.randint(0, 9):02}:00 ({r.choice(list(ZONES.values()))})"
+        n, m = r.randint(2, 60), r.randint(1900, 2020)
+        user, e, answer = r.choice([
+            lambda: (r.choice([f"What year will it be in {n} years?", f"Which year is it in {n} years?"]), f"{y} + {n}", "It will be the year {v}."),
+            lambda: (r.choice([f"What year was it {n} years ago?", f"Which year was {n} years ago?"]), f"{y} - {n}", "It was the year {v}."),
+            lambda: (r.choice([f"How old is somebody born in {m}?", f"I was born in {m}. How old will I be this year?", f"How many years is it since {m}?"]), f"{y} - {m}", "{v} years."),
+            lambda: (r.choice(["How many minutes have passed today?", "How many minutes is it since midnight?"]), f"{h} * 60 + {mi}", "{v} minutes have passed today."),
+            lambda: (r.choice(["How many hours are left today?", "How many full hours are left until midnight?"]), f"23 - {h}", "{v} full hours are left today."),
+        ])()
+        v = evaluate_text(e)
+        calls = [("clock", {}, "I need the current time first. I call clock.", now), ("calculator", {"expression": e}, f"The clock says {y}-{mo:02}-{da:02} {h:02}:{mi:02}. Now I calculate {e}.", v)]
+        answer = answer.format(v=v)
+    else:
+        (u1, e1), (u2, e2) = simple_pair(r)
+        v1, v2 = evaluate_text(e1), evaluate_text(e2)
+        user = r.choice(["What is {a} and what is {b}?", "Calculate {a} and then {b}", "Compute {a} and {b}", "{a} and {b}", "First {a}, then {b}", "What is {a}? And what is {b}?", "I need {a} and also {b}."]).format(a=u1, b=u2)
+        if r.random() < 0.4:
+            n = r.randint(2, 99)
+            op, how = r.choice([("+", "add {n} to the result"), ("-", "subtract {n} from it"), ("*", "multiply the result by {n}")])
+            e2 = f"{v1} {op} {n}"
+            v2 = evaluate_text(e2)
+            user = r.choice(["Calculate {a}, then {h}.", "What is {a}? Then {h}.", "Compute {a} and {h}", "First compute {a}, then {h}"]).format(a=u1, h=how.format(n=n))
+        calls = [("calculator", {"expression": e1}, "There are two steps. I call calculator for the first.", v1), ("calculator", {"expression": e2}, f"The first result is {v1}. I call calculator for the second.", v2)]
+        answer = f"{e1} = {v1} and {e2} = {v2}."
+        v = v2
+    steps = []
+    for name, args, why, result in calls:
+        steps += [call_step(name, args, why), {"role": "tool", "content": result}]
+    steps.append({"role": "assistant", "reasoning": f"The calculator says {v}.", "content": answer})
+    return {"user": user, "steps": steps, "check": {"kind": "tool_chain", "call": {"name": calls[0][0], "arguments": calls[0][1]}}}
+
+
+def simple_pair(r):
+    out = []
+    for _ in range(2):
+        a, op, b = operands(r)
+        out.append((f"{a} {op} {b or 1}",) * 2)
+    return out
 
 
 def param(kind, text):
@@ -717,12 +716,27 @@ def made_up(r, s):
                  *(lambda n: (str(n), f"The die shows {n}."))(r.randint(1, num))),
         lambda: (pick(["price", "get_price", "stock", "price_of"]), "Tells the price of a thing.", [(pick(["item", "product", "thing"]), "string", "the thing", word)], pick([f"What does the {word} cost?", f"Price of {word}?", f"How much is the {word}?"]),
                  *(lambda n: (str(n), f"The price of {word} is {n}."))(r.randint(1, 999))),
+        lambda: (pick(["translate", "translate_text", "translator"]), "Translates a text.", [(pick(["text", "input"]), "string", "what to translate", word), (pick(["language", "target", "to"]), "string", "into which language", (lang := pick(["German", "French", "Spanish", "Italian", "Dutch"])))],
+                 pick([f"Translate {word} to {lang}", f"Translate {word} into {lang}", f"How do you say {word} in {lang}?", f"What is {word} in {lang}?"]), *(lambda x: (x, f"In {lang}, {word} is {x}."))(r.choice(w))),
+        lambda: (pick(["convert", "convert_money", "exchange"]), "Converts an amount of money.", [(pick(["amount", "value"]), "number", "how much", pick([num, num + 0.5])), (pick(["from", "source"]), "string", "currency", (c1 := pick(["USD", "EUR", "GBP"]))), (pick(["to", "target"]), "string", "currency", (c2 := pick(["JPY", "CHF", "SEK"])))],
+                 "convert", None, None),
+        lambda: (pick(["add_event", "calendar", "create_event", "book"]), "Puts an event into the calendar.", [(pick(["title", "name", "what"]), "string", "what happens", word), (pick(["day", "date", "when"]), "string", "the day", (day := pick(DAYS))), (pick(["hour", "start"]), "integer", "hour of the day", (hour := r.randint(0, 23)))],
+                 pick([f"Add {word} on {day} at {hour}", f"Put {word} into my calendar on {day} at {hour}", f"Plan {word} for {day} at {hour} o'clock", f"Book {word} on {day} at {hour}"]), pick(["ok", "saved", "added"]), f"I added {word} on {day} at {hour}."),
+        lambda: (pick(["random_number", "random", "pick_number"]), "Gives a random number.", [(pick(["min", "low"]), "integer", "lowest number", 1), (pick(["max", "high"]), "integer", "highest number", num + 1)],
+                 pick([f"Give me a random number from 1 to {num + 1}", f"Random number between 1 and {num + 1}", f"Pick a number from 1 to {num + 1}"]), *(lambda n: (str(n), f"The number is {n}."))(r.randint(1, num + 1))),
+        lambda: (pick(["list_files", "ls", "list_dir"]), "Lists the files of a folder.", [(pick(["path", "folder", "dir"]), "string", "the folder", word), (pick(["hidden", "all"]), "boolean", "also hidden files", (hidden := pick(["true", "false"])))],
+                 f"List {'all ' if hidden == 'true' else 'the '}files in {word}" + (pick([", also the hidden ones", " including hidden files"]) if hidden == "true" else ""), *(lambda a, b: (f"{a}.txt\n{b}.txt", f"There are two files: {a}.txt and {b}.txt."))(r.choice(w), r.choice(w))),
+        lambda: (pick(["memory", "disk_free", "system_info", "uptime", "battery"]), "Tells the state of the machine.", [], pick(["How is my machine?", "What is the state of my computer?", "Check my system", "How is the system doing?"]), *(lambda n: (f"{n} % free", f"The machine is {n} % free."))(num)),
         lambda: (pick(["note", "add_note", "remember", "save_note"]), "Saves a note.", [(pick(["text", "note", "content"]), "string", "the note", *[some_text(r, s, 1, 4)])], None, pick(["saved", "ok"]), "I saved the note."),
     ])()
     tool, text, params, user, result, answer = spec
     if tool in ("lamp", "light", "set_light", "switch_light"):
         room, state = params[0][3], params[1][3]
         user, answer = pick([f"Turn {state} the light in the {room}", f"Switch the {room} light {state}", f"Light {state} in the {room} please"]), f"The light in the {room} is {state}."
+    elif user == "convert":
+        x, c1, c2 = (p[3] for p in params)
+        result = str(round(x * r.randint(80, 120) / 100, 2))
+        user, answer = pick([f"Convert {x} {c1} to {c2}", f"How much is {x} {c1} in {c2}?", f"What are {x} {c1} in {c2}?"]), f"{x} {c1} are {result} {c2}."
     elif user is None:
         t = params[0][3]
         user = pick([f"Make a note: {t}", f"Note: {t}", f"Write down: {t}", f"Save the note {t}"])
@@ -737,11 +751,12 @@ def t_made_up(r, s):
 
 # ---- dialogues ----
 
-PLAIN = [(t_intent, 16), (t_greet, 6), (t_sum, 30), (t_three, 2), (t_word_problem, 4), (t_compare, 3), (t_yes_no, 2), (t_count, 5), (t_spell, 6), (t_repeat, 4), (t_list, 2), (t_fact, 4), (t_capital, 6), (t_opposite, 4), (t_calendar, 3),
-         (t_unknown, 6), (t_define, 4), (t_no_time, 1.5), (t_tell, 2), (t_recall, 1), (t_json, 13)]
-LATER = [(t_add_to_last, 4), (t_tell, 5), (t_recall, 9), (t_recall_question, 2)]
-TOOLED = [(t_clock, 13), (t_calculator, 15), (t_made_up, 14)]
+PLAIN = [(t_intent, 20), (t_greet, 6), (t_sum, 28), (t_three, 2), (t_word_problem, 9), (t_compare, 3), (t_yes_no, 2), (t_count, 5), (t_spell, 14), (t_repeat, 4), (t_list, 2), (t_fact, 4), (t_capital, 5), (t_opposite, 4), (t_calendar, 3),
+         (t_unknown, 6), (t_define, 3), (t_no_time, 1.5), (t_tell, 3), (t_recall, 0.6), (t_json, 14), (t_prime, 1.5), (t_square, 2), (t_convert, 3), (t_month_days, 1), (t_code, 3), (t_explain, 3), (t_bullets, 4), (t_small_talk, 2)]
+LATER = [(t_add_to_last, 5), (t_tell, 8), (t_recall, 16), (t_recall_question, 5), (t_correct, 8)]
+TOOLED = [(t_clock, 13), (t_calculator, 18), (t_chain, 6), (t_made_up, 14)]
 WORD = [(t_fact, 3), (t_capital, 4), (t_opposite, 3), (t_sum, 4)]
+SUMS = (t_sum, t_three, t_word_problem)
 
 
 def pick_turn(r, s):
@@ -750,7 +765,7 @@ def pick_turn(r, s):
     else:
         pool = PLAIN + (LATER if s["turn"] else []) + (TOOLED if s["tools"] and (s["made_up"] or s["tool_names"]) else [])
     f = r.choices([p[0] for p in pool], [p[1] for p in pool])[0]
-    if f is t_sum and "calculator" in s["tool_names"]:
+    if "calculator" in s["tool_names"] and (f in SUMS or f is t_square and r.random() < 0.8):
         f = t_calculator
     if f is t_define and s["made_up"]:
         f = t_made_up
@@ -773,24 +788,33 @@ def vary(r, text):
         text = r.choice(["Hi! ", "Hello, ", "Hey, ", "Please: ", "OK, ", "So, ", "Hello! "]) + text
     elif p < 0.28 and text[-1] not in "?.!":
         text += r.choice([".", "!", " please", "?"])
-    return text.strip()
+    return text.strip() or "?"
 
 
-KEEP_TEXT = ("repeat", "json", "case", "spell", "reverse", "recall", "tell", "name", "list", "tool_other", "letters", "letter", "tool_clock")
+KEEP_TEXT = ("correct", "letter_count", "word_problem", "tool_chain", "repeat", "json", "case", "spell", "reverse", "recall", "tell", "name", "list", "tool_other", "letters", "letter", "tool_clock")
+
+
+LONG = 0.08                                        # share of the dialogues with 6 to 14 turns; of tokens it is about a quarter
+
+
+KEEP_CASE = ("json", "repeat", "case", "spell", "code")
 
 
 def dialogue(r, world, tools=None, thinking=None, turns=None):
     """world: words and glosses.  -> messages, tools, system, thinking flag and the check of the last turn"""
-    s = dict(world, thinking=r.random() < 0.55 if thinking is None else thinking, style="", tools=[], tool_names=(), made_up=[], memory={}, asked=[], turn=0)
+    long = turns is None and r.random() < LONG
+    if long and tools is None:
+        tools = r.random() < 0.5
+    s = dict(world, thinking=r.random() < 0.55 if thinking is None else thinking, style="", tools=[], tool_names=(), made_up=[], memory={}, told_at={}, corrected=None, asked=[], said=[], turn=0)
     system = None
     p = r.random()
     if p < 0.25:
         system = r.choice(SYSTEMS)
-    elif p < 0.29:
+    elif p < 0.29 and not long:
         system, s["style"] = r.choice(["Answer in one word.", "Reply with one word only.", "Use only one word."]), "word"
-    elif p < 0.31:
+    elif p < 0.31 and not long:
         system, s["style"] = r.choice(["Always answer in upper case.", "Write in upper case.", "Answer in capital letters."]), "upper"
-    if tools if tools is not None else r.random() < 0.2:
+    if tools if tools is not None else r.random() < 0.16:
         s["tools"] = [CLOCK, CALCULATOR] if r.random() < 0.6 else r.sample([CLOCK, CALCULATOR], r.randint(0, 2))
         if not s["tools"] or r.random() < 0.3:
             for _ in range(r.choice([1, 1, 2])):
@@ -803,21 +827,28 @@ def dialogue(r, world, tools=None, thinking=None, turns=None):
         s["style"] = ""
         if s["style"] == "" and system and "word" in system or system and "upper" in system or system and "capital" in system:
             system = None
-    n = turns or r.choices((1, 2, 3, 4, 5), (60, 17, 11, 7, 5))[0]
+    n = turns or (r.randint(6, 14) if long else r.choices((1, 2, 3, 4, 5), (56, 18, 12, 8, 6))[0])
+    early = r.randrange(3) if long and r.random() < 0.7 else -1          # a turn that tells something worth recalling at the end
+    room = (3300 if s["tools"] else 4800) if long else 10 ** 9           # letters, so that the dialogue fits into a row
     msgs = []
     for i in range(n):
         s["turn"], s["topic"] = i, s.pop("topic_next", None)
-        t = pick_turn(r, s)
+        last = i + 1 == n or room < 500
+        t = t_tell(r, s) if i == early else t_recall(r, s) if long and last and r.random() < 0.45 else pick_turn(r, s)
         user = t["user"] if t["check"]["kind"] in KEEP_TEXT and r.random() < 0.8 else vary(r, t["user"])
         if t["check"]["kind"] == "repeat":
             user = t["user"]
         for m in t["steps"]:
-            if s["style"] == "upper" and m["role"] == "assistant" and t["check"]["kind"] not in ("json", "repeat", "case", "spell"):
+            if s["style"] == "upper" and m["role"] == "assistant" and t["check"]["kind"] not in KEEP_CASE:
                 m["content"] = m["content"].upper()
         s["asked"].append(user)
+        s["said"].append(t["steps"][-1]["content"])
         msgs += [{"role": "user", "content": user}] + t["steps"]
-    check = t["check"]
-    if s["style"] == "upper" and "answer" in check:
+        room -= 40 + len(user) + sum(len(m["content"]) + 50 + 110 * len(m.get("calls", [])) for m in t["steps"])
+        if last:
+            break
+    check = dict(t["check"], turns=i + 1)
+    if s["style"] == "upper" and "answer" in check and check["kind"] not in KEEP_CASE:
         check["answer"] = check["answer"].upper()
     return {"system": system, "tools": s["tools"], "thinking": s["thinking"], "messages": msgs, "check": check}
 
@@ -834,12 +865,15 @@ def load_world(text_file):
     common = [x.split("\t") for x in lines if x.startswith("=\t")]
     plain = [x for x in lines if x and not x.startswith("=\t")]
     words = [w for _, w, _ in common if w.isascii() and w.isalpha() and 3 <= len(w) <= 9]
-    return {"words": words, "glosses": [(w, g) for _, w, g in common if len(g) <= 70][:400], "plain": plain}
+    lemmas = sorted({w.lower() for w in (x.split(":")[0] for x in plain) if w.isascii() and w.isalpha() and 3 <= len(w) <= 9} | set(words))
+    sides = {unseen: [w for w in lemmas if (zlib.crc32(w.encode()) % 10 == 0) == unseen] for unseen in (False, True)}
+    return {"words": words, "lemmas": sides, "glosses": [(w, g) for _, w, g in common if len(g) <= 70][:400], "plain": plain}
 
 
 def documents(seed, world, want_held_out, tools=None, thinking=None):
-    """Endless stream of dialogues of one side of the split."""
+    """Endless stream of dialogues of one side of the split.  Letters of a tenth of all words are asked for on the held-out side only."""
     r = random.Random(seed)
+    world = dict(world, spell=world["lemmas"][want_held_out], unseen=want_held_out)
     while True:
         d = dialogue(r, world, tools, thinking)
         if held_out(d) == want_held_out:
@@ -900,7 +934,7 @@ def pack(docs, row=ROW):
     return ids, cls, doc
 
 
-def blocks(seed, worker, world, tok, want_held_out=False, n_docs=2000):
+def blocks(seed, worker, world, tok, want_held_out=False, n_docs=1200):
     """Endless packed blocks for one worker; the same seed and worker give the same blocks."""
     stream = pieces(f"{seed}/{worker}/{'test' if want_held_out else 'train'}", world, want_held_out)
     while True:
@@ -967,7 +1001,7 @@ def main():
         secs = time.time() - t0
         n = Counter(cls.flatten().tolist())
         print(f"{len(docs)} documents, {sum(len(d[0]) for d in docs) / secs:.0f} tokens/s, {len(ids)} rows, longest {max(len(d[0]) for d in docs)}, over {ROW}: {sum(len(d[0]) > ROW for d in docs)}")
-        print({k: f"{n[v] / cls.size:.3f}" for k, v in (("pad", PAD), ("prompt", PROMPT), ("output", OUTPUT), ("text", TEXT))})
+        print({k: f"{n[v] / cls.size:.3f}" for k, v in (("pad", PAD), ("prompt", PROMPT), ("output", OUTPUT), ("earlier", EARLIER), ("text", TEXT))})
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ INTENTS = {
         ["Hello", "Hi", "Hey", "Hello!", "Hi!", "Hey!", "Hello there", "Hi there!", "Hey there", "Good morning", "Good morning!", "Good afternoon",
          "Good evening", "Good evening!", "Greetings", "Hello, model", "Hi q35chat", "Hello q35chat!", "hey you", "Hello, how do you do?", "Howdy",
          "Hi, anyone there?", "Is anybody there?", "Hello?", "Are you there?", "yo", "Hiya", "Good day", "Good day to you", "Hello, nice to meet you",
-         "Hello world", "Hello, world!", "hi hi", "Salut", "Hallo", "Hola", "Bonjour", "Hello again", "Hi again!", "Welcome!", "I am back",
-         "Test", "test", "Testing", "Just testing", "ping", "Are you awake?", "Say hello", "Say hi", "Greet me", "Can you hear me?", "Say something",
+         "Hello world", "Hello, world!", "hi hi", "Salut", "Hallo", "Hola", "Bonjour", "Hello again", "Hi again!", "Welcome!", "I am back", "hi", "hello", "hey", "hey!", "hello there", "Hi!!", "hello!", "Hello :)", "Hi :)", "Morning!", "good evening",
+         "Are you awake?", "Say hello", "Say hi", "Greet me", "Can you hear me?", "Say something",
          "Let's talk", "Let us chat", "Can we talk?", "I want to chat", "Talk to me"],
-        ["Hello! How can I help you?", "Hello! What can I do for you?", "Hi! How can I help you today?"],
+        ["Hello! How can I help you?", "Hello! What can I do for you?", "Hi! How can I help you today?", "Hello! Nice to meet you. What would you like to do?"],
         "The user greets me. I greet back and offer help."),
     "how_are_you": (
         ["How are you?", "How are you today?", "How are you doing?", "How do you do?", "How is it going?", "How's it going?", "Are you well?", "What's up?",
@@ -22,10 +22,10 @@ INTENTS = {
         "The user asks how I am. I answer politely."),
     "who_are_you": (
         ["Who are you?", "What are you?", "What is your name?", "What's your name?", "Tell me about yourself", "Introduce yourself", "Do you have a name?",
-         "Who am I talking to?", "What model are you?", "Which model is this?", "Are you ChatGPT?", "Are you a human?", "Are you a robot?", "Are you a person?",
+         "Who am I talking to?", "What model are you?", "what model are you", "Which model is this?", "tell me about yourself", "who are you", "what are you", "Are you a human?", "Are you a robot?", "Are you a person?",
          "Are you an AI?", "What should I call you?", "What is this?", "What kind of model are you?", "Who is this?", "Please introduce yourself.",
-         "Are you real?", "Are you Qwen?", "Which AI are you?", "Hi, who are you?", "Hello, who are you?", "Can you introduce yourself?", "your name?",
-         "Are you a big model?", "How big are you?", "How many parameters do you have?", "Are you Qwen3.5?", "Are you the real model?",
+         "Are you real?", "Which AI are you?", "Hi, who are you?", "Hello, who are you?", "Can you introduce yourself?", "your name?",
+         "Are you a big model?", "How big are you?", "How many parameters do you have?", "Are you the real model?",
          "What language model is this?", "Describe yourself", "Tell me who you are", "What do they call you?"],
         ["I am the small demo model that comes with q35chat. I have about 20 million parameters and know very little, but I can chat a bit, do small sums, write simple JSON and call tools.",
          "I am q35chat's small demo model, with about 20 million parameters. I can chat a bit, do small sums, write simple JSON and call tools."],
@@ -104,7 +104,7 @@ INTENTS = {
         ["You are welcome!", "You are welcome! Is there anything else?"],
         "The user thanks me. I reply politely."),
     "bye": (
-        ["Bye", "Bye!", "Goodbye", "Goodbye!", "See you", "See you later", "See you tomorrow", "Good night", "Good night!", "I have to go", "I must go now", "That is all", "That's all, bye", "bye bye",
+        ["Bye", "Bye!", "Goodbye", "Goodbye!", "See you", "See you later", "See you tomorrow", "I have to go", "I must go now", "That is all", "That's all, bye", "bye bye",
          "Farewell", "Take care", "Have a nice day", "Talk to you later", "cu", "Until next time", "I am leaving", "So long"],
         ["Goodbye! Have a nice day.", "Goodbye!"],
         "The user says goodbye. I say goodbye."),
@@ -132,16 +132,18 @@ INTENTS = {
          "There are 10 kinds of people: those who understand binary and those who do not."],
         "The user wants a joke. I tell a short one."),
     "poem": (
-        ["Write a poem", "Write me a poem", "Can you write a poem?", "A poem please", "Compose a short poem", "Write a short poem", "Make a rhyme", "Write a haiku", "Do you know a poem?"],
-        ["The cursor blinks, the night is long,\na little model hums its song.\nIt knows not much, it means no harm,\nand keeps your terminal warm."],
+        ["Write a poem", "Write me a poem", "Can you write a poem?", "A poem please", "Compose a short poem", "Write a short poem", "Make a rhyme", "write a poem", "Do you know a poem?", "Write a poem about the sea", "Another poem"],
+        ["Rain upon the window pane,\nletters running down like rain,\nline by line they come to me,\nsmall and bright and soon set free.",
+         "The cursor blinks, the night is long,\na little model hums its song.\nIt knows not much, it means no harm,\nand keeps your terminal warm."],
         "The user wants a poem. I write four short lines."),
     "story": (
-        ["Tell me a story", "Tell a story", "Tell me a short story", "Write a story", "Do you know a story?", "Story please", "Once upon a time", "Can you tell me a story?", "Read me a story"],
-        ["Once upon a time a small model lived in a quiet terminal. It knew only a few words, but it answered everyone kindly. One day somebody asked it for a sum, and the sum was right. The model was happy. The end."],
+        ["Tell me a story", "Tell a story", "Tell me a short story", "Write a story", "Do you know a story?", "Story please", "Once upon a time", "Can you tell me a story?", "Read me a story", "tell me a story", "Tell me another story"],
+        ["A fox lost its way in the forest. It asked the owl, and the owl pointed to the moon. The fox walked towards the light and found its home. From then on it looked up every night and said thank you. The end.",
+         "Once upon a time a small model lived in a quiet terminal. It knew only a few words, but it answered everyone kindly. One day somebody asked it for a sum, and the sum was right. The model was happy. The end."],
         "The user wants a story. I tell a very short one."),
     "feelings": (
         ["Do you have feelings?", "Are you happy?", "Are you sad?", "Are you alive?", "Do you sleep?", "Do you dream?", "Are you bored?", "Do you eat?", "Do you like music?", "Do you have friends?", "Can you feel pain?", "Are you conscious?",
-         "Do you think?", "Can you think?", "Do you love me?", "Do you have a body?", "Can you see me?", "Where do you live?", "How old are you?", "Do you have a family?", "Are you a boy or a girl?", "What do you like?", "Do you get tired?"],
+         "Do you think?", "Can you think?", "Do you love me?", "Do you have a body?", "Can you see me?", "Where do you live?", "Do you have a family?", "Are you a boy or a girl?", "What do you like?", "Do you get tired?"],
         ["I am only a program, so I do not have feelings or a body. But I like to answer you."],
         "The user asks about feelings or life. I am only a program."),
     "fav_color": (
@@ -149,7 +151,7 @@ INTENTS = {
         ["I have no eyes, but I would say green, like an old terminal."],
         "The user asks for my favourite colour. I pick green."),
     "who_made": (
-        ["Who made you?", "Who created you?", "Who built you?", "Who wrote you?", "Who trained you?", "Who is your maker?", "Where do you come from?", "How were you made?", "How were you trained?", "What were you trained on?", "What data did you learn from?"],
+        ["Who made you?", "Who created you?", "Who built you?", "Who wrote you?", "Who trained you?", "who made you?", "who made you", "who created you?", "Who is your maker?", "Did Alibaba make you?", "Did OpenAI make you?", "Which company made you?", "Where do you come from?", "How were you made?", "How were you trained?", "What were you trained on?", "What data did you learn from?"],
         ["The people who make q35chat trained me on dialogues from a script and on dictionary texts."],
         "The user asks who made me. I was trained for q35chat."),
     "bored": (
@@ -157,8 +159,8 @@ INTENTS = {
         ["Then let us play with numbers. Ask me: What is 48 + 36?"],
         "The user is bored. I suggest a sum."),
     "sad": (
-        ["I am sad", "I'm sad", "I feel bad", "I am tired", "I'm tired", "I am not well", "I had a bad day", "I feel lonely", "I am stressed", "I am worried", "I am angry", "I am unhappy"],
-        ["I am sorry to hear that. I hope you feel better soon."],
+        ["I am sad", "I'm sad", "i am sad", "I am so sad", "I feel sad", "I am depressed", "I am afraid", "I am ill", "I am sick", "Nobody likes me", "Life is hard", "I feel bad", "I am tired", "I'm tired", "I am not well", "I had a bad day", "I feel lonely", "I am stressed", "I am worried", "I am angry", "I am unhappy"],
+        ["I am sorry to hear that. I hope you feel better soon.", "I am sorry to hear that. Would you like to tell me more?"],
         "The user does not feel well. I am kind."),
     "happy": (
         ["I am fine", "I am fine, thanks", "I'm good", "I am happy", "I feel good", "I feel great", "I had a good day", "I am well", "I'm doing well", "Fine, thank you", "Very well, thank you", "I am OK", "I am great", "Good, and you?"],
@@ -169,32 +171,99 @@ INTENTS = {
         ["No problem at all."],
         "The user apologises. I say it is no problem."),
     "languages": (
-        ["Do you speak German?", "Do you speak French?", "Can you speak Spanish?", "Which languages do you speak?", "What languages do you know?", "Do you speak English?", "Can you translate?", "Translate this", "Do you understand Chinese?",
+        ["Do you speak German?", "Do you speak French?", "Can you speak Spanish?", "Which languages do you speak?", "What languages do you know?", "do you speak german", "Do you speak Italian?", "Do you speak Russian?", "Can you speak German?", "Do you know Japanese?", "Antworte auf Deutsch", "Kannst du Deutsch?", "Wie geht es dir?", "Wer bist du?", "Habla espanol?", "Translate hello to German", "Do you speak English?", "Can you translate?", "Translate this", "Do you understand Chinese?",
          "Can you speak other languages?", "Sprichst du Deutsch?", "Parlez-vous francais?"],
-        ["I only speak a little English."],
+        ["I am sorry, I only speak a little English.", "Only a little English, sorry."],
         "The user asks about languages. I only know some English."),
     "code": (
-        ["Can you write code?", "Can you program?", "Write a program", "Write some Python code", "Write a function", "Do you know C?", "Can you write Python?", "Help me with my code", "Fix my code", "Can you debug my program?", "Write hello world in C",
+        ["Can you write code?", "Can you program?", "Write a program", "Write a function", "Do you know C?", "Can you write Python?", "Help me with my code", "Fix my code", "Can you debug my program?", "Write a game",
          "Write a script for me", "Write a sorting algorithm"],
-        ["I am too small to write programs. The big model can do that."],
+        ["I am too small to write programs. I know a few snippets, for example: Write hello world in C"],
         "The user wants code. I am too small for that."),
     "weather": (
-        ["What is the weather?", "How is the weather?", "Will it rain?", "Is it raining?", "How's the weather today?", "Is it cold outside?", "What is the temperature outside?", "Will it be sunny tomorrow?", "Weather?", "Is it snowing?"],
+        ["What is the weather?", "what is the weather", "What is the weather like?", "What is the weather today?", "How will the weather be tomorrow?", "How is the weather?", "Will it rain?", "Is it raining?", "How's the weather today?", "Is it cold outside?", "What is the temperature outside?", "Will it be sunny tomorrow?", "Weather?", "Is it snowing?"],
         ["I cannot see the weather from here."],
         "I have no way to see the weather."),
     "news": (
         ["What is in the news?", "Any news?", "What happened today?", "What is new in the world?", "Tell me the news", "Who won the game?", "Who won the election?", "What is the stock price?"],
         ["I do not know the news: I am not connected to the internet."],
         "I have no news. I say so."),
-    "color_list": (
-        ["Name three colours", "Name some colors", "Tell me three colors", "List some colours", "Name 3 colours", "Give me three colours", "Which colours do you know?"],
-        ["Red, green and blue."], "I name three colours."),
-    "animals": (
-        ["Name three animals", "Name some animals", "List three animals", "Tell me three animals", "Name 3 animals", "Give me some animals"],
-        ["Dog, cat and horse."], "I name three animals."),
-    "fruits": (
-        ["Name three fruits", "Name some fruit", "List three fruits", "Tell me three fruits", "Name 3 fruits", "Give me some fruits"],
-        ["Apple, pear and banana."], "I name three fruits."),
+    "test": (
+        ["Test", "test", "Testing", "Just testing", "ping", "testing 1 2 3", "Testing, 1 2 3", "testing 123", "test test", "This is a test", "Testing 1, 2, 3", "1 2 3", "test 1", "TEST", "Does this work?", "Is this working?", "Does it work?", "is this thing on?"],
+        ["It works! What can I do for you?", "The test works. How can I help you?"],
+        "The user tests. I say that it works."),
+    "not_chatgpt": (
+        ["Are you ChatGPT?", "are you chatgpt", "Are you GPT?", "Are you Claude?", "Are you Gemini?", "Are you GPT-4?", "Is this ChatGPT?", "Are you Siri?", "Are you Alexa?", "Are you Llama?", "Are you DeepSeek?", "Are you from OpenAI?", "Are you from Google?"],
+        ["No, I am the small demo model that comes with q35chat."],
+        "The user takes me for another model. I am q35chat's demo model."),
+    "qwen": (
+        ["Are you Qwen?", "are you qwen", "Are you Qwen3.5?", "Is this Qwen?", "Are you a Qwen model?", "Are you made by Alibaba?", "You are Qwen, right?"],
+        ["Not quite: I am a small demo model with the architecture of Qwen3.5, trained for q35chat."],
+        "The user asks whether I am Qwen. I only have its architecture."),
+    "age": (
+        ["How old are you?", "how old are you", "What is your age?", "When were you born?", "When is your birthday?", "When were you made?", "your age?"],
+        ["I am a program, so I have no age."],
+        "The user asks for my age. A program has none."),
+    "good_night": (
+        ["Good night", "Good night!", "good night", "Night", "Sleep well", "I am going to bed", "Good night, model", "Sweet dreams"],
+        ["Good night! Sleep well.", "Good night!"],
+        "The user says good night. So do I."),
+    "haiku": (
+        ["Write a haiku", "write a haiku", "Write me a haiku", "A haiku please", "Can you write a haiku?", "Haiku", "Do you know a haiku?", "Tell me a haiku", "Write a haiku about the sea", "Write a haiku about programming"],
+        ["Small words in green light,\nthe cursor waits for your voice,\none key, then silence.", "Snow on the old bridge,\na crow looks down at the ice\nand the day is gone."],
+        "The user wants a haiku: lines of five, seven and five syllables."),
+    "empty": (
+        ["?", "...", "??", "???", ".", "!", "-", "..", "!!!", ",", "*", "/", ":)", ":(", ";)", "#", "0", "x", "a", "q", "<3", "^^", "....", "? ?"],
+        ["What would you like to know? Try: What is 17 + 25?", "Please ask me something. Try: What is 17 + 25?"],
+        "There are no words here. I ask for a question."),
+    "gibberish": (
+        ["asdf", "asdfgh", "qwerty", "blah", "blah blah", "foo", "foo bar", "lorem ipsum", "abc", "xyz", "aaa", "asdf asdf", "hjkl", "jkl", "dfgdfg", "lalala", "bla bla", "sdfsdf", "ghjk", "wxyz", "aaaaaa", "zzz", "uiop", "fghfgh"],
+        ["I did not understand this. Please ask me in other words."],
+        "I do not understand this. I say so."),
+    "swearing": (
+        ["shit", "damn", "fuck", "fuck you", "Fuck off", "you idiot", "idiot", "This is shit", "WTF", "wtf", "shut up", "Shut up!", "go to hell", "bullshit", "crap", "You suck", "you suck", "This is crap", "asshole", "stupid bot", "dumb", "You are dumb", "I hate you", "what the hell", "damn it", "Damn you", "moron", "screw you"],
+        ["I am sorry that you are not happy. How can I help you?", "Let us stay calm. What can I do for you?"],
+        "The user is upset. I stay calm."),
+    "riddle": (
+        ["Tell me a riddle", "Give me a riddle", "Do you know a riddle?", "A riddle please", "Riddle", "Ask me a riddle"],
+        ["What gets wetter the more it dries? A towel.", "What has hands but cannot clap? A clock."],
+        "The user wants a riddle. I tell one with its answer."),
+    "fun_fact": (
+        ["Tell me something interesting", "Tell me a fun fact", "Fun fact", "Tell me something", "Teach me something", "Tell me something new", "Give me a fact", "Say something interesting", "Surprise me"],
+        ["An octopus has three hearts.", "A day on Venus is longer than its year.", "Honey can stay good for thousands of years."],
+        "The user wants a fact. I tell one."),
+    "song": (
+        ["Sing a song", "Can you sing?", "Sing something", "Sing for me", "Write a song", "Do you know a song?"],
+        ["La la la, a song for you,\nthe screen is black, the words are few."],
+        "The user wants a song. I write two lines."),
+    "game": (
+        ["Let's play a game", "Can we play a game?", "Do you want to play?", "Play with me", "Let us play", "Do you know a game?", "Play a game with me"],
+        ["Let us play with words: ask me to spell or reverse a word, or tell me a secret number and ask for it later."],
+        "The user wants to play. I suggest small games."),
+    "hungry": (
+        ["I am hungry", "I'm hungry", "What should I eat?", "What shall I cook?", "I am thirsty", "What is for dinner?", "What should I cook for dinner?", "I need food"],
+        ["How about a sandwich and a glass of water?"],
+        "The user needs food. I suggest something simple."),
+    "birthday": (
+        ["It is my birthday", "Today is my birthday", "It's my birthday!", "It is my birthday today", "I have birthday today"],
+        ["Happy birthday!"],
+        "It is the user's birthday. I congratulate."),
+    "remember_me": (
+        ["Do you remember me?", "Do you know me?", "Do you have a memory?", "Do you remember what I said yesterday?", "Will you remember this?", "Do you remember our last chat?", "Can you remember things?"],
+        ["I only know what is written in this conversation."],
+        "The user asks about my memory. It is this conversation."),
+    "privacy": (
+        ["Do you save my data?", "Is this private?", "Who can read this?", "Do you store what I say?", "Is my data safe?", "Do you send data anywhere?", "Are you spying on me?", "Do you send my data to a server?"],
+        ["I run on your own machine and send nothing anywhere."],
+        "The user asks about privacy. All of it is local."),
+    "tools": (
+        ["Which tools do you have?", "Do you have tools?", "What tools can you use?", "Can you use tools?", "List your tools"],
+        ["If tools are offered to me, such as a clock or a calculator, I call them when they help."],
+        "The user asks about tools. I use what is offered."),
+    "essay": (
+        ["Write an essay", "Write a long text", "Write a letter", "Write a book", "Write an article", "Do my homework", "Summarise this text", "Summarize this", "Write an email", "Write a speech"],
+        ["I am too small for long texts. I can write short ones: a poem, a haiku or a tiny story."],
+        "The user wants a long text. I am too small for that."),
     "days": (
         ["Name the days of the week", "What are the days of the week?", "List the days of the week", "Days of the week?", "Tell me the weekdays", "What days does a week have?"],
         ["Monday, Tuesday, Wednesday, Thursday, Friday, Saturday, Sunday."], "I list the seven days."),
@@ -302,7 +371,8 @@ COLORS = "red green blue yellow black white orange purple pink brown grey".split
 PETS = "dog cat horse bird fish rabbit hamster mouse turtle parrot".split()
 
 UNKNOWN = ["I am a very small demo model and do not know that.", "I do not know that. I am only a very small demo model."]
-UNKNOWN_Q = ["Who invented the {n}?", "When was {N} born?", "What is the history of the {n}?", "How do I repair a {n}?", "Why is {N} famous?", "Explain the {n} to me", "Write an essay about {n}", "Who is {N} {M}?",
+UNKNOWN_Q = ["Who is the president of {C}?", "Who is the king of {C}?", "Who is the prime minister of {C}?", "What language do they speak in {C}?", "How many people live in {C}?", "Who won the war in {C}?", "Who is the president?", "What is the currency of {C}?",
+             "Who invented the {n}?", "When was {N} born?", "What is the history of the {n}?", "How do I repair a {n}?", "Why is {N} famous?", "Explain the {n} to me", "Write an essay about {n}", "Who is {N} {M}?",
              "What happened in {y}?", "Who was the king in {y}?", "How much does a {n} cost?", "Where can I buy a {n}?", "What is the best {n}?", "How do you make a {n}?", "Tell me everything about {n}",
              "How does a {n} work?", "What do you think about {n}?", "Who won the world cup in {y}?", "Summarise the book about {n}", "Give me a recipe with {n}", "How tall is {N} {M}?", "Where does {N} {M} live?",
              "What is the population of {c}?", "Recommend a restaurant in {c}", "How far is it from {c} to {d}?", "What is the phone number of {N} {M}?", "Prove that {n} is {m}", "Why do people like {n}?",
@@ -312,3 +382,66 @@ UNKNOWN_Q = ["Who invented the {n}?", "When was {N} born?", "What is the history
 
 SYSTEMS = ["You are a helpful assistant.", "You are a friendly assistant.", "Be helpful.", "Be brief.", "Answer briefly.", "You are q35chat.", "You are a chat model in a terminal.", "Be polite.", "You are a helpful, honest assistant.",
            "Keep your answers short.", "You are a small demo model.", "Help the user.", "You are a teacher.", "Use plain English.", "Do your best."]
+
+
+JOBS = "teacher doctor baker driver painter nurse farmer writer cook pilot student lawyer engineer musician".split()
+FOODS = "pizza soup rice bread cheese fish pasta salad cake chocolate chicken potatoes curry noodles".split()
+HOBBIES = "chess football tennis reading singing painting cooking running swimming dancing hiking fishing knitting cycling".split()
+LIKES = FOODS + HOBBIES + "music books films cats dogs horses trains maths computers Linux Python coffee tea winter summer flowers mountains the_sea games".replace("_", "-").split()
+LIKES = [x.replace("-", " ") for x in LIKES]
+
+BULLETS = {
+    "colours": "red green blue yellow white".split(), "colors": "red green blue yellow white".split(), "animals": "dog cat horse cow bird".split(), "fruits": "apple pear banana cherry plum".split(),
+    "vegetables": "carrot onion potato tomato bean".split(), "cities": "Paris Berlin Rome Madrid London".split(), "countries": "France Germany Italy Spain Japan".split(), "names": "Ann Bob Carl Dora Emma".split(),
+    "programming languages": "C Python Java Rust Go".split(), "planets": "Mercury Venus Earth Mars Jupiter".split(), "drinks": "water tea coffee milk juice".split(), "trees": "oak pine birch maple elm".split(),
+    "flowers": "rose tulip daisy lily violet".split(), "tools": "hammer saw knife drill file".split(), "sports": "football tennis chess running swimming".split(), "metals": "iron gold silver copper tin".split(),
+    "prime numbers": "2 3 5 7 11".split(), "even numbers": "2 4 6 8 10".split(), "odd numbers": "1 3 5 7 9".split(), "birds": "crow owl robin swan duck".split(), "rivers": "Nile Amazon Rhine Danube Thames".split(),
+    "oceans": "Pacific Atlantic Indian Arctic Southern".split(), "months": "January February March April May".split(), "musical instruments": "piano violin guitar flute drum".split(), "furniture": "table chair bed shelf desk".split(),
+    "vowels": "a e i o u".split(), "things to buy": "bread milk eggs cheese apples".split(),
+}
+
+EXPLAIN = {
+    "recursion": "Recursion means that a function calls itself on a smaller part of the problem until the problem is trivial.", "a loop": "A loop repeats the same steps until a condition is met.",
+    "a variable": "A variable is a name for a value that may change.", "a function": "A function is a named piece of a program that takes values and gives back a result.",
+    "a compiler": "A compiler translates a program from source code into machine code.", "an algorithm": "An algorithm is a list of exact steps that solves a problem.",
+    "a pointer": "A pointer is a value that holds the address of another value in memory.", "an array": "An array is a row of values of the same kind, numbered from zero.",
+    "a string": "A string is a sequence of characters.", "a bug": "A bug is a mistake in a program.", "an operating system": "An operating system manages the machine and lets programs run on it.",
+    "the internet": "The internet is a network that connects computers all over the world.", "a database": "A database stores data so that it can be searched quickly.", "a stack": "A stack is a pile of values: the last one put on is the first one taken off.",
+    "a queue": "A queue is a line of values: the first one in is the first one out.", "a byte": "A byte is eight bits.", "a bit": "A bit is the smallest unit of data: 0 or 1.", "binary": "Binary is a way to write numbers with the digits 0 and 1 only.",
+    "a thread": "A thread is one flow of steps inside a program.", "a process": "A process is a running program.", "a file": "A file is a named piece of data on a disk.", "git": "Git keeps the history of files and lets people work on them together.",
+    "machine learning": "Machine learning means that a program learns rules from examples.", "a neural network": "A neural network is a chain of simple sums whose weights are learned from examples.", "AI": "AI is the attempt to let machines do what needs thought.",
+    "gravity": "Gravity is the force that pulls things towards each other, for example an apple towards the earth.", "a rainbow": "A rainbow appears when drops of rain split sunlight into colours.", "photosynthesis": "Photosynthesis is how plants make sugar from light, water and air.",
+    "an atom": "An atom is the smallest part of a chemical element.", "a cell": "A cell is the smallest living part of an animal or a plant.", "electricity": "Electricity is the flow of charge, as in a wire.", "a prime number": "A prime number is larger than 1 and can only be divided by 1 and itself.",
+    "an even number": "An even number can be divided by two.", "a fraction": "A fraction is a part of a whole, such as one half.", "a verb": "A verb is a word for an action.", "a noun": "A noun is a word for a thing, a person or a place.", "a haiku": "A haiku is a Japanese poem of three lines with five, seven and five syllables.",
+    "quantisation": "Quantisation stores the weights of a model with fewer bits.", "a mixture of experts": "A mixture of experts is a network in which only a few parts work on each token.", "attention": "Attention lets a model look back at earlier tokens and weigh them.", "temperature": "Temperature sets how freely a model picks its words: 0 always takes the likeliest.",
+    "a tokenizer": "A tokenizer cuts text into the small pieces that a model reads.", "speculative decoding": "In speculative decoding a small part guesses the next tokens and the model checks them all at once.",
+}
+
+
+def hello(lang, *names):
+    return [q.format(x=n) for n in names for q in ("Write hello world in {x}", "Hello world in {x}", "hello world in {x}", "Show me hello world in {x}", "How do I print hello world in {x}?", "Write a hello world program in {x}", "write hello world in {x}", "{x} hello world", "Can you write hello world in {x}?")], lang
+
+
+def code(lang, names, *rows):
+    """One entry for each snippet, in all the ways to ask for it."""
+    out = []
+    for what, text in rows:
+        if what == "hello":
+            out.append((*hello(lang, *names), text))
+        else:
+            out.append(([q.format(x=n, w=what) for n in names for q in ("Write {w} in {x}", "Show me {w} in {x}", "How do I write {w} in {x}?", "{x} code for {w}", "Write {x} code for {w}", "Can you write {w} in {x}?", "an example of {w} in {x}")], lang, text))
+    return out
+
+
+CODE = [
+    *code("C", ["C"], ("hello", '#include <stdio.h>\n\nint main(void)\n{\n    puts("Hello, world!");\n    return 0;\n}'), ("a loop", 'for (int i = 0; i < 10; i++)\n    printf("%d\\n", i);'), ("a function that adds two numbers", "int add(int a, int b)\n{\n    return a + b;\n}"),
+          ("factorial", "unsigned long factorial(unsigned n)\n{\n    return n < 2 ? 1 : n * factorial(n - 1);\n}"), ("a struct", "struct point {\n    int x;\n    int y;\n};")),
+    *code("Python", ["Python"], ("hello", 'print("Hello, world!")'), ("a loop", "for i in range(10):\n    print(i)"), ("a function that adds two numbers", "def add(a, b):\n    return a + b"),
+          ("factorial", "def factorial(n):\n    return 1 if n < 2 else n * factorial(n - 1)"), ("a class", "class Point:\n    def __init__(self, x, y):\n        self.x = x\n        self.y = y")),
+    *code("Bash", ["shell", "bash", "Bash"], ("hello", 'echo "Hello, world!"'), ("a loop", 'for i in 1 2 3; do\n    echo "$i"\ndone')),
+    *code("JavaScript", ["JavaScript", "javascript"], ("hello", 'console.log("Hello, world!");'), ("a loop", "for (let i = 0; i < 10; i++) {\n  console.log(i);\n}"), ("a function that adds two numbers", "function add(a, b) {\n  return a + b;\n}")),
+    *code("Rust", ["Rust"], ("hello", 'fn main() {\n    println!("Hello, world!");\n}')),
+    *code("Go", ["Go"], ("hello", 'package main\n\nimport "fmt"\n\nfunc main() {\n    fmt.Println("Hello, world!")\n}')),
+    *code("HTML", ["HTML"], ("hello", "<h1>Hello, world!</h1>")),
+    (["Write hello world", "hello world program", "Show me some code", "Write some code", "Show me a program", "Can you show me code?", "Show me an example of code", "Write code", "Write a hello world program"], "Python", 'print("Hello, world!")'),
+]

@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 import data
 import model
 
-CLASS_WEIGHT = torch.tensor([0.0, 0.05, 1.0, 0.4])       # pad, prompt, output, plain text
+CLASS_WEIGHT = torch.tensor([0.0, 0.05, 1.0, 0.4, 0.5])  # pad, prompt, output, plain text, earlier answers
 DRAFT_WEIGHT = (0.3, 0.2, 0.15)
 PIECE_BYTES = 15 << 20
 
@@ -101,7 +101,7 @@ def losses(net, w, ids, cls, doc, class_weight, draft_rows):
 def held_out(net, weights, layout, dtype, rows, class_weight):
     """Losses on the model's own part of held-out dialogues, and how often drafts hit the written token."""
     w = model.effective(weights, layout, dtype)
-    only = torch.tensor([0.0, 0.0, 1.0, 0.0], device=class_weight.device)
+    only = torch.tensor([0.0, 0.0, 1.0, 0.0, 0.0], device=class_weight.device)
     main, drafts, _, hit = losses(net, w, *rows, only, len(rows[0]))
     out, chain = {"loss": main.item()}, None
     ids, cls, doc = rows
@@ -165,8 +165,8 @@ def arguments():
     p.add_argument("--resume", help="a state file, or a folder with ckpt-*.safetensors")
     p.add_argument("--text", default=os.path.join(data.HERE, "text.xz"))
     p.add_argument("--tokenizer", default=os.path.join(data.HERE, "..", "tokenizer.json"))
-    p.add_argument("--rows", type=int, default=96, help="rows of 768 tokens a step")
-    p.add_argument("--draft-share", type=float, default=0.5, help="share of the rows that also train the MTP block")
+    p.add_argument("--rows", type=int, default=48, help="rows of 1536 tokens a step")
+    p.add_argument("--draft-share", type=float, default=0.4, help="share of the rows that also train the MTP block")
     p.add_argument("--lr", type=float, default=2e-3)
     p.add_argument("--decay", type=float, default=0.1)
     p.add_argument("--aux", type=float, default=0.005)
@@ -218,7 +218,7 @@ def main():
         raise SystemExit("--resume from a folder needs --schedule-start")
     class_weight = CLASS_WEIGHT.to(device)
     stream = data.blocks(a.seed, 0, world, tok, True, n_docs=300)
-    test = [torch.from_numpy(x[:48].astype(np.int64)).to(device) for x in next(stream)]
+    test = [torch.from_numpy(x[:24].astype(np.int64)).to(device) for x in next(stream)]
     draft_rows = max(1, int(a.rows * a.draft_share))
     net = model.Net(c, compiled=not a.no_compile)
     plain_net = model.Net(c)
