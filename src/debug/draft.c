@@ -68,14 +68,15 @@ static bool draft(struct job *j, const struct ids *ids, int depth, struct buf *o
         forward_prefill(m->forward, m->cache, ids->data + pos, ids->n - pos < CHUNK ? ids->n - pos : CHUNK, pos, true);
     memcpy(j->hidden[0], forward_last_hidden(m->cache), (size_t)m->cfg.hidden * sizeof(float));
     int32_t id = best(j, j->hidden[0]);
-    buf_addf(out, "{\"first\": %d, \"drafts\": [", id);
+    int32_t drafts[MAX_DEPTH];
+    buf_addf(out, "{\"first\": %d, ", id);
     for (int i = 0; i < depth; i++) {
         float *next = j->hidden[(i + 1) % 2];
         forward_mtp(m->forward, m->cache, j->hidden[i % 2], &id, 1, ids->n - 1 + i, next);
-        id = best(j, next);
-        buf_addf(out, "%s%d", i ? ", " : "", id);
+        drafts[i] = id = best(j, next);
     }
-    buf_adds(out, "]}");
+    debug_list(out, "drafts", drafts, depth);
+    buf_addc(out, '}');
     return m->dev->finish(m->dev, e);
 }
 

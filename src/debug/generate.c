@@ -49,14 +49,6 @@ static bool collect(struct engine *g, uint32_t serial, struct ids *ids, struct t
     }
 }
 
-static void put_list(struct buf *out, const char *key, const int *x, int n)
-{
-    buf_addf(out, "\"%s\": [", key);
-    for (int i = 0; i < n; i++)
-        buf_addf(out, "%s%d", i ? ", " : "", x[i]);
-    buf_addc(out, ']');
-}
-
 static bool generate(struct job *j, const struct debug_request *q, struct buf *out, struct err *e)
 {
     struct sampling how = {.max_tokens = q->max_tokens, .draft_depth = q->draft > 0 ? q->draft : 0, .n_stop = q->stop.n};
@@ -75,9 +67,9 @@ static bool generate(struct job *j, const struct debug_request *q, struct buf *o
     bool ok = collect(j->g, serial, &ids, &stats, e);
     if (ok) {
         buf_addc(out, '{');
-        put_list(out, "ids", ids.data, ids.n);
+        debug_list(out, "ids", ids.data, ids.n);
         buf_addf(out, ", \"steps\": %d, ", stats.n_steps);
-        put_list(out, "accepted", stats.accepted, how.draft_depth);
+        debug_list(out, "accepted", stats.accepted, how.draft_depth);
         buf_addc(out, '}');
     }
     ids_free(&ids);

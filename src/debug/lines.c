@@ -3,7 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/unicode.h"
+#include "text/tokenizer.h"
+
+void debug_list(struct buf *out, const char *key, const int32_t *x, int n)
+{
+    buf_addf(out, "\"%s\": [", key);
+    for (int i = 0; i < n; i++)
+        buf_addf(out, i ? ", %d" : "%d", x[i]);
+    buf_addc(out, ']');
+}
 
 void debug_quote(struct buf *out, const char *s, size_t n)
 {
@@ -58,5 +68,20 @@ int debug_lines(FILE *in, FILE *out, debug_line_fn *fn, void *arg)
     }
     free(line);
     buf_free(&answer);
+    return status;
+}
+
+int debug_lines_with_tokenizer(const char *model_dir, FILE *in, FILE *out, debug_line_fn *fn)
+{
+    struct err e = {0};
+    struct tokenizer *t = tokenizer_open(model_dir, &e);
+    if (!t) {
+        log_warn("%s", e.msg);
+        return 1;
+    }
+    if (tokenizer_notice(t))
+        log_warn("%s", tokenizer_notice(t));
+    int status = debug_lines(in, out, fn, t);
+    tokenizer_close(t);
     return status;
 }

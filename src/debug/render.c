@@ -3,17 +3,8 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/log.h"
 #include "debug/lines.h"
 #include "text/template.h"
-
-static void add_ids(struct buf *out, const char *key, const struct ids *ids)
-{
-    buf_addf(out, ", \"%s\": [", key);
-    for (int i = 0; i < ids->n; i++)
-        buf_addf(out, i ? ", %d" : "%d", ids->data[i]);
-    buf_addc(out, ']');
-}
 
 static bool add_rendered(const struct segments *s, const struct tokenizer *t, struct buf *out, struct err *e)
 {
@@ -25,8 +16,10 @@ static bool add_rendered(const struct segments *s, const struct tokenizer *t, st
         tokenizer_encode(t, buf_str(&text), text.len, true, &ids);
         buf_adds(out, "{\"rendered\": ");
         debug_quote(out, buf_str(&text), text.len);
-        add_ids(out, "ids", &ids);
-        add_ids(out, "ids_plain", &ids_plain);
+        buf_adds(out, ", ");
+        debug_list(out, "ids", ids.data, ids.n);
+        buf_adds(out, ", ");
+        debug_list(out, "ids_plain", ids_plain.data, ids_plain.n);
         buf_addc(out, '}');
     }
     buf_free(&text);
@@ -56,15 +49,5 @@ static bool answer(const char *line, size_t n, struct buf *out, void *arg, struc
 
 int debug_render(const char *model_dir, FILE *in, FILE *out)
 {
-    struct err e = {0};
-    struct tokenizer *t = tokenizer_open(model_dir, &e);
-    if (!t) {
-        log_warn("%s", e.msg);
-        return 1;
-    }
-    if (tokenizer_notice(t))
-        log_warn("%s", tokenizer_notice(t));
-    int status = debug_lines(in, out, answer, t);
-    tokenizer_close(t);
-    return status;
+    return debug_lines_with_tokenizer(model_dir, in, out, answer);
 }

@@ -6,17 +6,8 @@
 #include <jansson.h>
 
 #include "base/ids.h"
-#include "base/log.h"
 #include "debug/lines.h"
 #include "text/tokenizer.h"
-
-static void add_ids(struct buf *out, const char *key, const struct ids *ids)
-{
-    buf_addf(out, "\"%s\": [", key);
-    for (int i = 0; i < ids->n; i++)
-        buf_addf(out, i ? ", %d" : "%d", ids->data[i]);
-    buf_addc(out, ']');
-}
 
 static void add_text(struct buf *out, const char *key, const struct buf *text)
 {
@@ -30,7 +21,7 @@ static void answer_encode(const struct tokenizer *t, const json_t *text, struct 
     for (int specials = 1; specials >= 0; specials--) {
         struct ids ids = {0};
         tokenizer_encode(t, json_string_value(text), json_string_length(text), specials, &ids);
-        add_ids(out, keys[specials], &ids);
+        debug_list(out, keys[specials], ids.data, ids.n);
         if (specials)
             buf_adds(out, ", ");
         ids_free(&ids);
@@ -126,15 +117,5 @@ static bool answer(const char *line, size_t n, struct buf *out, void *arg, struc
 
 int debug_tokenize(const char *model_dir, FILE *in, FILE *out)
 {
-    struct err e = {0};
-    struct tokenizer *t = tokenizer_open(model_dir, &e);
-    if (!t) {
-        log_warn("%s", e.msg);
-        return 1;
-    }
-    if (tokenizer_notice(t))
-        log_warn("%s", tokenizer_notice(t));
-    int status = debug_lines(in, out, answer, t);
-    tokenizer_close(t);
-    return status;
+    return debug_lines_with_tokenizer(model_dir, in, out, answer);
 }
