@@ -30,7 +30,12 @@ struct dev {
 /* RUN(dev, rmsnorm, .y = h, .x = x, ...): every argument is named. */
 #define RUN(d, op, ...) ((d)->ops->op((d), &(struct op##_args){__VA_ARGS__}))
 
-/* n_threads 0: one per core that this process may use. */
+/* The backend of that name, the first one for NULL.  NULL with the reason: unknown, or not in this build.
+ * n_threads is for the CPU, 0: one per core that this process may use. */
+struct dev *dev_open(const char *name, int n_threads, struct err *e);
+/* Whether dev_open() would find it, without opening anything: its own constant name, or NULL with the reason. */
+const char *dev_backend(const char *name, struct err *e);
+
 struct dev *dev_open_cpu(int n_threads, struct err *e);
 int dev_cpu_threads(const struct dev *d);
 

@@ -8,13 +8,13 @@
 #include <string.h>
 
 #include "backend/dev.h"
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mailbox.h"
 #include "engine/decode.h"
 #include "engine/memplan.h"
 #include "model/config.h"
+#include "model/safetensors.h"
 #include "model/weights.h"
 
 enum {
@@ -47,6 +47,7 @@ struct engine {
     /* set by engine_open; the engine thread then lowers decode.depth when the weights hold no MTP block */
     char               *model_dir;
     struct model_config config;
+    const char         *backend;
     const struct kv_recipe *kv;
     enum head           head;
     int                 n_threads;
@@ -112,11 +113,6 @@ static bool load_progress(size_t done, size_t total, void *arg)
     return !atomic_load(&g->closing);
 }
 
-static const char *dtype_name(enum dtype t)
-{
-    return t == DT_F32 ? "F32" : t == DT_F16 ? "F16" : "BF16";
-}
-
 static void describe_formats(char *out, size_t size, const struct engine *g)
 {
     const struct weights_stats *s = &g->weights.stats;
@@ -162,7 +158,7 @@ static bool load(struct engine *g, struct err *e)
         weights_make_int8_head(&g->weights);
     if (!g->weights.mtp.present)
         g->decode.depth = 0;
-    g->dev = dev_open_cpu(g->n_threads, e);
+    g->dev = dev_open(g->backend, g->n_threads, e);
     if (!g->dev)
         return false;
     g->decoder = decoder_open(g->dev, &g->config, &g->weights, g->kv, &g->decode, e);
@@ -311,25 +307,12 @@ static bool in_range(const char *name, int value, int low, int high, struct err 
     return (value >= low && value <= high) || err_set(e, "%s is %d, expected %d to %d", name, value, low, high);
 }
 
-static const struct kv_recipe *find_recipe(const char *name, struct err *e)
-{
-    const struct kv_recipe *r = kv_recipe_find(name);
-    struct buf known = {0};
-    for (size_t i = 0; !r && kv_recipe_at(i); i++)
-        buf_addf(&known, "%s%s", i ? ", " : "", kv_recipe_at(i)->name);
-    if (!r)
-        err_set(e, "the KV recipe is '%s', expected one of: %s", name, buf_str(&known));
-    buf_free(&known);
-    return r;
-}
-
 static bool check_options(struct engine *g, const struct engine_options *o, struct err *e)
 {
     if (!o->model_dir)
         return err_set(e, "no model directory was given");
-    if (o->backend && strcmp(o->backend, "cpu"))
-        return err_set(e, "backend '%s' is not in this program, expected cpu", o->backend);
-    g->kv = find_recipe(o->kv ? o->kv : "f32", e);
+    g->backend = dev_backend(o->backend, e);
+    g->kv = g->backend ? kv_recipe_find(o->kv, e) : NULL;
     if (!g->kv)
         return false;
     if (o->head && strcmp(o->head, "bf16") && strcmp(o->head, "int8"))

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/dev.h"
+#include "base/buf.h"
 #include "base/log.h"
 #include "model/layout.h"
 
@@ -13,17 +14,19 @@ static const struct kv_recipe recipes[] = {
 #undef KV
 };
 
-const struct kv_recipe *kv_recipe_find(const char *name)
+const struct kv_recipe *kv_recipe_find(const char *name, struct err *e)
 {
-    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
-        if (!strcmp(recipes[i].name, name))
+    struct buf known = {0};
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+        if (!name || !strcmp(recipes[i].name, name)) {
+            buf_free(&known);
             return &recipes[i];
+        }
+        buf_addf(&known, "%s%s", i ? ", " : "", recipes[i].name);
+    }
+    err_set(e, "the KV recipe is '%s', expected one of: %s", name, buf_str(&known));
+    buf_free(&known);
     return NULL;
-}
-
-const struct kv_recipe *kv_recipe_at(size_t i)
-{
-    return i < sizeof recipes / sizeof *recipes ? &recipes[i] : NULL;
 }
 
 /* KV layers: the full-attention layers in order, then the MTP block's. */

@@ -20,8 +20,8 @@ struct kv_recipe {
     enum dtype  dtype;
     const char *help;
 };
-const struct kv_recipe *kv_recipe_at(size_t i);                 /* NULL behind the last */
-const struct kv_recipe *kv_recipe_find(const char *name);       /* NULL when unknown */
+/* The first recipe for NULL.  NULL when unknown, with those that there are. */
+const struct kv_recipe *kv_recipe_find(const char *name, struct err *e);
 
 /* Bytes for n_ctx positions, MTP rows included; and of one copy of the states. */
 size_t cache_kv_bytes(const struct model_config *c, const struct kv_recipe *r, int n_ctx);

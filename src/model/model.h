@@ -32,7 +32,4 @@ struct model_options {
 bool model_open(struct model *m, const struct model_options *o, struct err *e);
 void model_close(struct model *m);
 
-/* The device of a backend's name, or NULL with the reason: unknown name, or not in this build. */
-struct dev *model_device(const char *backend, int n_threads, struct err *e);
-
 #endif

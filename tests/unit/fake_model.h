@@ -150,8 +150,13 @@ struct cache {
 };
 
 static const struct kv_recipe fake_recipe = {.name = "f32"};
-const struct kv_recipe *kv_recipe_find(const char *name) { return strcmp(name, "f32") ? NULL : &fake_recipe; }
-const struct kv_recipe *kv_recipe_at(size_t i)           { return i ? NULL : &fake_recipe; }
+const struct kv_recipe *kv_recipe_find(const char *name, struct err *e)
+{
+    if (!name || !strcmp(name, "f32"))
+        return &fake_recipe;
+    err_set(e, "the KV recipe is '%s', expected one of: f32", name);
+    return NULL;
+}
 
 size_t cache_kv_bytes(const struct model_config *c, const struct kv_recipe *r, int n_ctx)
 {

@@ -58,7 +58,7 @@ static struct decoder *open_decoder(int depth, int chunk, int n_snapshots)
 {
     struct err e;
     struct decoder_options o = {.n_ctx = CTX, .chunk = chunk, .fixed_chunk = true, .depth = depth, .n_snapshots = n_snapshots};
-    struct decoder *d = decoder_open(dev, &config, &weights, kv_recipe_find("f32"), &o, &e);
+    struct decoder *d = decoder_open(dev, &config, &weights, kv_recipe_find("f32", NULL), &o, &e);
     assert_non_null(d);
     return d;
 }

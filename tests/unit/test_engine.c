@@ -435,7 +435,8 @@ static void test_engine__bad_options_are_refused_before_anything_is_read(void **
     const struct { struct engine_options o; const char *why; } rows[] = {
         {{0},                                                   "no model directory"},
         {{.model_dir = "missing"},                              "missing/config.json"},
-        {{.model_dir = "fake", .backend = "tpu"},               "backend 'tpu'"},
+        {{.model_dir = "fake", .backend = "tpu"},               "backend 'tpu' is unknown"},
+        {{.model_dir = "fake", .backend = "cuda"},              "backend 'cuda' is not in this build, expected cpu"},
         {{.model_dir = "fake", .kv = "int1"},                   "the KV recipe is 'int1', expected one of: f32"},
         {{.model_dir = "fake", .head = "int2"},                 "'int2'"},
         {{.model_dir = "fake", .draft_depth = 6},               "draft depth is 6"},

@@ -15,7 +15,7 @@ static struct memplan_request request(struct model_config *c, size_t available_m
     struct err e;
     config_load(c, "fake", &e);
     return (struct memplan_request){
-        .model = c, .kv = kv_recipe_find("f32"), .weight_bytes = 10 * MIB, .int8_head = true, .default_ctx = 32768,
+        .model = c, .kv = kv_recipe_find("f32", NULL), .weight_bytes = 10 * MIB, .int8_head = true, .default_ctx = 32768,
         .max_rows = 256, .max_step = 3, .n_snapshots = 8, .available = available_mib * MIB, .margin = 5 * MIB,
     };
 }
