@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "chat/state.h"
 
 static void request_after_calls(struct chat *c)
@@ -78,11 +79,12 @@ void calls_next(struct chat *c)
             continue;
         }
         enum tool_approval may = tool_approval(tool, options_text(c->o, OPT_tools_approve));
-        if (may == TOOL_ASK && tool_approval(tool, buf_str(&c->always)) == TOOL_RUN)
+        if (may == TOOL_ASK && tool_listed(tool, buf_str(&c->always)))
             may = TOOL_RUN;
         if (may == TOOL_ASK && c->front.can_ask) {
             outbox_post(&c->out, CHAT_APPROVE, call->name, call->arguments.p, call->arguments.n);
             c->state = ASKING;
+            c->asked_ns = clock_ns();
         } else if (may == TOOL_RUN) {
             start_call(c, tool);
             if (c->run)
@@ -100,6 +102,7 @@ void chat_approve(struct chat *c, enum chat_answer answer)
     if (c->state != ASKING)
         return;
     const char *name = c->answer.calls[c->next_call].name;
+    c->start_ns += clock_ns() - c->asked_ns;
     if (answer == CHAT_ALWAYS)
         buf_addf(&c->always, "%s,", name);
     if (answer == CHAT_NO)

@@ -133,6 +133,7 @@ void chat_interrupt(struct chat *c)
         calls_next(c);
         break;
     case ASKING:
+        c->start_ns += clock_ns() - c->asked_ns;
         calls_next(c);
         break;
     default:
@@ -187,6 +188,17 @@ static void read_notice(struct chat *c)
     buf_free(&text);
 }
 
+/* Without the detours of links and dots, if it is there at all. */
+static void clean_path(struct buf *dir)
+{
+    char *real = realpath(dir->data, NULL);
+    if (!real)
+        return;
+    buf_reset(dir);
+    buf_adds(dir, real);
+    free(real);
+}
+
 static const char *given(const struct options *o, enum option_id id)
 {
     return *options_text(o, id) ? options_text(o, id) : NULL;
@@ -201,10 +213,12 @@ struct chat *chat_open(struct options *o, const struct chat_front *front, struct
     c->keep = front->keeps && options_on(o, OPT_save);
     c->tools = tools_open(o, e);
     const char *list = options_text(o, OPT_tools);
-    if (!c->tools || !tools_offer(c->tools, strcmp(list, "auto") ? list : front->tools, e) || !options_model_dir(o, &c->dir, e)) {
+    if (!c->tools || !tools_offer(c->tools, strcmp(list, "auto") ? list : front->tools, e)
+        || !tools_check_policy(c->tools, options_text(o, OPT_tools_approve), e) || !options_model_dir(o, &c->dir, e)) {
         chat_close(c);
         return NULL;
     }
+    clean_path(&c->dir);
     struct engine_options eo = {
         .model_dir = c->dir.data,
         .backend = given(o, OPT_backend),
@@ -244,6 +258,7 @@ void chat_close(struct chat *c)
     buf_free(&c->dir);
     buf_free(&c->notice);
     buf_free(&c->always);
+    bias_free(&c->bias);
     free(c->stops);
     free(c);
 }

@@ -113,7 +113,8 @@ static enum command_result command_set(struct call *c)
         return COMMAND_DONE;
     }
     int id = options_find(key);
-    if ((*value || id < 0) && !options_set_named(c->o, key, value, &c->e))
+    const char *text = strcmp(value, "\"\"") ? value : "";        /* "" empties it */
+    if ((*value || id < 0) && !options_set_named(c->o, key, text, &c->e))
         return refused(c);
     options_explain(c->o, (enum option_id)id, c->out);
     return COMMAND_DONE;
@@ -175,7 +176,7 @@ static enum command_result command_load(struct call *c)
     if (!ok)
         return refused(c);
     int n = chat_n_messages(c->chat), from = n - 2 > 0 ? n - 2 : 0;
-    buf_addf(c->out, "%s: %d messages%s\n", chat_saved_as(c->chat), n, from ? ", the last ones:" : "");
+    buf_addf(c->out, "%d messages in %s%s\n", n, chat_saved_as(c->chat), from ? ", the last ones:" : "");
     for (int i = from; i < n; i++) {
         struct chat_message m = chat_message(c->chat, i);
         buf_addf(c->out, "%s%s%s\n", !strcmp(m.role, "user") ? "> " : "", m.text, m.stopped ? " [stopped]" : "");

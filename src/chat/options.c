@@ -11,10 +11,11 @@
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "chat/bias.h"
 #include "chat/nearest.h"
 #include "chat/place.h"
 
-enum type { TEXT, CHOICE, INT, SIZE, REAL, SWITCH, SEED, LIST };
+enum type { TEXT, CHOICE, INT, SIZE, REAL, SWITCH, SEED, LIST, BIAS };           /* BIAS: a LIST of TOKEN=X */
 
 struct row {
     const char *key;
@@ -73,6 +74,11 @@ void options_close(struct options *o)
 static bool has(const struct row *r, char flag)
 {
     return strchr(r->where, flag) != NULL;
+}
+
+static bool is_list(const struct row *r)
+{
+    return r->type == LIST || r->type == BIAS;
 }
 
 int options_find(const char *name)
@@ -145,6 +151,8 @@ static bool check(const struct row *r, const char *s, struct err *e)
     case TEXT:
     case LIST:
         return true;
+    case BIAS:
+        return !*s || bias_check(s, e);
     case CHOICE:
         return is_choice(r->arg, s) || err_set(e, "%s is '%s', expected one of %s", r->key, s, r->arg);
     case SWITCH:
@@ -171,7 +179,7 @@ bool options_set(struct options *o, enum option_id id, const char *text, enum op
     if (!check(&rows[id], text, e))
         return false;
     text = arena_strdup(&o->mem, text);
-    if (rows[id].type == LIST) {
+    if (is_list(&rows[id])) {
         if (v->from != from || !*text)  /* a stronger source starts the list again; "" empties it */
             v->n_items = 0;
         if (*text) {
@@ -515,7 +523,7 @@ void options_help(struct buf *out)
 static void value_text(const struct options *o, enum option_id id, struct buf *out)
 {
     const struct value *v = &o->values[id];
-    if (rows[id].type != LIST)
+    if (!is_list(&rows[id]))
         buf_adds(out, v->text);
     for (int i = 0; i < v->n_items; i++)
         buf_addf(out, "%s%s", i ? " | " : "", v->items[i]);
@@ -555,7 +563,7 @@ void options_print(const struct options *o, struct buf *out)
         if (has(&rows[i], 'f'))
             continue;
         buf_addf(out, "# %s (%s)\n", rows[i].help, origins[v->from]);
-        if (rows[i].type == LIST)
+        if (is_list(&rows[i]))
             for (int k = 0; k < v->n_items; k++)
                 print_value(rows[i].key, v->items[k], out);
         else if (*v->text)

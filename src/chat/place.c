@@ -55,17 +55,18 @@ bool place_state(struct buf *path, const char *name, struct err *e)
 
 bool place_demo(struct buf *dir, struct buf *looked)
 {
-    static const char *const beside[] = {"assets/demo", "../assets/demo", "../share/q35chat/demo"};
+    static const char *const beside[] = {"assets/demo", "../assets/demo", "../../assets/demo", "../share/q35chat/demo"};
+    enum { N_BESIDE = sizeof beside / sizeof *beside };
     char exe[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
     exe[n > 0 ? n : 0] = 0;
     char *slash = strrchr(exe, '/');
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i <= N_BESIDE; i++) {
         struct buf config = {0};
         buf_reset(dir);
-        if (i < 3 && slash)
+        if (i < N_BESIDE && slash)
             buf_addf(dir, "%.*s/%s", (int)(slash - exe), exe, beside[i]);
-        else if (i == 3)
+        else if (i == N_BESIDE)
             buf_adds(dir, Q35_SHARE "/demo");
         else
             continue;

@@ -105,6 +105,13 @@ void round_request(struct chat *c)
     }
     preset_sampling(c->o, engine_info(c->engine), &s);
     s.n_ids = tokenizer_n_ids(c->tok);          /* the model's vocabulary is padded beyond it */
+    if (!bias_make(&c->bias, c->o, c->tok, &e)) {
+        round_finish(c, CHAT_FAILED, e.msg);
+        return;
+    }
+    s.bias_ids = c->bias.ids;
+    s.bias = c->bias.values;
+    s.n_bias = c->bias.n;
     if (!c->stats.n_rounds)
         c->stats.seed = options_given(c->o, OPT_seed) ? s.seed + (uint64_t)c->variant : random_seed();
     s.seed = c->stats.seed + (uint64_t)c->stats.n_rounds;

@@ -4,6 +4,7 @@
 #define Q35_CHAT_STATE_H
 
 #include "chat/answer.h"
+#include "chat/bias.h"
 #include "chat/chat.h"
 #include "chat/loader.h"
 #include "chat/outbox.h"
@@ -41,6 +42,7 @@ struct chat {
     enum state    state;
     struct prompt prompt;
     struct answer answer;
+    struct bias   bias;
     const char  **stops;                /* copied: /set may change the list in the middle */
     uint32_t      serial;
     size_t        shown_reasoning, shown_content;       /* bytes of the answer already posted */
@@ -50,7 +52,8 @@ struct chat {
     int           next_call;
     struct tool_run *run;
     int           variant;              /* how often this turn was generated before */
-    int64_t       start_ns;
+    int64_t       start_ns;             /* the time of the user's decisions is added: it is not ours */
+    int64_t       asked_ns;
     double        after_first;          /* tokens after the first one of each request */
     struct chat_stats stats;
 };

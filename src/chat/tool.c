@@ -70,6 +70,26 @@ static int split_words(char *s, char **words, int max)
     }
 }
 
+static const struct policy {
+    const char *name;
+    enum tool_approval builtin, configured;
+} policies[] = {
+    {"auto",   TOOL_RUN,  TOOL_ASK},
+    {"ask",    TOOL_ASK,  TOOL_ASK},
+    {"always", TOOL_RUN,  TOOL_RUN},
+    {"never",  TOOL_DENY, TOOL_DENY},
+};
+enum { N_POLICIES = sizeof policies / sizeof *policies };
+
+/* The row of this name; NULL if it is a list of tools. */
+static const struct policy *find_policy(const char *name)
+{
+    for (int i = 0; i < N_POLICIES; i++)
+        if (!strcmp(policies[i].name, name))
+            return &policies[i];
+    return NULL;
+}
+
 static bool limit(const char *text, long standard, long max, long *out)
 {
     char *end;
@@ -107,6 +127,8 @@ static bool add_configured(struct tools *l, const struct option_tool *c, struct 
     long timeout, output;
     if (!*c->name || strspn(c->name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != strlen(c->name))
         return err_set(e, "[tool %s]: a name has letters, digits, - and _", c->name);
+    if (find_policy(c->name) || !strcmp(c->name, "all") || !strcmp(c->name, "none"))
+        return err_set(e, "[tool %s]: in a list of tools this word means something else; choose another name", c->name);
     for (int i = 0; i < l->n; i++)
         if (!strcmp(l->items[i].name, c->name))
             return err_set(e, "[tool %s]: a built-in tool has this name", c->name);
@@ -182,10 +204,9 @@ static bool in_list(const char *list, const char *name)
     return false;
 }
 
-bool tools_offer(struct tools *l, const char *list, struct err *e)
+static bool known_names(const struct tools *l, const char *list, struct err *e)
 {
-    bool all = !strcmp(list, "all"), none = !*list || !strcmp(list, "none");
-    for (const char *p = list; *p && !all && !none;) {
+    for (const char *p = list; *p;) {
         size_t len = strcspn(p, ", ");
         bool known = len == 0;
         for (int i = 0; i < l->n && !known; i++)
@@ -199,6 +220,14 @@ bool tools_offer(struct tools *l, const char *list, struct err *e)
         }
         p += len + (p[len] != 0);
     }
+    return true;
+}
+
+bool tools_offer(struct tools *l, const char *list, struct err *e)
+{
+    bool all = !strcmp(list, "all"), none = !*list || !strcmp(list, "none");
+    if (!all && !none && !known_names(l, list, e))
+        return false;
     l->n_offered = 0;
     for (int i = 0; i < l->n; i++) {
         struct tool *t = &l->items[i];
@@ -244,13 +273,24 @@ void tools_list(const struct tools *l, struct buf *out)
     }
 }
 
+bool tool_listed(const struct tool *t, const char *names)
+{
+    return in_list(names, t->name);
+}
+
 enum tool_approval tool_approval(const struct tool *t, const char *policy)
 {
-    if (!strcmp(policy, "never"))
-        return TOOL_DENY;
-    if (t->builtin || !strcmp(policy, "always") || in_list(policy, t->name))
-        return TOOL_RUN;
-    return TOOL_ASK;
+    const struct policy *p = find_policy(policy);
+    if (p)
+        return t->builtin ? p->builtin : p->configured;
+    return t->builtin || tool_listed(t, policy) ? TOOL_RUN : TOOL_ASK;
+}
+
+bool tools_check_policy(const struct tools *l, const char *policy, struct err *e)
+{
+    struct err why;
+    return find_policy(policy) || known_names(l, policy, &why)
+        || err_set(e, "tools_approve is neither auto, ask, always, never nor names of tools: %s", why.msg);
 }
 
 /* --- one call --------------------------------------------------------------------------------------------------- */

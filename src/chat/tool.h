@@ -25,8 +25,11 @@ void tools_names(const struct tools *t, bool offered, struct buf *out);         
 void tools_list(const struct tools *t, struct buf *out);                        /* a line each, for /tools */
 
 enum tool_approval { TOOL_RUN, TOOL_ASK, TOOL_DENY };
-/* What `policy` (ask, always, never, names) says about it.  Built-ins change nothing and need no question. */
+/* What `policy` says about it: ask, always and never mean every tool; auto asks for all but the built-ins, which change
+ * nothing; names are tools that need no question either. */
 enum tool_approval tool_approval(const struct tool *t, const char *policy);
+bool tools_check_policy(const struct tools *t, const char *policy, struct err *e);      /* a name that is no tool is a mistake */
+bool tool_listed(const struct tool *t, const char *names);                      /* is it one of the names between commas? */
 
 struct tool_run;
 /* Starts a call; NULL if the child could not be started. */

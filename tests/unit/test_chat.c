@@ -1,3 +1,4 @@
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -227,6 +228,35 @@ static void test_chat__control_tokens_in_a_message_are_plain_text(void **state)
     for (int i = 0; i < fake.prompts[0].n; i++)
         n += fake.prompts[0].data[i] == 258;
     assert_int_equal(n, 1);             /* the template's own */
+    end(&t);
+}
+
+static void test_chat__logit_bias_takes_texts_and_ids(void **state)
+{
+    struct talk t;
+    struct ids ids = {0};
+    (void)state;
+    begin(&t);
+    set(&t, OPT_logit_bias, "x=2.5");
+    set(&t, OPT_logit_bias, "7=-inf");
+    set(&t, OPT_logit_bias, "\"7\"=1");
+    set(&t, OPT_logit_bias, "==-3");
+    fake_say("z</think>ok");
+    start(&t);
+    ask(&t, "?");
+    const struct sampling *s = &fake.samplings[0];
+    tokenizer_encode(fake.tok, "x7=", 3, false, &ids);
+    assert_int_equal(s->n_bias, 4);
+    const int32_t expected[] = {ids.data[0], 7, ids.data[1], ids.data[2]};
+    assert_memory_equal(s->bias_ids, expected, sizeof expected);
+    const float values[] = {2.5f, -INFINITY, 1, -3};
+    assert_memory_equal(s->bias, values, sizeof values);
+    set(&t, OPT_logit_bias, "");
+    set(&t, OPT_logit_bias, "more than a token=1");
+    ask(&t, "?");
+    assert_int_equal(t.s.last.end, CHAT_FAILED);
+    assert_int_equal(fake.n_submits, 1);
+    ids_free(&ids);
     end(&t);
 }
 
@@ -469,6 +499,40 @@ static void test_chat__a_configured_tool_asks_and_always_means_never_again(void 
     end(&t);
 }
 
+static void test_chat__built_in_tools_ask_only_when_told_to(void **state)
+{
+    static const char *const policies[] = {"auto", "ask"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct talk t;
+        begin(&t);
+        set(&t, OPT_tools, "clock");
+        set(&t, OPT_tools_approve, policies[i]);
+        fake_say("x</think><tool_call>\n<function=clock>\n</function>\n</tool_call>");
+        fake_say("x</think><tool_call>\n<function=clock>\n</function>\n</tool_call>");
+        fake_say("z</think>late");
+        start(&t);
+        t.s.answer = CHAT_ALWAYS;
+        ask(&t, "?");
+        assert_int_equal(t.s.n_asked, i);
+        assert_string_equal(t.s.text.data, "late");
+        end(&t);
+    }
+}
+
+static void test_chat__an_approval_that_names_no_tool_is_refused(void **state)
+{
+    static const struct chat_front front = {.tools = "all"};
+    struct talk t;
+    struct err e = {0};
+    (void)state;
+    begin(&t);
+    set(&t, OPT_tools_approve, "alwys");
+    assert_null(chat_open(t.o, &front, &e));
+    assert_non_null(strstr(e.msg, "there is no tool alwys"));
+    end(&t);
+}
+
 static void test_chat__a_refused_call_is_told_to_the_model(void **state)
 {
     (void)state;
@@ -496,7 +560,7 @@ static void test_chat__scripts_can_allow_tools_by_name(void **state)
     (void)state;
     begin(&t);
     configure(&t, shout_conf);
-    set(&t, OPT_tools_approve, "other, shout");
+    set(&t, OPT_tools_approve, "clock, shout");
     fake_say(SHOUT);
     fake_say("z</think>ok");
     start_with(&t, &front);
@@ -722,6 +786,7 @@ int main(void)
         cmocka_unit_test(test_chat__the_next_turn_drops_the_reasoning_and_keeps_the_answer),
         cmocka_unit_test(test_chat__without_thinking_the_block_is_closed_in_the_prompt),
         cmocka_unit_test(test_chat__control_tokens_in_a_message_are_plain_text),
+        cmocka_unit_test(test_chat__logit_bias_takes_texts_and_ids),
         cmocka_unit_test(test_chat__a_stop_string_cuts_the_answer_and_stops_the_engine),
         cmocka_unit_test(test_chat__what_could_have_become_a_stop_string_is_shown_at_the_end),
         cmocka_unit_test(test_chat__an_interrupted_answer_is_kept_and_marked),
@@ -733,6 +798,8 @@ int main(void)
         cmocka_unit_test(test_chat__the_tool_definitions_are_the_ones_the_demo_model_knows),
         cmocka_unit_test(test_chat__an_unknown_tool_is_answered_with_an_error),
         cmocka_unit_test(test_chat__a_configured_tool_asks_and_always_means_never_again),
+        cmocka_unit_test(test_chat__built_in_tools_ask_only_when_told_to),
+        cmocka_unit_test(test_chat__an_approval_that_names_no_tool_is_refused),
         cmocka_unit_test(test_chat__a_refused_call_is_told_to_the_model),
         cmocka_unit_test(test_chat__scripts_can_allow_tools_by_name),
         cmocka_unit_test(test_chat__an_interrupt_ends_a_running_tool),

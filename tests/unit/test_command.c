@@ -169,7 +169,8 @@ static void test_command__save_and_load_tell_where(void **state)
     run("/new");
     snprintf(line, sizeof line, "/load %s", file);
     run(line);
-    assert_non_null(strstr(out.data, "2 messages\n> hi\none\n"));
+    assert_non_null(strstr(out.data, "2 messages in /tmp/"));
+    assert_non_null(strstr(out.data, "/talk\n> hi\none\n"));
     run("/load /nonexistent/x");
     assert_non_null(strstr(out.data, "/nonexistent/x"));
     assert_int_equal(chat_n_messages(c), 2);

@@ -104,6 +104,10 @@ static void test_options__later_sources_win_and_a_list_starts_again(void **state
     assert_int_equal(n, 2);
     assert_string_equal(stops[0], "C");
     assert_string_equal(stops[1], "D");
+    assert_true(ARGS("--logit-bias", "a=b=1", "--logit-bias", "12=-inf"));
+    const char *const *biases = options_list(o, OPT_logit_bias, &n);
+    assert_int_equal(n, 2);
+    assert_string_equal(biases[0], "a=b=1");
     assert_float_equal(options_real(o, OPT_temperature), 0.2, 0);
     assert_int_equal(options_int(o, OPT_top_k), 3);
     assert_true(options_set_named(o, "temperature", "0.3", &e));

@@ -165,12 +165,12 @@ static void test_tool__exit_status_and_stderr_are_told(void **state)
 {
     (void)state;
     with("[tool fails]\ncommand = sh -c 'echo out, then err >&2 && exit 3'\n[tool dies]\ncommand = sh -c 'kill -9 $$'\n"
-         "[tool quiet]\ncommand = true\n[tool bytes]\ncommand = printf 'a\\377b\\n\\n'\n[tool none]\ncommand = /nonexistent/program\n");
+         "[tool quiet]\ncommand = true\n[tool bytes]\ncommand = printf 'a\\377b\\n\\n'\n[tool absent]\ncommand = /nonexistent/program\n");
     assert_string_equal(call("fails", "{}"), "out, then err\n[exit status 3]");
     assert_string_equal(call("dies", "{}"), "[ended by signal 9]");
     assert_string_equal(call("quiet", "{}"), "[no output]");
     assert_string_equal(call("bytes", "{}"), "a\xef\xbf\xbd" "b");
-    assert_string_equal(call("none", "{}"), "cannot run /nonexistent/program: No such file or directory");
+    assert_string_equal(call("absent", "{}"), "cannot run /nonexistent/program: No such file or directory");
 }
 
 static void test_tool__limits_end_the_whole_group(void **state)
@@ -193,6 +193,7 @@ static void test_tool__bad_definitions_are_refused_with_their_section(void **sta
 {
     static const struct { const char *conf, *says; } rows[] = {
         {"[tool clock]\ncommand = x\n", "[tool clock]: a built-in tool has this name"},
+        {"[tool never]\ncommand = x\n", "in a list of tools this word means something else"},
         {"[tool a b]\ncommand = x\n", "[tool a b]: a name has letters, digits, - and _"},
         {"[tool x]\ndescription = y\n", "[tool x]: command is missing"},
         {"[tool x]\ncommand = 'a\n", "[tool x]: command is ''a', expected a program"},
@@ -244,7 +245,11 @@ static void test_tool__approval_follows_the_policy(void **state)
     assert_int_equal(tool_approval(mine, "never"), TOOL_DENY);
     assert_int_equal(tool_approval(mine, "a,mine"), TOOL_RUN);
     assert_int_equal(tool_approval(mine, "mines"), TOOL_ASK);
-    assert_int_equal(tool_approval(clock, "ask"), TOOL_RUN);
+    assert_int_equal(tool_approval(mine, "auto"), TOOL_ASK);
+    assert_int_equal(tool_approval(clock, "auto"), TOOL_RUN);
+    assert_int_equal(tool_approval(clock, "mine"), TOOL_RUN);
+    assert_int_equal(tool_approval(clock, "always"), TOOL_RUN);
+    assert_int_equal(tool_approval(clock, "ask"), TOOL_ASK);
     assert_int_equal(tool_approval(clock, "never"), TOOL_DENY);
 }
 
