@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <termios.h>
 #include <unistd.h>
@@ -36,6 +38,7 @@ struct line {
     bool quoted;                        /* the next character goes in as it is */
     bool interrupted, hung_up;
     bool pastes;                        /* the terminal brackets them */
+    struct winsize size;                /* of the terminal, as libedit knows it */
 };
 
 #define PASTE_BEGIN "\033[200~"
@@ -102,6 +105,16 @@ static bool pasted(struct line *l, wchar_t *c)
     return *c >= 32 && *c != 127;
 }
 
+/* libedit asks for the size of the terminal once; windows change at any time. */
+static void follow_size(struct line *l)
+{
+    struct winsize now;
+    if (ioctl(0, TIOCGWINSZ, &now) || (now.ws_col == l->size.ws_col && now.ws_row == l->size.ws_row))
+        return;
+    l->size = now;
+    el_resize(l->el);
+}
+
 static int read_key(EditLine *el, wchar_t *c)
 {
     struct line *l;
@@ -119,6 +132,7 @@ static int read_key(EditLine *el, wchar_t *c)
                 return -1;
             continue;
         }
+        follow_size(l);
         if (*l->typed.data == '\033' && begins_mark(&l->typed)) {
             if (l->typed.len < MARK && wait_key(l, MARK_WAIT_MS))
                 continue;
@@ -236,6 +250,7 @@ static bool read_line(struct line *l, const char *prompt, struct buf *out)
     int n;
     l->prompt = prompt;
     l->broken_line = false;
+    follow_size(l);
     if (l->pastes)
         fputs("\033[?2004h", stdout);
     fflush(stdout);
@@ -314,6 +329,21 @@ static void quiet_keys(bool quiet)
     }
 }
 
+/* Only a clear word decides: a message typed at the wrong moment must not. */
+static bool decision(const char *typed, enum chat_answer *answer)
+{
+    static const struct { const char *word; enum chat_answer answer; } words[] = {
+        {"y", CHAT_YES}, {"yes", CHAT_YES}, {"n", CHAT_NO}, {"no", CHAT_NO}, {"a", CHAT_ALWAYS}, {"always", CHAT_ALWAYS},
+    };
+    size_t n = strcspn(typed, " \t");
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i].word) == n && !strncasecmp(typed, words[i].word, n) && !typed[n + strspn(typed + n, " \t")]) {
+            *answer = words[i].answer;
+            return true;
+        }
+    return false;
+}
+
 /* A question that typed-ahead keys must not answer. */
 static enum chat_answer ask(struct turn *t, const char *name, const char *arguments)
 {
@@ -323,16 +353,12 @@ static enum chat_answer ask(struct turn *t, const char *name, const char *argume
     (void)arguments;                    /* stands on the screen already */
     tcflush(0, TCIFLUSH);
     buf_reset(&l->typed);
-    turn_say(t, "run ");
-    turn_say(t, name);
-    turn_say(t, "?  y: yes, n: no, a: always in this chat\n");
-    while (read_line(l, "[y/n/a] ", &answer)) {
-        const char *s = buf_str(&answer);
-        int c = tolower((unsigned char)*s);
-        if (c == 'y' || c == 'n' || c == 'a') {
-            result = c == 'y' ? CHAT_YES : c == 'a' ? CHAT_ALWAYS : CHAT_NO;
-            break;
-        }
+    buf_addf(&answer, "run %s?  y: yes, n: no, always: not asked again in this chat\n", name);
+    turn_say(t, answer.data);
+    buf_reset(&answer);
+    bool known = false;
+    while (!known && read_line(l, "[y/n/always] ", &answer)) {
+        known = decision(buf_str(&answer), &result);
         buf_reset(&answer);
     }
     if (l->interrupted || l->hung_up) {
@@ -375,15 +401,12 @@ static bool take_message(struct line *l, const char *typed)
 static void banner(struct line *l)
 {
     struct buf text = {0};
-    buf_addf(&text, "q35chat " Q35_VERSION ", model %s.  /help lists the commands, Ctrl-D ends.\n", chat_model_dir(l->chat));
+    const char *dir = chat_model_dir(l->chat), *slash = strrchr(dir, '/'), *name = slash && slash[1] ? slash + 1 : dir;
+    buf_addf(&text, "q35chat " Q35_VERSION ", model %s.  /help lists the commands, Ctrl-D ends.\n", name);
+    if (chat_notice(l->chat))
+        buf_addf(&text, "%s\n", chat_notice(l->chat));
     turn_say(&l->turn, text.data);
     buf_free(&text);
-    if (!chat_notice(l->chat))
-        return;
-    struct buf safe = {0};
-    unicode_safe(&safe, chat_notice(l->chat), strlen(chat_notice(l->chat)));
-    fprintf(stderr, "%s\n", buf_str(&safe));
-    buf_free(&safe);
 }
 
 static void open_editor(struct line *l)
@@ -403,6 +426,7 @@ static void open_editor(struct line *l)
         history(l->history, &ev, H_LOAD, l->history_path.data);
     else
         l->history_path.len = 0;
+    ioctl(0, TIOCGWINSZ, &l->size);
     el_set(l->el, EL_CLIENTDATA, l);
     el_set(l->el, EL_PROMPT, give_prompt);
     el_set(l->el, EL_EDITOR, "emacs");
@@ -453,6 +477,7 @@ int line_run(struct options *o)
     }
     turn_init(&l.turn, l.chat, o);
     l.turn.ask = ask;
+    l.turn.wraps = isatty(1);
     open_editor(&l);
     banner(&l);
     on = resume(&l);
@@ -471,6 +496,7 @@ int line_run(struct options *o)
     if (interrupt_ending())
         status = EXIT_SIGNAL + interrupt_ending();
     close_editor(&l);
+    turn_free(&l.turn);
     buf_free(&text);
     chat_close(l.chat);
     return status;

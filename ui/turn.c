@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -26,29 +27,61 @@ void turn_init(struct turn *t, struct chat *c, struct options *o)
     };
 }
 
-static void put(const struct turn *t, const char *text, size_t n, bool dim)
+void turn_free(struct turn *t)
 {
-    struct buf safe = {0};
-    unicode_safe(&safe, text, n);
-    if (dim && t->color)
-        printf("\033[2m%s\033[0m", buf_str(&safe));
-    else
-        fputs(buf_str(&safe), stdout);
+    wrap_free(&t->wrap);
+}
+
+/* Of the terminal, as it is now: windows change.  0: unknown. */
+static int columns(int fd)
+{
+    struct winsize size;
+    return ioctl(fd, TIOCGWINSZ, &size) ? 0 : size.ws_col;
+}
+
+static void put(const struct turn *t, const struct buf *text, bool dim)
+{
+    bool on = dim && t->color && text->len;
+    if (on)
+        fputs("\033[2m", stdout);
+    fwrite(buf_str(text), 1, text->len, stdout);
+    if (on)
+        fputs("\033[0m", stdout);
     fflush(stdout);
+}
+
+static void say(const struct turn *t, const char *text, size_t n, bool dim)
+{
+    struct buf safe = {0}, lines = {0};
+    struct wrap wrap = {0};
+    int width = t->wraps ? columns(1) : 0;
+    unicode_safe(&safe, text, n);
+    wrap_push(&wrap, buf_str(&safe), safe.len, width, &lines);
+    wrap_flush(&wrap, width, &lines);
+    put(t, &lines, dim);
     buf_free(&safe);
+    buf_free(&lines);
+    wrap_free(&wrap);
 }
 
 void turn_say(const struct turn *t, const char *text)
 {
-    put(t, text, strlen(text), true);
+    say(t, text, strlen(text), true);
 }
 
 /* --- progress --------------------------------------------------------------------------------------------------- */
 
+static int progress_width(void)
+{
+    enum { WIDEST = 72 };
+    int width = columns(2);
+    return width > 1 && width <= WIDEST ? width - 1 : WIDEST;
+}
+
 void turn_clear(struct turn *t)
 {
     if (t->progress)
-        fprintf(stderr, "\r%*s\r", 70, "");
+        fprintf(stderr, "\r%*s\r", progress_width(), "");
     t->progress = false;
 }
 
@@ -58,7 +91,7 @@ static void show_progress(struct turn *t, const char *text)
         return;
     t->shown_ns = clock_ns();
     t->progress = true;
-    fprintf(stderr, "\r%-70.70s", text);
+    fprintf(stderr, "\r%-*.*s", progress_width(), progress_width(), text);
 }
 
 static void show_loading(struct turn *t, const struct chat_event *ev)
@@ -84,25 +117,43 @@ static void show_prefill(struct turn *t, const struct chat_event *ev)
 
 /* --- the parts of an answer ------------------------------------------------------------------------------------- */
 
+/* What is held back because its word may go on. */
+static void flush_words(struct turn *t)
+{
+    struct buf lines = {0};
+    wrap_flush(&t->wrap, columns(1), &lines);
+    put(t, &lines, t->dim);
+    buf_free(&lines);
+}
+
 static void end_line(struct turn *t)
 {
     turn_clear(t);
-    if (t->in_line)
-        put(t, "\n", 1, false);
+    if (t->in_line) {
+        flush_words(t);
+        putchar('\n');
+    }
+    wrap_reset(&t->wrap);
     t->in_line = false;
 }
 
 static void show_text(struct turn *t, const struct chat_event *ev, bool dim)
 {
+    struct buf safe = {0}, lines = {0};
     turn_clear(t);
     if (dim != t->dim && t->in_line) {
         end_line(t);
-        put(t, "\n", 1, false);
+        putchar('\n');
     }
     t->dim = dim;
-    put(t, ev->text, ev->n, dim);
+    unicode_safe(&safe, ev->text, ev->n);
+    if (t->wraps)
+        wrap_push(&t->wrap, buf_str(&safe), safe.len, columns(1), &lines);
+    put(t, t->wraps ? &lines : &safe, dim);
     if (ev->n)
         t->in_line = ev->text[ev->n - 1] != '\n';
+    buf_free(&safe);
+    buf_free(&lines);
 }
 
 /* Calls and results can be long: their beginning is enough to see what happens. */
@@ -126,13 +177,22 @@ static void show_call(struct turn *t, const char *before, const struct chat_even
     if (n < ev->n)
         buf_addf(&line, " ... (%zu bytes more)", ev->n - n);
     buf_addf(&line, "%s\n", after);
-    turn_say(t, line.data);
+    say(t, line.data, line.len, true);          /* not every byte of it is a character: a tool can print anything */
     buf_free(&line);
 }
 
+/* Nobody decides about what was not shown. */
 static void approve(struct turn *t, const struct chat_event *ev)
 {
     end_line(t);
+    if (beginning(ev->text, ev->n) < ev->n) {
+        struct buf all = {0};
+        buf_adds(&all, "all of it: ");
+        buf_add(&all, ev->text, ev->n);
+        buf_addc(&all, '\n');
+        say(t, all.data, all.len, true);
+        buf_free(&all);
+    }
     chat_approve(t->chat, t->ask ? t->ask(t, ev->name, ev->text) : CHAT_NO);
 }
 
@@ -188,6 +248,25 @@ static void show_done(struct turn *t, const struct chat_event *ev)
         show_figures(t, &ev->stats);
 }
 
+static void show_note(struct turn *t, const struct chat_event *ev)
+{
+    struct buf line = {0};
+    end_line(t);
+    buf_addf(&line, "%s\n", ev->text);
+    turn_say(t, line.data);
+    buf_free(&line);
+}
+
+static void show_fatal(struct turn *t, const struct chat_event *ev)
+{
+    struct buf line = {0};
+    end_line(t);
+    t->dead = true;
+    buf_addf(&line, "the model has ended: %s\n", ev->text);
+    say(t, line.data, line.len, false);
+    buf_free(&line);
+}
+
 void turn_event(struct turn *t, const struct chat_event *ev)
 {
     switch (ev->kind) {
@@ -219,19 +298,13 @@ void turn_event(struct turn *t, const struct chat_event *ev)
         show_call(t, "[-> ", ev, "]");
         break;
     case CHAT_NOTE:
-        end_line(t);
-        turn_say(t, ev->text);
-        turn_say(t, "\n");
+        show_note(t, ev);
         break;
     case CHAT_DONE:
         show_done(t, ev);
         break;
     case CHAT_FATAL:
-        end_line(t);
-        t->dead = true;
-        put(t, "the model has ended: ", 21, false);
-        put(t, ev->text, ev->n, false);
-        put(t, "\n", 1, false);
+        show_fatal(t, ev);
         break;
     }
 }

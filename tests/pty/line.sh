@@ -1,43 +1,13 @@
 #!/bin/sh
 # Line mode of the real program, typed into through a pseudo-terminal (script, of util-linux).
 . tests/pty/common.inc
+. tests/pty/terminal.inc
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1
-if ! script -qec true /dev/null < /dev/null > /dev/null 2>&1; then
-    echo "skip line mode: this machine has no script(1) that can make a terminal"
-    exit 0
-fi
-
-keys=$tmp/keys screen=$tmp/screen
-mkfifo "$keys"
-
-begin() {       # OPTIONS...: the program in a terminal of 80 columns
-    rm -f "$screen"
-    : > "$screen"
-    at=1
-    script -qefc "stty cols 80 rows 24; $q --model $small --temperature 0 --max-tokens 24 $*; echo status \$?" "$screen" < "$keys" > /dev/null 2>&1 &
-    job=$!
-    exec 3> "$keys"
-}
-type() { printf "$1" >&3; }
-seen() {        # NAME TEXT: waits until the screen has it behind what was seen before
-    for i in $(seq 200); do
-        found=$(tail -c "+$at" "$screen" | grep -aboF -- "$2" | head -n 1 | cut -d : -f 1)
-        if [ -n "$found" ]; then
-            ok "$1"
-            at=$((at + found + ${#2}))
-            return
-        fi
-        sleep 0.1
-    done
-    bad "$1" "no '$2' in: $(tail -c "+$at" "$screen" | tail -c 600 | cat -v)"
-}
-end() { exec 3>&-; wait "$job"; }
-
 begin --no-think
 seen "the prompt is there at once" "> "
 type 'Hello\r'
-seen "an answer ends with its figures" " tok/s, "
+seen "an answer ends with its figures" " ctx "
 type '/hel\t\r'
 seen "Tab completes a command" "/regen"
 type '/set temp\t\r'
@@ -46,11 +16,11 @@ type '/nosuch\r'
 seen "an unknown command is not sent" "there is no command /nosuch"
 type 'one\\\rtwo\r'
 seen "a backslash goes on in the next line" ". two"
-seen "... and the message is answered" " tok/s, "
+seen "... and the message is answered" " ctx "
 type '"""\rthree\rfour"""\r'
-seen "a block between quotes is one message" " tok/s, "
+seen "a block between quotes is one message" " ctx "
 type '\033[200~five\n\tsix\033[201~\r'
-seen "a paste with a line end is one message" " tok/s, "
+seen "a paste with a line end is one message" " ctx "
 type 'half a line\003'
 seen "Ctrl-C clears the line" "^C"
 type '/set max_tokens 0\r'
@@ -61,7 +31,7 @@ type 'seven\r'
 sleep 1
 type '\003'
 seen "Ctrl-C stops the answer" "[stopped]"
-seen "... with its figures" " tok/s, "
+seen "... with its figures" " ctx "
 type '/save\r'
 seen "the conversation is kept" "sessions/"
 type '/load /nonexistent/talk\r'
@@ -94,7 +64,7 @@ end
 TERM=dumb
 begin -v
 type 'Hello\r'
-seen "a dumb terminal chats too" " tok/s, "
+seen "a dumb terminal chats too" " ctx "
 type '/quit\r'
 seen "... and ends" "status 0"
 end
