@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kernels/tensor.h"
+
 typedef float    f32x8 __attribute__((vector_size(32)));
 typedef int32_t  i32x8 __attribute__((vector_size(32)));
 typedef uint32_t u32x8 __attribute__((vector_size(32)));
@@ -65,6 +67,20 @@ static inline float fp8_f32(uint8_t x)          /* E4M3: no infinity, 0x7f is Na
         return NAN;
     float f = bits_f32(mag << 20) * 0x1p120f;
     return x & 0x80 ? -f : f;
+}
+
+/* dst[i] = number i of src, which is F32, F16 or BF16. */
+static inline void floats_f32(float *dst, const void *src, enum dtype type, size_t n)
+{
+    const uint16_t *half = src;
+    if (type == DT_F32)
+        memcpy(dst, src, n * sizeof *dst);
+    else if (type == DT_BF16)
+        for (size_t i = 0; i < n; i++)
+            dst[i] = bf16_f32(half[i]);
+    else
+        for (size_t i = 0; i < n; i++)
+            dst[i] = f16_f32(half[i]);
 }
 
 static inline f32x8 load_f32(const float *p)      { return LOAD(f32x8, p); }

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "base/log.h"
 #include "model/config.h"
-#include "model/shards.h"
 #include "model/weights.h"
 
 enum { N_FORMATS = WEIGHT_INT8 + 1 };
@@ -90,14 +90,11 @@ static void print_parts(FILE *out, const struct model_config *c, const struct we
     fprintf(out, "\none token without drafting reads %.2f MB of weights (head as stored)\n", (double)token * 1e-6);
 }
 
-static void print_facts(FILE *out, const struct model_config *c, const struct weights *w, const struct shards *s)
+static void print_facts(FILE *out, const struct model_config *c, const struct weights *w)
 {
-    uint64_t bytes = 0;
-    for (int i = 0; i < s->n_files; i++)
-        bytes += s->files[i].size;
     fprintf(out, "model    %s: %d layers (%d attention, %d DeltaNet), hidden %d, %d of %d experts a token, vocabulary %d, %d positions\n", c->name,
             c->n_layers, c->n_full, c->n_delta, c->hidden, c->top_k, c->n_experts, c->vocab, c->max_pos);
-    fprintf(out, "files    %d, %.2f MB\n", s->n_files, (double)bytes * 1e-6);
+    fprintf(out, "files    %d, %.2f MB\n", w->stats.n_files, (double)w->stats.file_bytes * 1e-6);
     fprintf(out, "tensors  %d bound (%d of the MTP block), %d skipped, %d stale copies\n", w->stats.n_tensors, w->stats.n_mtp, w->stats.n_skipped,
             w->stats.n_stale);
     fprintf(out, "matrices %d INT4, %d FP8, %d in 16 or 32 bits%s\n", w->stats.n_int4, w->stats.n_fp8, w->stats.n_dense,
@@ -108,15 +105,13 @@ int debug_inspect(const char *dir, FILE *out)
 {
     struct model_config c;
     struct weights w = {0};
-    struct shards s = {0};
     struct err e = {0};
-    bool ok = config_load(&c, dir, &e) && weights_open(&w, &c, dir, &e) && shards_open(&s, dir, &e);
+    bool ok = config_load(&c, dir, &e) && weights_open(&w, &c, dir, &e);
     if (ok) {
-        print_facts(out, &c, &w, &s);
+        print_facts(out, &c, &w);
         print_parts(out, &c, &w);
     } else
-        fprintf(stderr, "q35chat: %s\n", e.msg);
-    shards_close(&s);
+        log_warn("%s", e.msg);
     weights_close(&w);
     return ok ? 0 : 1;
 }

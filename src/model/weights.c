@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "kernels/cpu/vec.h"
+#include "model/int8.h"
 #include "model/shards.h"
 
 enum { MAX_STEM = 192, MAX_NAME = 256, GROUP = 128, BLOCK = 128 };
@@ -330,19 +331,6 @@ static bool bind_matrices(struct binder *b, const char *prefix, const struct mat
 
 /* ---- vectors */
 
-static void to_f32(float *dst, const void *src, enum dtype type, size_t n)
-{
-    const uint16_t *half = src;
-    if (type == DT_F32)
-        memcpy(dst, src, n * sizeof *dst);
-    else if (type == DT_BF16)
-        for (size_t i = 0; i < n; i++)
-            dst[i] = bf16_f32(half[i]);
-    else
-        for (size_t i = 0; i < n; i++)
-            dst[i] = f16_f32(half[i]);
-}
-
 static bool bind_vector(struct binder *b, const char *prefix, const struct vector_slot *v, const float **out)
 {
     struct shard_tensor *t = take(b, prefix, v->name);
@@ -357,7 +345,7 @@ static bool bind_vector(struct binder *b, const char *prefix, const struct vecto
     CHECK(raw);
     bool ok = safetensors_read(shards_file(&b->st->shards, t), t->t, raw, b->e);
     if (ok)
-        to_f32(copy, raw, t->t->dtype, n);
+        floats_f32(copy, raw, t->t->dtype, n);
     free(raw);
     *out = copy;
     return ok;
@@ -538,6 +526,9 @@ bool weights_open(struct weights *w, const struct model_config *c, const char *d
         return false;
     }
     w->stats.n_stale = w->store->shards.n_stale;
+    w->stats.n_files = w->store->shards.n_files;
+    for (int i = 0; i < w->stats.n_files; i++)
+        w->stats.file_bytes += w->store->shards.files[i].size;
     shards_drop_names(&w->store->shards);
     join_ranges(w->store);
     return true;
@@ -577,44 +568,8 @@ bool weights_prefetch(struct weights *w, bool (*progress)(size_t done, size_t to
     return true;
 }
 
-/* One row to int8; returns the scale.  The largest magnitude is found among the bits, where order is the same and the
- * compiler may use vectors: 763 million numbers pass through here. */
-static uint16_t quantize_row(int8_t *q, const float *row, int n)
-{
-    uint32_t max = 0;
-    for (int i = 0; i < n; i++) {
-        uint32_t u = f32_bits(row[i]) & 0x7fffffff;
-        max = u > max ? u : max;
-    }
-    float top = bits_f32(max) / 127;
-    uint16_t scale = f32_f16(top < 65504 ? top : 65504);
-    float s = f16_f32(scale);
-    if (s <= 0) {
-        memset(q, 0, (size_t)n);
-        return 0;
-    }
-    for (int i = 0; i < n; i++) {
-        float v = rintf(row[i] / s);
-        v = v < 127 ? v : 127;
-        q[i] = (int8_t)(v > -127 ? v : -127);
-    }
-    return scale;
-}
-
 void weights_make_int8_head(struct weights *w)
 {
-    const struct weight *h = &w->head;
-    if (w->head_int8.format == WEIGHT_INT8)
-        return;
-    size_t rows = (size_t)h->rows, cols = (size_t)h->cols, step = cols * dtype_bytes(h->dtype);
-    int8_t *q = arena_array(&w->store->copies, rows, cols);
-    uint16_t *scale = arena_array(&w->store->copies, rows, sizeof *scale);
-    float *row = malloc(cols * sizeof *row);
-    CHECK(row);
-    for (size_t r = 0; r < rows; r++) {
-        to_f32(row, (const char *)h->data + r * step, h->dtype, cols);
-        scale[r] = quantize_row(q + r * cols, row, h->cols);
-    }
-    free(row);
-    w->head_int8 = (struct weight){.format = WEIGHT_INT8, .rows = h->rows, .cols = h->cols, .data = q, .scale = scale};
+    if (w->head_int8.format == WEIGHT_NONE)
+        w->head_int8 = int8_from_dense(&w->head, &w->store->copies);
 }

@@ -46,6 +46,8 @@ struct mtp_weights {
 };
 
 struct weights_stats {
+    int    n_files;
+    size_t file_bytes;                          /* of all of them, unneeded tensors and stale copies included */
     int    n_tensors;                           /* bound to a slot */
     int    n_skipped;                           /* known and not needed: vision tower */
     int    n_stale;                             /* stored in a shard that the index does not name for them */
@@ -75,7 +77,7 @@ void weights_close(struct weights *w);
  * early when progress returns false.  False on a read error (a file that shrank), with the file. */
 bool weights_prefetch(struct weights *w, bool (*progress)(size_t done, size_t total, void *arg), void *arg, struct err *e);
 
-/* Makes head_int8 from head: per row, scale = max|row| / 127 (F16), q = round(row / scale) clamped to +-127. */
+/* Makes head_int8 from head, once; model/int8.h says how. */
 void weights_make_int8_head(struct weights *w);
 
 #endif
