@@ -26,7 +26,8 @@ static void fill(struct memplan *m, const struct memplan_request *q, int n_ctx)
     add(m, "KV cache", cache_kv_bytes(c, q->kv, n_ctx));
     add(m, "states", cache_state_bytes(c));
     add(m, "snapshots", cache_state_bytes(c) * (size_t)q->n_snapshots);
-    add(m, "work space", forward_bytes(c, q->max_rows));
+    add(m, "work space", forward_bytes(c, q->max_rows > q->max_step ? q->max_rows : q->max_step));
+    add(m, "steps", cache_stage_bytes(c, q->max_step) + (step + 2) * (size_t)c->hidden * sizeof(float));
     add(m, "sampling", step * vocab * sizeof(float) + sampler_bytes(c->vocab));
 }
 

@@ -60,6 +60,12 @@ size_t cache_state_bytes(const struct model_config *c)
     return ((size_t)c->n_delta * (recurrent_floats(c) + window_floats(c)) + (size_t)c->hidden) * sizeof(float);
 }
 
+size_t cache_stage_bytes(const struct model_config *c, int max_step)
+{
+    size_t row = (size_t)(config_conv_dim(c) + config_lin_key_dim(c) + config_lin_value_dim(c) + 2 * c->lin_v_heads);
+    return (size_t)c->n_delta * (size_t)max_step * row * sizeof(float);
+}
+
 static void *take(char **at, size_t bytes)
 {
     void *p = *at;
@@ -70,8 +76,7 @@ static void *take(char **at, size_t bytes)
 struct cache *cache_open(struct dev *d, const struct model_config *c, const struct kv_recipe *r, int n_ctx, int max_step, struct err *e)
 {
     size_t step = (size_t)max_step, conv = (size_t)config_conv_dim(c), key = (size_t)config_lin_key_dim(c), value = (size_t)config_lin_value_dim(c);
-    size_t stage_floats = step * (conv + key + value + 2 * (size_t)c->lin_v_heads);
-    size_t kv = cache_kv_bytes(c, r, n_ctx), states = cache_state_bytes(c), stages = (size_t)c->n_delta * stage_floats * sizeof(float);
+    size_t kv = cache_kv_bytes(c, r, n_ctx), states = cache_state_bytes(c), stages = cache_stage_bytes(c, max_step);
     struct cache *k = calloc(1, sizeof *k);
     CHECK(k);
     k->dev = d;

@@ -23,9 +23,10 @@ struct kv_recipe {
 /* The first recipe for NULL.  NULL when unknown, with those that there are. */
 const struct kv_recipe *kv_recipe_find(const char *name, struct err *e);
 
-/* Bytes for n_ctx positions, MTP rows included; and of one copy of the states. */
+/* Bytes for n_ctx positions, MTP rows included; of one copy of the states; of the staged rows of a step. */
 size_t cache_kv_bytes(const struct model_config *c, const struct kv_recipe *r, int n_ctx);
 size_t cache_state_bytes(const struct model_config *c);
+size_t cache_stage_bytes(const struct model_config *c, int max_step);
 
 /* Room for n_ctx positions and steps of at most `max_step` staged rows. */
 struct cache *cache_open(struct dev *d, const struct model_config *c, const struct kv_recipe *r, int n_ctx, int max_step, struct err *e);

@@ -166,6 +166,7 @@ size_t cache_kv_bytes(const struct model_config *c, const struct kv_recipe *r, i
 }
 
 size_t cache_state_bytes(const struct model_config *c) { (void)c; return sizeof(struct fake_states); }
+size_t cache_stage_bytes(const struct model_config *c, int max_step) { (void)c; return (size_t)max_step * 8; }
 
 struct cache *cache_open(struct dev *d, const struct model_config *c, const struct kv_recipe *r, int n_ctx, int max_step, struct err *e)
 {

@@ -43,6 +43,21 @@ static void test_memplan__the_default_context_is_what_fits(void **state)
     }
 }
 
+static void test_memplan__staged_rows_of_a_step_count(void **state)
+{
+    (void)state;
+    struct model_config c;
+    struct memplan one, six;
+    struct err e = {0};
+    struct memplan_request q = request(&c, 1000);
+    q.max_step = 1;
+    assert_true(memplan_make(&one, &q, &e));
+    q.max_step = 6;
+    assert_true(memplan_make(&six, &q, &e));
+    size_t logits = 5 * (size_t)c.vocab * sizeof(float), hidden = 5 * (size_t)c.hidden * sizeof(float);
+    assert_int_equal(six.total - one.total, logits + hidden + cache_stage_bytes(&c, 5));
+}
+
 static void test_memplan__the_models_context_is_the_most(void **state)
 {
     (void)state;
@@ -120,6 +135,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memplan__the_default_context_is_what_fits),
+        cmocka_unit_test(test_memplan__staged_rows_of_a_step_count),
         cmocka_unit_test(test_memplan__the_models_context_is_the_most),
         cmocka_unit_test(test_memplan__a_context_that_does_not_fit_names_one_that_does),
         cmocka_unit_test(test_memplan__weights_that_do_not_fit_are_refused_with_both_numbers),
