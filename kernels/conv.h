@@ -2,7 +2,7 @@
  *   y[t,c] = silu(sum_{j<taps} w[c,j] * m[t-taps+1+j, c])
  * where m of negative time comes from the window, the last taps-1 raw inputs of the committed sequence, oldest first.
  * Before anything else the first n_accepted rows of `staged` join the window.  Then either the new rows are staged, and the
- * window waits, or (staged_out NULL) they join it.                                           tolerance: 1e-6 relative */
+ * window waits (`stage`), or they join it.                                                   tolerance: 1e-6 relative */
 #ifndef Q35_KERNELS_CONV_H
 #define Q35_KERNELS_CONV_H
 

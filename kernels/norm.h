@@ -5,15 +5,15 @@
 #include <stddef.h>
 
 /* y[r,i] = (1 + w[i]) * x[r,i] / sqrt(mean_i(x[r,i]^2) + eps)          zero-centred weights; tolerance: 1e-6 relative
- * Row r of x is at x + (r / per_group) * group_stride + (r % per_group) * row_stride, likewise y: the rows of q lie between the
- * gates, so heads of one token are row_stride apart and tokens group_stride. */
+ * Row r of x is at x + (r / per_group) * x_group + (r % per_group) * x_row, likewise y: the rows of q lie between the gates,
+ * so heads of one token are x_row apart and tokens x_group. */
 struct rmsnorm_args {
     float       *y;             /* may alias x when the strides are equal */
     const float *x;
     const float *w;             /* [dim] */
     int          n_rows, dim;
-    int          per_group;     /* 0: one row a group, row_stride unused */
-    size_t       x_group, x_row, y_group, y_row;        /* in elements; x_group 0: dim (all packed) */
+    int          per_group;     /* 0: one row a group, x_row and y_row unused */
+    size_t       x_group, x_row, y_group, y_row;        /* in elements; a group of 0: dim (all packed) */
     float        eps;
 };
 static inline size_t rmsnorm_bytes(const struct rmsnorm_args *a)

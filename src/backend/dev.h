@@ -1,5 +1,5 @@
 /* A device: memory, one queue of operations, sticky faults.  The table of operations is kernels/ops.def.
- * One owner thread.  Operations return nothing; dev_finish() reports the first one that failed. */
+ * One owner thread.  Operations return nothing; finish() reports the first one that failed. */
 #ifndef Q35_BACKEND_DEV_H
 #define Q35_BACKEND_DEV_H
 

@@ -1,4 +1,4 @@
-/* The forward pass of the whole model: reference/formulas in docs/model.md.  One owner thread.
+/* The forward pass of the whole model; its formulas: docs/model.md.  One owner thread.
  * Rows are tokens at consecutive positions.  The bits of a row do not depend on how many rows share a call of the
  * same kind, nor on the number of worker threads. */
 #ifndef Q35_MODEL_FORWARD_H

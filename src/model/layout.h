@@ -1,4 +1,4 @@
-/* Inside of struct cache: where each layer's rows and states lie.  For cache.c and forward.c only. */
+/* Inside of struct cache: where each layer's rows and states lie.  For cache.c and the forward pass only. */
 #ifndef Q35_MODEL_LAYOUT_H
 #define Q35_MODEL_LAYOUT_H
 

@@ -54,6 +54,8 @@ static bool escape(struct jscan *j)
     if (c != 'u')
         return false;
     int cp = hex4(j->p, j->end);
+    if (cp < 0)
+        return false;
     j->p += 4;
     if (cp >= 0xD800 && cp < 0xDC00) {
         if (j->end - j->p < 6 || j->p[0] != '\\' || j->p[1] != 'u')
@@ -63,7 +65,7 @@ static bool escape(struct jscan *j)
             return false;
         cp = 0x10000 + ((cp - 0xD800) << 10) + (low - 0xDC00);
         j->p += 6;
-    } else if (cp < 0 || (cp >= 0xDC00 && cp < 0xE000)) {
+    } else if (cp >= 0xDC00 && cp < 0xE000) {
         return false;
     }
     char utf8[4];
