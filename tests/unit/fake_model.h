@@ -25,7 +25,7 @@ static struct {
     bool  no_mtp;
     int   bad_draft_of;                 /* one MTP output in so many is wrong; 0: none */
     int   n_bad;                        /* MTP drafts that were made wrong on purpose */
-    int   row_us;                       /* time a row takes */
+    atomic_int row_us;                  /* time a row takes; changed while it runs */
     int   nan_pos;                      /* the row of this position gives NaN; 0: none */
     int   fault_pos;                    /* running this position is a device fault; 0: none */
     const char *load_error;             /* weights_open fails */
