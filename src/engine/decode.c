@@ -243,45 +243,69 @@ static bool is_stop(const struct sampling *how, int32_t id)
     return false;
 }
 
-/* Picks tokens row by row: row j of the logits is the target for the j-th token from here on, given that all drafts before it
- * were picked too.  Appends them to the timeline and reports them.  Returns how many; 0 after an error. */
-static int pick_rows(struct run *r)
+struct picks {
+    int     n;
+    int32_t ids[ENGINE_MAX_DEPTH + 1];
+    uint8_t how[ENGINE_MAX_DEPTH + 1];
+    float   prob[ENGINE_MAX_DEPTH + 1];
+};
+
+/* Row by row: row j of the logits is the target for the j-th token from here on, given that all drafts before it were picked
+ * too.  False after an error. */
+static bool pick_rows(struct run *r, struct picks *p)
 {
     struct decoder *d = r->d;
     struct turn_stats *s = &r->out->stats;
-    int32_t ids[ENGINE_MAX_DEPTH + 1];
-    uint8_t how[ENGINE_MAX_DEPTH + 1];
-    float prob[ENGINE_MAX_DEPTH + 1];
-    int n = 0;
     bool agreed = true;
+    p->n = 0;
+    for (int i = 0; i < r->n_drafts; i++)
+        s->drafted[i]++;
     while (agreed && !r->ended) {
         struct pick pick;
-        if (!sampler_pick(d->sampler, d->logits + (size_t)n * (size_t)d->c->vocab, &pick, &r->out->why)) {
+        int i = p->n++;
+        if (!sampler_pick(d->sampler, d->logits + (size_t)i * (size_t)d->c->vocab, &pick, &r->out->why)) {
             end(r, FINISH_ERROR);
-            return 0;
+            return false;
         }
-        agreed = n < r->n_drafts && pick.id == r->drafts[n];
+        agreed = i < r->n_drafts && pick.id == r->drafts[i];
         if (agreed)
-            s->accepted[n]++;
-        ids[n] = pick.id;
-        how[n] = agreed ? TOKEN_DRAFTED : TOKEN_SAMPLED;
-        prob[n++] = pick.prob;
+            s->accepted[i]++;
+        p->ids[i] = pick.id;
+        p->how[i] = agreed ? TOKEN_DRAFTED : TOKEN_SAMPLED;
+        p->prob[i] = pick.prob;
         r->room--;
-        timeline_add(&d->tl, pick.id);
         if (is_stop(r->p->how, pick.id))
             end(r, FINISH_STOP);
         else if (!r->room)
-            end(r, d->tl.n == d->o.n_ctx ? FINISH_CONTEXT : FINISH_LENGTH);
+            end(r, d->tl.n + p->n == d->o.n_ctx ? FINISH_CONTEXT : FINISH_LENGTH);
     }
-    s->n_tokens += n;
+    s->n_tokens += p->n;
+    return true;
+}
+
+/* Picks tokens, reports them and appends them to the timeline.  Returns how many; 0 after an error, or when nobody listens any
+ * more: what was not heard must not be in the timeline, or the next prompt would have to rewind. */
+static int take_tokens(struct run *r)
+{
+    struct turn_stats *s = &r->out->stats, before = *s;
+    struct picks p;
+    if (!pick_rows(r, &p))
+        return 0;
     if (!r->first_ns) {
         r->first_ns = clock_ns();
         s->prefill_ms = (double)(r->first_ns - r->p->submitted_ns) * 1e-6;
     } else {
+        s->n_steps++;
         s->decode_ms = clock_ms_since(r->first_ns);
     }
-    r->h->tokens(r->h->arg, ids, how, prob, n);
-    return n;
+    if (!r->h->tokens(r->h->arg, p.ids, p.how, p.prob, p.n)) {
+        *s = before;
+        end(r, FINISH_INTERRUPTED);
+        return 0;
+    }
+    for (int i = 0; i < p.n; i++)
+        timeline_add(&r->d->tl, p.ids[i]);
+    return p.n;
 }
 
 /* MTP rows of the newest n positions that were run, from their real hidden states; the tokens after them are all known.  Then
@@ -320,7 +344,7 @@ static bool first_token(struct run *r)
     forward_head(d->f, d->o.head, hidden, 1, d->logits);
     if (!d->dev->finish(d->dev, r->fault))
         return false;
-    if (interrupted(r) || !pick_rows(r))
+    if (!take_tokens(r))
         return true;
     return draft(r, hidden, 1);
 }
@@ -340,17 +364,10 @@ static bool step(struct run *r)
     forward_head(d->f, d->o.head, hidden, rows, d->logits);
     if (!d->dev->finish(d->dev, r->fault))
         return false;
-    if (interrupted(r)) {               /* tokens that nobody hears of would only make the next prompt rewind */
-        cache_accept(d->k, 0);
-        return true;
-    }
-    r->out->stats.n_steps++;
-    for (int i = 0; i < r->n_drafts; i++)
-        r->out->stats.drafted[i]++;
-    int n = pick_rows(r);
+    int n = take_tokens(r);
+    cache_accept(d->k, n);
     if (!n)
         return true;
-    cache_accept(d->k, n);
     timeline_ran(t, n);
     forward_keep_hidden(d->k, hidden + (size_t)(n - 1) * (size_t)d->c->hidden);
     return draft(r, hidden, n);

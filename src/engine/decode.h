@@ -27,9 +27,9 @@ struct decoder_options {
 };
 
 struct decoder_hooks {
-    bool (*stop)(void *arg);            /* asked between chunks, and before and after the rows of a step */
+    bool (*stop)(void *arg);            /* asked between chunks and between steps */
     void (*prefill)(void *arg, int done, int total, int cached);
-    void (*tokens)(void *arg, const int32_t *ids, const uint8_t *how, const float *prob, int n);
+    bool (*tokens)(void *arg, const int32_t *ids, const uint8_t *how, const float *prob, int n);    /* false: stop; they never were */
     void *arg;
 };
 

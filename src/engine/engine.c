@@ -187,14 +187,16 @@ static bool must_stop(void *arg)
 }
 
 /* An event about the running request, unless it was interrupted: then its last one is out. */
-static void report(struct answering *a, const struct event *ev)
+static bool report(struct answering *a, const struct event *ev)
 {
     pthread_mutex_lock(&a->g->lock);
-    if (!atomic_load(&a->q->cancelled)) {
+    bool heard = !atomic_load(&a->q->cancelled);
+    if (heard) {
         a->q->stats = a->out.stats;
         post(a->g, ev);
     }
     pthread_mutex_unlock(&a->g->lock);
+    return heard;
 }
 
 static void on_prefill(void *arg, int done, int total, int cached)
@@ -204,14 +206,14 @@ static void on_prefill(void *arg, int done, int total, int cached)
                               .cached = (size_t)cached});
 }
 
-static void on_tokens(void *arg, const int32_t *ids, const uint8_t *how, const float *prob, int n)
+static bool on_tokens(void *arg, const int32_t *ids, const uint8_t *how, const float *prob, int n)
 {
     struct answering *a = arg;
     struct event ev = {.kind = EV_TOKENS, .serial = a->q->serial, .n = n};
     memcpy(ev.ids, ids, (size_t)n * sizeof *ids);
     memcpy(ev.how, how, (size_t)n * sizeof *how);
     memcpy(ev.prob, prob, (size_t)n * sizeof *prob);
-    report(a, &ev);
+    return report(a, &ev);
 }
 
 /* The next request, which counts as running from here on; NULL when the engine closes. */

@@ -112,7 +112,7 @@ struct engine *engine_open(const struct engine_options *o, struct err *e);
  * one EV_DONE carries it.  A second submit waits for the first. */
 uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s);
 /* Ends the submit `serial`, running or waiting: its EV_DONE with FINISH_INTERRUPTED is there when this returns, however long
- * a step takes.  The engine notices at the end of the step or chunk, before it picks tokens that nobody would hear of. */
+ * a step takes.  The engine notices at the end of the step or chunk; tokens that were not heard of are not kept. */
 void engine_interrupt(struct engine *g, uint32_t serial);
 int  engine_fd(const struct engine *g);                         /* readable while events wait */
 struct event_list engine_drain(struct engine *g);               /* valid until the next drain */

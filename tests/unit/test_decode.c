@@ -21,6 +21,7 @@ struct heard {
     struct ids how;
     float   prob[CTX];
     int     stop_after;                 /* questions that are answered with "go on"; -1: all */
+    int     deaf_at;                    /* the report of tokens that is refused; 0: none */
     int     last_done, last_total, cached;
 };
 
@@ -38,14 +39,17 @@ static void hear_prefill(void *arg, int done, int total, int cached)
     h->cached = cached;
 }
 
-static void hear_tokens(void *arg, const int32_t *ids, const uint8_t *how, const float *prob, int n)
+static bool hear_tokens(void *arg, const int32_t *ids, const uint8_t *how, const float *prob, int n)
 {
     struct heard *h = arg;
+    if (h->deaf_at && !--h->deaf_at)
+        return false;
     for (int i = 0; i < n; i++) {
         h->prob[h->ids.n] = prob[i];
         ids_add(&h->how, how[i]);
         ids_add(&h->ids, ids[i]);
     }
+    return true;
 }
 
 static void heard_free(struct heard *h)
@@ -320,7 +324,7 @@ static void walk(int depth, int n_snapshots, int rounds)
             how.repetition_penalty = 1.1f;
             how.seed = (uint64_t)round;
         }
-        struct heard h = {.stop_after = pick_below(3) ? -1 : pick_below(12)};
+        struct heard h = {.stop_after = pick_below(3) ? -1 : pick_below(12), .deaf_at = pick_below(4) ? 0 : 1 + pick_below(8)};
         struct ids want = {0};
         enum finish f = oracle(ids, n, &how, &want);
         struct outcome out = ask(d, ids, n, n - pick_below(6), &how, &h);
