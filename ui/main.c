@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -40,8 +41,19 @@ static int tell(const struct options *o)
     return fflush(stdout) ? EXIT_FAILED : status;
 }
 
+/* A closed stdin, stdout or stderr would be taken by the next file that is opened.  Reading then finds an end, writing an
+ * answer fails, messages go nowhere. */
+static void hold_closed(void)
+{
+    static const int modes[] = {O_RDWR, O_RDONLY, O_WRONLY};
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", modes[fd]) < 0)
+            _exit(EXIT_FAILED);
+}
+
 int main(int argc, char **argv)
 {
+    hold_closed();
     struct options *o = options_open();
     struct buf prompt = {0};
     struct err e = {0};

@@ -1,5 +1,6 @@
 #include "chat/preset.h"
 
+#include <float.h>
 #include <string.h>
 
 static const struct preset {
@@ -45,4 +46,6 @@ void preset_sampling(const struct options *o, const struct engine_info *info, st
         .max_tokens = options_int(o, OPT_max_tokens),
         .draft_depth = options_int(o, OPT_draft),
     };
+    if (s->top_p <= 0)
+        s->top_p = FLT_MIN;             /* the narrowest nucleus; to the engine 0 would be all */
 }

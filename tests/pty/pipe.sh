@@ -53,6 +53,13 @@ ask --no-such-option x < /dev/null
 is "an unknown option is a usage error" "$rc" 2
 ask --temperature hot x < /dev/null
 is "a bad value is a usage error" "$rc" 2
+timeout 20 "$q" --model "$small" <&- 2> err
+is "a closed stdin is an empty one" "$?" 2
+ask --no-think -n 24 Hello <&-
+is "... which does no harm to a prompt" "$(cmp out first && echo same)" same
+timeout 20 "$q" --model "$small" --no-think -n 24 Hello < /dev/null >&- 2> err
+is "a closed stdout fails" "$?" 1
+has "... with a sentence" "$(cat err)" "cannot write the answer"
 printf 'a\000b' > in
 ask < in
 is "binary stdin is a usage error" "$rc" 2
@@ -107,6 +114,8 @@ sum=$(echo 'What is 17 + 25?' | timeout 100 "$q" --model "$demo" --temperature 0
 has "the demo model adds" "$sum" 42
 call=$(timeout 100 "$q" --model "$demo" --temperature 0 --tools clock,calculator --json 'What time is it?' < /dev/null 2> err)
 has "the demo model calls the clock" "$call" '"name":"clock"'
+banned=$(timeout 100 "$q" --model "$demo" --temperature 0 --no-think --logit-bias '"4"=-inf' 'What is 17 + 25?' < /dev/null)
+is "a banned token does not come" "$banned" "$(printf %s "$banned" | tr -d 4)"
 plain=$(timeout 100 "$q" --model "$demo" --seed 4 Hello < /dev/null 2> err)
 is "the same seed gives the same answer" "$(timeout 100 "$q" --model "$demo" --seed 4 Hello < /dev/null 2> err)" "$plain"
 is "drafting does not change a greedy answer" "$(timeout 100 "$q" --model "$demo" --temperature 0 --draft 0 Hello < /dev/null)" \
