@@ -33,7 +33,7 @@ LIB_C    := $(wildcard src/base/*.c src/text/*.c src/model/*.c src/backend/*.c s
 LIB_CU   := $(if $(filter 1,$(CUDA)),$(wildcard src/backend/*.cu kernels/cuda/*.cu))
 UI_C     := $(wildcard ui/*.c ui/*/*.c)
 objs      = $(patsubst %,$(BUILD)/%.o,$(1))
-TESTS    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/kernels/test_*.c tests/golden/test_*.c tests/fuzz/test_*.c))
+TESTS    := $(patsubst %.c,$(BUILD)/%,$(filter-out $(SKIP),$(wildcard $(foreach d,unit kernels golden fuzz,tests/$d/test_*.c))))
 BENCHES  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
 
 # V=1 shows the commands.
@@ -42,14 +42,14 @@ say       = $(if $(V),,@echo "  $(1)")
 
 LINK      = $(Q)$(CC) $(OPT) $(SANFLAGS) -pthread -o $@
 
-.PHONY: help all deps run test check asan tsan figures bench install clean
+.PHONY: help all deps run test check asan tsan aarch64 figures bench install clean FORCE
 help:           ## this list
-	@sed -n 's/^\([a-z-]*\):[^#]*## */  make \1\t/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z0-9]*\):[^#]*## */  make \1\t/p' Makefile | expand -t 20
 
 deps:           ## installs the missing Debian packages, saying which (root or sudo), else prints the command
 	@sh config/deps.sh
 
-all: $(BUILD)/q35chat
+all: $(BUILD)/q35chat  ## builds the program, without the set-up
 
 # The set-up runs first and in a make of its own, since the compiler itself may be missing.
 run: deps       ## sets up, builds, and chats with the bundled demo model (MODEL=DIR for another)
@@ -59,14 +59,21 @@ run: deps       ## sets up, builds, and chats with the bundled demo model (MODEL
 test: deps      ## sets up, builds, and runs every test; the last line counts them
 	@$(MAKE) -j$(JOBS) check
 
-check: $(BUILD)/q35chat $(BUILD)/tests/golden/compare $(TESTS)
-	@BUILD=$(BUILD) SAN=$(SAN) sh tests/run.sh $(TESTS)
+check: $(BUILD)/q35chat $(BUILD)/tests/golden/compare $(TESTS)  ## builds and runs every test, without the set-up
+	@BUILD=$(BUILD) SAN=$(SAN) EMULATOR=$(EMULATOR) sh tests/run.sh $(TESTS)
 
 asan: deps      ## the tests under the address and undefined-behaviour sanitizers, CPU only
 	@$(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/asan SAN=address,undefined OPT=-O1
 
 tsan: deps      ## the tests under the thread sanitizer, CPU only
 	@$(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/tsan SAN=thread OPT=-O1
+
+# Debian: dpkg --add-architecture arm64, then gcc-aarch64-linux-gnu, qemu-user and :arm64 of the libraries of config/deps.sh.
+# Left out are programs with a test of what qemu-user does not do: MADV_POPULATE_READ, and errors from posix_spawn.
+QEMU_CANNOT := %/test_safetensors.c %/test_weights.c %/test_tool.c
+aarch64:        ## cross-builds for aarch64 and runs the test programs under qemu; the Makefile says what it needs
+	@PKG_CONFIG_LIBDIR=/usr/lib/aarch64-linux-gnu/pkgconfig $(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/aarch64 \
+	    CC=aarch64-linux-gnu-gcc ARCH= EMULATOR=qemu-aarch64 SKIP='$(QEMU_CANNOT)'
 
 figures: deps   ## every golden file through `q35chat debug`, as a table
 	@$(MAKE) -s -j$(JOBS) all $(BUILD)/tests/golden/compare
@@ -86,10 +93,17 @@ install: all    ## copies the program, its demo model and its manual below PREFI
 clean:          ## removes everything that was built
 	rm -rf $(BUILD)
 
-$(BUILD)/libq35.a: $(call objs,$(LIB_C) $(LIB_CU))
+# What a build is made of; rewritten only when it changes, so that other knobs, or a file less, build again what they must.
+$(BUILD)/knobs: SAYS = $(CC) $(CSTD) $(OPT) $(ARCH) $(WARN) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) $(GPU)
+$(BUILD)/files: SAYS = $(LIB_C) $(LIB_CU) $(UI_C)
+$(BUILD)/knobs $(BUILD)/files: FORCE
+	@mkdir -p $(@D)
+	@echo '$(SAYS)' | cmp -s - $@ || echo '$(SAYS)' > $@
+
+$(BUILD)/libq35.a: $(call objs,$(LIB_C) $(LIB_CU)) $(BUILD)/files
 	@rm -f $@
 	$(call say,AR   $@)
-	$(Q)ar rcs $@ $^
+	$(Q)ar rcs $@ $(filter %.o,$^)
 
 $(BUILD)/q35chat: $(call objs,$(UI_C)) $(BUILD)/libq35.a
 	$(call say,LINK $@)
@@ -99,12 +113,12 @@ $(BUILD)/tests/%: $(BUILD)/tests/%.c.o $(BUILD)/libq35.a
 	$(call say,LINK $@)
 	$(LINK) $^ -lcmocka $(LIBS) $(CUDALIBS)
 
-$(BUILD)/%.c.o: %.c Makefile
+$(BUILD)/%.c.o: %.c Makefile $(BUILD)/knobs
 	@mkdir -p $(@D)
 	$(call say,CC   $<)
 	$(Q)$(CC) $(CSTD) $(OPT) $(ARCH) -g $(WARN) $(SANFLAGS) $(CPPFLAGS) $(PKGFLAGS) -DQ35_SHARE='"$(PREFIX)/share/q35chat"' $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(BUILD)/%.cu.o: %.cu Makefile
+$(BUILD)/%.cu.o: %.cu Makefile $(BUILD)/knobs
 	@mkdir -p $(@D)
 	$(call say,NVCC $<)
 	$(Q)$(NVCC) -std=c++17 $(OPT) -lineinfo $(GPU) -Isrc -I. -Xcompiler -Wall,-Wextra -Werror all-warnings -MMD -MP -c $< -o $@

@@ -21,8 +21,9 @@ else
     exit 1
 fi
 echo "Installing them now${sudo:+ with sudo}."
-export DEBIAN_FRONTEND=noninteractive
-$sudo apt-get update -q >/dev/null && $sudo $install >/dev/null && exit 0
+# Lists that cannot be renewed may still do.  Nobody reads stdin, which may be the prompt of `make run`.
+$sudo apt-get update -q < /dev/null > /dev/null
+$sudo env DEBIAN_FRONTEND=noninteractive $install < /dev/null > /dev/null && exit 0
 echo "Installing failed; this is the command to repeat by hand:"
 echo "    ${sudo:+$sudo }apt-get update && ${sudo:+$sudo }$install"
 exit 1
