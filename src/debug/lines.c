@@ -1,5 +1,6 @@
 #include "debug/lines.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,6 +63,7 @@ int debug_lines(FILE *in, FILE *out, debug_line_fn *fn, void *arg)
         buf_addc(&answer, '\n');
         fwrite(answer.data, 1, answer.len, out);
         if (fflush(out)) {
+            log_warn("cannot write an answer: %s", strerror(errno));
             status = 1;
             break;
         }

@@ -7,6 +7,10 @@ tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 status=0
 
+debug() {       # the program; says so when it fails, since the comparison only sees what it printed
+    "$q" debug "$@" || echo "# q35chat debug $1 ended with status $?" >&2
+}
+
 check() {       # NAME COMMAND...: the command prints the figure
     name=$1
     shift
@@ -25,24 +29,24 @@ if [ ! -s "$vocab/tokenizer.json" ]; then
 fi
 cp tests/data/tokenizer/tokenizer_config.json "$vocab/"
 
-"$q" debug tokenize --model "$vocab" < $data/tokenizer.jsonl > "$tmp/out"
+debug tokenize --model "$vocab" < $data/tokenizer.jsonl > "$tmp/out"
 check "debug tokenize" "$compare" tokenize $data/tokenizer.jsonl "$tmp/out"
-"$q" debug render --model "$vocab" < $data/chat_template.jsonl > "$tmp/out"
+debug render --model "$vocab" < $data/chat_template.jsonl > "$tmp/out"
 check "debug render" "$compare" render $data/chat_template.jsonl "$tmp/out"
-"$q" debug parse < $data/tool_calls.jsonl > "$tmp/out"
+debug parse < $data/tool_calls.jsonl > "$tmp/out"
 check "debug parse" "$compare" parse $data/tool_calls.jsonl "$tmp/out"
 
 for m in g0/bf16 g0/int4 g0/hybrid g1/int4 g1/hybrid; do
     dir=tests/data/model/$m expected=tests/data/model/$m/expected.safetensors
     "$compare" prompts "$expected" > "$tmp/prompts"
     for how in "" "--chunk 33" "--step"; do
-        "$q" debug logits --model "$dir" --out "$tmp/logits" $how < "$tmp/prompts" > "$tmp/out"
+        debug logits --model "$dir" --out "$tmp/logits" $how < "$tmp/prompts" > "$tmp/out"
         check "debug logits $m${how:+ $how}" "$compare" logits "$expected" "$tmp/logits"
     done
-    "$q" debug draft --model "$dir" < "$tmp/prompts" > "$tmp/out"
+    debug draft --model "$dir" < "$tmp/prompts" > "$tmp/out"
     check "debug draft $m" "$compare" draft "$expected" "$tmp/out"
     for depth in 0 1 2 3; do "$compare" greedy "$expected" $depth; done > "$tmp/in"
-    "$q" debug generate --model "$dir" < "$tmp/in" > "$tmp/out"
+    debug generate --model "$dir" < "$tmp/in" > "$tmp/out"
     check "debug generate $m, depth 0 to 3" "$compare" generate "$expected" "$tmp/out"
 done
 exit $status
