@@ -116,7 +116,7 @@ void wrap_push(struct wrap *w, const char *text, size_t n, int columns, struct b
             k = unicode_decode(text + i, n - i, &cp, NULL);
             add_character(w, text + i, k, columns, out);
         }
-        if (columns > 0 && w->word.len > (size_t)columns * 8) {
+        if (columns > 0 && w->word.len >= (size_t)columns && columns_of(&w->word, 0) >= columns) {
             give_word(w, columns, out);         /* no line holds it: no reason to wait for its end */
             w->inside = true;
         }

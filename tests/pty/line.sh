@@ -4,7 +4,8 @@
 . tests/pty/terminal.inc
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1
-begin --no-think
+fill=$(printf '\357\277\275')           # what the endless answer consists of
+begin --no-think --tools none
 seen "the prompt is there at once" "> "
 type 'Hello\r'
 seen "an answer ends with its figures" " ctx "
@@ -28,7 +29,7 @@ seen "an option can be changed" "max_tokens = 0"
 type '/set presence_penalty -10\r'
 seen "... and another" "presence_penalty = -10"
 type 'seven\r'
-sleep 1
+seen "an endless answer begins" "$fill$fill$fill$fill"
 type '\003'
 seen "Ctrl-C stops the answer" "[stopped]"
 seen "... with its figures" " ctx "
@@ -62,7 +63,7 @@ seen "/quit ends" "status 0"
 end
 
 TERM=dumb
-begin -v
+begin -v --tools none
 type 'Hello\r'
 seen "a dumb terminal chats too" " ctx "
 type '/quit\r'
@@ -74,7 +75,7 @@ TERM=xterm
 begin $endless --tools none
 seen "the prompt is there again" "> "
 type 'eight\r'
-sleep 1
+seen "another endless answer begins" "$fill$fill$fill$fill"
 kill "$job"                             # the terminal goes away in the middle of an answer
 end 2> /dev/null
 last=$(ls -t "$tmp"/state/q35chat/sessions/*.jsonl | head -n 1)
