@@ -106,13 +106,14 @@ static bool pasted(struct line *l, wchar_t *c)
 }
 
 /* libedit asks for the size of the terminal once; windows change at any time. */
-static void follow_size(struct line *l)
+static bool follow_size(struct line *l)
 {
     struct winsize now;
     if (ioctl(0, TIOCGWINSZ, &now) || (now.ws_col == l->size.ws_col && now.ws_row == l->size.ws_row))
-        return;
+        return false;
     l->size = now;
     el_resize(l->el);
+    return true;
 }
 
 static int read_key(EditLine *el, wchar_t *c)
@@ -132,7 +133,10 @@ static int read_key(EditLine *el, wchar_t *c)
                 return -1;
             continue;
         }
-        follow_size(l);
+        if (follow_size(l)) {           /* libedit takes the new screen for an empty one */
+            fputc('\r', stdout);
+            el_set(l->el, EL_REFRESH);
+        }
         if (*l->typed.data == '\033' && begins_mark(&l->typed)) {
             if (l->typed.len < MARK && wait_key(l, MARK_WAIT_MS))
                 continue;
