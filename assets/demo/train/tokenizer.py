@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 import data
 
 VOCAB = 4096
-NOTICE = "This is a small demo model (20 million parameters): it greets, chats a little, does small sums, writes simple JSON and calls tools; it knows next to nothing and makes mistakes.\n"
+NOTICE = "Demo model (23 M parameters): small talk, small sums, simple JSON, tool calls. It knows next to nothing.\n"
 
 
 def family(path):
