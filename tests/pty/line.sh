@@ -79,6 +79,6 @@ seen "another endless answer begins" "$fill$fill$fill$fill"
 kill "$job"                             # the terminal goes away in the middle of an answer
 end 2> /dev/null
 last=$(ls -t "$tmp"/state/q35chat/sessions/*.jsonl | head -n 1)
-for i in $(seq 100); do grep -q '"stopped":true' "$last" && break; sleep 0.1; done
+for i in $(seq $((10 * patience))); do grep -q '"stopped":true' "$last" && break; sleep 0.1; done
 has "an answer that loses its terminal is kept" "$(grep -c '"content":"eight"' "$last") $(tail -n 1 "$last")" '"stopped":true'
 exit $status

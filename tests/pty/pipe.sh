@@ -4,7 +4,7 @@
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1
 
-ask() { timeout 60 "$q" --model "$small" --temperature 0 "$@" > out 2> err; rc=$?; }
+ask() { timeout $patience "$q" --model "$small" --temperature 0 "$@" > out 2> err; rc=$?; }
 
 printf 'Hello' > in
 ask --no-think -n 24 < in
@@ -53,11 +53,11 @@ ask --no-such-option x < /dev/null
 is "an unknown option is a usage error" "$rc" 2
 ask --temperature hot x < /dev/null
 is "a bad value is a usage error" "$rc" 2
-timeout 20 "$q" --model "$small" <&- 2> err
+timeout $patience "$q" --model "$small" <&- 2> err
 is "a closed stdin is an empty one" "$?" 2
 ask --no-think -n 24 Hello <&-
 is "... which does no harm to a prompt" "$(cmp out first && echo same)" same
-timeout 20 "$q" --model "$small" --no-think -n 24 Hello < /dev/null >&- 2> err
+timeout $patience "$q" --model "$small" --no-think -n 24 Hello < /dev/null >&- 2> err
 is "a closed stdout fails" "$?" 1
 has "... with a sentence" "$(cat err)" "cannot write the answer"
 printf 'a\000b' > in
@@ -67,28 +67,28 @@ head -c 3000000 /dev/zero | tr '\0' a > in
 ask < in
 is "a prompt longer than the context fails" "$rc" 1
 has "... and names both numbers" "$(cat err)" "tokens, the context holds"
-timeout 20 "$q" --model "$tmp/nowhere" x < /dev/null > out 2> err
+timeout $patience "$q" --model "$tmp/nowhere" x < /dev/null > out 2> err
 is "a missing model fails" "$?" 1
 has "... and is named" "$(cat err)" "$tmp/nowhere"
 is "... and stdout is empty" "$(cat out)" ""
-timeout 20 "$q" --model "$small" --no-think -n 20 x < /dev/null > /dev/full 2> err
+timeout $patience "$q" --model "$small" --no-think -n 20 x < /dev/null > /dev/full 2> err
 is "a full disk fails" "$?" 1
 
-{ timeout 60 "$q" --model "$small" $endless x < /dev/null 2> err; echo $? > rc; } | head -c 1 > /dev/null
+{ timeout $patience "$q" --model "$small" $endless x < /dev/null 2> err; echo $? > rc; } | head -c 1 > /dev/null
 is "a closed pipe ends it by SIGPIPE" "$(cat rc)" 141
 is "... without a word" "$(cat err)" ""
 
 # A shell starts background jobs with SIGINT ignored; the program listens all the same.
 "$q" --model "$small" $endless --jsonl Hello < /dev/null > out 2> err &
 pid=$!
-for i in $(seq 100); do grep -q '"type":"text"' out && break; sleep 0.1; done
+for i in $(seq $((10 * patience))); do grep -q '"type":"text"' out && break; sleep 0.1; done
 kill -INT $pid
 wait $pid
 is "SIGINT ends with 130" "$?" 130
 has "... after what was said so far" "$(tail -n 1 out)" '"finish":"interrupted"'
 "$q" --model "$small" $endless Hello < /dev/null > out 2> err &
 pid=$!
-for i in $(seq 100); do [ -s out ] && break; sleep 0.1; done
+for i in $(seq $((10 * patience))); do [ -s out ] && break; sleep 0.1; done
 kill -TERM $pid
 wait $pid
 is "SIGTERM ends with 143" "$?" 143
@@ -102,7 +102,7 @@ printf 'max_token = 24\n' > config/q35chat/q35chat.conf
 ask Hello < /dev/null
 is "an unknown key is a usage error" "$rc" 2
 has "... with file, line and the key meant" "$(cat err)" "q35chat.conf:1: there is no option max_token (did you mean max_tokens?)"
-timeout 20 "$q" --help > out
+timeout $patience "$q" --help > out
 is "--help works with a broken config file" "$?" 0
 rm config/q35chat/q35chat.conf
 
@@ -110,14 +110,14 @@ if [ -z "$demo" ]; then
     echo "skip the demo model answers: assets/demo is not there"
     exit $status
 fi
-sum=$(echo 'What is 17 + 25?' | timeout 100 "$q" --model "$demo" --temperature 0 2> err)
+sum=$(echo 'What is 17 + 25?' | timeout $patience "$q" --model "$demo" --temperature 0 2> err)
 has "the demo model adds" "$sum" 42
-call=$(timeout 100 "$q" --model "$demo" --temperature 0 --tools clock,calculator --json 'What time is it?' < /dev/null 2> err)
+call=$(timeout $patience "$q" --model "$demo" --temperature 0 --tools clock,calculator --json 'What time is it?' < /dev/null 2> err)
 has "the demo model calls the clock" "$call" '"name":"clock"'
-banned=$(timeout 100 "$q" --model "$demo" --temperature 0 --no-think --logit-bias '"4"=-inf' 'What is 17 + 25?' < /dev/null)
+banned=$(timeout $patience "$q" --model "$demo" --temperature 0 --no-think --logit-bias '"4"=-inf' 'What is 17 + 25?' < /dev/null)
 is "a banned token does not come" "$banned" "$(printf %s "$banned" | tr -d 4)"
-plain=$(timeout 100 "$q" --model "$demo" --seed 4 Hello < /dev/null 2> err)
-is "the same seed gives the same answer" "$(timeout 100 "$q" --model "$demo" --seed 4 Hello < /dev/null 2> err)" "$plain"
-is "drafting does not change a greedy answer" "$(timeout 100 "$q" --model "$demo" --temperature 0 --draft 0 Hello < /dev/null)" \
-    "$(timeout 100 "$q" --model "$demo" --temperature 0 --draft 3 Hello < /dev/null)"
+plain=$(timeout $patience "$q" --model "$demo" --seed 4 Hello < /dev/null 2> err)
+is "the same seed gives the same answer" "$(timeout $patience "$q" --model "$demo" --seed 4 Hello < /dev/null 2> err)" "$plain"
+is "drafting does not change a greedy answer" "$(timeout $patience "$q" --model "$demo" --temperature 0 --draft 0 Hello < /dev/null)" \
+    "$(timeout $patience "$q" --model "$demo" --temperature 0 --draft 3 Hello < /dev/null)"
 exit $status

@@ -87,7 +87,7 @@ seen "... and the chat ends as well" "status 0"
 end
 
 # Without anybody to ask.
-ask() { timeout 60 "$q" --model "$demo" --temperature 0 --tools weather --json "$@" 'What is the weather in Oslo?' < /dev/null > out 2> err; }
+ask() { timeout $patience "$q" --model "$demo" --temperature 0 --tools weather --json "$@" 'What is the weather in Oslo?' < /dev/null > out 2> err; }
 result() { sed -n 's/.*"result":"\([^"]*\)".*/\1/p' out; }
 : > arguments
 ask
