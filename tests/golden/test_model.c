@@ -11,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ids.h"
 #include "model/model.h"
 #include "model/safetensors.h"
+#include "text/tokenizer.h"
 
 static const char *const dirs[] = {"g0/bf16", "g0/int4", "g0/hybrid", "g1/int4", "g1/hybrid"};
 enum { N_DIRS = sizeof dirs / sizeof *dirs, N_PROMPTS = 6, MAX = 256 };
@@ -145,6 +147,39 @@ static void test_model__chained_mtp_drafts_match_the_reference(void **state)
         }
 }
 
+static void test_model__trained_weights_give_the_same_logits_in_any_chunking(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "<|im_start|>user\nMy name is Ann. What is 348 + 277?<|im_end|>\n<|im_start|>assistant\n348 + 277 = 625.<|im_end|>\n"
+        "<|im_start|>user\nGive me a JSON object with name Ann and age 31<|im_end|>\n<|im_start|>assistant\n{\"name\": \"Ann\", \"age\": 31}"
+        "<|im_end|>\n<|im_start|>user\nWhat is my name?<|im_end|>\n<|im_start|>assistant\n<think>\nThe user told me the name: Ann.\n</think>\n\n";
+    struct err e = {0};
+    struct model m;
+    struct ids ids = {0};
+    struct tokenizer *t = tokenizer_open("assets/demo", &e);
+    if (!t || !model_open(&m, &(struct model_options){.dir = "assets/demo", .n_threads = 2, .n_ctx = MAX, .max_rows = MAX, .max_step = 8}, &e))
+        fail_msg("%s", e.msg);
+    tokenizer_encode(t, text, strlen(text), true, &ids);
+    assert_in_range(ids.n, 100, MAX);
+    size_t H = (size_t)m.cfg.hidden, V = (size_t)m.cfg.vocab, n = (size_t)ids.n;
+    float *hidden = malloc(MAX * H * sizeof *hidden), *whole = malloc(MAX * V * sizeof *whole), *logits = malloc(MAX * V * sizeof *logits);
+    run(&m, ids.data, ids.n, 0, hidden, whole);
+    static const int chunks[] = {1, 7, 37, 64, -1, -3};
+    for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
+        run(&m, ids.data, ids.n, chunks[c], hidden, logits);
+        double w = worst(whole, logits, n * V);
+        if (!(w <= (chunks[c] == 64 ? 0 : bound)))      /* cut at multiples of 64: the same bits */
+            fail_msg("chunk %d: logits off by %g", chunks[c], w);
+        for (size_t i = 0; i < n; i++)
+            assert_int_equal(argmax(logits + i * V, m.cfg.vocab), argmax(whole + i * V, m.cfg.vocab));
+    }
+    free(hidden), free(whole), free(logits);
+    ids_free(&ids);
+    tokenizer_close(t);
+    model_close(&m);
+}
+
 static void test_model__steps_with_rejected_rows_give_the_bits_of_single_steps(void **state)
 {
     (void)state;
@@ -239,6 +274,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_model__logits_and_hidden_states_match_transformers),
         cmocka_unit_test(test_model__chained_mtp_drafts_match_the_reference),
+        cmocka_unit_test(test_model__trained_weights_give_the_same_logits_in_any_chunking),
         cmocka_unit_test(test_model__steps_with_rejected_rows_give_the_bits_of_single_steps),
         cmocka_unit_test(test_model__saved_states_bring_a_position_back),
         cmocka_unit_test(test_model__the_int8_head_and_bf16_rows_stay_close),
