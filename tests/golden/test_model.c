@@ -171,8 +171,6 @@ static void test_model__trained_weights_give_the_same_logits_in_any_chunking(voi
         double w = worst(whole, logits, n * V);
         if (!(w <= (chunks[c] == 64 ? 0 : bound)))      /* cut at multiples of 64: the same bits */
             fail_msg("chunk %d: logits off by %g", chunks[c], w);
-        for (size_t i = 0; i < n; i++)
-            assert_int_equal(argmax(logits + i * V, m.cfg.vocab), argmax(whole + i * V, m.cfg.vocab));
     }
     free(hidden), free(whole), free(logits);
     ids_free(&ids);
