@@ -4,9 +4,9 @@ PACKAGES="gcc make pkg-config libc6-dev libjansson-dev libutf8proc-dev libedit-d
 command -v dpkg-query >/dev/null 2>&1 || {      # not Debian: the compiler will say what it misses
     exit 0
 }
-missing=
+missing= native=$(dpkg --print-architecture)      # the same package of another architecture does not count
 for p in $PACKAGES; do
-    dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
+    dpkg-query -W -f '${Status}' "$p:$native" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
 done
 [ -n "$missing" ] || exit 0
 echo "q35chat needs these Debian packages, which are not installed:$missing"
