@@ -47,15 +47,23 @@ void round_die(struct chat *c, const char *why)
 
 /* --- a request -------------------------------------------------------------------------------------------------- */
 
+static void add_stop(struct sampling *s, int32_t id)
+{
+    for (int i = 0; i < s->n_stop; i++)
+        if (s->stop[i] == id)
+            return;
+    if (id >= 0 && s->n_stop < ENGINE_MAX_STOP)
+        s->stop[s->n_stop++] = id;
+}
+
+/* What the template ends a turn with, and what the checkpoint says: config.json alone names only <|endoftext|>. */
 static void stop_ids(struct chat *c, struct sampling *s)
 {
     const struct engine_info *info = engine_info(c->engine);
-    const char *const names[] = {"<|im_end|>", "<|endoftext|>"};
-    for (int i = 0; i < info->n_eos && s->n_stop < ENGINE_MAX_STOP; i++)
-        s->stop[s->n_stop++] = info->eos[i];
-    for (int i = 0; i < 2 && !info->n_eos; i++)
-        if (tokenizer_special(c->tok, names[i]) >= 0)
-            s->stop[s->n_stop++] = tokenizer_special(c->tok, names[i]);
+    add_stop(s, tokenizer_special(c->tok, "<|im_end|>"));
+    add_stop(s, tokenizer_special(c->tok, "<|endoftext|>"));
+    for (int i = 0; i < info->n_eos; i++)
+        add_stop(s, info->eos[i]);
 }
 
 static uint64_t random_seed(void)

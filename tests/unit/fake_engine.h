@@ -101,7 +101,7 @@ struct engine *engine_open(const struct engine_options *o, struct err *e)
     CHECK(g);
     g->fd = eventfd(0, EFD_NONBLOCK);
     g->info = (struct engine_info){
-        .model = "scripted", .backend = "none", .n_ctx = fake.n_ctx, .n_vocab = 512, .eos = {258, 256}, .n_eos = 2,
+        .model = "scripted", .backend = "none", .n_ctx = fake.n_ctx, .n_vocab = 512, .eos = {256}, .n_eos = 1,
         .gen_temperature = fake.gen_temperature, .gen_top_p = fake.gen_temperature < 0 ? -1 : 0.9f, .gen_top_k = -1,
     };
     wake(g);

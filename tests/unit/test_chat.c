@@ -724,7 +724,7 @@ static void test_chat__sampling_is_the_users_then_the_checkpoints_then_the_cards
         assert_float_equal(fake.samplings[0].presence_penalty, has ? 0 : 1.5, 1e-6);
         assert_int_equal(fake.samplings[0].top_k, 7);
         assert_float_equal(fake.samplings[1].temperature, 0.6, 1e-6);
-        assert_int_equal(fake.samplings[1].n_stop, 2);
+        assert_int_equal(fake.samplings[1].n_stop, 2);          /* <|im_end|> too, though the checkpoint names only <|endoftext|> */
         assert_int_equal(fake.samplings[1].stop[0], 258);
         end(&t);
     }
