@@ -352,4 +352,17 @@ static inline struct model_config ck_tiny(void)
     };
 }
 
+/* The geometry of Qwen3.5-122B-A10B. */
+static inline struct model_config ck_122b(void)
+{
+    struct model_config c = {
+        .hidden = 3072, .n_layers = 48, .n_full = 12, .n_delta = 36, .n_q_heads = 32, .n_kv_heads = 2, .head_dim = 256,
+        .lin_k_heads = 16, .lin_v_heads = 64, .lin_k_dim = 128, .lin_v_dim = 128, .conv_kernel = 4, .n_experts = 256, .top_k = 8,
+        .moe_inter = 1024, .shared_inter = 1024, .vocab = 248320, .n_mtp = 1,
+    };
+    for (int i = 3; i < c.n_layers; i += 4)
+        c.full[i] = true;
+    return c;
+}
+
 #endif

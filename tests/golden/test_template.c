@@ -11,31 +11,10 @@
 #include <jansson.h>
 
 #include "debug/debug.h"
-#include "tests/golden/vocabulary.h"
+#include "tests/golden/fixture.h"
 #include "text/template.h"
 
 #define GOLDEN "tests/data/golden/chat_template.jsonl"
-
-static struct tokenizer *t;
-static const char *dir;
-
-static int setup(void **state)
-{
-    (void)state;
-    struct err e = {0};
-    dir = vocabulary_dir(&e);
-    t = dir ? tokenizer_open(dir, &e) : NULL;
-    if (!t)
-        print_error("%s\n", e.msg);
-    return !t;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    tokenizer_close(t);
-    return 0;
-}
 
 static json_t *next(FILE *f)
 {
@@ -160,5 +139,5 @@ int main(void)
         cmocka_unit_test(test_template__ids_up_to_the_kept_position_do_not_change),
         cmocka_unit_test(test_template__a_bad_line_is_an_error_and_a_refusal_is_an_answer),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, vocabulary_open, vocabulary_close);
 }

@@ -12,31 +12,10 @@
 
 #include "base/unicode.h"
 #include "debug/debug.h"
-#include "tests/golden/vocabulary.h"
+#include "tests/golden/fixture.h"
 #include "text/tokenizer.h"
 
 #define GOLDEN "tests/data/golden/tokenizer.jsonl"
-
-static struct tokenizer *t;
-static const char *dir;
-
-static int setup(void **state)
-{
-    (void)state;
-    struct err e = {0};
-    dir = vocabulary_dir(&e);
-    t = dir ? tokenizer_open(dir, &e) : NULL;
-    if (!t)
-        print_error("%s\n", e.msg);
-    return !t;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    tokenizer_close(t);
-    return 0;
-}
 
 /* Calls fn for each line of that kind; returns how many there were. */
 static int each(const char *kind, void (*fn)(const json_t *o))
@@ -274,5 +253,5 @@ int main(void)
         cmocka_unit_test(test_debug_tokenize__takes_golden_lines_as_they_are),
         cmocka_unit_test(test_debug_tokenize__answers_each_line_and_reports_bad_ones_at_the_end),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, vocabulary_open, vocabulary_close);
 }

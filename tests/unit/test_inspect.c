@@ -45,13 +45,7 @@ static void test_inspect__the_int4_model_of_full_size_reads_6539_mb_a_token(void
 {
     (void)state;
     struct ck k;
-    struct model_config c = {
-        .hidden = 3072, .n_layers = 48, .n_full = 12, .n_delta = 36, .n_q_heads = 32, .n_kv_heads = 2, .head_dim = 256,
-        .lin_k_heads = 16, .lin_v_heads = 64, .lin_k_dim = 128, .lin_v_dim = 128, .conv_kernel = 4, .n_experts = 256, .top_k = 8,
-        .moe_inter = 1024, .shared_inter = 1024, .vocab = 248320, .n_mtp = 1,
-    };
-    for (int i = 3; i < c.n_layers; i += 4)
-        c.full[i] = true;
+    struct model_config c = ck_122b();
     ck_model(&k, &c, CK_INT4, "model.language_model.", 14, CK_EXTRA);
     k.sparse = true;
     ck_write(&k, &c);
