@@ -121,6 +121,6 @@ $(BUILD)/%.c.o: %.c Makefile $(BUILD)/knobs
 $(BUILD)/%.cu.o: %.cu Makefile $(BUILD)/knobs
 	@mkdir -p $(@D)
 	$(call say,NVCC $<)
-	$(Q)$(NVCC) -std=c++17 $(OPT) -lineinfo $(GPU) -Isrc -I. -Xcompiler -Wall,-Wextra -Werror all-warnings -MMD -MP -c $< -o $@
+	$(Q)$(NVCC) -std=c++17 $(OPT) -lineinfo $(GPU) -DQ35_CUDA -Xcompiler -iquotesrc,-iquote.,-Wall,-Wextra,-Wno-missing-field-initializers -Werror all-warnings -MMD -MP -c $< -o $@
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -134,6 +134,24 @@ static void cpu_copy(struct dev *d, void *dst, const void *src, size_t bytes)
     memmove(dst, src, bytes);
 }
 
+static void cpu_copy_rows(struct dev *d, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes, int n)
+{
+    for (int i = 0; i < n; i++)
+        cpu_copy(d, (char *)dst + (size_t)i * dst_step, (const char *)src + (size_t)i * src_step, bytes);
+}
+
+static void cpu_zero(struct dev *d, void *p, size_t bytes)
+{
+    (void)d;
+    memset(p, 0, bytes);
+}
+
+static bool cpu_reserve(struct dev *d, size_t bytes)
+{
+    (void)d, (void)bytes;
+    return true;
+}
+
 static bool cpu_finish(struct dev *d, struct err *e)
 {
     (void)d, (void)e;                   /* every operation has ended when it returns, and none can fail */
@@ -168,8 +186,9 @@ struct dev *dev_open_cpu(int n_threads, struct err *e)
     int n = n_threads > 0 ? n_threads : usable_cores();
     struct cpu *c = calloc(1, sizeof *c);
     CHECK(c);
-    c->dev = (struct dev){.ops = &ops, .name = "cpu", .alloc = cpu_alloc, .free = cpu_free, .copy = cpu_copy,
-                          .finish = cpu_finish, .close = cpu_close};
+    c->dev = (struct dev){.ops = &ops, .name = "cpu", .alloc = cpu_alloc, .free = cpu_free, .alloc_host = cpu_alloc,
+                          .free_host = cpu_free, .copy = cpu_copy, .copy_rows = cpu_copy_rows, .zero = cpu_zero,
+                          .reserve = cpu_reserve, .finish = cpu_finish, .close = cpu_close};
     c->n_threads = n < MAX_THREADS ? n : MAX_THREADS;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->wake, NULL);
@@ -185,5 +204,5 @@ struct dev *dev_open_cpu(int n_threads, struct err *e)
 
 int dev_cpu_threads(const struct dev *d)
 {
-    return ((const struct cpu *)d)->n_threads;
+    return d->step ? 0 : ((const struct cpu *)d)->n_threads;
 }

@@ -3,25 +3,31 @@
 
 #include <string.h>
 
+static bool always(void) { return true; }
+
+/* The best one first. */
 static const struct backend {
     const char *name;
-    struct dev *(*open)(int n_threads, struct err *e);  /* NULL: not in this build */
+    struct dev *(*open)(int n_threads, struct err *e);
+    bool (*present)(void);
 } backends[] = {
-    {"cpu",  dev_open_cpu},
-    {"cuda", NULL},
+#ifdef Q35_CUDA
+    {"cuda", dev_open_cuda, dev_cuda_present},
+#endif
+    {"cpu",  dev_open_cpu,  always},
 };
 
 static const struct backend *find(const char *name, struct err *e)
 {
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
         const struct backend *b = &backends[i];
-        if (name && strcmp(b->name, name))
-            continue;
-        if (!b->open)
-            err_set(e, "backend '%s' is not in this build, expected cpu", name);
-        return b->open ? b : NULL;
+        if (name ? !strcmp(b->name, name) : b->present())
+            return b;
     }
-    err_set(e, "backend '%s' is unknown, expected cpu or cuda", name);
+    if (!strcmp(name, "cuda"))
+        err_set(e, "backend 'cuda' is not in this build (no nvcc was found), expected cpu");
+    else
+        err_set(e, "backend '%s' is unknown, expected cpu or cuda", name);
     return NULL;
 }
 
@@ -35,4 +41,14 @@ struct dev *dev_open(const char *name, int n_threads, struct err *e)
 {
     const struct backend *b = find(name, e);
     return b ? b->open(n_threads, e) : NULL;
+}
+
+bool dev_facts(const struct dev *d, struct dev_facts *f)
+{
+#ifdef Q35_CUDA
+    if (d->step)
+        return dev_cuda_facts(d, f);
+#endif
+    (void)d, (void)f;
+    return false;
 }

@@ -1,4 +1,4 @@
-/* A device: memory, one queue of operations, sticky faults.  The table of operations is kernels/ops.def.
+/* A device: memory, one queue of operations, sticky faults.  The tables of operations are kernels/ops.def and kernels/step.def.
  * One owner thread.  Operations return nothing; finish() reports the first one that failed. */
 #ifndef Q35_BACKEND_DEV_H
 #define Q35_BACKEND_DEV_H
@@ -8,8 +8,10 @@
 
 #include "base/err.h"
 #include "kernels/ops.h"
+#include "kernels/step.h"
 
 struct dev;
+struct dev_graph;
 
 struct dev_ops {
 #define OP(name) void (*name)(struct dev *d, const struct name##_args *a);
@@ -17,27 +19,70 @@ struct dev_ops {
 #undef OP
 };
 
+/* Fused operations of a decode step; kernels/step.h. */
+struct dev_step_ops {
+#define OP(name) void (*name)(struct dev *d, const struct name##_args *a);
+#include "kernels/step.def"
+#undef OP
+};
+
 struct dev {
     const struct dev_ops *ops;
-    const char *name;                   /* "cpu" */
+    const struct dev_step_ops *step;    /* NULL: steps run as plain operations, weights as stored (the CPU).  Else steps run
+                                         * fused, and matrices lie in device memory, packed (kernels/pack.h) */
+    const char *name;                   /* "cpu", "cuda" */
     void  *(*alloc)(struct dev *d, size_t bytes);       /* zeroed; NULL when there is no room */
     void   (*free)(struct dev *d, void *p);
-    void   (*copy)(struct dev *d, void *dst, const void *src, size_t bytes);   /* device or host memory, in queue order */
+    void  *(*alloc_host)(struct dev *d, size_t bytes);  /* host memory that copies run at full speed to and from; device code
+                                                         * may read and write it, too */
+    void   (*free_host)(struct dev *d, void *p);
+    void   (*copy)(struct dev *d, void *dst, const void *src, size_t bytes);   /* device or host memory, in queue order; host
+                                                         * memory not from alloc_host() may be reused at once */
+    void   (*copy_rows)(struct dev *d, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes, int n);
+                                                        /* n pieces of `bytes`, dst_step and src_step bytes apart */
+    void   (*zero)(struct dev *d, void *p, size_t bytes);       /* in queue order */
+    bool   (*reserve)(struct dev *d, size_t bytes);     /* scratch memory for the plain operations; false: no room */
     bool   (*finish)(struct dev *d, struct err *e);     /* waits; false names the first operation that failed */
     void   (*close)(struct dev *d);
+
+    /* With `step` only.  What runs between begin and end is recorded, not executed. */
+    void   (*graph_begin)(struct dev *d);
+    struct dev_graph *(*graph_end)(struct dev *d, struct err *e);
+    void   (*graph_launch)(struct dev *d, struct dev_graph *g);
+    void   (*graph_free)(struct dev *d, struct dev_graph *g);
+    size_t (*available)(struct dev *d);                 /* bytes that alloc() could still give */
 };
 
 /* RUN(dev, rmsnorm, .y = h, .x = x, ...): every argument is named. */
 #define RUN(d, op, ...) ((d)->ops->op((d), &(struct op##_args){__VA_ARGS__}))
+#define STEP(d, op, ...) ((d)->step->op((d), &(struct op##_args){__VA_ARGS__}))
 
-/* The backend of that name, the first one for NULL.  NULL with the reason: unknown, or not in this build.
- * n_threads is for the CPU, 0: one per core that this process may use. */
+/* The backend of that name; for NULL the best one of this build that has a device.  NULL with the reason: unknown, not in
+ * this build, or no such device.  n_threads is for the CPU, 0: one per core that this process may use. */
 struct dev *dev_open(const char *name, int n_threads, struct err *e);
 /* Whether dev_open() would find it, without opening anything: its own constant name, or NULL with the reason. */
 const char *dev_backend(const char *name, struct err *e);
 
 struct dev *dev_open_cpu(int n_threads, struct err *e);
-int dev_cpu_threads(const struct dev *d);
+int dev_cpu_threads(const struct dev *d);               /* 0 for another device */
+
+#ifdef Q35_CUDA
+struct dev *dev_open_cuda(int n_threads, struct err *e);
+bool dev_cuda_present(void);
+struct dev_facts;
+bool dev_cuda_facts(const struct dev *d, struct dev_facts *f);
+#endif
+
+/* Plain facts about a GPU, for bench and status line. */
+struct dev_facts {
+    char   gpu[256];
+    char   driver[32];
+    int    n_sm, arch;                  /* arch: 90 for sm_90 */
+    int    sm_mhz, memory_mhz;          /* highest clocks */
+    size_t memory, l2;
+    bool   integrated;                  /* one memory for CPU and GPU */
+};
+bool dev_facts(const struct dev *d, struct dev_facts *f);       /* false on the CPU */
 
 static inline void dev_close(struct dev *d) { if (d) d->close(d); }
 

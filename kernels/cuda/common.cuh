@@ -1,0 +1,120 @@
+/* What every CUDA operation needs: the queue, launches that overlap with what runs before, loads and reductions. */
+#ifndef Q35_KERNELS_CUDA_COMMON_CUH
+#define Q35_KERNELS_CUDA_COMMON_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+#include <stdio.h>
+
+extern "C" {
+#include "kernels/ops.h"
+#include "kernels/step.h"
+}
+
+/* One in-order queue of a device.  Operations are host functions `void <op>_cuda(struct cuda_queue *, const struct <op>_args *)`
+ * that launch; a failed launch is noted in `fault` (the first one counts). */
+struct cuda_queue {
+    cudaStream_t stream;
+    int          n_sm, arch;            /* multiprocessors; 90 for sm_90 */
+    size_t       smem;                  /* shared memory that one block may have */
+    char        *scratch;               /* for the plain operations */
+    size_t       scratch_bytes;
+    cudaError_t  fault;
+    const char  *fault_op;
+};
+
+static inline void queue_note(struct cuda_queue *q, const char *op, cudaError_t e)
+{
+    if (e != cudaSuccess && q->fault == cudaSuccess) {
+        q->fault = e;
+        q->fault_op = op;
+    }
+}
+
+/* Launches `kernel`.  With `overlap` it may start before the kernel in front of it has ended, and must call gpu_wait() before it
+ * touches anything that this or an earlier kernel writes or reads; weights may be fetched before.  Every kernel that is
+ * launched so calls gpu_wait() in every thread block. */
+template <class... P, class... A>
+static inline void launch(struct cuda_queue *q, const char *op, void (*kernel)(P...), dim3 grid, int threads, size_t smem, bool overlap, A &&...args)
+{
+    cudaLaunchAttribute attr[1] = {};
+    cudaLaunchConfig_t c = {};
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0)
+        return;
+    if (smem > 48 * 1024)
+        queue_note(q, op, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem));
+    c.gridDim = grid;
+    c.blockDim = dim3(threads);
+    c.dynamicSmemBytes = smem;
+    c.stream = q->stream;
+    attr[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attr[0].val.programmaticStreamSerializationAllowed = 1;
+    c.attrs = attr;
+    c.numAttrs = overlap ? 1 : 0;
+    queue_note(q, op, cudaLaunchKernelEx(&c, kernel, P(args)...));
+}
+
+/* Until here a kernel may run beside the ones before it. */
+__device__ __forceinline__ void gpu_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+/* From here on the next kernel may start (it waits for our end by itself). */
+__device__ __forceinline__ void gpu_next() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+__device__ __forceinline__ float warp_sum(float v)
+{
+    for (int m = 16; m; m >>= 1)
+        v += __shfl_xor_sync(~0u, v, m);
+    return v;
+}
+__device__ __forceinline__ float warp_max(float v)
+{
+    for (int m = 16; m; m >>= 1)
+        v = fmaxf(v, __shfl_xor_sync(~0u, v, m));
+    return v;
+}
+
+__device__ __forceinline__ float sigmoid_f(float x) { return 1.0f / (1.0f + __expf(-x)); }
+__device__ __forceinline__ float silu_f(float x) { return x / (1.0f + __expf(-x)); }
+
+/* lo in the lower half */
+__device__ __forceinline__ uint32_t bf16_pair(float lo, float hi)
+{
+    __nv_bfloat162 v = __floats2bfloat162_rn(lo, hi);
+    return *(uint32_t *)&v;
+}
+__device__ __forceinline__ float bf16_low(uint32_t v)  { return __uint_as_float(v << 16); }
+__device__ __forceinline__ float bf16_high(uint32_t v) { return __uint_as_float(v & 0xffff0000u); }
+
+/* x as hi + lo, two bf16, hi in the lower half: 16 bits of mantissa. */
+__device__ __forceinline__ uint32_t bf16_split(float x)
+{
+    float hi = __bfloat162float(__float2bfloat16_rn(x));
+    return bf16_pair(hi, x - hi);
+}
+
+/* Asynchronous copies to shared memory; `p` 16-byte aligned. */
+__device__ __forceinline__ void copy16(void *smem, const void *p)
+{
+    uint32_t s = (uint32_t)__cvta_generic_to_shared(smem);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(s), "l"(p) : "memory");
+}
+/* The same, but zeros when !there. */
+__device__ __forceinline__ void copy16_if(void *smem, const void *p, bool there)
+{
+    uint32_t s = (uint32_t)__cvta_generic_to_shared(smem);
+    int n = there ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(s), "l"(p), "r"(n) : "memory");
+}
+__device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N> __device__ __forceinline__ void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+
+/* c += a b, 16x8x16, bf16 in, fp32 out.  c0 c1: row g, columns 2t and 2t + 1; c2 c3: row g + 8. */
+__device__ __forceinline__ void mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+#endif

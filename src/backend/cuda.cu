@@ -1,0 +1,244 @@
+/* The CUDA backend: one stream, plain device allocations, recorded graphs.  Operations are those of kernels/cuda. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/common.cuh"
+
+extern "C" {
+#include "backend/dev.h"
+}
+
+#define OP(name) extern "C" void name##_cuda(struct cuda_queue *q, const struct name##_args *a);
+#include "kernels/ops.def"
+#include "kernels/step.def"
+#undef OP
+
+struct cuda {
+    struct dev        dev;
+    struct cuda_queue queue;
+};
+
+struct dev_graph {
+    cudaGraphExec_t exec;
+};
+
+static struct cuda_queue *queue(const struct dev *d) { return &((struct cuda *)d)->queue; }
+
+#define OP(name) static void name##_run(struct dev *d, const struct name##_args *a) { name##_cuda(queue(d), a); }
+#include "kernels/ops.def"
+#include "kernels/step.def"
+#undef OP
+
+static const struct dev_ops ops = {
+#define OP(name) name##_run,
+#include "kernels/ops.def"
+#undef OP
+};
+static const struct dev_step_ops step_ops = {
+#define OP(name) name##_run,
+#include "kernels/step.def"
+#undef OP
+};
+
+static void note(struct dev *d, const char *what, cudaError_t e) { queue_note(queue(d), what, e); }
+
+static void cuda_zero(struct dev *d, void *p, size_t bytes)
+{
+    note(d, "zero", cudaMemsetAsync(p, 0, bytes, queue(d)->stream));
+}
+
+static void *cuda_alloc(struct dev *d, size_t bytes)
+{
+    void *p = NULL;
+    if (cudaMalloc(&p, bytes ? bytes : 1) != cudaSuccess) {
+        cudaGetLastError();             /* no room is an answer, not a fault */
+        return NULL;
+    }
+    cuda_zero(d, p, bytes);
+    return p;
+}
+
+static void cuda_free(struct dev *d, void *p)
+{
+    note(d, "free", cudaFree(p));
+}
+
+static void *cuda_alloc_host(struct dev *d, size_t bytes)
+{
+    (void)d;
+    void *p = NULL;
+    if (cudaHostAlloc(&p, bytes ? bytes : 1, cudaHostAllocPortable | cudaHostAllocMapped) != cudaSuccess) {
+        cudaGetLastError();
+        return NULL;
+    }
+    return memset(p, 0, bytes);
+}
+
+static void cuda_free_host(struct dev *d, void *p)
+{
+    if (p)
+        note(d, "free", cudaFreeHost(p));
+}
+
+static void cuda_copy(struct dev *d, void *dst, const void *src, size_t bytes)
+{
+    note(d, "copy", cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, queue(d)->stream));
+}
+
+static void cuda_copy_rows(struct dev *d, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes, int n)
+{
+    note(d, "copy", cudaMemcpy2DAsync(dst, dst_step, src, src_step, bytes, (size_t)n, cudaMemcpyDefault, queue(d)->stream));
+}
+
+static bool cuda_reserve(struct dev *d, size_t bytes)
+{
+    struct cuda_queue *q = queue(d);
+    if (bytes <= q->scratch_bytes)
+        return true;
+    cuda_free(d, q->scratch);
+    q->scratch = (char *)cuda_alloc(d, bytes);
+    q->scratch_bytes = q->scratch ? bytes : 0;
+    return q->scratch;
+}
+
+static bool cuda_finish(struct dev *d, struct err *e)
+{
+    struct cuda_queue *q = queue(d);
+    note(d, "an operation before", cudaStreamSynchronize(q->stream));
+    if (q->fault == cudaSuccess)
+        return true;
+    return err_set(e, "the GPU failed in %s: %s", q->fault_op, cudaGetErrorString(q->fault));
+}
+
+static void cuda_close(struct dev *d)
+{
+    struct cuda_queue *q = queue(d);
+    cudaFree(q->scratch);
+    cudaStreamDestroy(q->stream);
+    free(d);
+}
+
+static void cuda_graph_begin(struct dev *d)
+{
+    note(d, "recording", cudaStreamBeginCapture(queue(d)->stream, cudaStreamCaptureModeThreadLocal));
+}
+
+static struct dev_graph *cuda_graph_end(struct dev *d, struct err *e)
+{
+    struct cuda_queue *q = queue(d);
+    cudaGraph_t graph = NULL;
+    struct dev_graph *g = (struct dev_graph *)calloc(1, sizeof *g);
+    note(d, "recording", cudaStreamEndCapture(q->stream, &graph));
+    if (q->fault == cudaSuccess)
+        note(d, "recording", cudaGraphInstantiate(&g->exec, graph, 0));
+    if (q->fault == cudaSuccess)
+        note(d, "recording", cudaGraphUpload(g->exec, q->stream));
+    if (graph)
+        cudaGraphDestroy(graph);
+    if (q->fault == cudaSuccess)
+        return g;
+    free(g);
+    cuda_finish(d, e);
+    return NULL;
+}
+
+static void cuda_graph_launch(struct dev *d, struct dev_graph *g)
+{
+    note(d, "a step", cudaGraphLaunch(g->exec, queue(d)->stream));
+}
+
+static void cuda_graph_free(struct dev *d, struct dev_graph *g)
+{
+    if (!g)
+        return;
+    note(d, "free", cudaGraphExecDestroy(g->exec));
+    free(g);
+}
+
+static size_t cuda_available(struct dev *d)
+{
+    (void)d;
+    size_t free_bytes = 0, total = 0;
+    cudaMemGetInfo(&free_bytes, &total);
+    return free_bytes;
+}
+
+extern "C" bool dev_cuda_present(void)
+{
+    int n = 0;
+    bool ok = cudaGetDeviceCount(&n) == cudaSuccess && n > 0;
+    cudaGetLastError();
+    return ok;
+}
+
+extern "C" struct dev *dev_open_cuda(int n_threads, struct err *e)
+{
+    (void)n_threads;
+    int n = 0, major = 0, minor = 0, smem = 0;
+    cudaError_t r = cudaGetDeviceCount(&n);
+    if (r != cudaSuccess || n < 1) {
+        cudaGetLastError();
+        err_set(e, "no GPU for the backend 'cuda': %s", r == cudaSuccess ? "the driver shows none" : cudaGetErrorString(r));
+        return NULL;
+    }
+    struct cuda *c = (struct cuda *)calloc(1, sizeof *c);
+    struct cuda_queue *q = &c->queue;
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
+    cudaDeviceGetAttribute(&smem, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0);
+    cudaDeviceGetAttribute(&q->n_sm, cudaDevAttrMultiProcessorCount, 0);
+    q->arch = major * 10 + minor;
+    q->smem = (size_t)smem;
+    c->dev.ops = &ops;
+    c->dev.step = &step_ops;
+    c->dev.name = "cuda";
+    c->dev.alloc = cuda_alloc;
+    c->dev.free = cuda_free;
+    c->dev.alloc_host = cuda_alloc_host;
+    c->dev.free_host = cuda_free_host;
+    c->dev.copy = cuda_copy;
+    c->dev.copy_rows = cuda_copy_rows;
+    c->dev.zero = cuda_zero;
+    c->dev.reserve = cuda_reserve;
+    c->dev.finish = cuda_finish;
+    c->dev.close = cuda_close;
+    c->dev.graph_begin = cuda_graph_begin;
+    c->dev.graph_end = cuda_graph_end;
+    c->dev.graph_launch = cuda_graph_launch;
+    c->dev.graph_free = cuda_graph_free;
+    c->dev.available = cuda_available;
+    if (q->arch < 90) {
+        err_set(e, "the GPU has compute capability %d.%d, expected at least 9.0", major, minor);
+        free(c);
+        return NULL;
+    }
+    r = cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking);
+    if (r != cudaSuccess) {
+        err_set(e, "cannot use the GPU: %s", cudaGetErrorString(r));
+        free(c);
+        return NULL;
+    }
+    return &c->dev;
+}
+
+extern "C" bool dev_cuda_facts(const struct dev *d, struct dev_facts *f)
+{
+    struct cudaDeviceProp p;
+    int version = 0, khz = 0, memory_khz = 0;
+    if (cudaGetDeviceProperties(&p, 0) != cudaSuccess)
+        return false;
+    cudaDriverGetVersion(&version);
+    cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, 0);
+    cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, 0);
+    memset(f, 0, sizeof *f);
+    snprintf(f->gpu, sizeof f->gpu, "%s", p.name);
+    snprintf(f->driver, sizeof f->driver, "CUDA %d.%d", version / 1000, version % 1000 / 10);
+    f->n_sm = queue(d)->n_sm;
+    f->arch = queue(d)->arch;
+    f->sm_mhz = khz / 1000;
+    f->memory_mhz = memory_khz / 1000;
+    f->memory = p.totalGlobalMem;
+    f->l2 = (size_t)p.l2CacheSize;
+    f->integrated = p.integrated;
+    return true;
+}
