@@ -1,0 +1,42 @@
+/* Decode on a device with fused steps: a whole step, from token ids to the next token ids, is one recorded graph per row
+ * count.  Results come from the device by themselves; nothing here makes the device wait for the host.
+ * One owner thread. */
+#ifndef Q35_MODEL_STEPPER_H
+#define Q35_MODEL_STEPPER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "kernels/step.h"
+#include "model/cache.h"
+#include "model/forward.h"
+
+struct stepper;
+
+/* For steps of 1 to max_depth + 1 rows.  `f` and `k` stay valid until stepper_close(). */
+struct stepper *stepper_open(struct forward *f, struct cache *k, enum head h, int max_depth, struct err *e);
+void   stepper_close(struct stepper *s);
+size_t stepper_bytes(const struct model_config *c, int max_depth);      /* device memory of it */
+
+/* Starts an answer: the cache holds `pos` positions, and its last hidden state is that of pos - 1.  `how` as the device reads
+ * it; room, n_stop and so on filled.  The prompt's ids are for the repetition penalty.  depth <= max_depth. */
+void stepper_begin(struct stepper *s, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int pos,
+                   const int32_t *bias_ids, const float *bias, int n_bias, int depth);
+/* Queues the next pick: the first one from the prompt's last hidden state, then whole steps.  Never waits.  At most STEP_SLOTS
+ * results may be outstanding. */
+void stepper_launch(struct stepper *s);
+/* The oldest result that was not taken yet.  False when the device failed. */
+bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e);
+/* Ends the answer: waits for what is queued.  Of the results, the first n_heard count; at most one more may have been taken
+ * or computed whose tokens nobody heard of, with one more step launched behind it.  Returns the position at which the cache
+ * then stands (all heard tokens but the newest are in it), or -1 when the device failed. */
+int  stepper_end(struct stepper *s, int n_heard, struct err *e);
+
+/* For measurements: the mean time of one of n_steps steps of `rows` rows, without drafts, from position pos on, whatever
+ * the cache holds there.  `overlap`: experts that neighbouring rows share, -1: as routed.  *distinct: mean distinct experts
+ * of a layer in the last step. */
+bool stepper_measure(struct stepper *s, int rows, int pos, int n_steps, int overlap, double *ms_per_step, double *distinct, struct err *e);
+
+#endif
