@@ -12,6 +12,7 @@ extern "C" {
 #include "kernels/ops.def"
 #include "kernels/step.def"
 #undef OP
+extern "C" void pack_cuda(struct cuda_queue *q, const struct pack_args *a);
 
 struct cuda {
     struct dev        dev;
@@ -41,6 +42,8 @@ static const struct dev_step_ops step_ops = {
 };
 
 static void note(struct dev *d, const char *what, cudaError_t e) { queue_note(queue(d), what, e); }
+
+static void cuda_pack(struct dev *d, const struct pack_args *a) { pack_cuda(queue(d), a); }
 
 static void cuda_zero(struct dev *d, void *p, size_t bytes)
 {
@@ -207,6 +210,7 @@ extern "C" struct dev *dev_open_cuda(int n_threads, struct err *e)
     c->dev.graph_launch = cuda_graph_launch;
     c->dev.graph_free = cuda_graph_free;
     c->dev.available = cuda_available;
+    c->dev.pack = cuda_pack;
     if (q->arch < 90) {
         err_set(e, "the GPU has compute capability %d.%d, expected at least 9.0", major, minor);
         free(c);

@@ -12,6 +12,7 @@
 
 struct dev;
 struct dev_graph;
+struct pack_args;                       /* kernels/cuda/pack.h */
 
 struct dev_ops {
 #define OP(name) void (*name)(struct dev *d, const struct name##_args *a);
@@ -51,6 +52,7 @@ struct dev {
     void   (*graph_launch)(struct dev *d, struct dev_graph *g);
     void   (*graph_free)(struct dev *d, struct dev_graph *g);
     size_t (*available)(struct dev *d);                 /* bytes that alloc() could still give */
+    void   (*pack)(struct dev *d, const struct pack_args *a);   /* pieces of stored tensors into packed matrices, in queue order */
 };
 
 /* RUN(dev, rmsnorm, .y = h, .x = x, ...): every argument is named. */

@@ -1,0 +1,57 @@
+/* pack: pieces of stored tensors, as they come from disk, to their places in packed matrices; kernels/cuda/pack.h has the arithmetic.
+ * Shapes    up to a thousand pieces of any kind a launch, some MiB together
+ * Bytes     what is stored is read once (INT8: twice, the second time from L2) and as much is written
+ * Limit     the disk or the bus in front of it: 10 to 50 GB/s.  Halves of a pair are ORed into L2, 8 bytes an operation
+ * Launch    blocks of 256 threads, one for each 16 packed bytes; a block finds its piece by bisection.  INT8: one block a tile
+ * Layout    in: as in the checkpoint, aligned to elements; out: kernels/pack.h, or plain rows
+ * Numerics  bit for bit as kernels/cpu/pack.c and model/int8.c */
+#include "kernels/cuda/common.cuh"
+extern "C" {
+#include "kernels/cuda/pack.h"
+}
+
+static __device__ void int8_tile(const struct pack_piece *p, int tile)
+{
+    __shared__ uint16_t scale[16];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = min(16, p->n - tile * 16);
+    for (int r = warp; r < rows; r += PACK_THREADS / 32) {
+        uint64_t at = (uint64_t)(tile * 16 + r) * (unsigned)p->cols;
+        uint32_t top = 0;
+        for (int k = lane; k < p->cols; k += 32)
+            top = max(top, pack_load(p->src, p->dtype, at + (unsigned)k) & 0x7fffffff);
+        for (int m = 16; m; m >>= 1)
+            top = max(top, __shfl_xor_sync(~0u, top, m));
+        if (lane == 0)
+            *pack_int8_scale_at(p, tile, r) = scale[r] = pack_int8_scale(top);
+    }
+    __syncthreads();
+    unsigned units = (unsigned)pack_up(p->cols, 128) * 4 * 32;
+    for (unsigned u = threadIdx.x; u < units; u += PACK_THREADS)
+        pack_int8_unit(p, tile, u, scale);
+}
+
+static __global__ void __launch_bounds__(PACK_THREADS) pack_kernel(const struct pack_piece *pieces, int n)
+{
+    int low = 0, high = n - 1;
+    while (low < high) {
+        int mid = (low + high + 1) / 2;
+        if (pieces[mid].first_block <= blockIdx.x)
+            low = mid;
+        else
+            high = mid - 1;
+    }
+    struct pack_piece p = pieces[low];
+    unsigned block = blockIdx.x - (unsigned)p.first_block;
+    if (p.kind == PACK_INT8) {
+        int8_tile(&p, (int)block);
+        return;
+    }
+    uint64_t u = (uint64_t)block * PACK_THREADS + threadIdx.x;
+    if (u < pack_units(&p))
+        pack_unit(&p, u);
+}
+
+extern "C" void pack_cuda(struct cuda_queue *q, const struct pack_args *a)
+{
+    launch(q, "pack", pack_kernel, dim3((unsigned)a->n_blocks), PACK_THREADS, 0, false, a->pieces, a->n);
+}

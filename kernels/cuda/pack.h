@@ -1,0 +1,343 @@
+/* Packing on the device, while a checkpoint streams in: any run of rows of a stored tensor goes to its places in a packed matrix
+ * (kernels/pack.h) as soon as it is there, in any order, whatever has arrived of the tensors beside it.
+ *
+ * The destination is zero before.  16 bytes of it whose sources all lie in one piece are stored; the halves of a pair come from two
+ * tensors, each adds its bits (OR).  Plain C: the arithmetic of one unit is here, so that a test without a GPU can run it. */
+#ifndef Q35_KERNELS_CUDA_PACK_H
+#define Q35_KERNELS_CUDA_PACK_H
+
+#include "kernels/pack.h"
+
+#ifdef __CUDACC__
+#define PACK_FN static __host__ __device__ __forceinline__
+#else
+#define PACK_FN static inline
+#endif
+
+enum pack_kind {
+    PACK_DENSE,                 /* rows of BF16, F16 or F32, to packed bf16 */
+    PACK_FP8,                   /* rows of bytes */
+    PACK_INT4,                  /* rows of qweight: 8 columns of the matrix */
+    PACK_INT4_SCALE,            /* rows of scales: a group of columns */
+    PACK_FP8_SCALE,             /* rows of scales: 128 rows of the matrix */
+    PACK_PLAIN,                 /* rows of BF16, F16 or F32, to bf16, as they lie */
+    PACK_INT8,                  /* rows of BF16, F16 or F32, to packed int8 with scales, as model/int8.h says */
+};
+enum pack_half { PACK_WHOLE, PACK_GATE, PACK_UP };
+
+struct pack_piece {
+    const void *src;            /* the piece's first byte; aligned to its elements */
+    void   *dst;                /* the packed matrix; its scales for the two kinds of them */
+    uint64_t first_block;       /* pack_number() */
+    enum pack_kind kind;
+    enum pack_half half;        /* of a pair */
+    enum dtype dtype;           /* of what is stored: DENSE, PLAIN, INT8, FP8_SCALE */
+    int     rows, cols;         /* of the matrix; of one half of a pair */
+    int     first, n;           /* rows of the stored tensor; first is a multiple of pack_unit_rows() */
+};
+
+struct pack_args {
+    const struct pack_piece *pieces;    /* memory that the device can read, numbered */
+    int      n;
+    uint64_t n_blocks;
+};
+
+enum { PACK_THREADS = 256 };
+
+/* A stored tensor may be cut into pieces behind every so many of its rows. */
+static inline int pack_unit_rows(enum pack_kind k, enum pack_half half)
+{
+    switch (k) {
+    case PACK_DENSE: case PACK_FP8: return half == PACK_WHOLE ? PACK_ROWS : PACK_ROWS / 2;
+    case PACK_INT8:                 return PACK_ROWS;
+    case PACK_INT4:                 return 8;
+    default:                        return 1;
+    }
+}
+
+PACK_FN int pack_up(int a, int b) { return (a + b - 1) / b; }
+
+/* Tiles that `n` rows of a whole matrix, or of half a pair, reach into. */
+PACK_FN int pack_tiles_of(int n, enum pack_half half) { return pack_up(n, half == PACK_WHOLE ? 16 : 8); }
+
+/* What one thread does, counted. */
+PACK_FN uint64_t pack_units(const struct pack_piece *p)
+{
+    uint64_t groups = (uint64_t)pack_up(p->cols, 128), n = (uint64_t)p->n;
+    switch (p->kind) {
+    case PACK_DENSE:      return (uint64_t)pack_tiles_of(p->n, p->half) * groups * 8 * 32;
+    case PACK_FP8:        return (uint64_t)pack_tiles_of(p->n, p->half) * groups * 4 * 32;
+    case PACK_INT4:       return (uint64_t)pack_tiles_of(p->rows, p->half) * (uint64_t)pack_up(p->n, 8) * 32;
+    case PACK_INT4_SCALE: return n * (uint64_t)p->rows;
+    case PACK_FP8_SCALE:  return n * groups * (p->half == PACK_WHOLE ? 8 : 16);
+    case PACK_PLAIN:      return (n * (uint64_t)p->cols + 7) / 8;
+    case PACK_INT8:       return (uint64_t)pack_up(p->n, 16) * PACK_THREADS;
+    }
+    return 0;
+}
+
+/* Numbers the thread blocks of n pieces; their sum. */
+static inline uint64_t pack_number(struct pack_piece *p, int n)
+{
+    uint64_t blocks = 0;
+    for (int i = 0; i < n; i++) {
+        p[i].first_block = blocks;
+        blocks += (pack_units(&p[i]) + PACK_THREADS - 1) / PACK_THREADS;
+    }
+    return blocks;
+}
+
+/* ---- numbers, bit for bit as kernels/cpu/vec.h */
+
+PACK_FN float pack_float(uint32_t u)
+{
+    union { uint32_t u; float f; } v;
+    v.u = u;
+    return v.f;
+}
+PACK_FN uint32_t pack_bits(float f)
+{
+    union { uint32_t u; float f; } v;
+    v.f = f;
+    return v.u;
+}
+PACK_FN uint16_t pack_bf16(uint32_t u)
+{
+    if ((u & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)(u >> 16 | 0x40);
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+/* Element i as the bits of an fp32. */
+PACK_FN uint32_t pack_load(const void *p, enum dtype t, uint64_t i)
+{
+    if (t == DT_F32)
+        return ((const uint32_t *)p)[i];
+    uint32_t h = ((const uint16_t *)p)[i];
+    if (t == DT_BF16)
+        return h << 16;
+    uint32_t sign = (h & 0x8000) << 16, mag = h & 0x7fff;
+    if (mag >= 0x7c00)
+        return sign | 0x7f800000u | (mag & 0x3ff) << 13;
+    return sign | pack_bits(pack_float(mag << 13) * 0x1p112f);
+}
+PACK_FN uint16_t pack_load_bf16(const void *p, enum dtype t, uint64_t i)
+{
+    return t == DT_BF16 ? ((const uint16_t *)p)[i] : pack_bf16(pack_load(p, t, i));
+}
+PACK_FN uint16_t pack_f16(float f)
+{
+    uint32_t u = pack_bits(f), sign = u >> 16 & 0x8000, mag = u & 0x7fffffffu;
+    if (mag > 0x7f800000u)
+        return (uint16_t)(sign | 0x7e00);
+    if (mag >= 0x477ff000u)
+        return (uint16_t)(sign | 0x7c00);
+    if (mag < 0x38800000u)
+        return (uint16_t)(sign | (pack_bits(pack_float(mag) + 0.5f) - pack_bits(0.5f)));
+    mag += 0xfff + (mag >> 13 & 1);
+    return (uint16_t)(sign | (mag - 0x38000000u) >> 13);
+}
+/* Scale of an int8 row whose largest magnitude has the bits `max`; 0 for a row of zeros. */
+PACK_FN uint16_t pack_int8_scale(uint32_t max)
+{
+    float top = pack_float(max) / 127;
+    return pack_f16(top < 65504 ? top : 65504);
+}
+
+/* ---- one unit */
+
+/* Row g + 8 h of a tile: its row of the stored matrix, or -1 when that is beyond it or in the other half of the pair. */
+PACK_FN int pack_row(const struct pack_piece *p, int tile, int g, int h)
+{
+    int row = p->half == PACK_WHOLE ? tile * 16 + 8 * h + g : h == p->half - PACK_GATE ? tile * 8 + g : -1;
+    return row < p->rows ? row : -1;
+}
+
+/* Four bytes of row `row` (of the piece) from column `col` on, the lowest first; 0 beyond the matrix. */
+PACK_FN uint32_t pack_4_bytes(const struct pack_piece *p, int row, int col)
+{
+    const uint8_t *at = (const uint8_t *)p->src + (uint64_t)row * (uint64_t)p->cols + (uint64_t)col;
+    uint32_t v = 0;
+    if (col + 4 <= p->cols && ((uintptr_t)at & 3) == 0)
+        return *(const uint32_t *)(const void *)at;
+    for (int j = 0; j < 4 && col + j < p->cols; j++)
+        v |= (uint32_t)at[j] << 8 * j;
+    return v;
+}
+
+/* Four bf16, two to a word. */
+PACK_FN void pack_4_bf16(const struct pack_piece *p, int row, int col, uint32_t out[2])
+{
+    uint64_t i = (uint64_t)row * (uint64_t)p->cols + (uint64_t)col;
+    const uint16_t *at = (const uint16_t *)p->src + i;
+    if (p->dtype == DT_BF16 && col + 4 <= p->cols && ((uintptr_t)at & 3) == 0) {
+        out[0] = ((const uint32_t *)(const void *)at)[0];
+        out[1] = ((const uint32_t *)(const void *)at)[1];
+        return;
+    }
+    out[0] = out[1] = 0;
+    for (int j = 0; j < 4 && col + j < p->cols; j++)
+        out[j / 2] |= (uint32_t)pack_load_bf16(p->src, p->dtype, i + (uint64_t)j) << 16 * (j % 2);
+}
+
+/* Nibbles 0..3 of x go to 0, 4, 2, 6 */
+PACK_FN uint32_t pack_spread(uint32_t x) { return (x & 0x0f0f) | (x & 0xf0f0) << 12; }
+
+PACK_FN void pack_put(const struct pack_piece *p, uint64_t at, const uint32_t v[4])
+{
+    char *d = (char *)p->dst + at;
+    if (p->half == PACK_WHOLE) {
+#ifdef __CUDA_ARCH__
+        *(uint4 *)d = make_uint4(v[0], v[1], v[2], v[3]);
+#else
+        for (int i = 0; i < 4; i++)
+            ((uint32_t *)(void *)d)[i] = v[i];
+#endif
+        return;
+    }
+    unsigned long long lo = (unsigned long long)v[1] << 32 | v[0], hi = (unsigned long long)v[3] << 32 | v[2];
+#ifdef __CUDA_ARCH__
+    atomicOr((unsigned long long *)d, lo);
+    atomicOr((unsigned long long *)d + 1, hi);
+#else
+    ((unsigned long long *)(void *)d)[0] |= lo;
+    ((unsigned long long *)(void *)d)[1] |= hi;
+#endif
+}
+
+/* 16 bytes: lane, line, group and tile of unit u, whose rows begin at the piece's. */
+PACK_FN void pack_rows_unit(const struct pack_piece *p, uint64_t u, int lines)
+{
+    int lane = (int)(u % 32), g = lane / 4, t = lane % 4, groups = pack_up(p->cols, 128);
+    int line = (int)(u / 32 % (unsigned)lines), group = (int)(u / 32 / (unsigned)lines % (unsigned)groups);
+    int tile = (int)(u / 32 / (unsigned)lines / (unsigned)groups) + p->first / (p->half == PACK_WHOLE ? 16 : 8);
+    uint32_t v[4] = {0, 0, 0, 0};
+    for (int h = 0; h < 2; h++) {
+        int row = pack_row(p, tile, g, h) - p->first;
+        if (row < 0)
+            continue;
+        if (lines == 4) {               /* bytes: two k-steps */
+            int col = group * 128 + 32 * line + 8 * t;
+            for (int s = 0; s < 2 && col + 4 * s < p->cols; s++) {
+                uint32_t b = pack_4_bytes(p, row, col + 4 * s);
+                v[2 * s]     |= (b & 0xffff) << 16 * h;
+                v[2 * s + 1] |= b >> 16 << 16 * h;
+            }
+        } else {
+            int col = group * 128 + 32 * (line / 2) + 8 * t + 4 * (line % 2);
+            uint32_t b[2] = {0, 0};
+            if (col < p->cols)
+                pack_4_bf16(p, row, col, b);
+            v[h] = b[0];
+            v[2 + h] = b[1];
+        }
+    }
+    pack_put(p, (((uint64_t)tile * (unsigned)groups + (unsigned)group) * (unsigned)lines + (unsigned)line) * PACK_LINE + (unsigned)lane * 16, v);
+}
+
+/* One line holds 8 rows of qweight. */
+PACK_FN void pack_int4_unit(const struct pack_piece *p, uint64_t u)
+{
+    int lane = (int)(u % 32), g = lane / 4, t = lane % 4, n_lines = pack_up(p->n, 8);
+    int at = (int)(u / 32 % (unsigned)n_lines), tile = (int)(u / 32 / (unsigned)n_lines);
+    const uint32_t *src = (const uint32_t *)p->src + (uint64_t)(8 * at + t) * (uint64_t)p->rows;
+    uint32_t v[4] = {0, 0, 0, 0};
+    for (int h = 0; h < 2; h++) {
+        int row = pack_row(p, tile, g, h);
+        if (row < 0 && p->half != PACK_WHOLE)
+            continue;
+        uint32_t a = row < 0 ? 0x88888888u : src[row], b = row < 0 ? a : src[(uint64_t)4 * (uint64_t)p->rows + (uint64_t)row];
+        v[0] |= pack_spread(a & 0xffff) << 4 * h;
+        v[1] |= pack_spread(a >> 16) << 4 * h;
+        v[2] |= pack_spread(b & 0xffff) << 4 * h;
+        v[3] |= pack_spread(b >> 16) << 4 * h;
+    }
+    uint64_t lines = (uint64_t)pack_up(p->cols, 128) * 2;
+    pack_put(p, ((uint64_t)tile * lines + (uint64_t)(p->first / 8 + at)) * PACK_LINE + (unsigned)lane * 16, v);
+}
+
+PACK_FN void pack_int4_scale_unit(const struct pack_piece *p, uint64_t u)
+{
+    int row = (int)(u % (unsigned)p->rows), at = (int)(u / (unsigned)p->rows), groups = pack_up(p->cols, 128);
+    int tile = p->half == PACK_WHOLE ? row / 16 : row / 8;
+    int h = p->half == PACK_WHOLE ? row / 8 % 2 : p->half - PACK_GATE;
+    ((uint16_t *)p->dst)[(((uint64_t)tile * (unsigned)groups + (unsigned)(p->first + at)) * 8 + (unsigned)(row % 8)) * 2 + (unsigned)h]
+        = ((const uint16_t *)p->src)[u];
+}
+
+PACK_FN void pack_fp8_scale_unit(const struct pack_piece *p, uint64_t u)
+{
+    unsigned tiles = p->half == PACK_WHOLE ? 8 : 16, groups = (unsigned)pack_up(p->cols, 128);
+    unsigned group = (unsigned)(u / tiles % groups);
+    uint64_t block = u / tiles / groups;
+    int tile = (p->first + (int)block) * (int)tiles + (int)(u % tiles);
+    uint32_t scale = pack_load(p->src, p->dtype, block * groups + group);
+    for (int h = 0; h < 2; h++)
+        if (pack_row(p, tile, 0, h) >= 0)
+            ((uint32_t *)p->dst)[((uint64_t)tile * groups + group) * 2 + (unsigned)h] = scale;
+}
+
+PACK_FN void pack_plain_unit(const struct pack_piece *p, uint64_t u)
+{
+    uint64_t n = (uint64_t)p->n * (uint64_t)p->cols;
+    uint16_t *out = (uint16_t *)p->dst + (uint64_t)p->first * (uint64_t)p->cols;
+    for (uint64_t i = 8 * u; i < 8 * u + 8 && i < n; i++)
+        out[i] = pack_load_bf16(p->src, p->dtype, i);
+}
+
+/* Unit u of any kind but INT8, whose rows need one another. */
+PACK_FN void pack_unit(const struct pack_piece *p, uint64_t u)
+{
+    switch (p->kind) {
+    case PACK_DENSE:      pack_rows_unit(p, u, 8); break;
+    case PACK_FP8:        pack_rows_unit(p, u, 4); break;
+    case PACK_INT4:       pack_int4_unit(p, u); break;
+    case PACK_INT4_SCALE: pack_int4_scale_unit(p, u); break;
+    case PACK_FP8_SCALE:  pack_fp8_scale_unit(p, u); break;
+    case PACK_PLAIN:      pack_plain_unit(p, u); break;
+    case PACK_INT8:       break;
+    }
+}
+
+/* x / scale, rounded to even, as a byte */
+PACK_FN uint32_t pack_int8_value(uint32_t x, uint16_t scale)
+{
+    float s = pack_float(pack_load(&scale, DT_F16, 0));
+    if (!(s > 0))
+        return 0;
+#ifdef __CUDA_ARCH__
+    float v = rintf(__fdiv_rn(pack_float(x), s));
+#else
+    float v = __builtin_rintf(pack_float(x) / s);
+#endif
+    v = v < 127 ? v : 127;
+    v = v > -127 ? v : -127;
+    return (uint32_t)(int)v & 0xff;
+}
+
+/* 16 bytes of an int8 tile; unit u of groups * 4 * 32, `tile` counted from the piece's first; scales of the tile's 16 rows. */
+PACK_FN void pack_int8_unit(const struct pack_piece *p, int tile, unsigned u, const uint16_t scale[16])
+{
+    unsigned lane = u % 32, line = u / 32 % 4, group = u / 128, groups = (unsigned)pack_up(p->cols, 128);
+    int col = (int)(group * 128 + 32 * line + 8 * (lane % 4));
+    uint32_t v[4] = {0, 0, 0, 0};
+    for (int h = 0; h < 2; h++) {
+        int r = (int)(lane / 4) + 8 * h, row = tile * 16 + r;
+        if (row >= p->n)
+            continue;
+        for (int j = 0; j < 8 && col + j < p->cols; j++) {
+            uint64_t i = (uint64_t)row * (uint64_t)p->cols + (uint64_t)(col + j);
+            v[j / 2] |= pack_int8_value(pack_load(p->src, p->dtype, i), scale[r]) << (16 * h + 8 * (j % 2));
+        }
+    }
+    pack_put(p, (((uint64_t)(p->first / 16 + tile) * groups + group) * 4 + line) * PACK_LINE + lane * 16, v);
+}
+
+/* Where the scale of row r (0..15) of that tile goes. */
+PACK_FN uint16_t *pack_int8_scale_at(const struct pack_piece *p, int tile, int r)
+{
+    uint64_t tiles = (uint64_t)pack_up(p->rows, 16), groups = (uint64_t)pack_up(p->cols, 128);
+    uint16_t *scales = (uint16_t *)(void *)((char *)p->dst + tiles * groups * 4 * PACK_LINE);
+    return scales + ((uint64_t)(p->first / 16 + tile) * 8 + (unsigned)(r % 8)) * 2 + (unsigned)(r / 8);
+}
+
+#endif
