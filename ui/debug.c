@@ -12,7 +12,7 @@ static const char *const usage =
 
 static const char *const options_text =
     "\n  --model DIR    --out FILE    --backend cpu|cuda    --head bf16|int8    --kv RECIPE\n"
-    "  --chunk N      --threads N   --step (one token at a time)\n";
+    "  --chunk N      --threads N   --step (one token at a time)    --rows N (of them in a step)\n";
 
 static int help(FILE *f)
 {
@@ -38,6 +38,7 @@ static bool read_options(int argc, char **argv, struct debug_options *o, struct 
     const struct { const char *flag; const char **text; int *number; } known[] = {
         {"--model", &o->model_dir, NULL}, {"--out", &o->out_file, NULL}, {"--backend", &o->backend, NULL},
         {"--head", &o->head, NULL}, {"--kv", &o->kv, NULL}, {"--chunk", NULL, &o->chunk}, {"--threads", NULL, &o->n_threads},
+        {"--rows", NULL, &o->rows},
     };
     enum { N_KNOWN = sizeof known / sizeof *known };
     for (int i = 3; i < argc; i++) {

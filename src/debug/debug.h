@@ -8,7 +8,12 @@
 int debug_tokenize(const char *model_dir, FILE *in, FILE *out);
 int debug_render(const char *model_dir, FILE *in, FILE *out);
 int debug_parse(FILE *in, FILE *out);
-int debug_draft(const char *model_dir, FILE *in, FILE *out);
+struct draft_options {
+    const char *model_dir;
+    const char *backend, *kv;           /* NULL: cpu, f32 */
+    int  n_threads;
+};
+int debug_draft(const struct draft_options *o, FILE *in, FILE *out);
 struct engine_options;
 int debug_generate(const struct engine_options *o, FILE *in, FILE *out);        /* head NULL: as stored */
 /* `q35chat model inspect`: a table of what a checkpoint holds. */

@@ -3,7 +3,6 @@
 #include "debug/debug.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "debug/lines.h"
@@ -14,21 +13,25 @@
 enum { CHUNK = 256, MAX_DEPTH = 64, FIRST_CTX = 512 };
 
 struct job {
-    const char  *dir;
+    const struct draft_options *o;
     struct model m;
     bool         open;
     int          n_ctx, vocab;
-    float       *logits, *hidden[2];    /* of chained drafts, in turns */
+    float       *hidden[2], *logits;    /* device memory; hidden states of chained drafts, in turns */
+    float       *read;                  /* [vocab] logits, host memory */
 };
 
 static void job_close(struct job *j)
 {
+    if (j->m.dev) {
+        j->m.dev->free(j->m.dev, j->logits);
+        j->m.dev->free(j->m.dev, j->hidden[0]);
+        j->m.dev->free(j->m.dev, j->hidden[1]);
+    }
     if (j->open)
         model_close(&j->m);
-    free(j->logits);
-    free(j->hidden[0]);
-    free(j->hidden[1]);
-    *j = (struct job){.dir = j->dir, .vocab = j->vocab};
+    free(j->read);
+    *j = (struct job){.o = j->o, .vocab = j->vocab};
 }
 
 /* Opens the model with room for n positions; again when a line is longer. */
@@ -39,45 +42,60 @@ static bool room(struct job *j, int n, struct err *e)
     job_close(j);
     j->n_ctx = n < FIRST_CTX ? FIRST_CTX : n;
     j->open = true;                     /* model_close() takes a model that failed to open */
-    if (!model_open(&j->m, &(struct model_options){.dir = j->dir, .n_ctx = j->n_ctx, .max_rows = CHUNK, .max_step = 1}, e)) {
-        job_close(j);
-        return false;
+    bool ok = model_open(&j->m, &(struct model_options){
+        .dir = j->o->model_dir, .backend = j->o->backend, .kv = j->o->kv, .n_threads = j->o->n_threads, .n_ctx = j->n_ctx, .max_rows = CHUNK,
+        .max_step = 1,
+    }, e);
+    if (ok) {
+        struct dev *d = j->m.dev;
+        size_t H = (size_t)j->m.cfg.hidden * sizeof(float);
+        j->vocab = j->m.cfg.vocab;
+        j->logits = d->alloc(d, (size_t)j->vocab * sizeof(float));
+        j->hidden[0] = d->alloc(d, H);
+        j->hidden[1] = d->alloc(d, H);
+        j->read = malloc((size_t)j->vocab * sizeof(float));
+        CHECK(j->read);
+        ok = (j->logits && j->hidden[0] && j->hidden[1]) || err_set(e, "no room for the logits of %s", j->o->model_dir);
     }
-    size_t H = (size_t)j->m.cfg.hidden * sizeof(float);
-    j->vocab = j->m.cfg.vocab;
-    j->logits = malloc((size_t)j->vocab * sizeof(float));
-    j->hidden[0] = malloc(H);
-    j->hidden[1] = malloc(H);
-    CHECK(j->logits && j->hidden[0] && j->hidden[1]);
-    return true;
+    if (!ok)
+        job_close(j);
+    return ok;
 }
 
-static int32_t best(struct job *j, const float *hidden)
+static bool best(struct job *j, const float *hidden, int32_t *id, struct err *e)
 {
+    struct dev *d = j->m.dev;
     forward_head(j->m.forward, HEAD_BF16, hidden, 1, j->logits);
-    return sampler_argmax(j->logits, j->m.cfg.vocab);
+    d->copy(d, j->read, j->logits, (size_t)j->vocab * sizeof(float));
+    if (!d->finish(d, e))
+        return false;
+    *id = sampler_argmax(j->read, j->vocab);
+    return true;
 }
 
 static bool draft(struct job *j, const struct ids *ids, int depth, struct buf *out, struct err *e)
 {
     struct model *m = &j->m;
     if (!m->weights.mtp.present)
-        return err_set(e, "%s has no MTP block, expected one to draft with", j->dir);
+        return err_set(e, "%s has no MTP block, expected one to draft with", j->o->model_dir);
     cache_reset(m->cache);
     for (int pos = 0; pos < ids->n; pos += CHUNK)
         forward_prefill(m->forward, m->cache, ids->data + pos, ids->n - pos < CHUNK ? ids->n - pos : CHUNK, pos, true);
-    memcpy(j->hidden[0], forward_last_hidden(m->cache), (size_t)m->cfg.hidden * sizeof(float));
-    int32_t id = best(j, j->hidden[0]);
-    int32_t drafts[MAX_DEPTH];
+    m->dev->copy(m->dev, j->hidden[0], forward_last_hidden(m->cache), (size_t)m->cfg.hidden * sizeof(float));
+    int32_t id, drafts[MAX_DEPTH];
+    if (!best(j, j->hidden[0], &id, e))
+        return false;
     buf_addf(out, "{\"first\": %d, ", id);
     for (int i = 0; i < depth; i++) {
         float *next = j->hidden[(i + 1) % 2];
         forward_mtp(m->forward, m->cache, j->hidden[i % 2], &id, 1, ids->n - 1 + i, next);
-        drafts[i] = id = best(j, next);
+        if (!best(j, next, &id, e))
+            return false;
+        drafts[i] = id;
     }
     debug_list(out, "drafts", drafts, depth);
     buf_addc(out, '}');
-    return m->dev->finish(m->dev, e);
+    return true;
 }
 
 static bool answer(const char *line, size_t n, struct buf *out, void *arg, struct err *e)
@@ -92,9 +110,9 @@ static bool answer(const char *line, size_t n, struct buf *out, void *arg, struc
     return ok;
 }
 
-int debug_draft(const char *model_dir, FILE *in, FILE *out)
+int debug_draft(const struct draft_options *o, FILE *in, FILE *out)
 {
-    struct job j = {.dir = model_dir};
+    struct job j = {.o = o};
     struct err e = {0};
     int status = 1;
     if (room(&j, 1, &e))

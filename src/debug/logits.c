@@ -11,13 +11,15 @@
 #include "debug/request.h"
 #include "model/model.h"
 
-enum { CHUNK = 512, FIRST_CTX = 512, HEAD_ROWS = 32 };
+enum { CHUNK = 512, FIRST_CTX = 512, HEAD_ROWS = 32, MAX_STEP = 8 };
 
 struct job {
     const struct logits_options *o;
     struct model m;
     bool   open;
     int    n_lines, n_ctx, vocab;
+    float *hidden, *logits;             /* device memory: [n_ctx, hidden], [HEAD_ROWS, vocab] */
+    float *read;                        /* [HEAD_ROWS, vocab], host memory */
     struct buf header;                  /* entries of the safetensors header, "name": {...}, */
     FILE  *data;                        /* the tensors, in a temporary file until the header is known */
     size_t at;
@@ -30,7 +32,20 @@ static bool int8_head(const struct job *j)
 
 static int rows_a_call(const struct job *j)
 {
-    return j->o->step ? 1 : j->o->chunk > 0 ? j->o->chunk : CHUNK;
+    return j->o->step ? j->o->rows > 0 ? j->o->rows : 1 : j->o->chunk > 0 ? j->o->chunk : CHUNK;
+}
+
+static void close_model(struct job *j)
+{
+    struct dev *d = j->m.dev;
+    if (d) {
+        d->free(d, j->hidden);
+        d->free(d, j->logits);
+    }
+    free(j->read);
+    j->hidden = j->logits = j->read = NULL;
+    model_close(&j->m);
+    j->open = false;
 }
 
 /* The cache grows with the longest line. */
@@ -39,16 +54,25 @@ static bool room(struct job *j, int n, struct err *e)
     if (j->open && n <= j->n_ctx)
         return true;
     if (j->open)
-        model_close(&j->m);
+        close_model(j);
     j->n_ctx = n < FIRST_CTX ? FIRST_CTX : n;
+    int rows = rows_a_call(j);
     j->open = model_open(&j->m, &(struct model_options){
         .dir = j->o->model_dir, .backend = j->o->backend, .kv = j->o->kv, .n_threads = j->o->n_threads, .n_ctx = j->n_ctx,
-        .max_rows = rows_a_call(j), .max_step = 1, .int8_head = int8_head(j),
+        .max_rows = rows > HEAD_ROWS ? rows : HEAD_ROWS, .max_step = j->o->step ? rows : 1, .int8_head = int8_head(j),
     }, e);
-    if (j->open)
+    if (j->open) {
+        struct dev *d = j->m.dev;
+        size_t block = HEAD_ROWS * (size_t)j->m.cfg.vocab * sizeof(float);
         j->vocab = j->m.cfg.vocab;
-    else
-        model_close(&j->m);
+        j->hidden = d->alloc(d, (size_t)j->n_ctx * (size_t)j->m.cfg.hidden * sizeof(float));
+        j->logits = d->alloc(d, block);
+        j->read = malloc(block);
+        CHECK(j->read);
+        j->open = (j->hidden && j->logits) || err_set(e, "no room for the logits of %d tokens", j->n_ctx);
+    }
+    if (!j->open)
+        close_model(j);
     return j->open;
 }
 
@@ -61,25 +85,25 @@ static bool write_floats(struct job *j, const float *x, size_t n, struct err *e)
 static bool run(struct job *j, const struct ids *ids, float *hidden, struct err *e)
 {
     struct model *m = &j->m;
+    struct dev *d = m->dev;
     size_t H = (size_t)m->cfg.hidden, V = (size_t)m->cfg.vocab;
-    float *logits = malloc(HEAD_ROWS * V * sizeof *logits);
     int chunk = rows_a_call(j);
     bool ok = true;
-    CHECK(logits);
     cache_reset(m->cache);
     for (int pos = 0; pos < ids->n; pos += chunk) {
         int n = ids->n - pos < chunk ? ids->n - pos : chunk;
         forward_run(m->forward, m->cache, ids->data + pos, n, pos, j->o->step ? ROWS_STAGE : ROWS_COMMIT);
         if (j->o->step)
             cache_accept(m->cache, n);
-        memcpy(hidden + (size_t)pos * H, forward_hidden(m->forward), (size_t)n * H * sizeof *hidden);
+        d->copy(d, j->hidden + (size_t)pos * H, forward_hidden(m->forward), (size_t)n * H * sizeof *hidden);
     }
+    d->copy(d, hidden, j->hidden, (size_t)ids->n * H * sizeof *hidden);
     for (int pos = 0; pos < ids->n && ok; pos += HEAD_ROWS) {
         int n = ids->n - pos < HEAD_ROWS ? ids->n - pos : HEAD_ROWS;
-        forward_head(m->forward, int8_head(j) ? HEAD_INT8 : HEAD_BF16, hidden + (size_t)pos * H, n, logits);
-        ok = m->dev->finish(m->dev, e) && write_floats(j, logits, (size_t)n * V, e);
+        forward_head(m->forward, int8_head(j) ? HEAD_INT8 : HEAD_BF16, j->hidden + (size_t)pos * H, n, j->logits);
+        d->copy(d, j->read, j->logits, (size_t)n * V * sizeof *hidden);
+        ok = d->finish(d, e) && write_floats(j, j->read, (size_t)n * V, e);
     }
-    free(logits);
     return ok;
 }
 
@@ -149,6 +173,8 @@ int debug_logits(const struct logits_options *o, FILE *in, FILE *out)
         log_warn("cannot make a temporary file: %s", strerror(errno));
     else if (o->head && strcmp(o->head, "bf16") && strcmp(o->head, "int8"))
         log_warn("--head %s: expected bf16 or int8", o->head);
+    else if (o->step && o->rows > MAX_STEP)
+        log_warn("--rows is %d, expected 1 to %d", o->rows, MAX_STEP);
     else if (!room(&j, 1, &e))
         log_warn("%s", e.msg);
     else {
@@ -159,7 +185,7 @@ int debug_logits(const struct logits_options *o, FILE *in, FILE *out)
         }
     }
     if (j.open)
-        model_close(&j.m);
+        close_model(&j);
     if (j.data)
         fclose(j.data);
     buf_free(&j.header);

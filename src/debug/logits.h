@@ -11,7 +11,8 @@ struct logits_options {
     const char *backend, *kv, *head;    /* NULL: cpu, f32, bf16 */
     int  n_threads;
     int  chunk;                         /* prefill rows a call; 0: 512 */
-    bool step;                          /* one token at a time through decode steps */
+    bool step;                          /* through decode steps */
+    int  rows;                          /* tokens of a step; 0: 1 */
 };
 
 /* One answer {"line": i, "n": rows} per input line, numbered from 0; the file holds F32 [n, vocab] and [n, hidden] (after the

@@ -22,14 +22,15 @@ static int parse(const struct debug_options *o, FILE *in, FILE *out)
 
 static int draft(const struct debug_options *o, FILE *in, FILE *out)
 {
-    return debug_draft(o->model_dir, in, out);
+    struct draft_options d = {.model_dir = o->model_dir, .backend = o->backend, .kv = o->kv, .n_threads = o->n_threads};
+    return debug_draft(&d, in, out);
 }
 
 static int logits(const struct debug_options *o, FILE *in, FILE *out)
 {
     struct logits_options l = {
         .model_dir = o->model_dir, .out_file = o->out_file, .backend = o->backend, .kv = o->kv, .head = o->head,
-        .n_threads = o->n_threads, .chunk = o->chunk, .step = o->step,
+        .n_threads = o->n_threads, .chunk = o->chunk, .step = o->step, .rows = o->rows,
     };
     return debug_logits(&l, in, out);
 }

@@ -8,7 +8,7 @@
 /* {0} is valid: NULL and 0 mean the command's own default. */
 struct debug_options {
     const char *model_dir, *out_file, *backend, *kv, *head;
-    int  n_threads, chunk;
+    int  n_threads, chunk, rows;
     bool step;
 };
 

@@ -4,6 +4,12 @@
  *   compare greedy EXPECTED.safetensors DEPTH            prints the input line for `debug generate`
  *   compare logits EXPECTED.safetensors ANSWER.safetensors
  *   compare draft|generate EXPECTED.safetensors ANSWERS.jsonl
+ * for a backend that rounds activations:
+ *   compare kl EXPECTED.safetensors ANSWER.safetensors            a row whose best two logits are 0.1 apart keeps its best one;
+ *                                                                 mean KL divergence
+ *   compare draft-close|generate-close EXPECTED.safetensors ANSWERS.jsonl       ids, up to the first choice closer than that
+ *   compare agree ONE.safetensors OTHER.safetensors               two answers of `debug logits`: as kl
+ *   compare same ONE.safetensors OTHER.safetensors                ... must have the same bits
  * Prints "N of M ..." and ends with 0 if all agree. */
 #include <jansson.h>
 #include <math.h>
@@ -17,6 +23,7 @@
 
 enum { N_PROMPTS = 6 };
 static const double bound = 2e-3;
+static const double kl_bound = 1e-3, clear_margin = 0.1;
 
 static json_t *next_line(FILE *f)               /* NULL at the end */
 {
@@ -243,6 +250,178 @@ static int logits(const char *answer)
     return !(worst[0] <= bound && worst[1] <= bound);
 }
 
+static size_t argmax(const float *x, size_t n)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        if (x[i] > x[best])
+            best = i;
+    return best;
+}
+
+static double margin(const float *x, size_t n)          /* of the best logit to the next */
+{
+    size_t best = argmax(x, n);
+    double next = -INFINITY;
+    for (size_t i = 0; i < n; i++)
+        if (i != best && (double)x[i] > next)
+            next = (double)x[i];
+    return (double)x[best] - next;
+}
+
+static double log_sum(const float *x, size_t n)
+{
+    double top = (double)x[argmax(x, n)], sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += exp((double)x[i] - top);
+    return top + log(sum);
+}
+
+static double divergence(const float *p, const float *q, size_t n)
+{
+    double lp = log_sum(p, n), lq = log_sum(q, n), kl = 0;
+    for (size_t i = 0; i < n; i++)
+        kl += exp((double)p[i] - lp) * ((double)p[i] - lp - (double)q[i] + lq);
+    return kl;
+}
+
+/* Logits of the prompts: those of `want`, named `name`, against an answer of `debug logits`. */
+static int close_logits(const struct safetensors *want, const char *name, const char *answer)
+{
+    struct safetensors got;
+    size_t n_rows = 0, n_clear = 0, n_same = 0;
+    double kl = 0, worst_kl = 0, worst = 0;
+    open_st(&got, answer);
+    for (int i = 0; i < N_PROMPTS; i++) {
+        size_t n, m;
+        const float *w = tensor(want, &n, name, i), *g = tensor(&got, &m, "logits.%d", i);
+        size_t V = (size_t)safetensors_find(&got, "logits.0")->shape[1];
+        if (n != m || n % V) {
+            fprintf(stderr, "prompt %d: %zu logits, expected %zu\n", i, m, n);
+            return 1;
+        }
+        for (size_t r = 0; r < n / V; r++) {
+            const float *a = w + r * V, *b = g + r * V;
+            double d = divergence(a, b, V);
+            bool clear = margin(a, V) > clear_margin, same_best = argmax(a, V) == argmax(b, V);
+            n_rows++;
+            n_clear += clear;
+            n_same += clear && same_best;
+            kl += d;
+            worst_kl = d <= worst_kl ? worst_kl : d;
+            if (clear && !same_best)
+                fprintf(stderr, "prompt %d, row %zu: best is %zu, expected %zu, by %.3f\n", i, r, argmax(b, V), argmax(a, V), margin(a, V));
+            for (size_t v = 0; v < V; v++) {
+                double e = fabs((double)a[v] - (double)b[v]);
+                worst = e <= worst ? worst : e;
+            }
+        }
+    }
+    kl /= (double)n_rows;
+    printf("top-1 of %zu of %zu clear rows (of %zu), mean KL %.1e, worst row %.1e, max difference of logits %.1e\n", n_same, n_clear, n_rows, kl, worst_kl, worst);
+    safetensors_close(&got);
+    return !(n_same == n_clear && kl <= kl_bound);
+}
+
+static int same_bits(const char *answer)
+{
+    struct safetensors got;
+    size_t n_rows = 0, ok = 0;
+    open_st(&got, answer);
+    for (int i = 0; i < N_PROMPTS; i++) {
+        size_t n, m;
+        const float *a = tensor(&expected, &n, "logits.%d", i), *b = tensor(&got, &m, "logits.%d", i);
+        size_t V = (size_t)safetensors_find(&got, "logits.0")->shape[1];
+        for (size_t r = 0; r < n / V; r++) {
+            bool equal = n == m && !memcmp(a + r * V, b + r * V, V * sizeof *a);
+            if (!equal && ok == n_rows)
+                fprintf(stderr, "prompt %d, row %zu has other bits\n", i, r);
+            n_rows++;
+            ok += equal;
+        }
+    }
+    printf("the same bits in %zu of %zu rows\n", ok, n_rows);
+    safetensors_close(&got);
+    return ok < n_rows;
+}
+
+/* How many of n ids agree: all of them, or those before the first that differs if its choice was close; else -1. */
+static int agreeing(const json_t *list, const int32_t *ids, size_t n, const double *margins)
+{
+    if (json_array_size(list) != n)
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        if (json_integer_value(json_array_get(list, i)) != ids[i])
+            return margins[i] > clear_margin ? -1 : (int)i;
+    return (int)n;
+}
+
+static int close_drafts(const char *answers)
+{
+    FILE *f = open_file(answers);
+    int ok = 0, n_all = 0, n_agree = 0;
+    for (int i = 0; i < N_PROMPTS; i++) {
+        size_t n, one, all, drafted;
+        const int32_t *first = tensor(&expected, &one, "prompt%d.mtp_first", i), *want = tensor(&expected, &n, "prompt%d.mtp_drafts", i);
+        const float *l = tensor(&expected, &all, "prompt%d.logits", i), *d = tensor(&expected, &drafted, "prompt%d.mtp_logits", i);
+        size_t V = drafted / n;
+        json_t *a = next_line(f), *list = json_array();
+        int32_t ids[16] = {*first};
+        double margins[16] = {margin(l + all - V, V)};
+        size_t j;
+        json_t *id;
+        json_array_append(list, json_object_get(a, "first"));
+        json_array_foreach(json_object_get(a, "drafts"), j, id)
+            json_array_append(list, id);
+        for (j = 0; j < n && j < 15; j++) {
+            ids[1 + j] = want[j];
+            margins[1 + j] = margin(d + j * V, V);
+        }
+        int k = agreeing(list, ids, n + 1, margins);
+        if (k < 0)
+            fprintf(stderr, "prompt %d: a draft differs that is not close\n", i);
+        ok += k >= 0;
+        n_agree += k > 0 ? k : 0;
+        n_all += (int)n + 1;
+        json_decref(list);
+        json_decref(a);
+    }
+    fclose(f);
+    printf("%d of %d prompts, %d of %d ids until a close choice goes the other way\n", ok, N_PROMPTS, n_agree, n_all);
+    return ok < N_PROMPTS;
+}
+
+/* The lines are depths: each must keep to the reference while its choices are clear, and all must say the same. */
+static int close_generated(const char *answers)
+{
+    FILE *f = open_file(answers);
+    size_t n, m;
+    const int32_t *want = tensor(&expected, &n, "greedy.ids", 0);
+    const float *stored = tensor(&expected, &m, "greedy.margin", 0);
+    double *margins = malloc(n * sizeof *margins);
+    json_t *a, *first = NULL;
+    int ok = 0, n_lines = 0, n_same = 0, k = 0;
+    for (size_t i = 0; i < n; i++)
+        margins[i] = (double)stored[i];
+    while ((a = next_line(f))) {
+        json_t *ids = json_object_get(a, "ids");
+        if (!first)
+            first = json_incref(ids);
+        k = agreeing(ids, want, n, margins);
+        if (k < 0)
+            fprintf(stderr, "line %d leaves the reference at a clear choice\n", n_lines);
+        ok += k >= 0;
+        n_same += same(ids, first);
+        n_lines++;
+        json_decref(a);
+    }
+    fclose(f);
+    printf("%d of %d continuations, %d of %zu ids until a close choice goes the other way, %d the same at every depth\n", ok, n_lines, k, n, n_same);
+    json_decref(first);
+    free(margins);
+    return !n_lines || ok < n_lines || n_same < n_lines;
+}
+
 static bool ids_equal(const json_t *list, const int32_t *ids, size_t n)
 {
     bool ok = json_array_size(list) == n;
@@ -300,7 +479,12 @@ int main(int argc, char **argv)
                : !strcmp(what, "greedy") ? greedy(answer)
                : !strcmp(what, "logits") ? logits(answer)
                : !strcmp(what, "draft") ? drafts(answer)
-               : !strcmp(what, "generate") ? generated(answer) : 2;
+               : !strcmp(what, "generate") ? generated(answer)
+               : !strcmp(what, "kl") ? close_logits(&expected, "prompt%d.logits", answer)
+               : !strcmp(what, "agree") ? close_logits(&expected, "logits.%d", answer)
+               : !strcmp(what, "same") ? same_bits(answer)
+               : !strcmp(what, "draft-close") ? close_drafts(answer)
+               : !strcmp(what, "generate-close") ? close_generated(answer) : 2;
     safetensors_close(&expected);
     return status;
 }
