@@ -1,0 +1,118 @@
+/* fill: random weights on the device, and the plain read that is the mark for everything else.
+ * Shapes    any range of 16-byte pieces
+ * Bytes     fill: written once.  read: read once, a 4-byte result per thread block
+ * Limit     bandwidth; the fill makes 16 bytes of two 64-bit hashes, about 60 integer instructions
+ * Launch    grid-stride, 16-byte accesses; the read keeps 4 to 16 of them in flight per thread, the shape that reads fastest counts
+ * Numerics  what is written depends on key and place only (kernels/cuda/fill.h) */
+#include <cuda_runtime.h>
+
+extern "C" {
+#include "kernels/cuda/fill.h"
+}
+
+static __global__ void fill_kernel(uint4 *dst, size_t n, struct fill f)
+{
+    size_t step = (size_t)gridDim.x * blockDim.x;
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+        uint64_t a = fill_word(&f, 2 * i), b = fill_word(&f, 2 * i + 1);
+        dst[i] = make_uint4((uint32_t)a, (uint32_t)(a >> 32), (uint32_t)b, (uint32_t)(b >> 32));
+    }
+}
+
+/* Word i of dense data belongs to lane i / 4, words 1 and 3 to the row 8 further; of scales to row i % 8 and the one 8 further. */
+static __global__ void clear_rows_kernel(uint32_t *at, size_t n, int rows, bool dense)
+{
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n)
+        return;
+    int low = dense ? (int)(i / 16 % 8) + (i % 2 ? 8 : 0) : (int)(i % 8), high = dense ? low : low + 8;
+    at[i] &= (low < rows ? 0xffffu : 0) | (high < rows ? 0xffff0000u : 0);
+}
+
+extern "C" void gpu_fill(void *dst, size_t bytes, const struct fill *f)
+{
+    size_t n = bytes / 16, blocks = (n + 255) / 256;
+    if (n)
+        fill_kernel<<<(unsigned)(blocks < 8192 ? blocks : 8192), 256>>>((uint4 *)dst, n, *f);
+}
+
+extern "C" void gpu_clear_rows(void *at, size_t n, int rows, bool dense)
+{
+    if (n)
+        clear_rows_kernel<<<(unsigned)((n + 255) / 256), 256>>>((uint32_t *)at, n, rows, dense);
+}
+
+extern "C" const char *gpu_fill_wait(void)
+{
+    cudaError_t e = cudaGetLastError();
+    if (e == cudaSuccess)
+        e = cudaDeviceSynchronize();
+    return e == cudaSuccess ? NULL : cudaGetErrorString(e);
+}
+
+__device__ __forceinline__ uint4 read16(const uint4 *p)
+{
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+    return v;
+}
+
+/* `n` is a multiple of blockDim.x * N. */
+template <int N> static __global__ void read_kernel(const uint4 *p, size_t n, uint32_t *sink)
+{
+    uint32_t sum = 0;
+    size_t tile = (size_t)blockDim.x * N;
+    for (size_t at = blockIdx.x * tile; at < n; at += gridDim.x * tile) {
+        uint4 v[N];
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            v[j] = read16(p + at + (size_t)j * blockDim.x + threadIdx.x);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            sum ^= v[j].x ^ v[j].y ^ v[j].z ^ v[j].w;
+    }
+    if (sum == 0x9d2c5681u)             /* almost never, but the compiler cannot know */
+        *sink = sum;
+}
+
+template <int N> static float read_ms(const uint4 *p, size_t n, uint32_t *sink, int blocks, int threads, cudaEvent_t from, cudaEvent_t to)
+{
+    float best = 0;
+    n -= n % ((size_t)threads * N);
+    for (int i = 0; i < 4; i++) {       /* the first one warms up */
+        float ms = 0;
+        cudaEventRecord(from);
+        read_kernel<N><<<blocks, threads>>>(p, n, sink);
+        cudaEventRecord(to);
+        if (cudaEventSynchronize(to) != cudaSuccess || cudaEventElapsedTime(&ms, from, to) != cudaSuccess)
+            return 0;
+        if (i == 1 || (i > 1 && ms < best))
+            best = ms;
+    }
+    return best;
+}
+
+extern "C" double gpu_read_gb_s(const void *p, size_t bytes, int n_sm)
+{
+    const int per_sm[] = {1, 2, 4, 8, 16}, threads[] = {256, 512, 1024};
+    cudaEvent_t from, to;
+    uint32_t *sink = NULL;
+    float best = 0;
+    if (cudaEventCreate(&from) != cudaSuccess || cudaEventCreate(&to) != cudaSuccess || cudaMalloc(&sink, 4) != cudaSuccess)
+        return 0;
+    for (int b : per_sm)
+        for (int t : threads) {
+            if (b * t > 4096)
+                continue;
+            const uint4 *at = (const uint4 *)p;
+            float ms[] = {read_ms<4>(at, bytes / 16, sink, b * n_sm, t, from, to), read_ms<8>(at, bytes / 16, sink, b * n_sm, t, from, to),
+                          read_ms<16>(at, bytes / 16, sink, b * n_sm, t, from, to)};
+            for (float m : ms)
+                if (m > 0 && (best == 0 || m < best))
+                    best = m;
+        }
+    cudaFree(sink);
+    cudaEventDestroy(from);
+    cudaEventDestroy(to);
+    return best > 0 ? (double)bytes / (double)best * 1e-6 : 0;
+}

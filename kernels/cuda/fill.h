@@ -1,0 +1,115 @@
+/* Numbers for measurements: every 8 bytes are a function of a key and of their place, so that device and host, in any cut, make the
+ * same.  And the plain read that bench compares operations with. */
+#ifndef Q35_KERNELS_CUDA_FILL_H
+#define Q35_KERNELS_CUDA_FILL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define FILL_BOTH static __host__ __device__ __forceinline__
+#else
+#define FILL_BOTH static inline
+#endif
+
+enum fill_kind {
+    FILL_SAME,          /* the key itself */
+    FILL_BITS,          /* anything: nibbles of INT4 */
+    FILL_INT8,          /* -127..127 */
+    FILL_FP8,           /* E4M3 of magnitude 1/4 to 3.75, root mean square 1.69 */
+    FILL_BF16,          /* centre - width to centre + width */
+    FILL_F16,           /* the same with a random sign */
+    FILL_F32,           /* centre - width to centre + width */
+};
+/* Root mean square of what the quantised kinds stand for, before their scale: of nibble - 8, of an INT8, of an FP8. */
+#define FILL_INT4_RMS 4.637f
+#define FILL_INT8_RMS 73.9f
+#define FILL_FP8_RMS  1.689f
+
+struct fill {
+    enum fill_kind kind;
+    uint64_t       key;
+    float          centre, width;
+};
+
+FILL_BOTH uint64_t fill_hash(uint64_t key, uint64_t i)
+{
+    uint64_t z = key + (i + 1) * 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+FILL_BOTH uint32_t fill_bits(float f)
+{
+    union { float f; uint32_t u; } x;
+    x.f = f;
+    return x.u;
+}
+FILL_BOTH float fill_float(uint32_t u)
+{
+    union { float f; uint32_t u; } x;
+    x.u = u;
+    return x.f;
+}
+FILL_BOTH uint64_t fill_bf16(float f) { return (fill_bits(f) + 0x8000u) >> 16; }
+FILL_BOTH uint64_t fill_f16(float f)            /* of normal numbers */
+{
+    uint32_t u = fill_bits(f);
+    return (u >> 16 & 0x8000u) | (((u & 0x7fffffffu) + 0x1000u - 0x38000000u) >> 13);
+}
+
+/* Bytes 8 i to 8 i + 7. */
+FILL_BOTH uint64_t fill_word(const struct fill *f, uint64_t i)
+{
+    uint64_t h, out = 0;
+    if (f->kind == FILL_SAME)
+        return f->key;
+    h = fill_hash(f->key, i);
+    switch (f->kind) {
+    case FILL_INT8:                             /* a byte of 0x80 becomes 0x81 */
+        out = h ^ 0x8080808080808080u;
+        out = ((out & 0x7f7f7f7f7f7f7f7fu) + 0x7f7f7f7f7f7f7f7fu) | out;      /* high bit: the byte was not 0x80 */
+        return h | (~out >> 7 & 0x0101010101010101u);
+    case FILL_FP8:
+        return (h & 0x9f9f9f9f9f9f9f9fu) + 0x2828282828282828u;
+    case FILL_BF16:
+        for (int j = 0; j < 4; j++)
+            out |= fill_bf16(f->centre + f->width * ((float)(int16_t)(uint16_t)(h >> 16 * j) * (1.0f / 32768))) << 16 * j;
+        return out;
+    case FILL_F16:
+        for (int j = 0; j < 4; j++) {
+            uint32_t u = (uint32_t)(h >> 16 * j) & 0xffffu;
+            float v = f->centre + f->width * ((float)(u & 0x7fffu) * (1.0f / 16384) - 1);
+            out |= fill_f16(u & 0x8000u ? -v : v) << 16 * j;
+        }
+        return out;
+    case FILL_F32:
+        for (int j = 0; j < 2; j++)
+            out |= (uint64_t)fill_bits(f->centre + f->width * ((float)(int32_t)(uint32_t)(h >> 32 * j) * (1.0f / 2147483648.0f))) << 32 * j;
+        return out;
+    default:
+        return h;
+    }
+}
+
+/* Device memory, on the default queue: whoever used it before must be done, and gpu_fill_wait() comes before whoever reads it.
+ * `bytes` is a multiple of 16. */
+void gpu_fill(void *dst, size_t bytes, const struct fill *f);
+/* The last tile of a packed matrix (kernels/pack.h) holds only `rows` rows: zeroes the others, in its dense data (n 32-bit words,
+ * four a lane) or in its scales (pairs of F16). */
+void gpu_clear_rows(void *at, size_t n, int rows, bool dense);
+const char *gpu_fill_wait(void);                /* NULL, or what failed */
+
+/* Bytes a second, in 10^9, at which a kernel that does nothing else reads `bytes` at `p`: the best of several launch
+ * shapes.  0 on a failure. */
+double gpu_read_gb_s(const void *p, size_t bytes, int n_sm);
+
+/* Confines whatever this thread does from now on, with devices that it opens afterwards, to about n_sm multiprocessors (a
+ * multiple of what the GPU can split off).  The number granted, or 0 with the reason. */
+int gpu_confine(int n_sm, char *why, size_t n_why);
+/* Multiprocessors that this thread may use: `all`, or what gpu_confine() granted. */
+int gpu_multiprocessors(int all);
+
+#undef FILL_BOTH
+#endif

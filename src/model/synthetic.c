@@ -1,0 +1,305 @@
+#include "model/synthetic.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/dev.h"
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/log.h"
+#include "kernels/cuda/fill.h"
+#include "kernels/pack.h"
+#include "model/random.h"
+
+/* ---- geometries */
+
+static const struct geometry {
+    const char *name;
+    int hidden, n_layers, interval, n_q_heads, n_kv_heads, head_dim, lin_k_heads, lin_v_heads, lin_dim, n_experts, top_k, inter, shared, vocab;
+} geometries[] = {
+#define MODEL(...) {__VA_ARGS__},
+#include "config/models.def"
+#undef MODEL
+};
+enum { N_GEOMETRIES = sizeof geometries / sizeof *geometries };
+
+/* `part` stands in `name` at the start of a word. */
+static bool is_called(const char *name, const char *part)
+{
+    const char *at = *part ? strcasestr(name, part) : NULL;
+    while (at && at > name && isalnum((unsigned char)at[-1]))
+        at = strcasestr(at + 1, part);
+    return at;
+}
+
+static const struct geometry *find_geometry(const char *name, struct err *e)
+{
+    struct buf known = {0};
+    for (int i = 0; i < N_GEOMETRIES; i++) {
+        if (is_called(geometries[i].name, name)) {
+            buf_free(&known);
+            return &geometries[i];
+        }
+        buf_addf(&known, "%s%s", i ? ", " : "", geometries[i].name);
+    }
+    err_set(e, "no geometry is called '%s', expected a part of one of: %s", name, buf_str(&known));
+    buf_free(&known);
+    return NULL;
+}
+
+bool synthetic_config_json(struct buf *out, const char *name, int n_layers, struct err *e)
+{
+    const struct geometry *g = find_geometry(name, e);
+    if (!g)
+        return false;
+    if (n_layers < 0 || n_layers > g->n_layers)
+        return err_set(e, "%d layers asked for, but %s has %d", n_layers, g->name, g->n_layers);
+    buf_addf(out,
+             "{\n  \"architectures\": [\"Qwen3_5MoeForConditionalGeneration\"],\n  \"model_type\": \"qwen3_5_moe\",\n"
+             "  \"tie_word_embeddings\": false,\n  \"text_config\": {\n    \"model_type\": \"qwen3_5_moe_text\",\n    \"hidden_act\": \"silu\",\n"
+             "    \"attention_bias\": false,\n    \"attn_output_gate\": true,\n    \"rms_norm_eps\": 1e-06,\n    \"max_position_embeddings\": 262144,\n"
+             "    \"eos_token_id\": 248044,\n    \"linear_conv_kernel_dim\": 4,\n    \"mtp_num_hidden_layers\": 1,\n"
+             "    \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 10000000, \"partial_rotary_factor\": 0.25},\n");
+    buf_addf(out, "    \"hidden_size\": %d,\n    \"num_hidden_layers\": %d,\n    \"full_attention_interval\": %d,\n    \"num_attention_heads\": %d,\n"
+             "    \"num_key_value_heads\": %d,\n    \"head_dim\": %d,\n    \"linear_num_key_heads\": %d,\n    \"linear_num_value_heads\": %d,\n",
+             g->hidden, n_layers ? n_layers : g->n_layers, g->interval, g->n_q_heads, g->n_kv_heads, g->head_dim, g->lin_k_heads, g->lin_v_heads);
+    buf_addf(out, "    \"linear_key_head_dim\": %d,\n    \"linear_value_head_dim\": %d,\n    \"num_experts\": %d,\n    \"num_experts_per_tok\": %d,\n"
+             "    \"moe_intermediate_size\": %d,\n    \"shared_expert_intermediate_size\": %d,\n    \"vocab_size\": %d\n  },\n",
+             g->lin_dim, g->lin_dim, g->n_experts, g->top_k, g->inter, g->shared, g->vocab);
+    buf_adds(out, "  \"quantization_config\": {\"quant_method\": \"auto-round\", \"bits\": 4, \"group_size\": 128, \"data_type\": \"int\", \"sym\": true,\n"
+                  "    \"packing_format\": \"auto_round:auto_gptq\", \"block_name_to_quantize\": \"model.language_model.layers\"}\n}\n");
+    return true;
+}
+
+bool synthetic_config(struct model_config *c, const char *name, int n_layers, struct err *e)
+{
+    struct buf text = {0};
+    bool ok = synthetic_config_json(&text, name, n_layers, e) && config_parse(c, buf_str(&text), text.len, name, e);
+    buf_free(&text);
+    return ok;
+}
+
+/* ---- weights on a device */
+
+struct synthetic {
+    struct dev  *dev;
+    struct arena host;                  /* arrays of views */
+    void       **slabs;                 /* one a layer and a few more */
+    int          n_slabs;
+};
+
+#ifdef Q35_CUDA
+
+/* Where the next piece of a slab goes.  Without memory the pieces are only counted. */
+struct place {
+    struct synthetic *s;
+    char    *base;
+    size_t   used;
+    uint64_t seed, n_pieces;
+};
+
+static void *piece(struct place *p, size_t bytes)
+{
+    void *at = p->base ? p->base + p->used : NULL;
+    p->used += (bytes + 511) / 512 * 512;
+    p->n_pieces++;
+    return at;
+}
+
+static void fill(const struct place *p, const void *at, size_t bytes, enum fill_kind kind, float centre, float width)
+{
+    uint64_t is_scale = kind == FILL_F16 || kind == FILL_F32;   /* data and scales of a piece have keys of their own */
+    struct fill f = {.kind = kind, .key = random_key(p->seed, 2 * p->n_pieces + is_scale), .centre = centre, .width = width};
+    gpu_fill((void *)(uintptr_t)at, bytes, &f);
+}
+
+/* A packed matrix whose numbers have the given root mean square. */
+static struct weight matrix(struct place *p, enum weight_format f, int rows, int cols, float rms)
+{
+    struct weight w = packed_view(f, rows, cols, piece(p, pack_bytes(f, rows, cols)));
+    size_t data = pack_data_bytes(f, rows, cols), scale = pack_scale_bytes(f, rows, cols), groups = (size_t)pack_groups(cols);
+    int tail = rows % PACK_ROWS;
+    if (!p->base)
+        return w;
+    CHECK(cols % PACK_GROUP == 0 && (f != WEIGHT_FP8 || !tail));
+    switch (f) {
+    case WEIGHT_INT4:
+        fill(p, w.data, data, FILL_BITS, 0, 0);
+        fill(p, w.scale, scale, FILL_F16, rms / FILL_INT4_RMS, rms / FILL_INT4_RMS / 4);
+        break;
+    case WEIGHT_FP8:
+        fill(p, w.data, data, FILL_FP8, 0, 0);
+        fill(p, w.scale, (scale + 15) / 16 * 16, FILL_F32, rms / FILL_FP8_RMS, rms / FILL_FP8_RMS / 4);
+        break;
+    case WEIGHT_INT8:
+        fill(p, w.data, data, FILL_INT8, 0, 0);
+        fill(p, w.scale, scale, FILL_F16, rms / FILL_INT8_RMS, rms / FILL_INT8_RMS / 4);
+        break;
+    default:
+        fill(p, w.data, data, FILL_BF16, 0, rms * RANDOM_WIDTH);
+    }
+    if (tail && f == WEIGHT_DENSE) {
+        size_t tile = groups * (size_t)pack_lines(f) * PACK_LINE;
+        gpu_clear_rows((char *)(uintptr_t)w.data + data - tile, tile / 4, tail, true);
+    } else if (tail) {
+        size_t tile = (f == WEIGHT_INT4 ? groups : 1) * 32;
+        gpu_clear_rows((char *)(uintptr_t)w.scale + scale - tile, tile / 4, tail, false);
+    }
+    return w;
+}
+
+static struct weight linear_weight(struct place *p, enum weight_format f, int rows, int cols)
+{
+    return matrix(p, f == WEIGHT_INT4 && rows % 8 ? WEIGHT_DENSE : f, rows, cols, 1 / sqrtf((float)cols));
+}
+
+static const float *vector(struct place *p, enum random_vector kind, int n)
+{
+    float *at = piece(p, (size_t)n * sizeof *at);
+    if (p->base) {
+        float *host = malloc((size_t)n * sizeof *host);
+        CHECK(host);
+        random_floats(host, kind, (size_t)n, random_key(p->seed, 2 * p->n_pieces));
+        p->s->dev->copy(p->s->dev, at, host, (size_t)n * sizeof *host);
+        free(host);
+    }
+    return at;
+}
+
+static void place_expert(struct place *p, struct expert_weights *x, enum weight_format f, int hidden, int inter)
+{
+    x->gate = linear_weight(p, f, 2 * inter, hidden);
+    x->up = (struct weight){WEIGHT_NONE};
+    x->down = linear_weight(p, f, hidden, inter);
+}
+
+static void place_moe(struct place *p, struct moe_weights *m, const struct model_config *c, enum weight_format routed, enum weight_format shared)
+{
+    m->router = matrix(p, WEIGHT_DENSE, c->n_experts, c->hidden, RANDOM_ROUTER / sqrtf((float)c->hidden));
+    m->shared_gate = linear_weight(p, WEIGHT_DENSE, 1, c->hidden);
+    place_expert(p, &m->shared, shared, c->hidden, c->shared_inter);
+    if (!m->experts)
+        m->experts = arena_array(&p->s->host, (size_t)c->n_experts, sizeof *m->experts);
+    for (int i = 0; i < c->n_experts; i++)
+        place_expert(p, &m->experts[i], routed, c->hidden, c->moe_inter);
+}
+
+static void place_layer(struct place *p, struct layer_weights *l, const struct model_config *c, bool full, bool quantised)
+{
+    enum weight_format f = quantised ? WEIGHT_INT4 : WEIGHT_DENSE;
+    int query = c->n_q_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim, value = config_lin_value_dim(c);
+    l->full = full;
+    l->norm_in = vector(p, RANDOM_NORM, c->hidden);
+    l->norm_post = vector(p, RANDOM_NORM, c->hidden);
+    if (full) {
+        l->attn.q = linear_weight(p, f, 2 * query, c->hidden);
+        l->attn.k = linear_weight(p, f, kv, c->hidden);
+        l->attn.v = linear_weight(p, f, kv, c->hidden);
+        l->attn.o = linear_weight(p, f, c->hidden, query);
+        l->attn.q_norm = vector(p, RANDOM_NORM, c->head_dim);
+        l->attn.k_norm = vector(p, RANDOM_NORM, c->head_dim);
+    } else {
+        l->delta.qkv = linear_weight(p, f, config_conv_dim(c), c->hidden);
+        l->delta.z = linear_weight(p, f, value, c->hidden);
+        l->delta.a = linear_weight(p, f, c->lin_v_heads, c->hidden);
+        l->delta.b = linear_weight(p, f, c->lin_v_heads, c->hidden);
+        l->delta.out = linear_weight(p, f, c->hidden, value);
+        l->delta.conv = vector(p, RANDOM_CONV, config_conv_dim(c) * c->conv_kernel);
+        l->delta.a_log = vector(p, RANDOM_A_LOG, c->lin_v_heads);
+        l->delta.dt_bias = vector(p, RANDOM_DT_BIAS, c->lin_v_heads);
+        l->delta.norm = vector(p, RANDOM_GATED_NORM, c->lin_v_dim);
+    }
+    place_moe(p, &l->moe, c, f, quantised ? WEIGHT_FP8 : WEIGHT_DENSE);
+}
+
+/* Number `i` of the slabs: the layers, then the MTP block, then what no layer owns. */
+static void place_slab(struct place *p, struct weights *w, const struct model_config *c, int i, unsigned heads)
+{
+    if (i < c->n_layers) {
+        place_layer(p, &w->layers[i], c, c->full[i], true);
+    } else if (i == c->n_layers) {
+        w->mtp.present = c->n_mtp;
+        if (!c->n_mtp)
+            return;
+        w->mtp.fc = linear_weight(p, WEIGHT_DENSE, c->hidden, 2 * c->hidden);
+        w->mtp.norm_embedding = vector(p, RANDOM_NORM, c->hidden);
+        w->mtp.norm_hidden = vector(p, RANDOM_NORM, c->hidden);
+        w->mtp.norm = vector(p, RANDOM_NORM, c->hidden);
+        place_layer(p, &w->mtp.layer, c, true, false);
+    } else {
+        size_t table = (size_t)c->vocab * (size_t)c->hidden * 2;
+        w->norm = vector(p, RANDOM_NORM, c->hidden);
+        w->embed = (struct weight){.format = WEIGHT_DENSE, .dtype = DT_BF16, .rows = c->vocab, .cols = c->hidden, .data = piece(p, table)};
+        if (p->base)
+            fill(p, w->embed.data, table, FILL_BF16, 0, RANDOM_WIDTH);
+        if (heads & SYNTHETIC_DENSE_HEAD)
+            w->head = matrix(p, WEIGHT_DENSE, c->vocab, c->hidden, RANDOM_HEAD / sqrtf((float)c->hidden));
+        if (heads & SYNTHETIC_INT8_HEAD)
+            w->head_int8 = matrix(p, WEIGHT_INT8, c->vocab, c->hidden, RANDOM_HEAD / sqrtf((float)c->hidden));
+    }
+}
+
+static bool make_slab(struct synthetic *s, struct weights *w, const struct model_config *c, int i, unsigned heads, uint64_t seed, struct err *e)
+{
+    struct place p = {.s = s, .seed = random_key(seed, (uint64_t)i)};
+    place_slab(&p, w, c, i, heads);
+    size_t bytes = p.used;
+    p = (struct place){.s = s, .seed = p.seed, .base = s->dev->alloc(s->dev, bytes)};
+    if (!p.base)
+        return err_set(e, "no memory for synthetic weights: %zu MiB asked for with %zu MiB there; try fewer --layers", bytes >> 20,
+                       s->dev->available(s->dev) >> 20);
+    s->slabs[s->n_slabs++] = p.base;
+    if (!s->dev->finish(s->dev, e))     /* the filling goes past the device's queue */
+        return false;
+    place_slab(&p, w, c, i, heads);
+    CHECK(p.used == bytes);
+    w->stats.bytes += bytes;
+    const char *failed = gpu_fill_wait();
+    return !failed || err_set(e, "the GPU failed in filling weights: %s", failed);
+}
+
+struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, unsigned heads, uint64_t seed, struct err *e)
+{
+    *w = (struct weights){0};
+    if (!d->step) {
+        err_set(e, "synthetic weights are made on a GPU, but the backend is %s; --write DIR stores a model that it can open", d->name);
+        return NULL;
+    }
+    struct synthetic *s = calloc(1, sizeof *s);
+    CHECK(s);
+    s->dev = d;
+    s->slabs = arena_array(&s->host, (size_t)c->n_layers + 2, sizeof *s->slabs);
+    w->layers = arena_array(&s->host, (size_t)c->n_layers, sizeof *w->layers);
+    bool ok = true;
+    for (int i = 0; i < c->n_layers + 2 && ok; i++)
+        ok = make_slab(s, w, c, i, heads, seed, e);
+    if (ok && d->finish(d, e))
+        return s;
+    synthetic_close(s);
+    *w = (struct weights){0};
+    return NULL;
+}
+
+#else
+
+struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, unsigned heads, uint64_t seed, struct err *e)
+{
+    (void)c, (void)d, (void)heads, (void)seed;
+    *w = (struct weights){0};
+    err_set(e, "synthetic weights are made on a GPU, which this build does not know; --write DIR stores a model that the CPU can open");
+    return NULL;
+}
+
+#endif
+
+void synthetic_close(struct synthetic *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; i < s->n_slabs; i++)
+        s->dev->free(s->dev, s->slabs[i]);
+    arena_free(&s->host);
+    free(s);
+}

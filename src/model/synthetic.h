@@ -1,0 +1,34 @@
+/* Models of random weights in a real geometry: speed can be measured without anybody's checkpoint.  Weights are scaled so that
+ * activations stay of ordinary size through all layers, and routing is spread out but decided. */
+#ifndef Q35_MODEL_SYNTHETIC_H
+#define Q35_MODEL_SYNTHETIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "model/config.h"
+#include "model/weights.h"
+
+struct buf;
+struct dev;
+struct synthetic;
+
+/* The geometry of config/models.def that `name` is a part of ("122b", "35b", "demo"), with its first n_layers layers (0: all). */
+bool synthetic_config(struct model_config *c, const char *name, int n_layers, struct err *e);
+/* The same as the text of a config.json. */
+bool synthetic_config_json(struct buf *out, const char *name, int n_layers, struct err *e);
+
+enum { SYNTHETIC_DENSE_HEAD = 1, SYNTHETIC_INT8_HEAD = 2 };     /* which heads to make */
+
+/* Device memory in the layout of kernels/pack.h: INT4 with FP8 shared experts, the MTP block in bf16.  Fills *w, whose memory the
+ * result owns; the same seed gives the same weights.  NULL with the reason: no GPU behind `d`, or no room. */
+struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, unsigned heads, uint64_t seed, struct err *e);
+void synthetic_close(struct synthetic *s);
+
+/* Stores such a model in the published layout: 14 shards with an index and stale copies, vision tensors, the MTP block in a file of its
+ * own; no tokenizer.  DIR is made when it is not there.  *bytes (may be NULL) is what was written. */
+bool synthetic_write(const char *name, int n_layers, const char *dir, uint64_t seed, int n_threads, size_t *bytes, struct err *e);
+
+#endif
