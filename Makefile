@@ -27,13 +27,17 @@ CSTD     := -std=gnu11 -pthread -ffp-contract=off -fno-math-errno -fno-trapping-
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 PKGFLAGS  = $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LIBS      = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm
-CUDALIBS := $(if $(filter 1,$(CUDA)),-L$(dir $(NVCC))../lib64 -lcudart_static -lstdc++ -ldl -lrt)
+# nvcc knows where its runtime is, whatever the toolkit's layout.
+CUDALIBS := $(if $(filter 1,$(CUDA)),$(shell $(NVCC) --dryrun -x cu /dev/null 2>&1 | sed -n 's/.* LIBRARIES= *//p') -lcudart_static -lstdc++ -ldl -lrt)
+# The step_*.cu are decode kernels.  What ptxas says of a kernel's registers is kept beside its object, for `make kernels`.
+NVFLAGS  := -std=c++17 -lineinfo -compress-mode=size -Xptxas -v -Werror all-warnings -Xcompiler -iquotesrc,-iquote.,-Wall,-Wextra,-Wno-missing-field-initializers
 
 LIB_C    := $(wildcard src/base/*.c src/text/*.c src/model/*.c src/backend/*.c src/engine/*.c src/chat/*.c src/debug/*.c kernels/cpu/*.c)
 LIB_CU   := $(if $(filter 1,$(CUDA)),$(wildcard src/backend/*.cu kernels/cuda/*.cu))
 UI_C     := $(wildcard ui/*.c ui/*/*.c)
 objs      = $(patsubst %,$(BUILD)/%.o,$(1))
 TESTS    := $(patsubst %.c,$(BUILD)/%,$(filter-out $(SKIP),$(wildcard $(foreach d,unit kernels golden fuzz,tests/$d/test_*.c))))
+GPUTESTS := $(filter $(BUILD)/tests/kernels/test_cuda_%,$(TESTS))
 BENCHES  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
 
 # V=1 shows the commands.
@@ -42,7 +46,7 @@ say       = $(if $(V),,@echo "  $(1)")
 
 LINK      = $(Q)$(CC) $(OPT) $(SANFLAGS) -pthread -o $@
 
-.PHONY: help all deps run test check asan tsan aarch64 figures bench install clean FORCE
+.PHONY: help all deps run test check asan tsan aarch64 kernels gpu gpubuild figures bench install clean FORCE
 help:           ## this list
 	@sed -n 's/^\([a-z0-9]*\):[^#]*## */  make \1\t/p' Makefile | expand -t 20
 
@@ -75,6 +79,20 @@ aarch64:        ## cross-builds for aarch64 and runs the test programs under qem
 	@PKG_CONFIG_LIBDIR=/usr/lib/aarch64-linux-gnu/pkgconfig $(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/aarch64 \
 	    CC=aarch64-linux-gnu-gcc ARCH= EMULATOR=qemu-aarch64 SKIP='$(QEMU_CANNOT)'
 
+kernels: deps   ## compiles the GPU kernels and checks their registers and shared memory; needs nvcc, no GPU
+ifeq ($(CUDA),1)
+	@$(MAKE) -j$(JOBS) $(call objs,$(LIB_CU))
+	@sh tests/cuda_report.sh $(patsubst %,%.ptxas,$(call objs,$(LIB_CU)))
+else
+	@echo "The kernels are not compiled: there is no nvcc."
+endif
+
+gpu: deps       ## on a machine with a GPU: its operations and the golden checkpoints; SANITIZE=memcheck, racecheck
+	@$(MAKE) -j$(JOBS) gpubuild
+	@BUILD=$(BUILD) SANITIZE=$(SANITIZE) sh tests/gpu.sh
+
+gpubuild: $(BUILD)/q35chat $(BUILD)/tests/golden/compare $(GPUTESTS)  ## what tests/gpu.sh runs, for a machine without compilers
+
 figures: deps   ## every golden file through `q35chat debug`, as a table
 	@$(MAKE) -s -j$(JOBS) all $(BUILD)/tests/golden/compare
 	@BUILD=$(BUILD) sh tests/golden/debug.sh
@@ -94,7 +112,7 @@ clean:          ## removes everything that was built
 	rm -rf $(BUILD)
 
 # What a build is made of; rewritten only when it changes, so that other knobs, or a file less, build again what they must.
-$(BUILD)/knobs: SAYS = $(CC) $(CSTD) $(OPT) $(ARCH) $(WARN) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) $(GPU)
+$(BUILD)/knobs: SAYS = $(CC) $(CSTD) $(OPT) $(ARCH) $(WARN) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) $(if $(filter 1,$(CUDA)),$(NVCC) $(NVFLAGS) $(GPU))
 $(BUILD)/files: SAYS = $(LIB_C) $(LIB_CU) $(UI_C)
 $(BUILD)/knobs $(BUILD)/files: FORCE
 	@mkdir -p $(@D)
@@ -118,9 +136,9 @@ $(BUILD)/%.c.o: %.c Makefile $(BUILD)/knobs
 	$(call say,CC   $<)
 	$(Q)$(CC) $(CSTD) $(OPT) $(ARCH) -g $(WARN) $(SANFLAGS) $(CPPFLAGS) $(PKGFLAGS) -DQ35_SHARE='"$(PREFIX)/share/q35chat"' $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(BUILD)/%.cu.o: %.cu Makefile $(BUILD)/knobs
+$(BUILD)/%.cu.o: %.cu $(BUILD)/knobs
 	@mkdir -p $(@D)
 	$(call say,NVCC $<)
-	$(Q)$(NVCC) -std=c++17 $(OPT) -lineinfo $(GPU) -DQ35_CUDA -Xcompiler -iquotesrc,-iquote.,-Wall,-Wextra,-Wno-missing-field-initializers -Werror all-warnings -MMD -MP -c $< -o $@
+	$(Q)$(NVCC) $(OPT) $(NVFLAGS) $(GPU) -DQ35_CUDA -MMD -MP -c $< -o $@ 2> $@.ptxas || { cat $@.ptxas >&2; exit 1; }
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

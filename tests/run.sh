@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the test programs given as arguments (through $EMULATOR, if any), then the scripts, and closes with one line of counts.
+# Runs the test programs given as arguments (through $EMULATOR, if any), then the scripts ($SCRIPTS, or all), and closes with one line of counts.
 # A program's own tests are counted from cmocka's closing lines; a script prints "ok NAME", "not ok NAME" or "skip NAME" per check.
 BUILD=${BUILD:-build}
 export BUILD
@@ -31,7 +31,7 @@ for t in "$@"; do
     status=$?
     count "${t#"$BUILD"/}" $status "$log.one" "$(number PASSED "$log.one")" "$(number FAILED "$log.one")" "$(number SKIPPED "$log.one")"
 done
-for t in tests/layers.sh tests/pty/*.sh tests/golden/*.sh; do
+for t in ${SCRIPTS:-tests/layers.sh tests/pty/*.sh tests/golden/*.sh}; do
     [ -z "$EMULATOR" ] || continue              # they start programs by themselves
     sh "$t" > "$log.one" 2>&1
     status=$?

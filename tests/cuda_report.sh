@@ -1,0 +1,55 @@
+#!/bin/sh
+# What ptxas said of every kernel (the files given, `nvcc -Xptxas -v`), as a table; then a sentence for each fault.  A fault is
+# a decode kernel (step_*.cu) that spills registers, or more than 99 KiB of shared memory, which is what a block of a GB10 has.
+# ptxas does not see dynamic shared memory: a file that uses it says static_assert(BYTES <= 99 * 1024, ...), itself or in
+# a .cuh that it includes.
+[ $# -gt 0 ] || { echo "usage: tests/cuda_report.sh FILE.cu.o.ptxas..." >&2; exit 2; }
+names=cat
+! command -v c++filt > /dev/null || names='c++filt -p'
+table=$(mktemp) || exit 1
+trap 'rm -f "$table"' EXIT
+
+awk '
+function add() {
+    if (kernel != "")
+        printf "%-18s %-7s %4d %6d %6d %7d  %s\n", file, arch, regs, stack, spill, shared, kernel
+    kernel = ""
+}
+FNR == 1 { add(); n = split(FILENAME, part, "/"); file = part[n]; sub(/\.cu\.o\.ptxas$/, ".cu", file) }
+/Compiling entry function/ {
+    add()
+    split($0, quoted, "\x27")
+    kernel = quoted[2]; arch = quoted[4]; regs = stack = spill = shared = 0
+}
+/bytes stack frame/ { stack += $1; spill += $5 + $9 }
+/Used [0-9]+ registers/ {
+    for (i = 1; i < NF; i++) {
+        if ($(i + 1) ~ /^registers/) regs = $i
+        if ($(i + 1) == "bytes" && $(i + 2) ~ /^smem/) shared = $i
+    }
+}
+END { add() }' "$@" | $names | sed 's/(anonymous namespace):://g; s/_GLOBAL__N__[0-9a-z_]*:://g' | sort > "$table"
+
+echo "file               arch    regs  stack  spill  shared  kernel"
+cat "$table"
+awk '
+{ name = $7; for (i = 8; i <= NF; i++) name = name " " $i; at = name " (" $1 ", " $2 ")" }
+$6 > 99 * 1024 { faults++; print "not ok " at " has " $6 " bytes of shared memory, a GB10 has 101376" }
+$5 > 0 && /^step_/ { faults++; print "not ok " at " spills " $5 " bytes of registers" }
+$5 > 0 && !/^step_/ { warnings++; print "warning: " at " spills " $5 " bytes of registers" }
+$4 > 0 && $5 == 0 && /^step_/ { warnings++; print "warning: " at " has " $4 " bytes of stack" }
+END {
+    print NR " kernels, " faults + 0 " faults, " warnings + 0 " warnings"
+    exit faults > 0 || NR == 0
+}' "$table"
+status=$?
+
+for log; do
+    source=$(echo "$log" | sed 's/\.o\.ptxas$//; s|.*/\(kernels/cuda/\)|\1|; s|.*/\(src/backend/\)|\1|')
+    grep -q 'extern __shared__' "$source" 2> /dev/null || continue
+    headers=$(sed -n 's|^#include "\(kernels/cuda/.*\.cuh\)".*|\1|p' "$source")
+    cat "$source" $headers | grep -q 'static_assert(.*<= 99 \* 1024' && continue
+    echo "not ok $source has dynamic shared memory without a static_assert(BYTES <= 99 * 1024, ...)"
+    status=1
+done
+exit $status

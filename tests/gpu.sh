@@ -1,0 +1,26 @@
+#!/bin/sh
+# On a machine with a GPU, from a tree built by `make gpubuild` (no compiler, no make needed): every operation against its
+# CPU definition, then the golden checkpoints.  The last line counts.
+# SANITIZE=memcheck (racecheck, synccheck, initcheck): the golden checkpoints alone, under compute-sanitizer ($SANITIZER).
+BUILD=${BUILD:-build}
+SANITIZE=${SANITIZE:-}
+SANITIZER=${SANITIZER:-compute-sanitizer}
+export BUILD SANITIZE SANITIZER
+
+stop() { echo "not ok $1"; echo "0 passed, 1 failed"; exit 1; }
+
+[ -x "$BUILD/q35chat" ] && [ -x "$BUILD/tests/golden/compare" ] || stop "$BUILD has no q35chat and tests/golden/compare: make gpubuild BUILD=$BUILD"
+# A skipped test must not pass for a good one: is there a GPU that the program can use?
+why=$("$BUILD/q35chat" debug draft --backend cuda --kv bf16 --model tests/data/model/g0/bf16 2>&1 < /dev/null) || stop "the program cannot use the GPU: $why"
+[ -z "$SANITIZE" ] || command -v "$SANITIZER" > /dev/null || stop "there is no $SANITIZER on the PATH; SANITIZER=FILE names it"
+
+nvidia-smi --query-gpu=name,driver_version,clocks.max.sm --format=csv,noheader 2> /dev/null | head -n 1
+set --
+[ -n "$SANITIZE" ] || for t in "$BUILD"/tests/kernels/test_cuda_*; do
+    case ${t##*/} in *.*) ;; *) set -- "$@" "$t" ;; esac        # neither objects nor dependencies
+done
+BACKEND=cuda SCRIPTS=tests/golden/debug.sh sh tests/run.sh "$@"
+status=$?
+grep '^ok \|^not ok ' "$BUILD/test.log"         # the figures
+grep -q '^not ok ' "$BUILD/test.log" && status=1
+exit $status
