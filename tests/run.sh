@@ -1,5 +1,6 @@
 #!/bin/sh
 # Runs the test programs given as arguments (through $EMULATOR, if any), then the scripts ($SCRIPTS, or all), and closes with one line of counts.
+# FIGURES=1 shows what each of the scripts' checks found.
 # A program's own tests are counted from cmocka's closing lines; a script prints "ok NAME", "not ok NAME" or "skip NAME" per check.
 BUILD=${BUILD:-build}
 export BUILD
@@ -35,6 +36,7 @@ for t in ${SCRIPTS:-tests/layers.sh tests/pty/*.sh tests/golden/*.sh}; do
     [ -z "$EMULATOR" ] || continue              # they start programs by themselves
     sh "$t" > "$log.one" 2>&1
     status=$?
+    [ -z "${FIGURES:-}" ] || grep '^ok ' "$log.one"
     count "$t" $status "$log.one" "$(grep -c '^ok ' "$log.one")" "$(grep -c '^not ok ' "$log.one")" "$(grep -c '^skip ' "$log.one")"
 done
 rm -f "$log.one"
