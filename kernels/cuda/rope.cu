@@ -1,0 +1,112 @@
+/* rope, kv_store, sigmoid_gate: what prompt rows need around attention.
+ * Shapes    rope: heads of 2 * half turning dims; kv_store: fp32 rows [n, n_kv_heads, 256] -> bf16 rows of the cache;
+ *           sigmoid_gate: y [n, heads, dim], gate strided
+ * Bytes     rope 16 * half a head, kv_store 6 bytes a value, sigmoid_gate 12;  4096 tokens of the 122B: 33 MB, 25 MB, 403 MB
+ * Limit     bandwidth: a few flops a value.  At 4.5 TB/s 8, 6, 90 us
+ * Launch    256 threads; rope: 8 tokens a block, whose angles are computed once; the others: four or eight values a thread
+ * Layout    as the contracts have it, 16-byte loads and stores
+ * Numerics  rope: angle in fp32, sine and cosine to 2 ulp at any position; the gate through __expf */
+#include "kernels/cuda/common.cuh"
+
+enum { THREADS = 256, ROPE_TOKENS = 8 };
+
+/* VEC values of a half at once. */
+template <int VEC> static __global__ void rope_kernel(struct rope_args a)
+{
+    extern __shared__ float2 turn[];            /* [ROPE_TOKENS, half] cos and sin, times scale */
+    int t0 = (int)blockIdx.x * ROPE_TOKENS, n = min(ROPE_TOKENS, a.n_tokens - t0), steps = a.half / VEC;
+    for (int i = (int)threadIdx.x; i < n * a.half; i += THREADS) {
+        float s, c;
+        sincosf((float)(a.pos + t0 + i / a.half) * a.freq[i % a.half], &s, &c);
+        turn[i] = make_float2(c * a.scale, s * a.scale);
+    }
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < n * a.n_heads * steps; i += THREADS) {
+        int d = i % steps * VEC, h = i / steps % a.n_heads, t = i / steps / a.n_heads;
+        float *x = a.x + (size_t)(t0 + t) * a.token_stride + (size_t)h * a.head_stride + d;
+        const float2 *w = turn + t * a.half + d;
+        float p[VEC], q[VEC];
+        if (VEC == 4) {
+            *(float4 *)p = *(const float4 *)x;
+            *(float4 *)q = *(const float4 *)(x + a.half);
+        } else {
+            p[0] = x[0];
+            q[0] = x[a.half];
+        }
+#pragma unroll
+        for (int j = 0; j < VEC; j++) {
+            float u = p[j] * w[j].x - q[j] * w[j].y;
+            q[j] = q[j] * w[j].x + p[j] * w[j].y;
+            p[j] = u;
+        }
+        if (VEC == 4) {
+            *(float4 *)x = *(const float4 *)p;
+            *(float4 *)(x + a.half) = *(const float4 *)q;
+        } else {
+            x[0] = p[0];
+            x[a.half] = q[0];
+        }
+    }
+}
+
+extern "C" void rope_cuda(struct cuda_queue *q, const struct rope_args *a)
+{
+    bool four = a->half % 4 == 0 && a->token_stride % 4 == 0 && a->head_stride % 4 == 0 && (uintptr_t)a->x % 16 == 0;
+    dim3 grid((unsigned)(a->n_tokens + ROPE_TOKENS - 1) / ROPE_TOKENS);
+    size_t smem = ROPE_TOKENS * (size_t)a->half * sizeof(float2);
+    launch(q, "rope", four ? rope_kernel<4> : rope_kernel<1>, grid, THREADS, smem, false, *a);
+}
+
+/* Eight values a thread; block row 0: k, 1: v. */
+static __global__ void kv_store_kernel(const float *k, const float *v, uint4 *to_k, uint4 *to_v, size_t n)
+{
+    const float4 *x = (const float4 *)(blockIdx.y ? v : k);
+    uint4 *y = blockIdx.y ? to_v : to_k;
+    size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= n)
+        return;
+    float4 lo = x[2 * i], hi = x[2 * i + 1];
+    y[i] = make_uint4(bf16_pair(lo.x, lo.y), bf16_pair(lo.z, lo.w), bf16_pair(hi.x, hi.y), bf16_pair(hi.z, hi.w));
+}
+
+extern "C" void kv_store_cuda(struct cuda_queue *q, const struct kv_store_args *a)
+{
+    size_t row = (size_t)a->kv.n_kv_heads * (size_t)a->kv.head_dim, n = row * (size_t)a->n_tokens / 8, at = row * (size_t)a->pos;
+    if (a->kv.dtype != DT_BF16 || row % 8) {
+        queue_note(q, "kv_store", cudaErrorInvalidValue);
+        return;
+    }
+    dim3 grid((unsigned)((n + THREADS - 1) / THREADS), 2);
+    launch(q, "kv_store", kv_store_kernel, grid, THREADS, 0, false, a->k, a->v, (uint4 *)((uint16_t *)a->kv.k + at),
+           (uint4 *)((uint16_t *)a->kv.v + at), n);
+}
+
+template <int VEC> static __global__ void sigmoid_gate_kernel(struct sigmoid_gate_args a)
+{
+    int steps = a.head_dim / VEC;
+    size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x, head = i / (size_t)steps;
+    if (head >= (size_t)a.n_tokens * (size_t)a.n_heads)
+        return;
+    int d = (int)(i % (size_t)steps) * VEC;
+    const float *g = a.gate + head / (size_t)a.n_heads * a.gate_token + head % (size_t)a.n_heads * a.gate_head + d;
+    float *y = a.y + head * (size_t)a.head_dim + d;
+    if (VEC == 4) {
+        float4 u = *(const float4 *)g, v = *(const float4 *)y;
+        v.x *= sigmoid_f(u.x);
+        v.y *= sigmoid_f(u.y);
+        v.z *= sigmoid_f(u.z);
+        v.w *= sigmoid_f(u.w);
+        *(float4 *)y = v;
+    } else {
+        y[0] *= sigmoid_f(g[0]);
+    }
+}
+
+extern "C" void sigmoid_gate_cuda(struct cuda_queue *q, const struct sigmoid_gate_args *a)
+{
+    bool four = a->head_dim % 4 == 0 && a->gate_token % 4 == 0 && a->gate_head % 4 == 0
+                && (uintptr_t)a->gate % 16 == 0 && (uintptr_t)a->y % 16 == 0;
+    size_t n = (size_t)a->n_tokens * (size_t)a->n_heads * (size_t)a->head_dim / (four ? 4 : 1);
+    launch(q, "sigmoid_gate", four ? sigmoid_gate_kernel<4> : sigmoid_gate_kernel<1>, dim3((unsigned)((n + THREADS - 1) / THREADS)),
+           THREADS, 0, false, *a);
+}
