@@ -1,0 +1,99 @@
+/* linear_*: y = W x for prompt chunks, any number of tokens.
+ * Shapes    W [rows, cols] packed, x [n, cols] fp32, y [n, rows] fp32
+ * Bytes     W once, x twice (the second time as bf16), y once, twice with `add`
+ * Limit     tensor cores from about 200 tokens on: 2 n rows cols flops; below that the weights
+ * Launch    gemm_copy_kernel, then 256 threads for 256 rows x 128 or 64 tokens, or 128 threads for 64 rows x 32 tokens
+ * Layout    kernels/cuda/gemm.cuh; bands of 8 row tiles run through all tokens, so that both operands stay in L2
+ * Numerics  x and the scaled weights rounded to bf16 (INT8 exact, its scale at the end), sums in fp32 by ascending column */
+#include "kernels/cuda/gemm.cuh"
+
+enum { BAND = 8 };
+
+struct linear_job {
+    float      *y;
+    const char *x, *data, *scale;
+    int         rows, n_tiles, n_groups, n_tokens, row_blocks, token_blocks;
+    bool        add;
+};
+
+template <int F, class S> static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS) linear_kernel(const struct linear_job j)
+{
+    extern __shared__ __align__(128) char smem[];
+    const int id = (int)blockIdx.x, band = id / (BAND * j.token_blocks), in = id - band * BAND * j.token_blocks;
+    const int high = min(BAND, j.row_blocks - band * BAND);
+    const int row_block = band * BAND + in % high, token0 = in / high * S::TOKENS;
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const int first = row_block * S::TILES + warp * S::MT;
+    uint32_t *rows = (uint32_t *)(smem + S::STAGES * S::STAGE);
+    for (int i = (int)threadIdx.x; i < S::TOKENS; i += S::THREADS)          /* tokens too many are computed but not stored */
+        rows[i] = (uint32_t)min(token0 + i, j.n_tokens - 1) * (uint32_t)(j.n_groups * 16);
+    __syncthreads();
+    float acc[S::MT][S::NT][4];
+    gemm_run<F, S>(acc, j.data, j.scale, first, j.n_tiles, j.n_groups, j.x, rows, smem);
+#pragma unroll
+    for (int m = 0; m < S::MT; m++) {
+        const int tile = first + m, row = tile * PACK_ROWS + g;
+        if (tile >= j.n_tiles)
+            break;
+        const float2 s = row_scale<F>(j.scale, (size_t)tile, g);
+#pragma unroll
+        for (int n = 0; n < S::NT; n++)
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+                const int token = token0 + n * 8 + 2 * t + c;
+                if (token >= j.n_tokens)
+                    continue;
+                float *y = j.y + (size_t)token * (size_t)j.rows + row, lo = acc[m][n][c] * s.x, hi = acc[m][n][c + 2] * s.y;
+                if (row < j.rows)
+                    *y = j.add ? *y + lo : lo;
+                if (row + 8 < j.rows)
+                    y[8] = j.add ? y[8] + hi : hi;
+            }
+    }
+}
+
+template <int F, class S> static void run(struct cuda_queue *q, const char *op, struct linear_job j)
+{
+    j.row_blocks = (j.n_tiles + S::TILES - 1) / S::TILES;
+    j.token_blocks = (j.n_tokens + S::TOKENS - 1) / S::TOKENS;
+    launch(q, op, linear_kernel<F, S>, dim3((unsigned)(j.row_blocks * j.token_blocks)), S::THREADS, S::SMEM, false, j);
+}
+static int blocks(const struct linear_job *j, int tiles, int tokens)
+{
+    return ((j->n_tiles + tiles - 1) / tiles) * ((j->n_tokens + tokens - 1) / tokens);
+}
+
+template <int F> static void linear(struct cuda_queue *q, const char *op, const struct linear_args *a)
+{
+    struct linear_job j = {};
+    if (a->n_tokens < 1 || !gemm_scratch(q, op, linear_scratch_cuda(a->n_tokens, a->w.cols)))
+        return;
+    if (a->w.format != F) {
+        queue_note(q, op, cudaErrorInvalidValue);
+        return;
+    }
+    gemm_copy(q, op, q->scratch, a->x, (size_t)a->n_tokens, a->w.cols);
+    j.y = a->y;
+    j.x = q->scratch;
+    j.data = (const char *)a->w.data;
+    j.scale = (const char *)a->w.scale;
+    j.rows = a->w.rows;
+    j.n_tiles = pack_tiles(a->w.rows);
+    j.n_groups = pack_groups(a->w.cols);
+    j.n_tokens = a->n_tokens;
+    j.add = a->add;
+    /* The largest tile that still gives every multiprocessor something. */
+    if (a->n_tokens > 64 && blocks(&j, gemm_large::TILES, gemm_large::TOKENS) >= q->n_sm)
+        run<F, gemm_large>(q, op, j);
+    else if (a->n_tokens > 32 && blocks(&j, gemm_medium::TILES, gemm_medium::TOKENS) >= q->n_sm)
+        run<F, gemm_medium>(q, op, j);
+    else
+        run<F, gemm_small>(q, op, j);
+}
+
+#define LINEAR(op, F) \
+    extern "C" void op##_cuda(struct cuda_queue *q, const struct op##_args *a) { linear<F>(q, #op, &a->l); }
+LINEAR(linear_dense, WEIGHT_DENSE)
+LINEAR(linear_int4, WEIGHT_INT4)
+LINEAR(linear_fp8, WEIGHT_FP8)
+LINEAR(linear_int8, WEIGHT_INT8)

@@ -1,0 +1,169 @@
+/* router, moe_group, moe_combine: what stands around the products of a mixture of experts in prompt chunks.
+ * Shapes    logits [n, n_experts] fp32, n_experts <= 512, top_k <= 16; d [n, top_k + 1, hidden] fp32
+ * Bytes     router n n_experts 4; moe_group n (2 top_k + 1) 4 (every block reads the choices, from L2); moe_combine n (top_k + 3) hidden 4
+ * Limit     bandwidth; moe_combine at 4.5 TB/s, 4096 tokens, top 8, hidden 3072: 123 us
+ * Launch    router: a warp per token, 8 a block.  moe_group: a block of 1024 per expert.  moe_combine: a block per token
+ * Layout    router: lane l holds the logits of experts l, l + 32, ..
+ * Numerics  router as its definition with expf of another library; chosen by the logits themselves.  moe_group exact */
+#include "kernels/cuda/common.cuh"
+
+enum { ROUTER_HELD = STEP_EXPERTS / 32, GROUP_THREADS = 1024 };
+
+static __global__ void __launch_bounds__(256) router_kernel(const struct router_args a)
+{
+    const int token = (int)(blockIdx.x * 8 + threadIdx.x / 32), lane = (int)threadIdx.x % 32, E = a.n_experts;
+    if (token >= a.n_tokens)
+        return;
+    float l[ROUTER_HELD], max = -INFINITY, all = 0, mine = 0;
+    uint32_t taken = 0;                 /* bit i: expert lane + 32 i is chosen, or there is none */
+#pragma unroll
+    for (int i = 0; i < ROUTER_HELD; i++) {
+        const int e = lane + 32 * i;
+        l[i] = e < E ? __ldg(a.logits + (size_t)token * (size_t)E + e) : -INFINITY;
+        if (!(l[i] > -INFINITY))        /* no number: the last to be chosen */
+            l[i] = -INFINITY;
+        if (e >= E)
+            taken |= 1u << i;
+        max = fmaxf(max, l[i]);
+    }
+    max = warp_max(max);
+#pragma unroll
+    for (int i = 0; i < ROUTER_HELD; i++)
+        if (lane + 32 * i < E)
+            all += expf(l[i] - max);
+    all = warp_sum(all);
+    int choice = 0;
+    for (int k = 0; k < a.top_k; k++) {
+        float best = -INFINITY;
+        int at = STEP_EXPERTS;          /* none */
+#pragma unroll
+        for (int i = 0; i < ROUTER_HELD; i++)
+            if (!(taken >> i & 1) && (at == STEP_EXPERTS || l[i] > best)) {
+                best = l[i];
+                at = lane + 32 * i;
+            }
+        for (int m = 16; m; m >>= 1) {
+            const float other = __shfl_xor_sync(~0u, best, m);
+            const int there = __shfl_xor_sync(~0u, at, m);
+            if (there < STEP_EXPERTS && (at == STEP_EXPERTS || other > best || (other == best && there < at))) {
+                best = other;
+                at = there;
+            }
+        }
+        if (at % 32 == lane && at < STEP_EXPERTS)
+            taken |= 1u << at / 32;
+        if (lane == k) {
+            choice = at;
+            mine = expf(best - max) / all;
+        }
+    }
+    float chosen = 0;
+    for (int k = 0; k < a.top_k; k++)
+        chosen += __shfl_sync(~0u, mine, k);
+    if (lane < a.top_k) {
+        a.experts[(size_t)token * (size_t)a.top_k + lane] = choice;
+        a.weights[(size_t)token * (size_t)a.top_k + lane] = mine / chosen;
+    }
+}
+
+extern "C" void router_cuda(struct cuda_queue *q, const struct router_args *a)
+{
+    if (a->n_experts > STEP_EXPERTS || a->top_k > STEP_CHOICES || a->top_k > a->n_experts) {
+        queue_note(q, "router", cudaErrorInvalidValue);
+        return;
+    }
+    launch(q, "router", router_kernel, dim3((unsigned)((a->n_tokens + 7) / 8)), 256, 0, false, *a);
+}
+
+/* Block e finds the choices of expert e.  A warp looks at a range of consecutive choices: it counts those of e and those of
+ * lower experts, and when all counts are known it goes through its range again and writes. */
+static __global__ void __launch_bounds__(GROUP_THREADS) moe_group_kernel(const struct moe_group_args a)
+{
+    const int e = (int)blockIdx.x, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int n = a.n_tokens * a.top_k;
+    if (e == a.n_experts) {             /* the shared expert, whom every token chooses last */
+        if (threadIdx.x == 0) {
+            a.start[e] = n;
+            a.start[e + 1] = n + a.n_tokens;
+        }
+        for (int t = (int)threadIdx.x; t < a.n_tokens; t += GROUP_THREADS)
+            a.slots[n + t] = t * (a.top_k + 1) + a.top_k;
+        return;
+    }
+    __shared__ int lower[32], same[32];
+    const int range = (n + GROUP_THREADS - 1) / GROUP_THREADS * 32, begin = min(n, warp * range), end = min(n, begin + range);
+    int n_lower = 0, n_same = 0;
+#pragma unroll 8
+    for (int i = begin + lane; i < end; i += 32) {
+        const int chosen = __ldg(a.experts + i);
+        n_lower += chosen < e;
+        n_same += chosen == e;
+    }
+    for (int m = 16; m; m >>= 1) {
+        n_lower += __shfl_xor_sync(~0u, n_lower, m);
+        n_same += __shfl_xor_sync(~0u, n_same, m);
+    }
+    if (lane == 0) {
+        lower[warp] = n_lower;
+        same[warp] = n_same;
+    }
+    __syncthreads();
+    int at = 0, start = 0;
+    for (int w = 0; w < 32; w++) {
+        start += lower[w];
+        at += w < warp ? same[w] : 0;
+    }
+    if (threadIdx.x == 0)
+        a.start[e] = start;
+    if (n_same == 0)
+        return;
+    at += start;
+#pragma unroll 4
+    for (int i0 = begin; i0 < end; i0 += 32) {
+        const int i = i0 + lane;
+        const bool mine = i < end && __ldg(a.experts + i) == e;
+        const unsigned all = __ballot_sync(~0u, mine);
+        if (mine)
+            a.slots[at + __popc(all & ((1u << lane) - 1))] = i + i / a.top_k;
+        at += __popc(all);
+    }
+}
+
+extern "C" void moe_group_cuda(struct cuda_queue *q, const struct moe_group_args *a)
+{
+    launch(q, "moe_group", moe_group_kernel, dim3((unsigned)a->n_experts + 1), GROUP_THREADS, 0, false, *a);
+}
+
+static __global__ void __launch_bounds__(256) moe_combine_kernel(const struct moe_combine_args a)
+{
+    const size_t token = blockIdx.x;
+    const int k = a.top_k, quads = a.hidden / 4;
+    float4 *x = (float4 *)(a.x + token * (size_t)a.hidden);
+    const float4 *d = (const float4 *)(a.d + token * (size_t)(k + 1) * (size_t)a.hidden);
+    __shared__ float weight[STEP_CHOICES + 1];
+    if ((int)threadIdx.x <= k)
+        weight[threadIdx.x] = (int)threadIdx.x < k ? a.weights[token * (size_t)k + threadIdx.x] : 1.0f / (1.0f + expf(-a.shared_gate[token]));
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < quads; i += 256) {
+        float4 sum = x[i];
+#pragma unroll 9
+        for (int j = 0; j <= k; j++) {
+            const float4 v = __ldcs(d + (size_t)j * (size_t)quads + i);
+            const float w = weight[j];
+            sum.x += w * v.x;
+            sum.y += w * v.y;
+            sum.z += w * v.z;
+            sum.w += w * v.w;
+        }
+        x[i] = sum;
+    }
+}
+
+extern "C" void moe_combine_cuda(struct cuda_queue *q, const struct moe_combine_args *a)
+{
+    if (a->hidden % 4 || a->top_k > STEP_CHOICES) {
+        queue_note(q, "moe_combine", cudaErrorInvalidValue);
+        return;
+    }
+    launch(q, "moe_combine", moe_combine_kernel, dim3((unsigned)a->n_tokens), 256, 0, false, *a);
+}
