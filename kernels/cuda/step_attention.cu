@@ -1,0 +1,439 @@
+/* step_attention: one attention layer of a decode step, 1 to 8 rows, between its projections.
+ * Shapes    qg [n, heads, 2, 256], k and v [n, kv_heads, 256] fp32; cache rows [kv_heads, 256] bf16
+ * Bytes     K and V of all positions once: 1 KiB a position and KV head;  122B at 128K: 268 MB;  partial results 66 KB a range, row
+ *           and KV head of 16 query heads, written and read in L2
+ * Limit     bandwidth: 268 MB at 4.5 TB/s 60 us, at 230 GB/s 1.2 ms
+ * Launch    1: grid (row sets, 64 ranges, kv_heads), 8 warps, 64 positions a tile; K and V tiles of 32 KiB in three buffers, two
+ *           of them in flight (two buffers, one in flight, where shared memory is short); ranges beyond the end leave at once.
+ *           A set is up to 4 rows: the second one of 5 to 8 rows runs beside the first and finds K and V in L2
+ *           2: grid (heads, rows) adds the ranges up, and gates
+ * Layout    16 query heads of a KV head are the rows of an m16n8k16, missing ones are 0.  Logits: a row of the call belongs to
+ *           8 / R warps, each with its own positions of the tile and q in registers; weights meet in shared memory; outputs: a
+ *           warp has 32 columns of all rows.  16-byte piece c of row r lies at c ^ (r & 7), free of bank conflicts
+ * Numerics  q and weights in bf16, the rest fp32; weights are added up by the tensor cores as ones times weights, so that the order
+ *           does not depend on R.  A range is 64 positions for each 4096 of the row's own position */
+#include "kernels/cuda/common.cuh"
+
+enum {
+    DIM = 256, WARPS = 8, THREADS = WARPS * 32, TILE = 64, HEADS = 16,
+    ROW_BYTES = DIM * 2,
+    BUFFER = TILE * ROW_BYTES,
+};
+
+static __device__ __forceinline__ void ldmatrix(uint32_t r[4], uint32_t at)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+}
+static __device__ __forceinline__ void ldmatrix_trans(uint32_t r[4], uint32_t at)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+}
+static __device__ __forceinline__ float exp2_fast(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+static __device__ __forceinline__ float quad_max(float v)
+{
+    v = fmaxf(v, __shfl_xor_sync(~0u, v, 1));
+    return fmaxf(v, __shfl_xor_sync(~0u, v, 2));
+}
+
+/* The range length of a row at position p: the smallest multiple of 64 that needs no more than STEP_RANGES ranges. */
+static __device__ __forceinline__ int range_length(int p) { return TILE * (p / (TILE * STEP_RANGES) + 1); }
+
+/* Where the outcome of (row, head, range) lies: 256 sums, and far behind the greatest logit and the sum of weights. */
+static __device__ __forceinline__ size_t partial(int row, int n_heads, int head, int range)
+{
+    return ((size_t)row * (size_t)n_heads + (size_t)head) * STEP_RANGES + (size_t)range;
+}
+static __device__ __forceinline__ float *partial_ends(const struct step_attention_args &a)
+{
+    return (float *)a.scratch + (size_t)STEP_ROWS * (size_t)a.n_q_heads * STEP_RANGES * DIM;
+}
+
+static __device__ __forceinline__ uint4 eight_bf16(const float v[8])
+{
+    return make_uint4(bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]), bf16_pair(v[4], v[5]), bf16_pair(v[6], v[7]));
+}
+
+/* A lane's eight values of one head after norm and rope. */
+static __device__ __forceinline__ uint4 norm_and_turn(const float *x, const float *w, const float2 *turn, int half, float eps, int lane)
+{
+    float v[8], u[8];
+    *(float4 *)v = ((const float4 *)x)[2 * lane];
+    *(float4 *)(v + 4) = ((const float4 *)x)[2 * lane + 1];
+    *(float4 *)u = ((const float4 *)w)[2 * lane];
+    *(float4 *)(u + 4) = ((const float4 *)w)[2 * lane + 1];
+    float sum = 0;
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+        sum = fmaf(v[j], v[j], sum);
+    float s = 1.0f / sqrtf(warp_sum(sum) * (1.0f / DIM) + eps);
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+        v[j] = v[j] * s * (1.0f + u[j]);
+#pragma unroll
+    for (int j = 0; j < 8; j += 4) {
+        int d = 8 * lane + j;
+        if (d >= 2 * half)
+            continue;
+        bool first = d < half;
+        int other = first ? d + half : d - half;
+        float4 y = *(const float4 *)(x + other), z = *(const float4 *)(w + other);
+        float mate[4] = {y.x * s * (1.0f + z.x), y.y * s * (1.0f + z.y), y.z * s * (1.0f + z.z), y.w * s * (1.0f + z.w)};
+        const float2 *c = turn + (first ? d : other);
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            v[j + e] = first ? v[j + e] * c[e].x - mate[e] * c[e].y : v[j + e] * c[e].x + mate[e] * c[e].y;
+    }
+    return eight_bf16(v);
+}
+
+/* Fills a buffer with positions p0 .. p0 + 63 of K or V from the cache; zeros after `last`; nothing where the call's own rows go. */
+static __device__ __forceinline__ void fetch(char *buffer, const void *cache, int n_kv_heads, int pos, int p0, int last)
+{
+    int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    size_t row = (size_t)n_kv_heads * DIM;
+    const uint16_t *from = (const uint16_t *)cache + (size_t)(p0 + warp) * row + (blockIdx.z * DIM + (unsigned)lane * 8);
+    char *to = buffer + warp * ROW_BYTES + ((lane ^ warp) << 4);
+#pragma unroll
+    for (int i = 0; i < TILE / WARPS; i++) {
+        int p = p0 + warp + i * WARPS;
+        if (p < pos)
+            copy16(to + i * WARPS * ROW_BYTES, from + (size_t)(i * WARPS) * row);
+        else if (p > last)
+            *(uint4 *)(to + i * WARPS * ROW_BYTES) = make_uint4(0, 0, 0, 0);
+    }
+}
+
+/* The call's own rows of K or V into the buffer that holds p0 .. p0 + 63; a warp for each. */
+static __device__ __forceinline__ void fetch_new(char *buffer, const char *fresh, int pos, int p0, int last)
+{
+    int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, p = pos + warp;
+    if (p >= p0 && p < p0 + TILE && p <= last)
+        *(uint4 *)(buffer + (p - p0) * ROW_BYTES + ((lane ^ ((p - p0) & 7)) << 4)) = *(const uint4 *)(fresh + warp * ROW_BYTES + lane * 16);
+}
+
+/* Behind the buffers: the call's K rows and V rows [n_rows, 256] bf16 each, weights [R, 16, 64] bf16, factors [R, 16], maxima
+ * [8 warps, 16], angles [n_rows, half]. */
+static size_t shared_bytes(int rows, int buffers, int n_rows, int half)
+{
+    return (size_t)buffers * BUFFER + (size_t)n_rows * (2 * ROW_BYTES + (size_t)half * sizeof(float2))
+           + (size_t)rows * (HEADS * TILE * 2 + HEADS * 4) + WARPS * HEADS * 4;
+}
+
+/* Rows 4 * blockIdx.x .. + R - 1, of which some may be missing; R: 1, 2 or 4. */
+template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) void step_attention_kernel(struct step_attention_args a)
+{
+    extern __shared__ __align__(1024) char smem[];
+    enum { WARPS_A_ROW = WARPS / R };
+    char *fresh_k = smem + BUFFERS * BUFFER, *fresh_v = fresh_k + a.n_rows * ROW_BYTES, *weights = fresh_v + a.n_rows * ROW_BYTES;
+    float *factor = (float *)(weights + R * HEADS * TILE * 2), *top = factor + R * HEADS;
+    float2 *turn = (float2 *)(top + WARPS * HEADS);
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const int row0 = 4 * (int)blockIdx.x, n = min(R, a.n_rows - row0), range = (int)blockIdx.y, kv_head = (int)blockIdx.z;
+    const int group = a.n_q_heads / a.kv.n_kv_heads, head0 = kv_head * group;
+    const int my_row = warp / WARPS_A_ROW, my_part = warp % WARPS_A_ROW;        /* whose logits this warp computes */
+    const uint32_t base = (uint32_t)__cvta_generic_to_shared(smem), weights_at = (uint32_t)__cvta_generic_to_shared(weights);
+    const float unit = a.scale * 1.4426950408889634f;
+
+    gpu_wait();
+    gpu_next();
+    const int pos = *a.pos, pos0 = pos + row0;  /* of the call's first row, and of ours */
+    const int shortest = range_length(pos0), longest = range_length(pos0 + n - 1);
+    if (range * shortest > pos0 + n - 1)
+        return;                         /* the longer ranges begin later still */
+
+    uint32_t q[16][4];
+    bool begun = false;
+#pragma unroll 1
+    for (int pass = 0; pass < (shortest == longest ? 1 : 2); pass++) {
+        /* our rows [first_row, end_row) have ranges of `length`; the length grows where p / 4096 does */
+        int length = pass ? longest : shortest, grows = (longest / TILE - 1) * (TILE * STEP_RANGES) - pos0;
+        int first_row = pass ? grows : 0, end_row = shortest == longest || pass ? n : grows;
+        int begin = range * length, last = min(begin + length, pos0 + end_row) - 1, n_tiles = (last - begin) / TILE + 1;
+        if (begin > last)
+            continue;
+        int from_row = max(first_row, begin - pos0);    /* rows before it end before this range */
+
+        fetch(smem, a.kv.k, a.kv.n_kv_heads, pos, begin, last);
+        copy_commit();
+        if (BUFFERS == 3) {
+            fetch(smem + BUFFER, a.kv.v, a.kv.n_kv_heads, pos, begin, last);
+            copy_commit();
+        }
+        if (!begun) {
+            for (int i = (int)threadIdx.x; i < a.n_rows * a.half; i += THREADS) {
+                float s, c;
+                sincosf((float)(pos + i / a.half) * a.freq[i % a.half], &s, &c);
+                turn[i] = make_float2(c * a.rope_scale, s * a.rope_scale);
+            }
+            __syncthreads();
+            int p = pos + warp;
+            if (warp < a.n_rows && (p / shortest == range || p / longest == range)) {
+                size_t from = ((size_t)warp * (size_t)a.kv.n_kv_heads + (size_t)kv_head) * DIM;
+                size_t to = ((size_t)p * (size_t)a.kv.n_kv_heads + (size_t)kv_head) * (DIM / 8) + (size_t)lane;
+                uint4 k = norm_and_turn(a.k + from, a.k_norm, turn + warp * a.half, a.half, a.eps, lane);
+                float v[8];
+                *(float4 *)v = ((const float4 *)(a.v + from))[2 * lane];
+                *(float4 *)(v + 4) = ((const float4 *)(a.v + from))[2 * lane + 1];
+                uint4 v_bits = eight_bf16(v);
+                *(uint4 *)(fresh_k + warp * ROW_BYTES + lane * 16) = k;
+                *(uint4 *)(fresh_v + warp * ROW_BYTES + lane * 16) = v_bits;
+                if (warp >= row0 && warp < row0 + n && p / range_length(p) == range) {      /* true in one block of the head */
+                    ((uint4 *)a.kv.k)[to] = k;
+                    ((uint4 *)a.kv.v)[to] = v_bits;
+                }
+            }
+            /* q through the last buffer into the A fragments of the rows' warps */
+            char *stage = smem + (BUFFERS - 1) * BUFFER;
+#pragma unroll 2
+            for (int i = warp; i < R * HEADS; i += WARPS) {
+                int r = i / HEADS, h = i % HEADS;
+                uint4 bits = make_uint4(0, 0, 0, 0);
+                if (r < n && h < group)
+                    bits = norm_and_turn(a.qg + ((size_t)(row0 + r) * (size_t)a.n_q_heads + (size_t)(head0 + h)) * 2 * DIM, a.q_norm,
+                                         turn + (row0 + r) * a.half, a.half, a.eps, lane);
+                *(uint4 *)(stage + i * ROW_BYTES + ((lane ^ (i & 7)) << 4)) = bits;
+            }
+            __syncthreads();
+            uint32_t at = base + (BUFFERS - 1) * BUFFER + (uint32_t)(my_row * HEADS + lane % 16) * ROW_BYTES;
+#pragma unroll
+            for (int s = 0; s < 16; s++)
+                ldmatrix(q[s], at + (((2 * s + lane / 16) ^ (lane & 7)) << 4));
+            begun = true;
+        }
+        fetch_new(smem, fresh_k, pos, begin, last);
+        if (BUFFERS == 3)
+            fetch_new(smem + BUFFER, fresh_v, pos, begin, last);
+
+        const bool mine = my_row >= from_row && my_row < end_row;
+        float o[R][4][4], sums[4] = {}, max0 = -INFINITY, max1 = -INFINITY;
+#pragma unroll
+        for (int r = 0; r < R; r++)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                o[r][j][0] = o[r][j][1] = o[r][j][2] = o[r][j][3] = 0;
+
+        int k_buffer = 0;               /* K of tile i lies in buffer 2 i mod BUFFERS, V in the next one */
+#pragma unroll 1
+        for (int i = 0; i < n_tiles; i++) {
+            int v_buffer = k_buffer + 1 == BUFFERS ? 0 : k_buffer + 1, third = v_buffer + 1 == BUFFERS ? 0 : v_buffer + 1;
+            int p0 = begin + i * TILE;
+            copy_wait<BUFFERS == 3 ? 1 : 0>();
+            __syncthreads();            /* K is here; everybody is done with the V before */
+            if (BUFFERS == 2 || i + 1 < n_tiles) {      /* this V, or the next K */
+                int next = BUFFERS == 2 ? p0 : p0 + TILE;
+                char *into = smem + (BUFFERS == 2 ? v_buffer : third) * BUFFER;
+                fetch(into, BUFFERS == 2 ? a.kv.v : a.kv.k, a.kv.n_kv_heads, pos, next, last);
+                fetch_new(into, BUFFERS == 2 ? fresh_v : fresh_k, pos, next, last);
+            }
+            copy_commit();
+
+            float s[R][4];
+#pragma unroll
+            for (int j = 0; j < R; j++)
+                s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
+            if (mine) {
+                uint32_t at = base + k_buffer * BUFFER + (uint32_t)(my_part * 8 * R + (lane & 7)) * ROW_BYTES;
+#pragma unroll
+                for (int pair = 0; pair < 8; pair++)
+#pragma unroll
+                    for (int j = 0; j < R; j++) {
+                        uint32_t b[4];
+                        ldmatrix(b, at + j * 8 * ROW_BYTES + (((4 * pair + (lane >> 3)) ^ (lane & 7)) << 4));
+                        mma_bf16(s[j], q[2 * pair], b[0], b[1]);
+                        mma_bf16(s[j], q[2 * pair + 1], b[2], b[3]);
+                    }
+                int limit = pos0 + my_row;
+                if (p0 + TILE - 1 > limit) {
+#pragma unroll
+                    for (int j = 0; j < R; j++)
+#pragma unroll
+                        for (int e = 0; e < 4; e++)
+                            if (p0 + my_part * 8 * R + 8 * j + 2 * t + (e & 1) > limit)
+                                s[j][e] = -INFINITY;
+                }
+                float top0 = s[0][0], top1 = s[0][2];
+#pragma unroll
+                for (int j = 0; j < R; j++) {
+                    top0 = fmaxf(top0, fmaxf(s[j][0], s[j][1]));
+                    top1 = fmaxf(top1, fmaxf(s[j][2], s[j][3]));
+                }
+                top0 = quad_max(top0);
+                top1 = quad_max(top1);
+                if (t == 0) {
+                    top[warp * HEADS + g] = top0;
+                    top[warp * HEADS + g + 8] = top1;
+                }
+            }
+            __syncthreads();            /* the maxima are here; everybody is done with K */
+            if (i + 1 < n_tiles) {      /* the next K, or the next V */
+                fetch(smem + k_buffer * BUFFER, BUFFERS == 2 ? a.kv.k : a.kv.v, a.kv.n_kv_heads, pos, p0 + TILE, last);
+                fetch_new(smem + k_buffer * BUFFER, BUFFERS == 2 ? fresh_k : fresh_v, pos, p0 + TILE, last);
+            }
+            copy_commit();
+            if (mine) {
+                float top0 = max0, top1 = max1;
+#pragma unroll
+                for (int w = 0; w < WARPS_A_ROW; w++) {
+                    top0 = fmaxf(top0, top[(my_row * WARPS_A_ROW + w) * HEADS + g]);
+                    top1 = fmaxf(top1, top[(my_row * WARPS_A_ROW + w) * HEADS + g + 8]);
+                }
+                if (my_part == 0 && t == 0) {
+                    factor[my_row * HEADS + g] = exp2_fast((max0 - top0) * unit);
+                    factor[my_row * HEADS + g + 8] = exp2_fast((max1 - top1) * unit);
+                }
+                max0 = top0;
+                max1 = top1;
+                char *to = weights + my_row * HEADS * TILE * 2 + g * TILE * 2 + t * 4;
+#pragma unroll
+                for (int j = 0; j < R; j++) {
+                    int piece = ((my_part * R + j) ^ g) << 4;
+                    *(uint32_t *)(to + piece) = bf16_pair(exp2_fast((s[j][0] - max0) * unit), exp2_fast((s[j][1] - max0) * unit));
+                    *(uint32_t *)(to + 8 * TILE * 2 + piece) = bf16_pair(exp2_fast((s[j][2] - max1) * unit), exp2_fast((s[j][3] - max1) * unit));
+                }
+            }
+            copy_wait<BUFFERS == 3 ? 2 : 1>();
+            __syncthreads();            /* V and the weights are here */
+
+#pragma unroll
+            for (int r = 0; r < R; r++) {
+                if (r < from_row || r >= end_row)
+                    continue;
+                float keep0 = factor[r * HEADS + g], keep1 = factor[r * HEADS + g + 8];
+#pragma unroll
+                for (int j = 0; j < 4; j++) {
+                    o[r][j][0] *= keep0;
+                    o[r][j][1] *= keep0;
+                    o[r][j][2] *= keep1;
+                    o[r][j][3] *= keep1;
+                }
+                if (r == warp) {
+                    sums[0] *= keep0;
+                    sums[2] *= keep1;
+                }
+            }
+            uint32_t at = base + v_buffer * BUFFER + (uint32_t)(lane % 16) * ROW_BYTES;
+#pragma unroll
+            for (int step = 0; step < TILE / 16; step++) {
+                uint32_t b0[4], b1[4];
+                ldmatrix_trans(b0, at + step * 16 * ROW_BYTES + (((4 * warp + lane / 16) ^ (lane & 7)) << 4));
+                ldmatrix_trans(b1, at + step * 16 * ROW_BYTES + (((4 * warp + 2 + lane / 16) ^ (lane & 7)) << 4));
+#pragma unroll
+                for (int r = 0; r < R; r++) {
+                    if (r < from_row || r >= end_row)
+                        continue;
+                    uint32_t w[4];
+                    ldmatrix(w, weights_at + (uint32_t)(r * HEADS + lane % 16) * TILE * 2 + (((2 * step + lane / 16) ^ (lane & 7)) << 4));
+                    mma_bf16(o[r][0], w, b0[0], b0[1]);
+                    mma_bf16(o[r][1], w, b0[2], b0[3]);
+                    mma_bf16(o[r][2], w, b1[0], b1[1]);
+                    mma_bf16(o[r][3], w, b1[2], b1[3]);
+                    if (r == warp)
+                        mma_bf16(sums, w, 0x3f803f80u, 0x3f803f80u);
+                }
+            }
+            k_buffer = BUFFERS == 2 ? 0 : third;
+        }
+
+        float *out = (float *)a.scratch, *ends = partial_ends(a);
+#pragma unroll
+        for (int r = 0; r < R; r++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                if (r < from_row || r >= end_row || g + 8 * e >= group)
+                    continue;
+                size_t at = partial(row0 + r, a.n_q_heads, head0 + g + 8 * e, range);
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    *(float2 *)(out + at * DIM + 32 * warp + 8 * j + 2 * t) = make_float2(o[r][j][2 * e], o[r][j][2 * e + 1]);
+                if (r == warp && t == 0)
+                    ends[2 * at + 1] = sums[2 * e];
+                if (r == my_row && my_part == 0 && t == 0)
+                    ends[2 * at] = e ? max1 : max0;
+            }
+        copy_wait<0>();
+        __syncthreads();                /* the next pass begins with empty buffers */
+    }
+}
+
+/* One head of one row: four groups of 64 threads take every fourth range each, four columns a thread. */
+static __global__ __launch_bounds__(256) void step_attention_sum_kernel(struct step_attention_args a)
+{
+    __shared__ float scale[STEP_RANGES], warp_top[2], warp_sums[2];
+    __shared__ float4 part[4][DIM / 4];
+    int head = (int)blockIdx.x, row = (int)blockIdx.y, i = (int)threadIdx.x, c = i % 64, quarter = i / 64;
+    gpu_wait();
+    gpu_next();
+    int p = *a.pos + row, n = p / range_length(p) + 1;
+    size_t first = partial(row, a.n_q_heads, head, 0);
+    const float *ends = partial_ends(a) + 2 * first;
+    const float4 *o = (const float4 *)a.scratch + first * (DIM / 4) + c;
+    float max = -INFINITY, sum = 0;
+    if (i < STEP_RANGES) {
+        if (i < n) {
+            max = ends[2 * i];
+            sum = ends[2 * i + 1];
+        }
+        float top = warp_max(max);
+        if (i % 32 == 0)
+            warp_top[i / 32] = top;
+    }
+    __syncthreads();
+    if (i < STEP_RANGES) {
+        float w = exp2_fast((max - fmaxf(warp_top[0], warp_top[1])) * (a.scale * 1.4426950408889634f));
+        scale[i] = w;
+        sum = warp_sum(w * sum);
+        if (i % 32 == 0)
+            warp_sums[i / 32] = sum;
+    }
+    __syncthreads();
+    float4 y = make_float4(0, 0, 0, 0);
+#pragma unroll 4
+    for (int r = quarter; r < n; r += 4) {
+        float4 v = o[(size_t)r * (DIM / 4)];
+        float w = scale[r];
+        y.x = fmaf(w, v.x, y.x);
+        y.y = fmaf(w, v.y, y.y);
+        y.z = fmaf(w, v.z, y.z);
+        y.w = fmaf(w, v.w, y.w);
+    }
+    part[quarter][c] = y;
+    __syncthreads();
+    const float *f = (const float *)part;
+    float gate = a.qg[(((size_t)row * (size_t)a.n_q_heads + (size_t)head) * 2 + 1) * DIM + (size_t)i];
+    float v = (f[i] + f[DIM + i]) + (f[2 * DIM + i] + f[3 * DIM + i]);
+    a.y[((size_t)row * (size_t)a.n_q_heads + (size_t)head) * DIM + (size_t)i] = v / (warp_sums[0] + warp_sums[1]) * sigmoid_f(gate);
+}
+
+template <int R> static void launch_rows(struct cuda_queue *q, const struct step_attention_args *a)
+{
+    dim3 grid((unsigned)(a->n_rows + 3) / 4, STEP_RANGES, (unsigned)a->kv.n_kv_heads);
+    size_t two = shared_bytes(R, 2, a->n_rows, a->half), three = shared_bytes(R, 3, a->n_rows, a->half);
+    if (three <= q->smem)
+        launch(q, "step_attention", step_attention_kernel<R, 3>, grid, THREADS, three, true, *a);
+    else
+        launch(q, "step_attention", step_attention_kernel<R, 2>, grid, THREADS, two, true, *a);
+}
+
+extern "C" void step_attention_cuda(struct cuda_queue *q, const struct step_attention_args *a)
+{
+    int group = a->n_q_heads / a->kv.n_kv_heads;
+    if (a->kv.dtype != DT_BF16 || a->kv.head_dim != DIM || group > HEADS || a->n_rows < 1 || a->n_rows > STEP_ROWS
+        || a->half % 4 || 2 * a->half > DIM) {
+        queue_note(q, "step_attention", cudaErrorInvalidValue);
+        return;
+    }
+    if (a->n_rows == 1)
+        launch_rows<1>(q, a);
+    else if (a->n_rows == 2)
+        launch_rows<2>(q, a);
+    else
+        launch_rows<4>(q, a);
+    launch(q, "step_attention", step_attention_sum_kernel, dim3((unsigned)a->n_q_heads, (unsigned)a->n_rows), 256, 0, true, *a);
+}
