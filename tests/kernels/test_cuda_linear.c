@@ -1,0 +1,250 @@
+/* linear_* on the GPU against their definition.  Activations and scaled weights are rounded to bf16 there, so the whole result is compared
+ * by its relative L2 error. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/dev.h"
+#include "kernels/cpu/vec.h"
+#include "kernels/pack.h"
+#include "tests/kernels/rand.h"
+
+static const double tolerance = 5e-3;   /* bf16 */
+
+static struct dev *cpu, *cuda;
+
+/* A random matrix as a checkpoint has it. */
+static struct weight make(enum weight_format format, int rows, int cols)
+{
+    struct weight w = {.format = format, .rows = rows, .cols = cols, .scale_dtype = DT_F16};
+    size_t R = (size_t)rows, C = (size_t)cols, n = R * C;
+    if (format == WEIGHT_DENSE) {
+        uint16_t *h = malloc(n * 2);
+        for (size_t i = 0; i < n; i++)
+            h[i] = f32_bf16(rand_normal());
+        w.dtype = DT_BF16, w.data = h;
+    } else if (format == WEIGHT_INT4) {
+        uint32_t *q = malloc(C / 8 * R * 4), *z = malloc(C / 128 * (R / 8) * 4);
+        uint16_t *s = malloc(C / 128 * R * 2);
+        for (size_t i = 0; i < C / 8 * R; i++)
+            q[i] = (uint32_t)(rand_u64() >> 32);
+        for (size_t i = 0; i < C / 128 * R; i++)
+            s[i] = f32_f16(rand_normal() * 0.1f);
+        memset(z, 0x77, C / 128 * (R / 8) * 4);
+        w.dtype = DT_I32, w.data = q, w.zeros = z, w.scale = s;
+    } else if (format == WEIGHT_FP8) {
+        uint8_t *b = malloc(n);
+        float *s = rand_array((R + 127) / 128 * ((C + 127) / 128), 0.1f);
+        for (size_t i = 0; i < n; i++)
+            do
+                b[i] = (uint8_t)(rand_u64() >> 32);
+            while ((b[i] & 0x7f) == 0x7f);
+        w.dtype = DT_F8_E4M3, w.scale_dtype = DT_F32, w.data = b, w.scale = s;
+    } else {
+        int8_t *b = malloc(n);
+        uint16_t *s = malloc(R * 2);
+        for (size_t i = 0; i < n; i++)
+            b[i] = (int8_t)((int)(rand_u64() >> 32 & 255) - 128);
+        for (size_t i = 0; i < R; i++)
+            s[i] = f32_f16(rand_unit() * 0.1f);
+        w.dtype = DT_I8, w.data = b, w.scale = s;
+    }
+    return w;
+}
+static void forget(struct weight *w)
+{
+    free((void *)w->data), free((void *)w->scale), free((void *)w->zeros);
+}
+
+static void *upload(const void *p, size_t bytes)
+{
+    void *d = cuda->alloc(cuda, bytes);
+    assert_non_null(d);
+    cuda->copy(cuda, d, p, bytes);
+    return d;
+}
+static struct weight pack(const struct weight *w)
+{
+    size_t bytes = pack_bytes(w->format, w->rows, w->cols);
+    void *host = calloc(1, bytes);
+    assert_true(pack_matrix(w, host));
+    struct weight v = packed_view(w->format, w->rows, w->cols, upload(host, bytes));
+    free(host);
+    return v;
+}
+
+static void finish(void)
+{
+    struct err e = {0};
+    if (!cuda->finish(cuda, &e))
+        fail_msg("%s", e.msg);
+}
+
+static void run(struct dev *d, float *y, const float *x, const struct weight *w, int n, bool add)
+{
+    struct linear_args a = {.y = y, .x = x, .w = *w, .n_tokens = n, .add = add};
+    switch (w->format) {
+    case WEIGHT_DENSE: RUN(d, linear_dense, .l = a); break;
+    case WEIGHT_INT4:  RUN(d, linear_int4, .l = a); break;
+    case WEIGHT_FP8:   RUN(d, linear_fp8, .l = a); break;
+    default:           RUN(d, linear_int8, .l = a); break;
+    }
+}
+
+/* The GPU's y, which starts as y0. */
+static float *on_gpu(const float *y0, const float *x, const struct weight *packed, int n, bool add)
+{
+    size_t bytes = (size_t)n * (size_t)packed->rows * sizeof(float);
+    float *dx = upload(x, (size_t)n * (size_t)packed->cols * sizeof(float)), *dy = upload(y0, bytes), *y = malloc(bytes);
+    run(cuda, dy, dx, packed, n, add);
+    cuda->copy(cuda, y, dy, bytes);
+    finish();
+    cuda->free(cuda, dx), cuda->free(cuda, dy);
+    return y;
+}
+
+static void compare(const char *what, const float *y, const float *ref, size_t n, size_t row)
+{
+    double diff = 0, size = 0, max = 0;
+    size_t bad = n;
+    for (size_t i = 0; i < n; i++)
+        size += (double)ref[i] * (double)ref[i];
+    double rms = sqrt(size / (double)n);
+    for (size_t i = 0; i < n; i++) {
+        double d = fabs((double)y[i] - (double)ref[i]);
+        diff += d * d;
+        if (!(d <= max))
+            max = d;
+        if (bad == n && !(d <= 20 * tolerance * rms))
+            bad = i;
+    }
+    if (!(sqrt(diff / size) <= tolerance) || bad < n)
+        fail_msg("%s: relative error %g, max %g (rms %g), first bad [%zu, %zu]: %g, expected %g", what, sqrt(diff / size), max, rms,
+                 bad / row, bad % row, bad < n ? (double)y[bad] : 0, bad < n ? (double)ref[bad] : 0);
+}
+
+static float *poison(size_t n)
+{
+    float *p = malloc(n * sizeof *p);
+    memset(p, 0xff, n * sizeof *p);     /* NaN */
+    return p;
+}
+
+static void check(enum weight_format format, int rows, int cols, int n, bool add)
+{
+    char what[128];
+    snprintf(what, sizeof what, "format %d, [%d, %d], %d tokens%s", (int)format, rows, cols, n, add ? ", added" : "");
+    size_t N = (size_t)n * (size_t)rows;
+    struct weight w = make(format, rows, cols), packed = pack(&w);
+    float *x = rand_array((size_t)n * (size_t)cols, 1), *y0 = add ? rand_array(N, 1) : poison(N), *ref = malloc(N * sizeof *ref);
+    memcpy(ref, y0, N * sizeof *ref);
+    run(cpu, ref, x, &w, n, add);
+    float *y = on_gpu(y0, x, &packed, n, add), *again = on_gpu(y0, x, &packed, n, add);
+    compare(what, y, ref, N, (size_t)rows);
+    assert_memory_equal(y, again, N * sizeof *y);
+    cuda->free(cuda, (void *)packed.data);
+    forget(&w);
+    free(x), free(y0), free(ref), free(y), free(again);
+}
+
+static void need_gpu(void)
+{
+    if (!cuda)
+        skip();
+}
+
+static const enum weight_format formats[] = {WEIGHT_DENSE, WEIGHT_INT4, WEIGHT_FP8, WEIGHT_INT8};
+enum { N_FORMATS = sizeof formats / sizeof *formats };
+
+static void test_linear__agrees_with_the_definition_at_real_shapes(void **state)
+{
+    (void)state;
+    need_gpu();
+    static const struct { enum weight_format f; int rows, cols, n; } shapes[] = {
+        {WEIGHT_DENSE, 1, 3072, 700}, {WEIGHT_DENSE, 64, 3072, 300}, {WEIGHT_DENSE, 256, 3072, 257}, {WEIGHT_INT4, 1024, 3072, 33},
+        {WEIGHT_INT4, 3072, 8192, 5}, {WEIGHT_FP8, 1024, 3072, 64},  {WEIGHT_FP8, 2048, 512, 100},   {WEIGHT_INT8, 2048, 2048, 17},
+        {WEIGHT_INT4, 128, 128, 16},  {WEIGHT_DENSE, 512, 256, 40},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        check(shapes[i].f, shapes[i].rows, shapes[i].cols, shapes[i].n, i % 2);
+}
+
+/* 4104 rows: one token takes the small tile, 300 the medium one, 1153 the large one. */
+static void test_linear__every_tile_shape_agrees_with_the_definition(void **state)
+{
+    (void)state;
+    need_gpu();
+    static const int tokens[] = {1, 31, 300, 1153};
+    for (int f = 0; f < N_FORMATS; f++)
+        for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+            check(formats[f], 4104, i % 2 ? 384 : 128, tokens[i], i == 1);
+}
+
+static void test_linear__awkward_shapes_have_no_garbage_at_their_edges(void **state)
+{
+    (void)state;
+    need_gpu();
+    static const int tokens[] = {1, 2, 5, 33, 130};
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        check(WEIGHT_DENSE, 257, 100, tokens[i], false);
+        check(WEIGHT_DENSE, 31, 203, tokens[i], true);
+        check(WEIGHT_INT4, 8, 128, tokens[i], false);
+        check(WEIGHT_INT4, 264, 640, tokens[i], true);
+        check(WEIGHT_FP8, 129, 200, tokens[i], false);
+        check(WEIGHT_INT8, 7, 77, tokens[i], true);
+        check(WEIGHT_INT8, 513, 256, tokens[i], false);
+    }
+}
+
+static void test_linear__a_row_has_the_same_bits_in_any_company(void **state)
+{
+    (void)state;
+    need_gpu();
+    enum { ROWS = 4104, COLS = 896, MOST = 1153 };
+    static const int tokens[] = {1, 7, 64, 300};
+    for (int f = 0; f < N_FORMATS; f++) {
+        struct weight w = make(formats[f], ROWS, COLS), packed = pack(&w);
+        float *x = rand_array((size_t)MOST * COLS, 1), *y0 = poison((size_t)MOST * ROWS), *all = on_gpu(y0, x, &packed, MOST, false);
+        for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+            size_t from = (size_t)(MOST - tokens[i]);
+            float *few = on_gpu(y0, x + from * COLS, &packed, tokens[i], false);
+            assert_memory_equal(few, all + from * ROWS, (size_t)tokens[i] * ROWS * sizeof *few);
+            free(few);
+        }
+        cuda->free(cuda, (void *)packed.data);
+        forget(&w);
+        free(x), free(y0), free(all);
+    }
+}
+
+static int open_devices(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    cuda = dev_open("cuda", 0, &e);
+    cpu = dev_open("cpu", 0, &e);
+    return cpu && (!cuda || cuda->reserve(cuda, (size_t)64 << 20)) ? 0 : -1;
+}
+static int close_devices(void **state)
+{
+    (void)state;
+    dev_close(cuda);
+    dev_close(cpu);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_linear__agrees_with_the_definition_at_real_shapes),
+        cmocka_unit_test(test_linear__every_tile_shape_agrees_with_the_definition),
+        cmocka_unit_test(test_linear__awkward_shapes_have_no_garbage_at_their_edges),
+        cmocka_unit_test(test_linear__a_row_has_the_same_bits_in_any_company),
+    };
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
+}

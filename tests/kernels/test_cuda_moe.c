@@ -1,0 +1,447 @@
+/* The mixture of experts on the GPU against its definition, and the small operations around it.  The products round activations and
+ * scaled weights to bf16, so they are compared by their relative L2 error; the rest is fp32 or exact. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/dev.h"
+#include "kernels/cpu/vec.h"
+#include "kernels/pack.h"
+#include "tests/kernels/rand.h"
+
+static const double tolerance = 5e-3;   /* bf16 */
+
+static struct dev *cpu, *cuda;
+
+/* A random matrix as a checkpoint has it; products of unit inputs have about unit size. */
+static struct weight make(enum weight_format format, int rows, int cols)
+{
+    struct weight w = {.format = format, .rows = rows, .cols = cols, .scale_dtype = DT_F16};
+    size_t R = (size_t)rows, C = (size_t)cols, n = R * C;
+    float unit = 1 / sqrtf((float)cols);
+    if (format == WEIGHT_DENSE) {
+        uint16_t *h = malloc(n * 2);
+        for (size_t i = 0; i < n; i++)
+            h[i] = f32_bf16(rand_normal() * unit);
+        w.dtype = DT_BF16, w.data = h;
+    } else if (format == WEIGHT_INT4) {
+        uint32_t *q = malloc(C / 8 * R * 4), *z = malloc(C / 128 * (R / 8) * 4);
+        uint16_t *s = malloc(C / 128 * R * 2);
+        for (size_t i = 0; i < C / 8 * R; i++)
+            q[i] = (uint32_t)(rand_u64() >> 32);
+        for (size_t i = 0; i < C / 128 * R; i++)
+            s[i] = f32_f16(rand_normal() * unit / 4);
+        memset(z, 0x77, C / 128 * (R / 8) * 4);
+        w.dtype = DT_I32, w.data = q, w.zeros = z, w.scale = s;
+    } else if (format == WEIGHT_FP8) {
+        uint8_t *b = malloc(n);
+        float *s = rand_array((R + 127) / 128 * ((C + 127) / 128), unit / 64);
+        for (size_t i = 0; i < n; i++)
+            do
+                b[i] = (uint8_t)(rand_u64() >> 32);
+            while ((b[i] & 0x7f) == 0x7f);
+        w.dtype = DT_F8_E4M3, w.scale_dtype = DT_F32, w.data = b, w.scale = s;
+    } else {
+        int8_t *b = malloc(n);
+        uint16_t *s = malloc(R * 2);
+        for (size_t i = 0; i < n; i++)
+            b[i] = (int8_t)((int)(rand_u64() >> 32 & 255) - 128);
+        for (size_t i = 0; i < R; i++)
+            s[i] = f32_f16((rand_unit() + 0.5f) * unit / 64);
+        w.dtype = DT_I8, w.data = b, w.scale = s;
+    }
+    return w;
+}
+static void forget(struct weight *w)
+{
+    free((void *)w->data), free((void *)w->scale), free((void *)w->zeros);
+}
+
+static void *upload(const void *p, size_t bytes)
+{
+    void *d = cuda->alloc(cuda, bytes);
+    assert_non_null(d);
+    cuda->copy(cuda, d, p, bytes);
+    return d;
+}
+static void finish(void)
+{
+    struct err e = {0};
+    if (!cuda->finish(cuda, &e))
+        fail_msg("%s", e.msg);
+}
+static void download(void *p, const void *d, size_t bytes)
+{
+    cuda->copy(cuda, p, d, bytes);
+    finish();
+}
+
+static void *poison(size_t bytes)
+{
+    return memset(malloc(bytes), 0xff, bytes);          /* NaN; as an int -1 */
+}
+
+/* Rows of `width` numbers, `row` apart. */
+static void compare(const char *what, const float *y, const float *ref, size_t n, size_t row, size_t width, double limit)
+{
+    double diff = 0, size = 0, max = 0;
+    size_t bad = n * row;
+    for (size_t i = 0; i < n * row; i++)
+        size += i % row < width ? (double)ref[i] * (double)ref[i] : 0;
+    double rms = sqrt(size / (double)(n * width));
+    for (size_t i = 0; i < n * row; i++) {
+        if (i % row >= width)
+            continue;
+        double d = fabs((double)y[i] - (double)ref[i]);
+        diff += d * d;
+        if (!(d <= max))
+            max = d;
+        if (bad == n * row && !(d <= 30 * limit * rms))
+            bad = i;
+    }
+    if (!(sqrt(diff / size) <= limit) || bad < n * row)
+        fail_msg("%s: relative error %g, max %g (rms %g), first bad [%zu, %zu]: %g, expected %g", what, sqrt(diff / size), max, rms,
+                 bad / row, bad % row, bad < n * row ? (double)y[bad] : 0, bad < n * row ? (double)ref[bad] : 0);
+}
+
+static void need_gpu(void)
+{
+    if (!cuda)
+        skip();
+}
+
+static void test_router__chooses_as_the_definition_and_ties_go_to_the_lower_index(void **state)
+{
+    (void)state;
+    need_gpu();
+    static const struct { int n, experts, k; bool ties; } cases[] = {
+        {1, 256, 8, false}, {700, 256, 8, false}, {300, 512, 16, false}, {33, 8, 4, true}, {130, 12, 6, true}, {257, 16, 4, true},
+        {400, 256, 8, true}, {5, 16, 16, true},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        size_t n = (size_t)cases[c].n, E = (size_t)cases[c].experts, k = (size_t)cases[c].k;
+        float *l = rand_array(n * E, 2), *w = poison(n * k * 4), *wref = poison(n * k * 4);
+        int32_t *e = poison(n * k * 4), *eref = poison(n * k * 4);
+        if (cases[c].ties)
+            for (size_t i = 0; i < n * E; i++)
+                l[i] = rintf(l[i] * 2) / 2;
+        void *dl = upload(l, n * E * 4), *dw = upload(w, n * k * 4), *de = upload(e, n * k * 4);
+        RUN(cpu, router, .experts = eref, .weights = wref, .logits = l, .n_tokens = (int)n, .n_experts = (int)E, .top_k = (int)k);
+        RUN(cuda, router, .experts = de, .weights = dw, .logits = dl, .n_tokens = (int)n, .n_experts = (int)E, .top_k = (int)k);
+        download(w, dw, n * k * 4);
+        download(e, de, n * k * 4);
+        for (size_t i = 0; i < n * k; i++) {
+            if (e[i] != eref[i])
+                fail_msg("case %zu, token %zu, choice %zu: expert %d, expected %d", c, i / k, i % k, e[i], eref[i]);
+            if (!(fabsf(w[i] - wref[i]) <= 2e-6f * wref[i]))
+                fail_msg("case %zu, token %zu, choice %zu: weight %.9g, expected %.9g", c, i / k, i % k, (double)w[i], (double)wref[i]);
+        }
+        cuda->free(cuda, dl), cuda->free(cuda, dw), cuda->free(cuda, de);
+        free(l), free(w), free(wref), free(e), free(eref);
+    }
+}
+
+/* Distinct experts for every token; with `crowd` the first is nearly always the same. */
+static int32_t *choices(int n, int n_experts, int k, bool crowd)
+{
+    int32_t *e = malloc((size_t)(n * k) * sizeof *e);
+    for (int t = 0; t < n; t++)
+        for (int j = 0; j < k; j++) {
+            int32_t *at = e + t * k + j;
+            bool again;
+            *at = crowd && j == 0 && t % 8 ? n_experts / 3 : (int32_t)(rand_u64() >> 33) % n_experts;
+            do {
+                again = false;
+                for (int i = 0; i < j; i++)
+                    again |= e[t * k + i] == *at;
+                if (again)
+                    *at = (*at + 1) % n_experts;
+            } while (again);
+        }
+    return e;
+}
+
+static void test_moe_group__is_exact(void **state)
+{
+    (void)state;
+    need_gpu();
+    static const struct { int n, experts, k; bool crowd; } cases[] = {
+        {1, 256, 8, false}, {3, 12, 6, true}, {4096, 256, 8, false}, {4095, 256, 8, true}, {8192, 512, 16, false}, {777, 16, 4, true}, {2, 8, 4, false},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        int n = cases[c].n, E = cases[c].experts, k = cases[c].k;
+        size_t n_start = (size_t)(E + 2) * 4, n_slots = (size_t)n * (size_t)(k + 1) * 4;
+        int32_t *e = choices(n, E, k, cases[c].crowd), *start = poison(n_start), *slots = poison(n_slots);
+        int32_t *start_ref = poison(n_start), *slots_ref = poison(n_slots);
+        void *de = upload(e, (size_t)(n * k) * 4), *dstart = upload(start, n_start), *dslots = upload(slots, n_slots);
+        RUN(cpu, moe_group, .start = start_ref, .slots = slots_ref, .experts = e, .n_tokens = n, .n_experts = E, .top_k = k);
+        RUN(cuda, moe_group, .start = dstart, .slots = dslots, .experts = de, .n_tokens = n, .n_experts = E, .top_k = k);
+        download(start, dstart, n_start);
+        download(slots, dslots, n_slots);
+        for (int i = 0; i < E + 2; i++)
+            if (start[i] != start_ref[i])
+                fail_msg("case %zu: start[%d] is %d, expected %d", c, i, start[i], start_ref[i]);
+        for (int i = 0; i < n * (k + 1); i++)
+            if (slots[i] != slots_ref[i])
+                fail_msg("case %zu: slots[%d] is %d, expected %d", c, i, slots[i], slots_ref[i]);
+        cuda->free(cuda, de), cuda->free(cuda, dstart), cuda->free(cuda, dslots);
+        free(e), free(start), free(slots), free(start_ref), free(slots_ref);
+    }
+}
+
+enum { MOST_EXPERTS = 16 };
+
+struct mixture {
+    int    n_experts, hidden;
+    struct expert_weights host[MOST_EXPERTS + 1], view[MOST_EXPERTS + 1];       /* the last is the shared one */
+    char  *memory;              /* all experts, equally far apart */
+};
+static struct mixture mixture_make(enum weight_format routed, enum weight_format shared, int n_experts, int hidden, int inter, int shared_inter)
+{
+    struct mixture m = {.n_experts = n_experts, .hidden = hidden};
+    size_t down = pack_bytes(routed, 2 * inter, hidden), step = down + pack_bytes(routed, hidden, inter);
+    size_t shared_down = pack_bytes(shared, 2 * shared_inter, hidden), bytes = step * (size_t)n_experts + shared_down + pack_bytes(shared, hidden, shared_inter);
+    char *all = calloc(1, bytes);
+    m.memory = cuda->alloc(cuda, bytes);
+    assert_non_null(m.memory);
+    for (int e = 0; e <= n_experts; e++) {
+        bool last = e == n_experts;
+        enum weight_format f = last ? shared : routed;
+        int width = last ? shared_inter : inter;
+        size_t at = (size_t)e * step, to = at + (last ? shared_down : down);
+        struct expert_weights *w = &m.host[e];
+        *w = (struct expert_weights){make(f, width, hidden), make(f, width, hidden), make(f, hidden, width)};
+        assert_true(pack_pair(&w->gate, &w->up, all + at) && pack_matrix(&w->down, all + to));
+        m.view[e].gate = packed_view(f, 2 * width, hidden, m.memory + at);
+        m.view[e].down = packed_view(f, hidden, width, m.memory + to);
+    }
+    cuda->copy(cuda, m.memory, all, bytes);
+    free(all);
+    return m;
+}
+static void mixture_free(struct mixture *m)
+{
+    for (int e = 0; e <= m->n_experts; e++)
+        forget(&m->host[e].gate), forget(&m->host[e].up), forget(&m->host[e].down);
+    cuda->free(cuda, m->memory);
+}
+
+/* Outputs of the GPU for n tokens with the given choices. */
+struct result {
+    float *h, *d;               /* [n (k + 1), inter_max], [n (k + 1), hidden] */
+};
+static struct result on_gpu(const struct mixture *m, const float *x, const float *h_in, const int32_t *start, const int32_t *slots, int n, int k,
+                            int inter_max)
+{
+    int E = m->n_experts, n_slots = n * (k + 1);
+    size_t h_bytes = (size_t)n_slots * (size_t)inter_max * 4, d_bytes = (size_t)n_slots * (size_t)m->hidden * 4;
+    struct result r = {poison(h_bytes), poison(d_bytes)};
+    float *dx = upload(x, (size_t)n * (size_t)m->hidden * 4), *dh = upload(r.h, h_bytes), *din = upload(h_in, h_bytes), *dd = upload(r.d, d_bytes);
+    int32_t *dstart = upload(start, (size_t)(E + 2) * 4), *dslots = upload(slots, (size_t)n_slots * 4);
+    RUN(cuda, experts_up, .h = dh, .x = dx, .experts = m->view, .shared = &m->view[E], .start = dstart, .slots = dslots, .n_tokens = n,
+        .n_experts = E, .top_k = k, .inter_max = inter_max);
+    RUN(cuda, experts_down, .d = dd, .h = din, .experts = m->view, .shared = &m->view[E], .start = dstart, .slots = dslots, .n_tokens = n,
+        .n_experts = E, .top_k = k, .inter_max = inter_max);
+    download(r.h, dh, h_bytes);
+    download(r.d, dd, d_bytes);
+    cuda->free(cuda, dx), cuda->free(cuda, dh), cuda->free(cuda, din), cuda->free(cuda, dd), cuda->free(cuda, dstart), cuda->free(cuda, dslots);
+    return r;
+}
+static void result_free(struct result *r) { free(r->h), free(r->d); }
+
+static void check(const struct mixture *m, int n, int k, bool crowd)
+{
+    char what[160];
+    int E = m->n_experts, inter = m->host[0].gate.rows, shared = m->host[E].gate.rows, inter_max = inter > shared ? inter : shared;
+    size_t n_slots = (size_t)n * (size_t)(k + 1), h_bytes = n_slots * (size_t)inter_max * 4, d_bytes = n_slots * (size_t)m->hidden * 4;
+    int32_t *e = choices(n, E, k, crowd), *start = poison((size_t)(E + 2) * 4), *slots = poison(n_slots * 4);
+    float *x = rand_array((size_t)n * (size_t)m->hidden, 1), *h = poison(h_bytes), *d = poison(d_bytes);
+    RUN(cpu, moe_group, .start = start, .slots = slots, .experts = e, .n_tokens = n, .n_experts = E, .top_k = k);
+    RUN(cpu, experts_up, .h = h, .x = x, .experts = m->host, .shared = &m->host[E], .start = start, .slots = slots, .n_tokens = n,
+        .n_experts = E, .top_k = k, .inter_max = inter_max);
+    RUN(cpu, experts_down, .d = d, .h = h, .experts = m->host, .shared = &m->host[E], .start = start, .slots = slots, .n_tokens = n,
+        .n_experts = E, .top_k = k, .inter_max = inter_max);
+    struct result r = on_gpu(m, x, h, start, slots, n, k, inter_max), again = on_gpu(m, x, h, start, slots, n, k, inter_max);
+    snprintf(what, sizeof what, "formats %d and %d, %d tokens, h", (int)m->host[0].gate.format, (int)m->host[E].gate.format, n);
+    /* The shared expert's rows are every (k + 1)st. */
+    size_t wide = (size_t)(k + 1) * (size_t)inter_max;
+    for (int j = 0; j <= k; j++)
+        compare(what, r.h + (size_t)j * (size_t)inter_max, h + (size_t)j * (size_t)inter_max, (size_t)n, wide,
+                (size_t)(j < k ? inter : shared), 1.5 * tolerance);
+    what[strlen(what) - 1] = 'd';
+    compare(what, r.d, d, n_slots, (size_t)m->hidden, (size_t)m->hidden, tolerance);
+    assert_memory_equal(r.h, again.h, h_bytes);
+    assert_memory_equal(r.d, again.d, d_bytes);
+    result_free(&r), result_free(&again);
+    free(e), free(start), free(slots), free(x), free(h), free(d);
+}
+
+/* 16 experts, 4 chosen: up to 48 tokens take the tile of 16, up to 128 that of 32, more that of 64. */
+static void test_experts__all_formats_and_tiles_agree_with_the_definition(void **state)
+{
+    (void)state;
+    need_gpu();
+    static const enum weight_format pairs[][2] = {
+        {WEIGHT_INT4, WEIGHT_INT4}, {WEIGHT_INT4, WEIGHT_FP8}, {WEIGHT_INT4, WEIGHT_DENSE}, {WEIGHT_DENSE, WEIGHT_DENSE},
+        {WEIGHT_FP8, WEIGHT_INT8},  {WEIGHT_INT8, WEIGHT_INT4},
+    };
+    static const int tokens[] = {1, 2, 21, 90, 333};
+    for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++) {
+        int inter = p % 2 ? 256 : 128, shared = p % 3 ? 128 : 256;
+        struct mixture m = mixture_make(pairs[p][0], pairs[p][1], 16, p % 2 ? 384 : 256, inter, shared);
+        for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+            check(&m, tokens[i], 4, i % 2);
+        mixture_free(&m);
+    }
+}
+
+static void test_experts__the_large_models_widths_agree_with_the_definition(void **state)
+{
+    (void)state;
+    need_gpu();
+    struct mixture m = mixture_make(WEIGHT_INT4, WEIGHT_FP8, 4, 3072, 1024, 1024);
+    check(&m, 40, 2, false);
+    mixture_free(&m);
+    m = mixture_make(WEIGHT_INT4, WEIGHT_DENSE, 8, 2048, 512, 512);
+    check(&m, 70, 6, false);
+    mixture_free(&m);
+}
+
+static void test_experts__a_row_has_the_same_bits_in_any_company(void **state)
+{
+    (void)state;
+    need_gpu();
+    enum { MOST = 300, E = 16, K = 4, H = 384, I = 256 };
+    static const int tokens[] = {1, 30, 100};
+    struct mixture m = mixture_make(WEIGHT_INT4, WEIGHT_FP8, E, H, I, I);
+    int32_t *e = choices(MOST, E, K, false), start[E + 2], slots[MOST * (K + 1)];
+    float *x = rand_array((size_t)MOST * H, 1), *h = rand_array((size_t)MOST * (K + 1) * I, 1);
+    RUN(cpu, moe_group, .start = start, .slots = slots, .experts = e, .n_tokens = MOST, .n_experts = E, .top_k = K);
+    struct result all = on_gpu(&m, x, h, start, slots, MOST, K, I);
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        size_t n = (size_t)tokens[i], from = MOST - n;
+        RUN(cpu, moe_group, .start = start, .slots = slots, .experts = e + from * K, .n_tokens = (int)n, .n_experts = E, .top_k = K);
+        struct result few = on_gpu(&m, x + from * H, h + from * (K + 1) * I, start, slots, (int)n, K, I);
+        assert_memory_equal(few.h, all.h + from * (K + 1) * I, n * (K + 1) * I * sizeof(float));
+        assert_memory_equal(few.d, all.d + from * (K + 1) * H, n * (K + 1) * H * sizeof(float));
+        result_free(&few);
+    }
+    result_free(&all);
+    mixture_free(&m);
+    free(e), free(x), free(h);
+}
+
+static void test_moe_combine__adds_in_the_order_of_its_definition(void **state)
+{
+    (void)state;
+    need_gpu();
+    static const struct { int n, k, hidden; } cases[] = {{1, 8, 3072}, {70, 8, 2048}, {5, 4, 128}, {9, 6, 256}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        size_t n = (size_t)cases[c].n, k = (size_t)cases[c].k, H = (size_t)cases[c].hidden;
+        float *x = rand_array(n * H, 1), *d = rand_array(n * (k + 1) * H, 1), *w = rand_array(n * k, 1), *gate = rand_array(n, 2);
+        float *y = malloc(n * H * 4);
+        void *dx = upload(x, n * H * 4), *dd = upload(d, n * (k + 1) * H * 4), *dw = upload(w, n * k * 4), *dg = upload(gate, n * 4);
+        RUN(cpu, moe_combine, .x = x, .d = d, .weights = w, .shared_gate = gate, .n_tokens = (int)n, .top_k = (int)k, .hidden = (int)H);
+        RUN(cuda, moe_combine, .x = dx, .d = dd, .weights = dw, .shared_gate = dg, .n_tokens = (int)n, .top_k = (int)k, .hidden = (int)H);
+        download(y, dx, n * H * 4);
+        compare("moe_combine", y, x, n, H, H, 1e-6);
+        cuda->free(cuda, dx), cuda->free(cuda, dd), cuda->free(cuda, dw), cuda->free(cuda, dg);
+        free(x), free(d), free(w), free(gate), free(y);
+    }
+}
+
+static void test_rmsnorm__plain_strided_and_in_place_agree_with_the_definition(void **state)
+{
+    (void)state;
+    need_gpu();
+    static const struct { int n, dim, per_group; size_t group, row; } cases[] = {
+        {1, 3072, 0, 0, 0}, {300, 3072, 0, 0, 0}, {33, 128, 0, 0, 0}, {5, 256, 0, 0, 0}, {7, 2048, 0, 0, 0}, {3, 8192, 0, 0, 0}, {9, 6144, 0, 0, 0},
+        {64, 256, 32, 32 * 512, 512}, {40, 256, 4, 4 * 512, 512}, {6, 256, 2, 512, 256},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        int n = cases[c].n, dim = cases[c].dim, per = cases[c].per_group;
+        size_t size = per ? (size_t)(n / per) * cases[c].group : (size_t)n * (size_t)dim;
+        float *x = rand_array(size, 3), *w = rand_array((size_t)dim, 0.3f), *y = malloc(size * 4);
+        void *dx = upload(x, size * 4), *dw = upload(w, (size_t)dim * 4);
+        RUN(cpu, rmsnorm, .y = x, .x = x, .w = w, .n_rows = n, .dim = dim, .per_group = per, .x_group = cases[c].group, .x_row = cases[c].row,
+            .y_group = cases[c].group, .y_row = cases[c].row, .eps = 1e-6f);
+        RUN(cuda, rmsnorm, .y = dx, .x = dx, .w = dw, .n_rows = n, .dim = dim, .per_group = per, .x_group = cases[c].group,
+            .x_row = cases[c].row, .y_group = cases[c].group, .y_row = cases[c].row, .eps = 1e-6f);
+        download(y, dx, size * 4);
+        for (size_t i = 0; i < size; i++)
+            if (!(fabsf(y[i] - x[i]) <= 1e-6f * fabsf(x[i])))
+                fail_msg("case %zu, element %zu: %.9g, expected %.9g", c, i, (double)y[i], (double)x[i]);
+        cuda->free(cuda, dx), cuda->free(cuda, dw);
+        free(x), free(w), free(y);
+    }
+}
+
+static void test_embed__rows_are_exact_for_chunks_and_steps(void **state)
+{
+    (void)state;
+    need_gpu();
+    static const int widths[] = {128, 256, 2048, 3072};
+    enum { VOCAB = 1000, MOST = 70 };
+    for (size_t c = 0; c < sizeof widths / sizeof *widths; c++) {
+        size_t H = (size_t)widths[c], bytes = MOST * H * 4;
+        uint16_t *table = malloc(VOCAB * H * 2);
+        int32_t ids[MOST];
+        float *ref = malloc(bytes), *y = poison(bytes);
+        for (size_t i = 0; i < VOCAB * H; i++)
+            table[i] = f32_bf16(rand_normal());
+        for (int i = 0; i < MOST; i++)
+            ids[i] = (int32_t)(rand_u64() >> 33) % VOCAB;
+        struct weight w = {.format = WEIGHT_DENSE, .dtype = DT_BF16, .rows = VOCAB, .cols = (int)H, .data = table}, v = w;
+        int32_t *dids = upload(ids, sizeof ids);
+        float *dy = upload(y, bytes);
+        v.data = upload(table, VOCAB * H * 2);
+        RUN(cpu, embed, .y = ref, .ids = ids, .table = w, .n_tokens = MOST);
+        RUN(cuda, embed, .y = dy, .ids = dids, .table = v, .n_tokens = MOST);
+        download(y, dy, bytes);
+        assert_memory_equal(y, ref, bytes);
+        memset(y, 0xff, bytes);
+        cuda->copy(cuda, dy, y, bytes);
+        STEP(cuda, step_embed, .x = dy, .ids = dids, .table = v.data, .n_rows = STEP_ROWS, .hidden = (int)H);
+        download(y, dy, bytes);
+        assert_memory_equal(y, ref, STEP_ROWS * H * 4);
+        assert_true(isnan(y[STEP_ROWS * H]));
+        cuda->free(cuda, dids), cuda->free(cuda, dy), cuda->free(cuda, (void *)v.data);
+        free(table), free(ref), free(y);
+    }
+}
+
+static int open_devices(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    cuda = dev_open("cuda", 0, &e);
+    cpu = dev_open("cpu", 0, &e);
+    return cpu && (!cuda || cuda->reserve(cuda, (size_t)64 << 20)) ? 0 : -1;
+}
+static int close_devices(void **state)
+{
+    (void)state;
+    dev_close(cuda);
+    dev_close(cpu);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_router__chooses_as_the_definition_and_ties_go_to_the_lower_index),
+        cmocka_unit_test(test_moe_group__is_exact),
+        cmocka_unit_test(test_experts__all_formats_and_tiles_agree_with_the_definition),
+        cmocka_unit_test(test_experts__the_large_models_widths_agree_with_the_definition),
+        cmocka_unit_test(test_experts__a_row_has_the_same_bits_in_any_company),
+        cmocka_unit_test(test_moe_combine__adds_in_the_order_of_its_definition),
+        cmocka_unit_test(test_rmsnorm__plain_strided_and_in_place_agree_with_the_definition),
+        cmocka_unit_test(test_embed__rows_are_exact_for_chunks_and_steps),
+    };
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
+}
