@@ -148,7 +148,7 @@ PACK_FN uint16_t pack_int8_scale(uint32_t max)
 /* Row g + 8 h of a tile: its row of the stored matrix, or -1 when that is beyond it or in the other half of the pair. */
 PACK_FN int pack_row(const struct pack_piece *p, int tile, int g, int h)
 {
-    int row = p->half == PACK_WHOLE ? tile * 16 + 8 * h + g : h == p->half - PACK_GATE ? tile * 8 + g : -1;
+    int row = p->half == PACK_WHOLE ? tile * 16 + 8 * h + g : h == (int)p->half - PACK_GATE ? tile * 8 + g : -1;
     return row < p->rows ? row : -1;
 }
 
@@ -259,7 +259,7 @@ PACK_FN void pack_int4_scale_unit(const struct pack_piece *p, uint64_t u)
 {
     int row = (int)(u % (unsigned)p->rows), at = (int)(u / (unsigned)p->rows), groups = pack_up(p->cols, 128);
     int tile = p->half == PACK_WHOLE ? row / 16 : row / 8;
-    int h = p->half == PACK_WHOLE ? row / 8 % 2 : p->half - PACK_GATE;
+    int h = p->half == PACK_WHOLE ? row / 8 % 2 : (int)p->half - PACK_GATE;
     ((uint16_t *)p->dst)[(((uint64_t)tile * (unsigned)groups + (unsigned)(p->first + at)) * 8 + (unsigned)(row % 8)) * 2 + (unsigned)h]
         = ((const uint16_t *)p->src)[u];
 }

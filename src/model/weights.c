@@ -11,21 +11,9 @@
 #include "kernels/cpu/vec.h"
 #include "model/int8.h"
 #include "model/shards.h"
+#include "model/store.h"
 
 enum { MAX_STEM = 192, MAX_NAME = 256, GROUP = 128, BLOCK = 128 };
-
-/* Bytes of one file that bound tensors occupy. */
-struct range {
-    int      file;
-    uint64_t offset, bytes;
-};
-
-struct weights_store {
-    struct shards shards;
-    struct arena  copies;
-    struct range *ranges;
-    int           n_ranges, cap;
-};
 
 /* ---- which tensors a model has.  Sizes are named, so that a table holds for every geometry. */
 
@@ -538,10 +526,14 @@ void weights_close(struct weights *w)
 {
     if (!w->store)
         return;
-    shards_close(&w->store->shards);
-    arena_free(&w->store->copies);
-    free(w->store->ranges);
-    free(w->store);
+    struct weights_store *st = w->store;
+    for (int i = 0; i < st->n_slabs; i++)
+        st->dev->free(st->dev, st->slabs[i]);
+    free(st->slabs);
+    shards_close(&st->shards);
+    arena_free(&st->copies);
+    free(st->ranges);
+    free(st);
     *w = (struct weights){0};
 }
 

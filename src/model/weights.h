@@ -1,5 +1,6 @@
-/* Every tensor of a checkpoint bound to its slot.  On the CPU the shards stay memory-mapped and the views point into
- * them; only vectors (norms, A_log, dt_bias, conv taps) and misaligned tensors are copied, as fp32 where small. */
+/* Every tensor of a checkpoint bound to its slot.  The shards are memory-mapped and the views point into them; only vectors
+ * (norms, A_log, dt_bias, conv taps) and misaligned tensors are copied, as fp32 where small.  The CPU works with that;
+ * weights_upload() (model/upload.h) puts device memory in its place. */
 #ifndef Q35_MODEL_WEIGHTS_H
 #define Q35_MODEL_WEIGHTS_H
 
@@ -71,7 +72,7 @@ struct weights {
  * X.qweight is INT4, X.weight_scale_inv FP8, else dense.  A shape that does not fit, a missing or truncated tensor, a
  * tensor that no slot takes: false, with file, tensor and both values. */
 bool weights_open(struct weights *w, const struct model_config *c, const char *dir, struct err *e);
-void weights_close(struct weights *w);
+void weights_close(struct weights *w);          /* before the device that they were uploaded to */
 
 /* Reads every bound byte once, so that the first token does not pay for page faults; `progress` may be NULL.  Stops
  * early when progress returns false.  False on a read error (a file that shrank), with the file. */
