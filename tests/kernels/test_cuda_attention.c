@@ -1,0 +1,431 @@
+/* Attention on the GPU against its definition: prompt attention, the fused attention of a step, rope, KV rows, output gate. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/dev.h"
+#include "kernels/cpu/vec.h"
+#include "tests/kernels/rand.h"
+
+static struct dev *gpu, *cpu;
+
+enum { DIM = 256, HALF = 32 };
+
+static void wait_for_gpu(void)
+{
+    struct err e = {0};
+    if (!gpu->finish(gpu, &e))
+        fail_msg("%s", e.msg);
+}
+
+static void *to_gpu(const void *p, size_t bytes)
+{
+    void *d = gpu->alloc(gpu, bytes);
+    assert_non_null(d);
+    gpu->copy(gpu, d, p, bytes);
+    return d;
+}
+
+static void *from_gpu(const void *d, size_t bytes)
+{
+    void *p = malloc(bytes ? bytes : 1);
+    gpu->copy(gpu, p, d, bytes);
+    wait_for_gpu();
+    return p;
+}
+
+/* Device memory full of NaN. */
+static void *poisoned(size_t bytes)
+{
+    void *p = malloc(bytes), *d;
+    memset(p, 0xff, bytes);
+    d = to_gpu(p, bytes);
+    wait_for_gpu();
+    free(p);
+    return d;
+}
+
+/* Relative L2 distance; NaN anywhere counts as 1e9. */
+static double distance(const float *out, const float *ref, size_t n)
+{
+    double d = 0, r = 0;
+    for (size_t i = 0; i < n; i++) {
+        double e = (double)out[i] - (double)ref[i];
+        if (!(fabs(e) < 1e30))
+            return 1e9;
+        d += e * e;
+        r += (double)ref[i] * (double)ref[i];
+    }
+    return sqrt(d / (r > 0 ? r : 1));
+}
+
+/* Every row of `width` within `bound` of its reference, by itself: an error in few rows must not drown. */
+static void assert_rows_close(const char *what, const float *out, const float *ref, int n_rows, int width, double bound)
+{
+    double worst = 0;
+    int where = -1;
+    for (int r = 0; r < n_rows; r++) {
+        double d = distance(out + (size_t)r * (size_t)width, ref + (size_t)r * (size_t)width, (size_t)width);
+        if (d > worst)
+            worst = d, where = r;
+    }
+    double max = 0;
+    size_t bad = 0;
+    for (size_t i = 0; i < (size_t)n_rows * (size_t)width; i++) {
+        double e = fabs((double)out[i] - (double)ref[i]);
+        if (!(e <= max))
+            max = e, bad = i;
+    }
+    if (worst > bound)
+        fail_msg("%s: row %d is off by %g (relative L2, bound %g), all by %g; greatest error %g at %zu: %g, expected %g", what, where,
+                 worst, bound, distance(out, ref, (size_t)n_rows * (size_t)width), max, bad, (double)out[bad], (double)ref[bad]);
+}
+
+static uint16_t *bf16_rows(size_t n, float scale)
+{
+    uint16_t *p = malloc((n ? n : 1) * sizeof *p);
+    for (size_t i = 0; i < n; i++)
+        p[i] = f32_bf16((rand_unit() * 2 - 1) * 1.7f * scale);
+    return p;
+}
+
+static float *frequencies(void)
+{
+    float *f = malloc(HALF * sizeof *f);
+    for (int i = 0; i < HALF; i++)
+        f[i] = (float)pow(1e7, -2.0 * i / 64);
+    return f;
+}
+
+static void test_rope__turns_like_the_definition_at_any_position(void **state)
+{
+    (void)state;
+    if (!gpu)
+        skip();
+    static const struct { int n, heads, half, pos; bool gates; } cases[] = {
+        {1, 32, 32, 0, true}, {13, 16, 32, 70000, true}, {300, 2, 32, 262000, false}, {5, 1, 32, 1000000, false}, {9, 3, 6, 17, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int n = cases[i].n, heads = cases[i].heads;
+        size_t head = DIM * (cases[i].gates ? 2 : 1), token = head * (size_t)heads, bytes = token * (size_t)n * sizeof(float);
+        float *x = rand_array(token * (size_t)n, 1), *f = frequencies();
+        float *dx = to_gpu(x, bytes), *df = to_gpu(f, HALF * sizeof *f);
+        struct rope_args a = {.x = x, .token_stride = token, .head_stride = head, .freq = f, .n_tokens = n, .n_heads = heads,
+                              .half = cases[i].half, .pos = cases[i].pos, .scale = 1.1f};
+        cpu->ops->rope(cpu, &a);
+        a.x = dx, a.freq = df;
+        gpu->ops->rope(gpu, &a);
+        float *y = from_gpu(dx, bytes);
+        for (size_t j = 0; j < token * (size_t)n; j++)
+            if (!(fabsf(y[j] - x[j]) <= 2e-6f * (1 + fabsf(x[j]))))
+                fail_msg("case %zu: value %zu is %g, expected %g", i, j, (double)y[j], (double)x[j]);
+        gpu->free(gpu, dx), gpu->free(gpu, df);
+        free(x), free(f), free(y);
+    }
+}
+
+static void test_kv_store__rounds_to_bf16_and_touches_nothing_else(void **state)
+{
+    (void)state;
+    if (!gpu)
+        skip();
+    for (int heads = 1; heads <= 2; heads++) {
+        enum { CTX = 50, N = 17, POS = 9 };
+        size_t row = (size_t)heads * DIM;
+        float *k = rand_array(N * row, 1), *v = rand_array(N * row, 1), *dk = to_gpu(k, N * row * 4), *dv = to_gpu(v, N * row * 4);
+        struct kv_rows kv = {.k = poisoned(CTX * row * 2), .v = poisoned(CTX * row * 2), .dtype = DT_BF16, .n_kv_heads = heads, .head_dim = DIM};
+        RUN(gpu, kv_store, .kv = kv, .k = dk, .v = dv, .n_tokens = N, .pos = POS);
+        uint16_t *gk = from_gpu(kv.k, CTX * row * 2), *gv = from_gpu(kv.v, CTX * row * 2);
+        for (size_t i = 0; i < CTX * row; i++) {
+            bool in = i >= POS * row && i < (POS + N) * row;
+            assert_int_equal(gk[i], in ? f32_bf16(k[i - POS * row]) : 0xffff);
+            assert_int_equal(gv[i], in ? f32_bf16(v[i - POS * row]) : 0xffff);
+        }
+        gpu->free(gpu, dk), gpu->free(gpu, dv), gpu->free(gpu, kv.k), gpu->free(gpu, kv.v);
+        free(k), free(v), free(gk), free(gv);
+    }
+}
+
+static void test_sigmoid_gate__agrees_with_the_definition(void **state)
+{
+    (void)state;
+    if (!gpu)
+        skip();
+    for (int n = 1; n <= 33; n += 16) {
+        enum { HEADS = 16 };
+        size_t token = HEADS * 2 * DIM, bytes = (size_t)n * HEADS * DIM * sizeof(float);
+        float *y = rand_array((size_t)n * HEADS * DIM, 1), *qg = rand_array((size_t)n * token, 3);
+        float *dy = to_gpu(y, bytes), *dqg = to_gpu(qg, (size_t)n * token * sizeof *qg);
+        struct sigmoid_gate_args a = {.y = y, .gate = qg + DIM, .gate_token = token, .gate_head = 2 * DIM, .n_tokens = n,
+                                      .n_heads = HEADS, .head_dim = DIM};
+        cpu->ops->sigmoid_gate(cpu, &a);
+        a.y = dy, a.gate = dqg + DIM;
+        gpu->ops->sigmoid_gate(gpu, &a);
+        float *out = from_gpu(dy, bytes);
+        assert_rows_close("sigmoid_gate", out, y, n * HEADS, DIM, 1e-6);
+        gpu->free(gpu, dy), gpu->free(gpu, dqg);
+        free(y), free(qg), free(out);
+    }
+}
+
+/* bf16 queries and weights: relative L2 1e-2 a row and head.  Rows past the last position are NaN in the cache. */
+static void test_attention__agrees_with_the_definition(void **state)
+{
+    (void)state;
+    if (!gpu)
+        skip();
+    static const struct { int q, kv, n, pos; float sharp; } cases[] = {
+        {32, 2, 1, 0, 1},  {32, 2, 5, 0, 1},     {32, 2, 8, 27, 1},   {32, 2, 37, 31, 4}, {32, 2, 3, 3000, 8}, {16, 2, 70, 33, 1},
+        {16, 2, 17, 0, 1}, {4, 2, 65, 10, 1},    {4, 2, 200, 0, 2},   {16, 1, 40, 127, 1}, {4, 1, 100, 64, 1}, {32, 2, 130, 500, 1},
+        {12, 1, 33, 40, 1}, {4, 4, 150, 1, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int Q = cases[i].q, K = cases[i].kv, n = cases[i].n, pos = cases[i].pos, len = pos + n, ctx = len + 40;
+        size_t row = (size_t)K * DIM, q_token = (size_t)Q * 2 * DIM, y_bytes = (size_t)n * (size_t)Q * DIM * sizeof(float);
+        float *q = rand_array((size_t)n * q_token, cases[i].sharp), *y = malloc(y_bytes);
+        uint16_t *k = bf16_rows((size_t)ctx * row, 1), *v = bf16_rows((size_t)ctx * row, 1);
+        memset(k + (size_t)len * row, 0xff, (size_t)(ctx - len) * row * 2);
+        memset(v + (size_t)len * row, 0xff, (size_t)(ctx - len) * row * 2);
+        struct attention_args a = {.y = y, .q = q, .q_token = q_token, .q_head = 2 * DIM,
+                                   .kv = {.k = k, .v = v, .dtype = DT_BF16, .n_kv_heads = K, .head_dim = DIM},
+                                   .n_tokens = n, .n_q_heads = Q, .pos = pos, .scale = 1.0f / 16};
+        cpu->ops->attention(cpu, &a);
+        float *dq = to_gpu(q, (size_t)n * q_token * sizeof *q), *again;
+        a.y = poisoned(y_bytes), a.q = dq;
+        a.kv.k = to_gpu(k, (size_t)ctx * row * 2), a.kv.v = to_gpu(v, (size_t)ctx * row * 2);
+        gpu->ops->attention(gpu, &a);
+        float *out = from_gpu(a.y, y_bytes);
+        char what[80];
+        snprintf(what, sizeof what, "%d/%d heads, %d rows after %d", Q, K, n, pos);
+        assert_rows_close(what, out, y, n * Q, DIM, 1e-2);
+        for (int run = 0; run < 3; run++) {
+            gpu->ops->attention(gpu, &a);
+            again = from_gpu(a.y, y_bytes);
+            assert_memory_equal(again, out, y_bytes);
+            free(again);
+        }
+        gpu->free(gpu, a.y), gpu->free(gpu, dq), gpu->free(gpu, a.kv.k), gpu->free(gpu, a.kv.v);
+        free(q), free(y), free(k), free(v), free(out);
+    }
+}
+
+/* A decode step on both devices: the fused operation, and the plain ones that define it. */
+struct step_case {
+    int q, kv, n, pos, ctx;
+    float *qg, *k, *v, *q_norm, *k_norm, *freq;         /* host */
+    uint16_t *cache_k, *cache_v;
+    float *ref;                                         /* [n, q, 256] */
+    uint16_t *ref_k, *ref_v;                            /* caches afterwards */
+    struct step_attention_args gpu;                     /* device */
+    int32_t *d_pos;
+};
+
+static size_t y_bytes(const struct step_case *c) { return (size_t)c->n * (size_t)c->q * DIM * sizeof(float); }
+static size_t cache_bytes(const struct step_case *c) { return (size_t)c->ctx * (size_t)c->kv * DIM * 2; }
+
+static void case_open(struct step_case *c, int q, int kv, int n, int pos)
+{
+    size_t q_token = (size_t)q * 2 * DIM, kv_token = (size_t)kv * DIM;
+    *c = (struct step_case){.q = q, .kv = kv, .n = n, .pos = pos, .ctx = pos + n + 70};
+    c->qg = rand_array((size_t)n * q_token, 1);
+    c->k = rand_array((size_t)n * kv_token, 1), c->v = rand_array((size_t)n * kv_token, 1);
+    c->q_norm = rand_array(DIM, 0.2f), c->k_norm = rand_array(DIM, 0.2f);
+    for (int i = 0; i < DIM; i++)
+        c->q_norm[i] += 1;                              /* sharper than uniform weights */
+    c->freq = frequencies();
+    c->cache_k = bf16_rows((size_t)c->ctx * kv_token, 1), c->cache_v = bf16_rows((size_t)c->ctx * kv_token, 1);
+    memset(c->cache_k + (size_t)pos * kv_token, 0xff, (size_t)(c->ctx - pos) * kv_token * 2);
+    memset(c->cache_v + (size_t)pos * kv_token, 0xff, (size_t)(c->ctx - pos) * kv_token * 2);
+
+    c->gpu = (struct step_attention_args){
+        .y = poisoned(y_bytes(c)), .qg = to_gpu(c->qg, (size_t)n * q_token * 4), .k = to_gpu(c->k, (size_t)n * kv_token * 4),
+        .v = to_gpu(c->v, (size_t)n * kv_token * 4), .q_norm = to_gpu(c->q_norm, DIM * 4), .k_norm = to_gpu(c->k_norm, DIM * 4),
+        .freq = to_gpu(c->freq, HALF * 4), .kv = {.k = to_gpu(c->cache_k, cache_bytes(c)), .v = to_gpu(c->cache_v, cache_bytes(c)),
+        .dtype = DT_BF16, .n_kv_heads = kv, .head_dim = DIM}, .scratch = poisoned(step_attention_scratch(q)), .n_rows = n,
+        .n_q_heads = q, .half = HALF, .eps = 1e-6f, .rope_scale = 1.05f, .scale = 1.0f / 16};
+    c->d_pos = to_gpu(&c->pos, sizeof c->pos);
+    c->gpu.pos = c->d_pos;
+    wait_for_gpu();
+}
+
+/* As model/attention.c has it. */
+static void case_define(struct step_case *c)
+{
+    size_t q_token = (size_t)c->q * 2 * DIM, kv_token = (size_t)c->kv * DIM, n = (size_t)c->n;
+    float *qg = malloc(n * q_token * 4), *k = malloc(n * kv_token * 4);
+    c->ref = malloc(y_bytes(c));
+    c->ref_k = malloc(cache_bytes(c)), c->ref_v = malloc(cache_bytes(c));
+    memcpy(qg, c->qg, n * q_token * 4), memcpy(k, c->k, n * kv_token * 4);
+    memcpy(c->ref_k, c->cache_k, cache_bytes(c)), memcpy(c->ref_v, c->cache_v, cache_bytes(c));
+    struct kv_rows kv = c->gpu.kv;
+    kv.k = c->ref_k, kv.v = c->ref_v;
+    RUN(cpu, rmsnorm, .y = qg, .x = qg, .w = c->q_norm, .n_rows = c->n * c->q, .dim = DIM, .eps = c->gpu.eps, .per_group = c->q,
+        .x_group = q_token, .x_row = 2 * DIM, .y_group = q_token, .y_row = 2 * DIM);
+    RUN(cpu, rmsnorm, .y = k, .x = k, .w = c->k_norm, .n_rows = c->n * c->kv, .dim = DIM, .eps = c->gpu.eps);
+    RUN(cpu, rope, .x = qg, .token_stride = q_token, .head_stride = 2 * DIM, .freq = c->freq, .n_tokens = c->n, .n_heads = c->q,
+        .half = HALF, .pos = c->pos, .scale = c->gpu.rope_scale);
+    RUN(cpu, rope, .x = k, .token_stride = kv_token, .head_stride = DIM, .freq = c->freq, .n_tokens = c->n, .n_heads = c->kv,
+        .half = HALF, .pos = c->pos, .scale = c->gpu.rope_scale);
+    RUN(cpu, kv_store, .kv = kv, .k = k, .v = c->v, .n_tokens = c->n, .pos = c->pos);
+    RUN(cpu, attention, .y = c->ref, .q = qg, .q_token = q_token, .q_head = 2 * DIM, .kv = kv, .n_tokens = c->n, .n_q_heads = c->q,
+        .pos = c->pos, .scale = c->gpu.scale);
+    RUN(cpu, sigmoid_gate, .y = c->ref, .gate = qg + DIM, .gate_token = q_token, .gate_head = 2 * DIM, .n_tokens = c->n,
+        .n_heads = c->q, .head_dim = DIM);
+    free(qg), free(k);
+}
+
+static void case_close(struct step_case *c)
+{
+    struct step_attention_args *a = &c->gpu;
+    const void *device[] = {a->y, a->qg, a->k, a->v, a->q_norm, a->k_norm, a->freq, a->kv.k, a->kv.v, a->scratch, c->d_pos};
+    void *host[] = {c->qg, c->k, c->v, c->q_norm, c->k_norm, c->freq, c->cache_k, c->cache_v, c->ref, c->ref_k, c->ref_v};
+    for (size_t i = 0; i < sizeof device / sizeof *device; i++)
+        gpu->free(gpu, (void *)(uintptr_t)device[i]);
+    for (size_t i = 0; i < sizeof host / sizeof *host; i++)
+        free(host[i]);
+}
+
+/* K rows of the call went through another order of sums: a last place of bf16. */
+static void assert_cache_close(const struct step_case *c, const uint16_t *out, const uint16_t *ref, bool exact)
+{
+    size_t kv_token = (size_t)c->kv * DIM;
+    for (size_t i = 0; i < (size_t)c->ctx * kv_token; i++) {
+        bool new = i >= (size_t)c->pos * kv_token && i < (size_t)(c->pos + c->n) * kv_token;
+        float x = bf16_f32(out[i]), y = bf16_f32(ref[i]);
+        if (new && !exact ? !(fabsf(x - y) <= 0.008f * fabsf(y) + 1e-5f) : out[i] != ref[i])
+            fail_msg("%d rows at %d: cache value %zu of position %zu is %g, expected %g", c->n, c->pos, i % kv_token, i / kv_token,
+                     (double)x, (double)y);
+    }
+}
+
+static void test_step_attention__is_the_plain_operations_in_one(void **state)
+{
+    (void)state;
+    if (!gpu)
+        skip();
+    static const struct { int q, kv, n, pos; } cases[] = {
+        {32, 2, 1, 0},    {32, 2, 1, 1},    {32, 2, 1, 63},   {32, 2, 1, 64},   {32, 2, 1, 700},  {32, 2, 1, 4095}, {32, 2, 1, 4096},
+        {32, 2, 2, 0},    {32, 2, 2, 63},   {32, 2, 2, 4095}, {32, 2, 3, 62},   {32, 2, 4, 126},  {32, 2, 4, 4094}, {32, 2, 5, 59},
+        {32, 2, 6, 4092}, {32, 2, 8, 0},    {32, 2, 8, 60},   {32, 2, 8, 57},   {32, 2, 8, 4090}, {32, 2, 8, 4092}, {32, 2, 8, 8189},
+        {16, 2, 1, 300},  {16, 2, 5, 1021}, {16, 2, 7, 64},   {4, 2, 1, 5},     {4, 2, 3, 200},   {16, 1, 8, 505},  {4, 1, 2, 77},
+        {4, 1, 8, 63},    {32, 2, 1, 12287}, {32, 2, 4, 12286},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct step_case c;
+        case_open(&c, cases[i].q, cases[i].kv, cases[i].n, cases[i].pos);
+        case_define(&c);
+        gpu->step->step_attention(gpu, &c.gpu);
+        float *out = from_gpu(c.gpu.y, y_bytes(&c));
+        uint16_t *k = from_gpu(c.gpu.kv.k, cache_bytes(&c)), *v = from_gpu(c.gpu.kv.v, cache_bytes(&c));
+        char what[80];
+        snprintf(what, sizeof what, "%d/%d heads, %d rows at %d", c.q, c.kv, c.n, c.pos);
+        assert_rows_close(what, out, c.ref, c.n * c.q, DIM, 1e-2);
+        assert_cache_close(&c, k, c.ref_k, false);
+        assert_cache_close(&c, v, c.ref_v, true);
+        for (int run = 0; run < 3; run++) {             /* what a step wrote is written again */
+            gpu->step->step_attention(gpu, &c.gpu);
+            float *again = from_gpu(c.gpu.y, y_bytes(&c));
+            assert_memory_equal(again, out, y_bytes(&c));
+            free(again);
+        }
+        free(out), free(k), free(v);
+        case_close(&c);
+    }
+}
+
+static void test_step_attention__a_row_has_the_same_bits_in_any_company(void **state)
+{
+    (void)state;
+    if (!gpu)
+        skip();
+    static const int positions[] = {0, 3, 60, 63, 1000, 4089, 4093, 4095, 4096, 20000, 40957, 131070};
+    for (size_t i = 0; i < sizeof positions / sizeof *positions; i++)
+        for (int heads = 32; heads >= 8; heads -= 24) {
+            struct step_case c;
+            case_open(&c, heads, 2, STEP_ROWS, positions[i]);
+            size_t row = (size_t)heads * DIM;
+            gpu->step->step_attention(gpu, &c.gpu);
+            float *all = from_gpu(c.gpu.y, y_bytes(&c));
+            uint16_t *k = from_gpu(c.gpu.kv.k, cache_bytes(&c));
+            for (int n = 1; n < STEP_ROWS; n++)
+                for (int t = 0; t < STEP_ROWS; t += n) {        /* n rows at a time, from an empty place on */
+                    struct step_attention_args a = c.gpu;
+                    int m = n < STEP_ROWS - t ? n : STEP_ROWS - t;
+                    int32_t pos = c.pos + t;
+                    size_t bytes = (size_t)m * row * sizeof(float);
+                    if (t == 0) {
+                        gpu->copy(gpu, c.gpu.kv.k, c.cache_k, cache_bytes(&c));
+                        gpu->copy(gpu, c.gpu.kv.v, c.cache_v, cache_bytes(&c));
+                    }
+                    gpu->copy(gpu, c.d_pos, &pos, sizeof pos);
+                    a.n_rows = m;
+                    a.qg += (size_t)t * row * 2;
+                    a.k += (size_t)t * 2 * DIM, a.v += (size_t)t * 2 * DIM;
+                    gpu->step->step_attention(gpu, &a);
+                    float *few = from_gpu(a.y, bytes);
+                    for (size_t j = 0; j < (size_t)m * row; j++)
+                        if (memcmp(few + j, all + (size_t)t * row + j, sizeof *few))
+                            fail_msg("row %zu of %d at %d: value %zu of head %zu is %.9g, with eight rows %.9g", (size_t)t + j / row, n,
+                                     c.pos, j % DIM, j % row / DIM, (double)few[j], (double)all[(size_t)t * row + j]);
+                    free(few);
+                }
+            uint16_t *k_again = from_gpu(c.gpu.kv.k, cache_bytes(&c));
+            assert_memory_equal(k_again, k, cache_bytes(&c));
+            free(all), free(k), free(k_again);
+            case_close(&c);
+        }
+}
+
+/* The CPU takes seconds for long contexts, so here the reference is prompt attention on the same device. */
+static void test_step_attention__agrees_with_prompt_attention_far_out(void **state)
+{
+    (void)state;
+    if (!gpu)
+        skip();
+    static const int positions[] = {16383, 65530, 131072, 200000};
+    for (size_t i = 0; i < sizeof positions / sizeof *positions; i++) {
+        struct step_case c;
+        case_open(&c, 32, 2, 8, positions[i]);
+        size_t q_token = 32 * 2 * DIM;
+        float *qg = to_gpu(c.qg, 8 * q_token * 4), *ref = poisoned(y_bytes(&c));
+        gpu->step->step_attention(gpu, &c.gpu);         /* also stores the rows that the reference reads */
+        RUN(gpu, rmsnorm, .y = qg, .x = qg, .w = c.gpu.q_norm, .n_rows = 8 * 32, .dim = DIM, .eps = c.gpu.eps, .per_group = 32,
+            .x_group = q_token, .x_row = 2 * DIM, .y_group = q_token, .y_row = 2 * DIM);
+        RUN(gpu, rope, .x = qg, .token_stride = q_token, .head_stride = 2 * DIM, .freq = c.gpu.freq, .n_tokens = 8, .n_heads = 32,
+            .half = HALF, .pos = c.pos, .scale = c.gpu.rope_scale);
+        RUN(gpu, attention, .y = ref, .q = qg, .q_token = q_token, .q_head = 2 * DIM, .kv = c.gpu.kv, .n_tokens = 8, .n_q_heads = 32,
+            .pos = c.pos, .scale = c.gpu.scale);
+        RUN(gpu, sigmoid_gate, .y = ref, .gate = qg + DIM, .gate_token = q_token, .gate_head = 2 * DIM, .n_tokens = 8, .n_heads = 32,
+            .head_dim = DIM);
+        float *out = from_gpu(c.gpu.y, y_bytes(&c)), *want = from_gpu(ref, y_bytes(&c));
+        assert_rows_close("far out", out, want, 8 * 32, DIM, 1e-2);
+        gpu->free(gpu, qg), gpu->free(gpu, ref);
+        free(out), free(want);
+        case_close(&c);
+    }
+}
+
+int main(void)
+{
+    struct err e = {0};
+    cpu = dev_open("cpu", 0, &e);
+    gpu = dev_open("cuda", 0, &e);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rope__turns_like_the_definition_at_any_position),
+        cmocka_unit_test(test_kv_store__rounds_to_bf16_and_touches_nothing_else),
+        cmocka_unit_test(test_sigmoid_gate__agrees_with_the_definition),
+        cmocka_unit_test(test_attention__agrees_with_the_definition),
+        cmocka_unit_test(test_step_attention__is_the_plain_operations_in_one),
+        cmocka_unit_test(test_step_attention__a_row_has_the_same_bits_in_any_company),
+        cmocka_unit_test(test_step_attention__agrees_with_prompt_attention_far_out),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    dev_close(gpu);
+    dev_close(cpu);
+    return failed;
+}
