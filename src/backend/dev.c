@@ -34,6 +34,10 @@ static const struct backend *find(const char *name, struct err *e)
 const char *dev_backend(const char *name, struct err *e)
 {
     const struct backend *b = find(name, e);
+    if (b && !b->present()) {
+        err_set(e, "there is no GPU for the backend '%s'", b->name);
+        return NULL;
+    }
     return b ? b->name : NULL;
 }
 

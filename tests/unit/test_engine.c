@@ -443,7 +443,6 @@ static void test_engine__bad_options_are_refused_before_anything_is_read(void **
         {{0},                                                   "no model directory"},
         {{.model_dir = "missing"},                              "missing/config.json"},
         {{.model_dir = "fake", .backend = "tpu"},               "backend 'tpu' is unknown"},
-        {{.model_dir = "fake", .backend = "cuda"},              "backend 'cuda' is not in this build, expected cpu"},
         {{.model_dir = "fake", .kv = "int1"},                   "the KV recipe is 'int1', expected one of: f32"},
         {{.model_dir = "fake", .head = "int2"},                 "'int2'"},
         {{.model_dir = "fake", .draft_depth = 6},               "draft depth is 6"},
@@ -457,6 +456,11 @@ static void test_engine__bad_options_are_refused_before_anything_is_read(void **
         struct err e = {0};
         assert_null(engine_open(&rows[i].o, &e));
         assert_non_null(strstr(e.msg, rows[i].why));
+    }
+    struct err e = {0};
+    if (!dev_backend("cuda", &e)) {             /* not built in, or no GPU */
+        assert_non_null(strstr(e.msg, "backend 'cuda'"));
+        assert_null(engine_open(&(struct engine_options){.model_dir = "fake", .backend = "cuda"}, &(struct err){0}));
     }
 }
 
