@@ -177,33 +177,37 @@ struct step_route {
 };
 
 /* Top-k of softmax(logits), renormalised (as router); then h[i][t] = silu(gate_e x[t]) * (up_e x[t]) for every distinct expert
- * e = route->expert[i] and every row t (rows that did not choose it: 0 or whatever, their weight is 0).
+ * e = route->expert[i] and every row t (of rows that did not choose it, too), and shared_h[t] likewise.
  * As router, moe_group, experts_up. */
 struct step_experts_up_args {
-    uint32_t     *h;            /* [n distinct, n_rows, inter]: a value as two bf16, the first in the lower half */
+    uint32_t     *h;            /* [n distinct, n_rows, inter]: a value as two bf16, the upper part in the lower half */
+    uint32_t     *shared_h;     /* [n_rows, inter] likewise */
     struct step_route *route;   /* written */
-    const float  *logits;       /* [n_rows, n_experts] */
+    const float  *logits;       /* [n_logits] of [n_rows, n_experts], logit_step elements apart, to be added up */
+    int           n_logits;
+    size_t        logit_step;
     const float  *x;            /* [n_rows, hidden] normed */
     struct weight pair;         /* of expert 0, packed pair [2 inter, hidden] */
     size_t        stride;       /* bytes from one expert's pair to the next */
+    struct weight shared;       /* packed pair [2 inter, hidden] */
     const int32_t *n_valid;     /* device memory: rows from here on choose nothing; NULL: all count */
-    int           overlap;      /* for measurements: row t shares this many experts with row t - 1, whatever its logits say */
+    int           overlap;      /* for measurements: every row takes this many of its experts from row 0; -1: off */
     int           n_rows, n_experts, top_k, inter, hidden;
 };
 
-/* y[s][t] = sum over experts e in ascending order of weight * down_e h, then + sigmoid(shared_gate[t]) * shared h_shared, over the
- * s-th of `splits` ranges of the inner columns.  The reader adds the ranges.  As experts_down, moe_combine. */
+/* y[s][t] = sigmoid(shared_gate[t]) * shared h_shared + sum over experts e, ascending, of weight * down_e h, over the s-th of
+ * step_experts_splits() ranges of the inner columns.  The reader adds the ranges.  As experts_down, moe_combine. */
 struct step_experts_down_args {
     float        *y;            /* [splits] of [n_rows, hidden], y_split elements apart */
     size_t        y_split;
-    const uint32_t *h;
+    const uint32_t *h, *shared_h;
     const struct step_route *route;
     struct weight down;         /* of expert 0, packed [hidden, inter] */
     size_t        stride;
-    const float  *shared_h;     /* [n_rows, shared.cols] */
-    const float  *shared_gate;  /* [n_rows, gate_row] before the sigmoid */
-    size_t        gate_row;
-    struct weight shared;       /* packed [hidden, shared inter] */
+    struct weight shared;       /* packed [hidden, inter] */
+    const float  *shared_gate;  /* [n_logits] of [n_rows] before the sigmoid, logit_step elements apart, to be added up */
+    int           n_logits;
+    size_t        logit_step;
     int           n_rows, hidden, inter;
 };
 static inline int step_experts_splits(int inter) { return (inter + 511) / 512; }

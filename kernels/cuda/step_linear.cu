@@ -35,11 +35,15 @@ struct job {
 };
 
 struct tiles_of_part {
-    const uint8_t *base;                /* line 0 of this warp in the block's first tile */
+    const uint8_t *tile;                /* line 0 of this warp */
     size_t         step;                /* bytes of a tile */
     int            n_lines;
-    __device__ __forceinline__ const uint8_t *at(int i) const { return base + i * step; }
-    __device__ __forceinline__ int lines(int) const { return n_lines; }
+    __device__ __forceinline__ int next(const uint8_t **at)
+    {
+        *at = tile;
+        tile += step;
+        return n_lines;
+    }
 };
 
 /* Columns at .. at + 3, counted through all rows of the input, with what is still to be added. */
@@ -231,7 +235,7 @@ __device__ __forceinline__ void load_scales(group_scales<F> scale[GW], const str
 
 template <int F, int GW, int COLS>
 __device__ __forceinline__ void run(const struct job &j, const struct part &p, step_shared<COLS> *sm, const step_frags<GW, COLS> &f,
-                                    step_stream<tiles_of_part> &s, const tiles_of_part &src, int split, int t0, int t1, int g0, int gw)
+                                    step_stream<tiles_of_part> &s, int split, int t0, int t1, int g0, int gw)
 {
     group_scales<F> scale[GW], ahead[GW];
     load_scales<F, GW>(ahead, p, (size_t)t0 * j.groups + g0, gw);
@@ -242,7 +246,7 @@ __device__ __forceinline__ void run(const struct job &j, const struct part &p, s
             scale[gi] = ahead[gi];
         if (tile + 1 < t1)
             load_scales<F, GW>(ahead, p, (size_t)(tile + 1) * j.groups + g0, gw);
-        tile_product<F, GW, COLS>(total, f, gw, scale, s, src);
+        tile_product<F, GW, COLS>(total, f, gw, scale, s);
         tile_reduce<COLS>(sm, tile - t0, total, [&](int set, float2 v) {
             float2 r = row_scale<F>(p.scale, tile, threadIdx.x % 32 / 4);
             write_sums(j, p, split, tile, 4 * set + threadIdx.x % 4, make_float2(v.x * r.x, v.y * r.y));
@@ -267,18 +271,18 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 && GW < 4 ? 2 : 1) ste
     const int g0 = split * j.split_groups + warp * GW;
     const int gw = max(0, min(GW, min(j.groups, (split + 1) * j.split_groups) - g0));
     const int lines = pack_lines((enum weight_format)p.format);
-    const tiles_of_part src = {p.data + ((size_t)t0 * j.groups + g0) * lines * PACK_LINE, (size_t)j.groups * lines * PACK_LINE, gw * lines};
     step_stream<tiles_of_part> s;
     step_frags<GW, COLS> f;
 
-    s.start(src, sm->ring[warp][0], gw ? t1 - t0 : 0);
+    s.src = {p.data + ((size_t)t0 * j.groups + g0) * lines * PACK_LINE, (size_t)j.groups * lines * PACK_LINE, gw * lines};
+    s.start(sm->ring[warp][0], gw ? t1 - t0 : 0);
     gpu_wait();
     load_input<GW, COLS, ROWS>(f, sm, j, split, g0, gw, pi == 0 && block == 0);
     switch (p.format) {
-    case WEIGHT_INT4:  run<WEIGHT_INT4, GW, COLS>(j, p, sm, f, s, src, split, t0, t1, g0, gw); break;
-    case WEIGHT_FP8:   run<WEIGHT_FP8, GW, COLS>(j, p, sm, f, s, src, split, t0, t1, g0, gw); break;
-    case WEIGHT_INT8:  run<WEIGHT_INT8, GW, COLS>(j, p, sm, f, s, src, split, t0, t1, g0, gw); break;
-    case WEIGHT_DENSE: run<WEIGHT_DENSE, GW, COLS>(j, p, sm, f, s, src, split, t0, t1, g0, gw); break;
+    case WEIGHT_INT4:  run<WEIGHT_INT4, GW, COLS>(j, p, sm, f, s, split, t0, t1, g0, gw); break;
+    case WEIGHT_FP8:   run<WEIGHT_FP8, GW, COLS>(j, p, sm, f, s, split, t0, t1, g0, gw); break;
+    case WEIGHT_INT8:  run<WEIGHT_INT8, GW, COLS>(j, p, sm, f, s, split, t0, t1, g0, gw); break;
+    case WEIGHT_DENSE: run<WEIGHT_DENSE, GW, COLS>(j, p, sm, f, s, split, t0, t1, g0, gw); break;
     }
 }
 

@@ -53,50 +53,59 @@ __device__ __forceinline__ void frags_set(step_frags<GW, COLS> &f, int set, int 
     }
 }
 
-/* The lines of a warp, tile after tile.  SRC::at(i) is where the warp's lines of the i-th tile begin, SRC::lines(i) how many
- * there are. */
+/* The lines of a warp, tile after tile.  SRC::next(at) says where the warp's lines of the next tile begin and returns how many
+ * there are.  While there are more, STEP_LINES - 1 are under way. */
 template <class SRC> struct step_stream {
+    SRC            src;
     uint4         *ring;                /* this lane's slot 0 */
     const uint8_t *at;                  /* next line, this lane's bytes */
-    int            tile, n_tiles, left; /* lines left of the tile */
-    int            in, out;             /* ring positions */
+    int            tiles, left;         /* tiles not begun; lines left of the one begun */
+    int            in, out, under_way;  /* ring positions */
 
-    __device__ __forceinline__ void next(const SRC &src)
+    __device__ __forceinline__ void find()
     {
-        while (left == 0 && ++tile < n_tiles) {
-            left = src.lines(tile);
-            at = src.at(tile) + 16 * (threadIdx.x % 32);
+        while (left == 0 && tiles > 0) {
+            tiles--;
+            left = src.next(&at);
+            at += 16 * (threadIdx.x % 32);
         }
     }
-    __device__ __forceinline__ void issue(const SRC &src)
+    __device__ __forceinline__ void issue()
     {
-        if (tile < n_tiles) {
-            copy16(ring + 32 * in, at);
-            at += PACK_LINE;
-            left--;
-            next(src);
-        }
+        if (left == 0)
+            return;
+        copy16(ring + 32 * in, at);
         copy_commit();
         in = in == STEP_LINES - 1 ? 0 : in + 1;
+        under_way++;
+        at += PACK_LINE;
+        left--;
+        find();
     }
-    __device__ __forceinline__ void start(const SRC &src, uint4 *warp_ring, int n)
+    /* n more tiles come. */
+    __device__ __forceinline__ void extend(int n)
+    {
+        tiles += n;
+        find();
+        while (under_way < STEP_LINES - 1 && left)
+            issue();
+    }
+    __device__ __forceinline__ void start(uint4 *warp_ring, int n)
     {
         ring = warp_ring + threadIdx.x % 32;
-        tile = -1;
-        left = 0;
-        n_tiles = n;
-        in = out = 0;
-        next(src);
-#pragma unroll
-        for (int i = 0; i < STEP_LINES - 1; i++)
-            issue(src);
+        tiles = left = in = out = under_way = 0;
+        extend(n);
     }
-    __device__ __forceinline__ uint4 take(const SRC &src)
+    __device__ __forceinline__ uint4 take()
     {
-        copy_wait<STEP_LINES - 2>();
+        if (left)
+            copy_wait<STEP_LINES - 2>();
+        else
+            copy_wait<0>();
         uint4 v = ring[32 * out];
         out = out == STEP_LINES - 1 ? 0 : out + 1;
-        issue(src);
+        under_way--;
+        issue();
         return v;
     }
 };
@@ -105,7 +114,7 @@ template <class SRC> struct step_stream {
  * lane % 4; c2 c3: row g + 8. */
 template <int F, int GW, int COLS, class SRC>
 __device__ __forceinline__ void tile_product(float2 total[COLS], const step_frags<GW, COLS> &f, int gw, const group_scales<F> scale[GW],
-                                             step_stream<SRC> &s, const SRC &src)
+                                             step_stream<SRC> &s)
 {
 #pragma unroll
     for (int gi = 0; gi < GW; gi++) {
@@ -114,7 +123,7 @@ __device__ __forceinline__ void tile_product(float2 total[COLS], const step_frag
         float acc[COLS][4] = {};
 #pragma unroll
         for (int l = 0; l < group_lines<F>(); l++) {
-            uint4 v = s.take(src);
+            uint4 v = s.take();
 #pragma unroll
             for (int st = 0; st < line_steps<F>(); st++) {
                 uint32_t a[4];

@@ -6,6 +6,8 @@
 #include "model/forward.h"
 #include "model/layout.h"
 
+struct fused;
+
 struct forward {
     struct dev                *dev;
     const struct model_config *cfg;
@@ -29,6 +31,8 @@ struct forward {
     float   *slots_h, *slots_d;         /* [n, top_k + 1, inter], [n, top_k + 1, hidden] */
     int32_t *ids, *experts, *slots, *start;
     float   *freq;                      /* [rotary_dim / 2] */
+    const float *newest;                /* hidden states of the last run: `hidden`, or those of a fused step */
+    struct fused *fused;                /* of a device with fused steps */
 };
 
 /* One call of the forward pass: n rows from position pos. */

@@ -66,6 +66,16 @@ size_t cache_stage_bytes(const struct model_config *c, int max_step)
     return (size_t)c->n_delta * (size_t)max_step * row * sizeof(float);
 }
 
+static size_t ring_floats(const struct model_config *c)          /* one layer, all three rings */
+{
+    return (size_t)STEP_RING * (size_t)(config_conv_dim(c) + 2 * c->lin_v_heads);
+}
+
+size_t cache_step_bytes(const struct model_config *c)
+{
+    return (size_t)c->n_delta * (recurrent_floats(c) + ring_floats(c)) * sizeof(float);
+}
+
 static void *take(char **at, size_t bytes)
 {
     void *p = *at;
@@ -76,7 +86,7 @@ static void *take(char **at, size_t bytes)
 struct cache *cache_open(struct dev *d, const struct model_config *c, const struct kv_recipe *r, int n_ctx, int max_step, struct err *e)
 {
     size_t step = (size_t)max_step, conv = (size_t)config_conv_dim(c), key = (size_t)config_lin_key_dim(c), value = (size_t)config_lin_value_dim(c);
-    size_t kv = cache_kv_bytes(c, r, n_ctx), states = cache_state_bytes(c), stages = cache_stage_bytes(c, max_step);
+    size_t kv = cache_kv_bytes(c, r, n_ctx), states = cache_state_bytes(c), stages = d->step ? cache_step_bytes(c) : cache_stage_bytes(c, max_step);
     struct cache *k = calloc(1, sizeof *k);
     CHECK(k);
     k->dev = d;
@@ -105,6 +115,13 @@ struct cache *cache_open(struct dev *d, const struct model_config *c, const stru
         struct delta_slot *s = &k->delta[i];
         s->state = take(&state_at, recurrent_floats(c) * sizeof(float));
         s->window = take(&state_at, window_floats(c) * sizeof(float));
+        if (d->step) {
+            s->other = take(&stage_at, recurrent_floats(c) * sizeof(float));
+            s->ring = take(&stage_at, STEP_RING * conv * sizeof(float));
+            s->ring_a = take(&stage_at, STEP_RING * (size_t)c->lin_v_heads * sizeof(float));
+            s->ring_b = take(&stage_at, STEP_RING * (size_t)c->lin_v_heads * sizeof(float));
+            continue;
+        }
         s->raw = take(&stage_at, step * conv * sizeof(float));
         s->stage.k = take(&stage_at, step * key * sizeof(float));
         s->stage.v = take(&stage_at, step * value * sizeof(float));
@@ -129,8 +146,9 @@ void cache_close(struct cache *k)
 
 void cache_reset(struct cache *k)
 {
-    memset(k->states, 0, cache_state_bytes(k->cfg));
+    k->dev->zero(k->dev, k->states, cache_state_bytes(k->cfg));
     k->n_staged = k->n_accepted = 0;
+    k->stepping = false;
 }
 
 void cache_accept(struct cache *k, int n)
@@ -138,6 +156,73 @@ void cache_accept(struct cache *k, int n)
     CHECK(n >= 0 && n <= k->n_staged);
     k->n_accepted = n;
     k->n_staged = 0;
+    k->pos += n;
+}
+
+/* Between window and ring: the three raw rows before `pos` of every layer; those before position 0 are zero. */
+static void move_window(struct cache *k, int pos, bool to_ring)
+{
+    const struct model_config *c = k->cfg;
+    const int taps = c->conv_kernel - 1;
+    const size_t row = (size_t)config_conv_dim(c) * sizeof(float),
+        state_step = (recurrent_floats(c) + window_floats(c)) * sizeof(float), ring_step = (recurrent_floats(c) + ring_floats(c)) * sizeof(float);
+    for (int i = 0; i < taps && c->n_delta; i++) {
+        int at = pos - taps + i;
+        char *window = (char *)k->delta[0].window + (size_t)i * row;
+        char *ring = (char *)k->delta[0].ring + (size_t)((at + STEP_RING) % STEP_RING) * row;
+        if (to_ring)
+            k->dev->copy_rows(k->dev, ring, ring_step, window, state_step, row, c->n_delta);
+        else if (at >= 0)
+            k->dev->copy_rows(k->dev, window, state_step, ring, ring_step, row, c->n_delta);
+        else
+            for (int layer = 0; layer < c->n_delta; layer++)
+                k->dev->zero(k->dev, (char *)k->delta[layer].window + (size_t)i * row, row);
+    }
+}
+
+void cache_begin_steps(struct cache *k, const struct weights *w, struct step_live *live, int pos)
+{
+    k->weights = w;
+    k->live = live;
+    if (k->stepping) {
+        CHECK(k->pos == pos);
+        return;
+    }
+    move_window(k, pos, true);
+    k->stepping = true;
+    k->pos = pos;
+    k->parity = k->n_accepted = 0;
+}
+
+void cache_delta_step(struct cache *k, int layer, const struct delta_weights *w, const struct step_live *live, float *y, float *ssq,
+                      const float *z, int n)
+{
+    const struct model_config *c = k->cfg;
+    const struct delta_slot *s = &k->delta[layer];
+    STEP(k->dev, step_delta, .y = y, .ssq = ssq, .raw = s->ring, .a = s->ring_a, .b = s->ring_b, .z = z, .conv = w->conv,
+         .a_log = w->a_log, .dt_bias = w->dt_bias, .norm = w->norm, .state = {s->state, s->other}, .live = live, .n_rows = n,
+         .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads);
+}
+
+void cache_end_steps(struct cache *k)
+{
+    const struct model_config *c = k->cfg;
+    const struct step_live live = {.pos = k->pos, .n_apply = k->n_accepted, .parity = k->parity};
+    if (!k->stepping)
+        return;
+    CHECK(!k->n_staged);
+    if (k->n_accepted || k->parity) {
+        k->dev->copy(k->dev, k->live, &live, sizeof live);
+        for (int i = 0, delta = 0; i < c->n_layers; i++)
+            if (!c->full[i])
+                cache_delta_step(k, delta++, &k->weights->layers[i].delta, k->live, NULL, NULL, NULL, 0);
+        if (!k->parity && c->n_delta)   /* the result lies in the other states */
+            k->dev->copy_rows(k->dev, k->delta[0].state, (recurrent_floats(c) + window_floats(c)) * sizeof(float), k->delta[0].other,
+                              (recurrent_floats(c) + ring_floats(c)) * sizeof(float), recurrent_floats(c) * sizeof(float), c->n_delta);
+    }
+    move_window(k, k->pos, false);
+    k->stepping = false;
+    k->parity = k->n_accepted = 0;
 }
 
 /* Brings the states to the committed position: a step without new rows. */
@@ -145,6 +230,7 @@ static void apply_accepted(struct cache *k)
 {
     const struct model_config *c = k->cfg;
     CHECK(!k->n_staged);
+    cache_end_steps(k);
     if (!k->n_accepted)
         return;
     for (int i = 0; i < c->n_delta; i++) {
@@ -167,4 +253,5 @@ void cache_state_load(struct cache *k, const void *src)
 {
     k->dev->copy(k->dev, k->states, src, cache_state_bytes(k->cfg));
     k->n_staged = k->n_accepted = 0;
+    k->stepping = false;
 }

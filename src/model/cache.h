@@ -27,6 +27,8 @@ const struct kv_recipe *kv_recipe_find(const char *name, struct err *e);
 size_t cache_kv_bytes(const struct model_config *c, const struct kv_recipe *r, int n_ctx);
 size_t cache_state_bytes(const struct model_config *c);
 size_t cache_stage_bytes(const struct model_config *c, int max_step);
+/* Of a device with fused steps, instead of the staged rows: rings and a second copy of the states. */
+size_t cache_step_bytes(const struct model_config *c);
 
 /* Room for n_ctx positions and steps of at most `max_step` staged rows. */
 struct cache *cache_open(struct dev *d, const struct model_config *c, const struct kv_recipe *r, int n_ctx, int max_step, struct err *e);

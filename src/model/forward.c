@@ -2,9 +2,11 @@
 #include "model/forward.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "model/blocks.h"
+#include "model/fused.h"
 #include "model/rope.h"
 
 static size_t max2(size_t a, size_t b) { return a > b ? a : b; }
@@ -35,6 +37,18 @@ size_t forward_bytes(const struct model_config *c, int max_rows)
          + (size_t)(c->n_experts + 2) * sizeof(int32_t) + (size_t)c->rotary_dim / 2 * sizeof(float) + 64 * 32;
 }
 
+/* What the plain operations of a GPU want besides (kernels/cuda): a bf16 copy of the widest input, and 16 blocks of the
+ * DeltaNet chunk form. */
+size_t forward_scratch_bytes(const struct model_config *c, int max_rows)
+{
+    enum { DELTA_BLOCKS = 16, DELTA_HEAD = 90000, TABLE = 64 };
+    size_t inter = max2((size_t)c->moe_inter, (size_t)c->shared_inter);
+    size_t widest = max2(max2(2 * (size_t)c->hidden, (size_t)(c->n_q_heads * c->head_dim)),
+                         max2((size_t)config_lin_value_dim(c), (size_t)(c->top_k + 1) * inter));
+    return (size_t)max_rows * (2 * widest + TABLE * (size_t)(c->top_k + 1)) + (size_t)c->n_experts * TABLE
+         + (size_t)DELTA_BLOCKS * DELTA_HEAD * (size_t)c->lin_v_heads + (1 << 20);
+}
+
 static void *take(char **at, size_t bytes)
 {
     void *p = *at;
@@ -52,7 +66,16 @@ struct forward *forward_open(struct dev *d, const struct model_config *c, const 
     f->w = w;
     f->max_rows = max_rows;
     f->memory = d->alloc(d, bytes);
-    if (!f->memory) {
+    if (d->step) {
+        f->fused = calloc(1, sizeof *f->fused);
+        CHECK(f->fused);
+        if (!fused_open(f->fused, d, c, e)) {
+            forward_close(f);
+            return NULL;
+        }
+        bytes += forward_scratch_bytes(c, max_rows);
+    }
+    if (!f->memory || (d->step && !d->reserve(d, forward_scratch_bytes(c, max_rows)))) {
         err_set(e, "no memory for the work space of %d rows: %zu MiB asked for; try a smaller --chunk", max_rows, bytes >> 20);
         forward_close(f);
         return NULL;
@@ -95,6 +118,9 @@ void forward_close(struct forward *f)
     if (!f)
         return;
     f->dev->free(f->dev, f->memory);
+    if (f->fused)
+        fused_close(f->fused, f->dev);
+    free(f->fused);
     free(f);
 }
 
@@ -127,13 +153,25 @@ void layer_block(const struct pass *p, const struct layer_weights *w, int kv_lay
     moe_block(p, &w->moe);
 }
 
-void forward_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, enum rows kind)
+/* A step by fused operations: the same rows, and the states wait for cache_accept() likewise. */
+static void run_fused(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos)
+{
+    struct fused *u = f->fused;
+    cache_begin_steps(k, f->w, u->live, pos);
+    struct step_live live = {.pos = pos, .n_apply = k->n_accepted, .parity = k->parity};
+    memcpy(live.ids, ids, (size_t)n * sizeof *ids);
+    f->dev->copy(f->dev, u->live, &live, sizeof live);
+    fused_layers(f, k, n);
+    fused_hidden(f, n);
+    k->parity = !k->parity;             /* the states with the accepted rows are the other ones now */
+    f->newest = u->hidden;
+}
+
+static void run_plain(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, enum rows kind)
 {
     const struct model_config *c = f->cfg;
     struct pass p = {.f = f, .k = k, .n = n, .pos = pos, .kind = kind};
-    CHECK(n > 0 && n <= f->max_rows && pos >= 0 && pos + n <= k->n_ctx);
-    CHECK(kind == ROWS_COMMIT || n <= k->max_step);
-    CHECK(!k->n_staged);
+    cache_end_steps(k);
     f->dev->copy(f->dev, f->ids, ids, (size_t)n * sizeof *ids);
     RUN(f->dev, embed, .y = f->x, .ids = f->ids, .table = f->w->embed, .n_tokens = n);
     for (int i = 0, full = 0, delta = 0; i < c->n_layers; i++) {
@@ -141,13 +179,25 @@ void forward_run(struct forward *f, struct cache *k, const int32_t *ids, int n, 
         *(c->full[i] ? &full : &delta) += 1;
     }
     norm(f, f->hidden, f->x, f->w->norm, n);
+    f->newest = f->hidden;
+}
+
+void forward_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, enum rows kind)
+{
+    CHECK(n > 0 && n <= f->max_rows && pos >= 0 && pos + n <= k->n_ctx);
+    CHECK(kind == ROWS_COMMIT || (n <= k->max_step && n <= STEP_ROWS));
+    CHECK(!k->n_staged);
+    if (kind == ROWS_STAGE && f->fused)
+        run_fused(f, k, ids, n, pos);
+    else
+        run_plain(f, k, ids, n, pos, kind);
     k->n_accepted = 0;                  /* every DeltaNet layer has applied them */
     k->n_staged = kind == ROWS_STAGE ? n : 0;
 }
 
 const float *forward_hidden(const struct forward *f)
 {
-    return f->hidden;
+    return f->newest;
 }
 
 void forward_head(struct forward *f, enum head h, const float *hidden, int n, float *logits)

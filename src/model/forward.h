@@ -26,6 +26,7 @@ enum head { HEAD_BF16, HEAD_INT8 };     /* HEAD_BF16: the head as stored */
 struct forward *forward_open(struct dev *d, const struct model_config *c, const struct weights *w, int max_rows, struct err *e);
 void   forward_close(struct forward *f);
 size_t forward_bytes(const struct model_config *c, int max_rows);       /* the work space */
+size_t forward_scratch_bytes(const struct model_config *c, int max_rows);       /* and what a GPU takes besides */
 
 /* Runs the tokens ids[0..n-1] at positions pos..pos+n-1.  Rows 0..pos-1 are in the cache, and its states stand at
  * pos (after the rows that cache_accept() took).  The result is forward_hidden(). */

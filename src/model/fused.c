@@ -1,0 +1,259 @@
+#include "model/fused.h"
+
+#include <math.h>
+
+#include "base/log.h"
+
+enum { ROUTER_SPLITS = 8, MAX_SPLITS = 8 };
+
+static int groups(int cols) { return cols / PACK_GROUP; }
+/* The activations of a warp's columns stay in registers: at most 4 groups for each of 8 warps. */
+static int column_splits(int cols) { return (groups(cols) + 31) / 32; }
+/* The router has too few rows to fill the machine. */
+static int router_splits(const struct model_config *c) { return groups(c->hidden) >= 2 * ROUTER_SPLITS ? ROUTER_SPLITS : 1; }
+
+bool fused_fits(const struct model_config *c, struct err *e)
+{
+    const struct { const char *name; int found, low, high, multiple; } rules[] = {
+        {"hidden_size",             c->hidden,                       128, 4096, 128},
+        {"head_dim",                c->head_dim,                     256, 256, 1},
+        {"query heads per KV head", c->n_q_heads / c->n_kv_heads,    1, 16, 1},
+        {"attention width",         c->n_q_heads * c->head_dim,      128, 8 * 4096, 128},
+        {"rotary dimensions",       c->rotary_dim,                   2, 256, 2},
+        {"linear_key_head_dim",     c->lin_k_dim,                    128, 128, 1},
+        {"linear_value_head_dim",   c->lin_v_dim,                    128, 128, 1},
+        {"linear_conv_kernel_dim",  c->conv_kernel,                  4, 4, 1},
+        {"num_experts",             c->n_experts,                    2, STEP_EXPERTS, 1},
+        {"num_experts_per_tok",     c->top_k,                        1, STEP_CHOICES, 1},
+        {"moe_intermediate_size",   c->moe_inter,                    128, 4096, 128},
+        {"shared_expert_intermediate_size", c->shared_inter,         c->moe_inter, c->moe_inter, 1},
+        {"vocab_size",              c->vocab,                        16, 1 << 20, 16},
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (rules[i].found < rules[i].low || rules[i].found > rules[i].high || rules[i].found % rules[i].multiple)
+            return err_set(e, "the backend 'cuda' cannot run this model: %s is %d, expected %d to %d in steps of %d; --backend cpu can",
+                           rules[i].name, rules[i].found, rules[i].low, rules[i].high, rules[i].multiple);
+    return true;
+}
+
+static size_t max2(size_t a, size_t b) { return a > b ? a : b; }
+
+/* Cuts `memory`, or with NULL only counts. */
+static size_t cut(struct fused *u, char *memory, const struct model_config *c)
+{
+    const size_t n = STEP_ROWS, H = (size_t)c->hidden, q = (size_t)c->n_q_heads * (size_t)c->head_dim,
+        kv = (size_t)c->n_kv_heads * (size_t)c->head_dim, value = (size_t)config_lin_value_dim(c), inter = (size_t)c->moe_inter,
+        choices = n * (size_t)(c->top_k < c->n_experts ? c->top_k : c->n_experts);
+    const struct { void *at; size_t bytes; } list[] = {
+        {&u->x[0], n * H * 4}, {&u->x[1], n * H * 4}, {&u->part, MAX_SPLITS * n * H * 4}, {&u->h, n * H * 4}, {&u->hidden, n * H * 4},
+        {&u->qg, n * 2 * q * 4}, {&u->k, n * kv * 4}, {&u->v, n * kv * 4}, {&u->z, n * value * 4}, {&u->y, n * max2(q, value) * 4},
+        {&u->ssq, n * (size_t)c->lin_v_heads * 8}, {&u->router, ROUTER_SPLITS * n * ((size_t)c->n_experts + 1) * 4},
+        {&u->route, sizeof *u->route}, {&u->slots, choices * n * inter * 4},
+        {&u->shared, n * inter * 4}, {&u->attention, step_attention_scratch(c->n_q_heads)}, {&u->mtp_h, H * 4},
+        {&u->live, sizeof *u->live},
+    };
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        if (memory)
+            *(char **)list[i].at = memory + at;
+        at += (list[i].bytes + 255) / 256 * 256;
+    }
+    return at;
+}
+
+size_t fused_bytes(const struct model_config *c)
+{
+    struct fused u;
+    return cut(&u, NULL, c);
+}
+
+bool fused_open(struct fused *u, struct dev *d, const struct model_config *c, struct err *e)
+{
+    size_t bytes = fused_bytes(c);
+    *u = (struct fused){.overlap = -1, .part_step = (size_t)STEP_ROWS * (size_t)c->hidden,
+                        .router_step = (size_t)STEP_ROWS * ((size_t)c->n_experts + 1)};
+    if (!fused_fits(c, e))
+        return false;
+    u->memory = d->alloc(d, bytes);
+    if (!u->memory)
+        return err_set(e, "no memory for the work space of a step: %zu MiB asked for", bytes >> 20);
+    cut(u, u->memory, c);
+    u->gate = u->router + (size_t)STEP_ROWS * (size_t)c->n_experts;
+    return true;
+}
+
+void fused_close(struct fused *u, struct dev *d)
+{
+    if (u->memory)
+        d->free(d, u->memory);
+    u->memory = NULL;
+}
+
+static struct step_part part(const struct weight *w, float *y, enum step_write write)
+{
+    return (struct step_part){.w = *w, .y = y, .y_row = (size_t)(write == STEP_SWIGLU ? w->rows / 2 : w->rows), .write = write};
+}
+
+/* The residual stream as input of the next products: what was added since is summed up on the way and kept. */
+static void take_stream(struct fused *u, struct step_linear_args *a, const float *norm, float eps)
+{
+    a->in[0] = (struct step_input){.x = u->stream, .norm = norm};
+    a->partials = u->parts;
+    a->n_partials = u->n_parts;
+    a->partial_step = u->part_step;
+    a->eps = eps;
+    if (u->n_parts) {
+        a->x_out = u->x[u->stream == u->x[0]];
+        u->stream = a->x_out;
+    }
+    u->n_parts = 0;
+}
+
+static void left_parts(struct fused *u, int n)
+{
+    u->parts = u->part;
+    u->n_parts = n;
+}
+
+/* x += W y, left in parts */
+static void project_out(struct forward *f, const struct weight *w, const float *ssq, int n)
+{
+    struct fused *u = f->fused;
+    int splits = column_splits(w->cols);
+    STEP(f->dev, step_linear, .part = {part(w, u->part, STEP_PLAIN)}, .n_parts = 1, .in = {{.x = u->y}}, .ssq = ssq,
+         .y_split = u->part_step, .n_rows = n, .splits = splits, .eps = f->cfg->rms_eps);
+    left_parts(u, splits);
+}
+
+static void attention_step(struct forward *f, struct cache *k, const struct layer_weights *l, int kv_layer, const int32_t *pos, int n)
+{
+    const struct model_config *c = f->cfg;
+    struct fused *u = f->fused;
+    struct step_linear_args in = {
+        .part = {part(&l->attn.q, u->qg, STEP_PLAIN), part(&l->attn.k, u->k, STEP_PLAIN), part(&l->attn.v, u->v, STEP_PLAIN)},
+        .n_parts = 3, .n_rows = n,
+    };
+    take_stream(u, &in, l->norm_in, c->rms_eps);
+    f->dev->step->step_linear(f->dev, &in);
+    STEP(f->dev, step_attention, .y = u->y, .qg = u->qg, .k = u->k, .v = u->v, .q_norm = l->attn.q_norm, .k_norm = l->attn.k_norm,
+         .freq = f->freq, .kv = k->kv[kv_layer], .pos = pos, .scratch = u->attention, .n_rows = n, .n_q_heads = c->n_q_heads,
+         .half = c->rotary_dim / 2, .eps = c->rms_eps, .rope_scale = c->yarn_attention_factor, .scale = 1.0f / sqrtf((float)c->head_dim));
+    project_out(f, &l->attn.o, NULL, n);
+}
+
+static void delta_step(struct forward *f, struct cache *k, const struct layer_weights *l, int delta_layer, int n)
+{
+    const struct model_config *c = f->cfg;
+    const struct delta_weights *w = &l->delta;
+    struct fused *u = f->fused;
+    struct delta_slot *s = &k->delta[delta_layer];
+    struct step_linear_args in = {
+        .part = {part(&w->qkv, s->ring, STEP_TO_RING), part(&w->z, u->z, STEP_PLAIN), part(&w->a, s->ring_a, STEP_TO_RING),
+                 part(&w->b, s->ring_b, STEP_TO_RING)},
+        .n_parts = 4, .n_rows = n, .pos = &u->live->pos,
+    };
+    take_stream(u, &in, l->norm_in, c->rms_eps);
+    f->dev->step->step_linear(f->dev, &in);
+    cache_delta_step(k, delta_layer, w, u->live, u->y, u->ssq, u->z, n);
+    project_out(f, &w->out, u->ssq, n);
+}
+
+static void moe_step(struct forward *f, const struct layer_weights *l, const int32_t *n_valid, int n)
+{
+    const struct model_config *c = f->cfg;
+    const struct moe_weights *w = &l->moe;
+    struct fused *u = f->fused;
+    const size_t pair_step = (size_t)((const char *)w->experts[1].gate.data - (const char *)w->experts[0].gate.data),
+        down_step = (size_t)((const char *)w->experts[1].down.data - (const char *)w->experts[0].down.data);
+    struct step_linear_args in = {
+        .part = {part(&w->router, u->router, STEP_PLAIN), part(&w->shared_gate, u->gate, STEP_PLAIN)}, .n_parts = 2,
+        .h_out = u->h, .n_rows = n, .splits = router_splits(c), .y_split = u->router_step,
+    };
+    take_stream(u, &in, l->norm_post, c->rms_eps);
+    f->dev->step->step_linear(f->dev, &in);
+    STEP(f->dev, step_experts_up, .h = u->slots, .shared_h = u->shared, .route = u->route, .logits = u->router,
+         .n_logits = router_splits(c), .logit_step = u->router_step, .x = u->h, .pair = w->experts[0].gate, .stride = pair_step,
+         .shared = w->shared.gate, .n_valid = n_valid, .overlap = u->overlap, .n_rows = n, .n_experts = c->n_experts,
+         .top_k = c->top_k, .inter = c->moe_inter, .hidden = c->hidden);
+    STEP(f->dev, step_experts_down, .y = u->part, .y_split = u->part_step, .h = u->slots, .shared_h = u->shared, .route = u->route,
+         .down = w->experts[0].down, .stride = down_step, .shared = w->shared.down, .shared_gate = u->gate,
+         .n_logits = router_splits(c), .logit_step = u->router_step, .n_rows = n, .hidden = c->hidden, .inter = c->moe_inter);
+    left_parts(u, step_experts_splits(c->moe_inter));
+}
+
+void fused_layers(struct forward *f, struct cache *k, int n)
+{
+    const struct model_config *c = f->cfg;
+    struct fused *u = f->fused;
+    u->stream = u->x[0];
+    u->n_parts = 0;
+    STEP(f->dev, step_embed, .x = u->x[0], .ids = u->live->ids, .table = f->w->embed.data, .n_rows = n, .hidden = c->hidden);
+    for (int i = 0, full = 0, delta = 0; i < c->n_layers; i++) {
+        const struct layer_weights *l = &f->w->layers[i];
+        if (l->full)
+            attention_step(f, k, l, full++, &u->live->pos, n);
+        else
+            delta_step(f, k, l, delta++, n);
+        moe_step(f, l, NULL, n);
+        if (u->distinct)
+            f->dev->copy(f->dev, u->distinct + i, &u->route->n, sizeof *u->distinct);
+    }
+}
+
+void fused_hidden(struct forward *f, int n)
+{
+    struct fused *u = f->fused;
+    /* Any product will do: the norm is what is wanted.  The router of layer 0 is the smallest. */
+    struct step_linear_args a = {
+        .part = {part(&f->w->layers[0].moe.shared_gate, u->gate, STEP_PLAIN)}, .n_parts = 1, .h_out = u->hidden, .n_rows = n,
+    };
+    take_stream(u, &a, f->w->norm, f->cfg->rms_eps);
+    f->dev->step->step_linear(f->dev, &a);
+}
+
+static struct step_linear_args head_args(const struct fused_head *h, int n)
+{
+    return (struct step_linear_args){
+        .part = {part(h->w, h->logits, STEP_LOGITS)}, .n_parts = 1, .n_rows = n, .tile_max = h->tile_max, .sampling = h->sampling,
+        .marks = h->marks, .bias = h->bias, .drafts = h->drafts, .n_ids = h->n_ids,
+    };
+}
+
+void fused_logits(struct forward *f, const struct fused_head *h, const float *hidden, int n)
+{
+    struct fused *u = f->fused;
+    struct step_linear_args a = head_args(h, n);
+    if (hidden) {
+        a.in[0].x = hidden;
+    } else {
+        a.h_out = u->hidden;
+        take_stream(u, &a, f->w->norm, f->cfg->rms_eps);
+    }
+    f->dev->step->step_linear(f->dev, &a);
+}
+
+void fused_mtp(struct forward *f, struct cache *k, const int32_t *next, const float *hidden, const int32_t *pos, const int32_t *n_valid, int n)
+{
+    const struct mtp_weights *w = &f->w->mtp;
+    struct fused *u = f->fused;
+    /* Each half of the columns has an input and a norm of its own; the halves are added up by whoever reads the stream. */
+    STEP(f->dev, step_linear, .part = {part(&w->fc, u->part, STEP_PLAIN)}, .n_parts = 1,
+         .in = {{.x = f->w->embed.data, .ids = next, .norm = w->norm_embedding}, {.x = hidden, .norm = w->norm_hidden}},
+         .y_split = u->part_step, .n_rows = n, .splits = 2, .eps = f->cfg->rms_eps);
+    u->stream = u->part;
+    u->parts = u->part + u->part_step;
+    u->n_parts = 1;
+    attention_step(f, k, &w->layer, f->cfg->n_full, pos, n);
+    moe_step(f, &w->layer, n_valid, n);
+}
+
+void fused_mtp_logits(struct forward *f, const struct fused_head *h, const int32_t *row)
+{
+    struct fused *u = f->fused;
+    struct step_linear_args a = head_args(h, 1);
+    a.h_out = u->mtp_h;
+    a.row = row;
+    take_stream(u, &a, f->w->mtp.norm, f->cfg->rms_eps);
+    a.x_out = NULL;
+    f->dev->step->step_linear(f->dev, &a);
+}

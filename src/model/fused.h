@@ -1,0 +1,58 @@
+/* The forward pass of a decode step by fused operations (kernels/step.h), for devices that have them: for the forward pass and
+ * the stepper only.  Everything is queued; nothing is read back. */
+#ifndef Q35_MODEL_FUSED_H
+#define Q35_MODEL_FUSED_H
+
+#include "backend/dev.h"
+#include "model/blocks.h"
+
+/* Work space, device memory.  Rows are packed: [n, width]. */
+struct fused {
+    void  *memory;
+    float *x[2];                        /* [n, hidden] residual stream, in turns */
+    float *part;                        /* [splits, STEP_ROWS, hidden]: products over ranges of columns */
+    size_t part_step;
+    const float *stream, *parts;        /* the residual stream is this and n_parts of those, part_step apart */
+    int    n_parts;
+    float *h;                           /* [n, hidden] normed */
+    float *hidden;                      /* [n, hidden] after the final norm */
+    float *qg, *k, *v, *z, *y, *ssq;
+    float *router, *gate;               /* [router splits] of [n, experts] and of [n], router_step apart */
+    size_t router_step;
+    struct step_route *route;
+    uint32_t *slots, *shared;           /* SwiGLU outputs of the routed experts and of the shared one */
+    void  *attention;
+    float *mtp_h;                       /* [1, hidden] after mtp.norm */
+    struct step_live *live;
+    int    overlap;                     /* for measurements; -1: off */
+    int32_t *distinct;                  /* for measurements: [n_layers] host memory, or NULL */
+};
+
+size_t fused_bytes(const struct model_config *c);
+/* False with the reason; fused_close() either way. */
+bool   fused_open(struct fused *u, struct dev *d, const struct model_config *c, struct err *e);
+void   fused_close(struct fused *u, struct dev *d);
+/* Whether the operations can run this geometry. */
+bool   fused_fits(const struct model_config *c, struct err *e);
+
+/* Rows live->ids[0..n-1] through all layers; what is left is the final norm (fused_hidden or a head with it). */
+void fused_layers(struct forward *f, struct cache *k, int n);
+/* The final norm alone, into u->hidden. */
+void fused_hidden(struct forward *f, int n);
+/* Logits of n rows.  hidden NULL: of the rows that fused_layers() left, whose final norm goes to u->hidden; else of these. */
+struct fused_head {
+    const struct weight *w;
+    float *logits, *tile_max;
+    const struct step_sampling *sampling;
+    const uint8_t *marks;
+    const float   *bias;
+    const int32_t *drafts;
+    int n_ids;
+};
+void fused_logits(struct forward *f, const struct fused_head *h, const float *hidden, int n);
+/* The MTP layer over n rows: ids that follow (device), hidden states [n, hidden], position of row 0 (device), rows that count
+ * (device, NULL: all).  Then fused_mtp_logits(): mtp.norm of row *row (NULL: row 0) into u->mtp_h, and its logits. */
+void fused_mtp(struct forward *f, struct cache *k, const int32_t *next, const float *hidden, const int32_t *pos, const int32_t *n_valid, int n);
+void fused_mtp_logits(struct forward *f, const struct fused_head *h, const int32_t *row);
+
+#endif

@@ -1,0 +1,304 @@
+#include "model/stepper.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "model/fused.h"
+#include "model/layout.h"
+
+enum {
+    MAX_DEPTH  = STEP_ROWS - 1,
+    DRAFT_HEAD = 65536,                 /* rows of the head that drafts are chosen from: the byte-pair vocabulary is ordered by
+                                         * merge rank, and a draft that is not there is only a draft less */
+    SPIN_NS    = 50000,                 /* looking at the result before sleeping */
+    SLEEP_NS   = 20000,
+    DOUBT_MS   = 2000,                  /* no result for so long: ask the device whether it lives */
+};
+
+struct stepper {
+    struct forward *f;
+    struct cache   *k;
+    struct dev     *dev;
+    const struct weight *head;
+    int    vocab, hidden, max_depth;
+    bool   mtp;
+    void  *memory;
+    float *logits, *tile_max, *draft_logits, *draft_max, *bias, *last_hidden;
+    uint8_t *marks;
+    struct step_sampling *sampling;
+    void  *pick_scratch;
+    struct step_result *results;        /* host memory, STEP_SLOTS */
+    struct dev_graph *first[MAX_DEPTH + 1], *step[MAX_DEPTH + 1];       /* by depth */
+
+    /* the answer under way */
+    int depth, start;                   /* drafts a step; position at the beginning */
+    int n_launched, n_taken;
+    int tokens[STEP_SLOTS];             /* of the newest results, by pick */
+};
+
+/* Cuts `memory`, or with NULL only counts. */
+static size_t cut(struct stepper *s, char *memory, const struct model_config *c, int max_depth)
+{
+    const size_t rows = (size_t)max_depth + 1, vocab = (size_t)c->vocab, drafts = vocab < DRAFT_HEAD ? vocab : DRAFT_HEAD;
+    const struct { void *at; size_t bytes; } list[] = {
+        {&s->logits, rows * vocab * 4}, {&s->tile_max, rows * (vocab / 16) * 4}, {&s->draft_logits, drafts * 4},
+        {&s->draft_max, drafts / 16 * 4}, {&s->bias, vocab * 4}, {&s->last_hidden, 2 * (size_t)c->hidden * 4}, {&s->marks, vocab},
+        {&s->sampling, sizeof *s->sampling}, {&s->pick_scratch, step_pick_scratch(c->vocab)},
+    };
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        if (memory)
+            *(char **)list[i].at = memory + at;
+        at += (list[i].bytes + 255) / 256 * 256;
+    }
+    return at;
+}
+
+size_t stepper_bytes(const struct model_config *c, int max_depth)
+{
+    struct stepper s;
+    return cut(&s, NULL, c, max_depth);
+}
+
+struct stepper *stepper_open(struct forward *f, struct cache *k, enum head h, int max_depth, struct err *e)
+{
+    const struct model_config *c = f->cfg;
+    struct stepper *s = calloc(1, sizeof *s);
+    CHECK(s && f->fused && max_depth >= 0 && max_depth <= MAX_DEPTH);
+    *s = (struct stepper){.f = f, .k = k, .dev = f->dev, .head = h == HEAD_INT8 ? &f->w->head_int8 : &f->w->head,
+                          .vocab = c->vocab, .hidden = c->hidden, .max_depth = max_depth, .mtp = max_depth > 0 && f->w->mtp.present};
+    size_t bytes = stepper_bytes(c, max_depth);
+    s->memory = f->dev->alloc(f->dev, bytes);
+    s->results = f->dev->alloc_host(f->dev, STEP_SLOTS * sizeof *s->results);
+    if (!s->memory || !s->results) {
+        err_set(e, "no memory for the logits of %d rows: %zu MiB asked for; try a smaller --draft", max_depth + 1, bytes >> 20);
+        stepper_close(s);
+        return NULL;
+    }
+    cut(s, s->memory, c, max_depth);
+    return s;
+}
+
+void stepper_close(struct stepper *s)
+{
+    if (!s)
+        return;
+    struct err ignored;
+    s->dev->finish(s->dev, &ignored);
+    for (int i = 0; i <= MAX_DEPTH; i++) {
+        s->dev->graph_free(s->dev, s->first[i]);
+        s->dev->graph_free(s->dev, s->step[i]);
+    }
+    if (s->memory)
+        s->dev->free(s->dev, s->memory);
+    s->dev->free_host(s->dev, s->results);
+    free(s);
+}
+
+/* ---- what a graph holds ---- */
+
+static struct fused_head target_head(const struct stepper *s)
+{
+    return (struct fused_head){.w = s->head, .logits = s->logits, .tile_max = s->tile_max, .sampling = s->sampling, .marks = s->marks,
+                               .bias = s->bias, .drafts = s->f->fused->live->ids + 1};
+}
+
+static void pick(struct stepper *s, const float *hidden, int rows, bool first)
+{
+    STEP(s->dev, step_pick, .logits = s->logits, .tile_max = s->tile_max, .live = s->f->fused->live, .sampling = s->sampling,
+         .marks = s->marks, .results = s->results, .hidden = hidden, .last_hidden = s->last_hidden, .scratch = s->pick_scratch,
+         .n_rows = rows, .vocab = s->vocab, .width = s->hidden, .first = first);
+}
+
+/* The MTP rows of the tokens just picked, from their real hidden states, then the drafts, each from the one before it. */
+static void drafts(struct stepper *s, const float *hidden, int rows, int depth)
+{
+    struct step_live *live = s->f->fused->live;
+    struct weight slice = *s->head;
+    if (slice.rows > DRAFT_HEAD)
+        slice.rows = DRAFT_HEAD;
+    const struct fused_head h = {.w = &slice, .logits = s->draft_logits, .tile_max = s->draft_max, .n_ids = slice.rows};
+    fused_mtp(s->f, s->k, live->mtp_next, hidden, &live->mtp_pos, &live->mtp_rows, rows);
+    for (int i = 0; i < depth; i++) {
+        fused_mtp_logits(s->f, &h, i ? NULL : &live->mtp_last);
+        STEP(s->dev, step_draft, .logits = s->draft_logits, .tile_max = s->draft_max, .live = live, .i = i, .n_ids = slice.rows);
+        if (i + 1 < depth)
+            fused_mtp(s->f, s->k, &live->draft_ids[i], s->f->fused->mtp_h, &live->draft_pos[i], NULL, 1);
+    }
+}
+
+static struct dev_graph *record(struct stepper *s, int depth, bool first, struct err *e)
+{
+    const struct fused_head h = target_head(s);
+    const int rows = first ? 1 : depth + 1;
+    const float *hidden = first ? s->last_hidden : s->f->fused->hidden;
+    s->dev->graph_begin(s->dev);
+    if (!first)
+        fused_layers(s->f, s->k, rows);
+    fused_logits(s->f, &h, first ? s->last_hidden : NULL, rows);
+    pick(s, hidden, rows, first);
+    if (s->mtp)
+        drafts(s, hidden, rows, depth);
+    return s->dev->graph_end(s->dev, e);
+}
+
+/* ---- an answer ---- */
+
+void stepper_begin(struct stepper *s, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int pos,
+                   const int32_t *bias_ids, const float *bias, int n_bias, int depth)
+{
+    const struct step_live live = {.pos = pos};
+    struct step_sampling sampling = *how;
+    CHECK(depth >= 0 && depth <= s->max_depth);
+    cache_end_steps(s->k);
+    cache_begin_steps(s->k, s->f->w, s->f->fused->live, pos);
+    uint8_t *marks = calloc(1, (size_t)s->vocab);
+    CHECK(marks);
+    for (int i = 0; i < n_prompt; i++)
+        marks[prompt[i]] = 1;
+    s->dev->copy(s->dev, s->marks, marks, (size_t)s->vocab);
+    free(marks);
+    sampling.biased = n_bias > 0;
+    if (n_bias > 0) {
+        float *by_id = calloc((size_t)s->vocab, sizeof *by_id);
+        CHECK(by_id);
+        for (int i = 0; i < n_bias; i++)
+            by_id[bias_ids[i]] += bias[i];
+        s->dev->copy(s->dev, s->bias, by_id, (size_t)s->vocab * sizeof *by_id);
+        free(by_id);
+    }
+    s->dev->copy(s->dev, s->sampling, &sampling, sizeof sampling);
+    s->dev->copy(s->dev, s->f->fused->live, &live, sizeof live);
+    s->dev->copy(s->dev, s->last_hidden, s->k->last_hidden, (size_t)s->hidden * sizeof(float));
+    memset(s->results, 0, STEP_SLOTS * sizeof *s->results);
+    s->depth = s->mtp ? depth : 0;
+    s->start = pos;
+    s->n_launched = s->n_taken = 0;
+}
+
+void stepper_launch(struct stepper *s)
+{
+    const bool first = s->n_launched == 0;
+    struct dev_graph **g = first ? &s->first[s->depth] : &s->step[s->depth];
+    struct err e;
+    CHECK(s->n_launched - s->n_taken < STEP_SLOTS);
+    if (!*g)
+        *g = record(s, s->depth, first, &e);
+    if (*g)                             /* else the device has a fault that stepper_wait() will report */
+        s->dev->graph_launch(s->dev, *g);
+    s->n_launched++;
+}
+
+static void short_sleep(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
+}
+
+bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e)
+{
+    volatile struct step_result *r = &s->results[(s->n_taken + 1) % STEP_SLOTS];    /* picks count from 1 */
+    int64_t start = clock_ns(), asked = start;
+    CHECK(s->n_taken < s->n_launched);
+    while (__atomic_load_n(&r->serial, __ATOMIC_ACQUIRE) != s->n_taken + 1) {
+        if (clock_ns() - start > SPIN_NS)
+            short_sleep();
+        if (clock_ms_since(asked) > DOUBT_MS) {
+            asked = clock_ns();
+            if (!s->dev->finish(s->dev, e))
+                return false;
+        }
+    }
+    memcpy(out, (const void *)r, sizeof *out);
+    s->tokens[s->n_taken % STEP_SLOTS] = out->n;
+    s->n_taken++;
+    return true;
+}
+
+int stepper_end(struct stepper *s, int n_heard, struct err *e)
+{
+    struct step_live live;
+    struct step_result r;
+    while (s->n_taken < s->n_launched)
+        if (!stepper_wait(s, &r, e))
+            return -1;
+    s->dev->copy(s->dev, &live, s->f->fused->live, sizeof live);
+    if (!s->dev->finish(s->dev, e))
+        return -1;
+    /* Pick i left the cache at P(i) = P(i - 1) + tokens(i), the first pick at its beginning.  After pick L the committed states
+     * stand at P(L - 1), with the rows of pick L to be applied, and the other ones at P(L - 2). */
+    const int last = s->n_launched - 1, heard = n_heard > 0 ? n_heard - 1 : 0;
+    int back = last - heard;
+    CHECK(back >= 0 && back <= 2);
+    struct cache *k = s->k;
+    k->pos = live.pos;
+    k->parity = live.parity;
+    k->n_accepted = live.n_apply;
+    int hidden = live.parity;
+    if (back >= 1 && last >= 1) {
+        k->pos -= s->tokens[last % STEP_SLOTS];
+        k->n_accepted = 0;
+        hidden = !hidden;
+    }
+    if (back >= 2 && last >= 2) {
+        k->pos -= s->tokens[(last - 1) % STEP_SLOTS];
+        k->parity = !k->parity;
+    }
+    k->n_staged = 0;
+    s->dev->copy(s->dev, k->last_hidden, s->last_hidden + (size_t)hidden * (size_t)s->hidden, (size_t)s->hidden * sizeof(float));
+    return k->pos;
+}
+
+/* ---- measurements ---- */
+
+bool stepper_measure(struct stepper *s, int rows, int pos, int n_steps, int overlap, double *ms_per_step, double *distinct, struct err *e)
+{
+    enum { WARM_UP = 3 };
+    struct fused *u = s->f->fused;
+    const struct fused_head h = target_head(s);
+    const struct step_sampling how = {.n_ids = s->vocab, .room = 1 << 30};
+    struct step_live live = {.pos = pos};
+    CHECK(rows >= 1 && rows <= s->max_depth + 1);
+    int32_t *seen = s->dev->alloc_host(s->dev, (size_t)s->f->cfg->n_layers * sizeof *seen);
+    CHECK(seen);
+    for (int i = 0; i < rows; i++)
+        live.ids[i] = (int32_t)((unsigned)i * 7919u % (unsigned)s->vocab);
+    cache_end_steps(s->k);
+    cache_begin_steps(s->k, s->f->w, u->live, pos);
+    s->dev->copy(s->dev, s->sampling, &how, sizeof how);
+    s->dev->copy(s->dev, u->live, &live, sizeof live);
+    u->overlap = overlap;
+    s->dev->graph_begin(s->dev);
+    fused_layers(s->f, s->k, rows);
+    fused_logits(s->f, &h, NULL, rows);
+    pick(s, u->hidden, rows, false);
+    struct dev_graph *g = s->dev->graph_end(s->dev, e);
+    bool ok = g;
+    int64_t start = 0;
+    for (int i = 0; ok && i < WARM_UP + n_steps; i++) {
+        if (i == WARM_UP) {
+            ok = s->dev->finish(s->dev, e);
+            start = clock_ns();
+        }
+        s->dev->graph_launch(s->dev, g);
+    }
+    ok = ok && s->dev->finish(s->dev, e);
+    *ms_per_step = clock_ms_since(start) / n_steps;
+    u->distinct = seen;
+    if (ok) {
+        fused_layers(s->f, s->k, rows);
+        ok = s->dev->finish(s->dev, e);
+    }
+    *distinct = 0;
+    for (int i = 0; i < s->f->cfg->n_layers; i++)
+        *distinct += (double)seen[i] / s->f->cfg->n_layers;
+    u->distinct = NULL;
+    u->overlap = -1;
+    s->dev->graph_free(s->dev, g);
+    s->dev->free_host(s->dev, seen);
+    s->k->n_staged = s->k->n_accepted = 0;
+    cache_reset(s->k);
+    return ok;
+}
