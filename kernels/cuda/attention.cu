@@ -1,21 +1,35 @@
 /* attention: prompt rows over the KV cache of a layer, bf16 rows of 256, causal.
  * Shapes    q, y [n, n_q_heads, 256] fp32, k and v [n_ctx, n_kv_heads, 256] bf16
  * Bytes     K and V once for every 128 / (query heads a KV head) tokens, mostly from L2: 8 tokens of the 122B
- * Limit     tensor cores: 4 * 256 flops a query head and position; 4096 tokens after 124K of the 122B: 17 TFLOP a layer
- * Launch    128 rows (token, query head of one KV head) a block of 8 warps, 16 rows a warp; grid (n_kv_heads, token blocks), the
- *           longest first; shared memory: 3 or 4 stages of 32 positions, 32 KiB each, by cp.async; one barrier a stage
+ * Limit     tensor cores: 4 * 256 flops a query head and position; 4096 tokens after 124K of the 122B: 17 TFLOP a layer.
+ *           Shared memory comes close: 216 bytes for an m16n8k16, 1.7 of its cycles (2 with 3 stages of 32 positions)
+ * Launch    128 rows (token, query head of one KV head) a block of 8 warps; grid (n_kv_heads, token blocks), the longest first.
+ *           From 210 KiB of shared memory on two warps share 32 rows: each computes the logits of 32 of a tile's 64 positions and
+ *           128 of the 256 outputs, and they meet in shared memory twice a tile; q stays in shared memory (64 KiB), K and V come
+ *           by cp.async into two stages of 64 KiB, guarded by mbarriers so that warps may drift apart by half a tile.
+ *           With less a warp has 16 rows to itself and q in registers, tiles are 32 positions, three stages of 32 KiB
  * Layout    rows of 512 bytes, 16-byte piece c of row r at c ^ (r & 7): the eight rows of an ldmatrix phase lie in eight bank
- *           groups, and so do the copies.  A warp keeps q (64 registers) and its 16x256 outputs (128); a position's K and V come
- *           as B fragments, two cycles of shared memory for each m16n8k16
- * Numerics  q and weights in bf16, logits, softmax and sums in fp32 (online, base 2, 32 positions at a time from 0); within 1e-2
- *           relative L2 of cpu/attention.c, same bits whatever the other rows of the call */
+ *           groups, and so do the copies; weights likewise in rows of 128 bytes
+ * Numerics  q and weights in bf16, logits, softmax and sums in fp32 (online, base 2, tile after tile from 0); within 1e-2 relative L2
+ *           of cpu/attention.c, same bits whatever the other rows of the call */
 #include "kernels/cuda/common.cuh"
 
 enum {
-    DIM = 256, ROWS = 128, WARPS = 8, TILE = 32,
+    DIM = 256, ROWS = 128, WARPS = 8,
     ROW_BYTES = DIM * 2,
+    /* a warp by itself */
+    TILE = 32, STAGES = 3,
     STAGE = 2 * TILE * ROW_BYTES,       /* K, then V */
-    MORE = ROWS * 4,                    /* behind the stages */
+    SMALL_BYTES = STAGES * STAGE + ROWS * 4,
+    /* two warps together */
+    PAIR_TILE = 64,
+    PAIR_STAGE = 2 * PAIR_TILE * ROW_BYTES,
+    PAIR_Q = 2 * PAIR_STAGE,            /* offsets: [128, 256] bf16 */
+    PAIR_WEIGHTS = PAIR_Q + ROWS * ROW_BYTES,           /* [128, 64] bf16 */
+    PAIR_TOP = PAIR_WEIGHTS + ROWS * PAIR_TILE * 2,     /* [8 warps, 32] fp32 */
+    PAIR_LIMIT = PAIR_TOP + WARPS * 32 * 4,             /* [128] int */
+    PAIR_BARRIERS = PAIR_LIMIT + ROWS * 4,              /* stage 0 and 1 full, stage 0 and 1 free */
+    PAIR_BYTES = PAIR_BARRIERS + 4 * 8,
 };
 
 static __device__ __forceinline__ void ldmatrix(uint32_t r[4], uint32_t at)
@@ -45,21 +59,62 @@ static __device__ __forceinline__ float quad_sum(float v)
     return v + __shfl_xor_sync(~0u, v, 2);
 }
 
-/* Positions p0 .. p0 + 31 of one KV head; zeros after `last`.  Warp w copies rows w, w + 8, ... */
-static __device__ __forceinline__ void fetch(char *stage, const struct attention_args &a, int p0, int last)
+/* N positions from p0 on of one KV head, K before V; zeros after `last`.  Warp w copies rows w, w + 8, ... */
+template <int N> static __device__ __forceinline__ void fetch(char *stage, const struct attention_args &a, int p0, int last)
 {
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, row = a.kv.n_kv_heads * DIM;
     char *to = stage + warp * ROW_BYTES + ((lane ^ warp) << 4);
 #pragma unroll
-    for (int i = 0; i < TILE / WARPS; i++) {
+    for (int i = 0; i < N / WARPS; i++) {
         int p = p0 + warp + i * WARPS;
         size_t at = (size_t)min(p, last) * (size_t)row + (blockIdx.x * DIM + (unsigned)lane * 8);
         copy16_if(to + i * WARPS * ROW_BYTES, (const uint16_t *)a.kv.k + at, p <= last);
-        copy16_if(to + (TILE + i * WARPS) * ROW_BYTES, (const uint16_t *)a.kv.v + at, p <= last);
+        copy16_if(to + (N + i * WARPS) * ROW_BYTES, (const uint16_t *)a.kv.v + at, p <= last);
     }
 }
 
-template <int STAGES> static __global__ __launch_bounds__(WARPS * 32, 1) void attention_kernel(struct attention_args a)
+/* A warp's 16 rows of q as bf16; rows that do not exist are 0. */
+static __device__ __forceinline__ void stage_q(char *to, const struct attention_args &a, int t0, int n, int head0, int group)
+{
+    int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+#pragma unroll 4
+    for (int r = 0; r < 16; r++) {
+        int m = warp * 16 + r, tok = m / group;
+        uint4 bits = make_uint4(0, 0, 0, 0);
+        if (tok < n) {
+            const float4 *x = (const float4 *)(a.q + (size_t)(t0 + tok) * a.q_token + (size_t)(head0 + m % group) * a.q_head) + 2 * lane;
+            float4 lo = x[0], hi = x[1];
+            bits = make_uint4(bf16_pair(lo.x, lo.y), bf16_pair(lo.z, lo.w), bf16_pair(hi.x, hi.y), bf16_pair(hi.z, hi.w));
+        }
+        *(uint4 *)(to + m * ROW_BYTES + ((lane ^ (r & 7)) << 4)) = bits;
+    }
+}
+
+/* Barriers in shared memory. */
+static __device__ __forceinline__ void barrier_init(uint32_t at, int count)
+{
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(count) : "memory");
+}
+static __device__ __forceinline__ void barrier_arrive(uint32_t at)
+{
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(at) : "memory");
+}
+/* Arrives when the thread's copies so far are done. */
+static __device__ __forceinline__ void barrier_arrive_copied(uint32_t at)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(at) : "memory");
+}
+static __device__ __forceinline__ void barrier_wait(uint32_t at, int parity)
+{
+    asm volatile("{ .reg .pred done; again: mbarrier.try_wait.parity.shared.b64 done, [%0], %1; @!done bra again; }"
+                 ::"r"(at), "r"(parity) : "memory");
+}
+static __device__ __forceinline__ void pair_sync(int pair)
+{
+    asm volatile("bar.sync %0, 64;" ::"r"(pair + 1) : "memory");
+}
+
+static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(struct attention_args a)
 {
     extern __shared__ __align__(1024) char smem[];
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -69,23 +124,12 @@ template <int STAGES> static __global__ __launch_bounds__(WARPS * 32, 1) void at
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(smem);
 
     int *limit = (int *)(smem + STAGES * STAGE);        /* last position that a row sees; in memory for want of registers */
-    fetch(smem, a, 0, last);
+    fetch<TILE>(smem, a, 0, last);
     copy_commit();
     if (threadIdx.x < ROWS)
         limit[threadIdx.x] = a.pos + t0 + (int)threadIdx.x / group;
 
-    /* A warp's 16 rows of q through stages 1 and 2 into A fragments; rows that do not exist are 0. */
-    char *mine = smem + STAGE + warp * 16 * ROW_BYTES;
-    for (int r = 0; r < 16; r++) {
-        int m = warp * 16 + r, tok = m / group;
-        uint4 bits = make_uint4(0, 0, 0, 0);
-        if (tok < n) {
-            const float4 *x = (const float4 *)(a.q + (size_t)(t0 + tok) * a.q_token + (size_t)(head0 + m % group) * a.q_head) + 2 * lane;
-            float4 lo = x[0], hi = x[1];
-            bits = make_uint4(bf16_pair(lo.x, lo.y), bf16_pair(lo.z, lo.w), bf16_pair(hi.x, hi.y), bf16_pair(hi.z, hi.w));
-        }
-        *(uint4 *)(mine + r * ROW_BYTES + ((lane ^ (r & 7)) << 4)) = bits;
-    }
+    stage_q(smem + STAGE, a, t0, n, head0, group);      /* through stages 1 and 2 into A fragments */
     __syncwarp();
     uint32_t q[16][4];
 #pragma unroll
@@ -95,33 +139,36 @@ template <int STAGES> static __global__ __launch_bounds__(WARPS * 32, 1) void at
 #pragma unroll
     for (int s = 1; s < STAGES - 1; s++) {
         if (s < n_tiles)
-            fetch(smem + s * STAGE, a, s * TILE, last);
+            fetch<TILE>(smem + s * STAGE, a, s * TILE, last);
         copy_commit();
     }
 
     const int all_see = limit[warp * 16];
     const float unit = a.scale * 1.4426950408889634f;
     float o[32][4] = {}, max0 = -INFINITY, max1 = -INFINITY, sum0 = 0, sum1 = 0;
-    /* Pieces of a row differ from one k-step to the next by an exclusive or, of which the low three bits meet the row's. */
-    const uint32_t k_row = (uint32_t)((lane & 7) + (lane >> 4 << 3)) * ROW_BYTES, k_piece = (uint32_t)((lane >> 3 & 1) ^ (lane & 7));
-    const uint32_t v_row = (uint32_t)(lane % 16) * ROW_BYTES, v_piece = (uint32_t)(lane / 16 ^ (lane & 7));
+    /* Piece c of a row for c = 0, 2, 4, 6, the even pieces of the other eights are further on by immediates. */
+    const uint32_t k_row = (uint32_t)((lane & 7) + (lane >> 4 << 3)) * ROW_BYTES + (uint32_t)(((lane >> 3 & 1) ^ (lane & 7)) << 4);
+    const uint32_t v_row = (uint32_t)(TILE + lane % 16) * ROW_BYTES + (uint32_t)((lane / 16 ^ (lane & 7)) << 4);
 
     for (int i = 0, stage = 0; i < n_tiles; i++) {
         copy_wait<STAGES - 2>();
         __syncthreads();                /* tile i is here, and everybody is done with tile i - 1 */
         int ahead = i + STAGES - 1, into = stage == 0 ? STAGES - 1 : stage - 1;
         if (ahead < n_tiles)
-            fetch(smem + into * STAGE, a, ahead * TILE, last);
+            fetch<TILE>(smem + into * STAGE, a, ahead * TILE, last);
         copy_commit();
 
-        uint32_t at = base + stage * STAGE;
+        uint32_t at[4];
+#pragma unroll
+        for (int c = 0; c < 4; c++)
+            at[c] = base + stage * STAGE + (k_row ^ (c << 5));
         float s[4][4] = {};
 #pragma unroll
         for (int step = 0; step < 16; step++)
 #pragma unroll
             for (int pair = 0; pair < 2; pair++) {
                 uint32_t b[4];
-                ldmatrix(b, at + k_row + pair * 16 * ROW_BYTES + ((k_piece ^ (2 * step)) << 4));
+                ldmatrix(b, at[step % 4] + pair * 16 * ROW_BYTES + step / 4 * 128);
                 mma_bf16(s[2 * pair], q[step], b[0], b[1]);
                 mma_bf16(s[2 * pair + 1], q[step], b[2], b[3]);
             }
@@ -169,13 +216,15 @@ template <int STAGES> static __global__ __launch_bounds__(WARPS * 32, 1) void at
             w[j / 2][j % 2 * 2 + 1] = bf16_pair(p2, p3);
         }
 
-        at += TILE * ROW_BYTES + v_row;
+#pragma unroll
+        for (int c = 0; c < 4; c++)
+            at[c] = base + stage * STAGE + (v_row ^ (c << 5));
 #pragma unroll
         for (int step = 0; step < 2; step++)
 #pragma unroll
             for (int pair = 0; pair < 16; pair++) {
                 uint32_t b[4];
-                ldmatrix_trans(b, at + step * 16 * ROW_BYTES + ((v_piece ^ (2 * pair)) << 4));
+                ldmatrix_trans(b, at[pair % 4] + step * 16 * ROW_BYTES + pair / 4 * 128);
                 mma_bf16(o[2 * pair], w[step], b[0], b[1]);
                 mma_bf16(o[2 * pair + 1], w[step], b[2], b[3]);
             }
@@ -195,6 +244,180 @@ template <int STAGES> static __global__ __launch_bounds__(WARPS * 32, 1) void at
     }
 }
 
+static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(struct attention_args a)
+{
+    extern __shared__ __align__(1024) char smem[];
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const int pair = warp / 2, half = warp % 2;         /* rows 32 pair .. + 31; positions 32 half .., columns 128 half .. */
+    const int group = a.n_q_heads / a.kv.n_kv_heads, tokens = ROWS / group;
+    const int head0 = (int)blockIdx.x * group, t0 = (int)(gridDim.y - 1 - blockIdx.y) * tokens;
+    const int n = min(tokens, a.n_tokens - t0), last = a.pos + t0 + n - 1, n_tiles = last / PAIR_TILE + 1;
+    const uint32_t base = (uint32_t)__cvta_generic_to_shared(smem), full = base + PAIR_BARRIERS, empty = full + 16;
+    int *limit = (int *)(smem + PAIR_LIMIT);            /* last position that a row sees */
+    float *top = (float *)(smem + PAIR_TOP) + warp * 32, *other_top = (float *)(smem + PAIR_TOP) + (warp ^ 1) * 32;
+
+    if (threadIdx.x < ROWS)
+        limit[threadIdx.x] = a.pos + t0 + (int)threadIdx.x / group;
+    if (threadIdx.x == 0)
+        for (int i = 0; i < 2; i++) {
+            barrier_init(full + i * 8, WARPS * 32);
+            barrier_init(empty + i * 8, WARPS);
+        }
+    __syncthreads();
+    fetch<PAIR_TILE>(smem, a, 0, last);
+    barrier_arrive_copied(full);
+    stage_q(smem + PAIR_Q, a, t0, n, head0, group);
+    pair_sync(pair);
+
+    const int all_see = limit[pair * 32];
+    const float unit = a.scale * 1.4426950408889634f;
+    float o[2][16][4] = {}, max[2][2], sum[2][2] = {};
+    max[0][0] = max[0][1] = max[1][0] = max[1][1] = -INFINITY;
+    /* Where a lane's row and first piece lie; pieces 2, 4 and 6 by exclusive or, those of the other eights by immediates. */
+    const uint32_t piece = (uint32_t)((lane / 16 ^ (lane & 7)) << 4);
+    const uint32_t q_row = base + PAIR_Q + (uint32_t)(pair * 32 + lane % 16) * ROW_BYTES + piece;
+    const uint32_t w_row = base + PAIR_WEIGHTS + (uint32_t)(pair * 32 + lane % 16) * PAIR_TILE * 2 + piece;
+    const uint32_t k_row = base + (uint32_t)(half * 32 + (lane & 7) + (lane >> 4 << 3)) * ROW_BYTES + (uint32_t)(((lane >> 3 & 1) ^ (lane & 7)) << 4);
+    const uint32_t v_row = base + (uint32_t)(PAIR_TILE + lane % 16) * ROW_BYTES + (uint32_t)half * 256 + piece;
+    char *to = smem + PAIR_WEIGHTS + (pair * 32 + g) * PAIR_TILE * 2 + t * 4;
+
+#pragma unroll 1
+    for (int i = 0; i < n_tiles; i++) {
+        const uint32_t stage = (uint32_t)(i & 1) * PAIR_STAGE;
+        barrier_wait(full + (i & 1) * 8, i >> 1 & 1);
+
+        float s[2][4][4] = {};
+#pragma unroll
+        for (int step = 0; step < 16; step++) {
+            uint32_t x[2][4], b[2][4];
+#pragma unroll
+            for (int m = 0; m < 2; m++) {
+                ldmatrix(x[m], (q_row ^ (step % 4 << 5)) + m * 16 * ROW_BYTES + step / 4 * 128);
+                ldmatrix(b[m], stage + (k_row ^ (step % 4 << 5)) + m * 16 * ROW_BYTES + step / 4 * 128);
+            }
+#pragma unroll
+            for (int m = 0; m < 2; m++)
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    mma_bf16(s[m][j], x[m], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+        }
+
+        if (i + 1 < n_tiles) {
+            if (i > 0)                  /* everybody is done with tile i - 1 */
+                barrier_wait(empty + (i + 1 & 1) * 8, i - 1 >> 1 & 1);
+            fetch<PAIR_TILE>(smem + (i + 1 & 1) * PAIR_STAGE, a, (i + 1) * PAIR_TILE, last);
+            barrier_arrive_copied(full + (i + 1 & 1) * 8);
+        }
+
+        if (i * PAIR_TILE + PAIR_TILE - 1 > all_see) {
+#pragma unroll
+            for (int m = 0; m < 2; m++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    int see = limit[pair * 32 + m * 16 + e / 2 * 8 + g];
+#pragma unroll
+                    for (int j = 0; j < 4; j++)
+                        if (i * PAIR_TILE + half * 32 + 8 * j + 2 * t + e % 2 > see)
+                            s[m][j][e] = -INFINITY;
+                }
+        }
+        float now[2][2];
+#pragma unroll
+        for (int m = 0; m < 2; m++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                float v = fmaxf(s[m][0][2 * e], s[m][0][2 * e + 1]);
+#pragma unroll
+                for (int j = 1; j < 4; j++)
+                    v = fmaxf(v, fmaxf(s[m][j][2 * e], s[m][j][2 * e + 1]));
+                now[m][e] = quad_max(v);
+                if (t == 0)
+                    top[m * 16 + e * 8 + g] = now[m][e];
+            }
+        pair_sync(pair);
+        bool grows = false;
+#pragma unroll
+        for (int m = 0; m < 2; m++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                now[m][e] = fmaxf(max[m][e], fmaxf(now[m][e], other_top[m * 16 + e * 8 + g]));
+                grows |= now[m][e] > max[m][e];
+            }
+        if (__any_sync(~0u, grows)) {   /* rare after the first tiles; else all factors are 1 */
+#pragma unroll
+            for (int m = 0; m < 2; m++)
+#pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    float keep = exp2_fast((max[m][e] - now[m][e]) * unit);
+                    max[m][e] = now[m][e];
+                    sum[m][e] *= keep;
+#pragma unroll
+                    for (int j = 0; j < 16; j++) {
+                        o[m][j][2 * e] *= keep;
+                        o[m][j][2 * e + 1] *= keep;
+                    }
+                }
+        }
+#pragma unroll
+        for (int m = 0; m < 2; m++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                float from = -max[m][e] * unit;
+#pragma unroll
+                for (int j = 0; j < 4; j++) {
+                    float p0 = exp2_fast(fmaf(s[m][j][2 * e], unit, from)), p1 = exp2_fast(fmaf(s[m][j][2 * e + 1], unit, from));
+                    sum[m][e] += p0 + p1;
+                    *(uint32_t *)(to + (m * 16 + e * 8) * PAIR_TILE * 2 + (((half * 4 + j) ^ g) << 4)) = bf16_pair(p0, p1);
+                }
+            }
+        pair_sync(pair);
+
+#pragma unroll
+        for (int step = 0; step < PAIR_TILE / 16; step++) {
+            uint32_t w[2][4];
+#pragma unroll
+            for (int m = 0; m < 2; m++)
+                ldmatrix(w[m], (w_row ^ (step << 5)) + m * 16 * PAIR_TILE * 2);
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                uint32_t b[4];
+                ldmatrix_trans(b, stage + (v_row ^ (j % 4 << 5)) + step * 16 * ROW_BYTES + j / 4 * 128);
+#pragma unroll
+                for (int m = 0; m < 2; m++) {
+                    mma_bf16(o[m][2 * j], w[m], b[0], b[1]);
+                    mma_bf16(o[m][2 * j + 1], w[m], b[2], b[3]);
+                }
+            }
+        }
+        __syncwarp();
+        if (lane == 0)
+            barrier_arrive(empty + (i & 1) * 8);
+    }
+
+    /* The pair's sums belong together. */
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            sum[m][e] = quad_sum(sum[m][e]);
+            if (t == 0)
+                top[m * 16 + e * 8 + g] = sum[m][e];
+        }
+    pair_sync(pair);
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            int r = pair * 32 + m * 16 + e * 8 + g;
+            float by = 1.0f / (sum[m][e] + other_top[m * 16 + e * 8 + g]);
+            float *y = a.y + ((size_t)(t0 + r / group) * (size_t)a.n_q_heads + (size_t)(head0 + r % group)) * DIM + half * 128 + 2 * t;
+            if (r / group < n)
+#pragma unroll
+                for (int j = 0; j < 16; j++)
+                    *(float2 *)(y + 8 * j) = make_float2(o[m][j][2 * e] * by, o[m][j][2 * e + 1] * by);
+        }
+}
+
 extern "C" void attention_cuda(struct cuda_queue *q, const struct attention_args *a)
 {
     int group = a->n_q_heads / a->kv.n_kv_heads, tokens = ROWS / group;
@@ -203,8 +426,8 @@ extern "C" void attention_cuda(struct cuda_queue *q, const struct attention_args
         return;
     }
     dim3 grid((unsigned)a->kv.n_kv_heads, (unsigned)((a->n_tokens + tokens - 1) / tokens));
-    if (q->smem >= 4 * STAGE + MORE)
-        launch(q, "attention", attention_kernel<4>, grid, WARPS * 32, 4 * STAGE + MORE, false, *a);
+    if (q->smem >= PAIR_BYTES)
+        launch(q, "attention", attention_pair_kernel, grid, WARPS * 32, PAIR_BYTES, false, *a);
     else
-        launch(q, "attention", attention_kernel<3>, grid, WARPS * 32, 3 * STAGE + MORE, false, *a);
+        launch(q, "attention", attention_small_kernel, grid, WARPS * 32, SMALL_BYTES, false, *a);
 }
