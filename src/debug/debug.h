@@ -10,7 +10,7 @@ int debug_render(const char *model_dir, FILE *in, FILE *out);
 int debug_parse(FILE *in, FILE *out);
 struct draft_options {
     const char *model_dir;
-    const char *backend, *kv;           /* NULL: cpu, f32 */
+    const char *backend, *kv;           /* NULL: the best one, its first recipe */
     int  n_threads;
 };
 int debug_draft(const struct draft_options *o, FILE *in, FILE *out);

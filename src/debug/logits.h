@@ -8,7 +8,7 @@
 struct logits_options {
     const char *model_dir;
     const char *out_file;
-    const char *backend, *kv, *head;    /* NULL: cpu, f32, bf16 */
+    const char *backend, *kv, *head;    /* NULL: the best one, its first recipe, bf16 */
     int  n_threads;
     int  chunk;                         /* prefill rows a call; 0: 512 */
     bool step;                          /* through decode steps */

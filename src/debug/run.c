@@ -20,16 +20,19 @@ static int parse(const struct debug_options *o, FILE *in, FILE *out)
     return debug_parse(in, out);
 }
 
+/* Answers are for comparing: which machine gives them must not depend on what it has. */
+static const char *backend(const struct debug_options *o) { return o->backend ? o->backend : "cpu"; }
+
 static int draft(const struct debug_options *o, FILE *in, FILE *out)
 {
-    struct draft_options d = {.model_dir = o->model_dir, .backend = o->backend, .kv = o->kv, .n_threads = o->n_threads};
+    struct draft_options d = {.model_dir = o->model_dir, .backend = backend(o), .kv = o->kv, .n_threads = o->n_threads};
     return debug_draft(&d, in, out);
 }
 
 static int logits(const struct debug_options *o, FILE *in, FILE *out)
 {
     struct logits_options l = {
-        .model_dir = o->model_dir, .out_file = o->out_file, .backend = o->backend, .kv = o->kv, .head = o->head,
+        .model_dir = o->model_dir, .out_file = o->out_file, .backend = backend(o), .kv = o->kv, .head = o->head,
         .n_threads = o->n_threads, .chunk = o->chunk, .step = o->step, .rows = o->rows,
     };
     return debug_logits(&l, in, out);
@@ -38,7 +41,7 @@ static int logits(const struct debug_options *o, FILE *in, FILE *out)
 static int generate(const struct debug_options *o, FILE *in, FILE *out)
 {
     struct engine_options e = {
-        .model_dir = o->model_dir, .backend = o->backend, .kv = o->kv, .head = o->head, .n_threads = o->n_threads, .chunk = o->chunk,
+        .model_dir = o->model_dir, .backend = backend(o), .kv = o->kv, .head = o->head, .n_threads = o->n_threads, .chunk = o->chunk,
         .draft_depth = ENGINE_MAX_DEPTH,
     };
     return debug_generate(&e, in, out);

@@ -1,5 +1,6 @@
 /* The engine on real checkpoints: greedy continuations and drafts of the reference, the same answer at every draft depth,
- * chunk size and after every rewind, and the sampling distribution. */
+ * chunk size and after every rewind, and the sampling distribution.  Once on the CPU, and where there is a GPU most of it there:
+ * it rounds, so the reference binds it only where its margin is clear, but depths, rewinds and snapshots must not show. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backend/dev.h"
 #include "base/buf.h"
 #include "base/ids.h"
 #include "debug/debug.h"
@@ -22,6 +24,10 @@
 
 static const char *const golden[] = {"g0/bf16", "g0/int4", "g0/hybrid", "g1/int4", "g1/hybrid"};
 enum { N_GOLDEN = sizeof golden / sizeof *golden, N_PROMPTS = 6 };
+
+static const char *backend = "cpu";
+static bool on_gpu(void) { return strcmp(backend, "cpu"); }
+static const float clear_margin = 0.1f; /* of the best logit to the next: no rounding turns them round */
 
 static const char *golden_dir(int i)
 {
@@ -85,7 +91,7 @@ static json_t *debug(int (*command)(const void *, FILE *, FILE *), const void *a
 }
 
 static int run_generate(const void *options, FILE *in, FILE *out) { return debug_generate(options, in, out); }
-static int run_draft(const void *dir, FILE *in, FILE *out)        { return debug_draft(&(struct draft_options){.model_dir = dir}, in, out); }
+static int run_draft(const void *dir, FILE *in, FILE *out)        { return debug_draft(&(struct draft_options){.model_dir = dir, .backend = "cpu"}, in, out); }
 
 static void add_ids(struct buf *b, const int32_t *ids, int n)
 {
@@ -121,6 +127,18 @@ static void open_expected(struct safetensors *s, int i)
         fail_msg("%s", e.msg);
 }
 
+/* How many of the tokens the reference binds. */
+static int n_clear(const struct safetensors *s, int n)
+{
+    int i = 0;
+    const struct tensor *t = safetensors_find(s, "greedy.margin");
+    assert_non_null(t);
+    const float *margin = safetensors_data(s, t);
+    while (i < n && (!on_gpu() || margin[i] > clear_margin))
+        i++;
+    return i;
+}
+
 static void test_generate__greedy_continuations_equal_the_reference_at_every_depth(void **state)
 {
     (void)state;
@@ -136,12 +154,16 @@ static void test_generate__greedy_continuations_equal_the_reference_at_every_dep
             add_ids(&lines, prompt, n);
             buf_addf(&lines, ", \"max_tokens\": %d, \"draft\": %d, \"text\": \"extra\"}\n", n_want, depth);
         }
-        json_t *answers = debug(run_generate, &(struct engine_options){.model_dir = golden_dir(i), .n_ctx = 128}, lines.data, 0);
+        json_t *answers = debug(run_generate, &(struct engine_options){.backend = backend, .model_dir = golden_dir(i), .n_ctx = 128}, lines.data, 0);
+        json_t *first = json_object_get(json_array_get(answers, 0), "ids");
         assert_int_equal(json_array_size(answers), ENGINE_MAX_DEPTH + 1);
         for (int depth = 0; depth <= ENGINE_MAX_DEPTH; depth++) {
             json_t *a = json_array_get(answers, (size_t)depth), *by_position = json_object_get(a, "accepted"), *x;
             size_t k;
-            assert_list(json_object_get(a, "ids"), want, n_want);
+            assert_true(json_equal(json_object_get(a, "ids"), first));
+            assert_int_equal(json_array_size(json_object_get(a, "ids")), n_want);
+            for (int t = 0; t < n_clear(&s, n_want); t++)
+                assert_int_equal(json_integer_value(json_array_get(first, (size_t)t)), want[t]);
             assert_int_equal(json_array_size(by_position), depth);
             int tokens = 1 + (int)json_integer_value(json_object_get(a, "steps"));
             json_array_foreach(by_position, k, x)
@@ -149,7 +171,8 @@ static void test_generate__greedy_continuations_equal_the_reference_at_every_dep
             assert_int_equal(tokens, n_want);
             accepted += n_want - 1 - (int)json_integer_value(json_object_get(a, "steps"));
         }
-        printf("%-10s %d drafts accepted over depths 1 to %d\n", golden[i], accepted, ENGINE_MAX_DEPTH);
+        printf("%-10s %s: %d of %d tokens clear, %d drafts accepted over depths 1 to %d\n", golden[i], backend, n_clear(&s, n_want), n_want,
+               accepted, ENGINE_MAX_DEPTH);
         json_decref(answers);
         buf_free(&lines);
         safetensors_close(&s);
@@ -184,7 +207,7 @@ static void test_generate__drafts_equal_the_reference(void **state)
 static void test_generate__bad_lines_get_an_error_each_and_the_others_an_answer(void **state)
 {
     (void)state;
-    const struct engine_options o = {.model_dir = golden_dir(0), .n_ctx = 64};
+    const struct engine_options o = {.backend = "cpu", .model_dir = golden_dir(0), .n_ctx = 64};
     const char *lines = "{\"ids\": [1], \"max_tokens\": 2}\n"
                         "not json\n"
                         "[1]\n"
@@ -231,7 +254,7 @@ struct answer {
 static struct engine *open_engine(const char *dir, int depth, int chunk)
 {
     struct err e = {0};
-    struct engine_options o = {.model_dir = dir, .n_ctx = 512, .draft_depth = depth, .chunk = chunk};
+    struct engine_options o = {.backend = "cpu", .model_dir = dir, .n_ctx = 512, .draft_depth = depth, .chunk = chunk};
     struct engine *g = engine_open(&o, &e);
     if (!g)
         fail_msg("%s", e.msg);
@@ -294,7 +317,7 @@ static void test_generate__a_seed_gives_one_answer_at_every_depth_and_chunk(void
             continue;
         some_ids(prompt, 130, 7);
         for (int d = 0; d < 4; d += SANITIZED ? 2 : 1) {
-            struct engine *g = open_engine(own[m], depths[d], chunks[d]);
+            struct engine *g = open_engine(own[m], depths[d], chunks[on_gpu() ? 0 : d]);
             for (int h = 0; h < 3; h++) {
                 struct answer a = ask(g, prompt, 130, 0, &hows[h], 0);
                 assert_int_equal(a.finish, FINISH_LENGTH);
@@ -398,7 +421,7 @@ static void test_generate__drafts_leave_the_sampling_distribution_as_it_is(void 
         if (!is_there(own[which]))
             continue;
         const int rounds = strcmp(own[which], "assets/demo") ? MOST / 10 : MOST;        /* random weights accept no drafts: less to learn */
-        if (!model_open(&m, &(struct model_options){.dir = own[which], .n_ctx = 64, .max_rows = 64, .max_step = 1}, &e))
+        if (!model_open(&m, &(struct model_options){.backend = "cpu", .dir = own[which], .n_ctx = 64, .max_rows = 64, .max_step = 1}, &e))
             fail_msg("%s", e.msg);
         some_ids(ids, N, 21);
         best_ids(&m, ids, N, first, p1);
@@ -409,7 +432,7 @@ static void test_generate__drafts_leave_the_sampling_distribution_as_it_is(void 
         model_close(&m);
 
         for (int depth = 0; depth <= 3; depth += 3) {
-            struct engine_options o = {.model_dir = own[which], .n_ctx = 64, .draft_depth = depth, .head = "bf16"};
+            struct engine_options o = {.backend = "cpu", .model_dir = own[which], .n_ctx = 64, .draft_depth = depth, .head = "bf16"};
             struct engine *g = engine_open(&o, &e);
             int count[TOP][TOP] = {{0}}, accepted = 0;
             double chi = 0;
@@ -446,5 +469,16 @@ int main(void)
         cmocka_unit_test(test_generate__rewind_and_refill_gives_what_a_fresh_engine_gives),
         cmocka_unit_test(test_generate__drafts_leave_the_sampling_distribution_as_it_is),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest gpu_tests[] = {
+        cmocka_unit_test(test_generate__greedy_continuations_equal_the_reference_at_every_depth),
+        cmocka_unit_test(test_generate__bad_lines_get_an_error_each_and_the_others_an_answer),
+        cmocka_unit_test(test_generate__a_seed_gives_one_answer_at_every_depth_and_chunk),
+        cmocka_unit_test(test_generate__rewind_and_refill_gives_what_a_fresh_engine_gives),
+    };
+    struct err e;
+    int failed = cmocka_run_group_tests_name("CPU", tests, NULL, NULL);
+    if (!dev_backend("cuda", &e))
+        return failed;
+    backend = "cuda";
+    return failed + cmocka_run_group_tests_name("GPU", gpu_tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static void open_both(struct model *m, struct safetensors *s, const char *dir, c
     if (!safetensors_open(s, path, &e))
         fail_msg("%s", e.msg);
     snprintf(path, sizeof path, "tests/data/model/%s", dir);
-    if (!model_open(m, &(struct model_options){.dir = path, .kv = kv, .n_threads = 2, .n_ctx = MAX, .max_rows = MAX, .max_step = 8}, &e))
+    if (!model_open(m, &(struct model_options){.dir = path, .backend = "cpu", .kv = kv, .n_threads = 2, .n_ctx = MAX, .max_rows = MAX, .max_step = 8}, &e))
         fail_msg("%s", e.msg);
 }
 
@@ -158,7 +158,7 @@ static void test_model__trained_weights_give_the_same_logits_in_any_chunking(voi
     struct model m;
     struct ids ids = {0};
     struct tokenizer *t = tokenizer_open("assets/demo", &e);
-    if (!t || !model_open(&m, &(struct model_options){.dir = "assets/demo", .n_threads = 2, .n_ctx = MAX, .max_rows = MAX, .max_step = 8}, &e))
+    if (!t || !model_open(&m, &(struct model_options){.dir = "assets/demo", .backend = "cpu", .n_threads = 2, .n_ctx = MAX, .max_rows = MAX, .max_step = 8}, &e))
         fail_msg("%s", e.msg);
     tokenizer_encode(t, text, strlen(text), true, &ids);
     assert_in_range(ids.n, 100, MAX);
