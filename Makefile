@@ -32,7 +32,7 @@ CUDALIBS := $(if $(filter 1,$(CUDA)),$(shell $(NVCC) --dryrun -x cu /dev/null 2>
 # The step_*.cu are decode kernels.  What ptxas says of a kernel's registers is kept beside its object, for `make kernels`.
 NVFLAGS  := -std=c++17 -lineinfo -compress-mode=size -Xptxas -v -Werror all-warnings -Xcompiler -iquotesrc,-iquote.,-Wall,-Wextra,-Wno-missing-field-initializers
 
-LIB_C    := $(wildcard src/base/*.c src/text/*.c src/model/*.c src/backend/*.c src/engine/*.c src/chat/*.c src/debug/*.c kernels/cpu/*.c)
+LIB_C    := $(wildcard src/base/*.c src/text/*.c src/model/*.c src/backend/*.c src/engine/*.c src/chat/*.c src/debug/*.c src/bench/*.c kernels/cpu/*.c)
 LIB_CU   := $(if $(filter 1,$(CUDA)),$(wildcard src/backend/*.cu kernels/cuda/*.cu))
 UI_C     := $(wildcard ui/*.c ui/*/*.c)
 objs      = $(patsubst %,$(BUILD)/%.o,$(1))
@@ -114,9 +114,15 @@ clean:          ## removes everything that was built
 # What a build is made of; rewritten only when it changes, so that other knobs, or a file less, build again what they must.
 $(BUILD)/knobs: SAYS = $(CC) $(CSTD) $(OPT) $(ARCH) $(WARN) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) $(if $(filter 1,$(CUDA)),$(NVCC) $(NVFLAGS) $(GPU))
 $(BUILD)/files: SAYS = $(LIB_C) $(LIB_CU) $(UI_C)
-$(BUILD)/knobs $(BUILD)/files: FORCE
+$(BUILD)/knobs $(BUILD)/files $(BUILD)/commit: FORCE
 	@mkdir -p $(@D)
 	@echo '$(SAYS)' | cmp -s - $@ || echo '$(SAYS)' > $@
+
+# The commit that bench reports name; only one file is compiled again for it.
+COMMIT   ?= $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+$(BUILD)/commit: SAYS = $(COMMIT)
+$(BUILD)/src/bench/version.c.o: $(BUILD)/commit
+$(BUILD)/src/bench/version.c.o: private CPPFLAGS += -DQ35_COMMIT='"$(COMMIT)"'
 
 $(BUILD)/libq35.a: $(call objs,$(LIB_C) $(LIB_CU)) $(BUILD)/files
 	@rm -f $@

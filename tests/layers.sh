@@ -18,7 +18,8 @@ src/model    base/|kernels/|backend/|model/|config/
 src/engine   base/|model/|backend/|kernels/tensor.h|engine/|config/
 src/chat     base/|text/|engine/engine.h|chat/|config/
 src/debug    base/|text/|model/|backend/|engine/|debug/|config/
-ui           base/|chat/|debug/|ui/|config/
+src/bench    base/|kernels/|model/|backend/|engine/|bench/|config/
+ui           base/|chat/|debug/|bench/|ui/|config/
 RULES
 
 door() {        # HEADER-PATTERN ALLOWED-FILES

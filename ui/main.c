@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "chat/options.h"
+#include "ui/bench.h"
 #include "ui/debug.h"
 #include "ui/exits.h"
 #include "ui/line.h"
@@ -60,6 +61,8 @@ int main(int argc, char **argv)
     int status;
     if (argc > 1 && !strcmp(argv[1], "debug")) {
         status = debug_main(argc, argv);
+    } else if (argc > 1 && !strcmp(argv[1], "bench")) {
+        status = bench_main(argc, argv);
     } else if (model_is_command(argc, argv)) {
         status = model_main(argc, argv);
     } else if (!read_options(o, argc, argv, &prompt, &e)) {

@@ -1,0 +1,368 @@
+/* The fused operations of a decode step, each recorded some fifty times in a row with another layer's weights each. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "bench/kernels.h"
+#include "kernels/step.h"
+#include "model/rope.h"
+
+enum { DEPTH_NEAR = 4096, DEPTH_FAR = 131072, MAX_SPLITS = 4, RING_POS = 100 };
+
+struct step {
+    int    rows;
+    size_t wide;                        /* floats of one row of x and y */
+    float *x, *x_out, *h_out, *y, *partials, *ssq, *ring, *ring_a, *ring_b, *z, *logits, *tile_max, *route_logits, *gate, *last_hidden, *freq;
+    float *state;                       /* [n_delta][2] of one layer's */
+    size_t state_floats;
+    uint32_t *h, *shared_h;
+    struct step_route *routes;          /* [KERNEL_CALLS] */
+    struct step_live  *live, *live_pick;
+    struct step_sampling *sampling;
+    struct step_result *results;
+    uint8_t *marks;
+    void    *attention_scratch, *pick_scratch;
+    uint16_t *kv;
+    size_t   kv_elements;               /* k or v of one set */
+    int      kv_sets;
+    int32_t *pos;
+    int      splits;
+};
+
+static struct step_linear_args plain_input(const struct kernels *k, const struct step *s, const float *norm)
+{
+    const struct model_config *c = &k->s->m.cfg;
+    return (struct step_linear_args){
+        .in = {{.x = s->x, .norm = norm}}, .partials = s->partials, .n_partials = step_experts_splits(c->moe_inter),
+        .partial_step = (size_t)STEP_ROWS * (size_t)c->hidden, .x_out = s->x_out, .pos = &s->live->pos, .n_rows = s->rows, .eps = c->rms_eps,
+    };
+}
+
+/* Part p of `a`, written to a place of its own. */
+static void add_part(struct step_linear_args *a, const struct weight *w, float *y, enum step_write how)
+{
+    a->part[a->n_parts++] = (struct step_part){.w = *w, .y = y, .y_row = (size_t)w->rows / (how == STEP_SWIGLU ? 2 : 1), .write = how};
+}
+
+static void call_delta_in(struct kernels *k, void *arg, int i)
+{
+    struct step *s = arg;
+    const struct layer_weights *l = k->s->delta[i % k->s->n_delta];
+    struct step_linear_args a = plain_input(k, s, l->norm_in);
+    add_part(&a, &l->delta.qkv, s->ring, STEP_TO_RING);
+    add_part(&a, &l->delta.z, s->z, STEP_PLAIN);
+    add_part(&a, &l->delta.a, s->ring_a, STEP_TO_RING);
+    add_part(&a, &l->delta.b, s->ring_b, STEP_TO_RING);
+    k->d->step->step_linear(k->d, &a);
+}
+
+static void call_attn_in(struct kernels *k, void *arg, int i)
+{
+    struct step *s = arg;
+    const struct layer_weights *l = k->s->full[i % k->s->n_full];
+    struct step_linear_args a = plain_input(k, s, l->norm_in);
+    add_part(&a, &l->attn.q, s->y, STEP_PLAIN);
+    add_part(&a, &l->attn.k, s->y + STEP_ROWS * (size_t)l->attn.q.rows, STEP_PLAIN);
+    add_part(&a, &l->attn.v, s->y + STEP_ROWS * (size_t)(l->attn.q.rows + l->attn.k.rows), STEP_PLAIN);
+    k->d->step->step_linear(k->d, &a);
+}
+
+static void call_out(struct kernels *k, struct step *s, const struct weight *w, const float *ssq)
+{
+    struct step_linear_args a = {
+        .in = {{.x = s->x}}, .ssq = ssq, .n_rows = s->rows, .splits = s->splits, .eps = k->s->m.cfg.rms_eps,
+        .y_split = (size_t)STEP_ROWS * (size_t)w->rows,
+    };
+    add_part(&a, w, s->y, STEP_PLAIN);
+    k->d->step->step_linear(k->d, &a);
+}
+static void call_delta_out(struct kernels *k, void *arg, int i)
+{
+    struct step *s = arg;
+    call_out(k, s, &k->s->delta[i % k->s->n_delta]->delta.out, s->ssq);
+}
+static void call_attn_out(struct kernels *k, void *arg, int i)
+{
+    call_out(k, arg, &k->s->full[i % k->s->n_full]->attn.o, NULL);
+}
+
+static void call_router(struct kernels *k, void *arg, int i)
+{
+    struct step *s = arg;
+    const struct layer_weights *l = &k->s->m.weights.layers[i % k->s->m.cfg.n_layers];
+    struct step_linear_args a = plain_input(k, s, l->norm_post);
+    a.h_out = s->h_out;
+    add_part(&a, &l->moe.router, s->y, STEP_PLAIN);
+    add_part(&a, &l->moe.shared_gate, s->gate, STEP_PLAIN);
+    k->d->step->step_linear(k->d, &a);
+}
+
+static void call_head(struct kernels *k, void *arg, int i)
+{
+    struct step *s = arg;
+    const struct weights *w = &k->s->m.weights;
+    struct step_linear_args a = plain_input(k, s, w->norm);
+    (void)i;
+    a.h_out = s->h_out;
+    a.tile_max = s->tile_max;
+    a.n_ids = k->s->m.cfg.vocab;
+    add_part(&a, k->s->head == HEAD_INT8 ? &w->head_int8 : &w->head, s->logits, STEP_LOGITS);
+    k->d->step->step_linear(k->d, &a);
+}
+
+static void call_mtp_fc(struct kernels *k, void *arg, int i)
+{
+    struct step *s = arg;
+    const struct weights *w = &k->s->m.weights;
+    struct step_linear_args a = {
+        .in = {{.x = w->embed.data, .ids = s->live->ids, .norm = w->mtp.norm_embedding}, {.x = s->x, .norm = w->mtp.norm_hidden}},
+        .n_rows = s->rows, .splits = 2, .eps = k->s->m.cfg.rms_eps, .y_split = (size_t)STEP_ROWS * (size_t)w->mtp.fc.rows,
+    };
+    (void)i;
+    add_part(&a, &w->mtp.fc, s->y, STEP_PLAIN);
+    k->d->step->step_linear(k->d, &a);
+}
+
+static void call_delta(struct kernels *k, void *arg, int i)
+{
+    struct step *s = arg;
+    const struct model_config *c = &k->s->m.cfg;
+    const struct delta_weights *w = &k->s->delta[i % k->s->n_delta]->delta;
+    float *state = s->state + 2 * (size_t)(i % k->s->n_delta) * s->state_floats;
+    STEP(k->d, step_delta, .y = s->y, .ssq = s->ssq, .raw = s->ring, .a = s->ring_a, .b = s->ring_b, .z = s->z, .conv = w->conv, .a_log = w->a_log,
+         .dt_bias = w->dt_bias, .norm = w->norm, .state = {state, state + s->state_floats}, .live = s->live, .n_rows = s->rows,
+         .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads);
+}
+
+static void call_attention(struct kernels *k, void *arg, int i)
+{
+    struct step *s = arg;
+    const struct model_config *c = &k->s->m.cfg;
+    const struct attn_weights *w = &k->s->full[i % k->s->n_full]->attn;
+    size_t query = (size_t)STEP_ROWS * 2 * (size_t)(c->n_q_heads * c->head_dim), kv = (size_t)STEP_ROWS * (size_t)(c->n_kv_heads * c->head_dim);
+    uint16_t *set = s->kv + (size_t)(i % s->kv_sets) * 2 * s->kv_elements;
+    STEP(k->d, step_attention, .y = s->y, .qg = s->x, .k = s->x + query, .v = s->x + query + kv, .q_norm = w->q_norm, .k_norm = w->k_norm,
+         .freq = s->freq,
+         .kv = {.k = set, .v = set + s->kv_elements, .dtype = DT_BF16, .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim}, .pos = s->pos,
+         .scratch = s->attention_scratch, .n_rows = s->rows, .n_q_heads = c->n_q_heads, .half = c->rotary_dim / 2, .eps = c->rms_eps,
+         .rope_scale = 1, .scale = 1.0f / 16);
+}
+
+static size_t stride(const struct weight *a, const struct weight *b) { return (size_t)((const char *)b->data - (const char *)a->data); }
+
+static void call_up(struct kernels *k, void *arg, int i)
+{
+    struct step *s = arg;
+    const struct model_config *c = &k->s->m.cfg;
+    const struct moe_weights *m = &k->s->m.weights.layers[i % c->n_layers].moe;
+    STEP(k->d, step_experts_up, .h = s->h, .shared_h = s->shared_h, .route = &s->routes[i],
+         .logits = s->route_logits + (size_t)i * STEP_ROWS * (size_t)c->n_experts, .n_logits = 1, .x = s->x, .pair = m->experts[0].gate,
+         .stride = stride(&m->experts[0].gate, &m->experts[1].gate), .shared = m->shared.gate, .overlap = k->s->o->overlap - 1,
+         .n_rows = s->rows, .n_experts = c->n_experts, .top_k = c->top_k, .inter = c->moe_inter, .hidden = c->hidden);
+}
+
+static void call_down(struct kernels *k, void *arg, int i)
+{
+    struct step *s = arg;
+    const struct model_config *c = &k->s->m.cfg;
+    const struct moe_weights *m = &k->s->m.weights.layers[i % c->n_layers].moe;
+    STEP(k->d, step_experts_down, .y = s->y, .y_split = (size_t)STEP_ROWS * (size_t)c->hidden, .h = s->h, .shared_h = s->shared_h,
+         .route = &s->routes[i], .down = m->experts[0].down, .stride = stride(&m->experts[0].down, &m->experts[1].down), .shared = m->shared.down,
+         .shared_gate = s->gate, .n_logits = 1, .n_rows = s->rows, .hidden = c->hidden, .inter = c->moe_inter);
+}
+
+static void call_pick(struct kernels *k, void *arg, int i)
+{
+    struct step *s = arg;
+    (void)i;
+    STEP(k->d, step_pick, .logits = s->logits, .tile_max = s->tile_max, .live = s->live_pick, .sampling = s->sampling, .marks = s->marks,
+         .results = s->results, .hidden = s->x, .last_hidden = s->last_hidden, .scratch = s->pick_scratch, .n_rows = s->rows,
+         .vocab = k->s->m.cfg.vocab, .width = k->s->m.cfg.hidden);
+}
+
+/* ---- rows of the table */
+
+static double matrices(const struct kernels *k, const struct weight *a, const struct weight *b, const struct weight *c, const struct weight *d)
+{
+    const struct weight *all[] = {a, b, c, d};
+    double bytes = 0;
+    for (int i = 0; i < 4 && all[i]; i++)
+        bytes += (double)subject_matrix_bytes(k->s, all[i]);
+    return bytes;
+}
+
+/* Weights, then for every row the input with its partial sums, what is passed on, and the output. */
+static double linear_bytes_of(const struct step *s, double weights, int n_read, int cols, int n_written)
+{
+    return weights + (double)s->rows * ((double)n_read * cols + n_written) * 4;
+}
+
+static void measure_delta(struct kernels *k, struct step *s)
+{
+    const struct model_config *c = &k->s->m.cfg;
+    const struct delta_weights *w = &k->s->delta[0]->delta;
+    int H = c->hidden, out = w->qkv.rows + w->z.rows + w->a.rows + w->b.rows, value = config_lin_value_dim(c);
+    int inputs = 2 + step_experts_splits(c->moe_inter);
+    kernels_row(k, "in_proj [qkv z a b]", kernels_time(k, true, KERNEL_CALLS, call_delta_in, s),
+                linear_bytes_of(s, matrices(k, &w->qkv, &w->z, &w->a, &w->b), inputs, H, out), 0);
+    kernels_row(k, "step_delta", kernels_time(k, true, KERNEL_CALLS, call_delta, s),
+                2.0 * (double)s->state_floats * 4 + (double)(s->rows + 4) * config_conv_dim(c) * 4 + (double)s->rows * 2 * value * 4, 0);
+    for (s->splits = 1; s->splits <= MAX_SPLITS; s->splits *= 2) {
+        char name[48];
+        snprintf(name, sizeof name, "linear_attn.out_proj, %d splits", s->splits);
+        kernels_row(k, name, kernels_time(k, true, KERNEL_CALLS, call_delta_out, s),
+                    linear_bytes_of(s, matrices(k, &w->out, NULL, NULL, NULL), 1, value, s->splits * H), 0);
+    }
+}
+
+static void measure_attention_at(struct kernels *k, struct step *s, int depth)
+{
+    const struct model_config *c = &k->s->m.cfg;
+    char name[48];
+    int32_t pos = depth - s->rows;
+    if (k->failed)
+        return;
+    size_t row = (size_t)(c->n_kv_heads * c->head_dim), sets = (size_t)DEPTH_FAR / (size_t)depth * 2;
+    s->kv_elements = (size_t)depth * row;
+    s->kv_sets = sets < KERNEL_CALLS ? (int)sets : KERNEL_CALLS;
+    k->d->copy(k->d, s->pos, &pos, sizeof pos);
+    snprintf(name, sizeof name, "step_attention at %d", depth);
+    kernels_row(k, name, kernels_time(k, true, depth > DEPTH_NEAR ? 8 : KERNEL_CALLS, call_attention, s),
+                (double)depth * (double)row * 2 * 2 + (double)s->rows * (3.0 * c->n_q_heads * c->head_dim + 2.0 * (double)row) * 4, 0);
+}
+
+static void measure_attention(struct kernels *k, struct step *s)
+{
+    const struct model_config *c = &k->s->m.cfg;
+    const struct attn_weights *w = &k->s->full[0]->attn;
+    kernels_row(k, "attention [q k v]", kernels_time(k, true, KERNEL_CALLS, call_attn_in, s),
+                linear_bytes_of(s, matrices(k, &w->q, &w->k, &w->v, NULL), 2 + step_experts_splits(c->moe_inter), c->hidden, w->q.rows + 2 * w->k.rows), 0);
+    measure_attention_at(k, s, DEPTH_NEAR);
+    measure_attention_at(k, s, DEPTH_FAR);
+    for (s->splits = 1; s->splits <= MAX_SPLITS; s->splits *= 2) {
+        char name[48];
+        snprintf(name, sizeof name, "o_proj, %d splits", s->splits);
+        kernels_row(k, name, kernels_time(k, true, KERNEL_CALLS, call_attn_out, s),
+                    linear_bytes_of(s, matrices(k, &w->o, NULL, NULL, NULL), 1, w->o.cols, s->splits * c->hidden), 0);
+    }
+}
+
+/* What the calls of step_experts_up chose, together. */
+static int count_distinct(struct kernels *k, const struct step *s)
+{
+    struct step_route *all = calloc(KERNEL_CALLS, sizeof *all);
+    int n = 0;
+    CHECK(all);
+    k->d->copy(k->d, all, s->routes, KERNEL_CALLS * sizeof *all);
+    k->failed = k->failed || !k->d->finish(k->d, k->e);
+    for (int i = 0; i < KERNEL_CALLS; i++)
+        n += all[i].n;
+    free(all);
+    return n;
+}
+
+static void measure_moe(struct kernels *k, struct step *s)
+{
+    const struct model_config *c = &k->s->m.cfg;
+    const struct moe_weights *m = &k->s->m.weights.layers[0].moe;
+    int inputs = 3 + step_experts_splits(c->moe_inter);
+    kernels_row(k, "router, shared gate", kernels_time(k, true, KERNEL_CALLS, call_router, s),
+                linear_bytes_of(s, matrices(k, &m->router, &m->shared_gate, NULL, NULL), inputs, c->hidden, c->n_experts + 1), 0);
+    double up = kernels_time(k, true, KERNEL_CALLS, call_up, s);
+    if (k->failed)
+        return;
+    double distinct = (double)count_distinct(k, s) / KERNEL_CALLS, rows = s->rows;
+    k->distinct = distinct;
+    kernels_row(k, "step_experts_up", up, distinct * (double)subject_matrix_bytes(k->s, &m->experts[0].gate) + (double)subject_matrix_bytes(k->s, &m->shared.gate)
+                             + rows * (c->hidden + c->n_experts + (distinct + 1) * c->moe_inter) * 4, 0);
+    k->distinct = distinct;
+    kernels_row(k, "step_experts_down", kernels_time(k, true, KERNEL_CALLS, call_down, s),
+                distinct * (double)subject_matrix_bytes(k->s, &m->experts[0].down) + (double)subject_matrix_bytes(k->s, &m->shared.down)
+                + rows * ((distinct + 1) * c->moe_inter + step_experts_splits(c->moe_inter) * c->hidden) * 4, 0);
+}
+
+static void measure_end(struct kernels *k, struct step *s)
+{
+    const struct model_config *c = &k->s->m.cfg;
+    const struct weights *w = &k->s->m.weights;
+    const struct step_sampling how[] = {
+        {.n_ids = c->vocab, .room = 1 << 30}, {.temperature = 0.7f, .top_p = 0.95f, .top_k = 20, .n_ids = c->vocab, .room = 1 << 30, .rng = 1},
+    };
+    kernels_row(k, k->s->head == HEAD_INT8 ? "head INT8" : "head bf16", kernels_time(k, true, 8, call_head, s),
+                linear_bytes_of(s, matrices(k, k->s->head == HEAD_INT8 ? &w->head_int8 : &w->head, NULL, NULL, NULL), 2, c->hidden, c->vocab), 0);
+    for (int i = 0; i < 2 && !k->failed; i++) {
+        k->d->copy(k->d, s->sampling, &how[i], sizeof how[i]);
+        k->d->copy(k->d, s->live_pick, &(struct step_live){.pos = 1}, sizeof(struct step_live));
+        kernels_row(k, i ? "step_pick, sampled" : "step_pick, greedy", kernels_time(k, true, 8, call_pick, s),
+                    (double)s->rows * ((double)c->vocab / 16 + (i ? c->vocab : 0)) * 4, 0);
+    }
+    if (w->mtp.present)
+        kernels_row(k, "mtp.fc", kernels_time(k, true, 8, call_mtp_fc, s),
+                    linear_bytes_of(s, matrices(k, &w->mtp.fc, NULL, NULL, NULL), 1, 2 * c->hidden, 2 * c->hidden), 0);
+}
+
+static void alloc_operands(struct kernels *k, struct step *s)
+{
+    const struct model_config *c = &k->s->m.cfg;
+    size_t rows = STEP_ROWS, H = (size_t)c->hidden, heads = (size_t)c->lin_v_heads, conv = (size_t)config_conv_dim(c), vocab = (size_t)c->vocab;
+    size_t query = (size_t)(c->n_q_heads * c->head_dim), kv = (size_t)(c->n_kv_heads * c->head_dim), value = (size_t)config_lin_value_dim(c);
+    s->wide = 2 * query + 2 * kv + value + MAX_SPLITS * H;
+    s->x = kernels_random(k, rows * s->wide);
+    s->y = kernels_random(k, rows * s->wide);
+    s->x_out = kernels_random(k, rows * s->wide);
+    s->h_out = kernels_random(k, rows * s->wide);
+    s->partials = kernels_random(k, MAX_SPLITS * rows * H);
+    s->ssq = kernels_random(k, rows * 2 * (heads > query / 128 ? heads : query / 128));
+    s->ring = kernels_random(k, STEP_RING * conv);
+    s->ring_a = kernels_random(k, STEP_RING * heads);
+    s->ring_b = kernels_random(k, STEP_RING * heads);
+    s->z = kernels_random(k, rows * value);
+    s->logits = kernels_random(k, rows * vocab);
+    s->tile_max = kernels_random(k, rows * (vocab / 16 + 1));
+    s->route_logits = kernels_random(k, KERNEL_CALLS * rows * (size_t)c->n_experts);
+    s->gate = kernels_random(k, rows);
+    s->last_hidden = kernels_random(k, 2 * H);
+    s->state_floats = heads * 128 * 128;
+    s->state = kernels_alloc(k, 2 * (size_t)k->s->n_delta * s->state_floats * sizeof(float));
+    s->h = kernels_alloc(k, rows * STEP_CHOICES * rows * (size_t)c->moe_inter * sizeof *s->h);
+    s->shared_h = kernels_alloc(k, rows * (size_t)c->shared_inter * sizeof *s->shared_h);
+    s->routes = kernels_alloc(k, KERNEL_CALLS * sizeof *s->routes);
+    s->live = kernels_alloc(k, sizeof *s->live);
+    s->live_pick = kernels_alloc(k, sizeof *s->live_pick);
+    s->sampling = kernels_alloc(k, sizeof *s->sampling);
+    s->marks = kernels_alloc(k, vocab);
+    s->attention_scratch = kernels_alloc(k, step_attention_scratch(c->n_q_heads));
+    s->pick_scratch = kernels_alloc(k, step_pick_scratch(c->vocab));
+    s->kv = k->s->n_full ? kernels_alloc(k, 2 * 2 * (size_t)DEPTH_FAR * kv * sizeof *s->kv) : NULL;
+    s->pos = kernels_alloc(k, sizeof *s->pos);
+    s->freq = kernels_alloc(k, ROPE_MAX_HALF * sizeof *s->freq);
+    s->results = k->failed ? NULL : k->d->alloc_host(k->d, STEP_SLOTS * sizeof *s->results);
+}
+
+void kernels_step(struct kernels *k)
+{
+    struct step s = {0};
+    float freq[ROPE_MAX_HALF] = {0};
+    const int rows[] = {1, 2, 4, 8};
+    alloc_operands(k, &s);
+    if (k->failed)
+        return;
+    rope_frequencies(freq, &k->s->m.cfg);
+    k->d->copy(k->d, s.freq, freq, sizeof freq);
+    k->d->copy(k->d, s.live, &(struct step_live){.pos = RING_POS, .n_apply = 1}, sizeof(struct step_live));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && !k->failed; i++) {
+        if (k->s->o->rows && k->s->o->rows != rows[i])
+            continue;
+        s.rows = k->rows = rows[i];
+        if (k->s->n_delta)
+            measure_delta(k, &s);
+        if (k->s->n_full)
+            measure_attention(k, &s);
+        measure_moe(k, &s);
+        measure_end(k, &s);
+    }
+    k->d->finish(k->d, NULL);
+    k->d->free_host(k->d, s.results);
+}

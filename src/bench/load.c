@@ -1,0 +1,149 @@
+/* `q35chat bench load`: how fast a checkpoint comes in, against a raw read of the same files. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "bench/subject.h"
+#include "model/upload.h"
+
+enum { MAX_FILES = 256, MAX_THREADS = 64, THREADS = 8, BLOCK = 8 << 20 };
+
+struct raw {
+    int      fds[MAX_FILES];
+    uint64_t bytes[MAX_FILES];
+    int      n_files;
+    atomic_ullong next;                 /* block, counted through all files */
+    atomic_ullong read;
+    atomic_int    fault;
+};
+
+static void *read_blocks(void *arg)
+{
+    struct raw *r = arg;
+    void *buf = NULL;
+    CHECK(!posix_memalign(&buf, 4096, BLOCK));
+    while (!atomic_load(&r->fault)) {
+        uint64_t block = atomic_fetch_add(&r->next, 1);
+        int i = 0;
+        while (i < r->n_files && block >= (r->bytes[i] + BLOCK - 1) / BLOCK)
+            block -= (r->bytes[i++] + BLOCK - 1) / BLOCK;
+        if (i == r->n_files)
+            break;
+        ssize_t n = pread(r->fds[i], buf, BLOCK, (off_t)(block * BLOCK));
+        if (n < 0)
+            atomic_store(&r->fault, errno);
+        else
+            atomic_fetch_add(&r->read, (uint64_t)n);
+    }
+    free(buf);
+    return NULL;
+}
+
+static bool open_files(struct raw *r, const char *dir, struct err *e)
+{
+    DIR *d = opendir(dir);
+    if (!d)
+        return err_set(e, "cannot open %s: %s", dir, strerror(errno));
+    for (struct dirent *ent; (ent = readdir(d)) && r->n_files < MAX_FILES;) {
+        const char *end = strstr(ent->d_name, ".safetensors");
+        struct stat st;
+        if (!end || strcmp(end, ".safetensors"))
+            continue;
+        int fd = openat(dirfd(d), ent->d_name, O_RDONLY | O_DIRECT | O_CLOEXEC);
+        if (fd < 0 && errno == EINVAL)          /* a file system without it, tmpfs for one */
+            fd = openat(dirfd(d), ent->d_name, O_RDONLY | O_CLOEXEC);
+        if (fd >= 0 && !fstat(fd, &st)) {
+            r->bytes[r->n_files] = (uint64_t)st.st_size;
+            r->fds[r->n_files++] = fd;
+        }
+    }
+    closedir(d);
+    return r->n_files || err_set(e, "%s holds no .safetensors files", dir);
+}
+
+/* Reads every byte of every file in blocks, past the page cache. */
+static bool raw_read(const char *dir, int n_threads, double *bytes, double *ms, struct err *e)
+{
+    struct raw r = {0};
+    pthread_t threads[MAX_THREADS];
+    int n = 0;
+    if (!open_files(&r, dir, e))
+        return false;
+    int64_t start = clock_ns();
+    while (n < n_threads && n < MAX_THREADS && !pthread_create(&threads[n], NULL, read_blocks, &r))
+        n++;
+    for (int i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+    *ms = clock_ms_since(start);
+    *bytes = (double)atomic_load(&r.read);
+    for (int i = 0; i < r.n_files; i++)
+        close(r.fds[i]);
+    errno = atomic_load(&r.fault);
+    return !errno || err_set(e, "cannot read the files of %s: %s", dir, strerror(errno));
+}
+
+/* On the CPU the weights stay mapped, and loading is to make them present. */
+static bool load(struct dev *d, const struct bench_options *o, double *bytes, double *ms, struct err *e)
+{
+    struct model_config c;
+    struct weights w = {0};
+    int64_t start = clock_ns();
+    bool dense = o->head && !strcmp(o->head, "bf16");
+    bool ok = config_load(&c, o->model_dir, e) && weights_open(&w, &c, o->model_dir, e);
+    *bytes = (double)w.stats.bytes;
+    if (ok && d->step) {
+        struct upload_options u = {.heads = dense ? UPLOAD_HEAD_BF16 : UPLOAD_HEAD_INT8, .n_threads = o->n_threads};
+        ok = weights_upload(&w, &c, d, &u, NULL, NULL, e) && d->finish(d, e);
+    } else if (ok)
+        ok = weights_prefetch(&w, NULL, NULL, e);
+    *ms = clock_ms_since(start);
+    weights_close(&w);
+    return ok;
+}
+
+static void row(struct report *r, const char *what, double bytes, double ms, double mark)
+{
+    report_text(r, what);
+    report_number(r, bytes * 1e-9);
+    report_number(r, ms * 1e-3);
+    report_number(r, bytes / ms * 1e-6);
+    report_number(r, 100 * bytes / ms * 1e-6 / mark);
+}
+
+int bench_load(const struct bench_options *o)
+{
+    static const struct column columns[] = {
+        {"what", "what", -44, 0}, {"gb", "GB", 8, 2}, {"s", "s", 8, 2}, {"gb_s", "GB/s", 8, 2}, {"of_raw", "% raw", 7, 1},
+    };
+    struct report r;
+    struct err e = {0};
+    double raw_bytes[2], raw_ms[2], bytes, ms;
+    int n_threads = o->n_threads ? o->n_threads : THREADS;
+    report_open(&r, "load", o);
+    bool ok = o->model_dir || err_set(&e, "bench load needs --model DIR; bench --synthetic 122b --write DIR makes one");
+    struct dev *d = ok ? subject_open_device(o, &e) : NULL;
+    if ((ok = d)) {
+        report_device(&r, d);
+        report_table(&r, "loading", columns, sizeof columns / sizeof *columns);
+        ok = raw_read(o->model_dir, n_threads, &raw_bytes[0], &raw_ms[0], &e) && load(d, o, &bytes, &ms, &e)
+            && raw_read(o->model_dir, n_threads, &raw_bytes[1], &raw_ms[1], &e);
+    }
+    if (ok) {
+        double mark = fmax(raw_bytes[0] / raw_ms[0], raw_bytes[1] / raw_ms[1]) * 1e-6;
+        row(&r, "raw read of all files, before", raw_bytes[0], raw_ms[0], mark);
+        row(&r, d->step ? "opened, read, packed on the device" : "opened, mapped, made present", bytes, ms, mark);
+        row(&r, "raw read of all files, after", raw_bytes[1], raw_ms[1], mark);
+    }
+    int status = report_close(&r, ok ? NULL : &e);
+    dev_close(d);
+    return status;
+}

@@ -1,0 +1,159 @@
+#include "bench/report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "bench/version.h"
+
+static void quote(struct buf *out, const char *s)
+{
+    buf_addc(out, '"');
+    for (; *s; s++)
+        if ((unsigned char)*s < 0x20)
+            buf_addf(out, "\\u%04x", *s);
+        else
+            buf_addf(out, *s == '"' || *s == '\\' ? "\\%c" : "%c", *s);
+    buf_addc(out, '"');
+}
+
+void report_fact(struct report *r, const char *key, const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    buf_adds(&r->json, r->n_facts++ ? ", " : "");
+    quote(&r->json, key);
+    buf_adds(&r->json, ": ");
+    quote(&r->json, text);
+    if (!r->o->json)
+        printf("%-10s %s\n", key, text);
+}
+
+void report_open(struct report *r, const char *what, const struct bench_options *o)
+{
+    char date[64];
+    time_t now = time(NULL);
+    struct tm tm;
+    *r = (struct report){.o = o};
+    strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", gmtime_r(&now, &tm));
+    buf_adds(&r->json, "{\"bench\": ");
+    quote(&r->json, what);
+    buf_adds(&r->json, ", \"facts\": {");
+    report_fact(r, "command", "%s", o->arguments ? o->arguments : what);
+    report_fact(r, "commit", "%s", bench_commit);
+    report_fact(r, "date", "%s", date);
+}
+
+void report_device(struct report *r, const struct dev *d)
+{
+    struct dev_facts f;
+    if (!dev_facts(d, &f)) {
+        report_fact(r, "device", "%s, %d threads", d->name, dev_cpu_threads(d));
+        return;
+    }
+    report_fact(r, "gpu", "%s, sm_%d, %d multiprocessors", f.gpu, f.arch, f.n_sm);
+    report_fact(r, "clocks", "at most %d MHz, memory %d MHz", f.sm_mhz, f.memory_mhz);
+    report_fact(r, "memory", "%.1f GiB, L2 %.1f MiB", (double)f.memory / (1 << 30), (double)f.l2 / (1 << 20));
+    report_fact(r, "driver", "%s", f.driver);
+}
+
+static void end_table(struct report *r)
+{
+    CHECK(r->at == 0);
+    if (r->n_tables)
+        buf_adds(&r->json, "]}");
+}
+
+void report_table(struct report *r, const char *name, const struct column *columns, int n_columns)
+{
+    end_table(r);
+    buf_adds(&r->json, r->n_tables++ ? ", {\"name\": " : "}, \"tables\": [{\"name\": ");
+    quote(&r->json, name);
+    buf_adds(&r->json, ", \"rows\": [");
+    r->columns = columns;
+    r->n_columns = n_columns;
+    r->n_rows = 0;
+    if (r->o->json)
+        return;
+    printf("\n%s\n", name);
+    for (int i = 0; i < n_columns; i++)
+        printf("%s%*s", i ? "  " : "", columns[i].width, columns[i].heading);
+    printf("\n");
+}
+
+static const struct column *next_cell(struct report *r)
+{
+    const struct column *c = &r->columns[r->at];
+    buf_adds(&r->json, r->at ? ", " : r->n_rows ? ", {" : "{");
+    quote(&r->json, c->key);
+    buf_adds(&r->json, ": ");
+    if (!r->o->json && r->at)
+        printf("  ");
+    return c;
+}
+
+static void end_cell(struct report *r)
+{
+    if (++r->at < r->n_columns)
+        return;
+    r->at = 0;
+    r->n_rows++;
+    buf_addc(&r->json, '}');
+    if (!r->o->json) {
+        printf("\n");
+        fflush(stdout);
+    }
+}
+
+void report_text(struct report *r, const char *text)
+{
+    const struct column *c = next_cell(r);
+    quote(&r->json, text);
+    if (!r->o->json)
+        printf("%*s", c->width, text);
+    end_cell(r);
+}
+
+void report_number(struct report *r, double x)
+{
+    const struct column *c = next_cell(r);
+    if (isfinite(x))
+        buf_addf(&r->json, "%.9g", x);
+    else
+        buf_adds(&r->json, "null");
+    if (!r->o->json) {
+        if (isfinite(x))
+            printf("%*.*f", c->width, c->decimals, x);
+        else
+            printf("%*s", c->width, "-");
+    }
+    end_cell(r);
+}
+
+int report_close(struct report *r, const struct err *failure)
+{
+    bool ok = !failure;
+    if (failure)
+        log_warn("%s", failure->msg);
+    r->at = 0;                          /* a failure may have cut a row */
+    end_table(r);
+    buf_adds(&r->json, r->n_tables ? "]}\n" : "}, \"tables\": []}\n");
+    if (ok && r->o->json)
+        fputs(buf_str(&r->json), stdout);
+    if (ok && r->o->out_file) {
+        FILE *f = fopen(r->o->out_file, "w");
+        ok = f && fputs(buf_str(&r->json), f) >= 0;
+        ok = f && !fclose(f) && ok;
+        if (!ok)
+            log_warn("cannot write %s: %s", r->o->out_file, strerror(errno));
+    }
+    buf_free(&r->json);
+    return fflush(stdout) || !ok;
+}

@@ -1,0 +1,29 @@
+#include "bench/run.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "model/synthetic.h"
+
+/* `bench --synthetic NAME --write DIR`. */
+int bench_write(const struct bench_options *o)
+{
+    struct err e = {0};
+    size_t bytes;
+    int64_t start = clock_ns();
+    if (!synthetic_write(o->synthetic, o->n_layers, o->write_dir, (uint64_t)o->seed, o->n_threads, &bytes, &e)) {
+        log_warn("%s", e.msg);
+        return 1;
+    }
+    double ms = clock_ms_since(start);
+    printf("%s: %.2f GB in %.1f s, %.2f GB/s\n", o->write_dir, (double)bytes * 1e-9, ms * 1e-3, (double)bytes / ms * 1e-6);
+    return 0;
+}
+
+const struct bench_command bench_commands[] = {
+    {"kernels", "every operation alone: time, bytes, share of the plain-read bandwidth", bench_kernels},
+    {"sweep", "whole steps and prompts over context depth and rows", bench_sweep},
+    {"load", "reading a checkpoint against a raw read of its files", bench_load},
+    {0},
+};

@@ -1,0 +1,34 @@
+/* One measurement with its options, as the command line gave them. */
+#ifndef Q35_BENCH_RUN_H
+#define Q35_BENCH_RUN_H
+
+#include <stdbool.h>
+
+/* {0} is valid: NULL and 0 mean the command's own default. */
+struct bench_options {
+    const char *synthetic, *model_dir;  /* one of them */
+    const char *backend, *kv, *head;
+    const char *out_file, *write_dir;
+    const char *arguments;              /* the whole command line, for the report */
+    int  n_layers;                      /* of a synthetic model */
+    int  draft;                         /* drafts a step, end to end */
+    int  rows;                          /* of a step: only this many */
+    int  overlap;                       /* experts that neighbouring rows share, plus one; 0: as routed */
+    int  n_ctx, n_sms, n_threads, chunk, seed;
+    bool json, full;                    /* full: the slow rows too */
+};
+
+struct bench_command {
+    const char *name;
+    const char *help;
+    int (*run)(const struct bench_options *o);          /* the exit status */
+};
+
+extern const struct bench_command bench_commands[];     /* ends with name NULL */
+
+int bench_kernels(const struct bench_options *o);
+int bench_sweep(const struct bench_options *o);
+int bench_load(const struct bench_options *o);
+int bench_write(const struct bench_options *o);
+
+#endif

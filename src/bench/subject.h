@@ -1,0 +1,36 @@
+/* The model under measurement: a checkpoint, or random weights in a real geometry. */
+#ifndef Q35_BENCH_SUBJECT_H
+#define Q35_BENCH_SUBJECT_H
+
+#include "bench/report.h"
+#include "bench/run.h"
+#include "model/model.h"
+#include "model/synthetic.h"
+
+struct subject {
+    const struct bench_options *o;
+    struct model      m;
+    struct synthetic *synthetic;        /* or m came from model_open() */
+    enum head         head;
+    double            read_gb_s;        /* plain read of this device; NAN on the CPU */
+    int               n_full, n_delta;  /* layers of each kind, in order */
+    const struct layer_weights *full[MODEL_MAX_LAYERS], *delta[MODEL_MAX_LAYERS];
+};
+
+/* Opens device and model, says both in the report, measures the plain read on a GPU.  False with the reason; to be closed
+ * either way. */
+bool subject_open(struct subject *s, const struct bench_options *o, int n_ctx, int max_rows, int max_step, struct report *r, struct err *e);
+void subject_close(struct subject *s);
+
+static inline bool subject_fused(const struct subject *s) { return s->m.dev->step; }
+/* What a kernel reads of a matrix: packed on a GPU, as stored on the CPU. */
+size_t subject_matrix_bytes(const struct subject *s, const struct weight *w);
+/* The same for one expert, shared or routed. */
+size_t subject_expert_bytes(const struct subject *s, const struct expert_weights *x);
+/* Bytes of a step of `rows` rows at `pos` that reads `distinct` experts a layer: weights, DeltaNet states, KV rows. */
+double subject_step_bytes(const struct subject *s, int rows, int pos, double distinct);
+
+/* Only the device, with the multiprocessors that the options ask for. */
+struct dev *subject_open_device(const struct bench_options *o, struct err *e);
+
+#endif

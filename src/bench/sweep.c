@@ -1,0 +1,207 @@
+/* `q35chat bench sweep`: whole steps and whole prompts, over context depth and rows. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "bench/subject.h"
+#include "model/stepper.h"
+
+enum { CHUNK = 4096, CPU_CHUNK = 256, STEPS = 64, CPU_STEPS = 4, MARGIN = 1024, ANSWER = 256, MAX_DEPTH = STEP_ROWS - 1 };
+
+static const int depths[] = {0, 4096, 32768, 131072}, prompts[] = {128, 512, 2048, 8192, 32768, 131072};
+enum { N_DEPTHS = sizeof depths / sizeof *depths, N_PROMPTS = sizeof prompts / sizeof *prompts };
+
+struct sweep {
+    struct subject  s;
+    struct report   r;
+    struct stepper *stepper;            /* NULL on the CPU */
+    int      n_ctx, chunk;
+    int32_t *ids;                       /* [n_ctx] arbitrary */
+    struct err e;
+};
+
+/* ---- decode */
+
+/* On the CPU a step is an ordinary run, and which experts it needs is what chance gives. */
+static bool measure_plain_step(struct sweep *w, int rows, int pos, double *ms, double *distinct)
+{
+    struct model *m = &w->s.m;
+    float *logits = malloc((size_t)rows * (size_t)m->cfg.vocab * sizeof *logits);
+    int64_t start = 0;
+    CHECK(logits);
+    for (int i = 0; i <= CPU_STEPS; i++) {      /* the first one warms up */
+        start = i == 1 ? clock_ns() : start;
+        forward_run(m->forward, m->cache, w->ids + pos, rows, pos, ROWS_STAGE);
+        forward_head(m->forward, w->s.head, forward_hidden(m->forward), rows, logits);
+        cache_accept(m->cache, rows);
+    }
+    bool ok = m->dev->finish(m->dev, &w->e);
+    *ms = clock_ms_since(start) / CPU_STEPS;
+    *distinct = m->cfg.n_experts * (1 - pow(1 - (double)m->cfg.top_k / m->cfg.n_experts, rows));
+    free(logits);
+    return ok;
+}
+
+static bool measure_step(struct sweep *w, int rows, int pos, double *ms, double *distinct)
+{
+    if (!w->stepper)
+        return measure_plain_step(w, rows, pos, ms, distinct);
+    return stepper_measure(w->stepper, rows, pos, STEPS, w->s.o->overlap - 1, ms, distinct, &w->e);
+}
+
+static bool sweep_decode(struct sweep *w)
+{
+    static const struct column columns[] = {
+        {"context", "context", 8, 0}, {"rows", "rows", 5, 0}, {"ms", "ms a step", 10, 3}, {"tok_s", "rows/s", 9, 1}, {"experts", "experts", 8, 2},
+        {"gb", "GB", 8, 3}, {"gb_s", "GB/s", 7, 0}, {"of_read", "% read", 7, 1}, {"of_one_row", "x one row", 9, 2}, {"byte_ratio", "x bytes", 8, 2},
+    };
+    report_table(&w->r, "decode steps without drafts", columns, sizeof columns / sizeof *columns);
+    for (int i = 0; i < N_DEPTHS; i++) {
+        double one_ms = NAN, one_bytes = NAN;
+        if (depths[i] + MARGIN > w->n_ctx)
+            continue;
+        for (int rows = 1; rows <= STEP_ROWS; rows++) {
+            double ms, distinct;
+            if (w->s.o->rows ? rows != w->s.o->rows : rows > 4 && !(w->s.o->full && rows == STEP_ROWS))
+                continue;
+            if (!measure_step(w, rows, depths[i], &ms, &distinct))
+                return false;
+            double bytes = subject_step_bytes(&w->s, rows, depths[i], distinct), gb_s = bytes / ms * 1e-6;
+            if (rows == 1) {
+                one_ms = ms;
+                one_bytes = bytes;
+            }
+            const double cells[] = {depths[i], rows, ms, 1e3 * rows / ms, distinct, bytes * 1e-9, gb_s, 100 * gb_s / w->s.read_gb_s, ms / one_ms, bytes / one_bytes};
+            for (size_t c = 0; c < sizeof cells / sizeof *cells; c++)
+                report_number(&w->r, cells[c]);
+        }
+    }
+    return true;
+}
+
+/* ---- prompts */
+
+static bool fill_cache(struct sweep *w, int n, bool mtp)
+{
+    struct model *m = &w->s.m;
+    cache_reset(m->cache);
+    for (int pos = 0; pos < n; pos += w->chunk)
+        forward_prefill(m->forward, m->cache, w->ids + pos, n - pos < w->chunk ? n - pos : w->chunk, pos, mtp);
+    return m->dev->finish(m->dev, &w->e);
+}
+
+static bool sweep_prefill(struct sweep *w)
+{
+    static const struct column columns[] = {
+        {"tokens", "tokens", 8, 0}, {"ms", "ms", 10, 2}, {"tok_s", "tok/s", 10, 0}, {"ms_mtp", "ms + MTP", 10, 2}, {"tok_s_mtp", "tok/s", 10, 0},
+    };
+    report_table(&w->r, "prompts", columns, sizeof columns / sizeof *columns);
+    for (int i = 0; i < N_PROMPTS; i++) {
+        int n = prompts[i];
+        double ms[2] = {NAN, NAN};
+        if (n > w->n_ctx || (n > 32768 && !w->s.o->full))
+            continue;
+        for (int mtp = 0; mtp < (w->s.m.weights.mtp.present ? 2 : 1); mtp++)
+            for (int run = 0; run < (n > 8192 ? 1 : 3); run++) {
+                int64_t start = clock_ns();
+                if (!fill_cache(w, n, mtp))
+                    return false;
+                ms[mtp] = fmin(isnan(ms[mtp]) ? INFINITY : ms[mtp], clock_ms_since(start));
+            }
+        const double cells[] = {n, ms[0], n / ms[0] * 1e3, ms[1], n / ms[1] * 1e3};
+        for (size_t c = 0; c < sizeof cells / sizeof *cells; c++)
+            report_number(&w->r, cells[c]);
+    }
+    return true;
+}
+
+/* ---- answers, as the engine makes them: the host takes results one step behind */
+
+/* False when the device failed.  An answer ends at ANSWER tokens. */
+static bool answer(struct sweep *w, int n_prompt, int depth, double *ms, int *n_tokens, int *n_steps, int *n_drafts)
+{
+    struct step_sampling how = {.n_ids = w->s.m.cfg.vocab, .room = ANSWER};
+    struct step_result res = {0};
+    if (!fill_cache(w, n_prompt, true))
+        return false;
+    stepper_begin(w->stepper, &how, w->ids, n_prompt, n_prompt, NULL, NULL, 0, depth);
+    *n_tokens = *n_steps = *n_drafts = 0;
+    stepper_launch(w->stepper);
+    int64_t start = clock_ns();
+    while (!res.ended && *n_tokens < ANSWER) {
+        stepper_launch(w->stepper);
+        if (!stepper_wait(w->stepper, &res, &w->e))
+            return false;
+        if (*n_steps == 0)              /* the first pick belongs to the prompt */
+            start = clock_ns();
+        *n_tokens += res.n;
+        *n_drafts += res.n_drafts;
+        ++*n_steps;
+    }
+    *ms = clock_ms_since(start);
+    return stepper_end(w->stepper, *n_tokens, &w->e) >= 0;
+}
+
+static bool sweep_answers(struct sweep *w)
+{
+    static const struct column columns[] = {
+        {"context", "context", 8, 0}, {"drafts", "drafts", 7, 0}, {"tok_s", "tok/s", 9, 1}, {"ms_step", "ms a step", 10, 3},
+        {"tokens_step", "tokens/step", 12, 2}, {"accepted", "% accepted", 11, 1},
+    };
+    if (!w->stepper)
+        return true;
+    report_table(&w->r, "answers of 256 tokens, greedy", columns, sizeof columns / sizeof *columns);
+    for (int i = 0; i < N_DEPTHS && depths[i] <= 4096; i++)
+        for (int draft = 0; draft <= (w->s.m.weights.mtp.present ? w->s.o->draft : 0); draft++) {
+            int n_prompt = depths[i] ? depths[i] : 128, n_tokens, n_steps, n_drafts;
+            double ms;
+            if (n_prompt + MARGIN > w->n_ctx)
+                continue;
+            if (!answer(w, n_prompt, draft, &ms, &n_tokens, &n_steps, &n_drafts))
+                return false;
+            double steps = n_steps - 1, tokens = n_tokens - 1;
+            const double cells[] = {n_prompt, draft, 1e3 * tokens / ms, ms / steps, tokens / steps, n_drafts ? 100 * (tokens - steps) / n_drafts : NAN};
+            for (size_t c = 0; c < sizeof cells / sizeof *cells; c++)
+                report_number(&w->r, cells[c]);
+        }
+    return true;
+}
+
+static bool open_sweep(struct sweep *w, const struct bench_options *o)
+{
+    int deepest = depths[N_DEPTHS - 1] + MARGIN;
+    bool cpu = o->backend && !strcmp(o->backend, "cpu");
+#ifndef Q35_CUDA
+    cpu = true;
+#endif
+    w->chunk = o->chunk ? o->chunk : cpu ? CPU_CHUNK : CHUNK;
+    w->n_ctx = o->n_ctx ? o->n_ctx : cpu ? 2048 : deepest;
+    if (!subject_open(&w->s, o, w->n_ctx, w->chunk, STEP_ROWS, &w->r, &w->e))
+        return false;
+    const struct model *m = &w->s.m;
+    if (subject_fused(&w->s)) {
+        int depth = w->s.o->draft > 3 ? w->s.o->draft : 3;
+        w->stepper = stepper_open(m->forward, m->cache, w->s.head, o->full ? MAX_DEPTH : depth, &w->e);
+        if (!w->stepper)
+            return false;
+    }
+    w->ids = malloc((size_t)w->n_ctx * sizeof *w->ids);
+    CHECK(w->ids);
+    for (int i = 0; i < w->n_ctx; i++)
+        w->ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)m->cfg.vocab);
+    return true;
+}
+
+int bench_sweep(const struct bench_options *o)
+{
+    struct sweep w = {0};
+    report_open(&w.r, "sweep", o);
+    bool ok = open_sweep(&w, o) && sweep_decode(&w) && sweep_answers(&w) && sweep_prefill(&w);
+    int status = report_close(&w.r, ok ? NULL : &w.e);
+    stepper_close(w.stepper);
+    subject_close(&w.s);
+    free(w.ids);
+    return status;
+}
