@@ -1,0 +1,527 @@
+/* step_linear, step_experts_up and step_experts_down on the GPU against the plain operations that define them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/dev.h"
+#include "kernels/cpu/vec.h"
+#include "kernels/pack.h"
+#include "tests/kernels/rand.h"
+
+static const double tolerance = 3e-5;   /* relative L2: activations in 16 bits, sums in fp32 */
+static const float  eps = 1e-6f;
+
+static struct dev *cpu, *cuda;
+
+/* Everything here is freed at the end of a test. */
+static void *device_list[4096], *host_list[4096];
+static int   n_device, n_host;
+
+static void *host(size_t bytes)
+{
+    void *p = calloc(1, bytes ? bytes : 1);
+    assert_non_null(p);
+    return host_list[n_host++] = p;
+}
+static void *device(const void *p, size_t bytes)
+{
+    void *d = cuda->alloc(cuda, bytes);
+    assert_non_null(d);
+    device_list[n_device++] = d;
+    if (p)
+        cuda->copy(cuda, d, p, bytes);
+    else {
+        uint32_t *nan = host(bytes);
+        memset(nan, 0xff, bytes);
+        cuda->copy(cuda, d, nan, bytes);
+    }
+    return d;
+}
+static float *normals(size_t n, float scale)
+{
+    float *p = rand_array(n, scale);
+    host_list[n_host++] = p;
+    return p;
+}
+static void *fetch(const void *d, size_t bytes)
+{
+    struct err e;
+    void *p = host(bytes);
+    cuda->copy(cuda, p, d, bytes);
+    if (!cuda->finish(cuda, &e))
+        fail_msg("%s", e.msg);
+    return p;
+}
+static int end_test(void **state)
+{
+    (void)state;
+    for (int i = 0; i < n_device; i++)
+        cuda->free(cuda, device_list[i]);
+    for (int i = 0; i < n_host; i++)
+        free(host_list[i]);
+    n_device = n_host = 0;
+    return 0;
+}
+
+/* A random matrix as a checkpoint has it. */
+static struct weight make(enum weight_format format, int rows, int cols)
+{
+    struct weight w = {.format = format, .rows = rows, .cols = cols, .scale_dtype = DT_F16};
+    size_t R = (size_t)rows, C = (size_t)cols, n = R * C;
+    if (format == WEIGHT_DENSE) {
+        uint16_t *h = host(n * 2);
+        for (size_t i = 0; i < n; i++)
+            h[i] = f32_bf16(rand_normal() / sqrtf((float)cols));
+        w.dtype = DT_BF16, w.data = h;
+    } else if (format == WEIGHT_INT4) {
+        uint32_t *q = host(n / 2), *z = host(C / 128 * (R / 8) * 4);
+        uint16_t *s = host(C / 128 * R * 2);
+        for (size_t i = 0; i < n / 8; i++)
+            q[i] = (uint32_t)(rand_u64() >> 32);
+        for (size_t i = 0; i < C / 128 * R; i++)
+            s[i] = f32_f16(rand_normal() * 0.2f / sqrtf((float)cols));
+        memset(z, 0x77, C / 128 * (R / 8) * 4);
+        w.dtype = DT_I32, w.data = q, w.zeros = z, w.scale = s;
+    } else if (format == WEIGHT_FP8) {
+        uint8_t *b = host(n);
+        float *s = normals((R + 127) / 128 * ((C + 127) / 128), 0.01f / sqrtf((float)cols));
+        for (size_t i = 0; i < n; i++)
+            do
+                b[i] = (uint8_t)(rand_u64() >> 32);
+            while ((b[i] & 0x7f) == 0x7f);
+        w.dtype = DT_F8_E4M3, w.scale_dtype = DT_F32, w.data = b, w.scale = s;
+    } else {
+        int8_t *b = host(n);
+        uint16_t *s = host(R * 2);
+        for (size_t i = 0; i < n; i++)
+            b[i] = (int8_t)((int)(rand_u64() >> 32 & 255) - 128);
+        for (size_t i = 0; i < R; i++)
+            s[i] = f32_f16((0.5f + rand_unit()) * 0.01f / sqrtf((float)cols));
+        w.dtype = DT_I8, w.data = b, w.scale = s;
+    }
+    return w;
+}
+static struct weight packed(const struct weight *w, const struct weight *up)
+{
+    int rows = w->rows * (up ? 2 : 1);
+    size_t bytes = pack_bytes(w->format, rows, w->cols);
+    void *h = host(bytes);
+    assert_true(up ? pack_pair(w, up, h) : pack_matrix(w, h));
+    return packed_view(w->format, rows, w->cols, device(h, bytes));
+}
+
+static void product(float *y, const float *x, const struct weight *w, int n)
+{
+    struct linear_args a = {.y = y, .x = x, .w = *w, .n_tokens = n};
+    switch (w->format) {
+    case WEIGHT_DENSE: RUN(cpu, linear_dense, .l = a); break;
+    case WEIGHT_INT4:  RUN(cpu, linear_int4, .l = a); break;
+    case WEIGHT_FP8:   RUN(cpu, linear_fp8, .l = a); break;
+    case WEIGHT_INT8:  RUN(cpu, linear_int8, .l = a); break;
+    case WEIGHT_NONE:  fail(); break;
+    }
+}
+
+static void compare(const char *what, const float *got, const float *want, size_t n, double limit)
+{
+    double diff = 0, norm = 0, worst = 0;
+    size_t bad = n;
+    for (size_t i = 0; i < n; i++) {
+        double d = (double)got[i] - (double)want[i];
+        if (!(fabs(d) <= 1e30) && bad == n)
+            bad = i;
+        if (fabs(d) > worst) {
+            worst = fabs(d);
+            bad = bad == n || isfinite(got[bad]) ? i : bad;
+        }
+        diff += d * d;
+        norm += (double)want[i] * (double)want[i];
+    }
+    double rel = sqrt(diff / (norm > 0 ? norm : 1));
+    if (!(rel <= limit))
+        fail_msg("%s: relative error %.3g, expected at most %.3g; worst at %zu of %zu: %g, expected %g", what, rel, limit, bad, n,
+                 bad < n ? (double)got[bad] : 0.0, bad < n ? (double)want[bad] : 0.0);
+}
+
+static const char *names[] = {"none", "dense", "INT4", "FP8", "INT8"};
+
+/* ---- step_linear ---- */
+
+struct input {
+    float *x, *parts, *norm, *sum, *h;  /* host; sum and h as they must come out */
+    float *dx, *dparts, *dnorm;
+    size_t step;
+};
+static struct input make_input(int n, int cols, int n_parts)
+{
+    struct input in = {.step = (size_t)STEP_ROWS * (size_t)cols};
+    size_t all = (size_t)n * (size_t)cols;
+    in.x = normals(all, 2);
+    in.parts = normals(in.step * (size_t)(n_parts ? n_parts : 1), 0.5f);
+    in.norm = normals((size_t)cols, 0.3f);
+    in.sum = host(all * 4);
+    in.h = host(all * 4);
+    for (size_t i = 0; i < all; i++) {
+        in.sum[i] = in.x[i];
+        for (int p = 0; p < n_parts; p++)
+            in.sum[i] += in.parts[(size_t)p * in.step + i];
+    }
+    RUN(cpu, rmsnorm, .y = in.h, .x = in.sum, .w = in.norm, .n_rows = n, .dim = cols, .eps = eps);
+    in.dx = device(in.x, all * 4);
+    in.dparts = device(in.parts, in.step * (size_t)(n_parts ? n_parts : 1) * 4);
+    in.dnorm = device(in.norm, (size_t)cols * 4);
+    return in;
+}
+
+static void check_linear(enum weight_format f, int rows, int cols, int n, int n_parts, int splits)
+{
+    char what[128];
+    struct weight w = make(f, rows, cols);
+    struct input in = make_input(n, cols, n_parts);
+    size_t out = (size_t)n * (size_t)rows, y_split = (size_t)STEP_ROWS * (size_t)rows;
+    float *want = host(out * 4), *y = device(NULL, y_split * (size_t)splits * 4), *sum = device(NULL, (size_t)n * (size_t)cols * 4),
+          *h = device(NULL, (size_t)n * (size_t)cols * 4);
+    product(want, in.h, &w, n);
+    STEP(cuda, step_linear, .part = {{.w = packed(&w, NULL), .y = y, .y_row = (size_t)rows}}, .n_parts = 1,
+         .in = {{.x = in.dx, .norm = in.dnorm}}, .partials = in.dparts, .n_partials = n_parts, .partial_step = in.step, .x_out = sum,
+         .h_out = h, .y_split = y_split, .n_rows = n, .splits = splits, .eps = eps);
+    float *got = fetch(y, y_split * (size_t)splits * 4);
+    for (size_t i = 0; i < out; i++)
+        for (int s = 1; s < splits; s++)
+            got[i] += got[(size_t)s * y_split + i];
+    snprintf(what, sizeof what, "%s [%d, %d], %d rows, %d parts, %d splits", names[f], rows, cols, n, n_parts, splits);
+    compare(what, got, want, out, tolerance);
+    compare("the sum", fetch(sum, (size_t)n * (size_t)cols * 4), in.sum, (size_t)n * (size_t)cols, 0);
+    compare("the normed input", fetch(h, (size_t)n * (size_t)cols * 4), in.h, (size_t)n * (size_t)cols, 1e-6);
+}
+
+static void test_step_linear__every_format_and_row_count_as_defined(void **state)
+{
+    (void)state;
+    if (!cuda)
+        skip();
+    for (int n = 1; n <= STEP_ROWS; n++)
+        for (int f = WEIGHT_DENSE; f <= WEIGHT_INT8; f++)
+            check_linear((enum weight_format)f, 2064, 3072, n, n % 3, 1);
+}
+
+static void test_step_linear__awkward_shapes_and_ranges_of_columns(void **state)
+{
+    (void)state;
+    if (!cuda)
+        skip();
+    static const struct { int rows, cols, splits; } shapes[] = {
+        {3072, 8192, 2}, {257, 3072, 8}, {256, 2048, 8}, {1, 3072, 8}, {2048, 4096, 1}, {16, 128, 1}, {24, 256, 1}, {64, 1024, 1}, {4096, 2048, 1},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int n = 1; n <= STEP_ROWS; n += i % 2 ? 3 : 7)
+            for (int f = WEIGHT_DENSE; f <= WEIGHT_FP8; f++)
+                if (f == WEIGHT_DENSE || shapes[i].rows % 8 == 0)
+                    check_linear((enum weight_format)f, shapes[i].rows, shapes[i].cols, n, 2, shapes[i].splits);
+}
+
+static void test_step_linear__a_row_has_the_same_bits_in_any_company(void **state)
+{
+    (void)state;
+    if (!cuda)
+        skip();
+    const int rows = 4112, cols = 3072;
+    for (int f = WEIGHT_DENSE; f <= WEIGHT_INT8; f++) {
+        struct weight w = make((enum weight_format)f, rows, cols), p = packed(&w, NULL);
+        struct input in = make_input(STEP_ROWS, cols, 2);
+        float *all = NULL;
+        for (int n = STEP_ROWS; n >= 1; n--) {
+            float *y = device(NULL, (size_t)n * (size_t)rows * 4);
+            for (int again = 0; again < 2; again++)
+                STEP(cuda, step_linear, .part = {{.w = p, .y = y, .y_row = (size_t)rows}}, .n_parts = 1, .in = {{.x = in.dx, .norm = in.dnorm}},
+                     .partials = in.dparts, .n_partials = 2, .partial_step = in.step, .n_rows = n, .splits = 1, .eps = eps);
+            float *got = fetch(y, (size_t)n * (size_t)rows * 4);
+            all = all ? all : got;
+            assert_memory_equal(got, all, (size_t)n * (size_t)rows * 4);
+        }
+    }
+}
+
+static void test_step_linear__several_matrices_rings_pairs_and_head_norms(void **state)
+{
+    (void)state;
+    if (!cuda)
+        skip();
+    const int cols = 2048, n = 5, pos_value = 30, inter = 512;
+    struct weight a = make(WEIGHT_INT4, 8192, cols), b = make(WEIGHT_INT4, 64, cols), c = make(WEIGHT_FP8, inter, cols), d = make(WEIGHT_FP8, inter, cols);
+    struct input in = make_input(n, cols, 0);
+    float *ssq = normals((size_t)n * (size_t)(cols / 128) * 2, 1), *x = host((size_t)n * (size_t)cols * 4);
+    for (int i = 0; i < n * cols / 128 * 2; i++)
+        ssq[i] = ssq[i] * ssq[i] * 64;
+    for (int i = 0; i < n * cols; i++)
+        x[i] = in.x[i] / sqrtf((ssq[i / 128 * 2] + ssq[i / 128 * 2 + 1]) / 128 + eps);
+    const int32_t *pos = device(&pos_value, 4);
+    float *ya = device(NULL, STEP_RING * 8192 * 4), *yb = device(NULL, (size_t)n * 64 * 4), *yc = device(NULL, (size_t)n * (size_t)inter * 4);
+    STEP(cuda, step_linear, .part = {{.w = packed(&a, NULL), .y = ya, .y_row = 8192, .write = STEP_TO_RING}, {.w = packed(&b, NULL), .y = yb, .y_row = 64},
+         {.w = packed(&c, &d), .y = yc, .y_row = (size_t)inter, .write = STEP_SWIGLU}}, .n_parts = 3, .in = {{.x = in.dx}},
+         .ssq = device(ssq, (size_t)n * (size_t)(cols / 128) * 8), .pos = pos, .n_rows = n, .eps = eps);
+    float *want = host((size_t)n * 8192 * 4), *up = host((size_t)n * (size_t)inter * 4), *got = fetch(ya, STEP_RING * 8192 * 4);
+    product(want, x, &a, n);
+    for (int t = 0; t < n; t++)
+        compare("a ring", got + (pos_value + t) % STEP_RING * 8192, want + t * 8192, 8192, tolerance);
+    product(want, x, &b, n);
+    compare("a small matrix", fetch(yb, (size_t)n * 64 * 4), want, (size_t)n * 64, tolerance);
+    product(want, x, &c, n);
+    product(up, x, &d, n);
+    for (int i = 0; i < n * inter; i++)
+        want[i] = silu(want[i]) * up[i];
+    compare("a pair", fetch(yc, (size_t)n * (size_t)inter * 4), want, (size_t)n * (size_t)inter, tolerance);
+}
+
+static void test_step_linear__two_inputs_tables_and_a_chosen_row(void **state)
+{
+    (void)state;
+    if (!cuda)
+        skip();
+    const int H = 3072, n = 3, vocab = 50, rows = H;
+    struct weight w = make(WEIGHT_DENSE, rows, 2 * H);
+    struct input in = make_input(n, H, 0), second = make_input(n, H, 0);
+    uint16_t *table = host((size_t)vocab * (size_t)H * 2);
+    int32_t ids[3] = {7, 49, 0}, row = 2;
+    float *cat = host((size_t)n * 2 * (size_t)H * 4), *want = host((size_t)n * (size_t)rows * 4);
+    for (int i = 0; i < vocab * H; i++)
+        table[i] = f32_bf16(rand_normal());
+    for (int t = 0; t < n; t++) {
+        float *u = host((size_t)H * 4);
+        floats_f32(u, table + (size_t)ids[t] * (size_t)H, DT_BF16, (size_t)H);
+        RUN(cpu, rmsnorm, .y = cat + (size_t)t * 2 * (size_t)H, .x = u, .w = in.norm, .n_rows = 1, .dim = H, .eps = eps);
+        memcpy(cat + (size_t)t * 2 * (size_t)H + H, second.h + (size_t)t * (size_t)H, (size_t)H * 4);
+    }
+    product(want, cat, &w, n);
+    size_t split = (size_t)STEP_ROWS * (size_t)rows;
+    float *y = device(NULL, 2 * split * 4);
+    STEP(cuda, step_linear, .part = {{.w = packed(&w, NULL), .y = y, .y_row = (size_t)rows}}, .n_parts = 1,
+         .in = {{.x = device(table, (size_t)vocab * (size_t)H * 2), .ids = device(ids, sizeof ids), .norm = in.dnorm}, {.x = second.dx, .norm = second.dnorm}},
+         .y_split = split, .n_rows = n, .splits = 2, .eps = eps);
+    float *got = fetch(y, 2 * split * 4);
+    for (int i = 0; i < n * rows; i++)
+        got[i] += got[split + (size_t)i];
+    compare("two inputs", got, want, (size_t)n * (size_t)rows, tolerance);
+
+    struct weight v = make(WEIGHT_INT8, 1024, H);
+    product(want, second.h, &v, n);
+    float *z = device(NULL, 1024 * 4), *max = device(NULL, 64 * 4), *h = device(NULL, (size_t)H * 4);
+    STEP(cuda, step_linear, .part = {{.w = packed(&v, NULL), .y = z, .y_row = 1024, .write = STEP_LOGITS}}, .n_parts = 1, .in = {{.x = second.dx, .norm = second.dnorm}},
+         .row = device(&row, 4), .n_rows = 1, .eps = eps, .tile_max = max, .n_ids = 1000, .h_out = h);
+    got = fetch(z, 1024 * 4);
+    compare("a chosen row", got, want + row * 1024, 1000, tolerance);
+    compare("its normed input", fetch(h, (size_t)H * 4), second.h + row * H, (size_t)H, 1e-6);
+    float *m = fetch(max, 64 * 4);
+    for (int i = 0; i < 1024; i++) {
+        assert_true(i < 1000 || got[i] == -INFINITY);
+        assert_true(got[i] <= m[i / 16]);
+    }
+}
+
+static void test_step_linear__penalties_as_the_sampler_has_them(void **state)
+{
+    (void)state;
+    if (!cuda)
+        skip();
+    const int V = 4096, H = 256, n = 4;
+    struct weight w = make(WEIGHT_INT8, V, H), p = packed(&w, NULL);
+    struct input in = make_input(n, H, 0);
+    struct step_sampling s = {.n_ids = 4001, .presence_penalty = 1.5f, .repetition_penalty = 1.25f, .biased = 1};
+    uint8_t *marks = host((size_t)V);
+    float *bias = normals((size_t)V, 1), *raw = device(NULL, (size_t)(n * V) * 4), *y = device(NULL, (size_t)(n * V) * 4), *max = device(NULL, (size_t)(n * V / 16) * 4);
+    int32_t drafts[3] = {17, 18, 4000};
+    for (int i = 0; i < V; i++)
+        marks[i] = rand_u64() % 5 == 0 ? 1 : rand_u64() % 5 == 0 ? 3 : 0;
+    STEP(cuda, step_linear, .part = {{.w = p, .y = raw, .y_row = (size_t)V}}, .n_parts = 1, .in = {{.x = in.dx, .norm = in.dnorm}}, .n_rows = n, .eps = eps);
+    STEP(cuda, step_linear, .part = {{.w = p, .y = y, .y_row = (size_t)V, .write = STEP_LOGITS}}, .n_parts = 1, .in = {{.x = in.dx, .norm = in.dnorm}}, .n_rows = n,
+         .eps = eps, .tile_max = max, .sampling = device(&s, sizeof s), .marks = device(marks, (size_t)V), .bias = device(bias, (size_t)V * 4),
+         .drafts = device(drafts, sizeof drafts));
+    float *r = fetch(raw, (size_t)(n * V) * 4), *got = fetch(y, (size_t)(n * V) * 4), *m = fetch(max, (size_t)(n * V / 16) * 4);
+    for (int t = 0; t < n; t++)
+        for (int i = 0; i < V; i++) {
+            int mark = marks[i];
+            for (int d = 0; d < t; d++)
+                mark = drafts[d] == i ? 3 : mark;
+            float l = r[t * V + i] + bias[i];
+            l = !mark ? l : l > 0 ? l / 1.25f : l * 1.25f;
+            l = mark & 2 ? l - 1.5f : l;
+            l = i < s.n_ids ? l : -INFINITY;
+            assert_true(l == got[t * V + i] || fabsf(l - got[t * V + i]) < 1e-5f);
+            assert_true(got[t * V + i] <= m[t * (V / 16) + i / 16]);
+        }
+    for (int t = 0; t < n * (V / 16); t++) {
+        float best = -INFINITY;
+        for (int i = 0; i < 16; i++)
+            best = fmaxf(best, got[t * 16 + i]);
+        assert_true(best == m[t]);
+    }
+}
+
+/* ---- experts ---- */
+
+struct moe {
+    int hidden, inter, n_experts, top_k;
+    enum weight_format routed, shared;
+    struct expert_weights *experts, one;        /* host */
+    struct weight pair, down, shared_pair, shared_down;
+    size_t pair_step, down_step;
+};
+static void make_moe(struct moe *m)
+{
+    size_t E = (size_t)m->n_experts;
+    m->pair_step = pack_bytes(m->routed, 2 * m->inter, m->hidden);
+    m->down_step = pack_bytes(m->routed, m->hidden, m->inter);
+    char *pairs = host(E * m->pair_step), *downs = host(E * m->down_step);
+    m->experts = host(E * sizeof *m->experts);
+    for (size_t e = 0; e < E; e++) {
+        struct expert_weights *x = &m->experts[e];
+        *x = (struct expert_weights){make(m->routed, m->inter, m->hidden), make(m->routed, m->inter, m->hidden), make(m->routed, m->hidden, m->inter)};
+        assert_true(pack_pair(&x->gate, &x->up, pairs + e * m->pair_step) && pack_matrix(&x->down, downs + e * m->down_step));
+    }
+    m->one = (struct expert_weights){make(m->shared, m->inter, m->hidden), make(m->shared, m->inter, m->hidden), make(m->shared, m->hidden, m->inter)};
+    m->pair = packed_view(m->routed, 2 * m->inter, m->hidden, device(pairs, E * m->pair_step));
+    m->down = packed_view(m->routed, m->hidden, m->inter, device(downs, E * m->down_step));
+    m->shared_pair = packed(&m->one.gate, &m->one.up);
+    m->shared_down = packed(&m->one.down, NULL);
+}
+
+/* Runs both on the GPU; y [n, hidden] on the host, its ranges added up. */
+static float *run_moe(const struct moe *m, const float *x, const float *logits, const float *gate, int n, int n_logits, int n_valid, struct step_route *route)
+{
+    size_t H = (size_t)m->hidden, rows = (size_t)n, step = rows * (size_t)m->n_experts, y_split = STEP_ROWS * H;
+    int splits = step_experts_splits(m->inter);
+    uint32_t *h = device(NULL, rows * (size_t)m->top_k * rows * (size_t)m->inter * 4), *sh = device(NULL, rows * (size_t)m->inter * 4);
+    struct step_route *r = device(NULL, sizeof *r);
+    float *y = device(NULL, (size_t)splits * y_split * 4);
+    STEP(cuda, step_experts_up, .h = h, .shared_h = sh, .route = r, .logits = device(logits, (size_t)n_logits * step * 4), .n_logits = n_logits,
+         .logit_step = step, .x = device(x, rows * H * 4), .pair = m->pair, .stride = m->pair_step, .shared = m->shared_pair,
+         .n_valid = device(&n_valid, 4), .overlap = -1, .n_rows = n, .n_experts = m->n_experts, .top_k = m->top_k, .inter = m->inter, .hidden = m->hidden);
+    STEP(cuda, step_experts_down, .y = y, .y_split = y_split, .h = h, .shared_h = sh, .route = r, .down = m->down, .stride = m->down_step,
+         .shared = m->shared_down, .shared_gate = device(gate, (size_t)n_logits * rows * 4), .n_logits = n_logits, .logit_step = rows,
+         .n_rows = n, .hidden = m->hidden, .inter = m->inter);
+    float *got = fetch(y, (size_t)splits * y_split * 4);
+    for (size_t i = 0; i < rows * H; i++)
+        for (int s = 1; s < splits; s++)
+            got[i] += got[(size_t)s * y_split + i];
+    memcpy(route, fetch(r, sizeof *r), sizeof *route);
+    return got;
+}
+
+static void check_moe(struct moe *m, int n, int n_valid)
+{
+    enum { PARTS = 3 };
+    char what[128];
+    size_t H = (size_t)m->hidden, rows = (size_t)n, E = (size_t)m->n_experts, slots = rows * (size_t)(m->top_k + 1);
+    float *x = normals(rows * H, 1), *parts = normals(PARTS * rows * E, 1), *logits = host(rows * E * 4), *gates = normals(PARTS * rows, 1), *gate = host(rows * 4),
+          *weights = host(rows * (size_t)m->top_k * 4), *sh = host(slots * (size_t)m->inter * 4), *sd = host(slots * H * 4), *want = host(rows * H * 4);
+    int32_t *experts = host(rows * (size_t)m->top_k * 4), *start = host((E + 2) * 4), *list = host(slots * 4);
+    struct step_route route;
+    for (size_t i = 0; i < rows * E; i++)
+        for (int p = 0; p < PARTS; p++)
+            logits[i] += parts[(size_t)p * rows * E + i];
+    for (size_t i = 0; i < rows; i++)
+        for (int p = 0; p < PARTS; p++)
+            gate[i] += gates[(size_t)p * rows + i];
+    RUN(cpu, router, .experts = experts, .weights = weights, .logits = logits, .n_tokens = n, .n_experts = m->n_experts, .top_k = m->top_k);
+    for (int t = n_valid; t < n; t++)
+        for (int k = 0; k < m->top_k; k++)
+            weights[t * m->top_k + k] = 0;
+    RUN(cpu, moe_group, .start = start, .slots = list, .experts = experts, .n_tokens = n, .n_experts = m->n_experts, .top_k = m->top_k);
+    RUN(cpu, experts_up, .h = sh, .x = x, .experts = m->experts, .shared = &m->one, .start = start, .slots = list, .n_tokens = n,
+        .n_experts = m->n_experts, .top_k = m->top_k, .inter_max = m->inter);
+    RUN(cpu, experts_down, .d = sd, .h = sh, .experts = m->experts, .shared = &m->one, .start = start, .slots = list, .n_tokens = n,
+        .n_experts = m->n_experts, .top_k = m->top_k, .inter_max = m->inter);
+    RUN(cpu, moe_combine, .x = want, .d = sd, .weights = weights, .shared_gate = gate, .n_tokens = n, .top_k = m->top_k, .hidden = m->hidden);
+
+    float *got = run_moe(m, x, parts, gates, n, PARTS, n_valid, &route);
+    int distinct = 0;
+    for (int e = 0; e < m->n_experts; e++) {
+        bool used = false;
+        float w[STEP_ROWS] = {0};
+        for (int i = 0; i < n_valid * m->top_k; i++)
+            if (experts[i] == e) {
+                used = true;
+                w[i / m->top_k] = weights[i];
+            }
+        if (!used)
+            continue;
+        assert_true(distinct < route.n);
+        assert_int_equal(route.expert[distinct], e);
+        for (int t = 0; t < n; t++)
+            assert_true(fabsf(route.weight[distinct][t] - w[t]) <= 2e-6f);
+        distinct++;
+    }
+    assert_int_equal(route.n, distinct);
+    snprintf(what, sizeof what, "experts %s and %s, hidden %d, inter %d, %d rows", names[m->routed], names[m->shared], m->hidden, m->inter, n);
+    compare(what, got, want, rows * H, tolerance);
+
+    /* alone, a row must come out with the same bits */
+    for (int t = 0; t < n_valid; t += 3) {
+        float *one = host(PARTS * E * 4), one_gate[PARTS];
+        for (int p = 0; p < PARTS; p++) {
+            memcpy(one + (size_t)p * E, parts + ((size_t)p * rows + (size_t)t) * E, E * 4);
+            one_gate[p] = gates[(size_t)p * rows + (size_t)t];
+        }
+        float *alone = run_moe(m, x + (size_t)t * H, one, one_gate, 1, PARTS, 1, &route);
+        assert_memory_equal(alone, got + (size_t)t * H, H * 4);
+    }
+}
+
+static void test_step_experts__full_width(void **state)
+{
+    (void)state;
+    if (!cuda)
+        skip();
+    struct moe m = {.hidden = 3072, .inter = 1024, .n_experts = 12, .top_k = 8, .routed = WEIGHT_INT4, .shared = WEIGHT_FP8};
+    make_moe(&m);
+    for (int n = 1; n <= STEP_ROWS; n += 1 + n / 3)
+        check_moe(&m, n, n);
+    check_moe(&m, 4, 2);
+    check_moe(&m, 3, 0);
+}
+
+static void test_step_experts__other_widths_and_formats(void **state)
+{
+    (void)state;
+    if (!cuda)
+        skip();
+    struct moe list[] = {
+        {.hidden = 2048, .inter = 512, .n_experts = 16, .top_k = 8, .routed = WEIGHT_INT4, .shared = WEIGHT_DENSE},
+        {.hidden = 128,  .inter = 128, .n_experts = 8,  .top_k = 4, .routed = WEIGHT_DENSE, .shared = WEIGHT_DENSE},
+        {.hidden = 256,  .inter = 128, .n_experts = 300, .top_k = 6, .routed = WEIGHT_INT4, .shared = WEIGHT_FP8},
+        {.hidden = 256,  .inter = 256, .n_experts = 40, .top_k = 16, .routed = WEIGHT_FP8, .shared = WEIGHT_FP8},
+        {.hidden = 512,  .inter = 640, .n_experts = 10, .top_k = 3, .routed = WEIGHT_DENSE, .shared = WEIGHT_INT4},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        make_moe(&list[i]);
+        for (int n = 1; n <= STEP_ROWS; n += 1 + n / 2)
+            check_moe(&list[i], n, n);
+    }
+}
+
+int main(void)
+{
+    struct err e;
+    cpu = dev_open("cpu", 0, &e);
+    cuda = dev_open("cuda", 0, &e);
+#define TEST(name) cmocka_unit_test_teardown(name, end_test)
+    const struct CMUnitTest tests[] = {
+        TEST(test_step_linear__every_format_and_row_count_as_defined),
+        TEST(test_step_linear__awkward_shapes_and_ranges_of_columns),
+        TEST(test_step_linear__a_row_has_the_same_bits_in_any_company),
+        TEST(test_step_linear__several_matrices_rings_pairs_and_head_norms),
+        TEST(test_step_linear__two_inputs_tables_and_a_chosen_row),
+        TEST(test_step_linear__penalties_as_the_sampler_has_them),
+        TEST(test_step_experts__full_width),
+        TEST(test_step_experts__other_widths_and_formats),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    dev_close(cuda);
+    dev_close(cpu);
+    return failed;
+}
