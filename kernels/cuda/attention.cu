@@ -143,13 +143,13 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(s
         copy_commit();
     }
 
-    const int all_see = limit[warp * 16];
     const float unit = a.scale * 1.4426950408889634f;
     float o[32][4] = {}, max0 = -INFINITY, max1 = -INFINITY, sum0 = 0, sum1 = 0;
     /* Piece c of a row for c = 0, 2, 4, 6, the even pieces of the other eights are further on by immediates. */
-    const uint32_t k_row = (uint32_t)((lane & 7) + (lane >> 4 << 3)) * ROW_BYTES + (uint32_t)(((lane >> 3 & 1) ^ (lane & 7)) << 4);
-    const uint32_t v_row = (uint32_t)(TILE + lane % 16) * ROW_BYTES + (uint32_t)((lane / 16 ^ (lane & 7)) << 4);
+    const uint32_t k_row = base + (uint32_t)((lane & 7) + (lane >> 4 << 3)) * ROW_BYTES + (uint32_t)(((lane >> 3 & 1) ^ (lane & 7)) << 4);
+    const uint32_t v_row = base + (uint32_t)(TILE + lane % 16) * ROW_BYTES + (uint32_t)((lane / 16 ^ (lane & 7)) << 4);
 
+#pragma unroll 1
     for (int i = 0, stage = 0; i < n_tiles; i++) {
         copy_wait<STAGES - 2>();
         __syncthreads();                /* tile i is here, and everybody is done with tile i - 1 */
@@ -158,22 +158,19 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(s
             fetch<TILE>(smem + into * STAGE, a, ahead * TILE, last);
         copy_commit();
 
-        uint32_t at[4];
-#pragma unroll
-        for (int c = 0; c < 4; c++)
-            at[c] = base + stage * STAGE + (k_row ^ (c << 5));
+        const uint32_t at = (uint32_t)stage * STAGE;
         float s[4][4] = {};
 #pragma unroll
         for (int step = 0; step < 16; step++)
 #pragma unroll
             for (int pair = 0; pair < 2; pair++) {
                 uint32_t b[4];
-                ldmatrix(b, at[step % 4] + pair * 16 * ROW_BYTES + step / 4 * 128);
+                ldmatrix(b, at + (k_row ^ (step % 4 << 5)) + pair * 16 * ROW_BYTES + step / 4 * 128);
                 mma_bf16(s[2 * pair], q[step], b[0], b[1]);
                 mma_bf16(s[2 * pair + 1], q[step], b[2], b[3]);
             }
 
-        if (i * TILE + TILE - 1 > all_see) {
+        if (i * TILE + TILE - 1 > limit[warp * 16]) {
             int limit0 = limit[warp * 16 + g], limit1 = limit[warp * 16 + g + 8];
 #pragma unroll
             for (int j = 0; j < 4; j++)
@@ -217,14 +214,11 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(s
         }
 
 #pragma unroll
-        for (int c = 0; c < 4; c++)
-            at[c] = base + stage * STAGE + (v_row ^ (c << 5));
-#pragma unroll
         for (int step = 0; step < 2; step++)
 #pragma unroll
             for (int pair = 0; pair < 16; pair++) {
                 uint32_t b[4];
-                ldmatrix_trans(b, at[pair % 4] + step * 16 * ROW_BYTES + pair / 4 * 128);
+                ldmatrix_trans(b, at + (v_row ^ (pair % 4 << 5)) + step * 16 * ROW_BYTES + pair / 4 * 128);
                 mma_bf16(o[2 * pair], w[step], b[0], b[1]);
                 mma_bf16(o[2 * pair + 1], w[step], b[2], b[3]);
             }
