@@ -12,8 +12,18 @@
 
 static void add(struct memplan *m, const char *name, size_t bytes)
 {
-    m->lines[m->n_lines++] = (struct memplan_line){name, bytes};
+    m->lines[m->n_lines++] = (struct memplan_line){name, bytes, false};
     m->total += bytes;
+}
+
+static void add_host(struct memplan *m, const struct memplan_request *q, const char *name, size_t bytes)
+{
+    if (!q->discrete) {
+        add(m, name, bytes);
+        return;
+    }
+    m->lines[m->n_lines++] = (struct memplan_line){name, bytes, true};
+    m->host_total += bytes;
 }
 
 static void fill(struct memplan *m, const struct memplan_request *q, int n_ctx)
@@ -23,23 +33,43 @@ static void fill(struct memplan *m, const struct memplan_request *q, int n_ctx)
     *m = (struct memplan){.n_ctx = n_ctx};
     add(m, "weights", q->weight_bytes);
     add(m, "INT8 head", q->int8_head ? vocab * ((size_t)c->hidden + 2) : 0);
-    add(m, "KV cache", cache_kv_bytes(c, q->kv, n_ctx));
+    add(m, "KV cache", cache_kv_bytes(c, q->kv, n_ctx + q->spare_positions));
     add(m, "states", cache_state_bytes(c));
-    add(m, "snapshots", cache_state_bytes(c) * (size_t)q->n_snapshots);
-    add(m, "work space", forward_bytes(c, q->max_rows > q->max_step ? q->max_rows : q->max_step));
-    add(m, "steps", cache_stage_bytes(c, q->max_step) + (step + 2) * (size_t)c->hidden * sizeof(float));
-    add(m, "sampling", step * vocab * sizeof(float) + sampler_bytes(c->vocab));
+    add(m, "work space", forward_bytes(c, q->max_rows > q->max_step ? q->max_rows : q->max_step) + q->scratch_bytes);
+    if (q->gpu) {
+        add(m, "steps", q->step_bytes);
+    } else {
+        add(m, "steps", cache_stage_bytes(c, q->max_step) + (step + 2) * (size_t)c->hidden * sizeof(float));
+        add(m, "sampling", step * vocab * sizeof(float) + sampler_bytes(c->vocab));
+    }
+    add_host(m, q, "snapshots", cache_state_bytes(c) * (size_t)q->n_snapshots);
+    add_host(m, q, "read buffers", q->read_bytes);
 }
 
-/* The largest context that fits into `limit` bytes; 0: none. */
-static int fitting_ctx(const struct memplan_request *q, int max, size_t limit)
+static size_t limit(size_t available, size_t margin)
+{
+    return available > margin ? available - margin : 0;
+}
+
+static bool host_fits(const struct memplan *m, const struct memplan_request *q)
+{
+    return m->host_total <= (q->discrete ? limit(q->host_available, q->host_margin) : SIZE_MAX);
+}
+
+static bool fits_with(const struct memplan_request *q, int n_ctx)
 {
     struct memplan m;
+    fill(&m, q, n_ctx);
+    return m.total <= limit(q->available, q->margin) && host_fits(&m, q);
+}
+
+/* The largest context that fits; 0: none. */
+static int fitting_ctx(const struct memplan_request *q, int max)
+{
     int low = 0, high = max;
     while (low < high) {
         int mid = low + (high - low + 1) / 2;
-        fill(&m, q, mid);
-        if (m.total <= limit)
+        if (fits_with(q, mid))
             low = mid;
         else
             high = mid - 1;
@@ -52,19 +82,59 @@ static double gib(size_t bytes)
     return (double)bytes / (1024.0 * 1024 * 1024);
 }
 
+/* The one option that would make room for n_ctx positions, the least painful first; "" when there is none. */
+static const char *remedy(const struct memplan_request *q, int n_ctx, char *out, size_t size)
+{
+    static const int chunks[] = {4096, 2048, 1024, 512, 256, 64};
+    struct memplan_request r = *q;
+    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
+        r.max_rows = chunks[i];
+        if (chunks[i] < q->max_rows && fits_with(&r, n_ctx)) {
+            snprintf(out, size, "--chunk %d", chunks[i]);
+            return out;
+        }
+    }
+    r = *q;
+    r.weight_bytes = q->int8_weight_bytes;
+    if (q->int8_weight_bytes && q->int8_weight_bytes < q->weight_bytes && fits_with(&r, n_ctx))
+        return "--head int8";
+    r = *q;
+    r.kv = kv_recipe_find("bf16", NULL);
+    if (r.kv && fits_with(&r, n_ctx))
+        return "--kv bf16";
+    r = *q;
+    for (r.n_snapshots /= 2; r.n_snapshots > 0; r.n_snapshots /= 2)
+        if (fits_with(&r, n_ctx)) {
+            snprintf(out, size, "--snapshots %d", r.n_snapshots);
+            return out;
+        }
+    return "";
+}
+
+static void describe(const struct memplan *m, bool host, struct buf *out)
+{
+    for (int i = 0; i < m->n_lines; i++)
+        if (m->lines[i].bytes && m->lines[i].host == host)
+            buf_addf(out, "%s%s %.2f", out->len ? ", " : "", m->lines[i].name, gib(m->lines[i].bytes));
+}
+
 static bool refuse(const struct memplan *m, const struct memplan_request *q, int fits, struct err *e)
 {
     struct buf lines = {0};
-    for (int i = 0; i < m->n_lines; i++)
-        if (m->lines[i].bytes)
-            buf_addf(&lines, "%s%s %.2f", lines.len ? ", " : "", m->lines[i].name, gib(m->lines[i].bytes));
+    char text[32];
+    bool host = !host_fits(m, q);
+    const char *option = remedy(q, m->n_ctx, text, sizeof text);
+    const char *where = host ? " of the host's memory" : q->discrete ? " of GPU memory" : "";
+    size_t total = host ? m->host_total : m->total, available = host ? q->host_available : q->available, margin = host ? q->host_margin : q->margin;
+    describe(m, host, &lines);
     if (fits >= MEMPLAN_MIN_CTX)
-        err_set(e, "a context of %d tokens needs %.2f GiB (%s), but %.2f GiB are available, %.2f of them to be left free: --ctx %d fits",
-                m->n_ctx, gib(m->total), buf_str(&lines), gib(q->available), gib(q->margin), fits / 256 * 256);
+        err_set(e, "a context of %d tokens needs %.2f GiB%s (%s), but %.2f GiB are available, %.2f of them to be left free: --ctx %d fits%s%s",
+                m->n_ctx, gib(total), where, buf_str(&lines), gib(available), gib(margin), fits < 256 ? fits : fits / 256 * 256,
+                *option ? ", or all of it with " : "", option);
     else
-        err_set(e, "the model needs %.2f GiB (%s) even with %d tokens of context, but %.2f GiB are available, %.2f of them to be left "
-                "free: end other programs or take a smaller model",
-                gib(m->total), buf_str(&lines), m->n_ctx, gib(q->available), gib(q->margin));
+        err_set(e, "the model needs %.2f GiB%s (%s) even with %d tokens of context, but %.2f GiB are available, %.2f of them to be left "
+                "free: %s%s", gib(total), where, buf_str(&lines), m->n_ctx, gib(available), gib(margin),
+                *option ? option : "end other programs or take a smaller model", *option ? " fits" : "");
     buf_free(&lines);
     return false;
 }
@@ -72,12 +142,11 @@ static bool refuse(const struct memplan *m, const struct memplan_request *q, int
 bool memplan_make(struct memplan *m, const struct memplan_request *q, struct err *e)
 {
     int max = q->model->max_pos;
-    size_t limit = q->available > q->margin ? q->available - q->margin : 0;
     if (q->n_ctx < 0 || q->n_ctx > max)
         return err_set(e, "--ctx is %d, expected 1 to the model's %d", q->n_ctx, max);
 
     int wanted = q->n_ctx ? q->n_ctx : q->default_ctx < max ? q->default_ctx : max;
-    int fits = fitting_ctx(q, max, limit);
+    int fits = fitting_ctx(q, max);
     bool enough = fits >= wanted || (!q->n_ctx && fits >= MEMPLAN_MIN_CTX);
     if (!enough) {
         fill(m, q, fits >= MEMPLAN_MIN_CTX || wanted < MEMPLAN_MIN_CTX ? wanted : MEMPLAN_MIN_CTX);

@@ -19,13 +19,13 @@ struct model {
 
 struct model_options {
     const char *dir;
-    const char *backend;                /* NULL: "cpu" */
-    const char *kv;                     /* NULL: "f32" */
+    const char *backend;                /* NULL: the best that there is */
+    const char *kv;                     /* NULL: "f32", on a GPU "bf16" */
     int  n_threads;                     /* 0: one per usable core */
     int  n_ctx;                         /* positions of the cache */
     int  max_rows;                      /* of one forward call */
     int  max_step;                      /* of one staged step */
-    bool int8_head;
+    bool int8_head;                     /* beside the head as stored; on a GPU instead of it */
 };
 
 /* False with the reason; *m can be closed either way.  m must not move afterwards. */

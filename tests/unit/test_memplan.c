@@ -131,6 +131,84 @@ static void test_memplan__weight_files_are_counted(void **state)
     assert_true(memplan_available() > 0);
 }
 
+/* A GPU with memory of its own, and a host with some. */
+static struct memplan_request gpu_request(struct model_config *c, size_t available_mib, size_t host_mib)
+{
+    struct memplan_request q = request(c, available_mib);
+    q.int8_head = false;
+    q.gpu = q.discrete = true;
+    q.host_available = host_mib * MIB;
+    q.spare_positions = 8;
+    q.step_bytes = MIB;
+    q.scratch_bytes = 2 * MIB;
+    q.read_bytes = 3 * MIB;
+    return q;
+}
+
+static void test_memplan__a_gpu_and_its_host_are_counted_apart(void **state)
+{
+    (void)state;
+    struct model_config c;
+    struct memplan m;
+    struct err e = {0};
+    struct memplan_request q = gpu_request(&c, 1000, 100);
+    size_t device = 0, host = 0;
+    assert_true(memplan_make(&m, &q, &e));
+    for (int k = 0; k < m.n_lines; k++)
+        *(m.lines[k].host ? &host : &device) += m.lines[k].bytes;
+    assert_int_equal(device, m.total);
+    assert_int_equal(host, m.host_total);
+    assert_int_equal(host, 3 * MIB + 8 * cache_state_bytes(&c));
+    size_t one = m.total;
+    q.spare_positions += 100;
+    assert_true(memplan_make(&m, &q, &e));
+    assert_int_equal(m.total - one, cache_kv_bytes(&c, q.kv, 100));
+    q.discrete = false;                 /* one memory: one sum */
+    assert_true(memplan_make(&m, &q, &e));
+    assert_int_equal(m.host_total, 0);
+    assert_int_equal(m.total, one + cache_kv_bytes(&c, q.kv, 100) + host);
+}
+
+static void test_memplan__a_host_without_room_for_the_snapshots_says_so(void **state)
+{
+    (void)state;
+    struct model_config c;
+    struct memplan m;
+    struct err e = {0};
+    struct memplan_request q = gpu_request(&c, 1000, 5);
+    q.n_snapshots = 100000;
+    assert_false(memplan_make(&m, &q, &e));
+    assert_non_null(strstr(e.msg, "of the host's memory (snapshots"));
+    assert_non_null(strstr(e.msg, "--snapshots "));
+    int n;
+    assert_int_equal(sscanf(strstr(e.msg, "--snapshots "), "--snapshots %d fits", &n), 1);
+    q.n_snapshots = n;
+    assert_true(memplan_make(&m, &q, &e));
+}
+
+static void test_memplan__the_option_that_makes_room_is_named(void **state)
+{
+    (void)state;
+    struct model_config c;
+    struct memplan m;
+    struct err e = {0};
+    struct memplan_request q = gpu_request(&c, 21, 100);
+    q.max_rows = 100000;                /* 100 bytes each */
+    assert_false(memplan_make(&m, &q, &e));
+    assert_non_null(strstr(e.msg, "of GPU memory (weights"));
+    assert_non_null(strstr(e.msg, "left free: --chunk 4096 fits"));
+    q.max_rows = 64;
+    q.weight_bytes = 14 * MIB;
+    q.int8_weight_bytes = 12 * MIB;
+    assert_false(memplan_make(&m, &q, &e));
+    assert_non_null(strstr(e.msg, "left free: --head int8 fits"));
+    q.weight_bytes = 12 * MIB;
+    q.int8_weight_bytes = 0;
+    q.n_ctx = 50000;                    /* 3 MiB */
+    assert_false(memplan_make(&m, &q, &e));
+    assert_non_null(strstr(e.msg, "--ctx "));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,6 +218,9 @@ int main(void)
         cmocka_unit_test(test_memplan__a_context_that_does_not_fit_names_one_that_does),
         cmocka_unit_test(test_memplan__weights_that_do_not_fit_are_refused_with_both_numbers),
         cmocka_unit_test(test_memplan__weight_files_are_counted),
+        cmocka_unit_test(test_memplan__a_gpu_and_its_host_are_counted_apart),
+        cmocka_unit_test(test_memplan__a_host_without_room_for_the_snapshots_says_so),
+        cmocka_unit_test(test_memplan__the_option_that_makes_room_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
