@@ -8,14 +8,24 @@
 #include "base/log.h"
 #include "engine/sampler.h"
 #include "engine/snapshot.h"
+#include "model/stepper.h"
 
 enum {
     SNAPSHOT_EVERY = 4096,              /* prompt tokens: refilling them takes seconds, a copy of the states milliseconds */
     BLOCK = 64,                         /* DeltaNet's: chunks that end on its multiples have the same bits however they are cut */
     WARM_UP_ROWS = 8,
+    WARM_UP_ROWS_FUSED = 512,
+    WARM_UP_TOKENS = 3,
+    AHEAD = 2,                          /* picks queued on a device that steps by itself */
 };
-/* An interrupt must be noticed within 100 ms; the rest is for a busy machine. */
-static const double CHUNK_MS = 60;
+_Static_assert((int)ENGINE_MAX_STOP <= (int)STEP_STOPS && (int)ENGINE_MAX_DEPTH < (int)STEP_ROWS, "a step holds what a request may ask for");
+
+/* Prompt chunks: how long one may take, and how many rows it has all the same.  An interrupt is noticed at its end. */
+static const struct pace {
+    double ms;
+    int    rows;
+} host_pace = {60, 1},                  /* 100 ms at most; the rest is for a busy machine */
+  device_pace = {350, 512};             /* fewer rows read the experts' weights for too little work each */
 
 struct decoder {
     struct dev *dev;
@@ -25,6 +35,8 @@ struct decoder {
     struct cache    *k;
     struct timeline  tl;
     struct snapshots snaps;
+    struct stepper  *stepper;           /* on a device with fused steps, in place of all that follows */
+    void            *states;            /* of the snapshots, then */
     struct sampler  *sampler;
     int    max_step;                    /* depth + 1 */
     float *logits;                      /* [max_step, vocab] */
@@ -53,18 +65,76 @@ static float *alloc_rows(struct decoder *d, int rows, int width)
     return d->dev->alloc(d->dev, (size_t)rows * (size_t)width * sizeof(float));
 }
 
-/* The first call pays for page faults and tells how long a row takes. */
-static bool warm_up(struct decoder *d, struct err *e)
+static struct pace pace(const struct decoder *d)
 {
-    int32_t ids[WARM_UP_ROWS] = {0};
-    int n = d->o.n_ctx < WARM_UP_ROWS ? d->o.n_ctx : WARM_UP_ROWS;
+    return d->stepper ? device_pace : host_pace;
+}
+
+/* How long `n` prompt rows take a row. */
+static bool warm_up_rows(struct decoder *d, int n, struct err *e)
+{
+    int32_t *ids = calloc((size_t)n, sizeof *ids);
+    CHECK(ids);
     int64_t t = clock_ns();
-    n = n < d->o.chunk ? n : d->o.chunk;
+    cache_reset(d->k);
     forward_prefill(d->f, d->k, ids, n, 0, d->o.depth > 0);
     bool ok = d->dev->finish(d->dev, e);
     d->row_ms = clock_ms_since(t) / n;
+    free(ids);
+    return ok;
+}
+
+/* A few steps of every row count, so that they are recorded; the cache holds `pos` positions and is of no use afterwards. */
+static bool warm_up_steps(struct decoder *d, int pos, struct err *e)
+{
+    const struct step_sampling how = {.repetition_penalty = 1, .n_ids = d->c->vocab, .room = d->o.n_ctx - pos};
+    const int32_t prompt = 0;
+    for (int depth = 0; depth <= d->o.depth && pos > 0; depth++) {
+        struct step_result r;
+        stepper_begin(d->stepper, &how, &prompt, 1, pos, NULL, NULL, 0, depth);
+        for (int i = 0; i < WARM_UP_TOKENS; i++)
+            stepper_launch(d->stepper);
+        for (int i = 0; i < WARM_UP_TOKENS; i++)
+            if (!stepper_wait(d->stepper, &r, e))
+                return false;
+        pos = stepper_end(d->stepper, WARM_UP_TOKENS, e);
+    }
+    return pos > 0;
+}
+
+/* The first calls pay for page faults, or for code that a device loads when it is first used. */
+static bool warm_up(struct decoder *d, struct err *e)
+{
+    int rows = d->stepper ? WARM_UP_ROWS_FUSED : WARM_UP_ROWS, most = d->o.n_ctx < d->o.chunk ? d->o.n_ctx : d->o.chunk;
+    rows = rows < most ? rows : most;
+    bool ok = warm_up_rows(d, rows, e);
+    if (d->stepper)                     /* the second call tells how long rows take */
+        ok = ok && warm_up_rows(d, rows, e) && (rows == d->o.n_ctx || warm_up_steps(d, rows, e));
     cache_reset(d->k);
     return ok;
+}
+
+static bool open_host(struct decoder *d, struct err *e)
+{
+    const struct model_config *c = d->c;
+    d->logits = alloc_rows(d, d->max_step, c->vocab);
+    d->mtp = alloc_rows(d, d->max_step, c->hidden);
+    d->chain[0] = alloc_rows(d, 1, c->hidden);
+    d->chain[1] = alloc_rows(d, 1, c->hidden);
+    if (!d->logits || !d->mtp || !d->chain[0] || !d->chain[1] || !snapshots_init(&d->snaps, d->o.n_snapshots, cache_state_bytes(c)))
+        return err_set(e, "no memory for %d snapshots and %d rows of %d logits", d->o.n_snapshots, d->max_step, c->vocab);
+    d->sampler = sampler_open(c->vocab);
+    return true;
+}
+
+static bool open_fused(struct decoder *d, struct err *e)
+{
+    size_t bytes = cache_state_bytes(d->c);
+    d->states = d->dev->alloc_host(d->dev, (size_t)d->o.n_snapshots * bytes);
+    if (!snapshots_init_in(&d->snaps, d->o.n_snapshots, bytes, d->states))
+        return err_set(e, "no memory for %d snapshots", d->o.n_snapshots);
+    d->stepper = stepper_open(d->f, d->k, d->o.head, d->o.depth, e);
+    return d->stepper != NULL;
 }
 
 struct decoder *decoder_open(struct dev *dev, const struct model_config *c, const struct weights *w, const struct kv_recipe *r,
@@ -74,23 +144,18 @@ struct decoder *decoder_open(struct dev *dev, const struct model_config *c, cons
     CHECK(d);
     *d = (struct decoder){.dev = dev, .c = c, .o = *o, .max_step = o->depth + 1};
     CHECK(o->depth >= 0 && o->depth <= ENGINE_MAX_DEPTH);
-    d->k = cache_open(dev, c, r, o->n_ctx, d->max_step, e);
+    /* A fused step always drafts, so its last rows may lie behind the context. */
+    d->k = cache_open(dev, c, r, o->n_ctx + (dev->step ? STEP_ROWS : 0), d->max_step, e);
     if (!d->k)
         goto fail;
     d->f = forward_open(dev, c, w, o->chunk > d->max_step ? o->chunk : d->max_step, e);
     if (!d->f)
         goto fail;
-    d->logits = alloc_rows(d, d->max_step, c->vocab);
-    d->mtp = alloc_rows(d, d->max_step, c->hidden);
-    d->chain[0] = alloc_rows(d, 1, c->hidden);
-    d->chain[1] = alloc_rows(d, 1, c->hidden);
-    if (!d->logits || !d->mtp || !d->chain[0] || !d->chain[1] || !timeline_init(&d->tl, o->n_ctx)
-        || !snapshots_init(&d->snaps, o->n_snapshots, cache_state_bytes(c))) {
-        err_set(e, "no memory for %d snapshots and %d rows of %d logits", o->n_snapshots, d->max_step, c->vocab);
+    if (!timeline_init(&d->tl, o->n_ctx)) {
+        err_set(e, "no memory for %d tokens", o->n_ctx);
         goto fail;
     }
-    d->sampler = sampler_open(c->vocab);
-    if (!warm_up(d, e))
+    if (!(dev->step ? open_fused(d, e) : open_host(d, e)) || !warm_up(d, e))
         goto fail;
     return d;
 fail:
@@ -103,7 +168,10 @@ void decoder_close(struct decoder *d)
     if (!d)
         return;
     sampler_close(d->sampler);
+    stepper_close(d->stepper);
     snapshots_free(&d->snaps);
+    if (d->states)
+        d->dev->free_host(d->dev, d->states);
     timeline_free(&d->tl);
     float *rows[] = {d->logits, d->mtp, d->chain[0], d->chain[1]};
     for (int i = 0; i < 4; i++)
@@ -187,9 +255,11 @@ static void rejoin(struct run *r)
 static int chunk_rows(const struct decoder *d, int keep_at)
 {
     int pos = d->tl.n_run, n = d->o.chunk;
-    if (!d->o.fixed_chunk && d->row_ms * n > CHUNK_MS)
-        n = (int)(CHUNK_MS / d->row_ms);
-    n = n > 1 ? n : 1;
+    struct pace p = pace(d);
+    if (!d->o.fixed_chunk && d->row_ms * n > p.ms) {
+        int in_time = (int)(p.ms / d->row_ms);
+        n = in_time > p.rows ? in_time : p.rows < n ? p.rows : n;
+    }
     if (n >= BLOCK)
         n = (pos + n) / BLOCK * BLOCK - pos;
     int stops[] = {d->tl.n, (pos / SNAPSHOT_EVERY + 1) * SNAPSHOT_EVERY, keep_at > pos ? keep_at : d->tl.n};
@@ -202,7 +272,7 @@ static int chunk_rows(const struct decoder *d, int keep_at)
  * hiccup of the machine would leave chunks of a few rows for ever. */
 static void note_speed(struct decoder *d, int rows, double ms)
 {
-    if (rows >= BLOCK / 2 || ms > CHUNK_MS || ms / rows < d->row_ms)
+    if (rows >= BLOCK / 2 || ms > pace(d).ms || ms / rows < d->row_ms)
         d->row_ms = ms / rows;
 }
 
@@ -245,10 +315,15 @@ static bool is_stop(const struct sampling *how, int32_t id)
 
 struct picks {
     int     n;
-    int32_t ids[ENGINE_MAX_DEPTH + 1];
-    uint8_t how[ENGINE_MAX_DEPTH + 1];
-    float   prob[ENGINE_MAX_DEPTH + 1];
+    int32_t ids[STEP_ROWS];
+    uint8_t how[STEP_ROWS];
+    float   prob[STEP_ROWS];
 };
+
+static enum finish no_room(const struct run *r, int n_new)
+{
+    return r->d->tl.n + n_new == r->d->o.n_ctx ? FINISH_CONTEXT : FINISH_LENGTH;
+}
 
 /* Row by row: row j of the logits is the target for the j-th token from here on, given that all drafts before it were picked
  * too.  False after an error. */
@@ -277,20 +352,17 @@ static bool pick_rows(struct run *r, struct picks *p)
         if (is_stop(r->p->how, pick.id))
             end(r, FINISH_STOP);
         else if (!r->room)
-            end(r, d->tl.n + p->n == d->o.n_ctx ? FINISH_CONTEXT : FINISH_LENGTH);
+            end(r, no_room(r, p->n));
     }
-    s->n_tokens += p->n;
     return true;
 }
 
-/* Picks tokens, reports them and appends them to the timeline.  Returns how many; 0 after an error, or when nobody listens any
- * more: what was not heard must not be in the timeline, or the next prompt would have to rewind. */
-static int take_tokens(struct run *r)
+/* Reports the picks and appends them to the timeline.  Returns how many; 0 when nobody listens any more: what was not heard
+ * must not be in the timeline, or the next prompt would have to rewind.  `before` are the statistics without them. */
+static int take_tokens(struct run *r, const struct picks *p, const struct turn_stats *before)
 {
-    struct turn_stats *s = &r->out->stats, before = *s;
-    struct picks p;
-    if (!pick_rows(r, &p))
-        return 0;
+    struct turn_stats *s = &r->out->stats;
+    s->n_tokens += p->n;
     if (!r->first_ns) {
         r->first_ns = clock_ns();
         s->prefill_ms = (double)(r->first_ns - r->p->submitted_ns) * 1e-6;
@@ -298,15 +370,25 @@ static int take_tokens(struct run *r)
         s->n_steps++;
         s->decode_ms = clock_ms_since(r->first_ns);
     }
-    if (!r->h->tokens(r->h->arg, p.ids, p.how, p.prob, p.n)) {
-        *s = before;
+    if (!r->h->tokens(r->h->arg, p->ids, p->how, p->prob, p->n)) {
+        *s = *before;
         end(r, FINISH_INTERRUPTED);
         return 0;
     }
-    for (int i = 0; i < p.n; i++)
-        timeline_add(&r->d->tl, p.ids[i]);
-    return p.n;
+    for (int i = 0; i < p->n; i++)
+        timeline_add(&r->d->tl, p->ids[i]);
+    return p->n;
 }
+
+/* From the logits.  Returns how many tokens; 0 also after an error. */
+static int pick_tokens(struct run *r)
+{
+    struct turn_stats before = r->out->stats;
+    struct picks p;
+    return pick_rows(r, &p) ? take_tokens(r, &p, &before) : 0;
+}
+
+/* ---- answer: steps that the host drives ---- */
 
 /* MTP rows of the newest n positions that were run, from their real hidden states; the tokens after them are all known.  Then
  * the drafts for the next step, each from the output of the one before it; their rows are overwritten by the next catch-up.
@@ -344,7 +426,7 @@ static bool first_token(struct run *r)
     forward_head(d->f, d->o.head, hidden, 1, d->logits);
     if (!d->dev->finish(d->dev, r->fault))
         return false;
-    if (!take_tokens(r))
+    if (!pick_tokens(r))
         return true;
     return draft(r, hidden, 1);
 }
@@ -364,13 +446,97 @@ static bool step(struct run *r)
     forward_head(d->f, d->o.head, hidden, rows, d->logits);
     if (!d->dev->finish(d->dev, r->fault))
         return false;
-    int n = take_tokens(r);
+    int n = pick_tokens(r);
     cache_accept(d->k, n);
     if (!n)
         return true;
     timeline_ran(t, n);
     forward_keep_hidden(d->k, hidden + (size_t)(n - 1) * (size_t)d->c->hidden);
     return draft(r, hidden, n);
+}
+
+static bool answer_stepwise(struct run *r)
+{
+    bool ok = true;
+    sampler_begin(r->d->sampler, r->p->how, r->p->ids, r->p->n);
+    for (bool first = true; ok && !r->ended && !interrupted(r); first = false)
+        ok = first ? first_token(r) : step(r);
+    return ok;
+}
+
+/* ---- answer: a device that steps by itself ---- */
+
+static struct step_sampling for_device(const struct run *r)
+{
+    const struct sampling *how = r->p->how;
+    struct step_sampling s = {
+        .temperature = how->temperature, .top_p = how->top_p, .min_p = how->min_p, .presence_penalty = how->presence_penalty,
+        .repetition_penalty = how->repetition_penalty > 0 ? how->repetition_penalty : 1, .top_k = how->top_k,
+        .n_ids = sampler_n_ids(how, r->d->c->vocab), .room = r->room, .rng = how->seed, .n_stop = how->n_stop, .biased = how->n_bias > 0,
+    };
+    memcpy(s.stop, how->stop, (size_t)how->n_stop * sizeof *s.stop);
+    return s;
+}
+
+/* False after an error. */
+static bool picks_of(struct run *r, const struct step_result *in, struct picks *p)
+{
+    struct turn_stats *s = &r->out->stats;
+    *p = (struct picks){.n = in->n};
+    for (int i = 0; i < in->n_drafts && i < ENGINE_MAX_DEPTH; i++) {
+        s->drafted[i]++;
+        s->accepted[i] += i < in->n && in->drafted[i];
+    }
+    for (int i = 0; i < in->n; i++) {
+        p->ids[i] = in->ids[i];
+        p->prob[i] = in->prob[i];
+        p->how[i] = in->drafted[i] ? TOKEN_DRAFTED : TOKEN_SAMPLED;
+    }
+    switch (in->ended) {
+    case 1: end(r, FINISH_STOP); break;
+    case 2: end(r, no_room(r, in->n)); break;
+    case 3: end(r, FINISH_ERROR); return sampler_bad_logit(&r->out->why, in->bad_id, in->bad_logit);
+    case 4: end(r, FINISH_ERROR); return sampler_all_banned(&r->out->why, sampler_n_ids(r->p->how, r->d->c->vocab));
+    }
+    return true;
+}
+
+/* One result.  The rows of its tokens but the newest have run; the first one ran none.  Returns whether it was heard. */
+static bool hear(struct run *r, const struct step_result *in)
+{
+    struct turn_stats before = r->out->stats;
+    struct picks p;
+    bool first = !r->first_ns;
+    int n = picks_of(r, in, &p) ? take_tokens(r, &p, &before) : 0;
+    if (n && !first)
+        timeline_ran(&r->d->tl, n);
+    return n > 0;
+}
+
+/* The device is always a pick ahead: it starts on the next one before the host has read this one.  What it did beyond the
+ * last one heard is taken back. */
+static bool answer_ahead(struct run *r)
+{
+    struct decoder *d = r->d;
+    const struct sampling *how = r->p->how;
+    struct step_sampling s = for_device(r);
+    struct step_result result;
+    int n_heard = 0;
+    if (interrupted(r))
+        return true;
+    stepper_begin(d->stepper, &s, r->p->ids, r->p->n, d->tl.n, how->bias_ids, how->bias, how->n_bias, r->depth);
+    for (int i = 0; i < AHEAD; i++)
+        stepper_launch(d->stepper);
+    while (!r->ended) {
+        if (!stepper_wait(d->stepper, &result, r->fault))
+            return false;
+        n_heard += hear(r, &result);
+        if (!r->ended && !interrupted(r))
+            stepper_launch(d->stepper);
+    }
+    int pos = stepper_end(d->stepper, n_heard, r->fault);
+    CHECK(pos < 0 || pos == d->tl.n_run || r->out->finish == FINISH_ERROR);
+    return pos >= 0;
 }
 
 static bool answer(struct run *r)
@@ -386,11 +552,7 @@ static bool answer(struct run *r)
     if (how->max_tokens && how->max_tokens < r->room)
         r->room = how->max_tokens;
     r->depth = how->draft_depth < 0 || how->draft_depth > d->o.depth ? d->o.depth : how->draft_depth;
-    sampler_begin(d->sampler, how, r->p->ids, r->p->n);
-    bool ok = true;
-    for (bool first = true; ok && !r->ended && !interrupted(r); first = false)
-        ok = first ? first_token(r) : step(r);
-    return ok;
+    return d->stepper ? answer_ahead(r) : answer_stepwise(r);
 }
 
 bool decoder_answer(struct decoder *d, const struct prompt *p, const struct decoder_hooks *h, struct outcome *out, struct err *fault)

@@ -1,5 +1,6 @@
 #include "engine/engine.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -18,16 +19,21 @@
 #include "model/weights.h"
 
 enum {
-    DEFAULT_CHUNK     = 256,
     MAX_CHUNK         = 8192,
     DEFAULT_SNAPSHOTS = 8,
     MAX_SNAPSHOTS     = 1024,
-    DEFAULT_CTX_CPU   = 32768,          /* on a CPU the model's 262144 would take memory that nobody has the patience to fill */
-    /* MTP drafts a step.  Measured on a CPU with the demo model (tests/bench/bench_engine.c): from the third on nothing is
-     * gained even when 97 % are accepted, since each verified row costs nearly a decoded one. */
-    DEFAULT_DEPTH     = 2,
     PROGRESS_MS       = 50,             /* between two EV_LOADING */
 };
+
+/* What a backend does when nobody says otherwise.  Context: on a CPU the model's 262144 would take memory that nobody has the
+ * patience to fill.  Chunk: a GPU reads every expert for each of them, so each should use them all often.  MTP drafts a step,
+ * measured on a CPU with the demo model (tests/bench/bench_engine.c): from the third on nothing is gained even when 97 % are
+ * accepted, since each verified row costs nearly a decoded one. */
+static const struct defaults {
+    const char *kv;
+    int         n_ctx, chunk, draft_depth;
+} defaults_cpu = {.kv = "f32", .n_ctx = 32768, .chunk = 256, .draft_depth = 2},
+  defaults_gpu = {.kv = "bf16", .n_ctx = INT_MAX, .chunk = 4096, .draft_depth = 2};
 static const size_t CPU_MARGIN = 512u << 20;    /* left free: the machine has swap or an OOM killer, unlike a GB10 */
 
 struct request {
@@ -309,12 +315,32 @@ static bool in_range(const char *name, int value, int low, int high, struct err 
     return (value >= low && value <= high) || err_set(e, "%s is %d, expected %d to %d", name, value, low, high);
 }
 
+static bool is_gpu(const char *backend)
+{
+    return strcmp(backend, "cpu");
+}
+
+static const struct defaults *defaults_of(const char *backend)
+{
+    return is_gpu(backend) ? &defaults_gpu : &defaults_cpu;
+}
+
+static const struct kv_recipe *choose_kv(const char *backend, const char *name, struct err *e)
+{
+    const struct kv_recipe *r = kv_recipe_find(name ? name : defaults_of(backend)->kv, e);
+    if (r && is_gpu(backend) && r->dtype != DT_BF16) {
+        err_set(e, "the KV recipe '%s' works on the CPU only, expected bf16 on the backend '%s'", r->name, backend);
+        return NULL;
+    }
+    return r;
+}
+
 static bool check_options(struct engine *g, const struct engine_options *o, struct err *e)
 {
     if (!o->model_dir)
         return err_set(e, "no model directory was given");
     g->backend = dev_backend(o->backend, e);
-    g->kv = g->backend ? kv_recipe_find(o->kv, e) : NULL;
+    g->kv = g->backend ? choose_kv(g->backend, o->kv, e) : NULL;
     if (!g->kv)
         return false;
     if (o->head && strcmp(o->head, "bf16") && strcmp(o->head, "int8"))
@@ -327,10 +353,11 @@ static bool check_options(struct engine *g, const struct engine_options *o, stru
     g->n_threads = o->n_threads;
     g->model_dir = strdup(o->model_dir);
     CHECK(g->model_dir);
+    const struct defaults *d = defaults_of(g->backend);
     g->decode = (struct decoder_options){
-        .chunk = o->chunk ? o->chunk : DEFAULT_CHUNK,
+        .chunk = o->chunk ? o->chunk : d->chunk,
         .fixed_chunk = o->chunk != 0,
-        .depth = o->draft_depth < 0 ? DEFAULT_DEPTH : o->draft_depth,
+        .depth = o->draft_depth < 0 ? d->draft_depth : o->draft_depth,
         .n_snapshots = o->n_snapshots ? o->n_snapshots : DEFAULT_SNAPSHOTS,
         .head = g->head,
     };
@@ -346,7 +373,7 @@ static bool plan_memory(struct engine *g, int n_ctx, struct err *e)
         .weight_bytes = memplan_weight_bytes(g->model_dir),
         .int8_head = g->head == HEAD_INT8,
         .n_ctx = n_ctx,
-        .default_ctx = DEFAULT_CTX_CPU,
+        .default_ctx = defaults_of(g->backend)->n_ctx,
         .max_rows = g->decode.chunk,
         .max_step = g->decode.depth + 1,
         .n_snapshots = g->decode.n_snapshots,

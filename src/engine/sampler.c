@@ -295,19 +295,29 @@ static bool sample(struct sampler *s, const float *logits, struct pick *out)
     return true;
 }
 
+bool sampler_bad_logit(struct err *e, int id, float logit)
+{
+    return err_set(e, "the logit of id %d is %g, expected a finite number", id, (double)logit);
+}
+
+bool sampler_all_banned(struct err *e, int n_ids)
+{
+    return err_set(e, "no id is left to pick from: all %d are banned", n_ids);
+}
+
 bool sampler_pick(struct sampler *s, float *logits, struct pick *out, struct err *e)
 {
     penalize(s, logits);
     for (int i = 0; i < s->n_ids; i++)  /* -inf is a ban */
         if (!(logits[i] <= FLT_MAX))
-            return err_set(e, "the logit of id %d is %g, expected a finite number", i, (double)logits[i]);
+            return sampler_bad_logit(e, i, logits[i]);
     if (s->how.temperature > 0) {
         if (!sample(s, logits, out))
-            return err_set(e, "no id is left to pick from: all %d are banned", s->n_ids);
+            return sampler_all_banned(e, s->n_ids);
     } else {
         *out = (struct pick){.id = sampler_argmax(logits, s->n_ids), .prob = 1};
         if (logits[out->id] == -INFINITY)
-            return err_set(e, "no id is left to pick from: all %d are banned", s->n_ids);
+            return sampler_all_banned(e, s->n_ids);
     }
     set_add(&s->seen, out->id);
     set_add(&s->made, out->id);

@@ -37,6 +37,10 @@ void sampler_begin(struct sampler *s, const struct sampling *how, const int32_t 
  * picked: a logit is NaN or +inf, or every id is banned. */
 bool sampler_pick(struct sampler *s, float *logits, struct pick *out, struct err *e);
 
+/* Why no id can be picked, in the words of sampler_pick(); both return false. */
+bool sampler_bad_logit(struct err *e, int id, float logit);
+bool sampler_all_banned(struct err *e, int n_ids);
+
 /* The id with the greatest logit, the lowest among equals. */
 int32_t sampler_argmax(const float *logits, int vocab);
 

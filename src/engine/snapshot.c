@@ -15,10 +15,18 @@ bool snapshots_init(struct snapshots *s, int n, size_t bytes)
     return s->pos && s->mem;
 }
 
+bool snapshots_init_in(struct snapshots *s, int n, size_t bytes, void *mem)
+{
+    *s = (struct snapshots){.n = n, .bytes = bytes, .mem = mem, .borrowed = true};
+    s->pos = calloc((size_t)n + 1, sizeof *s->pos);
+    return s->pos && s->mem;
+}
+
 void snapshots_free(struct snapshots *s)
 {
     free(s->pos);
-    free(s->mem);
+    if (!s->borrowed)
+        free(s->mem);
     *s = (struct snapshots){0};
 }
 

@@ -11,9 +11,11 @@ struct snapshots {
     size_t bytes;                       /* of one */
     int   *pos;                         /* [n]; 0: free */
     char  *mem;                         /* [n, bytes] */
+    bool   borrowed;                    /* mem is somebody else's */
 };
 
 bool snapshots_init(struct snapshots *s, int n, size_t bytes);          /* false: no memory */
+bool snapshots_init_in(struct snapshots *s, int n, size_t bytes, void *mem);    /* false: mem is NULL */
 void snapshots_free(struct snapshots *s);
 
 /* The slot with the greatest position <= pos, or -1. */

@@ -5,6 +5,7 @@
 #ifndef Q35_TESTS_FAKE_MODEL_H
 #define Q35_TESTS_FAKE_MODEL_H
 
+#include <float.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -13,9 +14,11 @@
 
 #include "backend/dev.h"
 #include "base/log.h"
+#include "engine/sampler.h"
 #include "model/cache.h"
 #include "model/config.h"
 #include "model/forward.h"
+#include "model/stepper.h"
 #include "model/weights.h"
 
 enum { FAKE_HIDDEN = 4, FAKE_MAX_ROWS = 512, FAKE_EOS = 1 };
@@ -30,7 +33,8 @@ static struct {
     int   fault_pos;                    /* running this position is a device fault; 0: none */
     const char *load_error;             /* weights_open fails */
     int   load_steps, load_step_us;
-    long  rows_run;                     /* main model rows so far */
+    long  rows_run;                     /* main model rows so far; a stepper's are not counted */
+    bool  fused;                        /* the device steps by itself */
 } fake = {.vocab = 16, .bad_draft_of = 3};
 
 static inline uint64_t fake_mix(uint64_t h, uint64_t x)
@@ -91,7 +95,10 @@ struct dev *dev_open_cpu(int n_threads, struct err *e)
     struct dev *d = calloc(1, sizeof *d);
     CHECK(d);
     fake_faulted = false;
-    *d = (struct dev){.name = "cpu", .alloc = fake_alloc, .free = fake_free, .finish = fake_finish, .close = fake_close};
+    *d = (struct dev){.name = "cpu", .alloc = fake_alloc, .free = fake_free, .alloc_host = fake_alloc, .free_host = fake_free,
+                      .finish = fake_finish, .close = fake_close};
+    static const struct dev_step_ops step_ops;
+    d->step = fake.fused ? &step_ops : NULL;
     return d;
 }
 
@@ -327,5 +334,168 @@ void forward_prefill(struct forward *f, struct cache *k, const int32_t *ids, int
 
 const float *forward_last_hidden(const struct cache *k) { return k->s.last; }
 void forward_keep_hidden(struct cache *k, const float *hidden) { memcpy(k->s.last, hidden, sizeof k->s.last); }
+
+/* ---- stepper: does a step when it is launched, and remembers what the device would ---- */
+
+enum { FAKE_UNDO = 4 };
+
+struct stepper {
+    struct forward *f;
+    struct cache   *k;
+    int max_depth, depth;
+    struct sampler *sampler;
+    struct sampling how;
+    struct fake_live {                  /* what one step of undo brings back */
+        struct fake_states states;
+        int32_t newest, drafts[STEP_ROWS];
+        int     n_drafts, room;
+        bool    done;
+    } live, before[FAKE_UNDO];          /* before[i % FAKE_UNDO]: before launch i */
+    struct step_result results[STEP_SLOTS];
+    int n_launched, n_taken;
+};
+
+struct stepper *stepper_open(struct forward *f, struct cache *k, enum head h, int max_depth, struct err *e)
+{
+    (void)h;
+    (void)e;
+    struct stepper *s = calloc(1, sizeof *s);
+    CHECK(s);
+    *s = (struct stepper){.f = f, .k = k, .max_depth = max_depth, .sampler = sampler_open(f->vocab)};
+    return s;
+}
+
+void stepper_close(struct stepper *s)
+{
+    if (!s)
+        return;
+    sampler_close(s->sampler);
+    free(s);
+}
+
+size_t stepper_bytes(const struct model_config *c, int max_depth)
+{
+    (void)c;
+    return (size_t)max_depth * 100;
+}
+
+void stepper_begin(struct stepper *s, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int pos,
+                   const int32_t *bias_ids, const float *bias, int n_bias, int depth)
+{
+    CHECK(pos == s->k->s.pos && !s->k->n_staged && depth >= 0 && depth <= s->max_depth && how->room > 0);
+    CHECK(fake_decode(s->k->s.last) == s->k->s.chain || isnan(s->k->s.last[0]));
+    s->how = (struct sampling){
+        .temperature = how->temperature, .top_k = how->top_k, .top_p = how->top_p, .min_p = how->min_p,
+        .presence_penalty = how->presence_penalty, .repetition_penalty = how->repetition_penalty, .seed = how->rng, .n_ids = how->n_ids,
+        .n_stop = how->n_stop, .bias_ids = bias_ids, .bias = bias, .n_bias = n_bias,
+    };
+    memcpy(s->how.stop, how->stop, sizeof s->how.stop);
+    sampler_begin(s->sampler, &s->how, prompt, n_prompt);
+    s->depth = depth;
+    s->live = (struct fake_live){.room = how->room};
+    s->n_launched = s->n_taken = 0;
+}
+
+/* Picks row by row from `hidden` of at most n rows. */
+static struct step_result fake_pick(struct stepper *s, const float *hidden, int n_drafts)
+{
+    struct fake_live *v = &s->live;
+    struct step_result r = {.n_drafts = n_drafts < v->room - 1 ? n_drafts : v->room - 1};
+    for (bool agreed = true; agreed && !r.ended;) {
+        float logits[64] = {0};
+        struct pick p;
+        struct err e;
+        int i = r.n++;
+        forward_head(s->f, HEAD_BF16, hidden + i * FAKE_HIDDEN, 1, logits);
+        if (!sampler_pick(s->sampler, logits, &p, &e)) {
+            r.n = 0;
+            r.ended = 4;
+            for (int id = s->f->vocab - 1; id >= 0; id--)
+                if (!(logits[id] <= FLT_MAX)) {
+                    r.ended = 3;
+                    r.bad_id = id;
+                    r.bad_logit = logits[id];
+                }
+            break;
+        }
+        agreed = i < r.n_drafts && p.id == v->drafts[i];
+        r.ids[i] = p.id;
+        r.drafted[i] = agreed;
+        r.prob[i] = p.prob;
+        r.ended = --v->room ? 0 : 2;
+        for (int j = 0; j < s->how.n_stop; j++)
+            if (s->how.stop[j] == p.id)
+                r.ended = 1;
+    }
+    v->done = r.ended != 0;
+    if (r.n)
+        v->newest = r.ids[r.n - 1];
+    return r;
+}
+
+/* MTP rows of the n newest positions, then always as many drafts as the depth says. */
+static void fake_drafts(struct stepper *s, const float *hidden, const int32_t *next, int n)
+{
+    float out[STEP_ROWS * FAKE_HIDDEN], chain[2][FAKE_HIDDEN], logits[64] = {0};
+    struct fake_live *v = &s->live;
+    v->n_drafts = 0;
+    if (!s->max_depth || !n)
+        return;
+    forward_mtp(s->f, s->k, hidden, next, n, s->k->s.pos - n, out);
+    const float *h = out + (n - 1) * FAKE_HIDDEN;
+    for (int i = 0; i < s->depth; i++) {
+        forward_head(s->f, HEAD_BF16, h, 1, logits);
+        v->drafts[v->n_drafts++] = sampler_argmax(logits, s->how.n_ids);
+        if (i + 1 < s->depth)
+            forward_mtp(s->f, s->k, h, &v->drafts[i], 1, s->k->s.pos + i, chain[i % 2]);
+        h = chain[i % 2];
+    }
+}
+
+void stepper_launch(struct stepper *s)
+{
+    struct fake_live *v = &s->live;
+    struct step_result r = {0};
+    float hidden[STEP_ROWS * FAKE_HIDDEN];
+    CHECK(s->n_launched - s->n_taken < STEP_SLOTS);
+    v->states = s->k->s;
+    s->before[s->n_launched % FAKE_UNDO] = *v;
+    if (!s->n_launched) {
+        memcpy(hidden, s->k->s.last, sizeof s->k->s.last);
+        r = fake_pick(s, hidden, 0);
+        fake_drafts(s, hidden, r.ids, r.n);
+    } else {
+        int32_t ids[STEP_ROWS] = {v->newest};
+        int n_drafts = v->n_drafts;
+        long rows_run = fake.rows_run;
+        memcpy(ids + 1, v->drafts, (size_t)n_drafts * sizeof *ids);
+        forward_run(s->f, s->k, ids, 1 + s->depth, s->k->s.pos, ROWS_STAGE);    /* also after the end */
+        fake.rows_run = rows_run;
+        memcpy(hidden, forward_hidden(s->f), (size_t)(1 + s->depth) * FAKE_HIDDEN * sizeof *hidden);
+        if (!v->done)
+            r = fake_pick(s, hidden, n_drafts);
+        cache_accept(s->k, r.n);
+        if (r.n)
+            forward_keep_hidden(s->k, hidden + (r.n - 1) * FAKE_HIDDEN);
+        fake_drafts(s, hidden, r.ids, r.n);
+    }
+    r.serial = ++s->n_launched;
+    s->results[(s->n_launched - 1) % STEP_SLOTS] = r;
+}
+
+bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e)
+{
+    CHECK(s->n_taken < s->n_launched);
+    *out = s->results[s->n_taken++ % STEP_SLOTS];
+    return fake_finish(NULL, e);
+}
+
+int stepper_end(struct stepper *s, int n_heard, struct err *e)
+{
+    CHECK(n_heard <= s->n_taken && s->n_taken - n_heard <= 1 && s->n_launched - n_heard <= 2);
+    if (n_heard < s->n_launched)
+        s->k->s = s->before[n_heard % FAKE_UNDO].states;
+    return fake_finish(NULL, e) ? s->k->s.pos : -1;
+}
 
 #endif

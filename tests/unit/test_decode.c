@@ -1,4 +1,5 @@
-/* Prompt reuse, drafting, rollback and sampling of the decoder, against a model of hashes that has an exact oracle. */
+/* Prompt reuse, drafting, rollback and sampling of the decoder, against a model of hashes that has an exact oracle; all of it
+ * once with steps that the host drives, once with a device that steps by itself. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -543,6 +544,12 @@ static int teardown(void **state)
     return 0;
 }
 
+static int setup_fused(void **state)
+{
+    fake.fused = true;
+    return setup(state);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -557,5 +564,6 @@ int main(void)
         cmocka_unit_test(test_decode__a_nan_ends_the_answer_and_the_next_one_starts_clean),
         cmocka_unit_test(test_decode__drafts_leave_the_sampling_distribution_as_it_is),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    int failed = cmocka_run_group_tests_name("steps by the host", tests, setup, teardown);
+    return failed + cmocka_run_group_tests_name("steps by the device", tests, setup_fused, teardown);
 }
