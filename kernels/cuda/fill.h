@@ -19,7 +19,7 @@ enum fill_kind {
     FILL_INT8,          /* -127..127 */
     FILL_FP8,           /* E4M3 of magnitude 1/4 to 3.75, root mean square 1.69 */
     FILL_BF16,          /* centre - width to centre + width */
-    FILL_F16,           /* the same with a random sign */
+    FILL_F16,           /* the same, positive, with a random sign */
     FILL_F32,           /* centre - width to centre + width */
 };
 /* Root mean square of what the quantised kinds stand for, before their scale: of nibble - 8, of an INT8, of an FP8. */
@@ -53,10 +53,9 @@ FILL_BOTH float fill_float(uint32_t u)
     return x.f;
 }
 FILL_BOTH uint64_t fill_bf16(float f) { return (fill_bits(f) + 0x8000u) >> 16; }
-FILL_BOTH uint64_t fill_f16(float f)            /* of normal numbers */
+FILL_BOTH uint64_t fill_f16(float f)            /* of positive normal numbers */
 {
-    uint32_t u = fill_bits(f);
-    return (u >> 16 & 0x8000u) | (((u & 0x7fffffffu) + 0x1000u - 0x38000000u) >> 13);
+    return (fill_bits(f) + 0x1000u - 0x38000000u) >> 13;
 }
 
 /* Bytes 8 i to 8 i + 7. */
@@ -81,7 +80,7 @@ FILL_BOTH uint64_t fill_word(const struct fill *f, uint64_t i)
         for (int j = 0; j < 4; j++) {
             uint32_t u = (uint32_t)(h >> 16 * j) & 0xffffu;
             float v = f->centre + f->width * ((float)(u & 0x7fffu) * (1.0f / 16384) - 1);
-            out |= fill_f16(u & 0x8000u ? -v : v) << 16 * j;
+            out |= (fill_f16(v) | (u & 0x8000u)) << 16 * j;
         }
         return out;
     case FILL_F32:

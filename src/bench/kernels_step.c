@@ -31,6 +31,10 @@ struct step {
     int      splits;
 };
 
+/* As the forward pass cuts columns: at most 32 groups to a range, and the router, of few rows, into more. */
+static int fewest_splits(int cols) { return (cols / PACK_GROUP + 31) / 32; }
+static int router_splits(const struct model_config *c) { return c->hidden / PACK_GROUP >= 16 ? 8 : 1; }
+
 static struct step_linear_args plain_input(const struct kernels *k, const struct step *s, const float *norm)
 {
     const struct model_config *c = &k->s->m.cfg;
@@ -94,8 +98,10 @@ static void call_router(struct kernels *k, void *arg, int i)
     const struct layer_weights *l = &k->s->m.weights.layers[i % k->s->m.cfg.n_layers];
     struct step_linear_args a = plain_input(k, s, l->norm_post);
     a.h_out = s->h_out;
+    a.splits = router_splits(&k->s->m.cfg);
+    a.y_split = (size_t)STEP_ROWS * (size_t)(l->moe.router.rows + 1);
     add_part(&a, &l->moe.router, s->y, STEP_PLAIN);
-    add_part(&a, &l->moe.shared_gate, s->gate, STEP_PLAIN);
+    add_part(&a, &l->moe.shared_gate, s->y + (size_t)STEP_ROWS * (size_t)l->moe.router.rows, STEP_PLAIN);
     k->d->step->step_linear(k->d, &a);
 }
 
@@ -209,7 +215,7 @@ static void measure_delta(struct kernels *k, struct step *s)
                 linear_bytes_of(s, matrices(k, &w->qkv, &w->z, &w->a, &w->b), inputs, H, out), 0);
     kernels_row(k, "step_delta", kernels_time(k, true, KERNEL_CALLS, call_delta, s),
                 2.0 * (double)s->state_floats * 4 + (double)(s->rows + 4) * config_conv_dim(c) * 4 + (double)s->rows * 2 * value * 4, 0);
-    for (s->splits = 1; s->splits <= MAX_SPLITS; s->splits *= 2) {
+    for (s->splits = fewest_splits(value); s->splits <= MAX_SPLITS; s->splits *= 2) {
         char name[48];
         snprintf(name, sizeof name, "linear_attn.out_proj, %d splits", s->splits);
         kernels_row(k, name, kernels_time(k, true, KERNEL_CALLS, call_delta_out, s),
@@ -241,7 +247,7 @@ static void measure_attention(struct kernels *k, struct step *s)
                 linear_bytes_of(s, matrices(k, &w->q, &w->k, &w->v, NULL), 2 + step_experts_splits(c->moe_inter), c->hidden, w->q.rows + 2 * w->k.rows), 0);
     measure_attention_at(k, s, DEPTH_NEAR);
     measure_attention_at(k, s, DEPTH_FAR);
-    for (s->splits = 1; s->splits <= MAX_SPLITS; s->splits *= 2) {
+    for (s->splits = fewest_splits(w->o.cols); s->splits <= MAX_SPLITS; s->splits *= 2) {
         char name[48];
         snprintf(name, sizeof name, "o_proj, %d splits", s->splits);
         kernels_row(k, name, kernels_time(k, true, KERNEL_CALLS, call_attn_out, s),
@@ -269,7 +275,7 @@ static void measure_moe(struct kernels *k, struct step *s)
     const struct moe_weights *m = &k->s->m.weights.layers[0].moe;
     int inputs = 3 + step_experts_splits(c->moe_inter);
     kernels_row(k, "router, shared gate", kernels_time(k, true, KERNEL_CALLS, call_router, s),
-                linear_bytes_of(s, matrices(k, &m->router, &m->shared_gate, NULL, NULL), inputs, c->hidden, c->n_experts + 1), 0);
+                linear_bytes_of(s, matrices(k, &m->router, &m->shared_gate, NULL, NULL), inputs, c->hidden, router_splits(c) * (c->n_experts + 1)), 0);
     double up = kernels_time(k, true, KERNEL_CALLS, call_up, s);
     if (k->failed)
         return;

@@ -141,7 +141,7 @@ static bool answer(struct sweep *w, int n_prompt, int depth, double *ms, int *n_
         ++*n_steps;
     }
     *ms = clock_ms_since(start);
-    return stepper_end(w->stepper, *n_tokens, &w->e) >= 0;
+    return stepper_end(w->stepper, *n_steps, &w->e) >= 0;
 }
 
 static bool sweep_answers(struct sweep *w)
