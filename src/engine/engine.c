@@ -15,7 +15,10 @@
 #include "engine/decode.h"
 #include "engine/memplan.h"
 #include "model/config.h"
+#include "model/fused.h"
 #include "model/safetensors.h"
+#include "model/stepper.h"
+#include "model/upload.h"
 #include "model/weights.h"
 
 enum {
@@ -34,7 +37,8 @@ static const struct defaults {
     int         n_ctx, chunk, draft_depth;
 } defaults_cpu = {.kv = "f32", .n_ctx = 32768, .chunk = 256, .draft_depth = 2},
   defaults_gpu = {.kv = "bf16", .n_ctx = INT_MAX, .chunk = 4096, .draft_depth = 2};
-static const size_t CPU_MARGIN = 512u << 20;    /* left free: the machine has swap or an OOM killer, unlike a GB10 */
+/* Left free: a host has swap or an OOM killer, a GB10 freezes; a GPU of its own needs some for code and recorded graphs. */
+static const size_t CPU_MARGIN = 512u << 20, UNIFIED_MARGIN = (size_t)14 << 30, GPU_MARGIN = (size_t)1 << 30;
 
 struct request {
     struct request *next;
@@ -57,6 +61,7 @@ struct engine {
     const struct kv_recipe *kv;
     enum head           head;
     int                 n_threads;
+    int                 asked_ctx;      /* 0: what fits */
     struct decoder_options decode;
     pthread_t           thread;
 
@@ -75,12 +80,23 @@ struct engine {
     struct dev        *dev;
     struct decoder    *decoder;
     struct engine_info info;
+    size_t             packed_bytes;    /* of the weights on a GPU */
     int64_t            opened_ns, progress_ns;
 
     /* owner thread */
     uint32_t last_serial;
     bool     ready;
 };
+
+static bool is_gpu(const char *backend)
+{
+    return strcmp(backend, "cpu");
+}
+
+static const struct defaults *defaults_of(const char *backend)
+{
+    return is_gpu(backend) ? &defaults_gpu : &defaults_cpu;
+}
 
 /* ---- events ---- */
 
@@ -119,6 +135,11 @@ static bool load_progress(size_t done, size_t total, void *arg)
     return !atomic_load(&g->closing);
 }
 
+static unsigned heads(const struct engine *g)
+{
+    return g->head == HEAD_INT8 ? UPLOAD_HEAD_INT8 : UPLOAD_HEAD_BF16;
+}
+
 static void describe_formats(char *out, size_t size, const struct engine *g)
 {
     const struct weights_stats *s = &g->weights.stats;
@@ -143,7 +164,7 @@ static void fill_info(struct engine *g)
     i->n_eos = c->n_eos < ENGINE_MAX_STOP ? c->n_eos : ENGINE_MAX_STOP;
     for (int k = 0; k < i->n_eos; k++)
         i->eos[k] = c->eos[k];
-    i->weight_bytes = g->weights.stats.bytes;
+    i->weight_bytes = g->packed_bytes ? g->packed_bytes : g->weights.stats.bytes;
     i->kv_bytes = cache_kv_bytes(c, g->kv, g->decode.n_ctx);
     i->state_bytes = cache_state_bytes(c);
     i->gen_temperature = c->gen_temperature;
@@ -152,20 +173,72 @@ static void fill_info(struct engine *g)
     i->load_ms = clock_ms_since(g->opened_ns);
 }
 
-static bool load(struct engine *g, struct err *e)
+static bool load_host(struct engine *g, struct err *e)
 {
-    if (!weights_open(&g->weights, &g->config, g->model_dir, e))
-        return false;
     if (!weights_prefetch(&g->weights, load_progress, g, e))
         return false;
     if (atomic_load(&g->closing))
         return err_set(e, "closed while loading");
     if (g->head == HEAD_INT8)
         weights_make_int8_head(&g->weights);
+    return true;
+}
+
+/* Device memory of decode steps, beyond what a CPU has. */
+static size_t step_bytes(const struct engine *g)
+{
+    const struct model_config *c = &g->config;
+    return cache_step_bytes(c) + fused_bytes(c) + stepper_bytes(c, g->decode.depth);
+}
+
+/* The formats are known now, and nothing but headers has been read. */
+static bool plan_device(struct engine *g, struct err *e)
+{
+    struct memplan m;
+    struct dev_facts facts = {.integrated = false};
+    bool discrete = dev_facts(g->dev, &facts) && !facts.integrated;
+    struct memplan_request q = {
+        .model = &g->config,
+        .kv = g->kv,
+        .weight_bytes = weights_packed_bytes(&g->weights, &g->config, heads(g)),
+        .int8_weight_bytes = weights_packed_bytes(&g->weights, &g->config, UPLOAD_HEAD_INT8),
+        .n_ctx = g->asked_ctx,
+        .default_ctx = defaults_of(g->backend)->n_ctx,
+        .max_rows = g->decode.chunk,
+        .max_step = g->decode.depth + 1,
+        .n_snapshots = g->decode.n_snapshots,
+        .available = discrete ? g->dev->available(g->dev) : memplan_available(),
+        .margin = discrete ? GPU_MARGIN : UNIFIED_MARGIN,
+        .gpu = true,
+        .discrete = discrete,
+        .host_available = memplan_available(),
+        .host_margin = CPU_MARGIN,
+        .spare_positions = STEP_ROWS,
+        .step_bytes = step_bytes(g),
+        .scratch_bytes = forward_scratch_bytes(&g->config, g->decode.chunk),
+        .read_bytes = weights_upload_bytes(),
+    };
+    if (!memplan_make(&m, &q, e))
+        return false;
+    g->decode.n_ctx = m.n_ctx;
+    g->packed_bytes = q.weight_bytes;
+    return true;
+}
+
+static bool load_device(struct engine *g, struct err *e)
+{
+    return plan_device(g, e)
+        && weights_upload(&g->weights, &g->config, g->dev, &(struct upload_options){.heads = heads(g)}, load_progress, g, e);
+}
+
+static bool load(struct engine *g, struct err *e)
+{
+    if (!weights_open(&g->weights, &g->config, g->model_dir, e))
+        return false;
     if (!g->weights.mtp.present)
         g->decode.depth = 0;
     g->dev = dev_open(g->backend, g->n_threads, e);
-    if (!g->dev)
+    if (!g->dev || !(g->dev->step ? load_device(g, e) : load_host(g, e)))
         return false;
     g->decoder = decoder_open(g->dev, &g->config, &g->weights, g->kv, &g->decode, e);
     return g->decoder != NULL;
@@ -174,8 +247,8 @@ static bool load(struct engine *g, struct err *e)
 static void unload(struct engine *g)
 {
     decoder_close(g->decoder);
+    weights_close(&g->weights);         /* their memory is the device's */
     dev_close(g->dev);
-    weights_close(&g->weights);
 }
 
 /* ---- answering, on the engine thread ---- */
@@ -315,16 +388,6 @@ static bool in_range(const char *name, int value, int low, int high, struct err 
     return (value >= low && value <= high) || err_set(e, "%s is %d, expected %d to %d", name, value, low, high);
 }
 
-static bool is_gpu(const char *backend)
-{
-    return strcmp(backend, "cpu");
-}
-
-static const struct defaults *defaults_of(const char *backend)
-{
-    return is_gpu(backend) ? &defaults_gpu : &defaults_cpu;
-}
-
 static const struct kv_recipe *choose_kv(const char *backend, const char *name, struct err *e)
 {
     const struct kv_recipe *r = kv_recipe_find(name ? name : defaults_of(backend)->kv, e);
@@ -364,9 +427,13 @@ static bool check_options(struct engine *g, const struct engine_options *o, stru
     return true;
 }
 
+/* Of a CPU.  What a GPU needs depends on the formats that the shards hold: plan_device(). */
 static bool plan_memory(struct engine *g, int n_ctx, struct err *e)
 {
     struct memplan m;
+    g->asked_ctx = n_ctx;
+    if (is_gpu(g->backend))
+        return in_range("--ctx", n_ctx, 0, g->config.max_pos, e);
     struct memplan_request q = {
         .model = &g->config,
         .kv = g->kv,

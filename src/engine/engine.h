@@ -105,7 +105,8 @@ struct engine_info {
 };
 
 /* Checks options, config.json and memory plan, starts the thread, returns while weights still load.
- * NULL on failure, with the reason in `e`. */
+ * NULL on failure, with the reason in `e`.  What a GPU's memory holds is planned by the thread, before it reads weights: there a
+ * plan that does not fit is EV_FATAL. */
 struct engine *engine_open(const struct engine_options *o, struct err *e);
 /* Queues a whole prompt and copies it; it is computed from the longest prefix that is still there.  `keep_at` is the
  * position worth a snapshot: the longest prefix that the next turn will share (0: none).  Returns the serial, > 0; exactly

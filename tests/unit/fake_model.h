@@ -174,6 +174,9 @@ size_t cache_kv_bytes(const struct model_config *c, const struct kv_recipe *r, i
 
 size_t cache_state_bytes(const struct model_config *c) { (void)c; return sizeof(struct fake_states); }
 size_t cache_stage_bytes(const struct model_config *c, int max_step) { (void)c; return (size_t)max_step * 8; }
+size_t cache_step_bytes(const struct model_config *c) { (void)c; return 16; }
+size_t fused_bytes(const struct model_config *c);
+size_t fused_bytes(const struct model_config *c) { (void)c; return 16; }
 
 struct cache *cache_open(struct dev *d, const struct model_config *c, const struct kv_recipe *r, int n_ctx, int max_step, struct err *e)
 {
@@ -244,6 +247,7 @@ struct forward *forward_open(struct dev *d, const struct model_config *c, const 
 
 void forward_close(struct forward *f) { free(f); }
 size_t forward_bytes(const struct model_config *c, int max_rows) { (void)c; return (size_t)max_rows * 100; }
+size_t forward_scratch_bytes(const struct model_config *c, int max_rows) { (void)c; return (size_t)max_rows * 10; }
 
 /* All rows below pos belong to one sequence, and the states stand at its end. */
 static void fake_check_rows(const struct cache *k, int pos)
