@@ -140,6 +140,7 @@ void report_number(struct report *r, double x)
 int report_close(struct report *r, const struct err *failure)
 {
     bool ok = !failure;
+    fflush(stdout);
     if (failure)
         log_warn("%s", failure->msg);
     r->at = 0;                          /* a failure may have cut a row */
