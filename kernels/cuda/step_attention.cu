@@ -60,14 +60,33 @@ static __device__ __forceinline__ uint4 eight_bf16(const float v[8])
     return make_uint4(bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]), bf16_pair(v[4], v[5]), bf16_pair(v[6], v[7]));
 }
 
-/* A lane's eight values of one head after norm and rope. */
-static __device__ __forceinline__ uint4 norm_and_turn(const float *x, const float *w, const float2 *turn, int half, float eps, int lane)
+/* Norm and rope of one head by a warp, eight values a lane: `w` holds the lane's norm weights and `z` those of the values that
+ * its own turn with; what does not turn has itself for a partner. */
+struct head_norm {
+    float w[8], z[8];
+    int   at, mate[2];
+};
+static __device__ __forceinline__ void load_eight(float v[8], const float *lo, const float *hi)
 {
-    float v[8], u[8];
-    *(float4 *)v = ((const float4 *)x)[2 * lane];
-    *(float4 *)(v + 4) = ((const float4 *)x)[2 * lane + 1];
-    *(float4 *)u = ((const float4 *)w)[2 * lane];
-    *(float4 *)(u + 4) = ((const float4 *)w)[2 * lane + 1];
+    *(float4 *)v = *(const float4 *)lo;
+    *(float4 *)(v + 4) = *(const float4 *)hi;
+}
+static __device__ __forceinline__ struct head_norm head_norm_of(const float *weights, int half, int lane)
+{
+    struct head_norm h;
+    h.at = 8 * lane;
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        int d = h.at + 4 * j;
+        h.mate[j] = d < half ? d + half : d < 2 * half ? d - half : d;
+    }
+    load_eight(h.w, weights + h.at, weights + h.at + 4);
+    load_eight(h.z, weights + h.mate[0], weights + h.mate[1]);
+    return h;
+}
+/* v: the lane's values, u: their partners, turn: cos and sin of the row. */
+static __device__ __forceinline__ uint4 norm_and_turn(const struct head_norm &h, float v[8], const float u[8], const float2 *turn, int half, float eps)
+{
     float sum = 0;
 #pragma unroll
     for (int j = 0; j < 8; j++)
@@ -75,22 +94,34 @@ static __device__ __forceinline__ uint4 norm_and_turn(const float *x, const floa
     float s = 1.0f / sqrtf(warp_sum(sum) * (1.0f / DIM) + eps);
 #pragma unroll
     for (int j = 0; j < 8; j++)
-        v[j] = v[j] * s * (1.0f + u[j]);
+        v[j] = v[j] * s * (1.0f + h.w[j]);
 #pragma unroll
     for (int j = 0; j < 8; j += 4) {
-        int d = 8 * lane + j;
+        int d = h.at + j;
         if (d >= 2 * half)
             continue;
-        bool first = d < half;
-        int other = first ? d + half : d - half;
-        float4 y = *(const float4 *)(x + other), z = *(const float4 *)(w + other);
-        float mate[4] = {y.x * s * (1.0f + z.x), y.y * s * (1.0f + z.y), y.z * s * (1.0f + z.z), y.w * s * (1.0f + z.w)};
-        const float2 *c = turn + (first ? d : other);
+        const float2 *c = turn + (d < half ? d : d - half);
 #pragma unroll
-        for (int e = 0; e < 4; e++)
-            v[j + e] = first ? v[j + e] * c[e].x - mate[e] * c[e].y : v[j + e] * c[e].x + mate[e] * c[e].y;
+        for (int e = 0; e < 4; e++) {
+            float mate = u[j + e] * s * (1.0f + h.z[j + e]);
+            v[j + e] = d < half ? v[j + e] * c[e].x - mate * c[e].y : v[j + e] * c[e].x + mate * c[e].y;
+        }
     }
     return eight_bf16(v);
+}
+
+/* N of the query heads of a set of rows, i0, i0 + 8, ...; what does not exist is loaded from elsewhere. */
+template <int N>
+static __device__ __forceinline__ void load_heads(float v[N][8], float mates[N][8], const struct step_attention_args &a,
+                                                  const struct head_norm &norm, int row0, int n, int head0, int group, int i0)
+{
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        int i = i0 + j * WARPS, r = min(i / HEADS, n - 1), h = min(i % HEADS, group - 1);
+        const float *x = a.qg + ((size_t)(row0 + r) * (size_t)a.n_q_heads + (size_t)(head0 + h)) * 2 * DIM;
+        load_eight(v[j], x + norm.at, x + norm.at + 4);
+        load_eight(mates[j], x + norm.mate[0], x + norm.mate[1]);
+    }
 }
 
 /* Fills a buffer with positions p0 .. p0 + 63 of K or V from the cache; zeros after `last`; nothing where the call's own rows go. */
@@ -100,7 +131,13 @@ static __device__ __forceinline__ void fetch(char *buffer, const void *cache, in
     size_t row = (size_t)n_kv_heads * DIM;
     const uint16_t *from = (const uint16_t *)cache + (size_t)(p0 + warp) * row + (blockIdx.z * DIM + (unsigned)lane * 8);
     char *to = buffer + warp * ROW_BYTES + ((lane ^ warp) << 4);
+    if (p0 + TILE <= pos) {
 #pragma unroll
+        for (int i = 0; i < TILE / WARPS; i++)
+            copy16(to + i * WARPS * ROW_BYTES, from + (size_t)(i * WARPS) * row);
+        return;
+    }
+#pragma unroll 1
     for (int i = 0; i < TILE / WARPS; i++) {
         int p = p0 + warp + i * WARPS;
         if (p < pos)
@@ -141,6 +178,13 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(smem), weights_at = (uint32_t)__cvta_generic_to_shared(weights);
     const float unit = a.scale * 1.4426950408889634f;
 
+    /* Where a lane's row and first piece lie; pieces two further on by exclusive or. */
+    const uint32_t k_row = (uint32_t)(my_part * 8 * R + (lane & 7)) * ROW_BYTES + (uint32_t)(((lane >> 3) ^ (lane & 7)) << 4);
+    const uint32_t v_row = (uint32_t)(lane % 16) * ROW_BYTES + (uint32_t)(((4 * warp + lane / 16) ^ (lane & 7)) << 4);
+    const uint32_t w_row = (uint32_t)(lane % 16) * TILE * 2 + (uint32_t)((lane / 16 ^ (lane & 7)) << 4);
+
+    const struct head_norm norm = head_norm_of(a.q_norm, a.half, lane);         /* a weight, so before the wait */
+
     gpu_wait();
     gpu_next();
     const int pos = *a.pos, pos0 = pos + row0;  /* of the call's first row, and of ours */
@@ -148,65 +192,66 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
     if (range * shortest > pos0 + n - 1)
         return;                         /* the longer ranges begin later still */
 
-    uint32_t q[16][4];
-    bool begun = false;
-#pragma unroll 1
-    for (int pass = 0; pass < (shortest == longest ? 1 : 2); pass++) {
-        /* our rows [first_row, end_row) have ranges of `length`; the length grows where p / 4096 does */
-        int length = pass ? longest : shortest, grows = (longest / TILE - 1) * (TILE * STEP_RANGES) - pos0;
-        int first_row = pass ? grows : 0, end_row = shortest == longest || pass ? n : grows;
-        int begin = range * length, last = min(begin + length, pos0 + end_row) - 1, n_tiles = (last - begin) / TILE + 1;
-        if (begin > last)
-            continue;
-        int from_row = max(first_row, begin - pos0);    /* rows before it end before this range */
-
-        fetch(smem, a.kv.k, a.kv.n_kv_heads, pos, begin, last);
+    /* Our rows [first_row, end_row) have ranges of `length`; a second pass is for those behind a multiple of 4096. */
+    int length = shortest, first_row = 0, end_row = shortest == longest ? n : (longest / TILE - 1) * (TILE * STEP_RANGES) - pos0;
+    int begin = range * length, last = min(begin + length, pos0 + end_row) - 1;
+    fetch(smem, a.kv.k, a.kv.n_kv_heads, pos, begin, last);
+    copy_commit();
+    if (BUFFERS == 3) {
+        fetch(smem + BUFFER, a.kv.v, a.kv.n_kv_heads, pos, begin, last);
         copy_commit();
-        if (BUFFERS == 3) {
-            fetch(smem + BUFFER, a.kv.v, a.kv.n_kv_heads, pos, begin, last);
-            copy_commit();
+    }
+
+    enum { AT_ONCE = R == 1 ? 2 : 4 };
+    float v[AT_ONCE][8], mates[AT_ONCE][8];
+    load_heads<AT_ONCE>(v, mates, a, norm, row0, n, head0, group, warp);
+    for (int i = (int)threadIdx.x; i < a.n_rows * a.half; i += THREADS) {
+        float s, c;
+        sincosf((float)(pos + i / a.half) * a.freq[i % a.half], &s, &c);
+        turn[i] = make_float2(c * a.rope_scale, s * a.rope_scale);
+    }
+    __syncthreads();
+    int p = pos + warp;
+    if (warp < a.n_rows && (p / shortest == range || p / longest == range)) {
+        size_t from = ((size_t)warp * (size_t)a.kv.n_kv_heads + (size_t)kv_head) * DIM;
+        size_t to = ((size_t)p * (size_t)a.kv.n_kv_heads + (size_t)kv_head) * (DIM / 8) + (size_t)lane;
+        struct head_norm k_norm = head_norm_of(a.k_norm, a.half, lane);
+        float x[8], mate[8];
+        load_eight(x, a.k + from + norm.at, a.k + from + norm.at + 4);
+        load_eight(mate, a.k + from + norm.mate[0], a.k + from + norm.mate[1]);
+        uint4 k = norm_and_turn(k_norm, x, mate, turn + warp * a.half, a.half, a.eps);
+        load_eight(x, a.v + from + norm.at, a.v + from + norm.at + 4);
+        uint4 v_bits = eight_bf16(x);
+        *(uint4 *)(fresh_k + warp * ROW_BYTES + lane * 16) = k;
+        *(uint4 *)(fresh_v + warp * ROW_BYTES + lane * 16) = v_bits;
+        if (warp >= row0 && warp < row0 + n && p / range_length(p) == range) {      /* true in one block of the head */
+            ((uint4 *)a.kv.k)[to] = k;
+            ((uint4 *)a.kv.v)[to] = v_bits;
         }
-        if (!begun) {
-            for (int i = (int)threadIdx.x; i < a.n_rows * a.half; i += THREADS) {
-                float s, c;
-                sincosf((float)(pos + i / a.half) * a.freq[i % a.half], &s, &c);
-                turn[i] = make_float2(c * a.rope_scale, s * a.rope_scale);
-            }
-            __syncthreads();
-            int p = pos + warp;
-            if (warp < a.n_rows && (p / shortest == range || p / longest == range)) {
-                size_t from = ((size_t)warp * (size_t)a.kv.n_kv_heads + (size_t)kv_head) * DIM;
-                size_t to = ((size_t)p * (size_t)a.kv.n_kv_heads + (size_t)kv_head) * (DIM / 8) + (size_t)lane;
-                uint4 k = norm_and_turn(a.k + from, a.k_norm, turn + warp * a.half, a.half, a.eps, lane);
-                float v[8];
-                *(float4 *)v = ((const float4 *)(a.v + from))[2 * lane];
-                *(float4 *)(v + 4) = ((const float4 *)(a.v + from))[2 * lane + 1];
-                uint4 v_bits = eight_bf16(v);
-                *(uint4 *)(fresh_k + warp * ROW_BYTES + lane * 16) = k;
-                *(uint4 *)(fresh_v + warp * ROW_BYTES + lane * 16) = v_bits;
-                if (warp >= row0 && warp < row0 + n && p / range_length(p) == range) {      /* true in one block of the head */
-                    ((uint4 *)a.kv.k)[to] = k;
-                    ((uint4 *)a.kv.v)[to] = v_bits;
-                }
-            }
-            /* q through the last buffer into the A fragments of the rows' warps */
-            char *stage = smem + (BUFFERS - 1) * BUFFER;
-#pragma unroll 2
-            for (int i = warp; i < R * HEADS; i += WARPS) {
-                int r = i / HEADS, h = i % HEADS;
-                uint4 bits = make_uint4(0, 0, 0, 0);
-                if (r < n && h < group)
-                    bits = norm_and_turn(a.qg + ((size_t)(row0 + r) * (size_t)a.n_q_heads + (size_t)(head0 + h)) * 2 * DIM, a.q_norm,
-                                         turn + (row0 + r) * a.half, a.half, a.eps, lane);
-                *(uint4 *)(stage + i * ROW_BYTES + ((lane ^ (i & 7)) << 4)) = bits;
-            }
-            __syncthreads();
-            uint32_t at = base + (BUFFERS - 1) * BUFFER + (uint32_t)(my_row * HEADS + lane % 16) * ROW_BYTES;
+    }
+    /* q through the last buffer into the A fragments of the rows' warps */
+    char *stage = smem + (BUFFERS - 1) * BUFFER;
+#pragma unroll 1
+    for (int i0 = warp; i0 < R * HEADS; i0 += AT_ONCE * WARPS) {
+        if (i0 != warp)
+            load_heads<AT_ONCE>(v, mates, a, norm, row0, n, head0, group, i0);
 #pragma unroll
-            for (int s = 0; s < 16; s++)
-                ldmatrix(q[s], at + (((2 * s + lane / 16) ^ (lane & 7)) << 4));
-            begun = true;
+        for (int j = 0; j < AT_ONCE; j++) {
+            int i = i0 + j * WARPS, r = min(i / HEADS, n - 1);
+            uint4 bits = norm_and_turn(norm, v[j], mates[j], turn + (row0 + r) * a.half, a.half, a.eps);
+            if (i / HEADS >= n || i % HEADS >= group)
+                bits = make_uint4(0, 0, 0, 0);
+            *(uint4 *)(stage + i * ROW_BYTES + ((lane ^ (i & 7)) << 4)) = bits;
         }
+    }
+    __syncthreads();
+    uint32_t q[16][4], at = base + (BUFFERS - 1) * BUFFER + (uint32_t)(my_row * HEADS + lane % 16) * ROW_BYTES;
+#pragma unroll
+    for (int s = 0; s < 16; s++)
+        ldmatrix(q[s], at + (((2 * s + lane / 16) ^ (lane & 7)) << 4));
+
+    for (;;) {
+        int n_tiles = (last - begin) / TILE + 1, from_row = max(first_row, begin - pos0);       /* rows before it end before this range */
         fetch_new(smem, fresh_k, pos, begin, last);
         if (BUFFERS == 3)
             fetch_new(smem + BUFFER, fresh_v, pos, begin, last);
@@ -239,13 +284,13 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
             for (int j = 0; j < R; j++)
                 s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
             if (mine) {
-                uint32_t at = base + k_buffer * BUFFER + (uint32_t)(my_part * 8 * R + (lane & 7)) * ROW_BYTES;
+                uint32_t at = base + k_buffer * BUFFER + k_row;
 #pragma unroll
                 for (int pair = 0; pair < 8; pair++)
 #pragma unroll
                     for (int j = 0; j < R; j++) {
                         uint32_t b[4];
-                        ldmatrix(b, at + j * 8 * ROW_BYTES + (((4 * pair + (lane >> 3)) ^ (lane & 7)) << 4));
+                        ldmatrix(b, (at ^ (pair % 2 << 6)) + j * 8 * ROW_BYTES + pair / 2 * 128);
                         mma_bf16(s[j], q[2 * pair], b[0], b[1]);
                         mma_bf16(s[j], q[2 * pair + 1], b[2], b[3]);
                     }
@@ -301,10 +346,9 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
             copy_wait<BUFFERS == 3 ? 2 : 1>();
             __syncthreads();            /* V and the weights are here */
 
+            /* Rows that are not in reach have no weights: whatever comes of them is not written. */
 #pragma unroll
             for (int r = 0; r < R; r++) {
-                if (r < from_row || r >= end_row)
-                    continue;
                 float keep0 = factor[r * HEADS + g], keep1 = factor[r * HEADS + g + 8];
 #pragma unroll
                 for (int j = 0; j < 4; j++) {
@@ -313,30 +357,26 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
                     o[r][j][2] *= keep1;
                     o[r][j][3] *= keep1;
                 }
-                if (r == warp) {
-                    sums[0] *= keep0;
-                    sums[2] *= keep1;
-                }
             }
-            uint32_t at = base + v_buffer * BUFFER + (uint32_t)(lane % 16) * ROW_BYTES;
+            sums[0] *= factor[warp % R * HEADS + g];
+            sums[2] *= factor[warp % R * HEADS + g + 8];
+            uint32_t v_at = base + v_buffer * BUFFER + v_row, w_at = weights_at + w_row;
 #pragma unroll
             for (int step = 0; step < TILE / 16; step++) {
-                uint32_t b0[4], b1[4];
-                ldmatrix_trans(b0, at + step * 16 * ROW_BYTES + (((4 * warp + lane / 16) ^ (lane & 7)) << 4));
-                ldmatrix_trans(b1, at + step * 16 * ROW_BYTES + (((4 * warp + 2 + lane / 16) ^ (lane & 7)) << 4));
+                uint32_t b0[4], b1[4], w[4];
+                ldmatrix_trans(b0, v_at + step * 16 * ROW_BYTES);
+                ldmatrix_trans(b1, (v_at ^ 32) + step * 16 * ROW_BYTES);
 #pragma unroll
                 for (int r = 0; r < R; r++) {
-                    if (r < from_row || r >= end_row)
-                        continue;
-                    uint32_t w[4];
-                    ldmatrix(w, weights_at + (uint32_t)(r * HEADS + lane % 16) * TILE * 2 + (((2 * step + lane / 16) ^ (lane & 7)) << 4));
+                    ldmatrix(w, (w_at ^ (step << 5)) + r * HEADS * TILE * 2);
                     mma_bf16(o[r][0], w, b0[0], b0[1]);
                     mma_bf16(o[r][1], w, b0[2], b0[3]);
                     mma_bf16(o[r][2], w, b1[0], b1[1]);
                     mma_bf16(o[r][3], w, b1[2], b1[3]);
-                    if (r == warp)
-                        mma_bf16(sums, w, 0x3f803f80u, 0x3f803f80u);
                 }
+                if (R > 1)
+                    ldmatrix(w, (w_at ^ (step << 5)) + warp % R * HEADS * TILE * 2);
+                mma_bf16(sums, w, 0x3f803f80u, 0x3f803f80u);
             }
             k_buffer = BUFFERS == 2 ? 0 : third;
         }
@@ -357,8 +397,18 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
                 if (r == my_row && my_part == 0 && t == 0)
                     ends[2 * at] = e ? max1 : max0;
             }
+        first_row = end_row, end_row = n, length = longest;
+        begin = range * length, last = min(begin + length, pos0 + end_row) - 1;
+        if (first_row == n || begin > last)
+            return;
         copy_wait<0>();
         __syncthreads();                /* the next pass begins with empty buffers */
+        fetch(smem, a.kv.k, a.kv.n_kv_heads, pos, begin, last);
+        copy_commit();
+        if (BUFFERS == 3) {
+            fetch(smem + BUFFER, a.kv.v, a.kv.n_kv_heads, pos, begin, last);
+            copy_commit();
+        }
     }
 }
 
@@ -368,13 +418,18 @@ static __global__ __launch_bounds__(256) void step_attention_sum_kernel(struct s
     __shared__ float scale[STEP_RANGES], warp_top[2], warp_sums[2];
     __shared__ float4 part[4][DIM / 4];
     int head = (int)blockIdx.x, row = (int)blockIdx.y, i = (int)threadIdx.x, c = i % 64, quarter = i / 64;
+    size_t at = (size_t)row * (size_t)a.n_q_heads + (size_t)head;
     gpu_wait();
     gpu_next();
     int p = *a.pos + row, n = p / range_length(p) + 1;
     size_t first = partial(row, a.n_q_heads, head, 0);
     const float *ends = partial_ends(a) + 2 * first;
     const float4 *o = (const float4 *)a.scratch + first * (DIM / 4) + c;
-    float max = -INFINITY, sum = 0;
+    float4 v[STEP_RANGES / 4];          /* all loads in flight at once */
+#pragma unroll
+    for (int j = 0; j < STEP_RANGES / 4; j++)
+        v[j] = quarter + 4 * j < n ? o[(size_t)(quarter + 4 * j) * (DIM / 4)] : make_float4(0, 0, 0, 0);
+    float gate = a.qg[(2 * at + 1) * DIM + (size_t)i], max = -INFINITY, sum = 0;
     if (i < STEP_RANGES) {
         if (i < n) {
             max = ends[2 * i];
@@ -394,21 +449,19 @@ static __global__ __launch_bounds__(256) void step_attention_sum_kernel(struct s
     }
     __syncthreads();
     float4 y = make_float4(0, 0, 0, 0);
-#pragma unroll 4
-    for (int r = quarter; r < n; r += 4) {
-        float4 v = o[(size_t)r * (DIM / 4)];
-        float w = scale[r];
-        y.x = fmaf(w, v.x, y.x);
-        y.y = fmaf(w, v.y, y.y);
-        y.z = fmaf(w, v.z, y.z);
-        y.w = fmaf(w, v.w, y.w);
+#pragma unroll
+    for (int j = 0; j < STEP_RANGES / 4; j++) {
+        float w = scale[quarter + 4 * j];
+        y.x = fmaf(w, v[j].x, y.x);
+        y.y = fmaf(w, v[j].y, y.y);
+        y.z = fmaf(w, v[j].z, y.z);
+        y.w = fmaf(w, v[j].w, y.w);
     }
     part[quarter][c] = y;
     __syncthreads();
     const float *f = (const float *)part;
-    float gate = a.qg[(((size_t)row * (size_t)a.n_q_heads + (size_t)head) * 2 + 1) * DIM + (size_t)i];
-    float v = (f[i] + f[DIM + i]) + (f[2 * DIM + i] + f[3 * DIM + i]);
-    a.y[((size_t)row * (size_t)a.n_q_heads + (size_t)head) * DIM + (size_t)i] = v / (warp_sums[0] + warp_sums[1]) * sigmoid_f(gate);
+    float all = (f[i] + f[DIM + i]) + (f[2 * DIM + i] + f[3 * DIM + i]);
+    a.y[at * DIM + (size_t)i] = all / (warp_sums[0] + warp_sums[1]) * sigmoid_f(gate);
 }
 
 template <int R> static void launch_rows(struct cuda_queue *q, const struct step_attention_args *a)
