@@ -291,7 +291,7 @@ __device__ __forceinline__ void solve_quarter(float acc[2][2][4], const struct p
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     uint32_t hi[4], lo[4];
     float x[4][4] = {};                 /* (L T_a)^T: rows j, columns i */
-#pragma unroll
+#pragma unroll 1
     for (int ks = 0; ks < 2; ks++) {
 #pragma unroll
         for (int e = 0; e < 4; e++) {
@@ -457,7 +457,14 @@ __device__ __forceinline__ void prepare_u(const struct prepare_shared *s, const 
     }
 }
 
-__global__ void __launch_bounds__(THREADS, 2) deltanet_prepare_kernel(struct chunk_call x)
+/* Blocks on a multiprocessor: as many as its shared memory holds. */
+#if __CUDA_ARCH__ >= 1000
+enum { PREPARE_RESIDENT = 1 };
+#else
+enum { PREPARE_RESIDENT = 2 };
+#endif
+
+__global__ void __launch_bounds__(THREADS, PREPARE_RESIDENT) deltanet_prepare_kernel(struct chunk_call x)
 {
     extern __shared__ __align__(16) char memory[];
     struct prepare_shared *s = (struct prepare_shared *)memory;

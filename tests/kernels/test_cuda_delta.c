@@ -14,6 +14,7 @@
 
 enum { D = 128, TAPS = 4 };
 static const float EPS = 1e-6f;
+static const double chunk_tolerance = 2e-3;     /* F16: about 5e-4, twice that when keys are nearly equal */
 
 static struct dev *cpu, *cuda;
 
@@ -424,8 +425,8 @@ static void compare_chunk(int hk, int hv, int n, int pos, float alike, float dec
     size_t out = (size_t)(n * hv) * D, size = (size_t)hv * D * D;
     snprintf(what, sizeof what, "heads %d/%d, %d rows from %d, keys alike %g, decay %g, values %g", hk, hv, n, pos, (double)alike,
              (double)decay, (double)v);
-    expect_near(got.y, want.y, out, 1e-3, what);
-    expect_near(got.state, want.state, size, 1e-3, what);
+    expect_near(got.y, want.y, out, chunk_tolerance, what);
+    expect_near(got.state, want.state, size, chunk_tolerance, what);
     same_bits(got.y, again.y, out, what);
     same_bits(got.state, again.state, size, what);
     drop_chunk(&want), drop_chunk(&got), drop_chunk(&again);
