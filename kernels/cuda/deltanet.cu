@@ -514,6 +514,7 @@ struct scan_shared {
     uint4 p[2][P_BYTES / 16];
     float e[2][2][C];
 };
+static_assert(sizeof(prepare_shared) <= 99 * 1024 && sizeof(scan_shared) <= 99 * 1024, "shared memory of a GB10");
 
 /* Starts the copy of piece x: W, Q (with P and the exponentials) and K of a block in turn. */
 template <int N> __device__ __forceinline__ void fetch_piece(struct scan_shared *s, const struct chunk_call &x, int piece, int h, int hk)

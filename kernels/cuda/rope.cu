@@ -49,6 +49,8 @@ template <int VEC> static __global__ void rope_kernel(struct rope_args a)
     }
 }
 
+static_assert(ROPE_TOKENS * 128 * sizeof(float2) <= 99 * 1024, "shared memory of a GB10, heads of 256");
+
 extern "C" void rope_cuda(struct cuda_queue *q, const struct rope_args *a)
 {
     bool four = a->half % 4 == 0 && a->token_stride % 4 == 0 && a->head_stride % 4 == 0 && (uintptr_t)a->x % 16 == 0;

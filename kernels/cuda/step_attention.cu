@@ -157,11 +157,12 @@ static __device__ __forceinline__ void fetch_new(char *buffer, const char *fresh
 
 /* Behind the buffers: the call's K rows and V rows [n_rows, 256] bf16 each, weights [R, 16, 64] bf16, factors [R, 16], maxima
  * [8 warps, 16], angles [n_rows, half]. */
-static size_t shared_bytes(int rows, int buffers, int n_rows, int half)
+static constexpr size_t shared_bytes(int rows, int buffers, int n_rows, int half)
 {
     return (size_t)buffers * BUFFER + (size_t)n_rows * (2 * ROW_BYTES + (size_t)half * sizeof(float2))
            + (size_t)rows * (HEADS * TILE * 2 + HEADS * 4) + WARPS * HEADS * 4;
 }
+static_assert(shared_bytes(4, 2, STEP_ROWS, DIM / 2) <= 99 * 1024, "shared memory of a GB10");
 
 /* Rows 4 * blockIdx.x .. + R - 1, of which some may be missing; R: 1, 2 or 4. */
 template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) void step_attention_kernel(struct step_attention_args a)
