@@ -7,7 +7,9 @@
  *           From 210 KiB of shared memory on two warps share 32 rows: each computes the logits of 32 of a tile's 64 positions and
  *           128 of the 256 outputs, and they meet in shared memory twice a tile; q stays in shared memory (64 KiB), K and V come
  *           by cp.async into two stages of 64 KiB, guarded by mbarriers so that warps may drift apart by half a tile.
- *           With less a warp has 16 rows to itself and q in registers, tiles are 32 positions, three stages of 32 KiB
+ *           With less a warp has 16 rows to itself and q in registers, tiles are 32 positions, three stages of 32 KiB.
+ *           Few tokens after many: positions in pieces, grid.z, when q->scratch has n * n_q_heads * 1032 bytes for each; a second
+ *           kernel puts them together
  * Layout    rows of 512 bytes, 16-byte piece c of row r at c ^ (r & 7): the eight rows of an ldmatrix phase lie in eight bank
  *           groups, and so do the copies; weights likewise in rows of 128 bytes
  * Numerics  q and weights in bf16, logits, softmax and sums in fp32 (online, base 2, tile after tile from 0); within 1e-2 relative L2
@@ -238,14 +240,23 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(s
     }
 }
 
-static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(struct attention_args a)
+/* Positions cut into pieces for the sake of more blocks: what a piece has for a (token, query head) goes to `sums` [pieces, n,
+ * n_q_heads, 256] and, greatest logit and sum of weights, to `ends` [pieces, n, n_q_heads]; NULL: one piece, straight to y. */
+struct pieces {
+    float  *sums;
+    float2 *ends;
+    int     tiles;                      /* of a piece; blockIdx.z counts pieces */
+};
+
+static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(struct attention_args a, struct pieces pieces)
 {
     extern __shared__ __align__(1024) char smem[];
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int pair = warp / 2, half = warp % 2;         /* rows 32 pair .. + 31; positions 32 half .., columns 128 half .. */
     const int group = a.n_q_heads / a.kv.n_kv_heads, tokens = ROWS / group;
     const int head0 = (int)blockIdx.x * group, t0 = (int)(gridDim.y - 1 - blockIdx.y) * tokens;
-    const int n = min(tokens, a.n_tokens - t0), last = a.pos + t0 + n - 1, n_tiles = last / PAIR_TILE + 1;
+    const int n = min(tokens, a.n_tokens - t0), last = a.pos + t0 + n - 1;
+    const int first = (int)blockIdx.z * pieces.tiles * PAIR_TILE, n_tiles = min(last / PAIR_TILE + 1 - (int)blockIdx.z * pieces.tiles, pieces.tiles);
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(smem), full = base + PAIR_BARRIERS, empty = full + 16;
     int *limit = (int *)(smem + PAIR_LIMIT);            /* last position that a row sees */
     float *top = (float *)(smem + PAIR_TOP) + warp * 32, *other_top = (float *)(smem + PAIR_TOP) + (warp ^ 1) * 32;
@@ -258,7 +269,8 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
             barrier_init(empty + i * 8, WARPS);
         }
     __syncthreads();
-    fetch<PAIR_TILE>(smem, a, 0, last);
+    if (n_tiles > 0)
+        fetch<PAIR_TILE>(smem, a, first, last);
     barrier_arrive_copied(full);
     stage_q(smem + PAIR_Q, a, t0, n, head0, group);
     pair_sync(pair);
@@ -299,11 +311,11 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
         if (i + 1 < n_tiles) {
             if (i > 0)                  /* everybody is done with tile i - 1 */
                 barrier_wait(empty + (i + 1 & 1) * 8, i - 1 >> 1 & 1);
-            fetch<PAIR_TILE>(smem + (i + 1 & 1) * PAIR_STAGE, a, (i + 1) * PAIR_TILE, last);
+            fetch<PAIR_TILE>(smem + (i + 1 & 1) * PAIR_STAGE, a, first + (i + 1) * PAIR_TILE, last);
             barrier_arrive_copied(full + (i + 1 & 1) * 8);
         }
 
-        if (i * PAIR_TILE + PAIR_TILE - 1 > all_see) {
+        if (first + i * PAIR_TILE + PAIR_TILE - 1 > all_see) {
 #pragma unroll
             for (int m = 0; m < 2; m++)
 #pragma unroll
@@ -311,7 +323,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
                     int see = limit[pair * 32 + m * 16 + e / 2 * 8 + g];
 #pragma unroll
                     for (int j = 0; j < 4; j++)
-                        if (i * PAIR_TILE + half * 32 + 8 * j + 2 * t + e % 2 > see)
+                        if (first + i * PAIR_TILE + half * 32 + 8 * j + 2 * t + e % 2 > see)
                             s[m][j][e] = -INFINITY;
                 }
         }
@@ -342,7 +354,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
             for (int m = 0; m < 2; m++)
 #pragma unroll
                 for (int e = 0; e < 2; e++) {
-                    float keep = exp2_fast((max[m][e] - now[m][e]) * unit);
+                    float keep = now[m][e] > max[m][e] ? exp2_fast((max[m][e] - now[m][e]) * unit) : 1;
                     max[m][e] = now[m][e];
                     sum[m][e] *= keep;
 #pragma unroll
@@ -356,7 +368,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
         for (int m = 0; m < 2; m++)
 #pragma unroll
             for (int e = 0; e < 2; e++) {
-                float from = -max[m][e] * unit;
+                float from = max[m][e] == -INFINITY ? 0 : -max[m][e] * unit;        /* a piece that the row does not see */
 #pragma unroll
                 for (int j = 0; j < 4; j++) {
                     float p0 = exp2_fast(fmaf(s[m][j][2 * e], unit, from)), p1 = exp2_fast(fmaf(s[m][j][2 * e + 1], unit, from));
@@ -403,13 +415,66 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
 #pragma unroll
         for (int e = 0; e < 2; e++) {
             int r = pair * 32 + m * 16 + e * 8 + g;
-            float by = 1.0f / (sum[m][e] + other_top[m * 16 + e * 8 + g]);
-            float *y = a.y + ((size_t)(t0 + r / group) * (size_t)a.n_q_heads + (size_t)(head0 + r % group)) * DIM + half * 128 + 2 * t;
-            if (r / group < n)
+            if (r / group >= n)
+                continue;
+            size_t at = (size_t)(t0 + r / group) * (size_t)a.n_q_heads + (size_t)(head0 + r % group);
+            float all = sum[m][e] + other_top[m * 16 + e * 8 + g], by = 1.0f / all, *y = a.y;
+            if (pieces.sums) {
+                at += (size_t)blockIdx.z * (size_t)a.n_tokens * (size_t)a.n_q_heads;
+                if (t == 0 && half == 0)
+                    pieces.ends[at] = make_float2(max[m][e], all);
+                y = pieces.sums;
+                by = 1;
+            }
+            y += at * DIM + half * 128 + 2 * t;
 #pragma unroll
-                for (int j = 0; j < 16; j++)
-                    *(float2 *)(y + 8 * j) = make_float2(o[m][j][2 * e] * by, o[m][j][2 * e + 1] * by);
+            for (int j = 0; j < 16; j++)
+                *(float2 *)(y + 8 * j) = make_float2(o[m][j][2 * e] * by, o[m][j][2 * e + 1] * by);
         }
+}
+
+/* The pieces of one query head of one token together; four columns a thread. */
+static __global__ __launch_bounds__(DIM / 4) void attention_sum_kernel(struct attention_args a, struct pieces pieces, int n_pieces)
+{
+    size_t at = (size_t)blockIdx.y * (size_t)a.n_q_heads + blockIdx.x, step = (size_t)a.n_tokens * (size_t)a.n_q_heads;
+    float max = -INFINITY, sum = 0;
+    float4 y = make_float4(0, 0, 0, 0);
+    for (int i = 0; i < n_pieces; i++)
+        max = fmaxf(max, pieces.ends[at + (size_t)i * step].x);
+#pragma unroll 4
+    for (int i = 0; i < n_pieces; i++) {
+        float2 end = pieces.ends[at + (size_t)i * step];
+        float4 v = ((const float4 *)pieces.sums)[(at + (size_t)i * step) * (DIM / 4) + threadIdx.x];
+        float w = exp2_fast((end.x - max) * (a.scale * 1.4426950408889634f));
+        sum = fmaf(w, end.y, sum);
+        y.x = fmaf(w, v.x, y.x);
+        y.y = fmaf(w, v.y, y.y);
+        y.z = fmaf(w, v.z, y.z);
+        y.w = fmaf(w, v.w, y.w);
+    }
+    float by = 1.0f / sum;
+    ((float4 *)a.y)[at * (DIM / 4) + threadIdx.x] = make_float4(y.x * by, y.y * by, y.z * by, y.w * by);
+}
+
+/* Few tokens after many leave multiprocessors idle: pieces of at least 512 positions, as many as fill them and fit scratch memory. */
+static void launch_pairs(struct cuda_queue *q, const struct attention_args *a, dim3 grid)
+{
+    int blocks = (int)(grid.x * grid.y), n_tiles = (a->pos + a->n_tokens - 1) / PAIR_TILE + 1;
+    size_t rows = (size_t)a->n_tokens * (size_t)a->n_q_heads, fit = q->scratch_bytes / (rows * (DIM * sizeof(float) + sizeof(float2)));
+    int n = q->n_sm / blocks < n_tiles / 8 ? q->n_sm / blocks : n_tiles / 8;
+    if ((size_t)n > fit)
+        n = (int)fit;
+    struct pieces pieces = {.sums = NULL, .ends = NULL, .tiles = n_tiles};
+    if (n > 1) {
+        pieces.tiles = (n_tiles + n - 1) / n;
+        n = (n_tiles + pieces.tiles - 1) / pieces.tiles;
+        pieces.sums = (float *)q->scratch;
+        pieces.ends = (float2 *)(pieces.sums + (size_t)n * rows * DIM);
+        grid.z = (unsigned)n;
+    }
+    launch(q, "attention", attention_pair_kernel, grid, WARPS * 32, PAIR_BYTES, false, *a, pieces);
+    if (pieces.sums)
+        launch(q, "attention", attention_sum_kernel, dim3((unsigned)a->n_q_heads, (unsigned)a->n_tokens), DIM / 4, 0, false, *a, pieces, n);
 }
 
 extern "C" void attention_cuda(struct cuda_queue *q, const struct attention_args *a)
@@ -421,7 +486,7 @@ extern "C" void attention_cuda(struct cuda_queue *q, const struct attention_args
     }
     dim3 grid((unsigned)a->kv.n_kv_heads, (unsigned)((a->n_tokens + tokens - 1) / tokens));
     if (q->smem >= PAIR_BYTES)
-        launch(q, "attention", attention_pair_kernel, grid, WARPS * 32, PAIR_BYTES, false, *a);
+        launch_pairs(q, a, grid);
     else
         launch(q, "attention", attention_small_kernel, grid, WARPS * 32, SMALL_BYTES, false, *a);
 }
