@@ -59,19 +59,19 @@ template <int F, class S, bool UP> static __global__ void __launch_bounds__(S::T
         begin = j.start[e] + (int)blockIdx.y * S::TOKENS;
     }
     end = j.start[e + 1];
-    uint32_t *rows = (uint32_t *)(smem + S::STAGES * S::STAGE);
+    uint32_t *rows = (uint32_t *)(smem + S::RING);
     for (int i = (int)threadIdx.x; i < S::TOKENS; i += S::THREADS) {
         int s = j.slots[min(begin + i, end - 1)];                   /* rows too many are computed but not stored */
         slot[i] = begin + i < end ? s : -1;
         rows[i] = (uint32_t)(s / j.per_row) * (uint32_t)(j.n_groups_x * 16);
     }
     __syncthreads();
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const int first = (int)blockIdx.x * S::TILES + warp * S::MT;
+    const int tile0 = (int)blockIdx.x * S::TILES;
     const int of = j.table ? e : 0;
     const char *data = j.data + (size_t)of * j.data_step, *scale = j.scale + (size_t)of * j.scale_step;
     float acc[S::MT][S::NT][4];
-    gemm_run<F, S>(acc, data, scale, first, j.n_tiles, j.n_groups, j.x, rows, smem);
+    gemm_run<F, S>(acc, data, scale, tile0 + (int)threadIdx.x / 32 * S::MT, j.n_tiles, j.n_groups, j.x, rows, smem);
+    const int thread = gemm_thread(), g = thread % 32 / 4, t = thread % 4, first = tile0 + thread / 32 * S::MT;
 #pragma unroll
     for (int m = 0; m < S::MT; m++) {
         const int tile = first + m, row = tile * (UP ? 8 : 16) + g;

@@ -69,7 +69,7 @@ template <int WARPS_, int MT_, int NT_, int STAGES_, int BLOCKS_, bool DEEP_> st
     static constexpr int WARPS = WARPS_, MT = MT_, NT = NT_, STAGES = STAGES_, BLOCKS = BLOCKS_;
     static constexpr bool DEEP = DEEP_;
     static constexpr int THREADS = WARPS * 32, TILES = WARPS * MT, TOKENS = NT * 8;
-    static constexpr int STAGE = TOKENS * PACK_GROUP * 2, SMEM = STAGES * STAGE + TOKENS * 4;
+    static constexpr int STAGE = TOKENS * PACK_GROUP * 2, RING = STAGES * STAGE, SMEM = RING + TOKENS * 4;
     static constexpr int STEP = THREADS / 16, PIECES = TOKENS / STEP;  /* 16-byte pieces of a stage that a thread copies */
     static_assert(STEP % 2 == 0 && TOKENS % STEP == 0, "a thread's tokens have one parity");
 };
@@ -127,6 +127,14 @@ template <class S> __device__ __forceinline__ void gemm_fill(char *stage, const 
         copy16(dst + i * S::STEP * 256, x + (size_t)(row[i * S::STEP] + (uint32_t)(group * 16 + c)) * 16);
 }
 
+/* The thread's index, read anew: what is derived from it after the sums need not be kept during them. */
+__device__ __forceinline__ int gemm_thread()
+{
+    int i;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(i));
+    return i;
+}
+
 /* In this order with the products around it: the compiler would else fetch early and run out of registers. */
 __device__ __forceinline__ uint4 gemm_tokens_load(uint32_t at)
 {
@@ -145,7 +153,8 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
     constexpr int LINES = group_lines<F>(), STEPS = line_steps<F>();
     constexpr int TURN = S::DEEP ? 8 / LINES : 1;                                   /* groups that the ring of lines spans */
     constexpr int RING = S::DEEP ? 8 : 2;
-    constexpr int MT = S::MT, NT = S::NT, NB = NT == 16 && (F == WEIGHT_FP8 || F == WEIGHT_DENSE) ? 1 : 2, BATCHES = 4 * NT / NB;     /* of NB * 8 tokens and two k-steps */
+    constexpr bool MAYBE = S::DEEP || F == WEIGHT_DENSE;
+    constexpr int MT = S::MT, NT = S::NT, NB = 2, BATCHES = 4 * NT / NB;     /* of NB * 8 tokens and two k-steps */
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int tile0 = first < n_tiles ? first : n_tiles - 1;
     const char *w = data + (size_t)tile0 * (size_t)n_groups * group_bytes<F>() + lane * 16;
@@ -175,7 +184,7 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
         copy_commit();
     }
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(smem) + (uint32_t)(g * 256 + t * 16 + (g & 1) * 64);
-    int stage = 0;
+    uint32_t stage = 0;             /* bytes */
     for (int first_group = 0; first_group < n_groups; first_group += TURN) {
 #pragma unroll
         for (int u = 0; u < TURN; u++) {
@@ -183,20 +192,21 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
             if (u > 0 && group >= n_groups)
                 break;
             const bool more = group + TURN < n_groups;
+            const uint32_t ahead = MAYBE || more ? (uint32_t)(TURN * group_bytes<F>()) : 0;      /* else any bytes do */
             copy_wait<S::STAGES - 2>();
             __syncthreads();            /* the stage is there for all, and all are done with the one before */
             if (group + S::STAGES - 1 < n_groups)
-                gemm_fill<S>(smem + (stage == 0 ? S::STAGES - 1 : stage - 1) * S::STAGE, x, rows, group + S::STAGES - 1);
+                gemm_fill<S>(smem + (stage == 0 ? S::RING - S::STAGE : stage - S::STAGE), x, rows, group + S::STAGES - 1);
             copy_commit();
             __nv_bfloat162 s[MT][2];
 #pragma unroll
             for (int m = 0; m < MT; m++) {
                 gemm_scale_bf16<F>(s[m], raw[u][m]);
-                if (more)
-                    raw[u][m] = gemm_scale<F>(scale, scale_at + tile[m] + TURN, g);
+                if (!MAYBE || more)
+                    raw[u][m] = gemm_scale<F>(scale, scale_at + tile[m] + (MAYBE || more ? TURN : 0), g);
             }
             /* An odd token finds quarter p at p ^ 1. */
-            const uint32_t even = base + (uint32_t)stage * S::STAGE, odd = even + (g & 1 ? -64 : 64);
+            const uint32_t even = base + stage, odd = even + (g & 1 ? -64 : 64);
             uint32_t a[2][MT][4];
             uint4 b[2][NB];
 #pragma unroll
@@ -214,8 +224,12 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
                             continue;
                         unpack<F>(a[h][m], ring[slot][m], step % STEPS);
                         gemm_apply<F>(a[h][m], s[m]);
-                        if (step % STEPS == STEPS - 1 && (line + RING < LINES || more))
+                        if (step % STEPS < STEPS - 1)
+                            continue;
+                        if (line + RING < LINES)
                             ring[slot][m] = gemm_load(w + tile[m] * group_bytes<F>() + (line + RING) * PACK_LINE);
+                        else if (!MAYBE || more)
+                            ring[slot][m] = gemm_load(w + (tile[m] * group_bytes<F>() + ahead) + (line + RING) % LINES * PACK_LINE);
                     }
 #pragma unroll
                 for (int n = 0; n < NB; n++) {
@@ -236,7 +250,7 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
             }
             w += group_bytes<F>();
             scale_at++;
-            stage = stage + 1 == S::STAGES ? 0 : stage + 1;
+            stage = stage == S::RING - S::STAGE ? 0 : stage + S::STAGE;
         }
     }
 }

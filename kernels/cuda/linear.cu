@@ -22,14 +22,13 @@ template <int F, class S> static __global__ void __launch_bounds__(S::THREADS, S
     const int id = (int)blockIdx.x, band = id / (BAND * j.token_blocks), in = id - band * BAND * j.token_blocks;
     const int high = min(BAND, j.row_blocks - band * BAND);
     const int row_block = band * BAND + in % high, token0 = in / high * S::TOKENS;
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const int first = row_block * S::TILES + warp * S::MT;
-    uint32_t *rows = (uint32_t *)(smem + S::STAGES * S::STAGE);
+    uint32_t *rows = (uint32_t *)(smem + S::RING);
     for (int i = (int)threadIdx.x; i < S::TOKENS; i += S::THREADS)          /* tokens too many are computed but not stored */
         rows[i] = (uint32_t)min(token0 + i, j.n_tokens - 1) * (uint32_t)(j.n_groups * 16);
     __syncthreads();
     float acc[S::MT][S::NT][4];
-    gemm_run<F, S>(acc, j.data, j.scale, first, j.n_tiles, j.n_groups, j.x, rows, smem);
+    gemm_run<F, S>(acc, j.data, j.scale, row_block * S::TILES + (int)threadIdx.x / 32 * S::MT, j.n_tiles, j.n_groups, j.x, rows, smem);
+    const int thread = gemm_thread(), g = thread % 32 / 4, t = thread % 4, first = row_block * S::TILES + thread / 32 * S::MT;
 #pragma unroll
     for (int m = 0; m < S::MT; m++) {
         const int tile = first + m, row = tile * PACK_ROWS + g;
