@@ -182,8 +182,9 @@ static bool open_sweep(struct sweep *w, const struct bench_options *o)
         return false;
     const struct model *m = &w->s.m;
     if (subject_fused(&w->s)) {
-        int depth = w->s.o->draft > 3 ? w->s.o->draft : 3;
-        w->stepper = stepper_open(m->forward, m->cache, w->s.head, o->full ? MAX_DEPTH : depth, &w->e);
+        int depth = o->full ? MAX_DEPTH : o->draft > 3 ? o->draft : 3;
+        depth = o->rows - 1 > depth ? o->rows - 1 : depth;
+        w->stepper = stepper_open(m->forward, m->cache, w->s.head, depth, &w->e);
         if (!w->stepper)
             return false;
     }

@@ -21,7 +21,7 @@
 
 #define PREFIX "model.language_model."
 enum { N_SHARDS = 14, EXTRA = N_SHARDS, N_FILES, MAX_THREADS = 64, MAX_FILE_NAME = 48 };
-enum { JOB = 8 << 20, N_STALE_EXPERTS = 8 };
+enum { JOB = 8 << 20, ALIGN = 4096, N_STALE_EXPERTS = 8 };
 
 /* Vectors are small: their bytes are made when they are listed. */
 struct item {
@@ -39,7 +39,8 @@ struct item {
 struct file {
     int         fd;
     char        name[MAX_FILE_NAME];
-    uint64_t    data_at, bytes;
+    struct buf  head;                   /* all before the data */
+    uint64_t    bytes;                  /* of data */
     struct item **items;                /* by `at` */
     int         n_items;
 };
@@ -275,41 +276,42 @@ static bool write_text(struct writer *w, const char *name, const struct buf *tex
     return (!fclose(f) && ok) || fault(w, name, e);
 }
 
-static void add_header(struct buf *out, const struct item *t)
+static void add_header(struct buf *out, const struct item *t, bool comma)
 {
-    buf_addf(out, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", out->len > 1 ? "," : "", t->name, dtype_name(t->dtype));
+    buf_addf(out, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", comma ? "," : "", t->name, dtype_name(t->dtype));
     for (int i = 0; i < t->n_dims; i++)
         buf_addf(out, "%s%llu", i ? "," : "", (unsigned long long)t->shape[i]);
     buf_addf(out, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)t->at, (unsigned long long)(t->at + t->bytes));
 }
 
-/* Lays the tensors of one file out, makes it as long as it will be and writes its header. */
+/* Lays the tensors of one file out and opens it: past the page cache, where the file system can. */
 static bool start_file(struct writer *w, int i, struct err *e)
 {
     struct file *f = &w->files[i];
-    struct buf head = {0}, path = {0};
-    buf_addc(&head, '{');
+    struct buf path = {0};
+    uint64_t n = 0;
+    buf_add(&f->head, &n, sizeof n);
+    buf_addc(&f->head, '{');
     for (int k = 0; k < w->n_items; k++) {
         struct item *t = &w->items[k];
         if (t->file != i)
             continue;
         t->at = f->bytes;
         f->bytes += t->bytes;
+        add_header(&f->head, t, f->n_items > 0);
         f->items[f->n_items++] = t;
-        add_header(&head, t);
     }
-    buf_addc(&head, '}');
-    while (head.len % 8)
-        buf_addc(&head, ' ');
-    uint64_t n = head.len;
-    f->data_at = 8 + n;
+    buf_addc(&f->head, '}');
+    while (f->head.len % 8)
+        buf_addc(&f->head, ' ');
+    n = f->head.len - sizeof n;
+    memcpy(f->head.data, &n, sizeof n);
     buf_addf(&path, "%s/%s", w->dir, f->name);
-    f->fd = open(buf_str(&path), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    bool ok = f->fd >= 0 && !ftruncate(f->fd, (off_t)(f->data_at + f->bytes)) && pwrite(f->fd, &n, 8, 0) == 8
-        && pwrite(f->fd, head.data, head.len, 8) == (ssize_t)head.len;
+    f->fd = open(buf_str(&path), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_DIRECT, 0644);
+    if (f->fd < 0 && errno == EINVAL)
+        f->fd = open(buf_str(&path), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     buf_free(&path);
-    buf_free(&head);
-    return ok || fault(w, f->name, e);
+    return f->fd >= 0 || fault(w, f->name, e);
 }
 
 static bool write_index(struct writer *w, struct err *e)
@@ -372,13 +374,38 @@ static void make_range(const struct file *f, uint64_t begin, uint64_t end, uint8
     }
 }
 
-static uint64_t n_jobs(const struct file *f) { return (f->bytes + JOB - 1) / JOB; }
+static uint64_t file_bytes(const struct file *f) { return f->head.len + f->bytes; }
+static uint64_t n_jobs(const struct file *f)     { return (file_bytes(f) + JOB - 1) / JOB; }
+
+/* Bytes [begin, end) of the file, then zeros up to a multiple of ALIGN, which the file loses again when it is closed. */
+static bool write_job(const struct file *f, uint64_t begin, uint64_t end, uint8_t *buf)
+{
+    uint64_t head = f->head.len, length = (end - begin + ALIGN - 1) / ALIGN * ALIGN;
+    if (begin < head)
+        memcpy(buf, f->head.data + begin, (end < head ? end : head) - begin);
+    if (end > head) {
+        uint64_t from = begin > head ? begin : head;
+        make_range(f, from - head, end - head, buf + (from - begin));
+    }
+    memset(buf + (end - begin), 0, length - (end - begin));
+    for (uint64_t done = 0; done < length;) {
+        ssize_t n = pwrite(f->fd, buf + done, length - done, (off_t)(begin + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            errno = n < 0 ? errno : ENOSPC;
+            return false;
+        }
+        done += (uint64_t)n;
+    }
+    return true;
+}
 
 static void *work(void *arg)
 {
     struct writer *w = arg;
-    uint8_t *buf = malloc(JOB);
-    CHECK(buf);
+    void *buf = NULL;
+    CHECK(!posix_memalign(&buf, ALIGN, JOB));
     while (!atomic_load(&w->fault)) {
         uint64_t job = atomic_fetch_add(&w->next, 1);
         int i = 0;
@@ -386,17 +413,9 @@ static void *work(void *arg)
             job -= n_jobs(&w->files[i++]);
         if (i == N_FILES)
             break;
-        const struct file *f = &w->files[i];
-        uint64_t begin = job * JOB, end = begin + JOB < f->bytes ? begin + JOB : f->bytes;
-        make_range(f, begin, end, buf);
-        for (uint64_t at = begin; at < end;) {
-            ssize_t n = pwrite(f->fd, buf + (at - begin), end - at, (off_t)(f->data_at + at));
-            if (n <= 0 && !(n < 0 && errno == EINTR)) {
-                atomic_store(&w->fault, n < 0 ? errno : ENOSPC);
-                break;
-            }
-            at += n > 0 ? (uint64_t)n : 0;
-        }
+        uint64_t begin = job * JOB, end = begin + JOB < file_bytes(&w->files[i]) ? begin + JOB : file_bytes(&w->files[i]);
+        if (!write_job(&w->files[i], begin, end, buf))
+            atomic_store(&w->fault, errno);
     }
     free(buf);
     return NULL;
@@ -406,7 +425,7 @@ static bool write_data(struct writer *w, int n_threads, struct err *e)
 {
     pthread_t threads[MAX_THREADS];
     int n = 0, usable = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    n_threads = n_threads > 0 ? n_threads : usable;
+    n_threads = n_threads > 0 ? n_threads : usable > 4 ? usable : 4;
     n_threads = n_threads < MAX_THREADS ? n_threads : MAX_THREADS;
     while (n < n_threads && !pthread_create(&threads[n], NULL, work, w))
         n++;
@@ -424,10 +443,12 @@ static bool close_files(struct writer *w, struct err *e)
     bool ok = true;
     for (int i = 0; i < N_FILES; i++) {
         struct file *f = &w->files[i];
-        if (f->fd >= 0 && (fsync(f->fd) || posix_fadvise(f->fd, 0, 0, POSIX_FADV_DONTNEED) < 0) && ok)
+        if (f->fd >= 0 && (ftruncate(f->fd, (off_t)file_bytes(f)) || fsync(f->fd)) && ok)
             ok = fault(w, f->name, e);
-        if (f->fd >= 0)
+        if (f->fd >= 0) {
+            posix_fadvise(f->fd, 0, 0, POSIX_FADV_DONTNEED);
             close(f->fd);
+        }
         free(f->items);
     }
     return ok;
@@ -469,7 +490,9 @@ bool synthetic_write(const char *name, int n_layers, const char *dir, uint64_t s
     if (bytes)
         *bytes = 0;
     for (int i = 0; i < N_FILES && bytes; i++)
-        *bytes += w.files[i].data_at + w.files[i].bytes;
+        *bytes += file_bytes(&w.files[i]);
+    for (int i = 0; i < N_FILES; i++)
+        buf_free(&w.files[i].head);
     for (int i = 0; i < w.n_items; i++) {
         free(w.items[i].name);
         free(w.items[i].made);
