@@ -33,6 +33,7 @@ enum {
     PAIR_BARRIERS = PAIR_LIMIT + ROWS * 4,              /* stage 0 and 1 full, stage 0 and 1 free */
     PAIR_BYTES = PAIR_BARRIERS + 4 * 8,
 };
+static_assert(SMALL_BYTES <= 99 * 1024, "a GB10 has 99 KiB");
 
 static __device__ __forceinline__ void ldmatrix(uint32_t r[4], uint32_t at)
 {
@@ -124,8 +125,8 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(s
     const int head0 = (int)blockIdx.x * group, t0 = (int)(gridDim.y - 1 - blockIdx.y) * tokens;
     const int n = min(tokens, a.n_tokens - t0), last = a.pos + t0 + n - 1, n_tiles = last / TILE + 1;
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(smem);
-
     int *limit = (int *)(smem + STAGES * STAGE);        /* last position that a row sees; in memory for want of registers */
+
     fetch<TILE>(smem, a, 0, last);
     copy_commit();
     if (threadIdx.x < ROWS)
@@ -256,7 +257,8 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
     const int group = a.n_q_heads / a.kv.n_kv_heads, tokens = ROWS / group;
     const int head0 = (int)blockIdx.x * group, t0 = (int)(gridDim.y - 1 - blockIdx.y) * tokens;
     const int n = min(tokens, a.n_tokens - t0), last = a.pos + t0 + n - 1;
-    const int first = (int)blockIdx.z * pieces.tiles * PAIR_TILE, n_tiles = min(last / PAIR_TILE + 1 - (int)blockIdx.z * pieces.tiles, pieces.tiles);
+    const int first_tile = (int)blockIdx.z * pieces.tiles, n_tiles = min(last / PAIR_TILE + 1 - first_tile, pieces.tiles);
+    const int first = first_tile * PAIR_TILE;
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(smem), full = base + PAIR_BARRIERS, empty = full + 16;
     int *limit = (int *)(smem + PAIR_LIMIT);            /* last position that a row sees */
     float *top = (float *)(smem + PAIR_TOP) + warp * 32, *other_top = (float *)(smem + PAIR_TOP) + (warp ^ 1) * 32;
@@ -283,7 +285,8 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
     const uint32_t piece = (uint32_t)((lane / 16 ^ (lane & 7)) << 4);
     const uint32_t q_row = base + PAIR_Q + (uint32_t)(pair * 32 + lane % 16) * ROW_BYTES + piece;
     const uint32_t w_row = base + PAIR_WEIGHTS + (uint32_t)(pair * 32 + lane % 16) * PAIR_TILE * 2 + piece;
-    const uint32_t k_row = base + (uint32_t)(half * 32 + (lane & 7) + (lane >> 4 << 3)) * ROW_BYTES + (uint32_t)(((lane >> 3 & 1) ^ (lane & 7)) << 4);
+    const uint32_t k_row = base + (uint32_t)(half * 32 + (lane & 7) + (lane >> 4 << 3)) * ROW_BYTES
+                           + (uint32_t)(((lane >> 3 & 1) ^ (lane & 7)) << 4);
     const uint32_t v_row = base + (uint32_t)(PAIR_TILE + lane % 16) * ROW_BYTES + (uint32_t)half * 256 + piece;
     char *to = smem + PAIR_WEIGHTS + (pair * 32 + g) * PAIR_TILE * 2 + t * 4;
 

@@ -1,7 +1,7 @@
 /* step_attention: one attention layer of a decode step, 1 to 8 rows, between its projections.
  * Shapes    qg [n, heads, 2, 256], k and v [n, kv_heads, 256] fp32; cache rows [kv_heads, 256] bf16
- * Bytes     K and V of all positions once: 1 KiB a position and KV head;  122B at 128K: 268 MB;  partial results 66 KB a range, row
- *           and KV head of 16 query heads, written and read in L2
+ * Bytes     K and V of all positions once: 1 KiB a position and KV head;  122B at 128K: 268 MB;  partial results of the ranges, 1 KiB
+ *           each a row and query head, at most 2 MB a row of the 122B, written and read in L2
  * Limit     bandwidth: 268 MB at 4.5 TB/s 60 us, at 230 GB/s 1.2 ms
  * Launch    1: grid (row sets, 64 ranges, kv_heads), 8 warps, 64 positions a tile; K and V tiles of 32 KiB in three buffers, two
  *           of them in flight (two buffers, one in flight, where shared memory is short); ranges beyond the end leave at once.
@@ -11,7 +11,7 @@
  *           8 / R warps, each with its own positions of the tile and q in registers; weights meet in shared memory; outputs: a
  *           warp has 32 columns of all rows.  16-byte piece c of row r lies at c ^ (r & 7), free of bank conflicts
  * Numerics  q and weights in bf16, the rest fp32; weights are added up by the tensor cores as ones times weights, so that the order
- *           does not depend on R.  A range is 64 positions for each 4096 of the row's own position */
+ *           does not depend on R.  A range is 64 positions long for rows at 0 to 4095, 128 at 4096 to 8191, ... */
 #include "kernels/cuda/common.cuh"
 
 enum {
@@ -45,7 +45,7 @@ static __device__ __forceinline__ float quad_max(float v)
 /* The range length of a row at position p: the smallest multiple of 64 that needs no more than STEP_RANGES ranges. */
 static __device__ __forceinline__ int range_length(int p) { return TILE * (p / (TILE * STEP_RANGES) + 1); }
 
-/* Where the outcome of (row, head, range) lies: 256 sums, and far behind the greatest logit and the sum of weights. */
+/* The outcome of (row, head, range): 256 sums; behind those of all, at partial_ends(), the greatest logit and the sum of weights. */
 static __device__ __forceinline__ size_t partial(int row, int n_heads, int head, int range)
 {
     return ((size_t)row * (size_t)n_heads + (size_t)head) * STEP_RANGES + (size_t)range;
@@ -85,7 +85,8 @@ static __device__ __forceinline__ struct head_norm head_norm_of(const float *wei
     return h;
 }
 /* v: the lane's values, u: their partners, turn: cos and sin of the row. */
-static __device__ __forceinline__ uint4 norm_and_turn(const struct head_norm &h, float v[8], const float u[8], const float2 *turn, int half, float eps)
+static __device__ __forceinline__ uint4 norm_and_turn(const struct head_norm &h, float v[8], const float u[8], const float2 *turn,
+                                                      int half, float eps)
 {
     float sum = 0;
 #pragma unroll
@@ -163,6 +164,8 @@ static constexpr size_t shared_bytes(int rows, int buffers, int n_rows, int half
            + (size_t)rows * (HEADS * TILE * 2 + HEADS * 4) + WARPS * HEADS * 4;
 }
 static_assert(shared_bytes(4, 2, STEP_ROWS, DIM / 2) <= 99 * 1024, "shared memory of a GB10");
+
+static_assert(shared_bytes(4, 2, STEP_ROWS, DIM / 2) <= 99 * 1024, "a GB10 has 99 KiB");
 
 /* Rows 4 * blockIdx.x .. + R - 1, of which some may be missing; R: 1, 2 or 4. */
 template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) void step_attention_kernel(struct step_attention_args a)
@@ -339,9 +342,9 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
                 char *to = weights + my_row * HEADS * TILE * 2 + g * TILE * 2 + t * 4;
 #pragma unroll
                 for (int j = 0; j < R; j++) {
-                    int piece = ((my_part * R + j) ^ g) << 4;
-                    *(uint32_t *)(to + piece) = bf16_pair(exp2_fast((s[j][0] - max0) * unit), exp2_fast((s[j][1] - max0) * unit));
-                    *(uint32_t *)(to + 8 * TILE * 2 + piece) = bf16_pair(exp2_fast((s[j][2] - max1) * unit), exp2_fast((s[j][3] - max1) * unit));
+                    uint32_t *w = (uint32_t *)(to + (((my_part * R + j) ^ g) << 4));
+                    w[0] = bf16_pair(exp2_fast((s[j][0] - max0) * unit), exp2_fast((s[j][1] - max0) * unit));
+                    w[8 * TILE / 2] = bf16_pair(exp2_fast((s[j][2] - max1) * unit), exp2_fast((s[j][3] - max1) * unit));
                 }
             }
             copy_wait<BUFFERS == 3 ? 2 : 1>();
