@@ -75,9 +75,11 @@ __device__ __forceinline__ void row_inputs(struct delta_shared *s, const struct 
     float2 vc;
     vc.x = convolve(v[0].x, v[1].x, v[2].x, v[3].x, s->taps[tap_place(2 * DIM + 2 * lane)]);
     vc.y = convolve(v[0].y, v[1].y, v[2].y, v[3].y, s->taps[tap_place(2 * DIM + 2 * lane + 1)]);
-    qc = times(qc, 0.08838834764831845f / sqrtf(warp_sum(dot4(qc, qc)) + 1e-6f));      /* 128^-0.5 */
-    kc = times(kc, 1.0f / sqrtf(warp_sum(dot4(kc, kc)) + 1e-6f));
-    float qk = warp_sum(dot4(qc, kc));
+    float qq = warp_sum(dot4(qc, qc)), kk = warp_sum(dot4(kc, kc)), qk = warp_sum(dot4(qc, kc));
+    float q_scale = 0.08838834764831845f / sqrtf(qq + 1e-6f), k_scale = 1.0f / sqrtf(kk + 1e-6f);    /* 128^-0.5 */
+    qc = times(qc, q_scale);
+    kc = times(kc, k_scale);
+    qk *= q_scale * k_scale;
     *(float4 *)&s->q[r][4 * lane] = qc;
     *(float4 *)&s->k[r][4 * lane] = kc;
     *(float2 *)&s->v[r][2 * lane] = vc;
