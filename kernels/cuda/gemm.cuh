@@ -72,6 +72,7 @@ template <int WARPS_, int MT_, int NT_, int STAGES_, int BLOCKS_, bool DEEP_> st
     static constexpr int STAGE = TOKENS * PACK_GROUP * 2, RING = STAGES * STAGE, SMEM = RING + TOKENS * 4;
     static constexpr int STEP = THREADS / 16, PIECES = TOKENS / STEP;  /* 16-byte pieces of a stage that a thread copies */
     static_assert(STEP % 2 == 0 && TOKENS % STEP == 0, "a thread's tokens have one parity");
+    static_assert(SMEM <= 99 * 1024, "shared memory of a GB10");
 };
 struct gemm_large : gemm_shape<8, 2, 16, 3, 1, false> {};           /* 256 x 128 */
 struct gemm_medium : gemm_shape<4, 2, 8, 3, 3, false> {};          /* 128 x 64 */
