@@ -2,8 +2,8 @@
  * Shapes    up: pairs [2 inter, hidden] of the distinct experts and the shared one; down: [hidden, inter] of the same
  * Bytes     the packed matrices of distinct experts + shared; activations are small
  * Limit     bandwidth
- * Launch    one block of 8 warps per multiprocessor; a block takes an equal run of (expert, tile), for down of tiles.  Every
- *           block of `up` routes for itself: a warp a row.  The shared expert's first lines are fetched before the router has
+ * Launch    up: one block of 8 warps per multiprocessor, each takes an equal run of (expert, tile) and routes for itself, a warp a
+ *           row.  down: a block takes a tile or two, a warp 128 inner columns of every expert.  The shared expert's first lines are fetched before the router has
  *           answered
  * Layout    kernels/pack.h; the loop: step_tiles.cuh.  All rows go through every expert's product, since the eight columns of an
  *           instruction cost the same as one; rows that did not choose it have weight 0
@@ -22,22 +22,23 @@ struct matrix {
 
 struct up_job {
     struct matrix  routed, shared;
-    uint32_t      *h, *shared_h;
+    uint16_t      *h, *shared_h;
     struct step_route *route;
     const float   *logits, *x;
     const int32_t *n_valid;
     size_t         logit_step;
     int            n_logits, overlap, n_rows, n_experts, top_k, inter, hidden, groups, tiles;
+    int            slot;                /* halves of one expert's h */
 };
 
 struct down_job {
     struct matrix   routed, shared;
     float          *y;
-    const uint32_t *h, *shared_h;
+    const uint16_t *h, *shared_h;
     const struct step_route *route;
     const float    *shared_gate;
     size_t          y_split, logit_step;
-    int             n_logits, n_rows, hidden, inter, groups, tiles, per_split;
+    int             n_logits, n_rows, hidden, inter, groups, tiles, per_split, slot;
 };
 
 /* ---- routing ---- */
@@ -185,7 +186,7 @@ struct up_tiles {
     const uint8_t *shared, *routed, *expert_at; /* this warp's columns: of the next shared tile; of tile 0 of expert 0, of the expert at hand */
     size_t         shared_step, routed_step, stride;
     const int16_t *expert;              /* at hand */
-    int            n_shared, tile, tiles, shared_lines, routed_lines;
+    int            n_shared, tile, tiles, shared_units, routed_units;
 
     __device__ __forceinline__ void first_routed(const struct routing *r, int unit)
     {
@@ -199,7 +200,7 @@ struct up_tiles {
             n_shared--;
             *at = shared;
             shared += shared_step;
-            return shared_lines;
+            return shared_units;
         }
         if (tile == tiles) {
             tile = 0;
@@ -208,14 +209,23 @@ struct up_tiles {
         *at = expert_at;
         expert_at += routed_step;
         tile++;
-        return routed_lines;
+        return routed_units;
     }
 };
 
 template <int COLS> struct up_shared {
-    step_shared<COLS> step;
-    struct routing    routing;
+    step_shared<COLS>   step;
+    struct step_staging input;
+    struct routing      routing;
 };
+
+/* Halves of the upper bf16 of inner column i of a row; the lower one is 32 halves on. */
+__device__ __forceinline__ int slot_at(int i, int row, int sets)
+{
+    const int k = i % PACK_GROUP, lane = row % 4 * 8 + k % 32 / 8;
+    return (((i / PACK_GROUP * sets + row / 4) * 4 + k / 32) * 32 + lane) * 8 + k % 8;
+}
+
 
 template <int F, int GW>
 __device__ __forceinline__ void up_scales(group_scales<F> scale[GW], const uint8_t *at, int tile, int g0, int gw, int groups)
@@ -233,7 +243,7 @@ __device__ __forceinline__ void up_run(const struct up_job &j, step_shared<COLS>
 {
     group_scales<F> scale[GW], ahead[GW];
     const uint8_t *scales;
-    uint32_t *out;
+    uint16_t *out;
     int tile, next_tile;
     if (n <= 0)
         return;
@@ -241,7 +251,7 @@ __device__ __forceinline__ void up_run(const struct up_job &j, step_shared<COLS>
     up_scales<F, GW>(ahead, scales, next_tile, g0, gw, j.groups);
     for (int i = 0; i < n; i++) {
         float2 total[COLS] = {};
-        uint32_t *h = out;
+        uint16_t *h = out;
         tile = next_tile;
 #pragma unroll
         for (int gi = 0; gi < GW; gi++)
@@ -251,10 +261,14 @@ __device__ __forceinline__ void up_run(const struct up_job &j, step_shared<COLS>
             up_scales<F, GW>(ahead, scales, next_tile, g0, gw, j.groups);
         }
         tile_product<F, GW, COLS>(total, f, gw, scale, s);
-        tile_reduce<COLS>(sm, first + i, total, [&](int set, float2 v) {
+        tile_reduce<COLS>(sm, first + i, STEP_WARPS, total, [&](int set, float2 v) {
             const int token = 4 * set + threadIdx.x % 4, at = tile * 8 + threadIdx.x % 32 / 4;
-            if (token < j.n_rows && at < j.inter)
-                h[(size_t)token * j.inter + at] = bf16_split(silu_f(v.x) * v.y);
+            if (token < j.n_rows && at < j.inter) {
+                const uint32_t both = bf16_split(silu_f(v.x) * v.y);
+                const int to = slot_at(at, token, COLS);
+                h[to] = (uint16_t)both;
+                h[to + 32] = (uint16_t)(both >> 16);
+            }
         });
     }
 }
@@ -275,29 +289,30 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 && GW < 4 ? 2 : 1) up_
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, b = blockIdx.x, nb = gridDim.x;
     const int g0 = warp * GW, gw = max(0, min(GW, j.groups - g0));
     const int sh0 = j.tiles * b / nb, sh1 = j.tiles * (b + 1) / nb;
-    const int shared_lines = pack_lines((enum weight_format)j.shared.format), routed_lines = pack_lines((enum weight_format)j.routed.format);
+    const int shared_units = format_units(j.shared.format), routed_units = format_units(j.routed.format);
     step_frags<GW, COLS> f;
     step_stream<up_tiles> s;
 
     gpu_next();
-    s.src.shared_step = (size_t)j.groups * shared_lines * PACK_LINE;
-    s.src.routed_step = (size_t)j.groups * routed_lines * PACK_LINE;
-    s.src.shared = j.shared.data + sh0 * s.src.shared_step + (size_t)g0 * shared_lines * PACK_LINE;
-    s.src.routed = j.routed.data + (size_t)g0 * routed_lines * PACK_LINE;
+    s.src.shared_step = (size_t)j.groups * shared_units * STEP_UNIT;
+    s.src.routed_step = (size_t)j.groups * routed_units * STEP_UNIT;
+    s.src.shared = j.shared.data + sh0 * s.src.shared_step + (size_t)g0 * shared_units * STEP_UNIT;
+    s.src.routed = j.routed.data + (size_t)g0 * routed_units * STEP_UNIT;
     s.src.stride = j.routed.stride;
     s.src.n_shared = sh1 - sh0;
     s.src.tiles = j.tiles;
-    s.src.shared_lines = gw * shared_lines;
-    s.src.routed_lines = gw * routed_lines;
-    s.start(sm->step.ring[warp][0], sh1 - sh0);
+    s.src.shared_units = gw * shared_units;
+    s.src.routed_units = gw * routed_units;
+    s.start(sm->step.ring[warp][0], gw * shared_units * (sh1 - sh0));
     gpu_wait();
 
     find_route(&sm->routing, j);
     const int units = sm->routing.n * j.tiles, u0 = (int)((long)units * b / nb), u1 = (int)((long)units * (b + 1) / nb);
     if (u0 < u1) {
         s.src.first_routed(&sm->routing, u0);
-        s.extend(u1 - u0);
+        s.extend(gw * routed_units * (u1 - u0));
     }
+    s.ready();
 #pragma unroll
     for (int set = 0; set < COLS; set++)
 #pragma unroll
@@ -307,20 +322,20 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 && GW < 4 ? 2 : 1) up_
             for (int i = 0; i < 4; i++)
                 u[i] = i < ROWS && gi < gw && 4 * set + i < j.n_rows
                      ? *(const float4 *)(j.x + (size_t)(4 * set + i) * j.hidden + (g0 + gi) * PACK_GROUP + 4 * lane) : make_float4(0, 0, 0, 0);
-            frags_set(f, set, gi, u, sm->step.staged[warp], lane);
+            frags_set(f, set, gi, u, false, sm->input.staged[warp], lane);
         }
 
     BY_FORMAT(j.shared.format, (up_run<F, GW, COLS>(j, &sm->step, f, s, 0, sh1 - sh0, g0, gw,
-        [&](int i, const uint8_t **scales, uint32_t **out, int *tile) {
+        [&](int i, const uint8_t **scales, uint16_t **out, int *tile) {
             *scales = j.shared.scale;
             *out = j.shared_h;
             *tile = sh0 + i;
         })))
     BY_FORMAT(j.routed.format, (up_run<F, GW, COLS>(j, &sm->step, f, s, sh1 - sh0, u1 - u0, g0, gw,
-        [&](int i, const uint8_t **scales, uint32_t **out, int *tile) {
+        [&](int i, const uint8_t **scales, uint16_t **out, int *tile) {
             const int e = (u0 + i) / j.tiles;
             *scales = j.routed.scale + (size_t)sm->routing.expert[e] * j.routed.stride;
-            *out = j.h + (size_t)e * j.n_rows * j.inter;
+            *out = j.h + (size_t)e * j.slot;
             *tile = (u0 + i) % j.tiles;
         })))
 }
@@ -332,7 +347,7 @@ struct down_tiles {
     const uint8_t *shared, *routed;     /* this warp's columns in the tile at hand, of expert 0 */
     size_t         shared_step, routed_step;
     const size_t  *offset;              /* of the routed experts */
-    int            e, n, shared_lines, routed_lines;
+    int            e, n, shared_units, routed_units;
 
     __device__ __forceinline__ int next(const uint8_t **at)
     {
@@ -340,12 +355,12 @@ struct down_tiles {
             e = 0;
             *at = shared;
             shared += shared_step;
-            return shared_lines;
+            return shared_units;
         }
         *at = routed + offset[e++];
         if (e == n)
             routed += routed_step;
-        return routed_lines;
+        return routed_units;
     }
 };
 
@@ -354,54 +369,50 @@ template <int COLS> struct down_shared {
     size_t            offset[MAX_DISTINCT];
 };
 
-/* A warp's 64 columns of h: raw values of the rows this lane holds, lane (g, t): token g / 2, half g % 2. */
-template <int COLS> struct down_input {
-    uint4 v[COLS][4];
-    float weight[COLS];                 /* of token 4 set + lane % 4 */
+/* A warp's 128 columns of the rows of one expert, with what multiplies the product. */
+template <int COLS> struct down_item {
+    uint4  v[COLS][4];
+    float  weight[COLS];                /* of token 4 set + lane % 4 */
+    float2 scale;
 
-    __device__ __forceinline__ void load(const uint32_t *h, int inter, int column, int n_rows, bool there)
+    __device__ __forceinline__ void load(const uint16_t *h, int n_rows)
     {
-        const int lane = threadIdx.x % 32, token = lane / 8;
+        const int lane = threadIdx.x % 32;
 #pragma unroll
         for (int c = 0; c < COLS; c++)
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-                v[c][i] = there && 4 * c + token < n_rows
-                        ? *(const uint4 *)(h + (size_t)(4 * c + token) * inter + column + 32 * (i / 2) + 8 * (lane % 4) + 4 * (i % 2))
-                        : make_uint4(0, 0, 0, 0);
-    }
-    /* b0 and b1 of k-step s */
-    __device__ __forceinline__ void fragment(int c, int s, uint32_t b[2]) const
-    {
-        const uint32_t part = threadIdx.x % 32 / 4 % 2 ? 0x7632 : 0x5410;
-        b[0] = __byte_perm(v[c][s].x, v[c][s].y, part);
-        b[1] = __byte_perm(v[c][s].z, v[c][s].w, part);
+            for (int p = 0; p < 4; p++)
+                v[c][p] = 4 * c + lane / 8 < n_rows ? *(const uint4 *)(h + ((c * 4 + p) * 32 + lane) * 8) : make_uint4(0, 0, 0, 0);
     }
 };
 
-/* total += weight * (64 columns of one expert's tile) */
+/* total += weight * (128 columns of one expert's tile) */
 template <int F, int COLS>
-__device__ __forceinline__ void down_item(float2 total[COLS], const down_input<COLS> &in, float2 scale, step_stream<down_tiles> &s)
+__device__ __forceinline__ void down_product(float2 total[COLS], const down_item<COLS> &in, step_stream<down_tiles> &s)
 {
-    float acc[COLS][4] = {};
+    float acc[COLS][2][4] = {};
+    uint32_t b[COLS][8][2];
 #pragma unroll
-    for (int l = 0; l < group_lines<F>() / 2; l++) {
-        uint4 v = s.take();
+    for (int c = 0; c < COLS; c++)
 #pragma unroll
-        for (int st = 0; st < line_steps<F>(); st++) {
-            uint32_t a[4], b[2];
-            unpack<F>(a, v, st);
-#pragma unroll
-            for (int c = 0; c < COLS; c++) {
-                in.fragment(c, l * line_steps<F>() + st, b);
-                mma_bf16(acc[c], a, b[0], b[1]);
-            }
+        for (int p = 0; p < 4; p++) {
+            b[c][2 * p][0] = in.v[c][p].x;
+            b[c][2 * p][1] = in.v[c][p].y;
+            b[c][2 * p + 1][0] = in.v[c][p].z;
+            b[c][2 * p + 1][1] = in.v[c][p].w;
         }
+#pragma unroll
+    for (int unit = 0; unit < group_units<F>(); unit++) {
+        uint4 v[2];
+        s.take(v);
+        unit_product<F, COLS>(acc, v, [&](int c, int st) { return b[c][unit * 2 * line_steps<F>() + st]; });
     }
 #pragma unroll
     for (int c = 0; c < COLS; c++) {
-        total[c].x += in.weight[c] * (scale.x * (acc[c][0] + acc[c][1]));
-        total[c].y += in.weight[c] * (scale.y * (acc[c][2] + acc[c][3]));
+        float2 one = make_float2(0, 0);
+        group_end<F>(&one, acc[c], product_offset<F>() != 0 ? fragment_sum<false>(b[c]) : 0, in.scale);
+        total[c].x += in.weight[c] * one.x;
+        total[c].y += in.weight[c] * one.y;
     }
 }
 
@@ -421,34 +432,36 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 ? 2 : 1) down_kernel(c
     constexpr int COLS = (ROWS + 3) / 4;
     extern __shared__ uint4 memory[];
     down_shared<COLS> *sm = (down_shared<COLS> *)memory;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32, warps = blockDim.x / 32, lane = threadIdx.x % 32;
     const int split = blockIdx.x / j.per_split, block = blockIdx.x % j.per_split;
     const int t0 = j.tiles * block / j.per_split, t1 = j.tiles * (block + 1) / j.per_split;
-    const int half = split * STEP_WARPS + warp, group = half / 2, column = 64 * half;
-    const bool mine = column < j.inter;
-    const int shared_lines = pack_lines((enum weight_format)j.shared.format), routed_lines = pack_lines((enum weight_format)j.routed.format);
+    const int group = split * warps + warp;
+    const bool mine = group < j.groups;
+    const int shared_units = format_units(j.shared.format), routed_units = format_units(j.routed.format);
     step_stream<down_tiles> s;
     float gate[COLS];
 
     gpu_next();
-    s.src.shared_step = (size_t)j.groups * shared_lines * PACK_LINE;
-    s.src.routed_step = (size_t)j.groups * routed_lines * PACK_LINE;
-    s.src.shared = j.shared.data + t0 * s.src.shared_step + (size_t)half * (shared_lines / 2) * PACK_LINE;
-    s.src.routed = j.routed.data + t0 * s.src.routed_step + (size_t)half * (routed_lines / 2) * PACK_LINE;
+    s.src.shared_step = (size_t)j.groups * shared_units * STEP_UNIT;
+    s.src.routed_step = (size_t)j.groups * routed_units * STEP_UNIT;
+    s.src.shared = j.shared.data + t0 * s.src.shared_step + (size_t)group * shared_units * STEP_UNIT;
+    s.src.routed = j.routed.data + t0 * s.src.routed_step + (size_t)group * routed_units * STEP_UNIT;
     s.src.offset = sm->offset;
     s.src.e = s.src.n = 0;
-    s.src.shared_lines = mine ? shared_lines / 2 : 0;
-    s.src.routed_lines = mine ? routed_lines / 2 : 0;
-    s.start(sm->step.ring[warp][0], 1);
+    s.src.shared_units = shared_units;
+    s.src.routed_units = routed_units;
+    s.start(sm->step.ring[warp][0], mine ? shared_units : 0);
     gpu_wait();
 
     const int n = j.route->n;
-    for (int i = threadIdx.x; i < n; i += STEP_THREADS)
+    for (int i = threadIdx.x; i < n; i += blockDim.x)
         sm->offset[i] = (size_t)j.route->expert[i] * j.routed.stride;
     __syncthreads();
     s.src.e = 0;
     s.src.n = n;
-    s.extend((t1 - t0) * (n + 1) - 1);
+    if (mine)
+        s.extend((t1 - t0) * (shared_units + n * routed_units) - shared_units);
+    s.ready();
 #pragma unroll
     for (int c = 0; c < COLS; c++) {
         const int token = 4 * c + lane % 4;
@@ -459,39 +472,38 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 ? 2 : 1) down_kernel(c
     }
 
     /* Input and scale of an item are fetched while the one before is computed. */
-    down_input<COLS> in, ahead;
-    float2 scale, scale_ahead;
+    const int column = group * COLS * 1024;             /* halves of this warp's columns in a slot */
+    down_item<COLS> in, ahead;
     auto fetch = [&](int tile, int e) {
         const size_t tile_group = (size_t)tile * j.groups + group;
+        if (!mine)
+            return;
         if (e == 0) {
-            ahead.load(j.shared_h, j.inter, column, j.n_rows, mine);
+            ahead.load(j.shared_h + column, j.n_rows);
 #pragma unroll
             for (int c = 0; c < COLS; c++)
                 ahead.weight[c] = gate[c];
-            scale_ahead = mine ? any_scale(j.shared, 0, tile_group) : make_float2(0, 0);
+            ahead.scale = any_scale(j.shared, 0, tile_group);
         } else {
-            ahead.load(j.h + (size_t)(e - 1) * j.n_rows * j.inter, j.inter, column, j.n_rows, mine);
+            ahead.load(j.h + (size_t)(e - 1) * j.slot + column, j.n_rows);
 #pragma unroll
             for (int c = 0; c < COLS; c++)
                 ahead.weight[c] = j.route->weight[e - 1][4 * c + lane % 4];
-            scale_ahead = mine ? any_scale(j.routed, sm->offset[e - 1], tile_group) : make_float2(0, 0);
+            ahead.scale = any_scale(j.routed, sm->offset[e - 1], tile_group);
         }
     };
     fetch(t0, 0);
     for (int tile = t0; tile < t1; tile++) {
         float2 total[COLS] = {};
-        for (int e = 0; e <= n; e++) {
+        for (int e = 0; e <= n && mine; e++) {
             in = ahead;
-            scale = scale_ahead;
             if (e < n)
                 fetch(tile, e + 1);
             else if (tile + 1 < t1)
                 fetch(tile + 1, 0);
-            if (!mine)
-                continue;
-            BY_FORMAT(e == 0 ? j.shared.format : j.routed.format, (down_item<F, COLS>(total, in, scale, s)))
+            BY_FORMAT(e == 0 ? j.shared.format : j.routed.format, (down_product<F, COLS>(total, in, s)))
         }
-        tile_reduce<COLS>(&sm->step, tile - t0, total, [&](int set, float2 v) {
+        tile_reduce<COLS>(&sm->step, tile - t0, warps, total, [&](int set, float2 v) {
             const int token = 4 * set + threadIdx.x % 4, row = tile * PACK_ROWS + threadIdx.x % 32 / 4;
             float *y = j.y + split * j.y_split + (size_t)token * j.hidden;
             if (token < j.n_rows && row < j.hidden)
@@ -540,6 +552,7 @@ extern "C" void step_experts_up_cuda(struct cuda_queue *q, const struct step_exp
     j.top_k = a->top_k;
     j.inter = a->inter;
     j.hidden = a->hidden;
+    j.slot = (int)(step_slot_bytes(a->inter, a->n_rows) / 2);
     j.groups = pack_groups(a->hidden);
     j.tiles = pack_tiles(2 * a->inter);
     switch ((j.groups + STEP_WARPS - 1) / STEP_WARPS) {
@@ -568,14 +581,18 @@ extern "C" void step_experts_down_cuda(struct cuda_queue *q, const struct step_e
     j.n_rows = a->n_rows;
     j.hidden = a->hidden;
     j.inter = a->inter;
+    j.slot = (int)(step_slot_bytes(a->inter, a->n_rows) / 2);
     j.groups = pack_groups(a->inter);
     j.tiles = pack_tiles(a->hidden);
-    j.per_split = q->n_sm / splits < j.tiles ? q->n_sm / splits : j.tiles;
+    /* Two blocks fit on a multiprocessor: with one tile each, all of them are there at once, and memory, not the rounding to
+     * whole tiles, decides how long it takes. */
+    const int resident = 2 * q->n_sm / splits, threads = 32 * (j.groups < STEP_WARPS ? j.groups : STEP_WARPS);
+    j.per_split = j.tiles < resident ? j.tiles : resident;
     const dim3 grid(j.per_split * splits);
     if (a->n_rows == 1)
-        launch(q, "step_experts_down", down_kernel<1>, grid, STEP_THREADS, sizeof(down_shared<1>), true, j);
+        launch(q, "step_experts_down", down_kernel<1>, grid, threads, sizeof(down_shared<1>), true, j);
     else if (a->n_rows <= 4)
-        launch(q, "step_experts_down", down_kernel<4>, grid, STEP_THREADS, sizeof(down_shared<1>), true, j);
+        launch(q, "step_experts_down", down_kernel<4>, grid, threads, sizeof(down_shared<1>), true, j);
     else
-        launch(q, "step_experts_down", down_kernel<8>, grid, STEP_THREADS, sizeof(down_shared<2>), true, j);
+        launch(q, "step_experts_down", down_kernel<8>, grid, threads, sizeof(down_shared<2>), true, j);
 }

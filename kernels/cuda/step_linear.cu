@@ -31,18 +31,24 @@ struct job {
     const uint8_t    *marks;
     const struct step_sampling *sampling;
     int               n_rows, n_ids, cols, groups, split_groups, two_inputs;
+    int               half;             /* activations as fp16: all parts are INT8 */
     float             eps;
 };
 
+template <int COLS> struct shared_memory {
+    step_shared<COLS>   step;
+    struct step_staging input;
+};
+
 struct tiles_of_part {
-    const uint8_t *tile;                /* line 0 of this warp */
+    const uint8_t *tile;                /* unit 0 of this warp */
     size_t         step;                /* bytes of a tile */
-    int            n_lines;
+    int            n_units;
     __device__ __forceinline__ int next(const uint8_t **at)
     {
         *at = tile;
         tile += step;
-        return n_lines;
+        return n_units;
     }
 };
 
@@ -69,7 +75,7 @@ __device__ __forceinline__ float4 table_input(const struct job &j, const struct 
 }
 
 /* 1 / rms of rows first .. first + 3, from each thread's sums of squares. */
-template <int COLS> __device__ __forceinline__ float4 inverse_rms(step_shared<COLS> *sm, const float mine[4], const struct job &j)
+__device__ __forceinline__ float4 inverse_rms(struct step_staging *sm, const float mine[4], const struct job &j)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     float r[4];
@@ -110,7 +116,7 @@ __device__ __forceinline__ void scale4(float4 &u, float s)
 
 /* The input of this warp's columns as fragments; `column` is the first one in the input's row. */
 template <int GW, int COLS, int ROWS>
-__device__ __forceinline__ void load_input(step_frags<GW, COLS> &f, step_shared<COLS> *sm, const struct job &j, int split, int g0, int gw, bool writer)
+__device__ __forceinline__ void load_input(step_frags<GW, COLS> &f, struct step_staging *sm, const struct job &j, int split, int g0, int gw, bool writer)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const struct step_input in = j.in[j.two_inputs ? split : 0];
@@ -169,7 +175,7 @@ __device__ __forceinline__ void load_input(step_frags<GW, COLS> &f, step_shared<
                     }
 #pragma unroll
         for (int gi = 0; gi < GW; gi++)
-            frags_set(f, set, gi, u[gi], sm->staged[warp], lane);
+            frags_set(f, set, gi, u[gi], j.half, sm->staged[warp], lane);
     }
 }
 
@@ -247,7 +253,7 @@ __device__ __forceinline__ void run(const struct job &j, const struct part &p, s
         if (tile + 1 < t1)
             load_scales<F, GW>(ahead, p, (size_t)(tile + 1) * j.groups + g0, gw);
         tile_product<F, GW, COLS>(total, f, gw, scale, s);
-        tile_reduce<COLS>(sm, tile - t0, total, [&](int set, float2 v) {
+        tile_reduce<COLS>(sm, tile - t0, STEP_WARPS, total, [&](int set, float2 v) {
             float2 r = row_scale<F>(p.scale, tile, threadIdx.x % 32 / 4);
             write_sums(j, p, split, tile, 4 * set + threadIdx.x % 4, make_float2(v.x * r.x, v.y * r.y));
         });
@@ -259,7 +265,7 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 && GW < 4 ? 2 : 1) ste
 {
     constexpr int COLS = (ROWS + 3) / 4;
     extern __shared__ uint4 memory[];
-    step_shared<COLS> *sm = (step_shared<COLS> *)memory;
+    shared_memory<COLS> *sm = (shared_memory<COLS> *)memory;
     const int warp = threadIdx.x / 32;
     gpu_next();
     int pi = 0;
@@ -270,19 +276,20 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 && GW < 4 ? 2 : 1) ste
     const int t0 = (int)((long)p.tiles * block / p.per_split), t1 = (int)((long)p.tiles * (block + 1) / p.per_split);
     const int g0 = split * j.split_groups + warp * GW;
     const int gw = max(0, min(GW, min(j.groups, (split + 1) * j.split_groups) - g0));
-    const int lines = pack_lines((enum weight_format)p.format);
+    const int units = format_units(p.format);
     step_stream<tiles_of_part> s;
     step_frags<GW, COLS> f;
 
-    s.src = {p.data + ((size_t)t0 * j.groups + g0) * lines * PACK_LINE, (size_t)j.groups * lines * PACK_LINE, gw * lines};
-    s.start(sm->ring[warp][0], gw ? t1 - t0 : 0);
+    s.src = {p.data + ((size_t)t0 * j.groups + g0) * units * STEP_UNIT, (size_t)j.groups * units * STEP_UNIT, gw * units};
+    s.start(sm->step.ring[warp][0], gw * units * (t1 - t0));
+    s.ready();
     gpu_wait();
-    load_input<GW, COLS, ROWS>(f, sm, j, split, g0, gw, pi == 0 && block == 0);
+    load_input<GW, COLS, ROWS>(f, &sm->input, j, split, g0, gw, pi == 0 && block == 0);
     switch (p.format) {
-    case WEIGHT_INT4:  run<WEIGHT_INT4, GW, COLS>(j, p, sm, f, s, split, t0, t1, g0, gw); break;
-    case WEIGHT_FP8:   run<WEIGHT_FP8, GW, COLS>(j, p, sm, f, s, split, t0, t1, g0, gw); break;
-    case WEIGHT_INT8:  run<WEIGHT_INT8, GW, COLS>(j, p, sm, f, s, split, t0, t1, g0, gw); break;
-    case WEIGHT_DENSE: run<WEIGHT_DENSE, GW, COLS>(j, p, sm, f, s, split, t0, t1, g0, gw); break;
+    case WEIGHT_INT4:  run<WEIGHT_INT4, GW, COLS>(j, p, &sm->step, f, s, split, t0, t1, g0, gw); break;
+    case WEIGHT_FP8:   run<WEIGHT_FP8, GW, COLS>(j, p, &sm->step, f, s, split, t0, t1, g0, gw); break;
+    case WEIGHT_INT8:  run<WEIGHT_INT8, GW, COLS>(j, p, &sm->step, f, s, split, t0, t1, g0, gw); break;
+    case WEIGHT_DENSE: run<WEIGHT_DENSE, GW, COLS>(j, p, &sm->step, f, s, split, t0, t1, g0, gw); break;
     }
 }
 
@@ -313,16 +320,16 @@ void share_blocks(struct job *j, const size_t bytes[], int n, int splits)
 template <int GW> void launch_sets(struct cuda_queue *q, const struct job &j, int blocks)
 {
     if (j.n_rows == 1)
-        launch(q, "step_linear", step_linear_kernel<GW, 1>, dim3(blocks), STEP_THREADS, sizeof(step_shared<1>), true, j);
+        launch(q, "step_linear", step_linear_kernel<GW, 1>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<1>), true, j);
     else if (j.n_rows <= 4)
-        launch(q, "step_linear", step_linear_kernel<GW, 4>, dim3(blocks), STEP_THREADS, sizeof(step_shared<1>), true, j);
+        launch(q, "step_linear", step_linear_kernel<GW, 4>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<1>), true, j);
     else
-        launch(q, "step_linear", step_linear_kernel<GW, 8>, dim3(blocks), STEP_THREADS, sizeof(step_shared<2>), true, j);
+        launch(q, "step_linear", step_linear_kernel<GW, 8>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<2>), true, j);
 }
 
 }
 
-static_assert(sizeof(step_shared<2>) <= 99 * 1024, "shared memory of a GB10");
+static_assert(sizeof(shared_memory<2>) <= 99 * 1024, "shared memory of a GB10");
 
 extern "C" void step_linear_cuda(struct cuda_queue *q, const struct step_linear_args *a)
 {
@@ -363,6 +370,10 @@ extern "C" void step_linear_cuda(struct cuda_queue *q, const struct step_linear_
     j.n_ids = a->n_ids;
     j.eps = a->eps;
     j.two_inputs = a->in[1].x != NULL;
+    j.half = a->part[0].w.format == WEIGHT_INT8;
+    for (int i = 1; i < a->n_parts; i++)
+        if ((a->part[i].w.format == WEIGHT_INT8) != (bool)j.half)
+            queue_note(q, "step_linear", cudaErrorInvalidValue);
     j.groups = pack_groups(a->part[0].w.cols);
     j.cols = a->part[0].w.cols / (j.two_inputs ? 2 : 1);
     j.split_groups = (j.groups + splits - 1) / splits;

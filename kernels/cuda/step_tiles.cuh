@@ -2,10 +2,14 @@
  * activations.
  *
  * The columns are cut among the warps, and each warp keeps the activations of its columns in registers for all tiles that
- * come, as B fragments: column 2i of the 16x8x16 product is the upper bf16 half of row i, column 2i + 1 the lower half, so
- * four rows in 16 bits of mantissa fit one instruction.  Weights stream from memory through a ring of 512-byte lines per
- * warp, in which every lane reads only what it has copied itself: no barrier, and the copies of the first tiles start before
- * the kernel in front has ended.  After a tile the warps' sums meet in shared memory, in fixed order. */
+ * come, as B fragments: column 2i of the 16x8x16 product is the upper half of row i, column 2i + 1 the lower half (two bf16, or
+ * two fp16 for INT8 weights), so four rows in 16 bits of mantissa fit one instruction.  Weights stream from memory through a
+ * ring of 1 KiB units per warp, in which every lane reads only what it has copied itself: no barrier, and the copies of the
+ * first tiles start before the kernel in front has ended.  After a tile the warps' sums meet in shared memory, in fixed order.
+ *
+ * INT4 and INT8 are multiplied with an offset (128 + q, 1152 + q), which costs one instruction a register to unpack; the
+ * offset times the sum of the activations is taken off at the end of a group.  What this loses, 2^-17 of the sum of magnitudes,
+ * is less than the activations' own rounding. */
 #ifndef Q35_KERNELS_CUDA_STEP_TILES_CUH
 #define Q35_KERNELS_CUDA_STEP_TILES_CUH
 
@@ -14,31 +18,73 @@
 enum {
     STEP_WARPS   = 8,
     STEP_THREADS = 32 * STEP_WARPS,
-    STEP_LINES   = 12,                  /* ring of a warp: 6 KiB, 48 KiB in flight on a multiprocessor */
-    STEP_PITCH   = 320,                 /* bytes of a staged row of 128 bf16: quarter warps hit all banks */
+    STEP_UNIT    = 2 * PACK_LINE,       /* what a warp fetches at a time */
+    STEP_UNITS   = 6,                   /* of a warp's ring: 48 KiB in flight on a multiprocessor */
+    STEP_PITCH   = 320,                 /* bytes of a staged row of 128 halves: quarter warps hit all banks */
 };
 
 template <int COLS> struct step_shared {
-    uint4  ring[STEP_WARPS][STEP_LINES][32];
-    uint4  staged[STEP_WARPS][8 * STEP_PITCH / 16];
+    uint4  ring[STEP_WARPS][STEP_UNITS][64];
     float2 sums[2][STEP_WARPS][COLS][32];
+};
+struct step_staging {
+    uint4  staged[STEP_WARPS][8 * STEP_PITCH / 16];
     float  square[STEP_WARPS][4];
 };
 
-/* B fragments of GW groups of 128 columns: [set of 4 rows][group][k-step][b0, b1]. */
+template <int F> __host__ __device__ constexpr int group_units() { return group_lines<F>() / 2; }
+__device__ __forceinline__ int format_units(int f) { return pack_lines((enum weight_format)f) / 2; }
+/* The offset that products carry. */
+template <int F> __host__ __device__ constexpr float product_offset() { return F == WEIGHT_INT4 ? 136 : F == WEIGHT_INT8 ? 1152 : 0; }
+
+template <int F> __device__ __forceinline__ void unpack_offset(uint32_t a[4], const uint4 &v, int s)
+{
+    const uint32_t *w = (const uint32_t *)&v;
+    if (F == WEIGHT_INT4)
+        unpack_int4_biased(a, w[s]);
+    else if (F == WEIGHT_INT8)
+        unpack_int8_biased(a, w[2 * s], w[2 * s + 1]);
+    else
+        unpack<F>(a, v, s);
+}
+template <int F> __device__ __forceinline__ void step_mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    if (F == WEIGHT_INT8)
+        mma_f16(c, a, b0, b1);
+    else
+        mma_bf16(c, a, b0, b1);
+}
+
+/* B fragments of GW groups of 128 columns: [set of 4 rows][group][k-step][b0, b1]; and the sum over a group of the
+ * activations of row lane % 4 of each set. */
 template <int GW, int COLS> struct step_frags {
     uint32_t b[COLS][GW][8][2];
+    float    sum[COLS][GW];
 };
+
+template <bool HALF> __device__ __forceinline__ float fragment_sum(const uint32_t b[8][2])
+{
+    const uint32_t one = HALF ? 0x3c003c00u : 0x3f803f80u, a[4] = {one, one, one, one};
+    float c[4] = {0, 0, 0, 0};
+#pragma unroll
+    for (int s = 0; s < 8; s++)
+        step_mma<HALF ? WEIGHT_INT8 : WEIGHT_INT4>(c, a, b[s][0], b[s][1]);
+    return c[0] + c[1];
+}
 
 /* Turns one group of four rows into fragments; u[i] holds columns 4 lane .. 4 lane + 3 of row i. */
 template <int GW, int COLS>
-__device__ __forceinline__ void frags_set(step_frags<GW, COLS> &f, int set, int group, const float4 u[4], uint4 *staged, int lane)
+__device__ __forceinline__ void frags_set(step_frags<GW, COLS> &f, int set, int group, const float4 u[4], bool half, uint4 *staged, int lane)
 {
     char *s = (char *)staged;
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        uint32_t x = bf16_split(u[i].x), y = bf16_split(u[i].y), z = bf16_split(u[i].z), w = bf16_split(u[i].w);
+        uint32_t x, y, z, w;
+        if (half)
+            x = f16_split(u[i].x), y = f16_split(u[i].y), z = f16_split(u[i].z), w = f16_split(u[i].w);
+        else
+            x = bf16_split(u[i].x), y = bf16_split(u[i].y), z = bf16_split(u[i].z), w = bf16_split(u[i].w);
         *(uint2 *)(s + (2 * i) * STEP_PITCH + 8 * lane) = make_uint2(__byte_perm(x, y, 0x5410), __byte_perm(z, w, 0x5410));
         *(uint2 *)(s + (2 * i + 1) * STEP_PITCH + 8 * lane) = make_uint2(__byte_perm(x, y, 0x7632), __byte_perm(z, w, 0x7632));
     }
@@ -51,101 +97,117 @@ __device__ __forceinline__ void frags_set(step_frags<GW, COLS> &f, int set, int 
         f.b[set][group][2 * p + 1][0] = v.z;
         f.b[set][group][2 * p + 1][1] = v.w;
     }
+    f.sum[set][group] = half ? fragment_sum<true>(f.b[set][group]) : fragment_sum<false>(f.b[set][group]);
 }
 
-/* The lines of a warp, tile after tile.  SRC::next(at) says where the warp's lines of the next tile begin and returns how many
- * there are.  While there are more, STEP_LINES - 1 are under way. */
+/* The units of a warp, tile after tile.  SRC::next(at) says where the warp's units of the next tile begin and returns how many
+ * there are.  STEP_UNITS - 1 copies are always under way, empty ones at the end. */
 template <class SRC> struct step_stream {
     SRC            src;
-    uint4         *ring;                /* this lane's slot 0 */
-    const uint8_t *at;                  /* next line, this lane's bytes */
-    int            tiles, left;         /* tiles not begun; lines left of the one begun */
-    int            in, out, under_way;  /* ring positions */
+    const uint8_t *at;                  /* next unit, this lane's bytes */
+    uint32_t       ring, slot;          /* shared memory: this lane's bytes of slot 0; offset of the slot to fill next */
+    int            remaining, left;     /* units still to fetch; of them in the tile at hand */
+    int            under_way;           /* before the first take() */
 
-    __device__ __forceinline__ void find()
+    __device__ __forceinline__ void issue()
     {
-        while (left == 0 && tiles > 0) {
-            tiles--;
+        if (remaining > 0) {
+            uint32_t s = ring + slot;
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n cp.async.cg.shared.global [%0 + 512], [%1 + 512], 16;" ::"r"(s), "l"(at) : "memory");
+            at += STEP_UNIT;
+            remaining--;
+            if (--left == 0 && remaining > 0) {
+                left = src.next(&at);
+                at += 16 * (threadIdx.x % 32);
+            }
+        }
+        copy_commit();
+        slot = slot == (STEP_UNITS - 1) * STEP_UNIT ? 0 : slot + STEP_UNIT;
+    }
+    /* n more units come. */
+    __device__ __forceinline__ void extend(int n)
+    {
+        remaining += n;
+        if (left == 0 && remaining > 0) {
             left = src.next(&at);
             at += 16 * (threadIdx.x % 32);
         }
-    }
-    __device__ __forceinline__ void issue()
-    {
-        if (left == 0)
-            return;
-        copy16(ring + 32 * in, at);
-        copy_commit();
-        in = in == STEP_LINES - 1 ? 0 : in + 1;
-        under_way++;
-        at += PACK_LINE;
-        left--;
-        find();
-    }
-    /* n more tiles come. */
-    __device__ __forceinline__ void extend(int n)
-    {
-        tiles += n;
-        find();
-        while (under_way < STEP_LINES - 1 && left)
+        for (; under_way < STEP_UNITS - 1 && remaining > 0; under_way++)
             issue();
     }
     __device__ __forceinline__ void start(uint4 *warp_ring, int n)
     {
-        ring = warp_ring + threadIdx.x % 32;
-        tiles = left = in = out = under_way = 0;
+        ring = (uint32_t)__cvta_generic_to_shared(warp_ring + threadIdx.x % 32);
+        slot = 0;
+        remaining = left = under_way = 0;
         extend(n);
     }
-    __device__ __forceinline__ uint4 take()
+    /* All units are known: before the first take(). */
+    __device__ __forceinline__ void ready()
     {
-        if (left)
-            copy_wait<STEP_LINES - 2>();
-        else
-            copy_wait<0>();
-        uint4 v = ring[32 * out];
-        out = out == STEP_LINES - 1 ? 0 : out + 1;
-        under_way--;
+        for (; under_way < STEP_UNITS - 1; under_way++)
+            issue();
+    }
+    __device__ __forceinline__ void take(uint4 v[2])
+    {
+        const uint32_t oldest = slot == (STEP_UNITS - 1) * STEP_UNIT ? 0 : slot + STEP_UNIT, s = ring + oldest;
+        copy_wait<STEP_UNITS - 2>();
+        asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v[0].x), "=r"(v[0].y), "=r"(v[0].z), "=r"(v[0].w) : "r"(s) : "memory");
+        asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4 + 512];" : "=r"(v[1].x), "=r"(v[1].y), "=r"(v[1].z), "=r"(v[1].w) : "r"(s) : "memory");
         issue();
-        return v;
     }
 };
 
-/* One tile over the warp's first gw groups: total[set] += scaled product.  c0 c1: row g, upper and lower half of token
- * lane % 4; c2 c3: row g + 8. */
+/* One unit: two chains of products, for the tensor cores' latency.  b: the k-steps that it covers. */
+template <int F, int COLS, class B>
+__device__ __forceinline__ void unit_product(float acc[COLS][2][4], const uint4 v[2], B b)
+{
+    constexpr int steps = line_steps<F>();
+#pragma unroll
+    for (int st = 0; st < 2 * steps; st++) {
+        uint32_t a[4];
+        unpack_offset<F>(a, v[st / steps], st % steps);
+#pragma unroll
+        for (int c = 0; c < COLS; c++)
+            step_mma<F>(acc[c][st & 1], a, b(c, st)[0], b(c, st)[1]);
+    }
+}
+
+/* The end of a group: c0 c1 are row g, upper and lower half of token lane % 4; c2 c3 row g + 8. */
+template <int F>
+__device__ __forceinline__ void group_end(float2 *total, const float acc[2][4], float sum, float2 scale)
+{
+    const float off = product_offset<F>() * sum;
+    total->x += scale.x * ((acc[0][0] + acc[1][0]) + (acc[0][1] + acc[1][1]) - off);
+    total->y += scale.y * ((acc[0][2] + acc[1][2]) + (acc[0][3] + acc[1][3]) - off);
+}
+
+/* One tile over the warp's first gw groups: total[set] += scaled product. */
 template <int F, int GW, int COLS, class SRC>
-__device__ __forceinline__ void tile_product(float2 total[COLS], const step_frags<GW, COLS> &f, int gw, const group_scales<F> scale[GW],
-                                             step_stream<SRC> &s)
+__device__ __forceinline__ void tile_product(float2 total[COLS], const step_frags<GW, COLS> &f, int gw, const group_scales<F> scale[GW], step_stream<SRC> &s)
 {
 #pragma unroll
     for (int gi = 0; gi < GW; gi++) {
         if (gi >= gw)
             break;
-        float acc[COLS][4] = {};
+        float acc[COLS][2][4] = {};
 #pragma unroll
-        for (int l = 0; l < group_lines<F>(); l++) {
-            uint4 v = s.take();
-#pragma unroll
-            for (int st = 0; st < line_steps<F>(); st++) {
-                uint32_t a[4];
-                unpack<F>(a, v, st);
-#pragma unroll
-                for (int c = 0; c < COLS; c++)
-                    mma_bf16(acc[c], a, f.b[c][gi][l * line_steps<F>() + st][0], f.b[c][gi][l * line_steps<F>() + st][1]);
-            }
+        for (int unit = 0; unit < group_units<F>(); unit++) {
+            uint4 v[2];
+            s.take(v);
+            unit_product<F, COLS>(acc, v, [&](int c, int st) { return f.b[c][gi][unit * 2 * line_steps<F>() + st]; });
         }
         const float2 by = scale[gi].get();
 #pragma unroll
-        for (int c = 0; c < COLS; c++) {
-            total[c].x += by.x * (acc[c][0] + acc[c][1]);
-            total[c].y += by.y * (acc[c][2] + acc[c][3]);
-        }
+        for (int c = 0; c < COLS; c++)
+            group_end<F>(&total[c], acc[c], f.sum[c][gi], by);
     }
 }
 
-/* Adds up the warps' totals of the i-th tile and hands them to `done(set, v)` in one warp per set: v.x is row g, v.y row
+/* Adds up the totals of `warps` warps of the i-th tile and hands them to `done(set, v)` in one warp per set: v.x is row g, v.y row
  * g + 8, of token 4 set + lane % 4.  One barrier: the buffers alternate. */
 template <int COLS, class DONE>
-__device__ __forceinline__ void tile_reduce(step_shared<COLS> *sm, int i, const float2 total[COLS], DONE done)
+__device__ __forceinline__ void tile_reduce(step_shared<COLS> *sm, int i, int warps, const float2 total[COLS], DONE done)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
@@ -154,11 +216,10 @@ __device__ __forceinline__ void tile_reduce(step_shared<COLS> *sm, int i, const 
     __syncthreads();
 #pragma unroll
     for (int c = 0; c < COLS; c++) {
-        if (warp != (i * COLS + c) % STEP_WARPS)
+        if (warp != (i * COLS + c) % warps)
             continue;
         float2 v = make_float2(0, 0);
-#pragma unroll
-        for (int w = 0; w < STEP_WARPS; w++) {
+        for (int w = 0; w < warps; w++) {
             float2 o = sm->sums[i & 1][w][c][lane];
             v.x += o.x;
             v.y += o.y;

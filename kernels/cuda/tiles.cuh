@@ -12,14 +12,29 @@ template <int F> __host__ __device__ constexpr int line_steps()
 template <int F> __host__ __device__ constexpr int group_lines() { return 8 / line_steps<F>(); }
 template <int F> __host__ __device__ constexpr int group_bytes() { return group_lines<F>() * PACK_LINE; }
 
-/* 8 nibbles q -> q - 8 as the four registers of one k-step, exact.  0x4300 is 128 in bf16, whose last place is 1. */
+/* a & b | c */
+__device__ __forceinline__ uint32_t and_or(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t d;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
+
+/* 8 nibbles q -> 128 + q as the four registers of one k-step, exact: 0x4300 is 128 in bf16, whose last place is 1. */
+__device__ __forceinline__ void unpack_int4_biased(uint32_t a[4], uint32_t w)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        a[i] = and_or(w >> (4 * i), 0x000f000fu, 0x43004300u);
+}
+/* The same as q - 8. */
 __device__ __forceinline__ void unpack_int4(uint32_t a[4], uint32_t w)
 {
     const __nv_bfloat162 bias = __float2bfloat162_rn(136.0f);
+    unpack_int4_biased(a, w);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        uint32_t v = ((w >> (4 * i)) & 0x000f000fu) | 0x43004300u;
-        __nv_bfloat162 f = __hsub2(*(__nv_bfloat162 *)&v, bias);
+        __nv_bfloat162 f = __hsub2(*(__nv_bfloat162 *)&a[i], bias);
         a[i] = *(uint32_t *)&f;
     }
 }
@@ -56,6 +71,17 @@ __device__ __forceinline__ void unpack_int8(uint32_t a[4], uint32_t w0, uint32_t
     a[1] = unpack_int8_pair(w0, 0x7442, 0x7443);
     a[2] = unpack_int8_pair(w1, 0x7440, 0x7441);
     a[3] = unpack_int8_pair(w1, 0x7442, 0x7443);
+}
+
+/* 8 int8 q -> 1152 + q in fp16, exact: 0x6400 is 1024, whose last place is 1, and q + 128 fills the byte below. */
+__device__ __forceinline__ void unpack_int8_biased(uint32_t a[4], uint32_t w0, uint32_t w1)
+{
+    w0 ^= 0x80808080u;
+    w1 ^= 0x80808080u;
+    a[0] = __byte_perm(w0, 0x64646464u, 0x4140);
+    a[1] = __byte_perm(w0, 0x64646464u, 0x4342);
+    a[2] = __byte_perm(w1, 0x64646464u, 0x4140);
+    a[3] = __byte_perm(w1, 0x64646464u, 0x4342);
 }
 
 /* Fragment of k-step s (of line_steps) of a lane's 16 bytes. */

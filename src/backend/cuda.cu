@@ -6,6 +6,7 @@
 
 extern "C" {
 #include "backend/dev.h"
+#include "kernels/cuda/fill.h"
 }
 
 #define OP(name) extern "C" void name##_cuda(struct cuda_queue *q, const struct name##_args *a);
@@ -190,6 +191,7 @@ extern "C" struct dev *dev_open_cuda(int n_threads, struct err *e)
     cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
     cudaDeviceGetAttribute(&smem, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0);
     cudaDeviceGetAttribute(&q->n_sm, cudaDevAttrMultiProcessorCount, 0);
+    q->n_sm = gpu_multiprocessors(q->n_sm);
     q->arch = major * 10 + minor;
     q->smem = (size_t)smem;
     c->dev.ops = &ops;

@@ -42,14 +42,14 @@ static size_t max2(size_t a, size_t b) { return a > b ? a : b; }
 static size_t cut(struct fused *u, char *memory, const struct model_config *c)
 {
     const size_t n = STEP_ROWS, H = (size_t)c->hidden, q = (size_t)c->n_q_heads * (size_t)c->head_dim,
-        kv = (size_t)c->n_kv_heads * (size_t)c->head_dim, value = (size_t)config_lin_value_dim(c), inter = (size_t)c->moe_inter,
+        kv = (size_t)c->n_kv_heads * (size_t)c->head_dim, value = (size_t)config_lin_value_dim(c),
         choices = n * (size_t)(c->top_k < c->n_experts ? c->top_k : c->n_experts);
     const struct { void *at; size_t bytes; } list[] = {
         {&u->x[0], n * H * 4}, {&u->x[1], n * H * 4}, {&u->part, MAX_SPLITS * n * H * 4}, {&u->h, n * H * 4}, {&u->hidden, n * H * 4},
         {&u->qg, n * 2 * q * 4}, {&u->k, n * kv * 4}, {&u->v, n * kv * 4}, {&u->z, n * value * 4}, {&u->y, n * max2(q, value) * 4},
         {&u->ssq, n * (size_t)c->lin_v_heads * 8}, {&u->router, ROUTER_SPLITS * n * ((size_t)c->n_experts + 1) * 4},
-        {&u->route, sizeof *u->route}, {&u->slots, choices * n * inter * 4},
-        {&u->shared, n * inter * 4}, {&u->attention, step_attention_scratch(c->n_q_heads)}, {&u->mtp_h, H * 4},
+        {&u->route, sizeof *u->route}, {&u->slots, choices * step_slot_bytes(c->moe_inter, STEP_ROWS)},
+        {&u->shared, step_slot_bytes(c->moe_inter, STEP_ROWS)}, {&u->attention, step_attention_scratch(c->n_q_heads)}, {&u->mtp_h, H * 4},
         {&u->live, sizeof *u->live},
     };
     size_t at = 0;

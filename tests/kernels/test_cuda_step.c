@@ -395,7 +395,7 @@ static float *run_moe(const struct moe *m, const float *x, const float *logits, 
 {
     size_t H = (size_t)m->hidden, rows = (size_t)n, step = rows * (size_t)m->n_experts, y_split = STEP_ROWS * H;
     int splits = step_experts_splits(m->inter);
-    uint32_t *h = device(NULL, rows * (size_t)m->top_k * rows * (size_t)m->inter * 4), *sh = device(NULL, rows * (size_t)m->inter * 4);
+    uint16_t *h = device(NULL, rows * (size_t)m->top_k * step_slot_bytes(m->inter, n)), *sh = device(NULL, step_slot_bytes(m->inter, n));
     struct step_route *r = device(NULL, sizeof *r);
     float *y = device(NULL, (size_t)splits * y_split * 4);
     STEP(cuda, step_experts_up, .h = h, .shared_h = sh, .route = r, .logits = device(logits, (size_t)n_logits * step * 4), .n_logits = n_logits,
