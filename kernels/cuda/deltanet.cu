@@ -47,13 +47,6 @@ __host__ __device__ constexpr int p_unit(int kk, int p) { return kk * 4 - kk * (
 
 /* ------------------------------------------------------------------ fragments */
 
-__device__ __forceinline__ void mma_f16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
-{
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 /* Four 8x8 matrices of 2-byte elements; lane l gives the address of row l % 8 of matrix l / 8. */
 __device__ __forceinline__ uint4 load_matrices(const void *row)
 {
