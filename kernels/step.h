@@ -226,7 +226,7 @@ struct step_pick_args {
     uint8_t           *marks;
     struct step_result *results;        /* [STEP_SLOTS] host memory */
     const float       *hidden;          /* [n_rows, width] of the rows, or of the prompt's end */
-    float             *last_hidden;     /* [2, width]: [parity] becomes the hidden state before the new pos */
+    float             *last_hidden;     /* [3, width]: [parity] becomes the hidden state before the new pos; what it was, [2] */
     void              *scratch;         /* step_pick_scratch() bytes */
     int                n_rows, vocab, width;
     bool               first;

@@ -607,9 +607,11 @@ __device__ void finish_step(const struct step_pick_args &a, const struct work *w
     }
     __syncthreads();
     const float *from = k->hidden < 0 ? a.last_hidden + (size_t)k->parity * a.width : a.hidden + (size_t)k->hidden * a.width;
-    float *to = a.last_hidden + (size_t)k->live.parity * a.width;
-    for (int i = threadIdx.x; i < a.width; i += THREADS)
+    float *to = a.last_hidden + (size_t)k->live.parity * a.width, *before = a.last_hidden + 2 * (size_t)a.width;
+    for (int i = threadIdx.x; i < a.width; i += THREADS) {
+        before[i] = to[i];
         to[i] = from[i];
+    }
 }
 
 /* Whether this block is the last of n to come here; everything that the others wrote is seen then. */

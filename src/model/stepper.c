@@ -45,7 +45,7 @@ static size_t cut(struct stepper *s, char *memory, const struct model_config *c,
     const size_t rows = (size_t)max_depth + 1, vocab = (size_t)c->vocab, drafts = vocab < DRAFT_HEAD ? vocab : DRAFT_HEAD;
     const struct { void *at; size_t bytes; } list[] = {
         {&s->logits, rows * vocab * 4}, {&s->tile_max, rows * (vocab / 16) * 4}, {&s->draft_logits, drafts * 4},
-        {&s->draft_max, drafts / 16 * 4}, {&s->bias, vocab * 4}, {&s->last_hidden, 2 * (size_t)c->hidden * 4}, {&s->marks, vocab},
+        {&s->draft_max, drafts / 16 * 4}, {&s->bias, vocab * 4}, {&s->last_hidden, 3 * (size_t)c->hidden * 4}, {&s->marks, vocab},
         {&s->sampling, sizeof *s->sampling}, {&s->pick_scratch, step_pick_scratch(c->vocab)},
     };
     size_t at = 0;
@@ -228,7 +228,8 @@ int stepper_end(struct stepper *s, int n_heard, struct err *e)
     if (!s->dev->finish(s->dev, e))
         return -1;
     /* Pick i left the cache at P(i) = P(i - 1) + tokens(i), the first pick at its beginning.  After pick L the committed states
-     * stand at P(L - 1), with the rows of pick L to be applied, and the other ones at P(L - 2). */
+     * stand at P(L - 1), with the rows of pick L to be applied, and the other ones at P(L - 2).  The hidden states before P(L),
+     * P(L - 1) and P(L - 2) lie in rows parity, 1 - parity and 2. */
     const int last = s->n_launched - 1, heard = n_heard > 0 ? n_heard - 1 : 0;
     int back = last - heard;
     CHECK(back >= 0 && back <= 2);
@@ -245,6 +246,7 @@ int stepper_end(struct stepper *s, int n_heard, struct err *e)
     if (back >= 2 && last >= 2) {
         k->pos -= s->tokens[(last - 1) % STEP_SLOTS];
         k->parity = !k->parity;
+        hidden = 2;
     }
     k->n_staged = 0;
     s->dev->copy(s->dev, k->last_hidden, s->last_hidden + (size_t)hidden * (size_t)s->hidden, (size_t)s->hidden * sizeof(float));

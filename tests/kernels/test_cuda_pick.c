@@ -57,7 +57,7 @@ static void rig_open(struct rig *g, int vocab, int rows)
     g->on.logits = device(R * V * sizeof(float));
     g->on.tile_max = device(R * V / 16 * sizeof(float));
     g->on.hidden = device(R * WIDTH * sizeof(float));
-    g->on.last = device(2 * WIDTH * sizeof(float));
+    g->on.last = device(3 * WIDTH * sizeof(float));
     g->on.live = device(sizeof *g->on.live);
     g->on.how = device(sizeof *g->on.how);
     g->on.marks = device(V);
@@ -215,7 +215,7 @@ static void test_pick__a_draft_is_the_argmax_of_the_first_ids(void **state)
 
 static void last_hidden(struct rig *g, float *out)
 {
-    dev->copy(dev, out, g->on.last, 2 * WIDTH * sizeof(float));
+    dev->copy(dev, out, g->on.last, 3 * WIDTH * sizeof(float));
     finish();
 }
 
@@ -233,7 +233,7 @@ static void test_pick__rows_count_while_picks_and_drafts_agree(void **state)
     need_gpu();
     struct rig g;
     rig_open(&g, 4096, 4);
-    float last[2 * WIDTH];
+    float last[3 * WIDTH], before[3 * WIDTH];
     const int ids[4] = {11, 22, 33, 44};
     for (int right = 0; right <= 3; right++)
         for (int n_drafts = right; n_drafts <= 3; n_drafts++)
@@ -246,6 +246,7 @@ static void test_pick__rows_count_while_picks_and_drafts_agree(void **state)
                     g.live.ids[1 + right] = 7;
                 want_ids(&g, ids);
                 put(&g);
+                last_hidden(&g, before);
                 struct step_result r = pick(&g, false);
                 int n = right + 1;
                 assert_int_equal(r.n, n);
@@ -277,6 +278,8 @@ static void test_pick__rows_count_while_picks_and_drafts_agree(void **state)
                     assert_int_equal(g.marks[id], (id == 11 || (id == 22 && n > 1) || (id == 33 && n > 2) || (id == 44 && n > 3)) ? 3 : 0);
                 last_hidden(&g, last);
                 assert_memory_equal(last + (1 - parity) * WIDTH, g.hidden + (n - 1) * WIDTH, WIDTH * sizeof(float));
+                assert_memory_equal(last + parity * WIDTH, before + parity * WIDTH, WIDTH * sizeof(float));
+                assert_memory_equal(last + 2 * WIDTH, before + (1 - parity) * WIDTH, WIDTH * sizeof(float));
             }
     rig_close(&g);
 }
@@ -287,7 +290,7 @@ static void test_pick__the_first_pick_runs_no_row(void **state)
     need_gpu();
     struct rig g;
     rig_open(&g, 1024, 1);
-    float last[2 * WIDTH];
+    float last[3 * WIDTH];
     g.live = (struct step_live){.pos = 77, .parity = 1, .n_drafts = 3, .ids = {1, 2, 3, 4}};
     want_ids(&g, (int[]){600});
     put(&g);
@@ -338,7 +341,7 @@ static void test_pick__stop_ids_and_room_end_the_answer_in_the_middle_of_a_step(
 
         /* and the step behind it */
         struct step_live before = g.live;
-        float last[2][2 * WIDTH];
+        float last[2][3 * WIDTH];
         last_hidden(&g, last[0]);
         r = pick(&g, false);
         if (rows[i].ended) {
@@ -351,6 +354,7 @@ static void test_pick__stop_ids_and_room_end_the_answer_in_the_middle_of_a_step(
             assert_int_equal(g.how.room, rows[i].room - rows[i].n);
             last_hidden(&g, last[1]);   /* the same hidden state beside the other states */
             assert_memory_equal(last[1] + g.live.parity * WIDTH, last[0] + (1 - g.live.parity) * WIDTH, WIDTH * sizeof(float));
+            assert_memory_equal(last[1] + 2 * WIDTH, last[0] + g.live.parity * WIDTH, WIDTH * sizeof(float));
         } else {
             assert_true(r.n > 0);
         }
