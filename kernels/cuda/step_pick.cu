@@ -54,6 +54,8 @@ struct target {
     float  max, temperature, top_p, min_p;
     double mass;                /* of all ids; only when top_k is 0 */
     double u;                   /* the random number, in [0, 1) */
+    uint64_t below;             /* the slow way picks among lesser keys: the ids from here on, */
+    double settled;             /* which weigh so much, were looked at and are not it */
 };
 
 /* Shared memory of a block that picks. */
@@ -258,7 +260,7 @@ template <class F> __device__ int first_of(int n, F test)
 }
 
 /* One warp: picks among the n best ids; false when the answer may lie behind them. */
-__device__ bool pick_best(const struct target &t, int n, bool all, struct shared *s)
+__device__ bool pick_best(struct target &t, int n, bool all, struct shared *s)
 {
     bool by_mass = t.top_p > 0 && t.top_p < 1, by_weight = t.min_p > 0;
     if (t.top_k && n >= t.top_k) {
@@ -282,10 +284,14 @@ __device__ bool pick_best(const struct target &t, int n, bool all, struct shared
     end = seen ? end : n;
     double total = seen ? s->cum[end - 1] : t.mass, aim = t.u * total;
     int i = first_of(end, [&](int k) { return s->cum[k] > aim; });
-    if (i == end && !seen)
-        return false;
-    if (i == end)                       /* rounding left a crumb: the last that weighs anything */
-        i = first_of(end, [&](int k) { return s->cum[k] == s->cum[end - 1]; });
+    if (i == end) {
+        i = first_of(end, [&](int k) { return s->cum[k] == s->cum[end - 1]; });     /* the last that weighs anything */
+        if (!seen) {                    /* else rounding left a crumb */
+            t.below = s->key[i];
+            t.settled = s->cum[i];
+            return false;
+        }
+    }
     s->row.id = id_of(s->key[i]);
     s->row.prob = (float)((double)weight_of(t, logit_of(s->key[i])) / total);
     return true;
@@ -347,7 +353,8 @@ __device__ uint64_t search_cut(const struct target &t, uint64_t floor, bool weig
     return cut > floor ? cut : floor;
 }
 
-/* Picks among the ids from `floor` on, in order of ids: warps own ranges of them. */
+/* Picks among the ids from `floor` on.  The settled ones come first, the random number has ruled them out already; then the
+ * others in order of ids: warps own ranges of them. */
 __device__ void pick_from(const struct target &t, uint64_t floor, struct shared *s)
 {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -355,7 +362,7 @@ __device__ void pick_from(const struct target &t, uint64_t floor, struct shared 
     int start = warp * range, stop = min(start + range, t.n_ids);
     auto weight = [&](int id) {
         float l = id < stop ? t.logits[id] : -INFINITY;
-        float w = l > -INFINITY && key_of(l, id) >= floor ? weight_of(t, l) : 0;
+        float w = l > -INFINITY && key_of(l, id) >= floor && key_of(l, id) < t.below ? weight_of(t, l) : 0;
         return w >= t.min_p ? w : 0;
     };
     double sum = 0;
@@ -364,11 +371,19 @@ __device__ void pick_from(const struct target &t, uint64_t floor, struct shared 
     if (lane == 0)
         s->by_warp[0][warp] = sum;
     __syncthreads();
-    double total = 0, aim = 0;
+    double rest = 0, total = 0, aim = 0;
     int mine = 0;
     for (int w = 0; w < WARPS; w++)
-        total += s->by_warp[0][w];
-    aim = t.u * total;
+        rest += s->by_warp[0][w];
+    total = t.settled + rest;
+    aim = fmax(t.u * total - t.settled, 0.0);
+    if (!(rest > 0)) {                  /* a crumb */
+        if (threadIdx.x == 0) {
+            s->row.id = id_of(t.below);
+            s->row.prob = (float)((double)weight_of(t, logit_of(t.below)) / total);
+        }
+        return;
+    }
     for (int w = 0; w < WARPS; w++) {   /* the warp in whose range it falls; the last one with a weight gets the crumbs */
         if (s->by_warp[0][w] > 0)
             mine = w;
@@ -443,7 +458,8 @@ __device__ void sample_row(const struct step_pick_args &a, const struct step_sam
         t.top_p = how->top_p;
         t.min_p = how->min_p;
         t.u = uniform(how->rng, row);
-        t.mass = 0;
+        t.mass = t.settled = 0;
+        t.below = ~0ull;
         for (int i = 0; i < SLICES && !t.top_k; i++) {
             float mass = __ldcg(&slice[i].mass);
             if (mass > 0)
