@@ -1,7 +1,7 @@
 /* experts_up, experts_down: the products of a mixture of experts for prompt chunks, grouped by expert.
  * Shapes    up: pair [2 inter, hidden] packed, x [n, hidden] fp32 -> h [n (top_k + 1), inter_max] fp32, row = slot
  *           down: [hidden, inter] packed, h -> d [n (top_k + 1), hidden] fp32
- * Bytes     every expert once, rows once as fp32 and, per 64 to 128 output rows, as bf16 from L2
+ * Bytes     every expert once, rows once as fp32 and, per 64 to 128 output rows, as fp16 from L2
  * Limit     tensor cores from about 30 rows per expert on, below that the weights
  * Launch    experts_tiles_kernel cuts the rows of each expert into tiles (the host does not know the counts), gemm_copy_kernel, then
  *           one block per 128 or 64 output rows and tile; blocks beyond the last tile end at once.  The shared expert, whose
@@ -13,7 +13,8 @@
 
 struct experts_job {
     float         *y;           /* [slots, y_row] */
-    const char    *x;           /* bf16 rows of n_groups_x groups: of tokens (per_row = top_k + 1), or of slots (per_row = 1) */
+    const char    *x;           /* fp16 rows of n_groups_x groups: of tokens (per_row = top_k + 1), or of slots (per_row = 1) */
+    const float   *undo;        /* of these rows */
     const char    *data, *scale;
     size_t         data_step, scale_step;       /* from one expert to the next */
     const int32_t *start, *slots;
@@ -48,6 +49,7 @@ template <int F, class S, bool UP> static __global__ void __launch_bounds__(S::T
 {
     extern __shared__ __align__(128) char smem[];
     __shared__ int slot[S::TOKENS];
+    __shared__ float undo[S::TOKENS];
     int e = j.only, begin, end;
     if (j.table) {
         if ((int)blockIdx.y >= j.table[0].x)
@@ -63,6 +65,7 @@ template <int F, class S, bool UP> static __global__ void __launch_bounds__(S::T
     for (int i = (int)threadIdx.x; i < S::TOKENS; i += S::THREADS) {
         int s = j.slots[min(begin + i, end - 1)];                   /* rows too many are computed but not stored */
         slot[i] = begin + i < end ? s : -1;
+        undo[i] = j.undo[s / j.per_row] * (gemm_scaled<F>() ? 1 / GEMM_UNIT : 1.0f);
         rows[i] = (uint32_t)(s / j.per_row) * (uint32_t)(j.n_groups_x * 16);
     }
     __syncthreads();
@@ -85,7 +88,8 @@ template <int F, class S, bool UP> static __global__ void __launch_bounds__(S::T
                 const int s = slot[n * 8 + 2 * t + c];
                 if (s < 0)
                     continue;
-                float *y = j.y + (size_t)s * (size_t)j.y_row + row, lo = acc[m][n][c] * f.x, hi = acc[m][n][c + 2] * f.y;
+                const float u = undo[n * 8 + 2 * t + c];
+                float *y = j.y + (size_t)s * (size_t)j.y_row + row, lo = acc[m][n][c] * f.x * u, hi = acc[m][n][c + 2] * f.y * u;
                 if (row < j.rows)
                     *y = UP ? silu_f(lo) * hi : lo;
                 if (!UP && row + 8 < j.rows)
@@ -162,9 +166,10 @@ extern "C" void experts_up_cuda(struct cuda_queue *q, const struct experts_up_ar
     size_t copy = gemm_copy_bytes((size_t)a->n_tokens, w->cols);
     if (a->n_tokens < 1 || !gemm_scratch(q, p.op, experts_up_scratch_cuda(a->n_tokens, a->top_k, a->n_experts, w->cols)))
         return;
-    gemm_copy(q, p.op, q->scratch, a->x, (size_t)a->n_tokens, w->cols);
+    gemm_copy(q, p.op, q->scratch, a->x, (size_t)a->n_tokens, w->cols, w->cols, w->cols, 1);
     j.y = a->h;
     j.x = q->scratch;
+    j.undo = (const float *)(q->scratch + gemm_factors_at((size_t)a->n_tokens, w->cols));
     j.table = (const int2 *)(q->scratch + copy);
     j.start = a->start;
     j.slots = a->slots;
@@ -182,9 +187,10 @@ extern "C" void experts_down_cuda(struct cuda_queue *q, const struct experts_dow
     size_t slots = (size_t)a->n_tokens * (size_t)(a->top_k + 1), copy = gemm_copy_bytes(slots, a->inter_max);
     if (a->n_tokens < 1 || !gemm_scratch(q, p.op, experts_down_scratch_cuda(a->n_tokens, a->top_k, a->n_experts, a->inter_max)))
         return;
-    gemm_copy(q, p.op, q->scratch, a->h, slots, a->inter_max);
+    gemm_copy(q, p.op, q->scratch, a->h, slots, a->inter_max, w->cols, a->shared->down.cols, a->top_k + 1);
     j.y = a->d;
     j.x = q->scratch;
+    j.undo = (const float *)(q->scratch + gemm_factors_at(slots, a->inter_max));
     j.table = (const int2 *)(q->scratch + copy);
     j.start = a->start;
     j.slots = a->slots;

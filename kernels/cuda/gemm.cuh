@@ -1,7 +1,7 @@
 /* The inner loop of the matrix products of prompt chunks: a block's tile of y^T = W x^T, W packed (kernels/pack.h).
  *
  * A warp owns MT tiles of 16 weight rows and all NT * 8 tokens of its block, so that a weight is fetched and unpacked once per
- * block.  Weights go from memory to registers, some lines ahead of their use; tokens come as bf16 through shared memory, one
+ * block.  Weights go from memory to registers, some lines ahead of their use; tokens come as fp16 through shared memory, one
  * group of 128 columns per stage.  A lane reads 16 bytes of a token at a time: the columns 32 p + 8 t .. +7 of the group, which are the
  * k-steps 2 p and 2 p + 1.  A token's 256 bytes keep the order of their columns, except that odd tokens have neighbouring quarters
  * swapped: the eight lanes of two tokens then reach all 32 banks.
@@ -12,8 +12,15 @@
 
 #include "kernels/cuda/tiles.cuh"
 
-/* A copy in scratch memory of `rows` fp32 rows as bf16, columns filled up to whole groups with zeros. */
-static inline size_t gemm_copy_bytes(size_t rows, int cols) { return rows * (size_t)pack_groups(cols) * PACK_GROUP * 2; }
+/* Fp16 copies of activations carry a factor per row, a power of two that brings the row's largest magnitude to 512 .. 1024: no overflow,
+ * and full precision down to 2^-24 of it.  Weights with scales are held 64 times too large, against subnormals. */
+static const float GEMM_UNIT = 64;
+template <int F> __host__ __device__ constexpr bool gemm_scaled() { return F == WEIGHT_INT4 || F == WEIGHT_FP8; }
+
+/* A copy in scratch memory of `rows` fp32 rows as fp16, columns filled up to whole groups with zeros; behind it what undoes each row's
+ * factor, fp32 [rows]. */
+static inline size_t gemm_factors_at(size_t rows, int cols) { return rows * (size_t)pack_groups(cols) * PACK_GROUP * 2; }
+static inline size_t gemm_copy_bytes(size_t rows, int cols) { return gemm_factors_at(rows, cols) + (rows * 4 + 127) / 128 * 128; }
 /* Scratch that linear_* need */
 static inline size_t linear_scratch_cuda(int n_tokens, int cols) { return gemm_copy_bytes((size_t)n_tokens, cols); }
 /* ... and experts_up and experts_down: the copy, and one entry per tile of at least 16 tokens. */
@@ -38,29 +45,78 @@ static inline bool gemm_scratch(struct cuda_queue *q, const char *op, size_t byt
     return bytes <= q->scratch_bytes;
 }
 
-/* [rows, cols] fp32 -> [rows, groups * 128] bf16, zeros behind cols; a thread makes 8 values. */
-static __global__ void __launch_bounds__(256) gemm_copy_kernel(uint4 *dst, const float *x, size_t n_rows, int cols, int pieces)
+__device__ __forceinline__ uint32_t f16_pair(float lo, float hi)
 {
-    size_t i = (size_t)blockIdx.x * 256 + threadIdx.x, row = i / (size_t)pieces;
-    int col = (int)(i % (size_t)pieces) * 8;
-    if (row >= n_rows)
-        return;
-    const float *p = x + row * (size_t)cols + col;
-    float v[8];
-    if (cols % 4 == 0 && col + 8 <= cols) {
-        *(float4 *)v = __ldg((const float4 *)p);
-        *(float4 *)(v + 4) = __ldg((const float4 *)p + 1);
+    __half2 v = __floats2half2_rn(lo, hi);
+    return *(uint32_t *)&v;
+}
+
+/* Rows `stride` apart of which `cols` count, but cols_last of every `every`th. */
+struct gemm_copy_job {
+    uint4       *dst;
+    float       *undo;
+    const float *x;
+    size_t       stride;
+    int          cols, cols_last, every, pieces;
+};
+__device__ __forceinline__ void gemm_copy_piece(float v[8], const float *x, int col, int cols, bool aligned)
+{
+    if (aligned && col + 8 <= cols) {
+        *(float4 *)v = __ldg((const float4 *)(x + col));
+        *(float4 *)(v + 4) = __ldg((const float4 *)(x + col) + 1);
     } else {
         for (int j = 0; j < 8; j++)
-            v[j] = col + j < cols ? p[j] : 0.0f;
+            v[j] = col + j < cols ? __ldg(x + col + j) : 0.0f;
     }
-    dst[i] = make_uint4(bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]), bf16_pair(v[4], v[5]), bf16_pair(v[6], v[7]));
 }
-static inline void gemm_copy(struct cuda_queue *q, const char *op, void *dst, const float *x, size_t n_rows, int cols)
+enum { COPY_THREADS = 128 };
+static __global__ void __launch_bounds__(COPY_THREADS) gemm_copy_kernel(const struct gemm_copy_job j)
 {
-    int pieces = pack_groups(cols) * (PACK_GROUP / 8);
-    size_t n = n_rows * (size_t)pieces;
-    launch(q, op, gemm_copy_kernel, dim3((unsigned)((n + 255) / 256)), 256, 0, false, (uint4 *)dst, x, n_rows, cols, pieces);
+    __shared__ float part[COPY_THREADS / 32];
+    const int row = (int)blockIdx.x, lane = (int)threadIdx.x % 32;
+    const int cols = row % j.every == j.every - 1 ? j.cols_last : j.cols;
+    const float *x = j.x + (size_t)row * j.stride;
+    const bool aligned = j.stride % 4 == 0;
+    float max = 0;
+    gpu_wait();
+    gpu_next();
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < j.pieces; i += COPY_THREADS) {
+        float v[8];
+        gemm_copy_piece(v, x, i * 8, cols, aligned);
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            max = fmaxf(max, fabsf(v[k]));
+    }
+    max = warp_max(max);
+    if (lane == 0)
+        part[threadIdx.x / 32] = max;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < COPY_THREADS / 32; i++)
+        max = fmaxf(max, part[i]);
+    /* Exponents, biased by 127: of the maximum, then factor 2^(9 - exponent) and its inverse, both normal numbers. */
+    const int exponent = ::max((int)(__float_as_uint(max) >> 23), 10);
+    const float factor = __uint_as_float((uint32_t)(263 - exponent) << 23);
+    if (threadIdx.x == 0)
+        j.undo[row] = __uint_as_float((uint32_t)(exponent - 9) << 23);
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < j.pieces; i += COPY_THREADS) {
+        float v[8];
+        gemm_copy_piece(v, x, i * 8, cols, aligned);
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            v[k] *= factor;
+        j.dst[(size_t)row * (size_t)j.pieces + i] = make_uint4(f16_pair(v[0], v[1]), f16_pair(v[2], v[3]), f16_pair(v[4], v[5]), f16_pair(v[6], v[7]));
+    }
+}
+/* dst of gemm_copy_bytes(n_rows, stride) */
+static inline void gemm_copy(struct cuda_queue *q, const char *op, void *dst, const float *x, size_t n_rows, int stride, int cols, int cols_last,
+                             int every)
+{
+    struct gemm_copy_job j = {(uint4 *)dst, (float *)((char *)dst + gemm_factors_at(n_rows, stride)), x, (size_t)stride, cols, cols_last, every,
+                              pack_groups(stride) * (PACK_GROUP / 8)};
+    launch(q, op, gemm_copy_kernel, dim3((unsigned)n_rows), COPY_THREADS, 0, true, j);
 }
 
 /* A shape of block: WARPS * MT * 16 weight rows, NT * 8 tokens.  With DEEP a warp keeps 4 KiB of weights on their way: for few
@@ -86,7 +142,7 @@ __device__ __forceinline__ uint4 gemm_load(const char *p)
     return v;
 }
 
-/* Raw scales of rows g and g + 8 of one tile and group, and as bf16 twice each. */
+/* Raw scales of rows g and g + 8 of one tile and group, and as fp16. */
 template <int F> __device__ __forceinline__ uint2 gemm_scale(const char *scale, size_t at, int g)
 {
     if (F == WEIGHT_INT4)
@@ -95,25 +151,61 @@ template <int F> __device__ __forceinline__ uint2 gemm_scale(const char *scale, 
         return __ldg((const uint2 *)scale + at);
     return make_uint2(0, 0);
 }
-template <int F> __device__ __forceinline__ void gemm_scale_bf16(__nv_bfloat162 s[2], uint2 raw)
+template <int F> __device__ __forceinline__ void gemm_scale_f16(__half2 s[2], uint2 raw)
 {
     if (F == WEIGHT_INT4) {
-        float2 v = __half22float2(*(const __half2 *)&raw.x);
-        s[0] = __float2bfloat162_rn(v.x);
-        s[1] = __float2bfloat162_rn(v.y);
+        __half2 v = __hmul2(*(const __half2 *)&raw.x, __float2half2_rn(GEMM_UNIT));
+        s[0] = __low2half2(v);
+        s[1] = __high2half2(v);
     } else if (F == WEIGHT_FP8) {
-        s[0] = __float2bfloat162_rn(__uint_as_float(raw.x));
-        s[1] = __float2bfloat162_rn(__uint_as_float(raw.y));
+        s[0] = __float2half2_rn(__uint_as_float(raw.x) * GEMM_UNIT);
+        s[1] = __float2half2_rn(__uint_as_float(raw.y) * GEMM_UNIT);
     }
 }
-template <int F> __device__ __forceinline__ void gemm_apply(uint32_t a[4], const __nv_bfloat162 s[2])
+
+__device__ __forceinline__ uint32_t gemm_mul(uint32_t a, __half2 s)
 {
-    if (F == WEIGHT_INT4 || F == WEIGHT_FP8) {
+    __half2 v = __hmul2(*(__half2 *)&a, s);
+    return *(uint32_t *)&v;
+}
+/* Two E4M3 in the lower half of w -> fp16, exact */
+__device__ __forceinline__ uint32_t gemm_fp8(uint32_t w)
+{
+    uint32_t v;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(v) : "h"((uint16_t)w));
+    return v;
+}
+/* Fragment of k-step `step` (of line_steps) of a lane's 16 bytes, in fp16 and times its scales. */
+template <int F> __device__ __forceinline__ void gemm_unpack(uint32_t a[4], const uint4 &v, int step, const __half2 s[2])
+{
+    const uint32_t *w = (const uint32_t *)&v;
+    if (F == WEIGHT_INT4) {
+        /* 0x6400 is 1024, whose last place is 1: 1024 + q.  Upper nibbles of a byte: 0x5400 is 64, whose last place is 1/16. */
+        const __half2 bias = __float2half2_rn(-1032.0f), bias16 = __float2half2_rn(-72.0f);
+#pragma unroll
+        for (int i = 0; i < 4; i += 2) {
+            uint32_t lo = and_or(w[step] >> (4 * i), 0x000f000fu, 0x64006400u), hi = and_or(w[step] >> (4 * i), 0x00f000f0u, 0x54005400u);
+            __half2 x = __hmul2(__hadd2(*(__half2 *)&lo, bias), s[0]), y = __hmul2(__hadd2(*(__half2 *)&hi, bias16), s[1]);
+            a[i] = *(uint32_t *)&x;
+            a[i + 1] = *(uint32_t *)&y;
+        }
+    } else if (F == WEIGHT_FP8) {
+        a[0] = gemm_mul(gemm_fp8(w[2 * step]), s[0]);
+        a[1] = gemm_mul(gemm_fp8(w[2 * step] >> 16), s[1]);
+        a[2] = gemm_mul(gemm_fp8(w[2 * step + 1]), s[0]);
+        a[3] = gemm_mul(gemm_fp8(w[2 * step + 1] >> 16), s[1]);
+    } else if (F == WEIGHT_INT8) {
+        const __half2 bias = __float2half2_rn(-1152.0f);
+        unpack_int8_biased(a, w[2 * step], w[2 * step + 1]);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            __nv_bfloat162 v = __hmul2(*(__nv_bfloat162 *)&a[i], s[i % 2]);
-            a[i] = *(uint32_t *)&v;
+            __half2 x = __hadd2(*(__half2 *)&a[i], bias);
+            a[i] = *(uint32_t *)&x;
         }
+    } else {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            a[i] = f16_pair(bf16_low(w[i]), bf16_high(w[i]));
     }
 }
 
@@ -199,10 +291,10 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
             if (group + S::STAGES - 1 < n_groups)
                 gemm_fill<S>(smem + (stage == 0 ? S::RING - S::STAGE : stage - S::STAGE), x, rows, group + S::STAGES - 1);
             copy_commit();
-            __nv_bfloat162 s[MT][2];
+            __half2 s[MT][2];
 #pragma unroll
             for (int m = 0; m < MT; m++) {
-                gemm_scale_bf16<F>(s[m], raw[u][m]);
+                gemm_scale_f16<F>(s[m], raw[u][m]);
                 if (!MAYBE || more)
                     raw[u][m] = gemm_scale<F>(scale, scale_at + tile[m] + (MAYBE || more ? TURN : 0), g);
             }
@@ -223,8 +315,7 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
                         const int step = 2 * p + h, line = step / STEPS, slot = (u * LINES + line) % RING;
                         if (n0 > 0)
                             continue;
-                        unpack<F>(a[h][m], ring[slot][m], step % STEPS);
-                        gemm_apply<F>(a[h][m], s[m]);
+                        gemm_unpack<F>(a[h][m], ring[slot][m], step % STEPS, s[m]);
                         if (step % STEPS < STEPS - 1)
                             continue;
                         if (line + RING < LINES)
@@ -242,12 +333,12 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
                 for (int n = 0; n < NB; n++)
 #pragma unroll
                     for (int m = 0; m < MT; m++)
-                        mma_bf16(acc[m][n0 + n], a[0][m], b[i % 2][n].x, b[i % 2][n].y);
+                        mma_f16(acc[m][n0 + n], a[0][m], b[i % 2][n].x, b[i % 2][n].y);
 #pragma unroll
                 for (int n = 0; n < NB; n++)
 #pragma unroll
                     for (int m = 0; m < MT; m++)
-                        mma_bf16(acc[m][n0 + n], a[1][m], b[i % 2][n].z, b[i % 2][n].w);
+                        mma_f16(acc[m][n0 + n], a[1][m], b[i % 2][n].z, b[i % 2][n].w);
             }
             w += group_bytes<F>();
             scale_at++;

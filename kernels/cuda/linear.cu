@@ -1,10 +1,11 @@
 /* linear_*: y = W x for prompt chunks, any number of tokens.
  * Shapes    W [rows, cols] packed, x [n, cols] fp32, y [n, rows] fp32
- * Bytes     W once, x twice (the second time as bf16), y once, twice with `add`
+ * Bytes     W once, x three times (the last as fp16), y once, twice with `add`
  * Limit     tensor cores from about 200 tokens on: 2 n rows cols flops; below that the weights
  * Launch    gemm_copy_kernel, then 256 threads for 256 rows x 128 or 64 tokens, or 128 threads for 64 rows x 32 tokens
  * Layout    kernels/cuda/gemm.cuh; bands of 8 row tiles run through all tokens, so that both operands stay in L2
- * Numerics  x and the scaled weights rounded to bf16 (INT8 exact, its scale at the end), sums in fp32 by ascending column */
+ * Numerics  x rounded to fp16 with a power of two per row, scaled weights likewise (INT8 and DENSE exact, but DENSE has no more than
+ *           multiples of 2^-24), sums in fp32 by ascending column */
 #include "kernels/cuda/gemm.cuh"
 
 enum { BAND = 8 };
@@ -12,6 +13,7 @@ enum { BAND = 8 };
 struct linear_job {
     float      *y;
     const char *x, *data, *scale;
+    const float *undo;          /* of the rows of x */
     int         rows, n_tiles, n_groups, n_tokens, row_blocks, token_blocks;
     bool        add;
 };
@@ -42,7 +44,8 @@ template <int F, class S> static __global__ void __launch_bounds__(S::THREADS, S
                 const int token = token0 + n * 8 + 2 * t + c;
                 if (token >= j.n_tokens)
                     continue;
-                float *y = j.y + (size_t)token * (size_t)j.rows + row, lo = acc[m][n][c] * s.x, hi = acc[m][n][c + 2] * s.y;
+                const float u = __ldg(j.undo + token) * (gemm_scaled<F>() ? 1 / GEMM_UNIT : 1.0f);
+                float *y = j.y + (size_t)token * (size_t)j.rows + row, lo = acc[m][n][c] * s.x * u, hi = acc[m][n][c + 2] * s.y * u;
                 if (row < j.rows)
                     *y = j.add ? *y + lo : lo;
                 if (row + 8 < j.rows)
@@ -71,9 +74,10 @@ template <int F> static void linear(struct cuda_queue *q, const char *op, const 
         queue_note(q, op, cudaErrorInvalidValue);
         return;
     }
-    gemm_copy(q, op, q->scratch, a->x, (size_t)a->n_tokens, a->w.cols);
+    gemm_copy(q, op, q->scratch, a->x, (size_t)a->n_tokens, a->w.cols, a->w.cols, a->w.cols, 1);
     j.y = a->y;
     j.x = q->scratch;
+    j.undo = (const float *)(q->scratch + gemm_factors_at((size_t)a->n_tokens, a->w.cols));
     j.data = (const char *)a->w.data;
     j.scale = (const char *)a->w.scale;
     j.rows = a->w.rows;
