@@ -121,7 +121,8 @@ struct step_linear_args {
     int               n_rows, splits;
     float             eps;
     /* STEP_LOGITS */
-    float            *tile_max; /* [n_rows, rows / 16] greatest logit of 16 ids; ids >= n_ids count as -inf */
+    float            *tile_max; /* [n_rows, rows / 16] greatest logit of 16 ids; ids >= n_ids count as -inf; INFINITY when
+                                 * one of them is no number */
     const struct step_sampling *sampling;       /* NULL: raw logits */
     const uint8_t    *marks;    /* [vocab]: bit 0 in prompt or answer, bit 1 in the answer */
     const float      *bias;     /* [vocab] */
@@ -220,7 +221,7 @@ static inline int step_experts_splits(int inter) { return (inter + 1023) / 1024;
  * `first`: the only row is the prompt's last hidden state, no row of a step ran. */
 struct step_pick_args {
     float             *logits;          /* [n_rows, vocab], after penalties */
-    const float       *tile_max;        /* [n_rows, vocab / 16] */
+    const float       *tile_max;        /* [n_rows, vocab / 16], as step_linear leaves it */
     struct step_live  *live;
     struct step_sampling *sampling;
     uint8_t           *marks;

@@ -1,17 +1,19 @@
 /* step_pick: the next tokens from the logits of a step's rows; step_draft: the arg-max of a draft.
  * Shapes    logits [n_rows, vocab] fp32, tile_max [n_rows, vocab / 16] fp32, hidden [n_rows, width] fp32
- * Bytes     n_rows * vocab * 4 (all are looked at: one of them may be no number), twice with neither top-k nor greedy
- * Limit     latency: one launch, the logits come from the L2 cache
- * Launch    16 slices x n_rows of 1024 threads.  The last slice of a row that is done picks for the row, as if the row were
- *           reached; the last row that is done walks the rows while picks and drafts agree.  step_draft: one block
+ * Bytes     n_rows * vocab / 4 and a few tiles; n_rows * vocab * 4 twice with neither top-k nor greedy
+ * Limit     latency: one launch, everything comes from the L2 cache
+ * Launch    n_rows x 16 blocks of 1024 threads.  Block (row, 0) picks for its row, as if the row were reached; the last row
+ *           that is done walks the rows while picks and drafts agree.  The 15 others are for the mass of all ids: without
+ *           top-k each sums up a slice, and the last one done picks.  step_draft: one block
  * Layout    scratch: struct work, zero before the first call; whoever counts to the end sets the counter back
  * Numerics  weights in fp32.  The best ids are summed in fp64 from the best down; when the kept ones are more than fit into
  *           shared memory, sums over threads' strides in fp32.  Every order is fixed, so equal logits give equal picks
  *
- * Fast: the rank-th greatest of the threads' own maxima (over tile_max) is a lower bound of the rank-th greatest logit, and what
- * reaches it is little more than rank ids: they are gathered and sorted.  That settles top-k up to TOP.  Without top-k it
- * settles whatever ends within those ids: the mass of all is known from the slices.  Slow: search for the cut bit by bit, each
- * pass over the whole row. */
+ * A tile with a logit that is no number has the maximum INFINITY, so that nobody has to look at all logits for that.
+ * Fast: the rank-th greatest of the warps' or threads' own maxima (over tile_max) is a lower bound of the rank-th greatest
+ * logit, and what reaches it is little more than rank ids: they are gathered and sorted.  That settles top-k up to TOP.
+ * Without top-k it settles whatever ends within those ids: the mass of all is known from the slices.  Slow: search for the cut
+ * bit by bit, each pass over the whole row. */
 #include <float.h>
 
 #include "kernels/cuda/common.cuh"
@@ -25,13 +27,14 @@ enum {
     CAND    = 2048,             /* ids that reach the bound, at most */
     TILES   = 1024,             /* tiles that they lie in, at most */
     TILE    = 16,
+    BATCH   = 16,               /* tiles a thread loads at once: 262144 ids a round */
+    FEW     = 256,              /* keys that are sorted by counting */
 };
 #define GOLDEN 0x9e3779b97f4a7c15ull    /* the step of SplitMix64 */
 
 struct slice {
-    uint64_t best;              /* key of the greatest logit */
-    int32_t  bad;               /* the lowest id whose logit is no number, or INT32_MAX */
-    float    mass;              /* sum of exp((l - greatest of the slice) / temperature) */
+    float max;                  /* greatest logit */
+    float mass;                 /* sum of exp((l - max) / temperature) */
 };
 struct row {
     int32_t id;
@@ -49,9 +52,9 @@ static_assert(sizeof(struct work) <= 65536, "step_pick_scratch()");
 
 /* A row under one rule. */
 struct target {
-    const float *logits, *tile_max;
+    const float *logits;
     int    n_ids, top_k;        /* 0: all */
-    float  max, temperature, top_p, min_p;
+    float  max, colder, top_p, min_p;   /* colder: 1 / temperature */
     double mass;                /* of all ids; only when top_k is 0 */
     double u;                   /* the random number, in [0, 1) */
     uint64_t below;             /* the slow way picks among lesser keys: the ids from here on, */
@@ -63,8 +66,8 @@ struct shared {
     uint64_t key[CAND];
     double   cum[CAND];
     int32_t  tile[TILES];
-    uint64_t reduce[WARPS];
     double   amount[3], by_warp[3][WARPS];
+    uint32_t warp_max[WARPS], warp_tile[WARPS], reduce[WARPS], bound;
     int      n_tiles, n_cand, slow;
     struct row row;
     struct target target;
@@ -85,75 +88,107 @@ __device__ __forceinline__ float logit_of(uint64_t key)
 __device__ __forceinline__ uint64_t key_of(float x, int id) { return (uint64_t)ordered(x) << 32 | (uint32_t)~id; }
 __device__ __forceinline__ int id_of(uint64_t key) { return (int)~(uint32_t)key; }
 
-__device__ __forceinline__ uint64_t max_key(uint64_t a, uint64_t b) { return a > b ? a : b; }
-__device__ __forceinline__ uint64_t warp_max_key(uint64_t v)
+enum : uint32_t { ORDERED_INFINITY = 0xff800000u, ORDERED_BAN = 0x007fffffu };        /* ordered() of inf and -inf */
+
+__device__ __forceinline__ uint32_t block_max(uint32_t v, uint32_t *s)
 {
-    for (int m = 16; m; m >>= 1)
-        v = max_key(v, __shfl_xor_sync(~0u, (unsigned long long)v, m));
-    return v;
-}
-__device__ uint64_t block_max_key(uint64_t v, uint64_t *s)
-{
-    v = warp_max_key(v);
+    v = __reduce_max_sync(~0u, v);
     __syncthreads();
     if (threadIdx.x % 32 == 0)
         s[threadIdx.x / 32] = v;
     __syncthreads();
-    return warp_max_key(s[threadIdx.x % 32]);
+    return __reduce_max_sync(~0u, s[threadIdx.x % 32]);
 }
+
+/* f(tile, ordered maximum) for every tile of this thread, by ascending tile; the loads are in flight together. */
+template <class F> __device__ __forceinline__ void each_tile(const float *tile_max, int n_tiles, F f)
+{
+#pragma unroll 1
+    for (int from = threadIdx.x; from < n_tiles; from += BATCH * THREADS) {
+        float v[BATCH];
+#pragma unroll
+        for (int j = 0; j < BATCH; j++)
+            v[j] = from + j * THREADS < n_tiles ? tile_max[from + j * THREADS] : 0;
+#pragma unroll
+        for (int j = 0; j < BATCH; j++)
+            if (from + j * THREADS < n_tiles)
+                f(from + j * THREADS, ordered(v[j]));
+    }
+}
+
+/* A thread's greatest tile, the lowest among equals; key 0: it has none. */
+struct own {
+    uint32_t max;
+    int      tile;
+};
+__device__ __forceinline__ struct own scan_tiles(const float *tile_max, int n_tiles)
+{
+    struct own own = {0, 0};
+    each_tile(tile_max, n_tiles, [&](int i, uint32_t max) {
+        own.tile = max > own.max ? i : own.tile;
+        own.max = max > own.max ? max : own.max;
+    });
+    return own;
+}
+
+/* The greatest tile of all; both arrays [WARPS] stay with the warps' own. */
+__device__ __forceinline__ struct own greatest_tile(struct own own, uint32_t *warp_max, uint32_t *warp_tile)
+{
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    uint32_t max = __reduce_max_sync(~0u, own.max), tile = __reduce_min_sync(~0u, own.max == max ? (uint32_t)own.tile : ~0u);
+    if (lane == 0) {
+        warp_max[warp] = max;
+        warp_tile[warp] = tile;
+    }
+    __syncthreads();
+    max = __reduce_max_sync(~0u, warp_max[lane]);
+    tile = __reduce_min_sync(~0u, warp_max[lane] == max ? warp_tile[lane] : ~0u);
+    return {max, (int)tile};
+}
+
+/* One warp: the lowest id of a tile with its greatest logit, or with `bad` the lowest whose logit is no number. */
+__device__ __forceinline__ int id_in_tile(const float *logits, int n_ids, int tile, bool bad)
+{
+    int lane = threadIdx.x % 32, id = tile * TILE + lane;
+    float l = lane < TILE && id < n_ids ? logits[id] : -INFINITY;
+    uint32_t key = ordered(fmaxf(l, -INFINITY));        /* NaN is -inf */
+    uint32_t max = __reduce_max_sync(~0u, key);
+    unsigned hit = __ballot_sync(~0u, bad ? !(l <= FLT_MAX) : key == max);
+    return tile * TILE + (hit ? __ffs((int)hit) - 1 : 0);
+}
+
+__device__ __forceinline__ float inverse(float temperature) { return fminf(1 / temperature, FLT_MAX); }     /* 0 * it is 0 */
 
 __device__ __forceinline__ float weight_of(const struct target &t, float logit)
 {
-    return expf((logit - t.max) / t.temperature);
+    return expf((logit - t.max) * t.colder);
 }
 
 /* ---- slices ---- */
 
-/* One slice of a row: greatest logit, first bad one, and mass when `temperature` > 0. */
-__device__ void scan_slice(struct slice *out, const float *logits, int n_ids, int from, int to, float temperature, struct shared *s)
+/* One slice of a row: greatest logit and mass. */
+__device__ void scan_slice(struct slice *out, const float *logits, int n_ids, int from, int to, float colder, struct shared *s)
 {
-    uint64_t best = 0;
-    int bad = INT32_MAX;
+    uint32_t best = ORDERED_BAN;
+    float mass = 0;
     to = min(to, n_ids);
-    for (int id = from + 4 * (int)threadIdx.x; id < to; id += 4 * THREADS) {
-        float4 v = *(const float4 *)(logits + id);
-        const float l[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-            if (id + j < to) {
-                best = max_key(best, key_of(l[j], id + j));
-                if (!(l[j] <= FLT_MAX))
-                    bad = min(bad, id + j);
-            }
-    }
-    best = block_max_key(best, s->reduce);
-    bad = INT32_MAX - (int)block_max_key((uint64_t)(INT32_MAX - bad), s->reduce);
-    float mass = 0, max = best ? logit_of(best) : -INFINITY;
-    if (temperature > 0 && max > -INFINITY) {
-        for (int id = from + 4 * (int)threadIdx.x; id < to; id += 4 * THREADS) {
-            float4 v = *(const float4 *)(logits + id);
-            const float l[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-            for (int j = 0; j < 4; j++)
-                if (id + j < to)
-                    mass += expf((l[j] - max) / temperature);
-        }
-        mass = warp_sum(mass);
-        if (threadIdx.x % 32 == 0)
-            s->by_warp[0][threadIdx.x / 32] = mass;
-        __syncthreads();
-        mass = warp_sum((float)s->by_warp[0][threadIdx.x % 32]);
-    }
-    if (threadIdx.x == 0) {
-        out->best = best;
-        out->bad = bad;
-        out->mass = mass;
-    }
+    for (int id = from + (int)threadIdx.x; id < to; id += THREADS)
+        best = max(best, ordered(logits[id]));
+    const float max = logit_of((uint64_t)block_max(best, s->reduce) << 32);
+    for (int id = from + (int)threadIdx.x; id < to && max > -INFINITY; id += THREADS)
+        mass += expf((logits[id] - max) * colder);
+    mass = warp_sum(mass);
+    if (threadIdx.x % 32 == 0)
+        s->by_warp[0][threadIdx.x / 32] = mass;
+    __syncthreads();
+    mass = warp_sum((float)s->by_warp[0][threadIdx.x % 32]);
+    if (threadIdx.x == 0)
+        *out = {max, mass};
 }
 
 /* ---- fast: the best ids, sorted ---- */
 
-__device__ void sort_down(uint64_t *key, int n)         /* n a power of two; bitonic; one pair a thread */
+__device__ void sort_many(uint64_t *key, int n)         /* n a power of two; bitonic; one pair a thread */
 {
     int i = threadIdx.x;
     for (int size = 2; size <= n; size *= 2)
@@ -166,46 +201,77 @@ __device__ void sort_down(uint64_t *key, int n)         /* n a power of two; bit
                     key[b] = x;
                 }
             }
-            if (n <= 64)                /* one warp has it all */
-                __syncwarp();
-            else
-                __syncthreads();
+            __syncthreads();
         }
+}
+
+/* n <= FEW distinct keys: each one's place is the number of greater ones, counted by `parts` threads. */
+__device__ void sort_few(uint64_t *key, int n)
+{
+    int parts = 32, greater = 0;
+    while (n > THREADS / parts)
+        parts /= 2;
+    int i = threadIdx.x / parts, part = threadIdx.x % parts;
+    uint64_t mine = i < n ? key[i] : 0;
+#pragma unroll 4
+    for (int j = part; j < n; j += parts)
+        greater += key[j] > mine;
+    for (int m = parts / 2; m; m /= 2)
+        greater += __shfl_xor_sync(~0u, greater, m);
+    __syncthreads();
+    if (i < n && part == 0)
+        key[greater] = mine;
     __syncthreads();
 }
 
-/* Gathers the ids that reach the bound into s->key, from the best down.  Returns how many, or -1 when there is no room;
- * *all: no other id has a weight. */
-__device__ int gather_best(const struct target &t, int rank, struct shared *s, bool *all)
+/* The rank-th greatest of the warps' maxima; 0 when too few warps have tiles. */
+__device__ uint32_t warps_bound(int rank, struct shared *s)
 {
-    int n_tiles = (t.n_ids + TILE - 1) / TILE;
-    uint32_t own = 0, bound = 0;
-    if (threadIdx.x == 0)
-        s->n_tiles = s->n_cand = 0;
-#pragma unroll 8
-    for (int i = threadIdx.x; i < n_tiles; i += THREADS)
-        own = max(own, ordered(t.tile_max[i]));
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    uint32_t mine = s->warp_max[warp], other = s->warp_max[lane];
+    unsigned before = __ballot_sync(~0u, other > mine || (other == mine && lane < warp));
+    if (lane == 0 && __popc(before) == rank - 1)
+        s->bound = mine;
+    __syncthreads();
+    return s->bound;
+}
+
+/* The rank-th greatest of the threads' maxima; 0 when too few threads have tiles. */
+__device__ uint32_t threads_bound(uint32_t own, int rank, struct shared *s)
+{
+    uint32_t bound = 0;
     for (int bit = 31; bit >= 0; bit--) {
         uint32_t higher = bound | 1u << bit;
         int n = __syncthreads_count(own >= higher);
         if (n >= rank)
             bound = higher;
-        if (n == rank)
+        if (n == rank)                  /* and it is the least of these */
             break;
     }
+    return ~block_max(own >= bound ? ~own : 0, s->reduce);
+}
+
+/* Gathers the ids that reach the bound into s->key, from the best down.  Returns how many, or -1 when there is no room. */
+__device__ int gather_best(const float *logits, const float *tile_max, int n_ids, uint32_t own, uint32_t bound, struct shared *s)
+{
+    __syncthreads();
+    if (threadIdx.x == 0)
+        s->n_tiles = s->n_cand = 0;
+    __syncthreads();
     if (own >= bound)
-        for (int i = threadIdx.x; i < n_tiles; i += THREADS)
-            if (ordered(t.tile_max[i]) >= bound) {
+        each_tile(tile_max, (n_ids + TILE - 1) / TILE, [&](int i, uint32_t max) {
+            if (max >= bound) {
                 int at = atomicAdd(&s->n_tiles, 1);
                 if (at < TILES)
                     s->tile[at] = i;
             }
+        });
     __syncthreads();
     if (s->n_tiles > TILES)
         return -1;
     for (int i = threadIdx.x; i < s->n_tiles * TILE; i += THREADS) {
         int id = s->tile[i / TILE] * TILE + i % TILE;
-        float l = id < t.n_ids ? t.logits[id] : -INFINITY;
+        float l = id < n_ids ? logits[id] : -INFINITY;
         if (l > -INFINITY && ordered(l) >= bound) {
             int at = atomicAdd(&s->n_cand, 1);
             if (at < CAND)
@@ -213,16 +279,19 @@ __device__ int gather_best(const struct target &t, int rank, struct shared *s, b
         }
     }
     __syncthreads();
-    int n = s->n_cand, size = 32;
+    int n = s->n_cand, size = 2 * FEW;
     if (n > CAND)
         return -1;
+    if (n <= FEW) {
+        sort_few(s->key, n);
+        return n;
+    }
     while (size < n)
         size *= 2;
     for (int i = n + threadIdx.x; i < size; i += THREADS)
         s->key[i] = 0;
     __syncthreads();
-    sort_down(s->key, size);
-    *all = bound <= ordered(-INFINITY);
+    sort_many(s->key, size);
     return n;
 }
 
@@ -373,6 +442,7 @@ __device__ void pick_from(const struct target &t, uint64_t floor, struct shared 
     __syncthreads();
     double rest = 0, total = 0, aim = 0;
     int mine = 0;
+#pragma unroll 4                        /* all 32 would be all registers */
     for (int w = 0; w < WARPS; w++)
         rest += s->by_warp[0][w];
     total = t.settled + rest;
@@ -384,6 +454,7 @@ __device__ void pick_from(const struct target &t, uint64_t floor, struct shared 
         }
         return;
     }
+#pragma unroll 1
     for (int w = 0; w < WARPS; w++) {   /* the warp in whose range it falls; the last one with a weight gets the crumbs */
         if (s->by_warp[0][w] > 0)
             mine = w;
@@ -417,8 +488,7 @@ __device__ void pick_from(const struct target &t, uint64_t floor, struct shared 
     }
 }
 
-/* Not inlined: its registers would make the fast way spill. */
-__device__ __noinline__ void pick_slowly(const struct target &t, struct shared *s)
+__device__ void pick_slowly(const struct target &t, struct shared *s)
 {
     uint64_t floor = 0;
     if (t.top_k)
@@ -445,74 +515,76 @@ __device__ double uniform(uint64_t state, int i)
 }
 
 __device__ void sample_row(const struct step_pick_args &a, const struct step_sampling *how, const struct slice *slice, int row, int n_ids,
-                           uint64_t best, struct shared *s)
+                           struct own own, uint32_t best, struct shared *s)
 {
     struct target &t = s->target;
-    if (threadIdx.x == 0) {
-        t.logits = a.logits + (size_t)row * a.vocab;
-        t.tile_max = a.tile_max + (size_t)row * (a.vocab / TILE);
+    const float *logits = a.logits + (size_t)row * a.vocab, *tile_max = a.tile_max + (size_t)row * (a.vocab / TILE);
+    const int top_k = how->top_k > 0 && how->top_k < n_ids ? how->top_k : 0, rank = top_k ? top_k : RANK;
+    if (threadIdx.x == THREADS - 1) {
+        t.logits = logits;
         t.n_ids = n_ids;
-        t.top_k = how->top_k > 0 && how->top_k < n_ids ? how->top_k : 0;
-        t.max = logit_of(best);
-        t.temperature = how->temperature;
+        t.top_k = top_k;
+        t.max = logit_of((uint64_t)best << 32);
+        t.colder = inverse(how->temperature);
         t.top_p = how->top_p;
         t.min_p = how->min_p;
         t.u = uniform(how->rng, row);
         t.mass = t.settled = 0;
         t.below = ~0ull;
-        for (int i = 0; i < SLICES && !t.top_k; i++) {
+        for (int i = 0; i < SLICES && !top_k; i++) {
             float mass = __ldcg(&slice[i].mass);
             if (mass > 0)
-                t.mass += (double)mass * (double)weight_of(t, logit_of(__ldcg((const unsigned long long *)&slice[i].best)));
+                t.mass += (double)mass * (double)weight_of(t, __ldcg(&slice[i].max));
         }
+        s->slow = 1;
     }
-    __syncthreads();
-    int rank = t.top_k ? t.top_k : RANK;
-    if (rank <= TOP) {
-        bool all = false;
-        int n = gather_best(t, rank, s, &all);
+    int n = -1;
+    for (int by_threads = rank > WARPS; n < 0 && by_threads < 2 && rank <= TOP; by_threads++) {
+        uint32_t bound = by_threads ? threads_bound(own.max, rank, s) : warps_bound(rank, s);
+        if (bound || by_threads)
+            n = gather_best(logits, tile_max, n_ids, own.max, bound, s);
         if (n > 0 && threadIdx.x < 32) {
-            bool found = pick_best(t, n, all, s);
+            bool found = pick_best(t, n, bound <= ORDERED_BAN, s);
             if (threadIdx.x == 0)
                 s->slow = !found;
-        } else if (n <= 0) {
-            s->slow = 1;
         }
-    } else {
-        s->slow = 1;
     }
     __syncthreads();
     if (s->slow)
         pick_slowly(t, s);
+    __syncthreads();
 }
 
-__device__ void pick_row(const struct step_pick_args &a, const struct step_sampling *how, struct work *w, int row, int n_ids, struct shared *s)
+/* Leaves s->row. */
+__device__ void pick_row(const struct step_pick_args &a, const struct step_sampling *how, const struct slice *slice, int row, int n_ids,
+                         struct own own, struct shared *s)
 {
-    const struct slice *slice = w->slice[row];
-    int lane = threadIdx.x % 32;
-    uint64_t best = lane < SLICES ? __ldcg((const unsigned long long *)&slice[lane].best) : 0;
-    int bad = lane < SLICES ? __ldcg(&slice[lane].bad) : INT32_MAX;
-    best = warp_max_key(best);
-    bad = (int)__reduce_min_sync(~0u, (unsigned)bad);
-    if (threadIdx.x == 0) {
-        s->row = {};
-        if (bad != INT32_MAX) {
-            s->row.ended = 3;
-            s->row.bad_id = bad;
-            s->row.bad_logit = a.logits[(size_t)row * a.vocab + bad];
-        } else if (logit_of(best) == -INFINITY) {
-            s->row.ended = 4;
-        } else {
-            s->row.id = id_of(best);
-            s->row.prob = 1;
+    const struct own best = greatest_tile(own, s->warp_max, s->warp_tile);
+    const bool bad = best.max >= ORDERED_INFINITY;
+    if (how->temperature > 0 && !bad && best.max > ORDERED_BAN) {
+        if (threadIdx.x == 0)
+            s->row = {};
+        sample_row(a, how, slice, row, n_ids, own, best.max, s);
+        return;
+    }
+    if (threadIdx.x < 32) {
+        const float *logits = a.logits + (size_t)row * a.vocab;
+        int id = id_in_tile(logits, n_ids, best.tile, bad);
+        if (threadIdx.x == 0) {
+            s->row = {};
+            if (bad) {
+                s->row.ended = 3;
+                s->row.bad_id = id;
+                s->row.bad_logit = logits[id];
+            } else if (best.max <= ORDERED_BAN) {
+                s->row.ended = 4;
+            } else {
+                s->row.id = id;
+                s->row.prob = 1;
+            }
         }
     }
     __syncthreads();
-    if (!s->row.ended && how->temperature > 0)
-        sample_row(a, how, slice, row, n_ids, best, s);
-    __syncthreads();
-    if (threadIdx.x == 0)
-        w->row[row] = s->row;
 }
 
 /* ---- the step ---- */
@@ -525,108 +597,108 @@ struct walk {
     int                  hidden;        /* the row whose hidden state is kept; -1: the one that was */
     int                  parity;        /* before */
 };
+enum {
+    LIVE_WORDS = sizeof(struct step_live) / 4,
+    HOW_WORDS  = sizeof(struct step_sampling) / 4,
+    ROW_WORDS  = sizeof(struct row) * STEP_ROWS / 4,
+};
+static_assert(LIVE_WORDS + HOW_WORDS <= THREADS && offsetof(struct walk, how) == 4 * LIVE_WORDS, "one word a thread");
 
-__device__ void copy_words(void *dst, const void *src, int bytes, int lane)
+__device__ __forceinline__ void copy_words(void *dst, const void *src, int bytes, int lane)
 {
     for (int i = lane; i < bytes / 4; i += 32)
         ((uint32_t *)dst)[i] = ((const uint32_t *)src)[i];
 }
 
-/* Row by row; one thread. */
+/* Row by row while picks and drafts agree; the state after that.  One warp, a lane per row. */
 __device__ void walk_rows(const struct step_pick_args &a, struct walk *k)
 {
     struct step_live *v = &k->live;
-    struct step_sampling *how = &k->how;
+    const struct step_sampling *how = &k->how;
     struct step_result *r = &k->result;
-    int n_drafts = a.first ? 0 : min(min(v->n_drafts, a.n_rows - 1), how->room - 1);
-    bool agreed = true;
-    r->n_drafts = n_drafts;
-    while (agreed && !r->ended && r->n < a.n_rows) {
-        int i = r->n++;
-        const struct row *p = &k->row[i];
-        r->ids[i] = p->id;
-        r->prob[i] = p->prob;
-        agreed = i < n_drafts && p->id == v->ids[1 + i];
-        r->drafted[i] = agreed;
-        r->ended = p->ended;
-        if (p->ended) {
-            r->bad_id = p->bad_id;
-            r->bad_logit = p->bad_logit;
-        } else if (how->room <= r->n) {
-            r->ended = 2;
-        }
+    const int lane = threadIdx.x, old = v->pos, done = v->done;
+    const int n_drafts = a.first || done ? 0 : max(0, min(min(v->n_drafts, a.n_rows - 1), how->room - 1));
+    struct row p = {};
+    bool agreed = false;
+    if (lane < a.n_rows && !done) {
+        p = k->row[lane];
+        agreed = lane < n_drafts && p.id == v->ids[1 + lane];
+    }
+    int ends = p.ended;
+    if (!ends) {
+        ends = how->room <= lane + 1 ? 2 : 0;
         for (int j = 0; j < how->n_stop; j++)
-            if (!p->ended && how->stop[j] == p->id)
-                r->ended = 1;
+            ends = how->stop[j] == p.id ? 1 : ends;
     }
-    if (r->ended > 2)                   /* nothing of such a step is believed */
-        r->n = 0;
-}
-
-/* The state after the step's n tokens; one thread. */
-__device__ void advance(const struct step_pick_args &a, struct walk *k)
-{
-    struct step_live *v = &k->live;
-    const struct step_result *r = &k->result;
-    int n = r->n, old = v->pos;
-    k->parity = v->parity;
-    k->hidden = n - 1;
-    v->step++;
-    v->n_apply = a.first ? 0 : n;
-    v->parity ^= !a.first;
-    if (v->done)
-        return;
-    v->done = r->ended != 0;
-    if (!n)
-        return;
-    v->pos += v->n_apply;
-    v->ids[0] = r->ids[n - 1];
-    v->n_drafts = 0;
-    v->mtp_pos = a.first ? old - 1 : old;
-    v->mtp_rows = n;
-    v->mtp_last = n - 1;
-    for (int i = 0; i < STEP_ROWS; i++) {
-        v->mtp_next[i] = r->ids[min(i, n - 1)];
-        v->draft_pos[i] = v->mtp_pos + n + i;
-    }
-    k->how.room -= n;
-    k->how.rng += k->how.temperature > 0 ? (uint64_t)n * GOLDEN : 0;
-    for (int i = 0; i < n; i++)
-        a.marks[r->ids[i]] = 3;
-}
-
-__device__ void finish_step(const struct step_pick_args &a, const struct work *w, struct walk *k)
-{
-    int lane = threadIdx.x;
-    if (threadIdx.x < 32) {
-        copy_words(&k->live, a.live, sizeof k->live, lane);
-        copy_words(&k->how, a.sampling, sizeof k->how, lane);
-        for (int i = lane; i < (int)sizeof k->result / 4; i += 32)
-            ((uint32_t *)&k->result)[i] = 0;
-        for (int i = lane; i < (int)sizeof k->row / 4; i += 32)
-            ((uint32_t *)k->row)[i] = __ldcg((const uint32_t *)w->row + i);
-        __syncwarp();
-        if (lane == 0) {
-            if (!k->live.done)
-                walk_rows(a, k);
-            advance(a, k);
+    const unsigned stops = __ballot_sync(~0u, lane < a.n_rows && !done && (!agreed || ends));
+    const int last = __ffs((int)stops) - 1;     /* -1 when done: the last row agrees with nothing */
+    const int ended = last < 0 ? 0 : __shfl_sync(~0u, ends, last);
+    const int n = ended > 2 ? 0 : last + 1;     /* nothing of a step without numbers is believed */
+    const int32_t next = __shfl_sync(~0u, p.id, max(0, min(lane, n - 1)));
+    const int mtp_pos = a.first ? old - 1 : old;
+    if (lane < STEP_ROWS) {
+        r->ids[lane] = lane <= last ? p.id : 0;
+        r->prob[lane] = lane <= last ? p.prob : 0;
+        r->drafted[lane] = lane <= last && agreed;
+        if (n) {
+            v->mtp_next[lane] = next;
+            v->draft_pos[lane] = mtp_pos + n + lane;
         }
-        __syncwarp();
-        copy_words(a.live, &k->live, sizeof k->live, lane);
-        copy_words(a.sampling, &k->how, sizeof k->how, lane);
-        struct step_result *out = &a.results[k->live.step % STEP_SLOTS];
-        copy_words(out, &k->result, offsetof(struct step_result, serial), lane);
-        __threadfence_system();
-        __syncwarp();
-        if (lane == 0)
-            out->serial = k->live.step;
+    }
+    if (lane == max(last, 0)) {
+        r->bad_id = p.bad_id;
+        r->bad_logit = p.bad_logit;
+    }
+    if (lane < n)
+        a.marks[p.id] = 3;
+    __syncwarp();
+    if (lane == 0) {
+        r->n = n;
+        r->n_drafts = n_drafts;
+        r->ended = ended;
+        k->parity = v->parity;
+        k->hidden = n - 1;
+        v->step++;
+        v->n_apply = a.first ? 0 : n;
+        v->parity ^= !a.first;
+        v->done = done || ended;
+        if (n) {
+            v->pos += v->n_apply;
+            v->ids[0] = r->ids[n - 1];
+            v->n_drafts = 0;
+            v->mtp_pos = mtp_pos;
+            v->mtp_rows = n;
+            v->mtp_last = n - 1;
+            a.sampling->room = how->room - n;
+            a.sampling->rng = how->rng + (how->temperature > 0 ? (uint64_t)n * GOLDEN : 0);
+        }
+    }
+    __syncwarp();
+}
+
+__device__ void finish_step(const struct step_pick_args &a, struct walk *k)
+{
+    struct step_result *out = nullptr;
+    if (threadIdx.x < 32) {
+        walk_rows(a, k);
+        out = &a.results[k->live.step % STEP_SLOTS];
+        copy_words(out, &k->result, offsetof(struct step_result, serial), threadIdx.x);
+        copy_words(a.live, &k->live, sizeof k->live, threadIdx.x);
     }
     __syncthreads();
+    if (threadIdx.x < 32) {             /* while the others copy */
+        __threadfence_system();
+        __syncwarp();
+        if (threadIdx.x == 0)
+            out->serial = k->live.step;
+        return;
+    }
     const float *from = k->hidden < 0 ? a.last_hidden + (size_t)k->parity * a.width : a.hidden + (size_t)k->hidden * a.width;
     float *to = a.last_hidden + (size_t)k->live.parity * a.width, *before = a.last_hidden + 2 * (size_t)a.width;
-    for (int i = threadIdx.x; i < a.width; i += THREADS) {
-        before[i] = to[i];
-        to[i] = from[i];
+    for (int i = 4 * ((int)threadIdx.x - 32); i < a.width; i += 4 * (THREADS - 32)) {
+        float4 was = *(const float4 *)(to + i), is = *(const float4 *)(from + i);
+        *(float4 *)(before + i) = was;
+        *(float4 *)(to + i) = is;
     }
 }
 
@@ -646,59 +718,79 @@ __device__ bool last_of(unsigned *counter, int n)
     return last;
 }
 
+/* Whether the mass of all ids counts. */
+__device__ __forceinline__ bool needs_mass(const struct step_sampling *how, int n_ids)
+{
+    return how->temperature > 0 && (how->top_k <= 0 || how->top_k >= n_ids);
+}
+
+/* Blocks that have nothing to do end before they count anywhere; `done`, which the last block sets, keeps them from nothing. */
 __global__ void __launch_bounds__(THREADS) step_pick_kernel(const __grid_constant__ struct step_pick_args a)
 {
-    __shared__ union {
-        struct shared pick;
-        struct walk   walk;
-    } s;
+    __shared__ struct shared s;
+    __shared__ struct walk walk;
     struct work *w = (struct work *)a.scratch;
-    int row = blockIdx.y, range = (a.vocab + 4 * SLICES - 1) / (4 * SLICES) * 4;
+    const int row = blockIdx.x, slice = blockIdx.y, i = threadIdx.x;
     gpu_wait();
     gpu_next();
-    const struct step_sampling *how = a.sampling;
-    int n_ids = how->n_ids > 0 && how->n_ids < a.vocab ? how->n_ids : a.vocab;
-    if (!a.live->done) {                /* the last block of all sets it, after every other one has read it */
-        int from = (int)blockIdx.x * range;
-        bool whole = how->top_k <= 0 || how->top_k >= n_ids;
-        scan_slice(&w->slice[row][blockIdx.x], a.logits + (size_t)row * a.vocab, n_ids, from, from + range, whole ? how->temperature : 0, &s.pick);
-        if (!last_of(&w->slices_done[row], SLICES))
+    const uint32_t *from = i < LIVE_WORDS ? (const uint32_t *)a.live + i : (const uint32_t *)a.sampling + (i - LIVE_WORDS);
+    const uint32_t word = i < LIVE_WORDS + HOW_WORDS ? *from : 0;
+    const float *tile_max = a.tile_max + (size_t)row * (a.vocab / TILE);
+    struct own own = {0, 0};
+    if (slice == 0)                     /* beside the state; tiles behind n_ids are -inf */
+        own = scan_tiles(tile_max, a.vocab / TILE);
+    if (i < LIVE_WORDS + HOW_WORDS)
+        ((uint32_t *)&walk)[i] = word;
+    __syncthreads();
+    const struct step_sampling *how = &walk.how;
+    const int n_ids = how->n_ids > 0 && how->n_ids < a.vocab ? how->n_ids : a.vocab;
+    if (walk.live.done) {
+        if (row || slice)
             return;
-        pick_row(a, how, w, row, n_ids, &s.pick);
-        if (!last_of(&w->rows_done, a.n_rows))
+    } else {
+        if (needs_mass(how, n_ids)) {
+            const int range = (a.vocab + SLICES - 1) / SLICES, first = slice * range;
+            scan_slice(&w->slice[row][slice], a.logits + (size_t)row * a.vocab, n_ids, first, first + range, inverse(how->temperature), &s);
+            if (!last_of(&w->slices_done[row], SLICES))
+                return;
+            if (slice)
+                own = scan_tiles(tile_max, a.vocab / TILE);
+        } else if (slice) {
             return;
-    } else if (row || blockIdx.x) {
-        return;
+        }
+        pick_row(a, how, w->slice[row], row, n_ids, own, &s);
+        if (i == 0)
+            (a.n_rows > 1 ? w->row : walk.row)[row] = s.row;
+        if (a.n_rows > 1) {
+            if (!last_of(&w->rows_done, a.n_rows))
+                return;
+            if (i < ROW_WORDS)
+                ((uint32_t *)walk.row)[i] = __ldcg((const uint32_t *)w->row + i);
+        }
+        __syncthreads();
     }
-    finish_step(a, w, &s.walk);
+    finish_step(a, &walk);
 }
 
 extern "C" void step_pick_cuda(struct cuda_queue *q, const struct step_pick_args *a)
 {
-    launch(q, "step_pick", step_pick_kernel, dim3(SLICES, (unsigned)a->n_rows), THREADS, 0, true, *a);
+    launch(q, "step_pick", step_pick_kernel, dim3((unsigned)a->n_rows, SLICES), THREADS, 0, true, *a);
 }
 
 /* ---- drafts ---- */
 
-__global__ void __launch_bounds__(THREADS) step_draft_kernel(struct step_draft_args a)
+__global__ void __launch_bounds__(THREADS) step_draft_kernel(const __grid_constant__ struct step_draft_args a)
 {
-    __shared__ uint64_t reduce[WARPS];
-    int n_tiles = (a.n_ids + TILE - 1) / TILE;
-    uint64_t best = 0;
+    __shared__ uint32_t warp_max[WARPS], warp_tile[WARPS];
     gpu_wait();
     gpu_next();
-#pragma unroll 8
-    for (int i = threadIdx.x; i < n_tiles; i += THREADS)
-        best = max_key(best, key_of(fmaxf(a.tile_max[i], -INFINITY), i));       /* no number is -inf */
-    best = block_max_key(best, reduce);
+    const struct own best = greatest_tile(scan_tiles(a.tile_max, (a.n_ids + TILE - 1) / TILE), warp_max, warp_tile);
     if (threadIdx.x >= 32)
         return;
-    int id = id_of(best) * TILE + (int)threadIdx.x;
-    float l = threadIdx.x < TILE && id < a.n_ids ? a.logits[id] : -INFINITY;
-    best = warp_max_key(key_of(fmaxf(l, -INFINITY), id));
+    const int id = id_in_tile(a.logits, a.n_ids, best.tile, false);
     if (threadIdx.x == 0) {
-        a.live->draft_ids[a.i] = id_of(best);
-        a.live->ids[1 + a.i] = id_of(best);
+        a.live->draft_ids[a.i] = id;
+        a.live->ids[1 + a.i] = id;
         a.live->n_drafts = a.i + 1;
     }
 }

@@ -77,7 +77,7 @@ static void rig_close(struct rig *g)
     free(g->marks);
 }
 
-/* Logits as the head leaves them: nothing behind n_ids, and the greatest of every 16 (fmaxf overlooks NaN). */
+/* Logits as the head leaves them: nothing behind n_ids, and the greatest of every 16, infinite when one is no number. */
 static void put_logits(struct rig *g)
 {
     size_t V = (size_t)g->vocab, n = (size_t)g->rows * V;
@@ -88,7 +88,7 @@ static void put_logits(struct rig *g)
     for (size_t t = 0; t < n / 16; t++) {
         max[t] = -INFINITY;
         for (int j = 0; j < 16; j++)
-            max[t] = fmaxf(max[t], g->logits[16 * t + (size_t)j]);
+            max[t] = isnan(g->logits[16 * t + (size_t)j]) ? INFINITY : fmaxf(max[t], g->logits[16 * t + (size_t)j]);
     }
     dev->copy(dev, g->on.logits, g->logits, n * sizeof(float));
     dev->copy(dev, g->on.tile_max, max, n / 16 * sizeof(float));
