@@ -3,9 +3,9 @@
  *           down: [hidden, inter] packed, h -> d [n (top_k + 1), hidden] fp32
  * Bytes     every expert once, rows once as fp32 and, per 64 to 128 output rows, as fp16 from L2
  * Limit     tensor cores from about 30 rows per expert on, below that the weights
- * Launch    experts_tiles_kernel cuts the rows of each expert into tiles (the host does not know the counts), gemm_copy_kernel, then
- *           one block per 128 or 64 output rows and tile; blocks beyond the last tile end at once.  The shared expert, whose
- *           rows are all tokens and whose format may be another, is a second launch
+ * Launch    gemm_copy_kernel, then one block per tile of rows of an expert and 128 or 64 output rows, or 256 and more when experts have
+ *           few rows; the host does not know the counts, so each block finds its tile, and those beyond the last end at once.  The
+ *           shared expert, whose rows are all tokens and whose format may be another, is a second launch, which fills up the first
  * Layout    kernels/cuda/gemm.cuh; rows are gathered through the slots.  Blocks of one tile and of one expert follow each other, so
  *           that an expert comes from memory once
  * Numerics  as linear_*; SwiGLU in fp32 */
@@ -18,17 +18,32 @@ struct experts_job {
     const char    *data, *scale;
     size_t         data_step, scale_step;       /* from one expert to the next */
     const int32_t *start, *slots;
-    const int2    *table;       /* [0].x tiles, then (expert, first index into slots) each; NULL: all rows of expert `only` */
-    int            only, rows, n_tiles, n_groups, n_groups_x, per_row, y_row;
+    int            only;        /* >= 0: this expert's rows alone */
+    int            n_experts, rows, n_tiles, n_groups, n_groups_x, per_row, y_row, depth;
 };
 
-/* One block.  An expert with c rows has ceil(c / tokens) tiles. */
-static __global__ void __launch_bounds__(STEP_EXPERTS) experts_tiles_kernel(int2 *table, const int32_t *start, int n_experts, int tokens)
+/* Rows [begin, end) of an expert, in slots; none: expert < 0. */
+struct experts_tile {
+    int expert, begin, end;
+};
+/* Tile `at` of all experts, where one with c rows has ceil(c / TOKENS).  The whole block calls it. */
+template <int THREADS, int TOKENS> __device__ __forceinline__ struct experts_tile experts_find(const struct experts_job &j, int at)
 {
-    __shared__ int sum[STEP_EXPERTS / 32];
-    const int e = (int)threadIdx.x, lane = e % 32, warp = e / 32;
-    const int begin = e < n_experts ? start[e] : 0, end = e < n_experts ? start[e + 1] : 0, n = (end - begin + tokens - 1) / tokens;
-    int upto = n, at = 0;
+    constexpr int PER = STEP_EXPERTS / THREADS;
+    __shared__ int sum[THREADS / 32], found[3];
+    if (j.only >= 0) {
+        const int begin = j.start[j.only] + at * TOKENS;
+        return {j.only, begin, j.start[j.only + 1]};
+    }
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, first = (int)threadIdx.x * PER;
+    int begin[PER + 1], n = 0, before = 0;
+#pragma unroll
+    for (int i = 0; i <= PER; i++)
+        begin[i] = j.start[min(first + i, j.n_experts)];
+#pragma unroll
+    for (int i = 0; i < PER; i++)
+        n += (begin[i + 1] - begin[i] + TOKENS - 1) / TOKENS;
+    int upto = n;
     for (int d = 1; d < 32; d *= 2) {
         int v = __shfl_up_sync(~0u, upto, d);
         if (lane >= d)
@@ -36,13 +51,52 @@ static __global__ void __launch_bounds__(STEP_EXPERTS) experts_tiles_kernel(int2
     }
     if (lane == 31)
         sum[warp] = upto;
+    if (threadIdx.x == 0)
+        found[0] = -1;
     __syncthreads();
     for (int w = 0; w < warp; w++)
-        at += sum[w];
-    for (int i = 0; i < n; i++)
-        table[1 + at + upto - n + i] = make_int2(e, begin + i * tokens);
-    if (e == STEP_EXPERTS - 1)
-        table[0] = make_int2(at + upto, 0);
+        before += sum[w];
+    before += upto - n;
+#pragma unroll
+    for (int i = 0; i < PER; i++) {
+        n = (begin[i + 1] - begin[i] + TOKENS - 1) / TOKENS;
+        if (at >= before && at < before + n) {
+            found[0] = first + i;
+            found[1] = begin[i] + (at - before) * TOKENS;
+            found[2] = begin[i + 1];
+        }
+        before += n;
+    }
+    __syncthreads();
+    return {found[0], found[1], found[2]};
+}
+
+/* What runs in front is this one's twin of other experts, whose blocks had all waited before these began: no need to wait for it, but
+ * our end must not be taken for its end. */
+__device__ __forceinline__ void experts_begin(const struct experts_job &j)
+{
+    if (j.only < 0)
+        gpu_wait();
+    gpu_next();
+}
+__device__ __forceinline__ void experts_end(const struct experts_job &j)
+{
+    if (j.only >= 0)
+        gpu_wait();
+}
+
+template <int F, bool UP>
+__device__ __forceinline__ void experts_store(const struct experts_job &j, int slot, float undo, int row, float lo, float hi)
+{
+    if (slot < 0)
+        return;
+    float *y = j.y + (size_t)slot * (size_t)j.y_row + row;
+    lo *= undo;
+    hi *= undo;
+    if (row < j.rows)
+        *y = UP ? silu_f(lo) * hi : lo;
+    if (!UP && row + 8 < j.rows)
+        y[8] = hi;
 }
 
 template <int F, class S, bool UP> static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS) experts_kernel(const struct experts_job j)
@@ -50,28 +104,20 @@ template <int F, class S, bool UP> static __global__ void __launch_bounds__(S::T
     extern __shared__ __align__(128) char smem[];
     __shared__ int slot[S::TOKENS];
     __shared__ float undo[S::TOKENS];
-    int e = j.only, begin, end;
-    if (j.table) {
-        if ((int)blockIdx.y >= j.table[0].x)
-            return;
-        const int2 tile = j.table[1 + blockIdx.y];
-        e = tile.x;
-        begin = tile.y;
-    } else {
-        begin = j.start[e] + (int)blockIdx.y * S::TOKENS;
-    }
-    end = j.start[e + 1];
+    experts_begin(j);
+    const struct experts_tile of = experts_find<S::THREADS, S::TOKENS>(j, (int)blockIdx.y);
+    if (of.expert < 0)
+        return;
     uint32_t *rows = (uint32_t *)(smem + S::RING);
     for (int i = (int)threadIdx.x; i < S::TOKENS; i += S::THREADS) {
-        int s = j.slots[min(begin + i, end - 1)];                   /* rows too many are computed but not stored */
-        slot[i] = begin + i < end ? s : -1;
+        int s = j.slots[min(of.begin + i, of.end - 1)];             /* rows too many are computed but not stored */
+        slot[i] = of.begin + i < of.end ? s : -1;
         undo[i] = j.undo[s / j.per_row] * (gemm_scaled<F>() ? 1 / GEMM_UNIT : 1.0f);
         rows[i] = (uint32_t)(s / j.per_row) * (uint32_t)(j.n_groups_x * 16);
     }
     __syncthreads();
-    const int tile0 = (int)blockIdx.x * S::TILES;
-    const int of = j.table ? e : 0;
-    const char *data = j.data + (size_t)of * j.data_step, *scale = j.scale + (size_t)of * j.scale_step;
+    const int tile0 = (int)blockIdx.x * S::TILES, expert = j.only >= 0 ? 0 : of.expert;
+    const char *data = j.data + (size_t)expert * j.data_step, *scale = j.scale + (size_t)expert * j.scale_step;
     float acc[S::MT][S::NT][4];
     gemm_run<F, S>(acc, data, scale, tile0 + (int)threadIdx.x / 32 * S::MT, j.n_tiles, j.n_groups, j.x, rows, smem);
     const int thread = gemm_thread(), g = thread % 32 / 4, t = thread % 4, first = tile0 + thread / 32 * S::MT;
@@ -85,17 +131,64 @@ template <int F, class S, bool UP> static __global__ void __launch_bounds__(S::T
         for (int n = 0; n < S::NT; n++)
 #pragma unroll
             for (int c = 0; c < 2; c++) {
-                const int s = slot[n * 8 + 2 * t + c];
-                if (s < 0)
-                    continue;
-                const float u = undo[n * 8 + 2 * t + c];
-                float *y = j.y + (size_t)s * (size_t)j.y_row + row, lo = acc[m][n][c] * f.x * u, hi = acc[m][n][c + 2] * f.y * u;
-                if (row < j.rows)
-                    *y = UP ? silu_f(lo) * hi : lo;
-                if (!UP && row + 8 < j.rows)
-                    y[8] = hi;
+                const int i = n * 8 + 2 * t + c;
+                experts_store<F, UP>(j, slot[i], undo[i], row, acc[m][n][c] * f.x, acc[m][n][c + 2] * f.y);
             }
     }
+    experts_end(j);
+}
+
+template <int F, bool UP> static __global__ void __launch_bounds__(gemm_few::THREADS, 2) experts_few_kernel(const struct experts_job j)
+{
+    using S = gemm_few;
+    extern __shared__ __align__(128) char smem[];
+    __shared__ int slot[S::TOKENS];
+    __shared__ float undo[S::TOKENS];
+    experts_begin(j);
+    const struct experts_tile of = experts_find<S::THREADS, S::TOKENS>(j, (int)blockIdx.y);
+    if (of.expert < 0)
+        return;
+    const int expert = j.only >= 0 ? 0 : of.expert, n = min(of.end - of.begin, S::TOKENS);
+    const int thread = (int)threadIdx.x, stream0 = ((int)blockIdx.x * S::WARPS + thread / 32) * 2, pitch = S::pitch(j.n_groups);
+    const char *scale = j.scale + (size_t)expert * j.scale_step;
+    struct gemm_streams<F> streams;
+    streams.begin(j.data + (size_t)expert * j.data_step, scale, stream0, j.depth, j.n_tiles, j.n_groups);
+    /* 16 threads a token; the columns of tokens that are not there are computed from anything, but not stored */
+    const int i = thread / 16;
+    if (i < n) {
+        const int s = j.slots[of.begin + i];
+        const char *x = j.x + (size_t)(s / j.per_row) * (size_t)(j.n_groups_x * 256);
+        for (int c = thread % 16; c < j.n_groups * 16; c += 16)
+            copy16(smem + i * pitch + c * 16, x + c * 16);
+        slot[i] = s;
+        undo[i] = j.undo[s / j.per_row] * (gemm_scaled<F>() ? 1 / GEMM_UNIT : 1.0f);
+    } else {
+        slot[i] = -1;
+        undo[i] = 0;
+    }
+    copy_commit();
+    copy_wait<0>();
+    __syncthreads();
+    const int g = thread % 32 / 4, t = thread % 4;
+    auto store = [&](int m, int tile, const float(*acc)[4], int tokens) {
+        if (tile < (stream0 + m) * j.depth)
+            return;
+        const int row = tile * (UP ? 8 : 16) + g;
+        const float2 f = row_scale<F>(scale, (size_t)tile, g);
+#pragma unroll
+        for (int k = 0; k < S::TOKENS / 8; k++)
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+                const int at = k * 8 + 2 * t + c;
+                if (k * 8 < tokens)
+                    experts_store<F, UP>(j, slot[at], undo[at], row, acc[k][c] * f.x, acc[k][c + 2] * f.y);
+            }
+    };
+    if (n <= 8)
+        gemm_stream<F, 1>(streams, smem, [&](int m, int tile, const float(*acc)[4]) { store(m, tile, acc, 8); });
+    else
+        gemm_stream<F, 2>(streams, smem, [&](int m, int tile, const float(*acc)[4]) { store(m, tile, acc, 16); });
+    experts_end(j);
 }
 
 struct experts_plan {
@@ -103,26 +196,37 @@ struct experts_plan {
     int         n_tokens, top_k, n_experts, n_slots;        /* n_slots: of routed experts */
 };
 
+/* Tiles of rows, at most */
+static unsigned tiles(const struct experts_plan *p, const struct experts_job *j, int tokens)
+{
+    int most = (p->n_slots < p->n_experts ? p->n_slots : p->n_experts) + p->n_slots / tokens;
+    return (unsigned)(j->only < 0 ? most : (p->n_tokens + tokens - 1) / tokens);
+}
 template <int F, class S, bool UP>
 static void run_shape(struct cuda_queue *q, const struct experts_plan *p, const struct experts_job *j)
 {
-    int most = (p->n_slots < p->n_experts ? p->n_slots : p->n_experts) + p->n_slots / S::TOKENS;
-    int tiles = j->table ? most : (p->n_tokens + S::TOKENS - 1) / S::TOKENS;
-    dim3 grid((unsigned)((j->n_tiles + S::TILES - 1) / S::TILES), (unsigned)tiles);
-    if (j->table)
-        launch(q, p->op, experts_tiles_kernel, dim3(1), STEP_EXPERTS, 0, false, (int2 *)j->table, j->start, p->n_experts, S::TOKENS);
-    launch(q, p->op, experts_kernel<F, S, UP>, grid, S::THREADS, S::SMEM, false, *j);
+    dim3 grid((unsigned)((j->n_tiles + S::TILES - 1) / S::TILES), tiles(p, j, S::TOKENS));
+    launch(q, p->op, experts_kernel<F, S, UP>, grid, S::THREADS, S::SMEM, true, *j);
+}
+template <int F, bool UP> static void run_few(struct cuda_queue *q, const struct experts_plan *p, struct experts_job j)
+{
+    using S = gemm_few;
+    enum { GROUPS = 32 };               /* of a stream, about */
+    j.depth = GROUPS / j.n_groups < 1 ? 1 : GROUPS / j.n_groups > j.n_tiles ? j.n_tiles : GROUPS / j.n_groups;
+    int step = S::STREAMS * j.depth;
+    dim3 grid((unsigned)((j.n_tiles + step - 1) / step), tiles(p, &j, S::TOKENS));
+    launch(q, p->op, experts_few_kernel<F, UP>, grid, S::THREADS, (size_t)(S::TOKENS * S::pitch(j.n_groups)), true, j);
 }
 /* By the rows that an expert has on average; the bits do not depend on it. */
 template <int F, bool UP> static void run_format(struct cuda_queue *q, const struct experts_plan *p, const struct experts_job *j)
 {
-    int mean = j->table ? p->n_slots / p->n_experts : p->n_tokens;
+    int mean = j->only < 0 ? p->n_slots / p->n_experts : p->n_tokens;
     if (mean > 32)
         run_shape<F, gemm_medium, UP>(q, p, j);
-    else if (mean > 12)
+    else if (mean > 20 || j->n_groups > gemm_few::MAX_GROUPS)
         run_shape<F, gemm_small, UP>(q, p, j);
     else
-        run_shape<F, gemm_tiny, UP>(q, p, j);
+        run_few<F, UP>(q, p, *j);
 }
 template <bool UP> static void run(struct cuda_queue *q, const struct experts_plan *p, struct experts_job j, const struct weight *w)
 {
@@ -149,12 +253,13 @@ static void run_both(struct cuda_queue *q, const struct experts_plan *p, struct 
         queue_note(q, p->op, cudaErrorInvalidValue);
         return;
     }
+    j.n_experts = p->n_experts;
     struct experts_job s = j;
     j.data_step = (size_t)((const char *)second->data - (const char *)first->data);
     j.scale_step = (size_t)((const char *)second->scale - (const char *)first->scale);
-    run<UP>(q, p, j, first);
-    s.table = NULL;
+    j.only = -1;
     s.only = p->n_experts;
+    run<UP>(q, p, j, first);
     run<UP>(q, p, s, shared);
 }
 
@@ -163,14 +268,12 @@ extern "C" void experts_up_cuda(struct cuda_queue *q, const struct experts_up_ar
     const struct experts_plan p = {"experts_up", a->n_tokens, a->top_k, a->n_experts, a->n_tokens * a->top_k};
     const struct weight *w = &a->experts[0].gate;
     struct experts_job j = {};
-    size_t copy = gemm_copy_bytes((size_t)a->n_tokens, w->cols);
-    if (a->n_tokens < 1 || !gemm_scratch(q, p.op, experts_up_scratch_cuda(a->n_tokens, a->top_k, a->n_experts, w->cols)))
+    if (a->n_tokens < 1 || !gemm_scratch(q, p.op, experts_up_scratch_cuda(a->n_tokens, w->cols)))
         return;
     gemm_copy(q, p.op, q->scratch, a->x, (size_t)a->n_tokens, w->cols, w->cols, w->cols, 1);
     j.y = a->h;
     j.x = q->scratch;
     j.undo = (const float *)(q->scratch + gemm_factors_at((size_t)a->n_tokens, w->cols));
-    j.table = (const int2 *)(q->scratch + copy);
     j.start = a->start;
     j.slots = a->slots;
     j.per_row = a->top_k + 1;
@@ -184,14 +287,13 @@ extern "C" void experts_down_cuda(struct cuda_queue *q, const struct experts_dow
     const struct experts_plan p = {"experts_down", a->n_tokens, a->top_k, a->n_experts, a->n_tokens * a->top_k};
     const struct weight *w = &a->experts[0].down;
     struct experts_job j = {};
-    size_t slots = (size_t)a->n_tokens * (size_t)(a->top_k + 1), copy = gemm_copy_bytes(slots, a->inter_max);
-    if (a->n_tokens < 1 || !gemm_scratch(q, p.op, experts_down_scratch_cuda(a->n_tokens, a->top_k, a->n_experts, a->inter_max)))
+    size_t slots = (size_t)a->n_tokens * (size_t)(a->top_k + 1);
+    if (a->n_tokens < 1 || !gemm_scratch(q, p.op, experts_down_scratch_cuda(a->n_tokens, a->top_k, a->inter_max)))
         return;
     gemm_copy(q, p.op, q->scratch, a->h, slots, a->inter_max, w->cols, a->shared->down.cols, a->top_k + 1);
     j.y = a->d;
     j.x = q->scratch;
     j.undo = (const float *)(q->scratch + gemm_factors_at(slots, a->inter_max));
-    j.table = (const int2 *)(q->scratch + copy);
     j.start = a->start;
     j.slots = a->slots;
     j.per_row = 1;

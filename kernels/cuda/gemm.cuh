@@ -23,18 +23,11 @@ static inline size_t gemm_factors_at(size_t rows, int cols) { return rows * (siz
 static inline size_t gemm_copy_bytes(size_t rows, int cols) { return gemm_factors_at(rows, cols) + (rows * 4 + 127) / 128 * 128; }
 /* Scratch that linear_* need */
 static inline size_t linear_scratch_cuda(int n_tokens, int cols) { return gemm_copy_bytes((size_t)n_tokens, cols); }
-/* ... and experts_up and experts_down: the copy, and one entry per tile of at least 16 tokens. */
-static inline size_t experts_table_bytes(int n_tokens, int top_k, int n_experts)
+/* ... and experts_up and experts_down, the latter with one row per slot */
+static inline size_t experts_up_scratch_cuda(int n_tokens, int hidden) { return gemm_copy_bytes((size_t)n_tokens, hidden); }
+static inline size_t experts_down_scratch_cuda(int n_tokens, int top_k, int inter_max)
 {
-    return ((size_t)n_experts + (size_t)n_tokens * (size_t)top_k / 16 + 2) * 8 + 128;
-}
-static inline size_t experts_up_scratch_cuda(int n_tokens, int top_k, int n_experts, int hidden)
-{
-    return gemm_copy_bytes((size_t)n_tokens, hidden) + experts_table_bytes(n_tokens, top_k, n_experts);
-}
-static inline size_t experts_down_scratch_cuda(int n_tokens, int top_k, int n_experts, int inter_max)
-{
-    return gemm_copy_bytes((size_t)n_tokens * (size_t)(top_k + 1), inter_max) + experts_table_bytes(n_tokens, top_k, n_experts);
+    return gemm_copy_bytes((size_t)n_tokens * (size_t)(top_k + 1), inter_max);
 }
 
 /* Whether the queue has that much scratch memory; notes a fault if not. */
@@ -62,11 +55,11 @@ struct gemm_copy_job {
 __device__ __forceinline__ void gemm_copy_piece(float v[8], const float *x, int col, int cols, bool aligned)
 {
     if (aligned && col + 8 <= cols) {
-        *(float4 *)v = __ldg((const float4 *)(x + col));
-        *(float4 *)(v + 4) = __ldg((const float4 *)(x + col) + 1);
+        *(float4 *)v = *(const float4 *)(x + col);
+        *(float4 *)(v + 4) = *((const float4 *)(x + col) + 1);
     } else {
         for (int j = 0; j < 8; j++)
-            v[j] = col + j < cols ? __ldg(x + col + j) : 0.0f;
+            v[j] = col + j < cols ? x[col + j] : 0.0f;
     }
 }
 enum { COPY_THREADS = 128 };
@@ -133,7 +126,6 @@ template <int WARPS_, int MT_, int NT_, int STAGES_, int BLOCKS_, bool DEEP_> st
 struct gemm_large : gemm_shape<8, 2, 16, 3, 1, false> {};           /* 256 x 128 */
 struct gemm_medium : gemm_shape<4, 2, 8, 3, 3, false> {};          /* 128 x 64 */
 struct gemm_small : gemm_shape<4, 1, 4, 4, 3, true> {};           /* 64 x 32 */
-struct gemm_tiny : gemm_shape<4, 1, 2, 6, 3, true> {};            /* 64 x 16 */
 
 __device__ __forceinline__ uint4 gemm_load(const char *p)
 {
@@ -238,7 +230,7 @@ __device__ __forceinline__ uint4 gemm_tokens_load(uint32_t at)
 
 /* acc = this warp's tiles of W times the block's tokens.  W: data and scale of the matrix; first: the warp's first tile.  Tiles beyond
  * the last are computed like the last one: the caller does not store them.  x, rows: as in gemm_fill(); rows [TOKENS] in shared memory,
- * a barrier behind its writing. */
+ * a barrier behind its writing.  The weights may come before what runs in front of this kernel has ended; x does not. */
 template <int F, class S>
 __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const char *data, const char *scale, int first, int n_tiles,
                                          int n_groups, const char *x, const uint32_t *rows, char *smem)
@@ -270,6 +262,8 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
         for (int n = 0; n < NT; n++)
             acc[m][n][0] = acc[m][n][1] = acc[m][n][2] = acc[m][n][3] = 0;
     }
+    gpu_wait();
+    gpu_next();
 #pragma unroll
     for (int i = 0; i < S::STAGES - 1; i++) {
         if (i < n_groups)
@@ -343,6 +337,117 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
             w += group_bytes<F>();
             scale_at++;
             stage = stage == S::RING - S::STAGE ? 0 : stage + S::STAGE;
+        }
+    }
+}
+
+/* Few tokens, when memory is the limit: a block keeps all columns of up to 16 tokens in shared memory, and its warps stream weights
+ * past them, each on its own, without a barrier.  A warp has two streams of `depth` tiles that follow each other, of which 4 KiB are on
+ * their way at any time.  The order of the sums is that of gemm_run(). */
+struct gemm_few {
+    static constexpr int WARPS = 8, THREADS = WARPS * 32, TOKENS = 16, STREAMS = 2 * WARPS, RING = 4;
+    static constexpr int MAX_GROUPS = 24;
+    /* Bytes of a token; tokens of different parity lie in different halves of the banks. */
+    static __host__ __device__ constexpr int pitch(int n_groups) { return n_groups * 256 + 64; }
+};
+static_assert(gemm_few::TOKENS * gemm_few::pitch(gemm_few::MAX_GROUPS) + 512 <= 99 * 1024, "shared memory of a GB10");
+
+template <int F> struct gemm_streams {
+    static constexpr int LINES = group_lines<F>(), STEPS = line_steps<F>(), RING = gemm_few::RING, TURN = RING > LINES ? RING / LINES : 1;
+    const char *w[2], *scale;
+    uint32_t    scale_at[2];            /* tile and group */
+    int         tile[2], n_groups, total;       /* total: groups of a stream */
+    uint4       ring[RING][2];
+    uint2       raw[TURN][2];
+
+    /* Streams that begin behind the last tile repeat earlier ones: they are not to be stored.  n_tiles >= depth. */
+    __device__ __forceinline__ void begin(const char *data, const char *scales, int stream0, int depth, int n_tiles, int groups)
+    {
+        const int lane = (int)threadIdx.x % 32;
+        scale = scales;
+        n_groups = groups;
+        total = depth * groups;
+#pragma unroll
+        for (int m = 0; m < 2; m++) {
+            tile[m] = min((stream0 + m) * depth, n_tiles - depth);
+            scale_at[m] = (uint32_t)tile[m] * (uint32_t)groups;
+            w[m] = data + (size_t)scale_at[m] * group_bytes<F>() + lane * 16;
+#pragma unroll
+            for (int i = 0; i < RING; i++)
+                if (i / LINES < total)
+                    ring[i][m] = gemm_load(w[m] + i * PACK_LINE);
+#pragma unroll
+            for (int u = 0; u < TURN; u++)
+                if (u < total)
+                    raw[u][m] = gemm_scale<F>(scale, scale_at[m] + u, lane / 4);
+        }
+    }
+};
+
+/* tokens: of this block, in shared memory.  store(m, tile, acc) takes a tile of stream m. */
+template <int F, int NT, class STORE>
+__device__ __forceinline__ void gemm_stream(struct gemm_streams<F> &s, const char *tokens, STORE store)
+{
+    constexpr int LINES = s.LINES, STEPS = s.STEPS, RING = s.RING, TURN = s.TURN;
+    const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4, pitch = gemm_few::pitch(s.n_groups);
+    const uint32_t base = (uint32_t)__cvta_generic_to_shared(tokens) + (uint32_t)(g * pitch + t * 16);
+    float acc[2][NT][4] = {};
+    int group = 0, done = 0;            /* of a tile; tiles */
+    for (int i = 0; i < s.total; i += TURN) {
+#pragma unroll
+        for (int u = 0; u < TURN; u++) {
+            if (u > 0 && i + u >= s.total)
+                break;
+            const bool more = i + u + TURN < s.total;
+            const uint32_t at = base + (uint32_t)(group * 256);
+            __half2 f[2][2];
+#pragma unroll
+            for (int m = 0; m < 2; m++) {
+                gemm_scale_f16<F>(f[m], s.raw[u][m]);
+                s.scale_at[m]++;
+                if (more)
+                    s.raw[u][m] = gemm_scale<F>(s.scale, s.scale_at[m] + (TURN - 1), g);
+            }
+#pragma unroll
+            for (int p = 0; p < 4; p++) {
+                uint4 b[NT];
+                uint32_t a[2][2][4];
+#pragma unroll
+                for (int n = 0; n < NT; n++)
+                    b[n] = gemm_tokens_load(at + (uint32_t)(p * 64 + n * 8 * pitch));
+#pragma unroll
+                for (int h = 0; h < 2; h++)
+#pragma unroll
+                    for (int m = 0; m < 2; m++) {
+                        const int step = 2 * p + h, line = step / STEPS, slot = (u * LINES + line) % RING;
+                        gemm_unpack<F>(a[h][m], s.ring[slot][m], step % STEPS, f[m]);
+                        if (step % STEPS == STEPS - 1 && (line + RING < LINES || more))
+                            s.ring[slot][m] = gemm_load(s.w[m] + (line + RING) * PACK_LINE);
+                    }
+#pragma unroll
+                for (int n = 0; n < NT; n++)
+#pragma unroll
+                    for (int m = 0; m < 2; m++)
+                        mma_f16(acc[m][n], a[0][m], b[n].x, b[n].y);
+#pragma unroll
+                for (int n = 0; n < NT; n++)
+#pragma unroll
+                    for (int m = 0; m < 2; m++)
+                        mma_f16(acc[m][n], a[1][m], b[n].z, b[n].w);
+            }
+            s.w[0] += group_bytes<F>();
+            s.w[1] += group_bytes<F>();
+            if (++group < s.n_groups)
+                continue;
+            group = 0;
+#pragma unroll
+            for (int m = 0; m < 2; m++) {
+                store(m, s.tile[m] + done, acc[m]);
+#pragma unroll
+                for (int n = 0; n < NT; n++)
+                    acc[m][n][0] = acc[m][n][1] = acc[m][n][2] = acc[m][n][3] = 0;
+            }
+            done++;
         }
     }
 }

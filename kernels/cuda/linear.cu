@@ -44,7 +44,7 @@ template <int F, class S> static __global__ void __launch_bounds__(S::THREADS, S
                 const int token = token0 + n * 8 + 2 * t + c;
                 if (token >= j.n_tokens)
                     continue;
-                const float u = __ldg(j.undo + token) * (gemm_scaled<F>() ? 1 / GEMM_UNIT : 1.0f);
+                const float u = j.undo[token] * (gemm_scaled<F>() ? 1 / GEMM_UNIT : 1.0f);
                 float *y = j.y + (size_t)token * (size_t)j.rows + row, lo = acc[m][n][c] * s.x * u, hi = acc[m][n][c + 2] * s.y * u;
                 if (row < j.rows)
                     *y = j.add ? *y + lo : lo;
@@ -58,7 +58,7 @@ template <int F, class S> static void run(struct cuda_queue *q, const char *op, 
 {
     j.row_blocks = (j.n_tiles + S::TILES - 1) / S::TILES;
     j.token_blocks = (j.n_tokens + S::TOKENS - 1) / S::TOKENS;
-    launch(q, op, linear_kernel<F, S>, dim3((unsigned)(j.row_blocks * j.token_blocks)), S::THREADS, S::SMEM, false, j);
+    launch(q, op, linear_kernel<F, S>, dim3((unsigned)(j.row_blocks * j.token_blocks)), S::THREADS, S::SMEM, true, j);
 }
 static int blocks(const struct linear_job *j, int tiles, int tokens)
 {

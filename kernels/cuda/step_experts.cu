@@ -57,37 +57,44 @@ __device__ __forceinline__ uint32_t sort_key(float x)
 }
 
 /* The experts of a row as keys, expert lane + 32 i in key[i]; 0 is no expert. */
-__device__ __forceinline__ void load_keys(uint32_t key[WORDS], const struct up_job &j, int row)
+template <int N> __device__ __forceinline__ void load_keys(uint32_t key[N], const struct up_job &j, int row)
 {
+    float l[N];
 #pragma unroll
-    for (int i = 0; i < WORDS; i++) {
-        int e = threadIdx.x % 32 + 32 * i;
-        float l = 0;
-        for (int s = 0; s < j.n_logits && e < j.n_experts; s++)
-            l += j.logits[s * j.logit_step + (size_t)row * j.n_experts + e];
-        key[i] = e < j.n_experts ? sort_key(l) : 0;
-    }
+    for (int i = 0; i < N; i++)
+        l[i] = 0;
+#pragma unroll 4
+    for (int s = 0; s < j.n_logits; s++)
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            int e = threadIdx.x % 32 + 32 * i;
+            if (e < j.n_experts)
+                l[i] += j.logits[s * j.logit_step + (size_t)row * j.n_experts + e];
+        }
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        key[i] = threadIdx.x % 32 + 32 * i < j.n_experts ? sort_key(l[i]) : 0;
 }
 
-/* Takes the greatest key, the lowest expert among equals; returns the expert. */
-__device__ __forceinline__ int take_best(uint32_t key[WORDS], uint32_t *value)
+/* This lane's greatest key, the lowest expert among equals. */
+template <int N> __device__ __forceinline__ void best_key(const uint32_t key[N], uint32_t *value, int *expert)
 {
-    uint32_t mine = 0;
-    int at = 0;
+    *value = 0;
+    *expert = 0;
 #pragma unroll
-    for (int i = 0; i < WORDS; i++)
-        if (key[i] > mine) {
-            mine = key[i];
-            at = i;
+    for (int i = 0; i < N; i++)
+        if (key[i] > *value) {
+            *value = key[i];
+            *expert = threadIdx.x % 32 + 32 * i;
         }
-    const uint32_t best = __reduce_max_sync(~0u, mine);
-    const int e = (int)__reduce_min_sync(~0u, mine == best ? (uint32_t)(threadIdx.x % 32 + 32 * at) : ~0u);
+}
+
+template <int N> __device__ __forceinline__ void forget(uint32_t key[N], int expert)
+{
 #pragma unroll
-    for (int i = 0; i < WORDS; i++)
-        if (e == (int)(threadIdx.x % 32 + 32 * i))
+    for (int i = 0; i < N; i++)
+        if (expert == (int)(threadIdx.x % 32 + 32 * i))
             key[i] = 0;
-    *value = best;
-    return e;
 }
 
 __device__ __forceinline__ float key_value(uint32_t k)
@@ -95,37 +102,44 @@ __device__ __forceinline__ float key_value(uint32_t k)
     return __uint_as_float(k & 0x80000000u ? k & 0x7fffffffu : ~k);
 }
 
+/* Lane `from` gets the best expert, lane from + 1 the next, up to lane `to` - 1. */
+template <int N> __device__ __forceinline__ void take_best(uint32_t key[N], int from, int to, int *expert, uint32_t *value)
+{
+    const int lane = threadIdx.x % 32;
+    uint32_t mine;
+    int at;
+    best_key<N>(key, &mine, &at);
+    for (int i = from; i < to; i++) {
+        const uint32_t best = __reduce_max_sync(~0u, mine);
+        const int e = (int)__reduce_min_sync(~0u, mine == best ? (uint32_t)at : ~0u);
+        if (lane == i) {
+            *expert = e;
+            *value = best;
+        }
+        if (e % 32 == lane) {
+            forget<N>(key, e);
+            best_key<N>(key, &mine, &at);
+        }
+    }
+}
+
 /* One warp, one row: lane i < top_k gets the i-th choice and its weight. */
-__device__ __forceinline__ void choose(const struct up_job &j, int row, int *expert, float *weight)
+template <int N> __device__ __forceinline__ void choose(const struct up_job &j, int row, int *expert, float *weight)
 {
     const int lane = threadIdx.x % 32;
     const int from_first = row && j.overlap > 0 ? min(j.overlap, j.top_k) : 0;
-    uint32_t key[WORDS], value, mine = 0;
-    int e = 0;
+    uint32_t key[N], mine = 0;
+    *expert = 0;
     if (from_first) {
-        load_keys(key, j, 0);
-        for (int i = 0; i < from_first; i++) {
-            int best = take_best(key, &value);
-            e = lane == i ? best : e;
-            mine = lane == i ? value : mine;
-        }
+        load_keys<N>(key, j, 0);
+        take_best<N>(key, 0, from_first, expert, &mine);
     }
-    load_keys(key, j, row);
-    for (int i = 0; i < from_first; i++) {
-        int taken = __shfl_sync(~0u, e, i);
-#pragma unroll
-        for (int k = 0; k < WORDS; k++)
-            if (taken == lane + 32 * k)
-                key[k] = 0;
-    }
-    for (int i = from_first; i < j.top_k; i++) {
-        int best = take_best(key, &value);
-        e = lane == i ? best : e;
-        mine = lane == i ? value : mine;
-    }
+    load_keys<N>(key, j, row);
+    for (int i = 0; i < from_first; i++)
+        forget<N>(key, __shfl_sync(~0u, *expert, i));
+    take_best<N>(key, from_first, j.top_k, expert, &mine);
     const float top = warp_max(lane < j.top_k ? key_value(mine) : -INFINITY);
     const float w = lane < j.top_k ? expf(key_value(mine) - top) : 0;
-    *expert = e;
     *weight = w / warp_sum(w);
 }
 
@@ -140,7 +154,10 @@ __device__ __forceinline__ void find_route(struct routing *r, const struct up_jo
         r->chosen[warp][lane] = 0;
     __syncwarp();
     if (warp < n_valid) {
-        choose(j, warp, &expert, &weight);
+        if (j.n_experts <= 256)
+            choose<8>(j, warp, &expert, &weight);
+        else
+            choose<WORDS>(j, warp, &expert, &weight);
         if (lane < j.top_k)
             atomicOr(&r->chosen[warp][expert / 32], 1u << (expert % 32));
     }
@@ -184,9 +201,10 @@ __device__ __forceinline__ void find_route(struct routing *r, const struct up_jo
 /* The block's tiles of the shared expert, then its run of (expert, tile). */
 struct up_tiles {
     const uint8_t *shared, *routed, *expert_at; /* this warp's columns: of the next shared tile; of tile 0 of expert 0, of the expert at hand */
-    size_t         shared_step, routed_step, stride;
+    size_t         stride;
+    uint32_t       shared_step, routed_step;    /* bytes of a tile */
     const int16_t *expert;              /* at hand */
-    int            n_shared, tile, tiles, shared_units, routed_units;
+    int            n_shared, tile, tiles, shared_units, routed_units, per;
 
     __device__ __forceinline__ void first_routed(const struct routing *r, int unit)
     {
@@ -194,12 +212,14 @@ struct up_tiles {
         tile = unit % tiles;
         expert_at = routed + (size_t)*expert * stride + tile * routed_step;
     }
-    __device__ __forceinline__ int next(const uint8_t **at)
+    /* With two tiles at a time: an expert has an even number of them. */
+    __device__ __forceinline__ int next(const uint8_t **at, uint32_t *pair)
     {
         if (n_shared > 0) {
-            n_shared--;
+            n_shared -= per;
             *at = shared;
-            shared += shared_step;
+            *pair = shared_step;
+            shared += per * shared_step;
             return shared_units;
         }
         if (tile == tiles) {
@@ -207,14 +227,15 @@ struct up_tiles {
             expert_at = routed + (size_t)*++expert * stride;
         }
         *at = expert_at;
-        expert_at += routed_step;
-        tile++;
+        *pair = routed_step;
+        expert_at += per * routed_step;
+        tile += per;
         return routed_units;
     }
 };
 
-template <int COLS> struct up_shared {
-    step_shared<COLS>   step;
+template <int COLS, int T> struct up_shared {
+    step_shared<COLS, T> step;
     struct step_staging input;
     struct routing      routing;
 };
@@ -227,42 +248,41 @@ __device__ __forceinline__ int slot_at(int i, int row, int sets)
 }
 
 
-template <int F, int GW>
-__device__ __forceinline__ void up_scales(group_scales<F> scale[GW], const uint8_t *at, int tile, int g0, int gw, int groups)
+/* n tiles of one format, T at a time; `where(i)` gives scales, tile and output of the i-th. */
+template <int F, int GW, int COLS, int T, class WHERE>
+__device__ __forceinline__ void up_run(const struct up_job &j, step_shared<COLS, T> *sm, const step_frags<GW, COLS> &f,
+                                       step_stream<up_tiles, T> &s, int *round, int n, int g0, int gw, WHERE where)
 {
-#pragma unroll
-    for (int gi = 0; gi < GW; gi++)
-        if (gi < gw)
-            scale[gi].load(at, (size_t)tile * groups + g0 + gi, threadIdx.x % 32 / 4);
-}
-
-/* Tiles first .. first + n - 1 of the stream, which are of one format; `where(i)` gives scales, tile and output. */
-template <int F, int GW, int COLS, class WHERE>
-__device__ __forceinline__ void up_run(const struct up_job &j, step_shared<COLS> *sm, const step_frags<GW, COLS> &f,
-                                       step_stream<up_tiles> &s, int first, int n, int g0, int gw, WHERE where)
-{
-    group_scales<F> scale[GW], ahead[GW];
+    group_scales<F> scale[T][GW], ahead[T][GW];
     const uint8_t *scales;
     uint16_t *out;
     int tile, next_tile;
+    auto fetch = [&](int i) {
+        where(i, &scales, &out, &next_tile);
+#pragma unroll
+        for (int t = 0; t < T; t++)
+#pragma unroll
+            for (int gi = 0; gi < GW; gi++)
+                if (gi < gw)
+                    ahead[t][gi].load(scales, (size_t)(next_tile + t) * j.groups + g0 + gi, threadIdx.x % 32 / 4);
+    };
     if (n <= 0)
         return;
-    where(0, &scales, &out, &next_tile);
-    up_scales<F, GW>(ahead, scales, next_tile, g0, gw, j.groups);
-    for (int i = 0; i < n; i++) {
-        float2 total[COLS] = {};
+    fetch(0);
+    for (int i = 0; i < n; i += T) {
+        float2 total[T][COLS] = {};
         uint16_t *h = out;
         tile = next_tile;
 #pragma unroll
-        for (int gi = 0; gi < GW; gi++)
-            scale[gi] = ahead[gi];
-        if (i + 1 < n) {
-            where(i + 1, &scales, &out, &next_tile);
-            up_scales<F, GW>(ahead, scales, next_tile, g0, gw, j.groups);
-        }
-        tile_product<F, GW, COLS>(total, f, gw, scale, s);
-        tile_reduce<COLS>(sm, first + i, STEP_WARPS, total, [&](int set, float2 v) {
-            const int token = 4 * set + threadIdx.x % 4, at = tile * 8 + threadIdx.x % 32 / 4;
+        for (int t = 0; t < T; t++)
+#pragma unroll
+            for (int gi = 0; gi < GW; gi++)
+                scale[t][gi] = ahead[t][gi];
+        if (i + T < n)
+            fetch(i + T);
+        tile_product<F, GW, COLS, T>(total, f, gw, scale, s);
+        tile_reduce<COLS, T>(sm, (*round)++, STEP_WARPS, total, [&](int t, int set, float2 v) {
+            const int token = 4 * set + threadIdx.x % 4, at = (tile + t) * 8 + threadIdx.x % 32 / 4;
             if (token < j.n_rows && at < j.inter) {
                 const uint32_t both = bf16_split(silu_f(v.x) * v.y);
                 const int to = slot_at(at, token, COLS);
@@ -273,71 +293,89 @@ __device__ __forceinline__ void up_run(const struct up_job &j, step_shared<COLS>
     }
 }
 
-#define BY_FORMAT(format, call)                                                                   \
-    switch (format) {                                                                             \
-    case WEIGHT_INT4:  { constexpr int F = WEIGHT_INT4; call; } break;                            \
-    case WEIGHT_FP8:   { constexpr int F = WEIGHT_FP8; call; } break;                             \
-    case WEIGHT_DENSE: { constexpr int F = WEIGHT_DENSE; call; } break;                           \
-    }
+/* Tiles of block b in units of T: [first, last) of the shared expert's, and where its share of the routed ones begins, so that all
+ * blocks have about the same number of bytes.  weight: a shared tile in routed ones. */
+__device__ __forceinline__ int shared_begin(int b, int blocks, int n) { return n <= blocks ? min(b, n) : (int)((long)n * b / blocks); }
+__device__ __forceinline__ int routed_begin(int b, int blocks, int n_shared, int n_routed, int weight)
+{
+    const long all = (long)n_shared * weight + n_routed;
+    if (all < (long)blocks * weight || n_shared * weight > n_routed)
+        return (int)((long)n_routed * b / blocks);
+    return b == blocks ? n_routed : max(0, (int)(all * b / blocks) - weight * shared_begin(b, blocks, n_shared));
+}
 
-template <int GW, int ROWS>
-__global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 && GW < 4 ? 2 : 1) up_kernel(const __grid_constant__ struct up_job j)
+template <int F, int GW, int ROWS, int T>
+__global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 ? 2 : 1) up_kernel(const __grid_constant__ struct up_job j)
 {
     constexpr int COLS = (ROWS + 3) / 4;
     extern __shared__ uint4 memory[];
-    up_shared<COLS> *sm = (up_shared<COLS> *)memory;
+    up_shared<COLS, T> *sm = (up_shared<COLS, T> *)memory;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, b = blockIdx.x, nb = gridDim.x;
     const int g0 = warp * GW, gw = max(0, min(GW, j.groups - g0));
-    const int sh0 = j.tiles * b / nb, sh1 = j.tiles * (b + 1) / nb;
-    const int shared_units = format_units(j.shared.format), routed_units = format_units(j.routed.format);
+    const int shared_units = format_units(j.shared.format), n_shared = j.tiles / T;
+    const int sh0 = T * shared_begin(b, nb, n_shared), sh1 = T * shared_begin(b + 1, nb, n_shared);
     step_frags<GW, COLS> f;
-    step_stream<up_tiles> s;
+    step_stream<up_tiles, T> s;
 
     gpu_next();
-    s.src.shared_step = (size_t)j.groups * shared_units * STEP_UNIT;
-    s.src.routed_step = (size_t)j.groups * routed_units * STEP_UNIT;
-    s.src.shared = j.shared.data + sh0 * s.src.shared_step + (size_t)g0 * shared_units * STEP_UNIT;
-    s.src.routed = j.routed.data + (size_t)g0 * routed_units * STEP_UNIT;
+    s.src.shared_step = (uint32_t)(j.groups * shared_units * STEP_UNIT);
+    s.src.routed_step = (uint32_t)(j.groups * group_units<F>() * STEP_UNIT);
+    s.src.shared = j.shared.data + (size_t)sh0 * s.src.shared_step + (size_t)g0 * shared_units * STEP_UNIT;
+    s.src.routed = j.routed.data + (size_t)g0 * group_units<F>() * STEP_UNIT;
     s.src.stride = j.routed.stride;
     s.src.n_shared = sh1 - sh0;
     s.src.tiles = j.tiles;
     s.src.shared_units = gw * shared_units;
-    s.src.routed_units = gw * routed_units;
-    s.start(sm->step.ring[warp][0], gw * shared_units * (sh1 - sh0));
+    s.src.routed_units = gw * group_units<F>();
+    s.src.per = T;
+    s.start(sm->step.ring[warp][0], gw * shared_units * ((sh1 - sh0) / T));
     gpu_wait();
 
+    float4 x[GW][4];
+    auto load_x = [&](int set) {
+#pragma unroll
+        for (int gi = 0; gi < GW; gi++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                x[gi][i] = i < ROWS && gi < gw && 4 * set + i < j.n_rows
+                         ? *(const float4 *)(j.x + (size_t)(4 * set + i) * j.hidden + (g0 + gi) * PACK_GROUP + 4 * lane) : make_float4(0, 0, 0, 0);
+    };
+    if (COLS == 1)
+        load_x(0);
     find_route(&sm->routing, j);
-    const int units = sm->routing.n * j.tiles, u0 = (int)((long)units * b / nb), u1 = (int)((long)units * (b + 1) / nb);
+    const int n_routed = sm->routing.n * n_shared, weight = max(1, shared_units / group_units<F>());
+    const int u0 = T * routed_begin(b, nb, n_shared, n_routed, weight), u1 = T * routed_begin(b + 1, nb, n_shared, n_routed, weight);
     if (u0 < u1) {
         s.src.first_routed(&sm->routing, u0);
-        s.extend(gw * routed_units * (u1 - u0));
+        s.extend(gw * group_units<F>() * ((u1 - u0) / T));
     }
     s.ready();
 #pragma unroll
-    for (int set = 0; set < COLS; set++)
+    for (int set = 0; set < COLS; set++) {
+        if (COLS > 1)
+            load_x(set);
 #pragma unroll
-        for (int gi = 0; gi < GW; gi++) {
-            float4 u[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                u[i] = i < ROWS && gi < gw && 4 * set + i < j.n_rows
-                     ? *(const float4 *)(j.x + (size_t)(4 * set + i) * j.hidden + (g0 + gi) * PACK_GROUP + 4 * lane) : make_float4(0, 0, 0, 0);
-            frags_set(f, set, gi, u, false, sm->input.staged[warp], lane);
-        }
+        for (int gi = 0; gi < GW; gi++)
+            frags_set(f, set, gi, x[gi], false, sm->input.staged[warp], lane);
+    }
 
-    BY_FORMAT(j.shared.format, (up_run<F, GW, COLS>(j, &sm->step, f, s, 0, sh1 - sh0, g0, gw,
-        [&](int i, const uint8_t **scales, uint16_t **out, int *tile) {
-            *scales = j.shared.scale;
-            *out = j.shared_h;
-            *tile = sh0 + i;
-        })))
-    BY_FORMAT(j.routed.format, (up_run<F, GW, COLS>(j, &sm->step, f, s, sh1 - sh0, u1 - u0, g0, gw,
-        [&](int i, const uint8_t **scales, uint16_t **out, int *tile) {
-            const int e = (u0 + i) / j.tiles;
-            *scales = j.routed.scale + (size_t)sm->routing.expert[e] * j.routed.stride;
-            *out = j.h + (size_t)e * j.slot;
-            *tile = (u0 + i) % j.tiles;
-        })))
+    int round = 0;
+    auto shared_at = [&](int i, const uint8_t **scales, uint16_t **out, int *tile) {
+        *scales = j.shared.scale;
+        *out = j.shared_h;
+        *tile = sh0 + i;
+    };
+    switch (j.shared.format) {
+    case WEIGHT_FP8:   up_run<WEIGHT_FP8, GW, COLS, T>(j, &sm->step, f, s, &round, sh1 - sh0, g0, gw, shared_at); break;
+    case WEIGHT_INT4:  up_run<WEIGHT_INT4, GW, COLS, T>(j, &sm->step, f, s, &round, sh1 - sh0, g0, gw, shared_at); break;
+    case WEIGHT_DENSE: up_run<WEIGHT_DENSE, GW, COLS, T>(j, &sm->step, f, s, &round, sh1 - sh0, g0, gw, shared_at); break;
+    }
+    up_run<F, GW, COLS, T>(j, &sm->step, f, s, &round, u1 - u0, g0, gw, [&](int i, const uint8_t **scales, uint16_t **out, int *tile) {
+        const int e = (u0 + i) / j.tiles;
+        *scales = j.routed.scale + (size_t)sm->routing.expert[e] * j.routed.stride;
+        *out = j.h + (size_t)e * j.slot;
+        *tile = (u0 + i) % j.tiles;
+    });
 }
 
 /* ---- down ---- */
@@ -349,7 +387,7 @@ struct down_tiles {
     const size_t  *offset;              /* of the routed experts */
     int            e, n, shared_units, routed_units;
 
-    __device__ __forceinline__ int next(const uint8_t **at)
+    __device__ __forceinline__ int next(const uint8_t **at, uint32_t *)
     {
         if (e == n) {
             e = 0;
@@ -365,15 +403,15 @@ struct down_tiles {
 };
 
 template <int COLS> struct down_shared {
-    step_shared<COLS> step;
-    size_t            offset[MAX_DISTINCT];
+    step_shared<COLS, 1> step;
+    size_t               offset[MAX_DISTINCT];
 };
 
 /* A warp's 128 columns of the rows of one expert, with what multiplies the product. */
-template <int COLS> struct down_item {
+template <int COLS, class SCALE> struct down_item {
     uint4  v[COLS][4];
     float  weight[COLS];                /* of token 4 set + lane % 4 */
-    float2 scale;
+    SCALE  scale;
 
     __device__ __forceinline__ void load(const uint16_t *h, int n_rows)
     {
@@ -388,12 +426,12 @@ template <int COLS> struct down_item {
 
 /* total += weight * (128 columns of one expert's tile) */
 template <int F, int COLS>
-__device__ __forceinline__ void down_product(float2 total[COLS], const down_item<COLS> &in, step_stream<down_tiles> &s)
+__device__ __forceinline__ void down_product(float2 total[COLS], const down_item<COLS, group_scales<F>> &in, step_stream<down_tiles, 1> &s)
 {
-    float acc[COLS][2][4] = {};
+    float acc[COLS][2][4] = {}, sum[COLS];
     uint32_t b[COLS][8][2];
 #pragma unroll
-    for (int c = 0; c < COLS; c++)
+    for (int c = 0; c < COLS; c++) {
 #pragma unroll
         for (int p = 0; p < 4; p++) {
             b[c][2 * p][0] = in.v[c][p].x;
@@ -401,35 +439,31 @@ __device__ __forceinline__ void down_product(float2 total[COLS], const down_item
             b[c][2 * p + 1][0] = in.v[c][p].z;
             b[c][2 * p + 1][1] = in.v[c][p].w;
         }
+        sum[c] = product_offset<F>() != 0 ? fragment_sum<false>(b[c]) : 0;
+    }
 #pragma unroll
     for (int unit = 0; unit < group_units<F>(); unit++) {
-        uint4 v[2];
+        uint4 v[1][2];
         s.take(v);
-        unit_product<F, COLS>(acc, v, [&](int c, int st) { return b[c][unit * 2 * line_steps<F>() + st]; });
+        unit_product<F, COLS, 1>(acc, v, [&](int c, int st) { return b[c][unit * 2 * line_steps<F>() + st]; });
     }
 #pragma unroll
     for (int c = 0; c < COLS; c++) {
         float2 one = make_float2(0, 0);
-        group_end<F>(&one, acc[c], product_offset<F>() != 0 ? fragment_sum<false>(b[c]) : 0, in.scale);
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            acc[c][0][k] += acc[c][1][k];
+        group_end<F>(&one, acc[c][0], sum[c], in.scale.get());
         total[c].x += in.weight[c] * one.x;
         total[c].y += in.weight[c] * one.y;
     }
 }
 
-__device__ __forceinline__ float2 any_scale(const struct matrix &m, size_t offset, size_t tile_group)
-{
-    const int g = threadIdx.x % 32 / 4;
-    if (m.format == WEIGHT_INT4)
-        return __half22float2(((const __half2 *)(m.scale + offset))[tile_group * 8 + g]);
-    if (m.format == WEIGHT_FP8)
-        return ((const float2 *)(m.scale + offset))[tile_group];
-    return make_float2(1.0f, 1.0f);
-}
-
-template <int ROWS>
+template <int F, int ROWS>
 __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 ? 2 : 1) down_kernel(const __grid_constant__ struct down_job j)
 {
     constexpr int COLS = (ROWS + 3) / 4;
+    enum { AHEAD = ROWS <= 4 ? 3 : 2 };                 /* items whose input is on its way */
     extern __shared__ uint4 memory[];
     down_shared<COLS> *sm = (down_shared<COLS> *)memory;
     const int warp = threadIdx.x / 32, warps = blockDim.x / 32, lane = threadIdx.x % 32;
@@ -437,73 +471,85 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 ? 2 : 1) down_kernel(c
     const int t0 = j.tiles * block / j.per_split, t1 = j.tiles * (block + 1) / j.per_split;
     const int group = split * warps + warp;
     const bool mine = group < j.groups;
-    const int shared_units = format_units(j.shared.format), routed_units = format_units(j.routed.format);
-    step_stream<down_tiles> s;
+    const int shared_units = format_units(j.shared.format);
+    step_stream<down_tiles, 1> s;
     float gate[COLS];
 
     gpu_next();
     s.src.shared_step = (size_t)j.groups * shared_units * STEP_UNIT;
-    s.src.routed_step = (size_t)j.groups * routed_units * STEP_UNIT;
+    s.src.routed_step = (size_t)j.groups * group_units<F>() * STEP_UNIT;
     s.src.shared = j.shared.data + t0 * s.src.shared_step + (size_t)group * shared_units * STEP_UNIT;
-    s.src.routed = j.routed.data + t0 * s.src.routed_step + (size_t)group * routed_units * STEP_UNIT;
+    s.src.routed = j.routed.data + t0 * s.src.routed_step + (size_t)group * group_units<F>() * STEP_UNIT;
     s.src.offset = sm->offset;
     s.src.e = s.src.n = 0;
     s.src.shared_units = shared_units;
-    s.src.routed_units = routed_units;
+    s.src.routed_units = group_units<F>();
     s.start(sm->step.ring[warp][0], mine ? shared_units : 0);
     gpu_wait();
 
     const int n = j.route->n;
     for (int i = threadIdx.x; i < n; i += blockDim.x)
         sm->offset[i] = (size_t)j.route->expert[i] * j.routed.stride;
-    __syncthreads();
-    s.src.e = 0;
-    s.src.n = n;
-    if (mine)
-        s.extend((t1 - t0) * (shared_units + n * routed_units) - shared_units);
-    s.ready();
 #pragma unroll
     for (int c = 0; c < COLS; c++) {
         const int token = 4 * c + lane % 4;
         gate[c] = 0;
-        for (int k = 0; k < j.n_logits && token < j.n_rows; k++)
-            gate[c] += j.shared_gate[k * j.logit_step + token];
-        gate[c] = 1.0f / (1.0f + expf(-gate[c]));
+#pragma unroll 4
+        for (int k = 0; k < j.n_logits; k++)
+            gate[c] += token < j.n_rows ? j.shared_gate[k * j.logit_step + token] : 0;
+        gate[c] = sigmoid_f(gate[c]);
     }
+    __syncthreads();
+    s.src.e = 0;
+    s.src.n = n;
+    if (mine)
+        s.extend((t1 - t0) * (shared_units + n * group_units<F>()) - shared_units);
+    s.ready();
 
-    /* Input and scale of an item are fetched while the one before is computed. */
     const int column = group * COLS * 1024;             /* halves of this warp's columns in a slot */
-    down_item<COLS> in, ahead;
-    auto fetch = [&](int tile, int e) {
-        const size_t tile_group = (size_t)tile * j.groups + group;
-        if (!mine)
-            return;
-        if (e == 0) {
-            ahead.load(j.shared_h + column, j.n_rows);
-#pragma unroll
-            for (int c = 0; c < COLS; c++)
-                ahead.weight[c] = gate[c];
-            ahead.scale = any_scale(j.shared, 0, tile_group);
-        } else {
-            ahead.load(j.h + (size_t)(e - 1) * j.slot + column, j.n_rows);
-#pragma unroll
-            for (int c = 0; c < COLS; c++)
-                ahead.weight[c] = j.route->weight[e - 1][4 * c + lane % 4];
-            ahead.scale = any_scale(j.routed, sm->offset[e - 1], tile_group);
-        }
-    };
-    fetch(t0, 0);
     for (int tile = t0; tile < t1; tile++) {
+        const size_t tile_group = (size_t)tile * j.groups + group;
         float2 total[COLS] = {};
-        for (int e = 0; e <= n && mine; e++) {
-            in = ahead;
-            if (e < n)
-                fetch(tile, e + 1);
-            else if (tile + 1 < t1)
-                fetch(tile + 1, 0);
-            BY_FORMAT(e == 0 ? j.shared.format : j.routed.format, (down_product<F, COLS>(total, in, s)))
+        down_item<COLS, group_scales<F>> item[AHEAD];
+        auto fetch = [&](down_item<COLS, group_scales<F>> &in, int e) {
+            if (e >= n)
+                return;
+            in.load(j.h + (size_t)e * j.slot + column, j.n_rows);
+#pragma unroll
+            for (int c = 0; c < COLS; c++)
+                in.weight[c] = j.route->weight[e][4 * c + lane % 4];
+            in.scale.load(j.routed.scale + sm->offset[e], tile_group, lane / 4);
+        };
+        auto with_shared = [&](auto &in) {
+            in.load(j.shared_h + column, j.n_rows);
+#pragma unroll
+            for (int c = 0; c < COLS; c++)
+                in.weight[c] = gate[c];
+            in.scale.load(j.shared.scale, tile_group, lane / 4);
+        };
+        if (mine) {
+#pragma unroll
+            for (int a = 0; a < AHEAD - 1; a++)
+                fetch(item[a], a);
+            switch (j.shared.format) {
+            case WEIGHT_FP8:   { down_item<COLS, group_scales<WEIGHT_FP8>> in; with_shared(in); down_product<WEIGHT_FP8, COLS>(total, in, s); } break;
+            case WEIGHT_INT4:  { down_item<COLS, group_scales<WEIGHT_INT4>> in; with_shared(in); down_product<WEIGHT_INT4, COLS>(total, in, s); } break;
+            case WEIGHT_DENSE: { down_item<COLS, group_scales<WEIGHT_DENSE>> in; with_shared(in); down_product<WEIGHT_DENSE, COLS>(total, in, s); } break;
+            }
+            for (int e = 0; e < n; e += AHEAD)
+#pragma unroll
+                for (int a = 0; a < AHEAD; a++) {
+                    if (e + a >= n)
+                        break;
+                    fetch(item[(a + AHEAD - 1) % AHEAD], e + a + AHEAD - 1);
+                    down_product<F, COLS>(total, item[a], s);
+                }
         }
-        tile_reduce<COLS>(&sm->step, tile - t0, warps, total, [&](int set, float2 v) {
+        float2 sums[1][COLS];
+#pragma unroll
+        for (int c = 0; c < COLS; c++)
+            sums[0][c] = total[c];
+        tile_reduce<COLS, 1>(&sm->step, tile - t0, warps, sums, [&](int, int set, float2 v) {
             const int token = 4 * set + threadIdx.x % 4, row = tile * PACK_ROWS + threadIdx.x % 32 / 4;
             float *y = j.y + split * j.y_split + (size_t)token * j.hidden;
             if (token < j.n_rows && row < j.hidden)
@@ -519,19 +565,40 @@ struct matrix matrix_of(const struct weight &w, size_t stride)
     return {(const uint8_t *)w.data, (const uint8_t *)w.scale, stride, w.format};
 }
 
-template <int GW> void launch_up(struct cuda_queue *q, const struct up_job &j)
+template <int F, int GW> void launch_up(struct cuda_queue *q, const struct up_job &j)
 {
     if (j.n_rows == 1)
-        launch(q, "step_experts_up", up_kernel<GW, 1>, dim3(q->n_sm), STEP_THREADS, sizeof(up_shared<1>), true, j);
+        launch(q, "step_experts_up", up_kernel<F, GW, 1, 2>, dim3(q->n_sm), STEP_THREADS, sizeof(up_shared<1, 2>), true, j);
     else if (j.n_rows <= 4)
-        launch(q, "step_experts_up", up_kernel<GW, 4>, dim3(q->n_sm), STEP_THREADS, sizeof(up_shared<1>), true, j);
+        launch(q, "step_experts_up", up_kernel<F, GW, 4, 2>, dim3(q->n_sm), STEP_THREADS, sizeof(up_shared<1, 2>), true, j);
     else
-        launch(q, "step_experts_up", up_kernel<GW, 8>, dim3(q->n_sm), STEP_THREADS, sizeof(up_shared<2>), true, j);
+        launch(q, "step_experts_up", up_kernel<F, GW, 8, 1>, dim3(q->n_sm), STEP_THREADS, sizeof(up_shared<2, 1>), true, j);
+}
+template <int F> void launch_up_groups(struct cuda_queue *q, const struct up_job &j)
+{
+    switch ((j.groups + STEP_WARPS - 1) / STEP_WARPS) {
+    case 1: launch_up<F, 1>(q, j); break;
+    case 2: launch_up<F, 2>(q, j); break;
+    case 3: launch_up<F, 3>(q, j); break;
+    case 4: launch_up<F, 4>(q, j); break;
+    default: queue_note(q, "step_experts_up", cudaErrorInvalidValue);
+    }
+}
+template <int F> void launch_down(struct cuda_queue *q, const struct down_job &j, int splits, int threads)
+{
+    const dim3 grid(j.per_split * splits);
+    if (j.n_rows == 1)
+        launch(q, "step_experts_down", down_kernel<F, 1>, grid, threads, sizeof(down_shared<1>), true, j);
+    else if (j.n_rows <= 4)
+        launch(q, "step_experts_down", down_kernel<F, 4>, grid, threads, sizeof(down_shared<1>), true, j);
+    else
+        launch(q, "step_experts_down", down_kernel<F, 8>, grid, threads, sizeof(down_shared<2>), true, j);
 }
 
 }
 
-static_assert(sizeof(up_shared<2>) <= 99 * 1024 && sizeof(down_shared<2>) <= 99 * 1024, "shared memory of a GB10");
+static_assert(sizeof(up_shared<1, 2>) <= 99 * 1024 && sizeof(up_shared<2, 1>) <= 99 * 1024 && sizeof(down_shared<2>) <= 99 * 1024,
+              "shared memory of a GB10");
 
 extern "C" void step_experts_up_cuda(struct cuda_queue *q, const struct step_experts_up_args *a)
 {
@@ -555,11 +622,10 @@ extern "C" void step_experts_up_cuda(struct cuda_queue *q, const struct step_exp
     j.slot = (int)(step_slot_bytes(a->inter, a->n_rows) / 2);
     j.groups = pack_groups(a->hidden);
     j.tiles = pack_tiles(2 * a->inter);
-    switch ((j.groups + STEP_WARPS - 1) / STEP_WARPS) {
-    case 1: launch_up<1>(q, j); break;
-    case 2: launch_up<2>(q, j); break;
-    case 3: launch_up<3>(q, j); break;
-    case 4: launch_up<4>(q, j); break;
+    switch (a->pair.format) {
+    case WEIGHT_INT4:  launch_up_groups<WEIGHT_INT4>(q, j); break;
+    case WEIGHT_FP8:   launch_up_groups<WEIGHT_FP8>(q, j); break;
+    case WEIGHT_DENSE: launch_up_groups<WEIGHT_DENSE>(q, j); break;
     default: queue_note(q, "step_experts_up", cudaErrorInvalidValue);
     }
 }
@@ -588,11 +654,10 @@ extern "C" void step_experts_down_cuda(struct cuda_queue *q, const struct step_e
      * whole tiles, decides how long it takes. */
     const int resident = 2 * q->n_sm / splits, threads = 32 * (j.groups < STEP_WARPS ? j.groups : STEP_WARPS);
     j.per_split = j.tiles < resident ? j.tiles : resident;
-    const dim3 grid(j.per_split * splits);
-    if (a->n_rows == 1)
-        launch(q, "step_experts_down", down_kernel<1>, grid, threads, sizeof(down_shared<1>), true, j);
-    else if (a->n_rows <= 4)
-        launch(q, "step_experts_down", down_kernel<4>, grid, threads, sizeof(down_shared<1>), true, j);
-    else
-        launch(q, "step_experts_down", down_kernel<8>, grid, threads, sizeof(down_shared<2>), true, j);
+    switch (a->down.format) {
+    case WEIGHT_INT4:  launch_down<WEIGHT_INT4>(q, j, splits, threads); break;
+    case WEIGHT_FP8:   launch_down<WEIGHT_FP8>(q, j, splits, threads); break;
+    case WEIGHT_DENSE: launch_down<WEIGHT_DENSE>(q, j, splits, threads); break;
+    default: queue_note(q, "step_experts_down", cudaErrorInvalidValue);
+    }
 }

@@ -10,6 +10,8 @@
 
 namespace {
 
+enum { MAX_PARTS = 2 };              /* of the residual stream */
+
 struct part {
     const uint8_t *data, *scale;
     float         *y;
@@ -22,9 +24,9 @@ struct job {
     struct part       part[STEP_PARTS];
     int               n_parts;
     struct step_input in[2];
-    const float      *partials;
+    const float      *part_at[MAX_PARTS];       /* parts of the stream; those that there are not point to its first one */
     int               n_partials;
-    size_t            partial_step, y_split;
+    size_t            y_split;
     float            *x_out, *h_out, *tile_max;
     const float      *ssq, *bias;
     const int32_t    *row, *pos, *drafts;
@@ -35,36 +37,44 @@ struct job {
     float             eps;
 };
 
-template <int COLS> struct shared_memory {
-    step_shared<COLS>   step;
+template <int COLS, int T> struct shared_memory {
+    step_shared<COLS, T> step;
     struct step_staging input;
 };
 
 struct tiles_of_part {
     const uint8_t *tile;                /* unit 0 of this warp */
-    size_t         step;                /* bytes of a tile */
-    int            n_units;
-    __device__ __forceinline__ int next(const uint8_t **at)
+    uint32_t       step;                /* bytes of a tile */
+    int            n_units, tiles, per; /* of a tile; tiles left; taken at a time */
+    __device__ __forceinline__ int next(const uint8_t **at, uint32_t *pair)
     {
         *at = tile;
-        tile += step;
+        *pair = tiles > 1 ? step : 0;   /* the last tile may be alone */
+        tile += per * step;
+        tiles -= per;
         return n_units;
     }
 };
 
-/* Columns at .. at + 3, counted through all rows of the input, with what is still to be added. */
-__device__ __forceinline__ float4 input(const struct job &j, const float *x, size_t at)
+/* Columns at .. at + 3, counted through all rows of the input, with what is still to be added.  All loads are under way before
+ * the first is used. */
+__device__ __forceinline__ void add4(float4 &u, const float4 &v)
 {
-    float4 u = *(const float4 *)(x + at);
-    const float *p = j.partials + at;
-#pragma unroll 1
-    for (int k = 0; k < j.n_partials; k++, p += j.partial_step) {
-        float4 v = *(const float4 *)p;
-        u.x += v.x;
-        u.y += v.y;
-        u.z += v.z;
-        u.w += v.w;
-    }
+    u.x += v.x;
+    u.y += v.y;
+    u.z += v.z;
+    u.w += v.w;
+}
+template <int PARTS> __device__ __forceinline__ float4 input(const struct job &j, const float *x, size_t at)
+{
+    float4 u = *(const float4 *)(x + at), p[PARTS ? PARTS : 1];
+#pragma unroll
+    for (int k = 0; k < PARTS; k++)
+        p[k] = *(const float4 *)(j.part_at[k] + at);
+#pragma unroll
+    for (int k = 0; k < PARTS; k++)
+        if (k < j.n_partials)
+            add4(u, p[k]);
     return u;
 }
 
@@ -74,37 +84,7 @@ __device__ __forceinline__ float4 table_input(const struct job &j, const struct 
     return make_float4(bf16_low(v.x), bf16_high(v.x), bf16_low(v.y), bf16_high(v.y));
 }
 
-/* 1 / rms of rows first .. first + 3, from each thread's sums of squares. */
-__device__ __forceinline__ float4 inverse_rms(struct step_staging *sm, const float mine[4], const struct job &j)
-{
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    float r[4];
-    __syncthreads();
-    for (int i = 0; i < 4; i++) {
-        float v = warp_sum(mine[i]);
-        if (lane == 0)
-            sm->square[warp][i] = v;
-    }
-    __syncthreads();
-    for (int i = 0; i < 4; i++) {
-        float v = 0;
-        for (int w = 0; w < STEP_WARPS; w++)
-            v += sm->square[w][i];
-        r[i] = rsqrtf(v / (float)j.cols + j.eps);
-    }
-    return make_float4(r[0], r[1], r[2], r[3]);
-}
-
 __device__ __forceinline__ float square4(const float4 &u) { return u.x * u.x + u.y * u.y + u.z * u.z + u.w * u.w; }
-
-/* The sum of squares of a whole row, of which this block needs a part only. */
-__device__ __forceinline__ void squares_of_row(float ss[4], const struct job &j, const struct step_input &in, int first, int n)
-{
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        for (int c = 4 * threadIdx.x; i < n && c < j.cols; c += 4 * STEP_THREADS)
-            ss[i] += square4(input(j, (const float *)in.x, (size_t)(first + i) * j.cols + c));
-}
 
 __device__ __forceinline__ void scale4(float4 &u, float s)
 {
@@ -114,62 +94,94 @@ __device__ __forceinline__ void scale4(float4 &u, float s)
     u.w *= s;
 }
 
-/* The input of this warp's columns as fragments; `column` is the first one in the input's row. */
-template <int GW, int COLS, int ROWS>
-__device__ __forceinline__ void load_input(step_frags<GW, COLS> &f, struct step_staging *sm, const struct job &j, int split, int g0, int gw, bool writer)
+template <int GW> __device__ __forceinline__ void load_norm(float4 norm[GW], const struct job &j, int split, int g0, int gw)
 {
+    const float *w = j.in[j.two_inputs ? split : 0].norm;
+    const int first = j.two_inputs ? g0 - split * j.split_groups : g0;
+#pragma unroll
+    for (int gi = 0; gi < GW; gi++)
+        norm[gi] = w && gi < gw ? *(const float4 *)(w + (first + gi) * PACK_GROUP + 4 * (threadIdx.x % 32)) : make_float4(0, 0, 0, 0);
+}
+
+/* The input of this warp's columns as fragments.  norm: (1 + w) of them, fetched before. */
+template <int GW, int COLS, int ROWS, int PARTS>
+__device__ __forceinline__ void load_input(step_frags<GW, COLS> &f, struct step_staging *sm, const struct job &j, const float4 norm[GW], int split, int g0,
+                                           int gw, bool writer)
+{
+    constexpr int N = ROWS < 4 ? ROWS : 4;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const struct step_input in = j.in[j.two_inputs ? split : 0];
+    const struct step_input &in = j.in[j.two_inputs ? split : 0];
+    const float *x = (const float *)in.x;
     const bool whole = j.split_groups == j.groups || j.two_inputs;      /* the warps together hold the row */
     const int c0 = (j.two_inputs ? g0 - split * j.split_groups : g0) * PACK_GROUP + 4 * lane;
+    const int row0 = j.row ? *j.row : 0;
 #pragma unroll
     for (int set = 0; set < COLS; set++) {
-        const int n = min(4, j.n_rows - 4 * set);
+        const int n = min(N, j.n_rows - 4 * set);
         float4 u[GW][4];
         float ss[4] = {0, 0, 0, 0};
-        const size_t at = (size_t)(j.row ? *j.row : 4 * set) * j.cols + c0;
 #pragma unroll
         for (int i = 0; i < 4; i++)
 #pragma unroll
-            for (int gi = 0; gi < GW; gi++) {
+            for (int gi = 0; gi < GW; gi++)
                 u[gi][i] = make_float4(0, 0, 0, 0);
-                if (i < ROWS && i < n && gi < gw)
+#pragma unroll
+        for (int i = 0; i < N; i++)
+#pragma unroll
+            for (int gi = 0; gi < GW; gi++)
+                if (i < n && gi < gw)
                     u[gi][i] = in.ids ? table_input(j, in, 4 * set + i, c0 + gi * PACK_GROUP)
-                                      : input(j, (const float *)in.x, at + (size_t)i * j.cols + gi * PACK_GROUP);
-                ss[i] += square4(u[gi][i]);
-            }
+                                      : input<PARTS>(j, x, (size_t)(row0 + 4 * set + i) * j.cols + c0 + gi * PACK_GROUP);
         if (in.norm) {
-            if (!whole) {
-                ss[0] = ss[1] = ss[2] = ss[3] = 0;
-                squares_of_row(ss, j, in, 4 * set, n);
+            if (whole) {
+#pragma unroll
+                for (int i = 0; i < N; i++)
+#pragma unroll
+                    for (int gi = 0; gi < GW; gi++)
+                        ss[i] += square4(u[gi][i]);
+            } else {                    /* this block multiplies a range of columns, but the norm is of all */
+#pragma unroll
+                for (int i = 0; i < N; i++)
+#pragma unroll 4
+                    for (int c = 4 * threadIdx.x; c < j.cols; c += 4 * STEP_THREADS)
+                        if (i < n)
+                            ss[i] += square4(input<PARTS>(j, x, (size_t)(row0 + 4 * set + i) * j.cols + c));
             }
-            const float4 r = inverse_rms(sm, ss, j);
-            const float rms[4] = {r.x, r.y, r.z, r.w};
 #pragma unroll
-            for (int gi = 0; gi < GW; gi++) {
-                if (gi >= gw)
-                    break;
-                const int c = c0 + gi * PACK_GROUP;
-                const float4 w = *(const float4 *)(in.norm + c);
+            for (int i = 0; i < N; i++) {
+                const float v = warp_sum(ss[i]);
+                if (lane == 0)
+                    sm->square[set][warp][i] = v;
+            }
+            __syncthreads();
 #pragma unroll
-                for (int i = 0; i < ROWS && i < 4; i++) {
-                    if (writer && j.x_out && i < n)
-                        *(float4 *)(j.x_out + (size_t)(4 * set + i) * j.cols + c) = u[gi][i];
-                    u[gi][i].x *= rms[i] * (1 + w.x);
-                    u[gi][i].y *= rms[i] * (1 + w.y);
-                    u[gi][i].z *= rms[i] * (1 + w.z);
-                    u[gi][i].w *= rms[i] * (1 + w.w);
-                    if (writer && j.h_out && i < n)
-                        *(float4 *)(j.h_out + (size_t)(4 * set + i) * j.cols + c) = u[gi][i];
+            for (int i = 0; i < N; i++) {
+                float v = 0;
+#pragma unroll
+                for (int w = 0; w < STEP_WARPS; w++)
+                    v += sm->square[set][w][i];
+                const float r = rsqrtf(v / (float)j.cols + j.eps);
+#pragma unroll
+                for (int gi = 0; gi < GW; gi++) {
+                    const size_t at = (size_t)(4 * set + i) * j.cols + c0 + gi * PACK_GROUP;
+                    const bool out = writer && i < n && gi < gw;
+                    if (out && j.x_out)
+                        *(float4 *)(j.x_out + at) = u[gi][i];
+                    u[gi][i].x *= r * (1 + norm[gi].x);
+                    u[gi][i].y *= r * (1 + norm[gi].y);
+                    u[gi][i].z *= r * (1 + norm[gi].z);
+                    u[gi][i].w *= r * (1 + norm[gi].w);
+                    if (out && j.h_out)
+                        *(float4 *)(j.h_out + at) = u[gi][i];
                 }
             }
         }
         if (j.ssq)
 #pragma unroll
-            for (int gi = 0; gi < GW; gi++)
+            for (int i = 0; i < N; i++)
 #pragma unroll
-                for (int i = 0; i < ROWS && i < 4; i++)
-                    if (gi < gw && i < n) {
+                for (int gi = 0; gi < GW; gi++)
+                    if (i < n && gi < gw) {
                         float2 q = ((const float2 *)j.ssq)[(size_t)(4 * set + i) * j.groups + g0 + gi];
                         scale4(u[gi][i], rsqrtf((q.x + q.y) / PACK_GROUP + j.eps));
                     }
@@ -230,42 +242,47 @@ __device__ __forceinline__ void write_sums(const struct job &j, const struct par
         y[row + 8] = v.y;
 }
 
-template <int F, int GW>
-__device__ __forceinline__ void load_scales(group_scales<F> scale[GW], const struct part &p, size_t tile_group, int gw)
+template <int F, int GW, int T>
+__device__ __forceinline__ void load_scales(group_scales<F> scale[T][GW], const struct part &p, int tile, int last, int g0, int gw, int groups)
 {
 #pragma unroll
-    for (int gi = 0; gi < GW; gi++)
-        if (gi < gw)
-            scale[gi].load(p.scale, tile_group + gi, threadIdx.x % 32 / 4);
-}
-
-template <int F, int GW, int COLS>
-__device__ __forceinline__ void run(const struct job &j, const struct part &p, step_shared<COLS> *sm, const step_frags<GW, COLS> &f,
-                                    step_stream<tiles_of_part> &s, int split, int t0, int t1, int g0, int gw)
-{
-    group_scales<F> scale[GW], ahead[GW];
-    load_scales<F, GW>(ahead, p, (size_t)t0 * j.groups + g0, gw);
-    for (int tile = t0; tile < t1; tile++) {
-        float2 total[COLS] = {};
+    for (int i = 0; i < T; i++)
 #pragma unroll
         for (int gi = 0; gi < GW; gi++)
-            scale[gi] = ahead[gi];
-        if (tile + 1 < t1)
-            load_scales<F, GW>(ahead, p, (size_t)(tile + 1) * j.groups + g0, gw);
-        tile_product<F, GW, COLS>(total, f, gw, scale, s);
-        tile_reduce<COLS>(sm, tile - t0, STEP_WARPS, total, [&](int set, float2 v) {
-            float2 r = row_scale<F>(p.scale, tile, threadIdx.x % 32 / 4);
-            write_sums(j, p, split, tile, 4 * set + threadIdx.x % 4, make_float2(v.x * r.x, v.y * r.y));
+            if (gi < gw)
+                scale[i][gi].load(p.scale, (size_t)min(tile + i, last) * groups + g0 + gi, threadIdx.x % 32 / 4);
+}
+
+template <int F, int GW, int COLS, int T>
+__device__ __forceinline__ void run(const struct job &j, const struct part &p, step_shared<COLS, T> *sm, const step_frags<GW, COLS> &f,
+                                    step_stream<tiles_of_part, T> &s, group_scales<F> ahead[T][GW], int split, int t0, int t1, int g0, int gw)
+{
+    group_scales<F> scale[T][GW];
+    for (int tile = t0, n = 0; tile < t1; tile += T, n++) {
+        float2 total[T][COLS] = {};
+#pragma unroll
+        for (int i = 0; i < T; i++)
+#pragma unroll
+            for (int gi = 0; gi < GW; gi++)
+                scale[i][gi] = ahead[i][gi];
+        if (tile + T < t1)
+            load_scales<F, GW, T>(ahead, p, tile + T, t1 - 1, g0, gw, j.groups);
+        tile_product<F, GW, COLS, T>(total, f, gw, scale, s);
+        tile_reduce<COLS, T>(sm, n, STEP_WARPS, total, [&](int i, int set, float2 v) {
+            float2 r = row_scale<F>(p.scale, min(tile + i, t1 - 1), threadIdx.x % 32 / 4);
+            if (tile + i < t1)
+                write_sums(j, p, split, tile + i, 4 * set + threadIdx.x % 4, make_float2(v.x * r.x, v.y * r.y));
         });
     }
 }
 
-template <int GW, int ROWS>
-__global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 && GW < 4 ? 2 : 1) step_linear_kernel(const __grid_constant__ struct job j)
+/* One format a launch: other formats' code would only be in the way of the instruction cache. */
+template <int F, int GW, int ROWS, int T, int PARTS>
+__global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 && GW < 4 && (F != WEIGHT_FP8 || T * GW < 6) ? 2 : 1) step_linear_kernel(const __grid_constant__ struct job j)
 {
     constexpr int COLS = (ROWS + 3) / 4;
     extern __shared__ uint4 memory[];
-    shared_memory<COLS> *sm = (shared_memory<COLS> *)memory;
+    shared_memory<COLS, T> *sm = (shared_memory<COLS, T> *)memory;
     const int warp = threadIdx.x / 32;
     gpu_next();
     int pi = 0;
@@ -273,28 +290,33 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 && GW < 4 ? 2 : 1) ste
         pi++;
     const struct part &p = j.part[pi];
     const int local = blockIdx.x - p.first, split = local / p.per_split, block = local % p.per_split;
-    const int t0 = (int)((long)p.tiles * block / p.per_split), t1 = (int)((long)p.tiles * (block + 1) / p.per_split);
+    const int pairs = (p.tiles + T - 1) / T, t0 = (int)((long)pairs * block / p.per_split) * T,
+        t1 = min((int)((long)pairs * (block + 1) / p.per_split) * T, p.tiles);
     const int g0 = split * j.split_groups + warp * GW;
     const int gw = max(0, min(GW, min(j.groups, (split + 1) * j.split_groups) - g0));
-    const int units = format_units(p.format);
-    step_stream<tiles_of_part> s;
+    const int units = group_units<F>();
+    const size_t tile_bytes = (size_t)j.groups * units * STEP_UNIT;
+    step_stream<tiles_of_part, T> s;
     step_frags<GW, COLS> f;
+    group_scales<F> scale[T][GW];
+    float4 norm[GW];
 
-    s.src = {p.data + ((size_t)t0 * j.groups + g0) * units * STEP_UNIT, (size_t)j.groups * units * STEP_UNIT, gw * units};
-    s.start(sm->step.ring[warp][0], gw * units * (t1 - t0));
+    /* what does not depend on the kernels in front */
+    s.src = {p.data + t0 * tile_bytes + (size_t)g0 * units * STEP_UNIT, (uint32_t)tile_bytes, gw * units, t1 - t0, T};
+    s.start(sm->step.ring[warp][0], gw * units * ((t1 - t0 + T - 1) / T));
     s.ready();
+    load_scales<F, GW, T>(scale, p, t0, t1 - 1, g0, gw, j.groups);
+    if (ROWS == 1)
+        load_norm<GW>(norm, j, split, g0, gw);
     gpu_wait();
-    load_input<GW, COLS, ROWS>(f, &sm->input, j, split, g0, gw, pi == 0 && block == 0);
-    switch (p.format) {
-    case WEIGHT_INT4:  run<WEIGHT_INT4, GW, COLS>(j, p, &sm->step, f, s, split, t0, t1, g0, gw); break;
-    case WEIGHT_FP8:   run<WEIGHT_FP8, GW, COLS>(j, p, &sm->step, f, s, split, t0, t1, g0, gw); break;
-    case WEIGHT_INT8:  run<WEIGHT_INT8, GW, COLS>(j, p, &sm->step, f, s, split, t0, t1, g0, gw); break;
-    case WEIGHT_DENSE: run<WEIGHT_DENSE, GW, COLS>(j, p, &sm->step, f, s, split, t0, t1, g0, gw); break;
-    }
+    if (ROWS > 1)                       /* too many registers to hold it meanwhile */
+        load_norm<GW>(norm, j, split, g0, gw);
+    load_input<GW, COLS, ROWS, PARTS>(f, &sm->input, j, norm, split, g0, gw, pi == 0 && block == 0);
+    run<F, GW, COLS, T>(j, p, &sm->step, f, s, scale, split, t0, t1, g0, gw);
 }
 
 /* Blocks for every part by its bytes, at least one, at most one per tile; about `n` in all. */
-void share_blocks(struct job *j, const size_t bytes[], int n, int splits)
+void share_blocks(struct job *j, const size_t bytes[], int n, int splits, int t)
 {
     size_t total = 0;
     int used = 0, largest = 0;
@@ -310,31 +332,79 @@ void share_blocks(struct job *j, const size_t bytes[], int n, int splits)
     j->part[largest].per_split += used < n ? n - used : 0;
     for (int i = 0, first = 0; i < j->n_parts; i++) {
         struct part *p = &j->part[i];
-        if (p->per_split > p->tiles)
-            p->per_split = p->tiles;
+        if (p->per_split > (p->tiles + t - 1) / t)
+            p->per_split = (p->tiles + t - 1) / t;
         p->first = first;
         first += p->per_split * splits;
     }
 }
 
-template <int GW> void launch_sets(struct cuda_queue *q, const struct job &j, int blocks)
+template <int F, int GW, int T, int PARTS> void launch_rows(struct cuda_queue *q, const struct job &j, int blocks)
 {
     if (j.n_rows == 1)
-        launch(q, "step_linear", step_linear_kernel<GW, 1>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<1>), true, j);
+        launch(q, "step_linear", step_linear_kernel<F, GW, 1, T, PARTS>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<1, T>), true, j);
     else if (j.n_rows <= 4)
-        launch(q, "step_linear", step_linear_kernel<GW, 4>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<1>), true, j);
+        launch(q, "step_linear", step_linear_kernel<F, GW, 4, T, PARTS>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<1, T>), true, j);
     else
-        launch(q, "step_linear", step_linear_kernel<GW, 8>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<2>), true, j);
+        launch(q, "step_linear", step_linear_kernel<F, GW, 8, 1, PARTS>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<2, 1>), true, j);
+}
+
+/* Two tiles side by side where there are plenty; products of one plain input (out projections, fc) are short, and have one. */
+template <int F, int GW> void launch_kind(struct cuda_queue *q, const struct job &j, int blocks, bool two)
+{
+    if (two)
+        launch_rows<F, GW, 2, MAX_PARTS>(q, j, blocks);
+    else
+        launch_rows<F, GW, 1, MAX_PARTS>(q, j, blocks);
+}
+
+template <int F> void launch_groups(struct cuda_queue *q, const struct job &j, int blocks, bool two)
+{
+    switch ((j.split_groups + STEP_WARPS - 1) / STEP_WARPS) {
+    case 1: launch_kind<F, 1>(q, j, blocks, two); break;
+    case 2: launch_kind<F, 2>(q, j, blocks, two); break;
+    case 3: launch_kind<F, 3>(q, j, blocks, two); break;
+    case 4: launch_rows<F, 4, 1, MAX_PARTS>(q, j, blocks); break;
+    default: queue_note(q, "step_linear", cudaErrorInvalidValue);
+    }
+}
+
+/* The parts of one format. */
+void launch_format(struct cuda_queue *q, struct job j, int format, int splits)
+{
+    size_t bytes[STEP_PARTS], total = 0;
+    int n = 0;
+    for (int i = 0; i < j.n_parts; i++)
+        if (j.part[i].format == format) {
+            j.part[n] = j.part[i];
+            bytes[n] = pack_data_bytes((enum weight_format)format, j.part[n].rows, j.groups * PACK_GROUP);
+            total += bytes[n++];
+        }
+    const int writer = j.part[0].first == 0;            /* the first part of all writes x_out and h_out */
+    j.n_parts = n;
+    if (!writer)
+        j.x_out = j.h_out = NULL;
+    j.half = format == WEIGHT_INT8;
+    const bool two = j.n_rows <= 4 && (j.split_groups + STEP_WARPS - 1) / STEP_WARPS < 4 && total / splits >= (size_t)q->n_sm * 64 * 1024;
+    share_blocks(&j, bytes, (q->n_sm + splits - 1) / splits, splits, two ? 2 : 1);
+    const struct part *last = &j.part[n - 1];
+    const int blocks = last->first + last->per_split * splits;
+    switch (format) {
+    case WEIGHT_INT4:  launch_groups<WEIGHT_INT4>(q, j, blocks, two); break;
+    case WEIGHT_FP8:   launch_groups<WEIGHT_FP8>(q, j, blocks, two); break;
+    case WEIGHT_INT8:  launch_groups<WEIGHT_INT8>(q, j, blocks, two); break;
+    case WEIGHT_DENSE: launch_groups<WEIGHT_DENSE>(q, j, blocks, two); break;
+    default: queue_note(q, "step_linear", cudaErrorInvalidValue);
+    }
 }
 
 }
 
-static_assert(sizeof(shared_memory<2>) <= 99 * 1024, "shared memory of a GB10");
+static_assert(sizeof(shared_memory<2, 1>) <= 99 * 1024 && sizeof(shared_memory<1, 2>) <= 99 * 1024, "shared memory of a GB10");
 
 extern "C" void step_linear_cuda(struct cuda_queue *q, const struct step_linear_args *a)
 {
     struct job j = {};
-    size_t bytes[STEP_PARTS];
     int splits = a->splits > 1 ? a->splits : 1;
     j.n_parts = a->n_parts;
     for (int i = 0; i < a->n_parts; i++) {
@@ -348,13 +418,15 @@ extern "C" void step_linear_cuda(struct cuda_queue *q, const struct step_linear_
         p->tiles = pack_tiles(s->w.rows);
         p->format = s->w.format;
         p->write = s->write;
-        bytes[i] = pack_data_bytes(s->w.format, s->w.rows, s->w.cols);
+        p->first = i;
     }
     j.in[0] = a->in[0];
     j.in[1] = a->in[1];
-    j.partials = a->partials;
     j.n_partials = a->n_partials;
-    j.partial_step = a->partial_step;
+    for (int i = 0; i < MAX_PARTS; i++)
+        j.part_at[i] = i < a->n_partials ? a->partials + i * a->partial_step : (const float *)a->in[0].x;
+    if (a->n_partials > MAX_PARTS)
+        queue_note(q, "step_linear", cudaErrorInvalidValue);
     j.y_split = a->y_split;
     j.x_out = a->x_out;
     j.h_out = a->h_out;
@@ -370,21 +442,13 @@ extern "C" void step_linear_cuda(struct cuda_queue *q, const struct step_linear_
     j.n_ids = a->n_ids;
     j.eps = a->eps;
     j.two_inputs = a->in[1].x != NULL;
-    j.half = a->part[0].w.format == WEIGHT_INT8;
-    for (int i = 1; i < a->n_parts; i++)
-        if ((a->part[i].w.format == WEIGHT_INT8) != (bool)j.half)
-            queue_note(q, "step_linear", cudaErrorInvalidValue);
     j.groups = pack_groups(a->part[0].w.cols);
     j.cols = a->part[0].w.cols / (j.two_inputs ? 2 : 1);
     j.split_groups = (j.groups + splits - 1) / splits;
-    share_blocks(&j, bytes, (q->n_sm + splits - 1) / splits, splits);
-    const struct part *last = &j.part[j.n_parts - 1];
-    int blocks = last->first + last->per_split * splits;
-    switch ((j.split_groups + STEP_WARPS - 1) / STEP_WARPS) {
-    case 1: launch_sets<1>(q, j, blocks); break;
-    case 2: launch_sets<2>(q, j, blocks); break;
-    case 3: launch_sets<3>(q, j, blocks); break;
-    case 4: launch_sets<4>(q, j, blocks); break;
-    default: queue_note(q, "step_linear", cudaErrorInvalidValue);
-    }
+    for (int f = WEIGHT_DENSE; f <= WEIGHT_INT8; f++)
+        for (int i = 0; i < a->n_parts; i++)
+            if (a->part[i].w.format == (enum weight_format)f) {
+                launch_format(q, j, f, splits);
+                break;
+            }
 }

@@ -19,17 +19,17 @@ enum {
     STEP_WARPS   = 8,
     STEP_THREADS = 32 * STEP_WARPS,
     STEP_UNIT    = 2 * PACK_LINE,       /* what a warp fetches at a time */
-    STEP_UNITS   = 6,                   /* of a warp's ring: 48 KiB in flight on a multiprocessor */
+    STEP_UNITS   = 8,                   /* of a warp's ring: 64 KiB on a multiprocessor */
     STEP_PITCH   = 320,                 /* bytes of a staged row of 128 halves: quarter warps hit all banks */
 };
 
-template <int COLS> struct step_shared {
+template <int COLS, int T> struct step_shared {
     uint4  ring[STEP_WARPS][STEP_UNITS][64];
-    float2 sums[2][STEP_WARPS][COLS][32];
+    float2 sums[2][STEP_WARPS][T * COLS][32];
 };
 struct step_staging {
     uint4  staged[STEP_WARPS][8 * STEP_PITCH / 16];
-    float  square[STEP_WARPS][4];
+    float  square[2][STEP_WARPS][4];    /* by set of rows */
 };
 
 template <int F> __host__ __device__ constexpr int group_units() { return group_lines<F>() / 2; }
@@ -100,39 +100,46 @@ __device__ __forceinline__ void frags_set(step_frags<GW, COLS> &f, int set, int 
     f.sum[set][group] = half ? fragment_sum<true>(f.b[set][group]) : fragment_sum<false>(f.b[set][group]);
 }
 
-/* The units of a warp, tile after tile.  SRC::next(at) says where the warp's units of the next tile begin and returns how many
- * there are.  STEP_UNITS - 1 copies are always under way, empty ones at the end. */
-template <class SRC> struct step_stream {
+/* The units of a warp, tile after tile, T tiles side by side: with two there is twice the work between two barriers and between
+ * two uses of a register.  SRC::next(&at, &pair) says where the warp's units of the next tile begin, how many bytes on those of
+ * the tile beside it, and returns how many there are.  All but one of the ring's places are always under way, with nothing in
+ * them at the end. */
+template <class SRC, int T> struct step_stream {
+    enum { PLACE = T * STEP_UNIT, LAST = (STEP_UNITS / T - 1) * PLACE };
     SRC            src;
     const uint8_t *at;                  /* next unit, this lane's bytes */
-    uint32_t       ring, slot;          /* shared memory: this lane's bytes of slot 0; offset of the slot to fill next */
+    uint32_t       pair;                /* bytes */
+    uint32_t       ring, slot;          /* shared memory: this lane's bytes of place 0; offset of the place to fill next */
     int            remaining, left;     /* units still to fetch; of them in the tile at hand */
     int            under_way;           /* before the first take() */
 
+    __device__ __forceinline__ void next()
+    {
+        left = src.next(&at, &pair);
+        at += 16 * (threadIdx.x % 32);
+    }
     __device__ __forceinline__ void issue()
     {
         if (remaining > 0) {
-            uint32_t s = ring + slot;
+            const uint32_t s = ring + slot;
             asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n cp.async.cg.shared.global [%0 + 512], [%1 + 512], 16;" ::"r"(s), "l"(at) : "memory");
+            if (T == 2)
+                asm volatile("cp.async.cg.shared.global [%0 + 1024], [%1], 16;\n cp.async.cg.shared.global [%0 + 1536], [%1 + 512], 16;" ::"r"(s), "l"(at + pair) : "memory");
             at += STEP_UNIT;
             remaining--;
-            if (--left == 0 && remaining > 0) {
-                left = src.next(&at);
-                at += 16 * (threadIdx.x % 32);
-            }
+            if (--left == 0 && remaining > 0)
+                next();
         }
         copy_commit();
-        slot = slot == (STEP_UNITS - 1) * STEP_UNIT ? 0 : slot + STEP_UNIT;
+        slot = slot == LAST ? 0 : slot + PLACE;
     }
     /* n more units come. */
     __device__ __forceinline__ void extend(int n)
     {
         remaining += n;
-        if (left == 0 && remaining > 0) {
-            left = src.next(&at);
-            at += 16 * (threadIdx.x % 32);
-        }
-        for (; under_way < STEP_UNITS - 1 && remaining > 0; under_way++)
+        if (left == 0 && remaining > 0)
+            next();
+        for (; under_way < STEP_UNITS / T - 1 && remaining > 0; under_way++)
             issue();
     }
     __device__ __forceinline__ void start(uint4 *warp_ring, int n)
@@ -145,46 +152,51 @@ template <class SRC> struct step_stream {
     /* All units are known: before the first take(). */
     __device__ __forceinline__ void ready()
     {
-        for (; under_way < STEP_UNITS - 1; under_way++)
+        for (; under_way < STEP_UNITS / T - 1; under_way++)
             issue();
     }
-    __device__ __forceinline__ void take(uint4 v[2])
+    __device__ __forceinline__ void take(uint4 v[T][2])
     {
-        const uint32_t oldest = slot == (STEP_UNITS - 1) * STEP_UNIT ? 0 : slot + STEP_UNIT, s = ring + oldest;
-        copy_wait<STEP_UNITS - 2>();
-        asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v[0].x), "=r"(v[0].y), "=r"(v[0].z), "=r"(v[0].w) : "r"(s) : "memory");
-        asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4 + 512];" : "=r"(v[1].x), "=r"(v[1].y), "=r"(v[1].z), "=r"(v[1].w) : "r"(s) : "memory");
+        const uint32_t s = ring + (slot == LAST ? 0 : slot + PLACE);
+        copy_wait<STEP_UNITS / T - 2>();
+#pragma unroll
+        for (int i = 0; i < T; i++) {
+            asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v[i][0].x), "=r"(v[i][0].y), "=r"(v[i][0].z), "=r"(v[i][0].w) : "r"(s + i * STEP_UNIT) : "memory");
+            asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4 + 512];" : "=r"(v[i][1].x), "=r"(v[i][1].y), "=r"(v[i][1].z), "=r"(v[i][1].w) : "r"(s + i * STEP_UNIT) : "memory");
+        }
         issue();
     }
 };
 
-/* One unit: two chains of products, for the tensor cores' latency.  b: the k-steps that it covers. */
-template <int F, int COLS, class B>
-__device__ __forceinline__ void unit_product(float acc[COLS][2][4], const uint4 v[2], B b)
+/* One unit of T tiles.  A single tile gets two chains of products, for the tensor cores' latency.  b: the k-steps covered. */
+template <int F, int COLS, int T, class B>
+__device__ __forceinline__ void unit_product(float acc[COLS][2][4], const uint4 v[T][2], B b)
 {
     constexpr int steps = line_steps<F>();
 #pragma unroll
-    for (int st = 0; st < 2 * steps; st++) {
-        uint32_t a[4];
-        unpack_offset<F>(a, v[st / steps], st % steps);
+    for (int st = 0; st < 2 * steps; st++)
 #pragma unroll
-        for (int c = 0; c < COLS; c++)
-            step_mma<F>(acc[c][st & 1], a, b(c, st)[0], b(c, st)[1]);
-    }
+        for (int i = 0; i < T; i++) {
+            uint32_t a[4];
+            unpack_offset<F>(a, v[i][st / steps], st % steps);
+#pragma unroll
+            for (int c = 0; c < COLS; c++)
+                step_mma<F>(acc[c][T == 2 ? i : st & 1], a, b(c, st)[0], b(c, st)[1]);
+        }
 }
 
 /* The end of a group: c0 c1 are row g, upper and lower half of token lane % 4; c2 c3 row g + 8. */
 template <int F>
-__device__ __forceinline__ void group_end(float2 *total, const float acc[2][4], float sum, float2 scale)
+__device__ __forceinline__ void group_end(float2 *total, const float acc[4], float sum, float2 scale)
 {
     const float off = product_offset<F>() * sum;
-    total->x += scale.x * ((acc[0][0] + acc[1][0]) + (acc[0][1] + acc[1][1]) - off);
-    total->y += scale.y * ((acc[0][2] + acc[1][2]) + (acc[0][3] + acc[1][3]) - off);
+    total->x += scale.x * (acc[0] + acc[1] - off);
+    total->y += scale.y * (acc[2] + acc[3] - off);
 }
 
-/* One tile over the warp's first gw groups: total[set] += scaled product. */
-template <int F, int GW, int COLS, class SRC>
-__device__ __forceinline__ void tile_product(float2 total[COLS], const step_frags<GW, COLS> &f, int gw, const group_scales<F> scale[GW], step_stream<SRC> &s)
+/* T tiles over the warp's first gw groups: total[tile][set] += scaled product. */
+template <int F, int GW, int COLS, int T, class SRC>
+__device__ __forceinline__ void tile_product(float2 total[T][COLS], const step_frags<GW, COLS> &f, int gw, const group_scales<F> scale[T][GW], step_stream<SRC, T> &s)
 {
 #pragma unroll
     for (int gi = 0; gi < GW; gi++) {
@@ -193,38 +205,47 @@ __device__ __forceinline__ void tile_product(float2 total[COLS], const step_frag
         float acc[COLS][2][4] = {};
 #pragma unroll
         for (int unit = 0; unit < group_units<F>(); unit++) {
-            uint4 v[2];
+            uint4 v[T][2];
             s.take(v);
-            unit_product<F, COLS>(acc, v, [&](int c, int st) { return f.b[c][gi][unit * 2 * line_steps<F>() + st]; });
+            unit_product<F, COLS, T>(acc, v, [&](int c, int st) { return f.b[c][gi][unit * 2 * line_steps<F>() + st]; });
         }
-        const float2 by = scale[gi].get();
 #pragma unroll
-        for (int c = 0; c < COLS; c++)
-            group_end<F>(&total[c], acc[c], f.sum[c][gi], by);
+        for (int c = 0; c < COLS; c++) {
+            if (T == 1)
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+                    acc[c][0][k] += acc[c][1][k];
+#pragma unroll
+            for (int i = 0; i < T; i++)
+                group_end<F>(&total[i][c], acc[c][i], f.sum[c][gi], scale[i][gi].get());
+        }
     }
 }
 
-/* Adds up the totals of `warps` warps of the i-th tile and hands them to `done(set, v)` in one warp per set: v.x is row g, v.y row
- * g + 8, of token 4 set + lane % 4.  One barrier: the buffers alternate. */
-template <int COLS, class DONE>
-__device__ __forceinline__ void tile_reduce(step_shared<COLS> *sm, int i, int warps, const float2 total[COLS], DONE done)
+/* Adds up the totals of `warps` warps of the n-th round of tiles and hands them to `done(tile, set, v)` in one warp each: v.x is row g,
+ * v.y row g + 8, of token 4 set + lane % 4.  One barrier: the buffers alternate. */
+template <int COLS, int T, class DONE>
+__device__ __forceinline__ void tile_reduce(step_shared<COLS, T> *sm, int n, int warps, const float2 total[T][COLS], DONE done)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
-    for (int c = 0; c < COLS; c++)
-        sm->sums[i & 1][warp][c][lane] = total[c];
-    __syncthreads();
+    for (int i = 0; i < T; i++)
 #pragma unroll
-    for (int c = 0; c < COLS; c++) {
-        if (warp != (i * COLS + c) % warps)
+        for (int c = 0; c < COLS; c++)
+            sm->sums[n & 1][warp][i * COLS + c][lane] = total[i][c];
+    __syncthreads();
+    for (int k = 0; k < T * COLS; k++) {
+        if (warp != (n * T * COLS + k) % warps)
             continue;
         float2 v = make_float2(0, 0);
-        for (int w = 0; w < warps; w++) {
-            float2 o = sm->sums[i & 1][w][c][lane];
-            v.x += o.x;
-            v.y += o.y;
-        }
-        done(c, v);
+#pragma unroll
+        for (int w = 0; w < STEP_WARPS; w++)
+            if (w < warps) {
+                float2 o = sm->sums[n & 1][w][k][lane];
+                v.x += o.x;
+                v.y += o.y;
+            }
+        done(k / COLS, k % COLS, v);
     }
 }
 
