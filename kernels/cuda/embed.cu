@@ -34,7 +34,7 @@ extern "C" void embed_cuda(struct cuda_queue *q, const struct embed_args *a)
     if (a->table.dtype != DT_BF16)
         queue_note(q, "embed", cudaErrorInvalidValue);
     else
-        run(q, "embed", a->y, a->ids, a->table.data, a->n_tokens, a->table.cols, false);
+        run(q, "embed", a->y, a->ids, a->table.data, a->n_tokens, a->table.cols, true);
 }
 
 extern "C" void step_embed_cuda(struct cuda_queue *q, const struct step_embed_args *a)

@@ -230,8 +230,8 @@ __device__ __forceinline__ uint4 gemm_tokens_load(uint32_t at)
 
 /* acc = this warp's tiles of W times the block's tokens.  W: data and scale of the matrix; first: the warp's first tile.  Tiles beyond
  * the last are computed like the last one: the caller does not store them.  x, rows: as in gemm_fill(); rows [TOKENS] in shared memory,
- * a barrier behind its writing.  The weights may come before what runs in front of this kernel has ended; x does not. */
-template <int F, class S>
+ * a barrier behind its writing.  With WAIT the first weights are fetched before what runs in front of this kernel has ended. */
+template <int F, class S, bool WAIT>
 __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const char *data, const char *scale, int first, int n_tiles,
                                          int n_groups, const char *x, const uint32_t *rows, char *smem)
 {
@@ -262,8 +262,10 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
         for (int n = 0; n < NT; n++)
             acc[m][n][0] = acc[m][n][1] = acc[m][n][2] = acc[m][n][3] = 0;
     }
-    gpu_wait();
-    gpu_next();
+    if (WAIT) {
+        gpu_wait();
+        gpu_next();
+    }
 #pragma unroll
     for (int i = 0; i < S::STAGES - 1; i++) {
         if (i < n_groups)

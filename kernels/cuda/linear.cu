@@ -29,7 +29,7 @@ template <int F, class S> static __global__ void __launch_bounds__(S::THREADS, S
         rows[i] = (uint32_t)min(token0 + i, j.n_tokens - 1) * (uint32_t)(j.n_groups * 16);
     __syncthreads();
     float acc[S::MT][S::NT][4];
-    gemm_run<F, S>(acc, j.data, j.scale, row_block * S::TILES + (int)threadIdx.x / 32 * S::MT, j.n_tiles, j.n_groups, j.x, rows, smem);
+    gemm_run<F, S, true>(acc, j.data, j.scale, row_block * S::TILES + (int)threadIdx.x / 32 * S::MT, j.n_tiles, j.n_groups, j.x, rows, smem);
     const int thread = gemm_thread(), g = thread % 32 / 4, t = thread % 4, first = row_block * S::TILES + thread / 32 * S::MT;
 #pragma unroll
     for (int m = 0; m < S::MT; m++) {

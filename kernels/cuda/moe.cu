@@ -12,6 +12,8 @@ enum { ROUTER_HELD = STEP_EXPERTS / 32, GROUP_THREADS = 1024 };
 static __global__ void __launch_bounds__(256) router_kernel(const struct router_args a)
 {
     const int token = (int)(blockIdx.x * 8 + threadIdx.x / 32), lane = (int)threadIdx.x % 32, E = a.n_experts;
+    gpu_wait();
+    gpu_next();
     if (token >= a.n_tokens)
         return;
     float l[ROUTER_HELD], max = -INFINITY, all = 0, mine = 0;
@@ -19,7 +21,7 @@ static __global__ void __launch_bounds__(256) router_kernel(const struct router_
 #pragma unroll
     for (int i = 0; i < ROUTER_HELD; i++) {
         const int e = lane + 32 * i;
-        l[i] = e < E ? __ldg(a.logits + (size_t)token * (size_t)E + e) : -INFINITY;
+        l[i] = e < E ? a.logits[(size_t)token * (size_t)E + e] : -INFINITY;
         if (!(l[i] > -INFINITY))        /* no number: the last to be chosen */
             l[i] = -INFINITY;
         if (e >= E)
@@ -72,7 +74,7 @@ extern "C" void router_cuda(struct cuda_queue *q, const struct router_args *a)
         queue_note(q, "router", cudaErrorInvalidValue);
         return;
     }
-    launch(q, "router", router_kernel, dim3((unsigned)((a->n_tokens + 7) / 8)), 256, 0, false, *a);
+    launch(q, "router", router_kernel, dim3((unsigned)((a->n_tokens + 7) / 8)), 256, 0, true, *a);
 }
 
 /* Block e finds the choices of expert e.  A warp looks at a range of consecutive choices: it counts those of e and those of
@@ -81,6 +83,8 @@ static __global__ void __launch_bounds__(GROUP_THREADS) moe_group_kernel(const s
 {
     const int e = (int)blockIdx.x, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int n = a.n_tokens * a.top_k;
+    gpu_wait();
+    gpu_next();
     if (e == a.n_experts) {             /* the shared expert, whom every token chooses last */
         if (threadIdx.x == 0) {
             a.start[e] = n;
@@ -95,7 +99,7 @@ static __global__ void __launch_bounds__(GROUP_THREADS) moe_group_kernel(const s
     int n_lower = 0, n_same = 0;
 #pragma unroll 8
     for (int i = begin + lane; i < end; i += 32) {
-        const int chosen = __ldg(a.experts + i);
+        const int chosen = a.experts[i];
         n_lower += chosen < e;
         n_same += chosen == e;
     }
@@ -121,7 +125,7 @@ static __global__ void __launch_bounds__(GROUP_THREADS) moe_group_kernel(const s
 #pragma unroll 4
     for (int i0 = begin; i0 < end; i0 += 32) {
         const int i = i0 + lane;
-        const bool mine = i < end && __ldg(a.experts + i) == e;
+        const bool mine = i < end && a.experts[i] == e;
         const unsigned all = __ballot_sync(~0u, mine);
         if (mine)
             a.slots[at + __popc(all & ((1u << lane) - 1))] = i + i / a.top_k;
@@ -131,7 +135,7 @@ static __global__ void __launch_bounds__(GROUP_THREADS) moe_group_kernel(const s
 
 extern "C" void moe_group_cuda(struct cuda_queue *q, const struct moe_group_args *a)
 {
-    launch(q, "moe_group", moe_group_kernel, dim3((unsigned)a->n_experts + 1), GROUP_THREADS, 0, false, *a);
+    launch(q, "moe_group", moe_group_kernel, dim3((unsigned)a->n_experts + 1), GROUP_THREADS, 0, true, *a);
 }
 
 static __global__ void __launch_bounds__(256) moe_combine_kernel(const struct moe_combine_args a)
@@ -141,6 +145,8 @@ static __global__ void __launch_bounds__(256) moe_combine_kernel(const struct mo
     float4 *x = (float4 *)(a.x + token * (size_t)a.hidden);
     const float4 *d = (const float4 *)(a.d + token * (size_t)(k + 1) * (size_t)a.hidden);
     __shared__ float weight[STEP_CHOICES + 1];
+    gpu_wait();
+    gpu_next();
     if ((int)threadIdx.x <= k)
         weight[threadIdx.x] = (int)threadIdx.x < k ? a.weights[token * (size_t)k + threadIdx.x] : 1.0f / (1.0f + expf(-a.shared_gate[token]));
     __syncthreads();
@@ -165,5 +171,5 @@ extern "C" void moe_combine_cuda(struct cuda_queue *q, const struct moe_combine_
         queue_note(q, "moe_combine", cudaErrorInvalidValue);
         return;
     }
-    launch(q, "moe_combine", moe_combine_kernel, dim3((unsigned)a->n_tokens), 256, 0, false, *a);
+    launch(q, "moe_combine", moe_combine_kernel, dim3((unsigned)a->n_tokens), 256, 0, true, *a);
 }

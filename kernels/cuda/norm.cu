@@ -19,6 +19,8 @@ template <int THREADS, int HELD> static __global__ void __launch_bounds__(NORM_T
     float4 *y = (float4 *)(a.y + (size_t)group * a.y_group + (size_t)in * a.y_row);
     float4 v[HELD];
     float sum = 0;
+    gpu_wait();
+    gpu_next();
 #pragma unroll
     for (int i = 0; i < HELD; i++)
         if (there && at + i * THREADS < quads) {
@@ -56,9 +58,9 @@ extern "C" void rmsnorm_cuda(struct cuda_queue *q, const struct rmsnorm_args *ar
         a.y_group = (size_t)a.dim;
     unsigned rows = (unsigned)a.n_rows;
     if (a.dim <= NORM_NARROW)
-        launch(q, "rmsnorm", rmsnorm_kernel<32, NORM_NARROW / 128>, dim3((rows + 7) / 8), NORM_THREADS, 0, false, a);
+        launch(q, "rmsnorm", rmsnorm_kernel<32, NORM_NARROW / 128>, dim3((rows + 7) / 8), NORM_THREADS, 0, true, a);
     else if (a.dim <= 4096)
-        launch(q, "rmsnorm", rmsnorm_kernel<NORM_THREADS, 4>, dim3(rows), NORM_THREADS, 0, false, a);
+        launch(q, "rmsnorm", rmsnorm_kernel<NORM_THREADS, 4>, dim3(rows), NORM_THREADS, 0, true, a);
     else
-        launch(q, "rmsnorm", rmsnorm_kernel<NORM_THREADS, NORM_MAX / 4 / NORM_THREADS>, dim3(rows), NORM_THREADS, 0, false, a);
+        launch(q, "rmsnorm", rmsnorm_kernel<NORM_THREADS, NORM_MAX / 4 / NORM_THREADS>, dim3(rows), NORM_THREADS, 0, true, a);
 }
