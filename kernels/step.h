@@ -237,7 +237,7 @@ static inline size_t step_pick_scratch(int vocab) { return (size_t)STEP_ROWS * (
 /* The arg-max of a draft's logits: live->draft_ids[i] and live->ids[1 + i]; live->n_drafts = i + 1. */
 struct step_draft_args {
     const float      *logits;           /* [1, n_ids] */
-    const float      *tile_max;         /* [n_ids / 16] */
+    const float      *tile_max;         /* [n_ids / 16]; -inf from there to a multiple of 4 */
     struct step_live *live;
     int               i, n_ids;
 };

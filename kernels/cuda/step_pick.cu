@@ -27,7 +27,7 @@ enum {
     CAND    = 2048,             /* ids that reach the bound, at most */
     TILES   = 1024,             /* tiles that they lie in, at most */
     TILE    = 16,
-    BATCH   = 16,               /* tiles a thread loads at once: 262144 ids a round */
+    BATCH   = 4,                /* a thread's loads in flight: 262144 ids a round */
     FEW     = 256,              /* keys that are sorted by counting */
 };
 #define GOLDEN 0x9e3779b97f4a7c15ull    /* the step of SplitMix64 */
@@ -67,8 +67,8 @@ struct shared {
     double   cum[CAND];
     int32_t  tile[TILES];
     double   amount[3], by_warp[3][WARPS];
-    uint32_t warp_max[WARPS], warp_tile[WARPS], reduce[WARPS], bound;
-    int      n_tiles, n_cand, slow;
+    uint32_t warp_max[WARPS], reduce[WARPS], bound;
+    int      n_tiles, n_cand, slow, best_tile;
     struct row row;
     struct target target;
 };
@@ -100,50 +100,66 @@ __device__ __forceinline__ uint32_t block_max(uint32_t v, uint32_t *s)
     return __reduce_max_sync(~0u, s[threadIdx.x % 32]);
 }
 
-/* f(tile, ordered maximum) for every tile of this thread, by ascending tile; the loads are in flight together. */
-template <class F> __device__ __forceinline__ void each_tile(const float *tile_max, int n_tiles, F f)
+/* Four neighbouring tiles at a time, BATCH of these in flight together.  Where there are none a thread loads its first ones again:
+ * predicates are few.  Behind the tiles, up to a multiple of 4, there are -inf. */
+__device__ __forceinline__ void load_tiles(float4 v[BATCH], const float *tile_max, int from, int n)
 {
+#pragma unroll
+    for (int j = 0; j < BATCH; j++)
+        v[j] = ((const float4 *)tile_max)[from + j * THREADS < n ? from + j * THREADS : from];
+}
+
+/* The greatest of a thread's tiles, ordered(); 0: it has none. */
+__device__ __forceinline__ uint32_t scan_tiles(const float *tile_max, int n_tiles)
+{
+    const int n = (n_tiles + 3) / 4;
+    float max = -INFINITY;
 #pragma unroll 1
-    for (int from = threadIdx.x; from < n_tiles; from += BATCH * THREADS) {
-        float v[BATCH];
+    for (int from = threadIdx.x; from < n; from += BATCH * THREADS) {
+        float4 v[BATCH];
+        load_tiles(v, tile_max, from, n);
 #pragma unroll
         for (int j = 0; j < BATCH; j++)
-            v[j] = from + j * THREADS < n_tiles ? tile_max[from + j * THREADS] : 0;
+            max = fmaxf(max, fmaxf(fmaxf(v[j].x, v[j].y), fmaxf(v[j].z, v[j].w)));
+    }
+    return (int)threadIdx.x < n ? ordered(max) : 0;
+}
+
+/* f(tile) for a thread's tiles whose maximum is at least `bound`. */
+template <class F> __device__ __forceinline__ void each_tile(const float *tile_max, int n_tiles, uint32_t bound, F f)
+{
+    const int n = (n_tiles + 3) / 4;
+#pragma unroll 1
+    for (int from = threadIdx.x; from < n; from += BATCH * THREADS) {
+        float4 v[BATCH];
+        load_tiles(v, tile_max, from, n);
 #pragma unroll
-        for (int j = 0; j < BATCH; j++)
-            if (from + j * THREADS < n_tiles)
-                f(from + j * THREADS, ordered(v[j]));
+        for (int j = 0; j < BATCH; j++) {
+            const float of[4] = {v[j].x, v[j].y, v[j].z, v[j].w};
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                if (from + j * THREADS < n && ordered(of[k]) >= bound)
+                    f(4 * (from + j * THREADS) + k);
+        }
     }
 }
 
-/* A thread's greatest tile, the lowest among equals; key 0: it has none. */
-struct own {
-    uint32_t max;
-    int      tile;
-};
-__device__ __forceinline__ struct own scan_tiles(const float *tile_max, int n_tiles)
+/* The greatest of all; warp_max [WARPS] stays with the warps' own. */
+__device__ __forceinline__ uint32_t greatest(uint32_t own, uint32_t *warp_max)
 {
-    struct own own = {0, 0};
-    each_tile(tile_max, n_tiles, [&](int i, uint32_t max) {
-        own.tile = max > own.max ? i : own.tile;
-        own.max = max > own.max ? max : own.max;
-    });
-    return own;
-}
-
-/* The greatest tile of all; both arrays [WARPS] stay with the warps' own. */
-__device__ __forceinline__ struct own greatest_tile(struct own own, uint32_t *warp_max, uint32_t *warp_tile)
-{
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    uint32_t max = __reduce_max_sync(~0u, own.max), tile = __reduce_min_sync(~0u, own.max == max ? (uint32_t)own.tile : ~0u);
-    if (lane == 0) {
-        warp_max[warp] = max;
-        warp_tile[warp] = tile;
-    }
+    own = __reduce_max_sync(~0u, own);
+    if (threadIdx.x % 32 == 0)
+        warp_max[threadIdx.x / 32] = own;
     __syncthreads();
-    max = __reduce_max_sync(~0u, warp_max[lane]);
-    tile = __reduce_min_sync(~0u, warp_max[lane] == max ? warp_tile[lane] : ~0u);
-    return {max, (int)tile};
+    return __reduce_max_sync(~0u, warp_max[threadIdx.x % 32]);
+}
+
+/* The lowest tile with that maximum into *tile, which was INT32_MAX. */
+__device__ __forceinline__ void find_tile(const float *tile_max, int n_tiles, uint32_t own, uint32_t max, int *tile)
+{
+    if (own == max)
+        each_tile(tile_max, n_tiles, max, [&](int i) { atomicMin(tile, i); });
+    __syncthreads();
 }
 
 /* One warp: the lowest id of a tile with its greatest logit, or with `bad` the lowest whose logit is no number. */
@@ -259,12 +275,10 @@ __device__ int gather_best(const float *logits, const float *tile_max, int n_ids
         s->n_tiles = s->n_cand = 0;
     __syncthreads();
     if (own >= bound)
-        each_tile(tile_max, (n_ids + TILE - 1) / TILE, [&](int i, uint32_t max) {
-            if (max >= bound) {
-                int at = atomicAdd(&s->n_tiles, 1);
-                if (at < TILES)
-                    s->tile[at] = i;
-            }
+        each_tile(tile_max, (n_ids + TILE - 1) / TILE, bound, [&](int i) {
+            int at = atomicAdd(&s->n_tiles, 1);
+            if (at < TILES)
+                s->tile[at] = i;
         });
     __syncthreads();
     if (s->n_tiles > TILES)
@@ -336,6 +350,8 @@ __device__ bool pick_best(struct target &t, int n, bool all, struct shared *s)
         n = t.top_k;
         all = true;
     }
+    if (t.top_k && !all)                /* maxima that are not the logits' */
+        return false;
     accumulate(t, n, s);
     int end = all ? n : INT32_MAX;      /* where the kept ids end, as far as can be seen */
     if (by_mass) {
@@ -515,7 +531,7 @@ __device__ double uniform(uint64_t state, int i)
 }
 
 __device__ void sample_row(const struct step_pick_args &a, const struct step_sampling *how, const struct slice *slice, int row, int n_ids,
-                           struct own own, uint32_t best, struct shared *s)
+                           uint32_t own, uint32_t best, struct shared *s)
 {
     struct target &t = s->target;
     const float *logits = a.logits + (size_t)row * a.vocab, *tile_max = a.tile_max + (size_t)row * (a.vocab / TILE);
@@ -540,9 +556,9 @@ __device__ void sample_row(const struct step_pick_args &a, const struct step_sam
     }
     int n = -1;
     for (int by_threads = rank > WARPS; n < 0 && by_threads < 2 && rank <= TOP; by_threads++) {
-        uint32_t bound = by_threads ? threads_bound(own.max, rank, s) : warps_bound(rank, s);
+        uint32_t bound = by_threads ? threads_bound(own, rank, s) : warps_bound(rank, s);
         if (bound || by_threads)
-            n = gather_best(logits, tile_max, n_ids, own.max, bound, s);
+            n = gather_best(logits, tile_max, n_ids, own, bound, s);
         if (n > 0 && threadIdx.x < 32) {
             bool found = pick_best(t, n, bound <= ORDERED_BAN, s);
             if (threadIdx.x == 0)
@@ -557,26 +573,30 @@ __device__ void sample_row(const struct step_pick_args &a, const struct step_sam
 
 /* Leaves s->row. */
 __device__ void pick_row(const struct step_pick_args &a, const struct step_sampling *how, const struct slice *slice, int row, int n_ids,
-                         struct own own, struct shared *s)
+                         uint32_t own, struct shared *s)
 {
-    const struct own best = greatest_tile(own, s->warp_max, s->warp_tile);
-    const bool bad = best.max >= ORDERED_INFINITY;
-    if (how->temperature > 0 && !bad && best.max > ORDERED_BAN) {
+    const float *tile_max = a.tile_max + (size_t)row * (a.vocab / TILE);
+    if (threadIdx.x == 0)
+        s->best_tile = INT32_MAX;
+    const uint32_t best = greatest(own, s->warp_max);
+    const bool bad = best >= ORDERED_INFINITY;
+    if (how->temperature > 0 && !bad && best > ORDERED_BAN) {
         if (threadIdx.x == 0)
             s->row = {};
-        sample_row(a, how, slice, row, n_ids, own, best.max, s);
+        sample_row(a, how, slice, row, n_ids, own, best, s);
         return;
     }
+    find_tile(tile_max, a.vocab / TILE, own, best, &s->best_tile);
     if (threadIdx.x < 32) {
         const float *logits = a.logits + (size_t)row * a.vocab;
-        int id = id_in_tile(logits, n_ids, best.tile, bad);
+        int id = id_in_tile(logits, n_ids, s->best_tile, bad);
         if (threadIdx.x == 0) {
             s->row = {};
             if (bad) {
                 s->row.ended = 3;
                 s->row.bad_id = id;
                 s->row.bad_logit = logits[id];
-            } else if (best.max <= ORDERED_BAN) {
+            } else if (best <= ORDERED_BAN) {
                 s->row.ended = 4;
             } else {
                 s->row.id = id;
@@ -736,7 +756,7 @@ __global__ void __launch_bounds__(THREADS) step_pick_kernel(const __grid_constan
     const uint32_t *from = i < LIVE_WORDS ? (const uint32_t *)a.live + i : (const uint32_t *)a.sampling + (i - LIVE_WORDS);
     const uint32_t word = i < LIVE_WORDS + HOW_WORDS ? *from : 0;
     const float *tile_max = a.tile_max + (size_t)row * (a.vocab / TILE);
-    struct own own = {0, 0};
+    uint32_t own = 0;
     if (slice == 0)                     /* beside the state; tiles behind n_ids are -inf */
         own = scan_tiles(tile_max, a.vocab / TILE);
     if (i < LIVE_WORDS + HOW_WORDS)
@@ -781,13 +801,18 @@ extern "C" void step_pick_cuda(struct cuda_queue *q, const struct step_pick_args
 
 __global__ void __launch_bounds__(THREADS) step_draft_kernel(const __grid_constant__ struct step_draft_args a)
 {
-    __shared__ uint32_t warp_max[WARPS], warp_tile[WARPS];
+    __shared__ uint32_t warp_max[WARPS];
+    __shared__ int tile;
+    const int n_tiles = (a.n_ids + TILE - 1) / TILE;
+    if (threadIdx.x == 0)
+        tile = INT32_MAX;
     gpu_wait();
     gpu_next();
-    const struct own best = greatest_tile(scan_tiles(a.tile_max, (a.n_ids + TILE - 1) / TILE), warp_max, warp_tile);
+    const uint32_t own = scan_tiles(a.tile_max, n_tiles);
+    find_tile(a.tile_max, n_tiles, own, greatest(own, warp_max), &tile);
     if (threadIdx.x >= 32)
         return;
-    const int id = id_in_tile(a.logits, a.n_ids, best.tile, false);
+    const int id = id_in_tile(a.logits, a.n_ids, tile, false);
     if (threadIdx.x == 0) {
         a.live->draft_ids[a.i] = id;
         a.live->ids[1 + a.i] = id;
