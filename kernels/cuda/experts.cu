@@ -116,11 +116,11 @@ template <int F, class S, bool UP> static __global__ void __launch_bounds__(S::T
         rows[i] = (uint32_t)(s / j.per_row) * (uint32_t)(j.n_groups_x * 16);
     }
     __syncthreads();
-    const int tile0 = (int)blockIdx.x * S::TILES, expert = j.only >= 0 ? 0 : of.expert;
+    const int expert = j.only >= 0 ? 0 : of.expert;
     const char *data = j.data + (size_t)expert * j.data_step, *scale = j.scale + (size_t)expert * j.scale_step;
     float acc[S::MT][S::NT][4];
-    gemm_run<F, S, false>(acc, data, scale, tile0 + (int)threadIdx.x / 32 * S::MT, j.n_tiles, j.n_groups, j.x, rows, smem);
-    const int thread = gemm_thread(), g = thread % 32 / 4, t = thread % 4, first = tile0 + thread / 32 * S::MT;
+    gemm_run<F, S, false>(acc, data, scale, (int)blockIdx.x * S::TILES + (int)threadIdx.x / 32 * S::MT, j.n_tiles, j.n_groups, j.x, rows, smem);
+    const int thread = gemm_thread(), g = thread % 32 / 4, t = thread % 4, first = gemm_block() * S::TILES + thread / 32 * S::MT;
 #pragma unroll
     for (int m = 0; m < S::MT; m++) {
         const int tile = first + m, row = tile * (UP ? 8 : 16) + g;

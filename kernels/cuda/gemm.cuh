@@ -134,15 +134,21 @@ __device__ __forceinline__ uint4 gemm_load(const char *p)
     return v;
 }
 
-/* Raw scales of rows g and g + 8 of one tile and group, and as fp16. */
-template <int F> __device__ __forceinline__ uint2 gemm_scale(const char *scale, size_t at, int g)
+/* Scales of one tile and group, in bytes; raw those of rows g and g + 8, tile and group `i` from one whose scales begin at `scale`. */
+template <int F> __host__ __device__ constexpr int scale_bytes() { return F == WEIGHT_INT4 ? 32 : F == WEIGHT_FP8 ? 8 : 0; }
+template <int F> __device__ __forceinline__ const char *gemm_scales(const char *scale, size_t i, int g)
+{
+    return scale + i * scale_bytes<F>() + (F == WEIGHT_INT4 ? g * 4 : 0);
+}
+template <int F> __device__ __forceinline__ uint2 gemm_scale(const char *scales, uint32_t i)
 {
     if (F == WEIGHT_INT4)
-        return make_uint2(__ldg((const unsigned *)scale + at * 8 + g), 0);
+        return make_uint2(__ldg((const unsigned *)(scales + i * scale_bytes<F>())), 0);
     if (F == WEIGHT_FP8)
-        return __ldg((const uint2 *)scale + at);
+        return __ldg((const uint2 *)(scales + i * scale_bytes<F>()));
     return make_uint2(0, 0);
 }
+/* ... and as fp16 */
 template <int F> __device__ __forceinline__ void gemm_scale_f16(__half2 s[2], uint2 raw)
 {
     if (F == WEIGHT_INT4) {
@@ -201,23 +207,29 @@ template <int F> __device__ __forceinline__ void gemm_unpack(uint32_t a[4], cons
     }
 }
 
-/* Copies a group of the block's tokens.  rows[n]: where token n begins, in units of 16 bytes. */
-template <class S> __device__ __forceinline__ void gemm_fill(char *stage, const char *x, const uint32_t *rows, int group)
-{
-    const int n = (int)threadIdx.x / 16, c = (int)threadIdx.x % 16;
-    char *dst = stage + n * 256 + (((c >> 2) ^ (n & 1)) << 6) + ((c & 3) << 4);
-    const volatile uint32_t *row = rows + n;            /* volatile: not to be kept in registers */
-#pragma unroll
-    for (int i = 0; i < S::PIECES; i++)
-        copy16(dst + i * S::STEP * 256, x + (size_t)(row[i * S::STEP] + (uint32_t)(group * 16 + c)) * 16);
-}
-
-/* The thread's index, read anew: what is derived from it after the sums need not be kept during them. */
+/* The thread's and the block's index, read anew: what is derived from them after the sums need not be kept during them. */
 __device__ __forceinline__ int gemm_thread()
 {
     int i;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(i));
     return i;
+}
+__device__ __forceinline__ int gemm_block()
+{
+    int i;
+    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(i));
+    return i;
+}
+
+/* Copies a group of the block's tokens.  rows[n]: where token n begins, in units of 16 bytes. */
+template <class S> __device__ __forceinline__ void gemm_fill(char *stage, const char *x, const uint32_t *rows, int group)
+{
+    const int thread = gemm_thread(), n = thread / 16, c = thread % 16;
+    char *dst = stage + n * 256 + (((c >> 2) ^ (n & 1)) << 6) + ((c & 3) << 4);
+    const volatile uint32_t *row = rows + n;            /* volatile: not to be kept in registers */
+#pragma unroll
+    for (int i = 0; i < S::PIECES; i++)
+        copy16(dst + i * S::STEP * 256, x + (size_t)(row[i * S::STEP] + (uint32_t)(group * 16 + c)) * 16);
 }
 
 /* In this order with the products around it: the compiler would else fetch early and run out of registers. */
@@ -238,13 +250,13 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
     constexpr int LINES = group_lines<F>(), STEPS = line_steps<F>();
     constexpr int TURN = S::DEEP ? 8 / LINES : 1;                                   /* groups that the ring of lines spans */
     constexpr int RING = S::DEEP ? 8 : 2;
-    constexpr bool MAYBE = S::DEEP || F == WEIGHT_DENSE;
+    constexpr bool MAYBE = S::DEEP;
     constexpr int MT = S::MT, NT = S::NT, NB = 2, BATCHES = 4 * NT / NB;     /* of NB * 8 tokens and two k-steps */
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int tile0 = first < n_tiles ? first : n_tiles - 1;
     const char *w = data + (size_t)tile0 * (size_t)n_groups * group_bytes<F>() + lane * 16;
     uint32_t tile[MT];                  /* groups from tile0 */
-    size_t scale_at = (size_t)tile0 * (size_t)n_groups;
+    const char *scales = gemm_scales<F>(scale, (size_t)tile0 * (size_t)n_groups, g);
     uint4 ring[RING][MT];
     uint2 raw[TURN][MT];
 #pragma unroll
@@ -257,7 +269,7 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
 #pragma unroll
         for (int u = 0; u < TURN; u++)
             if (u < n_groups)
-                raw[u][m] = gemm_scale<F>(scale, scale_at + tile[m] + u, g);
+                raw[u][m] = gemm_scale<F>(scales, tile[m] + u);
 #pragma unroll
         for (int n = 0; n < NT; n++)
             acc[m][n][0] = acc[m][n][1] = acc[m][n][2] = acc[m][n][3] = 0;
@@ -292,7 +304,7 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
             for (int m = 0; m < MT; m++) {
                 gemm_scale_f16<F>(s[m], raw[u][m]);
                 if (!MAYBE || more)
-                    raw[u][m] = gemm_scale<F>(scale, scale_at + tile[m] + (MAYBE || more ? TURN : 0), g);
+                    raw[u][m] = gemm_scale<F>(scales, tile[m] + (MAYBE || more ? TURN : 0));
             }
             /* An odd token finds quarter p at p ^ 1. */
             const uint32_t even = base + stage, odd = even + (g & 1 ? -64 : 64);
@@ -337,7 +349,7 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
                         mma_f16(acc[m][n0 + n], a[1][m], b[i % 2][n].z, b[i % 2][n].w);
             }
             w += group_bytes<F>();
-            scale_at++;
+            scales += scale_bytes<F>();
             stage = stage == S::RING - S::STAGE ? 0 : stage + S::STAGE;
         }
     }
@@ -356,24 +368,23 @@ static_assert(gemm_few::TOKENS * gemm_few::pitch(gemm_few::MAX_GROUPS) + 512 <= 
 
 template <int F> struct gemm_streams {
     static constexpr int LINES = group_lines<F>(), STEPS = line_steps<F>(), RING = gemm_few::RING, TURN = RING > LINES ? RING / LINES : 1;
-    const char *w[2], *scale;
-    uint32_t    scale_at[2];            /* tile and group */
+    const char *w[2], *scales[2];
     int         tile[2], n_groups, total;       /* total: groups of a stream */
     uint4       ring[RING][2];
     uint2       raw[TURN][2];
 
     /* Streams that begin behind the last tile repeat earlier ones: they are not to be stored.  n_tiles >= depth. */
-    __device__ __forceinline__ void begin(const char *data, const char *scales, int stream0, int depth, int n_tiles, int groups)
+    __device__ __forceinline__ void begin(const char *data, const char *scale, int stream0, int depth, int n_tiles, int groups)
     {
         const int lane = (int)threadIdx.x % 32;
-        scale = scales;
         n_groups = groups;
         total = depth * groups;
 #pragma unroll
         for (int m = 0; m < 2; m++) {
             tile[m] = min((stream0 + m) * depth, n_tiles - depth);
-            scale_at[m] = (uint32_t)tile[m] * (uint32_t)groups;
-            w[m] = data + (size_t)scale_at[m] * group_bytes<F>() + lane * 16;
+            const size_t first = (size_t)tile[m] * (size_t)groups;
+            w[m] = data + first * group_bytes<F>() + lane * 16;
+            scales[m] = gemm_scales<F>(scale, first, lane / 4);
 #pragma unroll
             for (int i = 0; i < RING; i++)
                 if (i / LINES < total)
@@ -381,7 +392,7 @@ template <int F> struct gemm_streams {
 #pragma unroll
             for (int u = 0; u < TURN; u++)
                 if (u < total)
-                    raw[u][m] = gemm_scale<F>(scale, scale_at[m] + u, lane / 4);
+                    raw[u][m] = gemm_scale<F>(scales[m], u);
         }
     }
 };
@@ -406,9 +417,9 @@ __device__ __forceinline__ void gemm_stream(struct gemm_streams<F> &s, const cha
 #pragma unroll
             for (int m = 0; m < 2; m++) {
                 gemm_scale_f16<F>(f[m], s.raw[u][m]);
-                s.scale_at[m]++;
                 if (more)
-                    s.raw[u][m] = gemm_scale<F>(s.scale, s.scale_at[m] + (TURN - 1), g);
+                    s.raw[u][m] = gemm_scale<F>(s.scales[m], TURN);
+                s.scales[m] += scale_bytes<F>();
             }
 #pragma unroll
             for (int p = 0; p < 4; p++) {

@@ -18,19 +18,26 @@ struct linear_job {
     bool        add;
 };
 
+/* First tile and token of this block */
+template <class S> __device__ __forceinline__ int2 place(const struct linear_job &j)
+{
+    const int id = gemm_block(), band = id / (BAND * j.token_blocks), in = id - band * BAND * j.token_blocks;
+    const int high = min(BAND, j.row_blocks - band * BAND);
+    return make_int2((band * BAND + in % high) * S::TILES, in / high * S::TOKENS);
+}
+
 template <int F, class S> static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS) linear_kernel(const struct linear_job j)
 {
     extern __shared__ __align__(128) char smem[];
-    const int id = (int)blockIdx.x, band = id / (BAND * j.token_blocks), in = id - band * BAND * j.token_blocks;
-    const int high = min(BAND, j.row_blocks - band * BAND);
-    const int row_block = band * BAND + in % high, token0 = in / high * S::TOKENS;
+    int2 at = place<S>(j);
     uint32_t *rows = (uint32_t *)(smem + S::RING);
     for (int i = (int)threadIdx.x; i < S::TOKENS; i += S::THREADS)          /* tokens too many are computed but not stored */
-        rows[i] = (uint32_t)min(token0 + i, j.n_tokens - 1) * (uint32_t)(j.n_groups * 16);
+        rows[i] = (uint32_t)min(at.y + i, j.n_tokens - 1) * (uint32_t)(j.n_groups * 16);
     __syncthreads();
     float acc[S::MT][S::NT][4];
-    gemm_run<F, S, true>(acc, j.data, j.scale, row_block * S::TILES + (int)threadIdx.x / 32 * S::MT, j.n_tiles, j.n_groups, j.x, rows, smem);
-    const int thread = gemm_thread(), g = thread % 32 / 4, t = thread % 4, first = row_block * S::TILES + thread / 32 * S::MT;
+    gemm_run<F, S, true>(acc, j.data, j.scale, at.x + (int)threadIdx.x / 32 * S::MT, j.n_tiles, j.n_groups, j.x, rows, smem);
+    at = place<S>(j);
+    const int thread = gemm_thread(), g = thread % 32 / 4, t = thread % 4, first = at.x + thread / 32 * S::MT;
 #pragma unroll
     for (int m = 0; m < S::MT; m++) {
         const int tile = first + m, row = tile * PACK_ROWS + g;
@@ -41,7 +48,7 @@ template <int F, class S> static __global__ void __launch_bounds__(S::THREADS, S
         for (int n = 0; n < S::NT; n++)
 #pragma unroll
             for (int c = 0; c < 2; c++) {
-                const int token = token0 + n * 8 + 2 * t + c;
+                const int token = at.y + n * 8 + 2 * t + c;
                 if (token >= j.n_tokens)
                     continue;
                 const float u = j.undo[token] * (gemm_scaled<F>() ? 1 / GEMM_UNIT : 1.0f);
