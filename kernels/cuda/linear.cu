@@ -2,10 +2,11 @@
  * Shapes    W [rows, cols] packed, x [n, cols] fp32, y [n, rows] fp32
  * Bytes     W once, x three times (the last as fp16), y once, twice with `add`
  * Limit     tensor cores from about 200 tokens on: 2 n rows cols flops; below that the weights
- * Launch    gemm_copy_kernel, then 256 threads for 256 rows x 128 or 64 tokens, or 128 threads for 64 rows x 32 tokens
+ * Launch    gemm_copy_kernel, then 256 threads for 256 rows x 128 tokens, or 128 threads for 128 rows x 64 tokens or 64 rows x
+ *           32 tokens; linear_narrow_kernel for DENSE matrices of up to 256 rows
  * Layout    kernels/cuda/gemm.cuh; bands of 8 row tiles run through all tokens, so that both operands stay in L2
  * Numerics  x rounded to fp16 with a power of two per row, scaled weights likewise (INT8 and DENSE exact, but DENSE has no more than
- *           multiples of 2^-24), sums in fp32 by ascending column */
+ *           multiples of 2^-24), sums in fp32 by ascending column; narrow ones: x as two bf16, sums of every eighth group, then of these */
 #include "kernels/cuda/gemm.cuh"
 
 enum { BAND = 8 };
@@ -72,6 +73,113 @@ static int blocks(const struct linear_job *j, int tiles, int tokens)
     return ((j->n_tiles + tiles - 1) / tiles) * ((j->n_tokens + tokens - 1) / tokens);
 }
 
+/* Narrow matrices, DENSE: the router and what gates.  The columns are cut among the warps of a block, group by group, and the warps'
+ * sums meet in shared memory: so a few rows take a few trips to memory.  Activations come as they are and are multiplied as two bf16, with
+ * 16 bits of mantissa: choices depend on them. */
+enum { NARROW_ROWS = 256, NARROW_WARPS = 8, NARROW_FEW = 512 };
+
+struct narrow_job {
+    float       *y;
+    const float *x;
+    const char  *data;
+    int          rows, cols, n_tiles, n_groups, n_tokens;
+    bool         add;
+};
+
+/* RT * 16 rows, NT * 8 tokens; BATCH quarters of a group are fetched together. */
+template <int RT, int NT, int BATCH> static __global__ void __launch_bounds__(NARROW_WARPS * 32, 1) linear_narrow_kernel(const struct narrow_job j)
+{
+    __shared__ float sums[NARROW_WARPS][NT * 4][32];
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    const int tile0 = (int)blockIdx.x * RT, token0 = (int)blockIdx.y * NT * 8;
+    const char *w[RT];
+    const float *x[NT];
+    float acc[RT][NT][4] = {};
+#pragma unroll
+    for (int r = 0; r < RT; r++)
+        w[r] = j.data + (size_t)min(tile0 + r, j.n_tiles - 1) * (size_t)j.n_groups * group_bytes<WEIGHT_DENSE>() + lane * 16;
+#pragma unroll
+    for (int n = 0; n < NT; n++)
+        x[n] = j.x + (size_t)min(token0 + n * 8 + g, j.n_tokens - 1) * (size_t)j.cols;
+    gpu_wait();
+    gpu_next();
+    for (int group = warp; group < j.n_groups; group += NARROW_WARPS) {
+#pragma unroll
+        for (int p0 = 0; p0 < 4; p0 += BATCH) {
+            uint4 a[BATCH][RT][2];
+            float4 v[BATCH][NT][2];
+#pragma unroll
+            for (int p = 0; p < BATCH; p++) {
+                const int col = group * PACK_GROUP + (p0 + p) * 32 + t * 8;
+#pragma unroll
+                for (int r = 0; r < RT; r++)
+#pragma unroll
+                    for (int h = 0; h < 2; h++)
+                        a[p][r][h] = gemm_load(w[r] + (size_t)group * group_bytes<WEIGHT_DENSE>() + (2 * (p0 + p) + h) * PACK_LINE);
+#pragma unroll
+                for (int n = 0; n < NT; n++)
+#pragma unroll
+                    for (int h = 0; h < 2; h++)
+                        v[p][n][h] = col < j.cols ? *(const float4 *)(x[n] + col + 4 * h) : make_float4(0, 0, 0, 0);
+            }
+#pragma unroll
+            for (int p = 0; p < BATCH; p++)
+#pragma unroll
+                for (int n = 0; n < NT; n++)
+#pragma unroll
+                    for (int h = 0; h < 2; h++) {
+                        const float4 f = v[p][n][h];
+                        const uint32_t b0 = bf16_pair(f.x, f.y), b1 = bf16_pair(f.z, f.w);
+                        const uint32_t c0 = bf16_pair(f.x - bf16_low(b0), f.y - bf16_high(b0)), c1 = bf16_pair(f.z - bf16_low(b1), f.w - bf16_high(b1));
+#pragma unroll
+                        for (int r = 0; r < RT; r++)
+                            mma_bf16(acc[r][n], (const uint32_t *)&a[p][r][h], b0, b1);
+#pragma unroll
+                        for (int r = 0; r < RT; r++)
+                            mma_bf16(acc[r][n], (const uint32_t *)&a[p][r][h], c0, c1);
+                    }
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < RT; r++) {
+#pragma unroll
+        for (int n = 0; n < NT; n++)
+#pragma unroll
+            for (int c = 0; c < 4; c++)
+                sums[warp][n * 4 + c][lane] = acc[r][n][c];
+        __syncthreads();
+        for (int i = (int)threadIdx.x; i < NT * 128; i += NARROW_WARPS * 32) {
+            /* Neighbouring threads take neighbouring rows. */
+            const int in = i % 16, token = token0 + i / 16, row = (tile0 + r) * PACK_ROWS + in;
+            const int c = i / 16 % 2 + in / 8 * 2, at = i / 128 * 4 + c, from = in % 8 * 4 + i / 32 % 4;
+            float sum = 0;
+#pragma unroll
+            for (int k = 0; k < NARROW_WARPS; k++)
+                sum += sums[k][at][from];
+            if (row >= j.rows || token >= j.n_tokens)
+                continue;
+            float *y = j.y + (size_t)token * (size_t)j.rows + row;
+            *y = j.add ? *y + sum : sum;
+        }
+        __syncthreads();
+    }
+}
+template <int RT, int NT, int BATCH> static void run_narrow(struct cuda_queue *q, const char *op, const struct narrow_job *j)
+{
+    dim3 grid((unsigned)((j->n_tiles + RT - 1) / RT), (unsigned)((j->n_tokens + NT * 8 - 1) / (NT * 8)));
+    launch(q, op, linear_narrow_kernel<RT, NT, BATCH>, grid, NARROW_WARPS * 32, 0, true, *j);
+}
+static void narrow(struct cuda_queue *q, const char *op, const struct linear_args *a)
+{
+    const struct narrow_job j = {a->y, a->x, (const char *)a->w.data, a->w.rows, a->w.cols, pack_tiles(a->w.rows), pack_groups(a->w.cols), a->n_tokens, a->add};
+    if (j.n_tokens <= NARROW_FEW)
+        run_narrow<1, 2, 4>(q, op, &j);
+    else if (j.n_tiles < 4)
+        run_narrow<1, 4, 2>(q, op, &j);
+    else
+        run_narrow<4, 4, 1>(q, op, &j);
+}
+
 template <int F> static void linear(struct cuda_queue *q, const char *op, const struct linear_args *a)
 {
     struct linear_job j = {};
@@ -79,6 +187,10 @@ template <int F> static void linear(struct cuda_queue *q, const char *op, const 
         return;
     if (a->w.format != F) {
         queue_note(q, op, cudaErrorInvalidValue);
+        return;
+    }
+    if (F == WEIGHT_DENSE && a->w.rows <= NARROW_ROWS && a->w.cols % 8 == 0) {
+        narrow(q, op, a);
         return;
     }
     gemm_copy(q, op, q->scratch, a->x, (size_t)a->n_tokens, a->w.cols, a->w.cols, a->w.cols, 1);

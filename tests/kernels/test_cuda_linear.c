@@ -263,6 +263,39 @@ static void test_linear__a_row_has_the_same_bits_in_any_company(void **state)
     }
 }
 
+/* Dense, up to 256 rows: the router and what gates.  There 16 bits of the activations count.  513 tokens and more take other tiles. */
+static void test_linear__narrow_matrices_are_more_precise_and_as_steady(void **state)
+{
+    (void)state;
+    need_gpu();
+    enum { MOST = 700 };
+    static const struct { int rows, cols; } shapes[] = {{1, 3072}, {64, 2048}, {256, 3072}, {40, 200}, {100, 1000}, {16, 128}};
+    static const int tokens[] = {1, 7, 33, 512, 513};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        size_t rows = (size_t)shapes[s].rows, cols = (size_t)shapes[s].cols, n = MOST * rows;
+        struct weight w = make(WEIGHT_DENSE, shapes[s].rows, shapes[s].cols), packed = pack(&w);
+        float *x = rand_array(MOST * cols, 1), *y0 = rand_array(n, 1), *ref = malloc(n * sizeof *ref), *all = on_gpu(y0, x, &packed, MOST, true);
+        memcpy(ref, y0, n * sizeof *ref);
+        run(cpu, ref, x, &w, MOST, true);
+        double diff = 0, size = 0;
+        for (size_t i = 0; i < n; i++) {
+            diff += ((double)all[i] - (double)ref[i]) * ((double)all[i] - (double)ref[i]);
+            size += (double)ref[i] * (double)ref[i];
+        }
+        if (!(sqrt(diff / size) <= 1e-5))
+            fail_msg("[%zu, %zu]: relative error %g", rows, cols, sqrt(diff / size));
+        for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+            size_t from = MOST - (size_t)tokens[i];
+            float *few = on_gpu(y0 + from * rows, x + from * cols, &packed, tokens[i], true);
+            assert_memory_equal(few, all + from * rows, (size_t)tokens[i] * rows * sizeof *few);
+            free(few);
+        }
+        cuda->free(cuda, (void *)packed.data);
+        forget(&w);
+        free(x), free(y0), free(ref), free(all);
+    }
+}
+
 static int open_devices(void **state)
 {
     (void)state;
@@ -286,6 +319,7 @@ int main(void)
         cmocka_unit_test(test_linear__every_tile_shape_agrees_with_the_definition),
         cmocka_unit_test(test_linear__awkward_shapes_have_no_garbage_at_their_edges),
         cmocka_unit_test(test_linear__a_row_has_the_same_bits_in_any_company),
+        cmocka_unit_test(test_linear__narrow_matrices_are_more_precise_and_as_steady),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }
