@@ -3,7 +3,7 @@
  *           down: [hidden, inter] packed, h -> d [n (top_k + 1), hidden] fp32
  * Bytes     every expert once, rows once as fp32 and, per 64 to 128 output rows, as fp16 from L2
  * Limit     tensor cores from about 30 rows per expert on, below that the weights
- * Launch    gemm_copy_kernel, then one block per tile of rows of an expert and 128 or 64 output rows, or 256 and more when experts have
+ * Launch    gemm_copy_kernel, then one block per tile of rows of an expert and 128 output rows, or 256 and more when experts have
  *           few rows; the host does not know the counts, so each block finds its tile, and those beyond the last end at once.  The
  *           shared expert, whose rows are all tokens and whose format may be another, is a second launch, which fills up the first
  * Layout    kernels/cuda/gemm.cuh; rows are gathered through the slots.  Blocks of one tile and of one expert follow each other, so
@@ -99,15 +99,9 @@ __device__ __forceinline__ void experts_store(const struct experts_job &j, int s
         y[8] = hi;
 }
 
-template <int F, class S, bool UP> static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS) experts_kernel(const struct experts_job j)
+template <int F, class S, bool UP>
+__device__ __forceinline__ void experts_rows(const struct experts_job &j, const struct experts_tile &of, int *slot, float *undo, char *smem)
 {
-    extern __shared__ __align__(128) char smem[];
-    __shared__ int slot[S::TOKENS];
-    __shared__ float undo[S::TOKENS];
-    experts_begin(j);
-    const struct experts_tile of = experts_find<S::THREADS, S::TOKENS>(j, (int)blockIdx.y);
-    if (of.expert < 0)
-        return;
     uint32_t *rows = (uint32_t *)(smem + S::RING);
     for (int i = (int)threadIdx.x; i < S::TOKENS; i += S::THREADS) {
         int s = j.slots[min(of.begin + i, of.end - 1)];             /* rows too many are computed but not stored */
@@ -135,8 +129,28 @@ template <int F, class S, bool UP> static __global__ void __launch_bounds__(S::T
                 experts_store<F, UP>(j, slot[i], undo[i], row, acc[m][n][c] * f.x, acc[m][n][c + 2] * f.y);
             }
     }
+}
+/* The last rows of an expert take a smaller tile: experts have about as many as one or two tiles. */
+template <int F, bool UP>
+static __global__ void __launch_bounds__(gemm_medium::THREADS, gemm_medium::BLOCKS) experts_kernel(const struct experts_job j)
+{
+    using S = gemm_medium;
+    extern __shared__ __align__(128) char smem[];
+    __shared__ int slot[S::TOKENS];
+    __shared__ float undo[S::TOKENS];
+    experts_begin(j);
+    const struct experts_tile of = experts_find<S::THREADS, S::TOKENS>(j, (int)blockIdx.y);
+    if (of.expert < 0)
+        return;
+    if (of.end - of.begin > gemm_medium_half::TOKENS)
+        experts_rows<F, S, UP>(j, of, slot, undo, smem);
+    else if (of.end - of.begin > gemm_medium_rest::TOKENS)
+        experts_rows<F, gemm_medium_half, UP>(j, of, slot, undo, smem);
+    else
+        experts_rows<F, gemm_medium_rest, UP>(j, of, slot, undo, smem);
     experts_end(j);
 }
+static_assert(gemm_medium_half::SMEM <= gemm_medium::SMEM && gemm_medium_rest::SMEM <= gemm_medium::SMEM, "one launch for all");
 
 template <int F, bool UP> static __global__ void __launch_bounds__(gemm_few::THREADS, 2) experts_few_kernel(const struct experts_job j)
 {
@@ -202,11 +216,11 @@ static unsigned tiles(const struct experts_plan *p, const struct experts_job *j,
     int most = (p->n_slots < p->n_experts ? p->n_slots : p->n_experts) + p->n_slots / tokens;
     return (unsigned)(j->only < 0 ? most : (p->n_tokens + tokens - 1) / tokens);
 }
-template <int F, class S, bool UP>
-static void run_shape(struct cuda_queue *q, const struct experts_plan *p, const struct experts_job *j)
+template <int F, bool UP> static void run_many(struct cuda_queue *q, const struct experts_plan *p, const struct experts_job *j)
 {
+    using S = gemm_medium;
     dim3 grid((unsigned)((j->n_tiles + S::TILES - 1) / S::TILES), tiles(p, j, S::TOKENS));
-    launch(q, p->op, experts_kernel<F, S, UP>, grid, S::THREADS, S::SMEM, true, *j);
+    launch(q, p->op, experts_kernel<F, UP>, grid, S::THREADS, S::SMEM, true, *j);
 }
 template <int F, bool UP> static void run_few(struct cuda_queue *q, const struct experts_plan *p, struct experts_job j)
 {
@@ -217,16 +231,15 @@ template <int F, bool UP> static void run_few(struct cuda_queue *q, const struct
     dim3 grid((unsigned)((j.n_tiles + step - 1) / step), tiles(p, &j, S::TOKENS));
     launch(q, p->op, experts_few_kernel<F, UP>, grid, S::THREADS, (size_t)(S::TOKENS * S::pitch(j.n_groups)), true, j);
 }
-/* By the rows that an expert has on average; the bits do not depend on it. */
+/* By the rows that an expert has on average; the bits do not depend on it.  The shared expert alone would be few blocks of many rows. */
 template <int F, bool UP> static void run_format(struct cuda_queue *q, const struct experts_plan *p, const struct experts_job *j)
 {
-    int mean = j->only < 0 ? p->n_slots / p->n_experts : p->n_tokens;
-    if (mean > 32)
-        run_shape<F, gemm_medium, UP>(q, p, j);
-    else if (mean > 20 || j->n_groups > gemm_few::MAX_GROUPS)
-        run_shape<F, gemm_small, UP>(q, p, j);
-    else
+    enum { FEW = 20, FEW_SHARED = 512 };
+    const bool few = j->only < 0 ? p->n_slots / p->n_experts <= FEW : p->n_tokens <= FEW_SHARED;
+    if (few && j->n_groups <= gemm_few::MAX_GROUPS)
         run_few<F, UP>(q, p, *j);
+    else
+        run_many<F, UP>(q, p, j);
 }
 template <bool UP> static void run(struct cuda_queue *q, const struct experts_plan *p, struct experts_job j, const struct weight *w)
 {
