@@ -91,6 +91,7 @@ __device__ __forceinline__ void experts_store(const struct experts_job &j, int s
     if (slot < 0)
         return;
     float *y = j.y + (size_t)slot * (size_t)j.y_row + row;
+    undo *= gemm_scaled<F>() ? 1 / GEMM_UNIT : 1.0f;
     lo *= undo;
     hi *= undo;
     if (row < j.rows)
@@ -103,17 +104,18 @@ template <int F, class S, bool UP>
 __device__ __forceinline__ void experts_rows(const struct experts_job &j, const struct experts_tile &of, int *slot, float *undo, char *smem)
 {
     uint32_t *rows = (uint32_t *)(smem + S::RING);
-    for (int i = (int)threadIdx.x; i < S::TOKENS; i += S::THREADS) {
-        int s = j.slots[min(of.begin + i, of.end - 1)];             /* rows too many are computed but not stored */
-        slot[i] = of.begin + i < of.end ? s : -1;
-        undo[i] = j.undo[s / j.per_row] * (gemm_scaled<F>() ? 1 / GEMM_UNIT : 1.0f);
-        rows[i] = (uint32_t)(s / j.per_row) * (uint32_t)(j.n_groups_x * 16);
-    }
-    __syncthreads();
     const int expert = j.only >= 0 ? 0 : of.expert;
     const char *data = j.data + (size_t)expert * j.data_step, *scale = j.scale + (size_t)expert * j.scale_step;
     float acc[S::MT][S::NT][4];
-    gemm_run<F, S, false>(acc, data, scale, (int)blockIdx.x * S::TILES + (int)threadIdx.x / 32 * S::MT, j.n_tiles, j.n_groups, j.x, rows, smem);
+    gemm_run<F, S>(acc, data, scale, (int)blockIdx.x * S::TILES + (int)threadIdx.x / 32 * S::MT, j.n_tiles, j.n_groups, j.x, rows, smem, [&] {
+        for (int i = (int)threadIdx.x; i < S::TOKENS; i += S::THREADS) {
+            const int s = j.slots[min(of.begin + i, of.end - 1)], row = s / j.per_row;  /* rows too many are computed but not stored */
+            slot[i] = of.begin + i < of.end ? s : -1;
+            rows[i] = (uint32_t)row * (uint32_t)(j.n_groups_x * 16);
+            gemm_copy4(&undo[i], j.undo + row);
+        }
+        __syncthreads();
+    });
     const int thread = gemm_thread(), g = thread % 32 / 4, t = thread % 4, first = gemm_block() * S::TILES + thread / 32 * S::MT;
 #pragma unroll
     for (int m = 0; m < S::MT; m++) {
@@ -175,7 +177,7 @@ template <int F, bool UP> static __global__ void __launch_bounds__(gemm_few::THR
         for (int c = thread % 16; c < j.n_groups * 16; c += 16)
             copy16(smem + i * pitch + c * 16, x + c * 16);
         slot[i] = s;
-        undo[i] = j.undo[s / j.per_row] * (gemm_scaled<F>() ? 1 / GEMM_UNIT : 1.0f);
+        gemm_copy4(&undo[i], j.undo + s / j.per_row);
     } else {
         slot[i] = -1;
         undo[i] = 0;

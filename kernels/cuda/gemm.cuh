@@ -175,6 +175,13 @@ __device__ __forceinline__ uint32_t gemm_fp8(uint32_t w)
     asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(v) : "h"((uint16_t)w));
     return v;
 }
+/* Four bytes, `p` aligned to them */
+__device__ __forceinline__ void gemm_copy4(void *smem, const void *p)
+{
+    uint32_t s = (uint32_t)__cvta_generic_to_shared(smem);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(s), "l"(p) : "memory");
+}
+
 /* Fragment of k-step `step` (of line_steps) of a lane's 16 bytes, in fp16 and times its scales. */
 template <int F> __device__ __forceinline__ void gemm_unpack(uint32_t a[4], const uint4 &v, int step, const __half2 s[2])
 {
@@ -243,11 +250,12 @@ __device__ __forceinline__ uint4 gemm_tokens_load(uint32_t at)
 }
 
 /* acc = this warp's tiles of W times the block's tokens.  W: data and scale of the matrix; first: the warp's first tile.  Tiles beyond
- * the last are computed like the last one: the caller does not store them.  x, rows: as in gemm_fill(); rows [TOKENS] in shared memory,
- * a barrier behind its writing.  With WAIT the first weights are fetched before what runs in front of this kernel has ended. */
-template <int F, class S, bool WAIT>
+ * the last are computed like the last one: the caller does not store them.  x, rows: as in gemm_fill(); rows [TOKENS] in shared memory
+ * are written by prepare(), which ends by a barrier and runs when the first weights are on their way. */
+template <int F, class S, class PREPARE>
 __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const char *data, const char *scale, int first, int n_tiles,
-                                         int n_groups, const char *x, const uint32_t *rows, char *smem)
+                                         int n_groups, const char *x, const uint32_t *rows, char *smem,
+                                         PREPARE prepare)
 {
     constexpr int LINES = group_lines<F>(), STEPS = line_steps<F>();
     constexpr int TURN = S::DEEP ? 8 / LINES : 1;                                   /* groups that the ring of lines spans */
@@ -276,10 +284,7 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
         for (int n = 0; n < NT; n++)
             acc[m][n][0] = acc[m][n][1] = acc[m][n][2] = acc[m][n][3] = 0;
     }
-    if (WAIT) {
-        gpu_wait();
-        gpu_next();
-    }
+    prepare();
 #pragma unroll
     for (int i = 0; i < S::STAGES - 1; i++) {
         if (i < n_groups)

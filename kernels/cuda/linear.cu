@@ -32,11 +32,14 @@ template <int F, class S> static __global__ void __launch_bounds__(S::THREADS, S
     extern __shared__ __align__(128) char smem[];
     int2 at = place<S>(j);
     uint32_t *rows = (uint32_t *)(smem + S::RING);
-    for (int i = (int)threadIdx.x; i < S::TOKENS; i += S::THREADS)          /* tokens too many are computed but not stored */
-        rows[i] = (uint32_t)min(at.y + i, j.n_tokens - 1) * (uint32_t)(j.n_groups * 16);
-    __syncthreads();
     float acc[S::MT][S::NT][4];
-    gemm_run<F, S, true>(acc, j.data, j.scale, at.x + (int)threadIdx.x / 32 * S::MT, j.n_tiles, j.n_groups, j.x, rows, smem);
+    gemm_run<F, S>(acc, j.data, j.scale, at.x + (int)threadIdx.x / 32 * S::MT, j.n_tiles, j.n_groups, j.x, rows, smem, [&] {
+        for (int i = (int)threadIdx.x; i < S::TOKENS; i += S::THREADS)      /* tokens too many are computed but not stored */
+            rows[i] = (uint32_t)min(at.y + i, j.n_tokens - 1) * (uint32_t)(j.n_groups * 16);
+        gpu_wait();
+        gpu_next();
+        __syncthreads();
+    });
     at = place<S>(j);
     const int thread = gemm_thread(), g = thread % 32 / 4, t = thread % 4, first = at.x + thread / 32 * S::MT;
 #pragma unroll
