@@ -183,6 +183,13 @@ static void narrow(struct cuda_queue *q, const char *op, const struct linear_arg
         run_narrow<4, 4, 1>(q, op, &j);
 }
 
+/* Which part of the large tiles' time would be products that are wanted */
+static double large_use(const struct cuda_queue *q, const struct linear_job *j)
+{
+    int n = blocks(j, gemm_large::TILES, gemm_large::TOKENS), waves = (n + q->n_sm - 1) / q->n_sm;
+    return (double)j->n_tiles * j->n_tokens / ((double)waves * q->n_sm * gemm_large::TILES * gemm_large::TOKENS);
+}
+
 template <int F> static void linear(struct cuda_queue *q, const char *op, const struct linear_args *a)
 {
     struct linear_job j = {};
@@ -207,8 +214,9 @@ template <int F> static void linear(struct cuda_queue *q, const char *op, const 
     j.n_groups = pack_groups(a->w.cols);
     j.n_tokens = a->n_tokens;
     j.add = a->add;
-    /* The largest tile that still gives every multiprocessor something. */
-    if (a->n_tokens > 64 && blocks(&j, gemm_large::TILES, gemm_large::TOKENS) >= q->n_sm)
+    /* The largest tile that keeps the multiprocessors busy: the large one is alone on its multiprocessor and waits for nobody, but
+     * comes in whole waves. */
+    if (large_use(q, &j) >= 0.85)
         run<F, gemm_large>(q, op, j);
     else if (a->n_tokens > 32 && blocks(&j, gemm_medium::TILES, gemm_medium::TOKENS) >= q->n_sm)
         run<F, gemm_medium>(q, op, j);
