@@ -280,7 +280,7 @@ __device__ __forceinline__ void up_run(const struct up_job &j, step_shared<COLS,
                 scale[t][gi] = ahead[t][gi];
         if (i + T < n)
             fetch(i + T);
-        tile_product<F, GW, COLS, T>(total, f, gw, scale, s);
+        tile_product<F, GW, COLS, T, 1>(total, f, gw, scale, s);
         tile_reduce<COLS, T>(sm, (*round)++, STEP_WARPS, total, [&](int t, int set, float2 v) {
             const int token = 4 * set + threadIdx.x % 4, at = (tile + t) * 8 + threadIdx.x % 32 / 4;
             if (token < j.n_rows && at < j.inter) {
@@ -305,7 +305,7 @@ __device__ __forceinline__ int routed_begin(int b, int blocks, int n_shared, int
 }
 
 template <int F, int GW, int ROWS, int T>
-__global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 ? 2 : 1) up_kernel(const __grid_constant__ struct up_job j)
+__global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 && GW < 4 ? 2 : 1) up_kernel(const __grid_constant__ struct up_job j)
 {
     constexpr int COLS = (ROWS + 3) / 4;
     extern __shared__ uint4 memory[];
@@ -331,6 +331,7 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 ? 2 : 1) up_kerne
     s.start(sm->step.ring[warp][0], gw * shared_units * ((sh1 - sh0) / T));
     gpu_wait();
 
+    constexpr bool EARLY = COLS == 1 && GW < 3;         /* where there are registers to hold it */
     float4 x[GW][4];
     auto load_x = [&](int set) {
 #pragma unroll
@@ -340,7 +341,7 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 ? 2 : 1) up_kerne
                 x[gi][i] = i < ROWS && gi < gw && 4 * set + i < j.n_rows
                          ? *(const float4 *)(j.x + (size_t)(4 * set + i) * j.hidden + (g0 + gi) * PACK_GROUP + 4 * lane) : make_float4(0, 0, 0, 0);
     };
-    if (COLS == 1)
+    if (EARLY)
         load_x(0);
     find_route(&sm->routing, j);
     const int n_routed = sm->routing.n * n_shared, weight = max(1, shared_units / group_units<F>());
@@ -352,7 +353,7 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 ? 2 : 1) up_kerne
     s.ready();
 #pragma unroll
     for (int set = 0; set < COLS; set++) {
-        if (COLS > 1)
+        if (!EARLY)
             load_x(set);
 #pragma unroll
         for (int gi = 0; gi < GW; gi++)
@@ -428,7 +429,8 @@ template <int COLS, class SCALE> struct down_item {
 template <int F, int COLS>
 __device__ __forceinline__ void down_product(float2 total[COLS], const down_item<COLS, group_scales<F>> &in, step_stream<down_tiles, 1> &s)
 {
-    float acc[COLS][2][4] = {}, sum[COLS];
+    float acc[1][2][COLS][4] = {}, sum[COLS];
+    float2 one[COLS] = {};
     uint32_t b[COLS][8][2];
 #pragma unroll
     for (int c = 0; c < COLS; c++) {
@@ -445,17 +447,13 @@ __device__ __forceinline__ void down_product(float2 total[COLS], const down_item
     for (int unit = 0; unit < group_units<F>(); unit++) {
         uint4 v[1][2];
         s.take(v);
-        unit_product<F, COLS, 1>(acc, v, [&](int c, int st) { return b[c][unit * 2 * line_steps<F>() + st]; });
+        unit_product<F, COLS, 1, 2>(acc, v, [&](int c, int st) { return b[c][unit * 2 * line_steps<F>() + st]; });
     }
+    group_end<F, COLS, 2>(one, acc[0], sum, in.scale.get());
 #pragma unroll
     for (int c = 0; c < COLS; c++) {
-        float2 one = make_float2(0, 0);
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            acc[c][0][k] += acc[c][1][k];
-        group_end<F>(&one, acc[c][0], sum[c], in.scale.get());
-        total[c].x += in.weight[c] * one.x;
-        total[c].y += in.weight[c] * one.y;
+        total[c].x += in.weight[c] * one[c].x;
+        total[c].y += in.weight[c] * one[c].y;
     }
 }
 
@@ -567,8 +565,9 @@ struct matrix matrix_of(const struct weight &w, size_t stride)
 
 template <int F, int GW> void launch_up(struct cuda_queue *q, const struct up_job &j)
 {
+    const int per_sm = 2 * sizeof(up_shared<1, 2>) <= q->smem && GW < 4 ? 2 : 1;
     if (j.n_rows == 1)
-        launch(q, "step_experts_up", up_kernel<F, GW, 1, 2>, dim3(q->n_sm), STEP_THREADS, sizeof(up_shared<1, 2>), true, j);
+        launch(q, "step_experts_up", up_kernel<F, GW, 1, 2>, dim3(per_sm * q->n_sm), STEP_THREADS, sizeof(up_shared<1, 2>), true, j);
     else if (j.n_rows <= 4)
         launch(q, "step_experts_up", up_kernel<F, GW, 4, 2>, dim3(q->n_sm), STEP_THREADS, sizeof(up_shared<1, 2>), true, j);
     else

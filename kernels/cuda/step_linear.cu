@@ -10,7 +10,7 @@
 
 namespace {
 
-enum { MAX_PARTS = 2 };              /* of the residual stream */
+enum { MAX_PARTS = 4 };              /* of the residual stream */
 
 struct part {
     const uint8_t *data, *scale;
@@ -65,14 +65,15 @@ __device__ __forceinline__ void add4(float4 &u, const float4 &v)
     u.z += v.z;
     u.w += v.w;
 }
-template <int PARTS> __device__ __forceinline__ float4 input(const struct job &j, const float *x, size_t at)
+__device__ __forceinline__ float4 input(const struct job &j, const float *x, size_t at)
 {
-    float4 u = *(const float4 *)(x + at), p[PARTS ? PARTS : 1];
+    float4 u = *(const float4 *)(x + at), p[MAX_PARTS];
 #pragma unroll
-    for (int k = 0; k < PARTS; k++)
-        p[k] = *(const float4 *)(j.part_at[k] + at);
+    for (int k = 0; k < MAX_PARTS; k++)
+        if (k < j.n_partials)
+            p[k] = *(const float4 *)(j.part_at[k] + at);
 #pragma unroll
-    for (int k = 0; k < PARTS; k++)
+    for (int k = 0; k < MAX_PARTS; k++)
         if (k < j.n_partials)
             add4(u, p[k]);
     return u;
@@ -104,7 +105,7 @@ template <int GW> __device__ __forceinline__ void load_norm(float4 norm[GW], con
 }
 
 /* The input of this warp's columns as fragments.  norm: (1 + w) of them, fetched before. */
-template <int GW, int COLS, int ROWS, int PARTS>
+template <int GW, int COLS, int ROWS>
 __device__ __forceinline__ void load_input(step_frags<GW, COLS> &f, struct step_staging *sm, const struct job &j, const float4 norm[GW], int split, int g0,
                                            int gw, bool writer)
 {
@@ -131,7 +132,7 @@ __device__ __forceinline__ void load_input(step_frags<GW, COLS> &f, struct step_
             for (int gi = 0; gi < GW; gi++)
                 if (i < n && gi < gw)
                     u[gi][i] = in.ids ? table_input(j, in, 4 * set + i, c0 + gi * PACK_GROUP)
-                                      : input<PARTS>(j, x, (size_t)(row0 + 4 * set + i) * j.cols + c0 + gi * PACK_GROUP);
+                                      : input(j, x, (size_t)(row0 + 4 * set + i) * j.cols + c0 + gi * PACK_GROUP);
         if (in.norm) {
             if (whole) {
 #pragma unroll
@@ -145,7 +146,7 @@ __device__ __forceinline__ void load_input(step_frags<GW, COLS> &f, struct step_
 #pragma unroll 4
                     for (int c = 4 * threadIdx.x; c < j.cols; c += 4 * STEP_THREADS)
                         if (i < n)
-                            ss[i] += square4(input<PARTS>(j, x, (size_t)(row0 + 4 * set + i) * j.cols + c));
+                            ss[i] += square4(input(j, x, (size_t)(row0 + 4 * set + i) * j.cols + c));
             }
 #pragma unroll
             for (int i = 0; i < N; i++) {
@@ -253,7 +254,7 @@ __device__ __forceinline__ void load_scales(group_scales<F> scale[T][GW], const 
                 scale[i][gi].load(p.scale, (size_t)min(tile + i, last) * groups + g0 + gi, threadIdx.x % 32 / 4);
 }
 
-template <int F, int GW, int COLS, int T>
+template <int F, int GW, int COLS, int T, int CHAINS>
 __device__ __forceinline__ void run(const struct job &j, const struct part &p, step_shared<COLS, T> *sm, const step_frags<GW, COLS> &f,
                                     step_stream<tiles_of_part, T> &s, group_scales<F> ahead[T][GW], int split, int t0, int t1, int g0, int gw)
 {
@@ -267,7 +268,7 @@ __device__ __forceinline__ void run(const struct job &j, const struct part &p, s
                 scale[i][gi] = ahead[i][gi];
         if (tile + T < t1)
             load_scales<F, GW, T>(ahead, p, tile + T, t1 - 1, g0, gw, j.groups);
-        tile_product<F, GW, COLS, T>(total, f, gw, scale, s);
+        tile_product<F, GW, COLS, T, CHAINS>(total, f, gw, scale, s);
         tile_reduce<COLS, T>(sm, n, STEP_WARPS, total, [&](int i, int set, float2 v) {
             float2 r = row_scale<F>(p.scale, min(tile + i, t1 - 1), threadIdx.x % 32 / 4);
             if (tile + i < t1)
@@ -277,7 +278,7 @@ __device__ __forceinline__ void run(const struct job &j, const struct part &p, s
 }
 
 /* One format a launch: other formats' code would only be in the way of the instruction cache. */
-template <int F, int GW, int ROWS, int T, int PARTS>
+template <int F, int GW, int ROWS, int T, int CHAINS>
 __global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 && GW < 4 && (F != WEIGHT_FP8 || T * GW < 6) ? 2 : 1) step_linear_kernel(const __grid_constant__ struct job j)
 {
     constexpr int COLS = (ROWS + 3) / 4;
@@ -311,8 +312,8 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 && GW < 4 && (F !
     gpu_wait();
     if (ROWS > 1)                       /* too many registers to hold it meanwhile */
         load_norm<GW>(norm, j, split, g0, gw);
-    load_input<GW, COLS, ROWS, PARTS>(f, &sm->input, j, norm, split, g0, gw, pi == 0 && block == 0);
-    run<F, GW, COLS, T>(j, p, &sm->step, f, s, scale, split, t0, t1, g0, gw);
+    load_input<GW, COLS, ROWS>(f, &sm->input, j, norm, split, g0, gw, pi == 0 && block == 0);
+    run<F, GW, COLS, T, CHAINS>(j, p, &sm->step, f, s, scale, split, t0, t1, g0, gw);
 }
 
 /* Blocks for every part by its bytes, at least one, at most one per tile; about `n` in all. */
@@ -339,32 +340,33 @@ void share_blocks(struct job *j, const size_t bytes[], int n, int splits, int t)
     }
 }
 
-template <int F, int GW, int T, int PARTS> void launch_rows(struct cuda_queue *q, const struct job &j, int blocks)
+/* CHAINS 1: many tiles, two side by side when the rows leave room for it. */
+template <int F, int GW, int CHAINS> void launch_rows(struct cuda_queue *q, const struct job &j, int blocks)
 {
+    enum { T = CHAINS == 1 ? 2 : 1 };
     if (j.n_rows == 1)
-        launch(q, "step_linear", step_linear_kernel<F, GW, 1, T, PARTS>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<1, T>), true, j);
+        launch(q, "step_linear", step_linear_kernel<F, GW, 1, T, CHAINS>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<1, T>), true, j);
     else if (j.n_rows <= 4)
-        launch(q, "step_linear", step_linear_kernel<F, GW, 4, T, PARTS>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<1, T>), true, j);
+        launch(q, "step_linear", step_linear_kernel<F, GW, 4, T, CHAINS>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<1, T>), true, j);
     else
-        launch(q, "step_linear", step_linear_kernel<F, GW, 8, 1, PARTS>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<2, 1>), true, j);
+        launch(q, "step_linear", step_linear_kernel<F, GW, 8, 1, CHAINS>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<2, 1>), true, j);
 }
 
-/* Two tiles side by side where there are plenty; products of one plain input (out projections, fc) are short, and have one. */
-template <int F, int GW> void launch_kind(struct cuda_queue *q, const struct job &j, int blocks, bool two)
+template <int F, int GW> void launch_kind(struct cuda_queue *q, const struct job &j, int blocks, bool many)
 {
-    if (two)
-        launch_rows<F, GW, 2, MAX_PARTS>(q, j, blocks);
+    if (many)
+        launch_rows<F, GW, 1>(q, j, blocks);
     else
-        launch_rows<F, GW, 1, MAX_PARTS>(q, j, blocks);
+        launch_rows<F, GW, 2>(q, j, blocks);
 }
 
-template <int F> void launch_groups(struct cuda_queue *q, const struct job &j, int blocks, bool two)
+template <int F> void launch_groups(struct cuda_queue *q, const struct job &j, int blocks, bool many)
 {
     switch ((j.split_groups + STEP_WARPS - 1) / STEP_WARPS) {
-    case 1: launch_kind<F, 1>(q, j, blocks, two); break;
-    case 2: launch_kind<F, 2>(q, j, blocks, two); break;
-    case 3: launch_kind<F, 3>(q, j, blocks, two); break;
-    case 4: launch_rows<F, 4, 1, MAX_PARTS>(q, j, blocks); break;
+    case 1: launch_kind<F, 1>(q, j, blocks, many); break;
+    case 2: launch_kind<F, 2>(q, j, blocks, many); break;
+    case 3: launch_kind<F, 3>(q, j, blocks, many); break;
+    case 4: launch_rows<F, 4, 2>(q, j, blocks); break;
     default: queue_note(q, "step_linear", cudaErrorInvalidValue);
     }
 }
@@ -385,15 +387,18 @@ void launch_format(struct cuda_queue *q, struct job j, int format, int splits)
     if (!writer)
         j.x_out = j.h_out = NULL;
     j.half = format == WEIGHT_INT8;
-    const bool two = j.n_rows <= 4 && (j.split_groups + STEP_WARPS - 1) / STEP_WARPS < 4 && total / splits >= (size_t)q->n_sm * 64 * 1024;
-    share_blocks(&j, bytes, (q->n_sm + splits - 1) / splits, splits, two ? 2 : 1);
+    const int gw = (j.split_groups + STEP_WARPS - 1) / STEP_WARPS;
+    const bool many = gw < 4 && total / splits >= (size_t)q->n_sm * 64 * 1024;
+    /* Two blocks a multiprocessor where they fit: eight warps alone leave half of the issue slots empty. */
+    const int per_sm = 2 * sizeof(shared_memory<1, 2>) <= q->smem && gw < 4 && j.n_rows * gw <= 8 ? 2 : 1;
+    share_blocks(&j, bytes, (per_sm * q->n_sm + splits - 1) / splits, splits, many && j.n_rows <= 4 ? 2 : 1);
     const struct part *last = &j.part[n - 1];
     const int blocks = last->first + last->per_split * splits;
     switch (format) {
-    case WEIGHT_INT4:  launch_groups<WEIGHT_INT4>(q, j, blocks, two); break;
-    case WEIGHT_FP8:   launch_groups<WEIGHT_FP8>(q, j, blocks, two); break;
-    case WEIGHT_INT8:  launch_groups<WEIGHT_INT8>(q, j, blocks, two); break;
-    case WEIGHT_DENSE: launch_groups<WEIGHT_DENSE>(q, j, blocks, two); break;
+    case WEIGHT_INT4:  launch_groups<WEIGHT_INT4>(q, j, blocks, many); break;
+    case WEIGHT_FP8:   launch_groups<WEIGHT_FP8>(q, j, blocks, many); break;
+    case WEIGHT_INT8:  launch_groups<WEIGHT_INT8>(q, j, blocks, many); break;
+    case WEIGHT_DENSE: launch_groups<WEIGHT_DENSE>(q, j, blocks, many); break;
     default: queue_note(q, "step_linear", cudaErrorInvalidValue);
     }
 }

@@ -168,9 +168,9 @@ template <class SRC, int T> struct step_stream {
     }
 };
 
-/* One unit of T tiles.  A single tile gets two chains of products, for the tensor cores' latency.  b: the k-steps covered. */
-template <int F, int COLS, int T, class B>
-__device__ __forceinline__ void unit_product(float acc[COLS][2][4], const uint4 v[T][2], B b)
+/* One unit of T tiles, as one or two chains of products a tile, for the tensor cores' latency.  b: the k-steps covered. */
+template <int F, int COLS, int T, int CHAINS, class B>
+__device__ __forceinline__ void unit_product(float acc[T][CHAINS][COLS][4], const uint4 v[T][2], B b)
 {
     constexpr int steps = line_steps<F>();
 #pragma unroll
@@ -181,44 +181,48 @@ __device__ __forceinline__ void unit_product(float acc[COLS][2][4], const uint4 
             unpack_offset<F>(a, v[i][st / steps], st % steps);
 #pragma unroll
             for (int c = 0; c < COLS; c++)
-                step_mma<F>(acc[c][T == 2 ? i : st & 1], a, b(c, st)[0], b(c, st)[1]);
+                step_mma<F>(acc[i][st % CHAINS][c], a, b(c, st)[0], b(c, st)[1]);
         }
 }
 
 /* The end of a group: c0 c1 are row g, upper and lower half of token lane % 4; c2 c3 row g + 8. */
-template <int F>
-__device__ __forceinline__ void group_end(float2 *total, const float acc[4], float sum, float2 scale)
+template <int F, int COLS, int CHAINS>
+__device__ __forceinline__ void group_end(float2 total[COLS], float acc[CHAINS][COLS][4], const float sum[COLS], float2 scale)
 {
-    const float off = product_offset<F>() * sum;
-    total->x += scale.x * (acc[0] + acc[1] - off);
-    total->y += scale.y * (acc[2] + acc[3] - off);
+#pragma unroll
+    for (int c = 0; c < COLS; c++) {
+        if (CHAINS == 2)
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                acc[0][c][k] += acc[CHAINS - 1][c][k];
+        const float off = product_offset<F>() * sum[c];
+        total[c].x += scale.x * (acc[0][c][0] + acc[0][c][1] - off);
+        total[c].y += scale.y * (acc[0][c][2] + acc[0][c][3] - off);
+    }
 }
 
-/* T tiles over the warp's first gw groups: total[tile][set] += scaled product. */
-template <int F, int GW, int COLS, int T, class SRC>
+/* T tiles over the warp's first gw groups: total[tile][set] += scaled product.  What a row adds up to depends on CHAINS, which
+ * therefore must not depend on the number of rows; T may. */
+template <int F, int GW, int COLS, int T, int CHAINS, class SRC>
 __device__ __forceinline__ void tile_product(float2 total[T][COLS], const step_frags<GW, COLS> &f, int gw, const group_scales<F> scale[T][GW], step_stream<SRC, T> &s)
 {
 #pragma unroll
     for (int gi = 0; gi < GW; gi++) {
         if (gi >= gw)
             break;
-        float acc[COLS][2][4] = {};
+        float acc[T][CHAINS][COLS][4] = {}, sum[COLS];
 #pragma unroll
         for (int unit = 0; unit < group_units<F>(); unit++) {
             uint4 v[T][2];
             s.take(v);
-            unit_product<F, COLS, T>(acc, v, [&](int c, int st) { return f.b[c][gi][unit * 2 * line_steps<F>() + st]; });
+            unit_product<F, COLS, T, CHAINS>(acc, v, [&](int c, int st) { return f.b[c][gi][unit * 2 * line_steps<F>() + st]; });
         }
 #pragma unroll
-        for (int c = 0; c < COLS; c++) {
-            if (T == 1)
+        for (int c = 0; c < COLS; c++)
+            sum[c] = f.sum[c][gi];
 #pragma unroll
-                for (int k = 0; k < 4; k++)
-                    acc[c][0][k] += acc[c][1][k];
-#pragma unroll
-            for (int i = 0; i < T; i++)
-                group_end<F>(&total[i][c], acc[c][i], f.sum[c][gi], scale[i][gi].get());
-        }
+        for (int i = 0; i < T; i++)
+            group_end<F, COLS, CHAINS>(total[i], acc[i], sum, scale[i][gi].get());
     }
 }
 

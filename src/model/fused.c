@@ -7,8 +7,8 @@
 enum { ROUTER_SPLITS = 8, MAX_SPLITS = 8 };
 
 static int groups(int cols) { return cols / PACK_GROUP; }
-/* The activations of a warp's columns stay in registers: at most 4 groups for each of 8 warps. */
-static int column_splits(int cols) { return (groups(cols) + 31) / 32; }
+/* The activations of a warp's columns stay in registers: at most 2 groups for each of 8 warps, so that two blocks fit. */
+static int column_splits(int cols) { return (groups(cols) + 15) / 16; }
 /* The router has too few rows to fill the machine. */
 static int router_splits(const struct model_config *c) { return groups(c->hidden) >= 2 * ROUTER_SPLITS ? ROUTER_SPLITS : 1; }
 
