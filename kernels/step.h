@@ -23,7 +23,7 @@ enum {
     STEP_RING  = 32,            /* positions of a ring: 3 taps + 8 rows to apply + 8 new ones, a power of two */
     STEP_PARTS = 4,             /* matrices of one step_linear */
     STEP_CHOICES = 16,          /* top_k at most */
-    STEP_EXPERTS = 512,         /* experts at most */
+    STEP_EXPERTS = 256,         /* experts at most */
     STEP_STOPS = 8,
     STEP_SLOTS = 4,             /* results that the host may be behind, a power of two */
 };
@@ -81,17 +81,16 @@ struct step_embed_args {
 };
 
 /* Products with one normed input.  Row t of the input is
- *     u = x[t] + partials[0][t] + ... in that order               written to x_out when that is not NULL
- *     h = (1 + norm) * u / sqrt(mean(u^2) + eps)   with `norm`;   h = u without        written to h_out when not NULL
+ *     u = x[t] + partials[0][t] + ... in that order               written to x_out when that is not NULL (with `norm` only)
+ *     h = (1 + norm) * u / sqrt(mean(u^2) + eps)   with `norm`;   h = u without        likewise to h_out
  *     h[128 s + i] *= 1 / sqrt((ssq[t][s][0] + ssq[t][s][1]) / 128 + eps)   with `ssq`
- * then part p gives y = W_p h: plain, into a ring, SwiGLU of a packed pair, or logits.  With splits > 1 the columns are cut
+ * then part p gives y = W_p h: plain, into a ring, or logits (INT8 or dense, one part alone).  With splits > 1 the columns are cut
  * into that many equal ranges, range s goes to y + s * y_split, and the reader adds them up; `norm` then means: range s has an
  * input of its own (input s: x, norm), as long as the range, normed by itself.
- * As rmsnorm, linear_*, silu.                                      tolerance: 2^-15 of sum |W x| (activations in two bf16) */
+ * As rmsnorm, linear_*.                                      tolerance: 2^-15 of sum |W x| (activations in two bf16) */
 enum step_write {
     STEP_PLAIN,                 /* y[t * y_row + n] */
     STEP_TO_RING,               /* y[((*pos + t) % STEP_RING) * y_row + n] */
-    STEP_SWIGLU,                /* W is a packed pair: y[t * y_row + i] = silu(gate_i h) * (up_i h) */
     STEP_LOGITS,                /* y[t * y_row + n] after bias and penalties, and tile_max */
 };
 struct step_part {

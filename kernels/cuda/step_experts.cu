@@ -57,44 +57,31 @@ __device__ __forceinline__ uint32_t sort_key(float x)
 }
 
 /* The experts of a row as keys, expert lane + 32 i in key[i]; 0 is no expert. */
-template <int N> __device__ __forceinline__ void load_keys(uint32_t key[N], const struct up_job &j, int row)
+__device__ __forceinline__ void load_keys(uint32_t key[WORDS], const struct up_job &j, int row)
 {
-    float l[N];
+    const float *at = j.logits + (size_t)row * j.n_experts + threadIdx.x % 32;
+    float l[WORDS] = {};
+#pragma unroll 2
+    for (int s = 0; s < j.n_logits; s++, at += j.logit_step)
 #pragma unroll
-    for (int i = 0; i < N; i++)
-        l[i] = 0;
-#pragma unroll 4
-    for (int s = 0; s < j.n_logits; s++)
+        for (int i = 0; i < WORDS; i++)
+            l[i] += threadIdx.x % 32 + 32 * i < j.n_experts ? at[32 * i] : 0;
 #pragma unroll
-        for (int i = 0; i < N; i++) {
-            int e = threadIdx.x % 32 + 32 * i;
-            if (e < j.n_experts)
-                l[i] += j.logits[s * j.logit_step + (size_t)row * j.n_experts + e];
-        }
-#pragma unroll
-    for (int i = 0; i < N; i++)
+    for (int i = 0; i < WORDS; i++)
         key[i] = threadIdx.x % 32 + 32 * i < j.n_experts ? sort_key(l[i]) : 0;
 }
 
 /* This lane's greatest key, the lowest expert among equals. */
-template <int N> __device__ __forceinline__ void best_key(const uint32_t key[N], uint32_t *value, int *expert)
+__device__ __forceinline__ void best_key(const uint32_t key[WORDS], uint32_t *value, int *expert)
 {
     *value = 0;
     *expert = 0;
 #pragma unroll
-    for (int i = 0; i < N; i++)
+    for (int i = 0; i < WORDS; i++)
         if (key[i] > *value) {
             *value = key[i];
             *expert = threadIdx.x % 32 + 32 * i;
         }
-}
-
-template <int N> __device__ __forceinline__ void forget(uint32_t key[N], int expert)
-{
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        if (expert == (int)(threadIdx.x % 32 + 32 * i))
-            key[i] = 0;
 }
 
 __device__ __forceinline__ float key_value(uint32_t k)
@@ -102,44 +89,42 @@ __device__ __forceinline__ float key_value(uint32_t k)
     return __uint_as_float(k & 0x80000000u ? k & 0x7fffffffu : ~k);
 }
 
-/* Lane `from` gets the best expert, lane from + 1 the next, up to lane `to` - 1. */
-template <int N> __device__ __forceinline__ void take_best(uint32_t key[N], int from, int to, int *expert, uint32_t *value)
+/* One warp, one row: lane i < top_k gets the i-th choice and its weight.  With `overlap` the first choices are row 0's. */
+__device__ __forceinline__ void choose(const struct up_job &j, int row, int *expert, float *weight)
 {
-    const int lane = threadIdx.x % 32;
-    uint32_t mine;
+    const int lane = threadIdx.x % 32, from_first = row && j.overlap > 0 ? min(j.overlap, j.top_k) : 0;
+    uint32_t key[WORDS], value = 0, mine;
     int at;
-    best_key<N>(key, &mine, &at);
-    for (int i = from; i < to; i++) {
+    *expert = -1;
+#pragma unroll 1
+    for (int i = 0; i < j.top_k; i++) {
+        if (i == 0 || i == from_first) {
+            load_keys(key, j, i < from_first ? 0 : row);
+            for (int k = 0; k < i; k++) {
+                const int taken = __shfl_sync(~0u, *expert, k);
+#pragma unroll
+                for (int w = 0; w < WORDS; w++)
+                    if (taken == lane + 32 * w)
+                        key[w] = 0;
+            }
+            best_key(key, &mine, &at);
+        }
         const uint32_t best = __reduce_max_sync(~0u, mine);
         const int e = (int)__reduce_min_sync(~0u, mine == best ? (uint32_t)at : ~0u);
         if (lane == i) {
             *expert = e;
-            *value = best;
+            value = best;
         }
         if (e % 32 == lane) {
-            forget<N>(key, e);
-            best_key<N>(key, &mine, &at);
+#pragma unroll
+            for (int w = 0; w < WORDS; w++)
+                if (e == lane + 32 * w)
+                    key[w] = 0;
+            best_key(key, &mine, &at);
         }
     }
-}
-
-/* One warp, one row: lane i < top_k gets the i-th choice and its weight. */
-template <int N> __device__ __forceinline__ void choose(const struct up_job &j, int row, int *expert, float *weight)
-{
-    const int lane = threadIdx.x % 32;
-    const int from_first = row && j.overlap > 0 ? min(j.overlap, j.top_k) : 0;
-    uint32_t key[N], mine = 0;
-    *expert = 0;
-    if (from_first) {
-        load_keys<N>(key, j, 0);
-        take_best<N>(key, 0, from_first, expert, &mine);
-    }
-    load_keys<N>(key, j, row);
-    for (int i = 0; i < from_first; i++)
-        forget<N>(key, __shfl_sync(~0u, *expert, i));
-    take_best<N>(key, from_first, j.top_k, expert, &mine);
-    const float top = warp_max(lane < j.top_k ? key_value(mine) : -INFINITY);
-    const float w = lane < j.top_k ? expf(key_value(mine) - top) : 0;
+    const float top = warp_max(lane < j.top_k ? key_value(value) : -INFINITY);
+    const float w = lane < j.top_k ? expf(key_value(value) - top) : 0;
     *weight = w / warp_sum(w);
 }
 
@@ -154,10 +139,7 @@ __device__ __forceinline__ void find_route(struct routing *r, const struct up_jo
         r->chosen[warp][lane] = 0;
     __syncwarp();
     if (warp < n_valid) {
-        if (j.n_experts <= 256)
-            choose<8>(j, warp, &expert, &weight);
-        else
-            choose<WORDS>(j, warp, &expert, &weight);
+        choose(j, warp, &expert, &weight);
         if (lane < j.top_k)
             atomicOr(&r->chosen[warp][expert / 32], 1u << (expert % 32));
     }
@@ -249,7 +231,7 @@ __device__ __forceinline__ int slot_at(int i, int row, int sets)
 
 
 /* n tiles of one format, T at a time; `where(i)` gives scales, tile and output of the i-th. */
-template <int F, int GW, int COLS, int T, class WHERE>
+template <int F, bool HALF, int GW, int COLS, int T, class WHERE>
 __device__ __forceinline__ void up_run(const struct up_job &j, step_shared<COLS, T> *sm, const step_frags<GW, COLS> &f,
                                        step_stream<up_tiles, T> &s, int *round, int n, int g0, int gw, WHERE where)
 {
@@ -280,7 +262,7 @@ __device__ __forceinline__ void up_run(const struct up_job &j, step_shared<COLS,
                 scale[t][gi] = ahead[t][gi];
         if (i + T < n)
             fetch(i + T);
-        tile_product<F, GW, COLS, T, 1>(total, f, gw, scale, s);
+        tile_product<F, HALF, GW, COLS, T, 1>(total, f, gw, scale, s);
         tile_reduce<COLS, T>(sm, (*round)++, STEP_WARPS, total, [&](int t, int set, float2 v) {
             const int token = 4 * set + threadIdx.x % 4, at = (tile + t) * 8 + threadIdx.x % 32 / 4;
             if (token < j.n_rows && at < j.inter) {
@@ -293,6 +275,8 @@ __device__ __forceinline__ void up_run(const struct up_job &j, step_shared<COLS,
     }
 }
 
+template <bool B> struct bool_constant { enum { value = B }; };
+
 /* Tiles of block b in units of T: [first, last) of the shared expert's, and where its share of the routed ones begins, so that all
  * blocks have about the same number of bytes.  weight: a shared tile in routed ones. */
 __device__ __forceinline__ int shared_begin(int b, int blocks, int n) { return n <= blocks ? min(b, n) : (int)((long)n * b / blocks); }
@@ -304,7 +288,7 @@ __device__ __forceinline__ int routed_begin(int b, int blocks, int n_shared, int
     return b == blocks ? n_routed : max(0, (int)(all * b / blocks) - weight * shared_begin(b, blocks, n_shared));
 }
 
-template <int F, int GW, int ROWS, int T>
+template <int FS, int F, int GW, int ROWS, int T>
 __global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 && GW < 4 ? 2 : 1) up_kernel(const __grid_constant__ struct up_job j)
 {
     constexpr int COLS = (ROWS + 3) / 4;
@@ -312,7 +296,8 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 && GW < 4 ? 2 : 1
     up_shared<COLS, T> *sm = (up_shared<COLS, T> *)memory;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, b = blockIdx.x, nb = gridDim.x;
     const int g0 = warp * GW, gw = max(0, min(GW, j.groups - g0));
-    const int shared_units = format_units(j.shared.format), n_shared = j.tiles / T;
+    constexpr int shared_units = group_units<FS>();
+    const int n_shared = j.tiles / T;
     const int sh0 = T * shared_begin(b, nb, n_shared), sh1 = T * shared_begin(b + 1, nb, n_shared);
     step_frags<GW, COLS> f;
     step_stream<up_tiles, T> s;
@@ -329,20 +314,27 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 && GW < 4 ? 2 : 1
     s.src.routed_units = gw * group_units<F>();
     s.src.per = T;
     s.start(sm->step.ring[warp][0], gw * shared_units * ((sh1 - sh0) / T));
+    if (ROWS < 4)
+        staging_clear<ROWS>(sm->input.staged[warp]);
     gpu_wait();
 
-    constexpr bool EARLY = COLS == 1 && GW < 3;         /* where there are registers to hold it */
-    float4 x[GW][4];
-    auto load_x = [&](int set) {
+    constexpr int  N = ROWS < 4 ? ROWS : 4;
+    constexpr bool HALF = FS == WEIGHT_FP8;
+    auto load_x = [&](auto half) {
 #pragma unroll
-        for (int gi = 0; gi < GW; gi++)
+        for (int set = 0; set < COLS; set++) {
+            float4 x[GW][N];
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-                x[gi][i] = i < ROWS && gi < gw && 4 * set + i < j.n_rows
-                         ? *(const float4 *)(j.x + (size_t)(4 * set + i) * j.hidden + (g0 + gi) * PACK_GROUP + 4 * lane) : make_float4(0, 0, 0, 0);
+            for (int gi = 0; gi < GW; gi++)
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                    x[gi][i] = gi < gw && 4 * set + i < j.n_rows
+                             ? *(const float4 *)(j.x + (size_t)(4 * set + i) * j.hidden + (g0 + gi) * PACK_GROUP + 4 * lane) : make_float4(0, 0, 0, 0);
+#pragma unroll
+            for (int gi = 0; gi < GW; gi++)
+                frags_set<N, decltype(half)::value>(f.b[set][gi], &f.sum[set][gi], x[gi], sm->input.staged[warp]);
+        }
     };
-    if (EARLY)
-        load_x(0);
     find_route(&sm->routing, j);
     const int n_routed = sm->routing.n * n_shared, weight = max(1, shared_units / group_units<F>());
     const int u0 = T * routed_begin(b, nb, n_shared, n_routed, weight), u1 = T * routed_begin(b + 1, nb, n_shared, n_routed, weight);
@@ -351,27 +343,19 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 && GW < 4 ? 2 : 1
         s.extend(gw * group_units<F>() * ((u1 - u0) / T));
     }
     s.ready();
-#pragma unroll
-    for (int set = 0; set < COLS; set++) {
-        if (!EARLY)
-            load_x(set);
-#pragma unroll
-        for (int gi = 0; gi < GW; gi++)
-            frags_set(f, set, gi, x[gi], false, sm->input.staged[warp], lane);
-    }
 
     int round = 0;
-    auto shared_at = [&](int i, const uint8_t **scales, uint16_t **out, int *tile) {
-        *scales = j.shared.scale;
-        *out = j.shared_h;
-        *tile = sh0 + i;
-    };
-    switch (j.shared.format) {
-    case WEIGHT_FP8:   up_run<WEIGHT_FP8, GW, COLS, T>(j, &sm->step, f, s, &round, sh1 - sh0, g0, gw, shared_at); break;
-    case WEIGHT_INT4:  up_run<WEIGHT_INT4, GW, COLS, T>(j, &sm->step, f, s, &round, sh1 - sh0, g0, gw, shared_at); break;
-    case WEIGHT_DENSE: up_run<WEIGHT_DENSE, GW, COLS, T>(j, &sm->step, f, s, &round, sh1 - sh0, g0, gw, shared_at); break;
+    if (HALF ? sh0 < sh1 : true) {
+        load_x(bool_constant<HALF>());
+        up_run<FS, HALF, GW, COLS, T>(j, &sm->step, f, s, &round, sh1 - sh0, g0, gw, [&](int i, const uint8_t **scales, uint16_t **out, int *tile) {
+            *scales = j.shared.scale;
+            *out = j.shared_h;
+            *tile = sh0 + i;
+        });
     }
-    up_run<F, GW, COLS, T>(j, &sm->step, f, s, &round, u1 - u0, g0, gw, [&](int i, const uint8_t **scales, uint16_t **out, int *tile) {
+    if (HALF)                           /* the routed experts want it otherwise */
+        load_x(bool_constant<F == WEIGHT_FP8>());
+    up_run<F, F == WEIGHT_FP8, GW, COLS, T>(j, &sm->step, f, s, &round, u1 - u0, g0, gw, [&](int i, const uint8_t **scales, uint16_t **out, int *tile) {
         const int e = (u0 + i) / j.tiles;
         *scales = j.routed.scale + (size_t)sm->routing.expert[e] * j.routed.stride;
         *out = j.h + (size_t)e * j.slot;
@@ -447,7 +431,7 @@ __device__ __forceinline__ void down_product(float2 total[COLS], const down_item
     for (int unit = 0; unit < group_units<F>(); unit++) {
         uint4 v[1][2];
         s.take(v);
-        unit_product<F, COLS, 1, 2>(acc, v, [&](int c, int st) { return b[c][unit * 2 * line_steps<F>() + st]; });
+        unit_product<F, false, COLS, 1, 2>(acc, v, [&](int c, int st) { return b[c][unit * 2 * line_steps<F>() + st]; });
     }
     group_end<F, COLS, 2>(one, acc[0], sum, in.scale.get());
 #pragma unroll
@@ -457,7 +441,7 @@ __device__ __forceinline__ void down_product(float2 total[COLS], const down_item
     }
 }
 
-template <int F, int ROWS>
+template <int FS, int F, int ROWS>
 __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 ? 2 : 1) down_kernel(const __grid_constant__ struct down_job j)
 {
     constexpr int COLS = (ROWS + 3) / 4;
@@ -468,8 +452,8 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 ? 2 : 1) down_kernel(c
     const int split = blockIdx.x / j.per_split, block = blockIdx.x % j.per_split;
     const int t0 = j.tiles * block / j.per_split, t1 = j.tiles * (block + 1) / j.per_split;
     const int group = split * warps + warp;
+    constexpr int shared_units = group_units<FS>();
     const bool mine = group < j.groups;
-    const int shared_units = format_units(j.shared.format);
     step_stream<down_tiles, 1> s;
     float gate[COLS];
 
@@ -529,11 +513,9 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 ? 2 : 1) down_kernel(c
 #pragma unroll
             for (int a = 0; a < AHEAD - 1; a++)
                 fetch(item[a], a);
-            switch (j.shared.format) {
-            case WEIGHT_FP8:   { down_item<COLS, group_scales<WEIGHT_FP8>> in; with_shared(in); down_product<WEIGHT_FP8, COLS>(total, in, s); } break;
-            case WEIGHT_INT4:  { down_item<COLS, group_scales<WEIGHT_INT4>> in; with_shared(in); down_product<WEIGHT_INT4, COLS>(total, in, s); } break;
-            case WEIGHT_DENSE: { down_item<COLS, group_scales<WEIGHT_DENSE>> in; with_shared(in); down_product<WEIGHT_DENSE, COLS>(total, in, s); } break;
-            }
+            down_item<COLS, group_scales<FS>> shared;
+            with_shared(shared);
+            down_product<FS, COLS>(total, shared, s);
             for (int e = 0; e < n; e += AHEAD)
 #pragma unroll
                 for (int a = 0; a < AHEAD; a++) {
@@ -563,38 +545,41 @@ struct matrix matrix_of(const struct weight &w, size_t stride)
     return {(const uint8_t *)w.data, (const uint8_t *)w.scale, stride, w.format};
 }
 
-template <int F, int GW> void launch_up(struct cuda_queue *q, const struct up_job &j)
+template <int FS, int F, int GW> void launch_up(struct cuda_queue *q, const struct up_job &j)
 {
     const int per_sm = 2 * sizeof(up_shared<1, 2>) <= q->smem && GW < 4 ? 2 : 1;
     if (j.n_rows == 1)
-        launch(q, "step_experts_up", up_kernel<F, GW, 1, 2>, dim3(per_sm * q->n_sm), STEP_THREADS, sizeof(up_shared<1, 2>), true, j);
+        launch(q, "step_experts_up", up_kernel<FS, F, GW, 1, 2>, dim3(per_sm * q->n_sm), STEP_THREADS, sizeof(up_shared<1, 2>), true, j);
     else if (j.n_rows <= 4)
-        launch(q, "step_experts_up", up_kernel<F, GW, 4, 2>, dim3(q->n_sm), STEP_THREADS, sizeof(up_shared<1, 2>), true, j);
+        launch(q, "step_experts_up", up_kernel<FS, F, GW, 4, 2>, dim3(q->n_sm), STEP_THREADS, sizeof(up_shared<1, 2>), true, j);
     else
-        launch(q, "step_experts_up", up_kernel<F, GW, 8, 1>, dim3(q->n_sm), STEP_THREADS, sizeof(up_shared<2, 1>), true, j);
+        launch(q, "step_experts_up", up_kernel<FS, F, GW, 8, 1>, dim3(q->n_sm), STEP_THREADS, sizeof(up_shared<2, 1>), true, j);
 }
-template <int F> void launch_up_groups(struct cuda_queue *q, const struct up_job &j)
+template <int FS, int F> void launch_up_groups(struct cuda_queue *q, const struct up_job &j)
 {
     switch ((j.groups + STEP_WARPS - 1) / STEP_WARPS) {
-    case 1: launch_up<F, 1>(q, j); break;
-    case 2: launch_up<F, 2>(q, j); break;
-    case 3: launch_up<F, 3>(q, j); break;
-    case 4: launch_up<F, 4>(q, j); break;
+    case 1: launch_up<FS, F, 1>(q, j); break;
+    case 2: launch_up<FS, F, 2>(q, j); break;
+    case 3: launch_up<FS, F, 3>(q, j); break;
+    case 4: launch_up<FS, F, 4>(q, j); break;
     default: queue_note(q, "step_experts_up", cudaErrorInvalidValue);
     }
 }
-template <int F> void launch_down(struct cuda_queue *q, const struct down_job &j, int splits, int threads)
+template <int FS, int F> void launch_down(struct cuda_queue *q, const struct down_job &j, int splits, int threads)
 {
     const dim3 grid(j.per_split * splits);
     if (j.n_rows == 1)
-        launch(q, "step_experts_down", down_kernel<F, 1>, grid, threads, sizeof(down_shared<1>), true, j);
+        launch(q, "step_experts_down", down_kernel<FS, F, 1>, grid, threads, sizeof(down_shared<1>), true, j);
     else if (j.n_rows <= 4)
-        launch(q, "step_experts_down", down_kernel<F, 4>, grid, threads, sizeof(down_shared<1>), true, j);
+        launch(q, "step_experts_down", down_kernel<FS, F, 4>, grid, threads, sizeof(down_shared<1>), true, j);
     else
-        launch(q, "step_experts_down", down_kernel<F, 8>, grid, threads, sizeof(down_shared<2>), true, j);
+        launch(q, "step_experts_down", down_kernel<FS, F, 8>, grid, threads, sizeof(down_shared<2>), true, j);
 }
 
 }
+
+/* Formats of the shared expert and of the routed ones that published checkpoints have together. */
+#define PAIR_OF(shared, routed) ((shared) * 8 + (routed))
 
 static_assert(sizeof(up_shared<1, 2>) <= 99 * 1024 && sizeof(up_shared<2, 1>) <= 99 * 1024 && sizeof(down_shared<2>) <= 99 * 1024,
               "shared memory of a GB10");
@@ -621,10 +606,12 @@ extern "C" void step_experts_up_cuda(struct cuda_queue *q, const struct step_exp
     j.slot = (int)(step_slot_bytes(a->inter, a->n_rows) / 2);
     j.groups = pack_groups(a->hidden);
     j.tiles = pack_tiles(2 * a->inter);
-    switch (a->pair.format) {
-    case WEIGHT_INT4:  launch_up_groups<WEIGHT_INT4>(q, j); break;
-    case WEIGHT_FP8:   launch_up_groups<WEIGHT_FP8>(q, j); break;
-    case WEIGHT_DENSE: launch_up_groups<WEIGHT_DENSE>(q, j); break;
+    switch (PAIR_OF(j.shared.format, j.routed.format)) {
+    case PAIR_OF(WEIGHT_FP8, WEIGHT_INT4):    launch_up_groups<WEIGHT_FP8, WEIGHT_INT4>(q, j); break;
+    case PAIR_OF(WEIGHT_DENSE, WEIGHT_INT4):  launch_up_groups<WEIGHT_DENSE, WEIGHT_INT4>(q, j); break;
+    case PAIR_OF(WEIGHT_INT4, WEIGHT_INT4):   launch_up_groups<WEIGHT_INT4, WEIGHT_INT4>(q, j); break;
+    case PAIR_OF(WEIGHT_DENSE, WEIGHT_DENSE): launch_up_groups<WEIGHT_DENSE, WEIGHT_DENSE>(q, j); break;
+    case PAIR_OF(WEIGHT_FP8, WEIGHT_FP8):     launch_up_groups<WEIGHT_FP8, WEIGHT_FP8>(q, j); break;
     default: queue_note(q, "step_experts_up", cudaErrorInvalidValue);
     }
 }
@@ -653,10 +640,12 @@ extern "C" void step_experts_down_cuda(struct cuda_queue *q, const struct step_e
      * whole tiles, decides how long it takes. */
     const int resident = 2 * q->n_sm / splits, threads = 32 * (j.groups < STEP_WARPS ? j.groups : STEP_WARPS);
     j.per_split = j.tiles < resident ? j.tiles : resident;
-    switch (a->down.format) {
-    case WEIGHT_INT4:  launch_down<WEIGHT_INT4>(q, j, splits, threads); break;
-    case WEIGHT_FP8:   launch_down<WEIGHT_FP8>(q, j, splits, threads); break;
-    case WEIGHT_DENSE: launch_down<WEIGHT_DENSE>(q, j, splits, threads); break;
+    switch (PAIR_OF(j.shared.format, j.routed.format)) {
+    case PAIR_OF(WEIGHT_FP8, WEIGHT_INT4):    launch_down<WEIGHT_FP8, WEIGHT_INT4>(q, j, splits, threads); break;
+    case PAIR_OF(WEIGHT_DENSE, WEIGHT_INT4):  launch_down<WEIGHT_DENSE, WEIGHT_INT4>(q, j, splits, threads); break;
+    case PAIR_OF(WEIGHT_INT4, WEIGHT_INT4):   launch_down<WEIGHT_INT4, WEIGHT_INT4>(q, j, splits, threads); break;
+    case PAIR_OF(WEIGHT_DENSE, WEIGHT_DENSE): launch_down<WEIGHT_DENSE, WEIGHT_DENSE>(q, j, splits, threads); break;
+    case PAIR_OF(WEIGHT_FP8, WEIGHT_FP8):     launch_down<WEIGHT_FP8, WEIGHT_FP8>(q, j, splits, threads); break;
     default: queue_note(q, "step_experts_down", cudaErrorInvalidValue);
     }
 }

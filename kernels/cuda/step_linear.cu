@@ -12,6 +12,15 @@ namespace {
 
 enum { MAX_PARTS = 4 };              /* of the residual stream */
 
+/* What the input is; each kernel has code for one kind alone, since the instruction cache holds little and forgets at every
+ * launch. */
+enum kind {
+    STREAM,                             /* rows and their parts, normed; the block multiplies them whole */
+    RANGE,                              /* the same, but the block multiplies a range of columns */
+    PLAIN,                              /* rows as they are, or scaled by head */
+    PAIR,                               /* two ranges of columns with an input and a norm of their own */
+};
+
 struct part {
     const uint8_t *data, *scale;
     float         *y;
@@ -32,8 +41,7 @@ struct job {
     const int32_t    *row, *pos, *drafts;
     const uint8_t    *marks;
     const struct step_sampling *sampling;
-    int               n_rows, n_ids, cols, groups, split_groups, two_inputs;
-    int               half;             /* activations as fp16: all parts are INT8 */
+    int               n_rows, n_ids, cols, groups, split_groups;
     float             eps;
 };
 
@@ -95,59 +103,62 @@ __device__ __forceinline__ void scale4(float4 &u, float s)
     u.w *= s;
 }
 
-template <int GW> __device__ __forceinline__ void load_norm(float4 norm[GW], const struct job &j, int split, int g0, int gw)
+/* Where a warp's columns are: of the matrix, and of the row that is normed. */
+struct place {
+    int split, g0, gw;
+    template <int KIND> __device__ __forceinline__ int column(const struct job &j) const
+    {
+        return (KIND == PAIR ? g0 - split * j.split_groups : g0) * PACK_GROUP + 4 * (threadIdx.x % 32);
+    }
+};
+
+template <int KIND, int GW> __device__ __forceinline__ void load_norm(float4 norm[GW], const struct job &j, const struct place &at)
 {
-    const float *w = j.in[j.two_inputs ? split : 0].norm;
-    const int first = j.two_inputs ? g0 - split * j.split_groups : g0;
+    const float *w = j.in[KIND == PAIR ? at.split : 0].norm + at.column<KIND>(j);
 #pragma unroll
     for (int gi = 0; gi < GW; gi++)
-        norm[gi] = w && gi < gw ? *(const float4 *)(w + (first + gi) * PACK_GROUP + 4 * (threadIdx.x % 32)) : make_float4(0, 0, 0, 0);
+        norm[gi] = gi < at.gw ? *(const float4 *)(w + gi * PACK_GROUP) : make_float4(0, 0, 0, 0);
 }
 
-/* The input of this warp's columns as fragments.  norm: (1 + w) of them, fetched before. */
-template <int GW, int COLS, int ROWS>
-__device__ __forceinline__ void load_input(step_frags<GW, COLS> &f, struct step_staging *sm, const struct job &j, const float4 norm[GW], int split, int g0,
-                                           int gw, bool writer)
+/* The input of this warp's columns as fragments.  norm: weights of them, fetched before. */
+template <int KIND, int GW, int ROWS, bool HALF>
+__device__ __forceinline__ void load_input(step_frags<GW, (ROWS + 3) / 4> &f, struct step_staging *sm, const struct job &j, const float4 norm[GW],
+                                           const struct place &at, bool writer)
 {
-    constexpr int N = ROWS < 4 ? ROWS : 4;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const struct step_input &in = j.in[j.two_inputs ? split : 0];
+    constexpr int N = ROWS < 4 ? ROWS : 4, COLS = (ROWS + 3) / 4;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, c0 = at.column<KIND>(j);
+    const struct step_input &in = j.in[KIND == PAIR ? at.split : 0];
     const float *x = (const float *)in.x;
-    const bool whole = j.split_groups == j.groups || j.two_inputs;      /* the warps together hold the row */
-    const int c0 = (j.two_inputs ? g0 - split * j.split_groups : g0) * PACK_GROUP + 4 * lane;
     const int row0 = j.row ? *j.row : 0;
 #pragma unroll
     for (int set = 0; set < COLS; set++) {
         const int n = min(N, j.n_rows - 4 * set);
-        float4 u[GW][4];
-        float ss[4] = {0, 0, 0, 0};
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-#pragma unroll
-            for (int gi = 0; gi < GW; gi++)
-                u[gi][i] = make_float4(0, 0, 0, 0);
+        float4 u[GW][N];
+        float ss[N] = {};
 #pragma unroll
         for (int i = 0; i < N; i++)
 #pragma unroll
-            for (int gi = 0; gi < GW; gi++)
-                if (i < n && gi < gw)
-                    u[gi][i] = in.ids ? table_input(j, in, 4 * set + i, c0 + gi * PACK_GROUP)
-                                      : input(j, x, (size_t)(row0 + 4 * set + i) * j.cols + c0 + gi * PACK_GROUP);
-        if (in.norm) {
-            if (whole) {
-#pragma unroll
-                for (int i = 0; i < N; i++)
-#pragma unroll
-                    for (int gi = 0; gi < GW; gi++)
-                        ss[i] += square4(u[gi][i]);
-            } else {                    /* this block multiplies a range of columns, but the norm is of all */
-#pragma unroll
-                for (int i = 0; i < N; i++)
-#pragma unroll 4
-                    for (int c = 4 * threadIdx.x; c < j.cols; c += 4 * STEP_THREADS)
-                        if (i < n)
-                            ss[i] += square4(input(j, x, (size_t)(row0 + 4 * set + i) * j.cols + c));
+            for (int gi = 0; gi < GW; gi++) {
+                u[gi][i] = make_float4(0, 0, 0, 0);
+                if (i < n && gi < at.gw) {
+                    const size_t from = (size_t)(row0 + 4 * set + i) * j.cols + c0 + gi * PACK_GROUP;
+                    if (KIND == PAIR)
+                        u[gi][i] = in.ids ? table_input(j, in, 4 * set + i, c0 + gi * PACK_GROUP) : *(const float4 *)(x + from);
+                    else if (KIND == PLAIN)
+                        u[gi][i] = *(const float4 *)(x + from);
+                    else
+                        u[gi][i] = input(j, x, from);
+                }
+                if (KIND == STREAM || KIND == PAIR)
+                    ss[i] += square4(u[gi][i]);
             }
+        if (KIND == RANGE)
+#pragma unroll
+            for (int i = 0; i < N; i++)
+#pragma unroll 1
+                for (int c = 4 * threadIdx.x; i < n && c < j.cols; c += 4 * STEP_THREADS)
+                    ss[i] += square4(input(j, x, (size_t)(row0 + 4 * set + i) * j.cols + c));
+        if (KIND != PLAIN) {
 #pragma unroll
             for (int i = 0; i < N; i++) {
                 const float v = warp_sum(ss[i]);
@@ -164,31 +175,31 @@ __device__ __forceinline__ void load_input(step_frags<GW, COLS> &f, struct step_
                 const float r = rsqrtf(v / (float)j.cols + j.eps);
 #pragma unroll
                 for (int gi = 0; gi < GW; gi++) {
-                    const size_t at = (size_t)(4 * set + i) * j.cols + c0 + gi * PACK_GROUP;
-                    const bool out = writer && i < n && gi < gw;
+                    const size_t to = (size_t)(4 * set + i) * j.cols + c0 + gi * PACK_GROUP;
+                    const bool out = KIND != PAIR && writer && i < n && gi < at.gw;
                     if (out && j.x_out)
-                        *(float4 *)(j.x_out + at) = u[gi][i];
+                        *(float4 *)(j.x_out + to) = u[gi][i];
                     u[gi][i].x *= r * (1 + norm[gi].x);
                     u[gi][i].y *= r * (1 + norm[gi].y);
                     u[gi][i].z *= r * (1 + norm[gi].z);
                     u[gi][i].w *= r * (1 + norm[gi].w);
                     if (out && j.h_out)
-                        *(float4 *)(j.h_out + at) = u[gi][i];
+                        *(float4 *)(j.h_out + to) = u[gi][i];
                 }
             }
-        }
-        if (j.ssq)
+        } else if (j.ssq) {
 #pragma unroll
             for (int i = 0; i < N; i++)
 #pragma unroll
                 for (int gi = 0; gi < GW; gi++)
-                    if (i < n && gi < gw) {
-                        float2 q = ((const float2 *)j.ssq)[(size_t)(4 * set + i) * j.groups + g0 + gi];
+                    if (i < n && gi < at.gw) {
+                        float2 q = ((const float2 *)j.ssq)[(size_t)(4 * set + i) * j.groups + at.g0 + gi];
                         scale4(u[gi][i], rsqrtf((q.x + q.y) / PACK_GROUP + j.eps));
                     }
+        }
 #pragma unroll
         for (int gi = 0; gi < GW; gi++)
-            frags_set(f, set, gi, u[gi], j.half, sm->staged[warp], lane);
+            frags_set<N, HALF>(f.b[set][gi], &f.sum[set][gi], u[gi], sm->staged[warp]);
     }
 }
 
@@ -212,11 +223,10 @@ __device__ __forceinline__ float penalised(const struct job &j, float l, int id,
 }
 
 /* A finished pair of sums: rows 16 tile + g and + 8 of one token. */
-__device__ __forceinline__ void write_sums(const struct job &j, const struct part &p, int split, int tile, int token, float2 v)
+template <bool LOGITS> __device__ __forceinline__ void write_sums(const struct job &j, const struct part &p, int split, int tile, int token, float2 v)
 {
     const int g = threadIdx.x % 32 / 4, row = tile * PACK_ROWS + g;
-    float *y = p.y + split * j.y_split;
-    if (p.write == STEP_LOGITS) {
+    if (LOGITS) {
         float m = -INFINITY;
         if (token < j.n_rows) {
             v.x = row < p.rows ? penalised(j, v.x, row, token) : -INFINITY;
@@ -230,13 +240,7 @@ __device__ __forceinline__ void write_sums(const struct job &j, const struct par
     }
     if (token >= j.n_rows)
         return;
-    if (p.write == STEP_SWIGLU) {
-        int i = tile * 8 + g;
-        if (2 * i < p.rows)
-            y[(size_t)token * p.y_row + i] = silu_f(v.x) * v.y;
-        return;
-    }
-    y += (size_t)(p.write == STEP_TO_RING ? (*j.pos + token) % STEP_RING : token) * p.y_row;
+    float *y = p.y + split * j.y_split + (size_t)(p.write == STEP_TO_RING ? (*j.pos + token) % STEP_RING : token) * p.y_row;
     if (row < p.rows)
         y[row] = v.x;
     if (row + 8 < p.rows)
@@ -254,34 +258,12 @@ __device__ __forceinline__ void load_scales(group_scales<F> scale[T][GW], const 
                 scale[i][gi].load(p.scale, (size_t)min(tile + i, last) * groups + g0 + gi, threadIdx.x % 32 / 4);
 }
 
-template <int F, int GW, int COLS, int T, int CHAINS>
-__device__ __forceinline__ void run(const struct job &j, const struct part &p, step_shared<COLS, T> *sm, const step_frags<GW, COLS> &f,
-                                    step_stream<tiles_of_part, T> &s, group_scales<F> ahead[T][GW], int split, int t0, int t1, int g0, int gw)
+template <int F, int GW, int ROWS, int CHAINS, int KIND, bool LOGITS>
+__global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 && GW < 4 && (F != WEIGHT_FP8 || CHAINS * 3 > GW) ? 2 : 1)
+    step_linear_kernel(const __grid_constant__ struct job j)
 {
-    group_scales<F> scale[T][GW];
-    for (int tile = t0, n = 0; tile < t1; tile += T, n++) {
-        float2 total[T][COLS] = {};
-#pragma unroll
-        for (int i = 0; i < T; i++)
-#pragma unroll
-            for (int gi = 0; gi < GW; gi++)
-                scale[i][gi] = ahead[i][gi];
-        if (tile + T < t1)
-            load_scales<F, GW, T>(ahead, p, tile + T, t1 - 1, g0, gw, j.groups);
-        tile_product<F, GW, COLS, T, CHAINS>(total, f, gw, scale, s);
-        tile_reduce<COLS, T>(sm, n, STEP_WARPS, total, [&](int i, int set, float2 v) {
-            float2 r = row_scale<F>(p.scale, min(tile + i, t1 - 1), threadIdx.x % 32 / 4);
-            if (tile + i < t1)
-                write_sums(j, p, split, tile + i, 4 * set + threadIdx.x % 4, make_float2(v.x * r.x, v.y * r.y));
-        });
-    }
-}
-
-/* One format a launch: other formats' code would only be in the way of the instruction cache. */
-template <int F, int GW, int ROWS, int T, int CHAINS>
-__global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 && GW < 4 && (F != WEIGHT_FP8 || T * GW < 6) ? 2 : 1) step_linear_kernel(const __grid_constant__ struct job j)
-{
-    constexpr int COLS = (ROWS + 3) / 4;
+    constexpr int COLS = (ROWS + 3) / 4, T = CHAINS == 1 && ROWS <= 4 ? 2 : 1, units = group_units<F>();
+    constexpr bool HALF = F == WEIGHT_INT8 || (F == WEIGHT_FP8 && KIND != PLAIN);
     extern __shared__ uint4 memory[];
     shared_memory<COLS, T> *sm = (shared_memory<COLS, T> *)memory;
     const int warp = threadIdx.x / 32;
@@ -290,30 +272,49 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 && GW < 4 && (F !
     while (pi + 1 < j.n_parts && blockIdx.x >= (unsigned)j.part[pi + 1].first)
         pi++;
     const struct part &p = j.part[pi];
-    const int local = blockIdx.x - p.first, split = local / p.per_split, block = local % p.per_split;
-    const int pairs = (p.tiles + T - 1) / T, t0 = (int)((long)pairs * block / p.per_split) * T,
-        t1 = min((int)((long)pairs * (block + 1) / p.per_split) * T, p.tiles);
-    const int g0 = split * j.split_groups + warp * GW;
-    const int gw = max(0, min(GW, min(j.groups, (split + 1) * j.split_groups) - g0));
-    const int units = group_units<F>();
+    const int local = blockIdx.x - p.first, block = local % p.per_split, pairs = (p.tiles + T - 1) / T;
+    const int t0 = (int)((long)pairs * block / p.per_split) * T, t1 = min((int)((long)pairs * (block + 1) / p.per_split) * T, p.tiles);
+    struct place at;
+    at.split = local / p.per_split;
+    at.g0 = at.split * j.split_groups + warp * GW;
+    at.gw = max(0, min(GW, min(j.groups, (at.split + 1) * j.split_groups) - at.g0));
     const size_t tile_bytes = (size_t)j.groups * units * STEP_UNIT;
     step_stream<tiles_of_part, T> s;
     step_frags<GW, COLS> f;
-    group_scales<F> scale[T][GW];
+    group_scales<F> scale[T][GW], ahead[T][GW];
     float4 norm[GW];
 
     /* what does not depend on the kernels in front */
-    s.src = {p.data + t0 * tile_bytes + (size_t)g0 * units * STEP_UNIT, (uint32_t)tile_bytes, gw * units, t1 - t0, T};
-    s.start(sm->step.ring[warp][0], gw * units * ((t1 - t0 + T - 1) / T));
+    s.src = {p.data + t0 * tile_bytes + (size_t)at.g0 * units * STEP_UNIT, (uint32_t)tile_bytes, at.gw * units, t1 - t0, T};
+    s.start(sm->step.ring[warp][0], at.gw * units * ((t1 - t0 + T - 1) / T));
     s.ready();
-    load_scales<F, GW, T>(scale, p, t0, t1 - 1, g0, gw, j.groups);
-    if (ROWS == 1)
-        load_norm<GW>(norm, j, split, g0, gw);
+    load_scales<F, GW, T>(ahead, p, t0, t1 - 1, at.g0, at.gw, j.groups);
+    if (ROWS < 4)
+        staging_clear<ROWS>(sm->input.staged[warp]);
+    if (KIND != PLAIN && ROWS == 1)
+        load_norm<KIND, GW>(norm, j, at);
     gpu_wait();
-    if (ROWS > 1)                       /* too many registers to hold it meanwhile */
-        load_norm<GW>(norm, j, split, g0, gw);
-    load_input<GW, COLS, ROWS>(f, &sm->input, j, norm, split, g0, gw, pi == 0 && block == 0);
-    run<F, GW, COLS, T, CHAINS>(j, p, &sm->step, f, s, scale, split, t0, t1, g0, gw);
+    if (KIND != PLAIN && ROWS > 1)      /* too many registers to hold it meanwhile */
+        load_norm<KIND, GW>(norm, j, at);
+    load_input<KIND, GW, ROWS, HALF>(f, &sm->input, j, norm, at, pi == 0 && block == 0);
+
+    for (int tile = t0, n = 0; tile < t1; tile += T, n++) {
+        float2 total[T][COLS] = {};
+#pragma unroll
+        for (int i = 0; i < T; i++)
+#pragma unroll
+            for (int gi = 0; gi < GW; gi++)
+                scale[i][gi] = ahead[i][gi];
+        if (tile + T < t1)
+            load_scales<F, GW, T>(ahead, p, tile + T, t1 - 1, at.g0, at.gw, j.groups);
+        tile_product<F, HALF, GW, COLS, T, CHAINS>(total, f, at.gw, scale, s);
+        tile_reduce<COLS, T>(&sm->step, n, STEP_WARPS, total, [&](int i, int set, float2 v) {
+            if (tile + i >= t1)
+                return;
+            float2 r = row_scale<F>(p.scale, tile + i, threadIdx.x % 32 / 4);
+            write_sums<LOGITS>(j, p, at.split, tile + i, 4 * set + threadIdx.x % 4, make_float2(v.x * r.x, v.y * r.y));
+        });
+    }
 }
 
 /* Blocks for every part by its bytes, at least one, at most one per tile; about `n` in all. */
@@ -341,38 +342,63 @@ void share_blocks(struct job *j, const size_t bytes[], int n, int splits, int t)
 }
 
 /* CHAINS 1: many tiles, two side by side when the rows leave room for it. */
-template <int F, int GW, int CHAINS> void launch_rows(struct cuda_queue *q, const struct job &j, int blocks)
+template <int F, int GW, int CHAINS, int KIND, bool LOGITS> void launch_rows(struct cuda_queue *q, const struct job &j, int blocks)
 {
     enum { T = CHAINS == 1 ? 2 : 1 };
     if (j.n_rows == 1)
-        launch(q, "step_linear", step_linear_kernel<F, GW, 1, T, CHAINS>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<1, T>), true, j);
+        launch(q, "step_linear", step_linear_kernel<F, GW, 1, CHAINS, KIND, LOGITS>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<1, T>), true, j);
     else if (j.n_rows <= 4)
-        launch(q, "step_linear", step_linear_kernel<F, GW, 4, T, CHAINS>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<1, T>), true, j);
+        launch(q, "step_linear", step_linear_kernel<F, GW, 4, CHAINS, KIND, LOGITS>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<1, T>), true, j);
     else
-        launch(q, "step_linear", step_linear_kernel<F, GW, 8, 1, CHAINS>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<2, 1>), true, j);
+        launch(q, "step_linear", step_linear_kernel<F, GW, 8, CHAINS, KIND, LOGITS>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<2, 1>), true, j);
 }
 
-template <int F, int GW> void launch_kind(struct cuda_queue *q, const struct job &j, int blocks, bool many)
+template <int F, int GW> void launch_kind(struct cuda_queue *q, const struct job &j, int blocks, enum kind kind, bool many)
 {
-    if (many)
-        launch_rows<F, GW, 1>(q, j, blocks);
-    else
-        launch_rows<F, GW, 2>(q, j, blocks);
+    switch (kind) {
+    case STREAM:
+        if (many)
+            launch_rows<F, GW, 1, STREAM, false>(q, j, blocks);
+        else
+            launch_rows<F, GW, 2, STREAM, false>(q, j, blocks);
+        break;
+    case RANGE: launch_rows<F, GW, 2, RANGE, false>(q, j, blocks); break;
+    case PLAIN: launch_rows<F, GW, 2, PLAIN, false>(q, j, blocks); break;
+    case PAIR:  launch_rows<F, GW, 2, PAIR, false>(q, j, blocks); break;
+    }
 }
 
-template <int F> void launch_groups(struct cuda_queue *q, const struct job &j, int blocks, bool many)
+template <int F> void launch_groups(struct cuda_queue *q, const struct job &j, int blocks, int gw, enum kind kind, bool many)
 {
-    switch ((j.split_groups + STEP_WARPS - 1) / STEP_WARPS) {
-    case 1: launch_kind<F, 1>(q, j, blocks, many); break;
-    case 2: launch_kind<F, 2>(q, j, blocks, many); break;
-    case 3: launch_kind<F, 3>(q, j, blocks, many); break;
-    case 4: launch_rows<F, 4, 2>(q, j, blocks); break;
+    switch (gw) {
+    case 1: launch_kind<F, 1>(q, j, blocks, kind, many); break;
+    case 2: launch_kind<F, 2>(q, j, blocks, kind, many); break;
+    case 3: launch_kind<F, 3>(q, j, blocks, kind, many); break;
+    case 4: launch_kind<F, 4>(q, j, blocks, kind, many); break;
+    default: queue_note(q, "step_linear", cudaErrorInvalidValue);
+    }
+}
+
+template <int F, int GW> void launch_logits_of(struct cuda_queue *q, const struct job &j, int blocks, enum kind kind)
+{
+    if (kind == PLAIN)
+        launch_rows<F, GW, 1, PLAIN, true>(q, j, blocks);
+    else
+        launch_rows<F, GW, 1, STREAM, true>(q, j, blocks);
+}
+template <int F> void launch_logits(struct cuda_queue *q, const struct job &j, int blocks, int gw, enum kind kind)
+{
+    switch (gw) {
+    case 1: launch_logits_of<F, 1>(q, j, blocks, kind); break;
+    case 2: launch_logits_of<F, 2>(q, j, blocks, kind); break;
+    case 3: launch_logits_of<F, 3>(q, j, blocks, kind); break;
+    case 4: launch_logits_of<F, 4>(q, j, blocks, kind); break;
     default: queue_note(q, "step_linear", cudaErrorInvalidValue);
     }
 }
 
 /* The parts of one format. */
-void launch_format(struct cuda_queue *q, struct job j, int format, int splits)
+void launch_format(struct cuda_queue *q, struct job j, int format, int splits, enum kind kind)
 {
     size_t bytes[STEP_PARTS], total = 0;
     int n = 0;
@@ -386,20 +412,21 @@ void launch_format(struct cuda_queue *q, struct job j, int format, int splits)
     j.n_parts = n;
     if (!writer)
         j.x_out = j.h_out = NULL;
-    j.half = format == WEIGHT_INT8;
+    const bool logits = j.part[0].write == STEP_LOGITS;
     const int gw = (j.split_groups + STEP_WARPS - 1) / STEP_WARPS;
-    const bool many = gw < 4 && total / splits >= (size_t)q->n_sm * 64 * 1024;
+    const bool many = logits || (gw < 4 && kind == STREAM && total / splits >= (size_t)q->n_sm * 64 * 1024);
     /* Two blocks a multiprocessor where they fit: eight warps alone leave half of the issue slots empty. */
     const int per_sm = 2 * sizeof(shared_memory<1, 2>) <= q->smem && gw < 4 && j.n_rows * gw <= 8 ? 2 : 1;
     share_blocks(&j, bytes, (per_sm * q->n_sm + splits - 1) / splits, splits, many && j.n_rows <= 4 ? 2 : 1);
     const struct part *last = &j.part[n - 1];
     const int blocks = last->first + last->per_split * splits;
-    switch (format) {
-    case WEIGHT_INT4:  launch_groups<WEIGHT_INT4>(q, j, blocks, many); break;
-    case WEIGHT_FP8:   launch_groups<WEIGHT_FP8>(q, j, blocks, many); break;
-    case WEIGHT_INT8:  launch_groups<WEIGHT_INT8>(q, j, blocks, many); break;
-    case WEIGHT_DENSE: launch_groups<WEIGHT_DENSE>(q, j, blocks, many); break;
-    default: queue_note(q, "step_linear", cudaErrorInvalidValue);
+    switch (format + (logits ? 16 : 0)) {
+    case WEIGHT_INT4:       launch_groups<WEIGHT_INT4>(q, j, blocks, gw, kind, many); break;
+    case WEIGHT_FP8:        launch_groups<WEIGHT_FP8>(q, j, blocks, gw, kind, many); break;
+    case WEIGHT_DENSE:      launch_groups<WEIGHT_DENSE>(q, j, blocks, gw, kind, many); break;
+    case WEIGHT_DENSE + 16: launch_logits<WEIGHT_DENSE>(q, j, blocks, gw, kind); break;
+    case WEIGHT_INT8 + 16:  launch_logits<WEIGHT_INT8>(q, j, blocks, gw, kind); break;
+    default: queue_note(q, "step_linear", cudaErrorInvalidValue);       /* INT8 is for heads, INT4 and FP8 are not */
     }
 }
 
@@ -446,14 +473,17 @@ extern "C" void step_linear_cuda(struct cuda_queue *q, const struct step_linear_
     j.n_rows = a->n_rows;
     j.n_ids = a->n_ids;
     j.eps = a->eps;
-    j.two_inputs = a->in[1].x != NULL;
+    const bool pair = a->in[1].x != NULL;
     j.groups = pack_groups(a->part[0].w.cols);
-    j.cols = a->part[0].w.cols / (j.two_inputs ? 2 : 1);
+    j.cols = a->part[0].w.cols / (pair ? 2 : 1);
     j.split_groups = (j.groups + splits - 1) / splits;
+    const enum kind kind = pair ? PAIR : !a->in[0].norm ? PLAIN : splits > 1 ? RANGE : STREAM;
+    if (kind == PLAIN && (a->n_partials || a->x_out || a->h_out))
+        queue_note(q, "step_linear", cudaErrorInvalidValue);
     for (int f = WEIGHT_DENSE; f <= WEIGHT_INT8; f++)
         for (int i = 0; i < a->n_parts; i++)
             if (a->part[i].w.format == (enum weight_format)f) {
-                launch_format(q, j, f, splits);
+                launch_format(q, j, f, splits, kind);
                 break;
             }
 }

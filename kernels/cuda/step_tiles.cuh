@@ -37,19 +37,24 @@ __device__ __forceinline__ int format_units(int f) { return pack_lines((enum wei
 /* The offset that products carry. */
 template <int F> __host__ __device__ constexpr float product_offset() { return F == WEIGHT_INT4 ? 136 : F == WEIGHT_INT8 ? 1152 : 0; }
 
-template <int F> __device__ __forceinline__ void unpack_offset(uint32_t a[4], const uint4 &v, int s)
+/* HALF: products in fp16.  INT8 has them always; FP8 where the input is normed, since it unpacks in a third of the instructions;
+ * inputs that are not normed could overflow. */
+template <int F, bool HALF> __device__ __forceinline__ void unpack_offset(uint32_t a[4], const uint4 &v, int s)
 {
     const uint32_t *w = (const uint32_t *)&v;
+    static_assert(HALF ? F == WEIGHT_INT8 || F == WEIGHT_FP8 : F != WEIGHT_INT8, "no such product");
     if (F == WEIGHT_INT4)
         unpack_int4_biased(a, w[s]);
     else if (F == WEIGHT_INT8)
         unpack_int8_biased(a, w[2 * s], w[2 * s + 1]);
+    else if (HALF)
+        unpack_fp8_half(a, w[2 * s], w[2 * s + 1]);
     else
         unpack<F>(a, v, s);
 }
-template <int F> __device__ __forceinline__ void step_mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+template <bool HALF> __device__ __forceinline__ void step_mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
-    if (F == WEIGHT_INT8)
+    if (HALF)
         mma_f16(c, a, b0, b1);
     else
         mma_bf16(c, a, b0, b1);
@@ -68,20 +73,28 @@ template <bool HALF> __device__ __forceinline__ float fragment_sum(const uint32_
     float c[4] = {0, 0, 0, 0};
 #pragma unroll
     for (int s = 0; s < 8; s++)
-        step_mma<HALF ? WEIGHT_INT8 : WEIGHT_INT4>(c, a, b[s][0], b[s][1]);
+        step_mma<HALF>(c, a, b[s][0], b[s][1]);
     return c[0] + c[1];
 }
 
-/* Turns one group of four rows into fragments; u[i] holds columns 4 lane .. 4 lane + 3 of row i. */
-template <int GW, int COLS>
-__device__ __forceinline__ void frags_set(step_frags<GW, COLS> &f, int set, int group, const float4 u[4], bool half, uint4 *staged, int lane)
+/* Zeroes what frags_set() will not write of a warp's staging: rows from `rows` on. */
+template <int ROWS> __device__ __forceinline__ void staging_clear(uint4 *staged)
 {
+    for (int i = 2 * ROWS * STEP_PITCH / 16 + threadIdx.x % 32; i < 8 * STEP_PITCH / 16; i += 32)
+        staged[i] = make_uint4(0, 0, 0, 0);
+}
+
+/* Turns one group of ROWS <= 4 rows into fragments; u[i] holds columns 4 lane .. 4 lane + 3 of row i.  HALF: as fp16. */
+template <int ROWS, bool HALF>
+__device__ __forceinline__ void frags_set(uint32_t b[8][2], float *sum, const float4 u[ROWS], uint4 *staged)
+{
+    const int lane = threadIdx.x % 32;
     char *s = (char *)staged;
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < ROWS; i++) {
         uint32_t x, y, z, w;
-        if (half)
+        if (HALF)
             x = f16_split(u[i].x), y = f16_split(u[i].y), z = f16_split(u[i].z), w = f16_split(u[i].w);
         else
             x = bf16_split(u[i].x), y = bf16_split(u[i].y), z = bf16_split(u[i].z), w = bf16_split(u[i].w);
@@ -92,12 +105,12 @@ __device__ __forceinline__ void frags_set(step_frags<GW, COLS> &f, int set, int 
 #pragma unroll
     for (int p = 0; p < 4; p++) {
         uint4 v = *(uint4 *)(s + (lane / 4) * STEP_PITCH + 64 * p + 16 * (lane % 4));
-        f.b[set][group][2 * p][0] = v.x;
-        f.b[set][group][2 * p][1] = v.y;
-        f.b[set][group][2 * p + 1][0] = v.z;
-        f.b[set][group][2 * p + 1][1] = v.w;
+        b[2 * p][0] = v.x;
+        b[2 * p][1] = v.y;
+        b[2 * p + 1][0] = v.z;
+        b[2 * p + 1][1] = v.w;
     }
-    f.sum[set][group] = half ? fragment_sum<true>(f.b[set][group]) : fragment_sum<false>(f.b[set][group]);
+    *sum = fragment_sum<HALF>(b);
 }
 
 /* The units of a warp, tile after tile, T tiles side by side: with two there is twice the work between two barriers and between
@@ -139,6 +152,7 @@ template <class SRC, int T> struct step_stream {
         remaining += n;
         if (left == 0 && remaining > 0)
             next();
+#pragma unroll 1
         for (; under_way < STEP_UNITS / T - 1 && remaining > 0; under_way++)
             issue();
     }
@@ -152,8 +166,9 @@ template <class SRC, int T> struct step_stream {
     /* All units are known: before the first take(). */
     __device__ __forceinline__ void ready()
     {
+#pragma unroll 1
         for (; under_way < STEP_UNITS / T - 1; under_way++)
-            issue();
+            copy_commit(), slot = slot == LAST ? 0 : slot + PLACE;
     }
     __device__ __forceinline__ void take(uint4 v[T][2])
     {
@@ -169,7 +184,7 @@ template <class SRC, int T> struct step_stream {
 };
 
 /* One unit of T tiles, as one or two chains of products a tile, for the tensor cores' latency.  b: the k-steps covered. */
-template <int F, int COLS, int T, int CHAINS, class B>
+template <int F, bool HALF, int COLS, int T, int CHAINS, class B>
 __device__ __forceinline__ void unit_product(float acc[T][CHAINS][COLS][4], const uint4 v[T][2], B b)
 {
     constexpr int steps = line_steps<F>();
@@ -178,10 +193,10 @@ __device__ __forceinline__ void unit_product(float acc[T][CHAINS][COLS][4], cons
 #pragma unroll
         for (int i = 0; i < T; i++) {
             uint32_t a[4];
-            unpack_offset<F>(a, v[i][st / steps], st % steps);
+            unpack_offset<F, HALF>(a, v[i][st / steps], st % steps);
 #pragma unroll
             for (int c = 0; c < COLS; c++)
-                step_mma<F>(acc[i][st % CHAINS][c], a, b(c, st)[0], b(c, st)[1]);
+                step_mma<HALF>(acc[i][st % CHAINS][c], a, b(c, st)[0], b(c, st)[1]);
         }
 }
 
@@ -203,7 +218,7 @@ __device__ __forceinline__ void group_end(float2 total[COLS], float acc[CHAINS][
 
 /* T tiles over the warp's first gw groups: total[tile][set] += scaled product.  What a row adds up to depends on CHAINS, which
  * therefore must not depend on the number of rows; T may. */
-template <int F, int GW, int COLS, int T, int CHAINS, class SRC>
+template <int F, bool HALF, int GW, int COLS, int T, int CHAINS, class SRC>
 __device__ __forceinline__ void tile_product(float2 total[T][COLS], const step_frags<GW, COLS> &f, int gw, const group_scales<F> scale[T][GW], step_stream<SRC, T> &s)
 {
 #pragma unroll
@@ -215,7 +230,7 @@ __device__ __forceinline__ void tile_product(float2 total[T][COLS], const step_f
         for (int unit = 0; unit < group_units<F>(); unit++) {
             uint4 v[T][2];
             s.take(v);
-            unit_product<F, COLS, T, CHAINS>(acc, v, [&](int c, int st) { return f.b[c][gi][unit * 2 * line_steps<F>() + st]; });
+            unit_product<F, HALF, COLS, T, CHAINS>(acc, v, [&](int c, int st) { return f.b[c][gi][unit * 2 * line_steps<F>() + st]; });
         }
 #pragma unroll
         for (int c = 0; c < COLS; c++)
@@ -238,6 +253,7 @@ __device__ __forceinline__ void tile_reduce(step_shared<COLS, T> *sm, int n, int
         for (int c = 0; c < COLS; c++)
             sm->sums[n & 1][warp][i * COLS + c][lane] = total[i][c];
     __syncthreads();
+#pragma unroll 1
     for (int k = 0; k < T * COLS; k++) {
         if (warp != (n * T * COLS + k) % warps)
             continue;

@@ -84,6 +84,21 @@ __device__ __forceinline__ void unpack_int8_biased(uint32_t a[4], uint32_t w0, u
     a[3] = __byte_perm(w1, 0x64646464u, 0x4342);
 }
 
+/* 8 E4M3 as fp16, exact. */
+__device__ __forceinline__ uint32_t fp8_half_pair(uint32_t two)
+{
+    uint32_t d;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(d) : "h"((uint16_t)two));
+    return d;
+}
+__device__ __forceinline__ void unpack_fp8_half(uint32_t a[4], uint32_t w0, uint32_t w1)
+{
+    a[0] = fp8_half_pair(w0);
+    a[1] = fp8_half_pair(w0 >> 16);
+    a[2] = fp8_half_pair(w1);
+    a[3] = fp8_half_pair(w1 >> 16);
+}
+
 /* Fragment of k-step s (of line_steps) of a lane's 16 bytes. */
 template <int F> __device__ __forceinline__ void unpack(uint32_t a[4], const uint4 &v, int s)
 {

@@ -91,7 +91,7 @@ void fused_close(struct fused *u, struct dev *d)
 
 static struct step_part part(const struct weight *w, float *y, enum step_write write)
 {
-    return (struct step_part){.w = *w, .y = y, .y_row = (size_t)(write == STEP_SWIGLU ? w->rows / 2 : w->rows), .write = write};
+    return (struct step_part){.w = *w, .y = y, .y_row = (size_t)w->rows, .write = write};
 }
 
 /* The residual stream as input of the next products: what was added since is summed up on the way and kept. */
