@@ -47,7 +47,7 @@ static struct step_linear_args plain_input(const struct kernels *k, const struct
 /* Part p of `a`, written to a place of its own. */
 static void add_part(struct step_linear_args *a, const struct weight *w, float *y, enum step_write how)
 {
-    a->part[a->n_parts++] = (struct step_part){.w = *w, .y = y, .y_row = (size_t)w->rows / (how == STEP_SWIGLU ? 2 : 1), .write = how};
+    a->part[a->n_parts++] = (struct step_part){.w = *w, .y = y, .y_row = (size_t)w->rows, .write = how};
 }
 
 static void call_delta_in(struct kernels *k, void *arg, int i)
