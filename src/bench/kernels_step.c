@@ -33,7 +33,7 @@ struct step {
 
 /* As the forward pass cuts columns: at most 32 groups to a range, and the router, of few rows, into more. */
 static int fewest_splits(int cols) { return (cols / PACK_GROUP + 31) / 32; }
-static int router_splits(const struct model_config *c) { return c->hidden / PACK_GROUP >= 16 ? 8 : 1; }
+static int router_splits(const struct model_config *c) { return c->hidden / PACK_GROUP >= 16 ? 2 : 1; }
 
 static struct step_linear_args plain_input(const struct kernels *k, const struct step *s, const float *norm)
 {

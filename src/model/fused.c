@@ -4,13 +4,13 @@
 
 #include "base/log.h"
 
-enum { ROUTER_SPLITS = 8, MAX_SPLITS = 8 };
+enum { ROUTER_SPLITS = 2, MAX_SPLITS = 8 };
 
 static int groups(int cols) { return cols / PACK_GROUP; }
 /* The activations of a warp's columns stay in registers: at most 2 groups for each of 8 warps, so that two blocks fit. */
 static int column_splits(int cols) { return (groups(cols) + 15) / 16; }
 /* The router has too few rows to fill the machine. */
-static int router_splits(const struct model_config *c) { return groups(c->hidden) >= 2 * ROUTER_SPLITS ? ROUTER_SPLITS : 1; }
+static int router_splits(const struct model_config *c) { return groups(c->hidden) >= 8 * ROUTER_SPLITS ? ROUTER_SPLITS : 1; }
 
 bool fused_fits(const struct model_config *c, struct err *e)
 {
