@@ -104,14 +104,6 @@ struct step_input {
     const int32_t *ids;         /* NULL, or: row t is row ids[t] of the table x */
     const float *norm;          /* [cols] or NULL */
 };
-/* Weights that an operation soon to come will read: asked for now, so that memory has no idle moment while this one waits for
- * its input.  At most STEP_SOON of them, of any size. */
-enum { STEP_SOON = 3 };
-struct step_soon {
-    const void *at;
-    size_t      bytes;
-};
-
 struct step_linear_args {
     struct step_part  part[STEP_PARTS];
     int               n_parts;
@@ -127,7 +119,6 @@ struct step_linear_args {
     size_t            y_split;
     int               n_rows, splits;
     float             eps;
-    struct step_soon  soon[STEP_SOON];
     /* STEP_LOGITS */
     float            *tile_max; /* [n_rows, rows / 16] greatest logit of 16 ids; ids >= n_ids count as -inf; INFINITY when
                                  * one of them is no number */
@@ -199,9 +190,6 @@ struct step_experts_up_args {
     struct weight pair;         /* of expert 0, packed pair [2 inter, hidden] */
     size_t        stride;       /* bytes from one expert's pair to the next */
     struct weight shared;       /* packed pair [2 inter, hidden] */
-    const void   *down;         /* expert 0's packed `down`, or NULL: those chosen are asked for, */
-    size_t        down_stride;
-    struct step_soon soon[STEP_SOON];   /* and these */
     const int32_t *n_valid;     /* device memory: rows from here on choose nothing; NULL: all count */
     int           overlap;      /* for measurements: every row takes this many of its experts from row 0; -1: off */
     int           n_rows, n_experts, top_k, inter, hidden;
@@ -223,7 +211,6 @@ struct step_experts_down_args {
     const float  *shared_gate;  /* [n_logits] of [n_rows] before the sigmoid, logit_step elements apart, to be added up */
     int           n_logits;
     size_t        logit_step;
-    struct step_soon soon[STEP_SOON];
     int           n_rows, hidden, inter;
 };
 static inline int step_experts_splits(int inter) { return (inter + 1023) / 1024; }

@@ -109,19 +109,6 @@ __device__ __forceinline__ void copy16_if(void *smem, const void *p, bool there)
 __device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> __device__ __forceinline__ void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
-/* Asks for this block's share of bytes that a later kernel will read.  One thread calls it. */
-__device__ __forceinline__ void ask_for(const void *at, size_t bytes, int block, int blocks)
-{
-    const size_t from = bytes * block / blocks / 16 * 16, to = bytes * (block + 1) / blocks / 16 * 16;
-    if (at && from < to)
-        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"((const char *)at + from), "r"((uint32_t)(to - from)) : "memory");
-}
-__device__ __forceinline__ void ask_for(const struct step_soon soon[STEP_SOON])
-{
-    if (threadIdx.x < STEP_SOON)
-        ask_for(soon[threadIdx.x].at, soon[threadIdx.x].bytes, blockIdx.x, gridDim.x);
-}
-
 /* c += a b, 16x8x16, bf16 in, fp32 out.  c0 c1: row g, columns 2t and 2t + 1; c2 c3: row g + 8. */
 __device__ __forceinline__ void mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {

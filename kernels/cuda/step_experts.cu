@@ -26,9 +26,6 @@ struct up_job {
     struct step_route *route;
     const float   *logits, *x;
     const int32_t *n_valid;
-    const uint8_t *down;                /* expert 0's, to ask for */
-    size_t         down_stride;
-    struct step_soon soon[STEP_SOON];
     size_t         logit_step;
     int            n_logits, overlap, n_rows, n_experts, top_k, inter, hidden, groups, tiles;
     int            slot;                /* halves of one expert's h */
@@ -40,7 +37,6 @@ struct down_job {
     const uint16_t *h, *shared_h;
     const struct step_route *route;
     const float    *shared_gate;
-    struct step_soon soon[STEP_SOON];
     size_t          y_split, logit_step;
     int             n_logits, n_rows, hidden, inter, groups, tiles, per_split, slot;
 };
@@ -347,9 +343,6 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 && GW < 4 ? 2 : 1
         s.extend(gw * group_units<F>() * ((u1 - u0) / T));
     }
     s.ready();
-    ask_for(j.soon);
-    if (j.down && threadIdx.x < (unsigned)sm->routing.n)
-        ask_for(j.down + (size_t)sm->routing.expert[threadIdx.x] * j.down_stride, j.down_stride, b, nb);
 
     int round = 0;
     if (HALF ? sh0 < sh1 : true) {
@@ -474,7 +467,6 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 ? 2 : 1) down_kernel(c
     s.src.shared_units = shared_units;
     s.src.routed_units = group_units<F>();
     s.start(sm->step.ring[warp][0], mine ? shared_units : 0);
-    ask_for(j.soon);
     gpu_wait();
 
     const int n = j.route->n;
@@ -603,10 +595,6 @@ extern "C" void step_experts_up_cuda(struct cuda_queue *q, const struct step_exp
     j.logits = a->logits;
     j.x = a->x;
     j.n_valid = a->n_valid;
-    j.down = (const uint8_t *)a->down;
-    j.down_stride = a->down_stride;
-    for (int i = 0; i < STEP_SOON; i++)
-        j.soon[i] = a->soon[i];
     j.logit_step = a->logit_step;
     j.n_logits = a->n_logits;
     j.overlap = a->overlap;
@@ -639,8 +627,6 @@ extern "C" void step_experts_down_cuda(struct cuda_queue *q, const struct step_e
     j.shared_h = a->shared_h;
     j.route = a->route;
     j.shared_gate = a->shared_gate;
-    for (int i = 0; i < STEP_SOON; i++)
-        j.soon[i] = a->soon[i];
     j.y_split = a->y_split;
     j.logit_step = a->logit_step;
     j.n_logits = a->n_logits;

@@ -41,7 +41,6 @@ struct job {
     const int32_t    *row, *pos, *drafts;
     const uint8_t    *marks;
     const struct step_sampling *sampling;
-    struct step_soon  soon[STEP_SOON];
     int               n_rows, n_ids, cols, groups, split_groups;
     float             eps;
 };
@@ -289,7 +288,6 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 && GW < 4 && (F !
     s.src = {p.data + t0 * tile_bytes + (size_t)at.g0 * units * STEP_UNIT, (uint32_t)tile_bytes, at.gw * units, t1 - t0, T};
     s.start(sm->step.ring[warp][0], at.gw * units * ((t1 - t0 + T - 1) / T));
     s.ready();
-    ask_for(j.soon);
     load_scales<F, GW, T>(ahead, p, t0, t1 - 1, at.g0, at.gw, j.groups);
     if (ROWS < 4)
         staging_clear<ROWS>(sm->input.staged[warp]);
@@ -475,8 +473,6 @@ extern "C" void step_linear_cuda(struct cuda_queue *q, const struct step_linear_
     j.n_rows = a->n_rows;
     j.n_ids = a->n_ids;
     j.eps = a->eps;
-    for (int i = 0; i < STEP_SOON; i++)
-        j.soon[i] = a->soon[i];
     const bool pair = a->in[1].x != NULL;
     j.groups = pack_groups(a->part[0].w.cols);
     j.cols = a->part[0].w.cols / (pair ? 2 : 1);

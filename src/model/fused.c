@@ -115,29 +115,13 @@ static void left_parts(struct fused *u, int n)
     u->n_parts = n;
 }
 
-static struct step_soon soon(const struct weight *w)
-{
-    return (struct step_soon){w->data, pack_bytes(w->format, w->rows, w->cols)};
-}
-
-/* What the mixer of a layer reads first. */
-static void soon_mixer(struct step_soon s[STEP_SOON], const struct layer_weights *l)
-{
-    if (!l)
-        return;
-    s[0] = soon(l->full ? &l->attn.q : &l->delta.qkv);
-    s[1] = soon(l->full ? &l->attn.k : &l->delta.z);
-    s[2] = soon(l->full ? &l->attn.v : &l->delta.a);
-}
-
 /* x += W y, left in parts */
-static void project_out(struct forward *f, const struct weight *w, const float *ssq, const struct moe_weights *next, int n)
+static void project_out(struct forward *f, const struct weight *w, const float *ssq, int n)
 {
     struct fused *u = f->fused;
     int splits = column_splits(w->cols);
     STEP(f->dev, step_linear, .part = {part(w, u->part, STEP_PLAIN)}, .n_parts = 1, .in = {{.x = u->y}}, .ssq = ssq,
-         .y_split = u->part_step, .n_rows = n, .splits = splits, .eps = f->cfg->rms_eps,
-         .soon = {soon(&next->router), soon(&next->shared.gate)});
+         .y_split = u->part_step, .n_rows = n, .splits = splits, .eps = f->cfg->rms_eps);
     left_parts(u, splits);
 }
 
@@ -147,14 +131,14 @@ static void attention_step(struct forward *f, struct cache *k, const struct laye
     struct fused *u = f->fused;
     struct step_linear_args in = {
         .part = {part(&l->attn.q, u->qg, STEP_PLAIN), part(&l->attn.k, u->k, STEP_PLAIN), part(&l->attn.v, u->v, STEP_PLAIN)},
-        .n_parts = 3, .n_rows = n, .soon = {soon(&l->attn.o)},
+        .n_parts = 3, .n_rows = n,
     };
     take_stream(u, &in, l->norm_in, c->rms_eps);
     f->dev->step->step_linear(f->dev, &in);
     STEP(f->dev, step_attention, .y = u->y, .qg = u->qg, .k = u->k, .v = u->v, .q_norm = l->attn.q_norm, .k_norm = l->attn.k_norm,
          .freq = f->freq, .kv = k->kv[kv_layer], .pos = pos, .scratch = u->attention, .n_rows = n, .n_q_heads = c->n_q_heads,
          .half = c->rotary_dim / 2, .eps = c->rms_eps, .rope_scale = c->yarn_attention_factor, .scale = 1.0f / sqrtf((float)c->head_dim));
-    project_out(f, &l->attn.o, NULL, &l->moe, n);
+    project_out(f, &l->attn.o, NULL, n);
 }
 
 static void delta_step(struct forward *f, struct cache *k, const struct layer_weights *l, int delta_layer, int n)
@@ -166,15 +150,15 @@ static void delta_step(struct forward *f, struct cache *k, const struct layer_we
     struct step_linear_args in = {
         .part = {part(&w->qkv, s->ring, STEP_TO_RING), part(&w->z, u->z, STEP_PLAIN), part(&w->a, s->ring_a, STEP_TO_RING),
                  part(&w->b, s->ring_b, STEP_TO_RING)},
-        .n_parts = 4, .n_rows = n, .pos = &u->live->pos, .soon = {soon(&w->out)},
+        .n_parts = 4, .n_rows = n, .pos = &u->live->pos,
     };
     take_stream(u, &in, l->norm_in, c->rms_eps);
     f->dev->step->step_linear(f->dev, &in);
     cache_delta_step(k, delta_layer, w, u->live, u->y, u->ssq, u->z, n);
-    project_out(f, &w->out, u->ssq, &l->moe, n);
+    project_out(f, &w->out, u->ssq, n);
 }
 
-static void moe_step(struct forward *f, const struct layer_weights *l, const struct layer_weights *next, const int32_t *n_valid, int n)
+static void moe_step(struct forward *f, const struct layer_weights *l, const int32_t *n_valid, int n)
 {
     const struct model_config *c = f->cfg;
     const struct moe_weights *w = &l->moe;
@@ -189,15 +173,11 @@ static void moe_step(struct forward *f, const struct layer_weights *l, const str
     f->dev->step->step_linear(f->dev, &in);
     STEP(f->dev, step_experts_up, .h = u->slots, .shared_h = u->shared, .route = u->route, .logits = u->router,
          .n_logits = router_splits(c), .logit_step = u->router_step, .x = u->h, .pair = w->experts[0].gate, .stride = pair_step,
-         .shared = w->shared.gate, .down = w->experts[0].down.data, .down_stride = down_step, .soon = {soon(&w->shared.down)}, .n_valid = n_valid, .overlap = u->overlap, .n_rows = n, .n_experts = c->n_experts,
+         .shared = w->shared.gate, .n_valid = n_valid, .overlap = u->overlap, .n_rows = n, .n_experts = c->n_experts,
          .top_k = c->top_k, .inter = c->moe_inter, .hidden = c->hidden);
-    struct step_experts_down_args down = {
-        .y = u->part, .y_split = u->part_step, .h = u->slots, .shared_h = u->shared, .route = u->route, .down = w->experts[0].down,
-        .stride = down_step, .shared = w->shared.down, .shared_gate = u->gate, .n_logits = router_splits(c), .logit_step = u->router_step,
-        .n_rows = n, .hidden = c->hidden, .inter = c->moe_inter,
-    };
-    soon_mixer(down.soon, next);
-    f->dev->step->step_experts_down(f->dev, &down);
+    STEP(f->dev, step_experts_down, .y = u->part, .y_split = u->part_step, .h = u->slots, .shared_h = u->shared, .route = u->route,
+         .down = w->experts[0].down, .stride = down_step, .shared = w->shared.down, .shared_gate = u->gate,
+         .n_logits = router_splits(c), .logit_step = u->router_step, .n_rows = n, .hidden = c->hidden, .inter = c->moe_inter);
     left_parts(u, step_experts_splits(c->moe_inter));
 }
 
@@ -214,7 +194,7 @@ void fused_layers(struct forward *f, struct cache *k, int n)
             attention_step(f, k, l, full++, &u->live->pos, n);
         else
             delta_step(f, k, l, delta++, n);
-        moe_step(f, l, i + 1 < c->n_layers ? l + 1 : NULL, NULL, n);
+        moe_step(f, l, NULL, n);
         if (u->distinct)
             f->dev->copy(f->dev, u->distinct + i, &u->route->n, sizeof *u->distinct);
     }
@@ -264,7 +244,7 @@ void fused_mtp(struct forward *f, struct cache *k, const int32_t *next, const fl
     u->parts = u->part + u->part_step;
     u->n_parts = 1;
     attention_step(f, k, &w->layer, f->cfg->n_full, pos, n);
-    moe_step(f, &w->layer, NULL, n_valid, n);
+    moe_step(f, &w->layer, n_valid, n);
 }
 
 void fused_mtp_logits(struct forward *f, const struct fused_head *h, const int32_t *row)
