@@ -230,44 +230,41 @@ __device__ __forceinline__ int slot_at(int i, int row, int sets)
 }
 
 
-/* n tiles of one format, T at a time; `where(i)` gives scales, tile and output of the i-th. */
+/* n tiles of one format, T at a time; `where(i)` gives scales, tile and place in h of the i-th. */
 template <int F, bool HALF, int GW, int COLS, int T, class WHERE>
 __device__ __forceinline__ void up_run(const struct up_job &j, step_shared<COLS, T> *sm, const step_frags<GW, COLS> &f,
-                                       step_stream<up_tiles, T> &s, int *round, int n, int g0, int gw, WHERE where)
+                                       step_stream<up_tiles, T> &s, int *round, int n, int g0, int gw, uint16_t *h, WHERE where)
 {
-    group_scales<F> scale[T][GW], ahead[T][GW];
+    group_scales<F> scale[T][GW];
     const uint8_t *scales;
-    uint16_t *out;
-    int tile, next_tile;
-    auto fetch = [&](int i) {
-        where(i, &scales, &out, &next_tile);
+    int tile, next_tile, out, slot;
+    auto fetch = [&](int gi) {
 #pragma unroll
         for (int t = 0; t < T; t++)
-#pragma unroll
-            for (int gi = 0; gi < GW; gi++)
-                if (gi < gw)
-                    ahead[t][gi].load(scales, (size_t)(next_tile + t) * j.groups + g0 + gi, threadIdx.x % 32 / 4);
+            if (gi < gw)
+                scale[t][gi].load(scales, (size_t)(next_tile + t) * j.groups + g0 + gi, threadIdx.x % 32 / 4);
     };
     if (n <= 0)
         return;
-    fetch(0);
+    where(0, &scales, &out, &next_tile);
+#pragma unroll
+    for (int gi = 0; gi < GW; gi++)
+        fetch(gi);
     for (int i = 0; i < n; i += T) {
         float2 total[T][COLS] = {};
-        uint16_t *h = out;
+        slot = out;
         tile = next_tile;
-#pragma unroll
-        for (int t = 0; t < T; t++)
-#pragma unroll
-            for (int gi = 0; gi < GW; gi++)
-                scale[t][gi] = ahead[t][gi];
         if (i + T < n)
-            fetch(i + T);
-        tile_product<F, HALF, GW, COLS, T, 1>(total, f, gw, scale, s);
+            where(i + T, &scales, &out, &next_tile);
+        tile_product<F, HALF, GW, COLS, T, 1>(total, f, gw, scale, s, [&](int gi) {
+            if (i + T < n)
+                fetch(gi);
+        });
         tile_reduce<COLS, T>(sm, (*round)++, STEP_WARPS, total, [&](int t, int set, float2 v) {
             const int token = 4 * set + threadIdx.x % 4, at = (tile + t) * 8 + threadIdx.x % 32 / 4;
             if (token < j.n_rows && at < j.inter) {
                 const uint32_t both = bf16_split(silu_f(v.x) * v.y);
-                const int to = slot_at(at, token, COLS);
+                const int to = slot + slot_at(at, token, COLS);
                 h[to] = (uint16_t)both;
                 h[to + 32] = (uint16_t)(both >> 16);
             }
@@ -289,7 +286,7 @@ __device__ __forceinline__ int routed_begin(int b, int blocks, int n_shared, int
 }
 
 template <int FS, int F, int GW, int ROWS, int T>
-__global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 && GW < 4 ? 2 : 1) up_kernel(const __grid_constant__ struct up_job j)
+__global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 && GW < (FS == WEIGHT_INT4 ? 3 : 4) ? 2 : 1) up_kernel(const __grid_constant__ struct up_job j)
 {
     constexpr int COLS = (ROWS + 3) / 4;
     extern __shared__ uint4 memory[];
@@ -347,18 +344,18 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 && GW < 4 ? 2 : 1
     int round = 0;
     if (HALF ? sh0 < sh1 : true) {
         load_x(bool_constant<HALF>());
-        up_run<FS, HALF, GW, COLS, T>(j, &sm->step, f, s, &round, sh1 - sh0, g0, gw, [&](int i, const uint8_t **scales, uint16_t **out, int *tile) {
+        up_run<FS, HALF, GW, COLS, T>(j, &sm->step, f, s, &round, sh1 - sh0, g0, gw, j.shared_h, [&](int i, const uint8_t **scales, int *slot, int *tile) {
             *scales = j.shared.scale;
-            *out = j.shared_h;
+            *slot = 0;
             *tile = sh0 + i;
         });
     }
     if (HALF)                           /* the routed experts want it otherwise */
         load_x(bool_constant<F == WEIGHT_FP8>());
-    up_run<F, F == WEIGHT_FP8, GW, COLS, T>(j, &sm->step, f, s, &round, u1 - u0, g0, gw, [&](int i, const uint8_t **scales, uint16_t **out, int *tile) {
+    up_run<F, F == WEIGHT_FP8, GW, COLS, T>(j, &sm->step, f, s, &round, u1 - u0, g0, gw, j.h, [&](int i, const uint8_t **scales, int *slot, int *tile) {
         const int e = (u0 + i) / j.tiles;
         *scales = j.routed.scale + (size_t)sm->routing.expert[e] * j.routed.stride;
-        *out = j.h + (size_t)e * j.slot;
+        *slot = e * j.slot;
         *tile = (u0 + i) % j.tiles;
     });
 }

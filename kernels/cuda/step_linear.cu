@@ -247,15 +247,14 @@ template <bool LOGITS> __device__ __forceinline__ void write_sums(const struct j
         y[row + 8] = v.y;
 }
 
+/* Scales of group gi of the tiles from `tile` on. */
 template <int F, int GW, int T>
-__device__ __forceinline__ void load_scales(group_scales<F> scale[T][GW], const struct part &p, int tile, int last, int g0, int gw, int groups)
+__device__ __forceinline__ void load_scales(group_scales<F> scale[T][GW], const struct part &p, int gi, int tile, int last, const struct place &at, int groups)
 {
 #pragma unroll
     for (int i = 0; i < T; i++)
-#pragma unroll
-        for (int gi = 0; gi < GW; gi++)
-            if (gi < gw)
-                scale[i][gi].load(p.scale, (size_t)min(tile + i, last) * groups + g0 + gi, threadIdx.x % 32 / 4);
+        if (gi < at.gw)
+            scale[i][gi].load(p.scale, (size_t)min(tile + i, last) * groups + at.g0 + gi, threadIdx.x % 32 / 4);
 }
 
 template <int F, int GW, int ROWS, int CHAINS, int KIND, bool LOGITS>
@@ -281,14 +280,16 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 && GW < 4 && (F !
     const size_t tile_bytes = (size_t)j.groups * units * STEP_UNIT;
     step_stream<tiles_of_part, T> s;
     step_frags<GW, COLS> f;
-    group_scales<F> scale[T][GW], ahead[T][GW];
+    group_scales<F> scale[T][GW];
     float4 norm[GW];
 
     /* what does not depend on the kernels in front */
     s.src = {p.data + t0 * tile_bytes + (size_t)at.g0 * units * STEP_UNIT, (uint32_t)tile_bytes, at.gw * units, t1 - t0, T};
     s.start(sm->step.ring[warp][0], at.gw * units * ((t1 - t0 + T - 1) / T));
     s.ready();
-    load_scales<F, GW, T>(ahead, p, t0, t1 - 1, at.g0, at.gw, j.groups);
+#pragma unroll
+    for (int gi = 0; gi < GW; gi++)
+        load_scales<F, GW, T>(scale, p, gi, t0, t1 - 1, at, j.groups);
     if (ROWS < 4)
         staging_clear<ROWS>(sm->input.staged[warp]);
     if (KIND != PLAIN && ROWS == 1)
@@ -300,14 +301,10 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 && GW < 4 && (F !
 
     for (int tile = t0, n = 0; tile < t1; tile += T, n++) {
         float2 total[T][COLS] = {};
-#pragma unroll
-        for (int i = 0; i < T; i++)
-#pragma unroll
-            for (int gi = 0; gi < GW; gi++)
-                scale[i][gi] = ahead[i][gi];
-        if (tile + T < t1)
-            load_scales<F, GW, T>(ahead, p, tile + T, t1 - 1, at.g0, at.gw, j.groups);
-        tile_product<F, HALF, GW, COLS, T, CHAINS>(total, f, at.gw, scale, s);
+        tile_product<F, HALF, GW, COLS, T, CHAINS>(total, f, at.gw, scale, s, [&](int gi) {
+            if (tile + T < t1)
+                load_scales<F, GW, T>(scale, p, gi, tile + T, t1 - 1, at, j.groups);
+        });
         tile_reduce<COLS, T>(&sm->step, n, STEP_WARPS, total, [&](int i, int set, float2 v) {
             if (tile + i >= t1)
                 return;

@@ -216,10 +216,11 @@ __device__ __forceinline__ void group_end(float2 total[COLS], float acc[CHAINS][
     }
 }
 
-/* T tiles over the warp's first gw groups: total[tile][set] += scaled product.  What a row adds up to depends on CHAINS, which
+/* T tiles over the warp's first gw groups: total[tile][set] += scaled product.  after(gi) is called when the scales of group gi have
+ * been used: it may fetch the next tiles' into their place.  What a row adds up to depends on CHAINS, which
  * therefore must not depend on the number of rows; T may. */
-template <int F, bool HALF, int GW, int COLS, int T, int CHAINS, class SRC>
-__device__ __forceinline__ void tile_product(float2 total[T][COLS], const step_frags<GW, COLS> &f, int gw, const group_scales<F> scale[T][GW], step_stream<SRC, T> &s)
+template <int F, bool HALF, int GW, int COLS, int T, int CHAINS, class SRC, class AFTER>
+__device__ __forceinline__ void tile_product(float2 total[T][COLS], const step_frags<GW, COLS> &f, int gw, const group_scales<F> scale[T][GW], step_stream<SRC, T> &s, AFTER after)
 {
 #pragma unroll
     for (int gi = 0; gi < GW; gi++) {
@@ -238,6 +239,7 @@ __device__ __forceinline__ void tile_product(float2 total[T][COLS], const step_f
 #pragma unroll
         for (int i = 0; i < T; i++)
             group_end<F, COLS, CHAINS>(total[i], acc[i], sum, scale[i][gi].get());
+        after(gi);
     }
 }
 
