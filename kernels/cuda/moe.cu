@@ -7,7 +7,7 @@
  * Numerics  router as its definition with expf of another library; chosen by the logits themselves.  moe_group exact */
 #include "kernels/cuda/common.cuh"
 
-enum { ROUTER_HELD = 512 / 32, GROUP_THREADS = 1024 };
+enum { ROUTER_EXPERTS = 512, ROUTER_HELD = ROUTER_EXPERTS / 32, GROUP_THREADS = 1024 };
 
 static __global__ void __launch_bounds__(256) router_kernel(const struct router_args a)
 {
@@ -37,22 +37,22 @@ static __global__ void __launch_bounds__(256) router_kernel(const struct router_
     int choice = 0;
     for (int k = 0; k < a.top_k; k++) {
         float best = -INFINITY;
-        int at = 512;          /* none */
+        int at = ROUTER_EXPERTS;          /* none */
 #pragma unroll
         for (int i = 0; i < ROUTER_HELD; i++)
-            if (!(taken >> i & 1) && (at == 512 || l[i] > best)) {
+            if (!(taken >> i & 1) && (at == ROUTER_EXPERTS || l[i] > best)) {
                 best = l[i];
                 at = lane + 32 * i;
             }
         for (int m = 16; m; m >>= 1) {
             const float other = __shfl_xor_sync(~0u, best, m);
             const int there = __shfl_xor_sync(~0u, at, m);
-            if (there < 512 && (at == STEP_EXPERTS || other > best || (other == best && there < at))) {
+            if (there < ROUTER_EXPERTS && (at == ROUTER_EXPERTS || other > best || (other == best && there < at))) {
                 best = other;
                 at = there;
             }
         }
-        if (at % 32 == lane && at < 512)
+        if (at % 32 == lane && at < ROUTER_EXPERTS)
             taken |= 1u << at / 32;
         if (lane == k) {
             choice = at;
@@ -70,7 +70,7 @@ static __global__ void __launch_bounds__(256) router_kernel(const struct router_
 
 extern "C" void router_cuda(struct cuda_queue *q, const struct router_args *a)
 {
-    if (a->n_experts > 512 || a->top_k > STEP_CHOICES || a->top_k > a->n_experts) {
+    if (a->n_experts > ROUTER_EXPERTS || a->top_k > STEP_CHOICES || a->top_k > a->n_experts) {
         queue_note(q, "router", cudaErrorInvalidValue);
         return;
     }
