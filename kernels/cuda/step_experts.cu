@@ -285,8 +285,15 @@ __device__ __forceinline__ int routed_begin(int b, int blocks, int n_shared, int
     return b == blocks ? n_routed : max(0, (int)(all * b / blocks) - weight * shared_begin(b, blocks, n_shared));
 }
 
+/* Two blocks a multiprocessor where shared memory has room for them; a GB10 has not, and there registers need no cap. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+#define UP_BLOCKS 1
+#else
+#define UP_BLOCKS 2
+#endif
+
 template <int FS, int F, int GW, int ROWS, int T>
-__global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 && GW < (FS == WEIGHT_INT4 ? 3 : 4) ? 2 : 1) up_kernel(const __grid_constant__ struct up_job j)
+__global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 && GW < (FS == WEIGHT_INT4 ? 3 : 4) ? UP_BLOCKS : 1) up_kernel(const __grid_constant__ struct up_job j)
 {
     constexpr int COLS = (ROWS + 3) / 4;
     extern __shared__ uint4 memory[];
