@@ -37,7 +37,7 @@ size_t forward_bytes(const struct model_config *c, int max_rows)
          + (size_t)(c->n_experts + 2) * sizeof(int32_t) + (size_t)c->rotary_dim / 2 * sizeof(float) + 64 * 32;
 }
 
-/* What the plain operations of a GPU want besides (kernels/cuda): a bf16 copy of the widest input, and 16 blocks of the
+/* What the plain operations of a GPU want besides (kernels/cuda): an fp16 copy of the widest input with a factor a row, and 16 blocks of the
  * DeltaNet chunk form. */
 size_t forward_scratch_bytes(const struct model_config *c, int max_rows)
 {
