@@ -14,7 +14,7 @@
  *           groups, and so do the copies; weights likewise in rows of 128 bytes
  * Numerics  q and weights in bf16, logits, softmax and sums in fp32 (online, base 2, tile after tile from 0); within 1e-2 relative L2
  *           of cpu/attention.c, same bits whatever the other rows of the call */
-#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/attention.cuh"
 
 enum {
     DIM = 256, ROWS = 128, WARPS = 8,
@@ -35,27 +35,6 @@ enum {
 };
 static_assert(SMALL_BYTES <= 99 * 1024, "a GB10 has 99 KiB");
 
-static __device__ __forceinline__ void ldmatrix(uint32_t r[4], uint32_t at)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
-}
-static __device__ __forceinline__ void ldmatrix_trans(uint32_t r[4], uint32_t at)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
-}
-static __device__ __forceinline__ float exp2_fast(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-static __device__ __forceinline__ float quad_max(float v)
-{
-    v = fmaxf(v, __shfl_xor_sync(~0u, v, 1));
-    return fmaxf(v, __shfl_xor_sync(~0u, v, 2));
-}
 static __device__ __forceinline__ float quad_sum(float v)
 {
     v += __shfl_xor_sync(~0u, v, 1);

@@ -12,35 +12,13 @@
  *           warp has 32 columns of all rows.  16-byte piece c of row r lies at c ^ (r & 7), free of bank conflicts
  * Numerics  q and weights in bf16, the rest fp32; weights are added up by the tensor cores as ones times weights, so that the order
  *           does not depend on R.  A range is 64 positions long for rows at 0 to 4095, 128 at 4096 to 8191, ... */
-#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/attention.cuh"
 
 enum {
     DIM = 256, WARPS = 8, THREADS = WARPS * 32, TILE = 64, HEADS = 16,
     ROW_BYTES = DIM * 2,
     BUFFER = TILE * ROW_BYTES,
 };
-
-static __device__ __forceinline__ void ldmatrix(uint32_t r[4], uint32_t at)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
-}
-static __device__ __forceinline__ void ldmatrix_trans(uint32_t r[4], uint32_t at)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
-}
-static __device__ __forceinline__ float exp2_fast(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-static __device__ __forceinline__ float quad_max(float v)
-{
-    v = fmaxf(v, __shfl_xor_sync(~0u, v, 1));
-    return fmaxf(v, __shfl_xor_sync(~0u, v, 2));
-}
 
 /* The range length of a row at position p: the smallest multiple of 64 that needs no more than STEP_RANGES ranges. */
 static __device__ __forceinline__ int range_length(int p) { return TILE * (p / (TILE * STEP_RANGES) + 1); }
