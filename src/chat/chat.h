@@ -48,6 +48,7 @@ struct chat_stats {
     double tok_s;                       /* tokens after the first, over the time after the first */
     double acceptance;                  /* accepted / drafted; negative when nothing was drafted */
     int    ctx_used, ctx_total;
+    double joules;                      /* of the device during the turn; 0: not known */
     uint64_t seed;
 };
 
@@ -94,11 +95,60 @@ bool chat_busy(const struct chat *c);
 bool chat_ready(const struct chat *c);
 
 bool chat_new(struct chat *c, struct err *e);           /* an empty conversation; the old one stays on disk */
-bool chat_undo(struct chat *c, struct buf *taken_back, struct err *e);  /* the last message and its answer */
+
+/* --- the tree: going back loses nothing; what is not on the shown path stays beside it --- */
+bool chat_undo(struct chat *c, struct buf *taken_back, struct err *e);  /* the last message and its answer leave the path */
+bool chat_redo(struct chat *c, struct err *e);          /* back down the way that was shown last */
+/* The path ends before user message `i` (index of chat_message()); its text, for an editor.  The next submit makes a sibling. */
+bool chat_edit(struct chat *c, int i, struct buf *text, struct err *e);
+int  chat_siblings(const struct chat *c, int i, int *which);            /* how many stand beside message i, itself counted; which one it is */
+bool chat_show_sibling(struct chat *c, int i, int which, struct err *e);/* the path goes through that one, and on to its newest leaf */
+struct chat_node { int parent; const char *role, *text; bool on_path; };        /* parent -1: a root */
+int  chat_n_nodes(const struct chat *c);                /* in the order in which they were made */
+struct chat_node chat_node(const struct chat *c, int k);
+bool chat_go(struct chat *c, int node, struct err *e);  /* the path ends there */
+
+/* --- an answer's tokens: of an assistant message, or (i = -1) of the answer under way, of its last request --- */
+enum chat_token_how { CHAT_SAMPLED, CHAT_DRAFTED, CHAT_LOOKED_UP, CHAT_FORCED };
+enum { CHAT_ALTERNATIVES = 8 };
+struct chat_token {
+    const char *text;           /* the piece; may be part of a character.  Valid until the conversation changes */
+    size_t n;
+    bool   reasoning;           /* which of the message's two texts it belongs to */
+    size_t at;                  /* byte of that text where it begins */
+    enum chat_token_how how;
+    float  prob;                /* of the token, before penalties and cuts; negative: not known (a loaded session) */
+    int    n_alternatives;      /* by falling probability; the token itself is among them if it is that likely */
+    struct { const char *text; size_t n; float prob; } alternatives[CHAT_ALTERNATIVES];
+};
+int  chat_n_tokens(const struct chat *c, int i);
+bool chat_token(const struct chat *c, int i, int k, struct chat_token *out);
+/* Another answer beside message i: its first k tokens, then that alternative of token k, then the model goes on. */
+bool chat_branch_token(struct chat *c, int i, int k, int alternative, struct err *e);
+bool chat_continue(struct chat *c, struct err *e);      /* goes on with an answer that was stopped; it becomes one message */
+/* While the model reasons: the reasoning ends here, the answer begins.  False: it does not reason. */
+bool chat_answer_now(struct chat *c);
+
+/* --- what fills the context, and the machine --- */
+struct chat_part { const char *what; char label[64]; int message, tokens; };    /* what: "system", "tools", "user", "file", "answer", "tool" */
+int  chat_context(const struct chat *c, const struct chat_part **parts);        /* of the next prompt; valid until the next call */
+int  chat_count_tokens(const struct chat *c, const char *text, size_t n);       /* of a draft; an estimate before CHAT_READY */
+struct chat_machine {
+    double memory_used, memory_total;   /* bytes; of the device, or of this process and the host; 0: not known */
+    int    celsius;                     /* 0: not known */
+    double watts;                       /* 0: not known */
+    const char *throttled;              /* why clocks are lowered, in a word or two; NULL: they are not, or not known */
+};
+void chat_machine(const struct chat *c, struct chat_machine *m);        /* cheap enough for once a second */
 bool chat_offer_tools(struct chat *c, const char *list, struct err *e);
 void chat_list_tools(const struct chat *c, struct buf *out);
+
+/* --- sessions (chat/sessions.h lists them) --- */
 bool chat_save(struct chat *c, const char *name, struct err *e);
 bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e);
+bool chat_rename(struct chat *c, const char *title, struct err *e);
+const char *chat_title(const struct chat *c);           /* as given, else the first line of the first message; "" before that */
+bool chat_export(const struct chat *c, const char *format, struct buf *out, struct err *e);    /* "md", "json", "txt" */
 
 const struct chat_info *chat_info(const struct chat *c);                /* NULL before CHAT_READY */
 const char *chat_model_dir(const struct chat *c);
@@ -109,8 +159,17 @@ const struct chat_stats *chat_last_stats(const struct chat *c);
 /* The conversation so far, a message after the other, for a front end that shows a loaded one.  Valid until it changes. */
 struct chat_message {
     const char *role, *text, *reasoning, *name;         /* role: "user", "assistant", "tool" */
+    int  n_calls;                                       /* of an assistant's */
     bool stopped;
 };
 struct chat_message chat_message(const struct chat *c, int i);
+struct chat_call { const char *name, *arguments; };
+struct chat_call chat_message_call(const struct chat *c, int i, int k);
+/* Files of a user message, "@path" in its text when it was sent: the model reads their text, the screen shows the message. */
+struct chat_file { const char *path; size_t bytes; int tokens; };
+int  chat_n_files(const struct chat *c, int i);
+struct chat_file chat_file(const struct chat *c, int i, int k);
+/* Would "@path" attach?  Fills bytes and an estimate of tokens; else says why not. */
+bool chat_check_file(const struct chat *c, const char *path, struct chat_file *out, struct err *e);
 
 #endif

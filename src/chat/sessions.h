@@ -1,0 +1,27 @@
+/* The conversations on disk, newest first. */
+#ifndef Q35_CHAT_SESSIONS_H
+#define Q35_CHAT_SESSIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+struct sessions_item {
+    char   *name, *path, *title, *model;        /* name: what session_open() takes; title: as given, else the first message's first line */
+    int64_t changed_s;                          /* Unix time */
+    size_t  bytes;
+    int     n_turns;
+    char   *hit;                                /* with `find`: the line that matched, else NULL */
+};
+struct sessions { struct sessions_item *items; int n; };
+
+/* All of them, or those whose text has all words of `find` (NULL: all).  Files that cannot be read are left out. */
+bool sessions_list(struct sessions *s, const char *find, struct err *e);
+void sessions_free(struct sessions *s);
+bool sessions_delete(const char *name, struct err *e);          /* not one that is open somewhere */
+bool sessions_newest(struct buf *name);                         /* false: there is none */
+
+#endif

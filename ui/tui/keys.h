@@ -1,0 +1,56 @@
+/* What the terminal sends, as events: bytes in, keys, text, pastes and reports out.  Pure; time comes from outside.
+ * Knows the forms of xterm, rxvt, linux, tmux, screen and kitty.  A sequence may be split anywhere. */
+#ifndef Q35_UI_TUI_KEYS_H
+#define Q35_UI_TUI_KEYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+enum key_code {                 /* above all code points */
+    KEY_NONE = 0x110000,
+    KEY_ENTER, KEY_TAB, KEY_ESCAPE, KEY_BACKSPACE, KEY_DELETE, KEY_INSERT,
+    KEY_UP, KEY_DOWN, KEY_LEFT, KEY_RIGHT, KEY_HOME, KEY_END, KEY_PAGE_UP, KEY_PAGE_DOWN,
+    KEY_F1, KEY_F2, KEY_F3, KEY_F4, KEY_F5, KEY_F6, KEY_F7, KEY_F8, KEY_F9, KEY_F10, KEY_F11, KEY_F12,
+    KEY_WHEEL_UP, KEY_WHEEL_DOWN, KEY_CLICK,
+};
+enum { MOD_SHIFT = 1, MOD_ALT = 2, MOD_CTRL = 4 };
+
+enum key_kind {
+    KEYS_KEY,                   /* code, mods: a named key, or a code point with Ctrl or Alt; Ctrl-C is 'c' with MOD_CTRL */
+    KEYS_TEXT,                  /* text: characters to insert, whole UTF-8 sequences, no controls */
+    KEYS_PASTE,                 /* text: part of a paste: newlines are \n, controls but \n and \t are gone */
+    KEYS_PASTE_END,
+    KEYS_REPORT,                /* an answer of the terminal: report, value */
+};
+enum key_report { REPORT_DA1, REPORT_SYNC, REPORT_BACKGROUND, REPORT_FOCUS, REPORT_KITTY, REPORT_CURSOR };
+
+struct key_event {
+    enum key_kind kind;
+    uint32_t code;
+    uint8_t  mods;
+    int      row, col;          /* of KEY_CLICK, from 0 */
+    enum key_report report;
+    int      value;             /* SYNC: 1 the mode is known; BACKGROUND: luminance 0..255; FOCUS: 1 in, 0 out */
+    const char *text;           /* valid until the next feed */
+    size_t   n;
+};
+
+struct keys;
+
+struct keys *keys_open(void);
+void keys_close(struct keys *k);
+/* Takes bytes that were read at `ms` and calls fn for each event they complete. */
+void keys_feed(struct keys *k, const char *bytes, size_t n, int64_t ms, void (*fn)(void *arg, const struct key_event *ev), void *arg);
+/* Time goes by: a lone ESC becomes KEY_ESCAPE, a paste without an end ends. */
+void keys_tick(struct keys *k, int64_t ms, void (*fn)(void *arg, const struct key_event *ev), void *arg);
+int  keys_timeout(const struct keys *k, int64_t ms);    /* ms until a tick is due, -1: none */
+void keys_escape_ms(struct keys *k, int ms);            /* how long a lone ESC waits: 25; more over SSH */
+
+/* "Ctrl-C", "Alt-Enter", "F1", "Ctrl-X Ctrl-E" (one key of it), "é".  False: not a key. */
+bool keys_parse(const char *name, uint32_t *code, uint8_t *mods);
+void keys_name(uint32_t code, uint8_t mods, struct buf *out);
+
+#endif

@@ -1,0 +1,27 @@
+/* How text looks: a style by meaning (config/theme.def gives every theme's colours for it) and marks on top. */
+#ifndef Q35_UI_TUI_LOOK_H
+#define Q35_UI_TUI_LOOK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum style {
+#define STYLE(name, ...) STYLE_##name,
+#include "config/theme.def"
+    N_STYLES
+};
+
+enum { LOOK_BOLD = 1, LOOK_ITALIC = 2, LOOK_UNDERLINE = 4, LOOK_REVERSE = 8, LOOK_DIM = 16, LOOK_STRIKE = 32 };
+
+struct look { uint8_t style, marks; };
+
+/* A style in a theme: colours 0..255, or 0x1000000 | RGB, -1: the terminal's own. */
+struct theme_style { int32_t fg, bg; uint8_t marks; };
+struct theme { const char *name; struct theme_style style[N_STYLES]; };
+
+int theme_find(const char *name);                       /* index, or -1 */
+const struct theme *theme_at(int i);                    /* NULL behind the last */
+
+#endif

@@ -1,0 +1,28 @@
+/* Markdown while it streams: the source grows at its end, only its open last block is laid out again.  md4c does the parsing.
+ * Any split of the same bytes gives the same lines, and all text but markdown's own marks is visible at every prefix. */
+#ifndef Q35_UI_TUI_MARKDOWN_H
+#define Q35_UI_TUI_MARKDOWN_H
+
+#include "ui/tui/lines.h"
+
+struct markdown;
+
+enum table_shape { TABLE_AUTO, TABLE_GRID, TABLE_RECORDS, TABLE_SOURCE };
+
+struct markdown *markdown_open(void);
+void markdown_close(struct markdown *m);
+void markdown_push(struct markdown *m, const char *text, size_t n);
+/* No more text will come: nothing is held back. */
+void markdown_end(struct markdown *m);
+void markdown_width(struct markdown *m, int columns);   /* >= 1; lays out everything again when it differs */
+void markdown_tables(struct markdown *m, enum table_shape shape);
+void markdown_raw(struct markdown *m, bool raw);        /* the source as it is, wrapped */
+const struct lines *markdown_lines(struct markdown *m); /* valid until the next call but this one */
+const char *markdown_source(const struct markdown *m, size_t *n);
+/* Code blocks in order: their text (without fences) and language. */
+int  markdown_n_blocks(struct markdown *m);
+bool markdown_block(struct markdown *m, int i, struct buf *text, struct buf *language);
+/* The table whose lines hold `line`, as source; false: there is none. */
+bool markdown_table_at(struct markdown *m, int line, struct buf *source);
+
+#endif

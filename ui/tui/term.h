@@ -1,0 +1,46 @@
+/* The terminal: the only user of curses.  One at a time.  Takes screens of cells, sends what has changed; reads bytes.
+ *
+ * Whatever way the program ends (exit, abort, a fault, a signal), the terminal is left as it was found. */
+#ifndef Q35_UI_TUI_TERM_H
+#define Q35_UI_TUI_TERM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "ui/tui/cells.h"
+#include "ui/tui/look.h"
+
+struct term;
+
+enum term_colors { TERM_MONO, TERM_8, TERM_16, TERM_256, TERM_TRUE };
+struct term_options {
+    const char *theme;          /* name of config/theme.def */
+    const char *color;          /* "auto", "always", "never"; NO_COLOR and the like count with auto */
+    bool mouse, title, probe;
+};
+
+/* Whether a full screen can be had here; else false with why, in words for the user ("TERM is dumb"). */
+bool term_usable(struct err *why);
+struct term *term_open(const struct term_options *o, struct err *e);
+void term_close(struct term *t);
+int  term_fd(const struct term *t);                     /* readable when the user typed */
+/* -1: the terminal is gone (hang-up, end of file); 0: nothing there. */
+int  term_read(struct term *t, char *bytes, size_t size);
+void term_size(struct term *t, int *rows, int *cols);   /* asks the terminal */
+bool term_ready(const struct term *t);                  /* output would not block: else draw later */
+void term_draw(struct term *t, const struct cells *c);  /* one frame; what did not change is not sent */
+void term_redraw(struct term *t);                       /* the next frame is sent whole: the screen may be damaged */
+void term_theme(struct term *t, const struct theme *theme);
+void term_mouse(struct term *t, bool on);
+void term_title(struct term *t, const char *text);      /* made safe; sent when it differs */
+void term_clipboard(struct term *t, const char *text, size_t n);        /* OSC 52; inside tmux wrapped as tmux wants it */
+void term_bell(struct term *t);
+/* Gives the terminal back to the shell (suspend, $EDITOR, printing), and takes it again. */
+void term_leave(struct term *t);
+void term_enter(struct term *t);
+void term_report(struct term *t, int report, int value);        /* what keys.h heard: a known synchronised-update mode is used */
+enum term_colors term_colors(const struct term *t);
+size_t term_sent(const struct term *t);                 /* bytes written so far */
+
+#endif
