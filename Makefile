@@ -19,7 +19,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-PKGS     := jansson libutf8proc libedit inih
+PKGS     := jansson libutf8proc libedit inih ncursesw md4c
 CPPFLAGS += -D_GNU_SOURCE -Isrc -I. $(if $(filter 1,$(CUDA)),-DQ35_CUDA)
 # No contraction: a sum must not depend on the compiler's choice of fused multiply-add.
 WARN     := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-missing-field-initializers -Wno-psabi
@@ -129,13 +129,20 @@ $(BUILD)/libq35.a: $(call objs,$(LIB_C) $(LIB_CU)) $(BUILD)/files
 	$(call say,AR   $@)
 	$(Q)ar rcs $@ $(filter %.o,$^)
 
-$(BUILD)/q35chat: $(call objs,$(UI_C)) $(BUILD)/libq35.a
+# Everything of the front ends but main, for their tests.
+$(BUILD)/libui.a: $(call objs,$(filter-out ui/main.c,$(UI_C))) $(BUILD)/files
+	@rm -f $@
+	$(call say,AR   $@)
+	$(Q)ar rcs $@ $(filter %.o,$^)
+
+$(BUILD)/q35chat: $(call objs,ui/main.c) $(BUILD)/libui.a $(BUILD)/libq35.a
 	$(call say,LINK $@)
 	$(LINK) $^ $(LIBS) $(CUDALIBS)
 
-$(BUILD)/tests/%: $(BUILD)/tests/%.c.o $(BUILD)/libq35.a
+$(BUILD)/tests/unit/test_term: TESTLIBS := -lvterm
+$(BUILD)/tests/%: $(BUILD)/tests/%.c.o $(BUILD)/libui.a $(BUILD)/libq35.a
 	$(call say,LINK $@)
-	$(LINK) $^ -lcmocka $(LIBS) $(CUDALIBS)
+	$(LINK) $^ -lcmocka $(TESTLIBS) $(LIBS) $(CUDALIBS)
 
 $(BUILD)/%.c.o: %.c Makefile $(BUILD)/knobs
 	@mkdir -p $(@D)

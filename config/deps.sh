@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that are missing, saying which; as root or through sudo, else prints the command and stops.
-PACKAGES="gcc make pkg-config libc6-dev libjansson-dev libutf8proc-dev libedit-dev libinih-dev libcmocka-dev xz-utils"
+PACKAGES="gcc make pkg-config libc6-dev libjansson-dev libutf8proc-dev libedit-dev libncurses-dev libmd4c-dev libinih-dev libcmocka-dev libvterm-dev tmux xz-utils"
 ! command -v nvcc >/dev/null 2>&1 && [ ! -x /usr/local/cuda/bin/nvcc ] || PACKAGES="$PACKAGES g++"        # nvcc's host compiler
 command -v dpkg-query >/dev/null 2>&1 || {      # not Debian: the compiler will say what it misses
     exit 0
