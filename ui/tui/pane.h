@@ -1,10 +1,15 @@
-/* The transcript on the screen: items laid out lazily and cached for the width, a view into them, folds, search, marks.
- * Knows text and looks, no terminal and no chat; tui.c feeds it. */
+/* The transcript on the screen: items, each with its source, laid out lazily and cached for the width; a view into them; folds,
+ * search, tints.  Knows text and looks, no terminal and no chat; tui.c feeds it.
+ *
+ * The view is held by a place: an item and a byte of its source stand in the top row.  What is added, folded or laid out for
+ * another width moves neither.  While it follows, the end stays in view instead.  A draw costs what is visible, whatever the
+ * transcript holds. */
 #ifndef Q35_UI_TUI_PANE_H
 #define Q35_UI_TUI_PANE_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 #include "ui/tui/cells.h"
@@ -12,45 +17,82 @@
 
 struct pane;
 
-enum item_kind { ITEM_USER, ITEM_REASONING, ITEM_ANSWER, ITEM_CALL, ITEM_RESULT, ITEM_NOTE, ITEM_ERROR, ITEM_OUTPUT };
+enum item_kind {
+    ITEM_USER,                  /* "> " before it; more than 12 rows fold to the first ones */
+    ITEM_REASONING,             /* one line until it is opened; while it grows, opened, at most a third of the view: its end */
+    ITEM_ANSWER,                /* markdown */
+    ITEM_CALL,                  /* a tool's card, see pane_call() */
+    ITEM_NOTE,                  /* a sentence of the program */
+    ITEM_ERROR,                 /* "! " before it */
+    ITEM_OUTPUT,                /* of a command: lines as they are */
+};
 
 struct pane *pane_open(void);
 void pane_close(struct pane *p);
 void pane_reset(struct pane *p);
 
-/* Items: the index stays valid until a cut or reset. */
+/* Items: the index stays valid until a cut or reset.  An item that shows nothing (no text yet) takes no row. */
 int  pane_add(struct pane *p, enum item_kind kind, int message);        /* message: of chat_message(), -1: none */
+/* The card of a tool call; what is appended to it is the tool's output.  Its last 5 lines show until pane_end(), then one line
+ * stays: "$ name argument", or "name {arguments}" where they are more than one text; the head; how many lines there are. */
+int  pane_call(struct pane *p, int message, const char *name, const char *arguments);
 void pane_append(struct pane *p, int item, const char *text, size_t n);
 void pane_end(struct pane *p, int item);                /* complete */
-void pane_head(struct pane *p, int item, const char *text);     /* the summary line: "thought 6.2 s, 214 tok", "<2/3>", "exit 0" */
-void pane_fold(struct pane *p, int item, bool folded);
+/* The summary.  Reasoning: "thought 6.2 s, 214 tok"; a call: "exit 0  1.2 s"; a message: "<2/3>", at the right edge. */
+void pane_head(struct pane *p, int item, const char *text);
+void pane_set_message(struct pane *p, int item, int message);           /* once the chat has it */
 void pane_cut(struct pane *p, int item);                /* forgets it and what follows */
 int  pane_n(const struct pane *p);
 enum item_kind pane_kind(const struct pane *p, int item);
 int  pane_message(const struct pane *p, int item);
-void pane_source(const struct pane *p, int item, struct buf *out);
-/* Colours pieces of an item's source, over its own look; cleared by n = 0.  Pieces ascend. */
+void pane_source(const struct pane *p, int item, struct buf *out);      /* of a call: its line, then the output */
+/* The newest whole sentence of the text, on one line, for the head of reasoning under way.  False: there is none yet. */
+bool pane_sentence(const struct pane *p, int item, struct buf *out);
+/* Styles for pieces of an item's source, in place of its own; cleared by n = 0.  Pieces ascend and do not overlap. */
 struct pane_tint { size_t at, n; enum style style; };
 void pane_tint(struct pane *p, int item, const struct pane_tint *tints, int n);
+/* One piece of one item is shown as selected, above tints and hits; n = 0: none. */
+void pane_select(struct pane *p, int item, size_t at, size_t n);
+
+/* Folds: the top row stays where it is. */
+void pane_fold(struct pane *p, int item, bool folded);
+bool pane_toggle(struct pane *p);                       /* the details in view (following: the newest ones); false: there are none */
+void pane_raw(struct pane *p, bool raw);                /* answers as source */
+void pane_tables(struct pane *p, enum table_shape shape);
 
 /* The view.  It follows the end until one scrolls up; then nothing moves the text. */
 void pane_draw(struct pane *p, struct cells *c, struct area a);         /* also tells the pane its size */
-void pane_scroll(struct pane *p, int lines);            /* negative: up */
+void pane_scroll(struct pane *p, int lines);            /* negative: up; at the end it follows again */
 void pane_to_start(struct pane *p);
 void pane_to_end(struct pane *p);                       /* and follow */
 bool pane_follows(const struct pane *p);
-long pane_below(struct pane *p);                        /* lines below the view (an estimate far away) */
-bool pane_jump(struct pane *p, int direction, bool users_only);         /* to the next item of a message: its head becomes the top */
-int  pane_here(const struct pane *p);                   /* the item that view commands mean: the chosen one, else the one at the top, else the newest */
-void pane_choose(struct pane *p, int item);             /* -1: none */
-void pane_toggle(struct pane *p);                       /* fold or unfold the details at, or nearest to, what is in view */
-void pane_raw(struct pane *p, bool raw);
-void pane_tables(struct pane *p, enum table_shape shape);
+long pane_below(struct pane *p);                        /* rows below the view: exact near the end, an estimate far away */
+bool pane_jump(struct pane *p, int direction, bool users_only);         /* the next item (user's message) becomes the top; false: no more */
+/* The item that view commands mean: the chosen one while it is in view, else the first one that begins in view, else the one at
+ * the top; following: the newest.  -1: there is none. */
+int  pane_here(struct pane *p);
+void pane_choose(struct pane *p, int item);             /* its first row is shown as selected; -1: none */
+void pane_show(struct pane *p, int item, size_t at);    /* brings that byte of its source into view, opening what hides it */
+/* What stands at a cell of the area that was drawn last; false: nothing of an item. */
+bool pane_at(struct pane *p, int row, int col, int *item, size_t *at);
+/* A place to come back to: the top row's, as marks keep it. */
+struct pane_place { int item, sub; size_t at; };
+struct pane_place pane_place(struct pane *p);
+void pane_go(struct pane *p, struct pane_place place);  /* a place that was cut is the end */
 
-/* Search: over visible text and folded text, across soft breaks, smart case; hits are highlighted. */
+/* Search: in the sources, folded ones too, so over soft breaks and not over items; a run of blanks finds any other, emphasis
+ * and code marks of markdown stand in nobody's way.  A capital letter makes case count.  Hits are highlighted; the search goes
+ * on in text that is added. */
 int  pane_find(struct pane *p, const char *what);       /* number of hits; "" ends the search */
-bool pane_find_next(struct pane *p, int direction, int *which);        /* brings it into view; from the view on */
-int  pane_n_blocks(struct pane *p);                     /* code blocks of all answers, the newest last */
+/* The next hit (direction 1 or -1) from the one before, or from the view on, round at the ends: into view, and opened.
+ * *which: its number, from 1. */
+bool pane_find_next(struct pane *p, int direction, int *which);
+
+/* Code blocks of the answer in view (else of the newest that has any), numbered from 0 as the screen numbers them from 1. */
+int  pane_n_blocks(struct pane *p);
 bool pane_block(struct pane *p, int i, struct buf *text, struct buf *language);
+bool pane_table(struct pane *p, struct buf *source);    /* the first table in view, as its source */
+
+size_t pane_cached(const struct pane *p);               /* bytes of laid out lines that are kept; bounded */
 
 #endif

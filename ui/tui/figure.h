@@ -1,0 +1,13 @@
+/* Numbers as people read them, for status, panel and progress. */
+#ifndef Q35_UI_TUI_FIGURE_H
+#define Q35_UI_TUI_FIGURE_H
+
+#include "base/buf.h"
+
+void figure_tokens(struct buf *out, double n);          /* 214, 3.1k, 128k, 1.2M */
+void figure_window(struct buf *out, int n);             /* the same, but 131072 is 128k, as it was asked for */
+void figure_count(struct buf *out, long n);             /* 1,204 */
+void figure_rate(struct buf *out, double per_s);        /* 46.2, 312, 1.9k */
+void figure_clock(struct buf *out, int seconds);        /* 0:13, 1:02:03 */
+
+#endif

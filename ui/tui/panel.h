@@ -1,0 +1,52 @@
+/* The side panel: what the session, the context, the speed and the machine are, in 32 columns at the right edge.  Pure drawing
+ * of a plain struct.  What is not known is left out, row by row, so every figure that is shown was measured. */
+#ifndef Q35_UI_TUI_PANEL_H
+#define Q35_UI_TUI_PANEL_H
+
+#include <stdbool.h>
+
+#include "ui/tui/cells.h"
+
+enum { PANEL_COLUMNS = 32, PANEL_MIN_SCREEN = 110 };    /* columns of the panel with its rule, and of a screen that has room */
+
+struct panel_part { const char *what; const char *label; int tokens; const char *note; };       /* "t1 timeline.c", 9800, "file" */
+
+/* Of this moment and of the turn.  0: not known. */
+struct panel_pair { double now, turn; };
+
+/* Valid as {0}: zeros and NULL are not known. */
+struct panel {
+    /* SESSION */
+    const char *session, *model, *persona, *think, *branch, *sampling, *recipe;
+    /* CONTEXT: of the next prompt */
+    int ctx_used, ctx_total;
+    const struct panel_part *parts;
+    int n_parts;
+    int not_counted;            /* tokens of old reasoning */
+    /* SPEED */
+    struct panel_pair decode_tok_s, prefill_tok_s, per_step, step_ms;
+    struct { int drafted, accepted; } accept_now, accept_turn;
+    const float *steps;         /* ms of the last steps, the newest last: the spark line */
+    int n_steps;
+    /* MACHINE */
+    double memory_used, memory_total;   /* bytes */
+    int celsius;
+    double watts;
+    const char *throttled;
+    const char *disk;           /* "log saved 1 s ago" */
+    /* THIS TURN */
+    double turn_s;
+    int turn_tokens;
+    double joules;
+    bool estimated;             /* watts and joules are */
+    /* SNAPSHOTS */
+    int snapshots, snapshots_max;
+    const char *const *kept;    /* their names: "t1 end" */
+    int n_kept;
+    bool undo_known;
+    int  undo_refill;           /* when known: tokens to read again after an undo */
+};
+
+void panel_draw(const struct panel *p, struct cells *c, struct area a); /* the whole area, its first column is the rule */
+
+#endif

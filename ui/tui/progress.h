@@ -1,0 +1,36 @@
+/* How far a load or the reading of a prompt is, and when it will be done.  Plain value; time comes from outside.
+ *
+ * The bar never goes back, whatever the events say.  The time left follows the rate of the last chunks, for later chunks of a
+ * prompt are slower; it is rounded up and told after two chunks.  It does not grow: where it has to, the text says so. */
+#ifndef Q35_UI_TUI_PROGRESS_H
+#define Q35_UI_TUI_PROGRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ui/tui/cells.h"
+
+enum { PROGRESS_CHUNKS = 8 };
+
+struct progress {
+    size_t done, total, cached;                         /* cached: the part of done that was there already */
+    struct { int64_t ms; size_t done; } chunk[PROGRESS_CHUNKS];         /* the last ones, modulo n_chunks */
+    int     n_chunks;
+    int64_t end_ms;             /* when it will be done, as it was told; 0: not told yet */
+    bool    longer;             /* than it was told before */
+};
+
+void   progress_start(struct progress *p, int64_t ms);
+void   progress_add(struct progress *p, int64_t ms, size_t done, size_t total, size_t cached);
+double progress_rate(const struct progress *p);         /* per second, over the last chunks; 0: not known yet */
+int    progress_left_s(const struct progress *p, int64_t ms);   /* whole seconds, rounded up; -1: not known yet */
+int    progress_percent(const struct progress *p);      /* 0..100, 100 only when it is done; -1: total is not known */
+
+/* Two rows (one, where the area has no more): the bar, '=' for what was cached, '#' for what was done, '-' for the rest, and
+ * the figures beside it.  The prompt's figures are tokens, the weights' bytes. */
+enum { PROGRESS_ROWS = 2 };
+void progress_draw_prompt(const struct progress *p, int64_t ms, struct cells *c, struct area a);
+void progress_draw_load(const struct progress *p, int64_t ms, struct cells *c, struct area a);
+
+#endif

@@ -1,0 +1,41 @@
+/* The status line: one row, a pure function of what is known.  Where the row is too narrow, what matters least goes first, then
+ * texts get shorter; it never wraps. */
+#ifndef Q35_UI_TUI_STATUS_H
+#define Q35_UI_TUI_STATUS_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "ui/tui/cells.h"
+
+/* Valid as {0}: everything that is zero or NULL is not known, or not so, and is not shown.  The numbers are the priorities: 1
+ * stays longest. */
+struct status {
+    const char *state;          /* 1  "answering", "reading", "loading", "stopping", "waiting for approval", "inspect 18/64" */
+    bool   timed;               /*    with the time since it began, */
+    int    state_s;             /*    seconds */
+    const char *note;           /* 2  about the state: "ready in about 17 s" */
+    int    percent;             /* 2  of the reading or loading; shown when > 0 */
+    int    ctx_used, ctx_total; /* 2  tokens: of the next prompt, of the window.  Yellow from 75 %, red from 90 % */
+    double read_tok_s;          /* 3  while reading a prompt */
+    double tok_s;               /* 3  now (rate.h), or of the last turn */
+    const char *hint;           /* 4  the key that matters now, long and short with a tab between: "^C stop\t^C" */
+    const char *session;        /* 5  its title */
+    int    drafted, accepted;   /* 6  drafts of this turn */
+    double per_step;            /* 6  tokens per step */
+    const char *sampling;       /* 7  "T 0.6", "precise" */
+    double memory_used, memory_total;           /* 8  bytes */
+    int    celsius;             /* 9 */
+    const char *throttled;      /* 2  why clocks are lowered */
+    double watts;               /* 10 */
+    const char *recipe;         /* 11 of the KV cache */
+    int    queued;              /* 1  messages that wait */
+    long   below;               /* 1  rows below the view, when it does not follow */
+    const char *search;         /* 1  "hit 3 of 12" */
+    const char *signs;          /* 1  "RAW NO-SAVE YOLO": always visible */
+};
+
+void status_draw(const struct status *s, struct cells *c, struct area a);       /* row 0 of the area */
+void status_title(const struct status *s, struct buf *out);     /* for the terminal's title: "q35chat: hashmap" */
+
+#endif
