@@ -110,6 +110,28 @@ enum unicode_class unicode_class(uint32_t cp)
     }
 }
 
+enum unicode_kind unicode_kind(uint32_t cp)
+{
+    switch (utf8proc_category((utf8proc_int32_t)cp)) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_ME:
+        return UNICODE_OVER;
+    case UTF8PROC_CATEGORY_MC:
+        return UNICODE_BEHIND;
+    case UTF8PROC_CATEGORY_CF:
+        return UNICODE_FORMAT;
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+        return UNICODE_CONTROL;
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_CS:
+        return UNICODE_UNASSIGNED;
+    default:
+        return UNICODE_ALONE;
+    }
+}
+
 /* Neither changed by NFC nor able to change or join a neighbour.  Everything that composes with what stands before it is a
  * mark, a Hangul vowel or final, or a vowel sign of Kirat Rai (Unicode 16). */
 static bool inert(uint32_t cp)

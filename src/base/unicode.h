@@ -31,6 +31,11 @@ void unicode_nfc(struct buf *out, const char *s, size_t n);
 enum unicode_class { UNICODE_OTHER, UNICODE_LETTER, UNICODE_MARK, UNICODE_NUMBER, UNICODE_SPACE };
 enum unicode_class unicode_class(uint32_t cp);
 
+/* How a character stands in a line: by itself, over the one before it (marks that take no room), behind the one before it (marks
+ * that do), not at all (format characters), as an order (controls and line separators), or nobody knows yet. */
+enum unicode_kind { UNICODE_ALONE, UNICODE_OVER, UNICODE_BEHIND, UNICODE_FORMAT, UNICODE_CONTROL, UNICODE_UNASSIGNED };
+enum unicode_kind unicode_kind(uint32_t cp);
+
 /* Columns on a terminal: 0, 1 or 2. */
 int unicode_width(uint32_t cp);
 /* Length in bytes of the first grapheme cluster of s[0..n), n > 0; its columns go to *width (may be NULL). */

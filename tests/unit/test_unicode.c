@@ -158,6 +158,19 @@ static void test_unicode__classes_follow_the_standard(void **state)
         assert_int_equal(unicode_class(rows[i].cp), rows[i].is);
 }
 
+static void test_unicode__kinds_say_how_a_character_stands_in_a_line(void **state)
+{
+    (void)state;
+    static const struct { uint32_t cp; enum unicode_kind is; } rows[] = {
+        { 'a', UNICODE_ALONE }, { 0x4E00, UNICODE_ALONE }, { 0x1F642, UNICODE_ALONE }, { ' ', UNICODE_ALONE }, { 0xE000, UNICODE_ALONE },
+        { 0x301, UNICODE_OVER }, { 0x20E3, UNICODE_OVER }, { 0xFE0F, UNICODE_OVER }, { 0x93E, UNICODE_BEHIND },
+        { 0x200D, UNICODE_FORMAT }, { 0x202E, UNICODE_FORMAT }, { 0xAD, UNICODE_FORMAT }, { 0x1B, UNICODE_CONTROL },
+        { 0x9B, UNICODE_CONTROL }, { 0x2028, UNICODE_CONTROL }, { 0x378, UNICODE_UNASSIGNED }, { 0x10FFFF, UNICODE_UNASSIGNED },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(unicode_kind(rows[i].cp), rows[i].is);
+}
+
 static void test_unicode__graphemes_are_taken_whole_with_their_columns(void **state)
 {
     (void)state;
@@ -217,6 +230,7 @@ int main(void)
         cmocka_unit_test(test_unicode__a_megabyte_of_marks_is_ordered_at_once),
         cmocka_unit_test(test_unicode__long_texts_are_normalised_as_one),
         cmocka_unit_test(test_unicode__classes_follow_the_standard),
+        cmocka_unit_test(test_unicode__kinds_say_how_a_character_stands_in_a_line),
         cmocka_unit_test(test_unicode__graphemes_are_taken_whole_with_their_columns),
         cmocka_unit_test(test_unicode__no_control_character_reaches_a_terminal),
         cmocka_unit_test(test_unicode__valid_means_well_formed),

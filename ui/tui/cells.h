@@ -27,7 +27,8 @@ struct area { int row, col, rows, cols; };
 void cells_size(struct cells *c, int rows, int cols);   /* also blanks; {0} is a valid start */
 void cells_free(struct cells *c);
 void cells_blank(struct cells *c, struct area a, struct look look);
-/* Puts text from column `col` of `row` of the area on; clips at its edges, never splits a wide glyph.  Returns the column behind. */
+/* Puts text from column `col` of `row` of the area on, which may be negative; clips at the edges, never splits a wide glyph: a
+ * half of one would be a blank.  Returns the column behind what was put, at most the area's last one plus 1. */
 int  cells_put(struct cells *c, struct area a, int row, int col, struct look look, const char *text, size_t n);
 int  cells_puts(struct cells *c, struct area a, int row, int col, struct look look, const char *text);
 struct area cells_all(const struct cells *c);

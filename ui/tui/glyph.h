@@ -1,7 +1,8 @@
-/* Text in the form in which every terminal agrees about its columns.  One grapheme cluster of the source becomes one glyph:
- * variation selectors and skin tones are dropped, of a ZWJ sequence its first element is drawn, at most 4 combining marks stay,
- * a mark without a base stands on a dotted circle, a control character is a picture (ESC is U+241B), a C1 or bidirectional
- * control one visible sign, ill-formed bytes U+FFFD.  The source is kept by whoever has it: copies are made from there.
+/* Text in the form in which every terminal agrees about its columns.  One grapheme cluster of the source becomes one glyph
+ * (or several, where it needs more than two columns): variation selectors and skin tones are dropped, of a ZWJ sequence its
+ * first element is drawn, at most 4 combining marks stay, a mark without a base stands on a dotted circle, a control character
+ * is a picture (ESC is U+241B).  What could mislead or what terminals do not agree about is one U+FFFD: ill-formed bytes, C1
+ * and bidirectional controls, tags, unassigned code points.  The source is kept by whoever has it: copies are made from there.
  * Everything that measures or draws text in the full-screen terminal goes through here. */
 #ifndef Q35_UI_TUI_GLYPH_H
 #define Q35_UI_TUI_GLYPH_H
@@ -11,10 +12,12 @@
 
 enum { GLYPH_BYTES = 22 };
 
+/* What to draw for a tab, a newline or a no-break space is a glyph like others (a blank, U+2424, a blank): who gives them a
+ * meaning looks at the source. */
 struct glyph {
     uint8_t n;                  /* bytes of text */
-    uint8_t width;              /* columns: 0 (a chance to break, not drawn: soft hyphen, ZWSP), 1 or 2; a tab and a newline have 1 */
-    char    text[GLYPH_BYTES];  /* UTF-8, no NUL behind */
+    uint8_t width;              /* columns: 1 or 2, or 0: not drawn; then text is the chance to break (soft hyphen, ZWSP), or empty */
+    char    text[GLYPH_BYTES];  /* UTF-8, no NUL behind; the rest is 0 */
 };
 
 /* The first glyph of s[0..n), n > 0; returns the bytes it took. */

@@ -5,8 +5,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/err.h"
-
 enum style {
 #define STYLE(name, ...) STYLE_##name,
 #include "config/theme.def"
@@ -17,11 +15,14 @@ enum { LOOK_BOLD = 1, LOOK_ITALIC = 2, LOOK_UNDERLINE = 4, LOOK_REVERSE = 8, LOO
 
 struct look { uint8_t style, marks; };
 
-/* A style in a theme: colours 0..255, or 0x1000000 | RGB, -1: the terminal's own. */
+/* A style in a theme: colours 0..255, or 0x1000000 | RGB, -1: the terminal's own.  Its marks join those of the look. */
 struct theme_style { int32_t fg, bg; uint8_t marks; };
-struct theme { const char *name; struct theme_style style[N_STYLES]; };
+struct theme { const char *name, *help; struct theme_style style[N_STYLES]; };
 
 int theme_find(const char *name);                       /* index, or -1 */
-const struct theme *theme_at(int i);                    /* NULL behind the last */
+const struct theme *theme_at(int i);                    /* NULL behind the last; 0 is the default */
+const char *style_name(enum style style);               /* "status_warn" */
+/* A colour as 0xRRGGBB; of the first 16 what xterm shows, though users choose their own. */
+uint32_t look_rgb(int32_t color);
 
 #endif

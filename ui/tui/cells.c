@@ -1,0 +1,134 @@
+#include "ui/tui/cells.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+static const struct glyph blank = {.n = 1, .width = 1, .text = {' '}};
+
+void cells_size(struct cells *c, int rows, int cols)
+{
+    CHECK(rows >= 0 && cols >= 0);
+    if (rows != c->rows || cols != c->cols) {
+        free(c->at);
+        c->at = malloc(((size_t)rows * cols + 1) * sizeof *c->at);
+        CHECK(c->at);
+    }
+    c->rows = rows;
+    c->cols = cols;
+    c->cursor_row = -1;
+    c->cursor_col = 0;
+    cells_blank(c, cells_all(c), (struct look){0});
+}
+
+void cells_free(struct cells *c)
+{
+    free(c->at);
+    *c = (struct cells){.cursor_row = -1};
+}
+
+struct area cells_all(const struct cells *c)
+{
+    return (struct area){0, 0, c->rows, c->cols};
+}
+
+/* Gives a cell a glyph of one column.  A wide glyph that loses a half becomes blank. */
+static void put(struct cells *c, struct cell *row, int col, const struct glyph *g, struct look look)
+{
+    if (row[col].glyph.width == 0 && col > 0)
+        row[col - 1].glyph = blank;
+    if (row[col].glyph.width == 2 && col + 1 < c->cols)
+        row[col + 1].glyph = blank;
+    row[col] = (struct cell){*g, look};
+}
+
+static void put_wide(struct cells *c, struct cell *row, int col, const struct glyph *g, struct look look)
+{
+    put(c, row, col, &blank, look);
+    put(c, row, col + 1, &blank, look);
+    row[col].glyph = *g;
+    row[col + 1].glyph = (struct glyph){0};
+}
+
+/* The part of an area that the screen has, as columns of a row that it has too. */
+static struct cell *clip(const struct cells *c, struct area a, int row, int *from, int *to)
+{
+    *from = a.col > 0 ? a.col : 0;
+    *to = a.col + a.cols < c->cols ? a.col + a.cols : c->cols;
+    bool there = row >= 0 && row < a.rows && a.row + row >= 0 && a.row + row < c->rows && *from < *to;
+    return there ? c->at + (size_t)(a.row + row) * c->cols : NULL;
+}
+
+void cells_blank(struct cells *c, struct area a, struct look look)
+{
+    int first = a.row < 0 ? -a.row : 0, last = a.row + a.rows < c->rows ? a.rows : c->rows - a.row;
+    bool whole = a.col <= 0 && a.col + a.cols >= c->cols;       /* then no half can be lost, and memory may be new */
+    for (int r = first; r < last; r++) {
+        int from, to;
+        struct cell *row = clip(c, a, r, &from, &to);
+        for (int col = from; row && col < to; col++) {
+            if (whole)
+                row[col] = (struct cell){blank, look};
+            else
+                put(c, row, col, &blank, look);
+        }
+    }
+}
+
+int cells_put(struct cells *c, struct area a, int row, int col, struct look look, const char *text, size_t n)
+{
+    int from, to;
+    struct cell *at = clip(c, a, row, &from, &to);
+    for (size_t i = 0; at && i < n && a.col + col < to;) {
+        struct glyph g;
+        i += glyph_next(text + i, n - i, &g);
+        int x = a.col + col;
+        if (g.width == 2 && x >= from && x + 1 < to)
+            put_wide(c, at, x, &g, look);
+        else if (g.width == 1 && x >= from)
+            put(c, at, x, &g, look);
+        else if (g.width == 2 && x + 1 >= from)
+            put(c, at, x < from ? from : x, &blank, look);      /* half of it would stick out */
+        col += g.width;
+    }
+    return col < a.cols ? col : a.cols;
+}
+
+int cells_puts(struct cells *c, struct area a, int row, int col, struct look look, const char *text)
+{
+    return cells_put(c, a, row, col, look, text, strlen(text));
+}
+
+static bool is_plain(const struct cell *cell)
+{
+    return cell->look.style == STYLE_text && !cell->look.marks;
+}
+
+static void dump_looks(const struct cell *row, int cols, struct buf *out)
+{
+    while (cols > 0 && is_plain(&row[cols - 1]))
+        cols--;
+    for (int col = 0; col < cols; col++) {
+        int letter = style_name(row[col].look.style)[0];
+        buf_addc(out, (char)(is_plain(&row[col]) ? '.' : row[col].look.marks ? toupper(letter) : letter));
+    }
+    if (cols)
+        buf_addc(out, '\n');
+}
+
+void cells_dump(const struct cells *c, bool looks, struct buf *out)
+{
+    for (int r = 0; r < c->rows; r++) {
+        const struct cell *row = c->at + (size_t)r * c->cols;
+        int end = c->cols;
+        while (end > 0 && row[end - 1].glyph.n == 1 && row[end - 1].glyph.text[0] == ' ')
+            end--;
+        for (int col = 0; col < end; col++)
+            buf_add(out, row[col].glyph.text, row[col].glyph.n);
+        buf_addc(out, '\n');
+        if (looks)
+            dump_looks(row, c->cols, out);
+    }
+}

@@ -1,0 +1,211 @@
+#include "ui/tui/glyph.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/unicode.h"
+
+/* A curses cell holds one character and this many marks. */
+enum { MAX_MARKS = 4 };
+
+static bool between(uint32_t cp, uint32_t first, uint32_t last)
+{
+    return cp >= first && cp <= last;
+}
+
+static bool is_flag_letter(uint32_t cp) { return between(cp, 0x1F1E6, 0x1F1FF); }
+static bool is_skin_tone(uint32_t cp)   { return between(cp, 0x1F3FB, 0x1F3FF); }
+static bool is_selector(uint32_t cp)    { return between(cp, 0xFE00, 0xFE0F) || between(cp, 0xE0100, 0xE01EF) || between(cp, 0x180B, 0x180F); }
+static bool is_tag(uint32_t cp)         { return between(cp, 0xE0000, 0xE007F); }
+static bool is_bidi(uint32_t cp)        { return cp == 0x61C || between(cp, 0x200E, 0x200F) || between(cp, 0x202A, 0x202E) || between(cp, 0x2066, 0x2069); }
+/* Vowels and finals of Hangul, which stand over their first consonant. */
+static bool is_hangul_rest(uint32_t cp) { return between(cp, 0x1160, 0x11FF) || between(cp, 0xD7B0, 0xD7C6) || between(cp, 0xD7CB, 0xD7FB); }
+/* Format characters that do take a column: signs that stand before or below a number. */
+static bool is_prefix(uint32_t cp)
+{
+    return between(cp, 0x600, 0x605) || cp == 0x6DD || cp == 0x70F || between(cp, 0x890, 0x891) || cp == 0x8E2 || cp == 0x110BD || cp == 0x110CD;
+}
+
+/* Circled numbers and hexagrams: one column in some tables, two in others. */
+static bool is_disputed(uint32_t cp)
+{
+    return between(cp, 0x3248, 0x324F) || between(cp, 0x4DC0, 0x4DFF);
+}
+
+/* What a character does in its cluster. */
+enum part { BASE, OVER, BEHIND, DROPPED, JOINER, BAD };
+
+static enum part part(uint32_t cp)
+{
+    if (is_selector(cp))
+        return DROPPED;
+    if (is_hangul_rest(cp))
+        return OVER;
+    if (is_disputed(cp) || is_bidi(cp) || is_tag(cp))
+        return BAD;
+    switch (unicode_kind(cp)) {
+    case UNICODE_OVER:
+        return OVER;
+    case UNICODE_BEHIND:
+        return BEHIND;
+    case UNICODE_FORMAT:
+        return cp == 0x200D ? JOINER : is_prefix(cp) ? BASE : DROPPED;
+    case UNICODE_CONTROL:
+    case UNICODE_UNASSIGNED:
+        return BAD;
+    default:
+        return BASE;
+    }
+}
+
+static bool put(struct glyph *g, uint32_t cp)
+{
+    char utf8[4];
+    size_t n = unicode_encode(cp, utf8);
+    if (g->n + n > GLYPH_BYTES)
+        return false;
+    memcpy(g->text + g->n, utf8, n);
+    g->n = (uint8_t)(g->n + n);
+    return true;
+}
+
+static void set(struct glyph *g, uint32_t cp, int width)
+{
+    *g = (struct glyph){.width = (uint8_t)width};
+    put(g, cp);
+}
+
+static void set_control(struct glyph *g, uint32_t cp, bool before_newline)
+{
+    if (cp == '\t')
+        set(g, ' ', 1);
+    else if (cp == '\r' && before_newline)
+        *g = (struct glyph){0};
+    else if (cp == '\n' || cp == 0x85 || cp == 0x2028 || cp == 0x2029)
+        set(g, 0x2424, 1);
+    else if (cp < 0x20)
+        set(g, 0x2400 + cp, 1);
+    else
+        set(g, cp == 0x7F ? 0x2421 : UNICODE_REPLACEMENT, 1);
+}
+
+/* The first character of a glyph; true if others may follow it. */
+static bool set_first(struct glyph *g, uint32_t cp)
+{
+    *g = (struct glyph){0};
+    switch (part(cp)) {
+    case BAD:
+        set(g, UNICODE_REPLACEMENT, 1);
+        return false;
+    case DROPPED:
+    case JOINER:
+        if (cp == 0xAD || cp == 0x200B)         /* chances to break */
+            put(g, cp);
+        return false;
+    case OVER:
+        set(g, 0x25CC, 1);                      /* a dotted circle */
+        put(g, cp);
+        return true;
+    default:
+        set(g, cp == 0xA0 ? ' ' : cp, part(cp) == BASE && unicode_width(cp) == 2 ? 2 : 1);
+        return true;
+    }
+}
+
+/* Whether cp takes the second column of a glyph whose last character in a column of its own was `last`. */
+static bool goes_behind(const struct glyph *g, uint32_t last, uint32_t cp)
+{
+    if (g->width == 2)
+        return false;
+    return part(cp) == BEHIND || (is_flag_letter(last) && is_flag_letter(cp)) || (is_prefix(last) && part(cp) == BASE && unicode_width(cp) == 1);
+}
+
+/* Consonant, vowel and final of Hangul as the syllable that stands for them; 0: there is none.  Tells the bytes it took. */
+static uint32_t syllable(const char *s, size_t n, size_t *took)
+{
+    uint32_t l, v = 0, t = 0;
+    size_t i = unicode_decode(s, n, &l, NULL);
+    if (!between(l, 0x1100, 0x1112) || i == n)
+        return 0;
+    i += unicode_decode(s + i, n - i, &v, NULL);
+    if (!between(v, 0x1161, 0x1175))
+        return 0;
+    size_t k = i < n ? unicode_decode(s + i, n - i, &t, NULL) : 0;
+    bool final = k && between(t, 0x11A8, 0x11C2);
+    *took = i + (final ? k : 0);
+    return 0xAC00 + ((l - 0x1100) * 21 + v - 0x1161) * 28 + (final ? t - 0x11A7 : 0);
+}
+
+/* Adds what follows the first character of the cluster s[0..n) from byte `i` on; returns where the glyph ends. */
+static size_t add_rest(struct glyph *g, const char *s, size_t n, size_t i, uint32_t first)
+{
+    uint32_t last = first, cp;
+    int marks = part(first) == OVER;
+    bool joined = false;
+    for (size_t k; i < n; i += k) {
+        k = unicode_decode(s + i, n - i, &cp, NULL);
+        enum part p = part(cp);
+        if (p == JOINER)
+            joined = true;
+        else if (p == DROPPED || is_skin_tone(cp) || (is_tag(cp) && first == 0x1F3F4))
+            continue;
+        else if (p == OVER) {
+            if (!joined && marks < MAX_MARKS && put(g, cp))
+                marks++;
+        } else if (!joined && goes_behind(g, last, cp) && put(g, cp)) {
+            g->width = 2;
+            marks = 0;
+            last = cp;
+        } else if (!joined || p != BASE || unicode_class(cp) == UNICODE_LETTER)
+            break;                              /* a glyph of its own */
+    }
+    if (is_flag_letter(first) && g->width == 1)
+        set(g, 'A' + first - 0x1F1E6, 1);       /* half a flag: terminals give it one column or two */
+    return i;
+}
+
+size_t glyph_next(const char *s, size_t n, struct glyph *g)
+{
+    unsigned char c = (unsigned char)s[0];
+    if (c >= ' ' && c < 0x7F && (n == 1 || !(s[1] & 0x80))) {
+        *g = (struct glyph){.n = 1, .width = 1, .text = {s[0]}};
+        return 1;
+    }
+    uint32_t cp;
+    size_t i = unicode_decode(s, n, &cp, NULL);
+    if (unicode_kind(cp) == UNICODE_CONTROL) {
+        set_control(g, cp, i < n && s[i] == '\n');
+        return i;
+    }
+    n = unicode_grapheme(s, n, NULL);
+    uint32_t whole = syllable(s, n, &i);
+    if (whole)
+        cp = whole;
+    return set_first(g, cp) ? add_rest(g, s, n, i, cp) : i;
+}
+
+int glyph_columns(const char *s, size_t n)
+{
+    int columns = 0;
+    struct glyph g;
+    for (size_t i = 0; i < n; columns += g.width)
+        i += glyph_next(s + i, n - i, &g);
+    return columns;
+}
+
+size_t glyph_fit(const char *s, size_t n, int columns, int *took)
+{
+    int used = 0;
+    size_t i = 0;
+    while (i < n) {
+        struct glyph g;
+        size_t k = glyph_next(s + i, n - i, &g);
+        if (used + g.width > columns)
+            break;
+        used += g.width;
+        i += k;
+    }
+    if (took)
+        *took = used;
+    return i;
+}
