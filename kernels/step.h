@@ -26,6 +26,7 @@ enum {
     STEP_EXPERTS = 256,         /* experts at most */
     STEP_STOPS = 8,
     STEP_SLOTS = 4,             /* results that the host may be behind, a power of two */
+    STEP_ALTERNATIVES = 8,
 };
 
 /* Device memory, written by step_pick and step_draft, and by the host between requests. */
@@ -57,6 +58,15 @@ struct step_sampling {
     uint64_t rng;               /* state of the stream */
     int32_t  n_stop, stop[STEP_STOPS];
     int32_t  biased;            /* `bias` counts */
+    int32_t  n_alternatives;    /* ids of an outlook, at most STEP_ALTERNATIVES; 0: none is made */
+};
+
+/* softmax of a row's logits before bias and penalties; engine/engine.h says more. */
+struct step_outlook {
+    float   prob;               /* of the id that was picked */
+    int32_t n;                  /* ids, from the likeliest down; among equals the lower id first */
+    int32_t ids[STEP_ALTERNATIVES];
+    float   probs[STEP_ALTERNATIVES];
 };
 
 /* What the host learns of a step; in host memory, written by the device.  `serial` last. */
@@ -69,6 +79,7 @@ struct step_result {
     int32_t ended;              /* 0 no, 1 stop id, 2 no room, 3 a logit was no number, 4 every id is banned */
     int32_t bad_id;             /* with 3 */
     float   bad_logit;
+    struct step_outlook outlook[STEP_ROWS];     /* with n_alternatives only, else what was there */
     volatile int32_t serial;    /* step_live.step of this pick, > 0 */
 };
 

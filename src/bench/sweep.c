@@ -126,7 +126,7 @@ static bool answer(struct sweep *w, int n_prompt, int depth, double *ms, int *n_
     struct step_result res = {0};
     if (!fill_cache(w, n_prompt, true))
         return false;
-    stepper_begin(w->stepper, &how, w->ids, n_prompt, n_prompt, NULL, NULL, 0, depth);
+    stepper_begin(w->stepper, &how, w->ids, n_prompt, 0, n_prompt, NULL, NULL, 0, depth);
     *n_tokens = *n_steps = *n_drafts = 0;
     stepper_launch(w->stepper);
     int64_t start = clock_ns();

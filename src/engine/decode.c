@@ -91,7 +91,7 @@ static bool warm_up_steps(struct decoder *d, int pos, struct err *e)
     const int32_t prompt = 0;
     for (int depth = 0; depth <= d->o.depth && pos > 0; depth++) {
         struct step_result r;
-        stepper_begin(d->stepper, &how, &prompt, 1, pos, NULL, NULL, 0, depth);
+        stepper_begin(d->stepper, &how, &prompt, 1, 0, pos, NULL, NULL, 0, depth);
         for (int i = 0; i < WARM_UP_TOKENS; i++)
             stepper_launch(d->stepper);
         for (int i = 0; i < WARM_UP_TOKENS; i++)
@@ -233,6 +233,8 @@ static bool check(const struct decoder *d, const struct prompt *p, struct err *e
     for (int i = 0; i < p->n; i++)
         if (p->ids[i] < 0 || p->ids[i] >= d->c->vocab)
             return err_set(e, "token %d of the prompt is id %d, expected 0 to %d", i, p->ids[i], d->c->vocab - 1);
+    if (p->how->n_begun < 0 || p->how->n_begun > p->n)
+        return err_set(e, "the answer's beginning has %d tokens, the whole prompt %d", p->how->n_begun, p->n);
     return sampler_check(p->how, d->c->vocab, e);
 }
 
@@ -313,13 +315,6 @@ static bool is_stop(const struct sampling *how, int32_t id)
     return false;
 }
 
-struct picks {
-    int     n;
-    int32_t ids[STEP_ROWS];
-    uint8_t how[STEP_ROWS];
-    float   prob[STEP_ROWS];
-};
-
 static enum finish no_room(const struct run *r, int n_new)
 {
     return r->d->tl.n + n_new == r->d->o.n_ctx ? FINISH_CONTEXT : FINISH_LENGTH;
@@ -348,6 +343,7 @@ static bool pick_rows(struct run *r, struct picks *p)
         p->ids[i] = pick.id;
         p->how[i] = agreed ? TOKEN_DRAFTED : TOKEN_SAMPLED;
         p->prob[i] = pick.prob;
+        p->outlook[i] = pick.outlook;
         r->room--;
         if (is_stop(r->p->how, pick.id))
             end(r, FINISH_STOP);
@@ -370,7 +366,7 @@ static int take_tokens(struct run *r, const struct picks *p, const struct turn_s
         s->n_steps++;
         s->decode_ms = clock_ms_since(r->first_ns);
     }
-    if (!r->h->tokens(r->h->arg, p->ids, p->how, p->prob, p->n)) {
+    if (!r->h->tokens(r->h->arg, p)) {
         *s = *before;
         end(r, FINISH_INTERRUPTED);
         return 0;
@@ -472,10 +468,23 @@ static struct step_sampling for_device(const struct run *r)
     struct step_sampling s = {
         .temperature = how->temperature, .top_p = how->top_p, .min_p = how->min_p, .presence_penalty = how->presence_penalty,
         .repetition_penalty = how->repetition_penalty > 0 ? how->repetition_penalty : 1, .top_k = how->top_k,
-        .n_ids = sampler_n_ids(how, r->d->c->vocab), .room = r->room, .rng = how->seed, .n_stop = how->n_stop, .biased = how->n_bias > 0,
+        .n_ids = sampler_n_ids(how, r->d->c->vocab), .room = r->room, .rng = sampler_stream(how), .n_stop = how->n_stop, .biased = how->n_bias > 0,
+        .n_alternatives = how->n_alternatives,
     };
     memcpy(s.stop, how->stop, (size_t)how->n_stop * sizeof *s.stop);
     return s;
+}
+
+static struct outlook outlook_of(const struct sampling *how, const struct step_outlook *in)
+{
+    struct outlook o = {.prob = -1};
+    if (!how->n_alternatives)
+        return o;
+    o.prob = in->prob;
+    o.n = in->n;
+    memcpy(o.ids, in->ids, sizeof o.ids);
+    memcpy(o.probs, in->probs, sizeof o.probs);
+    return o;
 }
 
 /* False after an error. */
@@ -491,6 +500,7 @@ static bool picks_of(struct run *r, const struct step_result *in, struct picks *
         p->ids[i] = in->ids[i];
         p->prob[i] = in->prob[i];
         p->how[i] = in->drafted[i] ? TOKEN_DRAFTED : TOKEN_SAMPLED;
+        p->outlook[i] = outlook_of(r->p->how, &in->outlook[i]);
     }
     switch (in->ended) {
     case 1: end(r, FINISH_STOP); break;
@@ -524,7 +534,7 @@ static bool answer_ahead(struct run *r)
     int n_heard = 0;
     if (interrupted(r))
         return true;
-    stepper_begin(d->stepper, &s, r->p->ids, r->p->n, d->tl.n, how->bias_ids, how->bias, how->n_bias, r->depth);
+    stepper_begin(d->stepper, &s, r->p->ids, r->p->n, how->n_begun, d->tl.n, how->bias_ids, how->bias, how->n_bias, r->depth);
     for (int i = 0; i < AHEAD; i++)
         stepper_launch(d->stepper);
     while (!r->ended) {

@@ -26,10 +26,19 @@ struct decoder_options {
     enum head head;
 };
 
+/* Tokens of one step. */
+struct picks {
+    int     n;
+    int32_t ids[ENGINE_MAX_DEPTH + 1];
+    uint8_t how[ENGINE_MAX_DEPTH + 1];
+    float   prob[ENGINE_MAX_DEPTH + 1];
+    struct outlook outlook[ENGINE_MAX_DEPTH + 1];
+};
+
 struct decoder_hooks {
     bool (*stop)(void *arg);            /* asked between chunks and between steps */
     void (*prefill)(void *arg, int done, int total, int cached);
-    bool (*tokens)(void *arg, const int32_t *ids, const uint8_t *how, const float *prob, int n);    /* false: stop; they never were */
+    bool (*tokens)(void *arg, const struct picks *p);   /* false: stop; they never were */
     void *arg;
 };
 

@@ -285,13 +285,15 @@ static void on_prefill(void *arg, int done, int total, int cached)
                               .cached = (size_t)cached});
 }
 
-static bool on_tokens(void *arg, const int32_t *ids, const uint8_t *how, const float *prob, int n)
+static bool on_tokens(void *arg, const struct picks *p)
 {
     struct answering *a = arg;
-    struct event ev = {.kind = EV_TOKENS, .serial = a->q->serial, .n = n};
-    memcpy(ev.ids, ids, (size_t)n * sizeof *ids);
-    memcpy(ev.how, how, (size_t)n * sizeof *how);
-    memcpy(ev.prob, prob, (size_t)n * sizeof *prob);
+    struct event ev = {.kind = EV_TOKENS, .serial = a->q->serial, .n = p->n};
+    const size_t n = (size_t)p->n;
+    memcpy(ev.ids, p->ids, n * sizeof *p->ids);
+    memcpy(ev.how, p->how, n * sizeof *p->how);
+    memcpy(ev.prob, p->prob, n * sizeof *p->prob);
+    memcpy(ev.outlook, p->outlook, n * sizeof *p->outlook);
     return report(a, &ev);
 }
 

@@ -11,7 +11,7 @@
 
 struct engine;
 
-enum { ENGINE_MAX_DEPTH = 5, ENGINE_MAX_STOP = 8 };
+enum { ENGINE_MAX_DEPTH = 5, ENGINE_MAX_STOP = 8, ENGINE_MAX_ALTERNATIVES = 8 };
 
 /* {0} is valid but for model_dir: every 0 or NULL means the default. */
 struct engine_options {
@@ -43,13 +43,24 @@ struct sampling {
     const int32_t *bias_ids;            /* logit bias, n_bias pairs; copied by engine_submit; -INFINITY bans */
     const float   *bias;
     int      n_bias;
+    int      n_begun;                   /* so many last ids of the prompt are the answer's beginning: the presence penalty counts them,
+                                         * and the random stream stands behind them, as if they had just been picked */
+    int      n_alternatives;            /* likeliest ids told with every token, at most ENGINE_MAX_ALTERNATIVES; 0: no outlook */
+};
+
+/* What the model thought at one position: softmax(logits), before bias, penalties, temperature and cuts. */
+struct outlook {
+    float   prob;                       /* of the id that was picked; negative: not asked for */
+    int     n;                          /* the likeliest ids, by falling probability; of equal ones the lower id first */
+    int32_t ids[ENGINE_MAX_ALTERNATIVES];
+    float   probs[ENGINE_MAX_ALTERNATIVES];
 };
 
 enum event_kind {
     EV_LOADING,         /* done, total: bytes */
     EV_READY,           /* engine_info() is filled */
     EV_PREFILL,         /* done, total: prompt positions, `cached` of them were there already */
-    EV_TOKENS,          /* ids[n], how[n] */
+    EV_TOKENS,          /* ids[n], how[n], prob[n], outlook[n] */
     EV_DONE,            /* finish, stats; message when finish is FINISH_ERROR */
     EV_FATAL,           /* message: the engine has ended (bad checkpoint, device fault); only close is left */
 };
@@ -79,7 +90,8 @@ struct event {
     int      n;
     int32_t  ids[ENGINE_MAX_DEPTH + 1];
     uint8_t  how[ENGINE_MAX_DEPTH + 1];
-    float    prob[ENGINE_MAX_DEPTH + 1];        /* probability of the id under the target distribution */
+    float    prob[ENGINE_MAX_DEPTH + 1];        /* probability of the id under the distribution that was sampled */
+    struct outlook outlook[ENGINE_MAX_DEPTH + 1];
     enum finish finish;
     struct turn_stats stats;
     char     message[512];

@@ -3,8 +3,11 @@
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
+
+#define GOLDEN 0x9e3779b97f4a7c15u      /* the step of SplitMix64's counter */
 
 struct cand {
     float   logit, weight;              /* weight = exp((logit - max) / temperature), so the best has 1 */
@@ -25,6 +28,7 @@ struct sampler {
     struct id_set   seen;               /* in prompt or answer: repetition penalty */
     struct id_set   made;               /* in the answer: presence penalty */
     struct cand    *cand;               /* [vocab] */
+    float          *raw;                /* [vocab]: as the model gave them, for the outlook */
 };
 
 static void *alloc(size_t n, size_t size)
@@ -68,6 +72,7 @@ struct sampler *sampler_open(int vocab)
     set_init(&s->seen, vocab);
     set_init(&s->made, vocab);
     s->cand = alloc((size_t)vocab, sizeof *s->cand);
+    s->raw = alloc((size_t)vocab, sizeof *s->raw);
     return s;
 }
 
@@ -78,12 +83,13 @@ void sampler_close(struct sampler *s)
     set_free(&s->seen);
     set_free(&s->made);
     free(s->cand);
+    free(s->raw);
     free(s);
 }
 
 size_t sampler_bytes(int vocab)
 {
-    return (size_t)vocab * (2 * (sizeof(bool) + sizeof(int32_t)) + sizeof(struct cand));
+    return (size_t)vocab * (2 * (sizeof(bool) + sizeof(int32_t)) + sizeof(struct cand) + sizeof(float));
 }
 
 bool sampler_check(const struct sampling *how, int vocab, struct err *e)
@@ -100,6 +106,7 @@ bool sampler_check(const struct sampling *how, int vocab, struct err *e)
         {"n_ids",              how->n_ids,              0,         INT32_MAX},
         {"n_stop",             how->n_stop,             0,         ENGINE_MAX_STOP},
         {"n_bias",             how->n_bias,             0,         INT32_MAX},
+        {"n_alternatives",     how->n_alternatives,     0,         ENGINE_MAX_ALTERNATIVES},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (!(numbers[i].value >= numbers[i].low && numbers[i].value <= numbers[i].high))
@@ -118,21 +125,28 @@ int sampler_n_ids(const struct sampling *how, int vocab)
     return how->n_ids && how->n_ids < vocab ? how->n_ids : vocab;
 }
 
+uint64_t sampler_stream(const struct sampling *how)
+{
+    return how->seed + (how->temperature > 0 ? (uint64_t)how->n_begun * GOLDEN : 0);
+}
+
 void sampler_begin(struct sampler *s, const struct sampling *how, const int32_t *prompt, int n_prompt)
 {
     s->how = *how;
     s->n_ids = sampler_n_ids(how, s->vocab);
-    s->rng = how->seed;
+    s->rng = sampler_stream(how);
     set_clear(&s->seen);
     set_clear(&s->made);
     for (int i = 0; i < n_prompt; i++)
         set_add(&s->seen, prompt[i]);
+    for (int i = n_prompt - how->n_begun; i < n_prompt; i++)
+        set_add(&s->made, prompt[i]);
 }
 
 /* In [0, 1), 53 bits.  SplitMix64: a counter and a mixer, so that neighbouring seeds give unrelated streams. */
 static double uniform(uint64_t *state)
 {
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    uint64_t z = *state += GOLDEN;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     z ^= z >> 31;
@@ -295,6 +309,31 @@ static bool sample(struct sampler *s, const float *logits, struct pick *out)
     return true;
 }
 
+/* The likeliest ids of s->raw, and how likely `id` is.  Two passes over the vocabulary; the sum in double. */
+static void look(const struct sampler *s, int32_t id, struct outlook *o)
+{
+    struct cand best[ENGINE_MAX_ALTERNATIVES] = {0};
+    int k = s->how.n_alternatives < s->n_ids ? s->how.n_alternatives : s->n_ids;
+    double sum = 0;
+    o->n = 0;
+    for (int32_t i = 0; i < s->n_ids; i++) {
+        float l = s->raw[i];
+        if (o->n == k && !(l > best[k - 1].logit))
+            continue;
+        int at = o->n < k ? o->n++ : k - 1;
+        for (; at && l > best[at - 1].logit; at--)
+            best[at] = best[at - 1];
+        best[at] = (struct cand){.logit = l, .id = i};
+    }
+    for (int32_t i = 0; i < s->n_ids; i++)
+        sum += (double)expf(s->raw[i] - best[0].logit);
+    for (int i = 0; i < o->n; i++) {
+        o->ids[i] = best[i].id;
+        o->probs[i] = (float)((double)expf(best[i].logit - best[0].logit) / sum);
+    }
+    o->prob = (float)((double)expf(s->raw[id] - best[0].logit) / sum);
+}
+
 bool sampler_bad_logit(struct err *e, int id, float logit)
 {
     return err_set(e, "the logit of id %d is %g, expected a finite number", id, (double)logit);
@@ -307,6 +346,8 @@ bool sampler_all_banned(struct err *e, int n_ids)
 
 bool sampler_pick(struct sampler *s, float *logits, struct pick *out, struct err *e)
 {
+    if (s->how.n_alternatives)
+        memcpy(s->raw, logits, (size_t)s->n_ids * sizeof *s->raw);
     penalize(s, logits);
     for (int i = 0; i < s->n_ids; i++)  /* -inf is a ban */
         if (!(logits[i] <= FLT_MAX))
@@ -319,6 +360,9 @@ bool sampler_pick(struct sampler *s, float *logits, struct pick *out, struct err
         if (logits[out->id] == -INFINITY)
             return sampler_all_banned(e, s->n_ids);
     }
+    out->outlook.prob = -1;
+    if (s->how.n_alternatives)
+        look(s, out->id, &out->outlook);
     set_add(&s->seen, out->id);
     set_add(&s->made, out->id);
     return true;

@@ -21,6 +21,7 @@ struct sampler;
 struct pick {
     int32_t id;
     float   prob;                       /* under the distribution that was sampled: after penalties and cuts; greedy: 1 */
+    struct outlook outlook;
 };
 
 struct sampler *sampler_open(int vocab);
@@ -31,7 +32,9 @@ size_t sampler_bytes(int vocab);
 int  sampler_n_ids(const struct sampling *how, int vocab);
 /* Refuses numbers that mean nothing (a negative temperature, a bias for an id outside the vocabulary). */
 bool sampler_check(const struct sampling *how, int vocab, struct err *e);
-/* Starts the stream of one answer.  `how` was checked, and stays valid until the next begin. */
+/* The state of the random stream where an answer goes on: behind its first n_begun ids. */
+uint64_t sampler_stream(const struct sampling *how);
+/* Starts the stream of one answer.  `how` was checked, and stays valid until the next begin; n_begun <= n_prompt. */
 void sampler_begin(struct sampler *s, const struct sampling *how, const int32_t *prompt, int n_prompt);
 /* Picks the next id of the answer and remembers it for the penalties.  Overwrites logits [vocab].  False when no id can be
  * picked: a logit is NaN or +inf, or every id is banned. */

@@ -147,7 +147,7 @@ static struct dev_graph *record(struct stepper *s, int depth, bool first, struct
 
 /* ---- an answer ---- */
 
-void stepper_begin(struct stepper *s, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int pos,
+void stepper_begin(struct stepper *s, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_begun, int pos,
                    const int32_t *bias_ids, const float *bias, int n_bias, int depth)
 {
     const struct step_live live = {.pos = pos};
@@ -158,7 +158,7 @@ void stepper_begin(struct stepper *s, const struct step_sampling *how, const int
     uint8_t *marks = calloc(1, (size_t)s->vocab);
     CHECK(marks);
     for (int i = 0; i < n_prompt; i++)
-        marks[prompt[i]] = 1;
+        marks[prompt[i]] |= i < n_prompt - n_begun ? 1 : 3;
     s->dev->copy(s->dev, s->marks, marks, (size_t)s->vocab);
     free(marks);
     sampling.biased = n_bias > 0;

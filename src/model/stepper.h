@@ -21,8 +21,9 @@ void   stepper_close(struct stepper *s);
 size_t stepper_bytes(const struct model_config *c, int max_depth);      /* device memory of it */
 
 /* Starts an answer: the cache holds `pos` positions, and its last hidden state is that of pos - 1.  `how` as the device reads
- * it; room, n_stop and so on filled.  The prompt's ids are for the repetition penalty.  depth <= max_depth. */
-void stepper_begin(struct stepper *s, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int pos,
+ * it; room, n_stop and so on filled.  The prompt's ids are for the repetition penalty, its last n_begun for the presence penalty
+ * too.  depth <= max_depth. */
+void stepper_begin(struct stepper *s, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_begun, int pos,
                    const int32_t *bias_ids, const float *bias, int n_bias, int depth);
 /* Queues the next pick: the first one from the prompt's last hidden state, then whole steps.  Never waits.  At most STEP_SLOTS
  * results may be outstanding. */

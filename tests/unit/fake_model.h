@@ -383,16 +383,18 @@ size_t stepper_bytes(const struct model_config *c, int max_depth)
     return (size_t)max_depth * 100;
 }
 
-void stepper_begin(struct stepper *s, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int pos,
+void stepper_begin(struct stepper *s, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_begun, int pos,
                    const int32_t *bias_ids, const float *bias, int n_bias, int depth)
 {
     CHECK(pos == s->k->s.pos && !s->k->n_staged && depth >= 0 && depth <= s->max_depth && how->room > 0);
     CHECK(fake_decode(s->k->s.last) == s->k->s.chain || isnan(s->k->s.last[0]));
     s->how = (struct sampling){
         .temperature = how->temperature, .top_k = how->top_k, .top_p = how->top_p, .min_p = how->min_p,
-        .presence_penalty = how->presence_penalty, .repetition_penalty = how->repetition_penalty, .seed = how->rng, .n_ids = how->n_ids,
-        .n_stop = how->n_stop, .bias_ids = bias_ids, .bias = bias, .n_bias = n_bias,
+        .presence_penalty = how->presence_penalty, .repetition_penalty = how->repetition_penalty, .n_ids = how->n_ids,
+        .n_stop = how->n_stop, .bias_ids = bias_ids, .bias = bias, .n_bias = n_bias, .n_begun = n_begun,
+        .n_alternatives = how->n_alternatives,
     };
+    s->how.seed = how->rng - (sampler_stream(&s->how) - s->how.seed);           /* the device's stream stands behind n_begun already */
     memcpy(s->how.stop, how->stop, sizeof s->how.stop);
     sampler_begin(s->sampler, &s->how, prompt, n_prompt);
     s->depth = depth;
@@ -426,6 +428,9 @@ static struct step_result fake_pick(struct stepper *s, const float *hidden, int 
         r.ids[i] = p.id;
         r.drafted[i] = agreed;
         r.prob[i] = p.prob;
+        r.outlook[i] = (struct step_outlook){.prob = p.outlook.prob, .n = p.outlook.n};
+        memcpy(r.outlook[i].ids, p.outlook.ids, sizeof p.outlook.ids);
+        memcpy(r.outlook[i].probs, p.outlook.probs, sizeof p.outlook.probs);
         r.ended = --v->room ? 0 : 2;
         for (int j = 0; j < s->how.n_stop; j++)
             if (s->how.stop[j] == p.id)

@@ -21,6 +21,7 @@ struct heard {
     struct ids ids;
     struct ids how;
     float   prob[CTX];
+    struct outlook outlook[CTX];
     int     stop_after;                 /* questions that are answered with "go on"; -1: all */
     int     deaf_at;                    /* the report of tokens that is refused; 0: none */
     int     last_done, last_total, cached;
@@ -40,15 +41,16 @@ static void hear_prefill(void *arg, int done, int total, int cached)
     h->cached = cached;
 }
 
-static bool hear_tokens(void *arg, const int32_t *ids, const uint8_t *how, const float *prob, int n)
+static bool hear_tokens(void *arg, const struct picks *p)
 {
     struct heard *h = arg;
     if (h->deaf_at && !--h->deaf_at)
         return false;
-    for (int i = 0; i < n; i++) {
-        h->prob[h->ids.n] = prob[i];
-        ids_add(&h->how, how[i]);
-        ids_add(&h->ids, ids[i]);
+    for (int i = 0; i < p->n; i++) {
+        h->prob[h->ids.n] = p->prob[i];
+        h->outlook[h->ids.n] = p->outlook[i];
+        ids_add(&h->how, p->how[i]);
+        ids_add(&h->ids, p->ids[i]);
     }
     return true;
 }
@@ -418,6 +420,78 @@ static void test_decode__a_nan_ends_the_answer_and_the_next_one_starts_clean(voi
     decoder_close(d);
 }
 
+/* Cut anywhere and asked again with its beginning in the prompt, an answer ends as it would have; nothing of it is computed
+ * again but the newest token. */
+static void test_decode__an_answer_goes_on_where_it_was_cut(void **state)
+{
+    (void)state;
+    const struct sampling hows[] = {
+        {0},
+        {.temperature = 1, .seed = 7, .presence_penalty = 1.5f},
+        {.temperature = 0.8f, .seed = 8, .presence_penalty = 1, .repetition_penalty = 1.2f, .top_p = 0.9f},
+    };
+    enum { P = 12, N = 40 };
+    int32_t ids[P + N];
+    random_ids(ids, P);
+    for (size_t i = 0; i < sizeof hows / sizeof *hows; i++)
+        for (int depth = 0; depth <= 3; depth += 3) {
+            struct ids want = {0};
+            struct sampling how = hows[i];
+            how.max_tokens = N;
+            how.draft_depth = -1;
+            oracle(ids, P, &how, &want);
+            for (int cut = 1; cut < N; cut++) {
+                struct decoder *d = open_decoder(depth, 8, 4);
+                struct heard a = {.stop_after = -1}, b = {.stop_after = -1};
+                how.n_begun = 0;
+                how.max_tokens = cut;
+                ask(d, ids, P, P, &how, &a);
+                memcpy(ids + P, a.ids.data, (size_t)cut * sizeof *ids);
+                how.n_begun = cut;
+                how.max_tokens = N - cut;
+                struct outcome out = ask(d, ids, P + cut, P, &how, &b);
+                assert_int_equal(out.stats.n_cached, P + cut - 1);
+                assert_int_equal(out.stats.n_tokens, N - cut);
+                assert_memory_equal(ids + P, want.data, (size_t)cut * sizeof *ids);
+                assert_memory_equal(b.ids.data, want.data + cut, (size_t)(N - cut) * sizeof *ids);
+                heard_free(&a);
+                heard_free(&b);
+                decoder_close(d);
+            }
+            ids_free(&want);
+        }
+}
+
+static void test_decode__every_token_has_its_outlook_when_asked_for(void **state)
+{
+    (void)state;
+    int32_t prompt[9];
+    random_ids(prompt, 9);
+    for (int asked = 0; asked < 2; asked++)
+        for (int depth = 0; depth <= 3; depth += 3) {
+            struct decoder *d = open_decoder(depth, 8, 4);
+            struct sampling how = {.max_tokens = 50, .draft_depth = -1, .temperature = 1, .seed = 3, .presence_penalty = 2, .n_alternatives = 5 * asked};
+            struct heard h = {.stop_after = -1};
+            uint64_t chain = fake_chain(prompt, 9);
+            ask(d, prompt, 9, 0, &how, &h);
+            for (int i = 0; i < h.ids.n; i++) {
+                float l[64];
+                double sum = 0;
+                const struct outlook *o = &h.outlook[i];
+                fake_logits(l, chain);
+                for (int j = 0; j < config.vocab; j++)
+                    sum += exp((double)l[j]);
+                assert_int_equal(o->n, how.n_alternatives);
+                assert_true(asked ? fabs((double)o->prob - exp((double)l[h.ids.data[i]]) / sum) < 1e-5 : o->prob < 0);
+                for (int k = 0; k < o->n; k++)
+                    assert_true(fabs((double)o->probs[k] - exp((double)l[o->ids[k]]) / sum) < 1e-5 && (!k || o->probs[k] <= o->probs[k - 1]));
+                chain = fake_mix(chain, (uint64_t)h.ids.data[i]);
+            }
+            heard_free(&h);
+            decoder_close(d);
+        }
+}
+
 /* ---- sampling exactness ---- */
 
 /* The target distribution of one token by definition: sort, cut, normalise. */
@@ -562,6 +636,8 @@ int main(void)
         cmocka_unit_test(test_decode__rewind_edit_and_interrupt_never_change_an_answer),
         cmocka_unit_test(test_decode__bad_prompts_are_refused_and_nothing_is_lost),
         cmocka_unit_test(test_decode__a_nan_ends_the_answer_and_the_next_one_starts_clean),
+        cmocka_unit_test(test_decode__an_answer_goes_on_where_it_was_cut),
+        cmocka_unit_test(test_decode__every_token_has_its_outlook_when_asked_for),
         cmocka_unit_test(test_decode__drafts_leave_the_sampling_distribution_as_it_is),
     };
     int failed = cmocka_run_group_tests_name("steps by the host", tests, setup, teardown);

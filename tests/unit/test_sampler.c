@@ -26,7 +26,7 @@ static void random_logits(float *l, int n)
 static struct pick pick_once(const float *logits, int vocab, const struct sampling *how, const int32_t *prompt, int n_prompt)
 {
     struct sampler *s = sampler_open(vocab);
-    struct pick p = {-1, 0};
+    struct pick p = {.id = -1};
     struct err e;
     float *l = malloc((size_t)vocab * sizeof *l);
     memcpy(l, logits, (size_t)vocab * sizeof *l);
@@ -203,6 +203,82 @@ static void test_sampler__a_seed_gives_one_stream_and_seeds_differ(void **state)
     sampler_close(s);
 }
 
+/* Whatever moves the logits: the outlook is softmax of what the model gave, and the best ids are those of a sort. */
+static void test_sampler__the_outlook_is_what_the_model_gave(void **state)
+{
+    (void)state;
+    enum { V = 300 };
+    const struct sampling hows[] = {
+        {.n_alternatives = 8}, {.n_alternatives = 3, .temperature = 2, .seed = 4}, {.n_alternatives = 8, .temperature = 0.5f, .top_k = 2, .seed = 5},
+        {.n_alternatives = 1, .temperature = 1, .presence_penalty = 3, .repetition_penalty = 1.7f, .seed = 6},
+        {.n_alternatives = 8, .n_ids = 5}, {.temperature = 1, .seed = 9},
+    };
+    const int32_t prompt[] = {3, 4, 5, 17, 100, 299};
+    for (int round = 0; round < 50; round++)
+        for (size_t h = 0; h < sizeof hows / sizeof *hows; h++) {
+            struct sampling how = hows[h];
+            int32_t banned = round % 5;
+            float ban = -INFINITY, l[V];
+            int order[V], n_ids = how.n_ids ? how.n_ids : V;
+            double sum = 0;
+            random_logits(l, V);
+            for (int i = 0; i < V && round % 2; i++)            /* ties */
+                l[i] = rintf(l[i]);
+            how.n_begun = round % 4;
+            how.bias_ids = &banned;
+            how.bias = &ban;
+            how.n_bias = 1;
+            struct pick p = pick_once(l, V, &how, prompt, 6);
+            if (!how.n_alternatives) {
+                assert_true(p.outlook.prob < 0);
+                assert_int_equal(p.outlook.n, 0);
+                continue;
+            }
+            for (int i = 0; i < V; i++)
+                order[i] = i;
+            sort_by = l;
+            qsort(order, (size_t)n_ids, sizeof *order, compare);
+            for (int i = 0; i < n_ids; i++)
+                sum += exp((double)l[i]);
+            assert_int_equal(p.outlook.n, how.n_alternatives < n_ids ? how.n_alternatives : n_ids);
+            for (int i = 0; i < p.outlook.n; i++) {
+                assert_int_equal(p.outlook.ids[i], order[i]);
+                assert_true(fabs((double)p.outlook.probs[i] * sum / exp((double)l[order[i]]) - 1) < 1e-5);
+            }
+            assert_true(fabs((double)p.outlook.prob * sum / exp((double)l[p.id]) - 1) < 1e-5);
+        }
+}
+
+/* With the ids that were picked at the end of the prompt, an answer goes on as if it had not been stopped. */
+static void test_sampler__an_answer_goes_on_behind_its_beginning(void **state)
+{
+    (void)state;
+    enum { V = 40, N = 30 };
+    const struct sampling hows[] = {
+        {.presence_penalty = 0.7f}, {.temperature = 1.3f, .presence_penalty = 1.5f, .repetition_penalty = 1.1f, .seed = 77},
+    };
+    struct sampler *s = sampler_open(V);
+    struct err e;
+    for (size_t h = 0; h < 2; h++) {
+        int32_t ids[2 + N] = {1, 2};
+        float l[V], copy[V];
+        random_logits(l, V);
+        for (int cut = 0; cut <= N; cut++) {
+            struct sampling how = hows[h];
+            how.n_begun = cut;
+            sampler_begin(s, &how, ids, 2 + cut);
+            for (int i = cut; i < N; i++) {
+                struct pick p;
+                memcpy(copy, l, sizeof l);
+                assert_true(sampler_pick(s, copy, &p, &e));
+                assert_true(!cut || p.id == ids[2 + i]);
+                ids[2 + i] = p.id;
+            }
+        }
+    }
+    sampler_close(s);
+}
+
 static void test_sampler__numbers_that_are_none_are_faults(void **state)
 {
     (void)state;
@@ -277,6 +353,8 @@ int main(void)
         cmocka_unit_test(test_sampler__penalties_and_bias_move_the_logits),
         cmocka_unit_test(test_sampler__penalties_count_what_was_picked_before),
         cmocka_unit_test(test_sampler__a_seed_gives_one_stream_and_seeds_differ),
+        cmocka_unit_test(test_sampler__the_outlook_is_what_the_model_gave),
+        cmocka_unit_test(test_sampler__an_answer_goes_on_behind_its_beginning),
         cmocka_unit_test(test_sampler__numbers_that_are_none_are_faults),
         cmocka_unit_test(test_sampler__extreme_settings_still_pick),
         cmocka_unit_test(test_sampler__the_real_vocabulary_is_cut_without_sorting),
