@@ -107,7 +107,7 @@ static bool set_first(struct glyph *g, uint32_t cp)
         put(g, cp);
         return true;
     default:
-        set(g, cp == 0xA0 ? ' ' : cp, part(cp) == BASE && unicode_width(cp) == 2 ? 2 : 1);
+        set(g, cp == 0xA0 ? ' ' : cp, unicode_width(cp) == 2 ? 2 : 1);
         return true;
     }
 }
@@ -115,9 +115,9 @@ static bool set_first(struct glyph *g, uint32_t cp)
 /* Whether cp takes the second column of a glyph whose last character in a column of its own was `last`. */
 static bool goes_behind(const struct glyph *g, uint32_t last, uint32_t cp)
 {
-    if (g->width == 2)
+    if (g->width == 2 || unicode_width(cp) == 2)
         return false;
-    return part(cp) == BEHIND || (is_flag_letter(last) && is_flag_letter(cp)) || (is_prefix(last) && part(cp) == BASE && unicode_width(cp) == 1);
+    return part(cp) == BEHIND || (is_flag_letter(last) && is_flag_letter(cp)) || (is_prefix(last) && part(cp) == BASE);
 }
 
 /* Consonant, vowel and final of Hangul as the syllable that stands for them; 0: there is none.  Tells the bytes it took. */
