@@ -1,0 +1,222 @@
+#include "ui/tui/draft.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/unicode.h"
+#include "ui/tui/glyph.h"
+
+struct change {
+    size_t at;
+    struct buf out, in;                 /* what was there, what came */
+    size_t before, after;               /* the cursor */
+    enum step step;
+};
+
+/* --- changes ---------------------------------------------------------------------------------------------------- */
+
+static void drop_changes(struct draft *d, int from)
+{
+    for (int i = from; i < d->n_changes; i++) {
+        buf_free(&d->changes[i].out);
+        buf_free(&d->changes[i].in);
+    }
+    d->n_changes = from;
+}
+
+void draft_forget(struct draft *d)
+{
+    drop_changes(d, 0);
+    d->n_done = 0;
+    buf_reset(&d->text);
+    d->cursor = 0;
+}
+
+void draft_forget_chips(struct draft *d)
+{
+    for (int i = 0; i < d->n_chips; i++) {
+        free(d->chips[i].label);
+        buf_free(&d->chips[i].text);
+    }
+    d->n_chips = 0;
+}
+
+void draft_free(struct draft *d)
+{
+    draft_forget(d);
+    draft_forget_chips(d);
+    buf_free(&d->text);
+    free(d->changes);
+    free(d->chips);
+    *d = (struct draft){0};
+}
+
+static void splice(struct buf *b, size_t at, size_t removed, const char *text, size_t n)
+{
+    CHECK(at + removed <= b->len);
+    buf_reserve(b, n);
+    memmove(b->data + at + n, b->data + at + removed, b->len - at - removed);
+    if (n)
+        memcpy(b->data + at, text, n);
+    b->len += n - removed;
+    b->data[b->len] = 0;
+}
+
+/* The newest change, if this one only carries it on. */
+static struct change *joined(struct draft *d, size_t at, size_t removed, size_t n, enum step step)
+{
+    struct change *c = d->n_done ? &d->changes[d->n_done - 1] : NULL;
+    if (!c || c->step != step || step == STEP_OTHER)
+        return NULL;
+    bool meets = step == STEP_TYPED       ? !removed && at == c->at + c->in.len
+                 : step == STEP_BACKSPACE ? !n && at + removed == c->at
+                                          : !n && at == c->at;
+    return meets ? c : NULL;
+}
+
+static struct change *add_change(struct draft *d, size_t at, enum step step)
+{
+    if (d->n_done == d->cap_changes) {
+        d->cap_changes = d->cap_changes ? 2 * d->cap_changes : 64;
+        d->changes = realloc(d->changes, (size_t)d->cap_changes * sizeof *d->changes);
+        CHECK(d->changes);
+    }
+    struct change *c = &d->changes[d->n_done++];
+    d->n_changes = d->n_done;
+    *c = (struct change){.at = at, .before = d->cursor, .step = step};
+    return c;
+}
+
+struct edited draft_replace(struct draft *d, size_t at, size_t removed, const char *text, size_t n, enum step step, bool joins)
+{
+    drop_changes(d, d->n_done);
+    struct change *c = joins ? joined(d, at, removed, n, step) : NULL;
+    if (!c)
+        c = add_change(d, at, step);
+    if (step == STEP_BACKSPACE)
+        splice(&c->out, 0, 0, d->text.data + at, removed);
+    else
+        buf_add(&c->out, buf_str(&d->text) + at, removed);
+    buf_add(&c->in, text, n);
+    if (at < c->at)
+        c->at = at;
+    splice(&d->text, at, removed, text, n);
+    draft_place_cursor(d, at + n);
+    return (struct edited){at, removed, n};
+}
+
+void draft_place_cursor(struct draft *d, size_t cursor)
+{
+    d->cursor = cursor;
+    if (d->n_done)
+        d->changes[d->n_done - 1].after = cursor;
+}
+
+bool draft_undo(struct draft *d, struct edited *what)
+{
+    if (!d->n_done)
+        return false;
+    const struct change *c = &d->changes[--d->n_done];
+    splice(&d->text, c->at, c->in.len, buf_str(&c->out), c->out.len);
+    d->cursor = c->before;
+    *what = (struct edited){c->at, c->in.len, c->out.len};
+    return true;
+}
+
+bool draft_redo(struct draft *d, struct edited *what)
+{
+    if (d->n_done == d->n_changes)
+        return false;
+    const struct change *c = &d->changes[d->n_done++];
+    splice(&d->text, c->at, c->out.len, buf_str(&c->in), c->in.len);
+    d->cursor = c->after;
+    *what = (struct edited){c->at, c->out.len, c->in.len};
+    return true;
+}
+
+/* --- text ------------------------------------------------------------------------------------------------------- */
+
+void draft_clean(struct buf *out, const char *text, size_t n)
+{
+    size_t from = 0;                    /* what lies between from and i goes in as it is */
+    for (size_t i = 0; i < n;) {
+        unsigned char c = (unsigned char)text[i];
+        if (c < 0x80 ? c >= ' ' && c != 0x7F : c >= 0xE0 && i + 2 < n && unicode_valid(text + i, 3)) {
+            i += c < 0x80 ? 1 : 3;      /* most of all text */
+            continue;
+        }
+        uint32_t cp;
+        bool ok;
+        size_t k = unicode_decode(text + i, n - i, &cp, &ok);
+        bool keep = ok && (cp >= 0xA0 || cp == '\n' || cp == '\t');
+        if (!keep) {
+            buf_add(out, text + from, i - from);
+            from = i + k;
+            if (!ok)
+                buf_adds(out, "\xEF\xBF\xBD");
+            else if (cp == '\r' && (i + k == n || text[i + k] != '\n'))
+                buf_addc(out, '\n');
+        }
+        i += k;
+    }
+    buf_add(out, text + from, n - from);
+}
+
+void draft_add_chip(struct draft *d, const char *label, const char *text, size_t n, struct buf *out)
+{
+    if (d->n_chips == d->cap_chips) {
+        d->cap_chips = d->cap_chips ? 2 * d->cap_chips : 8;
+        d->chips = realloc(d->chips, (size_t)d->cap_chips * sizeof *d->chips);
+        CHECK(d->chips);
+    }
+    struct chip *chip = &d->chips[d->n_chips];
+    *chip = (struct chip){.label = strdup(label)};
+    CHECK(chip->label);
+    buf_add(&chip->text, text, n);
+    buf_addf(out, "%c%d%c", CHIP_BEGIN, d->n_chips++, CHIP_END);
+}
+
+const struct chip *draft_chip(const struct draft *d, size_t at)
+{
+    if (at >= d->text.len || d->text.data[at] != CHIP_BEGIN)
+        return NULL;
+    int i = atoi(d->text.data + at + 1);
+    CHECK(i < d->n_chips);
+    return &d->chips[i];
+}
+
+size_t draft_unit(const struct draft *d, size_t at, int *columns)
+{
+    const char *s = d->text.data + at;
+    const struct chip *chip = draft_chip(d, at);
+    if (chip) {
+        *columns = glyph_columns(chip->label, strlen(chip->label));
+        return (size_t)(strchr(s, CHIP_END) + 1 - s);
+    }
+    /* The byte behind the end is 0.  What follows a control character never joins it. */
+    if (!(s[0] & 0x80) && (!(s[1] & 0x80) || s[0] < ' ')) {
+        *columns = s[0] != '\n';
+        return 1;
+    }
+    struct glyph g;
+    size_t n = glyph_next(s, d->text.len - at, &g);
+    *columns = g.width;
+    return n;
+}
+
+void draft_expand(const struct draft *d, struct buf *out)
+{
+    const char *s = buf_str(&d->text);
+    for (size_t at = 0; at < d->text.len;) {
+        const char *begin = memchr(s + at, CHIP_BEGIN, d->text.len - at);
+        size_t n = begin ? (size_t)(begin - s) - at : d->text.len - at;
+        buf_add(out, s + at, n);
+        at += n;
+        const struct chip *chip = draft_chip(d, at);
+        if (chip) {
+            buf_add(out, chip->text.data, chip->text.len);
+            at = (size_t)(strchr(s + at, CHIP_END) + 1 - s);
+        }
+    }
+}
