@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/unicode.h"
 #include "chat/state.h"
+#include "chat/title.h"
 
 const char *chat_end_name(enum chat_end end)
 {
@@ -110,7 +111,7 @@ bool chat_regenerate(struct chat *c, struct err *e)
     if (last < 0)
         return err_set(e, "there is no message to answer yet");
     keep_cut(c, last + 1);
-    c->variant++;
+    c->variant = transcript_n_children(&c->t, c->t.entries[last]);
     round_turn(c);
     return true;
 }
@@ -141,26 +142,21 @@ void chat_interrupt(struct chat *c)
     }
 }
 
-bool chat_new(struct chat *c, struct err *e)
+bool chat_can_leave(const struct chat *c, struct err *e)
 {
     if (c->state != DEAD && !chat_usable(c, e))
         return false;
-    transcript_cut(&c->t, 0);
+    return !c->unsaved || err_set(e, "this conversation could not be saved; /save PATH keeps it somewhere else");
+}
+
+bool chat_new(struct chat *c, struct err *e)
+{
+    if (!chat_can_leave(c, e))
+        return false;
+    transcript_clear(&c->t);
     session_close(c->session);
     c->session = NULL;
     c->stats = (struct chat_stats){.ctx_total = c->info.n_ctx, .acceptance = -1};
-    return true;
-}
-
-bool chat_undo(struct chat *c, struct buf *taken_back, struct err *e)
-{
-    if (!chat_usable(c, e))
-        return false;
-    int last = transcript_last_user(&c->t);
-    if (last < 0)
-        return err_set(e, "there is nothing to take back");
-    buf_add(taken_back, c->t.entries[last]->m.content.p, c->t.entries[last]->m.content.n);
-    keep_cut(c, last);
     return true;
 }
 
@@ -208,6 +204,8 @@ struct chat *chat_open(struct options *o, const struct chat_front *front, struct
 {
     struct chat *c = calloc(1, sizeof *c);
     CHECK(c);
+    c->memo = calloc(1, sizeof *c->memo);
+    CHECK(c->memo);
     c->o = o;
     c->front = *front;
     c->keep = front->keeps && options_on(o, OPT_save);
@@ -249,8 +247,11 @@ void chat_close(struct chat *c)
         engine_close(c->engine);
     loader_stop(&c->loader);
     tokenizer_close(c->tok);
+    keep_retry(c);
     session_close(c->session);
     transcript_free(&c->t);
+    buf_free(&c->memo->title);
+    free(c->memo);
     answer_free(&c->answer);
     prompt_free(&c->prompt);
     tools_close(c->tools);
@@ -293,15 +294,34 @@ const struct chat_stats *chat_last_stats(const struct chat *c)
     return &c->stats;
 }
 
-struct chat_message chat_message(const struct chat *c, int i)
+const char *state_role(const struct entry *m)
 {
     static const char *const roles[] = {"system", "user", "assistant", "tool", "other"};
+    return roles[m->m.role];
+}
+
+const char *chat_title(const struct chat *c)
+{
+    buf_reset(&c->memo->title);
+    title_of(&c->memo->title, &c->t);
+    return buf_str(&c->memo->title);
+}
+
+struct chat_message chat_message(const struct chat *c, int i)
+{
     const struct entry *m = c->t.entries[i];
     return (struct chat_message){
-        .role = roles[m->m.role],
+        .role = state_role(m),
         .text = m->m.content.p ? m->m.content.p : "",
         .reasoning = m->m.reasoning.p ? m->m.reasoning.p : "",
         .name = m->tool.p ? m->tool.p : "",
+        .n_calls = m->m.n_calls,
         .stopped = m->stopped,
     };
+}
+
+struct chat_call chat_message_call(const struct chat *c, int i, int k)
+{
+    const struct call *call = &c->t.entries[i]->m.calls[k];
+    return (struct chat_call){call->name.p, call->arguments.p};
 }

@@ -31,7 +31,8 @@ enum chat_event_kind {
     CHAT_APPROVE,               /* name, text: may it run?  chat_approve() answers */
     CHAT_TOOL_RESULT,           /* name; text: what the model is told */
     CHAT_NOTE,                  /* text: a sentence for the user; nothing stops */
-    CHAT_DONE,                  /* end, stats; text: why, if it failed; taken_back: the user's message, see below */
+    CHAT_DONE,                  /* end, stats; text: why, if it failed; taken_back: the user's message, see below.  The shown path
+                                 * may have changed: of another answer that got no word the older ones are back */
     CHAT_FATAL,                 /* text: the model is gone; only saving is left */
 };
 
@@ -101,10 +102,10 @@ bool chat_undo(struct chat *c, struct buf *taken_back, struct err *e);  /* the l
 bool chat_redo(struct chat *c, struct err *e);          /* back down the way that was shown last */
 /* The path ends before user message `i` (index of chat_message()); its text, for an editor.  The next submit makes a sibling. */
 bool chat_edit(struct chat *c, int i, struct buf *text, struct err *e);
-int  chat_siblings(const struct chat *c, int i, int *which);            /* how many stand beside message i, itself counted; which one it is */
-bool chat_show_sibling(struct chat *c, int i, int which, struct err *e);/* the path goes through that one, and on to its newest leaf */
+int  chat_siblings(const struct chat *c, int i, int *which);    /* how many stand beside message i, itself counted; which one it is, from 0 */
+bool chat_show_sibling(struct chat *c, int i, int which, struct err *e);/* the path goes through that one, and on the way that was shown last */
 struct chat_node { int parent; const char *role, *text; bool on_path; };        /* parent -1: a root */
-int  chat_n_nodes(const struct chat *c);                /* in the order in which they were made */
+int  chat_n_nodes(const struct chat *c);                /* in the order in which they were made: parents before children */
 struct chat_node chat_node(const struct chat *c, int k);
 bool chat_go(struct chat *c, int node, struct err *e);  /* the path ends there */
 
@@ -147,7 +148,8 @@ void chat_list_tools(const struct chat *c, struct buf *out);
 bool chat_save(struct chat *c, const char *name, struct err *e);
 bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e);
 bool chat_rename(struct chat *c, const char *title, struct err *e);
-const char *chat_title(const struct chat *c);           /* as given, else the first line of the first message; "" before that */
+const char *chat_title(const struct chat *c);           /* as given, else the first line of the first message; "" before that; until the next call */
+bool chat_unsaved(const struct chat *c);                /* the disk failed: the file lacks something.  Tried again at the end of every turn */
 bool chat_export(const struct chat *c, const char *format, struct buf *out, struct err *e);    /* "md", "json", "txt" */
 
 const struct chat_info *chat_info(const struct chat *c);                /* NULL before CHAT_READY */

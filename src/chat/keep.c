@@ -1,73 +1,134 @@
 #include <string.h>
+#include <unistd.h>
 
 #include "chat/state.h"
+#include "chat/title.h"
 
-/* A disk that fails must not end the talk: said once, and no more is written. */
+/* A disk that fails must not end the talk: said once; keep_retry() writes it all when the disk takes it again. */
 static void kept(struct chat *c, bool ok, const struct err *e)
 {
+    struct buf note = {0};
     if (ok)
         return;
-    struct buf note = {0};
-    buf_addf(&note, "this conversation is no longer kept: %s", e->msg);
+    c->unsaved = true;
+    buf_addf(&note, "this conversation is not being saved: %s", e->msg);
     round_post(c, CHAT_NOTE, note.data);
     buf_free(&note);
-    session_close(c->session);
-    c->session = NULL;
-    c->keep = false;
+}
+
+/* Records go to the file one by one as long as every one of them got there. */
+static struct session *session_for_records(const struct chat *c)
+{
+    return c->unsaved ? NULL : c->session;
+}
+
+static struct session *fresh_session(struct chat *c, const char *name, struct err *e)
+{
+    struct session *s = session_create(name, c->dir.data, e);
+    if (!s || session_add(s, &c->t, e))
+        return s;
+    unlink(session_path(s));
+    session_close(s);
+    return NULL;
 }
 
 void keep_entry(struct chat *c, const struct entry *m)
 {
     struct err e = {0};
-    if (c->keep && !c->session) {
-        c->session = session_create(NULL, c->dir.data, &e);
-        bool ok = c->session && (!c->t.system || session_system(c->session, c->t.system, &e));
-        kept(c, ok, &e);
+    struct session *s = session_for_records(c);
+    if (s) {
+        kept(c, session_append(s, m, &e), &e);
+    } else if (c->keep && !c->session && !c->unsaved) {
+        c->session = fresh_session(c, NULL, &e);
+        kept(c, c->session != NULL, &e);
     }
-    if (c->session)
-        kept(c, session_append(c->session, m, &e), &e);
 }
 
 void keep_cut(struct chat *c, int n)
 {
     struct err e = {0};
+    struct session *s = session_for_records(c);
     if (n == c->t.n)
         return;
     transcript_cut(&c->t, n);
-    if (c->session)
-        kept(c, session_keep(c->session, n, &e), &e);
+    if (s)
+        kept(c, session_keep(s, n, &e), &e);
+}
+
+void keep_go(struct chat *c, const struct entry *end)
+{
+    struct err e = {0};
+    struct session *s = session_for_records(c);
+    if (!end) {
+        keep_cut(c, 0);
+        return;
+    }
+    transcript_go(&c->t, end);
+    if (s)
+        kept(c, session_go(s, end->number, &e), &e);
+}
+
+void keep_forget(struct chat *c)
+{
+    struct err e = {0};
+    struct session *s = session_for_records(c);
+    if (!transcript_can_forget(&c->t)) {
+        keep_cut(c, c->t.n - 1);
+        return;
+    }
+    transcript_forget(&c->t);
+    if (s)
+        kept(c, session_forget(s, c->t.n, &e), &e);
 }
 
 void keep_system(struct chat *c)
 {
     const char *wanted = options_text(c->o, OPT_system), *have = c->t.system ? c->t.system : "";
     struct err e = {0};
+    struct session *s = session_for_records(c);
     if (!strcmp(wanted, have))
         return;
     transcript_system(&c->t, wanted);
+    if (s)
+        kept(c, session_system(s, wanted, &e), &e);
+}
+
+void keep_retry(struct chat *c)
+{
+    struct buf note = {0};
+    if (!c->unsaved)
+        return;
     if (c->session)
-        kept(c, session_system(c->session, wanted, &e), &e);
+        c->unsaved = !session_rewrite(c->session, &c->t, NULL);
+    else
+        c->unsaved = !(c->session = fresh_session(c, NULL, NULL));
+    if (c->unsaved)
+        return;
+    buf_addf(&note, "this conversation is saved again, in %s", session_path(c->session));
+    round_post(c, CHAT_NOTE, note.data);
+    buf_free(&note);
+}
+
+bool chat_unsaved(const struct chat *c)
+{
+    return c->unsaved;
 }
 
 bool chat_save(struct chat *c, const char *name, struct err *e)
 {
-    struct session *s = session_create(name, c->dir.data, e);
-    bool ok = s && (!c->t.system || session_system(s, c->t.system, e));
-    for (int i = 0; i < c->t.n && ok; i++)
-        ok = session_append(s, c->t.entries[i], e);
-    if (!ok) {
-        session_close(s);
+    struct session *s = fresh_session(c, name, e);
+    if (!s)
         return false;
-    }
     session_close(c->session);
     c->session = s;
+    c->unsaved = false;
     return true;
 }
 
 bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e)
 {
     struct transcript t = {0};
-    if (c->state != DEAD && !chat_usable(c, e))
+    if (!chat_can_leave(c, e))
         return false;
     struct buf path = {0};
     bool same = c->session && session_path_of(name, &path, NULL) && !strcmp(path.data, session_path(c->session));
@@ -84,5 +145,23 @@ bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e
     session_close(c->session);
     c->t = t;
     c->session = s;
+    c->unsaved = false;
     return true;
+}
+
+bool chat_rename(struct chat *c, const char *title, struct err *e)
+{
+    enum { LONGEST = 1000 };
+    struct err why = {0};
+    struct buf clean = {0};
+    struct session *s = session_for_records(c);
+    title_clean(&clean, text_of(title));
+    bool ok = clean.len <= LONGEST || err_set(e, "a title has at most %d bytes", LONGEST);
+    if (ok) {
+        transcript_title(&c->t, buf_str(&clean));
+        if (s)
+            kept(c, session_title(s, buf_str(&clean), &why), &why);
+    }
+    buf_free(&clean);
+    return ok;
 }

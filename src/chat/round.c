@@ -29,14 +29,14 @@ void round_finish(struct chat *c, enum chat_end end, const char *why)
     c->state = IDLE;
     prompt_forget(&c->prompt);
 
+    /* nothing came of it: as if it had not been said, so that the front end can give the message back to its editor */
+    bool nothing = (end == CHAT_INTERRUPTED || end == CHAT_FAILED) && c->turn_start == c->t.n - 1;
+    const char *taken_back = nothing ? tree_take_back(c) : NULL;
+    keep_retry(c);
     struct chat_event *ev = outbox_post(&c->out, CHAT_DONE, NULL, why, strlen(why));
     ev->end = end;
     ev->stats = *s;
-    /* nothing came of it: as if it had not been said, so that the front end can give the message back to its editor */
-    if ((end == CHAT_INTERRUPTED || end == CHAT_FAILED) && c->turn_start == c->t.n - 1) {
-        ev->taken_back = arena_strdup(&c->out.lists[c->out.in].mem, c->t.entries[c->turn_start]->m.content.p);
-        keep_cut(c, c->turn_start);
-    }
+    ev->taken_back = taken_back;
 }
 
 void round_die(struct chat *c, const char *why)

@@ -1,5 +1,5 @@
 /* A transcript on disk: JSON lines, a header and then one record per message, each appended and synced before the next
- * step is taken.  What is written stays written: going back is a record too ({"keep": n}). */
+ * step is taken.  What is written stays written: going back is a record too (chat/record.h has all of them). */
 #ifndef Q35_CHAT_SESSION_H
 #define Q35_CHAT_SESSION_H
 
@@ -18,11 +18,19 @@ struct session *session_create(const char *name, const char *model, struct err *
 /* Reads a file into the empty `t` and goes on writing to it.  A last line that was cut off is dropped, with a sentence in
  * `note`; anything else that is wrong is an error and the file stays as it is. */
 struct session *session_open(const char *name, struct transcript *t, struct buf *note, struct err *e);
+/* Reads it only, also while it is open elsewhere. */
+bool session_read(const char *name, struct transcript *t, struct err *e);
 void session_close(struct session *s);
 
 bool session_append(struct session *s, const struct entry *m, struct err *e);
 bool session_system(struct session *s, const char *text, struct err *e);        /* "": none */
-bool session_keep(struct session *s, int n, struct err *e);             /* entries from n on are taken back */
+bool session_title(struct session *s, const char *text, struct err *e);         /* "": none */
+bool session_keep(struct session *s, int n, struct err *e);             /* entries from n on leave the path */
+bool session_forget(struct session *s, int n, struct err *e);           /* entry n, the newest of all, was never said */
+bool session_go(struct session *s, int number, struct err *e);          /* the path ends with that entry */
+bool session_add(struct session *s, const struct transcript *t, struct err *e);         /* to a fresh one: everything */
+/* The whole file anew, in one step, after a write had failed.  False: the old one is still there. */
+bool session_rewrite(struct session *s, const struct transcript *t, struct err *e);
 const char *session_path(const struct session *s);
 
 #endif

@@ -1,5 +1,5 @@
 /* The inside of a conversation, for the files that make it: chat (what a front end calls), round (a request to the engine and
- * what comes back), calls (tools), keep (the file on disk).  Nobody else includes this. */
+ * what comes back), calls (tools), tree (going back and aside), keep (the file on disk).  Nobody else includes this. */
 #ifndef Q35_CHAT_STATE_H
 #define Q35_CHAT_STATE_H
 
@@ -23,6 +23,11 @@ enum state {
     DEAD,               /* the engine is gone */
 };
 
+/* What functions of a const chat hand out, until they are called again. */
+struct memo {
+    struct buf title;
+};
+
 struct chat {
     struct options   *o;
     struct chat_front front;
@@ -37,6 +42,8 @@ struct chat {
     struct transcript t;
     struct session   *session;
     bool              keep;             /* a session is made for the first message */
+    bool              unsaved;          /* the file lacks something */
+    struct memo      *memo;
     struct outbox     out;
 
     enum state    state;
@@ -60,6 +67,8 @@ struct chat {
 
 /* chat.c */
 bool chat_usable(const struct chat *c, struct err *e);   /* a turn may begin, or the conversation change */
+bool chat_can_leave(const struct chat *c, struct err *e);/* another conversation may take its place */
+const char *state_role(const struct entry *m);
 
 /* round.c */
 void round_turn(struct chat *c);                        /* answers the last user message */
@@ -74,9 +83,15 @@ void round_post(struct chat *c, enum chat_event_kind kind, const char *text);
 void calls_next(struct chat *c);                        /* until one has to be waited for, or all are answered */
 void calls_step(struct chat *c);                        /* looks whether the running one has ended */
 
-/* keep.c: a disk that fails is told and ends nothing */
-void keep_entry(struct chat *c, const struct entry *m);
-void keep_cut(struct chat *c, int n);                   /* also cuts the transcript */
+/* tree.c: the turn's message has no answer; its text for the front end (in its arena), NULL if older answers are back */
+const char *tree_take_back(struct chat *c);
+
+/* keep.c: changes of the transcript that go to the file as well; a disk that fails is told and ends nothing */
+void keep_entry(struct chat *c, const struct entry *m); /* it is in the transcript already */
+void keep_cut(struct chat *c, int n);
+void keep_go(struct chat *c, const struct entry *end);
+void keep_forget(struct chat *c);                       /* the last entry was never said */
 void keep_system(struct chat *c);                       /* the option `system` is the truth; the transcript follows it */
+void keep_retry(struct chat *c);                        /* after a failure, at the end of a turn: the whole file anew */
 
 #endif

@@ -10,18 +10,35 @@ static struct text copy(struct arena *a, const char *s, size_t n)
     return (struct text){arena_strndup(a, s ? s : "", n), n};
 }
 
+static void push(struct entry ***list, int *n, int *cap, struct entry *m)
+{
+    if (*n == *cap) {
+        *cap = *cap ? *cap * 2 : 16;
+        *list = realloc(*list, (size_t)*cap * sizeof **list);
+        CHECK(*list);
+    }
+    (*list)[(*n)++] = m;
+}
+
+/* Where the one is noted that was shown last below m (NULL: the root). */
+static struct entry **shown_below(struct transcript *t, struct entry *m)
+{
+    return m ? &m->shown : &t->shown;
+}
+
 struct entry *transcript_add(struct transcript *t, enum role role, const char *content, size_t n)
 {
-    if (t->n == t->cap) {
-        t->cap = t->cap ? t->cap * 2 : 16;
-        t->entries = realloc(t->entries, (size_t)t->cap * sizeof *t->entries);
-        CHECK(t->entries);
-    }
     struct entry *m = calloc(1, sizeof *m);
     CHECK(m);
     m->m.role = role;
     m->m.content = copy(&m->mem, content, n);
-    return t->entries[t->n++] = m;
+    m->parent = t->n ? t->entries[t->n - 1] : NULL;
+    m->number = t->n_all;
+    m->depth = t->n;
+    *shown_below(t, m->parent) = m;
+    push(&t->all, &t->n_all, &t->cap_all, m);
+    push(&t->entries, &t->n, &t->cap, m);
+    return m;
 }
 
 void entry_reasoning(struct entry *m, const char *text, size_t n)
@@ -44,24 +61,21 @@ void entry_tool(struct entry *m, const char *name)
     m->tool = copy(&m->mem, name, strlen(name));
 }
 
-static void entry_free(struct entry *m)
+static void set_text(char **where, const char *text)
 {
-    ids_free(&m->ids);
-    arena_free(&m->mem);
-    free(m);
+    char *fresh = text && *text ? strdup(text) : NULL;
+    free(*where);
+    *where = fresh;
 }
 
 void transcript_system(struct transcript *t, const char *text)
 {
-    char *fresh = text && *text ? strdup(text) : NULL;
-    free(t->system);
-    t->system = fresh;
+    set_text(&t->system, text);
 }
 
-void transcript_cut(struct transcript *t, int n)
+void transcript_title(struct transcript *t, const char *text)
 {
-    while (t->n > n)
-        entry_free(t->entries[--t->n]);
+    set_text(&t->title, text);
 }
 
 int transcript_last_user(const struct transcript *t)
@@ -72,10 +86,104 @@ int transcript_last_user(const struct transcript *t)
     return i;
 }
 
+/* --- the tree --------------------------------------------------------------------------------------------------- */
+
+void transcript_cut(struct transcript *t, int n)
+{
+    if (n < t->n)
+        t->n = n;
+}
+
+void transcript_go(struct transcript *t, const struct entry *end)
+{
+    int n = end ? end->depth + 1 : 0;
+    t->n = 0;
+    for (int i = 0; i < n; i++)
+        push(&t->entries, &t->n, &t->cap, NULL);
+    for (struct entry *m = end ? t->all[end->number] : NULL; m; m = m->parent) {
+        t->entries[m->depth] = m;
+        *shown_below(t, m->parent) = m;
+    }
+}
+
+struct entry *transcript_next(const struct transcript *t)
+{
+    return t->n ? t->entries[t->n - 1]->shown : t->shown;
+}
+
+bool transcript_on_path(const struct transcript *t, const struct entry *m)
+{
+    return m->depth < t->n && t->entries[m->depth] == m;
+}
+
+int transcript_siblings(const struct transcript *t, const struct entry *m, int *which)
+{
+    int n = 0;
+    for (int i = 0; i < t->n_all; i++) {
+        const struct entry *s = t->all[i];
+        if (s == m && which)
+            *which = n;
+        n += s->parent == m->parent && s->m.role == m->m.role;
+    }
+    return n;
+}
+
+struct entry *transcript_sibling(const struct transcript *t, const struct entry *m, int which)
+{
+    for (int i = 0; i < t->n_all; i++) {
+        struct entry *s = t->all[i];
+        if (s->parent == m->parent && s->m.role == m->m.role && !which--)
+            return s;
+    }
+    return NULL;
+}
+
+int transcript_n_children(const struct transcript *t, const struct entry *m)
+{
+    int n = 0;
+    for (int i = m->number + 1; i < t->n_all; i++)
+        n += t->all[i]->parent == m;
+    return n;
+}
+
+static void entry_free(struct entry *m)
+{
+    ids_free(&m->ids);
+    arena_free(&m->mem);
+    free(m);
+}
+
+bool transcript_can_forget(const struct transcript *t)
+{
+    return t->n && t->entries[t->n - 1]->number == t->n_all - 1;
+}
+
+void transcript_forget(struct transcript *t)
+{
+    CHECK(transcript_can_forget(t));
+    struct entry *m = t->all[--t->n_all], *newest = NULL;
+    t->n--;
+    for (int i = 0; i < t->n_all; i++)
+        if (t->all[i]->parent == m->parent)
+            newest = t->all[i];
+    *shown_below(t, m->parent) = newest;
+    entry_free(m);
+}
+
+void transcript_clear(struct transcript *t)
+{
+    while (t->n_all)
+        entry_free(t->all[--t->n_all]);
+    t->n = 0;
+    t->shown = NULL;
+    transcript_title(t, NULL);
+}
+
 void transcript_free(struct transcript *t)
 {
-    transcript_cut(t, 0);
+    transcript_clear(t);
     free(t->entries);
+    free(t->all);
     free(t->system);
     *t = (struct transcript){0};
 }

@@ -1,4 +1,7 @@
-/* The messages of one conversation, in memory.  Plain value, valid as {0}. */
+/* The messages of one conversation, in memory.  Plain value, valid as {0}.
+ *
+ * They form a tree: another answer, or another wording of a message, stands beside the first one.  One path of it is shown:
+ * entries[0..n), root first, which is all that most of the program looks at.  What leaves the path stays in `all`. */
 #ifndef Q35_CHAT_TRANSCRIPT_H
 #define Q35_CHAT_TRANSCRIPT_H
 
@@ -6,6 +9,7 @@
 #include <stddef.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/ids.h"
 #include "text/message.h"
 
@@ -14,22 +18,42 @@ struct entry {
     struct text tool;           /* ROLE_TOOL: who answered */
     struct ids  ids;            /* ROLE_ASSISTANT: as they were sampled, stop id included; may be empty */
     bool        stopped;        /* the answer was ended by the user or by a limit */
+    struct entry *parent;       /* NULL: a conversation begins with it */
+    struct entry *shown;        /* the child that was on the path last, or NULL */
+    int         number, depth;  /* its places in `all`, and in `entries` whenever it is on the path */
     struct arena mem;
 };
 
 struct transcript {
     char *system;               /* NULL: none; not one of the entries */
-    struct entry **entries;
-    int n, cap;
+    char *title;                /* NULL: none was given */
+    struct entry **entries;     /* the path */
+    struct entry **all;         /* as they were made: parents stand before children */
+    struct entry *shown;        /* the root that was on the path last, or NULL */
+    int n, cap, n_all, cap_all;
 };
 
-struct entry *transcript_add(struct transcript *t, enum role role, const char *content, size_t n);
+struct entry *transcript_add(struct transcript *t, enum role role, const char *content, size_t n);      /* at the end of the path */
 void entry_reasoning(struct entry *m, const char *text, size_t n);
 void entry_call(struct entry *m, const char *name, const char *arguments, size_t n);
 void entry_tool(struct entry *m, const char *name);
 void transcript_system(struct transcript *t, const char *text);         /* NULL or "": none */
-void transcript_cut(struct transcript *t, int n);                       /* keeps the first n entries */
+void transcript_title(struct transcript *t, const char *text);          /* likewise */
 int  transcript_last_user(const struct transcript *t);                  /* index, or -1 */
+
+void transcript_cut(struct transcript *t, int n);                       /* the path ends after n entries */
+void transcript_go(struct transcript *t, const struct entry *end);      /* the path ends there; NULL: it is empty */
+struct entry *transcript_next(const struct transcript *t);              /* what was shown behind the path's end, or NULL */
+bool transcript_on_path(const struct transcript *t, const struct entry *m);
+/* Entries of the same parent and role, m among them, in order: how many, and (if not NULL) which one m is, from 0. */
+int  transcript_siblings(const struct transcript *t, const struct entry *m, int *which);
+struct entry *transcript_sibling(const struct transcript *t, const struct entry *m, int which);
+int  transcript_n_children(const struct transcript *t, const struct entry *m);
+/* Forgets the path's last entry, which must be the newest of all: it was never said. */
+void transcript_forget(struct transcript *t);
+bool transcript_can_forget(const struct transcript *t);
+
+void transcript_clear(struct transcript *t);                            /* no entries, no title; the system prompt stays */
 void transcript_free(struct transcript *t);
 
 #endif

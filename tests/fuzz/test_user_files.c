@@ -27,7 +27,7 @@ static size_t below(size_t n)
 }
 
 static const char *const pieces[] = {
-    "{", "}", "[", "]", "\"", "\n", "\\u0000", "null", "-1", "99999999999999999999", "{\"keep\":0}\n", "\"content\":", "\"role\":\"tool\"",
+    "{", "}", "[", "]", "\"", "\n", "\\u0000", "null", "-1", "99999999999999999999", "{\"keep\":0}\n", "{\"go\":1}\n", "{\"keep\":1,\"forget\":true}\n", "\"content\":", "\"role\":\"tool\"",
     "=", "[tool x]\n", "command = ", "'", " ;", "\t", "(", "^", "e", "1e999", "%", "\xff", "\xc3", "\xe2\x88\x92",
 };
 
@@ -83,7 +83,8 @@ static void test_session__damaged_transcripts_load_or_are_refused(void **state)
         "{\"role\":\"user\",\"content\":\"hello \\u0000 \xc3\xa9\"}\n"
         "{\"role\":\"assistant\",\"reasoning\":\"r\",\"content\":\"\",\"calls\":[{\"name\":\"clock\",\"arguments\":\"{}\"}],\"ids\":[1,2,3]}\n"
         "{\"role\":\"tool\",\"name\":\"clock\",\"content\":\"noon\"}\n{\"keep\":1}\n"
-        "{\"role\":\"assistant\",\"reasoning\":\"\",\"content\":\"hi\",\"ids\":[5],\"stopped\":true}\n";
+        "{\"role\":\"assistant\",\"reasoning\":\"\",\"content\":\"hi\",\"ids\":[5],\"stopped\":true}\n"
+        "{\"go\":2}\n{\"role\":\"user\",\"content\":\"no\"}\n{\"keep\":3,\"forget\":true}\n{\"title\":\"t\"}\n";
     struct tmpdir d;
     char path[96];
     int loaded = 0, refused = 0;
@@ -99,11 +100,14 @@ static void test_session__damaged_transcripts_load_or_are_refused(void **state)
         damage(&b);
         assert_true(tmpdir_put(&d, "talk", buf_str(&b), b.len));
         struct session *s = session_open(path, &t, &note, &e);
-        for (int k = 0; k < t.n; k++) {
-            touch(t.entries[k]->m.content);
-            touch(t.entries[k]->m.reasoning);
-            for (int c = 0; c < t.entries[k]->m.n_calls; c++)
-                touch(t.entries[k]->m.calls[c].arguments);
+        for (int k = 0; k < t.n_all; k++) {
+            const struct entry *m = t.all[k];
+            touch(m->m.content);
+            touch(m->m.reasoning);
+            for (int c = 0; c < m->m.n_calls; c++)
+                touch(m->m.calls[c].arguments);
+            assert_true(!m->parent || m->parent->number < k);
+            assert_true(k >= t.n || t.entries[k]->depth == k);
         }
         if (s) {
             loaded++;

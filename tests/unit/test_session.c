@@ -212,6 +212,10 @@ static void test_session__a_damaged_file_gets_a_sentence_and_stays_as_it_is(void
         {HEAD TAIL "{\"keep\":5}\n" TAIL, ":3: the line is damaged"},
         {HEAD TAIL "{\"keep\":-1}\n" TAIL, ":3: the line is damaged"},
         {HEAD "{\"role\":\"assistant\",\"content\":\"x\",\"ids\":[-1]}\n" TAIL, ":2: the line is damaged"},
+        {HEAD TAIL "{\"go\":1}\n" TAIL, ":3: the line is damaged"},
+        {HEAD TAIL "{\"go\":\"0\"}\n" TAIL, ":3: the line is damaged"},
+        {HEAD TAIL TAIL "{\"keep\":0,\"forget\":true}\n" TAIL, ":4: the line is damaged"},
+        {HEAD TAIL "{\"keep\":0}\n" TAIL "{\"go\":0}\n{\"keep\":0,\"forget\":true}\n" TAIL, ":6: the line is damaged"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -248,12 +252,202 @@ static void test_session__unknown_records_are_skipped(void **state)
     struct buf note = {0};
     struct err e = {0};
     (void)state;
-    write_file(HEAD "{\"role\":\"mood\",\"content\":\"x\"}\n{\"title\":\"x\"}\n" TAIL);
+    write_file(HEAD "{\"role\":\"mood\",\"content\":\"x\"}\n{\"colour\":\"x\"}\n" TAIL);
     struct session *s = session_open(path, &t, &note, &e);
     assert_non_null(s);
     assert_int_equal(t.n, 1);
     session_close(s);
     transcript_free(&t);
+}
+
+/* --- trees ------------------------------------------------------------------------------------------------------- */
+
+static uint64_t seed;
+
+static int below(int n)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return (int)((seed >> 11) % (uint64_t)n);
+}
+
+static int number_of(const struct entry *m)
+{
+    return m ? m->number : -1;
+}
+
+static void same(const struct transcript *a, const struct transcript *b)
+{
+    assert_string_equal(a->system ? a->system : "", b->system ? b->system : "");
+    assert_string_equal(a->title ? a->title : "", b->title ? b->title : "");
+    assert_int_equal(a->n_all, b->n_all);
+    assert_int_equal(a->n, b->n);
+    assert_int_equal(number_of(a->shown), number_of(b->shown));
+    for (int i = 0; i < a->n_all; i++) {
+        const struct entry *x = a->all[i], *y = b->all[i];
+        assert_int_equal(x->number, i);
+        assert_int_equal(y->number, i);
+        assert_int_equal(x->m.role, y->m.role);
+        assert_int_equal(x->depth, y->depth);
+        assert_int_equal(number_of(x->parent), number_of(y->parent));
+        assert_int_equal(number_of(x->shown), number_of(y->shown));
+        assert_string_equal(x->m.content.p, y->m.content.p);
+    }
+    for (int i = 0; i < a->n; i++)
+        assert_int_equal(a->entries[i]->number, b->entries[i]->number);
+}
+
+/* What the path must be in every state: it begins with a root, goes from parent to child, and is what is noted as shown. */
+static void sound(const struct transcript *t)
+{
+    for (int i = 0; i < t->n; i++) {
+        assert_int_equal(t->entries[i]->depth, i);
+        assert_ptr_equal(t->entries[i]->parent, i ? t->entries[i - 1] : NULL);
+        assert_ptr_equal(i ? t->entries[i - 1]->shown : t->shown, t->entries[i]);
+        assert_true(transcript_on_path(t, t->entries[i]));
+    }
+}
+
+static void add_something(struct session *s, struct transcript *t, struct err *e)
+{
+    static const enum role roles[] = {ROLE_USER, ROLE_ASSISTANT, ROLE_TOOL};
+    char text[32];
+    snprintf(text, sizeof text, "text %d", below(1000000));
+    assert_true(session_append(s, transcript_add(t, roles[below(3)], text, strlen(text)), e));
+}
+
+static void do_something(struct session *s, struct transcript *t, struct err *e)
+{
+    char text[32];
+    int k;
+    snprintf(text, sizeof text, below(3) ? "text %d" : "", below(1000000));
+    switch (below(8)) {
+    case 0:
+        k = below(t->n + 1);
+        transcript_cut(t, k);
+        assert_true(session_keep(s, k, e));
+        break;
+    case 1:
+    case 2:
+        if (!t->n_all)
+            break;
+        k = below(t->n_all);
+        transcript_go(t, t->all[k]);
+        assert_true(session_go(s, k, e));
+        break;
+    case 3:
+        add_something(s, t, e);
+        transcript_forget(t);
+        assert_true(session_forget(s, t->n, e));
+        break;
+    case 4:
+        if (below(2)) {
+            transcript_system(t, text);
+            assert_true(session_system(s, text, e));
+        } else {
+            transcript_title(t, text);
+            assert_true(session_title(s, text, e));
+        }
+        break;
+    default:
+        add_something(s, t, e);
+        break;
+    }
+}
+
+/* Three ways to the disk and back: record by record, all at once, and a rewrite that then goes on. */
+static void test_session__any_tree_is_loaded_as_it_was(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 200; round++) {
+        struct transcript t = {0}, back = {0};
+        struct buf note = {0};
+        struct err e = {0};
+        char copy[96];
+        seed = (uint64_t)round + 1;
+        snprintf(copy, sizeof copy, "%s/copy", dir);
+        struct session *s = session_create(path, "dir", &e);
+        for (int n = below(40); n; n--) {
+            do_something(s, &t, &e);
+            sound(&t);
+        }
+        assert_true(session_read(path, &back, &e));
+        same(&t, &back);
+        transcript_free(&back);
+
+        struct session *c = session_create(copy, "dir", &e);
+        assert_true(session_add(c, &t, &e));
+        assert_true(session_rewrite(s, &t, &e));
+        for (int k = 0; k < 2; k++) {
+            struct session *one = k ? s : c;
+            assert_true(session_read(session_path(one), &back, &e));
+            same(&t, &back);
+            add_something(one, &back, &e);
+            transcript_free(&back);
+            session_close(one);
+            one = session_open(k ? path : copy, &back, &note, &e);
+            if (!one)
+                fail_msg("%s", e.msg);
+            assert_int_equal(back.n_all, t.n_all + 1);
+            assert_int_equal(back.n, t.n + 1);
+            session_close(one);
+            transcript_free(&back);
+        }
+        transcript_free(&t);
+        buf_free(&note);
+        unlink(path);
+        unlink(copy);
+    }
+}
+
+static void test_session__a_file_from_before_there_were_trees_loads_as_before(void **state)
+{
+    struct transcript t = {0};
+    struct err e = {0};
+    (void)state;
+    write_file(HEAD TAIL "{\"role\":\"assistant\",\"content\":\"one\"}\n{\"keep\":1}\n{\"role\":\"assistant\",\"content\":\"two\"}\n"
+               "{\"role\":\"user\",\"content\":\"y\"}\n{\"keep\":2}\n");
+    assert_true(session_read(path, &t, &e));
+    assert_int_equal(t.n, 2);
+    holds(t.entries[1]->m.content, "two", 3);
+    assert_int_equal(t.n_all, 4);       /* and what was taken back then is still there */
+    int which;
+    assert_int_equal(transcript_siblings(&t, t.entries[1], &which), 2);
+    assert_int_equal(which, 1);
+    holds(transcript_sibling(&t, t.entries[1], 0)->m.content, "one", 3);
+    transcript_free(&t);
+}
+
+static void test_session__a_rewrite_that_fails_leaves_the_file(void **state)
+{
+    struct transcript t = {0}, back = {0};
+    struct err e = {0};
+    char blocked[96];
+    (void)state;
+    fill(&t);
+    struct session *s = save(&t);
+    snprintf(blocked, sizeof blocked, "%s.new", path);
+    assert_int_equal(mkdir(blocked, 0700), 0);
+    assert_false(session_rewrite(s, &t, &e));
+    assert_non_null(strstr(e.msg, blocked));
+    assert_true(session_append(s, t.entries[0], &e));
+    assert_true(session_read(path, &back, &e));
+    assert_int_equal(back.n, 4);
+    session_close(s);
+    transcript_free(&t);
+    transcript_free(&back);
+}
+
+static void test_session__names_that_would_hide_or_confuse_are_refused(void **state)
+{
+    static const char *const names[] = {"", ".x", "..", "a\nb", "a\033[31m", "\x7f", "\xff"};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct err e = {0};
+        assert_null(session_create(names[i], "dir", &e));
+        assert_non_null(strstr(e.msg, "a session needs a name"));
+    }
 }
 
 int main(void)
@@ -268,6 +462,10 @@ int main(void)
         TEST(a_damaged_file_gets_a_sentence_and_stays_as_it_is),
         TEST(a_session_in_use_is_not_opened_twice),
         TEST(unknown_records_are_skipped),
+        TEST(any_tree_is_loaded_as_it_was),
+        TEST(a_file_from_before_there_were_trees_loads_as_before),
+        TEST(a_rewrite_that_fails_leaves_the_file),
+        TEST(names_that_would_hide_or_confuse_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,271 @@
+#include "chat/record.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/log.h"
+
+enum { FORMAT = 1 };
+
+/* --- writing ---------------------------------------------------------------------------------------------------- */
+
+/* Takes `record`. */
+static void put(struct buf *out, json_t *record)
+{
+    char *text = json_dumps(record, JSON_COMPACT);
+    json_decref(record);
+    CHECK(text);
+    buf_adds(out, text);
+    buf_addc(out, '\n');
+    free(text);
+}
+
+static json_t *string(struct text t)
+{
+    json_t *s = json_stringn(t.p ? t.p : "", t.n);
+    return s ? s : json_string("");
+}
+
+void record_header(struct buf *out, const char *model)
+{
+    char date[32];
+    time_t now = time(NULL);
+    struct tm tm;
+    gmtime_r(&now, &tm);
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    json_t *r = json_object();
+    json_object_set_new(r, "q35chat", json_integer(FORMAT));
+    json_object_set_new(r, "created", json_string(date));
+    json_object_set_new(r, "model", string(text_of(model)));
+    put(out, r);
+}
+
+void record_entry(struct buf *out, const struct entry *m)
+{
+    static const char *const roles[] = {"system", "user", "assistant", "tool", "other"};
+    json_t *r = json_object();
+    json_object_set_new(r, "role", json_string(roles[m->m.role]));
+    if (m->m.role == ROLE_TOOL)
+        json_object_set_new(r, "name", string(m->tool));
+    if (m->m.reasoning.n)
+        json_object_set_new(r, "reasoning", string(m->m.reasoning));
+    json_object_set_new(r, "content", string(m->m.content));
+    for (int i = 0; i < m->m.n_calls; i++) {
+        json_t *calls = json_object_get(r, "calls");
+        if (!calls)
+            json_object_set_new(r, "calls", calls = json_array());
+        json_t *call = json_object();
+        json_object_set_new(call, "name", string(m->m.calls[i].name));
+        json_object_set_new(call, "arguments", string(m->m.calls[i].arguments));
+        json_array_append_new(calls, call);
+    }
+    for (int i = 0; i < m->ids.n; i++) {
+        json_t *ids = json_object_get(r, "ids");
+        if (!ids)
+            json_object_set_new(r, "ids", ids = json_array());
+        json_array_append_new(ids, json_integer(m->ids.data[i]));
+    }
+    if (m->stopped)
+        json_object_set_new(r, "stopped", json_true());
+    put(out, r);
+}
+
+void record_system(struct buf *out, const char *text)
+{
+    json_t *r = json_object();
+    json_object_set_new(r, "role", json_string("system"));
+    json_object_set_new(r, "content", string(text_of(text)));
+    put(out, r);
+}
+
+void record_title(struct buf *out, const char *text)
+{
+    json_t *r = json_object();
+    json_object_set_new(r, "title", string(text_of(text)));
+    put(out, r);
+}
+
+void record_keep(struct buf *out, int n)
+{
+    buf_addf(out, "{\"keep\":%d}\n", n);
+}
+
+void record_forget(struct buf *out, int n)
+{
+    buf_addf(out, "{\"keep\":%d,\"forget\":true}\n", n);
+}
+
+void record_go(struct buf *out, int number)
+{
+    buf_addf(out, "{\"go\":%d}\n", number);
+}
+
+/* What reading the lines that were written so far would have made. */
+struct replay {
+    const struct transcript *t;
+    struct buf *out;
+    const struct entry  *end;           /* of the path */
+    const struct entry **shown;         /* [n_all + 1] below entry i, below none at n_all */
+};
+
+static const struct entry **shown_below(struct replay *r, const struct entry *m)
+{
+    return &r->shown[m ? m->number : r->t->n_all];
+}
+
+static void go(struct replay *r, const struct entry *end)
+{
+    if (r->end == end)
+        return;
+    if (end)
+        record_go(r->out, end->number);
+    else
+        record_keep(r->out, 0);
+    r->end = end;
+    for (const struct entry *m = end; m; m = m->parent)
+        *shown_below(r, m->parent) = m;
+}
+
+/* Entries in their order, then the ways that were shown last, the deepest first: going one way changes those above it. */
+void record_transcript(struct buf *out, const struct transcript *t)
+{
+    struct replay r = {.t = t, .out = out, .shown = calloc((size_t)t->n_all + 1, sizeof *r.shown)};
+    CHECK(r.shown);
+    if (t->system)
+        record_system(out, t->system);
+    if (t->title)
+        record_title(out, t->title);
+    for (int i = 0; i < t->n_all; i++) {
+        go(&r, t->all[i]->parent);
+        record_entry(out, t->all[i]);
+        r.end = *shown_below(&r, r.end) = t->all[i];
+    }
+    for (int i = t->n_all - 1; i >= 0; i--)
+        if (*shown_below(&r, t->all[i]) != t->all[i]->shown)
+            go(&r, t->all[i]->shown);
+    if (*shown_below(&r, NULL) != t->shown)
+        go(&r, t->shown);
+    go(&r, t->n ? t->entries[t->n - 1] : NULL);
+    free(r.shown);
+}
+
+/* --- reading ---------------------------------------------------------------------------------------------------- */
+
+static struct text field(const json_t *object, const char *key)
+{
+    const json_t *s = json_object_get(object, key);
+    return (struct text){json_is_string(s) ? json_string_value(s) : "", json_is_string(s) ? json_string_length(s) : 0};
+}
+
+static bool read_ids(const json_t *list, struct ids *ids)
+{
+    const json_t *item;
+    size_t i;
+    json_array_foreach(list, i, item) {
+        json_int_t id = json_integer_value(item);
+        if (!json_is_integer(item) || id < 0 || id > INT32_MAX)
+            return false;
+        ids_add(ids, (int32_t)id);
+    }
+    return true;
+}
+
+static bool read_message(const json_t *r, enum role role, struct transcript *t)
+{
+    struct text content = field(r, "content"), reasoning = field(r, "reasoning");
+    const json_t *item;
+    struct ids ids = {0};
+    size_t i;
+    if (!json_is_string(json_object_get(r, "content")) || !read_ids(json_object_get(r, "ids"), &ids)) {
+        ids_free(&ids);
+        return false;
+    }
+    struct entry *m = transcript_add(t, role, content.p, content.n);
+    m->ids = ids;
+    m->stopped = json_is_true(json_object_get(r, "stopped"));
+    if (role == ROLE_ASSISTANT)
+        entry_reasoning(m, reasoning.p, reasoning.n);
+    if (role == ROLE_TOOL)
+        entry_tool(m, field(r, "name").p);
+    json_array_foreach(json_object_get(r, "calls"), i, item) {
+        struct text arguments = field(item, "arguments");
+        entry_call(m, field(item, "name").p, arguments.p, arguments.n);
+    }
+    return true;
+}
+
+/* A whole number below `end`; false for anything else. */
+static bool number(const json_t *j, int end, int *out)
+{
+    json_int_t v = json_integer_value(j);
+    *out = (int)v;
+    return json_is_integer(j) && v >= 0 && v < end;
+}
+
+static bool read_keep(const json_t *r, struct transcript *t)
+{
+    int n;
+    if (!number(json_object_get(r, "keep"), t->n + 1, &n))
+        return false;
+    if (!json_is_true(json_object_get(r, "forget"))) {
+        transcript_cut(t, n);
+        return true;
+    }
+    if (n != t->n - 1 || !transcript_can_forget(t))
+        return false;
+    transcript_forget(t);
+    return true;
+}
+
+static bool read_go(const json_t *r, struct transcript *t)
+{
+    int k;
+    if (!number(json_object_get(r, "go"), t->n_all, &k))
+        return false;
+    transcript_go(t, t->all[k]);
+    return true;
+}
+
+static bool read_object(const json_t *r, struct transcript *t)
+{
+    const char *role = field(r, "role").p;
+    if (json_object_get(r, "keep"))
+        return read_keep(r, t);
+    if (json_object_get(r, "go"))
+        return read_go(r, t);
+    if (json_is_string(json_object_get(r, "title")))
+        transcript_title(t, field(r, "title").p);
+    if (!strcmp(role, "system"))
+        transcript_system(t, field(r, "content").p);
+    if (!strcmp(role, "user"))
+        return read_message(r, ROLE_USER, t);
+    if (!strcmp(role, "assistant"))
+        return read_message(r, ROLE_ASSISTANT, t);
+    if (!strcmp(role, "tool"))
+        return read_message(r, ROLE_TOOL, t);
+    return true;
+}
+
+bool record_read(const char *line, size_t n, struct transcript *t)
+{
+    json_t *r = json_loadb(line, n, JSON_ALLOW_NUL, NULL);
+    bool ok = json_is_object(r) && read_object(r, t);
+    json_decref(r);
+    return ok;
+}
+
+bool record_read_header(const char *line, size_t n, const char *path, struct err *e)
+{
+    json_t *r = json_loadb(line, n, JSON_ALLOW_NUL, NULL);
+    const json_t *v = json_object_get(r, "q35chat");
+    json_int_t format = json_integer_value(v);
+    bool json = r != NULL, has = json_is_integer(v);
+    json_decref(r);
+    if (!json)
+        return err_set(e, "%s is not a q35chat conversation: the first line is not JSON", path);
+    if (!has)
+        return err_set(e, "%s is not a q35chat conversation: the first line has no \"q35chat\": %d", path, FORMAT);
+    return format == FORMAT || err_set(e, "%s has format %d, this program reads %d", path, (int)format, FORMAT);
+}

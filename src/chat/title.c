@@ -1,0 +1,63 @@
+#include "chat/title.h"
+
+#include <string.h>
+
+#include "base/unicode.h"
+
+void title_clean(struct buf *out, struct text given)
+{
+    struct buf valid = {0};
+    unicode_replace(&valid, given.p ? given.p : "", given.n);
+    for (size_t i = 0; i < valid.len; i++)
+        if ((unsigned char)valid.data[i] < 32 || valid.data[i] == 127)
+            valid.data[i] = ' ';
+    struct text t = text_trim((struct text){buf_str(&valid), valid.len});
+    buf_add(out, t.p, t.n);
+    buf_free(&valid);
+}
+
+/* The longest beginning of whole characters that has at most `columns`. */
+static size_t fit(const struct buf *line, int columns)
+{
+    size_t at = 0;
+    while (at < line->len) {
+        int width;
+        size_t n = unicode_grapheme(line->data + at, line->len - at, &width);
+        if ((columns -= width) < 0)
+            break;
+        at += n;
+    }
+    return at;
+}
+
+void title_of_message(struct buf *out, struct text message)
+{
+    enum { FIRST = 4096 };
+    static const char dots[] = "...";
+    struct buf line = {0};
+    struct text t = text_trim(message);
+    size_t n = t.n < FIRST ? t.n : unicode_complete(t.p, FIRST);
+    const char *end = memchr(t.p, '\n', n);
+    title_clean(&line, (struct text){t.p, end ? (size_t)(end - t.p) : n});
+    size_t whole = fit(&line, TITLE_COLUMNS);
+    if (whole == line.len) {
+        buf_add(out, buf_str(&line), line.len);
+    } else {
+        buf_add(out, line.data, fit(&line, TITLE_COLUMNS - (int)strlen(dots)));
+        buf_adds(out, dots);
+    }
+    buf_free(&line);
+}
+
+void title_of(struct buf *out, const struct transcript *t)
+{
+    if (t->title) {
+        buf_adds(out, t->title);
+        return;
+    }
+    for (int i = 0; i < t->n_all; i++)
+        if (t->all[i]->m.role == ROLE_USER) {
+            title_of_message(out, t->all[i]->m.content);
+            return;
+        }
+}

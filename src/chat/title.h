@@ -1,0 +1,16 @@
+/* What a conversation is called. */
+#ifndef Q35_CHAT_TITLE_H
+#define Q35_CHAT_TITLE_H
+
+#include "base/buf.h"
+#include "chat/transcript.h"
+#include "text/text.h"
+
+enum { TITLE_COLUMNS = 60 };
+
+/* Each appends one line of valid UTF-8 without control characters, or nothing. */
+void title_clean(struct buf *out, struct text given);                   /* a title as somebody typed it */
+void title_of_message(struct buf *out, struct text message);            /* its first line, cut to TITLE_COLUMNS */
+void title_of(struct buf *out, const struct transcript *t);             /* as given, else after the first message of all */
+
+#endif

@@ -1,0 +1,108 @@
+#include <string.h>
+
+#include "chat/state.h"
+
+static bool is_user(const struct entry *m)
+{
+    return m->m.role == ROLE_USER;
+}
+
+bool chat_undo(struct chat *c, struct buf *taken_back, struct err *e)
+{
+    if (!chat_usable(c, e))
+        return false;
+    int last = transcript_last_user(&c->t);
+    if (last < 0)
+        return err_set(e, "there is nothing to take back");
+    buf_add(taken_back, c->t.entries[last]->m.content.p, c->t.entries[last]->m.content.n);
+    keep_cut(c, last);
+    return true;
+}
+
+/* One message and its answer, or the rest of an answer. */
+bool chat_redo(struct chat *c, struct err *e)
+{
+    if (!chat_usable(c, e))
+        return false;
+    struct entry *end = transcript_next(&c->t);
+    if (!end)
+        return err_set(e, "there is nothing to bring back");
+    while (end->shown && !is_user(end->shown))
+        end = end->shown;
+    keep_go(c, end);
+    return true;
+}
+
+bool chat_edit(struct chat *c, int i, struct buf *text, struct err *e)
+{
+    if (!chat_usable(c, e))
+        return false;
+    if (i < 0 || i >= c->t.n || !is_user(c->t.entries[i]))
+        return err_set(e, "there is no such message of yours");
+    buf_add(text, c->t.entries[i]->m.content.p, c->t.entries[i]->m.content.n);
+    keep_cut(c, i);
+    return true;
+}
+
+int chat_siblings(const struct chat *c, int i, int *which)
+{
+    return transcript_siblings(&c->t, c->t.entries[i], which);
+}
+
+static void go_on_to_the_last_shown(struct chat *c, const struct entry *m)
+{
+    while (m->shown)
+        m = m->shown;
+    keep_go(c, m);
+}
+
+bool chat_show_sibling(struct chat *c, int i, int which, struct err *e)
+{
+    if (!chat_usable(c, e))
+        return false;
+    const struct entry *m = i >= 0 && i < c->t.n && which >= 0 ? transcript_sibling(&c->t, c->t.entries[i], which) : NULL;
+    if (!m)
+        return err_set(e, "there is nothing else to show there");
+    if (m != c->t.entries[i])
+        go_on_to_the_last_shown(c, m);
+    return true;
+}
+
+int chat_n_nodes(const struct chat *c)
+{
+    return c->t.n_all;
+}
+
+struct chat_node chat_node(const struct chat *c, int k)
+{
+    const struct entry *m = c->t.all[k];
+    return (struct chat_node){
+        .parent = m->parent ? m->parent->number : -1,
+        .role = state_role(m),
+        .text = m->m.content.p,
+        .on_path = transcript_on_path(&c->t, m),
+    };
+}
+
+bool chat_go(struct chat *c, int node, struct err *e)
+{
+    if (!chat_usable(c, e))
+        return false;
+    if (node < 0 || node >= c->t.n_all)
+        return err_set(e, "there is no message %d", node);
+    keep_go(c, c->t.all[node]);
+    return true;
+}
+
+/* Nothing came of an answer: as if it had not been asked for. */
+const char *tree_take_back(struct chat *c)
+{
+    const struct entry *m = c->t.entries[c->t.n - 1];
+    if (m->shown) {                     /* another answer to a message that has some */
+        go_on_to_the_last_shown(c, m);
+        return NULL;
+    }
+    const char *text = arena_strndup(&c->out.lists[c->out.in].mem, m->m.content.p, m->m.content.n);
+    keep_forget(c);
+    return text;
+}
