@@ -358,6 +358,31 @@ static void test_editor__scrolls_inside_and_keeps_the_cursor_in_view(void **stat
     assert_string_equal(draw(8, 10), "> 1\n  2\n  3\n  4\n  5\n\n\n\n");
 }
 
+static void test_editor__an_endless_word_is_laid_out_only_near_an_edit(void **state)
+{
+    (void)state;
+    enum { N = 100000, WIDTH = 17 };
+    char *word = malloc(N + 1);
+    for (int i = 0; i < N; i++)
+        word[i] = (char)('a' + i % 26);
+    word[N] = 0;
+    editor_set(e, word);
+    int whole = editor_rows(e, WIDTH + 3);
+    times(1, EDIT_START);
+    type("--");
+    int rows = editor_rows(e, WIDTH + 3), downs = 0;
+    assert_in_range(rows, whole, whole + 1);
+    while (editor_do(e, EDIT_DOWN))
+        downs++;
+    assert_int_equal(downs, rows - 1);
+    times(1, EDIT_END);
+    char last[WIDTH + 8];
+    snprintf(last, sizeof last, "^ %s\n", word + (N - 1) / WIDTH * WIDTH);
+    assert_string_equal(draw(1, WIDTH + 3), last);
+    assert_memory_equal(text() + 2, word, N + 1);
+    free(word);
+}
+
 static void test_editor__a_click_places_the_cursor(void **state)
 {
     (void)state;
@@ -390,6 +415,7 @@ int main(void)
         T(up_and_down_keep_the_column),
         T(up_goes_by_what_is_shown),
         T(scrolls_inside_and_keeps_the_cursor_in_view),
+        T(an_endless_word_is_laid_out_only_near_an_edit),
         T(a_click_places_the_cursor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 #include "ui/tui/editor.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,20 +76,28 @@ static size_t line_end(const struct editor *e, size_t at)
     return newline ? (size_t)(newline - text(e)) : e->draft.text.len;
 }
 
-/* The character that ends before `at`, in n bytes. */
+/* The character at `at`, and the one that ends before it, in n bytes. */
+static uint32_t char_at(const struct editor *e, size_t at, size_t *n)
+{
+    uint32_t cp = (unsigned char)text(e)[at];
+    *n = 1;
+    if (cp >= 0x80)
+        *n = unicode_decode(text(e) + at, e->draft.text.len - at, &cp, NULL);
+    return cp;
+}
+
 static uint32_t char_before(const struct editor *e, size_t at, size_t *n)
 {
-    uint32_t cp;
-    size_t i = at - 1;
-    while (i && ((unsigned char)text(e)[i] & 0xC0) == 0x80)
-        i--;
-    *n = at - i;
-    unicode_decode(text(e) + i, *n, &cp, NULL);
-    return cp;
+    do
+        at--;
+    while (at && ((unsigned char)text(e)[at] & 0xC0) == 0x80);
+    return char_at(e, at, n);
 }
 
 static bool in_word(uint32_t cp, bool big)
 {
+    if (cp < 0x80)
+        return big ? !isspace((int)cp) : isalnum((int)cp) != 0;
     enum unicode_class c = unicode_class(cp);
     return big ? c != UNICODE_SPACE : c == UNICODE_LETTER || c == UNICODE_NUMBER || c == UNICODE_MARK;
 }
@@ -115,8 +124,8 @@ static size_t word_right(const struct editor *e, size_t at)
 {
     bool found = false;
     while (at < e->draft.text.len) {
-        uint32_t cp;
-        size_t n = unicode_decode(text(e) + at, e->draft.text.len - at, &cp, NULL);
+        size_t n;
+        uint32_t cp = char_at(e, at, &n);
         if (cp == CHIP_BEGIN)
             return found ? at : right_of(e, at);
         if (found && !in_word(cp, false))
@@ -480,8 +489,8 @@ static void draw_row(const struct editor *e, struct cells *c, struct area a, int
             column += rows_step(&e->rows, &e->draft, at, column, &n);
             continue;
         }
-        n = strcspn(text(e) + at, "\001\t\n");
-        n = n < end - at ? n : end - at;
+        for (n = 1; at + n < end && !strchr("\001\t\n", text(e)[at + n]); n++)
+            ;
         column = cells_put(c, a, screen_row, column, (struct look){STYLE_text}, text(e) + at, n);
     }
 }

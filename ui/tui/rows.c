@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 
-enum { TAB = 4 };
+enum { TAB = 4, ENOUGH = 256 };
 #define NO_MORE ((size_t)-1)
 
 void rows_free(struct rows *r)
@@ -66,8 +66,24 @@ void rows_width(struct rows *r, const struct draft *d, int width)
     }
 }
 
+/* Whether a unit ends at `to` when one walks from the begin of a row. */
+static bool ends_unit(const struct draft *d, size_t from, size_t to)
+{
+    int w;
+    while (from < to)
+        from += draft_unit(d, from, &w);
+    return from == to;
+}
+
+/* Where an old row begins after the edit. */
+static size_t moved(const struct rows *r, int old, struct edited e)
+{
+    return r->start[old] - e.removed + e.added;
+}
+
 /* A row depends on the text from its begin to the first unit that does not fit, and on the character behind that: what is
- * edited in row i may change rows i-2 and on.  It ends where a new row begins at an old one's place behind the edit. */
+ * edited in row i may change rows i-2 and on.  It ends where a new row begins at an old one's place behind the edit; in a text
+ * without blanks that may never be, so after ENOUGH rows one is cut short there. */
 void rows_edit(struct rows *r, const struct draft *d, struct edited e)
 {
     struct rows fresh = {.width = r->width};
@@ -78,10 +94,12 @@ void rows_edit(struct rows *r, const struct draft *d, struct edited e)
     for (old = first + 1; old < r->n && r->start[old] < e.at + e.removed; old++)
         ;
     for (;;) {
+        size_t from = at;
         at = next_row(r, d, at);
-        while (old < r->n && (at == NO_MORE || r->start[old] - e.removed + e.added < at))
+        bool enough = fresh.n >= ENOUGH && from >= e.at + e.added;
+        while (old < r->n && moved(r, old, e) < at && !(enough && ends_unit(d, from, moved(r, old, e))))
             old++;
-        if (at == NO_MORE || (old < r->n && r->start[old] - e.removed + e.added == at))
+        if (old == r->n ? at == NO_MORE : moved(r, old, e) <= at)
             break;
         reserve(&fresh, fresh.n + 1);
         fresh.start[fresh.n++] = at;
@@ -93,7 +111,7 @@ void rows_edit(struct rows *r, const struct draft *d, struct edited e)
         memcpy(r->start + first + 1, fresh.start, (size_t)fresh.n * sizeof *r->start);
     r->n = to + tail;
     for (int i = to; i < r->n; i++)
-        r->start[i] += e.added - e.removed;
+        r->start[i] = moved(r, i, e);
     rows_free(&fresh);
 }
 

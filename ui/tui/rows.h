@@ -1,5 +1,6 @@
 /* Where the rows of a draft begin on a screen.  They break behind blanks, around wide glyphs and chips, else anywhere; a column
- * behind them stays free for the cursor.  An edit lays out only the rows that it moves. */
+ * behind them stays free for the cursor.  An edit lays out only rows that it moves, at most some hundred: behind these one row
+ * may then be short until the draft is laid out for another width. */
 #ifndef Q35_UI_TUI_ROWS_H
 #define Q35_UI_TUI_ROWS_H
 
