@@ -1,0 +1,348 @@
+#include "chat/sessions.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/unicode.h"
+#include "chat/place.h"
+#include "chat/session.h"
+#include "chat/title.h"
+
+#define MAX_FILE ((size_t)1 << 30)
+#define SUFFIX ".jsonl"
+
+/* --- the directory ---------------------------------------------------------------------------------------------- */
+
+struct found {
+    char *name;
+    struct timespec changed;
+    size_t bytes;
+};
+
+struct list {
+    struct found *items;
+    int n, cap;
+};
+
+static int newest_first(const void *a, const void *b)
+{
+    const struct found *x = a, *y = b;
+    if (x->changed.tv_sec != y->changed.tv_sec)
+        return x->changed.tv_sec < y->changed.tv_sec ? 1 : -1;
+    if (x->changed.tv_nsec != y->changed.tv_nsec)
+        return x->changed.tv_nsec < y->changed.tv_nsec ? 1 : -1;
+    return -strcmp(x->name, y->name);
+}
+
+static void list_add(struct list *l, const char *file, const struct stat *st)
+{
+    size_t n = strlen(file), suffix = strlen(SUFFIX);
+    if (n <= suffix || strcmp(file + n - suffix, SUFFIX) || *file == '.' || !S_ISREG(st->st_mode))
+        return;
+    if (l->n == l->cap) {
+        l->cap = l->cap ? 2 * l->cap : 64;
+        l->items = realloc(l->items, (size_t)l->cap * sizeof *l->items);
+        CHECK(l->items);
+    }
+    l->items[l->n++] = (struct found){strndup(file, n - suffix), st->st_mtim, (size_t)st->st_size};
+}
+
+static bool list_read(struct list *l, struct err *e)
+{
+    struct buf dir = {0};
+    struct stat st;
+    bool ok = place_state(&dir, "sessions/", e);
+    DIR *d = ok ? opendir(dir.data) : NULL;
+    if (ok && !d && errno != ENOENT)
+        ok = err_set(e, "cannot read %s: %s", dir.data, strerror(errno));
+    for (struct dirent *f; d && (f = readdir(d));)
+        if (!fstatat(dirfd(d), f->d_name, &st, 0))
+            list_add(l, f->d_name, &st);
+    if (d)
+        closedir(d);
+    if (l->n)
+        qsort(l->items, (size_t)l->n, sizeof *l->items, newest_first);
+    buf_free(&dir);
+    return ok;
+}
+
+static void list_free(struct list *l)
+{
+    for (int i = 0; i < l->n; i++)
+        free(l->items[i].name);
+    free(l->items);
+}
+
+/* --- a file: its lines are looked at, and only those read that are needed ------------------------------------------ */
+
+static const char *field(const json_t *object, const char *key)
+{
+    const char *s = json_string_value(json_object_get(object, key));
+    return s ? s : "";
+}
+
+/* The line's first key, and its value if that is a string: {"role":"user",... */
+static bool begins(const char *line, const char *key, const char *value)
+{
+    size_t n = strlen(key);
+    if (strncmp(line, "{\"", 2) || strncmp(line + 2, key, n) || line[2 + n] != '"')
+        return false;
+    if (!value)
+        return true;
+    line += 2 + n + 1;
+    n = strlen(value);
+    return !strncmp(line, ":\"", 2) && !strncmp(line + 2, value, n) && line[2 + n] == '"';
+}
+
+struct words {
+    char **plain, **escaped;            /* as they stand in a text, and in a line of JSON */
+    int n;
+};
+
+static void words_of(struct words *w, const char *find)
+{
+    for (const char *p = find + strspn(find, " \t\n"); *p; p += strspn(p, " \t\n")) {
+        size_t n = strcspn(p, " \t\n");
+        struct buf word = {0}, escaped = {0};
+        unicode_replace(&word, p, n);
+        for (size_t i = 0; i < word.len; i++) {
+            if (strchr("\"\\", word.data[i]))
+                buf_addc(&escaped, '\\');
+            buf_addc(&escaped, word.data[i]);
+        }
+        w->plain = realloc(w->plain, (size_t)(w->n + 1) * sizeof *w->plain);
+        w->escaped = realloc(w->escaped, (size_t)(w->n + 1) * sizeof *w->escaped);
+        CHECK(w->plain && w->escaped);
+        w->plain[w->n] = word.data;
+        w->escaped[w->n++] = escaped.data;
+        p += n;
+    }
+}
+
+static void words_free(struct words *w)
+{
+    for (int i = 0; i < w->n; i++) {
+        free(w->plain[i]);
+        free(w->escaped[i]);
+    }
+    free(w->plain);
+    free(w->escaped);
+}
+
+/* How many of the words the text has; seen[] notes which. */
+static int count(const struct words *w, const char *text, bool *seen)
+{
+    int n = 0;
+    for (int i = 0; i < w->n; i++)
+        if (strcasestr(text, w->plain[i])) {
+            n++;
+            if (seen)
+                seen[i] = true;
+        }
+    return n;
+}
+
+struct search {
+    const struct words *words;
+    bool *seen;
+    struct buf hit;                     /* the line of a text that has the most of them */
+    int  best;
+};
+
+/* A long line is cut to what stands around the first word in it. */
+static void take_hit(struct search *s, const char *line)
+{
+    enum { BEFORE = 60, AFTER = 140 };
+    const char *at = NULL;
+    for (int i = 0; i < s->words->n && !at; i++)
+        at = strcasestr(line, s->words->plain[i]);
+    size_t from = at - line > BEFORE ? (size_t)(at - line) - BEFORE : 0, n = strlen(line + from);
+    while (from && ((unsigned char)line[from] & 0xc0) == 0x80)
+        from++;
+    n = strlen(line + from);
+    buf_reset(&s->hit);
+    title_clean(&s->hit, (struct text){line + from, n > BEFORE + AFTER ? unicode_complete(line + from, BEFORE + AFTER) : n});
+}
+
+static void search_text(struct search *s, const char *text)
+{
+    struct buf line = {0};
+    if (!count(s->words, text, s->seen))
+        return;
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        buf_reset(&line);
+        buf_add(&line, text, n);
+        int k = count(s->words, buf_str(&line), NULL);
+        if (k > s->best) {
+            s->best = k;
+            take_hit(s, line.data);
+        }
+        text += n + (text[n] == '\n');
+    }
+    buf_free(&line);
+}
+
+static void search_line(struct search *s, const char *line, size_t n)
+{
+    json_t *r = json_loadb(line, n, JSON_ALLOW_NUL, NULL);
+    search_text(s, field(r, "title"));
+    search_text(s, field(r, "content"));
+    search_text(s, field(r, "reasoning"));
+    json_decref(r);
+}
+
+/* Does the conversation have all the words, wherever they are?  Then *hit is the best line. */
+static bool search(const struct buf *file, const struct words *w, char **hit)
+{
+    struct search s = {.words = w};
+    if (!w->n)
+        return true;
+    for (int i = 0; i < w->n; i++)
+        if (!strcasestr(file->data, w->escaped[i]))
+            return false;
+    s.seen = calloc((size_t)w->n + 1, sizeof *s.seen);
+    CHECK(s.seen);
+    for (const char *p = strchr(file->data, '\n'); p && *++p; p = strchr(p, '\n'))
+        search_line(&s, p, strcspn(p, "\n"));
+    bool all = true;
+    for (int i = 0; i < w->n; i++)
+        all = all && s.seen[i];
+    free(s.seen);
+    if (all)
+        *hit = strdup(buf_str(&s.hit));
+    buf_free(&s.hit);
+    return all;
+}
+
+static char *string_in(const char *line, const char *key)
+{
+    json_t *r = json_loadb(line, strcspn(line, "\n"), JSON_ALLOW_NUL, NULL);
+    char *s = strdup(field(r, key));
+    json_decref(r);
+    return s;
+}
+
+static char *title_in(const char *title_line, const char *first_line)
+{
+    struct buf out = {0};
+    char *title = title_line ? string_in(title_line, "title") : strdup("");
+    if (*title) {
+        title_clean(&out, text_of(title));
+    } else if (first_line) {
+        free(title);
+        title = string_in(first_line, "content");
+        title_of_message(&out, text_of(title));
+    }
+    free(title);
+    return out.len ? out.data : (buf_free(&out), strdup(""));
+}
+
+/* False: it cannot be read, nothing was said in it, or it is not what was looked for. */
+static bool item_read(struct sessions_item *item, const struct found *f, const struct words *words)
+{
+    struct buf path = {0}, file = {0};
+    const char *title = NULL, *first = NULL;
+    int turns = 0;
+    bool ok = session_path_of(f->name, &path, NULL) && buf_read_file(&file, path.data, MAX_FILE, NULL) && begins(buf_str(&file), "q35chat", NULL);
+    for (const char *p = ok ? strchr(file.data, '\n') : NULL; p && *++p; p = strchr(p, '\n')) {
+        if (begins(p, "role", "user")) {
+            first = turns++ ? first : p;
+        } else if (begins(p, "title", NULL)) {
+            title = p;
+        } else if (begins(p, "keep", NULL)) {
+            const char *end = strchr(p, '\n'), *forget = strstr(p, "\"forget\"");
+            turns -= forget && end && forget < end;
+        }
+    }
+    *item = (struct sessions_item){0};
+    ok = ok && turns > 0 && search(&file, words, &item->hit);
+    if (ok) {
+        item->name = strdup(f->name);
+        item->path = strdup(path.data);
+        item->title = title_in(title, first);
+        item->model = string_in(file.data, "model");
+        item->changed_s = f->changed.tv_sec;
+        item->bytes = f->bytes;
+        item->n_turns = turns;
+    }
+    buf_free(&path);
+    buf_free(&file);
+    return ok;
+}
+
+bool sessions_list(struct sessions *s, const char *find, struct err *e)
+{
+    struct list l = {0};
+    struct words words = {0};
+    *s = (struct sessions){0};
+    bool ok = list_read(&l, e);
+    words_of(&words, find ? find : "");
+    s->items = calloc((size_t)l.n + 1, sizeof *s->items);
+    CHECK(s->items);
+    for (int i = 0; i < l.n; i++)
+        s->n += item_read(&s->items[s->n], &l.items[i], &words);
+    words_free(&words);
+    list_free(&l);
+    return ok;
+}
+
+static void item_free(struct sessions_item *item)
+{
+    free(item->name);
+    free(item->path);
+    free(item->title);
+    free(item->model);
+    free(item->hit);
+}
+
+void sessions_free(struct sessions *s)
+{
+    for (int i = 0; i < s->n; i++)
+        item_free(&s->items[i]);
+    free(s->items);
+    *s = (struct sessions){0};
+}
+
+bool sessions_newest(struct buf *name)
+{
+    struct list l = {0};
+    struct sessions_item item;
+    bool found = false;
+    list_read(&l, NULL);
+    for (int i = 0; i < l.n && !found; i++)
+        if (item_read(&item, &l.items[i], &(struct words){0})) {
+            buf_reset(name);
+            buf_adds(name, item.name);
+            item_free(&item);
+            found = true;
+        }
+    list_free(&l);
+    return found;
+}
+
+bool sessions_delete(const char *name, struct err *e)
+{
+    struct buf path = {0};
+    int fd = -1;
+    bool ok = !strchr(name, '/') || err_set(e, "only conversations by name are deleted, not files by path");
+    ok = ok && session_path_of(name, &path, e);
+    if (ok && (fd = open(path.data, O_RDWR | O_CLOEXEC)) < 0)
+        ok = err_set(e, errno == ENOENT ? "there is no conversation %s" : "cannot open %s: %s", name, strerror(errno));
+    if (ok && flock(fd, LOCK_EX | LOCK_NB))
+        ok = err_set(e, "%s is open, here or in another q35chat", name);
+    if (ok && unlink(path.data))
+        ok = err_set(e, "cannot delete %s: %s", path.data, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    buf_free(&path);
+    return ok;
+}
