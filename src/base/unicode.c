@@ -239,6 +239,13 @@ void unicode_nfc(struct buf *out, const char *s, size_t n)
     nfc_part(out, s + from, n - from);
 }
 
+uint32_t unicode_lower(uint32_t cp)
+{
+    if (cp < 0x80)
+        return cp >= 'A' && cp <= 'Z' ? cp + 'a' - 'A' : cp;
+    return (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp);
+}
+
 int unicode_width(uint32_t cp)
 {
     int w = utf8proc_charwidth((utf8proc_int32_t)cp);

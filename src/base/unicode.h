@@ -36,6 +36,9 @@ enum unicode_class unicode_class(uint32_t cp);
 enum unicode_kind { UNICODE_ALONE, UNICODE_OVER, UNICODE_BEHIND, UNICODE_FORMAT, UNICODE_CONTROL, UNICODE_UNASSIGNED };
 enum unicode_kind unicode_kind(uint32_t cp);
 
+/* The lower case letter of a capital one, else cp itself. */
+uint32_t unicode_lower(uint32_t cp);
+
 /* Columns on a terminal: 0, 1 or 2. */
 int unicode_width(uint32_t cp);
 /* Length in bytes of the first grapheme cluster of s[0..n), n > 0; its columns go to *width (may be NULL). */
