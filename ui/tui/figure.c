@@ -1,0 +1,49 @@
+#include "ui/tui/figure.h"
+
+void figure_tokens(struct buf *out, double n)
+{
+    if (n < 999.5)
+        buf_addf(out, "%.0f", n);
+    else if (n < 99950)
+        buf_addf(out, "%.1fk", n / 1e3);
+    else if (n < 999500)
+        buf_addf(out, "%.0fk", n / 1e3);
+    else
+        buf_addf(out, "%.1fM", n / 1e6);
+}
+
+void figure_window(struct buf *out, int n)
+{
+    if (n >= 1024 && n % 1024 == 0)
+        buf_addf(out, "%dk", n / 1024);
+    else
+        figure_tokens(out, n);
+}
+
+void figure_count(struct buf *out, long n)
+{
+    if (n >= 1000) {
+        figure_count(out, n / 1000);
+        buf_addf(out, ",%03ld", n % 1000);
+    } else {
+        buf_addf(out, "%ld", n);
+    }
+}
+
+void figure_rate(struct buf *out, double per_s)
+{
+    if (per_s < 99.95)
+        buf_addf(out, "%.1f", per_s);
+    else
+        figure_tokens(out, per_s);
+}
+
+void figure_clock(struct buf *out, int seconds)
+{
+    if (seconds < 0)
+        seconds = 0;
+    if (seconds >= 3600)
+        buf_addf(out, "%d:%02d:%02d", seconds / 3600, seconds / 60 % 60, seconds % 60);
+    else
+        buf_addf(out, "%d:%02d", seconds / 60, seconds % 60);
+}

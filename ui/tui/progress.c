@@ -1,0 +1,181 @@
+#include "ui/tui/progress.h"
+
+#include "base/buf.h"
+#include "ui/tui/figure.h"
+
+void progress_start(struct progress *p, int64_t ms)
+{
+    *p = (struct progress){.n_chunks = 1};
+    p->chunk[0].ms = ms;
+}
+
+/* Where the bar stands, 0..1. */
+static double part(size_t done, size_t total)
+{
+    return total ? (double)done / (double)total : 0;
+}
+
+/* When it will be done, as it is told: sooner at once, later only when that is worth a word. */
+static void tell(struct progress *p, int64_t ms)
+{
+    double rate = progress_rate(p);
+    if (rate <= 0)
+        return;
+    double left_ms = 1000.0 * (double)(p->total - p->done) / rate, told_ms = (double)(p->end_ms - ms);
+    int64_t end = ms + (int64_t)left_ms;
+    if (!p->end_ms || end <= p->end_ms) {
+        p->end_ms = end;
+    } else if (left_ms > 1.25 * told_ms + 2000) {
+        p->end_ms = end;
+        p->longer = true;
+    }
+}
+
+void progress_add(struct progress *p, int64_t ms, size_t done, size_t total, size_t cached)
+{
+    if (done > total)
+        done = total;
+    if (!p->n_chunks)
+        progress_start(p, ms);
+    bool first = !p->total;
+    if (cached > done)
+        cached = done;
+    if (!first && part(done, total) < part(p->done, p->total)) {
+        total = p->total;               /* a bar does not go back */
+        done = p->done;
+    }
+    if (first || cached > p->cached)
+        p->cached = cached;
+    bool more = done > p->done;
+    p->total = total;
+    p->done = done;
+    if (first) {
+        p->chunk[0].done = p->cached;   /* what was there took no time */
+        more = done > p->cached;
+    }
+    if (!more)
+        return;
+    int i = p->n_chunks++ % PROGRESS_CHUNKS;
+    p->chunk[i].ms = ms;
+    p->chunk[i].done = done;
+    tell(p, ms);
+}
+
+double progress_rate(const struct progress *p)
+{
+    if (p->n_chunks < 3)
+        return 0;
+    int newest = p->n_chunks - 1, oldest = p->n_chunks > PROGRESS_CHUNKS ? p->n_chunks - PROGRESS_CHUNKS : 0;
+    int64_t ms = p->chunk[newest % PROGRESS_CHUNKS].ms - p->chunk[oldest % PROGRESS_CHUNKS].ms;
+    size_t from = p->chunk[oldest % PROGRESS_CHUNKS].done, to = p->chunk[newest % PROGRESS_CHUNKS].done;
+    return ms > 0 && to > from ? 1000.0 * (double)(to - from) / (double)ms : 0;
+}
+
+int progress_left_s(const struct progress *p, int64_t ms)
+{
+    if (!p->end_ms)
+        return -1;
+    if (p->done == p->total)
+        return 0;
+    int64_t left = p->end_ms - ms;
+    return left > 0 ? (int)((left + 999) / 1000) : 1;
+}
+
+int progress_percent(const struct progress *p)
+{
+    if (!p->total)
+        return -1;
+    return (int)(100 * part(p->done, p->total));
+}
+
+/* "[====####----]" of `columns` with its brackets. */
+static void add_bar(struct buf *out, const struct progress *p, int columns)
+{
+    int n = columns - 2, cached = (int)(part(p->cached, p->total) * n), done = (int)(part(p->done, p->total) * n);
+    buf_addc(out, '[');
+    for (int i = 0; i < n; i++)
+        buf_addc(out, i < cached ? '=' : i < done ? '#' : '-');
+    buf_addc(out, ']');
+}
+
+static int draw_bar(const struct progress *p, struct cells *c, struct area a, const char *what)
+{
+    struct look plain = {STYLE_text, 0}, dim = {STYLE_dim, 0};
+    struct buf bar = {0};
+    int columns = a.cols >= 78 ? 32 : a.cols / 3;
+    int col = cells_puts(c, a, 0, a.cols >= 60 ? 2 : 0, plain, what);
+    if (columns < 8)
+        return col;
+    add_bar(&bar, p, columns);
+    size_t filled = 0;
+    while (filled < bar.len && bar.data[filled] != '-' && bar.data[filled] != ']')
+        filled++;
+    col = cells_put(c, a, 0, col, (struct look){STYLE_bar, 0}, bar.data, filled);
+    col = cells_put(c, a, 0, col, dim, bar.data + filled, bar.len - filled);
+    buf_free(&bar);
+    return col;
+}
+
+/* "about 7 s left" */
+static void add_left(struct buf *out, const struct progress *p, int64_t ms)
+{
+    int s = progress_left_s(p, ms);
+    if (s < 0)
+        return;
+    buf_addf(out, "%s%s", out->len ? ", " : "", p->longer ? "slower than thought, " : "");
+    if (s < 100)
+        buf_addf(out, "about %d s left", s);
+    else
+        buf_addf(out, "about %d min left", (s + 59) / 60);
+}
+
+/* Texts that do not fit are left out from the right: each one is separated by three blanks. */
+static void draw_texts(struct cells *c, struct area a, int row, int col, struct buf *texts, int n)
+{
+    for (int i = 0; i < n && col + glyph_columns(buf_str(&texts[i]), texts[i].len) <= a.cols; i++) {
+        if (texts[i].len)
+            col = cells_puts(c, a, row, col, (struct look){STYLE_text, 0}, texts[i].data) + 3;
+    }
+    for (int i = 0; i < n; i++)
+        buf_free(&texts[i]);
+}
+
+void progress_draw_prompt(const struct progress *p, int64_t ms, struct cells *c, struct area a)
+{
+    struct buf first[2] = {0}, second[1] = {0};
+    double rate = progress_rate(p);
+    int col = draw_bar(p, c, a, a.cols >= 60 ? "reading   " : "reading ");
+    figure_tokens(&first[0], (double)p->done);
+    buf_adds(&first[0], " of ");
+    figure_tokens(&first[0], (double)p->total);
+    buf_adds(&first[0], " tok");
+    if (p->cached) {
+        figure_tokens(&first[1], (double)p->cached);
+        buf_adds(&first[1], " from cache");
+    }
+    draw_texts(c, a, 0, col + 2, first, 2);
+    if (rate > 0) {
+        figure_rate(second, rate);
+        buf_adds(second, " tok/s");
+    }
+    add_left(second, p, ms);
+    buf_addf(second, "%sCtrl-C gives the draft back", second->len ? "; " : "");
+    draw_texts(c, a, 1, a.cols >= 60 ? 12 : 0, second, 1);
+}
+
+void progress_draw_load(const struct progress *p, int64_t ms, struct cells *c, struct area a)
+{
+    struct buf first[3] = {0}, second[1] = {0};
+    double rate = progress_rate(p);
+    int col = draw_bar(p, c, a, a.cols >= 60 ? "weights  " : "weights ");
+    if (p->total) {
+        buf_addf(&first[0], "%3d%%", progress_percent(p));
+        buf_addf(&first[1], "%.1f of %.1f GB", (double)p->done / 1e9, (double)p->total / 1e9);
+    }
+    if (rate > 0)
+        buf_addf(&first[2], "%.1f GB/s", rate / 1e9);
+    draw_texts(c, a, 0, col + 1, first, 3);
+    add_left(second, p, ms);
+    buf_adds(second, second->len ? "; then check and warm up" : "then check and warm up");
+    draw_texts(c, a, 1, a.cols >= 60 ? 2 : 0, second, 1);
+}
