@@ -1,0 +1,579 @@
+#include "ui/tui/item.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "ui/tui/figure.h"
+
+enum {
+    FOLD_ROWS = 12, FOLDED_ROWS = 10,   /* a longer message of the user shows its first rows */
+    TAIL_ROWS = 5,                      /* of a tool's output while it runs */
+    NARROW = 60,                        /* columns below which hints and margins of head rows are left out */
+};
+
+static bool has_text(const struct item *it)
+{
+    return it->source.len && strspn(it->source.data, " \t\r\n") < it->source.len;
+}
+
+void item_append(struct item *it, const char *text, size_t n)
+{
+    buf_add(&it->source, text, n);
+    if (it->md)
+        markdown_push(it->md, text, n);
+    it->stale = true;
+}
+
+void item_end(struct item *it)
+{
+    it->live = false;
+    it->stale = true;
+    if (it->md)
+        markdown_end(it->md);
+}
+
+void item_head(struct item *it, const char *text)
+{
+    char *copy = text && *text ? strdup(text) : NULL;
+    CHECK(copy || !text || !*text);
+    free(it->head);
+    it->head = copy;
+    it->stale = true;
+    if (it->kind == ITEM_USER)
+        it->wrapped = 0;                /* the text makes room for it */
+}
+
+void item_drop(struct item *it)
+{
+    markdown_close(it->md);
+    it->md = NULL;
+    lines_free(&it->own);
+    lines_free(&it->frame);
+    it->from = it->wrapped = 0;
+    it->n_closed = 0;
+    it->view = (struct item_view){0};
+}
+
+void item_free(struct item *it)
+{
+    item_drop(it);
+    buf_free(&it->source);
+    hits_free(&it->hits);
+    free(it->head);
+    free(it->tints);
+}
+
+static size_t lines_bytes(const struct lines *l)
+{
+    return l->text.cap + (size_t)l->cap_runs * sizeof *l->runs + (size_t)l->cap * sizeof *l->lines;
+}
+
+size_t item_cached(const struct item *it)
+{
+    size_t n = lines_bytes(&it->own) + lines_bytes(&it->frame);
+    return it->md ? n + it->source.len + lines_bytes(markdown_lines(it->md)) : n;
+}
+
+bool item_shows(const struct item *it)
+{
+    switch (it->kind) {
+    case ITEM_USER:
+    case ITEM_CALL:
+        return true;
+    case ITEM_REASONING:
+        return it->live || has_text(it);
+    default:
+        return it->head || has_text(it);
+    }
+}
+
+bool item_is_open(const struct item *it)
+{
+    bool shut = it->kind == ITEM_USER || it->kind == ITEM_REASONING || it->kind == ITEM_CALL;
+    return it->fold == FOLD_OPEN || (it->fold == FOLD_AUTO && !shut);
+}
+
+bool item_folds(struct item *it)
+{
+    switch (it->kind) {
+    case ITEM_USER:
+        return it->own.n > FOLD_ROWS;
+    case ITEM_REASONING:
+        return has_text(it);
+    case ITEM_CALL:
+        return it->source.len > it->body || it->shown < it->body - 1;
+    default:
+        return false;
+    }
+}
+
+long item_guess(const struct item *it, int columns)
+{
+    if (!item_shows(it))
+        return 0;
+    long rows = (long)it->source.len / (columns < 10 ? 10 : columns) + 2;
+    long shut = it->kind == ITEM_USER ? FOLDED_ROWS + 2 : 2;
+    return !item_is_open(it) && rows > shut ? shut : rows;
+}
+
+/* --- the body --- */
+
+static struct look body_look(const struct item *it)
+{
+    static const enum style style[] = {
+        [ITEM_USER] = STYLE_user, [ITEM_REASONING] = STYLE_reasoning, [ITEM_ANSWER] = STYLE_text, [ITEM_CALL] = STYLE_tool,
+        [ITEM_NOTE] = STYLE_note, [ITEM_ERROR] = STYLE_error, [ITEM_OUTPUT] = STYLE_text,
+    };
+    return (struct look){(uint8_t)style[it->kind], 0};
+}
+
+/* What stands before the first row and before all others. */
+static void make_margin(const struct item *it, struct lines *m)
+{
+    bool user = it->kind == ITEM_USER, sign = user || it->kind == ITEM_ERROR;
+    lines_begin(m, 0)->indent = sign ? 0 : 2;
+    if (sign)
+        lines_add(m, (struct look){user ? STYLE_prompt : STYLE_error, 0}, user ? "> " : "! ", 2, LINES_NO_SOURCE);
+    lines_begin(m, 0)->indent = 2;
+}
+
+/* Lays out the source line at..end, which holds no newline. */
+static void add_source_line(struct item *it, size_t at, size_t end, int columns)
+{
+    struct lines one = {0}, margin = {0};
+    bool output = it->kind == ITEM_CALL && at >= it->body;
+    lines_begin(&one, at);
+    lines_add(&one, body_look(it), it->source.data + at, end - at, at);
+    make_margin(it, &margin);
+    struct lines_margin m = {it->kind == ITEM_OUTPUT ? NULL : &margin, it->own.n ? 1 : 0, 1};
+    lines_fill(&it->own, &one, 0, output ? LINES_CODE : LINES_WORDS, m, columns);
+    lines_free(&one);
+    lines_free(&margin);
+}
+
+/* Lines of plain text.  Source lines that ended are kept, so a text that grows costs what was added. */
+static void layout_own(struct item *it, size_t from, int columns)
+{
+    size_t end = it->source.len;
+    const char *s = buf_str(&it->source), *newline;
+    if (it->kind == ITEM_USER && it->head)
+        columns -= glyph_columns(it->head, strlen(it->head)) + 1;
+    if (columns < 1)
+        columns = 1;
+    while (end > from && (s[end - 1] == '\n' || s[end - 1] == '\r'))
+        end--;
+    if (it->wrapped <= from) {
+        while (from < end && s[from] == '\n' && it->kind != ITEM_CALL)
+            from++;
+        it->from = it->wrapped = from;
+        it->n_closed = 0;
+    }
+    lines_cut(&it->own, it->n_closed);
+    while (it->wrapped < end && (newline = memchr(s + it->wrapped, '\n', end - it->wrapped))) {
+        size_t stop = (size_t)(newline - s);
+        add_source_line(it, it->wrapped, stop, columns);
+        it->wrapped = stop + 1;
+        it->n_closed = it->own.n;
+    }
+    if (it->wrapped < end || (it->kind == ITEM_USER && !it->own.n))
+        add_source_line(it, it->wrapped, end, columns);
+}
+
+static void layout_answer(struct item *it, const struct item_view *v)
+{
+    if (!it->md) {
+        it->md = markdown_open();
+        markdown_width(it->md, v->columns);
+        markdown_push(it->md, buf_str(&it->source), it->source.len);
+        if (!it->live)
+            markdown_end(it->md);
+    }
+    markdown_width(it->md, v->columns);
+    markdown_tables(it->md, v->tables);
+    markdown_raw(it->md, v->raw);
+}
+
+static const struct lines *body_lines(const struct item *it)
+{
+    return it->md ? markdown_lines(it->md) : &it->own;
+}
+
+/* --- head and foot --- */
+
+struct part { const char *text; size_t n, source; struct look look; };
+
+static int columns_of(const struct part *p)
+{
+    return glyph_columns(p->text, p->n);
+}
+
+/* A row with `left`, cut where `right` begins, and `right` at the right edge; returns how much of `left` is there. */
+static size_t add_frame(struct item *it, int columns, int indent, const char *sign, struct part left, struct part right)
+{
+    int taken = glyph_columns(sign, strlen(sign)), room = columns - indent - taken, wide = columns_of(&right);
+    size_t n = left.n;
+    if (wide > room) {
+        right.n = glyph_fit(right.text, right.n, room > 0 ? room : 0, NULL);
+        wide = columns_of(&right);
+    }
+    struct line *line = lines_begin(&it->frame, left.source);
+    line->indent = (uint16_t)(indent > 0 ? indent : 0);
+    if (wide)
+        room -= wide + (left.n ? 2 : 0);
+    bool cut = columns_of(&left) > room;
+    if (cut)
+        n = glyph_fit(left.text, left.n, room > 3 ? room - 3 : 0, NULL);
+    lines_add(&it->frame, left.look, sign, strlen(sign), LINES_NO_SOURCE);
+    lines_add(&it->frame, left.look, left.text, n, left.source);
+    taken += glyph_columns(left.text, n);
+    if (cut && room > 3) {
+        lines_add(&it->frame, left.look, "...", 3, LINES_NO_SOURCE);
+        taken += 3;
+    }
+    if (wide) {
+        int pad = columns - indent - taken - wide;
+        for (; pad > 0; pad--)
+            lines_add(&it->frame, right.look, " ", 1, LINES_NO_SOURCE);
+        lines_add(&it->frame, right.look, right.text, right.n, LINES_NO_SOURCE);
+    }
+    return n;
+}
+
+static const struct look dim = {STYLE_dim, 0};
+
+static void add_reasoning_head(struct item *it, int columns)
+{
+    const char *text = it->head ? it->head : it->live ? "thinking" : "thought";
+    const char *hint = !has_text(it) ? "" : item_is_open(it) ? "Ctrl-O closes it" : "Ctrl-O reads it";
+    int indent = columns < NARROW ? 0 : 2;
+    if (columns < NARROW)
+        hint = "";
+    add_frame(it, columns, indent, "", (struct part){text, strlen(text), 0, dim}, (struct part){hint, strlen(hint), LINES_NO_SOURCE, dim});
+}
+
+static long count_lines(const char *s, size_t n)
+{
+    long lines = 0;
+    while (n && s[n - 1] == '\n')
+        n--;
+    for (const char *end = s + n; n && s; s = memchr(s, '\n', (size_t)(end - s)), s = s ? s + 1 : NULL)
+        lines++;
+    return lines;
+}
+
+/* The right side of a card's line: what it came to, how much it said, which key opens it; what there is room for. */
+static void call_summary(const struct item *it, int columns, int left, struct buf *out)
+{
+    long lines = count_lines(buf_str(&it->source) + it->body, it->source.len - it->body);
+    int room = columns - 3 - (left < columns / 2 ? left : columns / 2);
+    struct buf count = {0};
+    const char *hint = item_is_open(it) ? "(Ctrl-O closes it)" : "(Ctrl-O)";
+    if (lines) {
+        figure_count(&count, lines);
+        buf_adds(&count, lines == 1 ? " line" : " lines");
+    }
+    const char *texts[] = {it->head ? it->head : "", buf_str(&count), lines && !it->live ? hint : ""};
+    for (int i = 0; i < 3; i++) {
+        int wide = glyph_columns(buf_str(out), out->len) + (out->len ? 2 : 0) + glyph_columns(texts[i], strlen(texts[i]));
+        if (*texts[i] && wide <= room)
+            buf_addf(out, "%s%s", out->len ? "  " : "", texts[i]);
+    }
+    buf_free(&count);
+}
+
+static void add_call_head(struct item *it, int columns)
+{
+    struct buf right = {0};
+    const char *s = buf_str(&it->source), *sign = it->one_argument ? "$ " : "";
+    size_t n = it->body - 1;
+    const char *newline = memchr(s, '\n', n);
+    if (newline)
+        n = (size_t)(newline - s);
+    call_summary(it, columns, glyph_columns(s, n) + (int)strlen(sign), &right);
+    it->shown = add_frame(it, columns, 0, sign, (struct part){s, n, 0, body_look(it)},
+                          (struct part){buf_str(&right), right.len, LINES_NO_SOURCE, dim});
+    if (newline && it->shown == n)
+        lines_add(&it->frame, body_look(it), "...", 3, LINES_NO_SOURCE);
+    buf_free(&right);
+}
+
+static void add_user_foot(struct item *it, int hidden, int columns)
+{
+    struct buf text = {0};
+    buf_adds(&text, "... ");
+    figure_count(&text, hidden);
+    buf_adds(&text, hidden == 1 ? " more line, Ctrl-O" : " more lines, Ctrl-O");
+    add_frame(it, columns, columns < 8 ? 0 : 2, "", (struct part){text.data, text.len, LINES_NO_SOURCE, dim}, (struct part){"", 0, 0, dim});
+    buf_free(&text);
+}
+
+/* --- rows --- */
+
+static void rows_of_user(struct item *it, const struct item_view *v)
+{
+    layout_own(it, 0, v->columns);
+    it->n_body = it->own.n;
+    if (it->own.n <= FOLD_ROWS || item_is_open(it))
+        return;
+    it->n_body = FOLDED_ROWS;
+    it->n_foot = 1;
+    add_user_foot(it, it->own.n - FOLDED_ROWS, v->columns);
+}
+
+static void rows_of_reasoning(struct item *it, const struct item_view *v)
+{
+    add_reasoning_head(it, v->columns);
+    it->n_head = 1;
+    if (!item_is_open(it))
+        return;
+    layout_own(it, 0, v->columns);
+    it->n_body = it->own.n;
+    int most = v->rows / 3 > 1 ? v->rows / 3 : 1;
+    if (it->live && it->n_body > most) {
+        it->first = it->n_body - most;
+        it->n_body = most;
+    }
+}
+
+static void rows_of_call(struct item *it, const struct item_view *v)
+{
+    add_call_head(it, v->columns);
+    it->n_head = 1;
+    bool open = item_is_open(it);
+    if (!open && !it->live)
+        return;
+    size_t from = open && it->shown < it->body - 1 ? 0 : it->body;      /* the whole line where the head row cuts it */
+    if (from != it->from)
+        it->wrapped = 0;
+    layout_own(it, from, v->columns);
+    it->n_body = it->own.n;
+    if (!open && it->n_body > TAIL_ROWS) {
+        it->first = it->n_body - TAIL_ROWS;
+        it->n_body = TAIL_ROWS;
+    }
+}
+
+static void rows_of_answer(struct item *it, const struct item_view *v)
+{
+    layout_answer(it, v);
+    it->n_body = markdown_lines(it->md)->n;
+    if (!it->head)
+        return;
+    it->n_head = 1;
+    add_frame(it, v->columns, 0, "", (struct part){"", 0, 0, dim}, (struct part){it->head, strlen(it->head), LINES_NO_SOURCE, dim});
+}
+
+static bool same_view(const struct item_view *a, const struct item_view *b)
+{
+    return a->columns == b->columns && a->rows == b->rows && a->raw == b->raw && a->tables == b->tables;
+}
+
+bool item_layout(struct item *it, const struct item_view *v)
+{
+    if (!it->stale && same_view(&it->view, v))
+        return false;
+    if (it->view.columns != v->columns)
+        it->wrapped = 0;
+    it->view = *v;
+    it->stale = false;
+    it->n_head = it->first = it->n_body = it->n_foot = 0;
+    lines_reset(&it->frame);
+    switch (it->kind) {
+    case ITEM_USER:
+        rows_of_user(it, v);
+        break;
+    case ITEM_REASONING:
+        rows_of_reasoning(it, v);
+        break;
+    case ITEM_CALL:
+        rows_of_call(it, v);
+        break;
+    case ITEM_ANSWER:
+        rows_of_answer(it, v);
+        break;
+    default:
+        layout_own(it, 0, v->columns);
+        it->n_body = it->own.n;
+    }
+    return true;
+}
+
+int item_rows(const struct item *it)
+{
+    return it->n_head + it->n_body + it->n_foot;
+}
+
+const struct lines *item_line(struct item *it, int row, int *line)
+{
+    CHECK(row >= 0 && row < item_rows(it));
+    if (row < it->n_head || row >= it->n_head + it->n_body) {
+        *line = row < it->n_head ? 0 : it->n_head;
+        return &it->frame;
+    }
+    *line = it->first + row - it->n_head;
+    return body_lines(it);
+}
+
+/* --- places --- */
+
+static size_t source_of(struct item *it, int row)
+{
+    if (row < it->n_head)
+        return 0;
+    return body_lines(it)->lines[it->first + row - it->n_head].source;  /* of a foot: where the hidden rows begin */
+}
+
+/* The first row, from `row` back, that has the same byte. */
+static int first_of(struct item *it, int row)
+{
+    while (row > 0 && source_of(it, row - 1) == source_of(it, row))
+        row--;
+    return row;
+}
+
+size_t item_place(struct item *it, int row, int *sub)
+{
+    *sub = row - first_of(it, row);
+    return source_of(it, row);
+}
+
+int item_row(struct item *it, size_t at, int sub)
+{
+    int low = 0, high = item_rows(it) - 1;
+    if (high < 0)
+        return 0;
+    while (low < high) {
+        int mid = (low + high + 1) / 2;
+        if (source_of(it, mid) <= at)
+            low = mid;
+        else
+            high = mid - 1;
+    }
+    if (source_of(it, low) != at)
+        return low;
+    int row = first_of(it, low) + sub;
+    return row < low ? row : low;
+}
+
+bool item_hides(const struct item *it, size_t at)
+{
+    if (item_is_open(it))
+        return false;
+    if (it->kind == ITEM_USER)
+        return it->n_foot && at >= it->own.lines[it->n_body].source;
+    return it->kind == ITEM_REASONING || (it->kind == ITEM_CALL && at >= it->shown);
+}
+
+/* --- drawing --- */
+
+/* Walks over the glyphs of a line. */
+struct walk {
+    const struct lines *lines;
+    uint32_t run, end, i;       /* bytes of that run */
+    int col;                    /* behind the glyph */
+    struct glyph glyph;
+    size_t source;              /* of the glyph; LINES_NO_SOURCE */
+};
+
+static struct walk walk_line(const struct lines *l, int line)
+{
+    const struct line *at = &l->lines[line];
+    return (struct walk){.lines = l, .run = at->first, .end = at->first + at->n_runs, .col = at->indent};
+}
+
+static bool walk_next(struct walk *w)
+{
+    while (w->run < w->end && w->i >= w->lines->runs[w->run].n) {
+        w->run++;
+        w->i = 0;
+    }
+    if (w->run >= w->end)
+        return false;
+    const struct run *r = &w->lines->runs[w->run];
+    w->source = r->source == LINES_NO_SOURCE ? LINES_NO_SOURCE : (size_t)r->source + w->i;
+    w->i += (uint32_t)glyph_next(w->lines->text.data + r->at + w->i, r->n - w->i, &w->glyph);
+    w->col += w->glyph.width;
+    return true;
+}
+
+bool item_at(struct item *it, int row, int col, size_t *at)
+{
+    int line;
+    const struct lines *l = item_line(it, row, &line);
+    bool any = false;
+    for (struct walk w = walk_line(l, line); walk_next(&w) && !(any && w.col - w.glyph.width > col);) {
+        if (w.source == LINES_NO_SOURCE)
+            continue;
+        *at = w.source;
+        any = true;
+    }
+    return any;
+}
+
+/* Which of n ascending pieces (structs of `size` bytes that begin as struct hit does) holds that byte; -1: none. */
+static int piece_at(const void *pieces, int n, size_t size, size_t at)
+{
+    struct hit piece = {0};
+    int low = 0, high = n;
+    while (low < high) {
+        int mid = (low + high) / 2;
+        memcpy(&piece, (const char *)pieces + (size_t)mid * size, sizeof piece);
+        if (piece.at <= at)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    if (!low)
+        return -1;
+    memcpy(&piece, (const char *)pieces + (size_t)(low - 1) * size, sizeof piece);
+    return at < piece.at + piece.n ? low - 1 : -1;
+}
+
+static void set_look(const struct item *it, const struct item_over *over, size_t at, struct look *look)
+{
+    int hit = piece_at(it->hits.at, it->hits.n, sizeof *it->hits.at, at);
+    int tint = piece_at(it->tints, it->n_tints, sizeof *it->tints, at);
+    if (over->n && at >= over->at && at < over->at + over->n)
+        *look = (struct look){STYLE_selected, 0};
+    else if (hit >= 0)
+        *look = (struct look){hit == over->hit ? STYLE_found_here : STYLE_found, 0};
+    else if (tint >= 0)
+        look->style = (uint8_t)it->tints[tint].style;
+}
+
+static struct cell *cell_at(struct cells *c, struct area a, int row, int col)
+{
+    bool in = row >= 0 && row < a.rows && col >= 0 && col < a.cols && a.row + row >= 0 && a.row + row < c->rows && a.col + col >= 0
+              && a.col + col < c->cols;
+    return in ? &c->at[(size_t)(a.row + row) * c->cols + a.col + col] : NULL;
+}
+
+static void draw_over(struct item *it, const struct lines *l, int line, const struct item_over *over, struct cells *c, struct area a, int at_row)
+{
+    if (!it->hits.n && !it->n_tints && !over->n)
+        return;
+    for (struct walk w = walk_line(l, line); walk_next(&w);)
+        for (int i = 0; w.source != LINES_NO_SOURCE && i < w.glyph.width; i++) {
+            struct cell *cell = cell_at(c, a, at_row, w.col - w.glyph.width + i);
+            if (cell)
+                set_look(it, over, w.source, &cell->look);
+        }
+}
+
+void item_draw(struct item *it, int row, const struct item_over *over, struct cells *c, struct area a, int at_row)
+{
+    int line;
+    const struct lines *l = item_line(it, row, &line);
+    lines_draw(l, line, c, a, at_row);
+    draw_over(it, l, line, over, c, a, at_row);
+    if (row == 0 && it->kind == ITEM_USER && it->head) {
+        int col = a.cols - glyph_columns(it->head, strlen(it->head));
+        cells_puts(c, a, at_row, col > 0 ? col : 0, dim, it->head);
+    }
+    for (int col = 0; over->chosen && row == 0 && col < a.cols; col++) {
+        struct cell *cell = cell_at(c, a, at_row, col);
+        if (cell)
+            cell->look = (struct look){STYLE_selected, 0};
+    }
+}

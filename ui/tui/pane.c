@@ -1,0 +1,637 @@
+#include "ui/tui/pane.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "ui/tui/items.h"
+
+struct pane {
+    struct items items;
+    struct area  area;          /* of the last draw */
+
+    /* The place in the top row.  While the view follows, it is a place from which the text does not move down again, though
+     * something below has folded; item -1: none. */
+    bool follows;
+    struct pane_place top;
+    struct pane_place drawn;    /* what the last draw had there; item -1: there was none, or it does not count any more */
+
+    int chosen;
+    struct { int item; size_t at, n; } selected;
+    struct find find;
+    struct buf  looked_for;
+    int hit_item, hit;          /* one stands on; hit_item -1: none */
+};
+
+enum { SENTENCE_LEAST = 8 };            /* bytes: "So" says nothing of a thought */
+
+static const struct pane_place nowhere = {-1, 0, 0};
+
+struct pane *pane_open(void)
+{
+    struct pane *p = calloc(1, sizeof *p);
+    CHECK(p);
+    p->area = (struct area){0, 0, 24, 80};
+    p->items.view = (struct item_view){.columns = 80, .rows = 24};
+    pane_reset(p);
+    return p;
+}
+
+void pane_close(struct pane *p)
+{
+    if (!p)
+        return;
+    items_free(&p->items);
+    find_free(&p->find);
+    buf_free(&p->looked_for);
+    free(p);
+}
+
+void pane_reset(struct pane *p)
+{
+    pane_cut(p, 0);
+    pane_to_end(p);
+}
+
+/* --- items --- */
+
+static struct item *item_at_index(const struct pane *p, int item)
+{
+    CHECK(item >= 0 && item < p->items.n);
+    return &p->items.at[item];
+}
+
+int pane_add(struct pane *p, enum item_kind kind, int message)
+{
+    CHECK(kind != ITEM_CALL);
+    items_add(&p->items, kind, message);
+    return p->items.n - 1;
+}
+
+/* The text of an object's only member; NULL: there is none, or not one. */
+static char *only_text(const char *arguments)
+{
+    json_t *o = json_loads(arguments, 0, NULL);
+    char *text = NULL;
+    if (json_object_size(o) == 1) {
+        const char *value = json_string_value(json_object_iter_value(json_object_iter(o)));
+        text = value ? strdup(value) : NULL;
+    }
+    json_decref(o);
+    return text;
+}
+
+int pane_call(struct pane *p, int message, const char *name, const char *arguments)
+{
+    struct item *it = items_add(&p->items, ITEM_CALL, message);
+    char *text = only_text(arguments);
+    bool empty = !*arguments || !strcmp(arguments, "{}");
+    it->one_argument = text || empty;
+    buf_addf(&it->source, "%s%s%s\n", name, empty ? "" : " ", text ? text : empty ? "" : arguments);
+    it->body = it->source.len;
+    free(text);
+    return p->items.n - 1;
+}
+
+void pane_append(struct pane *p, int item, const char *text, size_t n)
+{
+    item_append(item_at_index(p, item), text, n);
+    items_changed(&p->items, item);
+}
+
+void pane_end(struct pane *p, int item)
+{
+    item_end(item_at_index(p, item));
+    items_changed(&p->items, item);
+}
+
+void pane_head(struct pane *p, int item, const char *text)
+{
+    item_head(item_at_index(p, item), text);
+}
+
+void pane_set_message(struct pane *p, int item, int message)
+{
+    item_at_index(p, item)->message = message;
+}
+
+void pane_cut(struct pane *p, int item)
+{
+    items_cut(&p->items, item);
+    if (p->top.item >= item)
+        pane_to_end(p);
+    if (p->chosen >= item)
+        p->chosen = -1;
+    if (p->hit_item >= item)
+        p->hit_item = -1;
+    if (p->selected.item >= item)
+        p->selected.n = 0;
+    p->drawn = nowhere;
+}
+
+int pane_n(const struct pane *p)
+{
+    return p->items.n;
+}
+
+enum item_kind pane_kind(const struct pane *p, int item)
+{
+    return item_at_index(p, item)->kind;
+}
+
+int pane_message(const struct pane *p, int item)
+{
+    return item_at_index(p, item)->message;
+}
+
+void pane_source(const struct pane *p, int item, struct buf *out)
+{
+    const struct item *it = item_at_index(p, item);
+    buf_add(out, buf_str(&it->source), it->source.len);
+}
+
+/* Does a sentence end with byte i?  Lines count as sentences: thoughts are full of lists. */
+static bool ends_sentence(const char *s, size_t n, size_t i)
+{
+    bool stop = s[i] == '.' || s[i] == '!' || s[i] == '?';
+    bool wide = i >= 2 && !memcmp(s + i - 2, "\xe3\x80\x82", 3);        /* the full stop of Chinese and Japanese */
+    return s[i] == '\n' || wide || (stop && i + 1 < n && (s[i + 1] == ' ' || s[i + 1] == '\n'));
+}
+
+bool pane_sentence(const struct pane *p, int item, struct buf *out)
+{
+    const struct item *it = item_at_index(p, item);
+    const char *s = buf_str(&it->source);
+    size_t n = it->source.len, end = n, from;
+    for (;;) {
+        while (end > 0 && !ends_sentence(s, n, end - 1))
+            end--;
+        if (!end)
+            return false;
+        for (from = end - 1; from > 0 && !ends_sentence(s, n, from - 1);)
+            from--;
+        size_t sign = strspn(s + from, " \t\n\r-*#>");          /* of lists, headings, quotes */
+        if (from + sign + SENTENCE_LEAST <= end) {
+            from += sign;
+            break;
+        }
+        end = from;
+    }
+    while (end > from && strchr(" \t\n\r", s[end - 1]))
+        end--;
+    for (; from < end; from++)
+        buf_addc(out, strchr("\t\n\r", s[from]) ? ' ' : s[from]);
+    return true;
+}
+
+void pane_tint(struct pane *p, int item, const struct pane_tint *tints, int n)
+{
+    struct item *it = item_at_index(p, item);
+    free(it->tints);
+    it->tints = NULL;
+    it->n_tints = n;
+    if (!n)
+        return;
+    it->tints = malloc((size_t)n * sizeof *tints);
+    CHECK(it->tints);
+    memcpy(it->tints, tints, (size_t)n * sizeof *tints);
+}
+
+void pane_select(struct pane *p, int item, size_t at, size_t n)
+{
+    p->selected.item = item;
+    p->selected.at = at;
+    p->selected.n = n;
+}
+
+/* --- the view --- */
+
+static struct spot spot_of(struct pane *p, struct pane_place place)
+{
+    if (place.item >= p->items.n)
+        return items_end(&p->items, p->area.rows);
+    int rows = items_rows(&p->items, place.item), gap = items_gap(&p->items, place.item);
+    if (!rows || (place.sub < 0 && gap))
+        return (struct spot){place.item, 0};
+    return (struct spot){place.item, gap + item_row(&p->items.at[place.item], place.at, place.sub > 0 ? place.sub : 0)};
+}
+
+static struct pane_place place_of(struct pane *p, struct spot s)
+{
+    struct pane_place place = {.item = s.item};
+    if (s.item >= p->items.n || !items_rows(&p->items, s.item))
+        return place;
+    int gap = items_gap(&p->items, s.item);
+    if (s.row < gap)
+        place.sub = -1;
+    else
+        place.at = item_place(&p->items.at[s.item], s.row - gap, &place.sub);
+    return place;
+}
+
+static struct spot top_spot(struct pane *p)
+{
+    if (!p->follows)
+        return spot_of(p, p->top);
+    struct spot end = items_end(&p->items, p->area.rows);
+    struct spot held = p->top.item >= 0 ? spot_of(p, p->top) : end;
+    return items_before(end, held) ? held : end;
+}
+
+/* While the view follows, text only moves up: where something folded, rows at the bottom stay empty until new text fills
+ * them.  That is not so over a change of size, which is how the end comes back to the bottom. */
+static void hold(struct pane *p)
+{
+    if (!p->follows || p->drawn.item < 0)
+        return;
+    struct spot last = spot_of(p, p->drawn), end = items_end(&p->items, p->area.rows);
+    if (items_before(end, last))
+        p->top = p->drawn;
+    else if (items_before(last, end))
+        p->top = nowhere;
+}
+
+static void stay_at(struct pane *p, struct spot s)
+{
+    p->top = place_of(p, s);
+    p->follows = false;
+}
+
+/* Is that row in view?  *at: which row of the view it is. */
+static bool in_view(struct pane *p, struct spot s, int *at)
+{
+    struct spot top = top_spot(p);
+    if (items_before(s, top))
+        return false;
+    int row = -top.row;
+    for (int i = top.item; i < s.item && row < p->area.rows; i++)
+        row += items_rows(&p->items, i);
+    *at = row + s.row;
+    return *at < p->area.rows;
+}
+
+static void update_hits(struct pane *p, struct item *it)
+{
+    if (p->find.n && it->hits.scanned < it->source.len)
+        hits_update(&it->hits, &p->find, buf_str(&it->source), it->source.len, it->kind == ITEM_ANSWER || it->kind == ITEM_REASONING);
+}
+
+static void draw_row(struct pane *p, struct spot s, struct cells *c, struct area a, int at_row)
+{
+    struct item *it = &p->items.at[s.item];
+    int gap = items_gap(&p->items, s.item);
+    struct item_over over = {.hit = p->hit_item == s.item ? p->hit : -1, .chosen = p->chosen == s.item};
+    if (s.row < gap)
+        return;
+    if (p->selected.n && p->selected.item == s.item) {
+        over.at = p->selected.at;
+        over.n = p->selected.n;
+    }
+    item_draw(it, s.row - gap, &over, c, a, at_row);
+}
+
+static void set_area(struct pane *p, struct area a)
+{
+    bool same = a.rows == p->area.rows && a.cols == p->area.cols;
+    p->area = a;
+    p->items.view.columns = a.cols;
+    p->items.view.rows = a.rows;
+    if (same)
+        hold(p);
+}
+
+void pane_draw(struct pane *p, struct cells *c, struct area a)
+{
+    cells_blank(c, a, (struct look){STYLE_text, 0});
+    if (a.rows <= 0 || a.cols <= 0)
+        return;
+    set_area(p, a);
+    struct spot top = top_spot(p);
+    int row = -top.row, i = top.item;
+    for (; i < p->items.n && row < a.rows; i++) {
+        int rows = items_rows(&p->items, i);
+        if (rows)
+            update_hits(p, &p->items.at[i]);
+        for (int r = row < 0 ? -row : 0; r < rows && row + r < a.rows; r++)
+            draw_row(p, (struct spot){i, r}, c, a, row + r);
+        row += rows;
+    }
+    p->drawn = p->items.n ? place_of(p, top) : nowhere;
+    items_trim(&p->items, top.item, i);
+}
+
+void pane_scroll(struct pane *p, int lines)
+{
+    struct spot s = items_move(&p->items, top_spot(p), lines);
+    if (items_before(s, items_end(&p->items, p->area.rows)))
+        stay_at(p, s);
+    else
+        pane_to_end(p);
+}
+
+void pane_to_start(struct pane *p)
+{
+    struct spot start = items_move(&p->items, (struct spot){0, 0}, 0);
+    if (items_before(start, items_end(&p->items, p->area.rows)))
+        stay_at(p, start);
+    else
+        pane_to_end(p);
+}
+
+void pane_to_end(struct pane *p)
+{
+    p->follows = true;
+    p->top = p->drawn = nowhere;
+}
+
+bool pane_follows(const struct pane *p)
+{
+    return p->follows;
+}
+
+long pane_below(struct pane *p)
+{
+    long rows = p->follows ? 0 : items_after(&p->items, top_spot(p)) - p->area.rows;
+    return rows > 0 ? rows : 0;
+}
+
+static bool is_message(const struct item *it, bool users_only)
+{
+    return item_shows(it) && (it->kind == ITEM_USER || (!users_only && it->kind == ITEM_ANSWER));
+}
+
+bool pane_jump(struct pane *p, int direction, bool users_only)
+{
+    struct spot top = top_spot(p);
+    int i = top.item, step = direction < 0 ? -1 : 1;
+    bool at_head = i < p->items.n && top.row <= items_gap(&p->items, i);
+    if (step > 0 || at_head)
+        i += step;
+    if (step > 0 && top.row < items_gap(&p->items, top.item))
+        i = top.item;                   /* the blank line above it is at the top */
+    while (i >= 0 && i < p->items.n && !is_message(&p->items.at[i], users_only))
+        i += step;
+    if (i < 0 || i >= p->items.n)
+        return false;
+    stay_at(p, (struct spot){i, items_gap(&p->items, i)});
+    return true;
+}
+
+static bool is_conversation(const struct item *it)
+{
+    return it->kind == ITEM_USER || it->kind == ITEM_REASONING || it->kind == ITEM_ANSWER || it->kind == ITEM_CALL;
+}
+
+int pane_here(struct pane *p)
+{
+    struct spot top = top_spot(p);
+    int at, row = -top.row, i = p->chosen, rows;
+    if (i >= 0 && in_view(p, (struct spot){i, items_gap(&p->items, i)}, &at))
+        return i;
+    if (p->follows) {
+        for (i = p->items.n - 1; i >= 0; i--)
+            if (item_shows(&p->items.at[i]) && is_conversation(&p->items.at[i]))
+                return i;
+        return p->items.n - 1;
+    }
+    for (i = top.item; i < p->items.n && row < p->area.rows; i++, row += rows) {
+        rows = items_rows(&p->items, i);
+        if (rows && row + items_gap(&p->items, i) >= 0 && is_conversation(&p->items.at[i]))
+            return i;
+    }
+    return top.item < p->items.n ? top.item : -1;
+}
+
+void pane_choose(struct pane *p, int item)
+{
+    p->chosen = item;
+}
+
+void pane_show(struct pane *p, int item, size_t at)
+{
+    struct item *it = item_at_index(p, item);
+    int row;
+    stay_at(p, top_spot(p));
+    items_rows(&p->items, item);
+    if (item_hides(it, at)) {
+        it->fold = FOLD_OPEN;
+        items_changed(&p->items, item);
+    }
+    if (!items_rows(&p->items, item))
+        return;
+    struct spot s = {item, items_gap(&p->items, item) + item_row(it, at, 0)};
+    if (!in_view(p, s, &row))
+        stay_at(p, items_move(&p->items, s, -(p->area.rows / 3)));
+}
+
+bool pane_at(struct pane *p, int row, int col, int *item, size_t *at)
+{
+    struct spot s = top_spot(p);
+    row += s.row;
+    for (int i = s.item; i < p->items.n && row >= 0; i++) {
+        int rows = items_rows(&p->items, i), gap = items_gap(&p->items, i);
+        *item = i;
+        if (row < rows)
+            return row >= gap && item_at(&p->items.at[i], row - gap, col, at);
+        row -= rows;
+    }
+    return false;
+}
+
+struct pane_place pane_place(struct pane *p)
+{
+    return p->items.n ? place_of(p, top_spot(p)) : nowhere;
+}
+
+void pane_go(struct pane *p, struct pane_place place)
+{
+    if (place.item < 0 || place.item >= p->items.n) {
+        pane_to_end(p);
+        return;
+    }
+    p->top = place;
+    p->follows = false;
+}
+
+/* --- folds --- */
+
+void pane_fold(struct pane *p, int item, bool folded)
+{
+    item_at_index(p, item)->fold = folded ? FOLD_SHUT : FOLD_OPEN;
+    items_changed(&p->items, item);
+}
+
+static bool has_details(struct pane *p, int i)
+{
+    enum item_kind kind = p->items.at[i].kind;
+    bool may = kind == ITEM_USER || kind == ITEM_REASONING || kind == ITEM_CALL;
+    return may && items_rows(&p->items, i) && item_folds(&p->items.at[i]);
+}
+
+/* The item whose details are meant; -1: none. */
+static int details(struct pane *p)
+{
+    struct spot top = top_spot(p), bottom = items_move(&p->items, top, p->area.rows - 1);
+    int row, i = p->chosen;
+    if (i >= 0 && has_details(p, i) && in_view(p, (struct spot){i, items_gap(&p->items, i)}, &row))
+        return i;
+    if (p->follows) {
+        for (i = p->items.n - 1; i >= 0 && !has_details(p, i);)
+            i--;
+        return i;
+    }
+    for (i = top.item; i <= bottom.item && i < p->items.n; i++)
+        if (has_details(p, i))
+            return i;
+    for (i = top.item - 1; i >= 0; i--)
+        if (has_details(p, i))
+            return i;
+    for (i = bottom.item + 1; i < p->items.n; i++)
+        if (has_details(p, i))
+            return i;
+    return -1;
+}
+
+bool pane_toggle(struct pane *p)
+{
+    int i = details(p), row;
+    if (i < 0)
+        return false;
+    struct item *it = &p->items.at[i];
+    struct spot top = top_spot(p), head = {i, items_gap(&p->items, i)};
+    bool seen = in_view(p, head, &row) || (top.item == i && top.row >= head.row);
+    struct pane_place place = place_of(p, top);
+    pane_fold(p, i, item_is_open(it));
+    if (!seen)
+        pane_show(p, i, 0);
+    else if (p->follows && !it->live && items_before(spot_of(p, place), items_end(&p->items, p->area.rows)))
+        pane_go(p, place);              /* what was opened pushes the end out of view, not its head */
+    return true;
+}
+
+void pane_raw(struct pane *p, bool raw)
+{
+    p->items.view.raw = raw;
+    p->drawn = nowhere;
+}
+
+void pane_tables(struct pane *p, enum table_shape shape)
+{
+    p->items.view.tables = shape;
+    p->drawn = nowhere;
+}
+
+/* --- search --- */
+
+int pane_find(struct pane *p, const char *what)
+{
+    long n = 0;
+    if (strcmp(what, buf_str(&p->looked_for))) {
+        for (int i = 0; i < p->items.n; i++)
+            hits_free(&p->items.at[i].hits);
+        buf_reset(&p->looked_for);
+        buf_adds(&p->looked_for, what);
+        find_set(&p->find, what);
+        p->hit_item = -1;
+    }
+    for (int i = 0; i < p->items.n; i++) {
+        update_hits(p, &p->items.at[i]);
+        n += p->items.at[i].hits.n;
+    }
+    return (int)n;
+}
+
+/* The first hit from the top row on; it may be one behind the last of its item. */
+static void hit_from_view(struct pane *p)
+{
+    struct pane_place place = place_of(p, top_spot(p));
+    p->hit_item = place.item < p->items.n ? place.item : 0;
+    p->hit = 0;
+    const struct hits *h = &p->items.at[p->hit_item].hits;
+    while (place.sub >= 0 && p->hit < h->n && h->at[p->hit].at < place.at)
+        p->hit++;
+}
+
+bool pane_find_next(struct pane *p, int direction, int *which)
+{
+    if (!pane_find(p, buf_str(&p->looked_for)))
+        return false;
+    if (p->hit_item < 0) {
+        hit_from_view(p);
+        p->hit -= direction < 0;
+    } else {
+        p->hit += direction < 0 ? -1 : 1;
+    }
+    while (p->hit < 0) {
+        p->hit_item = (p->hit_item ? p->hit_item : p->items.n) - 1;
+        p->hit = p->items.at[p->hit_item].hits.n - 1;
+    }
+    while (p->hit >= p->items.at[p->hit_item].hits.n) {
+        p->hit_item = p->hit_item + 1 < p->items.n ? p->hit_item + 1 : 0;
+        p->hit = 0;
+    }
+    *which = p->hit + 1;
+    for (int i = 0; i < p->hit_item; i++)
+        *which += p->items.at[i].hits.n;
+    pane_show(p, p->hit_item, p->items.at[p->hit_item].hits.at[p->hit].at);
+    return true;
+}
+
+/* --- pieces of answers --- */
+
+static int blocks_of(struct pane *p, int i)
+{
+    struct item *it = &p->items.at[i];
+    if (it->kind != ITEM_ANSWER || !strpbrk(buf_str(&it->source), "`~\t ") || !items_rows(&p->items, i))
+        return 0;
+    return markdown_n_blocks(it->md);
+}
+
+/* The answer whose blocks are meant; -1: none. */
+static int answer_with_blocks(struct pane *p)
+{
+    struct spot top = top_spot(p);
+    int row = -top.row;
+    for (int i = top.item; i < p->items.n && row < p->area.rows; i++) {
+        if (blocks_of(p, i))
+            return i;
+        row += items_rows(&p->items, i);
+    }
+    for (int i = p->items.n - 1; i >= 0; i--)
+        if (blocks_of(p, i))
+            return i;
+    return -1;
+}
+
+int pane_n_blocks(struct pane *p)
+{
+    int i = answer_with_blocks(p);
+    return i < 0 ? 0 : blocks_of(p, i);
+}
+
+bool pane_block(struct pane *p, int i, struct buf *text, struct buf *language)
+{
+    int answer = answer_with_blocks(p);
+    return answer >= 0 && i >= 0 && i < blocks_of(p, answer) && markdown_block(p->items.at[answer].md, i, text, language);
+}
+
+bool pane_table(struct pane *p, struct buf *source)
+{
+    struct spot top = top_spot(p);
+    int row = -top.row, rows;
+    for (int i = top.item; i < p->items.n && row < p->area.rows; i++, row += rows) {
+        struct item *it = &p->items.at[i];
+        rows = items_rows(&p->items, i);
+        int first = items_gap(&p->items, i) + it->n_head;
+        for (int r = row < 0 ? -row : 0; it->md && r < rows && row + r < p->area.rows; r++)
+            if (r >= first && markdown_table_at(it->md, r - first, source))
+                return true;
+    }
+    return false;
+}
+
+size_t pane_cached(const struct pane *p)
+{
+    return p->items.cached;
+}
