@@ -1,0 +1,662 @@
+#include "ui/tui/keys.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/unicode.h"
+
+enum {
+    ESC = 0x1B, DEL = 0x7F,
+    UNFINISHED_MS = 500,        /* a sequence that was begun: no person types one, so it may take its time on a slow line */
+    PASTE_MS = 1000,            /* a paste without bytes is over */
+    GAP_MS = 5,                 /* characters that come faster were not typed */
+    GAP_CHARS = 3,
+    SPLIT_MS = 150,             /* a slow line cuts Alt-Enter into ESC and Enter */
+    MAX_CSI = 128, MAX_STRING = 256,
+};
+
+#define PASTE_BEGIN 200
+static const char paste_end[] = "\033[201~";
+
+struct keys {
+    struct buf in;              /* bytes that make no event yet */
+    struct buf text;            /* of the event that is told */
+    int64_t last_ms;            /* when bytes came last */
+    int     escape_ms;
+    int64_t escaped_ms;         /* when the last lone ESC came */
+    bool in_paste;              /* between the marks */
+    bool after_cr;              /* a newline was made of a CR: an LF behind it belongs to it */
+    bool in_string;             /* the rest of an answer too long to keep is swallowed */
+    bool marks;                 /* the terminal marks pastes: speed tells nothing */
+    int  fast;                  /* characters that came fast, up to now */
+    bool fast_paste;            /* and among them a CR: they are a paste */
+    bool held_cr;               /* Enter, unless more comes fast */
+    void (*fn)(void *arg, const struct key_event *ev);
+    void *arg;
+};
+
+struct keys *keys_open(void)
+{
+    struct keys *k = calloc(1, sizeof *k);
+    CHECK(k);
+    k->escape_ms = 25;
+    k->last_ms = k->escaped_ms = INT64_MIN / 2;
+    return k;
+}
+
+void keys_close(struct keys *k)
+{
+    if (!k)
+        return;
+    buf_free(&k->in);
+    buf_free(&k->text);
+    free(k);
+}
+
+void keys_escape_ms(struct keys *k, int ms)
+{
+    k->escape_ms = ms;
+}
+
+/* --- events ----------------------------------------------------------------------------------------------------- */
+
+static void tell_text(struct keys *k, enum key_kind kind)
+{
+    if (k->text.len)
+        k->fn(k->arg, &(struct key_event){.kind = kind, .text = k->text.data, .n = k->text.len});
+    buf_reset(&k->text);
+}
+
+static void not_fast(struct keys *k)
+{
+    k->fast = 0;
+    k->fast_paste = false;
+}
+
+static void tell_key(struct keys *k, uint32_t code, uint8_t mods)
+{
+    not_fast(k);
+    k->fn(k->arg, &(struct key_event){.kind = KEYS_KEY, .code = code, .mods = mods});
+}
+
+static void tell_report(struct keys *k, enum key_report report, int value)
+{
+    k->fn(k->arg, &(struct key_event){.kind = KEYS_REPORT, .report = report, .value = value});
+}
+
+static void tell_pasted(struct keys *k, char c)
+{
+    buf_addc(&k->text, c);
+    tell_text(k, KEYS_PASTE);
+    k->fn(k->arg, &(struct key_event){.kind = KEYS_PASTE_END});
+}
+
+static bool is_visible(uint32_t code)
+{
+    return code >= ' ' && code < KEY_NONE && !(code >= DEL && code < 0xA0) && !(code >= 0xD800 && code < 0xE000);
+}
+
+/* A key as the terminal reported it: it may be text after all. */
+static void tell_code(struct keys *k, uint32_t code, uint8_t mods, uint32_t shifted)
+{
+    char utf8[4];
+    if (!is_visible(code) && code < KEY_NONE)
+        return;
+    keys_normalize(&code, &mods, shifted);
+    if (code >= KEY_NONE || (mods & (MOD_CTRL | MOD_ALT)))
+        tell_key(k, code, mods);
+    else {
+        buf_add(&k->text, utf8, unicode_encode(code, utf8));
+        tell_text(k, KEYS_TEXT);
+    }
+}
+
+/* --- sequences -------------------------------------------------------------------------------------------------- */
+
+/* What stands between "ESC [" and the final byte.  A number that is not given is -1, one after ':' goes to `sub`. */
+struct csi {
+    char prefix, middle, final;
+    int  n, arg[8], sub[8];
+};
+
+static int csi_arg(const struct csi *c, int i, int otherwise)
+{
+    return i < c->n && c->arg[i] >= 0 ? c->arg[i] : otherwise;
+}
+
+/* Parses "[...": the length, 0 if the end has not come, -1 if that is no sequence. */
+static int csi_parse(struct csi *c, const char *s, size_t n)
+{
+    *c = (struct csi){.n = 1, .arg = {-1}, .sub = {-1}};
+    int *number = c->arg;
+    for (size_t i = 1; i < n && i < MAX_CSI; i++) {
+        char b = s[i];
+        if (b >= '0' && b <= '9') {
+            if (number)
+                *number = *number < 0 ? b - '0' : *number < 0x1000000 ? *number * 10 + b - '0' : *number;
+        } else if (b == ';') {
+            number = c->n < 8 ? &c->arg[c->n] : NULL;
+            if (number)
+                c->arg[c->n] = c->sub[c->n] = -1, c->n++;
+        } else if (b == ':') {
+            number = number == &c->arg[c->n - 1] ? &c->sub[c->n - 1] : NULL;
+        } else if (b >= '<' && b <= '?') {
+            c->prefix = b;
+        } else if (b >= ' ' && b <= '/') {
+            c->middle = b;
+            if (b == '$' && !c->prefix && c->n == 1 && c->arg[0] >= 0) {       /* rxvt: Shift and a key */
+                c->final = b;
+                return (int)i + 1;
+            }
+        } else if (b >= '@' && b <= '~') {
+            c->final = b;
+            return (int)i + 1;
+        } else
+            return -1;
+    }
+    return n < MAX_CSI ? 0 : -1;
+}
+
+/* The number of a modified key: 1, and 1 for Shift, 2 Alt, 4 Ctrl, 32 Meta.  False: with a modifier that we do not know. */
+static bool mods_of(int number, uint8_t *mods)
+{
+    int bits = number > 0 ? number - 1 : 0;
+    *mods = (uint8_t)((bits & 7) | (bits & 32 ? MOD_ALT : 0));
+    return !(bits & (8 | 16));
+}
+
+static uint32_t key_of_letter(char final)
+{
+    static const char letters[] = "ABCDHFPQRSZM";
+    static const uint32_t keys[] = {
+        KEY_UP, KEY_DOWN, KEY_RIGHT, KEY_LEFT, KEY_HOME, KEY_END, KEY_F1, KEY_F2, KEY_F3, KEY_F4, KEY_TAB, KEY_ENTER,
+    };
+    const char *p = final ? strchr(letters, final) : NULL;
+    return p ? keys[p - letters] : KEY_NONE;
+}
+
+static uint32_t key_of_number(int number)
+{
+    static const uint32_t keys[] = {
+        [1] = KEY_HOME, KEY_INSERT, KEY_DELETE, KEY_END, KEY_PAGE_UP, KEY_PAGE_DOWN, KEY_HOME, KEY_END,
+        [11] = KEY_F1, KEY_F2, KEY_F3, KEY_F4, KEY_F5, [17] = KEY_F6, KEY_F7, KEY_F8, KEY_F9, KEY_F10, [23] = KEY_F11, KEY_F12,
+    };
+    bool known = number > 0 && number < (int)(sizeof keys / sizeof *keys) && keys[number];
+    return known ? keys[number] : KEY_NONE;
+}
+
+/* Keys that kitty and xterm report by code point; kitty's keypad has numbers of its own. */
+static void tell_reported(struct keys *k, int code, int shifted, int number, bool alt)
+{
+    static const char pad[] = "0123456789./*-+\r=,";
+    static const uint32_t pad_keys[] = {
+        KEY_LEFT, KEY_RIGHT, KEY_UP, KEY_DOWN, KEY_PAGE_UP, KEY_PAGE_DOWN, KEY_HOME, KEY_END, KEY_INSERT, KEY_DELETE,
+    };
+    uint8_t mods;
+    if (!mods_of(number, &mods) || code < 0)
+        return;
+    uint32_t c = (uint32_t)code;
+    if (c >= 57399 && c < 57417)
+        c = (uint32_t)pad[c - 57399];
+    else if (c >= 57417 && c < 57427)
+        c = pad_keys[c - 57417];
+    else if ((c >= 0xE000 && c < 0xF900) || c >= KEY_NONE)
+        return;                                 /* lone modifiers, media keys */
+    c = c == '\r' || c == '\n' ? KEY_ENTER : c == '\t' ? KEY_TAB : c == ESC ? KEY_ESCAPE : c == DEL || c == '\b' ? KEY_BACKSPACE : c;
+    tell_code(k, c, mods | (alt ? MOD_ALT : 0), shifted > 0 && is_visible((uint32_t)shifted) ? (uint32_t)shifted : 0);
+}
+
+static void tell_mouse(struct keys *k, const struct csi *c)
+{
+    int button = csi_arg(c, 0, 3);
+    struct key_event ev = {.kind = KEYS_KEY, .row = csi_arg(c, 2, 1) - 1, .col = csi_arg(c, 1, 1) - 1};
+    ev.mods = (uint8_t)((button & 4 ? MOD_SHIFT : 0) | (button & 8 ? MOD_ALT : 0) | (button & 16 ? MOD_CTRL : 0));
+    button &= ~(4 | 8 | 16);
+    ev.code = button == 0 ? KEY_CLICK : button == 64 ? KEY_WHEEL_UP : button == 65 ? KEY_WHEEL_DOWN : KEY_NONE;
+    if (ev.code == KEY_NONE || c->final != 'M')
+        return;                                 /* other buttons, releases, drags */
+    not_fast(k);
+    k->fn(k->arg, &ev);
+}
+
+/* Answers and news of the terminal.  False: it is a key. */
+static bool csi_report(struct keys *k, const struct csi *c)
+{
+    if (c->prefix == '<' && (c->final == 'M' || c->final == 'm'))
+        tell_mouse(k, c);
+    else if (c->prefix == '?' && c->final == 'c')
+        tell_report(k, REPORT_DA1, csi_arg(c, 0, 0));
+    else if (c->prefix == '?' && c->final == 'u')
+        tell_report(k, REPORT_KITTY, csi_arg(c, 0, 0));
+    else if (c->prefix == '?' && c->final == 'y' && csi_arg(c, 0, 0) == 2026)
+        tell_report(k, REPORT_SYNC, csi_arg(c, 1, 0) >= 1 && csi_arg(c, 1, 0) <= 3);
+    else if (c->prefix == '?' && c->final == 'y' && csi_arg(c, 0, 0) == 2004)
+        k->marks |= csi_arg(c, 1, 0) >= 1 && csi_arg(c, 1, 0) <= 3;
+    else if (c->final == 'R' && (c->prefix || (c->n > 1 && c->arg[0] != 1)))
+        tell_report(k, REPORT_CURSOR, csi_arg(c, 1, 1) - 1);
+    else if (!c->prefix && !c->middle && (c->final == 'I' || c->final == 'O'))
+        tell_report(k, REPORT_FOCUS, c->final == 'I');
+    else
+        return c->prefix || (c->middle && c->middle != '$');
+    return true;
+}
+
+static void tell_csi(struct keys *k, const struct csi *c, bool alt)
+{
+    static const char rxvt[] = "$^@";           /* behind a number: Shift, Ctrl, both */
+    static const uint8_t rxvt_mods[] = {MOD_SHIFT, MOD_CTRL, MOD_SHIFT | MOD_CTRL};
+    const char *r = strchr(rxvt, c->final);
+    uint8_t mods = 0, extra = alt ? MOD_ALT : 0;
+    uint32_t code = KEY_NONE;
+    if (c->final == 'u') {
+        if (c->sub[1] != 3)                     /* not the release */
+            tell_reported(k, csi_arg(c, 0, -1), c->sub[0], csi_arg(c, 1, 1), alt);
+        return;
+    }
+    if (c->final == '~' && csi_arg(c, 0, 0) == 27) {
+        tell_reported(k, csi_arg(c, 2, -1), 0, csi_arg(c, 1, 1), alt);
+        return;
+    }
+    if (c->final >= 'a' && c->final <= 'd') {   /* rxvt: Shift and an arrow */
+        code = key_of_letter((char)(c->final - 'a' + 'A'));
+        extra |= MOD_SHIFT;
+    } else if (c->final == '~' || r) {
+        code = key_of_number(csi_arg(c, 0, 0));
+        extra |= r ? rxvt_mods[r - rxvt] : 0;
+    } else if (c->final != 'M')
+        code = key_of_letter(c->final);
+    if (c->final == 'Z')
+        extra |= MOD_SHIFT;
+    if (mods_of(csi_arg(c, 1, 1), &mods) && code != KEY_NONE && c->sub[1] != 3)
+        tell_key(k, code, mods | extra);
+}
+
+/* "[..." behind an ESC; `alt`: behind two.  The bytes it took, 0: more must come. */
+static size_t csi(struct keys *k, const char *s, size_t n, bool alt)
+{
+    struct csi c;
+    if (n >= 2 && s[1] == '[') {                /* the linux console's F1 to F5 */
+        if (n >= 3 && s[2] >= 'A' && s[2] <= 'E')
+            tell_key(k, KEY_F1 + (uint32_t)(s[2] - 'A'), alt ? MOD_ALT : 0);
+        return n < 3 ? 0 : 3;
+    }
+    if (n >= 2 && s[1] == 'M')                  /* the old form of the mouse: three bytes of anything */
+        return n < 5 ? 0 : 5;
+    int took = csi_parse(&c, s, n);
+    if (took < 0) {
+        size_t i = 1;
+        while (i < n && i < MAX_CSI && s[i] >= ' ' && s[i] <= '?')
+            i++;
+        return i;
+    }
+    if (!took)
+        return 0;
+    if (c.final == '~' && csi_arg(&c, 0, 0) == PASTE_BEGIN) {
+        if (alt)
+            tell_key(k, KEY_ESCAPE, 0);
+        k->in_paste = k->marks = true;
+        k->after_cr = false;
+    } else if (!csi_report(k, &c))
+        tell_csi(k, &c, alt);
+    return (size_t)took;
+}
+
+/* "O." behind an ESC: keys in application mode, and rxvt's arrows with Ctrl.  0: more must come, -1: that is none. */
+static int ss3(struct keys *k, const char *s, size_t n, bool alt)
+{
+    static const char pad[] = "*+,-./0123456789";       /* j to y */
+    struct csi c = {0};
+    int took = csi_parse(&c, s, n);
+    uint8_t mods = 0;
+    if (took <= 0)
+        return took;
+    uint32_t code = c.final >= 'a' && c.final <= 'd' ? key_of_letter((char)(c.final - 'a' + 'A')) : key_of_letter(c.final);
+    if (c.final >= 'j' && c.final <= 'y')
+        code = (uint32_t)(unsigned char)pad[c.final - 'j'];
+    if (code == KEY_NONE || c.prefix || c.middle || !mods_of(csi_arg(&c, c.n - 1, 1), &mods))
+        return took == 2 ? -1 : took;
+    mods |= (uint8_t)((alt ? MOD_ALT : 0) | (c.final >= 'a' && c.final <= 'd' ? MOD_CTRL : 0));
+    tell_code(k, code, mods, 0);
+    return took;
+}
+
+/* "rgb:RRRR/GGGG/BBBB", of one to four digits each, as 0..255; -1: something else. */
+static int luminance(const char *s, size_t n)
+{
+    static const int weight[] = {299, 587, 114};
+    int sum = 0;
+    const char *end = s + n, *p = memchr(s, ':', n);
+    if (n < 4 || memcmp(s, "rgb", 3) || !p)
+        return -1;
+    for (int i = 0; i < 3; i++) {
+        unsigned value = 0, max = 0;
+        for (p++; p < end && *p != '/' && max < 0xFFFF; p++) {
+            int digit = *p >= '0' && *p <= '9' ? *p - '0' : (*p | 32) >= 'a' && (*p | 32) <= 'f' ? (*p | 32) - 'a' + 10 : -1;
+            if (digit < 0)
+                return -1;
+            value = value * 16 + (unsigned)digit;
+            max = max * 16 + 15;
+        }
+        if (!max || (i < 2 && (p == end || *p != '/')))
+            return -1;
+        sum += (int)(value * 255 / max) * weight[i];
+    }
+    return sum / 1000;
+}
+
+/* The end of a string from s on: *took bytes with the mark; an order, or the start of another sequence, breaks it off. */
+static bool string_end(const char *s, size_t n, size_t *at, size_t *took)
+{
+    for (*at = 0; *at < n; ++*at) {
+        unsigned char b = (unsigned char)s[*at];
+        if (b == ESC && *at + 1 == n)
+            return false;
+        if (b < ' ') {
+            *took = *at + (b == '\a' ? 1 : b == ESC && s[*at + 1] == '\\' ? 2 : 0);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "]..." or "P..." behind an ESC: an answer. */
+static size_t string(struct keys *k, const char *s, size_t n)
+{
+    size_t at, took;
+    if (!string_end(s, n, &at, &took)) {
+        k->in_string = n > MAX_STRING;
+        return k->in_string ? n - (s[n - 1] == ESC) : 0;
+    }
+    if (at > 4 && !memcmp(s, "]11;", 4)) {
+        int value = luminance(s + 4, at - 4);
+        if (value >= 0)
+            tell_report(k, REPORT_BACKGROUND, value);
+    }
+    return took;
+}
+
+/* --- single bytes ----------------------------------------------------------------------------------------------- */
+
+static void tell_control(struct keys *k, unsigned char b, uint8_t mods)
+{
+    uint32_t code = b == '\r' ? KEY_ENTER : b == '\t' ? KEY_TAB : b == DEL || b == '\b' ? KEY_BACKSPACE : b == ESC ? KEY_ESCAPE : 0;
+    if (code)
+        tell_key(k, code, mods);
+    else
+        tell_key(k, b == 0 ? ' ' : b <= 26 ? 'a' + b - 1u : b + 64u, mods | MOD_CTRL);
+}
+
+static void tell_enter(struct keys *k, int64_t ms)
+{
+    tell_key(k, KEY_ENTER, ms - k->escaped_ms < SPLIT_MS ? MOD_ALT : 0);
+    k->escaped_ms = INT64_MIN / 2;
+}
+
+/* Carriage returns and tabs amid fast text.  False: it is a key. */
+static bool fast_control(struct keys *k, const char *s, size_t n)
+{
+    if (k->marks || (k->fast < GAP_CHARS && !k->fast_paste))
+        return false;
+    if (s[0] == '\t' && k->fast_paste) {
+        tell_pasted(k, '\t');
+        return true;
+    }
+    if (s[0] != '\r')
+        return false;
+    unsigned char next = n > 1 ? (unsigned char)s[1] : 0;
+    if (k->fast_paste || (n > 1 && (next >= ' ' || next == '\r' || next == '\n' || next == '\t') && next != DEL)) {
+        tell_pasted(k, '\n');
+        k->fast_paste = k->after_cr = true;
+    } else if (n > 1)
+        return false;
+    else
+        k->held_cr = true;
+    return true;
+}
+
+static size_t control(struct keys *k, const char *s, size_t n, int64_t ms)
+{
+    if (fast_control(k, s, n))
+        return 1;
+    if (s[0] == '\r')
+        tell_enter(k, ms);
+    else
+        tell_control(k, (unsigned char)s[0], 0);
+    return 1;
+}
+
+/* One character of text or of a paste to k->text; 0: more bytes must come. */
+static size_t character(struct keys *k, const char *s, size_t n)
+{
+    uint32_t cp;
+    if (!unicode_complete(s, n < 4 ? n : 4) && n < 4)
+        return 0;
+    size_t took = unicode_decode(s, n, &cp, NULL);
+    char utf8[4];
+    if (!(cp >= DEL && cp < 0xA0))
+        buf_add(&k->text, utf8, unicode_encode(cp, utf8));
+    return took;
+}
+
+static size_t text(struct keys *k, const char *s, size_t n)
+{
+    size_t i = 0, took;
+    for (; i < n && (unsigned char)s[i] >= ' ' && s[i] != DEL; i += took) {
+        took = character(k, s + i, n - i);
+        if (!took)
+            break;
+        k->fast++;
+    }
+    tell_text(k, KEYS_TEXT);
+    return i;
+}
+
+static bool begins_string(const char *s, size_t n)
+{
+    return n > 1 && ((s[0] == ']' && s[1] >= '0' && s[1] <= '9') || (s[0] == 'P' && strchr("0123456789>!+$", s[1]) && s[1]));
+}
+
+/* ESC and what follows it. */
+static size_t escape(struct keys *k, const char *s, size_t n)
+{
+    if (n == 1)
+        return 0;
+    bool alt = s[1] == ESC;
+    size_t at = alt ? 2 : 1, took;
+    if (n == at)
+        return 0;
+    if (s[at] == '[') {
+        took = csi(k, s + at, n - at, alt);
+        return took ? at + took : 0;
+    }
+    if (s[at] == 'O') {
+        int r = ss3(k, s + at, n - at, alt);
+        if (r >= 0)
+            return r ? at + (size_t)r : 0;
+    }
+    if (alt) {
+        tell_key(k, KEY_ESCAPE, 0);             /* the second one begins something else */
+        return 1;
+    }
+    if ((s[1] == ']' || s[1] == 'P') && n == 2)
+        return 0;
+    if (begins_string(s + 1, n - 1)) {
+        took = string(k, s + 1, n - 1);
+        return took ? 1 + took : 0;
+    }
+    unsigned char b = (unsigned char)s[1];
+    if (b < ' ' || b == DEL) {
+        tell_control(k, b, MOD_ALT);
+        return 2;
+    }
+    uint32_t cp;
+    if (!unicode_complete(s + 1, n - 1 < 4 ? n - 1 : 4) && n - 1 < 4)
+        return 0;
+    took = unicode_decode(s + 1, n - 1, &cp, NULL);
+    if (!(cp >= 0x80 && cp < 0xA0))
+        tell_code(k, cp, MOD_ALT, 0);
+    return 1 + took;
+}
+
+/* --- pastes ----------------------------------------------------------------------------------------------------- */
+
+static void end_paste(struct keys *k)
+{
+    tell_text(k, KEYS_PASTE);
+    k->fn(k->arg, &(struct key_event){.kind = KEYS_PASTE_END});
+    k->in_paste = k->after_cr = false;
+    not_fast(k);
+}
+
+/* The bytes of a paste; stops in front of what may be the beginning of its end. */
+static size_t paste(struct keys *k, const char *s, size_t n)
+{
+    const size_t mark = sizeof paste_end - 1;
+    for (size_t i = 0, took; i < n; i += took) {
+        unsigned char b = (unsigned char)s[i];
+        took = 1;
+        if (b == ESC && !memcmp(s + i, paste_end, n - i < mark ? n - i : mark)) {
+            if (n - i < mark) {
+                tell_text(k, KEYS_PASTE);
+                return i;
+            }
+            end_paste(k);
+            return i + mark;
+        }
+        if (b == '\r' || (b == '\n' && !k->after_cr) || b == '\t')
+            buf_addc(&k->text, b == '\t' ? '\t' : '\n');
+        else if (b >= ' ' && b < DEL)
+            buf_addc(&k->text, (char)b);
+        else if (b >= 0x80 && !(took = character(k, s + i, n - i))) {
+            tell_text(k, KEYS_PASTE);
+            return i;
+        }
+        k->after_cr = b == '\r';
+    }
+    tell_text(k, KEYS_PASTE);
+    return n;
+}
+
+/* --- time ------------------------------------------------------------------------------------------------------- */
+
+/* The next event of the bytes that are there; the bytes it took, 0: more must come. */
+static size_t next(struct keys *k, const char *s, size_t n, int64_t ms)
+{
+    unsigned char b = (unsigned char)s[0];
+    size_t at, took;
+    if (k->in_paste)
+        return paste(k, s, n);
+    if (k->in_string) {
+        k->in_string = !string_end(s, n, &at, &took);
+        return k->in_string ? n - (s[n - 1] == ESC) : took;
+    }
+    bool joins = k->after_cr && b == '\n';
+    k->after_cr = false;
+    if (joins)
+        return 1;
+    return b == ESC ? escape(k, s, n) : b < ' ' || b == DEL ? control(k, s, n, ms) : text(k, s, n);
+}
+
+static void run(struct keys *k, int64_t ms)
+{
+    size_t at = 0;
+    while (at < k->in.len) {
+        bool was_string = k->in_string, was_paste = k->in_paste;
+        size_t took = next(k, k->in.data + at, k->in.len - at, ms);
+        at += took;
+        if (!took && was_string == k->in_string && was_paste == k->in_paste)
+            break;
+    }
+    buf_consume(&k->in, at);
+}
+
+/* A CR that was held back is Enter, or the newline of a paste if more came at once. */
+static void let_go(struct keys *k, bool pasted, int64_t ms)
+{
+    k->held_cr = false;
+    if (pasted) {
+        tell_pasted(k, '\n');
+        k->fast_paste = k->after_cr = true;
+    } else
+        tell_enter(k, ms);
+}
+
+void keys_feed(struct keys *k, const char *bytes, size_t n, int64_t ms, void (*fn)(void *arg, const struct key_event *ev), void *arg)
+{
+    if (!n)
+        return;
+    keys_tick(k, ms, fn, arg);
+    bool fast = ms - k->last_ms < GAP_MS;
+    unsigned char b = (unsigned char)bytes[0];
+    if (k->held_cr)
+        let_go(k, fast && (b >= ' ' || b == '\r' || b == '\n' || b == '\t') && b != DEL, ms);
+    if (!fast)
+        not_fast(k);
+    k->last_ms = ms;
+    buf_add(&k->in, bytes, n);
+    run(k, ms);
+}
+
+/* How long what is there may stay undecided, from the last byte on; -1: nothing is. */
+static int patience(const struct keys *k)
+{
+    if (k->in_paste)
+        return PASTE_MS;
+    if (k->held_cr)
+        return GAP_MS;
+    if (k->in_string)
+        return UNFINISHED_MS;
+    if (!k->in.len)
+        return -1;
+    const char *s = k->in.data;
+    bool typed = s[0] == ESC && (k->in.len == 1 || (k->in.len == 2 && (s[1] == ESC || s[1] == ']' || s[1] == 'P')));
+    return typed ? k->escape_ms : UNFINISHED_MS;
+}
+
+/* What was begun will not be finished: it is keys after all, or nothing. */
+static void give_up(struct keys *k)
+{
+    const char *s = k->in.data;
+    size_t n = k->in.len;
+    bool escapes = n && n <= 2 && s[0] == ESC && s[n - 1] == ESC;
+    for (size_t i = 0; i < n && escapes; i++) {
+        tell_key(k, KEY_ESCAPE, 0);
+        k->escaped_ms = k->last_ms;
+    }
+    if (n == 2 && s[0] == ESC && s[1] > 0 && !escapes)
+        tell_code(k, (unsigned char)s[1], MOD_ALT, 0);
+    else if (n && s[0] != ESC) {
+        buf_adds(&k->text, "\xEF\xBF\xBD");
+        tell_text(k, KEYS_TEXT);
+    }
+    k->in_string = false;
+    buf_reset(&k->in);
+}
+
+void keys_tick(struct keys *k, int64_t ms, void (*fn)(void *arg, const struct key_event *ev), void *arg)
+{
+    k->fn = fn;
+    k->arg = arg;
+    int wait = patience(k);
+    if (wait < 0 || ms - k->last_ms < wait)
+        return;
+    if (k->in_paste) {
+        if (k->in.len && k->in.data[0] != ESC)
+            buf_adds(&k->text, "\xEF\xBF\xBD");
+        buf_reset(&k->in);
+        end_paste(k);
+    } else if (k->held_cr)
+        let_go(k, false, k->last_ms);
+    else
+        give_up(k);
+}
+
+int keys_timeout(const struct keys *k, int64_t ms)
+{
+    int wait = patience(k);
+    if (wait < 0)
+        return -1;
+    int64_t left = k->last_ms + wait - ms;
+    return left < 0 ? 0 : (int)(left < wait ? left : wait);
+}
