@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/unicode.h"
+#include "chat/attach.h"
 #include "chat/state.h"
 #include "chat/title.h"
 
@@ -92,15 +93,23 @@ bool chat_usable(const struct chat *c, struct err *e)
 bool chat_submit(struct chat *c, const char *text, size_t n, struct err *e)
 {
     struct buf clean = {0};
+    struct attached files = {0};
     if (!chat_usable(c, e))
         return false;
     unicode_replace(&clean, text, n);
-    keep_system(c);
-    keep_entry(c, transcript_add(&c->t, ROLE_USER, buf_str(&clean), clean.len));
+    bool ok = !c->front.attaches || attach_read(&files, buf_str(&clean), clean.len, e);
+    if (ok) {
+        keep_system(c);
+        struct entry *m = transcript_add(&c->t, ROLE_USER, buf_str(&clean), clean.len);
+        for (int i = 0; i < files.n; i++)
+            entry_file(m, files.files[i].path, files.files[i].bytes, files.files[i].text);
+        keep_entry(c, m);
+        c->variant = 0;
+        round_turn(c);
+    }
     buf_free(&clean);
-    c->variant = 0;
-    round_turn(c);
-    return true;
+    attach_free(&files);
+    return ok;
 }
 
 bool chat_regenerate(struct chat *c, struct err *e)
@@ -251,6 +260,7 @@ void chat_close(struct chat *c)
     session_close(c->session);
     transcript_free(&c->t);
     buf_free(&c->memo->title);
+    free(c->memo->parts);
     free(c->memo);
     answer_free(&c->answer);
     prompt_free(&c->prompt);

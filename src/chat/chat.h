@@ -74,6 +74,7 @@ struct chat_info {
 struct chat_front {
     bool can_ask;                       /* CHAT_APPROVE will be answered; otherwise such calls are refused */
     bool keeps;                         /* conversations go to disk (if the option save is on) */
+    bool attaches;                      /* "@path" in a message attaches the file; otherwise messages are text throughout */
     const char *tools;                  /* what tools = auto stands for: "all", "none" */
 };
 
@@ -87,7 +88,8 @@ const struct chat_event *chat_drain(struct chat *c, int *n);
 /* Sleeps until something happens here or on `fd` (-1: none), at most timeout_ms (-1: for ever). */
 void chat_wait(const struct chat *c, int fd, int timeout_ms);
 
-bool chat_submit(struct chat *c, const char *text, size_t n, struct err *e);    /* false while one is being answered */
+/* False while one is being answered, or if a file that it names cannot be attached. */
+bool chat_submit(struct chat *c, const char *text, size_t n, struct err *e);
 bool chat_regenerate(struct chat *c, struct err *e);    /* another answer to the last message, with another seed */
 void chat_interrupt(struct chat *c);                    /* ends the turn; what was said is kept */
 enum chat_answer { CHAT_NO, CHAT_YES, CHAT_ALWAYS };    /* always: this tool, until the program ends */
@@ -132,7 +134,8 @@ bool chat_answer_now(struct chat *c);
 
 /* --- what fills the context, and the machine --- */
 struct chat_part { const char *what; char label[64]; int message, tokens; };    /* what: "system", "tools", "user", "file", "answer", "tool" */
-int  chat_context(const struct chat *c, const struct chat_part **parts);        /* of the next prompt; valid until the next call */
+/* Of the next prompt, in its order; to within a few tokens a message, estimates before CHAT_READY.  Valid until the next call. */
+int  chat_context(const struct chat *c, const struct chat_part **parts);
 int  chat_count_tokens(const struct chat *c, const char *text, size_t n);       /* of a draft; an estimate before CHAT_READY */
 struct chat_machine {
     double memory_used, memory_total;   /* bytes; of the device, or of this process and the host; 0: not known */

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "chat/attach.h"
 #include "text/template.h"
 
 static void conversation_of(struct conversation *c, const struct transcript *t, struct arena *a)
@@ -11,8 +12,12 @@ static void conversation_of(struct conversation *c, const struct transcript *t, 
     c->n_messages = t->n + n_system;
     if (n_system)
         c->messages[0] = (struct message){.role = ROLE_SYSTEM, .content = {t->system, strlen(t->system)}};
-    for (int i = 0; i < t->n; i++)
-        c->messages[i + n_system] = t->entries[i]->m;
+    for (int i = 0; i < t->n; i++) {
+        struct message *m = &c->messages[i + n_system];
+        *m = t->entries[i]->m;
+        if (t->entries[i]->n_files)
+            m->content = attach_content(t->entries[i], a);
+    }
 }
 
 /* The part of `all` behind the held text; false if it begins with something else, or the cut falls into a control token. */
@@ -62,6 +67,23 @@ bool prompt_make(struct prompt *p, const struct transcript *t, const struct text
     }
     arena_free(&tmp);
     return ok;
+}
+
+int prompt_head(const char *system, const struct text *tools, int n_tools, const struct tokenizer *tok)
+{
+    struct arena tmp = {0};
+    struct message messages[2] = {{.role = ROLE_SYSTEM}, {.role = ROLE_USER, .content = text_of("x")}};
+    bool has_system = system && *system;
+    struct conversation c = {.messages = messages + !has_system, .n_messages = 1 + has_system, .tools = (struct text *)tools, .n_tools = n_tools};
+    struct segments all = {0};
+    struct ids ids = {0};
+    if (has_system)
+        messages[0].content = text_of(system);
+    bool ok = template_render(&c, &all, &tmp, NULL) && segments_encode(&all, tok, &ids, NULL, NULL);
+    int n = ok ? ids.n : 0;
+    ids_free(&ids);
+    arena_free(&tmp);
+    return n;
 }
 
 void prompt_answered(struct prompt *p, const struct ids *sampled, const struct tokenizer *tok)

@@ -61,6 +61,16 @@ void record_entry(struct buf *out, const struct entry *m)
         json_object_set_new(call, "arguments", string(m->m.calls[i].arguments));
         json_array_append_new(calls, call);
     }
+    for (int i = 0; i < m->n_files; i++) {
+        json_t *files = json_object_get(r, "files");
+        if (!files)
+            json_object_set_new(r, "files", files = json_array());
+        json_t *file = json_object();
+        json_object_set_new(file, "path", string(m->files[i].path));
+        json_object_set_new(file, "bytes", json_integer((json_int_t)m->files[i].bytes));
+        json_object_set_new(file, "text", string(m->files[i].text));
+        json_array_append_new(files, file);
+    }
     for (int i = 0; i < m->ids.n; i++) {
         json_t *ids = json_object_get(r, "ids");
         if (!ids)
@@ -192,6 +202,10 @@ static bool read_message(const json_t *r, enum role role, struct transcript *t)
     json_array_foreach(json_object_get(r, "calls"), i, item) {
         struct text arguments = field(item, "arguments");
         entry_call(m, field(item, "name").p, arguments.p, arguments.n);
+    }
+    json_array_foreach(json_object_get(r, "files"), i, item) {
+        json_int_t bytes = json_integer_value(json_object_get(item, "bytes"));
+        entry_file(m, field(item, "path"), bytes > 0 ? (size_t)bytes : 0, field(item, "text"));
     }
     return true;
 }

@@ -26,6 +26,8 @@ enum state {
 /* What functions of a const chat hand out, until they are called again. */
 struct memo {
     struct buf title;
+    struct chat_part *parts;
+    int cap_parts;
 };
 
 struct chat {

@@ -61,6 +61,15 @@ void entry_tool(struct entry *m, const char *name)
     m->tool = copy(&m->mem, name, strlen(name));
 }
 
+void entry_file(struct entry *m, struct text path, size_t bytes, struct text text)
+{
+    struct entry_file *files = arena_array(&m->mem, (size_t)m->n_files + 1, sizeof *files);
+    if (m->n_files)
+        memcpy(files, m->files, (size_t)m->n_files * sizeof *files);
+    files[m->n_files++] = (struct entry_file){.path = copy(&m->mem, path.p, path.n), .text = copy(&m->mem, text.p, text.n), .bytes = bytes};
+    m->files = files;
+}
+
 static void set_text(char **where, const char *text)
 {
     char *fresh = text && *text ? strdup(text) : NULL;

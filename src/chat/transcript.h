@@ -13,11 +13,20 @@
 #include "base/ids.h"
 #include "text/message.h"
 
+struct entry_file {
+    struct text path, text;     /* as it was named; what it held */
+    size_t bytes;               /* its size on disk */
+    int    tokens;              /* 0: not counted yet */
+};
+
 struct entry {
     struct message m;           /* text in `mem` */
     struct text tool;           /* ROLE_TOOL: who answered */
     struct ids  ids;            /* ROLE_ASSISTANT: as they were sampled, stop id included; may be empty */
     bool        stopped;        /* the answer was ended by the user or by a limit */
+    struct entry_file *files;   /* ROLE_USER: chat/attach.h */
+    int         n_files;
+    int         tokens;         /* of its text, without files and reasoning; 0: not counted yet */
     struct entry *parent;       /* NULL: a conversation begins with it */
     struct entry *shown;        /* the child that was on the path last, or NULL */
     int         number, depth;  /* its places in `all`, and in `entries` whenever it is on the path */
@@ -37,6 +46,7 @@ struct entry *transcript_add(struct transcript *t, enum role role, const char *c
 void entry_reasoning(struct entry *m, const char *text, size_t n);
 void entry_call(struct entry *m, const char *name, const char *arguments, size_t n);
 void entry_tool(struct entry *m, const char *name);
+void entry_file(struct entry *m, struct text path, size_t bytes, struct text text);
 void transcript_system(struct transcript *t, const char *text);         /* NULL or "": none */
 void transcript_title(struct transcript *t, const char *text);          /* likewise */
 int  transcript_last_user(const struct transcript *t);                  /* index, or -1 */

@@ -1,0 +1,187 @@
+#include "chat/attach.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/unicode.h"
+
+/* --- a file ------------------------------------------------------------------------------------------------------ */
+
+static void expand(struct buf *out, const char *path)
+{
+    const char *home = getenv("HOME");
+    if (!strncmp(path, "~/", 2) && home)
+        buf_addf(out, "%s%s", home, path + 1);
+    else
+        buf_adds(out, path);
+}
+
+static bool read_text(int fd, const char *path, struct buf *raw, struct err *e)
+{
+    char chunk[65536];
+    ssize_t n;
+    while ((n = read(fd, chunk, sizeof chunk)) > 0 || (n < 0 && errno == EINTR)) {
+        if (n > 0)
+            buf_add(raw, chunk, (size_t)n);
+        if (raw->len > ATTACH_MAX)
+            return err_set(e, "%s has more than %zu MiB, which is the most that is attached", path, ATTACH_MAX >> 20);
+    }
+    return !n || err_set(e, "cannot read %s: %s", path, strerror(errno));
+}
+
+static bool is_text(int fd, const char *path, struct err *e)
+{
+    char beginning[8192];
+    ssize_t n = pread(fd, beginning, sizeof beginning, 0);
+    if (n < 0)
+        return err_set(e, "cannot read %s: %s", path, strerror(errno));
+    return !memchr(beginning, 0, (size_t)n) || err_set(e, "%s looks binary: it holds a zero byte; only text is attached", path);
+}
+
+bool attach_file(const char *path, size_t *bytes, struct buf *text, bool *absent, struct err *e)
+{
+    struct buf where = {0}, raw = {0};
+    struct stat st;
+    int fd = -1;
+    expand(&where, path);
+    bool there = !stat(buf_str(&where), &st), ok = there && S_ISREG(st.st_mode);
+    if (absent)
+        *absent = !ok;
+    if (!there)
+        err_set(e, "cannot open %s: %s", path, strerror(errno));
+    else if (!ok)
+        err_set(e, S_ISDIR(st.st_mode) ? "%s is a directory" : "%s is not a regular file", path);
+    if (ok && (fd = open(where.data, O_RDONLY | O_CLOEXEC)) < 0)
+        ok = err_set(e, "cannot open %s: %s", path, strerror(errno));
+    if (ok && (size_t)st.st_size > ATTACH_MAX)
+        ok = err_set(e, "%s has %.1f MiB, more than the %zu that are attached", path, (double)st.st_size / (1 << 20), ATTACH_MAX >> 20);
+    ok = ok && is_text(fd, path, e);
+    if (ok && text && (ok = read_text(fd, path, &raw, e)))
+        unicode_replace(text, buf_str(&raw), raw.len);
+    if (ok)
+        *bytes = text ? raw.len : (size_t)st.st_size;
+    if (fd >= 0)
+        close(fd);
+    buf_free(&where);
+    buf_free(&raw);
+    return ok;
+}
+
+/* --- the words of a message -------------------------------------------------------------------------------------- */
+
+static bool blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static bool known(const struct attached *a, const char *path)
+{
+    for (int i = 0; i < a->n; i++)
+        if (text_is(a->files[i].path, path))
+            return true;
+    return false;
+}
+
+static void add(struct attached *a, const char *path, size_t bytes, const struct buf *text)
+{
+    struct entry_file *files = arena_array(&a->mem, (size_t)a->n + 1, sizeof *files);
+    if (a->n)
+        memcpy(files, a->files, (size_t)a->n * sizeof *files);
+    files[a->n++] = (struct entry_file){
+        .path = text_of(arena_strdup(&a->mem, path)),
+        .text = {arena_strndup(&a->mem, buf_str(text), text->len), text->len},
+        .bytes = bytes,
+    };
+    a->files = files;
+}
+
+/* True also if it names no file: then *absent. */
+static bool try(struct attached *a, const char *path, bool *absent, struct err *e)
+{
+    struct buf text = {0};
+    size_t bytes;
+    *absent = false;
+    bool ok = known(a, path);
+    if (!ok && (ok = attach_file(path, &bytes, &text, absent, e)))
+        add(a, path, bytes, &text);
+    buf_free(&text);
+    return ok || *absent;
+}
+
+/* s[0..n) follows an "@".  Behind a bare path, what belongs to the sentence may stand: "see (@main.c)." */
+static bool read_word(struct attached *a, const char *s, size_t n, struct err *e)
+{
+    static const char around[] = ".,;:!?)]}>'\"*_`";
+    struct buf path = {0};
+    bool ok = true, absent = true;
+    if (n && *s == '"') {
+        const char *end = memchr(s + 1, '"', n - 1);
+        if (end && end > s + 1) {
+            buf_add(&path, s + 1, (size_t)(end - s - 1));
+            ok = strchr(path.data, '\n') || try(a, path.data, &absent, e);
+        }
+    } else {
+        while (path.len < n && !blank(s[path.len]))
+            buf_addc(&path, s[path.len]);
+        while (path.len && (ok = try(a, path.data, &absent, e)) && absent && strchr(around, path.data[path.len - 1]))
+            path.data[--path.len] = 0;
+    }
+    buf_free(&path);
+    return ok;
+}
+
+bool attach_read(struct attached *a, const char *message, size_t n, struct err *e)
+{
+    bool ok = true;
+    for (size_t i = 0; i < n && ok; i++)
+        if (message[i] == '@' && (!i || blank(message[i - 1]) || message[i - 1] == '('))
+            ok = read_word(a, message + i + 1, n - i - 1, e);
+    if (!ok)
+        attach_free(a);
+    return ok;
+}
+
+void attach_free(struct attached *a)
+{
+    arena_free(&a->mem);
+    *a = (struct attached){0};
+}
+
+/* --- for the model ----------------------------------------------------------------------------------------------- */
+
+static void add_fence(struct buf *out, struct text t)
+{
+    size_t longest = 2, run = 0;
+    for (size_t i = 0; i < t.n; i++) {
+        run = t.p[i] == '`' ? run + 1 : 0;
+        longest = run > longest ? run : longest;
+    }
+    for (size_t i = 0; i <= longest; i++)
+        buf_addc(out, '`');
+    buf_addc(out, '\n');
+}
+
+struct text attach_content(const struct entry *m, struct arena *a)
+{
+    struct buf out = {0};
+    buf_add(&out, m->m.content.p, m->m.content.n);
+    for (int i = 0; i < m->n_files; i++) {
+        const struct entry_file *f = &m->files[i];
+        buf_adds(&out, "\n\nFile: ");
+        buf_add(&out, f->path.p, f->path.n);
+        buf_addc(&out, '\n');
+        add_fence(&out, f->text);
+        buf_add(&out, f->text.p, f->text.n);
+        if (f->text.n && f->text.p[f->text.n - 1] != '\n')
+            buf_addc(&out, '\n');
+        add_fence(&out, f->text);
+        out.len--;                      /* no line feed at the end */
+    }
+    struct text t = {arena_strndup(a, buf_str(&out), out.len), out.len};
+    buf_free(&out);
+    return t;
+}

@@ -1,0 +1,40 @@
+/* Files that a message names: "@path" or "@"a path with blanks"" as a word of its own.  The message stays as it was typed; the
+ * model reads the files' text behind it:
+ *
+ *     MESSAGE
+ *
+ *     File: PATH
+ *     ```
+ *     TEXT
+ *     ```
+ *
+ * with fences longer than any run of backticks in TEXT.  Words that name no regular file are just words. */
+#ifndef Q35_CHAT_ATTACH_H
+#define Q35_CHAT_ATTACH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "chat/transcript.h"
+
+#define ATTACH_MAX ((size_t)16 << 20)   /* bytes of a file */
+
+struct attached {
+    struct entry_file *files;           /* in `mem` */
+    int n;
+    struct arena mem;
+};
+
+/* The files of a message in order, each once.  False: one of them is there and cannot be attached. */
+bool attach_read(struct attached *a, const char *message, size_t n, struct err *e);
+void attach_free(struct attached *a);
+/* One file: its size, and its text as UTF-8 unless `text` is NULL.  False if it cannot be attached; *absent (may be NULL) then
+ * tells whether there is no regular file of that name. */
+bool attach_file(const char *path, size_t *bytes, struct buf *text, bool *absent, struct err *e);
+/* What the model reads of a user's message. */
+struct text attach_content(const struct entry *m, struct arena *a);
+
+#endif

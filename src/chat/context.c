@@ -1,0 +1,144 @@
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/unicode.h"
+#include "chat/attach.h"
+#include "chat/state.h"
+#include "chat/title.h"
+
+enum { COUNTED = 1 << 20 };             /* longer files are estimated: counting takes a while */
+
+static int estimate(size_t bytes)
+{
+    size_t n = bytes / 7 * 2 + (bytes % 7 * 2 + 6) / 7;         /* 3.5 bytes a token, rounded up */
+    return n < INT_MAX ? (int)n : INT_MAX;
+}
+
+int chat_count_tokens(const struct chat *c, const char *text, size_t n)
+{
+    struct ids ids = {0};
+    if (!c->tok)
+        return estimate(n);
+    tokenizer_encode(c->tok, text, n, false, &ids);
+    int count = ids.n;
+    ids_free(&ids);
+    return count;
+}
+
+/* --- files ------------------------------------------------------------------------------------------------------- */
+
+static int file_tokens(const struct chat *c, struct entry_file *f)
+{
+    if (!c->tok || f->text.n >= COUNTED)
+        return estimate(f->text.n);
+    if (!f->tokens)
+        f->tokens = chat_count_tokens(c, f->text.p, f->text.n);
+    return f->tokens;
+}
+
+int chat_n_files(const struct chat *c, int i)
+{
+    return c->t.entries[i]->n_files;
+}
+
+struct chat_file chat_file(const struct chat *c, int i, int k)
+{
+    struct entry_file *f = &c->t.entries[i]->files[k];
+    return (struct chat_file){f->path.p, f->bytes, file_tokens(c, f)};
+}
+
+bool chat_check_file(const struct chat *c, const char *path, struct chat_file *out, struct err *e)
+{
+    struct buf text = {0};
+    *out = (struct chat_file){.path = path};
+    bool ok = attach_file(path, &out->bytes, NULL, NULL, e);
+    if (ok)
+        out->tokens = estimate(out->bytes);
+    if (ok && c->tok && out->bytes < COUNTED && (ok = attach_file(path, &out->bytes, &text, NULL, e)))
+        out->tokens = chat_count_tokens(c, buf_str(&text), text.len);
+    buf_free(&text);
+    return ok;
+}
+
+/* --- the context -------------------------------------------------------------------------------------------------- */
+
+/* What the template puts around a message: <|im_start|>, role, line feeds, <|im_end|>; around a tool's result; around a call. */
+enum { AROUND_MESSAGE = 5, AROUND_RESULT = 12, AROUND_CALL = 18 };
+
+static struct chat_part *add_part(const struct chat *c, int *n, const char *what, int message, int tokens, struct text label)
+{
+    struct memo *m = c->memo;
+    struct buf line = {0};
+    if (*n == m->cap_parts) {
+        m->cap_parts = m->cap_parts ? 2 * m->cap_parts : 32;
+        m->parts = realloc(m->parts, (size_t)m->cap_parts * sizeof *m->parts);
+        CHECK(m->parts);
+    }
+    struct chat_part *p = &m->parts[(*n)++];
+    *p = (struct chat_part){.what = what, .message = message, .tokens = tokens};
+    title_of_message(&line, label);
+    snprintf(p->label, sizeof p->label, "%.*s", (int)unicode_complete(buf_str(&line), line.len < sizeof p->label ? line.len : sizeof p->label - 1),
+             buf_str(&line));
+    buf_free(&line);
+    return p;
+}
+
+static int text_tokens(const struct chat *c, struct text t)
+{
+    return chat_count_tokens(c, t.p ? t.p : "", t.n);
+}
+
+static int entry_tokens(const struct chat *c, struct entry *m)
+{
+    if (m->tokens && c->tok)
+        return m->tokens;
+    int n = text_tokens(c, m->m.content) + (m->m.role == ROLE_TOOL ? AROUND_RESULT : AROUND_MESSAGE);
+    for (int i = 0; i < m->m.n_calls; i++)
+        n += text_tokens(c, m->m.calls[i].name) + text_tokens(c, m->m.calls[i].arguments) + AROUND_CALL;
+    return m->tokens = n;
+}
+
+/* The system prompt and the definitions of the tools, which the template puts before all messages. */
+static void add_head(const struct chat *c, int *n)
+{
+    int n_tools;
+    const struct text *tools = tools_schemas(c->tools, &n_tools);
+    const char *system = options_text(c->o, OPT_system);
+    int nothing = 0, with_system = 0, with_tools = 0;
+    if (c->tok) {
+        nothing = prompt_head(NULL, NULL, 0, c->tok);
+        with_system = prompt_head(system, NULL, 0, c->tok);
+        with_tools = prompt_head(system, tools, n_tools, c->tok);
+    } else {
+        with_system = *system ? estimate(strlen(system)) + AROUND_MESSAGE : 0;
+        with_tools = with_system;
+        for (int i = 0; i < n_tools; i++)
+            with_tools += estimate(tools[i].n);
+    }
+    if (*system)
+        add_part(c, n, "system", -1, with_system - nothing, text_of(system));
+    if (n_tools) {
+        struct buf names = {0};
+        tools_names(c->tools, true, &names);
+        add_part(c, n, "tools", -1, with_tools - with_system, text_of(buf_str(&names)));
+        buf_free(&names);
+    }
+}
+
+int chat_context(const struct chat *c, const struct chat_part **parts)
+{
+    static const char *const what[] = {[ROLE_USER] = "user", [ROLE_ASSISTANT] = "answer", [ROLE_TOOL] = "tool"};
+    int n = 0;
+    add_head(c, &n);
+    for (int i = 0; i < c->t.n; i++) {
+        struct entry *m = c->t.entries[i];
+        add_part(c, &n, what[m->m.role], i, entry_tokens(c, m), m->m.role == ROLE_TOOL ? m->tool : m->m.content);
+        for (int k = 0; k < m->n_files; k++)
+            add_part(c, &n, "file", i, file_tokens(c, &m->files[k]), m->files[k].path);
+    }
+    *parts = c->memo->parts;
+    return n;
+}

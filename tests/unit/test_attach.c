@@ -1,0 +1,325 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <cmocka.h>
+#include <sys/stat.h>
+
+#include "chat/attach.h"
+#include "chat/chat.h"
+#include "fake_engine.h"
+
+static char dir[64];
+
+static void put(const char *name, const char *text, size_t n)
+{
+    FILE *f = fopen(name, "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, n, f), n);
+    fclose(f);
+}
+
+/* A directory with some files, and us in it. */
+static int setup(void **state)
+{
+    static char home[512];
+    if (!*home)
+        assert_non_null(getcwd(home, sizeof home));
+    *state = home;
+    snprintf(dir, sizeof dir, "/tmp/q35chat-test-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    setenv("HOME", dir, 1);
+    setenv("XDG_STATE_HOME", dir, 1);
+    assert_int_equal(chdir(dir), 0);
+    put("main.c", "int main(void);\n", 16);
+    put("with blanks.txt", "no line feed", 12);
+    put("fences.md", "```\ncode\n`````\n", 15);
+    put("empty", "", 0);
+    put("binary", "a\0b", 3);
+    put("latin1", "caf\xe9\n", 5);
+    assert_int_equal(mkdir("folder", 0700), 0);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    char command[128];
+    assert_int_equal(chdir(*state), 0);
+    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    return system(command);
+}
+
+static void test_attach__words_that_name_files_are_found(void **state)
+{
+    static const struct { const char *message, *paths; } rows[] = {
+        {"look at @main.c", "main.c|"},
+        {"@main.c, (@fences.md) and @empty.", "main.c|fences.md|empty|"},
+        {"@\"with blanks.txt\" twice: @\"with blanks.txt\" @main.c @main.c", "with blanks.txt|main.c|"},
+        {"line\n@main.c\tand\n@./main.c", "main.c|./main.c|"},
+        {"@~/main.c", "~/main.c|"},
+        {"@alice me@main.c @ @\" @\"\" @folder @folder/ @nothere.c @main.cc", ""},
+        {"@@main.c @\"main.c", ""},
+        {"**@main.c** '@main.c'", ""},
+        {"", ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct attached a = {0};
+        struct buf paths = {0};
+        struct err e = {0};
+        if (!attach_read(&a, rows[i].message, strlen(rows[i].message), &e))
+            fail_msg("%s: %s", rows[i].message, e.msg);
+        for (int k = 0; k < a.n; k++)
+            buf_addf(&paths, "%s|", a.files[k].path.p);
+        assert_string_equal(buf_str(&paths), rows[i].paths);
+        buf_free(&paths);
+        attach_free(&a);
+    }
+}
+
+static void test_attach__what_is_there_and_cannot_be_sent_refuses_the_message(void **state)
+{
+    static const struct { const char *message, *why; } rows[] = {
+        {"@binary", "binary looks binary: it holds a zero byte; only text is attached"},
+        {"@main.c @large", "large has 16.0 MiB, more than the 16 that are attached"},
+        {"@secret", "cannot open secret: Permission denied"},
+    };
+    (void)state;
+    put("secret", "x", 1);
+    put("large", "x", 1);
+    assert_int_equal(truncate("large", (off_t)ATTACH_MAX + 1), 0);
+    chmod("secret", 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct attached a = {0};
+        struct err e = {0};
+        if (i == 2 && geteuid() == 0)
+            continue;                   /* root reads everything */
+        assert_false(attach_read(&a, rows[i].message, strlen(rows[i].message), &e));
+        assert_string_equal(e.msg, rows[i].why);
+        assert_int_equal(a.n, 0);
+    }
+}
+
+static void test_attach__the_model_reads_them_behind_the_message(void **state)
+{
+    struct transcript t = {0};
+    struct arena mem = {0};
+    struct attached a = {0};
+    struct err e = {0};
+    const char *message = "@main.c @fences.md @\"with blanks.txt\" @empty @latin1 ?";
+    (void)state;
+    assert_true(attach_read(&a, message, strlen(message), &e));
+    struct entry *m = transcript_add(&t, ROLE_USER, "What?", 5);
+    for (int i = 0; i < a.n; i++)
+        entry_file(m, a.files[i].path, a.files[i].bytes, a.files[i].text);
+    struct text content = attach_content(m, &mem);
+    assert_int_equal(content.n, strlen(content.p));
+    assert_string_equal(content.p,
+        "What?\n\n"
+        "File: main.c\n```\nint main(void);\n```\n\n"
+        "File: fences.md\n``````\n```\ncode\n`````\n``````\n\n"
+        "File: with blanks.txt\n```\nno line feed\n```\n\n"
+        "File: empty\n```\n```\n\n"
+        "File: latin1\n```\ncaf\xef\xbf\xbd\n```");
+    assert_int_equal(m->files[4].bytes, 5);
+    attach_free(&a);
+    arena_free(&mem);
+    transcript_free(&t);
+}
+
+/* --- in a conversation ----------------------------------------------------------------------------------------------- */
+
+static struct options *o;
+static struct chat *c;
+
+static void open_chat(const char *home, bool attaches)
+{
+    struct chat_front front = {.tools = "none", .keeps = true, .attaches = attaches};
+    struct err e = {0};
+    struct buf model = {0};
+    buf_addf(&model, "%s/tests/data/chat", home);
+    assert_true(options_set(o, OPT_model, model.data, FROM_COMMAND_LINE, &e));
+    c = chat_open(o, &front, &e);
+    if (!c)
+        fail_msg("%s", e.msg);
+    buf_free(&model);
+}
+
+static int setup_chat(void **state)
+{
+    struct err e = {0};
+    fake_reset();
+    setup(state);
+    o = options_open();
+    assert_true(options_set(o, OPT_think, "off", FROM_COMMAND_LINE, &e));
+    open_chat(*state, true);
+    return 0;
+}
+
+static int teardown_chat(void **state)
+{
+    chat_close(c);
+    options_close(o);
+    for (int i = 0; i < FAKE_MAX; i++)
+        ids_free(&fake.prompts[i]);
+    return teardown(state);
+}
+
+static void finish_turn(void)
+{
+    int n;
+    while (chat_busy(c)) {
+        chat_wait(c, -1, 5000);
+        chat_drain(c, &n);
+    }
+}
+
+static void ask(const char *text)
+{
+    struct err e = {0};
+    fake_say("yes");
+    if (!chat_submit(c, text, strlen(text), &e))
+        fail_msg("%s", e.msg);
+    finish_turn();
+}
+
+static const char *prompt(int k)
+{
+    static struct buf text;
+    struct detok d = {0};
+    buf_reset(&text);
+    for (int i = 0; i < fake.prompts[k].n; i++)
+        detok_push(&d, fake.tok, fake.prompts[k].data[i], false, &text);
+    detok_flush(&d, &text);
+    return buf_str(&text);
+}
+
+static void test_attach__a_message_is_kept_as_typed_and_its_files_go_to_the_model(void **state)
+{
+    (void)state;
+    ask("see @main.c");
+    assert_non_null(strstr(prompt(0), "<|im_start|>user\nsee @main.c\n\nFile: main.c\n```\nint main(void);\n```<|im_end|>\n"));
+    assert_string_equal(chat_message(c, 0).text, "see @main.c");
+    assert_int_equal(chat_n_files(c, 0), 1);
+    assert_string_equal(chat_file(c, 0, 0).path, "main.c");
+    assert_int_equal(chat_file(c, 0, 0).bytes, 16);
+    assert_int_equal(chat_file(c, 0, 0).tokens, 16);    /* the tests' tokens are bytes */
+    assert_int_equal(chat_n_files(c, 1), 0);
+}
+
+static void test_attach__a_resumed_session_sends_the_same_bytes(void **state)
+{
+    struct err e = {0};
+    struct buf path = {0}, note = {0};
+    ask("see @main.c");
+    ask("and?");
+    buf_adds(&path, chat_saved_as(c));
+    chat_close(c);
+    put("main.c", "changed", 7);
+    open_chat(*state, true);
+    assert_true(chat_load(c, path.data, &note, &e));
+    struct buf back = {0};
+    assert_true(chat_undo(c, &back, &e));
+    ask("and?");
+    assert_int_equal(fake.prompts[1].n, fake.prompts[2].n);
+    assert_memory_equal(fake.prompts[1].data, fake.prompts[2].data, (size_t)fake.prompts[1].n * sizeof(int32_t));
+    assert_string_equal(chat_file(c, 0, 0).path, "main.c");
+    assert_int_equal(chat_file(c, 0, 0).bytes, 16);
+    buf_free(&path);
+    buf_free(&note);
+    buf_free(&back);
+}
+
+static void test_attach__a_refused_message_changes_nothing(void **state)
+{
+    struct err e = {0};
+    (void)state;
+    ask("hello");
+    assert_false(chat_submit(c, "@binary", 7, &e));
+    assert_non_null(strstr(e.msg, "binary"));
+    assert_false(chat_busy(c));
+    assert_int_equal(chat_n_messages(c), 2);
+    assert_int_equal(chat_n_nodes(c), 2);
+}
+
+static void test_attach__other_front_ends_send_text(void **state)
+{
+    chat_close(c);
+    open_chat(*state, false);
+    ask("@main.c @binary");
+    assert_non_null(strstr(prompt(0), "<|im_start|>user\n@main.c @binary<|im_end|>\n"));
+    assert_int_equal(chat_n_files(c, 0), 0);
+}
+
+static void test_attach__a_file_can_be_looked_at_before(void **state)
+{
+    struct err e = {0};
+    struct chat_file f;
+    int n;
+    (void)state;
+    assert_true(chat_check_file(c, "main.c", &f, &e));
+    assert_string_equal(f.path, "main.c");
+    assert_int_equal(f.bytes, 16);
+    assert_int_equal(f.tokens, 5);      /* no tokenizer yet: bytes / 3.5 */
+    while (!chat_ready(c)) {
+        chat_wait(c, -1, 1000);
+        chat_drain(c, &n);
+    }
+    assert_true(chat_check_file(c, "main.c", &f, &e));
+    assert_int_equal(f.tokens, 16);
+    assert_false(chat_check_file(c, "folder", &f, &e));
+    assert_string_equal(e.msg, "folder is a directory");
+    assert_false(chat_check_file(c, "nothere", &f, &e));
+    assert_string_equal(e.msg, "cannot open nothere: No such file or directory");
+    assert_false(chat_check_file(c, "/dev/null", &f, &e));
+    assert_string_equal(e.msg, "/dev/null is not a regular file");
+}
+
+static void test_attach__the_parts_of_the_context_add_up(void **state)
+{
+    static const char *const what[] = {"system", "tools", "user", "file", "answer", "user", "answer"};
+    const struct chat_part *parts;
+    struct err e = {0};
+    int sum = 0;
+    (void)state;
+    assert_true(options_set(o, OPT_system, "Be brief.", FROM_SET, &e) && chat_offer_tools(c, "clock", &e));
+    ask("see @main.c");
+    ask("and?");
+    fake_say("no");
+    int n = chat_context(c, &parts);
+    assert_int_equal(n, 7);
+    for (int i = 0; i < n; i++) {
+        assert_string_equal(parts[i].what, what[i]);
+        assert_true(parts[i].tokens > 0);
+        sum += parts[i].tokens;
+    }
+    assert_string_equal(parts[1].label, "clock");
+    assert_string_equal(parts[3].label, "main.c");
+    assert_int_equal(parts[3].message, 0);
+    assert_int_equal(parts[3].tokens, 16);
+    assert_true(chat_submit(c, "?", 1, &e));
+    finish_turn();
+    int real = fake.prompts[2].n;       /* with bytes as tokens, "<|im_start|>assistant" alone is ten */
+    assert_in_range(sum, real * 9 / 10, real * 11 / 10);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(test_attach__##name, setup, teardown)
+#define CHAT(name) cmocka_unit_test_setup_teardown(test_attach__##name, setup_chat, teardown_chat)
+    const struct CMUnitTest tests[] = {
+        TEST(words_that_name_files_are_found),
+        TEST(what_is_there_and_cannot_be_sent_refuses_the_message),
+        TEST(the_model_reads_them_behind_the_message),
+        CHAT(a_message_is_kept_as_typed_and_its_files_go_to_the_model),
+        CHAT(a_resumed_session_sends_the_same_bytes),
+        CHAT(a_refused_message_changes_nothing),
+        CHAT(other_front_ends_send_text),
+        CHAT(a_file_can_be_looked_at_before),
+        CHAT(the_parts_of_the_context_add_up),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    tokenizer_close(fake.tok);
+    return failed;
+}
