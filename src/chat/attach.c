@@ -8,17 +8,10 @@
 #include <unistd.h>
 
 #include "base/unicode.h"
+#include "chat/fence.h"
+#include "chat/place.h"
 
 /* --- a file ------------------------------------------------------------------------------------------------------ */
-
-static void expand(struct buf *out, const char *path)
-{
-    const char *home = getenv("HOME");
-    if (!strncmp(path, "~/", 2) && home)
-        buf_addf(out, "%s%s", home, path + 1);
-    else
-        buf_adds(out, path);
-}
 
 static bool read_text(int fd, const char *path, struct buf *raw, struct err *e)
 {
@@ -47,7 +40,7 @@ bool attach_file(const char *path, size_t *bytes, struct buf *text, bool *absent
     struct buf where = {0}, raw = {0};
     struct stat st;
     int fd = -1;
-    expand(&where, path);
+    place_expand(&where, path);
     bool there = !stat(buf_str(&where), &st), ok = there && S_ISREG(st.st_mode);
     if (absent)
         *absent = !ok;
@@ -153,18 +146,6 @@ void attach_free(struct attached *a)
 
 /* --- for the model ----------------------------------------------------------------------------------------------- */
 
-static void add_fence(struct buf *out, struct text t)
-{
-    size_t longest = 2, run = 0;
-    for (size_t i = 0; i < t.n; i++) {
-        run = t.p[i] == '`' ? run + 1 : 0;
-        longest = run > longest ? run : longest;
-    }
-    for (size_t i = 0; i <= longest; i++)
-        buf_addc(out, '`');
-    buf_addc(out, '\n');
-}
-
 struct text attach_content(const struct entry *m, struct arena *a)
 {
     struct buf out = {0};
@@ -174,12 +155,7 @@ struct text attach_content(const struct entry *m, struct arena *a)
         buf_adds(&out, "\n\nFile: ");
         buf_add(&out, f->path.p, f->path.n);
         buf_addc(&out, '\n');
-        add_fence(&out, f->text);
-        buf_add(&out, f->text.p, f->text.n);
-        if (f->text.n && f->text.p[f->text.n - 1] != '\n')
-            buf_addc(&out, '\n');
-        add_fence(&out, f->text);
-        out.len--;                      /* no line feed at the end */
+        fence_add(&out, "", f->text);
     }
     struct text t = {arena_strndup(a, buf_str(&out), out.len), out.len};
     buf_free(&out);

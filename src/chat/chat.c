@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/unicode.h"
 #include "chat/attach.h"
+#include "chat/export.h"
 #include "chat/state.h"
 #include "chat/title.h"
 
@@ -315,6 +316,11 @@ const char *chat_title(const struct chat *c)
     buf_reset(&c->memo->title);
     title_of(&c->memo->title, &c->t);
     return buf_str(&c->memo->title);
+}
+
+bool chat_export(const struct chat *c, const char *format, struct buf *out, struct err *e)
+{
+    return export_transcript(&c->t, format, out, e);
 }
 
 struct chat_message chat_message(const struct chat *c, int i)

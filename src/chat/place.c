@@ -53,6 +53,15 @@ bool place_state(struct buf *path, const char *name, struct err *e)
     return make_parents(path->data, e);
 }
 
+void place_expand(struct buf *out, const char *path)
+{
+    const char *home = getenv("HOME");
+    if (!strncmp(path, "~/", 2) && home)
+        buf_addf(out, "%s%s", home, path + 1);
+    else
+        buf_adds(out, path);
+}
+
 bool place_demo(struct buf *dir, struct buf *looked)
 {
     static const char *const beside[] = {"assets/demo", "../assets/demo", "../../assets/demo", "../share/q35chat/demo"};

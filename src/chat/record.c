@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "base/unicode.h"
 
 enum { FORMAT = 1 };
 
@@ -24,8 +25,12 @@ static void put(struct buf *out, json_t *record)
 
 static json_t *string(struct text t)
 {
-    json_t *s = json_stringn(t.p ? t.p : "", t.n);
-    return s ? s : json_string("");
+    struct buf valid = {0};
+    unicode_replace(&valid, t.p ? t.p : "", t.n);
+    json_t *s = json_stringn(buf_str(&valid), valid.len);
+    buf_free(&valid);
+    CHECK(s);
+    return s;
 }
 
 void record_header(struct buf *out, const char *model)

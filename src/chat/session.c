@@ -40,7 +40,7 @@ bool session_path_of(const char *name, struct buf *path, struct err *e)
     bool ok = true;
     buf_reset(path);
     if (strchr(name, '/')) {
-        buf_adds(path, name);
+        place_expand(path, name);
     } else if (!is_name(name)) {
         ok = err_set(e, "a session needs a name such as 'holiday', or a path with a slash in it");
     } else {

@@ -1,0 +1,188 @@
+#include "chat/export.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/unicode.h"
+#include "chat/fence.h"
+#include "chat/place.h"
+#include "chat/record.h"
+#include "chat/title.h"
+
+const char *const export_formats[] = {"md", "json", "txt", NULL};
+
+static void add(struct buf *out, struct text t)
+{
+    if (t.n)
+        buf_add(out, t.p, t.n);
+}
+
+/* A paragraph and an empty line. */
+static void paragraph(struct buf *out, struct text t)
+{
+    if (!t.n)
+        return;
+    add(out, t);
+    buf_adds(out, "\n\n");
+}
+
+/* --- markdown ---------------------------------------------------------------------------------------------------- */
+
+static void quoted(struct buf *out, struct text t)
+{
+    for (size_t at = 0; at < t.n;) {
+        const char *end = memchr(t.p + at, '\n', t.n - at);
+        size_t n = end ? (size_t)(end - (t.p + at)) : t.n - at;
+        buf_adds(out, n ? "> " : ">");
+        buf_add(out, t.p + at, n);
+        buf_addc(out, '\n');
+        at += n + 1;
+    }
+    if (t.n)
+        buf_addc(out, '\n');
+}
+
+static void fenced(struct buf *out, const char *language, struct text t)
+{
+    fence_add(out, language, t);
+    buf_adds(out, "\n\n");
+}
+
+static void md_entry(struct buf *out, const struct entry *m)
+{
+    if (m->m.role == ROLE_TOOL)
+        buf_addf(out, "## Tool %.*s\n\n", (int)m->tool.n, m->tool.p);
+    else
+        buf_adds(out, m->m.role == ROLE_USER ? "## You\n\n" : "## Assistant\n\n");
+    quoted(out, m->m.reasoning);
+    if (m->m.role == ROLE_TOOL)
+        fenced(out, "", m->m.content);
+    else
+        paragraph(out, m->m.content);
+    for (int i = 0; i < m->n_files; i++)
+        buf_addf(out, "Attached: %.*s (%zu bytes)\n\n", (int)m->files[i].path.n, m->files[i].path.p, m->files[i].bytes);
+    for (int i = 0; i < m->m.n_calls; i++) {
+        buf_addf(out, "Calls %.*s:\n\n", (int)m->m.calls[i].name.n, m->m.calls[i].name.p);
+        fenced(out, "json", m->m.calls[i].arguments);
+    }
+    if (m->stopped)
+        buf_adds(out, "(stopped)\n\n");
+}
+
+static void md(const struct transcript *t, struct buf *out)
+{
+    buf_adds(out, "# ");
+    title_of(out, t);
+    buf_adds(out, "\n\n");
+    if (t->system) {
+        buf_adds(out, "## System\n\n");
+        paragraph(out, text_of(t->system));
+    }
+    for (int i = 0; i < t->n; i++)
+        md_entry(out, t->entries[i]);
+}
+
+/* --- plain text --------------------------------------------------------------------------------------------------- */
+
+static void txt(const struct transcript *t, struct buf *out)
+{
+    for (int i = 0; i < t->n; i++) {
+        const struct entry *m = t->entries[i];
+        if (m->m.role == ROLE_TOOL || !m->m.content.n)
+            continue;
+        buf_adds(out, m->m.role == ROLE_USER ? "You:\n" : "Assistant:\n");
+        paragraph(out, m->m.content);
+    }
+}
+
+/* --- JSON ---------------------------------------------------------------------------------------------------------- */
+
+/* As in a session's file. */
+static json_t *json_entry(const struct entry *m)
+{
+    struct buf line = {0};
+    record_entry(&line, m);
+    json_t *r = json_loadb(line.data, line.len, JSON_ALLOW_NUL, NULL);
+    CHECK(r);
+    json_object_del(r, "ids");
+    buf_free(&line);
+    return r;
+}
+
+static void json(const struct transcript *t, struct buf *out)
+{
+    struct buf title = {0}, system = {0};
+    json_t *messages = json_array();
+    title_of(&title, t);
+    if (t->system)
+        unicode_replace(&system, t->system, strlen(t->system));
+    for (int i = 0; i < t->n; i++)
+        json_array_append_new(messages, json_entry(t->entries[i]));
+    json_t *all = json_pack("{s:s, s:s, s:o}", "title", buf_str(&title), "system", buf_str(&system), "messages", messages);
+    CHECK(all);
+    char *text = json_dumps(all, JSON_INDENT(2));
+    CHECK(text);
+    buf_adds(out, text);
+    buf_addc(out, '\n');
+    free(text);
+    json_decref(all);
+    buf_free(&title);
+    buf_free(&system);
+}
+
+/* --- which, and where to -------------------------------------------------------------------------------------------- */
+
+bool export_transcript(const struct transcript *t, const char *format, struct buf *out, struct err *e)
+{
+    static void (*const writers[])(const struct transcript *, struct buf *) = {md, json, txt};
+    for (int i = 0; export_formats[i]; i++)
+        if (!strcmp(export_formats[i], format)) {
+            writers[i](t, out);
+            return true;
+        }
+    return err_set(e, "there is no format %s; there are md, json and txt", format);
+}
+
+const char *export_format_of(const char *file)
+{
+    const char *dot = strrchr(file, '.');
+    for (int i = 0; dot && export_formats[i]; i++)
+        if (!strcmp(export_formats[i], dot + 1))
+            return export_formats[i];
+    return NULL;
+}
+
+static bool write_all(int fd, const struct buf *text)
+{
+    size_t done = 0;
+    while (done < text->len) {
+        ssize_t n = write(fd, text->data + done, text->len - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        done += (size_t)n;
+    }
+    return true;
+}
+
+bool export_write(const char *file, const struct buf *text, struct err *e)
+{
+    struct buf path = {0};
+    place_expand(&path, file);
+    int fd = open(buf_str(&path), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    bool ok = fd >= 0 || err_set(e, "cannot make %s: %s", file, errno == EEXIST ? "it exists already, choose another name" : strerror(errno));
+    if (ok && !write_all(fd, text))
+        ok = err_set(e, "cannot write %s: %s", file, strerror(errno));
+    if (fd >= 0 && close(fd) && ok)
+        ok = err_set(e, "cannot write %s: %s", file, strerror(errno));
+    if (fd >= 0 && !ok)
+        unlink(path.data);
+    buf_free(&path);
+    return ok;
+}

@@ -1,0 +1,19 @@
+/* A conversation as a document: what is on the shown path, in full.  "md" has reasoning as a quote, calls and results fenced;
+ * "txt" has only what was said; "json" has the messages as a session has them, without token ids. */
+#ifndef Q35_CHAT_EXPORT_H
+#define Q35_CHAT_EXPORT_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "chat/transcript.h"
+
+extern const char *const export_formats[];              /* NULL behind the last */
+
+bool export_transcript(const struct transcript *t, const char *format, struct buf *out, struct err *e);
+const char *export_format_of(const char *file);         /* by its ending; NULL: none of ours */
+/* Writes a new file; never over one that is there. */
+bool export_write(const char *file, const struct buf *text, struct err *e);
+
+#endif
