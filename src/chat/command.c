@@ -280,3 +280,11 @@ bool command_complete(const char *line, void (*fn)(const char *word, void *arg),
     buf_free(&word);
     return what == FILES;
 }
+
+const char *command_help_of(const char *word, const char **argument)
+{
+    int option = options_find(word);
+    const struct command *k = *word == '/' || option < 0 ? find(word + (*word == '/'), strlen(word + (*word == '/'))) : NULL;
+    *argument = k ? k->argument : "";
+    return k ? k->help : option >= 0 ? options_help_of((enum option_id)option) : NULL;
+}

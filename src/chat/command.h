@@ -18,5 +18,7 @@ enum command_result command_run(struct chat *c, struct options *o, const char *l
 /* For completion: calls fn for every way to end `line` (commands, options), each as the whole word that stands there then.
  * True if the argument is a file instead, which the caller knows how to complete. */
 bool command_complete(const char *line, void (*fn)(const char *word, void *arg), void *arg);
+/* What such a word does, in one line, and in *argument what may follow it ("" if nothing); NULL: not known. */
+const char *command_help_of(const char *word, const char **argument);
 
 #endif

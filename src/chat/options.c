@@ -531,6 +531,11 @@ static void value_text(const struct options *o, enum option_id id, struct buf *o
 
 static const char *const origins[] = {"default", "config file", "environment", "command line", "/set"};
 
+const char *options_help_of(enum option_id id)
+{
+    return rows[id].help;
+}
+
 void options_explain(const struct options *o, enum option_id id, struct buf *out)
 {
     const struct row *r = &rows[id];

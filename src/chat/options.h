@@ -54,6 +54,7 @@ const struct option_tool *options_tool(const struct options *o, int i);
 bool options_model_dir(const struct options *o, struct buf *dir, struct err *e);
 
 void options_help(struct buf *out);
+const char *options_help_of(enum option_id id);
 void options_explain(const struct options *o, enum option_id id, struct buf *out);     /* one line: value, origin, help */
 void options_print(const struct options *o, struct buf *out);           /* as a config file, origins as comments */
 

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/unicode.h"
 #include "ui/tui/draft.h"
+#include "ui/tui/figure.h"
 #include "ui/tui/rows.h"
 
 enum { KILLS = 32, SIGN = 2, FOLD_LINES = 20, FOLD_BYTES = 2000, DEFAULT_COLUMNS = 80 };
@@ -343,12 +344,8 @@ static void label_paste(struct buf *label, int number, const struct buf *s)
     for (size_t i = 0; i + 1 < s->len; i++)
         lines += s->data[i] == '\n';
     buf_addf(label, "[paste %d: %d line%s, ", number, lines, lines == 1 ? "" : "s");
-    if (s->len < 1000)
-        buf_addf(label, "%zu bytes]", s->len);
-    else if (s->len < 999950)
-        buf_addf(label, "%.1f kB]", (double)s->len / 1e3);
-    else
-        buf_addf(label, "%.1f MB]", (double)s->len / 1e6);
+    figure_bytes(label, s->len);
+    buf_addc(label, ']');
 }
 
 static bool is_long(const struct buf *s)
@@ -442,10 +439,16 @@ void editor_word(const struct editor *e, struct buf *out)
 
 void editor_replace_word(struct editor *e, const char *with)
 {
+    editor_replace_before(e, e->draft.cursor - word_start(e), with);
+}
+
+void editor_replace_before(struct editor *e, size_t n, const char *with)
+{
     struct buf clean = {0};
-    size_t at = word_start(e);
+    size_t at = e->draft.cursor - n;
+    CHECK(n <= e->draft.cursor && !(n && memchr(text(e) + at, CHIP_END, n)));
     draft_clean(&clean, with, strlen(with));
-    change(e, at, e->draft.cursor - at, buf_str(&clean), clean.len, STEP_OTHER);
+    change(e, at, n, buf_str(&clean), clean.len, STEP_OTHER);
     buf_free(&clean);
 }
 

@@ -30,6 +30,16 @@ void figure_count(struct buf *out, long n)
     }
 }
 
+void figure_bytes(struct buf *out, size_t n)
+{
+    if (n < 1000)
+        buf_addf(out, "%zu byte%s", n, n == 1 ? "" : "s");
+    else if (n < 999950)
+        buf_addf(out, "%.1f kB", (double)n / 1e3);
+    else
+        buf_addf(out, "%.1f MB", (double)n / 1e6);
+}
+
 void figure_rate(struct buf *out, double per_s)
 {
     if (per_s < 99.95)

@@ -1,0 +1,283 @@
+#include "ui/tui/complete.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/unicode.h"
+#include "chat/command.h"
+#include "ui/tui/figure.h"
+
+enum { MAX_SCAN = 10000, MAX_IGNORE_FILE = 1 << 16, BYTES_PER_TOKEN = 4 };
+#define BLANKS " \t\n"
+
+static char *copy(const char *s)
+{
+    char *c = strdup(s);
+    CHECK(c);
+    return c;
+}
+
+static void add(struct complete *c, const char *word, const char *note, const char *help)
+{
+    if (c->n % 64 == 0) {
+        c->items = realloc(c->items, ((size_t)c->n + 64) * sizeof *c->items);
+        CHECK(c->items);
+    }
+    c->items[c->n++] = (struct complete_item){copy(word), copy(note), copy(help)};
+}
+
+/* --- the names of a directory ------------------------------------------------------------------------------------ */
+
+struct name { char *s; bool is_dir; };
+struct names { struct name *at; int n; bool cut; };
+
+static int by_kind_and_name(const void *a, const void *b)
+{
+    const struct name *x = a, *y = b;
+    if (x->is_dir != y->is_dir)
+        return x->is_dir ? -1 : 1;
+    int order = strcasecmp(x->s, y->s);
+    return order ? order : strcmp(x->s, y->s);
+}
+
+/* One line of a .gitignore, in the simple sense: a name or *.ext, with a slash behind for directories only. */
+static bool line_names(const char *line, size_t n, const char *name, bool is_dir)
+{
+    while (n && strchr(" \t\r", line[n - 1]))
+        n--;
+    bool dirs_only = n && line[n - 1] == '/';
+    n -= dirs_only;
+    if (n && *line == '/')
+        line++, n--;
+    size_t len = strlen(name);
+    if (!n || *line == '#' || (dirs_only && !is_dir))
+        return false;
+    if (n > 1 && *line == '*')          /* a star in the rest is no wildcard here, and then no name ends so */
+        return len >= n - 1 && !memcmp(name + len - (n - 1), line + 1, n - 1);
+    return len == n && !memcmp(name, line, n);
+}
+
+static bool ignored(const struct buf *rules, const char *name, bool is_dir)
+{
+    for (size_t at = 0; at < rules->len;) {
+        size_t n = strcspn(rules->data + at, "\n");
+        if (line_names(rules->data + at, n, name, is_dir))
+            return true;
+        at += n + 1;
+    }
+    return false;
+}
+
+/* No control characters, which would be lost in the draft, and not what a path with blanks cannot hold. */
+static bool can_be_typed(const char *name)
+{
+    for (const char *s = name; *s; s++)
+        if ((unsigned char)*s < ' ' || *s == 0x7F)
+            return false;
+    return unicode_valid(name, strlen(name)) && !strchr(name, '"');
+}
+
+static void read_names(struct names *names, DIR *d, const char *base, const struct buf *rules)
+{
+    int scanned = 0;
+    for (struct dirent *f; (f = readdir(d));) {
+        if (++scanned > MAX_SCAN) {
+            names->cut = true;
+            return;
+        }
+        if (strncmp(f->d_name, base, strlen(base)) || (*f->d_name == '.' && *base != '.') || !can_be_typed(f->d_name) ||
+            !strcmp(f->d_name, ".") || !strcmp(f->d_name, ".."))
+            continue;
+        struct stat st;
+        bool is_dir = f->d_type == DT_DIR;
+        if (f->d_type == DT_LNK || f->d_type == DT_UNKNOWN)
+            is_dir = !fstatat(dirfd(d), f->d_name, &st, 0) && S_ISDIR(st.st_mode);
+        if (ignored(rules, f->d_name, is_dir))
+            continue;
+        if (names->n % 64 == 0) {
+            names->at = realloc(names->at, ((size_t)names->n + 64) * sizeof *names->at);
+            CHECK(names->at);
+        }
+        names->at[names->n++] = (struct name){copy(f->d_name), is_dir};
+    }
+}
+
+/* --- paths ------------------------------------------------------------------------------------------------------ */
+
+/* A path in the draft: what stands before it ("@", "@\"") and whether it is to be attached. */
+struct path { const char *s; bool attach, quoted; };
+
+static void describe(int dir, const char *name, bool attach, struct buf *note)
+{
+    struct stat st;
+    buf_reset(note);
+    if (fstatat(dir, name, &st, 0) || !S_ISREG(st.st_mode))
+        return;
+    figure_bytes(note, (size_t)st.st_size);
+    if (attach) {
+        buf_adds(note, "  ~");
+        figure_tokens(note, (double)st.st_size / BYTES_PER_TOKEN);
+        buf_adds(note, " tok");
+    }
+}
+
+static void say_cut(struct complete *c, const struct names *names)
+{
+    if (names->cut)
+        buf_addf(&c->note, "only %d names of this directory were looked at", MAX_SCAN);
+    else if (names->n > COMPLETE_MAX)
+        buf_addf(&c->note, "the first %d of %d; type more of the name", COMPLETE_MAX, names->n);
+}
+
+static void add_names(struct complete *c, const struct path *p, int n_dir, const struct names *names, int dir)
+{
+    struct buf word = {0}, note = {0};
+    bool quoted = p->quoted;
+    for (int i = 0; i < names->n && p->attach; i++)
+        quoted = quoted || strpbrk(names->at[i].s, BLANKS);     /* all of them, so that they begin alike */
+    for (int i = 0; i < names->n && i < COMPLETE_MAX; i++) {
+        const struct name *f = &names->at[i];
+        buf_reset(&word);
+        buf_addf(&word, "%s%s%.*s%s%s", p->attach ? "@" : "", quoted ? "\"" : "", n_dir, p->s, f->s, f->is_dir ? "/" : quoted ? "\"" : "");
+        describe(dir, f->s, p->attach, &note);
+        add(c, word.data, buf_str(&note), "");
+    }
+    buf_free(&word);
+    buf_free(&note);
+}
+
+static void add_files(struct complete *c, const struct path *p)
+{
+    const char *slash = strrchr(p->s, '/'), *base = slash ? slash + 1 : p->s, *home = getenv("HOME");
+    int n_dir = (int)(base - p->s);
+    struct buf where = {0}, rules = {0};
+    struct names names = {0};
+    if (!strncmp(p->s, "~/", 2) && home)
+        buf_addf(&where, "%s/%.*s", home, n_dir - 2, p->s + 2);
+    else
+        buf_addf(&where, "%.*s", n_dir, p->s);
+    DIR *d = opendir(where.len ? where.data : ".");
+    if (d) {
+        struct stat st;
+        buf_adds(&where, where.len ? "/.gitignore" : ".gitignore");
+        if (!p->attach || stat(where.data, &st) || !S_ISREG(st.st_mode) || !buf_read_file(&rules, where.data, MAX_IGNORE_FILE, NULL))
+            buf_reset(&rules);
+        read_names(&names, d, base, &rules);
+        if (names.n)
+            qsort(names.at, (size_t)names.n, sizeof *names.at, by_kind_and_name);
+        add_names(c, p, n_dir, &names, dirfd(d));
+        say_cut(c, &names);
+        closedir(d);
+    }
+    for (int i = 0; i < names.n; i++)
+        free(names.at[i].s);
+    free(names.at);
+    buf_free(&where);
+    buf_free(&rules);
+}
+
+/* --- which word --------------------------------------------------------------------------------------------------- */
+
+/* Where the last word of the draft begins: behind a blank or a chip. */
+static size_t word_start(const char *before)
+{
+    size_t at = strlen(before);
+    while (at && !strchr(BLANKS, before[at - 1]) && !(at >= 3 && !memcmp(before + at - 3, "\xEF\xBF\xBC", 3)))
+        at--;
+    return at;
+}
+
+/* @"a path that goes on: its place, or -1. */
+static long open_quote(const char *before)
+{
+    const char *quote = strrchr(before, '"');
+    if (!quote || quote == before || quote[-1] != '@' || strchr(quote, '\n'))
+        return -1;
+    size_t at = (size_t)(quote - before) - 1;
+    return !at || strchr(BLANKS "(", before[at - 1]) ? (long)at : -1;
+}
+
+static void find_path(struct complete *c, const char *before)
+{
+    long quote = open_quote(before);
+    c->start = quote >= 0 ? (size_t)quote : word_start(before);
+    if (!strncmp(before + c->start, "(@", 2))
+        c->start++;
+    const char *word = before + c->start;
+    if (quote >= 0)
+        add_files(c, &(struct path){word + 2, true, true});
+    else if (*word == '@' && word[1] != '"')
+        add_files(c, &(struct path){word + 1, true, false});
+    else if (*word != '@' && strchr(word, '/') && strncmp(word, "//", 2))       /* "//text" is text with a slash */
+        add_files(c, &(struct path){word, false, false});
+}
+
+static void add_command(const char *word, void *arg)
+{
+    const char *argument, *help = command_help_of(word, &argument);
+    add(arg, word, argument, help ? help : "");
+}
+
+/* Words for an argument may mean all of it or only its last word; what was typed tells. */
+static void find_command(struct complete *c, const char *before)
+{
+    size_t name = strcspn(before, BLANKS), argument = before[name] ? name + strspn(before + name, BLANKS) : 0;
+    bool files = command_complete(before, add_command, c);
+    c->start = argument;
+    if (c->n && strncmp(c->items[0].word, before + argument, strlen(before + argument)))
+        c->start = word_start(before);
+    if (files && memchr(before + 1, '/', name - 1))
+        find_path(c, before);
+    else if (files)
+        add_files(c, &(struct path){before + argument, false, false});
+}
+
+static void find_common(struct complete *c)
+{
+    for (int i = 0; i < c->n; i++) {
+        const char *word = c->items[i].word;
+        size_t same = 0;
+        if (!i)
+            buf_adds(&c->common, word);
+        while (same < c->common.len && c->common.data[same] == word[same])
+            same++;
+        while (same && same < c->common.len && ((unsigned char)c->common.data[same] & 0xC0) == 0x80)
+            same--;                     /* not into the middle of a character */
+        c->common.len = same;
+        c->common.data[same] = 0;
+    }
+}
+
+void complete_find(struct complete *c, const char *before)
+{
+    complete_free(c);
+    if (*before == '/' && before[1] != '/' && !strchr(before, '\n'))
+        find_command(c, before);
+    else
+        find_path(c, before);
+    find_common(c);
+}
+
+bool complete_ends(const struct complete *c)
+{
+    return c->n == 1 && c->common.len && c->common.data[c->common.len - 1] != '/';
+}
+
+void complete_free(struct complete *c)
+{
+    for (int i = 0; i < c->n; i++) {
+        free(c->items[i].word);
+        free(c->items[i].note);
+        free(c->items[i].help);
+    }
+    free(c->items);
+    buf_free(&c->common);
+    buf_free(&c->note);
+    *c = (struct complete){0};
+}
