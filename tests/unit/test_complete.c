@@ -147,7 +147,7 @@ static void test_complete__commands_have_their_help(void **state)
     assert_int_equal(c.start, 6);
     assert_string_equal(words("/nothing"), "");
     assert_string_equal(words("//"), "");
-    assert_string_equal(words("a /sy"), "");
+    assert_string_equal(words("a /syst"), "");
 }
 
 static void test_complete__paths_are_no_commands(void **state)

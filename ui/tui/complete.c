@@ -144,7 +144,8 @@ static void add_names(struct complete *c, const struct path *p, int n_dir, const
     for (int i = 0; i < names->n && i < COMPLETE_MAX; i++) {
         const struct name *f = &names->at[i];
         buf_reset(&word);
-        buf_addf(&word, "%s%s%.*s%s%s", p->attach ? "@" : "", quoted ? "\"" : "", n_dir, p->s, f->s, f->is_dir ? "/" : quoted ? "\"" : "");
+        buf_addf(&word, "%s%s%.*s%s", p->attach ? "@" : "", quoted ? "\"" : "", n_dir, p->s, f->s);
+        buf_adds(&word, f->is_dir ? "/" : quoted ? "\"" : "");
         describe(dir, f->s, p->attach, &note);
         add(c, word.data, buf_str(&note), "");
     }
@@ -166,7 +167,8 @@ static void add_files(struct complete *c, const struct path *p)
     if (d) {
         struct stat st;
         buf_adds(&where, where.len ? "/.gitignore" : ".gitignore");
-        if (!p->attach || stat(where.data, &st) || !S_ISREG(st.st_mode) || !buf_read_file(&rules, where.data, MAX_IGNORE_FILE, NULL))
+        bool there = p->attach && !stat(where.data, &st) && S_ISREG(st.st_mode);
+        if (there && !buf_read_file(&rules, where.data, MAX_IGNORE_FILE, NULL))
             buf_reset(&rules);
         read_names(&names, d, base, &rules);
         if (names.n)

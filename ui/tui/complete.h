@@ -16,7 +16,7 @@ enum { COMPLETE_MAX = 500 };
 
 struct complete_item {
     char *word;                 /* what then stands there */
-    char *note;                 /* for the right edge: a command's argument, a file's size and about how many tokens; "" */
+    char *note;                 /* for the right edge: a command's argument, a file's size and its tokens, roughly; "" */
     char *help;                 /* one line; "" */
 };
 
