@@ -1,0 +1,270 @@
+#include "ui/tui/status.h"
+
+#include <string.h>
+
+#include "ui/tui/figure.h"
+
+enum {
+    TINY = 60,                          /* columns below which only what matters most is shown, in short */
+    GAP = 2,                            /* blanks between items */
+    LEAST_SESSION = 8,                  /* columns to which it may be cut */
+    BAR = 10,                           /* columns of the context bar without its brackets */
+    LAST_PRIORITY = 12,
+    MAX_ITEMS = 24,
+};
+
+/* Something to say, in a long form and maybe a short one. */
+struct saying {
+    int  priority;
+    bool right, shown, brief;
+    int  least;                         /* columns to which it may be cut; 0: it is shown whole or not at all */
+    struct look look;
+    struct buf text, less;
+};
+
+struct row {
+    struct saying at[MAX_ITEMS];
+    int n;
+};
+
+/* The next item to fill.  Priorities are those of status.h, but that state and signs come before all else; of equal ones the
+ * first has the better place. */
+static struct saying *say(struct row *r, int priority)
+{
+    struct saying *s = &r->at[r->n++];
+    *s = (struct saying){.priority = priority, .look = {STYLE_status, 0}};
+    return s;
+}
+
+static void say_text(struct row *r, int priority, const char *text)
+{
+    if (text && *text)
+        buf_adds(&say(r, priority)->text, text);
+}
+
+static void say_state(struct row *r, const struct status *s)
+{
+    const char *state = s->state ? s->state : "";
+    struct saying *it = say(r, 0);
+    buf_adds(&it->text, state);
+    buf_adds(&it->less, state);
+    if (s->timed) {
+        buf_addc(&it->text, ' ');
+        figure_clock(&it->text, s->state_s);
+    }
+    if (s->percent > 0)
+        buf_addf(&say(r, 2)->text, "%d%%", s->percent);
+    say_text(r, 2, s->note);
+}
+
+static void say_speed(struct row *r, const struct status *s)
+{
+    double rate = s->read_tok_s > 0 ? s->read_tok_s : s->tok_s;
+    if (rate > 0) {
+        struct buf *text = &say(r, 3)->text;
+        figure_rate(text, rate);
+        buf_adds(text, " tok/s");
+    }
+    if (s->drafted > 0)
+        buf_addf(&say(r, 6)->text, "accept %d%%", (int)(100.0 * s->accepted / s->drafted + 0.5));
+    if (s->per_step > 0)
+        buf_addf(&say(r, 6)->text, "%.1f tok/step", s->per_step);
+}
+
+static void say_context(struct row *r, const struct status *s)
+{
+    if (s->ctx_total <= 0)
+        return;
+    int percent = (int)(100.0 * s->ctx_used / s->ctx_total), full = (int)((double)BAR * s->ctx_used / s->ctx_total + 0.5);
+    struct saying *it = say(r, 2), *bar = say(r, 12);
+    it->look.style = bar->look.style = percent >= 90 ? STYLE_status_bad : percent >= 75 ? STYLE_status_warn : STYLE_status;
+    buf_adds(&it->text, "ctx ");
+    figure_tokens(&it->text, s->ctx_used);
+    buf_addc(&it->text, '/');
+    figure_window(&it->text, s->ctx_total);
+    buf_addf(&it->text, " %d%%", percent);
+    buf_addf(&it->less, "%d%%", percent);
+    buf_addc(&bar->text, '[');
+    for (int i = 0; i < BAR; i++)
+        buf_addc(&bar->text, i < full ? '#' : '-');
+    buf_addc(&bar->text, ']');
+}
+
+static void say_machine(struct row *r, const struct status *s)
+{
+    double gib = 1 << 30;
+    say_text(r, 7, s->sampling);
+    if (s->memory_used > 0 && s->memory_total > 0)
+        buf_addf(&say(r, 8)->text, "%.1f/%.0f GiB", s->memory_used / gib, s->memory_total / gib);
+    if (s->throttled && *s->throttled) {
+        struct saying *it = say(r, 2);
+        it->look.style = STYLE_status_warn;
+        buf_addf(&it->text, "throttled: %s", s->throttled);
+        buf_adds(&it->less, "throttled");
+    }
+    if (s->celsius > 0)
+        buf_addf(&say(r, 9)->text, "%d C", s->celsius);
+    if (s->watts > 0)
+        buf_addf(&say(r, 10)->text, "%.0f W", s->watts);
+    if (s->recipe && *s->recipe)
+        buf_addf(&say(r, 11)->text, "kv %s", s->recipe);
+}
+
+static void say_view(struct row *r, const struct status *s)
+{
+    if (s->below > 0) {
+        struct saying *it = say(r, 1);
+        buf_adds(&it->text, "-- ");
+        figure_count(&it->text, s->below);
+        buf_adds(&it->text, s->below == 1 ? " more line, End to follow --" : " more lines, End to follow --");
+        buf_addc(&it->less, '+');
+        figure_count(&it->less, s->below);
+    }
+    say_text(r, 1, s->search);
+}
+
+static void say_right(struct row *r, const struct status *s)
+{
+    int first = r->n;
+    if (s->session && *s->session) {
+        struct saying *it = say(r, 5);
+        it->least = LEAST_SESSION;
+        buf_adds(&it->text, s->session);
+    }
+    if (s->signs && *s->signs) {
+        struct saying *it = say(r, 0);
+        it->look.style = STYLE_status_warn;
+        buf_adds(&it->text, s->signs);
+    }
+    if (s->queued > 0) {
+        struct saying *it = say(r, 1);
+        buf_addf(&it->text, "%d queued (Alt-Up edits)", s->queued);
+        buf_addf(&it->less, "%d queued", s->queued);
+    }
+    if (s->hint && *s->hint) {
+        struct saying *it = say(r, 4);
+        const char *tab = strchr(s->hint, '\t');
+        buf_add(&it->text, s->hint, tab ? (size_t)(tab - s->hint) : strlen(s->hint));
+        buf_adds(&it->less, tab ? tab + 1 : "");
+    }
+    for (int i = first; i < r->n; i++)
+        r->at[i].right = true;
+}
+
+/* --- what there is room for --- */
+
+static const struct buf *form(const struct saying *s)
+{
+    return s->brief && s->less.len ? &s->less : &s->text;
+}
+
+static int columns_of(const struct saying *s)
+{
+    return glyph_columns(buf_str(form(s)), form(s)->len);
+}
+
+static int least(const struct saying *s)
+{
+    int n = columns_of(s);
+    return s->least && n > s->least ? s->least : n;
+}
+
+static int width(const struct row *r)
+{
+    int n = 2;                          /* a blank at either end */
+    bool any = false;
+    for (int i = 0; i < r->n; i++) {
+        int k = r->at[i].shown ? least(&r->at[i]) : 0;
+        n += k ? k + (any ? GAP : 0) : 0;
+        any |= k > 0;
+    }
+    return n;
+}
+
+/* Shows the items of a priority, those that fit; false: not all did. */
+static bool show(struct row *r, int priority, bool brief, int columns)
+{
+    bool all = true;
+    for (int i = 0; i < r->n; i++) {
+        struct saying *s = &r->at[i], before = *s;
+        if (s->priority != priority)
+            continue;
+        s->shown = true;
+        s->brief = brief;
+        if (width(r) > columns && (priority || !brief)) {
+            s->shown = before.shown;
+            s->brief = before.brief;
+            all = false;
+        }
+    }
+    return all;
+}
+
+/* First everything that matters, in short; then in full; then the rest, until something does not fit. */
+static void fit(struct row *r, int columns)
+{
+    for (int priority = 0; priority < 5; priority++)
+        if (columns >= TINY || priority != 3)
+            show(r, priority, true, columns);
+    if (columns < TINY)
+        return;
+    for (int priority = 0; priority < 5; priority++)
+        show(r, priority, false, columns);
+    for (int priority = 5; priority <= LAST_PRIORITY && show(r, priority, false, columns);)
+        priority++;
+}
+
+static int put(struct cells *c, struct area a, int col, const struct saying *s, int columns)
+{
+    const char *text = buf_str(form(s));
+    size_t n = glyph_fit(text, form(s)->len, columns, NULL);
+    if (n == form(s)->len || columns < 4)
+        return cells_put(c, a, 0, col, s->look, text, n);
+    n = glyph_fit(text, form(s)->len, columns - 3, NULL);
+    return cells_puts(c, a, 0, cells_put(c, a, 0, col, s->look, text, n), s->look, "...");
+}
+
+static void draw(struct row *r, struct cells *c, struct area a)
+{
+    int room = a.cols - width(r), used = 0, cut = room < 0 ? -room : 0, take[MAX_ITEMS] = {0};
+    for (int i = 0; i < r->n; i++) {                    /* what is left over goes to those that were cut, from the left */
+        const struct saying *s = &r->at[i];
+        int most = s->shown ? columns_of(s) : 0, few = s->shown ? least(s) : 0;
+        take[i] = room <= 0 ? few : most > few + room ? few + room : most;
+        room -= take[i] - few;
+        used += s->right && take[i] ? take[i] + GAP : 0;
+    }
+    take[0] = take[0] > cut ? take[0] - cut : 0;        /* on the smallest screens even the state */
+    int left = 1, right = a.cols - 1 - (used ? used - GAP : 0);
+    for (int i = 0; i < r->n; i++) {
+        int *col = r->at[i].right ? &right : &left;
+        if (take[i])
+            *col = put(c, a, *col, &r->at[i], take[i]) + GAP;
+    }
+}
+
+void status_draw(const struct status *s, struct cells *c, struct area a)
+{
+    struct row r = {.n = 0};
+    a.rows = a.rows > 1 ? 1 : a.rows;
+    cells_blank(c, a, (struct look){STYLE_status, 0});
+    say_state(&r, s);
+    say_speed(&r, s);
+    say_context(&r, s);
+    say_machine(&r, s);
+    say_view(&r, s);
+    say_right(&r, s);
+    fit(&r, a.cols);
+    draw(&r, c, a);
+    for (int i = 0; i < r.n; i++) {
+        buf_free(&r.at[i].text);
+        buf_free(&r.at[i].less);
+    }
+}
+
+void status_title(const struct status *s, struct buf *out)
+{
+    buf_adds(out, "q35chat");
+    if (s->session && *s->session)
+        buf_addf(out, ": %s", s->session);
+}
