@@ -1,0 +1,220 @@
+#include "ui/tui/popup.h"
+
+#include <string.h>
+
+#include "base/buf.h"
+#include "ui/tui/find.h"
+
+enum { LEAST_NOTE = 12 };
+
+static const struct look plain = {STYLE_popup, 0}, dim = {STYLE_popup, LOOK_DIM}, bold = {STYLE_popup, LOOK_BOLD};
+
+/* Does the row have all words of the filter? */
+static bool passes(const struct popup_row *row, const char *filter)
+{
+    while (filter && *(filter += strspn(filter, " "))) {
+        size_t n = strcspn(filter, " ");
+        struct buf word = {0};
+        struct find f = {0};
+        struct hits in_text = {0}, in_note = {0};
+        buf_add(&word, filter, n);
+        find_set(&f, word.data);
+        hits_update(&in_text, &f, row->text, strlen(row->text), false);
+        if (row->note)
+            hits_update(&in_note, &f, row->note, strlen(row->note), false);
+        bool found = in_text.n || in_note.n;
+        hits_free(&in_text);
+        hits_free(&in_note);
+        find_free(&f);
+        buf_free(&word);
+        if (row->head || !found)
+            return false;
+        filter += n;
+    }
+    return true;
+}
+
+static bool listed(const struct popup *p, int row)
+{
+    return passes(&p->rows[row], p->filter);
+}
+
+int popup_listed(const struct popup *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->n; i++)
+        n += listed(p, i);
+    return n;
+}
+
+/* The next row that can be chosen, from `row` (itself counted) in a direction; -1: none. */
+static int choosable(const struct popup *p, int row, int step)
+{
+    while (row >= 0 && row < p->n && (p->rows[row].head || !listed(p, row)))
+        row += step;
+    return row >= 0 && row < p->n ? row : -1;
+}
+
+void popup_settle(struct popup *p)
+{
+    int from = p->chosen < 0 ? 0 : p->chosen < p->n ? p->chosen : p->n - 1;
+    int found = choosable(p, from, 1);
+    p->chosen = found >= 0 ? found : choosable(p, from, -1);
+}
+
+void popup_choose(struct popup *p, int row)
+{
+    p->chosen = row;
+    popup_settle(p);
+}
+
+/* `top` counts listed rows. */
+static void scroll(struct popup *p, int by)
+{
+    int most = popup_listed(p) - POPUP_ROWS;
+    p->top += by;
+    if (p->top > most)
+        p->top = most;
+    if (p->top < 0)
+        p->top = 0;
+}
+
+void popup_move(struct popup *p, int by)
+{
+    int step = by < 0 ? -1 : 1, row = p->chosen;
+    if (row < 0) {
+        scroll(p, by);
+        return;
+    }
+    for (int n = by < 0 ? -by : by; n > 0; n--) {
+        int next = choosable(p, row + step, step);
+        if (next < 0 && (by == 1 || by == -1))
+            next = choosable(p, step > 0 ? 0 : p->n - 1, step);
+        if (next < 0)
+            break;
+        row = next;
+    }
+    p->chosen = row;
+}
+
+static int extra_rows(const struct popup *p)
+{
+    return (p->title || p->filter) + (p->help != NULL);
+}
+
+int popup_height(const struct popup *p, int rows)
+{
+    int n = popup_listed(p);
+    n = (n > POPUP_ROWS ? POPUP_ROWS : n > 0 ? n : 1) + extra_rows(p);
+    return n < rows ? n : rows > 0 ? rows : 0;
+}
+
+/* Which rows of the popup hold what, when it has `rows`: title and help go first when there is no room. */
+struct layout { bool title, help; int list; };
+
+static struct layout lay_out(const struct popup *p, int rows)
+{
+    struct layout l = {.title = p->title || p->filter, .help = p->help != NULL};
+    if (l.help && rows < 3)
+        l.help = false;
+    if (l.title && rows < 2)
+        l.title = false;
+    l.list = rows - l.title - l.help;
+    return l;
+}
+
+static struct area box(const struct popup *p, struct area a)
+{
+    int rows = popup_height(p, a.rows);
+    return (struct area){a.row + a.rows - rows, a.col, rows, a.cols};
+}
+
+/* The place of a row among those that are listed. */
+static int place_of(const struct popup *p, int row)
+{
+    int n = 0;
+    for (int i = 0; i < row; i++)
+        n += listed(p, i);
+    return n;
+}
+
+static void keep_in_view(struct popup *p, int list)
+{
+    int n = popup_listed(p), at = p->chosen >= 0 ? place_of(p, p->chosen) : p->top;
+    if (p->top > at)
+        p->top = at;
+    if (p->top < at - list + 1 && p->chosen >= 0)
+        p->top = at - list + 1;
+    if (p->top > n - list)
+        p->top = n - list;
+    if (p->top < 0)
+        p->top = 0;
+    /* a heading right above the first row comes along */
+    if (p->chosen >= 0 && at == p->top && p->top > 0 && p->chosen > 0 && p->rows[p->chosen - 1].head && list > 1)
+        p->top--;
+}
+
+static void draw_title(const struct popup *p, struct cells *c, struct area a)
+{
+    struct buf count = {0};
+    int n = popup_listed(p), at = p->chosen >= 0 ? place_of(p, p->chosen) + 1 : 0;
+    if (at && p->filter)
+        buf_addf(&count, "%d of %d", at, n);
+    int right = a.cols - 1 - glyph_columns(buf_str(&count), count.len);
+    int col = cells_puts(c, a, 0, 1, bold, p->title ? p->title : "");
+    if (p->filter) {
+        col = cells_puts(c, a, 0, col, plain, p->title ? ": " : "");
+        col = cells_puts(c, a, 0, col, plain, p->filter);
+        c->cursor_row = a.row;
+        c->cursor_col = a.col + (col < a.cols ? col : a.cols - 1);
+    }
+    if (right > col + 1)
+        cells_puts(c, a, 0, right, dim, buf_str(&count));
+    buf_free(&count);
+}
+
+static void draw_row(const struct popup *p, int i, struct cells *c, struct area a, int at)
+{
+    const struct popup_row *row = &p->rows[i];
+    bool chosen = i == p->chosen;
+    struct look look = chosen ? (struct look){STYLE_selected, 0} : row->head ? bold : plain;
+    struct look note = chosen ? look : dim;
+    struct area line = {a.row + at, a.col, 1, a.cols};
+    cells_blank(c, line, look);
+    cells_puts(c, line, 0, 0, look, chosen ? ">" : row->here ? "*" : " ");
+    int col = cells_puts(c, line, 0, row->head ? 1 : 2, look, row->text) + 2;
+    int wide = row->note ? glyph_columns(row->note, strlen(row->note)) : 0, spare = a.cols - 1 - col;
+    if (wide && (wide <= spare || spare >= LEAST_NOTE))                 /* a note is cut, or left out; a text is not */
+        cells_puts(c, line, 0, wide <= spare ? a.cols - 1 - wide : col, note, row->note);
+}
+
+void popup_draw(struct popup *p, struct cells *c, struct area a)
+{
+    a = box(p, a);
+    struct layout l = lay_out(p, a.rows);
+    int at = l.title, n = 0;
+    if (a.rows <= 0 || a.cols <= 0)
+        return;
+    cells_blank(c, a, plain);
+    keep_in_view(p, l.list);
+    if (l.title)
+        draw_title(p, c, a);
+    for (int i = 0; i < p->n && at < l.title + l.list; i++)
+        if (listed(p, i) && n++ >= p->top)
+            draw_row(p, i, c, a, at++);
+    if (!n)
+        cells_puts(c, a, l.title, 2, dim, p->empty ? p->empty : "nothing found");
+    if (l.help)
+        cells_puts(c, a, a.rows - 1, 1, dim, p->help);
+}
+
+int popup_at(const struct popup *p, struct area a, int row)
+{
+    struct area b = box(p, a);
+    struct layout l = lay_out(p, b.rows);
+    int at = row - (b.row - a.row) - l.title, n = 0;
+    for (int i = 0; i < p->n && at >= 0 && at < l.list; i++)
+        if (listed(p, i) && n++ == p->top + at)
+            return i;
+    return -1;
+}
