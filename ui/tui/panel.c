@@ -1,0 +1,329 @@
+#include "ui/tui/panel.h"
+
+#include <string.h>
+
+#include "base/buf.h"
+#include "ui/tui/figure.h"
+
+static const struct look plain = {STYLE_text, 0}, dim = {STYLE_dim, 0}, head = {STYLE_heading, 0}, bar = {STYLE_bar, 0}, warn = {STYLE_status_warn, 0};
+
+/* Where the next row goes. */
+struct pen {
+    struct cells *c;
+    struct area a;              /* without the rule */
+    int row;
+    const char *section;        /* its heading, which waits for a first row */
+    const char *figures;        /* to the right of it */
+};
+
+static void section(struct pen *p, const char *name)
+{
+    p->section = name;
+    p->figures = NULL;
+}
+
+static void heading_alone(struct pen *p)
+{
+    p->row += p->row > 0;
+    int col = cells_puts(p->c, p->a, p->row, 0, head, p->section);
+    if (p->figures)
+        cells_puts(p->c, p->a, p->row, col + 2, plain, p->figures);
+    p->row++;
+    p->section = NULL;
+}
+
+/* A section appears with its first row. */
+static int next_row(struct pen *p)
+{
+    if (p->section)
+        heading_alone(p);
+    return p->row++;
+}
+
+static void text_row(struct pen *p, struct look look, const char *text)
+{
+    cells_puts(p->c, p->a, next_row(p), 0, look, text);
+}
+
+/* "model   Qwen3.5-122B int4" */
+static void named_row(struct pen *p, const char *name, const char *value)
+{
+    if (!value || !*value)
+        return;
+    int row = next_row(p);
+    cells_puts(p->c, p->a, row, 0, dim, name);
+    cells_puts(p->c, p->a, row, 8, plain, value);
+}
+
+/* Text that ends at a column. */
+static void right_at(struct pen *p, int row, int end, struct look look, const char *text)
+{
+    cells_puts(p->c, p->a, row, end - glyph_columns(text, strlen(text)), look, text);
+}
+
+static void draw_session(struct pen *p, const struct panel *d)
+{
+    section(p, "SESSION");
+    p->figures = d->session;
+    if (d->session && *d->session)
+        heading_alone(p);
+    named_row(p, "model", d->model);
+    named_row(p, "persona", d->persona);
+    named_row(p, "samples", d->sampling);
+    named_row(p, "think", d->think);
+    named_row(p, "branch", d->branch);
+    named_row(p, "kv", d->recipe);
+}
+
+static void draw_bar(struct pen *p, int used, int total)
+{
+    char text[64];
+    int n = p->a.cols - 3 < 24 ? p->a.cols - 3 : 24, row;
+    if (n < 4)
+        return;
+    int full = (int)((double)n * used / total + 0.5);
+    full = full > n ? n : full;
+    memset(text, '#', (size_t)full);
+    memset(text + full, '-', (size_t)(n - full));
+    row = next_row(p);
+    int col = cells_puts(p->c, p->a, row, 0, dim, "[");
+    col = cells_put(p->c, p->a, row, col, bar, text, (size_t)full);
+    col = cells_put(p->c, p->a, row, col, dim, text + full, (size_t)(n - full));
+    cells_puts(p->c, p->a, row, col, dim, "]");
+}
+
+static void draw_part(struct pen *p, const struct panel_part *part)
+{
+    struct buf tokens = {0};
+    struct area name = p->a;
+    int row = next_row(p);
+    name.cols = 17;
+    int col = cells_puts(p->c, name, row, 0, dim, part->what ? part->what : "");
+    cells_puts(p->c, name, row, col + (col > 0), plain, part->label ? part->label : "");
+    figure_tokens(&tokens, part->tokens);
+    right_at(p, row, 22, plain, tokens.data);
+    cells_puts(p->c, p->a, row, 24, dim, part->note ? part->note : "");
+    buf_free(&tokens);
+}
+
+/* The largest parts, in their order, where there is no room for all. */
+static void draw_parts(struct pen *p, const struct panel *d, int room)
+{
+    struct buf rest = {0};
+    int least = 0, shown = d->n_parts, hidden = 0, hidden_tokens = 0;
+    while (shown > room) {              /* the smallest count that leaves few enough */
+        int next = 0, n = 0;
+        for (int i = 0; i < d->n_parts; i++)
+            if (d->parts[i].tokens > least && (!next || d->parts[i].tokens < next))
+                next = d->parts[i].tokens;
+        if (!next)
+            break;
+        least = next;
+        for (int i = 0; i < d->n_parts; i++)
+            n += d->parts[i].tokens > least;
+        shown = n + 1;                  /* and the row that says how many are not shown */
+    }
+    bool all = d->n_parts <= room;
+    for (int i = 0; i < d->n_parts; i++) {
+        if (all || d->parts[i].tokens > least) {
+            draw_part(p, &d->parts[i]);
+        } else {
+            hidden++;
+            hidden_tokens += d->parts[i].tokens;
+        }
+    }
+    if (!hidden)
+        return;
+    buf_addf(&rest, "%d smaller", hidden);
+    draw_part(p, &(struct panel_part){rest.data, NULL, hidden_tokens, NULL});
+    buf_free(&rest);
+}
+
+static void draw_context(struct pen *p, const struct panel *d, int room)
+{
+    struct buf figures = {0}, text = {0};
+    if (d->ctx_total <= 0)
+        return;
+    section(p, "CONTEXT");
+    figure_tokens(&figures, d->ctx_used);
+    buf_adds(&figures, " of ");
+    figure_window(&figures, d->ctx_total);
+    buf_addf(&figures, "  %d%%", (int)(100.0 * d->ctx_used / d->ctx_total));
+    p->figures = figures.data;
+    draw_bar(p, d->ctx_used, d->ctx_total);
+    draw_parts(p, d, room);
+    if (d->not_counted > 0) {
+        buf_adds(&text, "(thinking ");
+        figure_tokens(&text, d->not_counted);
+        buf_adds(&text, " not counted)");
+        text_row(p, dim, text.data);
+    }
+    buf_free(&figures);
+    buf_free(&text);
+}
+
+enum { NOW = 19, TURN = 28 };           /* where the columns of speeds end */
+
+static void figure(struct pen *p, int row, int end, double value, const char *fmt)
+{
+    struct buf text = {0};
+    if (value <= 0)
+        buf_adds(&text, "--");
+    else if (fmt)
+        buf_addf(&text, fmt, value);    /* NOLINT: ours */
+    else
+        figure_rate(&text, value);
+    right_at(p, row, end, value > 0 ? plain : dim, text.data);
+    buf_free(&text);
+}
+
+static void pair_row(struct pen *p, const char *name, struct panel_pair v, const char *fmt)
+{
+    if (v.now <= 0 && v.turn <= 0)
+        return;
+    int row = next_row(p);
+    cells_puts(p->c, p->a, row, 0, dim, name);
+    figure(p, row, NOW, v.now, fmt);
+    figure(p, row, TURN, v.turn, fmt);
+}
+
+static void accept_row(struct pen *p, const struct panel *d)
+{
+    struct buf text = {0};
+    if (d->accept_now.drafted <= 0 && d->accept_turn.drafted <= 0)
+        return;
+    int row = next_row(p);
+    cells_puts(p->c, p->a, row, 0, dim, "accept");
+    for (int i = 0; i < 2; i++) {
+        int drafted = i ? d->accept_turn.drafted : d->accept_now.drafted, accepted = i ? d->accept_turn.accepted : d->accept_now.accepted;
+        buf_reset(&text);
+        if (drafted > 0)
+            buf_addf(&text, "%.0f %%", 100.0 * accepted / drafted);
+        else
+            buf_adds(&text, "--");
+        right_at(p, row, i ? TURN : NOW, drafted > 0 ? plain : dim, text.data);
+    }
+    buf_free(&text);
+}
+
+/* Step times, the highest sign for the longest step in view. */
+static void draw_steps(struct pen *p, const struct panel *d)
+{
+    static const char sign[][4] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    enum { N = sizeof sign / sizeof *sign };
+    int n = d->n_steps < p->a.cols - 1 ? d->n_steps : p->a.cols - 1;
+    const float *ms = d->steps + d->n_steps - n;
+    float most = 0;
+    if (n < 2)
+        return;
+    for (int i = 0; i < n; i++)
+        most = ms[i] > most ? ms[i] : most;
+    int row = next_row(p);
+    for (int i = 0; i < n; i++) {
+        int k = most > 0 && ms[i] > 0 ? (int)((float)N * ms[i] / most) : 0;
+        cells_puts(p->c, p->a, row, i, bar, sign[k < N ? k : N - 1]);
+    }
+}
+
+static void draw_speed(struct pen *p, const struct panel *d)
+{
+    section(p, "SPEED           now     turn");
+    pair_row(p, "decode tok/s", d->decode_tok_s, NULL);
+    pair_row(p, "prefill tok/s", d->prefill_tok_s, NULL);
+    accept_row(p, d);
+    pair_row(p, "tokens/step", d->per_step, "%.1f");
+    pair_row(p, "step ms", d->step_ms, "%.1f");
+    draw_steps(p, d);
+}
+
+static void draw_machine(struct pen *p, const struct panel *d)
+{
+    struct buf text = {0};
+    double gib = 1 << 30;
+    section(p, "MACHINE");
+    if (d->memory_used > 0 && d->memory_total > 0)
+        buf_addf(&text, "%.1f of %.0f GiB", d->memory_used / gib, d->memory_total / gib);
+    named_row(p, "memory", buf_str(&text));
+    buf_reset(&text);
+    if (d->celsius > 0)
+        buf_addf(&text, "%d C", d->celsius);
+    if (d->watts > 0)
+        buf_addf(&text, "%s%.0f W%s", text.len ? "   " : "", d->watts, d->estimated ? " (est)" : "");
+    named_row(p, "GPU", buf_str(&text));
+    if (d->throttled && *d->throttled) {
+        buf_reset(&text);
+        buf_addf(&text, "throttled: %s", d->throttled);
+        text_row(p, warn, text.data);
+    }
+    named_row(p, "disk", d->disk);
+    buf_free(&text);
+}
+
+static void draw_turn(struct pen *p, const struct panel *d)
+{
+    struct buf text = {0};
+    section(p, "THIS TURN");
+    if (d->turn_s > 0)
+        buf_addf(&text, "%.1f s", d->turn_s);
+    if (d->turn_tokens > 0) {
+        buf_adds(&text, text.len ? "   " : "");
+        figure_count(&text, d->turn_tokens);
+        buf_adds(&text, " tok");
+    }
+    if (text.len)
+        text_row(p, plain, text.data);
+    buf_reset(&text);
+    if (d->joules > 0) {
+        buf_addf(&text, d->joules < 1000 ? "%.0f J" : "%.1f kJ", d->joules < 1000 ? d->joules : d->joules / 1000);
+        buf_addf(&text, "%s   %.2f Wh", d->estimated ? " (est)" : "", d->joules / 3600);
+        text_row(p, plain, text.data);
+    }
+    buf_free(&text);
+}
+
+static void draw_snapshots(struct pen *p, const struct panel *d)
+{
+    struct buf figures = {0}, text = {0};
+    section(p, "SNAPSHOTS");
+    if (d->snapshots_max > 0)
+        buf_addf(&figures, "%d of %d", d->snapshots, d->snapshots_max);
+    p->figures = buf_str(&figures);
+    for (int i = d->n_kept > 3 ? d->n_kept - 3 : 0; i < d->n_kept; i++)
+        buf_addf(&text, "%s%s", text.len ? ", " : "", d->kept[i]);
+    if (text.len)
+        text_row(p, plain, text.data);
+    buf_reset(&text);
+    if (d->undo_known) {
+        buf_adds(&text, "undo this turn: ");
+        figure_tokens(&text, d->undo_refill);
+        buf_adds(&text, " tok to read");
+        text_row(p, plain, text.data);
+    } else if (figures.len && p->section) {
+        heading_alone(p);
+    }
+    buf_free(&figures);
+    buf_free(&text);
+}
+
+/* All of it, with at most `parts` rows for the context; returns the rows it took. */
+static int draw_all(const struct panel *d, struct cells *c, struct area a, int parts)
+{
+    struct pen p = {.c = c, .a = a};
+    draw_session(&p, d);
+    draw_context(&p, d, parts);
+    draw_speed(&p, d);
+    draw_machine(&p, d);
+    draw_turn(&p, d);
+    draw_snapshots(&p, d);
+    return p.row;
+}
+
+void panel_draw(const struct panel *d, struct cells *c, struct area a)
+{
+    struct area in = {a.row, a.col + 2, a.rows, a.cols - 2}, none = {a.row, a.col, 0, a.cols - 2};
+    cells_blank(c, a, plain);
+    for (int r = 0; r < a.rows; r++)
+        cells_puts(c, a, r, 0, (struct look){STYLE_rule, 0}, "│");
+    int fixed = draw_all(d, c, none, 0), parts = a.rows - fixed;        /* what the other sections leave */
+    draw_all(d, c, in, parts > 3 ? parts : 3);
+}
