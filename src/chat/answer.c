@@ -9,9 +9,12 @@ static void take_delta(const struct delta *d, void *arg)
         return;
     switch (d->kind) {
     case DELTA_REASONING:
+        tokens_place(&a->tokens, true, d->from, d->text.n, a->reasoning.len);
         buf_add(&a->reasoning, d->text.p, d->text.n);
         break;
     case DELTA_CONTENT:
+        tokens_place(&a->tokens, false, d->from, d->text.n, a->n_told);
+        a->n_told += d->text.n;
         stopper_push(&a->stopper, d->text.p, d->text.n, &a->content);
         break;
     case DELTA_CALL_BEGIN:
@@ -38,6 +41,9 @@ void answer_begin(struct answer *a, const struct tokenizer *tok, const struct te
     buf_reset(&a->piece);
     arena_free(&a->mem);
     a->ids.n = 0;
+    tokens_reset(&a->tokens);
+    a->tokens.thinking = thinking;
+    a->n_pushed = a->n_told = 0;
     a->calls = NULL;
     a->n_calls = 0;
     a->call_name = NULL;
@@ -52,12 +58,20 @@ static void push_piece(struct answer *a)
 {
     if (a->piece.len)
         stream_push(a->stream, a->piece.data, a->piece.len);
+    a->n_pushed += a->piece.len;
     buf_reset(&a->piece);
 }
 
-void answer_push(struct answer *a, int32_t id, bool is_stop)
+bool answer_reasons(const struct answer *a)
 {
+    return stream_in_reasoning(a->stream);
+}
+
+void answer_push(struct answer *a, int32_t id, enum chat_token_how how, const struct outlook *o, bool is_stop)
+{
+    const size_t from = a->n_pushed + (size_t)a->detok.n_held;
     ids_add(&a->ids, id);
+    tokens_add(&a->tokens, (struct token){.id = id, .from = from, .how = (uint8_t)how, .reasoning = answer_reasons(a)}, o);
     if (is_stop)
         return;
     detok_push(&a->detok, a->tok, id, true, &a->piece);
@@ -80,6 +94,7 @@ void answer_free(struct answer *a)
     buf_free(&a->content);
     buf_free(&a->piece);
     ids_free(&a->ids);
+    tokens_free(&a->tokens);
     arena_free(&a->mem);
     *a = (struct answer){0};
 }

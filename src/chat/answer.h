@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/ids.h"
 #include "chat/stopper.h"
+#include "chat/tokens.h"
 #include "text/stream.h"
 #include "text/tokenizer.h"
 
@@ -19,7 +20,8 @@ struct answer_call {
 
 struct answer {
     struct buf reasoning, content;      /* as shown, as far as it has come */
-    struct ids ids;                     /* as sampled */
+    struct ids ids;                     /* as sampled, or put there */
+    struct tokens tokens;               /* the same, and how they came about */
     struct answer_call *calls;
     int  n_calls;
     struct stopper stopper;             /* .hit: a stop string was found */
@@ -31,12 +33,15 @@ struct answer {
     struct stream *stream;
     struct buf    piece;
     const char   *call_name;
+    size_t        n_pushed, n_told;     /* bytes that the stream was given; bytes of content that it told */
 };
 
 /* Starts over.  The schemas are copied nowhere: they must stay. */
 void answer_begin(struct answer *a, const struct tokenizer *tok, const struct text *tools, int n_tools, bool thinking,
                   const char *const *stops, int n_stops);
-void answer_push(struct answer *a, int32_t id, bool is_stop);   /* is_stop: the id that ended it, not shown */
+/* `o` may be NULL.  is_stop: the id that ended it, not shown. */
+void answer_push(struct answer *a, int32_t id, enum chat_token_how how, const struct outlook *o, bool is_stop);
+bool answer_reasons(const struct answer *a);            /* the next token belongs to the reasoning */
 void answer_finish(struct answer *a, bool cut);
 void answer_free(struct answer *a);
 

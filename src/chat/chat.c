@@ -264,6 +264,7 @@ void chat_close(struct chat *c)
     free(c->memo->parts);
     free(c->memo);
     answer_free(&c->answer);
+    tokens_free(&c->begun);
     prompt_free(&c->prompt);
     tools_close(c->tools);
     outbox_free(&c->out);

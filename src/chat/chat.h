@@ -59,6 +59,7 @@ struct chat_event {
     size_t n;                           /* bytes of text */
     size_t done, total, cached;
     bool   truncated;
+    bool   replayed;                    /* reasoning, text, call: of the beginning that was given, see chat_continue() */
     const char *taken_back;             /* nothing was answered: the turn is undone and this was its message; else NULL */
     enum chat_end end;
     struct chat_stats stats;
@@ -76,6 +77,7 @@ struct chat_front {
     bool keeps;                         /* conversations go to disk (if the option save is on) */
     bool attaches;                      /* "@path" in a message attaches the file; otherwise messages are text throughout */
     const char *tools;                  /* what tools = auto stands for: "all", "none" */
+    bool inspects;                      /* chat_token() will be asked how likely tokens were, and what else was */
 };
 
 /* `o` is read at every turn and must outlive the chat.  NULL with the reason. */

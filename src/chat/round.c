@@ -28,9 +28,11 @@ void round_finish(struct chat *c, enum chat_end end, const char *why)
     s->acceptance = drafted ? (double)accepted / drafted : -1;
     c->state = IDLE;
     prompt_forget(&c->prompt);
+    tokens_reset(&c->begun);
+    c->continued = NULL;
 
     /* nothing came of it: as if it had not been said, so that the front end can give the message back to its editor */
-    bool nothing = (end == CHAT_INTERRUPTED || end == CHAT_FAILED) && c->turn_start == c->t.n - 1;
+    bool nothing = c->turn_start == c->t.n && (end == CHAT_INTERRUPTED || end == CHAT_FAILED || c->t.entries[c->t.n - 1]->shown);
     const char *taken_back = nothing ? tree_take_back(c) : NULL;
     keep_retry(c);
     struct chat_event *ev = outbox_post(&c->out, CHAT_DONE, NULL, why, strlen(why));
@@ -43,6 +45,96 @@ void round_die(struct chat *c, const char *why)
 {
     c->state = DEAD;
     round_post(c, CHAT_FATAL, why);
+}
+
+/* --- an answer --------------------------------------------------------------------------------------------------- */
+
+static void show_text(struct chat *c, enum chat_event_kind kind, const struct buf *text, size_t *shown, bool replayed)
+{
+    if (text->len > *shown)
+        outbox_post(&c->out, kind, NULL, text->data + *shown, text->len - *shown)->replayed = replayed;
+    *shown = text->len;
+}
+
+/* Posts what the answer has gained. */
+static void show(struct chat *c, bool replayed)
+{
+    struct answer *a = &c->answer;
+    show_text(c, CHAT_REASONING, &a->reasoning, &c->shown_reasoning, replayed);
+    show_text(c, CHAT_TEXT, &a->content, &c->shown_content, replayed);
+    for (; c->shown_calls < a->n_calls; c->shown_calls++) {
+        const struct answer_call *call = &a->calls[c->shown_calls];
+        struct chat_event *ev = outbox_post(&c->out, CHAT_CALL, call->name, call->arguments.p, call->arguments.n);
+        ev->truncated = call->truncated;
+        ev->replayed = replayed;
+    }
+}
+
+/* The newest answers keep what else was likely, older ones only how their tokens came about: 64 bytes a token add up. */
+static void forget_old_alternatives(struct chat *c)
+{
+    enum { ANSWERS = 32, TOKENS = 1 << 18 };
+    int answers = 0, tokens = 0;
+    for (int i = c->t.n - 1; i >= 0; i--) {
+        struct tokens *t = &c->t.entries[i]->tokens;
+        if (!t->near)
+            continue;
+        tokens += t->n;
+        if (++answers > ANSWERS || (tokens > TOKENS && answers > 1))
+            tokens_drop_alternatives(t);
+    }
+}
+
+/* The answer becomes an entry, if there is anything of it. */
+static void keep_answer(struct chat *c, bool whole)
+{
+    struct answer *a = &c->answer;
+    if (!a->reasoning.len && !a->content.len && !a->n_calls && !whole)
+        return;
+    if (c->continued && c->continued->number == c->t.n_all - 1) {       /* its place is taken; if others came since, it stays beside */
+        keep_go(c, c->continued);
+        keep_forget(c);
+    }
+    c->continued = NULL;
+    struct entry *m = transcript_add(&c->t, ROLE_ASSISTANT, buf_str(&a->content), a->content.len);
+    entry_reasoning(m, buf_str(&a->reasoning), a->reasoning.len);
+    for (int i = 0; i < a->n_calls && whole; i++)
+        entry_call(m, a->calls[i].name, a->calls[i].arguments.p, a->calls[i].arguments.n);
+    if (!a->stopper.hit)
+        ids_append(&m->ids, a->ids.data, a->ids.n);
+    m->tokens = a->tokens;
+    a->tokens = (struct tokens){0};
+    forget_old_alternatives(c);
+    m->stopped = !whole;
+    keep_entry(c, m);
+}
+
+/* The answer has come to its end: it is kept, and its calls are run. */
+static void end_answer(struct chat *c, enum finish finish, const char *why)
+{
+    static const enum chat_end ends[] = {
+        [FINISH_STOP] = CHAT_ANSWERED, [FINISH_LENGTH] = CHAT_LENGTH, [FINISH_CONTEXT] = CHAT_CONTEXT,
+        [FINISH_INTERRUPTED] = CHAT_INTERRUPTED, [FINISH_ERROR] = CHAT_FAILED,
+    };
+    struct answer *a = &c->answer;
+    answer_finish(a, finish != FINISH_STOP);
+    show(c, false);
+    bool whole = finish == FINISH_STOP || a->stopper.hit;      /* which may have stood in what was held back until now */
+    bool calls = finish == FINISH_STOP && a->n_calls > 0 && !a->stopper.hit;
+    for (int i = 0; i < a->n_calls && calls; i++)
+        calls = !a->calls[i].truncated;
+    keep_answer(c, a->n_calls ? calls : whole);
+    if (calls) {
+        prompt_answered(&c->prompt, &a->ids, c->tok);
+        c->next_call = 0;
+        calls_next(c);
+    } else if (a->stopper.hit) {
+        round_finish(c, CHAT_STOP_TEXT, "");
+    } else if (finish == FINISH_STOP && a->n_calls) {
+        round_finish(c, CHAT_FAILED, "the model broke off in the middle of a tool call");
+    } else {
+        round_finish(c, ends[finish], why);
+    }
 }
 
 /* --- a request -------------------------------------------------------------------------------------------------- */
@@ -66,6 +158,14 @@ static void stop_ids(struct chat *c, struct sampling *s)
         add_stop(s, info->eos[i]);
 }
 
+static bool is_stop(const struct chat *c, int32_t id)
+{
+    for (int i = 0; i < c->how.n_stop; i++)
+        if (c->how.stop[i] == id)
+            return true;
+    return false;
+}
+
 static uint64_t random_seed(void)
 {
     uint64_t seed;
@@ -74,6 +174,24 @@ static uint64_t random_seed(void)
     return seed >> 11;                  /* 53 bits: every JSON reader can hold it */
 }
 
+/* Everything but what differs between the requests of one answer. */
+static void choose_sampling(struct chat *c)
+{
+    struct sampling *s = &c->how;
+    preset_sampling(c->o, engine_info(c->engine), s);
+    s->n_ids = tokenizer_n_ids(c->tok);         /* the model's vocabulary is padded beyond it */
+    s->n_alternatives = c->front.inspects ? options_int(c->o, OPT_alternatives) : 0;
+    s->bias_ids = c->bias.ids;
+    s->bias = c->bias.values;
+    s->n_bias = c->bias.n;
+    if (!c->stats.n_rounds)
+        c->stats.seed = c->begun.seeded ? c->begun.seed
+                      : options_given(c->o, OPT_seed) ? s->seed + (uint64_t)c->variant : random_seed();
+    s->seed = c->stats.seed + (uint64_t)c->stats.n_rounds;
+    stop_ids(c, s);
+}
+
+/* The answer starts over, with the beginning that was given. */
 static void begin_answer(struct chat *c)
 {
     int n_tools, n_stops;
@@ -84,15 +202,68 @@ static void begin_answer(struct chat *c)
     if (n_stops)
         memcpy(c->stops, stops, (size_t)n_stops * sizeof *stops);
     answer_begin(&c->answer, c->tok, tools, n_tools, c->thinking, c->stops, n_stops);
+    c->answer.tokens.seed = c->how.seed;
+    c->answer.tokens.seeded = true;
     c->shown_reasoning = c->shown_content = 0;
-    c->shown_calls = 0;
+    c->shown_calls = c->n_sampled = 0;
+    c->goes_on = c->answer_now = false;
+    for (int i = 0; i < c->begun.n; i++) {
+        const struct token *t = &c->begun.all[i];
+        struct outlook o = tokens_outlook(&c->begun, i);
+        answer_push(&c->answer, t->id, t->how, &o, is_stop(c, t->id));
+    }
+    tokens_reset(&c->begun);
+    show(c, true);
+}
+
+/* So many tokens may still come; 0: no limit.  The reasoning's budget is one, too: the request ends there, exactly. */
+static int tokens_left(struct chat *c)
+{
+    int left = c->how.max_tokens ? c->how.max_tokens - c->n_sampled : 0;
+    int thoughts = c->budget - c->answer.ids.n;
+    c->to_budget = c->budget && answer_reasons(&c->answer) && (!c->how.max_tokens || thoughts < left);
+    return c->to_budget ? thoughts : left;
+}
+
+/* As the template writes it behind a thought. */
+static void end_reasoning(struct chat *c)
+{
+    static const char end[] = "\n</think>\n\n";
+    struct answer *a = &c->answer;
+    struct ids ids = {0};
+    size_t n = 0;
+    const char *last = a->ids.n ? tokenizer_bytes(c->tok, a->ids.data[a->ids.n - 1], &n) : NULL;
+    int skip = n && last[n - 1] == '\n';
+    tokenizer_encode(c->tok, end + skip, strlen(end) - (size_t)skip, true, &ids);
+    for (int i = 0; i < ids.n; i++)
+        answer_push(a, ids.data[i], CHAT_FORCED, NULL, false);
+    ids_free(&ids);
+    show(c, false);
+}
+
+/* Asks for what comes after the prompt and what there is of the answer.  False when the context is full. */
+static bool ask_engine(struct chat *c)
+{
+    struct answer *a = &c->answer;
+    if (c->budget && answer_reasons(a) && a->ids.n >= c->budget)
+        end_reasoning(c);
+    struct ids ids = {0};
+    struct sampling s = c->how;
+    ids_append(&ids, c->prompt.ids.data, c->prompt.ids.n);
+    ids_append(&ids, a->ids.data, a->ids.n);
+    s.max_tokens = tokens_left(c);
+    s.n_begun = a->ids.n;
+    bool fits = ids.n < c->info.n_ctx;
+    if (fits)
+        c->serial = engine_submit(c->engine, ids.data, ids.n, c->prompt.keep_at, &s);
+    ids_free(&ids);
+    return fits;
 }
 
 /* Renders the conversation and hands it to the engine, or waits for that to be possible. */
 void round_request(struct chat *c)
 {
     struct err e = {0};
-    struct sampling s;
     int n_tools;
     if (!c->ready) {
         c->state = WAITING;
@@ -100,8 +271,10 @@ void round_request(struct chat *c)
     }
     const struct text *tools = tools_schemas(c->tools, &n_tools);
     keep_system(c);
-    if (!c->stats.n_rounds)
-        c->thinking = options_on(c->o, OPT_think);      /* stays as it is within a turn */
+    if (!c->stats.n_rounds) {           /* stays as it is within a turn */
+        c->thinking = c->begun.n ? c->begun.thinking : options_on(c->o, OPT_think);
+        c->budget = options_int(c->o, OPT_think_budget);
+    }
     if (!prompt_make(&c->prompt, &c->t, tools, n_tools, c->thinking, c->tok, &e)) {
         round_finish(c, CHAT_FAILED, e.msg);
         return;
@@ -111,29 +284,25 @@ void round_request(struct chat *c)
         round_finish(c, CHAT_FAILED, e.msg);
         return;
     }
-    preset_sampling(c->o, engine_info(c->engine), &s);
-    s.n_ids = tokenizer_n_ids(c->tok);          /* the model's vocabulary is padded beyond it */
     if (!bias_make(&c->bias, c->o, c->tok, &e)) {
         round_finish(c, CHAT_FAILED, e.msg);
         return;
     }
-    s.bias_ids = c->bias.ids;
-    s.bias = c->bias.values;
-    s.n_bias = c->bias.n;
-    if (!c->stats.n_rounds)
-        c->stats.seed = options_given(c->o, OPT_seed) ? s.seed + (uint64_t)c->variant : random_seed();
-    s.seed = c->stats.seed + (uint64_t)c->stats.n_rounds;
-    stop_ids(c, &s);
+    choose_sampling(c);
     begin_answer(c);
     c->stats.n_rounds++;
     c->state = ANSWERING;
-    c->serial = engine_submit(c->engine, c->prompt.ids.data, c->prompt.ids.n, c->prompt.keep_at, &s);
+    const struct ids *ids = &c->answer.ids;
+    if (ids->n && is_stop(c, ids->data[ids->n - 1]))
+        end_answer(c, FINISH_STOP, "");         /* that was the other way to take */
+    else if (!ask_engine(c))
+        end_answer(c, FINISH_CONTEXT, "");
 }
 
 void round_turn(struct chat *c)
 {
     c->stats = (struct chat_stats){.ctx_total = c->info.n_ctx, .acceptance = -1};
-    c->turn_start = transcript_last_user(&c->t);
+    c->turn_start = c->t.n;
     c->interrupted = false;
     c->after_first = 0;
     c->start_ns = clock_ns();
@@ -143,42 +312,25 @@ void round_turn(struct chat *c)
 
 /* --- what comes from the engine --------------------------------------------------------------------------------- */
 
-/* Posts what the answer has gained. */
-static void show(struct chat *c)
-{
-    struct answer *a = &c->answer;
-    if (a->reasoning.len > c->shown_reasoning)
-        outbox_post(&c->out, CHAT_REASONING, NULL, a->reasoning.data + c->shown_reasoning, a->reasoning.len - c->shown_reasoning);
-    if (a->content.len > c->shown_content)
-        outbox_post(&c->out, CHAT_TEXT, NULL, a->content.data + c->shown_content, a->content.len - c->shown_content);
-    c->shown_reasoning = a->reasoning.len;
-    c->shown_content = a->content.len;
-    for (; c->shown_calls < a->n_calls; c->shown_calls++) {
-        const struct answer_call *call = &a->calls[c->shown_calls];
-        outbox_post(&c->out, CHAT_CALL, call->name, call->arguments.p, call->arguments.n)->truncated = call->truncated;
-    }
-}
-
 static void on_tokens(struct chat *c, const struct event *ev)
 {
-    const struct engine_info *info = engine_info(c->engine);
-    bool hit_before = c->answer.stopper.hit;
-    for (int i = 0; i < ev->n; i++) {
-        bool is_stop = false;
-        for (int k = 0; k < info->n_eos; k++)
-            is_stop = is_stop || ev->ids[i] == info->eos[k];
-        answer_push(&c->answer, ev->ids[i], is_stop);
-    }
-    show(c);
-    if (c->answer.stopper.hit && !hit_before)
+    struct answer *a = &c->answer;
+    bool hit_before = a->stopper.hit;
+    for (int i = 0; i < ev->n && !a->stopper.hit; i++)
+        answer_push(a, ev->ids[i], ev->how[i] == TOKEN_DRAFTED ? CHAT_DRAFTED : CHAT_SAMPLED, &ev->outlook[i], is_stop(c, ev->ids[i]));
+    show(c, false);
+    if (a->stopper.hit && !hit_before)
         engine_interrupt(c->engine, c->serial);
 }
 
 static void add_stats(struct chat *c, const struct turn_stats *t)
 {
     struct chat_stats *s = &c->stats;
-    s->n_prompt += t->n_prompt;
-    s->n_cached += t->n_cached;
+    if (!c->goes_on) {
+        s->n_prompt += t->n_prompt;
+        s->n_cached += t->n_cached;
+    }
+    c->n_sampled += t->n_tokens;
     s->n_tokens += t->n_tokens;
     s->n_steps += t->n_steps;
     s->prefill_ms += t->prefill_ms;
@@ -192,50 +344,31 @@ static void add_stats(struct chat *c, const struct turn_stats *t)
     s->ctx_total = c->info.n_ctx;
 }
 
-/* The answer becomes an entry, if there is anything of it. */
-static void keep_answer(struct chat *c, bool whole)
+/* A request ended only for the sake of the reasoning: it is over, or the budget was looked at.  Then the answer goes on. */
+static bool go_on(struct chat *c)
 {
-    struct answer *a = &c->answer;
-    if (!a->reasoning.len && !a->content.len && !a->n_calls && !whole)
-        return;
-    struct entry *m = transcript_add(&c->t, ROLE_ASSISTANT, buf_str(&a->content), a->content.len);
-    entry_reasoning(m, buf_str(&a->reasoning), a->reasoning.len);
-    for (int i = 0; i < a->n_calls && whole; i++)
-        entry_call(m, a->calls[i].name, a->calls[i].arguments.p, a->calls[i].arguments.n);
-    if (!a->stopper.hit)
-        ids_append(&m->ids, a->ids.data, a->ids.n);
-    m->stopped = !whole;
-    keep_entry(c, m);
+    if (c->interrupted || c->answer.stopper.hit)
+        return false;
+    c->goes_on = true;
+    if (answer_reasons(&c->answer))
+        end_reasoning(c);
+    return ask_engine(c);
 }
 
 static void on_done(struct chat *c, const struct event *ev)
 {
-    static const enum chat_end ends[] = {
-        [FINISH_STOP] = CHAT_ANSWERED, [FINISH_LENGTH] = CHAT_LENGTH, [FINISH_CONTEXT] = CHAT_CONTEXT,
-        [FINISH_INTERRUPTED] = CHAT_INTERRUPTED, [FINISH_ERROR] = CHAT_FAILED,
-    };
-    struct answer *a = &c->answer;
-    bool whole = ev->finish == FINISH_STOP || a->stopper.hit;
+    enum finish finish = ev->finish;
+    const bool spent = c->to_budget && finish == FINISH_LENGTH, now = c->answer_now && finish == FINISH_INTERRUPTED;
     c->serial = 0;
+    c->answer_now = false;
     add_stats(c, &ev->stats);
-    answer_finish(a, ev->finish != FINISH_STOP);
-    show(c);
-    whole = whole || a->stopper.hit;            /* it may have stood in what was held back until now */
-    bool calls = ev->finish == FINISH_STOP && a->n_calls > 0 && !a->stopper.hit;
-    for (int i = 0; i < a->n_calls && calls; i++)
-        calls = !a->calls[i].truncated;
-    keep_answer(c, a->n_calls ? calls : whole);
-    if (calls) {
-        prompt_answered(&c->prompt, &a->ids, c->tok);
-        c->next_call = 0;
-        calls_next(c);
-    } else if (a->stopper.hit) {
-        round_finish(c, CHAT_STOP_TEXT, "");
-    } else if (ev->finish == FINISH_STOP && a->n_calls) {
-        round_finish(c, CHAT_FAILED, "the model broke off in the middle of a tool call");
-    } else {
-        round_finish(c, ends[ev->finish], ev->finish == FINISH_ERROR ? ev->message : "");
-    }
+    if (now && c->how.max_tokens && c->n_sampled >= c->how.max_tokens)         /* it had just come to its end */
+        finish = FINISH_LENGTH;
+    else if ((now || spent) && go_on(c))
+        return;
+    if (spent)                          /* that is not the user's limit */
+        finish = c->interrupted ? FINISH_INTERRUPTED : FINISH_CONTEXT;
+    end_answer(c, finish, finish == FINISH_ERROR ? ev->message : "");
 }
 
 void round_ready(struct chat *c)
@@ -271,7 +404,7 @@ void round_event(struct chat *c, const struct event *ev)
         round_ready(c);
         break;
     case EV_PREFILL:
-        if (!ours)
+        if (!ours || c->goes_on)
             break;
         out = outbox_post(&c->out, CHAT_PREFILL, NULL, NULL, 0);
         out->done = ev->done;
@@ -289,7 +422,7 @@ void round_event(struct chat *c, const struct event *ev)
     case EV_FATAL:
         if (c->state == ANSWERING && c->serial) {       /* what was said so far stays */
             answer_finish(&c->answer, true);
-            show(c);
+            show(c, false);
             keep_answer(c, false);
         }
         round_die(c, ev->message);

@@ -1,5 +1,6 @@
 /* The inside of a conversation, for the files that make it: chat (what a front end calls), round (a request to the engine and
- * what comes back), calls (tools), tree (going back and aside), keep (the file on disk).  Nobody else includes this. */
+ * what comes back), steer (tokens, answers with a beginning), calls (tools), tree (going back and aside), keep (the file on disk).
+ * Nobody else includes this. */
 #ifndef Q35_CHAT_STATE_H
 #define Q35_CHAT_STATE_H
 
@@ -52,12 +53,20 @@ struct chat {
     struct prompt prompt;
     struct answer answer;
     struct bias   bias;
+    struct sampling how;                /* of the answer under way */
     const char  **stops;                /* copied: /set may change the list in the middle */
     uint32_t      serial;
     size_t        shown_reasoning, shown_content;       /* bytes of the answer already posted */
     int           shown_calls;
     bool          thinking, interrupted;
-    int           turn_start;           /* entry of the user's message */
+    struct tokens begun;                /* what the next answer begins with */
+    const struct entry *continued;      /* the stopped answer that it goes on with, or NULL */
+    int           budget;               /* tokens of reasoning; 0: no limit */
+    int           n_sampled;            /* tokens of the answer that this turn sampled */
+    bool          goes_on;              /* the request goes on with an answer; its prompt was counted */
+    bool          to_budget;            /* the request ends where the reasoning's budget does */
+    bool          answer_now;           /* the request was interrupted to end the reasoning */
+    int           turn_start;           /* what the path held before the turn's answer */
     int           next_call;
     struct tool_run *run;
     int           variant;              /* how often this turn was generated before */

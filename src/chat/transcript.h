@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/ids.h"
+#include "chat/tokens.h"
 #include "text/message.h"
 
 struct entry_file {
@@ -23,6 +24,7 @@ struct entry {
     struct message m;           /* text in `mem` */
     struct text tool;           /* ROLE_TOOL: who answered */
     struct ids  ids;            /* ROLE_ASSISTANT: as they were sampled, stop id included; may be empty */
+    struct tokens tokens;       /* ROLE_ASSISTANT: how they came about; empty: not known, or not looked at */
     bool        stopped;        /* the answer was ended by the user or by a limit */
     struct entry_file *files;   /* ROLE_USER: chat/attach.h */
     int         n_files;

@@ -17,6 +17,9 @@ enum state {
     KEY, VALUE,         /* behind "<parameter=", behind its ">" */
 };
 
+/* A part of `out`, up to the next run, that stands in one piece in the input. */
+struct run { size_t out, in; };
+
 struct stream {
     stream_fn    *fn;
     void         *arg;
@@ -28,6 +31,7 @@ struct stream {
     enum state    state;
     struct buf    in;           /* what is not decided yet is in[at ..] */
     size_t        at;
+    size_t        dropped;      /* bytes of the input before `in` */
     size_t        scan;         /* NAME, KEY, VALUE: searched up to here, so that no byte is searched twice */
     size_t        look[2];      /* the blanks behind a tag, and behind a second one, were read up to here */
     bool          ended, cut;
@@ -35,6 +39,8 @@ struct stream {
     bool          in_tag;       /* AFTER: the <tool_call> is still open */
 
     struct buf    out;          /* text of THINK or CONTENT that was not passed on yet */
+    struct run   *runs;         /* where the text came from */
+    int           n_runs, cap_runs;
     size_t        seen;         /* out[.. seen) was looked at */
     size_t        solid;        /* out[.. solid) ends in something else than white space */
     bool          begun;        /* something was passed on: white space is no longer leading */
@@ -71,6 +77,46 @@ static void measure(struct stream *s, bool final)
     }
 }
 
+/* out[from, to): a delta for every piece that stands together in the input. */
+static void tell_text(struct stream *s, enum delta_kind kind, size_t from, size_t to)
+{
+    for (int i = 0; i < s->n_runs; i++) {
+        const struct run *r = &s->runs[i];
+        size_t begin = r->out > from ? r->out : from, end = i + 1 < s->n_runs ? r[1].out : to;
+        if (end > to)
+            end = to;
+        if (begin < end)
+            s->fn(&(struct delta){.kind = kind, .text = {s->out.data + begin, end - begin}, .call = s->n_calls, .from = r->in + begin - r->out}, s->arg);
+    }
+}
+
+/* The first n bytes of `out` have gone. */
+static void consume_runs(struct stream *s, size_t n)
+{
+    int gone = 0;
+    while (gone + 1 < s->n_runs && s->runs[gone + 1].out <= n)
+        gone++;
+    for (int i = gone; i < s->n_runs; i++) {
+        struct run r = s->runs[i];
+        s->runs[i - gone] = r.out < n ? (struct run){0, r.in + n - r.out} : (struct run){r.out - n, r.in};
+    }
+    s->n_runs -= gone;
+}
+
+/* What is appended to `out` now stands at byte `in` of the input. */
+static void note_run(struct stream *s, size_t in)
+{
+    const struct run *last = s->n_runs ? &s->runs[s->n_runs - 1] : NULL;
+    if (last && last->in + s->out.len - last->out == in)
+        return;
+    if (s->n_runs == s->cap_runs) {
+        s->cap_runs = s->cap_runs ? 2 * s->cap_runs : 4;
+        s->runs = realloc(s->runs, (size_t)s->cap_runs * sizeof *s->runs);
+        CHECK(s->runs);
+    }
+    s->runs[s->n_runs++] = (struct run){s->out.len, in};
+}
+
 /* Passes on all text but the white space at its end, which only counts if more follows. */
 static void deliver(struct stream *s, bool final)
 {
@@ -80,9 +126,11 @@ static void deliver(struct stream *s, bool final)
     struct text text = {s->out.data, s->solid};
     if (!s->begun)
         text = text_trim(text);
-    tell(s, s->state == CONTENT || s->state == AFTER ? DELTA_CONTENT : DELTA_REASONING, text, false);
+    size_t from = (size_t)(text.p - s->out.data);
+    tell_text(s, s->state == CONTENT || s->state == AFTER ? DELTA_CONTENT : DELTA_REASONING, from, from + text.n);
     s->begun = true;
     buf_consume(&s->out, s->solid);
+    consume_runs(s, s->solid);
     s->seen -= s->solid;
     s->solid = 0;
 }
@@ -93,6 +141,7 @@ static void take_text(struct stream *s, size_t n)
     if (!n)
         return;
     const char *p = s->in.data + s->at;
+    note_run(s, s->dropped + s->at);
     buf_add(&s->out, p, n);
     s->last = p[n - 1];
     s->at += n;
@@ -102,6 +151,7 @@ static void start_content(struct stream *s)
 {
     deliver(s, true);
     buf_reset(&s->out);
+    s->n_runs = 0;
     s->seen = s->solid = 0;
     s->begun = s->skip_blanks = false;
     s->last = '\n';
@@ -477,6 +527,7 @@ static void compact(struct stream *s)
     if (n < s->in.len - n)
         return;
     buf_consume(&s->in, n);
+    s->dropped += n;
     s->at = 0;
     s->scan = s->scan > n ? s->scan - n : 0;
     for (int i = 0; i < 2; i++)
@@ -542,5 +593,6 @@ void stream_close(struct stream *s)
     arena_free(&s->call);
     buf_free(&s->in);
     buf_free(&s->out);
+    free(s->runs);
     free(s);
 }

@@ -20,6 +20,7 @@ enum delta_kind {
 struct delta {
     enum delta_kind kind;
     struct text     text;               /* valid during the callback */
+    size_t          from;               /* of reasoning and content: byte of the whole input at which the text stands, as it is */
     int             call;               /* 0, 1, ...: which call of this answer */
     bool            truncated;
 };

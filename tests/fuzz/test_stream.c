@@ -45,6 +45,9 @@ static const char *const tool_json[] = {
 
 struct told {
     struct events e;
+    const struct buf *input;
+    size_t next[2];                     /* in the input, of either text */
+    bool misplaced;
     bool bad_arguments;
 };
 
@@ -52,6 +55,11 @@ static void on_delta(const struct delta *d, void *arg)
 {
     struct told *t = arg;
     events_add(d, &t->e);
+    if (d->kind == DELTA_REASONING || d->kind == DELTA_CONTENT) {       /* it says where it stands, and never goes back */
+        size_t *next = &t->next[d->kind == DELTA_CONTENT];
+        t->misplaced |= d->from < *next || d->from + d->text.n > t->input->len || memcmp(t->input->data + d->from, d->text.p, d->text.n);
+        *next = d->from + d->text.n;
+    }
     if (d->kind != DELTA_CALL_END)
         return;
     json_error_t e;
@@ -65,6 +73,7 @@ static void feed(struct told *t, const struct buf *b, int n_tools, bool thinking
 {
     struct text tools[] = {text_of(tool_json[0]), text_of(tool_json[1])};
     struct stream *s = stream_open(tools, n_tools, thinking, on_delta, t);
+    t->input = b;
     for (size_t at = 0; at < b->len;) {
         size_t n = pieces ? 1 + rnd(pieces) : b->len;
         n = n < b->len - at ? n : b->len - at;
@@ -76,6 +85,7 @@ static void feed(struct told *t, const struct buf *b, int n_tools, bool thinking
     events_end(&t->e);
     assert_false(t->e.wrong);
     assert_false(t->bad_arguments);
+    assert_false(t->misplaced);
 }
 
 static void test_stream__random_answers_do_not_depend_on_how_they_are_cut(void **state)
