@@ -75,8 +75,8 @@ static void forget_old_alternatives(struct chat *c)
 {
     enum { ANSWERS = 32, TOKENS = 1 << 18 };
     int answers = 0, tokens = 0;
-    for (int i = c->t.n - 1; i >= 0; i--) {
-        struct tokens *t = &c->t.entries[i]->tokens;
+    for (int i = c->t.n_all - 1; i >= 0; i--) {
+        struct tokens *t = &c->t.all[i]->made;
         if (!t->near)
             continue;
         tokens += t->n;
@@ -102,7 +102,7 @@ static void keep_answer(struct chat *c, bool whole)
         entry_call(m, a->calls[i].name, a->calls[i].arguments.p, a->calls[i].arguments.n);
     if (!a->stopper.hit)
         ids_append(&m->ids, a->ids.data, a->ids.n);
-    m->tokens = a->tokens;
+    m->made = a->tokens;
     a->tokens = (struct tokens){0};
     forget_old_alternatives(c);
     m->stopped = !whole;

@@ -19,7 +19,7 @@ static void replay(const struct chat *c, struct entry *m)
     for (int i = 0; i < m->ids.n; i++)
         answer_push(&a, m->ids.data[i], CHAT_SAMPLED, NULL, false);
     answer_finish(&a, true);
-    m->tokens = a.tokens;
+    m->made = a.tokens;
     a.tokens = (struct tokens){0};
     answer_free(&a);
 }
@@ -42,9 +42,9 @@ static const struct tokens *tokens_of(const struct chat *c, int i)
     if (i >= c->t.n || !c->tok)
         return NULL;
     struct entry *m = c->t.entries[i];
-    if (!m->tokens.n && m->ids.n)
+    if (!m->made.n && m->ids.n)
         replay(c, m);
-    return &m->tokens;
+    return &m->made;
 }
 
 int chat_n_tokens(const struct chat *c, int i)

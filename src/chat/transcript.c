@@ -158,7 +158,7 @@ int transcript_n_children(const struct transcript *t, const struct entry *m)
 static void entry_free(struct entry *m)
 {
     ids_free(&m->ids);
-    tokens_free(&m->tokens);
+    tokens_free(&m->made);
     arena_free(&m->mem);
     free(m);
 }

@@ -24,7 +24,7 @@ struct entry {
     struct message m;           /* text in `mem` */
     struct text tool;           /* ROLE_TOOL: who answered */
     struct ids  ids;            /* ROLE_ASSISTANT: as they were sampled, stop id included; may be empty */
-    struct tokens tokens;       /* ROLE_ASSISTANT: how they came about; empty: not known, or not looked at */
+    struct tokens made;         /* ROLE_ASSISTANT: how they came about; empty: not known, or not looked at */
     bool        stopped;        /* the answer was ended by the user or by a limit */
     struct entry_file *files;   /* ROLE_USER: chat/attach.h */
     int         n_files;
