@@ -29,7 +29,7 @@ door() {        # HEADER-PATTERN ALLOWED-FILES
 door 'utf8proc' '^src/base/unicode\.c$'
 door 'histedit|editline' '^ui/line\.c$'
 door 'curses|ncurses' '^ui/tui/term\.c$'
-door 'md4c' '^ui/tui/markdown\.c$'
+door 'md4c' '^ui/tui/render\.c$'
 door 'cuda' '^(src/backend/cuda\.cu|kernels/cuda/)'
 door 'jansson' '\.c$'
 door 'ini\.h' '^src/chat/options\.c$'

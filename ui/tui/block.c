@@ -1,0 +1,317 @@
+#include "ui/tui/block.h"
+
+#include <string.h>
+#include <strings.h>
+
+/* A line without its newline, and where its text begins. */
+struct line {
+    const char *s;
+    size_t n, at;
+    int indent;
+};
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static struct line line_of(const char *s, size_t n)
+{
+    while (n && (s[n - 1] == '\n' || s[n - 1] == '\r'))
+        n--;
+    struct line l = {.s = s, .n = n};
+    for (; l.at < n && is_blank(s[l.at]); l.at++)
+        l.indent += s[l.at] == '\t' ? 4 - l.indent % 4 : 1;
+    return l;
+}
+
+size_t block_line(const char *s, size_t n, bool ended)
+{
+    const char *lf = memchr(s, '\n', n);
+    size_t k = lf ? (size_t)(lf - s) + 1 : n;
+    const char *cr = memchr(s, '\r', k);
+    if (!cr)
+        return lf ? k : ended ? n : 0;
+    size_t at = (size_t)(cr - s) + 1;
+    if (at == n)
+        return ended ? n : 0;           /* a \n may follow */
+    return s[at] == '\n' ? at + 1 : at;
+}
+
+bool block_is_blank(const char *line, size_t n)
+{
+    struct line l = line_of(line, n);
+    return l.at == l.n;
+}
+
+static size_t run_of(const struct line *l, size_t at, char c)
+{
+    size_t n = 0;
+    while (at + n < l->n && l->s[at + n] == c)
+        n++;
+    return n;
+}
+
+static bool starts_with(const struct line *l, const char *what)
+{
+    size_t n = strlen(what);
+    return l->n - l->at >= n && !strncasecmp(l->s + l->at, what, n);
+}
+
+static bool holds(const struct line *l, size_t from, const char *what)
+{
+    size_t n = strlen(what);
+    for (size_t i = from; i + n <= l->n; i++)
+        if (!strncasecmp(l->s + i, what, n))
+            return true;
+    return false;
+}
+
+/* --- what a line begins --- */
+
+static bool is_heading(const struct line *l)
+{
+    size_t k = run_of(l, l->at, '#');
+    return k >= 1 && k <= 6 && (l->at + k == l->n || is_blank(l->s[l->at + k]));
+}
+
+static bool is_rule(const struct line *l)
+{
+    char c = l->at < l->n ? l->s[l->at] : 0;
+    int count = 0;
+    if (c != '-' && c != '*' && c != '_')
+        return false;
+    for (size_t i = l->at; i < l->n; i++) {
+        if (l->s[i] == c)
+            count++;
+        else if (!is_blank(l->s[i]))
+            return false;
+    }
+    return count >= 3;
+}
+
+static bool is_fence(const struct line *l, struct block *b)
+{
+    char c = l->at < l->n ? l->s[l->at] : 0;
+    size_t k = c == '`' || c == '~' ? run_of(l, l->at, c) : 0;
+    if (k < 3 || (c == '`' && memchr(l->s + l->at + k, '`', l->n - l->at - k)))
+        return false;
+    b->kind = BLOCK_FENCE;
+    b->mark = c;
+    b->count = (int)(k < 1000000 ? k : 1000000);
+    b->indent = l->indent;
+    return true;
+}
+
+/* HTML that goes on over blank lines; other HTML is a paragraph to us. */
+static bool is_html(const struct line *l, struct block *b)
+{
+    static const struct { const char *start, *end; bool is_tag; } forms[] = {
+        {"<script", "</script>", true}, {"<pre", "</pre>", true}, {"<style", "</style>", true}, {"<!--", "-->", false},
+        {"<?", "?>", false}, {"<![CDATA[", "]]>", false},
+    };
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        size_t k = l->at + strlen(forms[i].start);
+        if (!starts_with(l, forms[i].start) || (forms[i].is_tag && k < l->n && !is_blank(l->s[k]) && l->s[k] != '>'))
+            continue;
+        b->kind = BLOCK_HTML;
+        b->end = forms[i].end;
+        return true;
+    }
+    return false;
+}
+
+/* Display mathematics with a line of its own for what opens it.  Not CommonMark, but what models write. */
+static bool is_math(const struct line *l, struct block *b)
+{
+    bool dollars = starts_with(l, "$$"), bracket = starts_with(l, "\\[");
+    const char *end = dollars ? "$$" : "\\]";
+    if (!dollars && !bracket)
+        return false;
+    size_t n = l->n;
+    while (n > l->at && is_blank(l->s[n - 1]))
+        n--;
+    bool alone = n - l->at == 2;
+    bool one_line = n - l->at >= 5 && !memcmp(l->s + n - 2, end, 2);
+    if (!alone && holds(l, l->at + 2, end) && !one_line)
+        return false;
+    b->kind = BLOCK_MATH;
+    b->end = end;
+    return true;
+}
+
+struct item { char mark; int content; bool empty, first; };
+
+static bool is_item(const struct line *l, struct item *it)
+{
+    size_t i = l->at;
+    *it = (struct item){.first = true};
+    if (i < l->n && (l->s[i] == '-' || l->s[i] == '+' || l->s[i] == '*')) {
+        it->mark = l->s[i++];
+    } else {
+        while (i < l->n && i - l->at < 9 && l->s[i] >= '0' && l->s[i] <= '9')
+            i++;
+        if (i == l->at || i >= l->n || (l->s[i] != '.' && l->s[i] != ')'))
+            return false;
+        it->first = i - l->at == 1 && l->s[l->at] == '1';
+        it->mark = l->s[i++];
+    }
+    if (i < l->n && !is_blank(l->s[i]))
+        return false;
+    int column = l->indent + (int)(i - l->at), mark_end = column;
+    for (; i < l->n && is_blank(l->s[i]); i++)
+        column += l->s[i] == '\t' ? 4 - column % 4 : 1;
+    it->empty = i == l->n;
+    it->content = it->empty || column - mark_end > 4 ? mark_end + 1 : column;
+    return true;
+}
+
+/* Does the line begin a block, though a paragraph before it could go on? */
+static bool interrupts(const struct line *l)
+{
+    struct block b;
+    struct item it;
+    if (l->indent > 3)
+        return false;
+    return l->s[l->at] == '>' || is_heading(l) || is_rule(l) || is_fence(l, &b) || is_html(l, &b) || is_math(l, &b)
+        || (is_item(l, &it) && !it.empty && it.first);
+}
+
+static enum block_step verbatim_step(struct block *b, const struct line *l, size_t from)
+{
+    if (b->kind == BLOCK_MATH && from == l->at && l->at == l->n)
+        return BLOCK_ENDS_BEFORE;       /* no mathematics goes over a blank line: these were two dollars */
+    return holds(l, from, b->end) ? BLOCK_ENDS_AFTER : BLOCK_GOES_ON;
+}
+
+static enum block_step begin(struct block *b, const struct line *l)
+{
+    struct item it;
+    *b = (struct block){.n_lines = 1, .indent = l->indent};
+    if (l->at == l->n) {
+        b->n_lines = 0;
+        return BLOCK_GOES_ON;
+    }
+    if (l->indent > 3) {
+        b->kind = BLOCK_INDENTED;
+    } else if (l->s[l->at] == '>') {
+        b->kind = BLOCK_QUOTE;
+    } else if (is_heading(l) || is_rule(l)) {
+        b->kind = BLOCK_LINE;
+        return BLOCK_ENDS_AFTER;
+    } else if (is_fence(l, b)) {
+        return BLOCK_GOES_ON;
+    } else if (is_html(l, b)) {
+        return verbatim_step(b, l, l->at);
+    } else if (is_math(l, b)) {
+        return verbatim_step(b, l, l->at + 2);
+    } else if (is_item(l, &it)) {
+        b->kind = BLOCK_LIST;
+        b->mark = it.mark;
+        b->content = it.content;
+    } else {
+        b->kind = BLOCK_TEXT;
+        b->header = memchr(l->s, '|', l->n) != NULL;
+    }
+    return BLOCK_GOES_ON;
+}
+
+/* --- what a line is to an open block --- */
+
+static bool underlines(const struct line *l)
+{
+    char c = l->at < l->n ? l->s[l->at] : 0;
+    if (l->indent > 3 || (c != '-' && c != '='))
+        return false;
+    size_t i = l->at + run_of(l, l->at, c);
+    while (i < l->n && is_blank(l->s[i]))
+        i++;
+    return i == l->n;
+}
+
+static bool is_delimiter_row(const struct line *l)
+{
+    bool dash = false, pipe = false;
+    for (size_t i = l->at; i < l->n; i++) {
+        if (!strchr("|-: \t", l->s[i]) || !l->s[i])
+            return false;
+        dash = dash || l->s[i] == '-';
+        pipe = pipe || l->s[i] == '|';
+    }
+    return dash && pipe && l->indent <= 3;
+}
+
+static enum block_step text_step(struct block *b, const struct line *l)
+{
+    if (l->at == l->n)
+        return BLOCK_ENDS_BEFORE;
+    if (b->kind == BLOCK_TEXT && underlines(l))
+        return BLOCK_ENDS_AFTER;
+    if (interrupts(l))
+        return BLOCK_ENDS_BEFORE;
+    if (b->kind == BLOCK_TEXT && b->n_lines == 1 && b->header && is_delimiter_row(l))
+        b->kind = BLOCK_TABLE;
+    return BLOCK_GOES_ON;
+}
+
+static enum block_step list_step(struct block *b, const struct line *l)
+{
+    struct item it;
+    if (l->at == l->n || l->indent >= b->content)
+        return BLOCK_GOES_ON;
+    if (b->blank || interrupts(l))
+        return BLOCK_ENDS_BEFORE;
+    bool sibling = l->indent <= b->indent && is_item(l, &it) && !it.empty && it.mark == b->mark;
+    return sibling ? BLOCK_ENDS_BEFORE : BLOCK_GOES_ON;
+}
+
+static enum block_step step(struct block *b, const struct line *l)
+{
+    switch (b->kind) {
+    case BLOCK_NONE:
+        return begin(b, l);
+    case BLOCK_LIST:
+        return list_step(b, l);
+    case BLOCK_INDENTED:
+        return l->at == l->n || l->indent > 3 ? BLOCK_GOES_ON : BLOCK_ENDS_BEFORE;
+    case BLOCK_FENCE:
+        return block_closes_fence(b, l->s, l->n) ? BLOCK_ENDS_AFTER : BLOCK_GOES_ON;
+    case BLOCK_MATH:
+    case BLOCK_HTML:
+        return verbatim_step(b, l, l->at);
+    default:
+        return text_step(b, l);
+    }
+}
+
+enum block_step block_step(struct block *b, const char *line, size_t n)
+{
+    struct line l = line_of(line, n);
+    bool open = b->kind != BLOCK_NONE;
+    enum block_step s = step(b, &l);
+    if (open && s != BLOCK_ENDS_BEFORE)
+        b->n_lines++;
+    b->blank = l.at == l.n;
+    return s;
+}
+
+bool block_closes_fence(const struct block *b, const char *line, size_t n)
+{
+    struct line l = line_of(line, n);
+    size_t k = run_of(&l, l.at, b->mark), i = l.at + k;
+    while (i < l.n && is_blank(l.s[i]))
+        i++;
+    return l.indent <= 3 && k >= (size_t)b->count && i == l.n;
+}
+
+size_t block_info(const char *line, size_t n, size_t *at)
+{
+    struct line l = line_of(line, n);
+    size_t i = l.at < l.n ? l.at + run_of(&l, l.at, l.s[l.at]) : l.at;
+    while (i < l.n && is_blank(l.s[i]))
+        i++;
+    *at = i;
+    while (l.n > i && is_blank(l.s[l.n - 1]))
+        l.n--;
+    return l.n - i;
+}

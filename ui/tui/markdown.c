@@ -1,0 +1,342 @@
+#include "ui/tui/markdown.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/unicode.h"
+#include "ui/tui/block.h"
+#include "ui/tui/render.h"
+#include "ui/tui/sheet.h"
+
+/* How far the source is laid out for good: whole lines, and all blocks but the one that is open. */
+struct progress {
+    size_t scan;                /* lines before it were seen */
+    size_t open;                /* where the open block begins */
+    struct block block;
+    struct sheet_mark mark;     /* of what is laid out */
+};
+
+struct markdown {
+    struct buf source;
+    bool ended, raw, settled;
+    enum table_shape shape;
+    struct sheet sheet;
+    struct progress done;
+    struct sheet_mark table;    /* of the open table as far as its rows are complete, */
+    size_t table_to;            /* which is up to here; 0: there is none */
+    struct sheet raw_sheet;
+    struct progress raw_done;
+};
+
+static const struct look plain = {STYLE_text, 0}, dim = {STYLE_dim, 0};
+
+struct markdown *markdown_open(void)
+{
+    struct markdown *m = calloc(1, sizeof *m);
+    CHECK(m);
+    m->sheet.columns = m->raw_sheet.columns = 80;
+    return m;
+}
+
+void markdown_close(struct markdown *m)
+{
+    if (!m)
+        return;
+    buf_free(&m->source);
+    sheet_free(&m->sheet);
+    sheet_free(&m->raw_sheet);
+    free(m);
+}
+
+void markdown_push(struct markdown *m, const char *text, size_t n)
+{
+    CHECK(!m->ended && m->source.len + n < LINES_NO_SOURCE);
+    buf_add(&m->source, text, n);
+    m->settled = false;
+}
+
+void markdown_end(struct markdown *m)
+{
+    m->ended = true;
+    m->settled = false;
+}
+
+static void start_again(struct markdown *m)
+{
+    m->done = m->raw_done = (struct progress){0};
+    m->table_to = 0;
+    m->settled = false;
+}
+
+void markdown_width(struct markdown *m, int columns)
+{
+    CHECK(columns >= 1);
+    if (columns == m->sheet.columns)
+        return;
+    m->sheet.columns = m->raw_sheet.columns = columns;
+    start_again(m);
+}
+
+void markdown_tables(struct markdown *m, enum table_shape shape)
+{
+    if (shape == m->shape)
+        return;
+    m->shape = shape;
+    start_again(m);
+}
+
+void markdown_raw(struct markdown *m, bool raw)
+{
+    if (raw != m->raw)
+        m->settled = false;
+    m->raw = raw;
+}
+
+/* --- blocks --- */
+
+static bool blank_before(const struct markdown *m, size_t at)
+{
+    size_t end = at, from;
+    if (!at)
+        return false;
+    from = --end;
+    while (from && m->source.data[from - 1] != '\n' && m->source.data[from - 1] != '\r')
+        from--;
+    return block_is_blank(m->source.data + from, end - from);
+}
+
+/* A line of a block that is shown as it is. */
+static void verbatim_line(struct markdown *m, const struct block *b, size_t at, size_t n)
+{
+    const char *s = m->source.data + at;
+    while (n && (s[n - 1] == '\n' || s[n - 1] == '\r'))
+        n--;
+    if (b->kind != BLOCK_FENCE) {
+        lines_wrap(&m->sheet.lines, plain, s, n, at, m->sheet.columns, 0);
+        return;
+    }
+    size_t skip = 0;
+    while (skip < n && skip < (size_t)b->indent && s[skip] == ' ')
+        skip++;
+    sheet_code_line(&m->sheet, s + skip, n - skip, at + skip, (struct lines_margin){0});
+}
+
+static void begin_block(struct markdown *m, struct progress *p, size_t n)
+{
+    const char *line = m->source.data + p->scan;
+    p->open = p->scan;
+    if (blank_before(m, p->open))
+        sheet_blank(&m->sheet, p->open);
+    if (p->block.kind == BLOCK_FENCE) {
+        size_t at, k = block_info(line, n, &at);
+        sheet_code_begin(&m->sheet, line + at, k, p->open, (struct lines_margin){0});
+    }
+}
+
+/* The open block ends before `to`. */
+static void end_block(struct markdown *m, struct progress *p, size_t to)
+{
+    int first = m->sheet.lines.n;
+    if (p->block.kind == BLOCK_TABLE && m->shape == TABLE_SOURCE) {
+        render_source(&m->sheet, plain, m->source.data, p->open, to);
+        sheet_table(&m->sheet, first, p->open, to);
+    } else if (p->block.kind > BLOCK_NONE && p->block.kind < BLOCK_FENCE) {
+        render(&m->sheet, m->source.data, p->open, to, m->shape);
+    }
+    p->block = (struct block){0};
+}
+
+/* The next n bytes are a line. */
+static void take_line(struct markdown *m, struct progress *p, size_t n)
+{
+    const char *line = m->source.data + p->scan;
+    bool open = p->block.kind != BLOCK_NONE;
+    enum block_step step = block_step(&p->block, line, n);
+    if (step == BLOCK_ENDS_BEFORE) {
+        end_block(m, p, p->scan);
+        step = block_step(&p->block, line, n);
+        open = false;
+    }
+    bool verbatim = p->block.kind >= BLOCK_FENCE, fence = p->block.kind == BLOCK_FENCE;
+    if (!open && p->block.kind != BLOCK_NONE)
+        begin_block(m, p, n);
+    if (verbatim && !(fence && (!open || step == BLOCK_ENDS_AFTER)))
+        verbatim_line(m, &p->block, p->scan, n);
+    p->scan += n;
+    if (step == BLOCK_ENDS_AFTER)
+        end_block(m, p, p->scan);
+}
+
+/* --- the line that is not complete --- */
+
+/* Its bytes that are shown: no part of a character, no fence that may still become one. */
+static size_t shown(const struct markdown *m, const struct progress *p)
+{
+    const char *s = m->source.data + p->scan;
+    size_t n = unicode_complete(s, m->source.len - p->scan), i = 0, k;
+    while (i < n && (s[i] == ' ' || s[i] == '\t'))
+        i++;
+    if (i == n || (s[i] != '`' && s[i] != '~'))
+        return n;
+    for (k = i; k < n && s[k] == s[i]; k++)
+        ;
+    bool other = p->block.kind == BLOCK_FENCE && p->block.mark != s[i];
+    return k == n && k - i <= 3 && !other ? 0 : n;
+}
+
+static bool only(const char *s, size_t n, const char *set)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!s[i] || !strchr(set, s[i]))
+            return false;
+    return true;
+}
+
+/* A table whose delimiter row is not complete: until then its lines are shown as they are. */
+static bool may_become_table(const struct markdown *m, const struct progress *p, size_t n)
+{
+    const char *s = m->source.data, *line = s + p->scan;
+    if (p->block.kind == BLOCK_NONE)
+        return n && *line == '|';
+    return p->block.kind == BLOCK_TEXT && p->block.n_lines == 1 && p->block.header && (n || s[p->open] == '|') && only(line, n, "|-: \t");
+}
+
+/* The underline of a heading, or the beginning of a list or a rule: the text above must not jump meanwhile. */
+static bool may_underline(const struct progress *p, const char *line, size_t n)
+{
+    return n && p->block.kind == BLOCK_TEXT && (only(line, n, "-") || only(line, n, "="));
+}
+
+static void take_open_table(struct markdown *m, struct progress *p, size_t n)
+{
+    struct block next = p->block;
+    const char *line = m->source.data + p->scan;
+    bool row = n && block_step(&next, line, n) == BLOCK_GOES_ON;
+    if (m->table_to != p->scan) {
+        size_t to = p->scan;
+        end_block(m, p, to);
+        m->table = sheet_mark(&m->sheet);
+        m->table_to = to;
+    }
+    p->block = (struct block){0};
+    if (row)
+        render_source(&m->sheet, dim, m->source.data, p->scan, p->scan + n);
+    else if (n)
+        take_line(m, p, n);
+}
+
+static void take_open_line(struct markdown *m)
+{
+    struct progress p = m->done;
+    size_t n = shown(m, &p), to = p.scan + n;
+    const char *line = m->source.data + p.scan;
+    if (may_become_table(m, &p, n)) {
+        if (p.block.kind == BLOCK_NONE) {
+            p.block.kind = BLOCK_TEXT;
+            begin_block(m, &p, n);
+        }
+        render_source(&m->sheet, plain, m->source.data, p.open, to);
+        return;
+    }
+    if (may_underline(&p, line, n)) {
+        end_block(m, &p, p.scan);
+        render_source(&m->sheet, plain, m->source.data, p.scan, to);
+        return;
+    }
+    if (p.block.kind == BLOCK_TABLE)
+        take_open_table(m, &p, n);
+    else if (n)
+        take_line(m, &p, n);
+    if (p.block.kind != BLOCK_NONE)
+        end_block(m, &p, to);
+}
+
+static void settle(struct markdown *m)
+{
+    struct progress *p = &m->done;
+    size_t n = block_line(m->source.data + p->scan, m->source.len - p->scan, m->ended);
+    bool table = p->block.kind == BLOCK_TABLE && m->table_to == p->scan && !n && !m->ended;
+    sheet_cut(&m->sheet, table ? &m->table : &p->mark);
+    for (; n; n = block_line(m->source.data + p->scan, m->source.len - p->scan, m->ended))
+        take_line(m, p, n);
+    if (m->ended)
+        end_block(m, p, m->source.len);
+    if (!table)
+        p->mark = sheet_mark(&m->sheet);
+    if (!m->ended)
+        take_open_line(m);
+}
+
+/* --- the source as it is --- */
+
+static void settle_raw(struct markdown *m)
+{
+    struct progress *p = &m->raw_done;
+    size_t n, left;
+    sheet_cut(&m->raw_sheet, &p->mark);
+    while ((n = block_line(m->source.data + p->scan, m->source.len - p->scan, m->ended)) > 0) {
+        lines_wrap(&m->raw_sheet.lines, plain, m->source.data + p->scan, n, p->scan, m->raw_sheet.columns, 0);
+        p->scan += n;
+    }
+    p->mark = sheet_mark(&m->raw_sheet);
+    left = unicode_complete(m->source.data + p->scan, m->source.len - p->scan);
+    if (left)
+        lines_wrap(&m->raw_sheet.lines, plain, m->source.data + p->scan, left, p->scan, m->raw_sheet.columns, 0);
+}
+
+const struct lines *markdown_lines(struct markdown *m)
+{
+    if (!m->settled && m->source.len)
+        (m->raw ? settle_raw : settle)(m);
+    m->settled = true;
+    return m->raw ? &m->raw_sheet.lines : &m->sheet.lines;
+}
+
+const char *markdown_source(const struct markdown *m, size_t *n)
+{
+    *n = m->source.len;
+    return buf_str(&m->source);
+}
+
+/* Blocks and tables are those of the laid out text, also when the source is shown. */
+static const struct sheet *sheet_of(struct markdown *m)
+{
+    bool raw = m->raw;
+    markdown_raw(m, false);
+    markdown_lines(m);
+    markdown_raw(m, raw);
+    return &m->sheet;
+}
+
+int markdown_n_blocks(struct markdown *m)
+{
+    return sheet_of(m)->n_codes;
+}
+
+bool markdown_block(struct markdown *m, int i, struct buf *text, struct buf *language)
+{
+    const struct sheet *s = sheet_of(m);
+    if (i < 0 || i >= s->n_codes)
+        return false;
+    const struct sheet_code *c = &s->codes[i];
+    size_t n = 0;
+    while (n < c->n_info && s->code.data[c->info + n] != ' ' && s->code.data[c->info + n] != '\t')
+        n++;
+    buf_add(text, buf_str(&s->code) + c->text, c->n);
+    buf_add(language, buf_str(&s->code) + c->info, n);
+    return true;
+}
+
+bool markdown_table_at(struct markdown *m, int line, struct buf *source)
+{
+    const struct sheet *s = sheet_of(m);
+    for (int i = 0; i < s->n_tables; i++) {
+        const struct sheet_table *t = &s->tables[i];
+        if (line < t->first || line >= t->first + t->n)
+            continue;
+        buf_add(source, m->source.data + t->from, t->to - t->from);
+        return true;
+    }
+    return false;
+}
