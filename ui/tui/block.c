@@ -247,6 +247,8 @@ static enum block_step text_step(struct block *b, const struct line *l)
         return BLOCK_ENDS_BEFORE;
     if (b->kind == BLOCK_TEXT && underlines(l))
         return BLOCK_ENDS_AFTER;
+    if (b->kind == BLOCK_QUOTE && l->indent <= 3 && l->s[l->at] == '>')
+        return BLOCK_GOES_ON;
     if (interrupts(l))
         return BLOCK_ENDS_BEFORE;
     if (b->kind == BLOCK_TEXT && b->n_lines == 1 && b->header && is_delimiter_row(l))

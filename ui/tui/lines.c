@@ -75,12 +75,18 @@ void lines_cut(struct lines *l, int n)
     l->n = n;
 }
 
-static void add_line(struct lines *l, const struct lines *from, const struct line *line, size_t shift)
+static void add_line(struct lines *l, const struct lines *from, const struct line *line, uint8_t marks, size_t shift)
 {
     for (uint32_t i = line->first; i < line->first + line->n_runs; i++) {
         const struct run *r = &from->runs[i];
-        lines_add(l, r->look, from->text.data + r->at, r->n, r->source == LINES_NO_SOURCE ? r->source : r->source + shift);
+        struct look look = {r->look.style, r->look.marks | marks};
+        lines_add(l, look, from->text.data + r->at, r->n, r->source == LINES_NO_SOURCE ? r->source : r->source + shift);
     }
+}
+
+void lines_add_line(struct lines *l, const struct lines *from, int line, uint8_t marks)
+{
+    add_line(l, from, &from->lines[line], marks, 0);
 }
 
 void lines_append(struct lines *l, const struct lines *more, size_t shift)
@@ -91,7 +97,7 @@ void lines_append(struct lines *l, const struct lines *more, size_t shift)
         to->block = from->block;
         to->indent = from->indent;
         to->soft = from->soft;
-        add_line(l, more, from, shift);
+        add_line(l, more, from, 0, shift);
     }
 }
 
@@ -177,7 +183,7 @@ static void emit_margin(struct fill *f)
         return;
     const struct line *m = &f->margin.of->lines[f->left];
     f->out->lines[f->out->n - 1].indent = m->indent;
-    add_line(f->out, f->margin.of, m, 0);
+    add_line(f->out, f->margin.of, m, 0, 0);
 }
 
 static size_t source_of(const struct fill *f, struct place p)
@@ -287,7 +293,7 @@ static void fill_step(struct fill *f)
     f->sticky = opens(&g);
     f->before = blank ? 0 : g.width;
     f->here = after;
-    if (n == 1 && *s == '/') {
+    if (n == 1 && *s == '/' && !(after.at && s[1] == '/')) {
         f->slash = after;
         f->slash_column = f->column;
     }

@@ -41,6 +41,8 @@ struct line *lines_begin(struct lines *l, size_t source);
 /* Joins the run before it where look and source go on. */
 void lines_add(struct lines *l, struct look look, const char *text, size_t n, size_t source);
 void lines_cut(struct lines *l, int n);                 /* keeps the first n lines */
+/* Adds what a line holds (not its indent) to the last line, `marks` on top of its looks. */
+void lines_add_line(struct lines *l, const struct lines *from, int line, uint8_t marks);
 void lines_append(struct lines *l, const struct lines *more, size_t shift);     /* sources of `more` are moved by `shift` */
 
 /* Appends line `line` of `text`, broken for `columns` (>= 1).  Lines break at blanks, which vanish, beside wide glyphs and at

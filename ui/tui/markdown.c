@@ -142,7 +142,7 @@ static void end_block(struct markdown *m, struct progress *p, size_t to)
         render_source(&m->sheet, plain, m->source.data, p->open, to);
         sheet_table(&m->sheet, first, p->open, to);
     } else if (p->block.kind > BLOCK_NONE && p->block.kind < BLOCK_FENCE) {
-        render(&m->sheet, m->source.data, p->open, to, m->shape);
+        render(&m->sheet, m->source.data, p->open, to, p->block.kind == BLOCK_TABLE, m->shape);
     }
     p->block = (struct block){0};
 }

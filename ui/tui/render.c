@@ -31,13 +31,15 @@ struct render {
     struct sheet *out;
     const char *source;         /* of the whole text */
     size_t from, to;
-    struct buf copy;            /* what md4c reads: source[from..to), defused */
+    struct buf copy;            /* what md4c reads: source[from..to), defused, */
+    size_t patch, old, new;     /* but `new` bytes at copy[patch] instead of `old` bytes of the source */
     enum table_shape shape;
 
     struct box  *boxes;         /* [n_boxes] */
     struct list *lists;         /* [n_lists] */
     int n_boxes, cap_boxes, n_lists, cap_lists;
-    struct lines margin;        /* of the block that is put out: its first line, the others, an empty one before it */
+    struct lines margin;        /* see make_margin() */
+    struct lines loose;         /* one line: marks of items that have no room in the margin */
 
     struct lines text;          /* of the paragraph, heading or cell under way */
     size_t text_cursor;         /* the cursor before it */
@@ -91,10 +93,13 @@ static struct look look_of(const struct render *r)
 /* The place in the source of what md4c points to, or LINES_NO_SOURCE if it points to something of its own. */
 static size_t place_of(const struct render *r, const char *p, size_t n)
 {
-    uintptr_t at = (uintptr_t)p, first = (uintptr_t)r->copy.data;
-    return at >= first && at + n <= first + r->copy.len ? r->from + (at - first) : LINES_NO_SOURCE;
+    uintptr_t first = (uintptr_t)r->copy.data, at = (uintptr_t)p - first;
+    if ((uintptr_t)p < first || at + n > r->copy.len)
+        return LINES_NO_SOURCE;
+    if (!r->new || at + n <= r->patch)
+        return r->from + at;
+    return at < r->patch + r->new ? LINES_NO_SOURCE : r->from + at - r->new + r->old;
 }
-
 
 static size_t line_end(const struct render *r, size_t at)
 {
@@ -131,11 +136,13 @@ static void pass(struct render *r, size_t at)
 /* --- margins --- */
 
 /* Line 0: of the first line of what comes next; 1: of the others; 2: of an empty line before it.  As many levels as there is
- * room for; marks of items for which there is none go to `loose`. */
-static void make_margin(struct render *r, struct lines *loose)
+ * room for; marks of items for which there is none become loose. */
+static void make_margin(struct render *r)
 {
     static const char blanks[] = "                ";
     lines_reset(&r->margin);
+    lines_reset(&r->loose);
+    lines_begin(&r->loose, r->cursor);
     for (int k = 0; k < 3; k++) {
         lines_begin(&r->margin, 0);
         int used = 0;
@@ -144,7 +151,7 @@ static void make_margin(struct render *r, struct lines *loose)
             bool room = i < DEEPEST && used + b->columns <= r->out->columns / 2;
             struct line *line = &r->margin.lines[k];
             if (!b->quote && b->fresh && k == 0)
-                lines_add(room ? &r->margin : loose, plain, b->marker, strlen(b->marker), b->source);
+                lines_add(room ? &r->margin : &r->loose, plain, b->marker, strlen(b->marker), b->source);
             else if (b->quote && room && !(b->fresh && k == 2))
                 lines_add(&r->margin, quoted, "│ ", strlen("│ "), LINES_NO_SOURCE);
             else if (!b->quote && room && line->n_runs)
@@ -156,21 +163,19 @@ static void make_margin(struct render *r, struct lines *loose)
     }
 }
 
-/* Called before a block is put out whose text begins at `at`: the empty line above it where the source has one, its margins. */
-static struct lines_margin begin_leaf(struct render *r, size_t at)
+/* Called before a block is put out whose text begins at `at`: the empty line above it where the source has one, its margins.
+ * Text takes the loose marks; before other blocks they stand on a line of their own. */
+static struct lines_margin begin_leaf(struct render *r, size_t at, bool text)
 {
-    struct lines loose = {0};
     struct lines_margin margin = {&r->margin, 0, 1};
-    lines_begin(&loose, r->cursor);
     pass(r, at);
-    make_margin(r, &loose);
+    make_margin(r);
     if (r->any && r->gap)
         lines_fill(&r->out->lines, &r->margin, 2, LINES_ANYWHERE, (struct lines_margin){0}, r->out->columns);
-    if (loose.n_runs) {
-        lines_fill(&r->out->lines, &loose, 0, LINES_WORDS, margin, r->out->columns);
+    if (r->loose.n_runs && !text) {
+        lines_fill(&r->out->lines, &r->loose, 0, LINES_WORDS, margin, r->out->columns);
         margin.first = 1;
     }
-    lines_free(&loose);
     for (int i = 0; i < r->n_boxes; i++)
         r->boxes[i].fresh = false;
     r->any = r->line_done = true;
@@ -199,11 +204,14 @@ static void flush_text(struct render *r)
         return;
     size_t at = t->lines[0].source, end = r->cursor;
     r->cursor = r->text_cursor;
-    struct lines_margin margin = begin_leaf(r, at);
+    struct lines_margin margin = begin_leaf(r, at, true);
     r->cursor = end;
     int widest = 0;
+    if (r->loose.n_runs)
+        lines_add_line(&r->loose, t, 0, 0);
     for (int i = 0; i < t->n; i++) {
-        lines_fill(&r->out->lines, t, i, LINES_WORDS, margin, r->out->columns);
+        bool marked = !i && r->loose.n_runs;
+        lines_fill(&r->out->lines, marked ? &r->loose : t, i, LINES_WORDS, margin, r->out->columns);
         margin.first = margin.rest;
         int columns = lines_columns(t, i);
         widest = columns > widest ? columns : widest;
@@ -222,10 +230,12 @@ static void begin_text(struct render *r, size_t source)
     lines_begin(&r->text, source != LINES_NO_SOURCE ? source : upcoming(r));
     if (!r->heading)
         return;
-    size_t from = source == LINES_NO_SOURCE ? r->to : source, at = from;
+    size_t at = source, end = source;
+    if (source == LINES_NO_SOURCE)
+        end = line_end(r, at = upcoming(r));
     while (at > r->from && r->source[at - 1] != '\n')
         at--;
-    const char *marks = memmem(r->source + at, from - at, "######", (size_t)r->heading);
+    const char *marks = memmem(r->source + at, end - at, "######", (size_t)r->heading);
     r->underlined = !marks;
     if (!marks)
         return;
@@ -403,7 +413,7 @@ static void leave_item(struct render *r)
     if (b->fresh) {
         bool done = r->line_done;
         lines_begin(&empty, r->cursor);
-        struct lines_margin margin = begin_leaf(r, r->cursor);
+        struct lines_margin margin = begin_leaf(r, r->cursor, false);
         if (margin.first == 0)
             lines_fill(&r->out->lines, &empty, 0, LINES_WORDS, margin, r->out->columns);
         r->line_done = done;
@@ -417,7 +427,7 @@ static void leave_item(struct render *r)
 static void enter_code(struct render *r, const MD_BLOCK_CODE_DETAIL *d)
 {
     size_t at = upcoming(r);
-    struct lines_margin margin = begin_leaf(r, at);
+    struct lines_margin margin = begin_leaf(r, at, false);
     size_t source = d->info.text ? place_of(r, d->info.text, d->info.size) : LINES_NO_SOURCE;
     sheet_code_begin(r->out, source == LINES_NO_SOURCE ? d->info.text : r->source + source, d->info.size, at, margin);
     if (d->fence_char)
@@ -463,7 +473,7 @@ static void enter_table(struct render *r, const MD_BLOCK_TABLE_DETAIL *d)
     r->too_large = (size_t)d->col_count * (d->body_row_count + 1) > CELLS_MAX;
     r->in_table = true;
     r->table_from = upcoming(r);
-    r->table_margin = begin_leaf(r, r->table_from);
+    r->table_margin = begin_leaf(r, r->table_from, false);
     table_begin(&r->table, (int)d->col_count);
 }
 
@@ -548,7 +558,7 @@ static int enter_block(MD_BLOCKTYPE type, void *detail, void *arg)
         enter_item(r, detail);
         break;
     case MD_BLOCK_HR:
-        rule(r, r->out->columns, begin_leaf(r, upcoming(r)));
+        rule(r, r->out->columns, begin_leaf(r, upcoming(r), false));
         break;
     case MD_BLOCK_H:
         r->heading = (int)((MD_BLOCK_H_DETAIL *)detail)->level;
@@ -686,7 +696,41 @@ static int text(MD_TEXTTYPE type, const MD_CHAR *s, MD_SIZE n, void *arg)
     return 0;
 }
 
-void render(struct sheet *out, const char *source, size_t from, size_t to, enum table_shape shape)
+/* md4c wants three characters for every column of a delimiter row, others want one: it gets a row of ours. */
+static void patch_delimiters(struct render *r)
+{
+    struct buf row = {0}, rest = {0};
+    const char *s = r->copy.data, *nl = memchr(s, '\n', r->copy.len);
+    size_t at = nl ? (size_t)(nl - s) + 1 : r->copy.len, end = at;
+    while (end < r->copy.len && s[end] != '\n' && s[end] != '\r')
+        end++;
+    r->patch = at;
+    r->old = end - at;
+    while (at < end && (s[at] == ' ' || s[at] == '\t'))
+        at++;
+    at += at < end && s[at] == '|';
+    while (at < end) {
+        bool left = false, right = false, any = false;
+        for (; at < end && s[at] != '|'; at++) {
+            left = left || (s[at] == ':' && !any);
+            right = s[at] == ':' ? any : right && s[at] != '-';
+            any = any || s[at] == '-';
+        }
+        if (at < end || any)
+            buf_addf(&row, "|%s---%s", left ? ":" : "", right ? ":" : "");
+        at++;
+    }
+    buf_addc(&row, '|');
+    buf_add(&rest, s + end, r->copy.len - end);
+    r->copy.len = r->patch;
+    buf_add(&r->copy, row.data, row.len);
+    buf_add(&r->copy, buf_str(&rest), rest.len);
+    r->new = row.len;
+    buf_free(&row);
+    buf_free(&rest);
+}
+
+void render(struct sheet *out, const char *source, size_t from, size_t to, bool table, enum table_shape shape)
 {
     static const MD_PARSER parser = {
         .flags = MD_FLAG_TABLES | MD_FLAG_STRIKETHROUGH | MD_FLAG_TASKLISTS | MD_FLAG_PERMISSIVEURLAUTOLINKS,
@@ -695,13 +739,16 @@ void render(struct sheet *out, const char *source, size_t from, size_t to, enum 
     struct sheet_mark mark = sheet_mark(out);
     struct render r = {.out = out, .source = source, .from = from, .to = to, .cursor = from, .shape = shape};
     defuse(&r.copy, source + from, to - from);
-    if (md_parse(buf_str(&r.copy), (MD_SIZE)(to - from), &parser, &r)) {
+    if (table)
+        patch_delimiters(&r);
+    if (md_parse(buf_str(&r.copy), (MD_SIZE)r.copy.len, &parser, &r)) {
         sheet_cut(out, &mark);
         render_source(out, plain, source, from, to);
     }
     buf_free(&r.copy);
     buf_free(&r.line);
     lines_free(&r.margin);
+    lines_free(&r.loose);
     lines_free(&r.text);
     table_free(&r.table);
     free(r.boxes);

@@ -131,17 +131,6 @@ static void pad(struct lines *l, int n)
         lines_add(l, (struct look){STYLE_text, 0}, blanks, (size_t)min(n, (int)sizeof blanks - 1), LINES_NO_SOURCE);
 }
 
-static void add_line(struct lines *out, const struct lines *from, int line, uint8_t marks)
-{
-    const struct line *p = &from->lines[line];
-    pad(out, p->indent);
-    for (uint32_t i = p->first; i < p->first + p->n_runs; i++) {
-        const struct run *r = &from->runs[i];
-        struct look look = {r->look.style, r->look.marks | marks};
-        lines_add(out, look, from->text.data + r->at, r->n, r->source);
-    }
-}
-
 static size_t row_source(const struct table *t, int row)
 {
     for (int i = row * t->n_cols; i < (row + 1) * t->n_cols; i++)
@@ -155,8 +144,10 @@ static void begin_line(struct lines *out, struct lines_margin *margin, size_t so
 {
     int i = margin->first;
     lines_begin(out, source);
-    if (margin->of && i >= 0)
-        add_line(out, margin->of, i, 0);
+    if (margin->of && i >= 0) {
+        out->lines[out->n - 1].indent = margin->of->lines[i].indent;
+        lines_add_line(out, margin->of, i, 0);
+    }
     margin->first = margin->rest;
 }
 
@@ -174,9 +165,9 @@ static void row_lines(const struct table *t, const struct lines *broken, const i
             bool there = at[c] + k < at[c + 1];
             int used = there ? lines_columns(broken, at[c] + k) : 0, room = max(given[c] - used, 0);
             int left = t->align[c] == TABLE_RIGHT ? room : t->align[c] == TABLE_CENTER ? room / 2 : 0;
-            if (there) {
+            if (used) {
                 pad(out, owed + left);
-                add_line(out, broken, at[c] + k, marks);
+                lines_add_line(out, broken, at[c] + k, marks);
                 owed = 0;
             } else {
                 owed += left;
@@ -240,14 +231,14 @@ static void record(const struct table *t, int name, int value, uint8_t marks, st
     for (int k = n->first; k < n->first + n->n; k++) {
         if (k > n->first)
             pad(&line, 1);
-        add_line(&line, &t->text, k, marks | LOOK_BOLD);
+        lines_add_line(&line, &t->text, k, marks | LOOK_BOLD);
     }
     if (name != value && !is_empty(t, name))
         lines_add(&line, dim, v->n ? ": " : ":", v->n ? 2 : 1, LINES_NO_SOURCE);
     for (int k = v->first; k < v->first + v->n && name != value; k++) {
         if (k > v->first)
             pad(&line, 1);
-        add_line(&line, &t->text, k, marks);
+        lines_add_line(&line, &t->text, k, marks);
     }
     lines_fill(out, &line, 0, LINES_WORDS, *margin, columns);
     margin->first = margin->rest;
