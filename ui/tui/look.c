@@ -1,6 +1,7 @@
 #include "ui/tui/look.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { NONE = -1, RED = 1, GREEN = 2, MAGENTA = 5, CYAN = 6 };
@@ -75,4 +76,36 @@ uint32_t look_rgb(int32_t color)
         return (uint32_t)(8 + 10 * (color - 232)) * 0x010101;
     color -= 16;
     return (uint32_t)level[color / 36] << 16 | (uint32_t)level[color / 6 % 6] << 8 | level[color % 6];
+}
+
+int32_t look_nearest(int32_t color, int n)
+{
+    if (color < n && color < 256)
+        return color;
+    uint32_t want = look_rgb(color);
+    int best = 0, least = 0x7FFFFFFF;
+    /* Among 256 the first sixteen do not count: they are what the user says they are. */
+    for (int i = n > 16 ? 16 : 0; i < n && i < 256; i++) {
+        uint32_t rgb = look_rgb(i);
+        int r = (int)(rgb >> 16) - (int)(want >> 16), g = (int)(rgb >> 8 & 255) - (int)(want >> 8 & 255), b = (int)(rgb & 255) - (int)(want & 255);
+        int distance = 3 * r * r + 6 * g * g + b * b;       /* about as the eye weighs them */
+        if (distance < least) {
+            least = distance;
+            best = i;
+        }
+    }
+    return best;
+}
+
+int look_colors(const char *option, int has)
+{
+    const char *own = getenv("Q35CHAT_COLOR"), *none = getenv("NO_COLOR"), *force = getenv("FORCE_COLOR");
+    if (!option || !strcmp(option, "auto"))
+        option = own;
+    bool always = option && !strcmp(option, "always");
+    if (option && !strcmp(option, "never"))
+        return 0;
+    if (!always && ((none && *none) || (force && !strcmp(force, "0"))))
+        return 0;
+    return has > 0 ? has : 0;
 }

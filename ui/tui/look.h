@@ -24,5 +24,10 @@ const struct theme *theme_at(int i);                    /* NULL behind the last;
 const char *style_name(enum style style);               /* "status_warn" */
 /* A colour as 0xRRGGBB; of the first 16 what xterm shows, though users choose their own. */
 uint32_t look_rgb(int32_t color);
+/* The nearest among the first n of the 256 colours; -1 stays -1. */
+int32_t look_nearest(int32_t color, int n);
+/* How many colours to use where the terminal has `has`: `option` "always" and "never" decide; after "auto" the environment does:
+ * Q35CHAT_COLOR with the same words, then NO_COLOR (not empty) and FORCE_COLOR=0, which both mean none. */
+int look_colors(const char *option, int has);
 
 #endif

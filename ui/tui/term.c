@@ -1,0 +1,630 @@
+#include "ui/tui/term.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <langinfo.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <wchar.h>
+
+#include "base/log.h"
+#include "base/unicode.h"
+#include "ui/tui/keys.h"
+#include "ui/tui/tty.h"
+
+#include <curses.h>
+#define term terminfo_entry             /* its struct would be ours */
+#include <term.h>
+#undef term
+
+enum {
+    BIG_FRAME = 256,            /* bytes; a smaller one arrives in one piece, so nobody can see a half of it */
+    MIN_ROWS = 4, MIN_COLS = 20,
+    LATE_MS = 100,              /* how long we wait at the end for answers that would be typed into the shell */
+};
+
+#define SYNC_ON   "\033[?2026h"
+#define SYNC_OFF  "\033[?2026l"
+#define PASTE_ON  "\033[?2004h"
+#define PASTE_OFF "\033[?2004l"
+#define MOUSE_ON  "\033[?1000h\033[?1006h"
+#define MOUSE_OFF "\033[?1006l\033[?1000l"
+#define KITTY_ON  "\033[>5u"            /* keys that are ambiguous otherwise, and what Shift makes of them */
+#define KITTY_OFF "\033[<u"
+#define TITLE_KEEP "\033[22;2t"
+#define TITLE_BACK "\033[23;2t"
+
+struct term {
+    struct tty tty;
+    SCREEN *screen;
+    FILE   *canvas, *nothing;   /* curses draws into memory, and reads nowhere */
+    int     memory;             /* the canvas's file */
+    bool    xterm;              /* knows modes, titles and questions as xterm does */
+    bool    utf8, mouse, title, kitty, sync, asked, left;
+    bool    hides;              /* the cursor can be hidden */
+    bool    cursor_shown;
+    bool    whole;              /* the next frame is sent whole */
+    enum term_colors colors;
+    const struct theme *theme;
+    attr_t  attr[N_STYLES];
+    struct cells shown;         /* what the terminal has */
+    struct buf   out, title_now;
+    cchar_t *row;               /* [cols] */
+    char     note[128];
+};
+
+/* --- bytes ------------------------------------------------------------------------------------------------------ */
+
+static void say(struct term *t, const char *s)
+{
+    buf_adds(&t->out, s);
+}
+
+/* What curses has drawn since the last call, appended to t->out. */
+static void take_canvas(struct term *t)
+{
+    off_t n = lseek(t->memory, 0, SEEK_END);
+    CHECK(n >= 0);
+    if (!n)
+        return;
+    buf_reserve(&t->out, (size_t)n);
+    CHECK(pread(t->memory, t->out.data + t->out.len, (size_t)n, 0) == n);
+    t->out.len += (size_t)n;
+    CHECK(!ftruncate(t->memory, 0));
+}
+
+static void flush(struct term *t)
+{
+    if (t->out.len)
+        tty_write(&t->tty, t->out.data, t->out.len);
+    buf_reset(&t->out);
+}
+
+/* Everything that undoes what we may have done.  A fault can come in the middle of a frame. */
+static void promise(struct term *t)
+{
+    struct buf b = {0};
+    const char *const caps[] = {exit_attribute_mode, exit_alt_charset_mode, exit_insert_mode, t->colors ? orig_pair : NULL};
+    if (t->sync)
+        buf_adds(&b, SYNC_OFF);
+    if (t->kitty)
+        buf_adds(&b, KITTY_OFF);
+    if (t->xterm)
+        buf_adds(&b, MOUSE_OFF PASTE_OFF);
+    for (size_t i = 0; i < sizeof caps / sizeof *caps; i++)
+        buf_adds(&b, caps[i] ? caps[i] : "");
+    if (change_scroll_region)
+        buf_adds(&b, "\033[r");
+    if (t->hides)
+        buf_adds(&b, t->xterm ? "\033[?25h" : cursor_normal);
+    if (!exit_ca_mode || !strstr(exit_ca_mode, "1049"))
+        buf_adds(&b, "\033[999;1H\r\n");        /* the screen stays: the shell goes on below it */
+    buf_adds(&b, exit_ca_mode ? exit_ca_mode : "");
+    if (t->title)
+        buf_adds(&b, TITLE_BACK);
+    tty_restore_with(b.data, b.len < 512 ? b.len : 512);
+    buf_free(&b);
+}
+
+/* --- opening ---------------------------------------------------------------------------------------------------- */
+
+static bool is_hopeless(const char *name)
+{
+    return !name || !*name || !strcmp(name, "dumb") || !strcmp(name, "unknown") || !strcmp(name, "emacs");
+}
+
+/* Consoles and old terminals print some of the questions instead of ignoring them. */
+static bool is_xterm(const char *name)
+{
+    static const char *const others[] = {"linux", "vt", "ansi", "cons", "sun", "wsvt", "pcansi", "hurd", "mach", "cygwin", "bterm"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strncmp(name, others[i], strlen(others[i])))
+            return false;
+    return true;
+}
+
+/* The terminal type to use: TERM, or xterm-256color where the database does not know it; NULL: neither is there. */
+static const char *known_type(int fd)
+{
+    const char *names[] = {getenv("TERM"), "xterm-256color"};
+    for (int i = 0; i < 2; i++) {
+        int status;
+        if (setupterm(names[i], fd, &status) == OK) {
+            bool moves = cursor_address != NULL;
+            del_curterm(cur_term);
+            return moves ? names[i] : NULL;
+        }
+    }
+    return NULL;
+}
+
+static void window_size(int fd, int *rows, int *cols)
+{
+    struct winsize w = {0};
+    bool known = !ioctl(fd, TIOCGWINSZ, &w) && w.ws_row && w.ws_col;
+    *rows = known ? w.ws_row : 24;
+    *cols = known ? w.ws_col : 80;
+}
+
+bool term_usable(struct err *why)
+{
+    int rows, cols;
+    const char *name = getenv("TERM");
+    if (!isatty(0) || !isatty(1))
+        return err_set(why, "standard %s is not a terminal", isatty(0) ? "output" : "input");
+    if (is_hopeless(name))
+        return err_set(why, name && *name ? "TERM is %s" : "TERM is not set", name);
+    if (!known_type(1))
+        return err_set(why, "the terminal type %s cannot place its cursor, or is not known here", name);
+    window_size(1, &rows, &cols);
+    if (rows < MIN_ROWS || cols < MIN_COLS)
+        return err_set(why, "the terminal has %d columns and %d rows; a full screen needs %d and %d", cols, rows, MIN_COLS, MIN_ROWS);
+    return true;
+}
+
+/* curses catches signals at its start, which are not its own here. */
+static bool start_curses(struct term *t, const char *name)
+{
+    static const int caught[] = {SIGINT, SIGTERM, SIGTSTP, SIGWINCH};
+    struct sigaction kept[sizeof caught / sizeof *caught];
+    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++)
+        sigaction(caught[i], NULL, &kept[i]);
+    t->screen = newterm(name, t->canvas, t->nothing);
+    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++)
+        sigaction(caught[i], &kept[i], NULL);
+    if (!t->screen)
+        return false;
+    nonl();
+    typeahead(-1);
+    idlok(stdscr, TRUE);
+    leaveok(stdscr, FALSE);
+    return true;
+}
+
+static void set_colors(struct term *t, const char *option)
+{
+    int n = look_colors(option, tigetnum("colors"));
+    t->colors = n >= 0x1000000 ? TERM_TRUE : n >= 256 ? TERM_256 : n >= 16 ? TERM_16 : n >= 8 ? TERM_8 : TERM_MONO;
+    if (t->colors && (start_color() != OK || use_default_colors() != OK))
+        t->colors = TERM_MONO;
+}
+
+static bool open_canvas(struct term *t, struct err *e)
+{
+    t->memory = memfd_create("screen", MFD_CLOEXEC);
+    if (t->memory < 0 || fcntl(t->memory, F_SETFL, O_APPEND))
+        return err_set(e, "cannot make a file in memory for the screen: %s", strerror(errno));
+    t->canvas = fdopen(t->memory, "w");
+    t->nothing = fopen("/dev/null", "re");
+    if (!t->canvas || !t->nothing)
+        return err_set(e, "cannot open the screen: %s", strerror(errno));
+    return true;
+}
+
+/* Asks what the terminal can do.  Every terminal answers the last question, so that its answer ends the wait for the others. */
+static void ask(struct term *t)
+{
+    say(t, "\033[?2026$p\033[?2004$p\033[?u\033]11;?\033\\\033[c");
+    t->asked = true;
+}
+
+static void set_modes(struct term *t)
+{
+    if (t->xterm)
+        say(t, PASTE_ON);
+    if (t->title)
+        say(t, TITLE_KEEP);
+    if (t->mouse)
+        say(t, MOUSE_ON);
+    if (t->kitty)
+        say(t, KITTY_ON);
+}
+
+static bool open_screen(struct term *t, const struct term_options *o, struct err *e)
+{
+    const char *asked = getenv("TERM"), *name = is_hopeless(asked) ? NULL : known_type(t->tty.out);
+    unsetenv("LINES");                          /* they would hide changes of the size */
+    unsetenv("COLUMNS");
+    if (!name || !open_canvas(t, e) || !start_curses(t, name))
+        return err_set(e, "the terminal type %s does not work here; try another TERM, or --line", asked ? asked : "(none)");
+    t->xterm = is_xterm(name);
+    t->utf8 = !strcasecmp(nl_langinfo(CODESET), "UTF-8");
+    t->hides = cursor_invisible && cursor_normal;
+    t->title = o->title && t->xterm;
+    t->mouse = o->mouse && t->xterm;
+    if (strcmp(name, asked))
+        snprintf(t->note, sizeof t->note, "terminal type %.40s is not known here, %s is assumed", asked, name);
+    else if (!t->utf8)
+        snprintf(t->note, sizeof t->note, "the locale is not UTF-8, other characters are shown as ?; try LC_ALL=C.UTF-8");
+    set_colors(t, o->color);
+    return true;
+}
+
+struct term *term_open(const struct term_options *o, struct err *e)
+{
+    struct term *t = calloc(1, sizeof *t);
+    CHECK(t);
+    t->memory = -1;
+    if (!tty_open(&t->tty, o->fd, o->fd ? o->fd : 1, e) || !open_screen(t, o, e)) {
+        term_close(t);
+        return NULL;
+    }
+    int theme = o->theme ? theme_find(o->theme) : 0;
+    term_theme(t, theme_at(theme < 0 ? 0 : theme));
+    tty_take(&t->tty, NULL, 0);
+    promise(t);
+    take_canvas(t);
+    if (o->probe && t->xterm)
+        ask(t);
+    set_modes(t);
+    flush(t);
+    t->cursor_shown = true;
+    term_redraw(t);
+    return t;
+}
+
+/* Answers that are still on their way would be typed into the shell. */
+static void await_answers(struct term *t)
+{
+    char bytes[256];
+    struct pollfd p = {.fd = t->tty.in, .events = POLLIN};
+    for (int i = 0; t->asked && i < 8 && poll(&p, 1, LATE_MS) > 0; i++) {
+        int n = tty_read(&t->tty, bytes, sizeof bytes);
+        if (n <= 0 || memchr(bytes, 'c', (size_t)n))
+            break;
+    }
+}
+
+void term_close(struct term *t)
+{
+    if (!t)
+        return;
+    if (t->screen) {
+        await_answers(t);
+        term_leave(t);
+        delscreen(t->screen);
+    }
+    if (t->canvas)
+        fclose(t->canvas);
+    else if (t->memory >= 0)
+        close(t->memory);
+    if (t->nothing)
+        fclose(t->nothing);
+    cells_free(&t->shown);
+    buf_free(&t->out);
+    buf_free(&t->title_now);
+    free(t->row);
+    free(t);
+}
+
+const char *term_note(const struct term *t)
+{
+    return *t->note ? t->note : NULL;
+}
+
+/* --- looks ------------------------------------------------------------------------------------------------------ */
+
+static attr_t attributes(int marks)
+{
+    static const struct { int mark; attr_t attr; } map[] = {
+        {LOOK_BOLD, A_BOLD}, {LOOK_ITALIC, A_ITALIC}, {LOOK_UNDERLINE, A_UNDERLINE}, {LOOK_REVERSE, A_REVERSE}, {LOOK_DIM, A_DIM},
+        {LOOK_STRIKE, A_DIM},                   /* curses cannot strike out */
+    };
+    attr_t a = 0;
+    for (size_t i = 0; i < sizeof map / sizeof *map; i++)
+        a |= marks & map[i].mark ? map[i].attr : 0;
+    return a;
+}
+
+/* A theme's colour as curses counts them here. */
+static int color_number(const struct term *t, int32_t color)
+{
+    static const int count[] = {[TERM_8] = 8, [TERM_16] = 16, [TERM_256] = 256};
+    if (t->colors == TERM_TRUE)
+        return color < 8 ? color : (int)look_rgb(color);        /* the first eight are the palette's even there */
+    return look_nearest(color, count[t->colors]);
+}
+
+void term_theme(struct term *t, const struct theme *theme)
+{
+    t->theme = t->colors ? theme : theme_at(theme_find("mono"));
+    for (int i = 0; i < N_STYLES; i++) {
+        const struct theme_style *s = &t->theme->style[i];
+        t->attr[i] = attributes(s->marks);
+        if (t->colors)
+            init_extended_pair(i + 1, color_number(t, s->fg), color_number(t, s->bg));
+    }
+    if (t->shown.at)
+        term_redraw(t);
+}
+
+/* --- frames ----------------------------------------------------------------------------------------------------- */
+
+/* The glyph as curses wants it: one cell for each character that takes columns.  False: libc does not agree about those. */
+static bool glyph_cells(const struct glyph *g, wchar_t wide[2][CCHARW_MAX + 1], int *n)
+{
+    int width = 0, at = 0;
+    *n = 0;
+    for (size_t i = 0; i < g->n;) {
+        uint32_t cp;
+        i += unicode_decode(g->text + i, g->n - i, &cp, NULL);
+        int w = wcwidth((wchar_t)cp);
+        if (w < 0 || (w == 0 && (!*n || at == CCHARW_MAX)) || (w > 0 && *n == 2))
+            return false;
+        if (w > 0) {
+            ++*n;
+            at = 0;
+        }
+        wide[*n - 1][at++] = (wchar_t)cp;
+        wide[*n - 1][at] = 0;
+        width += w;
+    }
+    return width == g->width;
+}
+
+/* Appends a cell to a row for curses; returns the place behind it. */
+static int add_cell(struct term *t, const struct cell *cell, int at)
+{
+    wchar_t wide[2][CCHARW_MAX + 1];
+    const struct glyph *g = &cell->glyph;
+    int n = 0, pair = t->colors ? cell->look.style + 1 : 0;
+    if (!g->width)
+        return at;
+    bool ascii = g->n == 1;
+    if (ascii) {
+        wide[n][0] = (unsigned char)g->text[0];
+        wide[n++][1] = 0;
+    } else if (!t->utf8 || !glyph_cells(g, wide, &n)) {
+        for (n = 0; n < g->width; n++) {
+            wide[n][0] = t->utf8 ? (n ? L' ' : 0xFFFD) : L'?';
+            wide[n][1] = 0;
+        }
+    }
+    for (int i = 0; i < n; i++)
+        setcchar(&t->row[at + i], wide[i], t->attr[cell->look.style] | attributes(cell->look.marks), 0, &pair);
+    return at + n;
+}
+
+static bool same(const struct cell *a, const struct cell *b)
+{
+    return a->glyph.n == b->glyph.n && a->glyph.width == b->glyph.width && a->look.style == b->look.style && a->look.marks == b->look.marks
+        && !memcmp(a->glyph.text, b->glyph.text, a->glyph.n);
+}
+
+/* Whether terminals may disagree about the columns of a glyph: an emoji, or more than one character. */
+static bool is_risky(const struct glyph *g)
+{
+    uint32_t cp;
+    if (g->n < 2)
+        return false;
+    return unicode_decode(g->text, g->n, &cp, NULL) < g->n || cp >= 0x1F000 || (g->width == 2 && cp < 0x2E80);
+}
+
+/* Whether a row must be sent whole: what changes stands at or behind such a glyph, the old one or the new one. */
+static bool must_resend(const struct cell *old, const struct cell *new, int cols)
+{
+    bool risky = false;
+    for (int i = 0; i < cols; i++) {
+        risky = risky || is_risky(&old[i].glyph) || is_risky(&new[i].glyph);
+        if (risky && !same(&old[i], &new[i]))
+            return true;
+    }
+    return false;
+}
+
+static void draw_row(struct term *t, const struct cells *c, int r)
+{
+    const struct cell *row = c->at + (size_t)r * c->cols;
+    struct cell *old = t->shown.at + (size_t)r * c->cols;
+    int n = 0, first = 0;
+    while (first < c->cols && same(&old[first], &row[first]))
+        first++;
+    if (first == c->cols && !t->whole)
+        return;
+    if (!t->whole && must_resend(old, row, c->cols))
+        wredrawln(stdscr, r, 1);
+    for (int i = 0; i < c->cols; i++)
+        n = add_cell(t, &row[i], n);
+    mvadd_wchnstr(r, 0, t->row, n);
+    memcpy(old, row, (size_t)c->cols * sizeof *row);
+}
+
+static void fit_size(struct term *t, const struct cells *c)
+{
+    if (t->shown.at && t->shown.rows == c->rows && t->shown.cols == c->cols)
+        return;
+    resize_term(c->rows, c->cols);
+    cells_size(&t->shown, c->rows, c->cols);
+    free(t->row);
+    t->row = calloc((size_t)c->cols + 1, sizeof *t->row);
+    CHECK(t->row);
+    t->whole = true;
+}
+
+static void show_cursor(struct term *t, bool on)
+{
+    if (!t->hides || t->cursor_shown == on)
+        return;
+    t->cursor_shown = on;
+    say(t, t->xterm ? (on ? "\033[?25h" : "\033[?25l") : on ? cursor_normal : cursor_invisible);
+}
+
+void term_draw(struct term *t, const struct cells *c)
+{
+    if (t->left || t->tty.gone || !c->rows || !c->cols)
+        return;
+    fit_size(t, c);
+    if (t->whole)
+        clearok(curscr, TRUE);
+    for (int r = 0; r < c->rows; r++)
+        draw_row(t, c, r);
+    t->whole = false;
+    bool cursor = c->cursor_row >= 0 && c->cursor_row < c->rows && c->cursor_col >= 0;
+    if (cursor)
+        move(c->cursor_row, c->cursor_col < c->cols ? c->cursor_col : c->cols - 1);
+    wnoutrefresh(stdscr);
+    doupdate();
+    off_t n = lseek(t->memory, 0, SEEK_END);
+    if (n > BIG_FRAME && t->sync)
+        say(t, SYNC_ON);
+    else if (n > BIG_FRAME)
+        show_cursor(t, false);
+    if (!cursor)
+        show_cursor(t, false);
+    take_canvas(t);
+    show_cursor(t, cursor);
+    if (n > BIG_FRAME && t->sync)
+        say(t, SYNC_OFF);
+    flush(t);
+}
+
+void term_redraw(struct term *t)
+{
+    t->whole = true;
+}
+
+/* --- the rest --------------------------------------------------------------------------------------------------- */
+
+int term_fd(const struct term *t)
+{
+    return t->tty.in;
+}
+
+int term_read(struct term *t, char *bytes, size_t size)
+{
+    return tty_read(&t->tty, bytes, size);
+}
+
+void term_size(struct term *t, int *rows, int *cols)
+{
+    window_size(t->tty.out, rows, cols);
+}
+
+bool term_ready(const struct term *t)
+{
+    return tty_ready(&t->tty);
+}
+
+enum term_colors term_colors(const struct term *t)
+{
+    return t->colors;
+}
+
+size_t term_sent(const struct term *t)
+{
+    return t->tty.sent;
+}
+
+void term_mouse(struct term *t, bool on)
+{
+    if (!t->xterm || t->mouse == on)
+        return;
+    t->mouse = on;
+    if (t->left)
+        return;
+    say(t, on ? MOUSE_ON : MOUSE_OFF);
+    flush(t);
+}
+
+void term_title(struct term *t, const char *text)
+{
+    struct buf safe = {0};
+    unicode_safe(&safe, text, strlen(text));
+    for (size_t i = 0; i < safe.len; i++)
+        if (safe.data[i] == '\n' || safe.data[i] == '\t')
+            safe.data[i] = ' ';
+    if (t->title && !t->left && strcmp(buf_str(&safe), buf_str(&t->title_now))) {
+        buf_addf(&t->out, "\033]2;%.*s\033\\", 200, buf_str(&safe));
+        flush(t);
+        buf_reset(&t->title_now);
+        buf_adds(&t->title_now, buf_str(&safe));
+    }
+    buf_free(&safe);
+}
+
+static void add_base64(struct buf *out, const char *bytes, size_t n)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *p = (const unsigned char *)bytes;
+    for (size_t i = 0; i < n; i += 3) {
+        uint32_t v = (uint32_t)p[i] << 16 | (uint32_t)(i + 1 < n ? p[i + 1] : 0) << 8 | (i + 2 < n ? p[i + 2] : 0);
+        for (int k = 0; k < 4; k++)
+            buf_addc(out, i + (size_t)k > n ? '=' : digits[v >> (18 - 6 * k) & 63]);
+    }
+}
+
+bool term_clipboard(struct term *t, const char *text, size_t n)
+{
+    if (n > TERM_CLIPBOARD_MAX || !t->xterm || t->left)
+        return false;
+    say(t, "\033]52;c;");
+    add_base64(&t->out, text, n);
+    say(t, "\033\\");
+    if (getenv("TMUX")) {                       /* it takes one or the other, as it is configured */
+        say(t, "\033Ptmux;\033\033]52;c;");
+        add_base64(&t->out, text, n);
+        say(t, "\a\033\\");
+    }
+    flush(t);
+    return !t->tty.gone;
+}
+
+void term_bell(struct term *t)
+{
+    if (t->left)
+        return;
+    say(t, "\a");
+    flush(t);
+}
+
+void term_leave(struct term *t)
+{
+    if (t->left)
+        return;
+    t->left = true;
+    endwin();
+    take_canvas(t);
+    buf_reset(&t->out);                         /* what is to be said is promised already */
+    tty_give_back(&t->tty);
+}
+
+void term_enter(struct term *t)
+{
+    if (!t->left)
+        return;
+    t->left = false;
+    tty_take(&t->tty, NULL, 0);
+    promise(t);
+    doupdate();                                 /* curses takes the screen again */
+    take_canvas(t);
+    set_modes(t);
+    if (t->title && t->title_now.len)
+        buf_addf(&t->out, "\033]2;%.*s\033\\", 200, t->title_now.data);
+    t->cursor_shown = true;
+    flush(t);
+    term_redraw(t);
+}
+
+void term_report(struct term *t, int report, int value)
+{
+    if (report == REPORT_DA1)
+        t->asked = false;
+    else if (report == REPORT_SYNC)
+        t->sync = value == 1;
+    else if (report == REPORT_KITTY && !t->kitty) {
+        t->kitty = true;
+        if (!t->left) {
+            say(t, KITTY_ON);
+            flush(t);
+        }
+    } else
+        return;
+    promise(t);
+}

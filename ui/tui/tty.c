@@ -1,0 +1,176 @@
+#include "ui/tui/tty.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+/* --- the promise -------------------------------------------------------------------------------------------------
+ * What a signal handler needs is static and set before `taken`. */
+
+static struct {
+    volatile sig_atomic_t taken;
+    int   in, out;
+    pid_t owner;                /* a child that was forked shares our handlers, but the terminal is not its to restore */
+    struct termios found;
+    char   bytes[512];
+    size_t n;
+} promise;
+
+/* Faults, and signals that would kill us: those only where nobody else handles them. */
+static const int signals[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTERM, SIGHUP, SIGINT, SIGQUIT};
+enum { N_FAULTS = 5, N_SIGNALS = sizeof signals / sizeof *signals };
+static struct sigaction before[N_SIGNALS];
+
+void tty_give_back_now(void)
+{
+    if (!promise.taken || getpid() != promise.owner)
+        return;
+    promise.taken = 0;
+    int kept = errno;
+    sigset_t ttou, mask;
+    sigemptyset(&ttou);
+    sigaddset(&ttou, SIGTTOU);                  /* else we would be stopped here when in the background */
+    pthread_sigmask(SIG_BLOCK, &ttou, &mask);
+    for (size_t at = 0; at < promise.n;) {
+        ssize_t k = write(promise.out, promise.bytes + at, promise.n - at);
+        if (k <= 0 && errno != EINTR)
+            break;
+        at += k > 0 ? (size_t)k : 0;
+    }
+    tcsetattr(promise.in, TCSANOW, &promise.found);
+    pthread_sigmask(SIG_SETMASK, &mask, NULL);
+    errno = kept;
+}
+
+static void on_signal(int sig)
+{
+    tty_give_back_now();
+    for (int i = 0; i < N_SIGNALS; i++)
+        if (signals[i] == sig)
+            sigaction(sig, &before[i], NULL);
+    raise(sig);
+}
+
+static void catch_signals(void)
+{
+    static char stack[65536];                   /* a fault may be the end of the stack */
+    stack_t own = {.ss_sp = stack, .ss_size = sizeof stack}, has;
+    if (!sigaltstack(NULL, &has) && (has.ss_flags & SS_DISABLE))
+        sigaltstack(&own, NULL);
+    struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK | SA_NODEFER};
+    sigemptyset(&a.sa_mask);
+    for (int i = 0; i < N_SIGNALS; i++) {
+        sigaction(signals[i], NULL, &before[i]);
+        if (i < N_FAULTS || (!(before[i].sa_flags & SA_SIGINFO) && before[i].sa_handler == SIG_DFL))
+            sigaction(signals[i], &a, NULL);
+    }
+}
+
+static void release_signals(void)
+{
+    for (int i = 0; i < N_SIGNALS; i++) {
+        struct sigaction now;
+        sigaction(signals[i], NULL, &now);
+        if (!(now.sa_flags & SA_SIGINFO) && now.sa_handler == on_signal)
+            sigaction(signals[i], &before[i], NULL);
+    }
+}
+
+void tty_restore_with(const char *restore, size_t n)
+{
+    CHECK(n <= sizeof promise.bytes);
+    int taken = promise.taken;
+    promise.taken = 0;
+    memcpy(promise.bytes, restore, n);
+    promise.n = n;
+    promise.taken = taken;
+}
+
+/* --- the line --------------------------------------------------------------------------------------------------- */
+
+bool tty_open(struct tty *t, int in, int out, struct err *e)
+{
+    *t = (struct tty){.in = in, .out = out};
+    if (tcgetattr(in, &t->found))
+        return err_set(e, "cannot read the settings of the terminal: %s", strerror(errno));
+    return true;
+}
+
+static void make_raw(int fd, struct termios raw)
+{
+    raw.c_iflag &= ~(tcflag_t)(IGNBRK | BRKINT | PARMRK | ISTRIP | INLCR | IGNCR | ICRNL | IXON);
+    raw.c_oflag &= ~(tcflag_t)OPOST;
+    raw.c_lflag &= ~(tcflag_t)(ECHO | ECHONL | ICANON | ISIG | IEXTEN);
+    raw.c_cflag = (raw.c_cflag & ~(tcflag_t)(CSIZE | PARENB)) | CS8;
+    raw.c_cc[VMIN] = 1;
+    raw.c_cc[VTIME] = 0;
+    tcsetattr(fd, TCSANOW, &raw);               /* what was typed ahead stays */
+}
+
+void tty_take(struct tty *t, const char *restore, size_t n)
+{
+    static bool at_exit;
+    CHECK(!promise.taken);
+    promise.in = t->in;
+    promise.out = t->out;
+    promise.owner = getpid();
+    promise.found = t->found;
+    tty_restore_with(restore, n);
+    promise.taken = 1;
+    if (!at_exit)
+        atexit(tty_give_back_now);
+    at_exit = true;
+    catch_signals();
+    make_raw(t->in, t->found);
+}
+
+void tty_give_back(struct tty *t)
+{
+    t->sent += promise.taken ? promise.n : 0;
+    tty_give_back_now();
+    release_signals();
+}
+
+bool tty_ready(const struct tty *t)
+{
+    struct pollfd p = {.fd = t->out, .events = POLLOUT};
+    return t->gone || (poll(&p, 1, 0) > 0 && (p.revents & (POLLOUT | POLLERR | POLLHUP)));
+}
+
+void tty_write(struct tty *t, const char *bytes, size_t n)
+{
+    for (size_t at = 0; at < n && !t->gone;) {
+        ssize_t k = write(t->out, bytes + at, n - at);
+        if (k >= 0) {
+            at += (size_t)k;
+            t->sent += (size_t)k;
+        } else if (errno == EAGAIN) {           /* somebody made it non-blocking, for all that share it */
+            struct pollfd p = {.fd = t->out, .events = POLLOUT};
+            poll(&p, 1, -1);
+        } else if (errno != EINTR)
+            t->gone = true;
+    }
+}
+
+int tty_read(struct tty *t, char *bytes, size_t size)
+{
+    struct pollfd p = {.fd = t->in, .events = POLLIN};
+    if (t->gone)
+        return -1;
+    if (poll(&p, 1, 0) <= 0)
+        return 0;
+    if (p.revents & POLLIN) {
+        ssize_t n = read(t->in, bytes, size);
+        if (n > 0)
+            return (int)n;
+        if (n < 0 && (errno == EINTR || errno == EAGAIN))
+            return 0;
+    }
+    t->gone = true;                             /* POLLHUP, EIO, end of file */
+    return -1;
+}

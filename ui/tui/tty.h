@@ -1,0 +1,31 @@
+/* The line to the terminal: raw bytes in, bytes out and counted, and the promise to leave it as it was found.  Knows no curses.
+ * One at a time may be taken. */
+#ifndef Q35_UI_TUI_TTY_H
+#define Q35_UI_TUI_TTY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <termios.h>
+
+#include "base/err.h"
+
+struct tty {
+    int    in, out;
+    bool   gone;                /* hung up: nothing more comes or goes */
+    size_t sent;                /* bytes written */
+    struct termios found;       /* how the line was */
+};
+
+bool tty_open(struct tty *t, int in, int out, struct err *e);
+/* Raw: every byte is a key, Ctrl-C too, and no byte that is written is changed.  From here on, whatever way the program ends
+ * (exit, abort, a fault, a signal that kills), `restore` is written and the line is as it was found. */
+void tty_take(struct tty *t, const char *restore, size_t n);
+void tty_restore_with(const char *restore, size_t n);   /* other bytes to restore it with, copied; up to 512 */
+/* Writes those bytes and gives the line back.  tty_give_back_now() may be called in a signal handler, and twice. */
+void tty_give_back(struct tty *t);
+void tty_give_back_now(void);
+void tty_write(struct tty *t, const char *bytes, size_t n);     /* waits until it is gone, or the line is */
+bool tty_ready(const struct tty *t);                    /* a write would not wait */
+int  tty_read(struct tty *t, char *bytes, size_t size); /* -1: hung up; 0: nothing is there */
+
+#endif
