@@ -1,0 +1,229 @@
+#include "ui/tui/clip.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "chat/place.h"
+#include "ui/tui/figure.h"
+
+enum { LIMIT_MS = 2000, NAP_NS = 2000000 };
+
+static bool write_all(int fd, const char *s, size_t n)
+{
+    while (n) {
+        ssize_t k = write(fd, s, n);
+        if (k < 0 && errno != EINTR)
+            return false;
+        s += k > 0 ? k : 0;
+        n -= k > 0 ? (size_t)k : 0;
+    }
+    return true;
+}
+
+/* --- programs ---------------------------------------------------------------------------------------------------- */
+
+/* In a session of its own: what stays in the background to serve the clipboard outlives us.  Its output is not a pipe that it would
+ * keep open. */
+static pid_t spawn(const char *const *argv, int in, int out)
+{
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attr;
+    sigset_t none, usual;
+    pid_t pid;
+    sigemptyset(&none);
+    sigemptyset(&usual);
+    sigaddset(&usual, SIGINT);
+    sigaddset(&usual, SIGPIPE);
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setsigdefault(&attr, &usual);
+    posix_spawnattr_setsigmask(&attr, &none);
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, in, 0);
+    posix_spawn_file_actions_adddup2(&files, out, 1);
+    posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
+    int rc = posix_spawnp(&pid, argv[0], &files, &attr, (char *const *)argv, environ);
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attr);
+    return rc ? -1 : pid;
+}
+
+/* True if it exits with 0 in time; what does not is killed. */
+static bool wait_for(pid_t pid)
+{
+    int64_t start = clock_ns();
+    int status = 0;
+    for (;;) {
+        pid_t ended = waitpid(pid, &status, WNOHANG);
+        if (ended == pid)
+            return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        if (ended < 0 && errno != EINTR)
+            return false;
+        if (clock_ms_since(start) > LIMIT_MS)
+            kill(-pid, SIGKILL);
+        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    }
+}
+
+/* Runs a program with the text as its input, a file that nobody else can see: no pipe to feed, no SIGPIPE.  The beginning of
+ * what it says goes to says[size]. */
+static bool run(const char *const *argv, const char *text, size_t n, char *says, size_t size)
+{
+    int in = memfd_create("copied", MFD_CLOEXEC), out = memfd_create("said", MFD_CLOEXEC);
+    bool ok = in >= 0 && out >= 0 && write_all(in, text, n) && lseek(in, 0, SEEK_SET) == 0;
+    pid_t pid = ok ? spawn(argv, in, out) : -1;
+    ok = pid > 0 && wait_for(pid);
+    ssize_t k = size ? pread(out, says, size - 1, 0) : 0;
+    if (size)
+        says[k > 0 ? k : 0] = 0;
+    if (in >= 0)
+        close(in);
+    if (out >= 0)
+        close(out);
+    return ok;
+}
+
+/* --- places ------------------------------------------------------------------------------------------------------ */
+
+static bool is_set(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value;
+}
+
+/* "tmux 3.3a", "tmux next-3.4"; what has no number is newer than numbers. */
+static bool tmux_passes_on(void)
+{
+    static const char *const argv[] = {"tmux", "-V", NULL};
+    char says[64];
+    int major, minor;
+    if (!run(argv, "", 0, says, sizeof says))
+        return false;
+    const char *digits = says + strcspn(says, "0123456789");
+    return sscanf(digits, "%d.%d", &major, &minor) != 2 || major > 3 || (major == 3 && minor >= 2);
+}
+
+static bool to_tmux(const char *text, size_t n, const char **where)
+{
+    static const char *const both[] = {"tmux", "load-buffer", "-w", "-", NULL}, *const buffer[] = {"tmux", "load-buffer", "-", NULL};
+    if (!is_set("TMUX"))
+        return false;
+    bool passes_on = tmux_passes_on();
+    *where = passes_on ? "the tmux buffer and, if the terminal allows it, its clipboard" : "the tmux buffer";
+    return run(passes_on ? both : buffer, text, n, NULL, 0);
+}
+
+static bool to_desktop(const char *text, size_t n, const char **where)
+{
+    static const struct program {
+        const char *needs, *where, *argv[5];
+    } programs[] = {
+        {"WAYLAND_DISPLAY", "the clipboard (wl-copy)", {"wl-copy", "--type", "text/plain"}},
+        {"DISPLAY", "the clipboard (xclip)", {"xclip", "-selection", "clipboard", "-in"}},
+        {"DISPLAY", "the clipboard (xsel)", {"xsel", "--clipboard", "--input"}},
+    };
+    if (is_set("SSH_CONNECTION"))       /* that display is not where the user sits */
+        return false;
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+        *where = programs[i].where;
+        if (is_set(programs[i].needs) && run(programs[i].argv, text, n, NULL, 0))
+            return true;
+    }
+    return false;
+}
+
+static bool to_state_file(const char *text, size_t n, struct buf *path, struct err *e)
+{
+    struct buf fresh = {0};
+    if (!place_state(path, "clipboard.txt", e))
+        return false;
+    buf_addf(&fresh, "%s.XXXXXX", path->data);
+    int fd = mkostemp(fresh.data, O_CLOEXEC);
+    bool ok = fd >= 0 && write_all(fd, text, n);
+    if (fd >= 0)
+        ok = !close(fd) && ok;
+    ok = ok && !rename(fresh.data, path->data);
+    if (!ok) {
+        err_set(e, "cannot write %s: %s", path->data, strerror(errno));
+        unlink(fresh.data);
+    }
+    buf_free(&fresh);
+    return ok;
+}
+
+static void count_bytes(size_t n, struct buf *said)
+{
+    figure_count(said, (long)n);
+    buf_adds(said, n == 1 ? " byte" : " bytes");
+}
+
+static bool into_file(const char *text, size_t n, const char *why, struct buf *said)
+{
+    struct buf path = {0};
+    struct err e = {0};
+    bool ok = to_state_file(text, n, &path, &e);
+    if (ok) {
+        buf_adds(said, "copied ");
+        count_bytes(n, said);
+        buf_addf(said, " to %s%s", path.data, why);
+    } else {
+        buf_addf(said, "nothing was copied: %s", e.msg);
+    }
+    buf_free(&path);
+    return ok;
+}
+
+bool clip_copy(const char *text, size_t n, void (*fn)(void *arg, const char *text, size_t n), void *arg, struct buf *said)
+{
+    const char *where;
+    if (!n) {
+        buf_adds(said, "there is nothing to copy");
+        return false;
+    }
+    if (to_tmux(text, n, &where) || to_desktop(text, n, &where)) {
+        buf_adds(said, "copied ");
+        count_bytes(n, said);
+        buf_addf(said, " to %s", where);
+        return true;
+    }
+    if (fn && n <= CLIP_TERMINAL_MAX) {
+        fn(arg, text, n);
+        buf_adds(said, "sent ");
+        count_bytes(n, said);
+        buf_adds(said, " to the terminal's clipboard (OSC 52, which gives no answer)");
+        return true;
+    }
+    return into_file(text, n, fn ? ": it is more than a terminal's clipboard takes" : "", said);
+}
+
+bool clip_file(const char *path, const char *text, size_t n, struct err *e)
+{
+    struct buf full = {0};
+    place_expand(&full, path);
+    int fd = open(buf_str(&full), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    bool ok = fd >= 0;
+    if (!ok && errno == EEXIST)
+        err_set(e, "%s exists already; choose another name", path);
+    else if (!ok)
+        err_set(e, "cannot make %s: %s", path, strerror(errno));
+    if (ok) {
+        ok = write_all(fd, text, n);
+        ok = !close(fd) && ok;
+        if (!ok) {
+            err_set(e, "cannot write %s: %s", path, strerror(errno));
+            unlink(full.data);          /* half of it would pass for all */
+        }
+    }
+    buf_free(&full);
+    return ok;
+}
