@@ -14,7 +14,7 @@
 static struct tmpdir dir;
 static struct buf said, terminal;
 
-static const char *const made[] = {"tmux", "wl-copy", "xclip", "xsel", "input", "arguments", "version", "new", "q35chat/clipboard.txt"};
+static const char *const made[] = {"tmux", "wl-copy", "xclip", "xsel", "input", "arguments", "new", "q35chat/clipboard.txt"};
 
 static int setup(void **state)
 {
@@ -149,7 +149,8 @@ static void test_clip__what_is_too_long_for_a_terminal_goes_into_a_file(void **s
     memset(text, 'x', CLIP_TERMINAL_MAX + 1);
     assert_true(copy(text));
     assert_int_equal(terminal.len, 0);
-    snprintf(expected, sizeof expected, "copied 74,995 bytes to %s/q35chat/clipboard.txt: it is more than a terminal's clipboard takes", dir.path);
+    snprintf(expected, sizeof expected, "copied 74,995 bytes to %s/q35chat/clipboard.txt: it is more than a terminal's clipboard takes",
+             dir.path);
     assert_string_equal(said.data, expected);
     assert_file("q35chat/clipboard.txt", text);
     snprintf(expected, sizeof expected, "%s/q35chat/clipboard.txt", dir.path);
@@ -195,7 +196,7 @@ static void test_clip__a_program_may_stay_in_the_background(void **state)
 {
     (void)state;
     setenv("DISPLAY", ":0", 1);
-    program("xclip", "#!/bin/sh\ncat > $Q35_TEST_DIR/input\n(sleep 3) &\n");      /* as xclip does, to serve the clipboard */
+    program("xclip", "#!/bin/sh\ncat > $Q35_TEST_DIR/input\nsleep 3 &\n");        /* as xclip does, to serve the clipboard */
     assert_true(copy("x"));
     assert_string_equal(said.data, "copied 1 byte to the clipboard (xclip)");
 }

@@ -32,8 +32,8 @@ static bool write_all(int fd, const char *s, size_t n)
 
 /* --- programs ---------------------------------------------------------------------------------------------------- */
 
-/* In a session of its own: what stays in the background to serve the clipboard outlives us.  Its output is not a pipe that it would
- * keep open. */
+/* In a session of its own: what stays in the background to serve the clipboard outlives us.  Its output is not a pipe, which it
+ * would keep open. */
 static pid_t spawn(const char *const *argv, int in, int out)
 {
     posix_spawn_file_actions_t files;
