@@ -1,0 +1,40 @@
+/* What a key does, and where: config/keys.def as a table that can be searched, and told as help. */
+#ifndef Q35_UI_TUI_ACTION_H
+#define Q35_UI_TUI_ACTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+struct app;
+typedef void action_fn(struct app *a);
+
+enum context {
+    CONTEXT_popup, CONTEXT_empty, CONTEXT_input, CONTEXT_edit, CONTEXT_prompt, CONTEXT_view, CONTEXT_approve, CONTEXT_picker,
+    CONTEXT_inspect, CONTEXT_keys, CONTEXT_any, N_CONTEXTS
+};
+/* Where one is: contexts in the order in which they are asked. */
+struct contexts { enum context at[6]; int n; };
+
+struct binding {
+    enum context context;
+    uint32_t     code;
+    uint8_t      mods;
+    bool         behind_ctrl_x;
+    const char  *key, *action, *help;   /* as the table has them */
+    action_fn   *fn;
+};
+
+struct actions;
+
+struct actions *actions_open(void);
+void actions_close(struct actions *a);
+/* The function of a key, or NULL.  `behind_ctrl_x`: Ctrl-X came before it, which makes an Alt key of what has no row of its own. */
+action_fn *actions_find(const struct actions *a, const struct contexts *where, uint32_t code, uint8_t mods, bool behind_ctrl_x);
+/* The keys that work there: a line for each thing they do. */
+void actions_help(const struct actions *a, const struct contexts *where, struct buf *out);
+int  actions_n(const struct actions *a);
+const struct binding *actions_at(const struct actions *a, int i);
+
+#endif
