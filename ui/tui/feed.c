@@ -1,0 +1,346 @@
+#include "ui/tui/feed.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ui/tui/figure.h"
+
+enum { HEAD_EVERY_MS = 250 };
+
+void feed_init(struct feed *f, struct pane *p, struct options *o)
+{
+    *f = (struct feed){.pane = p, .o = o, .message = -1, .reasoning = -1, .answer = -1};
+}
+
+static bool shows_reasoning(const struct feed *f)
+{
+    const char *how = options_text(f->o, OPT_reasoning);
+    return !strcmp(how, "show") || !strcmp(how, "only");
+}
+
+bool feed_reasons(const struct feed *f)
+{
+    return f->reasoning >= 0;
+}
+
+static int add(struct feed *f, enum item_kind kind, int message, const char *text, size_t n)
+{
+    int item = pane_add(f->pane, kind, message);
+    if (n)
+        pane_append(f->pane, item, text, n);
+    return item;
+}
+
+void feed_say(struct feed *f, enum item_kind kind, const char *text)
+{
+    size_t n = strlen(text);
+    while (n && text[n - 1] == '\n')
+        n--;
+    if (n)
+        pane_end(f->pane, add(f, kind, -1, text, n));
+}
+
+/* --- heads ------------------------------------------------------------------------------------------------------ */
+
+static void thinking_head(struct feed *f, int64_t ms)
+{
+    struct buf head = {0}, sentence = {0};
+    buf_addf(&head, "thinking %lld s, %d tok", (long long)(ms - f->since_ms) / 1000, chat_n_tokens(f->chat, -1));
+    if (strcmp(options_text(f->o, OPT_reasoning), "hide") && pane_sentence(f->pane, f->reasoning, &sentence))
+        buf_addf(&head, ", \"%s\"", sentence.data);
+    pane_head(f->pane, f->reasoning, head.data);
+    f->told_ms = ms;
+    buf_free(&head);
+    buf_free(&sentence);
+}
+
+static int reasoning_tokens(const struct feed *f, int message)
+{
+    struct chat_token t;
+    int n = chat_n_tokens(f->chat, message), count = 0;
+    for (int k = 0; k < n && chat_token(f->chat, message, k, &t); k++)
+        count += t.reasoning;
+    return count;
+}
+
+/* Of a message that was loaded nobody knows how long it took. */
+static void loaded_thought_head(struct feed *f, int item, int message, size_t bytes)
+{
+    enum { BYTES_PER_TOKEN = 4 };
+    char head[64];
+    int n = reasoning_tokens(f, message);
+    if (n)
+        snprintf(head, sizeof head, "thought %d tok", n);
+    else
+        snprintf(head, sizeof head, "thought about %zu tok", bytes / BYTES_PER_TOKEN + 1);
+    pane_head(f->pane, item, head);
+}
+
+/* What stands at the side of a message: the files it brought, and its place among those beside it. */
+static void message_head(struct feed *f, int item, int message)
+{
+    struct buf head = {0};
+    int which, n = chat_siblings(f->chat, message, &which);
+    for (int k = 0; pane_kind(f->pane, item) == ITEM_USER && k < chat_n_files(f->chat, message); k++) {
+        struct chat_file file = chat_file(f->chat, message, k);
+        buf_addf(&head, head.len ? ", %s " : "%s ", file.path);
+        figure_tokens(&head, file.tokens);
+        buf_adds(&head, " tok");
+    }
+    if (n > 1)
+        buf_addf(&head, "%s<%d/%d>", head.len ? "  " : "", which + 1, n);
+    pane_head(f->pane, item, buf_str(&head));
+    buf_free(&head);
+}
+
+/* --- what stands in the conversation ---------------------------------------------------------------------------- */
+
+/* Compares the items from `item` on with what messages should show, until one differs; from there on it adds. */
+struct walk {
+    struct feed *f;
+    int  item;
+    bool adding;
+    struct buf source;
+};
+
+/* Whether the next item is this one.  Of a call its output is compared, and that its name stands there. */
+static bool agrees(struct walk *w, enum item_kind kind, int message, const char *name, const char *text)
+{
+    struct pane *p = w->f->pane;
+    size_t n = strlen(text);
+    while (w->item < pane_n(p) && pane_message(p, w->item) < 0)
+        w->item++;
+    if (w->item == pane_n(p) || pane_message(p, w->item) != message || pane_kind(p, w->item) != kind)
+        return false;
+    buf_reset(&w->source);
+    pane_source(p, w->item, &w->source);
+    const char *source = buf_str(&w->source);
+    size_t len = w->source.len;
+    if (name)
+        return len >= n && !memcmp(source + len - n, text, n) && strstr(source, name);
+    return len == n && !memcmp(source, text, n);
+}
+
+/* Goes on to the item that shows this; *fresh: there is none, and from here on all are made anew. */
+static int expect(struct walk *w, enum item_kind kind, int message, const char *name, const char *text, bool *fresh)
+{
+    struct pane *p = w->f->pane;
+    *fresh = w->adding || !agrees(w, kind, message, name, text);
+    if (!*fresh)
+        return w->item++;
+    if (!w->adding && w->item < pane_n(p))
+        pane_cut(p, w->item);
+    w->adding = true;
+    return -1;
+}
+
+static int expect_text(struct walk *w, enum item_kind kind, int message, const char *text, bool *fresh)
+{
+    int item = expect(w, kind, message, NULL, text, fresh);
+    if (*fresh) {
+        item = add(w->f, kind, message, text, strlen(text));
+        pane_end(w->f->pane, item);
+    }
+    return item;
+}
+
+static void expect_call(struct walk *w, int i, int k)
+{
+    struct pane *p = w->f->pane;
+    struct chat_call call = chat_message_call(w->f->chat, i, k);
+    int answer = i + 1 + k;
+    bool fresh, answered = answer < chat_n_messages(w->f->chat) && !strcmp(chat_message(w->f->chat, answer).role, "tool");
+    const char *output = answered ? chat_message(w->f->chat, answer).text : "";
+    expect(w, ITEM_CALL, i, call.name, output, &fresh);
+    if (!fresh)
+        return;
+    int item = pane_call(p, i, call.name, call.arguments);
+    pane_append(p, item, output, strlen(output));
+    pane_end(p, item);
+}
+
+static void expect_message(struct walk *w, int i)
+{
+    struct feed *f = w->f;
+    struct chat_message m = chat_message(f->chat, i);
+    bool fresh;
+    if (!strcmp(m.role, "user"))
+        message_head(f, expect_text(w, ITEM_USER, i, m.text, &fresh), i);
+    if (strcmp(m.role, "assistant"))
+        return;                         /* a tool's words stand in its call */
+    if (*m.reasoning) {
+        int item = expect_text(w, ITEM_REASONING, i, m.reasoning, &fresh);
+        if (fresh) {
+            loaded_thought_head(f, item, i, strlen(m.reasoning));
+            pane_fold(f->pane, item, !shows_reasoning(f));
+        }
+    }
+    if (*m.text)
+        message_head(f, expect_text(w, ITEM_ANSWER, i, m.text, &fresh), i);
+    for (int k = 0; k < m.n_calls; k++)
+        expect_call(w, i, k);
+}
+
+void feed_sync(struct feed *f)
+{
+    struct walk w = {.f = f};
+    int n = chat_n_messages(f->chat);
+    for (int i = 0; i < n; i++)
+        expect_message(&w, i);
+    for (; !w.adding && w.item < pane_n(f->pane); w.item++)
+        if (pane_message(f->pane, w.item) >= 0) {
+            pane_cut(f->pane, w.item);
+            break;
+        }
+    buf_free(&w.source);
+}
+
+/* --- what happens ----------------------------------------------------------------------------------------------- */
+
+void feed_turn(struct feed *f)
+{
+    feed_sync(f);
+    f->message = chat_n_messages(f->chat) - 1;
+    f->complete = true;
+    f->reasoning = f->answer = -1;
+    f->call = pane_n(f->pane);
+}
+
+/* Something of an answer comes in: whose message is it? */
+static void begin_message(struct feed *f)
+{
+    if (!f->complete)
+        return;
+    f->complete = false;
+    f->message++;
+    f->reasoning = f->answer = -1;
+    f->call = pane_n(f->pane);
+}
+
+static void end_reasoning(struct feed *f, int64_t ms)
+{
+    char head[64];
+    if (f->reasoning < 0)
+        return;
+    int n = reasoning_tokens(f, f->message < chat_n_messages(f->chat) ? f->message : -1);
+    snprintf(head, sizeof head, n ? "thought %.1f s, %d tok" : "thought %.1f s", (double)(ms - f->since_ms) / 1000, n);
+    pane_head(f->pane, f->reasoning, head);
+    pane_end(f->pane, f->reasoning);
+    f->reasoning = -1;
+}
+
+static void end_answer(struct feed *f)
+{
+    if (f->answer >= 0)
+        pane_end(f->pane, f->answer);
+    f->answer = -1;
+}
+
+static void on_reasoning(struct feed *f, const struct chat_event *ev, int64_t ms)
+{
+    begin_message(f);
+    if (f->reasoning < 0) {
+        f->reasoning = pane_add(f->pane, ITEM_REASONING, f->message);
+        pane_fold(f->pane, f->reasoning, !shows_reasoning(f));
+        f->since_ms = ms;
+        f->told_ms = ms - HEAD_EVERY_MS;
+    }
+    pane_append(f->pane, f->reasoning, ev->text, ev->n);
+    feed_tick(f, ms);
+}
+
+static void on_text(struct feed *f, const struct chat_event *ev, int64_t ms)
+{
+    begin_message(f);
+    end_reasoning(f, ms);
+    if (f->answer < 0)
+        f->answer = pane_add(f->pane, ITEM_ANSWER, f->message);
+    pane_append(f->pane, f->answer, ev->text, ev->n);
+}
+
+static void on_call(struct feed *f, const struct chat_event *ev, int64_t ms)
+{
+    begin_message(f);
+    end_reasoning(f, ms);
+    end_answer(f);
+    int item = pane_call(f->pane, f->message, ev->name, ev->text);
+    if (ev->truncated) {
+        pane_head(f->pane, item, "cut off, not run");
+        pane_end(f->pane, item);
+    }
+    f->call_ms = ms;
+}
+
+/* Results come in the order of the calls. */
+static void on_result(struct feed *f, const struct chat_event *ev, int64_t ms)
+{
+    char head[32];
+    while (f->call < pane_n(f->pane) && pane_kind(f->pane, f->call) != ITEM_CALL)
+        f->call++;
+    if (f->call < pane_n(f->pane)) {
+        snprintf(head, sizeof head, "%.1f s", (double)(ms - f->call_ms) / 1000);
+        pane_append(f->pane, f->call, ev->text, ev->n);
+        pane_head(f->pane, f->call, head);
+        pane_end(f->pane, f->call++);
+    }
+    f->call_ms = ms;                    /* the next one begins now */
+    f->complete = true;
+    f->message++;
+}
+
+static const char *ended(enum chat_end end)
+{
+    switch (end) {
+    case CHAT_LENGTH:      return "cut off: max_tokens is reached; Enter on an empty draft goes on";
+    case CHAT_CONTEXT:     return "cut off: the context is full; /new begins again, /undo goes back";
+    case CHAT_INTERRUPTED: return "stopped; Enter on an empty draft goes on";
+    case CHAT_TOOL_ROUNDS: return "ended: too many rounds of tool calls, see /set tool_rounds";
+    default:               return NULL;
+    }
+}
+
+static void on_done(struct feed *f, const struct chat_event *ev, int64_t ms)
+{
+    end_reasoning(f, ms);
+    end_answer(f);
+    f->complete = true;
+    feed_sync(f);                       /* what was taken back goes; signs; of another answer that got no word the older ones return */
+    if (!ev->taken_back && ended(ev->end))
+        feed_say(f, ITEM_NOTE, ended(ev->end));
+    if (ev->end == CHAT_FAILED) {
+        struct buf line = {0};
+        buf_addf(&line, "failed: %s", ev->text);
+        feed_say(f, ITEM_ERROR, line.data);
+        buf_free(&line);
+    }
+}
+
+static void on_fatal(struct feed *f, const struct chat_event *ev, int64_t ms)
+{
+    struct buf line = {0};
+    end_reasoning(f, ms);
+    end_answer(f);
+    buf_addf(&line, "the model has ended: %s\nThe conversation can still be read, copied and exported.", ev->text);
+    feed_say(f, ITEM_ERROR, line.data);
+    buf_free(&line);
+}
+
+void feed_event(struct feed *f, const struct chat_event *ev, int64_t ms)
+{
+    switch (ev->kind) {
+    case CHAT_REASONING:   on_reasoning(f, ev, ms); break;
+    case CHAT_TEXT:        on_text(f, ev, ms); break;
+    case CHAT_CALL:        on_call(f, ev, ms); break;
+    case CHAT_TOOL_RESULT: on_result(f, ev, ms); break;
+    case CHAT_NOTE:        feed_say(f, ITEM_NOTE, ev->text); break;
+    case CHAT_DONE:        on_done(f, ev, ms); break;
+    case CHAT_FATAL:       on_fatal(f, ev, ms); break;
+    default:               break;
+    }
+}
+
+void feed_tick(struct feed *f, int64_t ms)
+{
+    if (f->reasoning >= 0 && ms - f->told_ms >= HEAD_EVERY_MS)
+        thinking_head(f, ms);
+}
