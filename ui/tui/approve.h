@@ -1,0 +1,30 @@
+/* A tool wants to run: the question, in the input's place.  Whoever says yes has seen all of it, and typed the answer after it
+ * had been there for a while. */
+#ifndef Q35_UI_TUI_APPROVE_H
+#define Q35_UI_TUI_APPROVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ui/tui/cells.h"
+#include "ui/tui/lines.h"
+
+struct approve {
+    bool    on;
+    int64_t deaf_until;                 /* keys before that were meant for something else; INT64_MAX: it was not drawn yet */
+    struct buf name, arguments;
+    struct lines lines;                 /* of the arguments, for `columns` */
+    int columns, top, shown;            /* shown: lines that were in view with their top at `top` */
+    bool seen;                          /* down to the last line */
+};
+
+enum { APPROVE_DEAF_MS = 500 };
+
+void approve_ask(struct approve *q, const char *name, const char *arguments, size_t n);
+void approve_end(struct approve *q);
+void approve_free(struct approve *q);
+int  approve_rows(struct approve *q, int columns);      /* rows it would like */
+void approve_draw(struct approve *q, struct cells *c, struct area a, int64_t ms);
+void approve_scroll(struct approve *q, int lines);
+
+#endif

@@ -1,0 +1,252 @@
+#include "ui/tui/inspect.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "ui/tui/app.h"
+
+static const struct look TEXT = {STYLE_popup, 0}, DIM = {STYLE_dim, 0}, CHOSEN = {STYLE_selected, 0}, BAR = {STYLE_bar, 0};
+
+/* --- heat ------------------------------------------------------------------------------------------------------- */
+
+static bool style_of(enum heat heat, const struct chat_token *t, enum style *style)
+{
+    const float sure = 0.9f, unsure = 0.6f, doubtful = 0.3f;
+    if (heat == HEAT_HOW) {
+        *style = t->how == CHAT_DRAFTED ? STYLE_drafted : STYLE_looked_up;
+        return t->how == CHAT_DRAFTED || t->how == CHAT_LOOKED_UP;
+    }
+    *style = t->prob >= sure ? STYLE_sure : t->prob < doubtful ? STYLE_doubtful : STYLE_unsure;
+    return t->prob >= 0 && (t->prob < unsure || t->prob >= sure);
+}
+
+/* Of an item that shows one of the two texts of a message. */
+static void tint_item(struct app *a, int item, int message, bool reasoning)
+{
+    int n = chat_n_tokens(a->chat, message), used = 0;
+    struct pane_tint *tints = calloc((size_t)n + 1, sizeof *tints);
+    struct chat_token t;
+    CHECK(tints);
+    for (int k = 0; k < n && chat_token(a->chat, message, k, &t); k++) {
+        struct pane_tint tint = {.at = t.at, .n = t.n};
+        if (t.reasoning == reasoning && t.n && style_of(a->heat, &t, &tint.style))
+            tints[used++] = tint;
+    }
+    pane_tint(a->pane, item, tints, used);
+    free(tints);
+}
+
+void inspect_tint(struct app *a)
+{
+    int n_messages = chat_n_messages(a->chat), under_way = chat_n_tokens(a->chat, -1);
+    if (a->heat == a->tinted && under_way == a->tinted_tokens && pane_n(a->pane) == a->tinted_items)
+        return;
+    bool only_new = a->heat == a->tinted && pane_n(a->pane) == a->tinted_items;
+    for (int i = only_new && a->tinted_items > 2 ? a->tinted_items - 2 : 0; i < pane_n(a->pane); i++) {
+        enum item_kind kind = pane_kind(a->pane, i);
+        int message = pane_message(a->pane, i);
+        if (message < 0 || (kind != ITEM_ANSWER && kind != ITEM_REASONING))
+            continue;
+        if (a->heat == HEAT_NONE)
+            pane_tint(a->pane, i, NULL, 0);
+        else
+            tint_item(a, i, message < n_messages ? message : -1, kind == ITEM_REASONING);
+    }
+    a->tinted = a->heat;
+    a->tinted_tokens = under_way;
+    a->tinted_items = pane_n(a->pane);
+}
+
+void act_heat(struct app *a)
+{
+    static const char *const told[] = {
+        "colours off", "colours: how each token was made (drafted, found by lookup, else sampled)",
+        "colours: how likely each token was",
+    };
+    a->heat = (a->heat + 1) % 3;
+    app_hint(a, "%s", told[a->heat]);
+}
+
+/* --- the inspector ---------------------------------------------------------------------------------------------- */
+
+/* While an answer is under way its tokens are asked for as those of message -1. */
+static int tokens_of(const struct app *a, int message)
+{
+    return message < chat_n_messages(a->chat) ? message : -1;
+}
+
+static bool current(struct app *a, struct chat_token *t)
+{
+    struct inspect *s = &a->inspect;
+    int message = tokens_of(a, s->message), n = chat_n_tokens(a->chat, message);
+    if (s->token >= n)
+        s->token = n - 1;
+    if (s->token < 0 || !chat_token(a->chat, message, s->token, t))
+        return false;
+    if (s->choice >= t->n_alternatives)
+        s->choice = t->n_alternatives - 1;
+    if (s->choice < 0)
+        s->choice = 0;
+    return true;
+}
+
+/* The item that shows the token, so that it can be marked. */
+static void mark(struct app *a)
+{
+    struct chat_token t;
+    if (!current(a, &t))
+        return;
+    enum item_kind kind = t.reasoning ? ITEM_REASONING : ITEM_ANSWER;
+    for (int i = pane_n(a->pane) - 1; i >= 0; i--)
+        if (pane_message(a->pane, i) == a->inspect.message && pane_kind(a->pane, i) == kind) {
+            pane_select(a->pane, i, t.at, t.n ? t.n : 1);
+            pane_show(a->pane, i, t.at);
+            return;
+        }
+}
+
+/* The choice that was made stands first under the cursor. */
+static void go(struct app *a, int token)
+{
+    struct inspect *s = &a->inspect;
+    struct chat_token t;
+    s->token = token < 0 ? 0 : token;
+    s->choice = 0;
+    if (!current(a, &t))
+        return;
+    for (int i = 0; i < t.n_alternatives; i++)
+        if (t.alternatives[i].n == t.n && !memcmp(t.alternatives[i].text, t.text, t.n))
+            s->choice = i;
+    mark(a);
+}
+
+/* The answer that is meant: the one at hand, else the newest. */
+void act_inspect(struct app *a)
+{
+    int item = pane_here(a->pane), message = item >= 0 ? pane_message(a->pane, item) : -1;
+    if (a->mode == MODE_INSPECT) {
+        act_inspect_end(a);
+        return;
+    }
+    if (message < 0 || chat_n_tokens(a->chat, tokens_of(a, message)) <= 0) {
+        for (item = pane_n(a->pane) - 1; item >= 0; item--) {
+            message = pane_message(a->pane, item);
+            if (message >= 0 && chat_n_tokens(a->chat, tokens_of(a, message)) > 0)
+                break;
+        }
+        if (item < 0) {
+            app_hint(a, "no answer with tokens to look at");
+            return;
+        }
+    }
+    struct chat_token t;
+    int n = chat_n_tokens(a->chat, tokens_of(a, message)), first = 0;
+    while (first < n && chat_token(a->chat, tokens_of(a, message), first, &t) && t.reasoning)
+        first++;                        /* the answer is more interesting than how it was thought up */
+    a->inspect = (struct inspect){.message = message};
+    a->mode = MODE_INSPECT;
+    go(a, first < n ? first : 0);
+}
+
+void act_inspect_end(struct app *a)
+{
+    pane_select(a->pane, 0, 0, 0);
+    a->mode = MODE_INPUT;
+}
+
+void act_token_left(struct app *a)
+{
+    go(a, a->inspect.token - 1);
+}
+
+void act_token_right(struct app *a)
+{
+    go(a, a->inspect.token + 1);
+}
+
+void act_token_first(struct app *a)
+{
+    go(a, 0);
+}
+
+void act_token_last(struct app *a)
+{
+    go(a, chat_n_tokens(a->chat, tokens_of(a, a->inspect.message)) - 1);
+}
+
+void act_choice_up(struct app *a)
+{
+    if (a->inspect.choice > 0)
+        a->inspect.choice--;
+}
+
+void act_choice_down(struct app *a)
+{
+    a->inspect.choice++;                /* current() holds it in */
+}
+
+void act_branch_token(struct app *a)
+{
+    struct chat_token t;
+    struct err e = {0};
+    struct inspect s = a->inspect;
+    if (app_busy(a)) {
+        app_hint(a, "the answer is not finished");
+        return;
+    }
+    if (!current(a, &t) || !t.n_alternatives) {
+        app_hint(a, "no other choices are known for this token");
+        return;
+    }
+    s.choice = a->inspect.choice;
+    act_inspect_end(a);
+    app_began(a, chat_branch_token(a->chat, s.message, s.token, s.choice, &e), &e);
+}
+
+/* --- drawing ---------------------------------------------------------------------------------------------------- */
+
+static const char *how(enum chat_token_how h)
+{
+    static const char *const names[] = {"sampled", "drafted, accepted", "found by lookup", "forced"};
+    return names[h];
+}
+
+static void draw_choice(struct cells *c, struct area a, int row, bool chosen, const char *text, size_t n, float prob)
+{
+    enum { PROB_COLUMNS = 8, BAR_COLUMNS = 24 };
+    char number[16];
+    int name = a.cols / 3 > 12 ? a.cols / 3 : a.cols - PROB_COLUMNS;
+    struct look look = chosen ? CHOSEN : TEXT;
+    if (chosen) {
+        cells_puts(c, a, row, 2, TEXT, ">");
+        c->cursor_row = a.row + row;
+        c->cursor_col = a.col + 2;
+    }
+    struct area piece = {a.row + row, a.col, 1, name};
+    cells_put(c, piece, 0, 4, look, text, n);
+    snprintf(number, sizeof number, "%.3f", prob < 0 ? 0 : prob);
+    cells_puts(c, a, row, name + 1, TEXT, number);
+    for (int i = 0; i < (int)(prob * BAR_COLUMNS + 0.5f); i++)
+        cells_puts(c, a, row, name + PROB_COLUMNS + i, BAR, "#");
+}
+
+void inspect_draw(struct app *a, struct cells *c, struct area at)
+{
+    struct chat_token t;
+    char line[160], prob[32] = "not known";
+    cells_blank(c, at, TEXT);
+    if (!current(a, &t))
+        return;
+    if (t.prob >= 0)
+        snprintf(prob, sizeof prob, "%.3f", t.prob);
+    snprintf(line, sizeof line, "  token %d of %d%s   p %s   %s", a->inspect.token + 1,
+             chat_n_tokens(a->chat, tokens_of(a, a->inspect.message)), t.reasoning ? ", reasoning" : "", prob, how(t.how));
+    cells_puts(c, at, 0, 0, TEXT, line);
+    for (int i = 0; i < t.n_alternatives && i + 2 < at.rows; i++)
+        draw_choice(c, at, 1 + i, i == a->inspect.choice, t.alternatives[i].text, t.alternatives[i].n, t.alternatives[i].prob);
+    if (!t.n_alternatives)
+        cells_puts(c, at, 1, 4, DIM, "what else it could have been is not known");
+    cells_puts(c, at, at.rows - 1, 0, DIM, "  Left/Right token  Up/Down choice  Enter branches here  q back");
+}

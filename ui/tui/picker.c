@@ -1,0 +1,270 @@
+#include "ui/tui/picker.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "chat/sessions.h"
+#include "ui/tui/app.h"
+#include "ui/tui/figure.h"
+
+enum { LINE = 200 };                    /* bytes of a text that can be seen of it in a list */
+
+/* --- rows ------------------------------------------------------------------------------------------------------- */
+
+static struct popup_row *add(struct picker *p, const char *name, int id)
+{
+    if (p->n == p->cap) {
+        p->cap = p->cap ? p->cap * 2 : 32;
+        p->rows = realloc(p->rows, (size_t)p->cap * sizeof *p->rows);
+        p->names = realloc(p->names, (size_t)p->cap * sizeof *p->names);
+        p->ids = realloc(p->ids, (size_t)p->cap * sizeof *p->ids);
+        CHECK(p->rows && p->names && p->ids);
+    }
+    p->names[p->n] = name;
+    p->ids[p->n] = id;
+    struct popup_row *row = &p->rows[p->n++];
+    *row = (struct popup_row){0};
+    return row;
+}
+
+static const char *first_line(struct picker *p, int indent, const char *sign, const char *text)
+{
+    text += strspn(text, " \n\t");
+    size_t n = strcspn(text, "\n");
+    return arena_printf(&p->mem, "%*s%s%.*s", indent, "", sign, (int)(n < LINE ? n : LINE), text);
+}
+
+static void begin(struct picker *p, enum picker_kind kind, const char *title, const char *help)
+{
+    picker_free(p);
+    p->kind = kind;
+    p->doomed = -1;
+    p->popup = (struct popup){.title = title, .help = help, .filter = "", .chosen = -1};
+}
+
+static void end(struct picker *p, int chosen)
+{
+    p->popup.rows = p->rows;
+    p->popup.n = p->n;
+    p->popup.chosen = chosen;
+    popup_settle(&p->popup);
+}
+
+static const char *ago(struct picker *p, int64_t seconds)
+{
+    long long s = seconds > 0 ? seconds : 0;
+    if (s < 60)
+        return "just now";
+    if (s < 3600)
+        return arena_printf(&p->mem, "%lld min", s / 60);
+    if (s < 2 * 86400)
+        return arena_printf(&p->mem, "%lld h", s / 3600);
+    return arena_printf(&p->mem, "%lld days", s / 86400);
+}
+
+bool picker_sessions(struct picker *p, const struct chat *c, int64_t now_s, struct err *e)
+{
+    struct sessions s = {0};
+    const char *open = chat_saved_as(c);
+    if (!sessions_list(&s, NULL, e))
+        return false;
+    begin(p, PICK_SESSION, "sessions", "typing narrows  Enter goes on with it  Ctrl-D deletes  Esc closes");
+    p->popup.empty = "no session of that kind";
+    for (int i = 0; i < s.n; i++) {
+        const struct sessions_item *item = &s.items[i];
+        struct popup_row *row = add(p, arena_strdup(&p->mem, item->name), i);
+        row->text = first_line(p, 0, "", item->title && *item->title ? item->title : item->name);
+        row->note = arena_printf(&p->mem, "%d turn%s  %s", item->n_turns, item->n_turns == 1 ? "" : "s", ago(p, now_s - item->changed_s));
+        row->here = open && item->path && !strcmp(open, item->path);
+    }
+    sessions_free(&s);
+    end(p, 0);
+    return true;
+}
+
+void picker_messages(struct picker *p, const struct chat *c)
+{
+    begin(p, PICK_MESSAGE, "edit an earlier message", "Enter takes it into the input; what was there stays beside it  Esc closes");
+    p->popup.empty = "no message of that kind";
+    for (int i = chat_n_messages(c) - 1; i >= 0; i--) {
+        struct chat_message m = chat_message(c, i);
+        if (strcmp(m.role, "user"))
+            continue;
+        add(p, NULL, i)->text = first_line(p, 0, "", m.text);
+    }
+    end(p, 0);
+}
+
+/* The tree as links between its nodes. */
+struct link { int parent, first, next, n_children, depth; };
+
+/* A node stands deeper than its parent only where that has several children: most conversations are straight. */
+static struct link *link_nodes(const struct chat *c, int n)
+{
+    struct link *l = calloc((size_t)n + 1, sizeof *l);
+    CHECK(l);
+    for (int k = 0; k <= n; k++)
+        l[k].first = l[k].next = -1;
+    for (int k = n - 1; k >= 0; k--) {                  /* backward: the first child made is the first in the list */
+        int parent = l[k].parent = chat_node(c, k).parent;
+        struct link *up = &l[parent < 0 ? n : parent];  /* roots hang on one more */
+        l[k].next = up->first;
+        up->first = k;
+        up->n_children++;
+    }
+    for (int k = 0; k < n; k++) {
+        const struct link *up = &l[l[k].parent < 0 ? n : l[k].parent];
+        l[k].depth = up->depth + (up->n_children > 1);
+    }
+    return l;
+}
+
+static void add_node(struct picker *p, const struct chat *c, int k, int depth)
+{
+    struct chat_node node = chat_node(c, k);
+    if (!strcmp(node.role, "tool"))
+        return;
+    struct popup_row *row = add(p, NULL, k);
+    row->text = first_line(p, 2 * depth, strcmp(node.role, "user") ? "" : "> ", node.text);
+    row->here = node.on_path;
+    if (node.on_path)
+        p->popup.chosen = p->n - 1;
+}
+
+void picker_tree(struct picker *p, const struct chat *c)
+{
+    int n = chat_n_nodes(c);
+    struct link *l = link_nodes(c, n);
+    begin(p, PICK_NODE, "the tree of this conversation", "Enter goes there  Esc closes");
+    for (int k = l[n].first; k >= 0;) {                 /* what grew from a node stands below it */
+        add_node(p, c, k, l[k].depth);
+        if (l[k].first >= 0) {
+            k = l[k].first;
+        } else {
+            while (k >= 0 && l[k].next < 0)
+                k = l[k].parent;
+            k = k < 0 ? -1 : l[k].next;
+        }
+    }
+    free(l);
+    end(p, p->popup.chosen);
+}
+
+void picker_filter(struct picker *p, const char *words)
+{
+    p->popup.filter = arena_strdup(&p->mem, words);
+    p->doomed = -1;
+    popup_settle(&p->popup);
+}
+
+void picker_free(struct picker *p)
+{
+    arena_free(&p->mem);
+    free(p->rows);
+    free(p->names);
+    free(p->ids);
+    *p = (struct picker){0};
+}
+
+/* --- its keys --------------------------------------------------------------------------------------------------- */
+
+void app_pick(struct app *a, enum picker_kind kind)
+{
+    struct err e = {0};
+    if (app_busy(a)) {
+        app_hint(a, "the answer is not finished");
+        return;
+    }
+    if (kind == PICK_SESSION && !picker_sessions(&a->picker, a->chat, (int64_t)time(NULL), &e)) {
+        app_hint(a, "%s", e.msg);
+        return;
+    }
+    if (kind == PICK_MESSAGE)
+        picker_messages(&a->picker, a->chat);
+    if (kind == PICK_NODE)
+        picker_tree(&a->picker, a->chat);
+    editor_reset(a->line);
+    a->mode = MODE_PICKER;
+}
+
+static void load(struct app *a, const char *name)
+{
+    struct buf note = {0};
+    struct err e = {0};
+    bool ok = chat_load(a->chat, name, &note, &e);
+    pane_reset(a->pane);
+    feed_sync(&a->feed);
+    pane_to_end(a->pane);
+    if (note.len)
+        feed_say(&a->feed, ITEM_NOTE, note.data);
+    if (!ok)
+        feed_say(&a->feed, ITEM_ERROR, e.msg);
+    buf_free(&note);
+}
+
+void act_picker_take(struct app *a)
+{
+    struct picker *p = &a->picker;
+    struct err e = {0};
+    int row = p->popup.chosen;
+    if (row < 0)
+        return;
+    a->mode = MODE_INPUT;
+    if (p->kind == PICK_SESSION)
+        load(a, p->names[row]);
+    else if (p->kind == PICK_MESSAGE)
+        app_edit(a, p->ids[row]);
+    else if (chat_go(a->chat, p->ids[row], &e))
+        feed_sync(&a->feed);
+    else
+        app_hint(a, "%s", e.msg);
+    picker_free(p);
+}
+
+static void move(struct app *a, int by)
+{
+    popup_move(&a->picker.popup, by);
+    a->picker.doomed = -1;
+}
+
+void act_picker_up(struct app *a)
+{
+    move(a, -1);
+}
+
+void act_picker_down(struct app *a)
+{
+    move(a, 1);
+}
+
+void act_picker_page_up(struct app *a)
+{
+    move(a, -POPUP_ROWS + 1);
+}
+
+void act_picker_page_down(struct app *a)
+{
+    move(a, POPUP_ROWS - 1);
+}
+
+void act_picker_delete(struct app *a)
+{
+    struct picker *p = &a->picker;
+    struct err e = {0};
+    int row = p->popup.chosen;
+    if (p->kind != PICK_SESSION || row < 0)
+        return;
+    if (p->doomed != row) {
+        p->doomed = row;
+        app_hint(a, "Ctrl-D again deletes it for good");
+    } else if (!sessions_delete(p->names[row], &e)) {
+        app_hint(a, "%s", e.msg);
+        p->doomed = -1;
+    } else {
+        app_pick(a, PICK_SESSION);
+        popup_choose(&a->picker.popup, row < a->picker.n ? row : a->picker.n - 1);
+        app_hint(a, "deleted");
+    }
+}

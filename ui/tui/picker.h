@@ -1,0 +1,33 @@
+/* A list to choose from that narrows while one types: sessions, earlier messages, the tree of the conversation. */
+#ifndef Q35_UI_TUI_PICKER_H
+#define Q35_UI_TUI_PICKER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "chat/chat.h"
+#include "ui/tui/popup.h"
+
+enum picker_kind { PICK_SESSION, PICK_MESSAGE, PICK_NODE };
+
+/* Plain value, valid as {0}. */
+struct picker {
+    enum picker_kind kind;
+    struct popup popup;
+    struct popup_row *rows;
+    const char **names;                 /* of a row: the session's */
+    int *ids;                           /* of a row: index of the message, or of the node */
+    int  n, cap;
+    int  doomed;                        /* the row that the next Ctrl-D deletes, or -1 */
+    struct arena mem;
+};
+
+bool picker_sessions(struct picker *p, const struct chat *c, int64_t now_s, struct err *e);
+void picker_messages(struct picker *p, const struct chat *c);
+void picker_tree(struct picker *p, const struct chat *c);
+void picker_free(struct picker *p);
+void picker_filter(struct picker *p, const char *words);        /* rows that hold all of them */
+
+#endif

@@ -1,0 +1,189 @@
+#include "ui/tui/suggest.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "ui/tui/app.h"
+
+static void empty(struct suggest *s)
+{
+    complete_free(&s->found);
+    arena_free(&s->mem);
+    free(s->rows);
+    s->rows = NULL;
+    s->open = false;
+    s->popup = (struct popup){.chosen = -1};
+}
+
+void suggest_free(struct suggest *s)
+{
+    empty(s);
+    *s = (struct suggest){0};
+}
+
+void suggest_close(struct suggest *s)
+{
+    s->refused = true;
+    s->refused_at = s->found.start;
+    s->asked = false;
+    empty(s);
+}
+
+static void fill(struct suggest *s)
+{
+    s->rows = calloc((size_t)s->found.n + 1, sizeof *s->rows);
+    CHECK(s->rows);
+    for (int i = 0; i < s->found.n; i++) {
+        const struct complete_item *item = &s->found.items[i];
+        bool command = *item->help;     /* its argument stands behind it, its help at the edge */
+        s->rows[i].text = command && *item->note ? arena_printf(&s->mem, "%s %s", item->word, item->note) : item->word;
+        s->rows[i].note = command ? item->help : *item->note ? item->note : NULL;
+    }
+    s->popup = (struct popup){.rows = s->rows, .n = s->found.n, .chosen = -1, .help = s->found.note.len ? s->found.note.data : NULL};
+    s->open = s->found.n > 0;
+}
+
+/* The first word of a command, or a path behind "@". */
+static bool opens_itself(const struct editor *e, const struct buf *before)
+{
+    struct buf word = {0};
+    editor_word(e, &word);
+    const char *w = buf_str(&word);
+    bool yes = strchr(w, '@') || (*buf_str(before) == '/' && before->data[1] != '/' && !memchr(before->data, '\n', before->len));
+    buf_free(&word);
+    return yes;
+}
+
+/* Looks again; true if there is anything. */
+static bool look(struct suggest *s, const struct buf *before)
+{
+    empty(s);
+    complete_find(&s->found, buf_str(before));
+    fill(s);
+    return s->open;
+}
+
+void suggest_update(struct suggest *s, const struct editor *e)
+{
+    struct buf before = {0};
+    editor_before(e, &before);
+    if (!opens_itself(e, &before)) {
+        empty(s);
+        s->refused = s->asked = false;
+    } else if (look(s, &before)) {
+        bool whole = s->found.n == 1 && s->found.start <= before.len && !strcmp(s->found.items[0].word, before.data + s->found.start);
+        if (whole || (s->refused && s->found.start == s->refused_at))
+            empty(s);
+        else
+            s->refused = false;
+    }
+    buf_free(&before);
+}
+
+/* Puts `text` in the place of what was typed of the word. */
+static void put(struct suggest *s, struct editor *e, const char *text, bool blank)
+{
+    struct buf before = {0};
+    size_t start = s->found.start;
+    for (size_t len = SIZE_MAX;;) {
+        buf_reset(&before);
+        editor_before(e, &before);
+        if (before.len <= start || before.len >= len)
+            break;
+        len = before.len;
+        editor_do(e, EDIT_BACKSPACE);
+    }
+    editor_insert(e, text, strlen(text));
+    if (blank)
+        editor_insert(e, " ", 1);
+    buf_free(&before);
+}
+
+bool suggest_take(struct suggest *s, struct editor *e)
+{
+    int i = s->popup.chosen;
+    if (!s->open || i < 0)
+        return false;
+    const char *word = s->found.items[i].word;
+    bool directory = *word && word[strlen(word) - 1] == '/';
+    put(s, e, word, !directory);
+    suggest_update(s, e);
+    return true;
+}
+
+void suggest_move(struct suggest *s, int by)
+{
+    if (s->popup.chosen < 0)
+        popup_choose(&s->popup, by > 0 ? 0 : s->popup.n - 1);
+    else
+        popup_move(&s->popup, by);
+}
+
+void suggest_tab(struct suggest *s, struct editor *e)
+{
+    struct buf before = {0};
+    editor_before(e, &before);
+    if (!s->open && !look(s, &before)) {
+        buf_free(&before);
+        return;
+    }
+    const char *typed = s->found.start <= before.len ? before.data + s->found.start : "";
+    const char *common = buf_str(&s->found.common);
+    bool more = strlen(common) > strlen(typed);
+    if (s->popup.chosen >= 0) {
+        suggest_move(s, 1);
+    } else if (more || complete_ends(&s->found)) {
+        bool ends = complete_ends(&s->found);
+        put(s, e, common, ends);
+        suggest_update(s, e);
+    } else {
+        suggest_move(s, 1);
+    }
+    buf_free(&before);
+}
+
+/* --- its keys --------------------------------------------------------------------------------------------------- */
+
+struct popup *input_popup(const struct app *a)
+{
+    return a->mode == MODE_INPUT && a->suggest.open ? (struct popup *)&a->suggest.popup : NULL;
+}
+
+bool input_close_popup(struct app *a)
+{
+    if (!input_popup(a))
+        return false;
+    suggest_close(&a->suggest);
+    return true;
+}
+
+void input_edited(struct app *a)
+{
+    suggest_update(&a->suggest, a->editor);
+}
+
+void act_complete(struct app *a)
+{
+    suggest_tab(&a->suggest, a->editor);
+    if (!a->suggest.open && !a->suggest.found.n)
+        app_hint(a, "nothing to complete");
+}
+
+/* Without a choice the list was only a help. */
+void act_popup_enter(struct app *a)
+{
+    if (!suggest_take(&a->suggest, a->editor))
+        act_send(a);
+}
+
+void act_popup_up(struct app *a)
+{
+    suggest_move(&a->suggest, -1);
+}
+
+void act_popup_down(struct app *a)
+{
+    suggest_move(&a->suggest, 1);
+}

@@ -1,0 +1,31 @@
+/* The list of what can stand for the word before the cursor: opens by itself for commands and "@" paths, else by Tab. */
+#ifndef Q35_UI_TUI_SUGGEST_H
+#define Q35_UI_TUI_SUGGEST_H
+
+#include <stdbool.h>
+
+#include "base/arena.h"
+#include "ui/tui/complete.h"
+#include "ui/tui/editor.h"
+#include "ui/tui/popup.h"
+
+/* Plain value, valid as {0}. */
+struct suggest {
+    bool open, asked;                   /* asked: by Tab, for a word that opens no list by itself */
+    bool refused;                       /* closed by the user: stays so for the word that begins at refused_at */
+    size_t refused_at;
+    struct complete found;
+    struct popup popup;
+    struct popup_row *rows;
+    struct arena mem;
+};
+
+void suggest_update(struct suggest *s, const struct editor *e);         /* the draft has changed */
+void suggest_close(struct suggest *s);
+/* Tab: completes as far as all words agree, then goes through them. */
+void suggest_tab(struct suggest *s, struct editor *e);
+void suggest_move(struct suggest *s, int by);
+bool suggest_take(struct suggest *s, struct editor *e); /* the chosen one; false: none is */
+void suggest_free(struct suggest *s);
+
+#endif
