@@ -1,0 +1,422 @@
+#include "ui/tui/app.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/unicode.h"
+
+enum { HINT_MS = 4000, SAMPLE_MS = 200, MACHINE_MS = 1000 };
+
+void app_open(struct app *a, struct options *o, const char *history_path)
+{
+    *a = (struct app){.o = o};
+    a->actions = actions_open();
+    a->pane = pane_open();
+    a->editor = editor_open();
+    a->line = editor_open();
+    a->history = history_open(history_path, options_int(o, OPT_history_size) + 1);
+    feed_init(&a->feed, a->pane, o);
+}
+
+void app_chat(struct app *a, struct chat *c)
+{
+    a->chat = a->feed.chat = c;
+    phase_open(&a->phase, a->ms);
+}
+
+void app_close(struct app *a)
+{
+    actions_close(a->actions);
+    pane_close(a->pane);
+    editor_close(a->editor);
+    editor_close(a->line);
+    history_close(a->history);
+    queue_free(&a->queue);
+    approve_free(&a->approve);
+    picker_free(&a->picker);
+    suggest_free(&a->suggest);
+    buf_free(&a->paste);
+    buf_free(&a->hint);
+    buf_free(&a->copied);
+    buf_free(&a->signs);
+    free(a->steer);
+}
+
+bool app_busy(const struct app *a)
+{
+    return a->chat && chat_busy(a->chat);
+}
+
+void app_hint(struct app *a, const char *fmt, ...)
+{
+    char text[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    buf_reset(&a->hint);
+    buf_adds(&a->hint, text);
+    a->hint_until = a->ms + HINT_MS;
+}
+
+void app_note(struct app *a, const char *text)
+{
+    feed_say(&a->feed, ITEM_NOTE, text);
+}
+
+/* --- the conversation changes ----------------------------------------------------------------------------------- */
+
+void app_changed(struct app *a)
+{
+    if (!chat_n_messages(a->chat))
+        pane_reset(a->pane);
+    feed_sync(&a->feed);
+    app_count_context(a);
+}
+
+void app_began(struct app *a, bool ok, const struct err *e)
+{
+    app_count_context(a);
+    if (!ok) {
+        feed_sync(&a->feed);
+        feed_say(&a->feed, ITEM_ERROR, e->msg);
+        return;
+    }
+    feed_turn(&a->feed);
+    phase_turn(&a->phase, a->ms);
+    pane_to_end(a->pane);
+    a->quit_until = 0;
+}
+
+void app_edit(struct app *a, int message)
+{
+    struct buf text = {0}, draft = {0};
+    struct err e = {0};
+    if (!chat_edit(a->chat, message, &text, &e)) {
+        app_hint(a, "%s", e.msg);
+    } else {
+        editor_text(a->editor, &draft);
+        if (draft.len)
+            input_remember(a, draft.data);
+        a->mode = MODE_INPUT;
+        editor_set(a->editor, buf_str(&text));
+        app_changed(a);
+        pane_to_end(a->pane);
+        app_hint(a, "what was there stays beside the path; /redo goes back");
+    }
+    buf_free(&text);
+    buf_free(&draft);
+}
+
+void app_count_context(struct app *a)
+{
+    struct figures *f = &a->figures;
+    f->ctx_used = 0;
+    f->n_parts = chat_context(a->chat, &f->parts);
+    for (int i = 0; i < f->n_parts; i++)
+        f->ctx_used += f->parts[i].tokens;
+}
+
+/* --- events ----------------------------------------------------------------------------------------------------- */
+
+static void on_done(struct app *a, const struct chat_event *ev)
+{
+    struct buf both = {0};
+    approve_end(&a->approve);
+    a->queue.held = a->queue.n && !a->steer && (ev->end == CHAT_INTERRUPTED || ev->end == CHAT_FAILED);
+    if (ev->taken_back && a->steer) {   /* nothing was answered: the model gets both at once */
+        buf_addf(&both, "%s\n\n%s", ev->taken_back, a->steer);
+        free(a->steer);
+        a->steer = strdup(both.data);
+    } else if (ev->taken_back) {
+        input_give_back(a, ev->taken_back);
+    }
+    app_count_context(a);
+    buf_free(&both);
+}
+
+static void on_event(struct app *a, const struct chat_event *ev)
+{
+    phase_event(&a->phase, ev, a->ms);
+    feed_event(&a->feed, ev, a->ms);
+    if (ev->kind == CHAT_APPROVE)
+        approve_ask(&a->approve, ev->name, ev->text, ev->n);
+    if (ev->kind == CHAT_DONE)
+        on_done(a, ev);
+    if (ev->kind == CHAT_FATAL)
+        approve_end(&a->approve);
+    if (ev->kind == CHAT_PREFILL)
+        a->figures.ctx_used = (int)ev->total;
+}
+
+void app_events(struct app *a, const struct chat_event *ev, int n, int64_t ms)
+{
+    a->ms = ms;
+    for (int i = 0; i < n; i++)
+        on_event(a, &ev[i]);
+    if (app_busy(a) && n)
+        phase_tokens(&a->phase, chat_n_tokens(a->chat, -1), ms);
+    if (a->phase.kind != PHASE_DEAD && !app_busy(a))
+        input_next(a);
+}
+
+/* --- time ------------------------------------------------------------------------------------------------------- */
+
+static bool shows_machine(const struct app *a)
+{
+    return a->chat && (a->panel || app_busy(a));
+}
+
+/* Figures that change with every token are taken a few times a second: nobody reads faster, and each change is sent. */
+static void sample(struct app *a)
+{
+    struct figures *f = &a->figures;
+    if (a->ms - f->sampled_ms < SAMPLE_MS)
+        return;
+    f->sampled_ms = a->ms;
+    f->tok_s = rate_now(&a->phase.rate, a->ms);
+    f->n_tokens = app_busy(a) ? a->phase.n_tokens : 0;
+    if (shows_machine(a) && a->ms - f->machine_ms >= MACHINE_MS) {
+        f->machine_ms = a->ms;
+        chat_machine(a->chat, &f->machine);
+    }
+}
+
+void app_tick(struct app *a, int64_t ms)
+{
+    a->ms = ms;
+    if (a->hint.len && ms >= a->hint_until)
+        buf_reset(&a->hint);
+    if (a->chat)
+        feed_tick(&a->feed, ms);
+    sample(a);
+}
+
+static void until(int *timeout, int64_t ms)
+{
+    if (*timeout < 0 || ms < *timeout)
+        *timeout = ms > 0 ? (int)ms : 0;
+}
+
+int app_timeout(const struct app *a)
+{
+    int timeout = -1;
+    if (a->hint.len)
+        until(&timeout, a->hint_until - a->ms);
+    if (app_busy(a) || a->phase.kind == PHASE_LOADING)
+        until(&timeout, SAMPLE_MS + a->figures.sampled_ms - a->ms);
+    if (shows_machine(a))
+        until(&timeout, MACHINE_MS + a->figures.machine_ms - a->ms);
+    return timeout;
+}
+
+/* --- keys ------------------------------------------------------------------------------------------------------- */
+
+static void contexts(const struct app *a, enum mode mode, struct contexts *where)
+{
+    where->n = 0;
+    switch (mode) {
+    case MODE_INPUT:
+        if (input_popup(a))
+            where->at[where->n++] = CONTEXT_popup;
+        else if (editor_empty(a->editor))
+            where->at[where->n++] = CONTEXT_empty;
+        where->at[where->n++] = CONTEXT_input;
+        where->at[where->n++] = CONTEXT_edit;
+        break;
+    case MODE_VIEW:
+        where->at[where->n++] = CONTEXT_view;
+        break;
+    case MODE_PROMPT:
+        where->at[where->n++] = CONTEXT_prompt;
+        where->at[where->n++] = CONTEXT_edit;
+        break;
+    case MODE_PICKER:
+        where->at[where->n++] = CONTEXT_picker;
+        where->at[where->n++] = CONTEXT_edit;
+        break;
+    case MODE_INSPECT:
+        where->at[where->n++] = CONTEXT_inspect;
+        break;
+    case MODE_KEYS:
+        where->at[where->n++] = CONTEXT_keys;
+        break;
+    }
+    where->at[where->n++] = CONTEXT_any;
+}
+
+void app_contexts(const struct app *a, struct contexts *where)
+{
+    if (a->approve.on)
+        *where = (struct contexts){{CONTEXT_approve, CONTEXT_any}, 2};
+    else
+        contexts(a, a->mode, where);
+}
+
+struct editor *app_focus(struct app *a)
+{
+    if (a->mode == MODE_INPUT)
+        return a->editor;
+    return a->mode == MODE_PROMPT || a->mode == MODE_PICKER ? a->line : NULL;
+}
+
+void app_edited(struct app *a)
+{
+    struct buf text = {0};
+    if (a->mode == MODE_INPUT)
+        input_edited(a);
+    if (a->mode == MODE_PROMPT)
+        a->prompt_at = 0;
+    if (a->mode == MODE_PICKER) {
+        editor_text(a->line, &text);
+        picker_filter(&a->picker, buf_str(&text));
+    }
+    buf_free(&text);
+}
+
+static void insert(struct app *a, const char *text, size_t n)
+{
+    struct editor *e = app_focus(a);
+    if (e)
+        editor_insert(e, text, n);
+    app_edited(a);
+}
+
+/* True if the key does something here. */
+static bool press(struct app *a, uint32_t code, uint8_t mods)
+{
+    struct contexts where;
+    app_contexts(a, &where);
+    bool behind = a->behind_ctrl_x;
+    a->behind_ctrl_x = !behind && code == 'x' && mods == MOD_CTRL;
+    if (a->behind_ctrl_x) {
+        app_hint(a, "Ctrl-X ...");
+        return true;
+    }
+    if (behind)
+        buf_reset(&a->hint);
+    a->key = code;
+    action_fn *fn = actions_find(a->actions, &where, code, mods, behind);
+    if (fn)
+        fn(a);
+    return fn || behind;
+}
+
+/* Characters: keys where one only looks, text where one writes. */
+static void typed(struct app *a, const char *text, size_t n)
+{
+    bool writes = app_focus(a) && !a->approve.on;
+    for (size_t at = 0; at < n;) {
+        uint32_t cp;
+        size_t took = unicode_decode(text + at, n - at, &cp, NULL);
+        bool single = took == n;        /* of several at once none is a key of the input: they are a word */
+        if (!((single || !writes || a->behind_ctrl_x) && press(a, cp, 0)) && writes)
+            insert(a, text + at, took);
+        at += took;
+        writes = app_focus(a) && !a->approve.on;
+    }
+}
+
+static void literally(struct app *a, const struct key_event *ev)
+{
+    a->literal = false;
+    if (ev->kind == KEYS_TEXT)
+        insert(a, ev->text, ev->n);
+    else if (ev->code == KEY_TAB)
+        insert(a, "\t", 1);
+    else if (ev->code == KEY_ENTER)
+        insert(a, "\n", 1);
+}
+
+/* A question has just appeared: what is typed belongs to what one was writing.  Only stopping is always meant. */
+static bool deaf(struct app *a, const struct key_event *ev)
+{
+    if (!a->approve.on || a->ms >= a->approve.deaf_until)
+        return false;
+    if (a->approve.deaf_until != INT64_MAX)
+        a->approve.deaf_until = a->ms + APPROVE_DEAF_MS;
+    if (ev->kind == KEYS_TEXT && a->mode == MODE_INPUT)
+        editor_insert(a->editor, ev->text, ev->n);
+    return !(ev->kind == KEYS_KEY && ev->code == 'c' && ev->mods == MOD_CTRL);
+}
+
+static void pasted(struct app *a, const struct key_event *ev)
+{
+    buf_add(&a->paste, ev->text, ev->n);
+    if (ev->kind != KEYS_PASTE_END)
+        return;
+    struct editor *e = a->approve.on && a->mode == MODE_INPUT ? a->editor : app_focus(a);
+    if (e && a->paste.len)
+        editor_paste(e, a->paste.data, a->paste.len);
+    buf_free(&a->paste);
+    app_edited(a);
+}
+
+void app_key(struct app *a, const struct key_event *ev, int64_t ms)
+{
+    a->ms = ms;
+    if (ev->kind == KEYS_PASTE || ev->kind == KEYS_PASTE_END) {
+        pasted(a, ev);
+        return;
+    }
+    if (ev->kind == KEYS_REPORT || !a->chat || deaf(a, ev))
+        return;
+    bool armed = ms < a->quit_until;
+    if (a->literal)
+        literally(a, ev);
+    else if (ev->kind == KEYS_TEXT)
+        typed(a, ev->text, ev->n);
+    else if (ev->code == KEY_CLICK)
+        view_click(a, ev->row, ev->col);
+    else
+        press(a, ev->code, ev->mods);
+    if (armed)                          /* any other key disarms */
+        a->quit_until = 0;
+}
+
+/* --- the list of keys ------------------------------------------------------------------------------------------- */
+
+void act_keys(struct app *a)
+{
+    if (a->mode == MODE_KEYS)
+        return;
+    a->below = a->mode;
+    a->mode = MODE_KEYS;
+    a->keys_top = 0;
+}
+
+void act_keys_end(struct app *a)
+{
+    a->mode = a->below;
+}
+
+void app_keys_help(const struct app *a, struct buf *out)
+{
+    struct contexts where = {{CONTEXT_input, CONTEXT_empty, CONTEXT_edit, CONTEXT_any}, 4};
+    if (a->below != MODE_INPUT)
+        contexts(a, a->below, &where);
+    actions_help(a->actions, &where, out);
+    buf_adds(out, "\nEvery Alt key is also Ctrl-X and the key behind it.\n");
+}
+
+void act_keys_up(struct app *a)
+{
+    a->keys_top--;
+}
+
+void act_keys_down(struct app *a)
+{
+    a->keys_top++;
+}
+
+void act_keys_page_up(struct app *a)
+{
+    a->keys_top -= a->pane_rows > 2 ? a->pane_rows - 2 : 1;
+}
+
+void act_keys_page_down(struct app *a)
+{
+    a->keys_top += a->pane_rows > 2 ? a->pane_rows - 2 : 1;
+}

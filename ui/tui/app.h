@@ -1,0 +1,147 @@
+/* The inside of the full-screen chat, for the files that make it.  All of its state, without the terminal: keys, events and time
+ * go in, a screen (view.h) and wishes come out, so that a test needs no terminal.  Nobody but those files includes this.
+ *
+ *   tui      the terminal, the loop, the signals         action   which function a key means: config/keys.def
+ *   app      keys and events go to those who know        view     from this state to cells
+ *   input    the draft, sending, the queue               stop     Ctrl-C and Esc
+ *   browse   scrolling, search, copies, branches         feed     the conversation as items of the pane
+ *   approve  a tool asks                                 picker   sessions, the tree, earlier messages
+ *   inspect  the tokens of an answer, heat               phase    what the model does just now */
+#ifndef Q35_UI_TUI_APP_H
+#define Q35_UI_TUI_APP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "chat/chat.h"
+#include "ui/tui/action.h"
+#include "ui/tui/approve.h"
+#include "ui/tui/editor.h"
+#include "ui/tui/feed.h"
+#include "ui/tui/history.h"
+#include "ui/tui/inspect.h"
+#include "ui/tui/keys.h"
+#include "ui/tui/pane.h"
+#include "ui/tui/panel.h"
+#include "ui/tui/picker.h"
+#include "ui/tui/phase.h"
+#include "ui/tui/queue.h"
+#include "ui/tui/suggest.h"
+
+enum mode { MODE_INPUT, MODE_VIEW, MODE_PROMPT, MODE_PICKER, MODE_INSPECT, MODE_KEYS };
+enum prompt { PROMPT_FIND_DOWN, PROMPT_FIND_UP, PROMPT_TYPED };
+enum heat { HEAT_NONE, HEAT_HOW, HEAT_PROBABILITY };
+
+/* What only the owner of the terminal can do; it does so after the keys of a read, in this order. */
+enum wish { WISH_COPY = 1, WISH_REDRAW = 2, WISH_MOUSE = 4, WISH_PRINT = 8, WISH_HANDOFF = 16, WISH_SUSPEND = 32, WISH_LEAVE = 64 };
+
+/* What status line and panel show, as of the last sample. */
+struct figures {
+    int64_t sampled_ms, machine_ms;
+    double  tok_s;
+    int     n_tokens;                   /* of the answer under way */
+    int     ctx_used;                   /* of the prompt, without them */
+    struct chat_machine machine;
+    const struct chat_part *parts;      /* of the next prompt */
+    int     n_parts;
+};
+enum { MAX_PARTS = 64 };                /* of them that the panel is told */
+
+struct app {
+    struct options *o;
+    struct chat    *chat;               /* NULL until it is open */
+    struct actions *actions;
+    struct pane    *pane;
+    struct feed     feed;
+    struct editor  *editor;             /* the draft */
+    struct editor  *line;               /* what one types into a search or a picker */
+    struct history *history;
+    struct queue    queue;
+    struct phase    phase;              /* what the model does */
+    struct figures  figures;
+    int64_t ms;                         /* now, as of the last call */
+
+    enum mode   mode, below;            /* below: where MODE_KEYS and MODE_PROMPT go back to */
+    enum prompt prompt;
+    int         prompt_at;              /* how many hits of the history were passed */
+    bool        searching;              /* there are hits; n and N move */
+    int         find_direction, find_hits, find_which;
+    struct approve approve;             /* above every mode while a tool asks */
+    struct picker  picker;
+    struct inspect inspect;
+    struct suggest suggest;             /* what completes the word at the cursor */
+    int         keys_top;               /* first line of the help that is shown */
+
+    int  pane_rows;                     /* of the transcript, when it was drawn last, */
+    struct area at_pane, at_input;      /* and where */
+    bool panel, bare, raw, mouse;
+    enum heat heat;
+    enum heat tinted;                   /* as it is shown, */
+    int  tinted_tokens, tinted_items;   /* for so many */
+    enum table_shape tables;
+
+    bool    behind_ctrl_x, literal;     /* what the next key means */
+    int64_t quit_until, escape_ms;      /* a second Ctrl-C leaves until then; when the last Esc came */
+    char   *steer;                      /* sent as soon as the answer has stopped */
+    struct buf paste;                   /* what came of it so far */
+    struct buf hint;                    /* a word about the last key, in the status line */
+    int64_t hint_until;
+
+    unsigned wishes;                    /* of enum wish */
+    struct buf copied;                  /* for WISH_COPY */
+    uint32_t key;                       /* the code of the key under way */
+
+    /* what summary.h lends */
+    char state[80], search[32], branch[48];
+    struct buf signs;
+    struct panel_part parts[MAX_PARTS];
+};
+
+/* --- app.c --- */
+void app_open(struct app *a, struct options *o, const char *history_path);
+void app_chat(struct app *a, struct chat *c);           /* the chat is open */
+void app_close(struct app *a);                          /* all but the chat and the options */
+void app_key(struct app *a, const struct key_event *ev, int64_t ms);
+void app_events(struct app *a, const struct chat_event *ev, int n, int64_t ms);
+void app_tick(struct app *a, int64_t ms);
+int  app_timeout(const struct app *a);                  /* ms until app_tick() has something to do, -1: nothing */
+void app_contexts(const struct app *a, struct contexts *where);
+void app_hint(struct app *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void app_note(struct app *a, const char *text);
+bool app_busy(const struct app *a);
+void app_changed(struct app *a);                        /* the conversation is another one now, or another path of it */
+void app_count_context(struct app *a);                  /* what the next prompt will hold */
+void app_edited(struct app *a);                         /* a line that one types into has changed */
+void app_keys_help(const struct app *a, struct buf *out);
+/* A turn has begun; or failed to, and `e` says why. */
+void app_began(struct app *a, bool ok, const struct err *e);
+struct editor *app_focus(struct app *a);                /* what is typed into, or NULL */
+void app_pick(struct app *a, enum picker_kind kind);    /* opens that list */
+void app_edit(struct app *a, int message);              /* a message of the user comes into the input; sent, it stands beside the old one */
+
+/* --- input.c --- */
+void input_take(struct app *a, const char *text);       /* what was typed: a command, or a message to send or to queue */
+void input_next(struct app *a);                         /* nothing runs: what waits is sent */
+void input_give_back(struct app *a, const char *text);  /* a message that was not answered returns */
+void input_remember(struct app *a, const char *text);
+struct popup *input_popup(const struct app *a);         /* what completes the word at the cursor, or NULL */
+bool input_close_popup(struct app *a);                  /* false: there is none */
+void input_edited(struct app *a);                       /* the draft has changed */
+const char *input_found(const struct app *a);           /* what the search in the history stands at, or NULL */
+
+/* --- stop.c --- */
+void stop_turn(struct app *a);
+
+/* --- browse.c --- */
+void browse_find(struct app *a);                        /* looks for what the prompt holds */
+void browse_copy(struct app *a, struct buf *text, const char *what);    /* takes the text */
+
+/* --- view.c, beside view.h --- */
+void view_click(struct app *a, int row, int col);
+
+action_fn act_sessions, act_tree, act_messages;         /* commands that open a window */
+#define KEY(context, key, action, help) action_fn act_##action;
+#include "config/keys.def"
+
+#endif

@@ -1,0 +1,406 @@
+/* Reading: scrolling, folds, search, copies, branches, and how the transcript is shown. */
+#include <string.h>
+
+#include "base/log.h"
+#include "ui/tui/app.h"
+
+enum { WHEEL_LINES = 3, KEPT_LINES = 2 };       /* of a page that stay in view */
+
+/* --- scrolling -------------------------------------------------------------------------------------------------- */
+
+static void scroll(struct app *a, int lines)
+{
+    pane_scroll(a->pane, lines);
+}
+
+static int page(const struct app *a)
+{
+    return a->pane_rows > KEPT_LINES + 1 ? a->pane_rows - KEPT_LINES : 1;
+}
+
+void act_line_up(struct app *a)
+{
+    scroll(a, -1);
+}
+
+void act_line_down(struct app *a)
+{
+    scroll(a, 1);
+}
+
+void act_half_up(struct app *a)
+{
+    scroll(a, -(a->pane_rows + 1) / 2);
+}
+
+void act_half_down(struct app *a)
+{
+    scroll(a, (a->pane_rows + 1) / 2);
+}
+
+void act_page_up(struct app *a)
+{
+    scroll(a, -page(a));
+}
+
+void act_page_down(struct app *a)
+{
+    scroll(a, page(a));
+}
+
+void act_wheel_up(struct app *a)
+{
+    scroll(a, -WHEEL_LINES);
+}
+
+void act_wheel_down(struct app *a)
+{
+    scroll(a, WHEEL_LINES);
+}
+
+void act_to_start(struct app *a)
+{
+    pane_to_start(a->pane);
+}
+
+void act_to_end(struct app *a)
+{
+    pane_to_end(a->pane);
+}
+
+static void jump(struct app *a, int direction, bool users_only)
+{
+    if (!pane_jump(a->pane, direction, users_only) && direction > 0)
+        pane_to_end(a->pane);
+}
+
+void act_message_up(struct app *a)
+{
+    jump(a, -1, false);
+}
+
+void act_message_down(struct app *a)
+{
+    jump(a, 1, false);
+}
+
+void act_user_up(struct app *a)
+{
+    jump(a, -1, true);
+}
+
+void act_user_down(struct app *a)
+{
+    jump(a, 1, true);
+}
+
+/* --- how it is shown -------------------------------------------------------------------------------------------- */
+
+void act_browse(struct app *a)
+{
+    if (a->mode == MODE_VIEW)
+        act_browse_end(a);
+    else
+        a->mode = MODE_VIEW;
+}
+
+void act_browse_end(struct app *a)
+{
+    a->mode = MODE_INPUT;
+    a->searching = false;
+    pane_find(a->pane, "");
+    pane_choose(a->pane, -1);
+}
+
+/* A folded paste under the cursor comes first, for it is what one looks at while writing. */
+void act_details(struct app *a)
+{
+    if (a->mode == MODE_INPUT && !a->approve.on && editor_do(a->editor, EDIT_UNFOLD))
+        return;
+    if (!pane_toggle(a->pane))
+        app_hint(a, "nothing is folded");
+}
+
+void act_raw(struct app *a)
+{
+    a->raw = !a->raw;
+    pane_raw(a->pane, a->raw);
+}
+
+void act_tables(struct app *a)
+{
+    static const char *const told[] = {"tables as they fit", "tables as grids", "tables as records", "tables as source"};
+    a->tables = (a->tables + 1) % (TABLE_SOURCE + 1);
+    pane_tables(a->pane, a->tables);
+    app_hint(a, "%s", told[a->tables]);
+}
+
+void act_bare(struct app *a)
+{
+    a->bare = !a->bare;
+}
+
+void act_panel(struct app *a)
+{
+    a->panel = !a->panel;
+}
+
+void act_mouse(struct app *a)
+{
+    a->mouse = !a->mouse;
+    a->wishes |= WISH_MOUSE;
+    app_hint(a, a->mouse ? "mouse on: the wheel scrolls, Shift and drag selects" : "mouse off: dragging selects");
+}
+
+void act_redraw(struct app *a)
+{
+    a->wishes |= WISH_REDRAW;
+}
+
+void act_suspend(struct app *a)
+{
+    a->wishes |= WISH_SUSPEND;
+}
+
+void act_print_all(struct app *a)
+{
+    a->wishes |= WISH_PRINT;
+}
+
+/* While it reasons: the answer begins now.  Else: whether the next one reasons. */
+void act_think(struct app *a)
+{
+    struct err e = {0};
+    if (app_busy(a)) {
+        app_hint(a, chat_answer_now(a->chat) ? "it stops thinking and answers" : "it is not thinking now");
+        return;
+    }
+    bool on = !options_on(a->o, OPT_think);
+    CHECK(options_set(a->o, OPT_think, on ? "on" : "off", FROM_SET, &e));
+    app_hint(a, on ? "thinking on, from the next message" : "thinking off, from the next message");
+}
+
+/* --- search ----------------------------------------------------------------------------------------------------- */
+
+static void ask(struct app *a, enum prompt prompt)
+{
+    a->below = a->mode;
+    a->mode = MODE_PROMPT;
+    a->prompt = prompt;
+    editor_reset(a->line);
+}
+
+void act_find_down(struct app *a)
+{
+    ask(a, PROMPT_FIND_DOWN);
+}
+
+void act_find_up(struct app *a)
+{
+    ask(a, PROMPT_FIND_UP);
+}
+
+static void find_on(struct app *a, int direction)
+{
+    if (!a->searching)
+        app_hint(a, "/ searches");
+    else if (!pane_find_next(a->pane, direction, &a->find_which))
+        app_hint(a, "not found");
+}
+
+void browse_find(struct app *a)
+{
+    struct buf what = {0};
+    editor_text(a->line, &what);
+    a->find_direction = a->prompt == PROMPT_FIND_UP ? -1 : 1;
+    if (what.len) {                     /* an empty one repeats the search before */
+        a->find_hits = pane_find(a->pane, what.data);
+        a->searching = true;
+    }
+    find_on(a, a->find_direction);
+    buf_free(&what);
+}
+
+void act_find_next(struct app *a)
+{
+    find_on(a, a->find_direction);
+}
+
+void act_find_back(struct app *a)
+{
+    find_on(a, -a->find_direction);
+}
+
+/* --- copies: the source, not what the screen makes of it -------------------------------------------------------- */
+
+void browse_copy(struct app *a, struct buf *text, const char *what)
+{
+    if (!text->len) {
+        app_hint(a, "there is no %s here", what);
+    } else {
+        buf_reset(&a->copied);
+        buf_add(&a->copied, text->data, text->len);
+        a->wishes |= WISH_COPY;
+    }
+    buf_free(text);
+}
+
+void act_copy_message(struct app *a)
+{
+    struct buf text = {0};
+    int item = pane_here(a->pane);
+    if (item >= 0)
+        pane_source(a->pane, item, &text);
+    browse_copy(a, &text, "message");
+}
+
+static void copy_block(struct app *a, int i)
+{
+    struct buf text = {0}, language = {0};
+    if (i < pane_n_blocks(a->pane))
+        pane_block(a->pane, i, &text, &language);
+    browse_copy(a, &text, "code block of that number");
+    buf_free(&language);
+}
+
+void act_copy_block(struct app *a)
+{
+    copy_block(a, 0);
+}
+
+void act_copy_numbered(struct app *a)
+{
+    copy_block(a, (int)a->key - '1');
+}
+
+void act_copy_table(struct app *a)
+{
+    struct buf text = {0};
+    pane_table(a->pane, &text);
+    browse_copy(a, &text, "table");
+}
+
+void act_copy_all(struct app *a)
+{
+    struct buf text = {0};
+    struct err e = {0};
+    if (!chat_export(a->chat, "txt", &text, &e))
+        app_hint(a, "%s", e.msg);
+    else
+        browse_copy(a, &text, "conversation");
+}
+
+/* --- branches --------------------------------------------------------------------------------------------------- */
+
+/* The message that is meant; -1 with a word why if the conversation cannot change now. */
+static int message_here(struct app *a)
+{
+    int item = pane_here(a->pane);
+    if (app_busy(a)) {
+        app_hint(a, "the answer is not finished");
+        return -1;
+    }
+    while (item >= 0 && pane_message(a->pane, item) < 0)
+        item--;
+    if (item < 0)
+        app_hint(a, "no message here");
+    return item < 0 ? -1 : pane_message(a->pane, item);
+}
+
+static bool is_user(const struct app *a, int message)
+{
+    return !strcmp(chat_message(a->chat, message).role, "user");
+}
+
+/* The first message of the user behind this one, or -1. */
+static int user_after(const struct app *a, int message)
+{
+    for (int i = message + 1; i < chat_n_messages(a->chat); i++)
+        if (is_user(a, i))
+            return i;
+    return -1;
+}
+
+/* Leaves what follows the turn of this message beside the path. */
+static bool end_path_behind(struct app *a, int message)
+{
+    struct buf unused = {0};
+    struct err e = {0};
+    int next = user_after(a, message);
+    bool ok = next < 0 || chat_edit(a->chat, next, &unused, &e);
+    if (!ok)
+        app_hint(a, "%s", e.msg);
+    else
+        app_changed(a);
+    buf_free(&unused);
+    return ok;
+}
+
+void act_edit_message(struct app *a)
+{
+    int message = message_here(a);
+    while (message >= 0 && !is_user(a, message))
+        message--;
+    if (message >= 0)
+        app_edit(a, message);
+}
+
+void act_regenerate(struct app *a)
+{
+    struct err e = {0};
+    int message = message_here(a);
+    if (message < 0 || !end_path_behind(a, message))
+        return;
+    a->mode = MODE_INPUT;
+    app_began(a, chat_regenerate(a->chat, &e), &e);
+}
+
+void act_branch(struct app *a)
+{
+    int message = message_here(a);
+    if (message < 0 || !end_path_behind(a, message))
+        return;
+    act_browse_end(a);
+    pane_to_end(a->pane);
+    app_hint(a, "what followed stays beside the path: Left and Right in view mode, /tree");
+}
+
+static void show_sibling(struct app *a, int step)
+{
+    struct err e = {0};
+    int which, message = message_here(a);
+    if (message < 0)
+        return;
+    int n = chat_siblings(a->chat, message, &which);
+    if (n < 2)
+        app_hint(a, "nothing stands beside this message");
+    else if (!chat_show_sibling(a->chat, message, (which + step + n) % n, &e))
+        app_hint(a, "%s", e.msg);
+    else
+        app_changed(a);
+}
+
+void act_sibling_before(struct app *a)
+{
+    show_sibling(a, -1);
+}
+
+void act_sibling_after(struct app *a)
+{
+    show_sibling(a, 1);
+}
+
+void act_sessions(struct app *a)
+{
+    app_pick(a, PICK_SESSION);
+}
+
+void act_tree(struct app *a)
+{
+    app_pick(a, PICK_NODE);
+}
+
+void act_messages(struct app *a)
+{
+    app_pick(a, PICK_MESSAGE);
+}

@@ -1,0 +1,307 @@
+/* The draft: editing, history, sending, and the messages that wait. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "chat/command.h"
+#include "ui/tui/app.h"
+
+enum { SPLIT_ALT_MS = 150 };            /* an Alt-Enter that a slow line took apart is Esc, then Enter */
+
+/* --- editing: whatever line is typed into ----------------------------------------------------------------------- */
+
+static void edit(struct app *a, enum edit what)
+{
+    struct editor *e = app_focus(a);
+    if (e)
+        editor_do(e, what);
+    app_edited(a);
+}
+
+#define EDIT(action, what) void act_##action(struct app *a) { edit(a, what); }
+EDIT(left, EDIT_LEFT)
+EDIT(right, EDIT_RIGHT)
+EDIT(word_left, EDIT_WORD_LEFT)
+EDIT(word_right, EDIT_WORD_RIGHT)
+EDIT(line_start, EDIT_LINE_START)
+EDIT(line_end, EDIT_LINE_END)
+EDIT(backspace, EDIT_BACKSPACE)
+EDIT(delete, EDIT_DELETE)
+EDIT(kill_big_word, EDIT_KILL_BIG_WORD_LEFT)
+EDIT(kill_word_left, EDIT_KILL_WORD_LEFT)
+EDIT(kill_word_right, EDIT_KILL_WORD_RIGHT)
+EDIT(kill_line_end, EDIT_KILL_LINE_END)
+EDIT(kill_line_start, EDIT_KILL_LINE_START)
+EDIT(yank, EDIT_YANK)
+EDIT(yank_pop, EDIT_YANK_POP)
+EDIT(transpose, EDIT_TRANSPOSE)
+EDIT(undo, EDIT_UNDO)
+EDIT(redo, EDIT_REDO)
+EDIT(newline, EDIT_NEWLINE)
+#undef EDIT
+
+void act_literal(struct app *a)
+{
+    a->literal = true;
+}
+
+/* --- history ---------------------------------------------------------------------------------------------------- */
+
+void input_remember(struct app *a, const char *text)
+{
+    history_add(a->history, text);
+    history_rest(a->history);
+}
+
+void act_older(struct app *a)
+{
+    struct buf draft = {0};
+    editor_text(a->editor, &draft);
+    const char *text = history_older(a->history, buf_str(&draft));
+    if (text)
+        editor_set(a->editor, text);
+    buf_free(&draft);
+    app_edited(a);
+}
+
+void act_newer(struct app *a)
+{
+    const char *text = history_newer(a->history);
+    if (text)
+        editor_set(a->editor, text);
+    app_edited(a);
+}
+
+void act_up(struct app *a)
+{
+    if (!editor_do(a->editor, EDIT_UP))
+        act_older(a);
+}
+
+void act_down(struct app *a)
+{
+    if (!editor_do(a->editor, EDIT_DOWN))
+        act_newer(a);
+}
+
+void act_find_typed(struct app *a)
+{
+    a->below = MODE_INPUT;
+    a->mode = MODE_PROMPT;
+    a->prompt = PROMPT_TYPED;
+    a->prompt_at = 0;
+    editor_reset(a->line);
+}
+
+const char *input_found(const struct app *a)
+{
+    struct buf what = {0};
+    editor_text(a->line, &what);
+    const char *text = what.len ? history_search(a->history, what.data, a->prompt_at) : NULL;
+    buf_free(&what);
+    return text;
+}
+
+void act_prompt_older(struct app *a)
+{
+    a->prompt_at++;
+    if (!input_found(a))
+        a->prompt_at--;
+}
+
+void act_prompt_newer(struct app *a)
+{
+    if (a->prompt_at)
+        a->prompt_at--;
+}
+
+void act_prompt_done(struct app *a)
+{
+    const char *text = a->prompt == PROMPT_TYPED ? input_found(a) : NULL;
+    if (a->prompt != PROMPT_TYPED)
+        browse_find(a);
+    else if (text)
+        editor_set(a->editor, text);
+    a->mode = a->below;
+    editor_reset(a->line);
+}
+
+/* --- sending ---------------------------------------------------------------------------------------------------- */
+
+void input_give_back(struct app *a, const char *text)
+{
+    if (editor_empty(a->editor)) {
+        editor_set(a->editor, text);
+        app_edited(a);
+    } else {                            /* something else is being written: Alt-Up gets at it */
+        queue_push_front(&a->queue, text);
+        a->queue.held = true;
+    }
+}
+
+static void submit(struct app *a, const char *text)
+{
+    struct err e = {0};
+    bool ok = chat_submit(a->chat, text, strlen(text), &e);
+    if (!ok)
+        input_give_back(a, text);
+    app_began(a, ok, &e);
+}
+
+static void run_command(struct app *a, const char *text)
+{
+    const char *message;
+    struct buf out = {0};
+    enum command_result r = command_run(a->chat, a->o, text, &message, &out);
+    if (r == COMMAND_MESSAGE && app_busy(a))
+        queue_push(&a->queue, message);
+    else if (r == COMMAND_MESSAGE)
+        submit(a, message);
+    else if (r == COMMAND_TURN)
+        app_began(a, true, NULL);
+    else if (!app_busy(a))
+        app_changed(a);
+    if (out.len)
+        feed_say(&a->feed, ITEM_OUTPUT, out.data);
+    if (out.len)
+        pane_to_end(a->pane);
+    if (r == COMMAND_QUIT)
+        a->wishes |= WISH_LEAVE;
+    buf_free(&out);
+}
+
+/* Commands that open a window here; elsewhere they print. */
+static action_fn *window_of(const char *text)
+{
+    static const struct { const char *name; action_fn *fn; } windows[] = {
+        {"/sessions", act_sessions}, {"/resume", act_sessions}, {"/load", act_sessions}, {"/tree", act_tree}, {"/edit", act_messages},
+        {"/keys", act_keys}, {"/inspect", act_inspect}, {"/panel", act_panel}, {"/mouse", act_mouse}, {"/heat", act_heat},
+        {"/raw", act_raw}, {"/pager", act_print_all},
+    };
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
+        if (!strcmp(text, windows[i].name))
+            return windows[i].fn;
+    return NULL;
+}
+
+void input_take(struct app *a, const char *text)
+{
+    action_fn *window = window_of(text);
+    if (window)
+        window(a);
+    else
+        run_command(a, text);
+}
+
+static void trim(struct buf *text)
+{
+    while (text->len && isspace((unsigned char)text->data[text->len - 1]))
+        text->data[--text->len] = 0;
+}
+
+static bool backslash_before(const struct app *a)
+{
+    struct buf before = {0};
+    editor_before(a->editor, &before);
+    bool yes = before.len && before.data[before.len - 1] == '\\';
+    buf_free(&before);
+    return yes;
+}
+
+void act_send(struct app *a)
+{
+    struct buf text = {0};
+    bool split_alt = a->escape_ms && a->ms - a->escape_ms < SPLIT_ALT_MS;
+    if (split_alt || backslash_before(a)) {
+        if (!split_alt)
+            editor_do(a->editor, EDIT_BACKSPACE);
+        edit(a, EDIT_NEWLINE);
+        return;
+    }
+    editor_text(a->editor, &text);
+    trim(&text);
+    if (text.len) {
+        input_remember(a, text.data);
+        editor_reset(a->editor);
+        app_edited(a);
+        a->queue.held = false;
+        input_take(a, text.data);
+    } else {
+        act_go_on(a);
+    }
+    buf_free(&text);
+}
+
+/* --- what waits ------------------------------------------------------------------------------------------------- */
+
+void input_next(struct app *a)
+{
+    if (a->steer) {
+        char *text = a->steer;
+        a->steer = NULL;
+        submit(a, text);
+        free(text);
+    } else if (a->queue.n && !a->queue.held) {
+        char *text = queue_take_oldest(&a->queue);
+        submit(a, text);
+        free(text);
+    }
+}
+
+/* Enter on an empty draft. */
+void act_go_on(struct app *a)
+{
+    struct err e = {0};
+    int last = chat_n_messages(a->chat) - 1;
+    if (app_busy(a))
+        return;
+    if (a->queue.n) {
+        a->queue.held = false;
+        input_next(a);
+    } else if (last >= 0 && chat_message(a->chat, last).stopped) {
+        app_began(a, chat_continue(a->chat, &e), &e);
+    }
+}
+
+void act_unqueue(struct app *a)
+{
+    struct buf both = {0};
+    char *text = queue_take_newest(&a->queue);
+    if (!text) {
+        app_hint(a, "nothing is queued");
+        return;
+    }
+    buf_adds(&both, text);
+    if (!editor_empty(a->editor)) {     /* in front of what is being written */
+        buf_addc(&both, '\n');
+        editor_text(a->editor, &both);
+    }
+    editor_set(a->editor, both.data);
+    app_edited(a);
+    buf_free(&both);
+    free(text);
+}
+
+void act_steer(struct app *a)
+{
+    struct buf text = {0};
+    editor_text(a->editor, &text);
+    trim(&text);
+    if (text.len && (!app_busy(a) || *text.data == '/')) {
+        act_send(a);
+    } else if (text.len) {
+        free(a->steer);
+        a->steer = strdup(text.data);
+        CHECK(a->steer);
+        input_remember(a, text.data);
+        editor_reset(a->editor);
+        stop_turn(a);
+    }
+    buf_free(&text);
+}
+
+void act_handoff(struct app *a)
+{
+    a->wishes |= WISH_HANDOFF;
+}

@@ -1,0 +1,185 @@
+#include "ui/tui/summary.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+/* --- status ----------------------------------------------------------------------------------------------------- */
+
+static const char *hint(const struct app *a)
+{
+    if (a->hint.len)
+        return a->hint.data;
+    if (a->approve.on)
+        return NULL;                    /* the question names its keys */
+    switch (a->mode) {
+    case MODE_VIEW:    return "F1 keys, q back\tq";
+    case MODE_KEYS:    return "q back\tq";
+    case MODE_INSPECT:
+    case MODE_PICKER:
+    case MODE_PROMPT:  return "Esc back\tEsc";
+    default:           break;
+    }
+    if (app_busy(a))
+        return a->phase.kind == PHASE_THINKING ? "Alt-T answer now, ^C stop\t^C stop" : "^C stop\t^C";
+    return a->queue.held ? "Enter sends what waits\tEnter" : a->phase.kind == PHASE_DEAD ? "/export, /quit" : "F1 keys\tF1";
+}
+
+static const char *state(struct app *a)
+{
+    if (a->mode == MODE_INSPECT && !a->approve.on) {
+        int message = a->inspect.message < chat_n_messages(a->chat) ? a->inspect.message : -1;
+        snprintf(a->state, sizeof a->state, "inspect %d/%d", a->inspect.token + 1, chat_n_tokens(a->chat, message));
+    } else if (a->mode == MODE_VIEW && !app_busy(a)) {
+        snprintf(a->state, sizeof a->state, "view");
+    } else if (a->phase.kind == PHASE_CALLING && !a->phase.asking && !a->phase.stopping) {
+        snprintf(a->state, sizeof a->state, "running %s", a->phase.tool);
+    } else {
+        snprintf(a->state, sizeof a->state, "%s", phase_name(&a->phase));
+    }
+    return a->state;
+}
+
+static void add_sign(struct buf *signs, bool on, const char *sign)
+{
+    if (on)
+        buf_addf(signs, signs->len ? " %s" : "%s", sign);
+}
+
+static const char *signs(struct app *a)
+{
+    static const char *const heat[] = {"", "HOW", "SURE"};
+    buf_reset(&a->signs);
+    add_sign(&a->signs, a->behind_ctrl_x, "^X");
+    add_sign(&a->signs, a->raw, "RAW");
+    add_sign(&a->signs, a->heat != HEAT_NONE, heat[a->heat]);
+    add_sign(&a->signs, !options_on(a->o, OPT_think), "NO-THINK");
+    add_sign(&a->signs, !options_on(a->o, OPT_save) || chat_unsaved(a->chat), "NO-SAVE");
+    return a->signs.len ? a->signs.data : NULL;
+}
+
+static void put_drafts(const struct chat_stats *t, int *drafted, int *accepted)
+{
+    *drafted = *accepted = 0;
+    for (int i = 0; i < CHAT_MAX_DEPTH; i++) {
+        *drafted += t->drafted[i];
+        *accepted += t->accepted[i];
+    }
+}
+
+static void put_speed(const struct app *a, struct status *s)
+{
+    const struct chat_stats *t = chat_last_stats(a->chat);
+    if (a->phase.kind == PHASE_READING)
+        s->read_tok_s = a->phase.progress.total ? progress_rate(&a->phase.progress) : 0;
+    else
+        s->tok_s = app_busy(a) ? a->figures.tok_s : t->tok_s;
+    put_drafts(t, &s->drafted, &s->accepted);
+    s->per_step = t->n_steps ? (double)t->n_tokens / t->n_steps : 0;
+}
+
+void summary_status(struct app *a, struct status *s)
+{
+    const struct phase *p = &a->phase;
+    *s = (struct status){.state = "opening"};
+    if (!a->chat)
+        return;
+    s->state = state(a);
+    s->hint = hint(a);
+    bool moves = p->kind == PHASE_LOADING || p->kind == PHASE_READING;
+    s->timed = p->turn || p->kind == PHASE_LOADING;
+    s->state_s = (int)((a->ms - p->since_ms) / 1000);
+    if (moves && p->progress.total)
+        s->percent = progress_percent(&p->progress);
+    s->ctx_used = a->figures.ctx_used + a->figures.n_tokens;
+    s->ctx_total = chat_info(a->chat) ? chat_info(a->chat)->n_ctx : 0;
+    s->session = chat_title(a->chat);
+    s->queued = a->queue.n;
+    s->below = pane_follows(a->pane) ? 0 : pane_below(a->pane);
+    s->signs = signs(a);
+    put_speed(a, s);
+    if (a->searching) {
+        snprintf(a->search, sizeof a->search, a->find_hits ? "hit %d of %d" : "not found", a->find_which, a->find_hits);
+        s->search = a->search;
+    }
+    s->memory_used = a->figures.machine.memory_used;
+    s->memory_total = a->figures.machine.memory_total;
+    s->celsius = a->figures.machine.celsius;
+    s->throttled = a->figures.machine.throttled;
+    s->watts = a->figures.machine.watts;
+}
+
+/* --- panel ------------------------------------------------------------------------------------------------------ */
+
+static const char *note_of(const char *what)
+{
+    return !strcmp(what, "system") || !strcmp(what, "tools") ? "pinned" : !strcmp(what, "file") || !strcmp(what, "tool") ? what : NULL;
+}
+
+static void put_context(struct app *a, struct panel *p)
+{
+    struct figures *f = &a->figures;
+    int n = f->n_parts < MAX_PARTS ? f->n_parts : MAX_PARTS;
+    for (int i = 0; i < n; i++) {
+        const struct chat_part *part = &f->parts[f->n_parts - n + i];   /* the newest */
+        a->parts[i] = (struct panel_part){part->what, part->label, part->tokens, note_of(part->what)};
+    }
+    p->parts = a->parts;
+    p->n_parts = n;
+    p->ctx_used = f->ctx_used + f->n_tokens;
+    p->ctx_total = chat_info(a->chat) ? chat_info(a->chat)->n_ctx : 0;
+}
+
+static void put_branch(struct app *a, struct panel *p)
+{
+    for (int i = chat_n_messages(a->chat) - 1, turn = 0; i >= 0; i--) {
+        int which, n = chat_siblings(a->chat, i, &which);
+        turn += !strcmp(chat_message(a->chat, i).role, "user");
+        if (n > 1) {
+            snprintf(a->branch, sizeof a->branch, "%d/%d, message %d", which + 1, n, i + 1);
+            p->branch = a->branch;
+            return;
+        }
+    }
+}
+
+static void put_turn(struct app *a, struct panel *p)
+{
+    const struct chat_stats *t = chat_last_stats(a->chat);
+    bool busy = app_busy(a);
+    p->decode_tok_s = (struct panel_pair){busy ? a->figures.tok_s : 0, t->tok_s};
+    if (a->phase.kind == PHASE_READING && a->phase.progress.total)
+        p->prefill_tok_s.now = progress_rate(&a->phase.progress);
+    if (t->prefill_ms > 0)
+        p->prefill_tok_s.turn = (t->n_prompt - t->n_cached) * 1000 / t->prefill_ms;
+    put_drafts(t, &p->accept_turn.drafted, &p->accept_turn.accepted);
+    if (t->n_steps) {
+        p->per_step.turn = (double)t->n_tokens / t->n_steps;
+        p->step_ms.turn = t->decode_ms / t->n_steps;
+    }
+    p->turn_s = busy ? (double)(a->ms - a->phase.since_ms) / 1000 : t->wall_ms / 1000;
+    p->turn_tokens = busy ? a->figures.n_tokens : t->n_tokens;
+    p->joules = busy ? 0 : t->joules;
+}
+
+void summary_panel(struct app *a, struct panel *p)
+{
+    *p = (struct panel){0};
+    if (!a->chat)
+        return;
+    const struct chat_info *info = chat_info(a->chat);
+    p->session = chat_title(a->chat);
+    p->model = info ? info->model : NULL;
+    p->think = options_on(a->o, OPT_think) ? "on" : "off";
+    p->recipe = *options_text(a->o, OPT_kv) ? options_text(a->o, OPT_kv) : NULL;
+    put_branch(a, p);
+    put_context(a, p);
+    put_turn(a, p);
+    p->memory_used = a->figures.machine.memory_used;
+    p->memory_total = a->figures.machine.memory_total;
+    p->celsius = a->figures.machine.celsius;
+    p->watts = a->figures.machine.watts;
+    p->throttled = a->figures.machine.throttled;
+    p->disk = !options_on(a->o, OPT_save) ? "not kept" : chat_unsaved(a->chat) ? "NOT SAVED" : chat_saved_as(a->chat) ? "saved" : NULL;
+}

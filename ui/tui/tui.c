@@ -1,0 +1,398 @@
+#include "ui/tui/tui.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/unicode.h"
+#include "chat/place.h"
+#include "ui/exits.h"
+#include "ui/tui/clip.h"
+#include "ui/tui/handoff.h"
+#include "ui/tui/term.h"
+#include "ui/tui/view.h"
+#include "ui/tui/wake.h"
+
+enum { RESIZE_MS = 30, BLOCKED_MS = 20, SAVE_MS = 2000 };
+
+struct tui {
+    struct app    app;
+    struct options *o;
+    struct term  *term;
+    struct keys  *keys;
+    struct cells  cells;
+    int     wake_fd;
+    int     frame_ms;                   /* not more often than that */
+    int64_t drawn_ms, resize_ms;        /* resize_ms: when the size is looked at; 0: it has not changed */
+    bool    dirty;                      /* something has happened since the last frame */
+    int     ending;                     /* SIGHUP or SIGTERM came */
+    int     theme;
+};
+
+static int64_t now_ms(void)
+{
+    return clock_ns() / 1000000;
+}
+
+/* --- drawing ---------------------------------------------------------------------------------------------------- */
+
+static void follow_theme(struct tui *t)
+{
+    int theme = theme_find(options_text(t->o, OPT_theme));
+    if (theme >= 0 && theme != t->theme)
+        term_theme(t->term, theme_at(theme));
+    t->theme = theme;
+}
+
+static void resize(struct tui *t)
+{
+    int rows, cols;
+    term_size(t->term, &rows, &cols);
+    cells_size(&t->cells, rows, cols);
+    t->resize_ms = 0;
+    t->dirty = true;
+}
+
+static void draw(struct tui *t, int64_t ms)
+{
+    struct buf title = {0};
+    if (t->resize_ms && ms >= t->resize_ms)
+        resize(t);
+    if (!t->dirty || ms - t->drawn_ms < t->frame_ms || !term_ready(t->term))
+        return;
+    follow_theme(t);
+    view_draw(&t->app, &t->cells);
+    view_title(&t->app, &title);
+    term_title(t->term, buf_str(&title));
+    term_draw(t->term, &t->cells);
+    t->drawn_ms = ms;
+    t->dirty = false;
+    buf_free(&title);
+}
+
+/* --- what the app wishes ---------------------------------------------------------------------------------------- */
+
+/* Text that anybody may have written, on the usual screen. */
+static void print_safe(const char *text, size_t n)
+{
+    struct buf safe = {0};
+    unicode_safe(&safe, text, n);
+    fwrite(buf_str(&safe), 1, safe.len, stdout);
+    fflush(stdout);
+    buf_free(&safe);
+}
+
+static void print_all(struct tui *t)
+{
+    struct buf text = {0};
+    struct err e = {0};
+    char c;
+    term_leave(t->term);
+    if (chat_export(t->app.chat, "txt", &text, &e))
+        print_safe(buf_str(&text), text.len);
+    else
+        print_safe(e.msg, strlen(e.msg));
+    fputs("\n[Enter goes back to the chat]\n", stdout);
+    fflush(stdout);
+    while (read(0, &c, 1) == 1 && c != '\n') {}
+    term_enter(t->term);
+    buf_free(&text);
+}
+
+static void suspend(struct tui *t)
+{
+    term_leave(t->term);
+    wake_suspend();
+    term_enter(t->term);
+    resize(t);
+}
+
+static void hand_off(struct tui *t)
+{
+    struct editor *draft = t->app.editor;
+    struct buf before = {0}, after = {0};
+    struct err e = {0};
+    editor_text(draft, &before);
+    term_leave(t->term);
+    bool ok = handoff_edit(buf_str(&before), &after, &e);
+    term_enter(t->term);
+    if (ok)
+        editor_set(draft, buf_str(&after));
+    else
+        app_hint(&t->app, "%s", e.msg);
+    app_edited(&t->app);
+    resize(t);
+    buf_free(&before);
+    buf_free(&after);
+}
+
+static void to_terminal(void *arg, const char *text, size_t n)
+{
+    term_clipboard(arg, text, n);
+}
+
+static void copy(struct tui *t)
+{
+    struct buf said = {0};
+    clip_copy(buf_str(&t->app.copied), t->app.copied.len, to_terminal, t->term, &said);
+    app_hint(&t->app, "%s", buf_str(&said));
+    buf_free(&said);
+}
+
+static void grant_wishes(struct tui *t)
+{
+    struct app *a = &t->app;
+    unsigned wishes = a->wishes;
+    a->wishes &= WISH_LEAVE;
+    if (wishes & WISH_COPY)
+        copy(t);
+    if (wishes & WISH_REDRAW)
+        term_redraw(t->term);
+    if (wishes & WISH_MOUSE)
+        term_mouse(t->term, a->mouse && !a->bare);
+    if (wishes & WISH_PRINT)
+        print_all(t);
+    if (wishes & WISH_HANDOFF)
+        hand_off(t);
+    if (wishes & WISH_SUSPEND)
+        suspend(t);
+    t->dirty = t->dirty || wishes;
+}
+
+/* --- what happens ----------------------------------------------------------------------------------------------- */
+
+static void on_key(void *arg, const struct key_event *ev)
+{
+    struct tui *t = arg;
+    if (ev->kind == KEYS_REPORT)
+        term_report(t->term, ev->report, ev->value);
+    else
+        app_key(&t->app, ev, now_ms());
+    t->dirty = true;
+}
+
+static void read_terminal(struct tui *t)
+{
+    char bytes[4096];
+    int n;
+    while ((n = term_read(t->term, bytes, sizeof bytes)) > 0)
+        keys_feed(t->keys, bytes, (size_t)n, now_ms(), on_key, t);
+    if (n < 0)
+        t->ending = SIGHUP;
+}
+
+static void read_wake(struct tui *t)
+{
+    struct buf lines = {0};
+    unsigned what = wake_take(&lines);
+    if (what & WAKE_SIZE && !t->resize_ms)
+        t->resize_ms = now_ms() + RESIZE_MS;
+    if (what & WAKE_STOP)
+        t->app.wishes |= WISH_SUSPEND;
+    if (what & WAKE_CONTINUE) {         /* somebody else may have had the terminal */
+        term_leave(t->term);
+        term_enter(t->term);
+    }
+    if (what & WAKE_INTERRUPT) {
+        t->app.ms = now_ms();
+        act_interrupt(&t->app);
+    }
+    if (what & WAKE_HANGUP)
+        t->ending = SIGHUP;
+    if (what & WAKE_TERMINATE)
+        t->ending = SIGTERM;
+    if (what & WAKE_LINES)
+        app_note(&t->app, lines.data);
+    t->dirty = t->dirty || what;
+    buf_free(&lines);
+}
+
+static void shorten(int *timeout, int64_t ms)
+{
+    if (ms >= 0 && (*timeout < 0 || ms < *timeout))
+        *timeout = (int)ms;
+}
+
+static int timeout(const struct tui *t)
+{
+    int64_t ms = now_ms();
+    int shortest = chat_timeout(t->app.chat);
+    shorten(&shortest, keys_timeout(t->keys, ms));
+    shorten(&shortest, app_timeout(&t->app));
+    if (t->resize_ms)
+        shorten(&shortest, t->resize_ms > ms ? t->resize_ms - ms : 0);
+    if (t->dirty) {
+        int64_t due = t->drawn_ms + t->frame_ms - ms;
+        shorten(&shortest, due > 0 ? due : BLOCKED_MS);
+    }
+    return shortest;
+}
+
+static void loop(struct tui *t)
+{
+    while (!t->ending && !(t->app.wishes & WISH_LEAVE)) {
+        struct pollfd fds[CHAT_MAX_FDS + 2] = {{.fd = term_fd(t->term), .events = POLLIN}, {.fd = t->wake_fd, .events = POLLIN}};
+        int n = chat_fds(t->app.chat, fds + 2), due = app_timeout(&t->app);
+        poll(fds, (nfds_t)n + 2, timeout(t));
+        int64_t ms = now_ms();
+        if (fds[1].revents)
+            read_wake(t);
+        if (fds[0].revents)
+            read_terminal(t);
+        keys_tick(t->keys, ms, on_key, t);
+        const struct chat_event *ev = chat_drain(t->app.chat, &n);
+        app_events(&t->app, ev, n, ms);
+        t->dirty = t->dirty || n || due == 0 || app_timeout(&t->app) == 0;
+        app_tick(&t->app, ms);
+        grant_wishes(t);
+        if (!t->ending)
+            draw(t, now_ms());
+    }
+}
+
+/* --- the end ---------------------------------------------------------------------------------------------------- */
+
+/* The terminal is gone or somebody wants us to end: what the answer has so far is kept. */
+static void stop_and_save(struct tui *t)
+{
+    int64_t until = now_ms() + SAVE_MS;
+    int n;
+    if (!t->app.chat)
+        return;
+    chat_interrupt(t->app.chat);
+    while (chat_busy(t->app.chat) && now_ms() < until) {
+        chat_wait(t->app.chat, -1, (int)(until - now_ms()));
+        chat_drain(t->app.chat, &n);
+    }
+}
+
+static void end_by_signal(int sig)
+{
+    signal(sig, SIG_DFL);
+    raise(sig);
+}
+
+static void print_exchange(const struct chat *c, int from)
+{
+    for (int i = from; i < chat_n_messages(c); i++) {
+        struct chat_message m = chat_message(c, i);
+        struct buf line = {0};
+        bool user = !strcmp(m.role, "user");
+        if (strcmp(m.role, "tool") && *m.text)
+            buf_addf(&line, "%s%s%s\n\n", user ? "> " : "", m.text, m.stopped ? " [stopped]" : "");
+        print_safe(buf_str(&line), line.len);
+        buf_free(&line);
+    }
+}
+
+/* The alternate screen is gone: what one may still want to read stays in the shell's scrollback. */
+static void print_farewell(const struct tui *t)
+{
+    const char *how = options_text(t->o, OPT_exit_print);
+    int n = chat_n_messages(t->app.chat), last = n - 1;
+    while (last >= 0 && strcmp(chat_message(t->app.chat, last).role, "user"))
+        last--;
+    if (!strcmp(how, "all"))
+        print_exchange(t->app.chat, 0);
+    else if (!strcmp(how, "last") && last >= 0)
+        print_exchange(t->app.chat, last);
+}
+
+/* --- the beginning ---------------------------------------------------------------------------------------------- */
+
+static bool resume(struct tui *t, struct err *e)
+{
+    struct buf note = {0};
+    const char *name = options_text(t->o, OPT_resume);
+    if (!*name)
+        return true;
+    bool ok = chat_load(t->app.chat, name, &note, e);
+    if (ok)
+        app_changed(&t->app);
+    if (note.len)
+        app_note(&t->app, note.data);
+    buf_free(&note);
+    return ok;
+}
+
+static bool open_chat(struct tui *t, struct err *e)
+{
+    static const struct chat_front front = {.can_ask = true, .keeps = true, .inspects = true, .tools = "all"};
+    struct chat *c = chat_open(t->o, &front, e);
+    if (!c)
+        return false;
+    t->app.ms = now_ms();
+    app_chat(&t->app, c);
+    return resume(t, e);
+}
+
+static bool open_screen(struct tui *t, struct err *e)
+{
+    struct buf history = {0};
+    struct err ignored = {0};
+    const char *ssh = getenv("SSH_CONNECTION");
+    bool far = ssh && *ssh;
+    struct term_options to = {
+        .theme = options_text(t->o, OPT_theme), .color = options_text(t->o, OPT_color), .mouse = options_on(t->o, OPT_mouse),
+        .title = options_on(t->o, OPT_title), .probe = true,
+    };
+    t->term = term_open(&to, e);
+    if (!t->term)
+        return false;
+    t->theme = theme_find(to.theme);
+    t->frame_ms = far ? 1000 / 20 : 1000 / 60;
+    t->keys = keys_open();
+    if (far)
+        keys_escape_ms(t->keys, 100);
+    t->wake_fd = wake_open();
+    app_open(&t->app, t->o, place_state(&history, "history.jsonl", &ignored) ? history.data : NULL);
+    t->app.mouse = to.mouse;
+    if (term_note(t->term))
+        app_note(&t->app, term_note(t->term));
+    t->app.ms = now_ms();
+    t->drawn_ms = t->app.ms - 1000;
+    buf_free(&history);
+    resize(t);
+    draw(t, now_ms());                  /* before the model's files are looked at, which may take a while */
+    return true;
+}
+
+static void close_screen(struct tui *t)
+{
+    term_close(t->term);
+    t->term = NULL;
+    keys_close(t->keys);
+    cells_free(&t->cells);
+    wake_close();
+}
+
+int tui_run(struct options *o)
+{
+    struct tui t = {.o = o, .dirty = true};
+    struct err e = {0};
+    int status = EXIT_ANSWERED;
+    if (!open_screen(&t, &e)) {
+        fprintf(stderr, "q35chat: %s\n", e.msg);
+        return EXIT_FAILED;
+    }
+    bool open = open_chat(&t, &e);
+    if (open)
+        loop(&t);
+    if (t.ending)
+        stop_and_save(&t);
+    close_screen(&t);
+    if (!open)
+        fprintf(stderr, "q35chat: %s\n", e.msg);
+    if (t.ending)
+        end_by_signal(t.ending);
+    else if (open)
+        print_farewell(&t);
+    if (!open || t.app.phase.kind == PHASE_DEAD)
+        status = EXIT_FAILED;
+    chat_close(t.app.chat);             /* may wait for the model; Ctrl-C then ends the program as usual */
+    app_close(&t.app);
+    return status;
+}

@@ -1,0 +1,242 @@
+#include "ui/tui/view.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ui/exits.h"
+#include "ui/tui/summary.h"
+
+enum { TINY_ROWS = 10, QUEUE_ROWS = 3, PROGRESS_AFTER_MS = 500 };
+
+static const struct look TEXT = {STYLE_text, 0}, DIM = {STYLE_dim, 0}, NOTE = {STYLE_note, 0}, POPUP = {STYLE_popup, 0};
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static int most(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+/* --- the parts -------------------------------------------------------------------------------------------------- */
+
+static bool starts(const struct app *a)
+{
+    return !a->chat || (!chat_n_messages(a->chat) && !app_busy(a));
+}
+
+/* What a new user should know; gone with the first message. */
+static void draw_welcome(const struct app *a, struct cells *c, struct area at)
+{
+    static const char *const told[] = {
+        "Ask anything. Alt-Enter or Ctrl-J makes a new line, @ attaches a file,",
+        "/ lists commands, Ctrl-C stops an answer, Ctrl-D leaves.",
+        "Conversations are kept; q35chat --continue goes on with the last one.",
+    };
+    struct buf head = {0};
+    const char *dir = a->chat ? chat_model_dir(a->chat) : "", *slash = strrchr(dir, '/');
+    buf_addf(&head, "q35chat " Q35_VERSION "   %s   F1 or ? for help", slash && slash[1] ? slash + 1 : dir);
+    cells_puts(c, at, 0, 0, TEXT, head.data);
+    buf_free(&head);
+    if (at.rows < 8 || at.cols < 72)
+        return;
+    for (int i = 0; i < 3; i++)
+        cells_puts(c, at, at.rows / 3 + i, 2, DIM, told[i]);
+    if (a->chat && chat_notice(a->chat))
+        cells_puts(c, at, at.rows / 3 + 4, 2, NOTE, chat_notice(a->chat));
+}
+
+static void draw_queue(const struct app *a, struct cells *c, struct area at)
+{
+    for (int i = 0; i < at.rows; i++) {
+        struct buf line = {0};
+        bool last = i == at.rows - 1 && a->queue.n > at.rows;
+        const char *text = a->queue.texts[i];
+        buf_addf(&line, "%s %d: %.*s", a->queue.held ? "held" : "queued", i + 1, (int)strcspn(text, "\n"), text);
+        if (last)
+            buf_addf(&line, "  (and %d more)", a->queue.n - at.rows);
+        cells_puts(c, at, i, 0, DIM, line.data);
+        buf_free(&line);
+    }
+}
+
+static bool shows_progress(const struct app *a)
+{
+    const struct phase *p = &a->phase;
+    return p->progress.total && !p->stopping && a->ms - p->since_ms >= PROGRESS_AFTER_MS
+        && (p->kind == PHASE_LOADING || p->kind == PHASE_READING);
+}
+
+static void draw_progress(const struct app *a, struct cells *c, struct area at)
+{
+    if (a->phase.kind == PHASE_LOADING)
+        progress_draw_load(&a->phase.progress, a->ms, c, at);
+    else
+        progress_draw_prompt(&a->phase.progress, a->ms, c, at);
+}
+
+static void draw_status(struct app *a, struct cells *c, struct area at)
+{
+    struct status s;
+    summary_status(a, &s);
+    status_draw(&s, c, at);
+}
+
+static void draw_panel(struct app *a, struct cells *c, struct area at)
+{
+    struct panel p;
+    summary_panel(a, &p);
+    panel_draw(&p, c, at);
+}
+
+/* The keys that work here, over the transcript. */
+static void draw_keys(struct app *a, struct cells *c, struct area at)
+{
+    struct buf help = {0};
+    int n = 0, row = 0;
+    app_keys_help(a, &help);
+    for (const char *p = buf_str(&help); (p = strchr(p, '\n')); p++)
+        n++;
+    a->keys_top = most(least(a->keys_top, n - at.rows), 0);
+    cells_blank(c, at, POPUP);
+    for (const char *p = buf_str(&help); *p; row++) {
+        size_t len = strcspn(p, "\n");
+        if (row >= a->keys_top)
+            cells_put(c, at, row - a->keys_top, 0, *p == ' ' ? POPUP : (struct look){STYLE_popup, LOOK_BOLD}, p, len);
+        p += len + (p[len] == '\n');
+    }
+    buf_free(&help);
+}
+
+/* --- the input's place ------------------------------------------------------------------------------------------ */
+
+static bool is_tiny(const struct cells *c)
+{
+    return c->rows < TINY_ROWS || c->cols < 40;
+}
+
+static int input_rows(struct app *a, const struct cells *c)
+{
+    int above = a->bare ? 1 : 2;        /* a row of transcript, the status line */
+    if (a->approve.on)
+        return most(least(approve_rows(&a->approve, c->cols), c->rows - above), 1);
+    if (a->mode == MODE_PROMPT)
+        return a->prompt == PROMPT_TYPED && !is_tiny(c) ? 2 : 1;
+    if (is_tiny(c))
+        return 1;
+    return most(1, least(editor_rows(a->editor, c->cols), most(3, c->rows / 3)));
+}
+
+static void draw_prompt(struct app *a, struct cells *c, struct area at)
+{
+    static const char *const signs[] = {"/ ", "? ", "^R"};
+    const char *found = a->prompt == PROMPT_TYPED ? input_found(a) : NULL;
+    if (at.rows > 1) {
+        cells_puts(c, at, 0, 0, DIM, found ? "  " : "  type a part of what you wrote before");
+        if (found)
+            cells_put(c, at, 0, 2, TEXT, found, strlen(found));
+        at.row++;
+        at.rows--;
+    }
+    editor_draw(a->line, c, at, signs[a->prompt]);
+}
+
+static void draw_input(struct app *a, struct cells *c, struct area at)
+{
+    if (a->approve.on)
+        approve_draw(&a->approve, c, at, a->ms);
+    else if (a->mode == MODE_PROMPT)
+        draw_prompt(a, c, at);
+    else
+        editor_draw(a->editor, c, at, "> ");
+    if (!a->approve.on && (a->mode == MODE_VIEW || a->mode == MODE_KEYS))
+        c->cursor_row = -1;
+}
+
+/* --- the whole -------------------------------------------------------------------------------------------------- */
+
+/* What stands over the last rows of the transcript. */
+static void draw_above(struct app *a, struct cells *c, struct area at)
+{
+    struct popup *list = a->mode == MODE_PICKER ? &a->picker.popup : input_popup(a);
+    if (a->mode == MODE_KEYS) {
+        draw_keys(a, c, at);
+    } else if (a->mode == MODE_INSPECT) {
+        int rows = least(INSPECT_ROWS, at.rows - 1);
+        inspect_draw(a, c, (struct area){at.row + at.rows - rows, at.col, rows, at.cols});
+    } else if (list && !a->approve.on) {
+        int rows = popup_height(list, at.rows);
+        int row = c->cursor_row, col = c->cursor_col;
+        popup_draw(list, c, (struct area){at.row + at.rows - rows, at.col, rows, at.cols});
+        if (a->mode != MODE_PICKER) {   /* the cursor stays where one types */
+            c->cursor_row = row;
+            c->cursor_col = col;
+        }
+    }
+}
+
+static void draw_all(struct app *a, struct cells *c)
+{
+    int input = input_rows(a, c), status = a->bare ? 0 : 1, free_rows = c->rows - input - status;
+    int queue = a->bare ? 0 : least(least(a->queue.n, is_tiny(c) ? 0 : QUEUE_ROWS), free_rows - 1);
+    int progress = shows_progress(a) ? least(PROGRESS_ROWS, free_rows - queue - 2) : 0;
+    queue = most(queue, 0);
+    progress = most(progress, 0);
+    int rows = free_rows - queue - progress;
+    bool beside = a->panel && !a->bare && c->cols >= PANEL_MIN_SCREEN;
+    struct area text = {0, 0, rows, beside ? c->cols - PANEL_COLUMNS : c->cols};
+    a->pane_rows = rows;
+    a->at_pane = text;
+    a->at_input = (struct area){c->rows - input, 0, input, c->cols};
+    if (a->chat)
+        inspect_tint(a);
+    pane_draw(a->pane, c, text);
+    if (starts(a) && !pane_n(a->pane))
+        draw_welcome(a, c, text);
+    if (progress)
+        draw_progress(a, c, (struct area){rows, 0, progress, text.cols});
+    if (a->panel && !a->bare)
+        draw_panel(a, c, (struct area){0, most(c->cols - PANEL_COLUMNS, 0), rows + progress, least(PANEL_COLUMNS, c->cols)});
+    draw_queue(a, c, (struct area){rows + progress, 0, queue, c->cols});
+    if (status)
+        draw_status(a, c, (struct area){c->rows - input - 1, 0, 1, c->cols});
+    draw_input(a, c, a->at_input);
+    draw_above(a, c, text);
+}
+
+void view_draw(struct app *a, struct cells *c)
+{
+    cells_blank(c, cells_all(c), TEXT);
+    c->cursor_row = -1;
+    if (c->rows < VIEW_MIN_ROWS || c->cols < VIEW_MIN_COLUMNS)
+        cells_puts(c, cells_all(c), 0, 0, TEXT, "too small");
+    else
+        draw_all(a, c);
+}
+
+void view_title(struct app *a, struct buf *out)
+{
+    struct status s;
+    summary_status(a, &s);
+    status_title(&s, out);
+    buf_addf(out, " · %s", a->chat ? phase_name(&a->phase) : "opening");
+}
+
+static bool inside(struct area at, int row, int col)
+{
+    return row >= at.row && row < at.row + at.rows && col >= at.col && col < at.col + at.cols;
+}
+
+void view_click(struct app *a, int row, int col)
+{
+    int item;
+    size_t byte;
+    if (a->approve.on)
+        return;
+    if (a->mode == MODE_INPUT && inside(a->at_input, row, col))
+        editor_click(a->editor, row - a->at_input.row, col - a->at_input.col);
+    else if (a->mode == MODE_VIEW && inside(a->at_pane, row, col) && pane_at(a->pane, row - a->at_pane.row, col - a->at_pane.col, &item, &byte))
+        pane_choose(a->pane, item);
+}
