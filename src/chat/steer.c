@@ -127,7 +127,8 @@ bool chat_answer_now(struct chat *c)
 {
     if (c->state != ANSWERING || !c->serial || c->interrupted || !answer_reasons(&c->answer))
         return false;
-    c->answer_now = true;               /* round.c goes on when the end has come */
-    engine_interrupt(c->engine, c->serial);
+    if (!c->answer_now)
+        engine_interrupt(c->engine, c->serial);
+    c->answer_now = true;               /* round.c goes on when its end has come */
     return true;
 }

@@ -40,7 +40,7 @@ struct engine {
     bool ready, dead;
     struct engine_info info;
     struct ids left;                    /* of the running answer */
-    int  done;
+    int  done, n_alternatives;
     enum finish finish;
     bool running, hangs;
     uint32_t serial;
@@ -122,6 +122,7 @@ uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep
     if (a->finish == FINISH_STOP)
         ids_add(&g->left, 258);
     g->done = 0;
+    g->n_alternatives = s->n_alternatives;
     g->finish = a->finish;
     g->hangs = a->hangs;
     g->running = true;
@@ -166,8 +167,13 @@ struct event_list engine_drain(struct engine *g)
     for (int k = 0; k < 2 && g->running && !g->dead; k++) {
         struct event *ev = &g->out[l.n];
         *ev = (struct event){.kind = EV_TOKENS, .serial = g->serial};
-        while (ev->n < fake.batch && g->done < g->left.n)
-            ev->ids[ev->n++] = g->left.data[g->done++];
+        while (ev->n < fake.batch && g->done < g->left.n) {
+            int32_t id = g->left.data[g->done++];
+            ev->outlook[ev->n] = (struct outlook){.prob = -1};
+            if (g->n_alternatives)      /* the letter behind it is the other one */
+                ev->outlook[ev->n] = (struct outlook){.prob = 0.5f, .n = 2, .ids = {id, (id + 1) % 256}, .probs = {0.5f, 0.25f}};
+            ev->ids[ev->n++] = id;
+        }
         if (ev->n) {
             l.n++;
             continue;

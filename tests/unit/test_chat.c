@@ -415,6 +415,119 @@ static void test_chat__a_call_is_run_and_the_sampled_ids_stay_the_prefix_of_the_
     end(&t);
 }
 
+/* The tokens that were put there are part of what was sampled: the prompt behind the call begins with all of it. */
+static void test_chat__a_call_after_reasoning_that_was_ended_keeps_the_prefix(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    set(&t, OPT_tools, "calculator");
+    fake_end("I calc", FINISH_LENGTH, true);
+    fake_say(CALL);
+    fake_say("Now I know.\n</think>\n\nIt is 84.");
+    start(&t);
+    submit(&t, "7 * 12?");
+    while (t.s.reasoning.len < 6)
+        step(&t);
+    assert_true(chat_answer_now(t.c));
+    assert_true(chat_answer_now(t.c));
+    finish_turn(&t);
+    assert_int_equal(fake.n_interrupts, 1);
+    assert_int_equal(fake.n_submits, 3);
+    struct ids all = {0};
+    assert_memory_equal(fake.prompts[1].data, fake.prompts[0].data, (size_t)fake.prompts[0].n * sizeof(int32_t));
+    assert_string_equal(prompt(1) + strlen(prompt(1)) - strlen(THINK "I calc\n</think>\n\n"), THINK "I calc\n</think>\n\n");
+    assert_int_equal(fake.samplings[1].n_begun, fake.prompts[1].n - fake.prompts[0].n);
+    ids_append(&all, fake.prompts[1].data, fake.prompts[1].n);
+    tokenizer_encode(fake.tok, CALL, strlen(CALL), true, &all);
+    ids_add(&all, 258);
+    assert_memory_equal(fake.prompts[2].data, all.data, (size_t)all.n * sizeof(int32_t));
+    assert_int_equal(fake.samplings[2].n_begun, 0);
+    assert_string_equal(t.s.reasoning.data, "I calcNow I know.");
+    assert_string_equal(t.s.results.data, "calculator=84;");
+    assert_int_equal(t.s.last.stats.n_rounds, 2);
+    ids_free(&all);
+    end(&t);
+}
+
+static void test_chat__a_branch_behind_a_call_keeps_the_call(void **state)
+{
+    static const struct chat_front front = {.tools = "calculator", .inspects = true};
+    struct talk t;
+    struct err e = {0};
+    int which;
+    (void)state;
+    begin(&t);
+    fake_say("I calculate.\n</think>\n\n" CALL);
+    fake_say("a\n</think>\n\nIt is 84.");
+    fake_say("t must be 84.");
+    fake_end("", FINISH_LENGTH, true);
+    start_with(&t, &front);
+    ask(&t, "7 * 12?");
+    int n = chat_n_tokens(t.c, 3);
+    assert_int_equal(n, (int)strlen("a\n+\n\nIt is 84.+"));
+    int k = n - 10;
+    for (int again = 0; again < 2; again++) {           /* once it comes, once the user has enough before a word of it */
+        forget(&t.s);
+        assert_true(chat_branch_token(t.c, 3, k, 1, &e));
+        if (again)
+            chat_interrupt(t.c);
+        finish_turn(&t);
+        assert_int_equal(chat_n_messages(t.c), 4);
+        assert_string_equal(chat_message(t.c, 2).text, "84");
+        assert_int_equal(chat_siblings(t.c, 3, &which), again ? 3 : 2);
+        assert_string_equal(chat_message(t.c, 3).reasoning, "a");
+        assert_string_equal(chat_message(t.c, 3).text, again ? "J" : "Jt must be 84.");
+        assert_string_equal(t.s.taken_back, "");
+    }
+    end(&t);
+}
+
+/* A refused request leaves the conversation as it was. */
+static void test_chat__what_cannot_be_branched_stays(void **state)
+{
+    static const struct chat_front front = {.tools = "none", .inspects = true};
+    struct talk t;
+    struct err e = {0};
+    int which;
+    (void)state;
+    begin(&t);
+    fake_say("a\n</think>\n\nYes.");
+    fake_end("a\n</think>\n\nNo", FINISH_LENGTH, false);
+    fake_end("", FINISH_ERROR, false);
+    fake_end("", FINISH_ERROR, false);
+    start_with(&t, &front);
+    ask(&t, "?");
+    set(&t, OPT_logit_bias, "more than a token=1");
+    assert_true(chat_branch_token(t.c, 1, 5, 1, &e));
+    finish_turn(&t);
+    assert_int_equal(t.s.last.end, CHAT_FAILED);
+    assert_string_equal(t.s.taken_back, "");
+    assert_int_equal(chat_n_messages(t.c), 2);
+    assert_int_equal(chat_siblings(t.c, 1, &which), 1);
+    assert_string_equal(chat_message(t.c, 1).text, "Yes.");
+    set(&t, OPT_logit_bias, "");
+    ask(&t, "?");
+    assert_int_equal(chat_n_messages(t.c), 4);
+    set(&t, OPT_logit_bias, "more than a token=1");
+    assert_true(chat_continue(t.c, &e));
+    finish_turn(&t);
+    assert_int_equal(t.s.last.end, CHAT_FAILED);
+    assert_string_equal(chat_message(t.c, 3).text, "No");
+    assert_true(chat_message(t.c, 3).stopped);
+    set(&t, OPT_logit_bias, "");
+    for (int i = 0; i < 2; i++) {       /* the engine refuses: still the stopped answer, and still one */
+        assert_true(chat_continue(t.c, &e));
+        finish_turn(&t);
+        assert_int_equal(t.s.last.end, CHAT_FAILED);
+        assert_int_equal(chat_n_messages(t.c), 4);
+        assert_int_equal(chat_siblings(t.c, 3, &which), 1);
+        assert_string_equal(chat_message(t.c, 3).text, "No");
+        assert_true(chat_message(t.c, 3).stopped);
+    }
+    end(&t);
+}
+
 static void test_chat__a_call_written_oddly_is_rendered_by_the_template(void **state)
 {
     struct talk t;
@@ -804,6 +917,9 @@ int main(void)
         cmocka_unit_test(test_chat__scripts_can_allow_tools_by_name),
         cmocka_unit_test(test_chat__an_interrupt_ends_a_running_tool),
         cmocka_unit_test(test_chat__rounds_of_calls_end),
+        cmocka_unit_test(test_chat__a_branch_behind_a_call_keeps_the_call),
+        cmocka_unit_test(test_chat__what_cannot_be_branched_stays),
+        cmocka_unit_test(test_chat__a_call_after_reasoning_that_was_ended_keeps_the_prefix),
         cmocka_unit_test(test_chat__a_call_that_was_cut_off_is_never_run),
         cmocka_unit_test(test_chat__a_prompt_longer_than_the_context_is_refused_with_both_numbers),
         cmocka_unit_test(test_chat__an_error_of_the_engine_ends_the_turn_only),

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "chat/chat.h"
+#include "tests/tmpdir.h"
 
 static struct options *o;
 static struct chat *c;
@@ -291,6 +292,52 @@ static void test_steer__an_interrupted_answer_goes_on_where_it_was_left(void **s
     }
 }
 
+/* Of a loaded answer the tokens are known, not what else was likely; it goes on all the same. */
+static void test_steer__a_loaded_answer_goes_on_too(void **state)
+{
+    (void)state;
+    struct tmpdir d;
+    struct err e = {0};
+    struct buf note = {0};
+    char path[128];
+    defaults();
+    assert_true(tmpdir_make(&d));
+    snprintf(path, sizeof path, "%s/a", d.path);
+    ask_anew(questions[0]);
+    const struct kept whole = keep(1);
+    for (int cut = 3; cut < whole.n; cut += 12) {
+        set_int(OPT_max_tokens, cut);
+        ask_anew(questions[0]);
+        tmpdir_drop(&d, "a");
+        assert_true(chat_save(c, path, &e));
+        assert_true(chat_new(c, &e));
+        if (!chat_load(c, path, &note, &e))
+            fail_msg("%s", e.msg);
+        assert_int_equal(chat_n_tokens(c, 1), cut);
+        check_places(1);
+        for (int k = 0; k < cut; k++) {
+            assert_true(token(1, k).prob < 0);
+            assert_int_equal(token(1, k).n_alternatives, 0);
+        }
+        assert_false(chat_branch_token(c, 1, 0, 0, &e));
+        assert_non_null(strstr(e.msg, "no longer known"));
+        set(OPT_max_tokens, "0");
+        go_on();
+        assert_string_equal(chat_message(c, 1).reasoning, whole.reasoning);
+        assert_string_equal(chat_message(c, 1).text, whole.text);
+        check_places(1);
+        assert_true(chat_new(c, &e));
+        assert_true(chat_load(c, path, &note, &e));     /* one message, on disk as well */
+        assert_int_equal(chat_n_messages(c), 2);
+        assert_int_equal(chat_siblings(c, 1, NULL), 1);
+        assert_string_equal(chat_message(c, 1).text, whole.text);
+        assert_true(chat_new(c, &e));
+    }
+    tmpdir_drop(&d, "a");
+    tmpdir_remove(&d);
+    buf_free(&note);
+}
+
 static void test_steer__what_was_not_stopped_does_not_go_on(void **state)
 {
     (void)state;
@@ -508,6 +555,7 @@ int main(void)
         cmocka_unit_test(test_steer__an_answer_under_way_has_tokens_too),
         cmocka_unit_test(test_steer__a_stopped_answer_that_goes_on_is_the_one_that_was_not_stopped),
         cmocka_unit_test(test_steer__an_interrupted_answer_goes_on_where_it_was_left),
+        cmocka_unit_test(test_steer__a_loaded_answer_goes_on_too),
         cmocka_unit_test(test_steer__what_was_not_stopped_does_not_go_on),
         cmocka_unit_test(test_steer__any_alternative_of_any_token_begins_another_answer),
         cmocka_unit_test(test_steer__a_branch_in_the_middle_of_a_conversation_leaves_the_rest_beside),
