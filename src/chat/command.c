@@ -122,9 +122,17 @@ static enum command_result command_set(struct call *c)
 
 static enum command_result command_think(struct call *c)
 {
-    if (*c->arg && !options_set(c->o, OPT_think, c->arg, FROM_SET, &c->e))
+    bool budget = isdigit((unsigned char)*c->arg);
+    if (budget && !options_set(c->o, OPT_think_budget, c->arg, FROM_SET, &c->e))
         return refused(c);
-    buf_addf(c->out, "thinking is %s\n", options_on(c->o, OPT_think) ? "on" : "off");
+    if (*c->arg && !options_set(c->o, OPT_think, budget ? "on" : c->arg, FROM_SET, &c->e))
+        return refused(c);
+    bool on = options_on(c->o, OPT_think);
+    int most = options_int(c->o, OPT_think_budget);
+    buf_addf(c->out, "thinking is %s", on ? "on" : "off");
+    if (on && most)
+        buf_addf(c->out, ", at most %d tokens (0: no limit)", most);
+    buf_addc(c->out, '\n');
     return COMMAND_DONE;
 }
 

@@ -114,6 +114,13 @@ static void test_command__set_shows_changes_and_refuses(void **state)
     assert_string_equal(out.data, "thinking is off\n");
     run("/think perhaps");
     assert_string_equal(out.data, "think is 'perhaps', expected on or off\n");
+    run("/think 2k");
+    assert_string_equal(out.data, "thinking is on, at most 2048 tokens (0: no limit)\n");
+    run("/think off");
+    run("/think on");
+    assert_string_equal(out.data, "thinking is on, at most 2048 tokens (0: no limit)\n");
+    run("/think 0");
+    assert_string_equal(out.data, "thinking is on\n");
 }
 
 static void test_command__system_takes_effect_in_the_next_prompt(void **state)
