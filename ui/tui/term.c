@@ -50,10 +50,12 @@ struct term {
     bool    utf8, mouse, title, kitty, sync, asked, left;
     bool    hides;              /* the cursor can be hidden */
     bool    cursor_shown;
-    bool    whole;              /* the next frame is sent whole */
+    bool    damaged;            /* the next frame erases the screen */
+    bool    restyled;           /* what is shown has other colours now */
     enum term_colors colors;
     const struct theme *theme;
     attr_t  attr[N_STYLES];
+    int     pair[N_STYLES];     /* of curses; 0: the terminal's own colours */
     struct cells shown;         /* what the terminal has */
     struct buf   out, title_now;
     cchar_t *row;               /* [cols] */
@@ -102,15 +104,26 @@ static void promise(struct term *t)
         buf_adds(&b, caps[i] ? caps[i] : "");
     if (change_scroll_region)
         buf_adds(&b, "\033[r");
-    if (t->hides)
-        buf_adds(&b, t->xterm ? "\033[?25h" : cursor_normal);
     if (!exit_ca_mode || !strstr(exit_ca_mode, "1049"))
         buf_adds(&b, "\033[999;1H\r\n");        /* the screen stays: the shell goes on below it */
     buf_adds(&b, exit_ca_mode ? exit_ca_mode : "");
+    if (t->hides)                               /* now: leaving the other screen may bring a hidden one back */
+        buf_adds(&b, t->xterm ? "\033[?25h" : cursor_normal);
     if (t->title)
         buf_adds(&b, TITLE_BACK);
     tty_restore_with(b.data, b.len < 512 ? b.len : 512);
     buf_free(&b);
+}
+
+/* Curses and our record of the screen take a size, and both are blank. */
+static void fit_size(struct term *t, int rows, int cols)
+{
+    resize_term(rows, cols);
+    erase();
+    cells_size(&t->shown, rows, cols);
+    free(t->row);
+    t->row = calloc((size_t)cols + 1, sizeof *t->row);
+    CHECK(t->row);
 }
 
 /* --- opening ---------------------------------------------------------------------------------------------------- */
@@ -212,7 +225,6 @@ static bool open_canvas(struct term *t, struct err *e)
 static void ask(struct term *t)
 {
     say(t, "\033[?2026$p\033[?2004$p\033[?u\033]11;?\033\\\033[c");
-    t->asked = true;
 }
 
 static void set_modes(struct term *t)
@@ -256,17 +268,13 @@ struct term *term_open(const struct term_options *o, struct err *e)
         term_close(t);
         return NULL;
     }
-    int theme = o->theme ? theme_find(o->theme) : 0;
+    int theme = o->theme ? theme_find(o->theme) : 0, rows, cols;
+    term_size(t, &rows, &cols);
+    fit_size(t, rows, cols);
+    t->asked = o->probe && t->xterm;
+    t->left = true;
     term_theme(t, theme_at(theme < 0 ? 0 : theme));
-    tty_take(&t->tty, NULL, 0);
-    promise(t);
-    take_canvas(t);
-    if (o->probe && t->xterm)
-        ask(t);
-    set_modes(t);
-    flush(t);
-    t->cursor_shown = true;
-    term_redraw(t);
+    term_enter(t);
     return t;
 }
 
@@ -338,11 +346,12 @@ void term_theme(struct term *t, const struct theme *theme)
     for (int i = 0; i < N_STYLES; i++) {
         const struct theme_style *s = &t->theme->style[i];
         t->attr[i] = attributes(s->marks);
-        if (t->colors)
+        bool own = !t->colors || (s->fg < 0 && s->bg < 0);
+        t->pair[i] = own ? 0 : i + 1;
+        if (!own)
             init_extended_pair(i + 1, color_number(t, s->fg), color_number(t, s->bg));
     }
-    if (t->shown.at)
-        term_redraw(t);
+    t->restyled = true;
 }
 
 /* --- frames ----------------------------------------------------------------------------------------------------- */
@@ -374,7 +383,7 @@ static int add_cell(struct term *t, const struct cell *cell, int at)
 {
     wchar_t wide[2][CCHARW_MAX + 1];
     const struct glyph *g = &cell->glyph;
-    int n = 0, pair = t->colors ? cell->look.style + 1 : 0;
+    int n = 0, pair = t->pair[cell->look.style];
     if (!g->width)
         return at;
     bool ascii = g->n == 1;
@@ -426,26 +435,14 @@ static void draw_row(struct term *t, const struct cells *c, int r)
     int n = 0, first = 0;
     while (first < c->cols && same(&old[first], &row[first]))
         first++;
-    if (first == c->cols && !t->whole)
+    if (first == c->cols && !t->restyled)
         return;
-    if (!t->whole && must_resend(old, row, c->cols))
+    if (must_resend(old, row, c->cols))
         wredrawln(stdscr, r, 1);
     for (int i = 0; i < c->cols; i++)
         n = add_cell(t, &row[i], n);
     mvadd_wchnstr(r, 0, t->row, n);
     memcpy(old, row, (size_t)c->cols * sizeof *row);
-}
-
-static void fit_size(struct term *t, const struct cells *c)
-{
-    if (t->shown.at && t->shown.rows == c->rows && t->shown.cols == c->cols)
-        return;
-    resize_term(c->rows, c->cols);
-    cells_size(&t->shown, c->rows, c->cols);
-    free(t->row);
-    t->row = calloc((size_t)c->cols + 1, sizeof *t->row);
-    CHECK(t->row);
-    t->whole = true;
 }
 
 static void show_cursor(struct term *t, bool on)
@@ -460,12 +457,15 @@ void term_draw(struct term *t, const struct cells *c)
 {
     if (t->left || t->tty.gone || !c->rows || !c->cols)
         return;
-    fit_size(t, c);
-    if (t->whole)
+    if (t->shown.rows != c->rows || t->shown.cols != c->cols) {
+        fit_size(t, c->rows, c->cols);
+        t->damaged = true;
+    }
+    if (t->damaged)
         clearok(curscr, TRUE);
     for (int r = 0; r < c->rows; r++)
         draw_row(t, c, r);
-    t->whole = false;
+    t->damaged = t->restyled = false;
     bool cursor = c->cursor_row >= 0 && c->cursor_row < c->rows && c->cursor_col >= 0;
     if (cursor)
         move(c->cursor_row, c->cursor_col < c->cols ? c->cursor_col : c->cols - 1);
@@ -487,7 +487,7 @@ void term_draw(struct term *t, const struct cells *c)
 
 void term_redraw(struct term *t)
 {
-    t->whole = true;
+    t->damaged = true;
 }
 
 /* --- the rest --------------------------------------------------------------------------------------------------- */
@@ -589,6 +589,7 @@ void term_leave(struct term *t)
     if (t->left)
         return;
     t->left = true;
+    buf_reset(&t->title_now);
     endwin();
     take_canvas(t);
     buf_reset(&t->out);                         /* what is to be said is promised already */
@@ -602,14 +603,13 @@ void term_enter(struct term *t)
     t->left = false;
     tty_take(&t->tty, NULL, 0);
     promise(t);
-    doupdate();                                 /* curses takes the screen again */
+    doupdate();                                 /* curses takes the screen, erases it and draws what was there */
     take_canvas(t);
+    if (t->asked)
+        ask(t);
     set_modes(t);
-    if (t->title && t->title_now.len)
-        buf_addf(&t->out, "\033]2;%.*s\033\\", 200, t->title_now.data);
     t->cursor_shown = true;
     flush(t);
-    term_redraw(t);
 }
 
 void term_report(struct term *t, int report, int value)
