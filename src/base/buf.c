@@ -1,10 +1,12 @@
 #include "base/buf.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "base/log.h"
@@ -106,5 +108,39 @@ bool buf_read_file(struct buf *b, const char *path, size_t max, struct err *e)
         }
     }
     fclose(f);
+    return ok;
+}
+
+bool buf_write(int fd, const void *bytes, size_t n)
+{
+    for (const char *s = bytes; n;) {
+        ssize_t k = write(fd, s, n);
+        if (k < 0 && errno != EINTR)
+            return false;
+        s += k > 0 ? k : 0;
+        n -= k > 0 ? (size_t)k : 0;
+    }
+    return true;
+}
+
+bool buf_replace_file(const char *path, const void *bytes, size_t n)
+{
+    struct buf fresh = {0};
+    buf_addf(&fresh, "%s.XXXXXX", path);
+    int fd = mkostemp(fresh.data, O_CLOEXEC);
+    bool ok = fd >= 0 && buf_write(fd, bytes, n) && !fsync(fd);
+    int why = errno;
+    if (fd >= 0 && close(fd) && ok) {
+        ok = false;
+        why = errno;
+    }
+    if (ok && rename(fresh.data, path)) {
+        ok = false;
+        why = errno;
+    }
+    if (fd >= 0 && !ok)
+        unlink(fresh.data);
+    buf_free(&fresh);
+    errno = why;
     return ok;
 }

@@ -24,5 +24,9 @@ const char *buf_str(const struct buf *b);               /* never NULL */
 /* The whole file, or false with the reason.  Refuses files of more than `max` bytes. */
 struct err;
 bool buf_read_file(struct buf *b, const char *path, size_t max, struct err *e);
+/* All n bytes, however often it takes; false with errno. */
+bool buf_write(int fd, const void *bytes, size_t n);
+/* A new file for the owner only that takes the place of an old one at once, or not at all: false with errno. */
+bool buf_replace_file(const char *path, const void *bytes, size_t n);
 
 #endif

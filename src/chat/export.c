@@ -157,27 +157,13 @@ const char *export_format_of(const char *file)
     return NULL;
 }
 
-static bool write_all(int fd, const struct buf *text)
-{
-    size_t done = 0;
-    while (done < text->len) {
-        ssize_t n = write(fd, text->data + done, text->len - done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        done += (size_t)n;
-    }
-    return true;
-}
-
 bool export_write(const char *file, const struct buf *text, struct err *e)
 {
     struct buf path = {0};
     place_expand(&path, file);
     int fd = open(buf_str(&path), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     bool ok = fd >= 0 || err_set(e, "cannot make %s: %s", file, errno == EEXIST ? "it exists already, choose another name" : strerror(errno));
-    if (ok && !write_all(fd, text))
+    if (ok && !buf_write(fd, text->data, text->len))
         ok = err_set(e, "cannot write %s: %s", file, strerror(errno));
     if (fd >= 0 && close(fd) && ok)
         ok = err_set(e, "cannot write %s: %s", file, strerror(errno));

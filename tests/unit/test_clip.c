@@ -209,7 +209,7 @@ static void test_clip__a_file_is_never_overwritten(void **state)
     snprintf(path, sizeof path, "%s/new", dir.path);
     assert_true(clip_file("~/new", "one", 3, &e));
     assert_false(clip_file(path, "two", 3, &e));
-    snprintf(expected, sizeof expected, "%s exists already; choose another name", path);
+    snprintf(expected, sizeof expected, "cannot make %s: it exists already, choose another name", path);
     assert_string_equal(e.msg, expected);
     assert_file("new", "one");
     assert_false(clip_file("/nowhere/x", "y", 1, &e));

@@ -12,7 +12,8 @@
 static struct tmpdir dir;
 static struct complete c;
 
-static const char *const files[] = {"main.c", "main.o", "Makefile", "my notes.txt", ".hidden", "\xc3\xa4rger", "\xc3\xb6l", "bad\xff", "new\nline"};
+static const char *const files[] = {"main.c", "main.o", "Makefile", "my notes.txt", ".hidden",
+                                    "\xc3\xa4rger", "\xc3\xb6l", "bad\xff", "new\nline"};
 static const char *const dirs[] = {"src", "build", "my dir"};
 
 static int setup(void **state)

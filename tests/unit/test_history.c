@@ -95,7 +95,8 @@ static void test_history__searches_the_newest_first_and_each_text_once(void **st
 static void test_history__comes_back_from_the_file(void **state)
 {
     (void)state;
-    static const char *const typed[] = {"plain", "two\nlines\t\"quoted\" \\", "\xc3\xa4\xe4\xb8\xad\xf0\x9f\x98\x80", "\033[31m", "bad \xff byte"};
+    static const char *const typed[] = {"plain", "two\nlines\t\"quoted\" \\", "\xc3\xa4\xe4\xb8\xad\xf0\x9f\x98\x80",
+                                        "\033[31m", "bad \xff byte"};
     struct history *h = history_open(path, 100);
     for (int i = 0; i < 5; i++)
         history_add(h, typed[i]);
@@ -219,7 +220,8 @@ static void test_history__huge_entries_are_not_written(void **state)
 /* The same bytes each time. */
 static void test_history__random_bytes_are_no_harm(void **state)
 {
-    static const char *const bits[] = {"\"", "a", "\\", "\n", "\"x\"\n", "\\u", "0041", "{", "[\"y\"]\n", "\xff", "\"\\u0000\"\n", "null\n", "\"\"\n"};
+    static const char *const bits[] = {"\"", "a", "\\", "\n", "\"x\"\n", "\\u", "0041", "{", "[\"y\"]\n",
+                                       "\xff", "\"\\u0000\"\n", "null\n", "\"\"\n"};
     uint64_t r = 5;
     (void)state;
     for (int n = 0; n < 300; n++) {

@@ -13,22 +13,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "chat/export.h"
 #include "chat/place.h"
 #include "ui/tui/figure.h"
 
 enum { LIMIT_MS = 2000, NAP_NS = 2000000 };
-
-static bool write_all(int fd, const char *s, size_t n)
-{
-    while (n) {
-        ssize_t k = write(fd, s, n);
-        if (k < 0 && errno != EINTR)
-            return false;
-        s += k > 0 ? k : 0;
-        n -= k > 0 ? (size_t)k : 0;
-    }
-    return true;
-}
 
 /* --- programs ---------------------------------------------------------------------------------------------------- */
 
@@ -80,7 +69,7 @@ static bool wait_for(pid_t pid)
 static bool run(const char *const *argv, const char *text, size_t n, char *says, size_t size)
 {
     int in = memfd_create("copied", MFD_CLOEXEC), out = memfd_create("said", MFD_CLOEXEC);
-    bool ok = in >= 0 && out >= 0 && write_all(in, text, n) && lseek(in, 0, SEEK_SET) == 0;
+    bool ok = in >= 0 && out >= 0 && buf_write(in, text, n) && lseek(in, 0, SEEK_SET) == 0;
     pid_t pid = ok ? spawn(argv, in, out) : -1;
     ok = pid > 0 && wait_for(pid);
     ssize_t k = size ? pread(out, says, size - 1, 0) : 0;
@@ -115,7 +104,8 @@ static bool tmux_passes_on(void)
 
 static bool to_tmux(const char *text, size_t n, const char **where)
 {
-    static const char *const both[] = {"tmux", "load-buffer", "-w", "-", NULL}, *const buffer[] = {"tmux", "load-buffer", "-", NULL};
+    static const char *const both[] = {"tmux", "load-buffer", "-w", "-", NULL};
+    static const char *const buffer[] = {"tmux", "load-buffer", "-", NULL};
     if (!is_set("TMUX"))
         return false;
     bool passes_on = tmux_passes_on();
@@ -144,21 +134,8 @@ static bool to_desktop(const char *text, size_t n, const char **where)
 
 static bool to_state_file(const char *text, size_t n, struct buf *path, struct err *e)
 {
-    struct buf fresh = {0};
-    if (!place_state(path, "clipboard.txt", e))
-        return false;
-    buf_addf(&fresh, "%s.XXXXXX", path->data);
-    int fd = mkostemp(fresh.data, O_CLOEXEC);
-    bool ok = fd >= 0 && write_all(fd, text, n);
-    if (fd >= 0)
-        ok = !close(fd) && ok;
-    ok = ok && !rename(fresh.data, path->data);
-    if (!ok) {
-        err_set(e, "cannot write %s: %s", path->data, strerror(errno));
-        unlink(fresh.data);
-    }
-    buf_free(&fresh);
-    return ok;
+    return place_state(path, "clipboard.txt", e) &&
+           (buf_replace_file(path->data, text, n) || err_set(e, "cannot write %s: %s", path->data, strerror(errno)));
 }
 
 static void count_bytes(size_t n, struct buf *said)
@@ -208,22 +185,9 @@ bool clip_copy(const char *text, size_t n, void (*fn)(void *arg, const char *tex
 
 bool clip_file(const char *path, const char *text, size_t n, struct err *e)
 {
-    struct buf full = {0};
-    place_expand(&full, path);
-    int fd = open(buf_str(&full), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    bool ok = fd >= 0;
-    if (!ok && errno == EEXIST)
-        err_set(e, "%s exists already; choose another name", path);
-    else if (!ok)
-        err_set(e, "cannot make %s: %s", path, strerror(errno));
-    if (ok) {
-        ok = write_all(fd, text, n);
-        ok = !close(fd) && ok;
-        if (!ok) {
-            err_set(e, "cannot write %s: %s", path, strerror(errno));
-            unlink(full.data);          /* half of it would pass for all */
-        }
-    }
-    buf_free(&full);
+    struct buf all = {0};
+    buf_add(&all, text, n);
+    bool ok = export_write(path, &all, e);
+    buf_free(&all);
     return ok;
 }

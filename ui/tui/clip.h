@@ -11,9 +11,9 @@
 /* Most that is given to a terminal: 99,992 bytes of base64, a customary limit. */
 enum { CLIP_TERMINAL_MAX = 74994 };
 
-/* The first that works of: tmux (TMUX is set), a program of the desktop (WAYLAND_DISPLAY or DISPLAY is set, SSH_CONNECTION is not),
- * the terminal itself through fn (NULL: it cannot), a file in the state directory.  Appends one sentence to `said`, without an
- * end of line; false: it went nowhere.  May wait 2 s for a program that hangs. */
+/* The first that works of: tmux (TMUX is set), a program of the desktop (WAYLAND_DISPLAY or DISPLAY is set, SSH_CONNECTION is
+ * not), the terminal itself through fn (NULL: it cannot), a file in the state directory.  Appends one sentence to `said`, without
+ * an end of line; false: it went nowhere.  May wait 2 s for a program that hangs. */
 bool clip_copy(const char *text, size_t n, void (*fn)(void *arg, const char *text, size_t n), void *arg, struct buf *said);
 /* Into a new file ("~/" is HOME); one that exists is refused. */
 bool clip_file(const char *path, const char *text, size_t n, struct err *e);

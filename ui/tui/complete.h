@@ -1,7 +1,7 @@
 /* What can stand for the word before the cursor: commands, their arguments, files.
  *
- * Of commands chat/command.h decides.  "@path" is a file to attach, also "(@path" and @"a path with blanks"; a word with a slash, or
- * after "~", is a path.  Directories come first and end with a slash; hidden names only when a
+ * Of commands chat/command.h decides.  "@path" is a file to attach, also "(@path" and @"a path with blanks"; a word with a slash
+ * is a path.  Directories come first and end with a slash; hidden names only when a
  * dot was typed; what the .gitignore of their own directory names ("build/", "*.o") is not offered for attaching.  Names that the
  * draft cannot hold are left out. */
 #ifndef Q35_UI_TUI_COMPLETE_H

@@ -1,8 +1,9 @@
 /* The text of a draft: its bytes, its chips, and the way back through every change.  The lower half of editor.c: it knows no keys
  * and no rows.
  *
- * The text is valid UTF-8 whose only control characters are \n and \t, and chips: CHIP_BEGIN, a number in digits, CHIP_END.  Nothing
- * else can look like one, and no grapheme cluster reaches across its ends.  A unit is what the cursor steps over: a cluster or a chip. */
+ * The text is valid UTF-8 whose only control characters are \n and \t, and chips: CHIP_BEGIN, a number in digits, CHIP_END.
+ * Nothing else can look like one, and no grapheme cluster reaches across its ends.  A unit is what the cursor steps over: a
+ * glyph or a chip. */
 #ifndef Q35_UI_TUI_DRAFT_H
 #define Q35_UI_TUI_DRAFT_H
 

@@ -17,18 +17,6 @@ enum { MAX_FILE = 64 << 20, NOT_FOUND = 127 };
 
 /* --- the file ---------------------------------------------------------------------------------------------------- */
 
-static bool write_all(int fd, const char *s, size_t n)
-{
-    while (n) {
-        ssize_t k = write(fd, s, n);
-        if (k < 0 && errno != EINTR)
-            return false;
-        s += k > 0 ? k : 0;
-        n -= k > 0 ? (size_t)k : 0;
-    }
-    return true;
-}
-
 static int make_file(struct buf *path, const char *suffix)
 {
     const char *const places[] = {getenv("XDG_RUNTIME_DIR"), "/tmp"};
@@ -47,7 +35,7 @@ static bool put_file(struct buf *path, const char *suffix, const char *text, siz
     int fd = make_file(path, suffix);
     if (fd < 0)
         return err_set(e, "cannot make a file in /tmp: %s", strerror(errno));
-    bool ok = write_all(fd, text, n);
+    bool ok = buf_write(fd, text, n);
     ok = !close(fd) && ok;
     if (!ok) {
         err_set(e, "cannot write %s: %s", path->data, strerror(errno));

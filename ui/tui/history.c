@@ -114,20 +114,6 @@ static int open_locked(const char *path)
     }
 }
 
-static bool write_all(int fd, const char *s, size_t n)
-{
-    while (n) {
-        ssize_t k = write(fd, s, n);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k < 0)
-            return false;
-        s += k;
-        n -= (size_t)k;
-    }
-    return true;
-}
-
 static bool append(struct history *h, const char *text)
 {
     struct buf line = {0};
@@ -141,7 +127,7 @@ static bool append(struct history *h, const char *text)
     if (end > 0 && pread(fd, &last, 1, end - 1) == 1 && last != '\n')
         buf_addc(&line, '\n');          /* behind a line that was torn */
     buf_addf(&line, "%s\n", json);
-    bool ok = fd >= 0 && write_all(fd, line.data, line.len);
+    bool ok = fd >= 0 && buf_write(fd, line.data, line.len);
     int why = errno;
     if (fd >= 0)
         close(fd);
@@ -167,21 +153,6 @@ static size_t tail(const struct buf *file, int lines)
     return at;
 }
 
-static bool replace(const char *path, const char *s, size_t n)
-{
-    struct buf fresh = {0};
-    buf_addf(&fresh, "%s.XXXXXX", path);
-    int fd = mkostemp(fresh.data, O_CLOEXEC);
-    bool ok = fd >= 0 && write_all(fd, s, n) && !fsync(fd);
-    if (fd >= 0)
-        ok = !close(fd) && ok;
-    ok = ok && !rename(fresh.data, path);
-    if (!ok && fd >= 0)
-        unlink(fresh.data);
-    buf_free(&fresh);
-    return ok;
-}
-
 /* Others may have written: what is kept is read again, under the lock.  Not what looks like another kind of file. */
 static void compact(struct history *h)
 {
@@ -191,7 +162,7 @@ static void compact(struct history *h)
         return;
     if (buf_read_file(&file, h->path, MAX_FILE, NULL) && read_lines(NULL, &file, &bad) > 2 * bad) {
         size_t from = tail(&file, h->size);
-        if (replace(h->path, file.data + from, file.len - from)) {
+        if (buf_replace_file(h->path, file.data + from, file.len - from)) {
             file.len -= from;
             memmove(file.data, file.data + from, file.len);
         }
@@ -277,8 +248,9 @@ void history_add(struct history *h, const char *text)
 const char *history_older(struct history *h, const char *draft)
 {
     if (!h->back) {
-        free(h->draft);
+        char *before = h->draft;        /* `draft` may be it */
         h->draft = copy(draft);
+        free(before);
     }
     int to = h->back + 1;
     if (to == 1 && h->n && !strcmp(h->entries[h->n - 1], draft))

@@ -14,7 +14,8 @@ struct history *history_open(const char *path, int size);       /* path NULL: in
 void history_close(struct history *h);
 /* Not what begins with a blank, nor the same twice.  What is longer than 256 kB is not written. */
 void history_add(struct history *h, const char *text);
-/* Walking: `draft` is kept for the way back, which ends with it.  NULL at the ends.  Valid until the next call but history_search(). */
+/* Walking: `draft` is kept for the way back, which ends with it.  NULL at the ends.  Valid until the next call but
+ * history_search(). */
 const char *history_older(struct history *h, const char *draft);
 const char *history_newer(struct history *h);
 void history_rest(struct history *h);                           /* the next walk starts at the newest */
