@@ -17,7 +17,7 @@ struct pane {
     struct pane_place top;
     struct pane_place drawn;    /* what the last draw had there; item -1: there was none, or it does not count any more */
 
-    int chosen;
+    int chosen, opened;         /* opened: by the last pane_toggle(); -1: none */
     struct { int item; size_t at, n; } selected;
     struct find find;
     struct buf  looked_for;
@@ -123,6 +123,8 @@ void pane_cut(struct pane *p, int item)
         pane_to_end(p);
     if (p->chosen >= item)
         p->chosen = -1;
+    if (p->opened >= item)
+        p->opened = -1;
     if (p->hit_item >= item)
         p->hit_item = -1;
     if (p->selected.item >= item)
@@ -469,13 +471,20 @@ static bool has_details(struct pane *p, int i)
     return may && items_rows(&p->items, i) && item_folds(&p->items.at[i]);
 }
 
-/* The item whose details are meant; -1: none. */
+static bool head_in_view(struct pane *p, int i)
+{
+    int row;
+    return in_view(p, (struct spot){i, items_gap(&p->items, i)}, &row);
+}
+
+/* The item whose details are meant; -1: none.  What was opened last is closed again. */
 static int details(struct pane *p)
 {
     struct spot top = top_spot(p), bottom = items_move(&p->items, top, p->area.rows - 1);
-    int row, i = p->chosen;
-    if (i >= 0 && has_details(p, i) && in_view(p, (struct spot){i, items_gap(&p->items, i)}, &row))
-        return i;
+    int prefer[] = {p->chosen, p->opened}, i;
+    for (int k = 0; k < 2; k++)
+        if (prefer[k] >= 0 && has_details(p, prefer[k]) && head_in_view(p, prefer[k]))
+            return prefer[k];
     if (p->follows) {
         for (i = p->items.n - 1; i >= 0 && !has_details(p, i);)
             i--;
@@ -493,20 +502,31 @@ static int details(struct pane *p)
     return -1;
 }
 
+/* After a fold the top row stays: what was opened may push the end out of view, but not its head; and the end may come back. */
+static void keep_top(struct pane *p, struct pane_place place)
+{
+    bool end_in_view = !items_before(spot_of(p, place), items_end(&p->items, p->area.rows));
+    if (p->follows && end_in_view)
+        return;
+    p->follows = end_in_view;
+    p->top = p->drawn = place;
+}
+
 bool pane_toggle(struct pane *p)
 {
-    int i = details(p), row;
+    int i = details(p);
     if (i < 0)
         return false;
     struct item *it = &p->items.at[i];
-    struct spot top = top_spot(p), head = {i, items_gap(&p->items, i)};
-    bool seen = in_view(p, head, &row) || (top.item == i && top.row >= head.row);
+    struct spot top = top_spot(p);
     struct pane_place place = place_of(p, top);
-    pane_fold(p, i, item_is_open(it));
+    bool seen = head_in_view(p, i) || top.item == i, close = item_is_open(it);
+    pane_fold(p, i, close);
+    p->opened = close ? -1 : i;
     if (!seen)
         pane_show(p, i, 0);
-    else if (p->follows && !it->live && items_before(spot_of(p, place), items_end(&p->items, p->area.rows)))
-        pane_go(p, place);              /* what was opened pushes the end out of view, not its head */
+    else if (!p->follows || !it->live)
+        keep_top(p, place);
     return true;
 }
 
