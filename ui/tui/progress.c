@@ -1,7 +1,11 @@
 #include "ui/tui/progress.h"
 
+#include <string.h>
+
 #include "base/buf.h"
 #include "ui/tui/figure.h"
+
+enum { LEAST_CHUNK_MS = 250 };
 
 void progress_start(struct progress *p, int64_t ms)
 {
@@ -31,6 +35,16 @@ static void tell(struct progress *p, int64_t ms)
     }
 }
 
+/* Events that come close together count as one chunk. */
+static void note_chunk(struct progress *p, int64_t ms, size_t done)
+{
+    int newest = p->n_chunks - 1;
+    bool same = newest > 0 && p->chunk[newest % PROGRESS_CHUNKS].ms - p->chunk[(newest - 1) % PROGRESS_CHUNKS].ms < LEAST_CHUNK_MS;
+    int i = (same ? newest : p->n_chunks++) % PROGRESS_CHUNKS;
+    p->chunk[i].ms = ms;
+    p->chunk[i].done = done;
+}
+
 void progress_add(struct progress *p, int64_t ms, size_t done, size_t total, size_t cached)
 {
     if (done > total)
@@ -38,14 +52,14 @@ void progress_add(struct progress *p, int64_t ms, size_t done, size_t total, siz
     if (!p->n_chunks)
         progress_start(p, ms);
     bool first = !p->total;
-    if (cached > done)
-        cached = done;
     if (!first && part(done, total) < part(p->done, p->total)) {
         total = p->total;               /* a bar does not go back */
         done = p->done;
     }
     if (first || cached > p->cached)
         p->cached = cached;
+    if (p->cached > done)
+        p->cached = done;
     bool more = done > p->done;
     p->total = total;
     p->done = done;
@@ -55,9 +69,7 @@ void progress_add(struct progress *p, int64_t ms, size_t done, size_t total, siz
     }
     if (!more)
         return;
-    int i = p->n_chunks++ % PROGRESS_CHUNKS;
-    p->chunk[i].ms = ms;
-    p->chunk[i].done = done;
+    note_chunk(p, ms, done);
     tell(p, ms);
 }
 
@@ -98,11 +110,11 @@ static void add_bar(struct buf *out, const struct progress *p, int columns)
     buf_addc(out, ']');
 }
 
-static int draw_bar(const struct progress *p, struct cells *c, struct area a, const char *what)
+static int draw_bar(const struct progress *p, struct cells *c, struct area a, const char *what, int most)
 {
     struct look plain = {STYLE_text, 0}, dim = {STYLE_dim, 0};
     struct buf bar = {0};
-    int columns = a.cols >= 78 ? 32 : a.cols / 3;
+    int part_of = a.cols < 60 ? 4 : 3, columns = a.cols / part_of < most ? a.cols / part_of : most;
     int col = cells_puts(c, a, 0, a.cols >= 60 ? 2 : 0, plain, what);
     if (columns < 8)
         return col;
@@ -129,22 +141,27 @@ static void add_left(struct buf *out, const struct progress *p, int64_t ms)
         buf_addf(out, "about %d min left", (s + 59) / 60);
 }
 
-/* Texts that do not fit are left out from the right: each one is separated by three blanks. */
-static void draw_texts(struct cells *c, struct area a, int row, int col, struct buf *texts, int n)
+/* Texts one behind the other; those that do not fit are left out, and what follows them. */
+static void draw_texts(struct cells *c, struct area a, int row, int col, const char *between, struct buf *texts, int n)
 {
-    for (int i = 0; i < n && col + glyph_columns(buf_str(&texts[i]), texts[i].len) <= a.cols; i++) {
-        if (texts[i].len)
-            col = cells_puts(c, a, row, col, (struct look){STYLE_text, 0}, texts[i].data) + 3;
-    }
-    for (int i = 0; i < n; i++)
+    const struct look plain = {STYLE_text, 0};
+    bool fits = true, any = false;
+    for (int i = 0; i < n; i++) {
+        const char *gap = any ? between : "";
+        fits = fits && col + (int)strlen(gap) + glyph_columns(buf_str(&texts[i]), texts[i].len) <= a.cols;
+        if (fits && texts[i].len) {
+            col = cells_puts(c, a, row, cells_puts(c, a, row, col, plain, gap), plain, texts[i].data);
+            any = true;
+        }
         buf_free(&texts[i]);
+    }
 }
 
 void progress_draw_prompt(const struct progress *p, int64_t ms, struct cells *c, struct area a)
 {
-    struct buf first[2] = {0}, second[1] = {0};
+    struct buf first[2] = {0}, second[2] = {0};
     double rate = progress_rate(p);
-    int col = draw_bar(p, c, a, a.cols >= 60 ? "reading   " : "reading ");
+    int col = draw_bar(p, c, a, a.cols >= 60 ? "reading   " : "reading ", 26);
     figure_tokens(&first[0], (double)p->done);
     buf_adds(&first[0], " of ");
     figure_tokens(&first[0], (double)p->total);
@@ -153,29 +170,29 @@ void progress_draw_prompt(const struct progress *p, int64_t ms, struct cells *c,
         figure_tokens(&first[1], (double)p->cached);
         buf_adds(&first[1], " from cache");
     }
-    draw_texts(c, a, 0, col + 2, first, 2);
+    draw_texts(c, a, 0, col + 2, "   ", first, 2);
     if (rate > 0) {
         figure_rate(second, rate);
         buf_adds(second, " tok/s");
     }
     add_left(second, p, ms);
-    buf_addf(second, "%sCtrl-C gives the draft back", second->len ? "; " : "");
-    draw_texts(c, a, 1, a.cols >= 60 ? 12 : 0, second, 1);
+    buf_adds(&second[1], "Ctrl-C gives the draft back");
+    draw_texts(c, a, 1, a.cols >= 60 ? 12 : 0, "; ", second, 2);
 }
 
 void progress_draw_load(const struct progress *p, int64_t ms, struct cells *c, struct area a)
 {
-    struct buf first[3] = {0}, second[1] = {0};
+    struct buf first[3] = {0}, second[2] = {0};
     double rate = progress_rate(p);
-    int col = draw_bar(p, c, a, a.cols >= 60 ? "weights  " : "weights ");
+    int col = draw_bar(p, c, a, a.cols >= 60 ? "weights  " : "weights ", 26);
     if (p->total) {
         buf_addf(&first[0], "%3d%%", progress_percent(p));
         buf_addf(&first[1], "%.1f of %.1f GB", (double)p->done / 1e9, (double)p->total / 1e9);
     }
     if (rate > 0)
         buf_addf(&first[2], "%.1f GB/s", rate / 1e9);
-    draw_texts(c, a, 0, col + 1, first, 3);
+    draw_texts(c, a, 0, col + 1, "   ", first, 3);
     add_left(second, p, ms);
-    buf_adds(second, second->len ? "; then check and warm up" : "then check and warm up");
-    draw_texts(c, a, 1, a.cols >= 60 ? 2 : 0, second, 1);
+    buf_adds(&second[1], "then check and warm up");
+    draw_texts(c, a, 1, a.cols >= 60 ? 2 : 0, "; ", second, 2);
 }
