@@ -97,7 +97,7 @@ static void draw_part(struct pen *p, const struct panel_part *part)
     struct buf tokens = {0};
     struct area name = p->a;
     int row = next_row(p);
-    name.cols = 17;
+    name.cols = p->a.cols < 17 ? p->a.cols : 17;
     int col = cells_puts(p->c, name, row, 0, dim, part->what ? part->what : "");
     cells_puts(p->c, name, row, col + (col > 0), plain, part->label ? part->label : "");
     figure_tokens(&tokens, part->tokens);

@@ -1,0 +1,194 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ui/tui/figure.h"
+#include "ui/tui/rate.h"
+#include "ui/tui/status.h"
+
+static struct buf shown;
+
+static const char *line(const struct status *s, int cols)
+{
+    struct cells c = {0};
+    cells_size(&c, 1, cols);
+    status_draw(s, &c, cells_all(&c));
+    buf_reset(&shown);
+    cells_dump(&c, false, &shown);
+    cells_free(&c);
+    return buf_str(&shown);
+}
+
+static const struct status answering = {
+    .state = "answering", .timed = true, .state_s = 13, .tok_s = 46.2, .drafted = 100, .accepted = 71, .per_step = 2.4, .ctx_used = 3100,
+    .ctx_total = 131072, .sampling = "T 0.6", .memory_used = 84.1 * (1 << 30), .memory_total = 119.0 * (1 << 30), .celsius = 71,
+    .watts = 41, .recipe = "turbo4", .session = "hashmap", .hint = "^C stop\t^C",
+}, reading = {
+    .state = "reading", .timed = true, .state_s = 5, .percent = 80, .read_tok_s = 1900, .ctx_used = 62000, .ctx_total = 131072,
+    .session = "review", .hint = "^C stop\t^C",
+}, loading = {
+    .state = "loading", .note = "ready in about 17 s", .session = "untitled", .queued = 1,
+}, crowded = {
+    .state = "waiting for approval", .timed = true, .state_s = 3725, .tok_s = 46.1, .drafted = 9, .accepted = 3, .ctx_used = 130000,
+    .ctx_total = 131072, .session = "Why is a hash map O(1) on average?", .hint = "y a p e n or Esc", .queued = 2, .below = 1237,
+    .search = "hit 3 of 12", .signs = "RAW NO-SAVE YOLO", .throttled = "hot", .percent = 12, .note = "a note",
+};
+
+static const struct row { const struct status *s; int cols; const char *line; } rows[] = {
+    {&answering, 40,  " answering  2%                       ^C\n"},
+    {&answering, 60,  " answering 0:13  46.2 tok/s  ctx 3.1k/128k 2%       ^C stop\n"},
+    {&answering, 80,  " answering 0:13  46.2 tok/s  accept 71%  ctx 3.1k/128k 2%      hashmap  ^C stop\n"},
+    {&answering, 120, " answering 0:13  46.2 tok/s  accept 71%  2.4 tok/step  ctx 3.1k/128k 2%  T 0.6  84.1/119 GiB  71 C     hashmap  ^C stop\n"},
+    {&answering, 160, " answering 0:13  46.2 tok/s  accept 71%  2.4 tok/step  ctx 3.1k/128k 2%  [----------]  T 0.6  84.1/119 GiB  71 C  41 W"
+                      "  kv turbo4              hashmap  ^C stop\n"},
+    {&reading, 80,    " reading 0:05  80%  1.9k tok/s  ctx 62.0k/128k 47%              review  ^C stop\n"},
+    {&loading, 80,    " loading  ready in about 17 s                 untitled  1 queued (Alt-Up edits)\n"},
+    {&loading, 40,    " loading  ready in about 17 s  1 queued\n"},
+    {&crowded, 40,    " waiting for approval  RAW NO-SAVE YOLO\n"},
+    {&crowded, 20,    "   RAW NO-SAVE YOLO\n"},
+    {&(struct status){0}, 30, "\n"},
+};
+
+static void test_status__what_matters_least_goes_first(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_string_equal(line(rows[i].s, rows[i].cols), rows[i].line);
+}
+
+/* Whatever is known, at every width: nothing outside the row, nothing over each other, and state and signs are there. */
+static void test_status__fits_every_width(void **state)
+{
+    (void)state;
+    static const struct status *const all[] = {&answering, &reading, &loading, &crowded};
+    struct cells c = {0};
+    for (int k = 0; k < 4; k++)
+        for (int cols = 1; cols <= 300; cols++) {
+            cells_size(&c, 3, cols + 2);
+            status_draw(all[k], &c, (struct area){1, 1, 1, cols});
+            for (int i = 0; i < c.rows * c.cols; i++) {
+                bool inside = i / c.cols == 1 && i % c.cols >= 1 && i % c.cols <= cols;
+                assert_int_equal(c.at[i].look.style != STYLE_text, inside);
+            }
+            const char *text = line(all[k], cols);
+            if (cols >= (int)strlen(all[k]->state) + 2 + (all[k]->signs ? 18 : 0))
+                assert_non_null(strstr(text, all[k]->state));
+            if (all[k]->signs && cols >= 18)
+                assert_non_null(strstr(text, all[k]->signs));
+            if (cols == 300 && all[k]->session)
+                assert_non_null(strstr(text, all[k]->session));
+        }
+    cells_free(&c);
+}
+
+static void test_status__a_full_context_changes_its_look(void **state)
+{
+    (void)state;
+    struct status s = {.ctx_total = 100};
+    struct cells c = {0};
+    static const struct { int used; enum style style; } looks[] = {
+        {0, STYLE_status}, {74, STYLE_status}, {75, STYLE_status_warn}, {89, STYLE_status_warn}, {90, STYLE_status_bad}, {100, STYLE_status_bad},
+    };
+    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
+        s.ctx_used = looks[i].used;
+        cells_size(&c, 1, 70);
+        status_draw(&s, &c, cells_all(&c));
+        assert_int_equal(c.at[1].look.style, looks[i].style);
+    }
+    cells_free(&c);
+}
+
+static void test_status__a_title_is_cut_before_it_goes(void **state)
+{
+    (void)state;
+    struct status s = {.state = "idle", .session = "Why is a hash map O(1)?"};
+    assert_string_equal(line(&s, 60), " idle                               Why is a hash map O(1)?\n");
+    s.note = "123456789012345678901234567890123";
+    assert_string_equal(line(&s, 60), " idle  123456789012345678901234567890123  Why is a hash ...\n");
+    s.note = "123456789012345678901234567890123456789012";
+    assert_string_equal(line(&s, 60), " idle  123456789012345678901234567890123456789012  Why i...\n");
+    s.note = "1234567890123456789012345678901234567890123";
+    assert_string_equal(line(&s, 60), " idle  1234567890123456789012345678901234567890123\n");
+}
+
+static void test_status__the_title_names_the_session(void **state)
+{
+    (void)state;
+    struct buf b = {0};
+    status_title(&answering, &b);
+    assert_string_equal(b.data, "q35chat: hashmap");
+    buf_reset(&b);
+    status_title(&(struct status){0}, &b);
+    assert_string_equal(b.data, "q35chat");
+    buf_free(&b);
+}
+
+static void test_figure__numbers_as_people_read_them(void **state)
+{
+    (void)state;
+    struct buf b = {0};
+    static const struct { double n; const char *tokens, *rate; } figures[] = {
+        {0, "0", "0.0"}, {7, "7", "7.0"}, {46.24, "46", "46.2"}, {99.96, "100", "100"}, {999, "999", "999"}, {999.6, "1.0k", "1.0k"},
+        {3100, "3.1k", "3.1k"}, {99949, "99.9k", "99.9k"}, {99950, "100k", "100k"}, {128000, "128k", "128k"}, {1234567, "1.2M", "1.2M"},
+    };
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
+        buf_reset(&b);
+        figure_tokens(&b, figures[i].n);
+        assert_string_equal(b.data, figures[i].tokens);
+        buf_reset(&b);
+        figure_rate(&b, figures[i].n);
+        assert_string_equal(b.data, figures[i].rate);
+    }
+    buf_reset(&b);
+    for (long n = 0; n < 10000000; n = 10 * n + 12)
+        figure_count(&b, n), buf_addc(&b, ' ');
+    assert_string_equal(b.data, "0 12 132 1,332 13,332 133,332 1,333,332 ");
+    buf_reset(&b);
+    for (int s = 0; s < 20000; s = 10 * s + 9)
+        figure_clock(&b, s), buf_addc(&b, ' ');
+    assert_string_equal(b.data, "0:00 0:09 1:39 16:39 2:46:39 ");
+    buf_reset(&b);
+    figure_window(&b, 131072);
+    figure_window(&b, 131073);
+    assert_string_equal(b.data, "128k131k");
+    buf_free(&b);
+}
+
+static void test_rate__is_that_of_the_last_two_seconds(void **state)
+{
+    (void)state;
+    struct rate r = {0};
+    assert_true(rate_now(&r, 1000) == 0);
+    for (int ms = 1000; ms <= 9000; ms += 20)           /* 50 steps of 2 tokens a second */
+        rate_add(&r, ms, 2);
+    assert_true(rate_now(&r, 9000) > 95 && rate_now(&r, 9000) < 105);
+    for (int ms = 9020; ms <= 11500; ms += 40)
+        rate_add(&r, ms, 2);
+    assert_true(rate_now(&r, 11500) > 47 && rate_now(&r, 11500) < 53);
+    assert_true(rate_now(&r, 12500) < 30);              /* nothing comes any more */
+    assert_true(rate_now(&r, 13600) == 0);
+    rate_add(&r, 60000, 1000);                          /* the first ones say nothing */
+    assert_true(rate_now(&r, 60001) == 0);
+    rate_add(&r, 60500, 50);
+    rate_add(&r, 61000, 50);
+    assert_true(rate_now(&r, 61000) > 95 && rate_now(&r, 61000) < 105);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_status__what_matters_least_goes_first),
+        cmocka_unit_test(test_status__fits_every_width),
+        cmocka_unit_test(test_status__a_full_context_changes_its_look),
+        cmocka_unit_test(test_status__a_title_is_cut_before_it_goes),
+        cmocka_unit_test(test_status__the_title_names_the_session),
+        cmocka_unit_test(test_figure__numbers_as_people_read_them),
+        cmocka_unit_test(test_rate__is_that_of_the_last_two_seconds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
