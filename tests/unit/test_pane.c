@@ -1,0 +1,756 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ui/tui/pane.h"
+
+static uint32_t seed;
+
+static int draw_lot(int n)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (int)((seed >> 8) % (uint32_t)n);
+}
+
+static void append(struct pane *p, int item, const char *text)
+{
+    pane_append(p, item, text, strlen(text));
+}
+
+static int add(struct pane *p, enum item_kind kind, const char *text)
+{
+    int i = pane_add(p, kind, -1);
+    append(p, i, text);
+    pane_end(p, i);
+    return i;
+}
+
+static struct buf shown;
+
+static const char *screen_of(struct pane *p, int rows, int cols, bool looks)
+{
+    struct cells c = {0};
+    cells_size(&c, rows, cols);
+    pane_draw(p, &c, cells_all(&c));
+    buf_reset(&shown);
+    cells_dump(&c, looks, &shown);
+    cells_free(&c);
+    return buf_str(&shown);
+}
+
+static const char *screen(struct pane *p, int rows, int cols)
+{
+    return screen_of(p, rows, cols, false);
+}
+
+/* Row `row` of what screen() gave last. */
+static const char *row_of(int row)
+{
+    static struct buf b;
+    const char *s = buf_str(&shown);
+    for (; row > 0; row--)
+        s = strchr(s, '\n') + 1;
+    buf_reset(&b);
+    buf_add(&b, s, strcspn(s, "\n"));
+    return buf_str(&b);
+}
+
+static void expect(struct pane *p, int rows, int cols, const char *want)
+{
+    assert_string_equal(screen(p, rows, cols), want);
+}
+
+/* One of each kind. */
+static struct pane *conversation(void)
+{
+    struct pane *p = pane_open();
+    int i = add(p, ITEM_USER, "Why does test_timeline__rewind fail since yesterday? Find out why, and fix it.");
+    pane_head(p, i, "<2/3>");
+    i = add(p, ITEM_REASONING, "The test counts tokens.\nSo the snapshot was skipped.");
+    pane_head(p, i, "thought 11.8 s, 402 tok");
+    add(p, ITEM_ANSWER, "I will look at the failing test first.");
+    i = pane_call(p, -1, "shell", "{\"command\": \"make test-unit T=timeline\"}");
+    append(p, i, "one\ntwo\nthree\nfour\nfive\nsix\nseven\n");
+    pane_head(p, i, "exit 2  3.4 s");
+    pane_end(p, i);
+    i = pane_call(p, -1, "read", "{\"path\": \"src/engine/timeline.c\", \"from\": 120}");
+    append(p, i, "static void\n");
+    pane_end(p, i);
+    add(p, ITEM_ANSWER, "The search uses < where the header promises at or before, so the snapshot at 96 is skipped.");
+    add(p, ITEM_NOTE, "saved");
+    add(p, ITEM_ERROR, "The disk is full: nothing more is written to the log.");
+    add(p, ITEM_OUTPUT, "a  1\nb  2\n");
+    return p;
+}
+
+static void test_pane__a_conversation_on_80_columns(void **state)
+{
+    (void)state;
+    struct pane *p = conversation();
+    expect(p, 24, 80,
+           "> Why does test_timeline__rewind fail since yesterday? Find out why, and   <2/3>\n"
+           "  fix it.\n"
+           "\n"
+           "  thought 11.8 s, 402 tok                                        Ctrl-O reads it\n"
+           "I will look at the failing test first.\n"
+           "\n"
+           "$ shell make test-unit T=timeline               exit 2  3.4 s  7 lines  (Ctrl-O)\n"
+           "read {\"path\": \"src/engine/timeline.c\", \"from\": 120}             1 line  (Ctrl-O)\n"
+           "\n"
+           "The search uses < where the header promises at or before, so the snapshot at 96\n"
+           "is skipped.\n"
+           "\n"
+           "  saved\n"
+           "\n"
+           "! The disk is full: nothing more is written to the log.\n"
+           "\n"
+           "a  1\n"
+           "b  2\n"
+           "\n\n\n\n\n\n");
+    pane_close(p);
+}
+
+static void test_pane__a_conversation_on_40_columns(void **state)
+{
+    (void)state;
+    struct pane *p = conversation();
+    expect(p, 12, 40,
+           "thought 11.8 s, 402 tok\n"
+           "I will look at the failing test first.\n"
+           "$ shell make test-unit...  exit 2  3.4 s\n"
+           "read {\"path\": \"src/...  1 line  (Ctrl-O)\n"
+           "The search uses < where the header\n"
+           "promises at or before, so the snapshot\n"
+           "at 96 is skipped.\n"
+           "  saved\n"
+           "! The disk is full: nothing more is\n"
+           "  written to the log.\n"
+           "a  1\n"
+           "b  2\n");
+    pane_close(p);
+}
+
+static void test_pane__a_conversation_on_120_columns(void **state)
+{
+    (void)state;
+    struct pane *p = conversation();
+    expect(p, 16, 120,
+           "> Why does test_timeline__rewind fail since yesterday? Find out why, and fix it.                                   <2/3>\n"
+           "\n"
+           "  thought 11.8 s, 402 tok                                                                                Ctrl-O reads it\n"
+           "I will look at the failing test first.\n"
+           "\n"
+           "$ shell make test-unit T=timeline                                                       exit 2  3.4 s  7 lines  (Ctrl-O)\n"
+           "read {\"path\": \"src/engine/timeline.c\", \"from\": 120}                                                     1 line  (Ctrl-O)\n"
+           "\n"
+           "The search uses < where the header promises at or before, so the snapshot at 96 is skipped.\n"
+           "\n"
+           "  saved\n"
+           "\n"
+           "! The disk is full: nothing more is written to the log.\n"
+           "\n"
+           "a  1\n"
+           "b  2\n");
+    pane_close(p);
+}
+
+/* The same for all sizes: at most these rows and columns are written, and the same twice. */
+static void test_pane__every_size_stays_inside_its_area(void **state)
+{
+    (void)state;
+    struct pane *p = conversation();
+    struct cells c = {0};
+    for (int rows = 1; rows <= 60; rows += rows < 8 ? 1 : 13)
+        for (int cols = 1; cols <= 200; cols += cols < 12 ? 1 : 17) {
+            cells_size(&c, rows + 2, cols + 2);
+            for (int i = 0; i < c.rows * c.cols; i++)
+                c.at[i].glyph = (struct glyph){1, 1, "#"};
+            pane_draw(p, &c, (struct area){1, 1, rows, cols});
+            for (int r = 0; r < c.rows; r++)
+                for (int k = 0; k < c.cols; k++) {
+                    bool inside = r >= 1 && r <= rows && k >= 1 && k <= cols;
+                    assert_true(inside || c.at[r * c.cols + k].glyph.text[0] == '#');
+                }
+            switch (draw_lot(4)) {
+            case 0: pane_scroll(p, draw_lot(9) - 6); break;
+            case 1: pane_toggle(p); break;
+            case 2: pane_to_end(p); break;
+            }
+        }
+    cells_free(&c);
+    pane_close(p);
+}
+
+static void test_pane__an_item_of_no_text_takes_no_row(void **state)
+{
+    (void)state;
+    struct pane *p = pane_open();
+    expect(p, 2, 20, "\n\n");
+    assert_int_equal(pane_here(p), -1);
+    assert_false(pane_toggle(p));
+    pane_scroll(p, -1);
+    pane_scroll(p, 5);
+    assert_true(pane_follows(p));
+    add(p, ITEM_REASONING, "\n\n");
+    int answer = pane_add(p, ITEM_ANSWER, 0);
+    expect(p, 2, 20, "\n\n");
+    append(p, answer, "now");
+    expect(p, 2, 20, "now\n\n");
+    pane_close(p);
+}
+
+static void test_pane__reasoning_under_way_shows_a_third_of_the_view(void **state)
+{
+    (void)state;
+    struct pane *p = pane_open();
+    add(p, ITEM_USER, "why?");
+    int r = pane_add(p, ITEM_REASONING, 0);
+    expect(p, 5, 60, "> why?\n\n  thinking\n\n\n");
+    pane_head(p, r, "thinking 1 s");
+    for (int i = 1; i < 6; i++) {
+        char line[16];
+        snprintf(line, sizeof line, "thought %d\n", i);
+        append(p, r, line);
+    }
+    expect(p, 9, 60, "> why?\n\n  thinking 1 s                               Ctrl-O reads it\n\n\n\n\n\n\n");
+    assert_true(pane_toggle(p));
+    expect(p, 9, 60, "> why?\n\n  thinking 1 s                              Ctrl-O closes it\n  thought 3\n  thought 4\n  thought 5\n\n\n\n");
+    pane_head(p, r, "thought 2 s");
+    pane_end(p, r);
+    expect(p, 9, 60, "> why?\n\n  thought 2 s                               Ctrl-O closes it\n  thought 1\n  thought 2\n  thought 3\n"
+                     "  thought 4\n  thought 5\n\n");
+    pane_close(p);
+}
+
+static void test_pane__a_running_tool_shows_its_last_lines_then_one(void **state)
+{
+    (void)state;
+    struct pane *p = pane_open();
+    int call = pane_call(p, 0, "shell", "{\"command\": \"make\"}");
+    expect(p, 3, 40, "$ shell make\n\n\n");
+    append(p, call, "1\n2\n3\n4\n5\n6\n7");
+    expect(p, 7, 40, "$ shell make                     7 lines\n  3\n  4\n  5\n  6\n  7\n\n");
+    pane_end(p, call);
+    pane_head(p, call, "exit 0  1.2 s");
+    expect(p, 7, 40, "$ shell make      exit 0  1.2 s  7 lines\n\n\n\n\n\n\n");
+    assert_true(pane_toggle(p));
+    expect(p, 8, 40, "$ shell make      exit 0  1.2 s  7 lines\n  1\n  2\n  3\n  4\n  5\n  6\n  7\n");
+    pane_close(p);
+}
+
+static void test_pane__an_opened_call_shows_what_its_line_had_to_cut(void **state)
+{
+    (void)state;
+    struct pane *p = pane_open();
+    int call = pane_call(p, 0, "shell", "{\"command\": \"rm -rf build\\nmake && make install DESTDIR=/\"}");
+    pane_end(p, call);
+    expect(p, 4, 40, "$ shell rm -rf build...\n\n\n\n");
+    assert_true(pane_toggle(p));
+    expect(p, 4, 40, "$ shell rm -rf build...\n  shell rm -rf build\n  make && make install DESTDIR=/\n\n");
+    assert_int_equal(pane_find(p, "destdir"), 1);
+    pane_close(p);
+}
+
+static void test_pane__arguments_show_as_they_are_unless_they_are_one_text(void **state)
+{
+    (void)state;
+    static const struct { const char *arguments, *line; } rows[] = {
+        {"{\"q\": \"one two\"}", "$ f one two\n"}, {"{}", "$ f\n"}, {"", "$ f\n"}, {"{\"n\": 1}", "f {\"n\": 1}\n"},
+        {"{\"a\": \"b\", \"c\": \"d\"}", "f {\"a\": \"b\", \"c\": \"d\"}\n"}, {"{\"a\": tru", "f {\"a\": tru\n"}, {"[\"x\"]", "f [\"x\"]\n"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct pane *p = pane_open();
+        pane_call(p, 0, "f", rows[i].arguments);
+        expect(p, 1, 80, rows[i].line);
+        pane_close(p);
+    }
+}
+
+static struct pane *long_message(int lines)
+{
+    struct pane *p = pane_open();
+    int u = pane_add(p, ITEM_USER, 0);
+    for (int i = 1; i <= lines; i++) {
+        char line[32];
+        snprintf(line, sizeof line, "line %d\n", i);
+        append(p, u, line);
+    }
+    pane_end(p, u);
+    return p;
+}
+
+static void test_pane__a_long_message_folds_to_its_first_rows(void **state)
+{
+    (void)state;
+    struct pane *p = long_message(12);
+    screen(p, 14, 40);
+    assert_string_equal(row_of(11), "  line 12");
+    pane_close(p);
+    p = long_message(1234);
+    screen(p, 14, 40);
+    assert_string_equal(row_of(9), "  line 10");
+    assert_string_equal(row_of(10), "  ... 1,224 more lines, Ctrl-O");
+    assert_string_equal(row_of(11), "");
+    assert_true(pane_toggle(p));
+    screen(p, 14, 40);
+    assert_string_equal(row_of(0), "> line 1");
+    assert_string_equal(row_of(13), "  line 14");
+    assert_int_equal(pane_below(p), 1220);
+    pane_close(p);
+}
+
+/* --- the view --- */
+
+/* A conversation of n turns that are told apart by their numbers; some of it folds. */
+static struct pane *turns(int n)
+{
+    struct pane *p = pane_open();
+    char text[400];
+    for (int i = 0; i < n; i++) {
+        snprintf(text, sizeof text, "question %d?", i);
+        add(p, ITEM_USER, text);
+        snprintf(text, sizeof text, "thought %d\nand more of it\nand more", i);
+        add(p, ITEM_REASONING, text);
+        snprintf(text, sizeof text, "Answer %d begins here and has a second line at most widths, since it goes on and on.\n\nIts end, %d.", i, i);
+        add(p, ITEM_ANSWER, text);
+        int call = pane_call(p, -1, "shell", "{\"command\": \"ls\"}");
+        for (int k = 0; k < i % 9; k++) {
+            snprintf(text, sizeof text, "file %d of %d\n", k, i);
+            append(p, call, text);
+        }
+        pane_end(p, call);
+    }
+    return p;
+}
+
+static void test_pane__every_scrolled_view_is_a_window_into_the_whole(void **state)
+{
+    (void)state;
+    enum { ROWS = 7, COLS = 44, ALL = 2000 };
+    struct pane *p = turns(30);
+    struct buf whole = {0};
+    buf_adds(&whole, screen(p, ALL, COLS));
+    int n = 0, end = 0;
+    for (const char *s = whole.data; *s; s = strchr(s, '\n') + 1, n++)
+        end = *s == '\n' ? end : n + 1;
+    pane_to_end(p);
+    screen(p, ROWS, COLS);
+    for (int top = end - ROWS; ; top--) {
+        const char *want = whole.data;
+        for (int i = 0; i < top; i++)
+            want = strchr(want, '\n') + 1;
+        screen(p, ROWS, COLS);
+        assert_memory_equal(shown.data, want, shown.len);
+        assert_int_equal(pane_below(p), end - ROWS - top);
+        assert_int_equal(pane_follows(p), top == end - ROWS);
+        if (!top)
+            break;
+        pane_scroll(p, -1);
+    }
+    pane_scroll(p, -5);
+    screen(p, ROWS, COLS);
+    assert_memory_equal(shown.data, whole.data, shown.len);
+    for (int top = 0; top < end - ROWS; top += 5)
+        pane_scroll(p, 5);
+    assert_true(pane_follows(p));
+    buf_free(&whole);
+    pane_close(p);
+}
+
+static void test_pane__a_size_there_and_back_gives_the_same_cells(void **state)
+{
+    (void)state;
+    struct pane *p = turns(12);
+    struct buf before = {0};
+    for (int i = 0; i < 400; i++) {
+        int rows = 1 + draw_lot(60), cols = 1 + draw_lot(200);
+        switch (draw_lot(5)) {
+        case 0: pane_to_end(p); break;
+        case 1: pane_scroll(p, draw_lot(41) - 20); break;
+        case 2: pane_toggle(p); break;
+        case 3: pane_jump(p, draw_lot(2) ? 1 : -1, draw_lot(2)); break;
+        }
+        buf_reset(&before);
+        buf_adds(&before, screen(p, rows, cols));
+        screen(p, 1 + draw_lot(60), 1 + draw_lot(200));
+        assert_string_equal(screen(p, rows, cols), before.data);
+    }
+    buf_free(&before);
+    pane_close(p);
+}
+
+/* What stands in the top row: its item, and the byte of it. */
+static struct pane_place top(struct pane *p)
+{
+    struct pane_place place = {-1, 0, 0};
+    if (!pane_at(p, 0, 0, &place.item, &place.at))
+        place.at = 0;
+    return place;
+}
+
+static void grow(struct pane *p, int live)
+{
+    switch (draw_lot(6)) {
+    case 0: append(p, live, " and some more words"); break;
+    case 1: append(p, live, "\n\nAnother paragraph."); break;
+    case 2: add(p, ITEM_USER, "a question that came later"); break;
+    case 3: pane_head(p, live, draw_lot(2) ? "<1/2>" : ""); break;
+    case 4: pane_append(p, pane_add(p, ITEM_REASONING, 0), "new", 3); break;
+    case 5: pane_end(p, pane_call(p, 0, "f", "{}")); break;
+    }
+}
+
+static void test_pane__nothing_moves_a_view_that_does_not_follow(void **state)
+{
+    (void)state;
+    struct pane *p = turns(20);
+    int live = pane_add(p, ITEM_ANSWER, 0);
+    append(p, live, "It begins.");
+    screen(p, 20, 80);
+    for (int i = 0; i < 600; i++) {
+        if (draw_lot(20) == 0) {
+            pane_scroll(p, -1 - draw_lot(30));
+            screen(p, 20, 80);
+            if (pane_follows(p))
+                pane_scroll(p, -30);
+        }
+        screen(p, 20, 80);
+        struct pane_place was = top(p);
+        struct buf row = {0};
+        buf_adds(&row, row_of(0));
+        bool followed = pane_follows(p);
+        int other = draw_lot(pane_n(p));
+        if (draw_lot(2))
+            grow(p, live);
+        else if (other != was.item)
+            pane_fold(p, other, draw_lot(2));
+        if (draw_lot(3) == 0)
+            screen(p, 1 + draw_lot(40), 1 + draw_lot(120));
+        screen(p, 20, 80);
+        if (!followed) {
+            assert_false(pane_follows(p));
+            assert_int_equal(top(p).item, was.item);
+            assert_int_equal(top(p).at, was.at);
+            assert_string_equal(row_of(0), row.data);
+        }
+        buf_free(&row);
+    }
+    pane_close(p);
+}
+
+static void test_pane__details_open_and_close_below_a_head_that_stays(void **state)
+{
+    (void)state;
+    struct pane *p = turns(6);
+    for (int up = 0; up < 30; up += 3) {
+        pane_to_end(p);
+        screen(p, 16, 70);
+        pane_scroll(p, -up);
+        struct buf before = {0}, row = {0};
+        buf_adds(&before, screen(p, 16, 70));
+        assert_true(pane_toggle(p));
+        screen(p, 16, 70);
+        buf_adds(&row, row_of(0));
+        assert_memory_equal(before.data, row.data, row.len < 12 ? row.len : 12);       /* it may be the head itself */
+        assert_true(pane_toggle(p));
+        assert_string_equal(screen(p, 16, 70), before.data);
+        buf_free(&before);
+        buf_free(&row);
+    }
+    pane_close(p);
+}
+
+static void test_pane__a_following_view_never_moves_text_down(void **state)
+{
+    (void)state;
+    struct pane *p = pane_open();
+    add(p, ITEM_USER, "question");
+    int call = pane_call(p, 0, "f", "{}");
+    append(p, call, "1\n2\n3\n4\n5\n");
+    expect(p, 6, 60, "$ f                                                  5 lines\n  1\n  2\n  3\n  4\n  5\n");
+    pane_end(p, call);                  /* five rows fold away: they stay empty */
+    expect(p, 6, 60, "$ f                                        5 lines  (Ctrl-O)\n\n\n\n\n\n");
+    assert_true(pane_follows(p));
+    int answer = pane_add(p, ITEM_ANSWER, 0);
+    append(p, answer, "one\n\ntwo");
+    expect(p, 6, 60, "$ f                                        5 lines  (Ctrl-O)\n\none\n\ntwo\n\n");
+    append(p, answer, "\n\nthree");
+    expect(p, 6, 60, "\none\n\ntwo\n\nthree\n");
+    pane_close(p);
+}
+
+static void test_pane__the_end_comes_back_with_a_larger_screen(void **state)
+{
+    (void)state;
+    struct pane *p = turns(10);
+    screen(p, 20, 80);
+    screen(p, 8, 80);
+    screen(p, 8, 80);
+    screen(p, 20, 80);
+    assert_string_not_equal(row_of(19), "");
+    assert_true(pane_follows(p));
+    pane_close(p);
+}
+
+static void test_pane__marks_and_jumps_go_to_heads_of_messages(void **state)
+{
+    (void)state;
+    struct pane *p = turns(9);
+    screen(p, 10, 80);
+    struct pane_place mark = pane_place(p);
+    pane_to_start(p);
+    screen(p, 10, 80);
+    assert_string_equal(row_of(0), "> question 0?");
+    assert_int_equal(pane_here(p), 0);
+    assert_false(pane_jump(p, -1, false));
+    assert_true(pane_jump(p, 1, false));
+    screen(p, 10, 80);
+    assert_memory_equal(row_of(0), "Answer 0", 8);
+    assert_int_equal(pane_here(p), 2);
+    assert_true(pane_jump(p, 1, true));
+    assert_true(pane_jump(p, 1, true));
+    screen(p, 10, 80);
+    assert_string_equal(row_of(0), "> question 2?");
+    assert_true(pane_jump(p, -1, true));
+    screen(p, 10, 80);
+    assert_string_equal(row_of(0), "> question 1?");
+    for (int i = 0; i < 7; i++)
+        assert_true(pane_jump(p, 1, true));
+    assert_false(pane_jump(p, 1, true));
+    pane_go(p, mark);
+    screen(p, 10, 80);
+    assert_int_equal(pane_below(p), 0);
+    pane_choose(p, 0);                  /* out of view: it does not count */
+    assert_int_not_equal(pane_here(p), 0);
+    pane_close(p);
+}
+
+static void test_pane__a_cut_forgets_what_follows(void **state)
+{
+    (void)state;
+    struct pane *p = turns(5);
+    screen(p, 10, 80);
+    pane_scroll(p, -2);
+    pane_find(p, "answer");
+    int which;
+    assert_true(pane_find_next(p, -1, &which));
+    pane_cut(p, 4);
+    assert_int_equal(pane_n(p), 4);
+    assert_true(pane_follows(p));
+    assert_int_equal(pane_find(p, "answer"), 1);
+    screen(p, 10, 80);
+    assert_string_equal(row_of(0), "> question 0?");
+    pane_reset(p);
+    expect(p, 1, 10, "\n");
+    pane_close(p);
+}
+
+/* --- sources --- */
+
+static void test_pane__the_source_comes_back_byte_by_byte(void **state)
+{
+    (void)state;
+    static const char text[] = "  **bold**\t\n\n\n```c\nint x;\n```\n\x1b[31m trailing  \n\n";
+    struct pane *p = pane_open();
+    struct buf out = {0};
+    for (enum item_kind kind = 0; kind <= ITEM_OUTPUT; kind++) {
+        if (kind == ITEM_CALL)
+            continue;
+        int i = add(p, kind, text);
+        screen(p, 5, 7);
+        buf_reset(&out);
+        pane_source(p, i, &out);
+        assert_string_equal(out.data, text);
+    }
+    buf_free(&out);
+    pane_close(p);
+}
+
+static void test_pane__the_newest_whole_sentence_of_a_thought(void **state)
+{
+    (void)state;
+    static const struct { const char *text, *sentence; } rows[] = {
+        {"", NULL}, {"Only begun", NULL}, {"It is done. And", "It is done."}, {"First one. Second of\nthem. Then", "Second of"},
+        {"A long line without a stop\n\nNext", "A long line without a stop"}, {"It is 3.5 times as large. So", "It is 3.5 times as large."},
+        {"- a point of a list\n- ", "a point of a list"}, {"Checking the bound. So\n", "Checking the bound."},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct pane *p = pane_open();
+        struct buf out = {0};
+        assert_int_equal(pane_sentence(p, add(p, ITEM_REASONING, rows[i].text), &out), rows[i].sentence != NULL);
+        assert_string_equal(buf_str(&out), rows[i].sentence ? rows[i].sentence : "");
+        buf_free(&out);
+        pane_close(p);
+    }
+}
+
+static void test_pane__cells_know_their_place_in_the_source(void **state)
+{
+    (void)state;
+    struct pane *p = pane_open();
+    add(p, ITEM_USER, "one two three");
+    int item;
+    size_t at;
+    expect(p, 3, 9, "> one two\n  three\n\n");
+    assert_true(pane_at(p, 0, 6, &item, &at));
+    assert_int_equal(at, 4);
+    assert_true(pane_at(p, 1, 4, &item, &at));
+    assert_int_equal(at, 10);
+    assert_true(pane_at(p, 1, 99, &item, &at));
+    assert_int_equal(at, 12);
+    assert_false(pane_at(p, 2, 0, &item, &at));
+    pane_close(p);
+}
+
+static void test_pane__tints_hits_and_selection_lie_above_each_other(void **state)
+{
+    (void)state;
+    struct pane *p = pane_open();
+    int i = add(p, ITEM_USER, "one two three four");
+    pane_tint(p, i, (struct pane_tint[]){{0, 3, STYLE_drafted}, {4, 9, STYLE_looked_up}}, 2);
+    assert_string_equal(screen_of(p, 2, 12, true), "> one two\nppdddulll\n  three four\n..llllluuuuu\n");
+    pane_find(p, "two t");              /* over the soft break */
+    assert_string_equal(screen_of(p, 2, 12, true), "> one two\nppdddufff\n  three four\n..flllluuuuu\n");
+    pane_select(p, i, 5, 2);
+    assert_string_equal(screen_of(p, 2, 12, true), "> one two\nppdddufss\n  three four\n..flllluuuuu\n");
+    pane_tint(p, i, NULL, 0);
+    pane_find(p, "");
+    pane_select(p, i, 0, 0);
+    assert_string_equal(screen_of(p, 2, 12, true), "> one two\nppuuuuuuu\n  three four\n..uuuuuuuuuu\n");
+    pane_choose(p, i);
+    assert_string_equal(screen_of(p, 2, 12, true), "> one two\nssssssssssss\n  three four\n..uuuuuuuuuu\n");
+    pane_close(p);
+}
+
+/* --- search --- */
+
+static void test_pane__a_search_goes_round_and_opens_what_hides_a_hit(void **state)
+{
+    (void)state;
+    struct pane *p = pane_open();
+    int which = 0;
+    add(p, ITEM_USER, "apple and pear");
+    int thought = add(p, ITEM_REASONING, "the apple is red");
+    add(p, ITEM_ANSWER, "no fruit");
+    int call = pane_call(p, 0, "f", "{}");
+    append(p, call, "an APPLE");
+    pane_end(p, call);
+    screen(p, 20, 80);
+    assert_int_equal(pane_find(p, "Apple"), 0);         /* a capital makes case count */
+    assert_false(pane_find_next(p, 1, &which));
+    assert_int_equal(pane_find(p, "apple"), 3);
+    for (int i = 0; i < 4; i++) {
+        assert_true(pane_find_next(p, 1, &which));
+        assert_int_equal(which, i % 3 + 1);
+    }
+    assert_true(pane_find_next(p, -1, &which));
+    assert_int_equal(which, 3);
+    screen(p, 20, 80);
+    assert_non_null(strstr(shown.data, "the apple is red"));
+    assert_non_null(strstr(shown.data, "an APPLE"));
+    pane_fold(p, thought, true);
+    assert_int_equal(pane_find(p, "pear\nthe"), 0);     /* not across items */
+    pane_close(p);
+}
+
+static void test_pane__a_hit_far_away_comes_into_view(void **state)
+{
+    (void)state;
+    struct pane *p = turns(200);
+    int which;
+    screen(p, 12, 80);
+    assert_int_equal(pane_find(p, "question 77?"), 1);
+    assert_true(pane_find_next(p, 1, &which));
+    screen(p, 12, 80);
+    assert_string_equal(row_of(4), "> question 77?");
+    assert_int_equal(pane_find(p, "and more of it"), 200);
+    assert_true(pane_find_next(p, 1, &which));
+    assert_int_equal(which, 78);
+    screen(p, 12, 80);
+    assert_non_null(strstr(shown.data, "  and more of it"));
+    assert_true(pane_find_next(p, -1, &which));
+    assert_int_equal(which, 77);
+    pane_close(p);
+}
+
+static void test_pane__hits_of_a_text_that_grows_are_those_of_the_whole(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"ab", "a", "b", " ", "*", "\n", "B", "aab"}, *const searches[] = {"ab", "aab", "a b", "b a", "AB", "ab "};
+    for (int round = 0; round < 200; round++) {
+        struct pane *grown = pane_open(), *whole = pane_open();
+        const char *what = searches[draw_lot(6)];
+        int i = pane_add(grown, ITEM_ANSWER, 0);
+        pane_find(grown, what);
+        for (int k = draw_lot(60); k > 0; k--) {
+            append(grown, i, words[draw_lot(8)]);
+            if (draw_lot(2))
+                pane_find(grown, what);
+        }
+        struct buf text = {0};
+        pane_source(grown, i, &text);
+        add(whole, ITEM_ANSWER, buf_str(&text));
+        assert_int_equal(pane_find(grown, what), pane_find(whole, what));
+        buf_free(&text);
+        pane_close(grown);
+        pane_close(whole);
+    }
+}
+
+static void test_pane__what_is_far_away_is_forgotten(void **state)
+{
+    (void)state;
+    struct pane *p = turns(8000);
+    size_t most = 0;
+    screen(p, 24, 80);
+    for (int i = 0; i < 3000; i++) {
+        pane_scroll(p, -20);
+        screen(p, 24, 80);
+        most = pane_cached(p) > most ? pane_cached(p) : most;
+    }
+    assert_true(most > 1 << 20);
+    assert_true(most < 9 << 20);
+    pane_to_end(p);
+    screen(p, 24, 80);
+    assert_true(pane_cached(p) < 9 << 20);
+    pane_close(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pane__a_conversation_on_80_columns),
+        cmocka_unit_test(test_pane__a_conversation_on_40_columns),
+        cmocka_unit_test(test_pane__a_conversation_on_120_columns),
+        cmocka_unit_test(test_pane__every_size_stays_inside_its_area),
+        cmocka_unit_test(test_pane__an_item_of_no_text_takes_no_row),
+        cmocka_unit_test(test_pane__reasoning_under_way_shows_a_third_of_the_view),
+        cmocka_unit_test(test_pane__a_running_tool_shows_its_last_lines_then_one),
+        cmocka_unit_test(test_pane__an_opened_call_shows_what_its_line_had_to_cut),
+        cmocka_unit_test(test_pane__arguments_show_as_they_are_unless_they_are_one_text),
+        cmocka_unit_test(test_pane__a_long_message_folds_to_its_first_rows),
+        cmocka_unit_test(test_pane__every_scrolled_view_is_a_window_into_the_whole),
+        cmocka_unit_test(test_pane__a_size_there_and_back_gives_the_same_cells),
+        cmocka_unit_test(test_pane__nothing_moves_a_view_that_does_not_follow),
+        cmocka_unit_test(test_pane__details_open_and_close_below_a_head_that_stays),
+        cmocka_unit_test(test_pane__a_following_view_never_moves_text_down),
+        cmocka_unit_test(test_pane__the_end_comes_back_with_a_larger_screen),
+        cmocka_unit_test(test_pane__marks_and_jumps_go_to_heads_of_messages),
+        cmocka_unit_test(test_pane__a_cut_forgets_what_follows),
+        cmocka_unit_test(test_pane__the_source_comes_back_byte_by_byte),
+        cmocka_unit_test(test_pane__the_newest_whole_sentence_of_a_thought),
+        cmocka_unit_test(test_pane__cells_know_their_place_in_the_source),
+        cmocka_unit_test(test_pane__tints_hits_and_selection_lie_above_each_other),
+        cmocka_unit_test(test_pane__a_search_goes_round_and_opens_what_hides_a_hit),
+        cmocka_unit_test(test_pane__a_hit_far_away_comes_into_view),
+        cmocka_unit_test(test_pane__hits_of_a_text_that_grows_are_those_of_the_whole),
+        cmocka_unit_test(test_pane__what_is_far_away_is_forgotten),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
