@@ -223,8 +223,10 @@ static unsigned char complete(EditLine *el, int key)
     const LineInfo *info = el_line(el);
     buf_add(&line, info->buffer, (size_t)(info->cursor - info->buffer));
     const char *blank = line.len ? strrchr(line.data, ' ') : NULL, *word = blank ? blank + 1 : buf_str(&line);
-    if (command_complete(buf_str(&line), add_choice, &c))
+    if (command_complete(buf_str(&line), add_choice, &c)) {
+        word += *word == '@';
         add_files(word, &c);
+    }
     size_t have = strlen(word);
     if (c.n && c.common.len > have) {
         el_insertstr(el, c.common.data + have);
@@ -383,6 +385,51 @@ static void run_turn(struct line *l)
     quiet_keys(false);
 }
 
+/* Puts text into the input as if it had been pasted.  Control characters are not put: one could end the paste. */
+static void put_back(struct line *l, const struct buf *text)
+{
+    struct buf keys = {0};
+    buf_adds(&keys, PASTE_BEGIN);
+    for (size_t i = 0; i < text->len; i++)
+        if ((unsigned char)text->data[i] >= 32 || text->data[i] == '\n' || text->data[i] == '\t')
+            buf_addc(&keys, text->data[i]);
+    buf_adds(&keys, PASTE_END);
+    buf_add(&keys, buf_str(&l->typed), l->typed.len);
+    buf_free(&l->typed);
+    l->typed = keys;
+}
+
+/* Where one is in the conversation: the last message and its answer. */
+static void show_end(struct line *l)
+{
+    struct buf text = {0};
+    int n = chat_n_messages(l->chat);
+    for (int i = n > 2 ? n - 2 : 0; i < n; i++) {
+        struct chat_message m = chat_message(l->chat, i);
+        buf_addf(&text, "%s%s%s\n", !strcmp(m.role, "user") ? "> " : "", m.text, m.stopped ? " [stopped]" : "");
+    }
+    turn_say(&l->turn, buf_str(&text));
+    buf_free(&text);
+}
+
+/* What a plain terminal has for a command of the full screen. */
+static void do_without_screen(struct line *l, const char *command)
+{
+    struct buf text = {0};
+    if (!strcmp(command, "keys"))
+        buf_adds(&text, "Enter     sends; a line that ends in \\ goes on in the next one, so do lines between two \"\"\" and a paste\n"
+                        "Tab       completes commands, options and files; Ctrl-R searches what was typed before\n"
+                        "Ctrl-C    stops the answer, which is kept; clears the line; Ctrl-D ends\n");
+    else if (!strcmp(command, "resume"))
+        buf_adds(&text, "/resume needs a name; /sessions lists them, Tab completes them\n");
+    else if (!strcmp(command, "theme"))
+        buf_adds(&text, "that is for the full screen\n");
+    else
+        buf_addf(&text, "/%s needs the full screen\n", command);
+    turn_say(&l->turn, text.data);
+    buf_free(&text);
+}
+
 /* False to end the program. */
 static bool take_message(struct line *l, const char *typed)
 {
@@ -390,13 +437,24 @@ static bool take_message(struct line *l, const char *typed)
     struct err e = {0};
     const char *message;
     enum command_result r = command_run(l->chat, l->o, typed, &message, &out);
-    if (out.len)
+    if (r == COMMAND_EDIT)
+        put_back(l, &out);
+    else if (r == COMMAND_SCREEN)
+        do_without_screen(l, message);
+    else if (r == COMMAND_COPY)
+        turn_say(&l->turn, "the clipboard needs the full screen; /copy FILE writes a file\n");
+    else if (out.len)
         turn_say(&l->turn, out.data);
+    if (r == COMMAND_MOVED)
+        show_end(l);
     buf_free(&out);
-    if (r == COMMAND_MESSAGE && chat_submit(l->chat, message, strlen(message), &e))
+    if (r == COMMAND_MESSAGE && chat_submit(l->chat, message, strlen(message), &e)) {
         r = COMMAND_TURN;
-    else if (r == COMMAND_MESSAGE)
-        printf("%s\n", e.msg);
+    } else if (r == COMMAND_MESSAGE) {
+        buf_addf(&out, "%s\n", e.msg);
+        turn_say(&l->turn, out.data);   /* it may name a file */
+        buf_free(&out);
+    }
     if (r == COMMAND_TURN)
         run_turn(l);
     return r != COMMAND_QUIT;
@@ -452,18 +510,20 @@ static void close_editor(struct line *l)
 
 static bool resume(struct line *l)
 {
-    const char *name = options_text(l->o, OPT_resume);
-    struct buf command = {0}, out = {0};
-    const char *message;
-    if (!*name)
-        return true;
-    buf_addf(&command, "/load %s", name);
-    int before = chat_n_messages(l->chat);
-    command_run(l->chat, l->o, command.data, &message, &out);
-    turn_say(&l->turn, buf_str(&out));
-    buf_free(&command);
-    buf_free(&out);
-    return chat_n_messages(l->chat) > before || chat_saved_as(l->chat);
+    struct buf text = {0};
+    struct err e = {0};
+    bool ok = chat_resume(l->chat, &text, &e);
+    if (text.len)
+        buf_addc(&text, '\n');
+    if (!ok)
+        buf_addf(&text, "%s\n", e.msg);
+    else if (chat_saved_as(l->chat))
+        buf_addf(&text, "%d messages in %s\n", chat_n_messages(l->chat), chat_saved_as(l->chat));
+    turn_say(&l->turn, buf_str(&text));
+    buf_free(&text);
+    if (ok)
+        show_end(l);
+    return ok;
 }
 
 int line_run(struct options *o)

@@ -419,7 +419,7 @@ int pipe_run(struct options *o, struct buf *prompt)
     } else if (is_blank(prompt)) {
         note("there is no prompt: stdin is empty");
         p.status = EXIT_USAGE;
-    } else if (*options_text(o, OPT_resume) && !chat_load(p.chat, options_text(o, OPT_resume), &p.answer, &e)) {
+    } else if (!chat_resume(p.chat, &p.answer, &e)) {
         note(e.msg);
         p.status = EXIT_FAILED;
     } else {

@@ -8,6 +8,7 @@
 #include "base/unicode.h"
 #include "chat/attach.h"
 #include "chat/export.h"
+#include "chat/preset.h"
 #include "chat/state.h"
 #include "chat/title.h"
 
@@ -113,7 +114,7 @@ bool chat_submit(struct chat *c, const char *text, size_t n, struct err *e)
     return ok;
 }
 
-bool chat_regenerate(struct chat *c, struct err *e)
+static bool regenerate(struct chat *c, const uint64_t *seed, struct err *e)
 {
     if (!chat_usable(c, e))
         return false;
@@ -122,8 +123,20 @@ bool chat_regenerate(struct chat *c, struct err *e)
         return err_set(e, "there is no message to answer yet");
     keep_cut(c, last + 1);
     c->variant = transcript_n_children(&c->t, c->t.entries[last]);
+    c->begun.seeded = seed != NULL;
+    c->begun.seed = seed ? *seed : 0;
     round_turn(c);
     return true;
+}
+
+bool chat_regenerate(struct chat *c, struct err *e)
+{
+    return regenerate(c, NULL, e);
+}
+
+bool chat_regenerate_seed(struct chat *c, uint64_t seed, struct err *e)
+{
+    return regenerate(c, &seed, e);
 }
 
 void chat_interrupt(struct chat *c)
@@ -175,6 +188,11 @@ bool chat_offer_tools(struct chat *c, const char *list, struct err *e)
     if (c->state != DEAD && !chat_usable(c, e))
         return false;
     return tools_offer(c->tools, list, e);
+}
+
+void chat_describe_sampling(const struct chat *c, struct buf *out)
+{
+    preset_describe(c->o, c->engine ? engine_info(c->engine) : NULL, out);
 }
 
 void chat_list_tools(const struct chat *c, struct buf *out)

@@ -93,6 +93,7 @@ void chat_wait(const struct chat *c, int fd, int timeout_ms);
 /* False while one is being answered, or if a file that it names cannot be attached. */
 bool chat_submit(struct chat *c, const char *text, size_t n, struct err *e);
 bool chat_regenerate(struct chat *c, struct err *e);    /* another answer to the last message, with another seed */
+bool chat_regenerate_seed(struct chat *c, uint64_t seed, struct err *e);        /* ... with this one */
 void chat_interrupt(struct chat *c);                    /* ends the turn; what was said is kept */
 enum chat_answer { CHAT_NO, CHAT_YES, CHAT_ALWAYS };    /* always: this tool, until the program ends */
 void chat_approve(struct chat *c, enum chat_answer answer);
@@ -147,11 +148,13 @@ struct chat_machine {
 };
 void chat_machine(const struct chat *c, struct chat_machine *m);        /* cheap enough for once a second */
 bool chat_offer_tools(struct chat *c, const char *list, struct err *e);
+void chat_describe_sampling(const struct chat *c, struct buf *out);     /* a line: the values in force, and where they come from */
 void chat_list_tools(const struct chat *c, struct buf *out);
 
 /* --- sessions (chat/sessions.h lists them) --- */
 bool chat_save(struct chat *c, const char *name, struct err *e);
 bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e);
+bool chat_resume(struct chat *c, struct buf *note, struct err *e);      /* at the start: what the options resume and continue ask for, if they do */
 bool chat_rename(struct chat *c, const char *title, struct err *e);
 const char *chat_title(const struct chat *c);           /* as given, else the first line of the first message; "" before that; until the next call */
 bool chat_unsaved(const struct chat *c);                /* the disk failed: the file lacks something.  Tried again at the end of every turn */

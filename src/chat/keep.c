@@ -1,6 +1,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "chat/sessions.h"
 #include "chat/state.h"
 #include "chat/title.h"
 
@@ -147,6 +148,19 @@ bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e
     c->session = s;
     c->unsaved = false;
     return true;
+}
+
+bool chat_resume(struct chat *c, struct buf *note, struct err *e)
+{
+    struct buf name = {0};
+    bool ok = true;
+    if (*options_text(c->o, OPT_resume))
+        buf_adds(&name, options_text(c->o, OPT_resume));
+    else if (options_on(c->o, OPT_continue) && !sessions_newest(&name))
+        ok = err_set(e, "there is no conversation to go on with");
+    ok = ok && (!name.len || chat_load(c, name.data, note, e));
+    buf_free(&name);
+    return ok;
 }
 
 bool chat_rename(struct chat *c, const char *title, struct err *e)

@@ -26,6 +26,12 @@ struct row {
     const char *where, *help;
 };
 
+static const char themes[] = ""
+#define THEME(id, name, help) "|" name
+#include "config/theme.def"
+    ;
+#define THEME_NAMES (themes + 1)
+
 static const struct row rows[N_OPTIONS] = {
 #define OPTION(key, ...) {#key, __VA_ARGS__},
 #include "config/options.def"
@@ -413,6 +419,11 @@ bool options_read_args(struct options *o, int argc, char **argv, struct buf *pro
 const char *options_key(enum option_id id)
 {
     return rows[id].key;
+}
+
+const char *options_choices(enum option_id id)
+{
+    return rows[id].type == CHOICE ? rows[id].arg : rows[id].type == SWITCH ? "on|off" : NULL;
 }
 
 bool options_given(const struct options *o, enum option_id id)

@@ -40,6 +40,7 @@ bool options_set_named(struct options *o, const char *name, const char *text, st
 
 int  options_find(const char *name);                                    /* an enum option_id, or -1 */
 const char *options_key(enum option_id id);
+const char *options_choices(enum option_id id);         /* "a|b|c"; NULL: it is free */
 bool options_given(const struct options *o, enum option_id id);         /* not the default */
 const char *options_text(const struct options *o, enum option_id id);   /* never NULL */
 bool     options_on(const struct options *o, enum option_id id);

@@ -49,3 +49,18 @@ void preset_sampling(const struct options *o, const struct engine_info *info, st
     if (s->top_p <= 0)
         s->top_p = FLT_MIN;             /* the narrowest nucleus; to the engine 0 would be all */
 }
+
+void preset_describe(const struct options *o, const struct engine_info *info, struct buf *out)
+{
+    static const struct engine_info unknown = {.gen_temperature = -1};
+    struct sampling s;
+    preset_sampling(o, info ? info : &unknown, &s);
+    const char *from = choose(o, info ? info : &unknown).name;
+    buf_addf(out, "preset %s", options_text(o, OPT_preset));
+    if (strcmp(from, options_text(o, OPT_preset)))
+        buf_addf(out, " (now: %s)", from);
+    buf_addf(out, info ? "; there are %s\n" : "; there are %s; the checkpoint's own values are known when it is loaded\n",
+             options_choices(OPT_preset));
+    buf_addf(out, "temperature %g, top_p %g, top_k %d, min_p %g, presence_penalty %g, repetition_penalty %g\n", s.temperature, s.top_p,
+             s.top_k, s.min_p, s.presence_penalty, s.repetition_penalty);
+}

@@ -8,5 +8,7 @@
 /* Fills the numbers of *s, not its stop ids.  With preset = auto the values of generation_config.json count as a whole set;
  * a checkpoint without them gets the card's values, thinking or plain.  Seed 0 when the user gave none. */
 void preset_sampling(const struct options *o, const struct engine_info *info, struct sampling *s);
+/* Two lines for /preset; info NULL: the checkpoint's own values are not known yet. */
+void preset_describe(const struct options *o, const struct engine_info *info, struct buf *out);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -327,6 +328,43 @@ bool sessions_newest(struct buf *name)
         }
     list_free(&l);
     return found;
+}
+
+void sessions_names(void (*fn)(const char *name, void *arg), void *arg)
+{
+    struct list l = {0};
+    list_read(&l, NULL);
+    for (int i = 0; i < l.n; i++)
+        fn(l.items[i].name, arg);
+    list_free(&l);
+}
+
+static void add_age(struct buf *out, int64_t then_s, int64_t now_s)
+{
+    int64_t minutes = (now_s - then_s) / 60;
+    char date[32];
+    time_t then = (time_t)then_s;
+    struct tm tm;
+    if (minutes < 1)
+        buf_adds(out, "just now");
+    else if (minutes < 60)
+        buf_addf(out, "%d min ago", (int)minutes);
+    else if (minutes < 48 * 60)
+        buf_addf(out, "%d h ago", (int)(minutes / 60));
+    else if (minutes < 31 * 24 * 60)
+        buf_addf(out, "%d days ago", (int)(minutes / 60 / 24));
+    else if (localtime_r(&then, &tm) && strftime(date, sizeof date, "%Y-%m-%d", &tm))
+        buf_adds(out, date);
+}
+
+void sessions_line(const struct sessions_item *item, int64_t now_s, struct buf *out)
+{
+    struct buf age = {0};
+    add_age(&age, item->changed_s, now_s);
+    buf_addf(out, "%-24s  %-11s  %3d turn%s  %s\n", item->name, buf_str(&age), item->n_turns, item->n_turns == 1 ? " " : "s", item->title);
+    if (item->hit)
+        buf_addf(out, "    %s\n", item->hit);
+    buf_free(&age);
 }
 
 bool sessions_delete(const char *name, struct err *e)

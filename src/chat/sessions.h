@@ -21,6 +21,10 @@ struct sessions { struct sessions_item *items; int n; };
 /* All of them, or those whose text has all words of `find` (NULL: all).  Files that cannot be read are left out. */
 bool sessions_list(struct sessions *s, const char *find, struct err *e);
 void sessions_free(struct sessions *s);
+/* Their names alone, without reading them. */
+void sessions_names(void (*fn)(const char *name, void *arg), void *arg);
+/* A line for people: "NAME  2 h ago  3 turns  TITLE", and a second one with the hit.  Not yet safe for a terminal. */
+void sessions_line(const struct sessions_item *item, int64_t now_s, struct buf *out);
 bool sessions_delete(const char *name, struct err *e);          /* not one that is open somewhere */
 bool sessions_newest(struct buf *name);                         /* false: there is none */
 

@@ -70,6 +70,8 @@ static void test_command__text_is_told_from_commands(void **state)
     }
     assert_int_equal(run("/quit"), COMMAND_QUIT);
     assert_int_equal(run("/q"), COMMAND_QUIT);
+    assert_int_equal(run("/bye"), COMMAND_QUIT);
+    assert_int_equal(run("/exit"), COMMAND_QUIT);
 }
 
 static void test_command__an_unknown_command_is_not_sent_and_near_names_are_offered(void **state)
@@ -80,7 +82,7 @@ static void test_command__an_unknown_command_is_not_sent_and_near_names_are_offe
     assert_int_equal(run("/xyzzy"), COMMAND_DONE);
     assert_string_equal(out.data, "there is no command /xyzzy; /help lists them, //xyzzy sends it as text\n");
     assert_int_equal(run("/s"), COMMAND_DONE);
-    assert_string_equal(out.data, "/s is short for several: /system, /set, /save, /stats\n");
+    assert_string_equal(out.data, "/s is short for several: /system, /set, /sessions, /save, /stats\n");
     assert_int_equal(run("/"), COMMAND_DONE);
     assert_non_null(strstr(out.data, "there is no command /;"));
 }
@@ -92,7 +94,9 @@ static void test_command__help_lists_all_or_one(void **state)
     assert_non_null(strstr(out.data, "  /regen "));
     assert_non_null(strstr(out.data, "//text"));
     run("/help load");
-    assert_string_equal(out.data, "  /load NAME|PATH       goes on with a kept conversation\n");
+    assert_string_equal(out.data, "  /resume NAME|PATH         goes on with a kept conversation (also /load)\n");
+    run("/help /qui");
+    assert_string_equal(out.data, "  /quit                     ends the program; Ctrl-D as well (also /exit, /bye, /q)\n");
 }
 
 static void test_command__set_shows_changes_and_refuses(void **state)
@@ -152,12 +156,18 @@ static void test_command__regen_undo_and_new_change_the_conversation(void **stat
     assert_string_equal(chat_message(c, 1).text, "two");
     run("/stats");
     assert_non_null(strstr(out.data, "draft 1    8 of 10 accepted (80 %)"));
-    run("/undo");
+    assert_int_equal(run("/undo"), COMMAND_MOVED);
     assert_string_equal(out.data, "taken back: first line ...\n");
-    run("/undo");
+    assert_int_equal(run("/undo"), COMMAND_DONE);
     assert_string_equal(out.data, "there is nothing to take back\n");
-    run("/new");
+    assert_int_equal(run("/redo"), COMMAND_MOVED);
+    assert_string_equal(out.data, "back: first line ...\n");
+    assert_int_equal(chat_n_messages(c), 2);
+    assert_int_equal(run("/redo"), COMMAND_DONE);
+    assert_string_equal(out.data, "there is nothing to bring back\n");
+    assert_int_equal(run("/clear"), COMMAND_MOVED);
     assert_string_equal(out.data, "a new conversation\n");
+    assert_int_equal(chat_n_nodes(c), 0);
 }
 
 static void test_command__save_and_load_tell_where(void **state)
@@ -175,14 +185,265 @@ static void test_command__save_and_load_tell_where(void **state)
     assert_non_null(strstr(out.data, file));
     run("/new");
     snprintf(line, sizeof line, "/load %s", file);
-    run(line);
+    assert_int_equal(run(line), COMMAND_MOVED);
     assert_non_null(strstr(out.data, "2 messages in /tmp/"));
-    assert_non_null(strstr(out.data, "/talk\n> hi\none\n"));
+    assert_string_equal(chat_message(c, 1).text, "one");
     run("/load /nonexistent/x");
     assert_non_null(strstr(out.data, "/nonexistent/x"));
     assert_int_equal(chat_n_messages(c), 2);
     unlink(file);
     rmdir(dir);
+}
+
+static void collect(const char *word, void *arg)
+{
+    buf_addf(arg, "%s ", word);
+}
+
+static void test_command__undo_takes_a_number(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        char q[] = {'Q', (char)('1' + i), 0};
+        fake_say("x</think>A");
+        answer(q);
+    }
+    assert_int_equal(run("/undo 2"), COMMAND_MOVED);
+    assert_string_equal(out.data, "taken back: Q3\ntaken back: Q2\n");
+    assert_int_equal(chat_n_messages(c), 2);
+    run("/undo x");
+    assert_string_equal(out.data, "/undo takes a number of messages, not 'x'\n");
+    run("/undo 0");
+    assert_string_equal(out.data, "/undo takes a number of messages, not '0'\n");
+    assert_int_equal(run("/undo 99"), COMMAND_MOVED);
+    assert_int_equal(chat_n_messages(c), 0);
+}
+
+static void test_command__edit_gives_the_text_back_as_it_must_be_typed(void **state)
+{
+    const char *text;
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        fake_say("x</think>A");
+    assert_int_equal(run("/edit"), COMMAND_DONE);
+    assert_string_equal(out.data, "there is no such message of yours; /edit 1 is the last one\n");
+    assert_int_equal(run("//etc"), COMMAND_MESSAGE);
+    answer(message);
+    answer("Q2\nline two");
+    assert_int_equal(run("/edit"), COMMAND_EDIT);
+    assert_string_equal(out.data, "Q2\nline two");
+    assert_int_equal(chat_n_messages(c), 2);
+    run("/redo");
+    assert_int_equal(run("/edit 2"), COMMAND_EDIT);
+    assert_string_equal(out.data, "//etc");
+    assert_int_equal(chat_n_messages(c), 0);
+    struct buf typed = {0};
+    buf_adds(&typed, out.data);
+    assert_int_equal(command_run(c, o, typed.data, &text, &out), COMMAND_MESSAGE);
+    assert_string_equal(text, "/etc");
+    buf_free(&typed);
+    assert_int_equal(run("/edit 3"), COMMAND_DONE);
+}
+
+static void test_command__branches_are_listed_and_switched(void **state)
+{
+    (void)state;
+    fake_say("x</think>A1");
+    fake_say("x</think>A1b");
+    fake_say("x</think>A2");
+    run("/tree");
+    assert_string_equal(out.data, "nothing was said yet\n");
+    answer("Q1");
+    run("/branch");
+    assert_non_null(strstr(out.data, "nothing stands beside this conversation"));
+    run("/retry 7");
+    answer(NULL);
+    assert_int_equal(fake.samplings[1].seed, 7);
+    answer("Q2\nmore");
+    run("/branch");
+    assert_string_equal(out.data, "   1  A1\n*  2  A1b\n");
+    run("/tree");
+    assert_string_equal(out.data, "*   1  > Q1\n    2  A1\n*   3  A1b\n*   4    > Q2\n*   5    A2\n");
+    assert_int_equal(run("/branch 1"), COMMAND_MOVED);
+    assert_string_equal(out.data, "branch 1 of 2\n");
+    assert_string_equal(chat_message(c, chat_n_messages(c) - 1).text, "A1");
+    assert_int_equal(run("/branch 3"), COMMAND_DONE);
+    assert_string_equal(out.data, "there is no branch 3, there are 1 to 2\n");
+    assert_int_equal(run("/tree 4"), COMMAND_MOVED);
+    assert_string_equal(chat_message(c, chat_n_messages(c) - 1).text, "Q2\nmore");
+    run("/tree 6");
+    assert_string_equal(out.data, "there is no message 6, there are 1 to 5\n");
+    run("/regen -1");
+    assert_string_equal(out.data, "the seed is '-1', expected a whole number from 0\n");
+}
+
+static void test_command__copy_gives_an_answer_out_or_writes_it(void **state)
+{
+    char dir[] = "/tmp/q35chat-test-XXXXXX", line[128], file[80];
+    struct buf text = {0};
+    struct err e = {0};
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(file, sizeof file, "%s/answer", dir);
+    fake_say("x</think>one");
+    fake_say("x</think>two");
+    assert_int_equal(run("/copy"), COMMAND_DONE);
+    answer("a");
+    answer("b");
+    assert_int_equal(run("/copy"), COMMAND_COPY);
+    assert_string_equal(out.data, "two");
+    assert_int_equal(run("/copy 2"), COMMAND_COPY);
+    assert_string_equal(out.data, "one");
+    assert_int_equal(run("/copy 3"), COMMAND_DONE);
+    snprintf(line, sizeof line, "/copy 2 %s", file);
+    assert_int_equal(run(line), COMMAND_DONE);
+    assert_true(buf_read_file(&text, file, 100, &e));
+    assert_string_equal(text.data, "one\n");
+    snprintf(line, sizeof line, "/copy %s", file);
+    run(line);
+    assert_non_null(strstr(out.data, "it exists already"));
+    unlink(file);
+    rmdir(dir);
+    buf_free(&text);
+}
+
+static void test_command__sessions_are_listed_found_renamed_and_deleted(void **state)
+{
+    char dir[] = "/tmp/q35chat-test-XXXXXX", command[64];
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    setenv("XDG_STATE_HOME", dir, 1);
+    fake_say("x</think>one");
+    fake_say("x</think>two");
+    run("/sessions");
+    assert_string_equal(out.data, "there are none yet\n");
+    answer("Where is Oslo?");
+    run("/save norway");
+    run("/rename  My trip ");
+    assert_string_equal(out.data, "title: My trip\n");
+    run("/new");
+    answer("Hello");
+    run("/save other");
+    run("/sessions");
+    assert_non_null(strstr(out.data, "norway                    just now       1 turn   My trip\n"));
+    assert_non_null(strstr(out.data, "other                     just now       1 turn   Hello\n"));
+    run("/sessions TRIP");
+    assert_null(strstr(out.data, "other"));
+    assert_non_null(strstr(out.data, "norway"));
+    run("/find oslo");
+    assert_non_null(strstr(out.data, "My trip\n    Where is Oslo?\n"));
+    run("/find oslo hello");
+    assert_string_equal(out.data, "there is none like that\n");
+    run("/delete other");
+    assert_non_null(strstr(out.data, "other is open"));
+    run("/delete norway");
+    assert_string_equal(out.data, "deleted norway\n");
+    run("/sessions norway");
+    assert_string_equal(out.data, "there is none like that\n");
+    assert_int_equal(run("/resume"), COMMAND_SCREEN);
+    assert_string_equal(message, "resume");
+    run("/rename \"\"");
+    assert_string_equal(out.data, "title: Hello\n");
+    struct buf words = {0};
+    assert_false(command_complete("/resume o", collect, &words));
+    assert_string_equal(buf_str(&words), "other ");
+    buf_free(&words);
+    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    assert_int_equal(system(command), 0);
+}
+
+static void test_command__export_writes_a_new_file(void **state)
+{
+    char dir[] = "/tmp/q35chat-test-XXXXXX", line[128], command[64];
+    struct buf text = {0};
+    struct err e = {0};
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    fake_say("x</think>one");
+    run("/export md x");
+    assert_string_equal(out.data, "nothing was said yet\n");
+    answer("hi");
+    snprintf(line, sizeof line, "/export %s/talk.txt", dir);
+    run(line);
+    assert_non_null(strstr(out.data, "25 bytes in /tmp/"));
+    assert_true(buf_read_file(&text, line + 8, 100, &e));
+    assert_string_equal(text.data, "You:\nhi\n\nAssistant:\none\n\n");
+    run(line);
+    assert_non_null(strstr(out.data, "it exists already"));
+    snprintf(line, sizeof line, "/export md %s/talk.json", dir);
+    run(line);
+    buf_reset(&text);
+    assert_true(buf_read_file(&text, line + 11, 100, &e));
+    assert_int_equal(strncmp(text.data, "# hi\n", 5), 0);
+    buf_free(&text);
+    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    assert_int_equal(system(command), 0);
+}
+
+static void test_command__files_are_put_into_the_next_message(void **state)
+{
+    char dir[] = "/tmp/q35chat-test-XXXXXX", line[256], expected[256], command[64];
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(line, sizeof line, "touch %s/a '%s/b c'", dir, dir);
+    assert_int_equal(system(line), 0);
+    snprintf(line, sizeof line, "/attach %s/a \"%s/b c\" @%s/a", dir, dir, dir);
+    assert_int_equal(run(line), COMMAND_EDIT);
+    snprintf(expected, sizeof expected, "@%s/a @\"%s/b c\" @%s/a ", dir, dir, dir);
+    assert_string_equal(out.data, expected);
+    snprintf(line, sizeof line, "/attach %s/b c", dir);
+    assert_int_equal(run(line), COMMAND_EDIT);
+    snprintf(expected, sizeof expected, "@\"%s/b c\" ", dir);
+    assert_string_equal(out.data, expected);
+    assert_int_equal(run("/attach /nonexistent/x"), COMMAND_DONE);
+    assert_string_equal(out.data, "cannot open /nonexistent/x: No such file or directory\n");
+    assert_int_equal(run("/attach"), COMMAND_DONE);
+    run("/files");
+    assert_string_equal(out.data, "no files; @PATH in a message attaches one\n");
+    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    assert_int_equal(system(command), 0);
+}
+
+static void test_command__presets_themes_and_the_context_are_shown(void **state)
+{
+    (void)state;
+    fake_say("x</think>one");
+    run("/preset");
+    assert_string_equal(out.data, "preset auto (now: thinking); there are auto|thinking|coding|plain; the checkpoint's own values are known when it is loaded\n"
+                                  "temperature 1, top_p 0.95, top_k 20, min_p 0, presence_penalty 1.5, repetition_penalty 1\n");
+    answer("hi");
+    run("/preset coding");
+    assert_non_null(strstr(out.data, "preset coding; there are auto"));
+    assert_non_null(strstr(out.data, "temperature 0.6,"));
+    run("/preset wild");
+    assert_string_equal(out.data, "preset is 'wild', expected one of auto|thinking|coding|plain\n");
+    assert_int_equal(run("/theme mono"), COMMAND_SCREEN);
+    assert_string_equal(message, "theme");
+    assert_string_equal(out.data, "mono");
+    assert_int_equal(run("/theme plaid"), COMMAND_DONE);
+    assert_non_null(strstr(out.data, "theme is 'plaid', expected one of default|"));
+    run("/theme");
+    assert_int_equal(strncmp(out.data, "theme mono; there are default ", 30), 0);
+    run("/context");
+    assert_string_equal(out.data, "      7  user    hi\n      8  answer  one\n     15  tokens of 100000, 0 %\n");
+}
+
+static void test_command__what_only_a_screen_can_do_comes_back(void **state)
+{
+    const char *argument;
+    (void)state;
+    assert_int_equal(run("/keys"), COMMAND_SCREEN);
+    assert_string_equal(message, "keys");
+    assert_int_equal(run("/insp 2 "), COMMAND_SCREEN);
+    assert_string_equal(message, "inspect");
+    assert_string_equal(out.data, "2");
+    assert_string_equal(command_name("/ret  5", &argument), "regen");
+    assert_string_equal(argument, "5");
+    assert_string_equal(command_name("/tree", &argument), "tree");
+    assert_string_equal(argument, "");
+    assert_null(command_name("/re", &argument));
+    assert_null(command_name("//tree", &argument));
+    assert_null(command_name("tree", &argument));
 }
 
 static void test_command__tools_are_listed_and_offered(void **state)
@@ -196,16 +457,14 @@ static void test_command__tools_are_listed_and_offered(void **state)
     assert_string_equal(out.data, "there is no tool rocket; there are clock, calculator\n");
 }
 
-static void collect(const char *word, void *arg)
-{
-    buf_addf(arg, "%s ", word);
-}
-
 static void test_command__words_are_completed_from_the_tables(void **state)
 {
     static const struct { const char *line, *words; bool file; } rows[] = {
-        {"/re", "/regen ", false}, {"/s", "/system /set /save /stats ", false}, {"/set top", "top_p top_k ", false}, {"/help un", "undo ", false},
-        {"/load x", "", true}, {"/undo x", "", false}, {"look at ./fi", "", true}, {"/usr/bi", "", true},
+        {"/re", "/regen /redo /resume /rename /retry ", false}, {"/s", "/system /set /sessions /save /stats ", false},
+        {"/set top", "top_p top_k ", false}, {"/set preset c", "coding ", false}, {"/set think ", "on off ", false}, {"/set nothing ", "", false},
+        {"/help un", "undo ", false}, {"/help /un", "/undo ", false}, {"/load ./x", "", true}, {"/attach x", "", true}, {"/undo x", "", false},
+        {"/preset ", "auto thinking coding plain ", false}, {"/theme d", "default dark ", false}, {"/export ", "md json txt ", false},
+        {"/export md ", "", true}, {"look at ./fi", "", true}, {"/usr/bi", "", true},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -237,6 +496,15 @@ int main(void)
         TEST(system_takes_effect_in_the_next_prompt),
         TEST(regen_undo_and_new_change_the_conversation),
         TEST(save_and_load_tell_where),
+        TEST(undo_takes_a_number),
+        TEST(edit_gives_the_text_back_as_it_must_be_typed),
+        TEST(branches_are_listed_and_switched),
+        TEST(copy_gives_an_answer_out_or_writes_it),
+        TEST(sessions_are_listed_found_renamed_and_deleted),
+        TEST(export_writes_a_new_file),
+        TEST(files_are_put_into_the_next_message),
+        TEST(presets_themes_and_the_context_are_shown),
+        TEST(what_only_a_screen_can_do_comes_back),
         TEST(tools_are_listed_and_offered),
         TEST(words_are_completed_from_the_tables),
         cmocka_unit_test(test_nearest__a_slip_is_found_and_another_word_is_not),

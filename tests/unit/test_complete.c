@@ -91,8 +91,8 @@ static void test_complete__files(void **state)
         {"@nowhere/x", "", "", 0},
         {"word", "", "", 0},
         {"", "", "", 0},
-        {"/load m", "my dir/|main.c|main.o|my notes.txt", "m", 6},
-        {"/load my d", "my dir/", "my dir/", 6},
+        {"/save m", "my dir/|main.c|main.o|my notes.txt", "m", 6},
+        {"/save my d", "my dir/", "my dir/", 6},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -1,0 +1,148 @@
+/* Commands about conversations on disk. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "chat/commands.h"
+#include "chat/export.h"
+#include "chat/sessions.h"
+
+enum command_result command_new(struct typed *c)
+{
+    if (!chat_new(c->chat, &c->e))
+        return command_refused(c);
+    buf_adds(c->out, "a new conversation\n");
+    return COMMAND_MOVED;
+}
+
+enum command_result command_save(struct typed *c)
+{
+    if (*c->arg && !chat_save(c->chat, c->arg, &c->e))
+        return command_refused(c);
+    const char *path = chat_saved_as(c->chat);
+    if (!path)
+        buf_adds(c->out, "not kept; /save NAME keeps it\n");
+    else
+        buf_addf(c->out, chat_unsaved(c->chat) ? "kept in %s, but for what was said since the disk failed\n" : "kept in %s\n", path);
+    return COMMAND_DONE;
+}
+
+enum command_result command_resume(struct typed *c)
+{
+    struct buf note = {0};
+    if (!*c->arg)
+        return COMMAND_SCREEN;
+    bool ok = chat_load(c->chat, c->arg, &note, &c->e);
+    if (note.len)
+        buf_addf(c->out, "%s\n", note.data);
+    buf_free(&note);
+    if (!ok)
+        return command_refused(c);
+    buf_addf(c->out, "%d messages in %s\n", chat_n_messages(c->chat), chat_saved_as(c->chat));
+    return COMMAND_MOVED;
+}
+
+enum command_result command_rename(struct typed *c)
+{
+    if (*c->arg && !chat_rename(c->chat, strcmp(c->arg, "\"\"") ? c->arg : "", &c->e))
+        return command_refused(c);
+    buf_addf(c->out, *chat_title(c->chat) ? "title: %s\n" : "no title yet%s\n", chat_title(c->chat));
+    return COMMAND_DONE;
+}
+
+enum command_result command_delete(struct typed *c)
+{
+    if (!*c->arg)
+        err_set(&c->e, "/delete needs the name of a conversation; /sessions lists them");
+    if (!*c->arg || !sessions_delete(c->arg, &c->e))
+        return command_refused(c);
+    buf_addf(c->out, "deleted %s\n", c->arg);
+    return COMMAND_DONE;
+}
+
+/* --- lists ------------------------------------------------------------------------------------------------------ */
+
+static bool has_words(const struct sessions_item *item, const char *words)
+{
+    char word[64];
+    for (const char *p = words; *p; p += strspn(p, " \t")) {
+        size_t n = strcspn(p, " \t");
+        snprintf(word, sizeof word, "%.*s", (int)n, p);
+        if (!strcasestr(item->title, word) && !strcasestr(item->name, word))
+            return false;
+        p += n;
+    }
+    return true;
+}
+
+static enum command_result list(struct typed *c, const char *find, const char *words)
+{
+    enum { MOST = 30 };
+    struct sessions s;
+    int n = 0;
+    if (!sessions_list(&s, find, &c->e)) {
+        sessions_free(&s);
+        return command_refused(c);
+    }
+    for (int i = 0; i < s.n; i++)
+        if (has_words(&s.items[i], words) && n++ < MOST)
+            sessions_line(&s.items[i], time(NULL), c->out);
+    if (n > MOST)
+        buf_addf(c->out, "... and %d more, older; words after the command choose\n", n - MOST);
+    if (!n)
+        buf_adds(c->out, *words || find ? "there is none like that\n" : "there are none yet\n");
+    sessions_free(&s);
+    return COMMAND_DONE;
+}
+
+enum command_result command_sessions(struct typed *c)
+{
+    return list(c, NULL, c->arg);
+}
+
+enum command_result command_find(struct typed *c)
+{
+    if (*c->arg)
+        return list(c, c->arg, "");
+    err_set(&c->e, "/find needs words to look for");
+    return command_refused(c);
+}
+
+/* --- export ----------------------------------------------------------------------------------------------------- */
+
+/* "sessions/NAME.jsonl" -> "NAME.md", here; the date for one that has no file. */
+static void file_name(struct buf *out, const char *saved_as, const char *format)
+{
+    char date[32];
+    time_t now = time(NULL);
+    struct tm tm;
+    strftime(date, sizeof date, "%Y-%m-%d-%H%M%S", localtime_r(&now, &tm));
+    const char *slash = saved_as ? strrchr(saved_as, '/') : NULL, *base = slash ? slash + 1 : saved_as ? saved_as : date;
+    const char *dot = strrchr(base, '.');
+    buf_addf(out, "%.*s.%s", dot && dot > base ? (int)(dot - base) : (int)strlen(base), base, format);
+}
+
+enum command_result command_export(struct typed *c)
+{
+    struct buf text = {0}, file = {0};
+    size_t n = strcspn(c->arg, " \t");
+    const char *format = NULL, *name = c->arg;
+    for (int i = 0; export_formats[i]; i++)
+        if (n == strlen(export_formats[i]) && !strncmp(c->arg, export_formats[i], n)) {
+            format = export_formats[i];
+            name += n + strspn(name + n, " \t");
+        }
+    if (!format)
+        format = export_format_of(name) ? export_format_of(name) : "md";
+    if (*name)
+        buf_adds(&file, name);
+    else
+        file_name(&file, chat_saved_as(c->chat), format);
+    bool ok = chat_n_messages(c->chat) > 0 || err_set(&c->e, "nothing was said yet");
+    ok = ok && chat_export(c->chat, format, &text, &c->e) && export_write(file.data, &text, &c->e);
+    if (ok)
+        buf_addf(c->out, "%zu bytes in %s\n", text.len, file.data);
+    buf_free(&text);
+    buf_free(&file);
+    return ok ? COMMAND_DONE : command_refused(c);
+}

@@ -1,0 +1,194 @@
+/* Commands that show or change how the model answers, what it is given, and how the program looks. */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "chat/commands.h"
+
+enum command_result command_system(struct typed *c)
+{
+    if (*c->arg && !options_set(c->o, OPT_system, strcmp(c->arg, "none") ? c->arg : "", FROM_SET, &c->e))
+        return command_refused(c);
+    const char *now = options_text(c->o, OPT_system);
+    buf_addf(c->out, *now ? "system prompt: %s\n" : "no system prompt%s\n", now);
+    return COMMAND_DONE;
+}
+
+enum command_result command_set(struct typed *c)
+{
+    char key[64];
+    size_t n = strcspn(c->arg, " \t=");
+    const char *value = c->arg + n;
+    snprintf(key, sizeof key, "%.*s", (int)n, c->arg);
+    value += strspn(value, " \t");
+    value += *value == '=';
+    value += strspn(value, " \t");
+    if (!*key) {
+        for (int i = 0; i < N_OPTIONS; i++)
+            if (options_given(c->o, (enum option_id)i))
+                options_explain(c->o, (enum option_id)i, c->out);
+        buf_adds(c->out, "everything else is at its default; /set KEY explains one, q35chat --print-config lists all\n");
+        return COMMAND_DONE;
+    }
+    int id = options_find(key);
+    const char *text = strcmp(value, "\"\"") ? value : "";        /* "" empties it */
+    if ((*value || id < 0) && !options_set_named(c->o, key, text, &c->e))
+        return command_refused(c);
+    options_explain(c->o, (enum option_id)id, c->out);
+    return COMMAND_DONE;
+}
+
+enum command_result command_think(struct typed *c)
+{
+    bool budget = isdigit((unsigned char)*c->arg);
+    if (budget && !options_set(c->o, OPT_think_budget, c->arg, FROM_SET, &c->e))
+        return command_refused(c);
+    if (*c->arg && !options_set(c->o, OPT_think, budget ? "on" : c->arg, FROM_SET, &c->e))
+        return command_refused(c);
+    bool on = options_on(c->o, OPT_think);
+    int most = options_int(c->o, OPT_think_budget);
+    buf_addf(c->out, "thinking is %s", on ? "on" : "off");
+    if (on && most)
+        buf_addf(c->out, ", at most %d tokens (0: no limit)", most);
+    buf_addc(c->out, '\n');
+    return COMMAND_DONE;
+}
+
+enum command_result command_preset(struct typed *c)
+{
+    if (*c->arg && !options_set(c->o, OPT_preset, c->arg, FROM_SET, &c->e))
+        return command_refused(c);
+    chat_describe_sampling(c->chat, c->out);
+    return COMMAND_DONE;
+}
+
+enum command_result command_tools(struct typed *c)
+{
+    if (*c->arg && !chat_offer_tools(c->chat, c->arg, &c->e))
+        return command_refused(c);
+    chat_list_tools(c->chat, c->out);
+    return COMMAND_DONE;
+}
+
+/* --- files and what fills the context ------------------------------------------------------------------------------ */
+
+/* The next path of the argument, between blanks or quotes; false behind the last. */
+static bool next_path(const char **arg, struct buf *path)
+{
+    const char *p = *arg + strspn(*arg, " \t");
+    const char *end = *p == '"' ? strchr(p + 1, '"') : NULL;
+    buf_reset(path);
+    if (!*p)
+        return false;
+    if (end) {
+        buf_add(path, p + 1, (size_t)(end - p - 1));
+        *arg = end + 1;
+    } else {
+        buf_add(path, p, strcspn(p, " \t"));
+        *arg = p + path->len;
+    }
+    return true;
+}
+
+static bool attach(struct typed *c, const char *path)
+{
+    struct chat_file file;
+    path += *path == '@';
+    if (!chat_check_file(c->chat, path, &file, &c->e))
+        return false;
+    buf_addf(c->out, strpbrk(path, " \t") ? "@\"%s\" " : "@%s ", path);
+    return true;
+}
+
+/* One path with blanks in it needs no quotes. */
+enum command_result command_attach(struct typed *c)
+{
+    struct buf path = {0};
+    const char *arg = c->arg;
+    bool ok = *arg || err_set(&c->e, "/attach needs the path of a file");
+    if (ok && attach(c, arg))
+        return COMMAND_EDIT;
+    while (ok && next_path(&arg, &path))
+        ok = attach(c, path.data);
+    buf_free(&path);
+    if (ok)
+        return COMMAND_EDIT;
+    buf_reset(c->out);
+    return command_refused(c);
+}
+
+enum command_result command_files(struct typed *c)
+{
+    int n = 0;
+    for (int i = 0; i < chat_n_messages(c->chat); i++)
+        for (int k = 0; k < chat_n_files(c->chat, i); k++, n++) {
+            struct chat_file f = chat_file(c->chat, i, k);
+            buf_addf(c->out, "%8zu bytes %7d tokens  %s\n", f.bytes, f.tokens, f.path);
+        }
+    if (!n)
+        buf_adds(c->out, "no files; @PATH in a message attaches one\n");
+    return COMMAND_DONE;
+}
+
+enum command_result command_context(struct typed *c)
+{
+    const struct chat_part *parts;
+    const struct chat_info *info = chat_info(c->chat);
+    int n = chat_context(c->chat, &parts), sum = 0;
+    for (int i = 0; i < n; i++) {
+        buf_addf(c->out, "%7d  %-7s %s\n", parts[i].tokens, parts[i].what, parts[i].label);
+        sum += parts[i].tokens;
+    }
+    buf_addf(c->out, "%7d  tokens", sum);
+    if (info)
+        buf_addf(c->out, " of %d, %.0f %%\n", info->n_ctx, 100.0 * sum / info->n_ctx);
+    else
+        buf_adds(c->out, ", estimated: the model is not loaded yet\n");
+    return COMMAND_DONE;
+}
+
+enum command_result command_stats(struct typed *c)
+{
+    const struct chat_stats *s = chat_last_stats(c->chat);
+    const struct chat_info *info = chat_info(c->chat);
+    if (info)
+        buf_addf(c->out, "model      %s, %s, %s, drafts up to %d, loaded in %.1f s\n", info->model, info->backend, info->formats,
+                 info->draft_depth, info->load_ms / 1000);
+    buf_addf(c->out, "answer     %d tokens in %d steps, %.1f tok/s, seed %llu\n", s->n_tokens, s->n_steps, s->tok_s,
+             (unsigned long long)s->seed);
+    buf_addf(c->out, "prompt     %d tokens, %d of them from the cache, %.0f ms\n", s->n_prompt, s->n_cached, s->prefill_ms);
+    for (int i = 0; i < CHAT_MAX_DEPTH && s->drafted[i]; i++)
+        buf_addf(c->out, "draft %d    %d of %d accepted (%.0f %%)\n", i + 1, s->accepted[i], s->drafted[i],
+                 100.0 * s->accepted[i] / s->drafted[i]);
+    buf_addf(c->out, "context    %d of %d\n", s->ctx_used, s->ctx_total);
+    return COMMAND_DONE;
+}
+
+/* --- the program --------------------------------------------------------------------------------------------------- */
+
+enum command_result command_theme(struct typed *c)
+{
+    if (*c->arg && !options_set(c->o, OPT_theme, c->arg, FROM_SET, &c->e))
+        return command_refused(c);
+    if (*c->arg) {
+        buf_adds(c->out, c->arg);
+        return COMMAND_SCREEN;
+    }
+    buf_addf(c->out, "theme %s; there are", options_text(c->o, OPT_theme));
+    for (const char *p = options_choices(OPT_theme); p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL)
+        buf_addf(c->out, " %.*s", (int)strcspn(p, "|"), p);
+    buf_addc(c->out, '\n');
+    return COMMAND_DONE;
+}
+
+enum command_result command_keys(struct typed *c)
+{
+    (void)c;
+    return COMMAND_SCREEN;
+}
+
+enum command_result command_quit(struct typed *c)
+{
+    (void)c;
+    return COMMAND_QUIT;
+}

@@ -1,0 +1,225 @@
+/* Commands that answer again, go back and go aside. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "chat/commands.h"
+#include "chat/export.h"
+#include "chat/title.h"
+
+enum command_result command_regen(struct typed *c)
+{
+    char *end;
+    uint64_t seed = strtoull(c->arg, &end, 10);
+    if (*c->arg && (*end || *c->arg == '-')) {
+        err_set(&c->e, "the seed is '%s', expected a whole number from 0", c->arg);
+        return command_refused(c);
+    }
+    bool ok = *c->arg ? chat_regenerate_seed(c->chat, seed, &c->e) : chat_regenerate(c->chat, &c->e);
+    return ok ? COMMAND_TURN : command_refused(c);
+}
+
+enum command_result command_continue(struct typed *c)
+{
+    return chat_continue(c->chat, &c->e) ? COMMAND_TURN : command_refused(c);
+}
+
+enum command_result command_undo(struct typed *c)
+{
+    const char *rest;
+    int n = command_number(c->arg, 1, &rest), done = 0;
+    struct buf text = {0};
+    if (!n || *rest) {
+        err_set(&c->e, "/undo takes a number of messages, not '%s'", c->arg);
+        return command_refused(c);
+    }
+    while (done < n && chat_undo(c->chat, &text, &c->e)) {
+        buf_adds(c->out, "taken back: ");
+        command_first_line(c->out, buf_str(&text));
+        buf_reset(&text);
+        done++;
+    }
+    buf_free(&text);
+    return done ? COMMAND_MOVED : command_refused(c);
+}
+
+enum command_result command_redo(struct typed *c)
+{
+    int n = chat_n_messages(c->chat);
+    if (!chat_redo(c->chat, &c->e))
+        return command_refused(c);
+    buf_adds(c->out, "back: ");
+    command_first_line(c->out, chat_message(c->chat, n).text);
+    return COMMAND_MOVED;
+}
+
+/* The nth newest message of a role that has text, or -1. */
+static int newest(const struct chat *c, const char *role, int n)
+{
+    for (int i = chat_n_messages(c) - 1; i >= 0; i--) {
+        struct chat_message m = chat_message(c, i);
+        if (!strcmp(m.role, role) && *m.text && !--n)
+            return i;
+    }
+    return -1;
+}
+
+enum command_result command_edit(struct typed *c)
+{
+    const char *rest;
+    int n = command_number(c->arg, 1, &rest), i = n && !*rest ? newest(c->chat, "user", n) : -1;
+    struct buf text = {0};
+    bool ok = i >= 0 || err_set(&c->e, "there is no such message of yours; /edit 1 is the last one");
+    if (!ok || !chat_edit(c->chat, i, &text, &c->e))
+        return command_refused(c);
+    if (*buf_str(&text) == '/')         /* so that it is a message again */
+        buf_addc(c->out, '/');
+    buf_add(c->out, buf_str(&text), text.len);
+    buf_free(&text);
+    return COMMAND_EDIT;
+}
+
+/* --- branches --------------------------------------------------------------------------------------------------- */
+
+/* The last message of the path beside which others stand, or -1. */
+static int last_fork(const struct chat *c)
+{
+    int i = chat_n_messages(c) - 1;
+    while (i >= 0 && chat_siblings(c, i, NULL) == 1)
+        i--;
+    return i;
+}
+
+static const char *sign(const char *role)
+{
+    return !strcmp(role, "user") ? "> " : !strcmp(role, "tool") ? "-> " : "";
+}
+
+static void node_line(struct buf *out, struct chat_node k)
+{
+    size_t start = out->len;
+    buf_adds(out, sign(k.role));
+    title_of_message(out, text_of(k.text));
+    buf_adds(out, out->len - start == strlen(sign(k.role)) ? "(a call)\n" : "\n");
+}
+
+/* The nodes that stand beside message i, in order, and the one of the path. */
+static void list_siblings(struct typed *c, int i)
+{
+    int here = -1, count = 0;
+    for (int k = 0, depth = 0; k < chat_n_nodes(c->chat); k++)
+        if (chat_node(c->chat, k).on_path && depth++ == i)
+            here = k;
+    struct chat_node at = chat_node(c->chat, here);
+    for (int k = 0; k < chat_n_nodes(c->chat); k++) {
+        struct chat_node s = chat_node(c->chat, k);
+        if (s.parent != at.parent || strcmp(s.role, at.role))
+            continue;
+        buf_addf(c->out, "%c %2d  ", k == here ? '*' : ' ', ++count);
+        node_line(c->out, s);
+    }
+}
+
+enum command_result command_branch(struct typed *c)
+{
+    const char *rest;
+    int i = last_fork(c->chat), n = command_number(c->arg, 0, &rest), count;
+    if (i < 0) {
+        err_set(&c->e, "nothing stands beside this conversation: /regen, /edit and /undo make branches, /tree shows all");
+        return command_refused(c);
+    }
+    count = chat_siblings(c->chat, i, NULL);
+    if (!*c->arg) {
+        list_siblings(c, i);
+        return COMMAND_DONE;
+    }
+    if (*rest || n < 1 || n > count) {
+        err_set(&c->e, "there is no branch %s, there are 1 to %d", c->arg, count);
+        return command_refused(c);
+    }
+    if (!chat_show_sibling(c->chat, i, n - 1, &c->e))
+        return command_refused(c);
+    buf_addf(c->out, "branch %d of %d\n", n, count);
+    return COMMAND_MOVED;
+}
+
+/* Every node behind its parent, the branches of a fork one after the other, each fork a step to the right. */
+static void add_subtree(struct typed *c, int parent, int indent)
+{
+    int n = chat_n_nodes(c->chat);
+    for (;;) {
+        int children = 0, only = -1;
+        for (int k = parent + 1; k < n; k++)
+            if (chat_node(c->chat, k).parent == parent) {
+                children++;
+                only = k;
+            }
+        for (int k = parent + 1; k < n && children > 1; k++)
+            if (chat_node(c->chat, k).parent == parent) {
+                struct chat_node s = chat_node(c->chat, k);
+                buf_addf(c->out, "%c%4d  %*s", s.on_path ? '*' : ' ', k + 1, 2 * indent, "");
+                node_line(c->out, s);
+                add_subtree(c, k, indent + 1);
+            }
+        if (children != 1)
+            return;
+        struct chat_node s = chat_node(c->chat, only);
+        buf_addf(c->out, "%c%4d  %*s", s.on_path ? '*' : ' ', only + 1, 2 * indent, "");
+        node_line(c->out, s);
+        parent = only;
+    }
+}
+
+enum command_result command_tree(struct typed *c)
+{
+    enum { MOST = 2000 };
+    const char *rest;
+    int n = command_number(c->arg, 0, &rest), count = chat_n_nodes(c->chat);
+    if (count > MOST && !*c->arg)
+        err_set(&c->e, "there are %d messages, too many to list; /branch shows the last fork", count);
+    else if (!count)
+        err_set(&c->e, "nothing was said yet");
+    else if (*c->arg && (*rest || n < 1 || n > count))
+        err_set(&c->e, "there is no message %s, there are 1 to %d", c->arg, count);
+    if (*c->e.msg)
+        return command_refused(c);
+    if (!*c->arg) {
+        add_subtree(c, -1, 0);
+        return COMMAND_DONE;
+    }
+    if (!chat_go(c->chat, n - 1, &c->e))
+        return command_refused(c);
+    buf_addf(c->out, "at message %d of %d\n", n, count);
+    return COMMAND_MOVED;
+}
+
+/* --- out of the conversation --------------------------------------------------------------------------------------- */
+
+enum command_result command_copy(struct typed *c)
+{
+    const char *rest;
+    int n = command_number(c->arg, 1, &rest);
+    int i = newest(c->chat, "assistant", n ? n : 1);
+    if (i < 0) {
+        err_set(&c->e, "there is no such answer; /copy 1 is the last one");
+        return command_refused(c);
+    }
+    const char *text = chat_message(c->chat, i).text;
+    if (!*rest) {
+        buf_adds(c->out, text);
+        return COMMAND_COPY;
+    }
+    struct buf file = {0};
+    buf_addf(&file, "%s\n", text);
+    bool ok = export_write(rest, &file, &c->e);
+    if (ok)
+        buf_addf(c->out, "%zu bytes in %s\n", file.len, rest);
+    buf_free(&file);
+    return ok ? COMMAND_DONE : command_refused(c);
+}
+
+enum command_result command_inspect(struct typed *c)
+{
+    buf_adds(c->out, c->arg);
+    return COMMAND_SCREEN;
+}
