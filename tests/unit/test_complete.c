@@ -183,6 +183,32 @@ static void test_complete__long_directories_are_cut_with_a_note(void **state)
     }
 }
 
+/* The same drafts each time. */
+static void test_complete__every_word_goes_on_with_what_was_typed(void **state)
+{
+    static const char *const bits[] = {"@", "\"", "/", "m", "my ", "src", "~", ".", " ", "\n", "(", "set", "load ", "\xef\xbf\xbc", "\xc3\xa4", "."};
+    uint64_t r = 3;
+    (void)state;
+    for (int n = 0; n < 3000; n++) {
+        struct buf b = {0};
+        r = r * 6364136223846793005u + 1442695040888963407u;
+        for (uint64_t bit = r >> 20; bit % 7; bit /= 7) {
+            r = r * 6364136223846793005u + 1442695040888963407u;
+            buf_adds(&b, bits[(r >> 33) % (sizeof bits / sizeof *bits)]);
+        }
+        complete_find(&c, buf_str(&b));
+        assert_in_range(c.start, 0, b.len);
+        const char *typed = buf_str(&b) + c.start;
+        size_t at = *typed == '@', quote = at && typed[1] != '"' && c.n && c.items[0].word[1] == '"';
+        for (int i = 0; i < c.n; i++) {
+            assert_memory_equal(c.items[i].word, c.common.data, c.common.len);
+            assert_memory_equal(c.items[i].word, typed, at);
+            assert_memory_equal(c.items[i].word + at + quote, typed + at, strlen(typed + at));
+        }
+        buf_free(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +218,7 @@ int main(void)
         cmocka_unit_test(test_complete__ends_when_nothing_can_follow),
         cmocka_unit_test(test_complete__commands_have_their_help),
         cmocka_unit_test(test_complete__paths_are_no_commands),
+        cmocka_unit_test(test_complete__every_word_goes_on_with_what_was_typed),
         cmocka_unit_test(test_complete__long_directories_are_cut_with_a_note),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,6 +1,5 @@
 #include "ui/tui/editor.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,8 +96,8 @@ static uint32_t char_before(const struct editor *e, size_t at, size_t *n)
 
 static bool in_word(uint32_t cp, bool big)
 {
-    if (cp < 0x80)
-        return big ? !isspace((int)cp) : isalnum((int)cp) != 0;
+    if (cp < 0x80)                      /* the only white space is that of clean text */
+        return big ? cp > ' ' : (cp | 0x20) - 'a' < 26 || cp - '0' < 10;
     enum unicode_class c = unicode_class(cp);
     return big ? c != UNICODE_SPACE : c == UNICODE_LETTER || c == UNICODE_NUMBER || c == UNICODE_MARK;
 }

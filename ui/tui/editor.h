@@ -2,8 +2,8 @@
  * chips: one unit for the cursor, whole in the text that is sent.
  *
  * Text may come from anywhere: control characters but \n and \t are kept out, CR and CRLF become \n, ill-formed bytes U+FFFD.
- * Undo has no limit; a run of typing, of Backspace or of Delete is one step.  In a draft of a megabyte a key takes 0.1 ms, up to
- * 3 ms at the start of one that is a single word. */
+ * Undo has no limit; a run of typing, of Backspace or of Delete is one step.  In a draft of a megabyte a key takes 0.1 ms; 5 ms
+ * at worst, when all of it is a single word. */
 #ifndef Q35_UI_TUI_EDITOR_H
 #define Q35_UI_TUI_EDITOR_H
 
