@@ -285,6 +285,23 @@ static void test_editor__completion_sees_a_word(void **state)
     assert_string_equal(marked(), "/set x @src/ma| tail");
 }
 
+static void test_editor__what_is_replaced_ends_at_a_chip(void **state)
+{
+    (void)state;
+    type("see @\"a pa");
+    editor_replace_before(e, 6, "@\"a path\"");
+    assert_string_equal(marked(), "see @\"a path\"|");
+    editor_chip(e, "[chip]", "c", 1);
+    type("\xc3\xa4z");
+    editor_replace_before(e, 2, "y");               /* half of a character is not taken */
+    assert_string_equal(text(), "see @\"a path\"c\xc3\xa4y");
+    editor_replace_before(e, 100, "x");
+    assert_string_equal(text(), "see @\"a path\"cx");
+    times(1, EDIT_KILL_LINE_START);
+    editor_replace_before(e, 5, "x");
+    assert_string_equal(text(), "x");
+}
+
 static void test_editor__rows_break_at_words(void **state)
 {
     static const struct row {
@@ -408,6 +425,7 @@ int main(void)
         T(a_killed_paste_survives_the_draft),
         T(setting_can_be_undone_and_the_same_text_keeps_chips),
         T(completion_sees_a_word),
+        T(what_is_replaced_ends_at_a_chip),
         T(rows_break_at_words),
         T(up_and_down_keep_the_column),
         T(up_goes_by_what_is_shown),

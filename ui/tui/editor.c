@@ -444,10 +444,11 @@ void editor_replace_word(struct editor *e, const char *with)
 void editor_replace_before(struct editor *e, size_t n, const char *with)
 {
     struct buf clean = {0};
-    size_t at = e->draft.cursor - n;
-    CHECK(n <= e->draft.cursor && !(n && memchr(text(e) + at, CHIP_END, n)));
+    size_t at = n < e->draft.cursor ? e->draft.cursor - n : 0;
+    const char *chip = memrchr(text(e) + at, CHIP_END, e->draft.cursor - at);
+    at = chip ? (size_t)(chip + 1 - text(e)) : rows_unit_end(&e->rows, &e->draft, at);
     draft_clean(&clean, with, strlen(with));
-    change(e, at, n, buf_str(&clean), clean.len, STEP_OTHER);
+    change(e, at, e->draft.cursor - at, buf_str(&clean), clean.len, STEP_OTHER);
     buf_free(&clean);
 }
 

@@ -43,7 +43,7 @@ void editor_text(const struct editor *e, struct buf *out);              /* chips
 void editor_before(const struct editor *e, struct buf *out);
 void editor_word(const struct editor *e, struct buf *out);
 void editor_replace_word(struct editor *e, const char *with);
-void editor_replace_before(struct editor *e, size_t n, const char *with);       /* the last n bytes before the cursor; no chip */
+void editor_replace_before(struct editor *e, size_t n, const char *with);       /* the last n bytes before it, but no chip */
 bool editor_at_start(const struct editor *e);
 
 /* Rows that the draft takes in `columns`, of which the first two hold the sign ("> ").  Ask for the columns that are drawn: others
