@@ -85,20 +85,13 @@ void suggest_update(struct suggest *s, const struct editor *e)
 /* Puts `text` in the place of what was typed of the word. */
 static void put(struct suggest *s, struct editor *e, const char *text, bool blank)
 {
-    struct buf before = {0};
-    size_t start = s->found.start;
-    for (size_t len = SIZE_MAX;;) {
-        buf_reset(&before);
-        editor_before(e, &before);
-        if (before.len <= start || before.len >= len)
-            break;
-        len = before.len;
-        editor_do(e, EDIT_BACKSPACE);
-    }
-    editor_insert(e, text, strlen(text));
-    if (blank)
-        editor_insert(e, " ", 1);
+    struct buf before = {0}, with = {0};
+    editor_before(e, &before);
+    buf_addf(&with, "%s%s", text, blank ? " " : "");
+    if (s->found.start <= before.len)
+        editor_replace_before(e, before.len - s->found.start, with.data);
     buf_free(&before);
+    buf_free(&with);
 }
 
 bool suggest_take(struct suggest *s, struct editor *e)
