@@ -187,6 +187,19 @@ static void test_pane__every_size_stays_inside_its_area(void **state)
     pane_close(p);
 }
 
+static void test_pane__what_a_message_brought_stands_beside_it_or_above(void **state)
+{
+    (void)state;
+    struct pane *p = pane_open();
+    int u = add(p, ITEM_USER, "Review @big.patch for locking mistakes.");
+    pane_head(p, u, "big.patch 61.4k tok");
+    expect(p, 2, 60, "> Review @big.patch for locking          big.patch 61.4k tok\n  mistakes.\n");
+    expect(p, 2, 50, "                               big.patch 61.4k tok\n> Review @big.patch for locking mistakes.\n");
+    pane_head(p, u, "");
+    expect(p, 2, 60, "> Review @big.patch for locking mistakes.\n\n");
+    pane_close(p);
+}
+
 static void test_pane__an_item_of_no_text_takes_no_row(void **state)
 {
     (void)state;
@@ -214,7 +227,7 @@ static void test_pane__reasoning_under_way_shows_a_third_of_the_view(void **stat
     expect(p, 5, 60, "> why?\n\n  thinking\n\n\n");
     pane_head(p, r, "thinking 1 s");
     for (int i = 1; i < 6; i++) {
-        char line[16];
+        char line[32];
         snprintf(line, sizeof line, "thought %d\n", i);
         append(p, r, line);
     }
@@ -729,6 +742,7 @@ int main(void)
         cmocka_unit_test(test_pane__a_conversation_on_40_columns),
         cmocka_unit_test(test_pane__a_conversation_on_120_columns),
         cmocka_unit_test(test_pane__every_size_stays_inside_its_area),
+        cmocka_unit_test(test_pane__what_a_message_brought_stands_beside_it_or_above),
         cmocka_unit_test(test_pane__an_item_of_no_text_takes_no_row),
         cmocka_unit_test(test_pane__reasoning_under_way_shows_a_third_of_the_view),
         cmocka_unit_test(test_pane__a_running_tool_shows_its_last_lines_then_one),

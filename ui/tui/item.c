@@ -157,10 +157,6 @@ static void layout_own(struct item *it, size_t from, int columns)
 {
     size_t end = it->source.len;
     const char *s = buf_str(&it->source), *newline;
-    if (it->kind == ITEM_USER && it->head)
-        columns -= glyph_columns(it->head, strlen(it->head)) + 1;
-    if (columns < 1)
-        columns = 1;
     while (end > from && (s[end - 1] == '\n' || s[end - 1] == '\r'))
         end--;
     if (it->wrapped <= from) {
@@ -310,9 +306,29 @@ static void add_user_foot(struct item *it, int hidden, int columns)
 
 /* --- rows --- */
 
+static int head_columns(const struct item *it)
+{
+    return it->head ? glyph_columns(it->head, strlen(it->head)) : 0;
+}
+
+/* A short head stands beside the message, which makes room for it; a long one above. */
+static bool head_is_beside(const struct item *it, int columns)
+{
+    return it->kind == ITEM_USER && it->head && head_columns(it) <= columns / 3;
+}
+
+static void add_message_head(struct item *it, int columns)
+{
+    it->n_head = 1;
+    add_frame(it, columns, 0, "", (struct part){"", 0, 0, dim}, (struct part){it->head, strlen(it->head), LINES_NO_SOURCE, dim});
+}
+
 static void rows_of_user(struct item *it, const struct item_view *v)
 {
-    layout_own(it, 0, v->columns);
+    bool beside = head_is_beside(it, v->columns);
+    layout_own(it, 0, beside ? v->columns - head_columns(it) - 1 : v->columns);
+    if (it->head && !beside)
+        add_message_head(it, v->columns);
     it->n_body = it->own.n;
     if (it->own.n <= FOLD_ROWS || item_is_open(it))
         return;
@@ -358,10 +374,8 @@ static void rows_of_answer(struct item *it, const struct item_view *v)
 {
     layout_answer(it, v);
     it->n_body = markdown_lines(it->md)->n;
-    if (!it->head)
-        return;
-    it->n_head = 1;
-    add_frame(it, v->columns, 0, "", (struct part){"", 0, 0, dim}, (struct part){it->head, strlen(it->head), LINES_NO_SOURCE, dim});
+    if (it->head)
+        add_message_head(it, v->columns);
 }
 
 static bool same_view(const struct item_view *a, const struct item_view *b)
@@ -567,10 +581,8 @@ void item_draw(struct item *it, int row, const struct item_over *over, struct ce
     const struct lines *l = item_line(it, row, &line);
     lines_draw(l, line, c, a, at_row);
     draw_over(it, l, line, over, c, a, at_row);
-    if (row == 0 && it->kind == ITEM_USER && it->head) {
-        int col = a.cols - glyph_columns(it->head, strlen(it->head));
-        cells_puts(c, a, at_row, col > 0 ? col : 0, dim, it->head);
-    }
+    if (row == 0 && head_is_beside(it, it->view.columns))
+        cells_puts(c, a, at_row, a.cols - head_columns(it), dim, it->head);
     for (int col = 0; over->chosen && row == 0 && col < a.cols; col++) {
         struct cell *cell = cell_at(c, a, at_row, col);
         if (cell)
