@@ -12,6 +12,7 @@
 #include "ui/line.h"
 #include "ui/model.h"
 #include "ui/pipe.h"
+#include "ui/session.h"
 
 static bool read_options(struct options *o, int argc, char **argv, struct buf *prompt, struct err *e)
 {
@@ -65,6 +66,8 @@ int main(int argc, char **argv)
         status = bench_main(argc, argv);
     } else if (model_is_command(argc, argv)) {
         status = model_main(argc, argv);
+    } else if (session_is_command(argc, argv)) {
+        status = session_main(argc, argv);
     } else if (!read_options(o, argc, argv, &prompt, &e)) {
         fprintf(stderr, "q35chat: %s\n", e.msg);
         status = EXIT_USAGE;

@@ -508,6 +508,7 @@ void options_help(struct buf *out)
     enum { COLUMN = 28 };
     buf_adds(out, "Usage: q35chat [options] [prompt ...]      chat, or answer one prompt\n"
                   "       q35chat model inspect DIR           what a checkpoint holds\n"
+                  "       q35chat session list|show|export|rm conversations on disk\n"
                   "       q35chat debug COMMAND ...           for maintainers: q35chat debug help\n\n"
                   "On a terminal and without a prompt: a chat.  Otherwise the answer goes to\n"
                   "stdout and nothing else does; stdin, if it is not a terminal, is read to its\n"

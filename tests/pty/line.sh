@@ -33,6 +33,18 @@ seen "an endless answer begins" "$fill$fill$fill$fill"
 type '\003'
 seen "Ctrl-C stops the answer" "[stopped]"
 seen "... with its figures" " ctx "
+type '/undo\r'
+seen "/undo takes it back" "taken back: seven"
+type '/redo\r'
+seen "/redo brings it back" "back: seven"
+type '/edit 2\r'
+seen "/edit puts a message into the input" "> five"
+type '\003/redo\r'
+seen "... and nothing is lost" "back: five"
+type '/redo\r'
+seen "... of what followed" "back: seven"
+type '/tree\r'
+seen "the tree is shown" "*  10  "
 type '/save\r'
 seen "the conversation is kept" "sessions/"
 type '/load /nonexistent/talk\r'
@@ -46,16 +58,34 @@ is "messages are in the file" "$(grep -c '"role":"user"' "$file")" 5
 has "... a message of two lines as one" "$(cat "$file")" '"content":"one\ntwo"'
 has "... a block as one" "$(cat "$file")" '"content":"three\nfour"'
 has "... a paste as one" "$(cat "$file")" '"content":"five\n\tsix"'
-has "... the stopped answer is marked" "$(tail -n 1 "$file")" '"stopped":true'
+has "... the stopped answer is marked" "$(grep '"role":"assistant"' "$file" | tail -n 1)" '"stopped":true'
 is "files are for their owner alone" "$(ls -l "$file" "$tmp/state/q35chat/history" | cut -c1-10 | sort -u)" "-rw-------"
 has "the history has what was typed" "$(cat "$tmp/state/q35chat/history")" "seven"
 
 mkdir -p "$tmp/config/q35chat"
 printf '[tool shout]\ndescription = says it\ncommand = tr a-z A-Z\n' > "$tmp/config/q35chat/q35chat.conf"
-begin --resume "$file"
+printf 'text\n' > small.txt
+printf 'a\0b' > zero.bin
+begin --continue
 seen "a conversation is resumed" "10 messages"
 type '/tools\r'
 seen "a tool of the config file is offered" "runs tr a-z A-Z"
+type 'see @small.txt\r'
+seen "a file is attached" " ctx "
+type '/files\r'
+seen "... and listed" "5 bytes"
+type '@zero.bin\r'
+seen "a binary file is refused" "zero.bin looks binary"
+type '/keys\r'
+seen "/keys tells the keys of this mode" "Ctrl-R searches"
+type '/copy\r'
+seen "the clipboard is not reached" "/copy FILE"
+type '/export md talk.md\r'
+seen "the conversation is exported" "bytes in talk.md"
+type '/rename A talk\r'
+seen "it can be renamed" "title: A talk"
+type '/sessions\r'
+seen "the conversations are listed" "6 turns  A talk"
 type '\022Hel'
 seen "Ctrl-R searches the history" "Hello"
 type '\003/quit\r'

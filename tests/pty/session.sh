@@ -1,0 +1,56 @@
+#!/bin/sh
+# q35chat session, and going on with a conversation in pipe mode.
+. tests/pty/common.inc
+trap 'rm -rf "$tmp"' EXIT
+cd "$tmp" || exit 1
+
+run() { timeout $patience "$q" "$@" > out 2> err < /dev/null; rc=$?; }
+
+run session list
+is "without conversations the list is empty" "$rc $(cat out err)" "0 "
+dir=$XDG_STATE_HOME/q35chat/sessions
+mkdir -p "$dir"
+{
+    echo '{"q35chat":1,"created":"2026-01-01T00:00:00Z","model":"m"}'
+    echo '{"role":"user","content":"Where is \u001b[31mOslo?"}'
+    echo '{"role":"assistant","content":"In Norway."}'
+} > "$dir/trip.jsonl"
+{
+    echo '{"q35chat":1,"model":"m"}'
+    echo '{"role":"user","content":"Hello"}'
+    echo '{"title":"A greeting"}'
+} > "$dir/greeting.jsonl"
+touch -d '2 days ago' "$dir/trip.jsonl"
+run session list
+has "the newest comes first" "$(head -n 1 out)" "greeting"
+has "... with its title" "$(head -n 1 out)" "A greeting"
+is "nothing of a file commands the terminal" "$(grep -c "$(printf '\033')" out)" 0
+run session list NORWAY oslo
+has "words are searched" "$(cat out)" "trip"
+is "... in all, and the hit is shown" "$(wc -l < out | tr -d ' ')" 2
+run session list --json
+is "--json is a line each" "$(wc -l < out | tr -d ' ')" 2
+has "... with names and figures" "$(head -n 1 out)" '"name":"greeting","title":"A greeting"'
+run session show trip
+has "show prints what was said" "$(cat out)" "In Norway."
+run session export trip json
+has "export prints to stdout" "$(cat out)" '"content": "In Norway."'
+run session export trip talk.md
+is "... or writes a file" "$rc $(head -c 2 talk.md)" "0 # "
+run session export trip talk.md
+is "... and never over one" "$rc $(grep -c 'exists already' err)" "1 1"
+run session rm greeting nothere
+is "rm says what it could not delete" "$rc $(cat err)" "1 q35chat: there is no conversation nothere"
+is "... and deletes the rest" "$(ls "$dir")" "trip.jsonl"
+run session rm "$dir/trip.jsonl"
+is "a path is not deleted" "$rc $(ls "$dir")" "1 trip.jsonl"
+run session sell --model "$small" -n 4
+is "another word begins a prompt" "$(grep -c Usage err)" 0
+run session
+is "the word alone is a usage error" "$rc $(grep -c Usage err)" "2 1"
+run --model "$small" --temperature 0 -n 8 --no-think -c And now?
+is "-c goes on with the newest one" "$rc $(grep -c '"role":"user"' "$dir/trip.jsonl")" "0 2"
+rm "$dir/trip.jsonl"
+run --model "$small" -c And now?
+is "... if there is one" "$rc $(cat err)" "1 q35chat: there is no conversation to go on with"
+exit $status
