@@ -140,6 +140,12 @@ $(BUILD)/q35chat: $(call objs,ui/main.c) $(BUILD)/libui.a $(BUILD)/libq35.a
 	$(LINK) $^ $(LIBS) $(CUDALIBS)
 
 $(BUILD)/tests/unit/test_term: TESTLIBS := -lvterm
+$(BUILD)/tests/unit/test_machine: | $(BUILD)/tests/unit/fake_nvml.so
+$(BUILD)/tests/unit/%.so: tests/unit/%.c $(BUILD)/knobs
+	@mkdir -p $(@D)
+	$(call say,LINK $@)
+	$(Q)$(CC) $(CSTD) $(WARN) -shared -fPIC -o $@ $<
+
 $(BUILD)/tests/%: $(BUILD)/tests/%.c.o $(BUILD)/libui.a $(BUILD)/libq35.a
 	$(call say,LINK $@)
 	$(LINK) $^ -lcmocka $(TESTLIBS) $(LIBS) $(CUDALIBS)

@@ -239,6 +239,7 @@ extern "C" bool dev_cuda_facts(const struct dev *d, struct dev_facts *f)
     memset(f, 0, sizeof *f);
     snprintf(f->gpu, sizeof f->gpu, "%s", p.name);
     snprintf(f->driver, sizeof f->driver, "CUDA %d.%d", version / 1000, version % 1000 / 10);
+    cudaDeviceGetPCIBusId(f->pci, sizeof f->pci, 0);
     f->n_sm = queue(d)->n_sm;
     f->arch = queue(d)->arch;
     f->sm_mhz = khz / 1000;

@@ -79,6 +79,7 @@ bool dev_cuda_facts(const struct dev *d, struct dev_facts *f);
 struct dev_facts {
     char   gpu[256];
     char   driver[32];
+    char   pci[32];                     /* bus address, "0000:01:00.0" */
     int    n_sm, arch;                  /* arch: 90 for sm_90 */
     int    sm_mhz, memory_mhz;          /* highest clocks */
     size_t memory, l2;

@@ -294,6 +294,16 @@ void chat_close(struct chat *c)
     free(c);
 }
 
+void chat_machine(const struct chat *c, struct chat_machine *m)
+{
+    struct engine_machine e;
+    engine_machine(c->engine, &e);
+    *m = (struct chat_machine){
+        .memory_used = e.memory_used, .memory_total = e.memory_total, .celsius = e.celsius, .watts = e.watts, .throttled = e.throttled,
+        .snapshots = e.snapshots, .snapshots_max = e.snapshots_max,
+    };
+}
+
 const struct chat_info *chat_info(const struct chat *c)
 {
     return c->ready ? &c->info : NULL;

@@ -145,6 +145,7 @@ struct chat_machine {
     int    celsius;                     /* 0: not known */
     double watts;                       /* 0: not known */
     const char *throttled;              /* why clocks are lowered, in a word or two; NULL: they are not, or not known */
+    int    snapshots, snapshots_max;    /* states that the engine keeps for going back; how many there is room for */
 };
 void chat_machine(const struct chat *c, struct chat_machine *m);        /* cheap enough for once a second */
 bool chat_offer_tools(struct chat *c, const char *list, struct err *e);

@@ -15,6 +15,13 @@ void round_post(struct chat *c, enum chat_event_kind kind, const char *text)
 
 /* --- a turn ends ------------------------------------------------------------------------------------------------ */
 
+static double joules(struct chat *c)
+{
+    struct engine_machine m;
+    engine_machine(c->engine, &m);
+    return m.joules;
+}
+
 void round_finish(struct chat *c, enum chat_end end, const char *why)
 {
     struct chat_stats *s = &c->stats;
@@ -24,6 +31,7 @@ void round_finish(struct chat *c, enum chat_end end, const char *why)
         accepted += s->accepted[i];
     }
     s->wall_ms = clock_ms_since(c->start_ns);
+    s->joules = c->ready ? joules(c) - c->joules_before : 0;
     s->tok_s = s->decode_ms > 0 ? c->after_first * 1000 / s->decode_ms : 0;
     s->acceptance = drafted ? (double)accepted / drafted : -1;
     c->state = IDLE;
@@ -306,6 +314,8 @@ void round_turn(struct chat *c)
     c->interrupted = false;
     c->after_first = 0;
     c->start_ns = clock_ns();
+    if (c->ready)
+        c->joules_before = joules(c);
     prompt_forget(&c->prompt);
     round_request(c);
 }
@@ -385,6 +395,7 @@ void round_ready(struct chat *c)
     c->info.load_ms = info->load_ms;
     c->ready = true;
     c->stats.ctx_total = info->n_ctx;
+    c->joules_before = joules(c);
     round_post(c, CHAT_READY, "");
     if (c->state == WAITING)
         round_request(c);

@@ -73,6 +73,7 @@ struct chat {
     int64_t       start_ns;             /* the time of the user's decisions is added: it is not ours */
     int64_t       asked_ns;
     double        after_first;          /* tokens after the first one of each request */
+    double        joules_before;        /* the turn */
     struct chat_stats stats;
 };
 

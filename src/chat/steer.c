@@ -1,7 +1,5 @@
 /* What an engine in the process allows: to look at an answer's tokens, to take another way from one of them, to go on with an
  * answer that was stopped, to end the reasoning. */
-#include <string.h>
-
 #include "chat/state.h"
 
 /* --- tokens ------------------------------------------------------------------------------------------------------ */

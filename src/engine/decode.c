@@ -187,6 +187,14 @@ const struct timeline *decoder_timeline(const struct decoder *d)
     return &d->tl;
 }
 
+int decoder_n_snapshots(const struct decoder *d)
+{
+    int n = 0;
+    for (int i = 0; i < d->snaps.n; i++)
+        n += d->snaps.pos[i] > 0;
+    return n;
+}
+
 static void keep_states(struct decoder *d)
 {
     void *mem = snapshots_claim(&d->snaps, d->tl.n_run);

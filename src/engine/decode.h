@@ -66,5 +66,6 @@ bool decoder_answer(struct decoder *d, const struct prompt *p, const struct deco
 bool decoder_settle(struct decoder *d, struct err *fault);
 
 const struct timeline *decoder_timeline(const struct decoder *d);
+int decoder_n_snapshots(const struct decoder *d);       /* in use */
 
 #endif

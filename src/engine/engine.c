@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backend/dev.h"
+#include "backend/machine.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mailbox.h"
@@ -74,6 +75,7 @@ struct engine {
     bool             dead;              /* no submit will be served any more */
     char             why_dead[sizeof ((struct event *)0)->message];
     atomic_bool      closing;
+    atomic_int       snapshots;         /* in use */
 
     /* engine thread; info is constant once EV_READY was posted */
     struct weights     weights;
@@ -83,7 +85,10 @@ struct engine {
     size_t             packed_bytes;    /* of the weights on a GPU */
     int64_t            opened_ns, progress_ns;
 
+    struct machine    *gpu;             /* constant likewise; read by the owner thread */
+
     /* owner thread */
+    struct machine *host;
     uint32_t last_serial;
     bool     ready;
 };
@@ -240,6 +245,9 @@ static bool load(struct engine *g, struct err *e)
     g->dev = dev_open(g->backend, g->n_threads, e);
     if (!g->dev || !(g->dev->step ? load_device(g, e) : load_host(g, e)))
         return false;
+    struct dev_facts facts = {0};
+    if (dev_facts(g->dev, &facts))
+        g->gpu = machine_open(NULL, facts.pci);
     g->decoder = decoder_open(g->dev, &g->config, &g->weights, g->kv, &g->decode, e);
     return g->decoder != NULL;
 }
@@ -338,6 +346,7 @@ static bool serve(struct engine *g, struct err *fault)
             a.out = (struct outcome){.finish = FINISH_ERROR, .why = *fault};
         request_ended(g, q, &a.out);
         ok = ok && decoder_settle(g->decoder, fault);
+        atomic_store(&g->snapshots, decoder_n_snapshots(g->decoder));
     }
     return ok;
 }
@@ -463,6 +472,8 @@ static void engine_free(struct engine *g)
         request_free(q);
     }
     mailbox_free(&g->events);
+    machine_close(g->gpu);
+    machine_close(g->host);
     pthread_cond_destroy(&g->work);
     pthread_mutex_destroy(&g->lock);
     free(g->model_dir);
@@ -486,6 +497,7 @@ struct engine *engine_open(const struct engine_options *o, struct err *e)
     CHECK(g);
     g->opened_ns = clock_ns();
     g->last = &g->first;
+    g->host = machine_open(NULL, NULL);
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->work, NULL);
     mailbox_init(&g->events, sizeof(struct event));
@@ -599,6 +611,16 @@ bool engine_wait(struct engine *g, int timeout_ms)
 const struct engine_info *engine_info(const struct engine *g)
 {
     return g->ready ? &g->info : NULL;
+}
+
+void engine_machine(struct engine *g, struct engine_machine *m)
+{
+    struct nvml_reading r;
+    machine_read(g->ready && g->gpu ? g->gpu : g->host, &r);
+    *m = (struct engine_machine){
+        .memory_used = r.memory_used, .memory_total = r.memory_total, .celsius = r.celsius, .watts = r.watts, .joules = r.joules,
+        .throttled = r.throttled, .snapshots = atomic_load(&g->snapshots), .snapshots_max = g->decode.n_snapshots,
+    };
 }
 
 void engine_close(struct engine *g)

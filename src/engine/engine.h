@@ -116,6 +116,15 @@ struct engine_info {
     int    gen_top_k;
 };
 
+/* The machine as it is now.  0 or NULL: not known. */
+struct engine_machine {
+    double memory_used, memory_total;   /* bytes: of the GPU, or of this process and the host */
+    int    celsius;
+    double watts, joules;               /* joules: a counter, differences mean something */
+    const char *throttled;              /* why clocks are lowered, in a word */
+    int    snapshots, snapshots_max;    /* states kept for going back; how many there is room for */
+};
+
 /* Checks options, config.json and memory plan, starts the thread, returns while weights still load.
  * NULL on failure, with the reason in `e`.  What a GPU's memory holds is planned by the thread, before it reads weights: there a
  * plan that does not fit is EV_FATAL. */
@@ -131,6 +140,7 @@ int  engine_fd(const struct engine *g);                         /* readable whil
 struct event_list engine_drain(struct engine *g);               /* valid until the next drain */
 bool engine_wait(struct engine *g, int timeout_ms);             /* sleeps until events wait; true if they do */
 const struct engine_info *engine_info(const struct engine *g);  /* NULL before EV_READY was drained */
+void engine_machine(struct engine *g, struct engine_machine *m);        /* cheap enough for once a second; memory alone before EV_READY */
 void engine_close(struct engine *g);                            /* interrupts, waits for the thread */
 
 #endif

@@ -29,6 +29,7 @@ static struct {
     bool not_ready;                     /* until fake_ready() */
     int  n_ctx;
     float gen_temperature;
+    double joules;                      /* used so far */
     struct ids prompts[FAKE_MAX];       /* as submitted */
     struct sampling samplings[FAKE_MAX];
     int  keep_at[FAKE_MAX];
@@ -203,6 +204,12 @@ bool engine_wait(struct engine *g, int timeout_ms)
 const struct engine_info *engine_info(const struct engine *g)
 {
     return g->ready ? &g->info : NULL;
+}
+
+void engine_machine(struct engine *g, struct engine_machine *m)
+{
+    (void)g;
+    *m = (struct engine_machine){.memory_used = 1, .memory_total = 2, .joules = fake.joules += 1.5, .snapshots = 3, .snapshots_max = 8};
 }
 
 void engine_close(struct engine *g)

@@ -201,6 +201,30 @@ static void test_chat__the_next_turn_drops_the_reasoning_and_keeps_the_answer(vo
     end(&t);
 }
 
+static void test_chat__a_turn_says_what_it_took_of_the_meter(void **state)
+{
+    struct talk t;
+    struct chat_machine m;
+    (void)state;
+    begin(&t);
+    set(&t, OPT_think, "off");
+    fake.not_ready = true;              /* what loading takes is not the turn's */
+    fake_say("A");
+    fake_say("A");
+    start(&t);
+    submit(&t, "?");
+    step(&t);
+    fake.joules = 1000;
+    fake_ready();
+    finish_turn(&t);
+    assert_true(t.s.last.stats.joules == 1.5);          /* the fake's meter moves when it is read */
+    chat_machine(t.c, &m);
+    assert_true(m.memory_used == 1 && m.memory_total == 2 && m.snapshots == 3 && m.snapshots_max == 8);
+    ask(&t, "?");
+    assert_true(t.s.last.stats.joules == 1.5);
+    end(&t);
+}
+
 static void test_chat__without_thinking_the_block_is_closed_in_the_prompt(void **state)
 {
     struct talk t;
@@ -897,6 +921,7 @@ int main(void)
         cmocka_unit_test(test_chat__a_message_sent_while_loading_is_answered_when_the_model_is_there),
         cmocka_unit_test(test_chat__the_answer_does_not_depend_on_how_tokens_are_batched),
         cmocka_unit_test(test_chat__the_next_turn_drops_the_reasoning_and_keeps_the_answer),
+        cmocka_unit_test(test_chat__a_turn_says_what_it_took_of_the_meter),
         cmocka_unit_test(test_chat__without_thinking_the_block_is_closed_in_the_prompt),
         cmocka_unit_test(test_chat__control_tokens_in_a_message_are_plain_text),
         cmocka_unit_test(test_chat__logit_bias_takes_texts_and_ids),
