@@ -96,7 +96,7 @@ static const struct row tables[] = {
         "one two three four   seven eight nine\nfive six             ten\n"},
     {60, "|a|b|\n|-|-|\n|x<br>y|\xe4\xb8\xad|\n", "a  b\n─  ──\nx  \xe4\xb8\xad\ny\n"},
     {60, "|a|\n|-|\ntext\n\ntext\n", "a\n────\ntext\n\ntext\n"},
-    {39, "|a|b|c|\n|-|-|-|\n|1|2|3|\n|4| |6|\n", "a: 1\nb: 2\nc: 3\n\na: 4\nc: 6\n"},
+    {39, "|a|b|c|\n|-|-|-|\n|1|2|3|\n|4||6|\n", "a: 1\nb: 2\nc: 3\n\na: 4\nc: 6\n"},
     {20, "|op|map|\n|-|-|\n|get|O(1)|\n|scan|not ordered at all|\n", "op: map\nget: O(1)\nscan: not ordered at\nall\n"},
     {40, "- |a|b|\n  |---|---|\n  |1|2|\n", "- a  b\n  ─  ─\n  1  2\n"},
 };

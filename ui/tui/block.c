@@ -17,8 +17,8 @@ static bool is_blank(char c)
 
 static struct line line_of(const char *s, size_t n)
 {
-    while (n && (s[n - 1] == '\n' || s[n - 1] == '\r'))
-        n--;
+    n -= n && s[n - 1] == '\n';
+    n -= n && s[n - 1] == '\r';
     struct line l = {.s = s, .n = n};
     for (; l.at < n && is_blank(s[l.at]); l.at++)
         l.indent += s[l.at] == '\t' ? 4 - l.indent % 4 : 1;
@@ -27,15 +27,8 @@ static struct line line_of(const char *s, size_t n)
 
 size_t block_line(const char *s, size_t n, bool ended)
 {
-    const char *lf = memchr(s, '\n', n);
-    size_t k = lf ? (size_t)(lf - s) + 1 : n;
-    const char *cr = memchr(s, '\r', k);
-    if (!cr)
-        return lf ? k : ended ? n : 0;
-    size_t at = (size_t)(cr - s) + 1;
-    if (at == n)
-        return ended ? n : 0;           /* a \n may follow */
-    return s[at] == '\n' ? at + 1 : at;
+    const char *nl = n ? memchr(s, '\n', n) : NULL;
+    return nl ? (size_t)(nl - s) + 1 : ended ? n : 0;
 }
 
 bool block_is_blank(const char *line, size_t n)

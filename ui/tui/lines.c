@@ -149,10 +149,13 @@ static struct place behind(const struct fill *f, struct place p, size_t n)
     return p;
 }
 
-static int tab_columns(enum lines_break how, int column)
+/* In verbatim text a tab that would go beyond the edge ends there. */
+static int tab_columns(const struct fill *f, int column)
 {
-    int tab = how == LINES_CODE ? 8 : 4;
-    return tab - column % tab;
+    int tab = f->how == LINES_CODE ? 8 : 4, n = tab - column % tab;
+    if (f->how != LINES_WORDS && column + n > f->room)
+        n = column < f->room ? f->room - column : 1;
+    return n;
 }
 
 /* Adds [from, to) of a run, its tabs as blanks; returns the column behind. */
@@ -168,7 +171,7 @@ static int emit_piece(struct fill *f, const struct run *r, size_t from, size_t t
             column += glyph_columns(s + from, n);
         from += n;
         if (tab) {
-            int k = tab_columns(f->how, column);
+            int k = tab_columns(f, column);
             lines_add(f->out, r->look, blanks, (size_t)k, LINES_NO_SOURCE);
             column += k;
             from++;
@@ -280,7 +283,7 @@ static void fill_step(struct fill *f)
     struct glyph g;
     size_t n = glyph_next(s, r->n - f->here.at, &g);
     bool blank = n == 1 && (*s == ' ' || *s == '\t');
-    int width = *s == '\t' ? tab_columns(f->how, f->column) : g.width;
+    int width = *s == '\t' ? tab_columns(f, f->column) : g.width;
     struct place after = behind(f, f->here, n);
     note_break(f, &g, blank, after);
     bool hangs = blank && f->how == LINES_WORDS;

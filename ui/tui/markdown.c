@@ -101,7 +101,7 @@ static bool blank_before(const struct markdown *m, size_t at)
     if (!at)
         return false;
     from = --end;
-    while (from && m->source.data[from - 1] != '\n' && m->source.data[from - 1] != '\r')
+    while (from && m->source.data[from - 1] != '\n')
         from--;
     return block_is_blank(m->source.data + from, end - from);
 }
@@ -110,8 +110,8 @@ static bool blank_before(const struct markdown *m, size_t at)
 static void verbatim_line(struct markdown *m, const struct block *b, size_t at, size_t n)
 {
     const char *s = m->source.data + at;
-    while (n && (s[n - 1] == '\n' || s[n - 1] == '\r'))
-        n--;
+    n -= n && s[n - 1] == '\n';
+    n -= n && s[n - 1] == '\r';
     if (b->kind != BLOCK_FENCE) {
         lines_wrap(&m->sheet.lines, plain, s, n, at, m->sheet.columns, 0);
         return;
@@ -170,11 +170,12 @@ static void take_line(struct markdown *m, struct progress *p, size_t n)
 
 /* --- the line that is not complete --- */
 
-/* Its bytes that are shown: no part of a character, no fence that may still become one. */
+/* Its bytes that are shown: no part of a character or of a newline, nothing that may still become a fence. */
 static size_t shown(const struct markdown *m, const struct progress *p)
 {
     const char *s = m->source.data + p->scan;
     size_t n = unicode_complete(s, m->source.len - p->scan), i = 0, k;
+    n -= n && s[n - 1] == '\r';
     while (i < n && (s[i] == ' ' || s[i] == '\t'))
         i++;
     if (i == n || (s[i] != '`' && s[i] != '~'))
@@ -291,6 +292,12 @@ const struct lines *markdown_lines(struct markdown *m)
         (m->raw ? settle_raw : settle)(m);
     m->settled = true;
     return m->raw ? &m->raw_sheet.lines : &m->sheet.lines;
+}
+
+int markdown_n_final(struct markdown *m)
+{
+    markdown_lines(m);
+    return m->raw ? m->raw_done.mark.n_lines : m->done.mark.n_lines;
 }
 
 const char *markdown_source(const struct markdown *m, size_t *n)

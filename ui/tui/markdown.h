@@ -1,5 +1,9 @@
 /* Markdown while it streams: the source grows at its end, only its open last block is laid out again.  md4c does the parsing.
- * Any split of the same bytes gives the same lines, and all text but markdown's own marks is visible at every prefix. */
+ * Any split of the same bytes gives the same lines, and all text but markdown's own marks is visible at every prefix.
+ *
+ * It is CommonMark with tables, strikethrough, task lists and bare URLs, shown so that a model's text stays what it wrote: its
+ * line breaks and empty lines are kept, numbers and bullets are its own, mathematics and HTML stay source, and so do links by
+ * reference, since what defines them may come later. */
 #ifndef Q35_UI_TUI_MARKDOWN_H
 #define Q35_UI_TUI_MARKDOWN_H
 
@@ -18,6 +22,8 @@ void markdown_width(struct markdown *m, int columns);   /* >= 1; lays out everyt
 void markdown_tables(struct markdown *m, enum table_shape shape);
 void markdown_raw(struct markdown *m, bool raw);        /* the source as it is, wrapped */
 const struct lines *markdown_lines(struct markdown *m); /* valid until the next call but this one */
+/* So many of these lines stay as they are at this width, whatever is pushed. */
+int  markdown_n_final(struct markdown *m);
 const char *markdown_source(const struct markdown *m, size_t *n);
 /* Code blocks in order: their text (without fences) and language. */
 int  markdown_n_blocks(struct markdown *m);

@@ -8,7 +8,8 @@
 
 #include "base/log.h"
 #include "base/unicode.h"
-#include "ui/tui/defuse.h"
+#include "ui/tui/block.h"
+#include "ui/tui/copy.h"
 #include "ui/tui/glyph.h"
 #include "ui/tui/table.h"
 
@@ -31,8 +32,7 @@ struct render {
     struct sheet *out;
     const char *source;         /* of the whole text */
     size_t from, to;
-    struct buf copy;            /* what md4c reads: source[from..to), defused, */
-    size_t patch, old, new;     /* but `new` bytes at copy[patch] instead of `old` bytes of the source */
+    struct copy copy;           /* of source[from..to), what md4c reads */
     enum table_shape shape;
 
     struct box  *boxes;         /* [n_boxes] */
@@ -57,8 +57,8 @@ struct render {
 
     struct table table;
     struct lines_margin table_margin;
-    size_t table_from;
-    int cell, last_cell;        /* of its row; the last one that has text */
+    size_t table_from, cell_from;
+    int cell, last_cell;        /* of its row; the last one that has something */
     bool too_large;
 };
 
@@ -93,12 +93,11 @@ static struct look look_of(const struct render *r)
 /* The place in the source of what md4c points to, or LINES_NO_SOURCE if it points to something of its own. */
 static size_t place_of(const struct render *r, const char *p, size_t n)
 {
-    uintptr_t first = (uintptr_t)r->copy.data, at = (uintptr_t)p - first;
-    if ((uintptr_t)p < first || at + n > r->copy.len)
+    uintptr_t first = (uintptr_t)r->copy.text.data, at = (uintptr_t)p - first;
+    if ((uintptr_t)p < first || at + n > r->copy.text.len)
         return LINES_NO_SOURCE;
-    if (!r->new || at + n <= r->patch)
-        return r->from + at;
-    return at < r->patch + r->new ? LINES_NO_SOURCE : r->from + at - r->new + r->old;
+    size_t place = copy_place(&r->copy, at, n);
+    return place == COPY_NO_PLACE ? LINES_NO_SOURCE : r->from + place;
 }
 
 static size_t line_end(const struct render *r, size_t at)
@@ -239,8 +238,9 @@ static void begin_text(struct render *r, size_t source)
     r->underlined = !marks;
     if (!marks)
         return;
-    lines_add(&r->text, dim, "######", (size_t)r->heading, (size_t)(marks - r->source));
-    lines_add(&r->text, dim, " ", 1, (size_t)(marks - r->source) + (size_t)r->heading);
+    size_t behind = (size_t)(marks - r->source) + (size_t)r->heading;
+    lines_add(&r->text, dim, marks, (size_t)r->heading, behind - (size_t)r->heading);
+    lines_add(&r->text, dim, " ", 1, behind < r->to && r->source[behind] == ' ' ? behind : LINES_NO_SOURCE);
 }
 
 /* A newline in the text begins a new line. */
@@ -399,7 +399,7 @@ static void enter_item(struct render *r, const MD_BLOCK_LI_DETAIL *d)
     if (d->is_task) {
         size_t len = strlen(b->marker);
         snprintf(b->marker + len, sizeof b->marker - len, "[%c] ", d->task_mark);
-        r->cursor = r->from + d->task_mark_offset + 2;
+        r->cursor = place_of(r, r->copy.text.data + d->task_mark_offset, 1) + 2;
     }
     b->columns = (int)strlen(b->marker);
     if (n && r->to - at >= (size_t)b->columns && !memcmp(r->source + at, b->marker, (size_t)b->columns))
@@ -428,8 +428,9 @@ static void enter_code(struct render *r, const MD_BLOCK_CODE_DETAIL *d)
 {
     size_t at = upcoming(r);
     struct lines_margin margin = begin_leaf(r, at, false);
-    size_t source = d->info.text ? place_of(r, d->info.text, d->info.size) : LINES_NO_SOURCE;
-    sheet_code_begin(r->out, source == LINES_NO_SOURCE ? d->info.text : r->source + source, d->info.size, at, margin);
+    size_t info, n = block_info(r->source + at, line_end(r, at) - at, &info);
+    bool found = at < r->to && r->source[at] == d->fence_char;          /* as it is written; else what md4c says */
+    sheet_code_begin(r->out, found ? r->source + at + info : d->info.text, found ? n : d->info.size, at, margin);
     if (d->fence_char)
         r->cursor = line_end(r, at);
     r->in_code = true;
@@ -474,6 +475,7 @@ static void enter_table(struct render *r, const MD_BLOCK_TABLE_DETAIL *d)
     r->in_table = true;
     r->table_from = upcoming(r);
     r->table_margin = begin_leaf(r, r->table_from, false);
+    r->line_done = false;
     table_begin(&r->table, (int)d->col_count);
 }
 
@@ -528,12 +530,13 @@ static void enter_cell(struct render *r, const MD_BLOCK_TD_DETAIL *d)
 {
     table_cell(&r->table, d->align == MD_ALIGN_RIGHT ? TABLE_RIGHT : d->align == MD_ALIGN_CENTER ? TABLE_CENTER : TABLE_LEFT);
     lines_begin(&r->table.text, r->cursor);
+    r->cell_from = r->cursor;
     r->cell++;
 }
 
 static void leave_cell(struct render *r)
 {
-    if (r->table.text.lines[r->table.text.n - 1].n_runs)
+    if (r->cursor != r->cell_from)
         r->last_cell = r->cell;
     table_cell_end(&r->table);
 }
@@ -696,40 +699,6 @@ static int text(MD_TEXTTYPE type, const MD_CHAR *s, MD_SIZE n, void *arg)
     return 0;
 }
 
-/* md4c wants three characters for every column of a delimiter row, others want one: it gets a row of ours. */
-static void patch_delimiters(struct render *r)
-{
-    struct buf row = {0}, rest = {0};
-    const char *s = r->copy.data, *nl = memchr(s, '\n', r->copy.len);
-    size_t at = nl ? (size_t)(nl - s) + 1 : r->copy.len, end = at;
-    while (end < r->copy.len && s[end] != '\n' && s[end] != '\r')
-        end++;
-    r->patch = at;
-    r->old = end - at;
-    while (at < end && (s[at] == ' ' || s[at] == '\t'))
-        at++;
-    at += at < end && s[at] == '|';
-    while (at < end) {
-        bool left = false, right = false, any = false;
-        for (; at < end && s[at] != '|'; at++) {
-            left = left || (s[at] == ':' && !any);
-            right = s[at] == ':' ? any : right && s[at] != '-';
-            any = any || s[at] == '-';
-        }
-        if (at < end || any)
-            buf_addf(&row, "|%s---%s", left ? ":" : "", right ? ":" : "");
-        at++;
-    }
-    buf_addc(&row, '|');
-    buf_add(&rest, s + end, r->copy.len - end);
-    r->copy.len = r->patch;
-    buf_add(&r->copy, row.data, row.len);
-    buf_add(&r->copy, buf_str(&rest), rest.len);
-    r->new = row.len;
-    buf_free(&row);
-    buf_free(&rest);
-}
-
 void render(struct sheet *out, const char *source, size_t from, size_t to, bool table, enum table_shape shape)
 {
     static const MD_PARSER parser = {
@@ -738,14 +707,12 @@ void render(struct sheet *out, const char *source, size_t from, size_t to, bool 
     };
     struct sheet_mark mark = sheet_mark(out);
     struct render r = {.out = out, .source = source, .from = from, .to = to, .cursor = from, .shape = shape};
-    defuse(&r.copy, source + from, to - from);
-    if (table)
-        patch_delimiters(&r);
-    if (md_parse(buf_str(&r.copy), (MD_SIZE)r.copy.len, &parser, &r)) {
+    copy_make(&r.copy, source + from, to - from, table);
+    if (md_parse(buf_str(&r.copy.text), (MD_SIZE)r.copy.text.len, &parser, &r)) {
         sheet_cut(out, &mark);
         render_source(out, plain, source, from, to);
     }
-    buf_free(&r.copy);
+    copy_free(&r.copy);
     buf_free(&r.line);
     lines_free(&r.margin);
     lines_free(&r.loose);

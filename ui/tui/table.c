@@ -245,7 +245,8 @@ static void record(const struct table *t, int name, int value, uint8_t marks, st
     lines_free(&line);
 }
 
-/* Two columns are names and values.  More are records of "header: value", with an empty line between them. */
+/* Two columns are names and values.  More are records of "header: value", with an empty line between them; the first one has all
+ * headers. */
 static void records(const struct table *t, struct lines *out, struct lines_margin margin, int columns)
 {
     int n_rows = t->n_cells / t->n_cols;
@@ -258,7 +259,7 @@ static void records(const struct table *t, struct lines *out, struct lines_margi
         if (row > 1)
             begin_line(out, &margin, row_source(t, row));
         for (int c = 0; c < t->n_cols; c++)
-            if (!is_empty(t, row * t->n_cols + c))
+            if (row == 1 || !is_empty(t, row * t->n_cols + c))
                 record(t, c, row * t->n_cols + c, 0, out, &margin, columns);
     }
 }
