@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "ui/tui/tty.h"
 
 static int fd = -1;
 static volatile sig_atomic_t waiting, ending;
@@ -13,6 +14,7 @@ static volatile sig_atomic_t waiting, ending;
 static void on_signal(int sig)
 {
     if (waiting) {                      /* nobody took the first one: something hangs */
+        tty_give_back_now();
         signal(sig, SIG_DFL);
         raise(sig);
         return;

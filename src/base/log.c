@@ -8,11 +8,19 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void (*sink)(const char *line, void *arg);
 static void *sink_arg;
+static void (*before_bug)(void);
 
 _Noreturn void log_bug(const char *cond, const char *file, int line)
 {
+    if (before_bug)
+        before_bug();
     fprintf(stderr, "q35chat: bug: %s:%d: %s does not hold\n", file, line, cond);
     abort();
+}
+
+void log_before_bug(void (*fn)(void))
+{
+    before_bug = fn;
 }
 
 void log_warn(const char *fmt, ...)

@@ -6,6 +6,8 @@
 #define CHECK(cond) ((cond) ? (void)0 : log_bug(#cond, __FILE__, __LINE__))
 
 _Noreturn void log_bug(const char *cond, const char *file, int line);
+/* `fn` is called in front of those words: it makes them readable, by giving the terminal back.  Any thread may call it. */
+void log_before_bug(void (*fn)(void));
 
 /* One line on stderr, "q35chat: ..."; control characters replaced.  Any thread.
  * While a sink is set the line goes there instead (a front end that owns the terminal sets one). */

@@ -1,6 +1,6 @@
 /* What a terminal shows in the end is what was drawn: libvterm is the terminal, at the other end of a pty. */
-#include <langinfo.h>
 #include <locale.h>
+#include <poll.h>
 #include <pthread.h>
 #include <pty.h>
 #include <setjmp.h>
@@ -324,6 +324,534 @@ static void test_term__after_any_frames_the_terminal_shows_what_was_drawn(void *
     far_close(&f);
 }
 
+static void test_term__every_small_size_is_drawn(void **state)
+{
+    (void)state;
+    struct far_end f;
+    struct cells c = {0};
+    far_open(&f, 24, 80);
+    struct term *t = open_term(&f, "default");
+    for (int rows = 1; rows <= 8; rows++)
+        for (int cols = 1; cols <= 24; cols++) {
+            int now_rows, now_cols;
+            far_resize(&f, rows, cols);
+            term_size(t, &now_rows, &now_cols);
+            assert_true(now_rows == rows && now_cols == cols);
+            cells_size(&c, rows, cols);
+            for (int i = 0; i < 4; i++) {
+                change(&c);
+                term_draw(t, &c);
+                far_show(&f, term_sent(t));
+                check_screen(&f, theme_at(0), &c);
+            }
+        }
+    term_close(t);
+    cells_free(&c);
+    far_close(&f);
+}
+
+/* Puts text at a place, on a screen whose only other content is what was put before. */
+static void put(struct term *t, struct far_end *f, struct cells *c, int row, int col, const char *text)
+{
+    cells_puts(c, cells_all(c), row, col, (struct look){0}, text);
+    term_draw(t, c);
+    far_show(f, term_sent(t));
+}
+
+static void test_term__a_row_is_sent_whole_behind_what_terminals_do_not_agree_about(void **state)
+{
+    (void)state;
+    static const struct { const char *text; bool whole; } rows[] = {
+        { "plain words", false }, { "\xE4\xBD\xA0\xE5\xA5\xBD words", false }, { "na\xC3\xAFve words", false },
+        { "\xF0\x9F\x99\x82 words", true }, { "\xE0\xA4\xB9\xE0\xA4\xBF words", true }, { "\xE2\x8C\x9A words", true }, { "e\xCC\x81 words", true },
+        { "\xF0\x9F\x87\xA9\xF0\x9F\x87\xAA words", true },
+    };
+    struct far_end f;
+    struct cells c = {0};
+    far_open(&f, 24, 80);
+    struct term *t = open_term(&f, "default");
+    cells_size(&c, 24, 80);
+    for (int i = 0; i < (int)(sizeof rows / sizeof *rows); i++) {
+        put(t, &f, &c, i, 0, rows[i].text);
+        size_t before = term_sent(t);
+        put(t, &f, &c, i, 40, "more");
+        assert_true(holds(&f, before, "more"));
+        assert_int_equal(holds(&f, before, "words"), rows[i].whole);
+    }
+    term_close(t);
+    cells_free(&c);
+    far_close(&f);
+}
+
+static void test_term__big_frames_are_wrapped_once_the_terminal_knows_how(void **state)
+{
+    (void)state;
+    struct far_end f;
+    struct cells c = {0};
+    far_open(&f, 24, 80);
+    struct term *t = open_term(&f, "default");
+    cells_size(&c, 24, 80);
+    c.cursor_row = 3;
+    for (int round = 0; round < 3; round++) {
+        if (round)
+            term_report(t, REPORT_SYNC, round == 1);
+        size_t before = term_sent(t);
+        for (int r = 0; r < 24; r++)
+            cells_puts(&c, cells_all(&c), r, 0, (struct look){0}, round ? "another row of text" : "a row of words");
+        put(t, &f, &c, 0, 0, round == 2 ? "x" : "y");
+        assert_int_equal(holds(&f, before, "\033[?2026h"), round == 1);
+        assert_int_equal(holds(&f, before, "\033[?2026l"), round == 1);
+        assert_int_equal(holds(&f, before, "\033[?25l"), round != 1);       /* without, nobody sees it wander */
+        before = term_sent(t);
+        put(t, &f, &c, 5, 60, round ? "a" : "b");
+        assert_false(holds(&f, before, "\033[?"));
+        check_screen(&f, theme_at(0), &c);
+        cells_blank(&c, cells_all(&c), (struct look){0});
+        term_draw(t, &c);
+    }
+    term_close(t);
+    cells_free(&c);
+    far_close(&f);
+}
+
+/* --- the end ---------------------------------------------------------------------------------------------------- */
+
+static volatile int deep = 1;
+
+static int overflow(int n)
+{
+    volatile char room[4096];
+    room[0] = (char)n;
+    return deep ? overflow(n + 1) + room[0] : n;
+}
+
+static void end_somehow(const char *how)
+{
+    if (!strcmp(how, "exit"))
+        exit(3);
+    if (!strcmp(how, "abort"))
+        abort();
+    if (!strcmp(how, "check"))
+        cells_size(&(struct cells){0}, -1, 0);
+    if (!strcmp(how, "stack"))
+        deep += overflow(0);
+    static const struct { const char *how; int sig; } kill_by[] = {
+        {"SEGV", SIGSEGV}, {"BUS", SIGBUS}, {"FPE", SIGFPE}, {"ILL", SIGILL}, {"TERM", SIGTERM}, {"HUP", SIGHUP}, {"INT", SIGINT}, {"QUIT", SIGQUIT},
+    };
+    for (size_t i = 0; i < sizeof kill_by / sizeof *kill_by; i++)
+        if (!strcmp(how, kill_by[i].how))
+            raise(kill_by[i].sig);
+    _exit(99);
+}
+
+static void child(struct far_end *f, const char *how)
+{
+    static const int all[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTERM, SIGHUP, SIGINT, SIGQUIT};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        signal(all[i], SIG_DFL);
+    struct cells c = {0};
+    struct term *t = term_open(&(struct term_options){.mouse = true, .title = true, .fd = f->slave}, NULL);
+    cells_size(&c, 24, 80);
+    change(&c);
+    c.cursor_row = -1;
+    term_report(t, REPORT_KITTY, 0);
+    term_title(t, "a title");
+    term_draw(t, &c);
+    if (freopen("/dev/null", "w", stderr))      /* what a bug has to say */
+        end_somehow(how);
+}
+
+static void test_term__the_terminal_is_restored_whatever_way_the_program_ends(void **state)
+{
+    (void)state;
+    static const struct { const char *how; int sig; } ways[] = {
+        {"exit", 0}, {"abort", SIGABRT}, {"check", SIGABRT}, {"stack", SIGSEGV}, {"SEGV", SIGSEGV}, {"BUS", SIGBUS}, {"FPE", SIGFPE}, {"ILL", SIGILL},
+        {"TERM", SIGTERM}, {"HUP", SIGHUP}, {"INT", SIGINT}, {"QUIT", SIGQUIT},
+    };
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        struct far_end f;
+        int status;
+        far_open(&f, 24, 80);
+        pid_t pid = fork();
+        if (!pid)
+            child(&f, ways[i].how);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        if (ways[i].sig ? !WIFSIGNALED(status) || WTERMSIG(status) != ways[i].sig : !WIFEXITED(status) || WEXITSTATUS(status) != 3)
+            fail_msg("%s: status %x", ways[i].how, status);
+        assert_int_equal(write(f.slave, "$ ", 2), 2);
+        size_t n = 0;
+        while (n < 2 || memcmp(f.bytes.data + n - 2, "$ ", 2)) {
+            pthread_mutex_lock(&f.lock);
+            if (f.bytes.len == n)
+                pthread_cond_wait(&f.more, &f.lock);
+            n = f.bytes.len;
+            pthread_mutex_unlock(&f.lock);
+        }
+        far_show(&f, n);
+        assert_true(holds(&f, 0, "\033[?1049h") && holds(&f, 0, "\033[?2004h") && holds(&f, 0, "\033[?1006h") && holds(&f, 0, "\033[>5u"));
+        assert_true(holds(&f, 0, "\033[<u") && holds(&f, 0, "\033[23;2t"));
+        check_restored(&f);
+        far_close(&f);
+    }
+}
+
+static void test_term__a_hang_up_is_told_and_stops_everything(void **state)
+{
+    (void)state;
+    int master, slave;
+    char bytes[16];
+    struct cells c = {0};
+    assert_int_equal(openpty(&master, &slave, NULL, NULL, NULL), 0);
+    struct term *t = term_open(&(struct term_options){.fd = slave}, NULL);
+    assert_int_equal(term_read(t, bytes, sizeof bytes), 0);
+    assert_int_equal(write(master, "key", 3), 3);
+    assert_int_equal(term_read(t, bytes, sizeof bytes), 3);
+    assert_memory_equal(bytes, "key", 3);
+    assert_true(term_ready(t));
+    close(master);
+    assert_int_equal(term_read(t, bytes, sizeof bytes), -1);
+    cells_size(&c, 24, 80);
+    for (int i = 0; i < 10; i++) {
+        change(&c);
+        term_draw(t, &c);
+        assert_int_equal(term_read(t, bytes, sizeof bytes), -1);
+        assert_true(term_ready(t));
+    }
+    term_close(t);
+    close(slave);
+    cells_free(&c);
+}
+
+static void on_answer(void *arg, const struct key_event *ev)
+{
+    assert_int_equal(ev->kind, KEYS_REPORT);    /* nothing is typed */
+    *(bool *)arg |= ev->report == REPORT_DA1;
+}
+
+/* Reads until the last question is answered. */
+static void hear(struct term *t)
+{
+    struct keys *k = keys_open();
+    bool heard = false;
+    char bytes[256];
+    while (!heard) {
+        struct pollfd p = {.fd = term_fd(t), .events = POLLIN};
+        assert_int_equal(poll(&p, 1, 10000), 1);
+        int n = term_read(t, bytes, sizeof bytes);
+        assert_true(n > 0);
+        keys_feed(k, bytes, (size_t)n, 0, on_answer, &heard);
+    }
+    term_report(t, REPORT_DA1, 0);
+    keys_close(k);
+}
+
+static void test_term__answers_to_its_questions_are_heard_and_never_reach_the_shell(void **state)
+{
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        struct far_end f;
+        int n;
+        far_open(&f, 24, 80);
+        struct term *t = term_open(&(struct term_options){.probe = true, .fd = f.slave}, NULL);
+        far_show(&f, term_sent(t));             /* it answers */
+        if (!late)
+            hear(t);
+        term_leave(t);
+        far_show(&f, term_sent(t));
+        check_restored(&f);
+        term_close(t);
+        struct termios raw = f.found;
+        cfmakeraw(&raw);
+        tcsetattr(f.slave, TCSANOW, &raw);
+        assert_int_equal(ioctl(f.slave, FIONREAD, &n), 0);
+        assert_int_equal(n, 0);
+        far_close(&f);
+    }
+}
+
+/* --- colours and types ------------------------------------------------------------------------------------------ */
+
+/* Whether the bytes hold a colour: SGR 30 to 49 or 90 to 107. */
+static bool has_color(const struct far_end *f)
+{
+    for (size_t i = 0; i + 2 < f->bytes.len; i++) {
+        if (f->bytes.data[i] != '\033' || f->bytes.data[i + 1] != '[')
+            continue;
+        size_t end = i + 2 + strspn(f->bytes.data + i + 2, "0123456789;");
+        for (size_t at = i + 2; f->bytes.data[end] == 'm' && at < end; at += 1 + strcspn(f->bytes.data + at, ";m")) {
+            int n = atoi(f->bytes.data + at);
+            if ((n >= 30 && n <= 49) || (n >= 90 && n <= 107))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* All styles on a screen of a terminal of some type; the theme is what must be seen. */
+static void check_colors(const char *type, const char *theme, const struct theme *seen, enum term_colors colors)
+{
+    struct far_end f;
+    struct cells c = {0};
+    setenv("TERM", type, 1);
+    far_open(&f, 24, 80);
+    struct term *t = open_term(&f, theme);
+    cells_size(&c, 24, 80);
+    for (int i = 0; i < N_STYLES; i++)
+        cells_puts(&c, cells_all(&c), i % 24, i / 24 * 40, (struct look){(uint8_t)i, 0}, style_name((enum style)i));
+    put(t, &f, &c, 0, 0, "x");
+    assert_int_equal(term_colors(t), colors);
+    assert_int_equal(has_color(&f), colors != TERM_MONO);
+    check_screen(&f, seen, &c);
+    term_close(t);
+    cells_free(&c);
+    far_close(&f);
+    setenv("TERM", "xterm-256color", 1);
+}
+
+static struct theme mapped(const char *name, int n)
+{
+    struct theme t = *theme_at(theme_find(name));
+    for (int i = 0; i < N_STYLES; i++) {
+        t.style[i].fg = look_nearest(t.style[i].fg, n);
+        t.style[i].bg = look_nearest(t.style[i].bg, n);
+    }
+    return t;
+}
+
+static void test_term__themes_are_shown_in_the_colours_that_there_are(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"default", "light", "dark", "high-contrast", "colour-blind"};
+    const struct theme *mono = theme_at(theme_find("mono"));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct theme eight = mapped(names[i], 8);
+        check_colors("xterm-256color", names[i], theme_at(theme_find(names[i])), TERM_256);
+        check_colors("xterm", names[i], &eight, TERM_8);
+        check_colors("vt220", names[i], mono, TERM_MONO);
+        setenv("NO_COLOR", "1", 1);
+        check_colors("xterm-256color", names[i], mono, TERM_MONO);
+        unsetenv("NO_COLOR");
+    }
+}
+
+static void test_term__every_known_type_is_left_as_it_was_found(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"xterm", "screen-256color", "tmux-256color", "linux", "vt100", "vt220", "rxvt-unicode", "ansi"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        struct far_end f;
+        struct cells c = {0};
+        setenv("TERM", types[i], 1);
+        far_open(&f, 24, 80);
+        struct term *t = term_open(&(struct term_options){.mouse = true, .title = true, .probe = true, .fd = f.slave}, NULL);
+        assert_non_null(t);
+        assert_null(term_note(t));
+        cells_size(&c, 24, 80);
+        put(t, &f, &c, 3, 7, "text");
+        if (i < 3 || i == 6)
+            hear(t);
+        else                                    /* consoles would print what they do not know */
+            assert_false(holds(&f, 0, "2004") || holds(&f, 0, "\033]") || holds(&f, 0, "$p") || holds(&f, 0, "1006"));
+        term_title(t, "title");
+        term_leave(t);
+        far_show(&f, term_sent(t));
+        check_restored(&f);
+        term_close(t);
+        cells_free(&c);
+        far_close(&f);
+    }
+    setenv("TERM", "xterm-256color", 1);
+}
+
+static void test_term__unknown_types_are_taken_for_xterm_and_hopeless_ones_refused(void **state)
+{
+    (void)state;
+    static const char *const hopeless[] = {"dumb", "", "unknown"};
+    struct far_end f;
+    struct err e = {0};
+    far_open(&f, 24, 80);
+    setenv("TERM", "xterm-nosuch", 1);
+    struct term *t = open_term(&f, "default");
+    assert_string_equal(term_note(t), "terminal type xterm-nosuch is not known here, xterm-256color is assumed");
+    term_close(t);
+    for (size_t i = 0; i < sizeof hopeless / sizeof *hopeless; i++) {
+        setenv("TERM", hopeless[i], 1);
+        assert_null(term_open(&(struct term_options){.fd = f.slave}, &e));
+        assert_true(strlen(e.msg) > 20);
+    }
+    setenv("TERM", "xterm-256color", 1);
+    far_close(&f);
+}
+
+static void test_term__without_utf8_other_characters_are_question_marks(void **state)
+{
+    (void)state;
+    struct far_end f;
+    struct cells c = {0}, want = {0};
+    setlocale(LC_CTYPE, "C");
+    far_open(&f, 4, 20);
+    struct term *t = open_term(&f, "default");
+    setlocale(LC_CTYPE, "C.UTF-8");             /* for our own looking */
+    assert_non_null(term_note(t));
+    cells_size(&c, 4, 20);
+    cells_size(&want, 4, 20);
+    put(t, &f, &c, 0, 0, "a\xC3\xA9\xE4\xBD\xA0z");
+    cells_puts(&want, cells_all(&want), 0, 0, (struct look){0}, "a???z");
+    check_screen(&f, theme_at(0), &want);
+    term_close(t);
+    cells_free(&c);
+    cells_free(&want);
+    far_close(&f);
+}
+
+/* --- what is not a frame ---------------------------------------------------------------------------------------- */
+
+static void test_term__titles_and_the_clipboard_say_what_was_meant(void **state)
+{
+    (void)state;
+    struct far_end f;
+    far_open(&f, 24, 80);
+    struct term *t = term_open(&(struct term_options){.title = true, .fd = f.slave}, NULL);
+    term_title(t, "a\x1B]0;evil\a\xC2\x9C\nb");
+    far_show(&f, term_sent(t));
+    assert_true(holds(&f, 0, "\033]2;a\xE2\x90\x9B]0;evil\xE2\x90\x87<U+009C> b\033\\"));
+    size_t before = term_sent(t);
+    term_title(t, "a\x1B]0;evil\a\xC2\x9C\nb");
+    assert_int_equal(term_sent(t), before);
+    assert_true(term_clipboard(t, "", 0) && term_clipboard(t, "a", 1) && term_clipboard(t, "ab", 2) && term_clipboard(t, "abc\xFF", 4));
+    far_show(&f, term_sent(t));
+    assert_true(holds(&f, before, "\033]52;c;\033\\\033]52;c;YQ==\033\\\033]52;c;YWI=\033\\\033]52;c;YWJj/w==\033\\"));
+    before = term_sent(t);
+    setenv("TMUX", "/tmp/tmux,1,0", 1);
+    assert_true(term_clipboard(t, "a", 1));
+    unsetenv("TMUX");
+    far_show(&f, term_sent(t));
+    assert_true(holds(&f, before, "\033]52;c;YQ==\033\\\033Ptmux;\033\033]52;c;YQ==\a\033\\"));
+    before = term_sent(t);
+    char *big = calloc(1, TERM_CLIPBOARD_MAX + 1);
+    assert_false(term_clipboard(t, big, TERM_CLIPBOARD_MAX + 1));
+    assert_int_equal(term_sent(t), before);
+    assert_true(term_clipboard(t, big, TERM_CLIPBOARD_MAX));
+    assert_int_equal(term_sent(t) - before, 9 + 99992);
+    free(big);
+    before = term_sent(t);
+    term_bell(t);
+    assert_int_equal(term_sent(t), before + 1);
+    term_close(t);
+    far_close(&f);
+}
+
+static void test_term__the_mouse_is_switched_and_switched_back(void **state)
+{
+    (void)state;
+    struct far_end f;
+    far_open(&f, 24, 80);
+    struct term *t = open_term(&f, "default");
+    far_show(&f, term_sent(t));
+    assert_false(f.mouse);
+    for (int on = 1; on >= 0; on--) {
+        term_mouse(t, on);
+        far_show(&f, term_sent(t));
+        assert_int_equal(f.mouse, on);
+    }
+    term_mouse(t, true);
+    term_leave(t);
+    far_show(&f, term_sent(t));
+    check_restored(&f);
+    term_enter(t);
+    far_show(&f, term_sent(t));
+    assert_true(f.mouse);
+    term_close(t);
+    far_close(&f);
+}
+
+/* No order of a hostile text is left in what is sent: between our own sequences there are no controls but cursor movement. */
+static void test_term__hostile_text_sends_no_control(void **state)
+{
+    (void)state;
+    struct far_end f;
+    struct cells c = {0};
+    far_open(&f, 24, 80);
+    struct term *t = open_term(&f, "default");
+    cells_size(&c, 24, 80);
+    for (int i = 0; i < 200; i++) {
+        char text[64];
+        for (size_t k = 0; k < sizeof text; k++)
+            text[k] = (char)(rnd(3) ? rnd(32) : rnd(256));
+        cells_put(&c, cells_all(&c), (int)rnd(24), (int)rnd(80), (struct look){0}, text, sizeof text);
+        term_draw(t, &c);
+    }
+    far_show(&f, term_sent(t));
+    for (size_t i = 0; i < f.bytes.len;) {
+        uint32_t cp;
+        bool ok;
+        i += unicode_decode(f.bytes.data + i, f.bytes.len - i, &cp, &ok);
+        assert_true(ok && !(cp >= 0x7F && cp < 0xA0));
+        assert_true(cp >= ' ' || cp == '\033' || cp == '\r' || cp == '\n' || cp == '\b');
+        if (cp == '\033')
+            assert_true(f.bytes.data[i] == '[' || f.bytes.data[i] == '(');
+    }
+    term_close(t);
+    cells_free(&c);
+    far_close(&f);
+}
+
+/* A chat as it streams: words at the end of a pane that scrolls, a status line every ten tokens, the cursor in the input. */
+static double bytes_per_token(int tokens_per_frame, const char *const *words, uint32_t n_words)
+{
+    struct far_end f;
+    struct cells c = {0};
+    far_open(&f, 24, 80);
+    struct term *t = open_term(&f, "default");
+    cells_size(&c, 24, 80);
+    struct area all = cells_all(&c), pane = {0, 0, 20, 80};
+    int col = 0, n_tokens = 4000;
+    size_t start = 0;
+    for (int i = 0; i < n_tokens; i++) {
+        char text[80];
+        int len = snprintf(text, sizeof text, "%s%s", words[rnd(n_words)], rnd(8) ? "" : ",");
+        if (col + glyph_columns(text, (size_t)len) > 80) {
+            memmove(c.at, c.at + 80, 19 * 80 * sizeof *c.at);
+            cells_blank(&c, (struct area){19, 0, 1, 80}, (struct look){0});
+            col = 0;
+        }
+        col = cells_puts(&c, pane, 19, col, (struct look){0}, text);
+        if (i % 10 == 0) {
+            snprintf(text, sizeof text, " answering %d:%02d  %d.%d tok/s  accept %d%%  ctx %d", i / 3000, i / 50 % 60, 40 + (int)rnd(9), (int)rnd(10), 60 + (int)rnd(20), i);
+            cells_blank(&c, (struct area){20, 0, 1, 80}, (struct look){STYLE_status, 0});
+            cells_puts(&c, all, 20, 0, (struct look){STYLE_status, 0}, text);
+        }
+        cells_puts(&c, all, 21, 0, (struct look){STYLE_prompt, 0}, "> ");
+        c.cursor_row = 21;
+        c.cursor_col = 2;
+        if (i % tokens_per_frame == 0)
+            term_draw(t, &c);
+        if (i == 400)
+            start = term_sent(t);
+    }
+    double bytes = (double)(term_sent(t) - start) / (n_tokens - 400);
+    far_show(&f, term_sent(t));
+    term_close(t);
+    cells_free(&c);
+    far_close(&f);
+    return bytes;
+}
+
+static void test_term__a_streamed_token_is_a_few_bytes(void **state)
+{
+    (void)state;
+    static const char *const english[] = {" the", " hash", " map", " is", " fast", "est", " probe", " expected", " of", "ing", " a", " does", " not", " depend", " on", " size", "1", "7"};
+    static const char *const chinese[] = {"\xE5\x93\x88\xE5\xB8\x8C", "\xE8\xA1\xA8", "\xE7\x9A\x84", "\xE5\xB9\xB3\xE5\x9D\x87", "\xE6\x97\xB6\xE9\x97\xB4", "\xE6\x98\xAF", "\xE5\xB8\xB8\xE6\x95\xB0"};
+    static const char *const hindi[] = {" \xE0\xA4\xB9\xE0\xA4\xBF\xE0\xA4\xA8\xE0\xA5\x8D\xE0\xA4\xA6\xE0\xA5\x80", " \xE0\xA4\xAE\xE0\xA5\x87\xE0\xA4\x82", " \xE0\xA4\xB9\xE0\xA5\x88"};
+    static const struct { const char *name; const char *const *words; uint32_t n; } rows[] = {{"English", english, 18}, {"Chinese", chinese, 7}, {"Hindi", hindi, 3}};
+    for (int i = 0; i < 3; i++) {
+        double one = bytes_per_token(1, rows[i].words, rows[i].n), four = bytes_per_token(4, rows[i].words, rows[i].n);
+        print_message("%s: %.0f bytes a token, %.0f at four tokens a frame\n", rows[i].name, one, four);
+        if (rows[i].words != hindi)             /* whose rows are sent whole */
+            assert_true(one < 30 && four < 18);
+    }
+}
+
 int main(void)
 {
     setlocale(LC_CTYPE, "C.UTF-8");
@@ -333,6 +861,20 @@ int main(void)
     unsetenv("TMUX");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_term__after_any_frames_the_terminal_shows_what_was_drawn),
+        cmocka_unit_test(test_term__every_small_size_is_drawn),
+        cmocka_unit_test(test_term__a_row_is_sent_whole_behind_what_terminals_do_not_agree_about),
+        cmocka_unit_test(test_term__big_frames_are_wrapped_once_the_terminal_knows_how),
+        cmocka_unit_test(test_term__the_terminal_is_restored_whatever_way_the_program_ends),
+        cmocka_unit_test(test_term__a_hang_up_is_told_and_stops_everything),
+        cmocka_unit_test(test_term__answers_to_its_questions_are_heard_and_never_reach_the_shell),
+        cmocka_unit_test(test_term__themes_are_shown_in_the_colours_that_there_are),
+        cmocka_unit_test(test_term__every_known_type_is_left_as_it_was_found),
+        cmocka_unit_test(test_term__unknown_types_are_taken_for_xterm_and_hopeless_ones_refused),
+        cmocka_unit_test(test_term__without_utf8_other_characters_are_question_marks),
+        cmocka_unit_test(test_term__titles_and_the_clipboard_say_what_was_meant),
+        cmocka_unit_test(test_term__the_mouse_is_switched_and_switched_back),
+        cmocka_unit_test(test_term__hostile_text_sends_no_control),
+        cmocka_unit_test(test_term__a_streamed_token_is_a_few_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -278,24 +278,11 @@ struct term *term_open(const struct term_options *o, struct err *e)
     return t;
 }
 
-/* Answers that are still on their way would be typed into the shell. */
-static void await_answers(struct term *t)
-{
-    char bytes[256];
-    struct pollfd p = {.fd = t->tty.in, .events = POLLIN};
-    for (int i = 0; t->asked && i < 8 && poll(&p, 1, LATE_MS) > 0; i++) {
-        int n = tty_read(&t->tty, bytes, sizeof bytes);
-        if (n <= 0 || memchr(bytes, 'c', (size_t)n))
-            break;
-    }
-}
-
 void term_close(struct term *t)
 {
     if (!t)
         return;
     if (t->screen) {
-        await_answers(t);
         term_leave(t);
         delscreen(t->screen);
     }
@@ -459,6 +446,8 @@ void term_draw(struct term *t, const struct cells *c)
         return;
     if (t->shown.rows != c->rows || t->shown.cols != c->cols) {
         fit_size(t, c->rows, c->cols);
+        if (change_scroll_region)
+            say(t, "\033[r");                   /* the old size's, which not every terminal forgets */
         t->damaged = true;
     }
     if (t->damaged)
@@ -584,10 +573,23 @@ void term_bell(struct term *t)
     flush(t);
 }
 
+/* Answers that are still on their way would be typed into the shell. */
+static void await_answers(struct term *t)
+{
+    char bytes[256];
+    struct pollfd p = {.fd = t->tty.in, .events = POLLIN};
+    for (int i = 0; t->asked && i < 8 && poll(&p, 1, LATE_MS) > 0; i++) {
+        int n = tty_read(&t->tty, bytes, sizeof bytes);
+        if (n <= 0 || memchr(bytes, 'c', (size_t)n))
+            break;
+    }
+}
+
 void term_leave(struct term *t)
 {
     if (t->left)
         return;
+    await_answers(t);
     t->left = true;
     buf_reset(&t->title_now);
     endwin();
@@ -601,8 +603,8 @@ void term_enter(struct term *t)
     if (!t->left)
         return;
     t->left = false;
-    tty_take(&t->tty, NULL, 0);
     promise(t);
+    tty_take(&t->tty);
     doupdate();                                 /* curses takes the screen, erases it and draws what was there */
     take_canvas(t);
     if (t->asked)

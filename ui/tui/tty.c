@@ -112,7 +112,7 @@ static void make_raw(int fd, struct termios raw)
     tcsetattr(fd, TCSANOW, &raw);               /* what was typed ahead stays */
 }
 
-void tty_take(struct tty *t, const char *restore, size_t n)
+void tty_take(struct tty *t)
 {
     static bool at_exit;
     CHECK(!promise.taken);
@@ -120,11 +120,11 @@ void tty_take(struct tty *t, const char *restore, size_t n)
     promise.out = t->out;
     promise.owner = getpid();
     promise.found = t->found;
-    tty_restore_with(restore, n);
     promise.taken = 1;
     if (!at_exit)
         atexit(tty_give_back_now);
     at_exit = true;
+    log_before_bug(tty_give_back_now);
     catch_signals();
     make_raw(t->in, t->found);
 }

@@ -17,11 +17,12 @@ struct tty {
 };
 
 bool tty_open(struct tty *t, int in, int out, struct err *e);
+/* What will be written to restore the terminal; copied, up to 512 bytes.  May be called at any time. */
+void tty_restore_with(const char *restore, size_t n);
 /* Raw: every byte is a key, Ctrl-C too, and no byte that is written is changed.  From here on, whatever way the program ends
- * (exit, abort, a fault, a signal that kills), `restore` is written and the line is as it was found. */
-void tty_take(struct tty *t, const char *restore, size_t n);
-void tty_restore_with(const char *restore, size_t n);   /* other bytes to restore it with, copied; up to 512 */
-/* Writes those bytes and gives the line back.  tty_give_back_now() may be called in a signal handler, and twice. */
+ * (exit, abort, a fault, a signal that kills), those bytes are written and the line is as it was found. */
+void tty_take(struct tty *t);
+/* Writes them and gives the line back.  tty_give_back_now() may be called in a signal handler, and twice. */
 void tty_give_back(struct tty *t);
 void tty_give_back_now(void);
 void tty_write(struct tty *t, const char *bytes, size_t n);     /* waits until it is gone, or the line is */
