@@ -692,6 +692,27 @@ static void test_pane__a_hit_far_away_comes_into_view(void **state)
     pane_close(p);
 }
 
+static void test_pane__nothing_is_shown_below_what_covers_the_last_rows(void **state)
+{
+    (void)state;
+    struct pane *p = turns(30);
+    screen(p, 20, 80);
+    pane_cover(p, 11);
+    for (int i = 4 * 29; i >= 0; i -= 4) {
+        char question[32];
+        pane_show(p, i, 0);
+        screen(p, 20, 80);
+        snprintf(question, sizeof question, "> question %d?", i / 4);
+        const char *found = strstr(shown.data, question);
+        int row = 0;
+        assert_non_null(found);
+        for (const char *s = shown.data; s < found; s++)
+            row += *s == '\n';
+        assert_true(row < 9);
+    }
+    pane_close(p);
+}
+
 static void test_pane__hits_of_a_text_that_grows_are_those_of_the_whole(void **state)
 {
     (void)state;
@@ -763,6 +784,7 @@ int main(void)
         cmocka_unit_test(test_pane__tints_hits_and_selection_lie_above_each_other),
         cmocka_unit_test(test_pane__a_search_goes_round_and_opens_what_hides_a_hit),
         cmocka_unit_test(test_pane__a_hit_far_away_comes_into_view),
+        cmocka_unit_test(test_pane__nothing_is_shown_below_what_covers_the_last_rows),
         cmocka_unit_test(test_pane__hits_of_a_text_that_grows_are_those_of_the_whole),
         cmocka_unit_test(test_pane__what_is_far_away_is_forgotten),
     };

@@ -10,6 +10,8 @@
 struct pane {
     struct items items;
     struct area  area;          /* of the last draw */
+    int  covered;               /* of its last rows */
+    struct { int item; size_t at; } showing;            /* what pane_show() was asked for since; item -1: nothing */
 
     /* The place in the top row.  While the view follows, it is a place from which the text does not move down again, though
      * something below has folded; item -1: none. */
@@ -130,6 +132,7 @@ void pane_cut(struct pane *p, int item)
     if (p->selected.item >= item)
         p->selected.n = 0;
     p->drawn = nowhere;
+    p->showing.item = -1;
 }
 
 int pane_n(const struct pane *p)
@@ -258,6 +261,7 @@ static void stay_at(struct pane *p, struct spot s)
 {
     p->top = place_of(p, s);
     p->follows = false;
+    p->showing.item = -1;
 }
 
 /* Is that row in view?  *at: which row of the view it is. */
@@ -271,6 +275,23 @@ static bool in_view(struct pane *p, struct spot s, int *at)
         row += items_rows(&p->items, i);
     *at = row + s.row;
     return *at < p->area.rows;
+}
+
+static void bring_into_view(struct pane *p, int item, size_t at)
+{
+    struct item *it = item_at_index(p, item);
+    int row, clear = p->area.rows > p->covered ? p->area.rows - p->covered : 1;
+    stay_at(p, top_spot(p));
+    items_rows(&p->items, item);
+    if (item_hides(it, at)) {
+        it->fold = FOLD_OPEN;
+        items_changed(&p->items, item);
+    }
+    if (!items_rows(&p->items, item))
+        return;
+    struct spot s = {item, items_gap(&p->items, item) + item_row(it, at, 0)};
+    if (!in_view(p, s, &row) || row >= clear)
+        stay_at(p, items_move(&p->items, s, -(clear / 3)));
 }
 
 static void update_hits(struct pane *p, struct item *it)
@@ -309,6 +330,8 @@ void pane_draw(struct pane *p, struct cells *c, struct area a)
     if (a.rows <= 0 || a.cols <= 0)
         return;
     set_area(p, a);
+    if (p->showing.item >= 0)
+        bring_into_view(p, p->showing.item, p->showing.at);
     struct spot top = top_spot(p);
     int row = -top.row, i = top.item;
     for (; i < p->items.n && row < a.rows; i++) {
@@ -345,6 +368,7 @@ void pane_to_end(struct pane *p)
 {
     p->follows = true;
     p->top = p->drawn = nowhere;
+    p->showing.item = -1;
 }
 
 bool pane_follows(const struct pane *p)
@@ -412,19 +436,14 @@ void pane_choose(struct pane *p, int item)
 
 void pane_show(struct pane *p, int item, size_t at)
 {
-    struct item *it = item_at_index(p, item);
-    int row;
-    stay_at(p, top_spot(p));
-    items_rows(&p->items, item);
-    if (item_hides(it, at)) {
-        it->fold = FOLD_OPEN;
-        items_changed(&p->items, item);
-    }
-    if (!items_rows(&p->items, item))
-        return;
-    struct spot s = {item, items_gap(&p->items, item) + item_row(it, at, 0)};
-    if (!in_view(p, s, &row))
-        stay_at(p, items_move(&p->items, s, -(p->area.rows / 3)));
+    bring_into_view(p, item, at);
+    p->showing.item = item;             /* the next draw may have less room */
+    p->showing.at = at;
+}
+
+void pane_cover(struct pane *p, int rows)
+{
+    p->covered = rows;
 }
 
 bool pane_at(struct pane *p, int row, int col, int *item, size_t *at)
@@ -454,6 +473,7 @@ void pane_go(struct pane *p, struct pane_place place)
     }
     p->top = place;
     p->follows = false;
+    p->showing.item = -1;
 }
 
 /* --- folds --- */

@@ -73,6 +73,7 @@ bool pane_jump(struct pane *p, int direction, bool users_only);         /* the n
 int  pane_here(struct pane *p);
 void pane_choose(struct pane *p, int item);             /* its first row is shown as selected; -1: none */
 void pane_show(struct pane *p, int item, size_t at);    /* brings that byte of its source into view, opening what hides it */
+void pane_cover(struct pane *p, int rows);              /* the next draw's last rows have something over them: nothing is shown there */
 /* What stands at a cell of the area that was drawn last; false: nothing of an item. */
 bool pane_at(struct pane *p, int row, int col, int *item, size_t *at);
 /* A place to come back to: the top row's, as marks keep it. */

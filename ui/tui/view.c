@@ -192,6 +192,7 @@ static void draw_all(struct app *a, struct cells *c)
     a->at_input = (struct area){c->rows - input, 0, input, c->cols};
     if (a->chat)
         inspect_tint(a);
+    pane_cover(a->pane, a->mode == MODE_INSPECT ? INSPECT_ROWS : 0);
     pane_draw(a->pane, c, text);
     if (starts(a) && !pane_n(a->pane))
         draw_welcome(a, c, text);
