@@ -2,7 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -48,7 +48,7 @@ bool attach_file(const char *path, size_t *bytes, struct buf *text, bool *absent
         err_set(e, "cannot open %s: %s", path, strerror(errno));
     else if (!ok)
         err_set(e, S_ISDIR(st.st_mode) ? "%s is a directory" : "%s is not a regular file", path);
-    if (ok && (fd = open(where.data, O_RDONLY | O_CLOEXEC)) < 0)
+    if (ok && (fd = open(where.data, O_RDONLY | O_NONBLOCK | O_CLOEXEC)) < 0)
         ok = err_set(e, "cannot open %s: %s", path, strerror(errno));
     if (ok && (size_t)st.st_size > ATTACH_MAX)
         ok = err_set(e, "%s has %.1f MiB, more than the %zu that are attached", path, (double)st.st_size / (1 << 20), ATTACH_MAX >> 20);
@@ -118,9 +118,9 @@ static bool read_word(struct attached *a, const char *s, size_t n, struct err *e
             ok = strchr(path.data, '\n') || try(a, path.data, &absent, e);
         }
     } else {
-        while (path.len < n && !blank(s[path.len]))
+        while (path.len < n && path.len <= PATH_MAX && !blank(s[path.len]))
             buf_addc(&path, s[path.len]);
-        while (path.len && (ok = try(a, path.data, &absent, e)) && absent && strchr(around, path.data[path.len - 1]))
+        while (path.len && path.len <= PATH_MAX && (ok = try(a, path.data, &absent, e)) && absent && strchr(around, path.data[path.len - 1]))
             path.data[--path.len] = 0;
     }
     buf_free(&path);

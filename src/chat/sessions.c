@@ -192,35 +192,55 @@ static void search_text(struct search *s, const char *text)
     buf_free(&line);
 }
 
-static void search_line(struct search *s, const char *line, size_t n)
+/* The line without its token ids, which take most of the time of reading it.  No string can hold what is looked for here:
+ * its quotes would have backslashes. */
+static void without_ids(struct buf *out, const char *line, size_t n)
 {
-    json_t *r = json_loadb(line, n, JSON_ALLOW_NUL, NULL);
+    static const char begin[] = ",\"ids\":[";
+    const char *ids = memmem(line, n, begin, strlen(begin));
+    const char *end = ids ? memchr(ids, ']', n - (size_t)(ids - line)) : NULL;
+    buf_reset(out);
+    buf_add(out, line, end ? (size_t)(ids - line) : n);
+    if (end)
+        buf_add(out, end + 1, n - (size_t)(end + 1 - line));
+}
+
+static void search_line(struct search *s, const struct buf *line)
+{
+    bool any = false;
+    for (int i = 0; i < s->words->n && !any; i++)
+        any = strcasestr(buf_str(line), s->words->escaped[i]);
+    json_t *r = any ? json_loadb(line->data, line->len, JSON_ALLOW_NUL, NULL) : NULL;
     search_text(s, field(r, "title"));
     search_text(s, field(r, "content"));
     search_text(s, field(r, "reasoning"));
     json_decref(r);
 }
 
-/* Does the conversation have all the words, wherever they are?  Then *hit is the best line. */
+/* Does the conversation have all the words, wherever they are?  Then *hit is the first line that has most of them. */
 static bool search(const struct buf *file, const struct words *w, char **hit)
 {
     struct search s = {.words = w};
+    struct buf line = {0};
+    bool all = true;
     if (!w->n)
         return true;
     for (int i = 0; i < w->n; i++)
         if (!strcasestr(file->data, w->escaped[i]))
             return false;
-    s.seen = calloc((size_t)w->n + 1, sizeof *s.seen);
+    s.seen = calloc((size_t)w->n, sizeof *s.seen);
     CHECK(s.seen);
-    for (const char *p = strchr(file->data, '\n'); p && *++p; p = strchr(p, '\n'))
-        search_line(&s, p, strcspn(p, "\n"));
-    bool all = true;
+    for (const char *p = strchr(file->data, '\n'); p && *++p && s.best < w->n; p = strchr(p, '\n')) {
+        without_ids(&line, p, strcspn(p, "\n"));
+        search_line(&s, &line);
+    }
     for (int i = 0; i < w->n; i++)
         all = all && s.seen[i];
-    free(s.seen);
     if (all)
         *hit = strdup(buf_str(&s.hit));
+    free(s.seen);
     buf_free(&s.hit);
+    buf_free(&line);
     return all;
 }
 

@@ -1,9 +1,11 @@
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <cmocka.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "chat/chat.h"
@@ -345,6 +347,62 @@ static void test_tree__what_could_not_be_saved_is_saved_when_the_disk_is_back(vo
     buf_free(&path_of_sessions);
 }
 
+static void limit_files(rlim_t bytes)
+{
+    struct rlimit l;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &l), 0);
+    l.rlim_cur = bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &l), 0);
+}
+
+/* A limit on the size of files stands for the disk that is full: in the middle of a record. */
+static void test_tree__a_disk_that_fills_up_costs_nothing(void **state)
+{
+    struct err e = {0};
+    struct stat st;
+    (void)state;
+    signal(SIGXFSZ, SIG_IGN);
+    chat_close(c);
+    open_chat(true);
+    ask("Q1", "A1");
+    assert_int_equal(stat(chat_saved_as(c), &st), 0);
+    limit_files((rlim_t)st.st_size + 10);
+    ask("Q2", "A2");
+    assert_true(chat_unsaved(c));
+    assert_true(chat_show_sibling(c, 0, 0, &e) && chat_rename(c, "a title", &e));
+    again("A2b");
+    assert_true(chat_unsaved(c));
+    assert_false(chat_new(c, &e));
+    limit_files(RLIM_INFINITY);
+    ask("Q3", "A3");
+    assert_false(chat_unsaved(c));
+    again_from_disk();
+    assert_string_equal(path(), "Q1 A1 Q2 A2b Q3 A3");
+    assert_string_equal(chat_title(c), "a title");
+    assert_int_equal(chat_n_nodes(c), 7);
+}
+
+static void test_tree__what_is_unsaved_at_the_end_is_tried_once_more(void **state)
+{
+    struct err e = {0};
+    struct buf saved = {0}, note = {0};
+    (void)state;
+    signal(SIGXFSZ, SIG_IGN);
+    chat_close(c);
+    open_chat(true);
+    ask("Q1", "A1");
+    buf_adds(&saved, chat_saved_as(c));
+    limit_files(1);
+    ask("Q2", "A2");
+    limit_files(RLIM_INFINITY);
+    chat_close(c);
+    open_chat(true);
+    assert_true(chat_load(c, saved.data, &note, &e));
+    assert_string_equal(path(), "Q1 A1 Q2 A2");
+    buf_free(&saved);
+    buf_free(&note);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_tree__##name, setup, teardown)
@@ -361,6 +419,8 @@ int main(void)
         TEST(a_resumed_conversation_has_its_branches),
         TEST(a_title_is_the_first_line_until_one_is_given),
         TEST(what_could_not_be_saved_is_saved_when_the_disk_is_back),
+        TEST(a_disk_that_fills_up_costs_nothing),
+        TEST(what_is_unsaved_at_the_end_is_tried_once_more),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     tokenizer_close(fake.tok);
