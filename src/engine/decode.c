@@ -12,6 +12,7 @@
 
 enum {
     SNAPSHOT_EVERY = 4096,              /* prompt tokens: refilling them takes seconds, a copy of the states milliseconds */
+    SNAPSHOT_ON_WAY = 512,              /* tokens of an answer, where the host drives the steps: they take a second and more */
     BLOCK = 64,                         /* DeltaNet's: chunks that end on its multiples have the same bits however they are cut */
     WARM_UP_ROWS = 8,
     WARM_UP_ROWS_FUSED = 512,
@@ -195,16 +196,16 @@ int decoder_n_snapshots(const struct decoder *d)
     return n;
 }
 
-static void keep_states(struct decoder *d)
+static void keep_states(struct decoder *d, bool on_way)
 {
-    void *mem = snapshots_claim(&d->snaps, d->tl.n_run);
+    void *mem = snapshots_claim(&d->snaps, d->tl.n_run, on_way);
     if (mem)
         cache_state_save(d->k, mem);
 }
 
 bool decoder_settle(struct decoder *d, struct err *fault)
 {
-    keep_states(d);
+    keep_states(d, false);
     return d->dev->finish(d->dev, fault);
 }
 
@@ -293,7 +294,7 @@ static bool prefill(struct run *r)
     int cached = t->n_run;
     r->h->prefill(r->h->arg, t->n_run, t->n, cached);
     if (t->n_run == r->p->keep_at)
-        keep_states(d);
+        keep_states(d, false);
     while (t->n_run < t->n) {
         if (interrupted(r)) {
             timeline_cut(t);
@@ -307,7 +308,7 @@ static bool prefill(struct run *r)
         note_speed(d, rows, clock_ms_since(start));
         timeline_ran(t, rows);
         if (t->n_run == r->p->keep_at || t->n_run % SNAPSHOT_EVERY == 0)
-            keep_states(d);
+            keep_states(d, false);
         r->h->prefill(r->h->arg, t->n_run, t->n, cached);
     }
     return true;
@@ -461,10 +462,17 @@ static bool step(struct run *r)
 
 static bool answer_stepwise(struct run *r)
 {
+    struct decoder *d = r->d;
     bool ok = true;
-    sampler_begin(r->d->sampler, r->p->how, r->p->ids, r->p->n);
-    for (bool first = true; ok && !r->ended && !interrupted(r); first = false)
+    int kept = d->tl.n_run;
+    sampler_begin(d->sampler, r->p->how, r->p->ids, r->p->n);
+    for (bool first = true; ok && !r->ended && !interrupted(r); first = false) {
         ok = first ? first_token(r) : step(r);
+        if (ok && d->tl.n_run >= kept + SNAPSHOT_ON_WAY) {
+            keep_states(d, true);
+            kept = d->tl.n_run;
+        }
+    }
     return ok;
 }
 

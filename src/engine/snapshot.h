@@ -10,6 +10,7 @@ struct snapshots {
     int    n;                           /* slots */
     size_t bytes;                       /* of one */
     int   *pos;                         /* [n]; 0: free */
+    bool  *on_way;                      /* [n]: made on the way of an answer */
     char  *mem;                         /* [n, bytes] */
     bool   borrowed;                    /* mem is somebody else's */
 };
@@ -26,8 +27,11 @@ void *snapshots_at(const struct snapshots *s, int slot);
  *
  * The two newest positions stay (the one where the next turn will rejoin is among them); of the others goes the one that is
  * nearest to its predecessor, that is the one whose loss costs the fewest tokens to fill again.  Ties go to the lower
- * position, which leaves a long prefill with evenly spread snapshots. */
-void *snapshots_claim(struct snapshots *s, int pos);
+ * position, which leaves a long prefill with evenly spread snapshots.
+ *
+ * States on the way of an answer (for going back into its middle) are worth less: they go first, and take the place of others
+ * only as long as they hold less than a quarter of the slots. */
+void *snapshots_claim(struct snapshots *s, int pos, bool on_way);
 /* The tokens from `pos` on have changed: forgets what depends on them. */
 void  snapshots_drop_after(struct snapshots *s, int pos);
 

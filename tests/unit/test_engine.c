@@ -396,6 +396,31 @@ static void test_engine__a_refused_prompt_says_why_and_the_engine_lives_on(void 
     log_close(&l);
 }
 
+static void test_engine__going_back_into_the_middle_of_an_answer_computes_little(void **state)
+{
+    (void)state;
+    struct log l;
+    struct engine_machine m;
+    struct sampling how = {.max_tokens = 1500, .draft_depth = -1};
+    int32_t ids[5 + 1500];
+    log_open(&l, &options);
+    uint32_t a = engine_submit(l.g, prompt, 5, 5, &how);
+    wait_for_done(&l, a);
+    memcpy(ids, prompt, sizeof prompt);
+    memcpy(ids + 5, l.ids[a].data, 1500 * sizeof *ids);
+    how.max_tokens = 20;
+    for (int cut = 1490; cut > 600; cut -= 300) {
+        how.n_begun = cut;
+        uint32_t b = engine_submit(l.g, ids, 5 + cut, 5, &how);
+        wait_for_done(&l, b);
+        assert_true(l.last_done[b].stats.n_cached > cut - 530);
+        assert_memory_equal(l.ids[b].data, ids + 5 + cut, (cut < 1480 ? 20 : 10) * sizeof *ids);
+    }
+    engine_machine(l.g, &m);
+    assert_true(m.snapshots >= 2 && m.snapshots <= m.snapshots_max && m.memory_total > 0);
+    log_close(&l);
+}
+
 static void test_engine__bias_is_copied_and_bans(void **state)
 {
     (void)state;
@@ -494,6 +519,7 @@ int main(void)
         cmocka_unit_test_setup(test_engine__a_checkpoint_that_fails_to_load_is_fatal_and_answers_every_submit, reset),
         cmocka_unit_test_setup(test_engine__a_device_fault_is_fatal, reset),
         cmocka_unit_test_setup(test_engine__a_refused_prompt_says_why_and_the_engine_lives_on, reset),
+        cmocka_unit_test_setup(test_engine__going_back_into_the_middle_of_an_answer_computes_little, reset),
         cmocka_unit_test_setup(test_engine__bias_is_copied_and_bans, reset),
         cmocka_unit_test_setup(test_engine__padding_ids_are_never_picked, reset),
         cmocka_unit_test_setup(test_engine__bad_options_are_refused_before_anything_is_read, reset),

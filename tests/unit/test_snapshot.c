@@ -27,7 +27,7 @@ static void assert_kept(const struct snapshots *s, const int *want, int n)
 
 static void take(struct snapshots *s, int pos)
 {
-    int *mem = snapshots_claim(s, pos);
+    int *mem = snapshots_claim(s, pos, false);
     assert_non_null(mem);
     *mem = pos;
 }
@@ -54,15 +54,15 @@ static void test_snapshot__empty_sequence_and_known_positions_take_no_slot(void 
     (void)state;
     struct snapshots s;
     assert_true(snapshots_init(&s, 2, sizeof(int)));
-    assert_null(snapshots_claim(&s, 0));
+    assert_null(snapshots_claim(&s, 0, false));
     take(&s, 10);
-    assert_null(snapshots_claim(&s, 10));
+    assert_null(snapshots_claim(&s, 10, false));
     take(&s, 20);
     assert_kept(&s, (int[]){10, 20}, 2);
     snapshots_free(&s);
 
     assert_true(snapshots_init(&s, 0, sizeof(int)));            /* no ring at all */
-    assert_null(snapshots_claim(&s, 10));
+    assert_null(snapshots_claim(&s, 10, false));
     assert_int_equal(snapshots_find(&s, 10), -1);
     snapshots_drop_after(&s, 0);
     snapshots_free(&s);
@@ -128,6 +128,65 @@ static void test_snapshot__the_newest_two_survive_the_new_one(void **state)
     }
 }
 
+static bool pass(struct snapshots *s, int pos)
+{
+    int *mem = snapshots_claim(s, pos, true);
+    if (mem)
+        *mem = pos;
+    return mem != NULL;
+}
+
+static void test_snapshot__those_on_the_way_of_an_answer_go_first(void **state)
+{
+    (void)state;
+    struct snapshots s;
+    assert_true(snapshots_init(&s, 8, sizeof(int)));
+    for (int pos = 100; pos <= 500; pos += 100)
+        take(&s, pos);
+    for (int pos = 1000; pos <= 8000; pos += 500)       /* a long answer: no turn loses its place, and they spread */
+        pass(&s, pos);
+    int last = 500, widest = 0, sorted[8];
+    memcpy(sorted, s.pos, sizeof sorted);
+    qsort(sorted, 8, sizeof *sorted, ascending);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(sorted[i], 100 * (i + 1));
+    for (int i = 5; i < 8; i++) {
+        widest = sorted[i] - last > widest ? sorted[i] - last : widest;
+        last = sorted[i];
+    }
+    assert_true(last == 8000 && widest <= 4000);
+    take(&s, 8100);                     /* the turns that follow take their places back */
+    take(&s, 8200);
+    take(&s, 8300);
+    assert_kept(&s, (int[]){100, 200, 300, 400, 500, 8100, 8200, 8300}, 8);
+    take(&s, 8400);
+    assert_true(pass(&s, 9000));        /* a quarter of the slots at most, when all are taken; never the newest two turns */
+    assert_true(pass(&s, 9500));
+    assert_true(pass(&s, 10000));
+    int light = 0;
+    for (int i = 0; i < 8; i++)
+        light += s.on_way[i];
+    assert_int_equal(light, 2);
+    assert_int_equal(*(int *)snapshots_at(&s, snapshots_find(&s, 8400)), 8400);
+    assert_int_equal(*(int *)snapshots_at(&s, snapshots_find(&s, 8399)), 8300);
+    assert_null(snapshots_claim(&s, 10000, false));     /* there the answer has ended: it is a turn's now */
+    light = 0;
+    for (int i = 0; i < 8; i++)
+        light += s.on_way[i];
+    assert_int_equal(light, 1);
+    snapshots_free(&s);
+
+    for (int n = 1; n <= 3; n++) {      /* tiny rings are for turns, once they are full of them */
+        assert_true(snapshots_init(&s, n, sizeof(int)));
+        pass(&s, 5);
+        for (int pos = 10; pos <= 10 * n; pos += 10)
+            take(&s, pos);
+        assert_false(pass(&s, 100));
+        assert_kept(&s, (int[]){10, 20, 30}, n);
+        snapshots_free(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +195,7 @@ int main(void)
         cmocka_unit_test(test_snapshot__changed_tokens_drop_what_depends_on_them),
         cmocka_unit_test(test_snapshot__a_long_prefill_leaves_them_spread_out),
         cmocka_unit_test(test_snapshot__the_newest_two_survive_the_new_one),
+        cmocka_unit_test(test_snapshot__those_on_the_way_of_an_answer_go_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,8 +16,8 @@ static void start(struct timeline *t, struct snapshots *s, int n, int n_run)
     assert_true(timeline_init(t, CAP));
     timeline_adopt(t, ids, n, n_run);
     assert_true(snapshots_init(s, 4, 1));
-    snapshots_claim(s, 4);
-    snapshots_claim(s, 8);
+    snapshots_claim(s, 4, false);
+    snapshots_claim(s, 8, false);
 }
 
 static void test_timeline__rejoins_at_the_best_place(void **state)
