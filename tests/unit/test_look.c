@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -124,6 +125,44 @@ static void test_look__colours_have_the_values_of_the_256_colour_cube(void **sta
     assert_int_equal(look_rgb(0x1000000 | 0x123456), 0x123456);
 }
 
+static void test_look__with_few_colours_the_nearest_is_taken(void **state)
+{
+    (void)state;
+    assert_int_equal(look_nearest(-1, 8), -1);
+    assert_int_equal(look_nearest(5, 8), 5);
+    assert_int_equal(look_nearest(9, 8), 1);            /* bright red */
+    assert_int_equal(look_nearest(231, 8), 7);
+    assert_int_equal(look_nearest(231, 16), 15);
+    assert_int_equal(look_nearest(233, 16), 0);
+    assert_int_equal(look_nearest(63, 8), 4);
+    assert_int_equal(look_nearest(200, 256), 200);
+    assert_int_equal(look_nearest(0x1000000 | 0xAF5F00, 256), 130);
+    assert_int_equal(look_nearest(0x1000000 | 0x080808, 256), 232);
+    assert_int_equal(look_nearest(0x1000000, 256), 16);  /* black, but not the user's idea of it */
+}
+
+static void test_look__who_wants_colours_is_asked_in_order(void **state)
+{
+    (void)state;
+    static const struct { const char *option, *own, *none, *force; int colors; } rows[] = {
+        { "auto",   NULL,     NULL, NULL, 256 }, { NULL,     NULL,     NULL, NULL, 256 }, { "never",  NULL,     NULL, NULL, 0 },
+        { "auto",   NULL,     "1",  NULL, 0 },   { "auto",   NULL,     "",   NULL, 256 }, { "always", NULL,     "1",  NULL, 256 },
+        { "auto",   "always", "1",  NULL, 256 }, { "auto",   "never",  NULL, NULL, 0 },   { "always", "never",  NULL, NULL, 256 },
+        { "auto",   "auto",   "1",  NULL, 0 },   { "auto",   NULL,     NULL, "0",  0 },   { "auto",   NULL,     NULL, "1",  256 },
+        { "auto",   NULL,     "1",  "1",  0 },   { "never",  "always", NULL, "1",  0 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *const names[] = {"Q35CHAT_COLOR", "NO_COLOR", "FORCE_COLOR"}, *const values[] = {rows[i].own, rows[i].none, rows[i].force};
+        for (int k = 0; k < 3; k++) {
+            unsetenv(names[k]);
+            if (values[k])
+                setenv(names[k], values[k], 1);
+        }
+        assert_int_equal(look_colors(rows[i].option, 256), rows[i].colors);
+        assert_int_equal(look_colors(rows[i].option, -1), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -134,6 +173,8 @@ int main(void)
         cmocka_unit_test(test_look__what_matters_is_told_by_marks_too),
         cmocka_unit_test(test_look__fixed_colours_have_the_contrast_that_reading_needs),
         cmocka_unit_test(test_look__colours_have_the_values_of_the_256_colour_cube),
+        cmocka_unit_test(test_look__with_few_colours_the_nearest_is_taken),
+        cmocka_unit_test(test_look__who_wants_colours_is_asked_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -683,6 +683,39 @@ static void test_term__unknown_types_are_taken_for_xterm_and_hopeless_ones_refus
     far_close(&f);
 }
 
+static void test_term__is_usable_or_says_why_not(void **state)
+{
+    (void)state;
+    static const struct { const char *type; int rows, cols, closed; const char *why; } rows[] = {
+        { "xterm-256color", 24, 80, -1, "" }, { "vt100", 24, 80, -1, "" }, { "xterm-nosuch", 24, 80, -1, "" }, { "xterm", 4, 20, -1, "" }, { "xterm", 0, 0, -1, "" },
+        { "dumb", 24, 80, -1, "TERM is dumb" }, { "", 24, 80, -1, "TERM is not set" },
+        { "xterm", 3, 80, -1, "the terminal has 80 columns and 3 rows; a full screen needs 20 and 4" },
+        { "xterm", 24, 19, -1, "the terminal has 19 columns and 24 rows; a full screen needs 20 and 4" },
+        { "xterm", 24, 80, 0, "standard input is not a terminal" }, { "xterm", 24, 80, 1, "standard output is not a terminal" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct winsize size = {.ws_row = (unsigned short)rows[i].rows, .ws_col = (unsigned short)rows[i].cols};
+        int master, slave, status;
+        assert_int_equal(openpty(&master, &slave, NULL, NULL, &size), 0);
+        pid_t pid = fork();
+        if (!pid) {
+            struct err why = {0};
+            setenv("TERM", rows[i].type, 1);
+            dup2(slave, 0);
+            dup2(slave, 1);
+            if (rows[i].closed >= 0)
+                close(rows[i].closed);
+            bool usable = term_usable(&why);
+            _exit(usable != !*rows[i].why || strcmp(why.msg, rows[i].why));
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        if (status)
+            fail_msg("row %zu", i);
+        close(master);
+        close(slave);
+    }
+}
+
 static void test_term__without_utf8_other_characters_are_question_marks(void **state)
 {
     (void)state;
@@ -870,6 +903,7 @@ int main(void)
         cmocka_unit_test(test_term__themes_are_shown_in_the_colours_that_there_are),
         cmocka_unit_test(test_term__every_known_type_is_left_as_it_was_found),
         cmocka_unit_test(test_term__unknown_types_are_taken_for_xterm_and_hopeless_ones_refused),
+        cmocka_unit_test(test_term__is_usable_or_says_why_not),
         cmocka_unit_test(test_term__without_utf8_other_characters_are_question_marks),
         cmocka_unit_test(test_term__titles_and_the_clipboard_say_what_was_meant),
         cmocka_unit_test(test_term__the_mouse_is_switched_and_switched_back),

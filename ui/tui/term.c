@@ -47,7 +47,8 @@ struct term {
     FILE   *canvas, *nothing;   /* curses draws into memory, and reads nowhere */
     int     memory;             /* the canvas's file */
     bool    xterm;              /* knows modes, titles and questions as xterm does */
-    bool    utf8, mouse, title, kitty, sync, asked, left;
+    bool    utf8, mouse, title, kitty, sync, left;
+    bool    asked;              /* and not answered yet */
     bool    hides;              /* the cursor can be hidden */
     bool    cursor_shown;
     bool    damaged;            /* the next frame erases the screen */
@@ -221,10 +222,13 @@ static bool open_canvas(struct term *t, struct err *e)
     return true;
 }
 
-/* Asks what the terminal can do.  Every terminal answers the last question, so that its answer ends the wait for the others. */
+/* Asks what the terminal can do.  Every terminal answers the last question, so that its answer ends the wait for the others.
+ * Some print a letter of what they do not know: the line, the first of an empty screen, is wiped. */
 static void ask(struct term *t)
 {
-    say(t, "\033[?2026$p\033[?2004$p\033[?u\033]11;?\033\\\033[c");
+    say(t, "\033[?2026$p\033[?2004$p\033[?u\033]11;?\033\\\033[c\033[H\033[K");
+    flush(t);
+    t->asked = true;
 }
 
 static void set_modes(struct term *t)
@@ -271,10 +275,11 @@ struct term *term_open(const struct term_options *o, struct err *e)
     int theme = o->theme ? theme_find(o->theme) : 0, rows, cols;
     term_size(t, &rows, &cols);
     fit_size(t, rows, cols);
-    t->asked = o->probe && t->xterm;
     t->left = true;
     term_theme(t, theme_at(theme < 0 ? 0 : theme));
     term_enter(t);
+    if (o->probe && t->xterm)
+        ask(t);
     return t;
 }
 
@@ -607,8 +612,6 @@ void term_enter(struct term *t)
     tty_take(&t->tty);
     doupdate();                                 /* curses takes the screen, erases it and draws what was there */
     take_canvas(t);
-    if (t->asked)
-        ask(t);
     set_modes(t);
     t->cursor_shown = true;
     flush(t);

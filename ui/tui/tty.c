@@ -116,6 +116,7 @@ void tty_take(struct tty *t)
 {
     static bool at_exit;
     CHECK(!promise.taken);
+    tcgetattr(t->in, &t->found);                /* the shell may have changed it since */
     promise.in = t->in;
     promise.out = t->out;
     promise.owner = getpid();

@@ -13,7 +13,7 @@ struct tty {
     int    in, out;
     bool   gone;                /* hung up: nothing more comes or goes */
     size_t sent;                /* bytes written */
-    struct termios found;       /* how the line was */
+    struct termios found;       /* how the line was when it was taken */
 };
 
 bool tty_open(struct tty *t, int in, int out, struct err *e);
