@@ -479,6 +479,23 @@ static void test_pane__details_open_and_close_below_a_head_that_stays(void **sta
     pane_close(p);
 }
 
+static void test_pane__details_out_of_view_come_into_it(void **state)
+{
+    (void)state;
+    struct pane *p = pane_open();
+    add(p, ITEM_REASONING, "an old thought");
+    for (int i = 0; i < 30; i++)
+        add(p, ITEM_USER, "hello");
+    screen(p, 10, 60);
+    assert_true(pane_toggle(p));
+    screen(p, 10, 60);
+    assert_string_equal(row_of(1), "  an old thought");
+    assert_true(pane_toggle(p));
+    screen(p, 10, 60);
+    assert_string_equal(row_of(0), "  thought                                    Ctrl-O reads it");
+    pane_close(p);
+}
+
 static void test_pane__a_following_view_never_moves_text_down(void **state)
 {
     (void)state;
@@ -672,6 +689,24 @@ static void test_pane__a_search_goes_round_and_opens_what_hides_a_hit(void **sta
     pane_close(p);
 }
 
+static void test_pane__a_search_begins_at_the_view(void **state)
+{
+    (void)state;
+    struct pane *p = pane_open();
+    int i = pane_add(p, ITEM_OUTPUT, 0), which;
+    for (int k = 0; k < 100; k++)
+        append(p, i, "a word in a row\n");
+    screen(p, 10, 60);
+    pane_scroll(p, -40);                /* rows 50 to 59 */
+    assert_int_equal(pane_find(p, "word"), 100);
+    assert_true(pane_find_next(p, 1, &which));
+    assert_int_equal(which, 51);
+    pane_find(p, "row");
+    assert_true(pane_find_next(p, -1, &which));
+    assert_int_equal(which, 50);
+    pane_close(p);
+}
+
 static void test_pane__a_hit_far_away_comes_into_view(void **state)
 {
     (void)state;
@@ -753,6 +788,11 @@ static void test_pane__what_is_far_away_is_forgotten(void **state)
     pane_to_end(p);
     screen(p, 24, 80);
     assert_true(pane_cached(p) < 9 << 20);
+    pane_cut(p, 1);
+    screen(p, 24, 80);
+    assert_true(pane_cached(p) > 0 && pane_cached(p) < 4096);
+    pane_reset(p);
+    assert_int_equal(pane_cached(p), 0);
     pane_close(p);
 }
 
@@ -774,6 +814,7 @@ int main(void)
         cmocka_unit_test(test_pane__a_size_there_and_back_gives_the_same_cells),
         cmocka_unit_test(test_pane__nothing_moves_a_view_that_does_not_follow),
         cmocka_unit_test(test_pane__details_open_and_close_below_a_head_that_stays),
+        cmocka_unit_test(test_pane__details_out_of_view_come_into_it),
         cmocka_unit_test(test_pane__a_following_view_never_moves_text_down),
         cmocka_unit_test(test_pane__the_end_comes_back_with_a_larger_screen),
         cmocka_unit_test(test_pane__marks_and_jumps_go_to_heads_of_messages),
@@ -783,6 +824,7 @@ int main(void)
         cmocka_unit_test(test_pane__cells_know_their_place_in_the_source),
         cmocka_unit_test(test_pane__tints_hits_and_selection_lie_above_each_other),
         cmocka_unit_test(test_pane__a_search_goes_round_and_opens_what_hides_a_hit),
+        cmocka_unit_test(test_pane__a_search_begins_at_the_view),
         cmocka_unit_test(test_pane__a_hit_far_away_comes_into_view),
         cmocka_unit_test(test_pane__nothing_is_shown_below_what_covers_the_last_rows),
         cmocka_unit_test(test_pane__hits_of_a_text_that_grows_are_those_of_the_whole),
