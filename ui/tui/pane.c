@@ -6,6 +6,8 @@
 
 #include "base/log.h"
 #include "ui/tui/items.h"
+#include "ui/tui/search.h"
+#include "ui/tui/sentence.h"
 
 struct pane {
     struct items items;
@@ -21,12 +23,8 @@ struct pane {
 
     int chosen, opened;         /* opened: by the last pane_toggle(); -1: none */
     struct { int item; size_t at, n; } selected;
-    struct find find;
-    struct buf  looked_for;
-    int hit_item, hit;          /* one stands on; hit_item -1: none */
+    struct search search;
 };
-
-enum { SENTENCE_LEAST = 8 };            /* bytes: "So" says nothing of a thought */
 
 static const struct pane_place nowhere = {-1, 0, 0};
 
@@ -45,8 +43,7 @@ void pane_close(struct pane *p)
     if (!p)
         return;
     items_free(&p->items);
-    find_free(&p->find);
-    buf_free(&p->looked_for);
+    search_free(&p->search);
     free(p);
 }
 
@@ -127,8 +124,7 @@ void pane_cut(struct pane *p, int item)
         p->chosen = -1;
     if (p->opened >= item)
         p->opened = -1;
-    if (p->hit_item >= item)
-        p->hit_item = -1;
+    search_cut(&p->search, item);
     if (p->selected.item >= item)
         p->selected.n = 0;
     p->drawn = nowhere;
@@ -156,38 +152,10 @@ void pane_source(const struct pane *p, int item, struct buf *out)
     buf_add(out, buf_str(&it->source), it->source.len);
 }
 
-/* Does a sentence end with byte i?  Lines count as sentences: thoughts are full of lists. */
-static bool ends_sentence(const char *s, size_t n, size_t i)
-{
-    bool stop = s[i] == '.' || s[i] == '!' || s[i] == '?';
-    bool wide = i >= 2 && !memcmp(s + i - 2, "\xe3\x80\x82", 3);        /* the full stop of Chinese and Japanese */
-    return s[i] == '\n' || wide || (stop && i + 1 < n && (s[i + 1] == ' ' || s[i + 1] == '\n'));
-}
-
 bool pane_sentence(const struct pane *p, int item, struct buf *out)
 {
     const struct item *it = item_at_index(p, item);
-    const char *s = buf_str(&it->source);
-    size_t n = it->source.len, end = n, from;
-    for (;;) {
-        while (end > 0 && !ends_sentence(s, n, end - 1))
-            end--;
-        if (!end)
-            return false;
-        for (from = end - 1; from > 0 && !ends_sentence(s, n, from - 1);)
-            from--;
-        size_t sign = strspn(s + from, " \t\n\r-*#>");          /* of lists, headings, quotes */
-        if (from + sign + SENTENCE_LEAST <= end) {
-            from += sign;
-            break;
-        }
-        end = from;
-    }
-    while (end > from && strchr(" \t\n\r", s[end - 1]))
-        end--;
-    for (; from < end; from++)
-        buf_addc(out, strchr("\t\n\r", s[from]) ? ' ' : s[from]);
-    return true;
+    return sentence_newest(buf_str(&it->source), it->source.len, out);
 }
 
 void pane_tint(struct pane *p, int item, const struct pane_tint *tints, int n)
@@ -294,17 +262,11 @@ static void bring_into_view(struct pane *p, int item, size_t at)
         stay_at(p, items_move(&p->items, s, -(clear / 3)));
 }
 
-static void update_hits(struct pane *p, struct item *it)
-{
-    if (p->find.n && it->hits.scanned < it->source.len)
-        hits_update(&it->hits, &p->find, buf_str(&it->source), it->source.len, it->kind == ITEM_ANSWER || it->kind == ITEM_REASONING);
-}
-
 static void draw_row(struct pane *p, struct spot s, struct cells *c, struct area a, int at_row)
 {
     struct item *it = &p->items.at[s.item];
     int gap = items_gap(&p->items, s.item);
-    struct item_over over = {.hit = p->hit_item == s.item ? p->hit : -1, .chosen = p->chosen == s.item};
+    struct item_over over = {.hit = p->search.on_hit && p->search.item == s.item ? p->search.hit : -1, .chosen = p->chosen == s.item};
     if (s.row < gap)
         return;
     if (p->selected.n && p->selected.item == s.item) {
@@ -337,7 +299,7 @@ void pane_draw(struct pane *p, struct cells *c, struct area a)
     for (; i < p->items.n && row < a.rows; i++) {
         int rows = items_rows(&p->items, i);
         if (rows)
-            update_hits(p, &p->items.at[i]);
+            search_item(&p->search, &p->items.at[i]);
         for (int r = row < 0 ? -row : 0; r < rows && row + r < a.rows; r++)
             draw_row(p, (struct spot){i, r}, c, a, row + r);
         row += rows;
@@ -566,55 +528,16 @@ void pane_tables(struct pane *p, enum table_shape shape)
 
 int pane_find(struct pane *p, const char *what)
 {
-    long n = 0;
-    if (strcmp(what, buf_str(&p->looked_for))) {
-        for (int i = 0; i < p->items.n; i++)
-            hits_free(&p->items.at[i].hits);
-        buf_reset(&p->looked_for);
-        buf_adds(&p->looked_for, what);
-        find_set(&p->find, what);
-        p->hit_item = -1;
-    }
-    for (int i = 0; i < p->items.n; i++) {
-        update_hits(p, &p->items.at[i]);
-        n += p->items.at[i].hits.n;
-    }
-    return (int)n;
-}
-
-/* The first hit from the top row on; it may be one behind the last of its item. */
-static void hit_from_view(struct pane *p)
-{
-    struct pane_place place = place_of(p, top_spot(p));
-    p->hit_item = place.item < p->items.n ? place.item : 0;
-    p->hit = 0;
-    const struct hits *h = &p->items.at[p->hit_item].hits;
-    while (place.sub >= 0 && p->hit < h->n && h->at[p->hit].at < place.at)
-        p->hit++;
+    return (int)search_set(&p->search, &p->items, what);
 }
 
 bool pane_find_next(struct pane *p, int direction, int *which)
 {
-    if (!pane_find(p, buf_str(&p->looked_for)))
+    struct pane_place from = pane_place(p);
+    *which = (int)search_step(&p->search, &p->items, direction, from);
+    if (!*which)
         return false;
-    if (p->hit_item < 0) {
-        hit_from_view(p);
-        p->hit -= direction < 0;
-    } else {
-        p->hit += direction < 0 ? -1 : 1;
-    }
-    while (p->hit < 0) {
-        p->hit_item = (p->hit_item ? p->hit_item : p->items.n) - 1;
-        p->hit = p->items.at[p->hit_item].hits.n - 1;
-    }
-    while (p->hit >= p->items.at[p->hit_item].hits.n) {
-        p->hit_item = p->hit_item + 1 < p->items.n ? p->hit_item + 1 : 0;
-        p->hit = 0;
-    }
-    *which = p->hit + 1;
-    for (int i = 0; i < p->hit_item; i++)
-        *which += p->items.at[i].hits.n;
-    pane_show(p, p->hit_item, p->items.at[p->hit_item].hits.at[p->hit].at);
+    pane_show(p, p->search.item, search_hit(&p->search, &p->items).at);
     return true;
 }
 
