@@ -213,7 +213,7 @@ static size_t add_frame(struct item *it, int columns, int indent, const char *si
         right.n = glyph_fit(right.text, right.n, room > 0 ? room : 0, NULL);
         wide = columns_of(&right);
     }
-    struct line *line = lines_begin(&it->frame, left.source);
+    struct line *line = lines_begin(&it->frame, left.source == LINES_NO_SOURCE ? 0 : left.source);
     line->indent = (uint16_t)(indent > 0 ? indent : 0);
     if (wide)
         room -= wide + (left.n ? 2 : 0);
@@ -245,7 +245,7 @@ static void add_reasoning_head(struct item *it, int columns)
     int indent = columns < NARROW ? 0 : 2;
     if (columns < NARROW)
         hint = "";
-    add_frame(it, columns, indent, "", (struct part){text, strlen(text), 0, dim}, (struct part){hint, strlen(hint), LINES_NO_SOURCE, dim});
+    add_frame(it, columns, indent, "", (struct part){text, strlen(text), LINES_NO_SOURCE, dim}, (struct part){hint, strlen(hint), LINES_NO_SOURCE, dim});
 }
 
 static long count_lines(const char *s, size_t n)
