@@ -134,6 +134,7 @@ static void on_done(struct app *a, const struct chat_event *ev)
         input_give_back(a, ev->taken_back);
     }
     app_count_context(a);
+    a->figures.n_tokens = a->phase.n_tokens = 0;
     buf_free(&both);
 }
 

@@ -140,7 +140,6 @@ void browse_copy(struct app *a, struct buf *text, const char *what);    /* takes
 /* --- view.c, beside view.h --- */
 void view_click(struct app *a, int row, int col);
 
-action_fn act_sessions, act_tree, act_messages;         /* commands that open a window */
 #define KEY(context, key, action, help) action_fn act_##action;
 #include "config/keys.def"
 

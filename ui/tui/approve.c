@@ -99,6 +99,7 @@ static void answer(struct app *a, enum chat_answer how)
     }
     approve_end(&a->approve);
     a->phase.asking = false;
+    a->feed.call_ms = a->ms;            /* the time to decide is not the tool's */
     chat_approve(a->chat, how);
 }
 

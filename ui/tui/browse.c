@@ -389,18 +389,3 @@ void act_sibling_after(struct app *a)
 {
     show_sibling(a, 1);
 }
-
-void act_sessions(struct app *a)
-{
-    app_pick(a, PICK_SESSION);
-}
-
-void act_tree(struct app *a)
-{
-    app_pick(a, PICK_NODE);
-}
-
-void act_messages(struct app *a)
-{
-    app_pick(a, PICK_MESSAGE);
-}

@@ -288,12 +288,14 @@ static void on_result(struct feed *f, const struct chat_event *ev, int64_t ms)
     f->message++;
 }
 
-static const char *ended(enum chat_end end)
+static const char *ended(const struct feed *f, enum chat_end end)
 {
+    int last = chat_n_messages(f->chat) - 1;
+    bool goes_on = last >= 0 && chat_message(f->chat, last).stopped;
     switch (end) {
     case CHAT_LENGTH:      return "cut off: max_tokens is reached; Enter on an empty draft goes on";
     case CHAT_CONTEXT:     return "cut off: the context is full; /new begins again, /undo goes back";
-    case CHAT_INTERRUPTED: return "stopped; Enter on an empty draft goes on";
+    case CHAT_INTERRUPTED: return goes_on ? "stopped; Enter on an empty draft goes on" : "stopped";
     case CHAT_TOOL_ROUNDS: return "ended: too many rounds of tool calls, see /set tool_rounds";
     default:               return NULL;
     }
@@ -305,8 +307,8 @@ static void on_done(struct feed *f, const struct chat_event *ev, int64_t ms)
     end_answer(f);
     f->complete = true;
     feed_sync(f);                       /* what was taken back goes; signs; of another answer that got no word the older ones return */
-    if (!ev->taken_back && ended(ev->end))
-        feed_say(f, ITEM_NOTE, ended(ev->end));
+    if (!ev->taken_back && ended(f, ev->end))
+        feed_say(f, ITEM_NOTE, ended(f, ev->end));
     if (ev->end == CHAT_FAILED) {
         struct buf line = {0};
         buf_addf(&line, "failed: %s", ev->text);

@@ -149,49 +149,76 @@ static void submit(struct app *a, const char *text)
     app_began(a, ok, &e);
 }
 
-static void run_command(struct app *a, const char *text)
+/* What only a front end with a screen can do. */
+static void do_on_screen(struct app *a, const char *name, const char *argument)
 {
-    const char *message;
-    struct buf out = {0};
-    enum command_result r = command_run(a->chat, a->o, text, &message, &out);
-    if (r == COMMAND_MESSAGE && app_busy(a))
-        queue_push(&a->queue, message);
-    else if (r == COMMAND_MESSAGE)
-        submit(a, message);
-    else if (r == COMMAND_TURN)
-        app_began(a, true, NULL);
-    else if (!app_busy(a))
-        app_changed(a);
-    if (out.len)
-        feed_say(&a->feed, ITEM_OUTPUT, out.data);
-    if (out.len)
-        pane_to_end(a->pane);
-    if (r == COMMAND_QUIT)
-        a->wishes |= WISH_LEAVE;
-    buf_free(&out);
+    if (!strcmp(name, "resume"))
+        app_pick(a, PICK_SESSION);
+    else if (!strcmp(name, "keys"))
+        act_keys(a);
+    else if (!strcmp(name, "inspect"))
+        inspect_answer(a, atoi(argument));
+    else if (!strcmp(name, "theme"))
+        app_hint(a, "theme %s", argument);      /* the next frame has it */
 }
 
-/* Commands that open a window here; elsewhere they print. */
-static action_fn *window_of(const char *text)
+static void say(struct app *a, const struct buf *out)
 {
-    static const struct { const char *name; action_fn *fn; } windows[] = {
-        {"/sessions", act_sessions}, {"/resume", act_sessions}, {"/load", act_sessions}, {"/tree", act_tree}, {"/edit", act_messages},
-        {"/keys", act_keys}, {"/inspect", act_inspect}, {"/panel", act_panel}, {"/mouse", act_mouse}, {"/heat", act_heat},
-        {"/raw", act_raw}, {"/pager", act_print_all},
-    };
-    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
-        if (!strcmp(text, windows[i].name))
-            return windows[i].fn;
-    return NULL;
+    if (!out->len)
+        return;
+    feed_say(&a->feed, ITEM_OUTPUT, out->data);
+    pane_to_end(a->pane);
+}
+
+static void take_result(struct app *a, enum command_result r, const char *message, struct buf *out)
+{
+    if (!app_busy(a) && (r == COMMAND_DONE || r == COMMAND_MOVED || r == COMMAND_EDIT))
+        app_changed(a);
+    switch (r) {
+    case COMMAND_MESSAGE:
+        if (app_busy(a))
+            queue_push(&a->queue, message);
+        else
+            submit(a, message);
+        break;
+    case COMMAND_DONE:
+    case COMMAND_MOVED:
+        say(a, out);
+        break;
+    case COMMAND_TURN:
+        app_began(a, true, NULL);
+        say(a, out);
+        break;
+    case COMMAND_EDIT:
+        editor_set(a->editor, buf_str(out));
+        app_edited(a);
+        pane_to_end(a->pane);
+        break;
+    case COMMAND_COPY:
+        browse_copy(a, out, "answer");
+        break;
+    case COMMAND_SCREEN:
+        do_on_screen(a, message, buf_str(out));
+        break;
+    case COMMAND_QUIT:
+        a->wishes |= WISH_LEAVE;
+        break;
+    }
 }
 
 void input_take(struct app *a, const char *text)
 {
-    action_fn *window = window_of(text);
-    if (window)
-        window(a);
-    else
-        run_command(a, text);
+    const char *message;
+    struct buf out = {0};
+    if (!strcmp(text, "/sessions")) {   /* elsewhere these print a list; here one can choose from it */
+        app_pick(a, PICK_SESSION);
+    } else if (!strcmp(text, "/tree")) {
+        app_pick(a, PICK_NODE);
+    } else {
+        enum command_result r = command_run(a->chat, a->o, text, &message, &out);
+        take_result(a, r, message, &out);
+    }
+    buf_free(&out);
 }
 
 static void trim(struct buf *text)

@@ -122,25 +122,8 @@ static void go(struct app *a, int token)
     mark(a);
 }
 
-/* The answer that is meant: the one at hand, else the newest. */
-void act_inspect(struct app *a)
+static void inspect(struct app *a, int message)
 {
-    int item = pane_here(a->pane), message = item >= 0 ? pane_message(a->pane, item) : -1;
-    if (a->mode == MODE_INSPECT) {
-        act_inspect_end(a);
-        return;
-    }
-    if (message < 0 || chat_n_tokens(a->chat, tokens_of(a, message)) <= 0) {
-        for (item = pane_n(a->pane) - 1; item >= 0; item--) {
-            message = pane_message(a->pane, item);
-            if (message >= 0 && chat_n_tokens(a->chat, tokens_of(a, message)) > 0)
-                break;
-        }
-        if (item < 0) {
-            app_hint(a, "no answer with tokens to look at");
-            return;
-        }
-    }
     struct chat_token t;
     int n = chat_n_tokens(a->chat, tokens_of(a, message)), first = 0;
     while (first < n && chat_token(a->chat, tokens_of(a, message), first, &t) && t.reasoning)
@@ -148,6 +131,39 @@ void act_inspect(struct app *a)
     a->inspect = (struct inspect){.message = message};
     a->mode = MODE_INSPECT;
     go(a, first < n ? first : 0);
+}
+
+static bool has_tokens(const struct app *a, int message)
+{
+    return message >= 0 && chat_n_tokens(a->chat, tokens_of(a, message)) > 0;
+}
+
+void inspect_answer(struct app *a, int nth)
+{
+    int last = -2;
+    for (int item = pane_n(a->pane) - 1; item >= 0; item--) {
+        int message = pane_message(a->pane, item);
+        if (message == last || !has_tokens(a, message))
+            continue;
+        last = message;
+        if (--nth > 0)
+            continue;
+        inspect(a, message);
+        return;
+    }
+    app_hint(a, "no answer with tokens to look at");
+}
+
+/* The answer at hand, else the newest. */
+void act_inspect(struct app *a)
+{
+    int item = pane_here(a->pane), message = item >= 0 ? pane_message(a->pane, item) : -1;
+    if (a->mode == MODE_INSPECT)
+        act_inspect_end(a);
+    else if (a->mode == MODE_VIEW && has_tokens(a, message))
+        inspect(a, message);
+    else
+        inspect_answer(a, 1);
 }
 
 void act_inspect_end(struct app *a)

@@ -9,8 +9,6 @@
 
 static const char *hint(const struct app *a)
 {
-    if (a->hint.len)
-        return a->hint.data;
     if (a->approve.on)
         return NULL;                    /* the question names its keys */
     switch (a->mode) {
@@ -49,7 +47,7 @@ static void add_sign(struct buf *signs, bool on, const char *sign)
 
 static const char *signs(struct app *a)
 {
-    static const char *const heat[] = {"", "HOW", "SURE"};
+    static const char *const heat[] = {"", "HEAT", "HEAT"};
     buf_reset(&a->signs);
     add_sign(&a->signs, a->behind_ctrl_x, "^X");
     add_sign(&a->signs, a->raw, "RAW");
@@ -181,5 +179,7 @@ void summary_panel(struct app *a, struct panel *p)
     p->celsius = a->figures.machine.celsius;
     p->watts = a->figures.machine.watts;
     p->throttled = a->figures.machine.throttled;
+    p->snapshots = a->figures.machine.snapshots;
+    p->snapshots_max = a->figures.machine.snapshots_max;
     p->disk = !options_on(a->o, OPT_save) ? "not kept" : chat_unsaved(a->chat) ? "NOT SAVED" : chat_saved_as(a->chat) ? "saved" : NULL;
 }

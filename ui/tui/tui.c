@@ -1,5 +1,7 @@
 #include "ui/tui/tui.h"
 
+#include <langinfo.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -306,10 +308,7 @@ static void print_farewell(const struct tui *t)
 static bool resume(struct tui *t, struct err *e)
 {
     struct buf note = {0};
-    const char *name = options_text(t->o, OPT_resume);
-    if (!*name)
-        return true;
-    bool ok = chat_load(t->app.chat, name, &note, e);
+    bool ok = chat_resume(t->app.chat, &note, e);
     if (ok)
         app_changed(&t->app);
     if (note.len)
@@ -329,6 +328,13 @@ static bool open_chat(struct tui *t, struct err *e)
     return resume(t, e);
 }
 
+/* Servers often lack the locale that the user's own machine sent along; the terminal at its end speaks UTF-8 all the same. */
+static void choose_locale(void)
+{
+    if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8"))
+        setlocale(LC_CTYPE, "C.UTF-8");
+}
+
 static bool open_screen(struct tui *t, struct err *e)
 {
     struct buf history = {0};
@@ -339,6 +345,7 @@ static bool open_screen(struct tui *t, struct err *e)
         .theme = options_text(t->o, OPT_theme), .color = options_text(t->o, OPT_color), .mouse = options_on(t->o, OPT_mouse),
         .title = options_on(t->o, OPT_title), .probe = true,
     };
+    choose_locale();
     t->term = term_open(&to, e);
     if (!t->term)
         return false;

@@ -77,11 +77,19 @@ static void draw_progress(const struct app *a, struct cells *c, struct area at)
         progress_draw_prompt(&a->phase.progress, a->ms, c, at);
 }
 
+/* A word about the last key has the row for itself: it says what could not be guessed, and is soon gone. */
 static void draw_status(struct app *a, struct cells *c, struct area at)
 {
+    static const struct look look = {STYLE_status, 0};
     struct status s;
     summary_status(a, &s);
-    status_draw(&s, c, at);
+    if (!a->hint.len) {
+        status_draw(&s, c, at);
+        return;
+    }
+    cells_blank(c, at, look);
+    int col = cells_puts(c, at, 0, cells_puts(c, at, 0, 1, look, s.state), look, "  ");
+    cells_puts(c, at, 0, col, look, a->hint.data);
 }
 
 static void draw_panel(struct app *a, struct cells *c, struct area at)
