@@ -1,0 +1,152 @@
+/* The full-screen chat without a terminal and with a scripted engine: a test types, lets time go by and looks at the screen. */
+#ifndef Q35_TESTS_STAGE_H
+#define Q35_TESTS_STAGE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "fake_engine.h"
+#include "ui/tui/view.h"
+
+static struct {
+    struct options *o;
+    struct chat *chat;
+    struct app app;
+    struct cells cells;
+    struct buf screen;
+    int64_t ms;
+} stage;
+
+static inline void stage_set(enum option_id id, const char *text)
+{
+    struct err e = {0};
+    if (!options_set(stage.o, id, text, FROM_COMMAND_LINE, &e))
+        fail_msg("%s", e.msg);
+}
+
+/* Before anything else; answers are written down after it. */
+static inline void stage_begin(int rows, int cols)
+{
+    fake_reset();
+    memset(&stage, 0, sizeof stage);
+    stage.o = options_open();
+    stage.ms = 1000000;
+    stage_set(OPT_model, "tests/data/chat");
+    app_open(&stage.app, stage.o, NULL);
+    cells_size(&stage.cells, rows, cols);
+}
+
+/* Takes what the chat has to say; true if there was anything. */
+static inline bool stage_drain(void)
+{
+    int n;
+    const struct chat_event *ev = chat_drain(stage.chat, &n);
+    app_events(&stage.app, ev, n, stage.ms);
+    return n > 0;
+}
+
+static inline void stage_pass(int ms)
+{
+    stage.ms += ms;
+    stage_drain();
+    app_tick(&stage.app, stage.ms);
+}
+
+static inline void stage_load(void)
+{
+    while (!chat_ready(stage.chat)) {
+        chat_wait(stage.chat, -1, 1000);
+        stage_pass(0);
+    }
+}
+
+/* Opens the chat; the model is there unless fake.not_ready. */
+static inline void stage_open(void)
+{
+    static const struct chat_front front = {.can_ask = true, .inspects = true, .tools = "all"};
+    struct err e = {0};
+    stage.chat = chat_open(stage.o, &front, &e);
+    if (!stage.chat)
+        fail_msg("%s", e.msg);
+    stage.app.ms = stage.ms;
+    app_chat(&stage.app, stage.chat);
+    if (!fake.not_ready)
+        stage_load();
+}
+
+static inline void stage_end(void)
+{
+    chat_close(stage.chat);
+    app_close(&stage.app);
+    options_close(stage.o);
+    cells_free(&stage.cells);
+    buf_free(&stage.screen);
+}
+
+/* Until the answer has ended, or waits for the user, or hangs. */
+static inline void stage_answer(void)
+{
+    enum { QUIET = 100, WAIT_MS = 2 };  /* a tool call that comes in is quiet for a while, too */
+    for (int quiet = 0; chat_busy(stage.chat) && !stage.app.approve.on && quiet < QUIET;) {
+        chat_wait(stage.chat, -1, WAIT_MS);
+        stage.ms += 10;
+        quiet = stage_drain() ? 0 : quiet + 1;
+    }
+    stage_pass(1000);
+}
+
+/* A key by its name, "Ctrl-C"; or a character. */
+static inline void stage_key(const char *name)
+{
+    struct key_event ev = {.kind = KEYS_KEY};
+    assert_true(keys_parse(name, &ev.code, &ev.mods));
+    if (ev.code < KEY_NONE && !ev.mods)
+        ev = (struct key_event){.kind = KEYS_TEXT, .text = name, .n = strlen(name)};
+    app_key(&stage.app, &ev, stage.ms);
+    stage.ms += 10;
+}
+
+static inline void stage_keys(const char *names)       /* with blanks between */
+{
+    char name[32];
+    for (int n; sscanf(names, "%31s%n", name, &n) == 1; names += n)
+        stage_key(name);
+}
+
+static inline void stage_type(const char *text)
+{
+    for (; *text; text++)
+        app_key(&stage.app, &(struct key_event){.kind = KEYS_TEXT, .text = text, .n = 1}, stage.ms += 10);
+}
+
+static inline void stage_say(const char *text)
+{
+    stage_type(text);
+    stage_key("Enter");
+}
+
+static inline const char *stage_screen(void)
+{
+    view_draw(&stage.app, &stage.cells);
+    buf_reset(&stage.screen);
+    cells_dump(&stage.cells, false, &stage.screen);
+    return buf_str(&stage.screen);
+}
+
+static inline const char *stage_draft(void)
+{
+    static struct buf text;
+    buf_reset(&text);
+    editor_text(stage.app.editor, &text);
+    return buf_str(&text);
+}
+
+#define assert_shows(text) \
+    do { if (!strstr(stage_screen(), text)) fail_msg("\"%s\" is not on the screen:\n%s", text, buf_str(&stage.screen)); } while (0)
+#define assert_hides(text) \
+    do { if (strstr(stage_screen(), text)) fail_msg("\"%s\" is on the screen:\n%s", text, buf_str(&stage.screen)); } while (0)
+
+#endif

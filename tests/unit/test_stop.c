@@ -1,0 +1,384 @@
+/* Ctrl-C, Esc and Ctrl-D in every state: what is open closes, what runs stops, and nothing is lost. */
+#include "stage.h"
+
+static bool leaves(void)
+{
+    return stage.app.wishes & WISH_LEAVE;
+}
+
+static void open_plain(void)
+{
+    stage_begin(24, 80);
+    stage_set(OPT_think, "off");
+}
+
+static void open_answering(const char *text)
+{
+    open_plain();
+    fake_end(text, FINISH_LENGTH, true);
+    stage_open();
+    stage_say("Question");
+    stage_answer();
+}
+
+static void test_stop__ctrl_c_on_an_empty_draft_asks_once_more(void **state)
+{
+    (void)state;
+    open_plain();
+    stage_open();
+    stage_key("Ctrl-C");
+    assert_shows("Ctrl-C again to quit");
+    assert_false(leaves());
+    stage_key("Left");                  /* any key disarms */
+    stage_key("Ctrl-C");
+    assert_false(leaves());
+    stage_pass(2100);                   /* so does time */
+    stage_key("Ctrl-C");
+    assert_false(leaves());
+    stage_key("Ctrl-C");
+    assert_true(leaves());
+    stage_end();
+}
+
+static void test_stop__ctrl_c_clears_the_draft_into_the_history(void **state)
+{
+    (void)state;
+    open_plain();
+    stage_open();
+    stage_type("a long thought");
+    stage_key("Ctrl-C");
+    assert_string_equal(stage_draft(), "");
+    assert_shows("Up brings it back");
+    assert_false(leaves());
+    stage_key("Up");
+    assert_string_equal(stage_draft(), "a long thought");
+    stage_end();
+}
+
+static void test_stop__ctrl_c_stops_the_answer_and_leaves_the_draft_alone(void **state)
+{
+    (void)state;
+    open_answering("One, two,");
+    stage_type("next");
+    stage_key("Ctrl-C");
+    assert_shows("stopping");
+    stage_answer();
+    assert_false(chat_busy(stage.chat));
+    assert_int_equal(fake.n_interrupts, 1);
+    assert_string_equal(stage_draft(), "next");
+    assert_shows("One, two,");
+    assert_true(chat_message(stage.chat, 1).stopped);
+    stage_end();
+}
+
+static void test_stop__an_answer_without_a_word_gives_the_message_back(void **state)
+{
+    (void)state;
+    open_answering("");
+    stage_key("Esc");
+    stage_answer();
+    assert_string_equal(stage_draft(), "Question");
+    assert_int_equal(chat_n_messages(stage.chat), 0);
+    stage_end();
+}
+
+static void test_stop__a_message_given_back_to_a_busy_input_waits_in_the_queue(void **state)
+{
+    (void)state;
+    open_answering("");
+    stage_type("something else");
+    stage_key("Ctrl-C");
+    stage_answer();
+    assert_string_equal(stage_draft(), "something else");
+    assert_shows("held 1: Question");
+    stage_key("Alt-Up");
+    assert_string_equal(stage_draft(), "Question\nsomething else");
+    assert_hides("held 1");
+    stage_end();
+}
+
+static void test_stop__a_message_waiting_for_the_model_comes_back(void **state)
+{
+    (void)state;
+    open_plain();
+    fake.not_ready = true;
+    stage_open();
+    stage_say("Early");
+    stage_pass(100);
+    assert_shows("> Early");
+    stage_key("Ctrl-C");
+    stage_pass(10);
+    assert_string_equal(stage_draft(), "Early");
+    assert_false(leaves());
+    stage_end();
+}
+
+static void test_stop__ctrl_d_deletes_and_leaves_only_from_an_empty_draft(void **state)
+{
+    (void)state;
+    open_answering("One,");
+    stage_key("Ctrl-D");
+    assert_false(leaves());             /* an answer runs */
+    assert_true(chat_busy(stage.chat));
+    stage_key("Ctrl-C");
+    stage_answer();
+    stage_type("ab");
+    stage_keys("Home Ctrl-D");
+    assert_string_equal(stage_draft(), "b");
+    stage_keys("Ctrl-D");
+    assert_false(leaves());
+    stage_keys("Ctrl-D");
+    assert_true(leaves());
+    stage_end();
+}
+
+static void test_stop__esc_twice_clears_the_draft_and_then_offers_earlier_messages(void **state)
+{
+    (void)state;
+    open_plain();
+    fake_say("One.");
+    fake_say("Two.");
+    stage_open();
+    stage_say("First");
+    stage_answer();
+    stage_type("draft");
+    stage_key("Esc");
+    stage_pass(1000);
+    stage_key("Esc");                   /* too late to be the second */
+    assert_string_equal(stage_draft(), "draft");
+    stage_key("Esc");
+    assert_string_equal(stage_draft(), "");
+    stage_pass(1000);
+    stage_keys("Esc Esc");
+    assert_shows("edit an earlier message");
+    stage_key("Enter");
+    assert_string_equal(stage_draft(), "First");
+    assert_int_equal(chat_n_messages(stage.chat), 0);
+    stage_pass(1000);
+    stage_say(" again");
+    stage_answer();
+    assert_shows("> First again");
+    assert_shows("<2/2>");
+    stage_end();
+}
+
+static void test_stop__windows_close_before_anything_stops(void **state)
+{
+    (void)state;
+    open_answering("One, two,");
+    stage_keys("F1");
+    assert_shows("In the line");
+    stage_key("Ctrl-C");
+    assert_hides("In the line");
+    assert_true(chat_busy(stage.chat));
+    stage_type("/he");
+    assert_shows("/help");
+    stage_key("Esc");
+    assert_hides("/help");
+    assert_true(chat_busy(stage.chat));
+    stage_key("Ctrl-R");
+    stage_key("Ctrl-C");
+    assert_string_equal(stage_draft(), "/he");
+    assert_true(chat_busy(stage.chat));
+    stage_key("Esc");
+    stage_answer();
+    assert_false(chat_busy(stage.chat));
+    stage_end();
+}
+
+/* --- the queue -------------------------------------------------------------------------------------------------- */
+
+static void test_stop__what_is_typed_meanwhile_is_sent_in_order(void **state)
+{
+    (void)state;
+    open_plain();
+    fake_say("One.");
+    fake_say("Two.");
+    fake_say("Three.");
+    stage_open();
+    stage_say("A");
+    stage_say("B");
+    stage_say("C");
+    assert_shows("queued 1: B");
+    assert_shows("queued 2: C");
+    stage_answer();
+    stage_answer();
+    stage_answer();
+    assert_string_equal(chat_message(stage.chat, 2).text, "B");
+    assert_string_equal(chat_message(stage.chat, 5).text, "Three.");
+    assert_hides("queued");
+    stage_end();
+}
+
+static void test_stop__after_a_stop_the_queue_waits_for_enter(void **state)
+{
+    (void)state;
+    open_plain();
+    fake_end("One,", FINISH_LENGTH, true);
+    fake_say("Two.");
+    stage_open();
+    stage_say("A");
+    stage_answer();
+    stage_say("B");
+    stage_key("Ctrl-C");
+    stage_answer();
+    assert_shows("held 1: B");
+    assert_int_equal(fake.n_submits, 1);
+    stage_key("Enter");
+    stage_answer();
+    assert_int_equal(fake.n_submits, 2);
+    assert_shows("> B");
+    stage_end();
+}
+
+static void test_stop__steering_stops_and_sends_at_once(void **state)
+{
+    (void)state;
+    open_plain();
+    fake_end("One,", FINISH_LENGTH, true);
+    fake_say("Two.");
+    stage_open();
+    stage_say("A");
+    stage_answer();
+    stage_type("rather B");
+    stage_key("Alt-S");
+    stage_answer();
+    stage_answer();
+    assert_int_equal(fake.n_submits, 2);
+    assert_string_equal(chat_message(stage.chat, 1).text, "One,");
+    assert_string_equal(chat_message(stage.chat, 2).text, "rather B");
+    assert_string_equal(chat_message(stage.chat, 3).text, "Two.");
+    stage_end();
+}
+
+static void test_stop__steering_before_the_first_word_sends_both(void **state)
+{
+    (void)state;
+    open_plain();
+    fake_end("", FINISH_LENGTH, true);
+    fake_say("Two.");
+    stage_open();
+    stage_say("A");
+    stage_answer();
+    stage_type("and B");
+    stage_keys("Ctrl-X s");
+    stage_answer();
+    stage_answer();
+    assert_string_equal(chat_message(stage.chat, 0).text, "A\n\nand B");
+    assert_string_equal(stage_draft(), "");
+    stage_end();
+}
+
+/* --- a tool asks ------------------------------------------------------------------------------------------------ */
+
+#define CALL "<tool_call>\n<function=calculator>\n<parameter=expression>\n2+3\n</parameter>\n</function>\n</tool_call>"
+
+static void open_asking(void)
+{
+    open_plain();
+    stage_set(OPT_tools_approve, "ask");
+    fake_say(CALL);
+    fake_say("Done.");
+    stage_open();
+    stage_say("2+3?");
+    stage_answer();
+    assert_true(stage.app.approve.on);
+}
+
+static void test_stop__keys_from_before_the_question_do_not_answer_it(void **state)
+{
+    (void)state;
+    open_asking();
+    stage_type("y");                    /* it was not even drawn */
+    assert_true(stage.app.approve.on);
+    assert_shows("calculator wants to run with:");
+    assert_shows("\"2+3\"");
+    stage_pass(300);
+    stage_type("ya");                   /* in full flow */
+    stage_pass(400);
+    stage_type("n");
+    stage_pass(600);
+    stage_key("Enter");
+    assert_true(stage.app.approve.on);
+    assert_int_equal(chat_n_messages(stage.chat), 2);
+    assert_string_equal(stage_draft(), "yyan");         /* what was typed is the draft's */
+    stage_pass(600);
+    stage_type("y");
+    assert_false(stage.app.approve.on);
+    stage_answer();
+    assert_string_equal(chat_message(stage.chat, 2).text, "5");
+    assert_string_equal(chat_message(stage.chat, 3).text, "Done.");
+    assert_string_equal(stage_draft(), "yyan");
+    stage_end();
+}
+
+static void test_stop__no_lets_the_answer_go_on_and_esc_stops_it(void **state)
+{
+    (void)state;
+    open_asking();
+    stage_screen();
+    stage_pass(600);
+    stage_type("n");
+    stage_answer();
+    assert_non_null(strstr(chat_message(stage.chat, 2).text, "did not allow"));
+    assert_string_equal(chat_message(stage.chat, 3).text, "Done.");
+    stage_end();
+    open_asking();
+    stage_screen();
+    stage_pass(600);
+    stage_key("Esc");
+    stage_answer();
+    assert_false(chat_busy(stage.chat));
+    assert_int_equal(fake.n_submits, 1);
+    assert_false(stage.app.approve.on);
+    stage_end();
+}
+
+static void test_stop__nobody_says_yes_to_what_was_not_seen(void **state)
+{
+    struct approve q = {0};
+    struct cells c = {0};
+    struct buf long_text = {0}, screen = {0};
+    (void)state;
+    for (int i = 0; i < 40; i++)
+        buf_addf(&long_text, "line %d\n", i);
+    buf_adds(&long_text, "rm -rf /");
+    cells_size(&c, 10, 40);
+    approve_ask(&q, "shell", long_text.data, long_text.len);
+    approve_draw(&q, &c, cells_all(&c), 0);
+    assert_false(q.seen);
+    for (int i = 0; i < 10 && !q.seen; i++) {
+        approve_scroll(&q, q.shown);
+        approve_draw(&q, &c, cells_all(&c), 0);
+    }
+    assert_true(q.seen);
+    cells_dump(&c, false, &screen);
+    assert_non_null(strstr(screen.data, "rm -rf /"));
+    approve_free(&q);
+    cells_free(&c);
+    buf_free(&long_text);
+    buf_free(&screen);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stop__ctrl_c_on_an_empty_draft_asks_once_more),
+        cmocka_unit_test(test_stop__ctrl_c_clears_the_draft_into_the_history),
+        cmocka_unit_test(test_stop__ctrl_c_stops_the_answer_and_leaves_the_draft_alone),
+        cmocka_unit_test(test_stop__an_answer_without_a_word_gives_the_message_back),
+        cmocka_unit_test(test_stop__a_message_given_back_to_a_busy_input_waits_in_the_queue),
+        cmocka_unit_test(test_stop__a_message_waiting_for_the_model_comes_back),
+        cmocka_unit_test(test_stop__ctrl_d_deletes_and_leaves_only_from_an_empty_draft),
+        cmocka_unit_test(test_stop__esc_twice_clears_the_draft_and_then_offers_earlier_messages),
+        cmocka_unit_test(test_stop__windows_close_before_anything_stops),
+        cmocka_unit_test(test_stop__what_is_typed_meanwhile_is_sent_in_order),
+        cmocka_unit_test(test_stop__after_a_stop_the_queue_waits_for_enter),
+        cmocka_unit_test(test_stop__steering_stops_and_sends_at_once),
+        cmocka_unit_test(test_stop__steering_before_the_first_word_sends_both),
+        cmocka_unit_test(test_stop__keys_from_before_the_question_do_not_answer_it),
+        cmocka_unit_test(test_stop__no_lets_the_answer_go_on_and_esc_stops_it),
+        cmocka_unit_test(test_stop__nobody_says_yes_to_what_was_not_seen),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
