@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,6 +14,8 @@
 #include "ui/model.h"
 #include "ui/pipe.h"
 #include "ui/session.h"
+#include "ui/tui/term.h"
+#include "ui/tui/tui.h"
 
 static bool read_options(struct options *o, int argc, char **argv, struct buf *prompt, struct err *e)
 {
@@ -53,6 +56,31 @@ static void hold_closed(void)
             _exit(EXIT_FAILED);
 }
 
+static bool accessible(void)
+{
+    const char *wanted = getenv("ACCESSIBLE");
+    return wanted && *wanted && strcmp(wanted, "0") && strcmp(wanted, "false");
+}
+
+/* Full screen where that can be had; else line by line, and a word why. */
+static int talk(struct options *o)
+{
+    struct err why = {0};
+    bool can = isatty(1) ? term_usable(&why) : err_set(&why, "stdout is not a terminal");
+    if (options_on(o, OPT_line))
+        return line_run(o);
+    if (options_on(o, OPT_tui) && !can) {
+        fprintf(stderr, "q35chat: --tui cannot be had here: %s\n", why.msg);
+        return EXIT_USAGE;
+    }
+    if (can && accessible() && !options_on(o, OPT_tui))
+        can = err_set(&why, "ACCESSIBLE is set");
+    if (can)
+        return tui_run(o);
+    fprintf(stderr, "line mode: %s\n", why.msg);
+    return line_run(o);
+}
+
 int main(int argc, char **argv)
 {
     hold_closed();
@@ -72,8 +100,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "q35chat: %s\n", e.msg);
         status = EXIT_USAGE;
     } else if ((status = tell(o)) < 0) {
-        bool talk = isatty(0) && !prompt.len && !options_on(o, OPT_json) && !options_on(o, OPT_jsonl);
-        status = talk ? line_run(o) : pipe_run(o, &prompt);
+        bool chats = isatty(0) && !prompt.len && !options_on(o, OPT_json) && !options_on(o, OPT_jsonl);
+        status = chats ? talk(o) : pipe_run(o, &prompt);
     }
     buf_free(&prompt);
     options_close(o);
