@@ -146,12 +146,27 @@ static void test_glyph__random_text_keeps_the_rules_and_fits_where_it_says_it_fi
     }
 }
 
+static void test_glyph__without_unicode_rules_and_bars_have_signs(void **state)
+{
+    (void)state;
+    static const struct { const char *glyph; char sign; } rows[] = {
+        {"a", 'a'}, {"\xE2\x94\x82", '|'}, {"\xE2\x94\x80", '-'}, {"\xE2\x96\x81", '.'}, {"\xE2\x96\x88", '#'}, {"\xE2\x80\xA2", '*'},
+        {"\xE2\x80\x99", '\''}, {"\xE2\x80\x9D", '"'}, {"\xE2\x80\x94", '-'}, {"\xC3\xA9", '?'}, {"\xE4\xBD\xA0", '?'},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct glyph g;
+        glyph_next(rows[i].glyph, strlen(rows[i].glyph), &g);
+        assert_int_equal(glyph_ascii(&g), rows[i].sign);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_glyph__nasty_text_has_the_form_that_terminals_agree_on),
         cmocka_unit_test(test_glyph__columns_are_those_of_libc_for_every_code_point_with_and_without_a_mark),
         cmocka_unit_test(test_glyph__random_text_keeps_the_rules_and_fits_where_it_says_it_fits),
+        cmocka_unit_test(test_glyph__without_unicode_rules_and_bars_have_signs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -209,3 +209,21 @@ size_t glyph_fit(const char *s, size_t n, int columns, int *took)
         *took = used;
     return i;
 }
+
+char glyph_ascii(const struct glyph *g)
+{
+    static const struct { uint32_t first, last; const char *signs; } rows[] = {
+        {0x2010, 0x2015, "------"}, {0x2018, 0x201B, "''''"}, {0x201C, 0x201F, "\"\"\"\""}, {0x2022, 0x2022, "*"}, {0x2026, 0x2026, "."},
+        {0x2500, 0x2503, "--||"}, {0x2581, 0x2588, "..::||##"}, {0x25A0, 0x25A1, "#-"}, {0x25CF, 0x25CF, "*"},
+    };
+    uint32_t cp;
+    if (!g->n)
+        return ' ';
+    unicode_decode(g->text, g->n, &cp, NULL);
+    if (cp < 0x80)
+        return (char)cp;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (between(cp, rows[i].first, rows[i].last))
+            return rows[i].signs[cp - rows[i].first];
+    return '?';
+}

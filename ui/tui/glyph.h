@@ -20,6 +20,8 @@ struct glyph {
     char    text[GLYPH_BYTES];  /* UTF-8, no NUL behind; the rest is 0 */
 };
 
+/* What a terminal without Unicode shows for it: rules, bars, bullets, dashes and quotes in ASCII, else '?'. */
+char   glyph_ascii(const struct glyph *g);
 /* The first glyph of s[0..n), n > 0; returns the bytes it took. */
 size_t glyph_next(const char *s, size_t n, struct glyph *g);
 int    glyph_columns(const char *s, size_t n);          /* of all */

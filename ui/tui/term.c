@@ -384,7 +384,7 @@ static int add_cell(struct term *t, const struct cell *cell, int at)
         wide[n++][1] = 0;
     } else if (!t->utf8 || !glyph_cells(g, wide, &n)) {
         for (n = 0; n < g->width; n++) {
-            wide[n][0] = t->utf8 ? (n ? L' ' : 0xFFFD) : L'?';
+            wide[n][0] = t->utf8 ? (n ? L' ' : 0xFFFD) : (wchar_t)(n ? '?' : glyph_ascii(g));
             wide[n][1] = 0;
         }
     }
