@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/unicode.h"
 #include "ui/tui/keys.h"
+#include "ui/tui/osc.h"
 #include "ui/tui/tty.h"
 
 #include <curses.h>
@@ -52,6 +53,7 @@ struct term {
     bool    hides;              /* the cursor can be hidden */
     bool    cursor_shown;
     bool    damaged;            /* the next frame erases the screen */
+    int     moved;              /* rows that this frame scrolls by; -1: not looked at */
     bool    restyled;           /* what is shown has other colours now */
     enum term_colors colors;
     const struct theme *theme;
@@ -399,13 +401,14 @@ static bool same(const struct cell *a, const struct cell *b)
         && !memcmp(a->glyph.text, b->glyph.text, a->glyph.n);
 }
 
-/* Whether terminals may disagree about the columns of a glyph: an emoji, or more than one character. */
+/* Whether terminals may disagree about the columns of a glyph: an emoji, a flag, a vowel sign in a column of its own.  They do
+ * agree about the wide characters of East Asia and about marks over others. */
 static bool is_risky(const struct glyph *g)
 {
     uint32_t cp;
-    if (g->n < 2)
+    if (g->width != 2)
         return false;
-    return unicode_decode(g->text, g->n, &cp, NULL) < g->n || cp >= 0x1F000 || (g->width == 2 && cp < 0x2E80);
+    return unicode_decode(g->text, g->n, &cp, NULL) < g->n || cp >= 0x1F000 || cp < 0x2E80;
 }
 
 /* Whether a row must be sent whole: what changes stands at or behind such a glyph, the old one or the new one. */
@@ -420,16 +423,49 @@ static bool must_resend(const struct cell *old, const struct cell *new, int cols
     return false;
 }
 
+static bool same_row(const struct cell *a, const struct cell *b, int cols)
+{
+    for (int i = 0; i < cols; i++)
+        if (!same(&a[i], &b[i]))
+            return false;
+    return true;
+}
+
+/* By how many rows the rows from r on have moved up, as when text scrolls; 0: they have not.  What is below r is shown as it was. */
+static int find_move(const struct term *t, const struct cells *c, int r)
+{
+    int best = 0, most = 3;                     /* curses moves no fewer */
+    for (int by = 1; by < c->rows - r; by++) {
+        int n = 0;
+        for (int i = r; i + by < c->rows; i++) {
+            const struct cell *new = c->at + (size_t)i * c->cols, *old = t->shown.at + (size_t)i * c->cols;
+            n += same_row(new, old + (size_t)by * c->cols, c->cols) && !same_row(new, old, c->cols);
+        }
+        if (n > most) {
+            most = n;
+            best = by;
+        }
+    }
+    return best;
+}
+
+/* Whether the terminal moves row r to its place with others: then nothing of it is drawn anew. */
+static bool has_moved(struct term *t, const struct cells *c, int r)
+{
+    if (t->moved < 0)
+        t->moved = find_move(t, c, r);
+    return t->moved && r + t->moved < c->rows
+        && same_row(c->at + (size_t)r * c->cols, t->shown.at + (size_t)(r + t->moved) * c->cols, c->cols);
+}
+
 static void draw_row(struct term *t, const struct cells *c, int r)
 {
     const struct cell *row = c->at + (size_t)r * c->cols;
     struct cell *old = t->shown.at + (size_t)r * c->cols;
-    int n = 0, first = 0;
-    while (first < c->cols && same(&old[first], &row[first]))
-        first++;
-    if (first == c->cols && !t->restyled)
+    int n = 0;
+    if (same_row(old, row, c->cols) && !t->restyled)
         return;
-    if (must_resend(old, row, c->cols))
+    if (must_resend(old, row, c->cols) && !has_moved(t, c, r))
         wredrawln(stdscr, r, 1);
     for (int i = 0; i < c->cols; i++)
         n = add_cell(t, &row[i], n);
@@ -457,6 +493,7 @@ void term_draw(struct term *t, const struct cells *c)
     }
     if (t->damaged)
         clearok(curscr, TRUE);
+    t->moved = -1;
     for (int r = 0; r < c->rows; r++)
         draw_row(t, c, r);
     t->damaged = t->restyled = false;
@@ -529,43 +566,22 @@ void term_mouse(struct term *t, bool on)
 
 void term_title(struct term *t, const char *text)
 {
-    struct buf safe = {0};
-    unicode_safe(&safe, text, strlen(text));
-    for (size_t i = 0; i < safe.len; i++)
-        if (safe.data[i] == '\n' || safe.data[i] == '\t')
-            safe.data[i] = ' ';
-    if (t->title && !t->left && strcmp(buf_str(&safe), buf_str(&t->title_now))) {
-        buf_addf(&t->out, "\033]2;%.*s\033\\", 200, buf_str(&safe));
+    struct buf title = {0};
+    osc_title(&title, text);
+    if (t->title && !t->left && strcmp(buf_str(&title), buf_str(&t->title_now))) {
+        say(t, title.data);
         flush(t);
         buf_reset(&t->title_now);
-        buf_adds(&t->title_now, buf_str(&safe));
+        buf_adds(&t->title_now, title.data);
     }
-    buf_free(&safe);
-}
-
-static void add_base64(struct buf *out, const char *bytes, size_t n)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const unsigned char *p = (const unsigned char *)bytes;
-    for (size_t i = 0; i < n; i += 3) {
-        uint32_t v = (uint32_t)p[i] << 16 | (uint32_t)(i + 1 < n ? p[i + 1] : 0) << 8 | (i + 2 < n ? p[i + 2] : 0);
-        for (int k = 0; k < 4; k++)
-            buf_addc(out, i + (size_t)k > n ? '=' : digits[v >> (18 - 6 * k) & 63]);
-    }
+    buf_free(&title);
 }
 
 bool term_clipboard(struct term *t, const char *text, size_t n)
 {
     if (n > TERM_CLIPBOARD_MAX || !t->xterm || t->left)
         return false;
-    say(t, "\033]52;c;");
-    add_base64(&t->out, text, n);
-    say(t, "\033\\");
-    if (getenv("TMUX")) {                       /* it takes one or the other, as it is configured */
-        say(t, "\033Ptmux;\033\033]52;c;");
-        add_base64(&t->out, text, n);
-        say(t, "\a\033\\");
-    }
+    osc_clipboard(&t->out, text, n, getenv("TMUX") != NULL);
     flush(t);
     return !t->tty.gone;
 }
