@@ -116,6 +116,15 @@ static void test_status__a_title_is_cut_before_it_goes(void **state)
     assert_string_equal(line(&s, 60), " idle  1234567890123456789012345678901234567890123\n");
 }
 
+static void test_status__a_title_goes_before_what_matters_less(void **state)
+{
+    (void)state;
+    struct status s = answering;
+    s.session = "Tell me about hash maps.";
+    assert_string_equal(line(&s, 90), " answering 0:13  46.2 tok/s  accept 71%  ctx 3.1k/128k 2%  Tell me about hash...  ^C stop\n");
+    assert_string_equal(line(&s, 80), " answering 0:13  46.2 tok/s  ctx 3.1k/128k 2%  Tell me about hash m...  ^C stop\n");
+}
+
 static void test_status__the_title_names_the_session(void **state)
 {
     (void)state;
@@ -186,6 +195,7 @@ int main(void)
         cmocka_unit_test(test_status__fits_every_width),
         cmocka_unit_test(test_status__a_full_context_changes_its_look),
         cmocka_unit_test(test_status__a_title_is_cut_before_it_goes),
+        cmocka_unit_test(test_status__a_title_goes_before_what_matters_less),
         cmocka_unit_test(test_status__the_title_names_the_session),
         cmocka_unit_test(test_figure__numbers_as_people_read_them),
         cmocka_unit_test(test_rate__is_that_of_the_last_two_seconds),

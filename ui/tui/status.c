@@ -7,7 +7,7 @@
 enum {
     TINY = 60,                          /* columns below which only what matters most is shown, in short */
     GAP = 2,                            /* blanks between items */
-    LEAST_SESSION = 8,                  /* columns to which it may be cut */
+    LEAST_SESSION = 8, GOOD_SESSION = 20,       /* columns to which it may be cut; for what matters less than it */
     BAR = 10,                           /* columns of the context bar without its brackets */
     LAST_PRIORITY = 12,
     MAX_ITEMS = 24,
@@ -17,7 +17,7 @@ enum {
 struct saying {
     int  priority;
     bool right, shown, brief;
-    int  least;                         /* columns to which it may be cut; 0: it is shown whole or not at all */
+    bool elastic;                       /* it may be cut */
     struct look look;
     struct buf text, less;
 };
@@ -128,7 +128,7 @@ static void say_right(struct row *r, const struct status *s)
     int first = r->n;
     if (s->session && *s->session) {
         struct saying *it = say(r, 5);
-        it->least = LEAST_SESSION;
+        it->elastic = true;
         buf_adds(&it->text, s->session);
     }
     if (s->signs && *s->signs) {
@@ -163,18 +163,19 @@ static int columns_of(const struct saying *s)
     return glyph_columns(buf_str(form(s)), form(s)->len);
 }
 
-static int least(const struct saying *s)
+static int least(const struct saying *s, int cut)
 {
     int n = columns_of(s);
-    return s->least && n > s->least ? s->least : n;
+    return s->elastic && n > cut ? cut : n;
 }
 
-static int width(const struct row *r)
+/* Of what is shown, with the title cut to so many columns. */
+static int width(const struct row *r, int cut)
 {
     int n = 2;                          /* a blank at either end */
     bool any = false;
     for (int i = 0; i < r->n; i++) {
-        int k = r->at[i].shown ? least(&r->at[i]) : 0;
+        int k = r->at[i].shown ? least(&r->at[i], cut) : 0;
         n += k ? k + (any ? GAP : 0) : 0;
         any |= k > 0;
     }
@@ -185,13 +186,14 @@ static int width(const struct row *r)
 static bool show(struct row *r, int priority, bool brief, int columns)
 {
     bool all = true;
+    int cut = priority > 5 ? GOOD_SESSION : LEAST_SESSION;
     for (int i = 0; i < r->n; i++) {
         struct saying *s = &r->at[i], before = *s;
         if (s->priority != priority)
             continue;
         s->shown = true;
         s->brief = brief;
-        if (width(r) > columns && (priority || !brief)) {
+        if (width(r, cut) > columns && (priority || !brief)) {
             s->shown = before.shown;
             s->brief = before.brief;
             all = false;
@@ -226,10 +228,10 @@ static int put(struct cells *c, struct area a, int col, const struct saying *s, 
 
 static void draw(struct row *r, struct cells *c, struct area a)
 {
-    int room = a.cols - width(r), used = 0, cut = room < 0 ? -room : 0, take[MAX_ITEMS] = {0};
+    int room = a.cols - width(r, LEAST_SESSION), used = 0, cut = room < 0 ? -room : 0, take[MAX_ITEMS] = {0};
     for (int i = 0; i < r->n; i++) {                    /* what is left over goes to those that were cut, from the left */
         const struct saying *s = &r->at[i];
-        int most = s->shown ? columns_of(s) : 0, few = s->shown ? least(s) : 0;
+        int most = s->shown ? columns_of(s) : 0, few = s->shown ? least(s, LEAST_SESSION) : 0;
         take[i] = room <= 0 ? few : most > few + room ? few + room : most;
         room -= take[i] - few;
         used += s->right && take[i] ? take[i] + GAP : 0;

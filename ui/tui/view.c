@@ -194,7 +194,7 @@ static void draw_all(struct app *a, struct cells *c)
     progress = most(progress, 0);
     int rows = free_rows - queue - progress;
     bool beside = a->panel && !a->bare && c->cols >= PANEL_MIN_SCREEN;
-    struct area text = {0, 0, rows, beside ? c->cols - PANEL_COLUMNS : c->cols};
+    struct area text = {0, 0, rows, beside ? c->cols - PANEL_COLUMNS - 1 : c->cols};
     a->pane_rows = rows;
     a->at_pane = text;
     a->at_input = (struct area){c->rows - input, 0, input, c->cols};
