@@ -122,7 +122,7 @@ static void test_status__a_title_goes_before_what_matters_less(void **state)
     struct status s = answering;
     s.session = "Tell me about hash maps.";
     assert_string_equal(line(&s, 90), " answering 0:13  46.2 tok/s  accept 71%  ctx 3.1k/128k 2%  Tell me about hash...  ^C stop\n");
-    assert_string_equal(line(&s, 80), " answering 0:13  46.2 tok/s  ctx 3.1k/128k 2%  Tell me about hash m...  ^C stop\n");
+    assert_string_equal(line(&s, 80), " answering 0:13  46.2 tok/s  accept 71%  ctx 3.1k/128k 2%  Tell me ...  ^C stop\n");
 }
 
 static void test_status__the_title_names_the_session(void **state)

@@ -68,7 +68,7 @@ static void say_speed(struct row *r, const struct status *s)
     if (s->drafted > 0)
         buf_addf(&say(r, 6)->text, "accept %d%%", (int)(100.0 * s->accepted / s->drafted + 0.5));
     if (s->per_step > 0)
-        buf_addf(&say(r, 6)->text, "%.1f tok/step", s->per_step);
+        buf_addf(&say(r, 7)->text, "%.1f tok/step", s->per_step);
 }
 
 static void say_context(struct row *r, const struct status *s)
@@ -186,7 +186,7 @@ static int width(const struct row *r, int cut)
 static bool show(struct row *r, int priority, bool brief, int columns)
 {
     bool all = true;
-    int cut = priority > 5 ? GOOD_SESSION : LEAST_SESSION;
+    int cut = priority > 6 ? GOOD_SESSION : LEAST_SESSION;
     for (int i = 0; i < r->n; i++) {
         struct saying *s = &r->at[i], before = *s;
         if (s->priority != priority)

@@ -9,7 +9,7 @@
 #include "ui/tui/cells.h"
 
 /* Valid as {0}: everything that is zero or NULL is not known, or not so, and is not shown.  The numbers are the priorities: 1
- * stays longest. */
+ * stays longest, but for state and signs.  A bar of the context comes last of all. */
 struct status {
     const char *state;          /* 1  "answering", "reading", "loading", "stopping", "waiting for approval", "inspect 18/64" */
     bool   timed;               /*    with the time since it began, */
@@ -20,9 +20,9 @@ struct status {
     double read_tok_s;          /* 3  while reading a prompt */
     double tok_s;               /* 3  now (rate.h), or of the last turn */
     const char *hint;           /* 4  the key that matters now, long and short with a tab between: "^C stop\t^C" */
-    const char *session;        /* 5  its title */
+    const char *session;        /* 5  its title, cut where that makes room for the acceptance */
     int    drafted, accepted;   /* 6  drafts of this turn */
-    double per_step;            /* 6  tokens per step */
+    double per_step;            /* 7  tokens per step */
     const char *sampling;       /* 7  "T 0.6", "precise" */
     double memory_used, memory_total;           /* 8  bytes */
     int    celsius;             /* 9 */
