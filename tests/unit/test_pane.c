@@ -263,7 +263,7 @@ static void test_pane__an_opened_call_shows_what_its_line_had_to_cut(void **stat
     struct pane *p = pane_open();
     int call = pane_call(p, 0, "shell", "{\"command\": \"rm -rf build\\nmake && make install DESTDIR=/\"}");
     pane_end(p, call);
-    expect(p, 4, 40, "$ shell rm -rf build...\n\n\n\n");
+    expect(p, 4, 40, "$ shell rm -rf build...         (Ctrl-O)\n\n\n\n");
     assert_true(pane_toggle(p));
     expect(p, 4, 40, "$ shell rm -rf build...\n  shell rm -rf build\n  make && make install DESTDIR=/\n\n");
     assert_int_equal(pane_find(p, "destdir"), 1);

@@ -197,7 +197,7 @@ static const struct lines *body_lines(const struct item *it)
 
 /* --- head and foot --- */
 
-struct part { const char *text; size_t n, source; struct look look; };
+struct part { const char *text; size_t n, source; struct look look; bool more; };      /* more: it goes on */
 
 static int columns_of(const struct part *p)
 {
@@ -217,13 +217,13 @@ static size_t add_frame(struct item *it, int columns, int indent, const char *si
     line->indent = (uint16_t)(indent > 0 ? indent : 0);
     if (wide)
         room -= wide + (left.n ? 2 : 0);
-    bool cut = columns_of(&left) > room;
-    if (cut)
+    bool dots = left.more || columns_of(&left) > room;
+    if (dots && columns_of(&left) > room - 3)
         n = glyph_fit(left.text, left.n, room > 3 ? room - 3 : 0, NULL);
     lines_add(&it->frame, left.look, sign, strlen(sign), LINES_NO_SOURCE);
     lines_add(&it->frame, left.look, left.text, n, left.source);
     taken += glyph_columns(left.text, n);
-    if (cut && room > 3) {
+    if (dots && room > 3) {
         lines_add(&it->frame, left.look, "...", 3, LINES_NO_SOURCE);
         taken += 3;
     }
@@ -250,16 +250,16 @@ static void add_reasoning_head(struct item *it, int columns)
 
 static long count_lines(const char *s, size_t n)
 {
-    long lines = 0;
     while (n && s[n - 1] == '\n')
         n--;
-    for (const char *end = s + n; n && s; s = memchr(s, '\n', (size_t)(end - s)), s = s ? s + 1 : NULL)
-        lines++;
+    long lines = n > 0;
+    for (size_t i = 0; i < n; i++)
+        lines += s[i] == '\n';
     return lines;
 }
 
 /* The right side of a card's line: what it came to, how much it said, which key opens it; what there is room for. */
-static void call_summary(const struct item *it, int columns, int left, struct buf *out)
+static void call_summary(const struct item *it, int columns, int left, bool more, struct buf *out)
 {
     long lines = count_lines(buf_str(&it->source) + it->body, it->source.len - it->body);
     int room = columns - 3 - (left < columns / 2 ? left : columns / 2);
@@ -269,7 +269,7 @@ static void call_summary(const struct item *it, int columns, int left, struct bu
         figure_count(&count, lines);
         buf_adds(&count, lines == 1 ? " line" : " lines");
     }
-    const char *texts[] = {it->head ? it->head : "", buf_str(&count), lines && !it->live ? hint : ""};
+    const char *texts[] = {it->head ? it->head : "", buf_str(&count), (lines || more) && !it->live ? hint : ""};
     for (int i = 0; i < 3; i++) {
         int wide = glyph_columns(buf_str(out), out->len) + (out->len ? 2 : 0) + glyph_columns(texts[i], strlen(texts[i]));
         if (*texts[i] && wide <= room)
@@ -286,11 +286,9 @@ static void add_call_head(struct item *it, int columns)
     const char *newline = memchr(s, '\n', n);
     if (newline)
         n = (size_t)(newline - s);
-    call_summary(it, columns, glyph_columns(s, n) + (int)strlen(sign), &right);
-    it->shown = add_frame(it, columns, 0, sign, (struct part){s, n, 0, body_look(it)},
+    call_summary(it, columns, glyph_columns(s, n) + (int)strlen(sign), newline != NULL, &right);
+    it->shown = add_frame(it, columns, 0, sign, (struct part){s, n, 0, body_look(it), newline != NULL},
                           (struct part){buf_str(&right), right.len, LINES_NO_SOURCE, dim});
-    if (newline && it->shown == n)
-        lines_add(&it->frame, body_look(it), "...", 3, LINES_NO_SOURCE);
     buf_free(&right);
 }
 
