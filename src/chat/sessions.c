@@ -399,6 +399,10 @@ bool sessions_delete(const char *name, struct err *e)
         ok = err_set(e, "%s is open, here or in another q35chat", name);
     if (ok && unlink(path.data))
         ok = err_set(e, "cannot delete %s: %s", path.data, strerror(errno));
+    if (ok) {
+        buf_adds(&path, ".unsent");     /* what a front end kept beside it */
+        unlink(path.data);
+    }
     if (fd >= 0)
         close(fd);
     buf_free(&path);

@@ -1,5 +1,6 @@
 /* Ctrl-C, Esc and Ctrl-D in every state: what is open closes, what runs stops, and nothing is lost. */
 #include "stage.h"
+#include "ui/tui/unsent.h"
 
 static bool leaves(void)
 {
@@ -360,6 +361,48 @@ static void test_stop__nobody_says_yes_to_what_was_not_seen(void **state)
     buf_free(&screen);
 }
 
+/* --- over the end of the program -------------------------------------------------------------------------------- */
+
+static void test_stop__what_was_not_sent_is_there_again(void **state)
+{
+    struct queue q = {0}, back = {0};
+    struct buf draft = {0};
+    char path[] = "/tmp/q35-unsent-XXXXXX";
+    (void)state;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    queue_push(&q, "first\nin two lines");
+    queue_push(&q, "second");
+    assert_true(unsent_save(path, "a \"draft\"", &q));
+    unsent_take(path, &draft, &back);
+    assert_string_equal(draft.data, "a \"draft\"");
+    assert_int_equal(back.n, 2);
+    assert_string_equal(back.texts[0], "first\nin two lines");
+    buf_reset(&draft);
+    unsent_take(path, &draft, &back);   /* it is taken once */
+    assert_int_equal(draft.len, 0);
+    assert_int_equal(back.n, 2);
+    buf_free(&draft);
+    queue_free(&q);
+    queue_free(&back);
+    unlink(path);
+}
+
+static void test_stop__at_the_end_a_message_without_a_word_of_answer_joins_the_draft(void **state)
+{
+    (void)state;
+    open_answering("");
+    stage_say("queued");
+    stage.app.closing = true;
+    chat_interrupt(stage.chat);
+    stage_answer();
+    assert_string_equal(stage_draft(), "Question");
+    assert_int_equal(stage.app.queue.n, 1);             /* and nothing was sent */
+    assert_int_equal(fake.n_submits, 1);
+    stage_end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -379,6 +422,8 @@ int main(void)
         cmocka_unit_test(test_stop__keys_from_before_the_question_do_not_answer_it),
         cmocka_unit_test(test_stop__no_lets_the_answer_go_on_and_esc_stops_it),
         cmocka_unit_test(test_stop__nobody_says_yes_to_what_was_not_seen),
+        cmocka_unit_test(test_stop__what_was_not_sent_is_there_again),
+        cmocka_unit_test(test_stop__at_the_end_a_message_without_a_word_of_answer_joins_the_draft),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,6 +37,7 @@ void app_close(struct app *a)
     approve_free(&a->approve);
     picker_free(&a->picker);
     suggest_free(&a->suggest);
+    buf_free(&a->fatal);
     buf_free(&a->paste);
     buf_free(&a->hint);
     buf_free(&a->copied);
@@ -138,6 +139,16 @@ static void on_done(struct app *a, const struct chat_event *ev)
     buf_free(&both);
 }
 
+/* Who has said nothing yet loses nothing, and wants to read why in the shell. */
+static void on_fatal(struct app *a, const struct chat_event *ev)
+{
+    approve_end(&a->approve);
+    buf_reset(&a->fatal);
+    buf_adds(&a->fatal, ev->text);
+    if (!chat_info(a->chat) && !chat_n_messages(a->chat))
+        a->wishes |= WISH_LEAVE;
+}
+
 static void on_event(struct app *a, const struct chat_event *ev)
 {
     phase_event(&a->phase, ev, a->ms);
@@ -147,7 +158,7 @@ static void on_event(struct app *a, const struct chat_event *ev)
     if (ev->kind == CHAT_DONE)
         on_done(a, ev);
     if (ev->kind == CHAT_FATAL)
-        approve_end(&a->approve);
+        on_fatal(a, ev);
     if (ev->kind == CHAT_PREFILL)
         a->figures.ctx_used = (int)ev->total;
 }
@@ -159,7 +170,7 @@ void app_events(struct app *a, const struct chat_event *ev, int n, int64_t ms)
         on_event(a, &ev[i]);
     if (app_busy(a) && n)
         phase_tokens(&a->phase, chat_n_tokens(a->chat, -1), ms);
-    if (a->phase.kind != PHASE_DEAD && !app_busy(a))
+    if (a->phase.kind != PHASE_DEAD && !a->closing && !app_busy(a))
         input_next(a);
 }
 

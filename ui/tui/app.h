@@ -76,6 +76,7 @@ struct app {
     int  pane_rows;                     /* of the transcript, when it was drawn last, */
     struct area at_pane, at_input;      /* and where */
     bool panel, bare, raw, mouse;
+    bool closing;                       /* the program ends: nothing that waits is sent */
     enum heat heat;
     enum heat tinted;                   /* as it is shown, */
     int  tinted_tokens, tinted_items;   /* for so many */
@@ -84,6 +85,7 @@ struct app {
     bool    behind_ctrl_x, literal;     /* what the next key means */
     int64_t quit_until, escape_ms;      /* a second Ctrl-C leaves until then; when the last Esc came */
     char   *steer;                      /* sent as soon as the answer has stopped */
+    struct buf fatal;                   /* why the model has ended */
     struct buf paste;                   /* what came of it so far */
     struct buf hint;                    /* a word about the last key, in the status line */
     int64_t hint_until;
@@ -128,6 +130,8 @@ void input_remember(struct app *a, const char *text);
 struct popup *input_popup(const struct app *a);         /* what completes the word at the cursor, or NULL */
 bool input_close_popup(struct app *a);                  /* false: there is none */
 void input_edited(struct app *a);                       /* the draft has changed */
+void input_keep(struct app *a);                         /* what is not sent, over the end of the program */
+void input_restore(struct app *a);                      /* that, of the conversation that was loaded */
 const char *input_found(const struct app *a);           /* what the search in the history stands at, or NULL */
 
 /* --- stop.c --- */

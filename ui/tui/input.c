@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "chat/command.h"
 #include "ui/tui/app.h"
+#include "ui/tui/unsent.h"
 
 enum { SPLIT_ALT_MS = 150 };            /* an Alt-Enter that a slow line took apart is Esc, then Enter */
 
@@ -184,6 +185,8 @@ static void take_result(struct app *a, enum command_result r, const char *messag
     case COMMAND_DONE:
     case COMMAND_MOVED:
         say(a, out);
+        if (!app_busy(a))
+            input_restore(a);           /* it may be another conversation now */
         break;
     case COMMAND_TURN:
         app_began(a, true, NULL);
@@ -326,6 +329,39 @@ void act_steer(struct app *a)
         stop_turn(a);
     }
     buf_free(&text);
+}
+
+/* --- over the end of the program -------------------------------------------------------------------------------- */
+
+/* Where there is no conversation to come back to, the history has it. */
+void input_keep(struct app *a)
+{
+    struct buf draft = {0};
+    const char *session = chat_n_messages(a->chat) ? chat_saved_as(a->chat) : NULL;
+    editor_text(a->editor, &draft);
+    if (a->steer)
+        queue_push_front(&a->queue, a->steer);
+    if (!session || !unsent_save(session, buf_str(&draft), &a->queue)) {
+        for (int i = 0; i < a->queue.n; i++)
+            history_add(a->history, a->queue.texts[i]);
+        if (draft.len)
+            history_add(a->history, draft.data);
+    }
+    buf_free(&draft);
+}
+
+void input_restore(struct app *a)
+{
+    struct buf draft = {0};
+    const char *session = chat_saved_as(a->chat);
+    int before = a->queue.n;
+    if (!session)
+        return;
+    unsent_take(session, &draft, &a->queue);
+    a->queue.held = a->queue.held || a->queue.n > before;
+    if (draft.len)
+        input_give_back(a, draft.data);
+    buf_free(&draft);
 }
 
 void act_handoff(struct app *a)

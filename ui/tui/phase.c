@@ -5,13 +5,14 @@
 void phase_open(struct phase *p, int64_t ms)
 {
     p->kind = PHASE_LOADING;
-    p->since_ms = ms;
+    p->since_ms = p->reads_ms = ms;
     progress_start(&p->progress, ms);
 }
 
 static void read_prompt(struct phase *p, int64_t ms)
 {
     p->kind = PHASE_READING;
+    p->reads_ms = ms;
     p->n_tokens = 0;
     progress_start(&p->progress, ms);
 }

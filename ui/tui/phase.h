@@ -16,6 +16,7 @@ struct phase {
     bool    ready, stopping, asking;    /* asking: chat_approve() is waited for */
     bool    turn;                       /* a turn is under way */
     int64_t since_ms;                   /* of the turn, or of loading */
+    int64_t reads_ms;                   /* of loading, or of reading this prompt */
     struct progress progress;           /* of loading or reading */
     struct rate     rate;               /* of tokens */
     int     n_tokens;                   /* of the answer under way, that were counted for the rate */

@@ -194,13 +194,17 @@ static void load(struct app *a, const char *name)
     struct buf note = {0};
     struct err e = {0};
     bool ok = chat_load(a->chat, name, &note, &e);
-    pane_reset(a->pane);
-    feed_sync(&a->feed);
+    if (ok) {
+        pane_reset(a->pane);
+        app_changed(a);
+    }
     pane_to_end(a->pane);
     if (note.len)
         feed_say(&a->feed, ITEM_NOTE, note.data);
     if (!ok)
         feed_say(&a->feed, ITEM_ERROR, e.msg);
+    else
+        input_restore(a);
     buf_free(&note);
 }
 

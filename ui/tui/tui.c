@@ -1,5 +1,6 @@
 #include "ui/tui/tui.h"
 
+#include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <signal.h>
@@ -87,11 +88,20 @@ static void print_safe(const char *text, size_t n)
     buf_free(&safe);
 }
 
+/* Or a signal, which the loop then takes. */
+static void await_enter(const struct tui *t)
+{
+    struct pollfd fds[2] = {{.fd = 0, .events = POLLIN}, {.fd = t->wake_fd, .events = POLLIN}};
+    char c = 0;
+    while (c != '\n' && (poll(fds, 2, -1) >= 0 || errno == EINTR) && !fds[1].revents)
+        if (fds[0].revents && read(0, &c, 1) <= 0)
+            break;
+}
+
 static void print_all(struct tui *t)
 {
     struct buf text = {0};
     struct err e = {0};
-    char c;
     term_leave(t->term);
     if (chat_export(t->app.chat, "txt", &text, &e))
         print_safe(buf_str(&text), text.len);
@@ -99,7 +109,7 @@ static void print_all(struct tui *t)
         print_safe(e.msg, strlen(e.msg));
     fputs("\n[Enter goes back to the chat]\n", stdout);
     fflush(stdout);
-    while (read(0, &c, 1) == 1 && c != '\n') {}
+    await_enter(t);
     term_enter(t->term);
     buf_free(&text);
 }
@@ -257,18 +267,19 @@ static void loop(struct tui *t)
 
 /* --- the end ---------------------------------------------------------------------------------------------------- */
 
-/* The terminal is gone or somebody wants us to end: what the answer has so far is kept. */
+/* What the answer has so far is kept; a message that got no word comes back, and is kept with the draft. */
 static void stop_and_save(struct tui *t)
 {
     int64_t until = now_ms() + SAVE_MS;
     int n;
-    if (!t->app.chat)
-        return;
+    t->app.closing = true;
     chat_interrupt(t->app.chat);
     while (chat_busy(t->app.chat) && now_ms() < until) {
         chat_wait(t->app.chat, -1, (int)(until - now_ms()));
-        chat_drain(t->app.chat, &n);
+        const struct chat_event *ev = chat_drain(t->app.chat, &n);
+        app_events(&t->app, ev, n, now_ms());
     }
+    input_keep(&t->app);
 }
 
 static void end_by_signal(int sig)
@@ -313,6 +324,8 @@ static bool resume(struct tui *t, struct err *e)
         app_changed(&t->app);
     if (note.len)
         app_note(&t->app, note.data);
+    if (ok)
+        input_restore(&t->app);
     buf_free(&note);
     return ok;
 }
@@ -388,11 +401,11 @@ int tui_run(struct options *o)
     bool open = open_chat(&t, &e);
     if (open)
         loop(&t);
-    if (t.ending)
+    if (open)
         stop_and_save(&t);
     close_screen(&t);
-    if (!open)
-        fprintf(stderr, "q35chat: %s\n", e.msg);
+    if (!open || t.app.fatal.len)
+        fprintf(stderr, "q35chat: %s\n", open ? t.app.fatal.data : e.msg);
     if (t.ending)
         end_by_signal(t.ending);
     else if (open)

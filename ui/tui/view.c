@@ -65,7 +65,7 @@ static void draw_queue(const struct app *a, struct cells *c, struct area at)
 static bool shows_progress(const struct app *a)
 {
     const struct phase *p = &a->phase;
-    return p->progress.total && !p->stopping && a->ms - p->since_ms >= PROGRESS_AFTER_MS
+    return p->progress.total && !p->stopping && a->ms - p->reads_ms >= PROGRESS_AFTER_MS
         && (p->kind == PHASE_LOADING || p->kind == PHASE_READING);
 }
 
@@ -165,23 +165,37 @@ static void draw_input(struct app *a, struct cells *c, struct area at)
 
 /* --- the whole -------------------------------------------------------------------------------------------------- */
 
-/* What stands over the last rows of the transcript. */
+static struct popup *list_above(struct app *a)
+{
+    return a->approve.on ? NULL : a->mode == MODE_PICKER ? &a->picker.popup : input_popup(a);
+}
+
+/* Rows at the end of the transcript that something stands over. */
+static int rows_above(struct app *a, int rows)
+{
+    struct popup *list = list_above(a);
+    if (a->mode == MODE_KEYS)
+        return rows;
+    if (a->mode == MODE_INSPECT)
+        return most(least(INSPECT_ROWS, rows - 1), 0);
+    return list ? popup_height(list, rows) : 0;
+}
+
 static void draw_above(struct app *a, struct cells *c, struct area at)
 {
-    struct popup *list = a->mode == MODE_PICKER ? &a->picker.popup : input_popup(a);
-    if (a->mode == MODE_KEYS) {
+    struct popup *list = list_above(a);
+    int row = c->cursor_row, col = c->cursor_col;
+    if (!at.rows)
+        return;
+    if (a->mode == MODE_KEYS)
         draw_keys(a, c, at);
-    } else if (a->mode == MODE_INSPECT) {
-        int rows = least(INSPECT_ROWS, at.rows - 1);
-        inspect_draw(a, c, (struct area){at.row + at.rows - rows, at.col, rows, at.cols});
-    } else if (list && !a->approve.on) {
-        int rows = popup_height(list, at.rows);
-        int row = c->cursor_row, col = c->cursor_col;
-        popup_draw(list, c, (struct area){at.row + at.rows - rows, at.col, rows, at.cols});
-        if (a->mode != MODE_PICKER) {   /* the cursor stays where one types */
-            c->cursor_row = row;
-            c->cursor_col = col;
-        }
+    else if (a->mode == MODE_INSPECT)
+        inspect_draw(a, c, at);
+    else if (list)
+        popup_draw(list, c, at);
+    if (list && a->mode != MODE_PICKER) {       /* the cursor stays where one types */
+        c->cursor_row = row;
+        c->cursor_col = col;
     }
 }
 
@@ -201,6 +215,8 @@ static void draw_all(struct app *a, struct cells *c)
     if (a->chat)
         inspect_tint(a);
     pane_cover(a->pane, a->mode == MODE_INSPECT ? INSPECT_ROWS : 0);
+    int above = rows_above(a, rows);
+    pane_cover(a->pane, above);
     pane_draw(a->pane, c, text);
     if (starts(a) && !pane_n(a->pane))
         draw_welcome(a, c, text);
@@ -212,7 +228,7 @@ static void draw_all(struct app *a, struct cells *c)
     if (status)
         draw_status(a, c, (struct area){c->rows - input - 1, 0, 1, c->cols});
     draw_input(a, c, a->at_input);
-    draw_above(a, c, text);
+    draw_above(a, c, (struct area){rows - above, 0, above, text.cols});
 }
 
 void view_draw(struct app *a, struct cells *c)
