@@ -160,11 +160,28 @@ static void test_glyph__without_unicode_rules_and_bars_have_signs(void **state)
     }
 }
 
+static void test_glyph__random_bytes_are_taken_bit_by_bit(void **state)
+{
+    (void)state;
+    if (!setlocale(LC_CTYPE, "C.UTF-8"))
+        skip();
+    for (int round = 0; round < 20000; round++) {
+        char s[40];
+        size_t n = 1 + rnd(sizeof s);
+        for (size_t i = 0; i < n; i++)
+            s[i] = (char)(rnd(4) ? 0x80 + rnd(128) : rnd(256));
+        struct glyph g;
+        for (size_t i = 0; i < n; i += glyph_next(s + i, n - i, &g))
+            check_glyph(s + i, n - i);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_glyph__nasty_text_has_the_form_that_terminals_agree_on),
         cmocka_unit_test(test_glyph__columns_are_those_of_libc_for_every_code_point_with_and_without_a_mark),
+        cmocka_unit_test(test_glyph__random_bytes_are_taken_bit_by_bit),
         cmocka_unit_test(test_glyph__random_text_keeps_the_rules_and_fits_where_it_says_it_fits),
         cmocka_unit_test(test_glyph__without_unicode_rules_and_bars_have_signs),
     };
