@@ -55,7 +55,7 @@ static const struct row { int columns; const char *source, *expected; } rows[] =
     {40, "- [ ] todo\n- [x] done\n", "- [ ] todo\n- [x] done\n"},
     {40, "-\n- a\n- - b\n", "- \n- a\n- - b\n"},
     {40, "- a\n - b\n  - c\n    - d\n      - e\n        - f\n          - g\n            - h\n", "- a\n- b\n- c\n  - d\n    - e\n      - f\n        - g\n        - h\n"},
-    {40, "1. a\n   ```qq\n   x\n   ```\n2. b\n", "1. a\n                             qq, block 1\n   x\n2. b\n"},
+    {40, "1. a\n   ```c\n   x\n   ```\n2. b\n", "1. a\n                              C, block 1\n   x\n2. b\n"},
     /* quotes */
     {12, "> one two three\n> four\n", "│ one two\n│ three\n│ four\n"},
     {40, "> a\n>\n> > b\n> - c\n", "│ a\n│ \n│ │ b\n│ - c\n"},
@@ -142,9 +142,9 @@ static const struct { const char *piece, *expected; } stream[] = {
     {"x`", "Some bold \xE4\xB8\xAD\n- a\n  x\n"},
     {"\n\n``", "Some bold \xE4\xB8\xAD\n- a\n  x\n"},
     {"`p", "Some bold \xE4\xB8\xAD\n- a\n  x\n\n          p, block 1\n"},
-    {"y\n1", "Some bold \xE4\xB8\xAD\n- a\n  x\n\n         py, block 1\n1\n"},
-    {"\n``", "Some bold \xE4\xB8\xAD\n- a\n  x\n\n         py, block 1\n1\n"},
-    {"`\n", "Some bold \xE4\xB8\xAD\n- a\n  x\n\n         py, block 1\n1\n"},
+    {"y\n1", "Some bold \xE4\xB8\xAD\n- a\n  x\n\n     Python, block 1\n1\n"},
+    {"\n``", "Some bold \xE4\xB8\xAD\n- a\n  x\n\n     Python, block 1\n1\n"},
+    {"`\n", "Some bold \xE4\xB8\xAD\n- a\n  x\n\n     Python, block 1\n1\n"},
 };
 
 static void test_markdown__text_is_there_while_it_arrives(void **state)
