@@ -1,6 +1,7 @@
 #include "base/arena.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 
 #include "base/log.h"
 
-enum { BLOCK = 64 * 1024, ALIGN = 64 };
+enum { FIRST = 1024, LARGEST = 64 * 1024, ALIGN = 64 };        /* blocks double: many arenas hold a line or two */
 
 struct arena_block {
     struct arena_block *next;
@@ -26,6 +27,14 @@ static struct arena_block *block_new(size_t size)
     return b;
 }
 
+static size_t usual_size(const struct arena_block *before, size_t n)
+{
+    size_t size = !before ? FIRST : before->size < LARGEST / 2 ? before->size * 2 : LARGEST;
+    while (size < n)
+        size *= 2;
+    return size;
+}
+
 void *arena_alloc(struct arena *a, size_t n)
 {
     CHECK(n < SIZE_MAX / 2);
@@ -33,9 +42,9 @@ void *arena_alloc(struct arena *a, size_t n)
     struct arena_block *b = a->head;
     size_t at = b ? (b->used + align - 1) / align * align : 0;
     if (!b || at + n > b->size) {
-        size_t size = n > BLOCK / 4 ? (n + ALIGN - 1) / ALIGN * ALIGN : BLOCK;
-        struct arena_block *fresh = block_new(size);
-        if (b && size != BLOCK) {       /* a big piece gets a block of its own behind the open one */
+        bool big = n > LARGEST / 4;
+        struct arena_block *fresh = block_new(big ? (n + ALIGN - 1) / ALIGN * ALIGN : usual_size(b, n));
+        if (b && big) {                 /* a big piece gets a block of its own behind the open one */
             fresh->next = b->next;
             b->next = fresh;
         } else {
