@@ -26,6 +26,12 @@ static struct entry **shown_below(struct transcript *t, struct entry *m)
     return m ? &m->shown : &t->shown;
 }
 
+/* Where the one is noted that was made last below m (NULL: the root). */
+static struct entry **youngest_below(struct transcript *t, struct entry *m)
+{
+    return m ? &m->youngest : &t->youngest;
+}
+
 struct entry *transcript_add(struct transcript *t, enum role role, const char *content, size_t n)
 {
     struct entry *m = calloc(1, sizeof *m);
@@ -36,6 +42,8 @@ struct entry *transcript_add(struct transcript *t, enum role role, const char *c
     m->number = t->n_all;
     m->depth = t->n;
     *shown_below(t, m->parent) = m;
+    m->older = *youngest_below(t, m->parent);
+    *youngest_below(t, m->parent) = m;
     push(&t->all, &t->n_all, &t->cap_all, m);
     push(&t->entries, &t->n, &t->cap, m);
     return m;
@@ -125,33 +133,39 @@ bool transcript_on_path(const struct transcript *t, const struct entry *m)
     return m->depth < t->n && t->entries[m->depth] == m;
 }
 
+static struct entry *youngest_beside(const struct transcript *t, const struct entry *m)
+{
+    return m->parent ? m->parent->youngest : t->youngest;
+}
+
 int transcript_siblings(const struct transcript *t, const struct entry *m, int *which)
 {
-    int n = 0;
-    for (int i = 0; i < t->n_all; i++) {
-        const struct entry *s = t->all[i];
-        if (s == m && which)
-            *which = n;
-        n += s->parent == m->parent && s->m.role == m->m.role;
+    int n = 0, younger = 0;
+    for (const struct entry *s = youngest_beside(t, m); s; s = s->older) {
+        if (s == m)
+            younger = n;
+        n += s->m.role == m->m.role;
     }
+    if (which)
+        *which = n - 1 - younger;
     return n;
 }
 
 struct entry *transcript_sibling(const struct transcript *t, const struct entry *m, int which)
 {
-    for (int i = 0; i < t->n_all; i++) {
-        struct entry *s = t->all[i];
-        if (s->parent == m->parent && s->m.role == m->m.role && !which--)
+    int at = transcript_siblings(t, m, NULL);
+    for (struct entry *s = youngest_beside(t, m); s; s = s->older)
+        if (s->m.role == m->m.role && --at == which)
             return s;
-    }
     return NULL;
 }
 
 int transcript_n_children(const struct transcript *t, const struct entry *m)
 {
     int n = 0;
-    for (int i = m->number + 1; i < t->n_all; i++)
-        n += t->all[i]->parent == m;
+    (void)t;
+    for (const struct entry *s = m->youngest; s; s = s->older)
+        n++;
     return n;
 }
 
@@ -171,12 +185,9 @@ bool transcript_can_forget(const struct transcript *t)
 void transcript_forget(struct transcript *t)
 {
     CHECK(transcript_can_forget(t));
-    struct entry *m = t->all[--t->n_all], *newest = NULL;
+    struct entry *m = t->all[--t->n_all];
     t->n--;
-    for (int i = 0; i < t->n_all; i++)
-        if (t->all[i]->parent == m->parent)
-            newest = t->all[i];
-    *shown_below(t, m->parent) = newest;
+    *youngest_below(t, m->parent) = *shown_below(t, m->parent) = m->older;
     entry_free(m);
 }
 
@@ -185,7 +196,7 @@ void transcript_clear(struct transcript *t)
     while (t->n_all)
         entry_free(t->all[--t->n_all]);
     t->n = 0;
-    t->shown = NULL;
+    t->shown = t->youngest = NULL;
     transcript_title(t, NULL);
 }
 

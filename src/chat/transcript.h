@@ -31,6 +31,8 @@ struct entry {
     int         tokens;         /* of its text, without files and reasoning; 0: not counted yet */
     struct entry *parent;       /* NULL: a conversation begins with it */
     struct entry *shown;        /* the child that was on the path last, or NULL */
+    struct entry *youngest;     /* the child that was made last, or NULL */
+    struct entry *older;        /* the sibling that was made before it, or NULL */
     int         number, depth;  /* its places in `all`, and in `entries` whenever it is on the path */
     struct arena mem;
 };
@@ -41,6 +43,7 @@ struct transcript {
     struct entry **entries;     /* the path */
     struct entry **all;         /* as they were made: parents stand before children */
     struct entry *shown;        /* the root that was on the path last, or NULL */
+    struct entry *youngest;     /* the root that was made last, or NULL */
     int n, cap, n_all, cap_all;
 };
 
