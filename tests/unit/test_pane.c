@@ -581,6 +581,61 @@ static void test_pane__a_cut_forgets_what_follows(void **state)
     pane_close(p);
 }
 
+/* Pieces of markdown, of characters, and bytes that are none. */
+static void hostile_text(struct pane *p, int item)
+{
+    static const char *const pieces[] = {
+        "word ", "a longer-word ", "\n", "\n\n", "**", "`", "```c\n", "\n```\n", "| a | b |\n|---|---|\n| 1 | 2 |\n", "- ", "1. ", "> ", "# ", "\t", "\r\n",
+        "\xe4\xb8\xad\xe6\x96\x87", "e\xcc\x81", "\xf0\x9f\x91\xa8\xe2\x80\x8d\xf0\x9f\x91\xa9", "\xe2\x80\xae", "\x1b[31m", "\xff", "\xe4\xb8", "\xc2\x9b", "\xcc\x81",
+    };
+    for (int n = draw_lot(30); n > 0; n--)
+        append(p, item, pieces[draw_lot(sizeof pieces / sizeof *pieces)]);
+}
+
+static void hostile_step(struct pane *p)
+{
+    int n = pane_n(p), item = n ? draw_lot(n) : 0, which;
+    size_t at;
+    switch (draw_lot(16)) {
+    case 0: case 1: case 2: hostile_text(p, pane_add(p, (enum item_kind[]){ITEM_USER, ITEM_REASONING, ITEM_ANSWER, ITEM_NOTE, ITEM_OUTPUT}[draw_lot(5)], -1)); break;
+    case 3: hostile_text(p, pane_call(p, -1, "f", draw_lot(2) ? "{\"a\": \"x\\ny\\u0007\"}" : "{\"n\": [1, 2]}")); break;
+    case 4: case 5: if (n) hostile_text(p, item); break;
+    case 6: if (n) pane_end(p, item); break;
+    case 7: if (n) pane_head(p, item, draw_lot(2) ? "\x1b]0;title\x07 and more" : ""); break;
+    case 8: if (n) pane_fold(p, item, draw_lot(2)); break;
+    case 9: pane_toggle(p); break;
+    case 10: pane_scroll(p, draw_lot(60) - 30); break;
+    case 11: pane_find(p, (const char *[]){"", "word", "A", "\xe4\xb8\xad", " a"}[draw_lot(5)]); pane_find_next(p, draw_lot(2) ? 1 : -1, &which); break;
+    case 12: pane_at(p, draw_lot(40), draw_lot(90), &item, &at); pane_here(p); pane_n_blocks(p); break;
+    case 13: if (n) pane_tint(p, item, &(struct pane_tint){(size_t)draw_lot(50), (size_t)draw_lot(50), STYLE_drafted}, 1); break;
+    case 14: if (n && draw_lot(4) == 0) pane_cut(p, item); break;
+    case 15: pane_raw(p, draw_lot(2)); pane_tables(p, (enum table_shape)draw_lot(4)); break;
+    }
+}
+
+static void test_pane__hostile_text_and_random_steps_keep_all_promises(void **state)
+{
+    (void)state;
+    struct buf before = {0};
+    for (int round = 0; round < 30; round++) {
+        struct pane *p = pane_open();
+        for (int i = 0; i < 150; i++) {
+            hostile_step(p);
+            int rows = 1 + draw_lot(40), cols = 1 + draw_lot(100);
+            buf_reset(&before);
+            buf_adds(&before, screen_of(p, rows, cols, true));
+            for (const char *s = before.data; *s; s++)
+                assert_true((unsigned char)*s >= ' ' || *s == '\n');
+            screen(p, 1 + draw_lot(40), 1 + draw_lot(100));
+            assert_string_equal(screen_of(p, rows, cols, true), before.data);
+            if (pane_follows(p) && pane_n(p))
+                assert_int_equal(pane_below(p), 0);
+        }
+        pane_close(p);
+    }
+    buf_free(&before);
+}
+
 /* --- sources --- */
 
 static void test_pane__the_source_comes_back_byte_by_byte(void **state)
@@ -819,6 +874,7 @@ int main(void)
         cmocka_unit_test(test_pane__the_end_comes_back_with_a_larger_screen),
         cmocka_unit_test(test_pane__marks_and_jumps_go_to_heads_of_messages),
         cmocka_unit_test(test_pane__a_cut_forgets_what_follows),
+        cmocka_unit_test(test_pane__hostile_text_and_random_steps_keep_all_promises),
         cmocka_unit_test(test_pane__the_source_comes_back_byte_by_byte),
         cmocka_unit_test(test_pane__the_newest_whole_sentence_of_a_thought),
         cmocka_unit_test(test_pane__cells_know_their_place_in_the_source),

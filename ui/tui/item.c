@@ -20,8 +20,11 @@ static bool has_text(const struct item *it)
 void item_append(struct item *it, const char *text, size_t n)
 {
     buf_add(&it->source, text, n);
-    if (it->md)
+    if (!it->live)
+        item_drop(it);                  /* an answer that goes on is laid out again */
+    else if (it->md)
         markdown_push(it->md, text, n);
+    it->live = true;
     it->stale = true;
 }
 

@@ -36,7 +36,7 @@ int  pane_add(struct pane *p, enum item_kind kind, int message);        /* messa
 /* The card of a tool call; what is appended to it is the tool's output.  Its last 5 lines show until pane_end(), then one line
  * stays: "$ name argument", or "name {arguments}" where they are more than one text; the head; how many lines there are. */
 int  pane_call(struct pane *p, int message, const char *name, const char *arguments);
-void pane_append(struct pane *p, int item, const char *text, size_t n);
+void pane_append(struct pane *p, int item, const char *text, size_t n);  /* what was complete goes on */
 void pane_end(struct pane *p, int item);                /* complete */
 /* The summary.  Reasoning: "thought 6.2 s, 214 tok"; a call: "exit 0  1.2 s"; a message: "<2/3>", at the right edge. */
 void pane_head(struct pane *p, int item, const char *text);
