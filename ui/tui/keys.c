@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/unicode.h"
+#include "ui/tui/csi.h"
 
 enum {
     ESC = 0x1B, DEL = 0x7F,
@@ -13,7 +14,7 @@ enum {
     GAP_MS = 5,                 /* characters that come faster were not typed */
     GAP_CHARS = 3,
     SPLIT_MS = 150,             /* a slow line cuts Alt-Enter into ESC and Enter */
-    MAX_CSI = 128, MAX_STRING = 256,
+    MAX_STRING = 256,
 };
 
 #define PASTE_BEGIN 200
@@ -114,78 +115,6 @@ static void tell_code(struct keys *k, uint32_t code, uint8_t mods, uint32_t shif
 
 /* --- sequences -------------------------------------------------------------------------------------------------- */
 
-/* What stands between "ESC [" and the final byte.  A number that is not given is -1, one after ':' goes to `sub`. */
-struct csi {
-    char prefix, middle, final;
-    int  n, arg[8], sub[8];
-};
-
-static int csi_arg(const struct csi *c, int i, int otherwise)
-{
-    return i < c->n && c->arg[i] >= 0 ? c->arg[i] : otherwise;
-}
-
-/* Parses "[...": the length, 0 if the end has not come, -1 if that is no sequence. */
-static int csi_parse(struct csi *c, const char *s, size_t n)
-{
-    *c = (struct csi){.n = 1, .arg = {-1}, .sub = {-1}};
-    int *number = c->arg;
-    for (size_t i = 1; i < n && i < MAX_CSI; i++) {
-        char b = s[i];
-        if (b >= '0' && b <= '9') {
-            if (number)
-                *number = *number < 0 ? b - '0' : *number < 0x1000000 ? *number * 10 + b - '0' : *number;
-        } else if (b == ';') {
-            number = c->n < 8 ? &c->arg[c->n] : NULL;
-            if (number)
-                c->arg[c->n] = c->sub[c->n] = -1, c->n++;
-        } else if (b == ':') {
-            number = number == &c->arg[c->n - 1] ? &c->sub[c->n - 1] : NULL;
-        } else if (b >= '<' && b <= '?') {
-            c->prefix = b;
-        } else if (b >= ' ' && b <= '/') {
-            c->middle = b;
-            if (b == '$' && !c->prefix && c->n == 1 && c->arg[0] >= 0) {       /* rxvt: Shift and a key */
-                c->final = b;
-                return (int)i + 1;
-            }
-        } else if (b >= '@' && b <= '~') {
-            c->final = b;
-            return (int)i + 1;
-        } else
-            return -1;
-    }
-    return n < MAX_CSI ? 0 : -1;
-}
-
-/* The number of a modified key: 1, and 1 for Shift, 2 Alt, 4 Ctrl, 32 Meta.  False: with a modifier that we do not know. */
-static bool mods_of(int number, uint8_t *mods)
-{
-    int bits = number > 0 ? number - 1 : 0;
-    *mods = (uint8_t)((bits & 7) | (bits & 32 ? MOD_ALT : 0));
-    return !(bits & (8 | 16));
-}
-
-static uint32_t key_of_letter(char final)
-{
-    static const char letters[] = "ABCDHFPQRSZM";
-    static const uint32_t keys[] = {
-        KEY_UP, KEY_DOWN, KEY_RIGHT, KEY_LEFT, KEY_HOME, KEY_END, KEY_F1, KEY_F2, KEY_F3, KEY_F4, KEY_TAB, KEY_ENTER,
-    };
-    const char *p = final ? strchr(letters, final) : NULL;
-    return p ? keys[p - letters] : KEY_NONE;
-}
-
-static uint32_t key_of_number(int number)
-{
-    static const uint32_t keys[] = {
-        [1] = KEY_HOME, KEY_INSERT, KEY_DELETE, KEY_END, KEY_PAGE_UP, KEY_PAGE_DOWN, KEY_HOME, KEY_END,
-        [11] = KEY_F1, KEY_F2, KEY_F3, KEY_F4, KEY_F5, [17] = KEY_F6, KEY_F7, KEY_F8, KEY_F9, KEY_F10, [23] = KEY_F11, KEY_F12,
-    };
-    bool known = number > 0 && number < (int)(sizeof keys / sizeof *keys) && keys[number];
-    return known ? keys[number] : KEY_NONE;
-}
-
 /* Keys that kitty and xterm report by code point; kitty's keypad has numbers of its own. */
 static void tell_reported(struct keys *k, int code, int shifted, int number, bool alt)
 {
@@ -194,7 +123,7 @@ static void tell_reported(struct keys *k, int code, int shifted, int number, boo
         KEY_LEFT, KEY_RIGHT, KEY_UP, KEY_DOWN, KEY_PAGE_UP, KEY_PAGE_DOWN, KEY_HOME, KEY_END, KEY_INSERT, KEY_DELETE,
     };
     uint8_t mods;
-    if (!mods_of(number, &mods) || code < 0)
+    if (!csi_mods(number, &mods) || code < 0)
         return;
     uint32_t c = (uint32_t)code;
     if (c >= 57399 && c < 57417)
@@ -259,16 +188,16 @@ static void tell_csi(struct keys *k, const struct csi *c, bool alt)
         return;
     }
     if (c->final >= 'a' && c->final <= 'd') {   /* rxvt: Shift and an arrow */
-        code = key_of_letter((char)(c->final - 'a' + 'A'));
+        code = csi_letter_key((char)(c->final - 'a' + 'A'));
         extra |= MOD_SHIFT;
     } else if (c->final == '~' || r) {
-        code = key_of_number(csi_arg(c, 0, 0));
+        code = csi_number_key(csi_arg(c, 0, 0));
         extra |= r ? rxvt_mods[r - rxvt] : 0;
     } else if (c->final != 'M')
-        code = key_of_letter(c->final);
+        code = csi_letter_key(c->final);
     if (c->final == 'Z')
         extra |= MOD_SHIFT;
-    if (mods_of(csi_arg(c, 1, 1), &mods) && code != KEY_NONE && c->sub[1] != 3)
+    if (csi_mods(csi_arg(c, 1, 1), &mods) && code != KEY_NONE && c->sub[1] != 3)
         tell_key(k, code, mods | extra);
 }
 
@@ -286,7 +215,7 @@ static size_t csi(struct keys *k, const char *s, size_t n, bool alt)
     int took = csi_parse(&c, s, n);
     if (took < 0) {
         size_t i = 1;
-        while (i < n && i < MAX_CSI && s[i] >= ' ' && s[i] <= '?')
+        while (i < n && i < CSI_MAX && s[i] >= ' ' && s[i] <= '?')
             i++;
         return i;
     }
@@ -311,38 +240,14 @@ static int ss3(struct keys *k, const char *s, size_t n, bool alt)
     uint8_t mods = 0;
     if (took <= 0)
         return took;
-    uint32_t code = c.final >= 'a' && c.final <= 'd' ? key_of_letter((char)(c.final - 'a' + 'A')) : key_of_letter(c.final);
+    uint32_t code = c.final >= 'a' && c.final <= 'd' ? csi_letter_key((char)(c.final - 'a' + 'A')) : csi_letter_key(c.final);
     if (c.final >= 'j' && c.final <= 'y')
         code = (uint32_t)(unsigned char)pad[c.final - 'j'];
-    if (code == KEY_NONE || c.prefix || c.middle || !mods_of(csi_arg(&c, c.n - 1, 1), &mods))
+    if (code == KEY_NONE || c.prefix || c.middle || !csi_mods(csi_arg(&c, c.n - 1, 1), &mods))
         return took == 2 ? -1 : took;
     mods |= (uint8_t)((alt ? MOD_ALT : 0) | (c.final >= 'a' && c.final <= 'd' ? MOD_CTRL : 0));
     tell_code(k, code, mods, 0);
     return took;
-}
-
-/* "rgb:RRRR/GGGG/BBBB", of one to four digits each, as 0..255; -1: something else. */
-static int luminance(const char *s, size_t n)
-{
-    static const int weight[] = {299, 587, 114};
-    int sum = 0;
-    const char *end = s + n, *p = memchr(s, ':', n);
-    if (n < 4 || memcmp(s, "rgb", 3) || !p)
-        return -1;
-    for (int i = 0; i < 3; i++) {
-        unsigned value = 0, max = 0;
-        for (p++; p < end && *p != '/' && max < 0xFFFF; p++) {
-            int digit = *p >= '0' && *p <= '9' ? *p - '0' : (*p | 32) >= 'a' && (*p | 32) <= 'f' ? (*p | 32) - 'a' + 10 : -1;
-            if (digit < 0)
-                return -1;
-            value = value * 16 + (unsigned)digit;
-            max = max * 16 + 15;
-        }
-        if (!max || (i < 2 && (p == end || *p != '/')))
-            return -1;
-        sum += (int)(value * 255 / max) * weight[i];
-    }
-    return sum / 1000;
 }
 
 /* The end of a string from s on: *took bytes with the mark; an order, or the start of another sequence, breaks it off. */
@@ -369,7 +274,7 @@ static size_t string(struct keys *k, const char *s, size_t n)
         return k->in_string ? n - (s[n - 1] == ESC) : 0;
     }
     if (at > 4 && !memcmp(s, "]11;", 4)) {
-        int value = luminance(s + 4, at - 4);
+        int value = csi_luminance(s + 4, at - 4);
         if (value >= 0)
             tell_report(k, REPORT_BACKGROUND, value);
     }

@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "base/unicode.h"
+#include "ui/tui/damage.h"
 #include "ui/tui/keys.h"
 #include "ui/tui/osc.h"
 #include "ui/tui/tty.h"
@@ -114,7 +115,7 @@ static void promise(struct term *t)
         buf_adds(&b, t->xterm ? "\033[?25h" : cursor_normal);
     if (t->title)
         buf_adds(&b, TITLE_BACK);
-    tty_restore_with(b.data, b.len < 512 ? b.len : 512);
+    tty_restore_with(b.data, b.len);
     buf_free(&b);
 }
 
@@ -250,7 +251,9 @@ static bool open_screen(struct term *t, const struct term_options *o, struct err
     const char *asked = getenv("TERM"), *name = is_hopeless(asked) ? NULL : known_type(t->tty.out);
     unsetenv("LINES");                          /* they would hide changes of the size */
     unsetenv("COLUMNS");
-    if (!name || !open_canvas(t, e) || !start_curses(t, name))
+    if (!open_canvas(t, e))
+        return false;
+    if (!name || !start_curses(t, name))
         return err_set(e, "the terminal type %s does not work here; try another TERM, or --line", asked ? asked : "(none)");
     t->xterm = is_xterm(name);
     t->utf8 = !strcasecmp(nl_langinfo(CODESET), "UTF-8");
@@ -278,7 +281,7 @@ struct term *term_open(const struct term_options *o, struct err *e)
     term_size(t, &rows, &cols);
     fit_size(t, rows, cols);
     t->left = true;
-    term_theme(t, theme_at(theme < 0 ? 0 : theme));
+    term_theme(t, theme_at(theme));
     term_enter(t);
     if (o->probe && t->xterm)
         ask(t);
@@ -336,7 +339,7 @@ static int color_number(const struct term *t, int32_t color)
 
 void term_theme(struct term *t, const struct theme *theme)
 {
-    t->theme = t->colors ? theme : theme_at(theme_find("mono"));
+    t->theme = !t->colors ? theme_at(theme_find("mono")) : theme ? theme : theme_at(0);
     for (int i = 0; i < N_STYLES; i++) {
         const struct theme_style *s = &t->theme->style[i];
         t->attr[i] = attributes(s->marks);
@@ -395,67 +398,13 @@ static int add_cell(struct term *t, const struct cell *cell, int at)
     return at + n;
 }
 
-static bool same(const struct cell *a, const struct cell *b)
-{
-    return a->glyph.n == b->glyph.n && a->glyph.width == b->glyph.width && a->look.style == b->look.style && a->look.marks == b->look.marks
-        && !memcmp(a->glyph.text, b->glyph.text, a->glyph.n);
-}
-
-/* Whether terminals may disagree about the columns of a glyph: an emoji, a flag, a vowel sign in a column of its own.  They do
- * agree about the wide characters of East Asia and about marks over others. */
-static bool is_risky(const struct glyph *g)
-{
-    uint32_t cp;
-    if (g->width != 2)
-        return false;
-    return unicode_decode(g->text, g->n, &cp, NULL) < g->n || cp >= 0x1F000 || cp < 0x2E80;
-}
-
-/* Whether a row must be sent whole: what changes stands at or behind such a glyph, the old one or the new one. */
-static bool must_resend(const struct cell *old, const struct cell *new, int cols)
-{
-    bool risky = false;
-    for (int i = 0; i < cols; i++) {
-        risky = risky || is_risky(&old[i].glyph) || is_risky(&new[i].glyph);
-        if (risky && !same(&old[i], &new[i]))
-            return true;
-    }
-    return false;
-}
-
-static bool same_row(const struct cell *a, const struct cell *b, int cols)
-{
-    for (int i = 0; i < cols; i++)
-        if (!same(&a[i], &b[i]))
-            return false;
-    return true;
-}
-
-/* By how many rows the rows from r on have moved up, as when text scrolls; 0: they have not.  What is below r is shown as it was. */
-static int find_move(const struct term *t, const struct cells *c, int r)
-{
-    int best = 0, most = 3;                     /* curses moves no fewer */
-    for (int by = 1; by < c->rows - r; by++) {
-        int n = 0;
-        for (int i = r; i + by < c->rows; i++) {
-            const struct cell *new = c->at + (size_t)i * c->cols, *old = t->shown.at + (size_t)i * c->cols;
-            n += same_row(new, old + (size_t)by * c->cols, c->cols) && !same_row(new, old, c->cols);
-        }
-        if (n > most) {
-            most = n;
-            best = by;
-        }
-    }
-    return best;
-}
-
 /* Whether the terminal moves row r to its place with others: then nothing of it is drawn anew. */
 static bool has_moved(struct term *t, const struct cells *c, int r)
 {
     if (t->moved < 0)
-        t->moved = find_move(t, c, r);
+        t->moved = damage_moved(&t->shown, c, r);
     return t->moved && r + t->moved < c->rows
-        && same_row(c->at + (size_t)r * c->cols, t->shown.at + (size_t)(r + t->moved) * c->cols, c->cols);
+        && damage_none(t->shown.at + (size_t)(r + t->moved) * c->cols, c->at + (size_t)r * c->cols, c->cols);
 }
 
 static void draw_row(struct term *t, const struct cells *c, int r)
@@ -463,9 +412,9 @@ static void draw_row(struct term *t, const struct cells *c, int r)
     const struct cell *row = c->at + (size_t)r * c->cols;
     struct cell *old = t->shown.at + (size_t)r * c->cols;
     int n = 0;
-    if (same_row(old, row, c->cols) && !t->restyled)
+    if (damage_none(old, row, c->cols) && !t->restyled)
         return;
-    if (must_resend(old, row, c->cols) && !has_moved(t, c, r))
+    if (damage_spreads(old, row, c->cols) && !has_moved(t, c, r))
         wredrawln(stdscr, r, 1);
     for (int i = 0; i < c->cols; i++)
         n = add_cell(t, &row[i], n);

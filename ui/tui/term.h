@@ -20,7 +20,7 @@ struct term;
  * nearest is.  With TERM_MONO the theme "mono" is used whatever was asked for: its marks tell what colours would. */
 enum term_colors { TERM_MONO, TERM_8, TERM_16, TERM_256, TERM_TRUE };
 struct term_options {
-    const char *theme;          /* name of config/theme.def; NULL: the default */
+    const char *theme;          /* name of config/theme.def; NULL or unknown: the default */
     const char *color;          /* "auto", "always", "never"; NO_COLOR and the like count with auto */
     bool mouse, title, probe;   /* probe: ask the terminal what it can do; the answers come as input, see keys.h */
     int  fd;                    /* a terminal to use instead of standard input and output */
@@ -39,7 +39,7 @@ void term_size(struct term *t, int *rows, int *cols);   /* asks the terminal */
 bool term_ready(const struct term *t);                  /* output would not block: else draw later */
 void term_draw(struct term *t, const struct cells *c);  /* one frame; what did not change is not sent */
 void term_redraw(struct term *t);                       /* the next frame is sent whole: the screen may be damaged */
-void term_theme(struct term *t, const struct theme *theme);
+void term_theme(struct term *t, const struct theme *theme);     /* NULL: the default */
 void term_mouse(struct term *t, bool on);
 void term_title(struct term *t, const char *text);      /* made safe; sent when it differs */
 /* OSC 52, inside tmux also wrapped as tmux wants it; nothing tells whether it arrived.  False: too long for terminals
