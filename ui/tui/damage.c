@@ -28,7 +28,7 @@ static bool is_risky(const struct glyph *g)
     if (g->n < 2)
         return false;
     bool several = unicode_decode(g->text, g->n, &cp, NULL) < g->n;
-    return cp >= 0x1F000 || (g->width == 2 && (several || cp < 0x2E80));
+    return (cp >= 0x1F000 && cp < 0x20000) || (g->width == 2 && (several || cp < 0x2E80));
 }
 
 bool damage_spreads(const struct cell *shown, const struct cell *want, int cols)
