@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "chat/state.h"
 
+enum { INTERRUPT_MS = 2000 };           /* so long may a tool take to end when it was asked to */
+
 static void request_after_calls(struct chat *c)
 {
     if (c->interrupted)
@@ -51,6 +53,8 @@ static void start_call(struct chat *c, const struct tool *tool)
     refuse_call(c, why);
 }
 
+static const char user_interrupted[] = "error: the user interrupted";
+
 void calls_step(struct chat *c)
 {
     struct buf result = {0};
@@ -58,9 +62,21 @@ void calls_step(struct chat *c)
         tool_close(c->run);
         c->run = NULL;
         c->state = ANSWERING;
-        answer_call(c, buf_str(&result), result.len);
+        if (c->interrupted)
+            refuse_call(c, user_interrupted);
+        else
+            answer_call(c, buf_str(&result), result.len);
+    } else if (c->interrupted && clock_ms_since(c->asked_ns) > INTERRUPT_MS) {
+        calls_kill(c);
     }
     buf_free(&result);
+}
+
+void calls_kill(struct chat *c)
+{
+    tool_close(c->run);
+    c->run = NULL;
+    calls_next(c);
 }
 
 /* Goes on with the calls until one has to be waited for, or all are answered. */
@@ -71,7 +87,7 @@ void calls_next(struct chat *c)
         const struct answer_call *call = &c->answer.calls[c->next_call];
         const struct tool *tool = tools_find(c->tools, call->name);
         if (c->interrupted) {
-            refuse_call(c, "error: the user interrupted");
+            refuse_call(c, user_interrupted);
             continue;
         }
         if (!tool) {

@@ -141,6 +141,8 @@ bool chat_regenerate_seed(struct chat *c, uint64_t seed, struct err *e)
 
 void chat_interrupt(struct chat *c)
 {
+    if (c->interrupted && c->state == RUNNING)
+        calls_kill(c);                  /* it was asked before, and does not listen */
     if (!chat_busy(c) || c->interrupted)
         return;
     c->interrupted = true;
@@ -152,9 +154,8 @@ void chat_interrupt(struct chat *c)
         engine_interrupt(c->engine, c->serial);
         break;
     case RUNNING:
-        tool_close(c->run);
-        c->run = NULL;
-        calls_next(c);
+        tool_interrupt(c->run);
+        c->asked_ns = clock_ns();
         break;
     case ASKING:
         c->start_ns += clock_ns() - c->asked_ns;

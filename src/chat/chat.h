@@ -94,7 +94,8 @@ void chat_wait(const struct chat *c, int fd, int timeout_ms);
 bool chat_submit(struct chat *c, const char *text, size_t n, struct err *e);
 bool chat_regenerate(struct chat *c, struct err *e);    /* another answer to the last message, with another seed */
 bool chat_regenerate_seed(struct chat *c, uint64_t seed, struct err *e);        /* ... with this one */
-void chat_interrupt(struct chat *c);                    /* ends the turn; what was said is kept */
+/* Ends the turn; what was said is kept.  A running tool gets SIGINT and two seconds; a second call kills it. */
+void chat_interrupt(struct chat *c);
 enum chat_answer { CHAT_NO, CHAT_YES, CHAT_ALWAYS };    /* always: this tool, until the program ends */
 void chat_approve(struct chat *c, enum chat_answer answer);
 bool chat_busy(const struct chat *c);

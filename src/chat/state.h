@@ -71,7 +71,7 @@ struct chat {
     struct tool_run *run;
     int           variant;              /* how often this turn was generated before */
     int64_t       start_ns;             /* the time of the user's decisions is added: it is not ours */
-    int64_t       asked_ns;
+    int64_t       asked_ns;             /* when the user was asked; or when a running tool was asked to end */
     double        after_first;          /* tokens after the first one of each request */
     double        joules_before;        /* the turn */
     struct chat_stats stats;
@@ -94,6 +94,7 @@ void round_post(struct chat *c, enum chat_event_kind kind, const char *text);
 /* calls.c */
 void calls_next(struct chat *c);                        /* until one has to be waited for, or all are answered */
 void calls_step(struct chat *c);                        /* looks whether the running one has ended */
+void calls_kill(struct chat *c);                        /* ends it at once, and the turn */
 
 /* tree.c: the turn's message has no answer; its text for the front end (in its arena), NULL if older answers are back */
 const char *tree_take_back(struct chat *c);

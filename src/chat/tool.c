@@ -444,6 +444,12 @@ bool tool_step(struct tool_run *r, struct buf *result)
     return true;
 }
 
+void tool_interrupt(struct tool_run *r)
+{
+    if (r->pid)
+        kill(-r->pid, SIGINT);
+}
+
 void tool_close(struct tool_run *r)
 {
     if (!r)

@@ -729,6 +729,31 @@ static void test_chat__an_interrupt_ends_a_running_tool(void **state)
     end(&t);
 }
 
+static void test_chat__a_tool_that_does_not_listen_is_killed_by_the_second_interrupt(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    configure(&t, "[tool deaf]\ncommand = sh -c \"trap '' INT; echo deaf; while :; do sleep 1; done\"\n");
+    set(&t, OPT_tools, "deaf");
+    set(&t, OPT_tools_approve, "always");
+    fake_say("x</think><tool_call>\n<function=deaf>\n</function>\n</tool_call>");
+    start(&t);
+    submit(&t, "?");
+    while (!t.s.calls.len)
+        assert_false(step(&t));
+    for (int i = 0; i < 20; i++)
+        assert_false(step(&t));         /* it runs, and has set its trap */
+    chat_interrupt(t.c);
+    for (int i = 0; i < 5; i++)
+        assert_false(step(&t));
+    chat_interrupt(t.c);
+    finish_turn(&t);
+    assert_int_equal(t.s.last.end, CHAT_INTERRUPTED);
+    assert_string_equal(t.s.results.data, "deaf=error: the user interrupted;");
+    end(&t);
+}
+
 static void test_chat__rounds_of_calls_end(void **state)
 {
     struct talk t;
@@ -941,6 +966,7 @@ int main(void)
         cmocka_unit_test(test_chat__a_refused_call_is_told_to_the_model),
         cmocka_unit_test(test_chat__scripts_can_allow_tools_by_name),
         cmocka_unit_test(test_chat__an_interrupt_ends_a_running_tool),
+        cmocka_unit_test(test_chat__a_tool_that_does_not_listen_is_killed_by_the_second_interrupt),
         cmocka_unit_test(test_chat__rounds_of_calls_end),
         cmocka_unit_test(test_chat__a_branch_behind_a_call_keeps_the_call),
         cmocka_unit_test(test_chat__what_cannot_be_branched_stays),

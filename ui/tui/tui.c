@@ -274,6 +274,7 @@ static void stop_and_save(struct tui *t)
     int n;
     t->app.closing = true;
     chat_interrupt(t->app.chat);
+    chat_interrupt(t->app.chat);        /* no tool may take its time now */
     while (chat_busy(t->app.chat) && now_ms() < until) {
         chat_wait(t->app.chat, -1, (int)(until - now_ms()));
         const struct chat_event *ev = chat_drain(t->app.chat, &n);
