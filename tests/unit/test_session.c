@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <cmocka.h>
 
+#include "chat/record.h"
 #include "chat/session.h"
 
 static char dir[64], path[80];
@@ -243,6 +244,9 @@ static void test_session__a_session_in_use_is_not_opened_twice(void **state)
     struct session *s = save(&t);
     assert_null(session_open(path, &t, &note, &e));
     assert_non_null(strstr(e.msg, "in use by another q35chat"));
+    assert_true(session_rewrite(s, &t, &e));            /* another file has its name now, and it is ours as well */
+    assert_null(session_open(path, &t, &note, &e));
+    assert_non_null(strstr(e.msg, "in use by another q35chat"));
     session_close(s);
 }
 
@@ -401,6 +405,36 @@ static void test_session__any_tree_is_loaded_as_it_was(void **state)
     }
 }
 
+/* The same without a disk, and so many more of them; small and bushy, where the ways that were shown last contradict each other. */
+static void test_session__any_bushy_tree_is_written_at_once_as_it_was(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 20000; round++) {
+        struct transcript t = {0}, back = {0};
+        struct buf lines = {0};
+        seed = (uint64_t)round + 1;
+        for (int n = 2 + below(24); n; n--) {
+            int what = t.n_all ? below(4) : 0;
+            if (what < 2)
+                transcript_add(&t, ROLE_USER, "x", 1);
+            else if (what == 2)
+                transcript_go(&t, t.all[below(t.n_all)]);
+            else
+                transcript_cut(&t, below(t.n + 1));
+        }
+        record_transcript(&lines, &t);
+        for (size_t at = 0, n; at < lines.len; at += n + 1) {
+            n = strcspn(lines.data + at, "\n");
+            assert_true(record_read(lines.data + at, n, &back));
+        }
+        sound(&back);
+        same(&t, &back);
+        transcript_free(&t);
+        transcript_free(&back);
+        buf_free(&lines);
+    }
+}
+
 static void test_session__a_file_from_before_there_were_trees_loads_as_before(void **state)
 {
     struct transcript t = {0};
@@ -463,6 +497,7 @@ int main(void)
         TEST(a_session_in_use_is_not_opened_twice),
         TEST(unknown_records_are_skipped),
         TEST(any_tree_is_loaded_as_it_was),
+        TEST(any_bushy_tree_is_written_at_once_as_it_was),
         TEST(a_file_from_before_there_were_trees_loads_as_before),
         TEST(a_rewrite_that_fails_leaves_the_file),
         TEST(names_that_would_hide_or_confuse_are_refused),

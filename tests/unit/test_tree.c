@@ -204,6 +204,7 @@ static void test_tree__nodes_tell_their_parents_and_whether_they_are_shown(void 
 static void test_tree__a_message_that_got_no_answer_leaves_no_trace(void **state)
 {
     struct err e = {0};
+    struct buf text = {0};
     (void)state;
     ask("Q1", "A1");
     fake_end("", FINISH_LENGTH, true);
@@ -215,6 +216,17 @@ static void test_tree__a_message_that_got_no_answer_leaves_no_trace(void **state
     assert_string_equal(taken_back, "Q2");
     assert_int_equal(chat_n_nodes(c), 2);
     assert_false(chat_redo(c, &e));
+    assert_true(chat_edit(c, 0, &text, &e));
+    fake_end("", FINISH_LENGTH, true);
+    submit("Q3");
+    while (fake.n_submits < 3)
+        step();
+    chat_interrupt(c);
+    wait_for_the_end();
+    assert_string_equal(path(), "");
+    assert_true(chat_redo(c, &e));      /* as before the edit */
+    assert_string_equal(path(), "Q1 A1");
+    buf_free(&text);
 }
 
 static void test_tree__another_answer_that_got_no_word_brings_the_old_one_back(void **state)
