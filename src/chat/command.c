@@ -88,7 +88,7 @@ void command_first_line(struct buf *out, const char *text)
 
 static void help_line(const struct command *k, struct buf *out)
 {
-    enum { COLUMN = 28 };
+    enum { COLUMN = 26 };
     size_t start = out->len;
     bool any = false;
     buf_addf(out, "  /%s%s%s ", k->name, *k->argument ? " " : "", k->argument);
@@ -111,8 +111,8 @@ enum command_result command_help(struct typed *c)
         if (!k || k == &commands[i])
             help_line(&commands[i], c->out);
     if (!k)
-        buf_adds(c->out, "  //text                    a message that begins with a slash\n"
-                         "  @PATH                     in a message: the text of that file goes along; @\"PATH\" if it has blanks\n");
+        buf_adds(c->out, "  //text                  a message that begins with a slash\n"
+                         "  @PATH                   in a message: that file goes along; @\"A B\" with blanks\n");
     return COMMAND_DONE;
 }
 
