@@ -95,6 +95,8 @@ static void test_action__help_names_each_key_of_a_row_once(void **state)
     actions_help(actions, &where, &help);
     assert_non_null(strstr(help.data, "  Left, Ctrl-B          a character left\n"));
     assert_null(strstr(help.data, "Esc back"));
+    for (const char *line = help.data; *line; line += strcspn(line, "\n") + 1)
+        assert_true(strcspn(line, "\n") <= 80);
     const char *first = strstr(help.data, "Ctrl-G");
     assert_non_null(first);
     assert_null(strstr(first + 1, "Ctrl-G"));

@@ -122,11 +122,19 @@ static void go(struct app *a, int token)
     mark(a);
 }
 
+static bool is_blank(const struct chat_token *t)
+{
+    size_t i = 0;
+    while (i < t->n && strchr(" \n\t", t->text[i]))
+        i++;
+    return i == t->n;
+}
+
 static void inspect(struct app *a, int message)
 {
     struct chat_token t;
     int n = chat_n_tokens(a->chat, tokens_of(a, message)), first = 0;
-    while (first < n && chat_token(a->chat, tokens_of(a, message), first, &t) && t.reasoning)
+    while (first < n && chat_token(a->chat, tokens_of(a, message), first, &t) && (t.reasoning || is_blank(&t)))
         first++;                        /* the answer is more interesting than how it was thought up */
     a->inspect = (struct inspect){.message = message};
     a->mode = MODE_INSPECT;

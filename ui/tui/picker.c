@@ -185,6 +185,12 @@ void app_pick(struct app *a, enum picker_kind kind)
         picker_messages(&a->picker, a->chat);
     if (kind == PICK_NODE)
         picker_tree(&a->picker, a->chat);
+    if (!a->picker.n) {
+        app_hint(a, kind == PICK_SESSION ? "no conversation was kept yet" : "nothing was said yet");
+        picker_free(&a->picker);
+        a->mode = MODE_INPUT;
+        return;
+    }
     editor_reset(a->line);
     a->mode = MODE_PICKER;
 }
@@ -268,7 +274,8 @@ void act_picker_delete(struct app *a)
         p->doomed = -1;
     } else {
         app_pick(a, PICK_SESSION);
-        popup_choose(&a->picker.popup, row < a->picker.n ? row : a->picker.n - 1);
+        if (a->picker.n)
+            popup_choose(&a->picker.popup, row < a->picker.n ? row : a->picker.n - 1);
         app_hint(a, "deleted");
     }
 }
