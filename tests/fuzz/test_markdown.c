@@ -191,13 +191,14 @@ static void repeat(struct buf *b, const char *what, size_t bytes)
 static void test_markdown__a_lot_of_anything_is_laid_out(void **state)
 {
     static const char *const what[] = {"`", "*", "_", "[", "](", "> ", "- ", "\\(", "\\[", "$", "<", "<!--", "&", "|", "a|b\n-|-\n", "w ", "w", "#",
-        "* a\n", "1. \n", "```\n", "\n", "\r", "![", "**a", "~~", "\t", "\xE4\xB8\xAD", "\xCC\x81", "\xFF", "` ``", "[a]: b\n", "http://a", "|a\n|-\n|b\n\n"};
+        "* a\n", "1. \n", "```\n", "\n", "\r", "![", "**a", "~~", "\t", "\xE4\xB8\xAD", "\xCC\x81", "\xFF", "` ``", "[a]: b\n", "http://a", "|a\n|-\n|b\n\n", "|w"};
     struct buf b = {0};
     (void)state;
     for (size_t i = 0; i < sizeof what / sizeof *what; i++) {
         repeat(&b, what[i], 20000);
         struct markdown *m = whole(&b, b.len, 40, TABLE_AUTO, false);
         assert_null(wrong_with(markdown_lines(m), &b, b.len, 40));
+        assert_true(count_words(markdown_lines(m)->text.data, markdown_lines(m)->text.len) >= count_words(b.data, b.len));
         markdown_width(m, 1);
         markdown_lines(m);
         markdown_end(m);

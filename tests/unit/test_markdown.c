@@ -246,6 +246,50 @@ static void test_markdown__another_width_lays_out_again(void **state)
     markdown_close(m);
 }
 
+/* A parser would make a million cells of it. */
+static void test_markdown__a_table_of_holes_is_shown_as_source(void **state)
+{
+    struct buf b = {0};
+    (void)state;
+    buf_adds(&b, "|a|\n");
+    for (int i = 0; i < 1000; i++)
+        buf_adds(&b, "|-");
+    for (int i = 0; i < 1000; i++)
+        buf_adds(&b, "\n|b|");
+    struct markdown *m = open_with(b.data, 80);
+    markdown_end(m);
+    assert_int_equal(strncmp(shown(m, 0, false), "|a|\n|-|-|-", 10), 0);
+    markdown_close(m);
+    buf_free(&b);
+}
+
+/* What is longer than BLOCK_LONG is laid out in parts, and does not show it. */
+static void test_markdown__long_blocks_are_laid_out_in_parts(void **state)
+{
+    static const char *const first[] = {"w\n", "> w\n", "1. w\n"}, *const more[] = {"*w*\n", "> *w*\n", "   - *w*\n"};
+    static const char *const shows[] = {"w", "│ w", "   - w"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct markdown *m = open_with(first[i], 40);
+        for (int k = 0; k < 10000; k++)
+            markdown_push(m, more[i], strlen(more[i]));
+        assert_int_equal(markdown_lines(m)->n, 10001);
+        assert_true(markdown_n_final(m) > 5000);
+        for (int k = 1; k <= 10000; k++) {
+            struct buf b = {0};
+            lines_text(markdown_lines(m), k, &b);
+            assert_string_equal(buf_str(&b), shows[i]);
+            buf_free(&b);
+        }
+        markdown_push(m, "2. end", 6);
+        struct buf b = {0};
+        lines_text(markdown_lines(m), 10001, &b);
+        assert_string_equal(buf_str(&b), "2. end");
+        buf_free(&b);
+        markdown_close(m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +302,8 @@ int main(void)
         cmocka_unit_test(test_markdown__code_blocks_can_be_had),
         cmocka_unit_test(test_markdown__the_source_can_be_shown),
         cmocka_unit_test(test_markdown__another_width_lays_out_again),
+        cmocka_unit_test(test_markdown__a_table_of_holes_is_shown_as_source),
+        cmocka_unit_test(test_markdown__long_blocks_are_laid_out_in_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

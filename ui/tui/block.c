@@ -180,11 +180,10 @@ static enum block_step verbatim_step(struct block *b, const struct line *l, size
 static enum block_step begin(struct block *b, const struct line *l)
 {
     struct item it;
-    *b = (struct block){.n_lines = 1, .indent = l->indent};
-    if (l->at == l->n) {
-        b->n_lines = 0;
+    int left = l->at == l->n || l->indent >= b->left ? b->left : 0;
+    *b = (struct block){.n_lines = l->at < l->n, .indent = l->indent, .left = left, .next_left = left};
+    if (l->at == l->n)
         return BLOCK_GOES_ON;
-    }
     if (l->indent > 3) {
         b->kind = BLOCK_INDENTED;
     } else if (l->s[l->at] == '>') {
@@ -256,8 +255,9 @@ static enum block_step list_step(struct block *b, const struct line *l)
         return BLOCK_GOES_ON;
     if (b->blank || interrupts(l))
         return BLOCK_ENDS_BEFORE;
-    bool sibling = l->indent <= b->indent && is_item(l, &it) && !it.empty && it.mark == b->mark;
-    return sibling ? BLOCK_ENDS_BEFORE : BLOCK_GOES_ON;
+    bool item = is_item(l, &it) && !it.empty;
+    bool sibling = item && l->indent <= b->indent && it.mark == b->mark, outer = item && l->indent < b->left;
+    return sibling || outer ? BLOCK_ENDS_BEFORE : BLOCK_GOES_ON;
 }
 
 static enum block_step step(struct block *b, const struct line *l)
@@ -279,11 +279,26 @@ static enum block_step step(struct block *b, const struct line *l)
     }
 }
 
+/* May a long block end before this line?  Then it is laid out as if it began there. */
+static bool divides(const struct block *b, const struct line *l)
+{
+    struct item it;
+    if (b->bytes < BLOCK_LONG || l->at == l->n || l->indent > 3)
+        return false;
+    return b->kind == BLOCK_TEXT || (b->kind == BLOCK_QUOTE && l->s[l->at] == '>')
+        || (b->kind == BLOCK_LIST && l->indent >= b->content && is_item(l, &it) && !it.empty);
+}
+
 enum block_step block_step(struct block *b, const char *line, size_t n)
 {
     struct line l = line_of(line, n);
     bool open = b->kind != BLOCK_NONE;
+    if (divides(b, &l)) {
+        b->next_left = b->kind == BLOCK_LIST ? l.indent : b->left;
+        return BLOCK_ENDS_BEFORE;
+    }
     enum block_step s = step(b, &l);
+    b->bytes += n;
     if (open && s != BLOCK_ENDS_BEFORE)
         b->n_lines++;
     b->blank = l.at == l.n;

@@ -1,11 +1,14 @@
 /* Where the outermost blocks of markdown begin and end, a complete line at a time.  A block that has ended is laid out for good,
  * so what is told here never depends on a later line.  Where this and the parser see different blocks inside of one, the parser
- * is right; a block only must not end where the parser would see one that goes on. */
+ * is right; a block only must not end where the parser would see one that goes on.  The exception is a block of BLOCK_LONG bytes:
+ * it ends with a line, so that what every new byte costs has a bound. */
 #ifndef Q35_UI_TUI_BLOCK_H
 #define Q35_UI_TUI_BLOCK_H
 
 #include <stdbool.h>
 #include <stddef.h>
+
+enum { BLOCK_LONG = 16384 };
 
 enum block_kind {
     BLOCK_NONE,                 /* between blocks */
@@ -30,11 +33,13 @@ struct block {                  /* valid as {0} */
     int  content;               /* list: column of what belongs to the item */
     const char *end;            /* math, html: what ends it */
     bool header;                /* text: its only line has a '|' */
+    size_t bytes;               /* so far */
+    int  left, next_left;       /* of a part of a long list: columns of the item it goes on in; the same for the next block */
 };
 
 enum block_step {
     BLOCK_GOES_ON,              /* the line belongs to it */
-    BLOCK_ENDS_BEFORE,          /* it does not; the next block begins with this line (give it again with {0}) */
+    BLOCK_ENDS_BEFORE,          /* it does not; the next block begins with this line (give it again, with {.left = next_left}) */
     BLOCK_ENDS_AFTER,
 };
 

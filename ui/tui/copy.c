@@ -17,7 +17,7 @@ struct text {
 };
 
 /* What opens something and is not closed within this many bytes is text: hostile text must not make us search for ever. */
-enum { FAR = 4000 };
+enum { FAR = 2000 };
 
 static bool is_blank(char c)
 {

@@ -122,8 +122,8 @@ struct fill {
     bool can_break;
     struct place slash;                 /* behind the last '/' */
     int  slash_column;                  /* 0: there is none */
-    bool blanks, sticky;                /* the glyph before was a blank; must not be parted from what follows */
-    int  before;                        /* its width */
+    bool blanks;                        /* the glyph before was a blank */
+    struct glyph before;                /* else it; width 0: there was none */
 };
 
 static const struct run *run_at(const struct fill *f, struct place p)
@@ -214,8 +214,9 @@ static void emit(struct fill *f, struct place end)
 static void begin_at(struct fill *f, struct place p)
 {
     f->from = f->here = p;
-    f->column = f->slash_column = f->before = 0;
-    f->can_break = f->blanks = f->sticky = false;
+    f->column = f->slash_column = 0;
+    f->can_break = f->blanks = false;
+    f->before.width = 0;
     f->left = !f->margin.of ? -1 : f->begun ? f->margin.rest : f->margin.first;
     f->room = f->columns - (f->left < 0 ? 0 : lines_columns(f->margin.of, f->left));
     if (f->room < 2) {                  /* a margin leaves room for a wide glyph, or there is none */
@@ -254,7 +255,7 @@ static void note_break(struct fill *f, const struct glyph *g, bool blank, struct
             f->end = blank ? f->here : after;
         f->next = after;
         f->can_break = true;
-    } else if (!f->blanks && (f->before == 2 || (f->before && g->width == 2)) && !f->sticky && !closes(g)) {
+    } else if ((f->before.width == 2 || (f->before.width && g->width == 2)) && !opens(&f->before) && !closes(g)) {
         f->end = f->next = f->here;
         f->can_break = true;
     }
@@ -293,8 +294,9 @@ static void fill_step(struct fill *f)
     }
     f->column += width;
     f->blanks = blank || (f->blanks && !g.width);
-    f->sticky = opens(&g);
-    f->before = blank ? 0 : g.width;
+    f->before = g;
+    if (blank)
+        f->before.width = 0;
     f->here = after;
     if (n == 1 && *s == '/' && !(after.at && s[1] == '/')) {
         f->slash = after;

@@ -142,9 +142,9 @@ static void end_block(struct markdown *m, struct progress *p, size_t to)
         render_source(&m->sheet, plain, m->source.data, p->open, to);
         sheet_table(&m->sheet, first, p->open, to);
     } else if (p->block.kind > BLOCK_NONE && p->block.kind < BLOCK_FENCE) {
-        render(&m->sheet, m->source.data, p->open, to, p->block.kind == BLOCK_TABLE, m->shape);
+        render(&m->sheet, m->source.data, p->open, to, &(struct render_as){p->block.kind == BLOCK_TABLE, m->shape, p->block.left});
     }
-    p->block = (struct block){0};
+    p->block = (struct block){.left = p->block.next_left};
 }
 
 /* The next n bytes are a line. */
@@ -212,6 +212,7 @@ static bool may_underline(const struct progress *p, const char *line, size_t n)
 static void take_open_table(struct markdown *m, struct progress *p, size_t n)
 {
     struct block next = p->block;
+    int left = p->block.next_left;
     const char *line = m->source.data + p->scan;
     bool row = n && block_step(&next, line, n) == BLOCK_GOES_ON;
     if (m->table_to != p->scan) {
@@ -220,7 +221,7 @@ static void take_open_table(struct markdown *m, struct progress *p, size_t n)
         m->table = sheet_mark(&m->sheet);
         m->table_to = to;
     }
-    p->block = (struct block){0};
+    p->block = (struct block){.left = left};
     if (row)
         render_source(&m->sheet, dim, m->source.data, p->scan, p->scan + n);
     else if (n)

@@ -585,7 +585,7 @@ static int enter_block(MD_BLOCKTYPE type, void *detail, void *arg)
     default:
         break;
     }
-    return r->too_large;
+    return r->too_large ? -1 : 0;       /* ends the parse */
 }
 
 static int leave_block(MD_BLOCKTYPE type, void *detail, void *arg)
@@ -699,15 +699,17 @@ static int text(MD_TEXTTYPE type, const MD_CHAR *s, MD_SIZE n, void *arg)
     return 0;
 }
 
-void render(struct sheet *out, const char *source, size_t from, size_t to, bool table, enum table_shape shape)
+void render(struct sheet *out, const char *source, size_t from, size_t to, const struct render_as *as)
 {
     static const MD_PARSER parser = {
         .flags = MD_FLAG_TABLES | MD_FLAG_STRIKETHROUGH | MD_FLAG_TASKLISTS | MD_FLAG_PERMISSIVEURLAUTOLINKS,
         .enter_block = enter_block, .leave_block = leave_block, .enter_span = enter_span, .leave_span = leave_span, .text = text,
     };
     struct sheet_mark mark = sheet_mark(out);
-    struct render r = {.out = out, .source = source, .from = from, .to = to, .cursor = from, .shape = shape};
-    copy_make(&r.copy, source + from, to - from, table);
+    struct render r = {.out = out, .source = source, .from = from, .to = to, .cursor = from, .shape = as->shape};
+    copy_make(&r.copy, source + from, to - from, as->table);
+    if (as->left)
+        *push_box(&r) = (struct box){.columns = as->left};
     if (md_parse(buf_str(&r.copy.text), (MD_SIZE)r.copy.text.len, &parser, &r)) {
         sheet_cut(out, &mark);
         render_source(out, plain, source, from, to);

@@ -5,9 +5,14 @@
 #include "ui/tui/markdown.h"
 #include "ui/tui/sheet.h"
 
-/* Appends source[from..to), laid out for out->columns.  Positions are those of `source`.  `table`: it is one, its second line is
- * the delimiter row. */
-void render(struct sheet *out, const char *source, size_t from, size_t to, bool table, enum table_shape shape);
+struct render_as {
+    bool table;                 /* it is one: its second line is the delimiter row */
+    enum table_shape shape;
+    int  left;                  /* columns before it: it goes on within an item of a list */
+};
+
+/* Appends source[from..to), laid out for out->columns.  Positions are those of `source`. */
+void render(struct sheet *out, const char *source, size_t from, size_t to, const struct render_as *as);
 /* The same as it is, a line for a line. */
 void render_source(struct sheet *out, struct look look, const char *source, size_t from, size_t to);
 
