@@ -120,7 +120,9 @@ static bool read_word(struct attached *a, const char *s, size_t n, struct err *e
     } else {
         while (path.len < n && path.len <= PATH_MAX && !blank(s[path.len]))
             buf_addc(&path, s[path.len]);
-        while (path.len && path.len <= PATH_MAX && (ok = try(a, path.data, &absent, e)) && absent && strchr(around, path.data[path.len - 1]))
+        if (path.len > PATH_MAX)
+            path.len = 0;               /* no path */
+        while (path.len && (ok = try(a, path.data, &absent, e)) && absent && strchr(around, path.data[path.len - 1]))
             path.data[--path.len] = 0;
     }
     buf_free(&path);

@@ -108,8 +108,10 @@ bool chat_undo(struct chat *c, struct buf *taken_back, struct err *e);  /* the l
 bool chat_redo(struct chat *c, struct err *e);          /* back down the way that was shown last */
 /* The path ends before user message `i` (index of chat_message()); its text, for an editor.  The next submit makes a sibling. */
 bool chat_edit(struct chat *c, int i, struct buf *text, struct err *e);
-int  chat_siblings(const struct chat *c, int i, int *which);    /* how many stand beside message i, itself counted; which one it is, from 0 */
-bool chat_show_sibling(struct chat *c, int i, int which, struct err *e);/* the path goes through that one, and on the way that was shown last */
+/* How many stand beside message i, itself counted; which one it is, from 0. */
+int  chat_siblings(const struct chat *c, int i, int *which);
+/* The path goes through that one, and on as it was shown last. */
+bool chat_show_sibling(struct chat *c, int i, int which, struct err *e);
 struct chat_node { int parent; const char *role, *text; bool on_path; };        /* parent -1: a root */
 int  chat_n_nodes(const struct chat *c);                /* in the order in which they were made: parents before children */
 struct chat_node chat_node(const struct chat *c, int k);
@@ -137,7 +139,8 @@ bool chat_continue(struct chat *c, struct err *e);      /* goes on with an answe
 bool chat_answer_now(struct chat *c);
 
 /* --- what fills the context, and the machine --- */
-struct chat_part { const char *what; char label[64]; int message, tokens; };    /* what: "system", "tools", "user", "file", "answer", "tool" */
+/* what: "system", "tools", "user", "file", "answer", "tool" */
+struct chat_part { const char *what; char label[64]; int message, tokens; };
 /* Of the next prompt, in its order; to within a few tokens a message, estimates before CHAT_READY.  Valid until the next call. */
 int  chat_context(const struct chat *c, const struct chat_part **parts);
 int  chat_count_tokens(const struct chat *c, const char *text, size_t n);       /* of a draft; an estimate before CHAT_READY */
@@ -156,10 +159,13 @@ void chat_list_tools(const struct chat *c, struct buf *out);
 /* --- sessions (chat/sessions.h lists them) --- */
 bool chat_save(struct chat *c, const char *name, struct err *e);
 bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e);
-bool chat_resume(struct chat *c, struct buf *note, struct err *e);      /* at the start: what the options resume and continue ask for, if they do */
+/* At the start: what the options resume and continue ask for, if they do. */
+bool chat_resume(struct chat *c, struct buf *note, struct err *e);
 bool chat_rename(struct chat *c, const char *title, struct err *e);
-const char *chat_title(const struct chat *c);           /* as given, else the first line of the first message; "" before that; until the next call */
-bool chat_unsaved(const struct chat *c);                /* the disk failed: the file lacks something.  Tried again at the end of every turn */
+/* As given, else the first line of the first message; "" before that.  Valid until the next call. */
+const char *chat_title(const struct chat *c);
+/* The disk failed, the file lacks something: tried again at the end of every turn. */
+bool chat_unsaved(const struct chat *c);
 bool chat_export(const struct chat *c, const char *format, struct buf *out, struct err *e);    /* "md", "json", "txt" */
 
 const struct chat_info *chat_info(const struct chat *c);                /* NULL before CHAT_READY */

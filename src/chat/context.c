@@ -80,8 +80,8 @@ static struct chat_part *add_part(const struct chat *c, int *n, const char *what
     struct chat_part *p = &m->parts[(*n)++];
     *p = (struct chat_part){.what = what, .message = message, .tokens = tokens};
     title_of_message(&line, label);
-    snprintf(p->label, sizeof p->label, "%.*s", (int)unicode_complete(buf_str(&line), line.len < sizeof p->label ? line.len : sizeof p->label - 1),
-             buf_str(&line));
+    size_t fits = unicode_complete(buf_str(&line), line.len < sizeof p->label ? line.len : sizeof p->label - 1);
+    snprintf(p->label, sizeof p->label, "%.*s", (int)fits, buf_str(&line));
     buf_free(&line);
     return p;
 }

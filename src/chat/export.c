@@ -162,7 +162,8 @@ bool export_write(const char *file, const struct buf *text, struct err *e)
     struct buf path = {0};
     place_expand(&path, file);
     int fd = open(buf_str(&path), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    bool ok = fd >= 0 || err_set(e, "cannot make %s: %s", file, errno == EEXIST ? "it exists already, choose another name" : strerror(errno));
+    const char *why = fd < 0 && errno == EEXIST ? "it exists already, choose another name" : strerror(errno);
+    bool ok = fd >= 0 || err_set(e, "cannot make %s: %s", file, why);
     if (ok && !buf_write(fd, text->data, text->len))
         ok = err_set(e, "cannot write %s: %s", file, strerror(errno));
     if (fd >= 0 && close(fd) && ok)

@@ -74,7 +74,9 @@ int prompt_head(const char *system, const struct text *tools, int n_tools, const
     struct arena tmp = {0};
     struct message messages[2] = {{.role = ROLE_SYSTEM}, {.role = ROLE_USER, .content = text_of("x")}};
     bool has_system = system && *system;
-    struct conversation c = {.messages = messages + !has_system, .n_messages = 1 + has_system, .tools = (struct text *)tools, .n_tools = n_tools};
+    struct conversation c = {
+        .messages = messages + !has_system, .n_messages = 1 + has_system, .tools = (struct text *)tools, .n_tools = n_tools,
+    };
     struct segments all = {0};
     struct ids ids = {0};
     if (has_system)

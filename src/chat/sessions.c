@@ -273,7 +273,8 @@ static bool item_read(struct sessions_item *item, const struct found *f, const s
     struct buf path = {0}, file = {0};
     const char *title = NULL, *first = NULL;
     int turns = 0;
-    bool ok = session_path_of(f->name, &path, NULL) && buf_read_file(&file, path.data, MAX_FILE, NULL) && begins(buf_str(&file), "q35chat", NULL);
+    bool ok = session_path_of(f->name, &path, NULL) && buf_read_file(&file, path.data, MAX_FILE, NULL)
+           && begins(buf_str(&file), "q35chat", NULL);
     for (const char *p = ok ? strchr(file.data, '\n') : NULL; p && *++p; p = strchr(p, '\n')) {
         if (begins(p, "role", "user")) {
             first = turns++ ? first : p;

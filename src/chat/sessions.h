@@ -18,7 +18,8 @@ struct sessions_item {
 };
 struct sessions { struct sessions_item *items; int n; };
 
-/* All of them, or those whose text has all words of `find` (NULL: all).  Files that cannot be read are left out. */
+/* All of them, or those whose text has all words of `find` (NULL: all; ASCII letters match in either case).  Files that cannot
+ * be read, and those in which nothing was said, are left out. */
 bool sessions_list(struct sessions *s, const char *find, struct err *e);
 void sessions_free(struct sessions *s);
 /* Their names alone, without reading them. */

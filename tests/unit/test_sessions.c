@@ -93,10 +93,11 @@ static void test_sessions__the_newest_is_first_with_its_title_and_figures(void *
 
 static void test_sessions__what_is_no_conversation_or_has_none_is_left_out(void **state)
 {
+#define HEAD "{\"q35chat\":1}\n"
+#define USER "{\"role\":\"user\",\"content\":\"x\"}\n"
     static const struct { const char *file, *text; } files[] = {
-        {"notes.txt", "x"}, {"empty.jsonl", ""}, {"other.jsonl", "{\"a\":1}\n"}, {".hidden.jsonl", "{\"q35chat\":1}\n{\"role\":\"user\",\"content\":\"x\"}\n"},
-        {"nothing.jsonl", "{\"q35chat\":1}\n"}, {"forgotten.jsonl", "{\"q35chat\":1}\n{\"role\":\"user\",\"content\":\"x\"}\n{\"keep\":0,\"forget\":true}\n"},
-        {"good.jsonl.new", "{\"q35chat\":1}\n{\"role\":\"user\",\"content\":\"x\"}\n"},
+        {"notes.txt", "x"}, {"empty.jsonl", ""}, {"other.jsonl", "{\"a\":1}\n"}, {"nothing.jsonl", HEAD}, {".hidden.jsonl", HEAD USER},
+        {"forgotten.jsonl", HEAD USER "{\"keep\":0,\"forget\":true}\n"}, {"good.jsonl.new", HEAD USER},
     };
     struct sessions l = list(NULL);
     struct buf name = {0};
@@ -192,7 +193,8 @@ static void test_sessions__a_thousand_are_listed_and_searched(void **state)
     kept("first", 0, TEXTS("x"));       /* makes the directory */
     buf_adds(&file, "{\"q35chat\":1,\"model\":\"m\"}\n");
     for (int i = 0; i < 20; i++) {
-        buf_adds(&file, "{\"role\":\"user\",\"content\":\"a question of some length\"}\n{\"role\":\"assistant\",\"content\":\"an answer\",\"ids\":[1");
+        buf_adds(&file, "{\"role\":\"user\",\"content\":\"a question of some length\"}\n");
+        buf_adds(&file, "{\"role\":\"assistant\",\"content\":\"an answer\",\"ids\":[1");
         for (int k = 0; k < 200; k++)
             buf_adds(&file, ",12345");
         buf_adds(&file, "]}\n");
