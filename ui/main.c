@@ -62,6 +62,12 @@ static bool accessible(void)
     return wanted && *wanted && strcmp(wanted, "0") && strcmp(wanted, "false");
 }
 
+static int refuse_screen(const char *why)
+{
+    fprintf(stderr, "q35chat: --tui cannot be had here: %s\n", why);
+    return EXIT_USAGE;
+}
+
 /* Full screen where that can be had; else line by line, and a word why. */
 static int talk(struct options *o)
 {
@@ -69,10 +75,8 @@ static int talk(struct options *o)
     bool can = isatty(1) ? term_usable(&why) : err_set(&why, "stdout is not a terminal");
     if (options_on(o, OPT_line))
         return line_run(o);
-    if (options_on(o, OPT_tui) && !can) {
-        fprintf(stderr, "q35chat: --tui cannot be had here: %s\n", why.msg);
-        return EXIT_USAGE;
-    }
+    if (options_on(o, OPT_tui) && !can)
+        return refuse_screen(why.msg);
     if (can && accessible() && !options_on(o, OPT_tui))
         can = err_set(&why, "ACCESSIBLE is set");
     if (can)
@@ -101,7 +105,7 @@ int main(int argc, char **argv)
         status = EXIT_USAGE;
     } else if ((status = tell(o)) < 0) {
         bool chats = isatty(0) && !prompt.len && !options_on(o, OPT_json) && !options_on(o, OPT_jsonl);
-        status = chats ? talk(o) : pipe_run(o, &prompt);
+        status = chats ? talk(o) : options_on(o, OPT_tui) ? refuse_screen("it is for chats, not for one answer") : pipe_run(o, &prompt);
     }
     buf_free(&prompt);
     options_close(o);

@@ -8,9 +8,20 @@ enum { WHEEL_LINES = 3, KEPT_LINES = 2 };       /* of a page that stay in view *
 
 /* --- scrolling -------------------------------------------------------------------------------------------------- */
 
+/* In view mode the message that commands mean is marked; `again`: another one may be nearer now. */
+static void choose(struct app *a, bool again)
+{
+    if (a->mode != MODE_VIEW)
+        return;
+    if (again)
+        pane_choose(a->pane, -1);
+    pane_choose(a->pane, pane_here(a->pane));
+}
+
 static void scroll(struct app *a, int lines)
 {
     pane_scroll(a->pane, lines);
+    choose(a, false);
 }
 
 static int page(const struct app *a)
@@ -61,17 +72,32 @@ void act_wheel_down(struct app *a)
 void act_to_start(struct app *a)
 {
     pane_to_start(a->pane);
+    choose(a, true);
 }
 
 void act_to_end(struct app *a)
 {
     pane_to_end(a->pane);
+    choose(a, true);
 }
 
+/* From message to message; the one that is reached stands at the top, where there is enough below it. */
 static void jump(struct app *a, int direction, bool users_only)
 {
-    if (!pane_jump(a->pane, direction, users_only) && direction > 0)
+    int item = pane_here(a->pane), n = pane_n(a->pane);
+    enum item_kind kind;
+    do {
+        item += direction;
+        kind = item >= 0 && item < n ? pane_kind(a->pane, item) : ITEM_NOTE;
+    } while (item >= 0 && item < n && kind != ITEM_USER && (users_only || kind != ITEM_ANSWER));
+    if (item < 0)
+        return;
+    if (item >= n) {
         pane_to_end(a->pane);
+        return;
+    }
+    pane_choose(a->pane, item);
+    pane_go(a->pane, (struct pane_place){.item = item});
 }
 
 void act_message_up(struct app *a)
@@ -98,10 +124,12 @@ void act_user_down(struct app *a)
 
 void act_browse(struct app *a)
 {
-    if (a->mode == MODE_VIEW)
+    if (a->mode == MODE_VIEW) {
         act_browse_end(a);
-    else
+    } else {
         a->mode = MODE_VIEW;
+        choose(a, true);
+    }
 }
 
 void act_browse_end(struct app *a)
@@ -206,6 +234,7 @@ static void find_on(struct app *a, int direction)
         app_hint(a, "/ searches");
     else if (!pane_find_next(a->pane, direction, &a->find_which))
         app_hint(a, "not found");
+    choose(a, true);
 }
 
 void browse_find(struct app *a)
