@@ -7,9 +7,9 @@
 #include <md4c.h>
 
 #include "base/log.h"
-#include "base/unicode.h"
 #include "ui/tui/block.h"
 #include "ui/tui/copy.h"
+#include "ui/tui/entity.h"
 #include "ui/tui/glyph.h"
 #include "ui/tui/table.h"
 
@@ -51,8 +51,8 @@ struct render {
     struct { int line; size_t at; } link_text;
     bool any;                   /* something was put out */
 
-    bool in_code, in_html, in_table;
-    struct buf line;            /* of code or HTML */
+    bool in_code, in_table;
+    struct buf line;            /* of code */
     size_t line_source;
 
     struct table table;
@@ -274,35 +274,10 @@ static void new_line(struct render *r)
     lines_begin(r->in_table ? &r->table.text : &r->text, r->cursor);
 }
 
-static const struct { const char *name, *text; } entities[] = {
-    {"&amp;", "&"}, {"&lt;", "<"}, {"&gt;", ">"}, {"&quot;", "\""}, {"&apos;", "'"}, {"&nbsp;", " "}, {"&copy;", "©"},
-    {"&hellip;", "…"}, {"&mdash;", "—"}, {"&ndash;", "–"}, {"&times;", "×"}, {"&deg;", "°"}, {"&larr;", "←"}, {"&rarr;", "→"},
-    {"&le;", "≤"}, {"&ge;", "≥"}, {"&ne;", "≠"}, {"&middot;", "·"}, {"&bull;", "•"},
-};
-
-/* Its text in out; 0: we do not know it. */
-static size_t entity(const char *s, size_t n, char out[4])
-{
-    for (size_t i = 0; i < sizeof entities / sizeof *entities; i++)
-        if (n == strlen(entities[i].name) && !memcmp(s, entities[i].name, n)) {
-            memcpy(out, entities[i].text, strlen(entities[i].text));
-            return strlen(entities[i].text);
-        }
-    if (n < 4 || n > 12 || s[1] != '#')
-        return 0;
-    bool hex = s[2] == 'x' || s[2] == 'X';
-    char digits[16] = {0};
-    memcpy(digits, s + (hex ? 3 : 2), n - (hex ? 4 : 3));
-    unsigned long cp = strtoul(digits, NULL, hex ? 16 : 10);
-    if (!cp || cp > 0x10FFFF || (cp >= 0xD800 && cp < 0xE000))
-        cp = UNICODE_REPLACEMENT;
-    return unicode_encode((uint32_t)cp, out);
-}
-
 static void add_entity(struct render *r, struct look look, const char *s, size_t n)
 {
     char text[4];
-    size_t source = place_of(r, s, n), k = entity(s, n, text);
+    size_t source = place_of(r, s, n), k = entity_text(s, n, text);
     if (!k) {
         add(r, look, s, n);
         return;
@@ -569,9 +544,6 @@ static int enter_block(MD_BLOCKTYPE type, void *detail, void *arg)
     case MD_BLOCK_CODE:
         enter_code(r, detail);
         break;
-    case MD_BLOCK_HTML:
-        r->in_html = true;
-        break;
     case MD_BLOCK_TABLE:
         enter_table(r, detail);
         break;
@@ -613,7 +585,6 @@ static int leave_block(MD_BLOCKTYPE type, void *detail, void *arg)
     case MD_BLOCK_HTML:
         if (r->text.n > 1 && !r->text.lines[r->text.n - 1].n_runs)
             lines_cut(&r->text, r->text.n - 1);
-        r->in_html = false;
         break;
     default:
         break;

@@ -77,7 +77,7 @@ void sheet_code_begin(struct sheet *s, const char *info, size_t n, size_t source
     lines_begin(&line, source)->block = s->n_codes - 1;
     for (int i = 0; i < pad; i++)
         buf_addc(&blanks, ' ');
-    lines_add(&line, dim, buf_str(&blanks), blanks.len, LINES_NO_SOURCE);
+    lines_add(&line, (struct look){STYLE_text, 0}, buf_str(&blanks), blanks.len, LINES_NO_SOURCE);
     lines_add(&line, dim, label.data, label.len, LINES_NO_SOURCE);
     lines_fill(&s->lines, &line, 0, LINES_ANYWHERE, margin, s->columns);
     lines_free(&line);
