@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "fake_engine.h"
+#include "tests/tmpdir.h"
 #include "ui/tui/view.h"
 
 static struct {
@@ -18,6 +19,7 @@ static struct {
     struct cells cells;
     struct buf screen;
     int64_t ms;
+    struct tmpdir home;                 /* nobody's conversations are listed, or deleted */
 } stage;
 
 static inline void stage_set(enum option_id id, const char *text)
@@ -33,6 +35,8 @@ static inline void stage_begin(int rows, int cols)
     fake_reset();
     memset(&stage, 0, sizeof stage);
     stage.o = options_open();
+    assert_true(tmpdir_make(&stage.home));
+    setenv("XDG_STATE_HOME", stage.home.path, 1);
     stage.ms = 1000000;
     stage_set(OPT_model, "tests/data/chat");
     app_open(&stage.app, stage.o, NULL);
@@ -77,6 +81,13 @@ static inline void stage_open(void)
         stage_load();
 }
 
+static inline void rmdir_in_home(const char *name)
+{
+    char path[192];
+    snprintf(path, sizeof path, "%s/%s", stage.home.path, name);
+    rmdir(path);
+}
+
 static inline void stage_end(void)
 {
     chat_close(stage.chat);
@@ -84,6 +95,9 @@ static inline void stage_end(void)
     options_close(stage.o);
     cells_free(&stage.cells);
     buf_free(&stage.screen);
+    rmdir_in_home("q35chat/sessions");
+    rmdir_in_home("q35chat");
+    tmpdir_remove(&stage.home);
 }
 
 /* Until the answer has ended, or waits for the user, or hangs. */

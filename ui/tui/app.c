@@ -215,12 +215,13 @@ static void until(int *timeout, int64_t ms)
 int app_timeout(const struct app *a)
 {
     int timeout = -1;
+    int64_t sample_ms = a->figures.sampled_ms + SAMPLE_MS, machine_ms = a->figures.machine_ms + MACHINE_MS;
     if (a->hint.len)
         until(&timeout, a->hint_until - a->ms);
     if (app_busy(a) || a->phase.kind == PHASE_LOADING)
-        until(&timeout, SAMPLE_MS + a->figures.sampled_ms - a->ms);
+        until(&timeout, sample_ms - a->ms);
     if (shows_machine(a))
-        until(&timeout, MACHINE_MS + a->figures.machine_ms - a->ms);
+        until(&timeout, (machine_ms > sample_ms ? machine_ms : sample_ms) - a->ms);
     return timeout;
 }
 

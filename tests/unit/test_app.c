@@ -1,0 +1,316 @@
+/* The parts together: lists, the inspector, completion; and whatever keys come, in whatever state. */
+#include "stage.h"
+
+static void begin(void)
+{
+    stage_begin(24, 80);
+    stage_set(OPT_think, "off");
+}
+
+static void test_app__a_first_key_after_ctrl_x_is_an_alt_key(void **state)
+{
+    (void)state;
+    begin();
+    stage_open();
+    stage_type("draft");
+    stage_key("Ctrl-X");
+    assert_shows("Ctrl-X ...");
+    stage_key("r");
+    assert_shows("RAW");
+    assert_string_equal(stage_draft(), "draft");
+    stage_key("r");
+    assert_string_equal(stage_draft(), "draftr");
+    stage_end();
+}
+
+static void test_app__ctrl_v_takes_the_next_key_as_text(void **state)
+{
+    (void)state;
+    begin();
+    stage_open();
+    stage_keys("Ctrl-V ? Ctrl-V Tab x Ctrl-V Enter");
+    assert_string_equal(stage_draft(), "?\tx\n");
+    stage_end();
+}
+
+static void test_app__a_backslash_before_enter_makes_a_line(void **state)
+{
+    (void)state;
+    begin();
+    stage_open();
+    stage_say("one\\");
+    stage_type("two");
+    assert_string_equal(stage_draft(), "one\ntwo");
+    assert_int_equal(fake.n_submits, 0);
+    stage_end();
+}
+
+static void test_app__an_alt_enter_in_two_parts_makes_a_line(void **state)
+{
+    (void)state;
+    begin();
+    stage_open();
+    stage_type("one");
+    stage_keys("Esc Enter");
+    stage_type("two");
+    assert_string_equal(stage_draft(), "one\ntwo");
+    stage_end();
+}
+
+static void test_app__a_paste_never_sends_and_never_answers(void **state)
+{
+    (void)state;
+    begin();
+    stage_set(OPT_tools_approve, "ask");
+    fake_say("<tool_call>\n<function=calculator>\n<parameter=expression>\n1+1\n</parameter>\n</function>\n</tool_call>");
+    stage_open();
+    app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE, .text = "two\nli", .n = 6}, stage.ms);
+    app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE, .text = "nes\n", .n = 4}, stage.ms);
+    app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE_END}, stage.ms);
+    assert_string_equal(stage_draft(), "two\nlines\n");
+    assert_int_equal(fake.n_submits, 0);
+    stage_key("Enter");
+    stage_answer();
+    stage_screen();
+    stage_pass(1000);
+    app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE, .text = "y\n", .n = 2}, stage.ms);
+    app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE_END}, stage.ms);
+    assert_true(stage.app.approve.on);
+    assert_string_equal(stage_draft(), "y\n");
+    stage_end();
+}
+
+static void test_app__commands_complete_and_run(void **state)
+{
+    (void)state;
+    begin();
+    stage_open();
+    stage_type("/contex");
+    stage_key("Tab");
+    assert_string_equal(stage_draft(), "/context ");
+    stage_key("Enter");
+    assert_shows("tokens of");
+    stage_type("/nonsense");
+    stage_key("Enter");
+    assert_shows("there is no command /nonsense");
+    assert_int_equal(fake.n_submits, 0);
+    stage_end();
+}
+
+static void test_app__a_list_closed_stays_closed_for_its_word(void **state)
+{
+    (void)state;
+    begin();
+    stage_open();
+    stage_type("/s");
+    assert_shows("/system");
+    stage_key("Esc");
+    stage_type("e");
+    assert_hides("/sessions");
+    stage_keys("Ctrl-U");
+    stage_type("/se");
+    assert_shows("/sessions");
+    stage_end();
+}
+
+static void test_app__the_history_is_searched_and_the_draft_comes_back(void **state)
+{
+    (void)state;
+    begin();
+    fake_say("1");
+    fake_say("2");
+    stage_open();
+    stage_say("alpha one");
+    stage_answer();
+    stage_say("alpha two");
+    stage_answer();
+    stage_type("my draft");
+    stage_key("Ctrl-R");
+    stage_type("alpha");
+    assert_shows("alpha two");
+    stage_key("Ctrl-R");
+    stage_key("Esc");
+    assert_string_equal(stage_draft(), "my draft");
+    stage_key("Ctrl-R");
+    stage_type("alpha");
+    stage_keys("Ctrl-R Enter");
+    assert_string_equal(stage_draft(), "alpha one");
+    stage_end();
+}
+
+static void test_app__the_tree_goes_to_another_branch(void **state)
+{
+    (void)state;
+    begin();
+    fake_say("One.");
+    fake_say("Two.");
+    stage_open();
+    stage_say("Say");
+    stage_answer();
+    stage_keys("Alt-V r");
+    stage_answer();
+    stage_say("/tree");
+    assert_shows("One.");
+    stage_type("one");
+    stage_key("Enter");
+    assert_string_equal(chat_message(stage.chat, 1).text, "One.");
+    assert_shows("<1/2>");
+    stage_end();
+}
+
+static void test_app__view_mode_reads_searches_and_goes_back(void **state)
+{
+    (void)state;
+    begin();
+    fake_say("The first line.\n\nThe second line.\n\n```\ncode here\n```\n\nThe end.");
+    stage_open();
+    stage_type("draft");
+    stage_keys("Ctrl-U");
+    stage_say("Go");
+    stage_answer();
+    stage_type("draft");
+    stage_keys("Alt-V j k G g /");
+    stage_type("line");
+    stage_key("Enter");
+    assert_shows("hit 1 of 2");
+    stage_key("n");
+    assert_shows("hit 2 of 2");
+    stage_key("c");
+    assert_true(stage.app.wishes & WISH_COPY);
+    assert_string_equal(stage.app.copied.data, "code here\n");
+    stage.app.wishes = 0;
+    stage_keys("5");
+    assert_int_equal(stage.app.wishes, 0);              /* there is no fifth */
+    stage_keys("G y");
+    assert_non_null(strstr(stage.app.copied.data, "The first line.\n\nThe second"));
+    stage_key("q");
+    assert_string_equal(stage_draft(), "draft");
+    stage_end();
+}
+
+static void test_app__thinking_is_switched_for_the_next_turn(void **state)
+{
+    (void)state;
+    begin();
+    stage_open();
+    assert_shows("NO-THINK");
+    stage_key("Alt-T");
+    assert_true(options_on(stage.o, OPT_think));
+    stage_end();
+}
+
+static void test_app__a_dialog_takes_no_keys_of_the_transcript_away(void **state)
+{
+    (void)state;
+    begin();
+    stage_open();
+    stage_keys("F1 j j k q");
+    assert_string_equal(stage_draft(), "");
+    stage_type("?");                    /* of an empty draft */
+    assert_shows("Writing");
+    stage_key("Esc");
+    stage_type("why?");
+    assert_string_equal(stage_draft(), "why?");
+    stage_end();
+}
+
+static void test_app__sleeps_when_nothing_happens(void **state)
+{
+    (void)state;
+    begin();
+    fake_say("One.");
+    stage_open();
+    stage_say("Go");
+    stage_answer();
+    stage_pass(10000);
+    assert_int_equal(app_timeout(&stage.app), -1);
+    stage_keys("Alt-P");                /* the machine's figures, once a second */
+    stage_pass(10);
+    assert_in_range(app_timeout(&stage.app), 100, 200);         /* not at once: that would spin */
+    stage_pass(200);
+    assert_in_range(app_timeout(&stage.app), 900, 1000);
+    stage_end();
+}
+
+/* --- whatever is typed ------------------------------------------------------------------------------------------ */
+
+static uint32_t stream;
+
+static int pick(int n)
+{
+    stream = stream * 1664525u + 1013904223u;
+    return (int)((stream >> 8) % (uint32_t)n);
+}
+
+static void press_any(void)
+{
+    static const char *const words[] = {"y", "a", "n", "x", "/", "@", "hello", "/tree", "/sessions", "/undo", "/redo", "/new", "\\", "é", " "};
+    static const char *const keys[] = {"Enter", "Esc", "Tab", "Up", "Down", "Left", "Right", "PgUp", "PgDn", "Home", "End", "Backspace"};
+    int n = actions_n(stage.app.actions);
+    const struct binding *b = actions_at(stage.app.actions, pick(n));
+    switch (pick(4)) {
+    case 0:
+        stage_type(words[pick(sizeof words / sizeof *words)]);
+        break;
+    case 1:
+        stage_key(keys[pick(sizeof keys / sizeof *keys)]);
+        break;
+    default:
+        if (b->behind_ctrl_x)
+            stage_key("Ctrl-X");
+        stage_key(b->behind_ctrl_x ? b->key + 7 : b->key);
+        break;
+    }
+}
+
+static void test_app__no_key_in_no_state_breaks_anything(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 40; round++) {
+        stream = (uint32_t)round;
+        stage_begin(24, 80);
+        stage_set(OPT_tools_approve, "ask");
+        for (int i = 0; i < FAKE_MAX; i++)
+            if (i % 3 == 0)
+                fake_say("t</think><tool_call>\n<function=calculator>\n<parameter=expression>\n1+1\n</parameter>\n</function>\n</tool_call>");
+            else if (i % 3 == 1)
+                fake_end("thought\n</think>\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```c\nint x;\n```\n", FINISH_LENGTH, i % 2);
+            else
+                fake_say("thought\n</think>\n\nSome *text*, \xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x92\xbb and \x1b[31m.");
+        fake.not_ready = pick(4) == 0;
+        stage_open();
+        for (int step = 0; step < 300 && fake.n_submits < FAKE_MAX - 2; step++) {
+            press_any();
+            if (step == 40 && fake.not_ready)
+                fake_ready();
+            stage_pass(pick(3) ? pick(50) : pick(1500));
+            stage.app.wishes = 0;
+            if (pick(8) == 0)
+                cells_size(&stage.cells, 1 + pick(40), 1 + pick(140));
+            if (pick(3) == 0)
+                stage_screen();
+        }
+        stage_end();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_app__a_first_key_after_ctrl_x_is_an_alt_key),
+        cmocka_unit_test(test_app__ctrl_v_takes_the_next_key_as_text),
+        cmocka_unit_test(test_app__a_backslash_before_enter_makes_a_line),
+        cmocka_unit_test(test_app__an_alt_enter_in_two_parts_makes_a_line),
+        cmocka_unit_test(test_app__a_paste_never_sends_and_never_answers),
+        cmocka_unit_test(test_app__commands_complete_and_run),
+        cmocka_unit_test(test_app__a_list_closed_stays_closed_for_its_word),
+        cmocka_unit_test(test_app__the_history_is_searched_and_the_draft_comes_back),
+        cmocka_unit_test(test_app__the_tree_goes_to_another_branch),
+        cmocka_unit_test(test_app__view_mode_reads_searches_and_goes_back),
+        cmocka_unit_test(test_app__thinking_is_switched_for_the_next_turn),
+        cmocka_unit_test(test_app__a_dialog_takes_no_keys_of_the_transcript_away),
+        cmocka_unit_test(test_app__sleeps_when_nothing_happens),
+        cmocka_unit_test(test_app__no_key_in_no_state_breaks_anything),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
