@@ -38,11 +38,19 @@ void keep_entry(struct chat *c, const struct entry *m)
     struct err e = {0};
     struct session *s = session_for_records(c);
     if (s) {
-        kept(c, session_append(s, m, &e), &e);
+        kept(c, c->replaces ? session_replace(s, m, &e) : session_append(s, m, &e), &e);
     } else if (c->keep && !c->session && !c->unsaved) {
         c->session = fresh_session(c, NULL, &e);
         kept(c, c->session != NULL, &e);
     }
+    c->replaces = false;
+}
+
+void keep_instead(struct chat *c, const struct entry *old)
+{
+    transcript_go(&c->t, old);
+    transcript_forget(&c->t);
+    c->replaces = true;
 }
 
 void keep_cut(struct chat *c, int n)

@@ -99,10 +99,8 @@ static void keep_answer(struct chat *c, bool whole)
     struct answer *a = &c->answer;
     if (!a->reasoning.len && !a->content.len && !a->n_calls && !whole)
         return;
-    if (c->continued && c->continued->number == c->t.n_all - 1) {       /* its place is taken; if others came since, it stays beside */
-        keep_go(c, c->continued);
-        keep_forget(c);
-    }
+    if (c->continued && c->continued->number == c->t.n_all - 1)         /* its place is taken; if others came since, it stays beside */
+        keep_instead(c, c->continued);
     c->continued = NULL;
     struct entry *m = transcript_add(&c->t, ROLE_ASSISTANT, buf_str(&a->content), a->content.len);
     entry_reasoning(m, buf_str(&a->reasoning), a->reasoning.len);

@@ -116,6 +116,15 @@ bool session_append(struct session *s, const struct entry *m, struct err *e)
     return put(s, &line, e);
 }
 
+bool session_replace(struct session *s, const struct entry *m, struct err *e)
+{
+    struct buf lines = {0};
+    record_go(&lines, m->number);
+    record_forget(&lines, m->depth);
+    record_entry(&lines, m);
+    return put(s, &lines, e);
+}
+
 bool session_system(struct session *s, const char *text, struct err *e)
 {
     struct buf line = {0};

@@ -23,6 +23,8 @@ bool session_read(const char *name, struct transcript *t, struct err *e);
 void session_close(struct session *s);
 
 bool session_append(struct session *s, const struct entry *m, struct err *e);
+/* m has taken the place of the newest entry: in one step, so that one of the two is always there. */
+bool session_replace(struct session *s, const struct entry *m, struct err *e);
 bool session_system(struct session *s, const char *text, struct err *e);        /* "": none */
 bool session_title(struct session *s, const char *text, struct err *e);         /* "": none */
 bool session_keep(struct session *s, int n, struct err *e);             /* entries from n on leave the path */

@@ -46,6 +46,7 @@ struct chat {
     struct session   *session;
     bool              keep;             /* a session is made for the first message */
     bool              unsaved;          /* the file lacks something */
+    bool              replaces;         /* the next entry takes the place of one that the file still has */
     struct memo      *memo;
     struct outbox     out;
 
@@ -101,6 +102,7 @@ const char *tree_take_back(struct chat *c);
 
 /* keep.c: changes of the transcript that go to the file as well; a disk that fails is told and ends nothing */
 void keep_entry(struct chat *c, const struct entry *m); /* it is in the transcript already */
+void keep_instead(struct chat *c, const struct entry *old);     /* the next entry takes its place; it is the newest of all */
 void keep_cut(struct chat *c, int n);
 void keep_go(struct chat *c, const struct entry *end);
 void keep_forget(struct chat *c);                       /* the last entry was never said */

@@ -314,6 +314,29 @@ static void test_tree__a_resumed_conversation_has_its_branches(void **state)
     buf_free(&back);
 }
 
+static void test_tree__an_answer_that_went_on_is_one_message_on_disk_too(void **state)
+{
+    struct err e = {0};
+    struct buf file = {0};
+    (void)state;
+    chat_close(c);
+    open_chat(true);
+    fake_end("Half", FINISH_LENGTH, false);
+    submit("Q1");
+    wait_for_the_end();
+    assert_true(chat_message(c, 1).stopped);
+    fake_say(" and more");
+    assert_true(chat_continue(c, &e));
+    wait_for_the_end();
+    ask("Q2", "A2");
+    again_from_disk();
+    assert_string_equal(path(), "Q1 Half and more Q2 A2");
+    assert_int_equal(chat_n_nodes(c), 4);
+    assert_true(buf_read_file(&file, chat_saved_as(c), 100000, &e));
+    assert_non_null(strstr(file.data, "{\"go\":1}\n{\"keep\":1,\"forget\":true}\n{\"role\":\"assistant\",\"content\":\"Half and more\""));
+    buf_free(&file);
+}
+
 static void test_tree__a_title_is_the_first_line_until_one_is_given(void **state)
 {
     struct err e = {0};
@@ -430,6 +453,7 @@ int main(void)
         TEST(every_answer_to_a_message_has_its_own_seed),
         TEST(nothing_moves_while_an_answer_runs),
         TEST(a_resumed_conversation_has_its_branches),
+        TEST(an_answer_that_went_on_is_one_message_on_disk_too),
         TEST(a_title_is_the_first_line_until_one_is_given),
         TEST(what_could_not_be_saved_is_saved_when_the_disk_is_back),
         TEST(a_disk_that_fills_up_costs_nothing),
