@@ -61,7 +61,7 @@ struct step_sampling {
     int32_t  n_alternatives;    /* ids of an outlook, at most STEP_ALTERNATIVES; 0: none is made */
 };
 
-/* softmax of a row's logits before bias and penalties; engine/engine.h says more. */
+/* softmax of a row's logits as they were before bias and penalties; banned ids count as impossible.  engine/engine.h says more. */
 struct step_outlook {
     float   prob;               /* of the id that was picked */
     int32_t n;                  /* ids, from the likeliest down; among equals the lower id first */
@@ -235,6 +235,7 @@ struct step_pick_args {
     struct step_live  *live;
     struct step_sampling *sampling;
     uint8_t           *marks;
+    const float       *bias;            /* [vocab]; read for outlooks alone */
     struct step_result *results;        /* [STEP_SLOTS] host memory */
     const float       *hidden;          /* [n_rows, width] of the rows, or of the prompt's end */
     float             *last_hidden;     /* [3, width]: [parity] becomes the hidden state before the new pos; what it was, [2] */

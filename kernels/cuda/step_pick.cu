@@ -4,7 +4,7 @@
  * Limit     latency: one launch, everything comes from the L2 cache
  * Launch    n_rows x 16 blocks of 1024 threads.  Block (row, 0) picks for its row, as if the row were reached; the last row
  *           that is done walks the rows while picks and drafts agree.  The 15 others are for the mass of all ids: without
- *           top-k each sums up a slice, and the last one done picks.  step_draft: one block
+ *           top-k each sums up a slice, and the last one done picks; so they do for outlooks.  step_draft: one block
  * Layout    scratch: struct work, zero before the first call; whoever counts to the end sets the counter back
  * Numerics  weights in fp32.  The best ids are summed in fp64 from the best down; when the kept ones are more than fit into
  *           shared memory, sums over threads' strides in fp32.  Every order is fixed, so equal logits give equal picks
@@ -43,10 +43,17 @@ struct row {
     int32_t bad_id;
     float   bad_logit;
 };
+/* What an outlook needs of a slice. */
+struct look {
+    float    mass;              /* sum of exp(l - best l), of logits before bias and penalties */
+    uint64_t key[STEP_ALTERNATIVES];    /* the best ones; 0: no more */
+};
 struct work {
     unsigned     rows_done, slices_done[STEP_ROWS];
     struct row   row[STEP_ROWS];
     struct slice slice[STEP_ROWS][SLICES];
+    struct look  look[STEP_ROWS][SLICES];
+    struct step_outlook outlook[STEP_ROWS];
 };
 static_assert(sizeof(struct work) <= 65536, "step_pick_scratch()");
 
@@ -607,6 +614,105 @@ __device__ void pick_row(const struct step_pick_args &a, const struct step_sampl
     __syncthreads();
 }
 
+/* ---- outlooks: the row as it was before bias and penalties ---- */
+
+struct plain_row {
+    const float   *logits, *bias;       /* bias: NULL if there is none */
+    const uint8_t *marks;
+    const int32_t *drafts;              /* the row counts as behind these */
+    int   n_drafts, n_ids;
+    float presence, repetition;
+};
+
+/* kernels/cuda/step_linear.cu backwards.  A ban stays one. */
+__device__ __forceinline__ float plain_logit(const struct plain_row &r, int id)
+{
+    float l = r.logits[id];
+    int mark = r.marks[id];
+    if (l == -INFINITY)
+        return l;
+    for (int i = 0; i < r.n_drafts; i++)
+        mark = r.drafts[i] == id ? 3 : mark;
+    if (mark & 2)
+        l += r.presence;
+    if (mark && r.repetition > 0 && r.repetition != 1)
+        l = l > 0 ? l * r.repetition : l / r.repetition;
+    return r.bias ? l - r.bias[id] : l;
+}
+
+__device__ __forceinline__ uint64_t block_best(uint64_t key, struct shared *s)
+{
+    const uint32_t high = block_max((uint32_t)(key >> 32), s->reduce);
+    return (uint64_t)high << 32 | block_max((uint32_t)(key >> 32) == high ? (uint32_t)key : 0, s->reduce);
+}
+
+/* A thread's best key below another; 0: none. */
+__device__ uint64_t best_below(const struct plain_row &r, int from, int to, uint64_t below)
+{
+    uint64_t best = 0;
+    for (int id = from + (int)threadIdx.x; id < to; id += THREADS) {
+        const uint64_t key = key_of(plain_logit(r, id), id);
+        best = key < below && key > best ? key : best;
+    }
+    return best;
+}
+
+__device__ void look_at_slice(struct look *out, const struct plain_row &r, int from, int to, struct shared *s)
+{
+    to = min(to, r.n_ids);
+    float max = 0, mass = 0;
+    uint64_t own = best_below(r, from, to, ~0ull);
+    for (int i = 0; i < STEP_ALTERNATIVES; i++) {
+        const uint64_t best = block_best(own, s);
+        if (i == 0)
+            max = logit_of(best);
+        if (threadIdx.x == 0)
+            out->key[i] = best;
+        if (own == best)                /* keys are distinct: one thread looks for its next */
+            own = best_below(r, from, to, best);
+    }
+    for (int id = from + (int)threadIdx.x; id < to && max > -INFINITY; id += THREADS)
+        mass += expf(plain_logit(r, id) - max);
+    mass = warp_sum(mass);
+    if (threadIdx.x % 32 == 0)
+        s->by_warp[0][threadIdx.x / 32] = mass;
+    __syncthreads();
+    mass = warp_sum((float)s->by_warp[0][threadIdx.x % 32]);
+    if (threadIdx.x == 0)
+        out->mass = mass;
+}
+
+/* The best of all slices, and how likely `id` was. */
+__device__ void look_at_row(struct step_outlook *out, const struct look *slice, const struct plain_row &r, int n, int id, struct shared *s)
+{
+    const int i = threadIdx.x;
+    uint64_t own = i < SLICES * STEP_ALTERNATIVES ? __ldcg((const unsigned long long *)&slice[i / STEP_ALTERNATIVES].key[i % STEP_ALTERNATIVES]) : 0;
+    for (int k = 0; k < STEP_ALTERNATIVES; k++) {
+        const uint64_t best = block_best(own, s);
+        if (own == best)
+            own = 0;
+        if (i == 0)
+            s->key[k] = best;
+    }
+    if (i == 0) {
+        const float max = logit_of(s->key[0]);
+        double all = 0;
+        for (int k = 0; k < SLICES; k++) {
+            const float mass = __ldcg(&slice[k].mass);
+            if (mass > 0)
+                all += (double)mass * (double)expf(logit_of(__ldcg((const unsigned long long *)&slice[k].key[0])) - max);
+        }
+        out->n = n = min(min(n, (int)STEP_ALTERNATIVES), r.n_ids);
+        out->prob = (float)((double)expf(plain_logit(r, id) - max) / all);
+        for (int k = 0; k < n; k++) {
+            out->ids[k] = id_of(s->key[k]);
+            out->probs[k] = (float)((double)expf(logit_of(s->key[k]) - max) / all);
+        }
+        __threadfence();
+    }
+    __syncthreads();
+}
+
 /* ---- the step ---- */
 
 struct walk {
@@ -696,13 +802,21 @@ __device__ void walk_rows(const struct step_pick_args &a, struct walk *k)
     __syncwarp();
 }
 
-__device__ void finish_step(const struct step_pick_args &a, struct walk *k)
+__device__ __forceinline__ void copy_outlooks(struct step_outlook *to, const struct step_outlook *from, int n)
+{
+    for (int i = threadIdx.x; i < n * (int)(sizeof *to / 4); i += 32)
+        ((uint32_t *)to)[i] = __ldcg((const uint32_t *)from + i);
+}
+
+__device__ void finish_step(const struct step_pick_args &a, struct walk *k, const struct step_outlook *outlook)
 {
     struct step_result *out = nullptr;
     if (threadIdx.x < 32) {
         walk_rows(a, k);
         out = &a.results[k->live.step % STEP_SLOTS];
-        copy_words(out, &k->result, offsetof(struct step_result, serial), threadIdx.x);
+        copy_words(out, &k->result, offsetof(struct step_result, outlook), threadIdx.x);
+        if (k->how.n_alternatives > 0)
+            copy_outlooks(out->outlook, outlook, k->result.n);
         copy_words(a.live, &k->live, sizeof k->live, threadIdx.x);
     }
     __syncthreads();
@@ -768,9 +882,17 @@ __global__ void __launch_bounds__(THREADS) step_pick_kernel(const __grid_constan
         if (row || slice)
             return;
     } else {
-        if (needs_mass(how, n_ids)) {
+        const bool looks = how->n_alternatives > 0;
+        const struct plain_row plain = {
+            a.logits + (size_t)row * a.vocab, how->biased ? a.bias : nullptr, a.marks, walk.live.ids + 1, row, n_ids, how->presence_penalty,
+            how->repetition_penalty,
+        };
+        if (needs_mass(how, n_ids) || looks) {
             const int range = (a.vocab + SLICES - 1) / SLICES, first = slice * range;
-            scan_slice(&w->slice[row][slice], a.logits + (size_t)row * a.vocab, n_ids, first, first + range, inverse(how->temperature), &s);
+            if (needs_mass(how, n_ids))
+                scan_slice(&w->slice[row][slice], plain.logits, n_ids, first, first + range, inverse(how->temperature), &s);
+            if (looks)
+                look_at_slice(&w->look[row][slice], plain, first, first + range, &s);
             if (!last_of(&w->slices_done[row], SLICES))
                 return;
             if (slice)
@@ -779,6 +901,8 @@ __global__ void __launch_bounds__(THREADS) step_pick_kernel(const __grid_constan
             return;
         }
         pick_row(a, how, w->slice[row], row, n_ids, own, &s);
+        if (looks && !s.row.ended)
+            look_at_row(&w->outlook[row], w->look[row], plain, how->n_alternatives, s.row.id, &s);
         if (i == 0)
             (a.n_rows > 1 ? w->row : walk.row)[row] = s.row;
         if (a.n_rows > 1) {
@@ -789,7 +913,7 @@ __global__ void __launch_bounds__(THREADS) step_pick_kernel(const __grid_constan
         }
         __syncthreads();
     }
-    finish_step(a, &walk);
+    finish_step(a, &walk, w->outlook);
 }
 
 extern "C" void step_pick_cuda(struct cuda_queue *q, const struct step_pick_args *a)

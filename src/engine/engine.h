@@ -48,7 +48,8 @@ struct sampling {
     int      n_alternatives;            /* likeliest ids told with every token, at most ENGINE_MAX_ALTERNATIVES; 0: no outlook */
 };
 
-/* What the model thought at one position: softmax(logits), before bias, penalties, temperature and cuts. */
+/* What the model thought at one position: softmax(logits), before bias, penalties, temperature and cuts.  Only ids that a bias
+ * bans count as impossible. */
 struct outlook {
     float   prob;                       /* of the id that was picked; negative: not asked for */
     int     n;                          /* the likeliest ids, by falling probability; of equal ones the lower id first */

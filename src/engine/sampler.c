@@ -361,6 +361,9 @@ bool sampler_pick(struct sampler *s, float *logits, struct pick *out, struct err
             return sampler_all_banned(e, s->n_ids);
     }
     out->outlook.prob = -1;
+    for (int i = 0; i < s->how.n_bias && s->how.n_alternatives; i++)
+        if (s->how.bias[i] == -INFINITY)
+            s->raw[s->how.bias_ids[i]] = -INFINITY;
     if (s->how.n_alternatives)
         look(s, out->id, &out->outlook);
     set_add(&s->seen, out->id);

@@ -109,7 +109,7 @@ static struct fused_head target_head(const struct stepper *s)
 static void pick(struct stepper *s, const float *hidden, int rows, bool first)
 {
     STEP(s->dev, step_pick, .logits = s->logits, .tile_max = s->tile_max, .live = s->f->fused->live, .sampling = s->sampling,
-         .marks = s->marks, .results = s->results, .hidden = hidden, .last_hidden = s->last_hidden, .scratch = s->pick_scratch,
+         .marks = s->marks, .bias = s->bias, .results = s->results, .hidden = hidden, .last_hidden = s->last_hidden, .scratch = s->pick_scratch,
          .n_rows = rows, .vocab = s->vocab, .width = s->hidden, .first = first);
 }
 

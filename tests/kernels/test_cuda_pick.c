@@ -27,8 +27,9 @@ struct rig {
     struct step_live live;
     struct step_sampling how;
     uint8_t *marks;
+    float *bias;                        /* [vocab] */
     struct step_result *results;        /* memory of both sides */
-    struct { float *logits, *tile_max, *hidden, *last; struct step_live *live; struct step_sampling *how; uint8_t *marks; void *scratch; } on;
+    struct { float *logits, *tile_max, *hidden, *last, *bias; struct step_live *live; struct step_sampling *how; uint8_t *marks; void *scratch; } on;
 };
 
 static void finish(void)
@@ -52,6 +53,7 @@ static void rig_open(struct rig *g, int vocab, int rows)
     g->logits = calloc(R * V, sizeof(float));
     g->hidden = rand_array(R * WIDTH, 1);
     g->marks = calloc(V, 1);
+    g->bias = calloc(V, sizeof(float));
     g->results = dev->alloc_host(dev, STEP_SLOTS * sizeof *g->results);
     assert_non_null(g->results);
     g->on.logits = device(R * V * sizeof(float));
@@ -61,6 +63,7 @@ static void rig_open(struct rig *g, int vocab, int rows)
     g->on.live = device(sizeof *g->on.live);
     g->on.how = device(sizeof *g->on.how);
     g->on.marks = device(V);
+    g->on.bias = device(V * sizeof(float));
     g->on.scratch = device(step_pick_scratch(vocab));
     g->live = (struct step_live){.pos = 100};
     g->how = (struct step_sampling){.repetition_penalty = 1, .n_ids = vocab, .room = 1000};
@@ -68,13 +71,14 @@ static void rig_open(struct rig *g, int vocab, int rows)
 
 static void rig_close(struct rig *g)
 {
-    void *mem[] = {g->on.logits, g->on.tile_max, g->on.hidden, g->on.last, g->on.live, g->on.how, g->on.marks, g->on.scratch};
+    void *mem[] = {g->on.logits, g->on.tile_max, g->on.hidden, g->on.last, g->on.live, g->on.how, g->on.marks, g->on.bias, g->on.scratch};
     for (size_t i = 0; i < sizeof mem / sizeof *mem; i++)
         dev->free(dev, mem[i]);
     dev->free_host(dev, g->results);
     free(g->logits);
     free(g->hidden);
     free(g->marks);
+    free(g->bias);
 }
 
 /* Logits as the head leaves them: nothing behind n_ids, and the greatest of every 16, infinite when one is no number. */
@@ -103,6 +107,7 @@ static void put(struct rig *g)
     dev->copy(dev, g->on.live, &g->live, sizeof g->live);
     dev->copy(dev, g->on.how, &g->how, sizeof g->how);
     dev->copy(dev, g->on.marks, g->marks, (size_t)g->vocab);
+    dev->copy(dev, g->on.bias, g->bias, (size_t)g->vocab * sizeof(float));
     finish();
 }
 
@@ -116,7 +121,7 @@ static void get(struct rig *g)
 
 static void launch(struct rig *g, bool first)
 {
-    STEP(dev, step_pick, .logits = g->on.logits, .tile_max = g->on.tile_max, .live = g->on.live, .sampling = g->on.how, .marks = g->on.marks,
+    STEP(dev, step_pick, .logits = g->on.logits, .tile_max = g->on.tile_max, .live = g->on.live, .sampling = g->on.how, .marks = g->on.marks, .bias = g->on.bias,
          .results = g->results, .hidden = g->on.hidden, .last_hidden = g->on.last, .scratch = g->on.scratch, .n_rows = g->rows,
          .vocab = g->vocab, .width = WIDTH, .first = first);
 }
@@ -663,6 +668,85 @@ static void test_pick__drafts_are_accepted_with_their_probability(void **state)
     rig_close(&g);
 }
 
+/* Bias and penalties of a logit of row t, as the head applies them. */
+static float penalised(const struct rig *g, float l, int id, int t)
+{
+    int mark = g->marks[id];
+    for (int i = 0; i < t; i++)
+        mark = g->live.ids[1 + i] == id ? 3 : mark;
+    l += g->how.biased ? g->bias[id] : 0;
+    if (mark && g->how.repetition_penalty != 1)
+        l = l > 0 ? l / g->how.repetition_penalty : l * g->how.repetition_penalty;
+    return mark & 2 ? l - g->how.presence_penalty : l;
+}
+
+static void check_outlook(const struct step_outlook *o, const float *plain, int n_ids, int n, int id)
+{
+    struct ranked *r = malloc((size_t)n_ids * sizeof *r);
+    double sum = 0;
+    for (int i = 0; i < n_ids; i++) {
+        r[i] = (struct ranked){.logit = plain[i], .id = i};
+        sum += exp((double)plain[i]);
+    }
+    qsort(r, (size_t)n_ids, sizeof *r, better_first);
+    assert_int_equal(o->n, n < n_ids ? n : n_ids);
+    assert_true(fabs((double)o->prob - exp((double)plain[id]) / sum) < 1e-5);
+    for (int k = 0; k < o->n; k++) {    /* what was added and taken off again may have changed the last bit, and with it the order */
+        assert_true(fabs((double)o->probs[k] - exp((double)r[k].logit) / sum) < 1e-5);
+        assert_true(fabs((double)o->probs[k] - exp((double)plain[o->ids[k]]) / sum) < 1e-5);
+        for (int j = 0; j < k; j++)
+            assert_int_not_equal(o->ids[j], o->ids[k]);
+    }
+    free(r);
+}
+
+static void test_pick__outlooks_are_what_the_model_gave(void **state)
+{
+    (void)state;
+    need_gpu();
+    const struct step_sampling hows[] = {
+        {.n_alternatives = 8, .repetition_penalty = 1}, {.n_alternatives = 3, .repetition_penalty = 1.2f, .presence_penalty = 1.5f},
+        {.n_alternatives = 8, .repetition_penalty = 1, .presence_penalty = 1.5f, .temperature = 1, .top_k = 20, .top_p = 0.95f},
+        {.n_alternatives = 8, .repetition_penalty = 1.1f, .presence_penalty = 0.5f, .temperature = 1.3f, .biased = 1},
+        {.n_alternatives = 1, .repetition_penalty = 1, .temperature = 1, .top_p = 0.9f},
+    };
+    const struct { int vocab, n_ids, rows; } shapes[] = {{512, 500, 1}, {512, 5, 2}, {4096, 4096, 4}, {248320, 248077, 3}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (size_t h = 0; h < sizeof hows / sizeof *hows; h++)
+            for (int draw = 0; draw < 3; draw++) {
+                struct rig g;
+                const int V = shapes[s].vocab, N = shapes[s].rows;
+                rig_open(&g, V, N);
+                random_logits(&g, 2);
+                g.how = hows[h];
+                g.how.n_ids = shapes[s].n_ids;
+                g.how.room = 1000;
+                g.how.rng = (uint64_t)draw;
+                g.live = (struct step_live){.pos = 100, .n_drafts = N - 1};
+                float *plain = malloc((size_t)N * (size_t)V * sizeof *plain);
+                memcpy(plain, g.logits, (size_t)N * (size_t)V * sizeof *plain);
+                for (int i = 0; i < V; i++) {
+                    g.marks[i] = rand_u64() % 5 == 0 ? 1 : rand_u64() % 5 == 0 ? 3 : 0;
+                    g.bias[i] = rand_u64() % 3 == 0 ? rand_normal() : 0;
+                }
+                for (int t = 0; t < N; t++) {           /* drafts that stand out are picked, mostly */
+                    int id = (int)(rand_u64() % (uint64_t)shapes[s].n_ids);
+                    plain[t * V + id] = 20;
+                    g.live.ids[1 + t] = id;
+                }
+                for (int t = 0; t < N; t++)
+                    for (int i = 0; i < V; i++)
+                        g.logits[t * V + i] = penalised(&g, plain[t * V + i], i, t);
+                put(&g);
+                struct step_result r = pick(&g, false);
+                assert_in_range(r.n, 1, N);
+                for (int t = 0; t < r.n; t++)
+                    check_outlook(&r.outlook[t], plain + t * V, g.how.n_ids, g.how.n_alternatives, r.ids[t]);
+                free(plain);
+                rig_close(&g);
+            }
+}
+
 /* Not a bound, a figure. */
 static void test_pick__how_long_it_takes(void **state)
 {
@@ -674,6 +758,7 @@ static void test_pick__how_long_it_takes(void **state)
         {"top-p 0.95", {.temperature = 0.6f, .top_p = 0.95f}},
         {"nothing cut", {.temperature = 1}},
         {"top-k 900", {.temperature = 1, .top_k = 900}},
+        {"top-k 20, 8 alternatives", {.temperature = 0.6f, .top_k = 20, .n_alternatives = 8}},
         {"temperature 5, top-p 0.95", {.temperature = 5, .top_p = 0.95f}},
     };
     for (int n = 1; n <= 4; n += 2)
@@ -736,6 +821,7 @@ int main(void)
         cmocka_unit_test(test_pick__the_random_numbers_are_the_samplers),
         cmocka_unit_test(test_pick__a_seed_gives_the_same_ids_however_rows_are_cut),
         cmocka_unit_test(test_pick__drafts_are_accepted_with_their_probability),
+        cmocka_unit_test(test_pick__outlooks_are_what_the_model_gave),
         cmocka_unit_test(test_pick__how_long_it_takes),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
