@@ -159,6 +159,8 @@ static void on_event(struct app *a, const struct chat_event *ev)
         on_done(a, ev);
     if (ev->kind == CHAT_FATAL)
         on_fatal(a, ev);
+    if (ev->kind == CHAT_READY)
+        app_count_context(a);           /* until now it was an estimate */
     if (ev->kind == CHAT_PREFILL)
         a->figures.ctx_used = (int)ev->total;
 }

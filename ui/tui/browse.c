@@ -166,6 +166,7 @@ void act_tables(struct app *a)
 void act_bare(struct app *a)
 {
     a->bare = !a->bare;
+    a->wishes |= WISH_MOUSE;            /* the terminal's own selection must work */
 }
 
 void act_panel(struct app *a)

@@ -64,7 +64,7 @@ static void draw(struct tui *t, int64_t ms)
     struct buf title = {0};
     if (t->resize_ms && ms >= t->resize_ms)
         resize(t);
-    if (!t->dirty || ms - t->drawn_ms < t->frame_ms || !term_ready(t->term))
+    if (!t->dirty || t->resize_ms || ms - t->drawn_ms < t->frame_ms || !term_ready(t->term))
         return;
     follow_theme(t);
     view_draw(&t->app, &t->cells);
