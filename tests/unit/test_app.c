@@ -188,6 +188,59 @@ static void test_app__view_mode_reads_searches_and_goes_back(void **state)
     stage_end();
 }
 
+static void test_app__the_inspector_lets_the_answer_go_on_from_another_token(void **state)
+{
+    (void)state;
+    begin();
+    fake_say("ab cd");
+    fake_say("xyz");
+    stage_open();
+    stage_say("Go");
+    stage_answer();
+    stage_key("Alt-I");
+    assert_shows("inspect 1/");
+    assert_shows("> a ");
+    stage_keys("Right Down");
+    assert_shows("> c ");               /* instead of b */
+    stage_key("Enter");
+    stage_answer();
+    assert_string_equal(chat_message(stage.chat, 1).text, "acxyz");
+    assert_shows("<2/2>");
+    stage_key("Alt-I");
+    stage_key("q");
+    assert_hides("inspect");
+    stage_end();
+}
+
+static void test_app__heat_colours_what_was_guessed_and_what_was_drafted(void **state)
+{
+    struct buf plain = {0}, hot = {0};
+    (void)state;
+    begin();
+    fake_say("ab cd");
+    stage_open();
+    stage_say("Go");
+    stage_answer();
+    stage_screen();
+    cells_dump(&stage.cells, true, &plain);
+    stage_keys("Alt-H Alt-H");          /* of the scripted engine every token has p 0.5: unsure */
+    assert_shows("ab cd");
+    stage_pass(5000);
+    stage_screen();
+    cells_dump(&stage.cells, true, &hot);
+    assert_null(strstr(plain.data, "uu uu"));
+    assert_non_null(strstr(hot.data, "uuuuu"));
+    stage_key("Alt-H");
+    buf_reset(&hot);
+    stage_pass(5000);
+    stage_screen();
+    cells_dump(&stage.cells, true, &hot);
+    assert_string_equal(hot.data, plain.data);
+    buf_free(&plain);
+    buf_free(&hot);
+    stage_end();
+}
+
 static void test_app__thinking_is_switched_for_the_next_turn(void **state)
 {
     (void)state;
@@ -307,6 +360,8 @@ int main(void)
         cmocka_unit_test(test_app__the_history_is_searched_and_the_draft_comes_back),
         cmocka_unit_test(test_app__the_tree_goes_to_another_branch),
         cmocka_unit_test(test_app__view_mode_reads_searches_and_goes_back),
+        cmocka_unit_test(test_app__the_inspector_lets_the_answer_go_on_from_another_token),
+        cmocka_unit_test(test_app__heat_colours_what_was_guessed_and_what_was_drafted),
         cmocka_unit_test(test_app__thinking_is_switched_for_the_next_turn),
         cmocka_unit_test(test_app__a_dialog_takes_no_keys_of_the_transcript_away),
         cmocka_unit_test(test_app__sleeps_when_nothing_happens),
