@@ -129,17 +129,18 @@ static void put_context(struct app *a, struct panel *p)
     p->ctx_total = chat_info(a->chat) ? chat_info(a->chat)->n_ctx : 0;
 }
 
+/* Where the path stands beside others last: "2/3 of turn 1". */
 static void put_branch(struct app *a, struct panel *p)
 {
-    for (int i = chat_n_messages(a->chat) - 1, turn = 0; i >= 0; i--) {
-        int which, n = chat_siblings(a->chat, i, &which);
-        turn += !strcmp(chat_message(a->chat, i).role, "user");
-        if (n > 1) {
-            snprintf(a->branch, sizeof a->branch, "%d/%d, message %d", which + 1, n, i + 1);
-            p->branch = a->branch;
-            return;
-        }
-    }
+    int which, n = 1, turn = 0, i = chat_n_messages(a->chat);
+    while (n < 2 && --i >= 0)
+        n = chat_siblings(a->chat, i, &which);
+    if (i < 0)
+        return;
+    for (int k = 0; k <= i; k++)
+        turn += !strcmp(chat_message(a->chat, k).role, "user");
+    snprintf(a->branch, sizeof a->branch, "%d/%d of turn %d", which + 1, n, turn);
+    p->branch = a->branch;
 }
 
 static void put_turn(struct app *a, struct panel *p)
