@@ -187,9 +187,11 @@ static bool shows_machine(const struct app *a)
 static void sample(struct app *a)
 {
     struct figures *f = &a->figures;
-    if (a->ms - f->sampled_ms < SAMPLE_MS)
+    if (a->ms - f->sampled_ms < SAMPLE_MS && f->phase == a->phase.kind)
         return;
     f->sampled_ms = a->ms;
+    f->phase = a->phase.kind;
+    f->progress = a->phase.progress;
     f->tok_s = rate_now(&a->phase.rate, a->ms);
     f->n_tokens = app_busy(a) ? a->phase.n_tokens : 0;
     if (shows_machine(a) && a->ms - f->machine_ms >= MACHINE_MS) {

@@ -1,12 +1,14 @@
 /* The inside of the full-screen chat, for the files that make it.  All of its state, without the terminal: keys, events and time
  * go in, a screen (view.h) and wishes come out, so that a test needs no terminal.  Nobody but those files includes this.
  *
- *   tui      the terminal, the loop, the signals         action   which function a key means: config/keys.def
- *   app      keys and events go to those who know        view     from this state to cells
- *   input    the draft, sending, the queue               stop     Ctrl-C and Esc
- *   browse   scrolling, search, copies, branches         feed     the conversation as items of the pane
- *   approve  a tool asks                                 picker   sessions, the tree, earlier messages
- *   inspect  the tokens of an answer, heat               phase    what the model does just now */
+ *   tui, wake   the terminal, the loop, the signals        action   which function a key means: config/keys.def
+ *   app         keys and events go to those who know       view     from this state to cells
+ *   input       the draft, sending, what waits             stop     Ctrl-C and Esc
+ *   browse      scrolling, search, copies, branches        feed     the conversation as items of the pane
+ *   approve     a tool asks                                picker   sessions, the tree, earlier messages
+ *   inspect     the tokens of an answer, heat              suggest  what completes the word at the cursor
+ *   phase       what the model does just now               summary  what status line and panel are told
+ *   queue, unsent   messages that wait; over the end of the program */
 #ifndef Q35_UI_TUI_APP_H
 #define Q35_UI_TUI_APP_H
 
@@ -41,6 +43,8 @@ struct figures {
     int64_t sampled_ms, machine_ms;
     double  tok_s;
     int     n_tokens;                   /* of the answer under way */
+    struct progress progress;           /* of loading or reading, while `phase` lasts */
+    enum phase_kind phase;
     int     ctx_used;                   /* of the prompt, without them */
     struct chat_machine machine;
     const struct chat_part *parts;      /* of the next prompt */

@@ -70,7 +70,7 @@ static void put_speed(const struct app *a, struct status *s)
 {
     const struct chat_stats *t = chat_last_stats(a->chat);
     if (a->phase.kind == PHASE_READING)
-        s->read_tok_s = a->phase.progress.total ? progress_rate(&a->phase.progress) : 0;
+        s->read_tok_s = a->figures.progress.total ? progress_rate(&a->figures.progress) : 0;
     else
         s->tok_s = app_busy(a) ? a->figures.tok_s : t->tok_s;
     put_drafts(t, &s->drafted, &s->accepted);
@@ -88,8 +88,8 @@ void summary_status(struct app *a, struct status *s)
     bool moves = p->kind == PHASE_LOADING || p->kind == PHASE_READING;
     s->timed = p->turn || p->kind == PHASE_LOADING;
     s->state_s = (int)((a->ms - p->since_ms) / 1000);
-    if (moves && p->progress.total)
-        s->percent = progress_percent(&p->progress);
+    if (moves && a->figures.progress.total)
+        s->percent = progress_percent(&a->figures.progress);
     s->ctx_used = a->figures.ctx_used + a->figures.n_tokens;
     s->ctx_total = chat_info(a->chat) ? chat_info(a->chat)->n_ctx : 0;
     s->session = chat_title(a->chat);
@@ -148,8 +148,8 @@ static void put_turn(struct app *a, struct panel *p)
     const struct chat_stats *t = chat_last_stats(a->chat);
     bool busy = app_busy(a);
     p->decode_tok_s = (struct panel_pair){busy ? a->figures.tok_s : 0, t->tok_s};
-    if (a->phase.kind == PHASE_READING && a->phase.progress.total)
-        p->prefill_tok_s.now = progress_rate(&a->phase.progress);
+    if (a->phase.kind == PHASE_READING && a->figures.progress.total)
+        p->prefill_tok_s.now = progress_rate(&a->figures.progress);
     if (t->prefill_ms > 0)
         p->prefill_tok_s.turn = (t->n_prompt - t->n_cached) * 1000 / t->prefill_ms;
     put_drafts(t, &p->accept_turn.drafted, &p->accept_turn.accepted);

@@ -44,8 +44,13 @@ static void draw_welcome(const struct app *a, struct cells *c, struct area at)
         return;
     for (int i = 0; i < 3; i++)
         cells_puts(c, at, at.rows / 3 + i, 2, DIM, told[i]);
-    if (a->chat && chat_notice(a->chat))
-        cells_puts(c, at, at.rows / 3 + 4, 2, NOTE, chat_notice(a->chat));
+    if (a->chat && chat_notice(a->chat)) {
+        struct lines notice = {0};
+        lines_wrap(&notice, NOTE, chat_notice(a->chat), strlen(chat_notice(a->chat)), 0, at.cols - 2, 0);
+        for (int i = 0; i < notice.n; i++)
+            lines_draw(&notice, i, c, (struct area){at.row, at.col + 2, at.rows, at.cols - 2}, at.rows / 3 + 4 + i);
+        lines_free(&notice);
+    }
 }
 
 static void draw_queue(const struct app *a, struct cells *c, struct area at)
@@ -65,16 +70,16 @@ static void draw_queue(const struct app *a, struct cells *c, struct area at)
 static bool shows_progress(const struct app *a)
 {
     const struct phase *p = &a->phase;
-    return p->progress.total && !p->stopping && a->ms - p->reads_ms >= PROGRESS_AFTER_MS
+    return a->figures.progress.total && !p->stopping && a->ms - p->reads_ms >= PROGRESS_AFTER_MS
         && (p->kind == PHASE_LOADING || p->kind == PHASE_READING);
 }
 
 static void draw_progress(const struct app *a, struct cells *c, struct area at)
 {
     if (a->phase.kind == PHASE_LOADING)
-        progress_draw_load(&a->phase.progress, a->ms, c, at);
+        progress_draw_load(&a->figures.progress, a->ms, c, at);
     else
-        progress_draw_prompt(&a->phase.progress, a->ms, c, at);
+        progress_draw_prompt(&a->figures.progress, a->ms, c, at);
 }
 
 /* A word about the last key has the row for itself: it says what could not be guessed, and is soon gone. */
@@ -88,8 +93,11 @@ static void draw_status(struct app *a, struct cells *c, struct area at)
         return;
     }
     cells_blank(c, at, look);
-    int col = cells_puts(c, at, 0, cells_puts(c, at, 0, 1, look, s.state), look, "  ");
-    cells_puts(c, at, 0, col, look, a->hint.data);
+    int wide = 1 + glyph_columns(s.state, strlen(s.state)) + 2, room = at.cols - wide;
+    bool both = glyph_columns(a->hint.data, a->hint.len) <= room;
+    if (both)
+        cells_puts(c, at, 0, 1, look, s.state);
+    cells_puts(c, at, 0, both ? wide : 1, look, a->hint.data);
 }
 
 static void draw_panel(struct app *a, struct cells *c, struct area at)
