@@ -269,6 +269,8 @@ static void show_fatal(struct turn *t, const struct chat_event *ev)
 
 void turn_event(struct turn *t, const struct chat_event *ev)
 {
+    if (ev->replayed)                   /* /continue: it stands above already */
+        return;
     switch (ev->kind) {
     case CHAT_LOADING:
         show_loading(t, ev);

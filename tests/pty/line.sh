@@ -37,6 +37,11 @@ type '/undo\r'
 seen "/undo takes it back" "taken back: seven"
 type '/redo\r'
 seen "/redo brings it back" "back: seven"
+type '/continue\r'
+seen "/continue goes on with it" "$fill$fill$fill$fill"
+type '\003'
+seen "... and stops again" "[stopped]"
+seen "... with its figures" " ctx "
 type '/edit 2\r'
 seen "/edit puts a message into the input" "> five"
 type '\003/redo\r'
