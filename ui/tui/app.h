@@ -36,7 +36,9 @@ enum prompt { PROMPT_FIND_DOWN, PROMPT_FIND_UP, PROMPT_TYPED };
 enum heat { HEAT_NONE, HEAT_HOW, HEAT_PROBABILITY };
 
 /* What only the owner of the terminal can do; it does so after the keys of a read, in this order. */
-enum wish { WISH_COPY = 1, WISH_REDRAW = 2, WISH_MOUSE = 4, WISH_PRINT = 8, WISH_HANDOFF = 16, WISH_SUSPEND = 32, WISH_LEAVE = 64 };
+enum wish {
+    WISH_COPY = 1, WISH_REDRAW = 2, WISH_MOUSE = 4, WISH_PRINT = 8, WISH_PAGE = 16, WISH_HANDOFF = 32, WISH_SUSPEND = 64, WISH_LEAVE = 128
+};
 
 /* What status line and panel show, as of the last sample. */
 struct figures {

@@ -196,6 +196,11 @@ void act_print_all(struct app *a)
     a->wishes |= WISH_PRINT;
 }
 
+void act_page_all(struct app *a)
+{
+    a->wishes |= WISH_PAGE;
+}
+
 /* While it reasons: the answer begins now.  Else: whether the next one reasons. */
 void act_think(struct app *a)
 {

@@ -167,8 +167,13 @@ static void say(struct app *a, const struct buf *out)
 {
     if (!out->len)
         return;
+    int lines = 0;
+    for (size_t i = 0; i < out->len; i++)
+        lines += out->data[i] == '\n';
     feed_say(&a->feed, ITEM_OUTPUT, out->data);
     pane_to_end(a->pane);
+    if (lines >= a->pane_rows)          /* it is read from its beginning */
+        pane_go(a->pane, (struct pane_place){.item = pane_n(a->pane) - 1});
 }
 
 static void take_result(struct app *a, enum command_result r, const char *message, struct buf *out)

@@ -114,6 +114,19 @@ static void print_all(struct tui *t)
     buf_free(&text);
 }
 
+static void page_all(struct tui *t)
+{
+    struct buf text = {0};
+    struct err e = {0};
+    term_leave(t->term);
+    bool ok = chat_export(t->app.chat, "txt", &text, &e) && handoff_page(buf_str(&text), text.len, &e);
+    term_enter(t->term);
+    if (!ok)
+        app_hint(&t->app, "%s", e.msg);
+    resize(t);
+    buf_free(&text);
+}
+
 static void suspend(struct tui *t)
 {
     term_leave(t->term);
@@ -167,6 +180,8 @@ static void grant_wishes(struct tui *t)
         term_mouse(t->term, a->mouse && !a->bare);
     if (wishes & WISH_PRINT)
         print_all(t);
+    if (wishes & WISH_PAGE)
+        page_all(t);
     if (wishes & WISH_HANDOFF)
         hand_off(t);
     if (wishes & WISH_SUSPEND)
