@@ -130,19 +130,25 @@ static char *title_in(const char *title_line, const char *first_line)
 /* False: it cannot be read, nothing was said in it, or it is not what was looked for. */
 static bool item_read(struct sessions_item *item, const struct found *f, const struct words *words)
 {
-    struct buf path = {0}, file = {0};
+    struct buf path = {0}, file = {0}, roles = {0};     /* roles: a letter an entry; the newest one may be forgotten again */
     const char *title = NULL, *first = NULL;
     int turns = 0;
     bool ok = session_path_of(f->name, &path, NULL) && buf_read_file(&file, path.data, MAX_FILE, NULL)
            && begins(buf_str(&file), "q35chat", NULL);
     for (const char *p = ok ? strchr(file.data, '\n') : NULL; p && *++p; p = strchr(p, '\n')) {
-        if (begins(p, "role", "user")) {
-            first = turns++ ? first : p;
+        if (begins(p, "role", "system")) {
+            continue;
+        } else if (begins(p, "role", NULL)) {
+            bool user = begins(p, "role", "user");
+            first = user && !turns ? p : first;
+            turns += user;
+            buf_addc(&roles, user ? 'u' : '-');
         } else if (begins(p, "title", NULL)) {
             title = p;
         } else if (begins(p, "keep", NULL)) {
             const char *end = strchr(p, '\n'), *forget = strstr(p, "\"forget\"");
-            turns -= forget && end && forget < end;
+            if (forget && end && forget < end && roles.len)
+                turns -= roles.data[--roles.len] == 'u';
         }
     }
     *item = (struct sessions_item){0};
@@ -158,6 +164,7 @@ static bool item_read(struct sessions_item *item, const struct found *f, const s
     }
     buf_free(&path);
     buf_free(&file);
+    buf_free(&roles);
     return ok;
 }
 

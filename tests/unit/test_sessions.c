@@ -91,6 +91,31 @@ static void test_sessions__the_newest_is_first_with_its_title_and_figures(void *
     sessions_free(&l);
 }
 
+/* What is forgotten may be a message or an answer, and the one before it next. */
+static void test_sessions__a_turn_whose_answer_was_replaced_counts(void **state)
+{
+    struct transcript t = {0};
+    struct err e = {0};
+    (void)state;
+    struct session *s = talk("again", 1, TEXTS("a", "b", "c"));
+    struct entry *m = NULL;
+    for (int i = 0; i < 4; i++)
+        m = transcript_add(&t, i % 2 ? ROLE_ASSISTANT : ROLE_USER, "x", 1);
+    assert_true(session_append(s, m, &e));
+    assert_true(session_system(s, "Be brief.", &e));
+    assert_true(session_replace(s, m, &e));
+    struct sessions l = list(NULL);
+    assert_int_equal(l.items[0].n_turns, 2);
+    sessions_free(&l);
+    assert_true(session_forget(s, 3, &e));
+    assert_true(session_forget(s, 2, &e));
+    l = list(NULL);
+    assert_int_equal(l.items[0].n_turns, 1);
+    sessions_free(&l);
+    session_close(s);
+    transcript_free(&t);
+}
+
 static void test_sessions__what_is_no_conversation_or_has_none_is_left_out(void **state)
 {
 #define HEAD "{\"q35chat\":1}\n"
