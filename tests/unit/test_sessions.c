@@ -250,6 +250,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(test_sessions__##name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(the_newest_is_first_with_its_title_and_figures),
+        TEST(a_turn_whose_answer_was_replaced_counts),
         TEST(what_is_no_conversation_or_has_none_is_left_out),
         TEST(a_search_needs_every_word_somewhere_in_the_text),
         TEST(a_hit_in_a_long_line_shows_what_is_around_it),
