@@ -321,18 +321,20 @@ static bool press(struct app *a, uint32_t code, uint8_t mods)
     return fn || behind;
 }
 
-/* Characters: keys where one only looks, text where one writes. */
+/* Characters: keys where one only looks, text where one writes.  There only a single one can be a key ("?" of an empty draft):
+ * of several at once none is, they are a word, or one emoji. */
 static void typed(struct app *a, const char *text, size_t n)
 {
-    bool writes = app_focus(a) && !a->approve.on;
-    for (size_t at = 0; at < n;) {
+    for (size_t at = 0, took; at < n; at += took) {
         uint32_t cp;
-        size_t took = unicode_decode(text + at, n - at, &cp, NULL);
-        bool single = took == n;        /* of several at once none is a key of the input: they are a word */
-        if (!((single || !writes || a->behind_ctrl_x) && press(a, cp, 0)) && writes)
-            insert(a, text + at, took);
-        at += took;
-        writes = app_focus(a) && !a->approve.on;
+        bool writes = app_focus(a) && !a->approve.on && !a->behind_ctrl_x;
+        took = unicode_decode(text + at, n - at, &cp, NULL);
+        if (writes && (took < n || !press(a, cp, 0))) {
+            insert(a, text + at, n - at);
+            return;
+        }
+        if (!writes)
+            press(a, cp, 0);
     }
 }
 
