@@ -63,7 +63,7 @@ run: deps       ## sets up, builds, and chats with the bundled demo model (MODEL
 test: deps      ## sets up, builds, and runs every test; the last line counts them
 	@$(MAKE) -j$(JOBS) check
 
-check: $(BUILD)/q35chat $(BUILD)/tests/golden/compare $(TESTS)  ## builds and runs every test, without the set-up
+check: $(BUILD)/q35chat $(BUILD)/tests/golden/compare $(BUILD)/tests/pty/wire $(TESTS)  ## builds and runs every test, without the set-up
 	@BUILD=$(BUILD) SAN=$(SAN) EMULATOR=$(EMULATOR) sh tests/run.sh $(TESTS)
 
 asan: deps      ## the tests under the address and undefined-behaviour sanitizers, CPU only
@@ -140,6 +140,8 @@ $(BUILD)/q35chat: $(call objs,ui/main.c) $(BUILD)/libui.a $(BUILD)/libq35.a
 	$(LINK) $^ $(LIBS) $(CUDALIBS)
 
 $(BUILD)/tests/unit/test_term: TESTLIBS := -lvterm
+$(BUILD)/tests/pty/wire: TESTLIBS := -lvterm
+$(BUILD)/tests/pty/wire: $(call objs,tests/pty/cable.c tests/pty/glass.c)
 $(BUILD)/tests/unit/test_machine: | $(BUILD)/tests/unit/fake_nvml.so
 $(BUILD)/tests/unit/%.so: tests/unit/%.c $(BUILD)/knobs
 	@mkdir -p $(@D)
@@ -148,7 +150,7 @@ $(BUILD)/tests/unit/%.so: tests/unit/%.c $(BUILD)/knobs
 
 $(BUILD)/tests/%: $(BUILD)/tests/%.c.o $(BUILD)/libui.a $(BUILD)/libq35.a
 	$(call say,LINK $@)
-	$(LINK) $^ -lcmocka $(TESTLIBS) $(LIBS) $(CUDALIBS)
+	$(LINK) $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(TESTLIBS) $(LIBS) $(CUDALIBS)
 
 $(BUILD)/%.c.o: %.c Makefile $(BUILD)/knobs
 	@mkdir -p $(@D)
