@@ -196,6 +196,11 @@ void chat_describe_sampling(const struct chat *c, struct buf *out)
     preset_describe(c->o, c->engine ? engine_info(c->engine) : NULL, out);
 }
 
+void chat_sampling_name(const struct chat *c, struct buf *out)
+{
+    preset_name(c->o, c->engine ? engine_info(c->engine) : NULL, out);
+}
+
 void chat_list_tools(const struct chat *c, struct buf *out)
 {
     tools_list(c->tools, out);

@@ -143,6 +143,7 @@ bool chat_answer_now(struct chat *c);
 struct chat_part { const char *what; char label[64]; int message, tokens; };
 /* Of the next prompt, in its order; to within a few tokens a message, estimates before CHAT_READY.  Valid until the next call. */
 int  chat_context(const struct chat *c, const struct chat_part **parts);
+int  chat_not_counted(const struct chat *c);            /* tokens of reasoning that no prompt will hold again; an estimate likewise */
 int  chat_count_tokens(const struct chat *c, const char *text, size_t n);       /* of a draft; an estimate before CHAT_READY */
 struct chat_machine {
     double memory_used, memory_total;   /* bytes; of the device, or of this process and the host; 0: not known */
@@ -154,6 +155,7 @@ struct chat_machine {
 void chat_machine(const struct chat *c, struct chat_machine *m);        /* cheap enough for once a second */
 bool chat_offer_tools(struct chat *c, const char *list, struct err *e);
 void chat_describe_sampling(const struct chat *c, struct buf *out);     /* a line: the values in force, and where they come from */
+void chat_sampling_name(const struct chat *c, struct buf *out);         /* in a few words: "thinking T 0.6" */
 void chat_list_tools(const struct chat *c, struct buf *out);
 
 /* --- sessions (chat/sessions.h lists them) --- */
@@ -173,7 +175,8 @@ const char *chat_model_dir(const struct chat *c);
 const char *chat_notice(const struct chat *c);          /* first line of notice.txt in the model's directory, or NULL */
 const char *chat_saved_as(const struct chat *c);        /* path, or NULL */
 int  chat_n_messages(const struct chat *c);
-const struct chat_stats *chat_last_stats(const struct chat *c);
+const struct chat_stats *chat_last_stats(const struct chat *c);         /* of the turn that ended last */
+void chat_stats_now(const struct chat *c, struct chat_stats *s);        /* of the turn under way, so far, but for its joules; else that */
 /* The conversation so far, a message after the other, for a front end that shows a loaded one.  Valid until it changes. */
 struct chat_message {
     const char *role, *text, *reasoning, *name;         /* role: "user", "assistant", "tool" */

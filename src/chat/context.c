@@ -142,3 +142,16 @@ int chat_context(const struct chat *c, const struct chat_part **parts)
     *parts = c->memo->parts;
     return n;
 }
+
+int chat_not_counted(const struct chat *c)
+{
+    int n = 0;
+    for (int i = 0; i < c->t.n; i++) {
+        const struct entry *m = c->t.entries[i];
+        for (int k = 0; k < m->made.n; k++)
+            n += m->made.all[k].reasoning;
+        if (!m->made.n)
+            n += estimate(m->m.reasoning.n);
+    }
+    return n;
+}

@@ -50,9 +50,21 @@ void preset_sampling(const struct options *o, const struct engine_info *info, st
         s->top_p = FLT_MIN;             /* the narrowest nucleus; to the engine 0 would be all */
 }
 
+static const struct engine_info unknown = {.gen_temperature = -1};
+
+void preset_name(const struct options *o, const struct engine_info *info, struct buf *out)
+{
+    struct sampling s;
+    info = info ? info : &unknown;
+    preset_sampling(o, info, &s);
+    if (s.temperature > 0)
+        buf_addf(out, "%s T %g", choose(o, info).name, s.temperature);
+    else
+        buf_adds(out, "greedy");
+}
+
 void preset_describe(const struct options *o, const struct engine_info *info, struct buf *out)
 {
-    static const struct engine_info unknown = {.gen_temperature = -1};
     struct sampling s;
     preset_sampling(o, info ? info : &unknown, &s);
     const char *from = choose(o, info ? info : &unknown).name;

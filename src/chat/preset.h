@@ -10,5 +10,7 @@
 void preset_sampling(const struct options *o, const struct engine_info *info, struct sampling *s);
 /* Two lines for /preset; info NULL: the checkpoint's own values are not known yet. */
 void preset_describe(const struct options *o, const struct engine_info *info, struct buf *out);
+/* "thinking T 0.6": whose values, and how hot; "greedy" where it makes no difference. */
+void preset_name(const struct options *o, const struct engine_info *info, struct buf *out);
 
 #endif

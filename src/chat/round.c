@@ -22,18 +22,24 @@ static double joules(struct chat *c)
     return m.joules;
 }
 
-void round_finish(struct chat *c, enum chat_end end, const char *why)
+/* What follows from the sums. */
+static void derive(const struct chat *c, struct chat_stats *s, double after_first)
 {
-    struct chat_stats *s = &c->stats;
     int drafted = 0, accepted = 0;
     for (int i = 0; i < CHAT_MAX_DEPTH; i++) {
         drafted += s->drafted[i];
         accepted += s->accepted[i];
     }
     s->wall_ms = clock_ms_since(c->start_ns);
-    s->joules = c->ready ? joules(c) - c->joules_before : 0;
-    s->tok_s = s->decode_ms > 0 ? c->after_first * 1000 / s->decode_ms : 0;
+    s->tok_s = s->decode_ms > 0 ? after_first * 1000 / s->decode_ms : 0;
     s->acceptance = drafted ? (double)accepted / drafted : -1;
+}
+
+void round_finish(struct chat *c, enum chat_end end, const char *why)
+{
+    struct chat_stats *s = &c->stats;
+    derive(c, s, c->after_first);
+    s->joules = c->ready ? joules(c) - c->joules_before : 0;
     c->state = IDLE;
     prompt_forget(&c->prompt);
     tokens_reset(&c->begun);
@@ -308,6 +314,7 @@ void round_request(struct chat *c)
 void round_turn(struct chat *c)
 {
     c->stats = (struct chat_stats){.ctx_total = c->info.n_ctx, .acceptance = -1};
+    c->live = (struct turn_stats){0};
     c->turn_start = c->t.n;
     c->interrupted = false;
     c->after_first = 0;
@@ -323,6 +330,7 @@ void round_turn(struct chat *c)
 static void on_tokens(struct chat *c, const struct event *ev)
 {
     struct answer *a = &c->answer;
+    c->live = ev->stats;
     bool hit_before = a->stopper.hit;
     for (int i = 0; i < ev->n && !a->stopper.hit; i++)
         answer_push(a, ev->ids[i], ev->how[i] == TOKEN_DRAFTED ? CHAT_DRAFTED : CHAT_SAMPLED, &ev->outlook[i], is_stop(c, ev->ids[i]));
@@ -331,14 +339,13 @@ static void on_tokens(struct chat *c, const struct event *ev)
         engine_interrupt(c->engine, c->serial);
 }
 
-static void add_stats(struct chat *c, const struct turn_stats *t)
+/* `again`: its prompt was counted before. */
+static void add_request(struct chat_stats *s, const struct turn_stats *t, bool again)
 {
-    struct chat_stats *s = &c->stats;
-    if (!c->goes_on) {
+    if (!again) {
         s->n_prompt += t->n_prompt;
         s->n_cached += t->n_cached;
     }
-    c->n_sampled += t->n_tokens;
     s->n_tokens += t->n_tokens;
     s->n_steps += t->n_steps;
     s->prefill_ms += t->prefill_ms;
@@ -347,9 +354,31 @@ static void add_stats(struct chat *c, const struct turn_stats *t)
         s->drafted[i] += t->drafted[i];
         s->accepted[i] += t->accepted[i];
     }
-    c->after_first += t->n_tokens > 1 ? t->n_tokens - 1 : 0;
     s->ctx_used = t->n_prompt + t->n_tokens;
-    s->ctx_total = c->info.n_ctx;
+}
+
+static int after_first(const struct turn_stats *t)
+{
+    return t->n_tokens > 1 ? t->n_tokens - 1 : 0;
+}
+
+static void add_stats(struct chat *c, const struct turn_stats *t)
+{
+    add_request(&c->stats, t, c->goes_on);
+    c->live = (struct turn_stats){0};
+    c->n_sampled += t->n_tokens;
+    c->after_first += after_first(t);
+    c->stats.ctx_total = c->info.n_ctx;
+}
+
+void chat_stats_now(const struct chat *c, struct chat_stats *s)
+{
+    *s = c->stats;
+    if (!chat_busy(c))
+        return;
+    if (c->live.n_tokens)
+        add_request(s, &c->live, c->goes_on);
+    derive(c, s, c->after_first + after_first(&c->live));
 }
 
 /* A request ended only for the sake of the reasoning: it is over, or the budget was looked at.  Then the answer goes on. */

@@ -75,7 +75,8 @@ struct chat {
     int64_t       asked_ns;             /* when the user was asked; or when a running tool was asked to end */
     double        after_first;          /* tokens after the first one of each request */
     double        joules_before;        /* the turn */
-    struct chat_stats stats;
+    struct chat_stats stats;            /* of the requests that have ended */
+    struct turn_stats live;             /* of the one that the engine has */
 };
 
 /* chat.c */

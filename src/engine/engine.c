@@ -296,7 +296,7 @@ static void on_prefill(void *arg, int done, int total, int cached)
 static bool on_tokens(void *arg, const struct picks *p)
 {
     struct answering *a = arg;
-    struct event ev = {.kind = EV_TOKENS, .serial = a->q->serial, .n = p->n};
+    struct event ev = {.kind = EV_TOKENS, .serial = a->q->serial, .n = p->n, .stats = a->out.stats};
     const size_t n = (size_t)p->n;
     memcpy(ev.ids, p->ids, n * sizeof *p->ids);
     memcpy(ev.how, p->how, n * sizeof *p->how);

@@ -61,7 +61,7 @@ enum event_kind {
     EV_LOADING,         /* done, total: bytes */
     EV_READY,           /* engine_info() is filled */
     EV_PREFILL,         /* done, total: prompt positions, `cached` of them were there already */
-    EV_TOKENS,          /* ids[n], how[n], prob[n], outlook[n] */
+    EV_TOKENS,          /* ids[n], how[n], prob[n], outlook[n]; stats: as of these */
     EV_DONE,            /* finish, stats; message when finish is FINISH_ERROR */
     EV_FATAL,           /* message: the engine has ended (bad checkpoint, device fault); only close is left */
 };

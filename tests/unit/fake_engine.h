@@ -175,6 +175,8 @@ struct event_list engine_drain(struct engine *g)
                 ev->outlook[ev->n] = (struct outlook){.prob = 0.5f, .n = 2, .ids = {id, (id + 1) % 256}, .probs = {0.5f, 0.25f}};
             ev->ids[ev->n++] = id;
         }
+        ev->stats = (struct turn_stats){.n_prompt = 10, .n_tokens = g->done, .n_steps = g->done, .drafted = {10}, .accepted = {7},
+                                        .prefill_ms = 5, .decode_ms = 10 * g->done};
         if (ev->n) {
             l.n++;
             continue;

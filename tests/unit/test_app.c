@@ -267,6 +267,32 @@ static void test_app__a_dialog_takes_no_keys_of_the_transcript_away(void **state
     stage_end();
 }
 
+static void test_app__figures_of_the_turn_are_there_while_it_runs(void **state)
+{
+    (void)state;
+    stage_begin(40, 160);
+    stage_set(OPT_think, "off");
+    stage_set(OPT_temperature, "0.6");
+    fake_end("one two three four five six", FINISH_STOP, true);
+    stage_open();
+    stage_key("Alt-P");
+    stage_say("Go");
+    for (int i = 0; i < 12; i++) {
+        chat_wait(stage.chat, -1, 1);
+        stage_pass(50);
+    }
+    assert_true(chat_busy(stage.chat));
+    assert_shows("accept 70%");
+    assert_shows("plain T 0.6");
+    assert_shows("step ms        10.0     10.0");  /* now and turn: as the engine says, whenever somebody looks */
+    assert_shows("█");
+    stage_key("Ctrl-C");
+    stage_answer();
+    assert_shows("tok in ");
+    assert_shows(" J");
+    stage_end();
+}
+
 static void test_app__sleeps_when_nothing_happens(void **state)
 {
     (void)state;
@@ -364,6 +390,7 @@ int main(void)
         cmocka_unit_test(test_app__heat_colours_what_was_guessed_and_what_was_drafted),
         cmocka_unit_test(test_app__thinking_is_switched_for_the_next_turn),
         cmocka_unit_test(test_app__a_dialog_takes_no_keys_of_the_transcript_away),
+        cmocka_unit_test(test_app__figures_of_the_turn_are_there_while_it_runs),
         cmocka_unit_test(test_app__sleeps_when_nothing_happens),
         cmocka_unit_test(test_app__no_key_in_no_state_breaks_anything),
     };

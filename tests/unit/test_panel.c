@@ -19,7 +19,7 @@ static const char *const kept[] = {"t1 end", "t1 tool 1", "t1 tool 2"};
 
 static const struct panel full = {
     .session = "timeline bug", .model = "Qwen3.5-122B int4", .persona = "coder", .sampling = "T 0.6 p .95", .think = "on, budget 4096",
-    .branch = "2/3 of turn 1", .recipe = "turbo4", .ctx_used = 23900, .ctx_total = 131072, .parts = parts, .n_parts = 5, .not_counted = 400,
+    .branch = "2/3 of turn 1", .recipe = "INT4 + FP8 shared, KV turbo4", .ctx_used = 23900, .ctx_total = 131072, .parts = parts, .n_parts = 5, .not_counted = 400,
     .decode_tok_s = {47.9, 46.1}, .prefill_tok_s = {0, 1900}, .per_step = {2.5, 2.4}, .step_ms = {52, 53}, .accept_now = {100, 74},
     .accept_turn = {100, 71}, .steps = steps, .n_steps = 6, .memory_used = 84.1 * (1 << 30), .memory_total = 119.0 * (1 << 30),
     .celsius = 71, .watts = 41, .estimated = true, .throttled = "power cap", .disk = "log saved 1 s ago", .turn_s = 38.2,
@@ -42,14 +42,15 @@ static const char *drawn(const struct panel *p, int rows, int cols)
 static void test_panel__shows_all_that_is_known(void **state)
 {
     (void)state;
-    assert_string_equal(drawn(&full, 39, PANEL_COLUMNS),
+    assert_string_equal(drawn(&full, 40, PANEL_COLUMNS),
                         "│ SESSION  timeline bug\n"
                         "│ model   Qwen3.5-122B int4\n"
                         "│ persona coder\n"
                         "│ samples T 0.6 p .95\n"
                         "│ think   on, budget 4096\n"
                         "│ branch  2/3 of turn 1\n"
-                        "│ kv      turbo4\n"
+                        "│ weights INT4 + FP8 shared\n"
+                        "│         KV turbo4\n"
                         "│\n"
                         "│ CONTEXT  23.9k of 128k  18%\n"
                         "│ [####--------------------]\n"
@@ -105,7 +106,7 @@ static void test_panel__what_is_not_known_is_left_out(void **state)
 static void test_panel__the_largest_parts_of_the_context_stay_on_few_rows(void **state)
 {
     (void)state;
-    drawn(&full, 36, PANEL_COLUMNS);
+    drawn(&full, 37, PANEL_COLUMNS);
     assert_non_null(strstr(shown.data, "t1 timeline.c     9.8k"));
     assert_non_null(strstr(shown.data, "t1 test output    6.2k"));
     assert_null(strstr(shown.data, "t1 you"));

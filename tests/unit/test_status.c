@@ -27,7 +27,7 @@ static const char *line(const struct status *s, int cols)
 static const struct status answering = {
     .state = "answering", .timed = true, .state_s = 13, .tok_s = 46.2, .drafted = 100, .accepted = 71, .per_step = 2.4, .ctx_used = 3100,
     .ctx_total = 131072, .sampling = "T 0.6", .memory_used = 84.1 * (1 << 30), .memory_total = 119.0 * (1 << 30), .celsius = 71,
-    .watts = 41, .recipe = "turbo4", .session = "hashmap", .hint = "^C stop\t^C",
+    .watts = 41, .recipe = "INT4, INT8 head, KV turbo4", .session = "hashmap", .hint = "^C stop\t^C",
 }, reading = {
     .state = "reading", .timed = true, .state_s = 5, .percent = 80, .read_tok_s = 1900, .ctx_used = 62000, .ctx_total = 131072,
     .session = "review", .hint = "^C stop\t^C",
@@ -45,7 +45,7 @@ static const struct row { const struct status *s; int cols; const char *line; } 
     {&answering, 80,  " answering 0:13  46.2 tok/s  accept 71%  ctx 3.1k/128k 2%      hashmap  ^C stop\n"},
     {&answering, 120, " answering 0:13  46.2 tok/s  accept 71%  2.4 tok/step  ctx 3.1k/128k 2%  T 0.6  84.1/119 GiB  71 C     hashmap  ^C stop\n"},
     {&answering, 160, " answering 0:13  46.2 tok/s  accept 71%  2.4 tok/step  ctx 3.1k/128k 2%  [----------]  T 0.6  84.1/119 GiB  71 C  41 W"
-                      "  kv turbo4              hashmap  ^C stop\n"},
+                      "  KV turbo4              hashmap  ^C stop\n"},
     {&reading, 80,    " reading 0:05  80%  1.9k tok/s  ctx 62.0k/128k 47%              review  ^C stop\n"},
     {&loading, 80,    " loading  ready in about 17 s                 untitled  1 queued (Alt-Up edits)\n"},
     {&loading, 40,    " loading  ready in about 17 s  1 queued\n"},

@@ -28,6 +28,7 @@ static void check_screen(const char *name)
 static void begin(int rows, int cols)
 {
     stage_begin(rows, cols);
+    stage_set(OPT_stats, "off");        /* times are never the same */
     fake_say("The user wants a comparison. Keep it short.\n</think>\n\n"
              "A hash map turns the key into an index: one hash, one probe.\n\n"
              "| operation | hash map | B-tree |\n|---|---|---|\n| lookup | O(1) | O(log n) |\n| range | no | yes |\n\n"

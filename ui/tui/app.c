@@ -42,6 +42,8 @@ void app_close(struct app *a)
     buf_free(&a->hint);
     buf_free(&a->copied);
     buf_free(&a->signs);
+    buf_free(&a->sampling);
+    buf_free(&a->cost);
     free(a->steer);
 }
 
@@ -87,6 +89,7 @@ void app_began(struct app *a, bool ok, const struct err *e)
     }
     feed_turn(&a->feed);
     phase_turn(&a->phase, a->ms);
+    steps_begin(&a->steps);
     pane_to_end(a->pane);
     a->quit_until = 0;
 }
@@ -118,6 +121,7 @@ void app_count_context(struct app *a)
     f->n_parts = chat_context(a->chat, &f->parts);
     for (int i = 0; i < f->n_parts; i++)
         f->ctx_used += f->parts[i].tokens;
+    f->not_counted = chat_not_counted(a->chat);
 }
 
 /* --- events ----------------------------------------------------------------------------------------------------- */
@@ -165,13 +169,22 @@ static void on_event(struct app *a, const struct chat_event *ev)
         a->figures.ctx_used = (int)ev->total;
 }
 
+/* What has come while a turn is under way. */
+static void count(struct app *a)
+{
+    struct chat_stats now;
+    chat_stats_now(a->chat, &now);
+    phase_tokens(&a->phase, chat_n_tokens(a->chat, -1), a->ms);
+    steps_add(&a->steps, &now);
+}
+
 void app_events(struct app *a, const struct chat_event *ev, int n, int64_t ms)
 {
     a->ms = ms;
     for (int i = 0; i < n; i++)
         on_event(a, &ev[i]);
     if (app_busy(a) && n)
-        phase_tokens(&a->phase, chat_n_tokens(a->chat, -1), ms);
+        count(a);
     if (a->phase.kind != PHASE_DEAD && !a->closing && !app_busy(a))
         input_next(a);
 }
@@ -194,6 +207,12 @@ static void sample(struct app *a)
     f->progress = a->phase.progress;
     f->tok_s = rate_now(&a->phase.rate, a->ms);
     f->n_tokens = app_busy(a) ? a->phase.n_tokens : 0;
+    if (a->chat)
+        chat_stats_now(a->chat, &f->turn);
+    if (app_busy(a)) {
+        steps_sample(&a->steps, &f->turn);
+        steps_recent(&a->steps, &f->recent);
+    }
     if (shows_machine(a) && a->ms - f->machine_ms >= MACHINE_MS) {
         f->machine_ms = a->ms;
         chat_machine(a->chat, &f->machine);

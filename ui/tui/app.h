@@ -29,6 +29,7 @@
 #include "ui/tui/picker.h"
 #include "ui/tui/phase.h"
 #include "ui/tui/queue.h"
+#include "ui/tui/steps.h"
 #include "ui/tui/suggest.h"
 
 enum mode { MODE_INPUT, MODE_VIEW, MODE_PROMPT, MODE_PICKER, MODE_INSPECT, MODE_KEYS };
@@ -45,12 +46,14 @@ struct figures {
     int64_t sampled_ms, machine_ms;
     double  tok_s;
     int     n_tokens;                   /* of the answer under way */
+    struct chat_stats turn;             /* of the turn under way, else of the last one; */
+    struct chat_stats recent;           /* its last two seconds */
     struct progress progress;           /* of loading or reading, while `phase` lasts */
     enum phase_kind phase;
     int     ctx_used;                   /* of the prompt, without them */
     struct chat_machine machine;
     const struct chat_part *parts;      /* of the next prompt */
-    int     n_parts;
+    int     n_parts, not_counted;       /* not_counted: tokens of reasoning that stay out of it */
 };
 enum { MAX_PARTS = 64 };                /* of them that the panel is told */
 
@@ -66,6 +69,7 @@ struct app {
     struct queue    queue;
     struct phase    phase;              /* what the model does */
     struct figures  figures;
+    struct steps    steps;              /* of the turn */
     int64_t ms;                         /* now, as of the last call */
 
     enum mode   mode, below;            /* below: where MODE_KEYS and MODE_PROMPT go back to */
@@ -101,8 +105,8 @@ struct app {
     uint32_t key;                       /* the code of the key under way */
 
     /* what summary.h lends */
-    char state[80], search[32], branch[48];
-    struct buf signs;
+    char state[80], search[32], branch[48], think[32];
+    struct buf signs, sampling, cost;
     struct panel_part parts[MAX_PARTS];
 };
 

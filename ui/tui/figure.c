@@ -48,6 +48,14 @@ void figure_rate(struct buf *out, double per_s)
         figure_tokens(out, per_s);
 }
 
+void figure_joules(struct buf *out, double n)
+{
+    if (n < 999.5)
+        buf_addf(out, "%.0f J", n);
+    else
+        buf_addf(out, "%.1f kJ", n / 1e3);
+}
+
 void figure_clock(struct buf *out, int seconds)
 {
     if (seconds < 0)

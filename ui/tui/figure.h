@@ -9,6 +9,7 @@ void figure_window(struct buf *out, int n);             /* the same, but 131072 
 void figure_count(struct buf *out, long n);             /* 1,204 */
 void figure_bytes(struct buf *out, size_t n);           /* 812 bytes, 6.1 kB, 1.2 MB */
 void figure_rate(struct buf *out, double per_s);        /* 46.2, 312, 1.9k */
+void figure_joules(struct buf *out, double n);          /* 540 J, 1.6 kJ */
 void figure_clock(struct buf *out, int seconds);        /* 0:13, 1:02:03 */
 
 #endif

@@ -61,6 +61,21 @@ static void right_at(struct pen *p, int row, int end, struct look look, const ch
     cells_puts(p->c, p->a, row, end - glyph_columns(text, strlen(text)), look, text);
 }
 
+/* A row for each format. */
+static void draw_recipe(struct pen *p, const char *recipe)
+{
+    const char *name = "weights";
+    while (recipe && *recipe) {
+        size_t n = strcspn(recipe, ",");
+        int row = next_row(p);
+        cells_puts(p->c, p->a, row, 0, dim, name);
+        cells_put(p->c, p->a, row, 8, plain, recipe, n);
+        recipe += n;
+        recipe += strspn(recipe, ", ");
+        name = "";
+    }
+}
+
 static void draw_session(struct pen *p, const struct panel *d)
 {
     section(p, "SESSION");
@@ -72,7 +87,7 @@ static void draw_session(struct pen *p, const struct panel *d)
     named_row(p, "samples", d->sampling);
     named_row(p, "think", d->think);
     named_row(p, "branch", d->branch);
-    named_row(p, "kv", d->recipe);
+    draw_recipe(p, d->recipe);
 }
 
 static void draw_bar(struct pen *p, int used, int total)
@@ -274,7 +289,7 @@ static void draw_turn(struct pen *p, const struct panel *d)
         text_row(p, plain, text.data);
     buf_reset(&text);
     if (d->joules > 0) {
-        buf_addf(&text, d->joules < 1000 ? "%.0f J" : "%.1f kJ", d->joules < 1000 ? d->joules : d->joules / 1000);
+        figure_joules(&text, d->joules);
         buf_addf(&text, "%s   %.2f Wh", d->estimated ? " (est)" : "", d->joules / 3600);
         text_row(p, plain, text.data);
     }

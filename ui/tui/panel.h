@@ -17,7 +17,7 @@ struct panel_pair { double now, turn; };
 /* Valid as {0}: zeros and NULL are not known. */
 struct panel {
     /* SESSION */
-    const char *session, *model, *persona, *think, *branch, *sampling, *recipe;
+    const char *session, *model, *persona, *think, *branch, *sampling, *recipe;         /* recipe: formats, a comma between */
     /* CONTEXT: of the next prompt */
     int ctx_used, ctx_total;
     const struct panel_part *parts;

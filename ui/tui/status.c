@@ -93,6 +93,7 @@ static void say_context(struct row *r, const struct status *s)
 static void say_machine(struct row *r, const struct status *s)
 {
     double gib = 1 << 30;
+    say_text(r, 7, s->cost);
     say_text(r, 7, s->sampling);
     if (s->memory_used > 0 && s->memory_total > 0)
         buf_addf(&say(r, 8)->text, "%.1f/%.0f GiB", s->memory_used / gib, s->memory_total / gib);
@@ -106,8 +107,12 @@ static void say_machine(struct row *r, const struct status *s)
         buf_addf(&say(r, 9)->text, "%d C", s->celsius);
     if (s->watts > 0)
         buf_addf(&say(r, 10)->text, "%.0f W", s->watts);
-    if (s->recipe && *s->recipe)
-        buf_addf(&say(r, 11)->text, "kv %s", s->recipe);
+    if (s->recipe && *s->recipe) {
+        struct saying *it = say(r, 11);
+        const char *comma = strrchr(s->recipe, ',');
+        buf_adds(&it->text, s->recipe);
+        buf_adds(&it->less, comma ? comma + strspn(comma, ", ") : "");
+    }
 }
 
 static void say_view(struct row *r, const struct status *s)
@@ -212,8 +217,11 @@ static void fit(struct row *r, int columns)
         return;
     for (int priority = 0; priority < 5; priority++)
         show(r, priority, false, columns);
-    for (int priority = 5; priority <= LAST_PRIORITY && show(r, priority, false, columns);)
+    for (int priority = 5; priority <= LAST_PRIORITY && show(r, priority, true, columns);)
         priority++;
+    for (int i = 0; i < r->n; i++)      /* what has a short form, in full */
+        if (r->at[i].shown && r->at[i].less.len)
+            show(r, r->at[i].priority, false, columns);
 }
 
 static int put(struct cells *c, struct area a, int col, const struct saying *s, int columns)

@@ -24,11 +24,12 @@ struct status {
     int    drafted, accepted;   /* 6  drafts of this turn */
     double per_step;            /* 7  tokens per step */
     const char *sampling;       /* 7  "T 0.6", "precise" */
+    const char *cost;           /* 7  of the last turn: "612 tok in 13.2 s, 540 J" */
     double memory_used, memory_total;           /* 8  bytes */
     int    celsius;             /* 9 */
     const char *throttled;      /* 2  why clocks are lowered */
     double watts;               /* 10 */
-    const char *recipe;         /* 11 of the KV cache */
+    const char *recipe;         /* 11 formats, of the KV cache last: "INT4, INT8 head, KV bf16"; where that is too long the last one */
     int    queued;              /* 1  messages that wait */
     long   below;               /* 1  rows below the view, when it does not follow */
     const char *search;         /* 1  "hit 3 of 12" */

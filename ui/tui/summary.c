@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "ui/tui/figure.h"
 
 /* --- status ----------------------------------------------------------------------------------------------------- */
 
@@ -66,15 +67,44 @@ static void put_drafts(const struct chat_stats *t, int *drafted, int *accepted)
     }
 }
 
+/* The first token of a request comes from the prompt, not from a step. */
+static double per_step(const struct chat_stats *t)
+{
+    return t->n_steps ? (double)(t->n_tokens - t->n_rounds) / t->n_steps : 0;
+}
+
 static void put_speed(const struct app *a, struct status *s)
 {
-    const struct chat_stats *t = chat_last_stats(a->chat);
+    const struct chat_stats *t = app_busy(a) ? &a->figures.turn : chat_last_stats(a->chat);
     if (a->phase.kind == PHASE_READING)
         s->read_tok_s = a->figures.progress.total ? progress_rate(&a->figures.progress) : 0;
     else
         s->tok_s = app_busy(a) ? a->figures.tok_s : t->tok_s;
     put_drafts(t, &s->drafted, &s->accepted);
-    s->per_step = t->n_steps ? (double)t->n_tokens / t->n_steps : 0;
+    s->per_step = per_step(t);
+}
+
+/* Of the last turn: tokens, seconds, joules. */
+static const char *cost(struct app *a)
+{
+    const struct chat_stats *t = chat_last_stats(a->chat);
+    buf_reset(&a->cost);
+    if (app_busy(a) || !t->n_tokens || !options_on(a->o, OPT_stats))
+        return NULL;
+    figure_count(&a->cost, t->n_tokens);
+    buf_addf(&a->cost, " tok in %.1f s", t->wall_ms / 1000);
+    if (t->joules > 0) {
+        buf_adds(&a->cost, ", ");
+        figure_joules(&a->cost, t->joules);
+    }
+    return a->cost.data;
+}
+
+static const char *sampling(struct app *a)
+{
+    buf_reset(&a->sampling);
+    chat_sampling_name(a->chat, &a->sampling);
+    return buf_str(&a->sampling);
 }
 
 void summary_status(struct app *a, struct status *s)
@@ -101,8 +131,13 @@ void summary_status(struct app *a, struct status *s)
         snprintf(a->search, sizeof a->search, a->find_hits ? "hit %d of %d" : "not found", a->find_which, a->find_hits);
         s->search = a->search;
     }
+    s->sampling = sampling(a);
+    s->cost = cost(a);
+    s->recipe = chat_info(a->chat) ? chat_info(a->chat)->formats : NULL;
     s->memory_used = a->figures.machine.memory_used;
     s->memory_total = a->figures.machine.memory_total;
+    if (!app_busy(a) && !a->panel)      /* it is not looked at: what was hot then may be cool now */
+        return;
     s->celsius = a->figures.machine.celsius;
     s->throttled = a->figures.machine.throttled;
     s->watts = a->figures.machine.watts;
@@ -126,6 +161,7 @@ static void put_context(struct app *a, struct panel *p)
     p->parts = a->parts;
     p->n_parts = n;
     p->ctx_used = f->ctx_used + f->n_tokens;
+    p->not_counted = f->not_counted;
     p->ctx_total = chat_info(a->chat) ? chat_info(a->chat)->n_ctx : 0;
 }
 
@@ -143,9 +179,9 @@ static void put_branch(struct app *a, struct panel *p)
     p->branch = a->branch;
 }
 
-static void put_turn(struct app *a, struct panel *p)
+static void put_speeds(struct app *a, struct panel *p, const struct chat_stats *t)
 {
-    const struct chat_stats *t = chat_last_stats(a->chat);
+    const struct chat_stats *now = &a->figures.recent;
     bool busy = app_busy(a);
     p->decode_tok_s = (struct panel_pair){busy ? a->figures.tok_s : 0, t->tok_s};
     if (a->phase.kind == PHASE_READING && a->figures.progress.total)
@@ -153,13 +189,34 @@ static void put_turn(struct app *a, struct panel *p)
     if (t->prefill_ms > 0)
         p->prefill_tok_s.turn = (t->n_prompt - t->n_cached) * 1000 / t->prefill_ms;
     put_drafts(t, &p->accept_turn.drafted, &p->accept_turn.accepted);
-    if (t->n_steps) {
-        p->per_step.turn = (double)t->n_tokens / t->n_steps;
-        p->step_ms.turn = t->decode_ms / t->n_steps;
+    p->per_step.turn = per_step(t);
+    p->step_ms.turn = t->n_steps ? t->decode_ms / t->n_steps : 0;
+    if (busy && now->n_steps) {
+        put_drafts(now, &p->accept_now.drafted, &p->accept_now.accepted);
+        p->per_step.now = per_step(now);
+        p->step_ms.now = now->decode_ms / now->n_steps;
     }
+    p->steps = a->steps.ms;
+    p->n_steps = a->steps.n;
+}
+
+static void put_turn(struct app *a, struct panel *p)
+{
+    bool busy = app_busy(a);
+    const struct chat_stats *t = busy ? &a->figures.turn : chat_last_stats(a->chat);
+    put_speeds(a, p, t);
     p->turn_s = busy ? (double)(a->ms - a->phase.since_ms) / 1000 : t->wall_ms / 1000;
-    p->turn_tokens = busy ? a->figures.n_tokens : t->n_tokens;
+    p->turn_tokens = t->n_tokens;
     p->joules = busy ? 0 : t->joules;
+}
+
+static const char *think(struct app *a)
+{
+    int budget = options_int(a->o, OPT_think_budget);
+    if (!options_on(a->o, OPT_think))
+        return "off";
+    snprintf(a->think, sizeof a->think, budget ? "on, budget %d" : "on", budget);
+    return a->think;
 }
 
 void summary_panel(struct app *a, struct panel *p)
@@ -170,8 +227,9 @@ void summary_panel(struct app *a, struct panel *p)
     const struct chat_info *info = chat_info(a->chat);
     p->session = chat_title(a->chat);
     p->model = info ? info->model : NULL;
-    p->think = options_on(a->o, OPT_think) ? "on" : "off";
-    p->recipe = *options_text(a->o, OPT_kv) ? options_text(a->o, OPT_kv) : NULL;
+    p->think = think(a);
+    p->sampling = sampling(a);
+    p->recipe = info ? info->formats : NULL;
     put_branch(a, p);
     put_context(a, p);
     put_turn(a, p);
