@@ -101,12 +101,20 @@ bench: deps     ## speed of tokenizer, loading, prefill and decode on this machi
 	@$(MAKE) -s -j$(JOBS) all $(BENCHES)
 	@BUILD=$(BUILD) sh tests/bench/run.sh $(BENCHES)
 
-install: all    ## copies the program, its demo model and its manual below PREFIX
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/q35chat/demo $(DESTDIR)$(PREFIX)/share/man/man1
+# The shells' usual places for completions.
+BASHDIR  := $(PREFIX)/share/bash-completion/completions
+ZSHDIR   := $(PREFIX)/share/zsh/site-functions
+FISHDIR  := $(PREFIX)/share/fish/vendor_completions.d
+
+install: all    ## copies program, demo model, manual and the shells' completions below PREFIX
+	install -d $(addprefix $(DESTDIR),$(PREFIX)/bin $(PREFIX)/share/q35chat/demo $(PREFIX)/share/man/man1 $(BASHDIR) $(ZSHDIR) $(FISHDIR))
 	install -m 755 $(BUILD)/q35chat $(DESTDIR)$(PREFIX)/bin/q35chat
 	install -m 644 $(wildcard assets/demo/*.json assets/demo/*.safetensors assets/demo/*.jinja assets/demo/*.txt) $(DESTDIR)$(PREFIX)/share/q35chat/demo
 	install -m 644 config/q35chat.conf LICENSE $(DESTDIR)$(PREFIX)/share/q35chat
 	install -m 644 docs/q35chat.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	$(EMULATOR) $(BUILD)/q35chat --print-completions bash > $(DESTDIR)$(BASHDIR)/q35chat
+	$(EMULATOR) $(BUILD)/q35chat --print-completions zsh > $(DESTDIR)$(ZSHDIR)/_q35chat
+	$(EMULATOR) $(BUILD)/q35chat --print-completions fish > $(DESTDIR)$(FISHDIR)/q35chat.fish
 
 clean:          ## removes everything that was built
 	rm -rf $(BUILD)

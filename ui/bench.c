@@ -13,8 +13,9 @@ static const char *const usage =
     "Usage: q35chat bench COMMAND (--synthetic 122b|35b | --model DIR) [options]\n"
     "       q35chat bench --synthetic 122b|35b [--layers N] --write DIR      stores such a model\n\n";
 
-static const char *const options_text =
-    "\n  --backend cuda|cpu  --head int8|bf16  --kv RECIPE   --layers N (of a synthetic model)  --seed N\n"
+const char bench_options_help[] =
+    "\n  --synthetic 122b|35b (random weights)  --model DIR (a checkpoint)  --write DIR (stores the synthetic one)\n"
+    "  --backend cuda|cpu  --head int8|bf16  --kv RECIPE   --layers N (of a synthetic model)  --seed N\n"
     "  --ctx N    --chunk N    --threads N   --rows N      --overlap N (experts that the rows of a step share)\n"
     "  --depth N (drafts a step)             --sms N (multiprocessors, of a GPU)\n"
     "  --long (the slow rows, too)           --json        --out FILE (JSON)\n";
@@ -24,7 +25,7 @@ static int help(FILE *f)
     fputs(usage, f);
     for (const struct bench_command *c = bench_commands; c->name; c++)
         fprintf(f, "  %-10s %s\n", c->name, c->help);
-    fputs(options_text, f);
+    fputs(bench_options_help, f);
     return f == stdout ? EXIT_ANSWERED : EXIT_USAGE;
 }
 

@@ -10,7 +10,7 @@
 static const char *const usage =
     "Usage: q35chat debug COMMAND [options]     JSON lines on stdin, JSON lines on stdout\n\n";
 
-static const char *const options_text =
+const char debug_options_help[] =
     "\n  --model DIR    --out FILE    --backend cpu|cuda    --head bf16|int8    --kv RECIPE\n"
     "  --chunk N      --threads N   --step (one token at a time)    --rows N (of them in a step)\n";
 
@@ -19,7 +19,7 @@ static int help(FILE *f)
     fputs(usage, f);
     for (const struct debug_command *c = debug_commands; c->name; c++)
         fprintf(f, "  %-10s %s\n", c->name, c->help);
-    fputs(options_text, f);
+    fputs(debug_options_help, f);
     return f == stdout ? EXIT_ANSWERED : EXIT_USAGE;
 }
 

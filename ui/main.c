@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "chat/options.h"
 #include "ui/bench.h"
+#include "ui/completions.h"
 #include "ui/debug.h"
 #include "ui/exits.h"
 #include "ui/line.h"
@@ -40,6 +41,8 @@ static int tell(const struct options *o)
         buf_adds(&out, "q35chat " Q35_VERSION "\nApache-2.0; bundled data: see LICENSE\n");
     else if (options_on(o, OPT_print_config))
         options_print(o, &out);
+    else if (options_given(o, OPT_print_completions))
+        completions_print(options_text(o, OPT_print_completions), &out);
     int status = out.len ? EXIT_ANSWERED : -1;
     fputs(buf_str(&out), stdout);
     buf_free(&out);

@@ -75,8 +75,26 @@ static void add_json(const struct sessions_item *item, struct buf *out)
     free(text);
 }
 
+static void add_name(const char *name, void *out)
+{
+    if (!strpbrk(name, "\n\r"))
+        buf_addf(out, "%s\n", name);
+}
+
+/* A line each, for the shells' completion. */
+static int names(void)
+{
+    struct buf out = {0};
+    sessions_names(add_name, &out);
+    int status = print(&out, false);
+    buf_free(&out);
+    return status;
+}
+
 static int list(int n, char **args)
 {
+    if (n == 1 && !strcmp(args[0], "--names"))
+        return names();
     bool json = n && !strcmp(args[0], "--json");
     struct buf find = {0}, out = {0};
     struct sessions s;
@@ -162,6 +180,7 @@ bool session_is_command(int argc, char **argv)
 static int usage(void)
 {
     fputs("Usage: q35chat session list [--json] [WORDS...]        all, or those in which all words were said\n"
+          "       q35chat session list --names                    the names alone\n"
           "       q35chat session show NAME                       what was said, as text\n"
           "       q35chat session export NAME [md|json|txt] [FILE]\n"
           "       q35chat session rm NAME...\n", stderr);

@@ -54,9 +54,18 @@ const struct option_tool *options_tool(const struct options *o, int i);
 /* The model's directory: what was chosen, else the bundled demo.  False with all the places that were looked at. */
 bool options_model_dir(const struct options *o, struct buf *dir, struct err *e);
 
+/* A row of the table, for those who tell about it.  A switch has no `arg`; `choices` as above. */
+struct option_about {
+    const char *key, *standard, *arg, *choices, *help;
+    double min, max;                            /* the same: no bounds */
+    char letter;                                /* 0: none */
+    bool repeats, flag_only, start_only;
+};
+bool options_about(enum option_id id, struct option_about *about);     /* false: there is no such id */
+
 void options_help(struct buf *out);
 const char *options_help_of(enum option_id id);
 void options_explain(const struct options *o, enum option_id id, struct buf *out);     /* one line: value, origin, help */
-void options_print(const struct options *o, struct buf *out);           /* as a config file, origins as comments */
+void options_print(const struct options *o, struct buf *out);           /* as a config file: what differs from the default, the rest as comments */
 
 #endif

@@ -1,0 +1,57 @@
+#!/bin/sh
+# The shells' completion scripts, asked in the shells themselves; zsh and fish only where they are installed.
+. tests/pty/common.inc
+trap 'rm -rf "$tmp"' EXIT
+cd "$tmp" || exit 1
+mkdir -p "$XDG_STATE_HOME/q35chat/sessions" models/one models/two bin
+ln -s "$q" bin/q35chat
+PATH=$tmp/bin:$PATH
+for name in trip 'a $(touch ran) b'; do
+    printf '{"q35chat":1,"model":"m"}\n{"role":"user","content":"Hello"}\n' > "$XDG_STATE_HOME/q35chat/sessions/$name.jsonl"
+done
+
+q35chat session list --names > out 2> err
+is "names are listed, a line each" "$(sort out | tr '\n' ,)" 'a $(touch ran) b,trip,'
+for shell in bash zsh fish; do
+    q35chat --print-completions $shell > $shell.script
+    is "there is a script for $shell" "$? $(grep -c "print-completions $shell" $shell.script)" "0 1"
+done
+
+cat > ask.bash <<'EOF'
+source ./bash.script
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+_q35chat
+printf '%s ' "${COMPREPLY[@]}"
+EOF
+asks() { answer=$(bash --norc ask.bash q35chat "$@" 2> err); }
+if command -v bash > /dev/null; then
+    asks ses; is "bash completes a subcommand" "$answer" "session "
+    asks session e; is "... and its words" "$answer" "export "
+    asks bench s; is "... from the table of measurements" "$answer" "sweep "
+    asks bench sweep --syn; is "... with their options" "$answer" "--synthetic "
+    asks bench sweep --synthetic 3; is "... and what they can be" "$answer" "35b "
+    asks --tem; is "bash completes an option" "$answer" "--temperature "
+    asks --no-t; is "... a switch that is on" "$answer" "--no-think --no-title "
+    asks --theme h; is "... a choice" "$answer" "high-contrast "
+    asks --theme = h; is "... behind a = too" "$answer" "high-contrast "
+    asks --kv b; is "... a recipe of the table" "$answer" "bf16 "
+    asks --temperature 0; is "... and no number" "$answer" " "
+    asks --resume t; is "bash completes a conversation" "$answer" "trip "
+    asks session show a; is "... of any name, quoted" "$answer" 'a\ \$\(touch\ ran\)\ b '
+    is "... which is never run" "$(ls ran 2>&1 | grep -c '^ran')" 0
+    asks --model models/o; is "bash completes a model's directory" "$answer" "models/one "
+    is "nothing is said beside it" "$(cat err)" ""
+fi
+if command -v fish > /dev/null; then
+    fishes() { answer=$(fish --no-config -c "source fish.script; complete -C '$1'" 2>&1 | cut -f 1 | tr '\n' ' '); }
+    fishes 'q35chat ses'; is "fish completes a subcommand" "$answer" "session "
+    fishes 'q35chat bench s'; is "... and its words" "$answer" "sweep "
+    fishes 'q35chat --theme h'; is "... a choice" "$answer" "high-contrast "
+    fishes 'q35chat --resume t'; is "... a conversation" "$answer" "trip "
+    fishes 'q35chat session show t'; is "... behind a word too" "$answer" "trip "
+    fishes 'q35chat --model models/o'; is "... a directory" "$answer" "models/one/ "
+fi
+if command -v zsh > /dev/null; then
+    zsh -n zsh.script; is "zsh can read its script" $? 0
+fi
+exit $status
