@@ -284,10 +284,11 @@ static int file_handler(void *arg, const char *section, const char *key, const c
     return !r->failed;
 }
 
-/* inih cuts longer lines silently. */
+enum { LONGEST = 197 };                 /* bytes of a line; inih cuts longer ones silently */
+
+/* Its number; 0: there is none. */
 static int long_line(const char *text)
 {
-    enum { LONGEST = 197 };
     int line = 1;
     for (const char *p = text; *p; line++) {
         size_t n = strcspn(p, "\n");
@@ -426,6 +427,17 @@ const char *options_choices(enum option_id id)
     return rows[id].type == CHOICE ? rows[id].arg : rows[id].type == SWITCH ? "on|off" : NULL;
 }
 
+bool options_about(enum option_id id, struct option_about *about)
+{
+    if (id >= N_OPTIONS)
+        return false;
+    const struct row *r = &rows[id];
+    *about = (struct option_about){.key = r->key, .standard = r->standard, .arg = r->arg, .choices = r->type == CHOICE ? r->arg : NULL,
+                                   .help = r->help, .min = r->min, .max = r->max, .letter = r->letter, .repeats = is_list(r),
+                                   .flag_only = has(r, 'f'), .start_only = has(r, 's')};
+    return true;
+}
+
 bool options_given(const struct options *o, enum option_id id)
 {
     return o->values[id].from != FROM_DEFAULT && (*o->values[id].text || rows[id].type == TEXT);
@@ -509,6 +521,7 @@ void options_help(struct buf *out)
     buf_adds(out, "Usage: q35chat [options] [prompt ...]      chat, or answer one prompt\n"
                   "       q35chat model inspect DIR           what a checkpoint holds\n"
                   "       q35chat session list|show|export|rm conversations on disk\n"
+                  "       q35chat bench COMMAND ...           measurements: q35chat bench help\n"
                   "       q35chat debug COMMAND ...           for maintainers: q35chat debug help\n\n"
                   "On a terminal and without a prompt: a chat.  Otherwise the answer goes to\n"
                   "stdout and nothing else does; stdin, if it is not a terminal, is read to its\n"
@@ -561,13 +574,34 @@ void options_explain(const struct options *o, enum option_id id, struct buf *out
     buf_adds(out, ")\n");
 }
 
-/* A value over several lines goes on after a blank, as options_read_file() reads it. */
-static void print_value(const char *key, const char *text, struct buf *out)
+/* Whether options_read_file() gives the value back: no line is cut, taken for a comment, or loses blanks. */
+static bool can_stand(const char *key, const char *text)
 {
-    buf_addf(out, "%s = ", key);
+    size_t before = strlen(key) + strlen(" = ");
+    for (const char *p = text;; before = strlen("    ")) {
+        size_t n = strcspn(p, "\n");
+        if (!n || before + n > LONGEST || strchr("#; \t", *p) || strchr(" \t", p[n - 1]))
+            return false;
+        for (size_t i = 0; i < n; i++)
+            if ((unsigned char)p[i] < ' ' || (i && p[i] == ';' && p[i - 1] == ' '))
+                return false;
+        if (!p[n])
+            return true;
+        p += n + 1;
+    }
+}
+
+/* A value over several lines goes on after a blank.  What is only told stands behind a #. */
+static void print_value(const char *key, const char *text, bool set, struct buf *out)
+{
+    bool can = can_stand(key, text);
+    if (set && !can)
+        buf_addf(out, "# This value of %s cannot stand in a config file: blanks at an end, an empty or long line, or \" ;\".\n", key);
+    const char *sign = set && can ? "" : "# ";
+    buf_addf(out, "%s%s =%s", sign, key, *text ? " " : "");
     for (const char *p = text; *p; p++)
         if (*p == '\n')
-            buf_adds(out, "\n    ");
+            buf_addf(out, "\n%s    ", sign);
         else
             buf_addc(out, *p);
     buf_addc(out, '\n');
@@ -580,13 +614,10 @@ void options_print(const struct options *o, struct buf *out)
         if (has(&rows[i], 'f'))
             continue;
         buf_addf(out, "# %s (%s)\n", rows[i].help, origins[v->from]);
-        if (is_list(&rows[i]))
-            for (int k = 0; k < v->n_items; k++)
-                print_value(rows[i].key, v->items[k], out);
-        else if (*v->text)
-            print_value(rows[i].key, v->text, out);
-        else
-            buf_addf(out, "# %s =\n", rows[i].key);
+        for (int k = 0; k < v->n_items; k++)
+            print_value(rows[i].key, v->items[k], v->from != FROM_DEFAULT, out);
+        if (!v->n_items)
+            print_value(rows[i].key, v->text, v->from != FROM_DEFAULT && *v->text, out);
     }
     for (int i = 0; i < o->n_tools; i++) {
         const struct option_tool *t = &o->tools[i];
@@ -595,6 +626,6 @@ void options_print(const struct options *o, struct buf *out)
         buf_addf(out, "\n[tool %s]\n", t->name);
         for (int k = 0; k < 5; k++)
             if (texts[k])
-                print_value(keys[k], texts[k], out);
+                print_value(keys[k], texts[k], true, out);
     }
 }

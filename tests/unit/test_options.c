@@ -205,6 +205,63 @@ static void test_options__what_is_printed_can_be_read_again(void **state)
     buf_free(&second);
 }
 
+/* Reads what was printed, with the same origins, and prints it again. */
+static void assert_same_again(const char *printed)
+{
+    struct buf again = {0};
+    options_close(o);
+    o = options_open();
+    assert_true(file(printed));
+    options_print(o, &again);
+    assert_string_equal(printed, again.data);
+    buf_free(&again);
+}
+
+static void test_options__what_is_printed_of_a_file_is_printed_again(void **state)
+{
+    struct buf first = {0};
+    (void)state;
+    options_print(o, &first);
+    assert_same_again(first.data);              /* nothing but defaults: nothing but comments */
+    buf_reset(&first);
+    assert_true(file("system = a\n  b\nstop = X\nstop = Y\ntheme = dark\nthink = on\n[tool t]\ncommand = c 'd e'\nparameters = {}\n"));
+    options_print(o, &first);
+    assert_same_again(first.data);
+    assert_string_equal(options_text(o, OPT_system), "a\nb");
+    assert_string_equal(options_text(o, OPT_theme), "dark");
+    assert_true(options_given(o, OPT_think) && !options_given(o, OPT_seed));
+    buf_free(&first);
+}
+
+static void test_options__any_value_is_printed_as_it_is_or_as_a_comment(void **state)
+{
+    static const char *const parts[] = {"a", "bc", " ", ";", "#", "\n", "=", "[", "]", "\t", "\"", "'", ":", "\303\244", "word word word word "};
+    uint32_t seed = 7;
+    int kept = 0;
+    (void)state;
+    for (int round = 0; round < 4000; round++) {
+        struct buf value = {0}, printed = {0};
+        for (int n = round % 24; n >= 0; n--) {
+            seed = seed * 1664525 + 1013904223;
+            buf_adds(&value, parts[(seed >> 16) % (sizeof parts / sizeof *parts)]);
+        }
+        assert_true(options_set(o, OPT_system, value.data, FROM_FILE, &e));
+        options_print(o, &printed);
+        options_close(o);
+        o = options_open();
+        assert_true(file(printed.data));
+        if (options_given(o, OPT_system)) {
+            assert_string_equal(options_text(o, OPT_system), value.data);
+            kept++;
+        } else {
+            assert_non_null(strstr(printed.data, "cannot stand in a config file"));
+        }
+        buf_free(&value);
+        buf_free(&printed);
+    }
+    assert_true(kept > 500);
+}
+
 static void test_options__the_environment_is_weaker_than_the_command_line(void **state)
 {
     struct buf dir = {0};
@@ -248,6 +305,8 @@ int main(void)
         TEST(a_bad_file_is_named_with_its_line),
         TEST(tools_are_read_from_their_sections),
         TEST(what_is_printed_can_be_read_again),
+        TEST(what_is_printed_of_a_file_is_printed_again),
+        TEST(any_value_is_printed_as_it_is_or_as_a_comment),
         TEST(the_environment_is_weaker_than_the_command_line),
         TEST(help_names_every_flag_it_promises_within_80_columns),
     };
