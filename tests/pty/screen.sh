@@ -7,7 +7,7 @@ cd "$tmp" || exit 1
 
 for size in 80x24 40x12 120x40; do
     forget
-    at $size --tools none << END
+    at $size --tools none --no-stats << END
 screen $size, the first start: $screens/start-$size.txt
 type Tell me a story
 see $size, what is typed is shown: > Tell me a story
