@@ -46,7 +46,7 @@ say       = $(if $(V),,@echo "  $(1)")
 
 LINK      = $(Q)$(CC) $(OPT) $(SANFLAGS) -pthread -o $@
 
-.PHONY: help all deps run test check asan tsan aarch64 kernels gpu gpubuild figures bench install clean FORCE
+.PHONY: help all deps run test check asan tsan aarch64 kernels gpu gpubuild figures bench manual install clean FORCE
 help:           ## this list
 	@sed -n 's/^\([a-z0-9]*\):[^#]*## */  make \1\t/p' Makefile | expand -t 20
 
@@ -100,6 +100,9 @@ figures: deps   ## every golden file through `q35chat debug`, as a table
 bench: deps     ## speed of tokenizer, loading, prefill and decode on this machine
 	@$(MAKE) -s -j$(JOBS) all $(BENCHES)
 	@BUILD=$(BUILD) sh tests/bench/run.sh $(BENCHES)
+
+manual: $(BUILD)/tests/golden/test_manual  ## writes the tables of docs/q35chat.1 anew from config/*.def
+	@WRITE_MANUAL=1 $< > /dev/null
 
 # The shells' usual places for completions.
 BASHDIR  := $(PREFIX)/share/bash-completion/completions

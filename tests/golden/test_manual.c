@@ -1,0 +1,305 @@
+/* The tables of docs/q35chat.1 are those of config and of the subcommands.  They stand between `.\" table NAME` and `.\" end`;
+ * `make manual` writes them anew. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "bench/run.h"
+#include "chat/options.h"
+#include "debug/run.h"
+
+#define PAGE "docs/q35chat.1"
+
+/* Text that roff takes as it is. */
+static void add_text(struct buf *out, const char *s)
+{
+    for (; *s; s++) {
+        const char *as = *s == '\\' ? "\\e" : *s == '-' ? "\\-" : *s == '^' ? "\\(ha" : *s == '~' ? "\\(ti" : *s == '`' ? "\\(ga" : *s == '\'' ? "\\(aq" : NULL;
+        if (as)
+            buf_adds(out, as);
+        else
+            buf_addc(out, *s);
+    }
+}
+
+static void add_flag(struct buf *out, const char *before, const char *key)
+{
+    buf_addf(out, "\\fB%s", before);
+    for (const char *p = key; *p; p++)
+        buf_adds(out, *p == '_' || *p == '-' ? "\\-" : (char[]){*p, 0});
+    buf_adds(out, "\\fR");
+}
+
+static void rows_begin(struct buf *out)
+{
+    buf_adds(out, ".sp\n.PD 0\n");
+}
+
+/* Lines of text of at most 80 bytes, as mandoc likes it. */
+static void fold(struct buf *out, const char *text)
+{
+    for (const char *end; *text; text = end) {
+        size_t n = strcspn(text, "\n"), cut = 79;
+        end = text + n + (text[n] == '\n');
+        for (; *text != '.' && n > 80; cut = 79) {
+            while (cut && (text[cut] != ' ' || text[cut + 1] == '.'))
+                cut--;
+            assert_true(cut);
+            buf_add(out, text, cut);
+            buf_addc(out, '\n');
+            text += cut + 1;
+            n -= cut + 1;
+        }
+        buf_add(out, text, (size_t)(end - text));
+    }
+}
+
+static void rows_end(struct buf *out)
+{
+    buf_adds(out, ".PD\n");
+}
+
+/* --- the tables ---------------------------------------------------------------------------------------------------- */
+
+static void option(struct buf *out, const struct option_about *o)
+{
+    bool switched = !o->arg;
+    buf_adds(out, ".TP\n");
+    if (o->letter)
+        buf_addf(out, "\\fB\\-%c\\fR, ", o->letter);
+    add_flag(out, "\\-\\-", o->key);
+    if (switched && !strcmp(o->standard, "on"))
+        add_flag(out, ", \\-\\-no\\-", o->key);
+    if (o->arg) {
+        buf_adds(out, o->choices ? " " : " \\fI");
+        add_text(out, o->arg);
+        buf_adds(out, o->choices ? "" : "\\fR");
+    }
+    buf_addc(out, '\n');
+    add_text(out, o->help);
+    const char *comma = " (";
+    if (o->min != o->max) {
+        char low[32], high[32];
+        snprintf(low, sizeof low, "%.10g", o->min);
+        snprintf(high, sizeof high, "%.10g", o->max);
+        buf_adds(out, comma);
+        add_text(out, low);
+        buf_addf(out, " to %s", high);
+        comma = "; ";
+    }
+    if (*o->standard && !(o->flag_only && switched)) {
+        buf_addf(out, "%sdefault ", comma);
+        add_text(out, o->standard);
+        comma = "; ";
+    }
+    const char *where = o->flag_only ? "command line only" : o->start_only ? "not for /set" : NULL;
+    if (where) {
+        buf_addf(out, "%s%s", comma, where);
+        comma = "; ";
+    }
+    buf_adds(out, comma[0] == ';' ? ")\n" : "\n");
+}
+
+static void options(struct buf *out)
+{
+    struct option_about o;
+    for (int id = 0; options_about((enum option_id)id, &o); id++)
+        option(out, &o);
+}
+
+static void commands(struct buf *out)
+{
+    static const struct { const char *name, *arg, *help; } all[] = {
+#define COMMAND(name, arg, completion, help) {#name, arg, help},
+#include "config/commands.def"
+    };
+    static const struct { const char *name, *command; } others[] = {
+#define ALIAS(name, command) {#name, #command},
+#include "config/commands.def"
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        buf_addf(out, ".TP 26\n\\fB/%s\\fR", all[i].name);
+        for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+            if (!strcmp(others[k].command, all[i].name))
+                buf_addf(out, ", \\fB/%s\\fR", others[k].name);
+        buf_adds(out, *all[i].arg ? " \\fI" : "");
+        add_text(out, all[i].arg);
+        buf_adds(out, *all[i].arg ? "\\fR\n" : "\n");
+        add_text(out, all[i].help);
+        buf_addc(out, '\n');
+    }
+}
+
+struct key { const char *context, *key, *action, *help; };
+
+static const struct key all_keys[] = {
+#define KEY(context, key, action, help) {#context, key, #action, help},
+#include "config/keys.def"
+};
+enum { N_KEYS = sizeof all_keys / sizeof *all_keys };
+
+/* All keys of a row's action where it is, in the row's place. */
+static void key_row(struct buf *out, const struct key *row)
+{
+    buf_adds(out, ".TP 26\n\\fB");
+    add_text(out, row->key);
+    for (int i = 0; i < N_KEYS; i++)
+        if (&all_keys[i] != row && !*all_keys[i].help && !strcmp(all_keys[i].context, row->context) && !strcmp(all_keys[i].action, row->action)) {
+            buf_adds(out, "\\fR, \\fB");
+            add_text(out, all_keys[i].key);
+        }
+    buf_adds(out, "\\fR\n");
+    add_text(out, row->help);
+    buf_addc(out, '\n');
+}
+
+static void keys(struct buf *out)
+{
+    static const struct { const char *context, *title; } places[] = {
+        {"any", "Everywhere"}, {"input", "In the input"}, {"empty", "In the input while it is empty"}, {"edit", "In every line that one types into"},
+        {"popup", "While completions are listed"}, {"prompt", "While one types what to search"}, {"view", "In view mode"},
+        {"approve", "When a tool asks"}, {"picker", "In a list: conversations, messages, branches"}, {"inspect", "Among the tokens"},
+        {"keys", "In the list of keys"},
+    };
+    int told = 0;
+    for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
+        buf_addf(out, ".PD\n.SS %s\n.PD 0\n", places[p].title);
+        for (int i = 0; i < N_KEYS; i++) {
+            bool here = !strcmp(all_keys[i].context, places[p].context);
+            told += here;
+            if (here && *all_keys[i].help)
+                key_row(out, &all_keys[i]);
+        }
+    }
+    rows_end(out);
+    assert_int_equal(told, N_KEYS);             /* a context that is new needs a title */
+}
+
+static void presets(struct buf *out)
+{
+    static const struct { const char *name; float temperature, top_p; int top_k; float min_p, presence, repetition; } all[] = {
+#define PRESET(name, ...) {#name, __VA_ARGS__},
+#include "config/sampling.def"
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        buf_addf(out, ".TP 12\n\\fB%s\\fR\ntemperature %g, top_p %g, top_k %d, min_p %g, presence_penalty %g, repetition_penalty %g\n", all[i].name,
+                 (double)all[i].temperature, (double)all[i].top_p, all[i].top_k, (double)all[i].min_p, (double)all[i].presence, (double)all[i].repetition);
+}
+
+static void recipes(struct buf *out)
+{
+    static const struct { const char *name, *help; } all[] = {
+#define KV(name, type, help) {name, help},
+#include "config/kv_recipes.def"
+#undef KV
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        buf_addf(out, ".TP 12\n\\fB%s\\fR\n%s\n", all[i].name, all[i].help);
+}
+
+static void themes(struct buf *out)
+{
+    static const struct { const char *name, *help; } all[] = {
+#define THEME(id, name, help) {name, help},
+#include "config/theme.def"
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        buf_adds(out, ".TP 16\n");
+        add_flag(out, "", all[i].name);
+        buf_addc(out, '\n');
+        add_text(out, all[i].help);
+        buf_addc(out, '\n');
+    }
+}
+
+static void languages(struct buf *out)
+{
+    static const char *const all[] = {
+#define LANGUAGE(name, ...) name,
+#include "config/syntax.def"
+    };
+    enum { N = sizeof all / sizeof *all };
+    for (int i = 0; i < N; i++)
+        buf_addf(out, "%s%s\n", all[i], i + 2 == N ? " and" : i + 1 == N ? "." : ",");
+}
+
+static void bench(struct buf *out)
+{
+    for (const struct bench_command *c = bench_commands; c->name; c++)
+        buf_addf(out, ".TP 12\n\\fB%s\\fR\n%s\n", c->name, c->help);
+}
+
+static void debug(struct buf *out)
+{
+    for (const struct debug_command *c = debug_commands; c->name; c++) {
+        buf_addf(out, ".TP 12\n\\fB%s\\fR\n", c->name);
+        add_text(out, c->help);
+        buf_adds(out, c->needs_model && c->needs_out ? " (needs \\-\\-model and \\-\\-out)\n" : c->needs_model ? " (needs \\-\\-model)\n" : "\n");
+    }
+}
+
+static const struct { const char *name; void (*write)(struct buf *out); bool rows; } tables[] = {
+    {"options", options, false}, {"commands", commands, true}, {"keys", keys, false}, {"presets", presets, true}, {"recipes", recipes, true},
+    {"themes", themes, true}, {"languages", languages, false}, {"bench", bench, true}, {"debug", debug, true},
+};
+enum { N_TABLES = sizeof tables / sizeof *tables };
+
+/* --- the page ------------------------------------------------------------------------------------------------------ */
+
+/* The page with every table as it should be. */
+static void renew(const char *page, struct buf *out)
+{
+    static const char begin[] = ".\\\" table ", end[] = ".\\\" end\n";
+    int found = 0;
+    for (const char *at; (at = strstr(page, begin)); found++) {
+        const char *name = at + strlen(begin), *line = strchr(name, '\n') + 1, *close = strstr(line, end);
+        int i = 0;
+        while (i < N_TABLES && strncmp(tables[i].name, name, (size_t)(line - 1 - name)))
+            i++;
+        assert_true(i < N_TABLES);
+        assert_non_null(close);
+        buf_add(out, page, (size_t)(line - page));
+        struct buf table = {0};
+        if (tables[i].rows)
+            rows_begin(&table);
+        tables[i].write(&table);
+        if (tables[i].rows)
+            rows_end(&table);
+        fold(out, table.data);
+        buf_free(&table);
+        buf_adds(out, end);
+        page = close + strlen(end);
+    }
+    buf_adds(out, page);
+    assert_int_equal(found, N_TABLES);
+}
+
+static void test_manual__its_tables_are_those_of_the_program(void **state)
+{
+    struct buf page = {0}, wanted = {0};
+    struct err e = {0};
+    (void)state;
+    assert_true(buf_read_file(&page, PAGE, 1 << 20, &e));
+    renew(page.data, &wanted);
+    if (getenv("WRITE_MANUAL"))
+        assert_true(buf_replace_file(PAGE, wanted.data, wanted.len));
+    else if (strcmp(page.data, wanted.data))
+        fail_msg("%s has old tables: make manual writes them anew", PAGE);
+    buf_free(&page);
+    buf_free(&wanted);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_manual__its_tables_are_those_of_the_program),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
