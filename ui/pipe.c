@@ -279,7 +279,7 @@ static void fatal(struct pipe *p, const struct chat_event *ev)
 static void take(struct pipe *p, const struct chat_event *ev)
 {
     bool plain = !p->json && !p->jsonl;
-    if (p->jsonl)
+    if (p->jsonl && ev->kind != CHAT_TOOL_OUTPUT)      /* its result says it all */
         put_event(p, ev);
     switch (ev->kind) {
     case CHAT_REASONING:

@@ -296,6 +296,8 @@ void turn_event(struct turn *t, const struct chat_event *ev)
     case CHAT_APPROVE:
         approve(t, ev);
         break;
+    case CHAT_TOOL_OUTPUT:
+        break;                          /* the result says it all */
     case CHAT_TOOL_RESULT:
         show_call(t, "[-> ", ev, "]");
         break;

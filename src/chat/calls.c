@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/unicode.h"
 #include "chat/state.h"
 
 enum { INTERRUPT_MS = 2000 };           /* so long may a tool take to end when it was asked to */
@@ -44,6 +45,7 @@ static void start_call(struct chat *c, const struct tool *tool)
     const struct answer_call *call = &c->answer.calls[c->next_call];
     struct err e = {0};
     c->run = tool_start(tool, call->arguments.p, call->arguments.n, &e);
+    c->shown_output = 0;
     if (c->run) {
         c->state = RUNNING;
         return;
@@ -54,6 +56,20 @@ static void start_call(struct chat *c, const struct tool *tool)
 }
 
 static const char user_interrupted[] = "error: the user interrupted";
+
+/* Posts what the running tool has printed since the last time. */
+static void show_output(struct chat *c)
+{
+    struct buf text = {0};
+    size_t n;
+    const char *s = tool_output(c->run, &n);
+    if (n > c->shown_output) {
+        unicode_replace(&text, s + c->shown_output, n - c->shown_output);
+        outbox_post(&c->out, CHAT_TOOL_OUTPUT, c->answer.calls[c->next_call].name, buf_str(&text), text.len);
+        c->shown_output = n;
+    }
+    buf_free(&text);
+}
 
 void calls_step(struct chat *c)
 {
@@ -68,6 +84,8 @@ void calls_step(struct chat *c)
             answer_call(c, buf_str(&result), result.len);
     } else if (c->interrupted && clock_ms_since(c->asked_ns) > INTERRUPT_MS) {
         calls_kill(c);
+    } else {
+        show_output(c);
     }
     buf_free(&result);
 }

@@ -29,6 +29,7 @@ enum chat_event_kind {
     CHAT_TEXT,                  /* text of the answer */
     CHAT_CALL,                  /* name; text: arguments; truncated: the answer ended inside, it will not be run */
     CHAT_APPROVE,               /* name, text: may it run?  chat_approve() answers */
+    CHAT_TOOL_OUTPUT,           /* name; text: what a running tool has printed since; the result repeats it */
     CHAT_TOOL_RESULT,           /* name; text: what the model is told */
     CHAT_NOTE,                  /* text: a sentence for the user; nothing stops */
     CHAT_DONE,                  /* end, stats; text: why, if it failed; taken_back: the user's message, see below.  The shown path

@@ -70,6 +70,7 @@ struct chat {
     int           turn_start;           /* what the path held before the turn's answer */
     int           next_call;
     struct tool_run *run;
+    size_t        shown_output;         /* bytes of what it printed that were posted */
     int           variant;              /* how often this turn was generated before */
     int64_t       start_ns;             /* the time of the user's decisions is added: it is not ours */
     int64_t       asked_ns;             /* when the user was asked; or when a running tool was asked to end */

@@ -444,6 +444,15 @@ bool tool_step(struct tool_run *r, struct buf *result)
     return true;
 }
 
+const char *tool_output(const struct tool_run *r, size_t *n)
+{
+    const char *s = buf_str(&r->out);
+    *n = unicode_complete(s, r->out.len);
+    while (*n && strchr(" \t\r\n", s[*n - 1]))
+        --*n;
+    return s;
+}
+
 void tool_interrupt(struct tool_run *r)
 {
     if (r->pid)

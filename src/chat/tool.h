@@ -38,6 +38,9 @@ int  tool_fd(const struct tool_run *r);         /* to poll for reading, or -1; s
 enum { TOOL_TICK_MS = 20 };
 /* True when it has ended: `result` then holds what the model is told (UTF-8).  */
 bool tool_step(struct tool_run *r, struct buf *result);
+/* What it has printed so far, white space at its end left out: a result begins with that.  Bytes of any kind; ends with a whole
+ * character.  Valid until the next step. */
+const char *tool_output(const struct tool_run *r, size_t *n);
 void tool_interrupt(struct tool_run *r);        /* asks it to end, as Ctrl-C in a terminal does */
 void tool_close(struct tool_run *r);            /* kills what still runs */
 

@@ -142,6 +142,21 @@ static inline void stage_say(const char *text)
     stage_key("Enter");
 }
 
+/* What the config file would say. */
+static inline void stage_configure(const char *text)
+{
+    char path[192];
+    struct err e = {0};
+    snprintf(path, sizeof path, "%s/conf", stage.home.path);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    if (!options_read_file(stage.o, path, &e))
+        fail_msg("%s", e.msg);
+    unlink(path);
+}
+
 static inline const char *stage_screen(void)
 {
     view_draw(&stage.app, &stage.cells);

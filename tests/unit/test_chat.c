@@ -12,7 +12,7 @@
 
 /* What a front end would have seen of one turn. */
 struct seen {
-    struct buf reasoning, text, calls, results, notes;
+    struct buf reasoning, text, calls, output, results, notes;
     struct chat_event last;             /* CHAT_DONE or CHAT_FATAL */
     char why[512], taken_back[512];
     int n_asked;
@@ -54,8 +54,8 @@ static void start(struct talk *t)
 
 static void forget(struct seen *s)
 {
-    struct buf *all[] = {&s->reasoning, &s->text, &s->calls, &s->results, &s->notes};
-    for (int i = 0; i < 5; i++)
+    struct buf *all[] = {&s->reasoning, &s->text, &s->calls, &s->output, &s->results, &s->notes};
+    for (int i = 0; i < 6; i++)
         buf_free(all[i]);
     *s = (struct seen){.answer = s->answer};
 }
@@ -74,6 +74,7 @@ static void see(struct talk *t, const struct chat_event *ev)
     case CHAT_REASONING:   buf_add(&s->reasoning, ev->text, ev->n); break;
     case CHAT_TEXT:        buf_add(&s->text, ev->text, ev->n); break;
     case CHAT_CALL:        buf_addf(&s->calls, "%s%s%s;", ev->name, ev->text, ev->truncated ? "..." : ""); break;
+    case CHAT_TOOL_OUTPUT: buf_add(&s->output, ev->text, ev->n); break;
     case CHAT_TOOL_RESULT: buf_addf(&s->results, "%s=%s;", ev->name, ev->text); break;
     case CHAT_NOTE:        buf_adds(&s->notes, ev->text); break;
     case CHAT_APPROVE:
@@ -754,6 +755,31 @@ static void test_chat__a_tool_that_does_not_listen_is_killed_by_the_second_inter
     end(&t);
 }
 
+static void test_chat__a_tool_is_heard_while_it_runs(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    configure(&t, "[tool slow]\ncommand = sh -c 'printf \"one\\n\\n\303\"; read x; printf \"\251two\\n\"'\n"
+                  "[tool early]\ncommand = sh -c 'echo first; sleep 600'\n");
+    set(&t, OPT_tools, "all");
+    set(&t, OPT_tools_approve, "always");
+    fake_say("x</think><tool_call>\n<function=slow>\n</function>\n</tool_call>");
+    fake_say("x</think><tool_call>\n<function=early>\n</function>\n</tool_call>");
+    start(&t);
+    submit(&t, "?");
+    while (!t.s.results.len)
+        assert_false(step(&t));
+    assert_string_equal(t.s.results.data, "slow=one\n\n\303\251two;");
+    assert_int_equal(strncmp("one\n\n\303\251two", buf_str(&t.s.output), t.s.output.len), 0);  /* as much as came in time */
+    while (!t.s.output.len || !strstr(t.s.output.data, "first"))
+        assert_false(step(&t));
+    assert_null(strchr(strstr(t.s.output.data, "first"), '\n'));      /* the white space of the end is not known to be one */
+    chat_interrupt(t.c);
+    finish_turn(&t);
+    end(&t);
+}
+
 static void test_chat__rounds_of_calls_end(void **state)
 {
     struct talk t;
@@ -967,6 +993,7 @@ int main(void)
         cmocka_unit_test(test_chat__scripts_can_allow_tools_by_name),
         cmocka_unit_test(test_chat__an_interrupt_ends_a_running_tool),
         cmocka_unit_test(test_chat__a_tool_that_does_not_listen_is_killed_by_the_second_interrupt),
+        cmocka_unit_test(test_chat__a_tool_is_heard_while_it_runs),
         cmocka_unit_test(test_chat__rounds_of_calls_end),
         cmocka_unit_test(test_chat__a_branch_behind_a_call_keeps_the_call),
         cmocka_unit_test(test_chat__what_cannot_be_branched_stays),

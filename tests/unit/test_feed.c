@@ -165,9 +165,35 @@ static void test_feed__a_dead_engine_leaves_everything_to_read(void **state)
     stage_end();
 }
 
+static void test_feed__output_of_a_tool_is_there_while_it_runs(void **state)
+{
+    (void)state;
+    stage_begin(24, 80);
+    stage_set(OPT_think, "off");
+    stage_set(OPT_tools_approve, "always");
+    stage_configure("[tool build]\ncommand = sh -c 'echo compiling; sleep 600'\n[tool fast]\ncommand = echo done\n");
+    fake_say("<tool_call>\n<function=fast>\n</function>\n</tool_call>");
+    fake_say("<tool_call>\n<function=build>\n</function>\n</tool_call>");
+    stage_open();
+    stage_say("Build it");
+    for (int i = 0; i < 1000 && !strstr(stage_screen(), "  compiling"); i++) {
+        chat_wait(stage.chat, -1, 5);
+        stage_pass(20);
+    }
+    assert_shows("  compiling");
+    assert_shows("running build");
+    assert_item(2, ITEM_CALL, 3, "build\ncompiling");
+    assert_item(1, ITEM_CALL, 1, "fast\ndone");
+    stage_key("Ctrl-C");
+    stage_answer();
+    assert_item(2, ITEM_CALL, 3, "build\ncompiling\nerror: the user interrupted");
+    stage_end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_feed__output_of_a_tool_is_there_while_it_runs),
         cmocka_unit_test(test_feed__a_turn_becomes_a_message_a_thought_and_an_answer),
         cmocka_unit_test(test_feed__what_streamed_in_is_what_a_load_would_show),
         cmocka_unit_test(test_feed__another_answer_takes_the_place_of_the_first_and_is_counted),

@@ -116,6 +116,22 @@ static void test_pane__a_conversation_on_80_columns(void **state)
     pane_close(p);
 }
 
+static void test_pane__colours_of_a_tool_are_left_out_and_other_orders_seen(void **state)
+{
+    (void)state;
+    struct pane *p = pane_open();
+    struct buf source = {0};
+    int i = pane_call(p, -1, "ls", "{}");
+    append(p, i, "\033[1;31mred\033[0m plain \033[2J\033[3");
+    expect(p, 3, 40, "$ ls                              1 line\n  red plain ␛[2J␛[3\n\n");
+    append(p, i, "8;5;9mx\033[m");
+    expect(p, 3, 40, "$ ls                              1 line\n  red plain ␛[2Jx\n\n");
+    pane_source(p, i, &source);
+    assert_non_null(strstr(source.data, "\033[1;31mred\033[0m"));
+    buf_free(&source);
+    pane_close(p);
+}
+
 static void test_pane__a_conversation_on_40_columns(void **state)
 {
     (void)state;
@@ -855,6 +871,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pane__a_conversation_on_80_columns),
+        cmocka_unit_test(test_pane__colours_of_a_tool_are_left_out_and_other_orders_seen),
         cmocka_unit_test(test_pane__a_conversation_on_40_columns),
         cmocka_unit_test(test_pane__a_conversation_on_120_columns),
         cmocka_unit_test(test_pane__every_size_stays_inside_its_area),

@@ -271,15 +271,42 @@ static void on_call(struct feed *f, const struct chat_event *ev, int64_t ms)
     f->call_ms = ms;
 }
 
-/* Results come in the order of the calls. */
+/* The card of the call under way: results come in the order of the calls. */
+static bool find_call(struct feed *f)
+{
+    while (f->call < pane_n(f->pane) && pane_kind(f->pane, f->call) != ITEM_CALL)
+        f->call++;
+    return f->call < pane_n(f->pane);
+}
+
+static void on_output(struct feed *f, const struct chat_event *ev)
+{
+    if (!find_call(f))
+        return;
+    pane_append(f->pane, f->call, ev->text, ev->n);
+    f->output += ev->n;
+}
+
+/* What the result adds to the output that stands there already; one that does not repeat it stands below it. */
+static void append_result(struct feed *f, const struct chat_event *ev)
+{
+    struct buf source = {0};
+    pane_source(f->pane, f->call, &source);
+    bool repeats = ev->n >= f->output && !memcmp(buf_str(&source) + source.len - f->output, ev->text, f->output);
+    size_t known = repeats ? f->output : 0;
+    if (!repeats)
+        pane_append(f->pane, f->call, "\n", 1);
+    pane_append(f->pane, f->call, ev->text + known, ev->n - known);
+    f->output = 0;
+    buf_free(&source);
+}
+
 static void on_result(struct feed *f, const struct chat_event *ev, int64_t ms)
 {
     char head[32];
-    while (f->call < pane_n(f->pane) && pane_kind(f->pane, f->call) != ITEM_CALL)
-        f->call++;
-    if (f->call < pane_n(f->pane)) {
+    if (find_call(f)) {
         snprintf(head, sizeof head, "%.1f s", (double)(ms - f->call_ms) / 1000);
-        pane_append(f->pane, f->call, ev->text, ev->n);
+        append_result(f, ev);
         pane_head(f->pane, f->call, head);
         pane_end(f->pane, f->call++);
     }
@@ -333,6 +360,7 @@ void feed_event(struct feed *f, const struct chat_event *ev, int64_t ms)
     case CHAT_REASONING:   on_reasoning(f, ev, ms); break;
     case CHAT_TEXT:        on_text(f, ev, ms); break;
     case CHAT_CALL:        on_call(f, ev, ms); break;
+    case CHAT_TOOL_OUTPUT: on_output(f, ev); break;
     case CHAT_TOOL_RESULT: on_result(f, ev, ms); break;
     case CHAT_NOTE:        feed_say(f, ITEM_NOTE, ev->text); break;
     case CHAT_DONE:        on_done(f, ev, ms); break;

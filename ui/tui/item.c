@@ -141,13 +141,41 @@ static void make_margin(const struct item *it, struct lines *m)
     lines_begin(m, 0)->indent = 2;
 }
 
+/* Bytes of an order to change the colour ("ESC [ 1 ; 31 m") at s[0], or 0. */
+static size_t colour_order(const char *s, size_t n)
+{
+    size_t i = 2;
+    if (n < 3 || s[0] != '\033' || s[1] != '[')
+        return 0;
+    while (i < n && ((s[i] >= '0' && s[i] <= '9') || s[i] == ';' || s[i] == ':'))
+        i++;
+    return i < n && s[i] == 'm' ? i + 1 : 0;
+}
+
+/* Tools colour what they print even where nobody sees colours; that says nothing and is left out.  Other orders stay visible. */
+static void add_output(struct item *it, struct lines *one, size_t at, size_t end)
+{
+    const char *s = it->source.data;
+    while (at < end) {
+        const char *order = memchr(s + at, '\033', end - at);
+        size_t stop = order ? (size_t)(order - s) : end, skip = order ? colour_order(order, end - stop) : 0;
+        if (order && !skip)
+            stop++;
+        lines_add(one, body_look(it), s + at, stop - at, at);
+        at = stop + skip;
+    }
+}
+
 /* Lays out the source line at..end, which holds no newline. */
 static void add_source_line(struct item *it, size_t at, size_t end, int columns)
 {
     struct lines one = {0}, margin = {0};
     bool output = it->kind == ITEM_CALL && at >= it->body;
     lines_begin(&one, at);
-    lines_add(&one, body_look(it), it->source.data + at, end - at, at);
+    if (output)
+        add_output(it, &one, at, end);
+    else
+        lines_add(&one, body_look(it), it->source.data + at, end - at, at);
     make_margin(it, &margin);
     struct lines_margin m = {it->kind == ITEM_OUTPUT ? NULL : &margin, it->own.n ? 1 : 0, 1};
     lines_fill(&it->own, &one, 0, output ? LINES_CODE : LINES_WORDS, m, columns);
