@@ -187,7 +187,7 @@ enum command_result command_theme(struct typed *c)
 
 enum command_result command_keys(struct typed *c)
 {
-    (void)c;
+    buf_adds(c->out, c->arg);
     return COMMAND_SCREEN;
 }
 

@@ -118,9 +118,92 @@ static int close_actions(void **state)
     return 0;
 }
 
+static void check_bind(struct actions *a, const char *text, const char *why)
+{
+    struct err e = {0};
+    bool ok = actions_bind(a, text, &e);
+    if (ok != !why || (why && !strstr(e.msg, why)))
+        fail_msg("%s: %s", text, ok ? "it is taken" : e.msg);
+}
+
+static void test_action__the_user_binds_keys(void **state)
+{
+    (void)state;
+    struct actions *usual = actions;
+    actions = actions_open();
+    check_bind(actions, "Ctrl-S steer", NULL);
+    assert_ptr_equal(find(CONTEXT_input, "Ctrl-S", false), act_steer);
+    assert_ptr_equal(find(CONTEXT_input, "Alt-S", false), act_steer);
+    check_bind(actions, "  view   Ctrl-E  line_down ", NULL);
+    assert_ptr_equal(find(CONTEXT_view, "Ctrl-E", false), act_line_down);
+    assert_ptr_equal(find(CONTEXT_edit, "Ctrl-E", false), act_line_end);
+    check_bind(actions, "Alt-V none", NULL);
+    assert_null(find(CONTEXT_input, "Alt-V", false));
+    check_bind(actions, "F5 browse", NULL);
+    check_bind(actions, "view x browse_end", NULL);
+    assert_ptr_equal(find(CONTEXT_view, "x", false), act_browse_end);
+    check_bind(actions, "Ctrl-X g browse", NULL);
+    assert_ptr_equal(find(CONTEXT_input, "g", true), act_browse);
+    check_bind(actions, "input Enter newline", NULL);
+    check_bind(actions, "input Alt-Enter send", NULL);
+    assert_ptr_equal(find(CONTEXT_input, "Enter", false), act_newline);
+    assert_ptr_equal(find(CONTEXT_input, "Alt-Enter", false), act_send);
+    test_action__no_key_means_two_things_in_one_place(NULL);
+    test_action__every_alt_key_is_ctrl_x_and_the_key_as_well(NULL);
+    test_action__rows_without_help_follow_one_that_has_it(NULL);
+    struct buf help = {0};
+    actions_help(actions, &(struct contexts){{CONTEXT_any, CONTEXT_input}, 2}, &help);
+    assert_non_null(strstr(help.data, "  F5, Ctrl-X g          view mode"));
+    assert_non_null(strstr(help.data, "  Alt-Enter             sends"));
+    assert_null(strstr(help.data, "Alt-V"));
+    buf_free(&help);
+    actions_close(actions);
+    actions = usual;
+}
+
+static void test_action__what_cannot_be_bound_is_one_sentence_and_changes_nothing(void **state)
+{
+    (void)state;
+    struct actions *a = actions_open();
+    check_bind(a, "Ctrl-S fly", "there is no action fly");
+    check_bind(a, "", "there is no action");
+    check_bind(a, "steer", "is no key");
+    check_bind(a, "Hyper-S steer", "Hyper-S is no key");
+    check_bind(a, "nowhere Ctrl-S steer", "Ctrl-S is no key");
+    check_bind(a, "Ctrl-X steer", "Ctrl-X begins other keys");
+    check_bind(a, "j steer", "j would not be typed any more");
+    check_bind(a, "any Space to_end", "would not be typed");
+    check_bind(a, "a b c d e f g h i j k", "no action");
+    assert_int_equal(actions_n(a), actions_n(actions));
+    for (int i = 0; i < actions_n(a); i++)
+        assert_ptr_equal(actions_at(a, i)->fn, actions_at(actions, i)->fn);
+    actions_close(a);
+}
+
+static void test_action__every_row_of_the_list_can_be_bound(void **state)
+{
+    (void)state;
+    struct actions *a = actions_open();
+    struct buf list = {0};
+    actions_list(actions, &list);
+    int n = 0;
+    for (char *line = strtok(list.data, "\n"); line; line = strtok(NULL, "\n"))
+        if (*line != '#') {
+            check_bind(a, line, NULL);
+            n++;
+        }
+    assert_int_equal(n, actions_n(actions));
+    assert_int_equal(actions_n(a), n);
+    buf_free(&list);
+    actions_close(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_action__the_user_binds_keys),
+        cmocka_unit_test(test_action__what_cannot_be_bound_is_one_sentence_and_changes_nothing),
+        cmocka_unit_test(test_action__every_row_of_the_list_can_be_bound),
         cmocka_unit_test(test_action__no_key_means_two_things_in_one_place),
         cmocka_unit_test(test_action__every_alt_key_is_ctrl_x_and_the_key_as_well),
         cmocka_unit_test(test_action__rows_without_help_follow_one_that_has_it),

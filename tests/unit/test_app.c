@@ -293,6 +293,46 @@ static void test_app__figures_of_the_turn_are_there_while_it_runs(void **state)
     stage_end();
 }
 
+static void test_app__keys_of_the_config_file_work_and_bad_ones_are_told(void **state)
+{
+    (void)state;
+    begin();
+    app_close(&stage.app);
+    stage_configure("key = Ctrl-S leave\nkey = Ctrl-Q fly\nkey = F5 panel\n");
+    app_open(&stage.app, stage.o, NULL);
+    stage_open();
+    assert_shows("! key = Ctrl-Q fly: there is no action fly");
+    stage_key("F5");
+    assert_true(stage.app.panel);
+    stage_key("F1");
+    stage_keys("PgDn PgDn PgDn PgDn PgDn");
+    assert_shows("Alt-P, F5");
+    stage_key("q");
+    stage_say("/keys all");
+    assert_shows("# where    key");
+    stage_end();
+}
+
+static void test_app__keys_are_told_and_do_nothing_while_they_are_tested(void **state)
+{
+    (void)state;
+    begin();
+    stage_open();
+    stage_say("/keys test");
+    app_sent(&stage.app, "\033[1;5D", 6);
+    stage_key("Ctrl-Left");
+    assert_shows("  Ctrl-Left         ESC [ 1 ; 5 D             word_left");
+    stage_keys("Ctrl-C Ctrl-D x Ctrl-F12 Esc q");
+    assert_shows("interrupt");
+    assert_shows("nothing here");
+    assert_shows("text");
+    assert_int_equal(stage.app.wishes, 0);
+    stage_keys("Esc Esc");
+    assert_hides("nothing here");
+    assert_string_equal(stage_draft(), "");
+    stage_end();
+}
+
 static void test_app__sleeps_when_nothing_happens(void **state)
 {
     (void)state;
@@ -391,6 +431,8 @@ int main(void)
         cmocka_unit_test(test_app__thinking_is_switched_for_the_next_turn),
         cmocka_unit_test(test_app__a_dialog_takes_no_keys_of_the_transcript_away),
         cmocka_unit_test(test_app__figures_of_the_turn_are_there_while_it_runs),
+        cmocka_unit_test(test_app__keys_of_the_config_file_work_and_bad_ones_are_told),
+        cmocka_unit_test(test_app__keys_are_told_and_do_nothing_while_they_are_tested),
         cmocka_unit_test(test_app__sleeps_when_nothing_happens),
         cmocka_unit_test(test_app__no_key_in_no_state_breaks_anything),
     };

@@ -9,6 +9,18 @@
 
 enum { HINT_MS = 4000, SAMPLE_MS = 200, MACHINE_MS = 1000 };
 
+/* Those of the config file; what cannot be bound is told, and nothing else suffers. */
+static void bind_keys(struct app *a)
+{
+    int n;
+    const char *const *keys = options_list(a->o, OPT_key, &n);
+    for (int i = 0; i < n; i++) {
+        struct err e = {0};
+        if (!actions_bind(a->actions, keys[i], &e))
+            feed_say(&a->feed, ITEM_ERROR, e.msg);
+    }
+}
+
 void app_open(struct app *a, struct options *o, const char *history_path)
 {
     *a = (struct app){.o = o};
@@ -18,6 +30,7 @@ void app_open(struct app *a, struct options *o, const char *history_path)
     a->line = editor_open();
     a->history = history_open(history_path, options_int(o, OPT_history_size) + 1);
     feed_init(&a->feed, a->pane, o);
+    bind_keys(a);
 }
 
 void app_chat(struct app *a, struct chat *c)
@@ -43,6 +56,8 @@ void app_close(struct app *a)
     buf_free(&a->copied);
     buf_free(&a->signs);
     buf_free(&a->sampling);
+    buf_free(&a->tested);
+    buf_free(&a->sent);
     buf_free(&a->cost);
     free(a->steer);
 }
@@ -250,7 +265,7 @@ int app_timeout(const struct app *a)
 
 /* --- keys ------------------------------------------------------------------------------------------------------- */
 
-static void contexts(const struct app *a, enum mode mode, struct contexts *where)
+void app_contexts_of(const struct app *a, enum mode mode, struct contexts *where)
 {
     where->n = 0;
     switch (mode) {
@@ -288,7 +303,7 @@ void app_contexts(const struct app *a, struct contexts *where)
     if (a->approve.on)
         *where = (struct contexts){{CONTEXT_approve, CONTEXT_any}, 2};
     else
-        contexts(a, a->mode, where);
+        app_contexts_of(a, a->mode, where);
 }
 
 struct editor *app_focus(struct app *a)
@@ -395,6 +410,10 @@ static void pasted(struct app *a, const struct key_event *ev)
 void app_key(struct app *a, const struct key_event *ev, int64_t ms)
 {
     a->ms = ms;
+    if (keyhelp_tests(a)) {
+        keyhelp_take(a, ev);
+        return;
+    }
     if (ev->kind == KEYS_PASTE || ev->kind == KEYS_PASTE_END) {
         pasted(a, ev);
         return;
@@ -412,49 +431,4 @@ void app_key(struct app *a, const struct key_event *ev, int64_t ms)
         press(a, ev->code, ev->mods);
     if (armed)                          /* any other key disarms */
         a->quit_until = 0;
-}
-
-/* --- the list of keys ------------------------------------------------------------------------------------------- */
-
-void act_keys(struct app *a)
-{
-    if (a->mode == MODE_KEYS)
-        return;
-    a->below = a->mode;
-    a->mode = MODE_KEYS;
-    a->keys_top = 0;
-}
-
-void act_keys_end(struct app *a)
-{
-    a->mode = a->below;
-}
-
-void app_keys_help(const struct app *a, struct buf *out)
-{
-    struct contexts where = {{CONTEXT_input, CONTEXT_empty, CONTEXT_edit, CONTEXT_any}, 4};
-    if (a->below != MODE_INPUT)
-        contexts(a, a->below, &where);
-    actions_help(a->actions, &where, out);
-    buf_adds(out, "\nEvery Alt key is also Ctrl-X and the key behind it.\n");
-}
-
-void act_keys_up(struct app *a)
-{
-    a->keys_top--;
-}
-
-void act_keys_down(struct app *a)
-{
-    a->keys_top++;
-}
-
-void act_keys_page_up(struct app *a)
-{
-    a->keys_top -= a->pane_rows > 2 ? a->pane_rows - 2 : 1;
-}
-
-void act_keys_page_down(struct app *a)
-{
-    a->keys_top += a->pane_rows > 2 ? a->pane_rows - 2 : 1;
 }

@@ -8,6 +8,7 @@
  *   approve     a tool asks                                picker   sessions, the tree, earlier messages
  *   inspect     the tokens of an answer, heat              suggest  what completes the word at the cursor
  *   phase       what the model does just now               summary  what status line and panel are told
+ *   keyhelp     the list of keys, and what they send
  *   queue, unsent   messages that wait; over the end of the program */
 #ifndef Q35_UI_TUI_APP_H
 #define Q35_UI_TUI_APP_H
@@ -82,6 +83,8 @@ struct app {
     struct inspect inspect;
     struct suggest suggest;             /* what completes the word at the cursor */
     int         keys_top;               /* first line of the help that is shown */
+    bool        testing;                /* MODE_KEYS tells what keys send: */
+    struct buf  tested, sent;           /* a line for each; the bytes of the one that comes in */
 
     int  pane_rows;                     /* of the transcript, when it was drawn last, */
     struct area at_pane, at_input;      /* and where */
@@ -125,7 +128,7 @@ bool app_busy(const struct app *a);
 void app_changed(struct app *a);                        /* the conversation is another one now, or another path of it */
 void app_count_context(struct app *a);                  /* what the next prompt will hold */
 void app_edited(struct app *a);                         /* a line that one types into has changed */
-void app_keys_help(const struct app *a, struct buf *out);
+void app_contexts_of(const struct app *a, enum mode mode, struct contexts *where);      /* as if no tool asked */
 /* A turn has begun; or failed to, and `e` says why. */
 void app_began(struct app *a, bool ok, const struct err *e);
 struct editor *app_focus(struct app *a);                /* what is typed into, or NULL */
@@ -143,6 +146,13 @@ void input_edited(struct app *a);                       /* the draft has changed
 void input_keep(struct app *a);                         /* what is not sent, over the end of the program */
 void input_restore(struct app *a);                      /* that, of the conversation that was loaded */
 const char *input_found(const struct app *a);           /* what the search in the history stands at, or NULL */
+
+/* --- keyhelp.c --- */
+void app_keys_help(const struct app *a, struct buf *out);
+void keyhelp_test(struct app *a);                       /* from now on keys are only told */
+bool keyhelp_tests(const struct app *a);
+void keyhelp_take(struct app *a, const struct key_event *ev);
+void app_sent(struct app *a, const char *bytes, size_t n);      /* what the terminal sent, before the keys that it makes */
 
 /* --- stop.c --- */
 void stop_turn(struct app *a);

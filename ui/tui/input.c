@@ -150,19 +150,6 @@ static void submit(struct app *a, const char *text)
     app_began(a, ok, &e);
 }
 
-/* What only a front end with a screen can do. */
-static void do_on_screen(struct app *a, const char *name, const char *argument)
-{
-    if (!strcmp(name, "resume"))
-        app_pick(a, PICK_SESSION);
-    else if (!strcmp(name, "keys"))
-        act_keys(a);
-    else if (!strcmp(name, "inspect"))
-        inspect_answer(a, atoi(argument));
-    else if (!strcmp(name, "theme"))
-        app_hint(a, "theme %s", argument);      /* the next frame has it */
-}
-
 static void say(struct app *a, const struct buf *out)
 {
     if (!out->len)
@@ -174,6 +161,32 @@ static void say(struct app *a, const struct buf *out)
     pane_to_end(a->pane);
     if (lines >= a->pane_rows)          /* it is read from its beginning */
         pane_go(a->pane, (struct pane_place){.item = pane_n(a->pane) - 1});
+}
+
+static void show_keys(struct app *a, const char *which)
+{
+    struct buf all = {0};
+    if (!strcmp(which, "test"))
+        keyhelp_test(a);
+    else if (strcmp(which, "all"))
+        act_keys(a);
+    else
+        actions_list(a->actions, &all);
+    say(a, &all);
+    buf_free(&all);
+}
+
+/* What only a front end with a screen can do. */
+static void do_on_screen(struct app *a, const char *name, const char *argument)
+{
+    if (!strcmp(name, "resume"))
+        app_pick(a, PICK_SESSION);
+    else if (!strcmp(name, "keys"))
+        show_keys(a, argument);
+    else if (!strcmp(name, "inspect"))
+        inspect_answer(a, atoi(argument));
+    else if (!strcmp(name, "theme"))
+        app_hint(a, "theme %s", argument);      /* the next frame has it */
 }
 
 static void take_result(struct app *a, enum command_result r, const char *message, struct buf *out)

@@ -24,7 +24,7 @@ static bool close_window(struct app *a)
         a->mode = a->below;
         return true;
     case MODE_KEYS:
-        a->mode = a->below;
+        act_keys_end(a);
         return true;
     case MODE_PICKER:
         picker_free(&a->picker);

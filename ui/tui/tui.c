@@ -205,8 +205,10 @@ static void read_terminal(struct tui *t)
 {
     char bytes[4096];
     int n;
-    while ((n = term_read(t->term, bytes, sizeof bytes)) > 0)
+    while ((n = term_read(t->term, bytes, sizeof bytes)) > 0) {
+        app_sent(&t->app, bytes, (size_t)n);
         keys_feed(t->keys, bytes, (size_t)n, now_ms(), on_key, t);
+    }
     if (n < 0)
         t->ending = SIGHUP;
 }
