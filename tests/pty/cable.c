@@ -18,13 +18,8 @@
 
 enum { BITS_PER_BYTE = 10, MS = 1000000 };
 
-/* A program that is stopped and goes on all the time would else draw its screen anew each time. */
-static void run(bool slow, char **argv)
+static void run(char **argv)
 {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGCONT);
-    sigprocmask(slow ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
     signal(SIGINT, SIG_DFL);                            /* a shell's background jobs ignore them */
     signal(SIGQUIT, SIG_DFL);
     execvp(argv[0], argv);
@@ -32,7 +27,7 @@ static void run(bool slow, char **argv)
     _exit(127);
 }
 
-void cable_open(struct cable *c, int rows, int cols, bool slow, char **argv)
+void cable_open(struct cable *c, int rows, int cols, char **argv)
 {
     struct winsize size = {.ws_row = (unsigned short)rows, .ws_col = (unsigned short)cols};
     int slave;
@@ -44,7 +39,7 @@ void cable_open(struct cable *c, int rows, int cols, bool slow, char **argv)
     if (!c->pid) {
         close(c->master);
         CHECK(login_tty(slave) == 0);
-        run(slow, argv);
+        run(argv);
     }
     close(slave);
     fcntl(c->master, F_SETFL, O_NONBLOCK);
@@ -76,16 +71,6 @@ static void look_for_end(struct cable *c)
         return;
     c->ended = true;
     c->status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-static void take_turns(struct cable *c)
-{
-    int64_t now = clock_ns();
-    if (!c->run_ms || c->ended || now < c->turn_ns)
-        return;
-    c->stopped = !c->stopped;
-    c->turn_ns = now + (int64_t)(c->stopped ? c->stop_ms : c->run_ms) * MS;
-    kill(c->pid, c->stopped ? SIGSTOP : SIGCONT);
 }
 
 /* How much the cable brings just now. */
@@ -123,8 +108,6 @@ static void send_some(struct cable *c)
 
 void cable_move(struct cable *c, int ms)
 {
-    if (c->run_ms && ms > 1)
-        ms = 1;
     if (c->bits_per_s && ms > 10)
         ms = 10;
     bool reads = c->master >= 0 && room(c, 1);
@@ -139,7 +122,6 @@ void cable_move(struct cable *c, int ms)
         send_some(c);
     }
     look_for_end(c);
-    take_turns(c);
 }
 
 void cable_size(struct cable *c, int rows, int cols)

@@ -22,13 +22,9 @@ struct cable {
     int64_t read_until_ns;      /* what was read has been on its way until then */
     bool  ended;
     int   status;               /* as a shell tells it: 128 and the signal */
-    int   run_ms, stop_ms;      /* 0: it is never stopped; else the program runs so long in turn */
-    bool  stopped;
-    int64_t turn_ns;            /* when it is stopped or goes on */
 };
 
-/* `slow`: see run_ms; the program then never hears SIGCONT. */
-void cable_open(struct cable *c, int rows, int cols, bool slow, char **argv);
+void cable_open(struct cable *c, int rows, int cols, char **argv);
 void cable_close(struct cable *c);                      /* kills what still runs */
 /* Moves bytes both ways, until something came or `ms` have passed. */
 void cable_move(struct cable *c, int ms);

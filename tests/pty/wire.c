@@ -1,8 +1,7 @@
-/* wire [-t SECONDS] [-s RUN:STOP] COLSxROWS PROGRAM ARGUMENTS... < SCRIPT
+/* wire [-t SECONDS] COLSxROWS PROGRAM ARGUMENTS... < SCRIPT
  *
  * Runs a program in a terminal and does what the script says, a verb a line.  A check prints "ok NAME", or "not ok NAME: why" and
  * the screen, which ends the run: what comes behind it would make no sense.  What is waited for may take SECONDS.
- * -s slows the program: it runs so many ms, then is stopped for so many, in turn.
  *
  * Texts take \r \n \t \e \\ and \ooo.  Lines that begin with # are comments.
  *
@@ -19,6 +18,7 @@
  *   bytes NAME: MOST N     since mark, for each of N tokens at most so many
  *   cpu NAME               prints the main thread's share since mark
  *   echo NAME: N           types N letters and prints how long each took to appear
+ *   insist NAME: KEYS TEXT types the keys each 0.8 s, until the screen has no TEXT: for what is deaf at first
  *   end NAME: STATUS       waits until the program ends so, all it did to the terminal is undone, and it sent nothing strange
  *
  * Figures that depend on the machine's speed are masked, and blanks in their lines squeezed, wherever screens are compared. */
@@ -292,6 +292,22 @@ static void do_type(const char *name, const char *text)
     cable_move(&w.cable, 0);
 }
 
+static void do_insist(const char *name, const char *arg)
+{
+    struct buf keys = {0};
+    const char *text = arg + strcspn(arg, " ");
+    buf_add(&keys, arg, (size_t)(text - arg));
+    text += *text == ' ';
+    int64_t until = clock_ns() + (int64_t)w.patience_s * 1000000000;
+    while (on_screen(text) && clock_ns() < until) {
+        do_type("", keys.data);
+        for (int64_t again = clock_ns() + 800000000; on_screen(text) && clock_ns() < again;)
+            cable_move(&w.cable, 20);
+    }
+    do_gone(name, text);
+    buf_free(&keys);
+}
+
 static void do_send(const char *name, const char *path)
 {
     struct buf file = {0};
@@ -472,7 +488,8 @@ typedef void verb(const char *name, const char *arg);
 static const struct { const char *name; verb *does; bool named; } verbs[] = {
     {"see", do_see, true}, {"gone", do_gone, true}, {"never", do_never, true}, {"screen", do_screen, true}, {"keep", do_keep, false},
     {"same", do_same, true}, {"sh", do_sh, true}, {"title", do_title, true}, {"colors", do_colors, true}, {"bells", do_bells, true},
-    {"bytes", do_bytes, true}, {"cpu", do_cpu, true}, {"echo", do_echo, true}, {"end", do_end, true}, {"type", do_type, false},
+    {"bytes", do_bytes, true}, {"cpu", do_cpu, true}, {"echo", do_echo, true}, {"end", do_end, true}, {"insist", do_insist, true},
+    {"type", do_type, false},
     {"send", do_send, false}, {"resize", do_resize, false}, {"storm", do_storm, false}, {"signal", do_signal, false},
     {"freeze", do_freeze, false}, {"thaw", do_thaw, false}, {"baud", do_baud, false}, {"hangup", do_hangup, false}, {"mark", do_mark, false},
 };
@@ -497,19 +514,15 @@ static void do_line(char *line)
 
 int main(int argc, char **argv)
 {
-    int opt, rows, cols, run_ms = 0, stop_ms = 0;
+    int opt, rows, cols;
     char *line = NULL;
     size_t size = 0;
-    while ((opt = getopt(argc, argv, "+t:s:")) != -1)
+    while ((opt = getopt(argc, argv, "+t:")) != -1)
         if (opt == 't')
             w.patience_s = atoi(optarg);
-        else if (opt != 's' || sscanf(optarg, "%d:%d", &run_ms, &stop_ms) != 2)
-            return 2;
     if (optind + 2 > argc || sscanf(argv[optind], "%dx%d", &cols, &rows) != 2)
         return 2;
-    cable_open(&w.cable, rows, cols, run_ms, argv + optind + 1);
-    w.cable.run_ms = run_ms;
-    w.cable.stop_ms = stop_ms;
+    cable_open(&w.cable, rows, cols, argv + optind + 1);
     while (!w.failed && getline(&line, &size, stdin) >= 0) {
         line[strcspn(line, "\n")] = 0;
         if (*line && *line != '#')

@@ -221,6 +221,10 @@ static void test_keys__enter_soon_after_a_lone_escape_is_alt_enter(void **state)
     keys_feed(k, "\x1B", 1, 1000, tell, &t);
     keys_feed(k, "\r", 1, 1200, tell, &t);
     check_told(&t, "<Esc><Enter>");
+    keys_feed(k, "\x1B", 1, 2000, tell, &t);
+    keys_feed(k, "a", 1, 2050, tell, &t);
+    keys_feed(k, "\r", 1, 2100, tell, &t);
+    check_told(&t, "<Esc>a<Enter>");
     keys_close(k);
     buf_free(&t.line);
 }

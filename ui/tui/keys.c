@@ -25,7 +25,7 @@ struct keys {
     struct buf text;            /* of the event that is told */
     int64_t last_ms;            /* when bytes came last */
     int     escape_ms;
-    int64_t escaped_ms;         /* when the last lone ESC came */
+    int64_t escaped_ms;         /* when a lone ESC came, if nothing came since */
     bool in_paste;              /* between the marks */
     bool after_cr;              /* a newline was made of a CR: an LF behind it belongs to it */
     bool in_string;             /* the rest of an answer too long to keep is swallowed */
@@ -64,8 +64,10 @@ void keys_escape_ms(struct keys *k, int ms)
 
 static void tell_text(struct keys *k, enum key_kind kind)
 {
-    if (k->text.len)
+    if (k->text.len) {
+        k->escaped_ms = INT64_MIN / 2;
         k->fn(k->arg, &(struct key_event){.kind = kind, .text = k->text.data, .n = k->text.len});
+    }
     buf_reset(&k->text);
 }
 
@@ -78,6 +80,7 @@ static void not_fast(struct keys *k)
 static void tell_key(struct keys *k, uint32_t code, uint8_t mods)
 {
     not_fast(k);
+    k->escaped_ms = INT64_MIN / 2;
     k->fn(k->arg, &(struct key_event){.kind = KEYS_KEY, .code = code, .mods = mods});
 }
 
@@ -295,7 +298,6 @@ static void tell_control(struct keys *k, unsigned char b, uint8_t mods)
 static void tell_enter(struct keys *k, int64_t ms)
 {
     tell_key(k, KEY_ENTER, ms - k->escaped_ms < SPLIT_MS ? MOD_ALT : 0);
-    k->escaped_ms = INT64_MIN / 2;
 }
 
 /* Carriage returns and tabs amid fast text.  False: it is a key. */
