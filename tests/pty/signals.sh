@@ -41,6 +41,7 @@ see after kill -9 the conversation is resumed: > Tell me a story
 see ... by name in the status: Tell me a story
 type Hello\\r
 see ... and goes on: Nice to meet you
+see ... and is done: ready
 type \\004
 end ... to its end: 0
 END

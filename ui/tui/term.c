@@ -86,6 +86,17 @@ static void take_canvas(struct term *t)
     CHECK(!ftruncate(t->memory, 0));
 }
 
+/* Curses, when it comes back, resets the palette; we never change it, but the user may have. */
+static void spare_palette(struct term *t)
+{
+    size_t n = orig_colors ? strlen(orig_colors) : 0;
+    char *at = n ? memmem(buf_str(&t->out), t->out.len, orig_colors, n) : NULL;
+    if (!at)
+        return;
+    memmove(at, at + n, t->out.len - (size_t)(at + n - t->out.data));
+    t->out.len -= n;
+}
+
 static void flush(struct term *t)
 {
     if (t->out.len)
@@ -577,6 +588,7 @@ void term_enter(struct term *t)
     tty_take(&t->tty);
     doupdate();                                 /* curses takes the screen, erases it and draws what was there */
     take_canvas(t);
+    spare_palette(t);
     set_modes(t);
     t->cursor_shown = true;
     flush(t);
