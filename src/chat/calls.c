@@ -40,11 +40,10 @@ static void unknown_call(struct chat *c, const char *name)
     buf_free(&why);
 }
 
-static void start_call(struct chat *c, const struct tool *tool)
+static void start_call(struct chat *c, const struct tool *tool, const char *arguments, size_t n)
 {
-    const struct answer_call *call = &c->answer.calls[c->next_call];
     struct err e = {0};
-    c->run = tool_start(tool, call->arguments.p, call->arguments.n, &e);
+    c->run = tool_start(tool, arguments, n, &e);
     c->shown_output = 0;
     if (c->run) {
         c->state = RUNNING;
@@ -53,6 +52,13 @@ static void start_call(struct chat *c, const struct tool *tool)
     char why[sizeof e.msg + 8];
     snprintf(why, sizeof why, "error: %s", e.msg);
     refuse_call(c, why);
+}
+
+/* The result of the call that ran, behind the word about its arguments. */
+static void answer_run(struct chat *c, const struct buf *result)
+{
+    buf_add(&c->edited, buf_str(result), result->len);
+    answer_call(c, buf_str(&c->edited), c->edited.len);
 }
 
 static const char user_interrupted[] = "error: the user interrupted";
@@ -81,7 +87,7 @@ void calls_step(struct chat *c)
         if (c->interrupted)
             refuse_call(c, user_interrupted);
         else
-            answer_call(c, buf_str(&result), result.len);
+            answer_run(c, &result);
     } else if (c->interrupted && clock_ms_since(c->asked_ns) > INTERRUPT_MS) {
         calls_kill(c);
     } else {
@@ -104,6 +110,7 @@ void calls_next(struct chat *c)
     while (c->state == ANSWERING && c->next_call < c->answer.n_calls) {
         const struct answer_call *call = &c->answer.calls[c->next_call];
         const struct tool *tool = tools_find(c->tools, call->name);
+        buf_reset(&c->edited);
         if (c->interrupted) {
             refuse_call(c, user_interrupted);
             continue;
@@ -120,7 +127,7 @@ void calls_next(struct chat *c)
             c->state = ASKING;
             c->asked_ns = clock_ns();
         } else if (may == TOOL_RUN) {
-            start_call(c, tool);
+            start_call(c, tool, call->arguments.p, call->arguments.n);
             if (c->run)
                 calls_step(c);         /* a built-in has ended already */
         } else {
@@ -131,18 +138,67 @@ void calls_next(struct chat *c)
         request_after_calls(c);
 }
 
+/* --- what the user decides -------------------------------------------------------------------------------------- */
+
+static void decided(struct chat *c)
+{
+    c->start_ns += clock_ns() - c->asked_ns;
+}
+
+static void run_asked(struct chat *c, const char *arguments, size_t n)
+{
+    start_call(c, tools_find(c->tools, c->answer.calls[c->next_call].name), arguments, n);
+    if (!c->run)
+        calls_next(c);
+}
+
+void chat_refuse(struct chat *c, const char *why)
+{
+    struct buf text = {0};
+    if (c->state != ASKING)
+        return;
+    decided(c);
+    buf_adds(&text, "error: the user did not allow this call");
+    if (*why) {
+        buf_adds(&text, ": ");
+        unicode_replace(&text, why, strlen(why));
+    }
+    answer_call(c, text.data, text.len);
+    calls_next(c);
+    buf_free(&text);
+}
+
 void chat_approve(struct chat *c, enum chat_answer answer)
 {
     if (c->state != ASKING)
         return;
-    const char *name = c->answer.calls[c->next_call].name;
-    c->start_ns += clock_ns() - c->asked_ns;
+    const struct answer_call *call = &c->answer.calls[c->next_call];
+    if (answer == CHAT_NO) {
+        chat_refuse(c, "");
+        return;
+    }
+    decided(c);
     if (answer == CHAT_ALWAYS)
-        buf_addf(&c->always, "%s,", name);
-    if (answer == CHAT_NO)
-        refuse_call(c, "error: the user did not allow this call");
-    else
-        start_call(c, tools_find(c->tools, name));
-    if (!c->run)
-        calls_next(c);
+        buf_addf(&c->always, "%s,", call->name);
+    run_asked(c, call->arguments.p, call->arguments.n);
+}
+
+bool chat_approve_edited(struct chat *c, const char *arguments, size_t n, struct err *e)
+{
+    struct buf clean = {0};
+    if (c->state != ASKING)
+        return err_set(e, "no tool asks");
+    const struct answer_call *call = &c->answer.calls[c->next_call];
+    unicode_replace(&clean, arguments, n);
+    bool ok = tool_check_arguments(buf_str(&clean), clean.len, e);
+    if (ok && (clean.len != call->arguments.n || memcmp(buf_str(&clean), call->arguments.p, clean.len))) {
+        buf_addf(&c->edited, "[the user changed the arguments; it ran with: %s]\n", clean.data);
+        outbox_post(&c->out, CHAT_TOOL_OUTPUT, call->name, c->edited.data, c->edited.len);
+    }
+    if (ok) {
+        decided(c);
+        run_asked(c, buf_str(&clean), clean.len);
+    }
+    buf_free(&clean);
+    return ok;
 }

@@ -295,6 +295,7 @@ void chat_close(struct chat *c)
     buf_free(&c->dir);
     buf_free(&c->notice);
     buf_free(&c->always);
+    buf_free(&c->edited);
     bias_free(&c->bias);
     free(c->stops);
     free(c);

@@ -99,6 +99,9 @@ bool chat_regenerate_seed(struct chat *c, uint64_t seed, struct err *e);        
 void chat_interrupt(struct chat *c);
 enum chat_answer { CHAT_NO, CHAT_YES, CHAT_ALWAYS };    /* always: this tool, until the program ends */
 void chat_approve(struct chat *c, enum chat_answer answer);
+void chat_refuse(struct chat *c, const char *why);      /* no, and the model is told why; "": chat_approve(c, CHAT_NO) */
+/* Yes, but with these arguments; the model is told that they are others.  False if they are no JSON object: the question stands. */
+bool chat_approve_edited(struct chat *c, const char *arguments, size_t n, struct err *e);
 bool chat_busy(const struct chat *c);
 bool chat_ready(const struct chat *c);
 

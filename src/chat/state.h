@@ -70,6 +70,7 @@ struct chat {
     int           turn_start;           /* what the path held before the turn's answer */
     int           next_call;
     struct tool_run *run;
+    struct buf    edited;               /* what its result begins with: that the user changed the arguments */
     size_t        shown_output;         /* bytes of what it printed that were posted */
     int           variant;              /* how often this turn was generated before */
     int64_t       start_ns;             /* the time of the user's decisions is added: it is not ours */

@@ -293,6 +293,19 @@ bool tools_check_policy(const struct tools *l, const char *policy, struct err *e
         || err_set(e, "tools_approve is neither auto, ask, always, never nor names of tools: %s", why.msg);
 }
 
+bool tool_check_arguments(const char *text, size_t n, struct err *e)
+{
+    json_error_t why;
+    json_t *j = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
+    bool ok = json_is_object(j);
+    if (!j)
+        err_set(e, "line %d of the arguments is no JSON: %s", why.line, why.text);
+    else if (!ok)
+        err_set(e, "arguments are a JSON object: {\"name\": value}");
+    json_decref(j);
+    return ok;
+}
+
 /* --- one call --------------------------------------------------------------------------------------------------- */
 
 struct tool_run {

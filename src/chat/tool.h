@@ -31,6 +31,8 @@ enum tool_approval tool_approval(const struct tool *t, const char *policy);
 bool tools_check_policy(const struct tools *t, const char *policy, struct err *e);      /* a name that is no tool is a mistake */
 bool tool_listed(const struct tool *t, const char *names);                      /* is it one of the names between commas? */
 
+bool tool_check_arguments(const char *text, size_t n, struct err *e);           /* a JSON object */
+
 struct tool_run;
 /* Starts a call; NULL if the child could not be started. */
 struct tool_run *tool_start(const struct tool *t, const char *arguments, size_t n, struct err *e);

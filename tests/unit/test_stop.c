@@ -313,15 +313,83 @@ static void test_stop__keys_from_before_the_question_do_not_answer_it(void **sta
     stage_end();
 }
 
+static void test_stop__the_model_is_told_why_not(void **state)
+{
+    (void)state;
+    open_asking();
+    stage_screen();
+    stage_pass(600);
+    stage_key("n");
+    assert_shows("calculator will not run.  Why?");
+    stage_type("yes");                  /* is text here */
+    stage_key("Esc");                   /* back to the question */
+    assert_shows("calculator wants to run with:");
+    stage_key("n");
+    stage_type("too easy");
+    assert_true(chat_busy(stage.chat));
+    stage_key("Enter");
+    stage_answer();
+    assert_string_equal(chat_message(stage.chat, 2).text, "error: the user did not allow this call: too easy");
+    assert_string_equal(chat_message(stage.chat, 3).text, "Done.");
+    stage_end();
+}
+
+static void test_stop__arguments_are_edited_and_the_model_is_told(void **state)
+{
+    (void)state;
+    open_asking();
+    stage_screen();
+    stage_pass(600);
+    stage_key("e");
+    assert_shows("> {\"expression\": \"2+3\"}");
+    stage_keys("Backspace Enter");      /* no JSON: the question stands */
+    assert_true(stage.app.approve.on);
+    assert_shows("of the arguments is no JSON");
+    stage_keys("Backspace Backspace");
+    stage_type("7\"}");
+    stage_key("Enter");
+    assert_false(stage.app.approve.on);
+    stage_answer();
+    assert_string_equal(chat_message(stage.chat, 2).text,
+                        "[the user changed the arguments; it ran with: {\"expression\": \"2+7\"}]\n9");
+    stage_key("Ctrl-O");
+    assert_shows("[the user changed the arguments");
+    assert_string_equal(chat_message_call(stage.chat, 1, 0).arguments, "{\"expression\": \"2+3\"}");  /* as the model said it */
+    stage_end();
+    open_asking();
+    stage_screen();
+    stage_pass(600);
+    stage_keys("e Enter");              /* nothing was changed */
+    stage_answer();
+    assert_string_equal(chat_message(stage.chat, 2).text, "5");
+    stage_end();
+}
+
+static void test_stop__help_over_a_question_is_closed_first(void **state)
+{
+    (void)state;
+    open_asking();
+    stage_screen();
+    stage_pass(600);
+    stage_key("F1");
+    assert_shows("A tool asks");
+    stage_keys("y Esc");
+    assert_true(stage.app.approve.on);
+    assert_shows("calculator wants to run with:");
+    stage_keys("F1 Ctrl-C");
+    assert_true(stage.app.approve.on);
+    stage_end();
+}
+
 static void test_stop__no_lets_the_answer_go_on_and_esc_stops_it(void **state)
 {
     (void)state;
     open_asking();
     stage_screen();
     stage_pass(600);
-    stage_type("n");
+    stage_keys("n Enter");
     stage_answer();
-    assert_non_null(strstr(chat_message(stage.chat, 2).text, "did not allow"));
+    assert_string_equal(chat_message(stage.chat, 2).text, "error: the user did not allow this call");
     assert_string_equal(chat_message(stage.chat, 3).text, "Done.");
     stage_end();
     open_asking();
@@ -420,6 +488,9 @@ int main(void)
         cmocka_unit_test(test_stop__steering_stops_and_sends_at_once),
         cmocka_unit_test(test_stop__steering_before_the_first_word_sends_both),
         cmocka_unit_test(test_stop__keys_from_before_the_question_do_not_answer_it),
+        cmocka_unit_test(test_stop__the_model_is_told_why_not),
+        cmocka_unit_test(test_stop__arguments_are_edited_and_the_model_is_told),
+        cmocka_unit_test(test_stop__help_over_a_question_is_closed_first),
         cmocka_unit_test(test_stop__no_lets_the_answer_go_on_and_esc_stops_it),
         cmocka_unit_test(test_stop__nobody_says_yes_to_what_was_not_seen),
         cmocka_unit_test(test_stop__what_was_not_sent_is_there_again),

@@ -23,7 +23,7 @@ struct actions {
 };
 
 static const char *const context_names[N_CONTEXTS] = {
-    "popup", "empty", "input", "edit", "prompt", "view", "approve", "picker", "inspect", "keys", "any",
+    "popup", "empty", "input", "edit", "prompt", "view", "approve", "reply", "picker", "inspect", "keys", "any",
 };
 
 static void parse(struct binding *b)
@@ -242,7 +242,7 @@ void actions_help(const struct actions *a, const struct contexts *where, struct 
 {
     static const char *const titles[N_CONTEXTS] = {
         [CONTEXT_popup] = "In the list", [CONTEXT_empty] = "With an empty draft", [CONTEXT_input] = "Writing", [CONTEXT_edit] = "In the line",
-        [CONTEXT_prompt] = "Searching", [CONTEXT_view] = "View mode", [CONTEXT_approve] = "A tool asks", [CONTEXT_picker] = "Choosing",
+        [CONTEXT_prompt] = "Searching", [CONTEXT_view] = "View mode", [CONTEXT_approve] = "A tool asks", [CONTEXT_reply] = "Your word about it", [CONTEXT_picker] = "Choosing",
         [CONTEXT_inspect] = "Tokens", [CONTEXT_keys] = "Here", [CONTEXT_any] = "Everywhere",
     };
     for (int k = 0; k < where->n; k++) {

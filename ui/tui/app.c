@@ -300,7 +300,11 @@ void app_contexts_of(const struct app *a, enum mode mode, struct contexts *where
 
 void app_contexts(const struct app *a, struct contexts *where)
 {
-    if (a->approve.on)
+    if (a->mode == MODE_KEYS)           /* it covers everything, and is closed first */
+        app_contexts_of(a, a->mode, where);
+    else if (approve_replies(&a->approve))
+        *where = (struct contexts){{CONTEXT_reply, CONTEXT_edit, CONTEXT_any}, 3};
+    else if (a->approve.on)
         *where = (struct contexts){{CONTEXT_approve, CONTEXT_any}, 2};
     else
         app_contexts_of(a, a->mode, where);
@@ -308,6 +312,8 @@ void app_contexts(const struct app *a, struct contexts *where)
 
 struct editor *app_focus(struct app *a)
 {
+    if (a->approve.on)
+        return approve_replies(&a->approve) ? a->approve.reply : NULL;
     if (a->mode == MODE_INPUT)
         return a->editor;
     return a->mode == MODE_PROMPT || a->mode == MODE_PICKER ? a->line : NULL;
@@ -316,6 +322,8 @@ struct editor *app_focus(struct app *a)
 void app_edited(struct app *a)
 {
     struct buf text = {0};
+    if (a->approve.on)
+        return;
     if (a->mode == MODE_INPUT)
         input_edited(a);
     if (a->mode == MODE_PROMPT)
@@ -361,7 +369,7 @@ static void typed(struct app *a, const char *text, size_t n)
 {
     for (size_t at = 0, took; at < n; at += took) {
         uint32_t cp;
-        bool writes = app_focus(a) && !a->approve.on && !a->behind_ctrl_x;
+        bool writes = app_focus(a) && !a->behind_ctrl_x;
         took = unicode_decode(text + at, n - at, &cp, NULL);
         if (writes && (took < n || !press(a, cp, 0))) {
             insert(a, text + at, n - at);
@@ -400,7 +408,9 @@ static void pasted(struct app *a, const struct key_event *ev)
     buf_add(&a->paste, ev->text, ev->n);
     if (ev->kind != KEYS_PASTE_END)
         return;
-    struct editor *e = a->approve.on && a->mode == MODE_INPUT ? a->editor : app_focus(a);
+    struct editor *e = app_focus(a);
+    if (!e && a->approve.on && a->mode == MODE_INPUT)
+        e = a->editor;
     if (e && a->paste.len)
         editor_paste(e, a->paste.data, a->paste.len);
     buf_free(&a->paste);

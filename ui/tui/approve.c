@@ -21,6 +21,7 @@ void approve_ask(struct approve *q, const char *name, const char *arguments, siz
 void approve_end(struct approve *q)
 {
     q->on = q->seen = false;
+    q->asks = APPROVE_ASKS;
     q->columns = q->top = q->shown = 0;
     buf_reset(&q->name);
     buf_reset(&q->arguments);
@@ -32,11 +33,20 @@ void approve_free(struct approve *q)
     buf_free(&q->name);
     buf_free(&q->arguments);
     lines_free(&q->lines);
+    editor_close(q->reply);
+    q->reply = NULL;
+}
+
+bool approve_replies(const struct approve *q)
+{
+    return q->on && q->asks != APPROVE_ASKS;
 }
 
 int approve_rows(struct approve *q, int columns)
 {
     enum { INDENT = 2 };
+    if (approve_replies(q))
+        return 1 + editor_rows(q->reply, columns);
     int width = columns > INDENT * 2 ? columns - INDENT : columns;
     if (q->columns != columns) {
         lines_reset(&q->lines);
@@ -63,15 +73,33 @@ static void draw_keys(const struct approve *q, struct cells *c, struct area a, i
     snprintf(more, sizeof more, "%d more line%s: PgDn  ", left, left == 1 ? "" : "s");
     int col = left > 0 ? cells_puts(c, a, row, 0, BOLD, more) : 0;
     if (q->seen)
-        col = cells_puts(c, a, row, col, PLAIN, a.cols < 60 ? "y, a always, n: " : "y yes  a always this tool  n no  Esc no, and stop: ");
+        col = cells_puts(c, a, row, col, PLAIN, a.cols < 60 ? "y, a always, e edit, n: " : "y yes  a always this tool  e edit it first  n no  Esc no, and stop: ");
     else
         col = cells_puts(c, a, row, col, PLAIN, "n no  Esc no, and stop: ");
     c->cursor_row = a.row + row;
     c->cursor_col = a.col + (col < a.cols ? col : a.cols - 1);
 }
 
+static void draw_reply(struct approve *q, struct cells *c, struct area a)
+{
+    bool edits = q->asks == APPROVE_EDITS, narrow = a.cols < 60;
+    const char *told = edits ? (narrow ? " with: Enter, Esc back" : " with what?  Enter runs it, Esc goes back")
+                             : (narrow ? ": why not? Enter, Esc" : " will not run.  Why?  Enter tells the model, Esc goes back");
+    if (a.rows > 1) {
+        cells_puts(c, a, 0, cells_puts(c, a, 0, 0, BOLD, buf_str(&q->name)), DIM, told);
+        a.row++;
+        a.rows--;
+    }
+    editor_draw(q->reply, c, a, "> ");
+}
+
 void approve_draw(struct approve *q, struct cells *c, struct area a, int64_t ms)
 {
+    if (approve_replies(q)) {
+        cells_blank(c, a, PLAIN);
+        draw_reply(q, c, a);
+        return;
+    }
     approve_rows(q, a.cols);
     cells_blank(c, a, PLAIN);
     q->shown = a.rows - AROUND < q->lines.n ? a.rows - AROUND : q->lines.n;
@@ -91,31 +119,82 @@ void approve_draw(struct approve *q, struct cells *c, struct area a, int64_t ms)
 
 /* --- its keys --------------------------------------------------------------------------------------------------- */
 
-static void answer(struct app *a, enum chat_answer how)
+static bool has_seen(struct app *a)
 {
-    if (how != CHAT_NO && !a->approve.seen) {
+    if (!a->approve.seen)
         app_hint(a, "see the rest of it first: PgDn");
-        return;
-    }
+    return a->approve.seen;
+}
+
+static void answered(struct app *a)
+{
     approve_end(&a->approve);
     a->phase.asking = false;
     a->feed.call_ms = a->ms;            /* the time to decide is not the tool's */
+}
+
+static void yes(struct app *a, enum chat_answer how)
+{
+    if (!has_seen(a))
+        return;
+    answered(a);
     chat_approve(a->chat, how);
 }
 
 void act_approve_once(struct app *a)
 {
-    answer(a, CHAT_YES);
+    yes(a, CHAT_YES);
 }
 
 void act_approve_always(struct app *a)
 {
-    answer(a, CHAT_ALWAYS);
+    yes(a, CHAT_ALWAYS);
+}
+
+static void ask_for(struct approve *q, enum approve_asks what, const char *text)
+{
+    if (!q->reply)
+        q->reply = editor_open();
+    editor_reset(q->reply);
+    editor_set(q->reply, text);
+    q->asks = what;
+}
+
+void act_approve_edit(struct app *a)
+{
+    if (has_seen(a))
+        ask_for(&a->approve, APPROVE_EDITS, buf_str(&a->approve.arguments));
 }
 
 void act_approve_no(struct app *a)
 {
-    answer(a, CHAT_NO);
+    ask_for(&a->approve, APPROVE_REFUSES, "");
+}
+
+void act_reply(struct app *a)
+{
+    struct buf text = {0};
+    struct err e = {0};
+    bool edits = a->approve.asks == APPROVE_EDITS;
+    editor_text(a->approve.reply, &text);
+    if (edits && !chat_approve_edited(a->chat, buf_str(&text), text.len, &e)) {
+        app_hint(a, "%s", e.msg);
+    } else {
+        answered(a);
+        if (!edits)
+            chat_refuse(a->chat, buf_str(&text));
+    }
+    buf_free(&text);
+}
+
+void act_reply_up(struct app *a)
+{
+    editor_do(a->approve.reply, EDIT_UP);
+}
+
+void act_reply_down(struct app *a)
+{
+    editor_do(a->approve.reply, EDIT_DOWN);
 }
 
 void act_approve_up(struct app *a)

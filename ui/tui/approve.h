@@ -7,10 +7,16 @@
 #include <stdint.h>
 
 #include "ui/tui/cells.h"
+#include "ui/tui/editor.h"
 #include "ui/tui/lines.h"
+
+/* What the answer needs before it is given: other arguments, or a reason. */
+enum approve_asks { APPROVE_ASKS, APPROVE_EDITS, APPROVE_REFUSES };
 
 struct approve {
     bool    on;
+    enum approve_asks asks;
+    struct editor *reply;               /* where those are typed; NULL until it is needed */
     int64_t deaf_until;                 /* keys before that were meant for something else; INT64_MAX: it was not drawn yet */
     struct buf name, arguments;
     struct lines lines;                 /* of the arguments, for `columns` */
@@ -25,6 +31,7 @@ void approve_end(struct approve *q);
 void approve_free(struct approve *q);
 int  approve_rows(struct approve *q, int columns);      /* rows it would like */
 void approve_draw(struct approve *q, struct cells *c, struct area a, int64_t ms);
+bool approve_replies(const struct approve *q);          /* one types into `reply` */
 void approve_scroll(struct approve *q, int lines);
 
 #endif

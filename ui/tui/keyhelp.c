@@ -52,7 +52,9 @@ void act_keys_page_down(struct app *a)
 static void where_one_was(const struct app *a, struct contexts *where)
 {
     *where = (struct contexts){{CONTEXT_input, CONTEXT_empty, CONTEXT_edit, CONTEXT_any}, 4};
-    if (a->below != MODE_INPUT)
+    if (a->approve.on)
+        *where = (struct contexts){{approve_replies(&a->approve) ? CONTEXT_reply : CONTEXT_approve, CONTEXT_any}, 2};
+    else if (a->below != MODE_INPUT)
         app_contexts_of(a, a->below, where);
 }
 

@@ -13,6 +13,14 @@ void stop_turn(struct app *a)
 /* What lies above the draft; true if there was something. */
 static bool close_window(struct app *a)
 {
+    if (a->mode == MODE_KEYS) {
+        act_keys_end(a);
+        return true;
+    }
+    if (approve_replies(&a->approve)) { /* back to the question */
+        a->approve.asks = APPROVE_ASKS;
+        return true;
+    }
     if (a->approve.on) {                /* no, and the answer stops */
         approve_end(&a->approve);
         stop_turn(a);
@@ -22,9 +30,6 @@ static bool close_window(struct app *a)
     case MODE_PROMPT:
         editor_reset(a->line);
         a->mode = a->below;
-        return true;
-    case MODE_KEYS:
-        act_keys_end(a);
         return true;
     case MODE_PICKER:
         picker_free(&a->picker);

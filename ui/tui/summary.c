@@ -10,7 +10,7 @@
 
 static const char *hint(const struct app *a)
 {
-    if (a->approve.on)
+    if (a->approve.on && a->mode != MODE_KEYS)
         return NULL;                    /* the question names its keys */
     switch (a->mode) {
     case MODE_VIEW:    return "F1 keys, q back\tq";
