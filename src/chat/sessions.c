@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/unicode.h"
+#include "chat/export.h"
 #include "chat/place.h"
 #include "chat/session.h"
 #include "chat/title.h"
@@ -274,5 +275,27 @@ bool sessions_delete(const char *name, struct err *e)
     if (fd >= 0)
         close(fd);
     buf_free(&path);
+    return ok;
+}
+
+bool sessions_text(const char *name, struct buf *out, struct err *e)
+{
+    struct transcript t = {0};
+    bool ok = session_read(name, &t, e) && export_transcript(&t, "txt", out, e);
+    transcript_free(&t);
+    return ok;
+}
+
+bool sessions_rename(const char *name, const char *title, struct err *e)
+{
+    struct transcript t = {0};
+    struct buf note = {0}, clean = {0};
+    struct session *s = session_open(name, &t, &note, e);
+    title_clean(&clean, text_of(title));
+    bool ok = s && session_title(s, buf_str(&clean), e);
+    session_close(s);
+    transcript_free(&t);
+    buf_free(&note);
+    buf_free(&clean);
     return ok;
 }

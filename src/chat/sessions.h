@@ -27,6 +27,9 @@ void sessions_names(void (*fn)(const char *name, void *arg), void *arg);
 /* A line for people: "NAME  2 h ago  3 turns  TITLE", and a second one with the hit.  Not yet safe for a terminal. */
 void sessions_line(const struct sessions_item *item, int64_t now_s, struct buf *out);
 bool sessions_delete(const char *name, struct err *e);          /* not one that is open somewhere */
+/* What was said in it, as text. */
+bool sessions_text(const char *name, struct buf *out, struct err *e);
+bool sessions_rename(const char *name, const char *title, struct err *e);       /* likewise; "": none */
 bool sessions_newest(struct buf *name);                         /* false: there is none */
 
 #endif

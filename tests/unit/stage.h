@@ -6,6 +6,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <dirent.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "fake_engine.h"
@@ -19,6 +21,7 @@ static struct {
     struct cells cells;
     struct buf screen;
     int64_t ms;
+    bool keeps;                         /* conversations go to disk, files are attached */
     struct tmpdir home;                 /* nobody's conversations are listed, or deleted */
 } stage;
 
@@ -71,8 +74,10 @@ static inline void stage_load(void)
 static inline void stage_open(void)
 {
     static const struct chat_front front = {.can_ask = true, .inspects = true, .tools = "all"};
+    struct chat_front now = front;
     struct err e = {0};
-    stage.chat = chat_open(stage.o, &front, &e);
+    now.keeps = now.attaches = stage.keeps;
+    stage.chat = chat_open(stage.o, &now, &e);
     if (!stage.chat)
         fail_msg("%s", e.msg);
     stage.app.ms = stage.ms;
@@ -81,10 +86,18 @@ static inline void stage_open(void)
         stage_load();
 }
 
-static inline void rmdir_in_home(const char *name)
+/* What is in a folder of the state directory, and the folder. */
+static inline void stage_clean(const char *name)
 {
-    char path[192];
+    char path[192], file[512];
     snprintf(path, sizeof path, "%s/%s", stage.home.path, name);
+    DIR *d = opendir(path);
+    for (struct dirent *at; d && (at = readdir(d));) {
+        snprintf(file, sizeof file, "%s/%s", path, at->d_name);
+        unlink(file);
+    }
+    if (d)
+        closedir(d);
     rmdir(path);
 }
 
@@ -95,8 +108,9 @@ static inline void stage_end(void)
     options_close(stage.o);
     cells_free(&stage.cells);
     buf_free(&stage.screen);
-    rmdir_in_home("q35chat/sessions");
-    rmdir_in_home("q35chat");
+    stage_clean("q35chat/sessions");
+    stage_clean("q35chat/pastes");
+    stage_clean("q35chat");
     tmpdir_remove(&stage.home);
 }
 

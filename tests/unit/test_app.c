@@ -333,6 +333,94 @@ static void test_app__keys_are_told_and_do_nothing_while_they_are_tested(void **
     stage_end();
 }
 
+static void paste(const char *text, size_t n)
+{
+    for (size_t at = 0; at < n; at += 4096)
+        app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE, .text = text + at, .n = n - at < 4096 ? n - at : 4096}, stage.ms);
+    app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE_END}, stage.ms);
+}
+
+static void test_app__a_large_paste_asks_what_it_is(void **state)
+{
+    (void)state;
+    enum { N = 300000 };
+    char *text = malloc(N);
+    memset(text, 'x', N);
+    for (int i = 99; i < N; i += 100)
+        text[i] = '\n';
+    begin();
+    stage.keeps = true;
+    fake_say("Read.");
+    stage_open();
+    stage_type("look: ");
+    paste(text, N);
+    assert_shows("This paste is large: 300.0 kB, 3,001 lines");
+    stage_keys("Enter x d");
+    assert_string_equal(stage_draft(), "look: ");
+    paste(text, N);
+    stage_key("Esc");
+    assert_string_equal(stage_draft(), "look: ");
+    paste(text, N);
+    stage_key("i");
+    assert_int_equal(strlen(stage_draft()), N + 6);
+    stage_keys("Ctrl-C");
+    stage_type("look: ");
+    paste(text, N);
+    stage_key("a");
+    assert_int_equal(strncmp(stage_draft(), "look: @", 7), 0);
+    assert_non_null(strstr(stage_draft(), "q35chat/pastes/paste-"));
+    stage_key("Enter");
+    stage_answer();
+    assert_int_equal(chat_n_files(stage.chat, 0), 1);
+    assert_int_equal(chat_file(stage.chat, 0, 0).bytes, N);
+    stage_end();
+    free(text);
+}
+
+static void test_app__sessions_are_looked_at_renamed_and_deleted_in_their_list(void **state)
+{
+    (void)state;
+    begin();
+    stage.keeps = true;
+    fake_say("Blue, mostly.");
+    fake_say("Green.");
+    stage_open();
+    stage_say("Sky?");
+    stage_answer();
+    stage_say("/new");
+    stage_say("Grass?");
+    stage_answer();
+    stage_say("/sessions");
+    assert_shows("Sky?");
+    stage_type("sky");
+    assert_hides("Blue, mostly.");
+    stage_key("Tab");
+    assert_shows("Blue, mostly.");
+    assert_hides("Green.");
+    stage_key("F2");
+    assert_shows("its title");
+    stage_key("Ctrl-U");
+    stage_type("Colours");
+    stage_key("Enter");
+    assert_shows("Colours");
+    assert_hides("its title");
+    stage_type("grass");
+    stage_keys("F2 Ctrl-U");
+    stage_type("Lawn");
+    stage_key("Enter");                 /* the one that is open */
+    assert_string_equal(chat_title(stage.chat), "Lawn");
+    stage_type("colours");
+    stage_keys("F2 Esc");
+    assert_shows("Lawn");               /* the list is whole again */
+    stage_type("colours");
+    stage_keys("Ctrl-D");
+    assert_shows("Ctrl-D again deletes it for good");
+    stage_keys("Ctrl-D");
+    assert_hides("Colours");
+    assert_shows("Lawn");
+    stage_end();
+}
+
 static void test_app__sleeps_when_nothing_happens(void **state)
 {
     (void)state;
@@ -433,6 +521,8 @@ int main(void)
         cmocka_unit_test(test_app__figures_of_the_turn_are_there_while_it_runs),
         cmocka_unit_test(test_app__keys_of_the_config_file_work_and_bad_ones_are_told),
         cmocka_unit_test(test_app__keys_are_told_and_do_nothing_while_they_are_tested),
+        cmocka_unit_test(test_app__a_large_paste_asks_what_it_is),
+        cmocka_unit_test(test_app__sessions_are_looked_at_renamed_and_deleted_in_their_list),
         cmocka_unit_test(test_app__sleeps_when_nothing_happens),
         cmocka_unit_test(test_app__no_key_in_no_state_breaks_anything),
     };

@@ -13,7 +13,7 @@ typedef void action_fn(struct app *a);
 
 enum context {
     CONTEXT_popup, CONTEXT_empty, CONTEXT_input, CONTEXT_edit, CONTEXT_prompt, CONTEXT_view, CONTEXT_approve, CONTEXT_reply, CONTEXT_picker,
-    CONTEXT_inspect, CONTEXT_keys, CONTEXT_any, N_CONTEXTS
+    CONTEXT_inspect, CONTEXT_keys, CONTEXT_paste, CONTEXT_any, N_CONTEXTS
 };
 /* Where one is: contexts in the order in which they are asked. */
 struct contexts { enum context at[6]; int n; };

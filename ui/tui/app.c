@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/unicode.h"
+#include "ui/tui/paste.h"
 
 enum { HINT_MS = 4000, SAMPLE_MS = 200, MACHINE_MS = 1000 };
 
@@ -52,6 +53,7 @@ void app_close(struct app *a)
     suggest_free(&a->suggest);
     buf_free(&a->fatal);
     buf_free(&a->paste);
+    buf_free(&a->pasted);
     buf_free(&a->hint);
     buf_free(&a->copied);
     buf_free(&a->signs);
@@ -294,6 +296,9 @@ void app_contexts_of(const struct app *a, enum mode mode, struct contexts *where
     case MODE_KEYS:
         where->at[where->n++] = CONTEXT_keys;
         break;
+    case MODE_PASTE:
+        where->at[where->n++] = CONTEXT_paste;
+        break;
     }
     where->at[where->n++] = CONTEXT_any;
 }
@@ -403,20 +408,6 @@ static bool deaf(struct app *a, const struct key_event *ev)
     return !(ev->kind == KEYS_KEY && ev->code == 'c' && ev->mods == MOD_CTRL);
 }
 
-static void pasted(struct app *a, const struct key_event *ev)
-{
-    buf_add(&a->paste, ev->text, ev->n);
-    if (ev->kind != KEYS_PASTE_END)
-        return;
-    struct editor *e = app_focus(a);
-    if (!e && a->approve.on && a->mode == MODE_INPUT)
-        e = a->editor;
-    if (e && a->paste.len)
-        editor_paste(e, a->paste.data, a->paste.len);
-    buf_free(&a->paste);
-    app_edited(a);
-}
-
 void app_key(struct app *a, const struct key_event *ev, int64_t ms)
 {
     a->ms = ms;
@@ -425,7 +416,7 @@ void app_key(struct app *a, const struct key_event *ev, int64_t ms)
         return;
     }
     if (ev->kind == KEYS_PASTE || ev->kind == KEYS_PASTE_END) {
-        pasted(a, ev);
+        paste_take(a, ev);
         return;
     }
     if (ev->kind == KEYS_REPORT || !a->chat || deaf(a, ev))

@@ -8,7 +8,7 @@
  *   approve     a tool asks                                picker   sessions, the tree, earlier messages
  *   inspect     the tokens of an answer, heat              suggest  what completes the word at the cursor
  *   phase       what the model does just now               summary  what status line and panel are told
- *   keyhelp     the list of keys, and what they send
+ *   paste       pastes; large ones ask          keyhelp     the list of keys, and what they send
  *   queue, unsent   messages that wait; over the end of the program */
 #ifndef Q35_UI_TUI_APP_H
 #define Q35_UI_TUI_APP_H
@@ -33,8 +33,8 @@
 #include "ui/tui/steps.h"
 #include "ui/tui/suggest.h"
 
-enum mode { MODE_INPUT, MODE_VIEW, MODE_PROMPT, MODE_PICKER, MODE_INSPECT, MODE_KEYS };
-enum prompt { PROMPT_FIND_DOWN, PROMPT_FIND_UP, PROMPT_TYPED };
+enum mode { MODE_INPUT, MODE_VIEW, MODE_PROMPT, MODE_PICKER, MODE_INSPECT, MODE_KEYS, MODE_PASTE };
+enum prompt { PROMPT_FIND_DOWN, PROMPT_FIND_UP, PROMPT_TYPED, PROMPT_RENAME };
 enum heat { HEAT_NONE, HEAT_HOW, HEAT_PROBABILITY };
 
 /* What only the owner of the terminal can do; it does so after the keys of a read, in this order. */
@@ -100,6 +100,7 @@ struct app {
     char   *steer;                      /* sent as soon as the answer has stopped */
     struct buf fatal;                   /* why the model has ended */
     struct buf paste;                   /* what came of it so far */
+    struct buf pasted;                  /* of MODE_PASTE: what is in question */
     struct buf hint;                    /* a word about the last key, in the status line */
     int64_t hint_until;
 
@@ -153,6 +154,9 @@ void keyhelp_test(struct app *a);                       /* from now on keys are 
 bool keyhelp_tests(const struct app *a);
 void keyhelp_take(struct app *a, const struct key_event *ev);
 void app_sent(struct app *a, const char *bytes, size_t n);      /* what the terminal sent, before the keys that it makes */
+
+/* --- picker.c, beside picker.h --- */
+void picker_renamed(struct app *a);                     /* the prompt holds the new title of the chosen session */
 
 /* --- stop.c --- */
 void stop_turn(struct app *a);

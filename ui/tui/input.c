@@ -120,6 +120,10 @@ void act_prompt_newer(struct app *a)
 void act_prompt_done(struct app *a)
 {
     const char *text = a->prompt == PROMPT_TYPED ? input_found(a) : NULL;
+    if (a->prompt == PROMPT_RENAME) {
+        picker_renamed(a);
+        return;
+    }
     if (a->prompt != PROMPT_TYPED)
         browse_find(a);
     else if (text)

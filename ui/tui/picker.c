@@ -70,7 +70,7 @@ bool picker_sessions(struct picker *p, const struct chat *c, int64_t now_s, stru
     const char *open = chat_saved_as(c);
     if (!sessions_list(&s, NULL, e))
         return false;
-    begin(p, PICK_SESSION, "sessions", "typing narrows  Enter goes on with it  Ctrl-D deletes  Esc closes");
+    begin(p, PICK_SESSION, "sessions", "Enter goes on with it  Tab shows it  F2 renames  Ctrl-D deletes  Esc closes");
     p->popup.empty = "no session of that kind";
     for (int i = 0; i < s.n; i++) {
         const struct sessions_item *item = &s.items[i];
@@ -165,7 +165,39 @@ void picker_free(struct picker *p)
     free(p->rows);
     free(p->names);
     free(p->ids);
+    lines_free(&p->lines);
     *p = (struct picker){0};
+}
+
+/* --- what was said in a session --------------------------------------------------------------------------------- */
+
+/* Anew where the choice or the width has changed. */
+static void make_preview(struct picker *p, int columns)
+{
+    struct buf text = {0};
+    struct err e = {0};
+    int row = p->popup.chosen;
+    if (p->previewed == row && p->preview_columns == columns)
+        return;
+    p->previewed = row;
+    p->preview_columns = columns;
+    lines_reset(&p->lines);
+    if (row >= 0 && !sessions_text(p->names[row], &text, &e))
+        buf_adds(&text, e.msg);
+    lines_wrap(&p->lines, (struct look){STYLE_text, 0}, buf_str(&text), text.len, 0, columns > 1 ? columns : 1, 0);
+    while (p->lines.n && !lines_columns(&p->lines, p->lines.n - 1))
+        lines_cut(&p->lines, p->lines.n - 1);
+    buf_free(&text);
+}
+
+void picker_draw_preview(struct picker *p, struct cells *c, struct area a)
+{
+    if (!p->preview || a.rows < 1)
+        return;
+    make_preview(p, a.cols);
+    cells_blank(c, a, (struct look){STYLE_text, 0});
+    for (int i = 0; i < a.rows && i < p->lines.n; i++)
+        lines_draw(&p->lines, p->lines.n > a.rows ? p->lines.n - a.rows + i : i, c, a, i);
 }
 
 /* --- its keys --------------------------------------------------------------------------------------------------- */
@@ -193,6 +225,7 @@ void app_pick(struct app *a, enum picker_kind kind)
     }
     editor_reset(a->line);
     a->mode = MODE_PICKER;
+    a->picker.previewed = -1;
 }
 
 static void load(struct app *a, const char *name)
@@ -259,6 +292,23 @@ void act_picker_page_down(struct app *a)
     move(a, POPUP_ROWS - 1);
 }
 
+/* The list anew, with the same session chosen, or what has taken its place. */
+static void list_again(struct app *a, int row)
+{
+    struct picker *p = &a->picker;
+    bool preview = p->preview;
+    char *name = strdup(p->names[row]);
+    CHECK(name);
+    app_pick(a, PICK_SESSION);
+    for (int i = 0; i < p->n; i++)
+        if (!strcmp(p->names[i], name))
+            row = i;
+    if (p->n)
+        popup_choose(&p->popup, row < p->n ? row : p->n - 1);
+    p->preview = preview;
+    free(name);
+}
+
 void act_picker_delete(struct app *a)
 {
     struct picker *p = &a->picker;
@@ -273,9 +323,39 @@ void act_picker_delete(struct app *a)
         app_hint(a, "%s", e.msg);
         p->doomed = -1;
     } else {
-        app_pick(a, PICK_SESSION);
-        if (a->picker.n)
-            popup_choose(&a->picker.popup, row < a->picker.n ? row : a->picker.n - 1);
+        list_again(a, row);
         app_hint(a, "deleted");
     }
+}
+
+void act_picker_preview(struct app *a)
+{
+    if (a->picker.kind == PICK_SESSION)
+        a->picker.preview = !a->picker.preview;
+}
+
+void act_picker_rename(struct app *a)
+{
+    struct picker *p = &a->picker;
+    if (p->kind != PICK_SESSION || p->popup.chosen < 0)
+        return;
+    a->below = MODE_PICKER;
+    a->mode = MODE_PROMPT;
+    a->prompt = PROMPT_RENAME;
+    editor_reset(a->line);
+    editor_insert(a->line, p->rows[p->popup.chosen].text, strlen(p->rows[p->popup.chosen].text));
+}
+
+void picker_renamed(struct app *a)
+{
+    struct picker *p = &a->picker;
+    struct buf title = {0};
+    struct err e = {0};
+    int row = p->popup.chosen;
+    editor_text(a->line, &title);
+    bool ok = p->rows[row].here ? chat_rename(a->chat, buf_str(&title), &e) : sessions_rename(p->names[row], buf_str(&title), &e);
+    list_again(a, row);
+    if (!ok)
+        app_hint(a, "%s", e.msg);
+    buf_free(&title);
 }

@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "chat/chat.h"
+#include "ui/tui/lines.h"
 #include "ui/tui/popup.h"
 
 enum picker_kind { PICK_SESSION, PICK_MESSAGE, PICK_NODE };
@@ -21,6 +22,10 @@ struct picker {
     int *ids;                           /* of a row: index of the message, or of the node */
     int  n, cap;
     int  doomed;                        /* the row that the next Ctrl-D deletes, or -1 */
+    bool preview;                       /* what was said in the chosen session is shown above */
+    int  previewed;                     /* the row whose text that is, for */
+    int  preview_columns;
+    struct lines lines;
     struct arena mem;
 };
 
@@ -28,6 +33,7 @@ bool picker_sessions(struct picker *p, const struct chat *c, int64_t now_s, stru
 void picker_messages(struct picker *p, const struct chat *c);
 void picker_tree(struct picker *p, const struct chat *c);
 void picker_free(struct picker *p);
+void picker_draw_preview(struct picker *p, struct cells *c, struct area a);     /* its end, if it is asked for */
 void picker_filter(struct picker *p, const char *words);        /* rows that hold all of them */
 
 #endif

@@ -30,6 +30,7 @@ static bool close_window(struct app *a)
     case MODE_PROMPT:
         editor_reset(a->line);
         a->mode = a->below;
+        app_edited(a);
         return true;
     case MODE_PICKER:
         picker_free(&a->picker);
@@ -37,6 +38,9 @@ static bool close_window(struct app *a)
         return true;
     case MODE_INSPECT:
         act_inspect_end(a);
+        return true;
+    case MODE_PASTE:
+        act_paste_drop(a);
         return true;
     case MODE_INPUT:
         return input_close_popup(a);

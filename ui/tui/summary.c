@@ -14,7 +14,8 @@ static const char *hint(const struct app *a)
         return NULL;                    /* the question names its keys */
     switch (a->mode) {
     case MODE_VIEW:    return "F1 keys, q back\tq";
-    case MODE_KEYS:    return "q back\tq";
+    case MODE_KEYS:    return a->testing ? "Esc Esc back\tEsc" : "q back\tq";
+    case MODE_PASTE:   return NULL;
     case MODE_INSPECT:
     case MODE_PICKER:
     case MODE_PROMPT:  return "Esc back\tEsc";

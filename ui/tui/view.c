@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ui/exits.h"
+#include "ui/tui/paste.h"
 #include "ui/tui/summary.h"
 
 enum { TINY_ROWS = 10, QUEUE_ROWS = 3, PROGRESS_AFTER_MS = 500 };
@@ -138,8 +139,10 @@ static int input_rows(struct app *a, const struct cells *c)
     int above = a->bare ? 1 : 2;        /* a row of transcript, the status line */
     if (a->approve.on)
         return most(least(approve_rows(&a->approve, c->cols), c->rows - above), 1);
+    if (a->mode == MODE_PASTE)
+        return most(least(PASTE_ROWS, c->rows - above), 1);
     if (a->mode == MODE_PROMPT)
-        return a->prompt == PROMPT_TYPED && !is_tiny(c) ? 2 : 1;
+        return a->prompt >= PROMPT_TYPED && !is_tiny(c) ? 2 : 1;
     if (is_tiny(c))
         return 1;
     return most(1, least(editor_rows(a->editor, c->cols), most(3, c->rows / 3)));
@@ -147,10 +150,11 @@ static int input_rows(struct app *a, const struct cells *c)
 
 static void draw_prompt(struct app *a, struct cells *c, struct area at)
 {
-    static const char *const signs[] = {"/ ", "? ", "^R"};
+    static const char *const signs[] = {"/ ", "? ", "^R", "> "};
     const char *found = a->prompt == PROMPT_TYPED ? input_found(a) : NULL;
     if (at.rows > 1) {
-        cells_puts(c, at, 0, 0, DIM, found ? "  " : "  type a part of what you wrote before");
+        cells_puts(c, at, 0, 0, DIM, found ? "  " : a->prompt == PROMPT_RENAME ? "  its title; an empty one takes the first line again"
+                                                  : "  type a part of what you wrote before");
         if (found)
             cells_put(c, at, 0, 2, TEXT, found, strlen(found));
         at.row++;
@@ -163,6 +167,8 @@ static void draw_input(struct app *a, struct cells *c, struct area at)
 {
     if (a->approve.on)
         approve_draw(&a->approve, c, at, a->ms);
+    else if (a->mode == MODE_PASTE)
+        paste_draw(a, c, at);
     else if (a->mode == MODE_PROMPT)
         draw_prompt(a, c, at);
     else
@@ -236,6 +242,8 @@ static void draw_all(struct app *a, struct cells *c)
     if (status)
         draw_status(a, c, (struct area){c->rows - input - 1, 0, 1, c->cols});
     draw_input(a, c, a->at_input);
+    if (a->mode == MODE_PICKER && !a->approve.on)
+        picker_draw_preview(&a->picker, c, (struct area){0, 0, rows - above, text.cols});
     draw_above(a, c, (struct area){rows - above, 0, above, text.cols});
 }
 

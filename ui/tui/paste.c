@@ -1,0 +1,129 @@
+#include "ui/tui/paste.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "chat/place.h"
+#include "ui/tui/app.h"
+#include "ui/tui/figure.h"
+
+void paste_take(struct app *a, const struct key_event *ev)
+{
+    if (a->mode == MODE_PASTE)          /* another one while that question stands: both are in question */
+        buf_add(&a->pasted, ev->text, ev->n);
+    else
+        buf_add(&a->paste, ev->text, ev->n);
+    if (ev->kind != KEYS_PASTE_END || a->mode == MODE_PASTE)
+        return;
+    struct editor *e = app_focus(a);
+    if (!e && a->approve.on && a->mode == MODE_INPUT)
+        e = a->editor;
+    if (e == a->editor && a->paste.len > PASTE_ASKS) {
+        a->pasted = a->paste;
+        a->paste = (struct buf){0};
+        a->mode = MODE_PASTE;
+        return;
+    }
+    if (e && a->paste.len)
+        editor_paste(e, a->paste.data, a->paste.len);
+    buf_free(&a->paste);
+    app_edited(a);
+}
+
+void paste_draw(const struct app *a, struct cells *c, struct area at)
+{
+    static const struct look plain = {STYLE_text, 0};
+    struct buf line = {0};
+    long lines = 1;
+    for (size_t i = 0; i < a->pasted.len; i++)
+        lines += a->pasted.data[i] == '\n';
+    buf_adds(&line, at.cols < 60 ? "" : "This paste is large: ");
+    figure_bytes(&line, a->pasted.len);
+    buf_adds(&line, ", ");
+    figure_count(&line, lines);
+    buf_adds(&line, at.cols < 60 ? " lines, ~" : " lines, about ");
+    figure_tokens(&line, (double)a->pasted.len / 3.5);
+    buf_adds(&line, " tok");
+    cells_blank(c, at, plain);
+    if (at.rows > 1)
+        cells_puts(c, at, 0, 0, plain, line.data);
+    int row = at.rows - 1;
+    int col = cells_puts(c, at, row, 0, plain, at.cols < 60 ? "a file, i insert, d drop: " : "a attach it as a file  i insert it  d or Esc drop it: ");
+    c->cursor_row = at.row + row;
+    c->cursor_col = at.col + (col < at.cols ? col : at.cols - 1);
+    buf_free(&line);
+}
+
+/* --- its keys --------------------------------------------------------------------------------------------------- */
+
+static void done(struct app *a)
+{
+    buf_free(&a->pasted);
+    a->mode = MODE_INPUT;
+    app_edited(a);
+}
+
+static bool write_all(int fd, const char *s, size_t n)
+{
+    while (n) {
+        ssize_t k = write(fd, s, n);
+        if (k < 0 && errno != EINTR)
+            return false;
+        s += k > 0 ? k : 0;
+        n -= k > 0 ? (size_t)k : 0;
+    }
+    return true;
+}
+
+/* A new file of the state directory, for the owner only. */
+static bool keep(const struct buf *text, struct buf *path, struct err *e)
+{
+    char name[64];
+    for (int i = 1, fd = -1; fd < 0; i++) {
+        snprintf(name, sizeof name, "pastes/paste-%lld-%d.txt", (long long)time(NULL), i);
+        buf_reset(path);
+        if (!place_state(path, name, e))
+            return false;
+        fd = open(path->data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (fd < 0 && errno == EEXIST)
+            continue;
+        bool ok = fd >= 0 && write_all(fd, text->data, text->len);
+        if (!ok)
+            err_set(e, "cannot write %s: %s", path->data, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return ok;
+    }
+    return false;
+}
+
+void act_paste_attach(struct app *a)
+{
+    struct buf path = {0}, word = {0};
+    struct err e = {0};
+    if (keep(&a->pasted, &path, &e)) {
+        buf_addf(&word, strpbrk(path.data, " \t") ? "@\"%s\" " : "@%s ", path.data);
+        editor_insert(a->editor, word.data, word.len);
+        done(a);
+    } else {
+        app_hint(a, "%s", e.msg);
+    }
+    buf_free(&path);
+    buf_free(&word);
+}
+
+void act_paste_insert(struct app *a)
+{
+    editor_paste(a->editor, a->pasted.data, a->pasted.len);
+    done(a);
+}
+
+void act_paste_drop(struct app *a)
+{
+    done(a);
+    app_hint(a, "the paste is dropped; the clipboard still has it");
+}
