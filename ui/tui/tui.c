@@ -62,8 +62,10 @@ static void resize(struct tui *t)
 static void draw(struct tui *t, int64_t ms)
 {
     struct buf title = {0};
-    if (t->resize_ms && ms >= t->resize_ms)
+    if (t->resize_ms && ms >= t->resize_ms) {
         resize(t);
+        term_redraw(t->term);           /* there and back: the same size, but the terminal may have lost what was outside */
+    }
     if (!t->dirty || t->resize_ms || ms - t->drawn_ms < t->frame_ms || !term_ready(t->term))
         return;
     follow_theme(t);
