@@ -41,7 +41,9 @@ sh ... and go along, or are left out: eval "$user" | grep -q 'one.*two.*three.*f
 sh ... and this is answered: eval "$answered 4"
 see ... to its end: ready
 send megabyte
-see a megabyte is one, too: 2 lines, 1
+see a megabyte is asked for: i insert it
+insist ... and inserted: i i insert it
+see ... as one thing, too: 2 lines, 1
 type is here
 see ... with keys behind it: is here
 type \003
