@@ -166,7 +166,8 @@ static void keys(struct buf *out)
         {"any", "Everywhere"}, {"input", "In the input"}, {"empty", "In the input while it is empty"}, {"edit", "In every line that one types into"},
         {"popup", "While completions are listed"}, {"prompt", "While one types what to search"}, {"view", "In view mode"},
         {"approve", "When a tool asks"}, {"picker", "In a list: conversations, messages, branches"}, {"inspect", "Among the tokens"},
-        {"keys", "In the list of keys"},
+        {"keys", "In the list of keys"}, {"reply", "When one says with what a tool runs, or why not"}, {"paste", "When a large paste asks"},
+        {"select", "When lines are selected"},
     };
     int told = 0;
     for (size_t p = 0; p < sizeof places / sizeof *places; p++) {

@@ -188,6 +188,48 @@ static void test_app__view_mode_reads_searches_and_goes_back(void **state)
     stage_end();
 }
 
+static void test_app__view_mode_marks_selects_lines_and_lists_addresses(void **state)
+{
+    struct buf text = {0};
+    (void)state;
+    begin();
+    for (int i = 1; i <= 40; i++)
+        buf_addf(&text, "Line number %d.\n\n", i);
+    buf_adds(&text, "See https://example.org/a and <https://example.org/b>.");
+    fake_say(text.data);
+    stage_open();
+    stage_say("Go");
+    stage_answer();
+    stage_keys("Alt-V g m a G");
+    assert_hides("Line number 1.");
+    stage_keys("' a");
+    assert_shows("Line number 1.");
+    stage_keys("' '");
+    assert_hides("Line number 1.");
+    stage_keys("' z");
+    assert_shows("nothing is marked so");
+    stage_keys("g }");
+    stage_pass(5000);
+    stage_key("v");
+    assert_shows("line 1 of 81");
+    stage_keys("j j v j j");
+    assert_shows("line 5 of 81");
+    stage_key("y");
+    assert_string_equal(stage.app.copied.data, "Line number 2.\n\nLine number 3.\n");
+    stage_keys("v k v k G Esc");
+    assert_int_equal(stage.app.mode, MODE_VIEW);
+    stage_key("o");
+    assert_shows("https://example.org/a");
+    stage_type("/b");
+    stage_key("Enter");
+    assert_string_equal(stage.app.copied.data, "https://example.org/b");
+    assert_int_equal(stage.app.mode, MODE_VIEW);
+    stage_keys("o Esc q");
+    assert_string_equal(stage_draft(), "");
+    buf_free(&text);
+    stage_end();
+}
+
 static void test_app__the_inspector_lets_the_answer_go_on_from_another_token(void **state)
 {
     (void)state;
@@ -514,6 +556,7 @@ int main(void)
         cmocka_unit_test(test_app__the_history_is_searched_and_the_draft_comes_back),
         cmocka_unit_test(test_app__the_tree_goes_to_another_branch),
         cmocka_unit_test(test_app__view_mode_reads_searches_and_goes_back),
+        cmocka_unit_test(test_app__view_mode_marks_selects_lines_and_lists_addresses),
         cmocka_unit_test(test_app__the_inspector_lets_the_answer_go_on_from_another_token),
         cmocka_unit_test(test_app__heat_colours_what_was_guessed_and_what_was_drafted),
         cmocka_unit_test(test_app__thinking_is_switched_for_the_next_turn),

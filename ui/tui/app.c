@@ -54,6 +54,7 @@ void app_close(struct app *a)
     buf_free(&a->fatal);
     buf_free(&a->paste);
     buf_free(&a->pasted);
+    buf_free(&a->select.source);
     buf_free(&a->hint);
     buf_free(&a->copied);
     buf_free(&a->signs);
@@ -90,6 +91,8 @@ void app_note(struct app *a, const char *text)
 
 void app_changed(struct app *a)
 {
+    if (a->mode == MODE_SELECT)
+        select_end(a);
     if (!chat_n_messages(a->chat))
         pane_reset(a->pane);
     feed_sync(&a->feed);
@@ -296,6 +299,9 @@ void app_contexts_of(const struct app *a, enum mode mode, struct contexts *where
     case MODE_KEYS:
         where->at[where->n++] = CONTEXT_keys;
         break;
+    case MODE_SELECT:
+        where->at[where->n++] = CONTEXT_select;
+        break;
     case MODE_PASTE:
         where->at[where->n++] = CONTEXT_paste;
         break;
@@ -352,6 +358,8 @@ static void insert(struct app *a, const char *text, size_t n)
 static bool press(struct app *a, uint32_t code, uint8_t mods)
 {
     struct contexts where;
+    if (!mods && select_mark(a, code))
+        return true;
     app_contexts(a, &where);
     bool behind = a->behind_ctrl_x;
     a->behind_ctrl_x = !behind && code == 'x' && mods == MOD_CTRL;

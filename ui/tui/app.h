@@ -8,7 +8,8 @@
  *   approve     a tool asks                                picker   sessions, the tree, earlier messages
  *   inspect     the tokens of an answer, heat              suggest  what completes the word at the cursor
  *   phase       what the model does just now               summary  what status line and panel are told
- *   paste       pastes; large ones ask          keyhelp     the list of keys, and what they send
+ *   select      marks, lines to copy                   keyhelp     the list of keys, and what they send
+ *   paste       pastes; large ones ask
  *   queue, unsent   messages that wait; over the end of the program */
 #ifndef Q35_UI_TUI_APP_H
 #define Q35_UI_TUI_APP_H
@@ -30,10 +31,11 @@
 #include "ui/tui/picker.h"
 #include "ui/tui/phase.h"
 #include "ui/tui/queue.h"
+#include "ui/tui/select.h"
 #include "ui/tui/steps.h"
 #include "ui/tui/suggest.h"
 
-enum mode { MODE_INPUT, MODE_VIEW, MODE_PROMPT, MODE_PICKER, MODE_INSPECT, MODE_KEYS, MODE_PASTE };
+enum mode { MODE_INPUT, MODE_VIEW, MODE_PROMPT, MODE_PICKER, MODE_INSPECT, MODE_KEYS, MODE_PASTE, MODE_SELECT };
 enum prompt { PROMPT_FIND_DOWN, PROMPT_FIND_UP, PROMPT_TYPED, PROMPT_RENAME };
 enum heat { HEAT_NONE, HEAT_HOW, HEAT_PROBABILITY };
 
@@ -81,6 +83,7 @@ struct app {
     struct approve approve;             /* above every mode while a tool asks */
     struct picker  picker;
     struct inspect inspect;
+    struct select  select;              /* lines of the source, and marks */
     struct suggest suggest;             /* what completes the word at the cursor */
     int         keys_top;               /* first line of the help that is shown */
     bool        testing;                /* MODE_KEYS tells what keys send: */

@@ -8,6 +8,7 @@
 #include "chat/sessions.h"
 #include "ui/tui/app.h"
 #include "ui/tui/figure.h"
+#include "ui/tui/url.h"
 
 enum { LINE = 200 };                    /* bytes of a text that can be seen of it in a list */
 
@@ -152,6 +153,21 @@ void picker_tree(struct picker *p, const struct chat *c)
     end(p, p->popup.chosen);
 }
 
+void picker_urls(struct picker *p, const char *text, size_t n)
+{
+    size_t at = 0, len;
+    begin(p, PICK_URL, "addresses", "typing narrows  Enter copies it  Esc closes");
+    for (; url_next(text, n, &at, &len); at += len) {
+        const char *url = arena_strndup(&p->mem, text + at, len);
+        bool known = false;
+        for (int i = 0; i < p->n; i++)
+            known = known || !strcmp(p->names[i], url);
+        if (!known)
+            add(p, url, p->n)->text = url;
+    }
+    end(p, 0);
+}
+
 void picker_filter(struct picker *p, const char *words)
 {
     p->popup.filter = arena_strdup(&p->mem, words);
@@ -228,6 +244,32 @@ void app_pick(struct app *a, enum picker_kind kind)
     a->picker.previewed = -1;
 }
 
+/* Of the message that view mode stands at; Esc goes back there. */
+void act_urls(struct app *a)
+{
+    struct buf text = {0};
+    int item = pane_here(a->pane);
+    if (item >= 0)
+        pane_source(a->pane, item, &text);
+    picker_urls(&a->picker, buf_str(&text), text.len);
+    if (a->picker.n) {
+        editor_reset(a->line);
+        a->mode = MODE_PICKER;
+    } else {
+        picker_free(&a->picker);
+        app_hint(a, "no address in this message");
+    }
+    buf_free(&text);
+}
+
+static void copy_url(struct app *a, const char *url)
+{
+    struct buf text = {0};
+    buf_adds(&text, url);
+    a->mode = MODE_VIEW;
+    browse_copy(a, &text, "address");
+}
+
 static void load(struct app *a, const char *name)
 {
     struct buf note = {0};
@@ -255,7 +297,9 @@ void act_picker_take(struct app *a)
     if (row < 0)
         return;
     a->mode = MODE_INPUT;
-    if (p->kind == PICK_SESSION)
+    if (p->kind == PICK_URL)
+        copy_url(a, p->names[row]);
+    else if (p->kind == PICK_SESSION)
         load(a, p->names[row]);
     else if (p->kind == PICK_MESSAGE)
         app_edit(a, p->ids[row]);

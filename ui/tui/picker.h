@@ -11,7 +11,7 @@
 #include "ui/tui/lines.h"
 #include "ui/tui/popup.h"
 
-enum picker_kind { PICK_SESSION, PICK_MESSAGE, PICK_NODE };
+enum picker_kind { PICK_SESSION, PICK_MESSAGE, PICK_NODE, PICK_URL };
 
 /* Plain value, valid as {0}. */
 struct picker {
@@ -32,6 +32,7 @@ struct picker {
 bool picker_sessions(struct picker *p, const struct chat *c, int64_t now_s, struct err *e);
 void picker_messages(struct picker *p, const struct chat *c);
 void picker_tree(struct picker *p, const struct chat *c);
+void picker_urls(struct picker *p, const char *text, size_t n);
 void picker_free(struct picker *p);
 void picker_draw_preview(struct picker *p, struct cells *c, struct area a);     /* its end, if it is asked for */
 void picker_filter(struct picker *p, const char *words);        /* rows that hold all of them */

@@ -33,11 +33,14 @@ static bool close_window(struct app *a)
         app_edited(a);
         return true;
     case MODE_PICKER:
+        a->mode = a->picker.kind == PICK_URL ? MODE_VIEW : MODE_INPUT;
         picker_free(&a->picker);
-        a->mode = MODE_INPUT;
         return true;
     case MODE_INSPECT:
         act_inspect_end(a);
+        return true;
+    case MODE_SELECT:
+        select_end(a);
         return true;
     case MODE_PASTE:
         act_paste_drop(a);

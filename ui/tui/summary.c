@@ -16,6 +16,7 @@ static const char *hint(const struct app *a)
     case MODE_VIEW:    return "F1 keys, q back\tq";
     case MODE_KEYS:    return a->testing ? "Esc Esc back\tEsc" : "q back\tq";
     case MODE_PASTE:   return NULL;
+    case MODE_SELECT:  return a->select.from < 0 ? "v begins here, y copies, q back\tq" : "y copies, q back\tq";
     case MODE_INSPECT:
     case MODE_PICKER:
     case MODE_PROMPT:  return "Esc back\tEsc";
@@ -31,6 +32,8 @@ static const char *state(struct app *a)
     if (a->mode == MODE_INSPECT && !a->approve.on) {
         int message = a->inspect.message < chat_n_messages(a->chat) ? a->inspect.message : -1;
         snprintf(a->state, sizeof a->state, "inspect %d/%d", a->inspect.token + 1, chat_n_tokens(a->chat, message));
+    } else if (a->mode == MODE_SELECT && !a->approve.on) {
+        snprintf(a->state, sizeof a->state, "line %d of %d", a->select.line + 1, a->select.n);
     } else if (a->mode == MODE_VIEW && !app_busy(a)) {
         snprintf(a->state, sizeof a->state, "view");
     } else if (a->phase.kind == PHASE_CALLING && !a->phase.asking && !a->phase.stopping) {

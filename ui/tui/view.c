@@ -173,7 +173,7 @@ static void draw_input(struct app *a, struct cells *c, struct area at)
         draw_prompt(a, c, at);
     else
         editor_draw(a->editor, c, at, "> ");
-    if (!a->approve.on && (a->mode == MODE_VIEW || a->mode == MODE_KEYS))
+    if (!a->approve.on && (a->mode == MODE_VIEW || a->mode == MODE_SELECT || a->mode == MODE_KEYS))
         c->cursor_row = -1;
 }
 

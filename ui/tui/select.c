@@ -1,0 +1,172 @@
+#include "ui/tui/select.h"
+
+#include <string.h>
+
+#include "ui/tui/app.h"
+
+/* --- marks ------------------------------------------------------------------------------------------------------ */
+
+enum { BEFORE = 26 };                   /* the mark that jumps leave */
+
+void act_mark(struct app *a)
+{
+    a->select.waits = MARK_SETS;
+    app_hint(a, "a letter names this place");
+}
+
+void act_to_mark(struct app *a)
+{
+    a->select.waits = MARK_GOES;
+    app_hint(a, "a letter, or ' for where one was before");
+}
+
+static void go(struct app *a, int mark)
+{
+    struct select *s = &a->select;
+    if (!s->marked[mark]) {
+        app_hint(a, "nothing is marked so");
+        return;
+    }
+    struct pane_place to = s->marks[mark];
+    s->marks[BEFORE] = pane_place(a->pane);
+    s->marked[BEFORE] = true;
+    pane_go(a->pane, to);
+    pane_choose(a->pane, -1);
+    pane_choose(a->pane, pane_here(a->pane));
+}
+
+bool select_mark(struct app *a, uint32_t code)
+{
+    struct select *s = &a->select;
+    enum mark_wait waits = s->waits;
+    int mark = code >= 'a' && code <= 'z' ? (int)code - 'a' : code == '\'' ? BEFORE : -1;
+    s->waits = MARK_NONE;
+    if (waits == MARK_NONE || a->mode != MODE_VIEW)
+        return false;
+    buf_reset(&a->hint);
+    if (mark < 0 || (waits == MARK_SETS && mark == BEFORE)) {
+        app_hint(a, "marks are letters from a to z");
+    } else if (waits == MARK_GOES) {
+        go(a, mark);
+    } else {
+        s->marks[mark] = pane_place(a->pane);
+        s->marked[mark] = true;
+        app_hint(a, "mark %c; '%c comes back to it", mark + 'a', mark + 'a');
+    }
+    return true;
+}
+
+/* --- lines of the source ---------------------------------------------------------------------------------------- */
+
+/* Where line i begins; behind the text if there is none. */
+static size_t begin_of(const struct select *s, int i)
+{
+    const char *text = buf_str(&s->source), *p = text;
+    while (i-- > 0 && p) {
+        p = strchr(p, '\n');
+        p = p ? p + 1 : NULL;
+    }
+    return p ? (size_t)(p - text) : s->source.len;
+}
+
+static int line_of(const struct select *s, size_t at)
+{
+    int line = 0;
+    for (size_t i = 0; i < at && i < s->source.len; i++)
+        line += s->source.data[i] == '\n';
+    return line;
+}
+
+static void range(const struct select *s, size_t *at, size_t *n)
+{
+    int from = s->from < 0 || s->from > s->line ? s->line : s->from, to = s->from > s->line ? s->from : s->line;
+    *at = begin_of(s, from);
+    *n = begin_of(s, to + 1) - *at;
+}
+
+static void show(struct app *a)
+{
+    struct select *s = &a->select;
+    size_t at, n;
+    range(s, &at, &n);
+    pane_select(a->pane, s->item, at, n);
+    pane_show(a->pane, s->item, begin_of(s, s->line));
+}
+
+void act_select(struct app *a)
+{
+    struct select *s = &a->select;
+    int item = pane_here(a->pane);
+    if (item < 0)
+        return;
+    buf_reset(&s->source);
+    pane_source(a->pane, item, &s->source);
+    while (s->source.len && s->source.data[s->source.len - 1] == '\n')
+        s->source.data[--s->source.len] = 0;
+    if (!s->source.len) {
+        app_hint(a, "there are no lines here");
+        return;
+    }
+    struct pane_place top = pane_place(a->pane);
+    s->item = item;
+    s->n = line_of(s, s->source.len) + 1;
+    s->line = top.item == item && !pane_follows(a->pane) ? line_of(s, top.at) : 0;
+    s->from = -1;
+    a->mode = MODE_SELECT;
+    pane_choose(a->pane, -1);
+    show(a);
+}
+
+void select_end(struct app *a)
+{
+    pane_select(a->pane, 0, 0, 0);
+    a->mode = MODE_VIEW;
+}
+
+void act_select_end(struct app *a)
+{
+    select_end(a);
+}
+
+static void move(struct app *a, int to)
+{
+    struct select *s = &a->select;
+    s->line = to < 0 ? 0 : to >= s->n ? s->n - 1 : to;
+    show(a);
+}
+
+void act_select_up(struct app *a)
+{
+    move(a, a->select.line - 1);
+}
+
+void act_select_down(struct app *a)
+{
+    move(a, a->select.line + 1);
+}
+
+void act_select_first(struct app *a)
+{
+    move(a, 0);
+}
+
+void act_select_last(struct app *a)
+{
+    move(a, a->select.n - 1);
+}
+
+void act_select_begin(struct app *a)
+{
+    a->select.from = a->select.from < 0 ? a->select.line : -1;
+    show(a);
+}
+
+void act_select_copy(struct app *a)
+{
+    struct buf text = {0};
+    size_t at, n;
+    range(&a->select, &at, &n);
+    buf_add(&text, buf_str(&a->select.source) + at, n);
+    select_end(a);
+    browse_copy(a, &text, "line");
+}
