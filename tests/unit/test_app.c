@@ -392,6 +392,7 @@ static void test_app__a_large_paste_asks_what_it_is(void **state)
         text[i] = '\n';
     begin();
     stage.keeps = true;
+    fake.n_ctx = 1000000;
     fake_say("Read.");
     stage_open();
     stage_type("look: ");
@@ -413,6 +414,7 @@ static void test_app__a_large_paste_asks_what_it_is(void **state)
     assert_non_null(strstr(stage_draft(), "q35chat/pastes/paste-"));
     stage_key("Enter");
     stage_answer();
+    assert_int_equal(chat_n_messages(stage.chat), 2);
     assert_int_equal(chat_n_files(stage.chat, 0), 1);
     assert_int_equal(chat_file(stage.chat, 0, 0).bytes, N);
     stage_end();
