@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/unicode.h"
 #include "ui/interrupt.h"
+#include "ui/tui/figure.h"
 
 enum { PROGRESS_AFTER_MS = 500, PROGRESS_EVERY_MS = 100 };
 
@@ -196,26 +197,22 @@ static void approve(struct turn *t, const struct chat_event *ev)
     chat_approve(t->chat, t->ask ? t->ask(t, ev->name, ev->text) : CHAT_NO);
 }
 
-/* 3100 -> "3.1k" */
-static void short_count(char *out, size_t size, int n)
-{
-    if (n < 1000)
-        snprintf(out, size, "%d", n);
-    else if (n < 100000)
-        snprintf(out, size, "%.1fk", n / 1000.0);
-    else
-        snprintf(out, size, "%dk", n / 1000);
-}
-
 static void show_figures(const struct turn *t, const struct chat_stats *s)
 {
-    char used[16], total[16], acceptance[32] = "";
     struct buf line = {0};
-    short_count(used, sizeof used, s->ctx_used);
-    short_count(total, sizeof total, s->ctx_total);
+    buf_addf(&line, "[%d tok, %.1f tok/s, ", s->n_tokens, s->tok_s);
     if (s->acceptance >= 0)
-        snprintf(acceptance, sizeof acceptance, "accept %.0f %%, ", 100 * s->acceptance);
-    buf_addf(&line, "[%d tok, %.1f tok/s, %sctx %s/%s, %.1f s]\n", s->n_tokens, s->tok_s, acceptance, used, total, s->wall_ms / 1000);
+        buf_addf(&line, "accept %.0f %%, ", 100 * s->acceptance);
+    buf_adds(&line, "ctx ");
+    figure_tokens(&line, s->ctx_used);
+    buf_addc(&line, '/');
+    figure_window(&line, s->ctx_total);
+    buf_addf(&line, ", %.1f s", s->wall_ms / 1000);
+    if (s->joules > 0) {
+        buf_adds(&line, ", ");
+        figure_joules(&line, s->joules);
+    }
+    buf_adds(&line, "]\n");
     turn_say(t, line.data);
     buf_free(&line);
 }

@@ -132,6 +132,20 @@ static void test_pane__colours_of_a_tool_are_left_out_and_other_orders_seen(void
     pane_close(p);
 }
 
+static void test_pane__a_bar_stands_before_thoughts_where_no_look_tells(void **state)
+{
+    (void)state;
+    struct pane *p = pane_open();
+    int i = add(p, ITEM_REASONING, "One thought.\n\nAnother one, which is longer than a row.");
+    pane_fold(p, i, false);
+    expect(p, 5, 30, "thought\n  One thought.\n\n  Another one, which is longer\n  than a row.\n");
+    pane_bars(p, true);
+    expect(p, 5, 30, "thought\n| One thought.\n|\n| Another one, which is longer\n| than a row.\n");
+    pane_bars(p, false);
+    expect(p, 5, 30, "thought\n  One thought.\n\n  Another one, which is longer\n  than a row.\n");
+    pane_close(p);
+}
+
 static void test_pane__a_conversation_on_40_columns(void **state)
 {
     (void)state;
@@ -872,6 +886,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pane__a_conversation_on_80_columns),
         cmocka_unit_test(test_pane__colours_of_a_tool_are_left_out_and_other_orders_seen),
+        cmocka_unit_test(test_pane__a_bar_stands_before_thoughts_where_no_look_tells),
         cmocka_unit_test(test_pane__a_conversation_on_40_columns),
         cmocka_unit_test(test_pane__a_conversation_on_120_columns),
         cmocka_unit_test(test_pane__every_size_stays_inside_its_area),

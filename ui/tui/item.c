@@ -134,11 +134,16 @@ static struct look body_look(const struct item *it)
 /* What stands before the first row and before all others. */
 static void make_margin(const struct item *it, struct lines *m)
 {
-    bool user = it->kind == ITEM_USER, sign = user || it->kind == ITEM_ERROR;
-    lines_begin(m, 0)->indent = sign ? 0 : 2;
+    bool user = it->kind == ITEM_USER, sign = user || it->kind == ITEM_ERROR, bar = it->kind == ITEM_REASONING && it->view.bars;
+    lines_begin(m, 0)->indent = sign || bar ? 0 : 2;
+    if (bar)
+        lines_add(m, (struct look){STYLE_reasoning, 0}, "| ", 2, LINES_NO_SOURCE);
     if (sign)
         lines_add(m, (struct look){user ? STYLE_prompt : STYLE_error, 0}, user ? "> " : "! ", 2, LINES_NO_SOURCE);
-    lines_begin(m, 0)->indent = 2;
+    struct line *rest = lines_begin(m, 0);
+    rest->indent = bar ? 0 : 2;
+    if (bar)
+        lines_add(m, (struct look){STYLE_reasoning, 0}, "| ", 2, LINES_NO_SOURCE);
 }
 
 /* Bytes of an order to change the colour ("ESC [ 1 ; 31 m") at s[0], or 0. */
@@ -409,14 +414,14 @@ static void rows_of_answer(struct item *it, const struct item_view *v)
 
 static bool same_view(const struct item_view *a, const struct item_view *b)
 {
-    return a->columns == b->columns && a->rows == b->rows && a->raw == b->raw && a->tables == b->tables;
+    return a->columns == b->columns && a->rows == b->rows && a->raw == b->raw && a->bars == b->bars && a->tables == b->tables;
 }
 
 bool item_layout(struct item *it, const struct item_view *v)
 {
     if (!it->stale && same_view(&it->view, v))
         return false;
-    if (it->view.columns != v->columns)
+    if (it->view.columns != v->columns || it->view.bars != v->bars)
         it->wrapped = 0;
     it->view = *v;
     it->stale = false;

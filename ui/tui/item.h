@@ -9,7 +9,7 @@
 /* What rows depend on, beside the item. */
 struct item_view {
     int  columns, rows;         /* of the pane; the rows bound what live reasoning takes */
-    bool raw;
+    bool raw, bars;             /* bars: before what was thought */
     enum table_shape tables;
 };
 

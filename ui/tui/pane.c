@@ -518,6 +518,13 @@ void pane_raw(struct pane *p, bool raw)
     p->drawn = nowhere;
 }
 
+void pane_bars(struct pane *p, bool bars)
+{
+    if (bars != p->items.view.bars)
+        p->drawn = nowhere;
+    p->items.view.bars = bars;
+}
+
 void pane_tables(struct pane *p, enum table_shape shape)
 {
     p->items.view.tables = shape;

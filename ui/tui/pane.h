@@ -58,6 +58,7 @@ void pane_select(struct pane *p, int item, size_t at, size_t n);
 void pane_fold(struct pane *p, int item, bool folded);
 bool pane_toggle(struct pane *p);                       /* the details in view (following: the newest ones); false: there are none */
 void pane_raw(struct pane *p, bool raw);                /* answers as source */
+void pane_bars(struct pane *p, bool bars);              /* "| " before what was thought: no look tells it from an answer */
 void pane_tables(struct pane *p, enum table_shape shape);
 
 /* The view.  It follows the end until one scrolls up; then nothing moves the text. */

@@ -503,6 +503,12 @@ bool term_ready(const struct term *t)
     return tty_ready(&t->tty);
 }
 
+bool term_sets_apart(const struct term *t, enum style style)
+{
+    attr_t can = termattrs();
+    return t->pair[style] != t->pair[STYLE_text] || (t->attr[style] & can) != (t->attr[STYLE_text] & can);
+}
+
 enum term_colors term_colors(const struct term *t)
 {
     return t->colors;

@@ -51,6 +51,7 @@ void term_bell(struct term *t);
 void term_leave(struct term *t);
 void term_enter(struct term *t);
 void term_report(struct term *t, int report, int value);        /* what keys.h heard: a known synchronised-update mode is used */
+bool term_sets_apart(const struct term *t, enum style style);   /* it looks other than plain text, as far as this terminal can */
 enum term_colors term_colors(const struct term *t);
 size_t term_sent(const struct term *t);                 /* bytes written so far */
 

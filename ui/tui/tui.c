@@ -48,6 +48,7 @@ static void follow_theme(struct tui *t)
     if (theme >= 0 && theme != t->theme)
         term_theme(t->term, theme_at(theme));
     t->theme = theme;
+    pane_bars(t->app.pane, !term_sets_apart(t->term, STYLE_reasoning));
 }
 
 static void resize(struct tui *t)
