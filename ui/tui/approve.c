@@ -83,7 +83,7 @@ static void draw_keys(const struct approve *q, struct cells *c, struct area a, i
 static void draw_reply(struct approve *q, struct cells *c, struct area a)
 {
     bool edits = q->asks == APPROVE_EDITS, narrow = a.cols < 60;
-    const char *told = edits ? (narrow ? " with: Enter, Esc back" : " with what?  Enter runs it, Esc goes back")
+    const char *told = edits ? (narrow ? " edited: Enter runs, Esc back" : " with what?  Enter runs it, Esc goes back")
                              : (narrow ? ": why not? Enter, Esc" : " will not run.  Why?  Enter tells the model, Esc goes back");
     if (a.rows > 1) {
         cells_puts(c, a, 0, cells_puts(c, a, 0, 0, BOLD, buf_str(&q->name)), DIM, told);
@@ -181,6 +181,7 @@ void act_reply(struct app *a)
         app_hint(a, "%s", e.msg);
     } else {
         answered(a);
+        a->feed.refused = !edits;
         if (!edits)
             chat_refuse(a->chat, buf_str(&text));
     }

@@ -305,7 +305,8 @@ static void on_result(struct feed *f, const struct chat_event *ev, int64_t ms)
 {
     char head[32];
     if (find_call(f)) {
-        snprintf(head, sizeof head, "%.1f s", (double)(ms - f->call_ms) / 1000);
+        snprintf(head, sizeof head, f->refused ? "not run" : "%.1f s", (double)(ms - f->call_ms) / 1000);
+        f->refused = false;
         append_result(f, ev);
         pane_head(f->pane, f->call, head);
         pane_end(f->pane, f->call++);

@@ -93,7 +93,12 @@ static void say_context(struct row *r, const struct status *s)
 static void say_machine(struct row *r, const struct status *s)
 {
     double gib = 1 << 30;
-    say_text(r, 7, s->cost);
+    if (s->cost && *s->cost) {
+        struct saying *it = say(r, 7);
+        const char *in = strstr(s->cost, " in ");
+        buf_adds(&it->text, s->cost);
+        buf_adds(&it->less, in ? in + 4 : "");
+    }
     say_text(r, 7, s->sampling);
     if (s->memory_used > 0 && s->memory_total > 0)
         buf_addf(&say(r, 8)->text, "%.1f/%.0f GiB", s->memory_used / gib, s->memory_total / gib);

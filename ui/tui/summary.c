@@ -77,13 +77,19 @@ static double per_step(const struct chat_stats *t)
     return t->n_steps ? (double)(t->n_tokens - t->n_rounds) / t->n_steps : 0;
 }
 
+/* Tokens come just now: not while a tool runs, or asks. */
+static bool flows(const struct app *a)
+{
+    return a->phase.kind == PHASE_THINKING || a->phase.kind == PHASE_ANSWERING;
+}
+
 static void put_speed(const struct app *a, struct status *s)
 {
     const struct chat_stats *t = app_busy(a) ? &a->figures.turn : chat_last_stats(a->chat);
     if (a->phase.kind == PHASE_READING)
         s->read_tok_s = a->figures.progress.total ? progress_rate(&a->figures.progress) : 0;
     else
-        s->tok_s = app_busy(a) ? a->figures.tok_s : t->tok_s;
+        s->tok_s = flows(a) ? a->figures.tok_s : t->tok_s;
     put_drafts(t, &s->drafted, &s->accepted);
     s->per_step = per_step(t);
 }
@@ -186,8 +192,7 @@ static void put_branch(struct app *a, struct panel *p)
 static void put_speeds(struct app *a, struct panel *p, const struct chat_stats *t)
 {
     const struct chat_stats *now = &a->figures.recent;
-    bool busy = app_busy(a);
-    p->decode_tok_s = (struct panel_pair){busy ? a->figures.tok_s : 0, t->tok_s};
+    p->decode_tok_s = (struct panel_pair){flows(a) ? a->figures.tok_s : 0, t->tok_s};
     if (a->phase.kind == PHASE_READING && a->figures.progress.total)
         p->prefill_tok_s.now = progress_rate(&a->figures.progress);
     if (t->prefill_ms > 0)
@@ -195,7 +200,7 @@ static void put_speeds(struct app *a, struct panel *p, const struct chat_stats *
     put_drafts(t, &p->accept_turn.drafted, &p->accept_turn.accepted);
     p->per_step.turn = per_step(t);
     p->step_ms.turn = t->n_steps ? t->decode_ms / t->n_steps : 0;
-    if (busy && now->n_steps) {
+    if (flows(a) && now->n_steps) {
         put_drafts(now, &p->accept_now.drafted, &p->accept_now.accepted);
         p->per_step.now = per_step(now);
         p->step_ms.now = now->decode_ms / now->n_steps;
