@@ -264,8 +264,8 @@ void actions_list(const struct actions *a, struct buf *out)
     buf_adds(out, "# where    key              action\n");
     for (int i = 0; i < a->n; i++)
         buf_addf(out, "%-10s %-16s %s\n", context_names[a->bindings[i].context], a->bindings[i].key, a->bindings[i].action);
-    buf_adds(out, "# In the config file: key = view Ctrl-E line_down; without the place it is where the action is already;\n"
-                  "# the action none takes a key away.\n");
+    buf_adds(out, "# In the config file: key = view Ctrl-E line_down.  Without the place, wherever\n"
+                  "# the action has a key already; the action none takes a key away.\n");
 }
 
 const struct binding *actions_meaning(const struct actions *a, const struct contexts *where, uint32_t code, uint8_t mods)

@@ -62,14 +62,14 @@ void app_keys_help(const struct app *a, struct buf *out)
 {
     struct contexts where;
     if (a->testing) {
-        buf_adds(out, "Press a key: its name, what the terminal sends for it, what it does.  Esc twice ends.\n");
+        buf_adds(out, "Press keys: what each is, what it sends, what it does.  Esc twice ends.\n");
         buf_add(out, buf_str(&a->tested), a->tested.len);
         return;
     }
     where_one_was(a, &where);
     actions_help(a->actions, &where, out);
-    buf_adds(out, "\nEvery Alt key is also Ctrl-X and the key behind it.  /keys all names every action, for the config file;\n"
-                  "/keys test tells what a key sends.\n");
+    buf_adds(out, "\nEvery Alt key is also Ctrl-X and the key behind it.\n"
+                  "/keys all names the actions, for the config file; /keys test tells what a key is.\n");
 }
 
 /* --- what a key sends ------------------------------------------------------------------------------------------- */

@@ -94,7 +94,7 @@ static void say_machine(struct row *r, const struct status *s)
 {
     double gib = 1 << 30;
     if (s->cost && *s->cost) {
-        struct saying *it = say(r, 7);
+        struct saying *it = say(r, 6);
         const char *in = strstr(s->cost, " in ");
         buf_adds(&it->text, s->cost);
         buf_adds(&it->less, in ? in + 4 : "");

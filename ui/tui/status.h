@@ -24,7 +24,7 @@ struct status {
     int    drafted, accepted;   /* 6  drafts of this turn */
     double per_step;            /* 7  tokens per step */
     const char *sampling;       /* 7  "T 0.6", "precise" */
-    const char *cost;           /* 7  of the last turn: "612 tok in 13.2 s, 540 J"; where that is too long what is behind "in" */
+    const char *cost;           /* 6  of the last turn: "612 tok in 13.2 s, 540 J"; where that is too long what is behind "in" */
     double memory_used, memory_total;           /* 8  bytes */
     int    celsius;             /* 9 */
     const char *throttled;      /* 2  why clocks are lowered */

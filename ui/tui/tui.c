@@ -341,8 +341,10 @@ static bool resume(struct tui *t, struct err *e)
 {
     struct buf note = {0};
     bool ok = chat_resume(t->app.chat, &note, e);
-    if (ok)
+    if (chat_n_messages(t->app.chat))  /* else what was said about terminal and keys would go */
         app_changed(&t->app);
+    else
+        app_count_context(&t->app);
     if (note.len)
         app_note(&t->app, note.data);
     if (ok)
