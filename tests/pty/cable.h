@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 #include <termios.h>
 
@@ -17,6 +18,7 @@ struct cable {
     struct glass *glass;
     struct buf to_send;
     struct termios found;       /* how the line was before the program */
+    FILE *log;                  /* gets all that is read; NULL: nothing does */
     bool  frozen;               /* nothing is read */
     int   bits_per_s;           /* 0: as fast as it goes */
     int64_t read_until_ns;      /* what was read has been on its way until then */

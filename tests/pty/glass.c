@@ -92,7 +92,7 @@ static bool plain_sequence(struct glass *g, const char *params, char final)
         g->insert = final == 'h';
         return !strcmp(params, "4");
     case 'r':
-        g->region = *params;
+        g->region = *params && (atoi(params) > 1 || atoi(params + strcspn(params, ";") + 1) < g->rows);
         return true;
     case 't':
         g->titles += strncmp(params, "22;", 3) ? -1 : 1;

@@ -1,7 +1,8 @@
-/* wire [-t SECONDS] COLSxROWS PROGRAM ARGUMENTS... < SCRIPT
+/* wire [-t SECONDS] [-l FILE] COLSxROWS PROGRAM ARGUMENTS... < SCRIPT
  *
  * Runs a program in a terminal and does what the script says, a verb a line.  A check prints "ok NAME", or "not ok NAME: why" and
  * the screen, which ends the run: what comes behind it would make no sense.  What is waited for may take SECONDS.
+ * FILE gets all that the terminal was sent.
  *
  * Texts take \r \n \t \e \\ and \ooo.  Lines that begin with # are comments.
  *
@@ -13,6 +14,7 @@
  *   keep                   remembers the screen                     freeze, thaw       reads nothing; goes on
  *   same NAME              waits until it is that again             baud N             0: as fast as it goes
  *   sh NAME: COMMAND       waits until it succeeds                  hangup             closes the terminal
+ *   clean NAME: MODES      waits until the terminal's modes are these; nothing strange was sent so far
  *   title NAME: TEXT       waits until the title has it             mark               counts from here
  *   colors NAME: N         colours that were chosen so far          bells NAME: N      beeps so far
  *   bytes NAME: MOST N     since mark, for each of N tokens at most so many
@@ -428,6 +430,29 @@ static void do_cpu(const char *name, const char *arg)
     printf("ok %s: the main thread used %.2f %% of a core\n", name, 100 * cpu / wall);
 }
 
+static bool modes_are(const char *expected)
+{
+    struct buf modes = {0};
+    glass_modes(w.cable.glass, &modes);
+    bool same = !strcmp(buf_str(&modes), expected);
+    buf_free(&modes);
+    return same;
+}
+
+static void do_clean(const char *name, const char *expected)
+{
+    struct buf modes = {0};
+    bool right = await(modes_are, expected);
+    glass_modes(w.cable.glass, &modes);
+    if (*glass_strange(w.cable.glass))
+        bad(name, "the terminal was sent ", glass_strange(w.cable.glass));
+    else if (!right)
+        bad(name, "the terminal has ", buf_str(&modes));
+    else
+        ok(name);
+    buf_free(&modes);
+}
+
 static int by_size(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -495,6 +520,7 @@ static const struct { const char *name; verb *does; bool named; } verbs[] = {
     {"type", do_type, false},
     {"send", do_send, false}, {"resize", do_resize, false}, {"storm", do_storm, false}, {"signal", do_signal, false},
     {"freeze", do_freeze, false}, {"thaw", do_thaw, false}, {"baud", do_baud, false}, {"hangup", do_hangup, false}, {"mark", do_mark, false},
+    {"clean", do_clean, true},
 };
 
 static void do_line(char *line)
@@ -520,9 +546,11 @@ int main(int argc, char **argv)
     int opt, rows, cols;
     char *line = NULL;
     size_t size = 0;
-    while ((opt = getopt(argc, argv, "+t:")) != -1)
+    while ((opt = getopt(argc, argv, "+t:l:")) != -1)
         if (opt == 't')
             w.patience_s = atoi(optarg);
+        else if (opt != 'l' || !(w.cable.log = fopen(optarg, "w")))
+            return 2;
     if (optind + 2 > argc || sscanf(argv[optind], "%dx%d", &cols, &rows) != 2)
         return 2;
     cable_open(&w.cable, rows, cols, argv + optind + 1);
@@ -532,6 +560,8 @@ int main(int argc, char **argv)
             do_line(line);
     }
     cable_close(&w.cable);
+    if (w.cable.log)
+        fclose(w.cable.log);
     buf_free(&w.kept);
     free(line);
     return w.failed;

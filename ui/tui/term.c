@@ -197,6 +197,22 @@ bool term_usable(struct err *why)
     return true;
 }
 
+/* The canvas has no size that curses could ask for, and at its start it tells the terminal which rows scroll. */
+static SCREEN *start_screen(struct term *t, const char *name)
+{
+    int rows, cols;
+    char text[16];
+    term_size(t, &rows, &cols);
+    snprintf(text, sizeof text, "%d", rows);
+    setenv("LINES", text, 1);
+    snprintf(text, sizeof text, "%d", cols);
+    setenv("COLUMNS", text, 1);
+    SCREEN *screen = newterm(name, t->canvas, t->nothing);
+    unsetenv("LINES");                          /* they would hide changes of the size */
+    unsetenv("COLUMNS");
+    return screen;
+}
+
 /* curses catches signals at its start, which are not its own here. */
 static bool start_curses(struct term *t, const char *name)
 {
@@ -204,7 +220,7 @@ static bool start_curses(struct term *t, const char *name)
     struct sigaction kept[sizeof caught / sizeof *caught];
     for (size_t i = 0; i < sizeof caught / sizeof *caught; i++)
         sigaction(caught[i], NULL, &kept[i]);
-    t->screen = newterm(name, t->canvas, t->nothing);
+    t->screen = start_screen(t, name);
     for (size_t i = 0; i < sizeof caught / sizeof *caught; i++)
         sigaction(caught[i], &kept[i], NULL);
     if (!t->screen)
@@ -260,8 +276,6 @@ static void set_modes(struct term *t)
 static bool open_screen(struct term *t, const struct term_options *o, struct err *e)
 {
     const char *asked = getenv("TERM"), *name = is_hopeless(asked) ? NULL : known_type(t->tty.out);
-    unsetenv("LINES");                          /* they would hide changes of the size */
-    unsetenv("COLUMNS");
     if (!open_canvas(t, e))
         return false;
     if (!name || !start_curses(t, name))
