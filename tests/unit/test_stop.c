@@ -270,6 +270,24 @@ static void test_stop__steering_before_the_first_word_sends_both(void **state)
     stage_end();
 }
 
+static void test_stop__what_is_said_about_leaving_is_true(void **state)
+{
+    (void)state;
+    open_plain();
+    stage_open();
+    stage_key("Ctrl-C");
+    assert_shows("Ctrl-C again to quit");
+    stage_pass(2100);
+    assert_hides("Ctrl-C again to quit");               /* it would not */
+    stage_keys("Ctrl-C Left");
+    assert_hides("Ctrl-C again to quit");
+    stage_key("Ctrl-C");
+    assert_int_equal(stage.app.wishes, 0);
+    stage_key("Ctrl-C");
+    assert_int_equal(stage.app.wishes, WISH_LEAVE);
+    stage_end();
+}
+
 /* --- a tool asks ------------------------------------------------------------------------------------------------ */
 
 #define CALL "<tool_call>\n<function=calculator>\n<parameter=expression>\n2+3\n</parameter>\n</function>\n</tool_call>"
@@ -489,6 +507,7 @@ int main(void)
         cmocka_unit_test(test_stop__steering_stops_and_sends_at_once),
         cmocka_unit_test(test_stop__steering_before_the_first_word_sends_both),
         cmocka_unit_test(test_stop__keys_from_before_the_question_do_not_answer_it),
+        cmocka_unit_test(test_stop__what_is_said_about_leaving_is_true),
         cmocka_unit_test(test_stop__the_model_is_told_why_not),
         cmocka_unit_test(test_stop__arguments_are_edited_and_the_model_is_told),
         cmocka_unit_test(test_stop__help_over_a_question_is_closed_first),

@@ -430,6 +430,8 @@ void app_key(struct app *a, const struct key_event *ev, int64_t ms)
     if (ev->kind == KEYS_REPORT || !a->chat || deaf(a, ev))
         return;
     bool armed = ms < a->quit_until;
+    if (armed)
+        buf_reset(&a->hint);
     if (a->literal)
         literally(a, ev);
     else if (ev->kind == KEYS_TEXT)

@@ -77,6 +77,7 @@ void act_interrupt(struct app *a)
     } else {
         a->quit_until = a->ms + AGAIN_MS;
         app_hint(a, "Ctrl-C again to quit");
+        a->hint_until = a->quit_until;
     }
 }
 

@@ -108,22 +108,25 @@ static void draw_panel(struct app *a, struct cells *c, struct area at)
     panel_draw(&p, c, at);
 }
 
-/* The keys that work here, over the transcript. */
+/* The keys that work here, over the transcript; what they do is wrapped in its column. */
 static void draw_keys(struct app *a, struct cells *c, struct area at)
 {
+    enum { HELP_COLUMN = 24, LEAST_HELP = 12 };
     struct buf help = {0};
-    int n = 0, row = 0;
+    struct lines lines = {0};
+    int indent = at.cols >= HELP_COLUMN + LEAST_HELP ? HELP_COLUMN : 4;
     app_keys_help(a, &help);
-    for (const char *p = buf_str(&help); (p = strchr(p, '\n')); p++)
-        n++;
-    a->keys_top = most(least(a->keys_top, n - at.rows), 0);
-    cells_blank(c, at, POPUP);
-    for (const char *p = buf_str(&help); *p; row++) {
-        size_t len = strcspn(p, "\n");
-        if (row >= a->keys_top)
-            cells_put(c, at, row - a->keys_top, 0, *p == ' ' ? POPUP : (struct look){STYLE_popup, LOOK_BOLD}, p, len);
-        p += len + (p[len] == '\n');
+    for (const char *p = buf_str(&help); *p;) {
+        size_t n = strcspn(p, "\n");
+        struct look look = {STYLE_popup, *p == ' ' ? 0 : LOOK_BOLD};
+        lines_wrap(&lines, look, p, n, 0, most(at.cols, 1), at.cols > indent && *p == ' ' ? indent : 0);
+        p += n + (p[n] == '\n');
     }
+    a->keys_top = most(least(a->keys_top, lines.n - at.rows), 0);
+    cells_blank(c, at, POPUP);
+    for (int i = 0; i < at.rows && a->keys_top + i < lines.n; i++)
+        lines_draw(&lines, a->keys_top + i, c, at, i);
+    lines_free(&lines);
     buf_free(&help);
 }
 
@@ -192,6 +195,8 @@ static int rows_above(struct app *a, int rows)
         return rows;
     if (a->mode == MODE_INSPECT)
         return most(least(INSPECT_ROWS, rows - 1), 0);
+    if (list && a->mode == MODE_PICKER && a->picker.preview)
+        rows /= 2;                      /* what is shown above needs some */
     return list ? popup_height(list, rows) : 0;
 }
 
