@@ -128,6 +128,20 @@ static void add_head(const struct chat *c, int *n)
     }
 }
 
+/* What tells it apart: the tool it calls, where it says nothing; its first line of text, not the fence of code. */
+static struct text label_of(const struct entry *m)
+{
+    if (m->m.role == ROLE_TOOL)
+        return m->tool;
+    if (!m->m.content.n && m->m.n_calls)
+        return m->m.calls[0].name;
+    const char *line = m->m.content.n > 3 && !memcmp(m->m.content.p, "```", 3) ? memchr(m->m.content.p, '\n', m->m.content.n) : NULL;
+    if (!line)
+        return m->m.content;
+    line++;
+    return (struct text){line, m->m.content.n - (size_t)(line - m->m.content.p)};
+}
+
 int chat_context(const struct chat *c, const struct chat_part **parts)
 {
     static const char *const what[] = {[ROLE_USER] = "user", [ROLE_ASSISTANT] = "answer", [ROLE_TOOL] = "tool"};
@@ -135,7 +149,7 @@ int chat_context(const struct chat *c, const struct chat_part **parts)
     add_head(c, &n);
     for (int i = 0; i < c->t.n; i++) {
         struct entry *m = c->t.entries[i];
-        add_part(c, &n, what[m->m.role], i, entry_tokens(c, m), m->m.role == ROLE_TOOL ? m->tool : m->m.content);
+        add_part(c, &n, what[m->m.role], i, entry_tokens(c, m), label_of(m));
         for (int k = 0; k < m->n_files; k++)
             add_part(c, &n, "file", i, file_tokens(c, &m->files[k]), m->files[k].path);
     }

@@ -72,7 +72,7 @@ static void loaded_thought_head(struct feed *f, int item, int message, size_t by
     if (n)
         snprintf(head, sizeof head, "thought %d tok", n);
     else
-        snprintf(head, sizeof head, "thought about %zu tok", bytes / BYTES_PER_TOKEN + 1);
+        snprintf(head, sizeof head, "thought, about %zu tok", bytes / BYTES_PER_TOKEN + 1);
     pane_head(f->pane, item, head);
 }
 

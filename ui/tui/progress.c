@@ -187,10 +187,11 @@ void progress_draw_load(const struct progress *p, int64_t ms, struct cells *c, s
     int col = draw_bar(p, c, a, a.cols >= 60 ? "weights  " : "weights ", 26);
     if (p->total) {
         buf_addf(&first[0], "%3d%%", progress_percent(p));
-        buf_addf(&first[1], "%.1f of %.1f GB", (double)p->done / 1e9, (double)p->total / 1e9);
+        bool small = p->total < 100000000;      /* a demo model */
+        buf_addf(&first[1], "%.1f of %.1f %s", (double)p->done / (small ? 1e6 : 1e9), (double)p->total / (small ? 1e6 : 1e9), small ? "MB" : "GB");
     }
     if (rate > 0)
-        buf_addf(&first[2], "%.1f GB/s", rate / 1e9);
+        buf_addf(&first[2], rate < 1e8 ? "%.1f MB/s" : "%.1f GB/s", rate / (rate < 1e8 ? 1e6 : 1e9));
     draw_texts(c, a, 0, col + 1, "   ", first, 3);
     add_left(second, p, ms);
     buf_adds(&second[1], "then check and warm up");

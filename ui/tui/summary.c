@@ -157,7 +157,7 @@ void summary_status(struct app *a, struct status *s)
 
 static const char *note_of(const char *what)
 {
-    return !strcmp(what, "system") || !strcmp(what, "tools") ? "pinned" : !strcmp(what, "file") || !strcmp(what, "tool") ? what : NULL;
+    return !strcmp(what, "system") || !strcmp(what, "tools") ? "pinned" : NULL;
 }
 
 static void put_context(struct app *a, struct panel *p)
