@@ -129,7 +129,7 @@ if wanted $name; then
     seen "$ready"
     say 'Tell me a story.'; seen "$ready.*tok/s"; settle
     type M-i; settle; type Home
-    settle; type Down
+    settle; type Up
     settle; shot
 fi
 
