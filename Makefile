@@ -46,7 +46,7 @@ say       = $(if $(V),,@echo "  $(1)")
 
 LINK      = $(Q)$(CC) $(OPT) $(SANFLAGS) -pthread -o $@
 
-.PHONY: help all deps run test check asan tsan aarch64 kernels gpu gpubuild figures bench manual install clean FORCE
+.PHONY: help all deps run test check asan tsan aarch64 kernels gpu gpubuild figures bench manual shots install clean FORCE
 help:           ## this list
 	@sed -n 's/^\([a-z0-9]*\):[^#]*## */  make \1\t/p' Makefile | expand -t 20
 
@@ -103,6 +103,10 @@ bench: deps     ## speed of tokenizer, loading, prefill and decode on this machi
 
 manual: $(BUILD)/tests/golden/test_manual  ## writes the tables of docs/q35chat.1 anew from config/*.def
 	@WRITE_MANUAL=1 $< > /dev/null
+
+shots: all      ## pictures and a recording of the real program, for docs/ and assets/; needs tmux and python3
+	@sh assets/screens/shots.sh
+	@python3 assets/screens/cast.py $(BUILD)/q35chat assets/q35chat.cast
 
 # The shells' usual places for completions.
 BASHDIR  := $(PREFIX)/share/bash-completion/completions

@@ -262,6 +262,30 @@ static void test_options__any_value_is_printed_as_it_is_or_as_a_comment(void **s
     assert_true(kept > 500);
 }
 
+/* The example's lines are comments; taken at their word they must do, and name what there is. */
+static void test_options__the_example_is_a_config_file(void **state)
+{
+    struct buf example = {0}, taken = {0};
+    (void)state;
+    assert_true(buf_read_file(&example, "config/q35chat.conf", 1 << 20, &e));
+    assert_true(file(example.data));
+    for (char *line = example.data, *next; line && *line; line = next) {
+        next = strchr(line, '\n');
+        *next++ = 0;
+        const char *text = line + 2;
+        size_t key = strspn(text, "abcdefghijklmnopqrstuvwxyz_");
+        if (!strncmp(line, "#   ", 4) || !strncmp(line, "# [tool ", 8) || (!strncmp(line, "# ", 2) && key && !strncmp(text + key, " = ", 3)))
+            buf_addf(&taken, "%s\n", text);
+    }
+    assert_true(file(taken.data));
+    assert_string_equal(options_text(o, OPT_theme), "dark");
+    assert_string_equal(options_text(o, OPT_system), "You are brief.\nYou say when you do not know.");
+    assert_int_equal(options_n_tools(o), 2);
+    assert_non_null(strstr(options_tool(o, 1)->parameters, "required"));
+    buf_free(&example);
+    buf_free(&taken);
+}
+
 static void test_options__the_environment_is_weaker_than_the_command_line(void **state)
 {
     struct buf dir = {0};
@@ -307,6 +331,7 @@ int main(void)
         TEST(what_is_printed_can_be_read_again),
         TEST(what_is_printed_of_a_file_is_printed_again),
         TEST(any_value_is_printed_as_it_is_or_as_a_comment),
+        TEST(the_example_is_a_config_file),
         TEST(the_environment_is_weaker_than_the_command_line),
         TEST(help_names_every_flag_it_promises_within_80_columns),
     };

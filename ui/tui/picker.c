@@ -78,6 +78,7 @@ bool picker_sessions(struct picker *p, const struct chat *c, int64_t now_s, stru
         struct popup_row *row = add(p, arena_strdup(&p->mem, item->name), i);
         row->text = first_line(p, 0, "", item->title && *item->title ? item->title : item->name);
         row->note = arena_printf(&p->mem, "%d turn%s  %s", item->n_turns, item->n_turns == 1 ? "" : "s", ago(p, now_s - item->changed_s));
+        row->cut = true;
         row->here = open && item->path && !strcmp(open, item->path);
     }
     sessions_free(&s);

@@ -182,8 +182,12 @@ static void draw_row(const struct popup *p, int i, struct cells *c, struct area 
     struct area line = {a.row + at, a.col, 1, a.cols};
     cells_blank(c, line, look);
     cells_puts(c, line, 0, 0, look, chosen ? ">" : row->here ? "*" : " ");
-    int col = cells_puts(c, line, 0, row->head ? 1 : 2, look, row->text) + 2;
-    int wide = row->note ? glyph_columns(row->note, strlen(row->note)) : 0, spare = a.cols - 1 - col;
+    int wide = row->note ? glyph_columns(row->note, strlen(row->note)) : 0, col = row->head ? 1 : 2, room = a.cols - 1 - wide - 2 - col;
+    bool cut = row->cut && room > LEAST_NOTE && glyph_columns(row->text, strlen(row->text)) > room;
+    size_t n = cut ? glyph_fit(row->text, strlen(row->text), room - 3, NULL) : strlen(row->text);
+    col = cells_put(c, line, 0, col, look, row->text, n);
+    col = (cut ? cells_puts(c, line, 0, col, look, "...") : col) + 2;
+    int spare = a.cols - 1 - col;
     if (wide && (wide <= spare || spare >= LEAST_NOTE))                 /* a note is cut, or left out; a text is not */
         cells_puts(c, line, 0, wide <= spare ? a.cols - 1 - wide : col, note, row->note);
 }

@@ -12,6 +12,7 @@ enum { POPUP_ROWS = 8 };        /* of the list; title and help line come on top 
 struct popup_row {
     const char *text, *note;    /* note: at the right edge, dim; NULL: none */
     bool head;                  /* a heading: cannot be chosen */
+    bool cut;                   /* where both have no room, the text is cut and not the note */
     bool here;                  /* marked with '*': the open session, the shown branch */
 };
 

@@ -1,0 +1,18 @@
+#!/bin/sh
+# README and docs agree with the Makefile, and what they link to is there.
+status=0
+targets=$(sed -n 's/^\([a-z0-9]*\):[^#]*## .*/\1/p' Makefile)
+for t in $targets; do
+    if grep -q "\`make [^|]*\b$t\b" README.md || grep -q "^make $t\b" README.md; then echo "ok README has make $t"; else
+        echo "not ok README does not have make $t"; status=1
+    fi
+done
+for t in $(grep -ohE '(`|^)make [a-z0-9]+' README.md docs/*.md | sed 's/.*make //' | sort -u); do
+    if echo "$targets" | grep -qx "$t" || [ "$t" = help ]; then echo "ok make $t exists"; else echo "not ok make $t is named and does not exist"; status=1; fi
+done
+for f in README.md docs/*.md; do
+    for link in $(grep -ohE '\]\([^)#]+\)' "$f" | tr -d '])(' | grep -v '^http'); do
+        [ -e "$(dirname "$f")/$link" ] && echo "ok $f: $link is there" || { echo "not ok $f: $link is missing"; status=1; }
+    done
+done
+exit $status
