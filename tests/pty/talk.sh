@@ -5,7 +5,7 @@
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1
 
-at 80x24 --tools none << END
+at 80x24 --tools none --no-stats << END
 see the prompt: ready
 type What is 12 + 30?\\r
 sh a sum is answered: eval "\$answered 1"

@@ -109,7 +109,7 @@ static bool to_tmux(const char *text, size_t n, const char **where)
     if (!is_set("TMUX"))
         return false;
     bool passes_on = tmux_passes_on();
-    *where = passes_on ? "the tmux buffer and, if the terminal allows it, its clipboard" : "the tmux buffer";
+    *where = passes_on ? "the tmux buffer, and the clipboard if the terminal lets it" : "the tmux buffer";
     return run(passes_on ? both : buffer, text, n, NULL, 0);
 }
 
