@@ -26,8 +26,14 @@ static void heading_alone(struct pen *p)
 {
     p->row += p->row > 0;
     int col = cells_puts(p->c, p->a, p->row, 0, head, p->section);
-    if (p->figures)
-        cells_puts(p->c, p->a, p->row, col + 2, plain, p->figures);
+    if (p->figures) {
+        size_t all = strlen(p->figures);
+        int room = p->a.cols - col - 2;
+        bool cut = glyph_columns(p->figures, all) > room;
+        col = cells_put(p->c, p->a, p->row, col + 2, plain, p->figures, cut ? glyph_fit(p->figures, all, room - 3, NULL) : all);
+        if (cut)
+            cells_puts(p->c, p->a, p->row, col, plain, "...");
+    }
     p->row++;
     p->section = NULL;
 }

@@ -14,6 +14,7 @@ static void read_prompt(struct phase *p, int64_t ms)
     p->kind = PHASE_READING;
     p->reads_ms = ms;
     p->n_tokens = 0;
+    p->rate = (struct rate){0};         /* reading, tools and the user's pause are not decoding */
     progress_start(&p->progress, ms);
 }
 
