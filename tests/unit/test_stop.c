@@ -331,6 +331,24 @@ static void test_stop__keys_from_before_the_question_do_not_answer_it(void **sta
     stage_end();
 }
 
+static void test_stop__a_question_can_be_answered_on_the_smallest_screen(void **state)
+{
+    (void)state;
+    open_asking();
+    cells_size(&stage.cells, VIEW_MIN_ROWS, VIEW_MIN_COLUMNS);
+    stage_screen();
+    stage_pass(600);
+    for (int i = 0; i < 5; i++) {
+        stage_key("PgDn");
+        stage_screen();
+    }
+    stage_key("y");
+    assert_false(stage.app.approve.on);
+    stage_answer();
+    assert_string_equal(chat_message(stage.chat, 2).text, "5");
+    stage_end();
+}
+
 static void test_stop__the_model_is_told_why_not(void **state)
 {
     (void)state;
@@ -508,6 +526,7 @@ int main(void)
         cmocka_unit_test(test_stop__steering_before_the_first_word_sends_both),
         cmocka_unit_test(test_stop__keys_from_before_the_question_do_not_answer_it),
         cmocka_unit_test(test_stop__what_is_said_about_leaving_is_true),
+        cmocka_unit_test(test_stop__a_question_can_be_answered_on_the_smallest_screen),
         cmocka_unit_test(test_stop__the_model_is_told_why_not),
         cmocka_unit_test(test_stop__arguments_are_edited_and_the_model_is_told),
         cmocka_unit_test(test_stop__help_over_a_question_is_closed_first),

@@ -135,9 +135,9 @@ static bool can_be_key(enum context context, const struct binding *key)
 static bool take_key(struct actions *a, char **words, int n, struct binding *b, struct err *e)
 {
     b->behind_ctrl_x = n == 2 && !strcasecmp(words[0], "Ctrl-X");
-    const char *name = words[n - 1];
+    const char *name = n > 0 ? words[n - 1] : "nothing";
     if (n < 1 || n > 2 || (n == 2 && !b->behind_ctrl_x) || !keys_parse(name, &b->code, &b->mods))
-        return err_set(e, "%s is no key; keys are written Ctrl-G, Alt-Enter, F5, Ctrl-X g", n < 1 ? "nothing" : name);
+        return err_set(e, "%s is no key; keys are written Ctrl-G, Alt-Enter, F5, Ctrl-X g", name);
     if (b->code == 'x' && b->mods == MOD_CTRL)
         return err_set(e, "Ctrl-X begins other keys: Ctrl-X g");
     struct buf shown = {0};

@@ -371,8 +371,10 @@ static bool press(struct app *a, uint32_t code, uint8_t mods)
         buf_reset(&a->hint);
     a->key = code;
     action_fn *fn = actions_find(a->actions, &where, code, mods, behind);
-    if (fn)
+    if (fn) {
+        buf_reset(&a->hint);            /* it was about the key before */
         fn(a);
+    }
     return fn || behind;
 }
 

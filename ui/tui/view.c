@@ -137,9 +137,15 @@ static bool is_tiny(const struct cells *c)
     return c->rows < TINY_ROWS || c->cols < 40;
 }
 
+/* On a tiny screen a tool's question takes the status line's row as well: all of it must be seen. */
+static bool has_status(const struct app *a, const struct cells *c)
+{
+    return !a->bare && !(a->approve.on && is_tiny(c));
+}
+
 static int input_rows(struct app *a, const struct cells *c)
 {
-    int above = a->bare ? 1 : 2;        /* a row of transcript, the status line */
+    int above = has_status(a, c) ? 2 : 1;       /* a row of transcript, the status line */
     if (a->approve.on)
         return most(least(approve_rows(&a->approve, c->cols), c->rows - above), 1);
     if (a->mode == MODE_PASTE)
@@ -220,7 +226,7 @@ static void draw_above(struct app *a, struct cells *c, struct area at)
 
 static void draw_all(struct app *a, struct cells *c)
 {
-    int input = input_rows(a, c), status = a->bare ? 0 : 1, free_rows = c->rows - input - status;
+    int input = input_rows(a, c), status = has_status(a, c), free_rows = c->rows - input - status;
     int queue = a->bare ? 0 : least(least(a->queue.n, is_tiny(c) ? 0 : QUEUE_ROWS), free_rows - 1);
     int progress = shows_progress(a) ? least(PROGRESS_ROWS, free_rows - queue - 2) : 0;
     queue = most(queue, 0);
