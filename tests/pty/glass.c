@@ -75,6 +75,8 @@ static bool private_sequence(struct glass *g, const char *params, char final)
         return true;                                    /* asks for the keyboard's mode */
     if (*params == '?' && final == 'p' && strchr(params, '$'))
         return true;                                    /* asks for a mode */
+    if (*params == '?' && final == 'c')
+        return true;                                    /* the Linux console's cursor */
     if (final == 'u' && (*params == '>' || *params == '<')) {
         g->keyboards += *params == '>' ? 1 : -1;
         return true;

@@ -487,6 +487,7 @@ static void do_end(const char *name, const char *status)
         bad(name, "the program has not ended", "");
         return;
     }
+    w.cable.frozen = false;
     for (size_t before = 1; before != glass_bytes(w.cable.glass) && w.cable.master >= 0;) {
         before = glass_bytes(w.cable.glass);
         cable_move(&w.cable, 20);

@@ -1,0 +1,135 @@
+#!/bin/sh
+# Other terminals: of other types, without colours, far away, slow, or deaf.
+. tests/pty/common.inc
+. tests/pty/wire.inc
+trap 'rm -rf "$tmp"' EXIT
+cd "$tmp" || exit 1
+
+for type in xterm-256color xterm screen-256color tmux-256color linux vt100 vt220 rxvt-unicode nosuch; do
+    TERM=$type
+    forget
+    at 80x24 --tools none << END
+see TERM=$type, a full screen: ready
+type Tell me a story\\r
+sh TERM=$type, an answer: eval "\$answered 1"
+see TERM=$type, ... is shown: said thank you. The end.
+see TERM=$type, ... to its end: ready
+type \\004
+end TERM=$type, the end: 0
+END
+done
+for type in dumb ''; do
+    TERM=$type
+    forget
+    at 80x24 --tools none << END
+see TERM=$type, line mode: line mode: TERM is
+type Tell me a story\\r
+see TERM=$type, an answer: said thank you. The end.
+see TERM=$type, ... to its end: ctx
+type /quit\\r
+end TERM=$type, the end: 0
+END
+done
+TERM=xterm-256color
+
+forget
+NO_COLOR=1
+export NO_COLOR
+at 80x24 << END
+see the prompt without colours: ready
+type What is 12 + 30?\\r
+see an answer without colours: = 42.
+type /help\\r
+see help without colours: what there is
+type \\033OP
+see keys without colours: Writing
+type q
+gone ... and back: Writing
+colors NO_COLOR is kept: 0
+signal TERM
+end the end without colours: 143
+END
+unset NO_COLOR
+at 80x24 << END
+see the prompt with colours: ready
+signal TERM
+end the end with colours: 143
+END
+
+# ISO Latin and no locale at all: the terminal speaks UTF-8 all the same.
+forget
+LC_ALL=xx_XX.ISO-8859-1 LANG='' at 80x24 --tools none << END
+see an unknown locale: ready
+type Gr\\303\\274\\303\\237e\\r
+see ... takes any letters: Grüße
+sh ... and answers: eval "\$answered 1"
+see ... to its end: ready
+type \\004
+end ... and ends: 0
+END
+
+# 9600 baud, as over a bad line.
+forget
+export SSH_CONNECTION='192.0.2.1 1 192.0.2.2 22'
+at 80x24 --tools none << END
+baud 9600
+see over a slow line, the prompt: ready
+type Tell me a story\\r
+see over a slow line, a story: said thank you. The end.
+type this is typed
+see over a slow line, typing: > this is typed
+type \\025Write a poem\\r
+sh over a slow line, a second answer: eval "\$answered 2"
+see over a slow line, a poem: terminal warm.
+see over a slow line, ... to its end: F1 keys
+keep
+type \\014
+same over a slow line, the screen is right
+baud 0
+type \\004
+end over a slow line, the end: 0
+END
+forget
+at 80x24 $endless << END
+see over a slow line again, the prompt: ready
+type Tell me a story\\r
+see over a slow line, an endless answer: Once upon a time
+baud 9600
+type abc
+see over a slow line, a key during the answer: > abc
+type \\003
+see over a slow line, it stops: F1 keys
+baud 0
+keep
+type \\014
+same over a slow line, the screen is right after all
+type \\025\\004
+end over a slow line, the end of it: 0
+END
+unset SSH_CONNECTION
+
+# A terminal that reads nothing, as a window whose machine sleeps.
+forget
+at 80x24 $endless --max-tokens 600 << END
+see before it is deaf, the prompt: ready
+type Tell me a story\\r
+see before it is deaf, an answer: Once upon a time
+freeze
+storm 3 100
+resize 80x24
+sh a deaf terminal does not stop the answer: eval "\$answered 1"
+thaw
+see ... which is there when it listens again: cut off: max_tokens
+type \\025/set max_tokens 0\\r
+see ... ready for more: max_tokens = 0
+type Hello\\r
+see it goes on: answering
+freeze
+storm 5 100
+resize 80x24
+type abcdefgh
+signal TERM
+end a deaf terminal does not keep the program alive: 143
+sh ... and the answer is kept: tail -n 1 "\$sessions"/*.jsonl | grep -q '"stopped":true'
+END
+exit $status
