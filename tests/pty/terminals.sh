@@ -115,7 +115,7 @@ see before it is deaf, the prompt: ready
 type Tell me a story\\r
 see before it is deaf, an answer: Once upon a time
 freeze
-storm 3 100
+storm 3 40
 resize 80x24
 sh a deaf terminal does not stop the answer: eval "\$answered 1"
 thaw
@@ -125,11 +125,35 @@ see ... ready for more: max_tokens = 0
 type Hello\\r
 see it goes on: answering
 freeze
-storm 5 100
+storm 5 40
 resize 80x24
 type abcdefgh
 signal TERM
 end a deaf terminal does not keep the program alive: 143
 sh ... and the answer is kept: tail -n 1 "\$sessions"/*.jsonl | grep -q '"stopped":true'
+END
+
+# ... with a wall of text, of which a frame does not fit into what a pty keeps.
+forget
+mkdir -p "$sessions"
+wall=$(head -c 11000 /dev/zero | tr '\0' w | sed 's/wwwwwww/abc de /g')
+printf '{"q35chat":1,"model":"m"}\n{"role":"user","content":"Hello"}\n{"role":"assistant","content":"%s"}\n' "$wall" > "$sessions/wall.jsonl"
+at 200x60 --resume wall << END
+see a wall of text: ready
+freeze
+storm 5 40
+resize 200x60
+type /rename Heard\\r
+sh while nobody listens, it hears: grep -q Heard "\$sessions/wall.jsonl"
+thaw
+see ... which is seen later: Heard
+keep
+type \\014
+same ... all of it
+freeze
+storm 6 40
+resize 200x60
+signal TERM
+end a wall of text does not keep the program alive: 143
 END
 exit $status

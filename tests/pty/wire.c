@@ -550,7 +550,7 @@ int main(int argc, char **argv)
     while ((opt = getopt(argc, argv, "+t:l:")) != -1)
         if (opt == 't')
             w.patience_s = atoi(optarg);
-        else if (opt != 'l' || !(w.cable.log = fopen(optarg, "w")))
+        else if (opt != 'l' || !(w.cable.log = fopen(optarg, "we")))
             return 2;
     if (optind + 2 > argc || sscanf(argv[optind], "%dx%d", &cols, &rows) != 2)
         return 2;

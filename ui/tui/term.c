@@ -327,6 +327,7 @@ void term_close(struct term *t)
         close(t->memory);
     if (t->nothing)
         fclose(t->nothing);
+    tty_close(&t->tty);
     cells_free(&t->shown);
     buf_free(&t->out);
     buf_free(&t->title_now);
@@ -512,7 +513,7 @@ void term_size(struct term *t, int *rows, int *cols)
     window_size(t->tty.out, rows, cols);
 }
 
-bool term_ready(const struct term *t)
+bool term_ready(struct term *t)
 {
     return tty_ready(&t->tty);
 }
@@ -521,6 +522,11 @@ bool term_sets_apart(const struct term *t, enum style style)
 {
     attr_t can = termattrs();
     return t->pair[style] != t->pair[STYLE_text] || (t->attr[style] & can) != (t->attr[STYLE_text] & can);
+}
+
+bool term_waits(const struct term *t)
+{
+    return t->tty.late.len && !t->tty.gone;
 }
 
 enum term_colors term_colors(const struct term *t)

@@ -36,7 +36,8 @@ int  term_fd(const struct term *t);                     /* readable when the use
 /* -1: the terminal is gone (hang-up, end of file); 0: nothing there. */
 int  term_read(struct term *t, char *bytes, size_t size);
 void term_size(struct term *t, int *rows, int *cols);   /* asks the terminal */
-bool term_ready(const struct term *t);                  /* output would not block: else draw later */
+bool term_ready(struct term *t);                        /* the terminal takes more: else draw later, and ask again */
+bool term_waits(const struct term *t);                  /* part of what was drawn is not sent: term_ready() sends it */
 void term_draw(struct term *t, const struct cells *c);  /* one frame; what did not change is not sent */
 void term_redraw(struct term *t);                       /* the next frame is sent whole: the screen may be damaged */
 void term_theme(struct term *t, const struct theme *theme);     /* NULL: the default */

@@ -1,13 +1,18 @@
 #include "ui/tui/tty.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
+
+enum { MOMENT_MS = 100, LAST_MS = 1000 };       /* LAST_MS: for the last words, while nothing of them goes */
 
 /* --- the promise -------------------------------------------------------------------------------------------------
  * What a signal handler needs is static and set before `taken`. */
@@ -38,7 +43,8 @@ void tty_give_back_now(void)
     pthread_sigmask(SIG_BLOCK, &ttou, &mask);
     for (size_t at = 0; at < promise.n;) {
         ssize_t k = write(promise.out, promise.bytes + at, promise.n - at);
-        if (k <= 0 && errno != EINTR)
+        struct pollfd p = {.fd = promise.out, .events = POLLOUT};
+        if (k <= 0 && errno != EINTR && (errno != EAGAIN || poll(&p, 1, LAST_MS) == 0))
             break;
         at += k > 0 ? (size_t)k : 0;
     }
@@ -93,12 +99,32 @@ void tty_restore_with(const char *restore, size_t n)
 
 /* --- the line --------------------------------------------------------------------------------------------------- */
 
+/* The shell shares the description that we were given: what we set there, it would have to live with. */
+static int never_blocking(int fd)
+{
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    return open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}
+
 bool tty_open(struct tty *t, int in, int out, struct err *e)
 {
     *t = (struct tty){.in = in, .out = out};
     if (tcgetattr(in, &t->found))
         return err_set(e, "cannot read the settings of the terminal: %s", strerror(errno));
+    int own = never_blocking(out);
+    t->own_out = own >= 0;
+    if (t->own_out)
+        t->out = own;
     return true;
+}
+
+void tty_close(struct tty *t)
+{
+    if (t->own_out)
+        close(t->out);
+    t->own_out = false;
+    buf_free(&t->late);
 }
 
 static void make_raw(int fd, struct termios raw)
@@ -130,31 +156,55 @@ void tty_take(struct tty *t)
     make_raw(t->in, t->found);
 }
 
+/* Writes what waits, as far as it goes at once. */
+static void push(struct tty *t)
+{
+    while (t->late.len && !t->gone) {
+        ssize_t k = write(t->out, t->late.data, t->late.len);
+        if (k > 0) {
+            buf_consume(&t->late, (size_t)k);
+            t->sent += (size_t)k;
+        } else if (k == 0 || errno == EAGAIN)
+            return;
+        else if (errno != EINTR)
+            t->gone = true;
+    }
+}
+
+/* False: nothing was taken in all the time. */
+static bool await_room(const struct tty *t, int ms)
+{
+    struct pollfd p = {.fd = t->out, .events = POLLOUT};
+    return poll(&p, 1, ms) > 0 && p.revents;
+}
+
 void tty_give_back(struct tty *t)
 {
+    if (promise.taken)
+        for (push(t); t->late.len && !t->gone && await_room(t, LAST_MS);)
+            push(t);
+    buf_reset(&t->late);
     t->sent += promise.taken ? promise.n : 0;
     tty_give_back_now();
     release_signals();
 }
 
-bool tty_ready(const struct tty *t)
+bool tty_ready(struct tty *t)
 {
-    struct pollfd p = {.fd = t->out, .events = POLLOUT};
-    return t->gone || (poll(&p, 1, 0) > 0 && (p.revents & (POLLOUT | POLLERR | POLLHUP)));
+    push(t);
+    return t->gone || (!t->late.len && await_room(t, 0));
 }
 
 void tty_write(struct tty *t, const char *bytes, size_t n)
 {
-    for (size_t at = 0; at < n && !t->gone;) {
-        ssize_t k = write(t->out, bytes + at, n - at);
-        if (k >= 0) {
-            at += (size_t)k;
-            t->sent += (size_t)k;
-        } else if (errno == EAGAIN) {           /* somebody made it non-blocking, for all that share it */
-            struct pollfd p = {.fd = t->out, .events = POLLOUT};
-            poll(&p, 1, -1);
-        } else if (errno != EINTR)
-            t->gone = true;
+    int64_t start = clock_ns();
+    buf_add(&t->late, bytes, n);
+    push(t);
+    while (t->late.len && !t->gone) {
+        double left = MOMENT_MS - clock_ms_since(start);
+        if (left < 1 || !await_room(t, (int)left))
+            return;
+        push(t);
     }
 }
 

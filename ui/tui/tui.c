@@ -63,11 +63,12 @@ static void resize(struct tui *t)
 static void draw(struct tui *t, int64_t ms)
 {
     struct buf title = {0};
+    bool ready = term_ready(t->term);   /* and what waits goes */
     if (t->resize_ms && ms >= t->resize_ms) {
         resize(t);
         term_redraw(t->term);           /* there and back: the same size, but the terminal may have lost what was outside */
     }
-    if (!t->dirty || t->resize_ms || ms - t->drawn_ms < t->frame_ms || !term_ready(t->term))
+    if (!t->dirty || t->resize_ms || ms - t->drawn_ms < t->frame_ms || !ready)
         return;
     follow_theme(t);
     view_draw(&t->app, &t->cells);
@@ -256,6 +257,8 @@ static int timeout(const struct tui *t)
     shorten(&shortest, app_timeout(&t->app));
     if (t->resize_ms)
         shorten(&shortest, t->resize_ms > ms ? t->resize_ms - ms : 0);
+    if (term_waits(t->term))
+        shorten(&shortest, BLOCKED_MS);
     if (t->dirty) {
         int64_t due = t->drawn_ms + t->frame_ms - ms;
         shorten(&shortest, due > 0 ? due : BLOCKED_MS);
