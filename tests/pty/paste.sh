@@ -9,7 +9,7 @@ paste() { printf '\033[200~%s\033[201~' "$(cat)" | tr '\n' '\r'; }     # as term
 seq -f 'line %g of many' 200 | paste > lines
 { head -c 1000000 /dev/zero | tr '\0' m; echo; echo 'the last line'; } | paste > megabyte
 printf 'one\003two\004three\032\033[31mfour\033]52;c;AAAA\007five\033[A\022\007' | paste > hostile
-user='grep "\"role\":\"user\"" "$sessions"/*.jsonl | tail -n 1'
+user='grep "\"role\":\"user\"" "$sessions"/*.jsonl 2> /dev/null | tail -n 1'
 export user
 
 at 80x24 --no-think --tools none --max-tokens 8 << 'END'
