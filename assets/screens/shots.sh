@@ -88,7 +88,7 @@ if wanted $name; then
     seen "$ready"
     say 'Tell me a story.'; settle; seen "$ready.*tok/s"
     say 'Write hello world in C'
-    seen '    puts' 
+    seen 'answering.* [0-9.]+ tok/s'
     shot seen
 fi
 
@@ -145,14 +145,14 @@ fi
 
 name=panel
 if wanted $name; then
-    start 120 40
+    start 120 40 --threads 1
     seen "$ready"
     type M-p
     for words in 'My name is Ann.' 'Write hello world in C' 'What time is it in Tokyo?' 'What is 348 + 277?'; do
         say "$words"; settle; seen "$ready.*tok/s"; settle
     done
     say 'Tell me a story.'
-    seen 'answering'; seen 'quiet|owl|small'
+    seen 'answering.* [0-9.]+ tok/s'
     shot seen
 fi
 

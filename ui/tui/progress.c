@@ -132,7 +132,7 @@ static int draw_bar(const struct progress *p, struct cells *c, struct area a, co
 static void add_left(struct buf *out, const struct progress *p, int64_t ms)
 {
     int s = progress_left_s(p, ms);
-    if (s < 0)
+    if (s <= 0)
         return;
     buf_addf(out, "%s%s", out->len ? ", " : "", p->longer ? "slower than thought, " : "");
     if (s < 100)

@@ -192,11 +192,10 @@ static int width(const struct row *r, int cut)
     return n;
 }
 
-/* Shows the items of a priority, those that fit; false: not all did. */
-static bool show(struct row *r, int priority, bool brief, int columns)
+/* Shows the items of a priority, those that fit beside a title that is cut to so many columns; false: not all did. */
+static bool show(struct row *r, int priority, bool brief, int columns, int cut)
 {
     bool all = true;
-    int cut = priority > 6 ? GOOD_SESSION : LEAST_SESSION;
     for (int i = 0; i < r->n; i++) {
         struct saying *s = &r->at[i], before = *s;
         if (s->priority != priority)
@@ -217,16 +216,16 @@ static void fit(struct row *r, int columns)
 {
     for (int priority = 0; priority < 5; priority++)
         if (columns >= TINY || priority != 3)
-            show(r, priority, true, columns);
+            show(r, priority, true, columns, LEAST_SESSION);
     if (columns < TINY)
         return;
     for (int priority = 0; priority < 5; priority++)
-        show(r, priority, false, columns);
-    for (int priority = 5; priority <= LAST_PRIORITY && show(r, priority, true, columns);)
+        show(r, priority, false, columns, LEAST_SESSION);
+    for (int priority = 5; priority <= LAST_PRIORITY && show(r, priority, true, columns, priority > 6 ? GOOD_SESSION : LEAST_SESSION);)
         priority++;
     for (int i = 0; i < r->n; i++)      /* what has a short form, in full */
         if (r->at[i].shown && r->at[i].less.len)
-            show(r, r->at[i].priority, false, columns);
+            show(r, r->at[i].priority, false, columns, GOOD_SESSION);
 }
 
 static int put(struct cells *c, struct area a, int col, const struct saying *s, int columns)
