@@ -97,8 +97,8 @@ figures: deps   ## every golden file through `q35chat debug`, as a table
 	@$(MAKE) -s -j$(JOBS) all $(BUILD)/tests/golden/compare
 	@BUILD=$(BUILD) sh tests/golden/debug.sh
 
-bench: deps     ## speed of tokenizer, loading, prefill and decode on this machine
-	@$(MAKE) -s -j$(JOBS) all $(BENCHES)
+bench: deps     ## speed of tokenizer, loading, prefill, decode and the terminal on this machine
+	@$(MAKE) -s -j$(JOBS) all $(BENCHES) $(BUILD)/tests/pty/wire
 	@BUILD=$(BUILD) sh tests/bench/run.sh $(BENCHES)
 
 manual: $(BUILD)/tests/golden/test_manual  ## writes the tables of docs/q35chat.1 anew from config/*.def

@@ -4,3 +4,4 @@ for b in "$@"; do
     echo "== ${b##*/}"
     "$b" || exit 1
 done
+sh tests/bench/terminal.sh
