@@ -159,7 +159,7 @@ static int input_rows(struct app *a, const struct cells *c)
 
 static void draw_prompt(struct app *a, struct cells *c, struct area at)
 {
-    static const char *const signs[] = {"/ ", "? ", "^R", "> "};
+    static const char *const signs[] = {"/ ", "? ", "/ ", "> "};
     const char *found = a->prompt == PROMPT_TYPED ? input_found(a) : NULL;
     if (at.rows > 1) {
         cells_puts(c, at, 0, 0, DIM, found ? "  " : a->prompt == PROMPT_RENAME ? "  its title; an empty one takes the first line again"
