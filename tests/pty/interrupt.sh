@@ -67,13 +67,14 @@ type \003
 end twice ends the program: 0
 END
 
+export nap=97$$         # a number of our own
 mkdir -p "$XDG_CONFIG_HOME/q35chat"
-cat > "$XDG_CONFIG_HOME/q35chat/q35chat.conf" << 'END'
+cat > "$XDG_CONFIG_HOME/q35chat/q35chat.conf" << END
 [tool weather]
 description = Tells the weather of a place.
 parameters = {"type": "object", "properties": {"city": {"type": "string",
     "description": "name of the city"}}, "required": ["city"]}
-command = sh -c 'echo ran >> ran; sleep 1000'
+command = sh -c 'echo ran >> ran; sleep $nap'
 END
 forget
 at 80x24 --tools weather << 'END'
@@ -92,7 +93,7 @@ insist ... and hears what is typed a moment later: y y yes
 sh ... and runs: test -e ran
 type \003
 see Ctrl-C ends a tool that runs: ready
-sh ... and its process: ! pgrep -f 'sleep 100[0]'
+sh ... and its process: ! cat /proc/[0-9]*/cmdline 2> /dev/null | tr '\0' ' ' | grep -q "[s]leep $nap"
 type \025\004
 end Ctrl-D ends: 0
 END
