@@ -98,7 +98,8 @@ struct step_embed_args {
  * then part p gives y = W_p h: plain, into a ring, or logits (INT8 or dense, one part alone).  With splits > 1 the columns are cut
  * into that many equal ranges, range s goes to y + s * y_split, and the reader adds them up; `norm` then means: range s has an
  * input of its own (input s: x, norm), as long as the range, normed by itself.
- * As rmsnorm, linear_*.                                      tolerance: 2^-15 of sum |W x| (activations in two bf16) */
+ * As rmsnorm, linear_*.                                      tolerance: 2^-15 of sum |W x| (activations in two 16-bit floats; with INT4
+ * in 16 bits of the greatest of 128 columns) */
 enum step_write {
     STEP_PLAIN,                 /* y[t * y_row + n] */
     STEP_TO_RING,               /* y[((*pos + t) % STEP_RING) * y_row + n] */
@@ -191,8 +192,8 @@ struct step_route {
  * e = route->expert[i] and every row t (of rows that did not choose it, too), and shared_h[t] likewise.
  * As router, moe_group, experts_up. */
 struct step_experts_up_args {
-    uint16_t     *h;            /* [n distinct] of step_slot_bytes(): rows as two bf16, in the order in which `down` wants them */
-    uint16_t     *shared_h;     /* one more of them */
+    float        *h;            /* [n distinct, n_rows, inter] */
+    float        *shared_h;     /* [n_rows, inter] */
     struct step_route *route;   /* written */
     const float  *logits;       /* [n_logits] of [n_rows, n_experts], logit_step elements apart, to be added up */
     int           n_logits;
@@ -206,15 +207,12 @@ struct step_experts_up_args {
     int           n_rows, n_experts, top_k, inter, hidden;
 };
 
-/* Bytes of the rows of one expert: [inter / 128][set of 4 rows][4][32 lanes] of 16 bytes, B fragments of kernels/pack.h's order. */
-static inline size_t step_slot_bytes(int inter, int n_rows) { return (size_t)pack_groups(inter) * (size_t)((n_rows + 3) / 4) * 2048; }
-
 /* y[s][t] = sigmoid(shared_gate[t]) * shared h_shared + sum over experts e, ascending, of weight * down_e h, over the s-th of
  * step_experts_splits() ranges of the inner columns.  The reader adds the ranges.  As experts_down, moe_combine. */
 struct step_experts_down_args {
     float        *y;            /* [splits] of [n_rows, hidden], y_split elements apart */
     size_t        y_split;
-    const uint16_t *h, *shared_h;
+    const float  *h, *shared_h;
     const struct step_route *route;
     struct weight down;         /* of expert 0, packed [hidden, inter] */
     size_t        stride;
@@ -224,7 +222,8 @@ struct step_experts_down_args {
     size_t        logit_step;
     int           n_rows, hidden, inter;
 };
-static inline int step_experts_splits(int inter) { return (inter + 1023) / 1024; }
+static inline int step_experts_width(int inter) { return inter <= 2048 ? 512 : 1024; }         /* columns of a range */
+static inline int step_experts_splits(int inter) { return (inter + step_experts_width(inter) - 1) / step_experts_width(inter); }
 
 /* Picks the next tokens from the logits of n_rows rows, row by row while the picks agree with the drafts live->ids[1..], updates
  * live, sampling and marks, and writes one result (slot live->step % STEP_SLOTS).

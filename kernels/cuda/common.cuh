@@ -125,6 +125,14 @@ __device__ __forceinline__ void mma_f16(float c[4], const uint32_t a[4], uint32_
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+/* d = a b + c, 16x8x32, unsigned by signed bytes, int32 out: as exact as int32.  d0 d1: row g, columns 2t and 2t + 1; d2 d3: row g + 8. */
+__device__ __forceinline__ void mma_u8s8(int32_t d[4], const int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+                 : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
+}
+
 /* x as hi + lo, two fp16, hi in the lower half. */
 __device__ __forceinline__ uint32_t f16_split(float x)
 {

@@ -2,9 +2,9 @@
  * Shapes    up: pairs [2 inter, hidden] of the distinct experts and the shared one; down: [hidden, inter] of the same
  * Bytes     the packed matrices of distinct experts + shared; activations are small
  * Limit     bandwidth
- * Launch    up: one block of 8 warps per multiprocessor, each takes an equal run of (expert, tile) and routes for itself, a warp a
- *           row.  down: a block takes a tile or two, a warp 128 inner columns of every expert.  The shared expert's first lines are fetched before the router has
- *           answered
+ * Launch    up: two blocks of 8 warps per multiprocessor; by bytes, some take the shared expert, which they fetch before the router has
+ *           answered, the others an equal run of (expert, tile) and route for themselves, a warp a row.
+ *           down: blocks of 4 warps, a tile or two of one range of inner columns each, a warp 128 of them of every expert
  * Layout    kernels/pack.h; the loop: step_tiles.cuh.  All rows go through every expert's product, since the eight columns of an
  *           instruction cost the same as one; rows that did not choose it have weight 0
  * Numerics  as step_linear; a row adds its experts in ascending order, whatever the other rows chose */
@@ -12,7 +12,7 @@
 
 namespace {
 
-enum { WORDS = STEP_EXPERTS / 32, MAX_DISTINCT = STEP_ROWS * STEP_CHOICES };
+enum { RING = 6, WORDS = STEP_EXPERTS / 32, MAX_DISTINCT = STEP_ROWS * STEP_CHOICES };
 
 struct matrix {
     const uint8_t *data, *scale;
@@ -22,23 +22,22 @@ struct matrix {
 
 struct up_job {
     struct matrix  routed, shared;
-    uint16_t      *h, *shared_h;
+    float         *h, *shared_h;
     struct step_route *route;
     const float   *logits, *x;
     const int32_t *n_valid;
     size_t         logit_step;
-    int            n_logits, overlap, n_rows, n_experts, top_k, inter, hidden, groups, tiles;
-    int            slot;                /* halves of one expert's h */
+    int            n_logits, overlap, n_rows, n_experts, top_k, inter, hidden, groups, tiles, shared_blocks;
 };
 
 struct down_job {
     struct matrix   routed, shared;
     float          *y;
-    const uint16_t *h, *shared_h;
+    const float    *h, *shared_h;
     const struct step_route *route;
     const float    *shared_gate;
     size_t          y_split, logit_step;
-    int             n_logits, n_rows, hidden, inter, groups, tiles, per_split, slot;
+    int             n_logits, n_rows, hidden, inter, groups, tiles, per_split;
 };
 
 /* ---- routing ---- */
@@ -56,32 +55,52 @@ __device__ __forceinline__ uint32_t sort_key(float x)
     return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
 
-/* The experts of a row as keys, expert lane + 32 i in key[i]; 0 is no expert. */
-__device__ __forceinline__ void load_keys(uint32_t key[WORDS], const struct up_job &j, int row)
+/* The experts of a row that a lane looks after, lane + 32 i: keys falling, the lower expert first among equals; key 0 is no expert. */
+struct candidates {
+    uint32_t key[WORDS];
+    int      expert[WORDS];
+};
+
+__device__ __forceinline__ void load_candidates(struct candidates *c, const struct up_job &j, int row)
 {
-    const float *at = j.logits + (size_t)row * j.n_experts + threadIdx.x % 32;
+    const int lane = threadIdx.x % 32;
+    const float *at = j.logits + (size_t)row * j.n_experts + lane;
     float l[WORDS] = {};
 #pragma unroll 2
     for (int s = 0; s < j.n_logits; s++, at += j.logit_step)
 #pragma unroll
         for (int i = 0; i < WORDS; i++)
-            l[i] += threadIdx.x % 32 + 32 * i < j.n_experts ? at[32 * i] : 0;
+            l[i] += lane + 32 * i < j.n_experts ? at[32 * i] : 0;
 #pragma unroll
-    for (int i = 0; i < WORDS; i++)
-        key[i] = threadIdx.x % 32 + 32 * i < j.n_experts ? sort_key(l[i]) : 0;
+    for (int i = 0; i < WORDS; i++) {
+        c->key[i] = lane + 32 * i < j.n_experts ? sort_key(l[i]) : 0;
+        c->expert[i] = lane + 32 * i;
+    }
+    /* neighbours change places, odd and even ones in turns */
+#pragma unroll
+    for (int round = 0; round < WORDS; round++)
+#pragma unroll
+        for (int i = round % 2; i + 1 < WORDS; i += 2) {
+            const bool swap = c->key[i] < c->key[i + 1];
+            const uint32_t k = c->key[i];
+            const int e = c->expert[i];
+            c->key[i] = swap ? c->key[i + 1] : k;
+            c->expert[i] = swap ? c->expert[i + 1] : e;
+            c->key[i + 1] = swap ? k : c->key[i + 1];
+            c->expert[i + 1] = swap ? e : c->expert[i + 1];
+        }
 }
 
-/* This lane's greatest key, the lowest expert among equals. */
-__device__ __forceinline__ void best_key(const uint32_t key[WORDS], uint32_t *value, int *expert)
+/* Takes `expert` out of the lane that has it. */
+__device__ __forceinline__ void drop_candidate(struct candidates *c, int expert)
 {
-    *value = 0;
-    *expert = 0;
+    bool found = false;
 #pragma unroll
-    for (int i = 0; i < WORDS; i++)
-        if (key[i] > *value) {
-            *value = key[i];
-            *expert = threadIdx.x % 32 + 32 * i;
-        }
+    for (int i = 0; i < WORDS; i++) {
+        found = found || c->expert[i] == expert;
+        c->key[i] = !found ? c->key[i] : i + 1 < WORDS ? c->key[i + 1 < WORDS ? i + 1 : i] : 0;
+        c->expert[i] = !found ? c->expert[i] : i + 1 < WORDS ? c->expert[i + 1 < WORDS ? i + 1 : i] : -1;
+    }
 }
 
 __device__ __forceinline__ float key_value(uint32_t k)
@@ -93,43 +112,66 @@ __device__ __forceinline__ float key_value(uint32_t k)
 __device__ __forceinline__ void choose(const struct up_job &j, int row, int *expert, float *weight)
 {
     const int lane = threadIdx.x % 32, from_first = row && j.overlap > 0 ? min(j.overlap, j.top_k) : 0;
-    uint32_t key[WORDS], value = 0, mine;
-    int at;
+    struct candidates c;
+    uint32_t value = 0;
     *expert = -1;
 #pragma unroll 1
     for (int i = 0; i < j.top_k; i++) {
         if (i == 0 || i == from_first) {
-            load_keys(key, j, i < from_first ? 0 : row);
-            for (int k = 0; k < i; k++) {
-                const int taken = __shfl_sync(~0u, *expert, k);
-#pragma unroll
-                for (int w = 0; w < WORDS; w++)
-                    if (taken == lane + 32 * w)
-                        key[w] = 0;
-            }
-            best_key(key, &mine, &at);
+            load_candidates(&c, j, i < from_first ? 0 : row);
+#pragma unroll 1
+            for (int k = 0; k < i; k++)
+                drop_candidate(&c, __shfl_sync(~0u, *expert, k));
         }
-        const uint32_t best = __reduce_max_sync(~0u, mine);
-        const int e = (int)__reduce_min_sync(~0u, mine == best ? (uint32_t)at : ~0u);
+        const uint32_t best = __reduce_max_sync(~0u, c.key[0]);
+        const int e = (int)__reduce_min_sync(~0u, c.key[0] == best ? (uint32_t)c.expert[0] : ~0u);
         if (lane == i) {
             *expert = e;
             value = best;
         }
-        if (e % 32 == lane) {
+        const bool mine = c.expert[0] == e;
 #pragma unroll
-            for (int w = 0; w < WORDS; w++)
-                if (e == lane + 32 * w)
-                    key[w] = 0;
-            best_key(key, &mine, &at);
+        for (int k = 0; k + 1 < WORDS; k++) {
+            c.key[k] = mine ? c.key[k + 1] : c.key[k];
+            c.expert[k] = mine ? c.expert[k + 1] : c.expert[k];
         }
+        if (mine)
+            c.key[WORDS - 1] = 0;
     }
     const float top = warp_max(lane < j.top_k ? key_value(value) : -INFINITY);
     const float w = lane < j.top_k ? expf(key_value(value) - top) : 0;
     *weight = w / warp_sum(w);
 }
 
-/* Fills r; the first block also writes the route for `down`. */
-__device__ __forceinline__ void find_route(struct routing *r, const struct up_job &j)
+/* The same of a single row: its choices in ascending order. */
+__device__ __forceinline__ void find_route_of_one(struct routing *r, const struct up_job &j, bool writer)
+{
+    const int lane = threadIdx.x;
+    if (threadIdx.x < 32) {
+        const int n = j.n_valid && *j.n_valid < 1 ? 0 : j.top_k;
+        int expert, at = 0;
+        float weight;
+        choose(j, 0, &expert, &weight);
+        for (int k = 0; k < j.top_k; k++)
+            at += __shfl_sync(~0u, expert, k) < expert;
+        if (lane < n)
+            r->expert[at] = (int16_t)expert;
+        if (lane == 0)
+            r->n = n;
+        if (writer && lane < n) {
+            j.route->expert[at] = expert;
+            j.route->weight[at][0] = weight;
+            for (int t = 1; t < STEP_ROWS; t++)
+                j.route->weight[at][t] = 0;
+        }
+        if (writer && lane == 0)
+            j.route->n = n;
+    }
+    __syncthreads();
+}
+
+/* Fills r; the `writer` also leaves the route for `down`. */
+__device__ __forceinline__ void find_route(struct routing *r, const struct up_job &j, bool writer)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int n_valid = j.n_valid ? min(*j.n_valid, j.n_rows) : j.n_rows;
@@ -160,7 +202,7 @@ __device__ __forceinline__ void find_route(struct routing *r, const struct up_jo
             r->expert[at++] = (int16_t)(32 * lane + __ffs(m) - 1);
         r->n = n;
     }
-    if (blockIdx.x == 0) {
+    if (writer) {
         struct step_route *out = j.route;
         for (int i = threadIdx.x; i < n * STEP_ROWS; i += STEP_THREADS)
             out->weight[i / STEP_ROWS][i % STEP_ROWS] = 0;
@@ -180,109 +222,95 @@ __device__ __forceinline__ void find_route(struct routing *r, const struct up_jo
 
 /* ---- up ---- */
 
-/* The block's tiles of the shared expert, then its run of (expert, tile). */
-struct up_tiles {
-    const uint8_t *shared, *routed, *expert_at; /* this warp's columns: of the next shared tile; of tile 0 of expert 0, of the expert at hand */
-    size_t         stride;
-    uint32_t       shared_step, routed_step;    /* bytes of a tile */
+/* A run of (expert, tile). */
+template <int F> struct up_tiles {
+    enum { SCALED = has_scales<F>(), SCALE_STEP = unit_scale_bytes<F>() };
+    const uint8_t *at, *scale;          /* of the next tile: this warp's columns, this lane's scale */
+    const uint8_t *columns, *scales;    /* the same of tile 0 of expert 0 */
     const int16_t *expert;              /* at hand */
-    int            n_shared, tile, tiles, shared_units, routed_units, per;
+    size_t         stride;              /* bytes from one expert to the next */
+    uint32_t       step, scale_step;    /* bytes of a tile */
+    int            left, tiles, units;  /* tiles left of the expert at hand, of an expert; units of a tile */
 
-    __device__ __forceinline__ void first_routed(const struct routing *r, int unit)
+    __device__ __forceinline__ void begin(int tile)
     {
-        expert = r->expert + unit / tiles;
-        tile = unit % tiles;
-        expert_at = routed + (size_t)*expert * stride + tile * routed_step;
+        at = columns + (size_t)*expert * stride + tile * step;
+        scale = scales + (size_t)*expert * stride + tile * scale_step;
+        left = tiles - tile;
     }
-    /* With two tiles at a time: an expert has an even number of them. */
-    __device__ __forceinline__ int next(const uint8_t **at, uint32_t *pair)
+    __device__ __forceinline__ void next(struct step_piece *p)
     {
-        if (n_shared > 0) {
-            n_shared -= per;
-            *at = shared;
-            *pair = shared_step;
-            shared += per * shared_step;
-            return shared_units;
+        if (left == 0) {
+            expert++;
+            begin(0);
         }
-        if (tile == tiles) {
-            tile = 0;
-            expert_at = routed + (size_t)*++expert * stride;
-        }
-        *at = expert_at;
-        *pair = routed_step;
-        expert_at += per * routed_step;
-        tile += per;
-        return routed_units;
+        *p = {at, scale, 0, 0, units};
+        at += step;
+        scale += scale_step;
+        left--;
     }
 };
 
-template <int COLS, int T> struct up_shared {
-    step_shared<COLS, T> step;
-    struct step_staging input;
-    struct routing      routing;
+struct up_shared {
+    struct step_shared<STEP_WARPS, RING> step;
+    struct routing routing;
 };
 
-/* Halves of the upper bf16 of inner column i of a row; the lower one is 32 halves on. */
-__device__ __forceinline__ int slot_at(int i, int row, int sets)
+/* This warp's groups of the rows. */
+template <int GW, int ROWS, int P>
+__device__ __forceinline__ void up_input(group_frags<P, (ROWS + 3) / 4> f[GW], const struct up_job &j, int g0, int gw, uint4 *staged)
 {
-    const int k = i % PACK_GROUP, lane = row % 4 * 8 + k % 32 / 8;
-    return (((i / PACK_GROUP * sets + row / 4) * 4 + k / 32) * 32 + lane) * 8 + k % 8;
+    constexpr int N = ROWS < 4 ? ROWS : 4;
+#pragma unroll
+    for (int set = 0; set < (ROWS + 3) / 4; set++) {
+        float4 x[GW][N];
+#pragma unroll
+        for (int gi = 0; gi < GW; gi++)
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                x[gi][i] = gi < gw && 4 * set + i < j.n_rows
+                         ? *(const float4 *)(j.x + (size_t)(4 * set + i) * j.hidden + (g0 + gi) * PACK_GROUP + 4 * (threadIdx.x % 32)) : make_float4(0, 0, 0, 0);
+#pragma unroll
+        for (int gi = 0; gi < GW; gi++)
+            frags_set(f[gi], set, x[gi], staged);
+    }
 }
 
-
-/* n tiles of one format, T at a time; `where(i)` gives scales, tile and place in h of the i-th. */
-template <int F, bool HALF, int GW, int COLS, int T, class WHERE>
-__device__ __forceinline__ void up_run(const struct up_job &j, step_shared<COLS, T> *sm, const step_frags<GW, COLS> &f,
-                                       step_stream<up_tiles, T> &s, int *round, int n, int g0, int gw, uint16_t *h, WHERE where)
+/* Tiles u0 .. u1 - 1, counted through all experts. */
+template <int F, int GW, int ROWS>
+__device__ __forceinline__ void up_run(const struct up_job &j, struct step_shared<STEP_WARPS, RING> *sm, step_stream<up_tiles<F>, 1, RING> &s, int u0, int u1, int g0, int gw, float *h)
 {
-    group_scales<F> scale[T][GW];
-    const uint8_t *scales;
-    int tile, next_tile, out, slot;
-    auto fetch = [&](int gi) {
-#pragma unroll
-        for (int t = 0; t < T; t++)
-            if (gi < gw)
-                scale[t][gi].load(scales, (size_t)(next_tile + t) * j.groups + g0 + gi, threadIdx.x % 32 / 4);
-    };
-    if (n <= 0)
-        return;
-    where(0, &scales, &out, &next_tile);
-#pragma unroll
-    for (int gi = 0; gi < GW; gi++)
-        fetch(gi);
-    for (int i = 0; i < n; i += T) {
-        float2 total[T][COLS] = {};
-        slot = out;
-        tile = next_tile;
-        if (i + T < n)
-            where(i + T, &scales, &out, &next_tile);
-        tile_product<F, HALF, GW, COLS, T, 1>(total, f, gw, scale, s, [&](int gi) {
-            if (i + T < n)
-                fetch(gi);
-        });
-        tile_reduce<COLS, T>(sm, (*round)++, STEP_WARPS, total, [&](int t, int set, float2 v) {
-            const int token = 4 * set + threadIdx.x % 4, at = (tile + t) * 8 + threadIdx.x % 32 / 4;
-            if (token < j.n_rows && at < j.inter) {
-                const uint32_t both = bf16_split(silu_f(v.x) * v.y);
-                const int to = slot + slot_at(at, token, COLS);
-                h[to] = (uint16_t)both;
-                h[to + 32] = (uint16_t)(both >> 16);
-            }
+    constexpr int COLS = (ROWS + 3) / 4, P = product_of<F, true>();
+    group_frags<P, COLS> f[GW];
+    up_input<GW, ROWS, P>(f, j, g0, gw, sm->own[threadIdx.x / 32]);
+    for (int u = u0; u < u1; u++) {
+        float2 total[1][COLS] = {};
+        tile_product<F, P, GW, COLS, 1, 1>(total, f, gw, s);
+        keep_sums<COLS, 1>(sm, u - u0, u + 1 == u1, total, [&](int round, int, int set, float2 v) {
+            const int at = u0 + round, token = 4 * set + threadIdx.x % 4, column = at % j.tiles * 8 + threadIdx.x % 32 / 4;
+            if (token < j.n_rows && column < j.inter)
+                h[((size_t)(at / j.tiles) * j.n_rows + token) * j.inter + column] = silu_f(v.x) * v.y;
         });
     }
 }
 
-template <bool B> struct bool_constant { enum { value = B }; };
-
-/* Tiles of block b in units of T: [first, last) of the shared expert's, and where its share of the routed ones begins, so that all
- * blocks have about the same number of bytes.  weight: a shared tile in routed ones. */
-__device__ __forceinline__ int shared_begin(int b, int blocks, int n) { return n <= blocks ? min(b, n) : (int)((long)n * b / blocks); }
-__device__ __forceinline__ int routed_begin(int b, int blocks, int n_shared, int n_routed, int weight)
+/* Starts the stream of those tiles. */
+template <int F>
+__device__ __forceinline__ void up_start(step_stream<up_tiles<F>, 1, RING> &s, struct step_shared<STEP_WARPS, RING> *sm, const struct up_job &j, const struct matrix &m,
+                                         const int16_t *expert, int u0, int u1, int g0, int gw)
 {
-    const long all = (long)n_shared * weight + n_routed;
-    if (all < (long)blocks * weight || n_shared * weight > n_routed)
-        return (int)((long)n_routed * b / blocks);
-    return b == blocks ? n_routed : max(0, (int)(all * b / blocks) - weight * shared_begin(b, blocks, n_shared));
+    s.src.expert = expert + u0 / j.tiles;
+    s.src.stride = m.stride;
+    s.src.tiles = j.tiles;
+    s.src.units = gw * group_units<F>();
+    s.src.step = (uint32_t)(j.groups * group_units<F>() * STEP_UNIT);
+    s.src.scale_step = (uint32_t)(j.groups * group_scale_bytes<F>());
+    s.src.columns = m.data + (size_t)g0 * group_units<F>() * STEP_UNIT;
+    s.src.scales = m.scale + (size_t)g0 * group_scale_bytes<F>() + lane_scale<F>();
+    if (u0 < u1)
+        s.src.begin(u0 % j.tiles);
+    s.start(sm, s.src.units * (u1 - u0));
+    s.ready();
 }
 
 /* Two blocks a multiprocessor where shared memory has room for them; a GB10 has not, and there registers need no cap. */
@@ -292,248 +320,238 @@ __device__ __forceinline__ int routed_begin(int b, int blocks, int n_shared, int
 #define UP_BLOCKS 2
 #endif
 
-template <int FS, int F, int GW, int ROWS, int T>
-__global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 && GW < (FS == WEIGHT_INT4 ? 3 : 4) ? UP_BLOCKS : 1) up_kernel(const __grid_constant__ struct up_job j)
+/* The first blocks take the shared expert, whose weights they ask for before the kernel in front has ended; the others route. */
+template <int FS, int F, int GW, int ROWS>
+__global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 && GW < 4 ? UP_BLOCKS : 1) up_kernel(const __grid_constant__ struct up_job j)
 {
-    constexpr int COLS = (ROWS + 3) / 4;
     extern __shared__ uint4 memory[];
-    up_shared<COLS, T> *sm = (up_shared<COLS, T> *)memory;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, b = blockIdx.x, nb = gridDim.x;
-    const int g0 = warp * GW, gw = max(0, min(GW, j.groups - g0));
-    constexpr int shared_units = group_units<FS>();
-    const int n_shared = j.tiles / T;
-    const int sh0 = T * shared_begin(b, nb, n_shared), sh1 = T * shared_begin(b + 1, nb, n_shared);
-    step_frags<GW, COLS> f;
-    step_stream<up_tiles, T> s;
+    struct up_shared *sm = (struct up_shared *)memory;
+    const int warp = threadIdx.x / 32, g0 = warp * GW, gw = max(0, min(GW, j.groups - g0));
+    const bool shared = (int)blockIdx.x < j.shared_blocks;
+    const int b = shared ? blockIdx.x : blockIdx.x - j.shared_blocks, blocks = shared ? j.shared_blocks : gridDim.x - j.shared_blocks;
 
     gpu_next();
-    s.src.shared_step = (uint32_t)(j.groups * shared_units * STEP_UNIT);
-    s.src.routed_step = (uint32_t)(j.groups * group_units<F>() * STEP_UNIT);
-    s.src.shared = j.shared.data + (size_t)sh0 * s.src.shared_step + (size_t)g0 * shared_units * STEP_UNIT;
-    s.src.routed = j.routed.data + (size_t)g0 * group_units<F>() * STEP_UNIT;
-    s.src.stride = j.routed.stride;
-    s.src.n_shared = sh1 - sh0;
-    s.src.tiles = j.tiles;
-    s.src.shared_units = gw * shared_units;
-    s.src.routed_units = gw * group_units<F>();
-    s.src.per = T;
-    s.start(sm->step.ring[warp][0], gw * shared_units * ((sh1 - sh0) / T));
     if (ROWS < 4)
-        staging_clear<ROWS>(sm->input.staged[warp]);
+        staging_clear<ROWS>(sm->step.own[warp]);
+    if (shared) {
+        const int u0 = j.tiles * b / blocks, u1 = j.tiles * (b + 1) / blocks;
+        step_stream<up_tiles<FS>, 1, RING> s;
+        if (threadIdx.x == 0)
+            sm->routing.expert[0] = 0;
+        __syncthreads();
+        up_start<FS>(s, &sm->step, j, j.shared, sm->routing.expert, u0, u1, g0, gw);
+        gpu_wait();
+        if (u0 < u1)
+            up_run<FS, GW, ROWS>(j, &sm->step, s, u0, u1, g0, gw, j.shared_h);
+        return;
+    }
     gpu_wait();
-
-    constexpr int  N = ROWS < 4 ? ROWS : 4;
-    constexpr bool HALF = FS == WEIGHT_FP8;
-    auto load_x = [&](auto half) {
-#pragma unroll
-        for (int set = 0; set < COLS; set++) {
-            float4 x[GW][N];
-#pragma unroll
-            for (int gi = 0; gi < GW; gi++)
-#pragma unroll
-                for (int i = 0; i < N; i++)
-                    x[gi][i] = gi < gw && 4 * set + i < j.n_rows
-                             ? *(const float4 *)(j.x + (size_t)(4 * set + i) * j.hidden + (g0 + gi) * PACK_GROUP + 4 * lane) : make_float4(0, 0, 0, 0);
-#pragma unroll
-            for (int gi = 0; gi < GW; gi++)
-                frags_set<N, decltype(half)::value>(f.b[set][gi], &f.sum[set][gi], x[gi], sm->input.staged[warp]);
-        }
-    };
-    find_route(&sm->routing, j);
-    const int n_routed = sm->routing.n * n_shared, weight = max(1, shared_units / group_units<F>());
-    const int u0 = T * routed_begin(b, nb, n_shared, n_routed, weight), u1 = T * routed_begin(b + 1, nb, n_shared, n_routed, weight);
-    if (u0 < u1) {
-        s.src.first_routed(&sm->routing, u0);
-        s.extend(gw * group_units<F>() * ((u1 - u0) / T));
-    }
-    s.ready();
-
-    int round = 0;
-    if (HALF ? sh0 < sh1 : true) {
-        load_x(bool_constant<HALF>());
-        up_run<FS, HALF, GW, COLS, T>(j, &sm->step, f, s, &round, sh1 - sh0, g0, gw, j.shared_h, [&](int i, const uint8_t **scales, int *slot, int *tile) {
-            *scales = j.shared.scale;
-            *slot = 0;
-            *tile = sh0 + i;
-        });
-    }
-    if (HALF)                           /* the routed experts want it otherwise */
-        load_x(bool_constant<F == WEIGHT_FP8>());
-    up_run<F, F == WEIGHT_FP8, GW, COLS, T>(j, &sm->step, f, s, &round, u1 - u0, g0, gw, j.h, [&](int i, const uint8_t **scales, int *slot, int *tile) {
-        const int e = (u0 + i) / j.tiles;
-        *scales = j.routed.scale + (size_t)sm->routing.expert[e] * j.routed.stride;
-        *slot = e * j.slot;
-        *tile = (u0 + i) % j.tiles;
-    });
+    if (ROWS == 1)
+        find_route_of_one(&sm->routing, j, b == 0);
+    else
+        find_route(&sm->routing, j, b == 0);
+    const int n = sm->routing.n * j.tiles, u0 = (int)((long)n * b / blocks), u1 = (int)((long)n * (b + 1) / blocks);
+    step_stream<up_tiles<F>, 1, RING> s;
+    if (u0 >= u1)
+        return;
+    up_start<F>(s, &sm->step, j, j.routed, sm->routing.expert, u0, u1, g0, gw);
+    up_run<F, GW, ROWS>(j, &sm->step, s, u0, u1, g0, gw, j.h);
 }
 
 /* ---- down ---- */
 
-/* For each of the block's tiles the shared expert, then the routed ones. */
-struct down_tiles {
+/* For each of the block's tiles the shared expert, then the routed ones; pieces of one group. */
+template <int FS, int F> struct down_tiles {
+    enum { SCALED = has_scales<FS>() || has_scales<F>(), SCALE_STEP = 4 };
     const uint8_t *shared, *routed;     /* this warp's columns in the tile at hand, of expert 0 */
-    size_t         shared_step, routed_step;
-    const size_t  *offset;              /* of the routed experts */
-    int            e, n, shared_units, routed_units;
+    const uint8_t *shared_scale, *routed_scale;         /* this lane's; some readable bytes where a format has none */
+    uint32_t       shared_step, routed_step, shared_scale_step, routed_scale_step;      /* bytes of a tile */
+    const size_t  *offset, *at, *end;   /* of the routed experts; the next one; behind the last */
 
-    __device__ __forceinline__ int next(const uint8_t **at, uint32_t *)
+    __device__ __forceinline__ void next(struct step_piece *p)
     {
-        if (e == n) {
-            e = 0;
-            *at = shared;
-            shared += shared_step;
-            return shared_units;
+        if (at != end) {
+            const size_t o = *at++;
+            p->at = routed + o;
+            p->scale = routed_scale + (has_scales<F>() ? o : 0);
+            p->units = group_units<F>();
+            return;
         }
-        *at = routed + offset[e++];
-        if (e == n)
+        at = offset;
+        p->at = shared;
+        p->scale = shared_scale;
+        p->units = group_units<FS>();
+        if (end != offset) {            /* not the one that was started before the others were known */
             routed += routed_step;
-        return routed_units;
+            routed_scale += routed_scale_step;
+        }
+        shared += shared_step;
+        shared_scale += shared_scale_step;
     }
 };
 
-template <int COLS> struct down_shared {
-    step_shared<COLS, 1> step;
-    size_t               offset[MAX_DISTINCT];
+template <int WARPS> struct down_shared {
+    struct step_shared<WARPS, RING> step;
+    size_t offset[MAX_DISTINCT];
+    float  gate[STEP_ROWS], weight[MAX_DISTINCT][STEP_ROWS];
 };
 
 /* A warp's 128 columns of the rows of one expert, with what multiplies the product. */
-template <int COLS, class SCALE> struct down_item {
-    uint4  v[COLS][4];
+template <int ROWS> struct down_item {
+    enum { N = ROWS < 4 ? ROWS : 4, COLS = (ROWS + 3) / 4 };
+    float4 u[COLS][N];
     float  weight[COLS];                /* of token 4 set + lane % 4 */
-    SCALE  scale;
 
-    __device__ __forceinline__ void load(const uint16_t *h, int n_rows)
+    __device__ __forceinline__ uint32_t wanted(int c) const { return ROWS == 1 ? 1 : __ballot_sync(~0u, weight[c] != 0); }
+    /* Rows of weight 0 are not read. */
+    __device__ __forceinline__ void load(const float *h, int inter)
     {
-        const int lane = threadIdx.x % 32;
 #pragma unroll
-        for (int c = 0; c < COLS; c++)
+        for (int c = 0; c < COLS; c++) {
+            const uint32_t rows = wanted(c);
 #pragma unroll
-            for (int p = 0; p < 4; p++)
-                v[c][p] = 4 * c + lane / 8 < n_rows ? *(const uint4 *)(h + ((c * 4 + p) * 32 + lane) * 8) : make_uint4(0, 0, 0, 0);
+            for (int i = 0; i < N; i++)
+                u[c][i] = rows >> i & 1 ? *(const float4 *)(h + (size_t)(4 * c + i) * inter + 4 * (threadIdx.x % 32)) : make_float4(0, 0, 0, 0);
+        }
     }
 };
 
 /* total += weight * (128 columns of one expert's tile) */
-template <int F, int COLS>
-__device__ __forceinline__ void down_product(float2 total[COLS], const down_item<COLS, group_scales<F>> &in, step_stream<down_tiles, 1> &s)
+template <int F, int P, int COLS, class STREAM>
+__device__ __forceinline__ void down_product(float2 total[COLS], const group_frags<P, COLS> &f, const float *weight, STREAM &s)
 {
-    float acc[1][2][COLS][4] = {}, sum[COLS];
-    float2 one[COLS] = {};
-    uint32_t b[COLS][8][2];
+    float2 one[1][COLS] = {};
+    group_product<F, P, COLS, 1, 2>(one, f, s);
 #pragma unroll
     for (int c = 0; c < COLS; c++) {
-#pragma unroll
-        for (int p = 0; p < 4; p++) {
-            b[c][2 * p][0] = in.v[c][p].x;
-            b[c][2 * p][1] = in.v[c][p].y;
-            b[c][2 * p + 1][0] = in.v[c][p].z;
-            b[c][2 * p + 1][1] = in.v[c][p].w;
-        }
-        sum[c] = product_offset<F>() != 0 ? fragment_sum<false>(b[c]) : 0;
-    }
-#pragma unroll
-    for (int unit = 0; unit < group_units<F>(); unit++) {
-        uint4 v[1][2];
-        s.take(v);
-        unit_product<F, false, COLS, 1, 2>(acc, v, [&](int c, int st) { return b[c][unit * 2 * line_steps<F>() + st]; });
-    }
-    group_end<F, COLS, 2>(one, acc[0], sum, in.scale.get());
-#pragma unroll
-    for (int c = 0; c < COLS; c++) {
-        total[c].x += in.weight[c] * one[c].x;
-        total[c].y += in.weight[c] * one[c].y;
+        const float w = weight[4 * c + threadIdx.x % 4];
+        total[c].x += w * one[0][c].x;
+        total[c].y += w * one[0][c].y;
     }
 }
 
-template <int FS, int F, int ROWS>
-__global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 ? 2 : 1) down_kernel(const __grid_constant__ struct down_job j)
+/* The input of so many experts is turned into bytes together, since each alone is one long chain of latencies. */
+template <int P, int ROWS> __host__ __device__ constexpr int down_batch() { return P != S8 ? 1 : ROWS == 1 ? 4 : ROWS <= 4 ? 2 : 1; }
+
+/* Tile by tile; `fetch(item, e)` loads what expert e multiplies, e = -1 being the shared one. */
+template <int FS, int F, int ROWS, class STREAM, class FETCH>
+__device__ __forceinline__ void down_tile(float2 total[(ROWS + 3) / 4], uint4 *own, STREAM &s, const float *gates, const float *weights, int n, FETCH fetch)
 {
-    constexpr int COLS = (ROWS + 3) / 4;
-    enum { AHEAD = ROWS <= 4 ? 3 : 2 };                 /* items whose input is on its way */
-    extern __shared__ uint4 memory[];
-    down_shared<COLS> *sm = (down_shared<COLS> *)memory;
-    const int warp = threadIdx.x / 32, warps = blockDim.x / 32, lane = threadIdx.x % 32;
-    const int split = blockIdx.x / j.per_split, block = blockIdx.x % j.per_split;
-    const int t0 = j.tiles * block / j.per_split, t1 = j.tiles * (block + 1) / j.per_split;
-    const int group = split * warps + warp;
-    constexpr int shared_units = group_units<FS>();
-    const bool mine = group < j.groups;
-    step_stream<down_tiles, 1> s;
-    float gate[COLS];
-
-    gpu_next();
-    s.src.shared_step = (size_t)j.groups * shared_units * STEP_UNIT;
-    s.src.routed_step = (size_t)j.groups * group_units<F>() * STEP_UNIT;
-    s.src.shared = j.shared.data + t0 * s.src.shared_step + (size_t)group * shared_units * STEP_UNIT;
-    s.src.routed = j.routed.data + t0 * s.src.routed_step + (size_t)group * group_units<F>() * STEP_UNIT;
-    s.src.offset = sm->offset;
-    s.src.e = s.src.n = 0;
-    s.src.shared_units = shared_units;
-    s.src.routed_units = group_units<F>();
-    s.start(sm->step.ring[warp][0], mine ? shared_units : 0);
-    gpu_wait();
-
-    const int n = j.route->n;
-    for (int i = threadIdx.x; i < n; i += blockDim.x)
-        sm->offset[i] = (size_t)j.route->expert[i] * j.routed.stride;
+    constexpr int COLS = (ROWS + 3) / 4, N = ROWS < 4 ? ROWS : 4, PS = product_of<FS, false>(), P = product_of<F, false>(), BATCH = down_batch<P, ROWS>();
+    down_item<ROWS> item[BATCH], shared;
+    fetch(shared, -1);
 #pragma unroll
-    for (int c = 0; c < COLS; c++) {
-        const int token = 4 * c + lane % 4;
-        gate[c] = 0;
-#pragma unroll 4
-        for (int k = 0; k < j.n_logits; k++)
-            gate[c] += token < j.n_rows ? j.shared_gate[k * j.logit_step + token] : 0;
-        gate[c] = sigmoid_f(gate[c]);
-    }
-    __syncthreads();
-    s.src.e = 0;
-    s.src.n = n;
-    if (mine)
-        s.extend((t1 - t0) * (shared_units + n * group_units<F>()) - shared_units);
-    s.ready();
-
-    const int column = group * COLS * 1024;             /* halves of this warp's columns in a slot */
-    for (int tile = t0; tile < t1; tile++) {
-        const size_t tile_group = (size_t)tile * j.groups + group;
-        float2 total[COLS] = {};
-        down_item<COLS, group_scales<F>> item[AHEAD];
-        auto fetch = [&](down_item<COLS, group_scales<F>> &in, int e) {
-            if (e >= n)
-                return;
-            in.load(j.h + (size_t)e * j.slot + column, j.n_rows);
-#pragma unroll
-            for (int c = 0; c < COLS; c++)
-                in.weight[c] = j.route->weight[e][4 * c + lane % 4];
-            in.scale.load(j.routed.scale + sm->offset[e], tile_group, lane / 4);
-        };
-        auto with_shared = [&](auto &in) {
-            in.load(j.shared_h + column, j.n_rows);
-#pragma unroll
-            for (int c = 0; c < COLS; c++)
-                in.weight[c] = gate[c];
-            in.scale.load(j.shared.scale, tile_group, lane / 4);
-        };
-        if (mine) {
-#pragma unroll
-            for (int a = 0; a < AHEAD - 1; a++)
-                fetch(item[a], a);
-            down_item<COLS, group_scales<FS>> shared;
-            with_shared(shared);
-            down_product<FS, COLS>(total, shared, s);
-            for (int e = 0; e < n; e += AHEAD)
-#pragma unroll
-                for (int a = 0; a < AHEAD; a++) {
-                    if (e + a >= n)
-                        break;
-                    fetch(item[(a + AHEAD - 1) % AHEAD], e + a + AHEAD - 1);
-                    down_product<F, COLS>(total, item[a], s);
-                }
-        }
-        float2 sums[1][COLS];
+    for (int i = 0; i < BATCH; i++)
+        fetch(item[i], i);
+    {
+        group_frags<PS, COLS> f;
+        if (ROWS < 4)
+            staging_clear<ROWS>(own);
 #pragma unroll
         for (int c = 0; c < COLS; c++)
-            sums[0][c] = total[c];
-        tile_reduce<COLS, 1>(&sm->step, tile - t0, warps, sums, [&](int, int set, float2 v) {
+            frags_set(f, c, shared.u[c], own);
+        down_product<FS, PS, COLS>(total, f, gates, s);
+    }
+    if (P != S8 && ROWS < 4)
+        staging_clear<ROWS>(own);
+#pragma unroll 1
+    for (int e = 0; e < n; e += BATCH) {
+        group_frags<P, COLS> f;
+        if constexpr (P == S8) {
+            enum { SET = 2 * N * STAGE_WORDS };
+            uint32_t *staged = (uint32_t *)own;
+            static_assert(BATCH * COLS * SET * 4 <= 8 * STEP_PITCH, "a batch must fit");
+            __syncwarp();
+#pragma unroll
+            for (int i = 0; i < BATCH; i++)
+#pragma unroll
+                for (int c = 0; c < COLS; c++)
+                    stage_rows(item[i].u[c], staged + (i * COLS + c) * SET, N == 1 ? 1 : item[i].wanted(c));
+            __syncwarp();
+#pragma unroll
+            for (int i = 0; i < BATCH; i++)
+                fetch(item[i], e + BATCH + i);
+#pragma unroll 1
+            for (int i = 0; i < BATCH && e + i < n; i++) {
+#pragma unroll
+                for (int c = 0; c < COLS; c++)
+                    take_rows<N>(f, c, staged + (i * COLS + c) * SET);
+                down_product<F, P, COLS>(total, f, weights + (e + i) * STEP_ROWS, s);
+            }
+        } else {
+#pragma unroll
+            for (int c = 0; c < COLS; c++)
+                frags_set(f, c, item[0].u[c], own);
+            fetch(item[0], e + 1);
+            down_product<F, P, COLS>(total, f, weights + e * STEP_ROWS, s);
+        }
+    }
+}
+
+template <int FS, int F, int ROWS, int WARPS>
+__global__ void __launch_bounds__(32 * WARPS, ROWS <= 4 && F == WEIGHT_INT4 ? (WARPS == 4 ? 3 : 2) : 1) down_kernel(const __grid_constant__ struct down_job j)
+{
+    constexpr int COLS = (ROWS + 3) / 4;
+    extern __shared__ uint4 memory[];
+    down_shared<WARPS> *sm = (down_shared<WARPS> *)memory;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int split = blockIdx.x / j.per_split, block = blockIdx.x % j.per_split;
+    const int t0 = j.tiles * block / j.per_split, t1 = j.tiles * (block + 1) / j.per_split;
+    const int group = split * WARPS + warp;
+    const bool mine = group < j.groups;
+    step_stream<down_tiles<FS, F>, 1, RING> s;
+
+    gpu_next();
+    s.src.shared_step = (uint32_t)(j.groups * group_units<FS>() * STEP_UNIT);
+    s.src.routed_step = (uint32_t)(j.groups * group_units<F>() * STEP_UNIT);
+    s.src.shared = j.shared.data + (size_t)t0 * s.src.shared_step + (size_t)group * group_units<FS>() * STEP_UNIT;
+    s.src.routed = j.routed.data + (size_t)t0 * s.src.routed_step + (size_t)group * group_units<F>() * STEP_UNIT;
+    s.src.shared_scale_step = has_scales<FS>() ? (uint32_t)(j.groups * group_scale_bytes<FS>()) : 0;
+    s.src.routed_scale_step = has_scales<F>() ? (uint32_t)(j.groups * group_scale_bytes<F>()) : 0;
+    s.src.shared_scale = has_scales<FS>() ? j.shared.scale + t0 * s.src.shared_scale_step + group * group_scale_bytes<FS>() + lane_scale<FS>() : j.shared.data;
+    s.src.routed_scale = has_scales<F>() ? j.routed.scale + t0 * s.src.routed_scale_step + group * group_scale_bytes<F>() + lane_scale<F>() : j.routed.data;
+    s.src.offset = s.src.at = s.src.end = sm->offset;
+    s.start(&sm->step, mine ? group_units<FS>() : 0);
+    gpu_wait();
+
+    /* all loads under way before the first is used; what lies behind the n-th expert is not looked at */
+    enum { MOST = ROWS * STEP_CHOICES, THREADS = 32 * WARPS, LOADS = (MOST * STEP_ROWS + THREADS - 1) / THREADS };
+    const int n = j.route->n, id = threadIdx.x < MOST ? j.route->expert[threadIdx.x] : 0;
+    float weight[LOADS];
+#pragma unroll
+    for (int i = 0; i < LOADS; i++)
+        weight[i] = i * THREADS + threadIdx.x < MOST * STEP_ROWS ? j.route->weight[0][i * THREADS + threadIdx.x] : 0;
+    float gate = 0;
+#pragma unroll 4
+    for (int k = 0; k < j.n_logits; k++)
+        gate += (int)threadIdx.x < j.n_rows ? j.shared_gate[k * j.logit_step + threadIdx.x] : 0;
+    if (threadIdx.x < STEP_ROWS)
+        sm->gate[threadIdx.x] = (int)threadIdx.x < j.n_rows ? sigmoid_f(gate) : 0;
+    if (threadIdx.x < MOST)
+        sm->offset[threadIdx.x] = (size_t)id * j.routed.stride;
+#pragma unroll
+    for (int i = 0; i < LOADS; i++)
+        if (i * THREADS + threadIdx.x < MOST * STEP_ROWS)
+            sm->weight[0][i * THREADS + threadIdx.x] = weight[i];
+    __syncthreads();
+    s.src.end = sm->offset + n;
+    if (mine)
+        s.extend((t1 - t0) * (group_units<FS>() + n * group_units<F>()) - group_units<FS>());
+    s.ready();
+
+    const int column = group * PACK_GROUP;
+    for (int tile = t0; tile < t1; tile++) {
+        float2 total[1][COLS] = {};
+        if (mine)
+            down_tile<FS, F, ROWS>(total[0], sm->step.own[warp], s, sm->gate, sm->weight[0], n, [&](down_item<ROWS> &in, int e) {
+                if (e >= n)
+                    return;
+#pragma unroll
+                for (int c = 0; c < COLS; c++)
+                    in.weight[c] = (e < 0 ? sm->gate : sm->weight[e])[4 * c + lane % 4];
+                in.load((e < 0 ? j.shared_h : j.h + (size_t)e * j.n_rows * j.inter) + column, j.inter);
+            });
+        keep_sums<COLS, 1>(&sm->step, 0, true, total, [&](int, int, int set, float2 v) {
             const int token = 4 * set + threadIdx.x % 4, row = tile * PACK_ROWS + threadIdx.x % 32 / 4;
             float *y = j.y + split * j.y_split + (size_t)token * j.hidden;
             if (token < j.n_rows && row < j.hidden)
@@ -541,6 +559,8 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 ? 2 : 1) down_kernel(c
             if (token < j.n_rows && row + 8 < j.hidden)
                 y[row + 8] = v.y;
         });
+        if (tile + 1 < t1)
+            __syncthreads();
     }
 }
 
@@ -549,15 +569,30 @@ struct matrix matrix_of(const struct weight &w, size_t stride)
     return {(const uint8_t *)w.data, (const uint8_t *)w.scale, stride, w.format};
 }
 
+/* Blocks for the shared expert by its bytes, if the rows' choices are independent. */
+int shared_blocks(const struct up_job &j, int blocks)
+{
+    const double distinct = j.n_experts * (1 - pow(1 - (double)j.top_k / j.n_experts, j.n_rows)),
+        shared = pack_lines((enum weight_format)j.shared.format), all = shared + distinct * pack_lines((enum weight_format)j.routed.format);
+    const int n = (int)(blocks * shared / all + 0.5), most = min(j.tiles, blocks - 1);
+    return n < 1 ? 1 : n > most ? most : n;
+}
+
+template <int FS, int F, int GW, int ROWS> void launch_up_rows(struct cuda_queue *q, struct up_job j)
+{
+    const size_t bytes = sizeof(struct up_shared);
+    const int blocks = (ROWS <= 4 && GW < 4 && 2 * bytes <= (size_t)q->smem ? 2 : 1) * q->n_sm;
+    j.shared_blocks = shared_blocks(j, blocks);
+    launch(q, "step_experts_up", up_kernel<FS, F, GW, ROWS>, dim3(blocks), STEP_THREADS, bytes, true, j);
+}
 template <int FS, int F, int GW> void launch_up(struct cuda_queue *q, const struct up_job &j)
 {
-    const int per_sm = 2 * sizeof(up_shared<1, 2>) <= q->smem && GW < 4 ? 2 : 1;
     if (j.n_rows == 1)
-        launch(q, "step_experts_up", up_kernel<FS, F, GW, 1, 2>, dim3(per_sm * q->n_sm), STEP_THREADS, sizeof(up_shared<1, 2>), true, j);
+        launch_up_rows<FS, F, GW, 1>(q, j);
     else if (j.n_rows <= 4)
-        launch(q, "step_experts_up", up_kernel<FS, F, GW, 4, 2>, dim3(q->n_sm), STEP_THREADS, sizeof(up_shared<1, 2>), true, j);
+        launch_up_rows<FS, F, GW, 4>(q, j);
     else
-        launch(q, "step_experts_up", up_kernel<FS, F, GW, 8, 1>, dim3(q->n_sm), STEP_THREADS, sizeof(up_shared<2, 1>), true, j);
+        launch_up_rows<FS, F, GW, 8>(q, j);
 }
 template <int FS, int F> void launch_up_groups(struct cuda_queue *q, const struct up_job &j)
 {
@@ -569,15 +604,29 @@ template <int FS, int F> void launch_up_groups(struct cuda_queue *q, const struc
     default: queue_note(q, "step_experts_up", cudaErrorInvalidValue);
     }
 }
-template <int FS, int F> void launch_down(struct cuda_queue *q, const struct down_job &j, int splits, int threads)
+template <int FS, int F, int ROWS, int WARPS> void launch_down_warps(struct cuda_queue *q, struct down_job j, int splits)
 {
-    const dim3 grid(j.per_split * splits);
+    /* With a tile or two each, all blocks are there at once, and memory, not the rounding to whole tiles, decides how long it takes. */
+    const size_t bytes = sizeof(struct down_shared<WARPS>);
+    const int resident = 16 / WARPS * q->n_sm / splits, room = (int)(q->smem / bytes) * q->n_sm / splits, most = resident < room ? resident : room;
+    j.per_split = j.tiles < most ? j.tiles : most;
+    launch(q, "step_experts_down", down_kernel<FS, F, ROWS, WARPS>, dim3(j.per_split * splits), 32 * WARPS, bytes, true, j);
+}
+template <int FS, int F, int WARPS> void launch_down_rows(struct cuda_queue *q, const struct down_job &j, int splits)
+{
     if (j.n_rows == 1)
-        launch(q, "step_experts_down", down_kernel<FS, F, 1>, grid, threads, sizeof(down_shared<1>), true, j);
+        launch_down_warps<FS, F, 1, WARPS>(q, j, splits);
     else if (j.n_rows <= 4)
-        launch(q, "step_experts_down", down_kernel<FS, F, 4>, grid, threads, sizeof(down_shared<1>), true, j);
+        launch_down_warps<FS, F, 4, WARPS>(q, j, splits);
     else
-        launch(q, "step_experts_down", down_kernel<FS, F, 8>, grid, threads, sizeof(down_shared<2>), true, j);
+        launch_down_warps<FS, F, 8, WARPS>(q, j, splits);
+}
+template <int FS, int F> void launch_down(struct cuda_queue *q, const struct down_job &j, int splits)
+{
+    if (step_experts_width(j.inter) == 4 * PACK_GROUP)
+        launch_down_rows<FS, F, 4>(q, j, splits);
+    else
+        launch_down_rows<FS, F, 8>(q, j, splits);
 }
 
 }
@@ -585,8 +634,7 @@ template <int FS, int F> void launch_down(struct cuda_queue *q, const struct dow
 /* Formats of the shared expert and of the routed ones that published checkpoints have together. */
 #define PAIR_OF(shared, routed) ((shared) * 8 + (routed))
 
-static_assert(sizeof(up_shared<1, 2>) <= 99 * 1024 && sizeof(up_shared<2, 1>) <= 99 * 1024 && sizeof(down_shared<2>) <= 99 * 1024,
-              "shared memory of a GB10");
+static_assert(sizeof(struct up_shared) <= 99 * 1024 && sizeof(struct down_shared<8>) <= 99 * 1024, "shared memory of a GB10");
 
 extern "C" void step_experts_up_cuda(struct cuda_queue *q, const struct step_experts_up_args *a)
 {
@@ -607,7 +655,6 @@ extern "C" void step_experts_up_cuda(struct cuda_queue *q, const struct step_exp
     j.top_k = a->top_k;
     j.inter = a->inter;
     j.hidden = a->hidden;
-    j.slot = (int)(step_slot_bytes(a->inter, a->n_rows) / 2);
     j.groups = pack_groups(a->hidden);
     j.tiles = pack_tiles(2 * a->inter);
     switch (PAIR_OF(j.shared.format, j.routed.format)) {
@@ -637,19 +684,14 @@ extern "C" void step_experts_down_cuda(struct cuda_queue *q, const struct step_e
     j.n_rows = a->n_rows;
     j.hidden = a->hidden;
     j.inter = a->inter;
-    j.slot = (int)(step_slot_bytes(a->inter, a->n_rows) / 2);
     j.groups = pack_groups(a->inter);
     j.tiles = pack_tiles(a->hidden);
-    /* Two blocks fit on a multiprocessor: with one tile each, all of them are there at once, and memory, not the rounding to
-     * whole tiles, decides how long it takes. */
-    const int resident = 2 * q->n_sm / splits, threads = 32 * (j.groups < STEP_WARPS ? j.groups : STEP_WARPS);
-    j.per_split = j.tiles < resident ? j.tiles : resident;
     switch (PAIR_OF(j.shared.format, j.routed.format)) {
-    case PAIR_OF(WEIGHT_FP8, WEIGHT_INT4):    launch_down<WEIGHT_FP8, WEIGHT_INT4>(q, j, splits, threads); break;
-    case PAIR_OF(WEIGHT_DENSE, WEIGHT_INT4):  launch_down<WEIGHT_DENSE, WEIGHT_INT4>(q, j, splits, threads); break;
-    case PAIR_OF(WEIGHT_INT4, WEIGHT_INT4):   launch_down<WEIGHT_INT4, WEIGHT_INT4>(q, j, splits, threads); break;
-    case PAIR_OF(WEIGHT_DENSE, WEIGHT_DENSE): launch_down<WEIGHT_DENSE, WEIGHT_DENSE>(q, j, splits, threads); break;
-    case PAIR_OF(WEIGHT_FP8, WEIGHT_FP8):     launch_down<WEIGHT_FP8, WEIGHT_FP8>(q, j, splits, threads); break;
+    case PAIR_OF(WEIGHT_FP8, WEIGHT_INT4):    launch_down<WEIGHT_FP8, WEIGHT_INT4>(q, j, splits); break;
+    case PAIR_OF(WEIGHT_DENSE, WEIGHT_INT4):  launch_down<WEIGHT_DENSE, WEIGHT_INT4>(q, j, splits); break;
+    case PAIR_OF(WEIGHT_INT4, WEIGHT_INT4):   launch_down<WEIGHT_INT4, WEIGHT_INT4>(q, j, splits); break;
+    case PAIR_OF(WEIGHT_DENSE, WEIGHT_DENSE): launch_down<WEIGHT_DENSE, WEIGHT_DENSE>(q, j, splits); break;
+    case PAIR_OF(WEIGHT_FP8, WEIGHT_FP8):     launch_down<WEIGHT_FP8, WEIGHT_FP8>(q, j, splits); break;
     default: queue_note(q, "step_experts_down", cudaErrorInvalidValue);
     }
 }

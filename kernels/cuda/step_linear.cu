@@ -2,10 +2,10 @@
  * Shapes    W [rows, cols] packed (any format), h [n, cols], y [n, rows]
  * Bytes     the packed matrices; n * 4 * (cols * (1 + partials) + rows)
  * Limit     bandwidth
- * Launch    one block of 8 warps per multiprocessor; every matrix gets blocks by its bytes, a block a run of tiles
+ * Launch    two blocks of 8 warps per multiprocessor where they fit; every matrix gets blocks by its bytes, a block a run of tiles
  * Layout    kernels/pack.h; the loop: step_tiles.cuh
- * Numerics  weights exact, activations in two bf16 (16 bits), products and sums fp32, scale per group; the order of a row's sum
- *           depends on the shape of W alone */
+ * Numerics  weights exact, activations in two 16-bit floats, or with INT4 in 16 bits of the greatest of 128 columns; sums fp32, scale per
+ *           group; the order of a row's sum depends on the shape of W alone */
 #include "kernels/cuda/step_tiles.cuh"
 
 namespace {
@@ -45,22 +45,18 @@ struct job {
     float             eps;
 };
 
-template <int COLS, int T> struct shared_memory {
-    step_shared<COLS, T> step;
-    struct step_staging input;
-};
-
-struct tiles_of_part {
-    const uint8_t *tile;                /* unit 0 of this warp */
-    uint32_t       step;                /* bytes of a tile */
+template <int F> struct tiles_of_part {
+    enum { SCALED = has_scales<F>(), SCALE_STEP = unit_scale_bytes<F>() };
+    const uint8_t *tile, *scale;        /* unit 0 of this warp, this lane's scale */
+    uint32_t       step, scale_step;    /* bytes of a tile */
     int            n_units, tiles, per; /* of a tile; tiles left; taken at a time */
-    __device__ __forceinline__ int next(const uint8_t **at, uint32_t *pair)
+    __device__ __forceinline__ void next(struct step_piece *p)
     {
-        *at = tile;
-        *pair = tiles > 1 ? step : 0;   /* the last tile may be alone */
+        const bool two = tiles > 1;     /* the last tile may be alone */
+        *p = {tile, scale, two ? step : 0, two ? scale_step : 0, n_units};
         tile += per * step;
+        scale += per * scale_step;
         tiles -= per;
-        return n_units;
     }
 };
 
@@ -121,8 +117,8 @@ template <int KIND, int GW> __device__ __forceinline__ void load_norm(float4 nor
 }
 
 /* The input of this warp's columns as fragments.  norm: weights of them, fetched before. */
-template <int KIND, int GW, int ROWS, bool HALF>
-__device__ __forceinline__ void load_input(step_frags<GW, (ROWS + 3) / 4> &f, struct step_staging *sm, const struct job &j, const float4 norm[GW],
+template <int KIND, int GW, int ROWS, int P, class SHARED>
+__device__ __forceinline__ void load_input(group_frags<P, (ROWS + 3) / 4> f[GW], SHARED *sm, const struct job &j, const float4 norm[GW],
                                            const struct place &at, bool writer)
 {
     constexpr int N = ROWS < 4 ? ROWS : 4, COLS = (ROWS + 3) / 4;
@@ -199,7 +195,7 @@ __device__ __forceinline__ void load_input(step_frags<GW, (ROWS + 3) / 4> &f, st
         }
 #pragma unroll
         for (int gi = 0; gi < GW; gi++)
-            frags_set<N, HALF>(f.b[set][gi], &f.sum[set][gi], u[gi], sm->staged[warp]);
+            frags_set(f[gi], set, u[gi], sm->own[warp]);
     }
 }
 
@@ -247,69 +243,65 @@ template <bool LOGITS> __device__ __forceinline__ void write_sums(const struct j
         y[row + 8] = v.y;
 }
 
-/* Scales of group gi of the tiles from `tile` on. */
-template <int F, int GW, int T>
-__device__ __forceinline__ void load_scales(group_scales<F> scale[T][GW], const struct part &p, int gi, int tile, int last, const struct place &at, int groups)
+/* Tiles side by side. */
+template <int ROWS, int CHAINS> __host__ __device__ constexpr int tiles_of() { return CHAINS == 1 && ROWS <= 4 ? 2 : 1; }
+/* Two blocks a multiprocessor where they fit: eight warps alone leave half of the issue slots empty.  A third place is for the
+ * next kernel's first blocks, which fetch their weights there. */
+template <int F, int GW, int ROWS, int T> __host__ __device__ constexpr int blocks_of()
 {
-#pragma unroll
-    for (int i = 0; i < T; i++)
-        if (gi < at.gw)
-            scale[i][gi].load(p.scale, (size_t)min(tile + i, last) * groups + at.g0 + gi, threadIdx.x % 32 / 4);
+    return GW >= 4 ? 1 : F != WEIGHT_INT4 ? (ROWS * GW <= 8 ? 2 : 1) : ROWS == 1 && GW <= 2 && T == 1 ? 3 : ROWS <= 4 ? 2 : 1;
 }
+template <int T> using linear_shared = struct step_shared<STEP_WARPS, T == 2 ? 8 : 6>;
 
 template <int F, int GW, int ROWS, int CHAINS, int KIND, bool LOGITS>
-__global__ void __launch_bounds__(STEP_THREADS, ROWS * GW <= 8 && GW < 4 && (F != WEIGHT_FP8 || CHAINS * 3 > GW) ? 2 : 1)
+__global__ void __launch_bounds__(STEP_THREADS, blocks_of<F, GW, ROWS, tiles_of<ROWS, CHAINS>()>())
     step_linear_kernel(const __grid_constant__ struct job j)
 {
-    constexpr int COLS = (ROWS + 3) / 4, T = CHAINS == 1 && ROWS <= 4 ? 2 : 1, units = group_units<F>();
-    constexpr bool HALF = F == WEIGHT_INT8 || (F == WEIGHT_FP8 && KIND != PLAIN);
+    constexpr int COLS = (ROWS + 3) / 4, T = tiles_of<ROWS, CHAINS>(), units = group_units<F>();
+    constexpr int P = product_of<F, KIND != PLAIN>();
     extern __shared__ uint4 memory[];
-    shared_memory<COLS, T> *sm = (shared_memory<COLS, T> *)memory;
+    linear_shared<T> *sm = (linear_shared<T> *)memory;
     const int warp = threadIdx.x / 32;
     gpu_next();
     int pi = 0;
     while (pi + 1 < j.n_parts && blockIdx.x >= (unsigned)j.part[pi + 1].first)
         pi++;
     const struct part &p = j.part[pi];
-    const int local = blockIdx.x - p.first, block = local % p.per_split, pairs = (p.tiles + T - 1) / T;
-    const int t0 = (int)((long)pairs * block / p.per_split) * T, t1 = min((int)((long)pairs * (block + 1) / p.per_split) * T, p.tiles);
+    const int local = blockIdx.x - p.first, block = local % p.per_split;
+    const int pairs = (p.tiles + T - 1) / T, t0 = (int)((long)pairs * block / p.per_split) * T, t1 = min((int)((long)pairs * (block + 1) / p.per_split) * T, p.tiles);
     struct place at;
     at.split = local / p.per_split;
     at.g0 = at.split * j.split_groups + warp * GW;
     at.gw = max(0, min(GW, min(j.groups, (at.split + 1) * j.split_groups) - at.g0));
     const size_t tile_bytes = (size_t)j.groups * units * STEP_UNIT;
-    step_stream<tiles_of_part, T> s;
-    step_frags<GW, COLS> f;
-    group_scales<F> scale[T][GW];
+    step_stream<tiles_of_part<F>, T, linear_shared<T>::UNITS> s;
+    group_frags<P, COLS> f[GW];
     float4 norm[GW];
 
     /* what does not depend on the kernels in front */
-    s.src = {p.data + t0 * tile_bytes + (size_t)at.g0 * units * STEP_UNIT, (uint32_t)tile_bytes, at.gw * units, t1 - t0, T};
-    s.start(sm->step.ring[warp][0], at.gw * units * ((t1 - t0 + T - 1) / T));
+    s.src = {p.data + t0 * tile_bytes + (size_t)at.g0 * units * STEP_UNIT,
+             p.scale + ((size_t)t0 * j.groups + at.g0) * group_scale_bytes<F>() + lane_scale<F>(), (uint32_t)tile_bytes,
+             (uint32_t)(j.groups * group_scale_bytes<F>()), at.gw * units, t1 - t0, T};
+    s.start(sm, at.gw * units * ((t1 - t0 + T - 1) / T));
     s.ready();
-#pragma unroll
-    for (int gi = 0; gi < GW; gi++)
-        load_scales<F, GW, T>(scale, p, gi, t0, t1 - 1, at, j.groups);
     if (ROWS < 4)
-        staging_clear<ROWS>(sm->input.staged[warp]);
+        staging_clear<ROWS>(sm->own[warp]);
     if (KIND != PLAIN && ROWS == 1)
         load_norm<KIND, GW>(norm, j, at);
     gpu_wait();
     if (KIND != PLAIN && ROWS > 1)      /* too many registers to hold it meanwhile */
         load_norm<KIND, GW>(norm, j, at);
-    load_input<KIND, GW, ROWS, HALF>(f, &sm->input, j, norm, at, pi == 0 && block == 0);
+    load_input<KIND, GW, ROWS, P>(f, sm, j, norm, at, pi == 0 && block == 0);
 
     for (int tile = t0, n = 0; tile < t1; tile += T, n++) {
         float2 total[T][COLS] = {};
-        tile_product<F, HALF, GW, COLS, T, CHAINS>(total, f, at.gw, scale, s, [&](int gi) {
-            if (tile + T < t1)
-                load_scales<F, GW, T>(scale, p, gi, tile + T, t1 - 1, at, j.groups);
-        });
-        tile_reduce<COLS, T>(&sm->step, n, STEP_WARPS, total, [&](int i, int set, float2 v) {
-            if (tile + i >= t1)
+        tile_product<F, P, GW, COLS, T, CHAINS>(total, f, at.gw, s);
+        keep_sums<COLS, T>(sm, n, tile + T >= t1, total, [&, split = at.split](int round, int i, int set, float2 v) {
+            const int at = t0 + round * T + i;
+            if (at >= t1)
                 return;
-            float2 r = row_scale<F>(p.scale, tile + i, threadIdx.x % 32 / 4);
-            write_sums<LOGITS>(j, p, at.split, tile + i, 4 * set + threadIdx.x % 4, make_float2(v.x * r.x, v.y * r.y));
+            const float2 r = row_scale<F>(p.scale, at, threadIdx.x % 32 / 4);
+            write_sums<LOGITS>(j, p, split, at, 4 * set + threadIdx.x % 4, make_float2(v.x * r.x, v.y * r.y));
         });
     }
 }
@@ -338,58 +330,66 @@ void share_blocks(struct job *j, const size_t bytes[], int n, int splits, int t)
     }
 }
 
-/* CHAINS 1: many tiles, two side by side when the rows leave room for it. */
-template <int F, int GW, int CHAINS, int KIND, bool LOGITS> void launch_rows(struct cuda_queue *q, const struct job &j, int blocks)
+template <int F, int GW, int ROWS, int CHAINS, int KIND, bool LOGITS>
+void launch_rows_of(struct cuda_queue *q, struct job j, const size_t bytes[], int splits)
 {
-    enum { T = CHAINS == 1 ? 2 : 1 };
+    constexpr int T = tiles_of<ROWS, CHAINS>();
+    const size_t shared = sizeof(linear_shared<T>);
+    const int per_sm = blocks_of<F, GW, ROWS, T>() >= 2 && 2 * shared <= (size_t)q->smem ? 2 : 1;
+    share_blocks(&j, bytes, (per_sm * q->n_sm + splits - 1) / splits, splits, T);
+    const struct part *last = &j.part[j.n_parts - 1];
+    launch(q, "step_linear", step_linear_kernel<F, GW, ROWS, CHAINS, KIND, LOGITS>, dim3(last->first + last->per_split * splits), STEP_THREADS, shared, true, j);
+}
+template <int F, int GW, int CHAINS, int KIND, bool LOGITS> void launch_rows(struct cuda_queue *q, const struct job &j, const size_t bytes[], int splits)
+{
     if (j.n_rows == 1)
-        launch(q, "step_linear", step_linear_kernel<F, GW, 1, CHAINS, KIND, LOGITS>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<1, T>), true, j);
+        launch_rows_of<F, GW, 1, CHAINS, KIND, LOGITS>(q, j, bytes, splits);
     else if (j.n_rows <= 4)
-        launch(q, "step_linear", step_linear_kernel<F, GW, 4, CHAINS, KIND, LOGITS>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<1, T>), true, j);
+        launch_rows_of<F, GW, 4, CHAINS, KIND, LOGITS>(q, j, bytes, splits);
     else
-        launch(q, "step_linear", step_linear_kernel<F, GW, 8, CHAINS, KIND, LOGITS>, dim3(blocks), STEP_THREADS, sizeof(shared_memory<2, 1>), true, j);
+        launch_rows_of<F, GW, 8, CHAINS, KIND, LOGITS>(q, j, bytes, splits);
 }
 
-template <int F, int GW> void launch_kind(struct cuda_queue *q, const struct job &j, int blocks, enum kind kind, bool many)
+template <int F, int GW> void launch_kind(struct cuda_queue *q, const struct job &j, const size_t bytes[], int splits, enum kind kind, bool many)
 {
     switch (kind) {
     case STREAM:
         if (many)
-            launch_rows<F, GW, 1, STREAM, false>(q, j, blocks);
+            launch_rows<F, GW, 1, STREAM, false>(q, j, bytes, splits);
         else
-            launch_rows<F, GW, 2, STREAM, false>(q, j, blocks);
+            launch_rows<F, GW, 2, STREAM, false>(q, j, bytes, splits);
         break;
-    case RANGE: launch_rows<F, GW, 2, RANGE, false>(q, j, blocks); break;
-    case PLAIN: launch_rows<F, GW, 2, PLAIN, false>(q, j, blocks); break;
-    case PAIR:  launch_rows<F, GW, 2, PAIR, false>(q, j, blocks); break;
+    case RANGE: launch_rows<F, GW, 2, RANGE, false>(q, j, bytes, splits); break;
+    case PLAIN: launch_rows<F, GW, 2, PLAIN, false>(q, j, bytes, splits); break;
+    case PAIR:  launch_rows<F, GW, 2, PAIR, false>(q, j, bytes, splits); break;
     }
 }
 
-template <int F> void launch_groups(struct cuda_queue *q, const struct job &j, int blocks, int gw, enum kind kind, bool many)
+template <int F> void launch_groups(struct cuda_queue *q, const struct job &j, const size_t bytes[], int splits, int gw, enum kind kind, bool many)
 {
     switch (gw) {
-    case 1: launch_kind<F, 1>(q, j, blocks, kind, many); break;
-    case 2: launch_kind<F, 2>(q, j, blocks, kind, many); break;
-    case 3: launch_kind<F, 3>(q, j, blocks, kind, many); break;
-    case 4: launch_kind<F, 4>(q, j, blocks, kind, many); break;
+    case 1: launch_kind<F, 1>(q, j, bytes, splits, kind, many); break;
+    case 2: launch_kind<F, 2>(q, j, bytes, splits, kind, many); break;
+    case 3: launch_kind<F, 3>(q, j, bytes, splits, kind, many); break;
+    case 4: launch_kind<F, 4>(q, j, bytes, splits, kind, many); break;
     default: queue_note(q, "step_linear", cudaErrorInvalidValue);
     }
 }
 
-template <int F, int GW> void launch_logits_of(struct cuda_queue *q, const struct job &j, int blocks, enum kind kind)
+template <int F, int GW> void launch_logits_of(struct cuda_queue *q, const struct job &j, const size_t bytes[], int splits, enum kind kind)
 {
     if (kind == PLAIN)
-        launch_rows<F, GW, 1, PLAIN, true>(q, j, blocks);
+        launch_rows<F, GW, 1, PLAIN, true>(q, j, bytes, splits);
     else
-        launch_rows<F, GW, 1, STREAM, true>(q, j, blocks);
+        launch_rows<F, GW, 1, STREAM, true>(q, j, bytes, splits);
 }
-template <int F> void launch_logits(struct cuda_queue *q, const struct job &j, int blocks, int gw, enum kind kind)
+template <int F> void launch_logits(struct cuda_queue *q, const struct job &j, const size_t bytes[], int splits, int gw, enum kind kind)
 {
     switch (gw) {
-    case 1: launch_logits_of<F, 1>(q, j, blocks, kind); break;
-    case 2: launch_logits_of<F, 2>(q, j, blocks, kind); break;
-    case 3: launch_logits_of<F, 3>(q, j, blocks, kind); break;
-    case 4: launch_logits_of<F, 4>(q, j, blocks, kind); break;
+    case 1: launch_logits_of<F, 1>(q, j, bytes, splits, kind); break;
+    case 2: launch_logits_of<F, 2>(q, j, bytes, splits, kind); break;
+    case 3: launch_logits_of<F, 3>(q, j, bytes, splits, kind); break;
+    case 4: launch_logits_of<F, 4>(q, j, bytes, splits, kind); break;
     default: queue_note(q, "step_linear", cudaErrorInvalidValue);
     }
 }
@@ -412,24 +412,19 @@ void launch_format(struct cuda_queue *q, struct job j, int format, int splits, e
     const bool logits = j.part[0].write == STEP_LOGITS;
     const int gw = (j.split_groups + STEP_WARPS - 1) / STEP_WARPS;
     const bool many = logits || (gw < 4 && kind == STREAM && total / splits >= (size_t)q->n_sm * 64 * 1024);
-    /* Two blocks a multiprocessor where they fit: eight warps alone leave half of the issue slots empty. */
-    const int per_sm = 2 * sizeof(shared_memory<1, 2>) <= q->smem && gw < 4 && j.n_rows * gw <= 8 ? 2 : 1;
-    share_blocks(&j, bytes, (per_sm * q->n_sm + splits - 1) / splits, splits, many && j.n_rows <= 4 ? 2 : 1);
-    const struct part *last = &j.part[n - 1];
-    const int blocks = last->first + last->per_split * splits;
     switch (format + (logits ? 16 : 0)) {
-    case WEIGHT_INT4:       launch_groups<WEIGHT_INT4>(q, j, blocks, gw, kind, many); break;
-    case WEIGHT_FP8:        launch_groups<WEIGHT_FP8>(q, j, blocks, gw, kind, many); break;
-    case WEIGHT_DENSE:      launch_groups<WEIGHT_DENSE>(q, j, blocks, gw, kind, many); break;
-    case WEIGHT_DENSE + 16: launch_logits<WEIGHT_DENSE>(q, j, blocks, gw, kind); break;
-    case WEIGHT_INT8 + 16:  launch_logits<WEIGHT_INT8>(q, j, blocks, gw, kind); break;
+    case WEIGHT_INT4:       launch_groups<WEIGHT_INT4>(q, j, bytes, splits, gw, kind, many); break;
+    case WEIGHT_FP8:        launch_groups<WEIGHT_FP8>(q, j, bytes, splits, gw, kind, many); break;
+    case WEIGHT_DENSE:      launch_groups<WEIGHT_DENSE>(q, j, bytes, splits, gw, kind, many); break;
+    case WEIGHT_DENSE + 16: launch_logits<WEIGHT_DENSE>(q, j, bytes, splits, gw, kind); break;
+    case WEIGHT_INT8 + 16:  launch_logits<WEIGHT_INT8>(q, j, bytes, splits, gw, kind); break;
     default: queue_note(q, "step_linear", cudaErrorInvalidValue);       /* INT8 is for heads, INT4 and FP8 are not */
     }
 }
 
 }
 
-static_assert(sizeof(shared_memory<2, 1>) <= 99 * 1024 && sizeof(shared_memory<1, 2>) <= 99 * 1024, "shared memory of a GB10");
+static_assert(sizeof(linear_shared<2>) <= 99 * 1024, "shared memory of a GB10");
 
 extern "C" void step_linear_cuda(struct cuda_queue *q, const struct step_linear_args *a)
 {

@@ -117,27 +117,7 @@ template <int F> __device__ __forceinline__ void unpack(uint32_t a[4], const uin
     }
 }
 
-/* Scales of rows g and g + 8 of a (tile, group), as stored; what INT8 has per row alone is applied at the end. */
-template <int F> struct group_scales {
-    __device__ __forceinline__ void load(const void *, size_t, int) {}
-    __device__ __forceinline__ float2 get() const { return make_float2(1.0f, 1.0f); }
-};
-template <> struct group_scales<WEIGHT_INT4> {
-    __half2 v;
-    __device__ __forceinline__ void load(const void *scale, size_t tile_group, int g) { v = ((const __half2 *)scale)[tile_group * 8 + g]; }
-    __device__ __forceinline__ float2 get() const { return __half22float2(v); }
-};
-template <> struct group_scales<WEIGHT_FP8> {
-    float2 v;
-    __device__ __forceinline__ void load(const void *scale, size_t tile_group, int) { v = ((const float2 *)scale)[tile_group]; }
-    __device__ __forceinline__ float2 get() const { return v; }
-};
-template <int F> __device__ __forceinline__ float2 group_scale(const void *scale, size_t tile, int group, int n_groups, int g)
-{
-    group_scales<F> s;
-    s.load(scale, tile * n_groups + group, g);
-    return s.get();
-}
+/* What INT8 has per row alone, for rows g and g + 8, is applied at the end. */
 template <int F> __device__ __forceinline__ float2 row_scale(const void *scale, size_t tile, int g)
 {
     if (F == WEIGHT_INT8)

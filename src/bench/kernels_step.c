@@ -17,7 +17,7 @@ struct step {
     float *x, *x_out, *h_out, *y, *partials, *ssq, *ring, *ring_a, *ring_b, *z, *logits, *tile_max, *route_logits, *gate, *last_hidden, *freq;
     float *state;                       /* [n_delta][2] of one layer's */
     size_t state_floats;
-    uint16_t *h, *shared_h;
+    float *h, *shared_h;
     struct step_route *routes;          /* [KERNEL_CALLS] */
     struct step_live  *live, *live_pick;
     struct step_sampling *sampling;
@@ -332,8 +332,8 @@ static void alloc_operands(struct kernels *k, struct step *s)
     s->last_hidden = kernels_random(k, 3 * H);
     s->state_floats = heads * 128 * 128;
     s->state = kernels_alloc(k, 2 * (size_t)k->s->n_delta * s->state_floats * sizeof(float));
-    s->h = kernels_alloc(k, rows * STEP_CHOICES * step_slot_bytes(c->moe_inter, STEP_ROWS));
-    s->shared_h = kernels_alloc(k, step_slot_bytes(c->shared_inter, STEP_ROWS));
+    s->h = kernels_alloc(k, rows * STEP_CHOICES * STEP_ROWS * (size_t)c->moe_inter * sizeof(float));
+    s->shared_h = kernels_alloc(k, STEP_ROWS * (size_t)c->shared_inter * sizeof(float));
     s->routes = kernels_alloc(k, KERNEL_CALLS * sizeof *s->routes);
     s->live = kernels_alloc(k, sizeof *s->live);
     s->live_pick = kernels_alloc(k, sizeof *s->live_pick);

@@ -7,7 +7,7 @@
 enum { ROUTER_SPLITS = 2, MAX_SPLITS = 8 };
 
 static int groups(int cols) { return cols / PACK_GROUP; }
-/* The activations of a warp's columns stay in registers: at most 2 groups for each of 8 warps, so that two blocks fit. */
+/* At most 2 groups for each of 8 warps: more blocks than multiprocessors, with room for the next kernel's. */
 static int column_splits(int cols) { return (groups(cols) + 15) / 16; }
 /* The router has too few rows to fill the machine. */
 static int router_splits(const struct model_config *c) { return groups(c->hidden) >= 8 * ROUTER_SPLITS ? ROUTER_SPLITS : 1; }
@@ -48,8 +48,8 @@ static size_t cut(struct fused *u, char *memory, const struct model_config *c)
         {&u->x[0], n * H * 4}, {&u->x[1], n * H * 4}, {&u->part, MAX_SPLITS * n * H * 4}, {&u->h, n * H * 4}, {&u->hidden, n * H * 4},
         {&u->qg, n * 2 * q * 4}, {&u->k, n * kv * 4}, {&u->v, n * kv * 4}, {&u->z, n * value * 4}, {&u->y, n * max2(q, value) * 4},
         {&u->ssq, n * (size_t)c->lin_v_heads * 8}, {&u->router, ROUTER_SPLITS * n * ((size_t)c->n_experts + 1) * 4},
-        {&u->route, sizeof *u->route}, {&u->slots, choices * step_slot_bytes(c->moe_inter, STEP_ROWS)},
-        {&u->shared, step_slot_bytes(c->moe_inter, STEP_ROWS)}, {&u->attention, step_attention_scratch(c->n_q_heads)}, {&u->mtp_h, H * 4},
+        {&u->route, sizeof *u->route}, {&u->expert_h, choices * n * (size_t)c->moe_inter * 4},
+        {&u->shared_h, n * (size_t)c->shared_inter * 4}, {&u->attention, step_attention_scratch(c->n_q_heads)}, {&u->mtp_h, H * 4},
         {&u->live, sizeof *u->live},
     };
     size_t at = 0;
@@ -171,11 +171,11 @@ static void moe_step(struct forward *f, const struct layer_weights *l, const int
     };
     take_stream(u, &in, l->norm_post, c->rms_eps);
     f->dev->step->step_linear(f->dev, &in);
-    STEP(f->dev, step_experts_up, .h = u->slots, .shared_h = u->shared, .route = u->route, .logits = u->router,
+    STEP(f->dev, step_experts_up, .h = u->expert_h, .shared_h = u->shared_h, .route = u->route, .logits = u->router,
          .n_logits = router_splits(c), .logit_step = u->router_step, .x = u->h, .pair = w->experts[0].gate, .stride = pair_step,
          .shared = w->shared.gate, .n_valid = n_valid, .overlap = u->overlap, .n_rows = n, .n_experts = c->n_experts,
          .top_k = c->top_k, .inter = c->moe_inter, .hidden = c->hidden);
-    STEP(f->dev, step_experts_down, .y = u->part, .y_split = u->part_step, .h = u->slots, .shared_h = u->shared, .route = u->route,
+    STEP(f->dev, step_experts_down, .y = u->part, .y_split = u->part_step, .h = u->expert_h, .shared_h = u->shared_h, .route = u->route,
          .down = w->experts[0].down, .stride = down_step, .shared = w->shared.down, .shared_gate = u->gate,
          .n_logits = router_splits(c), .logit_step = u->router_step, .n_rows = n, .hidden = c->hidden, .inter = c->moe_inter);
     left_parts(u, step_experts_splits(c->moe_inter));

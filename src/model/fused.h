@@ -20,7 +20,7 @@ struct fused {
     float *router, *gate;               /* [router splits] of [n, experts] and of [n], router_step apart */
     size_t router_step;
     struct step_route *route;
-    uint16_t *slots, *shared;           /* SwiGLU outputs of the routed experts and of the shared one */
+    float    *expert_h, *shared_h;    /* SwiGLU outputs of the routed experts and of the shared one */
     void  *attention;
     float *mtp_h;                       /* [1, hidden] after mtp.norm */
     struct step_live *live;

@@ -13,7 +13,7 @@
 #include "kernels/pack.h"
 #include "tests/kernels/rand.h"
 
-static const double tolerance = 3e-5;   /* relative L2: activations in 16 bits, sums in fp32 */
+static const double tolerance = 5e-5;   /* relative L2: activations in 16 bits, of the greatest of 128 columns with INT4; sums in fp32 */
 static const float  eps = 1e-6f;
 
 static struct dev *cpu, *cuda;
@@ -394,7 +394,8 @@ static float *run_moe(const struct moe *m, const float *x, const float *logits, 
 {
     size_t H = (size_t)m->hidden, rows = (size_t)n, step = rows * (size_t)m->n_experts, y_split = STEP_ROWS * H;
     int splits = step_experts_splits(m->inter);
-    uint16_t *h = device(NULL, rows * (size_t)m->top_k * step_slot_bytes(m->inter, n)), *sh = device(NULL, step_slot_bytes(m->inter, n));
+    size_t row_bytes = rows * (size_t)m->inter * 4;
+    float *h = device(NULL, rows * (size_t)m->top_k * row_bytes), *sh = device(NULL, row_bytes);
     struct step_route *r = device(NULL, sizeof *r);
     float *y = device(NULL, (size_t)splits * y_split * 4);
     STEP(cuda, step_experts_up, .h = h, .shared_h = sh, .route = r, .logits = device(logits, (size_t)n_logits * step * 4), .n_logits = n_logits,
@@ -457,7 +458,7 @@ static void check_moe(struct moe *m, int n, int n_valid)
     }
     assert_int_equal(route.n, distinct);
     snprintf(what, sizeof what, "experts %s and %s, hidden %d, inter %d, %d rows", names[m->routed], names[m->shared], m->hidden, m->inter, n);
-    compare(what, got, want, rows * H, tolerance);
+    compare(what, got, want, rows * H, 2 * tolerance);          /* one product after the other */
 
     /* alone, a row must come out with the same bits */
     for (int t = 0; t < n_valid; t += 3) {
