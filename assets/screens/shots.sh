@@ -10,6 +10,7 @@ unset NO_COLOR FORCE_COLOR ACCESSIBLE Q35CHAT_COLOR Q35CHAT_MODEL SSH_CONNECTION
 mkdir -p "$out" "$XDG_STATE_HOME/q35chat/sessions" "$XDG_CONFIG_HOME/q35chat"
 server=0
 t() { tmux -S "$tmp/tmux.$server" "$@"; }
+trap 'exit 1' INT TERM
 trap 't kill-server 2>/dev/null; rm -rf "$tmp"' EXIT
 
 wanted() { [ -z "$only" ] || case " $only " in *" $1 "*) ;; *) false ;; esac; }
