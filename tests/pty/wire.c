@@ -23,7 +23,8 @@
  *   insist NAME: KEYS TEXT types the keys each 0.8 s, until the screen has no TEXT: for what is deaf at first
  *   end NAME: STATUS       waits until the program ends so (one of these numbers), all it did to the terminal is undone, and it sent nothing strange
  *
- * Figures that depend on the machine's speed are masked, and blanks in their lines squeezed, wherever screens are compared. */
+ * Wherever screens are compared, figures that depend on the machine's speed are masked, and what depends on their width: blanks in
+ * their lines are squeezed, and the status line ends with the speed. */
 #include <regex.h>
 #include <signal.h>
 #include <stdio.h>
@@ -99,7 +100,7 @@ static void squeeze(struct buf *line)
 static void mask_line(struct buf *line)
 {
     static const char *const rules[][2] = {
-        {"[0-9.]+k? tok/s", "# tok/s"}, {"thought [^,]*,", "thought #,"}, {" [0-9.]+ s  ", " # s  "}, {"[0-9.]+/[0-9.]+ GiB", "#/# GiB"},
+        {"[0-9.]+k? tok/s.*", "# tok/s ..."}, {"thought [^,]*,", "thought #,"}, {" [0-9.]+ s  ", " # s  "}, {"[0-9.]+/[0-9.]+ GiB", "#/# GiB"},
         {"^q35chat [0-9.]+ ", "q35chat # "},
     };
     bool masked = false;
