@@ -159,7 +159,7 @@ END
 
 # The same conversation under tmux, which is a terminal of another kind.
 cp sent.jsonl "$sessions/sent.jsonl" 2> /dev/null || { mkdir -p "$sessions" && cp sent.jsonl "$sessions/sent.jsonl"; }
-second() { tmux -L "q35chat$$" -f /dev/null "$@"; }
+second() { TMUX_TMPDIR=$tmp tmux -L second -f /dev/null "$@"; }
 shown() {       # NAME TEXT
     for i in $(seq $((10 * patience))); do
         case $(second capture-pane -p) in *"$2"*) ok "$1"; return ;; esac
