@@ -176,9 +176,11 @@ template <int F, bool UP> static __global__ void __launch_bounds__(gemm_few::THR
         const char *x = j.x + (size_t)(s / j.per_row) * (size_t)(j.n_groups_x * 256);
         for (int c = thread % 16; c < j.n_groups * 16; c += 16)
             copy16(smem + i * pitch + c * 16, x + c * 16);
-        slot[i] = s;
-        gemm_copy4(&undo[i], j.undo + s / j.per_row);
-    } else {
+        if (thread % 16 == 0) {
+            slot[i] = s;
+            gemm_copy4(&undo[i], j.undo + s / j.per_row);
+        }
+    } else if (thread % 16 == 0) {
         slot[i] = -1;
         undo[i] = 0;
     }

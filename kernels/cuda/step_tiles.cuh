@@ -389,6 +389,7 @@ __device__ __forceinline__ void keep_sums(struct step_shared<WARPS, UNITS> *sm, 
 {
     enum { ROUNDS = STEP_SETS / (T * COLS) };
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, kept = n % ROUNDS + 1;
+    __syncwarp();                       /* the input that was staged there has been read */
 #pragma unroll
     for (int i = 0; i < T; i++)
 #pragma unroll
