@@ -1,3 +1,4 @@
+#include "base/grow.h"
 #include "base/mailbox.h"
 
 #include <errno.h>
@@ -33,11 +34,7 @@ void mailbox_post(struct mailbox *m, const void *item)
     pthread_mutex_lock(&m->lock);
     struct mailbox_list *l = &m->lists[m->in];
     bool was_empty = l->n == 0;
-    if (l->n == l->cap) {
-        l->cap = l->cap ? l->cap * 2 : 16;
-        l->items = realloc(l->items, (size_t)l->cap * m->item_size);
-        CHECK(l->items);
-    }
+    l->items = grow(l->items, l->n, &l->cap, m->item_size);
     memcpy(l->items + (size_t)l->n * m->item_size, item, m->item_size);
     l->n++;
     if (was_empty)

@@ -2,16 +2,12 @@
 
 #include <stdlib.h>
 
-#include "base/log.h"
+#include "base/grow.h"
 
 struct chat_event *outbox_post(struct outbox *b, enum chat_event_kind kind, const char *name, const char *text, size_t n)
 {
     __typeof__(&b->lists[0]) l = &b->lists[b->in];
-    if (l->n == l->cap) {
-        l->cap = l->cap ? l->cap * 2 : 32;
-        l->events = realloc(l->events, (size_t)l->cap * sizeof *l->events);
-        CHECK(l->events);
-    }
+    l->events = grow(l->events, l->n, &l->cap, sizeof *l->events);
     struct chat_event *ev = &l->events[l->n++];
     *ev = (struct chat_event){
         .kind = kind,

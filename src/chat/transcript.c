@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "base/log.h"
 
 static struct text copy(struct arena *a, const char *s, size_t n)
@@ -12,11 +13,7 @@ static struct text copy(struct arena *a, const char *s, size_t n)
 
 static void push(struct entry ***list, int *n, int *cap, struct entry *m)
 {
-    if (*n == *cap) {
-        *cap = *cap ? *cap * 2 : 16;
-        *list = realloc(*list, (size_t)*cap * sizeof **list);
-        CHECK(*list);
-    }
+    *list = grow(*list, *n, cap, sizeof **list);
     (*list)[(*n)++] = m;
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "base/log.h"
 #include "kernels/cuda/pack.h"
 #include "model/reader.h"
@@ -57,17 +58,6 @@ struct plan {
     int n_jobs, cap_jobs, n_parts, cap_parts;
     size_t total;
 };
-
-/* Room for one more element of `size` bytes. */
-static void *grow(void *array, int n, int *cap, size_t size)
-{
-    if (n < *cap)
-        return array;
-    *cap = *cap ? 2 * *cap : 1024;
-    array = realloc(array, (size_t)*cap * size);
-    CHECK(array);
-    return array;
-}
 
 /* ---- where everything goes */
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "base/log.h"
 #include "ui/tui/glyph.h"
 
@@ -18,17 +19,6 @@ void lines_free(struct lines *l)
     free(l->runs);
     free(l->lines);
     *l = (struct lines){0};
-}
-
-/* Room for one more of `n`. */
-static void *grow(void *p, int n, int *cap, size_t size)
-{
-    if (n < *cap)
-        return p;
-    *cap = *cap ? *cap * 2 : 16;
-    p = realloc(p, (size_t)*cap * size);
-    CHECK(p);
-    return p;
 }
 
 struct line *lines_begin(struct lines *l, size_t source)

@@ -3,16 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "base/log.h"
-
-static void make_room(struct queue *q)
-{
-    if (q->n < q->cap)
-        return;
-    q->cap = q->cap ? q->cap * 2 : 8;
-    q->texts = realloc(q->texts, (size_t)q->cap * sizeof *q->texts);
-    CHECK(q->texts);
-}
 
 static char *copy(const char *text)
 {
@@ -23,13 +15,13 @@ static char *copy(const char *text)
 
 void queue_push(struct queue *q, const char *text)
 {
-    make_room(q);
+    q->texts = grow(q->texts, q->n, &q->cap, sizeof *q->texts);
     q->texts[q->n++] = copy(text);
 }
 
 void queue_push_front(struct queue *q, const char *text)
 {
-    make_room(q);
+    q->texts = grow(q->texts, q->n, &q->cap, sizeof *q->texts);
     memmove(q->texts + 1, q->texts, (size_t)q->n * sizeof *q->texts);
     q->texts[0] = copy(text);
     q->n++;

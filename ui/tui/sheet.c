@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "base/log.h"
 #include "ui/tui/syntax.h"
 
@@ -33,16 +34,6 @@ void sheet_free(struct sheet *s)
     free(s->codes);
     free(s->tables);
     *s = (struct sheet){0};
-}
-
-static void *grow(void *p, int n, int *cap, size_t size)
-{
-    if (n < *cap)
-        return p;
-    *cap = *cap ? *cap * 2 : 8;
-    p = realloc(p, (size_t)*cap * size);
-    CHECK(p);
-    return p;
 }
 
 /* "C, block 1": the language's own name where we know it, then whatever else the info string says. */

@@ -1,0 +1,19 @@
+#include "base/grow.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+
+enum { FIRST = 16 };
+
+void *grow(void *array, int n, int *cap, size_t size)
+{
+    if (n < *cap)
+        return array;
+    CHECK(*cap <= INT_MAX / 2);
+    *cap = *cap ? 2 * *cap : FIRST;
+    array = realloc(array, (size_t)*cap * size);
+    CHECK(array);
+    return array;
+}
