@@ -1,4 +1,3 @@
-#include "base/grow.h"
 #include "base/mailbox.h"
 
 #include <errno.h>
@@ -8,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/grow.h"
 #include "base/log.h"
 
 void mailbox_init(struct mailbox *m, size_t item_size)
