@@ -31,6 +31,7 @@ struct tui {
     int     frame_ms;                   /* not more often than that */
     int64_t drawn_ms, resize_ms;        /* resize_ms: when the size is looked at; 0: it has not changed */
     bool    dirty;                      /* something has happened since the last frame */
+    bool    typed;                      /* by a key */
     int     ending;                     /* SIGHUP or SIGTERM came */
     int     theme;
 };
@@ -60,6 +61,14 @@ static void resize(struct tui *t)
     t->dirty = true;
 }
 
+/* Until the next frame may come.  One that a key asks for takes the place of the frame behind it, so that what is typed shows at
+ * once and there are no more frames than before. */
+static int64_t frame_wait(const struct tui *t, int64_t ms)
+{
+    int64_t wait = t->drawn_ms + (t->typed ? 0 : t->frame_ms) - ms;
+    return wait > 0 ? wait : 0;
+}
+
 static void draw(struct tui *t, int64_t ms)
 {
     struct buf title = {0};
@@ -68,15 +77,15 @@ static void draw(struct tui *t, int64_t ms)
         resize(t);
         term_redraw(t->term);           /* there and back: the same size, but the terminal may have lost what was outside */
     }
-    if (!t->dirty || t->resize_ms || ms - t->drawn_ms < t->frame_ms || !ready)
+    if (!t->dirty || t->resize_ms || frame_wait(t, ms) || !ready)
         return;
     follow_theme(t);
     view_draw(&t->app, &t->cells);
     view_title(&t->app, &title);
     term_title(t->term, buf_str(&title));
     term_draw(t->term, &t->cells);
-    t->drawn_ms = ms;
-    t->dirty = false;
+    t->drawn_ms = t->drawn_ms + t->frame_ms > ms ? t->drawn_ms + t->frame_ms : ms;
+    t->dirty = t->typed = false;
     buf_free(&title);
 }
 
@@ -202,7 +211,7 @@ static void on_key(void *arg, const struct key_event *ev)
         term_report(t->term, ev->report, ev->value);
     else
         app_key(&t->app, ev, now_ms());
-    t->dirty = true;
+    t->dirty = t->typed = true;
 }
 
 static void read_terminal(struct tui *t)
@@ -260,7 +269,7 @@ static int timeout(const struct tui *t)
     if (term_waits(t->term))
         shorten(&shortest, BLOCKED_MS);
     if (t->dirty) {
-        int64_t due = t->drawn_ms + t->frame_ms - ms;
+        int64_t due = frame_wait(t, ms);
         shorten(&shortest, due > 0 ? due : BLOCKED_MS);
     }
     return shortest;
