@@ -2,13 +2,15 @@
 # Feeds every golden file through `q35chat debug` and compares the answers with tests/golden/compare.c.
 # Prints one "ok" line with a figure per comparison; `make figures` shows them as the table of docs/testing.md.
 # BACKEND=cuda takes the checkpoints only, on the GPU, with the bounds of a backend that rounds.
+# EMULATOR=qemu-aarch64 runs one of the checkpoints, the one with weights of every format, since that takes long enough.
 # SANITIZE=memcheck (or racecheck, synccheck, initcheck) runs them under compute-sanitizer.
 BUILD=${BUILD:-build}
 BACKEND=${BACKEND:-cpu}
 SANITIZE=${SANITIZE:-}
 SANITIZER=${SANITIZER:-compute-sanitizer}
-q=$BUILD/q35chat compare=$BUILD/tests/golden/compare data=tests/data/golden vocab=$BUILD/data/tokenizer
-m= how=
+EMULATOR=${EMULATOR:-}
+q=$BUILD/q35chat data=tests/data/golden vocab=$BUILD/data/tokenizer
+checkpoints="g0/bf16 g0/int4 g0/hybrid g1/int4 g1/hybrid" m= how=
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 status=0
@@ -17,8 +19,12 @@ run() {         # the program; the sanitizer's own words go to a file
     if [ -n "$SANITIZE" ]; then
         "$SANITIZER" --tool "$SANITIZE" --error-exitcode 99 --log-file "$tmp/sanitizer.log" "$q" "$@"
     else
-        "$q" "$@"
+        $EMULATOR "$q" "$@"
     fi
+}
+
+compare() {
+    $EMULATOR "$BUILD/tests/golden/compare" "$@"
 }
 
 debug() {       # says so when the program fails, since the comparison only sees what it printed
@@ -60,30 +66,30 @@ texts() {       # what needs no model
     cp tests/data/tokenizer/tokenizer_config.json "$vocab/"
 
     debug tokenize --model "$vocab" < $data/tokenizer.jsonl > "$tmp/out"
-    check "debug tokenize" "$compare" tokenize $data/tokenizer.jsonl "$tmp/out"
+    check "debug tokenize" compare tokenize $data/tokenizer.jsonl "$tmp/out"
     debug render --model "$vocab" < $data/chat_template.jsonl > "$tmp/out"
-    check "debug render" "$compare" render $data/chat_template.jsonl "$tmp/out"
+    check "debug render" compare render $data/chat_template.jsonl "$tmp/out"
     debug parse < $data/tool_calls.jsonl > "$tmp/out"
-    check "debug parse" "$compare" parse $data/tool_calls.jsonl "$tmp/out"
+    check "debug parse" compare parse $data/tool_calls.jsonl "$tmp/out"
 }
 
 models() {      # LOGITS DRAFT GENERATE: names of the comparisons; then ways to compute logits, one argument each
     logits=$1 draft=$2 generate=$3
     shift 3
-    for m in g0/bf16 g0/int4 g0/hybrid g1/int4 g1/hybrid; do
+    for m in $checkpoints; do
         dir=tests/data/model/$m expected=tests/data/model/$m/expected.safetensors
-        "$compare" prompts "$expected" > "$tmp/prompts"
+        compare prompts "$expected" > "$tmp/prompts"
         rm -f "$tmp"/logits*
         for how; do
             debug logits --model "$dir" --out "$tmp/logits$how" $on $how < "$tmp/prompts" > "$tmp/out"
-            check "debug logits $m$with${how:+ $how}" "$compare" "$logits" "$expected" "$tmp/logits$how"
+            check "debug logits $m$with${how:+ $how}" compare "$logits" "$expected" "$tmp/logits$how"
         done
         how=
         debug draft --model "$dir" $on < "$tmp/prompts" > "$tmp/out"
-        check "debug draft $m$with" "$compare" "$draft" "$expected" "$tmp/out"
-        for depth in 0 1 2 3; do "$compare" greedy "$expected" $depth; done > "$tmp/in"
+        check "debug draft $m$with" compare "$draft" "$expected" "$tmp/out"
+        for depth in 0 1 2 3; do compare greedy "$expected" $depth; done > "$tmp/in"
         debug generate --model "$dir" $on < "$tmp/in" > "$tmp/out"
-        check "debug generate $m$with, depth 0 to 3" "$compare" "$generate" "$expected" "$tmp/out"
+        check "debug generate $m$with, depth 0 to 3" compare "$generate" "$expected" "$tmp/out"
         agreement
     done
 }
@@ -92,18 +98,22 @@ models() {      # LOGITS DRAFT GENERATE: names of the comparisons; then ways to 
 agreement() {
     for how in "" "--chunk 33"; do
         [ -s "$tmp/logits--step" ] && [ -s "$tmp/logits$how" ] && [ -n "$close" ] || continue
-        check "$m$with: ${how:-whole prompt} and token by token" "$compare" agree "$tmp/logits--step" "$tmp/logits$how"
+        check "$m$with: ${how:-whole prompt} and token by token" compare agree "$tmp/logits--step" "$tmp/logits$how"
     done
     for n in 2 3 4 5 6 7 8; do
         [ -s "$tmp/logits--step" ] && [ -s "$tmp/logits--step --rows $n" ] || continue
-        check "$m$with: steps of $n rows and of one" "$compare" same "$tmp/logits--step" "$tmp/logits--step --rows $n"
+        check "$m$with: steps of $n rows and of one" compare same "$tmp/logits--step" "$tmp/logits--step --rows $n"
     done
 }
 
 exec 3>&1
-case $BACKEND in
+on= with= close=
+case $BACKEND${EMULATOR:+ emulated} in
+'cpu emulated')
+    checkpoints=g0/hybrid
+    texts
+    models logits draft generate "" ;;
 cpu)
-    on= with= close=
     texts
     models logits draft generate "" "--chunk 33" "--step"
     on="--kv bf16" with=" with bf16 rows" close=1

@@ -5,6 +5,7 @@
 
 #include "model/safetensors.h"
 #include "tests/checkpoint.h"
+#include "tests/emulated.h"
 
 #define ENTRY(name, dtype, shape, range) "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" range "}"
 
@@ -212,8 +213,10 @@ static void test_safetensors__a_file_that_shrinks_is_reported_when_read(void **s
     assert_false(safetensors_read(&s, t, copy, &e));
     assert_non_null(strstr(e.msg, "has shrunk: it had 1000"));
     e.msg[0] = 0;
-    assert_false(safetensors_populate(&s, t->offset, t->bytes, &e));
-    assert_non_null(strstr(e.msg, "has shrunk"));
+    if (!emulated()) {                  /* any madvise succeeds under qemu */
+        assert_false(safetensors_populate(&s, t->offset, t->bytes, &e));
+        assert_non_null(strstr(e.msg, "has shrunk"));
+    }
     free(copy);
     safetensors_close(&s);
     unlink(path);
