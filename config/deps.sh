@@ -1,13 +1,31 @@
 #!/bin/sh
 # Installs the Debian packages that are missing, saying which; as root or through sudo, else prints the command and stops.
-PACKAGES="gcc make pkg-config libc6-dev libjansson-dev libutf8proc-dev libedit-dev libncurses-dev libmd4c-dev libinih-dev libcmocka-dev libvterm-dev tmux xz-utils"
-! command -v nvcc >/dev/null 2>&1 && [ ! -x /usr/local/cuda/bin/nvcc ] || PACKAGES="$PACKAGES g++"        # nvcc's host compiler
-command -v dpkg-query >/dev/null 2>&1 || {      # not Debian: the compiler will say what it misses
-    exit 0
+# `deps.sh arm64` adds what `make aarch64` needs: a cross compiler, qemu, and the libraries of that architecture.
+# Ends with 0 when all are there, 1 when installing failed, 2 when that is not for this script to do, which it says.
+TOOLS="gcc make pkg-config tmux xz-utils"
+LIBRARIES="libc6-dev libjansson-dev libutf8proc-dev libedit-dev libncurses-dev libmd4c-dev libinih-dev libcmocka-dev libvterm-dev"
+! command -v nvcc >/dev/null 2>&1 && [ ! -x /usr/local/cuda/bin/nvcc ] || TOOLS="$TOOLS g++"        # nvcc's host compiler
+[ -z "$1" ] || grep -qsx ID=debian /etc/os-release || {
+    echo "Cross-building needs a compiler, qemu-user and libraries for $1, which only Debian is known to have side by side."
+    exit 2
 }
-missing= native=$(dpkg --print-architecture)      # the same package of another architecture does not count
-for p in $PACKAGES; do
-    dpkg-query -W -f '${Status}' "$p:$native" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
+command -v dpkg-query >/dev/null 2>&1 || exit 0         # not Debian: the compiler will say what it misses
+native=$(dpkg --print-architecture)
+packages="$TOOLS $LIBRARIES" foreign=
+if [ "$1" = "$native" ]; then
+    echo "This machine is $1 itself: \`make test\` is the test of that."
+    exit 2
+elif [ -n "$1" ]; then
+    packages="$packages gcc-aarch64-linux-gnu qemu-user"
+    for p in $LIBRARIES; do
+        packages="$packages $p:$1"
+    done
+    dpkg --print-foreign-architectures | grep -qx "$1" || foreign="dpkg --add-architecture $1"
+fi
+missing=
+for p in $packages; do      # the same package of another architecture does not count
+    case $p in *:*) name=$p ;; *) name=$p:$native ;; esac
+    dpkg-query -W -f '${Status}' "$name" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
 done
 [ -n "$missing" ] || exit 0
 echo "q35chat needs these Debian packages, which are not installed:$missing"
@@ -18,13 +36,14 @@ elif command -v sudo >/dev/null 2>&1 && { sudo -n true 2>/dev/null || [ -t 0 ]; 
     sudo=sudo
 else
     echo "Please run this as root, then the same make again:"
-    echo "    apt-get update && $install"
-    exit 1
+    echo "    ${foreign:+$foreign && }apt-get update && $install"
+    exit 2
 fi
 echo "Installing them now${sudo:+ with sudo}."
 # Lists that cannot be renewed may still do.  Nobody reads stdin, which may be the prompt of `make run`.
+[ -z "$foreign" ] || $sudo $foreign < /dev/null
 $sudo apt-get update -q < /dev/null > /dev/null
 $sudo env DEBIAN_FRONTEND=noninteractive $install < /dev/null > /dev/null && exit 0
 echo "Installing failed; this is the command to repeat by hand:"
-echo "    ${sudo:+$sudo }apt-get update && ${sudo:+$sudo }$install"
+echo "    ${foreign:+${sudo:+$sudo }$foreign && }${sudo:+$sudo }apt-get update && ${sudo:+$sudo }$install"
 exit 1
