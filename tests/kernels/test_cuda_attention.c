@@ -10,45 +10,10 @@
 
 #include "backend/dev.h"
 #include "kernels/cpu/vec.h"
+#include "tests/kernels/gpu.h"
 #include "tests/kernels/rand.h"
 
-static struct dev *gpu, *cpu;
-
 enum { DIM = 256, HALF = 32 };
-
-static void wait_for_gpu(void)
-{
-    struct err e = {0};
-    if (!gpu->finish(gpu, &e))
-        fail_msg("%s", e.msg);
-}
-
-static void *to_gpu(const void *p, size_t bytes)
-{
-    void *d = gpu->alloc(gpu, bytes);
-    assert_non_null(d);
-    gpu->copy(gpu, d, p, bytes);
-    return d;
-}
-
-static void *from_gpu(const void *d, size_t bytes)
-{
-    void *p = malloc(bytes ? bytes : 1);
-    gpu->copy(gpu, p, d, bytes);
-    wait_for_gpu();
-    return p;
-}
-
-/* Device memory full of NaN. */
-static void *poisoned(size_t bytes)
-{
-    void *p = malloc(bytes), *d;
-    memset(p, 0xff, bytes);
-    d = to_gpu(p, bytes);
-    wait_for_gpu();
-    free(p);
-    return d;
-}
 
 /* Relative L2 distance; NaN anywhere counts as 1e9. */
 static double distance(const float *out, const float *ref, size_t n)
@@ -105,8 +70,7 @@ static float *frequencies(void)
 static void test_rope__turns_like_the_definition_at_any_position(void **state)
 {
     (void)state;
-    if (!gpu)
-        skip();
+    need_gpu();
     static const struct { int n, heads, half, pos; bool gates; } cases[] = {
         {1, 32, 32, 0, true}, {13, 16, 32, 70000, true}, {300, 2, 32, 262000, false}, {5, 1, 32, 1000000, false}, {9, 3, 6, 17, false},
     };
@@ -114,17 +78,17 @@ static void test_rope__turns_like_the_definition_at_any_position(void **state)
         int n = cases[i].n, heads = cases[i].heads;
         size_t head = DIM * (cases[i].gates ? 2 : 1), token = head * (size_t)heads, bytes = token * (size_t)n * sizeof(float);
         float *x = rand_array(token * (size_t)n, 1), *f = frequencies();
-        float *dx = to_gpu(x, bytes), *df = to_gpu(f, HALF * sizeof *f);
+        float *dx = upload(x, bytes), *df = upload(f, HALF * sizeof *f);
         struct rope_args a = {.x = x, .token_stride = token, .head_stride = head, .freq = f, .n_tokens = n, .n_heads = heads,
                               .half = cases[i].half, .pos = cases[i].pos, .scale = 1.1f};
         cpu->ops->rope(cpu, &a);
         a.x = dx, a.freq = df;
-        gpu->ops->rope(gpu, &a);
-        float *y = from_gpu(dx, bytes);
+        cuda->ops->rope(cuda, &a);
+        float *y = downloaded(dx, bytes);
         for (size_t j = 0; j < token * (size_t)n; j++)
             if (!(fabsf(y[j] - x[j]) <= 2e-6f * (1 + fabsf(x[j]))))
                 fail_msg("case %zu: value %zu is %g, expected %g", i, j, (double)y[j], (double)x[j]);
-        gpu->free(gpu, dx), gpu->free(gpu, df);
+        cuda->free(cuda, dx), cuda->free(cuda, df);
         free(x), free(f), free(y);
     }
 }
@@ -132,21 +96,20 @@ static void test_rope__turns_like_the_definition_at_any_position(void **state)
 static void test_kv_store__rounds_to_bf16_and_touches_nothing_else(void **state)
 {
     (void)state;
-    if (!gpu)
-        skip();
+    need_gpu();
     for (int heads = 1; heads <= 2; heads++) {
         enum { CTX = 50, N = 17, POS = 9 };
         size_t row = (size_t)heads * DIM;
-        float *k = rand_array(N * row, 1), *v = rand_array(N * row, 1), *dk = to_gpu(k, N * row * 4), *dv = to_gpu(v, N * row * 4);
+        float *k = rand_array(N * row, 1), *v = rand_array(N * row, 1), *dk = upload(k, N * row * 4), *dv = upload(v, N * row * 4);
         struct kv_rows kv = {.k = poisoned(CTX * row * 2), .v = poisoned(CTX * row * 2), .dtype = DT_BF16, .n_kv_heads = heads, .head_dim = DIM};
-        RUN(gpu, kv_store, .kv = kv, .k = dk, .v = dv, .n_tokens = N, .pos = POS);
-        uint16_t *gk = from_gpu(kv.k, CTX * row * 2), *gv = from_gpu(kv.v, CTX * row * 2);
+        RUN(cuda, kv_store, .kv = kv, .k = dk, .v = dv, .n_tokens = N, .pos = POS);
+        uint16_t *gk = downloaded(kv.k, CTX * row * 2), *gv = downloaded(kv.v, CTX * row * 2);
         for (size_t i = 0; i < CTX * row; i++) {
             bool in = i >= POS * row && i < (POS + N) * row;
             assert_int_equal(gk[i], in ? f32_bf16(k[i - POS * row]) : 0xffff);
             assert_int_equal(gv[i], in ? f32_bf16(v[i - POS * row]) : 0xffff);
         }
-        gpu->free(gpu, dk), gpu->free(gpu, dv), gpu->free(gpu, kv.k), gpu->free(gpu, kv.v);
+        cuda->free(cuda, dk), cuda->free(cuda, dv), cuda->free(cuda, kv.k), cuda->free(cuda, kv.v);
         free(k), free(v), free(gk), free(gv);
     }
 }
@@ -154,21 +117,20 @@ static void test_kv_store__rounds_to_bf16_and_touches_nothing_else(void **state)
 static void test_sigmoid_gate__agrees_with_the_definition(void **state)
 {
     (void)state;
-    if (!gpu)
-        skip();
+    need_gpu();
     for (int n = 1; n <= 33; n += 16) {
         enum { HEADS = 16 };
         size_t token = HEADS * 2 * DIM, bytes = (size_t)n * HEADS * DIM * sizeof(float);
         float *y = rand_array((size_t)n * HEADS * DIM, 1), *qg = rand_array((size_t)n * token, 3);
-        float *dy = to_gpu(y, bytes), *dqg = to_gpu(qg, (size_t)n * token * sizeof *qg);
+        float *dy = upload(y, bytes), *dqg = upload(qg, (size_t)n * token * sizeof *qg);
         struct sigmoid_gate_args a = {.y = y, .gate = qg + DIM, .gate_token = token, .gate_head = 2 * DIM, .n_tokens = n,
                                       .n_heads = HEADS, .head_dim = DIM};
         cpu->ops->sigmoid_gate(cpu, &a);
         a.y = dy, a.gate = dqg + DIM;
-        gpu->ops->sigmoid_gate(gpu, &a);
-        float *out = from_gpu(dy, bytes);
+        cuda->ops->sigmoid_gate(cuda, &a);
+        float *out = downloaded(dy, bytes);
         assert_rows_close("sigmoid_gate", out, y, n * HEADS, DIM, 1e-6);
-        gpu->free(gpu, dy), gpu->free(gpu, dqg);
+        cuda->free(cuda, dy), cuda->free(cuda, dqg);
         free(y), free(qg), free(out);
     }
 }
@@ -178,8 +140,7 @@ static void test_sigmoid_gate__agrees_with_the_definition(void **state)
 static void test_attention__agrees_with_the_definition(void **state)
 {
     (void)state;
-    if (!gpu)
-        skip();
+    need_gpu();
     static const struct { int q, kv, n, pos; float sharp; } cases[] = {
         {32, 2, 1, 0, 1},  {32, 2, 5, 0, 1},     {32, 2, 8, 27, 1},   {32, 2, 37, 31, 3}, {32, 2, 3, 3000, 3}, {16, 2, 70, 33, 1},
         {16, 2, 17, 0, 1}, {4, 2, 65, 10, 1},    {4, 2, 200, 0, 2},   {16, 1, 40, 127, 1}, {4, 1, 100, 64, 1}, {32, 2, 130, 500, 1},
@@ -196,21 +157,21 @@ static void test_attention__agrees_with_the_definition(void **state)
                                    .kv = {.k = k, .v = v, .dtype = DT_BF16, .n_kv_heads = K, .head_dim = DIM},
                                    .n_tokens = n, .n_q_heads = Q, .pos = pos, .scale = 1.0f / 16};
         cpu->ops->attention(cpu, &a);
-        float *dq = to_gpu(q, (size_t)n * q_token * sizeof *q), *again;
+        float *dq = upload(q, (size_t)n * q_token * sizeof *q), *again;
         a.y = poisoned(y_bytes), a.q = dq;
-        a.kv.k = to_gpu(k, (size_t)ctx * row * 2), a.kv.v = to_gpu(v, (size_t)ctx * row * 2);
-        gpu->ops->attention(gpu, &a);
-        float *out = from_gpu(a.y, y_bytes);
+        a.kv.k = upload(k, (size_t)ctx * row * 2), a.kv.v = upload(v, (size_t)ctx * row * 2);
+        cuda->ops->attention(cuda, &a);
+        float *out = downloaded(a.y, y_bytes);
         char what[80];
         snprintf(what, sizeof what, "%d/%d heads, %d rows after %d", Q, K, n, pos);
         assert_rows_close(what, out, y, n * Q, DIM, 1e-2);
         for (int run = 0; run < 3; run++) {
-            gpu->ops->attention(gpu, &a);
-            again = from_gpu(a.y, y_bytes);
+            cuda->ops->attention(cuda, &a);
+            again = downloaded(a.y, y_bytes);
             assert_memory_equal(again, out, y_bytes);
             free(again);
         }
-        gpu->free(gpu, a.y), gpu->free(gpu, dq), gpu->free(gpu, a.kv.k), gpu->free(gpu, a.kv.v);
+        cuda->free(cuda, a.y), cuda->free(cuda, dq), cuda->free(cuda, a.kv.k), cuda->free(cuda, a.kv.v);
         free(q), free(y), free(k), free(v), free(out);
     }
 }
@@ -244,14 +205,14 @@ static void case_open(struct step_case *c, int q, int kv, int n, int pos)
     memset(c->cache_v + (size_t)pos * kv_token, 0xff, (size_t)(c->ctx - pos) * kv_token * 2);
 
     c->gpu = (struct step_attention_args){
-        .y = poisoned(y_bytes(c)), .qg = to_gpu(c->qg, (size_t)n * q_token * 4), .k = to_gpu(c->k, (size_t)n * kv_token * 4),
-        .v = to_gpu(c->v, (size_t)n * kv_token * 4), .q_norm = to_gpu(c->q_norm, DIM * 4), .k_norm = to_gpu(c->k_norm, DIM * 4),
-        .freq = to_gpu(c->freq, HALF * 4), .kv = {.k = to_gpu(c->cache_k, cache_bytes(c)), .v = to_gpu(c->cache_v, cache_bytes(c)),
+        .y = poisoned(y_bytes(c)), .qg = upload(c->qg, (size_t)n * q_token * 4), .k = upload(c->k, (size_t)n * kv_token * 4),
+        .v = upload(c->v, (size_t)n * kv_token * 4), .q_norm = upload(c->q_norm, DIM * 4), .k_norm = upload(c->k_norm, DIM * 4),
+        .freq = upload(c->freq, HALF * 4), .kv = {.k = upload(c->cache_k, cache_bytes(c)), .v = upload(c->cache_v, cache_bytes(c)),
         .dtype = DT_BF16, .n_kv_heads = kv, .head_dim = DIM}, .scratch = poisoned(step_attention_scratch(q)), .n_rows = n,
         .n_q_heads = q, .half = HALF, .eps = 1e-6f, .rope_scale = 1.05f, .scale = 1.0f / 16};
-    c->d_pos = to_gpu(&c->pos, sizeof c->pos);
+    c->d_pos = upload(&c->pos, sizeof c->pos);
     c->gpu.pos = c->d_pos;
-    wait_for_gpu();
+    finish();
 }
 
 /* As model/attention.c has it. */
@@ -286,7 +247,7 @@ static void case_close(struct step_case *c)
     const void *device[] = {a->y, a->qg, a->k, a->v, a->q_norm, a->k_norm, a->freq, a->kv.k, a->kv.v, a->scratch, c->d_pos};
     void *host[] = {c->qg, c->k, c->v, c->q_norm, c->k_norm, c->freq, c->cache_k, c->cache_v, c->ref, c->ref_k, c->ref_v};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++)
-        gpu->free(gpu, (void *)(uintptr_t)device[i]);
+        cuda->free(cuda, (void *)(uintptr_t)device[i]);
     for (size_t i = 0; i < sizeof host / sizeof *host; i++)
         free(host[i]);
 }
@@ -307,8 +268,7 @@ static void assert_cache_close(const struct step_case *c, const uint16_t *out, c
 static void test_step_attention__is_the_plain_operations_in_one(void **state)
 {
     (void)state;
-    if (!gpu)
-        skip();
+    need_gpu();
     static const struct { int q, kv, n, pos; } cases[] = {
         {32, 2, 1, 0},    {32, 2, 1, 1},    {32, 2, 1, 63},   {32, 2, 1, 64},   {32, 2, 1, 700},  {32, 2, 1, 4095}, {32, 2, 1, 4096},
         {32, 2, 2, 0},    {32, 2, 2, 63},   {32, 2, 2, 4095}, {32, 2, 3, 62},   {32, 2, 4, 126},  {32, 2, 4, 4094}, {32, 2, 5, 59},
@@ -320,17 +280,17 @@ static void test_step_attention__is_the_plain_operations_in_one(void **state)
         struct step_case c;
         case_open(&c, cases[i].q, cases[i].kv, cases[i].n, cases[i].pos);
         case_define(&c);
-        gpu->step->step_attention(gpu, &c.gpu);
-        float *out = from_gpu(c.gpu.y, y_bytes(&c));
-        uint16_t *k = from_gpu(c.gpu.kv.k, cache_bytes(&c)), *v = from_gpu(c.gpu.kv.v, cache_bytes(&c));
+        cuda->step->step_attention(cuda, &c.gpu);
+        float *out = downloaded(c.gpu.y, y_bytes(&c));
+        uint16_t *k = downloaded(c.gpu.kv.k, cache_bytes(&c)), *v = downloaded(c.gpu.kv.v, cache_bytes(&c));
         char what[80];
         snprintf(what, sizeof what, "%d/%d heads, %d rows at %d", c.q, c.kv, c.n, c.pos);
         assert_rows_close(what, out, c.ref, c.n * c.q, DIM, 1e-2);
         assert_cache_close(&c, k, c.ref_k, false);
         assert_cache_close(&c, v, c.ref_v, true);
         for (int run = 0; run < 3; run++) {             /* what a step wrote is written again */
-            gpu->step->step_attention(gpu, &c.gpu);
-            float *again = from_gpu(c.gpu.y, y_bytes(&c));
+            cuda->step->step_attention(cuda, &c.gpu);
+            float *again = downloaded(c.gpu.y, y_bytes(&c));
             assert_memory_equal(again, out, y_bytes(&c));
             free(again);
         }
@@ -342,17 +302,16 @@ static void test_step_attention__is_the_plain_operations_in_one(void **state)
 static void test_step_attention__a_row_has_the_same_bits_in_any_company(void **state)
 {
     (void)state;
-    if (!gpu)
-        skip();
+    need_gpu();
     static const int positions[] = {0, 3, 60, 63, 1000, 4089, 4093, 4095, 4096, 20000, 40957, 131070};
     for (size_t i = 0; i < sizeof positions / sizeof *positions; i++)
         for (int heads = 32; heads >= 8; heads -= 24) {
             struct step_case c;
             case_open(&c, heads, 2, STEP_ROWS, positions[i]);
             size_t row = (size_t)heads * DIM;
-            gpu->step->step_attention(gpu, &c.gpu);
-            float *all = from_gpu(c.gpu.y, y_bytes(&c));
-            uint16_t *k = from_gpu(c.gpu.kv.k, cache_bytes(&c));
+            cuda->step->step_attention(cuda, &c.gpu);
+            float *all = downloaded(c.gpu.y, y_bytes(&c));
+            uint16_t *k = downloaded(c.gpu.kv.k, cache_bytes(&c));
             for (int n = 1; n < STEP_ROWS; n++)
                 for (int t = 0; t < STEP_ROWS; t += n) {        /* n rows at a time, from an empty place on */
                     struct step_attention_args a = c.gpu;
@@ -360,22 +319,22 @@ static void test_step_attention__a_row_has_the_same_bits_in_any_company(void **s
                     int32_t pos = c.pos + t;
                     size_t bytes = (size_t)m * row * sizeof(float);
                     if (t == 0) {
-                        gpu->copy(gpu, c.gpu.kv.k, c.cache_k, cache_bytes(&c));
-                        gpu->copy(gpu, c.gpu.kv.v, c.cache_v, cache_bytes(&c));
+                        cuda->copy(cuda, c.gpu.kv.k, c.cache_k, cache_bytes(&c));
+                        cuda->copy(cuda, c.gpu.kv.v, c.cache_v, cache_bytes(&c));
                     }
-                    gpu->copy(gpu, c.d_pos, &pos, sizeof pos);
+                    cuda->copy(cuda, c.d_pos, &pos, sizeof pos);
                     a.n_rows = m;
                     a.qg += (size_t)t * row * 2;
                     a.k += (size_t)t * 2 * DIM, a.v += (size_t)t * 2 * DIM;
-                    gpu->step->step_attention(gpu, &a);
-                    float *few = from_gpu(a.y, bytes);
+                    cuda->step->step_attention(cuda, &a);
+                    float *few = downloaded(a.y, bytes);
                     for (size_t j = 0; j < (size_t)m * row; j++)
                         if (memcmp(few + j, all + (size_t)t * row + j, sizeof *few))
                             fail_msg("row %zu of %d at %d: value %zu of head %zu is %.9g, with eight rows %.9g", (size_t)t + j / row, n,
                                      c.pos, j % DIM, j % row / DIM, (double)few[j], (double)all[(size_t)t * row + j]);
                     free(few);
                 }
-            uint16_t *k_again = from_gpu(c.gpu.kv.k, cache_bytes(&c));
+            uint16_t *k_again = downloaded(c.gpu.kv.k, cache_bytes(&c));
             assert_memory_equal(k_again, k, cache_bytes(&c));
             free(all), free(k), free(k_again);
             case_close(&c);
@@ -386,26 +345,25 @@ static void test_step_attention__a_row_has_the_same_bits_in_any_company(void **s
 static void test_step_attention__agrees_with_prompt_attention_far_out(void **state)
 {
     (void)state;
-    if (!gpu)
-        skip();
+    need_gpu();
     static const int positions[] = {16383, 65530, 131072, 200000};
     for (size_t i = 0; i < sizeof positions / sizeof *positions; i++) {
         struct step_case c;
         case_open(&c, 32, 2, 8, positions[i]);
         size_t q_token = 32 * 2 * DIM;
-        float *qg = to_gpu(c.qg, 8 * q_token * 4), *ref = poisoned(y_bytes(&c));
-        gpu->step->step_attention(gpu, &c.gpu);         /* also stores the rows that the reference reads */
-        RUN(gpu, rmsnorm, .y = qg, .x = qg, .w = c.gpu.q_norm, .n_rows = 8 * 32, .dim = DIM, .eps = c.gpu.eps, .per_group = 32,
+        float *qg = upload(c.qg, 8 * q_token * 4), *ref = poisoned(y_bytes(&c));
+        cuda->step->step_attention(cuda, &c.gpu);         /* also stores the rows that the reference reads */
+        RUN(cuda, rmsnorm, .y = qg, .x = qg, .w = c.gpu.q_norm, .n_rows = 8 * 32, .dim = DIM, .eps = c.gpu.eps, .per_group = 32,
             .x_group = q_token, .x_row = 2 * DIM, .y_group = q_token, .y_row = 2 * DIM);
-        RUN(gpu, rope, .x = qg, .token_stride = q_token, .head_stride = 2 * DIM, .freq = c.gpu.freq, .n_tokens = 8, .n_heads = 32,
+        RUN(cuda, rope, .x = qg, .token_stride = q_token, .head_stride = 2 * DIM, .freq = c.gpu.freq, .n_tokens = 8, .n_heads = 32,
             .half = HALF, .pos = c.pos, .scale = c.gpu.rope_scale);
-        RUN(gpu, attention, .y = ref, .q = qg, .q_token = q_token, .q_head = 2 * DIM, .kv = c.gpu.kv, .n_tokens = 8, .n_q_heads = 32,
+        RUN(cuda, attention, .y = ref, .q = qg, .q_token = q_token, .q_head = 2 * DIM, .kv = c.gpu.kv, .n_tokens = 8, .n_q_heads = 32,
             .pos = c.pos, .scale = c.gpu.scale);
-        RUN(gpu, sigmoid_gate, .y = ref, .gate = qg + DIM, .gate_token = q_token, .gate_head = 2 * DIM, .n_tokens = 8, .n_heads = 32,
+        RUN(cuda, sigmoid_gate, .y = ref, .gate = qg + DIM, .gate_token = q_token, .gate_head = 2 * DIM, .n_tokens = 8, .n_heads = 32,
             .head_dim = DIM);
-        float *out = from_gpu(c.gpu.y, y_bytes(&c)), *want = from_gpu(ref, y_bytes(&c));
+        float *out = downloaded(c.gpu.y, y_bytes(&c)), *want = downloaded(ref, y_bytes(&c));
         assert_rows_close("far out", out, want, 8 * 32, DIM, 1e-2);
-        gpu->free(gpu, qg), gpu->free(gpu, ref);
+        cuda->free(cuda, qg), cuda->free(cuda, ref);
         free(out), free(want);
         case_close(&c);
     }
@@ -413,11 +371,6 @@ static void test_step_attention__agrees_with_prompt_attention_far_out(void **sta
 
 int main(void)
 {
-    struct err e = {0};
-    cpu = dev_open("cpu", 0, &e);
-    gpu = dev_open("cuda", 0, &e);
-    if (gpu && !gpu->reserve(gpu, (size_t)64 << 20))
-        return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rope__turns_like_the_definition_at_any_position),
         cmocka_unit_test(test_kv_store__rounds_to_bf16_and_touches_nothing_else),
@@ -427,8 +380,5 @@ int main(void)
         cmocka_unit_test(test_step_attention__a_row_has_the_same_bits_in_any_company),
         cmocka_unit_test(test_step_attention__agrees_with_prompt_attention_far_out),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    dev_close(gpu);
-    dev_close(cpu);
-    return failed;
+    return cmocka_run_group_tests(tests, open_devices_with_scratch, close_devices);
 }

@@ -10,40 +10,15 @@
 #include <string.h>
 
 #include "backend/dev.h"
+#include "tests/kernels/gpu.h"
 #include "tests/kernels/rand.h"
 
 enum { D = 128, TAPS = 4 };
 static const float EPS = 1e-6f;
 static const double chunk_tolerance = 2e-3;     /* F16: about 5e-4, twice that when keys are nearly equal */
 
-static struct dev *cpu, *cuda;
-
-static void *upload(const void *p, size_t bytes)
-{
-    void *d = cuda->alloc(cuda, bytes);
-    assert_non_null(d);
-    cuda->copy(cuda, d, p, bytes);
-    return d;
-}
-
-static float *poison(size_t n)                  /* device memory full of NaN */
-{
-    float *p = malloc(n * sizeof *p);
-    memset(p, 0xff, n * sizeof *p);
-    float *d = upload(p, n * sizeof *p);
-    free(p);
-    return d;
-}
-
-static float *download(const float *d, size_t n)
-{
-    struct err e = {0};
-    float *p = malloc(n * sizeof *p);
-    cuda->copy(cuda, p, d, n * sizeof *p);
-    if (!cuda->finish(cuda, &e))
-        fail_msg("%s", e.msg);
-    return p;
-}
+static float *poison(size_t n) { return poisoned(n * sizeof(float)); }
+static float *fetch(const float *d, size_t n) { return downloaded(d, n * sizeof(float)); }
 
 static float *twin(const float *p, size_t n)
 {
@@ -153,8 +128,8 @@ static struct step_out run_step(const struct layer *l, int pos, int n_apply, int
     STEP(cuda, step_delta, .y = y, .ssq = ssq, .raw = l->d_raw, .a = l->d_a, .b = l->d_b, .z = d_z, .conv = l->d_conv,
          .a_log = l->d_a_log, .dt_bias = l->d_dt_bias, .norm = l->d_norm, .state = {l->d_state[0], l->d_state[1]}, .live = d_live,
          .n_rows = n_rows, .n_k_heads = l->hk, .n_v_heads = l->hv);
-    struct step_out o = {download(y, rows * values(l)), download(ssq, rows * (size_t)l->hv * 2),
-                         download(l->d_state[1 - parity], state_size(l))};
+    struct step_out o = {fetch(y, rows * values(l)), fetch(ssq, rows * (size_t)l->hv * 2),
+                         fetch(l->d_state[1 - parity], state_size(l))};
     cuda->free(cuda, y), cuda->free(cuda, ssq), cuda->free(cuda, d_z), cuda->free(cuda, d_live);
     free(z);
     return o;
@@ -203,8 +178,7 @@ static const int heads[][2] = {{16, 64}, {16, 32}, {1, 2}, {2, 8}, {2, 4}, {3, 3
 static void test_step_delta__agrees_with_the_plain_operations(void **unused)
 {
     (void)unused;
-    if (!cuda)
-        skip();
+    need_gpu();
     static const int cases[][3] = {                     /* pos, n_apply, n_rows */
         {0, 0, 1}, {0, 0, 8}, {1, 1, 1}, {2, 2, 3}, {2, 0, 1}, {5, 4, 2}, {31, 3, 4}, {32, 8, 8}, {1000, 1, 1}, {1000, 1, 2}, {4099, 5, 0},
         {40, 0, 0}, {262143, 8, 1},
@@ -239,8 +213,7 @@ static void test_step_delta__agrees_with_the_plain_operations(void **unused)
 static void test_step_delta__a_row_has_the_same_bits_in_any_company(void **unused)
 {
     (void)unused;
-    if (!cuda)
-        skip();
+    need_gpu();
     enum { POS = 29, N = STEP_ROWS };
     struct layer l = make_layer(2, 8, 50);
     size_t row = values(&l), size = state_size(&l);
@@ -275,8 +248,7 @@ static void test_step_delta__a_row_has_the_same_bits_in_any_company(void **unuse
 static void test_conv__agrees_with_the_definition(void **unused)
 {
     (void)unused;
-    if (!cuda)
-        skip();
+    need_gpu();
     static const int shapes[][2] = {{1, 12288}, {2, 8192}, {3, 512}, {5, 768}, {31, 1536}, {32, 512}, {33, 12288}, {200, 1536}, {2049, 512}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         size_t n = (size_t)shapes[i][0], c = (size_t)shapes[i][1];
@@ -285,7 +257,7 @@ static void test_conv__agrees_with_the_definition(void **unused)
         char what[64];
         RUN(cpu, conv, .y = y, .x = x, .w = w, .window = window, .n_tokens = (int)n, .n_channels = (int)c, .taps = TAPS);
         RUN(cuda, conv, .y = dy, .x = dx, .w = dw, .window = d_window, .n_tokens = (int)n, .n_channels = (int)c, .taps = TAPS);
-        float *got = download(dy, n * c), *got_window = download(d_window, 3 * c);
+        float *got = fetch(dy, n * c), *got_window = fetch(d_window, 3 * c);
         snprintf(what, sizeof what, "%zu rows of %zu", n, c);
         expect_near(got, y, n * c, 1e-6, what);
         same_bits(got_window, window, 3 * c, what);
@@ -297,8 +269,7 @@ static void test_conv__agrees_with_the_definition(void **unused)
 static void test_deltanet_gates__agrees_with_the_definition(void **unused)
 {
     (void)unused;
-    if (!cuda)
-        skip();
+    need_gpu();
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         for (int n = 1; n <= 70; n += 23) {
             size_t N = (size_t)n, hv = (size_t)heads[i][1], w = (size_t)(2 * heads[i][0] + heads[i][1]) * D;
@@ -311,7 +282,7 @@ static void test_deltanet_gates__agrees_with_the_definition(void **unused)
             cpu->ops->deltanet_gates(cpu, &s);
             s.c = dc, s.beta = d_beta, s.g = dg, s.a = da, s.b = db, s.a_log = d_log, s.dt_bias = d_dt;
             cuda->ops->deltanet_gates(cuda, &s);
-            float *got = download(dc, N * w), *got_beta = download(d_beta, N * hv), *got_g = download(dg, N * hv);
+            float *got = fetch(dc, N * w), *got_beta = fetch(d_beta, N * hv), *got_g = fetch(dg, N * hv);
             expect_near(got, c, N * w, 1e-6, "c");
             expect_near(got_beta, beta, N * hv, 1e-6, "beta");
             expect_near(got_g, g, N * hv, 1e-6, "g");
@@ -325,8 +296,7 @@ static void test_deltanet_gates__agrees_with_the_definition(void **unused)
 static void test_rmsnorm_gated__agrees_with_the_definition_in_place(void **unused)
 {
     (void)unused;
-    if (!cuda)
-        skip();
+    need_gpu();
     static const int counts[] = {1, 2, 31, 33, 64, 320, 4097};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         size_t n = (size_t)counts[i];
@@ -334,7 +304,7 @@ static void test_rmsnorm_gated__agrees_with_the_definition_in_place(void **unuse
         float *dx = upload(x, n * D * 4), *dz = upload(z, n * D * 4), *dw = upload(w, D * 4);
         RUN(cpu, rmsnorm_gated, .y = y, .x = x, .z = z, .w = w, .n_rows = (int)n, .dim = D, .eps = EPS);
         RUN(cuda, rmsnorm_gated, .y = dx, .x = dx, .z = dz, .w = dw, .n_rows = (int)n, .dim = D, .eps = EPS);
-        float *got = download(dx, n * D);
+        float *got = fetch(dx, n * D);
         expect_near(got, y, n * D, 1e-6, "y");
         free(x), free(z), free(w), free(y), free(got);
         cuda->free(cuda, dx), cuda->free(cuda, dz), cuda->free(cuda, dw);
@@ -404,7 +374,7 @@ static struct chunk_out run_chunk(const struct net *d, int pos, int cut)
         RUN(cuda, deltanet_chunk, .y = y + T * hv * D, .c = c + T * w, .beta = beta + T * hv, .g = g + T * hv, .state = state,
             .n_tokens = until - t, .n_k_heads = d->hk, .n_v_heads = d->hv, .dk = D, .dv = D, .pos = pos + t);
     }
-    struct chunk_out o = {download(y, n * hv * D), download(state, hv * D * D)};
+    struct chunk_out o = {fetch(y, n * hv * D), fetch(state, hv * D * D)};
     float *device[] = {c, beta, g, state, y};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++)
         cuda->free(cuda, device[i]);
@@ -436,8 +406,7 @@ static void compare_chunk(int hk, int hv, int n, int pos, float alike, float dec
 static void test_deltanet_chunk__agrees_with_the_definition(void **unused)
 {
     (void)unused;
-    if (!cuda)
-        skip();
+    need_gpu();
     static const int counts[] = {1, 5, 63, 64, 65, 200};
     for (size_t i = 2; i < sizeof heads / sizeof *heads; i++)
         for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
@@ -450,8 +419,7 @@ static void test_deltanet_chunk__agrees_with_the_definition(void **unused)
 static void test_deltanet_chunk__any_range_of_values_decay_and_likeness_of_keys(void **unused)
 {
     (void)unused;
-    if (!cuda)
-        skip();
+    need_gpu();
     compare_chunk(1, 2, 150, 0, 0, -2, 1e-6f);
     compare_chunk(1, 2, 150, 0, 0, -2, 1e6f);
     compare_chunk(1, 2, 150, 0, 0, -20, 1);             /* nothing is forgotten */
@@ -462,16 +430,14 @@ static void test_deltanet_chunk__any_range_of_values_decay_and_likeness_of_keys(
 static void test_deltanet_chunk__long_prompts_stay_close(void **unused)
 {
     (void)unused;
-    if (!cuda)
-        skip();
+    need_gpu();
     compare_chunk(1, 2, 4500, 100, 0.5f, -6, 1);
 }
 
 static void test_deltanet_chunk__calls_cut_at_multiples_of_64_give_the_same_bits(void **unused)
 {
     (void)unused;
-    if (!cuda)
-        skip();
+    need_gpu();
     struct net d = make_net(2, 4, 1300, 0.3f, -3, 1);
     size_t out = (size_t)(d.n * d.hv) * D, size = (size_t)d.hv * D * D;
     reserve(d.n, d.hv);
@@ -485,22 +451,6 @@ static void test_deltanet_chunk__calls_cut_at_multiples_of_64_give_the_same_bits
     }
     drop_chunk(&whole);
     drop_net(&d);
-}
-
-static int open_devices(void **state)
-{
-    (void)state;
-    struct err e = {0};
-    cuda = dev_open("cuda", 0, &e);
-    cpu = dev_open("cpu", 0, &e);
-    return cpu ? 0 : -1;
-}
-static int close_devices(void **state)
-{
-    (void)state;
-    dev_close(cuda);
-    dev_close(cpu);
-    return 0;
 }
 
 int main(void)

@@ -13,51 +13,17 @@
 #include "backend/dev.h"
 #include "kernels/cpu/vec.h"
 #include "kernels/pack.h"
-#include "tests/kernels/rand.h"
+#include "tests/kernels/gpu.h"
+#include "tests/kernels/rand_weight.h"
 
 static const double tolerance = 6e-4;   /* root mean square over all outputs */
 static const double most = 2.5e-3;      /* of one output */
 
-static struct dev *cpu, *cuda;
-
-/* A random matrix as a checkpoint has it. */
 static struct weight make(enum weight_format format, int rows, int cols)
 {
-    struct weight w = {.format = format, .rows = rows, .cols = cols, .scale_dtype = DT_F16};
-    size_t R = (size_t)rows, C = (size_t)cols, n = R * C;
-    if (format == WEIGHT_DENSE) {
-        uint16_t *h = malloc(n * 2);
-        for (size_t i = 0; i < n; i++)
-            h[i] = f32_bf16(rand_normal());
-        w.dtype = DT_BF16, w.data = h;
-    } else if (format == WEIGHT_INT4) {
-        uint32_t *q = malloc(C / 8 * R * 4), *z = malloc(C / 128 * (R / 8) * 4);
-        uint16_t *s = malloc(C / 128 * R * 2);
-        for (size_t i = 0; i < C / 8 * R; i++)
-            q[i] = (uint32_t)(rand_u64() >> 32);
-        for (size_t i = 0; i < C / 128 * R; i++)
-            s[i] = f32_f16(rand_normal() * 0.1f);
-        memset(z, 0x77, C / 128 * (R / 8) * 4);
-        w.dtype = DT_I32, w.data = q, w.zeros = z, w.scale = s;
-    } else if (format == WEIGHT_FP8) {
-        uint8_t *b = malloc(n);
-        float *s = rand_array((R + 127) / 128 * ((C + 127) / 128), 0.1f);
-        for (size_t i = 0; i < n; i++)
-            do
-                b[i] = (uint8_t)(rand_u64() >> 32);
-            while ((b[i] & 0x7f) == 0x7f);
-        w.dtype = DT_F8_E4M3, w.scale_dtype = DT_F32, w.data = b, w.scale = s;
-    } else {
-        int8_t *b = malloc(n);
-        uint16_t *s = malloc(R * 2);
-        for (size_t i = 0; i < n; i++)
-            b[i] = (int8_t)((int)(rand_u64() >> 32 & 255) - 128);
-        for (size_t i = 0; i < R; i++)
-            s[i] = f32_f16(rand_unit() * 0.1f);
-        w.dtype = DT_I8, w.data = b, w.scale = s;
-    }
-    return w;
+    return rand_weight(format, rows, cols, (struct spread){.dense = 1, .int4 = 0.1f, .fp8 = 0.1f, .int8 = 0.1f});
 }
+
 /* The squares of its elements. */
 static struct weight squares(const struct weight *w)
 {
@@ -82,18 +48,7 @@ static struct weight squares(const struct weight *w)
         }
     return (struct weight){.format = WEIGHT_DENSE, .dtype = DT_F32, .rows = w->rows, .cols = w->cols, .data = v};
 }
-static void forget(struct weight *w)
-{
-    free((void *)w->data), free((void *)w->scale), free((void *)w->zeros);
-}
 
-static void *upload(const void *p, size_t bytes)
-{
-    void *d = cuda->alloc(cuda, bytes);
-    assert_non_null(d);
-    cuda->copy(cuda, d, p, bytes);
-    return d;
-}
 static struct weight pack(const struct weight *w)
 {
     size_t bytes = pack_bytes(w->format, w->rows, w->cols);
@@ -102,13 +57,6 @@ static struct weight pack(const struct weight *w)
     struct weight v = packed_view(w->format, w->rows, w->cols, upload(host, bytes));
     free(host);
     return v;
-}
-
-static void finish(void)
-{
-    struct err e = {0};
-    if (!cuda->finish(cuda, &e))
-        fail_msg("%s", e.msg);
 }
 
 static void run(struct dev *d, float *y, const float *x, const struct weight *w, int n, bool add)
@@ -126,10 +74,9 @@ static void run(struct dev *d, float *y, const float *x, const struct weight *w,
 static float *on_gpu(const float *y0, const float *x, const struct weight *packed, int n, bool add)
 {
     size_t bytes = (size_t)n * (size_t)packed->rows * sizeof(float);
-    float *dx = upload(x, (size_t)n * (size_t)packed->cols * sizeof(float)), *dy = upload(y0, bytes), *y = malloc(bytes);
+    float *dx = upload(x, (size_t)n * (size_t)packed->cols * sizeof(float)), *dy = upload(y0, bytes);
     run(cuda, dy, dx, packed, n, add);
-    cuda->copy(cuda, y, dy, bytes);
-    finish();
+    float *y = downloaded(dy, bytes);
     cuda->free(cuda, dx), cuda->free(cuda, dy);
     return y;
 }
@@ -143,7 +90,7 @@ static float *product_squares(const float *x, const struct weight *w, int n)
     for (size_t i = 0; i < cells; i++)
         xx[i] = x[i] * x[i];
     run(cpu, sum, xx, &sq, n, false);
-    forget(&sq);
+    rand_weight_free(&sq);
     free(xx);
     return sum;
 }
@@ -189,14 +136,8 @@ static void check(enum weight_format format, int rows, int cols, int n, bool add
     compare(what, y, ref, sum, N, (size_t)rows);
     assert_memory_equal(y, again, N * sizeof *y);
     cuda->free(cuda, (void *)packed.data);
-    forget(&w);
+    rand_weight_free(&w);
     free(x), free(y0), free(ref), free(sum), free(y), free(again);
-}
-
-static void need_gpu(void)
-{
-    if (!cuda)
-        skip();
 }
 
 static const enum weight_format formats[] = {WEIGHT_DENSE, WEIGHT_INT4, WEIGHT_FP8, WEIGHT_INT8};
@@ -258,7 +199,7 @@ static void test_linear__a_row_has_the_same_bits_in_any_company(void **state)
             free(few);
         }
         cuda->free(cuda, (void *)packed.data);
-        forget(&w);
+        rand_weight_free(&w);
         free(x), free(y0), free(all);
     }
 }
@@ -291,25 +232,9 @@ static void test_linear__narrow_matrices_are_more_precise_and_as_steady(void **s
             free(few);
         }
         cuda->free(cuda, (void *)packed.data);
-        forget(&w);
+        rand_weight_free(&w);
         free(x), free(y0), free(ref), free(all);
     }
-}
-
-static int open_devices(void **state)
-{
-    (void)state;
-    struct err e = {0};
-    cuda = dev_open("cuda", 0, &e);
-    cpu = dev_open("cpu", 0, &e);
-    return cpu && (!cuda || cuda->reserve(cuda, (size_t)64 << 20)) ? 0 : -1;
-}
-static int close_devices(void **state)
-{
-    (void)state;
-    dev_close(cuda);
-    dev_close(cpu);
-    return 0;
 }
 
 int main(void)
@@ -321,5 +246,5 @@ int main(void)
         cmocka_unit_test(test_linear__a_row_has_the_same_bits_in_any_company),
         cmocka_unit_test(test_linear__narrow_matrices_are_more_precise_and_as_steady),
     };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    return cmocka_run_group_tests(tests, open_devices_with_scratch, close_devices);
 }

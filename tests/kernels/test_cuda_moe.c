@@ -12,73 +12,17 @@
 #include "backend/dev.h"
 #include "kernels/cpu/vec.h"
 #include "kernels/pack.h"
-#include "tests/kernels/rand.h"
+#include "tests/kernels/gpu.h"
+#include "tests/kernels/rand_weight.h"
 
 static const double tolerance = 6e-4;   /* fp16 */
 
-static struct dev *cpu, *cuda;
-
-/* A random matrix as a checkpoint has it; products of unit inputs have about unit size. */
+/* Products of unit inputs have about unit size. */
 static struct weight make(enum weight_format format, int rows, int cols)
 {
-    struct weight w = {.format = format, .rows = rows, .cols = cols, .scale_dtype = DT_F16};
-    size_t R = (size_t)rows, C = (size_t)cols, n = R * C;
     float unit = 1 / sqrtf((float)cols);
-    if (format == WEIGHT_DENSE) {
-        uint16_t *h = malloc(n * 2);
-        for (size_t i = 0; i < n; i++)
-            h[i] = f32_bf16(rand_normal() * unit);
-        w.dtype = DT_BF16, w.data = h;
-    } else if (format == WEIGHT_INT4) {
-        uint32_t *q = malloc(C / 8 * R * 4), *z = malloc(C / 128 * (R / 8) * 4);
-        uint16_t *s = malloc(C / 128 * R * 2);
-        for (size_t i = 0; i < C / 8 * R; i++)
-            q[i] = (uint32_t)(rand_u64() >> 32);
-        for (size_t i = 0; i < C / 128 * R; i++)
-            s[i] = f32_f16(rand_normal() * unit / 4);
-        memset(z, 0x77, C / 128 * (R / 8) * 4);
-        w.dtype = DT_I32, w.data = q, w.zeros = z, w.scale = s;
-    } else if (format == WEIGHT_FP8) {
-        uint8_t *b = malloc(n);
-        float *s = rand_array((R + 127) / 128 * ((C + 127) / 128), unit / 64);
-        for (size_t i = 0; i < n; i++)
-            do
-                b[i] = (uint8_t)(rand_u64() >> 32);
-            while ((b[i] & 0x7f) == 0x7f);
-        w.dtype = DT_F8_E4M3, w.scale_dtype = DT_F32, w.data = b, w.scale = s;
-    } else {
-        int8_t *b = malloc(n);
-        uint16_t *s = malloc(R * 2);
-        for (size_t i = 0; i < n; i++)
-            b[i] = (int8_t)((int)(rand_u64() >> 32 & 255) - 128);
-        for (size_t i = 0; i < R; i++)
-            s[i] = f32_f16((rand_unit() + 0.5f) * unit / 64);
-        w.dtype = DT_I8, w.data = b, w.scale = s;
-    }
-    return w;
-}
-static void forget(struct weight *w)
-{
-    free((void *)w->data), free((void *)w->scale), free((void *)w->zeros);
-}
-
-static void *upload(const void *p, size_t bytes)
-{
-    void *d = cuda->alloc(cuda, bytes);
-    assert_non_null(d);
-    cuda->copy(cuda, d, p, bytes);
-    return d;
-}
-static void finish(void)
-{
-    struct err e = {0};
-    if (!cuda->finish(cuda, &e))
-        fail_msg("%s", e.msg);
-}
-static void download(void *p, const void *d, size_t bytes)
-{
-    cuda->copy(cuda, p, d, bytes);
-    finish();
+    return rand_weight(format, rows, cols,
+                       (struct spread){.dense = unit, .int4 = unit / 4, .fp8 = unit / 64, .int8 = unit / 64, .int8_least = 0.5f});
 }
 
 static void *poison(size_t bytes)
@@ -107,12 +51,6 @@ static void compare(const char *what, const float *y, const float *ref, size_t n
     if (!(sqrt(diff / size) <= limit) || bad < n * row)
         fail_msg("%s: relative error %g, max %g (rms %g), first bad [%zu, %zu]: %g, expected %g", what, sqrt(diff / size), max, rms,
                  bad / row, bad % row, bad < n * row ? (double)y[bad] : 0, bad < n * row ? (double)ref[bad] : 0);
-}
-
-static void need_gpu(void)
-{
-    if (!cuda)
-        skip();
 }
 
 static void test_router__chooses_as_the_definition_and_ties_go_to_the_lower_index(void **state)
@@ -227,7 +165,7 @@ static struct mixture mixture_make(enum weight_format routed, enum weight_format
 static void mixture_free(struct mixture *m)
 {
     for (int e = 0; e <= m->n_experts; e++)
-        forget(&m->host[e].gate), forget(&m->host[e].up), forget(&m->host[e].down);
+        rand_weight_free(&m->host[e].gate), rand_weight_free(&m->host[e].up), rand_weight_free(&m->host[e].down);
     cuda->free(cuda, m->memory);
 }
 
@@ -416,22 +354,6 @@ static void test_embed__rows_are_exact_for_chunks_and_steps(void **state)
     }
 }
 
-static int open_devices(void **state)
-{
-    (void)state;
-    struct err e = {0};
-    cuda = dev_open("cuda", 0, &e);
-    cpu = dev_open("cpu", 0, &e);
-    return cpu && (!cuda || cuda->reserve(cuda, (size_t)64 << 20)) ? 0 : -1;
-}
-static int close_devices(void **state)
-{
-    (void)state;
-    dev_close(cuda);
-    dev_close(cpu);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -444,5 +366,5 @@ int main(void)
         cmocka_unit_test(test_rmsnorm__plain_strided_and_in_place_agree_with_the_definition),
         cmocka_unit_test(test_embed__rows_are_exact_for_chunks_and_steps),
     };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    return cmocka_run_group_tests(tests, open_devices_with_scratch, close_devices);
 }

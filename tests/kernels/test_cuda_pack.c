@@ -14,24 +14,9 @@
 #include "kernels/cpu/vec.h"
 #include "kernels/cuda/pack.h"
 #include "model/int8.h"
+#include "tests/kernels/gpu.h"
 #include "tests/kernels/rand.h"
 #include "tests/uploaded.h"
-
-static struct dev *d;
-
-static int open_device(void **state)
-{
-    struct err e;
-    (void)state;
-    d = dev_open("cuda", 0, &e);
-    return 0;
-}
-static int close_device(void **state)
-{
-    (void)state;
-    dev_close(d);
-    return 0;
-}
 
 static void *random_bytes(size_t n)
 {
@@ -78,10 +63,10 @@ struct work {
 static void add(struct work *k, struct pack_piece p, const void *data, size_t row_bytes, size_t align)
 {
     CHECK(k->n < MAX_PIECES);
-    char *at = k->memory[k->n] = d->alloc(d, (size_t)p.n * row_bytes + 256);
+    char *at = k->memory[k->n] = cuda->alloc(cuda, (size_t)p.n * row_bytes + 256);
     CHECK(at);
     at += align;
-    d->copy(d, at, (const char *)data + (size_t)p.first * row_bytes, (size_t)p.n * row_bytes);
+    cuda->copy(cuda, at, (const char *)data + (size_t)p.first * row_bytes, (size_t)p.n * row_bytes);
     p.src = at;
     k->pieces[k->n++] = p;
 }
@@ -128,20 +113,18 @@ static void add_weight(struct work *k, const struct weight *w, char *dst, int al
 /* Last pieces first: the order must not matter. */
 static void run(struct work *k, char *dst, void *got, size_t bytes)
 {
-    struct err e = {0};
-    struct pack_piece *table = d->alloc_host(d, sizeof k->pieces);
+    struct pack_piece *table = cuda->alloc_host(cuda, sizeof k->pieces);
     CHECK(table);
     for (int i = 0; i < k->n; i++)
         table[i] = k->pieces[k->n - 1 - i];
     uint64_t blocks = pack_number(table, k->n);
-    d->pack(d, &(struct pack_args){.pieces = table, .n = k->n, .n_blocks = blocks});
-    d->copy(d, got, dst, bytes);
-    if (!d->finish(d, &e))
-        fail_msg("%s", e.msg);
+    cuda->pack(cuda, &(struct pack_args){.pieces = table, .n = k->n, .n_blocks = blocks});
+    cuda->copy(cuda, got, dst, bytes);
+    finish();
     for (int i = 0; i < k->n; i++)
-        d->free(d, k->memory[i]);
-    d->free_host(d, table);
-    d->free(d, dst);
+        cuda->free(cuda, k->memory[i]);
+    cuda->free_host(cuda, table);
+    cuda->free(cuda, dst);
 }
 
 static void compare(const char *what, const struct weight *w, const unsigned char *got, const unsigned char *want, size_t n)
@@ -159,7 +142,7 @@ static void check(enum weight_format f, enum dtype t, int rows, int cols, bool p
     int all = pair ? 2 * rows : rows;
     size_t n = pack_bytes(f, all, cols);
     unsigned char *want = malloc(n), *got = malloc(n);
-    char *dst = d->alloc(d, n);
+    char *dst = cuda->alloc(cuda, n);
     CHECK(want && got && dst);
     memset(got, 0xee, n);
     if (pair) {
@@ -185,8 +168,7 @@ static void test_pack__int4_matrices_and_pairs_in_pieces(void **state)
 {
     static const int int4[][2] = {{8, 128}, {24, 128}, {16, 256}, {128, 640}, {1024, 3072}, {3072, 1024}, {264, 384}};
     (void)state;
-    if (!d)
-        skip();
+    need_gpu();
     for (size_t i = 0; i < sizeof int4 / sizeof *int4; i++)
         for (int pair = 0; pair < 2; pair++)
             check(WEIGHT_INT4, DT_F16, int4[i][0], int4[i][1], pair);
@@ -196,8 +178,7 @@ static void test_pack__fp8_matrices_and_pairs_with_scales_of_every_type(void **s
 {
     static const enum dtype types[] = {DT_F32, DT_F16, DT_BF16};
     (void)state;
-    if (!d)
-        skip();
+    need_gpu();
     for (int i = 0; i < N_SHAPES; i++)
         for (int pair = 0; pair < 2; pair++)
             check(WEIGHT_FP8, types[i % 3], shapes[i][0], shapes[i][1], pair);
@@ -207,8 +188,7 @@ static void test_pack__dense_matrices_and_pairs_of_every_type(void **state)
 {
     static const enum dtype types[] = {DT_F32, DT_F16, DT_BF16};
     (void)state;
-    if (!d)
-        skip();
+    need_gpu();
     for (int i = 0; i < N_SHAPES; i++)
         for (int k = 0; k < 6; k++)
             check(WEIGHT_DENSE, types[k % 3], shapes[i][0], shapes[i][1], k / 3);
@@ -218,8 +198,7 @@ static void test_pack__rows_of_a_table_stay_in_their_order(void **state)
 {
     static const enum dtype types[] = {DT_F32, DT_F16, DT_BF16};
     (void)state;
-    if (!d)
-        skip();
+    need_gpu();
     for (int i = 0; i < N_SHAPES; i++)
         for (int k = 0; k < 3; k++) {
             struct work work = {.n = 0};
@@ -228,7 +207,7 @@ static void test_pack__rows_of_a_table_stay_in_their_order(void **state)
             unsigned char *got = malloc(n * 2);
             uint16_t *want = malloc(n * 2);
             float *f = malloc(n * 4);
-            char *dst = d->alloc(d, n * 2);
+            char *dst = cuda->alloc(cuda, n * 2);
             CHECK(got && want && f && dst);
             floats_f32(f, w.data, types[k], n);
             for (size_t j = 0; j < n; j++)
@@ -250,8 +229,7 @@ static void test_pack__the_int8_head_is_the_hosts(void **state)
     static const int sizes[][2] = {{37, 132}, {16, 128}, {512, 3072}, {1000, 200}};
     static const enum dtype types[] = {DT_F32, DT_F16, DT_BF16};
     (void)state;
-    if (!d)
-        skip();
+    need_gpu();
     for (int i = 0; i < 12; i++) {
         struct work work = {.n = 0};
         struct arena a = {0};
@@ -270,7 +248,7 @@ static void test_pack__the_int8_head_is_the_hosts(void **state)
         struct weight q = int8_from_dense(&w, &a);
         size_t n = pack_bytes(WEIGHT_INT8, rows, cols), number = type == DT_F32 ? 4 : 2;
         unsigned char *want = malloc(n), *got = malloc(n);
-        char *dst = d->alloc(d, n);
+        char *dst = cuda->alloc(cuda, n);
         CHECK(want && got && dst && pack_matrix(&q, want));
         add_cut(&work, (struct pack_piece){.kind = PACK_INT8, .dst = dst, .dtype = type, .rows = rows, .cols = cols}, rows, w.data,
                 (size_t)cols * number, number);
@@ -288,18 +266,17 @@ static void test_pack__checkpoints_of_every_layout_arrive_packed(void **state)
     static const char *const dirs[] = {"tests/data/model/g0/bf16", "tests/data/model/g0/int4", "tests/data/model/g0/hybrid",
                                        "tests/data/model/g1/int4", "tests/data/model/g1/hybrid", "assets/demo"};
     (void)state;
-    if (!d)
-        skip();
+    need_gpu();
     for (size_t i = 0; i < 2 * sizeof dirs / sizeof *dirs; i++) {
         struct err e = {0};
         struct model_config c;
         struct weights host, w;
-        struct uploaded u = {.d = d};
+        struct uploaded u = {.d = cuda};
         struct upload_options o = {.heads = UPLOAD_HEAD_BF16 | UPLOAD_HEAD_INT8, .span = i % 2 ? 300 << 10 : 0};
         if (!config_load(&c, dirs[i / 2], &e) || !weights_open(&host, &c, dirs[i / 2], &e) || !weights_open(&w, &c, dirs[i / 2], &e))
             fail_msg("%s", e.msg);
         weights_make_int8_head(&host);
-        if (!weights_upload(&w, &c, d, &o, NULL, NULL, &e))
+        if (!weights_upload(&w, &c, cuda, &o, NULL, NULL, &e))
             fail_msg("%s: %s", dirs[i / 2], e.msg);
         uploaded_check(&u, &c, o.heads, &w, &host);
         if (u.wrong[0])
@@ -320,11 +297,10 @@ static void test_pack__speed(void **state)
     enum { ROWS = 1024, COLS = 3072, N = 8, ROUNDS = 20 };
     struct err e = {0};
     (void)state;
-    if (!d)
-        skip();
+    need_gpu();
     size_t each = (size_t)ROWS * COLS * 2;
-    char *src = d->alloc(d, N * each), *dst = d->alloc(d, 2 * N * each);
-    struct pack_piece *table = d->alloc_host(d, N * sizeof *table);
+    char *src = cuda->alloc(cuda, N * each), *dst = cuda->alloc(cuda, 2 * N * each);
+    struct pack_piece *table = cuda->alloc_host(cuda, N * sizeof *table);
     CHECK(src && dst && table);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         size_t bytes = kinds[i].kind == PACK_INT4 ? each / 4 : kinds[i].kind == PACK_FP8 ? each / 2 : each;
@@ -333,19 +309,19 @@ static void test_pack__speed(void **state)
             table[k] = (struct pack_piece){.src = src + (size_t)k * each, .dst = dst + (size_t)(2 * k) * each, .kind = kinds[i].kind,
                                            .half = kinds[i].half, .dtype = kinds[i].type, .rows = ROWS, .cols = COLS, .n = rows};
         struct pack_args a = {.pieces = table, .n = N, .n_blocks = pack_number(table, N)};
-        d->pack(d, &a);
-        assert_true(d->finish(d, &e));
+        cuda->pack(cuda, &a);
+        assert_true(cuda->finish(cuda, &e));
         int64_t start = clock_ns();
         for (int r = 0; r < ROUNDS; r++)
-            d->pack(d, &a);
-        assert_true(d->finish(d, &e));
+            cuda->pack(cuda, &a);
+        assert_true(cuda->finish(cuda, &e));
         double ms = clock_ms_since(start) / ROUNDS;
         print_message("pack %-13s %7.1f GB/s of stored bytes, %.3f ms for %.1f MB\n", kinds[i].name, (double)(N * bytes) / ms / 1e6, ms,
                       (double)(N * bytes) / 1e6);
     }
-    d->free(d, src);
-    d->free(d, dst);
-    d->free_host(d, table);
+    cuda->free(cuda, src);
+    cuda->free(cuda, dst);
+    cuda->free_host(cuda, table);
 }
 
 int main(void)
@@ -359,5 +335,5 @@ int main(void)
         cmocka_unit_test(test_pack__checkpoints_of_every_layout_arrive_packed),
         cmocka_unit_test(test_pack__speed),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

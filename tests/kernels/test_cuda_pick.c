@@ -13,11 +13,10 @@
 #include "backend/dev.h"
 #include "base/clock.h"
 #include "engine/sampler.h"
+#include "tests/kernels/gpu.h"
 #include "tests/kernels/rand.h"
 
 enum { WIDTH = 256 };
-
-static struct dev *dev;                 /* NULL: no GPU */
 
 /* One picker with everything around it.  Host copies; put() and get() move them. */
 struct rig {
@@ -32,16 +31,9 @@ struct rig {
     struct { float *logits, *tile_max, *hidden, *last, *bias; struct step_live *live; struct step_sampling *how; uint8_t *marks; void *scratch; } on;
 };
 
-static void finish(void)
-{
-    struct err e = {0};
-    if (!dev->finish(dev, &e))
-        fail_msg("%s", e.msg);
-}
-
 static void *device(size_t bytes)
 {
-    void *p = dev->alloc(dev, bytes);
+    void *p = cuda->alloc(cuda, bytes);
     assert_non_null(p);
     return p;
 }
@@ -54,7 +46,7 @@ static void rig_open(struct rig *g, int vocab, int rows)
     g->hidden = rand_array(R * WIDTH, 1);
     g->marks = calloc(V, 1);
     g->bias = calloc(V, sizeof(float));
-    g->results = dev->alloc_host(dev, STEP_SLOTS * sizeof *g->results);
+    g->results = cuda->alloc_host(cuda, STEP_SLOTS * sizeof *g->results);
     assert_non_null(g->results);
     g->on.logits = device(R * V * sizeof(float));
     g->on.tile_max = device(R * V / 16 * sizeof(float));
@@ -73,8 +65,8 @@ static void rig_close(struct rig *g)
 {
     void *mem[] = {g->on.logits, g->on.tile_max, g->on.hidden, g->on.last, g->on.live, g->on.how, g->on.marks, g->on.bias, g->on.scratch};
     for (size_t i = 0; i < sizeof mem / sizeof *mem; i++)
-        dev->free(dev, mem[i]);
-    dev->free_host(dev, g->results);
+        cuda->free(cuda, mem[i]);
+    cuda->free_host(cuda, g->results);
     free(g->logits);
     free(g->hidden);
     free(g->marks);
@@ -94,9 +86,9 @@ static void put_logits(struct rig *g)
         for (int j = 0; j < 16; j++)
             max[t] = isnan(g->logits[16 * t + (size_t)j]) ? INFINITY : fmaxf(max[t], g->logits[16 * t + (size_t)j]);
     }
-    dev->copy(dev, g->on.logits, g->logits, n * sizeof(float));
-    dev->copy(dev, g->on.tile_max, max, n / 16 * sizeof(float));
-    dev->copy(dev, g->on.hidden, g->hidden, (size_t)g->rows * WIDTH * sizeof(float));
+    cuda->copy(cuda, g->on.logits, g->logits, n * sizeof(float));
+    cuda->copy(cuda, g->on.tile_max, max, n / 16 * sizeof(float));
+    cuda->copy(cuda, g->on.hidden, g->hidden, (size_t)g->rows * WIDTH * sizeof(float));
     finish();
     free(max);
 }
@@ -104,24 +96,24 @@ static void put_logits(struct rig *g)
 static void put(struct rig *g)
 {
     put_logits(g);
-    dev->copy(dev, g->on.live, &g->live, sizeof g->live);
-    dev->copy(dev, g->on.how, &g->how, sizeof g->how);
-    dev->copy(dev, g->on.marks, g->marks, (size_t)g->vocab);
-    dev->copy(dev, g->on.bias, g->bias, (size_t)g->vocab * sizeof(float));
+    cuda->copy(cuda, g->on.live, &g->live, sizeof g->live);
+    cuda->copy(cuda, g->on.how, &g->how, sizeof g->how);
+    cuda->copy(cuda, g->on.marks, g->marks, (size_t)g->vocab);
+    cuda->copy(cuda, g->on.bias, g->bias, (size_t)g->vocab * sizeof(float));
     finish();
 }
 
 static void get(struct rig *g)
 {
-    dev->copy(dev, &g->live, g->on.live, sizeof g->live);
-    dev->copy(dev, &g->how, g->on.how, sizeof g->how);
-    dev->copy(dev, g->marks, g->on.marks, (size_t)g->vocab);
+    cuda->copy(cuda, &g->live, g->on.live, sizeof g->live);
+    cuda->copy(cuda, &g->how, g->on.how, sizeof g->how);
+    cuda->copy(cuda, g->marks, g->on.marks, (size_t)g->vocab);
     finish();
 }
 
 static void launch(struct rig *g, bool first)
 {
-    STEP(dev, step_pick, .logits = g->on.logits, .tile_max = g->on.tile_max, .live = g->on.live, .sampling = g->on.how, .marks = g->on.marks, .bias = g->on.bias,
+    STEP(cuda, step_pick, .logits = g->on.logits, .tile_max = g->on.tile_max, .live = g->on.live, .sampling = g->on.how, .marks = g->on.marks, .bias = g->on.bias,
          .results = g->results, .hidden = g->on.hidden, .last_hidden = g->on.last, .scratch = g->on.scratch, .n_rows = g->rows,
          .vocab = g->vocab, .width = WIDTH, .first = first);
 }
@@ -142,12 +134,6 @@ static void random_logits(struct rig *g, float scale)
 {
     for (size_t i = 0; i < (size_t)g->rows * (size_t)g->vocab; i++)
         g->logits[i] = scale * rand_normal();
-}
-
-static void need_gpu(void)
-{
-    if (!dev)
-        skip();
 }
 
 /* ---- greedy ---- */
@@ -206,7 +192,7 @@ static void test_pick__a_draft_is_the_argmax_of_the_first_ids(void **state)
             g.logits[j] = (float)(rand_u64() % 5000) - 6000;
         put(&g);
         int at = i % STEP_ROWS;
-        STEP(dev, step_draft, .logits = g.on.logits, .tile_max = g.on.tile_max, .live = g.on.live, .i = at, .n_ids = n_ids[i]);
+        STEP(cuda, step_draft, .logits = g.on.logits, .tile_max = g.on.tile_max, .live = g.on.live, .i = at, .n_ids = n_ids[i]);
         get(&g);
         int want = sampler_argmax(g.logits, n_ids[i]);
         assert_int_equal(g.live.draft_ids[at], want);
@@ -220,7 +206,7 @@ static void test_pick__a_draft_is_the_argmax_of_the_first_ids(void **state)
 
 static void last_hidden(struct rig *g, float *out)
 {
-    dev->copy(dev, out, g->on.last, 3 * WIDTH * sizeof(float));
+    cuda->copy(cuda, out, g->on.last, 3 * WIDTH * sizeof(float));
     finish();
 }
 
@@ -658,7 +644,7 @@ static void test_pick__drafts_are_accepted_with_their_probability(void **state)
         g.live = (struct step_live){.pos = 100, .n_drafts = 1, .ids = {0, r[0].id}};
         if (!i)
             put(&g);
-        dev->copy(dev, g.on.live, &g.live, sizeof g.live);
+        cuda->copy(cuda, g.on.live, &g.live, sizeof g.live);
         struct step_result x = pick(&g, false);
         hits += x.n == 2;
         assert_int_equal(x.n == 2, x.ids[0] == r[0].id);
@@ -774,38 +760,21 @@ static void test_pick__how_long_it_takes(void **state)
             g.how.n_ids = g.vocab;
             g.how.room = INT32_MAX;
             put(&g);
-            dev->graph_begin(dev);
+            cuda->graph_begin(cuda);
             for (int j = 0; j < 20; j++)
                 launch(&g, false);
-            struct dev_graph *graph = dev->graph_end(dev, &e);
+            struct dev_graph *graph = cuda->graph_end(cuda, &e);
             assert_non_null(graph);
-            dev->graph_launch(dev, graph);
+            cuda->graph_launch(cuda, graph);
             finish();
             int64_t t = clock_ns();
             for (int j = 0; j < 5; j++)
-                dev->graph_launch(dev, graph);
+                cuda->graph_launch(cuda, graph);
             finish();
             printf("step_pick %d row%s %-26s %7.1f us\n", n, n > 1 ? "s," : ", ", rows[i].name, clock_ms_since(t) * 1000 / 100);
-            dev->graph_free(dev, graph);
+            cuda->graph_free(cuda, graph);
             rig_close(&g);
         }
-}
-
-static int open_device(void **state)
-{
-    (void)state;
-    struct err e = {0};
-    dev = dev_open("cuda", 0, &e);
-    if (!dev)
-        print_message("%s: all skipped\n", e.msg);
-    return 0;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    dev_close(dev);
-    return 0;
 }
 
 int main(void)
@@ -824,5 +793,5 @@ int main(void)
         cmocka_unit_test(test_pick__outlooks_are_what_the_model_gave),
         cmocka_unit_test(test_pick__how_long_it_takes),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

@@ -11,12 +11,11 @@
 #include "backend/dev.h"
 #include "kernels/cpu/vec.h"
 #include "kernels/pack.h"
-#include "tests/kernels/rand.h"
+#include "tests/kernels/gpu.h"
+#include "tests/kernels/rand_weight.h"
 
 static const double tolerance = 5e-5;   /* relative L2: activations in 16 bits, of the greatest of 128 columns with INT4; sums in fp32 */
 static const float  eps = 1e-6f;
-
-static struct dev *cpu, *cuda;
 
 /* Everything here is freed at the end of a test. */
 static void *device_list[4096], *host_list[4096];
@@ -30,17 +29,7 @@ static void *host(size_t bytes)
 }
 static void *device(const void *p, size_t bytes)
 {
-    void *d = cuda->alloc(cuda, bytes);
-    assert_non_null(d);
-    device_list[n_device++] = d;
-    if (p)
-        cuda->copy(cuda, d, p, bytes);
-    else {
-        uint32_t *nan = host(bytes);
-        memset(nan, 0xff, bytes);
-        cuda->copy(cuda, d, nan, bytes);
-    }
-    return d;
+    return device_list[n_device++] = p ? upload(p, bytes) : poisoned(bytes);
 }
 static float *normals(size_t n, float scale)
 {
@@ -50,11 +39,8 @@ static float *normals(size_t n, float scale)
 }
 static void *fetch(const void *d, size_t bytes)
 {
-    struct err e;
     void *p = host(bytes);
-    cuda->copy(cuda, p, d, bytes);
-    if (!cuda->finish(cuda, &e))
-        fail_msg("%s", e.msg);
+    download(p, d, bytes);
     return p;
 }
 static int end_test(void **state)
@@ -68,42 +54,13 @@ static int end_test(void **state)
     return 0;
 }
 
-/* A random matrix as a checkpoint has it. */
 static struct weight make(enum weight_format format, int rows, int cols)
 {
-    struct weight w = {.format = format, .rows = rows, .cols = cols, .scale_dtype = DT_F16};
-    size_t R = (size_t)rows, C = (size_t)cols, n = R * C;
-    if (format == WEIGHT_DENSE) {
-        uint16_t *h = host(n * 2);
-        for (size_t i = 0; i < n; i++)
-            h[i] = f32_bf16(rand_normal() / sqrtf((float)cols));
-        w.dtype = DT_BF16, w.data = h;
-    } else if (format == WEIGHT_INT4) {
-        uint32_t *q = host(n / 2), *z = host(C / 128 * (R / 8) * 4);
-        uint16_t *s = host(C / 128 * R * 2);
-        for (size_t i = 0; i < n / 8; i++)
-            q[i] = (uint32_t)(rand_u64() >> 32);
-        for (size_t i = 0; i < C / 128 * R; i++)
-            s[i] = f32_f16(rand_normal() * 0.2f / sqrtf((float)cols));
-        memset(z, 0x77, C / 128 * (R / 8) * 4);
-        w.dtype = DT_I32, w.data = q, w.zeros = z, w.scale = s;
-    } else if (format == WEIGHT_FP8) {
-        uint8_t *b = host(n);
-        float *s = normals((R + 127) / 128 * ((C + 127) / 128), 0.01f / sqrtf((float)cols));
-        for (size_t i = 0; i < n; i++)
-            do
-                b[i] = (uint8_t)(rand_u64() >> 32);
-            while ((b[i] & 0x7f) == 0x7f);
-        w.dtype = DT_F8_E4M3, w.scale_dtype = DT_F32, w.data = b, w.scale = s;
-    } else {
-        int8_t *b = host(n);
-        uint16_t *s = host(R * 2);
-        for (size_t i = 0; i < n; i++)
-            b[i] = (int8_t)((int)(rand_u64() >> 32 & 255) - 128);
-        for (size_t i = 0; i < R; i++)
-            s[i] = f32_f16((0.5f + rand_unit()) * 0.01f / sqrtf((float)cols));
-        w.dtype = DT_I8, w.data = b, w.scale = s;
-    }
+    float unit = 1 / sqrtf((float)cols);
+    struct weight w = rand_weight(format, rows, cols, (struct spread){unit, 0.2f * unit, 0.01f * unit, 0.01f * unit, 0.5f});
+    const void *parts[] = {w.data, w.scale, w.zeros};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        host_list[n_host++] = (void *)parts[i];
     return w;
 }
 static struct weight packed(const struct weight *w, const struct weight *up)
@@ -204,8 +161,7 @@ static void check_linear(enum weight_format f, int rows, int cols, int n, int n_
 static void test_step_linear__every_format_and_row_count_as_defined(void **state)
 {
     (void)state;
-    if (!cuda)
-        skip();
+    need_gpu();
     for (int n = 1; n <= STEP_ROWS; n++)
         for (int f = WEIGHT_DENSE; f <= WEIGHT_INT8; f++)
             check_linear((enum weight_format)f, 2064, 3072, n, n % 5, 1);
@@ -214,8 +170,7 @@ static void test_step_linear__every_format_and_row_count_as_defined(void **state
 static void test_step_linear__awkward_shapes_and_ranges_of_columns(void **state)
 {
     (void)state;
-    if (!cuda)
-        skip();
+    need_gpu();
     static const struct { int rows, cols, splits; } shapes[] = {
         {3072, 8192, 2}, {257, 3072, 8}, {256, 2048, 8}, {1, 3072, 8}, {2048, 4096, 1}, {16, 128, 1}, {24, 256, 1}, {64, 1024, 1}, {4096, 2048, 1},
     };
@@ -229,8 +184,7 @@ static void test_step_linear__awkward_shapes_and_ranges_of_columns(void **state)
 static void test_step_linear__a_row_has_the_same_bits_in_any_company(void **state)
 {
     (void)state;
-    if (!cuda)
-        skip();
+    need_gpu();
     const int rows = 4112, cols = 3072;
     for (int f = WEIGHT_DENSE; f <= WEIGHT_INT8; f++) {
         struct weight w = make((enum weight_format)f, rows, cols), p = packed(&w, NULL);
@@ -251,8 +205,7 @@ static void test_step_linear__a_row_has_the_same_bits_in_any_company(void **stat
 static void test_step_linear__several_matrices_rings_formats_and_head_norms(void **state)
 {
     (void)state;
-    if (!cuda)
-        skip();
+    need_gpu();
     const int cols = 2048, n = 5, pos_value = 30, rows = 512;
     struct weight a = make(WEIGHT_INT4, 8192, cols), b = make(WEIGHT_INT4, 64, cols), c = make(WEIGHT_FP8, 512, cols);
     struct input in = make_input(n, cols, 0);
@@ -279,8 +232,7 @@ static void test_step_linear__several_matrices_rings_formats_and_head_norms(void
 static void test_step_linear__two_inputs_tables_and_a_chosen_row(void **state)
 {
     (void)state;
-    if (!cuda)
-        skip();
+    need_gpu();
     const int H = 3072, n = 3, vocab = 50, rows = H;
     struct weight w = make(WEIGHT_DENSE, rows, 2 * H);
     struct input in = make_input(n, H, 0), second = make_input(n, H, 0);
@@ -324,8 +276,7 @@ static void test_step_linear__two_inputs_tables_and_a_chosen_row(void **state)
 static void test_step_linear__penalties_as_the_sampler_has_them(void **state)
 {
     (void)state;
-    if (!cuda)
-        skip();
+    need_gpu();
     const int V = 4096, H = 256, n = 4;
     struct weight w = make(WEIGHT_INT8, V, H), p = packed(&w, NULL);
     struct input in = make_input(n, H, 0);
@@ -475,8 +426,7 @@ static void check_moe(struct moe *m, int n, int n_valid)
 static void test_step_experts__full_width(void **state)
 {
     (void)state;
-    if (!cuda)
-        skip();
+    need_gpu();
     struct moe m = {.hidden = 3072, .inter = 1024, .n_experts = 12, .top_k = 8, .routed = WEIGHT_INT4, .shared = WEIGHT_FP8};
     make_moe(&m);
     for (int n = 1; n <= STEP_ROWS; n += 1 + n / 3)
@@ -488,8 +438,7 @@ static void test_step_experts__full_width(void **state)
 static void test_step_experts__other_widths_and_formats(void **state)
 {
     (void)state;
-    if (!cuda)
-        skip();
+    need_gpu();
     struct moe list[] = {
         {.hidden = 2048, .inter = 512, .n_experts = 16, .top_k = 8, .routed = WEIGHT_INT4, .shared = WEIGHT_DENSE},
         {.hidden = 128,  .inter = 128, .n_experts = 8,  .top_k = 4, .routed = WEIGHT_DENSE, .shared = WEIGHT_DENSE},
@@ -506,9 +455,6 @@ static void test_step_experts__other_widths_and_formats(void **state)
 
 int main(void)
 {
-    struct err e;
-    cpu = dev_open("cpu", 0, &e);
-    cuda = dev_open("cuda", 0, &e);
 #define TEST(name) cmocka_unit_test_teardown(name, end_test)
     const struct CMUnitTest tests[] = {
         TEST(test_step_linear__every_format_and_row_count_as_defined),
@@ -520,8 +466,5 @@ int main(void)
         TEST(test_step_experts__full_width),
         TEST(test_step_experts__other_widths_and_formats),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    dev_close(cuda);
-    dev_close(cpu);
-    return failed;
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

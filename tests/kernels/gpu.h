@@ -1,0 +1,90 @@
+/* For tests of the GPU's operations: both devices, and bytes to and fro.  A test begins with need_gpu(); what fails ends it. */
+#ifndef TESTS_KERNELS_GPU_H
+#define TESTS_KERNELS_GPU_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/dev.h"
+
+static struct dev *cpu, *cuda;          /* cuda: NULL where there is no GPU */
+
+/* Set-up and end of a group of tests. */
+static inline int open_devices(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    cuda = dev_open("cuda", 0, &e);
+    if (!cuda)
+        print_message("%s: all skipped\n", e.msg);
+    cpu = dev_open("cpu", 0, &e);
+    return cpu ? 0 : -1;
+}
+
+/* The same for plain operations, which need scratch memory. */
+static inline int open_devices_with_scratch(void **state)
+{
+    return open_devices(state) == 0 && (!cuda || cuda->reserve(cuda, (size_t)64 << 20)) ? 0 : -1;
+}
+
+static inline int close_devices(void **state)
+{
+    (void)state;
+    dev_close(cuda);
+    dev_close(cpu);
+    return 0;
+}
+
+static inline void need_gpu(void)
+{
+    if (!cuda)
+        skip();
+}
+
+static inline void finish(void)
+{
+    struct err e = {0};
+    if (!cuda->finish(cuda, &e))
+        fail_msg("%s", e.msg);
+}
+
+/* A copy in device memory, for cuda->free(). */
+static inline void *upload(const void *p, size_t bytes)
+{
+    void *d = cuda->alloc(cuda, bytes);
+    assert_non_null(d);
+    cuda->copy(cuda, d, p, bytes);
+    return d;
+}
+
+/* Device memory full of NaN. */
+static inline void *poisoned(size_t bytes)
+{
+    void *p = malloc(bytes ? bytes : 1);
+    void *d = upload(memset(p, 0xff, bytes), bytes);
+    finish();
+    free(p);
+    return d;
+}
+
+static inline void download(void *p, const void *d, size_t bytes)
+{
+    cuda->copy(cuda, p, d, bytes);
+    finish();
+}
+
+/* A copy of device memory, for free(). */
+static inline void *downloaded(const void *d, size_t bytes)
+{
+    void *p = malloc(bytes ? bytes : 1);
+    download(p, d, bytes);
+    return p;
+}
+
+#endif
