@@ -76,7 +76,7 @@ tsan: deps      ## the tests under the thread sanitizer, CPU only
 aarch64: SKIP = tests/kernels/test_cuda_%.c $(addprefix tests/,golden/test_model.c golden/test_generate.c unit/test_steer.c fuzz/test_checkpoint.c unit/test_stream.c)
 aarch64:        ## cross-builds for aarch64 and runs the quicker tests under qemu; installs what that needs (Debian)
 	@sh config/deps.sh arm64
-	@PKG_CONFIG_LIBDIR=/usr/lib/aarch64-linux-gnu/pkgconfig $(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/aarch64 \
+	@PKG_CONFIG_LIBDIR=/usr/lib/aarch64-linux-gnu/pkgconfig AT_ONCE=$(JOBS) $(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/aarch64 \
 	    CC=aarch64-linux-gnu-gcc ARCH= EMULATOR=qemu-aarch64 SKIP='$(SKIP)'
 
 kernels: deps   ## compiles the GPU kernels and checks their registers and shared memory; needs nvcc, no GPU

@@ -1,10 +1,11 @@
 #!/bin/sh
 # Runs the test programs given as arguments (through $EMULATOR, if any), then the scripts ($SCRIPTS, or all), and closes with one line of counts.
-# FIGURES=1 shows what each of the scripts' checks found.
+# AT_ONCE=2 runs two programs at a time, and counts when all have ended.  FIGURES=1 shows what each of the scripts' checks found.
 # A program's own tests are counted from cmocka's closing lines; a script prints "ok NAME", "not ok NAME" or "skip NAME" per check.
 BUILD=${BUILD:-build}
 export BUILD
-EMULATOR=${EMULATOR:-}
+EMULATOR=${EMULATOR:-} AT_ONCE=${AT_ONCE:-1}
+export EMULATOR
 passed=0 failed=0 skipped=0
 log=$BUILD/test.log
 mkdir -p "$BUILD"
@@ -27,10 +28,11 @@ count() {       # NAME STATUS OUTPUT-FILE PASSED FAILED SKIPPED
 
 number() { sed -n "s/^\[  $1 *\] \([0-9][0-9]*\) test.*/\1/p" "$2" | awk '{n += $1} END {print n + 0}'; }
 
+program='$EMULATOR "$0" > "$0.log" 2>&1; echo $? > "$0.status"'
+[ "$AT_ONCE" -eq 1 ] || printf '%s\n' "$@" | xargs -n 1 -P "$AT_ONCE" sh -c "$program"
 for t in "$@"; do
-    $EMULATOR "$t" > "$log.one" 2>&1
-    status=$?
-    count "${t#"$BUILD"/}" $status "$log.one" "$(number PASSED "$log.one")" "$(number FAILED "$log.one")" "$(number SKIPPED "$log.one")"
+    [ "$AT_ONCE" -gt 1 ] || sh -c "$program" "$t"
+    count "${t#"$BUILD"/}" "$(cat "$t.status")" "$t.log" "$(number PASSED "$t.log")" "$(number FAILED "$t.log")" "$(number SKIPPED "$t.log")"
 done
 for t in ${SCRIPTS:-tests/layers.sh tests/pty/*.sh tests/golden/*.sh}; do
     [ -z "$EMULATOR" ] || [ "$t" = tests/golden/debug.sh ] || continue         # the others start programs by themselves
