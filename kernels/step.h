@@ -188,32 +188,40 @@ struct step_route {
     float   weight[STEP_ROWS * STEP_CHOICES][STEP_ROWS];        /* of expert i for row t; 0: the row did not choose it */
 };
 
-/* Top-k of softmax(logits), renormalised (as router); then h[i][t] = silu(gate_e x[t]) * (up_e x[t]) for every distinct expert
+/* What rows choose their experts from: top-k of softmax(logits), renormalised.  As router. */
+struct step_choice {
+    const float  *logits;       /* [n_logits] of [n_rows, n_experts], logit_step elements apart, to be added up */
+    int           n_logits;
+    size_t        logit_step;
+    const int32_t *n_valid;     /* device memory: rows from here on choose nothing; NULL: all count */
+    int           overlap;      /* for measurements: every row takes this many of its experts from row 0; -1: off */
+    int           n_experts, top_k;
+};
+
+/* Chooses; then h[i][t] = silu(gate_e x[t]) * (up_e x[t]) for every distinct expert
  * e = route->expert[i] and every row t (of rows that did not choose it, too), and shared_h[t] likewise.
- * As router, moe_group, experts_up. */
+ * As moe_group, experts_up. */
 struct step_experts_up_args {
     float        *h;            /* [n distinct, n_rows, inter] */
     float        *shared_h;     /* [n_rows, inter] */
     struct step_route *route;   /* written */
-    const float  *logits;       /* [n_logits] of [n_rows, n_experts], logit_step elements apart, to be added up */
-    int           n_logits;
-    size_t        logit_step;
+    struct step_choice choice;
     const float  *x;            /* [n_rows, hidden] normed */
     struct weight pair;         /* of expert 0, packed pair [2 inter, hidden] */
     size_t        stride;       /* bytes from one expert's pair to the next */
     struct weight shared;       /* packed pair [2 inter, hidden] */
-    const int32_t *n_valid;     /* device memory: rows from here on choose nothing; NULL: all count */
-    int           overlap;      /* for measurements: every row takes this many of its experts from row 0; -1: off */
-    int           n_rows, n_experts, top_k, inter, hidden;
+    int           n_rows, inter, hidden;
 };
 
 /* y[s][t] = sigmoid(shared_gate[t]) * shared h_shared + sum over experts e, ascending, of weight * down_e h, over the s-th of
- * step_experts_splits() ranges of the inner columns.  The reader adds the ranges.  As experts_down, moe_combine. */
+ * step_experts_splits() ranges of the inner columns.  The reader adds the ranges.  As experts_down, moe_combine.
+ * Comes next after the step_experts_up of the same choice: what that one waited for is there when this one starts. */
 struct step_experts_down_args {
     float        *y;            /* [splits] of [n_rows, hidden], y_split elements apart */
     size_t        y_split;
     const float  *h, *shared_h;
     const struct step_route *route;
+    struct step_choice choice;  /* a single row chooses again, before `route` is there */
     struct weight down;         /* of expert 0, packed [hidden, inter] */
     size_t        stride;
     struct weight shared;       /* packed [hidden, inter] */

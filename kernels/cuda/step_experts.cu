@@ -24,10 +24,9 @@ struct up_job {
     struct matrix  routed, shared;
     float         *h, *shared_h;
     struct step_route *route;
-    const float   *logits, *x;
-    const int32_t *n_valid;
-    size_t         logit_step;
-    int            n_logits, overlap, n_rows, n_experts, top_k, inter, hidden, groups, tiles, shared_blocks;
+    struct step_choice choice;
+    const float   *x;
+    int            n_rows, inter, hidden, groups, tiles, shared_blocks;
 };
 
 struct down_job {
@@ -35,6 +34,7 @@ struct down_job {
     float          *y;
     const float    *h, *shared_h;
     const struct step_route *route;
+    struct step_choice choice;
     const float    *shared_gate;
     size_t          y_split, logit_step;
     int             n_logits, n_rows, hidden, inter, groups, tiles, per_split;
@@ -45,6 +45,7 @@ struct down_job {
 struct routing {
     uint32_t chosen[STEP_ROWS][WORDS];  /* a bit per expert */
     int16_t  expert[MAX_DISTINCT];
+    float    weight[STEP_CHOICES];      /* of a single row */
     int      n;
 };
 
@@ -61,7 +62,7 @@ struct candidates {
     int      expert[WORDS];
 };
 
-__device__ __forceinline__ void load_candidates(struct candidates *c, const struct up_job &j, int row)
+__device__ __forceinline__ void load_candidates(struct candidates *c, const struct step_choice &j, int row)
 {
     const int lane = threadIdx.x % 32;
     const float *at = j.logits + (size_t)row * j.n_experts + lane;
@@ -109,7 +110,7 @@ __device__ __forceinline__ float key_value(uint32_t k)
 }
 
 /* One warp, one row: lane i < top_k gets the i-th choice and its weight.  With `overlap` the first choices are row 0's. */
-__device__ __forceinline__ void choose(const struct up_job &j, int row, int *expert, float *weight)
+__device__ __forceinline__ void choose(const struct step_choice &j, int row, int *expert, float *weight)
 {
     const int lane = threadIdx.x % 32, from_first = row && j.overlap > 0 ? min(j.overlap, j.top_k) : 0;
     struct candidates c;
@@ -143,8 +144,8 @@ __device__ __forceinline__ void choose(const struct up_job &j, int row, int *exp
     *weight = w / warp_sum(w);
 }
 
-/* The same of a single row: its choices in ascending order. */
-__device__ __forceinline__ void find_route_of_one(struct routing *r, const struct up_job &j, bool writer)
+/* A single row's choices in ascending order, left in `out` too when that is not NULL. */
+__device__ __forceinline__ void find_route_of_one(struct routing *r, const struct step_choice &j, struct step_route *out)
 {
     const int lane = threadIdx.x;
     if (threadIdx.x < 32) {
@@ -154,27 +155,29 @@ __device__ __forceinline__ void find_route_of_one(struct routing *r, const struc
         choose(j, 0, &expert, &weight);
         for (int k = 0; k < j.top_k; k++)
             at += __shfl_sync(~0u, expert, k) < expert;
-        if (lane < n)
+        if (lane < n) {
             r->expert[at] = (int16_t)expert;
+            r->weight[at] = weight;
+        }
         if (lane == 0)
             r->n = n;
-        if (writer && lane < n) {
-            j.route->expert[at] = expert;
-            j.route->weight[at][0] = weight;
+        if (out && lane < n) {
+            out->expert[at] = expert;
+            out->weight[at][0] = weight;
             for (int t = 1; t < STEP_ROWS; t++)
-                j.route->weight[at][t] = 0;
+                out->weight[at][t] = 0;
         }
-        if (writer && lane == 0)
-            j.route->n = n;
+        if (out && lane == 0)
+            out->n = n;
     }
     __syncthreads();
 }
 
-/* Fills r; the `writer` also leaves the route for `down`. */
-__device__ __forceinline__ void find_route(struct routing *r, const struct up_job &j, bool writer)
+/* The same of n_rows rows. */
+__device__ __forceinline__ void find_route(struct routing *r, const struct step_choice &j, int n_rows, struct step_route *out)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int n_valid = j.n_valid ? min(*j.n_valid, j.n_rows) : j.n_rows;
+    const int n_valid = j.n_valid ? min(*j.n_valid, n_rows) : n_rows;
     int expert = 0;
     float weight = 0;
     if (warp < STEP_ROWS && lane < WORDS)
@@ -202,8 +205,7 @@ __device__ __forceinline__ void find_route(struct routing *r, const struct up_jo
             r->expert[at++] = (int16_t)(32 * lane + __ffs(m) - 1);
         r->n = n;
     }
-    if (writer) {
-        struct step_route *out = j.route;
+    if (out) {
         for (int i = threadIdx.x; i < n * STEP_ROWS; i += STEP_THREADS)
             out->weight[i / STEP_ROWS][i % STEP_ROWS] = 0;
         __syncthreads();
@@ -330,7 +332,6 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 && GW < 4 ? UP_BLOCKS 
     const bool shared = (int)blockIdx.x < j.shared_blocks;
     const int b = shared ? blockIdx.x : blockIdx.x - j.shared_blocks, blocks = shared ? j.shared_blocks : gridDim.x - j.shared_blocks;
 
-    gpu_next();
     if (ROWS < 4)
         staging_clear<ROWS>(sm->step.own[warp]);
     if (shared) {
@@ -341,15 +342,18 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 && GW < 4 ? UP_BLOCKS 
         __syncthreads();
         up_start<FS>(s, &sm->step, j, j.shared, sm->routing.expert, u0, u1, g0, gw);
         gpu_wait();
+        gpu_next();
         if (u0 < u1)
             up_run<FS, GW, ROWS>(j, &sm->step, s, u0, u1, g0, gw, j.shared_h);
         return;
     }
     gpu_wait();
+    gpu_next();                         /* not before: `down` relies on what we have waited for */
+    struct step_route *out = b == 0 ? j.route : NULL;
     if (ROWS == 1)
-        find_route_of_one(&sm->routing, j, b == 0);
+        find_route_of_one(&sm->routing, j.choice, out);
     else
-        find_route(&sm->routing, j, b == 0);
+        find_route(&sm->routing, j.choice, j.n_rows, out);
     const int n = sm->routing.n * j.tiles, u0 = (int)((long)n * b / blocks), u1 = (int)((long)n * (b + 1) / blocks);
     step_stream<up_tiles<F>, 1, RING> s;
     if (u0 >= u1)
@@ -392,6 +396,7 @@ template <int FS, int F> struct down_tiles {
 
 template <int WARPS> struct down_shared {
     struct step_shared<WARPS, RING> step;
+    struct routing routing;
     size_t offset[MAX_DISTINCT];
     float  gate[STEP_ROWS], weight[MAX_DISTINCT][STEP_ROWS];
 };
@@ -431,7 +436,7 @@ __device__ __forceinline__ void down_product(float2 total[COLS], const group_fra
 }
 
 /* The input of so many experts is turned into bytes together, since each alone is one long chain of latencies. */
-template <int P, int ROWS> __host__ __device__ constexpr int down_batch() { return P != S8 ? 1 : ROWS == 1 ? 4 : ROWS <= 4 ? 2 : 1; }
+template <int P, int ROWS> __host__ __device__ constexpr int down_batch() { return P != S8 ? 1 : ROWS <= 2 ? 4 : ROWS <= 4 ? 2 : 1; }
 
 /* Tile by tile; `fetch(item, e)` loads what expert e multiplies, e = -1 being the shared one. */
 template <int FS, int F, int ROWS, class STREAM, class FETCH>
@@ -488,6 +493,48 @@ __device__ __forceinline__ void down_tile(float2 total[(ROWS + 3) / 4], uint4 *o
     }
 }
 
+/* The experts, and what their products and the shared one's are multiplied with.  A single row chooses for itself, from what was there
+ * before `up` began, so that its weights are asked for while `up` ends; more rows find the route that `up` leaves. */
+template <int ROWS, int WARPS> __device__ __forceinline__ void down_route(down_shared<WARPS> *sm, const struct down_job &j)
+{
+    const int i = threadIdx.x;
+    if (ROWS > 1)
+        gpu_wait();
+    float gate = 0;
+#pragma unroll 4
+    for (int k = 0; k < j.n_logits; k++)
+        gate += i < j.n_rows ? j.shared_gate[k * j.logit_step + i] : 0;
+    if (ROWS == 1) {
+        find_route_of_one(&sm->routing, j.choice, NULL);
+        if (i < sm->routing.n) {
+            sm->offset[i] = sm->routing.expert[i] * j.routed.stride;
+            sm->weight[i][0] = sm->routing.weight[i];
+#pragma unroll
+            for (int t = 1; t < STEP_ROWS; t++)
+                sm->weight[i][t] = 0;
+        }
+    } else {
+        /* all loads under way before the first is used; what lies behind the n-th expert is not looked at */
+        enum { MOST = ROWS * STEP_CHOICES, THREADS = 32 * WARPS, LOADS = (MOST * STEP_ROWS + THREADS - 1) / THREADS };
+        const int n = j.route->n, id = i < MOST ? j.route->expert[i] : 0;
+        float weight[LOADS];
+#pragma unroll
+        for (int l = 0; l < LOADS; l++)
+            weight[l] = l * THREADS + i < MOST * STEP_ROWS ? j.route->weight[0][l * THREADS + i] : 0;
+        if (i == 0)
+            sm->routing.n = n;
+        if (i < MOST)
+            sm->offset[i] = (size_t)id * j.routed.stride;
+#pragma unroll
+        for (int l = 0; l < LOADS; l++)
+            if (l * THREADS + i < MOST * STEP_ROWS)
+                sm->weight[0][l * THREADS + i] = weight[l];
+    }
+    if (i < STEP_ROWS)
+        sm->gate[i] = i < j.n_rows ? sigmoid_f(gate) : 0;
+    __syncthreads();
+}
+
 template <int FS, int F, int ROWS, int WARPS>
 __global__ void __launch_bounds__(32 * WARPS, ROWS <= 4 && F == WEIGHT_INT4 ? (WARPS == 4 ? 3 : 2) : 1) down_kernel(const __grid_constant__ struct down_job j)
 {
@@ -512,32 +559,14 @@ __global__ void __launch_bounds__(32 * WARPS, ROWS <= 4 && F == WEIGHT_INT4 ? (W
     s.src.routed_scale = has_scales<F>() ? j.routed.scale + t0 * s.src.routed_scale_step + group * group_scale_bytes<F>() + lane_scale<F>() : j.routed.data;
     s.src.offset = s.src.at = s.src.end = sm->offset;
     s.start(&sm->step, mine ? group_units<FS>() : 0);
-    gpu_wait();
-
-    /* all loads under way before the first is used; what lies behind the n-th expert is not looked at */
-    enum { MOST = ROWS * STEP_CHOICES, THREADS = 32 * WARPS, LOADS = (MOST * STEP_ROWS + THREADS - 1) / THREADS };
-    const int n = j.route->n, id = threadIdx.x < MOST ? j.route->expert[threadIdx.x] : 0;
-    float weight[LOADS];
-#pragma unroll
-    for (int i = 0; i < LOADS; i++)
-        weight[i] = i * THREADS + threadIdx.x < MOST * STEP_ROWS ? j.route->weight[0][i * THREADS + threadIdx.x] : 0;
-    float gate = 0;
-#pragma unroll 4
-    for (int k = 0; k < j.n_logits; k++)
-        gate += (int)threadIdx.x < j.n_rows ? j.shared_gate[k * j.logit_step + threadIdx.x] : 0;
-    if (threadIdx.x < STEP_ROWS)
-        sm->gate[threadIdx.x] = (int)threadIdx.x < j.n_rows ? sigmoid_f(gate) : 0;
-    if (threadIdx.x < MOST)
-        sm->offset[threadIdx.x] = (size_t)id * j.routed.stride;
-#pragma unroll
-    for (int i = 0; i < LOADS; i++)
-        if (i * THREADS + threadIdx.x < MOST * STEP_ROWS)
-            sm->weight[0][i * THREADS + threadIdx.x] = weight[i];
-    __syncthreads();
+    down_route<ROWS>(sm, j);
+    const int n = sm->routing.n;
     s.src.end = sm->offset + n;
     if (mine)
         s.extend((t1 - t0) * (group_units<FS>() + n * group_units<F>()) - group_units<FS>());
     s.ready();
+    if (ROWS == 1)
+        gpu_wait();
 
     const int column = group * PACK_GROUP;
     for (int tile = t0; tile < t1; tile++) {
@@ -572,7 +601,7 @@ struct matrix matrix_of(const struct weight &w, size_t stride)
 /* Blocks for the shared expert by its bytes, if the rows' choices are independent. */
 int shared_blocks(const struct up_job &j, int blocks)
 {
-    const double distinct = j.n_experts * (1 - pow(1 - (double)j.top_k / j.n_experts, j.n_rows)),
+    const double distinct = j.choice.n_experts * (1 - pow(1 - (double)j.choice.top_k / j.choice.n_experts, j.n_rows)),
         shared = pack_lines((enum weight_format)j.shared.format), all = shared + distinct * pack_lines((enum weight_format)j.routed.format);
     const int n = (int)(blocks * shared / all + 0.5), most = min(j.tiles, blocks - 1);
     return n < 1 ? 1 : n > most ? most : n;
@@ -589,6 +618,8 @@ template <int FS, int F, int GW> void launch_up(struct cuda_queue *q, const stru
 {
     if (j.n_rows == 1)
         launch_up_rows<FS, F, GW, 1>(q, j);
+    else if (j.n_rows == 2)             /* one draft, with the formats that are used so */
+        launch_up_rows<FS, F, GW, F == WEIGHT_INT4 ? 2 : 4>(q, j);
     else if (j.n_rows <= 4)
         launch_up_rows<FS, F, GW, 4>(q, j);
     else
@@ -616,6 +647,8 @@ template <int FS, int F, int WARPS> void launch_down_rows(struct cuda_queue *q, 
 {
     if (j.n_rows == 1)
         launch_down_warps<FS, F, 1, WARPS>(q, j, splits);
+    else if (j.n_rows == 2)
+        launch_down_warps<FS, F, F == WEIGHT_INT4 ? 2 : 4, WARPS>(q, j, splits);
     else if (j.n_rows <= 4)
         launch_down_warps<FS, F, 4, WARPS>(q, j, splits);
     else
@@ -644,15 +677,9 @@ extern "C" void step_experts_up_cuda(struct cuda_queue *q, const struct step_exp
     j.h = a->h;
     j.shared_h = a->shared_h;
     j.route = a->route;
-    j.logits = a->logits;
+    j.choice = a->choice;
     j.x = a->x;
-    j.n_valid = a->n_valid;
-    j.logit_step = a->logit_step;
-    j.n_logits = a->n_logits;
-    j.overlap = a->overlap;
     j.n_rows = a->n_rows;
-    j.n_experts = a->n_experts;
-    j.top_k = a->top_k;
     j.inter = a->inter;
     j.hidden = a->hidden;
     j.groups = pack_groups(a->hidden);
@@ -677,6 +704,7 @@ extern "C" void step_experts_down_cuda(struct cuda_queue *q, const struct step_e
     j.h = a->h;
     j.shared_h = a->shared_h;
     j.route = a->route;
+    j.choice = a->choice;
     j.shared_gate = a->shared_gate;
     j.y_split = a->y_split;
     j.logit_step = a->logit_step;

@@ -149,11 +149,11 @@ __device__ __forceinline__ void load_input(group_frags<P, (ROWS + 3) / 4> f[GW],
                     ss[i] += square4(u[gi][i]);
             }
         if (KIND == RANGE)
-#pragma unroll
-            for (int i = 0; i < N; i++)
 #pragma unroll 1
-                for (int c = 4 * threadIdx.x; i < n && c < j.cols; c += 4 * STEP_THREADS)
-                    ss[i] += square4(input(j, x, (size_t)(row0 + 4 * set + i) * j.cols + c));
+            for (int c = 4 * threadIdx.x; c < j.cols; c += 4 * STEP_THREADS)
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                    ss[i] += i < n ? square4(input(j, x, (size_t)(row0 + 4 * set + i) * j.cols + c)) : 0;
         if (KIND != PLAIN) {
 #pragma unroll
             for (int i = 0; i < N; i++) {
@@ -247,14 +247,14 @@ template <bool LOGITS> __device__ __forceinline__ void write_sums(const struct j
 template <int ROWS, int CHAINS> __host__ __device__ constexpr int tiles_of() { return CHAINS == 1 && ROWS <= 4 ? 2 : 1; }
 /* Two blocks a multiprocessor where they fit: eight warps alone leave half of the issue slots empty.  A third place is for the
  * next kernel's first blocks, which fetch their weights there. */
-template <int F, int GW, int ROWS, int T> __host__ __device__ constexpr int blocks_of()
+template <int F, int GW, int ROWS, int T, int KIND> __host__ __device__ constexpr int blocks_of()
 {
-    return GW >= 4 ? 1 : F != WEIGHT_INT4 ? (ROWS * GW <= 8 ? 2 : 1) : ROWS == 1 && GW <= 2 && T == 1 ? 3 : ROWS <= 4 ? 2 : 1;
+    return GW >= 4 ? 1 : F != WEIGHT_INT4 || KIND == RANGE ? (ROWS * GW <= 8 ? 2 : 1) : ROWS == 1 && GW <= 2 && T == 1 ? 3 : ROWS <= 4 ? 2 : 1;
 }
 template <int T> using linear_shared = struct step_shared<STEP_WARPS, T == 2 ? 8 : 6>;
 
 template <int F, int GW, int ROWS, int CHAINS, int KIND, bool LOGITS>
-__global__ void __launch_bounds__(STEP_THREADS, blocks_of<F, GW, ROWS, tiles_of<ROWS, CHAINS>()>())
+__global__ void __launch_bounds__(STEP_THREADS, blocks_of<F, GW, ROWS, tiles_of<ROWS, CHAINS>(), KIND>())
     step_linear_kernel(const __grid_constant__ struct job j)
 {
     constexpr int COLS = (ROWS + 3) / 4, T = tiles_of<ROWS, CHAINS>(), units = group_units<F>();
@@ -335,15 +335,18 @@ void launch_rows_of(struct cuda_queue *q, struct job j, const size_t bytes[], in
 {
     constexpr int T = tiles_of<ROWS, CHAINS>();
     const size_t shared = sizeof(linear_shared<T>);
-    const int per_sm = blocks_of<F, GW, ROWS, T>() >= 2 && 2 * shared <= (size_t)q->smem ? 2 : 1;
+    const int per_sm = blocks_of<F, GW, ROWS, T, KIND>() >= 2 && 2 * shared <= (size_t)q->smem ? 2 : 1;
     share_blocks(&j, bytes, (per_sm * q->n_sm + splits - 1) / splits, splits, T);
     const struct part *last = &j.part[j.n_parts - 1];
     launch(q, "step_linear", step_linear_kernel<F, GW, ROWS, CHAINS, KIND, LOGITS>, dim3(last->first + last->per_split * splits), STEP_THREADS, shared, true, j);
 }
 template <int F, int GW, int CHAINS, int KIND, bool LOGITS> void launch_rows(struct cuda_queue *q, const struct job &j, const size_t bytes[], int splits)
 {
+    constexpr bool common = KIND != PAIR && (KIND != RANGE || F == WEIGHT_DENSE);       /* others take the code of four rows */
     if (j.n_rows == 1)
         launch_rows_of<F, GW, 1, CHAINS, KIND, LOGITS>(q, j, bytes, splits);
+    else if (j.n_rows == 2)
+        launch_rows_of<F, GW, common ? 2 : 4, CHAINS, KIND, LOGITS>(q, j, bytes, splits);
     else if (j.n_rows <= 4)
         launch_rows_of<F, GW, 4, CHAINS, KIND, LOGITS>(q, j, bytes, splits);
     else

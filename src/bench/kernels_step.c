@@ -158,15 +158,21 @@ static void call_attention(struct kernels *k, void *arg, int i)
 
 static size_t stride(const struct weight *a, const struct weight *b) { return (size_t)((const char *)b->data - (const char *)a->data); }
 
+static struct step_choice choice(const struct kernels *k, const struct step *s, int i)
+{
+    const struct model_config *c = &k->s->m.cfg;
+    return (struct step_choice){.logits = s->route_logits + (size_t)i * STEP_ROWS * (size_t)c->n_experts, .n_logits = 1,
+                                .overlap = k->s->o->overlap - 1, .n_experts = c->n_experts, .top_k = c->top_k};
+}
+
 static void call_up(struct kernels *k, void *arg, int i)
 {
     struct step *s = arg;
     const struct model_config *c = &k->s->m.cfg;
     const struct moe_weights *m = &k->s->m.weights.layers[i % c->n_layers].moe;
-    STEP(k->d, step_experts_up, .h = s->h, .shared_h = s->shared_h, .route = &s->routes[i],
-         .logits = s->route_logits + (size_t)i * STEP_ROWS * (size_t)c->n_experts, .n_logits = 1, .x = s->x, .pair = m->experts[0].gate,
-         .stride = stride(&m->experts[0].gate, &m->experts[1].gate), .shared = m->shared.gate, .overlap = k->s->o->overlap - 1,
-         .n_rows = s->rows, .n_experts = c->n_experts, .top_k = c->top_k, .inter = c->moe_inter, .hidden = c->hidden);
+    STEP(k->d, step_experts_up, .h = s->h, .shared_h = s->shared_h, .route = &s->routes[i], .choice = choice(k, s, i), .x = s->x,
+         .pair = m->experts[0].gate, .stride = stride(&m->experts[0].gate, &m->experts[1].gate), .shared = m->shared.gate,
+         .n_rows = s->rows, .inter = c->moe_inter, .hidden = c->hidden);
 }
 
 static void call_down(struct kernels *k, void *arg, int i)
@@ -175,7 +181,7 @@ static void call_down(struct kernels *k, void *arg, int i)
     const struct model_config *c = &k->s->m.cfg;
     const struct moe_weights *m = &k->s->m.weights.layers[i % c->n_layers].moe;
     STEP(k->d, step_experts_down, .y = s->y, .y_split = (size_t)STEP_ROWS * (size_t)c->hidden, .h = s->h, .shared_h = s->shared_h,
-         .route = &s->routes[i], .down = m->experts[0].down, .stride = stride(&m->experts[0].down, &m->experts[1].down), .shared = m->shared.down,
+         .route = &s->routes[i], .choice = choice(k, s, i), .down = m->experts[0].down, .stride = stride(&m->experts[0].down, &m->experts[1].down), .shared = m->shared.down,
          .shared_gate = s->gate, .n_logits = 1, .n_rows = s->rows, .hidden = c->hidden, .inter = c->moe_inter);
 }
 

@@ -171,12 +171,12 @@ static void moe_step(struct forward *f, const struct layer_weights *l, const int
     };
     take_stream(u, &in, l->norm_post, c->rms_eps);
     f->dev->step->step_linear(f->dev, &in);
-    STEP(f->dev, step_experts_up, .h = u->expert_h, .shared_h = u->shared_h, .route = u->route, .logits = u->router,
-         .n_logits = router_splits(c), .logit_step = u->router_step, .x = u->h, .pair = w->experts[0].gate, .stride = pair_step,
-         .shared = w->shared.gate, .n_valid = n_valid, .overlap = u->overlap, .n_rows = n, .n_experts = c->n_experts,
-         .top_k = c->top_k, .inter = c->moe_inter, .hidden = c->hidden);
+    const struct step_choice choice = {.logits = u->router, .n_logits = router_splits(c), .logit_step = u->router_step, .n_valid = n_valid,
+                                       .overlap = u->overlap, .n_experts = c->n_experts, .top_k = c->top_k};
+    STEP(f->dev, step_experts_up, .h = u->expert_h, .shared_h = u->shared_h, .route = u->route, .choice = choice, .x = u->h,
+         .pair = w->experts[0].gate, .stride = pair_step, .shared = w->shared.gate, .n_rows = n, .inter = c->moe_inter, .hidden = c->hidden);
     STEP(f->dev, step_experts_down, .y = u->part, .y_split = u->part_step, .h = u->expert_h, .shared_h = u->shared_h, .route = u->route,
-         .down = w->experts[0].down, .stride = down_step, .shared = w->shared.down, .shared_gate = u->gate,
+         .choice = choice, .down = w->experts[0].down, .stride = down_step, .shared = w->shared.down, .shared_gate = u->gate,
          .n_logits = router_splits(c), .logit_step = u->router_step, .n_rows = n, .hidden = c->hidden, .inter = c->moe_inter);
     left_parts(u, step_experts_splits(c->moe_inter));
 }

@@ -349,10 +349,11 @@ static float *run_moe(const struct moe *m, const float *x, const float *logits, 
     float *h = device(NULL, rows * (size_t)m->top_k * row_bytes), *sh = device(NULL, row_bytes);
     struct step_route *r = device(NULL, sizeof *r);
     float *y = device(NULL, (size_t)splits * y_split * 4);
-    STEP(cuda, step_experts_up, .h = h, .shared_h = sh, .route = r, .logits = device(logits, (size_t)n_logits * step * 4), .n_logits = n_logits,
-         .logit_step = step, .x = device(x, rows * H * 4), .pair = m->pair, .stride = m->pair_step, .shared = m->shared_pair,
-         .n_valid = device(&n_valid, 4), .overlap = -1, .n_rows = n, .n_experts = m->n_experts, .top_k = m->top_k, .inter = m->inter, .hidden = m->hidden);
-    STEP(cuda, step_experts_down, .y = y, .y_split = y_split, .h = h, .shared_h = sh, .route = r, .down = m->down, .stride = m->down_step,
+    const struct step_choice choice = {.logits = device(logits, (size_t)n_logits * step * 4), .n_logits = n_logits, .logit_step = step,
+                                       .n_valid = device(&n_valid, 4), .overlap = -1, .n_experts = m->n_experts, .top_k = m->top_k};
+    STEP(cuda, step_experts_up, .h = h, .shared_h = sh, .route = r, .choice = choice, .x = device(x, rows * H * 4), .pair = m->pair,
+         .stride = m->pair_step, .shared = m->shared_pair, .n_rows = n, .inter = m->inter, .hidden = m->hidden);
+    STEP(cuda, step_experts_down, .y = y, .y_split = y_split, .h = h, .shared_h = sh, .route = r, .choice = choice, .down = m->down, .stride = m->down_step,
          .shared = m->shared_down, .shared_gate = device(gate, (size_t)n_logits * rows * 4), .n_logits = n_logits, .logit_step = rows,
          .n_rows = n, .hidden = m->hidden, .inter = m->inter);
     float *got = fetch(y, (size_t)splits * y_split * 4);
