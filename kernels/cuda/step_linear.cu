@@ -149,11 +149,11 @@ __device__ __forceinline__ void load_input(group_frags<P, (ROWS + 3) / 4> f[GW],
                     ss[i] += square4(u[gi][i]);
             }
         if (KIND == RANGE)
-#pragma unroll 1
-            for (int c = 4 * threadIdx.x; c < j.cols; c += 4 * STEP_THREADS)
 #pragma unroll
-                for (int i = 0; i < N; i++)
-                    ss[i] += i < n ? square4(input(j, x, (size_t)(row0 + 4 * set + i) * j.cols + c)) : 0;
+            for (int i = 0; i < N; i++)
+#pragma unroll 1
+                for (int c = 4 * threadIdx.x; i < n && c < j.cols; c += 4 * STEP_THREADS)
+                    ss[i] += square4(input(j, x, (size_t)(row0 + 4 * set + i) * j.cols + c));
         if (KIND != PLAIN) {
 #pragma unroll
             for (int i = 0; i < N; i++) {
