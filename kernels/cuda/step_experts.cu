@@ -4,7 +4,8 @@
  * Limit     bandwidth
  * Launch    up: two blocks of 8 warps per multiprocessor; by bytes, some take the shared expert, which they fetch before the router has
  *           answered, the others an equal run of (expert, tile) and route for themselves, a warp a row.
- *           down: blocks of 4 warps, a tile or two of one range of inner columns each, a warp 128 of them of every expert
+ *           down: blocks of 4 warps, a tile or two of one range of inner columns each, a warp 128 of them of every expert; those of a
+ *           single row choose its experts again, so that the weights are asked for while `up` ends
  * Layout    kernels/pack.h; the loop: step_tiles.cuh.  All rows go through every expert's product, since the eight columns of an
  *           instruction cost the same as one; rows that did not choose it have weight 0
  * Numerics  as step_linear; a row adds its experts in ascending order, whatever the other rows chose */
