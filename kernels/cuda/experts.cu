@@ -1,14 +1,17 @@
 /* experts_up, experts_down: the products of a mixture of experts for prompt chunks, grouped by expert.
  * Shapes    up: pair [2 inter, hidden] packed, x [n, hidden] fp32 -> h [n (top_k + 1), inter_max] fp32, row = slot
  *           down: [hidden, inter] packed, h -> d [n (top_k + 1), hidden] fp32
- * Bytes     every expert once, rows once as fp32 and, per 64 to 128 output rows, as fp16 from L2
+ * Bytes     every expert once, rows once as fp32 and, per 64 to 128 output rows, as one or two fp16 from L2
  * Limit     tensor cores from about 30 rows per expert on, below that the weights
  * Launch    gemm_copy_kernel, then one block per tile of rows of an expert and 128 output rows, or 256 and more when experts have
- *           few rows; the host does not know the counts, so each block finds its tile, and those beyond the last end at once.  The
- *           shared expert, whose rows are all tokens and whose format may be another, is a second launch, which fills up the first
+ *           few rows; up to GEMM_FINE tokens a row counts as two, hi and lo.  The host does not know the counts, so each block finds
+ *           its tile, and those beyond the last end at once.  The shared expert, whose rows are all tokens and whose format may be
+ *           another, is a second launch, which fills up the first
  * Layout    kernels/cuda/gemm.cuh; rows are gathered through the slots.  Blocks of one tile and of one expert follow each other, so
  *           that an expert comes from memory once
  * Numerics  as linear_*; SwiGLU in fp32 */
+#include <type_traits>
+
 #include "kernels/cuda/gemm.cuh"
 
 struct experts_job {
@@ -22,24 +25,25 @@ struct experts_job {
     int            n_experts, rows, n_tiles, n_groups, n_groups_x, per_row, y_row, depth;
 };
 
-/* Rows [begin, end) of an expert, in slots; none: expert < 0. */
+/* Rows [begin, end) of an expert: row i is half i % HALVES of slots[i / HALVES].  None: expert < 0. */
 struct experts_tile {
     int expert, begin, end;
 };
 /* Tile `at` of all experts, where one with c rows has ceil(c / TOKENS).  The whole block calls it. */
-template <int THREADS, int TOKENS> __device__ __forceinline__ struct experts_tile experts_find(const struct experts_job &j, int at)
+template <int THREADS, int TOKENS, int HALVES>
+__device__ __forceinline__ struct experts_tile experts_find(const struct experts_job &j, int at)
 {
     constexpr int PER = STEP_EXPERTS / THREADS;
     __shared__ int sum[THREADS / 32], found[3];
     if (j.only >= 0) {
-        const int begin = j.start[j.only] + at * TOKENS;
-        return {j.only, begin, j.start[j.only + 1]};
+        const int begin = HALVES * j.start[j.only] + at * TOKENS;
+        return {j.only, begin, HALVES * j.start[j.only + 1]};
     }
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, first = (int)threadIdx.x * PER;
     int begin[PER + 1], n = 0, before = 0;
 #pragma unroll
     for (int i = 0; i <= PER; i++)
-        begin[i] = j.start[min(first + i, j.n_experts)];
+        begin[i] = HALVES * j.start[min(first + i, j.n_experts)];
 #pragma unroll
     for (int i = 0; i < PER; i++)
         n += (begin[i + 1] - begin[i] + TOKENS - 1) / TOKENS;
@@ -85,33 +89,35 @@ __device__ __forceinline__ void experts_end(const struct experts_job &j)
         gpu_wait();
 }
 
-template <int F, bool UP>
-__device__ __forceinline__ void experts_store(const struct experts_job &j, int slot, float undo, int row, float lo, float hi)
+/* v: of rows `row` and `row` + 8 of a matrix, or of gate and up */
+template <int F, bool UP, int HALVES>
+__device__ __forceinline__ void experts_store(const struct experts_job &j, int slot, float undo, int row, float2 scale, float2 v)
 {
     if (slot < 0)
         return;
     float *y = j.y + (size_t)slot * (size_t)j.y_row + row;
-    undo *= gemm_scaled<F>() ? 1 / GEMM_UNIT : 1.0f;
-    lo *= undo;
-    hi *= undo;
+    undo *= gemm_undo<F, HALVES>();
+    const float lo = v.x * scale.x * undo, hi = v.y * scale.y * undo;
     if (row < j.rows)
         *y = UP ? silu_f(lo) * hi : lo;
     if (!UP && row + 8 < j.rows)
         y[8] = hi;
 }
 
-template <int F, class S, bool UP>
+template <int F, class S, bool UP, int HALVES>
 __device__ __forceinline__ void experts_rows(const struct experts_job &j, const struct experts_tile &of, int *slot, float *undo, char *smem)
 {
     uint32_t *rows = (uint32_t *)(smem + S::RING);
     const int expert = j.only >= 0 ? 0 : of.expert;
     const char *data = j.data + (size_t)expert * j.data_step, *scale = j.scale + (size_t)expert * j.scale_step;
     float acc[S::MT][S::NT][4];
-    gemm_run<F, S>(acc, data, scale, (int)blockIdx.x * S::TILES + (int)threadIdx.x / 32 * S::MT, j.n_tiles, j.n_groups, j.x, rows, smem, [&] {
+    const int first_tile = (int)blockIdx.x * S::TILES + (int)threadIdx.x / 32 * S::MT;
+    gemm_run<F, S, HALVES>(acc, data, scale, first_tile, j.n_tiles, j.n_groups, j.x, rows, smem, [&] {
         for (int i = (int)threadIdx.x; i < S::TOKENS; i += S::THREADS) {
-            const int s = j.slots[min(of.begin + i, of.end - 1)], row = s / j.per_row;  /* rows too many are computed but not stored */
+            const int at = min(of.begin + i, of.end - 1);       /* rows too many are computed but not stored */
+            const int s = j.slots[at / HALVES], row = s / j.per_row;
             slot[i] = of.begin + i < of.end ? s : -1;
-            rows[i] = (uint32_t)row * (uint32_t)(j.n_groups_x * 16);
+            rows[i] = (uint32_t)(HALVES * row + at % HALVES) * (uint32_t)(j.n_groups_x * 16);
             gemm_copy4(&undo[i], j.undo + row);
         }
         __syncthreads();
@@ -126,42 +132,45 @@ __device__ __forceinline__ void experts_rows(const struct experts_job &j, const 
 #pragma unroll
         for (int n = 0; n < S::NT; n++)
 #pragma unroll
-            for (int c = 0; c < 2; c++) {
+            for (int c = 0; c < 2; c += HALVES) {
                 const int i = n * 8 + 2 * t + c;
-                experts_store<F, UP>(j, slot[i], undo[i], row, acc[m][n][c] * f.x, acc[m][n][c + 2] * f.y);
+                experts_store<F, UP, HALVES>(j, slot[i], undo[i], row, f, gemm_result<HALVES>(acc[m][n], c));
             }
     }
 }
-/* The last rows of an expert take a smaller tile: experts have about as many as one or two tiles. */
-template <int F, bool UP>
+/* The last rows of an expert take a smaller tile: experts have about as many as one or two tiles.  With two halves there are registers
+ * for the smaller ones only. */
+template <int HALVES> using experts_shape = std::conditional_t<HALVES == 1, gemm_medium, gemm_medium_half>;
+template <int F, bool UP, int HALVES>
 static __global__ void __launch_bounds__(gemm_medium::THREADS, gemm_medium::BLOCKS) experts_kernel(const struct experts_job j)
 {
-    using S = gemm_medium;
+    using S = experts_shape<HALVES>;
     extern __shared__ __align__(128) char smem[];
     __shared__ int slot[S::TOKENS];
     __shared__ float undo[S::TOKENS];
     experts_begin(j);
-    const struct experts_tile of = experts_find<S::THREADS, S::TOKENS>(j, (int)blockIdx.y);
+    const struct experts_tile of = experts_find<S::THREADS, S::TOKENS, HALVES>(j, (int)blockIdx.y);
     if (of.expert < 0)
         return;
-    if (of.end - of.begin > gemm_medium_half::TOKENS)
-        experts_rows<F, S, UP>(j, of, slot, undo, smem);
-    else if (of.end - of.begin > gemm_medium_rest::TOKENS)
-        experts_rows<F, gemm_medium_half, UP>(j, of, slot, undo, smem);
+    if (of.end - of.begin <= gemm_medium_rest::TOKENS)
+        experts_rows<F, gemm_medium_rest, UP, HALVES>(j, of, slot, undo, smem);
+    else if (HALVES == 2 || of.end - of.begin <= gemm_medium_half::TOKENS)
+        experts_rows<F, gemm_medium_half, UP, HALVES>(j, of, slot, undo, smem);
     else
-        experts_rows<F, gemm_medium_rest, UP>(j, of, slot, undo, smem);
+        experts_rows<F, S, UP, HALVES>(j, of, slot, undo, smem);
     experts_end(j);
 }
-static_assert(gemm_medium_half::SMEM <= gemm_medium::SMEM && gemm_medium_rest::SMEM <= gemm_medium::SMEM, "one launch for all");
+static_assert(gemm_medium_half::SMEM <= gemm_medium::SMEM && gemm_medium_rest::SMEM <= gemm_medium_half::SMEM, "one launch for all");
 
-template <int F, bool UP> static __global__ void __launch_bounds__(gemm_few::THREADS, 2) experts_few_kernel(const struct experts_job j)
+template <int F, bool UP, int HALVES>
+static __global__ void __launch_bounds__(gemm_few::THREADS, 2) experts_few_kernel(const struct experts_job j)
 {
     using S = gemm_few;
     extern __shared__ __align__(128) char smem[];
     __shared__ int slot[S::TOKENS];
     __shared__ float undo[S::TOKENS];
     experts_begin(j);
-    const struct experts_tile of = experts_find<S::THREADS, S::TOKENS>(j, (int)blockIdx.y);
+    const struct experts_tile of = experts_find<S::THREADS, S::TOKENS, HALVES>(j, (int)blockIdx.y);
     if (of.expert < 0)
         return;
     const int expert = j.only >= 0 ? 0 : of.expert, n = min(of.end - of.begin, S::TOKENS);
@@ -172,13 +181,13 @@ template <int F, bool UP> static __global__ void __launch_bounds__(gemm_few::THR
     /* 16 threads a token; the columns of tokens that are not there are computed from anything, but not stored */
     const int i = thread / 16;
     if (i < n) {
-        const int s = j.slots[of.begin + i];
-        const char *x = j.x + (size_t)(s / j.per_row) * (size_t)(j.n_groups_x * 256);
+        const int s = j.slots[(of.begin + i) / HALVES], row = s / j.per_row;
+        const char *x = j.x + (size_t)(HALVES * row + i % HALVES) * (size_t)(j.n_groups_x * 256);
         for (int c = thread % 16; c < j.n_groups * 16; c += 16)
             copy16(smem + i * pitch + c * 16, x + c * 16);
         if (thread % 16 == 0) {
             slot[i] = s;
-            gemm_copy4(&undo[i], j.undo + s / j.per_row);
+            gemm_copy4(&undo[i], j.undo + row);
         }
     } else if (thread % 16 == 0) {
         slot[i] = -1;
@@ -196,54 +205,64 @@ template <int F, bool UP> static __global__ void __launch_bounds__(gemm_few::THR
 #pragma unroll
         for (int k = 0; k < S::TOKENS / 8; k++)
 #pragma unroll
-            for (int c = 0; c < 2; c++) {
+            for (int c = 0; c < 2; c += HALVES) {
                 const int at = k * 8 + 2 * t + c;
                 if (k * 8 < tokens)
-                    experts_store<F, UP>(j, slot[at], undo[at], row, acc[k][c] * f.x, acc[k][c + 2] * f.y);
+                    experts_store<F, UP, HALVES>(j, slot[at], undo[at], row, f, gemm_result<HALVES>(acc[k], c));
             }
     };
     if (n <= 8)
-        gemm_stream<F, 1>(streams, smem, [&](int m, int tile, const float(*acc)[4]) { store(m, tile, acc, 8); });
+        gemm_stream<F, 1, HALVES>(streams, smem, [&](int m, int tile, const float(*acc)[4]) { store(m, tile, acc, 8); });
     else
-        gemm_stream<F, 2>(streams, smem, [&](int m, int tile, const float(*acc)[4]) { store(m, tile, acc, 16); });
+        gemm_stream<F, 2, HALVES>(streams, smem, [&](int m, int tile, const float(*acc)[4]) { store(m, tile, acc, 16); });
     experts_end(j);
 }
 
 struct experts_plan {
     const char *op;
-    int         n_tokens, top_k, n_experts, n_slots;        /* n_slots: of routed experts */
+    int         n_tokens, top_k, n_experts, n_slots, halves;        /* n_slots: of routed experts */
 };
 
 /* Tiles of rows, at most */
 static unsigned tiles(const struct experts_plan *p, const struct experts_job *j, int tokens)
 {
-    int most = (p->n_slots < p->n_experts ? p->n_slots : p->n_experts) + p->n_slots / tokens;
-    return (unsigned)(j->only < 0 ? most : (p->n_tokens + tokens - 1) / tokens);
+    int most = (p->n_slots < p->n_experts ? p->n_slots : p->n_experts) + p->halves * p->n_slots / tokens;
+    return (unsigned)(j->only < 0 ? most : (p->halves * p->n_tokens + tokens - 1) / tokens);
 }
-template <int F, bool UP> static void run_many(struct cuda_queue *q, const struct experts_plan *p, const struct experts_job *j)
+template <int F, bool UP, int HALVES>
+static void run_many(struct cuda_queue *q, const struct experts_plan *p, const struct experts_job *j)
 {
-    using S = gemm_medium;
+    using S = experts_shape<HALVES>;
     dim3 grid((unsigned)((j->n_tiles + S::TILES - 1) / S::TILES), tiles(p, j, S::TOKENS));
-    launch(q, p->op, experts_kernel<F, UP>, grid, S::THREADS, S::SMEM, true, *j);
+    launch(q, p->op, experts_kernel<F, UP, HALVES>, grid, S::THREADS, S::SMEM, true, *j);
 }
-template <int F, bool UP> static void run_few(struct cuda_queue *q, const struct experts_plan *p, struct experts_job j)
+template <int F, bool UP, int HALVES>
+static void run_few(struct cuda_queue *q, const struct experts_plan *p, struct experts_job j)
 {
     using S = gemm_few;
     enum { GROUPS = 32 };               /* of a stream, about */
     j.depth = GROUPS / j.n_groups < 1 ? 1 : GROUPS / j.n_groups > j.n_tiles ? j.n_tiles : GROUPS / j.n_groups;
     int step = S::STREAMS * j.depth;
     dim3 grid((unsigned)((j.n_tiles + step - 1) / step), tiles(p, &j, S::TOKENS));
-    launch(q, p->op, experts_few_kernel<F, UP>, grid, S::THREADS, (size_t)(S::TOKENS * S::pitch(j.n_groups)), true, j);
+    launch(q, p->op, experts_few_kernel<F, UP, HALVES>, grid, S::THREADS, (size_t)(S::TOKENS * S::pitch(j.n_groups)), true, j);
 }
 /* By the rows that an expert has on average; the bits do not depend on it.  The shared expert alone would be few blocks of many rows. */
-template <int F, bool UP> static void run_format(struct cuda_queue *q, const struct experts_plan *p, const struct experts_job *j)
+template <int F, bool UP, int HALVES>
+static void run_halves(struct cuda_queue *q, const struct experts_plan *p, const struct experts_job *j)
 {
     enum { FEW = 20, FEW_SHARED = 512 };
-    const bool few = j->only < 0 ? p->n_slots / p->n_experts <= FEW : p->n_tokens <= FEW_SHARED;
+    const bool few = j->only < 0 ? HALVES * p->n_slots / p->n_experts <= FEW : HALVES * p->n_tokens <= FEW_SHARED;
     if (few && j->n_groups <= gemm_few::MAX_GROUPS)
-        run_few<F, UP>(q, p, *j);
+        run_few<F, UP, HALVES>(q, p, *j);
     else
-        run_many<F, UP>(q, p, j);
+        run_many<F, UP, HALVES>(q, p, j);
+}
+template <int F, bool UP> static void run_format(struct cuda_queue *q, const struct experts_plan *p, const struct experts_job *j)
+{
+    if (p->halves == 1)
+        run_halves<F, UP, 1>(q, p, j);
+    else
+        run_halves<F, UP, 2>(q, p, j);
 }
 template <bool UP> static void run(struct cuda_queue *q, const struct experts_plan *p, struct experts_job j, const struct weight *w)
 {
@@ -282,15 +301,14 @@ static void run_both(struct cuda_queue *q, const struct experts_plan *p, struct 
 
 extern "C" void experts_up_cuda(struct cuda_queue *q, const struct experts_up_args *a)
 {
-    const struct experts_plan p = {"experts_up", a->n_tokens, a->top_k, a->n_experts, a->n_tokens * a->top_k};
+    const struct experts_plan p = {"experts_up", a->n_tokens, a->top_k, a->n_experts, a->n_tokens * a->top_k, gemm_halves(a->n_tokens)};
     const struct weight *w = &a->experts[0].gate;
     struct experts_job j = {};
     if (a->n_tokens < 1 || !gemm_scratch(q, p.op, experts_up_scratch_cuda(a->n_tokens, w->cols)))
         return;
-    gemm_copy(q, p.op, q->scratch, a->x, (size_t)a->n_tokens, w->cols, w->cols, w->cols, 1);
+    j.undo = gemm_copy(q, p.op, q->scratch, a->x, (size_t)a->n_tokens, p.halves, w->cols, w->cols, w->cols, 1);
     j.y = a->h;
     j.x = q->scratch;
-    j.undo = (const float *)(q->scratch + gemm_factors_at((size_t)a->n_tokens, w->cols));
     j.start = a->start;
     j.slots = a->slots;
     j.per_row = a->top_k + 1;
@@ -301,16 +319,15 @@ extern "C" void experts_up_cuda(struct cuda_queue *q, const struct experts_up_ar
 
 extern "C" void experts_down_cuda(struct cuda_queue *q, const struct experts_down_args *a)
 {
-    const struct experts_plan p = {"experts_down", a->n_tokens, a->top_k, a->n_experts, a->n_tokens * a->top_k};
+    const struct experts_plan p = {"experts_down", a->n_tokens, a->top_k, a->n_experts, a->n_tokens * a->top_k, gemm_halves(a->n_tokens)};
     const struct weight *w = &a->experts[0].down;
     struct experts_job j = {};
     size_t slots = (size_t)a->n_tokens * (size_t)(a->top_k + 1);
     if (a->n_tokens < 1 || !gemm_scratch(q, p.op, experts_down_scratch_cuda(a->n_tokens, a->top_k, a->inter_max)))
         return;
-    gemm_copy(q, p.op, q->scratch, a->h, slots, a->inter_max, w->cols, a->shared->down.cols, a->top_k + 1);
+    j.undo = gemm_copy(q, p.op, q->scratch, a->h, slots, p.halves, a->inter_max, w->cols, a->shared->down.cols, a->top_k + 1);
     j.y = a->d;
     j.x = q->scratch;
-    j.undo = (const float *)(q->scratch + gemm_factors_at(slots, a->inter_max));
     j.start = a->start;
     j.slots = a->slots;
     j.per_row = 1;

@@ -6,29 +6,26 @@
  * k-steps 2 p and 2 p + 1.  A token's 256 bytes keep the order of their columns, except that odd tokens have neighbouring quarters
  * swapped: the eight lanes of two tokens then reach all 32 banks.
  *
- * Every tile shape adds up the columns in the same order, so that the bits of a row do not depend on the shape. */
+ * Every tile shape adds up the columns in the same order, so that the bits of a row do not depend on the shape.
+ *
+ * HALVES is 1, or 2 for short chunks (gemm.h).  Then hi and lo of an activation are two neighbouring tokens of the copy, and the products
+ * run on twice as many tokens: what a lane has in c0 and c1 of a fragment, and in c2 and c3, adds up to one token's.  Weights stay without
+ * their scales, exact, and sums are of a group, then, times its scales in fp32, of all groups. */
 #ifndef Q35_KERNELS_CUDA_GEMM_CUH
 #define Q35_KERNELS_CUDA_GEMM_CUH
 
 #include "kernels/cuda/tiles.cuh"
 
-/* Fp16 copies of activations carry a factor per row, a power of two that brings the row's largest magnitude to 512 .. 1024: no overflow,
- * and full precision down to 2^-24 of it.  Weights with scales are held 64 times too large, against subnormals. */
-static const float GEMM_UNIT = 64;
-template <int F> __host__ __device__ constexpr bool gemm_scaled() { return F == WEIGHT_INT4 || F == WEIGHT_FP8; }
-
-/* A copy in scratch memory of `rows` fp32 rows as fp16, columns filled up to whole groups with zeros; behind it what undoes each row's
- * factor, fp32 [rows]. */
-static inline size_t gemm_factors_at(size_t rows, int cols) { return rows * (size_t)pack_groups(cols) * PACK_GROUP * 2; }
-static inline size_t gemm_copy_bytes(size_t rows, int cols) { return gemm_factors_at(rows, cols) + (rows * 4 + 127) / 128 * 128; }
-/* Scratch that linear_* need */
-static inline size_t linear_scratch_cuda(int n_tokens, int cols) { return gemm_copy_bytes((size_t)n_tokens, cols); }
-/* ... and experts_up and experts_down, the latter with one row per slot */
-static inline size_t experts_up_scratch_cuda(int n_tokens, int hidden) { return gemm_copy_bytes((size_t)n_tokens, hidden); }
-static inline size_t experts_down_scratch_cuda(int n_tokens, int top_k, int inter_max)
-{
-    return gemm_copy_bytes((size_t)n_tokens * (size_t)(top_k + 1), inter_max);
+extern "C" {
+#include "kernels/cuda/gemm.h"
 }
+
+/* Fp16 copies of activations carry a factor per row, a power of two that brings the row's largest magnitude to 512 .. 1024: no overflow,
+ * and full precision down to 2^-24 of it, with two halves to 2^-13.  Weights times scales are held 64 times too large, against
+ * subnormals. */
+static const float GEMM_UNIT = 64;
+template <int F, int HALVES> __host__ __device__ constexpr bool gemm_scaled() { return HALVES == 1 && (F == WEIGHT_INT4 || F == WEIGHT_FP8); }
+template <int F, int HALVES> __host__ __device__ constexpr float gemm_undo() { return gemm_scaled<F, HALVES>() ? 1 / GEMM_UNIT : 1.0f; }
 
 /* Whether the queue has that much scratch memory; notes a fault if not. */
 static inline bool gemm_scratch(struct cuda_queue *q, const char *op, size_t bytes)
@@ -44,13 +41,27 @@ __device__ __forceinline__ uint32_t f16_pair(float lo, float hi)
     return *(uint32_t *)&v;
 }
 
+/* Eight numbers as fp16; leaves what that rounds off. */
+__device__ __forceinline__ uint4 f16_eight(float v[8])
+{
+    uint32_t p[4];
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        p[k] = f16_pair(v[2 * k], v[2 * k + 1]);
+        const float2 f = __half22float2(*(const __half2 *)&p[k]);
+        v[2 * k] -= f.x;
+        v[2 * k + 1] -= f.y;
+    }
+    return make_uint4(p[0], p[1], p[2], p[3]);
+}
+
 /* Rows `stride` apart of which `cols` count, but cols_last of every `every`th. */
 struct gemm_copy_job {
     uint4       *dst;
     float       *undo;
     const float *x;
     size_t       stride;
-    int          cols, cols_last, every, pieces;
+    int          cols, cols_last, every, pieces, halves;
 };
 __device__ __forceinline__ void gemm_copy_piece(float v[8], const float *x, int col, int cols, bool aligned)
 {
@@ -100,16 +111,20 @@ static __global__ void __launch_bounds__(COPY_THREADS) gemm_copy_kernel(const st
 #pragma unroll
         for (int k = 0; k < 8; k++)
             v[k] *= factor;
-        j.dst[(size_t)row * (size_t)j.pieces + i] = make_uint4(f16_pair(v[0], v[1]), f16_pair(v[2], v[3]), f16_pair(v[4], v[5]), f16_pair(v[6], v[7]));
+        uint4 *dst = j.dst + (size_t)row * (size_t)(j.halves * j.pieces) + i;
+        *dst = f16_eight(v);
+        if (j.halves == 2)
+            dst[j.pieces] = f16_eight(v);
     }
 }
-/* dst of gemm_copy_bytes(n_rows, stride) */
-static inline void gemm_copy(struct cuda_queue *q, const char *op, void *dst, const float *x, size_t n_rows, int stride, int cols, int cols_last,
-                             int every)
+/* dst of gemm_copy_bytes(halves * n_rows, stride).  Returns where the factors are. */
+static inline const float *gemm_copy(struct cuda_queue *q, const char *op, void *dst, const float *x, size_t n_rows, int halves, int stride,
+                                     int cols, int cols_last, int every)
 {
-    struct gemm_copy_job j = {(uint4 *)dst, (float *)((char *)dst + gemm_factors_at(n_rows, stride)), x, (size_t)stride, cols, cols_last, every,
-                              pack_groups(stride) * (PACK_GROUP / 8)};
+    float *undo = (float *)((char *)dst + gemm_factors_at((size_t)halves * n_rows, stride));
+    struct gemm_copy_job j = {(uint4 *)dst, undo, x, (size_t)stride, cols, cols_last, every, pack_groups(stride) * (PACK_GROUP / 8), halves};
     launch(q, op, gemm_copy_kernel, dim3((unsigned)n_rows), COPY_THREADS, 0, true, j);
+    return undo;
 }
 
 /* A shape of block: WARPS * MT * 16 weight rows, NT * 8 tokens.  With DEEP a warp keeps 4 KiB of weights on their way: for few
@@ -128,6 +143,7 @@ struct gemm_medium : gemm_shape<4, 2, 8, 3, 3, false> {};          /* 128 x 64 *
 struct gemm_medium_half : gemm_shape<4, 2, 4, 3, 3, false> {};
 struct gemm_medium_rest : gemm_shape<4, 2, 2, 4, 3, false> {};
 struct gemm_small : gemm_shape<4, 1, 4, 4, 3, true> {};           /* 64 x 32 */
+struct gemm_wide : gemm_shape<4, 1, 8, 3, 2, true> {};            /* 64 x 64, for two halves: these keep two sets of sums */
 
 __device__ __forceinline__ uint4 gemm_load(const char *p)
 {
@@ -149,6 +165,14 @@ template <int F> __device__ __forceinline__ uint2 gemm_scale(const char *scales,
     if (F == WEIGHT_FP8)
         return __ldg((const uint2 *)(scales + i * scale_bytes<F>()));
     return make_uint2(0, 0);
+}
+template <int F> __device__ __forceinline__ float2 gemm_scale_f32(uint2 raw)
+{
+    if (F == WEIGHT_INT4)
+        return __half22float2(*(const __half2 *)&raw.x);
+    if (F == WEIGHT_FP8)
+        return make_float2(__uint_as_float(raw.x), __uint_as_float(raw.y));
+    return make_float2(1.0f, 1.0f);
 }
 /* ... and as fp16 */
 template <int F> __device__ __forceinline__ void gemm_scale_f16(__half2 s[2], uint2 raw)
@@ -182,8 +206,8 @@ __device__ __forceinline__ void gemm_copy4(void *smem, const void *p)
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(s), "l"(p) : "memory");
 }
 
-/* Fragment of k-step `step` (of line_steps) of a lane's 16 bytes, in fp16 and times its scales. */
-template <int F> __device__ __forceinline__ void gemm_unpack(uint32_t a[4], const uint4 &v, int step, const __half2 s[2])
+/* Fragment of k-step `step` (of line_steps) of a lane's 16 bytes, in fp16, with one half times its scales. */
+template <int F, int HALVES> __device__ __forceinline__ void gemm_unpack(uint32_t a[4], const uint4 &v, int step, const __half2 s[2])
 {
     const uint32_t *w = (const uint32_t *)&v;
     if (F == WEIGHT_INT4) {
@@ -192,15 +216,15 @@ template <int F> __device__ __forceinline__ void gemm_unpack(uint32_t a[4], cons
 #pragma unroll
         for (int i = 0; i < 4; i += 2) {
             uint32_t lo = and_or(w[step] >> (4 * i), 0x000f000fu, 0x64006400u), hi = and_or(w[step] >> (4 * i), 0x00f000f0u, 0x54005400u);
-            __half2 x = __hmul2(__hadd2(*(__half2 *)&lo, bias), s[0]), y = __hmul2(__hadd2(*(__half2 *)&hi, bias16), s[1]);
+            __half2 x = __hadd2(*(__half2 *)&lo, bias), y = __hadd2(*(__half2 *)&hi, bias16);
             a[i] = *(uint32_t *)&x;
             a[i + 1] = *(uint32_t *)&y;
         }
     } else if (F == WEIGHT_FP8) {
-        a[0] = gemm_mul(gemm_fp8(w[2 * step]), s[0]);
-        a[1] = gemm_mul(gemm_fp8(w[2 * step] >> 16), s[1]);
-        a[2] = gemm_mul(gemm_fp8(w[2 * step + 1]), s[0]);
-        a[3] = gemm_mul(gemm_fp8(w[2 * step + 1] >> 16), s[1]);
+        a[0] = gemm_fp8(w[2 * step]);
+        a[1] = gemm_fp8(w[2 * step] >> 16);
+        a[2] = gemm_fp8(w[2 * step + 1]);
+        a[3] = gemm_fp8(w[2 * step + 1] >> 16);
     } else if (F == WEIGHT_INT8) {
         const __half2 bias = __float2half2_rn(-1152.0f);
         unpack_int8_biased(a, w[2 * step], w[2 * step + 1]);
@@ -214,6 +238,34 @@ template <int F> __device__ __forceinline__ void gemm_unpack(uint32_t a[4], cons
         for (int i = 0; i < 4; i++)
             a[i] = f16_pair(bf16_low(w[i]), bf16_high(w[i]));
     }
+    if (gemm_scaled<F, HALVES>()) {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            a[i] = gemm_mul(a[i], s[i % 2]);
+    }
+}
+
+/* acc += sum of a group, times the scales of rows g and g + 8; sum = 0. */
+template <int F, int MT, int NT>
+__device__ __forceinline__ void gemm_add_group(float (&acc)[MT][NT][4], float (&sum)[MT][NT][4], const uint2 raw[MT])
+{
+#pragma unroll
+    for (int m = 0; m < MT; m++) {
+        const float2 s = gemm_scale_f32<F>(raw[m]);
+#pragma unroll
+        for (int n = 0; n < NT; n++)
+#pragma unroll
+            for (int c = 0; c < 4; c++) {
+                acc[m][n][c] = fmaf(sum[m][n][c], c < 2 ? s.x : s.y, acc[m][n][c]);
+                sum[m][n][c] = 0;
+            }
+    }
+}
+
+/* Rows g and g + 8 of the token whose first column of a fragment is c (with two halves always 0) */
+template <int HALVES> __device__ __forceinline__ float2 gemm_result(const float acc[4], int c)
+{
+    return HALVES == 1 ? make_float2(acc[c], acc[c + 2]) : make_float2(acc[0] + acc[1], acc[2] + acc[3]);
 }
 
 /* The thread's and the block's index, read anew: what is derived from them after the sums need not be kept during them. */
@@ -252,7 +304,7 @@ __device__ __forceinline__ uint4 gemm_tokens_load(uint32_t at)
 /* acc = this warp's tiles of W times the block's tokens.  W: data and scale of the matrix; first: the warp's first tile.  Tiles beyond
  * the last are computed like the last one: the caller does not store them.  x, rows: as in gemm_fill(); rows [TOKENS] in shared memory
  * are written by prepare(), which ends by a barrier and runs when the first weights are on their way. */
-template <int F, class S, class PREPARE>
+template <int F, class S, int HALVES, class PREPARE>
 __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const char *data, const char *scale, int first, int n_tiles,
                                          int n_groups, const char *x, const uint32_t *rows, char *smem,
                                          PREPARE prepare)
@@ -269,6 +321,8 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
     const char *scales = gemm_scales<F>(scale, (size_t)tile0 * (size_t)n_groups, g);
     uint4 ring[RING][MT];
     uint2 raw[TURN][MT];
+    float group_sum[MT][NT][4] = {};
+    float (&sum)[MT][NT][4] = HALVES == 1 ? acc : group_sum;
 #pragma unroll
     for (int m = 0; m < MT; m++) {
         tile[m] = (uint32_t)((first + m < n_tiles ? first + m : n_tiles - 1) - tile0) * (uint32_t)n_groups;
@@ -307,8 +361,10 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
                 gemm_fill<S>(smem + (stage == 0 ? S::RING - S::STAGE : stage - S::STAGE), x, rows, group + S::STAGES - 1);
             copy_commit();
             __half2 s[MT][2];
+            uint2 scale_now[MT];
 #pragma unroll
             for (int m = 0; m < MT; m++) {
+                scale_now[m] = raw[u][m];
                 gemm_scale_f16<F>(s[m], raw[u][m]);
                 if (!MAYBE || more)
                     raw[u][m] = gemm_scale<F>(scales, tile[m] + (MAYBE || more ? TURN : 0));
@@ -330,7 +386,7 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
                         const int step = 2 * p + h, line = step / STEPS, slot = (u * LINES + line) % RING;
                         if (n0 > 0)
                             continue;
-                        gemm_unpack<F>(a[h][m], ring[slot][m], step % STEPS, s[m]);
+                        gemm_unpack<F, HALVES>(a[h][m], ring[slot][m], step % STEPS, s[m]);
                         if (step % STEPS < STEPS - 1)
                             continue;
                         if (line + RING < LINES)
@@ -348,13 +404,15 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
                 for (int n = 0; n < NB; n++)
 #pragma unroll
                     for (int m = 0; m < MT; m++)
-                        mma_f16(acc[m][n0 + n], a[0][m], b[i % 2][n].x, b[i % 2][n].y);
+                        mma_f16(sum[m][n0 + n], a[0][m], b[i % 2][n].x, b[i % 2][n].y);
 #pragma unroll
                 for (int n = 0; n < NB; n++)
 #pragma unroll
                     for (int m = 0; m < MT; m++)
-                        mma_f16(acc[m][n0 + n], a[1][m], b[i % 2][n].z, b[i % 2][n].w);
+                        mma_f16(sum[m][n0 + n], a[1][m], b[i % 2][n].z, b[i % 2][n].w);
             }
+            if (HALVES == 2)
+                gemm_add_group<F>(acc, sum, scale_now);
             w += group_bytes<F>();
             scales += scale_bytes<F>();
             stage = stage == S::RING - S::STAGE ? 0 : stage + S::STAGE;
@@ -405,13 +463,14 @@ template <int F> struct gemm_streams {
 };
 
 /* tokens: of this block, in shared memory.  store(m, tile, acc) takes a tile of stream m. */
-template <int F, int NT, class STORE>
+template <int F, int NT, int HALVES, class STORE>
 __device__ __forceinline__ void gemm_stream(struct gemm_streams<F> &s, const char *tokens, STORE store)
 {
     constexpr int LINES = s.LINES, STEPS = s.STEPS, RING = s.RING, TURN = s.TURN;
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4, pitch = gemm_few::pitch(s.n_groups);
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(tokens) + (uint32_t)(g * pitch + t * 16);
-    float acc[2][NT][4] = {};
+    float acc[2][NT][4] = {}, group_sum[2][NT][4] = {};
+    float (&sum)[2][NT][4] = HALVES == 1 ? acc : group_sum;
     int group = 0, done = 0;            /* of a tile; tiles */
     for (int i = 0; i < s.total; i += TURN) {
 #pragma unroll
@@ -421,8 +480,10 @@ __device__ __forceinline__ void gemm_stream(struct gemm_streams<F> &s, const cha
             const bool more = i + u + TURN < s.total;
             const uint32_t at = base + (uint32_t)(group * 256);
             __half2 f[2][2];
+            uint2 scale_now[2];
 #pragma unroll
             for (int m = 0; m < 2; m++) {
+                scale_now[m] = s.raw[u][m];
                 gemm_scale_f16<F>(f[m], s.raw[u][m]);
                 if (more)
                     s.raw[u][m] = gemm_scale<F>(s.scales[m], TURN);
@@ -440,7 +501,7 @@ __device__ __forceinline__ void gemm_stream(struct gemm_streams<F> &s, const cha
 #pragma unroll
                     for (int m = 0; m < 2; m++) {
                         const int step = 2 * p + h, line = step / STEPS, slot = (u * LINES + line) % RING;
-                        gemm_unpack<F>(a[h][m], s.ring[slot][m], step % STEPS, f[m]);
+                        gemm_unpack<F, HALVES>(a[h][m], s.ring[slot][m], step % STEPS, f[m]);
                         if (step % STEPS == STEPS - 1 && (line + RING < LINES || more))
                             s.ring[slot][m] = gemm_load(s.w[m] + (line + RING) * PACK_LINE);
                     }
@@ -448,13 +509,15 @@ __device__ __forceinline__ void gemm_stream(struct gemm_streams<F> &s, const cha
                 for (int n = 0; n < NT; n++)
 #pragma unroll
                     for (int m = 0; m < 2; m++)
-                        mma_f16(acc[m][n], a[0][m], b[n].x, b[n].y);
+                        mma_f16(sum[m][n], a[0][m], b[n].x, b[n].y);
 #pragma unroll
                 for (int n = 0; n < NT; n++)
 #pragma unroll
                     for (int m = 0; m < 2; m++)
-                        mma_f16(acc[m][n], a[1][m], b[n].z, b[n].w);
+                        mma_f16(sum[m][n], a[1][m], b[n].z, b[n].w);
             }
+            if (HALVES == 2)
+                gemm_add_group<F>(acc, sum, scale_now);
             s.w[0] += group_bytes<F>();
             s.w[1] += group_bytes<F>();
             if (++group < s.n_groups)

@@ -1,12 +1,15 @@
 /* linear_*: y = W x for prompt chunks, any number of tokens.
  * Shapes    W [rows, cols] packed, x [n, cols] fp32, y [n, rows] fp32
- * Bytes     W once, x three times (the last as fp16), y once, twice with `add`
- * Limit     tensor cores from about 200 tokens on: 2 n rows cols flops; below that the weights
+ * Bytes     W once, x three times (the last as fp16, with two halves as much again), y once, twice with `add`
+ * Limit     tensor cores from about 200 tokens on: 2 n rows cols flops, twice that with two halves; below that the weights
  * Launch    gemm_copy_kernel, then 256 threads for 256 rows x 128 tokens, or 128 threads for 128 rows x 64 tokens or 64 rows x
- *           32 tokens; linear_narrow_kernel for DENSE matrices of up to 256 rows
+ *           32 tokens; with two halves (up to GEMM_FINE tokens) 128 threads for 64 rows x 16 or 32 tokens; linear_narrow_kernel for
+ *           DENSE matrices of up to 256 rows
  * Layout    kernels/cuda/gemm.cuh; bands of 8 row tiles run through all tokens, so that both operands stay in L2
  * Numerics  x rounded to fp16 with a power of two per row, scaled weights likewise (INT8 and DENSE exact, but DENSE has no more than
- *           multiples of 2^-24), sums in fp32 by ascending column; narrow ones: x as two bf16, sums of every eighth group, then of these */
+ *           multiples of 2^-24), sums in fp32 by ascending column; up to GEMM_FINE tokens x as two fp16, 22 bits, weights exact (DENSE as
+ *           before), sums of groups in fp32, then of these times their scales; narrow ones: x as two bf16, sums of every eighth group,
+ *           then of these */
 #include "kernels/cuda/gemm.cuh"
 
 enum { BAND = 8 };
@@ -14,8 +17,8 @@ enum { BAND = 8 };
 struct linear_job {
     float      *y;
     const char *x, *data, *scale;
-    const float *undo;          /* of the rows of x */
-    int         rows, n_tiles, n_groups, n_tokens, row_blocks, token_blocks;
+    const float *undo;          /* of the tokens */
+    int         rows, n_tiles, n_groups, n_tokens, row_blocks, token_blocks;        /* halves count as tokens */
     bool        add;
 };
 
@@ -27,13 +30,14 @@ template <class S> __device__ __forceinline__ int2 place(const struct linear_job
     return make_int2((band * BAND + in % high) * S::TILES, in / high * S::TOKENS);
 }
 
-template <int F, class S> static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS) linear_kernel(const struct linear_job j)
+template <int F, class S, int HALVES>
+static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS) linear_kernel(const struct linear_job j)
 {
     extern __shared__ __align__(128) char smem[];
     int2 at = place<S>(j);
     uint32_t *rows = (uint32_t *)(smem + S::RING);
     float acc[S::MT][S::NT][4];
-    gemm_run<F, S>(acc, j.data, j.scale, at.x + (int)threadIdx.x / 32 * S::MT, j.n_tiles, j.n_groups, j.x, rows, smem, [&] {
+    gemm_run<F, S, HALVES>(acc, j.data, j.scale, at.x + (int)threadIdx.x / 32 * S::MT, j.n_tiles, j.n_groups, j.x, rows, smem, [&] {
         for (int i = (int)threadIdx.x; i < S::TOKENS; i += S::THREADS)      /* tokens too many are computed but not stored */
             rows[i] = (uint32_t)min(at.y + i, j.n_tokens - 1) * (uint32_t)(j.n_groups * 16);
         gpu_wait();
@@ -51,12 +55,13 @@ template <int F, class S> static __global__ void __launch_bounds__(S::THREADS, S
 #pragma unroll
         for (int n = 0; n < S::NT; n++)
 #pragma unroll
-            for (int c = 0; c < 2; c++) {
-                const int token = at.y + n * 8 + 2 * t + c;
-                if (token >= j.n_tokens)
+            for (int c = 0; c < 2; c += HALVES) {
+                const int column = at.y + n * 8 + 2 * t + c, token = column / HALVES;
+                if (column >= j.n_tokens)
                     continue;
-                const float u = j.undo[token] * (gemm_scaled<F>() ? 1 / GEMM_UNIT : 1.0f);
-                float *y = j.y + (size_t)token * (size_t)j.rows + row, lo = acc[m][n][c] * s.x * u, hi = acc[m][n][c + 2] * s.y * u;
+                const float u = j.undo[token] * gemm_undo<F, HALVES>();
+                const float2 v = gemm_result<HALVES>(acc[m][n], c);
+                float *y = j.y + (size_t)token * (size_t)j.rows + row, lo = v.x * s.x * u, hi = v.y * s.y * u;
                 if (row < j.rows)
                     *y = j.add ? *y + lo : lo;
                 if (row + 8 < j.rows)
@@ -65,11 +70,11 @@ template <int F, class S> static __global__ void __launch_bounds__(S::THREADS, S
     }
 }
 
-template <int F, class S> static void run(struct cuda_queue *q, const char *op, struct linear_job j)
+template <int F, class S, int HALVES> static void run(struct cuda_queue *q, const char *op, struct linear_job j)
 {
     j.row_blocks = (j.n_tiles + S::TILES - 1) / S::TILES;
     j.token_blocks = (j.n_tokens + S::TOKENS - 1) / S::TOKENS;
-    launch(q, op, linear_kernel<F, S>, dim3((unsigned)(j.row_blocks * j.token_blocks)), S::THREADS, S::SMEM, true, j);
+    launch(q, op, linear_kernel<F, S, HALVES>, dim3((unsigned)(j.row_blocks * j.token_blocks)), S::THREADS, S::SMEM, true, j);
 }
 static int blocks(const struct linear_job *j, int tiles, int tokens)
 {
@@ -203,25 +208,32 @@ template <int F> static void linear(struct cuda_queue *q, const char *op, const 
         narrow(q, op, a);
         return;
     }
-    gemm_copy(q, op, q->scratch, a->x, (size_t)a->n_tokens, a->w.cols, a->w.cols, a->w.cols, 1);
+    const int halves = gemm_halves(a->n_tokens);
+    j.undo = gemm_copy(q, op, q->scratch, a->x, (size_t)a->n_tokens, halves, a->w.cols, a->w.cols, a->w.cols, 1);
     j.y = a->y;
     j.x = q->scratch;
-    j.undo = (const float *)(q->scratch + gemm_factors_at((size_t)a->n_tokens, a->w.cols));
     j.data = (const char *)a->w.data;
     j.scale = (const char *)a->w.scale;
     j.rows = a->w.rows;
     j.n_tiles = pack_tiles(a->w.rows);
     j.n_groups = pack_groups(a->w.cols);
-    j.n_tokens = a->n_tokens;
+    j.n_tokens = halves * a->n_tokens;
     j.add = a->add;
+    if (halves == 2) {
+        if (j.n_tokens > gemm_small::TOKENS && blocks(&j, gemm_wide::TILES, gemm_wide::TOKENS) >= q->n_sm)
+            run<F, gemm_wide, 2>(q, op, j);
+        else
+            run<F, gemm_small, 2>(q, op, j);
+        return;
+    }
     /* The largest tile that keeps the multiprocessors busy: the large one is alone on its multiprocessor and waits for nobody, but
      * comes in whole waves. */
     if (large_use(q, &j) >= 0.85)
-        run<F, gemm_large>(q, op, j);
-    else if (a->n_tokens > 32 && blocks(&j, gemm_medium::TILES, gemm_medium::TOKENS) >= q->n_sm)
-        run<F, gemm_medium>(q, op, j);
+        run<F, gemm_large, 1>(q, op, j);
+    else if (j.n_tokens > 32 && blocks(&j, gemm_medium::TILES, gemm_medium::TOKENS) >= q->n_sm)
+        run<F, gemm_medium, 1>(q, op, j);
     else
-        run<F, gemm_small>(q, op, j);
+        run<F, gemm_small, 1>(q, op, j);
 }
 
 #define LINEAR(op, F) \

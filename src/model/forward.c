@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "kernels/cuda/gemm.h"
 #include "model/blocks.h"
 #include "model/fused.h"
 #include "model/rope.h"
@@ -37,15 +38,15 @@ size_t forward_bytes(const struct model_config *c, int max_rows)
          + (size_t)(c->n_experts + 2) * sizeof(int32_t) + (size_t)c->rotary_dim / 2 * sizeof(float) + 64 * 32;
 }
 
-/* What the plain operations of a GPU want besides (kernels/cuda): an fp16 copy of the widest input with a factor a row, and 16 blocks of the
- * DeltaNet chunk form. */
+/* What the plain operations of a GPU want besides (kernels/cuda): an fp16 copy of the widest input with a factor a row, of short chunks
+ * with two halves a row, and 16 blocks of the DeltaNet chunk form. */
 size_t forward_scratch_bytes(const struct model_config *c, int max_rows)
 {
     enum { DELTA_BLOCKS = 16, DELTA_HEAD = 90000, TABLE = 64 };
     size_t inter = max2((size_t)c->moe_inter, (size_t)c->shared_inter);
     size_t widest = max2(max2(2 * (size_t)c->hidden, (size_t)(c->n_q_heads * c->head_dim)),
                          max2((size_t)config_lin_value_dim(c), (size_t)(c->top_k + 1) * inter));
-    return (size_t)max_rows * (2 * widest + TABLE * (size_t)(c->top_k + 1)) + (size_t)c->n_experts * TABLE
+    return (size_t)(max_rows + GEMM_FINE) * (2 * widest + TABLE * (size_t)(c->top_k + 1)) + (size_t)c->n_experts * TABLE
          + (size_t)DELTA_BLOCKS * DELTA_HEAD * (size_t)c->lin_v_heads + (1 << 20);
 }
 

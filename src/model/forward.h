@@ -1,6 +1,6 @@
 /* The forward pass of the whole model; its formulas: docs/model.md.  One owner thread.
  * Rows are tokens at consecutive positions.  The bits of a row do not depend on how many rows share a call of the
- * same kind, nor on the number of worker threads. */
+ * same kind (but on a GPU short prompt calls round less than long ones), nor on the number of worker threads. */
 #ifndef Q35_MODEL_FORWARD_H
 #define Q35_MODEL_FORWARD_H
 
