@@ -28,15 +28,17 @@ compare() {
 }
 
 debug() {       # says so when the program fails, since the comparison only sees what it printed
-    run debug "$@" || echo "# q35chat debug $1 ended with status $?" >&2
+    ran=0
+    run debug "$@" || ran=$?
+    [ $ran -eq 0 ] || echo "# q35chat debug $1 ended with status $ran" >&2
     sanitized "$1 $m${how:+ $how}" >&3
 }
 
 sanitized() {   # WHAT
     [ -n "$SANITIZE" ] || return 0
     said=$(grep -h 'ERROR SUMMARY\|RACECHECK SUMMARY' "$tmp/sanitizer.log" | tail -n 1)
-    case $said in
-    *'SUMMARY: 0 '*)
+    case $ran:$said in          # a program that was killed had no hazards either
+    0:*'SUMMARY: 0 '*)
         echo "ok $SANITIZE of debug $1:${said#*SUMMARY:}" ;;
     *)
         : > "$tmp/unclean"
