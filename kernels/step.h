@@ -27,6 +27,7 @@ enum {
     STEP_STOPS = 8,
     STEP_SLOTS = 4,             /* results that the host may be behind, a power of two */
     STEP_ALTERNATIVES = 8,
+    STEP_RMS_PARTS = 4,
 };
 
 /* Device memory, written by step_pick and step_draft, and by the host between requests. */
@@ -96,8 +97,9 @@ struct step_embed_args {
  *     h = (1 + norm) * u / sqrt(mean(u^2) + eps)   with `norm`;   h = u without        likewise to h_out
  *     h[128 s + i] *= 1 / sqrt((ssq[t][s][0] + ssq[t][s][1]) / 128 + eps)   with `ssq`
  * then part p gives y = W_p h: plain, into a ring, or logits (INT8 or dense, one part alone).  With splits > 1 the columns are cut
- * into that many equal ranges, range s goes to y + s * y_split, and the reader adds them up; `norm` then means: range s has an
- * input of its own (input s: x, norm), as long as the range, normed by itself.
+ * into that many equal ranges, range s goes to y + s * y_split, and the reader adds them up.  `norm` then means one of two things: with
+ * in[1], range s has an input of its own (input s: x, norm), as long as the range, normed by itself; with `ssq_out` the division by the
+ * rms is left to the reader (struct step_rms), in h_out as well.
  * As rmsnorm, linear_*.                                      tolerance: 2^-15 of sum |W x| (activations in two 16-bit floats; with INT4
  * in 16 bits of the greatest of 128 columns) */
 enum step_write {
@@ -126,6 +128,7 @@ struct step_linear_args {
     float            *x_out;    /* [n, cols], not x */
     float            *h_out;    /* [n, cols] */
     const float      *ssq;      /* [n, cols / 128, 2] */
+    float            *ssq_out;  /* [splits, STEP_ROWS] sums of u^2 of each range */
     const int32_t    *row;      /* device memory: take input row *row as the only row; NULL: rows 0..n_rows-1 */
     const int32_t    *pos;      /* of row 0, for STEP_TO_RING */
     size_t            y_split;
@@ -172,6 +175,7 @@ struct step_attention_args {
     struct kv_rows kv;          /* BF16, head_dim 256 */
     const int32_t *pos;         /* device memory: position of row 0 */
     void        *scratch;       /* step_attention_scratch() bytes */
+    bool         settled;       /* *pos and the cache's rows before it were there before the recorded graph began */
     int          n_rows, n_q_heads, half;
     float        eps, rope_scale, scale;
 };
@@ -188,8 +192,17 @@ struct step_route {
     float   weight[STEP_ROWS * STEP_CHOICES][STEP_ROWS];        /* of expert i for row t; 0: the row did not choose it */
 };
 
+/* What rows must still be multiplied with when their division by the rms was left to the reader:
+ * 1 / sqrt(sum over i < n of ssq[i][t] / width + eps), or 1 without ssq. */
+struct step_rms {
+    const float *ssq;           /* [n, STEP_ROWS], n <= STEP_RMS_PARTS */
+    int          n, width;
+    float        eps;
+};
+
 /* What rows choose their experts from: top-k of softmax(logits), renormalised.  As router. */
 struct step_choice {
+    struct step_rms rms;        /* of the rows: for the logits, the shared gate and the experts' input */
     const float  *logits;       /* [n_logits] of [n_rows, n_experts], logit_step elements apart, to be added up */
     int           n_logits;
     size_t        logit_step;
@@ -206,7 +219,7 @@ struct step_experts_up_args {
     float        *shared_h;     /* [n_rows, inter] */
     struct step_route *route;   /* written */
     struct step_choice choice;
-    const float  *x;            /* [n_rows, hidden] normed */
+    const float  *x;            /* [n_rows, hidden] normed, but for choice.rms */
     struct weight pair;         /* of expert 0, packed pair [2 inter, hidden] */
     size_t        stride;       /* bytes from one expert's pair to the next */
     struct weight shared;       /* packed pair [2 inter, hidden] */

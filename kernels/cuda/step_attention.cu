@@ -6,7 +6,7 @@
  * Launch    1: grid (row sets, 64 ranges, kv_heads), 8 warps, 64 positions a tile; K and V tiles of 32 KiB in three buffers, two
  *           of them in flight (two buffers, one in flight, where shared memory is short); ranges beyond the end leave at once.
  *           A set is up to 4 rows: the second one of 5 to 8 rows runs beside the first and finds K and V in L2
- *           2: grid (heads, rows) adds the ranges up, and gates
+ *           2: grid (heads, rows, quarters of a head) adds the ranges up, and gates
  * Layout    16 query heads of a KV head are the rows of an m16n8k16, missing ones are 0.  Logits: a row of the call belongs to
  *           8 / R warps, each with its own positions of the tile and q in registers; weights meet in shared memory; outputs: a
  *           warp has 32 columns of all rows.  16-byte piece c of row r lies at c ^ (r & 7), free of bank conflicts
@@ -166,8 +166,9 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
 
     const struct head_norm norm = head_norm_of(a.q_norm, a.half, lane);         /* a weight, so before the wait */
 
-    gpu_wait();
     gpu_next();
+    if (!a.settled)
+        gpu_wait();
     const int pos = *a.pos, pos0 = pos + row0;  /* of the call's first row, and of ours */
     const int shortest = range_length(pos0), longest = range_length(pos0 + n - 1);
     if (range * shortest > pos0 + n - 1)
@@ -182,15 +183,16 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
         fetch(smem + BUFFER, a.kv.v, a.kv.n_kv_heads, pos, begin, last);
         copy_commit();
     }
-
-    enum { AT_ONCE = R == 1 ? 2 : 4 };
-    float v[AT_ONCE][8], mates[AT_ONCE][8];
-    load_heads<AT_ONCE>(v, mates, a, norm, row0, n, head0, group, warp);
     for (int i = (int)threadIdx.x; i < a.n_rows * a.half; i += THREADS) {
         float s, c;
         sincosf((float)(pos + i / a.half) * a.freq[i % a.half], &s, &c);
         turn[i] = make_float2(c * a.rope_scale, s * a.rope_scale);
     }
+
+    gpu_wait();
+    enum { AT_ONCE = R == 1 ? 2 : 4 };
+    float v[AT_ONCE][8], mates[AT_ONCE][8];
+    load_heads<AT_ONCE>(v, mates, a, norm, row0, n, head0, group, warp);
     __syncthreads();
     int p = pos + warp;
     if (warp < a.n_rows && (p / shortest == range || p / longest == range)) {
@@ -393,24 +395,27 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
     }
 }
 
-/* One head of one row: four groups of 64 threads take every fourth range each, four columns a thread. */
+/* 64 columns of one head of one row: 16 groups of 16 threads take every 16th range each, four columns a thread. */
+enum { SUM_COLS = 64, SUM_GROUPS = 16, SUM_LOADS = STEP_RANGES / SUM_GROUPS };
 static __global__ __launch_bounds__(256) void step_attention_sum_kernel(struct step_attention_args a)
 {
     __shared__ float scale[STEP_RANGES], warp_top[2], warp_sums[2];
-    __shared__ float4 part[4][DIM / 4];
-    int head = (int)blockIdx.x, row = (int)blockIdx.y, i = (int)threadIdx.x, c = i % 64, quarter = i / 64;
+    __shared__ float4 part[SUM_GROUPS][SUM_COLS / 4];
+    int head = (int)blockIdx.x, row = (int)blockIdx.y, col0 = (int)blockIdx.z * SUM_COLS, i = (int)threadIdx.x, c = i % SUM_GROUPS, of = i / SUM_GROUPS;
     size_t at = (size_t)row * (size_t)a.n_q_heads + (size_t)head;
-    gpu_wait();
     gpu_next();
+    if (!a.settled)
+        gpu_wait();
     int p = *a.pos + row, n = p / range_length(p) + 1;
     size_t first = partial(row, a.n_q_heads, head, 0);
     const float *ends = partial_ends(a) + 2 * first;
-    const float4 *o = (const float4 *)a.scratch + first * (DIM / 4) + c;
-    float4 v[STEP_RANGES / 4];          /* all loads in flight at once */
+    const float4 *o = (const float4 *)((const float *)a.scratch + first * DIM + col0) + c;
+    gpu_wait();
+    float4 v[SUM_LOADS];                /* all loads in flight at once */
 #pragma unroll
-    for (int j = 0; j < STEP_RANGES / 4; j++)
-        v[j] = quarter + 4 * j < n ? o[(size_t)(quarter + 4 * j) * (DIM / 4)] : make_float4(0, 0, 0, 0);
-    float gate = a.qg[(2 * at + 1) * DIM + (size_t)i], max = -INFINITY, sum = 0;
+    for (int j = 0; j < SUM_LOADS; j++)
+        v[j] = of + SUM_GROUPS * j < n ? o[(size_t)(of + SUM_GROUPS * j) * (DIM / 4)] : make_float4(0, 0, 0, 0);
+    float gate = i < SUM_COLS ? a.qg[(2 * at + 1) * DIM + (size_t)(col0 + i)] : 0, max = -INFINITY, sum = 0;
     if (i < STEP_RANGES) {
         if (i < n) {
             max = ends[2 * i];
@@ -431,18 +436,22 @@ static __global__ __launch_bounds__(256) void step_attention_sum_kernel(struct s
     __syncthreads();
     float4 y = make_float4(0, 0, 0, 0);
 #pragma unroll
-    for (int j = 0; j < STEP_RANGES / 4; j++) {
-        float w = scale[quarter + 4 * j];
+    for (int j = 0; j < SUM_LOADS; j++) {
+        float w = scale[of + SUM_GROUPS * j];
         y.x = fmaf(w, v[j].x, y.x);
         y.y = fmaf(w, v[j].y, y.y);
         y.z = fmaf(w, v[j].z, y.z);
         y.w = fmaf(w, v[j].w, y.w);
     }
-    part[quarter][c] = y;
+    part[of][c] = y;
     __syncthreads();
-    const float *f = (const float *)part;
-    float all = (f[i] + f[DIM + i]) + (f[2 * DIM + i] + f[3 * DIM + i]);
-    a.y[at * DIM + (size_t)i] = all / (warp_sums[0] + warp_sums[1]) * sigmoid_f(gate);
+    if (i >= SUM_COLS)
+        return;
+    float all = 0;
+#pragma unroll
+    for (int j = 0; j < SUM_GROUPS; j++)
+        all += ((const float *)part[j])[i];
+    a.y[at * DIM + (size_t)(col0 + i)] = all / (warp_sums[0] + warp_sums[1]) * sigmoid_f(gate);
 }
 
 template <int R> static void launch_rows(struct cuda_queue *q, const struct step_attention_args *a)
@@ -469,5 +478,5 @@ extern "C" void step_attention_cuda(struct cuda_queue *q, const struct step_atte
         launch_rows<2>(q, a);
     else
         launch_rows<4>(q, a);
-    launch(q, "step_attention", step_attention_sum_kernel, dim3((unsigned)a->n_q_heads, (unsigned)a->n_rows), 256, 0, true, *a);
+    launch(q, "step_attention", step_attention_sum_kernel, dim3((unsigned)a->n_q_heads, (unsigned)a->n_rows, DIM / SUM_COLS), 256, 0, true, *a);
 }

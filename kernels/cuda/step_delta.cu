@@ -90,9 +90,9 @@ __device__ __forceinline__ void row_inputs(struct delta_shared *s, const struct 
     }
 }
 
-/* Takes the state over row r.  With READ also returns the lane's columns of the output in the warp that asks for them.  The
- * bits of S do not depend on READ: nothing here may be contracted by the compiler's choice. */
-template <bool READ> __device__ __forceinline__ float4 carry(float4 S[8], struct delta_shared *s, int r, bool mine)
+/* Takes the state over row r, but not over the last one.  With READ also returns the lane's columns of the output in the warp that asks
+ * for them.  The bits of S do not depend on READ: nothing here may be contracted by the compiler's choice. */
+template <bool READ> __device__ __forceinline__ float4 carry(float4 S[8], struct delta_shared *s, int r, bool mine, bool last)
 {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row = 16 * warp + 8 * (lane / 16), col = 4 * (lane % 16);
     float k[8], q[8];
@@ -147,13 +147,6 @@ template <bool READ> __device__ __forceinline__ float4 carry(float4 S[8], struct
     d.y = __fmul_rn(beta, fmaf(-e, p.y, v.y));
     d.z = __fmul_rn(beta, fmaf(-e, p.z, v.z));
     d.w = __fmul_rn(beta, fmaf(-e, p.w, v.w));
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        S[i].x = fmaf(k[i], d.x, __fmul_rn(e, S[i].x));
-        S[i].y = fmaf(k[i], d.y, __fmul_rn(e, S[i].y));
-        S[i].z = fmaf(k[i], d.z, __fmul_rn(e, S[i].z));
-        S[i].w = fmaf(k[i], d.w, __fmul_rn(e, S[i].w));
-    }
     if (READ && mine) {
         o = *(const float4 *)&part[1][0][col];
 #pragma unroll
@@ -169,6 +162,15 @@ template <bool READ> __device__ __forceinline__ float4 carry(float4 S[8], struct
         o.y = fmaf(qk, d.y, __fmul_rn(e, o.y));
         o.z = fmaf(qk, d.z, __fmul_rn(e, o.z));
         o.w = fmaf(qk, d.w, __fmul_rn(e, o.w));
+    }
+    if (READ && last)
+        return o;
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        S[i].x = fmaf(k[i], d.x, __fmul_rn(e, S[i].x));
+        S[i].y = fmaf(k[i], d.y, __fmul_rn(e, S[i].y));
+        S[i].z = fmaf(k[i], d.z, __fmul_rn(e, S[i].z));
+        S[i].w = fmaf(k[i], d.w, __fmul_rn(e, S[i].w));
     }
     return o;
 }
@@ -215,13 +217,13 @@ __global__ void __launch_bounds__(32 * WARPS, 2) step_delta_kernel(struct step_d
     __syncthreads();
 
     for (int r = 0; r < n_apply; r++)
-        carry<false>(S, &s, r, false);
+        carry<false>(S, &s, r, false, false);
 #pragma unroll
     for (int i = 0; i < 8; i++)
         __stcs((float4 *)(to + i * DIM), S[i]);
     for (int r = n_apply; r < n; r++) {
         bool mine = r - n_apply == t;
-        float4 o = carry<true>(S, &s, r, mine);
+        float4 o = carry<true>(S, &s, r, mine, r == n - 1);
         if (mine) {
             float ssq = dot4(o, o);
             for (int m = 8; m; m >>= 1)

@@ -57,13 +57,8 @@ __device__ __forceinline__ uint32_t sort_key(float x)
     return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
 
-/* The experts of a row that a lane looks after, lane + 32 i: keys falling, the lower expert first among equals; key 0 is no expert. */
-struct candidates {
-    uint32_t key[WORDS];
-    int      expert[WORDS];
-};
-
-__device__ __forceinline__ void load_candidates(struct candidates *c, const struct step_choice &j, int row)
+/* A row's keys of the experts lane + 32 i; 0: no expert. */
+__device__ __forceinline__ void load_keys(uint32_t key[WORDS], const struct step_choice &j, int row)
 {
     const int lane = threadIdx.x % 32;
     const float *at = j.logits + (size_t)row * j.n_experts + lane;
@@ -74,35 +69,8 @@ __device__ __forceinline__ void load_candidates(struct candidates *c, const stru
         for (int i = 0; i < WORDS; i++)
             l[i] += lane + 32 * i < j.n_experts ? at[32 * i] : 0;
 #pragma unroll
-    for (int i = 0; i < WORDS; i++) {
-        c->key[i] = lane + 32 * i < j.n_experts ? sort_key(l[i]) : 0;
-        c->expert[i] = lane + 32 * i;
-    }
-    /* neighbours change places, odd and even ones in turns */
-#pragma unroll
-    for (int round = 0; round < WORDS; round++)
-#pragma unroll
-        for (int i = round % 2; i + 1 < WORDS; i += 2) {
-            const bool swap = c->key[i] < c->key[i + 1];
-            const uint32_t k = c->key[i];
-            const int e = c->expert[i];
-            c->key[i] = swap ? c->key[i + 1] : k;
-            c->expert[i] = swap ? c->expert[i + 1] : e;
-            c->key[i + 1] = swap ? k : c->key[i + 1];
-            c->expert[i + 1] = swap ? e : c->expert[i + 1];
-        }
-}
-
-/* Takes `expert` out of the lane that has it. */
-__device__ __forceinline__ void drop_candidate(struct candidates *c, int expert)
-{
-    bool found = false;
-#pragma unroll
-    for (int i = 0; i < WORDS; i++) {
-        found = found || c->expert[i] == expert;
-        c->key[i] = !found ? c->key[i] : i + 1 < WORDS ? c->key[i + 1 < WORDS ? i + 1 : i] : 0;
-        c->expert[i] = !found ? c->expert[i] : i + 1 < WORDS ? c->expert[i + 1 < WORDS ? i + 1 : i] : -1;
-    }
+    for (int i = 0; i < WORDS; i++)
+        key[i] = lane + 32 * i < j.n_experts ? sort_key(l[i]) : 0;
 }
 
 __device__ __forceinline__ float key_value(uint32_t k)
@@ -110,72 +78,139 @@ __device__ __forceinline__ float key_value(uint32_t k)
     return __uint_as_float(k & 0x80000000u ? k & 0x7fffffffu : ~k);
 }
 
-/* One warp, one row: lane i < top_k gets the i-th choice and its weight.  With `overlap` the first choices are row 0's. */
-__device__ __forceinline__ void choose(const struct step_choice &j, int row, int *expert, float *weight)
+__device__ __forceinline__ float row_rms(const struct step_rms &r, int row)
 {
-    const int lane = threadIdx.x % 32, from_first = row && j.overlap > 0 ? min(j.overlap, j.top_k) : 0;
-    struct candidates c;
-    uint32_t value = 0;
-    *expert = -1;
-#pragma unroll 1
-    for (int i = 0; i < j.top_k; i++) {
-        if (i == 0 || i == from_first) {
-            load_candidates(&c, j, i < from_first ? 0 : row);
-#pragma unroll 1
-            for (int k = 0; k < i; k++)
-                drop_candidate(&c, __shfl_sync(~0u, *expert, k));
-        }
-        const uint32_t best = __reduce_max_sync(~0u, c.key[0]);
-        const int e = (int)__reduce_min_sync(~0u, c.key[0] == best ? (uint32_t)c.expert[0] : ~0u);
-        if (lane == i) {
-            *expert = e;
-            value = best;
-        }
-        const bool mine = c.expert[0] == e;
+    float part[STEP_RMS_PARTS], sum = 0;
 #pragma unroll
-        for (int k = 0; k + 1 < WORDS; k++) {
-            c.key[k] = mine ? c.key[k + 1] : c.key[k];
-            c.expert[k] = mine ? c.expert[k + 1] : c.expert[k];
-        }
-        if (mine)
-            c.key[WORDS - 1] = 0;
-    }
-    const float top = warp_max(lane < j.top_k ? key_value(value) : -INFINITY);
-    const float w = lane < j.top_k ? expf(key_value(value) - top) : 0;
-    *weight = w / warp_sum(w);
+    for (int i = 0; i < STEP_RMS_PARTS; i++)
+        part[i] = r.ssq && i < r.n ? r.ssq[i * STEP_ROWS + row] : 0;
+#pragma unroll
+    for (int i = 0; i < STEP_RMS_PARTS; i++)
+        sum += part[i];
+    return r.ssq ? rsqrtf(sum / (float)r.width + r.eps) : 1.0f;
 }
 
-/* A single row's choices in ascending order, left in `out` too when that is not NULL. */
-__device__ __forceinline__ void find_route_of_one(struct routing *r, const struct step_choice &j, struct step_route *out)
+/* A warp's work space while it chooses. */
+struct candidates {
+    uint32_t key[STEP_EXPERTS], chosen_key[STEP_CHOICES];
+    int16_t  expert[STEP_EXPERTS], chosen[STEP_CHOICES];
+};
+
+/* One warp: the k greatest keys, of equal ones those of lower experts; lane i < k gets the i-th by ascending expert. */
+__device__ __forceinline__ void select_experts(const uint32_t key[WORDS], int k, struct candidates *c, int *expert, uint32_t *value)
+{
+    const int lane = threadIdx.x % 32;
+    const uint32_t below = (1u << lane) - 1;
+    uint32_t top = key[0];
+    int rank = 0, n = 0, chosen = 0;
+#pragma unroll
+    for (int i = 1; i < WORDS; i++)
+        top = max(top, key[i]);
+    /* Candidates are all that are no less than the k-th of the lanes' greatest. */
+#pragma unroll
+    for (int i = 0; i < 32; i++) {
+        const uint32_t other = __shfl_sync(~0u, top, i);
+        rank += other > top || (other == top && i < lane);
+    }
+    const uint32_t least = __reduce_min_sync(~0u, rank < k ? top : ~0u);
+#pragma unroll
+    for (int i = 0; i < WORDS; i++) {
+        const bool in = key[i] >= least && key[i] > 0;
+        const uint32_t all = __ballot_sync(~0u, in);
+        if (in) {
+            c->key[n + __popc(all & below)] = key[i];
+            c->expert[n + __popc(all & below)] = (int16_t)(lane + 32 * i);
+        }
+        n += __popc(all);
+    }
+    __syncwarp();
+    for (int at = lane; at - lane < n; at += 32) {
+        const uint32_t mine = c->key[at < n ? at : 0];
+        rank = 0;
+#pragma unroll 8
+        for (int i = 0; i < n; i++)
+            rank += c->key[i] > mine || (c->key[i] == mine && i < at);
+        const bool in = at < n && rank < k;
+        const uint32_t all = __ballot_sync(~0u, in);
+        if (in) {
+            c->chosen_key[chosen + __popc(all & below)] = mine;
+            c->chosen[chosen + __popc(all & below)] = c->expert[at];
+        }
+        chosen += __popc(all);
+    }
+    __syncwarp();
+    *expert = lane < k ? c->chosen[lane] : -1;
+    *value = lane < k ? c->chosen_key[lane] : 0;
+}
+
+/* One warp, one row: lane i < top_k gets a choice, by ascending expert, and its key.  With `overlap` the first lanes have row 0's best. */
+__device__ __forceinline__ void choose(const struct step_choice &j, int row, struct candidates *c, int *expert, uint32_t *value)
+{
+    const int lane = threadIdx.x % 32, shared = row && j.overlap > 0 ? min(j.overlap, j.top_k) : 0;
+    uint32_t key[WORDS];
+    int of_first = -1;
+    uint32_t of_first_key = 0;
+    if (shared) {
+        load_keys(key, j, 0);
+        select_experts(key, shared, c, &of_first, &of_first_key);
+    }
+    load_keys(key, j, row);
+    for (int k = 0; k < shared; k++) {
+        const int e = __shfl_sync(~0u, of_first, k);
+#pragma unroll
+        for (int i = 0; i < WORDS; i++)
+            key[i] = lane + 32 * i == e ? 0 : key[i];
+    }
+    select_experts(key, j.top_k - shared, c, expert, value);
+    if (shared) {
+        *expert = __shfl_sync(~0u, *expert, (lane - shared) & 31);
+        *value = __shfl_sync(~0u, *value, (lane - shared) & 31);
+        *expert = lane < shared ? of_first : *expert;
+        *value = lane < shared ? of_first_key : *value;
+    }
+}
+
+/* The softmax of those. */
+__device__ __forceinline__ float choice_weight(const struct step_choice &j, int row, uint32_t value)
+{
+    const float top = key_value(__reduce_max_sync(~0u, value)), r = row_rms(j.rms, row);
+    const float w = threadIdx.x % 32 < j.top_k ? expf(r * (key_value(value) - top)) : 0;
+    return w / warp_sum(w);
+}
+
+/* A single row's choices, left in `out` too when that is not NULL.  WEIGHTS: the block wants the weights. */
+template <bool WEIGHTS>
+__device__ __forceinline__ void find_route_of_one(struct routing *r, struct candidates *c, const struct step_choice &j, struct step_route *out)
 {
     const int lane = threadIdx.x;
     if (threadIdx.x < 32) {
         const int n = j.n_valid && *j.n_valid < 1 ? 0 : j.top_k;
-        int expert, at = 0;
-        float weight;
-        choose(j, 0, &expert, &weight);
-        for (int k = 0; k < j.top_k; k++)
-            at += __shfl_sync(~0u, expert, k) < expert;
-        if (lane < n) {
-            r->expert[at] = (int16_t)expert;
-            r->weight[at] = weight;
-        }
+        int expert;
+        uint32_t value;
+        choose(j, 0, c, &expert, &value);
+        if (lane < n)
+            r->expert[lane] = (int16_t)expert;
         if (lane == 0)
             r->n = n;
-        if (out && lane < n) {
-            out->expert[at] = expert;
-            out->weight[at][0] = weight;
-            for (int t = 1; t < STEP_ROWS; t++)
-                out->weight[at][t] = 0;
+        if (WEIGHTS || out) {
+            const float weight = choice_weight(j, 0, value);
+            if (lane < n)
+                r->weight[lane] = weight;
+            if (out && lane < n) {
+                out->expert[lane] = expert;
+                out->weight[lane][0] = weight;
+                for (int t = 1; t < STEP_ROWS; t++)
+                    out->weight[lane][t] = 0;
+            }
+            if (out && lane == 0)
+                out->n = n;
         }
-        if (out && lane == 0)
-            out->n = n;
     }
     __syncthreads();
 }
 
-/* The same of n_rows rows. */
-__device__ __forceinline__ void find_route(struct routing *r, const struct step_choice &j, int n_rows, struct step_route *out)
+/* The same of n_rows rows, a warp each; c: of the warp. */
+__device__ __forceinline__ void find_route(struct routing *r, struct candidates *c, const struct step_choice &j, int n_rows, struct step_route *out)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int n_valid = j.n_valid ? min(*j.n_valid, n_rows) : n_rows;
@@ -185,9 +220,13 @@ __device__ __forceinline__ void find_route(struct routing *r, const struct step_
         r->chosen[warp][lane] = 0;
     __syncwarp();
     if (warp < n_valid) {
-        choose(j, warp, &expert, &weight);
+        uint32_t value;
+        choose(j, warp, c, &expert, &value);
         if (lane < j.top_k)
             atomicOr(&r->chosen[warp][expert / 32], 1u << (expert % 32));
+        if (out)
+            weight = choice_weight(j, warp, value);
+        expert = max(expert, 0);        /* of lanes without a choice */
     }
     __syncthreads();
     uint32_t any = 0;                   /* lane i: word i of the union */
@@ -264,6 +303,7 @@ template <int GW, int ROWS, int P>
 __device__ __forceinline__ void up_input(group_frags<P, (ROWS + 3) / 4> f[GW], const struct up_job &j, int g0, int gw, uint4 *staged)
 {
     constexpr int N = ROWS < 4 ? ROWS : 4;
+    const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int set = 0; set < (ROWS + 3) / 4; set++) {
         float4 x[GW][N];
@@ -272,7 +312,15 @@ __device__ __forceinline__ void up_input(group_frags<P, (ROWS + 3) / 4> f[GW], c
 #pragma unroll
             for (int i = 0; i < N; i++)
                 x[gi][i] = gi < gw && 4 * set + i < j.n_rows
-                         ? *(const float4 *)(j.x + (size_t)(4 * set + i) * j.hidden + (g0 + gi) * PACK_GROUP + 4 * (threadIdx.x % 32)) : make_float4(0, 0, 0, 0);
+                         ? *(const float4 *)(j.x + (size_t)(4 * set + i) * j.hidden + (g0 + gi) * PACK_GROUP + 4 * lane) : make_float4(0, 0, 0, 0);
+        const float rms = ROWS == 1 ? row_rms(j.choice.rms, 0) : lane < j.n_rows ? row_rms(j.choice.rms, lane) : 0;     /* of row `lane` */
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const float r = ROWS == 1 ? rms : __shfl_sync(~0u, rms, 4 * set + i);
+#pragma unroll
+            for (int gi = 0; gi < GW; gi++)
+                x[gi][i] = make_float4(x[gi][i].x * r, x[gi][i].y * r, x[gi][i].z * r, x[gi][i].w * r);
+        }
 #pragma unroll
         for (int gi = 0; gi < GW; gi++)
             frags_set(f[gi], set, x[gi], staged);
@@ -281,7 +329,8 @@ __device__ __forceinline__ void up_input(group_frags<P, (ROWS + 3) / 4> f[GW], c
 
 /* Tiles u0 .. u1 - 1, counted through all experts. */
 template <int F, int GW, int ROWS>
-__device__ __forceinline__ void up_run(const struct up_job &j, struct step_shared<STEP_WARPS, RING> *sm, step_stream<up_tiles<F>, 1, RING> &s, int u0, int u1, int g0, int gw, float *h)
+__device__ __forceinline__ void up_run(const struct up_job &j, struct step_shared<STEP_WARPS, RING> *sm, step_stream<up_tiles<F>, 1, RING> &s,
+                                       int u0, int u1, int g0, int gw, float *h)
 {
     constexpr int COLS = (ROWS + 3) / 4, P = product_of<F, true>();
     group_frags<P, COLS> f[GW];
@@ -333,9 +382,9 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 && GW < 4 ? UP_BLOCKS 
     const bool shared = (int)blockIdx.x < j.shared_blocks;
     const int b = shared ? blockIdx.x : blockIdx.x - j.shared_blocks, blocks = shared ? j.shared_blocks : gridDim.x - j.shared_blocks;
 
-    if (ROWS < 4)
-        staging_clear<ROWS>(sm->step.own[warp]);
     if (shared) {
+        if (ROWS < 4)
+            staging_clear<ROWS>(sm->step.own[warp]);
         const int u0 = j.tiles * b / blocks, u1 = j.tiles * (b + 1) / blocks;
         step_stream<up_tiles<FS>, 1, RING> s;
         if (threadIdx.x == 0)
@@ -351,15 +400,19 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 && GW < 4 ? UP_BLOCKS 
     gpu_wait();
     gpu_next();                         /* not before: `down` relies on what we have waited for */
     struct step_route *out = b == 0 ? j.route : NULL;
+    struct candidates *c = (struct candidates *)sm->step.own[warp];
     if (ROWS == 1)
-        find_route_of_one(&sm->routing, j.choice, out);
+        find_route_of_one<false>(&sm->routing, c, j.choice, out);
     else
-        find_route(&sm->routing, j.choice, j.n_rows, out);
-    const int n = sm->routing.n * j.tiles, u0 = (int)((long)n * b / blocks), u1 = (int)((long)n * (b + 1) / blocks);
+        find_route(&sm->routing, c, j.choice, j.n_rows, out);
+    const unsigned n = sm->routing.n * j.tiles;
+    const int u0 = n * b / blocks, u1 = n * (b + 1) / blocks;
     step_stream<up_tiles<F>, 1, RING> s;
     if (u0 >= u1)
         return;
     up_start<F>(s, &sm->step, j, j.routed, sm->routing.expert, u0, u1, g0, gw);
+    if (ROWS < 4)
+        staging_clear<ROWS>(sm->step.own[warp]);
     up_run<F, GW, ROWS>(j, &sm->step, s, u0, u1, g0, gw, j.h);
 }
 
@@ -395,8 +448,9 @@ template <int FS, int F> struct down_tiles {
     }
 };
 
-template <int WARPS> struct down_shared {
-    struct step_shared<WARPS, RING> step;
+template <int ROWS, int WARPS> struct down_shared {
+    enum { UNITS = ROWS == 1 && WARPS == 4 ? 10 : RING };     /* all that eight experts and the shared one have of a tile */
+    struct step_shared<WARPS, UNITS> step;
     struct routing routing;
     size_t offset[MAX_DISTINCT];
     float  gate[STEP_ROWS], weight[MAX_DISTINCT][STEP_ROWS];
@@ -496,7 +550,7 @@ __device__ __forceinline__ void down_tile(float2 total[(ROWS + 3) / 4], uint4 *o
 
 /* The experts, and what their products and the shared one's are multiplied with.  A single row chooses for itself, from what was there
  * before `up` began, so that its weights are asked for while `up` ends; more rows find the route that `up` leaves. */
-template <int ROWS, int WARPS> __device__ __forceinline__ void down_route(down_shared<WARPS> *sm, const struct down_job &j)
+template <int ROWS, int WARPS> __device__ __forceinline__ void down_route(struct down_shared<ROWS, WARPS> *sm, const struct down_job &j)
 {
     const int i = threadIdx.x;
     if (ROWS > 1)
@@ -505,8 +559,9 @@ template <int ROWS, int WARPS> __device__ __forceinline__ void down_route(down_s
 #pragma unroll 4
     for (int k = 0; k < j.n_logits; k++)
         gate += i < j.n_rows ? j.shared_gate[k * j.logit_step + i] : 0;
+    gate *= i < j.n_rows ? row_rms(j.choice.rms, i) : 0;
     if (ROWS == 1) {
-        find_route_of_one(&sm->routing, j.choice, NULL);
+        find_route_of_one<true>(&sm->routing, (struct candidates *)sm->step.own[0], j.choice, NULL);
         if (i < sm->routing.n) {
             sm->offset[i] = sm->routing.expert[i] * j.routed.stride;
             sm->weight[i][0] = sm->routing.weight[i];
@@ -541,13 +596,13 @@ __global__ void __launch_bounds__(32 * WARPS, ROWS <= 4 && F == WEIGHT_INT4 ? (W
 {
     constexpr int COLS = (ROWS + 3) / 4;
     extern __shared__ uint4 memory[];
-    down_shared<WARPS> *sm = (down_shared<WARPS> *)memory;
+    down_shared<ROWS, WARPS> *sm = (down_shared<ROWS, WARPS> *)memory;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int split = blockIdx.x / j.per_split, block = blockIdx.x % j.per_split;
     const int t0 = j.tiles * block / j.per_split, t1 = j.tiles * (block + 1) / j.per_split;
     const int group = split * WARPS + warp;
     const bool mine = group < j.groups;
-    step_stream<down_tiles<FS, F>, 1, RING> s;
+    step_stream<down_tiles<FS, F>, 1, down_shared<ROWS, WARPS>::UNITS> s;
 
     gpu_next();
     s.src.shared_step = (uint32_t)(j.groups * group_units<FS>() * STEP_UNIT);
@@ -639,7 +694,7 @@ template <int FS, int F> void launch_up_groups(struct cuda_queue *q, const struc
 template <int FS, int F, int ROWS, int WARPS> void launch_down_warps(struct cuda_queue *q, struct down_job j, int splits)
 {
     /* With a tile or two each, all blocks are there at once, and memory, not the rounding to whole tiles, decides how long it takes. */
-    const size_t bytes = sizeof(struct down_shared<WARPS>);
+    const size_t bytes = sizeof(struct down_shared<ROWS, WARPS>);
     const int resident = 16 / WARPS * q->n_sm / splits, room = (int)(q->smem / bytes) * q->n_sm / splits, most = resident < room ? resident : room;
     j.per_split = j.tiles < most ? j.tiles : most;
     launch(q, "step_experts_down", down_kernel<FS, F, ROWS, WARPS>, dim3(j.per_split * splits), 32 * WARPS, bytes, true, j);
@@ -668,7 +723,8 @@ template <int FS, int F> void launch_down(struct cuda_queue *q, const struct dow
 /* Formats of the shared expert and of the routed ones that published checkpoints have together. */
 #define PAIR_OF(shared, routed) ((shared) * 8 + (routed))
 
-static_assert(sizeof(struct up_shared) <= 99 * 1024 && sizeof(struct down_shared<8>) <= 99 * 1024, "shared memory of a GB10");
+static_assert(sizeof(struct candidates) <= 8 * STEP_PITCH, "candidates lie where a warp's input will be staged");
+static_assert(sizeof(struct up_shared) <= 99 * 1024 && sizeof(struct down_shared<1, 8>) <= 99 * 1024, "shared memory of a GB10");
 
 extern "C" void step_experts_up_cuda(struct cuda_queue *q, const struct step_experts_up_args *a)
 {

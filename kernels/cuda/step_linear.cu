@@ -16,7 +16,7 @@ enum { MAX_PARTS = 4 };              /* of the residual stream */
  * launch. */
 enum kind {
     STREAM,                             /* rows and their parts, normed; the block multiplies them whole */
-    RANGE,                              /* the same, but the block multiplies a range of columns */
+    RANGE,                              /* the same, but a range of columns, and not divided by the rms */
     PLAIN,                              /* rows as they are, or scaled by head */
     PAIR,                               /* two ranges of columns with an input and a norm of their own */
 };
@@ -36,7 +36,7 @@ struct job {
     const float      *part_at[MAX_PARTS];       /* parts of the stream; those that there are not point to its first one */
     int               n_partials;
     size_t            y_split;
-    float            *x_out, *h_out, *tile_max;
+    float            *x_out, *h_out, *ssq_out, *tile_max;
     const float      *ssq, *bias;
     const int32_t    *row, *pos, *drafts;
     const uint8_t    *marks;
@@ -116,8 +116,22 @@ template <int KIND, int GW> __device__ __forceinline__ void load_norm(float4 nor
         norm[gi] = gi < at.gw ? *(const float4 *)(w + gi * PACK_GROUP) : make_float4(0, 0, 0, 0);
 }
 
+/* INT4 scales each group of columns by its greatest, so the division by the rms can be made up for when sums are written: nobody waits for
+ * the other warps' squares.  For large matrices, CHAINS 1, alone: with more blocks a multiprocessor registers do not suffice. */
+template <int KIND, int P, int CHAINS> __host__ __device__ constexpr bool rms_at_end() { return KIND == STREAM && P == S8 && CHAINS == 1; }
+template <class SHARED> __device__ __forceinline__ float squares_of(const SHARED *sm, int set, int row)
+{
+    const float4 *v = (const float4 *)sm->square[set][row];
+    static_assert(STEP_WARPS == 8, "two of four");
+    return ((v[0].x + v[0].y) + (v[0].z + v[0].w)) + ((v[1].x + v[1].y) + (v[1].z + v[1].w));
+}
+template <class SHARED> __device__ __forceinline__ float rms_of(const SHARED *sm, const struct job &j, int set, int row)
+{
+    return rsqrtf(squares_of(sm, set, row) / (float)j.cols + j.eps);
+}
+
 /* The input of this warp's columns as fragments.  norm: weights of them, fetched before. */
-template <int KIND, int GW, int ROWS, int P, class SHARED>
+template <int KIND, int GW, int ROWS, int P, int CHAINS, class SHARED>
 __device__ __forceinline__ void load_input(group_frags<P, (ROWS + 3) / 4> f[GW], SHARED *sm, const struct job &j, const float4 norm[GW],
                                            const struct place &at, bool writer)
 {
@@ -145,44 +159,52 @@ __device__ __forceinline__ void load_input(group_frags<P, (ROWS + 3) / 4> f[GW],
                     else
                         u[gi][i] = input(j, x, from);
                 }
-                if (KIND == STREAM || KIND == PAIR)
+                if (KIND != PLAIN)
                     ss[i] += square4(u[gi][i]);
             }
-        if (KIND == RANGE)
+        if (KIND != PLAIN) {
+            constexpr bool LATER = rms_at_end<KIND, P, CHAINS>();
+            float r[N];
 #pragma unroll
             for (int i = 0; i < N; i++)
-#pragma unroll 1
-                for (int c = 4 * threadIdx.x; i < n && c < j.cols; c += 4 * STEP_THREADS)
-                    ss[i] += square4(input(j, x, (size_t)(row0 + 4 * set + i) * j.cols + c));
-        if (KIND != PLAIN) {
+                r[i] = 1;
+            if (KIND != RANGE || writer) {
 #pragma unroll
-            for (int i = 0; i < N; i++) {
-                const float v = warp_sum(ss[i]);
-                if (lane == 0)
-                    sm->square[set][warp][i] = v;
+                for (int i = 0; i < N; i++) {
+                    const float v = warp_sum(ss[i]);
+                    if (lane == 0)
+                        sm->square[set][i][warp] = v;
+                }
+                if (!LATER || j.h_out) {
+                    __syncthreads();
+#pragma unroll
+                    for (int i = 0; i < N; i++)
+                        if (KIND != RANGE)
+                            r[i] = rms_of(sm, j, set, i);
+                        else if (threadIdx.x == 0 && i < n)
+                            j.ssq_out[at.split * STEP_ROWS + 4 * set + i] = squares_of(sm, set, i);
+                }
             }
-            __syncthreads();
 #pragma unroll
-            for (int i = 0; i < N; i++) {
-                float v = 0;
-#pragma unroll
-                for (int w = 0; w < STEP_WARPS; w++)
-                    v += sm->square[set][w][i];
-                const float r = rsqrtf(v / (float)j.cols + j.eps);
+            for (int i = 0; i < N; i++)
 #pragma unroll
                 for (int gi = 0; gi < GW; gi++) {
                     const size_t to = (size_t)(4 * set + i) * j.cols + c0 + gi * PACK_GROUP;
                     const bool out = KIND != PAIR && writer && i < n && gi < at.gw;
                     if (out && j.x_out)
                         *(float4 *)(j.x_out + to) = u[gi][i];
-                    u[gi][i].x *= r * (1 + norm[gi].x);
-                    u[gi][i].y *= r * (1 + norm[gi].y);
-                    u[gi][i].z *= r * (1 + norm[gi].z);
-                    u[gi][i].w *= r * (1 + norm[gi].w);
-                    if (out && j.h_out)
-                        *(float4 *)(j.h_out + to) = u[gi][i];
+                    const float by = LATER ? 1 : r[i];
+                    u[gi][i].x *= by * (1 + norm[gi].x);
+                    u[gi][i].y *= by * (1 + norm[gi].y);
+                    u[gi][i].z *= by * (1 + norm[gi].z);
+                    u[gi][i].w *= by * (1 + norm[gi].w);
+                    if (out && j.h_out) {
+                        float4 h = u[gi][i];
+                        if (LATER)
+                            scale4(h, r[i]);
+                        *(float4 *)(j.h_out + to) = h;
+                    }
                 }
-            }
         } else if (j.ssq) {
 #pragma unroll
             for (int i = 0; i < N; i++)
@@ -218,8 +240,8 @@ __device__ __forceinline__ float penalised(const struct job &j, float l, int id,
     return mark & 2 ? l - s->presence_penalty : l;
 }
 
-/* A finished pair of sums: rows 16 tile + g and + 8 of one token. */
-template <bool LOGITS> __device__ __forceinline__ void write_sums(const struct job &j, const struct part &p, int split, int tile, int token, float2 v)
+/* A finished pair of sums: rows 16 tile + g and + 8 of one token.  pos: of row 0, for rings. */
+template <bool LOGITS> __device__ __forceinline__ void write_sums(const struct job &j, const struct part &p, int split, int tile, int token, int pos, float2 v)
 {
     const int g = threadIdx.x % 32 / 4, row = tile * PACK_ROWS + g;
     if (LOGITS) {
@@ -236,7 +258,7 @@ template <bool LOGITS> __device__ __forceinline__ void write_sums(const struct j
     }
     if (token >= j.n_rows)
         return;
-    float *y = p.y + split * j.y_split + (size_t)(p.write == STEP_TO_RING ? (*j.pos + token) % STEP_RING : token) * p.y_row;
+    float *y = p.y + split * j.y_split + (size_t)(p.write == STEP_TO_RING ? (pos + token) % STEP_RING : token) * p.y_row;
     if (row < p.rows)
         y[row] = v.x;
     if (row + 8 < p.rows)
@@ -258,7 +280,7 @@ __global__ void __launch_bounds__(STEP_THREADS, blocks_of<F, GW, ROWS, tiles_of<
     step_linear_kernel(const __grid_constant__ struct job j)
 {
     constexpr int COLS = (ROWS + 3) / 4, T = tiles_of<ROWS, CHAINS>(), units = group_units<F>();
-    constexpr int P = product_of<F, KIND != PLAIN>();
+    constexpr int P = product_of<F, KIND == STREAM || KIND == PAIR>();
     extern __shared__ uint4 memory[];
     linear_shared<T> *sm = (linear_shared<T> *)memory;
     const int warp = threadIdx.x / 32;
@@ -289,9 +311,10 @@ __global__ void __launch_bounds__(STEP_THREADS, blocks_of<F, GW, ROWS, tiles_of<
     if (KIND != PLAIN && ROWS == 1)
         load_norm<KIND, GW>(norm, j, at);
     gpu_wait();
+    const int pos = !LOGITS && j.pos ? *j.pos : 0;
     if (KIND != PLAIN && ROWS > 1)      /* too many registers to hold it meanwhile */
         load_norm<KIND, GW>(norm, j, at);
-    load_input<KIND, GW, ROWS, P>(f, sm, j, norm, at, pi == 0 && block == 0);
+    load_input<KIND, GW, ROWS, P, CHAINS>(f, sm, j, norm, at, pi == 0 && block == 0);
 
     for (int tile = t0, n = 0; tile < t1; tile += T, n++) {
         float2 total[T][COLS] = {};
@@ -300,8 +323,10 @@ __global__ void __launch_bounds__(STEP_THREADS, blocks_of<F, GW, ROWS, tiles_of<
             const int at = t0 + round * T + i;
             if (at >= t1)
                 return;
-            const float2 r = row_scale<F>(p.scale, at, threadIdx.x % 32 / 4);
-            write_sums<LOGITS>(j, p, split, at, 4 * set + threadIdx.x % 4, make_float2(v.x * r.x, v.y * r.y));
+            float2 r = row_scale<F>(p.scale, at, threadIdx.x % 32 / 4);
+            if (rms_at_end<KIND, P, CHAINS>())
+                r.x = r.y = rms_of(sm, j, set, threadIdx.x % 4);
+            write_sums<LOGITS>(j, p, split, at, 4 * set + threadIdx.x % 4, pos, make_float2(v.x * r.x, v.y * r.y));
         });
     }
 }
@@ -457,6 +482,7 @@ extern "C" void step_linear_cuda(struct cuda_queue *q, const struct step_linear_
     j.y_split = a->y_split;
     j.x_out = a->x_out;
     j.h_out = a->h_out;
+    j.ssq_out = a->ssq_out;
     j.tile_max = a->tile_max;
     j.ssq = a->ssq;
     j.bias = a->bias;
@@ -472,8 +498,8 @@ extern "C" void step_linear_cuda(struct cuda_queue *q, const struct step_linear_
     j.groups = pack_groups(a->part[0].w.cols);
     j.cols = a->part[0].w.cols / (pair ? 2 : 1);
     j.split_groups = (j.groups + splits - 1) / splits;
-    const enum kind kind = pair ? PAIR : !a->in[0].norm ? PLAIN : splits > 1 ? RANGE : STREAM;
-    if (kind == PLAIN && (a->n_partials || a->x_out || a->h_out))
+    const enum kind kind = pair ? PAIR : !a->in[0].norm ? PLAIN : a->ssq_out ? RANGE : STREAM;
+    if ((kind == PLAIN && (a->n_partials || a->x_out || a->h_out)) || (kind == STREAM && splits > 1))
         queue_note(q, "step_linear", cudaErrorInvalidValue);
     for (int f = WEIGHT_DENSE; f <= WEIGHT_INT8; f++)
         for (int i = 0; i < a->n_parts; i++)

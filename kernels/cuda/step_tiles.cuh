@@ -31,7 +31,7 @@ template <int WARPS, int N_UNITS> struct step_shared {
     uint4    ring[WARPS][UNITS][64];
     uint32_t scale[WARPS][UNITS][32];
     uint4    own[WARPS][8 * STEP_PITCH / 16];
-    float    square[2][WARPS][4];       /* by set of rows */
+    float    square[2][4][WARPS];       /* by set of rows */
 };
 
 template <int F> __host__ __device__ constexpr int group_units() { return group_lines<F>() / 2; }
@@ -193,6 +193,7 @@ __device__ __forceinline__ void frags_set(group_frags<P, COLS> &f, int set, cons
 /* Zeroes what frags_set() will not write of a warp's staging: rows from N on. */
 template <int N> __device__ __forceinline__ void staging_clear(uint4 *staged)
 {
+    __syncwarp();                       /* what was there has been read */
     for (int i = threadIdx.x % 32; i < 8 * STEP_PITCH / 16; i += 32)
         staged[i] = make_uint4(0, 0, 0, 0);
 }

@@ -14,7 +14,7 @@ enum { DEPTH_NEAR = 4096, DEPTH_FAR = 131072, MAX_SPLITS = 4, RING_POS = 100 };
 struct step {
     int    rows;
     size_t wide;                        /* floats of one row of x and y */
-    float *x, *x_out, *h_out, *y, *partials, *ssq, *ring, *ring_a, *ring_b, *z, *logits, *tile_max, *route_logits, *gate, *last_hidden, *freq;
+    float *x, *x_out, *h_out, *y, *partials, *ssq, *ring, *ring_a, *ring_b, *z, *logits, *tile_max, *route_logits, *gate, *router_ssq, *last_hidden, *freq;
     float *state;                       /* [n_delta][2] of one layer's */
     size_t state_floats;
     float *h, *shared_h;
@@ -33,7 +33,11 @@ struct step {
 
 /* As the forward pass cuts columns: at most 32 groups to a range, and the router, of few rows, into more. */
 static int fewest_splits(int cols) { return (cols / PACK_GROUP + 31) / 32; }
-static int router_splits(const struct model_config *c) { return c->hidden / PACK_GROUP >= 16 ? 2 : 1; }
+static int router_splits(const struct model_config *c)
+{
+    int n = c->hidden / PACK_GROUP / 8;
+    return n < 1 ? 1 : n < STEP_RMS_PARTS ? n : STEP_RMS_PARTS;
+}
 
 static struct step_linear_args plain_input(const struct kernels *k, const struct step *s, const float *norm)
 {
@@ -99,6 +103,7 @@ static void call_router(struct kernels *k, void *arg, int i)
     struct step_linear_args a = plain_input(k, s, l->norm_post);
     a.h_out = s->h_out;
     a.splits = router_splits(&k->s->m.cfg);
+    a.ssq_out = s->router_ssq;
     a.y_split = (size_t)STEP_ROWS * (size_t)(l->moe.router.rows + 1);
     add_part(&a, &l->moe.router, s->y, STEP_PLAIN);
     add_part(&a, &l->moe.shared_gate, s->y + (size_t)STEP_ROWS * (size_t)l->moe.router.rows, STEP_PLAIN);
@@ -161,7 +166,7 @@ static size_t stride(const struct weight *a, const struct weight *b) { return (s
 static struct step_choice choice(const struct kernels *k, const struct step *s, int i)
 {
     const struct model_config *c = &k->s->m.cfg;
-    return (struct step_choice){.logits = s->route_logits + (size_t)i * STEP_ROWS * (size_t)c->n_experts, .n_logits = 1,
+    return (struct step_choice){.rms = {s->router_ssq, router_splits(c), c->hidden, c->rms_eps}, .logits = s->route_logits + (size_t)i * STEP_ROWS * (size_t)c->n_experts, .n_logits = 1,
                                 .overlap = k->s->o->overlap - 1, .n_experts = c->n_experts, .top_k = c->top_k};
 }
 
@@ -335,6 +340,7 @@ static void alloc_operands(struct kernels *k, struct step *s)
     s->tile_max = kernels_random(k, rows * (vocab / 16 + 1));
     s->route_logits = kernels_random(k, KERNEL_CALLS * rows * (size_t)c->n_experts);
     s->gate = kernels_random(k, 8 * rows);
+    s->router_ssq = kernels_random(k, STEP_RMS_PARTS * rows);
     s->last_hidden = kernels_random(k, 3 * H);
     s->state_floats = heads * 128 * 128;
     s->state = kernels_alloc(k, 2 * (size_t)k->s->n_delta * s->state_floats * sizeof(float));

@@ -4,13 +4,17 @@
 
 #include "base/log.h"
 
-enum { ROUTER_SPLITS = 2, MAX_SPLITS = 8 };
+enum { MAX_SPLITS = 8 };
 
 static int groups(int cols) { return cols / PACK_GROUP; }
 /* At most 2 groups for each of 8 warps: more blocks than multiprocessors, with room for the next kernel's. */
 static int column_splits(int cols) { return (groups(cols) + 15) / 16; }
-/* The router has too few rows to fill the machine. */
-static int router_splits(const struct model_config *c) { return groups(c->hidden) >= 8 * ROUTER_SPLITS ? ROUTER_SPLITS : 1; }
+/* The router has too few rows to fill the machine: a group for each of 8 warps. */
+static int router_splits(const struct model_config *c)
+{
+    int n = groups(c->hidden) / 8;
+    return n < 1 ? 1 : n < STEP_RMS_PARTS ? n : STEP_RMS_PARTS;
+}
 
 bool fused_fits(const struct model_config *c, struct err *e)
 {
@@ -47,8 +51,8 @@ static size_t cut(struct fused *u, char *memory, const struct model_config *c)
     const struct { void *at; size_t bytes; } list[] = {
         {&u->x[0], n * H * 4}, {&u->x[1], n * H * 4}, {&u->part, MAX_SPLITS * n * H * 4}, {&u->h, n * H * 4}, {&u->hidden, n * H * 4},
         {&u->qg, n * 2 * q * 4}, {&u->k, n * kv * 4}, {&u->v, n * kv * 4}, {&u->z, n * value * 4}, {&u->y, n * max2(q, value) * 4},
-        {&u->ssq, n * (size_t)c->lin_v_heads * 8}, {&u->router, ROUTER_SPLITS * n * ((size_t)c->n_experts + 1) * 4},
-        {&u->route, sizeof *u->route}, {&u->expert_h, choices * n * (size_t)c->moe_inter * 4},
+        {&u->ssq, n * (size_t)c->lin_v_heads * 8}, {&u->router, STEP_RMS_PARTS * n * ((size_t)c->n_experts + 1) * 4},
+        {&u->router_ssq, STEP_RMS_PARTS * n * 4}, {&u->route, sizeof *u->route}, {&u->expert_h, choices * n * (size_t)c->moe_inter * 4},
         {&u->shared_h, n * (size_t)c->shared_inter * 4}, {&u->attention, step_attention_scratch(c->n_q_heads)}, {&u->mtp_h, H * 4},
         {&u->live, sizeof *u->live},
     };
@@ -136,8 +140,8 @@ static void attention_step(struct forward *f, struct cache *k, const struct laye
     take_stream(u, &in, l->norm_in, c->rms_eps);
     f->dev->step->step_linear(f->dev, &in);
     STEP(f->dev, step_attention, .y = u->y, .qg = u->qg, .k = u->k, .v = u->v, .q_norm = l->attn.q_norm, .k_norm = l->attn.k_norm,
-         .freq = f->freq, .kv = k->kv[kv_layer], .pos = pos, .scratch = u->attention, .n_rows = n, .n_q_heads = c->n_q_heads,
-         .half = c->rotary_dim / 2, .eps = c->rms_eps, .rope_scale = c->yarn_attention_factor, .scale = 1.0f / sqrtf((float)c->head_dim));
+         .freq = f->freq, .kv = k->kv[kv_layer], .pos = pos, .scratch = u->attention,
+         .settled = pos == &u->live->pos, .n_rows = n, .n_q_heads = c->n_q_heads, .half = c->rotary_dim / 2, .eps = c->rms_eps, .rope_scale = c->yarn_attention_factor, .scale = 1.0f / sqrtf((float)c->head_dim));
     project_out(f, &l->attn.o, NULL, n);
 }
 
@@ -167,11 +171,12 @@ static void moe_step(struct forward *f, const struct layer_weights *l, const int
         down_step = (size_t)((const char *)w->experts[1].down.data - (const char *)w->experts[0].down.data);
     struct step_linear_args in = {
         .part = {part(&w->router, u->router, STEP_PLAIN), part(&w->shared_gate, u->gate, STEP_PLAIN)}, .n_parts = 2,
-        .h_out = u->h, .n_rows = n, .splits = router_splits(c), .y_split = u->router_step,
+        .h_out = u->h, .ssq_out = u->router_ssq, .n_rows = n, .splits = router_splits(c), .y_split = u->router_step,
     };
     take_stream(u, &in, l->norm_post, c->rms_eps);
     f->dev->step->step_linear(f->dev, &in);
-    const struct step_choice choice = {.logits = u->router, .n_logits = router_splits(c), .logit_step = u->router_step, .n_valid = n_valid,
+    const struct step_choice choice = {.rms = {u->router_ssq, router_splits(c), c->hidden, c->rms_eps}, .logits = u->router,
+                                       .n_logits = router_splits(c), .logit_step = u->router_step, .n_valid = n_valid,
                                        .overlap = u->overlap, .n_experts = c->n_experts, .top_k = c->top_k};
     STEP(f->dev, step_experts_up, .h = u->expert_h, .shared_h = u->shared_h, .route = u->route, .choice = choice, .x = u->h,
          .pair = w->experts[0].gate, .stride = pair_step, .shared = w->shared.gate, .n_rows = n, .inter = c->moe_inter, .hidden = c->hidden);

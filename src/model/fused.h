@@ -19,6 +19,7 @@ struct fused {
     float *qg, *k, *v, *z, *y, *ssq;
     float *router, *gate;               /* [router splits] of [n, experts] and of [n], router_step apart */
     size_t router_step;
+    float *router_ssq;                  /* [router splits, STEP_ROWS]: the division by the rms is left to the experts */
     struct step_route *route;
     float    *expert_h, *shared_h;    /* SwiGLU outputs of the routed experts and of the shared one */
     void  *attention;

@@ -208,7 +208,7 @@ static void case_open(struct step_case *c, int q, int kv, int n, int pos)
         .y = poisoned(y_bytes(c)), .qg = upload(c->qg, (size_t)n * q_token * 4), .k = upload(c->k, (size_t)n * kv_token * 4),
         .v = upload(c->v, (size_t)n * kv_token * 4), .q_norm = upload(c->q_norm, DIM * 4), .k_norm = upload(c->k_norm, DIM * 4),
         .freq = upload(c->freq, HALF * 4), .kv = {.k = upload(c->cache_k, cache_bytes(c)), .v = upload(c->cache_v, cache_bytes(c)),
-        .dtype = DT_BF16, .n_kv_heads = kv, .head_dim = DIM}, .scratch = poisoned(step_attention_scratch(q)), .n_rows = n,
+        .dtype = DT_BF16, .n_kv_heads = kv, .head_dim = DIM}, .scratch = poisoned(step_attention_scratch(q)), .n_rows = n, .settled = n % 2,
         .n_q_heads = q, .half = HALF, .eps = 1e-6f, .rope_scale = 1.05f, .scale = 1.0f / 16};
     c->d_pos = upload(&c->pos, sizeof c->pos);
     c->gpu.pos = c->d_pos;

@@ -135,6 +135,16 @@ static struct input make_input(int n, int cols, int n_parts)
     return in;
 }
 
+/* What a reader multiplies row t with, by definition. */
+static float rms_of(const float *x, int cols)
+{
+    double sum = 0;
+    for (int i = 0; i < cols; i++)
+        sum += (double)x[i] * (double)x[i];
+    return (float)(1 / sqrt(sum / cols + (double)eps));
+}
+
+/* Ranges of columns leave the division by the rms to the reader. */
 static void check_linear(enum weight_format f, int rows, int cols, int n, int n_parts, int splits)
 {
     char what[128];
@@ -142,20 +152,32 @@ static void check_linear(enum weight_format f, int rows, int cols, int n, int n_
     struct input in = make_input(n, cols, n_parts);
     size_t out = (size_t)n * (size_t)rows, y_split = (size_t)STEP_ROWS * (size_t)rows;
     float *want = host(out * 4), *y = device(NULL, y_split * (size_t)splits * 4), *sum = device(NULL, (size_t)n * (size_t)cols * 4),
-          *h = device(NULL, (size_t)n * (size_t)cols * 4);
+          *h = device(NULL, (size_t)n * (size_t)cols * 4), *ssq = splits > 1 ? device(NULL, (size_t)splits * STEP_ROWS * 4) : NULL;
     product(want, in.h, &w, n);
     enum step_write write = f == WEIGHT_INT8 ? STEP_LOGITS : STEP_PLAIN;
     STEP(cuda, step_linear, .part = {{.w = packed(&w, NULL), .y = y, .y_row = (size_t)rows, .write = write}}, .n_parts = 1,
          .in = {{.x = in.dx, .norm = in.dnorm}}, .partials = in.dparts, .n_partials = n_parts, .partial_step = in.step, .x_out = sum,
-         .h_out = h, .tile_max = device(NULL, (size_t)n * (size_t)pack_tiles(rows) * 4), .n_ids = rows, .y_split = y_split, .n_rows = n, .splits = splits, .eps = eps);
-    float *got = fetch(y, y_split * (size_t)splits * 4);
+         .h_out = h, .tile_max = device(NULL, (size_t)n * (size_t)pack_tiles(rows) * 4), .n_ids = rows, .ssq_out = ssq, .y_split = y_split, .n_rows = n, .splits = splits, .eps = eps);
+    float *got = fetch(y, y_split * (size_t)splits * 4), *normed = fetch(h, (size_t)n * (size_t)cols * 4);
     for (size_t i = 0; i < out; i++)
         for (int s = 1; s < splits; s++)
             got[i] += got[(size_t)s * y_split + i];
+    for (int t = 0; ssq && t < n; t++) {
+        const float *part = fetch(ssq, (size_t)splits * STEP_ROWS * 4), want_rms = rms_of(in.sum + (size_t)t * (size_t)cols, cols);
+        double squares = 0;
+        for (int s = 0; s < splits; s++)
+            squares += (double)part[s * STEP_ROWS + t];
+        float rms = (float)(1 / sqrt(squares / cols + (double)eps));
+        assert_true(fabsf(rms - want_rms) <= 1e-5f * want_rms);
+        for (int i = 0; i < rows; i++)
+            got[(size_t)t * (size_t)rows + (size_t)i] *= rms;
+        for (int i = 0; i < cols; i++)
+            normed[(size_t)t * (size_t)cols + (size_t)i] *= rms;
+    }
     snprintf(what, sizeof what, "%s [%d, %d], %d rows, %d parts, %d splits", names[f], rows, cols, n, n_parts, splits);
     compare(what, got, want, out, tolerance);
     compare("the sum", fetch(sum, (size_t)n * (size_t)cols * 4), in.sum, (size_t)n * (size_t)cols, 0);
-    compare("the normed input", fetch(h, (size_t)n * (size_t)cols * 4), in.h, (size_t)n * (size_t)cols, 1e-6);
+    compare("the normed input", normed, in.h, (size_t)n * (size_t)cols, 1e-6);
 }
 
 static void test_step_linear__every_format_and_row_count_as_defined(void **state)
@@ -185,9 +207,15 @@ static void test_step_linear__a_row_has_the_same_bits_in_any_company(void **stat
 {
     (void)state;
     need_gpu();
-    const int rows = 4112, cols = 3072;
-    for (int f = WEIGHT_DENSE; f <= WEIGHT_INT8; f++) {
-        struct weight w = make((enum weight_format)f, rows, cols), p = packed(&w, NULL);
+    /* large matrices have code of their own */
+    static const struct { enum weight_format f; int rows; } matrices[] = {
+        {WEIGHT_DENSE, 4112}, {WEIGHT_INT4, 4112}, {WEIGHT_FP8, 4112}, {WEIGHT_INT8, 4112}, {WEIGHT_INT4, 12304},
+    };
+    const int cols = 3072;
+    for (size_t m = 0; m < sizeof matrices / sizeof *matrices; m++) {
+        const enum weight_format f = matrices[m].f;
+        const int rows = matrices[m].rows;
+        struct weight w = make(f, rows, cols), p = packed(&w, NULL);
         struct input in = make_input(STEP_ROWS, cols, 2);
         float *all = NULL;
         for (int n = STEP_ROWS; n >= 1; n--) {
@@ -227,6 +255,29 @@ static void test_step_linear__several_matrices_rings_formats_and_head_norms(void
     compare("a small matrix", fetch(yb, (size_t)n * 64 * 4), want, (size_t)n * 64, tolerance);
     product(want, x, &c, n);
     compare("another format", fetch(yc, (size_t)n * (size_t)rows * 4), want, (size_t)n * (size_t)rows, tolerance);
+}
+
+/* A dense matrix, whose launch leaves the normed input, and large and small INT4 ones, whose launch may take that. */
+static void test_step_linear__formats_together_with_one_normed_input(void **state)
+{
+    (void)state;
+    need_gpu();
+    const int cols = 3072, big = 12304, small = 48;
+    struct weight a = make(WEIGHT_INT4, big, cols), b = make(WEIGHT_DENSE, small, cols), pa = packed(&a, NULL), pb = packed(&b, NULL);
+    for (int n = 1; n <= STEP_ROWS; n += 1 + n / 3) {
+        struct input in = make_input(n, cols, 2);
+        float *ya = device(NULL, (size_t)n * (size_t)big * 4), *yb = device(NULL, (size_t)n * (size_t)small * 4), *want = host((size_t)n * (size_t)big * 4),
+              *sum = device(NULL, (size_t)n * (size_t)cols * 4), *h = device(NULL, (size_t)n * (size_t)cols * 4);
+        STEP(cuda, step_linear, .part = {{.w = pa, .y = ya, .y_row = (size_t)big}, {.w = pb, .y = yb, .y_row = (size_t)small}}, .n_parts = 2,
+             .in = {{.x = in.dx, .norm = in.dnorm}}, .partials = in.dparts, .n_partials = 2, .partial_step = in.step, .x_out = sum, .h_out = h,
+             .n_rows = n, .splits = 1, .eps = eps);
+        product(want, in.h, &a, n);
+        compare("the large matrix", fetch(ya, (size_t)n * (size_t)big * 4), want, (size_t)n * (size_t)big, tolerance);
+        product(want, in.h, &b, n);
+        compare("the small matrix", fetch(yb, (size_t)n * (size_t)small * 4), want, (size_t)n * (size_t)small, tolerance);
+        compare("the sum", fetch(sum, (size_t)n * (size_t)cols * 4), in.sum, (size_t)n * (size_t)cols, 0);
+        compare("the normed input", fetch(h, (size_t)n * (size_t)cols * 4), in.h, (size_t)n * (size_t)cols, 1e-6);
+    }
 }
 
 static void test_step_linear__two_inputs_tables_and_a_chosen_row(void **state)
@@ -341,7 +392,8 @@ static void make_moe(struct moe *m)
 }
 
 /* Runs both on the GPU; y [n, hidden] on the host, its ranges added up. */
-static float *run_moe(const struct moe *m, const float *x, const float *logits, const float *gate, int n, int n_logits, int n_valid, struct step_route *route)
+static float *run_moe(const struct moe *m, const float *x, const float *logits, const float *gate, const float *ssq, int n, int n_logits, int n_valid,
+                      struct step_route *route)
 {
     size_t H = (size_t)m->hidden, rows = (size_t)n, step = rows * (size_t)m->n_experts, y_split = STEP_ROWS * H;
     int splits = step_experts_splits(m->inter);
@@ -349,7 +401,7 @@ static float *run_moe(const struct moe *m, const float *x, const float *logits, 
     float *h = device(NULL, rows * (size_t)m->top_k * row_bytes), *sh = device(NULL, row_bytes);
     struct step_route *r = device(NULL, sizeof *r);
     float *y = device(NULL, (size_t)splits * y_split * 4);
-    const struct step_choice choice = {.logits = device(logits, (size_t)n_logits * step * 4), .n_logits = n_logits, .logit_step = step,
+    const struct step_choice choice = {.rms = {ssq ? device(ssq, 2 * STEP_ROWS * 4) : NULL, 2, m->hidden, eps}, .logits = device(logits, (size_t)n_logits * step * 4), .n_logits = n_logits, .logit_step = step,
                                        .n_valid = device(&n_valid, 4), .overlap = -1, .n_experts = m->n_experts, .top_k = m->top_k};
     STEP(cuda, step_experts_up, .h = h, .shared_h = sh, .route = r, .choice = choice, .x = device(x, rows * H * 4), .pair = m->pair,
          .stride = m->pair_step, .shared = m->shared_pair, .n_rows = n, .inter = m->inter, .hidden = m->hidden);
@@ -364,7 +416,7 @@ static float *run_moe(const struct moe *m, const float *x, const float *logits, 
     return got;
 }
 
-static void check_moe(struct moe *m, int n, int n_valid)
+static void check_moe(struct moe *m, int n, int n_valid, bool left)
 {
     enum { PARTS = 3 };
     char what[128];
@@ -379,6 +431,20 @@ static void check_moe(struct moe *m, int n, int n_valid)
     for (size_t i = 0; i < rows; i++)
         for (int p = 0; p < PARTS; p++)
             gate[i] += gates[(size_t)p * rows + i];
+    /* With ssq what the GPU gets are rows, logits and gates before a division by the rms that it must make up for. */
+    float *raw_x = host(rows * H * 4), *raw_parts = host(PARTS * rows * E * 4), *raw_gates = host(PARTS * rows * 4), ssq[2 * STEP_ROWS] = {0};
+    for (size_t t = 0; t < rows; t++) {
+        ssq[t] = (float)m->hidden * (1.0f + (float)t);
+        ssq[STEP_ROWS + t] = 0.5f * (float)m->hidden;
+        const float up = left ? sqrtf(1.5f + (float)t + eps) : 1;
+        for (size_t i = 0; i < H; i++)
+            raw_x[t * H + i] = x[t * H + i] * up;
+        for (size_t p = 0; p < PARTS; p++)
+            for (size_t e = 0; e < E; e++)
+                raw_parts[(p * rows + t) * E + e] = parts[(p * rows + t) * E + e] * up;
+        for (size_t p = 0; p < PARTS; p++)
+            raw_gates[p * rows + t] = gates[p * rows + t] * up;
+    }
     RUN(cpu, router, .experts = experts, .weights = weights, .logits = logits, .n_tokens = n, .n_experts = m->n_experts, .top_k = m->top_k);
     for (int t = n_valid; t < n; t++)
         for (int k = 0; k < m->top_k; k++)
@@ -390,7 +456,7 @@ static void check_moe(struct moe *m, int n, int n_valid)
         .n_experts = m->n_experts, .top_k = m->top_k, .inter_max = m->inter);
     RUN(cpu, moe_combine, .x = want, .d = sd, .weights = weights, .shared_gate = gate, .n_tokens = n, .top_k = m->top_k, .hidden = m->hidden);
 
-    float *got = run_moe(m, x, parts, gates, n, PARTS, n_valid, &route);
+    float *got = run_moe(m, raw_x, raw_parts, raw_gates, left ? ssq : NULL, n, PARTS, n_valid, &route);
     int distinct = 0;
     for (int e = 0; e < m->n_experts; e++) {
         bool used = false;
@@ -405,7 +471,7 @@ static void check_moe(struct moe *m, int n, int n_valid)
         assert_true(distinct < route.n);
         assert_int_equal(route.expert[distinct], e);
         for (int t = 0; t < n; t++)
-            assert_true(fabsf(route.weight[distinct][t] - w[t]) <= 2e-6f);
+            assert_true(fabsf(route.weight[distinct][t] - w[t]) <= 4e-6f);
         distinct++;
     }
     assert_int_equal(route.n, distinct);
@@ -414,12 +480,13 @@ static void check_moe(struct moe *m, int n, int n_valid)
 
     /* alone, a row must come out with the same bits */
     for (int t = 0; t < n_valid; t += 3) {
-        float *one = host(PARTS * E * 4), one_gate[PARTS];
+        float *one = host(PARTS * E * 4), one_gate[PARTS], one_ssq[2 * STEP_ROWS] = {ssq[t]};
+        one_ssq[STEP_ROWS] = ssq[STEP_ROWS + t];
         for (int p = 0; p < PARTS; p++) {
-            memcpy(one + (size_t)p * E, parts + ((size_t)p * rows + (size_t)t) * E, E * 4);
-            one_gate[p] = gates[(size_t)p * rows + (size_t)t];
+            memcpy(one + (size_t)p * E, raw_parts + ((size_t)p * rows + (size_t)t) * E, E * 4);
+            one_gate[p] = raw_gates[(size_t)p * rows + (size_t)t];
         }
-        float *alone = run_moe(m, x + (size_t)t * H, one, one_gate, 1, PARTS, 1, &route);
+        float *alone = run_moe(m, raw_x + (size_t)t * H, one, one_gate, left ? one_ssq : NULL, 1, PARTS, 1, &route);
         assert_memory_equal(alone, got + (size_t)t * H, H * 4);
     }
 }
@@ -431,9 +498,9 @@ static void test_step_experts__full_width(void **state)
     struct moe m = {.hidden = 3072, .inter = 1024, .n_experts = 12, .top_k = 8, .routed = WEIGHT_INT4, .shared = WEIGHT_FP8};
     make_moe(&m);
     for (int n = 1; n <= STEP_ROWS; n += 1 + n / 3)
-        check_moe(&m, n, n);
-    check_moe(&m, 4, 2);
-    check_moe(&m, 3, 0);
+        check_moe(&m, n, n, n != 3);
+    check_moe(&m, 4, 2, true);
+    check_moe(&m, 3, 0, false);
 }
 
 static void test_step_experts__other_widths_and_formats(void **state)
@@ -450,7 +517,7 @@ static void test_step_experts__other_widths_and_formats(void **state)
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         make_moe(&list[i]);
         for (int n = 1; n <= STEP_ROWS; n += 1 + n / 2)
-            check_moe(&list[i], n, n);
+            check_moe(&list[i], n, n, n % 2);
     }
 }
 
@@ -462,6 +529,7 @@ int main(void)
         TEST(test_step_linear__awkward_shapes_and_ranges_of_columns),
         TEST(test_step_linear__a_row_has_the_same_bits_in_any_company),
         TEST(test_step_linear__several_matrices_rings_formats_and_head_norms),
+        TEST(test_step_linear__formats_together_with_one_normed_input),
         TEST(test_step_linear__two_inputs_tables_and_a_chosen_row),
         TEST(test_step_linear__penalties_as_the_sampler_has_them),
         TEST(test_step_experts__full_width),
