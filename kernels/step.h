@@ -200,6 +200,13 @@ struct step_rms {
     float        eps;
 };
 
+/* Ranges of columns for the router, which has too few rows to fill a machine: a group of columns for each of 8 warps. */
+static inline int step_router_splits(int hidden)
+{
+    int n = hidden / PACK_GROUP / 8;
+    return n < 1 ? 1 : n < STEP_RMS_PARTS ? n : STEP_RMS_PARTS;
+}
+
 /* What rows choose their experts from: top-k of softmax(logits), renormalised.  As router. */
 struct step_choice {
     struct step_rms rms;        /* of the rows: for the logits, the shared gate and the experts' input */

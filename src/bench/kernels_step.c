@@ -31,13 +31,8 @@ struct step {
     int      splits;
 };
 
-/* As the forward pass cuts columns: at most 32 groups to a range, and the router, of few rows, into more. */
+/* As the forward pass cuts columns: at most 32 groups to a range. */
 static int fewest_splits(int cols) { return (cols / PACK_GROUP + 31) / 32; }
-static int router_splits(const struct model_config *c)
-{
-    int n = c->hidden / PACK_GROUP / 8;
-    return n < 1 ? 1 : n < STEP_RMS_PARTS ? n : STEP_RMS_PARTS;
-}
 
 static struct step_linear_args plain_input(const struct kernels *k, const struct step *s, const float *norm)
 {
@@ -102,7 +97,7 @@ static void call_router(struct kernels *k, void *arg, int i)
     const struct layer_weights *l = &k->s->m.weights.layers[i % k->s->m.cfg.n_layers];
     struct step_linear_args a = plain_input(k, s, l->norm_post);
     a.h_out = s->h_out;
-    a.splits = router_splits(&k->s->m.cfg);
+    a.splits = step_router_splits(k->s->m.cfg.hidden);
     a.ssq_out = s->router_ssq;
     a.y_split = (size_t)STEP_ROWS * (size_t)(l->moe.router.rows + 1);
     add_part(&a, &l->moe.router, s->y, STEP_PLAIN);
@@ -166,7 +161,8 @@ static size_t stride(const struct weight *a, const struct weight *b) { return (s
 static struct step_choice choice(const struct kernels *k, const struct step *s, int i)
 {
     const struct model_config *c = &k->s->m.cfg;
-    return (struct step_choice){.rms = {s->router_ssq, router_splits(c), c->hidden, c->rms_eps}, .logits = s->route_logits + (size_t)i * STEP_ROWS * (size_t)c->n_experts, .n_logits = 1,
+    return (struct step_choice){.rms = {s->router_ssq, step_router_splits(c->hidden), c->hidden, c->rms_eps},
+                                .logits = s->route_logits + (size_t)i * STEP_ROWS * (size_t)c->n_experts, .n_logits = 1,
                                 .overlap = k->s->o->overlap - 1, .n_experts = c->n_experts, .top_k = c->top_k};
 }
 
@@ -286,7 +282,7 @@ static void measure_moe(struct kernels *k, struct step *s)
     const struct moe_weights *m = &k->s->m.weights.layers[0].moe;
     int inputs = 3 + step_experts_splits(c->moe_inter);
     kernels_row(k, "router, shared gate", kernels_time(k, true, KERNEL_CALLS, call_router, s),
-                linear_bytes_of(s, matrices(k, &m->router, &m->shared_gate, NULL, NULL), inputs, c->hidden, router_splits(c) * (c->n_experts + 1)), 0);
+                linear_bytes_of(s, matrices(k, &m->router, &m->shared_gate, NULL, NULL), inputs, c->hidden, step_router_splits(c->hidden) * (c->n_experts + 1)), 0);
     double up = kernels_time(k, true, KERNEL_CALLS, call_up, s);
     if (k->failed)
         return;

@@ -9,12 +9,6 @@ enum { MAX_SPLITS = 8 };
 static int groups(int cols) { return cols / PACK_GROUP; }
 /* At most 2 groups for each of 8 warps: more blocks than multiprocessors, with room for the next kernel's. */
 static int column_splits(int cols) { return (groups(cols) + 15) / 16; }
-/* The router has too few rows to fill the machine: a group for each of 8 warps. */
-static int router_splits(const struct model_config *c)
-{
-    int n = groups(c->hidden) / 8;
-    return n < 1 ? 1 : n < STEP_RMS_PARTS ? n : STEP_RMS_PARTS;
-}
 
 bool fused_fits(const struct model_config *c, struct err *e)
 {
@@ -141,7 +135,8 @@ static void attention_step(struct forward *f, struct cache *k, const struct laye
     f->dev->step->step_linear(f->dev, &in);
     STEP(f->dev, step_attention, .y = u->y, .qg = u->qg, .k = u->k, .v = u->v, .q_norm = l->attn.q_norm, .k_norm = l->attn.k_norm,
          .freq = f->freq, .kv = k->kv[kv_layer], .pos = pos, .scratch = u->attention,
-         .settled = pos == &u->live->pos, .n_rows = n, .n_q_heads = c->n_q_heads, .half = c->rotary_dim / 2, .eps = c->rms_eps, .rope_scale = c->yarn_attention_factor, .scale = 1.0f / sqrtf((float)c->head_dim));
+         .settled = pos == &u->live->pos, .n_rows = n, .n_q_heads = c->n_q_heads, .half = c->rotary_dim / 2, .eps = c->rms_eps,
+         .rope_scale = c->yarn_attention_factor, .scale = 1.0f / sqrtf((float)c->head_dim));
     project_out(f, &l->attn.o, NULL, n);
 }
 
@@ -171,18 +166,18 @@ static void moe_step(struct forward *f, const struct layer_weights *l, const int
         down_step = (size_t)((const char *)w->experts[1].down.data - (const char *)w->experts[0].down.data);
     struct step_linear_args in = {
         .part = {part(&w->router, u->router, STEP_PLAIN), part(&w->shared_gate, u->gate, STEP_PLAIN)}, .n_parts = 2,
-        .h_out = u->h, .ssq_out = u->router_ssq, .n_rows = n, .splits = router_splits(c), .y_split = u->router_step,
+        .h_out = u->h, .ssq_out = u->router_ssq, .n_rows = n, .splits = step_router_splits(c->hidden), .y_split = u->router_step,
     };
     take_stream(u, &in, l->norm_post, c->rms_eps);
     f->dev->step->step_linear(f->dev, &in);
-    const struct step_choice choice = {.rms = {u->router_ssq, router_splits(c), c->hidden, c->rms_eps}, .logits = u->router,
-                                       .n_logits = router_splits(c), .logit_step = u->router_step, .n_valid = n_valid,
+    const struct step_choice choice = {.rms = {u->router_ssq, step_router_splits(c->hidden), c->hidden, c->rms_eps}, .logits = u->router,
+                                       .n_logits = step_router_splits(c->hidden), .logit_step = u->router_step, .n_valid = n_valid,
                                        .overlap = u->overlap, .n_experts = c->n_experts, .top_k = c->top_k};
     STEP(f->dev, step_experts_up, .h = u->expert_h, .shared_h = u->shared_h, .route = u->route, .choice = choice, .x = u->h,
          .pair = w->experts[0].gate, .stride = pair_step, .shared = w->shared.gate, .n_rows = n, .inter = c->moe_inter, .hidden = c->hidden);
     STEP(f->dev, step_experts_down, .y = u->part, .y_split = u->part_step, .h = u->expert_h, .shared_h = u->shared_h, .route = u->route,
          .choice = choice, .down = w->experts[0].down, .stride = down_step, .shared = w->shared.down, .shared_gate = u->gate,
-         .n_logits = router_splits(c), .logit_step = u->router_step, .n_rows = n, .hidden = c->hidden, .inter = c->moe_inter);
+         .n_logits = step_router_splits(c->hidden), .logit_step = u->router_step, .n_rows = n, .hidden = c->hidden, .inter = c->moe_inter);
     left_parts(u, step_experts_splits(c->moe_inter));
 }
 
