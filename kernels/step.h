@@ -84,37 +84,43 @@ struct step_result {
     volatile int32_t serial;    /* step_live.step of this pick, > 0 */
 };
 
-/* x[t] = row ids[t] of the dense, unpacked bf16 table.  As embed. */
+/* The residual stream of a step is in doubles that are multiples of 2^-30.  Sums of such below 2^23 are exact, so whoever has something
+ * for it adds that where it stands (STEP_ADD, step_experts_down), and the order in which that happens does not matter. */
+
+/* stream[t] = row ids[t] of the dense, unpacked bf16 table.  As embed. */
 struct step_embed_args {
-    float         *x;           /* [n_rows, hidden] */
+    double        *stream;      /* [n_rows, hidden] */
     const int32_t *ids;         /* device memory */
     const uint16_t *table;      /* [vocab, hidden] bf16 */
     int            n_rows, hidden;
 };
 
 /* Products with one normed input.  Row t of the input is
- *     u = x[t] + partials[0][t] + ... in that order               written to x_out when that is not NULL (with `norm` only)
+ *     u = x[t] + plus[t], or stream[t] to fp32                    written to stream_out when that is not NULL (with `norm` only)
  *     h = (1 + norm) * u / sqrt(mean(u^2) + eps)   with `norm`;   h = u without        likewise to h_out
  *     h[128 s + i] *= 1 / sqrt((ssq[t][s][0] + ssq[t][s][1]) / 128 + eps)   with `ssq`
- * then part p gives y = W_p h: plain, into a ring, or logits (INT8 or dense, one part alone).  With splits > 1 the columns are cut
- * into that many equal ranges, range s goes to y + s * y_split, and the reader adds them up.  `norm` then means one of two things: with
- * in[1], range s has an input of its own (input s: x, norm), as long as the range, normed by itself; with `ssq_out` the division by the
- * rms is left to the reader (struct step_rms), in h_out as well.
+ * then part p gives y = W_p h: plain, into a ring, added to the stream, or logits (INT8 or dense, one part alone).  With splits > 1 the
+ * columns are cut into that many equal ranges; range s goes to y + s * y_split, for the reader to add up, or is added to the stream
+ * by itself.  `norm` then means one of two things: with in[1], range s has an input of its own (input s: x, norm), as long as the
+ * range, normed by itself; with `ssq_out` the division by the rms is left to the reader (struct step_rms), in h_out as well.
  * As rmsnorm, linear_*.                                      tolerance: 2^-15 of sum |W x| (activations in two 16-bit floats; with INT4
  * in 16 bits of the greatest of 128 columns) */
 enum step_write {
     STEP_PLAIN,                 /* y[t * y_row + n] */
     STEP_TO_RING,               /* y[((*pos + t) % STEP_RING) * y_row + n] */
+    STEP_ADD,                   /* stream[t * y_row + n] += product to a multiple of 2^-30; of an input without norm */
     STEP_LOGITS,                /* y[t * y_row + n] after bias and penalties, and tile_max */
 };
 struct step_part {
     struct weight   w;          /* packed; rows = 2 I for a pair */
     float          *y;
+    double         *stream;     /* with STEP_ADD, instead of y */
     size_t          y_row;      /* in elements */
     enum step_write write;
 };
 struct step_input {
     const void  *x;             /* [n, cols] fp32; bf16 rows of a table when `ids` */
+    const double *stream;       /* [n, cols], instead of x; with the whole input normed alone */
     const int32_t *ids;         /* NULL, or: row t is row ids[t] of the table x */
     const float *norm;          /* [cols] or NULL */
 };
@@ -122,10 +128,8 @@ struct step_linear_args {
     struct step_part  part[STEP_PARTS];
     int               n_parts;
     struct step_input in[2];    /* in[1] when splits == 2 and both have norms of their own, else unused */
-    const float      *partials; /* [n_partials] of [n, cols], partial_step elements apart */
-    int               n_partials;
-    size_t            partial_step;
-    float            *x_out;    /* [n, cols], not x */
+    const float      *plus;     /* [n, cols] or NULL; with x, the whole input normed alone and not cut */
+    double           *stream_out;       /* [n, cols] */
     float            *h_out;    /* [n, cols] */
     const float      *ssq;      /* [n, cols / 128, 2] */
     float            *ssq_out;  /* [splits, STEP_ROWS] sums of u^2 of each range */
@@ -207,6 +211,10 @@ static inline int step_router_splits(int hidden)
     return n < 1 ? 1 : n < STEP_RMS_PARTS ? n : STEP_RMS_PARTS;
 }
 
+/* Ranges of columns for the mixers' projections: at most 2 groups for each of 8 warps, so more blocks than multiprocessors, with room
+ * for the next kernel's. */
+static inline int step_out_splits(int cols) { return (cols / PACK_GROUP + 15) / 16; }
+
 /* What rows choose their experts from: top-k of softmax(logits), renormalised.  As router. */
 struct step_choice {
     struct step_rms rms;        /* of the rows: for the logits, the shared gate and the experts' input */
@@ -218,13 +226,11 @@ struct step_choice {
     int           n_experts, top_k;
 };
 
-/* Chooses; then h[i][t] = silu(gate_e x[t]) * (up_e x[t]) for every distinct expert
- * e = route->expert[i] and every row t (of rows that did not choose it, too), and shared_h[t] likewise.
+/* Chooses; then h[i][t] = silu(gate_e x[t]) * (up_e x[t]) for every distinct expert e, ascending, and every row t (of rows that did not choose it, too), and shared_h[t] likewise.
  * As moe_group, experts_up. */
 struct step_experts_up_args {
     float        *h;            /* [n distinct, n_rows, inter] */
     float        *shared_h;     /* [n_rows, inter] */
-    struct step_route *route;   /* written */
     struct step_choice choice;
     const float  *x;            /* [n_rows, hidden] normed, but for choice.rms */
     struct weight pair;         /* of expert 0, packed pair [2 inter, hidden] */
@@ -233,15 +239,14 @@ struct step_experts_up_args {
     int           n_rows, inter, hidden;
 };
 
-/* y[s][t] = sigmoid(shared_gate[t]) * shared h_shared + sum over experts e, ascending, of weight * down_e h, over the s-th of
- * step_experts_splits() ranges of the inner columns.  The reader adds the ranges.  As experts_down, moe_combine.
+/* stream[t] += sigmoid(shared_gate[t]) * shared h_shared + sum over experts e of weight * down_e h, a product at a time, each rounded to
+ * a multiple of 2^-30.  As experts_down, moe_combine.
  * Comes next after the step_experts_up of the same choice: what that one waited for is there when this one starts. */
 struct step_experts_down_args {
-    float        *y;            /* [splits] of [n_rows, hidden], y_split elements apart */
-    size_t        y_split;
+    double       *stream;       /* [n_rows, hidden] */
     const float  *h, *shared_h;
-    const struct step_route *route;
-    struct step_choice choice;  /* a single row chooses again, before `route` is there */
+    struct step_route *route;   /* written, what was chosen, for whoever wants to know; or NULL */
+    struct step_choice choice;
     struct weight down;         /* of expert 0, packed [hidden, inter] */
     size_t        stride;
     struct weight shared;       /* packed [hidden, inter] */
@@ -250,8 +255,6 @@ struct step_experts_down_args {
     size_t        logit_step;
     int           n_rows, hidden, inter;
 };
-static inline int step_experts_width(int inter) { return inter <= 2048 ? 512 : 1024; }         /* columns of a range */
-static inline int step_experts_splits(int inter) { return (inter + step_experts_width(inter) - 1) / step_experts_width(inter); }
 
 /* Picks the next tokens from the logits of n_rows rows, row by row while the picks agree with the drafts live->ids[1..], updates
  * live, sampling and marks, and writes one result (slot live->step % STEP_SLOTS).

@@ -247,7 +247,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
     if (threadIdx.x == 0)
         for (int i = 0; i < 2; i++) {
             barrier_init(full + i * 8, WARPS * 32);
-            barrier_init(empty + i * 8, WARPS);
+            barrier_init(empty + i * 8, WARPS * 32);
         }
     __syncthreads();
     if (n_tiles > 0)
@@ -377,9 +377,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
                 }
             }
         }
-        __syncwarp();
-        if (lane == 0)
-            barrier_arrive(empty + (i & 1) * 8);
+        barrier_arrive(empty + (i & 1) * 8);
     }
 
     /* The pair's sums belong together. */

@@ -1,13 +1,20 @@
-/* embed, step_embed: rows of the bf16 table as fp32.
- * Shapes    ids [n], table [vocab, hidden] bf16 as stored (not packed), y [n, hidden] fp32; hidden a multiple of 8
- * Bytes     n hidden 6
+/* embed, step_embed: rows of the bf16 table as numbers.
+ * Shapes    ids [n], table [vocab, hidden] bf16 as stored (not packed), y [n, hidden] fp32, of a step in doubles; hidden a multiple of 8
+ * Bytes     n hidden 6, of a step 10
  * Limit     latency for a step, bandwidth for a chunk: 4096 tokens of 3072 at 4.5 TB/s 17 us
  * Launch    256 threads per 2048 columns of a row; step_embed overlaps with what runs before
- * Layout    a thread turns 16 bytes into 32
- * Numerics  exact */
-#include "kernels/cuda/common.cuh"
+ * Layout    a thread turns 16 bytes into 8 numbers
+ * Numerics  exact; of a step to multiples of 2^-30 (kernels/step.h) */
+#include "kernels/cuda/step_tiles.cuh"
 
-static __global__ void __launch_bounds__(256) embed_kernel(float *y, const int32_t *ids, const uint16_t *table, int hidden)
+__device__ __forceinline__ void put4(float *to, float a, float b, float c, float d) { *(float4 *)to = make_float4(a, b, c, d); }
+__device__ __forceinline__ void put4(double *to, float a, float b, float c, float d)
+{
+    ((double2 *)to)[0] = make_double2(on_grid(a), on_grid(b));
+    ((double2 *)to)[1] = make_double2(on_grid(c), on_grid(d));
+}
+
+template <class T> static __global__ void __launch_bounds__(256) embed_kernel(T *y, const int32_t *ids, const uint16_t *table, int hidden)
 {
     const int i = (int)(blockIdx.y * 256 + threadIdx.x) * 8;
     gpu_wait();
@@ -16,17 +23,17 @@ static __global__ void __launch_bounds__(256) embed_kernel(float *y, const int32
         return;
     const int id = ids[blockIdx.x];     /* an earlier kernel of the step may have written it: not through the read-only cache */
     const uint4 v = __ldg((const uint4 *)(table + (size_t)id * (size_t)hidden + i));
-    float4 *to = (float4 *)(y + (size_t)blockIdx.x * (size_t)hidden + i);
-    to[0] = make_float4(bf16_low(v.x), bf16_high(v.x), bf16_low(v.y), bf16_high(v.y));
-    to[1] = make_float4(bf16_low(v.z), bf16_high(v.z), bf16_low(v.w), bf16_high(v.w));
+    T *to = y + (size_t)blockIdx.x * (size_t)hidden + i;
+    put4(to, bf16_low(v.x), bf16_high(v.x), bf16_low(v.y), bf16_high(v.y));
+    put4(to + 4, bf16_low(v.z), bf16_high(v.z), bf16_low(v.w), bf16_high(v.w));
 }
 
-static void run(struct cuda_queue *q, const char *op, float *y, const int32_t *ids, const void *table, int n, int hidden, bool overlap)
+template <class T> static void run(struct cuda_queue *q, const char *op, T *y, const int32_t *ids, const void *table, int n, int hidden)
 {
     if (hidden % 8)
         queue_note(q, op, cudaErrorInvalidValue);
     else
-        launch(q, op, embed_kernel, dim3((unsigned)n, (unsigned)((hidden + 2047) / 2048)), 256, 0, overlap, y, ids, (const uint16_t *)table, hidden);
+        launch(q, op, embed_kernel<T>, dim3((unsigned)n, (unsigned)((hidden + 2047) / 2048)), 256, 0, true, y, ids, (const uint16_t *)table, hidden);
 }
 
 extern "C" void embed_cuda(struct cuda_queue *q, const struct embed_args *a)
@@ -34,10 +41,10 @@ extern "C" void embed_cuda(struct cuda_queue *q, const struct embed_args *a)
     if (a->table.dtype != DT_BF16)
         queue_note(q, "embed", cudaErrorInvalidValue);
     else
-        run(q, "embed", a->y, a->ids, a->table.data, a->n_tokens, a->table.cols, true);
+        run(q, "embed", a->y, a->ids, a->table.data, a->n_tokens, a->table.cols);
 }
 
 extern "C" void step_embed_cuda(struct cuda_queue *q, const struct step_embed_args *a)
 {
-    run(q, "step_embed", a->x, a->ids, a->table, a->n_rows, a->hidden, true);
+    run(q, "step_embed", a->stream, a->ids, a->table, a->n_rows, a->hidden);
 }

@@ -2,14 +2,16 @@
  * Shapes    up: pairs [2 inter, hidden] of the distinct experts and the shared one; down: [hidden, inter] of the same
  * Bytes     the packed matrices of distinct experts + shared; activations are small
  * Limit     bandwidth
- * Launch    up: two blocks of 8 warps per multiprocessor; by bytes, some take the shared expert, which they fetch before the router has
- *           answered, the others an equal run of (expert, tile) and route for themselves, a warp a row.
- *           down: blocks of 4 warps, a tile or two of one range of inner columns each, a warp 128 of them of every expert; those of a
- *           single row choose its experts again, so that the weights are asked for while `up` ends
+ * Launch    two blocks of 8 warps per multiprocessor, or four of 4 where `down` has few columns; some take the shared expert, whose weights
+ *           they ask for before the kernel in front has ended, the others an equal run of (expert, tile).  Every block routes for
+ *           itself, a warp a row: it takes less time than to be told, and `down` can ask for its weights while `up` ends
  * Layout    kernels/pack.h; the loop: step_tiles.cuh.  All rows go through every expert's product, since the eight columns of an
  *           instruction cost the same as one; rows that did not choose it have weight 0
- * Numerics  as step_linear; a row adds its experts in ascending order, whatever the other rows chose */
+ * Numerics  as step_linear; what a row's experts add to the stream is exact in any order (kernels/step.h) */
 #include "kernels/cuda/step_tiles.cuh"
+
+#include <climits>
+#include <cstdlib>
 
 namespace {
 
@@ -24,7 +26,6 @@ struct matrix {
 struct up_job {
     struct matrix  routed, shared;
     float         *h, *shared_h;
-    struct step_route *route;
     struct step_choice choice;
     const float   *x;
     int            n_rows, inter, hidden, groups, tiles, shared_blocks;
@@ -32,13 +33,13 @@ struct up_job {
 
 struct down_job {
     struct matrix   routed, shared;
-    float          *y;
+    double         *stream;
     const float    *h, *shared_h;
-    const struct step_route *route;
+    struct step_route *route;
     struct step_choice choice;
     const float    *shared_gate;
-    size_t          y_split, logit_step;
-    int             n_logits, n_rows, hidden, inter, groups, tiles, per_split;
+    size_t          logit_step;
+    int             n_logits, n_rows, hidden, inter, groups, tiles, shared_blocks;
 };
 
 /* ---- routing ---- */
@@ -46,7 +47,6 @@ struct down_job {
 struct routing {
     uint32_t chosen[STEP_ROWS][WORDS];  /* a bit per expert */
     int16_t  expert[MAX_DISTINCT];
-    float    weight[STEP_CHOICES];      /* of a single row */
     int      n;
 };
 
@@ -178,9 +178,8 @@ __device__ __forceinline__ float choice_weight(const struct step_choice &j, int 
     return w / warp_sum(w);
 }
 
-/* A single row's choices, left in `out` too when that is not NULL.  WEIGHTS: the block wants the weights. */
-template <bool WEIGHTS>
-__device__ __forceinline__ void find_route_of_one(struct routing *r, struct candidates *c, const struct step_choice &j, struct step_route *out)
+/* A single row's choices.  WEIGHTS: with their weights in `out`. */
+template <bool WEIGHTS> __device__ __forceinline__ void find_route_of_one(struct routing *r, struct candidates *c, const struct step_choice &j, struct step_route *out)
 {
     const int lane = threadIdx.x;
     if (threadIdx.x < 32) {
@@ -192,17 +191,15 @@ __device__ __forceinline__ void find_route_of_one(struct routing *r, struct cand
             r->expert[lane] = (int16_t)expert;
         if (lane == 0)
             r->n = n;
-        if (WEIGHTS || out) {
+        if (WEIGHTS) {
             const float weight = choice_weight(j, 0, value);
-            if (lane < n)
-                r->weight[lane] = weight;
-            if (out && lane < n) {
+            if (lane < n) {
                 out->expert[lane] = expert;
                 out->weight[lane][0] = weight;
                 for (int t = 1; t < STEP_ROWS; t++)
                     out->weight[lane][t] = 0;
             }
-            if (out && lane == 0)
+            if (lane == 0)
                 out->n = n;
         }
     }
@@ -210,7 +207,7 @@ __device__ __forceinline__ void find_route_of_one(struct routing *r, struct cand
 }
 
 /* The same of n_rows rows, a warp each; c: of the warp. */
-__device__ __forceinline__ void find_route(struct routing *r, struct candidates *c, const struct step_choice &j, int n_rows, struct step_route *out)
+template <bool WEIGHTS> __device__ __forceinline__ void find_route(struct routing *r, struct candidates *c, const struct step_choice &j, int n_rows, struct step_route *out)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int n_valid = j.n_valid ? min(*j.n_valid, n_rows) : n_rows;
@@ -224,7 +221,7 @@ __device__ __forceinline__ void find_route(struct routing *r, struct candidates 
         choose(j, warp, c, &expert, &value);
         if (lane < j.top_k)
             atomicOr(&r->chosen[warp][expert / 32], 1u << (expert % 32));
-        if (out)
+        if (WEIGHTS)
             weight = choice_weight(j, warp, value);
         expert = max(expert, 0);        /* of lanes without a choice */
     }
@@ -245,8 +242,8 @@ __device__ __forceinline__ void find_route(struct routing *r, struct candidates 
             r->expert[at++] = (int16_t)(32 * lane + __ffs(m) - 1);
         r->n = n;
     }
-    if (out) {
-        for (int i = threadIdx.x; i < n * STEP_ROWS; i += STEP_THREADS)
+    if (WEIGHTS) {
+        for (int i = threadIdx.x; i < n * STEP_ROWS; i += blockDim.x)
             out->weight[i / STEP_ROWS][i % STEP_ROWS] = 0;
         __syncthreads();
         const int word = expert / 32;
@@ -254,7 +251,7 @@ __device__ __forceinline__ void find_route(struct routing *r, struct candidates 
         const int index = __shfl_sync(~0u, before, word & 31) + __popc(bits & ((1u << (expert % 32)) - 1));
         if (warp < n_valid && lane < j.top_k)
             out->weight[index][warp] = weight;
-        for (int i = threadIdx.x; i < n; i += STEP_THREADS)
+        for (int i = threadIdx.x; i < n; i += blockDim.x)
             out->expert[i] = r->expert[i];
         if (threadIdx.x == 0)
             out->n = n;
@@ -265,7 +262,7 @@ __device__ __forceinline__ void find_route(struct routing *r, struct candidates 
 /* ---- up ---- */
 
 /* A run of (expert, tile). */
-template <int F> struct up_tiles {
+template <int F> struct run_tiles {
     enum { SCALED = has_scales<F>(), SCALE_STEP = unit_scale_bytes<F>() };
     const uint8_t *at, *scale;          /* of the next tile: this warp's columns, this lane's scale */
     const uint8_t *columns, *scales;    /* the same of tile 0 of expert 0 */
@@ -329,7 +326,7 @@ __device__ __forceinline__ void up_input(group_frags<P, (ROWS + 3) / 4> f[GW], c
 
 /* Tiles u0 .. u1 - 1, counted through all experts. */
 template <int F, int GW, int ROWS>
-__device__ __forceinline__ void up_run(const struct up_job &j, struct step_shared<STEP_WARPS, RING> *sm, step_stream<up_tiles<F>, 1, RING> &s,
+__device__ __forceinline__ void up_run(const struct up_job &j, struct step_shared<STEP_WARPS, RING> *sm, step_stream<run_tiles<F>, 1, RING> &s,
                                        int u0, int u1, int g0, int gw, float *h)
 {
     constexpr int COLS = (ROWS + 3) / 4, P = product_of<F, true>();
@@ -346,21 +343,21 @@ __device__ __forceinline__ void up_run(const struct up_job &j, struct step_share
     }
 }
 
-/* Starts the stream of those tiles. */
-template <int F>
-__device__ __forceinline__ void up_start(step_stream<up_tiles<F>, 1, RING> &s, struct step_shared<STEP_WARPS, RING> *sm, const struct up_job &j, const struct matrix &m,
-                                         const int16_t *expert, int u0, int u1, int g0, int gw)
+/* Starts the stream of those tiles: `tiles` an expert, `groups` a tile. */
+template <int F, int WARPS>
+__device__ __forceinline__ void run_start(step_stream<run_tiles<F>, 1, RING> &s, struct step_shared<WARPS, RING> *sm, int tiles, int groups, const struct matrix &m,
+                                          const int16_t *expert, int u0, int u1, int g0, int gw)
 {
-    s.src.expert = expert + u0 / j.tiles;
+    s.src.expert = expert + u0 / tiles;
     s.src.stride = m.stride;
-    s.src.tiles = j.tiles;
+    s.src.tiles = tiles;
     s.src.units = gw * group_units<F>();
-    s.src.step = (uint32_t)(j.groups * group_units<F>() * STEP_UNIT);
-    s.src.scale_step = (uint32_t)(j.groups * group_scale_bytes<F>());
+    s.src.step = (uint32_t)(groups * group_units<F>() * STEP_UNIT);
+    s.src.scale_step = (uint32_t)(groups * group_scale_bytes<F>());
     s.src.columns = m.data + (size_t)g0 * group_units<F>() * STEP_UNIT;
     s.src.scales = m.scale + (size_t)g0 * group_scale_bytes<F>() + lane_scale<F>();
     if (u0 < u1)
-        s.src.begin(u0 % j.tiles);
+        s.src.begin(u0 % tiles);
     s.start(sm, s.src.units * (u1 - u0));
     s.ready();
 }
@@ -386,11 +383,11 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 && GW < 4 ? UP_BLOCKS 
         if (ROWS < 4)
             staging_clear<ROWS>(sm->step.own[warp]);
         const int u0 = j.tiles * b / blocks, u1 = j.tiles * (b + 1) / blocks;
-        step_stream<up_tiles<FS>, 1, RING> s;
+        step_stream<run_tiles<FS>, 1, RING> s;
         if (threadIdx.x == 0)
             sm->routing.expert[0] = 0;
         __syncthreads();
-        up_start<FS>(s, &sm->step, j, j.shared, sm->routing.expert, u0, u1, g0, gw);
+        run_start<FS>(s, &sm->step, j.tiles, j.groups, j.shared, sm->routing.expert, u0, u1, g0, gw);
         gpu_wait();
         gpu_next();
         if (u0 < u1)
@@ -399,18 +396,17 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 && GW < 4 ? UP_BLOCKS 
     }
     gpu_wait();
     gpu_next();                         /* not before: `down` relies on what we have waited for */
-    struct step_route *out = b == 0 ? j.route : NULL;
     struct candidates *c = (struct candidates *)sm->step.own[warp];
     if (ROWS == 1)
-        find_route_of_one<false>(&sm->routing, c, j.choice, out);
+        find_route_of_one<false>(&sm->routing, c, j.choice, NULL);
     else
-        find_route(&sm->routing, c, j.choice, j.n_rows, out);
+        find_route<false>(&sm->routing, c, j.choice, j.n_rows, NULL);
     const unsigned n = sm->routing.n * j.tiles;
     const int u0 = n * b / blocks, u1 = n * (b + 1) / blocks;
-    step_stream<up_tiles<F>, 1, RING> s;
+    step_stream<run_tiles<F>, 1, RING> s;
     if (u0 >= u1)
         return;
-    up_start<F>(s, &sm->step, j, j.routed, sm->routing.expert, u0, u1, g0, gw);
+    run_start<F>(s, &sm->step, j.tiles, j.groups, j.routed, sm->routing.expert, u0, u1, g0, gw);
     if (ROWS < 4)
         staging_clear<ROWS>(sm->step.own[warp]);
     up_run<F, GW, ROWS>(j, &sm->step, s, u0, u1, g0, gw, j.h);
@@ -418,235 +414,148 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 && GW < 4 ? UP_BLOCKS 
 
 /* ---- down ---- */
 
-/* For each of the block's tiles the shared expert, then the routed ones; pieces of one group. */
-template <int FS, int F> struct down_tiles {
-    enum { SCALED = has_scales<FS>() || has_scales<F>(), SCALE_STEP = 4 };
-    const uint8_t *shared, *routed;     /* this warp's columns in the tile at hand, of expert 0 */
-    const uint8_t *shared_scale, *routed_scale;         /* this lane's; some readable bytes where a format has none */
-    uint32_t       shared_step, routed_step, shared_scale_step, routed_scale_step;      /* bytes of a tile */
-    const size_t  *offset, *at, *end;   /* of the routed experts; the next one; behind the last */
-
-    __device__ __forceinline__ void next(struct step_piece *p)
-    {
-        if (at != end) {
-            const size_t o = *at++;
-            p->at = routed + o;
-            p->scale = routed_scale + (has_scales<F>() ? o : 0);
-            p->units = group_units<F>();
-            return;
-        }
-        at = offset;
-        p->at = shared;
-        p->scale = shared_scale;
-        p->units = group_units<FS>();
-        if (end != offset) {            /* not the one that was started before the others were known */
-            routed += routed_step;
-            routed_scale += routed_scale_step;
-        }
-        shared += shared_step;
-        shared_scale += shared_scale_step;
-    }
-};
-
-template <int ROWS, int WARPS> struct down_shared {
-    enum { UNITS = ROWS == 1 && WARPS == 4 ? 10 : RING };     /* all that eight experts and the shared one have of a tile */
-    struct step_shared<WARPS, UNITS> step;
+template <int WARPS> struct down_shared {
+    struct step_shared<WARPS, RING> step;
     struct routing routing;
-    size_t offset[MAX_DISTINCT];
-    float  gate[STEP_ROWS], weight[MAX_DISTINCT][STEP_ROWS];
+    struct step_route route;            /* of several rows; of one row and the shared expert weight[.][0 .. n_rows - 1] alone */
 };
 
-/* A warp's 128 columns of the rows of one expert, with what multiplies the product. */
-template <int ROWS> struct down_item {
+/* This warp's groups of the rows of one expert, rows of weight 0 not read. */
+template <int GW, int ROWS> struct down_input {
     enum { N = ROWS < 4 ? ROWS : 4, COLS = (ROWS + 3) / 4 };
-    float4 u[COLS][N];
-    float  weight[COLS];                /* of token 4 set + lane % 4 */
+    float4   u[COLS][GW][N];
+    uint32_t wanted[COLS];
 
-    __device__ __forceinline__ uint32_t wanted(int c) const { return ROWS == 1 ? 1 : __ballot_sync(~0u, weight[c] != 0); }
-    /* Rows of weight 0 are not read. */
-    __device__ __forceinline__ void load(const float *h, int inter)
+    __device__ __forceinline__ void load(const float *h, const float *weight, const struct down_job &j, int g0, int gw)
     {
+        const int lane = threadIdx.x % 32;
 #pragma unroll
         for (int c = 0; c < COLS; c++) {
-            const uint32_t rows = wanted(c);
+            wanted[c] = ROWS == 1 ? 1 : __ballot_sync(~0u, lane < N && weight[4 * c + lane % 4] != 0);
 #pragma unroll
-            for (int i = 0; i < N; i++)
-                u[c][i] = rows >> i & 1 ? *(const float4 *)(h + (size_t)(4 * c + i) * inter + 4 * (threadIdx.x % 32)) : make_float4(0, 0, 0, 0);
+            for (int gi = 0; gi < GW; gi++)
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                    u[c][gi][i] = gi < gw && wanted[c] >> i & 1
+                                ? *(const float4 *)(h + (size_t)(4 * c + i) * j.inter + (g0 + gi) * PACK_GROUP + 4 * lane) : make_float4(0, 0, 0, 0);
         }
+    }
+    template <int P> __device__ __forceinline__ void frags(group_frags<P, COLS> f[GW], uint4 *staged) const
+    {
+#pragma unroll
+        for (int c = 0; c < COLS; c++)
+#pragma unroll
+            for (int gi = 0; gi < GW; gi++)
+                frags_set(f[gi], c, u[c][gi], staged, wanted[c]);
     }
 };
 
-/* total += weight * (128 columns of one expert's tile) */
-template <int F, int P, int COLS, class STREAM>
-__device__ __forceinline__ void down_product(float2 total[COLS], const group_frags<P, COLS> &f, const float *weight, STREAM &s)
+/* Tiles u0 .. u1 - 1, counted through all experts; weights: [expert][STEP_ROWS]. */
+template <int F, int GW, int ROWS, int WARPS>
+__device__ __forceinline__ void down_run(const struct down_job &j, struct step_shared<WARPS, RING> *sm, step_stream<run_tiles<F>, 1, RING> &s,
+                                         int u0, int u1, int g0, int gw, const float *h, const float *weights)
 {
-    float2 one[1][COLS] = {};
-    group_product<F, P, COLS, 1, 2>(one, f, s);
-#pragma unroll
-    for (int c = 0; c < COLS; c++) {
-        const float w = weight[4 * c + threadIdx.x % 4];
-        total[c].x += w * one[0][c].x;
-        total[c].y += w * one[0][c].y;
-    }
-}
-
-/* The input of so many experts is turned into bytes together, since each alone is one long chain of latencies. */
-template <int P, int ROWS> __host__ __device__ constexpr int down_batch() { return P != S8 ? 1 : ROWS <= 2 ? 4 : ROWS <= 4 ? 2 : 1; }
-
-/* Tile by tile; `fetch(item, e)` loads what expert e multiplies, e = -1 being the shared one. */
-template <int FS, int F, int ROWS, class STREAM, class FETCH>
-__device__ __forceinline__ void down_tile(float2 total[(ROWS + 3) / 4], uint4 *own, STREAM &s, const float *gates, const float *weights, int n, FETCH fetch)
-{
-    constexpr int COLS = (ROWS + 3) / 4, N = ROWS < 4 ? ROWS : 4, PS = product_of<FS, false>(), P = product_of<F, false>(), BATCH = down_batch<P, ROWS>();
-    down_item<ROWS> item[BATCH], shared;
-    fetch(shared, -1);
-#pragma unroll
-    for (int i = 0; i < BATCH; i++)
-        fetch(item[i], i);
-    {
-        group_frags<PS, COLS> f;
-        if (ROWS < 4)
-            staging_clear<ROWS>(own);
-#pragma unroll
-        for (int c = 0; c < COLS; c++)
-            frags_set(f, c, shared.u[c], own);
-        down_product<FS, PS, COLS>(total, f, gates, s);
-    }
-    if (P != S8 && ROWS < 4)
-        staging_clear<ROWS>(own);
+    constexpr int COLS = (ROWS + 3) / 4, P = product_of<F, false>();
+    const size_t expert = (size_t)j.n_rows * j.inter;
+    uint4 *staged = sm->own[threadIdx.x / 32];
+    down_input<GW, ROWS> in;
+    int e = u0 / j.tiles;
+    in.load(h + e * expert, weights + e * STEP_ROWS, j, g0, gw);
 #pragma unroll 1
-    for (int e = 0; e < n; e += BATCH) {
-        group_frags<P, COLS> f;
-        if constexpr (P == S8) {
-            enum { SET = 2 * N * STAGE_WORDS };
-            uint32_t *staged = (uint32_t *)own;
-            static_assert(BATCH * COLS * SET * 4 <= 8 * STEP_PITCH, "a batch must fit");
-            __syncwarp();
-#pragma unroll
-            for (int i = 0; i < BATCH; i++)
-#pragma unroll
-                for (int c = 0; c < COLS; c++)
-                    stage_rows(item[i].u[c], staged + (i * COLS + c) * SET, N == 1 ? 1 : item[i].wanted(c));
-            __syncwarp();
-#pragma unroll
-            for (int i = 0; i < BATCH; i++)
-                fetch(item[i], e + BATCH + i);
+    for (int u = u0; u < u1; e++) {
+        const int start = u, end = min(u1, (e + 1) * j.tiles);
+        group_frags<P, COLS> f[GW];
+        in.frags(f, staged);
+        if (end < u1)
+            in.load(h + (e + 1) * expert, weights + (e + 1) * STEP_ROWS, j, g0, gw);
 #pragma unroll 1
-            for (int i = 0; i < BATCH && e + i < n; i++) {
-#pragma unroll
-                for (int c = 0; c < COLS; c++)
-                    take_rows<N>(f, c, staged + (i * COLS + c) * SET);
-                down_product<F, P, COLS>(total, f, weights + (e + i) * STEP_ROWS, s);
-            }
-        } else {
-#pragma unroll
-            for (int c = 0; c < COLS; c++)
-                frags_set(f, c, item[0].u[c], own);
-            fetch(item[0], e + 1);
-            down_product<F, P, COLS>(total, f, weights + e * STEP_ROWS, s);
+        for (; u < end; u++) {
+            float2 total[1][COLS] = {};
+            tile_product<F, P, GW, COLS, 1, 2>(total, f, gw, s);
+            keep_sums<COLS, 1>(sm, u - start, u + 1 == end, total, [&](int round, int, int set, float2 v) {
+                const int token = 4 * set + threadIdx.x % 4, row = (start + round - e * j.tiles) * PACK_ROWS + threadIdx.x % 32 / 4;
+                const float w = weights[e * STEP_ROWS + token];
+                double *to = j.stream + (size_t)token * j.hidden + row;
+                if (token < j.n_rows && w != 0 && row < j.hidden)
+                    atomicAdd(to, on_grid(w * v.x));
+                if (token < j.n_rows && w != 0 && row + 8 < j.hidden)
+                    atomicAdd(to + 8, on_grid(w * v.y));
+            });
+        }
+        if (u < u1) {
+            __syncthreads();
+            if (ROWS < 4)
+                staging_clear<ROWS>(staged);
         }
     }
 }
 
-/* The experts, and what their products and the shared one's are multiplied with.  A single row chooses for itself, from what was there
- * before `up` began, so that its weights are asked for while `up` ends; more rows find the route that `up` leaves. */
-template <int ROWS, int WARPS> __device__ __forceinline__ void down_route(struct down_shared<ROWS, WARPS> *sm, const struct down_job &j)
+__device__ __forceinline__ void keep_route(struct step_route *to, const struct step_route *from)
 {
-    const int i = threadIdx.x;
-    if (ROWS > 1)
-        gpu_wait();
-    float gate = 0;
-#pragma unroll 4
-    for (int k = 0; k < j.n_logits; k++)
-        gate += i < j.n_rows ? j.shared_gate[k * j.logit_step + i] : 0;
-    gate *= i < j.n_rows ? row_rms(j.choice.rms, i) : 0;
-    if (ROWS == 1) {
-        find_route_of_one<true>(&sm->routing, (struct candidates *)sm->step.own[0], j.choice, NULL);
-        if (i < sm->routing.n) {
-            sm->offset[i] = sm->routing.expert[i] * j.routed.stride;
-            sm->weight[i][0] = sm->routing.weight[i];
-#pragma unroll
-            for (int t = 1; t < STEP_ROWS; t++)
-                sm->weight[i][t] = 0;
-        }
-    } else {
-        /* all loads under way before the first is used; what lies behind the n-th expert is not looked at */
-        enum { MOST = ROWS * STEP_CHOICES, THREADS = 32 * WARPS, LOADS = (MOST * STEP_ROWS + THREADS - 1) / THREADS };
-        const int n = j.route->n, id = i < MOST ? j.route->expert[i] : 0;
-        float weight[LOADS];
-#pragma unroll
-        for (int l = 0; l < LOADS; l++)
-            weight[l] = l * THREADS + i < MOST * STEP_ROWS ? j.route->weight[0][l * THREADS + i] : 0;
-        if (i == 0)
-            sm->routing.n = n;
-        if (i < MOST)
-            sm->offset[i] = (size_t)id * j.routed.stride;
-#pragma unroll
-        for (int l = 0; l < LOADS; l++)
-            if (l * THREADS + i < MOST * STEP_ROWS)
-                sm->weight[0][l * THREADS + i] = weight[l];
+    const int n = from->n;
+    for (int i = threadIdx.x; i < n * STEP_ROWS; i += blockDim.x) {
+        to->weight[0][i] = from->weight[0][i];
+        if (i < n)
+            to->expert[i] = from->expert[i];
     }
-    if (i < STEP_ROWS)
-        sm->gate[i] = i < j.n_rows ? sigmoid_f(gate) : 0;
-    __syncthreads();
+    if (threadIdx.x == 0)
+        to->n = n;
 }
 
-template <int FS, int F, int ROWS, int WARPS>
-__global__ void __launch_bounds__(32 * WARPS, ROWS <= 4 && F == WEIGHT_INT4 ? (WARPS == 4 ? 3 : 2) : 1) down_kernel(const __grid_constant__ struct down_job j)
+template <int FS, int F, int GW, int ROWS, int WARPS>
+__global__ void __launch_bounds__(32 * WARPS, ROWS <= 4 && GW == 1 ? 16 / WARPS : 1) down_kernel(const __grid_constant__ struct down_job j)
 {
-    constexpr int COLS = (ROWS + 3) / 4;
     extern __shared__ uint4 memory[];
-    down_shared<ROWS, WARPS> *sm = (down_shared<ROWS, WARPS> *)memory;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int split = blockIdx.x / j.per_split, block = blockIdx.x % j.per_split;
-    const int t0 = j.tiles * block / j.per_split, t1 = j.tiles * (block + 1) / j.per_split;
-    const int group = split * WARPS + warp;
-    const bool mine = group < j.groups;
-    step_stream<down_tiles<FS, F>, 1, down_shared<ROWS, WARPS>::UNITS> s;
+    down_shared<WARPS> *sm = (down_shared<WARPS> *)memory;
+    const int warp = threadIdx.x / 32, g0 = warp * GW, gw = max(0, min(GW, j.groups - g0));
+    const bool shared = (int)blockIdx.x < j.shared_blocks;
+    const int b = shared ? blockIdx.x : blockIdx.x - j.shared_blocks, blocks = shared ? j.shared_blocks : gridDim.x - j.shared_blocks;
 
     gpu_next();
-    s.src.shared_step = (uint32_t)(j.groups * group_units<FS>() * STEP_UNIT);
-    s.src.routed_step = (uint32_t)(j.groups * group_units<F>() * STEP_UNIT);
-    s.src.shared = j.shared.data + (size_t)t0 * s.src.shared_step + (size_t)group * group_units<FS>() * STEP_UNIT;
-    s.src.routed = j.routed.data + (size_t)t0 * s.src.routed_step + (size_t)group * group_units<F>() * STEP_UNIT;
-    s.src.shared_scale_step = has_scales<FS>() ? (uint32_t)(j.groups * group_scale_bytes<FS>()) : 0;
-    s.src.routed_scale_step = has_scales<F>() ? (uint32_t)(j.groups * group_scale_bytes<F>()) : 0;
-    s.src.shared_scale = has_scales<FS>() ? j.shared.scale + t0 * s.src.shared_scale_step + group * group_scale_bytes<FS>() + lane_scale<FS>() : j.shared.data;
-    s.src.routed_scale = has_scales<F>() ? j.routed.scale + t0 * s.src.routed_scale_step + group * group_scale_bytes<F>() + lane_scale<F>() : j.routed.data;
-    s.src.offset = s.src.at = s.src.end = sm->offset;
-    s.start(&sm->step, mine ? group_units<FS>() : 0);
-    down_route<ROWS>(sm, j);
-    const int n = sm->routing.n;
-    s.src.end = sm->offset + n;
-    if (mine)
-        s.extend((t1 - t0) * (group_units<FS>() + n * group_units<F>()) - group_units<FS>());
-    s.ready();
-    if (ROWS == 1)
+    if (shared) {
+        if (ROWS < 4)
+            staging_clear<ROWS>(sm->step.own[warp]);
+        const int u0 = j.tiles * b / blocks, u1 = j.tiles * (b + 1) / blocks, t = threadIdx.x;
+        step_stream<run_tiles<FS>, 1, RING> s;
+        if (t == 0)
+            sm->routing.expert[0] = 0;
+        __syncthreads();
+        run_start<FS>(s, &sm->step, j.tiles, j.groups, j.shared, sm->routing.expert, u0, u1, g0, gw);
+        if (t < STEP_ROWS) {
+            float gate = 0;
+            for (int k = 0; k < j.n_logits; k++)
+                gate += t < j.n_rows ? j.shared_gate[k * j.logit_step + t] : 0;
+            sm->route.weight[0][t] = t < j.n_rows ? sigmoid_f(gate * row_rms(j.choice.rms, t)) : 0;
+        }
+        __syncthreads();
         gpu_wait();
-
-    const int column = group * PACK_GROUP;
-    for (int tile = t0; tile < t1; tile++) {
-        float2 total[1][COLS] = {};
-        if (mine)
-            down_tile<FS, F, ROWS>(total[0], sm->step.own[warp], s, sm->gate, sm->weight[0], n, [&](down_item<ROWS> &in, int e) {
-                if (e >= n)
-                    return;
-#pragma unroll
-                for (int c = 0; c < COLS; c++)
-                    in.weight[c] = (e < 0 ? sm->gate : sm->weight[e])[4 * c + lane % 4];
-                in.load((e < 0 ? j.shared_h : j.h + (size_t)e * j.n_rows * j.inter) + column, j.inter);
-            });
-        keep_sums<COLS, 1>(&sm->step, 0, true, total, [&](int, int, int set, float2 v) {
-            const int token = 4 * set + threadIdx.x % 4, row = tile * PACK_ROWS + threadIdx.x % 32 / 4;
-            float *y = j.y + split * j.y_split + (size_t)token * j.hidden;
-            if (token < j.n_rows && row < j.hidden)
-                y[row] = v.x;
-            if (token < j.n_rows && row + 8 < j.hidden)
-                y[row + 8] = v.y;
-        });
-        if (tile + 1 < t1)
-            __syncthreads();
+        if (u0 < u1)
+            down_run<FS, GW, ROWS>(j, &sm->step, s, u0, u1, g0, gw, j.shared_h, sm->route.weight[0]);
+        return;
     }
+    struct candidates *c = (struct candidates *)sm->step.own[warp];
+    if (ROWS == 1)
+        find_route_of_one<true>(&sm->routing, c, j.choice, &sm->route);
+    else
+        find_route<true>(&sm->routing, c, j.choice, j.n_rows, &sm->route);
+    const int n = sm->routing.n;
+    int u0 = n * j.tiles * b / blocks, u1 = n * j.tiles * (b + 1) / blocks;
+    if (ROWS == 1 && blocks >= n && n > 0) {    /* no block has tiles of two experts */
+        const int per = blocks / n, e = b / per;
+        u0 = e < n ? e * j.tiles + j.tiles * (b % per) / per : 0;
+        u1 = e < n ? e * j.tiles + j.tiles * (b % per + 1) / per : 0;
+    }
+    step_stream<run_tiles<F>, 1, RING> s;
+    if (u0 < u1) {
+        run_start<F>(s, &sm->step, j.tiles, j.groups, j.routed, sm->routing.expert, u0, u1, g0, gw);
+        if (ROWS < 4)
+            staging_clear<ROWS>(sm->step.own[warp]);
+    }
+    gpu_wait();
+    if (u0 < u1)
+        down_run<F, GW, ROWS>(j, &sm->step, s, u0, u1, g0, gw, j.h, sm->route.weight[0]);
+    if (j.route && b == 0)
+        keep_route(j.route, &sm->route);
 }
 
 struct matrix matrix_of(const struct weight &w, size_t stride)
@@ -654,20 +563,30 @@ struct matrix matrix_of(const struct weight &w, size_t stride)
     return {(const uint8_t *)w.data, (const uint8_t *)w.scale, stride, w.format};
 }
 
-/* Blocks for the shared expert by its bytes, if the rows' choices are independent. */
-int shared_blocks(const struct up_job &j, int blocks)
+/* Blocks for the shared expert: those by its bytes, or so many more or fewer that the slowest block, in whole tiles, has less to do, when
+ * neighbours share half of their choices, or else when nobody shares.  `ahead`: what its blocks can ask for before the others, in bytes. */
+template <class JOB> int shared_blocks(const JOB &j, int blocks, int ahead)
 {
-    const double distinct = j.choice.n_experts * (1 - pow(1 - (double)j.choice.top_k / j.choice.n_experts, j.n_rows)),
-        shared = pack_lines((enum weight_format)j.shared.format), all = shared + distinct * pack_lines((enum weight_format)j.routed.format);
-    const int n = (int)(blocks * shared / all + 0.5), most = min(j.tiles, blocks - 1);
-    return n < 1 ? 1 : n > most ? most : n;
+    const int shared = j.groups * pack_lines((enum weight_format)j.shared.format), routed = j.groups * pack_lines((enum weight_format)j.routed.format),
+              k = j.choice.top_k, n_rows = j.n_rows, by_bytes = blocks * shared / (shared + min(k * n_rows, j.choice.n_experts) * routed);
+    const auto slowest = [&](int experts, int others) { return (min(experts, j.choice.n_experts) * j.tiles + others - 1) / others * routed; };
+    int best = 1;
+    long least = LONG_MAX;
+    for (int n = 1; n < blocks && n <= j.tiles; n++) {
+        const int own = (j.tiles + n - 1) / n * shared - ahead / PACK_LINE, half = max(own, slowest(k * (n_rows + 1) / 2, blocks - n)),
+                  none = max(own, slowest(k * n_rows, blocks - n));
+        const long cost = ((long)half << 40) + ((long)none << 16) + abs(n - by_bytes);
+        if (cost < least)
+            best = n, least = cost;
+    }
+    return best;
 }
 
 template <int FS, int F, int GW, int ROWS> void launch_up_rows(struct cuda_queue *q, struct up_job j)
 {
     const size_t bytes = sizeof(struct up_shared);
     const int blocks = (ROWS <= 4 && GW < 4 && 2 * bytes <= (size_t)q->smem ? 2 : 1) * q->n_sm;
-    j.shared_blocks = shared_blocks(j, blocks);
+    j.shared_blocks = shared_blocks(j, blocks, STEP_WARPS * RING * STEP_UNIT);       /* their rings */
     launch(q, "step_experts_up", up_kernel<FS, F, GW, ROWS>, dim3(blocks), STEP_THREADS, bytes, true, j);
 }
 template <int FS, int F, int GW> void launch_up(struct cuda_queue *q, const struct up_job &j)
@@ -691,31 +610,32 @@ template <int FS, int F> void launch_up_groups(struct cuda_queue *q, const struc
     default: queue_note(q, "step_experts_up", cudaErrorInvalidValue);
     }
 }
-template <int FS, int F, int ROWS, int WARPS> void launch_down_warps(struct cuda_queue *q, struct down_job j, int splits)
+template <int FS, int F, int GW, int ROWS, int WARPS> void launch_down_warps(struct cuda_queue *q, struct down_job j)
 {
-    /* With a tile or two each, all blocks are there at once, and memory, not the rounding to whole tiles, decides how long it takes. */
-    const size_t bytes = sizeof(struct down_shared<ROWS, WARPS>);
-    const int resident = 16 / WARPS * q->n_sm / splits, room = (int)(q->smem / bytes) * q->n_sm / splits, most = resident < room ? resident : room;
-    j.per_split = j.tiles < most ? j.tiles : most;
-    launch(q, "step_experts_down", down_kernel<FS, F, ROWS, WARPS>, dim3(j.per_split * splits), 32 * WARPS, bytes, true, j);
+    const size_t bytes = sizeof(struct down_shared<WARPS>);
+    const int fit = (int)(q->smem / bytes), most = ROWS <= 4 && GW == 1 ? 16 / WARPS : 1, blocks = (fit < most ? fit : most) * q->n_sm;
+    j.shared_blocks = shared_blocks(j, blocks, 0);
+    launch(q, "step_experts_down", down_kernel<FS, F, GW, ROWS, WARPS>, dim3(blocks), 32 * WARPS, bytes, true, j);
 }
-template <int FS, int F, int WARPS> void launch_down_rows(struct cuda_queue *q, const struct down_job &j, int splits)
+template <int FS, int F, int GW, int WARPS> void launch_down_rows(struct cuda_queue *q, const struct down_job &j)
 {
     if (j.n_rows == 1)
-        launch_down_warps<FS, F, 1, WARPS>(q, j, splits);
+        launch_down_warps<FS, F, GW, 1, WARPS>(q, j);
     else if (j.n_rows == 2)
-        launch_down_warps<FS, F, F == WEIGHT_INT4 ? 2 : 4, WARPS>(q, j, splits);
+        launch_down_warps<FS, F, GW, F == WEIGHT_INT4 ? 2 : 4, WARPS>(q, j);
     else if (j.n_rows <= 4)
-        launch_down_warps<FS, F, 4, WARPS>(q, j, splits);
+        launch_down_warps<FS, F, GW, 4, WARPS>(q, j);
     else
-        launch_down_warps<FS, F, 8, WARPS>(q, j, splits);
+        launch_down_warps<FS, F, GW, 8, STEP_WARPS>(q, j);
 }
-template <int FS, int F> void launch_down(struct cuda_queue *q, const struct down_job &j, int splits)
+template <int FS, int F> void launch_down(struct cuda_queue *q, const struct down_job &j)
 {
-    if (step_experts_width(j.inter) == 4 * PACK_GROUP)
-        launch_down_rows<FS, F, 4>(q, j, splits);
-    else
-        launch_down_rows<FS, F, 8>(q, j, splits);
+    switch (j.groups <= 4 ? 0 : (j.groups + STEP_WARPS - 1) / STEP_WARPS) {
+    case 0: launch_down_rows<FS, F, 1, 4>(q, j); break;
+    case 1: launch_down_rows<FS, F, 1, STEP_WARPS>(q, j); break;
+    case 2: launch_down_rows<FS, F, 2, STEP_WARPS>(q, j); break;
+    default: queue_note(q, "step_experts_down", cudaErrorInvalidValue);
+    }
 }
 
 }
@@ -724,7 +644,7 @@ template <int FS, int F> void launch_down(struct cuda_queue *q, const struct dow
 #define PAIR_OF(shared, routed) ((shared) * 8 + (routed))
 
 static_assert(sizeof(struct candidates) <= 8 * STEP_PITCH, "candidates lie where a warp's input will be staged");
-static_assert(sizeof(struct up_shared) <= 99 * 1024 && sizeof(struct down_shared<1, 8>) <= 99 * 1024, "shared memory of a GB10");
+static_assert(sizeof(struct up_shared) <= 99 * 1024 && sizeof(struct down_shared<8>) <= 99 * 1024, "shared memory of a GB10");
 
 extern "C" void step_experts_up_cuda(struct cuda_queue *q, const struct step_experts_up_args *a)
 {
@@ -733,7 +653,6 @@ extern "C" void step_experts_up_cuda(struct cuda_queue *q, const struct step_exp
     j.shared = matrix_of(a->shared, 0);
     j.h = a->h;
     j.shared_h = a->shared_h;
-    j.route = a->route;
     j.choice = a->choice;
     j.x = a->x;
     j.n_rows = a->n_rows;
@@ -754,16 +673,14 @@ extern "C" void step_experts_up_cuda(struct cuda_queue *q, const struct step_exp
 extern "C" void step_experts_down_cuda(struct cuda_queue *q, const struct step_experts_down_args *a)
 {
     struct down_job j = {};
-    const int splits = step_experts_splits(a->inter);
     j.routed = matrix_of(a->down, a->stride);
     j.shared = matrix_of(a->shared, 0);
-    j.y = a->y;
+    j.stream = a->stream;
     j.h = a->h;
     j.shared_h = a->shared_h;
     j.route = a->route;
     j.choice = a->choice;
     j.shared_gate = a->shared_gate;
-    j.y_split = a->y_split;
     j.logit_step = a->logit_step;
     j.n_logits = a->n_logits;
     j.n_rows = a->n_rows;
@@ -772,11 +689,11 @@ extern "C" void step_experts_down_cuda(struct cuda_queue *q, const struct step_e
     j.groups = pack_groups(a->inter);
     j.tiles = pack_tiles(a->hidden);
     switch (PAIR_OF(j.shared.format, j.routed.format)) {
-    case PAIR_OF(WEIGHT_FP8, WEIGHT_INT4):    launch_down<WEIGHT_FP8, WEIGHT_INT4>(q, j, splits); break;
-    case PAIR_OF(WEIGHT_DENSE, WEIGHT_INT4):  launch_down<WEIGHT_DENSE, WEIGHT_INT4>(q, j, splits); break;
-    case PAIR_OF(WEIGHT_INT4, WEIGHT_INT4):   launch_down<WEIGHT_INT4, WEIGHT_INT4>(q, j, splits); break;
-    case PAIR_OF(WEIGHT_DENSE, WEIGHT_DENSE): launch_down<WEIGHT_DENSE, WEIGHT_DENSE>(q, j, splits); break;
-    case PAIR_OF(WEIGHT_FP8, WEIGHT_FP8):     launch_down<WEIGHT_FP8, WEIGHT_FP8>(q, j, splits); break;
+    case PAIR_OF(WEIGHT_FP8, WEIGHT_INT4):    launch_down<WEIGHT_FP8, WEIGHT_INT4>(q, j); break;
+    case PAIR_OF(WEIGHT_DENSE, WEIGHT_INT4):  launch_down<WEIGHT_DENSE, WEIGHT_INT4>(q, j); break;
+    case PAIR_OF(WEIGHT_INT4, WEIGHT_INT4):   launch_down<WEIGHT_INT4, WEIGHT_INT4>(q, j); break;
+    case PAIR_OF(WEIGHT_DENSE, WEIGHT_DENSE): launch_down<WEIGHT_DENSE, WEIGHT_DENSE>(q, j); break;
+    case PAIR_OF(WEIGHT_FP8, WEIGHT_FP8):     launch_down<WEIGHT_FP8, WEIGHT_FP8>(q, j); break;
     default: queue_note(q, "step_experts_down", cudaErrorInvalidValue);
     }
 }

@@ -1,6 +1,6 @@
 /* step_linear: y = W h for one to eight rows, h normed on the way in; up to four matrices in one launch.
  * Shapes    W [rows, cols] packed (any format), h [n, cols], y [n, rows]
- * Bytes     the packed matrices; n * 4 * (cols * (1 + partials) + rows)
+ * Bytes     the packed matrices; n * 4 * (cols * 2 + rows)
  * Limit     bandwidth
  * Launch    two blocks of 8 warps per multiprocessor where they fit; every matrix gets blocks by its bytes, a block a run of tiles
  * Layout    kernels/pack.h; the loop: step_tiles.cuh
@@ -10,12 +10,10 @@
 
 namespace {
 
-enum { MAX_PARTS = 4 };              /* of the residual stream */
-
 /* What the input is; each kernel has code for one kind alone, since the instruction cache holds little and forgets at every
  * launch. */
 enum kind {
-    STREAM,                             /* rows and their parts, normed; the block multiplies them whole */
+    STREAM,                             /* rows, normed; the block multiplies them whole */
     RANGE,                              /* the same, but a range of columns, and not divided by the rms */
     PLAIN,                              /* rows as they are, or scaled by head */
     PAIR,                               /* two ranges of columns with an input and a norm of their own */
@@ -23,7 +21,7 @@ enum kind {
 
 struct part {
     const uint8_t *data, *scale;
-    float         *y;
+    float         *y;                   /* the stream, doubles, with STEP_ADD */
     int            y_row, rows, tiles;
     int            first, per_split;    /* blocks: [splits][per_split] from `first` on */
     int            format, write;
@@ -33,10 +31,10 @@ struct job {
     struct part       part[STEP_PARTS];
     int               n_parts;
     struct step_input in[2];
-    const float      *part_at[MAX_PARTS];       /* parts of the stream; those that there are not point to its first one */
-    int               n_partials;
+    const float      *plus;
+    double           *stream_out;
     size_t            y_split;
-    float            *x_out, *h_out, *ssq_out, *tile_max;
+    float            *h_out, *ssq_out, *tile_max;
     const float      *ssq, *bias;
     const int32_t    *row, *pos, *drafts;
     const uint8_t    *marks;
@@ -60,26 +58,18 @@ template <int F> struct tiles_of_part {
     }
 };
 
-/* Columns at .. at + 3, counted through all rows of the input, with what is still to be added.  All loads are under way before
- * the first is used. */
-__device__ __forceinline__ void add4(float4 &u, const float4 &v)
+/* Columns at .. at + 3, counted through all rows of the input. */
+template <int KIND> __device__ __forceinline__ float4 input(const struct job &j, size_t at)
 {
-    u.x += v.x;
-    u.y += v.y;
-    u.z += v.z;
-    u.w += v.w;
-}
-__device__ __forceinline__ float4 input(const struct job &j, const float *x, size_t at)
-{
-    float4 u = *(const float4 *)(x + at), p[MAX_PARTS];
-#pragma unroll
-    for (int k = 0; k < MAX_PARTS; k++)
-        if (k < j.n_partials)
-            p[k] = *(const float4 *)(j.part_at[k] + at);
-#pragma unroll
-    for (int k = 0; k < MAX_PARTS; k++)
-        if (k < j.n_partials)
-            add4(u, p[k]);
+    if (KIND == RANGE || (KIND == STREAM && j.in[0].stream)) {
+        const double2 low = *(const double2 *)(j.in[0].stream + at), high = *(const double2 *)(j.in[0].stream + at + 2);
+        return make_float4((float)low.x, (float)low.y, (float)high.x, (float)high.y);
+    }
+    float4 u = *(const float4 *)((const float *)j.in[0].x + at);
+    if (KIND == STREAM && j.plus) {
+        const float4 p = *(const float4 *)(j.plus + at);
+        u = make_float4(u.x + p.x, u.y + p.y, u.z + p.z, u.w + p.w);
+    }
     return u;
 }
 
@@ -154,10 +144,8 @@ __device__ __forceinline__ void load_input(group_frags<P, (ROWS + 3) / 4> f[GW],
                     const size_t from = (size_t)(row0 + 4 * set + i) * j.cols + c0 + gi * PACK_GROUP;
                     if (KIND == PAIR)
                         u[gi][i] = in.ids ? table_input(j, in, 4 * set + i, c0 + gi * PACK_GROUP) : *(const float4 *)(x + from);
-                    else if (KIND == PLAIN)
-                        u[gi][i] = *(const float4 *)(x + from);
                     else
-                        u[gi][i] = input(j, x, from);
+                        u[gi][i] = input<KIND>(j, from);
                 }
                 if (KIND != PLAIN)
                     ss[i] += square4(u[gi][i]);
@@ -191,8 +179,10 @@ __device__ __forceinline__ void load_input(group_frags<P, (ROWS + 3) / 4> f[GW],
                 for (int gi = 0; gi < GW; gi++) {
                     const size_t to = (size_t)(4 * set + i) * j.cols + c0 + gi * PACK_GROUP;
                     const bool out = KIND != PAIR && writer && i < n && gi < at.gw;
-                    if (out && j.x_out)
-                        *(float4 *)(j.x_out + to) = u[gi][i];
+                    if (KIND == STREAM && out && j.stream_out) {
+                        ((double2 *)(j.stream_out + to))[0] = make_double2(on_grid(u[gi][i].x), on_grid(u[gi][i].y));
+                        ((double2 *)(j.stream_out + to))[1] = make_double2(on_grid(u[gi][i].z), on_grid(u[gi][i].w));
+                    }
                     const float by = LATER ? 1 : r[i];
                     u[gi][i].x *= by * (1 + norm[gi].x);
                     u[gi][i].y *= by * (1 + norm[gi].y);
@@ -241,7 +231,7 @@ __device__ __forceinline__ float penalised(const struct job &j, float l, int id,
 }
 
 /* A finished pair of sums: rows 16 tile + g and + 8 of one token.  pos: of row 0, for rings. */
-template <bool LOGITS> __device__ __forceinline__ void write_sums(const struct job &j, const struct part &p, int split, int tile, int token, int pos, float2 v)
+template <int KIND, bool LOGITS> __device__ __forceinline__ void write_sums(const struct job &j, const struct part &p, int split, int tile, int token, int pos, float2 v)
 {
     const int g = threadIdx.x % 32 / 4, row = tile * PACK_ROWS + g;
     if (LOGITS) {
@@ -258,6 +248,14 @@ template <bool LOGITS> __device__ __forceinline__ void write_sums(const struct j
     }
     if (token >= j.n_rows)
         return;
+    if (KIND == PLAIN && p.write == STEP_ADD) {
+        double *to = (double *)p.y + (size_t)token * p.y_row;
+        if (row < p.rows)
+            atomicAdd(to + row, on_grid(v.x));
+        if (row + 8 < p.rows)
+            atomicAdd(to + row + 8, on_grid(v.y));
+        return;
+    }
     float *y = p.y + split * j.y_split + (size_t)(p.write == STEP_TO_RING ? (pos + token) % STEP_RING : token) * p.y_row;
     if (row < p.rows)
         y[row] = v.x;
@@ -308,11 +306,11 @@ __global__ void __launch_bounds__(STEP_THREADS, blocks_of<F, GW, ROWS, tiles_of<
     s.ready();
     if (ROWS < 4)
         staging_clear<ROWS>(sm->own[warp]);
-    if (KIND != PLAIN && ROWS == 1)
+    if (KIND != PLAIN && ROWS <= 2)
         load_norm<KIND, GW>(norm, j, at);
     gpu_wait();
     const int pos = !LOGITS && j.pos ? *j.pos : 0;
-    if (KIND != PLAIN && ROWS > 1)      /* too many registers to hold it meanwhile */
+    if (KIND != PLAIN && ROWS > 2)      /* too many registers to hold it meanwhile */
         load_norm<KIND, GW>(norm, j, at);
     load_input<KIND, GW, ROWS, P, CHAINS>(f, sm, j, norm, at, pi == 0 && block == 0);
 
@@ -326,7 +324,7 @@ __global__ void __launch_bounds__(STEP_THREADS, blocks_of<F, GW, ROWS, tiles_of<
             float2 r = row_scale<F>(p.scale, at, threadIdx.x % 32 / 4);
             if (rms_at_end<KIND, P, CHAINS>())
                 r.x = r.y = rms_of(sm, j, set, threadIdx.x % 4);
-            write_sums<LOGITS>(j, p, split, at, 4 * set + threadIdx.x % 4, pos, make_float2(v.x * r.x, v.y * r.y));
+            write_sums<KIND, LOGITS>(j, p, split, at, 4 * set + threadIdx.x % 4, pos, make_float2(v.x * r.x, v.y * r.y));
         });
     }
 }
@@ -433,10 +431,12 @@ void launch_format(struct cuda_queue *q, struct job j, int format, int splits, e
             bytes[n] = pack_data_bytes((enum weight_format)format, j.part[n].rows, j.groups * PACK_GROUP);
             total += bytes[n++];
         }
-    const int writer = j.part[0].first == 0;            /* the first part of all writes x_out and h_out */
+    const int writer = j.part[0].first == 0;            /* the first part of all writes stream_out and h_out */
     j.n_parts = n;
-    if (!writer)
-        j.x_out = j.h_out = NULL;
+    if (!writer) {
+        j.stream_out = NULL;
+        j.h_out = NULL;
+    }
     const bool logits = j.part[0].write == STEP_LOGITS;
     const int gw = (j.split_groups + STEP_WARPS - 1) / STEP_WARPS;
     const bool many = logits || (gw < 4 && kind == STREAM && total / splits >= (size_t)q->n_sm * 64 * 1024);
@@ -464,7 +464,7 @@ extern "C" void step_linear_cuda(struct cuda_queue *q, const struct step_linear_
         struct part *p = &j.part[i];
         p->data = (const uint8_t *)s->w.data;
         p->scale = (const uint8_t *)s->w.scale;
-        p->y = s->y;
+        p->y = s->write == STEP_ADD ? (float *)s->stream : s->y;
         p->y_row = (int)s->y_row;
         p->rows = s->w.rows;
         p->tiles = pack_tiles(s->w.rows);
@@ -474,13 +474,9 @@ extern "C" void step_linear_cuda(struct cuda_queue *q, const struct step_linear_
     }
     j.in[0] = a->in[0];
     j.in[1] = a->in[1];
-    j.n_partials = a->n_partials;
-    for (int i = 0; i < MAX_PARTS; i++)
-        j.part_at[i] = i < a->n_partials ? a->partials + i * a->partial_step : (const float *)a->in[0].x;
-    if (a->n_partials > MAX_PARTS)
-        queue_note(q, "step_linear", cudaErrorInvalidValue);
+    j.plus = a->plus;
+    j.stream_out = a->stream_out;
     j.y_split = a->y_split;
-    j.x_out = a->x_out;
     j.h_out = a->h_out;
     j.ssq_out = a->ssq_out;
     j.tile_max = a->tile_max;
@@ -499,7 +495,11 @@ extern "C" void step_linear_cuda(struct cuda_queue *q, const struct step_linear_
     j.cols = a->part[0].w.cols / (pair ? 2 : 1);
     j.split_groups = (j.groups + splits - 1) / splits;
     const enum kind kind = pair ? PAIR : !a->in[0].norm ? PLAIN : a->ssq_out ? RANGE : STREAM;
-    if ((kind == PLAIN && (a->n_partials || a->x_out || a->h_out)) || (kind == STREAM && splits > 1))
+    bool fits = (kind == STREAM || (!a->plus && !a->stream_out)) && (kind != STREAM || splits == 1) && (kind != PLAIN || !a->h_out)
+              && (kind == STREAM || (kind == RANGE) == (a->in[0].stream != NULL));
+    for (int i = 0; i < a->n_parts; i++)
+        fits = fits && (a->part[i].write != STEP_ADD || kind == PLAIN);
+    if (!fits)
         queue_note(q, "step_linear", cudaErrorInvalidValue);
     for (int f = WEIGHT_DENSE; f <= WEIGHT_INT8; f++)
         for (int i = 0; i < a->n_parts; i++)

@@ -911,8 +911,8 @@ __global__ void __launch_bounds__(THREADS) step_pick_kernel(const __grid_constan
             if (i < ROW_WORDS)
                 ((uint32_t *)walk.row)[i] = __ldcg((const uint32_t *)w->row + i);
         }
-        __syncthreads();
     }
+    __syncthreads();                    /* everybody has read what one warp changes now */
     finish_step(a, &walk, w->outlook);
 }
 

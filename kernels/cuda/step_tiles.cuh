@@ -118,6 +118,13 @@ __device__ __forceinline__ struct quantized quantize(const float4 &u)
     return r;
 }
 
+/* For the residual stream (kernels/step.h). */
+__device__ __forceinline__ double on_grid(float x)
+{
+    const double magic = 1.5 * (1 << 22);
+    return __dadd_rn(__dadd_rn((double)x, magic), -magic);
+}
+
 enum { STAGE_WORDS = 40 };              /* pitch of a staged row of 32 words: quarter warps hit all banks */
 
 /* Stages N <= 4 rows of a group as bytes; u[i] holds columns 4 lane .. 4 lane + 3 of row i.  Behind the words of a row's upper halves
@@ -155,14 +162,15 @@ template <int N, int COLS> __device__ __forceinline__ void take_rows(group_frags
     f.scale[set] = __uint_as_float(row[STAGE_SCALE]);
 }
 
-/* One set of N <= 4 rows of one group into fragments; u[i] holds columns 4 lane .. 4 lane + 3 of row i. */
+/* One set of N <= 4 rows of one group into fragments; u[i] holds columns 4 lane .. 4 lane + 3 of row i.  Rows that are not `wanted`
+ * are 0. */
 template <int P, int COLS, int N>
-__device__ __forceinline__ void frags_set(group_frags<P, COLS> &f, int set, const float4 (&u)[N], uint4 *staged)
+__device__ __forceinline__ void frags_set(group_frags<P, COLS> &f, int set, const float4 (&u)[N], uint4 *staged, uint32_t wanted = ~0u)
 {
     const int lane = threadIdx.x % 32;
     __syncwarp();
     if constexpr (P == S8) {
-        stage_rows(u, (uint32_t *)staged, ~0u);
+        stage_rows(u, (uint32_t *)staged, wanted);
         __syncwarp();
         take_rows<N>(f, set, (const uint32_t *)staged);
     } else {

@@ -9,15 +9,16 @@
 #include "kernels/step.h"
 #include "model/rope.h"
 
-enum { DEPTH_NEAR = 4096, DEPTH_FAR = 131072, MAX_SPLITS = 4, RING_POS = 100 };
+enum { DEPTH_NEAR = 4096, DEPTH_FAR = 131072, RING_POS = 100 };
 
 struct step {
     int    rows;
     size_t wide;                        /* floats of one row of x and y */
-    float *x, *x_out, *h_out, *y, *partials, *ssq, *ring, *ring_a, *ring_b, *z, *logits, *tile_max, *route_logits, *gate, *router_ssq, *last_hidden, *freq;
+    float *x, *h_out, *y, *ssq, *ring, *ring_a, *ring_b, *z, *logits, *tile_max, *route_logits, *gate, *router_ssq, *last_hidden, *freq;
     float *state;                       /* [n_delta][2] of one layer's */
     size_t state_floats;
     float *h, *shared_h;
+    double *stream;
     struct step_route *routes;          /* [KERNEL_CALLS] */
     struct step_live  *live, *live_pick;
     struct step_sampling *sampling;
@@ -28,18 +29,13 @@ struct step {
     size_t   kv_elements;               /* k or v of one set */
     int      kv_sets;
     int32_t *pos;
-    int      splits;
 };
-
-/* As the forward pass cuts columns: at most 32 groups to a range. */
-static int fewest_splits(int cols) { return (cols / PACK_GROUP + 31) / 32; }
 
 static struct step_linear_args plain_input(const struct kernels *k, const struct step *s, const float *norm)
 {
     const struct model_config *c = &k->s->m.cfg;
     return (struct step_linear_args){
-        .in = {{.x = s->x, .norm = norm}}, .partials = s->partials, .n_partials = step_experts_splits(c->moe_inter),
-        .partial_step = (size_t)STEP_ROWS * (size_t)c->hidden, .x_out = s->x_out, .pos = &s->live->pos, .n_rows = s->rows, .eps = c->rms_eps,
+        .in = {{.stream = s->stream, .norm = norm}}, .pos = &s->live->pos, .n_rows = s->rows, .eps = c->rms_eps,
     };
 }
 
@@ -75,12 +71,12 @@ static void call_attn_in(struct kernels *k, void *arg, int i)
 static void call_out(struct kernels *k, struct step *s, const struct weight *w, const float *ssq)
 {
     struct step_linear_args a = {
-        .in = {{.x = s->x}}, .ssq = ssq, .n_rows = s->rows, .splits = s->splits, .eps = k->s->m.cfg.rms_eps,
-        .y_split = (size_t)STEP_ROWS * (size_t)w->rows,
+        .in = {{.x = s->x}}, .ssq = ssq, .n_rows = s->rows, .splits = step_out_splits(w->cols), .eps = k->s->m.cfg.rms_eps,
     };
-    add_part(&a, w, s->y, STEP_PLAIN);
+    a.part[a.n_parts++] = (struct step_part){.w = *w, .stream = s->stream, .y_row = (size_t)w->rows, .write = STEP_ADD};
     k->d->step->step_linear(k->d, &a);
 }
+
 static void call_delta_out(struct kernels *k, void *arg, int i)
 {
     struct step *s = arg;
@@ -171,7 +167,7 @@ static void call_up(struct kernels *k, void *arg, int i)
     struct step *s = arg;
     const struct model_config *c = &k->s->m.cfg;
     const struct moe_weights *m = &k->s->m.weights.layers[i % c->n_layers].moe;
-    STEP(k->d, step_experts_up, .h = s->h, .shared_h = s->shared_h, .route = &s->routes[i], .choice = choice(k, s, i), .x = s->x,
+    STEP(k->d, step_experts_up, .h = s->h, .shared_h = s->shared_h, .choice = choice(k, s, i), .x = s->x,
          .pair = m->experts[0].gate, .stride = stride(&m->experts[0].gate, &m->experts[1].gate), .shared = m->shared.gate,
          .n_rows = s->rows, .inter = c->moe_inter, .hidden = c->hidden);
 }
@@ -181,7 +177,7 @@ static void call_down(struct kernels *k, void *arg, int i)
     struct step *s = arg;
     const struct model_config *c = &k->s->m.cfg;
     const struct moe_weights *m = &k->s->m.weights.layers[i % c->n_layers].moe;
-    STEP(k->d, step_experts_down, .y = s->y, .y_split = (size_t)STEP_ROWS * (size_t)c->hidden, .h = s->h, .shared_h = s->shared_h,
+    STEP(k->d, step_experts_down, .stream = s->stream, .h = s->h, .shared_h = s->shared_h,
          .route = &s->routes[i], .choice = choice(k, s, i), .down = m->experts[0].down, .stride = stride(&m->experts[0].down, &m->experts[1].down), .shared = m->shared.down,
          .shared_gate = s->gate, .n_logits = 1, .n_rows = s->rows, .hidden = c->hidden, .inter = c->moe_inter);
 }
@@ -217,17 +213,12 @@ static void measure_delta(struct kernels *k, struct step *s)
     const struct model_config *c = &k->s->m.cfg;
     const struct delta_weights *w = &k->s->delta[0]->delta;
     int H = c->hidden, out = w->qkv.rows + w->z.rows + w->a.rows + w->b.rows, value = config_lin_value_dim(c);
-    int inputs = 2 + step_experts_splits(c->moe_inter);
     kernels_row(k, "in_proj [qkv z a b]", kernels_time(k, true, KERNEL_CALLS, call_delta_in, s),
-                linear_bytes_of(s, matrices(k, &w->qkv, &w->z, &w->a, &w->b), inputs, H, out), 0);
+                linear_bytes_of(s, matrices(k, &w->qkv, &w->z, &w->a, &w->b), 2, H, out), 0);
     kernels_row(k, "step_delta", kernels_time(k, true, KERNEL_CALLS, call_delta, s),
                 2.0 * (double)s->state_floats * 4 + (double)(s->rows + 4) * config_conv_dim(c) * 4 + (double)s->rows * 2 * value * 4, 0);
-    for (s->splits = fewest_splits(value); s->splits <= MAX_SPLITS; s->splits *= 2) {
-        char name[48];
-        snprintf(name, sizeof name, "linear_attn.out_proj, %d splits", s->splits);
-        kernels_row(k, name, kernels_time(k, true, KERNEL_CALLS, call_delta_out, s),
-                    linear_bytes_of(s, matrices(k, &w->out, NULL, NULL, NULL), 1, value, s->splits * H), 0);
-    }
+    kernels_row(k, "linear_attn.out_proj", kernels_time(k, true, KERNEL_CALLS, call_delta_out, s),
+                linear_bytes_of(s, matrices(k, &w->out, NULL, NULL, NULL), 1, value, 2 * step_out_splits(value) * H), 0);
 }
 
 static void measure_attention_at(struct kernels *k, struct step *s, int depth)
@@ -251,18 +242,14 @@ static void measure_attention(struct kernels *k, struct step *s)
     const struct model_config *c = &k->s->m.cfg;
     const struct attn_weights *w = &k->s->full[0]->attn;
     kernels_row(k, "attention [q k v]", kernels_time(k, true, KERNEL_CALLS, call_attn_in, s),
-                linear_bytes_of(s, matrices(k, &w->q, &w->k, &w->v, NULL), 2 + step_experts_splits(c->moe_inter), c->hidden, w->q.rows + 2 * w->k.rows), 0);
+                linear_bytes_of(s, matrices(k, &w->q, &w->k, &w->v, NULL), 2, c->hidden, w->q.rows + 2 * w->k.rows), 0);
     measure_attention_at(k, s, DEPTH_NEAR);
     measure_attention_at(k, s, DEPTH_FAR);
-    for (s->splits = fewest_splits(w->o.cols); s->splits <= MAX_SPLITS; s->splits *= 2) {
-        char name[48];
-        snprintf(name, sizeof name, "o_proj, %d splits", s->splits);
-        kernels_row(k, name, kernels_time(k, true, KERNEL_CALLS, call_attn_out, s),
-                    linear_bytes_of(s, matrices(k, &w->o, NULL, NULL, NULL), 1, w->o.cols, s->splits * c->hidden), 0);
-    }
+    kernels_row(k, "o_proj", kernels_time(k, true, KERNEL_CALLS, call_attn_out, s),
+                linear_bytes_of(s, matrices(k, &w->o, NULL, NULL, NULL), 1, w->o.cols, 2 * step_out_splits(w->o.cols) * c->hidden), 0);
 }
 
-/* What the calls of step_experts_up chose, together. */
+/* What the calls of step_experts_down chose, together. */
 static int count_distinct(struct kernels *k, const struct step *s)
 {
     struct step_route *all = calloc(KERNEL_CALLS, sizeof *all);
@@ -280,10 +267,9 @@ static void measure_moe(struct kernels *k, struct step *s)
 {
     const struct model_config *c = &k->s->m.cfg;
     const struct moe_weights *m = &k->s->m.weights.layers[0].moe;
-    int inputs = 3 + step_experts_splits(c->moe_inter);
     kernels_row(k, "router, shared gate", kernels_time(k, true, KERNEL_CALLS, call_router, s),
-                linear_bytes_of(s, matrices(k, &m->router, &m->shared_gate, NULL, NULL), inputs, c->hidden, step_router_splits(c->hidden) * (c->n_experts + 1)), 0);
-    double up = kernels_time(k, true, KERNEL_CALLS, call_up, s);
+                linear_bytes_of(s, matrices(k, &m->router, &m->shared_gate, NULL, NULL), 3, c->hidden, step_router_splits(c->hidden) * (c->n_experts + 1)), 0);
+    double up = kernels_time(k, true, KERNEL_CALLS, call_up, s), down = kernels_time(k, true, KERNEL_CALLS, call_down, s);
     if (k->failed)
         return;
     double distinct = (double)count_distinct(k, s) / KERNEL_CALLS, rows = s->rows;
@@ -291,9 +277,9 @@ static void measure_moe(struct kernels *k, struct step *s)
     kernels_row(k, "step_experts_up", up, distinct * (double)subject_matrix_bytes(k->s, &m->experts[0].gate) + (double)subject_matrix_bytes(k->s, &m->shared.gate)
                              + rows * (c->hidden + c->n_experts + (distinct + 1) * c->moe_inter) * 4, 0);
     k->distinct = distinct;
-    kernels_row(k, "step_experts_down", kernels_time(k, true, KERNEL_CALLS, call_down, s),
+    kernels_row(k, "step_experts_down", down,
                 distinct * (double)subject_matrix_bytes(k->s, &m->experts[0].down) + (double)subject_matrix_bytes(k->s, &m->shared.down)
-                + rows * ((distinct + 1) * c->moe_inter + step_experts_splits(c->moe_inter) * c->hidden) * 4, 0);
+                + rows * ((distinct + 1) * c->moe_inter + 2 * c->hidden) * 4, 0);
 }
 
 static void measure_end(struct kernels *k, struct step *s)
@@ -321,12 +307,11 @@ static void alloc_operands(struct kernels *k, struct step *s)
     const struct model_config *c = &k->s->m.cfg;
     size_t rows = STEP_ROWS, H = (size_t)c->hidden, heads = (size_t)c->lin_v_heads, conv = (size_t)config_conv_dim(c), vocab = (size_t)c->vocab;
     size_t query = (size_t)(c->n_q_heads * c->head_dim), kv = (size_t)(c->n_kv_heads * c->head_dim), value = (size_t)config_lin_value_dim(c);
-    s->wide = 2 * query + 2 * kv + value + MAX_SPLITS * H;
+    s->wide = 2 * query + 2 * kv + value;
     s->x = kernels_random(k, rows * s->wide);
     s->y = kernels_random(k, rows * s->wide);
-    s->x_out = kernels_random(k, rows * s->wide);
     s->h_out = kernels_random(k, rows * s->wide);
-    s->partials = kernels_random(k, MAX_SPLITS * rows * H);
+    s->stream = (double *)kernels_random(k, 2 * rows * H);      /* numbers of some size */
     s->ssq = kernels_random(k, rows * 2 * (heads > query / 128 ? heads : query / 128));
     s->ring = kernels_random(k, STEP_RING * conv);
     s->ring_a = kernels_random(k, STEP_RING * heads);

@@ -4,12 +4,6 @@
 
 #include "base/log.h"
 
-enum { MAX_SPLITS = 8 };
-
-static int groups(int cols) { return cols / PACK_GROUP; }
-/* At most 2 groups for each of 8 warps: more blocks than multiprocessors, with room for the next kernel's. */
-static int column_splits(int cols) { return (groups(cols) + 15) / 16; }
-
 bool fused_fits(const struct model_config *c, struct err *e)
 {
     const struct { const char *name; int found, low, high, multiple; } rules[] = {
@@ -17,13 +11,14 @@ bool fused_fits(const struct model_config *c, struct err *e)
         {"head_dim",                c->head_dim,                     256, 256, 1},
         {"query heads per KV head", c->n_q_heads / c->n_kv_heads,    1, 16, 1},
         {"attention width",         c->n_q_heads * c->head_dim,      128, 8 * 4096, 128},
+        {"DeltaNet value width",    config_lin_value_dim(c),         128, 8 * 4096, 128},
         {"rotary dimensions",       c->rotary_dim,                   2, 256, 2},
         {"linear_key_head_dim",     c->lin_k_dim,                    128, 128, 1},
         {"linear_value_head_dim",   c->lin_v_dim,                    128, 128, 1},
         {"linear_conv_kernel_dim",  c->conv_kernel,                  4, 4, 1},
         {"num_experts",             c->n_experts,                    2, STEP_EXPERTS, 1},
         {"num_experts_per_tok",     c->top_k,                        1, STEP_CHOICES, 1},
-        {"moe_intermediate_size",   c->moe_inter,                    128, 4096, 128},
+        {"moe_intermediate_size",   c->moe_inter,                    128, 2048, 128},
         {"shared_expert_intermediate_size", c->shared_inter,         c->moe_inter, c->moe_inter, 1},
         {"vocab_size",              c->vocab,                        16, 1 << 20, 16},
     };
@@ -43,7 +38,7 @@ static size_t cut(struct fused *u, char *memory, const struct model_config *c)
         kv = (size_t)c->n_kv_heads * (size_t)c->head_dim, value = (size_t)config_lin_value_dim(c),
         choices = n * (size_t)(c->top_k < c->n_experts ? c->top_k : c->n_experts);
     const struct { void *at; size_t bytes; } list[] = {
-        {&u->x[0], n * H * 4}, {&u->x[1], n * H * 4}, {&u->part, MAX_SPLITS * n * H * 4}, {&u->h, n * H * 4}, {&u->hidden, n * H * 4},
+        {&u->stream, n * H * 8}, {&u->halves, 2 * n * H * 4}, {&u->h, n * H * 4}, {&u->hidden, n * H * 4},
         {&u->qg, n * 2 * q * 4}, {&u->k, n * kv * 4}, {&u->v, n * kv * 4}, {&u->z, n * value * 4}, {&u->y, n * max2(q, value) * 4},
         {&u->ssq, n * (size_t)c->lin_v_heads * 8}, {&u->router, STEP_RMS_PARTS * n * ((size_t)c->n_experts + 1) * 4},
         {&u->router_ssq, STEP_RMS_PARTS * n * 4}, {&u->route, sizeof *u->route}, {&u->expert_h, choices * n * (size_t)c->moe_inter * 4},
@@ -68,8 +63,7 @@ size_t fused_bytes(const struct model_config *c)
 bool fused_open(struct fused *u, struct dev *d, const struct model_config *c, struct err *e)
 {
     size_t bytes = fused_bytes(c);
-    *u = (struct fused){.overlap = -1, .part_step = (size_t)STEP_ROWS * (size_t)c->hidden,
-                        .router_step = (size_t)STEP_ROWS * ((size_t)c->n_experts + 1)};
+    *u = (struct fused){.overlap = -1, .router_step = (size_t)STEP_ROWS * ((size_t)c->n_experts + 1)};
     if (!fused_fits(c, e))
         return false;
     u->memory = d->alloc(d, bytes);
@@ -92,46 +86,31 @@ static struct step_part part(const struct weight *w, float *y, enum step_write w
     return (struct step_part){.w = *w, .y = y, .y_row = (size_t)w->rows, .write = write};
 }
 
-/* The residual stream as input of the next products: what was added since is summed up on the way and kept. */
-static void take_stream(struct fused *u, struct step_linear_args *a, const float *norm, float eps)
+/* The residual stream as input of the next products. */
+static void take_stream(const struct fused *u, struct step_linear_args *a, const float *norm, float eps)
 {
-    a->in[0] = (struct step_input){.x = u->stream, .norm = norm};
-    a->partials = u->parts;
-    a->n_partials = u->n_parts;
-    a->partial_step = u->part_step;
+    a->in[0] = (struct step_input){.stream = u->stream, .norm = norm};
     a->eps = eps;
-    if (u->n_parts) {
-        a->x_out = u->x[u->stream == u->x[0]];
-        u->stream = a->x_out;
-    }
-    u->n_parts = 0;
 }
 
-static void left_parts(struct fused *u, int n)
-{
-    u->parts = u->part;
-    u->n_parts = n;
-}
-
-/* x += W y, left in parts */
+/* stream += W y */
 static void project_out(struct forward *f, const struct weight *w, const float *ssq, int n)
 {
     struct fused *u = f->fused;
-    int splits = column_splits(w->cols);
-    STEP(f->dev, step_linear, .part = {part(w, u->part, STEP_PLAIN)}, .n_parts = 1, .in = {{.x = u->y}}, .ssq = ssq,
-         .y_split = u->part_step, .n_rows = n, .splits = splits, .eps = f->cfg->rms_eps);
-    left_parts(u, splits);
+    STEP(f->dev, step_linear, .part = {{.w = *w, .stream = u->stream, .y_row = (size_t)w->rows, .write = STEP_ADD}}, .n_parts = 1,
+         .in = {{.x = u->y}}, .ssq = ssq, .n_rows = n, .splits = step_out_splits(w->cols), .eps = f->cfg->rms_eps);
 }
 
-static void attention_step(struct forward *f, struct cache *k, const struct layer_weights *l, int kv_layer, const int32_t *pos, int n)
+/* `in`: where the rows come from, with what else belongs to that. */
+static void attention_step(struct forward *f, struct cache *k, const struct layer_weights *l, struct step_linear_args in, int kv_layer, const int32_t *pos, int n)
 {
     const struct model_config *c = f->cfg;
     struct fused *u = f->fused;
-    struct step_linear_args in = {
-        .part = {part(&l->attn.q, u->qg, STEP_PLAIN), part(&l->attn.k, u->k, STEP_PLAIN), part(&l->attn.v, u->v, STEP_PLAIN)},
-        .n_parts = 3, .n_rows = n,
-    };
-    take_stream(u, &in, l->norm_in, c->rms_eps);
+    in.part[0] = part(&l->attn.q, u->qg, STEP_PLAIN);
+    in.part[1] = part(&l->attn.k, u->k, STEP_PLAIN);
+    in.part[2] = part(&l->attn.v, u->v, STEP_PLAIN);
+    in.n_parts = 3;
+    in.n_rows = n;
     f->dev->step->step_linear(f->dev, &in);
     STEP(f->dev, step_attention, .y = u->y, .qg = u->qg, .k = u->k, .v = u->v, .q_norm = l->attn.q_norm, .k_norm = l->attn.k_norm,
          .freq = f->freq, .kv = k->kv[kv_layer], .pos = pos, .scratch = u->attention,
@@ -173,27 +152,27 @@ static void moe_step(struct forward *f, const struct layer_weights *l, const int
     const struct step_choice choice = {.rms = {u->router_ssq, step_router_splits(c->hidden), c->hidden, c->rms_eps}, .logits = u->router,
                                        .n_logits = step_router_splits(c->hidden), .logit_step = u->router_step, .n_valid = n_valid,
                                        .overlap = u->overlap, .n_experts = c->n_experts, .top_k = c->top_k};
-    STEP(f->dev, step_experts_up, .h = u->expert_h, .shared_h = u->shared_h, .route = u->route, .choice = choice, .x = u->h,
+    STEP(f->dev, step_experts_up, .h = u->expert_h, .shared_h = u->shared_h, .choice = choice, .x = u->h,
          .pair = w->experts[0].gate, .stride = pair_step, .shared = w->shared.gate, .n_rows = n, .inter = c->moe_inter, .hidden = c->hidden);
-    STEP(f->dev, step_experts_down, .y = u->part, .y_split = u->part_step, .h = u->expert_h, .shared_h = u->shared_h, .route = u->route,
-         .choice = choice, .down = w->experts[0].down, .stride = down_step, .shared = w->shared.down, .shared_gate = u->gate,
+    STEP(f->dev, step_experts_down, .stream = u->stream, .h = u->expert_h, .shared_h = u->shared_h,
+         .route = u->distinct ? u->route : NULL, .choice = choice, .down = w->experts[0].down, .stride = down_step, .shared = w->shared.down, .shared_gate = u->gate,
          .n_logits = step_router_splits(c->hidden), .logit_step = u->router_step, .n_rows = n, .hidden = c->hidden, .inter = c->moe_inter);
-    left_parts(u, step_experts_splits(c->moe_inter));
 }
 
 void fused_layers(struct forward *f, struct cache *k, int n)
 {
     const struct model_config *c = f->cfg;
     struct fused *u = f->fused;
-    u->stream = u->x[0];
-    u->n_parts = 0;
-    STEP(f->dev, step_embed, .x = u->x[0], .ids = u->live->ids, .table = f->w->embed.data, .n_rows = n, .hidden = c->hidden);
+    STEP(f->dev, step_embed, .stream = u->stream, .ids = u->live->ids, .table = f->w->embed.data, .n_rows = n, .hidden = c->hidden);
     for (int i = 0, full = 0, delta = 0; i < c->n_layers; i++) {
         const struct layer_weights *l = &f->w->layers[i];
-        if (l->full)
-            attention_step(f, k, l, full++, &u->live->pos, n);
-        else
+        if (l->full) {
+            struct step_linear_args in = {0};
+            take_stream(u, &in, l->norm_in, c->rms_eps);
+            attention_step(f, k, l, in, full++, &u->live->pos, n);
+        } else {
             delta_step(f, k, l, delta++, n);
+        }
         moe_step(f, l, NULL, n);
         if (u->distinct)
             f->dev->copy(f->dev, u->distinct + i, &u->route->n, sizeof *u->distinct);
@@ -236,14 +215,14 @@ void fused_mtp(struct forward *f, struct cache *k, const int32_t *next, const fl
 {
     const struct mtp_weights *w = &f->w->mtp;
     struct fused *u = f->fused;
-    /* Each half of the columns has an input and a norm of its own; the halves are added up by whoever reads the stream. */
-    STEP(f->dev, step_linear, .part = {part(&w->fc, u->part, STEP_PLAIN)}, .n_parts = 1,
+    float *second = u->halves + (size_t)n * (size_t)f->cfg->hidden;
+    /* Each half of the columns has an input and a norm of its own. */
+    STEP(f->dev, step_linear, .part = {part(&w->fc, u->halves, STEP_PLAIN)}, .n_parts = 1,
          .in = {{.x = f->w->embed.data, .ids = next, .norm = w->norm_embedding}, {.x = hidden, .norm = w->norm_hidden}},
-         .y_split = u->part_step, .n_rows = n, .splits = 2, .eps = f->cfg->rms_eps);
-    u->stream = u->part;
-    u->parts = u->part + u->part_step;
-    u->n_parts = 1;
-    attention_step(f, k, &w->layer, f->cfg->n_full, pos, n);
+         .y_split = (size_t)(second - u->halves), .n_rows = n, .splits = 2, .eps = f->cfg->rms_eps);
+    const struct step_linear_args in = {.in = {{.x = u->halves, .norm = w->layer.norm_in}}, .plus = second, .stream_out = u->stream,
+                                        .eps = f->cfg->rms_eps};
+    attention_step(f, k, &w->layer, in, f->cfg->n_full, pos, n);
     moe_step(f, &w->layer, n_valid, n);
 }
 
@@ -254,6 +233,5 @@ void fused_mtp_logits(struct forward *f, const struct fused_head *h, const int32
     a.h_out = u->mtp_h;
     a.row = row;
     take_stream(u, &a, f->w->mtp.norm, f->cfg->rms_eps);
-    a.x_out = NULL;
     f->dev->step->step_linear(f->dev, &a);
 }

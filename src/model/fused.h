@@ -9,11 +9,8 @@
 /* Work space, device memory.  Rows are packed: [n, width]. */
 struct fused {
     void  *memory;
-    float *x[2];                        /* [n, hidden] residual stream, in turns */
-    float *part;                        /* [splits, STEP_ROWS, hidden]: products over ranges of columns */
-    size_t part_step;
-    const float *stream, *parts;        /* the residual stream is this and n_parts of those, part_step apart */
-    int    n_parts;
+    double *stream;                     /* [n, hidden] residual stream (kernels/step.h) */
+    float *halves;                      /* [2, n, hidden]: products of the MTP block's two inputs */
     float *h;                           /* [n, hidden] normed */
     float *hidden;                      /* [n, hidden] after the final norm */
     float *qg, *k, *v, *z, *y, *ssq;
