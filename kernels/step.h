@@ -226,8 +226,8 @@ struct step_choice {
     int           n_experts, top_k;
 };
 
-/* Chooses; then h[i][t] = silu(gate_e x[t]) * (up_e x[t]) for every distinct expert e, ascending, and every row t (of rows that did not choose it, too), and shared_h[t] likewise.
- * As moe_group, experts_up. */
+/* Chooses; then h[i][t] = silu(gate_e x[t]) * (up_e x[t]) for every distinct expert e, ascending, and every row t (of rows that did
+ * not choose it, too), and shared_h[t] likewise.  As moe_group, experts_up. */
 struct step_experts_up_args {
     float        *h;            /* [n distinct, n_rows, inter] */
     float        *shared_h;     /* [n_rows, inter] */

@@ -576,8 +576,10 @@ template <class JOB> int shared_blocks(const JOB &j, int blocks, int ahead)
         const int own = (j.tiles + n - 1) / n * shared - ahead / PACK_LINE, half = max(own, slowest(k * (n_rows + 1) / 2, blocks - n)),
                   none = max(own, slowest(k * n_rows, blocks - n));
         const long cost = ((long)half << 40) + ((long)none << 16) + abs(n - by_bytes);
-        if (cost < least)
-            best = n, least = cost;
+        if (cost < least) {
+            best = n;
+            least = cost;
+        }
     }
     return best;
 }

@@ -155,8 +155,9 @@ static void moe_step(struct forward *f, const struct layer_weights *l, const int
     STEP(f->dev, step_experts_up, .h = u->expert_h, .shared_h = u->shared_h, .choice = choice, .x = u->h,
          .pair = w->experts[0].gate, .stride = pair_step, .shared = w->shared.gate, .n_rows = n, .inter = c->moe_inter, .hidden = c->hidden);
     STEP(f->dev, step_experts_down, .stream = u->stream, .h = u->expert_h, .shared_h = u->shared_h,
-         .route = u->distinct ? u->route : NULL, .choice = choice, .down = w->experts[0].down, .stride = down_step, .shared = w->shared.down, .shared_gate = u->gate,
-         .n_logits = step_router_splits(c->hidden), .logit_step = u->router_step, .n_rows = n, .hidden = c->hidden, .inter = c->moe_inter);
+         .route = u->distinct ? u->route : NULL, .choice = choice, .down = w->experts[0].down, .stride = down_step,
+         .shared = w->shared.down, .shared_gate = u->gate, .n_logits = step_router_splits(c->hidden), .logit_step = u->router_step,
+         .n_rows = n, .hidden = c->hidden, .inter = c->moe_inter);
 }
 
 void fused_layers(struct forward *f, struct cache *k, int n)

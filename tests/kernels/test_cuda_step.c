@@ -454,7 +454,8 @@ static float *run_moe(const struct moe *m, const float *x, const float *logits, 
     float *h = device(NULL, rows * (size_t)m->top_k * row_bytes), *sh = device(NULL, row_bytes);
     struct step_route *r = device(NULL, sizeof *r);
     double *stream = device(host(rows * H * 8), rows * H * 8);
-    const struct step_choice choice = {.rms = {ssq ? device(ssq, 2 * STEP_ROWS * 4) : NULL, 2, m->hidden, eps}, .logits = device(logits, (size_t)n_logits * step * 4), .n_logits = n_logits, .logit_step = step,
+    const struct step_choice choice = {.rms = {ssq ? device(ssq, 2 * STEP_ROWS * 4) : NULL, 2, m->hidden, eps},
+                                       .logits = device(logits, (size_t)n_logits * step * 4), .n_logits = n_logits, .logit_step = step,
                                        .n_valid = device(&n_valid, 4), .overlap = -1, .n_experts = m->n_experts, .top_k = m->top_k};
     STEP(cuda, step_experts_up, .h = h, .shared_h = sh, .choice = choice, .x = device(x, rows * H * 4), .pair = m->pair,
          .stride = m->pair_step, .shared = m->shared_pair, .n_rows = n, .inter = m->inter, .hidden = m->hidden);
