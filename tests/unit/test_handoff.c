@@ -136,6 +136,7 @@ static void test_handoff__what_a_dying_editor_saved_is_kept(void **state)
 static void test_handoff__an_interrupt_is_the_editors_alone(void **state)
 {
     (void)state;
+    signal(SIGINT, SIG_DFL);            /* who runs us in the background has it ignored */
     /* Ctrl-C goes to the whole process group: us, the shell, the editor. */
     script("trap 'echo interrupted > \"$2\"; exit 0' INT; kill -INT $Q35_TEST_PID; kill -INT $PPID; kill -INT $$");
     char pid[16];
