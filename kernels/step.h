@@ -85,7 +85,7 @@ struct step_result {
 };
 
 /* The residual stream of a step is in doubles that are multiples of 2^-30.  Sums of such below 2^23 are exact, so whoever has something
- * for it adds that where it stands (STEP_ADD, step_experts_down), and the order in which that happens does not matter. */
+ * for it adds that where it stands (STEP_ADD, step_experts), and the order in which that happens does not matter. */
 
 /* stream[t] = row ids[t] of the dense, unpacked bf16 table.  As embed. */
 struct step_embed_args {
@@ -136,6 +136,8 @@ struct step_linear_args {
     const int32_t    *row;      /* device memory: take input row *row as the only row; NULL: rows 0..n_rows-1 */
     const int32_t    *pos;      /* of row 0, for STEP_TO_RING */
     size_t            y_split;
+    float            *missing;  /* [n_missing], a multiple of 4: becomes STEP_MISSING; with ssq_out only */
+    size_t            n_missing;
     int               n_rows, splits;
     float             eps;
     /* STEP_LOGITS */
@@ -222,39 +224,36 @@ struct step_choice {
     int           n_logits;
     size_t        logit_step;
     const int32_t *n_valid;     /* device memory: rows from here on choose nothing; NULL: all count */
-    int           overlap;      /* for measurements: every row takes this many of its experts from row 0; -1: off */
+    int           overlap;      /* for measurements: rows take this many experts of row 0's, and others as if at random; -1: off */
     int           n_experts, top_k;
 };
 
-/* Chooses; then h[i][t] = silu(gate_e x[t]) * (up_e x[t]) for every distinct expert e, ascending, and every row t (of rows that did
- * not choose it, too), and shared_h[t] likewise.  As moe_group, experts_up. */
-struct step_experts_up_args {
-    float        *h;            /* [n distinct, n_rows, inter] */
-    float        *shared_h;     /* [n_rows, inter] */
-    struct step_choice choice;
-    const float  *x;            /* [n_rows, hidden] normed, but for choice.rms */
-    struct weight pair;         /* of expert 0, packed pair [2 inter, hidden] */
-    size_t        stride;       /* bytes from one expert's pair to the next */
-    struct weight shared;       /* packed pair [2 inter, hidden] */
-    int           n_rows, inter, hidden;
-};
-
-/* stream[t] += sigmoid(shared_gate[t]) * shared h_shared + sum over experts e of weight * down_e h, a product at a time, each rounded to
- * a multiple of 2^-30.  As experts_down, moe_combine.
- * Comes next after the step_experts_up of the same choice: what that one waited for is there when this one starts. */
-struct step_experts_down_args {
+/* Chooses; then for every distinct expert e and the shared one, every row t
+ *     h[e][t] = silu(gate_e x[t]) * (up_e x[t])
+ *     stream[t] += sum over e of weight_e[t] * down_e h[e][t] + sigmoid(shared_gate[t]) * shared_down h_shared[t],
+ * a product at a time, each rounded to a multiple of 2^-30.  Whoever needs a value of h looks until it is there: before, all of them must be
+ * STEP_MISSING (step_linear's `missing`).  As moe_group, experts_up, experts_down, moe_combine. */
+#define STEP_MISSING 0xffffffffu                /* bits of a NaN that no product gives */
+struct step_experts_args {
     double       *stream;       /* [n_rows, hidden] */
-    const float  *h, *shared_h;
+    float        *h;            /* [1 + n distinct, n_rows, inter], the shared one's first, then by ascending expert; step_experts_space() */
     struct step_route *route;   /* written, what was chosen, for whoever wants to know; or NULL */
     struct step_choice choice;
-    struct weight down;         /* of expert 0, packed [hidden, inter] */
-    size_t        stride;
-    struct weight shared;       /* packed [hidden, inter] */
-    const float  *shared_gate;  /* [n_logits] of [n_rows] before the sigmoid, logit_step elements apart, to be added up */
-    int           n_logits;
-    size_t        logit_step;
+    const float  *x;            /* [n_rows, hidden] normed, but for choice.rms */
+    struct weight pair, down;   /* of expert 0, packed: pair [2 inter, hidden], [hidden, inter] */
+    size_t        pair_stride, down_stride;     /* bytes from one expert's to the next */
+    struct weight shared_pair, shared_down;     /* likewise */
+    const float  *shared_gate;  /* [n_gates] of [n_rows] before the sigmoid, gate_step elements apart, to be added up */
+    int           n_gates;
+    size_t        gate_step;
     int           n_rows, hidden, inter;
 };
+/* Values of h that can be written. */
+static inline size_t step_experts_space(int n_rows, int n_experts, int top_k, int inter)
+{
+    const int most = n_rows * top_k < n_experts ? n_rows * top_k : n_experts;
+    return (size_t)(1 + most) * (size_t)n_rows * (size_t)inter;
+}
 
 /* Picks the next tokens from the logits of n_rows rows, row by row while the picks agree with the drafts live->ids[1..], updates
  * live, sampling and marks, and writes one result (slot live->step % STEP_SLOTS).

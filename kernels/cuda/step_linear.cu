@@ -33,13 +33,14 @@ struct job {
     struct step_input in[2];
     const float      *plus;
     double           *stream_out;
+    uint4            *missing;
     size_t            y_split;
     float            *h_out, *ssq_out, *tile_max;
     const float      *ssq, *bias;
     const int32_t    *row, *pos, *drafts;
     const uint8_t    *marks;
     const struct step_sampling *sampling;
-    int               n_rows, n_ids, cols, groups, split_groups;
+    int               n_rows, n_ids, cols, groups, split_groups, n_missing;
     float             eps;
 };
 
@@ -271,7 +272,7 @@ template <int F, int GW, int ROWS, int T, int KIND> __host__ __device__ constexp
 {
     return GW >= 4 ? 1 : F != WEIGHT_INT4 || KIND == RANGE ? (ROWS * GW <= 8 ? 2 : 1) : ROWS == 1 && GW <= 2 && T == 1 ? 3 : ROWS <= 4 ? 2 : 1;
 }
-template <int T> using linear_shared = struct step_shared<STEP_WARPS, T == 2 ? 8 : 6>;
+template <int T> using linear_shared = struct step_shared<STEP_WARPS, T == 2 ? 8 : 5>;
 
 template <int F, int GW, int ROWS, int CHAINS, int KIND, bool LOGITS>
 __global__ void __launch_bounds__(STEP_THREADS, blocks_of<F, GW, ROWS, tiles_of<ROWS, CHAINS>(), KIND>())
@@ -309,6 +310,9 @@ __global__ void __launch_bounds__(STEP_THREADS, blocks_of<F, GW, ROWS, tiles_of<
     if (KIND != PLAIN && ROWS <= 2)
         load_norm<KIND, GW>(norm, j, at);
     gpu_wait();
+    if (KIND == RANGE)
+        for (int i = blockIdx.x * STEP_THREADS + threadIdx.x; i < j.n_missing; i += gridDim.x * STEP_THREADS)
+            j.missing[i] = make_uint4(STEP_MISSING, STEP_MISSING, STEP_MISSING, STEP_MISSING);
     const int pos = !LOGITS && j.pos ? *j.pos : 0;
     if (KIND != PLAIN && ROWS > 2)      /* too many registers to hold it meanwhile */
         load_norm<KIND, GW>(norm, j, at);
@@ -477,6 +481,8 @@ extern "C" void step_linear_cuda(struct cuda_queue *q, const struct step_linear_
     j.plus = a->plus;
     j.stream_out = a->stream_out;
     j.y_split = a->y_split;
+    j.missing = (uint4 *)a->missing;
+    j.n_missing = (int)(a->n_missing / 4);
     j.h_out = a->h_out;
     j.ssq_out = a->ssq_out;
     j.tile_max = a->tile_max;
@@ -495,7 +501,7 @@ extern "C" void step_linear_cuda(struct cuda_queue *q, const struct step_linear_
     j.cols = a->part[0].w.cols / (pair ? 2 : 1);
     j.split_groups = (j.groups + splits - 1) / splits;
     const enum kind kind = pair ? PAIR : !a->in[0].norm ? PLAIN : a->ssq_out ? RANGE : STREAM;
-    bool fits = (kind == STREAM || (!a->plus && !a->stream_out)) && (kind != STREAM || splits == 1) && (kind != PLAIN || !a->h_out)
+    bool fits = (kind == STREAM || (!a->plus && !a->stream_out)) && (kind != STREAM || splits == 1) && (kind != PLAIN || !a->h_out) && (kind == RANGE || !a->missing)
               && (kind == STREAM || (kind == RANGE) == (a->in[0].stream != NULL));
     for (int i = 0; i < a->n_parts; i++)
         fits = fits && (a->part[i].write != STEP_ADD || kind == PLAIN);

@@ -35,18 +35,22 @@ template <int WARPS, int N_UNITS> struct step_shared {
 };
 
 template <int F> __host__ __device__ constexpr int group_units() { return group_lines<F>() / 2; }
-/* How a product is done.  FP8 goes through fp16 where the input is normed, since it unpacks in a third of the instructions; inputs
- * that are not normed could overflow there. */
-enum product { BF16, F16, S8 };
+/* How a product is done.  FP8 goes through fp16, since it unpacks in a third of the instructions; inputs that are not normed could overflow
+ * there, and are divided by a power of two for a row and a group of columns. */
+enum product { BF16, F16, F16_SCALED, S8 };
 template <int F, bool NORMED> __host__ __device__ constexpr int product_of()
 {
-    return F == WEIGHT_INT4 ? S8 : F == WEIGHT_INT8 || (F == WEIGHT_FP8 && NORMED) ? F16 : BF16;
+    return F == WEIGHT_INT4 ? S8 : F == WEIGHT_INT8 ? F16 : F == WEIGHT_FP8 ? (NORMED ? F16 : F16_SCALED) : BF16;
 }
 
 /* Activations of 128 columns as B fragments, [set of 4 rows][k-step][b0, b1]. */
 template <int P, int COLS> struct group_frags {
     uint32_t b[COLS][8][2];
     float    sum[COLS];                 /* of row lane % 4 of the set */
+};
+template <int COLS> struct group_frags<F16_SCALED, COLS> {
+    uint32_t b[COLS][8][2];
+    float    scale[COLS];               /* of row lane % 4 */
 };
 template <int COLS> struct group_frags<S8, COLS> {
     uint32_t b[COLS][4][2];
@@ -57,17 +61,17 @@ template <int COLS> struct group_frags<S8, COLS> {
 template <int P, int F> __device__ __forceinline__ void unpack_offset(uint32_t a[4], const uint4 &v, int s)
 {
     const uint32_t *w = (const uint32_t *)&v;
-    static_assert(P == F16 ? F == WEIGHT_INT8 || F == WEIGHT_FP8 : F == WEIGHT_FP8 || F == WEIGHT_DENSE, "no such product");
+    static_assert(P == BF16 ? F == WEIGHT_DENSE : F == WEIGHT_FP8 || (P == F16 && F == WEIGHT_INT8), "no such product");
     if (F == WEIGHT_INT8)
         unpack_int8_biased(a, w[2 * s], w[2 * s + 1]);
-    else if (P == F16)
+    else if (F == WEIGHT_FP8)
         unpack_fp8_half(a, w[2 * s], w[2 * s + 1]);
     else
         unpack<F>(a, v, s);
 }
 template <int P> __device__ __forceinline__ void step_mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
-    if (P == F16)
+    if (P != BF16)
         mma_f16(c, a, b0, b1);
     else
         mma_bf16(c, a, b0, b1);
@@ -118,6 +122,15 @@ __device__ __forceinline__ struct quantized quantize(const float4 &u)
     return r;
 }
 
+/* The power of two that brings a row's greatest between 512 and 1024, and its inverse.  Rows below 2^-106 come out less precise. */
+__device__ __forceinline__ float small_enough(const float4 &u, float *inverse)
+{
+    const float most = max_or_nan(max_or_nan(fabsf(u.x), fabsf(u.y)), max_or_nan(fabsf(u.z), fabsf(u.w)));
+    const uint32_t exponent = max(__reduce_max_sync(~0u, __float_as_uint(most)) >> 23, 21u);
+    *inverse = __uint_as_float((exponent - 9) << 23);
+    return __uint_as_float((254 + 9 - exponent) << 23);
+}
+
 /* For the residual stream (kernels/step.h). */
 __device__ __forceinline__ double on_grid(float x)
 {
@@ -164,7 +177,7 @@ template <int N, int COLS> __device__ __forceinline__ void take_rows(group_frags
 
 /* One set of N <= 4 rows of one group into fragments; u[i] holds columns 4 lane .. 4 lane + 3 of row i.  Rows that are not `wanted`
  * are 0. */
-template <int P, int COLS, int N>
+template <bool NORMED = false, int P, int COLS, int N>
 __device__ __forceinline__ void frags_set(group_frags<P, COLS> &f, int set, const float4 (&u)[N], uint4 *staged, uint32_t wanted = ~0u)
 {
     const int lane = threadIdx.x % 32;
@@ -175,11 +188,19 @@ __device__ __forceinline__ void frags_set(group_frags<P, COLS> &f, int set, cons
         take_rows<N>(f, set, (const uint32_t *)staged);
     } else {
         char *s = (char *)staged;
+        if constexpr (P == F16_SCALED)
+            f.scale[set] = 1;
 #pragma unroll
         for (int i = 0; i < N; i++) {
             uint32_t x, y, z, w;
-            if (P == F16)
-                x = f16_split(u[i].x), y = f16_split(u[i].y), z = f16_split(u[i].z), w = f16_split(u[i].w);
+            float by = 1;
+            if constexpr (P == F16_SCALED && !NORMED) {
+                float scale;
+                by = small_enough(u[i], &scale);
+                f.scale[set] = lane % 4 == i ? scale : f.scale[set];
+            }
+            if (P != BF16)
+                x = f16_split(u[i].x * by), y = f16_split(u[i].y * by), z = f16_split(u[i].z * by), w = f16_split(u[i].w * by);
             else
                 x = bf16_split(u[i].x), y = bf16_split(u[i].y), z = bf16_split(u[i].z), w = bf16_split(u[i].w);
             *(uint2 *)(s + (2 * i) * STEP_PITCH + 8 * lane) = make_uint2(__byte_perm(x, y, 0x5410), __byte_perm(z, w, 0x5410));
@@ -194,7 +215,8 @@ __device__ __forceinline__ void frags_set(group_frags<P, COLS> &f, int set, cons
             f.b[set][2 * p + 1][0] = v.z;
             f.b[set][2 * p + 1][1] = v.w;
         }
-        f.sum[set] = fragment_sum<P>(f.b[set]);
+        if constexpr (P != F16_SCALED)
+            f.sum[set] = fragment_sum<P>(f.b[set]);
     }
 }
 
@@ -371,9 +393,13 @@ __device__ __forceinline__ void group_product(float2 total[T][COLS], const group
 #pragma unroll
                     for (int k = 0; k < 4; k++)
                         acc[i][0][c][k] += acc[i][CHAINS - 1][c][k];
-                const float off = (F == WEIGHT_INT8 ? 1152 : 0) * f.sum[c];
-                total[i][c].x += by.x * (acc[i][0][c][0] + acc[i][0][c][1] - off);
-                total[i][c].y += by.y * (acc[i][0][c][2] + acc[i][0][c][3] - off);
+                float off = 0, scale = 1;
+                if constexpr (P == F16_SCALED)
+                    scale = f.scale[c];
+                else
+                    off = (F == WEIGHT_INT8 ? 1152 : 0) * f.sum[c];
+                total[i][c].x += by.x * scale * (acc[i][0][c][0] + acc[i][0][c][1] - off);
+                total[i][c].y += by.y * scale * (acc[i][0][c][2] + acc[i][0][c][3] - off);
             }
         }
     }
@@ -391,13 +417,23 @@ __device__ __forceinline__ void tile_product(float2 total[T][COLS], const group_
     }
 }
 
-/* Keeps the totals of the n-th round of tiles.  Every so many rounds, and at the `last` one, adds up those of all warps and hands
- * them to done(round, tile, set, v): v.x is row g, v.y row g + 8, of token 4 set + lane % 4.  Every warp must come here. */
-template <int COLS, int T, int WARPS, int UNITS, class DONE>
-__device__ __forceinline__ void keep_sums(struct step_shared<WARPS, UNITS> *sm, int n, bool last, const float2 total[T][COLS], DONE done)
+/* The threads of `team` neighbouring warps. */
+__device__ __forceinline__ void team_sync(int team)
+{
+    if (team == STEP_WARPS)
+        __syncthreads();
+    else
+        asm volatile("bar.sync %0, %1;" ::"r"(1 + threadIdx.x / 32 / team), "r"(32 * team) : "memory");
+}
+
+/* Keeps the totals of the n-th round of tiles.  Every so many rounds, and at the `last` one, adds up those of a team's warps, each of which
+ * has some columns, and hands them to done(round, tile, set, v): v.x is row g, v.y row g + 8, of token 4 set + lane % 4.  Every warp
+ * of the team must come here. */
+template <int COLS, int T, int UNITS, class DONE>
+__device__ __forceinline__ void keep_sums(struct step_shared<STEP_WARPS, UNITS> *sm, int n, bool last, const float2 total[T][COLS], DONE done, int team = STEP_WARPS)
 {
     enum { ROUNDS = STEP_SETS / (T * COLS) };
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, kept = n % ROUNDS + 1;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, kept = n % ROUNDS + 1, first = warp / team * team;
     __syncwarp();                       /* the input that was staged there has been read */
 #pragma unroll
     for (int i = 0; i < T; i++)
@@ -406,20 +442,22 @@ __device__ __forceinline__ void keep_sums(struct step_shared<WARPS, UNITS> *sm, 
             ((float2 *)sm->own[warp])[(((kept - 1) * T + i) * COLS + c) * 32 + lane] = total[i][c];
     if (kept < ROUNDS && !last)
         return;
-    __syncthreads();
+    team_sync(team);
 #pragma unroll 1
-    for (int k = warp; k < kept * T * COLS; k += WARPS) {
+    for (int k = warp - first; k < kept * T * COLS; k += team) {
         float2 v = make_float2(0, 0);
 #pragma unroll
-        for (int w = 0; w < WARPS; w++) {
-            const float2 o = ((const float2 *)sm->own[w])[k * 32 + lane];
+        for (int w = 0; w < STEP_WARPS; w++) {
+            if (w >= team)
+                break;
+            const float2 o = ((const float2 *)sm->own[first + w])[k * 32 + lane];
             v.x += o.x;
             v.y += o.y;
         }
         done(n + 1 - kept + k / (T * COLS), k / COLS % T, k % COLS, v);
     }
     if (!last)
-        __syncthreads();
+        team_sync(team);
 }
 
 #endif

@@ -17,7 +17,7 @@ struct step {
     float *x, *h_out, *y, *ssq, *ring, *ring_a, *ring_b, *z, *logits, *tile_max, *route_logits, *gate, *router_ssq, *last_hidden, *freq;
     float *state;                       /* [n_delta][2] of one layer's */
     size_t state_floats;
-    float *h, *shared_h;
+    float *h;
     double *stream;
     struct step_route *routes;          /* [KERNEL_CALLS] */
     struct step_live  *live, *live_pick;
@@ -95,6 +95,8 @@ static void call_router(struct kernels *k, void *arg, int i)
     a.h_out = s->h_out;
     a.splits = step_router_splits(k->s->m.cfg.hidden);
     a.ssq_out = s->router_ssq;
+    a.missing = s->h;
+    a.n_missing = step_experts_space(s->rows, k->s->m.cfg.n_experts, k->s->m.cfg.top_k, k->s->m.cfg.moe_inter);
     a.y_split = (size_t)STEP_ROWS * (size_t)(l->moe.router.rows + 1);
     add_part(&a, &l->moe.router, s->y, STEP_PLAIN);
     add_part(&a, &l->moe.shared_gate, s->y + (size_t)STEP_ROWS * (size_t)l->moe.router.rows, STEP_PLAIN);
@@ -162,24 +164,17 @@ static struct step_choice choice(const struct kernels *k, const struct step *s, 
                                 .overlap = k->s->o->overlap - 1, .n_experts = c->n_experts, .top_k = c->top_k};
 }
 
-static void call_up(struct kernels *k, void *arg, int i)
+/* With the router, after which alone experts wait for each other. */
+static void call_experts(struct kernels *k, void *arg, int i)
 {
     struct step *s = arg;
     const struct model_config *c = &k->s->m.cfg;
     const struct moe_weights *m = &k->s->m.weights.layers[i % c->n_layers].moe;
-    STEP(k->d, step_experts_up, .h = s->h, .shared_h = s->shared_h, .choice = choice(k, s, i), .x = s->x,
-         .pair = m->experts[0].gate, .stride = stride(&m->experts[0].gate, &m->experts[1].gate), .shared = m->shared.gate,
-         .n_rows = s->rows, .inter = c->moe_inter, .hidden = c->hidden);
-}
-
-static void call_down(struct kernels *k, void *arg, int i)
-{
-    struct step *s = arg;
-    const struct model_config *c = &k->s->m.cfg;
-    const struct moe_weights *m = &k->s->m.weights.layers[i % c->n_layers].moe;
-    STEP(k->d, step_experts_down, .stream = s->stream, .h = s->h, .shared_h = s->shared_h,
-         .route = &s->routes[i], .choice = choice(k, s, i), .down = m->experts[0].down, .stride = stride(&m->experts[0].down, &m->experts[1].down), .shared = m->shared.down,
-         .shared_gate = s->gate, .n_logits = 1, .n_rows = s->rows, .hidden = c->hidden, .inter = c->moe_inter);
+    call_router(k, arg, i);
+    STEP(k->d, step_experts, .stream = s->stream, .h = s->h, .route = &s->routes[i], .choice = choice(k, s, i), .x = s->x,
+         .pair = m->experts[0].gate, .down = m->experts[0].down, .pair_stride = stride(&m->experts[0].gate, &m->experts[1].gate),
+         .down_stride = stride(&m->experts[0].down, &m->experts[1].down), .shared_pair = m->shared.gate, .shared_down = m->shared.down,
+         .shared_gate = s->gate, .n_gates = 1, .n_rows = s->rows, .hidden = c->hidden, .inter = c->moe_inter);
 }
 
 static void call_pick(struct kernels *k, void *arg, int i)
@@ -249,7 +244,7 @@ static void measure_attention(struct kernels *k, struct step *s)
                 linear_bytes_of(s, matrices(k, &w->o, NULL, NULL, NULL), 1, w->o.cols, 2 * step_out_splits(w->o.cols) * c->hidden), 0);
 }
 
-/* What the calls of step_experts_down chose, together. */
+/* What the calls of step_experts chose, together. */
 static int count_distinct(struct kernels *k, const struct step *s)
 {
     struct step_route *all = calloc(KERNEL_CALLS, sizeof *all);
@@ -267,19 +262,16 @@ static void measure_moe(struct kernels *k, struct step *s)
 {
     const struct model_config *c = &k->s->m.cfg;
     const struct moe_weights *m = &k->s->m.weights.layers[0].moe;
-    kernels_row(k, "router, shared gate", kernels_time(k, true, KERNEL_CALLS, call_router, s),
-                linear_bytes_of(s, matrices(k, &m->router, &m->shared_gate, NULL, NULL), 3, c->hidden, step_router_splits(c->hidden) * (c->n_experts + 1)), 0);
-    double up = kernels_time(k, true, KERNEL_CALLS, call_up, s), down = kernels_time(k, true, KERNEL_CALLS, call_down, s);
+    double router = linear_bytes_of(s, matrices(k, &m->router, &m->shared_gate, NULL, NULL), 3, c->hidden, step_router_splits(c->hidden) * (c->n_experts + 1));
+    kernels_row(k, "router, shared gate", kernels_time(k, true, KERNEL_CALLS, call_router, s), router, 0);
+    double both = kernels_time(k, true, KERNEL_CALLS, call_experts, s);
     if (k->failed)
         return;
     double distinct = (double)count_distinct(k, s) / KERNEL_CALLS, rows = s->rows;
     k->distinct = distinct;
-    kernels_row(k, "step_experts_up", up, distinct * (double)subject_matrix_bytes(k->s, &m->experts[0].gate) + (double)subject_matrix_bytes(k->s, &m->shared.gate)
-                             + rows * (c->hidden + c->n_experts + (distinct + 1) * c->moe_inter) * 4, 0);
-    k->distinct = distinct;
-    kernels_row(k, "step_experts_down", down,
-                distinct * (double)subject_matrix_bytes(k->s, &m->experts[0].down) + (double)subject_matrix_bytes(k->s, &m->shared.down)
-                + rows * ((distinct + 1) * c->moe_inter + 2 * c->hidden) * 4, 0);
+    kernels_row(k, "router, step_experts", both, router + distinct * matrices(k, &m->experts[0].gate, &m->experts[0].down, NULL, NULL)
+                + matrices(k, &m->shared.gate, &m->shared.down, NULL, NULL)
+                + rows * (3 * c->hidden + c->n_experts + 2 * (distinct + 1) * c->moe_inter) * 4, 0);
 }
 
 static void measure_end(struct kernels *k, struct step *s)
@@ -325,8 +317,7 @@ static void alloc_operands(struct kernels *k, struct step *s)
     s->last_hidden = kernels_random(k, 3 * H);
     s->state_floats = heads * 128 * 128;
     s->state = kernels_alloc(k, 2 * (size_t)k->s->n_delta * s->state_floats * sizeof(float));
-    s->h = kernels_alloc(k, rows * STEP_CHOICES * STEP_ROWS * (size_t)c->moe_inter * sizeof(float));
-    s->shared_h = kernels_alloc(k, STEP_ROWS * (size_t)c->shared_inter * sizeof(float));
+    s->h = kernels_alloc(k, step_experts_space(STEP_ROWS, c->n_experts, c->top_k, c->moe_inter) * sizeof(float));
     s->routes = kernels_alloc(k, KERNEL_CALLS * sizeof *s->routes);
     s->live = kernels_alloc(k, sizeof *s->live);
     s->live_pick = kernels_alloc(k, sizeof *s->live_pick);

@@ -35,14 +35,13 @@ static size_t max2(size_t a, size_t b) { return a > b ? a : b; }
 static size_t cut(struct fused *u, char *memory, const struct model_config *c)
 {
     const size_t n = STEP_ROWS, H = (size_t)c->hidden, q = (size_t)c->n_q_heads * (size_t)c->head_dim,
-        kv = (size_t)c->n_kv_heads * (size_t)c->head_dim, value = (size_t)config_lin_value_dim(c),
-        choices = n * (size_t)(c->top_k < c->n_experts ? c->top_k : c->n_experts);
+        kv = (size_t)c->n_kv_heads * (size_t)c->head_dim, value = (size_t)config_lin_value_dim(c);
     const struct { void *at; size_t bytes; } list[] = {
         {&u->stream, n * H * 8}, {&u->halves, 2 * n * H * 4}, {&u->h, n * H * 4}, {&u->hidden, n * H * 4},
         {&u->qg, n * 2 * q * 4}, {&u->k, n * kv * 4}, {&u->v, n * kv * 4}, {&u->z, n * value * 4}, {&u->y, n * max2(q, value) * 4},
         {&u->ssq, n * (size_t)c->lin_v_heads * 8}, {&u->router, STEP_RMS_PARTS * n * ((size_t)c->n_experts + 1) * 4},
-        {&u->router_ssq, STEP_RMS_PARTS * n * 4}, {&u->route, sizeof *u->route}, {&u->expert_h, choices * n * (size_t)c->moe_inter * 4},
-        {&u->shared_h, n * (size_t)c->shared_inter * 4}, {&u->attention, step_attention_scratch(c->n_q_heads)}, {&u->mtp_h, H * 4},
+        {&u->router_ssq, STEP_RMS_PARTS * n * 4}, {&u->route, sizeof *u->route}, {&u->expert_h, step_experts_space(STEP_ROWS, c->n_experts, c->top_k, c->moe_inter) * 4},
+        {&u->attention, step_attention_scratch(c->n_q_heads)}, {&u->mtp_h, H * 4},
         {&u->live, sizeof *u->live},
     };
     size_t at = 0;
@@ -145,18 +144,17 @@ static void moe_step(struct forward *f, const struct layer_weights *l, const int
         down_step = (size_t)((const char *)w->experts[1].down.data - (const char *)w->experts[0].down.data);
     struct step_linear_args in = {
         .part = {part(&w->router, u->router, STEP_PLAIN), part(&w->shared_gate, u->gate, STEP_PLAIN)}, .n_parts = 2,
-        .h_out = u->h, .ssq_out = u->router_ssq, .n_rows = n, .splits = step_router_splits(c->hidden), .y_split = u->router_step,
+        .h_out = u->h, .ssq_out = u->router_ssq, .missing = u->expert_h,
+        .n_missing = step_experts_space(n, c->n_experts, c->top_k, c->moe_inter), .n_rows = n, .splits = step_router_splits(c->hidden), .y_split = u->router_step,
     };
     take_stream(u, &in, l->norm_post, c->rms_eps);
     f->dev->step->step_linear(f->dev, &in);
     const struct step_choice choice = {.rms = {u->router_ssq, step_router_splits(c->hidden), c->hidden, c->rms_eps}, .logits = u->router,
                                        .n_logits = step_router_splits(c->hidden), .logit_step = u->router_step, .n_valid = n_valid,
                                        .overlap = u->overlap, .n_experts = c->n_experts, .top_k = c->top_k};
-    STEP(f->dev, step_experts_up, .h = u->expert_h, .shared_h = u->shared_h, .choice = choice, .x = u->h,
-         .pair = w->experts[0].gate, .stride = pair_step, .shared = w->shared.gate, .n_rows = n, .inter = c->moe_inter, .hidden = c->hidden);
-    STEP(f->dev, step_experts_down, .stream = u->stream, .h = u->expert_h, .shared_h = u->shared_h,
-         .route = u->distinct ? u->route : NULL, .choice = choice, .down = w->experts[0].down, .stride = down_step,
-         .shared = w->shared.down, .shared_gate = u->gate, .n_logits = step_router_splits(c->hidden), .logit_step = u->router_step,
+    STEP(f->dev, step_experts, .stream = u->stream, .h = u->expert_h, .route = u->distinct ? u->route : NULL, .choice = choice, .x = u->h,
+         .pair = w->experts[0].gate, .down = w->experts[0].down, .pair_stride = pair_step, .down_stride = down_step, .shared_pair = w->shared.gate,
+         .shared_down = w->shared.down, .shared_gate = u->gate, .n_gates = step_router_splits(c->hidden), .gate_step = u->router_step,
          .n_rows = n, .hidden = c->hidden, .inter = c->moe_inter);
 }
 

@@ -18,7 +18,7 @@ struct fused {
     size_t router_step;
     float *router_ssq;                  /* [router splits, STEP_ROWS]: the division by the rms is left to the experts */
     struct step_route *route;
-    float    *expert_h, *shared_h;    /* SwiGLU outputs of the routed experts and of the shared one */
+    float *expert_h;                    /* SwiGLU outputs of the shared expert and of the routed ones */
     void  *attention;
     float *mtp_h;                       /* [1, hidden] after mtp.norm */
     struct step_live *live;

@@ -1,4 +1,4 @@
-/* step_linear, step_experts_up and step_experts_down on the GPU against the plain operations that define them. */
+/* step_linear and step_experts on the GPU against the plain operations that define them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -159,12 +159,14 @@ static void check_linear(enum weight_format f, int rows, int cols, int n, bool s
     float *want = host(out * 4), *y = device(NULL, y_split * (size_t)splits * 4), *h = device(NULL, all * 4),
           *ssq = splits > 1 ? device(NULL, (size_t)splits * STEP_ROWS * 4) : NULL;
     double *kept = splits > 1 ? NULL : device(NULL, all * 8);
+    enum { MISSING = 70004, BEHIND = 4 };
+    float *missing = splits > 1 ? device(host((MISSING + BEHIND) * 4), (MISSING + BEHIND) * 4) : NULL;
     product(want, in.h, &w, n);
     enum step_write write = f == WEIGHT_INT8 ? STEP_LOGITS : STEP_PLAIN;
     STEP(cuda, step_linear, .part = {{.w = packed(&w, NULL), .y = y, .y_row = (size_t)rows, .write = write}}, .n_parts = 1,
          .in = {{.x = stream ? NULL : in.dx, .stream = stream ? in.dstream : NULL, .norm = in.dnorm}}, .plus = stream ? NULL : in.dplus,
          .stream_out = kept, .h_out = h, .tile_max = device(NULL, (size_t)n * (size_t)pack_tiles(rows) * 4), .n_ids = rows, .ssq_out = ssq,
-         .y_split = y_split, .n_rows = n, .splits = splits, .eps = eps);
+         .missing = missing, .n_missing = missing ? MISSING : 0, .y_split = y_split, .n_rows = n, .splits = splits, .eps = eps);
     float *got = fetch(y, y_split * (size_t)splits * 4), *normed = fetch(h, all * 4);
     for (size_t i = 0; i < out; i++)
         for (int s = 1; s < splits; s++)
@@ -181,6 +183,9 @@ static void check_linear(enum weight_format f, int rows, int cols, int n, bool s
         for (int i = 0; i < cols; i++)
             normed[(size_t)t * (size_t)cols + (size_t)i] *= rms;
     }
+    const uint32_t *bits = missing ? fetch(missing, (MISSING + BEHIND) * 4) : NULL;
+    for (size_t i = 0; bits && i < MISSING + BEHIND; i++)
+        assert_int_equal(bits[i], i < MISSING ? STEP_MISSING : 0);
     snprintf(what, sizeof what, "%s [%d, %d], %d rows, %s, %d splits", names[f], rows, cols, n, stream ? "stream" : "sum", splits);
     compare(what, got, want, out, tolerance);
     if (kept)
@@ -445,23 +450,22 @@ static void make_moe(struct moe *m)
     m->shared_down = packed(&m->one.down, NULL);
 }
 
-/* Runs both on the GPU; what they add to a stream of zeros [n, hidden] on the host. */
+/* Runs it on the GPU; what it adds to a stream of zeros [n, hidden] on the host. */
 static float *run_moe(const struct moe *m, const float *x, const float *logits, const float *gate, const float *ssq, int n, int n_logits, int n_valid,
                       struct step_route *route)
 {
     size_t H = (size_t)m->hidden, rows = (size_t)n, step = rows * (size_t)m->n_experts;
-    size_t row_bytes = rows * (size_t)m->inter * 4;
-    float *h = device(NULL, rows * (size_t)m->top_k * row_bytes), *sh = device(NULL, row_bytes);
+    size_t space = step_experts_space(n, m->n_experts, m->top_k, m->inter);
+    float *h = device(memset(host(space * 4), STEP_MISSING & 255, space * 4), space * 4);
     struct step_route *r = device(NULL, sizeof *r);
     double *stream = device(host(rows * H * 8), rows * H * 8);
     const struct step_choice choice = {.rms = {ssq ? device(ssq, 2 * STEP_ROWS * 4) : NULL, 2, m->hidden, eps},
                                        .logits = device(logits, (size_t)n_logits * step * 4), .n_logits = n_logits, .logit_step = step,
                                        .n_valid = device(&n_valid, 4), .overlap = -1, .n_experts = m->n_experts, .top_k = m->top_k};
-    STEP(cuda, step_experts_up, .h = h, .shared_h = sh, .choice = choice, .x = device(x, rows * H * 4), .pair = m->pair,
-         .stride = m->pair_step, .shared = m->shared_pair, .n_rows = n, .inter = m->inter, .hidden = m->hidden);
-    STEP(cuda, step_experts_down, .stream = stream, .h = h, .shared_h = sh, .route = r, .choice = choice, .down = m->down, .stride = m->down_step,
-         .shared = m->shared_down, .shared_gate = device(gate, (size_t)n_logits * rows * 4), .n_logits = n_logits, .logit_step = rows,
-         .n_rows = n, .hidden = m->hidden, .inter = m->inter);
+    STEP(cuda, step_experts, .stream = stream, .h = h, .route = r, .choice = choice, .x = device(x, rows * H * 4), .pair = m->pair, .down = m->down,
+         .pair_stride = m->pair_step, .down_stride = m->down_step, .shared_pair = m->shared_pair, .shared_down = m->shared_down,
+         .shared_gate = device(gate, (size_t)n_logits * rows * 4), .n_gates = n_logits, .gate_step = rows, .n_rows = n, .hidden = m->hidden,
+         .inter = m->inter);
     const double *exact = fetch(stream, rows * H * 8);
     float *got = host(rows * H * 4);
     for (size_t i = 0; i < rows * H; i++)
