@@ -265,7 +265,7 @@ struct plan {
 };
 template <int ROWS> struct moe_shared {
     struct plan plan;
-    alignas(128) struct step_shared<STEP_WARPS, ring_of<ROWS>()> step;    /* a twentieth slower elsewhere */
+    alignas(128) struct step_shared<ring_of<ROWS>()> step;    /* a twentieth slower elsewhere */
 };
 extern __shared__ uint4 memory[];
 __device__ __forceinline__ struct plan *plan_of_block() { return (struct plan *)memory; }
@@ -377,7 +377,8 @@ __device__ __forceinline__ float4 load_awaited(const float *at)
 }
 __device__ __forceinline__ bool missing(const float4 &v)
 {
-    return __float_as_uint(v.x) == STEP_MISSING || __float_as_uint(v.y) == STEP_MISSING || __float_as_uint(v.z) == STEP_MISSING || __float_as_uint(v.w) == STEP_MISSING;
+    return __float_as_uint(v.x) == STEP_MISSING || __float_as_uint(v.y) == STEP_MISSING || __float_as_uint(v.z) == STEP_MISSING
+        || __float_as_uint(v.w) == STEP_MISSING;
 }
 
 /* This warp's groups of the rows of one expert, rows of weight 0 not read. */

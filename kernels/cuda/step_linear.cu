@@ -272,7 +272,7 @@ template <int F, int GW, int ROWS, int T, int KIND> __host__ __device__ constexp
 {
     return GW >= 4 ? 1 : F != WEIGHT_INT4 || KIND == RANGE ? (ROWS * GW <= 8 ? 2 : 1) : ROWS == 1 && GW <= 2 && T == 1 ? 3 : ROWS <= 4 ? 2 : 1;
 }
-template <int T> using linear_shared = struct step_shared<STEP_WARPS, T == 2 ? 8 : 5>;
+template <int T> using linear_shared = struct step_shared<T == 2 ? 8 : 5>;
 
 template <int F, int GW, int ROWS, int CHAINS, int KIND, bool LOGITS>
 __global__ void __launch_bounds__(STEP_THREADS, blocks_of<F, GW, ROWS, tiles_of<ROWS, CHAINS>(), KIND>())

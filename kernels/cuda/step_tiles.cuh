@@ -26,12 +26,12 @@ enum {
 };
 
 /* A warp's `own` bytes are for staging its input, then for its sums. */
-template <int WARPS, int N_UNITS> struct step_shared {
+template <int N_UNITS> struct step_shared {
     enum { UNITS = N_UNITS };           /* of a warp's ring: what is on its way from memory */
-    uint4    ring[WARPS][UNITS][64];
-    uint32_t scale[WARPS][UNITS][32];
-    uint4    own[WARPS][8 * STEP_PITCH / 16];
-    float    square[2][4][WARPS];       /* by set of rows */
+    uint4    ring[STEP_WARPS][UNITS][64];
+    uint32_t scale[STEP_WARPS][UNITS][32];
+    uint4    own[STEP_WARPS][8 * STEP_PITCH / 16];
+    float    square[2][4][STEP_WARPS];       /* by set of rows */
 };
 
 template <int F> __host__ __device__ constexpr int group_units() { return group_lines<F>() / 2; }
@@ -122,7 +122,8 @@ __device__ __forceinline__ struct quantized quantize(const float4 &u)
     return r;
 }
 
-/* The power of two that brings a row's greatest between 512 and 1024, and its inverse.  Rows below 2^-106 come out less precise. */
+/* The power of two that brings the greatest of a row's 128 columns between 512 and 1024, and its inverse.  What is below 2^-106 comes out
+ * less precise. */
 __device__ __forceinline__ float small_enough(const float4 &u, float *inverse)
 {
     const float most = max_or_nan(max_or_nan(fabsf(u.x), fabsf(u.y)), max_or_nan(fabsf(u.z), fabsf(u.w)));
@@ -288,7 +289,7 @@ template <class SRC, int T, int UNITS> struct step_stream {
         for (; under_way < PLACES - 1 && remaining > 0; under_way++)
             issue();
     }
-    template <int WARPS> __device__ __forceinline__ void start(struct step_shared<WARPS, UNITS> *sm, int n)
+    __device__ __forceinline__ void start(struct step_shared<UNITS> *sm, int n)
     {
         ring = (uint32_t)__cvta_generic_to_shared(sm->ring[threadIdx.x / 32][0] + threadIdx.x % 32);
         scales = (uint32_t)__cvta_generic_to_shared(sm->scale[threadIdx.x / 32][0] + threadIdx.x % 32);
@@ -430,7 +431,7 @@ __device__ __forceinline__ void team_sync(int team)
  * has some columns, and hands them to done(round, tile, set, v): v.x is row g, v.y row g + 8, of token 4 set + lane % 4.  Every warp
  * of the team must come here. */
 template <int COLS, int T, int UNITS, class DONE>
-__device__ __forceinline__ void keep_sums(struct step_shared<STEP_WARPS, UNITS> *sm, int n, bool last, const float2 total[T][COLS], DONE done, int team = STEP_WARPS)
+__device__ __forceinline__ void keep_sums(struct step_shared<UNITS> *sm, int n, bool last, const float2 total[T][COLS], DONE done, int team = STEP_WARPS)
 {
     enum { ROUNDS = STEP_SETS / (T * COLS) };
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, kept = n % ROUNDS + 1, first = warp / team * team;
