@@ -40,8 +40,8 @@ static size_t cut(struct fused *u, char *memory, const struct model_config *c)
         {&u->stream, n * H * 8}, {&u->halves, 2 * n * H * 4}, {&u->h, n * H * 4}, {&u->hidden, n * H * 4},
         {&u->qg, n * 2 * q * 4}, {&u->k, n * kv * 4}, {&u->v, n * kv * 4}, {&u->z, n * value * 4}, {&u->y, n * max2(q, value) * 4},
         {&u->ssq, n * (size_t)c->lin_v_heads * 8}, {&u->router, STEP_RMS_PARTS * n * ((size_t)c->n_experts + 1) * 4},
-        {&u->router_ssq, STEP_RMS_PARTS * n * 4}, {&u->route, sizeof *u->route}, {&u->expert_h, step_experts_space(STEP_ROWS, c->n_experts, c->top_k, c->moe_inter) * 4},
-        {&u->attention, step_attention_scratch(c->n_q_heads)}, {&u->mtp_h, H * 4},
+        {&u->router_ssq, STEP_RMS_PARTS * n * 4}, {&u->route, sizeof *u->route},
+        {&u->expert_h, step_experts_space(STEP_ROWS, c->n_experts, c->top_k, c->moe_inter) * 4}, {&u->attention, step_attention_scratch(c->n_q_heads)}, {&u->mtp_h, H * 4},
         {&u->live, sizeof *u->live},
     };
     size_t at = 0;
@@ -145,7 +145,8 @@ static void moe_step(struct forward *f, const struct layer_weights *l, const int
     struct step_linear_args in = {
         .part = {part(&w->router, u->router, STEP_PLAIN), part(&w->shared_gate, u->gate, STEP_PLAIN)}, .n_parts = 2,
         .h_out = u->h, .ssq_out = u->router_ssq, .missing = u->expert_h,
-        .n_missing = step_experts_space(n, c->n_experts, c->top_k, c->moe_inter), .n_rows = n, .splits = step_router_splits(c->hidden), .y_split = u->router_step,
+        .n_missing = step_experts_space(n, c->n_experts, c->top_k, c->moe_inter), .n_rows = n, .splits = step_router_splits(c->hidden),
+        .y_split = u->router_step,
     };
     take_stream(u, &in, l->norm_post, c->rms_eps);
     f->dev->step->step_linear(f->dev, &in);
