@@ -1,5 +1,6 @@
 #include "base/arena.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -63,6 +64,19 @@ void *arena_array(struct arena *a, size_t count, size_t size)
 {
     CHECK(!size || count <= SIZE_MAX / 2 / size);
     return arena_alloc(a, count * size);
+}
+
+void *arena_grow(struct arena *a, const void *array, int n, int *cap, size_t size)
+{
+    enum { FEW = 4 };
+    if (n < *cap)
+        return (void *)array;
+    CHECK(*cap <= INT_MAX / 2);
+    *cap = *cap ? 2 * *cap : FEW;
+    void *fresh = arena_array(a, (size_t)*cap, size);
+    if (n)
+        memcpy(fresh, array, (size_t)n * size);
+    return fresh;
 }
 
 char *arena_strndup(struct arena *a, const char *s, size_t n)

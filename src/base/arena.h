@@ -13,6 +13,9 @@ struct arena {
 
 void *arena_alloc(struct arena *a, size_t n);
 void *arena_array(struct arena *a, size_t count, size_t size);   /* aborts if the product overflows */
+/* Room for one more element of `size` bytes behind the n of `array` (NULL at first), by doubling; *cap follows.  Returns the array,
+ * which may have moved; the old one stays until the arena is freed. */
+void *arena_grow(struct arena *a, const void *array, int n, int *cap, size_t size);
 char *arena_strdup(struct arena *a, const char *s);
 char *arena_strndup(struct arena *a, const char *s, size_t n);
 char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -5,7 +5,7 @@
 static void take_delta(const struct delta *d, void *arg)
 {
     struct answer *a = arg;
-    if (a->stopper.hit)
+    if (answer_is_over(a))
         return;
     switch (d->kind) {
     case DELTA_REASONING:
@@ -19,17 +19,14 @@ static void take_delta(const struct delta *d, void *arg)
         break;
     case DELTA_CALL_BEGIN:
         stopper_finish(&a->stopper, &a->content);
+        a->too_many = a->n_calls == ANSWER_MAX_CALLS;
         a->call_name = arena_strndup(&a->mem, d->text.p, d->text.n);
         break;
-    case DELTA_CALL_END: {
-        struct answer_call *calls = arena_array(&a->mem, (size_t)a->n_calls + 1, sizeof *calls);
-        if (a->n_calls)
-            memcpy(calls, a->calls, (size_t)a->n_calls * sizeof *calls);
-        calls[a->n_calls++] = (struct answer_call){
+    case DELTA_CALL_END:
+        a->calls = arena_grow(&a->mem, a->calls, a->n_calls, &a->cap_calls, sizeof *a->calls);
+        a->calls[a->n_calls++] = (struct answer_call){
             a->call_name ? a->call_name : "", {arena_strndup(&a->mem, d->text.p, d->text.n), d->text.n}, d->truncated};
-        a->calls = calls;
         break;
-    }
     }
 }
 
@@ -45,7 +42,8 @@ void answer_begin(struct answer *a, const struct tokenizer *tok, const struct te
     a->tokens.thinking = thinking;
     a->n_pushed = a->n_told = 0;
     a->calls = NULL;
-    a->n_calls = 0;
+    a->n_calls = a->cap_calls = 0;
+    a->too_many = false;
     a->call_name = NULL;
     a->tok = tok;
     a->detok = (struct detok){0};
@@ -60,6 +58,11 @@ static void push_piece(struct answer *a)
         stream_push(a->stream, a->piece.data, a->piece.len);
     a->n_pushed += a->piece.len;
     buf_reset(&a->piece);
+}
+
+bool answer_is_over(const struct answer *a)
+{
+    return a->stopper.hit || a->too_many;
 }
 
 bool answer_reasons(const struct answer *a)

@@ -12,6 +12,8 @@
 #include "text/stream.h"
 #include "text/tokenizer.h"
 
+enum { ANSWER_MAX_CALLS = 256 };        /* each is a tool that runs; a model that repeats itself makes thousands */
+
 struct answer_call {
     const char *name;
     struct text arguments;
@@ -23,7 +25,8 @@ struct answer {
     struct ids ids;                     /* as sampled, or put there */
     struct tokens tokens;               /* the same, and how they came about */
     struct answer_call *calls;
-    int  n_calls;
+    int  n_calls, cap_calls;
+    bool too_many;                      /* it would be more than ANSWER_MAX_CALLS */
     struct stopper stopper;             /* .hit: a stop string was found */
 
     /* inside */
@@ -41,6 +44,7 @@ void answer_begin(struct answer *a, const struct tokenizer *tok, const struct te
                   const char *const *stops, int n_stops);
 /* `o` may be NULL.  is_stop: the id that ended it, not shown. */
 void answer_push(struct answer *a, int32_t id, enum chat_token_how how, const struct outlook *o, bool is_stop);
+bool answer_is_over(const struct answer *a);            /* nothing that may still come belongs to it */
 bool answer_reasons(const struct answer *a);            /* the next token belongs to the reasoning */
 void answer_finish(struct answer *a, bool cut);
 void answer_free(struct answer *a);

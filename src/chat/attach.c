@@ -81,15 +81,12 @@ static bool known(const struct attached *a, const char *path)
 
 static void add(struct attached *a, const char *path, size_t bytes, const struct buf *text)
 {
-    struct entry_file *files = arena_array(&a->mem, (size_t)a->n + 1, sizeof *files);
-    if (a->n)
-        memcpy(files, a->files, (size_t)a->n * sizeof *files);
-    files[a->n++] = (struct entry_file){
+    a->files = arena_grow(&a->mem, a->files, a->n, &a->cap, sizeof *a->files);
+    a->files[a->n++] = (struct entry_file){
         .path = text_of(arena_strdup(&a->mem, path)),
         .text = {arena_strndup(&a->mem, buf_str(text), text->len), text->len},
         .bytes = bytes,
     };
-    a->files = files;
 }
 
 /* True also if it names no file: then *absent. */

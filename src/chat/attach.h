@@ -24,7 +24,7 @@
 
 struct attached {
     struct entry_file *files;           /* in `mem` */
-    int n;
+    int n, cap;
     struct arena mem;
 };
 

@@ -129,10 +129,11 @@ static void end_answer(struct chat *c, enum finish finish, const char *why)
         [FINISH_INTERRUPTED] = CHAT_INTERRUPTED, [FINISH_ERROR] = CHAT_FAILED,
     };
     struct answer *a = &c->answer;
+    char many[96];
     answer_finish(a, finish != FINISH_STOP);
     show(c, false);
     bool whole = finish == FINISH_STOP || a->stopper.hit;      /* which may have stood in what was held back until now */
-    bool calls = finish == FINISH_STOP && a->n_calls > 0 && !a->stopper.hit;
+    bool calls = finish == FINISH_STOP && a->n_calls > 0 && !answer_is_over(a);
     for (int i = 0; i < a->n_calls && calls; i++)
         calls = !a->calls[i].truncated;
     keep_answer(c, a->n_calls ? calls : whole);
@@ -140,6 +141,9 @@ static void end_answer(struct chat *c, enum finish finish, const char *why)
         prompt_answered(&c->prompt, &a->ids, c->tok);
         c->next_call = 0;
         calls_next(c);
+    } else if (a->too_many) {
+        snprintf(many, sizeof many, "the model made more than %d tool calls in one answer; none of them was run", ANSWER_MAX_CALLS);
+        round_finish(c, CHAT_FAILED, many);
     } else if (a->stopper.hit) {
         round_finish(c, CHAT_STOP_TEXT, "");
     } else if (finish == FINISH_STOP && a->n_calls) {
@@ -331,11 +335,11 @@ static void on_tokens(struct chat *c, const struct event *ev)
 {
     struct answer *a = &c->answer;
     c->live = ev->stats;
-    bool hit_before = a->stopper.hit;
-    for (int i = 0; i < ev->n && !a->stopper.hit; i++)
+    bool over_before = answer_is_over(a);
+    for (int i = 0; i < ev->n && !answer_is_over(a); i++)
         answer_push(a, ev->ids[i], ev->how[i] == TOKEN_DRAFTED ? CHAT_DRAFTED : CHAT_SAMPLED, &ev->outlook[i], is_stop(c, ev->ids[i]));
     show(c, false);
-    if (a->stopper.hit && !hit_before)
+    if (answer_is_over(a) && !over_before)
         engine_interrupt(c->engine, c->serial);
 }
 
@@ -384,7 +388,7 @@ void chat_stats_now(const struct chat *c, struct chat_stats *s)
 /* A request ended only for the sake of the reasoning: it is over, or the budget was looked at.  Then the answer goes on. */
 static bool go_on(struct chat *c)
 {
-    if (c->interrupted || c->answer.stopper.hit)
+    if (c->interrupted || answer_is_over(&c->answer))
         return false;
     c->goes_on = true;
     if (answer_reasons(&c->answer))

@@ -54,11 +54,8 @@ void entry_reasoning(struct entry *m, const char *text, size_t n)
 
 void entry_call(struct entry *m, const char *name, const char *arguments, size_t n)
 {
-    struct call *calls = arena_array(&m->mem, (size_t)m->m.n_calls + 1, sizeof *calls);
-    if (m->m.n_calls)
-        memcpy(calls, m->m.calls, (size_t)m->m.n_calls * sizeof *calls);
-    calls[m->m.n_calls++] = (struct call){copy(&m->mem, name, strlen(name)), copy(&m->mem, arguments, n)};
-    m->m.calls = calls;
+    m->m.calls = arena_grow(&m->mem, m->m.calls, m->m.n_calls, &m->cap_calls, sizeof *m->m.calls);
+    m->m.calls[m->m.n_calls++] = (struct call){copy(&m->mem, name, strlen(name)), copy(&m->mem, arguments, n)};
 }
 
 void entry_tool(struct entry *m, const char *name)
@@ -68,11 +65,8 @@ void entry_tool(struct entry *m, const char *name)
 
 void entry_file(struct entry *m, struct text path, size_t bytes, struct text text)
 {
-    struct entry_file *files = arena_array(&m->mem, (size_t)m->n_files + 1, sizeof *files);
-    if (m->n_files)
-        memcpy(files, m->files, (size_t)m->n_files * sizeof *files);
-    files[m->n_files++] = (struct entry_file){.path = copy(&m->mem, path.p, path.n), .text = copy(&m->mem, text.p, text.n), .bytes = bytes};
-    m->files = files;
+    m->files = arena_grow(&m->mem, m->files, m->n_files, &m->cap_files, sizeof *m->files);
+    m->files[m->n_files++] = (struct entry_file){.path = copy(&m->mem, path.p, path.n), .text = copy(&m->mem, text.p, text.n), .bytes = bytes};
 }
 
 static void set_text(char **where, const char *text)

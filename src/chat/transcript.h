@@ -27,7 +27,7 @@ struct entry {
     struct tokens made;         /* ROLE_ASSISTANT: how they came about; empty: not known, or not looked at */
     bool        stopped;        /* the answer was ended by the user or by a limit */
     struct entry_file *files;   /* ROLE_USER: chat/attach.h */
-    int         n_files;
+    int         n_files, cap_files, cap_calls;
     int         tokens;         /* of its text, without files and reasoning; 0: not counted yet */
     struct entry *parent;       /* NULL: a conversation begins with it */
     struct entry *shown;        /* the child that was on the path last, or NULL */

@@ -50,6 +50,27 @@ static int teardown(void **state)
     return system(command);
 }
 
+static void test_attach__many_files_take_memory_as_their_number(void **state)
+{
+    enum { N = 500 };
+    struct attached a = {0};
+    struct buf message = {0};
+    struct err e = {0};
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "f%d", i);
+        put(name, "x", 1);
+        buf_addf(&message, "@%s ", name);
+    }
+    assert_true(attach_read(&a, message.data, message.len, &e));
+    assert_int_equal(a.n, N);
+    assert_string_equal(a.files[N - 1].path.p, "f499");
+    assert_true(a.mem.total < N * 5 * sizeof *a.files);
+    attach_free(&a);
+    buf_free(&message);
+}
+
 static void test_attach__words_that_name_files_are_found(void **state)
 {
     static const struct { const char *message, *paths; } rows[] = {
@@ -310,6 +331,7 @@ int main(void)
 #define CHAT(name) cmocka_unit_test_setup_teardown(test_attach__##name, setup_chat, teardown_chat)
     const struct CMUnitTest tests[] = {
         TEST(words_that_name_files_are_found),
+        TEST(many_files_take_memory_as_their_number),
         TEST(what_is_there_and_cannot_be_sent_refuses_the_message),
         TEST(the_model_reads_them_behind_the_message),
         CHAT(a_message_is_kept_as_typed_and_its_files_go_to_the_model),

@@ -780,6 +780,37 @@ static void test_chat__a_tool_is_heard_while_it_runs(void **state)
     end(&t);
 }
 
+static void test_chat__an_answer_of_calls_without_end_is_ended(void **state)
+{
+    static const struct chat_front front = {.tools = "all"};
+    struct talk t;
+    struct buf calls = {0};
+    (void)state;
+    for (int n = 256; n <= 300; n += 44) {      /* so many are run; more are not */
+        buf_reset(&calls);
+        buf_adds(&calls, "x</think>");
+        for (int i = 0; i < n; i++)
+            buf_adds(&calls, "<tool_call>\n<function=clock>\n</function>\n</tool_call>\n");
+        begin(&t);
+        fake_say(calls.data);
+        fake_say("z</think>late");
+        start_with(&t, &front);
+        ask(&t, "?");
+        assert_int_equal(fake.n_interrupts, n > 256);
+        if (n > 256) {
+            assert_int_equal(t.s.last.end, CHAT_FAILED);
+            assert_string_equal(t.s.why, "the model made more than 256 tool calls in one answer; none of them was run");
+            assert_int_equal(t.s.results.len, 0);
+            assert_int_equal(chat_message(t.c, 1).n_calls, 0);
+        } else {
+            assert_int_equal(t.s.last.end, CHAT_ANSWERED);
+            assert_int_equal(chat_message(t.c, 1).n_calls, 256);
+        }
+        end(&t);
+    }
+    buf_free(&calls);
+}
+
 static void test_chat__rounds_of_calls_end(void **state)
 {
     struct talk t;
@@ -994,6 +1025,7 @@ int main(void)
         cmocka_unit_test(test_chat__an_interrupt_ends_a_running_tool),
         cmocka_unit_test(test_chat__a_tool_that_does_not_listen_is_killed_by_the_second_interrupt),
         cmocka_unit_test(test_chat__a_tool_is_heard_while_it_runs),
+        cmocka_unit_test(test_chat__an_answer_of_calls_without_end_is_ended),
         cmocka_unit_test(test_chat__rounds_of_calls_end),
         cmocka_unit_test(test_chat__a_branch_behind_a_call_keeps_the_call),
         cmocka_unit_test(test_chat__what_cannot_be_branched_stays),

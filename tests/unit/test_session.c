@@ -110,6 +110,33 @@ static void test_session__what_was_saved_is_loaded(void **state)
     transcript_free(&back);
 }
 
+/* A list in a line costs memory in proportion to it, whatever the line says. */
+static void test_session__a_hostile_list_takes_memory_as_its_bytes(void **state)
+{
+    enum { N = 20000, A_BYTE = 80 };
+    static const struct { const char *before, *item, *behind; } rows[] = {
+        {"{\"role\":\"assistant\",\"content\":\"x\",\"calls\":[", "{},", "{}]}\n"},
+        {"{\"role\":\"user\",\"content\":\"x\",\"files\":[", "{},", "{}]}\n"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct transcript t = {0};
+        struct buf text = {0};
+        struct err e = {0};
+        buf_addf(&text, "{\"q35chat\":1}\n%s", rows[i].before);
+        for (int k = 1; k < N; k++)
+            buf_adds(&text, rows[i].item);
+        buf_adds(&text, rows[i].behind);
+        write_file(text.data);
+        if (!session_read(path, &t, &e))
+            fail_msg("%s", e.msg);
+        assert_int_equal(t.entries[0]->m.n_calls + t.entries[0]->n_files, N);
+        assert_true(t.entries[0]->mem.total < A_BYTE * text.len);
+        transcript_free(&t);
+        buf_free(&text);
+    }
+}
+
 static void test_session__files_are_for_the_owner_alone_and_never_overwritten(void **state)
 {
     struct transcript t = {0};
@@ -490,6 +517,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(test_session__##name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(what_was_saved_is_loaded),
+        TEST(a_hostile_list_takes_memory_as_its_bytes),
         TEST(files_are_for_the_owner_alone_and_never_overwritten),
         TEST(names_live_in_the_state_directory),
         TEST(taking_back_is_a_record_too),
