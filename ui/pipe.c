@@ -212,6 +212,15 @@ static void note(const char *text)
     buf_free(&safe);
 }
 
+/* The name comes from the model. */
+static void note_call(const char *name)
+{
+    struct buf text = {0};
+    buf_addf(&text, "calls %s", name);
+    note(text.data);
+    buf_free(&text);
+}
+
 /* The answer as a whole is kept for --json, with the same paragraph between two parts that plain output has. */
 static void collect(struct buf *b, const struct chat_event *ev, bool new_part)
 {
@@ -296,7 +305,7 @@ static void take(struct pipe *p, const struct chat_event *ev)
     case CHAT_CALL:
         add_call(p, ev);
         if (p->verbose)
-            fprintf(stderr, "q35chat: calls %s\n", ev->name);
+            note_call(ev->name);
         break;
     case CHAT_TOOL_RESULT:
         json_object_set_new(json_array_get(p->calls, (size_t)p->n_results++), "result", text_json(ev->text, ev->n));

@@ -1,0 +1,68 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <fcntl.h>
+#include <cmocka.h>
+
+#include "chat/options.h"
+#include "fake_engine.h"
+#include "ui/pipe.h"
+
+/* What one answer writes to stderr. */
+static void messages(struct buf *out)
+{
+    char path[] = "/tmp/q35chat-test-XXXXXX";
+    struct err e = {0};
+    struct options *o = options_open();
+    struct buf prompt = {0};
+    int file = mkstemp(path), before = dup(2), usual = dup(1), nothing = open("/dev/null", O_WRONLY);
+    assert_true(file >= 0 && before >= 0 && nothing >= 0);
+    assert_true(options_set(o, OPT_model, "tests/data/chat", FROM_COMMAND_LINE, &e));
+    assert_true(options_set(o, OPT_stdin, "off", FROM_COMMAND_LINE, &e));
+    assert_true(options_set(o, OPT_verbose, "on", FROM_COMMAND_LINE, &e));
+    assert_true(options_set(o, OPT_tools, "all", FROM_COMMAND_LINE, &e));
+    buf_adds(&prompt, "hi");
+    fflush(stdout);
+    dup2(nothing, 1);
+    dup2(file, 2);
+    int status = pipe_run(o, &prompt);
+    fflush(stdout);
+    dup2(before, 2);
+    dup2(usual, 1);
+    assert_int_equal(status, 0);
+    assert_true(buf_read_file(out, path, 1 << 20, &e));
+    unlink(path);
+    close(file);
+    close(before);
+    close(usual);
+    close(nothing);
+    buf_free(&prompt);
+    options_close(o);
+}
+
+static void test_pipe__the_name_of_a_call_cannot_command_the_terminal(void **state)
+{
+    struct buf told = {0};
+    (void)state;
+    fake_reset();
+    fake_say("x</think><tool_call>\n<function=\033]52;c;QUJDBELx\302\233>\n</function>\n</tool_call>");
+    fake_say("z</think>done");
+    messages(&told);
+    assert_non_null(strstr(told.data, "calls \342\220\233]52;c;QUJDBELx<U+009B>\n"));
+    assert_null(strchr(told.data, '\033'));
+    buf_free(&told);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pipe__the_name_of_a_call_cannot_command_the_terminal),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    for (int i = 0; i < FAKE_MAX; i++)
+        ids_free(&fake.prompts[i]);
+    tokenizer_close(fake.tok);
+    return failed;
+}
