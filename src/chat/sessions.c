@@ -147,8 +147,8 @@ static bool item_read(struct sessions_item *item, const struct found *f, const s
         } else if (begins(p, "title", NULL)) {
             title = p;
         } else if (begins(p, "keep", NULL)) {
-            const char *end = strchr(p, '\n'), *forget = strstr(p, "\"forget\"");
-            if (forget && end && forget < end && roles.len)
+            const char *end = strchr(p, '\n');
+            if (end && memmem(p, (size_t)(end - p), "\"forget\"", strlen("\"forget\"")) && roles.len)
                 turns -= roles.data[--roles.len] == 'u';
         }
     }

@@ -64,6 +64,29 @@ static struct sessions list(const char *find)
     return s;
 }
 
+/* A million ways back in one file: looking at it takes a second or so.  Looking from each of them to the end of the file took minutes. */
+static void test_sessions__a_line_is_looked_for_in_itself_alone(void **state)
+{
+    enum { N = 1000000, PATIENCE_S = 60 };
+    struct buf file = {0};
+    (void)state;
+    buf_addf(&file, "%s/q35chat/sessions", dir);
+    session_close(talk("keeps", 1, TEXTS("a")));
+    buf_adds(&file, "/keeps.jsonl");
+    FILE *f = fopen(file.data, "a");
+    assert_non_null(f);
+    for (int i = 0; i < N; i++)
+        fputs("{\"keep\":1}\n", f);
+    fclose(f);
+    alarm(PATIENCE_S);
+    struct sessions l = list(NULL);
+    alarm(0);
+    assert_int_equal(l.n, 1);
+    assert_int_equal(l.items[0].n_turns, 1);
+    sessions_free(&l);
+    buf_free(&file);
+}
+
 static void test_sessions__the_newest_is_first_with_its_title_and_figures(void **state)
 {
     struct err e = {0};
@@ -250,6 +273,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(test_sessions__##name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(the_newest_is_first_with_its_title_and_figures),
+        TEST(a_line_is_looked_for_in_itself_alone),
         TEST(a_turn_whose_answer_was_replaced_counts),
         TEST(what_is_no_conversation_or_has_none_is_left_out),
         TEST(a_search_needs_every_word_somewhere_in_the_text),
