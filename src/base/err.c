@@ -2,6 +2,9 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "base/unicode.h"
 
 bool err_set(struct err *e, const char *fmt, ...)
 {
@@ -11,8 +14,6 @@ bool err_set(struct err *e, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(e->msg, sizeof e->msg, fmt, ap);
     va_end(ap);
-    for (char *p = e->msg; *p; p++)     /* file names and tensor names come from outside */
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            *p = '?';
+    e->msg[unicode_plain(e->msg, strlen(e->msg), '?')] = 0;     /* file names and tensor names come from outside */
     return false;
 }

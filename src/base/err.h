@@ -9,7 +9,7 @@ struct err {
     char msg[512];
 };
 
-/* Writes the sentence (cut at 511 bytes, control characters replaced by '?').  `e` may be NULL.
+/* Writes the sentence (cut at 511 bytes; controls, bidirectional ones too, and what is not UTF-8 become '?').  `e` may be NULL.
  * Always returns false, so that `return err_set(e, ...)` reads as what it is. */
 bool err_set(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

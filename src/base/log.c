@@ -4,6 +4,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/unicode.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void (*sink)(const char *line, void *arg);
@@ -30,9 +33,7 @@ void log_warn(const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    for (char *p = text; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            *p = '?';
+    text[unicode_plain(text, strlen(text), '?')] = 0;
     pthread_mutex_lock(&lock);
     if (sink)
         sink(text, sink_arg);

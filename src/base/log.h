@@ -9,7 +9,7 @@ _Noreturn void log_bug(const char *cond, const char *file, int line);
 /* `fn` is called in front of those words: it makes them readable, by giving the terminal back.  Any thread may call it. */
 void log_before_bug(void (*fn)(void));
 
-/* One line on stderr, "q35chat: ..."; control characters replaced.  Any thread.
+/* One line on stderr, "q35chat: ..."; made safe for a terminal as err_set() does it.  Any thread.
  * While a sink is set the line goes there instead (a front end that owns the terminal sets one). */
 void log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void log_set_sink(void (*sink)(const char *line, void *arg), void *arg);

@@ -297,3 +297,22 @@ void unicode_safe(struct buf *out, const char *s, size_t n)
         i += k;
     }
 }
+
+size_t unicode_plain(char *s, size_t n, char instead)
+{
+    size_t to = 0;
+    n = unicode_complete(s, n);
+    for (size_t i = 0; i < n;) {
+        uint32_t cp;
+        bool ok;
+        size_t k = unicode_decode(s + i, n - i, &cp, &ok);
+        if (!ok || cp < 0x20 || (cp >= 0x7F && cp < 0xA0) || is_bidi_control(cp)) {
+            s[to++] = instead;
+        } else {
+            memmove(s + to, s + i, k);
+            to += k;
+        }
+        i += k;
+    }
+    return to;
+}

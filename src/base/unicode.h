@@ -47,5 +47,8 @@ size_t unicode_grapheme(const char *s, size_t n, int *width);
 /* Appends s so that no terminal can take orders from it: C0 controls but \n and \t become their pictures (ESC is U+241B),
  * DEL is U+2421, C1 controls and the bidirectional controls become <U+009B>; ill-formed parts are replaced. */
 void unicode_safe(struct buf *out, const char *s, size_t n);
+/* The same in place, for a line: each control (C0, DEL, C1, bidirectional) and each ill-formed part becomes `instead`; a character
+ * that is cut off at the end is dropped.  Returns the new length, at most n; nothing is added behind it. */
+size_t unicode_plain(char *s, size_t n, char instead);
 
 #endif

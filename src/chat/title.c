@@ -8,10 +8,8 @@ void title_clean(struct buf *out, struct text given)
 {
     struct buf valid = {0};
     unicode_replace(&valid, given.p ? given.p : "", given.n);
-    for (size_t i = 0; i < valid.len; i++)
-        if ((unsigned char)valid.data[i] < 32 || valid.data[i] == 127)
-            valid.data[i] = ' ';
-    struct text t = text_trim((struct text){buf_str(&valid), valid.len});
+    size_t n = valid.len ? unicode_plain(valid.data, valid.len, ' ') : 0;
+    struct text t = text_trim((struct text){buf_str(&valid), n});
     buf_add(out, t.p, t.n);
     buf_free(&valid);
 }

@@ -2,11 +2,23 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "base/err.h"
+#include "base/log.h"
 #include "base/unicode.h"
+#include "chat/title.h"
+
+static char warned[128];
+
+static void sink(const char *line, void *arg)
+{
+    (void)arg;
+    snprintf(warned, sizeof warned, "%s", line);
+}
 
 #define FFFD "\xEF\xBF\xBD"
 
@@ -209,6 +221,52 @@ static void test_unicode__no_control_character_reaches_a_terminal(void **state)
     buf_free(&b);
 }
 
+static void test_unicode__a_plain_line_has_neither_orders_nor_halves_of_characters(void **state)
+{
+    static const struct { const char *in, *out; } rows[] = {
+        {"plain \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80", "plain \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"}, {"", ""},
+        {"a\033[2J\tb\x7f", "a?[2J?b?"},
+        {"\xc2\x9b" "2J\xc2\x80\xc2\xa0", "?2J?\xc2\xa0"},                         /* C1, and the blank behind them */
+        {"\xe2\x80\xae" "abc\xe2\x81\xa9\xd8\x9c", "?abc??"},                     /* U+202E, U+2069, U+061C */
+        {"a\x9b" "b\xff" "c\xe2\x82" "d", "a?b?c?d"}, {"cut \xe2\x82", "cut "},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char s[64];
+        strcpy(s, rows[i].in);
+        s[unicode_plain(s, strlen(s), '?')] = 0;
+        assert_string_equal(s, rows[i].out);
+    }
+}
+
+static void test_unicode__messages_are_plain_lines(void **state)
+{
+    struct err e = {0};
+    (void)state;
+    err_set(&e, "hidden_act is '%s', \xc3\xa9", "\xc2\x9b" "2Jx\xe2\x80\xae");
+    assert_string_equal(e.msg, "hidden_act is '?2Jx?', \xc3\xa9");
+    char longer[600];
+    for (size_t i = 0; i < sizeof longer; i += 3)
+        memcpy(longer + i, "\xe2\x82\xac", 3);
+    longer[sizeof longer - 1] = 0;
+    err_set(&e, "%s", longer);
+    assert_int_equal(strlen(e.msg), 510);
+    assert_true(unicode_valid(e.msg, strlen(e.msg)));
+    log_set_sink(sink, NULL);
+    log_warn("%s", "\xc2\x9b" "2Jx\xe2\x80\xae\xc3\xa9");
+    log_set_sink(NULL, NULL);
+    assert_string_equal(warned, "?2Jx?\xc3\xa9");
+}
+
+static void test_unicode__titles_have_no_controls(void **state)
+{
+    struct buf b = {0};
+    (void)state;
+    title_clean(&b, text_of("A\033]0;x\007 \xc2\x9b" "2J \xe2\x80\xae" "b\xc3\xa9\n"));
+    assert_string_equal(b.data, "A ]0;x   2J  b\xc3\xa9");
+    buf_free(&b);
+}
+
 static void test_unicode__valid_means_well_formed(void **state)
 {
     (void)state;
@@ -233,6 +291,9 @@ int main(void)
         cmocka_unit_test(test_unicode__kinds_say_how_a_character_stands_in_a_line),
         cmocka_unit_test(test_unicode__graphemes_are_taken_whole_with_their_columns),
         cmocka_unit_test(test_unicode__no_control_character_reaches_a_terminal),
+        cmocka_unit_test(test_unicode__a_plain_line_has_neither_orders_nor_halves_of_characters),
+        cmocka_unit_test(test_unicode__messages_are_plain_lines),
+        cmocka_unit_test(test_unicode__titles_have_no_controls),
         cmocka_unit_test(test_unicode__valid_means_well_formed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
