@@ -2,60 +2,41 @@
 #include "model/synthetic.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/log.h"
 #include "kernels/cpu/vec.h"
 #include "model/random.h"
-#include "model/safetensors.h"
+#include "model/safetensors_write.h"
 
 #define PREFIX "model.language_model."
-enum { N_SHARDS = 14, EXTRA = N_SHARDS, N_FILES, MAX_THREADS = 64, MAX_FILE_NAME = 48 };
-enum { JOB = 8 << 20, ALIGN = 4096, N_STALE_EXPERTS = 8 };
+enum { N_SHARDS = 14, EXTRA = N_SHARDS, N_FILES, MAX_FILE_NAME = 48 };
+enum { N_STALE_EXPERTS = 8 };
 
 /* Vectors are small: their bytes are made when they are listed. */
 struct item {
-    char       *name;
-    enum dtype  dtype;
-    int         n_dims;
-    uint64_t    shape[3];
-    uint64_t    bytes, at;              /* `at` counts from the end of the header */
+    struct tensor_out out;
+    uint64_t    bytes;
     int         file;
     bool        stale;
     struct fill fill;
     uint8_t    *made;                   /* NULL: by `fill` */
 };
 
-struct file {
-    int         fd;
-    char        name[MAX_FILE_NAME];
-    struct buf  head;                   /* all before the data */
-    uint64_t    bytes;                  /* of data */
-    struct item **items;                /* by `at` */
-    int         n_items;
-};
-
 struct writer {
     const struct model_config *c;
     const char  *dir;
-    struct item *items;
+    struct item **items;
     int          n_items, cap;
-    struct file  files[N_FILES];
+    char         names[N_FILES][MAX_FILE_NAME];
     uint64_t     seed;
     bool         in_extra;
-    /* shared by the threads */
-    atomic_ullong next;                 /* job: a piece of JOB bytes, counted through all files */
-    atomic_int    fault;                /* errno of the first failure */
 };
 
 /* ---- which tensors there are */
@@ -67,12 +48,13 @@ static struct item *add(struct writer *w, enum dtype type, const char *name, int
         w->items = realloc(w->items, (size_t)w->cap * sizeof *w->items);
         CHECK(w->items);
     }
-    struct item *t = &w->items[w->n_items++];
-    *t = (struct item){.name = strdup(name), .dtype = type, .n_dims = n_dims, .shape = {(uint64_t)a, (uint64_t)b, (uint64_t)c},
-                       .bytes = dtype_bytes(type), .file = w->in_extra ? EXTRA : 0};
-    CHECK(t->name);
-    for (int i = 0; i < n_dims; i++)
-        t->bytes *= t->shape[i];
+    struct item *t = calloc(1, sizeof *t);
+    CHECK(t);
+    *t = (struct item){.out = {.name = strdup(name), .dtype = type, .n_dims = n_dims, .shape = {(uint64_t)a, (uint64_t)b, (uint64_t)c}, .source = t},
+                       .file = w->in_extra ? EXTRA : 0};
+    CHECK(t->out.name);
+    t->bytes = tensor_out_bytes(&t->out);
+    w->items[w->n_items++] = t;
     t->fill.key = random_key(w->seed, (uint64_t)w->n_items);
     return t;
 }
@@ -206,9 +188,9 @@ static void place(struct writer *w, int first, int end)
 {
     uint64_t total = 0, at = 0;
     for (int i = first; i < end; i++)
-        total += w->items[i].bytes;
-    for (int i = first; i < end; at += w->items[i++].bytes)
-        w->items[i].file = (int)((at + w->items[i].bytes / 2) * N_SHARDS / total);
+        total += w->items[i]->bytes;
+    for (int i = first; i < end; at += w->items[i++]->bytes)
+        w->items[i]->file = (int)((at + w->items[i]->bytes / 2) * N_SHARDS / total);
 }
 
 /* An old copy of a layer in the shard before, as the tools leave it behind: shared expert not yet FP8, numbers that would do harm. */
@@ -218,7 +200,8 @@ static void add_stale(struct writer *w, int layer, int file)
     int first = w->n_items;
     snprintf(prefix, sizeof prefix, PREFIX "layers.%d.", layer);
     add_layer(w, prefix, w->c->full[layer], WEIGHT_INT4, WEIGHT_DENSE, N_STALE_EXPERTS < w->c->n_experts ? N_STALE_EXPERTS : w->c->n_experts);
-    for (struct item *t = &w->items[first]; t < &w->items[w->n_items]; t++) {
+    for (int i = first; i < w->n_items; i++) {
+        struct item *t = w->items[i];
         free(t->made);
         t->made = NULL;
         t->fill = (struct fill){.kind = FILL_SAME};
@@ -245,7 +228,7 @@ static void list(struct writer *w)
     add_dense(w, "lm_head", c->vocab, c->hidden, RANDOM_HEAD / sqrtf((float)c->hidden));
     place(w, 0, w->n_items);
     for (int i = c->n_layers / 2; i < c->n_layers && i <= c->n_layers / 2 + 1; i++) {
-        int file = w->items[layer_at[i]].file;
+        int file = w->items[layer_at[i]]->file;
         if (file > 0)
             add_stale(w, i, file - 1);
     }
@@ -276,55 +259,17 @@ static bool write_text(struct writer *w, const char *name, const struct buf *tex
     return (!fclose(f) && ok) || fault(w, name, e);
 }
 
-static void add_header(struct buf *out, const struct item *t, bool comma)
-{
-    buf_addf(out, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", comma ? "," : "", t->name, dtype_name(t->dtype));
-    for (int i = 0; i < t->n_dims; i++)
-        buf_addf(out, "%s%llu", i ? "," : "", (unsigned long long)t->shape[i]);
-    buf_addf(out, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)t->at, (unsigned long long)(t->at + t->bytes));
-}
-
-/* Lays the tensors of one file out and opens it: past the page cache, where the file system can. */
-static bool start_file(struct writer *w, int i, struct err *e)
-{
-    struct file *f = &w->files[i];
-    struct buf path = {0};
-    uint64_t n = 0;
-    buf_add(&f->head, &n, sizeof n);
-    buf_addc(&f->head, '{');
-    for (int k = 0; k < w->n_items; k++) {
-        struct item *t = &w->items[k];
-        if (t->file != i)
-            continue;
-        t->at = f->bytes;
-        f->bytes += t->bytes;
-        add_header(&f->head, t, f->n_items > 0);
-        f->items[f->n_items++] = t;
-    }
-    buf_addc(&f->head, '}');
-    while (f->head.len % 8)
-        buf_addc(&f->head, ' ');
-    n = f->head.len - sizeof n;
-    memcpy(f->head.data, &n, sizeof n);
-    buf_addf(&path, "%s/%s", w->dir, f->name);
-    f->fd = open(buf_str(&path), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_DIRECT, 0644);
-    if (f->fd < 0 && errno == EINVAL)
-        f->fd = open(buf_str(&path), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    buf_free(&path);
-    return f->fd >= 0 || fault(w, f->name, e);
-}
-
 static bool write_index(struct writer *w, struct err *e)
 {
     struct buf out = {0};
     const char *comma = "";
     uint64_t total = 0;
     for (int i = 0; i < w->n_items; i++)
-        total += w->items[i].stale ? 0 : w->items[i].bytes;
+        total += w->items[i]->stale ? 0 : w->items[i]->bytes;
     buf_addf(&out, "{\"metadata\":{\"total_size\":%llu},\"weight_map\":{\n", (unsigned long long)total);
     for (int i = 0; i < w->n_items; i++)
-        if (!w->items[i].stale) {
-            buf_addf(&out, "%s\"%s\":\"%s\"", comma, w->items[i].name, w->files[w->items[i].file].name);
+        if (!w->items[i]->stale) {
+            buf_addf(&out, "%s\"%s\":\"%s\"", comma, w->items[i]->out.name, w->names[w->items[i]->file]);
             comma = ",\n";
         }
     buf_adds(&out, "\n}}\n");
@@ -335,14 +280,15 @@ static bool write_index(struct writer *w, struct err *e)
 
 /* ---- bytes */
 
-/* Bytes [at, at + n) of a tensor. */
-static void make_bytes(const struct item *t, uint64_t at, uint64_t n, uint8_t *dst)
+static bool make_bytes(const struct tensor_out *out, uint64_t at, uint64_t n, uint8_t *dst, struct err *e)
 {
+    const struct item *t = out->source;
+    struct fill f = t->fill;
+    (void)e;
     if (t->made) {
         memcpy(dst, t->made + at, n);
-        return;
+        return true;
     }
-    struct fill f = t->fill;
     while (n) {
         uint64_t word = fill_word(&f, at / 8), skip = at % 8, k = 8 - skip < n ? 8 - skip : n;
         memcpy(dst, (const uint8_t *)&word + skip, k);
@@ -354,103 +300,31 @@ static void make_bytes(const struct item *t, uint64_t at, uint64_t n, uint8_t *d
             memcpy(dst, &word, 8);
         }
     }
-}
-
-static void make_range(const struct file *f, uint64_t begin, uint64_t end, uint8_t *dst)
-{
-    int low = 0, high = f->n_items - 1;
-    while (low < high) {                /* the first tensor that ends behind `begin` */
-        int mid = (low + high) / 2;
-        if (f->items[mid]->at + f->items[mid]->bytes > begin)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    for (uint64_t at = begin; at < end; low++) {
-        const struct item *t = f->items[low];
-        uint64_t stop = t->at + t->bytes < end ? t->at + t->bytes : end;
-        make_bytes(t, at - t->at, stop - at, dst + (at - begin));
-        at = stop;
-    }
-}
-
-static uint64_t file_bytes(const struct file *f) { return f->head.len + f->bytes; }
-static uint64_t n_jobs(const struct file *f)     { return (file_bytes(f) + JOB - 1) / JOB; }
-
-/* Bytes [begin, end) of the file, then zeros up to a multiple of ALIGN, which the file loses again when it is closed. */
-static bool write_job(const struct file *f, uint64_t begin, uint64_t end, uint8_t *buf)
-{
-    uint64_t head = f->head.len, length = (end - begin + ALIGN - 1) / ALIGN * ALIGN;
-    if (begin < head)
-        memcpy(buf, f->head.data + begin, (end < head ? end : head) - begin);
-    if (end > head) {
-        uint64_t from = begin > head ? begin : head;
-        make_range(f, from - head, end - head, buf + (from - begin));
-    }
-    memset(buf + (end - begin), 0, length - (end - begin));
-    for (uint64_t done = 0; done < length;) {
-        ssize_t n = pwrite(f->fd, buf + done, length - done, (off_t)(begin + done));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            errno = n < 0 ? errno : ENOSPC;
-            return false;
-        }
-        done += (uint64_t)n;
-    }
     return true;
 }
 
-static void *work(void *arg)
+static bool write_tensors(struct writer *w, int n_threads, size_t *bytes, struct err *e)
 {
-    struct writer *w = arg;
-    void *buf = NULL;
-    CHECK(!posix_memalign(&buf, ALIGN, JOB));
-    while (!atomic_load(&w->fault)) {
-        uint64_t job = atomic_fetch_add(&w->next, 1);
-        int i = 0;
-        while (i < N_FILES && job >= n_jobs(&w->files[i]))
-            job -= n_jobs(&w->files[i++]);
-        if (i == N_FILES)
-            break;
-        uint64_t begin = job * JOB, end = begin + JOB < file_bytes(&w->files[i]) ? begin + JOB : file_bytes(&w->files[i]);
-        if (!write_job(&w->files[i], begin, end, buf))
-            atomic_store(&w->fault, errno);
-    }
-    free(buf);
-    return NULL;
-}
-
-static bool write_data(struct writer *w, int n_threads, struct err *e)
-{
-    pthread_t threads[MAX_THREADS];
-    int n = 0, usable = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    n_threads = n_threads > 0 ? n_threads : usable > 4 ? usable : 4;
-    n_threads = n_threads < MAX_THREADS ? n_threads : MAX_THREADS;
-    while (n < n_threads && !pthread_create(&threads[n], NULL, work, w))
-        n++;
-    if (!n)
-        work(w);
-    for (int i = 0; i < n; i++)
-        pthread_join(threads[i], NULL);
-    errno = atomic_load(&w->fault);
-    return !errno || err_set(e, "cannot write the tensors to %s: %s", w->dir, strerror(errno));
-}
-
-/* What is written reaches the disk and leaves the page cache, so that whoever reads it next reads the disk. */
-static bool close_files(struct writer *w, struct err *e)
-{
-    bool ok = true;
+    struct tensor_out **tensors = malloc(((size_t)w->n_items + 1) * sizeof *tensors);
+    struct file_out files[N_FILES] = {0};
+    char *paths[N_FILES];
+    int n = 0;
+    CHECK(tensors);
     for (int i = 0; i < N_FILES; i++) {
-        struct file *f = &w->files[i];
-        if (f->fd >= 0 && (ftruncate(f->fd, (off_t)file_bytes(f)) || fsync(f->fd)) && ok)
-            ok = fault(w, f->name, e);
-        if (f->fd >= 0) {
-            posix_fadvise(f->fd, 0, 0, POSIX_FADV_DONTNEED);
-            close(f->fd);
-        }
-        free(f->items);
+        CHECK(asprintf(&paths[i], "%s/%s", w->dir, w->names[i]) > 0);
+        files[i] = (struct file_out){.path = paths[i], .tensors = tensors + n};
+        for (int k = 0; k < w->n_items; k++)
+            if (w->items[k]->file == i)
+                tensors[n++] = &w->items[k]->out;
+        files[i].n_tensors = (int)(tensors + n - files[i].tensors);
     }
+    bool ok = safetensors_write(files, N_FILES, &(struct write_options){.n_threads = n_threads, .make = make_bytes}, e);
+    *bytes = 0;
+    for (int i = 0; i < N_FILES; i++) {
+        *bytes += files[i].bytes;
+        free(paths[i]);
+    }
+    free(tensors);
     return ok;
 }
 
@@ -468,34 +342,22 @@ bool synthetic_write(const char *name, int n_layers, const char *dir, uint64_t s
     struct model_config c;
     struct writer w = {.c = &c, .dir = dir, .seed = random_key(seed, 0)};
     struct buf config = {0};
+    size_t written = 0;
     bool ok = synthetic_config_json(&config, name, n_layers, e) && config_parse(&c, buf_str(&config), config.len, name, e);
-    for (int i = 0; i < N_FILES; i++)
-        w.files[i].fd = -1;
     if (ok && mkdir(dir, 0755) && errno != EEXIST)
         ok = err_set(e, "cannot make %s: %s", dir, strerror(errno));
     if (ok)
         list(&w);
-    for (int i = 0; i < N_FILES && ok; i++) {
-        struct file *f = &w.files[i];
-        f->items = malloc(((size_t)w.n_items + 1) * sizeof(*f->items));
-        CHECK(f->items);
-        if (i == EXTRA)
-            snprintf(f->name, sizeof f->name, "model_extra_tensors.safetensors");
-        else
-            snprintf(f->name, sizeof f->name, "model-%05d-of-%05d.safetensors", i + 1, N_SHARDS);
-        ok = start_file(&w, i, e);
-    }
-    ok = ok && write_configs(&w, &config, e) && write_index(&w, e) && write_data(&w, n_threads, e);
-    ok = close_files(&w, e) && ok;
+    for (int i = 0; i < N_SHARDS; i++)
+        snprintf(w.names[i], sizeof w.names[i], "model-%05d-of-%05d.safetensors", i + 1, N_SHARDS);
+    snprintf(w.names[EXTRA], sizeof w.names[EXTRA], "model_extra_tensors.safetensors");
+    ok = ok && write_configs(&w, &config, e) && write_index(&w, e) && write_tensors(&w, n_threads, &written, e);
     if (bytes)
-        *bytes = 0;
-    for (int i = 0; i < N_FILES && bytes; i++)
-        *bytes += file_bytes(&w.files[i]);
-    for (int i = 0; i < N_FILES; i++)
-        buf_free(&w.files[i].head);
+        *bytes = written;
     for (int i = 0; i < w.n_items; i++) {
-        free(w.items[i].name);
-        free(w.items[i].made);
+        free((char *)(uintptr_t)w.items[i]->out.name);
+        free(w.items[i]->made);
+        free(w.items[i]);
     }
     free(w.items);
     buf_free(&config);

@@ -1,0 +1,198 @@
+#include "model/safetensors_write.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+enum { JOB = 8 << 20, ALIGN = 4096, MAX_THREADS = 64 };
+
+struct file {
+    struct file_out *out;
+    int              fd;
+    struct buf       head;              /* all before the data */
+    uint64_t         data_bytes;
+};
+
+struct writer {
+    struct file  *files;
+    int           n_files;
+    const struct write_options *o;
+    atomic_ullong next;                 /* job: a piece of JOB bytes, counted through all files */
+    atomic_bool   failed;
+    pthread_mutex_t lock;               /* guards e */
+    struct err   *e;                    /* of the first failure */
+};
+
+uint64_t tensor_out_bytes(const struct tensor_out *t)
+{
+    uint64_t n = dtype_bytes(t->dtype);
+    for (int i = 0; i < t->n_dims; i++)
+        n *= t->shape[i];
+    return n;
+}
+
+/* ---- headers */
+
+static void add_entry(struct buf *out, const struct tensor_out *t, uint64_t end, bool comma)
+{
+    buf_addf(out, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", comma ? "," : "", t->name, dtype_name(t->dtype));
+    for (int i = 0; i < t->n_dims; i++)
+        buf_addf(out, "%s%llu", i ? "," : "", (unsigned long long)t->shape[i]);
+    buf_addf(out, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)t->at, (unsigned long long)end);
+}
+
+static void lay_out(struct file *f)
+{
+    uint64_t n = 0;
+    buf_add(&f->head, &n, sizeof n);
+    buf_addc(&f->head, '{');
+    for (int i = 0; i < f->out->n_tensors; i++) {
+        struct tensor_out *t = f->out->tensors[i];
+        CHECK(dtype_bytes(t->dtype));
+        t->at = f->data_bytes;
+        f->data_bytes += tensor_out_bytes(t);
+        add_entry(&f->head, t, f->data_bytes, i > 0);
+    }
+    buf_addc(&f->head, '}');
+    while (f->head.len % 8)
+        buf_addc(&f->head, ' ');
+    n = f->head.len - sizeof n;
+    memcpy(f->head.data, &n, sizeof n);
+    f->out->bytes = f->head.len + f->data_bytes;
+}
+
+static bool open_file(struct file *f, struct err *e)
+{
+    enum { FLAGS = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC };
+    f->fd = open(f->out->path, FLAGS | O_DIRECT, 0644);
+    if (f->fd < 0 && errno == EINVAL)
+        f->fd = open(f->out->path, FLAGS, 0644);
+    return f->fd >= 0 || err_set(e, "cannot write %s: %s", f->out->path, strerror(errno));
+}
+
+/* What is written reaches the disk and leaves the page cache, so that whoever reads it next reads the disk. */
+static bool close_file(struct file *f, bool keep, struct err *e)
+{
+    if (f->fd < 0)
+        return true;
+    bool ok = !keep || (!ftruncate(f->fd, (off_t)f->out->bytes) && !fsync(f->fd))
+        || err_set(e, "cannot write %s: %s", f->out->path, strerror(errno));
+    posix_fadvise(f->fd, 0, 0, POSIX_FADV_DONTNEED);
+    close(f->fd);
+    return ok;
+}
+
+/* ---- bytes */
+
+static bool make_range(const struct writer *w, const struct file *f, uint64_t begin, uint64_t end, uint8_t *dst, struct err *e)
+{
+    struct tensor_out *const *t = f->out->tensors;
+    int low = 0, high = f->out->n_tensors - 1;
+    while (low < high) {                /* the first tensor that ends behind `begin` */
+        int mid = (low + high) / 2;
+        if (t[mid]->at + tensor_out_bytes(t[mid]) > begin)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    for (uint64_t at = begin; at < end; low++) {
+        uint64_t stop = t[low]->at + tensor_out_bytes(t[low]);
+        stop = stop < end ? stop : end;
+        if (stop > at && !w->o->make(t[low], at - t[low]->at, stop - at, dst + (at - begin), e))
+            return false;
+        at = stop;
+    }
+    return true;
+}
+
+/* Bytes [begin, end) of the file, then zeros up to a multiple of ALIGN, which the file loses again when it is closed. */
+static bool write_job(const struct writer *w, const struct file *f, uint64_t begin, uint64_t end, uint8_t *buf, struct err *e)
+{
+    uint64_t head = f->head.len, length = (end - begin + ALIGN - 1) / ALIGN * ALIGN;
+    if (begin < head)
+        memcpy(buf, f->head.data + begin, (end < head ? end : head) - begin);
+    if (end > head) {
+        uint64_t from = begin > head ? begin : head;
+        if (!make_range(w, f, from - head, end - head, buf + (from - begin), e))
+            return false;
+    }
+    memset(buf + (end - begin), 0, length - (end - begin));
+    for (uint64_t done = 0; done < length;) {
+        ssize_t n = pwrite(f->fd, buf + done, length - done, (off_t)(begin + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return err_set(e, "cannot write %s: %s", f->out->path, strerror(n < 0 ? errno : ENOSPC));
+        done += (uint64_t)n;
+    }
+    return true;
+}
+
+static uint64_t n_jobs(const struct file *f) { return (f->out->bytes + JOB - 1) / JOB; }
+
+static void *work(void *arg)
+{
+    struct writer *w = arg;
+    void *buf = NULL;
+    CHECK(!posix_memalign(&buf, ALIGN, JOB));
+    while (!atomic_load(&w->failed)) {
+        uint64_t job = atomic_fetch_add(&w->next, 1);
+        int i = 0;
+        while (i < w->n_files && job >= n_jobs(&w->files[i]))
+            job -= n_jobs(&w->files[i++]);
+        if (i == w->n_files)
+            break;
+        uint64_t begin = job * JOB, bytes = w->files[i].out->bytes, end = begin + JOB < bytes ? begin + JOB : bytes;
+        struct err e = {0};
+        if (!write_job(w, &w->files[i], begin, end, buf, &e)) {
+            pthread_mutex_lock(&w->lock);
+            if (!atomic_exchange(&w->failed, true))
+                err_set(w->e, "%s", e.msg);
+            pthread_mutex_unlock(&w->lock);
+        }
+    }
+    free(buf);
+    return NULL;
+}
+
+static bool write_data(struct writer *w)
+{
+    pthread_t threads[MAX_THREADS];
+    int n = 0, usable = (int)sysconf(_SC_NPROCESSORS_ONLN), wanted = w->o->n_threads > 0 ? w->o->n_threads : usable > 4 ? usable : 4;
+    while (n < wanted && n < MAX_THREADS && !pthread_create(&threads[n], NULL, work, w))
+        n++;
+    if (!n)
+        work(w);
+    for (int i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+    return !atomic_load(&w->failed);
+}
+
+bool safetensors_write(struct file_out *files, int n_files, const struct write_options *o, struct err *e)
+{
+    struct writer w = {.files = calloc((size_t)n_files + 1, sizeof *w.files), .n_files = n_files, .o = o, .e = e};
+    bool ok = true;
+    CHECK(w.files);
+    pthread_mutex_init(&w.lock, NULL);
+    for (int i = 0; i < n_files; i++)
+        w.files[i] = (struct file){.out = &files[i], .fd = -1};
+    for (int i = 0; i < n_files; i++)
+        lay_out(&w.files[i]);
+    for (int i = 0; i < n_files && ok; i++)
+        ok = open_file(&w.files[i], e);
+    ok = ok && write_data(&w);
+    for (int i = 0; i < n_files; i++) {
+        if (!close_file(&w.files[i], ok, e))
+            ok = false;
+        buf_free(&w.files[i].head);
+    }
+    pthread_mutex_destroy(&w.lock);
+    free(w.files);
+    return ok;
+}
