@@ -48,9 +48,17 @@ void keep_entry(struct chat *c, const struct entry *m)
 
 void keep_instead(struct chat *c, const struct entry *old)
 {
+    struct err e = {0};
+    struct session *s = session_for_records(c);
     transcript_go(&c->t, old);
-    transcript_forget(&c->t);
-    c->replaces = true;
+    if (transcript_can_forget(&c->t)) {
+        transcript_forget(&c->t);
+        c->replaces = true;
+    } else {
+        transcript_cut(&c->t, old->depth);
+        if (s)
+            kept(c, session_keep(s, old->depth, &e), &e);
+    }
 }
 
 void keep_cut(struct chat *c, int n)

@@ -35,6 +35,14 @@ static void derive(const struct chat *c, struct chat_stats *s, double after_firs
     s->acceptance = drafted ? (double)accepted / drafted : -1;
 }
 
+/* An answer that was to go on and did not is as it was. */
+static void back_to_continued(struct chat *c)
+{
+    if (c->continued)
+        transcript_go(&c->t, c->continued);
+    c->continued = NULL;
+}
+
 void round_finish(struct chat *c, enum chat_end end, const char *why)
 {
     struct chat_stats *s = &c->stats;
@@ -43,7 +51,7 @@ void round_finish(struct chat *c, enum chat_end end, const char *why)
     c->state = IDLE;
     prompt_forget(&c->prompt);
     tokens_reset(&c->begun);
-    c->continued = NULL;
+    back_to_continued(c);
 
     /* nothing came of it: as if it had not been said, so that the front end can give the message back to its editor */
     bool nothing = c->turn_start == c->t.n && (end == CHAT_INTERRUPTED || end == CHAT_FAILED || c->t.entries[c->t.n - 1]->shown);
@@ -58,6 +66,7 @@ void round_finish(struct chat *c, enum chat_end end, const char *why)
 void round_die(struct chat *c, const char *why)
 {
     c->state = DEAD;
+    back_to_continued(c);
     round_post(c, CHAT_FATAL, why);
 }
 
@@ -105,7 +114,9 @@ static void keep_answer(struct chat *c, bool whole)
     struct answer *a = &c->answer;
     if (!a->reasoning.len && !a->content.len && !a->n_calls && !whole)
         return;
-    if (c->continued && c->continued->number == c->t.n_all - 1)         /* its place is taken; if others came since, it stays beside */
+    if (c->continued && a->ids.n == c->n_begun)         /* there is no more of it than before */
+        return;
+    if (c->continued)
         keep_instead(c, c->continued);
     c->continued = NULL;
     struct entry *m = transcript_add(&c->t, ROLE_ASSISTANT, buf_str(&a->content), a->content.len);
@@ -228,6 +239,7 @@ static void begin_answer(struct chat *c)
         struct outlook o = tokens_outlook(&c->begun, i);
         answer_push(&c->answer, t->id, t->how, &o, is_stop(c, t->id));
     }
+    c->n_begun = c->answer.ids.n;
     tokens_reset(&c->begun);
     show(c, true);
 }

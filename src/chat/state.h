@@ -62,6 +62,7 @@ struct chat {
     bool          thinking, interrupted;
     struct tokens begun;                /* what the next answer begins with */
     const struct entry *continued;      /* the stopped answer that it goes on with, or NULL */
+    int           n_begun;              /* tokens of the answer that were given */
     int           budget;               /* tokens of reasoning; 0: no limit */
     int           n_sampled;            /* tokens of the answer that this turn sampled */
     bool          goes_on;              /* the request goes on with an answer; its prompt was counted */
@@ -105,7 +106,8 @@ const char *tree_take_back(struct chat *c);
 
 /* keep.c: changes of the transcript that go to the file as well; a disk that fails is told and ends nothing */
 void keep_entry(struct chat *c, const struct entry *m); /* it is in the transcript already */
-void keep_instead(struct chat *c, const struct entry *old);     /* the next entry takes its place; it is the newest of all */
+/* The next entry takes the place of `old`, or stands beside it if others came since.  On disk the path still ends with it. */
+void keep_instead(struct chat *c, const struct entry *old);
 void keep_cut(struct chat *c, int n);
 void keep_go(struct chat *c, const struct entry *end);
 void keep_forget(struct chat *c);                       /* the last entry was never said */

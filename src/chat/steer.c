@@ -1,25 +1,78 @@
 /* What an engine in the process allows: to look at an answer's tokens, to take another way from one of them, to go on with an
  * answer that was stopped, to end the reasoning. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
 #include "chat/state.h"
 
 /* --- tokens ------------------------------------------------------------------------------------------------------ */
 
-/* Of an answer that was loaded: its ids say which tokens there are and where, but not how they came about. */
-static void replay(const struct chat *c, struct entry *m)
+/* What an answer's ids were read with: which tools there were, and whether it began with reasoning, is not kept with it. */
+struct reading {
+    const struct text *tools;
+    int  n_tools;
+    bool thinking;
+};
+
+static bool says(const struct buf *found, struct text stored)
+{
+    return found->len == stored.n && !memcmp(buf_str(found), stored.p ? stored.p : "", stored.n);
+}
+
+/* Do these ids make the texts of m?  Then `a` has their tokens. */
+static bool reads_as(const struct chat *c, const struct ids *ids, enum chat_token_how how, struct reading r, const struct entry *m, struct answer *a)
+{
+    answer_begin(a, c->tok, r.tools, r.n_tools, r.thinking, NULL, 0);
+    for (int i = 0; i < ids->n; i++) {
+        if (ids->data[i] < 0 || ids->data[i] >= tokenizer_n_ids(c->tok))
+            return false;
+        answer_push(a, ids->data[i], how, NULL, false);
+    }
+    answer_finish(a, m->stopped);
+    return says(&a->reasoning, m->m.reasoning) && says(&a->content, m->m.content);
+}
+
+/* Schemas of the tools that m calls: they may no longer be offered. */
+static struct text *own_tools(const struct entry *m, struct arena *mem)
+{
+    struct text *tools = arena_array(mem, (size_t)m->m.n_calls + 1, sizeof *tools);
+    for (int i = 0; i < m->m.n_calls; i++) {
+        struct text name = m->m.calls[i].name;
+        json_t *schema = json_pack("{s:s, s:{s:s%}}", "type", "function", "function", "name", name.p, name.n);
+        char *text = schema ? json_dumps(schema, JSON_COMPACT) : strdup("{}");
+        CHECK(text);
+        tools[i] = (struct text){arena_strndup(mem, text, strlen(text)), strlen(text)};
+        free(text);
+        json_decref(schema);
+    }
+    return tools;
+}
+
+/* Finds the reading with which the ids make the texts of m, and keeps their tokens in m->made.  False: there is none, they are
+ * of another tokenizer. */
+static bool read_ids(const struct chat *c, const struct ids *ids, enum chat_token_how how, struct entry *m)
 {
     struct answer a = {0};
+    struct arena mem = {0};
     int n_tools, end = tokenizer_special(c->tok, "</think>");
-    const struct text *tools = tools_schemas(c->tools, &n_tools);
-    bool thinking = m->m.reasoning.n > 0;
-    for (int i = 0; i < m->ids.n && !thinking; i++)
-        thinking = m->ids.data[i] == end;
-    answer_begin(&a, c->tok, tools, n_tools, thinking, NULL, 0);
-    for (int i = 0; i < m->ids.n; i++)
-        answer_push(&a, m->ids.data[i], CHAT_SAMPLED, NULL, false);
-    answer_finish(&a, true);
-    m->made = a.tokens;
-    a.tokens = (struct tokens){0};
+    const struct text *offered = tools_schemas(c->tools, &n_tools), *own = own_tools(m, &mem);
+    bool thinking = m->m.reasoning.n > 0, found = false;
+    for (int i = 0; i < ids->n && !thinking; i++)
+        thinking = ids->data[i] == end;
+    for (int k = 0; k < 4 && !found; k++) {
+        bool other = k & 1;
+        struct reading r = {k & 2 ? own : offered, k & 2 ? m->m.n_calls : n_tools, thinking != other};
+        found = reads_as(c, ids, how, r, m, &a);
+    }
+    if (found) {
+        m->made = a.tokens;
+        a.tokens = (struct tokens){0};
+    }
     answer_free(&a);
+    arena_free(&mem);
+    return found;
 }
 
 static struct text reasoning_of(const struct chat *c, int i)
@@ -40,8 +93,8 @@ static const struct tokens *tokens_of(const struct chat *c, int i)
     if (i >= c->t.n || !c->tok)
         return NULL;
     struct entry *m = c->t.entries[i];
-    if (!m->made.n && m->ids.n)
-        replay(c, m);
+    if (!m->made.n && m->ids.n && !m->foreign)
+        m->foreign = !read_ids(c, &m->ids, CHAT_SAMPLED, m);
     return &m->made;
 }
 
@@ -105,6 +158,42 @@ bool chat_branch_token(struct chat *c, int i, int k, int alternative, struct err
     return true;
 }
 
+/* The tokens of an answer whose ids cannot be used: those of its text. */
+static bool encode_again(struct chat *c, struct entry *m)
+{
+    struct ids ids = {0};
+    struct text thought = m->m.reasoning, said = m->m.content;
+    tokenizer_encode(c->tok, thought.p, thought.n, false, &ids);
+    if (thought.n && said.n)
+        tokenizer_encode(c->tok, "\n</think>\n\n", strlen("\n</think>\n\n"), true, &ids);
+    tokenizer_encode(c->tok, said.p, said.n, false, &ids);
+    bool ok = ids.n && read_ids(c, &ids, CHAT_FORCED, m);
+    ids_free(&ids);
+    return ok;
+}
+
+/* What the answer goes on with is its ids, if they are this model's.  Else it is what its text encodes to, which may be other
+ * tokens than were sampled: that is told. */
+static const struct tokens *beginning_of(struct chat *c, int i, struct err *e)
+{
+    struct entry *m = c->t.entries[i];
+    const struct tokens *t = tokens_of(c, i);
+    if (t && t->n)
+        return t;
+    if (!c->tok) {
+        err_set(e, "the model is not there yet");
+        return NULL;
+    }
+    if (!encode_again(c, m)) {
+        err_set(e, "the last answer cannot go on: the tokenizer of this model does not give its text back; /regen answers anew");
+        return NULL;
+    }
+    round_post(c, CHAT_NOTE, m->foreign
+        ? "the tokens of the last answer are not those of this model: it goes on from its text, and perhaps in another way"
+        : "the tokens of the last answer were not kept: it goes on from its text, and perhaps in another way");
+    return &m->made;
+}
+
 bool chat_continue(struct chat *c, struct err *e)
 {
     if (!chat_usable(c, e))
@@ -112,12 +201,13 @@ bool chat_continue(struct chat *c, struct err *e)
     const int last = c->t.n - 1;
     if (last < 1 || c->t.entries[last]->m.role != ROLE_ASSISTANT || !c->t.entries[last]->stopped)
         return err_set(e, "the last answer was not stopped");
-    const struct tokens *t = tokens_of(c, last);
-    if (!t || !t->n)
-        return err_set(e, c->tok ? "the tokens of the last answer are not known" : "the model is not there yet");
+    const struct tokens *t = beginning_of(c, last, e);
+    if (!t)
+        return false;
     tokens_copy(&c->begun, t, t->n);
     c->continued = c->t.entries[last];
-    answer_again(c, last);
+    transcript_cut(&c->t, last);        /* on disk it keeps its place until there is more of it */
+    round_turn(c);
     return true;
 }
 

@@ -25,6 +25,7 @@ struct entry {
     struct text tool;           /* ROLE_TOOL: who answered */
     struct ids  ids;            /* ROLE_ASSISTANT: as they were sampled, stop id included; may be empty */
     struct tokens made;         /* ROLE_ASSISTANT: how they came about; empty: not known, or not looked at */
+    bool        foreign;        /* its ids do not make its texts with the tokenizer of now: they are not used */
     bool        stopped;        /* the answer was ended by the user or by a limit */
     struct entry_file *files;   /* ROLE_USER: chat/attach.h */
     int         n_files, cap_files, cap_calls;
