@@ -3,62 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
-#include "bench/run.h"
 #include "chat/options.h"
-#include "debug/run.h"
-#include "ui/bench.h"
-#include "ui/debug.h"
+#include "ui/subcommand.h"
 
-/* What stands behind an option, or a subcommand's word, besides choices. */
-enum what { NOTHING, WORDS, DIRECTORIES, FILES, SESSIONS };
-
-struct word {
-    const char *name, *help;
-    enum what then;                             /* completes what follows it */
-};
-
-enum { MAX_WORDS = 16 };
-
-struct subcommand {
-    const char *name, *help, *options;          /* options: a help text that names them */
-    struct word words[MAX_WORDS];
-};
-
-static struct subcommand subs[] = {
-    {"bench", "measurements", bench_options_help, {{0}}},
-    {"model", "what a checkpoint holds", "", {{"inspect", "config, tensors and formats of a directory", DIRECTORIES}}},
-    {"session", "conversations on disk", "--json --names", {{"list", "all, or those in which words were said", NOTHING},
-        {"show", "what was said, as text", SESSIONS}, {"export", "as md, json or txt", SESSIONS}, {"rm", "deletes them", SESSIONS}}},
-    {"debug", "for maintainers", debug_options_help, {{0}}},
-};
-enum { N_SUBS = sizeof subs / sizeof *subs };
-
-static void fill(void)
-{
-    int n = 0;
-    for (const struct bench_command *c = bench_commands; c->name; c++, n++)
-        subs[0].words[n] = (struct word){c->name, c->help, NOTHING};
-    CHECK(n < MAX_WORDS);
-    n = 0;
-    for (const struct debug_command *c = debug_commands; c->name; c++, n++)
-        subs[3].words[n] = (struct word){c->name, c->help, NOTHING};
-    CHECK(n < MAX_WORDS);
-}
-
-/* The next --option of a help text, without its dashes; 0: no more. */
-static int next_flag(const char **text, const char **flag)
-{
-    const char *p = strstr(*text, "--");
-    if (!p)
-        return 0;
-    *flag = p + 2;
-    *text = *flag + strspn(*flag, "abcdefghijklmnopqrstuvwxyz-");
-    return (int)(*text - *flag);
-}
-
-/* What the value of an option can be: choices with blanks between them, or a kind of name. */
-static const char *choices(const struct option_about *o)
+/* What the value of an option can be: choices with blanks between them, or "". */
+static const char *choices(const char *key, enum value_type type, const char *arg)
 {
     static const struct { const char *key, *words; } suggested[] = {
         {"tools", "all|none|clock|calculator"}, {"tools_approve", "auto|ask|always|never"},
@@ -68,21 +17,15 @@ static const char *choices(const struct option_about *o)
     };
     static char all[512];
     all[0] = 0;
-    if (o->choices)
-        snprintf(all, sizeof all, "%s", o->choices);
-    for (size_t i = 0; !o->choices && i < sizeof suggested / sizeof *suggested; i++)
-        if (!strcmp(suggested[i].key, o->key))
+    if (type == VALUE_CHOICE)
+        snprintf(all, sizeof all, "%s", arg);
+    for (size_t i = 0; type == VALUE_TEXT && i < sizeof suggested / sizeof *suggested; i++)
+        if (!strcmp(suggested[i].key, key))
             snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", *all ? "|" : "", suggested[i].words);
     for (char *p = all; *p; p++)
         if (*p == '|')
             *p = ' ';
     return all;
-}
-
-static enum what value_of(const struct option_about *o)
-{
-    return !o->arg ? NOTHING : !strcmp(o->key, "model") ? DIRECTORIES : !strcmp(o->key, "resume") ? SESSIONS
-         : !strcmp(o->key, "config") ? FILES : *choices(o) ? WORDS : NOTHING;
 }
 
 static const char *dashed(const char *key)
@@ -137,36 +80,44 @@ static const char bash_head[] =
     "    [[ $prev != = || $COMP_CWORD -lt 2 ]] || prev=${COMP_WORDS[COMP_CWORD-2]}\n"
     "    COMPREPLY=()\n";
 
-static void bash_value(struct buf *out, enum what w, const char *words)
+static void bash_value(struct buf *out, const char *key, enum value_type type, const char *arg)
 {
-    if (w == WORDS)
+    const char *words = choices(key, type, arg);
+    if (*words)
         buf_addf(out, "words='%s' ;;\n", words);
-    else if (w == SESSIONS)
+    else if (type == VALUE_SESSION)
         buf_adds(out, "_q35chat_sessions \"$cur\"; return ;;\n");
-    else if (w == NOTHING)
-        buf_adds(out, "return ;;\n");
+    else if (type == VALUE_FILE || type == VALUE_DIRECTORY)
+        buf_addf(out, "_q35chat_paths -%c \"$cur\"; return ;;\n", type == VALUE_FILE ? 'f' : 'd');
     else
-        buf_addf(out, "_q35chat_paths -%c \"$cur\"; return ;;\n", w == FILES ? 'f' : 'd');
+        buf_adds(out, "return ;;\n");
 }
 
-static void bash_sub(struct buf *out, const struct subcommand *s)
+static void bash_command(struct buf *out, const struct sub_row *c)
 {
-    const char *text = s->options, *flag;
-    buf_addf(out, "    %s)\n        case $COMP_CWORD:$cur in\n        2:*) words='", s->name);
-    for (const struct word *w = s->words; w->name; w++)
-        buf_addf(out, "%s%s", w == s->words ? "" : " ", w->name);
-    buf_adds(out, "' ;;\n        *:-*) words='");
-    for (int n; (n = next_flag(&text, &flag));)
-        buf_addf(out, "%s--%.*s", out->data[out->len - 1] == '\'' ? "" : " ", n, flag);
-    buf_adds(out, "' ;;\n        *)\n            case ${COMP_WORDS[2]}:$prev in\n"
-                  "            *:--backend|*:--head|*:--kv) ;;\n"
-                  "            *:--synthetic) words='122b 35b' ;;\n"
-                  "            *:--model|*:--write) _q35chat_paths -d \"$cur\"; return ;;\n"
-                  "            *:--out) _q35chat_paths -f \"$cur\"; return ;;\n");
-    for (const struct word *w = s->words; w->name; w++)
-        if (w->then != NOTHING)
-            buf_addf(out, "            %s:*) %s \"$cur\"; return ;;\n", w->name, w->then == SESSIONS ? "_q35chat_sessions" : "_q35chat_paths -d");
-    buf_adds(out, "            *) return ;;\n            esac ;;\n        esac ;;\n");
+    buf_addf(out, "        %s)\n            case $prev in\n", c->name);
+    for (const struct sub_row *f = NULL; (f = sub_next_flag(c, f));)
+        if (f->arguments) {
+            buf_addf(out, "            --%s) ", f->name);
+            bash_value(out, f->name, f->type, f->arguments);
+        }
+    buf_adds(out, "            *)\n                case $cur in\n                -*) words='--help");
+    for (const struct sub_row *f = NULL; (f = sub_next_flag(c, f));)
+        buf_addf(out, " --%s", f->name);
+    buf_adds(out, "' ;;\n                *) ");
+    bash_value(out, c->name, c->type, c->arguments);
+    buf_adds(out, "                esac ;;\n            esac ;;\n");
+}
+
+static void bash_group(struct buf *out, const struct sub_row *g)
+{
+    buf_addf(out, "    %s)\n        [[ $COMP_CWORD -gt 2 ]] || words='--help", g->name);
+    for (const struct sub_row *c = g; (c = sub_next(c, SUB_COMMAND));)
+        buf_addf(out, " %s", c->name);
+    buf_adds(out, "'\n        [[ -n $words ]] || case ${COMP_WORDS[2]} in\n");
+    for (const struct sub_row *c = g; (c = sub_next(c, SUB_COMMAND));)
+        bash_command(out, c);
+    buf_adds(out, "        *) return ;;\n        esac ;;\n");
 }
 
 static void bash(struct buf *out)
@@ -174,8 +125,8 @@ static void bash(struct buf *out)
     struct option_about o;
     buf_adds(out, bash_head);
     buf_adds(out, "    [[ $COMP_CWORD -gt 1 ]] && case ${COMP_WORDS[1]} in\n");
-    for (int i = 0; i < N_SUBS; i++)
-        bash_sub(out, &subs[i]);
+    for (const struct sub_row *g = NULL; (g = sub_next(g, SUB_GROUP));)
+        bash_group(out, g);
     buf_adds(out, "    esac\n    [[ -n $words ]] || case $prev in\n");
     for (int id = 0; options_about((enum option_id)id, &o); id++)
         if (o.arg) {
@@ -183,7 +134,7 @@ static void bash(struct buf *out)
             if (o.letter)
                 buf_addf(out, "|-%c", o.letter);
             buf_adds(out, ") ");
-            bash_value(out, value_of(&o), choices(&o));
+            bash_value(out, o.key, o.type, o.arg);
         }
     buf_adds(out, "    esac\n    [[ -n $words || $cur != -* ]] || words='");
     for (int id = 0; options_about((enum option_id)id, &o); id++) {
@@ -191,9 +142,9 @@ static void bash(struct buf *out)
         if (has_no(&o))
             buf_addf(out, " --no-%s", dashed(o.key));
     }
-    buf_adds(out, "'\n    [[ -n $words || $COMP_CWORD -gt 1 ]] || words='");
-    for (int i = 0; i < N_SUBS; i++)
-        buf_addf(out, "%s%s", i ? " " : "", subs[i].name);
+    buf_adds(out, "'\n    [[ -n $words || $COMP_CWORD -gt 1 ]] || words='help");
+    for (const struct sub_row *g = NULL; (g = sub_next(g, SUB_GROUP));)
+        buf_addf(out, " %s", g->name);
     buf_adds(out, "'\n    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -F _q35chat q35chat\n");
 }
 
@@ -212,15 +163,20 @@ static void zsh_text(struct buf *out, const char *s)
     add_quoted(out, s, ":[]\\", "'\\''");
 }
 
-static void zsh_value(struct buf *out, const struct option_about *o)
+static const char *zsh_action(enum value_type type)
 {
-    enum what w = value_of(o);
+    return type == VALUE_DIRECTORY ? "_files -/" : type == VALUE_FILE ? "_files" : type == VALUE_SESSION ? "_q35chat_sessions" : " ";
+}
+
+static void zsh_value(struct buf *out, const char *key, enum value_type type, const char *arg)
+{
+    const char *words = choices(key, type, arg);
     buf_adds(out, ":");
-    zsh_text(out, w == WORDS ? dashed(o->key) : o->arg);
-    if (w == WORDS)
-        buf_addf(out, ":(%s)", choices(o));
+    zsh_text(out, *words ? dashed(key) : arg);
+    if (*words)
+        buf_addf(out, ":(%s)", words);
     else
-        buf_adds(out, w == DIRECTORIES ? ":_files -/" : w == FILES ? ":_files" : w == SESSIONS ? ":_q35chat_sessions" : ": ");
+        buf_addf(out, ":%s", zsh_action(type));
 }
 
 static void zsh_option(struct buf *out, const struct option_about *o)
@@ -233,7 +189,7 @@ static void zsh_option(struct buf *out, const struct option_about *o)
     zsh_text(out, o->help);
     buf_addc(out, ']');
     if (o->arg)
-        zsh_value(out, o);
+        zsh_value(out, o->key, o->type, o->arg);
     buf_adds(out, "' \\\n");
     if (has_no(o)) {
         buf_addf(out, "        '--no-%s[off\\: ", flag);
@@ -242,29 +198,36 @@ static void zsh_option(struct buf *out, const struct option_about *o)
     }
 }
 
-static void zsh_sub(struct buf *out, const struct subcommand *s)
+static void zsh_command(struct buf *out, const struct sub_row *c)
 {
-    const char *text = s->options, *flag;
-    buf_addf(out, "    %s)\n        local -a words_of=(", s->name);
-    for (const struct word *w = s->words; w->name; w++) {
-        buf_addf(out, "\n            '%s:", w->name);
-        zsh_text(out, w->help);
+    buf_addf(out, "        %s)\n            _arguments \\\n", c->name);
+    for (const struct sub_row *f = NULL; (f = sub_next_flag(c, f));) {
+        buf_addf(out, "                '--%s%s[", f->name, f->arguments ? "=" : "");
+        zsh_text(out, f->help);
+        buf_addc(out, ']');
+        if (f->arguments)
+            zsh_value(out, f->name, f->type, f->arguments);
+        buf_adds(out, "' \\\n");
+    }
+    buf_adds(out, "                '--help[its options]' \\\n                '*:");
+    zsh_text(out, *c->arguments ? c->arguments : "no words");
+    buf_addf(out, ":%s'\n            return ;;\n", zsh_action(c->type));
+}
+
+static void zsh_group(struct buf *out, const struct sub_row *g)
+{
+    buf_addf(out, "    %s)\n        local -a words_of=(", g->name);
+    for (const struct sub_row *c = g; (c = sub_next(c, SUB_COMMAND));) {
+        buf_addf(out, "\n            '%s:", c->name);
+        zsh_text(out, c->help);
         buf_addc(out, '\'');
     }
-    buf_adds(out, ")\n        if (( CURRENT == 3 )); then _describe -t commands command words_of; return; fi\n        case $words[3] in\n");
-    for (const struct word *w = s->words; w->name; w++)
-        if (w->then != NOTHING)
-            buf_addf(out, "        %s) %s; return ;;\n", w->name, w->then == SESSIONS ? "_q35chat_sessions" : "_files -/");
-    buf_adds(out, "        esac\n");
-    if (strstr(s->options, "--model"))
-        buf_adds(out, "        case $words[CURRENT-1] in\n        --model|--write) _files -/; return ;;\n        --out) _files; return ;;\n"
-                  "        --backend) compadd cpu cuda; return ;;\n        --head) compadd int8 bf16; return ;;\n"
-                  "        --synthetic) compadd 122b 35b; return ;;\n"
-                  "        esac\n");
-    buf_adds(out, "        compadd --");
-    for (int n; (n = next_flag(&text, &flag));)
-        buf_addf(out, " --%.*s", n, flag);
-    buf_adds(out, "\n        return ;;\n");
+    buf_adds(out, ")\n        if (( CURRENT == 3 )); then _describe -t commands command words_of; return; fi\n"
+                  "        local command=$words[3]\n        words=(\"$words[1]\" \"${(@)words[4,-1]}\")\n        (( CURRENT -= 2 ))\n"
+                  "        case $command in\n");
+    for (const struct sub_row *c = g; (c = sub_next(c, SUB_COMMAND));)
+        zsh_command(out, c);
+    buf_adds(out, "        esac\n        return ;;\n");
 }
 
 static void zsh(struct buf *out)
@@ -272,11 +235,14 @@ static void zsh(struct buf *out)
     struct option_about o;
     buf_adds(out, zsh_head);
     buf_adds(out, "_q35chat() {\n    local curcontext=$curcontext expl\n    (( CURRENT > 2 )) && case $words[2] in\n");
-    for (int i = 0; i < N_SUBS; i++)
-        zsh_sub(out, &subs[i]);
-    buf_adds(out, "    esac\n    local -a subcommands=(");
-    for (int i = 0; i < N_SUBS; i++)
-        buf_addf(out, " '%s:%s'", subs[i].name, subs[i].help);
+    for (const struct sub_row *g = NULL; (g = sub_next(g, SUB_GROUP));)
+        zsh_group(out, g);
+    buf_adds(out, "    esac\n    local -a subcommands=( 'help:sub-commands'");
+    for (const struct sub_row *g = NULL; (g = sub_next(g, SUB_GROUP));) {
+        buf_addf(out, " '%s:", g->name);
+        zsh_text(out, g->help);
+        buf_addc(out, '\'');
+    }
     buf_adds(out, " )\n    _arguments -s \\\n");
     for (int id = 0; options_about((enum option_id)id, &o); id++)
         zsh_option(out, &o);
@@ -303,57 +269,71 @@ static const char fish_head[] =
     "end\n\n"
     "function __q35chat_chats\n"
     "    set -l words (commandline -opc)\n"
-    "    not contains -- \"$words[2]\" bench model session debug\n"
-    "end\n\n"
-    "complete -c q35chat -f\n";
+    "    not contains -- \"$words[2]\" help";
 
 static void fish_text(struct buf *out, const char *s)
 {
     add_quoted(out, s, "\\", "\\'");
 }
 
+static void fish_value(struct buf *out, const char *key, enum value_type type, const char *arg)
+{
+    const char *words = choices(key, type, arg);
+    if (*words)
+        buf_addf(out, " -x -a '%s'", words);
+    else
+        buf_adds(out, type == VALUE_DIRECTORY ? " -x -a '(__fish_complete_directories (commandline -ct))'" : type == VALUE_FILE ? " -r -F"
+                    : type == VALUE_SESSION ? " -x -a '(__q35chat_sessions)'" : " -x");
+}
+
 static void fish_option(struct buf *out, const struct option_about *o, const char *not)
 {
-    static const char *const values[] = {
-        [DIRECTORIES] = " -x -a '(__fish_complete_directories (commandline -ct))'", [FILES] = " -r -F", [SESSIONS] = " -x -a '(__q35chat_sessions)'"};
-    enum what w = value_of(o);
-    const char *words = choices(o);
     buf_addf(out, "complete -c q35chat -n __q35chat_chats -l %s%s", not, dashed(o->key));
     if (o->letter && !*not)
         buf_addf(out, " -s %c", o->letter);
-    if (o->arg && w == WORDS)
-        buf_addf(out, " -x -a '%s'", words);
-    else if (o->arg)
-        buf_adds(out, values[w] ? values[w] : " -x");
+    if (o->arg && !*not)
+        fish_value(out, o->key, o->type, o->arg);
     buf_adds(out, *not ? " -d 'off: " : " -d '");
     fish_text(out, o->help);
     buf_adds(out, "'\n");
 }
 
-static void fish_sub(struct buf *out, const struct subcommand *s)
+static void fish_command(struct buf *out, const struct sub_row *g, const struct sub_row *c)
 {
-    const char *text = s->options, *flag;
-    buf_addf(out, "complete -c q35chat -n '__q35chat_at 1' -a %s -d '%s'\n", s->name, s->help);
-    for (const struct word *w = s->words; w->name; w++) {
-        buf_addf(out, "complete -c q35chat -n '__q35chat_at 2 %s' -a %s -d '", s->name, w->name);
-        fish_text(out, w->help);
+    buf_addf(out, "complete -c q35chat -n '__q35chat_at 2 %s' -a %s -d '", g->name, c->name);
+    fish_text(out, c->help);
+    buf_adds(out, "'\n");
+    if (c->type == VALUE_SESSION || c->type == VALUE_DIRECTORY)
+        buf_addf(out, "complete -c q35chat -n '__q35chat_at 3 %s %s' -a '(%s)'\n", g->name, c->name,
+                 c->type == VALUE_SESSION ? "__q35chat_sessions" : "__fish_complete_directories (commandline -ct)");
+    for (const struct sub_row *f = NULL; (f = sub_next_flag(c, f));) {
+        buf_addf(out, "complete -c q35chat -n '__q35chat_at 3 %s %s' -l %s", g->name, c->name, f->name);
+        if (f->arguments)
+            fish_value(out, f->name, f->type, f->arguments);
+        buf_adds(out, " -d '");
+        fish_text(out, f->help);
         buf_adds(out, "'\n");
-        if (w->then != NOTHING)
-            buf_addf(out, "complete -c q35chat -n '__q35chat_at 3 %s %s' -a '(%s)'\n", s->name, w->name,
-                     w->then == SESSIONS ? "__q35chat_sessions" : "__fish_complete_directories (commandline -ct)");
     }
-    for (int n; (n = next_flag(&text, &flag));)
-        buf_addf(out, "complete -c q35chat -n '__q35chat_at 3 %s' -l %.*s%s\n", s->name, n, flag,
-                 !strncmp(flag, "model", 5) || !strncmp(flag, "write", 5) ? " -x -a '(__fish_complete_directories (commandline -ct))'"
-                 : !strncmp(flag, "out", 3) ? " -r -F" : "");
+}
+
+static void fish_group(struct buf *out, const struct sub_row *g)
+{
+    buf_addf(out, "complete -c q35chat -n '__q35chat_at 1' -a %s -d '", g->name);
+    fish_text(out, g->help);
+    buf_adds(out, "'\n");
+    for (const struct sub_row *c = g; (c = sub_next(c, SUB_COMMAND));)
+        fish_command(out, g, c);
 }
 
 static void fish(struct buf *out)
 {
     struct option_about o;
     buf_adds(out, fish_head);
-    for (int i = 0; i < N_SUBS; i++)
-        fish_sub(out, &subs[i]);
+    for (const struct sub_row *g = NULL; (g = sub_next(g, SUB_GROUP));)
+        buf_addf(out, " %s", g->name);
+    buf_adds(out, "\nend\n\ncomplete -c q35chat -f\ncomplete -c q35chat -n '__q35chat_at 1' -a help -d sub-commands\n");
+    for (const struct sub_row *g = NULL; (g = sub_next(g, SUB_GROUP));)
+        fish_group(out, g);
     for (int id = 0; options_about((enum option_id)id, &o); id++) {
         fish_option(out, &o, "");
         if (has_no(&o))
@@ -363,7 +343,6 @@ static void fish(struct buf *out)
 
 void completions_print(const char *shell, struct buf *out)
 {
-    fill();
     if (!strcmp(shell, "zsh"))
         zsh(out);
     else if (!strcmp(shell, "fish"))

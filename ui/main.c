@@ -7,28 +7,36 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "chat/options.h"
-#include "ui/bench.h"
 #include "ui/completions.h"
-#include "ui/debug.h"
 #include "ui/exits.h"
 #include "ui/line.h"
-#include "ui/model.h"
 #include "ui/pipe.h"
-#include "ui/session.h"
+#include "ui/subcommand.h"
 #include "ui/tui/term.h"
 #include "ui/tui/tui.h"
+
+/* What cannot stand together on a command line. */
+static bool agree(const struct options *o, const char *first_word, struct err *e)
+{
+    if (options_on(o, OPT_json) && options_on(o, OPT_jsonl))
+        return err_set(e, "--json and --jsonl cannot be had together: one object at the end, or events as they come");
+    if (first_word && subcommand_is_name(first_word))
+        return err_set(e, "'%s' is a sub-command, which goes before all options; a prompt that begins so stands behind --", first_word);
+    return true;
+}
 
 static bool read_options(struct options *o, int argc, char **argv, struct buf *prompt, struct err *e)
 {
     /* The command line is read twice: it names the config file, and it is stronger than the config file. */
     struct options *first = options_open();
-    bool ok = options_read_args(first, argc, argv, prompt, e);
+    const char *word;
+    bool ok = options_read_args(first, argc, argv, prompt, &word, e) && agree(first, word, e);
     const char *file = options_text(first, OPT_config);
     buf_reset(prompt);
     bool tells = options_on(first, OPT_help) || options_on(first, OPT_version);         /* works with a broken file too */
     ok = ok && (tells ? true : *file ? options_read_file(o, file, e) : options_read_usual_file(o, e));
     options_close(first);
-    return ok && options_read_environment(o, e) && options_read_args(o, argc, argv, prompt, e);
+    return ok && options_read_environment(o, e) && options_read_args(o, argc, argv, prompt, &word, e);
 }
 
 /* What only tells about the program; -1 if nothing of the kind was asked. */
@@ -95,14 +103,8 @@ int main(int argc, char **argv)
     struct buf prompt = {0};
     struct err e = {0};
     int status;
-    if (argc > 1 && !strcmp(argv[1], "debug")) {
-        status = debug_main(argc, argv);
-    } else if (argc > 1 && !strcmp(argv[1], "bench")) {
-        status = bench_main(argc, argv);
-    } else if (model_is_command(argc, argv)) {
-        status = model_main(argc, argv);
-    } else if (session_is_command(argc, argv)) {
-        status = session_main(argc, argv);
+    if (subcommand_is(argc, argv)) {
+        status = subcommand_main(argc, argv);
     } else if (!read_options(o, argc, argv, &prompt, &e)) {
         fprintf(stderr, "q35chat: %s\n", e.msg);
         status = EXIT_USAGE;

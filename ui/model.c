@@ -1,20 +1,9 @@
-#include "ui/model.h"
-
-#include <stdio.h>
-#include <string.h>
-
+/* `q35chat model ...`. */
 #include "debug/debug.h"
 #include "ui/exits.h"
+#include "ui/subcommand.h"
 
-bool model_is_command(int argc, char **argv)
+int model_inspect(const struct args *a)
 {
-    return argc > 2 && !strcmp(argv[1], "model") && !strcmp(argv[2], "inspect");
-}
-
-int model_main(int argc, char **argv)
-{
-    if (argc == 4)
-        return debug_inspect(argv[3], stdout) ? EXIT_FAILED : EXIT_ANSWERED;
-    fputs("Usage: q35chat model inspect DIR\n", stderr);
-    return EXIT_USAGE;
+    return debug_inspect(args_word(a, 0), stdout) ? EXIT_FAILED : EXIT_ANSWERED;
 }

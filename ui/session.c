@@ -1,4 +1,4 @@
-#include "ui/session.h"
+/* `q35chat session ...`: the conversations on disk, without a model. */
 
 #include <errno.h>
 #include <jansson.h>
@@ -14,6 +14,7 @@
 #include "chat/session.h"
 #include "chat/sessions.h"
 #include "ui/exits.h"
+#include "ui/subcommand.h"
 
 static int refused(const struct err *e)
 {
@@ -91,16 +92,16 @@ static int names(void)
     return status;
 }
 
-static int list(int n, char **args)
+int session_list(const struct args *a)
 {
-    if (n == 1 && !strcmp(args[0], "--names"))
+    if (args_on(a, "names"))
         return names();
-    bool json = n && !strcmp(args[0], "--json");
+    bool json = args_on(a, "json");
     struct buf find = {0}, out = {0};
     struct sessions s;
     struct err e = {0};
-    for (int i = json; i < n; i++)
-        buf_addf(&find, "%s ", args[i]);
+    for (int i = 0; i < args_n_words(a); i++)
+        buf_addf(&find, "%s ", args_word(a, i));
     int status = EXIT_ANSWERED;
     if (sessions_list(&s, buf_str(&find), &e)) {
         for (int i = 0; i < s.n; i++)
@@ -135,70 +136,33 @@ static int export(const char *name, const char *format, const char *file)
     return status;
 }
 
-static bool is_format(const char *word)
+int session_show(const struct args *a)
 {
-    for (int i = 0; export_formats[i]; i++)
-        if (!strcmp(word, export_formats[i]))
-            return true;
-    return false;
+    return export(args_word(a, 0), "txt", NULL);
 }
 
 /* NAME [FORMAT] [FILE] */
-static int export_words(int n, char **args)
+int session_export(const struct args *a)
 {
-    const char *format = n > 1 && is_format(args[1]) ? args[1] : NULL, *file = n > 1 + (format != NULL) ? args[1 + (format != NULL)] : NULL;
-    if (!format)
-        format = file && export_format_of(file) ? export_format_of(file) : "md";
-    return export(args[0], format, file);
+    struct err e = {0};
+    const char *second = args_word(a, 1), *third = args_word(a, 2);
+    const char *format = third ? second : NULL, *file = third ? third : second;
+    if (second && !third && export_is_format(second)) {
+        format = second;
+        file = NULL;
+    }
+    if (!export_choose(&format, file, &e))
+        return args_refuse(a, "%s", e.msg);
+    return export(args_word(a, 0), format, file);
 }
 
-static int delete(int n, char **args)
+int session_rm(const struct args *a)
 {
     int status = EXIT_ANSWERED;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < args_n_words(a); i++) {
         struct err e = {0};
-        if (!sessions_delete(args[i], &e))
+        if (!sessions_delete(args_word(a, i), &e))
             status = refused(&e);
     }
     return status;
-}
-
-/* --- which of them ------------------------------------------------------------------------------------------------- */
-
-static const char *const commands[] = {"list", "show", "export", "rm", NULL};
-
-bool session_is_command(int argc, char **argv)
-{
-    if (argc < 2 || strcmp(argv[1], "session"))
-        return false;
-    for (int i = 0; argc > 2 && commands[i]; i++)
-        if (!strcmp(argv[2], commands[i]))
-            return true;
-    return argc == 2;
-}
-
-static int usage(void)
-{
-    fputs("Usage: q35chat session list [--json] [WORDS...]        all, or those in which all words were said\n"
-          "       q35chat session list --names                    the names alone\n"
-          "       q35chat session show NAME                       what was said, as text\n"
-          "       q35chat session export NAME [md|json|txt] [FILE]\n"
-          "       q35chat session rm NAME...\n", stderr);
-    return EXIT_USAGE;
-}
-
-int session_main(int argc, char **argv)
-{
-    const char *what = argc > 2 ? argv[2] : "";
-    int n = argc - 3;
-    char **args = argv + 3;
-    if (!strcmp(what, "list"))
-        return list(n, args);
-    if (!strcmp(what, "show") && n == 1)
-        return export(args[0], "txt", NULL);
-    if (!strcmp(what, "export") && n >= 1 && n <= 3)
-        return export_words(n, args);
-    if (!strcmp(what, "rm") && n >= 1)
-        return delete(n, args);
-    return usage();
 }

@@ -129,7 +129,7 @@ int bench_load(const struct bench_options *o)
     double raw_bytes[2], raw_ms[2], bytes, ms;
     int n_threads = o->n_threads ? o->n_threads : THREADS;
     report_open(&r, "load", o);
-    bool ok = o->model_dir || err_set(&e, "bench load needs --model DIR; bench --synthetic 122b --write DIR makes one");
+    bool ok = o->model_dir || err_set(&e, "bench load needs --model DIR; bench write --synthetic 122b DIR makes one");
     struct dev *d = ok ? subject_open_device(o, &e) : NULL;
     if ((ok = d)) {
         report_device(&r, d);

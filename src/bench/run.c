@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "model/synthetic.h"
 
-/* `bench --synthetic NAME --write DIR`. */
+/* `bench write --synthetic NAME DIR`. */
 int bench_write(const struct bench_options *o)
 {
     struct err e = {0};
@@ -20,10 +20,3 @@ int bench_write(const struct bench_options *o)
     printf("%s: %.2f GB in %.1f s, %.2f GB/s\n", o->write_dir, (double)bytes * 1e-9, ms * 1e-3, (double)bytes / ms * 1e-6);
     return 0;
 }
-
-const struct bench_command bench_commands[] = {
-    {"kernels", "every operation alone: time, bytes, share of the plain-read bandwidth", bench_kernels},
-    {"sweep", "whole steps and prompts over context depth and rows", bench_sweep},
-    {"load", "reading a checkpoint against a raw read of its files", bench_load},
-    {0},
-};

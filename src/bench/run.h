@@ -18,14 +18,7 @@ struct bench_options {
     bool json, full;                    /* full: the slow rows too */
 };
 
-struct bench_command {
-    const char *name;
-    const char *help;
-    int (*run)(const struct bench_options *o);          /* the exit status */
-};
-
-extern const struct bench_command bench_commands[];     /* ends with name NULL */
-
+/* Each returns the exit status. */
 int bench_kernels(const struct bench_options *o);
 int bench_sweep(const struct bench_options *o);
 int bench_load(const struct bench_options *o);

@@ -132,13 +132,11 @@ enum command_result command_export(struct typed *c)
             format = export_formats[i];
             name += n + strspn(name + n, " \t");
         }
-    if (!format)
-        format = export_format_of(name) ? export_format_of(name) : "md";
+    bool ok = export_choose(&format, *name ? name : NULL, &c->e) && (chat_n_messages(c->chat) > 0 || err_set(&c->e, "nothing was said yet"));
     if (*name)
         buf_adds(&file, name);
-    else
+    else if (ok)
         file_name(&file, chat_saved_as(c->chat), format);
-    bool ok = chat_n_messages(c->chat) > 0 || err_set(&c->e, "nothing was said yet");
     ok = ok && chat_export(c->chat, format, &text, &c->e) && export_write(file.data, &text, &c->e);
     if (ok)
         buf_addf(c->out, "%zu bytes in %s\n", text.len, file.data);

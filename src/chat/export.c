@@ -148,13 +148,31 @@ bool export_transcript(const struct transcript *t, const char *format, struct bu
     return err_set(e, "there is no format %s; there are md, json and txt", format);
 }
 
-const char *export_format_of(const char *file)
+static const char *find_format(const char *word)
 {
-    const char *dot = strrchr(file, '.');
-    for (int i = 0; dot && export_formats[i]; i++)
-        if (!strcmp(export_formats[i], dot + 1))
+    for (int i = 0; word && export_formats[i]; i++)
+        if (!strcmp(export_formats[i], word))
             return export_formats[i];
     return NULL;
+}
+
+bool export_is_format(const char *word)
+{
+    return find_format(word);
+}
+
+bool export_choose(const char **format, const char *file, struct err *e)
+{
+    const char *slash = file ? strrchr(file, '/') : NULL, *dot = file ? strrchr(slash ? slash : file, '.') : NULL;
+    const char *said = *format;
+    *format = said ? find_format(said) : file ? find_format(dot ? dot + 1 : NULL) : "md";
+    if (*format)
+        return true;
+    const char *first = said ? said : file;             /* "html", "html talk.html": what was meant is a format */
+    size_t n = strcspn(first, " ./");
+    if (said || !first[n] || first[n] == ' ')
+        return err_set(e, "there is no format %.*s; there are md, json and txt", (int)n, first);
+    return err_set(e, "%s does not tell the format: end it in .md, .json or .txt, or write the format before it", file);
 }
 
 bool export_write(const char *file, const struct buf *text, struct err *e)

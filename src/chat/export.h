@@ -12,7 +12,10 @@
 extern const char *const export_formats[];              /* NULL behind the last */
 
 bool export_transcript(const struct transcript *t, const char *format, struct buf *out, struct err *e);
-const char *export_format_of(const char *file);         /* by its ending; NULL: none of ours */
+bool export_is_format(const char *word);
+/* Completes *format (NULL: not said) for `file` (NULL: stdout, or a name of ours): what was said must be a format, else the file's
+ * ending must be one; without both it is md. */
+bool export_choose(const char **format, const char *file, struct err *e);
 /* Writes a new file; never over one that is there. */
 bool export_write(const char *file, const struct buf *text, struct err *e);
 

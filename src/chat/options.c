@@ -11,16 +11,15 @@
 
 #include "base/arena.h"
 #include "base/log.h"
-#include "chat/bias.h"
+#include "chat/flags.h"
 #include "chat/nearest.h"
 #include "chat/place.h"
-
-enum type { TEXT, CHOICE, INT, SIZE, REAL, SWITCH, SEED, LIST, BIAS };           /* BIAS: a LIST of TOKEN=X */
+#include "chat/value.h"
 
 struct row {
     const char *key;
     char        letter;
-    enum type   type;
+    enum value_type type;
     const char *standard, *arg;
     double      min, max;
     const char *where, *help;
@@ -33,7 +32,7 @@ static const char themes[] = ""
 #define THEME_NAMES (themes + 1)
 
 static const struct row rows[N_OPTIONS] = {
-#define OPTION(key, ...) {#key, __VA_ARGS__},
+#define OPTION(key, letter, type, ...) {#key, letter, VALUE_##type, __VA_ARGS__},
 #include "config/options.def"
 };
 
@@ -84,18 +83,19 @@ static bool has(const struct row *r, char flag)
 
 static bool is_list(const struct row *r)
 {
-    return r->type == LIST || r->type == BIAS;
+    return r->type == VALUE_LIST || r->type == VALUE_BIAS;
+}
+
+static bool is_text(const struct row *r)
+{
+    return r->type <= VALUE_SESSION;
 }
 
 int options_find(const char *name)
 {
-    for (int i = 0; i < N_OPTIONS; i++) {
-        const char *k = rows[i].key, *n = name;
-        while (*k && (*k == *n || (*k == '_' && *n == '-')))
-            k++, n++;
-        if (!*k && !*n)
+    for (int i = 0; i < N_OPTIONS; i++)
+        if (flags_same(rows[i].key, name))
             return i;
-    }
     return -1;
 }
 
@@ -113,70 +113,11 @@ static bool unknown(const char *name, struct err *e)
     return err_set(e, "there is no option %s%s%s%s", name, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
 }
 
-static int parse_switch(const char *s)
-{
-    static const char *const words[2][4] = {{"off", "no", "false", "0"}, {"on", "yes", "true", "1"}};
-    for (int v = 0; v < 2; v++)
-        for (int i = 0; i < 4; i++)
-            if (!strcasecmp(s, words[v][i]))
-                return v;
-    return -1;
-}
-
-/* A whole number, with k or m behind it for 1024 and 1024² where `sizes`. */
-static bool parse_number(const char *s, bool whole, bool sizes, double *out)
-{
-    char *end;
-    errno = 0;
-    *out = whole ? (double)strtoll(s, &end, 10) : strtod(s, &end);
-    if (end == s || errno || isspace((unsigned char)*s))
-        return false;
-    if (sizes && (*end == 'k' || *end == 'K'))
-        *out *= 1024, end++;
-    else if (sizes && (*end == 'm' || *end == 'M'))
-        *out *= 1024 * 1024, end++;
-    return !*end && isfinite(*out);
-}
-
-static bool is_choice(const char *choices, const char *s)
-{
-    size_t n = strlen(s);
-    for (const char *p = choices; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL)
-        if (!strncmp(p, s, n) && (p[n] == '|' || !p[n]))
-            return n > 0;
-    return false;
-}
-
 static bool check(const struct row *r, const char *s, struct err *e)
 {
-    double v;
-    char *end;
     if (!*s && !*r->standard)           /* nothing is what it has by itself */
         return true;
-    switch (r->type) {
-    case TEXT:
-    case LIST:
-        return true;
-    case BIAS:
-        return !*s || bias_check(s, e);
-    case CHOICE:
-        return is_choice(r->arg, s) || err_set(e, "%s is '%s', expected one of %s", r->key, s, r->arg);
-    case SWITCH:
-        return parse_switch(s) >= 0 || err_set(e, "%s is '%s', expected on or off", r->key, s);
-    case SEED:
-        errno = 0;
-        (void)strtoull(s, &end, 10);
-        return (isdigit((unsigned char)*s) && !*end && !errno) || err_set(e, "%s is '%s', expected a whole number from 0", r->key, s);
-    case INT:
-    case SIZE:
-    case REAL:
-        if (!parse_number(s, r->type != REAL, r->type == SIZE, &v))
-            return err_set(e, "%s is '%s', expected a %snumber", r->key, s, r->type == REAL ? "" : "whole ");
-        if (v < r->min || v > r->max)
-            return err_set(e, "%s is %s, expected %g to %g", r->key, s, r->min, r->max);
-        return true;
-    }
-    return true;
+    return value_check(r->type, r->key, s, r->arg, r->min, r->max, e);
 }
 
 bool options_set(struct options *o, enum option_id id, const char *text, enum option_from from, struct err *e)
@@ -257,7 +198,7 @@ static bool file_entry(struct reading *r, bool continued, const char *section, c
         return unknown(key, e);
     if (!tool && has(&rows[id], 'f'))
         return err_set(e, "%s is for the command line only", key);
-    if (continued && (tool || rows[id].type == TEXT))
+    if (continued && (tool || is_text(&rows[id])))
         buf_addc(&r->value, '\n');
     else
         buf_reset(&r->value);
@@ -332,84 +273,26 @@ bool options_read_usual_file(struct options *o, struct err *e)
 
 /* --- the command line ------------------------------------------------------------------------------------------ */
 
-static const struct row *by_letter(char c)
+bool options_read_args(struct options *o, int argc, char **argv, struct buf *prompt, const char **first, struct err *e)
 {
+    int n_words = 0;
+    *first = NULL;
+    struct flag flags[N_OPTIONS];
     for (int i = 0; i < N_OPTIONS; i++)
-        if (rows[i].letter == c)
-            return &rows[i];
-    return NULL;
-}
-
-/* The argument of an option: what follows it at once, else the next word. */
-static const char *argument(const char *attached, int argc, char **argv, int *i)
-{
-    return attached ? attached : *i + 1 < argc ? argv[++*i] : NULL;
-}
-
-static bool long_option(struct options *o, int argc, char **argv, int *i, struct err *e)
-{
-    const char *s = argv[*i] + 2, *equals = strchr(s, '=');
-    char name[64];
-    snprintf(name, sizeof name, "%.*s", equals ? (int)(equals - s) : (int)strlen(s), s);
-    int id = options_find(name);
-    bool no = id < 0 && !strncmp(name, "no-", 3) && (id = options_find(name + 3)) >= 0;
-    if (id < 0 || (no && (rows[id].type != SWITCH || equals))) {
-        const char *near = meant(name);
-        struct buf flag = {0};
-        if (near)
-            buf_addf(&flag, " (did you mean --%s?)", near);
-        for (size_t k = 0; k < flag.len; k++)
-            if (flag.data[k] == '_')
-                flag.data[k] = '-';
-        err_set(e, "there is no option --%s%s; --help lists them", name, buf_str(&flag));
-        buf_free(&flag);
-        return false;
-    }
-    const char *value = equals ? equals + 1 : NULL;
-    if (rows[id].type == SWITCH && !value)
-        value = no ? "off" : "on";
-    else if (!(value = argument(value, argc, argv, i)))
-        return err_set(e, "--%s needs a value: %s", name, rows[id].arg);
-    return options_set(o, (enum option_id)id, value, FROM_COMMAND_LINE, e);
-}
-
-static bool short_options(struct options *o, int argc, char **argv, int *i, struct err *e)
-{
-    for (const char *p = argv[*i] + 1; *p; p++) {
-        const struct row *r = by_letter(*p);
-        if (!r)
-            return err_set(e, "there is no option -%c; --help lists them", *p);
-        enum option_id id = (enum option_id)(r - rows);
-        if (r->type == SWITCH) {
-            if (!options_set(o, id, "on", FROM_COMMAND_LINE, e))
-                return false;
-            continue;
-        }
-        const char *value = argument(p[1] ? p + 1 : NULL, argc, argv, i);
-        if (!value)
-            return err_set(e, "-%c needs a value: %s", *p, r->arg);
-        return options_set(o, id, value, FROM_COMMAND_LINE, e);
-    }
-    return true;
-}
-
-bool options_read_args(struct options *o, int argc, char **argv, struct buf *prompt, struct err *e)
-{
-    bool words_only = false;
-    for (int i = 1; i < argc; i++) {
-        const char *a = argv[i];
-        if (!words_only && !strcmp(a, "--")) {
-            words_only = true;
-        } else if (!words_only && !strncmp(a, "--", 2)) {
-            if (!long_option(o, argc, argv, &i, e))
-                return false;
-        } else if (!words_only && a[0] == '-' && a[1]) {
-            if (!short_options(o, argc, argv, &i, e))
+        flags[i] = (struct flag){rows[i].key, rows[i].letter, rows[i].type == VALUE_SWITCH, rows[i].type == VALUE_SWITCH ? NULL : rows[i].arg};
+    struct flags f = {.flags = flags, .n_flags = N_OPTIONS, .argc = argc, .argv = argv, .at = 1, .help = "--help"};
+    for (int more; (more = flags_next(&f, e));) {
+        if (more < 0)
+            return false;
+        if (f.found >= 0) {
+            if (!options_set(o, (enum option_id)f.found, f.value ? f.value : f.off ? "off" : "on", FROM_COMMAND_LINE, e))
                 return false;
         } else {
-            if (prompt->len)
+            if (!n_words && !f.words_only)
+                *first = f.value;
+            if (n_words++)
                 buf_addc(prompt, ' ');
-            buf_adds(prompt, a);
+            buf_adds(prompt, f.value);
         }
     }
     return true;
@@ -424,7 +307,7 @@ const char *options_key(enum option_id id)
 
 const char *options_choices(enum option_id id)
 {
-    return rows[id].type == CHOICE ? rows[id].arg : rows[id].type == SWITCH ? "on|off" : NULL;
+    return rows[id].type == VALUE_CHOICE ? rows[id].arg : rows[id].type == VALUE_SWITCH ? "on|off" : NULL;
 }
 
 bool options_about(enum option_id id, struct option_about *about)
@@ -432,15 +315,15 @@ bool options_about(enum option_id id, struct option_about *about)
     if (id >= N_OPTIONS)
         return false;
     const struct row *r = &rows[id];
-    *about = (struct option_about){.key = r->key, .standard = r->standard, .arg = r->arg, .choices = r->type == CHOICE ? r->arg : NULL,
-                                   .help = r->help, .min = r->min, .max = r->max, .letter = r->letter, .repeats = is_list(r),
+    *about = (struct option_about){.key = r->key, .standard = r->standard, .arg = r->arg, .choices = r->type == VALUE_CHOICE ? r->arg : NULL,
+                                   .help = r->help, .type = r->type, .min = r->min, .max = r->max, .letter = r->letter, .repeats = is_list(r),
                                    .flag_only = has(r, 'f'), .start_only = has(r, 's')};
     return true;
 }
 
 bool options_given(const struct options *o, enum option_id id)
 {
-    return o->values[id].from != FROM_DEFAULT && (*o->values[id].text || rows[id].type == TEXT);
+    return o->values[id].from != FROM_DEFAULT && (*o->values[id].text || is_text(&rows[id]));
 }
 
 const char *options_text(const struct options *o, enum option_id id)
@@ -450,14 +333,12 @@ const char *options_text(const struct options *o, enum option_id id)
 
 bool options_on(const struct options *o, enum option_id id)
 {
-    return parse_switch(o->values[id].text) == 1;
+    return value_switch(o->values[id].text) == 1;
 }
 
 double options_real(const struct options *o, enum option_id id)
 {
-    double v = 0;
-    parse_number(o->values[id].text, rows[id].type != REAL, rows[id].type == SIZE, &v);
-    return v;
+    return value_number(rows[id].type, o->values[id].text);
 }
 
 int options_int(const struct options *o, enum option_id id)
@@ -507,7 +388,7 @@ static void flag_text(const struct row *r, struct buf *out)
         buf_addf(out, "  -%c, --", r->letter);
     else
         buf_adds(out, "      --");
-    if (r->type == SWITCH && !strcmp(r->standard, "on"))
+    if (r->type == VALUE_SWITCH && !strcmp(r->standard, "on"))
         buf_adds(out, "no-");
     for (const char *p = r->key; *p; p++)
         buf_addc(out, *p == '_' ? '-' : *p);
@@ -518,11 +399,8 @@ static void flag_text(const struct row *r, struct buf *out)
 void options_help(struct buf *out)
 {
     enum { COLUMN = 28 };
-    buf_adds(out, "Usage: q35chat [options] [prompt ...]      chat, or answer one prompt\n"
-                  "       q35chat model inspect DIR           what a checkpoint holds\n"
-                  "       q35chat session list|show|export|rm conversations on disk\n"
-                  "       q35chat bench COMMAND ...           measurements: q35chat bench help\n"
-                  "       q35chat debug COMMAND ...           for maintainers: q35chat debug help\n\n"
+    buf_adds(out, "Usage: q35chat [options] [--] [prompt ...]    chat, or answer one prompt\n"
+                  "       q35chat GROUP COMMAND ...             sub-commands: q35chat help\n\n"
                   "On a terminal and without a prompt: a chat.  Otherwise the answer goes to\n"
                   "stdout and nothing else does; stdin, if it is not a terminal, is read to its\n"
                   "end and follows the prompt.\n\n");
@@ -537,7 +415,7 @@ void options_help(struct buf *out)
         }
         while (out->len - start < COLUMN)
             buf_addc(out, ' ');
-        bool no = rows[i].type == SWITCH && !strcmp(rows[i].standard, "on");
+        bool no = rows[i].type == VALUE_SWITCH && !strcmp(rows[i].standard, "on");
         buf_addf(out, "%s%s\n", no ? "do not " : "", rows[i].help);
     }
     buf_adds(out, "\nFurther keys for the config file: --print-config.  In the chat: /help, /set.\n"
@@ -567,7 +445,7 @@ void options_explain(const struct options *o, enum option_id id, struct buf *out
     buf_addf(out, "%s = ", r->key);
     value_text(o, id, out);
     buf_addf(out, "   (%s; %s", origins[o->values[id].from], r->help);
-    if (r->type == CHOICE)
+    if (r->type == VALUE_CHOICE)
         buf_addf(out, "; %s", r->arg);
     if (has(r, 's'))
         buf_adds(out, "; at the start only");

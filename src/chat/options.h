@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "chat/value.h"
 
 enum option_id {
 #define OPTION(key, ...) OPT_##key,
@@ -32,8 +33,9 @@ void options_close(struct options *o);
 bool options_read_file(struct options *o, const char *path, struct err *e);     /* an absent file is an error */
 bool options_read_usual_file(struct options *o, struct err *e);         /* the XDG one; absent is fine */
 bool options_read_environment(struct options *o, struct err *e);
-/* argv[1..]: options, and the words of the prompt, joined by blanks, into `prompt`. */
-bool options_read_args(struct options *o, int argc, char **argv, struct buf *prompt, struct err *e);
+/* argv[1..]: options, and the words of the prompt, joined by blanks, into `prompt`.  *first: the first of them, NULL if it stands
+ * behind `--` or there is none. */
+bool options_read_args(struct options *o, int argc, char **argv, struct buf *prompt, const char **first, struct err *e);
 bool options_set(struct options *o, enum option_id id, const char *text, enum option_from from, struct err *e);
 /* What /set does: finds the option by name, refuses what only the start reads. */
 bool options_set_named(struct options *o, const char *name, const char *text, struct err *e);
@@ -57,6 +59,7 @@ bool options_model_dir(const struct options *o, struct buf *dir, struct err *e);
 /* A row of the table, for those who tell about it.  A switch has no `arg`; `choices` as above. */
 struct option_about {
     const char *key, *standard, *arg, *choices, *help;
+    enum value_type type;
     double min, max;                            /* the same: no bounds */
     char letter;                                /* 0: none */
     bool repeats, flag_only, start_only;

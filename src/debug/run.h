@@ -12,13 +12,12 @@ struct debug_options {
     bool step;
 };
 
-struct debug_command {
-    const char *name;
-    bool needs_model, needs_out;
-    const char *help;
-    int (*run)(const struct debug_options *o, FILE *in, FILE *out);
-};
-
-extern const struct debug_command debug_commands[];     /* ends with name NULL */
+/* Each returns the exit status. */
+int debug_run_tokenize(const struct debug_options *o, FILE *in, FILE *out);
+int debug_run_render(const struct debug_options *o, FILE *in, FILE *out);
+int debug_run_parse(const struct debug_options *o, FILE *in, FILE *out);
+int debug_run_logits(const struct debug_options *o, FILE *in, FILE *out);
+int debug_run_draft(const struct debug_options *o, FILE *in, FILE *out);
+int debug_run_generate(const struct debug_options *o, FILE *in, FILE *out);
 
 #endif

@@ -11,9 +11,8 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "bench/run.h"
 #include "chat/options.h"
-#include "debug/run.h"
+#include "ui/subcommand.h"
 
 #define PAGE "docs/q35chat.1"
 
@@ -231,24 +230,61 @@ static void languages(struct buf *out)
         buf_addf(out, "%s%s\n", all[i], i + 2 == N ? " and" : i + 1 == N ? "." : ",");
 }
 
-static void bench(struct buf *out)
+static void sub_flag(struct buf *out, const struct sub_row *f)
 {
-    for (const struct bench_command *c = bench_commands; c->name; c++)
-        buf_addf(out, ".TP 12\n\\fB%s\\fR\n%s\n", c->name, c->help);
+    buf_adds(out, ".TP 26\n");
+    add_flag(out, "\\-\\-", f->name);
+    if (f->arguments) {
+        buf_adds(out, f->type == VALUE_CHOICE ? " " : " \\fI");
+        add_text(out, f->arguments);
+        buf_adds(out, f->type == VALUE_CHOICE ? "" : "\\fR");
+    }
+    buf_addc(out, '\n');
+    add_text(out, f->help);
+    if (!f->standard)
+        buf_adds(out, " (must be given)");
+    else if (f->min != f->max)
+        buf_addf(out, " (%.10g to %.10g)", f->min, f->max);
+    else if (*f->standard && f->arguments)
+        buf_addf(out, " (default %s)", f->standard);
+    buf_addc(out, '\n');
 }
 
-static void debug(struct buf *out)
+/* Every command with its options; what all of a group share stands once, behind them. */
+static void subcommands(struct buf *out, const char *group)
 {
-    for (const struct debug_command *c = debug_commands; c->name; c++) {
-        buf_addf(out, ".TP 12\n\\fB%s\\fR\n", c->name);
+    const struct sub_row *g = NULL, *f;
+    while ((g = sub_next(g, SUB_GROUP)) && strcmp(g->name, group))
+        ;
+    assert_non_null(g);
+    for (const struct sub_row *c = g; (c = sub_next(c, SUB_COMMAND));) {
+        buf_addf(out, ".TP\n\\fBq35chat %s %s\\fR", g->name, c->name);
+        buf_adds(out, *c->arguments ? " \\fI" : "");
+        add_text(out, c->arguments);
+        buf_adds(out, *c->arguments ? "\\fR\n" : "\n");
         add_text(out, c->help);
-        buf_adds(out, c->needs_model && c->needs_out ? " (needs \\-\\-model and \\-\\-out)\n" : c->needs_model ? " (needs \\-\\-model)\n" : "\n");
+        buf_adds(out, "\n");
+        if (c[1].kind == SUB_FLAG)
+            buf_adds(out, ".RS\n");
+        for (f = c + 1; f->kind == SUB_FLAG; f++)
+            sub_flag(out, f);
+        if (c[1].kind == SUB_FLAG)
+            buf_adds(out, ".RE\n");
     }
+    if (g[1].kind == SUB_FLAG)
+        buf_adds(out, ".PD\n.PP\nOptions of all of them:\n.sp\n.PD 0\n");
+    for (f = g + 1; f->kind == SUB_FLAG; f++)
+        sub_flag(out, f);
 }
+
+static void session(struct buf *out) { subcommands(out, "session"); }
+static void model(struct buf *out) { subcommands(out, "model"); }
+static void bench(struct buf *out) { subcommands(out, "bench"); }
+static void debug(struct buf *out) { subcommands(out, "debug"); }
 
 static const struct { const char *name; void (*write)(struct buf *out); bool rows; } tables[] = {
     {"options", options, false}, {"commands", commands, true}, {"keys", keys, false}, {"presets", presets, true}, {"recipes", recipes, true},
-    {"themes", themes, true}, {"languages", languages, false}, {"bench", bench, true}, {"debug", debug, true},
+    {"themes", themes, true}, {"languages", languages, false}, {"session", session, true}, {"model", model, true}, {"bench", bench, true}, {"debug", debug, true},
 };
 enum { N_TABLES = sizeof tables / sizeof *tables };
 

@@ -44,8 +44,16 @@ is "rm says what it could not delete" "$rc $(cat err)" "1 q35chat: there is no c
 is "... and deletes the rest" "$(ls "$dir")" "trip.jsonl"
 run session rm "$dir/trip.jsonl"
 is "a path is not deleted" "$rc $(ls "$dir")" "1 trip.jsonl"
-run session sell --model "$small" -n 4
-is "another word begins a prompt" "$(grep -c Usage err)" 0
+run session export trip html
+is "a format that is not there is no file name" "$rc $(cat err)" \
+    "2 q35chat: session export: there is no format html; there are md, json and txt (q35chat session export --help tells more)"
+is "... and nothing is written" "$(ls html 2>&1 | grep -c '^html')" 0
+run session export trip talk.html
+is "nor is markdown written into another kind of file" "$rc $(ls talk.html 2>&1 | grep -c '^talk')" "2 0"
+run session export trip txt talk
+is "... unless the format is said" "$rc $(grep -c 'In Norway' talk)" "0 1"
+run session list --jsn
+is "a mistyped option is refused" "$rc $(cat out err)" "2 q35chat: there is no option --jsn (did you mean --json?); q35chat session list --help lists them"
 run session
 is "the word alone is a usage error" "$rc $(grep -c Usage err)" "2 1"
 run --model "$small" --temperature 0 -n 8 --no-think -c And now?

@@ -80,9 +80,22 @@ static void test_export__formats_are_known_by_name_and_ending(void **state)
     (void)state;
     assert_false(export_transcript(&t, "pdf", &out, &e));
     assert_string_equal(e.msg, "there is no format pdf; there are md, json and txt");
-    assert_string_equal(export_format_of("a.b/talk.json"), "json");
-    assert_null(export_format_of("talk"));
-    assert_null(export_format_of("talk.pdf"));
+    static const struct { const char *said, *file, *format, *why; } chosen[] = {
+        {NULL, NULL, "md", NULL}, {"txt", NULL, "txt", NULL}, {NULL, "a.b/talk.json", "json", NULL}, {"md", "talk.json", "md", NULL},
+        {"md", "talk", "md", NULL}, {NULL, "my talk.md", "md", NULL},
+        {"html", NULL, NULL, "there is no format html"}, {NULL, "html", NULL, "there is no format html"},
+        {NULL, "html talk.html", NULL, "there is no format html"}, {NULL, "talk.pdf", NULL, "talk.pdf does not tell the format"},
+        {NULL, "./talk", NULL, "./talk does not tell the format"}, {NULL, "a.md/talk", NULL, "does not tell the format"},
+    };
+    for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++) {
+        const char *format = chosen[i].said;
+        e.msg[0] = 0;
+        assert_int_equal(export_choose(&format, chosen[i].file, &e), !chosen[i].why);
+        if (chosen[i].why)
+            assert_non_null(strstr(e.msg, chosen[i].why));
+        else
+            assert_string_equal(format, chosen[i].format);
+    }
     transcript_system(&t, "a\xff");     /* no JSON as it is */
     assert_true(export_transcript(&t, "md", &out, &e) && export_transcript(&t, "txt", &out, &e) && export_transcript(&t, "json", &out, &e));
     buf_free(&out);

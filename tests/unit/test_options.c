@@ -38,7 +38,7 @@ static bool args(char **argv)
     int n = 0;
     while (argv[n])
         n++;
-    return options_read_args(o, n, argv, &prompt, &e);
+    return options_read_args(o, n, argv, &prompt, &(const char *){NULL}, &e);
 }
 
 static bool file(const char *text)

@@ -1,0 +1,61 @@
+#!/bin/sh
+# Sub-commands: help for each, and what is none is refused and never taken for a prompt.
+. tests/pty/common.inc
+trap 'rm -rf "$tmp"' EXIT
+cd "$tmp" || exit 1
+
+run() { timeout $patience "$q" "$@" > out 2> err < /dev/null; rc=$?; }
+
+run help
+is "help lists the groups" "$rc $(grep -c '^  q35chat [a-z]* COMMAND' out) $(cat err)" "0 $(grep -c '^GROUP(' "$root/config/subcommands.def") "
+for group in $(sed -n 's/^GROUP("\([a-z]*\)".*/\1/p' "$root/config/subcommands.def"); do
+    run "$group"
+    is "$group alone tells how it is used, on stderr" "$rc $(grep -c '^Usage' err) $(cat out)" "2 1 "
+    for help in --help -h help; do
+        run "$group" $help
+        is "$group $help tells it, on stdout" "$rc $(grep -c '^Usage' out) $(cat err)" "0 1 "
+    done
+    run help "$group"
+    is "help $group tells the same" "$rc $(grep -c '^Usage' out)" "0 1"
+    for name in $(sed -n "/^  [a-z]/s/^  \([a-z-]*\).*/\1/p" out); do
+        run "$group" "$name" --help
+        is "$group $name --help" "$rc $(sed -n 1p out | grep -c "^Usage: q35chat $group $name") $(cat err)" "0 1 "
+        run help "$group" "$name"
+        is "help $group $name" "$rc $(sed -n 1p out | grep -c "^Usage: q35chat $group $name")" "0 1"
+        run "$group" "$name" --no-such-option
+        is "$group $name refuses an option that it does not have" "$rc $(grep -c 'there is no option --no-such-option' err) $(cat out)" "2 1 "
+    done
+    run "$group" nosuchword
+    is "$group nosuchword is no prompt" "$rc $(sed -n 1p err)" "2 q35chat: there is no $group nosuchword; q35chat $group lists what there is"
+done
+
+refused() {     # what stderr must say; the arguments
+    says=$1
+    shift
+    run "$@"
+    is "'$*' is refused" "$rc $(cat out)" "2 "
+    has "... with a sentence" "$(cat err)" "$says"
+}
+refused "there is no session lst (did you mean list?)" session lst
+refused "there is no sub-command sesion (did you mean session?)" help sesion
+refused "there is no session exprt (did you mean export?)" help session exprt
+refused "session show: needs NAME" session show
+refused "session show: takes NAME, not 'b' as well" session show a b
+refused "bench sweep: takes no words, not 'more'" bench sweep more
+refused "bench sweep: --rows is 99, expected 1 to 8" bench sweep --rows 99
+refused "bench sweep: --backend is 'tpu', expected one of cpu|cuda" bench sweep --backend tpu
+refused "bench sweep: needs one of --synthetic NAME and --model DIR" bench sweep
+refused "--out needs a value: FILE" bench sweep --out
+refused "debug logits: needs --out FILE" debug logits --model x
+refused "'model' is a sub-command, which goes before all options" --no-think model trains
+refused "--json and --jsonl cannot be had together" --json --jsonl x
+
+ask() { timeout $patience "$q" --model "$small" --temperature 0 --no-think -n 8 "$@" > out 2> err < /dev/null; rc=$?; }
+ask -- model trains
+is "behind -- such a word begins a prompt" "$rc $(cat err)" "0 "
+cp out behind
+ask "model trains"
+is "... and within one argument" "$rc $(cmp out behind && echo same)" "0 same"
+ask trains, model
+is "... and further on" "$rc $(cat err)" "0 "
+exit $status

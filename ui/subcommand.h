@@ -1,0 +1,54 @@
+/* Sub-commands, `q35chat GROUP NAME ...`, from config/subcommands.def.  A new one is a row there and its function; the row gives
+ * it its options, checked, --help, its place in the manual and in the shells' completions. */
+#ifndef Q35_UI_SUBCOMMAND_H
+#define Q35_UI_SUBCOMMAND_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "chat/value.h"
+
+struct args;
+
+/* The rows as they stand in the table: FLAGs belong to the SUBCOMMAND or GROUP above them. */
+struct sub_row {
+    enum sub_kind { SUB_END, SUB_GROUP, SUB_COMMAND, SUB_FLAG } kind;
+    const char *name, *help;
+    const char *arguments;              /* of a command: its words; of a flag: its value or choices, NULL for a switch */
+    enum value_type type;               /* of a flag; of a command's words */
+    const char *standard;               /* of a flag; NULL: it must be given */
+    double min, max;
+    int  (*run)(const struct args *a);
+};
+
+extern const struct sub_row sub_rows[];                 /* ends with SUB_END */
+/* The next row of a kind behind `at` (NULL: the first one), for commands within their group; NULL: no more. */
+const struct sub_row *sub_next(const struct sub_row *at, enum sub_kind kind);
+/* The next option of a command behind `at` (NULL: its first): those of its group, then its own. */
+const struct sub_row *sub_next_flag(const struct sub_row *command, const struct sub_row *at);
+
+/* What a sub-command was given.  A flag that its row does not have is our bug. */
+const char *args_text(const struct args *a, const char *flag);          /* given, else the default; NULL if that is "" */
+int         args_int(const struct args *a, const char *flag);           /* 0 if neither given nor a default */
+bool        args_on(const struct args *a, const char *flag);
+int         args_n_words(const struct args *a);
+const char *args_word(const struct args *a, int i);     /* NULL: there are not so many */
+const char *args_line(const struct args *a);            /* the whole command line, for reports */
+
+/* A mistake in the words or options that the table cannot see: says so, with the command that helps.  EXIT_USAGE. */
+int args_refuse(const struct args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Whether the command line begins with a group's name or `help`; whether a word is one. */
+bool subcommand_is(int argc, char **argv);
+bool subcommand_is_name(const char *word);
+int  subcommand_main(int argc, char **argv);            /* the exit status */
+
+/* Appends the usage of a command, of a group (command NULL), or of all (both NULL). */
+void subcommand_help(const struct sub_row *group, const struct sub_row *command, struct buf *out);
+
+#define GROUP(name, help)
+#define SUBCOMMAND(name, arguments, completes, function, help) int function(const struct args *a);
+#define FLAG(...)
+#include "config/subcommands.def"
+
+#endif
