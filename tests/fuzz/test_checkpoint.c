@@ -262,7 +262,7 @@ static void test_checkpoint__a_changed_config_opens_or_is_refused(void **state)
         buf_free(&good);
         ck_close(&k);
     }
-    assert_in_range(opened, 1, 3 * n - 1);      /* both outcomes were seen */
+    assert_true(opened >= 1 && opened < 3 * n);      /* both outcomes were seen */
 }
 
 static void test_checkpoint__a_changed_index_opens_or_is_refused(void **state)
@@ -286,7 +286,7 @@ static void test_checkpoint__a_changed_index_opens_or_is_refused(void **state)
         buf_free(&good);
         ck_close(&k);
     }
-    assert_in_range(opened, 1, 3 * n - 1);
+    assert_true(opened >= 1 && opened < 3 * n);
 }
 
 /* Header bytes in b, data as in the good file but sparse, length as it was. */
@@ -334,7 +334,7 @@ static void test_checkpoint__a_changed_header_opens_or_is_refused(void **state)
         assert_true(try_open(k.dir));
         ck_close(&k);
     }
-    assert_in_range(opened, 1, 8 * n - 1);
+    assert_true(opened >= 1 && opened < 8 * n);
 }
 
 /* The parser alone, many more times: no file system in between. */

@@ -161,7 +161,7 @@ static void test_model__trained_weights_give_the_same_logits_in_any_chunking(voi
     if (!t || !model_open(&m, &(struct model_options){.dir = "assets/demo", .backend = "cpu", .n_threads = 2, .n_ctx = MAX, .max_rows = MAX, .max_step = 8}, &e))
         fail_msg("%s", e.msg);
     tokenizer_encode(t, text, strlen(text), true, &ids);
-    assert_in_range(ids.n, 100, MAX);
+    assert_true(ids.n >= 100 && ids.n <= MAX);
     size_t H = (size_t)m.cfg.hidden, V = (size_t)m.cfg.vocab, n = (size_t)ids.n;
     float *hidden = malloc(MAX * H * sizeof *hidden), *whole = malloc(MAX * V * sizeof *whole), *logits = malloc(MAX * V * sizeof *logits);
     run(&m, ids.data, ids.n, 0, hidden, whole);

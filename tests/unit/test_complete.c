@@ -197,7 +197,7 @@ static void test_complete__every_word_goes_on_with_what_was_typed(void **state)
             buf_adds(&b, bits[(r >> 33) % (sizeof bits / sizeof *bits)]);
         }
         complete_find(&c, buf_str(&b));
-        assert_in_range(c.start, 0, b.len);
+        assert_true(c.start <= b.len);
         const char *typed = buf_str(&b) + c.start;
         size_t at = *typed == '@', quote = at && typed[1] != '"' && c.n && c.items[0].word[1] == '"';
         for (int i = 0; i < c.n; i++) {

@@ -385,7 +385,7 @@ static void test_editor__an_endless_word_is_laid_out_only_near_an_edit(void **st
     times(1, EDIT_START);
     type("--");
     int rows = editor_rows(e, WIDTH + 3), downs = 0;
-    assert_in_range(rows, whole, whole + 1);
+    assert_true(rows >= whole && rows <= whole + 1);
     while (editor_do(e, EDIT_DOWN))
         downs++;
     assert_int_equal(downs, rows - 1);
