@@ -6,13 +6,19 @@ OPT      ?= -O3
 # 256-bit vectors: gcc 12 misaligns stack arrays of functions that it vectorises to 512 bits.
 ARCH     ?= $(if $(filter x86_64,$(shell uname -m)),-march=native -mprefer-vector-width=256,-mcpu=native)
 SAN      ?=
+# The GPU engine is built for the GPUs that are here.  CUDA=1 builds it all the same, GPU="9.0 12.1" for those parts, CUDA=0 leaves it out.
 NVCC     ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
-# CUDA is used when nvcc and device kernels are there; CUDA=0 switches it off.
-CUDA     ?= $(if $(and $(NVCC),$(wildcard src/backend/cuda.cu)),1,0)
-GPU      ?= -gencode arch=compute_90,code=sm_90 -gencode arch=compute_121,code=sm_121
+PARTS    := 9.0 12.1
+FOUND    := $(shell sh config/gpu.sh)
+USABLE   := $(if $(filter unknown,$(FOUND)),$(PARTS),$(filter-out 1.% 2.% 3.% 5.% 6.% 7.% 8.%,$(FOUND)))
+CUDA     := $(if $(or $(filter command,$(origin GPU)),$(and $(NVCC),$(USABLE))),1,0)
+GPU      := $(or $(USABLE),$(PARTS))
+$(if $(filter 1,$(CUDA)),$(if $(NVCC),,$(error CUDA=1 and GPU= need nvcc: it is neither in the PATH nor in /usr/local/cuda/bin; CUDA toolkit 13 has it)))
 PREFIX   ?= /usr/local
 MODEL    ?= assets/demo
 JOBS     ?= $(shell nproc)
+# WERROR=1 makes warnings errors, as .ci/run does.
+WERROR   ?=
 
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
@@ -22,7 +28,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 PKGS     := jansson libutf8proc libedit inih ncursesw md4c
 CPPFLAGS += -D_GNU_SOURCE -Isrc -I. $(if $(filter 1,$(CUDA)),-DQ35_CUDA)
 # No contraction: a sum must not depend on the compiler's choice of fused multiply-add.
-WARN     := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-missing-field-initializers -Wno-psabi
+WARN     := -Wall -Wextra $(if $(WERROR),-Werror) -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-missing-field-initializers -Wno-psabi
 CSTD     := -std=gnu11 -pthread -ffp-contract=off -fno-math-errno -fno-trapping-math
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 PKGFLAGS  = $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
@@ -30,7 +36,21 @@ LIBS      = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm
 # nvcc knows where its runtime is, whatever the toolkit's layout.
 CUDALIBS := $(if $(filter 1,$(CUDA)),$(shell $(NVCC) --dryrun -x cu /dev/null 2>&1 | sed -n 's/.* LIBRARIES= *//p') -lcudart_static -lstdc++ -ldl -lrt)
 # The step_*.cu are decode kernels.  What ptxas says of a kernel's registers is kept beside its object, for `make kernels`.
-NVFLAGS  := -std=c++17 -lineinfo -compress-mode=size -Xptxas -v -Werror all-warnings -Xcompiler -iquotesrc,-iquote.,-Wall,-Wextra,-Wno-missing-field-initializers
+NVFLAGS  := -std=c++17 -lineinfo -compress-mode=size -Xptxas -v $(if $(WERROR),-Werror all-warnings) -Xcompiler -iquotesrc,-iquote.,-Wall,-Wextra,-Wno-missing-field-initializers \
+            $(foreach p,$(subst .,,$(GPU)),-gencode arch=compute_$p,code=sm_$p)
+
+# What is built, and why.
+ifeq ($(CUDA),1)
+ENGINE   := building for the CPU and for NVIDIA GPUs of compute capability $(GPU); the first build takes some minutes
+else ifeq ($(FOUND),)
+ENGINE   := no NVIDIA GPU found: CPU only$(if $(NVCC),; CUDA=1 builds the GPU engine all the same)
+else ifeq ($(USABLE),)
+ENGINE   := the NVIDIA GPU has compute capability $(FOUND) and the GPU engine needs 9.0: CPU only
+else ifeq ($(NVCC),)
+ENGINE   := NVIDIA GPU found but no nvcc, which CUDA toolkit 13 has: CPU only
+else
+ENGINE   := CUDA=0: CPU only
+endif
 
 LIB_C    := $(wildcard src/base/*.c src/text/*.c src/model/*.c src/backend/*.c src/engine/*.c src/chat/*.c src/debug/*.c src/bench/*.c kernels/cpu/*.c)
 LIB_CU   := $(if $(filter 1,$(CUDA)),$(wildcard src/backend/*.cu kernels/cuda/*.cu))
@@ -46,21 +66,25 @@ say       = $(if $(V),,@echo "  $(1)")
 
 LINK      = $(Q)$(CC) $(OPT) $(SANFLAGS) -pthread -o $@
 
-.PHONY: help all deps run test check asan tsan aarch64 kernels gpu gpubuild figures bench manual shots install clean FORCE
+.PHONY: help all deps says run test check asan tsan aarch64 kernels ptxas gpu gpubuild figures bench manual shots install clean FORCE
 help:           ## this list
 	@sed -n 's/^\([a-z0-9]*\):[^#]*## */  make \1\t/p' Makefile | expand -t 20
 
 deps:           ## installs the missing Debian packages, saying which (root or sudo), else prints the command
-	@sh config/deps.sh
+	@CUDA=$(CUDA) sh config/deps.sh
 
 all: $(BUILD)/q35chat  ## builds the program, without the set-up
 
+# To stderr: stdout may be a pipe that waits for the answer.
+says:
+	@echo "$(ENGINE)" >&2
+
 # The set-up runs first and in a make of its own, since the compiler itself may be missing.
-run: deps       ## sets up, builds, and chats with the bundled demo model (MODEL=DIR for another)
+run: says deps  ## sets up, builds, and chats with the bundled demo model (MODEL=DIR for another)
 	@$(MAKE) -s -j$(JOBS) all
 	@$(BUILD)/q35chat --model $(MODEL)
 
-test: deps      ## sets up, builds, and runs every test; the last line counts them
+test: says deps ## sets up, builds, and runs every test; the last line counts them
 	@$(MAKE) -j$(JOBS) check
 
 check: $(BUILD)/q35chat $(BUILD)/tests/golden/compare $(BUILD)/tests/pty/wire $(TESTS)  ## builds and runs every test, without the set-up
@@ -79,13 +103,13 @@ aarch64:        ## cross-builds for aarch64 and runs the quicker tests under qem
 	@PKG_CONFIG_LIBDIR=/usr/lib/aarch64-linux-gnu/pkgconfig AT_ONCE=$(JOBS) $(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/aarch64 \
 	    CC=aarch64-linux-gnu-gcc ARCH= EMULATOR=qemu-aarch64 SKIP='$(SKIP)'
 
+kernels: CUDA := 1
 kernels: deps   ## compiles the GPU kernels and checks their registers and shared memory; needs nvcc, no GPU
-ifeq ($(CUDA),1)
-	@$(MAKE) -j$(JOBS) $(call objs,$(LIB_CU))
-	@sh tests/cuda_report.sh $(patsubst %,%.ptxas,$(call objs,$(LIB_CU)))
-else
-	@echo "The kernels are not compiled: there is no nvcc."
-endif
+	@if [ -n "$(NVCC)" ]; then $(MAKE) -j$(JOBS) ptxas CUDA=1 GPU="$(PARTS)"; \
+	else echo "The kernels are not compiled: there is no nvcc."; fi
+
+ptxas: $(call objs,$(LIB_CU))
+	@sh tests/cuda_report.sh $(patsubst %,%.ptxas,$^)
 
 gpu: deps       ## on a machine with a GPU: its operations and the golden checkpoints; SANITIZE=memcheck, racecheck
 	@$(MAKE) -j$(JOBS) gpubuild
@@ -127,9 +151,10 @@ clean:          ## removes everything that was built
 	rm -rf $(BUILD)
 
 # What a build is made of; rewritten only when it changes, so that other knobs, or a file less, build again what they must.
-$(BUILD)/knobs: SAYS = $(CC) $(CSTD) $(OPT) $(ARCH) $(WARN) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) $(if $(filter 1,$(CUDA)),$(NVCC) $(NVFLAGS) $(GPU))
+$(BUILD)/knobs: SAYS = $(CC) $(CSTD) $(OPT) $(ARCH) $(WARN) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS)
+$(BUILD)/knobs.cu: SAYS = $(NVCC) $(OPT) $(NVFLAGS)
 $(BUILD)/files: SAYS = $(LIB_C) $(LIB_CU) $(UI_C)
-$(BUILD)/knobs $(BUILD)/files $(BUILD)/commit: FORCE
+$(BUILD)/knobs $(BUILD)/knobs.cu $(BUILD)/files $(BUILD)/commit: FORCE
 	@mkdir -p $(@D)
 	@echo '$(SAYS)' | cmp -s - $@ || echo '$(SAYS)' > $@
 
@@ -172,9 +197,9 @@ $(BUILD)/%.c.o: %.c Makefile $(BUILD)/knobs
 	$(call say,CC   $<)
 	$(Q)$(CC) $(CSTD) $(OPT) $(ARCH) -g $(WARN) $(SANFLAGS) $(CPPFLAGS) $(PKGFLAGS) -DQ35_SHARE='"$(PREFIX)/share/q35chat"' $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(BUILD)/%.cu.o: %.cu $(BUILD)/knobs
+$(BUILD)/%.cu.o: %.cu $(BUILD)/knobs.cu
 	@mkdir -p $(@D)
 	$(call say,NVCC $<)
-	$(Q)$(NVCC) $(OPT) $(NVFLAGS) $(GPU) -DQ35_CUDA -MMD -MP -c $< -o $@ 2> $@.ptxas || { cat $@.ptxas >&2; exit 1; }
+	$(Q)$(NVCC) $(OPT) $(NVFLAGS) -DQ35_CUDA -MMD -MP -c $< -o $@ 2> $@.ptxas || { cat $@.ptxas >&2; exit 1; }
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -25,7 +25,7 @@ static const struct backend *find(const char *name, struct err *e)
             return b;
     }
     if (!strcmp(name, "cuda"))
-        err_set(e, "backend 'cuda' is not in this build (no nvcc was found), expected cpu");
+        err_set(e, "backend 'cuda' is not in this build (CUDA=1 with make builds it where nvcc is), expected cpu");
     else
         err_set(e, "backend '%s' is unknown, expected cpu or cuda", name);
     return NULL;
