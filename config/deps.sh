@@ -4,7 +4,7 @@
 # With CUDA=1 in the environment, what nvcc needs besides, too.
 # Ends with 0 when all are there, 1 when installing failed, 2 when that is not for this script to do, which it says.
 TOOLS="gcc make pkg-config tmux xz-utils"
-LIBRARIES="libc6-dev libjansson-dev libutf8proc-dev libedit-dev libncurses-dev libmd4c-dev libinih-dev libcmocka-dev libvterm-dev"
+LIBRARIES="libc6-dev libjansson-dev libutf8proc-dev libedit-dev libncurses-dev libmd4c-dev libinih-dev libcurl4-openssl-dev libssl-dev libcmocka-dev libvterm-dev"
 [ "$CUDA" != 1 ] || TOOLS="$TOOLS g++"          # nvcc's host compiler
 [ -z "$1" ] || grep -qsx ID=debian /etc/os-release || {
     echo "Cross-building needs a compiler, qemu-user and libraries for $1, which only Debian is known to have side by side."

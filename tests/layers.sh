@@ -17,9 +17,11 @@ src/backend  base/|kernels/|backend/|config/
 src/model    base/|kernels/|backend/|model/|config/
 src/engine   base/|model/|backend/|kernels/tensor.h|engine/|config/
 src/chat     base/|text/|engine/engine.h|chat/|config/
+src/fetch    base/|fetch/|config/
+src/prepare  base/|model/|engine/memplan.h|chat/place.h|fetch/|prepare/|config/
 src/debug    base/|text/|model/|backend/|engine/|debug/|config/
 src/bench    base/|kernels/|model/|backend/|engine/|bench/|config/
-ui           base/|chat/|debug/|bench/|ui/|config/
+ui           base/|chat/|debug/|bench/|prepare/|ui/|config/
 RULES
 
 door() {        # HEADER-PATTERN ALLOWED-FILES
@@ -32,5 +34,7 @@ door 'curses|ncurses' '^ui/tui/term\.c$'
 door 'md4c' '^ui/tui/render\.c$'
 door 'cuda' '^(src/backend/cuda\.cu|kernels/cuda/)'
 door 'jansson' '\.c$'
+door 'curl/' '^src/fetch/http\.c$'
+door 'openssl/' '^src/fetch/digest\.c$'
 door 'ini\.h' '^src/chat/options\.c$'
 exit $status

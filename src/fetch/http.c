@@ -1,0 +1,250 @@
+#include "fetch/http.h"
+
+#include <curl/curl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/log.h"
+
+/* A connection that brings less than this per second counts as stalled. */
+enum { LEAST_BYTES_S = 512, CONNECT_S = 15, BUFFER_BYTES = 256 << 10, MAX_REFUSAL = 1 << 20, MAX_HEADER = 16 << 10 };
+
+struct http {
+    CURL *curl;
+    const struct http_request *q;       /* of the request under way */
+    struct http_reply *r;
+    struct err *e;
+    bool   begun, ended;
+    size_t n_refused;                   /* bytes of a body that nobody wants */
+};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void init(void)
+{
+    CHECK(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK);
+}
+
+struct http *http_open(void)
+{
+    pthread_once(&once, init);
+    struct http *h = calloc(1, sizeof *h);
+    CHECK(h);
+    h->curl = curl_easy_init();
+    CHECK(h->curl);
+    return h;
+}
+
+void http_close(struct http *h)
+{
+    if (!h)
+        return;
+    curl_easy_cleanup(h->curl);
+    free(h);
+}
+
+void http_reply_free(struct http_reply *r)
+{
+    for (int i = 0; i < HTTP_N_HEADERS; i++)
+        buf_free(&r->headers[i]);
+    buf_free(&r->location);
+    *r = (struct http_reply){0};
+}
+
+/* --- what curl calls --------------------------------------------------------------------------------------------- */
+
+static void forget_headers(struct http_reply *r)
+{
+    for (int i = 0; i < HTTP_N_HEADERS; i++)
+        buf_reset(&r->headers[i]);
+}
+
+static size_t on_header(char *line, size_t size, size_t n, void *arg)
+{
+    static const char *const names[HTTP_N_HEADERS] = {
+        [HTTP_ETAG] = "ETag", [HTTP_LINKED_ETAG] = "X-Linked-ETag", [HTTP_COMMIT] = "X-Repo-Commit", [HTTP_RANGE] = "Content-Range",
+        [HTTP_LINK] = "Link", [HTTP_LIMIT] = "RateLimit", [HTTP_MESSAGE] = "X-Error-Message",
+    };
+    struct http *h = arg;
+    (void)size;                         /* always 1 */
+    if (n > 5 && !strncasecmp(line, "HTTP/", 5))
+        forget_headers(h->r);           /* those of a 100 or of a proxy stood before it */
+    for (int i = 0; i < HTTP_N_HEADERS; i++) {
+        size_t name = strlen(names[i]);
+        if (n <= name || n > MAX_HEADER || line[name] != ':' || strncasecmp(line, names[i], name))
+            continue;
+        const char *from = line + name + 1, *to = line + n;
+        while (from < to && (*from == ' ' || *from == '\t'))
+            from++;
+        while (to > from && (to[-1] == '\r' || to[-1] == '\n' || to[-1] == ' '))
+            to--;
+        buf_reset(&h->r->headers[i]);
+        buf_add(&h->r->headers[i], from, (size_t)(to - from));
+    }
+    return n;
+}
+
+static void read_status(struct http *h)
+{
+    long status = 0;
+    curl_easy_getinfo(h->curl, CURLINFO_RESPONSE_CODE, &status);
+    h->r->status = (int)status;
+}
+
+static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
+{
+    struct http *h = arg;
+    (void)size;
+    if (!h->begun) {
+        read_status(h);
+        h->begun = true;
+        if ((h->r->status == 200 || h->r->status == 206) && !h->q->begin(h->q->arg, h->r, h->e))
+            h->ended = true;
+    }
+    if (h->r->status != 200 && h->r->status != 206) {
+        h->n_refused += n;
+        return h->n_refused > MAX_REFUSAL ? 0 : n;
+    }
+    if (!h->ended && !h->q->take(h->q->arg, bytes, n, h->e))
+        h->ended = true;
+    return h->ended ? 0 : n;
+}
+
+static int on_progress(void *arg, curl_off_t dl_total, curl_off_t dl, curl_off_t ul_total, curl_off_t ul)
+{
+    struct http *h = arg;
+    (void)dl_total, (void)dl, (void)ul_total, (void)ul;
+    return h->q->stop && atomic_load(h->q->stop);
+}
+
+/* --- a request ---------------------------------------------------------------------------------------------------- */
+
+static struct curl_slist *set_up(struct http *h, const struct http_request *q)
+{
+    CURL *c = h->curl;
+    struct curl_slist *headers = NULL;
+    curl_easy_reset(c);                 /* connections stay */
+    curl_easy_setopt(c, CURLOPT_URL, q->url);
+    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
+    curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(c, CURLOPT_USERAGENT, "q35chat");
+    curl_easy_setopt(c, CURLOPT_BUFFERSIZE, (long)BUFFER_BYTES);
+    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
+    curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, (long)LEAST_BYTES_S);
+    curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, (long)q->stall_s);
+    curl_easy_setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(c, CURLOPT_HEADERDATA, h);
+    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(c, CURLOPT_WRITEDATA, h);
+    curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(c, CURLOPT_XFERINFODATA, h);
+    if (q->ranged) {
+        char range[64];
+        snprintf(range, sizeof range, "%llu-%llu", (unsigned long long)q->first, (unsigned long long)q->last);
+        curl_easy_setopt(c, CURLOPT_RANGE, range);
+    }
+    if (q->token) {
+        struct buf line = {0};
+        buf_addf(&line, "Authorization: Bearer %s", q->token);
+        headers = curl_slist_append(NULL, line.data);
+        CHECK(headers);
+        buf_free(&line);
+        curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers);
+    }
+    return headers;
+}
+
+enum http_result http_get(struct http *h, const struct http_request *q, struct http_reply *r, struct err *e)
+{
+    struct err mine = {0};
+    http_reply_free(r);
+    h->q = q;
+    h->r = r;
+    h->e = e ? e : &mine;
+    h->begun = h->ended = false;
+    h->n_refused = 0;
+    struct curl_slist *headers = set_up(h, q);
+    CURLcode code = curl_easy_perform(h->curl);
+    curl_slist_free_all(headers);
+    read_status(h);
+    char *next = NULL;
+    curl_off_t wait_s = 0;
+    if (!curl_easy_getinfo(h->curl, CURLINFO_REDIRECT_URL, &next) && next)
+        buf_adds(&r->location, next);
+    if (!curl_easy_getinfo(h->curl, CURLINFO_RETRY_AFTER, &wait_s) && wait_s > 0)
+        r->retry_after_s = wait_s < 86400 ? (int)wait_s : 86400;
+    if (h->ended)
+        return HTTP_ENDED;
+    if (code == CURLE_OK)
+        return HTTP_ANSWERED;
+    if (code == CURLE_ABORTED_BY_CALLBACK) {
+        err_set(e, "stopped");
+        return HTTP_ENDED;
+    }
+    if (code == CURLE_OPERATION_TIMEDOUT && r->status)
+        err_set(e, "the connection stalled for %d s", q->stall_s);
+    else
+        err_set(e, "%s", curl_easy_strerror(code));
+    return HTTP_BROKEN;
+}
+
+/* --- addresses ----------------------------------------------------------------------------------------------------- */
+
+static bool part_of(const char *url, CURLUPart what, struct buf *out)
+{
+    CURLU *u = curl_url();
+    char *text = NULL;
+    CHECK(u);
+    bool ok = !curl_url_set(u, CURLUPART_URL, url, 0) && !curl_url_get(u, what, &text, CURLU_DEFAULT_PORT);
+    buf_reset(out);
+    if (ok)
+        buf_adds(out, text);
+    curl_free(text);
+    curl_url_cleanup(u);
+    return ok;
+}
+
+static bool same_part(const char *a, const char *b, CURLUPart what)
+{
+    struct buf x = {0}, y = {0};
+    bool same = part_of(a, what, &x) && part_of(b, what, &y) && !strcasecmp(buf_str(&x), buf_str(&y));
+    buf_free(&x);
+    buf_free(&y);
+    return same;
+}
+
+bool http_same_origin(const char *a, const char *b)
+{
+    return same_part(a, b, CURLUPART_SCHEME) && same_part(a, b, CURLUPART_HOST) && same_part(a, b, CURLUPART_PORT);
+}
+
+bool http_may_follow(const char *from, const char *to)
+{
+    struct buf f = {0}, t = {0};
+    bool ok = part_of(from, CURLUPART_SCHEME, &f) && part_of(to, CURLUPART_SCHEME, &t) &&
+              (!strcasecmp(t.data, "https") || (!strcasecmp(t.data, "http") && !strcasecmp(f.data, "http")));
+    buf_free(&f);
+    buf_free(&t);
+    return ok;
+}
+
+void http_host(const char *url, struct buf *host)
+{
+    if (!part_of(url, CURLUPART_HOST, host))
+        buf_adds(host, url);
+}
+
+void http_escape(struct buf *out, const char *text, const char *keep)
+{
+    for (const char *s = text; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("-._~", c) || strchr(keep, c);
+        buf_addf(out, plain ? "%c" : "%%%02X", c);
+    }
+}
