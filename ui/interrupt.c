@@ -1,11 +1,14 @@
 #include "ui/interrupt.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "ui/exits.h"
 #include "ui/tui/tty.h"
 
 static int fd = -1;
@@ -32,7 +35,10 @@ void interrupt_open(void)
     a.sa_handler = on_signal;
     sigemptyset(&a.sa_mask);
     fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    CHECK(fd >= 0);
+    if (fd < 0) {
+        fprintf(stderr, "q35chat: cannot watch for signals: %s\n", strerror(errno));
+        exit(EXIT_FAILED);
+    }
     sigaction(SIGINT, &a, NULL);        /* no SA_RESTART: a blocking read returns */
     sigaction(SIGTERM, &a, NULL);
     sigaction(SIGHUP, &a, NULL);

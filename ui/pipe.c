@@ -334,7 +334,7 @@ static void take(struct pipe *p, const struct chat_event *ev)
 
 /* --- input ------------------------------------------------------------------------------------------------------ */
 
-enum { MAX_INPUT = 256 << 20, NOTICE_MS = 2000 };
+enum { MAX_INPUT = 256 << 20, CHUNK = 65536, NOTICE_MS = 2000 };
 
 /* stdin to its end.  Somebody who waits for us while we wait for stdin gets told after two seconds. */
 static bool read_stdin(struct buf *text, struct err *e)
@@ -342,7 +342,6 @@ static bool read_stdin(struct buf *text, struct err *e)
     struct pollfd fds[2] = {{.fd = 0, .events = POLLIN}, {.fd = interrupt_fd(), .events = POLLIN}};
     bool told = false;
     for (;;) {
-        char chunk[65536];
         int r = poll(fds, 2, told ? -1 : NOTICE_MS);
         if (fds[1].revents && interrupt_taken())
             _exit(interrupted());    /* the model may still be loading: nothing of it is worth waiting for */
@@ -352,14 +351,16 @@ static bool read_stdin(struct buf *text, struct err *e)
         }
         if (r <= 0)
             continue;
-        ssize_t n = read(0, chunk, sizeof chunk);
+        buf_reserve(text, CHUNK);
+        ssize_t n = read(0, text->data + text->len, CHUNK);
         if (n < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (n < 0)
             return err_set(e, "cannot read stdin: %s", strerror(errno));
         if (n == 0)
             return true;
-        buf_add(text, chunk, (size_t)n);
+        text->len += (size_t)n;
+        text->data[text->len] = 0;
         if (text->len > MAX_INPUT)
             return err_set(e, "stdin has more than %d MiB, no context holds that much", MAX_INPUT >> 20);
     }

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/memory.h"
 
 enum { PACKAGES = 8, POWER_MS = 200 };  /* shorter than that says little about power */
 
@@ -43,8 +43,7 @@ static bool read_package(const struct machine *m, int i, const char *file, doubl
 
 struct machine *machine_open(const struct machine_places *p, const char *pci)
 {
-    struct machine *m = calloc(1, sizeof *m);
-    CHECK(m);
+    struct machine *m = memory_got(calloc(1, sizeof *m));
     snprintf(m->proc, sizeof m->proc, "%s", p && p->proc ? p->proc : "/proc");
     snprintf(m->rapl, sizeof m->rapl, "%s", p && p->rapl ? p->rapl : "/sys/class/powercap/intel-rapl");
     m->on_gpu = pci != NULL;

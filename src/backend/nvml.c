@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 
 /* As NVIDIA documents them (NVML API reference); its header is not needed.  Every function returns 0 for success. */
 struct memory_info { unsigned long long total, free, used; };
@@ -31,8 +31,7 @@ static void find(const struct nvml *n, const char *name, void *function)
 struct nvml *nvml_open(const char *library, const char *pci)
 {
     int (*init)(void), (*device)(const char *pci, void **device);
-    struct nvml *n = calloc(1, sizeof *n);
-    CHECK(n);
+    struct nvml *n = memory_got(calloc(1, sizeof *n));
     n->library = dlopen(library ? library : "libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!n->library)
         goto fail;

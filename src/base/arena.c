@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 
 enum { FIRST = 1024, LARGEST = 64 * 1024, ALIGN = 64 };        /* blocks double: many arenas hold a line or two */
 
@@ -21,8 +22,7 @@ struct arena_block {
 
 static struct arena_block *block_new(size_t size)
 {
-    struct arena_block *b = aligned_alloc(ALIGN, HEADER + size);
-    CHECK(b);
+    struct arena_block *b = memory_got(aligned_alloc(ALIGN, HEADER + size));
     memset(b, 0, HEADER + size);
     b->size = size;
     return b;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 
 enum { FIRST = 16 };
 
@@ -13,7 +14,5 @@ void *grow(void *array, int n, int *cap, size_t size)
         return array;
     CHECK(*cap <= INT_MAX / 2);
     *cap = *cap ? 2 * *cap : FIRST;
-    array = realloc(array, (size_t)*cap * size);
-    CHECK(array);
-    return array;
+    return memory_got(realloc(array, (size_t)*cap * size));
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 
 static void reserve(struct ids *l, int n)
 {
@@ -13,8 +14,7 @@ static void reserve(struct ids *l, int n)
     int cap = l->cap ? l->cap : 64;
     while (cap < l->n + n)
         cap *= 2;
-    l->data = realloc(l->data, (size_t)cap * sizeof *l->data);
-    CHECK(l->data);
+    l->data = memory_got(realloc(l->data, (size_t)cap * sizeof *l->data));
     l->cap = cap;
 }
 

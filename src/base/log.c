@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/unicode.h"
 
@@ -19,6 +20,15 @@ _Noreturn void log_bug(const char *cond, const char *file, int line)
         before_bug();
     fprintf(stderr, "q35chat: bug: %s:%d: %s does not hold\n", file, line, cond);
     abort();
+}
+
+_Noreturn void log_no_memory(void)
+{
+    static const char text[] = "q35chat: no memory is left\n";
+    if (before_bug)
+        before_bug();
+    if (write(2, text, sizeof text - 1) < 0) {}         /* stdio might want memory */
+    _exit(EXIT_FAILURE);
 }
 
 void log_before_bug(void (*fn)(void))

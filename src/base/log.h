@@ -6,6 +6,8 @@
 #define CHECK(cond) ((cond) ? (void)0 : log_bug(#cond, __FILE__, __LINE__))
 
 _Noreturn void log_bug(const char *cond, const char *file, int line);
+/* The world's fault, but nothing can go on: says so in a sentence and ends with status 1. */
+_Noreturn void log_no_memory(void);
 /* `fn` is called in front of those words: it makes them readable, by giving the terminal back.  Any thread may call it. */
 void log_before_bug(void (*fn)(void));
 

@@ -8,14 +8,16 @@
 #include <unistd.h>
 
 #include "base/grow.h"
-#include "base/log.h"
 
-void mailbox_init(struct mailbox *m, size_t item_size)
+bool mailbox_init(struct mailbox *m, size_t item_size)
 {
-    *m = (struct mailbox){.item_size = item_size};
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    *m = (struct mailbox){0};
+    if (fd < 0)
+        return false;
+    *m = (struct mailbox){.item_size = item_size, .fd = fd};
     pthread_mutex_init(&m->lock, NULL);
-    m->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    CHECK(m->fd >= 0);
+    return true;
 }
 
 void mailbox_free(struct mailbox *m)

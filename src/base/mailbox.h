@@ -20,7 +20,7 @@ struct mailbox {
     int                 fd;             /* eventfd */
 };
 
-void  mailbox_init(struct mailbox *m, size_t item_size);
+bool  mailbox_init(struct mailbox *m, size_t item_size);         /* false, with errno: no more files may be opened */
 void  mailbox_free(struct mailbox *m);
 void  mailbox_post(struct mailbox *m, const void *item);         /* copies the item; any thread */
 /* All items posted since the last take, oldest first; valid until the next take.  One thread. */

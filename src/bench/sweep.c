@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "bench/subject.h"
 #include "model/stepper.h"
 
@@ -188,8 +189,7 @@ static bool open_sweep(struct sweep *w, const struct bench_options *o)
         if (!w->stepper)
             return false;
     }
-    w->ids = malloc((size_t)w->n_ctx * sizeof *w->ids);
-    CHECK(w->ids);
+    w->ids = memory_got(malloc((size_t)w->n_ctx * sizeof *w->ids));
     for (int i = 0; i < w->n_ctx; i++)
         w->ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)m->cfg.vocab);
     return true;

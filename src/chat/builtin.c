@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/memory.h"
 #include "chat/calc.h"
 
 /* A string argument, to be freed; NULL if it is absent or no string. */
@@ -15,7 +16,7 @@ static char *argument(const char *arguments, size_t n, const char *name)
 {
     json_t *all = json_loadb(arguments, n, 0, NULL);
     const char *s = json_string_value(json_object_get(all, name));
-    char *copy = s ? strdup(s) : NULL;
+    char *copy = s ? memory_strdup(s) : NULL;
     json_decref(all);
     return copy;
 }
@@ -41,7 +42,7 @@ static bool zone_known(const char *zone)
  * called between two answers, on the thread that owns the conversation. */
 static void local_time(time_t now, const char *zone, struct tm *tm)
 {
-    char *before = getenv("TZ") ? strdup(getenv("TZ")) : NULL;
+    char *before = getenv("TZ") ? memory_strdup(getenv("TZ")) : NULL;
     if (zone)
         setenv("TZ", zone, 1);
     tzset();

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/attach.h"
 #include "chat/export.h"
@@ -21,8 +21,10 @@ const char *chat_end_name(enum chat_end end)
 static void check_loader(struct chat *c)
 {
     struct err e = {0};
-    if (!loader_take(&c->loader, &c->tok, &e))
+    if (!c->loader || !loader_take(c->loader, &c->tok, &e))
         return;
+    loader_stop(c->loader);
+    c->loader = NULL;
     if (!c->tok)
         round_die(c, e.msg);
     else if (tokenizer_notice(c->tok))
@@ -50,8 +52,8 @@ int chat_fds(const struct chat *c, struct pollfd fds[CHAT_MAX_FDS])
     int n = 0;
     if (c->state != DEAD)
         fds[n++] = (struct pollfd){.fd = engine_fd(c->engine), .events = POLLIN};
-    if (c->loader.running)
-        fds[n++] = (struct pollfd){.fd = c->loader.fd, .events = POLLIN};
+    if (c->loader)
+        fds[n++] = (struct pollfd){.fd = loader_fd(c->loader), .events = POLLIN};
     if (c->run && tool_fd(c->run) >= 0)
         fds[n++] = (struct pollfd){.fd = tool_fd(c->run), .events = POLLIN};
     return n;
@@ -236,10 +238,8 @@ static const char *given(const struct options *o, enum option_id id)
 
 struct chat *chat_open(struct options *o, const struct chat_front *front, struct err *e)
 {
-    struct chat *c = calloc(1, sizeof *c);
-    CHECK(c);
-    c->memo = calloc(1, sizeof *c->memo);
-    CHECK(c->memo);
+    struct chat *c = memory_got(calloc(1, sizeof *c));
+    c->memo = memory_got(calloc(1, sizeof *c->memo));
     c->o = o;
     c->front = *front;
     c->keep = front->keeps && options_on(o, OPT_save);
@@ -263,11 +263,11 @@ struct chat *chat_open(struct options *o, const struct chat_front *front, struct
         .n_snapshots = options_int(o, OPT_snapshots),
     };
     c->engine = engine_open(&eo, e);
-    if (!c->engine) {
+    c->loader = c->engine ? loader_start(c->dir.data, e) : NULL;
+    if (!c->loader) {
         chat_close(c);
         return NULL;
     }
-    loader_start(&c->loader, c->dir.data);
     read_notice(c);
     return c;
 }
@@ -279,7 +279,7 @@ void chat_close(struct chat *c)
     tool_close(c->run);
     if (c->engine)
         engine_close(c->engine);
-    loader_stop(&c->loader);
+    loader_stop(c->loader);
     tokenizer_close(c->tok);
     keep_retry(c);
     session_close(c->session);

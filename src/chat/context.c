@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/attach.h"
 #include "chat/state.h"
@@ -74,8 +74,7 @@ static struct chat_part *add_part(const struct chat *c, int *n, const char *what
     struct buf line = {0};
     if (*n == m->cap_parts) {
         m->cap_parts = m->cap_parts ? 2 * m->cap_parts : 32;
-        m->parts = realloc(m->parts, (size_t)m->cap_parts * sizeof *m->parts);
-        CHECK(m->parts);
+        m->parts = memory_got(realloc(m->parts, (size_t)m->cap_parts * sizeof *m->parts));
     }
     struct chat_part *p = &m->parts[(*n)++];
     *p = (struct chat_part){.what = what, .message = message, .tokens = tokens};

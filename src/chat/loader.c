@@ -1,22 +1,79 @@
 #include "chat/loader.h"
 
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/memory.h"
+
+/* Shared with the thread: the last of the two frees it. */
+struct loader {
+    atomic_int owners;
+    pthread_t thread;
+    bool  running;                      /* the owner's: the thread was not joined yet */
+    char *dir;
+    int   fd;                           /* eventfd */
+    struct tokenizer *tok;
+    struct err e;
+};
+
+static void drop(struct loader *l)
+{
+    if (atomic_fetch_sub(&l->owners, 1) > 1)
+        return;
+    tokenizer_close(l->tok);
+    if (l->fd >= 0)
+        close(l->fd);
+    free(l->dir);
+    free(l);
+}
 
 static void *run(void *arg)
 {
     struct loader *l = arg;
     l->tok = tokenizer_open(l->dir, &l->e);
     eventfd_write(l->fd, 1);            /* publishes tok and e */
+    drop(l);
     return NULL;
 }
 
-void loader_start(struct loader *l, const char *dir)
+/* Signals stay with the thread that owns the terminal. */
+static int start_thread(struct loader *l)
 {
-    *l = (struct loader){.dir = dir, .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .running = true};
-    CHECK(l->fd >= 0 && pthread_create(&l->thread, NULL, run, l) == 0);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&l->thread, NULL, run, l);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+struct loader *loader_start(const char *dir, struct err *e)
+{
+    struct loader *l = memory_got(calloc(1, sizeof *l));
+    l->dir = memory_strdup(dir);
+    l->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int rc = l->fd < 0 ? errno : 0;
+    l->owners = 2;
+    if (!rc && !(rc = start_thread(l))) {
+        l->running = true;
+        return l;
+    }
+    err_set(e, "cannot start the thread that reads the tokenizer: %s", strerror(rc));
+    l->owners = 1;
+    drop(l);
+    return NULL;
+}
+
+int loader_fd(const struct loader *l)
+{
+    return l->fd;
 }
 
 bool loader_take(struct loader *l, struct tokenizer **tok, struct err *e)
@@ -34,11 +91,12 @@ bool loader_take(struct loader *l, struct tokenizer **tok, struct err *e)
 
 void loader_stop(struct loader *l)
 {
-    if (l->running) {
-        pthread_join(l->thread, NULL);
-        tokenizer_close(l->tok);
-    }
-    if (l->fd > 0)
-        close(l->fd);
-    *l = (struct loader){0};
+    struct timespec until;
+    if (!l)
+        return;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LOADER_MOMENT_MS / 1000;
+    if (l->running && pthread_timedjoin_np(l->thread, NULL, &until))
+        pthread_detach(l->thread);
+    drop(l);
 }

@@ -4,7 +4,7 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/memory.h"
 #include "chat/preset.h"
 #include "chat/state.h"
 
@@ -224,8 +224,7 @@ static void begin_answer(struct chat *c)
     int n_tools, n_stops;
     const struct text *tools = tools_schemas(c->tools, &n_tools);
     const char *const *stops = options_list(c->o, OPT_stop, &n_stops);
-    c->stops = realloc(c->stops, ((size_t)n_stops + 1) * sizeof *c->stops);
-    CHECK(c->stops);
+    c->stops = memory_got(realloc(c->stops, ((size_t)n_stops + 1) * sizeof *c->stops));
     if (n_stops)
         memcpy(c->stops, stops, (size_t)n_stops * sizeof *stops);
     answer_begin(&c->answer, c->tok, tools, n_tools, c->thinking, c->stops, n_stops);

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/place.h"
 #include "chat/record.h"
@@ -53,10 +53,9 @@ bool session_path_of(const char *name, struct buf *path, struct err *e)
 
 static struct session *session_of(int fd, const char *path, const char *header, size_t n)
 {
-    struct session *s = calloc(1, sizeof *s);
-    CHECK(s);
+    struct session *s = memory_got(calloc(1, sizeof *s));
     s->fd = fd;
-    s->path = strdup(path);
+    s->path = memory_strdup(path);
     buf_add(&s->header, header, n);
     return s;
 }

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/export.h"
 #include "chat/place.h"
@@ -52,8 +52,7 @@ static void list_add(struct list *l, const char *file, const struct stat *st)
         return;
     if (l->n == l->cap) {
         l->cap = l->cap ? 2 * l->cap : 64;
-        l->items = realloc(l->items, (size_t)l->cap * sizeof *l->items);
-        CHECK(l->items);
+        l->items = memory_got(realloc(l->items, (size_t)l->cap * sizeof *l->items));
     }
     l->items[l->n++] = (struct found){strndup(file, n - suffix), st->st_mtim, (size_t)st->st_size};
 }
@@ -108,7 +107,7 @@ static bool begins(const char *line, const char *key, const char *value)
 static char *string_in(const char *line, const char *key)
 {
     json_t *r = json_loadb(line, strcspn(line, "\n"), JSON_ALLOW_NUL, NULL);
-    char *s = strdup(field(r, key));
+    char *s = memory_strdup(field(r, key));
     json_decref(r);
     return s;
 }
@@ -116,7 +115,7 @@ static char *string_in(const char *line, const char *key)
 static char *title_in(const char *title_line, const char *first_line)
 {
     struct buf out = {0};
-    char *title = title_line ? string_in(title_line, "title") : strdup("");
+    char *title = title_line ? string_in(title_line, "title") : memory_strdup("");
     if (*title) {
         title_clean(&out, text_of(title));
     } else if (first_line) {
@@ -125,7 +124,7 @@ static char *title_in(const char *title_line, const char *first_line)
         title_of_message(&out, text_of(title));
     }
     free(title);
-    return out.len ? out.data : (buf_free(&out), strdup(""));
+    return out.len ? out.data : (buf_free(&out), memory_strdup(""));
 }
 
 /* False: it cannot be read, nothing was said in it, or it is not what was looked for. */
@@ -155,8 +154,8 @@ static bool item_read(struct sessions_item *item, const struct found *f, const s
     *item = (struct sessions_item){0};
     ok = ok && turns > 0 && words_in_file(words, &file, &item->hit);
     if (ok) {
-        item->name = strdup(f->name);
-        item->path = strdup(path.data);
+        item->name = memory_strdup(f->name);
+        item->path = memory_strdup(path.data);
         item->title = title_in(title, first);
         item->model = string_in(file.data, "model");
         item->changed_s = f->changed.tv_sec;
@@ -176,8 +175,7 @@ bool sessions_list(struct sessions *s, const char *find, struct err *e)
     *s = (struct sessions){0};
     bool ok = list_read(&l, e);
     words_split(&words, find ? find : "");
-    s->items = calloc((size_t)l.n + 1, sizeof *s->items);
-    CHECK(s->items);
+    s->items = memory_got(calloc((size_t)l.n + 1, sizeof *s->items));
     for (int i = 0; i < l.n; i++)
         s->n += item_read(&s->items[s->n], &l.items[i], &words);
     words_free(&words);

@@ -37,7 +37,7 @@ struct chat {
     struct buf        dir, notice;
     struct engine    *engine;
     struct tokenizer *tok;
-    struct loader     loader;
+    struct loader    *loader;           /* of the tokenizer; NULL: it was taken */
     struct chat_info  info;
     bool              ready;            /* engine and tokenizer both */
     struct tools     *tools;

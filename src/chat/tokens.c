@@ -3,27 +3,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 
 _Static_assert((int)CHAT_ALTERNATIVES == (int)ENGINE_MAX_ALTERNATIVES, "chat tells what the engine tells");
 
 static void grow(struct tokens *t)
 {
     t->cap = t->cap ? 2 * t->cap : 64;
-    t->all = realloc(t->all, (size_t)t->cap * sizeof *t->all);
-    CHECK(t->all);
+    t->all = memory_got(realloc(t->all, (size_t)t->cap * sizeof *t->all));
     if (!t->near)
         return;
-    t->near = realloc(t->near, (size_t)t->cap * sizeof *t->near);
-    CHECK(t->near);
+    t->near = memory_got(realloc(t->near, (size_t)t->cap * sizeof *t->near));
 }
 
 static void note_alternatives(struct tokens *t, const struct outlook *o)
 {
     struct alternatives a = {0};
     if (o && o->n && !t->near) {
-        t->near = calloc((size_t)t->cap, sizeof *t->near);
-        CHECK(t->near);
+        t->near = memory_got(calloc((size_t)t->cap, sizeof *t->near));
     }
     if (!t->near)
         return;

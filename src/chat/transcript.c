@@ -5,6 +5,7 @@
 
 #include "base/grow.h"
 #include "base/log.h"
+#include "base/memory.h"
 
 static struct text copy(struct arena *a, const char *s, size_t n)
 {
@@ -31,8 +32,7 @@ static struct entry **youngest_below(struct transcript *t, struct entry *m)
 
 struct entry *transcript_add(struct transcript *t, enum role role, const char *content, size_t n)
 {
-    struct entry *m = calloc(1, sizeof *m);
-    CHECK(m);
+    struct entry *m = memory_got(calloc(1, sizeof *m));
     m->m.role = role;
     m->m.content = copy(&m->mem, content, n);
     m->parent = t->n ? t->entries[t->n - 1] : NULL;
@@ -71,7 +71,7 @@ void entry_file(struct entry *m, struct text path, size_t bytes, struct text tex
 
 static void set_text(char **where, const char *text)
 {
-    char *fresh = text && *text ? strdup(text) : NULL;
+    char *fresh = text && *text ? memory_strdup(text) : NULL;
     free(*where);
     *where = fresh;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/title.h"
 
@@ -133,8 +134,7 @@ bool words_in_file(const struct words *w, const struct buf *file, char **hit)
     for (int i = 0; i < w->n; i++)
         if (!strcasestr(file->data, w->escaped[i]))
             return false;
-    s.seen = calloc((size_t)w->n, sizeof *s.seen);
-    CHECK(s.seen);
+    s.seen = memory_got(calloc((size_t)w->n, sizeof *s.seen));
     for (const char *p = strchr(file->data, '\n'); p && *++p && s.best < w->n; p = strchr(p, '\n')) {
         without_ids(&line, p, strcspn(p, "\n"));
         search_line(&s, &line);
@@ -142,7 +142,7 @@ bool words_in_file(const struct words *w, const struct buf *file, char **hit)
     for (int i = 0; i < w->n; i++)
         all = all && s.seen[i];
     if (all)
-        *hit = strdup(buf_str(&s.hit));
+        *hit = memory_strdup(buf_str(&s.hit));
     free(s.seen);
     buf_free(&s.hit);
     buf_free(&line);

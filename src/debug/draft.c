@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "debug/lines.h"
 #include "debug/request.h"
 #include "engine/sampler.h"
@@ -53,8 +54,7 @@ static bool room(struct job *j, int n, struct err *e)
         j->logits = d->alloc(d, (size_t)j->vocab * sizeof(float));
         j->hidden[0] = d->alloc(d, H);
         j->hidden[1] = d->alloc(d, H);
-        j->read = malloc((size_t)j->vocab * sizeof(float));
-        CHECK(j->read);
+        j->read = memory_got(malloc((size_t)j->vocab * sizeof(float)));
         ok = (j->logits && j->hidden[0] && j->hidden[1]) || err_set(e, "no room for the logits of %s", j->o->model_dir);
     }
     if (!ok)

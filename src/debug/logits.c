@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "debug/lines.h"
 #include "debug/request.h"
 #include "model/model.h"
@@ -67,8 +68,7 @@ static bool room(struct job *j, int n, struct err *e)
         j->vocab = j->m.cfg.vocab;
         j->hidden = d->alloc(d, (size_t)j->n_ctx * (size_t)j->m.cfg.hidden * sizeof(float));
         j->logits = d->alloc(d, block);
-        j->read = malloc(block);
-        CHECK(j->read);
+        j->read = memory_got(malloc(block));
         j->open = (j->hidden && j->logits) || err_set(e, "no room for the logits of %d tokens", j->n_ctx);
     }
     if (!j->open)
@@ -124,8 +124,7 @@ static bool answer(const char *line, size_t n_line, struct buf *out, void *arg, 
     bool ok = debug_request_read(&q, line, n_line, j->vocab, e) && room(j, q.ids.n, e);
     if (ok) {
         size_t n_hidden = (size_t)q.ids.n * (size_t)j->m.cfg.hidden;
-        hidden = malloc(n_hidden * sizeof *hidden);
-        CHECK(hidden);
+        hidden = memory_got(malloc(n_hidden * sizeof *hidden));
         if (fseeko(j->data, (off_t)j->at, SEEK_SET))        /* a line that failed may have left a part */
             ok = err_set(e, "cannot write the tensors of %s: %s", j->o->out_file, strerror(errno));
         ok = ok && run(j, &q.ids, hidden, e) && write_floats(j, hidden, n_hidden, e);
@@ -151,7 +150,7 @@ static bool write_file(struct job *j, struct err *e)
     while (head.len % 8)
         buf_addc(&head, ' ');
     uint64_t n = head.len;
-    char block[65536];
+    char block[4096];
     size_t got;
     bool ok = fwrite(&n, 8, 1, f) == 1 && fwrite(head.data, 1, head.len, f) == head.len;
     rewind(j->data);

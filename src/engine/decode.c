@@ -6,6 +6,7 @@
 #include "backend/dev.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "engine/sampler.h"
 #include "engine/snapshot.h"
 #include "model/stepper.h"
@@ -74,8 +75,7 @@ static struct pace pace(const struct decoder *d)
 /* How long `n` prompt rows take a row. */
 static bool warm_up_rows(struct decoder *d, int n, struct err *e)
 {
-    int32_t *ids = calloc((size_t)n, sizeof *ids);
-    CHECK(ids);
+    int32_t *ids = memory_got(calloc((size_t)n, sizeof *ids));
     int64_t t = clock_ns();
     cache_reset(d->k);
     forward_prefill(d->f, d->k, ids, n, 0, d->o.depth > 0);
@@ -141,8 +141,7 @@ static bool open_fused(struct decoder *d, struct err *e)
 struct decoder *decoder_open(struct dev *dev, const struct model_config *c, const struct weights *w, const struct kv_recipe *r,
                              const struct decoder_options *o, struct err *e)
 {
-    struct decoder *d = calloc(1, sizeof *d);
-    CHECK(d);
+    struct decoder *d = memory_got(calloc(1, sizeof *d));
     *d = (struct decoder){.dev = dev, .c = c, .o = *o, .max_step = o->depth + 1};
     CHECK(o->depth >= 0 && o->depth <= ENGINE_MAX_DEPTH);
     /* A fused step always drafts, so its last rows may lie behind the context. */

@@ -1,5 +1,6 @@
 #include "engine/engine.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
@@ -11,8 +12,8 @@
 #include "backend/dev.h"
 #include "backend/machine.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/mailbox.h"
+#include "base/memory.h"
 #include "engine/decode.h"
 #include "engine/memplan.h"
 #include "model/config.h"
@@ -425,8 +426,7 @@ static bool check_options(struct engine *g, const struct engine_options *o, stru
         || !in_range("the number of snapshots", o->n_snapshots, 0, MAX_SNAPSHOTS, e))
         return false;
     g->n_threads = o->n_threads;
-    g->model_dir = strdup(o->model_dir);
-    CHECK(g->model_dir);
+    g->model_dir = memory_strdup(o->model_dir);
     const struct defaults *d = defaults_of(g->backend);
     g->decode = (struct decoder_options){
         .chunk = o->chunk ? o->chunk : d->chunk,
@@ -493,14 +493,16 @@ static int start_thread(struct engine *g)
 
 struct engine *engine_open(const struct engine_options *o, struct err *e)
 {
-    struct engine *g = calloc(1, sizeof *g);
-    CHECK(g);
+    struct engine *g = memory_got(calloc(1, sizeof *g));
     g->opened_ns = clock_ns();
     g->last = &g->first;
     g->host = machine_open(NULL, NULL);
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->work, NULL);
-    mailbox_init(&g->events, sizeof(struct event));
+    if (!mailbox_init(&g->events, sizeof(struct event))) {
+        err_set(e, "cannot start the engine: %s", strerror(errno));
+        goto fail;
+    }
     if (!check_options(g, o, e) || !config_load(&g->config, g->model_dir, e))
         goto fail;
     if (!g->config.n_mtp)
@@ -522,15 +524,13 @@ static void *copy(const void *p, int n, size_t size)
 {
     if (n <= 0)
         return NULL;
-    void *q = malloc((size_t)n * size);
-    CHECK(q);
+    void *q = memory_got(malloc((size_t)n * size));
     return memcpy(q, p, (size_t)n * size);
 }
 
 uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s)
 {
-    struct request *q = calloc(1, sizeof *q);
-    CHECK(q);
+    struct request *q = memory_got(calloc(1, sizeof *q));
     if (!++g->last_serial)
         ++g->last_serial;
     uint32_t serial = q->serial = g->last_serial;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 
 #define GOLDEN 0x9e3779b97f4a7c15u      /* the step of SplitMix64's counter */
 
@@ -33,8 +33,7 @@ struct sampler {
 
 static void *alloc(size_t n, size_t size)
 {
-    void *p = calloc(n, size);
-    CHECK(p);
+    void *p = memory_got(calloc(n, size));
     return p;
 }
 

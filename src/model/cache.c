@@ -6,6 +6,7 @@
 #include "backend/dev.h"
 #include "base/buf.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "model/layout.h"
 
 static const struct kv_recipe recipes[] = {
@@ -87,8 +88,7 @@ struct cache *cache_open(struct dev *d, const struct model_config *c, const stru
 {
     size_t step = (size_t)max_step, conv = (size_t)config_conv_dim(c), key = (size_t)config_lin_key_dim(c), value = (size_t)config_lin_value_dim(c);
     size_t kv = cache_kv_bytes(c, r, n_ctx), states = cache_state_bytes(c), stages = d->step ? cache_step_bytes(c) : cache_stage_bytes(c, max_step);
-    struct cache *k = calloc(1, sizeof *k);
-    CHECK(k);
+    struct cache *k = memory_got(calloc(1, sizeof *k));
     k->dev = d;
     k->cfg = c;
     k->n_ctx = n_ctx;

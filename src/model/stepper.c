@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "model/fused.h"
 #include "model/layout.h"
 
@@ -155,16 +156,14 @@ void stepper_begin(struct stepper *s, const struct step_sampling *how, const int
     CHECK(depth >= 0 && depth <= s->max_depth);
     cache_end_steps(s->k);
     cache_begin_steps(s->k, s->f->w, s->f->fused->live, pos);
-    uint8_t *marks = calloc(1, (size_t)s->vocab);
-    CHECK(marks);
+    uint8_t *marks = memory_got(calloc(1, (size_t)s->vocab));
     for (int i = 0; i < n_prompt; i++)
         marks[prompt[i]] |= i < n_prompt - n_begun ? 1 : 3;
     s->dev->copy(s->dev, s->marks, marks, (size_t)s->vocab);
     free(marks);
     sampling.biased = n_bias > 0;
     if (n_bias > 0) {
-        float *by_id = calloc((size_t)s->vocab, sizeof *by_id);
-        CHECK(by_id);
+        float *by_id = memory_got(calloc((size_t)s->vocab, sizeof *by_id));
         for (int i = 0; i < n_bias; i++)
             by_id[bias_ids[i]] += bias[i];
         s->dev->copy(s->dev, s->bias, by_id, (size_t)s->vocab * sizeof *by_id);

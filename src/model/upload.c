@@ -5,6 +5,7 @@
 
 #include "base/grow.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "kernels/cuda/pack.h"
 #include "model/reader.h"
 #include "model/store.h"
@@ -270,8 +271,7 @@ static void measure(struct plan *p, const struct weights *w, const struct model_
 {
     *p = (struct plan){.w = (struct weights *)(uintptr_t)w, .c = c, .heads = heads};
     p->n_slabs = SLAB_LAYERS + c->n_layers + (w->mtp.present ? 1 : 0);
-    p->used = calloc((size_t)p->n_slabs, sizeof *p->used);
-    CHECK(p->used);
+    p->used = memory_got(calloc((size_t)p->n_slabs, sizeof *p->used));
     place(p);
 }
 
@@ -542,8 +542,7 @@ static bool open_upload(struct upload *u, size_t span, struct err *e)
     char *at = (char *)(((uintptr_t)u->pinned + READER_PAGE - 1) / READER_PAGE * READER_PAGE);
     for (int i = 0; i < u->n_buffers; i++, at += each)
         u->buffers[i] = at;
-    u->paths = calloc((size_t)sh->n_files + 1, sizeof *u->paths);
-    CHECK(u->paths);
+    u->paths = memory_got(calloc((size_t)sh->n_files + 1, sizeof *u->paths));
     for (int i = 0; i < sh->n_files; i++)
         u->paths[i] = sh->files[i].path;
     struct reader_options o = {.paths = u->paths, .n_paths = sh->n_files, .jobs = p->jobs, .n_jobs = p->n_jobs, .buffers = u->buffers,

@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "kernels/cpu/vec.h"
 #include "model/int8.h"
 #include "model/shards.h"
@@ -144,8 +145,7 @@ static void add_range(struct weights_store *st, const struct shard_tensor *t)
 {
     if (st->n_ranges == st->cap) {
         st->cap = st->cap ? st->cap * 2 : 1024;
-        st->ranges = realloc(st->ranges, (size_t)st->cap * sizeof *st->ranges);
-        CHECK(st->ranges);
+        st->ranges = memory_got(realloc(st->ranges, (size_t)st->cap * sizeof *st->ranges));
     }
     st->ranges[st->n_ranges++] = (struct range){t->file, t->t->offset, t->t->bytes};
 }
@@ -227,8 +227,7 @@ static bool check_g_idx(struct binder *b, const char *stem, int cols)
     const struct safetensors *f = shards_file(&b->st->shards, t);
     if (!fits(b, t, BIT(DT_I32), "", 1, cols))
         return false;
-    int32_t *group = malloc(t->t->bytes);
-    CHECK(group);
+    int32_t *group = memory_got(malloc(t->t->bytes));
     bool ok = safetensors_read(f, t->t, group, b->e);
     for (int k = 0; k < cols && ok; k++)
         if (group[k] != k / GROUP)
@@ -329,8 +328,7 @@ static bool bind_vector(struct binder *b, const char *prefix, const struct vecto
         return false;
     size_t n = t->t->bytes / dtype_bytes(t->t->dtype);
     float *copy = arena_array(&b->st->copies, n, sizeof *copy);
-    void *raw = malloc(t->t->bytes);
-    CHECK(raw);
+    void *raw = memory_got(malloc(t->t->bytes));
     bool ok = safetensors_read(shards_file(&b->st->shards, t), t->t, raw, b->e);
     if (ok)
         floats_f32(copy, raw, t->t->dtype, n);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/unicode.h"
 #include "text/pretok.h"
 #include "text/vocab.h"
@@ -14,8 +15,7 @@ struct tokenizer {
 
 struct tokenizer *tokenizer_open(const char *dir, struct err *e)
 {
-    struct tokenizer *t = calloc(1, sizeof *t);
-    CHECK(t);
+    struct tokenizer *t = memory_got(calloc(1, sizeof *t));
     if (!vocab_read(&t->v, dir, e)) {
         tokenizer_close(t);
         return NULL;
@@ -177,8 +177,7 @@ void tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, b
     size_t n_cells = 64;
     while (n_cells < 16384 && n_cells * 16 < len)
         n_cells *= 2;
-    x.cells = calloc(n_cells, sizeof *x.cells);
-    CHECK(x.cells);
+    x.cells = memory_got(calloc(n_cells, sizeof *x.cells));
     x.cell_mask = n_cells - 1;
     size_t from = 0;
     for (size_t i = 0; specials && i < len;) {

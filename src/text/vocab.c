@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/unicode.h"
 #include "text/jscan.h"
 #include "text/pretok.h"
@@ -72,8 +73,7 @@ static struct token *token_at(struct vocab *v, int64_t id)
         int cap = v->cap_ids ? v->cap_ids : 4096;
         while (cap <= id)
             cap *= 2;
-        v->tokens = realloc(v->tokens, (size_t)cap * sizeof *v->tokens);
-        CHECK(v->tokens);
+        v->tokens = memory_got(realloc(v->tokens, (size_t)cap * sizeof *v->tokens));
         memset(v->tokens + v->cap_ids, 0, (size_t)(cap - v->cap_ids) * sizeof *v->tokens);
         v->cap_ids = cap;
     }
@@ -166,8 +166,7 @@ static bool index_vocab(struct load *l)
 {
     struct vocab *v = l->v;
     uint32_t size = table_size((uint32_t)v->n_ids);
-    l->index = calloc(size, sizeof *l->index);
-    CHECK(l->index);
+    l->index = memory_got(calloc(size, sizeof *l->index));
     l->index_mask = size - 1;
     for (int id = 0; id < v->n_ids; id++) {
         const struct token *t = &v->tokens[id];
@@ -217,8 +216,7 @@ static bool add_merge(struct load *l, uint32_t *cap, const struct buf *both, siz
         return bad(l, "model.merges entry %u names a token that model.vocab does not have", v->n_merges);
     if (v->n_merges == *cap) {
         *cap = *cap ? 2 * *cap : 4096;
-        v->merges = realloc(v->merges, *cap * sizeof *v->merges);
-        CHECK(v->merges);
+        v->merges = memory_got(realloc(v->merges, *cap * sizeof *v->merges));
     }
     v->merges[v->n_merges++] = m;
     return true;
@@ -251,8 +249,7 @@ static bool index_merges(struct load *l)
 {
     struct vocab *v = l->v;
     uint32_t size = table_size(v->n_merges);
-    v->pairs = malloc(size * sizeof *v->pairs);
-    CHECK(v->pairs);
+    v->pairs = memory_got(malloc(size * sizeof *v->pairs));
     memset(v->pairs, 0xFF, size * sizeof *v->pairs);
     v->pair_mask = size - 1;
     for (uint32_t rank = 0; rank < v->n_merges; rank++) {
@@ -502,8 +499,7 @@ bool vocab_read(struct vocab *v, const char *dir, struct err *e)
     buf_addf(&path, "%s/tokenizer.json", dir);
     buf_addf(&config, "%s/tokenizer_config.json", dir);
     alphabet(l.byte_of);
-    v->added = calloc(MAX_ADDED, sizeof *v->added);
-    CHECK(v->added);
+    v->added = memory_got(calloc(MAX_ADDED, sizeof *v->added));
     l.path = path.data;
     bool ok = read_tokenizer(&l);
     qsort_r(v->added, (size_t)v->n_added, sizeof *v->added, longer_first, v->tokens);

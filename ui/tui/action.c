@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "ui/tui/app.h"
 #include "ui/tui/keys.h"
 
@@ -35,11 +36,9 @@ static void parse(struct binding *b)
 
 struct actions *actions_open(void)
 {
-    struct actions *a = calloc(1, sizeof *a);
-    CHECK(a);
+    struct actions *a = memory_got(calloc(1, sizeof *a));
     a->n = N_ROWS;
-    a->bindings = calloc(N_ROWS, sizeof *a->bindings);
-    CHECK(a->bindings);
+    a->bindings = memory_got(calloc(N_ROWS, sizeof *a->bindings));
     for (int i = 0; i < N_ROWS; i++) {
         const struct row *r = &rows[i];
         a->bindings[i] = (struct binding){.context = r->context, .key = r->key, .action = r->action, .help = r->help, .fn = r->fn};
@@ -119,8 +118,7 @@ static void bind(struct actions *a, enum context context, struct binding b, cons
     for (int i = 0; i < a->n; i++)
         if (a->bindings[i].context == context && a->bindings[i].fn == b.fn && *a->bindings[i].help)
             b.help = "";
-    a->bindings = realloc(a->bindings, (size_t)(a->n + 1) * sizeof *a->bindings);
-    CHECK(a->bindings);
+    a->bindings = memory_got(realloc(a->bindings, (size_t)(a->n + 1) * sizeof *a->bindings));
     a->bindings[a->n++] = b;
 }
 
@@ -180,10 +178,9 @@ static bool bind_words(struct actions *a, char **words, int n, struct err *e)
 bool actions_bind(struct actions *a, const char *text, struct err *e)
 {
     enum { WORDS = 8 };
-    char *words[WORDS], *copy = strdup(text), *rest = copy;
+    char *words[WORDS], *copy = memory_strdup(text), *rest = copy;
     struct err why = {0};
     int n = 0;
-    CHECK(copy);
     for (char *word; n < WORDS && (word = strtok_r(rest, " \t", &rest));)
         words[n++] = word;
     bool ok = bind_words(a, words, n, &why) || err_set(e, "key = %s: %s", text, why.msg);

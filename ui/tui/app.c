@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/unicode.h"
 #include "ui/tui/paste.h"
 
@@ -154,7 +155,7 @@ static void on_done(struct app *a, const struct chat_event *ev)
     if (ev->taken_back && a->steer) {   /* nothing was answered: the model gets both at once */
         buf_addf(&both, "%s\n\n%s", ev->taken_back, a->steer);
         free(a->steer);
-        a->steer = strdup(both.data);
+        a->steer = memory_strdup(both.data);
     } else if (ev->taken_back) {
         input_give_back(a, ev->taken_back);
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 
 static const struct glyph blank = {.n = 1, .width = 1, .text = {' '}};
 
@@ -13,8 +14,7 @@ void cells_size(struct cells *c, int rows, int cols)
     CHECK(rows >= 0 && cols >= 0);
     if (rows != c->rows || cols != c->cols) {
         free(c->at);
-        c->at = malloc(((size_t)rows * cols + 1) * sizeof *c->at);
-        CHECK(c->at);
+        c->at = memory_got(malloc(((size_t)rows * cols + 1) * sizeof *c->at));
     }
     c->rows = rows;
     c->cols = cols;

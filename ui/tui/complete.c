@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/command.h"
 #include "ui/tui/figure.h"
@@ -18,16 +18,14 @@ enum { MAX_SCAN = 10000, MAX_IGNORE_FILE = 1 << 16, BYTES_PER_TOKEN = 4 };
 
 static char *copy(const char *s)
 {
-    char *c = strdup(s);
-    CHECK(c);
+    char *c = memory_strdup(s);
     return c;
 }
 
 static void add(struct complete *c, const char *word, const char *note, const char *help)
 {
     if (c->n % 64 == 0) {
-        c->items = realloc(c->items, ((size_t)c->n + 64) * sizeof *c->items);
-        CHECK(c->items);
+        c->items = memory_got(realloc(c->items, ((size_t)c->n + 64) * sizeof *c->items));
     }
     c->items[c->n++] = (struct complete_item){copy(word), copy(note), copy(help)};
 }
@@ -101,8 +99,7 @@ static void read_names(struct names *names, DIR *d, const char *base, const stru
         if (ignored(rules, f->d_name, is_dir))
             continue;
         if (names->n % 64 == 0) {
-            names->at = realloc(names->at, ((size_t)names->n + 64) * sizeof *names->at);
-            CHECK(names->at);
+            names->at = memory_got(realloc(names->at, ((size_t)names->n + 64) * sizeof *names->at));
         }
         names->at[names->n++] = (struct name){copy(f->d_name), is_dir};
     }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/unicode.h"
 #include "ui/tui/glyph.h"
 
@@ -79,8 +80,7 @@ static struct change *add_change(struct draft *d, size_t at, enum step step)
 {
     if (d->n_done == d->cap_changes) {
         d->cap_changes = d->cap_changes ? 2 * d->cap_changes : 64;
-        d->changes = realloc(d->changes, (size_t)d->cap_changes * sizeof *d->changes);
-        CHECK(d->changes);
+        d->changes = memory_got(realloc(d->changes, (size_t)d->cap_changes * sizeof *d->changes));
     }
     struct change *c = &d->changes[d->n_done++];
     d->n_changes = d->n_done;
@@ -167,12 +167,10 @@ void draft_add_chip(struct draft *d, const char *label, const char *text, size_t
 {
     if (d->n_chips == d->cap_chips) {
         d->cap_chips = d->cap_chips ? 2 * d->cap_chips : 8;
-        d->chips = realloc(d->chips, (size_t)d->cap_chips * sizeof *d->chips);
-        CHECK(d->chips);
+        d->chips = memory_got(realloc(d->chips, (size_t)d->cap_chips * sizeof *d->chips));
     }
     struct chip *chip = &d->chips[d->n_chips];
-    *chip = (struct chip){.label = strdup(label)};
-    CHECK(chip->label);
+    *chip = (struct chip){.label = memory_strdup(label)};
     buf_add(&chip->text, text, n);
     buf_addf(out, "%c%d%c", CHIP_BEGIN, d->n_chips++, CHIP_END);
 }

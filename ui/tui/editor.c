@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 #include "base/unicode.h"
 #include "ui/tui/draft.h"
 #include "ui/tui/figure.h"
@@ -29,8 +29,7 @@ struct editor {
 
 struct editor *editor_open(void)
 {
-    struct editor *e = calloc(1, sizeof *e);
-    CHECK(e);
+    struct editor *e = memory_got(calloc(1, sizeof *e));
     editor_rows(e, DEFAULT_COLUMNS);
     return e;
 }

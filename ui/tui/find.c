@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 #include "base/unicode.h"
 
 static bool is_blank(uint32_t cp)
@@ -20,8 +20,7 @@ void find_set(struct find *f, const char *what)
 {
     size_t n = strlen(what);
     find_free(f);
-    f->what = malloc((n + 1) * sizeof *f->what);
-    CHECK(f->what);
+    f->what = memory_got(malloc((n + 1) * sizeof *f->what));
     for (size_t i = 0; i < n;) {
         uint32_t cp;
         i += unicode_decode(what + i, n - i, &cp, NULL);
@@ -86,8 +85,7 @@ static void add(struct hits *h, size_t at, size_t n)
 {
     if (h->n == h->cap) {
         h->cap = h->cap ? 2 * h->cap : 8;
-        h->at = realloc(h->at, (size_t)h->cap * sizeof *h->at);
-        CHECK(h->at);
+        h->at = memory_got(realloc(h->at, (size_t)h->cap * sizeof *h->at));
     }
     h->at[h->n++] = (struct hit){at, n};
 }

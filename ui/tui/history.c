@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/unicode.h"
 
 enum { MAX_ENTRY = 256 << 10, MAX_KEPT = 8 << 20, MAX_FILE = 256 << 20, LOCK_TRIES = 20, LOCK_WAIT_NS = 5000000 };
@@ -48,8 +49,7 @@ static bool push(struct history *h, char *text)
 
 static char *copy(const char *s)
 {
-    char *c = strdup(s);
-    CHECK(c);
+    char *c = memory_strdup(s);
     return c;
 }
 
@@ -204,11 +204,9 @@ static void load(struct history *h)
 
 struct history *history_open(const char *path, int size)
 {
-    struct history *h = calloc(1, sizeof *h);
-    CHECK(h);
+    struct history *h = memory_got(calloc(1, sizeof *h));
     h->size = size > 0 ? size : 1;
-    h->entries = calloc((size_t)h->size, sizeof *h->entries);
-    CHECK(h->entries);
+    h->entries = memory_got(calloc((size_t)h->size, sizeof *h->entries));
     if (path) {
         h->path = realpath(path, NULL); /* a link stays one */
         if (!h->path)

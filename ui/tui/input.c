@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 #include "chat/command.h"
 #include "ui/tui/app.h"
 #include "ui/tui/unsent.h"
@@ -344,8 +344,7 @@ void act_steer(struct app *a)
         act_send(a);
     } else if (text.len) {
         free(a->steer);
-        a->steer = strdup(text.data);
-        CHECK(a->steer);
+        a->steer = memory_strdup(text.data);
         input_remember(a, text.data);
         editor_reset(a->editor);
         stop_turn(a);

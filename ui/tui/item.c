@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "ui/tui/figure.h"
 
 enum {
@@ -38,7 +39,7 @@ void item_end(struct item *it)
 
 void item_head(struct item *it, const char *text)
 {
-    char *copy = text && *text ? strdup(text) : NULL;
+    char *copy = text && *text ? memory_strdup(text) : NULL;
     CHECK(copy || !text || !*text);
     free(it->head);
     it->head = copy;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 #include "base/unicode.h"
 #include "ui/tui/csi.h"
 
@@ -39,8 +39,7 @@ struct keys {
 
 struct keys *keys_open(void)
 {
-    struct keys *k = calloc(1, sizeof *k);
-    CHECK(k);
+    struct keys *k = memory_got(calloc(1, sizeof *k));
     k->escape_ms = 25;
     k->last_ms = k->escaped_ms = INT64_MIN / 2;
     return k;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/unicode.h"
 #include "ui/tui/block.h"
 #include "ui/tui/render.h"
@@ -33,8 +34,7 @@ static const struct look plain = {STYLE_text, 0}, dim = {STYLE_dim, 0};
 
 struct markdown *markdown_open(void)
 {
-    struct markdown *m = calloc(1, sizeof *m);
-    CHECK(m);
+    struct markdown *m = memory_got(calloc(1, sizeof *m));
     m->sheet.columns = m->raw_sheet.columns = 80;
     return m;
 }

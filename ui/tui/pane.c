@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "ui/tui/items.h"
 #include "ui/tui/search.h"
 #include "ui/tui/sentence.h"
@@ -30,8 +31,7 @@ static const struct pane_place nowhere = {-1, 0, 0};
 
 struct pane *pane_open(void)
 {
-    struct pane *p = calloc(1, sizeof *p);
-    CHECK(p);
+    struct pane *p = memory_got(calloc(1, sizeof *p));
     p->area = (struct area){0, 0, 24, 80};
     p->items.view = (struct item_view){.columns = 80, .rows = 24};
     pane_reset(p);
@@ -75,7 +75,7 @@ static char *only_text(const char *arguments)
     char *text = NULL;
     if (json_object_size(o) == 1) {
         const char *value = json_string_value(json_object_iter_value(json_object_iter(o)));
-        text = value ? strdup(value) : NULL;
+        text = value ? memory_strdup(value) : NULL;
     }
     json_decref(o);
     return text;
@@ -166,8 +166,7 @@ void pane_tint(struct pane *p, int item, const struct pane_tint *tints, int n)
     it->n_tints = n;
     if (!n)
         return;
-    it->tints = malloc((size_t)n * sizeof *tints);
-    CHECK(it->tints);
+    it->tints = memory_got(malloc((size_t)n * sizeof *tints));
     memcpy(it->tints, tints, (size_t)n * sizeof *tints);
 }
 

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "chat/sessions.h"
 #include "ui/tui/app.h"
 #include "ui/tui/figure.h"
@@ -105,8 +106,7 @@ struct link { int parent, first, next, n_children, depth; };
 /* A node stands deeper than its parent only where that has several children: most conversations are straight. */
 static struct link *link_nodes(const struct chat *c, int n)
 {
-    struct link *l = calloc((size_t)n + 1, sizeof *l);
-    CHECK(l);
+    struct link *l = memory_got(calloc((size_t)n + 1, sizeof *l));
     for (int k = 0; k <= n; k++)
         l[k].first = l[k].next = -1;
     for (int k = n - 1; k >= 0; k--) {                  /* backward: the first child made is the first in the list */
@@ -342,8 +342,7 @@ static void list_again(struct app *a, int row)
 {
     struct picker *p = &a->picker;
     bool preview = p->preview;
-    char *name = strdup(p->names[row]);
-    CHECK(name);
+    char *name = memory_strdup(p->names[row]);
     app_pick(a, PICK_SESSION);
     for (int i = 0; i < p->n; i++)
         if (!strcmp(p->names[i], name))

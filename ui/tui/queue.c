@@ -4,12 +4,11 @@
 #include <string.h>
 
 #include "base/grow.h"
-#include "base/log.h"
+#include "base/memory.h"
 
 static char *copy(const char *text)
 {
-    char *s = strdup(text);
-    CHECK(s);
+    char *s = memory_strdup(text);
     return s;
 }
 

@@ -6,7 +6,7 @@
 
 #include <md4c.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 #include "ui/tui/block.h"
 #include "ui/tui/copy.h"
 #include "ui/tui/entity.h"
@@ -327,8 +327,7 @@ static struct box *push_box(struct render *r)
 {
     if (r->n_boxes == r->cap_boxes) {
         r->cap_boxes = r->cap_boxes ? r->cap_boxes * 2 : 8;
-        r->boxes = realloc(r->boxes, (size_t)r->cap_boxes * sizeof *r->boxes);
-        CHECK(r->boxes);
+        r->boxes = memory_got(realloc(r->boxes, (size_t)r->cap_boxes * sizeof *r->boxes));
     }
     struct box *b = &r->boxes[r->n_boxes++];
     *b = (struct box){.fresh = true, .columns = 2, .source = LINES_NO_SOURCE};
@@ -339,8 +338,7 @@ static void push_list(struct render *r, struct list l)
 {
     if (r->n_lists == r->cap_lists) {
         r->cap_lists = r->cap_lists ? r->cap_lists * 2 : 8;
-        r->lists = realloc(r->lists, (size_t)r->cap_lists * sizeof *r->lists);
-        CHECK(r->lists);
+        r->lists = memory_got(realloc(r->lists, (size_t)r->cap_lists * sizeof *r->lists));
     }
     r->lists[r->n_lists++] = l;
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 
 enum { TAB = 4, ENOUGH = 256 };
 #define NO_MORE ((size_t)-1)
@@ -50,8 +50,7 @@ static void reserve(struct rows *r, int n)
         return;
     while (r->cap < n)
         r->cap = r->cap ? 2 * r->cap : 64;
-    r->start = realloc(r->start, (size_t)r->cap * sizeof *r->start);
-    CHECK(r->start);
+    r->start = memory_got(realloc(r->start, (size_t)r->cap * sizeof *r->start));
 }
 
 void rows_width(struct rows *r, const struct draft *d, int width)

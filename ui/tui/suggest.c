@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 #include "ui/tui/app.h"
 
 static void empty(struct suggest *s)
@@ -33,8 +33,7 @@ void suggest_close(struct suggest *s)
 
 static void fill(struct suggest *s)
 {
-    s->rows = calloc((size_t)s->found.n + 1, sizeof *s->rows);
-    CHECK(s->rows);
+    s->rows = memory_got(calloc((size_t)s->found.n + 1, sizeof *s->rows));
     for (int i = 0; i < s->found.n; i++) {
         const struct complete_item *item = &s->found.items[i];
         bool command = *item->help;     /* its argument stands behind it, its help at the edge */

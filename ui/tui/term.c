@@ -15,6 +15,7 @@
 #include <wchar.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/unicode.h"
 #include "ui/tui/damage.h"
 #include "ui/tui/keys.h"
@@ -137,8 +138,7 @@ static void fit_size(struct term *t, int rows, int cols)
     erase();
     cells_size(&t->shown, rows, cols);
     free(t->row);
-    t->row = calloc((size_t)cols + 1, sizeof *t->row);
-    CHECK(t->row);
+    t->row = memory_got(calloc((size_t)cols + 1, sizeof *t->row));
 }
 
 /* --- opening ---------------------------------------------------------------------------------------------------- */
@@ -295,8 +295,7 @@ static bool open_screen(struct term *t, const struct term_options *o, struct err
 
 struct term *term_open(const struct term_options *o, struct err *e)
 {
-    struct term *t = calloc(1, sizeof *t);
-    CHECK(t);
+    struct term *t = memory_got(calloc(1, sizeof *t));
     t->memory = -1;
     if (!tty_open(&t->tty, o->fd, o->fd ? o->fd : 1, e) || !open_screen(t, o, e)) {
         term_close(t);

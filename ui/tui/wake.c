@@ -48,7 +48,8 @@ static void handle(int sig, void (*how)(int))
 
 int wake_open(void)
 {
-    CHECK(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+        return -1;
     for (int i = 0; i < N_TAKEN; i++)
         handle(taken[i].sig, on_signal);
     handle(SIGPIPE, SIG_IGN);

@@ -1,0 +1,23 @@
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+void *memory_got(void *p)
+{
+    if (!p)
+        log_no_memory();
+    return p;
+}
+
+void *memory_alloc(size_t n)
+{
+    return memory_got(malloc(n ? n : 1));
+}
+
+char *memory_strdup(const char *s)
+{
+    return memory_got(strdup(s));
+}
