@@ -36,5 +36,5 @@ door 'cuda' '^(src/backend/cuda\.cu|kernels/cuda/)'
 door 'jansson' '\.c$'
 door 'curl/' '^src/fetch/http\.c$'
 door 'openssl/' '^src/fetch/digest\.c$'
-door 'ini\.h' '^src/chat/options\.c$'
+door 'ini\.h' '^src/chat/options_file\.c$'
 exit $status

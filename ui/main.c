@@ -1,4 +1,6 @@
 #include <fcntl.h>
+#include <jansson.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +8,8 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/log.h"
+#include "base/memory.h"
 #include "chat/options.h"
 #include "ui/completions.h"
 #include "ui/exits.h"
@@ -39,6 +43,12 @@ static bool read_options(struct options *o, int argc, char **argv, struct buf *p
     return ok && options_read_environment(o, e) && options_read_args(o, argc, argv, prompt, &word, e);
 }
 
+static void warn(const struct options *o)
+{
+    for (const char *p = options_warnings(o), *end; (end = strchr(p, '\n')); p = end + 1)
+        log_warn("%.*s", (int)(end - p), p);
+}
+
 /* What only tells about the program; -1 if nothing of the kind was asked. */
 static int tell(const struct options *o)
 {
@@ -65,6 +75,17 @@ static void hold_closed(void)
     for (int fd = 0; fd < 3; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", modes[fd]) < 0)
             _exit(EXIT_FAILED);
+}
+
+/* Of the threads: not what the shell allows to the first one, which may be little. */
+static void usual_stacks(void)
+{
+    enum { STACK = 8 << 20 };
+    pthread_attr_t a;
+    pthread_attr_init(&a);
+    pthread_attr_setstacksize(&a, STACK);
+    pthread_setattr_default_np(&a);
+    pthread_attr_destroy(&a);
 }
 
 static bool accessible(void)
@@ -99,6 +120,8 @@ static int talk(struct options *o)
 int main(int argc, char **argv)
 {
     hold_closed();
+    usual_stacks();
+    json_set_alloc_funcs(memory_alloc, free);           /* else it takes a lack of memory for an error in the text */
     struct options *o = options_open();
     struct buf prompt = {0};
     struct err e = {0};
@@ -108,7 +131,7 @@ int main(int argc, char **argv)
     } else if (!read_options(o, argc, argv, &prompt, &e)) {
         fprintf(stderr, "q35chat: %s\n", e.msg);
         status = EXIT_USAGE;
-    } else if ((status = tell(o)) < 0) {
+    } else if (warn(o), (status = tell(o)) < 0) {
         bool chats = isatty(0) && !prompt.len && !options_on(o, OPT_json) && !options_on(o, OPT_jsonl);
         status = chats ? talk(o) : options_on(o, OPT_tui) ? refuse_screen("it is for chats, not for one answer") : pipe_run(o, &prompt);
     }

@@ -2,14 +2,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/memory.h"
 
 void buf_reserve(struct buf *b, size_t n)
 {
@@ -20,8 +24,7 @@ void buf_reserve(struct buf *b, size_t n)
     size_t cap = b->cap ? b->cap : 64;
     while (cap < need)
         cap *= 2;
-    b->data = realloc(b->data, cap);
-    CHECK(b->data);
+    b->data = memory_got(realloc(b->data, cap));
     b->cap = cap;
 }
 
@@ -85,29 +88,87 @@ const char *buf_str(const struct buf *b)
     return b->data ? b->data : "";
 }
 
+enum { CHUNK = 65536 };
+
+/* One piece.  1: there may be more; 0: that was the end; -1 with errno. */
+static int read_piece(struct buf *b, int fd)
+{
+    buf_reserve(b, CHUNK);
+    ssize_t n = read(fd, b->data + b->len, CHUNK);
+    b->len += n > 0 ? (size_t)n : 0;
+    b->data[b->len] = 0;
+    return n > 0 || (n < 0 && errno == EINTR) ? 1 : n ? -1 : 0;
+}
+
+static bool too_large(const char *path, size_t max, struct err *e)
+{
+    return err_set(e, "%s is larger than the %zu bytes that such a file may have", path, max);
+}
+
+bool buf_read_fd(struct buf *b, int fd, const char *path, size_t max, struct err *e)
+{
+    int more;
+    while ((more = read_piece(b, fd)) > 0)
+        if (b->len > max)
+            return too_large(path, max, e);
+    return !more || err_set(e, "cannot read %s: %s", path, strerror(errno));
+}
+
+static int open_at_once(const char *path, struct stat *st, struct err *e)
+{
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (fd >= 0 && !fstat(fd, st))
+        return fd;
+    err_set(e, "cannot open %s: %s", path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
 bool buf_read_file(struct buf *b, const char *path, size_t max, struct err *e)
 {
-    FILE *f = fopen(path, "rb");
-    if (!f)
-        return err_set(e, "cannot open %s: %s", path, strerror(errno));
-    bool ok = true;
+    struct stat st;
+    int fd = open_at_once(path, &st, e);
+    if (fd < 0)
+        return false;
+    bool ok = S_ISREG(st.st_mode) ? buf_read_fd(b, fd, path, max, e)
+            : err_set(e, S_ISDIR(st.st_mode) ? "%s is a directory, expected a file" : "%s is not a regular file", path);
+    close(fd);
+    return ok;
+}
+
+/* A FIFO that nobody has opened for writing seems to be at its end: then poll() says nothing. */
+static bool read_patiently(struct buf *b, int fd, const char *path, size_t max, int patience_ms, struct err *e)
+{
+    int64_t start = clock_ns();
     for (;;) {
-        buf_reserve(b, 65536);
-        errno = 0;
-        size_t n = fread(b->data + b->len, 1, 65536, f);
-        b->len += n;
-        b->data[b->len] = 0;
-        if (b->len > max) {
-            ok = err_set(e, "%s is larger than the %zu bytes that such a file may have", path, max);
-            break;
-        }
-        if (n < 65536) {
-            if (ferror(f))
-                ok = err_set(e, "cannot read %s: %s", path, strerror(errno));
-            break;
-        }
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        double left = patience_ms - clock_ms_since(start);
+        int r = left > 0 ? poll(&p, 1, (int)left + 1) : 0;
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r <= 0)
+            return err_set(e, "%s: it had not come to its end after %d s", path, patience_ms / 1000);
+        int more = read_piece(b, fd);
+        if (!more)
+            return true;
+        if (more < 0 && errno != EAGAIN)
+            return err_set(e, "cannot read %s: %s", path, strerror(errno));
+        if (b->len > max)
+            return too_large(path, max, e);
     }
-    fclose(f);
+}
+
+bool buf_read_stream(struct buf *b, const char *path, size_t max, int patience_ms, struct err *e)
+{
+    struct stat st;
+    int fd = open_at_once(path, &st, e);
+    if (fd < 0)
+        return false;
+    bool ok = S_ISREG(st.st_mode) ? buf_read_fd(b, fd, path, max, e)
+            : S_ISDIR(st.st_mode) ? err_set(e, "%s is a directory, expected a file", path)
+            : read_patiently(b, fd, path, max, patience_ms, e);
+    close(fd);
     return ok;
 }
 

@@ -13,19 +13,6 @@
 
 /* --- a file ------------------------------------------------------------------------------------------------------ */
 
-static bool read_text(int fd, const char *path, struct buf *raw, struct err *e)
-{
-    char chunk[65536];
-    ssize_t n;
-    while ((n = read(fd, chunk, sizeof chunk)) > 0 || (n < 0 && errno == EINTR)) {
-        if (n > 0)
-            buf_add(raw, chunk, (size_t)n);
-        if (raw->len > ATTACH_MAX)
-            return err_set(e, "%s has more than %zu MiB, which is the most that is attached", path, ATTACH_MAX >> 20);
-    }
-    return !n || err_set(e, "cannot read %s: %s", path, strerror(errno));
-}
-
 static bool is_text(int fd, const char *path, struct err *e)
 {
     char beginning[8192];
@@ -53,7 +40,7 @@ bool attach_file(const char *path, size_t *bytes, struct buf *text, bool *absent
     if (ok && (size_t)st.st_size > ATTACH_MAX)
         ok = err_set(e, "%s has %.1f MiB, more than the %zu that are attached", path, (double)st.st_size / (1 << 20), ATTACH_MAX >> 20);
     ok = ok && is_text(fd, path, e);
-    if (ok && text && (ok = read_text(fd, path, &raw, e)))
+    if (ok && text && (ok = buf_read_fd(&raw, fd, path, ATTACH_MAX, e)))
         unicode_replace(text, buf_str(&raw), raw.len);
     if (ok)
         *bytes = text ? raw.len : (size_t)st.st_size;

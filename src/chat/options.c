@@ -2,7 +2,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <ini.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "base/log.h"
+#include "base/memory.h"
 #include "chat/flags.h"
 #include "chat/nearest.h"
 #include "chat/place.h"
@@ -48,12 +47,12 @@ struct options {
     struct value values[N_OPTIONS];
     struct option_tool *tools;
     int n_tools;
+    struct buf warnings;
 };
 
 struct options *options_open(void)
 {
-    struct options *o = calloc(1, sizeof *o);
-    CHECK(o);
+    struct options *o = memory_got(calloc(1, sizeof *o));
     for (int i = 0; i < N_OPTIONS; i++)
         o->values[i].text = rows[i].standard;
     return o;
@@ -67,12 +66,13 @@ void options_close(struct options *o)
         free(o->values[i].items);
     for (int i = 0; i < o->n_tools; i++) {
         struct option_tool *t = &o->tools[i];
-        char *all[] = {t->name, t->description, t->parameters, t->command, t->timeout_s, t->max_output};
-        for (int k = 0; k < 6; k++)
-            free(all[k]);
+        free(t->name);
+#define TOOL_KEY(key) free(t->key);
+#include "config/tool.def"
     }
     free(o->tools);
     arena_free(&o->mem);
+    buf_free(&o->warnings);
     free(o);
 }
 
@@ -107,7 +107,7 @@ static const char *meant(const char *name)
     return nearest(name, names, N_OPTIONS);
 }
 
-static bool unknown(const char *name, struct err *e)
+bool options_unknown(const char *name, struct err *e)
 {
     const char *near = meant(name);
     return err_set(e, "there is no option %s%s%s%s", name, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
@@ -130,8 +130,7 @@ bool options_set(struct options *o, enum option_id id, const char *text, enum op
         if (v->from != from || !*text)  /* a stronger source starts the list again; "" empties it */
             v->n_items = 0;
         if (*text) {
-            v->items = realloc(v->items, (size_t)(v->n_items + 1) * sizeof *v->items);
-            CHECK(v->items);
+            v->items = memory_got(realloc(v->items, (size_t)(v->n_items + 1) * sizeof *v->items));
             v->items[v->n_items++] = text;
         }
     }
@@ -144,7 +143,7 @@ bool options_set_named(struct options *o, const char *name, const char *text, st
 {
     int id = options_find(name);
     if (id < 0)
-        return unknown(name, e);
+        return options_unknown(name, e);
     if (has(&rows[id], 's'))
         return err_set(e, "%s is read at the start only: give it on the command line or in the config file", rows[id].key);
     return options_set(o, id, text, FROM_SET, e);
@@ -156,119 +155,34 @@ bool options_read_environment(struct options *o, struct err *e)
     return !dir || !*dir || options_set(o, OPT_model, dir, FROM_ENVIRONMENT, e);
 }
 
-/* --- the config file ------------------------------------------------------------------------------------------- */
+/* --- for the config file --------------------------------------------------------------------------------------- */
 
-static char **tool_field(struct options *o, const char *name, const char *key)
+char **option_tool_value(struct option_tool *t, const char *key)
 {
-    struct option_tool *t = NULL;
+#define TOOL_KEY(k) if (!strcmp(key, #k)) return &t->k;
+#include "config/tool.def"
+    return NULL;
+}
+
+struct option_tool *options_tool_named(struct options *o, const char *name)
+{
     for (int i = 0; i < o->n_tools; i++)
         if (!strcmp(o->tools[i].name, name))
-            t = &o->tools[i];
-    if (!t) {
-        o->tools = realloc(o->tools, (size_t)(o->n_tools + 1) * sizeof *o->tools);
-        CHECK(o->tools);
-        t = &o->tools[o->n_tools++];
-        *t = (struct option_tool){.name = strdup(name)};
-    }
-    return !strcmp(key, "description") ? &t->description
-         : !strcmp(key, "parameters")  ? &t->parameters
-         : !strcmp(key, "command")     ? &t->command
-         : !strcmp(key, "timeout_s")   ? &t->timeout_s
-         : !strcmp(key, "max_output")  ? &t->max_output : NULL;
+            return &o->tools[i];
+    o->tools = memory_got(realloc(o->tools, (size_t)(o->n_tools + 1) * sizeof *o->tools));
+    struct option_tool *t = &o->tools[o->n_tools++];
+    *t = (struct option_tool){.name = memory_strdup(name)};
+    return t;
 }
 
-struct reading {
-    struct options *o;
-    struct err why;
-    char section[64], key[64];          /* of the entry before: again the same key means a continued line */
-    struct buf value;
-    bool failed;
-};
-
-/* One `key = value`; what a tool says about itself is checked when the tools are made. */
-static bool file_entry(struct reading *r, bool continued, const char *section, const char *key, const char *value)
+void options_warn(struct options *o, const char *path, int line, const char *what)
 {
-    struct options *o = r->o;
-    struct err *e = &r->why;
-    bool tool = !strncmp(section, "tool ", 5);
-    int id = tool ? -1 : options_find(key);
-    if (!tool && *section)
-        return err_set(e, "there is no section [%s], expected [tool NAME]", section);
-    if (!tool && id < 0)
-        return unknown(key, e);
-    if (!tool && has(&rows[id], 'f'))
-        return err_set(e, "%s is for the command line only", key);
-    if (continued && (tool || is_text(&rows[id])))
-        buf_addc(&r->value, '\n');
-    else
-        buf_reset(&r->value);
-    buf_adds(&r->value, value);
-    if (!tool)
-        return options_set(o, (enum option_id)id, buf_str(&r->value), FROM_FILE, e);
-    char **field = tool_field(o, section + 5, key);
-    if (!field)
-        return err_set(e, "a tool has no %s, expected description, parameters, command, timeout_s or max_output", key);
-    free(*field);
-    *field = strdup(buf_str(&r->value));
-    return true;
+    buf_addf(&o->warnings, "%s:%d: %s; ignored\n", path, line, what);
 }
 
-static int file_handler(void *arg, const char *section, const char *key, const char *value)
+const char *options_warnings(const struct options *o)
 {
-    struct reading *r = arg;
-    if (r->failed)
-        return 1;                       /* inih goes on after an error; the first one is the one to report */
-    bool continued = !strcmp(r->section, section) && !strcmp(r->key, key);
-    snprintf(r->section, sizeof r->section, "%s", section);
-    snprintf(r->key, sizeof r->key, "%s", key);
-    r->failed = !file_entry(r, continued, section, key, value);
-    return !r->failed;
-}
-
-enum { LONGEST = 197 };                 /* bytes of a line; inih cuts longer ones silently */
-
-/* Its number; 0: there is none. */
-static int long_line(const char *text)
-{
-    int line = 1;
-    for (const char *p = text; *p; line++) {
-        size_t n = strcspn(p, "\n");
-        if (n > LONGEST)
-            return line;
-        p += n + (p[n] == '\n');
-    }
-    return 0;
-}
-
-bool options_read_file(struct options *o, const char *path, struct err *e)
-{
-    struct buf text = {0};
-    struct reading r = {.o = o};
-    bool ok = buf_read_file(&text, path, 1 << 20, e);
-    if (!ok)
-        goto out;
-    int line = long_line(buf_str(&text));
-    if (line) {
-        ok = err_set(e, "%s:%d: the line has more than 197 bytes; go on in the next one, after a blank", path, line);
-        goto out;
-    }
-    line = ini_parse_string(buf_str(&text), file_handler, &r);
-    if (line)
-        ok = err_set(e, "%s:%d: %s", path, line, *r.why.msg ? r.why.msg : "expected key = value, [tool NAME] or # comment");
-out:
-    buf_free(&text);
-    buf_free(&r.value);
-    return ok;
-}
-
-bool options_read_usual_file(struct options *o, struct err *e)
-{
-    struct buf path = {0};
-    bool ok = true;
-    if (place_config(&path) && access(path.data, F_OK) == 0)
-        ok = options_read_file(o, path.data, e);
-    buf_free(&path);
-    return ok;
+    return buf_str(&o->warnings);
 }
 
 /* --- the command line ------------------------------------------------------------------------------------------ */
@@ -317,7 +231,7 @@ bool options_about(enum option_id id, struct option_about *about)
     const struct row *r = &rows[id];
     *about = (struct option_about){.key = r->key, .standard = r->standard, .arg = r->arg, .choices = r->type == VALUE_CHOICE ? r->arg : NULL,
                                    .help = r->help, .type = r->type, .min = r->min, .max = r->max, .letter = r->letter, .repeats = is_list(r),
-                                   .flag_only = has(r, 'f'), .start_only = has(r, 's')};
+                                   .text = is_text(r), .flag_only = has(r, 'f'), .start_only = has(r, 's')};
     return true;
 }
 
@@ -452,13 +366,14 @@ void options_explain(const struct options *o, enum option_id id, struct buf *out
     buf_adds(out, ")\n");
 }
 
-/* Whether options_read_file() gives the value back: no line is cut, taken for a comment, or loses blanks. */
-static bool can_stand(const char *key, const char *text)
+/* Whether options_read_file() gives the value back: no line is taken for a comment or loses blanks. */
+static bool can_stand(const char *text, bool one_line)
 {
-    size_t before = strlen(key) + strlen(" = ");
-    for (const char *p = text;; before = strlen("    ")) {
+    if (one_line && strchr(text, '\n'))
+        return false;
+    for (const char *p = text;;) {
         size_t n = strcspn(p, "\n");
-        if (!n || before + n > LONGEST || strchr("#; \t", *p) || strchr(" \t", p[n - 1]))
+        if (!n || strchr("#; \t", *p) || strchr(" \t", p[n - 1]))
             return false;
         for (size_t i = 0; i < n; i++)
             if ((unsigned char)p[i] < ' ' || (i && p[i] == ';' && p[i - 1] == ' '))
@@ -470,11 +385,12 @@ static bool can_stand(const char *key, const char *text)
 }
 
 /* A value over several lines goes on after a blank.  What is only told stands behind a #. */
-static void print_value(const char *key, const char *text, bool set, struct buf *out)
+static void print_value(const char *key, const char *text, bool one_line, bool set, struct buf *out)
 {
-    bool can = can_stand(key, text);
+    bool can = can_stand(text, one_line);
     if (set && !can)
-        buf_addf(out, "# This value of %s cannot stand in a config file: blanks at an end, an empty or long line, or \" ;\".\n", key);
+        buf_addf(out, "# This value of %s cannot stand in a config file: blanks at an end, an empty line, a control character, \" ;\"%s.\n",
+                 key, one_line ? ", or more than one line" : "");
     const char *sign = set && can ? "" : "# ";
     buf_addf(out, "%s%s =%s", sign, key, *text ? " " : "");
     for (const char *p = text; *p; p++)
@@ -493,17 +409,14 @@ void options_print(const struct options *o, struct buf *out)
             continue;
         buf_addf(out, "# %s (%s)\n", rows[i].help, origins[v->from]);
         for (int k = 0; k < v->n_items; k++)
-            print_value(rows[i].key, v->items[k], v->from != FROM_DEFAULT, out);
+            print_value(rows[i].key, v->items[k], true, v->from != FROM_DEFAULT, out);
         if (!v->n_items)
-            print_value(rows[i].key, v->text, v->from != FROM_DEFAULT && *v->text, out);
+            print_value(rows[i].key, v->text, !is_text(&rows[i]), v->from != FROM_DEFAULT && *v->text, out);
     }
     for (int i = 0; i < o->n_tools; i++) {
         const struct option_tool *t = &o->tools[i];
-        const char *const keys[] = {"description", "parameters", "command", "timeout_s", "max_output"};
-        const char *const texts[] = {t->description, t->parameters, t->command, t->timeout_s, t->max_output};
         buf_addf(out, "\n[tool %s]\n", t->name);
-        for (int k = 0; k < 5; k++)
-            if (texts[k])
-                print_value(keys[k], texts[k], true, out);
+#define TOOL_KEY(key) if (t->key) print_value(#key, t->key, false, true, out);
+#include "config/tool.def"
     }
 }

@@ -21,7 +21,9 @@ enum option_from { FROM_DEFAULT, FROM_FILE, FROM_ENVIRONMENT, FROM_COMMAND_LINE,
 
 /* A [tool NAME] section of the config file, as written there; NULL for what is missing. */
 struct option_tool {
-    char *name, *description, *parameters, *command, *timeout_s, *max_output;
+    char *name;
+#define TOOL_KEY(key) char *key;
+#include "config/tool.def"
 };
 
 struct options;
@@ -29,9 +31,11 @@ struct options;
 struct options *options_open(void);
 void options_close(struct options *o);
 
-/* The sources; each is false with a sentence that names what was found. */
-bool options_read_file(struct options *o, const char *path, struct err *e);     /* an absent file is an error */
+/* The sources; each is false with a sentence that names what was found.  options_read_file() also reads what a shell makes of
+ * <(command), for ten seconds; an absent file is an error. */
+bool options_read_file(struct options *o, const char *path, struct err *e);
 bool options_read_usual_file(struct options *o, struct err *e);         /* the XDG one; absent is fine */
+const char *options_warnings(const struct options *o);                  /* lines about what a file says in vain; "": nothing */
 bool options_read_environment(struct options *o, struct err *e);
 /* argv[1..]: options, and the words of the prompt, joined by blanks, into `prompt`.  *first: the first of them, NULL if it stands
  * behind `--` or there is none. */
@@ -53,6 +57,12 @@ const char *const *options_list(const struct options *o, enum option_id id, int 
 int      options_n_tools(const struct options *o);
 const struct option_tool *options_tool(const struct options *o, int i);
 
+/* For the reader of the file. */
+struct option_tool *options_tool_named(struct options *o, const char *name);    /* made if it is not there */
+char **option_tool_value(struct option_tool *t, const char *key);       /* NULL: a tool has nothing of that name */
+void options_warn(struct options *o, const char *path, int line, const char *what);
+bool options_unknown(const char *name, struct err *e);                  /* says so, and which name may be meant */
+
 /* The model's directory: what was chosen, else the bundled demo.  False with all the places that were looked at. */
 bool options_model_dir(const struct options *o, struct buf *dir, struct err *e);
 
@@ -62,7 +72,7 @@ struct option_about {
     enum value_type type;
     double min, max;                            /* the same: no bounds */
     char letter;                                /* 0: none */
-    bool repeats, flag_only, start_only;
+    bool repeats, text, flag_only, start_only;  /* text: any, also of several lines */
 };
 bool options_about(enum option_id id, struct option_about *about);     /* false: there is no such id */
 

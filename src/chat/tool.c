@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/builtin.h"
 
@@ -39,6 +40,12 @@ struct tools {
 
 /* --- the list --------------------------------------------------------------------------------------------------- */
 
+/* Between double quotes a backslash in front of anything else is one. */
+static bool escapes(const char *s, char quote)
+{
+    return *s == '\\' && s[1] && quote != '\'' && (!quote || strchr("\"\\$`\n", s[1]));
+}
+
 /* Splits as a shell splits words, with '...', "..." and \x, and nothing else of a shell.  `s` is changed. */
 static int split_words(char *s, char **words, int max)
 {
@@ -55,8 +62,8 @@ static int split_words(char *s, char **words, int max)
         for (; *s && (quote || !strchr(" \t\n", *s)); s++) {
             if (quote ? *s == quote : *s == '\'' || *s == '"')
                 quote = quote ? 0 : *s;
-            else if (*s == '\\' && quote != '\'' && s[1])
-                *to++ = *++s;
+            else if (escapes(s, quote) && *++s == '\n')
+                continue;               /* a line that goes on */
             else
                 *to++ = *s;
         }
@@ -141,7 +148,7 @@ static bool add_configured(struct tools *l, const struct option_tool *c, struct 
     if (!limit(c->max_output, MAX_OUTPUT, 16 << 20, &output))
         return err_set(e, "[tool %s]: max_output is '%s', expected 1 to %d bytes", c->name, c->max_output, 16 << 20);
     struct tool *t = &l->items[l->n];
-    *t = (struct tool){.words = strdup(c->command), .timeout_s = (int)timeout, .max_output = (size_t)output};
+    *t = (struct tool){.words = memory_strdup(c->command), .timeout_s = (int)timeout, .max_output = (size_t)output};
     int n = split_words(t->words, words, MAX_WORDS);
     t->schema = schema(c);
     if (n <= 0 || !t->schema) {
@@ -150,9 +157,8 @@ static bool add_configured(struct tools *l, const struct option_tool *c, struct 
         return n > 0 ? err_set(e, "[tool %s]: description is not UTF-8", c->name)
                      : err_set(e, "[tool %s]: command is '%s', expected a program and up to %d words, quotes closed", c->name, c->command, MAX_WORDS - 1);
     }
-    t->name = strdup(c->name);
-    t->argv = calloc((size_t)n + 1, sizeof *t->argv);
-    CHECK(t->argv);
+    t->name = memory_strdup(c->name);
+    t->argv = memory_got(calloc((size_t)n + 1, sizeof *t->argv));
     memcpy(t->argv, words, (size_t)n * sizeof *words);
     l->n++;
     return true;
@@ -160,14 +166,13 @@ static bool add_configured(struct tools *l, const struct option_tool *c, struct 
 
 struct tools *tools_open(const struct options *o, struct err *e)
 {
-    struct tools *l = calloc(1, sizeof *l);
-    CHECK(l);
+    struct tools *l = memory_got(calloc(1, sizeof *l));
     size_t max = (size_t)(N_BUILTINS + options_n_tools(o));
     l->items = calloc(max, sizeof *l->items);
     l->schemas = calloc(max, sizeof *l->schemas);
     CHECK(l->items && l->schemas);
     for (int i = 0; i < N_BUILTINS; i++)
-        l->items[l->n++] = (struct tool){.name = strdup(builtins[i].name), .schema = strdup(builtins[i].schema), .builtin = builtins[i].fn};
+        l->items[l->n++] = (struct tool){.name = memory_strdup(builtins[i].name), .schema = memory_strdup(builtins[i].schema), .builtin = builtins[i].fn};
     for (int i = 0; i < options_n_tools(o); i++)
         if (!add_configured(l, options_tool(o, i), e)) {
             tools_close(l);
@@ -360,8 +365,7 @@ static int spawn(struct tool_run *r, int in, int out)
 
 struct tool_run *tool_start(const struct tool *t, const char *arguments, size_t n, struct err *e)
 {
-    struct tool_run *r = calloc(1, sizeof *r);
-    CHECK(r);
+    struct tool_run *r = memory_got(calloc(1, sizeof *r));
     *r = (struct tool_run){.tool = t, .fd = -1, .start_ns = clock_ns()};
     if (t->builtin) {
         t->builtin(arguments, n, &r->out);

@@ -100,8 +100,12 @@ ask Hello < /dev/null
 is "the config file is read" "$(cmp out first && echo same)" same
 printf 'max_token = 24\n' > config/q35chat/q35chat.conf
 ask Hello < /dev/null
-is "an unknown key is a usage error" "$rc" 2
+is "an unknown key is a warning" "$rc" 0
 has "... with file, line and the key meant" "$(cat err)" "q35chat.conf:1: there is no option max_token (did you mean max_tokens?)"
+printf 'max_tokens = -1\n' > config/q35chat/q35chat.conf
+ask Hello < /dev/null
+is "a value out of range is a usage error" "$rc" 2
+has "... with file, line and range" "$(cat err)" "q35chat.conf:1: max_tokens is -1, expected 0 to "
 timeout $patience "$q" --help > out
 is "--help works with a broken config file" "$?" 0
 rm config/q35chat/q35chat.conf

@@ -162,6 +162,15 @@ static void test_tool__arguments_come_on_stdin_and_never_through_a_shell(void **
     assert_string_equal(call("words", "{}"), "a|b c|d \" e|f g|$HOME||");
 }
 
+static void test_tool__words_are_cut_as_a_shell_cuts_them(void **state)
+{
+    (void)state;
+    with("[tool words]\ncommand = printf '%s|' \"a\\n\\\\\\$b\\`\\x\" \\n 'c\\n' \"d\\\n  e\" f\\\n  g\n"
+         "[tool shell]\ncommand = bash -c \"printf 'x\\n\\ny'\"\n");
+    assert_string_equal(call("words", "{}"), "a\\n\\$b`\\x|n|c\\n|de|fg|");
+    assert_string_equal(call("shell", "{}"), "x\n\ny");
+}
+
 static void test_tool__exit_status_and_stderr_are_told(void **state)
 {
     (void)state;
@@ -197,7 +206,7 @@ static void test_tool__bad_definitions_are_refused_with_their_section(void **sta
         {"[tool clock]\ncommand = x\n", "[tool clock]: a built-in tool has this name"},
         {"[tool never]\ncommand = x\n", "in a list of tools this word means something else"},
         {"[tool a b]\ncommand = x\n", "[tool a b]: a name has letters, digits, - and _"},
-        {"[tool x]\ndescription = y\n", "[tool x]: command is missing"},
+        {"[tool x]\ndescription = y\n", "[tool x]: command is missing"}, {"[tool x]\n", "[tool x]: command is missing"},
         {"[tool x]\ncommand = 'a\n", "[tool x]: command is ''a', expected a program"},
         {"[tool x]\ncommand = a\nparameters = [1]\n", "[tool x]: parameters is not a JSON object"},
         {"[tool x]\ncommand = a\ntimeout_s = 0\n", "[tool x]: timeout_s is '0', expected 1 to 3600"},
@@ -265,6 +274,7 @@ int main(void)
         TEST(calculator_and_clock_answer),
         TEST(the_clock_leaves_the_programs_zone_alone),
         TEST(arguments_come_on_stdin_and_never_through_a_shell),
+        TEST(words_are_cut_as_a_shell_cuts_them),
         TEST(exit_status_and_stderr_are_told),
         TEST(limits_end_the_whole_group),
         TEST(bad_definitions_are_refused_with_their_section),

@@ -383,6 +383,17 @@ static void choose_locale(void)
         setlocale(LC_CTYPE, "C.UTF-8");
 }
 
+/* They stand on the usual screen, too, which is hidden now. */
+static void note_warnings(struct tui *t)
+{
+    for (const char *p = options_warnings(t->o), *end; (end = strchr(p, '\n')); p = end + 1) {
+        struct buf line = {0};
+        buf_add(&line, p, (size_t)(end - p));
+        app_note(&t->app, line.data);
+        buf_free(&line);
+    }
+}
+
 static bool open_screen(struct tui *t, struct err *e)
 {
     struct buf history = {0};
@@ -397,16 +408,22 @@ static bool open_screen(struct tui *t, struct err *e)
     t->term = term_open(&to, e);
     if (!t->term)
         return false;
+    t->wake_fd = wake_open();
+    if (t->wake_fd < 0) {
+        err_set(e, "cannot watch for signals: %s", strerror(errno));
+        term_close(t->term);
+        return false;
+    }
     t->theme = theme_find(to.theme);
     t->frame_ms = far ? 1000 / 20 : 1000 / 60;
     t->keys = keys_open();
     if (far)
         keys_escape_ms(t->keys, 100);
-    t->wake_fd = wake_open();
     app_open(&t->app, t->o, place_state(&history, "history.jsonl", &ignored) ? history.data : NULL);
     t->app.mouse = to.mouse;
     if (term_note(t->term))
         app_note(&t->app, term_note(t->term));
+    note_warnings(t);
     t->app.ms = now_ms();
     t->drawn_ms = t->app.ms - 1000;
     buf_free(&history);
