@@ -200,14 +200,15 @@ static void approve(struct turn *t, const struct chat_event *ev)
 static void show_figures(const struct turn *t, const struct chat_stats *s)
 {
     struct buf line = {0};
-    buf_addf(&line, "[%d tok, %.1f tok/s, ", s->n_tokens, s->tok_s);
+    buf_addc(&line, '[');
+    figure_turn(&line, s->n_prompt - s->n_cached, s->prefill_ms, s->n_tokens, s->decode_ms);
+    buf_addf(&line, ", %.1f tok/s, ", s->tok_s);
     if (s->acceptance >= 0)
         buf_addf(&line, "accept %.0f %%, ", 100 * s->acceptance);
     buf_adds(&line, "ctx ");
     figure_tokens(&line, s->ctx_used);
     buf_addc(&line, '/');
     figure_window(&line, s->ctx_total);
-    buf_addf(&line, ", %.1f s", s->wall_ms / 1000);
     if (s->joules > 0) {
         buf_adds(&line, ", ");
         figure_joules(&line, s->joules);

@@ -49,7 +49,7 @@ struct chat_stats {
     double prefill_ms, decode_ms, wall_ms;
     double tok_s;                       /* tokens after the first, over the time after the first */
     double acceptance;                  /* accepted / drafted; negative when nothing was drafted */
-    int    ctx_used, ctx_total;
+    int    ctx_used, ctx_total;         /* chat_context_used() when the turn had ended */
     double joules;                      /* of the device during the turn; 0: not known */
     uint64_t seed;
 };
@@ -144,9 +144,13 @@ bool chat_answer_now(struct chat *c);
 
 /* --- what fills the context, and the machine --- */
 /* what: "system", "tools", "user", "file", "answer", "tool" */
-struct chat_part { const char *what; char label[64]; int message, tokens; };
+struct chat_part { const char *what; char label[64]; int message, tokens; bool estimated; };
 /* Of the next prompt, in its order; to within a few tokens a message, estimates before CHAT_READY.  Valid until the next call. */
 int  chat_context(const struct chat *c, const struct chat_part **parts);
+/* How much of the context is taken: while an answer is made, its prompt and what there is of it; else the next prompt, which is
+ * the sum of the parts.  Every front end and command tells this figure. */
+struct chat_count { int tokens; bool estimated; };
+struct chat_count chat_context_used(const struct chat *c);
 int  chat_not_counted(const struct chat *c);            /* tokens of reasoning that no prompt will hold again; an estimate likewise */
 int  chat_count_tokens(const struct chat *c, const char *text, size_t n);       /* of a draft; an estimate before CHAT_READY */
 struct chat_machine {
@@ -159,7 +163,7 @@ struct chat_machine {
 void chat_machine(const struct chat *c, struct chat_machine *m);        /* cheap enough for once a second */
 bool chat_offer_tools(struct chat *c, const char *list, struct err *e);
 void chat_describe_sampling(const struct chat *c, struct buf *out);     /* a line: the values in force, and where they come from */
-void chat_sampling_name(const struct chat *c, struct buf *out);         /* in a few words: "thinking T 0.6" */
+void chat_sampling_name(const struct chat *c, struct buf *out);         /* "temperature 0.6"; "" while it is not known */
 void chat_list_tools(const struct chat *c, struct buf *out);
 
 /* --- sessions (chat/sessions.h lists them) --- */
@@ -191,10 +195,10 @@ struct chat_message chat_message(const struct chat *c, int i);
 struct chat_call { const char *name, *arguments; };
 struct chat_call chat_message_call(const struct chat *c, int i, int k);
 /* Files of a user message, "@path" in its text when it was sent: the model reads their text, the screen shows the message. */
-struct chat_file { const char *path; size_t bytes; int tokens; };
+struct chat_file { const char *path; size_t bytes; int tokens; bool estimated; };
 int  chat_n_files(const struct chat *c, int i);
 struct chat_file chat_file(const struct chat *c, int i, int k);
-/* Would "@path" attach?  Fills bytes and an estimate of tokens; else says why not. */
+/* Would "@path" attach?  Fills bytes and tokens; else says why not. */
 bool chat_check_file(const struct chat *c, const char *path, struct chat_file *out, struct err *e);
 
 #endif

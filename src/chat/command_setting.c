@@ -164,7 +164,8 @@ enum command_result command_stats(struct typed *c)
     for (int i = 0; i < CHAT_MAX_DEPTH && s->drafted[i]; i++)
         buf_addf(c->out, "draft %d    %d of %d accepted (%.0f %%)\n", i + 1, s->accepted[i], s->drafted[i],
                  100.0 * s->accepted[i] / s->drafted[i]);
-    buf_addf(c->out, "context    %d of %d\n", s->ctx_used, s->ctx_total);
+    struct chat_count used = chat_context_used(c->chat);
+    buf_addf(c->out, info ? "context    %s%d of %d\n" : "context    %s%d\n", used.estimated ? "~" : "", used.tokens, info ? info->n_ctx : 0);
     return COMMAND_DONE;
 }
 

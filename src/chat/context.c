@@ -30,9 +30,14 @@ int chat_count_tokens(const struct chat *c, const char *text, size_t n)
 
 /* --- files ------------------------------------------------------------------------------------------------------- */
 
+static bool file_counts(const struct chat *c, const struct entry_file *f)
+{
+    return c->tok && f->text.n < COUNTED;
+}
+
 static int file_tokens(const struct chat *c, struct entry_file *f)
 {
-    if (!c->tok || f->text.n >= COUNTED)
+    if (!file_counts(c, f))
         return estimate(f->text.n);
     if (!f->tokens)
         f->tokens = chat_count_tokens(c, f->text.p, f->text.n);
@@ -47,18 +52,20 @@ int chat_n_files(const struct chat *c, int i)
 struct chat_file chat_file(const struct chat *c, int i, int k)
 {
     struct entry_file *f = &c->t.entries[i]->files[k];
-    return (struct chat_file){f->path.p, f->bytes, file_tokens(c, f)};
+    return (struct chat_file){f->path.p, f->bytes, file_tokens(c, f), !file_counts(c, f)};
 }
 
 bool chat_check_file(const struct chat *c, const char *path, struct chat_file *out, struct err *e)
 {
     struct buf text = {0};
-    *out = (struct chat_file){.path = path};
+    *out = (struct chat_file){.path = path, .estimated = true};
     bool ok = attach_file(path, &out->bytes, NULL, NULL, e);
     if (ok)
         out->tokens = estimate(out->bytes);
-    if (ok && c->tok && out->bytes < COUNTED && (ok = attach_file(path, &out->bytes, &text, NULL, e)))
+    if (ok && c->tok && out->bytes < COUNTED && (ok = attach_file(path, &out->bytes, &text, NULL, e))) {
         out->tokens = chat_count_tokens(c, buf_str(&text), text.len);
+        out->estimated = false;
+    }
     buf_free(&text);
     return ok;
 }
@@ -77,7 +84,7 @@ static struct chat_part *add_part(const struct chat *c, int *n, const char *what
         m->parts = memory_got(realloc(m->parts, (size_t)m->cap_parts * sizeof *m->parts));
     }
     struct chat_part *p = &m->parts[(*n)++];
-    *p = (struct chat_part){.what = what, .message = message, .tokens = tokens};
+    *p = (struct chat_part){.what = what, .message = message, .tokens = tokens, .estimated = !c->tok};
     title_of_message(&line, label);
     size_t fits = unicode_complete(buf_str(&line), line.len < sizeof p->label ? line.len : sizeof p->label - 1);
     snprintf(p->label, sizeof p->label, "%.*s", (int)fits, buf_str(&line));
@@ -90,41 +97,49 @@ static int text_tokens(const struct chat *c, struct text t)
     return chat_count_tokens(c, t.p ? t.p : "", t.n);
 }
 
+/* An estimate is not kept: the tokenizer comes later than a session that is resumed. */
 static int entry_tokens(const struct chat *c, struct entry *m)
 {
-    if (m->tokens && c->tok)
+    if (m->tokens)
         return m->tokens;
     int n = text_tokens(c, m->m.content) + (m->m.role == ROLE_TOOL ? AROUND_RESULT : AROUND_MESSAGE);
     for (int i = 0; i < m->m.n_calls; i++)
         n += text_tokens(c, m->m.calls[i].name) + text_tokens(c, m->m.calls[i].arguments) + AROUND_CALL;
-    return m->tokens = n;
+    if (c->tok)
+        m->tokens = n;
+    return n;
 }
 
-/* The system prompt and the definitions of the tools, which the template puts before all messages. */
-static void add_head(const struct chat *c, int *n)
+/* Tokens of the system prompt and of the definitions of the tools, which the template puts before all messages. */
+static void count_head(const struct chat *c, int *system_tokens, int *tools_tokens)
 {
     int n_tools;
     const struct text *tools = tools_schemas(c->tools, &n_tools);
     const char *system = options_text(c->o, OPT_system);
-    int nothing = 0, with_system = 0, with_tools = 0;
     if (c->tok) {
-        nothing = prompt_head(NULL, NULL, 0, c->tok);
-        with_system = prompt_head(system, NULL, 0, c->tok);
-        with_tools = prompt_head(system, tools, n_tools, c->tok);
-    } else {
-        with_system = *system ? estimate(strlen(system)) + AROUND_MESSAGE : 0;
-        with_tools = with_system;
-        for (int i = 0; i < n_tools; i++)
-            with_tools += estimate(tools[i].n);
+        int with_system = prompt_head(system, NULL, 0, c->tok);
+        *system_tokens = with_system - prompt_head(NULL, NULL, 0, c->tok);
+        *tools_tokens = prompt_head(system, tools, n_tools, c->tok) - with_system;
+        return;
     }
+    *system_tokens = *system ? estimate(strlen(system)) + AROUND_MESSAGE : 0;
+    *tools_tokens = 0;
+    for (int i = 0; i < n_tools; i++)
+        *tools_tokens += estimate(tools[i].n);
+}
+
+static void add_head(const struct chat *c, int *n)
+{
+    const char *system = options_text(c->o, OPT_system);
+    struct buf names = {0};
+    int system_tokens, tools_tokens;
+    count_head(c, &system_tokens, &tools_tokens);
     if (*system)
-        add_part(c, n, "system", -1, with_system - nothing, text_of(system));
-    if (n_tools) {
-        struct buf names = {0};
-        tools_names(c->tools, true, &names);
-        add_part(c, n, "tools", -1, with_tools - with_system, text_of(buf_str(&names)));
-        buf_free(&names);
-    }
+        add_part(c, n, "system", -1, system_tokens, text_of(system));
+    tools_names(c->tools, true, &names);
+    if (tools_tokens)
+        add_part(c, n, "tools", -1, tools_tokens, text_of(buf_str(&names)));
+    buf_free(&names);
 }
 
 /* What tells it apart: the tool it calls, where it says nothing; its first line of text, not the fence of code. */
@@ -149,11 +164,32 @@ int chat_context(const struct chat *c, const struct chat_part **parts)
     for (int i = 0; i < c->t.n; i++) {
         struct entry *m = c->t.entries[i];
         add_part(c, &n, what[m->m.role], i, entry_tokens(c, m), label_of(m));
-        for (int k = 0; k < m->n_files; k++)
-            add_part(c, &n, "file", i, file_tokens(c, &m->files[k]), m->files[k].path);
+        for (int k = 0; k < m->n_files; k++) {
+            struct chat_part *p = add_part(c, &n, "file", i, file_tokens(c, &m->files[k]), m->files[k].path);
+            p->estimated = !file_counts(c, &m->files[k]);
+        }
     }
     *parts = c->memo->parts;
     return n;
+}
+
+struct chat_count chat_context_used(const struct chat *c)
+{
+    if (c->state == ANSWERING || c->state == ASKING || c->state == RUNNING)
+        return (struct chat_count){c->prompt.ids.n + c->answer.ids.n, false};
+    struct chat_count used = {0, !c->tok};
+    int system_tokens, tools_tokens;
+    count_head(c, &system_tokens, &tools_tokens);
+    used.tokens = system_tokens + tools_tokens;
+    for (int i = 0; i < c->t.n; i++) {
+        struct entry *m = c->t.entries[i];
+        used.tokens += entry_tokens(c, m);
+        for (int k = 0; k < m->n_files; k++) {
+            used.tokens += file_tokens(c, &m->files[k]);
+            used.estimated |= !file_counts(c, &m->files[k]);
+        }
+    }
+    return used;
 }
 
 int chat_not_counted(const struct chat *c)

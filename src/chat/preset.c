@@ -17,7 +17,7 @@ static struct preset choose(const struct options *o, const struct engine_info *i
 {
     const char *name = options_text(o, OPT_preset);
     if (!strcmp(name, "auto") && info->gen_temperature >= 0)
-        return (struct preset){"checkpoint", info->gen_temperature, info->gen_top_p >= 0 ? info->gen_top_p : 1,
+        return (struct preset){"the model's own", info->gen_temperature, info->gen_top_p >= 0 ? info->gen_top_p : 1,
                                info->gen_top_k >= 0 ? info->gen_top_k : 0, 0, 0, 1};
     if (!strcmp(name, "auto"))
         name = options_on(o, OPT_think) ? "thinking" : "plain";
@@ -55,10 +55,13 @@ static const struct engine_info unknown = {.gen_temperature = -1};
 void preset_name(const struct options *o, const struct engine_info *info, struct buf *out)
 {
     struct sampling s;
-    info = info ? info : &unknown;
-    preset_sampling(o, info, &s);
+    const char *preset = options_text(o, OPT_preset);
+    bool own = !strcmp(preset, "auto");
+    if (!info && own && !options_given(o, OPT_temperature))
+        return;                         /* the model's own values may be others */
+    preset_sampling(o, info ? info : &unknown, &s);
     if (s.temperature > 0)
-        buf_addf(out, "%s T %g", choose(o, info).name, s.temperature);
+        buf_addf(out, "%s%stemperature %g", own ? "" : preset, own ? "" : ", ", s.temperature);
     else
         buf_adds(out, "greedy");
 }
@@ -71,7 +74,7 @@ void preset_describe(const struct options *o, const struct engine_info *info, st
     buf_addf(out, "preset %s", options_text(o, OPT_preset));
     if (strcmp(from, options_text(o, OPT_preset)))
         buf_addf(out, " (now: %s)", from);
-    buf_addf(out, info ? "; there are %s\n" : "; there are %s; the checkpoint's own values are known when it is loaded\n",
+    buf_addf(out, info ? "; there are %s\n" : "; there are %s; the model's own values are known when it is loaded\n",
              options_choices(OPT_preset));
     buf_addf(out, "temperature %g, top_p %g, top_k %d, min_p %g, presence_penalty %g, repetition_penalty %g\n", s.temperature, s.top_p,
              s.top_k, s.min_p, s.presence_penalty, s.repetition_penalty);

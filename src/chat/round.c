@@ -56,6 +56,7 @@ void round_finish(struct chat *c, enum chat_end end, const char *why)
     /* nothing came of it: as if it had not been said, so that the front end can give the message back to its editor */
     bool nothing = c->turn_start == c->t.n && (end == CHAT_INTERRUPTED || end == CHAT_FAILED || c->t.entries[c->t.n - 1]->shown);
     const char *taken_back = nothing ? tree_take_back(c) : NULL;
+    s->ctx_used = chat_context_used(c).tokens;
     keep_retry(c);
     struct chat_event *ev = outbox_post(&c->out, CHAT_DONE, NULL, why, strlen(why));
     ev->end = end;
@@ -369,7 +370,6 @@ static void add_request(struct chat_stats *s, const struct turn_stats *t, bool a
         s->drafted[i] += t->drafted[i];
         s->accepted[i] += t->accepted[i];
     }
-    s->ctx_used = t->n_prompt + t->n_tokens;
 }
 
 static int after_first(const struct turn_stats *t)

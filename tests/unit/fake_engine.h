@@ -27,6 +27,7 @@ static struct {
     int  n_answers, n_submits, n_interrupts;
     int  batch;                         /* tokens in an event */
     bool not_ready;                     /* until fake_ready() */
+    bool reads;                         /* each prompt is half read, until fake_read() */
     int  n_ctx;
     float gen_temperature;
     double joules;                      /* used so far */
@@ -43,7 +44,8 @@ struct engine {
     struct ids left;                    /* of the running answer */
     int  done, n_alternatives;
     enum finish finish;
-    bool running, hangs;
+    bool running, hangs, told;          /* told: how far the reading is */
+    int  n_prompt;
     uint32_t serial;
     struct event out[8];
     const char *fatal;
@@ -89,6 +91,12 @@ static inline void fake_ready(void)
     wake(fake_engine);
 }
 
+static inline void fake_read(void)
+{
+    fake.reads = false;
+    wake(fake_engine);
+}
+
 static inline void fake_dies(const char *why)
 {
     fake_engine->fatal = why;
@@ -127,6 +135,8 @@ uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep
     g->finish = a->finish;
     g->hangs = a->hangs;
     g->running = true;
+    g->told = false;
+    g->n_prompt = n_ids;
     wake(g);
     return ++g->serial;
 }
@@ -164,6 +174,12 @@ struct event_list engine_drain(struct engine *g)
         g->dead = true;
         g->out[l.n] = (struct event){.kind = EV_FATAL};
         snprintf(g->out[l.n++].message, sizeof g->out->message, "%s", g->fatal);
+    }
+    if (g->running && fake.reads && g->finish != FINISH_INTERRUPTED) {
+        if (!g->told)
+            g->out[l.n++] = (struct event){.kind = EV_PREFILL, .serial = g->serial, .done = (size_t)g->n_prompt / 2, .total = (size_t)g->n_prompt};
+        g->told = true;
+        return l;
     }
     for (int k = 0; k < 2 && g->running && !g->dead; k++) {
         struct event *ev = &g->out[l.n];

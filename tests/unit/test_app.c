@@ -312,7 +312,7 @@ static void test_app__a_dialog_takes_no_keys_of_the_transcript_away(void **state
 static void test_app__figures_of_the_turn_are_there_while_it_runs(void **state)
 {
     (void)state;
-    stage_begin(40, 160);
+    stage_begin(40, 180);
     stage_set(OPT_think, "off");
     stage_set(OPT_temperature, "0.6");
     fake_end("one two three four five six", FINISH_STOP, true);
@@ -325,13 +325,70 @@ static void test_app__figures_of_the_turn_are_there_while_it_runs(void **state)
     }
     assert_true(chat_busy(stage.chat));
     assert_shows("accept 70%");
-    assert_shows("plain T 0.6");
+    assert_shows("temperature 0.6");
     assert_shows("step ms        10.0     10.0");  /* now and turn: as the engine says, whenever somebody looks */
     assert_shows("█");
     stage_key("Ctrl-C");
     stage_answer();
-    assert_shows("tok in ");
+    assert_shows("read 10 in 0.0 s, 28 tok in 0.1 s, ");      /* reading and answering apart */
     assert_shows(" J");
+    stage_end();
+}
+
+static void test_app__an_answer_that_goes_on_is_read_first_and_counted_once(void **state)
+{
+    char fills[32];
+    (void)state;
+    stage_begin(24, 160);
+    stage_set(OPT_think, "off");
+    stage_set(OPT_tools, "none");
+    fake_end("one two three four five", FINISH_LENGTH, true);
+    fake_end(" six", FINISH_LENGTH, true);
+    stage_open();
+    stage_say("Go");
+    for (int i = 0; i < 12; i++)
+        stage_pass(50);
+    stage_key("Ctrl-C");
+    stage_answer();
+    assert_shows("stopped");
+    fake.reads = true;
+    stage_key("Enter");
+    stage_pass(50);
+    stage_pass(600);
+    int prompt = fake.prompts[1].n, read = prompt / 2;
+    assert_true(prompt > fake.prompts[0].n);            /* the old part is in it */
+    assert_shows(" reading 0:00");
+    snprintf(fills, sizeof fills, "%d of %d tok", read, prompt);
+    assert_shows(fills);
+    assert_int_equal(chat_context_used(stage.chat).tokens, prompt);
+    fake_read();
+    for (int i = 0; i < 12; i++)
+        stage_pass(100);
+    assert_shows(" answering 0:01");
+    assert_int_equal(chat_context_used(stage.chat).tokens, prompt + 4);
+    snprintf(fills, sizeof fills, "ctx %d/100k", prompt + 4);
+    assert_shows(fills);
+    stage_key("Ctrl-C");
+    stage_answer();
+    snprintf(fills, sizeof fills, "ctx %d/100k", chat_context_used(stage.chat).tokens);
+    assert_shows(fills);
+    assert_int_equal(chat_last_stats(stage.chat)->ctx_used, chat_context_used(stage.chat).tokens);
+    stage_end();
+}
+
+static void test_app__values_of_sampling_are_told_once_they_are_known(void **state)
+{
+    (void)state;
+    stage_begin(24, 160);
+    fake.gen_temperature = 0.75f;
+    fake.not_ready = true;
+    stage_open();
+    assert_hides("temperature");
+    fake_ready();
+    stage_load();
+    assert_shows("temperature 0.75");
+    stage_say("/preset coding");
+    assert_shows("coding, temperature 0.");
     stage_end();
 }
 
@@ -564,6 +621,8 @@ int main(void)
         cmocka_unit_test(test_app__thinking_is_switched_for_the_next_turn),
         cmocka_unit_test(test_app__a_dialog_takes_no_keys_of_the_transcript_away),
         cmocka_unit_test(test_app__figures_of_the_turn_are_there_while_it_runs),
+        cmocka_unit_test(test_app__an_answer_that_goes_on_is_read_first_and_counted_once),
+        cmocka_unit_test(test_app__values_of_sampling_are_told_once_they_are_known),
         cmocka_unit_test(test_app__keys_of_the_config_file_work_and_bad_ones_are_told),
         cmocka_unit_test(test_app__keys_are_told_and_do_nothing_while_they_are_tested),
         cmocka_unit_test(test_app__a_large_paste_asks_what_it_is),

@@ -325,6 +325,34 @@ static void test_attach__the_parts_of_the_context_add_up(void **state)
     assert_true(sum >= real * 9 / 10 && sum <= real * 11 / 10);
 }
 
+static void test_attach__estimates_of_a_resumed_session_are_counted_anew(void **state)
+{
+    static const char digits[] = "12345678901234567890123456789012345678901234567890";
+    const struct chat_front front = {.keeps = true, .attaches = true, .tools = "none"};
+    struct buf note = {0};
+    struct err e = {0};
+    int n;
+    (void)state;
+    ask(digits);
+    int exact = chat_context_used(c).tokens;
+    assert_false(chat_context_used(c).estimated);
+    char *path = strdup(chat_saved_as(c));
+    chat_close(c);
+    c = chat_open(o, &front, &e);
+    assert_non_null(c);
+    assert_true(chat_load(c, path, &note, &e));
+    assert_true(chat_context_used(c).estimated);        /* the tokenizer is not there yet */
+    assert_true(chat_context_used(c).tokens < exact);
+    while (!chat_ready(c)) {
+        chat_wait(c, -1, 1000);
+        chat_drain(c, &n);
+    }
+    assert_int_equal(chat_context_used(c).tokens, exact);
+    assert_false(chat_context_used(c).estimated);
+    buf_free(&note);
+    free(path);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_attach__##name, setup, teardown)
@@ -340,6 +368,7 @@ int main(void)
         CHAT(other_front_ends_send_text),
         CHAT(a_file_can_be_looked_at_before),
         CHAT(the_parts_of_the_context_add_up),
+        CHAT(estimates_of_a_resumed_session_are_counted_anew),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     tokenizer_close(fake.tok);

@@ -412,7 +412,7 @@ static void test_command__presets_themes_and_the_context_are_shown(void **state)
     (void)state;
     fake_say("x</think>one");
     run("/preset");
-    assert_string_equal(out.data, "preset auto (now: thinking); there are auto|thinking|coding|plain; the checkpoint's own values are known when it is loaded\n"
+    assert_string_equal(out.data, "preset auto (now: thinking); there are auto|thinking|coding|plain; the model's own values are known when it is loaded\n"
                                   "temperature 1, top_p 0.95, top_k 20, min_p 0, presence_penalty 1.5, repetition_penalty 1\n");
     answer("hi");
     run("/preset coding");

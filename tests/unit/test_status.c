@@ -33,6 +33,12 @@ static const struct status answering = {
     .session = "review", .hint = "^C stop\t^C",
 }, loading = {
     .state = "loading", .note = "ready in about 17 s", .session = "untitled", .queued = 1,
+}, named = {
+    .state = "answering", .timed = true, .state_s = 13, .tok_s = 46.2, .drafted = 100, .accepted = 71, .ctx_used = 3100, .ctx_estimated = true,
+    .ctx_total = 131072, .session = "A title of some length", .hint = "^C stop\t^C", .signs = "NO-THINK",
+}, after = {
+    .state = "ready", .tok_s = 129, .ctx_used = 403, .ctx_total = 8192, .hint = "F1 keys\tF1",
+    .cost = "read 383 in 1.3 s, 24 tok in 0.2 s, 5 J\t24 tok in 0.2 s",
 }, crowded = {
     .state = "waiting for approval", .timed = true, .state_s = 3725, .tok_s = 46.1, .drafted = 9, .accepted = 3, .ctx_used = 130000,
     .ctx_total = 131072, .session = "Why is a hash map O(1) on average?", .hint = "y a p e n or Esc", .queued = 2, .below = 1237,
@@ -46,6 +52,10 @@ static const struct row { const struct status *s; int cols; const char *line; } 
     {&answering, 120, " answering 0:13  46.2 tok/s  accept 71%  2.4 tok/step  ctx 3.1k/128k 2%  T 0.6  84.1/119 GiB  71 C     hashmap  ^C stop\n"},
     {&answering, 160, " answering 0:13  46.2 tok/s  accept 71%  2.4 tok/step  ctx 3.1k/128k 2%  [----------]  T 0.6  84.1/119 GiB  71 C  41 W"
                       "  KV turbo4              hashmap  ^C stop\n"},
+    {&named, 80,      " answering 0:13  46.2 tok/s  accept 71%  ctx ~3.1k/128k 2%    NO-THINK  ^C stop\n"},
+    {&named, 90,      " answering 0:13  46.2 tok/s  accept 71%  ctx ~3.1k/128k 2%  A title...  NO-THINK  ^C stop\n"},
+    {&after, 60,      " ready  129 tok/s  ctx 403/8k 4%  24 tok in 0.2 s   F1 keys\n"},
+    {&after, 110,     " ready  129 tok/s  ctx 403/8k 4%  [----------]  read 383 in 1.3 s, 24 tok in 0.2 s, 5 J               F1 keys\n"},
     {&reading, 80,    " reading 0:05  80%  1.9k tok/s  ctx 62.0k/128k 47%              review  ^C stop\n"},
     {&loading, 80,    " loading  ready in about 17 s                 untitled  1 queued (Alt-Up edits)\n"},
     {&loading, 40,    " loading  ready in about 17 s  1 queued\n"},

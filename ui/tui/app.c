@@ -138,10 +138,8 @@ void app_edit(struct app *a, int message)
 void app_count_context(struct app *a)
 {
     struct figures *f = &a->figures;
-    f->ctx_used = 0;
     f->n_parts = chat_context(a->chat, &f->parts);
-    for (int i = 0; i < f->n_parts; i++)
-        f->ctx_used += f->parts[i].tokens;
+    f->ctx = chat_context_used(a->chat);
     f->not_counted = chat_not_counted(a->chat);
 }
 
@@ -160,7 +158,6 @@ static void on_done(struct app *a, const struct chat_event *ev)
         input_give_back(a, ev->taken_back);
     }
     app_count_context(a);
-    a->figures.n_tokens = a->phase.n_tokens = 0;
     buf_free(&both);
 }
 
@@ -186,8 +183,6 @@ static void on_event(struct app *a, const struct chat_event *ev)
         on_fatal(a, ev);
     if (ev->kind == CHAT_READY)
         app_count_context(a);           /* until now it was an estimate */
-    if (ev->kind == CHAT_PREFILL)
-        a->figures.ctx_used = (int)ev->total;
 }
 
 /* What has come while a turn is under way. */
@@ -227,10 +222,10 @@ static void sample(struct app *a)
     f->phase = a->phase.kind;
     f->progress = a->phase.progress;
     f->tok_s = rate_now(&a->phase.rate, a->ms);
-    f->n_tokens = app_busy(a) ? a->phase.n_tokens : 0;
     if (a->chat)
         chat_stats_now(a->chat, &f->turn);
     if (app_busy(a)) {
+        f->ctx = chat_context_used(a->chat);
         steps_sample(&a->steps, &f->turn);
         steps_recent(&a->steps, &f->recent);
     }

@@ -48,12 +48,11 @@ enum wish {
 struct figures {
     int64_t sampled_ms, machine_ms;
     double  tok_s;
-    int     n_tokens;                   /* of the answer under way */
     struct chat_stats turn;             /* of the turn under way, else of the last one; */
     struct chat_stats recent;           /* its last two seconds */
     struct progress progress;           /* of loading or reading, while `phase` lasts */
     enum phase_kind phase;
-    int     ctx_used;                   /* of the prompt, without them */
+    struct chat_count ctx;              /* what is taken of the context */
     struct chat_machine machine;
     const struct chat_part *parts;      /* of the next prompt */
     int     n_parts, not_counted;       /* not_counted: tokens of reasoning that stay out of it */

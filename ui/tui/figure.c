@@ -56,6 +56,17 @@ void figure_joules(struct buf *out, double n)
         buf_addf(out, "%.1f kJ", n / 1e3);
 }
 
+void figure_turn(struct buf *out, int n_read, double read_ms, int n_tokens, double answer_ms)
+{
+    if (n_read > 0) {
+        buf_adds(out, "read ");
+        figure_tokens(out, n_read);
+        buf_addf(out, " in %.1f s, ", read_ms / 1000);
+    }
+    figure_count(out, n_tokens);
+    buf_addf(out, " tok in %.1f s", answer_ms / 1000);
+}
+
 void figure_clock(struct buf *out, int seconds)
 {
     if (seconds < 0)

@@ -166,6 +166,7 @@ static void draw_context(struct pen *p, const struct panel *d, int room)
     if (d->ctx_total <= 0)
         return;
     section(p, "CONTEXT");
+    buf_adds(&figures, d->ctx_estimated ? "~" : "");
     figure_tokens(&figures, d->ctx_used);
     buf_adds(&figures, " of ");
     figure_window(&figures, d->ctx_total);

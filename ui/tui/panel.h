@@ -20,6 +20,7 @@ struct panel {
     const char *session, *model, *persona, *think, *branch, *sampling, *recipe;         /* recipe: formats, a comma between */
     /* CONTEXT: of the next prompt */
     int ctx_used, ctx_total;
+    bool ctx_estimated;
     const struct panel_part *parts;
     int n_parts;
     int not_counted;            /* tokens of old reasoning */

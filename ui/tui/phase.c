@@ -30,6 +30,8 @@ void phase_turn(struct phase *p, int64_t ms)
 
 void phase_event(struct phase *p, const struct chat_event *ev, int64_t ms)
 {
+    if (ev->replayed)                   /* the beginning of an answer that goes on: it is still to be read */
+        return;
     switch (ev->kind) {
     case CHAT_LOADING:
         progress_add(&p->progress, ms, ev->done, ev->total, 0);
@@ -74,7 +76,7 @@ void phase_event(struct phase *p, const struct chat_event *ev, int64_t ms)
 
 void phase_tokens(struct phase *p, int n_tokens, int64_t ms)
 {
-    if (n_tokens > p->n_tokens)
+    if (n_tokens > p->n_tokens && p->kind != PHASE_READING)
         rate_add(&p->rate, ms, n_tokens - p->n_tokens);
     p->n_tokens = n_tokens;
 }

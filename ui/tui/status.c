@@ -42,6 +42,14 @@ static void say_text(struct row *r, int priority, const char *text)
         buf_adds(&say(r, priority)->text, text);
 }
 
+/* Two forms with a tab between; without one it is the long form. */
+static void say_long_and_short(struct saying *it, const char *both)
+{
+    const char *tab = strchr(both, '\t');
+    buf_add(&it->text, both, tab ? (size_t)(tab - both) : strlen(both));
+    buf_adds(&it->less, tab ? tab + 1 : "");
+}
+
 static void say_state(struct row *r, const struct status *s)
 {
     const char *state = s->state ? s->state : "";
@@ -66,7 +74,7 @@ static void say_speed(struct row *r, const struct status *s)
         buf_adds(text, " tok/s");
     }
     if (s->drafted > 0)
-        buf_addf(&say(r, 6)->text, "accept %d%%", (int)(100.0 * s->accepted / s->drafted + 0.5));
+        buf_addf(&say(r, 5)->text, "accept %d%%", (int)(100.0 * s->accepted / s->drafted + 0.5));
     if (s->per_step > 0)
         buf_addf(&say(r, 7)->text, "%.1f tok/step", s->per_step);
 }
@@ -78,7 +86,7 @@ static void say_context(struct row *r, const struct status *s)
     int percent = (int)(100.0 * s->ctx_used / s->ctx_total), full = (int)((double)BAR * s->ctx_used / s->ctx_total + 0.5);
     struct saying *it = say(r, 2), *bar = say(r, 12);
     it->look.style = bar->look.style = percent >= 90 ? STYLE_status_bad : percent >= 75 ? STYLE_status_warn : STYLE_status;
-    buf_adds(&it->text, "ctx ");
+    buf_adds(&it->text, s->ctx_estimated ? "ctx ~" : "ctx ");
     figure_tokens(&it->text, s->ctx_used);
     buf_addc(&it->text, '/');
     figure_window(&it->text, s->ctx_total);
@@ -93,12 +101,8 @@ static void say_context(struct row *r, const struct status *s)
 static void say_machine(struct row *r, const struct status *s)
 {
     double gib = 1 << 30;
-    if (s->cost && *s->cost) {
-        struct saying *it = say(r, 6);
-        const char *in = strstr(s->cost, " in ");
-        buf_adds(&it->text, s->cost);
-        buf_adds(&it->less, in ? in + 4 : "");
-    }
+    if (s->cost && *s->cost)
+        say_long_and_short(say(r, 6), s->cost);
     say_text(r, 7, s->sampling);
     if (s->memory_used > 0 && s->memory_total > 0)
         buf_addf(&say(r, 8)->text, "%.1f/%.0f GiB", s->memory_used / gib, s->memory_total / gib);
@@ -151,12 +155,8 @@ static void say_right(struct row *r, const struct status *s)
         buf_addf(&it->text, "%d queued (Alt-Up edits)", s->queued);
         buf_addf(&it->less, "%d queued", s->queued);
     }
-    if (s->hint && *s->hint) {
-        struct saying *it = say(r, 4);
-        const char *tab = strchr(s->hint, '\t');
-        buf_add(&it->text, s->hint, tab ? (size_t)(tab - s->hint) : strlen(s->hint));
-        buf_adds(&it->less, tab ? tab + 1 : "");
-    }
+    if (s->hint && *s->hint)
+        say_long_and_short(say(r, 4), s->hint);
     for (int i = first; i < r->n; i++)
         r->at[i].right = true;
 }

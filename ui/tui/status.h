@@ -17,14 +17,15 @@ struct status {
     const char *note;           /* 2  about the state: "ready in about 17 s" */
     int    percent;             /* 2  of the reading or loading; shown when > 0 */
     int    ctx_used, ctx_total; /* 2  tokens: of the next prompt, of the window.  Yellow from 75 %, red from 90 % */
+    bool   ctx_estimated;       /*    "~" before it */
     double read_tok_s;          /* 3  while reading a prompt */
     double tok_s;               /* 3  now (rate.h), or of the last turn */
     const char *hint;           /* 4  the key that matters now, long and short with a tab between: "^C stop\t^C" */
     const char *session;        /* 5  its title, cut where that makes room for the acceptance */
-    int    drafted, accepted;   /* 6  drafts of this turn */
+    int    drafted, accepted;   /* 5  before the title; drafts of this turn */
     double per_step;            /* 7  tokens per step */
-    const char *sampling;       /* 7  "T 0.6", "precise" */
-    const char *cost;           /* 6  of the last turn: "612 tok in 13.2 s, 540 J"; where that is too long what is behind "in" */
+    const char *sampling;       /* 7  "temperature 0.6", "coding, temperature 0.6" */
+    const char *cost;           /* 6  of the last turn, long and short: "read 383 in 1.3 s, 24 tok in 0.2 s, 5 J\t24 tok in 0.2 s" */
     double memory_used, memory_total;           /* 8  bytes */
     int    celsius;             /* 9 */
     const char *throttled;      /* 2  why clocks are lowered */

@@ -94,19 +94,20 @@ static void put_speed(const struct app *a, struct status *s)
     s->per_step = per_step(t);
 }
 
-/* Of the last turn: tokens, seconds, joules. */
+/* Of the last turn: what was read and what was said, each with its seconds; joules.  In short what was said. */
 static const char *cost(struct app *a)
 {
     const struct chat_stats *t = chat_last_stats(a->chat);
     buf_reset(&a->cost);
     if (app_busy(a) || !t->n_tokens || !options_on(a->o, OPT_stats))
         return NULL;
-    figure_count(&a->cost, t->n_tokens);
-    buf_addf(&a->cost, " tok in %.1f s", t->wall_ms / 1000);
+    figure_turn(&a->cost, t->n_prompt - t->n_cached, t->prefill_ms, t->n_tokens, t->decode_ms);
     if (t->joules > 0) {
         buf_adds(&a->cost, ", ");
         figure_joules(&a->cost, t->joules);
     }
+    buf_addc(&a->cost, '\t');
+    figure_turn(&a->cost, 0, 0, t->n_tokens, t->decode_ms);
     return a->cost.data;
 }
 
@@ -130,7 +131,8 @@ void summary_status(struct app *a, struct status *s)
     s->state_s = (int)((a->ms - p->since_ms) / 1000);
     if (moves && a->figures.progress.total)
         s->percent = progress_percent(&a->figures.progress);
-    s->ctx_used = a->figures.ctx_used + a->figures.n_tokens;
+    s->ctx_used = a->figures.ctx.tokens;
+    s->ctx_estimated = a->figures.ctx.estimated;
     s->ctx_total = chat_info(a->chat) ? chat_info(a->chat)->n_ctx : 0;
     s->session = chat_title(a->chat);
     s->queued = a->queue.n;
@@ -170,7 +172,8 @@ static void put_context(struct app *a, struct panel *p)
     }
     p->parts = a->parts;
     p->n_parts = n;
-    p->ctx_used = f->ctx_used + f->n_tokens;
+    p->ctx_used = f->ctx.tokens;
+    p->ctx_estimated = f->ctx.estimated;
     p->not_counted = f->not_counted;
     p->ctx_total = chat_info(a->chat) ? chat_info(a->chat)->n_ctx : 0;
 }
