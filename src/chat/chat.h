@@ -195,7 +195,7 @@ struct chat_message chat_message(const struct chat *c, int i);
 struct chat_call { const char *name, *arguments; };
 struct chat_call chat_message_call(const struct chat *c, int i, int k);
 /* Files of a user message, "@path" in its text when it was sent: the model reads their text, the screen shows the message. */
-struct chat_file { const char *path; size_t bytes; int tokens; bool estimated; };
+struct chat_file { const char *path, *text; size_t bytes; int tokens; bool estimated; };      /* text: NULL from chat_check_file() */
 int  chat_n_files(const struct chat *c, int i);
 struct chat_file chat_file(const struct chat *c, int i, int k);
 /* Would "@path" attach?  Fills bytes and tokens; else says why not. */

@@ -52,7 +52,7 @@ int chat_n_files(const struct chat *c, int i)
 struct chat_file chat_file(const struct chat *c, int i, int k)
 {
     struct entry_file *f = &c->t.entries[i]->files[k];
-    return (struct chat_file){f->path.p, f->bytes, file_tokens(c, f), !file_counts(c, f)};
+    return (struct chat_file){f->path.p, f->text.p ? f->text.p : "", f->bytes, file_tokens(c, f), !file_counts(c, f)};
 }
 
 bool chat_check_file(const struct chat *c, const char *path, struct chat_file *out, struct err *e)

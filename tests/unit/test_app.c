@@ -188,6 +188,41 @@ static void test_app__view_mode_reads_searches_and_goes_back(void **state)
     stage_end();
 }
 
+static void test_app__every_fold_opens_by_key_and_by_click(void **state)
+{
+    struct key_event click = {.kind = KEYS_KEY, .code = KEY_CLICK, .row = 3, .col = 4};
+    (void)state;
+    stage_begin(24, 80);
+    stage.keeps = true;
+    fake_say("One word.\n</think>\n\nIt is a licence.");
+    stage_open();
+    stage_say("What is @LICENSE about?");
+    stage_answer();
+    assert_shows("> What is @LICENSE about?\n  LICENSE  1");
+    stage_key("Ctrl-O");
+    assert_shows("\n  One word.\n");
+    assert_shows("Ctrl-O reads it");
+    stage_key("Ctrl-O");                /* on to the file above; the thought is shut again */
+    assert_shows("  Apache License\n");
+    assert_hides("\n  One word.\n");
+    stage_type("x");                    /* anything else: Ctrl-O now closes what is open */
+    assert_shows("Ctrl-O closes it");
+    stage_key("Ctrl-O");
+    assert_hides("Apache License");
+    stage_keys("Backspace Alt-V K K Enter");
+    assert_shows("  Apache License\n");
+    stage_keys("Enter J Enter");
+    assert_hides("Apache License");
+    assert_shows("\n  One word.\n");
+    stage_keys("Enter q");
+    stage_screen();
+    app_key(&stage.app, &click, stage.ms);
+    assert_shows("\n  One word.\n");
+    app_key(&stage.app, &click, stage.ms);
+    assert_hides("\n  One word.\n");
+    stage_end();
+}
+
 static void test_app__view_mode_marks_selects_lines_and_lists_addresses(void **state)
 {
     struct buf text = {0};
@@ -615,6 +650,7 @@ int main(void)
         cmocka_unit_test(test_app__the_history_is_searched_and_the_draft_comes_back),
         cmocka_unit_test(test_app__the_tree_goes_to_another_branch),
         cmocka_unit_test(test_app__view_mode_reads_searches_and_goes_back),
+        cmocka_unit_test(test_app__every_fold_opens_by_key_and_by_click),
         cmocka_unit_test(test_app__view_mode_marks_selects_lines_and_lists_addresses),
         cmocka_unit_test(test_app__the_inspector_lets_the_answer_go_on_from_another_token),
         cmocka_unit_test(test_app__heat_colours_what_was_guessed_and_what_was_drafted),

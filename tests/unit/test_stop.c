@@ -367,7 +367,7 @@ static void test_stop__the_model_is_told_why_not(void **state)
     stage_answer();
     assert_string_equal(chat_message(stage.chat, 2).text, "error: the user did not allow this call: too easy");
     assert_string_equal(chat_message(stage.chat, 3).text, "Done.");
-    assert_shows("$ calculator 2+3                                       not run  1 line  (Ctrl-O)");
+    assert_shows("$ calculator 2+3                                       (Ctrl-O)  not run  1 line");
     stage_end();
 }
 

@@ -430,6 +430,7 @@ void app_key(struct app *a, const struct key_event *ev, int64_t ms)
     bool armed = ms < a->quit_until;
     if (armed)
         buf_reset(&a->hint);
+    a->walks = false;
     if (a->literal)
         literally(a, ev);
     else if (ev->kind == KEYS_TEXT)
@@ -438,6 +439,8 @@ void app_key(struct app *a, const struct key_event *ev, int64_t ms)
         view_click(a, ev->row, ev->col);
     else
         press(a, ev->code, ev->mods);
+    if (!a->walks)
+        pane_rest(a->pane);
     if (armed)                          /* any other key disarms */
         a->quit_until = 0;
 }

@@ -91,6 +91,7 @@ struct app {
     int  pane_rows;                     /* of the transcript, when it was drawn last, */
     struct area at_pane, at_input;      /* and where */
     bool panel, bare, raw, mouse;
+    bool walks;                         /* the key under way goes from fold to fold */
     bool closing;                       /* the program ends: nothing that waits is sent */
     enum heat heat;
     enum heat tinted;                   /* as it is shown, */

@@ -147,6 +147,32 @@ void act_details(struct app *a)
         return;
     if (!pane_toggle(a->pane))
         app_hint(a, "nothing is folded");
+    a->walks = true;
+}
+
+static void choose_fold(struct app *a, int direction)
+{
+    if (!pane_choose_fold(a->pane, direction))
+        app_hint(a, direction < 0 ? "nothing is folded above" : "nothing is folded below");
+}
+
+void act_fold_up(struct app *a)
+{
+    choose_fold(a, -1);
+}
+
+void act_fold_down(struct app *a)
+{
+    choose_fold(a, 1);
+}
+
+void act_fold(struct app *a)
+{
+    int item = pane_here(a->pane);
+    if (item >= 0 && pane_folds(a->pane, item))
+        pane_toggle_fold(a->pane, item);
+    else
+        app_hint(a, "nothing is folded here: J and K go to what is, q goes back");
 }
 
 void act_raw(struct app *a)

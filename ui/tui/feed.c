@@ -76,20 +76,26 @@ static void loaded_thought_head(struct feed *f, int item, int message, size_t by
     pane_head(f->pane, item, head);
 }
 
-/* What stands at the side of a message: the files it brought, and its place among those beside it. */
+/* What stands at the side of a message: its place among those beside it. */
 static void message_head(struct feed *f, int item, int message)
 {
-    struct buf head = {0};
+    char head[32] = "";
     int which, n = chat_siblings(f->chat, message, &which);
-    for (int k = 0; pane_kind(f->pane, item) == ITEM_USER && k < chat_n_files(f->chat, message); k++) {
-        struct chat_file file = chat_file(f->chat, message, k);
-        buf_addf(&head, head.len ? ", %s " : "%s ", file.path);
-        figure_tokens(&head, file.tokens);
-        buf_adds(&head, " tok");
-    }
     if (n > 1)
-        buf_addf(&head, "%s<%d/%d>", head.len ? "  " : "", which + 1, n);
-    pane_head(f->pane, item, buf_str(&head));
+        snprintf(head, sizeof head, "<%d/%d>", which + 1, n);
+    pane_head(f->pane, item, head);
+}
+
+/* "main.c  6.1 kB  1.9k tok" */
+static void file_head(struct feed *f, int item, const struct chat_file *file)
+{
+    struct buf head = {0};
+    buf_addf(&head, "%s  ", file->path);
+    figure_bytes(&head, file->bytes);
+    buf_adds(&head, file->estimated ? "  ~" : "  ");
+    figure_tokens(&head, file->tokens);
+    buf_adds(&head, " tok");
+    pane_head(f->pane, item, head.data);
     buf_free(&head);
 }
 
@@ -159,13 +165,24 @@ static void expect_call(struct walk *w, int i, int k)
     pane_end(p, item);
 }
 
+static void expect_user(struct walk *w, int i, const char *text)
+{
+    struct feed *f = w->f;
+    bool fresh;
+    message_head(f, expect_text(w, ITEM_USER, i, text, &fresh), i);
+    for (int k = 0; k < chat_n_files(f->chat, i); k++) {
+        struct chat_file file = chat_file(f->chat, i, k);
+        file_head(f, expect_text(w, ITEM_FILE, i, file.text, &fresh), &file);
+    }
+}
+
 static void expect_message(struct walk *w, int i)
 {
     struct feed *f = w->f;
     struct chat_message m = chat_message(f->chat, i);
     bool fresh;
     if (!strcmp(m.role, "user"))
-        message_head(f, expect_text(w, ITEM_USER, i, m.text, &fresh), i);
+        expect_user(w, i, m.text);
     if (strcmp(m.role, "assistant"))
         return;                         /* a tool's words stand in its call */
     if (*m.reasoning) {

@@ -94,7 +94,7 @@ bool item_shows(const struct item *it)
 
 bool item_is_open(const struct item *it)
 {
-    bool shut = it->kind == ITEM_USER || it->kind == ITEM_REASONING || it->kind == ITEM_CALL;
+    bool shut = it->kind == ITEM_USER || it->kind == ITEM_REASONING || it->kind == ITEM_FILE || it->kind == ITEM_CALL;
     return it->fold == FOLD_OPEN || (it->fold == FOLD_AUTO && !shut);
 }
 
@@ -104,6 +104,7 @@ bool item_folds(struct item *it)
     case ITEM_USER:
         return it->own.n > FOLD_ROWS;
     case ITEM_REASONING:
+    case ITEM_FILE:
         return has_text(it);
     case ITEM_CALL:
         return it->source.len > it->body || it->shown < it->body - 1;
@@ -126,7 +127,7 @@ long item_guess(const struct item *it, int columns)
 static struct look body_look(const struct item *it)
 {
     static const enum style style[] = {
-        [ITEM_USER] = STYLE_user, [ITEM_REASONING] = STYLE_reasoning, [ITEM_ANSWER] = STYLE_text, [ITEM_CALL] = STYLE_tool,
+        [ITEM_USER] = STYLE_user, [ITEM_REASONING] = STYLE_reasoning, [ITEM_FILE] = STYLE_text, [ITEM_ANSWER] = STYLE_text, [ITEM_CALL] = STYLE_tool,
         [ITEM_NOTE] = STYLE_note, [ITEM_ERROR] = STYLE_error, [ITEM_OUTPUT] = STYLE_text,
     };
     return (struct look){(uint8_t)style[it->kind], 0};
@@ -184,7 +185,7 @@ static void add_source_line(struct item *it, size_t at, size_t end, int columns)
         lines_add(&one, body_look(it), it->source.data + at, end - at, at);
     make_margin(it, &margin);
     struct lines_margin m = {it->kind == ITEM_OUTPUT ? NULL : &margin, it->own.n ? 1 : 0, 1};
-    lines_fill(&it->own, &one, 0, output ? LINES_CODE : LINES_WORDS, m, columns);
+    lines_fill(&it->own, &one, 0, output || it->kind == ITEM_FILE ? LINES_CODE : LINES_WORDS, m, columns);
     lines_free(&one);
     lines_free(&margin);
 }
@@ -275,10 +276,11 @@ static size_t add_frame(struct item *it, int columns, int indent, const char *si
 
 static const struct look dim = {STYLE_dim, 0};
 
-static void add_reasoning_head(struct item *it, int columns)
+/* The line of a thought or of a file. */
+static void add_fold_head(struct item *it, int columns)
 {
     const char *text = it->head ? it->head : it->live ? "thinking" : "thought";
-    const char *hint = !has_text(it) ? "" : item_is_open(it) ? "Ctrl-O closes it" : "Ctrl-O reads it";
+    const char *hint = !it->hinted || !has_text(it) ? "" : item_is_open(it) ? "Ctrl-O closes it" : "Ctrl-O reads it";
     int indent = columns < NARROW ? 0 : 2;
     if (columns < NARROW)
         hint = "";
@@ -295,24 +297,33 @@ static long count_lines(const char *s, size_t n)
     return lines;
 }
 
-/* The right side of a card's line: what it came to, how much it said, which key opens it; what there is room for. */
+/* The right side of a card's line: what it came to, how much it said, before them which key opens it; what there is room for. */
 static void call_summary(const struct item *it, int columns, int left, bool more, struct buf *out)
 {
     long lines = count_lines(buf_str(&it->source) + it->body, it->source.len - it->body);
     int room = columns - 3 - (left < columns / 2 ? left : columns / 2);
-    struct buf count = {0};
+    struct buf count = {0}, all = {0};
     const char *hint = item_is_open(it) ? "(Ctrl-O closes it)" : "(Ctrl-O)";
     if (lines) {
         figure_count(&count, lines);
         buf_adds(&count, lines == 1 ? " line" : " lines");
     }
-    const char *texts[] = {it->head ? it->head : "", buf_str(&count), (lines || more) && !it->live ? hint : ""};
+    const char *texts[] = {it->head ? it->head : "", buf_str(&count), it->hinted && (lines || more) && !it->live ? hint : ""};
     for (int i = 0; i < 3; i++) {
         int wide = glyph_columns(buf_str(out), out->len) + (out->len ? 2 : 0) + glyph_columns(texts[i], strlen(texts[i]));
-        if (*texts[i] && wide <= room)
-            buf_addf(out, "%s%s", out->len ? "  " : "", texts[i]);
+        if (!*texts[i] || wide > room)
+            continue;
+        const char *gap = out->len ? "  " : "";
+        buf_reset(&all);
+        if (i == 2)
+            buf_addf(&all, "%s%s%s", texts[i], gap, buf_str(out));
+        else
+            buf_addf(&all, "%s%s%s", buf_str(out), gap, texts[i]);
+        buf_reset(out);
+        buf_adds(out, all.data);
     }
     buf_free(&count);
+    buf_free(&all);
 }
 
 static void add_call_head(struct item *it, int columns)
@@ -334,7 +345,8 @@ static void add_user_foot(struct item *it, int hidden, int columns)
     struct buf text = {0};
     buf_adds(&text, "... ");
     figure_count(&text, hidden);
-    buf_adds(&text, hidden == 1 ? " more line, Ctrl-O" : " more lines, Ctrl-O");
+    buf_adds(&text, hidden == 1 ? " more line" : " more lines");
+    buf_adds(&text, it->hinted ? ", Ctrl-O" : "");
     add_frame(it, columns, columns < 8 ? 0 : 2, "", (struct part){text.data, text.len, LINES_NO_SOURCE, dim}, (struct part){"", 0, 0, dim});
     buf_free(&text);
 }
@@ -372,9 +384,9 @@ static void rows_of_user(struct item *it, const struct item_view *v)
     add_user_foot(it, it->own.n - FOLDED_ROWS, v->columns);
 }
 
-static void rows_of_reasoning(struct item *it, const struct item_view *v)
+static void rows_of_fold(struct item *it, const struct item_view *v)
 {
-    add_reasoning_head(it, v->columns);
+    add_fold_head(it, v->columns);
     it->n_head = 1;
     if (!item_is_open(it))
         return;
@@ -433,7 +445,8 @@ bool item_layout(struct item *it, const struct item_view *v)
         rows_of_user(it, v);
         break;
     case ITEM_REASONING:
-        rows_of_reasoning(it, v);
+    case ITEM_FILE:
+        rows_of_fold(it, v);
         break;
     case ITEM_CALL:
         rows_of_call(it, v);
@@ -511,7 +524,7 @@ bool item_hides(const struct item *it, size_t at)
         return false;
     if (it->kind == ITEM_USER)
         return it->n_foot && at >= it->own.lines[it->n_body].source;
-    return it->kind == ITEM_REASONING || (it->kind == ITEM_CALL && at >= it->shown);
+    return it->kind == ITEM_REASONING || it->kind == ITEM_FILE || (it->kind == ITEM_CALL && at >= it->shown);
 }
 
 /* --- drawing --- */

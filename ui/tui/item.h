@@ -17,6 +17,7 @@ struct item {
     enum item_kind kind;
     int  message;
     bool live;                  /* more may come */
+    bool hinted;                /* its line names the key that opens or closes it */
     enum { FOLD_AUTO, FOLD_SHUT, FOLD_OPEN } fold;
     struct buf source;
     size_t body;                /* of a call: where its output begins, behind its line */

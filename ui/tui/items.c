@@ -64,6 +64,8 @@ int items_gap(const struct items *s, int i)
     const struct item *above = &s->at[k], *it = &s->at[i];
     if (s->view.columns < NARROW)
         return it->kind == ITEM_USER;
+    if (it->kind == ITEM_FILE)
+        return above->kind == ITEM_FILE && item_is_open(above);
     if (above->kind == ITEM_REASONING || (above->kind == ITEM_CALL && it->kind == ITEM_CALL))
         return item_is_open(above);
     return above->kind != it->kind || (it->kind != ITEM_NOTE && it->kind != ITEM_ERROR);

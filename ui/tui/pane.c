@@ -23,6 +23,8 @@ struct pane {
     struct pane_place drawn;    /* what the last draw had there; item -1: there was none, or it does not count any more */
 
     int chosen, opened;         /* opened: by the last pane_toggle(); -1: none */
+    bool walks;                 /* the next pane_toggle() goes up from there */
+    int hinted;                 /* the item whose line names the key; -1: none */
     struct { int item; size_t at, n; } selected;
     struct search search;
 };
@@ -34,6 +36,7 @@ struct pane *pane_open(void)
     struct pane *p = memory_got(calloc(1, sizeof *p));
     p->area = (struct area){0, 0, 24, 80};
     p->items.view = (struct item_view){.columns = 80, .rows = 24};
+    p->hinted = -1;
     pane_reset(p);
     return p;
 }
@@ -124,6 +127,8 @@ void pane_cut(struct pane *p, int item)
         p->chosen = -1;
     if (p->opened >= item)
         p->opened = -1;
+    if (p->hinted >= item)
+        p->hinted = -1;
     search_cut(&p->search, item);
     if (p->selected.item >= item)
         p->selected.n = 0;
@@ -275,6 +280,26 @@ static void draw_row(struct pane *p, struct spot s, struct cells *c, struct area
     item_draw(it, s.row - gap, &over, c, a, at_row);
 }
 
+static int next_fold(struct pane *p, int first);
+
+/* Only the fold that pane_toggle() means names the key. */
+static void hint_fold(struct pane *p)
+{
+    enum { ABOVE = 64 };                /* items above the view that are looked at */
+    int top = top_spot(p).item, fold = next_fold(p, top > ABOVE ? top - ABOVE : 0);
+    if (fold == p->hinted)
+        return;
+    if (p->hinted >= 0) {
+        p->items.at[p->hinted].hinted = false;
+        items_changed(&p->items, p->hinted);
+    }
+    if (fold >= 0) {
+        p->items.at[fold].hinted = true;
+        items_changed(&p->items, fold);
+    }
+    p->hinted = fold;
+}
+
 static void set_area(struct pane *p, struct area a)
 {
     bool same = a.rows == p->area.rows && a.cols == p->area.cols;
@@ -293,6 +318,7 @@ void pane_draw(struct pane *p, struct cells *c, struct area a)
     set_area(p, a);
     if (p->showing.item >= 0)
         bring_into_view(p, p->showing.item, p->showing.at);
+    hint_fold(p);
     struct spot top = top_spot(p);
     int row = -top.row, i = top.item;
     for (; i < p->items.n && row < a.rows; i++) {
@@ -367,7 +393,7 @@ bool pane_jump(struct pane *p, int direction, bool users_only)
 
 static bool is_conversation(const struct item *it)
 {
-    return it->kind == ITEM_USER || it->kind == ITEM_REASONING || it->kind == ITEM_ANSWER || it->kind == ITEM_CALL;
+    return it->kind != ITEM_NOTE && it->kind != ITEM_ERROR && it->kind != ITEM_OUTPUT;
 }
 
 int pane_here(struct pane *p)
@@ -445,11 +471,11 @@ void pane_fold(struct pane *p, int item, bool folded)
     items_changed(&p->items, item);
 }
 
-static bool has_details(struct pane *p, int i)
+bool pane_folds(struct pane *p, int item)
 {
-    enum item_kind kind = p->items.at[i].kind;
-    bool may = kind == ITEM_USER || kind == ITEM_REASONING || kind == ITEM_CALL;
-    return may && items_rows(&p->items, i) && item_folds(&p->items.at[i]);
+    enum item_kind kind = p->items.at[item].kind;
+    bool may = kind == ITEM_USER || kind == ITEM_REASONING || kind == ITEM_FILE || kind == ITEM_CALL;
+    return may && items_rows(&p->items, item) && item_folds(&p->items.at[item]);
 }
 
 static bool head_in_view(struct pane *p, int i)
@@ -458,29 +484,44 @@ static bool head_in_view(struct pane *p, int i)
     return in_view(p, (struct spot){i, items_gap(&p->items, i)}, &row);
 }
 
-/* The item whose details are meant; -1: none.  What was opened last is closed again. */
-static int details(struct pane *p)
+/* From `i` up to `first`; -1: there is none. */
+static int fold_above(struct pane *p, int i, int first, bool shut)
 {
-    struct spot top = top_spot(p), bottom = items_move(&p->items, top, p->area.rows - 1);
-    int prefer[] = {p->chosen, p->opened}, i;
-    for (int k = 0; k < 2; k++)
-        if (prefer[k] >= 0 && has_details(p, prefer[k]) && head_in_view(p, prefer[k]))
-            return prefer[k];
-    if (p->follows) {
-        for (i = p->items.n - 1; i >= 0 && !has_details(p, i);)
-            i--;
-        return i;
+    while (i >= first && !(pane_folds(p, i) && !(shut && item_is_open(&p->items.at[i]))))
+        i--;
+    return i >= first ? i : -1;
+}
+
+static int fold_below(struct pane *p, int i)
+{
+    while (i < p->items.n && !pane_folds(p, i))
+        i++;
+    return i < p->items.n ? i : -1;
+}
+
+/* The last item that begins in or above the view. */
+static int last_in_view(struct pane *p)
+{
+    struct spot bottom = items_move(&p->items, top_spot(p), p->area.rows - 1);
+    if (p->follows || bottom.item >= p->items.n)
+        return p->items.n - 1;
+    return bottom.item - (bottom.row < items_gap(&p->items, bottom.item));
+}
+
+/* What the next pane_toggle() opens or closes; -1: nothing, or it stands before the item `first`. */
+static int next_fold(struct pane *p, int first)
+{
+    int prefer[] = {p->chosen, p->opened}, last = last_in_view(p), i;
+    bool open = p->opened >= 0 && item_is_open(&p->items.at[p->opened]);
+    if (p->walks && open) {
+        i = fold_above(p, p->opened - 1, first, true);
+        return i < 0 && !first ? p->opened : i;
     }
-    for (i = top.item; i <= bottom.item && i < p->items.n; i++)
-        if (has_details(p, i))
-            return i;
-    for (i = top.item - 1; i >= 0; i--)
-        if (has_details(p, i))
-            return i;
-    for (i = bottom.item + 1; i < p->items.n; i++)
-        if (has_details(p, i))
-            return i;
-    return -1;
+    for (int k = 0; k < 2; k++)
+        if (prefer[k] >= 0 && (k == 0 || open) && pane_folds(p, prefer[k]) && head_in_view(p, prefer[k]))
+            return prefer[k];
+    i = fold_above(p, last, first, false);
+    return i < 0 && !first ? fold_below(p, last + 1) : i;
 }
 
 /* After a fold the top row stays: what was opened may push the end out of view, but not its head; and the end may come back. */
@@ -493,22 +534,76 @@ static void keep_top(struct pane *p, struct pane_place place)
     p->top = p->drawn = place;
 }
 
-bool pane_toggle(struct pane *p)
+/* `other`: an item that folds at the same time, or -1. */
+static void toggle(struct pane *p, int item, int other)
 {
-    int i = details(p);
-    if (i < 0)
-        return false;
-    struct item *it = &p->items.at[i];
+    struct item *it = item_at_index(p, item);
     struct spot top = top_spot(p);
     struct pane_place place = place_of(p, top);
-    bool seen = head_in_view(p, i) || top.item == i, close = item_is_open(it);
-    pane_fold(p, i, close);
-    p->opened = close ? -1 : i;
+    bool seen = head_in_view(p, item) || top.item == item;
+    if (other >= 0)
+        pane_fold(p, other, true);
+    pane_fold(p, item, item_is_open(it));
     if (!seen)
-        pane_show(p, i, 0);
+        pane_show(p, item, 0);
     else if (!p->follows || !it->live)
         keep_top(p, place);
+}
+
+bool pane_toggle(struct pane *p)
+{
+    int item = next_fold(p, 0);
+    if (item < 0)
+        return false;
+    bool close = item_is_open(&p->items.at[item]);
+    toggle(p, item, p->walks && !close ? p->opened : -1);
+    p->opened = close ? -1 : item;
+    p->walks = !close;
+    if (p->chosen >= 0)
+        p->chosen = item;
     return true;
+}
+
+void pane_rest(struct pane *p)
+{
+    p->walks = false;
+}
+
+bool pane_choose_fold(struct pane *p, int direction)
+{
+    int last = last_in_view(p), i;
+    bool from = p->chosen >= 0 && head_in_view(p, p->chosen);
+    if (direction > 0)
+        i = fold_below(p, from ? p->chosen + 1 : top_spot(p).item);
+    else
+        i = fold_above(p, from ? p->chosen - 1 : last, 0, false);
+    if (i < 0)
+        return false;
+    if (!head_in_view(p, i))
+        stay_at(p, items_move(&p->items, (struct spot){i, items_gap(&p->items, i)}, -(p->area.rows / 3)));
+    p->chosen = i;
+    return true;
+}
+
+int pane_fold_at(struct pane *p, int row)
+{
+    struct spot s = top_spot(p);
+    row += s.row;
+    for (int i = s.item; i < p->items.n && row >= 0; i++) {
+        const struct item *it = &p->items.at[i];
+        int rows = items_rows(&p->items, i), at = row - items_gap(&p->items, i);
+        if (row < rows)
+            return at >= 0 && (at < it->n_head || at >= it->n_head + it->n_body) && pane_folds(p, i) ? i : -1;
+        row -= rows;
+    }
+    return -1;
+}
+
+void pane_toggle_fold(struct pane *p, int item)
+{
+    toggle(p, item, -1);
+    p->opened = item_is_open(&p->items.at[item]) ? item : -1;
+    p->walks = false;
 }
 
 void pane_raw(struct pane *p, bool raw)

@@ -20,6 +20,7 @@ struct pane;
 enum item_kind {
     ITEM_USER,                  /* "> " before it; more than 12 rows fold to the first ones */
     ITEM_REASONING,             /* one line until it is opened; while it grows, opened, at most a third of the view: its end */
+    ITEM_FILE,                  /* that came with a message: one line, the head, until it is opened */
     ITEM_ANSWER,                /* markdown */
     ITEM_CALL,                  /* a tool's card, see pane_call() */
     ITEM_NOTE,                  /* a sentence of the program */
@@ -56,7 +57,15 @@ void pane_select(struct pane *p, int item, size_t at, size_t n);
 
 /* Folds: the top row stays where it is. */
 void pane_fold(struct pane *p, int item, bool folded);
-bool pane_toggle(struct pane *p);                       /* the details in view (following: the newest ones); false: there are none */
+/* The fold that is meant: the chosen one in view, else the newest, of those in view where one has scrolled.  Called again, it closes
+ * that and opens the one above, at last none; after pane_rest() it closes what is open.  Its line says so, no other does.
+ * False: there is none. */
+bool pane_toggle(struct pane *p);
+void pane_rest(struct pane *p);                         /* something else was done since */
+bool pane_choose_fold(struct pane *p, int direction);   /* the next one from the chosen one, or from the view; false: no more */
+int  pane_fold_at(struct pane *p, int row);             /* whose line stands in that row of the area that was drawn last; -1: none */
+void pane_toggle_fold(struct pane *p, int item);
+bool pane_folds(struct pane *p, int item);              /* it has something to open or to close */
 void pane_raw(struct pane *p, bool raw);                /* answers as source */
 void pane_bars(struct pane *p, bool bars);              /* "| " before what was thought: no look tells it from an answer */
 void pane_tables(struct pane *p, enum table_shape shape);

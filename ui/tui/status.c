@@ -74,7 +74,7 @@ static void say_speed(struct row *r, const struct status *s)
         buf_adds(text, " tok/s");
     }
     if (s->drafted > 0)
-        buf_addf(&say(r, 5)->text, "accept %d%%", (int)(100.0 * s->accepted / s->drafted + 0.5));
+        buf_addf(&say(r, s->timed ? 5 : 6)->text, "accept %d%%", (int)(100.0 * s->accepted / s->drafted + 0.5));
     if (s->per_step > 0)
         buf_addf(&say(r, 7)->text, "%.1f tok/step", s->per_step);
 }

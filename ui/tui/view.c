@@ -285,9 +285,12 @@ void view_click(struct app *a, int row, int col)
 {
     int item;
     size_t byte;
+    bool reads = (a->mode == MODE_INPUT && !input_popup(a)) || a->mode == MODE_VIEW;
     if (a->approve.on)
         return;
-    if (a->mode == MODE_INPUT && inside(a->at_input, row, col))
+    if (reads && inside(a->at_pane, row, col) && (item = pane_fold_at(a->pane, row - a->at_pane.row)) >= 0)
+        pane_toggle_fold(a->pane, item);
+    else if (a->mode == MODE_INPUT && inside(a->at_input, row, col))
         editor_click(a->editor, row - a->at_input.row, col - a->at_input.col);
     else if (a->mode == MODE_VIEW && inside(a->at_pane, row, col) && pane_at(a->pane, row - a->at_pane.row, col - a->at_pane.col, &item, &byte))
         pane_choose(a->pane, item);
