@@ -100,8 +100,7 @@ int progress_percent(const struct progress *p)
     return (int)(100 * part(p->done, p->total));
 }
 
-/* "[====####----]" of `columns` with its brackets. */
-static void add_bar(struct buf *out, const struct progress *p, int columns)
+void progress_bar(struct buf *out, const struct progress *p, int columns)
 {
     int n = columns - 2, cached = (int)(part(p->cached, p->total) * n), done = (int)(part(p->done, p->total) * n);
     buf_addc(out, '[');
@@ -118,7 +117,7 @@ static int draw_bar(const struct progress *p, struct cells *c, struct area a, co
     int col = cells_puts(c, a, 0, a.cols >= 60 ? 2 : 0, plain, what);
     if (columns < 8)
         return col;
-    add_bar(&bar, p, columns);
+    progress_bar(&bar, p, columns);
     size_t filled = 0;
     while (filled < bar.len && bar.data[filled] != '-' && bar.data[filled] != ']')
         filled++;
@@ -128,8 +127,7 @@ static int draw_bar(const struct progress *p, struct cells *c, struct area a, co
     return col;
 }
 
-/* "about 7 s left" */
-static void add_left(struct buf *out, const struct progress *p, int64_t ms)
+void progress_left(struct buf *out, const struct progress *p, int64_t ms)
 {
     int s = progress_left_s(p, ms);
     if (s <= 0)
@@ -175,25 +173,35 @@ void progress_draw_prompt(const struct progress *p, int64_t ms, struct cells *c,
         figure_rate(second, rate);
         buf_adds(second, " tok/s");
     }
-    add_left(second, p, ms);
+    progress_left(second, p, ms);
     buf_adds(&second[1], "Ctrl-C gives the draft back");
     draw_texts(c, a, 1, a.cols >= 60 ? 12 : 0, "; ", second, 2);
+}
+
+void progress_bytes(struct buf *out, const struct progress *p)
+{
+    bool small = p->total < 100000000;          /* a demo model */
+    buf_addf(out, "%.1f of %.1f %s", (double)p->done / (small ? 1e6 : 1e9), (double)p->total / (small ? 1e6 : 1e9), small ? "MB" : "GB");
+}
+
+void progress_bytes_s(struct buf *out, const struct progress *p)
+{
+    double rate = progress_rate(p);
+    if (rate > 0)
+        buf_addf(out, rate < 1e8 ? "%.1f MB/s" : "%.1f GB/s", rate / (rate < 1e8 ? 1e6 : 1e9));
 }
 
 void progress_draw_load(const struct progress *p, int64_t ms, struct cells *c, struct area a)
 {
     struct buf first[3] = {0}, second[2] = {0};
-    double rate = progress_rate(p);
     int col = draw_bar(p, c, a, a.cols >= 60 ? "weights  " : "weights ", 26);
     if (p->total) {
         buf_addf(&first[0], "%3d%%", progress_percent(p));
-        bool small = p->total < 100000000;      /* a demo model */
-        buf_addf(&first[1], "%.1f of %.1f %s", (double)p->done / (small ? 1e6 : 1e9), (double)p->total / (small ? 1e6 : 1e9), small ? "MB" : "GB");
+        progress_bytes(&first[1], p);
     }
-    if (rate > 0)
-        buf_addf(&first[2], rate < 1e8 ? "%.1f MB/s" : "%.1f GB/s", rate / (rate < 1e8 ? 1e6 : 1e9));
+    progress_bytes_s(&first[2], p);
     draw_texts(c, a, 0, col + 1, "   ", first, 3);
-    add_left(second, p, ms);
+    progress_left(second, p, ms);
     buf_adds(&second[1], "then check and warm up");
     draw_texts(c, a, 1, a.cols >= 60 ? 2 : 0, "; ", second, 2);
 }

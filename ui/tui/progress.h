@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "ui/tui/cells.h"
 
 enum { PROGRESS_CHUNKS = 8 };
@@ -26,6 +27,13 @@ void   progress_add(struct progress *p, int64_t ms, size_t done, size_t total, s
 double progress_rate(const struct progress *p);         /* per second, over the last chunks; 0: not known yet */
 int    progress_left_s(const struct progress *p, int64_t ms);   /* whole seconds, rounded up; -1: not known yet */
 int    progress_percent(const struct progress *p);      /* 0..100, 100 only when it is done; -1: total is not known */
+
+/* Parts of it as text: "[====####----]" of so many columns; "1.2 of 4.5 GB"; "92.1 MB/s", nothing while it is not known; "about 7 s left",
+ * after a comma where something stands already. */
+void progress_bar(struct buf *out, const struct progress *p, int columns);
+void progress_bytes(struct buf *out, const struct progress *p);
+void progress_bytes_s(struct buf *out, const struct progress *p);
+void progress_left(struct buf *out, const struct progress *p, int64_t ms);
 
 /* Two rows (one, where the area has no more): the bar, '=' for what was cached, '#' for what was done, '-' for the rest, and
  * the figures beside it.  The prompt's figures are tokens, the weights' bytes. */
