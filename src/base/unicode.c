@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <wchar.h>
 
 #include <utf8proc.h>
 
@@ -246,10 +247,14 @@ uint32_t unicode_lower(uint32_t cp)
     return (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp);
 }
 
+/* libc's table is the one that curses goes by.  It is there in locales with all of Unicode only, whose characters take up to 4
+ * bytes or more; in others nothing but ASCII is drawn, and utf8proc's table does, which knows no mark that takes a column. */
 int unicode_width(uint32_t cp)
 {
-    int w = utf8proc_charwidth((utf8proc_int32_t)cp);
-    return w < 0 ? 0 : w > 2 ? 2 : w;
+    if (MB_CUR_MAX < 4)
+        return unicode_kind(cp) == UNICODE_BEHIND ? 1 : utf8proc_charwidth((utf8proc_int32_t)cp);
+    int w = wcwidth((wchar_t)cp);
+    return w > 2 ? 2 : w;
 }
 
 size_t unicode_grapheme(const char *s, size_t n, int *width)
@@ -258,6 +263,7 @@ size_t unicode_grapheme(const char *s, size_t n, int *width)
     utf8proc_int32_t state = 0;
     size_t i = unicode_decode(s, n, &prev, NULL);
     int w = unicode_width(prev);
+    w = w < 0 ? 0 : w;
     while (i < n) {
         size_t k = unicode_decode(s + i, n - i, &cp, NULL);
         if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)prev, (utf8proc_int32_t)cp, &state))

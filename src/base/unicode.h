@@ -39,7 +39,8 @@ enum unicode_kind unicode_kind(uint32_t cp);
 /* The lower case letter of a capital one, else cp itself. */
 uint32_t unicode_lower(uint32_t cp);
 
-/* Columns on a terminal: 0, 1 or 2. */
+/* Columns on a terminal as libc and so curses count them: 0, 1 or 2; -1: libc does not know it as something to draw.  The only
+ * place that asks for the width of a character. */
 int unicode_width(uint32_t cp);
 /* Length in bytes of the first grapheme cluster of s[0..n), n > 0; its columns go to *width (may be NULL). */
 size_t unicode_grapheme(const char *s, size_t n, int *width);

@@ -246,15 +246,15 @@ static void test_markdown__another_width_lays_out_again(void **state)
     markdown_close(m);
 }
 
-/* A parser would make a million cells of it. */
+/* A parser would make two hundred thousand cells of it; more columns are no table to newer releases of md4c. */
 static void test_markdown__a_table_of_holes_is_shown_as_source(void **state)
 {
     struct buf b = {0};
     (void)state;
     buf_adds(&b, "|a|\n");
-    for (int i = 0; i < 1000; i++)
+    for (int i = 0; i < 100; i++)
         buf_adds(&b, "|-");
-    for (int i = 0; i < 1000; i++)
+    for (int i = 0; i < 2000; i++)
         buf_adds(&b, "\n|b|");
     struct markdown *m = open_with(b.data, 80);
     markdown_end(m);

@@ -185,23 +185,41 @@ static bool color_is(const VTermColor *c, int32_t want, bool fg)
     return want < 0 ? own : !own && VTERM_COLOR_IS_INDEXED(c) && c->indexed.idx == want;
 }
 
-/* The characters of column `half` (0 or 1) of a glyph as code points; a flag has one in each.  What libc does not know is shown
- * as a replacement. */
+/* The columns that libvterm itself gives to a glyph. */
+static int far_columns(const struct glyph *g)
+{
+    VTerm *vt = vterm_new(1, 20);
+    VTermPos pos;
+    vterm_set_utf8(vt, 1);
+    vterm_input_write(vt, g->text, g->n);
+    vterm_state_get_cursorpos(vterm_obtain_state(vt), &pos);
+    vterm_free(vt);
+    return pos.col;
+}
+
+/* The characters of column `half` (0 or 1) of a glyph as code points; a flag has one in each. */
 static int chars_of(const struct glyph *g, int half, uint32_t *out)
 {
     int n = 0, column = -1;
     for (size_t i = 0; i < g->n;) {
         uint32_t cp;
         i += unicode_decode(g->text + i, g->n - i, &cp, NULL);
-        if (wcwidth((wchar_t)cp) < 0) {
-            *out = half ? ' ' : UNICODE_REPLACEMENT;
-            return 1;
-        }
-        column += wcwidth((wchar_t)cp) > 0;
+        column += unicode_width(cp) > 0;
         if (column == half)
             out[n++] = cp;
     }
     return n;
+}
+
+/* What is to be seen in a column of a glyph; its number of characters.  At the right edge there is a replacement where a terminal
+ * might begin a new row.  -1: the terminal does not agree about the glyph, anything may be seen. */
+static int chars_at(const struct glyph *g, int half, int room, uint32_t *out)
+{
+    if (glyph_disputed(g) && glyph_most_columns(g) > room) {
+        *out = half ? ' ' : UNICODE_REPLACEMENT;
+        return 1;
+    }
+    return glyph_disputed(g) && far_columns(g) != g->width ? -1 : chars_of(g, half, out);
 }
 
 static void check_cell(struct far_end *f, const struct theme *theme, const struct cells *c, int row, int col)
@@ -211,9 +229,9 @@ static void check_cell(struct far_end *f, const struct theme *theme, const struc
     uint32_t chars[8] = {0};
     int half = want->glyph.width == 0;
     vterm_screen_get_cell(f->screen, (VTermPos){row, col}, &got);
-    int n = chars_of(half ? &want[-1].glyph : &want->glyph, half, chars);
-    if (half && !n)
-        return;                                 /* the right half of one wide character */
+    int n = chars_at(&want[-half].glyph, half, c->cols - col + half, chars);
+    if (n < 0 || (half && !n))
+        return;                                 /* or it is the right half of one wide character */
     bool blank = n == 1 && chars[0] == ' ';
     bool ok = blank && (got.chars[0] == 0 || got.chars[0] == ' ');
     if (!ok)
@@ -378,6 +396,62 @@ static void put(struct term *t, struct far_end *f, struct cells *c, int row, int
     cells_puts(c, cells_all(c), row, col, (struct look){0}, text);
     term_draw(t, c);
     far_show(f, term_sent(t));
+}
+
+/* The next code point to try: of ideographs, Hangul and private use a few are enough. */
+static uint32_t after(uint32_t cp)
+{
+    bool many = (cp >= 0x3400 && cp < 0xA000) || (cp >= 0xAC00 && cp < 0xD780) || (cp >= 0xE000 && cp < 0xF900) || cp >= 0x20000;
+    return many && cp + 61 < 0x110000 ? cp + 61 : cp + 1;
+}
+
+/* Fills a screen with code points from `cp` on, each alone and as a mark over a letter, words between them; returns the next. */
+static uint32_t put_code_points(struct cells *c, uint32_t cp)
+{
+    for (int row = 0; row < c->rows; row++)
+        for (int col = 0; col + 10 <= c->cols; col += 10, cp = after(cp)) {
+            char utf8[5] = {0}, text[32];
+            while (cp < 0x110000 && (unicode_kind(cp) == UNICODE_UNASSIGNED || unicode_kind(cp) == UNICODE_CONTROL))
+                cp = after(cp);
+            if (cp >= 0x110000)
+                return cp;
+            unicode_encode(cp, utf8);
+            snprintf(text, sizeof text, "a%s.%swords", utf8, utf8);
+            cells_puts(c, cells_all(c), row, col, (struct look){0}, text);
+        }
+    return cp;
+}
+
+/* The tables of utf8proc, libc and libvterm are of three releases of Unicode. */
+static void test_term__no_code_point_moves_what_stands_beside_it(void **state)
+{
+    (void)state;
+    struct far_end f;
+    struct cells c = {0};
+    far_open(&f, 24, 80);
+    struct term *t = open_term(&f, "default");
+    int disagree = 0;
+    for (uint32_t cp = 0xA0; cp < 0x110000;) {
+        cells_size(&c, 24, 80);
+        c.cursor_row = 0;
+        uint32_t next = put_code_points(&c, cp);
+        for (int round = 0; round < 2; round++) {
+            term_draw(t, &c);
+            far_show(&f, term_sent(t));
+            check_screen(&f, theme_at(0), &c);
+            for (int row = 0; row < c.rows; row++)      /* then only a part of each row */
+                cells_puts(&c, cells_all(&c), row, 17, (struct look){0}, "new");
+        }
+        for (; cp < next; cp = after(cp)) {
+            struct glyph g = {.width = (uint8_t)(unicode_width(cp) > 0 ? unicode_width(cp) : 0)};
+            g.n = (uint8_t)unicode_encode(cp, g.text);
+            disagree += unicode_width(cp) > 0 && cp < 0x20000 && unicode_kind(cp) != UNICODE_UNASSIGNED && far_columns(&g) != g.width;
+        }
+    }
+    assert_true(disagree > 0);
+    term_close(t);
+    cells_free(&c);
+    far_close(&f);
 }
 
 static void test_term__a_row_is_sent_whole_behind_what_terminals_do_not_agree_about(void **state)
@@ -912,6 +986,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_term__after_any_frames_the_terminal_shows_what_was_drawn),
         cmocka_unit_test(test_term__every_small_size_is_drawn),
+        cmocka_unit_test(test_term__no_code_point_moves_what_stands_beside_it),
         cmocka_unit_test(test_term__a_row_is_sent_whole_behind_what_terminals_do_not_agree_about),
         cmocka_unit_test(test_term__big_frames_are_wrapped_once_the_terminal_knows_how),
         cmocka_unit_test(test_term__the_terminal_is_restored_whatever_way_the_program_ends),

@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "base/unicode.h"
-
 enum { LEAST_MOVE = 4 };        /* rows; curses does not let the terminal move fewer */
 
 static bool same(const struct cell *a, const struct cell *b)
@@ -20,23 +18,12 @@ bool damage_none(const struct cell *shown, const struct cell *want, int cols)
     return true;
 }
 
-/* Whether terminals may disagree about the columns of a glyph: an emoji, a flag, a vowel sign in a column of its own.  They do
- * agree about the wide characters of East Asia and about marks over others. */
-static bool is_risky(const struct glyph *g)
-{
-    uint32_t cp;
-    if (g->n < 2)
-        return false;
-    bool several = unicode_decode(g->text, g->n, &cp, NULL) < g->n;
-    return (cp >= 0x1F000 && cp < 0x20000) || (g->width == 2 && (several || cp < 0x2E80));
-}
-
 bool damage_spreads(const struct cell *shown, const struct cell *want, int cols)
 {
-    bool risky = false;
+    bool disputed = false;
     for (int i = 0; i < cols; i++) {
-        risky = risky || is_risky(&shown[i].glyph) || is_risky(&want[i].glyph);
-        if (risky && !same(&shown[i], &want[i]))
+        disputed = disputed || glyph_disputed(&shown[i].glyph) || glyph_disputed(&want[i].glyph);
+        if (disputed && !same(&shown[i], &want[i]))
             return true;
     }
     return false;

@@ -26,35 +26,29 @@ static bool is_prefix(uint32_t cp)
     return between(cp, 0x600, 0x605) || cp == 0x6DD || cp == 0x70F || between(cp, 0x890, 0x891) || cp == 0x8E2 || cp == 0x110BD || cp == 0x110CD;
 }
 
-/* Circled numbers and hexagrams: one column in some tables, two in others. */
-static bool is_disputed(uint32_t cp)
-{
-    return between(cp, 0x3248, 0x324F) || between(cp, 0x4DC0, 0x4DFF);
-}
-
 /* What a character does in its cluster. */
 enum part { BASE, OVER, BEHIND, DROPPED, JOINER, BAD };
 
+/* Categories are of one release of Unicode, columns of another: a mark that has a column stands in it, a letter without one cannot
+ * be drawn. */
 static enum part part(uint32_t cp)
 {
     if (is_selector(cp))
         return DROPPED;
-    if (is_hangul_rest(cp))
-        return OVER;
-    if (is_disputed(cp) || is_bidi(cp) || is_tag(cp))
+    int width = unicode_width(cp);
+    if (width < 0 || is_bidi(cp) || is_tag(cp))
         return BAD;
     switch (unicode_kind(cp)) {
     case UNICODE_OVER:
-        return OVER;
     case UNICODE_BEHIND:
-        return BEHIND;
+        return width ? BEHIND : OVER;
     case UNICODE_FORMAT:
-        return cp == 0x200D ? JOINER : is_prefix(cp) ? BASE : DROPPED;
+        return cp == 0x200D ? JOINER : is_prefix(cp) && width ? BASE : DROPPED;
     case UNICODE_CONTROL:
     case UNICODE_UNASSIGNED:
         return BAD;
     default:
-        return BASE;
+        return width ? BASE : is_hangul_rest(cp) ? OVER : BAD;
     }
 }
 
@@ -208,6 +202,45 @@ size_t glyph_fit(const char *s, size_t n, int columns, int *took)
     if (took)
         *took = used;
     return i;
+}
+
+/* Characters to whose columns (one, or two from U+2E80 on; none for marks) every table has agreed since Unicode 5. */
+static bool is_settled(uint32_t cp)
+{
+    static const struct { uint32_t first, last; } rows[] = {
+        {0x20, 0x377}, {0x37A, 0x486}, {0x48A, 0x52F}, {0x591, 0x5F4}, {0x61B, 0x65E}, {0x660, 0x6DC}, {0x6DF, 0x6FF}, {0xE01, 0xE5B}, {0x10D0, 0x10FA},
+        {0x1E00, 0x1FFE}, {0x2010, 0x2027}, {0x2030, 0x205E}, {0x2070, 0x20B5}, {0x20D0, 0x20EF}, {0x2100, 0x218B}, {0x2190, 0x262F},
+        {0x2638, 0x2689}, {0x2690, 0x2BFF}, {0x2E80, 0x3029}, {0x3030, 0x3098}, {0x309B, 0x3163}, {0x3165, 0x3247}, {0x3250, 0x4DBF},
+        {0x4E00, 0xA4C6}, {0xAC00, 0xD7A3}, {0xF900, 0xFAD9}, {0xFF01, 0xFF9F}, {0xFFFD, 0xFFFD}, {0x20000, 0x3FFFD},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && cp >= rows[i].first; i++)
+        if (cp <= rows[i].last)
+            return cp >= 0x2E80 || unicode_width(cp) < 2;
+    return false;
+}
+
+bool glyph_disputed(const struct glyph *g)
+{
+    int columns = 0;
+    for (size_t i = 0; g->n > 1 && i < g->n;) {
+        uint32_t cp;
+        i += unicode_decode(g->text + i, g->n - i, &cp, NULL);
+        if (!is_settled(cp) || (columns && unicode_width(cp) > 0))
+            return true;
+        columns += unicode_width(cp);
+    }
+    return false;
+}
+
+int glyph_most_columns(const struct glyph *g)
+{
+    int columns = 0;
+    for (size_t i = 0; i < g->n;) {
+        uint32_t cp;
+        i += unicode_decode(g->text + i, g->n - i, &cp, NULL);
+        columns += is_settled(cp) ? unicode_width(cp) : cp < 0x2000 ? 1 : 2;        /* symbols and emoji are where tables differ by two */
+    }
+    return columns;
 }
 
 char glyph_ascii(const struct glyph *g)

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/unicode.h"
+#include "ui/tui/anchor.h"
 #include "ui/tui/damage.h"
 #include "ui/tui/keys.h"
 #include "ui/tui/osc.h"
@@ -53,6 +54,7 @@ struct term {
     bool    utf8, mouse, title, kitty, sync, left;
     bool    asked;              /* and not answered yet */
     bool    hides;              /* the cursor can be hidden */
+    bool    anchored;           /* it can be moved within a row */
     bool    cursor_shown;
     bool    damaged;            /* the next frame erases the screen */
     int     moved;              /* rows that this frame scrolls by; -1: not looked at */
@@ -62,7 +64,9 @@ struct term {
     attr_t  attr[N_STYLES];
     int     pair[N_STYLES];     /* of curses; 0: the terminal's own colours */
     struct cells shown;         /* what the terminal has */
+    struct buf   drawn;         /* by curses, with placeholders */
     struct buf   out, title_now;
+    struct anchors anchors;
     cchar_t *row;               /* [cols] */
     char     note[128];
 };
@@ -74,6 +78,11 @@ static void say(struct term *t, const char *s)
     buf_adds(&t->out, s);
 }
 
+static const char *right(int n)
+{
+    return tiparm(parm_right_cursor, n);
+}
+
 /* What curses has drawn since the last call, appended to t->out. */
 static void take_canvas(struct term *t)
 {
@@ -81,9 +90,10 @@ static void take_canvas(struct term *t)
     CHECK(n >= 0);
     if (!n)
         return;
-    buf_reserve(&t->out, (size_t)n);
-    CHECK(pread(t->memory, t->out.data + t->out.len, (size_t)n, 0) == n);
-    t->out.len += (size_t)n;
+    buf_reset(&t->drawn);
+    buf_reserve(&t->drawn, (size_t)n);
+    CHECK(pread(t->memory, t->drawn.data, (size_t)n, 0) == n);
+    anchors_expand(&t->anchors, t->drawn.data, (size_t)n, t->shown.cols, right, &t->out);
     CHECK(!ftruncate(t->memory, 0));
 }
 
@@ -283,6 +293,7 @@ static bool open_screen(struct term *t, const struct term_options *o, struct err
     t->xterm = is_xterm(name);
     t->utf8 = !strcasecmp(nl_langinfo(CODESET), "UTF-8");
     t->hides = cursor_invisible && cursor_normal;
+    t->anchored = parm_right_cursor != NULL;
     t->title = o->title && t->xterm;
     t->mouse = o->mouse && t->xterm;
     if (strcmp(name, asked))
@@ -328,8 +339,10 @@ void term_close(struct term *t)
         fclose(t->nothing);
     tty_close(&t->tty);
     cells_free(&t->shown);
+    buf_free(&t->drawn);
     buf_free(&t->out);
     buf_free(&t->title_now);
+    anchors_free(&t->anchors);
     free(t->row);
     free(t);
 }
@@ -378,15 +391,15 @@ void term_theme(struct term *t, const struct theme *theme)
 
 /* --- frames ----------------------------------------------------------------------------------------------------- */
 
-/* The glyph as curses wants it: one cell for each character that takes columns.  False: libc does not agree about those. */
+/* The glyph as curses wants it: one cell for each character that takes columns.  False: it has no room for the marks. */
 static bool glyph_cells(const struct glyph *g, wchar_t wide[2][CCHARW_MAX + 1], int *n)
 {
-    int width = 0, at = 0;
+    int at = 0;
     *n = 0;
     for (size_t i = 0; i < g->n;) {
         uint32_t cp;
         i += unicode_decode(g->text + i, g->n - i, &cp, NULL);
-        int w = wcwidth((wchar_t)cp);
+        int w = unicode_width(cp);
         if (w < 0 || (w == 0 && (!*n || at == CCHARW_MAX)) || (w > 0 && *n == 2))
             return false;
         if (w > 0) {
@@ -395,13 +408,24 @@ static bool glyph_cells(const struct glyph *g, wchar_t wide[2][CCHARW_MAX + 1], 
         }
         wide[*n - 1][at++] = (wchar_t)cp;
         wide[*n - 1][at] = 0;
-        width += w;
     }
-    return width == g->width;
+    return true;
 }
 
-/* Appends a cell to a row for curses; returns the place behind it. */
-static int add_cell(struct term *t, const struct cell *cell, int at)
+/* A glyph that terminals do not agree about as placeholders, one for each column.  False: some terminal might break it at the end of
+ * the row, `room` columns away. */
+static bool anchored_cells(struct term *t, const struct glyph *g, int col, wchar_t wide[2][CCHARW_MAX + 1], int *n)
+{
+    uint32_t code = glyph_most_columns(g) <= t->shown.cols - col ? anchor_code(&t->anchors, g, col) : 0;
+    for (*n = 0; code && *n < g->width; ++*n) {
+        wide[*n][0] = (wchar_t)(code + (uint32_t)*n);
+        wide[*n][1] = 0;
+    }
+    return code;
+}
+
+/* Appends a cell of column `col` to a row for curses; returns the place behind it. */
+static int add_cell(struct term *t, const struct cell *cell, int col, int at)
 {
     wchar_t wide[2][CCHARW_MAX + 1];
     const struct glyph *g = &cell->glyph;
@@ -412,7 +436,7 @@ static int add_cell(struct term *t, const struct cell *cell, int at)
     if (ascii) {
         wide[n][0] = (unsigned char)g->text[0];
         wide[n++][1] = 0;
-    } else if (!t->utf8 || !glyph_cells(g, wide, &n)) {
+    } else if (!t->utf8 || !(t->anchored && glyph_disputed(g) ? anchored_cells(t, g, col, wide, &n) : glyph_cells(g, wide, &n))) {
         for (n = 0; n < g->width; n++) {
             wide[n][0] = t->utf8 ? (n ? L' ' : 0xFFFD) : (wchar_t)(n ? '?' : glyph_ascii(g));
             wide[n][1] = 0;
@@ -442,7 +466,7 @@ static void draw_row(struct term *t, const struct cells *c, int r)
     if (damage_spreads(old, row, c->cols) && !has_moved(t, c, r))
         wredrawln(stdscr, r, 1);
     for (int i = 0; i < c->cols; i++)
-        n = add_cell(t, &row[i], n);
+        n = add_cell(t, &row[i], i, n);
     mvadd_wchnstr(r, 0, t->row, n);
     memcpy(old, row, (size_t)c->cols * sizeof *row);
 }
@@ -464,6 +488,10 @@ void term_draw(struct term *t, const struct cells *c)
         if (change_scroll_region)
             say(t, "\033[r");                   /* the old size's, which not every terminal forgets */
         t->damaged = true;
+    }
+    if (!anchors_room(&t->anchors, c->rows * c->cols) && t->anchors.n) {
+        anchors_clear(&t->anchors);
+        t->damaged = t->restyled = true;
     }
     if (t->damaged)
         clearok(curscr, TRUE);
