@@ -23,6 +23,7 @@
 #include "chat/place.h"
 #include "ui/exits.h"
 #include "ui/interrupt.h"
+#include "ui/tui/history.h"
 #include "ui/turn.h"
 
 struct line {
@@ -30,8 +31,8 @@ struct line {
     struct options *o;
     struct chat *chat;
     EditLine *el;
-    History  *history;
-    struct buf history_path;
+    History  *history;                  /* libedit's, filled from the one of both front ends: */
+    struct history *past;
     const char *prompt;
     struct buf typed;                   /* bytes that were read and not yet given to libedit */
     bool in_paste, broken_line;         /* inside a bracketed paste; the line just read was ended by its newline */
@@ -314,11 +315,22 @@ static void remember(struct line *l, const char *text)
 {
     HistEvent ev;
     history(l->history, &ev, H_ENTER, text);
-    if (!l->history_path.len)
-        return;
-    mode_t before = umask(077);
-    history(l->history, &ev, H_SAVE, l->history_path.data);
-    umask(before);
+    history_add(l->past, text);
+}
+
+/* What was typed before, on the full screen too.  "history" is what libedit once wrote of this front end alone. */
+static void recall(struct line *l)
+{
+    HistEvent ev;
+    struct err e = {0};
+    struct buf old = {0}, path = {0};
+    if (place_state(&old, "history", &e))
+        history(l->history, &ev, H_LOAD, old.data);
+    l->past = history_open(place_state(&path, "history.jsonl", &e) ? path.data : NULL, options_int(l->o, OPT_history_size) + 1);
+    for (int i = 0; i < history_n(l->past); i++)
+        history(l->history, &ev, H_ENTER, history_at(l->past, i));
+    buf_free(&old);
+    buf_free(&path);
 }
 
 /* While an answer runs, what is typed waits for the next prompt instead of mixing with the text. */
@@ -474,7 +486,6 @@ static void banner(struct line *l)
 static void open_editor(struct line *l)
 {
     HistEvent ev;
-    struct err e = {0};
     const char *term = getenv("TERM");
     /* libedit turns characters into bytes by the locale; ours are UTF-8 whatever it says */
     if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8"))
@@ -484,10 +495,7 @@ static void open_editor(struct line *l)
     l->history = history_init();
     history(l->history, &ev, H_SETSIZE, options_int(l->o, OPT_history_size));
     history(l->history, &ev, H_SETUNIQUE, 1);
-    if (place_state(&l->history_path, "history", &e))
-        history(l->history, &ev, H_LOAD, l->history_path.data);
-    else
-        l->history_path.len = 0;
+    recall(l);
     ioctl(0, TIOCGWINSZ, &l->size);
     el_set(l->el, EL_CLIENTDATA, l);
     el_set(l->el, EL_PROMPT, give_prompt);
@@ -504,7 +512,7 @@ static void close_editor(struct line *l)
 {
     el_end(l->el);
     history_end(l->history);
-    buf_free(&l->history_path);
+    history_close(l->past);
     buf_free(&l->typed);
 }
 

@@ -1,5 +1,6 @@
 #include "chat/attach.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -89,8 +90,14 @@ static bool try(struct attached *a, const char *path, bool *absent, struct err *
     return ok || *absent;
 }
 
+/* Not "@", "@@" or "@)": nobody means a file by that. */
+static bool can_be_path(const char *s)
+{
+    return isalnum((unsigned char)*s) || strchr("._~/", *s) || (unsigned char)*s >= 0x80;
+}
+
 /* s[0..n) follows an "@".  Behind a bare path, what belongs to the sentence may stand: "see (@main.c)." */
-static bool read_word(struct attached *a, const char *s, size_t n, struct err *e)
+static bool read_word(struct attached *a, const char *s, size_t n, bool anyway, struct err *e)
 {
     static const char around[] = ".,;:!?)]}>'\"*_`";
     struct buf path = {0};
@@ -109,16 +116,17 @@ static bool read_word(struct attached *a, const char *s, size_t n, struct err *e
         while (path.len && (ok = try(a, path.data, &absent, e)) && absent && strchr(around, path.data[path.len - 1]))
             path.data[--path.len] = 0;
     }
+    ok = ok && (!absent || !path.len || !can_be_path(path.data));
     buf_free(&path);
-    return ok;
+    return ok || anyway;
 }
 
-bool attach_read(struct attached *a, const char *message, size_t n, struct err *e)
+bool attach_read(struct attached *a, const char *message, size_t n, bool anyway, struct err *e)
 {
     bool ok = true;
     for (size_t i = 0; i < n && ok; i++)
         if (message[i] == '@' && (!i || blank(message[i - 1]) || message[i - 1] == '('))
-            ok = read_word(a, message + i + 1, n - i - 1, e);
+            ok = read_word(a, message + i + 1, n - i - 1, anyway, e);
     if (!ok)
         attach_free(a);
     return ok;

@@ -8,7 +8,7 @@
  *     TEXT
  *     ```
  *
- * with fences longer than any run of backticks in TEXT.  Words that name no regular file are just words. */
+ * with fences longer than any run of backticks in TEXT. */
 #ifndef Q35_CHAT_ATTACH_H
 #define Q35_CHAT_ATTACH_H
 
@@ -28,8 +28,9 @@ struct attached {
     struct arena mem;
 };
 
-/* The files of a message in order, each once.  False: one of them is there and cannot be attached. */
-bool attach_read(struct attached *a, const char *message, size_t n, struct err *e);
+/* The files of a message in order, each once.  False: one of them cannot be attached, or is not there; with `anyway` such a word
+ * is just a word. */
+bool attach_read(struct attached *a, const char *message, size_t n, bool anyway, struct err *e);
 void attach_free(struct attached *a);
 /* One file: its size, and its text as UTF-8 unless `text` is NULL.  False if it cannot be attached; *absent (may be NULL) then
  * tells whether there is no regular file of that name. */

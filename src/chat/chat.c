@@ -94,6 +94,38 @@ bool chat_usable(const struct chat *c, struct err *e)
     return c->state == IDLE || err_set(e, "the last message is still being answered");
 }
 
+/* Files that take more than half of what is free are not sent unasked. */
+static bool files_fit(const struct chat *c, const struct attached *files, struct err *e)
+{
+    long tokens = 0, left = c->info.n_ctx - chat_context_used(c).tokens;
+    for (int i = 0; i < files->n; i++)
+        tokens += context_file_tokens(c, files->files[i].text);
+    if (!c->ready || !tokens || 2 * tokens <= left)
+        return true;
+    return err_set(e, "%s%s: %ld tokens, and %ld of the context are free", files->files[0].path.p, files->n > 1 ? " and the others" : "", tokens,
+                   left > 0 ? left : 0);
+}
+
+/* A word that names no file, or a file that fills the context, may be a slip: it is told first.  Sent again, it was meant. */
+static bool read_files(struct chat *c, const struct buf *text, struct attached *files, struct err *e)
+{
+    struct err why = {0};
+    bool again = text->len == c->doubted.len && !memcmp(buf_str(text), buf_str(&c->doubted), text->len);
+    int told = again ? (int)c->doubt : NO_DOUBT;
+    if (!c->front.attaches)
+        return true;
+    c->doubt = NO_DOUBT;
+    if (!attach_read(files, buf_str(text), text->len, told >= DOUBTS_FILES, &why))
+        c->doubt = DOUBTS_FILES;
+    else if (told < DOUBTS_SIZE && !files_fit(c, files, &why))
+        c->doubt = DOUBTS_SIZE;
+    buf_reset(&c->doubted);
+    if (!c->doubt)
+        return true;
+    buf_add(&c->doubted, buf_str(text), text->len);
+    return err_set(e, "%s; not sent yet: sent once more, the message goes %s", why.msg, c->doubt == DOUBTS_SIZE ? "with it" : "without it");
+}
+
 bool chat_submit(struct chat *c, const char *text, size_t n, struct err *e)
 {
     struct buf clean = {0};
@@ -101,7 +133,7 @@ bool chat_submit(struct chat *c, const char *text, size_t n, struct err *e)
     if (!chat_usable(c, e))
         return false;
     unicode_replace(&clean, text, n);
-    bool ok = !c->front.attaches || attach_read(&files, buf_str(&clean), clean.len, e);
+    bool ok = read_files(c, &clean, &files, e);
     if (ok) {
         keep_system(c);
         struct entry *m = transcript_add(&c->t, ROLE_USER, buf_str(&clean), clean.len);
@@ -196,6 +228,11 @@ bool chat_offer_tools(struct chat *c, const char *list, struct err *e)
 void chat_describe_sampling(const struct chat *c, struct buf *out)
 {
     preset_describe(c->o, c->engine ? engine_info(c->engine) : NULL, out);
+}
+
+void chat_describe_value(const struct chat *c, enum option_id id, struct buf *out)
+{
+    preset_describe_value(c->o, c->engine ? engine_info(c->engine) : NULL, id, out);
 }
 
 void chat_sampling_name(const struct chat *c, struct buf *out)
@@ -296,6 +333,7 @@ void chat_close(struct chat *c)
     buf_free(&c->notice);
     buf_free(&c->always);
     buf_free(&c->edited);
+    buf_free(&c->doubted);
     bias_free(&c->bias);
     free(c->stops);
     free(c);

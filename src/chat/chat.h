@@ -91,7 +91,8 @@ const struct chat_event *chat_drain(struct chat *c, int *n);
 /* Sleeps until something happens here or on `fd` (-1: none), at most timeout_ms (-1: for ever). */
 void chat_wait(const struct chat *c, int fd, int timeout_ms);
 
-/* False while one is being answered, or if a file that it names cannot be attached. */
+/* False while one is being answered; or, the first time, if a file that it names cannot be attached or takes more than half of what is
+ * free in the context. */
 bool chat_submit(struct chat *c, const char *text, size_t n, struct err *e);
 bool chat_regenerate(struct chat *c, struct err *e);    /* another answer to the last message, with another seed */
 bool chat_regenerate_seed(struct chat *c, uint64_t seed, struct err *e);        /* ... with this one */
@@ -163,6 +164,8 @@ struct chat_machine {
 void chat_machine(const struct chat *c, struct chat_machine *m);        /* cheap enough for once a second */
 bool chat_offer_tools(struct chat *c, const char *list, struct err *e);
 void chat_describe_sampling(const struct chat *c, struct buf *out);     /* a line: the values in force, and where they come from */
+/* Of an option of sampling that was not set: a line with the value in force; else nothing. */
+void chat_describe_value(const struct chat *c, enum option_id id, struct buf *out);
 void chat_sampling_name(const struct chat *c, struct buf *out);         /* "temperature 0.6"; "" while it is not known */
 void chat_list_tools(const struct chat *c, struct buf *out);
 

@@ -78,6 +78,13 @@ int command_number(const char *arg, int otherwise, const char **rest)
     return n < 1000000 ? (int)n : 0;
 }
 
+bool command_names_file(struct typed *c, const char *name)
+{
+    if (!strchr("|<>&", *name))
+        return true;
+    return err_set(&c->e, "'%s' is for a shell; here a file can be written: name one (./%s for a file of that name)", name, name);
+}
+
 void command_first_line(struct buf *out, const char *text)
 {
     size_t n = strcspn(text, "\n");

@@ -137,7 +137,7 @@ enum command_result command_export(struct typed *c)
         buf_adds(&file, name);
     else if (ok)
         file_name(&file, chat_saved_as(c->chat), format);
-    ok = ok && chat_export(c->chat, format, &text, &c->e) && export_write(file.data, &text, &c->e);
+    ok = ok && command_names_file(c, file.data) && chat_export(c->chat, format, &text, &c->e) && export_write(file.data, &text, &c->e);
     if (ok)
         buf_addf(c->out, "%zu bytes in %s\n", text.len, file.data);
     buf_free(&text);

@@ -35,6 +35,7 @@ enum command_result command_set(struct typed *c)
     if ((*value || id < 0) && !options_set_named(c->o, key, text, &c->e))
         return command_refused(c);
     options_explain(c->o, (enum option_id)id, c->out);
+    chat_describe_value(c->chat, (enum option_id)id, c->out);
     return COMMAND_DONE;
 }
 
@@ -123,25 +124,61 @@ enum command_result command_files(struct typed *c)
     for (int i = 0; i < chat_n_messages(c->chat); i++)
         for (int k = 0; k < chat_n_files(c->chat, i); k++, n++) {
             struct chat_file f = chat_file(c->chat, i, k);
-            buf_addf(c->out, "%8zu bytes %7d tokens  %s\n", f.bytes, f.tokens, f.path);
+            buf_addf(c->out, "%8zu bytes %s%d tokens  %s\n", f.bytes, f.estimated ? "~" : "", f.tokens, f.path);
         }
     if (!n)
         buf_adds(c->out, "no files; @PATH in a message attaches one\n");
     return COMMAND_DONE;
 }
 
+static void context_row(struct buf *out, int tokens, bool estimated, const char *what, const char *label)
+{
+    char figure[16];
+    snprintf(figure, sizeof figure, "%s%d", estimated ? "~" : "", tokens);
+    buf_addf(out, "%7s  %-7s %s\n", figure, what, label);
+}
+
+/* Before what is shown of a long conversation: what is left out, in a row. */
+static void context_rest(struct buf *out, const struct chat_part *parts, int n)
+{
+    char label[64];
+    int tokens = 0;
+    bool estimated = false;
+    for (int i = 0; i < n; i++) {
+        tokens += parts[i].tokens;
+        estimated |= parts[i].estimated;
+    }
+    snprintf(label, sizeof label, "%d parts; /context all lists them", n);
+    context_row(out, tokens, estimated, "before", label);
+}
+
 enum command_result command_context(struct typed *c)
 {
+    enum { NEWEST = 20 };
     const struct chat_part *parts;
     const struct chat_info *info = chat_info(c->chat);
-    int n = chat_context(c->chat, &parts), sum = 0;
-    for (int i = 0; i < n; i++) {
-        buf_addf(c->out, "%7d  %-7s %s\n", parts[i].tokens, parts[i].what, parts[i].label);
-        sum += parts[i].tokens;
+    bool all = !strcmp(c->arg, "all");
+    if (*c->arg && !all) {
+        err_set(&c->e, "/context knows only 'all', not '%s'", c->arg);
+        return command_refused(c);
     }
-    buf_addf(c->out, "%7d  tokens", sum);
+    int n = chat_context(c->chat, &parts), head = 0, first = 0;
+    while (head < n && parts[head].message < 0)
+        head++;
+    if (!all && n > head + NEWEST + 1)
+        first = n - NEWEST;
+    for (int i = 0; i < n; i++) {
+        if (i == head && first)
+            context_rest(c->out, parts + head, first - head);
+        if (i < head || i >= first)
+            context_row(c->out, parts[i].tokens, parts[i].estimated, parts[i].what, parts[i].label);
+    }
+    struct chat_count used = chat_context_used(c->chat);
+    char figure[16];
+    snprintf(figure, sizeof figure, "%s%d", used.estimated ? "~" : "", used.tokens);
+    buf_addf(c->out, "%7s  tokens", figure);
     if (info)
-        buf_addf(c->out, " of %d, %.0f %%\n", info->n_ctx, 100.0 * sum / info->n_ctx);
+        buf_addf(c->out, " of %d, %.0f %%\n", info->n_ctx, 100.0 * used.tokens / info->n_ctx);
     else
         buf_adds(c->out, ", estimated: the model is not loaded yet\n");
     return COMMAND_DONE;

@@ -211,7 +211,7 @@ enum command_result command_copy(struct typed *c)
     }
     struct buf file = {0};
     buf_addf(&file, "%s\n", text);
-    bool ok = export_write(rest, &file, &c->e);
+    bool ok = command_names_file(c, rest) && export_write(rest, &file, &c->e);
     if (ok)
         buf_addf(c->out, "%zu bytes in %s\n", file.len, rest);
     buf_free(&file);

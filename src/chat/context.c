@@ -28,7 +28,17 @@ int chat_count_tokens(const struct chat *c, const char *text, size_t n)
     return count;
 }
 
+static int text_tokens(const struct chat *c, struct text t)
+{
+    return chat_count_tokens(c, t.p ? t.p : "", t.n);
+}
+
 /* --- files ------------------------------------------------------------------------------------------------------- */
+
+int context_file_tokens(const struct chat *c, struct text t)
+{
+    return t.n < COUNTED ? text_tokens(c, t) : estimate(t.n);
+}
 
 static bool file_counts(const struct chat *c, const struct entry_file *f)
 {
@@ -40,7 +50,7 @@ static int file_tokens(const struct chat *c, struct entry_file *f)
     if (!file_counts(c, f))
         return estimate(f->text.n);
     if (!f->tokens)
-        f->tokens = chat_count_tokens(c, f->text.p, f->text.n);
+        f->tokens = context_file_tokens(c, f->text);
     return f->tokens;
 }
 
@@ -90,11 +100,6 @@ static struct chat_part *add_part(const struct chat *c, int *n, const char *what
     snprintf(p->label, sizeof p->label, "%.*s", (int)fits, buf_str(&line));
     buf_free(&line);
     return p;
-}
-
-static int text_tokens(const struct chat *c, struct text t)
-{
-    return chat_count_tokens(c, t.p ? t.p : "", t.n);
 }
 
 /* An estimate is not kept: the tokenizer comes later than a session that is resumed. */

@@ -79,3 +79,22 @@ void preset_describe(const struct options *o, const struct engine_info *info, st
     buf_addf(out, "temperature %g, top_p %g, top_k %d, min_p %g, presence_penalty %g, repetition_penalty %g\n", s.temperature, s.top_p,
              s.top_k, s.min_p, s.presence_penalty, s.repetition_penalty);
 }
+
+void preset_describe_value(const struct options *o, const struct engine_info *info, enum option_id id, struct buf *out)
+{
+    struct sampling s;
+    const struct engine_info *known = info ? info : &unknown;
+    preset_sampling(o, known, &s);
+    const struct { enum option_id id; double value; } values[] = {
+        {OPT_temperature, s.temperature}, {OPT_top_p, s.top_p}, {OPT_top_k, s.top_k}, {OPT_min_p, s.min_p},
+        {OPT_presence_penalty, s.presence_penalty}, {OPT_repetition_penalty, s.repetition_penalty},
+    };
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        if (values[i].id != id || options_given(o, id))
+            continue;
+        if (!info && !strcmp(options_text(o, OPT_preset), "auto"))
+            buf_adds(out, "not set: the model's own value, which is known when it is loaded\n");
+        else
+            buf_addf(out, "not set: %g is in force (%s)\n", values[i].value, choose(o, known).name);
+    }
+}

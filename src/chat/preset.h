@@ -11,6 +11,8 @@ void preset_sampling(const struct options *o, const struct engine_info *info, st
 /* Two lines for /preset; info NULL: the checkpoint's own values are not known yet. */
 void preset_describe(const struct options *o, const struct engine_info *info, struct buf *out);
 /* "thinking T 0.6": whose values, and how hot; "greedy" where it makes no difference. */
+/* A line with the value in force of an option of sampling that was not given; nothing for others. */
+void preset_describe_value(const struct options *o, const struct engine_info *info, enum option_id id, struct buf *out);
 void preset_name(const struct options *o, const struct engine_info *info, struct buf *out);
 
 #endif

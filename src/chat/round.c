@@ -308,7 +308,8 @@ void round_request(struct chat *c)
         return;
     }
     if (c->prompt.ids.n >= c->info.n_ctx) {
-        err_set(&e, "the prompt has %d tokens, the context holds %d", c->prompt.ids.n, c->info.n_ctx);
+        err_set(&e, "the prompt has %d tokens, the context holds %d; %sa larger --ctx holds more", c->prompt.ids.n, c->info.n_ctx,
+                c->front.keeps ? "say less, /undo goes back, /new begins again, " : "");
         round_finish(c, CHAT_FAILED, e.msg);
         return;
     }

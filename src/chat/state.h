@@ -49,6 +49,8 @@ struct chat {
     bool              replaces;         /* the next entry takes the place of one that the file still has */
     struct memo      *memo;
     struct outbox     out;
+    struct buf        doubted;          /* the message that was refused because of its files; sent again it goes as it is */
+    enum { NO_DOUBT, DOUBTS_FILES, DOUBTS_SIZE } doubt;         /* what was told of it; the later one includes the other */
 
     enum state    state;
     struct prompt prompt;
@@ -103,6 +105,9 @@ void calls_kill(struct chat *c);                        /* ends it at once, and 
 
 /* tree.c: the turn's message has no answer; its text for the front end (in its arena), NULL if older answers are back */
 const char *tree_take_back(struct chat *c);
+
+/* context.c */
+int context_file_tokens(const struct chat *c, struct text t);           /* of a file that may be attached */
 
 /* keep.c: changes of the transcript that go to the file as well; a disk that fails is told and ends nothing */
 void keep_entry(struct chat *c, const struct entry *m); /* it is in the transcript already */

@@ -64,8 +64,8 @@ has "... a message of two lines as one" "$(cat "$file")" '"content":"one\ntwo"'
 has "... a block as one" "$(cat "$file")" '"content":"three\nfour"'
 has "... a paste as one" "$(cat "$file")" '"content":"five\n\tsix"'
 has "... the stopped answer is marked" "$(grep '"role":"assistant"' "$file" | tail -n 1)" '"stopped":true'
-is "files are for their owner alone" "$(ls -l "$file" "$tmp/state/q35chat/history" | cut -c1-10 | sort -u)" "-rw-------"
-has "the history has what was typed" "$(cat "$tmp/state/q35chat/history")" "seven"
+is "files are for their owner alone" "$(ls -l "$file" "$tmp/state/q35chat/history.jsonl" | cut -c1-10 | sort -u)" "-rw-------"
+has "the history has what was typed, where the full screen has it" "$(cat "$tmp/state/q35chat/history.jsonl")" '"seven"'
 
 mkdir -p "$tmp/config/q35chat"
 printf '[tool shout]\ndescription = says it\ncommand = tr a-z A-Z\n' > "$tmp/config/q35chat/q35chat.conf"

@@ -223,6 +223,134 @@ static void test_app__every_fold_opens_by_key_and_by_click(void **state)
     stage_end();
 }
 
+static void test_app__short_names_of_commands_open_their_lists(void **state)
+{
+    (void)state;
+    begin();
+    stage.keeps = true;
+    fake_say("A pangolin.");
+    fake_say("Two.");
+    stage_open();
+    stage_say("Which animal?");
+    stage_answer();
+    stage_say("/sess");
+    assert_shows("Enter goes on with it");
+    stage_key("Esc");
+    stage_say("/find pangolin");
+    assert_shows("Enter goes on with it");
+    assert_shows("Which animal?                          ");
+    stage_key("Esc");
+    stage_say("/find unicorn");
+    assert_shows("no conversation holds all these words");
+    stage_say("/find");
+    assert_shows("Enter goes on with it");
+    stage_key("Esc");
+    stage_say("/tre");
+    assert_shows("the tree of this conversation");
+    stage_end();
+}
+
+static void test_app__tab_on_the_only_file_completes_and_says_nothing(void **state)
+{
+    (void)state;
+    begin();
+    stage.keeps = true;
+    stage_open();
+    stage_type("@LICEN");
+    assert_shows("LICENSE");
+    assert_shows("13.7 kB  13.7k tok");                 /* counted: the tests' tokens are bytes */
+    assert_hides("~");
+    stage_key("Tab");
+    assert_string_equal(stage_draft(), "@LICENSE ");
+    assert_hides("nothing to complete");
+    stage_type("@nothing-like-it");
+    stage_key("Tab");
+    assert_shows("nothing to complete");
+    stage_end();
+}
+
+static void test_app__a_long_word_about_a_key_is_shown_whole(void **state)
+{
+    (void)state;
+    stage_begin(12, 40);
+    stage_open();
+    app_hint(&stage.app, "copied 2,145 bytes to the tmux buffer, and the clipboard if the terminal lets it");
+    assert_shows(" copied 2,145 bytes to the tmux buffer,\n and the clipboard if the terminal lets\n it\n");
+    stage_end();
+}
+
+static void test_app__a_refused_message_keeps_its_folds(void **state)
+{
+    struct buf text = {0};
+    (void)state;
+    begin();
+    stage.keeps = true;
+    for (int i = 0; i < 30; i++)
+        buf_addf(&text, "line %d\n", i);
+    fake_end("", FINISH_LENGTH, true);
+    stage_open();
+    stage_type("@nothere ");
+    app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE, .text = text.data, .n = text.len}, stage.ms);
+    app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE_END}, stage.ms);
+    assert_shows("> @nothere [paste 1: 30 lines");
+    stage_key("Enter");
+    assert_shows("cannot open nothere");
+    assert_shows("> @nothere [paste 1: 30 lines");
+    stage_key("Enter");
+    stage_pass(50);
+    assert_true(chat_busy(stage.chat));
+    stage_key("Ctrl-C");
+    stage_answer();
+    assert_shows("> @nothere [paste 1: 30 lines");
+    stage_key("Ctrl-O");
+    assert_shows("line 29");
+    buf_free(&text);
+    stage_end();
+}
+
+static void test_app__copies_are_of_what_is_in_view(void **state)
+{
+    struct buf text = {0};
+    (void)state;
+    begin();
+    buf_adds(&text, "```\nfirst\n```\n\n");
+    for (int i = 0; i < 60; i++)
+        buf_addf(&text, "Line %d.\n\n", i);
+    buf_adds(&text, "```\nsecond\n```\n");
+    fake_say(text.data);
+    stage_open();
+    stage_say("Go");
+    stage_answer();
+    stage_screen();
+    stage_keys("Alt-V c");
+    assert_string_equal(stage.app.copied.data, "second\n");
+    stage.app.wishes = 0;
+    stage_keys("u u");
+    stage_screen();
+    stage_key("c");
+    assert_int_equal(stage.app.wishes, 0);
+    assert_shows("there is no code block here");
+    stage_keys("t");
+    assert_shows("there is no table here");
+    stage_keys("g c");
+    assert_string_equal(stage.app.copied.data, "first\n");
+    buf_free(&text);
+    stage_end();
+}
+
+static void test_app__a_full_context_comes_with_advice(void **state)
+{
+    (void)state;
+    stage_begin(24, 80);
+    stage.keeps = true;
+    fake.n_ctx = 40;
+    stage_open();
+    stage_say("A question that is longer than forty bytes, which are tokens here");
+    stage_answer();
+    assert_shows("the context holds 40; say less, /undo goes\n  back, /new begins again");
+    stage_end();
+}
+
 static void test_app__view_mode_marks_selects_lines_and_lists_addresses(void **state)
 {
     struct buf text = {0};
@@ -456,12 +584,17 @@ static void test_app__keys_are_told_and_do_nothing_while_they_are_tested(void **
     app_sent(&stage.app, "\033[1;5D", 6);
     stage_key("Ctrl-Left");
     assert_shows("  Ctrl-Left         ESC [ 1 ; 5 D             word_left");
-    stage_keys("Ctrl-C Ctrl-D x Ctrl-F12 Esc q");
-    assert_shows("interrupt");
+    stage_keys("Alt-I Ctrl-D x Ctrl-F12 Esc q");
+    assert_shows("inspect");
     assert_shows("nothing here");
     assert_shows("text");
     assert_int_equal(stage.app.wishes, 0);
     stage_keys("Esc Esc");
+    assert_hides("nothing here");
+    stage_say("/keys test");
+    stage_key("F12");
+    assert_shows("nothing here");
+    stage_key("Ctrl-C");
     assert_hides("nothing here");
     assert_string_equal(stage_draft(), "");
     stage_end();
@@ -651,6 +784,12 @@ int main(void)
         cmocka_unit_test(test_app__the_tree_goes_to_another_branch),
         cmocka_unit_test(test_app__view_mode_reads_searches_and_goes_back),
         cmocka_unit_test(test_app__every_fold_opens_by_key_and_by_click),
+        cmocka_unit_test(test_app__short_names_of_commands_open_their_lists),
+        cmocka_unit_test(test_app__tab_on_the_only_file_completes_and_says_nothing),
+        cmocka_unit_test(test_app__a_long_word_about_a_key_is_shown_whole),
+        cmocka_unit_test(test_app__a_refused_message_keeps_its_folds),
+        cmocka_unit_test(test_app__copies_are_of_what_is_in_view),
+        cmocka_unit_test(test_app__a_full_context_comes_with_advice),
         cmocka_unit_test(test_app__view_mode_marks_selects_lines_and_lists_addresses),
         cmocka_unit_test(test_app__the_inspector_lets_the_answer_go_on_from_another_token),
         cmocka_unit_test(test_app__heat_colours_what_was_guessed_and_what_was_drafted),

@@ -63,7 +63,7 @@ static void test_attach__many_files_take_memory_as_their_number(void **state)
         put(name, "x", 1);
         buf_addf(&message, "@%s ", name);
     }
-    assert_true(attach_read(&a, message.data, message.len, &e));
+    assert_true(attach_read(&a, message.data, message.len, false, &e));
     assert_int_equal(a.n, N);
     assert_string_equal(a.files[N - 1].path.p, "f499");
     assert_true(a.mem.total < N * 5 * sizeof *a.files);
@@ -89,7 +89,7 @@ static void test_attach__words_that_name_files_are_found(void **state)
         struct attached a = {0};
         struct buf paths = {0};
         struct err e = {0};
-        if (!attach_read(&a, rows[i].message, strlen(rows[i].message), &e))
+        if (!attach_read(&a, rows[i].message, strlen(rows[i].message), true, &e))
             fail_msg("%s: %s", rows[i].message, e.msg);
         for (int k = 0; k < a.n; k++)
             buf_addf(&paths, "%s|", a.files[k].path.p);
@@ -104,6 +104,9 @@ static void test_attach__what_is_there_and_cannot_be_sent_refuses_the_message(vo
     static const struct { const char *message, *why; } rows[] = {
         {"@binary", "binary looks binary: it holds a zero byte; only text is attached"},
         {"@main.c @large", "large has 16.0 MiB, more than the 16 that are attached"},
+        {"@folder", "folder is a directory"},
+        {"see (@main.c) and (@nothere.c).", "cannot open nothere.c: No such file or directory"},
+        {"@\"no such\"", "cannot open no such: No such file or directory"},
         {"@secret", "cannot open secret: Permission denied"},
     };
     (void)state;
@@ -114,9 +117,9 @@ static void test_attach__what_is_there_and_cannot_be_sent_refuses_the_message(vo
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct attached a = {0};
         struct err e = {0};
-        if (i == 2 && geteuid() == 0)
+        if (!strcmp(rows[i].message, "@secret") && geteuid() == 0)
             continue;                   /* root reads everything */
-        assert_false(attach_read(&a, rows[i].message, strlen(rows[i].message), &e));
+        assert_false(attach_read(&a, rows[i].message, strlen(rows[i].message), false, &e));
         assert_string_equal(e.msg, rows[i].why);
         assert_int_equal(a.n, 0);
     }
@@ -130,7 +133,7 @@ static void test_attach__the_model_reads_them_behind_the_message(void **state)
     struct err e = {0};
     const char *message = "@main.c @fences.md @\"with blanks.txt\" @empty @latin1 ?";
     (void)state;
-    assert_true(attach_read(&a, message, strlen(message), &e));
+    assert_true(attach_read(&a, message, strlen(message), false, &e));
     struct entry *m = transcript_add(&t, ROLE_USER, "What?", 5);
     for (int i = 0; i < a.n; i++)
         entry_file(m, a.files[i].path, a.files[i].bytes, a.files[i].text);
@@ -264,6 +267,45 @@ static void test_attach__a_refused_message_changes_nothing(void **state)
     assert_int_equal(chat_n_nodes(c), 2);
 }
 
+static void test_attach__a_message_that_names_no_file_goes_when_it_is_sent_again(void **state)
+{
+    struct err e = {0};
+    (void)state;
+    assert_false(chat_submit(c, "see @nothere", 12, &e));
+    assert_string_equal(e.msg, "cannot open nothere: No such file or directory; not sent yet: sent once more, the message goes without it");
+    assert_int_equal(chat_n_messages(c), 0);
+    assert_false(chat_submit(c, "see @nothere.c", 14, &e));     /* another message is asked about anew */
+    ask("see @nothere.c");
+    assert_string_equal(chat_message(c, 0).text, "see @nothere.c");
+    assert_false(chat_submit(c, "see @nothere.c", 14, &e));     /* said and done: a later one may be a slip again */
+    ask("@ and @@ and me@home are words");
+}
+
+static void test_attach__a_file_that_takes_half_of_the_context_asks_first(void **state)
+{
+    char text[301];
+    struct err e = {0};
+    int n;
+    memset(text, 'x', sizeof text);
+    put("half.txt", text, sizeof text - 1);
+    chat_close(c);
+    fake.n_ctx = 550;
+    open_chat(*state, true);
+    while (!chat_ready(c)) {
+        chat_wait(c, -1, 1000);
+        chat_drain(c, &n);
+    }
+    assert_false(chat_submit(c, "@half.txt", 9, &e));
+    assert_non_null(strstr(e.msg, "half.txt: 300 tokens, and 550 of the context are free"));
+    assert_non_null(strstr(e.msg, "sent once more, the message goes with it"));
+    assert_false(chat_submit(c, "@half.txt @nothere", 18, &e));
+    assert_non_null(strstr(e.msg, "without it"));
+    assert_false(chat_submit(c, "@half.txt @nothere", 18, &e)); /* the one thing was told, now the other */
+    assert_non_null(strstr(e.msg, "300 tokens"));
+    ask("@half.txt @nothere");
+    assert_int_equal(chat_n_files(c, 0), 1);
+}
+
 static void test_attach__other_front_ends_send_text(void **state)
 {
     chat_close(c);
@@ -365,6 +407,8 @@ int main(void)
         CHAT(a_message_is_kept_as_typed_and_its_files_go_to_the_model),
         CHAT(a_resumed_session_sends_the_same_bytes),
         CHAT(a_refused_message_changes_nothing),
+        CHAT(a_message_that_names_no_file_goes_when_it_is_sent_again),
+        CHAT(a_file_that_takes_half_of_the_context_asks_first),
         CHAT(other_front_ends_send_text),
         CHAT(a_file_can_be_looked_at_before),
         CHAT(the_parts_of_the_context_add_up),

@@ -429,6 +429,68 @@ static void test_command__presets_themes_and_the_context_are_shown(void **state)
     assert_int_equal(strncmp(out.data, "theme mono; there are default ", 30), 0);
     run("/context");
     assert_string_equal(out.data, "      7  user    hi\n      8  answer  one\n     15  tokens of 100000, 0 %\n");
+    run("/stats");
+    assert_non_null(strstr(out.data, "context    15 of 100000\n"));
+}
+
+static int n_lines(const char *s)
+{
+    int n = 0;
+    for (; *s; s++)
+        n += *s == '\n';
+    return n;
+}
+
+static void test_command__the_context_of_a_long_conversation_is_a_summary(void **state)
+{
+    char said[16];
+    (void)state;
+    for (int i = 0; i < 15; i++) {
+        fake_say("x</think>one");
+        snprintf(said, sizeof said, "hi %d", i);
+        answer(said);
+    }
+    run("/context");
+    assert_int_equal(n_lines(out.data), 22);
+    assert_non_null(strstr(out.data, "before  10 parts; /context all lists them\n"));
+    assert_non_null(strstr(out.data, "hi 14\n"));
+    assert_null(strstr(out.data, "hi 4\n"));
+    const char *sum = strdup(strrchr(out.data, '\n') - 30);
+    run("/context all");
+    assert_int_equal(n_lines(out.data), 31);
+    assert_non_null(strstr(out.data, "hi 4\n"));
+    assert_non_null(strstr(out.data, sum));             /* the sum is the same */
+    free((char *)sum);
+    run("/context most");
+    assert_string_equal(out.data, "/context knows only 'all', not 'most'\n");
+}
+
+static void test_command__values_in_force_are_shown(void **state)
+{
+    (void)state;
+    run("/set temperature");
+    assert_non_null(strstr(out.data, "\nnot set: the model's own value, which is known when it is loaded\n"));
+    fake_say("x</think>one");
+    answer("hi");
+    run("/set temperature");
+    assert_non_null(strstr(out.data, "\nnot set: 1 is in force (thinking)\n"));
+    run("/set top_k");
+    assert_non_null(strstr(out.data, "\nnot set: 20 is in force (thinking)\n"));
+    run("/set temperature 0.5");
+    assert_null(strstr(out.data, "in force"));
+}
+
+static void test_command__a_pipe_is_no_file(void **state)
+{
+    (void)state;
+    fake_say("x</think>one");
+    answer("hi");
+    assert_int_equal(run("/copy | wc -c"), COMMAND_DONE);
+    assert_non_null(strstr(out.data, "'| wc -c' is for a shell; here a file can be written"));
+    assert_int_equal(access("| wc -c", F_OK), -1);
+    assert_int_equal(run("/export > x.md"), COMMAND_DONE);
+    assert_non_null(strstr(out.data, "is for a shell"));
+    assert_int_equal(access("> x.md", F_OK), -1);
 }
 
 static void test_command__what_only_a_screen_can_do_comes_back(void **state)
@@ -507,6 +569,9 @@ int main(void)
         TEST(export_writes_a_new_file),
         TEST(files_are_put_into_the_next_message),
         TEST(presets_themes_and_the_context_are_shown),
+        TEST(the_context_of_a_long_conversation_is_a_summary),
+        TEST(values_in_force_are_shown),
+        TEST(a_pipe_is_no_file),
         TEST(what_only_a_screen_can_do_comes_back),
         TEST(tools_are_listed_and_offered),
         TEST(words_are_completed_from_the_tables),

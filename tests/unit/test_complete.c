@@ -56,7 +56,7 @@ static const char *words(const char *before)
 {
     static struct buf all;
     static char text[4096];
-    complete_find(&c, before);
+    complete_find(&c, before, NULL);
     buf_reset(&all);
     for (int i = 0; i < c.n; i++)
         buf_addf(&all, "%s%s", i ? "|" : "", c.items[i].word);
@@ -106,7 +106,7 @@ static void test_complete__sizes_and_tokens_stand_beside(void **state)
 {
     (void)state;
     words("@main");
-    assert_string_equal(c.items[0].note, "10 bytes  ~2 tok");
+    assert_string_equal(c.items[0].note, "10 bytes  ~3 tok");
     words("@sr");
     assert_string_equal(c.items[0].note, "");
 }
@@ -196,7 +196,7 @@ static void test_complete__every_word_goes_on_with_what_was_typed(void **state)
             r = r * 6364136223846793005u + 1442695040888963407u;
             buf_adds(&b, bits[(r >> 33) % (sizeof bits / sizeof *bits)]);
         }
-        complete_find(&c, buf_str(&b));
+        complete_find(&c, buf_str(&b), NULL);
         assert_true(c.start <= b.len);
         const char *typed = buf_str(&b) + c.start;
         size_t at = *typed == '@', quote = at && typed[1] != '"' && c.n && c.items[0].word[1] == '"';

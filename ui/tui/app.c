@@ -38,6 +38,7 @@ void app_open(struct app *a, struct options *o, const char *history_path)
 void app_chat(struct app *a, struct chat *c)
 {
     a->chat = a->feed.chat = c;
+    a->suggest.chat = c;
     phase_open(&a->phase, a->ms);
 }
 
@@ -73,7 +74,7 @@ bool app_busy(const struct app *a)
 
 void app_hint(struct app *a, const char *fmt, ...)
 {
-    char text[256];
+    char text[512];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);

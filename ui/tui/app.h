@@ -137,6 +137,7 @@ void app_contexts_of(const struct app *a, enum mode mode, struct contexts *where
 void app_began(struct app *a, bool ok, const struct err *e);
 struct editor *app_focus(struct app *a);                /* what is typed into, or NULL */
 void app_pick(struct app *a, enum picker_kind kind);    /* opens that list */
+void app_find(struct app *a, const char *words);        /* opens the list of sessions in which all of them were said */
 void app_edit(struct app *a, int message);              /* a message of the user comes into the input; sent, it stands beside the old one */
 
 /* --- input.c --- */

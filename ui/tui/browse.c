@@ -318,15 +318,14 @@ void act_copy_message(struct app *a)
 static void copy_block(struct app *a, int i)
 {
     struct buf text = {0}, language = {0};
-    if (i < pane_n_blocks(a->pane))
-        pane_block(a->pane, i, &text, &language);
-    browse_copy(a, &text, "code block of that number");
+    pane_block(a->pane, i, &text, &language);
+    browse_copy(a, &text, i < 0 || !pane_n_blocks(a->pane) ? "code block" : "code block of that number");
     buf_free(&language);
 }
 
 void act_copy_block(struct app *a)
 {
-    copy_block(a, 0);
+    copy_block(a, -1);
 }
 
 void act_copy_numbered(struct app *a)

@@ -13,7 +13,8 @@
 #include "chat/command.h"
 #include "ui/tui/figure.h"
 
-enum { MAX_SCAN = 10000, MAX_IGNORE_FILE = 1 << 16, BYTES_PER_TOKEN = 4 };
+enum { MAX_SCAN = 10000, MAX_IGNORE_FILE = 1 << 16 };
+#define BYTES_PER_TOKEN 3.5
 #define BLANKS " \t\n"
 
 static char *copy(const char *s)
@@ -108,20 +109,26 @@ static void read_names(struct names *names, DIR *d, const char *base, const stru
 /* --- paths ------------------------------------------------------------------------------------------------------ */
 
 /* A path in the draft: what stands before it ("@", "@\"") and whether it is to be attached. */
-struct path { const char *s; bool attach, quoted; };
+struct path { const char *s; bool attach, quoted; const struct complete_counter *counter; };
 
-static void describe(int dir, const char *name, bool attach, struct buf *note)
+static void describe(int dir, const char *name, const struct path *p, int n_dir, struct buf *note)
 {
     struct stat st;
+    struct buf path = {0};
+    int tokens = -1;
     buf_reset(note);
     if (fstatat(dir, name, &st, 0) || !S_ISREG(st.st_mode))
         return;
     figure_bytes(note, (size_t)st.st_size);
-    if (attach) {
-        buf_adds(note, "  ~");
-        figure_tokens(note, (double)st.st_size / BYTES_PER_TOKEN);
-        buf_adds(note, " tok");
-    }
+    if (!p->attach)
+        return;
+    buf_addf(&path, "%.*s%s", n_dir, p->s, name);
+    if (p->counter)
+        tokens = p->counter->count(p->counter->arg, path.data, &st);
+    buf_adds(note, tokens < 0 ? "  ~" : "  ");
+    figure_tokens(note, tokens < 0 ? (double)st.st_size / BYTES_PER_TOKEN : tokens);
+    buf_adds(note, " tok");
+    buf_free(&path);
 }
 
 static void say_cut(struct complete *c, const struct names *names)
@@ -143,7 +150,7 @@ static void add_names(struct complete *c, const struct path *p, int n_dir, const
         buf_reset(&word);
         buf_addf(&word, "%s%s%.*s%s", p->attach ? "@" : "", quoted ? "\"" : "", n_dir, p->s, f->s);
         buf_adds(&word, f->is_dir ? "/" : quoted ? "\"" : "");
-        describe(dir, f->s, p->attach, &note);
+        describe(dir, f->s, p, n_dir, &note);
         add(c, word.data, buf_str(&note), "");
     }
     buf_free(&word);
@@ -202,7 +209,7 @@ static long open_quote(const char *before)
     return !at || strchr(BLANKS "(", before[at - 1]) ? (long)at : -1;
 }
 
-static void find_path(struct complete *c, const char *before)
+static void find_path(struct complete *c, const char *before, const struct complete_counter *counter)
 {
     long quote = open_quote(before);
     c->start = quote >= 0 ? (size_t)quote : word_start(before);
@@ -210,11 +217,11 @@ static void find_path(struct complete *c, const char *before)
         c->start++;
     const char *word = before + c->start;
     if (quote >= 0)
-        add_files(c, &(struct path){word + 2, true, true});
+        add_files(c, &(struct path){word + 2, true, true, counter});
     else if (*word == '@' && word[1] != '"')
-        add_files(c, &(struct path){word + 1, true, false});
+        add_files(c, &(struct path){word + 1, true, false, counter});
     else if (*word != '@' && strchr(word, '/') && strncmp(word, "//", 2))       /* "//text" is text with a slash */
-        add_files(c, &(struct path){word, false, false});
+        add_files(c, &(struct path){word, false, false, NULL});
 }
 
 static void add_command(const char *word, void *arg)
@@ -232,9 +239,9 @@ static void find_command(struct complete *c, const char *before)
     if (c->n && strncmp(c->items[0].word, before + argument, strlen(before + argument)))
         c->start = word_start(before);
     if (files && memchr(before + 1, '/', name - 1))
-        find_path(c, before);
+        find_path(c, before, NULL);
     else if (files)
-        add_files(c, &(struct path){before + argument, false, false});
+        add_files(c, &(struct path){before + argument, false, false, NULL});
 }
 
 static void find_common(struct complete *c)
@@ -253,13 +260,13 @@ static void find_common(struct complete *c)
     }
 }
 
-void complete_find(struct complete *c, const char *before)
+void complete_find(struct complete *c, const char *before, const struct complete_counter *counter)
 {
     complete_free(c);
     if (*before == '/' && before[1] != '/' && !strchr(before, '\n'))
         find_command(c, before);
     else
-        find_path(c, before);
+        find_path(c, before, counter);
     find_common(c);
 }
 

@@ -16,7 +16,7 @@ enum { COMPLETE_MAX = 500 };
 
 struct complete_item {
     char *word;                 /* what then stands there */
-    char *note;                 /* for the right edge: a command's argument, a file's size and its tokens, roughly; "" */
+    char *note;                 /* for the right edge: a command's argument, a file's size and its tokens; "" */
     char *help;                 /* one line; "" */
 };
 
@@ -29,8 +29,15 @@ struct complete {
     struct buf note;            /* why these are not all, or "" */
 };
 
-/* `before` is the draft up to the cursor.  Reads directories; what cannot be read is empty. */
-void complete_find(struct complete *c, const char *before);
+/* Tokens of the file of that path, as it would be attached; -1: not known, then they are estimated and marked so ("~"). */
+struct stat;
+struct complete_counter {
+    int (*count)(void *arg, const char *path, const struct stat *st);
+    void *arg;
+};
+
+/* `before` is the draft up to the cursor; `counter` may be NULL.  Reads directories; what cannot be read is empty. */
+void complete_find(struct complete *c, const char *before, const struct complete_counter *counter);
 /* The word is complete: nothing but a blank can follow (it is the only one, and no directory). */
 bool complete_ends(const struct complete *c);
 void complete_free(struct complete *c);

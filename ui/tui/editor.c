@@ -24,6 +24,7 @@ struct editor {
     size_t       yank_at, yank_n;       /* and where it went */
     int          wish;                  /* LAST_VERTICAL: the column that up and down keep to */
     int          n_pastes;
+    struct buf   gone, gone_text;       /* the last draft with chips that was reset; in full */
     int          indent, top;           /* columns before the rows; the first row that is drawn */
 };
 
@@ -42,6 +43,8 @@ void editor_close(struct editor *e)
         buf_free(&e->kills[i]);
     rows_free(&e->rows);
     draft_free(&e->draft);
+    buf_free(&e->gone);
+    buf_free(&e->gone_text);
     free(e);
 }
 
@@ -368,12 +371,33 @@ void editor_paste(struct editor *e, const char *s, size_t n)
     buf_free(&clean);
 }
 
+/* Blanks at the end do not count: a message is sent without them. */
+static bool same_but_blanks(const struct buf *s, const struct buf *kept)
+{
+    if (s->len > kept->len || memcmp(s->data, kept->data, s->len))
+        return false;
+    return s->len + strspn(kept->data + s->len, " \t\n") == kept->len;
+}
+
+/* A message that is refused comes back, and its pastes are folded as they were. */
+static void keep_folds(struct editor *e)
+{
+    if (!memchr(text(e), CHIP_BEGIN, e->draft.text.len))
+        return;
+    buf_reset(&e->gone);
+    buf_reset(&e->gone_text);
+    buf_add(&e->gone, text(e), e->draft.text.len);
+    draft_expand(&e->draft, &e->gone_text);
+}
+
 void editor_set(struct editor *e, const char *s)
 {
     struct buf clean = {0}, now = {0};
     draft_clean(&clean, s, strlen(s));
     draft_expand(&e->draft, &now);
-    if (now.len != clean.len || (now.len && memcmp(now.data, clean.data, now.len)))
+    if (clean.len && same_but_blanks(&clean, &e->gone_text))
+        change(e, 0, e->draft.text.len, e->gone.data, e->gone.len, STEP_OTHER);
+    else if (now.len != clean.len || (now.len && memcmp(now.data, clean.data, now.len)))
         change(e, 0, e->draft.text.len, buf_str(&clean), clean.len, STEP_OTHER);
     else
         move(e, e->draft.text.len);
@@ -388,8 +412,10 @@ void editor_reset(struct editor *e)
     for (int i = 0; i < e->n_kills; i++)
         killed_chips = killed_chips || (e->kills[i].len && memchr(e->kills[i].data, CHIP_BEGIN, e->kills[i].len));
     size_t removed = e->draft.text.len;
+    if (removed)
+        keep_folds(e);
     draft_forget(&e->draft);
-    if (!killed_chips)
+    if (!killed_chips && !e->gone.len)
         draft_forget_chips(&e->draft);
     rows_edit(&e->rows, &e->draft, (struct edited){.removed = removed});
     e->n_pastes = e->top = 0;

@@ -34,7 +34,8 @@ void editor_insert(struct editor *e, const char *text, size_t n);       /* as if
 /* A whole paste; above 20 lines or 2 kB it becomes a chip "[paste 1: 214 lines, 6.1 kB]". */
 void editor_paste(struct editor *e, const char *text, size_t n);
 void editor_chip(struct editor *e, const char *label, const char *text, size_t n);
-void editor_set(struct editor *e, const char *text);    /* replaces the draft; can be undone; the same text keeps its chips */
+/* Replaces the draft; can be undone.  The same text keeps its chips, and the last draft with chips that was reset gets them back. */
+void editor_set(struct editor *e, const char *text);
 void editor_reset(struct editor *e);                    /* an empty draft without a past; the kill ring stays */
 bool editor_empty(const struct editor *e);
 void editor_text(const struct editor *e, struct buf *out);              /* chips in full */

@@ -228,6 +228,16 @@ void history_close(struct history *h)
     free(h);
 }
 
+int history_n(const struct history *h)
+{
+    return h->n;
+}
+
+const char *history_at(const struct history *h, int i)
+{
+    return h->entries[i];
+}
+
 void history_add(struct history *h, const char *text)
 {
     struct buf clean = {0};

@@ -1,4 +1,4 @@
-/* What was typed before, over all sessions: one JSON string per line, appended under a lock, for the owner only.
+/* What was typed before, over all sessions and in both front ends: one JSON string per line, appended under a lock, for the owner only.
  *
  * Several programs may write the same file at once.  Lines that are not JSON strings are skipped and stay; when the file
  * has more than twice `size` lines it is replaced by its last `size`.  A file that cannot be read is left alone; that, and when
@@ -12,6 +12,8 @@ struct history;
 
 struct history *history_open(const char *path, int size);       /* path NULL: in memory only; size: entries that are kept, >= 1 */
 void history_close(struct history *h);
+int  history_n(const struct history *h);
+const char *history_at(const struct history *h, int i);         /* from the oldest, 0, on */
 /* Not what begins with a blank, nor the same twice.  What is longer than 256 kB is not written. */
 void history_add(struct history *h, const char *text);
 /* Walking: `draft` is kept for the way back, which ends with it.  NULL at the ends.  Valid until the next call but

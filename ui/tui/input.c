@@ -231,15 +231,28 @@ static void take_result(struct app *a, enum command_result r, const char *messag
     }
 }
 
+/* Elsewhere these commands print a list; here one can choose from it.  False: it is none of them. */
+static bool opens_list(struct app *a, const char *text)
+{
+    const char *argument = "", *name = command_name(text, &argument);
+    if (!name)
+        return false;
+    if (!strcmp(name, "find"))
+        app_find(a, argument);
+    else if (!strcmp(name, "sessions") && !*argument)
+        app_pick(a, PICK_SESSION);
+    else if (!strcmp(name, "tree") && !*argument)
+        app_pick(a, PICK_NODE);
+    else
+        return false;
+    return true;
+}
+
 void input_take(struct app *a, const char *text)
 {
     const char *message;
     struct buf out = {0};
-    if (!strcmp(text, "/sessions")) {   /* elsewhere these print a list; here one can choose from it */
-        app_pick(a, PICK_SESSION);
-    } else if (!strcmp(text, "/tree")) {
-        app_pick(a, PICK_NODE);
-    } else {
+    if (!opens_list(a, text)) {
         enum command_result r = command_run(a->chat, a->o, text, &message, &out);
         take_result(a, r, message, &out);
     }

@@ -62,7 +62,7 @@ void app_keys_help(const struct app *a, struct buf *out)
 {
     struct contexts where;
     if (a->testing) {
-        buf_adds(out, "Press keys: what each is, what it sends, what it does.  Esc twice ends.\n");
+        buf_adds(out, "Press keys: what each is, what it sends, what it does.  Ctrl-C or Esc twice ends.\n");
         buf_add(out, buf_str(&a->tested), a->tested.len);
         return;
     }
@@ -128,10 +128,10 @@ static const char *meaning(const struct app *a, const struct key_event *ev)
 
 void keyhelp_take(struct app *a, const struct key_event *ev)
 {
-    bool escape = ev->kind == KEYS_KEY && ev->code == KEY_ESCAPE;
+    bool escape = ev->kind == KEYS_KEY && ev->code == KEY_ESCAPE, stop = ev->kind == KEYS_KEY && ev->code == 'c' && ev->mods == MOD_CTRL;
     if (ev->kind == KEYS_REPORT || ev->kind == KEYS_PASTE_END)
         return;
-    if (escape && a->key == KEY_ESCAPE && a->tested.len) {
+    if (stop || (escape && a->key == KEY_ESCAPE && a->tested.len)) {
         act_keys_end(a);
         return;
     }

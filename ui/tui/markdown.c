@@ -336,6 +336,12 @@ bool markdown_block(struct markdown *m, int i, struct buf *text, struct buf *lan
     return true;
 }
 
+int markdown_block_at(struct markdown *m, int line)
+{
+    const struct sheet *s = sheet_of(m);
+    return line >= 0 && line < s->lines.n ? s->lines.lines[line].block : -1;
+}
+
 bool markdown_table_at(struct markdown *m, int line, struct buf *source)
 {
     const struct sheet *s = sheet_of(m);

@@ -28,6 +28,7 @@ const char *markdown_source(const struct markdown *m, size_t *n);
 /* Code blocks in order: their text (without fences) and language. */
 int  markdown_n_blocks(struct markdown *m);
 bool markdown_block(struct markdown *m, int i, struct buf *text, struct buf *language);
+int  markdown_block_at(struct markdown *m, int line);   /* the code block that has this line, -1: none has */
 /* The table whose lines hold `line`, as source; false: there is none. */
 bool markdown_table_at(struct markdown *m, int line, struct buf *source);
 

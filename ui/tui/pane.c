@@ -652,32 +652,34 @@ static int blocks_of(struct pane *p, int i)
     return markdown_n_blocks(it->md);
 }
 
-/* The answer whose blocks are meant; -1: none. */
-static int answer_with_blocks(struct pane *p)
+/* The first code block of which a row is in view: its answer and its number; -1: there is none. */
+static int block_in_view(struct pane *p, int *block)
 {
     struct spot top = top_spot(p);
-    int row = -top.row;
-    for (int i = top.item; i < p->items.n && row < p->area.rows; i++) {
-        if (blocks_of(p, i))
-            return i;
-        row += items_rows(&p->items, i);
+    int row = -top.row, rows;
+    for (int i = top.item; i < p->items.n && row < p->area.rows; i++, row += rows) {
+        struct item *it = &p->items.at[i];
+        rows = items_rows(&p->items, i);
+        int first = items_gap(&p->items, i) + it->n_head;
+        for (int r = row < 0 ? -row : 0; blocks_of(p, i) && r < rows && row + r < p->area.rows; r++)
+            if (r >= first && (*block = markdown_block_at(it->md, r - first)) >= 0)
+                return i;
     }
-    for (int i = p->items.n - 1; i >= 0; i--)
-        if (blocks_of(p, i))
-            return i;
     return -1;
 }
 
 int pane_n_blocks(struct pane *p)
 {
-    int i = answer_with_blocks(p);
+    int block, i = block_in_view(p, &block);
     return i < 0 ? 0 : blocks_of(p, i);
 }
 
 bool pane_block(struct pane *p, int i, struct buf *text, struct buf *language)
 {
-    int answer = answer_with_blocks(p);
-    return answer >= 0 && i >= 0 && i < blocks_of(p, answer) && markdown_block(p->items.at[answer].md, i, text, language);
+    int block, answer = block_in_view(p, &block);
+    if (i < 0)
+        i = block;
+    return answer >= 0 && i < blocks_of(p, answer) && markdown_block(p->items.at[answer].md, i, text, language);
 }
 
 bool pane_table(struct pane *p, struct buf *source)

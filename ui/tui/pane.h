@@ -99,7 +99,7 @@ int  pane_find(struct pane *p, const char *what);       /* number of hits; "" en
  * *which: its number, from 1. */
 bool pane_find_next(struct pane *p, int direction, int *which);
 
-/* Code blocks of the answer in view (else of the newest that has any), numbered from 0 as the screen numbers them from 1. */
+/* Code blocks of the first answer of which one is in view, numbered from 0 as the screen numbers them from 1; i < 0: the first in view. */
 int  pane_n_blocks(struct pane *p);
 bool pane_block(struct pane *p, int i, struct buf *text, struct buf *language);
 bool pane_table(struct pane *p, struct buf *source);    /* the first table in view, as its source */

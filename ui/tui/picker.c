@@ -66,13 +66,15 @@ static const char *ago(struct picker *p, int64_t seconds)
     return arena_printf(&p->mem, "%lld days", s / 86400);
 }
 
-bool picker_sessions(struct picker *p, const struct chat *c, int64_t now_s, struct err *e)
+bool picker_sessions(struct picker *p, const struct chat *c, const char *find, int64_t now_s, struct err *e)
 {
     struct sessions s = {0};
     const char *open = chat_saved_as(c);
-    if (!sessions_list(&s, NULL, e))
+    if (!sessions_list(&s, find, e))
         return false;
+    char *kept = find ? memory_strdup(find) : NULL;     /* it may be the list's own */
     begin(p, PICK_SESSION, "sessions", "Enter goes on with it  Tab shows it  F2 renames  Ctrl-D deletes  Esc closes");
+    p->find = kept;
     p->popup.empty = "no session of that kind";
     for (int i = 0; i < s.n; i++) {
         const struct sessions_item *item = &s.items[i];
@@ -182,6 +184,7 @@ void picker_free(struct picker *p)
     free(p->rows);
     free(p->names);
     free(p->ids);
+    free(p->find);
     lines_free(&p->lines);
     *p = (struct picker){0};
 }
@@ -219,14 +222,14 @@ void picker_draw_preview(struct picker *p, struct cells *c, struct area a)
 
 /* --- its keys --------------------------------------------------------------------------------------------------- */
 
-void app_pick(struct app *a, enum picker_kind kind)
+static void pick(struct app *a, enum picker_kind kind, const char *find)
 {
     struct err e = {0};
     if (app_busy(a)) {
         app_hint(a, "the answer is not finished");
         return;
     }
-    if (kind == PICK_SESSION && !picker_sessions(&a->picker, a->chat, (int64_t)time(NULL), &e)) {
+    if (kind == PICK_SESSION && !picker_sessions(&a->picker, a->chat, find, (int64_t)time(NULL), &e)) {
         app_hint(a, "%s", e.msg);
         return;
     }
@@ -235,7 +238,7 @@ void app_pick(struct app *a, enum picker_kind kind)
     if (kind == PICK_NODE)
         picker_tree(&a->picker, a->chat);
     if (!a->picker.n) {
-        app_hint(a, kind == PICK_SESSION ? "no conversation was kept yet" : "nothing was said yet");
+        app_hint(a, kind != PICK_SESSION ? "nothing was said yet" : a->picker.find ? "no conversation holds all these words" : "no conversation was kept yet");
         picker_free(&a->picker);
         a->mode = MODE_INPUT;
         return;
@@ -243,6 +246,16 @@ void app_pick(struct app *a, enum picker_kind kind)
     editor_reset(a->line);
     a->mode = MODE_PICKER;
     a->picker.previewed = -1;
+}
+
+void app_pick(struct app *a, enum picker_kind kind)
+{
+    pick(a, kind, NULL);
+}
+
+void app_find(struct app *a, const char *words)
+{
+    pick(a, PICK_SESSION, *words ? words : NULL);
 }
 
 /* Of the message that view mode stands at; Esc goes back there. */
@@ -343,7 +356,7 @@ static void list_again(struct app *a, int row)
     struct picker *p = &a->picker;
     bool preview = p->preview;
     char *name = memory_strdup(p->names[row]);
-    app_pick(a, PICK_SESSION);
+    pick(a, PICK_SESSION, p->find);
     for (int i = 0; i < p->n; i++)
         if (!strcmp(p->names[i], name))
             row = i;

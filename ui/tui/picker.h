@@ -21,6 +21,7 @@ struct picker {
     const char **names;                 /* of a row: the session's */
     int *ids;                           /* of a row: index of the message, or of the node */
     int  n, cap;
+    char *find;                         /* only sessions in which these words were said, or NULL */
     int  doomed;                        /* the row that the next Ctrl-D deletes, or -1 */
     bool preview;                       /* what was said in the chosen session is shown above */
     int  previewed;                     /* the row whose text that is, for */
@@ -29,7 +30,7 @@ struct picker {
     struct arena mem;
 };
 
-bool picker_sessions(struct picker *p, const struct chat *c, int64_t now_s, struct err *e);
+bool picker_sessions(struct picker *p, const struct chat *c, const char *find, int64_t now_s, struct err *e);
 void picker_messages(struct picker *p, const struct chat *c);
 void picker_tree(struct picker *p, const struct chat *c);
 void picker_urls(struct picker *p, const char *text, size_t n);

@@ -3,9 +3,46 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/memory.h"
 #include "ui/tui/app.h"
+
+/* --- tokens of files --------------------------------------------------------------------------------------------- */
+
+enum { LOOK_BYTES = 256 << 10, MAX_COUNTED = 512 };     /* counting more would be felt at a key */
+
+struct counted { char *path; off_t bytes; struct timespec changed; int tokens; };
+
+static void forget_counted(struct suggest *s)
+{
+    for (int i = 0; i < s->n_counted; i++)
+        free(s->counted[i].path);
+    free(s->counted);
+    s->counted = NULL;
+    s->n_counted = 0;
+}
+
+static int count_file(void *arg, const char *path, const struct stat *st)
+{
+    struct suggest *s = arg;
+    struct chat_file file;
+    for (int i = 0; i < s->n_counted; i++) {
+        const struct counted *k = &s->counted[i];
+        if (!strcmp(k->path, path) && k->bytes == st->st_size && !memcmp(&k->changed, &st->st_mtim, sizeof k->changed))
+            return k->tokens;
+    }
+    if (!s->chat || !chat_ready(s->chat) || (size_t)st->st_size > s->to_count || !chat_check_file(s->chat, path, &file, NULL) || file.estimated)
+        return -1;
+    s->to_count -= (size_t)st->st_size;
+    if (s->n_counted == MAX_COUNTED)
+        forget_counted(s);
+    s->counted = memory_got(realloc(s->counted, ((size_t)s->n_counted + 1) * sizeof *s->counted));
+    s->counted[s->n_counted++] = (struct counted){memory_strdup(path), st->st_size, st->st_mtim, file.tokens};
+    return file.tokens;
+}
+
+/* --- the list ---------------------------------------------------------------------------------------------------- */
 
 static void empty(struct suggest *s)
 {
@@ -20,6 +57,7 @@ static void empty(struct suggest *s)
 void suggest_free(struct suggest *s)
 {
     empty(s);
+    forget_counted(s);
     *s = (struct suggest){0};
 }
 
@@ -59,7 +97,8 @@ static bool opens_itself(const struct editor *e, const struct buf *before)
 static bool look(struct suggest *s, const struct buf *before)
 {
     empty(s);
-    complete_find(&s->found, buf_str(before));
+    s->to_count = LOOK_BYTES;
+    complete_find(&s->found, buf_str(before), &(struct complete_counter){count_file, s});
     fill(s);
     return s->open;
 }
@@ -113,13 +152,13 @@ void suggest_move(struct suggest *s, int by)
         popup_move(&s->popup, by);
 }
 
-void suggest_tab(struct suggest *s, struct editor *e)
+bool suggest_tab(struct suggest *s, struct editor *e)
 {
     struct buf before = {0};
     editor_before(e, &before);
     if (!s->open && !look(s, &before)) {
         buf_free(&before);
-        return;
+        return false;
     }
     const char *typed = s->found.start <= before.len ? before.data + s->found.start : "";
     const char *common = buf_str(&s->found.common);
@@ -134,6 +173,7 @@ void suggest_tab(struct suggest *s, struct editor *e)
         suggest_move(s, 1);
     }
     buf_free(&before);
+    return true;
 }
 
 /* --- its keys --------------------------------------------------------------------------------------------------- */
@@ -158,8 +198,7 @@ void input_edited(struct app *a)
 
 void act_complete(struct app *a)
 {
-    suggest_tab(&a->suggest, a->editor);
-    if (!a->suggest.open && !a->suggest.found.n)
+    if (!suggest_tab(&a->suggest, a->editor))
         app_hint(a, "nothing to complete");
 }
 

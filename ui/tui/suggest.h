@@ -9,6 +9,8 @@
 #include "ui/tui/editor.h"
 #include "ui/tui/popup.h"
 
+struct chat;
+
 /* Plain value, valid as {0}. */
 struct suggest {
     bool open, asked;                   /* asked: by Tab, for a word that opens no list by itself */
@@ -18,12 +20,16 @@ struct suggest {
     struct popup popup;
     struct popup_row *rows;
     struct arena mem;
+    struct counted *counted;            /* files whose tokens were counted, */
+    int n_counted;
+    size_t to_count;                    /* and how many bytes this look may still count */
+    const struct chat *chat;            /* who counts; NULL: nobody yet */
 };
 
 void suggest_update(struct suggest *s, const struct editor *e);         /* the draft has changed */
 void suggest_close(struct suggest *s);
 /* Tab: completes as far as all words agree, then goes through them. */
-void suggest_tab(struct suggest *s, struct editor *e);
+bool suggest_tab(struct suggest *s, struct editor *e);
 void suggest_move(struct suggest *s, int by);
 bool suggest_take(struct suggest *s, struct editor *e); /* the chosen one; false: none is */
 void suggest_free(struct suggest *s);

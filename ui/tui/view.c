@@ -83,6 +83,22 @@ static void draw_progress(const struct app *a, struct cells *c, struct area at)
         progress_draw_prompt(&a->figures.progress, a->ms, c, at);
 }
 
+/* It takes the rows above the status line as well that it needs: the end of a sentence may be what matters. */
+static void draw_long_hint(const struct app *a, struct cells *c, struct area at)
+{
+    static const struct look look = {STYLE_status, 0};
+    struct lines lines = {0};
+    lines_wrap(&lines, look, a->hint.data, a->hint.len, 0, most(at.cols - 2, 1), 0);
+    int rows = least(lines.n, at.row + 1);
+    struct area over = {at.row - rows + 1, at.col, rows, at.cols};
+    cells_blank(c, over, look);
+    over.col++;
+    over.cols -= 2;
+    for (int i = 0; i < rows; i++)
+        lines_draw(&lines, i, c, over, i);
+    lines_free(&lines);
+}
+
 /* A word about the last key has the row for itself: it says what could not be guessed, and is soon gone. */
 static void draw_status(struct app *a, struct cells *c, struct area at)
 {
@@ -96,9 +112,12 @@ static void draw_status(struct app *a, struct cells *c, struct area at)
     cells_blank(c, at, look);
     int wide = 1 + glyph_columns(s.state, strlen(s.state)) + 2, room = at.cols - wide;
     bool both = glyph_columns(a->hint.data, a->hint.len) <= room;
-    if (both)
+    if (both) {
         cells_puts(c, at, 0, 1, look, s.state);
-    cells_puts(c, at, 0, both ? wide : 1, look, a->hint.data);
+        cells_puts(c, at, 0, wide, look, a->hint.data);
+    } else {
+        draw_long_hint(a, c, at);
+    }
 }
 
 static void draw_panel(struct app *a, struct cells *c, struct area at)
