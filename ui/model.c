@@ -1,9 +1,119 @@
 /* `q35chat model ...`. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/unicode.h"
 #include "debug/debug.h"
+#include "prepare/hybrid.h"
+#include "prepare/mtp.h"
 #include "ui/exits.h"
 #include "ui/subcommand.h"
+
+static int refused(const struct err *e)
+{
+    struct buf safe = {0};
+    unicode_safe(&safe, e->msg, strlen(e->msg));
+    fprintf(stderr, "q35chat: %s\n", buf_str(&safe));
+    buf_free(&safe);
+    return EXIT_FAILED;
+}
+
+static int print_json(json_t *j)
+{
+    char *text = json_dumps(j, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
+    CHECK(text);
+    puts(text);
+    free(text);
+    json_decref(j);
+    return fflush(stdout) ? EXIT_FAILED : EXIT_ANSWERED;
+}
 
 int model_inspect(const struct args *a)
 {
     return debug_inspect(args_word(a, 0), stdout) ? EXIT_FAILED : EXIT_ANSWERED;
+}
+
+/* --- build-hybrid ------------------------------------------------------------------------------------------------- */
+
+static void show_progress(void *arg, uint64_t done, uint64_t total)
+{
+    (void)arg;
+    fprintf(stderr, "\rFP8: %.3f of %.3f GB%s", (double)done * 1e-9, (double)total * 1e-9, done == total ? "\n" : " ");
+}
+
+static json_t *hybrid_json(const struct hybrid_report *r, const struct source *fp8, const struct hybrid_options *o)
+{
+    static const char *const states[] = {"built", "planned", "there"};
+    json_t *files = json_array();
+    for (int i = 0; i < r->n_files; i++)
+        json_array_append_new(files, json_pack("{s:s, s:I, s:s}", "name", r->files[i].name, "bytes", (json_int_t)r->files[i].bytes,
+                                               "how", r->files[i].how));
+    return json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:o}", "state", states[r->state], "out", o->out,
+                     "layout", o->compact ? "compact" : "linked", "fp8_matrices", r->n_matrices, "fp8_bytes", (json_int_t)r->fp8_bytes,
+                     "fp8_read_bytes", (json_int_t)atomic_load(&fp8->n_bytes), "fp8_reads", (json_int_t)atomic_load(&fp8->n_reads),
+                     "stale_bytes", (json_int_t)r->stale_bytes, "files", files);
+}
+
+static void print_hybrid(const struct hybrid_report *r, const struct source *fp8, const struct hybrid_options *o)
+{
+    if (r->state == HYBRID_THERE) {
+        printf("%s was built before from these checkpoints: nothing to do\n", o->out);
+        return;
+    }
+    for (int i = 0; i < r->n_files; i++)
+        printf("%12.2f MB  %-14s %s\n", (double)r->files[i].bytes * 1e-6, r->files[i].how, r->files[i].name);
+    printf("%s %s: %d matrices of shared experts in FP8, %.2f MB; read %.2f MB of the FP8 checkpoint\n", o->out,
+           r->state == HYBRID_PLANNED ? "would be built" : "is built", r->n_matrices, (double)r->fp8_bytes * 1e-6,
+           (double)atomic_load(&fp8->n_bytes) * 1e-6);
+    if (!o->compact && r->stale_bytes)
+        printf("%.2f MB in the shards do not count any more. q35chat never reads them; vLLM reads whole shards and wants --compact.\n",
+               (double)r->stale_bytes * 1e-6);
+}
+
+int model_build_hybrid(const struct args *a)
+{
+    struct err e = {0};
+    struct source int4 = {0}, fp8 = {0};
+    struct hybrid_report r = {0};
+    bool json = args_on(a, "json");
+    struct hybrid_options o = {
+        .out = args_text(a, "out"), .program = "q35chat " Q35_VERSION, .compact = args_on(a, "compact"), .dry_run = args_on(a, "dry-run"),
+        .hash = args_on(a, "hash"), .progress = isatty(2) && !json ? show_progress : NULL,
+    };
+    int status = EXIT_ANSWERED;
+    if (!source_open_local(&int4, args_text(a, "int4"), &e) || !source_open(&fp8, args_text(a, "fp8"), &e)
+        || !hybrid_build(int4.name, &fp8, &o, &r, &e))
+        status = refused(&e);
+    else if (json)
+        status = print_json(hybrid_json(&r, &fp8, &o));
+    else
+        print_hybrid(&r, &fp8, &o);
+    hybrid_report_free(&r);
+    source_close(&int4);
+    source_close(&fp8);
+    return status;
+}
+
+/* --- add-mtp ------------------------------------------------------------------------------------------------------ */
+
+int model_add_mtp(const struct args *a)
+{
+    static const char *const did[] = {"were added, and the index lists them", "are listed in the index now", "are there and listed: nothing to do"};
+    static const char *const states[] = {"added", "indexed", "there"};
+    struct err e = {0};
+    struct source from = {0};
+    struct mtp_report r;
+    const char *dir = args_word(a, 0), *name = args_text(a, "from");
+    bool ok = (!name || source_open(&from, name, &e)) && mtp_add(dir, name ? &from : NULL, &r, &e);
+    source_close(&from);
+    if (!ok)
+        return refused(&e);
+    if (args_on(a, "json"))
+        return print_json(json_pack("{s:s, s:s, s:i}", "state", states[r.state], "dir", dir, "tensors", r.n_tensors));
+    printf("%s: %d tensors of the MTP block %s\n", dir, r.n_tensors, did[r.state]);
+    return EXIT_ANSWERED;
 }

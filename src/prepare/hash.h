@@ -1,0 +1,23 @@
+/* SHA-256 of files and of parts of them, several at once. */
+#ifndef Q35_PREPARE_HASH_H
+#define Q35_PREPARE_HASH_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "fetch/digest.h"
+
+struct hash_job {
+    const char *path;
+    uint64_t    at, bytes;              /* UINT64_MAX bytes: to the end */
+    bool        git;                    /* the SHA-1 that git gives the whole file instead */
+    char        hex[DIGEST_HEX];
+};
+
+/* False with the reason of the first failure.  `done` (may be NULL) counts bytes. */
+bool hash_jobs(struct hash_job *jobs, int n, atomic_ullong *done, struct err *e);
+void hash_text(const void *bytes, size_t n, char hex[DIGEST_HEX]);
+
+#endif

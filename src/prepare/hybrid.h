@@ -1,0 +1,45 @@
+/* The hybrid checkpoint: an INT4 one whose shared experts are FP8, with the values of the official FP8 release.  Of that release only the
+ * matrices of the shared experts and their scales are read, by byte range. */
+#ifndef Q35_PREPARE_HYBRID_H
+#define Q35_PREPARE_HYBRID_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "prepare/source.h"
+
+#define HYBRID_FP8_FILE "model_shared_experts_fp8.safetensors"
+
+struct hybrid_options {
+    const char *out;                    /* the directory to make */
+    const char *program;                /* "q35chat 0.1.0" */
+    bool compact;                       /* write the shards anew, without copies that do not count, FP8 in the place of the older matrices */
+    bool dry_run;
+    bool hash;                          /* record the hash of every file, which reads them all */
+    void (*progress)(void *arg, uint64_t done, uint64_t total);         /* bytes of FP8; any thread, may be NULL */
+    void *arg;
+};
+
+struct hybrid_file {
+    char       *name;
+    uint64_t    bytes;
+    const char *how;                    /* "hard link", "clone", "copy", "written"; NULL in a dry run: not decided yet */
+};
+
+struct hybrid_report {
+    enum { HYBRID_BUILT, HYBRID_PLANNED, HYBRID_THERE } state;         /* THERE: it was built before, nothing was done */
+    struct hybrid_file *files;
+    int      n_files;
+    int      n_matrices;                /* FP8 ones */
+    uint64_t fp8_bytes;                 /* of them and their scales */
+    uint64_t written_bytes;             /* that the disk has to hold in addition, as far as known */
+    uint64_t stale_bytes;               /* copies in the shards that do not count */
+};
+
+/* Builds it in OUT.part, which becomes OUT when it is whole: ended at any moment, a second run with the same sources completes it.  False
+ * with the reason; *r can be freed either way. */
+bool hybrid_build(const char *int4_dir, struct source *fp8, const struct hybrid_options *o, struct hybrid_report *r, struct err *e);
+void hybrid_report_free(struct hybrid_report *r);
+
+#endif
