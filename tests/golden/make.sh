@@ -2,7 +2,7 @@
 # Which GPU engine the Makefile builds, asked on machines of all kinds: their nvidia-smi and nvcc are made up, nothing is built.
 cd "$(dirname "$0")/../.." || exit 1
 command -v make > /dev/null || { echo "skip make: there is none"; exit 0; }
-unset MAKEFLAGS MAKEOVERRIDES MFLAGS MAKELEVEL GPU CUDA NVCC
+unset MAKEFLAGS MAKEOVERRIDES MFLAGS MAKELEVEL GPU CUDA NVCC WERROR
 bin=$(mktemp -d) || exit 1
 trap 'rm -rf "$bin"' EXIT
 printf '#!/bin/sh\necho " LIBRARIES= "\n' > "$bin/nvcc"
