@@ -1,9 +1,29 @@
-/* What the program's exit status says, and its version. */
+/* What the program's exit status says, and its version.  The manual and docs/pipes.md have the same rows. */
 #ifndef Q35_UI_EXITS_H
 #define Q35_UI_EXITS_H
 
 #define Q35_VERSION "0.1.0"
 
-enum { EXIT_ANSWERED = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130, EXIT_SIGNAL = 128 /* plus its number */ };
+/* EXIT(number, NAME, meaning) */
+#define EXITS(EXIT) \
+    EXIT(0,   ANSWERED,    "answered; the chat was left") \
+    EXIT(1,   FAILED,      "failed while running; -x found no code block; a line of --batch failed") \
+    EXIT(2,   USAGE,       "usage: an option, the config file, a file that cannot be read, no prompt, a stdin that stays silent") \
+    EXIT(3,   MODEL,       "the model cannot be had: not there, damaged, too little memory, the GPU failed") \
+    EXIT(4,   TOO_LONG,    "the prompt is longer than the context") \
+    EXIT(5,   CUT,         "with --strict: the answer was cut off, or is empty") \
+    EXIT(6,   DENIED,      "with --strict: a tool call was not allowed") \
+    EXIT(124, TIMEOUT,     "--timeout was reached; stdout has what there was of the answer") \
+    EXIT(129, HUNG_UP,     "died by SIGHUP, after what there was of the answer") \
+    EXIT(130, INTERRUPTED, "died by SIGINT (Ctrl-C), likewise") \
+    EXIT(141, BROKEN_PIPE, "died by SIGPIPE: nobody reads stdout any more") \
+    EXIT(143, TERMINATED,  "died by SIGTERM, like SIGINT")
+
+enum exit_status {
+#define EXIT_ROW(number, name, meaning) EXIT_##name = number,
+    EXITS(EXIT_ROW)
+#undef EXIT_ROW
+    EXIT_SIGNAL = 128                   /* plus the signal's number: main() then dies by that signal */
+};
 
 #endif

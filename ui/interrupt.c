@@ -12,7 +12,7 @@
 #include "ui/tui/tty.h"
 
 static int fd = -1;
-static volatile sig_atomic_t waiting, ending;
+static volatile sig_atomic_t waiting, ending, last;
 
 static void on_signal(int sig)
 {
@@ -23,6 +23,7 @@ static void on_signal(int sig)
         return;
     }
     waiting = 1;
+    last = sig;
     if (sig != SIGINT)
         ending = sig;
     eventfd_write(fd, 1);
@@ -61,4 +62,16 @@ bool interrupt_taken(void)
 int interrupt_ending(void)
 {
     return ending;
+}
+
+int interrupt_signal(void)
+{
+    return last;
+}
+
+void interrupt_die(int sig)
+{
+    fflush(stdout);
+    signal(sig, SIG_DFL);
+    raise(sig);
 }

@@ -9,5 +9,8 @@ void interrupt_open(void);              /* from now on these signals do not end 
 int  interrupt_fd(void);                /* readable while one waits */
 bool interrupt_taken(void);             /* takes it */
 int  interrupt_ending(void);            /* the signal that wants the program to end, or 0 */
+int  interrupt_signal(void);            /* the last one that came, or 0 */
+/* Ends the program by that signal, so that a shell's loop ends with it; returns only if that is not possible. */
+void interrupt_die(int sig);
 
 #endif

@@ -10,9 +10,11 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "chat/attach.h"
 #include "chat/options.h"
 #include "ui/completions.h"
 #include "ui/exits.h"
+#include "ui/interrupt.h"
 #include "ui/line.h"
 #include "ui/pipe.h"
 #include "ui/subcommand.h"
@@ -24,9 +26,27 @@ static bool agree(const struct options *o, const char *first_word, struct err *e
 {
     if (options_on(o, OPT_json) && options_on(o, OPT_jsonl))
         return err_set(e, "--json and --jsonl cannot be had together: one object at the end, or events as they come");
+    if (options_on(o, OPT_extract) && (options_on(o, OPT_json) || options_on(o, OPT_jsonl)))
+        return err_set(e, "-x prints code blocks as they are: it cannot be had with --json or --jsonl");
     if (first_word && subcommand_is_name(first_word))
         return err_set(e, "'%s' is a sub-command, which goes before all options; a prompt that begins so stands behind --", first_word);
     return true;
+}
+
+/* `system = @FILE`: what the file says. */
+static bool read_system(struct options *o, struct err *e)
+{
+    const char *file = options_text(o, OPT_system);
+    struct buf text = {0};
+    size_t bytes;
+    if (*file != '@')
+        return true;
+    bool ok = attach_file(file + 1, &bytes, &text, NULL, e);
+    while (text.len && text.data[text.len - 1] == '\n')
+        text.data[--text.len] = 0;
+    ok = ok && options_set(o, OPT_system, buf_str(&text), FROM_COMMAND_LINE, e);
+    buf_free(&text);
+    return ok;
 }
 
 static bool read_options(struct options *o, int argc, char **argv, struct buf *prompt, struct err *e)
@@ -40,7 +60,7 @@ static bool read_options(struct options *o, int argc, char **argv, struct buf *p
     bool tells = options_on(first, OPT_help) || options_on(first, OPT_version);         /* works with a broken file too */
     ok = ok && (tells ? true : *file ? options_read_file(o, file, e) : options_read_usual_file(o, e));
     options_close(first);
-    return ok && options_read_environment(o, e) && options_read_args(o, argc, argv, prompt, &word, e);
+    return ok && options_read_environment(o, e) && options_read_args(o, argc, argv, prompt, &word, e) && read_system(o, e);
 }
 
 static void warn(const struct options *o)
@@ -137,5 +157,7 @@ int main(int argc, char **argv)
     }
     buf_free(&prompt);
     options_close(o);
+    if (status > EXIT_SIGNAL)
+        interrupt_die(status - EXIT_SIGNAL);
     return status;
 }

@@ -2,36 +2,36 @@
 
 #include <errno.h>
 #include <jansson.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/unicode.h"
+#include "chat/attach.h"
 #include "chat/chat.h"
+#include "ui/code.h"
 #include "ui/exits.h"
 #include "ui/interrupt.h"
+#include "ui/prompt.h"
+#include "ui/reply.h"
 #include "ui/turn.h"
 
 struct pipe {
     struct options *o;
     struct chat *chat;
     bool json, jsonl, verbose, terminal;        /* terminal: stdout is one */
+    bool strict, extract, streams;
     bool show_reasoning, show_answer;
-    struct buf reasoning, answer;
-    json_t *calls;                      /* [{"name", "arguments", "result"}] */
-    int   n_results;
-    bool  new_part;                     /* text after a tool call: a paragraph of its own */
+    struct reply reply;
     enum chat_event_kind part;          /* what was printed last */
     bool  printed;
     int   newlines;                     /* held back: only the end of the output decides about them */
     struct turn progress;               /* lines on stderr, if that is a terminal */
-    int64_t start_ns;
+    int64_t start_ns, deadline_ns;      /* deadline 0: none */
+    bool  timed_out;
     int   status;                       /* -1: goes on */
 };
 
@@ -81,10 +81,9 @@ static void print(struct pipe *p, const char *text, size_t n)
 
 static void part(struct pipe *p, enum chat_event_kind kind, const struct chat_event *ev)
 {
-    if (p->printed && (p->part != kind || p->new_part))
+    if (p->printed && (p->part != kind || p->reply.new_part))
         p->newlines = 2;
     p->part = kind;
-    p->new_part = false;
     print(p, ev->text, ev->n);
 }
 
@@ -99,146 +98,7 @@ static void put_json(struct pipe *p, json_t *j)
     free(text);
 }
 
-static json_t *text_json(const char *s, size_t n)
-{
-    json_t *j = json_stringn(s, n);     /* chat gives valid UTF-8 only */
-    CHECK(j);
-    return j;
-}
-
-static json_t *json_of_arguments(const char *text, size_t n)
-{
-    json_t *j = json_loadb(text, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-    return j ? j : text_json(text, n);
-}
-
-/* --- JSON ------------------------------------------------------------------------------------------------------- */
-
-static json_t *event_json(struct pipe *p, const char *type)
-{
-    return json_pack("{s:s, s:f}", "type", type, "t", clock_ms_since(p->start_ns) / 1000);
-}
-
-static void add_figures(struct pipe *p, json_t *j, const struct chat_event *ev)
-{
-    const struct chat_stats *s = &ev->stats;
-    const struct chat_info *info = chat_info(p->chat);
-    json_t *by_position = json_array();
-    for (int i = 0; i < CHAT_MAX_DEPTH && s->drafted[i]; i++)
-        json_array_append_new(by_position, json_real((double)s->accepted[i] / s->drafted[i]));
-    json_object_set_new(j, "finish", json_string(chat_end_name(ev->end)));
-    if (ev->end == CHAT_FAILED)
-        json_object_set_new(j, "error", text_json(ev->text, ev->n));
-    json_object_set_new(j, "tokens", json_pack("{s:i, s:i, s:i}", "prompt", s->n_prompt, "cached", s->n_cached, "generated", s->n_tokens));
-    json_object_set_new(j, "context", json_pack("{s:i, s:i}", "used", s->ctx_used, "total", s->ctx_total));
-    json_object_set_new(j, "tok_per_s", json_real(s->tok_s));
-    json_object_set_new(j, "acceptance", s->acceptance < 0 ? json_null() : json_real(s->acceptance));
-    json_object_set_new(j, "acceptance_by_position", by_position);
-    json_object_set_new(j, "steps", json_integer(s->n_steps));
-    json_object_set_new(j, "rounds", json_integer(s->n_rounds));
-    json_object_set_new(j, "prefill_ms", json_real(s->prefill_ms));
-    json_object_set_new(j, "decode_ms", json_real(s->decode_ms));
-    json_object_set_new(j, "wall_ms", json_real(s->wall_ms));
-    json_object_set_new(j, "seed", json_integer((json_int_t)s->seed));
-    json_object_set_new(j, "model", json_string(info ? info->model : chat_model_dir(p->chat)));
-    if (info)
-        json_object_set_new(j, "backend", json_string(info->backend));
-    json_object_set_new(j, "version", json_string(Q35_VERSION));
-}
-
-static void put_object(struct pipe *p, const struct chat_event *ev)
-{
-    json_t *j = json_object();
-    json_object_set_new(j, "answer", text_json(buf_str(&p->answer), p->answer.len));
-    json_object_set_new(j, "reasoning", text_json(buf_str(&p->reasoning), p->reasoning.len));
-    json_object_set(j, "tool_calls", p->calls);
-    add_figures(p, j, ev);
-    put_json(p, j);
-}
-
-static void put_event(struct pipe *p, const struct chat_event *ev)
-{
-    static const char *const types[] = {
-        [CHAT_LOADING] = "load", [CHAT_READY] = "ready", [CHAT_PREFILL] = "prefill", [CHAT_REASONING] = "reasoning",
-        [CHAT_TEXT] = "text", [CHAT_CALL] = "tool_call", [CHAT_APPROVE] = "approve", [CHAT_TOOL_RESULT] = "tool_result",
-        [CHAT_NOTE] = "note", [CHAT_DONE] = "end", [CHAT_FATAL] = "end",
-    };
-    json_t *j = event_json(p, types[ev->kind]);
-    switch (ev->kind) {
-    case CHAT_LOADING:
-    case CHAT_PREFILL:
-        json_object_set_new(j, "done", json_integer((json_int_t)ev->done));
-        json_object_set_new(j, "total", json_integer((json_int_t)ev->total));
-        if (ev->kind == CHAT_PREFILL)
-            json_object_set_new(j, "cached", json_integer((json_int_t)ev->cached));
-        break;
-    case CHAT_READY:
-        json_object_set_new(j, "model", json_string(chat_info(p->chat)->model));
-        json_object_set_new(j, "backend", json_string(chat_info(p->chat)->backend));
-        json_object_set_new(j, "context", json_integer(chat_info(p->chat)->n_ctx));
-        break;
-    case CHAT_CALL:
-    case CHAT_APPROVE:
-        json_object_set_new(j, "name", text_json(ev->name, strlen(ev->name)));
-        json_object_set_new(j, "arguments", json_of_arguments(ev->text, ev->n));
-        if (ev->truncated)
-            json_object_set_new(j, "truncated", json_true());
-        break;
-    case CHAT_TOOL_RESULT:
-        json_object_set_new(j, "name", text_json(ev->name, strlen(ev->name)));
-        json_object_set_new(j, "text", text_json(ev->text, ev->n));
-        break;
-    case CHAT_FATAL:
-        json_object_set_new(j, "finish", json_string(chat_end_name(CHAT_FAILED)));
-        json_object_set_new(j, "error", text_json(ev->text, ev->n));
-        break;
-    case CHAT_DONE:
-        add_figures(p, j, ev);
-        break;
-    default:
-        json_object_set_new(j, "text", text_json(ev->text, ev->n));
-        break;
-    }
-    put_json(p, j);
-}
-
 /* --- events ----------------------------------------------------------------------------------------------------- */
-
-static void note(const char *text)
-{
-    struct buf safe = {0};
-    unicode_safe(&safe, text, strlen(text));
-    fprintf(stderr, "q35chat: %s\n", buf_str(&safe));
-    buf_free(&safe);
-}
-
-/* The name comes from the model. */
-static void note_call(const char *name)
-{
-    struct buf text = {0};
-    buf_addf(&text, "calls %s", name);
-    note(text.data);
-    buf_free(&text);
-}
-
-/* The answer as a whole is kept for --json, with the same paragraph between two parts that plain output has. */
-static void collect(struct buf *b, const struct chat_event *ev, bool new_part)
-{
-    if (new_part && b->len)
-        buf_adds(b, "\n\n");
-    buf_add(b, ev->text, ev->n);
-}
-
-static void add_call(struct pipe *p, const struct chat_event *ev)
-{
-    json_t *j = json_object();
-    json_object_set_new(j, "name", text_json(ev->name, strlen(ev->name)));
-    json_object_set_new(j, "arguments", json_of_arguments(ev->text, ev->n));
-    if (ev->truncated)
-        json_object_set_new(j, "truncated", json_true());
-    json_array_append_new(p->calls, j);
-    p->new_part = true;
-}
 
 static void print_figures(const struct chat_event *ev)
 {
@@ -247,72 +107,115 @@ static void print_figures(const struct chat_event *ev)
             s->n_prompt, s->n_cached, s->ctx_used, s->ctx_total, (unsigned long long)s->seed, s->wall_ms / 1000);
 }
 
-static int interrupted(void)
+static int interrupted(const struct pipe *p)
 {
-    return interrupt_ending() ? EXIT_SIGNAL + interrupt_ending() : EXIT_INTERRUPTED;
+    return p->timed_out ? EXIT_TIMEOUT : EXIT_SIGNAL + interrupt_signal();
+}
+
+/* What was held back until the end. */
+static void print_whole(struct pipe *p)
+{
+    if (p->show_reasoning)
+        print(p, buf_str(&p->reply.reasoning), p->reply.reasoning.len);
+    if (p->printed)
+        p->newlines = 2;
+    if (p->show_answer)
+        print(p, buf_str(&p->reply.answer), p->reply.answer.len);
+}
+
+/* False: there was none. */
+static bool print_code(struct pipe *p)
+{
+    struct buf code = {0};
+    bool found = code_blocks(&p->reply.answer, &code);
+    print(p, buf_str(&code), code.len);
+    buf_free(&code);
+    return found;
+}
+
+static void print_end(struct pipe *p, enum chat_end end)
+{
+    if (!p->printed && (p->extract || chat_end_failed(end)))
+        return;
+    out(p, "\n", 1);
+    flush(p);
+}
+
+static void complain(struct pipe *p, const struct chat_event *ev)
+{
+    struct buf why = {0};
+    bool fine = !p->show_answer && p->reply.reasoning.len && !chat_end_failed(ev->end);     /* the answer was not wanted */
+    if (p->timed_out)
+        prompt_say("--timeout was reached");
+    else if (!fine && reply_complaint(&p->reply, ev, &why))
+        prompt_say(why.data);
+    buf_free(&why);
 }
 
 static void done(struct pipe *p, const struct chat_event *ev)
 {
+    int status = ev->end == CHAT_INTERRUPTED ? interrupted(p) : (int)reply_status(&p->reply, ev, p->strict);
+    bool plain = !p->json && !p->jsonl;
+    if (p->jsonl && chat_end_failed(ev->end))
+        put_json(p, reply_event_error(ev->text, status, p->start_ns));
+    if (p->jsonl)
+        put_json(p, reply_event(p->chat, ev, p->start_ns, status));
     if (p->json)
-        put_object(p, ev);
-    else if (!p->jsonl && (p->printed || ev->end != CHAT_FAILED)) {
-        out(p, "\n", 1);
-        flush(p);
+        put_json(p, reply_json(&p->reply, p->chat, ev));
+    if (plain && !p->streams && !p->extract)
+        print_whole(p);
+    bool code = !p->extract || print_code(p);
+    if (plain)
+        print_end(p, ev->end);
+    complain(p, ev);
+    if (!code && status == EXIT_ANSWERED) {
+        prompt_say("the answer has no code block");
+        status = EXIT_FAILED;
     }
-    if (ev->end == CHAT_FAILED || ev->end == CHAT_TOOL_ROUNDS)
-        note(ev->text);
-    if (ev->end == CHAT_CONTEXT)
-        note("the answer was cut off: the context is full");
-    if (ev->end == CHAT_LENGTH && !p->answer.len)
-        note("max_tokens was reached before the answer began");
     if (p->verbose)
         print_figures(ev);
     if (p->status < 0)
-        p->status = ev->end == CHAT_INTERRUPTED ? interrupted()
-                  : ev->end == CHAT_FAILED || ev->end == CHAT_TOOL_ROUNDS ? EXIT_FAILED : EXIT_ANSWERED;
+        p->status = status;
 }
 
-static void fatal(struct pipe *p, const struct chat_event *ev)
+static void fatal(struct pipe *p, const char *why)
 {
-    if (p->json)
-        put_json(p, json_pack("{s:s, s:s, s:s%}", "finish", "error", "version", Q35_VERSION, "error", ev->text, ev->n));
-    else if (p->printed && !p->jsonl) {
+    if (p->jsonl) {
+        put_json(p, reply_event_error(why, EXIT_MODEL, p->start_ns));
+        put_json(p, reply_event_no_model(why, EXIT_MODEL, p->start_ns));
+    } else if (p->json) {
+        put_json(p, json_pack("{s:s, s:s, s:o}", "finish", "error", "version", Q35_VERSION, "error", reply_text(why, strlen(why))));
+    } else if (p->printed) {
         out(p, "\n", 1);
         flush(p);
     }
-    note(ev->text);
-    p->status = EXIT_FAILED;
+    prompt_say(why);
+    p->status = EXIT_MODEL;
+}
+
+static void tell(const struct pipe *p, const struct chat_event *ev)
+{
+    struct buf line = {0};
+    if (ev->kind == CHAT_CALL)
+        buf_adds(&line, "calls ");
+    buf_adds(&line, ev->kind == CHAT_CALL ? ev->name : ev->text);
+    if (p->verbose)
+        prompt_say(line.data);
+    buf_free(&line);
 }
 
 static void take(struct pipe *p, const struct chat_event *ev)
 {
-    bool plain = !p->json && !p->jsonl;
-    if (p->jsonl && ev->kind != CHAT_TOOL_OUTPUT)      /* its result says it all */
-        put_event(p, ev);
+    bool plain = !p->json && !p->jsonl && p->streams;
+    if (p->jsonl && ev->kind != CHAT_TOOL_OUTPUT && ev->kind != CHAT_DONE && ev->kind != CHAT_FATAL)     /* a result says what was output */
+        put_json(p, reply_event(p->chat, ev, p->start_ns, 0));
+    if (plain && ((ev->kind == CHAT_REASONING && p->show_reasoning) || (ev->kind == CHAT_TEXT && p->show_answer)))
+        part(p, ev->kind, ev);
+    reply_take(&p->reply, ev);
     switch (ev->kind) {
-    case CHAT_REASONING:
-        collect(&p->reasoning, ev, p->new_part);
-        if (plain && p->show_reasoning)
-            part(p, CHAT_REASONING, ev);
-        break;
-    case CHAT_TEXT:
-        collect(&p->answer, ev, p->new_part);
-        if (plain && p->show_answer)
-            part(p, CHAT_TEXT, ev);
-        p->new_part = false;
-        break;
     case CHAT_CALL:
-        add_call(p, ev);
-        if (p->verbose)
-            note_call(ev->name);
-        break;
-    case CHAT_TOOL_RESULT:
-        json_object_set_new(json_array_get(p->calls, (size_t)p->n_results++), "result", text_json(ev->text, ev->n));
-        break;
     case CHAT_NOTE:
-        if (p->verbose)
-            note(ev->text);
+        tell(p, ev);
         break;
     case CHAT_DONE:
         turn_clear(&p->progress);
@@ -320,7 +223,7 @@ static void take(struct pipe *p, const struct chat_event *ev)
         break;
     case CHAT_FATAL:
         turn_clear(&p->progress);
-        fatal(p, ev);
+        fatal(p, ev->text);
         break;
     case CHAT_LOADING:
     case CHAT_READY:
@@ -332,66 +235,86 @@ static void take(struct pipe *p, const struct chat_event *ev)
     }
 }
 
-/* --- input ------------------------------------------------------------------------------------------------------ */
+/* --- a turn ----------------------------------------------------------------------------------------------------- */
 
-enum { MAX_INPUT = 256 << 20, CHUNK = 65536, NOTICE_MS = 2000 };
-
-/* stdin to its end.  Somebody who waits for us while we wait for stdin gets told after two seconds. */
-static bool read_stdin(struct buf *text, struct err *e)
+/* Files that cannot be attached are told before a model is loaded for them. */
+static bool check_files(struct options *o, struct err *e)
 {
-    struct pollfd fds[2] = {{.fd = 0, .events = POLLIN}, {.fd = interrupt_fd(), .events = POLLIN}};
-    bool told = false;
-    for (;;) {
-        int r = poll(fds, 2, told ? -1 : NOTICE_MS);
-        if (fds[1].revents && interrupt_taken())
-            _exit(interrupted());    /* the model may still be loading: nothing of it is worth waiting for */
-        if (r == 0) {
-            fprintf(stderr, "q35chat: waiting for stdin (--no-stdin ignores it)\n");
-            told = true;
+    int n;
+    const char *const *files = options_list(o, OPT_file, &n);
+    for (int i = 0; i < n; i++) {
+        size_t bytes;
+        if (!attach_file(files[i], &bytes, NULL, NULL, e))
+            return false;
+    }
+    return true;
+}
+
+static bool attach_files(struct pipe *p, struct err *e)
+{
+    int n;
+    const char *const *files = options_list(p->o, OPT_file, &n);
+    for (int i = 0; i < n; i++)
+        if (!chat_attach(p->chat, files[i], e))
+            return false;
+    return true;
+}
+
+/* The prompt is handed over, or the status says why not. */
+static void submit(struct pipe *p, struct buf *prompt)
+{
+    struct buf told = {0};
+    struct err e = {0};
+    if (!chat_resume(p->chat, &told, &e)) {
+        prompt_say(e.msg);
+        p->status = EXIT_FAILED;
+    } else if (!attach_files(p, &e)) {
+        prompt_say(e.msg);
+        p->status = EXIT_USAGE;
+    } else {
+        if (told.len)
+            prompt_say(told.data);
+        if (p->jsonl)
+            put_json(p, reply_event_start(p->o, p->chat, p->start_ns));
+        if (!chat_submit(p->chat, buf_str(prompt), prompt->len, &e))
+            fatal(p, e.msg);            /* the model failed while stdin was read */
+    }
+    buf_free(&told);
+}
+
+static void run_turn(struct pipe *p)
+{
+    enum { KILL_MS = 3000 };            /* a tool that does not end when it is asked to */
+    while (p->status < 0) {
+        int n;
+        chat_wait(p->chat, interrupt_fd(), p->timed_out ? KILL_MS : prompt_ms_left(p->deadline_ns));
+        if (interrupt_taken())
+            chat_interrupt(p->chat);
+        if (p->deadline_ns && !prompt_ms_left(p->deadline_ns)) {
+            p->timed_out = true;
+            chat_interrupt(p->chat);
         }
-        if (r <= 0)
-            continue;
-        buf_reserve(text, CHUNK);
-        ssize_t n = read(0, text->data + text->len, CHUNK);
-        if (n < 0 && (errno == EINTR || errno == EAGAIN))
-            continue;
-        if (n < 0)
-            return err_set(e, "cannot read stdin: %s", strerror(errno));
-        if (n == 0)
-            return true;
-        text->len += (size_t)n;
-        text->data[text->len] = 0;
-        if (text->len > MAX_INPUT)
-            return err_set(e, "stdin has more than %d MiB, no context holds that much", MAX_INPUT >> 20);
+        const struct chat_event *ev = chat_drain(p->chat, &n);
+        for (int i = 0; i < n && p->status < 0; i++)
+            take(p, &ev[i]);
     }
 }
 
-static bool is_blank(const struct buf *b)
+/* A model that is still loading is not waited for when the program is told to end. */
+static void leave_if_loading(const struct pipe *p)
 {
-    return !b->len || strspn(b->data, " \t\r\n") == b->len;
+    if (chat_ready(p->chat) || (p->status < EXIT_SIGNAL && p->status != EXIT_TIMEOUT))
+        return;
+    fflush(stdout);
+    if (p->status > EXIT_SIGNAL)
+        interrupt_die(p->status - EXIT_SIGNAL);
+    _exit(p->status);
 }
 
-/* The words of the command line, an empty line, then stdin. */
-static bool add_stdin(struct buf *prompt, struct err *e)
+static int refuse(const char *why)
 {
-    struct buf text = {0};
-    bool ok = read_stdin(&text, e);
-    const char *s = buf_str(&text);
-    size_t n = text.len;
-    if (n >= 3 && !memcmp(s, "\xef\xbb\xbf", 3)) {      /* a byte order mark is no part of the text */
-        s += 3;
-        n -= 3;
-    }
-    if (ok && memchr(s, 0, n))
-        ok = err_set(e, "stdin looks binary: it holds a zero byte; text was expected");
-    if (ok && !unicode_valid(s, n))
-        fprintf(stderr, "q35chat: stdin is not all UTF-8; what is not became U+FFFD\n");
-    if (ok && n && prompt->len)
-        buf_adds(prompt, "\n\n");
-    if (ok)
-        buf_add(prompt, s, n);
-    buf_free(&text);
-    return ok;
+    prompt_say(why);
+    return EXIT_USAGE;
 }
 
 int pipe_run(struct options *o, struct buf *prompt)
@@ -403,6 +326,8 @@ int pipe_run(struct options *o, struct buf *prompt)
         .jsonl = options_on(o, OPT_jsonl),
         .verbose = options_on(o, OPT_verbose),
         .terminal = isatty(1),
+        .strict = options_on(o, OPT_strict),
+        .extract = options_on(o, OPT_extract),
         .show_reasoning = !strcmp(reasoning, "show") || !strcmp(reasoning, "only"),
         .show_answer = strcmp(reasoning, "only") != 0,
         .start_ns = clock_ns(),
@@ -411,47 +336,37 @@ int pipe_run(struct options *o, struct buf *prompt)
     static const struct chat_front front = {.tools = "none"};
     struct err e = {0};
     bool use_stdin = options_on(o, OPT_stdin) && !isatty(0);
-    if (!use_stdin && is_blank(prompt)) {
-        note("there is no prompt: give one as arguments or on stdin");
+    p.streams = options_on(o, OPT_stream) && !p.extract;
+    if (options_real(o, OPT_timeout) > 0)
+        p.deadline_ns = p.start_ns + (int64_t)(options_real(o, OPT_timeout) * 1e9);
+    if (!use_stdin && prompt_is_blank(prompt))
+        return refuse("there is no prompt: give one as arguments or on stdin");
+    if (!check_files(o, &e))
+        return refuse(e.msg);
+    if (prompt_ignores_file(prompt) && p.strict)
         return EXIT_USAGE;
-    }
     interrupt_open();
     p.chat = chat_open(o, &front, &e);  /* loads while stdin is being read */
     if (!p.chat) {
-        note(e.msg);
-        return EXIT_FAILED;
+        if (p.jsonl)
+            put_json(&p, reply_event_start(o, NULL, p.start_ns));
+        fatal(&p, e.msg);
+        return p.status;
     }
-    p.calls = json_array();
+    reply_init(&p.reply);
     turn_init(&p.progress, p.chat, o);
-    if (use_stdin && !add_stdin(prompt, &e)) {
-        note(e.msg);
-        p.status = EXIT_USAGE;
-    } else if (is_blank(prompt)) {
-        note("there is no prompt: stdin is empty");
-        p.status = EXIT_USAGE;
-    } else if (!chat_resume(p.chat, &p.answer, &e)) {
-        note(e.msg);
-        p.status = EXIT_FAILED;
-    } else {
-        if (p.answer.len)
-            note(p.answer.data);
-        buf_reset(&p.answer);
-        CHECK(chat_submit(p.chat, prompt->data, prompt->len, &e));
-    }
+    int status = use_stdin ? prompt_read_stdin(o, prompt, p.deadline_ns) : EXIT_ANSWERED;
+    if (status)
+        p.status = status;
+    else if (prompt_is_blank(prompt))
+        p.status = refuse("there is no prompt: stdin is empty");
+    else
+        submit(&p, prompt);
     if (p.verbose && chat_notice(p.chat))
-        note(chat_notice(p.chat));
-    while (p.status < 0) {
-        int n;
-        chat_wait(p.chat, interrupt_fd(), -1);
-        if (interrupt_taken())
-            chat_interrupt(p.chat);
-        const struct chat_event *ev = chat_drain(p.chat, &n);
-        for (int i = 0; i < n && p.status < 0; i++)
-            take(&p, &ev[i]);
-    }
-    json_decref(p.calls);
-    buf_free(&p.answer);
-    buf_free(&p.reasoning);
+        prompt_say(chat_notice(p.chat));
+    run_turn(&p);
+    leave_if_loading(&p);
+    reply_free(&p.reply);
     chat_close(p.chat);
     return p.status;
 }

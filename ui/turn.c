@@ -232,7 +232,7 @@ static const char *ended(enum chat_end end)
 static void show_done(struct turn *t, const struct chat_event *ev)
 {
     end_line(t);
-    if (ev->end == CHAT_FAILED) {
+    if (chat_end_failed(ev->end)) {
         struct buf line = {0};
         buf_addf(&line, "[failed: %s]\n", ev->text);
         turn_say(t, line.data);

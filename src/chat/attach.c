@@ -90,6 +90,12 @@ static bool try(struct attached *a, const char *path, bool *absent, struct err *
     return ok || *absent;
 }
 
+bool attach_add(struct attached *a, const char *path, struct err *e)
+{
+    bool absent;
+    return try(a, path, &absent, e) && !absent;
+}
+
 /* Not "@", "@@" or "@)": nobody means a file by that. */
 static bool can_be_path(const char *s)
 {

@@ -28,8 +28,9 @@ struct attached {
     struct arena mem;
 };
 
-/* The files of a message in order, each once.  False: one of them cannot be attached, or is not there; with `anyway` such a word
- * is just a word. */
+bool attach_add(struct attached *a, const char *path, struct err *e);
+/* Adds the files of a message in order, each once.  False: one of them cannot be attached, or is not there; with `anyway` such a word
+ * is just a word.  Nothing is left in `a` then. */
 bool attach_read(struct attached *a, const char *message, size_t n, bool anyway, struct err *e);
 void attach_free(struct attached *a);
 /* One file: its size, and its text as UTF-8 unless `text` is NULL.  False if it cannot be attached; *absent (may be NULL) then

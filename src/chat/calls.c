@@ -17,18 +17,23 @@ static void request_after_calls(struct chat *c)
         round_request(c);
 }
 
-static void answer_call(struct chat *c, const char *text, size_t n)
+static struct chat_event *answer_call(struct chat *c, const char *text, size_t n)
 {
     const char *name = c->answer.calls[c->next_call++].name;
     struct entry *m = transcript_add(&c->t, ROLE_TOOL, text, n);
     entry_tool(m, name);
     keep_entry(c, m);
-    outbox_post(&c->out, CHAT_TOOL_RESULT, name, text, n);
+    return outbox_post(&c->out, CHAT_TOOL_RESULT, name, text, n);
 }
 
 static void refuse_call(struct chat *c, const char *why)
 {
     answer_call(c, why, strlen(why));
+}
+
+static void deny_call(struct chat *c, const char *why, size_t n)
+{
+    answer_call(c, why, n)->denied = true;
 }
 
 static void unknown_call(struct chat *c, const char *name)
@@ -61,6 +66,7 @@ static void answer_run(struct chat *c, const struct buf *result)
     answer_call(c, buf_str(&c->edited), c->edited.len);
 }
 
+static const char not_allowed[] = "error: this call was not allowed; answer without it";
 static const char user_interrupted[] = "error: the user interrupted";
 
 /* Posts what the running tool has printed since the last time. */
@@ -131,7 +137,7 @@ void calls_next(struct chat *c)
             if (c->run)
                 calls_step(c);         /* a built-in has ended already */
         } else {
-            refuse_call(c, "error: this call was not allowed; answer without it");
+            deny_call(c, not_allowed, strlen(not_allowed));
         }
     }
     if (c->state == ANSWERING)
@@ -163,7 +169,7 @@ void chat_refuse(struct chat *c, const char *why)
         buf_adds(&text, ": ");
         unicode_replace(&text, why, strlen(why));
     }
-    answer_call(c, text.data, text.len);
+    deny_call(c, text.data, text.len);
     calls_next(c);
     buf_free(&text);
 }

@@ -14,7 +14,7 @@
 
 const char *chat_end_name(enum chat_end end)
 {
-    static const char *const names[] = {"stop", "stop_text", "length", "context", "interrupted", "tool_rounds", "error"};
+    static const char *const names[] = {"stop", "stop_text", "length", "context", "interrupted", "tool_rounds", "error", "too_long"};
     return names[end];
 }
 
@@ -126,12 +126,29 @@ static bool read_files(struct chat *c, const struct buf *text, struct attached *
     return err_set(e, "%s; not sent yet: sent once more, the message goes %s", why.msg, c->doubt == DOUBTS_SIZE ? "with it" : "without it");
 }
 
+bool chat_attach(struct chat *c, const char *path, struct err *e)
+{
+    return attach_add(&c->attached, path, e);
+}
+
+bool chat_recall(struct chat *c, const char *role, const char *text, size_t n, struct err *e)
+{
+    struct buf clean = {0};
+    if (!chat_usable(c, e))
+        return false;
+    unicode_replace(&clean, text, n);
+    keep_entry(c, transcript_add(&c->t, strcmp(role, "user") ? ROLE_ASSISTANT : ROLE_USER, buf_str(&clean), clean.len));
+    buf_free(&clean);
+    return true;
+}
+
 bool chat_submit(struct chat *c, const char *text, size_t n, struct err *e)
 {
     struct buf clean = {0};
-    struct attached files = {0};
     if (!chat_usable(c, e))
         return false;
+    struct attached files = c->attached;
+    c->attached = (struct attached){0};
     unicode_replace(&clean, text, n);
     bool ok = read_files(c, &clean, &files, e);
     if (ok) {
@@ -332,6 +349,7 @@ void chat_close(struct chat *c)
     buf_free(&c->dir);
     buf_free(&c->notice);
     buf_free(&c->always);
+    attach_free(&c->attached);
     buf_free(&c->edited);
     buf_free(&c->doubted);
     bias_free(&c->bias);

@@ -38,9 +38,11 @@ enum chat_event_kind {
 };
 
 enum chat_end {
-    CHAT_ANSWERED, CHAT_STOP_TEXT, CHAT_LENGTH, CHAT_CONTEXT, CHAT_INTERRUPTED, CHAT_TOOL_ROUNDS, CHAT_FAILED
+    CHAT_ANSWERED, CHAT_STOP_TEXT, CHAT_LENGTH, CHAT_CONTEXT, CHAT_INTERRUPTED, CHAT_TOOL_ROUNDS, CHAT_FAILED,
+    CHAT_TOO_LONG,              /* failed since the context cannot hold the prompt */
 };
 const char *chat_end_name(enum chat_end end);           /* "stop", "stop_text", "length", ... */
+static inline bool chat_end_failed(enum chat_end end) { return end == CHAT_FAILED || end == CHAT_TOO_LONG; }
 
 /* Of a turn, all rounds of tool calls together. */
 struct chat_stats {
@@ -60,6 +62,7 @@ struct chat_event {
     size_t n;                           /* bytes of text */
     size_t done, total, cached;
     bool   truncated;
+    bool   denied;                      /* tool result: the call was not allowed, nothing ran */
     bool   replayed;                    /* reasoning, text, call: of the beginning that was given, see chat_continue() */
     const char *taken_back;             /* nothing was answered: the turn is undone and this was its message; else NULL */
     enum chat_end end;
@@ -94,6 +97,10 @@ void chat_wait(const struct chat *c, int fd, int timeout_ms);
 /* False while one is being answered; or, the first time, if a file that it names cannot be attached or takes more than half of what is
  * free in the context. */
 bool chat_submit(struct chat *c, const char *text, size_t n, struct err *e);
+/* The next message takes this file along, as "@path" in it would. */
+bool chat_attach(struct chat *c, const char *path, struct err *e);
+/* A message of an earlier talk, which nobody answers now: role "user" or "assistant". */
+bool chat_recall(struct chat *c, const char *role, const char *text, size_t n, struct err *e);
 bool chat_regenerate(struct chat *c, struct err *e);    /* another answer to the last message, with another seed */
 bool chat_regenerate_seed(struct chat *c, uint64_t seed, struct err *e);        /* ... with this one */
 /* Ends the turn; what was said is kept.  A running tool gets SIGINT and two seconds; a second call kills it. */

@@ -333,7 +333,7 @@ void options_help(struct buf *out)
         buf_addf(out, "%s%s\n", no ? "do not " : "", rows[i].help);
     }
     buf_adds(out, "\nFurther keys for the config file: --print-config.  In the chat: /help, /set.\n"
-                  "Exit status: 0 answered, 1 failed, 2 usage, 130 interrupted.\n"
+                  "Exit status: 0 answered, 2 usage, others and 1: the manual has the table.\n"
                   "Manual: man q35chat\n");
 }
 

@@ -54,7 +54,7 @@ void round_finish(struct chat *c, enum chat_end end, const char *why)
     back_to_continued(c);
 
     /* nothing came of it: as if it had not been said, so that the front end can give the message back to its editor */
-    bool nothing = c->turn_start == c->t.n && (end == CHAT_INTERRUPTED || end == CHAT_FAILED || c->t.entries[c->t.n - 1]->shown);
+    bool nothing = c->turn_start == c->t.n && (end == CHAT_INTERRUPTED || chat_end_failed(end) || c->t.entries[c->t.n - 1]->shown);
     const char *taken_back = nothing ? tree_take_back(c) : NULL;
     s->ctx_used = chat_context_used(c).tokens;
     keep_retry(c);
@@ -310,7 +310,7 @@ void round_request(struct chat *c)
     if (c->prompt.ids.n >= c->info.n_ctx) {
         err_set(&e, "the prompt has %d tokens, the context holds %d; %sa larger --ctx holds more", c->prompt.ids.n, c->info.n_ctx,
                 c->front.keeps ? "say less, /undo goes back, /new begins again, " : "");
-        round_finish(c, CHAT_FAILED, e.msg);
+        round_finish(c, CHAT_TOO_LONG, e.msg);
         return;
     }
     if (!bias_make(&c->bias, c->o, c->tok, &e)) {

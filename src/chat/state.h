@@ -5,6 +5,7 @@
 #define Q35_CHAT_STATE_H
 
 #include "chat/answer.h"
+#include "chat/attach.h"
 #include "chat/bias.h"
 #include "chat/chat.h"
 #include "chat/loader.h"
@@ -51,6 +52,8 @@ struct chat {
     struct outbox     out;
     struct buf        doubted;          /* the message that was refused because of its files; sent again it goes as it is */
     enum { NO_DOUBT, DOUBTS_FILES, DOUBTS_SIZE } doubt;         /* what was told of it; the later one includes the other */
+
+    struct attached attached;           /* files of the next message that it does not name itself */
 
     enum state    state;
     struct prompt prompt;

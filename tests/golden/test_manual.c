@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "chat/options.h"
+#include "ui/exits.h"
 #include "ui/subcommand.h"
 
 #define PAGE "docs/q35chat.1"
@@ -277,6 +278,21 @@ static void subcommands(struct buf *out, const char *group)
         sub_flag(out, f);
 }
 
+static const struct { int number; const char *meaning; } all_exits[] = {
+#define EXIT_ROW(number, name, meaning) {number, meaning},
+    EXITS(EXIT_ROW)
+};
+enum { N_EXITS = sizeof all_exits / sizeof *all_exits };
+
+static void exits(struct buf *out)
+{
+    for (int i = 0; i < N_EXITS; i++) {
+        buf_addf(out, ".TP 8\n\\fB%d\\fR\n", all_exits[i].number);
+        add_text(out, all_exits[i].meaning);
+        buf_addc(out, '\n');
+    }
+}
+
 static void session(struct buf *out) { subcommands(out, "session"); }
 static void model(struct buf *out) { subcommands(out, "model"); }
 static void bench(struct buf *out) { subcommands(out, "bench"); }
@@ -285,6 +301,7 @@ static void debug(struct buf *out) { subcommands(out, "debug"); }
 static const struct { const char *name; void (*write)(struct buf *out); bool rows; } tables[] = {
     {"options", options, false}, {"commands", commands, true}, {"keys", keys, false}, {"presets", presets, true}, {"recipes", recipes, true},
     {"themes", themes, true}, {"languages", languages, false}, {"session", session, true}, {"model", model, true}, {"bench", bench, true}, {"debug", debug, true},
+    {"exits", exits, true},
 };
 enum { N_TABLES = sizeof tables / sizeof *tables };
 

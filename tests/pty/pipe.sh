@@ -10,7 +10,7 @@ printf 'Hello' > in
 ask --no-think -n 24 < in
 is "an answer ends with status 0" "$rc" 0
 is "the answer ends with exactly one newline" "$(tail -c 1 out | od -An -tx1) $(tail -c 2 out | head -c 1 | od -An -tx1 | grep -c ' 0a')" " 0a 0"
-is "nothing is said on stderr" "$(cat err)" ""
+is "that it was cut is said on stderr, and nothing else" "$(cat err)" "q35chat: the answer was cut off: max_tokens is reached"
 cp out first
 ask --no-think -n 24 Hello < /dev/null
 is "an argument and stdin give the same answer" "$(cmp out first && echo same)" same
@@ -65,14 +65,103 @@ ask < in
 is "binary stdin is a usage error" "$rc" 2
 head -c 3000000 /dev/zero | tr '\0' a > in
 ask < in
-is "a prompt longer than the context fails" "$rc" 1
+is "a prompt longer than the context fails" "$rc" 4
 has "... and names both numbers" "$(cat err)" "tokens, the context holds"
 timeout $patience "$q" --model "$tmp/nowhere" x < /dev/null > out 2> err
-is "a missing model fails" "$?" 1
+is "a missing model fails" "$?" 3
 has "... and is named" "$(cat err)" "$tmp/nowhere"
 is "... and stdout is empty" "$(cat out)" ""
 timeout $patience "$q" --model "$small" --no-think -n 20 x < /dev/null > /dev/full 2> err
 is "a full disk fails" "$?" 1
+
+# A prompt beside a stdin that stays open and silent.
+mkfifo silent
+sleep 1000 > silent &
+sleeper=$!
+timeout $patience "$q" --model "$small" --stdin-wait 1 x < silent > out 2> err
+is "a stdin that stays silent ends it" "$? $(cat out)" "2 "
+has "... with what helps" "$(cat err)" "nothing came on stdin for 1 s and it stays open: --no-stdin ignores it, < /dev/null ends it"
+timeout $patience "$q" --model "$small" --timeout 3 < silent > out 2> err
+is "without a prompt it is waited for, until the timeout" "$? $(cat out)" "124 "
+has "... and that is said" "$(cat err)" "waiting for stdin"
+kill $sleeper
+{ printf a; sleep 3; printf b; } | timeout $patience "$q" --model "$small" --temperature 0 --no-think -n 4 --stdin-wait 1 x > slow 2> err
+printf 'ab' > in
+ask --no-think -n 4 x < in
+is "a slow stdin is waited for" "$(cmp out slow && echo same)" same
+
+# {} stands for stdin.
+same() {        # NAME PROMPT ARGUMENTS...: with the file `in` on stdin they ask the same as that prompt
+    name=$1 whole=$2
+    shift 2
+    ask --no-think -n 12 "$@" < in
+    cp out joined
+    cp err said
+    ask --no-think -n 12 "$whole" < /dev/null
+    is "$name" "$(cmp out joined && echo same)" same
+}
+printf 'in the middle\n\n' > in
+same "{} is replaced by stdin, without its last line ends" "a in the middle b in the middle" "a {} b {}"
+printf '\357\273\277text' > in
+same "... without a byte order mark" "a text" "a {}"
+: > in
+same "an empty stdin leaves {}" "a {}" "a {}"
+has "... and says so" "$(cat said)" "stdin is empty: {} stays"
+printf 'x' > in
+ask --no-think -n 12 --no-stdin "a {}" < in
+is "without stdin {} is text" "$(cmp out joined && echo same)" same
+
+# Files, and a system prompt out of one.
+printf 'of the file' > file.txt
+ask --no-think -n 12 -f file.txt x < /dev/null
+cp out attached
+whole=$(printf 'x\n\nFile: file.txt\n\140\140\140\nof the file\n\140\140\140')
+ask --no-think -n 12 "$whole" < /dev/null
+is "-f attaches a file behind the prompt" "$(cmp out attached && echo same)" same
+ask -f file.txt -f nothere x < /dev/null
+is "a file that is not there is a usage error" "$rc $(cat out err)" "2 q35chat: cannot open nothere: No such file or directory"
+printf 'a\000b' > binary
+ask -f binary x < /dev/null
+is "... and so is a binary one" "$rc" 2
+ask --no-think -n 4 "see @file.txt" < /dev/null
+is "@file is text" "$rc $(head -n 1 err)" "0 q35chat: a file after @ is not attached here, the word is text; -f FILE attaches (file.txt)"
+ask --strict "see @file.txt" < /dev/null
+is "... and refused with --strict" "$rc $(cat out)" "2 "
+ask --no-think -n 12 -s 'of the file' x < /dev/null
+cp out system
+ask --no-think -n 12 -s @file.txt x < /dev/null
+is "-s @FILE is a system prompt" "$(cmp out system && [ -s out ] && echo same)" same
+ask -s @nothere x < /dev/null
+is "... if the file is there" "$rc $(cat err)" "2 q35chat: cannot open nothere: No such file or directory"
+
+# How an answer can end.
+ask --no-think -n 4 --strict x < /dev/null
+is "with --strict a cut answer fails" "$rc $([ -s out ] && echo printed)" "5 printed"
+ask -n 4 x < /dev/null
+is "an empty answer is told" "$rc $(cat err)" "0 q35chat: the answer is empty: max_tokens was reached before it began"
+ask -n 4 --strict x < /dev/null
+is "... and fails with --strict" "$rc" 5
+ask --reasoning only -n 4 x < /dev/null
+is "reasoning alone is not called empty" "$rc $(cat err)" "0 "
+ask $endless --timeout 2 x < /dev/null
+is "--timeout ends an answer" "$rc $(cat err)" "124 q35chat: --timeout was reached"
+is "... after what there is of it" "$(tail -c 1 out | od -An -tx1)" " 0a"
+ask $endless --timeout 2 --jsonl x < /dev/null
+has "... also as events" "$(tail -n 1 out)" '"exit":124'
+ask --no-think -n 24 --no-stream Hello < /dev/null
+is "--no-stream prints the same" "$(cmp out first && echo same)" same
+ask -x --no-think -n 8 Hello < /dev/null
+is "-x without a code block fails and prints nothing" "$rc $(cat out)" "1 "
+has "... with a sentence" "$(cat err)" "the answer has no code block"
+ask -x --json Hello < /dev/null
+is "-x is not for --json" "$rc" 2
+ask --jsonl -n 8 Hello < /dev/null
+is "--jsonl begins with start" "$(head -n 1 out | grep -c '^{"type":"start","v":1,')" 1
+is "... has a version in every event" "$(grep -vc '"v":1,' out)" 0
+has "... and the exit status at the end" "$(tail -n 1 out)" '"exit":0'
+timeout $patience "$q" --model "$tmp/nowhere" --jsonl x < /dev/null > out 2> err
+is "a model that is not there is an event" "$? $(cut -d '"' -f 4 out | tr '\n' ' ')" "3 start error end "
+has "... with the status" "$(sed -n 2p out)" '"code":3,"message":"cannot open'
 
 { timeout $patience "$q" --model "$small" $endless x < /dev/null 2> err; echo $? > rc; } | head -c 1 > /dev/null
 is "a closed pipe ends it by SIGPIPE" "$(cat rc)" 141
@@ -92,6 +181,30 @@ for i in $(seq $((10 * patience))); do [ -s out ] && break; sleep 0.1; done
 kill -TERM $pid
 wait $pid
 is "SIGTERM ends with 143" "$?" 143
+# It dies by the signal, else a shell would go on with its loop.
+if command -v bash > /dev/null && env --default-signal=INT true 2> /dev/null; then
+    for sig in TERM:Terminated HUP:Hangup; do
+        rm -f out
+        bash -c '"$0" "$@" < /dev/null > out 2> err; exit 0' "$q" --model "$small" $endless Hello 2> shell.says &
+        pid=$!
+        for i in $(seq $((10 * patience))); do [ -s out ] && break; sleep 0.1; done
+        kill -${sig%:*} $(ps -o pid= --ppid $pid)
+        wait $pid
+        has "SIG${sig%:*} kills, as the shell sees it" "$(cat shell.says)" "${sig#*:}"
+        is "... after what there is of the answer" "$(tail -c 1 out | od -An -tx1)" " 0a"
+    done
+    rm -f out
+    setsid env --default-signal=INT bash -c 'for i in 1 2; do "$0" "$@" < /dev/null > out 2> err; echo $i >> went.on; done' \
+        "$q" --model "$small" $endless Hello &
+    pid=$!
+    for i in $(seq $((10 * patience))); do [ -s out ] && break; sleep 0.1; done
+    kill -INT -$pid
+    for i in $(seq $((10 * patience))); do kill -0 $pid 2> /dev/null || break; [ -e went.on ] && kill -KILL -$pid; sleep 0.1; done
+    wait $pid
+    is "Ctrl-C ends a shell's loop" "$? $(cat went.on 2> /dev/null)" "130 "
+else
+    echo "skip signals in a shell's loop: bash and env --default-signal are not both there"
+fi
 is "pipe mode writes no files" "$(ls "$tmp/state" 2> /dev/null)" ""
 
 mkdir -p config/q35chat

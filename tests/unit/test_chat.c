@@ -851,7 +851,7 @@ static void test_chat__a_prompt_longer_than_the_context_is_refused_with_both_num
     fake.n_ctx = 40;
     start(&t);
     ask(&t, "a message of more than forty tokens, that is bytes");
-    assert_int_equal(t.s.last.end, CHAT_FAILED);
+    assert_int_equal(t.s.last.end, CHAT_TOO_LONG);
     assert_string_equal(t.s.why, "the prompt has 71 tokens, the context holds 40; a larger --ctx holds more");
     assert_int_equal(chat_n_messages(t.c), 0);
     end(&t);

@@ -354,7 +354,7 @@ static void on_done(struct feed *f, const struct chat_event *ev, int64_t ms)
     feed_sync(f);                       /* what was taken back goes; signs; of another answer that got no word the older ones return */
     if (!ev->taken_back && ended(f, ev->end))
         feed_say(f, ITEM_NOTE, ended(f, ev->end));
-    if (ev->end == CHAT_FAILED) {
+    if (chat_end_failed(ev->end)) {
         struct buf line = {0};
         buf_addf(&line, "failed: %s", ev->text);
         feed_say(f, ITEM_ERROR, line.data);
