@@ -71,17 +71,17 @@ help:           ## this list
 	@sed -n 's/^\([a-z0-9]*\):[^#]*## */  make \1\t/p' Makefile | expand -t 20
 
 deps:           ## installs the missing Debian packages, saying which (root or sudo), else prints the command
-	@CUDA=$(CUDA) sh config/deps.sh
+	@CUDA=$(CUDA) sh config/deps.sh >&2
 
 all: $(BUILD)/q35chat  ## builds the program, without the set-up
 
-# To stderr: stdout may be a pipe that waits for the answer.
+# All but the answer goes to stderr: stdout may be a pipe that waits for it.
 says:
 	@echo "$(ENGINE)" >&2
 
 # The set-up runs first and in a make of its own, since the compiler itself may be missing.
 run: says deps  ## sets up, builds, and chats with the bundled demo model (MODEL=DIR for another)
-	@$(MAKE) -s -j$(JOBS) all
+	@$(MAKE) -s -j$(JOBS) all >&2
 	@$(BUILD)/q35chat --model $(MODEL)
 
 test: says deps ## sets up, builds, and runs every test; the last line counts them
