@@ -44,12 +44,20 @@ inside() {      # DIR COMMAND
 
 ask() { echo "What is 17 + 25?" | inside "$root" "make run $told"; }
 
-# The seconds that a command took go to $took.
+# CPU seconds of all that this shell has run; it must be this one that asks, not one of a pipe or of $( ).
+count_cpu() {
+    times > "$ROOTS/times"
+    cpu=$(sed -n '2s/[ms]/ /gp' "$ROOTS/times" | awk '{print int($1 * 60 + $2 + $3 * 60 + $4)}')
+}
+
+# What a command took goes to $took, in words.
 timed() {
-    began=$(date +%s)
+    count_cpu
+    before=$cpu began=$(date +%s)
     "$@"
     status=$?
-    took=$(($(date +%s) - began))
+    count_cpu
+    took="$(($(date +%s) - began)) s ($((cpu - before)) s of CPU)"
     return $status
 }
 
@@ -62,20 +70,20 @@ try() {         # RELEASE
     rm -rf "$root/q35chat"
     git clone -q --no-hardlinks . "$root/q35chat" || stop "The clone could not be made."
     timed inside "$root" "apt-get update -q -o Acquire::Check-Valid-Until=false > /dev/null; make deps" > "$log" 2>&1 < /dev/null
-    check $? "$name: packages, ${took} s"
+    check $? "$name: packages, $took"
     [ -z "$CC" ] || inside "$root" "apt-get install -y --no-install-recommends $CC" >> "$log" 2>&1 < /dev/null
     timed ask > "$ROOTS/$1.answer" 2> "$ROOTS/$1.said"
     answer=$(cat "$ROOTS/$1.answer")
     cat "$ROOTS/$1.said" >> "$log"
     [ "$answer" = "17 + 25 = 42." ]
-    check $? "$name: make run builds and answers \"$answer\", $took s, load $(cut -d ' ' -f 1 /proc/loadavg) on $(nproc) cores"
+    check $? "$name: make run builds and answers \"$answer\", $took, load $(cut -d ' ' -f 1 /proc/loadavg) on $(nproc) cores"
     grep -q "^no NVIDIA GPU found: CPU only" "$ROOTS/$1.said" && ! find "$root/q35chat/build" -name '*.cu.o' | grep -q .
     check $? "$name: no device code is built"
     ! grep -q 'warning:' "$ROOTS/$1.said"
     check $? "$name: the program compiles without warnings"
     [ "$ONLY" != run ] || return
     timed inside "$root" "make test $told" > "$ROOTS/$1.test" 2>&1 < /dev/null
-    check $? "$name: make test: $(tail -n 1 "$ROOTS/$1.test"), $took s, load $(cut -d ' ' -f 1 /proc/loadavg)"
+    check $? "$name: make test: $(tail -n 1 "$ROOTS/$1.test"), $took, load $(cut -d ' ' -f 1 /proc/loadavg)"
     grep '^FAIL\|^not ok\|^    ' "$ROOTS/$1.test"
     ! grep -q 'warning:' "$ROOTS/$1.test"
     check $? "$name: the tests compile without warnings"
