@@ -124,7 +124,9 @@ enum command_result command_files(struct typed *c)
     for (int i = 0; i < chat_n_messages(c->chat); i++)
         for (int k = 0; k < chat_n_files(c->chat, i); k++, n++) {
             struct chat_file f = chat_file(c->chat, i, k);
-            buf_addf(c->out, "%8zu bytes %s%d tokens  %s\n", f.bytes, f.estimated ? "~" : "", f.tokens, f.path);
+            char tokens[16];
+            snprintf(tokens, sizeof tokens, "%s%d", f.estimated ? "~" : "", f.tokens);
+            buf_addf(c->out, "%8zu bytes %7s tokens  %s\n", f.bytes, tokens, f.path);
         }
     if (!n)
         buf_adds(c->out, "no files; @PATH in a message attaches one\n");

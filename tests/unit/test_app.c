@@ -223,6 +223,37 @@ static void test_app__every_fold_opens_by_key_and_by_click(void **state)
     stage_end();
 }
 
+static void test_app__estimates_become_figures_when_the_model_is_there(void **state)
+{
+    struct buf note = {0};
+    struct err e = {0};
+    (void)state;
+    stage_begin(24, 100);
+    stage.keeps = true;
+    fake_say("12345678901234567890\n</think>\n\nIt is a licence.");
+    stage_open();
+    stage_say("What is @LICENSE?");
+    stage_answer();
+    char *path = strdup(chat_saved_as(stage.chat));
+    chat_close(stage.chat);
+    app_close(&stage.app);
+    app_open(&stage.app, stage.o, NULL);
+    fake.not_ready = true;
+    stage_open();
+    assert_true(chat_load(stage.chat, path, &note, &e));
+    app_changed(&stage.app);
+    assert_shows("thought, about 6 tok");
+    assert_shows("LICENSE  13.7 kB  ~3.9k tok");
+    fake_ready();
+    stage_load();
+    assert_shows("thought 2");          /* a token a byte */
+    assert_shows("LICENSE  13.7 kB  13.7k tok");
+    assert_hides("~");
+    free(path);
+    buf_free(&note);
+    stage_end();
+}
+
 static void test_app__short_names_of_commands_open_their_lists(void **state)
 {
     (void)state;
@@ -784,6 +815,7 @@ int main(void)
         cmocka_unit_test(test_app__the_tree_goes_to_another_branch),
         cmocka_unit_test(test_app__view_mode_reads_searches_and_goes_back),
         cmocka_unit_test(test_app__every_fold_opens_by_key_and_by_click),
+        cmocka_unit_test(test_app__estimates_become_figures_when_the_model_is_there),
         cmocka_unit_test(test_app__short_names_of_commands_open_their_lists),
         cmocka_unit_test(test_app__tab_on_the_only_file_completes_and_says_nothing),
         cmocka_unit_test(test_app__a_long_word_about_a_key_is_shown_whole),

@@ -182,8 +182,10 @@ static void on_event(struct app *a, const struct chat_event *ev)
         on_done(a, ev);
     if (ev->kind == CHAT_FATAL)
         on_fatal(a, ev);
-    if (ev->kind == CHAT_READY)
-        app_count_context(a);           /* until now it was an estimate */
+    if (ev->kind == CHAT_READY) {       /* until now these were estimates */
+        app_count_context(a);
+        feed_recount(&a->feed);
+    }
 }
 
 /* What has come while a turn is under way. */

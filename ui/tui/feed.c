@@ -387,6 +387,22 @@ void feed_event(struct feed *f, const struct chat_event *ev, int64_t ms)
     }
 }
 
+void feed_recount(struct feed *f)
+{
+    enum { THOUGHTS = 200 };            /* the newest: each is taken apart into its tokens */
+    struct buf source = {0};
+    for (int i = pane_n(f->pane) - 1, n = 0; i >= 0 && n < THOUGHTS; i--) {
+        if (pane_kind(f->pane, i) != ITEM_REASONING || pane_message(f->pane, i) < 0)
+            continue;
+        buf_reset(&source);
+        pane_source(f->pane, i, &source);
+        loaded_thought_head(f, i, pane_message(f->pane, i), source.len);
+        n++;
+    }
+    buf_free(&source);
+    feed_sync(f);                       /* files */
+}
+
 void feed_tick(struct feed *f, int64_t ms)
 {
     if (f->reasoning >= 0 && ms - f->told_ms >= HEAD_EVERY_MS)

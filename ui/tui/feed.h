@@ -33,6 +33,7 @@ void feed_turn(struct feed *f);
 /* Shows what an event says, at `ms`. */
 void feed_event(struct feed *f, const struct chat_event *ev, int64_t ms);
 /* Time goes by: how long it has been reasoning. */
+void feed_recount(struct feed *f);                      /* the tokenizer is there: what was estimated of a loaded conversation */
 void feed_tick(struct feed *f, int64_t ms);
 bool feed_reasons(const struct feed *f);
 /* A line or more of ours: ITEM_NOTE, ITEM_ERROR, or a command's ITEM_OUTPUT. */

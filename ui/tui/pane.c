@@ -285,7 +285,7 @@ static int next_fold(struct pane *p, int first);
 /* Only the fold that pane_toggle() means names the key. */
 static void hint_fold(struct pane *p)
 {
-    enum { ABOVE = 64 };                /* items above the view that are looked at */
+    enum { ABOVE = 16 };                /* items above the view that are looked at: they stay laid out */
     int top = top_spot(p).item, fold = next_fold(p, top > ABOVE ? top - ABOVE : 0);
     if (fold == p->hinted)
         return;
