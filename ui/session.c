@@ -16,12 +16,17 @@
 #include "ui/exits.h"
 #include "ui/subcommand.h"
 
-static int refused(const struct err *e)
+static void tell(const char *sentence)
 {
     struct buf safe = {0};
-    unicode_safe(&safe, e->msg, strlen(e->msg));
+    unicode_safe(&safe, sentence, strlen(sentence));
     fprintf(stderr, "q35chat: %s\n", buf_str(&safe));
     buf_free(&safe);
+}
+
+static int refused(const struct err *e)
+{
+    tell(e->msg);
     return EXIT_FAILED;
 }
 
@@ -124,15 +129,18 @@ int session_list(const struct args *a)
 static int export(const char *name, const char *format, const char *file)
 {
     struct transcript t = {0};
-    struct buf out = {0};
+    struct buf out = {0}, note = {0};
     struct err e = {0};
     int status = EXIT_ANSWERED;
-    if (!session_read(name, &t, &e) || !export_transcript(&t, format, &out, &e) || (file && !export_write(file, &out, &e)))
+    if (!session_read(name, &t, &note, &e) || !export_transcript(&t, format, &out, &e) || (file && !export_write(file, &out, &e)))
         status = refused(&e);
     else if (!file)
         status = print(&out, false);
+    if (note.len)
+        tell(note.data);
     transcript_free(&t);
     buf_free(&out);
+    buf_free(&note);
     return status;
 }
 

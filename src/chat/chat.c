@@ -35,6 +35,8 @@ static void check_loader(struct chat *c)
 const struct chat_event *chat_drain(struct chat *c, int *n)
 {
     check_loader(c);
+    if (c->on_disk.due_ns)              /* before more is shown */
+        keep_part(c);
     struct event_list l = engine_drain(c->engine);
     for (int i = 0; i < l.n; i++)
         if (c->state != DEAD)
@@ -61,7 +63,14 @@ int chat_fds(const struct chat *c, struct pollfd fds[CHAT_MAX_FDS])
 
 int chat_timeout(const struct chat *c)
 {
-    return outbox_waiting(&c->out) ? 0 : c->run ? TOOL_TICK_MS : -1;
+    if (outbox_waiting(&c->out))
+        return 0;
+    if (c->run)
+        return TOOL_TICK_MS;
+    if (!c->on_disk.due_ns)
+        return -1;
+    int64_t left = (c->on_disk.due_ns - clock_ns()) / 1000000 + 1;
+    return left > 0 ? (int)left : 0;
 }
 
 void chat_wait(const struct chat *c, int fd, int timeout_ms)
@@ -158,6 +167,7 @@ bool chat_submit(struct chat *c, const char *text, size_t n, struct err *e)
             entry_file(m, files.files[i].path, files.files[i].bytes, files.files[i].text);
         keep_entry(c, m);
         c->variant = 0;
+        c->submitted = true;
         round_turn(c);
     }
     buf_free(&clean);
@@ -331,12 +341,12 @@ void chat_close(struct chat *c)
     if (!c)
         return;
     tool_close(c->run);
+    keep_retry(c);
+    session_close(c->session);          /* the next program need not wait for the model to end */
     if (c->engine)
         engine_close(c->engine);
     loader_stop(c->loader);
     tokenizer_close(c->tok);
-    keep_retry(c);
-    session_close(c->session);
     transcript_free(&c->t);
     buf_free(&c->memo->title);
     free(c->memo->parts);

@@ -81,6 +81,7 @@ struct chat_front {
     bool keeps;                         /* conversations go to disk (if the option save is on) */
     bool attaches;                      /* "@path" in a message attaches the file; otherwise messages are text throughout */
     const char *tools;                  /* what tools = auto stands for: "all", "none" */
+    bool enter_continues;               /* Enter on an empty draft does what /continue does: sentences may say so */
     bool inspects;                      /* chat_token() will be asked how likely tokens were, and what else was */
 };
 
@@ -146,7 +147,16 @@ int  chat_n_tokens(const struct chat *c, int i);
 bool chat_token(const struct chat *c, int i, int k, struct chat_token *out);
 /* Another answer beside message i: its first k tokens, then that alternative of token k, then the model goes on. */
 bool chat_branch_token(struct chat *c, int i, int k, int alternative, struct err *e);
-bool chat_continue(struct chat *c, struct err *e);      /* goes on with an answer that was stopped; it becomes one message */
+/* What the shown path ends with, and chat_continue() does about it: */
+enum chat_rest {
+    CHAT_WHOLE,                 /* an answer, or nothing; there is nothing to do */
+    CHAT_STOPPED,               /* an answer that the user or a limit stopped: goes on, and stays one message */
+    CHAT_CUT,                   /* likewise, but that the program ended in the middle of it */
+    CHAT_UNANSWERED,            /* a message, or tools' results, without any answer: answers it */
+    CHAT_UNRUN,                 /* calls without all their results: another answer instead */
+};
+enum chat_rest chat_rest(const struct chat *c);
+bool chat_continue(struct chat *c, struct err *e);
 /* While the model reasons: the reasoning ends here, the answer begins.  False: it does not reason. */
 bool chat_answer_now(struct chat *c);
 
@@ -178,6 +188,7 @@ void chat_list_tools(const struct chat *c, struct buf *out);
 
 /* --- sessions (chat/sessions.h lists them) --- */
 bool chat_save(struct chat *c, const char *name, struct err *e);
+/* `note` gets what the user should know: what was damaged, and what the conversation ends with if that is no whole answer. */
 bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e);
 /* At the start: what the options resume and continue ask for, if they do. */
 bool chat_resume(struct chat *c, struct buf *note, struct err *e);

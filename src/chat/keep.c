@@ -1,6 +1,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "chat/sessions.h"
 #include "chat/state.h"
 #include "chat/title.h"
@@ -72,6 +73,57 @@ void keep_cut(struct chat *c, int n)
         kept(c, session_keep(s, n, &e), &e);
 }
 
+/* --- the answer under way ---------------------------------------------------------------------------------------- */
+
+static size_t same_beginning(const struct buf *now, struct text before)
+{
+    size_t n = 0, end = now->len < before.n ? now->len : before.n;
+    while (n < end && now->data[n] == before.p[n])
+        n++;
+    while (n < end && n && ((unsigned char)now->data[n] & 0xc0) == 0x80)       /* not into the middle of a character */
+        n--;
+    return n;
+}
+
+void keep_begun(struct chat *c)
+{
+    const struct entry *m = c->continued;
+    c->on_disk = (struct on_disk){0};
+    if (!m)
+        return;
+    c->on_disk.reasoning = same_beginning(&c->answer.reasoning, m->m.reasoning);
+    c->on_disk.content = same_beginning(&c->answer.content, m->m.content);
+    c->on_disk.ids = m->foreign ? 0 : m->ids.n;
+}
+
+void keep_part(struct chat *c)
+{
+    enum { EVERY_MS = 500, BYTES = 4096 };
+    struct on_disk *d = &c->on_disk;
+    const struct answer *a = &c->answer;
+    struct session *s = session_for_records(c);
+    struct err e = {0};
+    size_t gained = c->serial && s ? a->reasoning.len - d->reasoning + a->content.len - d->content : 0;
+    if (!gained) {
+        d->due_ns = 0;
+        return;
+    }
+    if (!d->due_ns)
+        d->due_ns = clock_ns() + (int64_t)EVERY_MS * 1000000;
+    if (gained < BYTES && clock_ns() < d->due_ns)
+        return;
+    struct answer_part p = {
+        .reasoning_at = d->reasoning, .content_at = d->content, .ids_at = d->ids,
+        .reasoning = {a->reasoning.data + d->reasoning, a->reasoning.len - d->reasoning},
+        .content = {a->content.data + d->content, a->content.len - d->content},
+        .ids = a->ids.data + d->ids, .n_ids = a->ids.n - d->ids,
+    };
+    kept(c, session_part(s, &p, &e), &e);
+    *d = (struct on_disk){.reasoning = a->reasoning.len, .content = a->content.len, .ids = a->ids.n};
+}
+
+/* --- the path ------------------------------------------------------------------------------------------------------ */
+
 void keep_go(struct chat *c, const struct entry *end)
 {
     struct err e = {0};
@@ -142,6 +194,23 @@ bool chat_save(struct chat *c, const char *name, struct err *e)
     return true;
 }
 
+/* What one comes back to, if that is no whole answer. */
+static void tell_rest(const struct chat *c, struct buf *note)
+{
+    static const struct { const char *is, *does; } told[] = {
+        [CHAT_STOPPED] = {"the last answer was stopped before its end", "goes on with it"},
+        [CHAT_CUT] = {"the last answer breaks off, because the program ended in the middle of it", "goes on with it"},
+        [CHAT_UNANSWERED] = {"the last message has no answer yet", "answers it"},
+        [CHAT_UNRUN] = {"the tools that the last answer called have not all answered", "asks the model again"},
+    };
+    enum chat_rest rest = chat_rest(c);
+    if (rest == CHAT_WHOLE)
+        return;
+    buf_addf(note, "%s%s", note->len ? "; " : "", told[rest].is);
+    if (c->front.can_ask)
+        buf_addf(note, ": /continue%s %s", c->front.enter_continues ? ", or Enter on an empty draft," : "", told[rest].does);
+}
+
 bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e)
 {
     struct transcript t = {0};
@@ -163,6 +232,7 @@ bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e
     c->t = t;
     c->session = s;
     c->unsaved = false;
+    tell_rest(c, note);
     return true;
 }
 

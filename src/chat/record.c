@@ -1,6 +1,7 @@
 #include "chat/record.h"
 
 #include <jansson.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -47,11 +48,20 @@ void record_header(struct buf *out, const char *model)
     put(out, r);
 }
 
+static void set_ids(json_t *r, const int32_t *ids, int n)
+{
+    json_t *list = n ? json_array() : NULL;
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, json_integer(ids[i]));
+    if (list)
+        json_object_set_new(r, "ids", list);
+}
+
 void record_entry(struct buf *out, const struct entry *m)
 {
-    static const char *const roles[] = {"system", "user", "assistant", "tool", "other"};
+    static const char *const names[] = {"system", "user", "assistant", "tool", "other"};
     json_t *r = json_object();
-    json_object_set_new(r, "role", json_string(roles[m->m.role]));
+    json_object_set_new(r, "role", json_string(names[m->m.role]));
     if (m->m.role == ROLE_TOOL)
         json_object_set_new(r, "name", string(m->tool));
     if (m->m.reasoning.n)
@@ -76,14 +86,23 @@ void record_entry(struct buf *out, const struct entry *m)
         json_object_set_new(file, "text", string(m->files[i].text));
         json_array_append_new(files, file);
     }
-    for (int i = 0; i < m->ids.n; i++) {
-        json_t *ids = json_object_get(r, "ids");
-        if (!ids)
-            json_object_set_new(r, "ids", ids = json_array());
-        json_array_append_new(ids, json_integer(m->ids.data[i]));
-    }
+    set_ids(r, m->ids.data, m->ids.n);
     if (m->stopped)
         json_object_set_new(r, "stopped", json_true());
+    if (m->cut)
+        json_object_set_new(r, "cut", json_true());
+    put(out, r);
+}
+
+void record_part(struct buf *out, const struct answer_part *p)
+{
+    json_t *r = json_pack("{s:[I, I, i]}", "answering", (json_int_t)p->reasoning_at, (json_int_t)p->content_at, p->ids_at);
+    CHECK(r);
+    if (p->reasoning.n)
+        json_object_set_new(r, "reasoning", string(p->reasoning));
+    if (p->content.n)
+        json_object_set_new(r, "content", string(p->content));
+    set_ids(r, p->ids, p->n_ids);
     put(out, r);
 }
 
@@ -174,14 +193,18 @@ static struct text field(const json_t *object, const char *key)
     return (struct text){json_is_string(s) ? json_string_value(s) : "", json_is_string(s) ? json_string_length(s) : 0};
 }
 
+/* All or none of them: the text is what counts. */
 static bool read_ids(const json_t *list, struct ids *ids)
 {
     const json_t *item;
     size_t i;
+    int before = ids->n;
     json_array_foreach(list, i, item) {
         json_int_t id = json_integer_value(item);
-        if (!json_is_integer(item) || id < 0 || id > INT32_MAX)
+        if (!json_is_integer(item) || id < 0 || id > INT32_MAX) {
+            ids->n = before;
             return false;
+        }
         ids_add(ids, (int32_t)id);
     }
     return true;
@@ -191,15 +214,13 @@ static bool read_message(const json_t *r, enum role role, struct transcript *t)
 {
     struct text content = field(r, "content"), reasoning = field(r, "reasoning");
     const json_t *item;
-    struct ids ids = {0};
     size_t i;
-    if (!json_is_string(json_object_get(r, "content")) || !read_ids(json_object_get(r, "ids"), &ids)) {
-        ids_free(&ids);
+    if (!json_is_string(json_object_get(r, "content")))
         return false;
-    }
     struct entry *m = transcript_add(t, role, content.p, content.n);
-    m->ids = ids;
+    read_ids(json_object_get(r, "ids"), &m->ids);
     m->stopped = json_is_true(json_object_get(r, "stopped"));
+    m->cut = json_is_true(json_object_get(r, "cut"));
     if (role == ROLE_ASSISTANT)
         entry_reasoning(m, reasoning.p, reasoning.n);
     if (role == ROLE_TOOL)
@@ -247,32 +268,131 @@ static bool read_go(const json_t *r, struct transcript *t)
     return true;
 }
 
-static bool read_object(const json_t *r, struct transcript *t)
+static void reset(struct unfinished *u)
+{
+    u->any = u->no_ids = false;
+    buf_reset(&u->reasoning);
+    buf_reset(&u->content);
+    u->ids.n = 0;
+}
+
+void unfinished_free(struct unfinished *u)
+{
+    buf_free(&u->reasoning);
+    buf_free(&u->content);
+    ids_free(&u->ids);
+    *u = (struct unfinished){0};
+}
+
+/* The stopped answer at the path's end, which the one under way goes on with; NULL: it is a new one. */
+static struct entry *stopped_answer(const struct transcript *t)
+{
+    struct entry *last = t->n ? t->entries[t->n - 1] : NULL;
+    return last && last->m.role == ROLE_ASSISTANT && last->stopped ? last : NULL;
+}
+
+static bool add_at(struct buf *b, const json_t *at, struct text more)
+{
+    int n;
+    if (!number(at, b->len < INT_MAX ? (int)b->len + 1 : INT_MAX, &n))
+        return false;
+    b->len = (size_t)n;
+    buf_add(b, more.p, more.n);
+    return true;
+}
+
+static bool read_part(const json_t *r, const struct transcript *t, struct unfinished *u)
+{
+    const json_t *at = json_object_get(r, "answering");
+    const struct entry *before = u->any ? NULL : stopped_answer(t);
+    int n_ids;
+    if (before) {
+        buf_add(&u->reasoning, before->m.reasoning.p, before->m.reasoning.n);
+        buf_add(&u->content, before->m.content.p, before->m.content.n);
+        ids_append(&u->ids, before->ids.data, before->ids.n);
+    }
+    u->any = true;
+    if (!add_at(&u->reasoning, json_array_get(at, 0), field(r, "reasoning")) || !add_at(&u->content, json_array_get(at, 1), field(r, "content")))
+        return false;
+    u->no_ids = u->no_ids || !number(json_array_get(at, 2), u->ids.n + 1, &n_ids);
+    if (!u->no_ids) {
+        u->ids.n = n_ids;
+        u->no_ids = !read_ids(json_object_get(r, "ids"), &u->ids);
+    }
+    return true;
+}
+
+bool record_finish(struct transcript *t, struct unfinished *u, struct buf *out)
+{
+    const struct entry *before = stopped_answer(t);
+    if (!u->any || !(u->reasoning.len || u->content.len))
+        return false;
+    if (before && transcript_can_forget(t)) {
+        record_forget(out, before->depth);
+        transcript_forget(t);
+    } else if (before) {
+        record_keep(out, before->depth);
+        transcript_cut(t, before->depth);
+    }
+    struct entry *m = transcript_add(t, ROLE_ASSISTANT, buf_str(&u->content), u->content.len);
+    entry_reasoning(m, buf_str(&u->reasoning), u->reasoning.len);
+    if (!u->no_ids)
+        ids_append(&m->ids, u->ids.data, u->ids.n);
+    m->stopped = m->cut = true;
+    record_entry(out, m);
+    return true;
+}
+
+static const struct { const char *name; enum role role; } roles[] = {
+    {"user", ROLE_USER}, {"assistant", ROLE_ASSISTANT}, {"tool", ROLE_TOOL},
+};
+enum { N_ROLES = sizeof roles / sizeof *roles };
+
+static enum record_kind read_object(const json_t *r, struct transcript *t, struct unfinished *u)
 {
     const char *role = field(r, "role").p;
+    if (json_object_get(r, "answering"))
+        return read_part(r, t, u) ? RECORD_PART : RECORD_DAMAGED;
     if (json_object_get(r, "keep"))
-        return read_keep(r, t);
+        return read_keep(r, t) ? RECORD_MOVE : RECORD_DAMAGED;
     if (json_object_get(r, "go"))
-        return read_go(r, t);
+        return read_go(r, t) ? RECORD_MOVE : RECORD_DAMAGED;
+    for (int i = 0; i < N_ROLES; i++)
+        if (!strcmp(role, roles[i].name))
+            return read_message(r, roles[i].role, t) ? RECORD_MOVE : RECORD_DAMAGED;
     if (json_is_string(json_object_get(r, "title")))
         transcript_title(t, field(r, "title").p);
     if (!strcmp(role, "system"))
         transcript_system(t, field(r, "content").p);
-    if (!strcmp(role, "user"))
-        return read_message(r, ROLE_USER, t);
-    if (!strcmp(role, "assistant"))
-        return read_message(r, ROLE_ASSISTANT, t);
-    if (!strcmp(role, "tool"))
-        return read_message(r, ROLE_TOOL, t);
-    return true;
+    return RECORD_OTHER;
 }
 
-bool record_read(const char *line, size_t n, struct transcript *t)
+enum record_kind record_read(const char *line, size_t n, struct transcript *t, struct unfinished *u)
 {
     json_t *r = json_loadb(line, n, JSON_ALLOW_NUL, NULL);
-    bool ok = json_is_object(r) && read_object(r, t);
+    enum record_kind kind = json_is_object(r) ? read_object(r, t, u) : RECORD_DAMAGED;
+    if (kind == RECORD_MOVE)
+        reset(u);
     json_decref(r);
-    return ok;
+    return kind;
+}
+
+bool record_read_damaged(const char *line, size_t n, struct transcript *t, struct unfinished *u)
+{
+    static const char key[] = "\"role\"", text[] = "(a line of this conversation's file was damaged here)";
+    const char *end = line + n, *p = line + (n && *line == '{');
+    p += strspn(p, " \t");
+    if ((size_t)(end - p) < sizeof key - 1 || memcmp(p, key, sizeof key - 1))
+        return false;
+    p += sizeof key - 1;
+    p += strspn(p, " \t:\"");
+    for (int i = 0; i < N_ROLES; i++)
+        if (!strncmp(p, roles[i].name, strlen(roles[i].name))) {
+            transcript_add(t, roles[i].role, text, strlen(text));
+            reset(u);
+            return true;
+        }
+    return false;
 }
 
 bool record_read_header(const char *line, size_t n, const char *path, struct err *e)

@@ -57,6 +57,7 @@ void round_finish(struct chat *c, enum chat_end end, const char *why)
     bool nothing = c->turn_start == c->t.n && (end == CHAT_INTERRUPTED || chat_end_failed(end) || c->t.entries[c->t.n - 1]->shown);
     const char *taken_back = nothing ? tree_take_back(c) : NULL;
     s->ctx_used = chat_context_used(c).tokens;
+    c->submitted = false;
     keep_retry(c);
     struct chat_event *ev = outbox_post(&c->out, CHAT_DONE, NULL, why, strlen(why));
     ev->end = end;
@@ -115,7 +116,7 @@ static void keep_answer(struct chat *c, bool whole)
     struct answer *a = &c->answer;
     if (!a->reasoning.len && !a->content.len && !a->n_calls && !whole)
         return;
-    if (c->continued && a->ids.n == c->n_begun)         /* there is no more of it than before */
+    if (c->continued && a->ids.n == c->n_begun && (!whole || answer_is_over(a)))        /* there is no more of it than before */
         return;
     if (c->continued)
         keep_instead(c, c->continued);
@@ -241,6 +242,7 @@ static void begin_answer(struct chat *c)
     }
     c->n_begun = c->answer.ids.n;
     tokens_reset(&c->begun);
+    keep_begun(c);
     show(c, true);
 }
 
@@ -352,6 +354,7 @@ static void on_tokens(struct chat *c, const struct event *ev)
     for (int i = 0; i < ev->n && !answer_is_over(a); i++)
         answer_push(a, ev->ids[i], ev->how[i] == TOKEN_DRAFTED ? CHAT_DRAFTED : CHAT_SAMPLED, &ev->outlook[i], is_stop(c, ev->ids[i]));
     show(c, false);
+    keep_part(c);
     if (answer_is_over(a) && !over_before)
         engine_interrupt(c->engine, c->serial);
 }

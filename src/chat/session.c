@@ -10,7 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/grow.h"
+#include "base/log.h"
 #include "base/memory.h"
+#include "base/syncer.h"
 #include "base/unicode.h"
 #include "chat/place.h"
 #include "chat/record.h"
@@ -21,6 +24,9 @@ struct session {
     int fd;
     char *path;
     struct buf header;                  /* its line, for a rewrite */
+    struct buf owed;                    /* lines that go before the next one */
+    bool damaged;                       /* it has lines that could not be read */
+    struct syncer *syncer;              /* NULL: not needed yet */
 };
 
 static bool is_name(const char *name)
@@ -64,9 +70,11 @@ void session_close(struct session *s)
 {
     if (!s)
         return;
+    syncer_close(s->syncer);
     close(s->fd);
     free(s->path);
     buf_free(&s->header);
+    buf_free(&s->owed);
     free(s);
 }
 
@@ -77,35 +85,71 @@ const char *session_path(const struct session *s)
 
 /* --- writing ---------------------------------------------------------------------------------------------------- */
 
-/* Appends in one go and waits for the disk. */
+/* Appends in one go. */
 static bool append(int fd, const char *path, const struct buf *text, struct err *e)
 {
-    size_t done = 0;
     off_t before = lseek(fd, 0, SEEK_END);
-    while (done < text->len) {
-        ssize_t k = write(fd, text->data + done, text->len - done);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k <= 0)
-            break;
-        done += (size_t)k;
-    }
+    if (buf_write(fd, text->data, text->len))
+        return true;
     int why = errno;
-    if (done < text->len && ftruncate(fd, before))
+    if (ftruncate(fd, before))
         why = errno;                    /* the torn line stays; reading drops it */
-    if (done < text->len)
-        return err_set(e, "cannot write %s: %s", path, strerror(why));
-    if (fsync(fd) && errno != EINVAL)   /* EINVAL: a file that cannot be synced, such as a pipe */
-        return err_set(e, "cannot write %s: %s", path, strerror(errno));
-    return true;
+    return err_set(e, "cannot write %s: %s", path, strerror(why));
+}
+
+static bool sync_file(int fd, const char *path, struct err *e)
+{
+    return !fsync(fd) || errno == EINVAL        /* EINVAL: a file that cannot be synced, such as a pipe */
+        || err_set(e, "cannot write %s: %s", path, strerror(errno));
+}
+
+/* A name that was given to a file is on the disk when its directory is. */
+static void sync_directory(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    struct buf dir = {0};
+    buf_add(&dir, slash ? path : ".", slash ? (size_t)(slash - path) + 1 : 1);
+    int fd = open(dir.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        fsync(fd);                      /* some file systems cannot; nothing is wrong with the file then */
+        close(fd);
+    }
+    buf_free(&dir);
 }
 
 /* Takes `lines`. */
-static bool put(struct session *s, struct buf *lines, struct err *e)
+static bool append_owed(struct session *s, struct buf *lines, struct err *e)
 {
-    bool ok = append(s->fd, s->path, lines, e);
+    struct buf all = {0};
+    buf_add(&all, buf_str(&s->owed), s->owed.len);
+    buf_add(&all, buf_str(lines), lines->len);
+    bool ok = append(s->fd, s->path, &all, e);
+    if (ok)
+        buf_reset(&s->owed);
+    buf_free(&all);
     buf_free(lines);
     return ok;
+}
+
+/* Takes `lines`, and waits for the disk. */
+static bool put(struct session *s, struct buf *lines, struct err *e)
+{
+    return append_owed(s, lines, e) && sync_file(s->fd, s->path, e);
+}
+
+bool session_part(struct session *s, const struct answer_part *p, struct err *e)
+{
+    struct buf line = {0};
+    record_part(&line, p);
+    if (!append_owed(s, &line, e))
+        return false;
+    if (!s->syncer)
+        s->syncer = syncer_open(s->fd);
+    if (!s->syncer)
+        return sync_file(s->fd, s->path, e);
+    syncer_want(s->syncer);
+    int failed = syncer_failed(s->syncer);
+    return !failed || err_set(e, "cannot write %s: %s", s->path, strerror(failed));
 }
 
 bool session_append(struct session *s, const struct entry *m, struct err *e)
@@ -166,29 +210,52 @@ bool session_add(struct session *s, const struct transcript *t, struct err *e)
     return put(s, &lines, e);
 }
 
-bool session_rewrite(struct session *s, const struct transcript *t, struct err *e)
+/* The file with other contents, in one step: they go to a file of their own, which then takes its name.  Takes `lines`. */
+static bool replace(struct session *s, struct buf *lines, struct err *e)
 {
-    struct buf path = {0}, lines = {0};
-    buf_addf(&path, "%s.new", s->path);
-    buf_add(&lines, s->header.data, s->header.len);
-    record_transcript(&lines, t);
-    int fd = open(path.data, O_RDWR | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    struct buf path = {0};
+    buf_addf(&path, "%s.XXXXXX", s->path);
+    int fd = mkostemp(path.data, O_APPEND | O_CLOEXEC);
     bool ok = fd >= 0 || err_set(e, "cannot make %s: %s", path.data, strerror(errno));
     if (ok && flock(fd, LOCK_EX | LOCK_NB))
-        ok = err_set(e, "%s is in use by another q35chat", path.data);
-    ok = ok && append(fd, path.data, &lines, e);
+        ok = err_set(e, "cannot lock %s: %s", path.data, strerror(errno));
+    ok = ok && append(fd, path.data, lines, e) && sync_file(fd, path.data, e);
     if (ok && rename(path.data, s->path))
         ok = err_set(e, "cannot write %s: %s", s->path, strerror(errno));
     if (ok) {
+        sync_directory(s->path);
+        syncer_close(s->syncer);
+        s->syncer = NULL;
         close(s->fd);
         s->fd = fd;
+        buf_reset(&s->owed);
     } else if (fd >= 0) {
         unlink(path.data);
         close(fd);
     }
     buf_free(&path);
-    buf_free(&lines);
+    buf_free(lines);
     return ok;
+}
+
+/* What could not be read may still be worth something to its owner. */
+static void keep_damaged(const struct session *s)
+{
+    struct buf path = {0};
+    buf_addf(&path, "%s.damaged", s->path);
+    if (link(s->path, path.data))
+        log_warn("cannot keep the damaged lines of %s as %s: %s", s->path, path.data, strerror(errno));
+    buf_free(&path);
+}
+
+bool session_rewrite(struct session *s, const struct transcript *t, struct err *e)
+{
+    struct buf lines = {0};
+    buf_add(&lines, s->header.data, s->header.len);
+    record_transcript(&lines, t);
+    if (s->damaged)
+        keep_damaged(s);
+    return replace(s, &lines, e);
 }
 
 /* A name that sorts by time; the process id keeps two programs apart. */
@@ -224,7 +291,9 @@ struct session *session_create(const char *name, const char *model, struct err *
     flock(fd, LOCK_EX | LOCK_NB);
     record_header(&header, model);
     s = session_of(fd, path.data, header.data, header.len);
-    if (!append(fd, path.data, &header, e)) {
+    if (append(fd, path.data, &header, e) && sync_file(fd, path.data, e)) {
+        sync_directory(path.data);
+    } else {
         unlink(path.data);
         session_close(s);
         s = NULL;
@@ -237,36 +306,110 @@ out:
 
 /* --- reading ---------------------------------------------------------------------------------------------------- */
 
-/* The length of the good part goes to *good. */
-static bool read_all(const struct buf *text, const char *path, struct transcript *t, size_t *good, struct err *e)
+/* A file as it was read. */
+struct contents {
+    struct buf text, owed;              /* owed: what the next line must come behind, see record_finish() */
+    size_t good;                        /* bytes of whole lines */
+    int    n_damaged, first_damaged, last_damaged;      /* line numbers */
+    struct { size_t at, n; } *parts;    /* lines with parts of answers */
+    int    n_parts, cap_parts, n_old;   /* n_old: so many are of answers that were finished since */
+};
+
+static void contents_free(struct contents *f)
 {
-    int line = 1;
-    *good = 0;
-    for (size_t at = 0; at < text->len; line++) {
-        const char *p = text->data + at, *end = memchr(p, '\n', text->len - at);
-        size_t n = end ? (size_t)(end - p) : text->len - at;
-        bool last = at + n + 1 >= text->len;
-        if (line == 1 && !record_read_header(p, end ? n : 0, path, e))
-            return false;
-        if (line > 1 && !(end && record_read(p, n, t)))         /* torn at the end: the machine or the program went down */
-            return last || err_set(e, "%s:%d: the line is damaged; the file was left as it is", path, line);
-        at += n + 1;
-        *good = at;
-    }
-    return line > 1 || err_set(e, "%s is empty", path);
+    buf_free(&f->text);
+    buf_free(&f->owed);
+    free(f->parts);
 }
 
-bool session_read(const char *name, struct transcript *t, struct err *e)
+static void read_line(struct contents *f, int number, size_t at, size_t n, struct transcript *t, struct unfinished *u)
 {
-    struct buf path = {0}, text = {0};
-    size_t good;
-    bool ok = session_path_of(name, &path, e) && buf_read_file(&text, path.data, MAX_FILE, e)
-           && read_all(&text, path.data, t, &good, e);
+    const char *line = f->text.data + at;
+    switch (record_read(line, n, t, u)) {
+    case RECORD_DAMAGED:
+        f->last_damaged = number;
+        f->first_damaged = f->n_damaged++ ? f->first_damaged : number;
+        if (record_read_damaged(line, n, t, u))
+            f->n_old = f->n_parts;
+        break;
+    case RECORD_PART:
+        f->parts = grow(f->parts, f->n_parts, &f->cap_parts, sizeof *f->parts);
+        f->parts[f->n_parts].at = at;
+        f->parts[f->n_parts++].n = n + 1;
+        break;
+    case RECORD_MOVE:
+        f->n_old = f->n_parts;
+        break;
+    case RECORD_OTHER:
+        break;
+    }
+}
+
+static void tell_damage(const struct contents *f, const char *path, struct buf *note)
+{
+    if (f->n_damaged == 1)
+        buf_addf(note, "line %d of %s is damaged and was left out", f->first_damaged, path);
+    else if (f->n_damaged)
+        buf_addf(note, "%d lines of %s are damaged and were left out, the first is line %d, the last line %d", f->n_damaged, path,
+                 f->first_damaged, f->last_damaged);
+    if (f->good < f->text.len)
+        buf_addf(note, "%sthe last line of %s was cut off and is dropped", f->n_damaged ? "; " : "", path);
+}
+
+static bool read_all(struct contents *f, const char *path, struct transcript *t, struct buf *note, struct err *e)
+{
+    struct unfinished u = {0};
+    if (!buf_read_file(&f->text, path, MAX_FILE, e))
+        return false;
+    if (!f->text.len)
+        return err_set(e, "%s is empty", path);
+    const char *end = memchr(f->text.data, '\n', f->text.len);
+    if (!record_read_header(f->text.data, end ? (size_t)(end - f->text.data) : 0, path, e))
+        return false;
+    f->good = (size_t)(end - f->text.data) + 1;
+    for (int line = 2; (end = memchr(f->text.data + f->good, '\n', f->text.len - f->good)); line++) {
+        size_t n = (size_t)(end - f->text.data) - f->good;
+        read_line(f, line, f->good, n, t, &u);
+        f->good += n + 1;
+    }
+    record_finish(t, &u, &f->owed);
+    unfinished_free(&u);
+    tell_damage(f, path, note);
+    return true;
+}
+
+bool session_read(const char *name, struct transcript *t, struct buf *note, struct err *e)
+{
+    struct buf path = {0};
+    struct contents f = {0};
+    bool ok = session_path_of(name, &path, e) && read_all(&f, path.data, t, note, e);
     if (!ok)
         transcript_free(t);
     buf_free(&path);
-    buf_free(&text);
+    contents_free(&f);
     return ok;
+}
+
+/* Parts of finished answers are of no use; when they are most of a file, it is written without them.  All other lines stay as
+ * they are.  If it fails, nothing is lost but room. */
+static void drop_old_parts(struct session *s, const struct contents *f)
+{
+    enum { WORTH = 64 << 10 };
+    size_t bytes = 0, from = 0;
+    struct buf lines = {0}, owed = {0};
+    for (int i = 0; i < f->n_old; i++)
+        bytes += f->parts[i].n;
+    if (bytes < WORTH || bytes < f->good / 2)
+        return;
+    for (int i = 0; i < f->n_old; i++) {
+        buf_add(&lines, f->text.data + from, f->parts[i].at - from);
+        from = f->parts[i].at + f->parts[i].n;
+    }
+    buf_add(&lines, f->text.data + from, f->good - from);
+    buf_add(&owed, buf_str(&s->owed), s->owed.len);     /* for what those lines end with */
+    if (replace(s, &lines, NULL))
+        buf_add(&s->owed, buf_str(&owed), owed.len);
+    buf_free(&owed);
 }
 
 /* The file, for us alone; -1 if that cannot be. */
@@ -286,31 +429,42 @@ static int open_locked(const char *path, struct err *e)
     return -1;
 }
 
+bool session_in_use(const char *name)
+{
+    struct buf path = {0};
+    int fd = session_path_of(name, &path, NULL) ? open(path.data, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    bool used = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
+    if (fd >= 0)
+        close(fd);
+    buf_free(&path);
+    return used;
+}
+
 /* A message that was never answered, or calls that were, must not break the next prompt: nothing to mend here, the template
  * takes them. */
 struct session *session_open(const char *name, struct transcript *t, struct buf *note, struct err *e)
 {
-    struct buf path = {0}, text = {0};
+    struct buf path = {0};
+    struct contents f = {0};
     struct session *s = NULL;
-    size_t good;
     int fd = session_path_of(name, &path, e) ? open_locked(path.data, e) : -1;
-    if (fd < 0 || !buf_read_file(&text, path.data, MAX_FILE, e) || !read_all(&text, path.data, t, &good, e))
+    if (fd < 0 || !read_all(&f, path.data, t, note, e))
         goto out;
-    if (good < text.len) {
-        buf_addf(note, "the last line of %s was cut off and is dropped", path.data);
-        if (ftruncate(fd, (off_t)good)) {
-            err_set(e, "cannot write %s: %s", path.data, strerror(errno));
-            goto out;
-        }
+    if (f.good < f.text.len && ftruncate(fd, (off_t)f.good)) {
+        err_set(e, "cannot write %s: %s", path.data, strerror(errno));
+        goto out;
     }
-    s = session_of(fd, path.data, text.data, strcspn(text.data, "\n") + 1);
+    s = session_of(fd, path.data, f.text.data, strcspn(f.text.data, "\n") + 1);
     fd = -1;
+    s->damaged = f.n_damaged > 0;
+    buf_add(&s->owed, buf_str(&f.owed), f.owed.len);
+    drop_old_parts(s, &f);
 out:
     if (fd >= 0)
         close(fd);
     if (!s)
         transcript_free(t);
     buf_free(&path);
-    buf_free(&text);
+    contents_free(&f);
     return s;
 }

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "chat/record.h"
 #include "chat/transcript.h"
 
 struct session;
@@ -15,16 +16,20 @@ struct session;
 bool session_path_of(const char *name, struct buf *path, struct err *e);
 /* A fresh file, readable by the owner alone; never an existing one.  name NULL: a name made from date and time. */
 struct session *session_create(const char *name, const char *model, struct err *e);
-/* Reads a file into the empty `t` and goes on writing to it.  A last line that was cut off is dropped, with a sentence in
- * `note`; anything else that is wrong is an error and the file stays as it is. */
+/* Reads a file into the empty `t` and goes on writing to it.  A last line that was cut off is dropped, other damaged lines are
+ * left out and stay in the file; both are told in `note`.  An answer that was under way when the program ended is the path's
+ * last entry, cut. */
 struct session *session_open(const char *name, struct transcript *t, struct buf *note, struct err *e);
 /* Reads it only, also while it is open elsewhere. */
-bool session_read(const char *name, struct transcript *t, struct err *e);
+bool session_read(const char *name, struct transcript *t, struct buf *note, struct err *e);
+bool session_in_use(const char *name);          /* open elsewhere, or here */
 void session_close(struct session *s);
 
 bool session_append(struct session *s, const struct entry *m, struct err *e);
 /* m has taken the place of the newest entry: in one step, so that one of the two is always there. */
 bool session_replace(struct session *s, const struct entry *m, struct err *e);
+/* Of the answer under way.  It does not wait for the disk, which is asked to keep it about once a second. */
+bool session_part(struct session *s, const struct answer_part *p, struct err *e);
 bool session_system(struct session *s, const char *text, struct err *e);        /* "": none */
 bool session_title(struct session *s, const char *text, struct err *e);         /* "": none */
 bool session_keep(struct session *s, int n, struct err *e);             /* entries from n on leave the path */

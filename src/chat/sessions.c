@@ -279,7 +279,9 @@ bool sessions_delete(const char *name, struct err *e)
 bool sessions_text(const char *name, struct buf *out, struct err *e)
 {
     struct transcript t = {0};
-    bool ok = session_read(name, &t, e) && export_transcript(&t, "txt", out, e);
+    struct buf note = {0};
+    bool ok = session_read(name, &t, &note, e) && export_transcript(&t, "txt", out, e);
+    buf_free(&note);
     transcript_free(&t);
     return ok;
 }

@@ -25,6 +25,13 @@ enum state {
     DEAD,               /* the engine is gone */
 };
 
+/* Of the answer under way: what the session's file has of it. */
+struct on_disk {
+    size_t  reasoning, content;         /* bytes */
+    int     ids;
+    int64_t due_ns;                     /* when the rest goes there; 0: there is none */
+};
+
 /* What functions of a const chat hand out, until they are called again. */
 struct memo {
     struct buf title;
@@ -65,10 +72,12 @@ struct chat {
     size_t        shown_reasoning, shown_content;       /* bytes of the answer already posted */
     int           shown_calls;
     bool          thinking, interrupted;
+    bool          submitted;            /* the turn began with a new message */
     struct tokens begun;                /* what the next answer begins with */
     const struct entry *continued;      /* the stopped answer that it goes on with, or NULL */
     int           n_begun;              /* tokens of the answer that were given */
     int           budget;               /* tokens of reasoning; 0: no limit */
+    struct on_disk on_disk;
     int           n_sampled;            /* tokens of the answer that this turn sampled */
     bool          goes_on;              /* the request goes on with an answer; its prompt was counted */
     bool          to_budget;            /* the request ends where the reasoning's budget does */
@@ -117,6 +126,8 @@ void keep_entry(struct chat *c, const struct entry *m); /* it is in the transcri
 /* The next entry takes the place of `old`, or stands beside it if others came since.  On disk the path still ends with it. */
 void keep_instead(struct chat *c, const struct entry *old);
 void keep_cut(struct chat *c, int n);
+void keep_begun(struct chat *c);                        /* an answer begins, with what was given */
+void keep_part(struct chat *c);                         /* what it has gained goes to the file, if it is time */
 void keep_go(struct chat *c, const struct entry *end);
 void keep_forget(struct chat *c);                       /* the last entry was never said */
 void keep_system(struct chat *c);                       /* the option `system` is the truth; the transcript follows it */

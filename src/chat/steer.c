@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 #include "chat/state.h"
 
 /* --- tokens ------------------------------------------------------------------------------------------------------ */
@@ -16,9 +16,10 @@ struct reading {
     bool thinking;
 };
 
-static bool says(const struct buf *found, struct text stored)
+/* Of an answer that was cut the ids may say more: what the parser held back did not reach the disk. */
+static bool says(const struct buf *found, struct text stored, bool cut)
 {
-    return found->len == stored.n && !memcmp(buf_str(found), stored.p ? stored.p : "", stored.n);
+    return (found->len == stored.n || (cut && found->len > stored.n)) && !memcmp(buf_str(found), stored.p ? stored.p : "", stored.n);
 }
 
 /* Do these ids make the texts of m?  Then `a` has their tokens. */
@@ -31,7 +32,7 @@ static bool reads_as(const struct chat *c, const struct ids *ids, enum chat_toke
         answer_push(a, ids->data[i], how, NULL, false);
     }
     answer_finish(a, m->stopped);
-    return says(&a->reasoning, m->m.reasoning) && says(&a->content, m->m.content);
+    return says(&a->reasoning, m->m.reasoning, m->cut) && says(&a->content, m->m.content, m->cut);
 }
 
 /* Schemas of the tools that m calls: they may no longer be offered. */
@@ -41,8 +42,7 @@ static struct text *own_tools(const struct entry *m, struct arena *mem)
     for (int i = 0; i < m->m.n_calls; i++) {
         struct text name = m->m.calls[i].name;
         json_t *schema = json_pack("{s:s, s:{s:s%}}", "type", "function", "function", "name", name.p, name.n);
-        char *text = schema ? json_dumps(schema, JSON_COMPACT) : strdup("{}");
-        CHECK(text);
+        char *text = memory_got(schema ? json_dumps(schema, JSON_COMPACT) : strdup("{}"));
         tools[i] = (struct text){arena_strndup(mem, text, strlen(text)), strlen(text)};
         free(text);
         json_decref(schema);
@@ -132,9 +132,10 @@ bool chat_token(const struct chat *c, int i, int k, struct chat_token *out)
 
 /* --- another way, and further on the same ------------------------------------------------------------------------- */
 
-/* Answers what stands before message i, beginning as c->begun says. */
+/* Answers what stands before message i, beginning as c->begun says; the answers that there were stay beside. */
 static void answer_again(struct chat *c, int i)
 {
+    c->variant = transcript_n_children(&c->t, c->t.entries[i - 1]);
     keep_cut(c, i);
     round_turn(c);
 }
@@ -153,7 +154,6 @@ bool chat_branch_token(struct chat *c, int i, int k, int alternative, struct err
     tokens_copy(&c->begun, t, k);
     tokens_add(&c->begun, (struct token){.id = o.ids[alternative], .how = CHAT_FORCED}, &o);
     c->begun.seeded = false;
-    c->variant = transcript_n_children(&c->t, c->t.entries[i - 1]);
     answer_again(c, i);
     return true;
 }
@@ -194,13 +194,32 @@ static const struct tokens *beginning_of(struct chat *c, int i, struct err *e)
     return &m->made;
 }
 
-bool chat_continue(struct chat *c, struct err *e)
+/* The answer whose calls have not all been answered, at the path's end; -1: there is none. */
+static int unrun(const struct chat *c)
 {
-    if (!chat_usable(c, e))
-        return false;
+    int i = c->t.n - 1;
+    while (i >= 0 && c->t.entries[i]->m.role == ROLE_TOOL)
+        i--;
+    return i > 0 && c->t.entries[i]->m.role == ROLE_ASSISTANT && c->t.n - 1 - i < c->t.entries[i]->m.n_calls ? i : -1;
+}
+
+enum chat_rest chat_rest(const struct chat *c)
+{
+    const struct entry *last = c->t.n ? c->t.entries[c->t.n - 1] : NULL;
+    if (!last)
+        return CHAT_WHOLE;
+    if (last->m.role == ROLE_ASSISTANT && last->stopped)
+        return c->t.n < 2 ? CHAT_WHOLE : last->cut ? CHAT_CUT : CHAT_STOPPED;
+    if (last->youngest)                 /* it was answered; the path ends here because the user went back */
+        return CHAT_WHOLE;
+    if (unrun(c) >= 0)
+        return CHAT_UNRUN;
+    return last->m.role == ROLE_ASSISTANT ? CHAT_WHOLE : CHAT_UNANSWERED;
+}
+
+static bool go_on(struct chat *c, struct err *e)
+{
     const int last = c->t.n - 1;
-    if (last < 1 || c->t.entries[last]->m.role != ROLE_ASSISTANT || !c->t.entries[last]->stopped)
-        return err_set(e, "the last answer was not stopped");
     const struct tokens *t = beginning_of(c, last, e);
     if (!t)
         return false;
@@ -209,6 +228,26 @@ bool chat_continue(struct chat *c, struct err *e)
     transcript_cut(&c->t, last);        /* on disk it keeps its place until there is more of it */
     round_turn(c);
     return true;
+}
+
+bool chat_continue(struct chat *c, struct err *e)
+{
+    if (!chat_usable(c, e))
+        return false;
+    switch (chat_rest(c)) {
+    case CHAT_STOPPED:
+    case CHAT_CUT:
+        return go_on(c, e);
+    case CHAT_UNANSWERED:
+        c->variant = 0;
+        round_turn(c);
+        return true;
+    case CHAT_UNRUN:
+        answer_again(c, unrun(c));
+        return true;
+    default:
+        return err_set(e, "the last answer was not stopped");
+    }
 }
 
 bool chat_answer_now(struct chat *c)

@@ -27,6 +27,7 @@ struct entry {
     struct tokens made;         /* ROLE_ASSISTANT: how they came about; empty: not known, or not looked at */
     bool        foreign;        /* its ids do not make its texts with the tokenizer of now: they are not used */
     bool        stopped;        /* the answer was ended by the user or by a limit */
+    bool        cut;            /* ... or by the end of the program: its ids may go on behind its text */
     struct entry_file *files;   /* ROLE_USER: chat/attach.h */
     int         n_files, cap_files, cap_calls;
     int         tokens;         /* of its text, without files and reasoning; 0: not counted yet */

@@ -102,6 +102,8 @@ const char *tree_take_back(struct chat *c)
         go_on_to_the_last_shown(c, m);
         return NULL;
     }
+    if (!c->submitted)                  /* it was there before, and stays */
+        return NULL;
     const char *text = arena_strndup(&c->out.lists[c->out.in].mem, m->m.content.p, m->m.content.n);
     keep_forget(c);
     return text;

@@ -20,6 +20,7 @@ struct fake_answer {
     const char *text;                   /* without the stop id */
     enum finish finish;
     bool hangs;                         /* after the text nothing comes until an interrupt */
+    int  from, to;                      /* only these tokens of it; to 0: up to the end */
 };
 
 static struct {
@@ -130,7 +131,9 @@ uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep
     tokenizer_encode(fake.tok, a->text, strlen(a->text), true, &g->left);
     if (a->finish == FINISH_STOP)
         ids_add(&g->left, 258);
-    g->done = 0;
+    if (a->to)
+        g->left.n = a->to;
+    g->done = a->from;
     g->n_alternatives = s->n_alternatives;
     g->finish = a->finish;
     g->hangs = a->hangs;

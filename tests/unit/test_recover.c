@@ -7,12 +7,15 @@
 #include <cmocka.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "chat/chat.h"
+#include "chat/session.h"
 #include "fake_engine.h"
 
 static struct options *o;
 static struct chat *c;
 static char dir[64], file[128];
+static struct buf told;                 /* by the last load */
 static struct seen {
     struct buf text, notes;
     struct chat_event last;
@@ -57,6 +60,7 @@ static int teardown(void **state)
     chat_close(c);
     options_close(o);
     forget();
+    buf_free(&told);
     for (int i = 0; i < FAKE_MAX; i++)
         ids_free(&fake.prompts[i]);
     snprintf(command, sizeof command, "rm -rf '%s'", dir);
@@ -110,11 +114,23 @@ static void write_file(const char *text)
 static void load(const char *text)
 {
     struct err e = {0};
-    struct buf note = {0};
+    assert_true(chat_new(c, &e));
     write_file(text);
-    if (!chat_load(c, file, &note, &e))
+    buf_free(&told);
+    if (!chat_load(c, file, &told, &e))
         fail_msg("%s", e.msg);
-    buf_free(&note);
+}
+
+static void load_again(const char *name)
+{
+    struct err e = {0};
+    struct buf path = {0};
+    buf_adds(&path, name);              /* it may be the chat's own */
+    assert_true(chat_new(c, &e));
+    buf_free(&told);
+    if (!chat_load(c, path.data, &told, &e))
+        fail_msg("%s", e.msg);
+    buf_free(&path);
 }
 
 static void go_on(void)
@@ -242,6 +258,252 @@ static void test_recover__ids_that_make_the_text_are_used_whatever_tools_there_a
     buf_free(&text);
 }
 
+/* --- answers under way ------------------------------------------------------------------------------------------- */
+
+static void submit(const char *text)
+{
+    struct err e = {0};
+    forget();
+    if (!chat_submit(c, text, strlen(text), &e))
+        fail_msg("%s", e.msg);
+}
+
+/* What somebody who reads the file now finds as the last message. */
+static void on_disk(struct transcript *t)
+{
+    struct err e = {0};
+    struct buf note = {0};
+    transcript_free(t);
+    if (!session_read(chat_saved_as(c), t, &note, &e))
+        fail_msg("%s", e.msg);
+    assert_int_equal(note.len, 0);
+    buf_free(&note);
+}
+
+static const char *last_on_disk(struct transcript *t)
+{
+    on_disk(t);
+    return t->n ? t->entries[t->n - 1]->m.content.p : "";
+}
+
+/* The file as it would be if the program ended now. */
+static void copy_of_file(struct buf *out)
+{
+    struct err e = {0};
+    buf_reset(out);
+    assert_true(buf_read_file(out, chat_saved_as(c), 1 << 20, &e));
+}
+
+static void interrupt(void)
+{
+    chat_interrupt(c);
+    wait_for_the_end();
+}
+
+static void test_recover__an_answer_is_on_disk_while_it_is_said(void **state)
+{
+    struct transcript t = {0};
+    (void)state;
+    wait_until_ready();
+    fake_end("Once upon a time", FINISH_STOP, true);
+    submit("A story");
+    const int64_t start = clock_ns();
+    while (strcmp(buf_str(&seen.text), "Once upon a time"))
+        step();
+    while (strcmp(last_on_disk(&t), "Once upon a time")) {      /* no token comes any more: it wakes by itself */
+        assert_true(chat_timeout(c) >= 0);
+        chat_wait(c, -1, -1);
+        step();
+    }
+    assert_true(clock_ms_since(start) < 30000);         /* the time that it says is in chat_timeout() */
+    assert_true(t.entries[1]->cut && t.entries[1]->stopped);
+    assert_int_equal(t.entries[1]->ids.n, strlen("Once upon a time") + 1);         /* and the stop id */
+    assert_int_equal(chat_timeout(c), -1);
+    interrupt();
+    on_disk(&t);
+    assert_false(t.entries[1]->cut);
+    assert_true(t.entries[1]->stopped);
+    transcript_free(&t);
+}
+
+/* 4 KB do not wait for the time. */
+static void test_recover__much_text_is_on_disk_at_once(void **state)
+{
+    struct transcript t = {0};
+    char text[9001] = "";
+    (void)state;
+    memset(text, 'a', sizeof text - 1);
+    wait_until_ready();
+    fake_end(text, FINISH_STOP, true);
+    submit("Q");
+    for (size_t looked = 0; seen.text.len < sizeof text - 1;) {
+        step();
+        if (seen.text.len < looked + 500)       /* reading it takes a while */
+            continue;
+        looked = seen.text.len;
+        on_disk(&t);
+        size_t kept = t.n > 1 ? t.entries[1]->m.content.n : 0;
+        assert_true(seen.text.len - kept <= 4096);
+    }
+    struct buf file_now = {0};
+    copy_of_file(&file_now);
+    assert_true(file_now.len < 6 * sizeof text);        /* each part says what is new, and nothing twice: a byte and its id */
+    buf_free(&file_now);
+    interrupt();
+    transcript_free(&t);
+}
+
+/* Cut anywhere, also inside a character or a tag: it goes on with the very ids that were sampled, and nothing is doubled. */
+static void test_recover__an_answer_that_was_cut_goes_on_with_its_ids(void **state)
+{
+    static const char whole[] = "Two \xc3\xa9 and <b> <tool_cal\xc3\xa9 end.";
+    enum { N = sizeof whole - 1 };      /* a token is a byte */
+    struct buf at_crash = {0};
+    (void)state;
+    wait_until_ready();
+    for (int cut = 1; cut < N; cut += cut < 8 ? 1 : 4) {
+        struct transcript t = {0};
+        struct err e = {0};
+        fake_reset();
+        fake.batch = 1;
+        fake_end(whole, FINISH_STOP, true);
+        fake.answers[0].to = cut;
+        fake_say(whole);
+        fake.answers[1].from = cut;
+        submit("Q");
+        while (fake_engine->running && !(fake_engine->hangs && fake_engine->done == cut))
+            step();
+        while (chat_timeout(c) >= 0)
+            step();
+        copy_of_file(&at_crash);
+        interrupt();
+        load(at_crash.data);
+        if (chat_n_messages(c) == 1) {  /* nothing could be shown yet */
+            assert_int_equal(chat_rest(c), CHAT_UNANSWERED);
+        } else {
+            assert_int_equal(chat_rest(c), CHAT_CUT);
+            assert_non_null(strstr(told.data, "breaks off"));
+            assert_non_null(strstr(told.data, "/continue goes on with it"));
+            go_on();
+            assert_int_equal(seen.notes.len, 0);
+            assert_string_equal(chat_message(c, 1).text, whole);
+            assert_int_equal(chat_n_messages(c), 2);
+            assert_int_equal(chat_siblings(c, 1, NULL), 1);
+            on_disk(&t);
+            assert_string_equal(t.entries[1]->m.content.p, whole);
+            assert_int_equal(t.n_all, 2);
+        }
+        assert_true(chat_new(c, &e));
+        transcript_free(&t);
+    }
+    buf_free(&at_crash);
+}
+
+static void test_recover__an_answer_cut_while_it_went_on_is_one_message(void **state)
+{
+    struct buf at_crash = {0};
+    struct transcript t = {0};
+    (void)state;
+    load(HEAD ASKED "{\"role\":\"assistant\",\"content\":\"Ab\",\"ids\":[65,98],\"stopped\":true}\n");
+    wait_until_ready();
+    assert_non_null(strstr(told.data, "the last answer was stopped before its end: /continue goes on with it"));
+    for (int i = 0; i < 3; i++) {
+        struct err e = {0};
+        fake_end("cd", FINISH_INTERRUPTED, true);
+        forget();
+        assert_true(chat_continue(c, &e));
+        while (!strstr(buf_str(&seen.text), i == 2 ? "cdcdcd" : i ? "cdcd" : "cd"))
+            step();
+        while (chat_timeout(c) >= 0)
+            step();
+        copy_of_file(&at_crash);
+        interrupt();
+        load(at_crash.data);
+        assert_int_equal(chat_rest(c), CHAT_CUT);
+        assert_int_equal(chat_n_messages(c), 2);
+        assert_int_equal(chat_n_nodes(c), 2);
+    }
+    assert_string_equal(chat_message(c, 1).text, "Abcdcdcd");
+    assert_int_equal(chat_n_tokens(c, 1), 8);
+    transcript_free(&t);
+    buf_free(&at_crash);
+}
+
+/* The program ended between the last token and the answer's line. */
+static void test_recover__an_answer_cut_behind_its_end_is_whole(void **state)
+{
+    struct err e = {0};
+    (void)state;
+    load(HEAD ASKED "{\"answering\":[0,0,0],\"content\":\"Ab\",\"ids\":[65,98,258]}\n");
+    wait_until_ready();
+    assert_int_equal(chat_rest(c), CHAT_CUT);
+    go_on();
+    assert_int_equal(fake.n_submits, 0);
+    assert_int_equal(seen.last.end, CHAT_ANSWERED);
+    assert_string_equal(chat_message(c, 1).text, "Ab");
+    assert_false(chat_continue(c, &e));
+    load_again(file);
+    assert_int_equal(chat_rest(c), CHAT_WHOLE);
+    assert_int_equal(chat_n_nodes(c), 2);
+}
+
+/* --- questions without an answer ----------------------------------------------------------------------------------- */
+
+static void test_recover__a_message_without_an_answer_is_answered(void **state)
+{
+    (void)state;
+    load(HEAD ASKED);
+    assert_int_equal(chat_rest(c), CHAT_UNANSWERED);
+    assert_string_equal(told.data, "the last message has no answer yet: /continue answers it");
+    fake_end("", FINISH_ERROR, false);
+    go_on();                            /* before the model is there */
+    assert_int_equal(seen.last.end, CHAT_FAILED);
+    assert_null(seen.last.taken_back);
+    assert_int_equal(chat_n_messages(c), 1);
+    load_again(file);
+    assert_string_equal(chat_message(c, 0).text, "Write a poem");
+    fake_say(ROSES);
+    go_on();
+    assert_string_equal(chat_message(c, 1).text, ROSES);
+    assert_int_equal(chat_rest(c), CHAT_WHOLE);
+    load_again(file);
+    assert_int_equal(told.len, 0);
+    assert_int_equal(chat_n_messages(c), 2);
+}
+
+static void test_recover__tools_that_answered_are_answered_and_others_asked_again(void **state)
+{
+#define CALLED "{\"role\":\"assistant\",\"content\":\"\",\"calls\":[{\"name\":\"a\",\"arguments\":\"{}\"},{\"name\":\"b\",\"arguments\":\"{}\"}]}\n"
+#define RESULT "{\"role\":\"tool\",\"name\":\"a\",\"content\":\"x\"}\n"
+    static const struct { const char *text; enum chat_rest rest; int n; } rows[] = {
+        {HEAD ASKED CALLED, CHAT_UNRUN, 2}, {HEAD ASKED CALLED RESULT, CHAT_UNRUN, 2}, {HEAD ASKED CALLED RESULT RESULT, CHAT_UNANSWERED, 5},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct err e = {0};
+        load(rows[i].text);
+        wait_until_ready();
+        assert_int_equal(chat_rest(c), rows[i].rest);
+        assert_non_null(strstr(told.data, rows[i].rest == CHAT_UNRUN ? "/continue asks the model again" : "/continue answers it"));
+        fake_say(ROSES);
+        go_on();
+        assert_int_equal(chat_n_messages(c), rows[i].n);
+        assert_string_equal(chat_message(c, rows[i].n - 1).text, ROSES);
+        assert_true(chat_new(c, &e));
+    }
+}
+
+/* The user went back to a message that has an answer: nothing is missing. */
+static void test_recover__a_path_that_ends_before_an_answer_is_whole(void **state)
+{
+    struct err e = {0};
+    (void)state;
+    load(HEAD ASKED "{\"role\":\"assistant\",\"content\":\"x\"}\n{\"go\":0}\n");
+    assert_int_equal(chat_rest(c), CHAT_WHOLE);
+    assert_int_equal(told.len, 0);
+    assert_false(chat_continue(c, &e));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_recover__##name, setup, teardown)
@@ -250,6 +512,14 @@ int main(void)
         TEST(a_request_that_fails_leaves_the_answer_as_it_was),
         TEST(a_text_that_does_not_come_back_is_left_alone),
         TEST(ids_that_make_the_text_are_used_whatever_tools_there_are),
+        TEST(an_answer_is_on_disk_while_it_is_said),
+        TEST(much_text_is_on_disk_at_once),
+        TEST(an_answer_that_was_cut_goes_on_with_its_ids),
+        TEST(an_answer_cut_while_it_went_on_is_one_message),
+        TEST(an_answer_cut_behind_its_end_is_whole),
+        TEST(a_message_without_an_answer_is_answered),
+        TEST(tools_that_answered_are_answered_and_others_asked_again),
+        TEST(a_path_that_ends_before_an_answer_is_whole),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     tokenizer_close(fake.tok);

@@ -54,6 +54,14 @@ static void read_file(struct buf *out)
         fail_msg("%s", e.msg);
 }
 
+static bool read_only(const char *name, struct transcript *t, struct err *e)
+{
+    struct buf note = {0};
+    bool ok = session_read(name, t, &note, e);
+    buf_free(&note);
+    return ok;
+}
+
 /* A user's message, an answer with everything, a tool's result. */
 static void fill(struct transcript *t)
 {
@@ -128,7 +136,7 @@ static void test_session__a_hostile_list_takes_memory_as_its_bytes(void **state)
             buf_adds(&text, rows[i].item);
         buf_adds(&text, rows[i].behind);
         write_file(text.data);
-        if (!session_read(path, &t, &e))
+        if (!read_only(path, &t, &e))
             fail_msg("%s", e.msg);
         assert_int_equal(t.entries[0]->m.n_calls + t.entries[0]->n_files, N);
         assert_true(t.entries[0]->mem.total < A_BYTE * text.len);
@@ -225,25 +233,16 @@ static void test_session__a_file_cut_anywhere_loses_at_most_its_last_line(void *
     transcript_free(&t);
 }
 
-static void test_session__a_damaged_file_gets_a_sentence_and_stays_as_it_is(void **state)
-{
 #define HEAD "{\"q35chat\":1}\n"
 #define TAIL "{\"role\":\"user\",\"content\":\"x\"}\n"
+static void test_session__a_file_without_its_first_line_gets_a_sentence_and_stays_as_it_is(void **state)
+{
     static const struct { const char *text, *says; } rows[] = {
         {"", "is empty"},
         {"hello\n", "the first line is not JSON"},
         {"{}\n" TAIL, "has no \"q35chat\""},
         {"{\"q35chat\":2}\n" TAIL, "has format 2, this program reads 1"},
-        {HEAD "{\"role\":\"user\",\"content\":\n" TAIL, ":2: the line is damaged"},
-        {HEAD "{\"role\":\"user\"}\n" TAIL, ":2: the line is damaged"},
-        {HEAD "[]\n" TAIL, ":2: the line is damaged"},
-        {HEAD TAIL "{\"keep\":5}\n" TAIL, ":3: the line is damaged"},
-        {HEAD TAIL "{\"keep\":-1}\n" TAIL, ":3: the line is damaged"},
-        {HEAD "{\"role\":\"assistant\",\"content\":\"x\",\"ids\":[-1]}\n" TAIL, ":2: the line is damaged"},
-        {HEAD TAIL "{\"go\":1}\n" TAIL, ":3: the line is damaged"},
-        {HEAD TAIL "{\"go\":\"0\"}\n" TAIL, ":3: the line is damaged"},
-        {HEAD TAIL TAIL "{\"keep\":0,\"forget\":true}\n" TAIL, ":4: the line is damaged"},
-        {HEAD TAIL "{\"keep\":0}\n" TAIL "{\"go\":0}\n{\"keep\":0,\"forget\":true}\n" TAIL, ":6: the line is damaged"},
+        {"{\"q35chat\":1}", "the first line is not JSON"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -260,6 +259,73 @@ static void test_session__a_damaged_file_gets_a_sentence_and_stays_as_it_is(void
         buf_free(&after);
         buf_free(&note);
     }
+}
+
+/* A damaged message keeps its place, so that later lines mean what they meant. */
+static void test_session__a_damaged_line_costs_that_line(void **state)
+{
+#define LOST "(a line of this conversation's file was damaged here)"
+#define LAST "{\"role\":\"user\",\"content\":\"last\"}\n"
+    static const struct { const char *text, *path; int line; } rows[] = {
+        {HEAD "{\"role\":\"user\",\"content\":\n" LAST, LOST " last", 2},
+        {HEAD "{\"role\":\"user\"}\n" LAST, LOST " last", 2},
+        {HEAD "{ \"role\": \"assistant\", \"content\"\n" LAST, LOST " last", 2},
+        {HEAD TAIL "\"role\":\"tool\",\n{\"go\":0}\n" LAST, "x last", 3},
+        {HEAD TAIL "{\"role\":\"assistant\", \xff\n{\"role\":\"tool\",\"content\":\"t\"}\n{\"go\":2}\n" LAST, "x " LOST " t last", 3},
+        {HEAD "[]\n" LAST, "last", 2},
+        {HEAD "\n" LAST, "last", 2},
+        {HEAD TAIL "{\"keep\":5}\n" LAST, "x last", 3},
+        {HEAD TAIL "{\"keep\":-1}\n" LAST, "x last", 3},
+        {HEAD TAIL "{\"go\":1}\n" LAST, "x last", 3},
+        {HEAD TAIL "{\"go\":\"0\"}\n" LAST, "x last", 3},
+        {HEAD TAIL TAIL "{\"keep\":0,\"forget\":true}\n" LAST, "x x last", 4},
+        {HEAD TAIL "{\"keep\":0}\n" TAIL "{\"go\":0}\n{\"keep\":0,\"forget\":true}\n" LAST, "x last", 6},
+        {HEAD LAST "{\"answering\":[1,0,0]}\n", "last", 3},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int again = 0; again < 2; again++) {
+            struct transcript t = {0};
+            struct buf note = {0}, found = {0}, after = {0}, number = {0};
+            struct err e = {0};
+            write_file(rows[i].text);
+            struct session *s = session_open(path, &t, &note, &e);
+            if (!s)
+                fail_msg("%s", e.msg);
+            for (int k = 0; k < t.n; k++)
+                buf_addf(&found, k ? " %s" : "%s", t.entries[k]->m.content.p);
+            assert_string_equal(buf_str(&found), rows[i].path);
+            buf_addf(&number, "line %d of %s is damaged", rows[i].line, path);
+            assert_non_null(strstr(buf_str(&note), number.data));
+            read_file(&after);
+            assert_string_equal(buf_str(&after), rows[i].text);
+            if (again) {                /* what is written anew lacks it; what it was is kept beside */
+                buf_addf(&number, " %s.damaged", path);
+                assert_true(session_rewrite(s, &t, &e));
+                buf_reset(&after);
+                assert_true(buf_read_file(&after, strrchr(number.data, ' ') + 1, 1000, &e));
+                assert_string_equal(after.data, rows[i].text);
+                unlink(strrchr(number.data, ' ') + 1);
+            }
+            session_close(s);
+            transcript_free(&t);
+            buf_free(&after);
+            buf_free(&note);
+            buf_free(&found);
+            buf_free(&number);
+        }
+}
+
+static void test_session__bad_ids_cost_the_ids(void **state)
+{
+    struct transcript t = {0};
+    struct err e = {0};
+    (void)state;
+    write_file(HEAD TAIL "{\"role\":\"assistant\",\"content\":\"x\",\"ids\":[5,-1]}\n");
+    assert_true(read_only(path, &t, &e));
+    assert_int_equal(t.n, 2);
+    assert_int_equal(t.entries[1]->ids.n, 0);
+    transcript_free(&t);
 }
 
 static void test_session__a_session_in_use_is_not_opened_twice(void **state)
@@ -403,7 +469,7 @@ static void test_session__any_tree_is_loaded_as_it_was(void **state)
             do_something(s, &t, &e);
             sound(&t);
         }
-        assert_true(session_read(path, &back, &e));
+        assert_true(read_only(path, &back, &e));
         same(&t, &back);
         transcript_free(&back);
 
@@ -412,7 +478,7 @@ static void test_session__any_tree_is_loaded_as_it_was(void **state)
         assert_true(session_rewrite(s, &t, &e));
         for (int k = 0; k < 2; k++) {
             struct session *one = k ? s : c;
-            assert_true(session_read(session_path(one), &back, &e));
+            assert_true(read_only(session_path(one), &back, &e));
             same(&t, &back);
             add_something(one, &back, &e);
             transcript_free(&back);
@@ -438,6 +504,7 @@ static void test_session__any_bushy_tree_is_written_at_once_as_it_was(void **sta
     (void)state;
     for (int round = 0; round < 20000; round++) {
         struct transcript t = {0}, back = {0};
+        struct unfinished u = {0};
         struct buf lines = {0};
         seed = (uint64_t)round + 1;
         for (int n = 2 + below(24); n; n--) {
@@ -452,7 +519,7 @@ static void test_session__any_bushy_tree_is_written_at_once_as_it_was(void **sta
         record_transcript(&lines, &t);
         for (size_t at = 0, n; at < lines.len; at += n + 1) {
             n = strcspn(lines.data + at, "\n");
-            assert_true(record_read(lines.data + at, n, &back));
+            assert_int_not_equal(record_read(lines.data + at, n, &back, &u), RECORD_DAMAGED);
             sound(&back);               /* a file that ends here is one, too */
         }
         sound(&back);
@@ -470,7 +537,7 @@ static void test_session__a_file_from_before_there_were_trees_loads_as_before(vo
     (void)state;
     write_file(HEAD TAIL "{\"role\":\"assistant\",\"content\":\"one\"}\n{\"keep\":1}\n{\"role\":\"assistant\",\"content\":\"two\"}\n"
                "{\"role\":\"user\",\"content\":\"y\"}\n{\"keep\":2}\n");
-    assert_true(session_read(path, &t, &e));
+    assert_true(read_only(path, &t, &e));
     assert_int_equal(t.n, 2);
     holds(t.entries[1]->m.content, "two", 3);
     assert_int_equal(t.n_all, 4);       /* and what was taken back then is still there */
@@ -485,20 +552,196 @@ static void test_session__a_rewrite_that_fails_leaves_the_file(void **state)
 {
     struct transcript t = {0}, back = {0};
     struct err e = {0};
-    char blocked[96];
+    char gone[96];
     (void)state;
     fill(&t);
     struct session *s = save(&t);
-    snprintf(blocked, sizeof blocked, "%s.new", path);
-    assert_int_equal(mkdir(blocked, 0700), 0);
+    snprintf(gone, sizeof gone, "%s.gone", dir);        /* where no file can be made */
+    assert_int_equal(rename(dir, gone), 0);
     assert_false(session_rewrite(s, &t, &e));
-    assert_non_null(strstr(e.msg, blocked));
+    assert_non_null(strstr(e.msg, path));
+    assert_int_equal(rename(gone, dir), 0);
     assert_true(session_append(s, t.entries[0], &e));
-    assert_true(session_read(path, &back, &e));
+    assert_true(read_only(path, &back, &e));
     assert_int_equal(back.n, 4);
     session_close(s);
     transcript_free(&t);
     transcript_free(&back);
+}
+
+/* Another user of the directory may put links there. */
+static void test_session__a_rewrite_follows_no_link(void **state)
+{
+    struct transcript t = {0};
+    struct buf text = {0};
+    struct err e = {0};
+    struct stat st;
+    char precious[96], link[96];
+    (void)state;
+    snprintf(precious, sizeof precious, "%s/precious", dir);
+    snprintf(link, sizeof link, "%s.new", path);
+    fill(&t);
+    struct session *s = save(&t);
+    FILE *f = fopen(precious, "w");
+    fputs("dear", f);
+    fclose(f);
+    assert_int_equal(symlink(precious, link), 0);
+    assert_true(session_rewrite(s, &t, &e));
+    assert_true(buf_read_file(&text, precious, 1000, &e));
+    assert_string_equal(text.data, "dear");
+    assert_int_equal(lstat(path, &st), 0);
+    assert_true(S_ISREG(st.st_mode));
+    assert_int_equal(st.st_mode & 0777, 0600);
+    session_close(s);
+    transcript_free(&t);
+    buf_free(&text);
+}
+
+/* --- answers under way ------------------------------------------------------------------------------------------- */
+
+static void part(struct session *s, size_t reasoning_at, size_t content_at, int ids_at, const char *reasoning, const char *content, int32_t id)
+{
+    struct err e = {0};
+    struct answer_part p = {
+        .reasoning_at = reasoning_at, .content_at = content_at, .ids_at = ids_at, .reasoning = text_of(reasoning), .content = text_of(content),
+        .ids = &id, .n_ids = 1,
+    };
+    if (!session_part(s, &p, &e))
+        fail_msg("%s", e.msg);
+}
+
+static struct session *reopen(struct session *s, struct transcript *t)
+{
+    struct err e = {0};
+    struct buf note = {0};
+    session_close(s);
+    transcript_free(t);
+    s = session_open(path, t, &note, &e);
+    if (!s)
+        fail_msg("%s", e.msg);
+    assert_int_equal(note.len, 0);
+    return s;
+}
+
+static void is_cut(const struct transcript *t, int i, const char *reasoning, const char *content, int n_ids)
+{
+    const struct entry *m = t->entries[i];
+    assert_int_equal(t->n, i + 1);
+    assert_int_equal(m->m.role, ROLE_ASSISTANT);
+    assert_true(m->stopped && m->cut);
+    holds(m->m.reasoning, reasoning, strlen(reasoning));
+    holds(m->m.content, content, strlen(content));
+    assert_int_equal(m->ids.n, n_ids);
+    for (int k = 0; k < n_ids; k++)
+        assert_int_equal(m->ids.data[k], k + 1);
+}
+
+static void test_session__an_answer_under_way_is_there_in_parts(void **state)
+{
+    struct transcript t = {0};
+    struct err e = {0};
+    (void)state;
+    transcript_add(&t, ROLE_USER, "Q", 1);
+    struct session *s = save(&t);
+    part(s, 0, 0, 0, "wh", "", 1);
+    part(s, 2, 0, 1, "y", "A\xc3\xa9", 2);
+    assert_true(session_title(s, "a title in the middle", &e));
+    part(s, 3, 3, 2, "", " B", 3);
+    for (int i = 0; i < 3; i++) {       /* opened and left: nothing has changed */
+        s = reopen(s, &t);
+        is_cut(&t, 1, "why", "A\xc3\xa9 B", 3);
+    }
+    assert_true(session_append(s, transcript_add(&t, ROLE_USER, "next", 4), &e));
+    s = reopen(s, &t);                  /* now it is a line of the file */
+    assert_int_equal(t.n, 3);
+    assert_int_equal(t.n_all, 3);
+    t.n = 2;
+    is_cut(&t, 1, "why", "A\xc3\xa9 B", 3);
+    assert_string_equal(t.title, "a title in the middle");
+    t.n = 3;
+    part(s, 0, 0, 0, "", "half", 1);
+    assert_true(session_append(s, transcript_add(&t, ROLE_ASSISTANT, "half and half", 13), &e));
+    s = reopen(s, &t);                  /* the finished answer takes their place */
+    assert_int_equal(t.n, 4);
+    holds(t.entries[3]->m.content, "half and half", 13);
+    assert_false(t.entries[3]->stopped);
+    assert_int_equal(t.n_all, 4);
+    session_close(s);
+    transcript_free(&t);
+}
+
+static void test_session__parts_make_a_stopped_answer_longer(void **state)
+{
+    (void)state;
+    for (int others = 0; others < 2; others++) {
+        struct transcript t = {0};
+        struct err e = {0};
+        transcript_add(&t, ROLE_USER, "Q", 1);
+        struct entry *m = transcript_add(&t, ROLE_ASSISTANT, "One t", 5);
+        m->stopped = true;
+        ids_add(&m->ids, 1);
+        struct session *s = save(&t);
+        if (others) {                   /* came since */
+            assert_true(session_append(s, transcript_add(&t, ROLE_USER, "R", 1), &e));
+            assert_true(session_keep(s, 2, &e));
+        }
+        part(s, 0, 4, 1, "", "two", 2);
+        s = reopen(s, &t);
+        is_cut(&t, 1, "", "One two", 2);
+        assert_int_equal(t.n_all, others ? 4 : 2);
+        assert_true(session_title(s, "x", &e));
+        s = reopen(s, &t);
+        is_cut(&t, 1, "", "One two", 2);
+        assert_int_equal(t.n_all, others ? 4 : 2);
+        part(s, 0, 7, 2, "", " three", 3);
+        s = reopen(s, &t);
+        is_cut(&t, 1, "", "One two three", 3);
+        part(s, 0, 13, 9, "", "!", 3);          /* ids that do not fit are none; the text counts */
+        s = reopen(s, &t);
+        is_cut(&t, 1, "", "One two three!", 0);
+        session_close(s);
+        transcript_free(&t);
+        unlink(path);
+    }
+}
+
+static void test_session__parts_of_finished_answers_do_not_stay_for_ever(void **state)
+{
+    struct transcript t = {0};
+    struct err e = {0};
+    struct stat before, after;
+    char piece[2000] = "";
+    FILE *f;
+    (void)state;
+    memset(piece, 'a', sizeof piece - 1);
+    transcript_add(&t, ROLE_USER, "Q", 1);
+    struct session *s = save(&t);
+    for (size_t i = 0; i < 50; i++)
+        part(s, 0, i * (sizeof piece - 1), (int)i, "", piece, (int32_t)i + 1);
+    assert_true(session_append(s, transcript_add(&t, ROLE_ASSISTANT, "done", 4), &e));
+    assert_true(session_append(s, transcript_add(&t, ROLE_USER, "R", 1), &e));
+    f = fopen(path, "a");
+    fputs("{\"colour\":\"of a later version\"}\n", f);
+    fclose(f);
+    part(s, 0, 0, 0, "", "under way", 1);
+    assert_int_equal(stat(path, &before), 0);
+    s = reopen(s, &t);
+    assert_int_equal(stat(path, &after), 0);
+    assert_true(before.st_size > 100000 && after.st_size < 1000);
+    is_cut(&t, 3, "", "under way", 1);
+    struct buf text = {0};
+    read_file(&text);
+    assert_non_null(strstr(text.data, "colour"));
+    s = reopen(s, &t);
+    is_cut(&t, 3, "", "under way", 1);
+    assert_true(session_append(s, transcript_add(&t, ROLE_USER, "S", 1), &e));
+    s = reopen(s, &t);
+    assert_int_equal(t.n, 5);
+    holds(t.entries[3]->m.content, "under way", 9);
+    assert_int_equal(t.n_all, 5);
+    session_close(s);
+    transcript_free(&t);
+    buf_free(&text);
 }
 
 static void test_session__names_that_would_hide_or_confuse_are_refused(void **state)
@@ -522,7 +765,13 @@ int main(void)
         TEST(names_live_in_the_state_directory),
         TEST(taking_back_is_a_record_too),
         TEST(a_file_cut_anywhere_loses_at_most_its_last_line),
-        TEST(a_damaged_file_gets_a_sentence_and_stays_as_it_is),
+        TEST(a_file_without_its_first_line_gets_a_sentence_and_stays_as_it_is),
+        TEST(a_damaged_line_costs_that_line),
+        TEST(bad_ids_cost_the_ids),
+        TEST(an_answer_under_way_is_there_in_parts),
+        TEST(parts_make_a_stopped_answer_longer),
+        TEST(parts_of_finished_answers_do_not_stay_for_ever),
+        TEST(a_rewrite_follows_no_link),
         TEST(a_session_in_use_is_not_opened_twice),
         TEST(unknown_records_are_skipped),
         TEST(any_tree_is_loaded_as_it_was),

@@ -318,13 +318,12 @@ void input_next(struct app *a)
 void act_go_on(struct app *a)
 {
     struct err e = {0};
-    int last = chat_n_messages(a->chat) - 1;
     if (app_busy(a))
         return;
     if (a->queue.n) {
         a->queue.held = false;
         input_next(a);
-    } else if (last >= 0 && chat_message(a->chat, last).stopped) {
+    } else if (chat_rest(a->chat) != CHAT_WHOLE) {
         app_began(a, chat_continue(a->chat, &e), &e);
     }
 }
