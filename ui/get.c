@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/memory.h"
 #include "base/unicode.h"
 #include "prepare/get.h"
 #include "ui/exits.h"
@@ -40,10 +40,8 @@ static int64_t now_ms(void)
 
 static void put_json(json_t *j)
 {
-    CHECK(j);
-    char *text = json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(6));
+    char *text = memory_got(json_dumps(memory_got(j), JSON_COMPACT | JSON_REAL_PRECISION(6)));
     json_decref(j);
-    CHECK(text);
     puts(text);
     fflush(stdout);
     free(text);
@@ -232,9 +230,8 @@ static int run(struct show *s)
     struct err e = {0};
     const char *term = getenv("TERM");
     s->n_files = get_n_files(s->g);
-    s->files = calloc((size_t)s->n_files + 1, sizeof *s->files);
-    s->told = calloc((size_t)s->n_files + 1, sizeof *s->told);
-    CHECK(s->files && s->told);
+    s->files = memory_got(calloc((size_t)s->n_files + 1, sizeof *s->files));
+    s->told = memory_got(calloc((size_t)s->n_files + 1, sizeof *s->told));
     s->start_ms = now_ms();
     for (int i = 0; i < s->n_files; i++)
         progress_start(&s->files[i], s->start_ms);
@@ -263,9 +260,8 @@ int model_get(const struct args *a)
         .check = args_on(a, "check"),
         .fetch = {.stall_s = args_int(a, "stall"), .tries = args_int(a, "tries"), .note = note, .arg = &s},
     };
-    const char **words = calloc((size_t)args_n_words(a) + 1, sizeof *words);
+    const char **words = memory_got(calloc((size_t)args_n_words(a) + 1, sizeof *words));
     struct err e = {0};
-    CHECK(words);
     for (int i = 0; i < args_n_words(a); i++)
         words[i] = args_word(a, i);
     if (args_n_words(a)) {

@@ -17,6 +17,7 @@
 #include "ui/interrupt.h"
 #include "ui/line.h"
 #include "ui/pipe.h"
+#include "prepare/models.h"
 #include "ui/subcommand.h"
 #include "ui/tui/term.h"
 #include "ui/tui/tui.h"
@@ -137,6 +138,25 @@ static int talk(struct options *o)
     return line_run(o);
 }
 
+/* --model can be a name; without it the newest real model of this machine is used, and the demo when there is none. */
+static bool choose_model(struct options *o, struct err *e)
+{
+    struct buf dir = {0};
+    struct models m;
+    bool ok = true;
+    if (options_given(o, OPT_model)) {
+        ok = models_resolve(options_text(o, OPT_model), &dir, e);
+    } else {
+        models_find(&m);
+        int i = models_standard(&m);
+        buf_adds(&dir, i < 0 ? "" : m.items[i].dir);
+        models_free(&m);
+    }
+    ok = ok && (!dir.len || options_set(o, OPT_model, dir.data, FROM_COMMAND_LINE, e));
+    buf_free(&dir);
+    return ok;
+}
+
 int main(int argc, char **argv)
 {
     hold_closed();
@@ -151,7 +171,12 @@ int main(int argc, char **argv)
     } else if (!read_options(o, argc, argv, &prompt, &e)) {
         fprintf(stderr, "q35chat: %s\n", e.msg);
         status = EXIT_USAGE;
-    } else if (warn(o), (status = tell(o)) < 0) {
+    } else if (warn(o), (status = tell(o)) >= 0) {
+        ;
+    } else if (!choose_model(o, &e)) {
+        fprintf(stderr, "q35chat: %s\n", e.msg);
+        status = EXIT_USAGE;
+    } else {
         bool chats = isatty(0) && !prompt.len && !options_on(o, OPT_json) && !options_on(o, OPT_jsonl);
         status = chats ? talk(o) : options_on(o, OPT_tui) ? refuse_screen("it is for chats, not for one answer") : pipe_run(o, &prompt);
     }

@@ -5,7 +5,7 @@ cd "$(dirname "$0")/../.." || exit 1
 q=${BUILD:-build}/q35chat
 out=docs/screens
 tmp=$(mktemp -d) || exit 1
-export XDG_CONFIG_HOME=$tmp/config XDG_STATE_HOME=$tmp/state LC_ALL=C.UTF-8 TZ=UTC
+export XDG_CONFIG_HOME=$tmp/config XDG_STATE_HOME=$tmp/state XDG_DATA_HOME=$tmp/data HF_HUB_CACHE=$tmp/hub LC_ALL=C.UTF-8 TZ=UTC
 unset NO_COLOR FORCE_COLOR ACCESSIBLE Q35CHAT_COLOR Q35CHAT_MODEL SSH_CONNECTION DISPLAY WAYLAND_DISPLAY
 mkdir -p "$out" "$XDG_STATE_HOME/q35chat/sessions" "$XDG_CONFIG_HOME/q35chat"
 server=0

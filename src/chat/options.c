@@ -288,7 +288,8 @@ bool options_model_dir(const struct options *o, struct buf *dir, struct err *e)
     if (options_given(o, OPT_model)) {
         buf_adds(dir, options_text(o, OPT_model));
     } else if (!place_demo(dir, &looked)) {
-        ok = err_set(e, "no model: give its directory with --model DIR; no demo model is in%s", buf_str(&looked));
+        ok = err_set(e, "no model is on this machine: q35chat model get downloads Qwen3.5-122B-A10B, --model DIR takes a checkpoint directory; "
+                        "the demo model is not in%s", buf_str(&looked));
     }
     buf_free(&looked);
     return ok;

@@ -53,6 +53,14 @@ bool place_state(struct buf *path, const char *name, struct err *e)
     return make_parents(path->data, e);
 }
 
+bool place_models(struct buf *path)
+{
+    if (!xdg(path, "XDG_DATA_HOME", ".local/share"))
+        return false;
+    buf_adds(path, "/q35chat/models");
+    return true;
+}
+
 void place_expand(struct buf *out, const char *path)
 {
     const char *home = getenv("HOME");

@@ -10,6 +10,7 @@
 bool place_config(struct buf *path);                    /* the config file; false without HOME */
 /* NAME below $XDG_STATE_HOME/q35chat; makes the directories above it, for the owner only. */
 bool place_state(struct buf *path, const char *name, struct err *e);
+bool place_models(struct buf *path);                    /* the directory for models of our own making; false without HOME */
 void place_expand(struct buf *out, const char *path);   /* appends it, with HOME for "~/" */
 /* The demo model's directory; else false, with the places in `looked`. */
 bool place_demo(struct buf *dir, struct buf *looked);

@@ -84,6 +84,7 @@ struct engine {
     struct decoder    *decoder;
     struct engine_info info;
     size_t             packed_bytes;    /* of the weights on a GPU */
+    struct engine_fit  plan;
     int64_t            opened_ns, progress_ns;
 
     struct machine    *gpu;             /* constant likewise; read by the owner thread */
@@ -228,6 +229,7 @@ static bool plan_device(struct engine *g, struct err *e)
         return false;
     g->decode.n_ctx = m.n_ctx;
     g->packed_bytes = q.weight_bytes;
+    g->plan = (struct engine_fit){m.total, q.available, m.n_ctx};
     return true;
 }
 
@@ -461,6 +463,7 @@ static bool plan_memory(struct engine *g, int n_ctx, struct err *e)
     if (!memplan_make(&m, &q, e))
         return false;
     g->decode.n_ctx = m.n_ctx;
+    g->plan = (struct engine_fit){m.total, q.available, m.n_ctx};
     return true;
 }
 
@@ -518,6 +521,22 @@ struct engine *engine_open(const struct engine_options *o, struct err *e)
 fail:
     engine_free(g);
     return NULL;
+}
+
+bool engine_fits(const struct engine_options *o, struct engine_fit *fit, struct err *e)
+{
+    struct engine g = {0};
+    bool ok = check_options(&g, o, e) && config_load(&g.config, g.model_dir, e);
+    if (ok && !g.config.n_mtp)
+        g.decode.depth = 0;
+    ok = ok && plan_memory(&g, o->n_ctx, e);
+    if (ok && is_gpu(g.backend))
+        ok = weights_open(&g.weights, &g.config, g.model_dir, e) && (g.dev = dev_open(g.backend, g.n_threads, e)) && plan_device(&g, e);
+    *fit = g.plan;
+    weights_close(&g.weights);
+    dev_close(g.dev);
+    free(g.model_dir);
+    return ok;
 }
 
 static void *copy(const void *p, int n, size_t size)

@@ -130,6 +130,12 @@ struct engine_machine {
  * NULL on failure, with the reason in `e`.  What a GPU's memory holds is planned by the thread, before it reads weights: there a
  * plan that does not fit is EV_FATAL. */
 struct engine *engine_open(const struct engine_options *o, struct err *e);
+/* The plan that engine_open() would make now, without reading weights.  False with the reason when it does not fit. */
+struct engine_fit {
+    size_t need, available;             /* bytes where the model would lie: the host's memory, or the GPU's own */
+    int    n_ctx;
+};
+bool engine_fits(const struct engine_options *o, struct engine_fit *fit, struct err *e);
 /* Queues a whole prompt and copies it; it is computed from the longest prefix that is still there.  `keep_at` is the
  * position worth a snapshot: the longest prefix that the next turn will share (0: none).  Returns the serial, > 0; exactly
  * one EV_DONE carries it.  A second submit waits for the first. */

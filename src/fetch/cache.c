@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/grow.h"
-#include "base/log.h"
+#include "base/memory.h"
 
 /* $NAME with "~/" expanded, and what is below it. */
 static bool from_environment(struct buf *path, const char *name, const char *below)
@@ -146,8 +146,7 @@ static void walk(struct walk *w, const char *dir, const char *below, int depth)
             struct fetch_repo *r = w->r;
             r->files = grow(r->files, r->n_files, &w->cap, sizeof *r->files);
             struct fetch_file *f = &r->files[r->n_files++];
-            *f = (struct fetch_file){.path = strdup(name.data), .bytes = (uint64_t)st.st_size};
-            CHECK(f->path);
+            *f = (struct fetch_file){.path = memory_strdup(name.data), .bytes = (uint64_t)st.st_size};
             hash_of_link(path.data, f);
         }
         buf_free(&path);

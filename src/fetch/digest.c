@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 
 struct digest {
     bool       sha256;
@@ -19,8 +20,7 @@ struct digest {
 
 struct digest *digest_open(bool sha256, uint64_t n_bytes)
 {
-    struct digest *d = calloc(1, sizeof *d);
-    CHECK(d);
+    struct digest *d = memory_got(calloc(1, sizeof *d));
     d->sha256 = sha256;
     SHA256_Init(&d->large);
     SHA1_Init(&d->small);

@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 
 /* A connection that brings less than this per second counts as stalled. */
 enum { LEAST_BYTES_S = 512, CONNECT_S = 15, BUFFER_BYTES = 256 << 10, MAX_REFUSAL = 1 << 20, MAX_HEADER = 16 << 10 };
@@ -31,10 +32,8 @@ static void init(void)
 struct http *http_open(void)
 {
     pthread_once(&once, init);
-    struct http *h = calloc(1, sizeof *h);
-    CHECK(h);
-    h->curl = curl_easy_init();
-    CHECK(h->curl);
+    struct http *h = memory_got(calloc(1, sizeof *h));
+    h->curl = memory_got(curl_easy_init());
     return h;
 }
 
@@ -152,8 +151,7 @@ static struct curl_slist *set_up(struct http *h, const struct http_request *q)
     if (q->token) {
         struct buf line = {0};
         buf_addf(&line, "Authorization: Bearer %s", q->token);
-        headers = curl_slist_append(NULL, line.data);
-        CHECK(headers);
+        headers = memory_got(curl_slist_append(NULL, line.data));
         buf_free(&line);
         curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers);
     }
@@ -198,9 +196,8 @@ enum http_result http_get(struct http *h, const struct http_request *q, struct h
 
 static bool part_of(const char *url, CURLUPart what, struct buf *out)
 {
-    CURLU *u = curl_url();
+    CURLU *u = memory_got(curl_url());
     char *text = NULL;
-    CHECK(u);
     bool ok = !curl_url_set(u, CURLUPART_URL, url, 0) && !curl_url_get(u, what, &text, CURLU_DEFAULT_PORT);
     buf_reset(out);
     if (ok)

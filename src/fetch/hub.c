@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/grow.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "fetch/cache.h"
 
 enum { STALL_S = 20, TRIES = 8, FIRST_BACK_OFF_MS = 500, MAX_BACK_OFF_MS = 30000, UNSAID_WAIT_S = 10, MAX_WAIT_S = 3600 };
@@ -59,8 +60,7 @@ static bool read_token(struct fetch *f, struct err *e)
 struct fetch *fetch_open(const struct fetch_options *o, struct err *e)
 {
     const char *endpoint = getenv("HF_ENDPOINT");
-    struct fetch *f = calloc(1, sizeof *f);
-    CHECK(f);
+    struct fetch *f = memory_got(calloc(1, sizeof *f));
     f->o = o ? *o : (struct fetch_options){0};
     f->o.stall_s = f->o.stall_s ? f->o.stall_s : STALL_S;
     f->o.tries = f->o.tries ? f->o.tries : TRIES;

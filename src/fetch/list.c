@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/grow.h"
-#include "base/log.h"
+#include "base/memory.h"
 #include "fetch/cache.h"
 #include "fetch/hub.h"
 
@@ -151,8 +151,7 @@ static bool add_file(struct fetch_repo *r, int *cap, json_t *entry, struct err *
         return err_set(e, "the hub's list of %s has the file name \"%s\", which is not one below a directory", r->name, path);
     r->files = grow(r->files, r->n_files, cap, sizeof *r->files);
     struct fetch_file *f = &r->files[r->n_files++];
-    *f = (struct fetch_file){.path = strdup(path), .bytes = (uint64_t)json_integer_value(size), .lfs = json_is_object(lfs)};
-    CHECK(f->path);
+    *f = (struct fetch_file){.path = memory_strdup(path), .bytes = (uint64_t)json_integer_value(size), .lfs = json_is_object(lfs)};
     memcpy(f->hash, hash, strlen(hash) + 1);
     return true;
 }
@@ -256,8 +255,7 @@ static bool is_name(const char *name)
 bool fetch_list(struct fetch *f, const char *name, const char *revision, struct fetch_repo *r, struct err *e)
 {
     struct buf what = {0};
-    *r = (struct fetch_repo){.name = strdup(name), .revision = strdup(revision && *revision ? revision : "main")};
-    CHECK(r->name && r->revision);
+    *r = (struct fetch_repo){.name = memory_strdup(name), .revision = memory_strdup(revision && *revision ? revision : "main")};
     if (!is_name(name))
         return err_set(e, "\"%s\" is no name of a repository; ORG/NAME was expected", name);
     if (!is_safe(r->revision))

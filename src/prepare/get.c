@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/grow.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "fetch/cache.h"
 #include "fetch/digest.h"
 #include "prepare/part.h"
@@ -225,9 +226,8 @@ static bool look_for_all(struct get *g, struct err *e)
 
 struct get *get_open(const struct get_options *o, struct err *e)
 {
-    struct get *g = calloc(1, sizeof *g);
+    struct get *g = memory_got(calloc(1, sizeof *g));
     int most = 0;
-    CHECK(g);
     g->o = *o;
     g->o.connections = o->connections ? o->connections : GET_CONNECTIONS;
     g->o.connections = g->o.connections < MAX_CONNECTIONS ? g->o.connections : MAX_CONNECTIONS;
@@ -236,8 +236,7 @@ struct get *get_open(const struct get_options *o, struct err *e)
     pthread_cond_init(&g->changed, NULL);
     for (const struct repos_row *r = repos_rows; r->name; r++)
         most++;
-    g->repos = calloc((size_t)(o->n_what * most) + 1, sizeof *g->repos);
-    CHECK(g->repos);
+    g->repos = memory_got(calloc((size_t)(o->n_what * most) + 1, sizeof *g->repos));
     g->fetch = fetch_open(&o->fetch, e);
     bool ok = g->fetch != NULL;
     for (int i = 0; ok && i < o->n_what; i++)
@@ -387,11 +386,10 @@ static bool finish(struct get *g, struct item *it, struct err *e)
 static bool check(struct get *g, struct item *it, struct err *e)
 {
     enum { PIECE = 1 << 20 };
-    char hex[DIGEST_HEX] = "", *piece = malloc(PIECE);
+    char hex[DIGEST_HEX] = "", *piece = memory_got(malloc(PIECE));
     struct digest *d = digest_open(it->f->lfs, it->f->bytes);
     int fd = open(it->final.data, O_RDONLY | O_CLOEXEC);
     ssize_t n = -1;
-    CHECK(piece);
     while (fd >= 0 && !fetch_stopped(g->fetch) && (n = read(fd, piece, PIECE)) > 0)
         digest_add(d, piece, (size_t)n);
     if (n == 0)

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/log.h"
+#include "base/memory.h"
 #include "fetch/cache.h"
 #include "fetch/digest.h"
 
@@ -61,9 +61,8 @@ static void set_ranges(struct part *p, uint64_t range_bytes)
     p->n_ranges = (int)((p->f->bytes + range_bytes - 1) / range_bytes);
     free(p->got);
     free(p->taken);
-    p->got = calloc((size_t)p->n_ranges + 1, sizeof *p->got);
-    p->taken = calloc((size_t)p->n_ranges + 1, sizeof *p->taken);
-    CHECK(p->got && p->taken);
+    p->got = memory_got(calloc((size_t)p->n_ranges + 1, sizeof *p->got));
+    p->taken = memory_got(calloc((size_t)p->n_ranges + 1, sizeof *p->taken));
 }
 
 /* How many bytes from the start on are there. */
@@ -133,8 +132,7 @@ static bool start_anew(struct part *p, uint64_t range_bytes, struct err *e)
 
 struct part *part_open(const char *final, const struct fetch_file *f, uint64_t range_bytes, struct err *e)
 {
-    struct part *p = calloc(1, sizeof *p);
-    CHECK(p);
+    struct part *p = memory_got(calloc(1, sizeof *p));
     p->f = f;
     pthread_mutex_init(&p->lock, NULL);
     p->digest = digest_open(f->lfs, f->bytes);
@@ -299,8 +297,7 @@ bool part_settle(struct part *p, struct err *e)
         if (n > PIECE)
             n = PIECE;
         if (!piece)
-            piece = malloc(PIECE);
-        CHECK(piece);
+            piece = memory_got(malloc(PIECE));
         ssize_t k = pread(p->fd, piece, n, (off_t)at);
         if (k > 0) {
             hash(p, piece, (size_t)k);

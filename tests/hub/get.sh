@@ -17,6 +17,14 @@ is "nothing else is left" "$(leftovers)" 0
 is "refs/main names the commit" "$(basename "$(sed -n 1p "$tmp/out")")" "$(cat "$tmp/hf/hub/models--demo--tiny/refs/main")"
 is "large files were read in ranges, each from an address of its own" "$([ "$(hub get bytes)" -ge 9 ] && [ "$(hub get resolve)" -gt "$(hub get bytes)" ] && echo yes)" yes
 is "quiet without a terminal" "$(cat "$tmp/err")" ""
+"$q" model list > "$tmp/out"
+has "model list has it, and takes it by itself" "$(cat "$tmp/out")" "* demo/tiny "
+is "model list --json" "$("$q" model list --json | python3 -c '
+import json, sys
+print([(r["name"], r["complete"], r["default"], r["fits"]) for r in map(json.loads, sys.stdin) if r["name"] == "demo/tiny"])')" \
+   "[('demo/tiny', True, True, True)]"
+got=$("$q" --model tiny --json -n 3 --temperature 0 hello | python3 -c 'import json, sys; print(json.load(sys.stdin)["model"])')
+is "--model with a part of its name answers" "$got" custom
 hub set '{}'
 get demo/tiny demo/bytes
 is "again: nothing is downloaded" "$? $(hub get resolve)" "0 0"
