@@ -50,7 +50,9 @@ see the list opens again: what there is
 type \033
 gone Esc closes it as well: what there is
 type \025@long.txt say\r
-see a long file is read: reading
+see a file of more than half the context is told first: not sent yet
+type \r
+see ... and read when it is sent once more: reading
 type \003
 see Ctrl-C while it reads gives the message back: > @long.txt say
 see ... and nothing runs any more: ready
