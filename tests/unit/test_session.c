@@ -418,7 +418,7 @@ static void do_something(struct session *s, struct transcript *t, struct err *e)
 {
     char text[32];
     int k;
-    snprintf(text, sizeof text, below(3) ? "text %d" : "", below(1000000));
+    snprintf(text, below(3) ? sizeof text : 1, "text %d", below(1000000));     /* or nothing */
     switch (below(8)) {
     case 0:
         k = below(t->n + 1);
