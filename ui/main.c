@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/mapped.h"
 #include "base/memory.h"
 #include "chat/attach.h"
 #include "chat/options.h"
@@ -161,6 +162,7 @@ int main(int argc, char **argv)
 {
     hold_closed();
     usual_stacks();
+    mapped_watch();
     json_set_alloc_funcs(memory_alloc, free);           /* else it takes a lack of memory for an error in the text */
     struct options *o = options_open();
     struct buf prompt = {0};

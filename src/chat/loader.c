@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/quiet.h"
 
 /* Shared with the thread: the last of the two frees it. */
 struct loader {
@@ -43,17 +43,6 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* Signals stay with the thread that owns the terminal. */
-static int start_thread(struct loader *l)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&l->thread, NULL, run, l);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rc;
-}
-
 struct loader *loader_start(const char *dir, struct err *e)
 {
     struct loader *l = memory_got(calloc(1, sizeof *l));
@@ -61,7 +50,7 @@ struct loader *loader_start(const char *dir, struct err *e)
     l->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int rc = l->fd < 0 ? errno : 0;
     l->owners = 2;
-    if (!rc && !(rc = start_thread(l))) {
+    if (!rc && !(rc = quiet_thread(&l->thread, run, l))) {
         l->running = true;
         return l;
     }

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include "base/clock.h"
 #include "base/mailbox.h"
 #include "base/memory.h"
+#include "base/quiet.h"
 #include "engine/decode.h"
 #include "engine/memplan.h"
 #include "model/config.h"
@@ -483,17 +483,6 @@ static void engine_free(struct engine *g)
     free(g);
 }
 
-/* Signals stay with the thread that owns the terminal. */
-static int start_thread(struct engine *g)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&g->thread, NULL, engine_main, g);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rc;
-}
-
 struct engine *engine_open(const struct engine_options *o, struct err *e)
 {
     struct engine *g = memory_got(calloc(1, sizeof *g));
@@ -512,7 +501,7 @@ struct engine *engine_open(const struct engine_options *o, struct err *e)
         g->decode.depth = 0;
     if (!plan_memory(g, o->n_ctx, e))
         goto fail;
-    int rc = start_thread(g);
+    int rc = quiet_thread(&g->thread, engine_main, g);
     if (rc) {
         err_set(e, "cannot start the engine thread: %s", strerror(rc));
         goto fail;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/mapped.h"
 #include "base/memory.h"
 
 #ifndef MADV_POPULATE_READ
@@ -370,6 +371,7 @@ bool safetensors_open(struct safetensors *s, const char *path, struct err *e)
     if (map == MAP_FAILED)
         return err_set(e, "cannot map %s: %s", path, strerror(errno));
     s->map = map;
+    mapped_add(map, s->size, path);
     return true;
 }
 
@@ -387,8 +389,10 @@ void safetensors_drop_header(struct safetensors *s)
 
 void safetensors_close(struct safetensors *s)
 {
-    if (s->map)
+    if (s->map) {
+        mapped_drop(s->map);
         munmap((void *)(uintptr_t)s->map, s->size);
+    }
     if (s->path && s->fd >= 0)
         close(s->fd);
     safetensors_drop_header(s);

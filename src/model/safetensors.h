@@ -1,6 +1,6 @@
 /* One safetensors file: its header checked, its bytes mapped.  Name -> dtype, shape, byte range; no meaning attached.
  * The file is mapped read-only and must not shrink while it is open: reading a page that is gone kills the process
- * (SIGBUS).  safetensors_read() and safetensors_populate() report that instead. */
+ * (SIGBUS; base/mapped.h tells which file it was).  safetensors_read() and safetensors_populate() report that instead. */
 #ifndef Q35_MODEL_SAFETENSORS_H
 #define Q35_MODEL_SAFETENSORS_H
 

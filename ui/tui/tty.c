@@ -53,13 +53,15 @@ void tty_give_back_now(void)
     errno = kept;
 }
 
-static void on_signal(int sig)
+static void on_signal(int sig, siginfo_t *info, void *context)
 {
+    (void)context;
     tty_give_back_now();
     for (int i = 0; i < N_SIGNALS; i++)
         if (signals[i] == sig)
             sigaction(sig, &before[i], NULL);
-    raise(sig);
+    if (info->si_code <= 0)             /* somebody sent it; a fault happens again, and then goes to who had it before */
+        raise(sig);
 }
 
 static void catch_signals(void)
@@ -68,7 +70,7 @@ static void catch_signals(void)
     stack_t own = {.ss_sp = stack, .ss_size = sizeof stack}, has;
     if (!sigaltstack(NULL, &has) && (has.ss_flags & SS_DISABLE))
         sigaltstack(&own, NULL);
-    struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK | SA_NODEFER};
+    struct sigaction a = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
     sigemptyset(&a.sa_mask);
     for (int i = 0; i < N_SIGNALS; i++) {
         sigaction(signals[i], NULL, &before[i]);
@@ -82,7 +84,7 @@ static void release_signals(void)
     for (int i = 0; i < N_SIGNALS; i++) {
         struct sigaction now;
         sigaction(signals[i], NULL, &now);
-        if (!(now.sa_flags & SA_SIGINFO) && now.sa_handler == on_signal)
+        if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_signal)
             sigaction(signals[i], &before[i], NULL);
     }
 }

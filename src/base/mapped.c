@@ -1,0 +1,91 @@
+#include "base/mapped.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/unicode.h"
+
+/* A signal handler looks into this: a row counts while `end` is not 0. */
+enum { ROWS = 1024 };
+static struct {
+    uintptr_t begin;
+    _Atomic uintptr_t end;
+    char *path;
+} rows[ROWS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct termios found;
+static bool terminal;
+
+void mapped_add(const void *at, size_t n, const char *path)
+{
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < ROWS; i++)
+        if (!rows[i].end) {             /* none is free: that file has no name when it comes to it */
+            rows[i].begin = (uintptr_t)at;
+            rows[i].path = memory_strdup(path);
+            rows[i].path[unicode_plain(rows[i].path, strlen(path), '?')] = 0;
+            rows[i].end = (uintptr_t)at + n;
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+}
+
+void mapped_drop(const void *at)
+{
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < ROWS; i++)
+        if (rows[i].end && rows[i].begin == (uintptr_t)at) {
+            rows[i].end = 0;
+            free(rows[i].path);
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+}
+
+static const char *path_of(uintptr_t p)
+{
+    for (int i = 0; i < ROWS; i++)
+        if (rows[i].end > p && rows[i].begin <= p)
+            return rows[i].path;
+    return "its name is not known";
+}
+
+static void say(const char *text)
+{
+    if (write(2, text, strlen(text)) < 0) {}
+}
+
+static void on_fault(int sig, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (info->si_code != BUS_ADRERR) {  /* not a file's fault */
+        signal(sig, SIG_DFL);
+        raise(sig);
+        return;
+    }
+    if (terminal && tcgetpgrp(0) == getpgrp())
+        tcsetattr(0, TCSANOW, &found);
+    say("\nq35chat: a model file was changed while it was in use: ");
+    say(path_of((uintptr_t)info->si_addr));
+    say("\n");
+    _exit(EXIT_FAILURE);
+}
+
+void mapped_watch(void)
+{
+    struct sigaction a;
+    memset(&a, 0, sizeof a);
+    a.sa_sigaction = on_fault;
+    a.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGBUS, &a, NULL);
+    terminal = isatty(0) && !tcgetattr(0, &found);
+}
