@@ -194,6 +194,13 @@ static void approve(struct turn *t, const struct chat_event *ev)
         say(t, all.data, all.len, true);
         buf_free(&all);
     }
+    struct buf command = {0};
+    chat_asked_command(t->chat, &command);
+    if (command.len) {
+        buf_addc(&command, '\n');
+        turn_say(t, command.data);
+    }
+    buf_free(&command);
     chat_approve(t->chat, t->ask ? t->ask(t, ev->name, ev->text) : CHAT_NO);
 }
 

@@ -66,9 +66,6 @@ static void answer_run(struct chat *c, const struct buf *result)
     answer_call(c, buf_str(&c->edited), c->edited.len);
 }
 
-static const char not_allowed[] = "error: this call was not allowed; answer without it";
-static const char user_interrupted[] = "error: the user interrupted";
-
 /* Posts what the running tool has printed since the last time. */
 static void show_output(struct chat *c)
 {
@@ -83,6 +80,8 @@ static void show_output(struct chat *c)
     buf_free(&text);
 }
 
+static void go_on(struct chat *c, bool stopped);
+
 void calls_step(struct chat *c)
 {
     struct buf result = {0};
@@ -91,7 +90,7 @@ void calls_step(struct chat *c)
         c->run = NULL;
         c->state = ANSWERING;
         if (c->interrupted)
-            refuse_call(c, user_interrupted);
+            refuse_call(c, TOOL_INTERRUPTED);
         else
             answer_run(c, &result);
     } else if (c->interrupted && clock_ms_since(c->asked_ns) > INTERRUPT_MS) {
@@ -106,11 +105,11 @@ void calls_kill(struct chat *c)
 {
     tool_close(c->run);
     c->run = NULL;
-    calls_next(c);
+    go_on(c, true);
 }
 
-/* Goes on with the calls until one has to be waited for, or all are answered. */
-void calls_next(struct chat *c)
+/* Goes on with the calls until one has to be waited for, or all are answered.  stopped: the next one has run. */
+static void go_on(struct chat *c, bool stopped)
 {
     c->state = ANSWERING;
     while (c->state == ANSWERING && c->next_call < c->answer.n_calls) {
@@ -118,7 +117,8 @@ void calls_next(struct chat *c)
         const struct tool *tool = tools_find(c->tools, call->name);
         buf_reset(&c->edited);
         if (c->interrupted) {
-            refuse_call(c, user_interrupted);
+            refuse_call(c, stopped ? TOOL_INTERRUPTED : TOOL_NOT_RUN);
+            stopped = false;
             continue;
         }
         if (!tool) {
@@ -137,11 +137,16 @@ void calls_next(struct chat *c)
             if (c->run)
                 calls_step(c);         /* a built-in has ended already */
         } else {
-            deny_call(c, not_allowed, strlen(not_allowed));
+            deny_call(c, TOOL_NOT_ALLOWED, strlen(TOOL_NOT_ALLOWED));
         }
     }
     if (c->state == ANSWERING)
         request_after_calls(c);
+}
+
+void calls_next(struct chat *c)
+{
+    go_on(c, false);
 }
 
 /* --- what the user decides -------------------------------------------------------------------------------------- */
@@ -158,13 +163,19 @@ static void run_asked(struct chat *c, const char *arguments, size_t n)
         calls_next(c);
 }
 
+void chat_asked_command(const struct chat *c, struct buf *out)
+{
+    if (c->state == ASKING)
+        tool_command(tools_find(c->tools, c->answer.calls[c->next_call].name), out);
+}
+
 void chat_refuse(struct chat *c, const char *why)
 {
     struct buf text = {0};
     if (c->state != ASKING)
         return;
     decided(c);
-    buf_adds(&text, "error: the user did not allow this call");
+    buf_adds(&text, TOOL_REFUSED);
     if (*why) {
         buf_adds(&text, ": ");
         unicode_replace(&text, why, strlen(why));

@@ -111,6 +111,8 @@ void chat_approve(struct chat *c, enum chat_answer answer);
 void chat_refuse(struct chat *c, const char *why);      /* no, and the model is told why; "": chat_approve(c, CHAT_NO) */
 /* Yes, but with these arguments; the model is told that they are others.  False if they are no JSON object: the question stands. */
 bool chat_approve_edited(struct chat *c, const char *arguments, size_t n, struct err *e);
+/* What the call that waits for a word would run, and where, a line each; nothing for a built-in tool. */
+void chat_asked_command(const struct chat *c, struct buf *out);
 bool chat_busy(const struct chat *c);
 bool chat_ready(const struct chat *c);
 

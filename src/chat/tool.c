@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -276,6 +277,62 @@ void tools_list(const struct tools *l, struct buf *out)
             buf_addf(out, "%s%s", k ? " " : "runs ", t->argv[k]);
         buf_adds(out, t->argv ? "\n" : "built in\n");
     }
+}
+
+/* As a shell takes it for one word. */
+static void add_word(const char *word, struct buf *out)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,@%+";
+    if (*word && strspn(word, plain) == strlen(word)) {
+        buf_adds(out, word);
+        return;
+    }
+    buf_addc(out, '\'');
+    for (; *word; word++)
+        if (*word == '\'')
+            buf_adds(out, "'\\''");
+        else
+            buf_addc(out, *word);
+    buf_addc(out, '\'');
+}
+
+void tool_command(const struct tool *t, struct buf *out)
+{
+    char *where = t->argv ? getcwd(NULL, 0) : NULL;
+    for (int i = 0; t->argv && t->argv[i]; i++) {
+        buf_adds(out, i ? " " : "runs ");
+        add_word(t->argv[i], out);
+    }
+    if (t->argv)
+        buf_addf(out, "\nin %s", where ? where : "a directory that is gone");
+    free(where);
+}
+
+/* The number behind `before` in the last line of the text. */
+static bool ends_with(const char *text, size_t n, const char *before, char *word, const char *format)
+{
+    size_t at = n, len = strlen(before);
+    while (at && text[at - 1] != '\n')
+        at--;
+    if (n - at <= len || strncmp(text + at, before, len))
+        return false;
+    snprintf(word, TOOL_OUTCOME, format, (int)strtol(text + at + len, NULL, 10));
+    return true;
+}
+
+void tool_outcome(const char *text, size_t n, char out[static TOOL_OUTCOME])
+{
+    static const struct { const char *begins, *word; } rows[] = {
+        {TOOL_REFUSED, "not run"}, {TOOL_NOT_ALLOWED, "not run"}, {TOOL_NOT_RUN, "not run"}, {TOOL_INTERRUPTED, "stopped"},
+    };
+    *out = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (n >= strlen(rows[i].begins) && !memcmp(text, rows[i].begins, strlen(rows[i].begins))) {
+            snprintf(out, TOOL_OUTCOME, "%s", rows[i].word);
+            return;
+        }
+    if (!ends_with(text, n, "[exit status ", out, "exit %d") && !ends_with(text, n, "[ended by signal ", out, "signal %d"))
+        ends_with(text, n, "[ended: ", out, "ended");
 }
 
 bool tool_listed(const struct tool *t, const char *names)

@@ -13,6 +13,13 @@
 struct tool;
 struct tools;
 
+/* What the model is told of calls that did not run, or not to their end. */
+#define TOOL_NOT_ALLOWED "error: this call was not allowed; answer without it"
+#define TOOL_REFUSED     "error: the user did not allow this call"
+#define TOOL_NOT_RUN     "error: not run, the user interrupted"
+#define TOOL_INTERRUPTED "error: the user interrupted"
+enum { TOOL_OUTCOME = 24 };
+
 /* Built-ins and the [tool NAME] sections, none offered yet.  NULL with the section that is wrong. */
 struct tools *tools_open(const struct options *o, struct err *e);
 void tools_close(struct tools *t);
@@ -30,6 +37,11 @@ enum tool_approval { TOOL_RUN, TOOL_ASK, TOOL_DENY };
 enum tool_approval tool_approval(const struct tool *t, const char *policy);
 bool tools_check_policy(const struct tools *t, const char *policy, struct err *e);      /* a name that is no tool is a mistake */
 bool tool_listed(const struct tool *t, const char *names);                      /* is it one of the names between commas? */
+
+/* The command as one would type it into a shell, and the directory where it runs, a line each; nothing for a built-in. */
+void tool_command(const struct tool *t, struct buf *out);
+/* In a word how a call ended whose result is `text`: "not run", "stopped", "exit 3", "signal 9", "ended"; "": well. */
+void tool_outcome(const char *text, size_t n, char out[static TOOL_OUTCOME]);
 
 bool tool_check_arguments(const char *text, size_t n, struct err *e);           /* a JSON object */
 

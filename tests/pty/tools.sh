@@ -27,6 +27,8 @@ weather "tee -a $tmp/arguments"
 chat
 type 'What is the weather in Oslo?\r'
 seen "a call is shown" '[weather: {"city": "Oslo"}]'
+seen "... with the command" "runs tee -a $tmp/arguments"
+seen "... and where it would run" "in $tmp"
 seen "... and asked for" "run weather?"
 seen "... with its answers" "[y/n/always] "
 is "... before anything runs" "$(cat arguments 2> /dev/null)" ""

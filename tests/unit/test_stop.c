@@ -349,6 +349,110 @@ static void test_stop__a_question_can_be_answered_on_the_smallest_screen(void **
     stage_end();
 }
 
+static void test_stop__keys_count_only_while_the_question_stands_there(void **state)
+{
+    (void)state;
+    open_asking();
+    stage_screen();
+    stage_pass(600);
+    cells_size(&stage.cells, 3, 10);
+    assert_shows("too small");
+    stage_pass(600);
+    stage_type("y");
+    stage_keys("Enter y a");
+    assert_true(stage.app.approve.on);
+    cells_size(&stage.cells, 4, 20);
+    stage_screen();
+    stage_type("y");                    /* it is deaf again for a while */
+    assert_true(stage.app.approve.on);
+    stage_pass(600);
+    assert_shows("calculator");
+    assert_shows("y, n, a(lways), e:");
+    stage_type("y");
+    assert_false(stage.app.approve.on);
+    stage_answer();
+    assert_string_equal(chat_message(stage.chat, 2).text, "5");
+    stage_end();
+}
+
+static void test_stop__an_enter_by_habit_does_not_send_the_draft(void **state)
+{
+    (void)state;
+    open_asking();
+    stage_type("A draft");              /* the question is not even drawn */
+    stage_screen();
+    stage_pass(600);
+    stage_keys("y Enter");
+    assert_shows("that Enter was for the question");
+    stage_answer();
+    assert_string_equal(stage_draft(), "A draft");
+    assert_int_equal(stage.app.queue.n, 0);
+    assert_int_equal(chat_n_messages(stage.chat), 4);
+    stage_end();
+    open_asking();
+    fake_say("Again.");
+    stage_type("A draft");
+    stage_screen();
+    stage_pass(600);
+    stage_type("y");
+    stage_answer();
+    stage_pass(1000);
+    stage_key("Enter");                 /* later it is meant */
+    stage_answer();
+    assert_string_equal(stage_draft(), "");
+    assert_int_equal(chat_n_messages(stage.chat), 6);
+    stage_end();
+}
+
+#define GREET "<tool_call>\n<function=greet>\n<parameter=who>\nyou\n</parameter>\n</function>\n</tool_call>"
+
+static void open_configured(const char *conf)
+{
+    open_plain();
+    stage_configure(conf);
+    fake_say(GREET);
+    fake_say("Done.");
+    stage_open();
+    stage_say("Greet");
+    stage_answer();
+    assert_true(stage.app.approve.on);
+    stage_screen();
+    stage_pass(600);
+}
+
+static void test_stop__the_question_shows_the_command_and_where_it_runs(void **state)
+{
+    char *here = getcwd(NULL, 0), line[64];
+    (void)state;
+    open_configured("[tool greet]\ncommand = sh -c 'echo it''s; exit 3' --x=1\n");
+    assert_shows("greet wants to run with:");
+    assert_shows("runs sh -c 'echo its; exit 3' --x=1");
+    snprintf(line, sizeof line, "in %.40s", here);
+    assert_shows(line);
+    stage_type("y");
+    stage_answer();
+    assert_shows("exit 3  0.");         /* on the folded line, beside the seconds */
+    feed_sync(&stage.app.feed);
+    pane_cut(stage.app.pane, 0);
+    feed_sync(&stage.app.feed);
+    assert_shows("exit 3");             /* when it is loaded, too */
+    free(here);
+    stage_end();
+}
+
+static void test_stop__a_call_that_was_denied_looks_so_whichever_key_denied_it(void **state)
+{
+    static const char *const keys[] = {"Esc", "n Enter", "Ctrl-C"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        open_configured("[tool greet]\ncommand = true\n");
+        stage_keys(keys[i]);
+        stage_answer();
+        assert_shows("not run  1 line");
+        stage_end();
+    }
+}
+
 static void test_stop__the_model_is_told_why_not(void **state)
 {
     (void)state;
@@ -450,7 +554,7 @@ static void test_stop__nobody_says_yes_to_what_was_not_seen(void **state)
         buf_addf(&long_text, "line %d\n", i);
     buf_adds(&long_text, "rm -rf /");
     cells_size(&c, 10, 40);
-    approve_ask(&q, "shell", long_text.data, long_text.len);
+    approve_ask(&q, "shell", long_text.data, long_text.len, "runs sh\nin /");
     approve_draw(&q, &c, cells_all(&c), 0);
     assert_false(q.seen);
     for (int i = 0; i < 10 && !q.seen; i++) {
@@ -527,6 +631,10 @@ int main(void)
         cmocka_unit_test(test_stop__keys_from_before_the_question_do_not_answer_it),
         cmocka_unit_test(test_stop__what_is_said_about_leaving_is_true),
         cmocka_unit_test(test_stop__a_question_can_be_answered_on_the_smallest_screen),
+        cmocka_unit_test(test_stop__keys_count_only_while_the_question_stands_there),
+        cmocka_unit_test(test_stop__an_enter_by_habit_does_not_send_the_draft),
+        cmocka_unit_test(test_stop__the_question_shows_the_command_and_where_it_runs),
+        cmocka_unit_test(test_stop__a_call_that_was_denied_looks_so_whichever_key_denied_it),
         cmocka_unit_test(test_stop__the_model_is_told_why_not),
         cmocka_unit_test(test_stop__arguments_are_edited_and_the_model_is_told),
         cmocka_unit_test(test_stop__help_over_a_question_is_closed_first),

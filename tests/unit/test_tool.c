@@ -184,6 +184,22 @@ static void test_tool__exit_status_and_stderr_are_told(void **state)
         assert_string_equal(call("absent", "{}"), "cannot run /nonexistent/program: No such file or directory");
 }
 
+static void test_tool__how_a_call_ended_is_said_in_a_word(void **state)
+{
+    static const struct { const char *result, *word; } rows[] = {
+        {"out\n[exit status 3]", "exit 3"}, {"[exit status 127]", "exit 127"}, {"[ended by signal 9]", "signal 9"}, {"x\n[ended: longer than 1 s]", "ended"},
+        {"error: the user did not allow this call: no", "not run"}, {"error: this call was not allowed; answer without it", "not run"},
+        {"error: not run, the user interrupted", "not run"}, {"error: the user interrupted", "stopped"},
+        {"fine", ""}, {"", ""}, {"[exit status 3]\nmore", ""}, {"[exit status ", ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char word[TOOL_OUTCOME];
+        tool_outcome(rows[i].result, strlen(rows[i].result), word);
+        assert_string_equal(word, rows[i].word);
+    }
+}
+
 static void test_tool__limits_end_the_whole_group(void **state)
 {
     (void)state;
@@ -276,6 +292,7 @@ int main(void)
         TEST(arguments_come_on_stdin_and_never_through_a_shell),
         TEST(words_are_cut_as_a_shell_cuts_them),
         TEST(exit_status_and_stderr_are_told),
+        TEST(how_a_call_ended_is_said_in_a_word),
         TEST(limits_end_the_whole_group),
         TEST(bad_definitions_are_refused_with_their_section),
         TEST(only_offered_tools_are_found),

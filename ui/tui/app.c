@@ -172,12 +172,20 @@ static void on_fatal(struct app *a, const struct chat_event *ev)
         a->wishes |= WISH_LEAVE;
 }
 
+static void on_approve(struct app *a, const struct chat_event *ev)
+{
+    struct buf command = {0};
+    chat_asked_command(a->chat, &command);
+    approve_ask(&a->approve, ev->name, ev->text, ev->n, buf_str(&command));
+    buf_free(&command);
+}
+
 static void on_event(struct app *a, const struct chat_event *ev)
 {
     phase_event(&a->phase, ev, a->ms);
     feed_event(&a->feed, ev, a->ms);
     if (ev->kind == CHAT_APPROVE)
-        approve_ask(&a->approve, ev->name, ev->text, ev->n);
+        on_approve(a, ev);
     if (ev->kind == CHAT_DONE)
         on_done(a, ev);
     if (ev->kind == CHAT_FATAL)
@@ -417,6 +425,16 @@ static bool deaf(struct app *a, const struct key_event *ev)
     return !(ev->kind == KEYS_KEY && ev->code == 'c' && ev->mods == MOD_CTRL);
 }
 
+/* Whoever answers a question by a key and Enter does not mean to send the draft. */
+static bool by_habit(struct app *a, const struct key_event *ev)
+{
+    if (ev->kind != KEYS_KEY || ev->code != KEY_ENTER || ev->mods || a->approve.on || a->ms >= a->approve.guard_until)
+        return false;
+    a->approve.guard_until = 0;
+    app_hint(a, "that Enter was for the question; another one is for the draft");
+    return true;
+}
+
 void app_key(struct app *a, const struct key_event *ev, int64_t ms)
 {
     a->ms = ms;
@@ -428,7 +446,7 @@ void app_key(struct app *a, const struct key_event *ev, int64_t ms)
         paste_take(a, ev);
         return;
     }
-    if (ev->kind == KEYS_REPORT || !a->chat || deaf(a, ev))
+    if (ev->kind == KEYS_REPORT || !a->chat || deaf(a, ev) || by_habit(a, ev))
         return;
     bool armed = ms < a->quit_until;
     if (armed)

@@ -9,13 +9,14 @@ enum { AROUND = 2 };                    /* rows above and below the arguments */
 
 static const struct look PLAIN = {STYLE_text, 0}, BOLD = {STYLE_tool, LOOK_BOLD}, DIM = {STYLE_dim, 0};
 
-void approve_ask(struct approve *q, const char *name, const char *arguments, size_t n)
+void approve_ask(struct approve *q, const char *name, const char *arguments, size_t n, const char *command)
 {
     approve_end(q);
     q->on = true;
     q->deaf_until = INT64_MAX;
     buf_adds(&q->name, name);
     buf_add(&q->arguments, arguments, n);
+    buf_adds(&q->command, command);
 }
 
 void approve_end(struct approve *q)
@@ -25,6 +26,7 @@ void approve_end(struct approve *q)
     q->columns = q->top = q->shown = 0;
     buf_reset(&q->name);
     buf_reset(&q->arguments);
+    buf_reset(&q->command);
     lines_reset(&q->lines);
 }
 
@@ -32,6 +34,7 @@ void approve_free(struct approve *q)
 {
     buf_free(&q->name);
     buf_free(&q->arguments);
+    buf_free(&q->command);
     lines_free(&q->lines);
     editor_close(q->reply);
     q->reply = NULL;
@@ -51,6 +54,8 @@ int approve_rows(struct approve *q, int columns)
     if (q->columns != columns) {
         lines_reset(&q->lines);
         lines_wrap(&q->lines, PLAIN, buf_str(&q->arguments), q->arguments.len, 0, width > 0 ? width : 1, 0);
+        if (q->command.len)
+            lines_wrap(&q->lines, DIM, q->command.data, q->command.len, 0, width > 0 ? width : 1, 0);
         q->columns = columns;
     }
     return q->lines.n + AROUND;
@@ -66,18 +71,31 @@ void approve_scroll(struct approve *q, int lines)
         q->top = 0;
 }
 
+/* The longest that fits, from the longest to the shortest. */
+static const char *fitting(const char *const *texts, int n, int columns)
+{
+    while (n > 1 && (int)strlen(*texts) >= columns)     /* the cursor stands behind it */
+        texts++, n--;
+    return *texts;
+}
+
 static void draw_keys(const struct approve *q, struct cells *c, struct area a, int row)
 {
+    static const char *const yes[] = {
+        "y yes  a always this tool  e edit it first  n no  Esc no, and stop: ", "y yes, a always, e edit, n no: ", "y, a always, e edit, n: ", "y, n, a(lways), e: "};
+    static const char *const no[] = {"n no  Esc no, and stop: ", "n no, Esc stop: ", "n, Esc: "};
     char more[64];
     int left = q->lines.n - q->top - q->shown;
-    snprintf(more, sizeof more, "%d more line%s: PgDn  ", left, left == 1 ? "" : "s");
-    int col = left > 0 ? cells_puts(c, a, row, 0, BOLD, more) : 0;
-    if (q->seen)
-        col = cells_puts(c, a, row, col, PLAIN, a.cols < 60 ? "y, a always, e edit, n: " : "y yes  a always this tool  e edit it first  n no  Esc no, and stop: ");
-    else
-        col = cells_puts(c, a, row, col, PLAIN, "n no  Esc no, and stop: ");
+    snprintf(more, sizeof more, a.cols < 30 ? "%d more: PgDn " : "%d more line%s: PgDn  ", left, left == 1 ? "" : "s");
+    int col = left > 0 && (!q->seen || a.cols >= 60) ? cells_puts(c, a, row, 0, BOLD, more) : 0;
+    col = cells_puts(c, a, row, col, PLAIN, q->seen ? fitting(yes, 4, a.cols - col) : fitting(no, 3, a.cols - col));
     c->cursor_row = a.row + row;
     c->cursor_col = a.col + (col < a.cols ? col : a.cols - 1);
+}
+
+void approve_hidden(struct approve *q)
+{
+    q->deaf_until = INT64_MAX;
 }
 
 static void draw_reply(struct approve *q, struct cells *c, struct area a)
@@ -107,13 +125,16 @@ void approve_draw(struct approve *q, struct cells *c, struct area a, int64_t ms)
         q->shown = 0;
     approve_scroll(q, 0);
     int col = cells_puts(c, a, 0, 0, BOLD, buf_str(&q->name));
+    bool whole = a.rows > AROUND && col < a.cols;
     cells_puts(c, a, 0, col, DIM, " wants to run with:");
     struct area body = {a.row + 1, a.col + (a.cols > 4 ? 2 : 0), q->shown, a.cols - (a.cols > 4 ? 2 : 0)};
     for (int i = 0; i < q->shown; i++)
         lines_draw(&q->lines, q->top + i, c, body, i);
-    q->seen = q->seen || q->top + q->shown >= q->lines.n;
+    q->seen = q->seen || (whole && q->top + q->shown >= q->lines.n);
     draw_keys(q, c, a, a.rows - 1);
-    if (q->deaf_until == INT64_MAX)
+    if (!whole)
+        approve_hidden(q);
+    else if (q->deaf_until == INT64_MAX)
         q->deaf_until = ms + APPROVE_DEAF_MS;
 }
 
@@ -129,6 +150,7 @@ static bool has_seen(struct app *a)
 static void answered(struct app *a)
 {
     approve_end(&a->approve);
+    a->approve.guard_until = a->ms + APPROVE_GUARD_MS;
     a->phase.asking = false;
     a->feed.call_ms = a->ms;            /* the time to decide is not the tool's */
 }
@@ -181,7 +203,6 @@ void act_reply(struct app *a)
         app_hint(a, "%s", e.msg);
     } else {
         answered(a);
-        a->feed.refused = !edits;
         if (!edits)
             chat_refuse(a->chat, buf_str(&text));
     }

@@ -1,5 +1,5 @@
-/* A tool wants to run: the question, in the input's place.  Whoever says yes has seen all of it, and typed the answer after it
- * had been there for a while. */
+/* A tool wants to run: the question, in the input's place.  Whoever says yes has seen all of it, and typed the answer while it
+ * stood there whole and had done so for a while. */
 #ifndef Q35_UI_TUI_APPROVE_H
 #define Q35_UI_TUI_APPROVE_H
 
@@ -17,20 +17,22 @@ struct approve {
     bool    on;
     enum approve_asks asks;
     struct editor *reply;               /* where those are typed; NULL until it is needed */
-    int64_t deaf_until;                 /* keys before that were meant for something else; INT64_MAX: it was not drawn yet */
-    struct buf name, arguments;
-    struct lines lines;                 /* of the arguments, for `columns` */
+    int64_t deaf_until;                 /* keys before that were meant for something else; INT64_MAX: it does not stand there whole */
+    int64_t guard_until;                /* of the last question: an Enter before that was meant for it */
+    struct buf name, arguments, command;/* command: what would run, and where; empty: it is built in */
+    struct lines lines;                 /* of the arguments and the command, for `columns` */
     int columns, top, shown;            /* shown: lines that were in view with their top at `top` */
     bool seen;                          /* down to the last line */
 };
 
-enum { APPROVE_DEAF_MS = 500 };
+enum { APPROVE_DEAF_MS = 500, APPROVE_GUARD_MS = 800 };
 
-void approve_ask(struct approve *q, const char *name, const char *arguments, size_t n);
+void approve_ask(struct approve *q, const char *name, const char *arguments, size_t n, const char *command);
 void approve_end(struct approve *q);
 void approve_free(struct approve *q);
 int  approve_rows(struct approve *q, int columns);      /* rows it would like */
 void approve_draw(struct approve *q, struct cells *c, struct area a, int64_t ms);
+void approve_hidden(struct approve *q);                 /* there is no room for it: keys do not count */
 bool approve_replies(const struct approve *q);          /* one types into `reply` */
 void approve_scroll(struct approve *q, int lines);
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "chat/tool.h"
 #include "ui/tui/figure.h"
 
 enum { HEAD_EVERY_MS = 250 };
@@ -160,8 +161,12 @@ static void expect_call(struct walk *w, int i, int k)
     expect(w, ITEM_CALL, i, call.name, output, &fresh);
     if (!fresh)
         return;
+    char outcome[TOOL_OUTCOME];
     int item = pane_call(p, i, call.name, call.arguments);
     pane_append(p, item, output, strlen(output));
+    tool_outcome(output, strlen(output), outcome);
+    if (*outcome)
+        pane_head(p, item, outcome);
     pane_end(p, item);
 }
 
@@ -320,10 +325,11 @@ static void append_result(struct feed *f, const struct chat_event *ev)
 
 static void on_result(struct feed *f, const struct chat_event *ev, int64_t ms)
 {
-    char head[32];
+    char head[TOOL_OUTCOME + 16], outcome[TOOL_OUTCOME];
     if (find_call(f)) {
-        snprintf(head, sizeof head, f->refused ? "not run" : "%.1f s", (double)(ms - f->call_ms) / 1000);
-        f->refused = false;
+        tool_outcome(ev->text, ev->n, outcome);
+        bool ran = strcmp(outcome, "not run") != 0;
+        snprintf(head, sizeof head, ran ? "%s%s%.1f s" : "%s", outcome, *outcome ? "  " : "", (double)(ms - f->call_ms) / 1000);
         append_result(f, ev);
         pane_head(f->pane, f->call, head);
         pane_end(f->pane, f->call++);

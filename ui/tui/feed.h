@@ -21,7 +21,6 @@ struct feed {
     bool    complete;                   /* that message is: what comes next begins another */
     int64_t since_ms, told_ms;          /* when it began to reason; when its head was written */
     size_t  output;                     /* bytes of output that the card of the call under way has */
-    bool    refused;                    /* the user did not let it run */
     int64_t call_ms;                    /* when the call under way began */
 };
 

@@ -281,10 +281,12 @@ void view_draw(struct app *a, struct cells *c)
 {
     cells_blank(c, cells_all(c), TEXT);
     c->cursor_row = -1;
-    if (c->rows < VIEW_MIN_ROWS || c->cols < VIEW_MIN_COLUMNS)
+    if (c->rows < VIEW_MIN_ROWS || c->cols < VIEW_MIN_COLUMNS) {
+        approve_hidden(&a->approve);
         cells_puts(c, cells_all(c), 0, 0, TEXT, "too small");
-    else
+    } else {
         draw_all(a, c);
+    }
 }
 
 void view_title(struct app *a, struct buf *out)
