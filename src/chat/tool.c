@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +16,7 @@
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/builtin.h"
-
-extern char **environ;
+#include "chat/child.h"
 
 enum { TIMEOUT_S = 30, MAX_OUTPUT = 64 * 1024, MAX_WORDS = 64 };
 
@@ -29,6 +27,8 @@ struct tool {
     char  *words;                       /* what argv points into */
     int    timeout_s;
     size_t max_output;
+    char  *pass;                        /* names of variables for its environment */
+    struct child_limits limits;
     bool   offered;
 };
 
@@ -129,6 +129,21 @@ static bool is_object(const char *text)
     return ok;
 }
 
+/* Generous: a language's run time reserves gigabytes of addresses, a build starts hundreds of processes. */
+static bool process_limits(const struct option_tool *c, struct child_limits *l, struct err *e)
+{
+    const struct { const char *key, *text; long standard, max, *to; } rows[] = {
+        {"max_memory_mb", c->max_memory_mb, 64 << 10, 1 << 24, &l->memory_mb},
+        {"max_processes", c->max_processes, 1000, 1 << 20, &l->processes},
+        {"max_file_mb", c->max_file_mb, 4 << 10, 1 << 24, &l->file_mb},
+        {"max_files", c->max_files, 1024, 1 << 20, &l->files},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!limit(rows[i].text, rows[i].standard, rows[i].max, rows[i].to))
+            return err_set(e, "[tool %s]: %s is '%s', expected 1 to %ld", c->name, rows[i].key, rows[i].text, rows[i].max);
+    return true;
+}
+
 static bool add_configured(struct tools *l, const struct option_tool *c, struct err *e)
 {
     char *words[MAX_WORDS + 1] = {0};
@@ -148,8 +163,11 @@ static bool add_configured(struct tools *l, const struct option_tool *c, struct 
         return err_set(e, "[tool %s]: timeout_s is '%s', expected 1 to 3600", c->name, c->timeout_s);
     if (!limit(c->max_output, MAX_OUTPUT, 16 << 20, &output))
         return err_set(e, "[tool %s]: max_output is '%s', expected 1 to %d bytes", c->name, c->max_output, 16 << 20);
+    struct child_limits limits;
+    if (!process_limits(c, &limits, e))
+        return false;
     struct tool *t = &l->items[l->n];
-    *t = (struct tool){.words = memory_strdup(c->command), .timeout_s = (int)timeout, .max_output = (size_t)output};
+    *t = (struct tool){.words = memory_strdup(c->command), .timeout_s = (int)timeout, .max_output = (size_t)output, .limits = limits};
     int n = split_words(t->words, words, MAX_WORDS);
     t->schema = schema(c);
     if (n <= 0 || !t->schema) {
@@ -159,6 +177,7 @@ static bool add_configured(struct tools *l, const struct option_tool *c, struct 
                      : err_set(e, "[tool %s]: command is '%s', expected a program and up to %d words, quotes closed", c->name, c->command, MAX_WORDS - 1);
     }
     t->name = memory_strdup(c->name);
+    t->pass = memory_strdup(c->env ? c->env : "");
     t->argv = memory_got(calloc((size_t)n + 1, sizeof *t->argv));
     memcpy(t->argv, words, (size_t)n * sizeof *words);
     l->n++;
@@ -191,6 +210,7 @@ void tools_close(struct tools *l)
         free(l->items[i].schema);
         free(l->items[i].argv);
         free(l->items[i].words);
+        free(l->items[i].pass);
     }
     free(l->items);
     free(l->schemas);
@@ -373,7 +393,7 @@ bool tool_check_arguments(const char *text, size_t n, struct err *e)
 struct tool_run {
     const struct tool *tool;
     struct buf out;
-    pid_t   pid;                        /* also its process group; 0: a built-in */
+    struct child child;                 /* .pid 0: a built-in */
     int     fd;                         /* its stdout and stderr */
     int64_t start_ns;
     const char *killed;                 /* why we ended it */
@@ -396,30 +416,6 @@ static int arguments_fd(const char *arguments, size_t n)
     return fd;
 }
 
-static int spawn(struct tool_run *r, int in, int out)
-{
-    posix_spawnattr_t attr;
-    posix_spawn_file_actions_t files;
-    sigset_t none, usual;
-    sigemptyset(&none);
-    sigemptyset(&usual);
-    sigaddset(&usual, SIGINT);
-    sigaddset(&usual, SIGPIPE);
-    posix_spawnattr_init(&attr);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-    posix_spawnattr_setpgroup(&attr, 0);
-    posix_spawnattr_setsigdefault(&attr, &usual);
-    posix_spawnattr_setsigmask(&attr, &none);
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_adddup2(&files, in, 0);
-    posix_spawn_file_actions_adddup2(&files, out, 1);
-    posix_spawn_file_actions_adddup2(&files, out, 2);
-    int rc = posix_spawnp(&r->pid, r->tool->argv[0], &files, &attr, r->tool->argv, environ);
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&attr);
-    return rc;
-}
-
 struct tool_run *tool_start(const struct tool *t, const char *arguments, size_t n, struct err *e)
 {
     struct tool_run *r = memory_got(calloc(1, sizeof *r));
@@ -430,7 +426,7 @@ struct tool_run *tool_start(const struct tool *t, const char *arguments, size_t 
     }
     int pipes[2] = {-1, -1}, in = arguments_fd(arguments, n), rc = errno;
     if (in >= 0 && pipe2(pipes, O_CLOEXEC) == 0)
-        rc = spawn(r, in, pipes[1]);
+        rc = child_start(&r->child, t->argv, t->pass, &t->limits, in, pipes[1]);
     if (in >= 0)
         close(in);
     if (pipes[1] >= 0)
@@ -438,7 +434,6 @@ struct tool_run *tool_start(const struct tool *t, const char *arguments, size_t 
     r->fd = pipes[0];
     if (rc || r->fd < 0) {
         err_set(e, "cannot run %s: %s", t->argv[0], strerror(rc ? rc : EMFILE));
-        r->pid = 0;
         tool_close(r);
         return NULL;
     }
@@ -455,7 +450,7 @@ static void end_child(struct tool_run *r, const char *why)
 {
     if (!r->killed)
         r->killed = why;
-    kill(-r->pid, SIGKILL);
+    kill(-r->child.pid, SIGKILL);
 }
 
 /* False when there is nothing to read at the moment, or never again. */
@@ -508,10 +503,9 @@ bool tool_step(struct tool_run *r, struct buf *result)
         ;
     if (clock_ms_since(r->start_ns) > r->tool->timeout_s * 1000.0)
         end_child(r, "time limit");
-    if (waitpid(r->pid, &status, WNOHANG) == 0)
+    if (waitpid(r->child.pid, &status, WNOHANG) == 0)
         return false;
-    kill(-r->pid, SIGKILL);             /* what it left behind */
-    r->pid = 0;
+    child_sweep(&r->child);             /* what it left behind */
     while (!r->killed && read_some(r))
         ;
     report(r, status, result);
@@ -529,17 +523,18 @@ const char *tool_output(const struct tool_run *r, size_t *n)
 
 void tool_interrupt(struct tool_run *r)
 {
-    if (r->pid)
-        kill(-r->pid, SIGINT);
+    if (r->child.pid)
+        kill(-r->child.pid, SIGINT);
 }
 
 void tool_close(struct tool_run *r)
 {
     if (!r)
         return;
-    if (r->pid) {
-        kill(-r->pid, SIGKILL);
-        waitpid(r->pid, NULL, 0);
+    if (r->child.pid) {
+        kill(-r->child.pid, SIGKILL);
+        waitpid(r->child.pid, NULL, 0);
+        child_sweep(&r->child);
     }
     if (r->fd >= 0)
         close(r->fd);

@@ -1,5 +1,5 @@
 /* What the model may call: two built-in tools and those of the config file.  A tool of the config file is a child process:
- * no shell, arguments as JSON on its stdin, its own process group, limits on time and output. */
+ * no shell, arguments as JSON on its stdin, limits on time and output, and what chat/child.h says. */
 #ifndef Q35_CHAT_TOOL_H
 #define Q35_CHAT_TOOL_H
 

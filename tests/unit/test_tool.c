@@ -216,6 +216,62 @@ static void test_tool__limits_end_the_whole_group(void **state)
     assert_true(clock_ms_since(start) < 5000);
 }
 
+/* Processes whose command line has the word. */
+static int n_named(const char *word)
+{
+    struct buf command = {0};
+    int n;
+    buf_addf(&command, "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -cx '%s'", word);
+    FILE *f = popen(command.data, "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%d", &n), 1);
+    pclose(f);
+    buf_free(&command);
+    return n;
+}
+
+static void test_tool__what_has_left_its_group_is_ended_too(void **state)
+{
+    char conf[600], nap[32], line[64];
+    struct err e = {0};
+    (void)state;
+    snprintf(nap, sizeof nap, "9%d", (int)getpid());    /* a number of our own, and a pattern that does not match itself */
+    snprintf(line, sizeof line, "[9]%s", nap + 1);
+    snprintf(conf, sizeof conf, "[tool leaves]\ncommand = sh -c 'setsid sleep %s & (setsid setsid sleep %s &); echo done'\n"
+             "[tool slow]\ncommand = sh -c 'setsid sleep %s & setsid -f sh -c \"sleep %s & sleep %s\"; sleep 600'\ntimeout_s = 1\n", nap, nap, nap, nap, nap);
+    with(conf);
+    assert_string_equal(call("leaves", "{}"), "done");
+    assert_int_equal(n_named(line), 0);
+    assert_string_equal(call("slow", "{}"), "[ended: longer than 1 s]");
+    assert_int_equal(n_named(line), 0);
+    struct tool_run *r = tool_start(tools_find(tools, "slow"), "{}", 2, &e);    /* as at the end of the program */
+    assert_non_null(r);
+    while (n_named(line) < 3)
+        poll(NULL, 0, 20);
+    tool_close(r);
+    assert_int_equal(n_named(line), 0);
+}
+
+static void test_tool__a_process_has_a_small_environment_and_limits(void **state)
+{
+    (void)state;
+    setenv("Q35_SECRET", "key", 1);
+    setenv("Q35_GIVEN", "this", 1);
+    setenv("LC_TIME", "C", 1);
+    setenv("PAGER", "less", 1);
+    with("[tool env]\ncommand = env\nenv = Q35_GIVEN, Q35_ABSENT\n"
+         "[tool limits]\ncommand = sh -c 'ulimit -c; ulimit -n; ulimit -f; ulimit -v'\nmax_files = 77\nmax_file_mb = 3\nmax_memory_mb = 2000\n"
+         "[tool terminal]\ncommand = sh -c 'echo x > /dev/tty'\n");
+    const char *env = call("env", "{}");
+    assert_null(strstr(env, "Q35_SECRET"));
+    assert_null(strstr(env, "less"));
+    static const char *const there[] = {"PATH=", "Q35_GIVEN=this", "LC_TIME=C", "TERM=dumb", "PAGER=cat"};
+    for (int i = 0; i < 5; i++)
+        assert_non_null(strstr(env, there[i]));
+    assert_string_equal(call("limits", "{}"), "0\n77\n6144\n2048000");
+    assert_non_null(strstr(call("terminal", "{}"), "[exit status "));
+}
+
 static void test_tool__bad_definitions_are_refused_with_their_section(void **state)
 {
     static const struct { const char *conf, *says; } rows[] = {
@@ -226,6 +282,7 @@ static void test_tool__bad_definitions_are_refused_with_their_section(void **sta
         {"[tool x]\ncommand = 'a\n", "[tool x]: command is ''a', expected a program"},
         {"[tool x]\ncommand = a\nparameters = [1]\n", "[tool x]: parameters is not a JSON object"},
         {"[tool x]\ncommand = a\ntimeout_s = 0\n", "[tool x]: timeout_s is '0', expected 1 to 3600"},
+        {"[tool x]\ncommand = a\nmax_files = many\n", "[tool x]: max_files is 'many', expected 1 to 1048576"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -294,6 +351,8 @@ int main(void)
         TEST(exit_status_and_stderr_are_told),
         TEST(how_a_call_ended_is_said_in_a_word),
         TEST(limits_end_the_whole_group),
+        TEST(what_has_left_its_group_is_ended_too),
+        TEST(a_process_has_a_small_environment_and_limits),
         TEST(bad_definitions_are_refused_with_their_section),
         TEST(only_offered_tools_are_found),
         TEST(approval_follows_the_policy),
