@@ -87,7 +87,7 @@ run: says deps  ## sets up, builds, and chats with the bundled demo model (MODEL
 test: says deps ## sets up, builds, and runs every test; the last line counts them
 	@$(MAKE) -j$(JOBS) check
 
-check: $(BUILD)/q35chat $(BUILD)/tests/golden/compare $(BUILD)/tests/pty/wire $(BUILD)/tests/hub/range $(TESTS)  ## builds and runs every test, without the set-up
+check: $(BUILD)/q35chat $(BUILD)/tests/golden/compare $(BUILD)/tests/pty/wire $(BUILD)/tests/pty/kill $(BUILD)/tests/hub/range $(TESTS)  ## builds and runs every test, without the set-up
 	@BUILD=$(BUILD) SAN=$(SAN) EMULATOR=$(EMULATOR) sh tests/run.sh $(TESTS)
 
 asan: deps      ## the tests under the address and undefined-behaviour sanitizers, CPU only

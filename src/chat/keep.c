@@ -236,15 +236,43 @@ bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e
     return true;
 }
 
+/* A conversation that is open elsewhere, perhaps on a line that was dropped: its text is read, and this goes its own way. */
+static bool fork_of(struct chat *c, const char *name, struct buf *note, struct err *e)
+{
+    struct transcript t = {0};
+    if (!session_read(name, &t, note, e) || !options_set(c->o, OPT_system, t.system ? t.system : "", FROM_SET, e)) {
+        transcript_free(&t);
+        return false;
+    }
+    transcript_free(&c->t);
+    c->t = t;
+    c->session = fresh_session(c, NULL, e);
+    if (!c->session) {
+        transcript_clear(&c->t);
+        return false;
+    }
+    buf_addf(note, "%s%s is open in another q35chat: this is a copy of it, which goes its own way", note->len ? "; " : "", name);
+    tell_rest(c, note);
+    return true;
+}
+
+/* The newest one.  A program that is just ending gets a moment for it. */
+static bool resume_newest(struct chat *c, const char *name, struct buf *note, struct err *e)
+{
+    enum { TRIES = 20, TRY_MS = 50 };
+    for (int i = 0; i < TRIES && session_in_use(name); i++)
+        usleep(TRY_MS * 1000);
+    return session_in_use(name) ? fork_of(c, name, note, e) : chat_load(c, name, note, e);
+}
+
 bool chat_resume(struct chat *c, struct buf *note, struct err *e)
 {
     struct buf name = {0};
     bool ok = true;
     if (*options_text(c->o, OPT_resume))
-        buf_adds(&name, options_text(c->o, OPT_resume));
-    else if (options_on(c->o, OPT_continue) && !sessions_newest(&name))
-        ok = err_set(e, "there is no conversation to go on with");
-    ok = ok && (!name.len || chat_load(c, name.data, note, e));
+        ok = chat_load(c, options_text(c->o, OPT_resume), note, e);
+    else if (options_on(c->o, OPT_continue))
+        ok = sessions_newest(&name) ? resume_newest(c, name.data, note, e) : err_set(e, "there is no conversation to go on with");
     buf_free(&name);
     return ok;
 }

@@ -91,17 +91,55 @@ static const char *field(const json_t *object, const char *key)
     return s ? s : "";
 }
 
+/* Behind `text`, and the blanks before it; NULL: something else stands there. */
+static const char *after(const char *p, const char *text)
+{
+    size_t n = strlen(text);
+    if (!p)
+        return NULL;
+    p += strspn(p, " \t");
+    return strncmp(p, text, n) ? NULL : p + n;
+}
+
 /* The line's first key, and its value if that is a string: {"role":"user",... */
 static bool begins(const char *line, const char *key, const char *value)
 {
-    size_t n = strlen(key);
-    if (strncmp(line, "{\"", 2) || strncmp(line + 2, key, n) || line[2 + n] != '"')
-        return false;
-    if (!value)
-        return true;
-    line += 2 + n + 1;
-    n = strlen(value);
-    return !strncmp(line, ":\"", 2) && !strncmp(line + 2, value, n) && line[2 + n] == '"';
+    const char *p = after(line, "{");
+    p = after(p, "\"");
+    p = p && !strncmp(p, key, strlen(key)) ? after(p + strlen(key), "\"") : NULL;
+    if (!p || !value)
+        return p;
+    p = after(after(p, ":"), "\"");
+    return p && !strncmp(p, value, strlen(value)) && p[strlen(value)] == '"';
+}
+
+/* Of a writer that has the keys in another order: the key that matters first. */
+static void in_our_order(const char *line, struct buf *out)
+{
+    static const char *const keys[] = {"q35chat", "role", "title", "keep", "go"};
+    json_t *r = json_loadb(line, strcspn(line, "\n"), JSON_ALLOW_NUL, NULL), *sorted = json_object();
+    buf_reset(out);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (json_object_get(r, keys[i]))
+            json_object_set(sorted, keys[i], json_object_get(r, keys[i]));
+    if (json_is_true(json_object_get(r, "forget")))
+        json_object_set(sorted, "forget", json_true());
+    char *text = memory_got(json_dumps(sorted, JSON_COMPACT));
+    buf_adds(out, text);
+    free(text);
+    json_decref(sorted);
+    json_decref(r);
+}
+
+/* Its beginning as we would have written it; `tmp` may hold it. */
+static const char *as_ours(const char *line, struct buf *tmp)
+{
+    static const char *const keys[] = {"q35chat", "role", "title", "keep", "go", "answering"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (begins(line, keys[i], NULL))
+            return line;
+    in_our_order(line, tmp);
+    return tmp->data;
 }
 
 static char *string_in(const char *line, const char *key)
@@ -130,24 +168,24 @@ static char *title_in(const char *title_line, const char *first_line)
 /* False: it cannot be read, nothing was said in it, or it is not what was looked for. */
 static bool item_read(struct sessions_item *item, const struct found *f, const struct words *words)
 {
-    struct buf path = {0}, file = {0}, roles = {0};     /* roles: a letter an entry; the newest one may be forgotten again */
+    struct buf path = {0}, file = {0}, tmp = {0}, roles = {0};  /* roles: a letter an entry; the newest one may be forgotten again */
     const char *title = NULL, *first = NULL;
     int turns = 0;
     bool ok = session_path_of(f->name, &path, NULL) && buf_read_file(&file, path.data, MAX_FILE, NULL)
-           && begins(buf_str(&file), "q35chat", NULL);
+           && begins(as_ours(buf_str(&file), &tmp), "q35chat", NULL);
     for (const char *p = ok ? strchr(file.data, '\n') : NULL; p && *++p; p = strchr(p, '\n')) {
-        if (begins(p, "role", "system")) {
+        const char *line = as_ours(p, &tmp);
+        if (begins(line, "role", "system")) {
             continue;
-        } else if (begins(p, "role", NULL)) {
-            bool user = begins(p, "role", "user");
+        } else if (begins(line, "role", NULL)) {
+            bool user = begins(line, "role", "user");
             first = user && !turns ? p : first;
             turns += user;
             buf_addc(&roles, user ? 'u' : '-');
-        } else if (begins(p, "title", NULL)) {
+        } else if (begins(line, "title", NULL)) {
             title = p;
-        } else if (begins(p, "keep", NULL)) {
-            const char *end = strchr(p, '\n');
-            if (end && memmem(p, (size_t)(end - p), "\"forget\"", strlen("\"forget\"")) && roles.len)
+        } else if (begins(line, "keep", NULL)) {
+            if (memmem(line, strcspn(line, "\n"), "\"forget\"", strlen("\"forget\"")) && roles.len)
                 turns -= roles.data[--roles.len] == 'u';
         }
     }
@@ -164,6 +202,7 @@ static bool item_read(struct sessions_item *item, const struct found *f, const s
     }
     buf_free(&path);
     buf_free(&file);
+    buf_free(&tmp);
     buf_free(&roles);
     return ok;
 }

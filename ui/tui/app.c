@@ -64,6 +64,7 @@ void app_close(struct app *a)
     buf_free(&a->tested);
     buf_free(&a->sent);
     buf_free(&a->cost);
+    free(a->unsent);
     free(a->steer);
 }
 

@@ -100,6 +100,7 @@ struct app {
 
     bool    behind_ctrl_x, literal;     /* what the next key means */
     int64_t quit_until, escape_ms;      /* a second Ctrl-C leaves until then; when the last Esc came */
+    char   *unsent;                     /* the conversation whose file has what was restored, or NULL */
     char   *steer;                      /* sent as soon as the answer has stopped */
     struct buf fatal;                   /* why the model has ended */
     struct buf paste;                   /* what came of it so far */

@@ -145,11 +145,23 @@ void input_give_back(struct app *a, const char *text)
     }
 }
 
+/* What was restored has been sent, or the rest of it is kept: its file follows. */
+static void follow_unsent(struct app *a)
+{
+    struct buf draft = {0};
+    editor_text(a->editor, &draft);
+    if (a->unsent)
+        unsent_save(a->unsent, buf_str(&draft), &a->queue);
+    buf_free(&draft);
+}
+
 static void submit(struct app *a, const char *text)
 {
     struct err e = {0};
     bool ok = chat_submit(a->chat, text, strlen(text), &e);
-    if (!ok)
+    if (ok)
+        follow_unsent(a);
+    else
         input_give_back(a, text);
     app_began(a, ok, &e);
 }
@@ -374,7 +386,10 @@ void input_keep(struct app *a)
     editor_text(a->editor, &draft);
     if (a->steer)
         queue_push_front(&a->queue, a->steer);
-    if (!session || !unsent_save(session, buf_str(&draft), &a->queue)) {
+    bool kept = session && unsent_save(session, buf_str(&draft), &a->queue);
+    if (kept && a->unsent && strcmp(a->unsent, session))
+        unsent_save(a->unsent, "", &(struct queue){0});
+    if (!kept) {
         for (int i = 0; i < a->queue.n; i++)
             history_add(a->history, a->queue.texts[i]);
         if (draft.len)
@@ -388,9 +403,13 @@ void input_restore(struct app *a)
     struct buf draft = {0};
     const char *session = chat_saved_as(a->chat);
     int before = a->queue.n;
-    if (!session)
+    if (!session || (a->unsent && !strcmp(a->unsent, session)))         /* it is here already */
         return;
-    unsent_take(session, &draft, &a->queue);
+    unsent_load(session, &draft, &a->queue);
+    if (draft.len || a->queue.n > before) {
+        free(a->unsent);
+        a->unsent = memory_strdup(session);
+    }
     a->queue.held = a->queue.held || a->queue.n > before;
     if (draft.len)
         input_give_back(a, draft.data);

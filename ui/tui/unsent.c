@@ -32,7 +32,7 @@ bool unsent_save(const char *session, const char *draft, const struct queue *q)
     return ok;
 }
 
-void unsent_take(const char *session, struct buf *draft, struct queue *q)
+void unsent_load(const char *session, struct buf *draft, struct queue *q)
 {
     struct buf path = {0}, text = {0};
     json_error_t ignored;
@@ -47,8 +47,6 @@ void unsent_take(const char *session, struct buf *draft, struct queue *q)
     json_array_foreach(json_object_get(all, "queue"), i, one)
         if (json_is_string(one))
             queue_push(q, json_string_value(one));
-    if (all)
-        unlink(path.data);
     json_decref(all);
     buf_free(&path);
     buf_free(&text);

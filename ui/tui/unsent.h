@@ -8,7 +8,8 @@
 /* `session` is the path of the conversation.  Where there is nothing to keep, there will be no file.  False: it could not be
  * written. */
 bool unsent_save(const char *session, const char *draft, const struct queue *q);
-/* Takes it: the draft is appended, the queue's messages join `q`; then the file is gone.  Without a file nothing happens. */
-void unsent_take(const char *session, struct buf *draft, struct queue *q);
+/* The draft is appended, the queue's messages join `q`.  Without a file nothing happens.  The file stays until it is saved again:
+ * nothing is lost if the program ends before. */
+void unsent_load(const char *session, struct buf *draft, struct queue *q);
 
 #endif
