@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "fetch/cache.h"
 #include "fetch/fetch.h"
+#include "prepare/repos.h"
 
 #define INDEX  "model.safetensors.index.json"
 #define SINGLE "model.safetensors"
@@ -133,6 +134,15 @@ static void remote_close(struct source *s)
     free(r);
 }
 
+/* The repository that a name stands for: the one of whose weights a few ranges are read, or the other.  Else the name itself. */
+static const char *named_repo(const char *name, bool small)
+{
+    for (const struct repos_row *r = repos_rows; r->name; r++)
+        if (!strcmp(r->name, name) && r->small == small)
+            return r->repo;
+    return name;
+}
+
 /* ORG/NAME[@REVISION]: the part before and behind the @. */
 static bool split_repo(const char *name, struct buf *repo, const char **revision)
 {
@@ -158,6 +168,7 @@ bool source_open(struct source *s, const char *name, struct err *e)
         source_open_dir(s, name);
         return true;
     }
+    name = named_repo(name, true);
     bool ok = split_repo(name, &repo, &revision) || err_set(e, "%s is neither a directory nor a repository (ORG/NAME or ORG/NAME@REVISION)", name);
     if (ok) {
         struct remote *r = calloc(1, sizeof *r);
@@ -187,7 +198,7 @@ bool source_open_local(struct source *s, const char *name, struct err *e)
     *s = (struct source){0};
     if (is_dir(name)) {
         buf_adds(&path, name);
-    } else if (!split_repo(name, &repo, &revision)) {
+    } else if (!split_repo(named_repo(name, false), &repo, &revision)) {
         ok = err_set(e, "%s is neither a directory nor a repository (ORG/NAME or ORG/NAME@REVISION)", name);
     } else if ((ok = cache_repo(&folder, buf_str(&repo), e))) {
         if ((ok = cache_commit(buf_str(&folder), revision ? revision : "main", commit)))

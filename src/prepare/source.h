@@ -21,12 +21,12 @@ struct source {
     atomic_ullong n_bytes, n_reads;     /* read so far */
 };
 
-/* `name` is a directory, or a repository of the hub: ORG/NAME or ORG/NAME@REVISION.  A directory that lies in the hub's cache knows its
- * repository and commit.  False with the reason. */
+/* `name` is a directory, or a repository of the hub: ORG/NAME or ORG/NAME@REVISION, or a name of config/repos.def, which stands for the row
+ * that is SMALL.  A directory that lies in the hub's cache knows its repository and commit.  False with the reason. */
 bool source_open(struct source *s, const char *name, struct err *e);
 void source_open_dir(struct source *s, const char *dir);
 /* Makes it a directory on this machine, for those who need one: a repository is looked up in the hub's cache, at the commit that was
- * downloaded last.  The path is the source's name. */
+ * downloaded last; a name stands for the row that is WHOLE.  The path is the source's name. */
 bool source_open_local(struct source *s, const char *name, struct err *e);
 void source_close(struct source *s);
 
