@@ -7,9 +7,10 @@
 
 #include "base/log.h"
 #include "base/unicode.h"
-#include "debug/debug.h"
 #include "prepare/hybrid.h"
+#include "prepare/inspect.h"
 #include "prepare/mtp.h"
+#include "prepare/verify.h"
 #include "ui/exits.h"
 #include "ui/subcommand.h"
 
@@ -32,9 +33,78 @@ static int print_json(json_t *j)
     return fflush(stdout) ? EXIT_FAILED : EXIT_ANSWERED;
 }
 
+/* --- inspect, verify ---------------------------------------------------------------------------------------------- */
+
 int model_inspect(const struct args *a)
 {
-    return debug_inspect(args_word(a, 0), stdout) ? EXIT_FAILED : EXIT_ANSWERED;
+    struct buf out = {0};
+    struct err e = {0};
+    const char *bandwidth = args_text(a, "bandwidth");
+    struct inspect_options o = {.json = args_on(a, "json"), .bandwidth_gb_s = bandwidth ? strtod(bandwidth, NULL) : 0};
+    bool ok = inspect_run(args_word(a, 0), &o, &out, &e);
+    fputs(buf_str(&out), stdout);
+    buf_free(&out);
+    return !ok ? refused(&e) : fflush(stdout) ? EXIT_FAILED : EXIT_ANSWERED;
+}
+
+static json_t *finding_json(const struct finding *f)
+{
+    return json_pack("{s:b, s:s, s:s?, s:s?, s:s, s:s?, s:s?}", "fault", f->fault, "kind", f->kind, "file", f->file, "tensor", f->tensor,
+                     "found", f->found, "expected", f->expected, "remedy", f->remedy);
+}
+
+static json_t *verify_json(const struct verify_report *r, const char *dir)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < r->n; i++)
+        json_array_append_new(list, finding_json(&r->list[i]));
+    return json_pack("{s:s, s:b, s:b, s:i, s:i, s:i, s:I, s:i, s:o}", "dir", dir, "sound", !r->n_faults, "stopped", r->stopped, "files", r->n_files,
+                     "tensors", r->n_tensors, "hashed_files", r->n_hashed, "read_bytes", (json_int_t)r->read_bytes, "faults", r->n_faults,
+                     "findings", list);
+}
+
+/* Of faults of one kind the first few: a directory that lacks a shard lacks thousands of tensors. */
+static void print_findings(const struct verify_report *r)
+{
+    enum { EACH = 10 };
+    for (int i = 0, same = 0; i < r->n; i++) {
+        struct buf line = {0}, safe = {0};
+        same = i && !strcmp(r->list[i].kind, r->list[i - 1].kind) ? same + 1 : 0;
+        bool last = i + 1 == r->n || strcmp(r->list[i].kind, r->list[i + 1].kind);
+        if (same < EACH)
+            verify_sentence(&r->list[i], &line);
+        else if (last)
+            buf_addf(&line, "       and %d more of this kind (--json has them all)", same - EACH + 1);
+        unicode_safe(&safe, buf_str(&line), line.len);
+        if (safe.len)
+            puts(buf_str(&safe));
+        buf_free(&line);
+        buf_free(&safe);
+    }
+}
+
+int model_verify(const struct args *a)
+{
+    struct verify_report r;
+    struct err e = {0};
+    const char *dir = args_word(a, 0);
+    if (!verify_run(dir, &(struct verify_options){.full = args_on(a, "full")}, &r, &e))
+        return refused(&e);
+    int status = r.n_faults ? EXIT_FAILED : EXIT_ANSWERED;
+    if (args_on(a, "json")) {
+        int written = print_json(verify_json(&r, dir));
+        status = status ? status : written;
+    } else {
+        print_findings(&r);
+        printf("%s: %s", dir, r.n_faults ? "" : "sound: ");
+        if (r.n_faults)
+            printf("%d fault%s in ", r.n_faults, r.n_faults == 1 ? "" : "s");
+        printf("%d files with %d tensors, %.2f MB of them read%s\n", r.n_files, r.n_tensors, (double)r.read_bytes * 1e-6,
+               r.stopped ? "; what is in them was not looked at, mend these first" : args_on(a, "full") ? "" : " (--full reads all)");
+        status = fflush(stdout) ? EXIT_FAILED : status;
+    }
+    verify_free(&r);
+    return status;
 }
 
 /* --- build-hybrid ------------------------------------------------------------------------------------------------- */

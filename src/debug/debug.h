@@ -16,7 +16,5 @@ struct draft_options {
 int debug_draft(const struct draft_options *o, FILE *in, FILE *out);
 struct engine_options;
 int debug_generate(const struct engine_options *o, FILE *in, FILE *out);        /* head NULL: as stored */
-/* `q35chat model inspect`: a table of what a checkpoint holds. */
-int debug_inspect(const char *dir, FILE *out);
 
 #endif

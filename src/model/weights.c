@@ -128,6 +128,8 @@ struct binder {
     const struct model_config *c;
     const char           *dir;
     struct err           *e;
+    weights_say          *say;          /* NULL: the first fault ends it */
+    void                 *arg;
     int  dims[N_DIMS];
     bool in_mtp;
     int  n_missing;
@@ -150,6 +152,22 @@ static void add_range(struct weights_store *st, const struct shard_tensor *t)
     st->ranges[st->n_ranges++] = (struct range){t->file, t->t->offset, t->t->bytes};
 }
 
+/* A tensor does not fit: false, with `subject` (NULL: the tensor itself) in front of the sentence, or told to `say`. */
+__attribute__((format(printf, 4, 5)))
+static bool refuse(struct binder *b, const struct shard_tensor *t, const char *subject, const char *fmt, ...)
+{
+    char text[400];
+    const char *path = shards_file(&b->st->shards, t)->path;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (!b->say)
+        return err_set(b->e, "%s: %s%s %s", path, subject ? "" : "tensor ", subject ? subject : t->name, text);
+    b->say(b->arg, WEIGHTS_MISFIT, strrchr(path, '/') + 1, t->name, text);
+    return false;
+}
+
 /* NULL when the tensor is not there: then it is counted, and binding goes on to learn how many are missing. */
 static struct shard_tensor *take(struct binder *b, const char *stem, const char *suffix)
 {
@@ -157,6 +175,8 @@ static struct shard_tensor *take(struct binder *b, const char *stem, const char 
     if (!t) {
         if (!b->n_missing++)
             snprintf(b->missing, sizeof b->missing, "%s", b->name);
+        if (b->say)
+            b->say(b->arg, WEIGHTS_MISSING, NULL, b->name, "it is in no file, though config.json asks for it");
         return NULL;
     }
     CHECK(!t->taken);
@@ -198,8 +218,7 @@ static bool fits(struct binder *b, const struct shard_tensor *t, unsigned allowe
     for (int d = 0; d <= DT_OTHER; d++)
         if (allowed & BIT(d))
             buf_addf(&types, "%s%s", types.len ? " or " : "", dtype_name((enum dtype)d));
-    err_set(b->e, "%s: tensor %s is %s [%s], expected %s [%s]%s", shards_file(&b->st->shards, t)->path, t->name,
-            dtype_name(t->t->dtype), buf_str(&found), buf_str(&types), buf_str(&shape), note);
+    refuse(b, t, NULL, "is %s [%s], expected %s [%s]%s", dtype_name(t->t->dtype), buf_str(&found), buf_str(&types), buf_str(&shape), note);
     buf_free(&found);
     buf_free(&types);
     buf_free(&shape);
@@ -231,8 +250,8 @@ static bool check_g_idx(struct binder *b, const char *stem, int cols)
     bool ok = safetensors_read(f, t->t, group, b->e);
     for (int k = 0; k < cols && ok; k++)
         if (group[k] != k / GROUP)
-            ok = err_set(b->e, "%s: tensor %s puts column %d into group %d, expected %d: reordered columns (desc_act) are not supported",
-                         f->path, t->name, k, group[k], k / GROUP);
+            ok = refuse(b, t, NULL, "puts column %d into group %d, expected %d: reordered columns (desc_act) are not supported", k, group[k],
+                        k / GROUP);
     free(group);
     return ok;
 }
@@ -242,8 +261,7 @@ static bool bind_int4(struct binder *b, const char *stem, struct weight *w)
     static const char note[] = " (4 bits in groups of 128)";
     struct shard_tensor *q = take(b, stem, ".qweight"), *z = take(b, stem, ".qzeros"), *s = take(b, stem, ".scales");
     if (w->rows % 8 || w->cols % GROUP)
-        return err_set(b->e, "%s: %s is INT4 of %d x %d, expected a multiple of 8 rows and of %d columns",
-                       shards_file(&b->st->shards, q)->path, stem, w->rows, w->cols, GROUP);
+        return refuse(b, q, stem, "is INT4 of %d x %d, expected a multiple of 8 rows and of %d columns", w->rows, w->cols, GROUP);
     if (!z || !s)
         return true;                    /* counted as missing */
     if (!fits(b, q, BIT(DT_I32), note, 2, w->cols / 8, w->rows)
@@ -299,10 +317,12 @@ static bool bind_matrix(struct binder *b, const char *stem, const struct matrix_
         i++;
     const struct shard_tensor *t = find(b, stem, formats[i].probe);
     if (t && m->dense && formats[i].format != WEIGHT_DENSE)
-        return err_set(b->e, "%s: %s is %s, expected 16 or 32 bits: this matrix is not supported in other formats",
-                       shards_file(&b->st->shards, t)->path, stem, formats[i].name);
+        return refuse(b, t, stem, "is %s, expected 16 or 32 bits: this matrix is not supported in other formats", formats[i].name) || b->say;
     *w = (struct weight){.format = formats[i].format, .rows = b->dims[m->rows], .cols = b->dims[m->cols]};
-    return formats[i].bind(b, stem, w);
+    if (formats[i].bind(b, stem, w))
+        return true;
+    *w = (struct weight){WEIGHT_NONE};
+    return b->say;
 }
 
 static bool bind_matrices(struct binder *b, const char *prefix, const struct matrix_slot *m, int n, void *base)
@@ -325,7 +345,7 @@ static bool bind_vector(struct binder *b, const char *prefix, const struct vecto
     if (!t)
         return true;
     if (!fits(b, t, FLOATS, "", v->n_dims, d[v->shape[0]], d[v->shape[1]], d[v->shape[2]]))
-        return false;
+        return b->say;
     size_t n = t->t->bytes / dtype_bytes(t->t->dtype);
     float *copy = arena_array(&b->st->copies, n, sizeof *copy);
     void *raw = memory_got(malloc(t->t->bytes));
@@ -365,7 +385,7 @@ static bool bind_fused_experts(struct binder *b, const char *stem, struct expert
     if (!fits(b, up, FLOATS, "", 3, d[EXPERTS], d[INTER2], d[HIDDEN])
         || !fits(b, down, FLOATS, "", 3, d[EXPERTS], d[HIDDEN], d[INTER])
         || !(up_data = data(b, up)) || !(down_data = data(b, down)))
-        return false;
+        return b->say;
     const char *p = up_data, *q = down_data;
     size_t up_bytes = up->t->bytes / (size_t)d[EXPERTS], down_bytes = down->t->bytes / (size_t)d[EXPERTS];
     for (int i = 0; i < d[EXPERTS]; i++, p += up_bytes, q += down_bytes) {
@@ -459,7 +479,7 @@ static bool check_rest(struct binder *b)
     const struct shards *s = &b->st->shards;
     const struct shard_tensor *unknown = NULL;
     int n_unknown = 0;
-    if (b->n_missing)
+    if (b->n_missing && !b->say)
         return err_set(b->e, "%s: %d of the tensors that config.json asks for %s missing, the first is %s", b->dir, b->n_missing,
                        b->n_missing == 1 ? "is" : "are", b->missing);
     for (int i = 0; i < s->n; i++) {
@@ -467,6 +487,9 @@ static bool check_rest(struct binder *b)
             continue;
         if (is_unneeded(b->c, s->list[i].name))
             b->w->stats.n_skipped++;
+        else if (b->say)
+            b->say(b->arg, WEIGHTS_UNEXPECTED, strrchr(shards_file(s, &s->list[i])->path, '/') + 1, s->list[i].name,
+                   "it has no place in the model that config.json describes");
         else if (!n_unknown++)
             unknown = &s->list[i];
     }
@@ -503,9 +526,14 @@ static void join_ranges(struct weights_store *st)
 
 bool weights_open(struct weights *w, const struct model_config *c, const char *dir, struct err *e)
 {
+    return weights_check(w, c, dir, NULL, NULL, e);
+}
+
+bool weights_check(struct weights *w, const struct model_config *c, const char *dir, weights_say *say, void *arg, struct err *e)
+{
     *w = (struct weights){.store = calloc(1, sizeof *w->store)};
     CHECK(w->store);
-    struct binder b = {.w = w, .st = w->store, .c = c, .dir = dir, .e = e};
+    struct binder b = {.w = w, .st = w->store, .c = c, .dir = dir, .e = e, .say = say, .arg = arg};
     fill_dims(b.dims, c);
     if (!shards_open(&w->store->shards, dir, e) || !bind_model(&b) || !check_rest(&b)) {
         weights_close(w);

@@ -72,6 +72,13 @@ struct weights {
  * X.qweight is INT4, X.weight_scale_inv FP8, else dense.  A shape that does not fit, a missing or truncated tensor, a
  * tensor that no slot takes: false, with file, tensor and both values. */
 bool weights_open(struct weights *w, const struct model_config *c, const char *dir, struct err *e);
+
+/* The same without stopping at what does not fit: `say` is called for each, with a sentence that names neither file nor tensor.  Such a
+ * matrix has the format WEIGHT_NONE, and *w is there to be looked at, not to be computed with.  False when the shards cannot be opened. */
+enum weights_fault { WEIGHTS_MISSING, WEIGHTS_UNEXPECTED, WEIGHTS_MISFIT };
+typedef void weights_say(void *arg, enum weights_fault fault, const char *file, const char *tensor, const char *text);
+bool weights_check(struct weights *w, const struct model_config *c, const char *dir, weights_say *say, void *arg, struct err *e);
+
 void weights_close(struct weights *w);          /* before the device that they were uploaded to */
 
 /* Reads every bound byte once, so that the first token does not pay for page faults; `progress` may be NULL.  Stops

@@ -1,0 +1,494 @@
+#include "prepare/inspect.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/memplan.h"
+#include "model/cache.h"
+#include "model/forward.h"
+#include "model/fused.h"
+#include "model/stepper.h"
+#include "model/upload.h"
+#include "model/weights.h"
+#include "prepare/scan.h"
+
+enum { N_FORMATS = WEIGHT_INT8 + 1, DEPTH = 2, CHUNK = 4096, SNAPSHOTS = 8, MAX_CONTEXTS = 4, MAX_RECIPES = 8 };
+static const size_t margin = (size_t)14 << 30;          /* what the engine leaves to the rest of a machine with one memory */
+static const char *const format_names[N_FORMATS] = {"-", "16/32", "INT4", "FP8", "INT8"};
+
+/* A part of a layer, or of the model. */
+struct part {
+    size_t bytes[N_FORMATS];
+    size_t read;                        /* by one token */
+};
+
+struct row {                            /* one layer */
+    const char *kind;
+    struct part mixer, router, shared, experts;
+    struct scan_stats int4, fp8;        /* scales */
+};
+
+struct sheet {
+    struct model_config c;
+    struct weights      w;
+    struct row         *layers;         /* and the MTP block behind them */
+    struct part         embed, head;
+    size_t              vectors;
+    size_t              token, token_int8;      /* bytes of weights that a token reads, with the head as stored or in INT8 */
+    double              gb_s;
+    bool                measured;
+};
+
+/* ---- adding up */
+
+static size_t total(const struct part *p)
+{
+    size_t n = 0;
+    for (int f = 0; f < N_FORMATS; f++)
+        n += p->bytes[f];
+    return n;
+}
+
+static void add(struct part *p, const struct weight *w)
+{
+    p->bytes[w->format] += weight_bytes(w);
+    p->read += weight_bytes(w);
+}
+
+static void add_expert(struct part *p, const struct expert_weights *x)
+{
+    add(p, &x->gate);
+    add(p, &x->up);
+    add(p, &x->down);
+}
+
+static void fill_row(struct row *r, const struct layer_weights *l, const struct model_config *c)
+{
+    const struct weight *attn[] = {&l->attn.q, &l->attn.k, &l->attn.v, &l->attn.o};
+    const struct weight *delta[] = {&l->delta.qkv, &l->delta.z, &l->delta.a, &l->delta.b, &l->delta.out};
+    r->kind = l->full ? "attention" : "DeltaNet";
+    for (int i = 0; i < (l->full ? 4 : 5); i++)
+        add(&r->mixer, l->full ? attn[i] : delta[i]);
+    add(&r->router, &l->moe.router);
+    add(&r->router, &l->moe.shared_gate);
+    add_expert(&r->shared, &l->moe.shared);
+    for (int i = 0; i < c->n_experts; i++)
+        add_expert(&r->experts, &l->moe.experts[i]);
+    r->experts.read = r->experts.read / (size_t)c->n_experts * (size_t)c->top_k;
+}
+
+static size_t row_read(const struct row *r)
+{
+    return r->mixer.read + r->router.read + r->shared.read + r->experts.read;
+}
+
+static size_t row_total(const struct row *r)
+{
+    return total(&r->mixer) + total(&r->router) + total(&r->shared) + total(&r->experts);
+}
+
+/* ---- scales: a checkpoint of full size has 2 GB of them, so several threads read them */
+
+struct scales {
+    struct sheet       *s;
+    const struct shards *shards;
+    atomic_int          next;
+    pthread_mutex_t     lock;           /* over the rows */
+    bool                failed;
+};
+
+/* The row that a tensor belongs to; NULL: to no layer. */
+static struct row *row_of(struct sheet *s, const char *name)
+{
+    const char *layer = strstr(name, "layers.");
+    int i = layer ? atoi(layer + strlen("layers.")) : -1;
+    bool mtp = !strncmp(name, "mtp.", 4);
+    return mtp ? &s->layers[s->c.n_layers] : i >= 0 && i < s->c.n_layers ? &s->layers[i] : NULL;
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), k = strlen(end);
+    return n >= k && !strcmp(s + n - k, end);
+}
+
+static void *read_scales(void *arg)
+{
+    struct scales *x = arg;
+    for (int i; (i = atomic_fetch_add(&x->next, 1)) < x->shards->n;) {
+        const struct shard_tensor *t = &x->shards->list[i];
+        struct scan_stats stats = {0};
+        bool int4 = ends_with(t->name, ".scales"), fp8 = ends_with(t->name, ".weight_scale_inv");
+        struct row *r = int4 || fp8 ? row_of(x->s, t->name) : NULL;
+        if (!r)
+            continue;
+        bool ok = scan_tensor(&stats, shards_file(x->shards, t), t->t);
+        pthread_mutex_lock(&x->lock);
+        scan_add(int4 ? &r->int4 : &r->fp8, &stats);
+        x->failed |= !ok;
+        pthread_mutex_unlock(&x->lock);
+    }
+    return NULL;
+}
+
+static bool fill_scales(struct sheet *s, const char *dir, struct err *e)
+{
+    enum { MAX = 16 };
+    struct shards shards;
+    struct scales x = {.s = s, .shards = &shards};
+    pthread_t threads[MAX];
+    int n = 0, usable = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    bool ok = shards_open(&shards, dir, e);
+    pthread_mutex_init(&x.lock, NULL);
+    while (ok && n < MAX && n < usable && !pthread_create(&threads[n], NULL, read_scales, &x))
+        n++;
+    if (ok && !n)
+        read_scales(&x);
+    for (int i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&x.lock);
+    shards_close(&shards);
+    return ok && (!x.failed || err_set(e, "cannot read the scales of %s: a file of it has changed", dir));
+}
+
+static void fill_sheet(struct sheet *s)
+{
+    const struct model_config *c = &s->c;
+    const struct weights *w = &s->w;
+    size_t matrices = 0;
+    s->layers = calloc((size_t)c->n_layers + 1, sizeof *s->layers);
+    CHECK(s->layers);
+    add(&s->embed, &w->embed);
+    if (!c->tied)
+        add(&s->head, &w->head);
+    for (int i = 0; i < c->n_layers; i++) {
+        fill_row(&s->layers[i], &w->layers[i], c);
+        s->token += row_read(&s->layers[i]);
+        matrices += row_total(&s->layers[i]);
+    }
+    struct row *mtp = &s->layers[c->n_layers];
+    if (w->mtp.present) {
+        fill_row(mtp, &w->mtp.layer, c);
+        mtp->kind = "MTP block";
+        add(&mtp->mixer, &w->mtp.fc);
+        matrices += row_total(mtp);
+    }
+    s->vectors = w->stats.bytes - matrices - total(&s->embed) - total(&s->head);
+    s->token += s->vectors;
+    s->token_int8 = s->token + (size_t)c->vocab * ((size_t)c->hidden + 2);
+    s->token += weight_bytes(&w->head);
+}
+
+/* ---- how fast memory is read here */
+
+struct reader {
+    const uint64_t *data;
+    size_t   n;
+    uint64_t sum;
+};
+
+static void *read_all(void *arg)
+{
+    struct reader *r = arg;
+    for (size_t i = 0; i < r->n; i++)
+        r->sum += r->data[i];
+    return NULL;
+}
+
+/* The best of several passes of all processors over memory that no cache holds. */
+static double measure_gb_s(void)
+{
+    enum { MAX = 64, PASSES = 4 };
+    static const size_t bytes = 512 << 20;
+    long usable = sysconf(_SC_NPROCESSORS_ONLN);
+    int n = usable < 1 ? 1 : usable > MAX ? MAX : (int)usable;
+    uint64_t *data = malloc(bytes);
+    double best = 0;
+    CHECK(data);
+    memset(data, 1, bytes);
+    for (int pass = 0; pass < PASSES; pass++) {
+        pthread_t threads[MAX];
+        struct reader r[MAX];
+        size_t each = bytes / sizeof *data / (size_t)n;
+        int started = 0;
+        int64_t start = clock_ns();
+        for (int i = 0; i < n; i++)
+            r[i] = (struct reader){data + each * (size_t)i, each, 0};
+        while (started < n && !pthread_create(&threads[started], NULL, read_all, &r[started]))
+            started++;
+        for (int i = started; i < n; i++)
+            read_all(&r[i]);
+        for (int i = 0; i < started; i++)
+            pthread_join(threads[i], NULL);
+        double ms = clock_ms_since(start);
+        for (int i = 0; i < n; i++)
+            CHECK(r[i].sum == each * 0x0101010101010101u);
+        best = fmax(best, (double)(each * (size_t)n * sizeof *data) / ms * 1e-6);
+    }
+    free(data);
+    return best;
+}
+
+/* ---- memory */
+
+struct plan {
+    const char *kv;
+    int         n_ctx;
+    size_t      total, kv_bytes;
+    bool        fits;                   /* on this machine now */
+};
+
+/* As an engine on a GPU that shares the machine's memory plans it. */
+static struct plan make_plan(const struct sheet *s, const char *kv, int n_ctx)
+{
+    const struct model_config *c = &s->c;
+    struct memplan m;
+    struct err e = {0};
+    struct memplan_request q = {
+        .model = c, .kv = kv_recipe_find(kv, NULL), .weight_bytes = weights_packed_bytes(&s->w, c, UPLOAD_HEAD_INT8), .n_ctx = n_ctx,
+        .max_rows = CHUNK, .max_step = DEPTH + 1, .n_snapshots = SNAPSHOTS, .available = SIZE_MAX / 2, .gpu = true, .spare_positions = STEP_ROWS,
+        .step_bytes = cache_step_bytes(c) + fused_bytes(c) + stepper_bytes(c, DEPTH), .scratch_bytes = forward_scratch_bytes(c, CHUNK),
+        .read_bytes = weights_upload_bytes(),
+    };
+    size_t available = memplan_available();
+    CHECK(memplan_make(&m, &q, &e));
+    return (struct plan){kv, n_ctx, m.total, cache_kv_bytes(c, q.kv, n_ctx), available > margin && m.total <= available - margin};
+}
+
+static int make_plans(const struct sheet *s, struct plan *out)
+{
+    static const char *const recipes[] = {
+#define KV(name, dtype, help) name,
+#include "config/kv_recipes.def"
+#undef KV
+    };
+    static const int contexts[] = {32768, 131072, 262144};
+    int n = 0;
+    for (size_t k = 0; k < sizeof recipes / sizeof *recipes && k < MAX_RECIPES; k++)
+        for (size_t i = 0; i < sizeof contexts / sizeof *contexts; i++)
+            if (contexts[i] <= s->c.max_pos)
+                out[n++] = make_plan(s, recipes[k], contexts[i]);
+            else if (!i || contexts[i - 1] < s->c.max_pos)
+                out[n++] = make_plan(s, recipes[k], s->c.max_pos);
+    return n;
+}
+
+/* ---- as text */
+
+static double mb(size_t bytes) { return (double)bytes * 1e-6; }
+static double gib(size_t bytes) { return (double)bytes / (1024.0 * 1024 * 1024); }
+
+static void print_facts(const struct sheet *s, struct buf *out)
+{
+    const struct model_config *c = &s->c;
+    const struct weights_stats *t = &s->w.stats;
+    buf_addf(out, "model    %s: %d layers (%d attention, %d DeltaNet), hidden %d, %d of %d experts a token, vocabulary %d, %d positions\n", c->name,
+             c->n_layers, c->n_full, c->n_delta, c->hidden, c->top_k, c->n_experts, c->vocab, c->max_pos);
+    buf_addf(out, "files    %d, %.2f MB\n", t->n_files, mb(t->file_bytes));
+    buf_addf(out, "tensors  %d bound (%d of the MTP block), %d skipped, %d stale copies\n", t->n_tensors, t->n_mtp, t->n_skipped, t->n_stale);
+    buf_addf(out, "matrices %d INT4, %d FP8, %d in 16 or 32 bits%s\n", t->n_int4, t->n_fp8, t->n_dense,
+             s->w.mtp.present ? "" : "; no MTP block: no drafting with it");
+}
+
+static void sum_part(struct part *sum, const struct part *p)
+{
+    for (int f = 0; f < N_FORMATS; f++)
+        sum->bytes[f] += p->bytes[f];
+    sum->read += p->read;
+}
+
+static void print_part(const char *name, const struct part *p, size_t read, struct buf *out)
+{
+    static const enum weight_format columns[] = {WEIGHT_INT4, WEIGHT_FP8, WEIGHT_DENSE};
+    buf_addf(out, "%-14s", name);
+    for (int i = 0; i < 3; i++)
+        if (p->bytes[columns[i]])
+            buf_addf(out, " %12.2f", mb(p->bytes[columns[i]]));
+        else
+            buf_addf(out, " %12s", "-");
+    buf_addf(out, " %12.2f %12.2f\n", mb(total(p)), mb(read));
+}
+
+static void print_parts(const struct sheet *s, struct buf *out)
+{
+    struct part attention = {0}, delta = {0}, router = {0}, shared = {0}, experts = {0}, mtp = {0}, sum = {0}, vectors = {0};
+    for (int i = 0; i < s->c.n_layers; i++) {
+        sum_part(s->w.layers[i].full ? &attention : &delta, &s->layers[i].mixer);
+        sum_part(&router, &s->layers[i].router);
+        sum_part(&shared, &s->layers[i].shared);
+        sum_part(&experts, &s->layers[i].experts);
+    }
+    const struct row *block = &s->layers[s->c.n_layers];
+    sum_part(&mtp, &block->mixer), sum_part(&mtp, &block->router), sum_part(&mtp, &block->shared), sum_part(&mtp, &block->experts);
+    vectors.bytes[WEIGHT_DENSE] = s->vectors;           /* norms, convolutions, gates: what is no matrix */
+    const struct { const char *name; const struct part *p; size_t read; } rows[] = {
+        {"embedding", &s->embed, 0}, {"head", &s->head, weight_bytes(&s->w.head)}, {"attention", &attention, attention.read},
+        {"DeltaNet", &delta, delta.read}, {"router", &router, router.read}, {"shared expert", &shared, shared.read},
+        {"experts", &experts, experts.read}, {"MTP block", &mtp, 0}, {"vectors", &vectors, s->vectors},
+    };
+    buf_addf(out, "\n%-14s %12s %12s %12s %12s %12s\n", "MB", "INT4", "FP8", "16/32 bit", "all", "a token");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        print_part(rows[i].name, rows[i].p, rows[i].read, out);
+        sum_part(&sum, rows[i].p);
+    }
+    print_part("total", &sum, s->token, out);
+}
+
+/* The formats of a part, most bytes first: "INT4", "INT4+16/32". */
+static void add_formats(const struct part *p, struct buf *out)
+{
+    struct part rest = *p;
+    for (int k = 0; total(&rest); k++) {
+        int best = 0;
+        for (int f = 1; f < N_FORMATS; f++)
+            if (rest.bytes[f] > rest.bytes[best])
+                best = f;
+        buf_addf(out, "%s%s", k ? "+" : "", format_names[best]);
+        rest.bytes[best] = 0;
+    }
+}
+
+static void print_formats(const struct part *p, int width, struct buf *out)
+{
+    struct buf text = {0};
+    add_formats(p, &text);
+    buf_addf(out, " %-*s", width, text.len ? buf_str(&text) : "-");
+    buf_free(&text);
+}
+
+static void print_scales(const struct scan_stats *v, struct buf *out)
+{
+    struct buf text = {0};
+    if (v->n)
+        buf_addf(&text, "%.2e to %.2e, %.0f%% < 0", v->min, v->max, 100 * (double)v->n_negative / (double)v->n);
+    buf_addf(out, "  %-30s", v->n ? buf_str(&text) : "-");
+    buf_free(&text);
+}
+
+static void print_layers(const struct sheet *s, struct buf *out)
+{
+    buf_addf(out, "\n%-5s %-10s %-11s %-8s %-8s  %-30s  %-30s %10s %10s\n", "layer", "mixer", "", "shared", "experts", "INT4 scales", "FP8 scales", "MB",
+             "MB a token");
+    for (int i = 0; i <= s->c.n_layers; i++) {
+        const struct row *r = &s->layers[i];
+        if (!r->kind)
+            continue;
+        buf_addf(out, i < s->c.n_layers ? "%5d" : "%5.0d", i < s->c.n_layers ? i : 0);
+        buf_addf(out, " %-10s", r->kind);
+        print_formats(&r->mixer, 11, out);
+        print_formats(&r->shared, 8, out);
+        print_formats(&r->experts, 8, out);
+        print_scales(&r->int4, out);
+        print_scales(&r->fp8, out);
+        buf_addf(out, " %10.2f %10.2f\n", mb(row_total(r)), mb(row_read(r)));
+    }
+}
+
+static double ceiling(const struct sheet *s, size_t weights)
+{
+    return s->gb_s * 1e9 / (double)(weights + 2 * cache_state_bytes(&s->c));
+}
+
+static void print_speed(const struct sheet *s, struct buf *out)
+{
+    buf_addf(out, "\none token without drafting reads %.2f MB of weights with the head as stored, %.2f MB with an INT8 head, and %.2f MB of states, which are\n"
+             "read and written; no context yet\n", mb(s->token), mb(s->token_int8), mb(2 * cache_state_bytes(&s->c)));
+    buf_addf(out, "at %.0f GB/s%s that is at most %.1f tokens a second, with an INT8 head %.1f\n", s->gb_s,
+             s->measured ? " (as the CPU reads memory here; --bandwidth says another)" : "", ceiling(s, s->token), ceiling(s, s->token_int8));
+}
+
+static void print_plans(const struct sheet *s, struct buf *out)
+{
+    struct plan plans[MAX_RECIPES * MAX_CONTEXTS];
+    int n = make_plans(s, plans);
+    buf_addf(out, "\nmemory of an engine with an INT8 head; here %.2f GiB are available, of which %.0f are left free\n", gib(memplan_available()), gib(margin));
+    buf_addf(out, "%-8s %10s %12s %12s  %s\n", "KV", "context", "KV GiB", "all GiB", "here");
+    for (int i = 0; i < n; i++)
+        buf_addf(out, "%-8s %10d %12.2f %12.2f  %s\n", plans[i].kv, plans[i].n_ctx, gib(plans[i].kv_bytes), gib(plans[i].total),
+                 plans[i].fits ? "fits" : "does not fit");
+}
+
+/* ---- as JSON */
+
+static json_t *part_json(const struct part *p)
+{
+    struct buf formats = {0};
+    add_formats(p, &formats);
+    json_t *j = json_pack("{s:s, s:I, s:I}", "formats", buf_str(&formats), "bytes", (json_int_t)total(p), "token_bytes", (json_int_t)p->read);
+    buf_free(&formats);
+    return j;
+}
+
+static json_t *scales_json(const struct scan_stats *v)
+{
+    return v->n ? json_pack("{s:I, s:f, s:f, s:I}", "n", (json_int_t)v->n, "min", v->min, "max", v->max, "negative", (json_int_t)v->n_negative) : json_null();
+}
+
+static json_t *layer_json(const struct row *r)
+{
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "kind", r->kind, "mixer", part_json(&r->mixer), "router", part_json(&r->router),
+                     "shared", part_json(&r->shared), "experts", part_json(&r->experts), "int4_scales", scales_json(&r->int4),
+                     "fp8_scales", scales_json(&r->fp8));
+}
+
+static void print_json(const struct sheet *s, struct buf *out)
+{
+    const struct model_config *c = &s->c;
+    const struct weights_stats *t = &s->w.stats;
+    struct plan plans[MAX_RECIPES * MAX_CONTEXTS];
+    json_t *layers = json_array(), *memory = json_array();
+    int n = make_plans(s, plans);
+    for (int i = 0; i < c->n_layers; i++)
+        json_array_append_new(layers, layer_json(&s->layers[i]));
+    for (int i = 0; i < n; i++)
+        json_array_append_new(memory, json_pack("{s:s, s:i, s:I, s:I, s:b}", "kv", plans[i].kv, "context", plans[i].n_ctx, "kv_bytes",
+                                                (json_int_t)plans[i].kv_bytes, "bytes", (json_int_t)plans[i].total, "fits", plans[i].fits));
+    json_t *root = json_pack(
+        "{s:s, s:{s:i, s:I}, s:{s:i, s:i, s:i, s:i}, s:{s:i, s:i, s:i}, s:o, s:o, s:{s:I, s:I, s:I, s:f, s:b, s:f, s:f}, s:I, s:o}",
+        "model", c->name, "files", "n", t->n_files, "bytes", (json_int_t)t->file_bytes,
+        "tensors", "bound", t->n_tensors, "mtp", t->n_mtp, "skipped", t->n_skipped, "stale", t->n_stale,
+        "matrices", "int4", t->n_int4, "fp8", t->n_fp8, "dense", t->n_dense,
+        "layers", layers, "mtp", s->w.mtp.present ? layer_json(&s->layers[c->n_layers]) : json_null(),
+        "token", "weight_bytes", (json_int_t)s->token, "weight_bytes_int8_head", (json_int_t)s->token_int8,
+        "state_bytes", (json_int_t)(2 * cache_state_bytes(c)), "gb_s", s->gb_s, "measured", s->measured,
+        "ceiling_tok_s", ceiling(s, s->token), "ceiling_tok_s_int8_head", ceiling(s, s->token_int8),
+        "available_bytes", (json_int_t)memplan_available(), "memory", memory);
+    CHECK(root);
+    char *text = json_dumps(root, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
+    CHECK(text);
+    buf_addf(out, "%s\n", text);
+    free(text);
+    json_decref(root);
+}
+
+bool inspect_run(const char *dir, const struct inspect_options *o, struct buf *out, struct err *e)
+{
+    struct sheet s = {.gb_s = o->bandwidth_gb_s, .measured = o->bandwidth_gb_s <= 0};
+    bool ok = config_load(&s.c, dir, e) && weights_open(&s.w, &s.c, dir, e);
+    if (ok)
+        fill_sheet(&s);
+    ok = ok && fill_scales(&s, dir, e);
+    if (ok) {
+        if (s.measured)
+            s.gb_s = measure_gb_s();
+        if (o->json) {
+            print_json(&s, out);
+        } else {
+            print_facts(&s, out);
+            print_parts(&s, out);
+            print_layers(&s, out);
+            print_speed(&s, out);
+            print_plans(&s, out);
+        }
+    }
+    free(s.layers);
+    weights_close(&s.w);
+    return ok;
+}

@@ -1,0 +1,50 @@
+/* Is a checkpoint whole and sound?  Everything that can be seen without running it, each fault in a sentence of its own. */
+#ifndef Q35_PREPARE_VERIFY_H
+#define Q35_PREPARE_VERIFY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+
+struct finding {
+    bool        fault;                  /* else worth knowing: q35chat works with it */
+    const char *kind;                   /* "truncated", "missing-tensor", ...: docs/model-files.md lists them */
+    const char *file, *tensor;          /* NULL: not about one */
+    const char *found, *expected, *remedy;      /* expected: NULL when `found` says it all */
+};
+
+struct verify_report {
+    struct finding *list;
+    int      n, n_faults;
+    int      n_files, n_tensors;        /* looked at */
+    int      n_hashed, n_unhashed;      /* files compared with a recorded hash; for which nobody recorded one */
+    uint64_t read_bytes;
+    bool     stopped;                   /* files are damaged: their contents were not looked at */
+    struct arena memory;                /* owns the texts */
+};
+
+struct verify_options {
+    bool full;                          /* read everything: hashes, every number */
+    void (*progress)(void *arg, uint64_t done, uint64_t total);         /* may be NULL; bytes of a full check, from this thread */
+    void *arg;
+};
+
+/* False with the reason when there is no checkpoint to look at; faults of one that is there are findings. */
+bool verify_run(const char *dir, const struct verify_options *o, struct verify_report *r, struct err *e);
+void verify_free(struct verify_report *r);
+
+/* One line: "FAULT  file: tensor t: found, expected ...: remedy". */
+struct buf;
+void verify_sentence(const struct finding *f, struct buf *out);
+
+/* ---- for the files that find things */
+
+enum { FAULT = 1, NOTE = 0 };
+__attribute__((format(printf, 6, 7)))
+struct finding *verify_add(struct verify_report *r, bool fault, const char *kind, const char *file, const char *tensor, const char *found, ...);
+__attribute__((format(printf, 3, 4)))
+void verify_expect(struct verify_report *r, struct finding *f, const char *expected, ...);
+
+#endif
