@@ -41,7 +41,7 @@ static const char *dashed(const char *key)
 /* A switch that is on by itself is offered both ways, for a config file may have turned it. */
 static bool has_no(const struct option_about *o)
 {
-    return !o->arg && !strcmp(o->standard, "on");
+    return (!o->arg || o->can_be_off) && !strcmp(o->standard, "on");
 }
 
 /* Between single quotes: a backslash before each of `special`, and the quote as `quote`. */

@@ -22,6 +22,7 @@
 #include "chat/command.h"
 #include "chat/place.h"
 #include "ui/exits.h"
+#include "ui/goodbye.h"
 #include "ui/interrupt.h"
 #include "ui/tui/history.h"
 #include "ui/turn.h"
@@ -553,6 +554,8 @@ int line_run(struct options *o)
     open_editor(&l);
     banner(&l);
     on = resume(&l);
+    if (on && options_given(o, OPT_resume) && !*options_text(o, OPT_resume))
+        take_message(&l, "/sessions");
     int status = on ? EXIT_ANSWERED : EXIT_FAILED;
     while (on) {
         l.interrupted = false;
@@ -567,6 +570,10 @@ int line_run(struct options *o)
         status = EXIT_FAILED;
     if (interrupt_ending())
         status = EXIT_SIGNAL + interrupt_ending();
+    buf_reset(&text);
+    if (!interrupt_ending() && isatty(1))
+        goodbye_add(l.chat, &text);
+    turn_say(&l.turn, buf_str(&text));
     close_editor(&l);
     turn_free(&l.turn);
     buf_free(&text);

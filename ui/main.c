@@ -13,6 +13,8 @@
 #include "base/memory.h"
 #include "chat/attach.h"
 #include "chat/options.h"
+#include "chat/session.h"
+#include "ui/batch.h"
 #include "ui/completions.h"
 #include "ui/exits.h"
 #include "ui/interrupt.h"
@@ -30,9 +32,28 @@ static bool agree(const struct options *o, const char *first_word, struct err *e
         return err_set(e, "--json and --jsonl cannot be had together: one object at the end, or events as they come");
     if (options_on(o, OPT_extract) && (options_on(o, OPT_json) || options_on(o, OPT_jsonl)))
         return err_set(e, "-x prints code blocks as they are: it cannot be had with --json or --jsonl");
+    static const enum option_id no_batch[] = {OPT_json, OPT_jsonl, OPT_extract, OPT_resume, OPT_continue};
+    for (size_t i = 0; options_on(o, OPT_batch) && i < sizeof no_batch / sizeof *no_batch; i++)
+        if (options_given(o, no_batch[i]))
+            return err_set(e, "--batch cannot be had with --%s: its answers are JSON lines, each a conversation of its own", options_key(no_batch[i]));
+    if (options_on(o, OPT_batch) && options_name(o, OPT_save))
+        return err_set(e, "--batch keeps no conversations: --save is for one");
+    if (options_name(o, OPT_save) && (options_given(o, OPT_resume) || options_on(o, OPT_continue)))
+        return err_set(e, "--save NAME begins a conversation; -r and -c go on with one");
     if (first_word && subcommand_is_name(first_word))
         return err_set(e, "'%s' is a sub-command, which goes before all options; a prompt that begins so stands behind --", first_word);
     return true;
+}
+
+/* --save NAME never writes into another conversation. */
+static bool is_free(const char *name, struct err *e)
+{
+    struct buf path = {0};
+    bool ok = !name || session_path_of(name, &path, e);
+    if (ok && name && !access(path.data, F_OK))
+        ok = err_set(e, "there is a conversation %s already; -r %s goes on with it", name, name);
+    buf_free(&path);
+    return ok;
 }
 
 /* `system = @FILE`: what the file says. */
@@ -62,7 +83,7 @@ static bool read_options(struct options *o, int argc, char **argv, struct buf *p
     bool tells = options_on(first, OPT_help) || options_on(first, OPT_version);         /* works with a broken file too */
     ok = ok && (tells ? true : *file ? options_read_file(o, file, e) : options_read_usual_file(o, e));
     options_close(first);
-    return ok && options_read_environment(o, e) && options_read_args(o, argc, argv, prompt, &word, e) && read_system(o, e);
+    return ok && options_read_environment(o, e) && options_read_args(o, argc, argv, prompt, &word, e) && read_system(o, e) && is_free(options_name(o, OPT_save), e);
 }
 
 static void warn(const struct options *o)
@@ -180,7 +201,7 @@ int main(int argc, char **argv)
         status = EXIT_USAGE;
     } else {
         bool chats = isatty(0) && !prompt.len && !options_on(o, OPT_json) && !options_on(o, OPT_jsonl);
-        status = chats ? talk(o) : options_on(o, OPT_tui) ? refuse_screen("it is for chats, not for one answer") : pipe_run(o, &prompt);
+        status = options_on(o, OPT_batch) ? batch_run(o, &prompt) : chats ? talk(o) : options_on(o, OPT_tui) ? refuse_screen("it is for chats, not for one answer") : pipe_run(o, &prompt);
     }
     buf_free(&prompt);
     options_close(o);

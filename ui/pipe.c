@@ -341,6 +341,8 @@ int pipe_run(struct options *o, struct buf *prompt)
         p.deadline_ns = p.start_ns + (int64_t)(options_real(o, OPT_timeout) * 1e9);
     if (!use_stdin && prompt_is_blank(prompt))
         return refuse("there is no prompt: give one as arguments or on stdin");
+    if (options_given(o, OPT_resume) && !*options_text(o, OPT_resume))
+        return refuse("-r needs the name of a conversation here; q35chat session list tells them");
     if (!check_files(o, &e))
         return refuse(e.msg);
     if (prompt_ignores_file(prompt) && p.strict)

@@ -239,6 +239,7 @@ bool chat_new(struct chat *c, struct err *e)
     if (!chat_can_leave(c, e))
         return false;
     transcript_clear(&c->t);
+    attach_free(&c->attached);
     session_close(c->session);
     c->session = NULL;
     c->stats = (struct chat_stats){.ctx_total = c->info.n_ctx, .acceptance = -1};
@@ -315,7 +316,8 @@ struct chat *chat_open(struct options *o, const struct chat_front *front, struct
     c->memo = memory_got(calloc(1, sizeof *c->memo));
     c->o = o;
     c->front = *front;
-    c->keep = front->keeps && options_on(o, OPT_save);
+    c->save_as = options_name(o, OPT_save);
+    c->keep = (front->keeps || c->save_as) && !options_off(o, OPT_save);
     c->tools = tools_open(o, e);
     const char *list = options_text(o, OPT_tools);
     if (!c->tools || !tools_offer(c->tools, strcmp(list, "auto") ? list : front->tools, e)

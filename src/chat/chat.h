@@ -194,6 +194,8 @@ bool chat_save(struct chat *c, const char *name, struct err *e);
 bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e);
 /* At the start: what the options resume and continue ask for, if they do. */
 bool chat_resume(struct chat *c, struct buf *note, struct err *e);
+/* What -r takes to go on with it; false: it is not kept, or nothing was said. */
+bool chat_saved_name(const struct chat *c, struct buf *name);
 bool chat_rename(struct chat *c, const char *title, struct err *e);
 /* As given, else the first line of the first message; "" before that.  Valid until the next call. */
 const char *chat_title(const struct chat *c);

@@ -52,7 +52,10 @@ static int unknown(const struct flags *f, const char *name, struct err *e)
 /* The value of a flag: what follows it at once, else the next word. */
 static int take_value(struct flags *f, const char *attached, const char *flag, struct err *e)
 {
-    f->value = attached ? attached : f->at < f->argc ? f->argv[f->at++] : NULL;
+    const char *next = f->at < f->argc ? f->argv[f->at] : NULL;
+    bool missing = !attached && f->flags[f->found].optional && (!next || (next[0] == '-' && next[1]));
+    f->value = missing ? "" : attached ? attached : next;
+    f->at += !missing && !attached && next;
     if (f->value)
         return 1;
     err_set(e, "%s needs a value: %s", flag, f->flags[f->found].arg);

@@ -11,6 +11,7 @@ struct flag {
     char        letter;                 /* 0: none */
     bool        can_be_off;             /* --no-NAME exists */
     const char *arg;                    /* what its value is called; NULL: it takes none */
+    bool        optional;               /* the value may be missing, at the end or before another flag: "" */
 };
 
 /* Valid as {.flags, .n_flags, .argc, .argv, .at: the first to read, .help: the command that lists the flags}. */

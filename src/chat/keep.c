@@ -34,6 +34,15 @@ static struct session *fresh_session(struct chat *c, const char *name, struct er
     return NULL;
 }
 
+/* Of the conversation under way.  A name that was given is for the first one. */
+static struct session *own_session(struct chat *c, struct err *e)
+{
+    struct session *s = fresh_session(c, c->save_as, e);
+    if (s)
+        c->save_as = NULL;
+    return s;
+}
+
 void keep_entry(struct chat *c, const struct entry *m)
 {
     struct err e = {0};
@@ -41,7 +50,7 @@ void keep_entry(struct chat *c, const struct entry *m)
     if (s) {
         kept(c, c->replaces ? session_replace(s, m, &e) : session_append(s, m, &e), &e);
     } else if (c->keep && !c->session && !c->unsaved) {
-        c->session = fresh_session(c, NULL, &e);
+        c->session = own_session(c, &e);
         kept(c, c->session != NULL, &e);
     }
     c->replaces = false;
@@ -170,7 +179,7 @@ void keep_retry(struct chat *c)
     if (c->session)
         c->unsaved = !session_rewrite(c->session, &c->t, NULL);
     else
-        c->unsaved = !(c->session = fresh_session(c, NULL, NULL));
+        c->unsaved = !(c->session = own_session(c, NULL));
     if (c->unsaved)
         return;
     buf_addf(&note, "this conversation is saved again, in %s", session_path(c->session));
@@ -275,6 +284,21 @@ bool chat_resume(struct chat *c, struct buf *note, struct err *e)
         ok = sessions_newest(&name) ? resume_newest(c, name.data, note, e) : err_set(e, "there is no conversation to go on with");
     buf_free(&name);
     return ok;
+}
+
+bool chat_saved_name(const struct chat *c, struct buf *name)
+{
+    struct buf own = {0};
+    const char *path = chat_saved_as(c), *slash = path ? strrchr(path, '/') : NULL, *dot = slash ? strrchr(slash, '.') : NULL;
+    if (!path || !c->t.n)
+        return false;
+    buf_add(name, slash ? slash + 1 : path, dot ? (size_t)(dot - slash - 1) : strlen(slash ? slash + 1 : path));
+    if (!session_path_of(name->data, &own, NULL) || strcmp(own.data, path)) {
+        buf_reset(name);
+        buf_adds(name, path);
+    }
+    buf_free(&own);
+    return true;
 }
 
 bool chat_rename(struct chat *c, const char *title, struct err *e)

@@ -45,6 +45,8 @@ struct value {
 struct options {
     struct arena mem;
     struct value values[N_OPTIONS];
+    struct arena pushed_mem;            /* both as they were at options_push() */
+    struct value pushed_values[N_OPTIONS];
     struct option_tool *tools;
     int n_tools;
     struct buf warnings;
@@ -139,6 +141,27 @@ bool options_set(struct options *o, enum option_id id, const char *text, enum op
     return true;
 }
 
+void options_push(struct options *o)
+{
+    memcpy(o->pushed_values, o->values, sizeof o->values);
+    o->pushed_mem = o->mem;
+    o->mem = (struct arena){0};
+    for (int i = 0; i < N_OPTIONS; i++) {
+        struct value *v = &o->values[i];
+        size_t bytes = (size_t)v->n_items * sizeof *v->items;
+        v->items = bytes ? memcpy(memory_alloc(bytes), v->items, bytes) : NULL;
+    }
+}
+
+void options_pop(struct options *o)
+{
+    for (int i = 0; i < N_OPTIONS; i++)
+        free(o->values[i].items);
+    arena_free(&o->mem);
+    memcpy(o->values, o->pushed_values, sizeof o->values);
+    o->mem = o->pushed_mem;
+}
+
 bool options_set_named(struct options *o, const char *name, const char *text, struct err *e)
 {
     int id = options_find(name);
@@ -193,7 +216,8 @@ bool options_read_args(struct options *o, int argc, char **argv, struct buf *pro
     *first = NULL;
     struct flag flags[N_OPTIONS];
     for (int i = 0; i < N_OPTIONS; i++)
-        flags[i] = (struct flag){rows[i].key, rows[i].letter, rows[i].type == VALUE_SWITCH, rows[i].type == VALUE_SWITCH ? NULL : rows[i].arg};
+        flags[i] = (struct flag){rows[i].key, rows[i].letter, rows[i].type == VALUE_SWITCH || has(&rows[i], 'o'),
+                                 rows[i].type == VALUE_SWITCH ? NULL : rows[i].arg, has(&rows[i], '?')};
     struct flags f = {.flags = flags, .n_flags = N_OPTIONS, .argc = argc, .argv = argv, .at = 1, .help = "--help"};
     for (int more; (more = flags_next(&f, e));) {
         if (more < 0)
@@ -231,7 +255,7 @@ bool options_about(enum option_id id, struct option_about *about)
     const struct row *r = &rows[id];
     *about = (struct option_about){.key = r->key, .standard = r->standard, .arg = r->arg, .choices = r->type == VALUE_CHOICE ? r->arg : NULL,
                                    .help = r->help, .type = r->type, .min = r->min, .max = r->max, .letter = r->letter, .repeats = is_list(r),
-                                   .text = is_text(r), .flag_only = has(r, 'f'), .start_only = has(r, 's')};
+                                   .text = is_text(r), .can_be_off = has(r, 'o'), .flag_only = has(r, 'f'), .start_only = has(r, 's')};
     return true;
 }
 
@@ -248,6 +272,16 @@ const char *options_text(const struct options *o, enum option_id id)
 bool options_on(const struct options *o, enum option_id id)
 {
     return value_switch(o->values[id].text) == 1;
+}
+
+bool options_off(const struct options *o, enum option_id id)
+{
+    return value_switch(o->values[id].text) == 0;
+}
+
+const char *options_name(const struct options *o, enum option_id id)
+{
+    return value_switch(o->values[id].text) < 0 ? o->values[id].text : NULL;
 }
 
 double options_real(const struct options *o, enum option_id id)

@@ -44,12 +44,18 @@ bool options_set(struct options *o, enum option_id id, const char *text, enum op
 /* What /set does: finds the option by name, refuses what only the start reads. */
 bool options_set_named(struct options *o, const char *name, const char *text, struct err *e);
 
+/* What is set from now on is forgotten by options_pop().  One level. */
+void options_push(struct options *o);
+void options_pop(struct options *o);
+
 int  options_find(const char *name);                                    /* an enum option_id, or -1 */
 const char *options_key(enum option_id id);
 const char *options_choices(enum option_id id);         /* "a|b|c"; NULL: it is free */
 bool options_given(const struct options *o, enum option_id id);         /* not the default */
 const char *options_text(const struct options *o, enum option_id id);   /* never NULL */
 bool     options_on(const struct options *o, enum option_id id);
+bool     options_off(const struct options *o, enum option_id id);
+const char *options_name(const struct options *o, enum option_id id);   /* of one that is on, off or a name: the name, else NULL */
 int      options_int(const struct options *o, enum option_id id);
 double   options_real(const struct options *o, enum option_id id);
 uint64_t options_seed(const struct options *o);                         /* meaningful if options_given(OPT_seed) */
@@ -73,6 +79,7 @@ struct option_about {
     double min, max;                            /* the same: no bounds */
     char letter;                                /* 0: none */
     bool repeats, text, flag_only, start_only;  /* text: any, also of several lines */
+    bool can_be_off;                            /* --no-KEY although it takes a value */
 };
 bool options_about(enum option_id id, struct option_about *about);     /* false: there is no such id */
 

@@ -53,6 +53,7 @@ struct chat {
     struct transcript t;
     struct session   *session;
     bool              keep;             /* a session is made for the first message */
+    const char       *save_as;          /* the name of the first session; NULL: made from the date */
     bool              unsaved;          /* the file lacks something */
     bool              replaces;         /* the next entry takes the place of one that the file still has */
     struct memo      *memo;

@@ -75,7 +75,7 @@ static void option(struct buf *out, const struct option_about *o)
     if (o->letter)
         buf_addf(out, "\\fB\\-%c\\fR, ", o->letter);
     add_flag(out, "\\-\\-", o->key);
-    if (switched && !strcmp(o->standard, "on"))
+    if ((switched || o->can_be_off) && !strcmp(o->standard, "on"))
         add_flag(out, ", \\-\\-no\\-", o->key);
     if (o->arg) {
         buf_adds(out, o->choices ? " " : " \\fI");
@@ -350,9 +350,27 @@ static void test_manual__its_tables_are_those_of_the_program(void **state)
     buf_free(&wanted);
 }
 
+/* docs/pipes.md has the same statuses. */
+static void test_manual__the_page_about_pipes_has_every_exit_status(void **state)
+{
+    struct buf page = {0}, row = {0};
+    struct err e = {0};
+    (void)state;
+    assert_true(buf_read_file(&page, "docs/pipes.md", 1 << 20, &e));
+    for (int i = 0; i < N_EXITS; i++) {
+        buf_reset(&row);
+        buf_addf(&row, "\n| %d | %s |\n", all_exits[i].number, all_exits[i].meaning);
+        if (!strstr(page.data, row.data))
+            fail_msg("docs/pipes.md lacks the row %s", row.data);
+    }
+    buf_free(&page);
+    buf_free(&row);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_manual__the_page_about_pipes_has_every_exit_status),
         cmocka_unit_test(test_manual__its_tables_are_those_of_the_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

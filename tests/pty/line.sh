@@ -94,7 +94,14 @@ seen "the conversations are listed" "6 turns  A talk"
 type '\022Hel'
 seen "Ctrl-R searches the history" "Hello"
 type '\003/quit\r'
+seen "the name of the conversation is told" "q35chat -r "
+seen "... and what it is for" "goes on with this conversation"
 seen "/quit ends" "status 0"
+end
+begin -r
+seen "-r alone lists the conversations" "6 turns  A talk"
+type '/quit\r'
+seen "... and the chat goes on" "status 0"
 end
 
 TERM=dumb

@@ -207,6 +207,56 @@ else
 fi
 is "pipe mode writes no files" "$(ls "$tmp/state" 2> /dev/null)" ""
 
+# One conversation kept, and gone on with.
+ask --no-think -n 8 --save trip Hello < /dev/null
+is "--save keeps a question and its answer" "$rc $(grep -c '"role"' state/q35chat/sessions/trip.jsonl)" "0 2"
+ask --save trip Hello < /dev/null
+is "... never over another one" "$rc $(cat out err)" "2 q35chat: there is a conversation trip already; -r trip goes on with it"
+ask --no-think -n 8 -c more < /dev/null
+is "... and -c finds it" "$rc $(grep -c '"role":"user"' state/q35chat/sessions/trip.jsonl)" "0 2"
+ask --save more -c Hello < /dev/null
+is "--save is not for -c" "$rc" 2
+ask -r < /dev/null
+is "-r needs a name here" "$rc $(cat out err)" "2 q35chat: -r needs the name of a conversation here; q35chat session list tells them"
+
+# A line, an answer.
+cat > in <<'END'
+Hello
+
+{"prompt": "Hello", "id": ["a", 1], "max_tokens": 4}
+{"promt": "Hello", "id": 2}
+{broken
+{"prompt": "Hello", "files": ["nothere"]}
+{"messages": [{"role": "system", "content": "x"}, {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]}
+{"messages": [{"role": "assistant", "content": "b"}]}
+{"prompt": "Hello", "temperature": "hot"}
+Hello
+END
+ask --no-think -n 24 --batch < in
+is "--batch answers every line" "$rc $(sed 's/^{"line":\([0-9]*\).*/\1/' out | tr '\n' ' ')" "1 1 3 4 5 6 7 8 9 10 "
+is "... those that fail with an error" "$(grep -c '"error":.*"exit":2}$' out)" 5
+has "... that says what is meant" "$(sed -n 3p out)" '"id":2,"error":"there is no key promt (did you mean prompt?)"'
+has "... a line's id is back" "$(sed -n 2p out)" '"line":3,"id":["a",1],"answer":"'
+is "... its options are its own" "$(grep -c '"generated":4' out) $(grep -c '"generated":24' out)" "1 3"
+answer_of() { sed 's/.*"answer":"\(.*\)","reasoning".*/\1/'; }
+is "... and so is its conversation" "$(sed -n 9p out | answer_of)" "$(sed -n 1p out | answer_of)"
+cp out batch
+ask --no-think -n 24 --json Hello < /dev/null
+is "... an answer is that of a single run" "$(answer_of < out)" "$(sed -n 1p batch | answer_of)"
+printf 'lo\n' > in
+ask --no-think -n 24 --batch 'Hel{}' < in
+is "... the line takes the place of {}" "$(answer_of < out)" "$(sed -n 1p batch | answer_of)"
+ask --no-think -n 24 --batch --strict < in
+is "... with --strict a cut answer is a failure" "$rc $(grep -c '"exit":5}$' out)" "1 1"
+: > in
+ask --batch < in
+is "no lines, no answers" "$rc $(cat out err)" "0 "
+ask --batch --json < in
+is "--batch is not for --json" "$rc" 2
+printf 'a\nb\n' > in
+ask $endless --batch --timeout 2 < in
+is "--timeout counts for each line" "$rc $(grep -c '"exit":124}$' out)" "1 2"
+
 mkdir -p config/q35chat
 printf 'max_tokens = 24\nthink = off\n' > config/q35chat/q35chat.conf
 ask Hello < /dev/null

@@ -52,10 +52,10 @@ refused "--json and --jsonl cannot be had together" --json --jsonl x
 
 ask() { timeout $patience "$q" --model "$small" --temperature 0 --no-think -n 8 "$@" > out 2> err < /dev/null; rc=$?; }
 ask -- model trains
-is "behind -- such a word begins a prompt" "$rc $(cat err)" "0 "
+is "behind -- such a word begins a prompt" "$rc $([ -s out ] && echo answered)" "0 answered"
 cp out behind
 ask "model trains"
 is "... and within one argument" "$rc $(cmp out behind && echo same)" "0 same"
 ask trains, model
-is "... and further on" "$rc $(cat err)" "0 "
+is "... and further on" "$rc $([ -s out ] && echo answered)" "0 answered"
 exit $status

@@ -12,7 +12,8 @@
 #include "chat/value.h"
 #include "ui/subcommand.h"
 
-static const struct flag table[] = {{"top_p", 'p', false, "X"}, {"think", 't', true, NULL}, {"json", 'j', false, NULL}, {"read-only", 0, false, NULL}};
+static const struct flag table[] = {{"top_p", 'p', false, "X"}, {"think", 't', true, NULL}, {"json", 'j', false, NULL}, {"read-only", 0, false, NULL},
+                                    {"resume", 'r', true, "NAME", true}};
 
 /* What is found, as text: "top_p=1 think word:x", or the mistake. */
 static const char *apart(const char *line)
@@ -26,7 +27,7 @@ static const char *apart(const char *line)
     buf_adds(&words, line);
     for (char *p = strtok(words.data, " "); p; p = strtok(NULL, " "))
         argv[argc++] = p;
-    struct flags f = {.flags = table, .n_flags = 4, .argc = argc, .argv = argv, .help = "--help"};
+    struct flags f = {.flags = table, .n_flags = 5, .argc = argc, .argv = argv, .help = "--help"};
     int more;
     while ((more = flags_next(&f, &e)) > 0)
         buf_addf(&out, "%s%s%s%s%s", out.len ? " " : "", f.off ? "no-" : "", f.found < 0 ? "word" : table[f.found].name, f.value ? "=" : "",
@@ -41,7 +42,8 @@ static void test_flags__a_command_line_is_taken_apart(void **state)
     static const struct { const char *line, *found; } cases[] = {
         {"", ""}, {"a b", "word=a word=b"}, {"--top-p 1 a", "top_p=1 word=a"}, {"--top_p=1", "top_p=1"}, {"--top-p=", "top_p="}, {"-p1 -p 2", "top_p=1 top_p=2"},
         {"-tjp1", "think json top_p=1"}, {"-jp x", "json top_p=x"}, {"--no-think", "no-think"}, {"--think=off", "think=off"}, {"--read_only", "read-only"},
-        {"a -- --json -j", "word=a word=--json word=-j"}, {"--top-p --", "top_p=--"}, {"-", "word=-"}, {"-- --", "word=--"},
+        {"-r a", "resume=a"}, {"-r", "resume="}, {"-r --json", "resume= json"}, {"a -r -", "word=a resume=-"}, {"--resume -- a", "resume= word=a"},
+        {"--resume=", "resume="}, {"-ra", "resume=a"}, {"--no-resume a", "no-resume word=a"}, {"a -- --json -j", "word=a word=--json word=-j"}, {"--top-p --", "top_p=--"}, {"-", "word=-"}, {"-- --", "word=--"},
         {"--no-json", "there is no option --no-json (did you mean --json?); --help lists them"}, {"--no-think=1", "there is no option --no-think (did you mean --think?); --help lists them"},
         {"--jsn", "there is no option --jsn (did you mean --json?); --help lists them"},
         {"--top-q 1", "there is no option --top-q (did you mean --top-p?); --help lists them"},

@@ -58,7 +58,7 @@ static const char *signs(struct app *a)
     add_sign(&a->signs, a->raw, "RAW");
     add_sign(&a->signs, a->heat != HEAT_NONE, heat[a->heat]);
     add_sign(&a->signs, !options_on(a->o, OPT_think), "NO-THINK");
-    add_sign(&a->signs, !options_on(a->o, OPT_save) || chat_unsaved(a->chat), "NO-SAVE");
+    add_sign(&a->signs, options_off(a->o, OPT_save) || chat_unsaved(a->chat), "NO-SAVE");
     return a->signs.len ? a->signs.data : NULL;
 }
 
@@ -252,5 +252,5 @@ void summary_panel(struct app *a, struct panel *p)
     p->throttled = a->figures.machine.throttled;
     p->snapshots = a->figures.machine.snapshots;
     p->snapshots_max = a->figures.machine.snapshots_max;
-    p->disk = !options_on(a->o, OPT_save) ? "not kept" : chat_unsaved(a->chat) ? "NOT SAVED" : chat_saved_as(a->chat) ? "saved" : NULL;
+    p->disk = options_off(a->o, OPT_save) ? "not kept" : chat_unsaved(a->chat) ? "NOT SAVED" : chat_saved_as(a->chat) ? "saved" : NULL;
 }

@@ -13,6 +13,7 @@
 #include "base/unicode.h"
 #include "chat/place.h"
 #include "ui/exits.h"
+#include "ui/goodbye.h"
 #include "ui/tui/clip.h"
 #include "ui/tui/handoff.h"
 #include "ui/tui/term.h"
@@ -345,6 +346,11 @@ static void print_farewell(const struct tui *t)
         print_exchange(t->app.chat, 0);
     else if (!strcmp(how, "last") && last >= 0)
         print_exchange(t->app.chat, last);
+    struct buf bye = {0};
+    if (strcmp(how, "none"))
+        goodbye_add(t->app.chat, &bye);
+    fputs(buf_str(&bye), stdout);
+    buf_free(&bye);
 }
 
 /* --- the beginning ---------------------------------------------------------------------------------------------- */
@@ -361,6 +367,8 @@ static bool resume(struct tui *t, struct err *e)
         app_note(&t->app, note.data);
     if (ok)
         input_restore(&t->app);
+    if (ok && options_given(t->o, OPT_resume) && !*options_text(t->o, OPT_resume))
+        app_pick(&t->app, PICK_SESSION);
     buf_free(&note);
     return ok;
 }

@@ -1,0 +1,11 @@
+/* What a chat says when it ends. */
+#ifndef Q35_UI_GOODBYE_H
+#define Q35_UI_GOODBYE_H
+
+#include "base/buf.h"
+#include "chat/chat.h"
+
+/* "q35chat -r NAME goes on with this conversation", with a line end; nothing if it is not kept or nothing was said. */
+void goodbye_add(const struct chat *c, struct buf *out);
+
+#endif
