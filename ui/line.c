@@ -546,7 +546,7 @@ int line_run(struct options *o)
     l.chat = chat_open(o, &front, &e);
     if (!l.chat) {
         fprintf(stderr, "q35chat: %s\n", e.msg);
-        return EXIT_FAILED;
+        return EXIT_MODEL;
     }
     turn_init(&l.turn, l.chat, o);
     l.turn.ask = ask;
@@ -567,7 +567,7 @@ int line_run(struct options *o)
         }
     }
     if (l.turn.dead)
-        status = EXIT_FAILED;
+        status = EXIT_MODEL;
     if (interrupt_ending())
         status = EXIT_SIGNAL + interrupt_ending();
     buf_reset(&text);

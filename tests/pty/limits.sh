@@ -1,5 +1,5 @@
 #!/bin/sh
-# What a system can withhold gets one sentence and status 1: memory, files, a stack of the usual size, files that do not answer.
+# What a system can withhold gets one sentence and a status: memory, files, a stack of the usual size, files that do not answer.
 . tests/pty/common.inc
 trap 'rm -rf "$tmp"' EXIT
 ulimit -c 0
@@ -18,7 +18,7 @@ if [ -z "$SAN" ]; then              # sanitizers want terabytes of addresses
     has "without memory it says so" "$(cat told)" "q35chat: no memory is left"
     is "... blaming neither itself nor a file" "$(grep 'bug:\|JSON' told)" ""
     under -n 4
-    is "without files to open it ends with status 1" $? 1
+    is "without files to open it ends with status 3" $? 3
     has "... and says so" "$(cat err)" "Too many open files"
     is "... blaming nobody" "$(grep -c 'bug:' err)" 0
     under -s 64
@@ -38,7 +38,7 @@ for f in "$small"/*; do ln -s "$f" blocked/; done
 rm blocked/tokenizer.json
 mkfifo blocked/tokenizer.json
 timeout $patience "$q" --model blocked --no-stdin hello > out 2> err
-is "a tokenizer that is a FIFO is refused" $? 1
+is "a tokenizer that is a FIFO is refused" $? 3
 has "... with a sentence" "$(cat err)" "tokenizer.json is not a regular file"
 echo 'max_tokens = 3' > fifo &
 timeout $patience "$q" --model "$small" --config fifo --print-config > out 2> err

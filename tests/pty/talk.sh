@@ -100,6 +100,16 @@ type \\004
 end the end of both: 0
 END
 
+at 80x24 --tools none -r << END
+see -r alone opens the list: A talk about nothing
+type talk
+see ... to choose from: 1 of 1
+type \\r
+see ... and goes on with the one: And a poem
+type \\004
+end ... until it ends: 0
+END
+
 at 80x24 --tools none --resume "$name" << END
 see --resume goes on by name: And a poem
 type \\004

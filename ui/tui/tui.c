@@ -472,7 +472,7 @@ int tui_run(struct options *o)
     else if (open)
         print_farewell(&t);
     if (!open || t.app.phase.kind == PHASE_DEAD)
-        status = EXIT_FAILED;
+        status = !open && t.app.chat ? EXIT_FAILED : EXIT_MODEL;
     chat_close(t.app.chat);             /* may wait for the model; Ctrl-C then ends the program as usual */
     app_close(&t.app);
     return status;
