@@ -147,6 +147,7 @@ static bool look_for(struct get *g, struct item *it, struct err *e)
     } else if (there || (g->o.to && from_cache(it))) {
         it->state = g->o.check && it->f->hash[0] ? GET_CHECKING : GET_HAD;
         it->had = it->f->bytes;
+        part_drop(it->final.data);      /* a kill between the two leaves a name and a journal */
         return place(g, it, e);
     }
     return true;

@@ -180,6 +180,22 @@ uint64_t part_left(const char *final)
     return n;
 }
 
+void part_drop(const char *final)
+{
+    struct buf path = {0}, journal = {0};
+    buf_addf(&path, "%s%s", final, part_suffix);
+    buf_addf(&journal, "%s.journal", path.data);
+    int fd = open(path.data, O_RDWR | O_CLOEXEC);
+    if (fd < 0 || !flock(fd, LOCK_EX | LOCK_NB)) {
+        unlink(journal.data);
+        unlink(path.data);
+    }
+    if (fd >= 0)
+        close(fd);
+    buf_free(&path);
+    buf_free(&journal);
+}
+
 /* --- ranges ----------------------------------------------------------------------------------------------------------- */
 
 static int free_range(const struct part *p)

@@ -33,6 +33,8 @@ bool     part_commit(struct part *p, struct err *e);
 /* When whole: true with its final name; or *wrong, and nothing of it is left; or false with a sentence.  Once. */
 bool     part_finish(struct part *p, bool *wrong, struct err *e);
 
+/* Removes what such a download has left, once `final` is there by other means; not that of a process that still runs. */
+void     part_drop(const char *final);
 /* Bytes on disk of what an unfinished download of `final` has left; 0: nothing. */
 uint64_t part_left(const char *final);
 extern const char part_suffix[];        /* ".q35part" */
