@@ -12,7 +12,7 @@ if [ -z "$SAN" ]; then              # sanitizers want terabytes of addresses
         (ulimit -v $kb && "$q" --version > out 2>&1) || continue        # not even its libraries find room
         under -v $kb
         found=$?
-        [ $found -le 1 ] || bad "with $kb KiB of addresses it ends in order" "status $found: $(cat err)"
+        [ $found -le 1 ] || [ $found -eq 3 ] || bad "with $kb KiB of addresses it ends in order" "status $found: $(cat err)"
         cat err >> told
     done
     has "without memory it says so" "$(cat told)" "q35chat: no memory is left"
