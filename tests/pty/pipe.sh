@@ -281,6 +281,15 @@ sum=$(echo 'What is 17 + 25?' | timeout $patience "$q" --model "$demo" --tempera
 has "the demo model adds" "$sum" 42
 call=$(timeout $patience "$q" --model "$demo" --temperature 0 --tools clock,calculator --json 'What time is it?' < /dev/null 2> err)
 has "the demo model calls the clock" "$call" '"name":"clock"'
+denied='--temperature 0 --tools clock --tools-approve never'
+timeout $patience "$q" --model "$demo" $denied 'What time is it?' < /dev/null > out 2> err
+is "a tool call that is not allowed is told" "$? $(grep -c 'a tool call was not allowed' err)" "0 1"
+timeout $patience "$q" --model "$demo" $denied --strict 'What time is it?' < /dev/null > out 2> err
+is "... and fails with --strict" "$?" 6
+timeout $patience "$q" --model "$demo" $denied --json 'What time is it?' < /dev/null > out 2> err
+has "... and is in --json" "$(cat out)" '"denied":true'
+timeout $patience "$q" --model "$demo" --temperature 0 -x 'Write a C function that adds two numbers.' < /dev/null > add.c 2> err
+is "-x prints code alone" "$? $(grep -cF '```' add.c) $(grep -c 'return' add.c)" "0 0 1"
 banned=$(timeout $patience "$q" --model "$demo" --temperature 0 --no-think --logit-bias '"4"=-inf' 'What is 17 + 25?' < /dev/null)
 is "a banned token does not come" "$banned" "$(printf %s "$banned" | tr -d 4)"
 plain=$(timeout $patience "$q" --model "$demo" --seed 4 Hello < /dev/null 2> err)
