@@ -139,6 +139,8 @@ static void print_hybrid(const struct hybrid_report *r, const struct source *fp8
     printf("%s %s: %d matrices of shared experts in FP8, %.2f MB; read %.2f MB of the FP8 checkpoint\n", o->out,
            r->state == HYBRID_PLANNED ? "would be built" : "is built", r->n_matrices, (double)r->fp8_bytes * 1e-6,
            (double)atomic_load(&fp8->n_bytes) * 1e-6);
+    if (r->state == HYBRID_PLANNED)
+        printf("it takes %.2f MB of the disk in addition\n", (double)r->written_bytes * 1e-6);
     if (!o->compact && r->stale_bytes)
         printf("%.2f MB in the shards do not count any more. q35chat never reads them; vLLM reads whole shards and wants --compact.\n",
                (double)r->stale_bytes * 1e-6);

@@ -228,16 +228,18 @@ static bool ends_with(const char *s, const char *end)
 /* Shards that nothing names, and rests of work that was ended. */
 static void check_strays(struct look *k)
 {
-    DIR *d = opendir(k->dir);
-    for (struct dirent *ent; d && (ent = readdir(d));) {
-        const char *name = ent->d_name;
+    struct dirent **list;
+    int n = scandir(k->dir, &list, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        const char *name = list[i]->d_name;
         if (k->index && ends_with(name, ".safetensors") && *name != '.' && !is_named(k, name) && strcmp(name, EXTRA_FILE))
             verify_add(k->r, NOTE, "unlisted-file", name, NULL, "the index does not name it: it is never read");
         if (*name == '.' && strstr(name, ".safetensors"))
             verify_add(k->r, NOTE, "rest", name, NULL, "left by work that was ended: it can be removed");
+        free(list[i]);
     }
-    if (d)
-        closedir(d);
+    if (n >= 0)
+        free(list);
 }
 
 static void check_files(struct look *k)

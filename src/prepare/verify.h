@@ -27,8 +27,6 @@ struct verify_report {
 
 struct verify_options {
     bool full;                          /* read everything: hashes, every number */
-    void (*progress)(void *arg, uint64_t done, uint64_t total);         /* may be NULL; bytes of a full check, from this thread */
-    void *arg;
 };
 
 /* False with the reason when there is no checkpoint to look at; faults of one that is there are findings. */

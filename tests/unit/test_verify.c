@@ -238,7 +238,6 @@ static void half_hybrid(void)
         edit("model.safetensors.index.json", "weight_map", name, json_string(SHARD2));
     }
 }
-static void nothing(void) {}
 
 /* What is planted, whether it is only seen by --full, and what must be said of it. */
 static const struct planted {
@@ -345,7 +344,6 @@ static void test_verify__what_nothing_is_wrong_with_passes(void **state)
     static const char *const sound[] = {"tests/data/model/g0/bf16", "tests/data/model/g0/int4", "tests/data/model/g0/hybrid", "tests/data/model/g1/int4",
                                         "tests/data/model/g1/hybrid", "assets/demo", NULL};
     sh("rm -rf %s; cp -rl %s/base %s", dir, root, dir);
-    nothing();
     for (int i = 0; i < 7; i++)
         for (int full = 0; full < 2; full++) {
             struct verify_report r;
