@@ -35,7 +35,8 @@ PKGFLAGS  = $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LIBS      = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm
 # nvcc knows where its runtime is, whatever the toolkit's layout.
 CUDALIBS := $(if $(filter 1,$(CUDA)),$(shell $(NVCC) --dryrun -x cu /dev/null 2>&1 | sed -n 's/.* LIBRARIES= *//p') -lcudart_static -lstdc++ -ldl -lrt)
-# The step_*.cu are decode kernels.  What ptxas says of a kernel's registers is kept beside its object, for `make kernels`.
+# The step_*.cu are decode kernels.  What ptxas says of a kernel's registers is kept beside its object, for `make kernels`, and which
+# instructions of its PTX are slow on a GB10.
 NVFLAGS  := -std=c++17 -lineinfo -compress-mode=size -Xptxas -v $(if $(WERROR),-Werror all-warnings) -Xcompiler -iquotesrc,-iquote.,-Wall,-Wextra,-Wno-missing-field-initializers \
             $(foreach p,$(subst .,,$(GPU)),-gencode arch=compute_$p,code=sm_$p)
 
@@ -104,7 +105,7 @@ aarch64:        ## cross-builds for aarch64 and runs the quicker tests under qem
 	    CC=aarch64-linux-gnu-gcc ARCH= EMULATOR=qemu-aarch64 SKIP='$(SKIP)'
 
 kernels: CUDA := 1
-kernels: deps   ## compiles the GPU kernels and checks their registers and shared memory; needs nvcc, no GPU
+kernels: deps   ## compiles the GPU kernels and checks registers, shared memory and slow instructions; needs nvcc, no GPU
 	@if [ -n "$(NVCC)" ]; then $(MAKE) -j$(JOBS) ptxas CUDA=1 GPU="$(PARTS)"; \
 	else echo "The kernels are not compiled: there is no nvcc."; fi
 
@@ -200,6 +201,8 @@ $(BUILD)/%.c.o: %.c Makefile $(BUILD)/knobs
 $(BUILD)/%.cu.o: %.cu $(BUILD)/knobs.cu
 	@mkdir -p $(@D)
 	$(call say,NVCC $<)
-	$(Q)$(NVCC) $(OPT) $(NVFLAGS) -DQ35_CUDA -MMD -MP -c $< -o $@ 2> $@.ptxas || { cat $@.ptxas >&2; exit 1; }
+	$(Q)rm -rf $@.parts && mkdir $@.parts
+	$(Q)$(NVCC) $(OPT) $(NVFLAGS) -DQ35_CUDA -MMD -MP --keep --keep-dir $@.parts -c $< -o $@ 2> $@.ptxas || { cat $@.ptxas >&2; exit 1; }
+	$(Q)sh tests/cuda_slow.sh $@.parts/*.ptx > $@.slow && rm -rf $@.parts
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

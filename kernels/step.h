@@ -16,6 +16,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/pack.h"
+#include "kernels/stream.h"
 #include "kernels/tensor.h"
 
 enum {
@@ -84,16 +85,19 @@ struct step_result {
     volatile int32_t serial;    /* step_live.step of this pick, > 0 */
 };
 
-/* The residual stream of a step is in doubles that are multiples of 2^-30.  Sums of such below 2^23 are exact, so whoever has something
- * for it adds that where it stands (STEP_ADD, step_experts), and the order in which that happens does not matter. */
+/* The residual stream of a step is in fixed point (kernels/stream.h).  Operations add to it in place (STEP_ADD, step_experts), and the
+ * result does not depend on their order. */
 
 /* stream[t] = row ids[t] of the dense, unpacked bf16 table.  As embed. */
 struct step_embed_args {
-    double        *stream;      /* [n_rows, hidden] */
+    int64_t       *stream;      /* [n_rows, hidden] */
     const int32_t *ids;         /* device memory */
     const uint16_t *table;      /* [vocab, hidden] bf16 */
     int            n_rows, hidden;
 };
+
+/* The maxima of a row of logits, one of 16 ids each, up to a multiple of 4. */
+PACK_INLINE int step_maxima(int n_ids) { return (n_ids + 63) / 64 * 4; }
 
 /* Products with one normed input.  Row t of the input is
  *     u = x[t] + plus[t], or stream[t] to fp32                    written to stream_out when that is not NULL (with `norm` only)
@@ -101,26 +105,27 @@ struct step_embed_args {
  *     h[128 s + i] *= 1 / sqrt((ssq[t][s][0] + ssq[t][s][1]) / 128 + eps)   with `ssq`
  * then part p gives y = W_p h: plain, into a ring, added to the stream, or logits (INT8 or dense, one part alone).  With splits > 1 the
  * columns are cut into that many equal ranges; range s goes to y + s * y_split, for the reader to add up, or is added to the stream
- * by itself.  `norm` then means one of two things: with in[1], range s has an input of its own (input s: x, norm), as long as the
+ * by itself.  A range is at most 4096 columns long, 2048 with STEP_ADD and other inputs without norm, 1024 with `ssq_out`, which is for
+ * dense matrices alone.  `norm` then means one of two things: with in[1], range s has an input of its own (input s: x, norm), as long as the
  * range, normed by itself; with `ssq_out` the division by the rms is left to the reader (struct step_rms), in h_out as well.
  * As rmsnorm, linear_*.                                      tolerance: 2^-15 of sum |W x| (activations in two 16-bit floats; with INT4
  * in 16 bits of the greatest of 128 columns) */
 enum step_write {
     STEP_PLAIN,                 /* y[t * y_row + n] */
     STEP_TO_RING,               /* y[((*pos + t) % STEP_RING) * y_row + n] */
-    STEP_ADD,                   /* stream[t * y_row + n] += product to a multiple of 2^-30; of an input without norm */
+    STEP_ADD,                   /* stream[t * y_row + n] += product, as stream_from_float() rounds it; of an input without norm */
     STEP_LOGITS,                /* y[t * y_row + n] after bias and penalties, and tile_max */
 };
 struct step_part {
     struct weight   w;          /* packed; rows = 2 I for a pair */
     float          *y;
-    double         *stream;     /* with STEP_ADD, instead of y */
+    int64_t        *stream;     /* with STEP_ADD, instead of y */
     size_t          y_row;      /* in elements */
     enum step_write write;
 };
 struct step_input {
     const void  *x;             /* [n, cols] fp32; bf16 rows of a table when `ids` */
-    const double *stream;       /* [n, cols], instead of x; with the whole input normed alone */
+    const int64_t *stream;      /* [n, cols], instead of x; with the whole input normed alone */
     const int32_t *ids;         /* NULL, or: row t is row ids[t] of the table x */
     const float *norm;          /* [cols] or NULL */
 };
@@ -129,7 +134,7 @@ struct step_linear_args {
     int               n_parts;
     struct step_input in[2];    /* in[1] when splits == 2 and both have norms of their own, else unused */
     const float      *plus;     /* [n, cols] or NULL; with x, the whole input normed alone and not cut */
-    double           *stream_out;       /* [n, cols] */
+    int64_t          *stream_out;       /* [n, cols] */
     float            *h_out;    /* [n, cols] */
     const float      *ssq;      /* [n, cols / 128, 2] */
     float            *ssq_out;  /* [splits, STEP_ROWS] sums of u^2 of each range */
@@ -141,8 +146,8 @@ struct step_linear_args {
     int               n_rows, splits;
     float             eps;
     /* STEP_LOGITS */
-    float            *tile_max; /* [n_rows, rows / 16] greatest logit of 16 ids; ids >= n_ids count as -inf; INFINITY when
-                                 * one of them is no number */
+    float            *tile_max; /* [n_rows, step_maxima(rows)] greatest logit of 16 ids; ids >= n_ids count as -inf; infinity when
+                                 * one of them is NaN */
     const struct step_sampling *sampling;       /* NULL: raw logits */
     const uint8_t    *marks;    /* [vocab]: bit 0 in prompt or answer, bit 1 in the answer */
     const float      *bias;     /* [vocab] */
@@ -231,11 +236,17 @@ struct step_choice {
 /* Chooses; then for every distinct expert e and the shared one, every row t
  *     h[e][t] = silu(gate_e x[t]) * (up_e x[t])
  *     stream[t] += sum over e of weight_e[t] * down_e h[e][t] + sigmoid(shared_gate[t]) * shared_down h_shared[t],
- * a product at a time, each rounded to a multiple of 2^-30.  Whoever needs a value of h looks until it is there: before, all of them must be
- * STEP_MISSING (step_linear's `missing`).  As moe_group, experts_up, experts_down, moe_combine. */
+ * a product at a time, each rounded by stream_from_float().  As moe_group, experts_up, experts_down, moe_combine.
+ *
+ * All is one launch, whose blocks wait for each other's values of h: before it, all of these must be STEP_MISSING (step_linear's `missing`).
+ * So its blocks must all be resident at once.  There are no more than fit on the multiprocessors that the process has (`check` asks for
+ * that), and they all get there as long as other kernels on the GPU end by themselves: kernels in front were resident before and wait
+ * for nobody behind them, the one behind starts when every block is past its first half, and what another process runs ends at some time, or
+ * takes turns with all of this one.  Only blocks of another process that wait in the same way could keep each other out, under MPS.
+ * Then, or when a value is never written, the launch ends by itself after some seconds, and finish() of the device says so. */
 #define STEP_MISSING 0xffffffffu                /* bits of a NaN that no product gives */
 struct step_experts_args {
-    double       *stream;       /* [n_rows, hidden] */
+    int64_t      *stream;       /* [n_rows, hidden] */
     float        *h;            /* [1 + n distinct, n_rows, inter], the shared one's first, then by ascending expert; step_experts_space() */
     struct step_route *route;   /* written, what was chosen, for whoever wants to know; or NULL */
     struct step_choice choice;
@@ -246,6 +257,7 @@ struct step_experts_args {
     const float  *shared_gate;  /* [n_gates] of [n_rows] before the sigmoid, gate_step elements apart, to be added up */
     int           n_gates;
     size_t        gate_step;
+    bool          check;        /* launch nothing: only a fault if the blocks could not all be resident */
     int           n_rows, hidden, inter;
 };
 /* Values of h that can be written. */
@@ -260,7 +272,7 @@ static inline size_t step_experts_space(int n_rows, int n_experts, int top_k, in
  * `first`: the only row is the prompt's last hidden state, no row of a step ran. */
 struct step_pick_args {
     float             *logits;          /* [n_rows, vocab], after penalties */
-    const float       *tile_max;        /* [n_rows, vocab / 16], as step_linear leaves it */
+    const float       *tile_max;        /* [n_rows, step_maxima(vocab)], as step_linear leaves it */
     struct step_live  *live;
     struct step_sampling *sampling;
     uint8_t           *marks;
@@ -277,7 +289,7 @@ static inline size_t step_pick_scratch(int vocab) { return (size_t)STEP_ROWS * (
 /* The arg-max of a draft's logits: live->draft_ids[i] and live->ids[1 + i]; live->n_drafts = i + 1. */
 struct step_draft_args {
     const float      *logits;           /* [1, n_ids] */
-    const float      *tile_max;         /* [n_ids / 16]; -inf from there to a multiple of 4 */
+    const float      *tile_max;         /* [step_maxima(n_ids)] */
     struct step_live *live;
     int               i, n_ids;
 };

@@ -1,6 +1,7 @@
 #!/bin/sh
 # What ptxas said of every kernel (the files given, `nvcc -Xptxas -v`), as a table; then a sentence for each fault.  A fault is
-# a decode kernel (step_*.cu) that spills registers, or more than 99 KiB of shared memory, which is what a block of a GB10 has.
+# a decode kernel (step_*.cu) that spills registers or has an instruction that a GB10 is slow at (tests/cuda_slow.sh, FILE.cu.o.slow), or more
+# than 99 KiB of shared memory, which is what a block of a GB10 has.
 # ptxas does not see dynamic shared memory: a file that uses it says static_assert(BYTES <= 99 * 1024, ...), itself or in
 # a .cuh that it includes.
 [ $# -gt 0 ] || { echo "usage: tests/cuda_report.sh FILE.cu.o.ptxas..." >&2; exit 2; }
@@ -43,6 +44,19 @@ END {
     exit faults > 0 || NR == 0
 }' "$table"
 status=$?
+
+slow=0
+for log; do
+    list=${log%.ptxas}.slow
+    case ${log##*/} in
+    step_* | embed.*)
+        [ -e "$list" ] || { echo "not ok there is no $list"; status=1; }
+        [ ! -s "$list" ] || sort "$list" | uniq -c | $names | awk '{ n = $1; $1 = ""; print "not ok decode kernel" $0 ", " n " times" }'
+        slow=$((slow + $(cat "$list" 2> /dev/null | wc -l))) ;;
+    esac
+done
+echo "$slow instructions of decode kernels in fp64 or converting 64-bit integers"
+[ "$slow" -eq 0 ] || status=1
 
 for log; do
     source=$(echo "$log" | sed 's/\.o\.ptxas$//; s|.*/\(kernels/cuda/\)|\1|; s|.*/\(src/backend/\)|\1|')

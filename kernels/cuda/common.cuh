@@ -23,6 +23,11 @@ struct cuda_queue {
     size_t       scratch_bytes;
     cudaError_t  fault;
     const char  *fault_op;
+    volatile uint32_t *stopped;         /* host memory: why a kernel stopped itself, or 0 */
+};
+
+enum stopped {
+    STOPPED_WAITING = 1,                /* step_experts: a block waited in vain for what another block should have written */
 };
 
 static inline void queue_note(struct cuda_queue *q, const char *op, cudaError_t e)

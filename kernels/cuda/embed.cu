@@ -1,18 +1,15 @@
 /* embed, step_embed: rows of the bf16 table as numbers.
- * Shapes    ids [n], table [vocab, hidden] bf16 as stored (not packed), y [n, hidden] fp32, of a step in doubles; hidden a multiple of 8
+ * Shapes    ids [n], table [vocab, hidden] bf16 as stored (not packed), y [n, hidden] fp32, of a step in fixed point; hidden a multiple of 8
  * Bytes     n hidden 6, of a step 10
  * Limit     latency for a step, bandwidth for a chunk: 4096 tokens of 3072 at 4.5 TB/s 17 us
  * Launch    256 threads per 2048 columns of a row; step_embed overlaps with what runs before
  * Layout    a thread turns 16 bytes into 8 numbers
- * Numerics  exact; of a step to multiples of 2^-30 (kernels/step.h) */
-#include "kernels/cuda/step_tiles.cuh"
+ * Numerics  exact; of a step to multiples of 2^-30 (kernels/stream.h) */
+#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/stream.cuh"
 
 __device__ __forceinline__ void put4(float *to, float a, float b, float c, float d) { *(float4 *)to = make_float4(a, b, c, d); }
-__device__ __forceinline__ void put4(double *to, float a, float b, float c, float d)
-{
-    ((double2 *)to)[0] = make_double2(on_grid(a), on_grid(b));
-    ((double2 *)to)[1] = make_double2(on_grid(c), on_grid(d));
-}
+__device__ __forceinline__ void put4(int64_t *to, float a, float b, float c, float d) { stream_store4(to, a, b, c, d); }
 
 template <class T> static __global__ void __launch_bounds__(256) embed_kernel(T *y, const int32_t *ids, const uint16_t *table, int hidden)
 {

@@ -62,6 +62,19 @@ static __device__ __forceinline__ struct head_norm head_norm_of(const float *wei
     load_eight(h.z, weights + h.mate[0], weights + h.mate[1]);
     return h;
 }
+/* sincosf() of 0 <= x < 2^22 without its way for large arguments, which is in fp64.  pi / 2 in three parts: the first one times a whole number
+ * of 24 bits leaves an exact rest, so the error stays below 2 ulp. */
+static __device__ __forceinline__ float2 cos_sin(float x)
+{
+    const int quarter = __float2int_rn(x * 0.636619747f);
+    const float q = (float)quarter, r = fmaf(q, -5.39030295e-15f, fmaf(q, -7.54978942e-08f, fmaf(q, -1.57079625f, x)));
+    float s, c;
+    __builtin_assume(fabsf(r) < 2);
+    sincosf(r, &s, &c);
+    const float2 v = quarter & 1 ? make_float2(-s, c) : make_float2(c, s);
+    return quarter & 2 ? make_float2(-v.x, -v.y) : v;
+}
+
 /* v: the lane's values, u: their partners, turn: cos and sin of the row. */
 static __device__ __forceinline__ uint4 norm_and_turn(const struct head_norm &h, float v[8], const float u[8], const float2 *turn,
                                                       int half, float eps)
@@ -184,9 +197,8 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
         copy_commit();
     }
     for (int i = (int)threadIdx.x; i < a.n_rows * a.half; i += THREADS) {
-        float s, c;
-        sincosf((float)(pos + i / a.half) * a.freq[i % a.half], &s, &c);
-        turn[i] = make_float2(c * a.rope_scale, s * a.rope_scale);
+        const float2 v = cos_sin((float)(pos + i / a.half) * a.freq[i % a.half]);
+        turn[i] = make_float2(v.x * a.rope_scale, v.y * a.rope_scale);
     }
 
     gpu_wait();

@@ -5,9 +5,10 @@
  * Launch    two blocks of 8 warps per multiprocessor, no more than can stay there together; some take the shared expert, whose weights
  *           they ask for before the kernel in front has ended, the others an equal run of (expert, tile).  Every block routes for
  *           itself, a warp a row: it takes less time than to be told
- * Order     a block makes its run of the pairs, then one of the downs, whose weights come behind the pairs' without a gap.  What it needs
- *           of others it looks for where they will write it, until it is there: no barrier, no launch.  All blocks must be there
- *           for that, which is why launch_rows_of() asks how many fit
+ * Order     a block makes its run of the pairs, then one of the downs, whose weights come behind the pairs' without a gap.  Consumers
+ *           read the destination again and again until the producer has replaced STEP_MISSING: no barrier, no launch.  So all blocks must
+ *           be resident at once (kernels/step.h says why they become so); launch_rows_of() limits the grid accordingly.  A block that
+ *           has read MOST_READS times in vain ends the launch with a fault
  * Code      some 4,000 instructions for one row, half for either kind of block.  They are not in the cache when a layer comes to them, so
  *           divisions are by inverses, rare branches marked, and both runs go through one loop
  * Layout    kernels/pack.h; the loop: step_tiles.cuh.  All rows go through every expert's product, since the eight columns of an
@@ -15,6 +16,7 @@
  *           take a tile
  * Numerics  as step_linear; what a row's experts add to the stream is exact in any order (kernels/step.h) */
 #include "kernels/cuda/step_tiles.cuh"
+#include "kernels/cuda/stream.cuh"
 
 #include <climits>
 #include <cstdlib>
@@ -36,10 +38,12 @@ struct job {
     struct step_route *route;
     const float       *x, *shared_gate;
     float             *h;
-    double            *stream;
+    int64_t           *stream;
     size_t             gate_step;
+    volatile uint32_t *stopped;
     int                n_gates, n_rows, inter, hidden, shared_blocks;
     uint32_t           per_blocks[2], per_teams[2];     /* inverses of how many there are, routed and shared */
+    bool               check;
     int                teams_each;      /* of one expert, where a row is alone, or 0 */
     uint32_t           per_teams_each;
 };
@@ -381,6 +385,18 @@ __device__ __forceinline__ bool missing(const float4 &v)
         || __float_as_uint(v.w) == STEP_MISSING;
 }
 
+/* Producers never wait, and a read takes a third of a microsecond or more: this many take some seconds, a thousand times what a launch may
+ * take.  Reads are counted, not time: blocks that another process keeps off the GPU do not count on. */
+enum { MOST_READS = 1 << 23 };
+
+/* Ends the launch, and with it all work of this process on the GPU; the host finds out why. */
+__device__ __forceinline__ void stop_waiting(volatile uint32_t *stopped)
+{
+    *stopped = STOPPED_WAITING;
+    __threadfence_system();
+    __trap();
+}
+
 /* This warp's groups of the rows of one expert, rows of weight 0 not read. */
 template <int GW, int ROWS> struct down_input {
     enum { N = ROWS < 4 ? ROWS : 4, COLS = (ROWS + 3) / 4 };
@@ -455,11 +471,11 @@ __device__ __forceinline__ void run_both(const struct job &j, struct moe_shared<
                 } else {
                     const int row = (at - e * j.down[0].tiles) * PACK_ROWS + g;
                     const float w = plan.weight[e][token];
-                    double *to = j.stream + (size_t)token * j.hidden + row;
+                    int64_t *to = j.stream + (size_t)token * j.hidden + row;
                     if (token < j.n_rows && w != 0 && row < j.hidden)
-                        atomicAdd(to, on_grid(w * v.x));
+                        stream_add(to, w * v.x);
                     if (token < j.n_rows && w != 0 && row + 8 < j.hidden)
-                        atomicAdd(to + 8, on_grid(w * v.y));
+                        stream_add(to + 8, w * v.y);
                 }
             }, e < 0 ? STEP_WARPS : TEAM);
         }
@@ -479,9 +495,13 @@ __device__ __forceinline__ void run_both(const struct job &j, struct moe_shared<
         if (ROWS < 4)
             staging_clear<ROWS>(staged);
         down_input<DOWN_GW, ROWS> in;
-        do
+        for (uint32_t reads = 0;; reads++) {
             in.load(of_expert(e), plan.weight[e], j.inter, n * DOWN_GW, gw);
-        while (!in.complete());
+            if (in.complete())
+                break;
+            if (__builtin_expect(reads == MOST_READS, 0))
+                stop_waiting(j.stopped);
+        }
         in.template frags<P>(f, staged);
         if (ROWS > 4)
 #pragma unroll
@@ -601,10 +621,10 @@ template <int FS, int F, int GW, int DOWN_GW, int TEAM, int ROWS> void launch_ro
     queue_note(q, "step_experts", cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
     queue_note(q, "step_experts", cudaOccupancyMaxActiveBlocksPerMultiprocessor(&fit, kernel, STEP_THREADS, bytes));
     const int blocks = (fit > 2 ? 2 : fit) * q->n_sm;   /* all at once: they wait for each other */
-    if (blocks < 2) {
-        queue_note(q, "step_experts", cudaErrorInvalidConfiguration);
+    if (blocks < 2)
+        queue_note(q, "step_experts", cudaErrorCooperativeLaunchTooLarge);
+    if (blocks < 2 || j.check)
         return;
-    }
     j.shared_blocks = shared_blocks(j, blocks, STEP_WARPS / TEAM, STEP_WARPS * ring_of<ROWS>() * STEP_UNIT);
     const int of[2] = {blocks - j.shared_blocks, j.shared_blocks}, teams = STEP_WARPS / TEAM;
     for (int i = 0; i < 2; i++) {
@@ -626,18 +646,23 @@ template <int FS, int F, int GW, int DOWN_GW, int TEAM> void launch_rows(struct 
     else
         launch_rows_of<FS, F, GW, DOWN_GW, TEAM, 8>(q, j);
 }
-/* The smallest code for the columns. */
-template <int FS, int F> void launch_widths(struct cuda_queue *q, const struct job &j)
+/* The smallest code for the columns.  NARROW, WIDE: there is code of its own for experts like those of the 35B, and of the 122B; what is left
+ * goes through code for the widest ones and eight rows. */
+template <int FS, int F, bool NARROW, bool WIDE> void launch_widths(struct cuda_queue *q, const struct job &j)
 {
     const int up = j.up[0].groups, down = j.down[0].groups;
-    if (up <= 8 && down <= 4)
-        launch_rows<FS, F, 1, 1, 4>(q, j);
-    else if (up <= 16 && down <= 4)
-        launch_rows<FS, F, 2, 1, 4>(q, j);
-    else if (up <= 24 && down <= 8)
-        launch_rows<FS, F, 3, 1, 8>(q, j);
-    else if (up <= 32 && down <= 16)
-        launch_rows<FS, F, 4, 2, 8>(q, j);
+    if constexpr (NARROW)
+        if (up <= 16 && down <= 4) {
+            launch_rows<FS, F, 2, 1, 4>(q, j);
+            return;
+        }
+    if constexpr (WIDE)
+        if (up <= 24 && down <= 8) {
+            launch_rows<FS, F, 3, 1, 8>(q, j);
+            return;
+        }
+    if (up <= 32 && down <= 16)
+        launch_rows_of<FS, F, 4, 2, 8, 8>(q, j);
     else
         queue_note(q, "step_experts", cudaErrorInvalidValue);
 }
@@ -668,12 +693,14 @@ extern "C" void step_experts_cuda(struct cuda_queue *q, const struct step_expert
     j.n_rows = a->n_rows;
     j.inter = a->inter;
     j.hidden = a->hidden;
+    j.check = a->check;
+    j.stopped = q->stopped;
     switch (PAIR_OF(j.up[1].format, j.up[0].format)) {
-    case PAIR_OF(WEIGHT_FP8, WEIGHT_INT4):    launch_widths<WEIGHT_FP8, WEIGHT_INT4>(q, j); break;
-    case PAIR_OF(WEIGHT_DENSE, WEIGHT_INT4):  launch_widths<WEIGHT_DENSE, WEIGHT_INT4>(q, j); break;
-    case PAIR_OF(WEIGHT_INT4, WEIGHT_INT4):   launch_widths<WEIGHT_INT4, WEIGHT_INT4>(q, j); break;
-    case PAIR_OF(WEIGHT_DENSE, WEIGHT_DENSE): launch_widths<WEIGHT_DENSE, WEIGHT_DENSE>(q, j); break;
-    case PAIR_OF(WEIGHT_FP8, WEIGHT_FP8):     launch_widths<WEIGHT_FP8, WEIGHT_FP8>(q, j); break;
+    case PAIR_OF(WEIGHT_FP8, WEIGHT_INT4):    launch_widths<WEIGHT_FP8, WEIGHT_INT4, true, true>(q, j); break;
+    case PAIR_OF(WEIGHT_DENSE, WEIGHT_INT4):  launch_widths<WEIGHT_DENSE, WEIGHT_INT4, true, true>(q, j); break;
+    case PAIR_OF(WEIGHT_DENSE, WEIGHT_DENSE): launch_widths<WEIGHT_DENSE, WEIGHT_DENSE, true, true>(q, j); break;
+    case PAIR_OF(WEIGHT_FP8, WEIGHT_FP8):     launch_widths<WEIGHT_FP8, WEIGHT_FP8, true, false>(q, j); break;
+    case PAIR_OF(WEIGHT_INT4, WEIGHT_INT4):   launch_widths<WEIGHT_INT4, WEIGHT_INT4, false, false>(q, j); break;
     default: queue_note(q, "step_experts", cudaErrorInvalidValue);
     }
 }

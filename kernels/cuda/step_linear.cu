@@ -7,6 +7,7 @@
  * Numerics  weights exact, activations in two 16-bit floats, or with INT4 in 16 bits of the greatest of 128 columns; sums fp32, scale per
  *           group; the order of a row's sum depends on the shape of W alone */
 #include "kernels/cuda/step_tiles.cuh"
+#include "kernels/cuda/stream.cuh"
 
 namespace {
 
@@ -21,7 +22,7 @@ enum kind {
 
 struct part {
     const uint8_t *data, *scale;
-    float         *y;                   /* the stream, doubles, with STEP_ADD */
+    float         *y;                   /* with STEP_ADD the stream */
     int            y_row, rows, tiles;
     int            first, per_split;    /* blocks: [splits][per_split] from `first` on */
     int            format, write;
@@ -32,7 +33,7 @@ struct job {
     int               n_parts;
     struct step_input in[2];
     const float      *plus;
-    double           *stream_out;
+    int64_t          *stream_out;
     uint4            *missing;
     size_t            y_split;
     float            *h_out, *ssq_out, *tile_max;
@@ -41,6 +42,7 @@ struct job {
     const uint8_t    *marks;
     const struct step_sampling *sampling;
     int               n_rows, n_ids, cols, groups, split_groups, n_missing;
+    int               warp_groups;      /* of columns, no more than the kernel's GW */
     float             eps;
 };
 
@@ -59,13 +61,13 @@ template <int F> struct tiles_of_part {
     }
 };
 
+template <int KIND> __device__ __forceinline__ bool from_stream(const struct job &j) { return KIND == RANGE || (KIND == STREAM && j.in[0].stream); }
+
 /* Columns at .. at + 3, counted through all rows of the input. */
 template <int KIND> __device__ __forceinline__ float4 input(const struct job &j, size_t at)
 {
-    if (KIND == RANGE || (KIND == STREAM && j.in[0].stream)) {
-        const double2 low = *(const double2 *)(j.in[0].stream + at), high = *(const double2 *)(j.in[0].stream + at + 2);
-        return make_float4((float)low.x, (float)low.y, (float)high.x, (float)high.y);
-    }
+    if (from_stream<KIND>(j))
+        return stream_read4(stream_load4(j.in[0].stream + at));
     float4 u = *(const float4 *)((const float *)j.in[0].x + at);
     if (KIND == STREAM && j.plus) {
         const float4 p = *(const float4 *)(j.plus + at);
@@ -136,21 +138,43 @@ __device__ __forceinline__ void load_input(group_frags<P, (ROWS + 3) / 4> f[GW],
         const int n = min(N, j.n_rows - 4 * set);
         float4 u[GW][N];
         float ss[N] = {};
+        const auto from = [&](int i, int gi) { return (size_t)(row0 + 4 * set + i) * j.cols + c0 + gi * PACK_GROUP; };
+        constexpr bool TOGETHER = (KIND == STREAM || KIND == RANGE) && GW * N <= 12;        /* else there are not enough registers */
+        if (TOGETHER && from_stream<KIND>(j)) {
+            struct stream4 v[GW][N];    /* all loads in flight before the first conversion: with a branch around both, each load would be awaited */
 #pragma unroll
-        for (int i = 0; i < N; i++)
+            for (int i = 0; i < N; i++)
 #pragma unroll
-            for (int gi = 0; gi < GW; gi++) {
-                u[gi][i] = make_float4(0, 0, 0, 0);
-                if (i < n && gi < at.gw) {
-                    const size_t from = (size_t)(row0 + 4 * set + i) * j.cols + c0 + gi * PACK_GROUP;
-                    if (KIND == PAIR)
-                        u[gi][i] = in.ids ? table_input(j, in, 4 * set + i, c0 + gi * PACK_GROUP) : *(const float4 *)(x + from);
-                    else
-                        u[gi][i] = input<KIND>(j, from);
+                for (int gi = 0; gi < GW; gi++) {
+                    v[gi][i] = {};
+                    if (i < n && gi < at.gw)
+                        v[gi][i] = stream_load4(j.in[0].stream + from(i, gi));
                 }
-                if (KIND != PLAIN)
+#pragma unroll
+            for (int i = 0; i < N; i++)
+#pragma unroll
+                for (int gi = 0; gi < GW; gi++)
+                    u[gi][i] = stream_read4(v[gi][i]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < N; i++)
+#pragma unroll
+                for (int gi = 0; gi < GW; gi++) {
+                    u[gi][i] = make_float4(0, 0, 0, 0);
+                    if (i < n && gi < at.gw) {
+                        if (KIND == PAIR)
+                            u[gi][i] = in.ids ? table_input(j, in, 4 * set + i, c0 + gi * PACK_GROUP) : *(const float4 *)(x + from(i, gi));
+                        else
+                            u[gi][i] = input<KIND>(j, from(i, gi));
+                    }
+                }
+        }
+        if (KIND != PLAIN)
+#pragma unroll
+            for (int i = 0; i < N; i++)
+#pragma unroll
+                for (int gi = 0; gi < GW; gi++)
                     ss[i] += square4(u[gi][i]);
-            }
         if (KIND != PLAIN) {
             constexpr bool LATER = rms_at_end<KIND, P, CHAINS>();
             float r[N];
@@ -180,10 +204,8 @@ __device__ __forceinline__ void load_input(group_frags<P, (ROWS + 3) / 4> f[GW],
                 for (int gi = 0; gi < GW; gi++) {
                     const size_t to = (size_t)(4 * set + i) * j.cols + c0 + gi * PACK_GROUP;
                     const bool out = KIND != PAIR && writer && i < n && gi < at.gw;
-                    if (KIND == STREAM && out && j.stream_out) {
-                        ((double2 *)(j.stream_out + to))[0] = make_double2(on_grid(u[gi][i].x), on_grid(u[gi][i].y));
-                        ((double2 *)(j.stream_out + to))[1] = make_double2(on_grid(u[gi][i].z), on_grid(u[gi][i].w));
-                    }
+                    if (KIND == STREAM && out && j.stream_out)
+                        stream_store4(j.stream_out + to, u[gi][i].x, u[gi][i].y, u[gi][i].z, u[gi][i].w);
                     const float by = LATER ? 1 : r[i];
                     u[gi][i].x *= by * (1 + norm[gi].x);
                     u[gi][i].y *= by * (1 + norm[gi].y);
@@ -244,17 +266,22 @@ template <int KIND, bool LOGITS> __device__ __forceinline__ void write_sums(cons
         }
         for (int k = 4; k < 32; k *= 2)
             m = fmaxf(m, __shfl_xor_sync(~0u, m, k));
-        if (token < j.n_rows && g == 0)
-            j.tile_max[(size_t)token * p.tiles + tile] = m;
+        if (token < j.n_rows && g == 0) {
+            const int n = step_maxima(p.rows);
+            float *max = j.tile_max + (size_t)token * n;
+            max[tile] = m;
+            for (int i = tile + 1 == p.tiles ? p.tiles : n; i < n; i++)
+                max[i] = -INFINITY;
+        }
     }
     if (token >= j.n_rows)
         return;
     if (KIND == PLAIN && p.write == STEP_ADD) {
-        double *to = (double *)p.y + (size_t)token * p.y_row;
+        int64_t *to = (int64_t *)p.y + (size_t)token * p.y_row;
         if (row < p.rows)
-            atomicAdd(to + row, on_grid(v.x));
+            stream_add(to + row, v.x);
         if (row + 8 < p.rows)
-            atomicAdd(to + row + 8, on_grid(v.y));
+            stream_add(to + row + 8, v.y);
         return;
     }
     float *y = p.y + split * j.y_split + (size_t)(p.write == STEP_TO_RING ? (pos + token) % STEP_RING : token) * p.y_row;
@@ -274,6 +301,9 @@ template <int F, int GW, int ROWS, int T, int KIND> __host__ __device__ constexp
 }
 template <int T> using linear_shared = struct step_shared<T == 2 ? 8 : 5>;
 
+/* Of n things, the first one of the i-th of `parts` equal runs; n * parts < 2^32. */
+__device__ __forceinline__ int first_of(int n, int i, int parts) { return (int)((unsigned)n * (unsigned)i / (unsigned)parts); }
+
 template <int F, int GW, int ROWS, int CHAINS, int KIND, bool LOGITS>
 __global__ void __launch_bounds__(STEP_THREADS, blocks_of<F, GW, ROWS, tiles_of<ROWS, CHAINS>(), KIND>())
     step_linear_kernel(const __grid_constant__ struct job j)
@@ -289,11 +319,12 @@ __global__ void __launch_bounds__(STEP_THREADS, blocks_of<F, GW, ROWS, tiles_of<
         pi++;
     const struct part &p = j.part[pi];
     const int local = blockIdx.x - p.first, block = local % p.per_split;
-    const int pairs = (p.tiles + T - 1) / T, t0 = (int)((long)pairs * block / p.per_split) * T, t1 = min((int)((long)pairs * (block + 1) / p.per_split) * T, p.tiles);
+    const int pairs = (p.tiles + T - 1) / T, t0 = first_of(pairs, block, p.per_split) * T,
+              t1 = min(first_of(pairs, block + 1, p.per_split) * T, p.tiles);
     struct place at;
     at.split = local / p.per_split;
-    at.g0 = at.split * j.split_groups + warp * GW;
-    at.gw = max(0, min(GW, min(j.groups, (at.split + 1) * j.split_groups) - at.g0));
+    at.g0 = at.split * j.split_groups + warp * j.warp_groups;
+    at.gw = max(0, min(j.warp_groups, min(j.groups, (at.split + 1) * j.split_groups) - at.g0));
     const size_t tile_bytes = (size_t)j.groups * units * STEP_UNIT;
     step_stream<tiles_of_part<F>, T, linear_shared<T>::UNITS> s;
     group_frags<P, COLS> f[GW];
@@ -367,61 +398,77 @@ void launch_rows_of(struct cuda_queue *q, struct job j, const size_t bytes[], in
     const struct part *last = &j.part[j.n_parts - 1];
     launch(q, "step_linear", step_linear_kernel<F, GW, ROWS, CHAINS, KIND, LOGITS>, dim3(last->first + last->per_split * splits), STEP_THREADS, shared, true, j);
 }
+/* Which code there is.  GENERAL code takes any width and number of rows that is legal, by warps of up to four groups and eight rows, and
+ * is slower where there are fewer.  The rest is for what the models of config/models.def have as published: INT4 layers with a head in
+ * INT8 or bf16 and an MTP block in bf16, 2048 or 3072 columns wide, and FP8 layers of 2048.  Of all this only
+ * CHAINS changes a row's bits, and it depends on the matrix alone. */
+enum { GENERAL = 4 };
 template <int F, int GW, int CHAINS, int KIND, bool LOGITS> void launch_rows(struct cuda_queue *q, const struct job &j, const size_t bytes[], int splits)
 {
-    constexpr bool common = KIND != PAIR && (KIND != RANGE || F == WEIGHT_DENSE);       /* others take the code of four rows */
-    if (j.n_rows == 1)
-        launch_rows_of<F, GW, 1, CHAINS, KIND, LOGITS>(q, j, bytes, splits);
-    else if (j.n_rows == 2)
-        launch_rows_of<F, GW, common ? 2 : 4, CHAINS, KIND, LOGITS>(q, j, bytes, splits);
-    else if (j.n_rows <= 4)
-        launch_rows_of<F, GW, 4, CHAINS, KIND, LOGITS>(q, j, bytes, splits);
-    else
+    if constexpr (GW == GENERAL) {
         launch_rows_of<F, GW, 8, CHAINS, KIND, LOGITS>(q, j, bytes, splits);
-}
-
-template <int F, int GW> void launch_kind(struct cuda_queue *q, const struct job &j, const size_t bytes[], int splits, enum kind kind, bool many)
-{
-    switch (kind) {
-    case STREAM:
-        if (many)
-            launch_rows<F, GW, 1, STREAM, false>(q, j, bytes, splits);
+    } else {
+        if (j.n_rows == 1)
+            launch_rows_of<F, GW, 1, CHAINS, KIND, LOGITS>(q, j, bytes, splits);
+        else if (j.n_rows == 2)
+            launch_rows_of<F, GW, KIND == PAIR ? 4 : 2, CHAINS, KIND, LOGITS>(q, j, bytes, splits);
+        else if (j.n_rows <= 4)
+            launch_rows_of<F, GW, 4, CHAINS, KIND, LOGITS>(q, j, bytes, splits);
         else
-            launch_rows<F, GW, 2, STREAM, false>(q, j, bytes, splits);
-        break;
-    case RANGE: launch_rows<F, GW, 2, RANGE, false>(q, j, bytes, splits); break;
-    case PLAIN: launch_rows<F, GW, 2, PLAIN, false>(q, j, bytes, splits); break;
-    case PAIR:  launch_rows<F, GW, 2, PAIR, false>(q, j, bytes, splits); break;
+            launch_rows_of<F, GW, 8, CHAINS, KIND, LOGITS>(q, j, bytes, splits);
     }
 }
 
-template <int F> void launch_groups(struct cuda_queue *q, const struct job &j, const size_t bytes[], int splits, int gw, enum kind kind, bool many)
+/* gw: groups of columns of a warp.  NARROW, WIDE: there is code of its own for up to two groups, for three. */
+template <int F, int CHAINS, int KIND, bool LOGITS, bool NARROW, bool WIDE>
+void launch_width(struct cuda_queue *q, const struct job &j, const size_t bytes[], int splits, int gw)
 {
-    switch (gw) {
-    case 1: launch_kind<F, 1>(q, j, bytes, splits, kind, many); break;
-    case 2: launch_kind<F, 2>(q, j, bytes, splits, kind, many); break;
-    case 3: launch_kind<F, 3>(q, j, bytes, splits, kind, many); break;
-    case 4: launch_kind<F, 4>(q, j, bytes, splits, kind, many); break;
-    default: queue_note(q, "step_linear", cudaErrorInvalidValue);
-    }
-}
-
-template <int F, int GW> void launch_logits_of(struct cuda_queue *q, const struct job &j, const size_t bytes[], int splits, enum kind kind)
-{
-    if (kind == PLAIN)
-        launch_rows<F, GW, 1, PLAIN, true>(q, j, bytes, splits);
+    if constexpr (NARROW)
+        if (gw <= 2) {
+            launch_rows<F, 2, CHAINS, KIND, LOGITS>(q, j, bytes, splits);
+            return;
+        }
+    if constexpr (WIDE)
+        if (gw == 3) {
+            launch_rows<F, 3, CHAINS, KIND, LOGITS>(q, j, bytes, splits);
+            return;
+        }
+    if (gw <= GENERAL)
+        launch_rows<F, GENERAL, CHAINS, KIND, LOGITS>(q, j, bytes, splits);
     else
-        launch_rows<F, GW, 1, STREAM, true>(q, j, bytes, splits);
+        queue_note(q, "step_linear", cudaErrorInvalidValue);
 }
+
+/* Dense matrices that are small, beside large ones of another format, have two chains of products. */
+template <int F> void launch_kind(struct cuda_queue *q, const struct job &j, const size_t bytes[], int splits, int gw, enum kind kind, bool many)
+{
+    constexpr bool dense = F == WEIGHT_DENSE, fp8 = F == WEIGHT_FP8;
+    if constexpr (dense)
+        if (kind == STREAM && !many) {
+            launch_width<F, 2, STREAM, false, true, true>(q, j, bytes, splits, gw);
+            return;
+        }
+    if (kind == STREAM)
+        launch_width<F, 1, STREAM, false, true, !fp8>(q, j, bytes, splits, gw);
+    else if (kind == PAIR)
+        launch_width<F, 2, PAIR, false, dense, dense>(q, j, bytes, splits, gw);
+    else if (kind == PLAIN && gw <= 2)
+        launch_rows<F, 2, 2, PLAIN, false>(q, j, bytes, splits);
+    else if (kind == RANGE && dense && gw <= 1)
+        launch_rows<WEIGHT_DENSE, 1, 2, RANGE, false>(q, j, bytes, splits);
+    else
+        queue_note(q, "step_linear", cudaErrorInvalidValue);
+}
+
+/* The first token after a prompt has one row that is normed already. */
 template <int F> void launch_logits(struct cuda_queue *q, const struct job &j, const size_t bytes[], int splits, int gw, enum kind kind)
 {
-    switch (gw) {
-    case 1: launch_logits_of<F, 1>(q, j, bytes, splits, kind); break;
-    case 2: launch_logits_of<F, 2>(q, j, bytes, splits, kind); break;
-    case 3: launch_logits_of<F, 3>(q, j, bytes, splits, kind); break;
-    case 4: launch_logits_of<F, 4>(q, j, bytes, splits, kind); break;
-    default: queue_note(q, "step_linear", cudaErrorInvalidValue);
-    }
+    if (kind == STREAM)
+        launch_width<F, 1, STREAM, true, true, true>(q, j, bytes, splits, gw);
+    else if (kind == PLAIN && j.n_rows == 1 && gw <= GENERAL)
+        launch_rows_of<F, GENERAL, 1, 1, PLAIN, true>(q, j, bytes, splits);
+    else
+        queue_note(q, "step_linear", cudaErrorInvalidValue);
 }
 
 /* The parts of one format. */
@@ -442,12 +489,12 @@ void launch_format(struct cuda_queue *q, struct job j, int format, int splits, e
         j.h_out = NULL;
     }
     const bool logits = j.part[0].write == STEP_LOGITS;
-    const int gw = (j.split_groups + STEP_WARPS - 1) / STEP_WARPS;
-    const bool many = logits || (gw < 4 && kind == STREAM && total / splits >= (size_t)q->n_sm * 64 * 1024);
+    const int gw = j.warp_groups = (j.split_groups + STEP_WARPS - 1) / STEP_WARPS;
+    const bool many = total / splits >= (size_t)q->n_sm * 64 * 1024;
     switch (format + (logits ? 16 : 0)) {
-    case WEIGHT_INT4:       launch_groups<WEIGHT_INT4>(q, j, bytes, splits, gw, kind, many); break;
-    case WEIGHT_FP8:        launch_groups<WEIGHT_FP8>(q, j, bytes, splits, gw, kind, many); break;
-    case WEIGHT_DENSE:      launch_groups<WEIGHT_DENSE>(q, j, bytes, splits, gw, kind, many); break;
+    case WEIGHT_INT4:       launch_kind<WEIGHT_INT4>(q, j, bytes, splits, gw, kind, many); break;
+    case WEIGHT_FP8:        launch_kind<WEIGHT_FP8>(q, j, bytes, splits, gw, kind, many); break;
+    case WEIGHT_DENSE:      launch_kind<WEIGHT_DENSE>(q, j, bytes, splits, gw, kind, many); break;
     case WEIGHT_DENSE + 16: launch_logits<WEIGHT_DENSE>(q, j, bytes, splits, gw, kind); break;
     case WEIGHT_INT8 + 16:  launch_logits<WEIGHT_INT8>(q, j, bytes, splits, gw, kind); break;
     default: queue_note(q, "step_linear", cudaErrorInvalidValue);       /* INT8 is for heads, INT4 and FP8 are not */

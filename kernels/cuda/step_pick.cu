@@ -1,15 +1,15 @@
 /* step_pick: the next tokens from the logits of a step's rows; step_draft: the arg-max of a draft.
- * Shapes    logits [n_rows, vocab] fp32, tile_max [n_rows, vocab / 16] fp32, hidden [n_rows, width] fp32
+ * Shapes    logits [n_rows, vocab] fp32, tile_max [n_rows, step_maxima(vocab)] fp32, hidden [n_rows, width] fp32
  * Bytes     n_rows * vocab / 4 and a few tiles; n_rows * vocab * 4 twice with neither top-k nor greedy
  * Limit     latency: one launch, everything comes from the L2 cache
  * Launch    n_rows x 16 blocks of 1024 threads.  Block (row, 0) picks for its row, as if the row were reached; the last row
  *           that is done walks the rows while picks and drafts agree.  The 15 others are for the mass of all ids: without
  *           top-k each sums up a slice, and the last one done picks; so they do for outlooks.  step_draft: one block
- * Layout    scratch: struct work, zero before the first call; whoever counts to the end sets the counter back
- * Numerics  weights in fp32.  The best ids are summed in fp64 from the best down; when the kept ones are more than fit into
- *           shared memory, sums over threads' strides in fp32.  Every order is fixed, so equal logits give equal picks
+ * Layout    scratch: struct work, must be zeroed before the first call; the last block to arrive resets the counter
+ * Numerics  weights in fp32, at most 1, that of the best id.  Their sums (`mass`) are in fixed point; when the kept ids are more than fit
+ *           into shared memory, sums over threads' strides are in fp32.  Every order is fixed, so equal logits give equal picks
  *
- * A tile with a logit that is no number has the maximum INFINITY, so that nobody has to look at all logits for that.
+ * A tile with a NaN or infinite logit has the maximum infinity, so that nobody has to look at all logits for that.
  * Fast: the rank-th greatest of the warps' or threads' own maxima (over tile_max) is a lower bound of the rank-th greatest
  * logit, and what reaches it is little more than rank ids: they are gathered and sorted.  That settles top-k up to TOP.
  * Without top-k it settles whatever ends within those ids: the mass of all is known from the slices.  Slow: search for the cut
@@ -31,6 +31,10 @@ enum {
     FEW     = 256,              /* keys that are sorted by counting */
 };
 #define GOLDEN 0x9e3779b97f4a7c15ull    /* the step of SplitMix64 */
+
+/* Sums of weights, in units of 2^-38: up to 2^20 weights of at most 1 stay below 2^59.  No fp64, which a GB10 hardly has, nor conversions
+ * of 64-bit integers, which are as slow there. */
+typedef uint64_t mass;
 
 struct slice {
     float max;                  /* greatest logit */
@@ -62,18 +66,19 @@ struct target {
     const float *logits;
     int    n_ids, top_k;        /* 0: all */
     float  max, colder, top_p, min_p;   /* colder: 1 / temperature */
-    double mass;                /* of all ids; only when top_k is 0 */
-    double u;                   /* the random number, in [0, 1) */
+    mass   all;                 /* of all ids; only when top_k is 0 */
+    uint64_t u;                 /* the random number, in units of 2^-64 */
     uint64_t below;             /* the slow way picks among lesser keys: the ids from here on, */
-    double settled;             /* which weigh so much, were looked at and are not it */
+    mass   settled;             /* which weigh so much, were looked at and are not it */
 };
 
 /* Shared memory of a block that picks. */
 struct shared {
     uint64_t key[CAND];
-    double   cum[CAND];
+    mass     cum[CAND];
     int32_t  tile[TILES];
-    double   amount[3], by_warp[3][WARPS];
+    mass     amount[3], mass_of_warp[WARPS];
+    float    by_warp[3][WARPS];
     uint32_t warp_max[WARPS], reduce[WARPS], bound;
     int      n_tiles, n_cand, slow, best_tile;
     struct row row;
@@ -187,6 +192,27 @@ __device__ __forceinline__ float weight_of(const struct target &t, float logit)
     return expf((logit - t.max) * t.colder);
 }
 
+/* ---- masses ---- */
+
+/* 0 <= x <= 2^20 */
+__device__ __forceinline__ mass mass_of(float x)
+{
+    const float high = rintf(x * 1024), low = (x * 1024 - high) * 0x1p28f;
+    return (mass)((int64_t)__float2int_rn(high) * (1 << 28) + __float2int_rn(low));
+}
+__device__ __forceinline__ float mass_value(mass m)
+{
+    return (float)(int32_t)(m >> 28) * 0x1p-10f + (float)(int32_t)(m & 0xfffffff) * 0x1p-38f;
+}
+/* p of it, rounded up; 0 <= p < 1. */
+__device__ __forceinline__ mass share_of(float p, mass m)
+{
+    const uint32_t bits = __float_as_uint(p), digits = (bits & 0x7fffff) | 0x800000;
+    const int shift = (int)(bits >> 23) - 86;           /* p = digits * 2^shift / 2^64 */
+    const uint64_t part = shift >= 0 ? (uint64_t)digits << shift : shift > -24 ? digits >> -shift : 0;
+    return __umul64hi(part, m) + (part * m != 0);
+}
+
 /* ---- slices ---- */
 
 /* One slice of a row: greatest logit and mass. */
@@ -204,7 +230,7 @@ __device__ void scan_slice(struct slice *out, const float *logits, int n_ids, in
     if (threadIdx.x % 32 == 0)
         s->by_warp[0][threadIdx.x / 32] = mass;
     __syncthreads();
-    mass = warp_sum((float)s->by_warp[0][threadIdx.x % 32]);
+    mass = warp_sum(s->by_warp[0][threadIdx.x % 32]);
     if (threadIdx.x == 0)
         *out = {max, mass};
 }
@@ -320,12 +346,12 @@ __device__ int gather_best(const float *logits, const float *tile_max, int n_ids
 __device__ void accumulate(const struct target &t, int n, struct shared *s)
 {
     int lane = threadIdx.x % 32;
-    double before = 0;
+    mass before = 0;
     for (int from = 0; from < n; from += 32) {
         int i = from + lane;
-        double sum = i < n ? (double)weight_of(t, logit_of(s->key[i])) : 0;
+        mass sum = i < n ? mass_of(weight_of(t, logit_of(s->key[i]))) : 0;
         for (int m = 1; m < 32; m *= 2) {
-            double left = __shfl_up_sync(~0u, sum, m);
+            mass left = __shfl_up_sync(~0u, sum, m);
             if (lane >= m)
                 sum += left;
         }
@@ -362,7 +388,7 @@ __device__ bool pick_best(struct target &t, int n, bool all, struct shared *s)
     accumulate(t, n, s);
     int end = all ? n : INT32_MAX;      /* where the kept ids end, as far as can be seen */
     if (by_mass) {
-        double enough = (double)t.top_p * (all ? s->cum[n - 1] : t.mass);
+        mass enough = share_of(t.top_p, all ? s->cum[n - 1] : t.all);
         int i = first_of(n, [&](int k) { return s->cum[k] >= enough; });
         end = min(end, i < n ? i + 1 : INT32_MAX);
     }
@@ -374,18 +400,18 @@ __device__ bool pick_best(struct target &t, int n, bool all, struct shared *s)
     if (!seen && (by_mass || by_weight))
         return false;
     end = seen ? end : n;
-    double total = seen ? s->cum[end - 1] : t.mass, aim = t.u * total;
+    mass total = seen ? s->cum[end - 1] : t.all, aim = __umul64hi(t.u, total);
     int i = first_of(end, [&](int k) { return s->cum[k] > aim; });
     if (i == end) {
         i = first_of(end, [&](int k) { return s->cum[k] == s->cum[end - 1]; });     /* the last that weighs anything */
-        if (!seen) {                    /* else rounding left a crumb */
+        if (!seen) {                    /* else it is rounding */
             t.below = s->key[i];
             t.settled = s->cum[i];
             return false;
         }
     }
     s->row.id = id_of(s->key[i]);
-    s->row.prob = (float)((double)weight_of(t, logit_of(s->key[i])) / total);
+    s->row.prob = weight_of(t, logit_of(s->key[i])) / mass_value(total);
     return true;
 }
 
@@ -413,17 +439,17 @@ __device__ void measure(const struct target &t, uint64_t floor, const uint64_t f
     }
     __syncthreads();
     if (threadIdx.x < 3) {
-        double all = 0;
+        mass all = 0;
 #pragma unroll 1
         for (int w = 0; w < WARPS; w++)
-            all += s->by_warp[threadIdx.x][w];
+            all += mass_of(s->by_warp[threadIdx.x][w]);
         s->amount[threadIdx.x] = all;
     }
     __syncthreads();
 }
 
 /* The greatest key such that the ids from it on, down to `floor`, amount to `enough`; `floor` when all of them do not. */
-__device__ uint64_t search_cut(const struct target &t, uint64_t floor, bool weigh, double enough, struct shared *s)
+__device__ uint64_t search_cut(const struct target &t, uint64_t floor, bool weigh, mass enough, struct shared *s)
 {
     int high = 2;                       /* bits of an id, even */
     uint64_t cut = 0;
@@ -457,42 +483,43 @@ __device__ void pick_from(const struct target &t, uint64_t floor, struct shared 
         float w = l > -INFINITY && key_of(l, id) >= floor && key_of(l, id) < t.below ? weight_of(t, l) : 0;
         return w >= t.min_p ? w : 0;
     };
-    double sum = 0;
+    mass sum = 0;
     for (int from = start; from < stop; from += 32)
-        sum += (double)warp_sum(weight(from + lane));
+        sum += mass_of(warp_sum(weight(from + lane)));
     if (lane == 0)
-        s->by_warp[0][warp] = sum;
+        s->mass_of_warp[warp] = sum;
     __syncthreads();
-    double rest = 0, total = 0, aim = 0;
+    mass rest = 0;
     int mine = 0;
 #pragma unroll 4                        /* all 32 would be all registers */
     for (int w = 0; w < WARPS; w++)
-        rest += s->by_warp[0][w];
-    total = t.settled + rest;
-    aim = fmax(t.u * total - t.settled, 0.0);
-    if (!(rest > 0)) {                  /* a crumb */
+        rest += s->mass_of_warp[w];
+    const mass total = t.settled + rest;
+    mass aim = __umul64hi(t.u, total);
+    aim = aim > t.settled ? aim - t.settled : 0;
+    if (rest == 0) {                    /* nothing that weighs */
         if (threadIdx.x == 0) {
             s->row.id = id_of(t.below);
-            s->row.prob = (float)((double)weight_of(t, logit_of(t.below)) / total);
+            s->row.prob = weight_of(t, logit_of(t.below)) / mass_value(total);
         }
         return;
     }
 #pragma unroll 1
-    for (int w = 0; w < WARPS; w++) {   /* the warp in whose range it falls; the last one with a weight gets the crumbs */
-        if (s->by_warp[0][w] > 0)
+    for (int w = 0; w < WARPS; w++) {   /* the warp in whose range it falls; the last one with a weight gets what rounding leaves */
+        if (s->mass_of_warp[w] > 0)
             mine = w;
-        if (aim < s->by_warp[0][w])
+        if (aim < s->mass_of_warp[w])
             break;
-        aim -= w + 1 < WARPS ? s->by_warp[0][w] : 0;
+        aim -= w + 1 < WARPS ? s->mass_of_warp[w] : 0;
     }
     if (warp != mine)
         return;
     int last = start;
     for (int from = start; from < stop; from += 32) {
         float w = weight(from + lane);
-        double upto = w;
+        mass upto = mass_of(w);
         for (int m = 1; m < 32; m *= 2) {
-            double left = __shfl_up_sync(~0u, upto, m);
+            mass left = __shfl_up_sync(~0u, upto, m);
             if (lane >= m)
                 upto += left;
         }
@@ -507,7 +534,7 @@ __device__ void pick_from(const struct target &t, uint64_t floor, struct shared 
     }
     if (lane == 0) {
         s->row.id = last;
-        s->row.prob = (float)((double)weight_of(t, t.logits[last]) / total);
+        s->row.prob = weight_of(t, t.logits[last]) / mass_value(total);
     }
 }
 
@@ -515,33 +542,32 @@ __device__ void pick_slowly(const struct target &t, struct shared *s)
 {
     uint64_t floor = 0;
     if (t.top_k)
-        floor = search_cut(t, floor, false, t.top_k, s);
+        floor = search_cut(t, floor, false, mass_of((float)t.top_k), s);
     if (t.top_p > 0 && t.top_p < 1) {
         const uint64_t from[3] = {floor, floor, floor};
         measure(t, floor, from, true, s);
-        double mass = s->amount[0];
-        floor = search_cut(t, floor, true, (double)t.top_p * mass, s);
+        floor = search_cut(t, floor, true, share_of(t.top_p, s->amount[0]), s);
     }
     pick_from(t, floor, s);
 }
 
 /* ---- a row ---- */
 
-/* The i-th number of the stream, as engine/sampler.c draws it. */
-__device__ double uniform(uint64_t state, int i)
+/* The i-th number of the stream, as engine/sampler.c draws it: 53 bits. */
+__device__ uint64_t uniform(uint64_t state, int i)
 {
     uint64_t z = state + (uint64_t)(i + 1) * GOLDEN;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
     z ^= z >> 31;
-    return (double)(z >> 11) * 0x1p-53;
+    return z & ~0x7ffull;
 }
 
 __device__ void sample_row(const struct step_pick_args &a, const struct step_sampling *how, const struct slice *slice, int row, int n_ids,
                            uint32_t own, uint32_t best, struct shared *s)
 {
     struct target &t = s->target;
-    const float *logits = a.logits + (size_t)row * a.vocab, *tile_max = a.tile_max + (size_t)row * (a.vocab / TILE);
+    const float *logits = a.logits + (size_t)row * a.vocab, *tile_max = a.tile_max + (size_t)row * step_maxima(a.vocab);
     const int top_k = how->top_k > 0 && how->top_k < n_ids ? how->top_k : 0, rank = top_k ? top_k : RANK;
     if (threadIdx.x == THREADS - 1) {
         t.logits = logits;
@@ -552,12 +578,12 @@ __device__ void sample_row(const struct step_pick_args &a, const struct step_sam
         t.top_p = how->top_p;
         t.min_p = how->min_p;
         t.u = uniform(how->rng, row);
-        t.mass = t.settled = 0;
+        t.all = t.settled = 0;
         t.below = ~0ull;
         for (int i = 0; i < SLICES && !top_k; i++) {
             float mass = __ldcg(&slice[i].mass);
             if (mass > 0)
-                t.mass += (double)mass * (double)weight_of(t, __ldcg(&slice[i].max));
+                t.all += mass_of(mass * weight_of(t, __ldcg(&slice[i].max)));
         }
         s->slow = 1;
     }
@@ -582,7 +608,7 @@ __device__ void sample_row(const struct step_pick_args &a, const struct step_sam
 __device__ void pick_row(const struct step_pick_args &a, const struct step_sampling *how, const struct slice *slice, int row, int n_ids,
                          uint32_t own, struct shared *s)
 {
-    const float *tile_max = a.tile_max + (size_t)row * (a.vocab / TILE);
+    const float *tile_max = a.tile_max + (size_t)row * step_maxima(a.vocab);
     if (threadIdx.x == 0)
         s->best_tile = INT32_MAX;
     const uint32_t best = greatest(own, s->warp_max);
@@ -593,7 +619,7 @@ __device__ void pick_row(const struct step_pick_args &a, const struct step_sampl
         sample_row(a, how, slice, row, n_ids, own, best, s);
         return;
     }
-    find_tile(tile_max, a.vocab / TILE, own, best, &s->best_tile);
+    find_tile(tile_max, step_maxima(a.vocab), own, best, &s->best_tile);
     if (threadIdx.x < 32) {
         const float *logits = a.logits + (size_t)row * a.vocab;
         int id = id_in_tile(logits, n_ids, s->best_tile, bad);
@@ -677,7 +703,7 @@ __device__ void look_at_slice(struct look *out, const struct plain_row &r, int f
     if (threadIdx.x % 32 == 0)
         s->by_warp[0][threadIdx.x / 32] = mass;
     __syncthreads();
-    mass = warp_sum((float)s->by_warp[0][threadIdx.x % 32]);
+    mass = warp_sum(s->by_warp[0][threadIdx.x % 32]);
     if (threadIdx.x == 0)
         out->mass = mass;
 }
@@ -696,17 +722,18 @@ __device__ void look_at_row(struct step_outlook *out, const struct look *slice, 
     }
     if (i == 0) {
         const float max = logit_of(s->key[0]);
-        double all = 0;
+        mass sum = 0;
         for (int k = 0; k < SLICES; k++) {
             const float mass = __ldcg(&slice[k].mass);
             if (mass > 0)
-                all += (double)mass * (double)expf(logit_of(__ldcg((const unsigned long long *)&slice[k].key[0])) - max);
+                sum += mass_of(mass * expf(logit_of(__ldcg((const unsigned long long *)&slice[k].key[0])) - max));
         }
+        const float all = mass_value(sum);
         out->n = n = min(min(n, (int)STEP_ALTERNATIVES), r.n_ids);
-        out->prob = (float)((double)expf(plain_logit(r, id) - max) / all);
+        out->prob = expf(plain_logit(r, id) - max) / all;
         for (int k = 0; k < n; k++) {
             out->ids[k] = id_of(s->key[k]);
-            out->probs[k] = (float)((double)expf(logit_of(s->key[k]) - max) / all);
+            out->probs[k] = expf(logit_of(s->key[k]) - max) / all;
         }
         __threadfence();
     }
@@ -869,10 +896,10 @@ __global__ void __launch_bounds__(THREADS) step_pick_kernel(const __grid_constan
     gpu_next();
     const uint32_t *from = i < LIVE_WORDS ? (const uint32_t *)a.live + i : (const uint32_t *)a.sampling + (i - LIVE_WORDS);
     const uint32_t word = i < LIVE_WORDS + HOW_WORDS ? *from : 0;
-    const float *tile_max = a.tile_max + (size_t)row * (a.vocab / TILE);
+    const float *tile_max = a.tile_max + (size_t)row * step_maxima(a.vocab);
     uint32_t own = 0;
     if (slice == 0)                     /* beside the state; tiles behind n_ids are -inf */
-        own = scan_tiles(tile_max, a.vocab / TILE);
+        own = scan_tiles(tile_max, step_maxima(a.vocab));
     if (i < LIVE_WORDS + HOW_WORDS)
         ((uint32_t *)&walk)[i] = word;
     __syncthreads();
@@ -896,7 +923,7 @@ __global__ void __launch_bounds__(THREADS) step_pick_kernel(const __grid_constan
             if (!last_of(&w->slices_done[row], SLICES))
                 return;
             if (slice)
-                own = scan_tiles(tile_max, a.vocab / TILE);
+                own = scan_tiles(tile_max, step_maxima(a.vocab));
         } else if (slice) {
             return;
         }

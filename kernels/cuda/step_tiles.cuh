@@ -132,13 +132,6 @@ __device__ __forceinline__ float small_enough(const float4 &u, float *inverse)
     return __uint_as_float((254 + 9 - exponent) << 23);
 }
 
-/* For the residual stream (kernels/step.h). */
-__device__ __forceinline__ double on_grid(float x)
-{
-    const double magic = 1.5 * (1 << 22);
-    return __dadd_rn(__dadd_rn((double)x, magic), -magic);
-}
-
 enum { STAGE_WORDS = 40 };              /* pitch of a staged row of 32 words: quarter warps hit all banks */
 
 /* Stages N <= 4 rows of a group as bytes; u[i] holds columns 4 lane .. 4 lane + 3 of row i.  Behind the words of a row's upper halves

@@ -111,6 +111,9 @@ static bool cuda_finish(struct dev *d, struct err *e)
     note(d, "an operation before", cudaStreamSynchronize(q->stream));
     if (q->fault == cudaSuccess)
         return true;
+    if (*q->stopped == STOPPED_WAITING)
+        return err_set(e, "the GPU stopped in step_experts: a thread block waited in vain for another one's values; "
+                          "all blocks must run at once, so end other programs that hold a part of this GPU, by MPS for instance");
     return err_set(e, "the GPU failed in %s: %s", q->fault_op, cudaGetErrorString(q->fault));
 }
 
@@ -119,6 +122,7 @@ static void cuda_close(struct dev *d)
     struct cuda_queue *q = queue(d);
     cudaFree(q->scratch);
     cudaStreamDestroy(q->stream);
+    cudaFreeHost((void *)q->stopped);
     free(d);
 }
 
@@ -219,6 +223,9 @@ extern "C" struct dev *dev_open_cuda(int n_threads, struct err *e)
         return NULL;
     }
     r = cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking);
+    q->stopped = r == cudaSuccess ? (volatile uint32_t *)cuda_alloc_host(&c->dev, sizeof *q->stopped) : NULL;
+    if (r == cudaSuccess && !q->stopped)
+        r = cudaErrorMemoryAllocation;
     if (r != cudaSuccess) {
         err_set(e, "cannot use the GPU: %s", cudaGetErrorString(r));
         free(c);

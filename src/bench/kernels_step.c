@@ -18,7 +18,7 @@ struct step {
     float *state;                       /* [n_delta][2] of one layer's */
     size_t state_floats;
     float *h;
-    double *stream;
+    int64_t *stream;
     struct step_route *routes;          /* [KERNEL_CALLS] */
     struct step_live  *live, *live_pick;
     struct step_sampling *sampling;
@@ -303,14 +303,14 @@ static void alloc_operands(struct kernels *k, struct step *s)
     s->x = kernels_random(k, rows * s->wide);
     s->y = kernels_random(k, rows * s->wide);
     s->h_out = kernels_random(k, rows * s->wide);
-    s->stream = (double *)kernels_random(k, 2 * rows * H);      /* numbers of some size */
+    s->stream = kernels_alloc(k, rows * H * sizeof *s->stream);
     s->ssq = kernels_random(k, rows * 2 * (heads > query / 128 ? heads : query / 128));
     s->ring = kernels_random(k, STEP_RING * conv);
     s->ring_a = kernels_random(k, STEP_RING * heads);
     s->ring_b = kernels_random(k, STEP_RING * heads);
     s->z = kernels_random(k, rows * value);
     s->logits = kernels_random(k, rows * vocab);
-    s->tile_max = kernels_random(k, rows * (vocab / 16 + 1));
+    s->tile_max = kernels_random(k, rows * (size_t)step_maxima(c->vocab));
     s->route_logits = kernels_random(k, KERNEL_CALLS * rows * (size_t)c->n_experts);
     s->gate = kernels_random(k, 8 * rows);
     s->router_ssq = kernels_random(k, STEP_RMS_PARTS * rows);
@@ -320,6 +320,7 @@ static void alloc_operands(struct kernels *k, struct step *s)
     s->h = kernels_alloc(k, step_experts_space(STEP_ROWS, c->n_experts, c->top_k, c->moe_inter) * sizeof(float));
     s->routes = kernels_alloc(k, KERNEL_CALLS * sizeof *s->routes);
     s->live = kernels_alloc(k, sizeof *s->live);
+    STEP(k->d, step_embed, .stream = s->stream, .ids = s->live->ids, .table = k->s->m.weights.embed.data, .n_rows = STEP_ROWS, .hidden = c->hidden);
     s->live_pick = kernels_alloc(k, sizeof *s->live_pick);
     s->sampling = kernels_alloc(k, sizeof *s->sampling);
     s->marks = kernels_alloc(k, vocab);

@@ -4,15 +4,19 @@
 
 #include "base/log.h"
 
+/* So that the addends of a number of the residual stream are no more than kernels/stream.h allows: for each layer, mixer and experts, the MTP
+ * block being one more. */
+enum { MOST_SPLITS = 16, MAX_LAYERS = STREAM_ADDENDS / (MOST_SPLITS + STEP_CHOICES + 1) - 2 };
+
 bool fused_fits(const struct model_config *c, struct err *e)
 {
     const struct { const char *name; int found, low, high, multiple; } rules[] = {
         {"hidden_size",             c->hidden,                       128, 4096, 128},
         {"head_dim",                c->head_dim,                     256, 256, 1},
         {"query heads per KV head", c->n_q_heads / c->n_kv_heads,    1, 16, 1},
-        {"attention width",         c->n_q_heads * c->head_dim,      128, 8 * 4096, 128},
-        {"DeltaNet value width",    config_lin_value_dim(c),         128, 8 * 4096, 128},
-        {"rotary dimensions",       c->rotary_dim,                   2, 256, 2},
+        {"attention width",         c->n_q_heads * c->head_dim,      128, MOST_SPLITS * 2048, 128},
+        {"DeltaNet value width",    config_lin_value_dim(c),         128, MOST_SPLITS * 2048, 128},
+        {"rotary dimensions",       c->rotary_dim,                   8, 256, 8},
         {"linear_key_head_dim",     c->lin_k_dim,                    128, 128, 1},
         {"linear_value_head_dim",   c->lin_v_dim,                    128, 128, 1},
         {"linear_conv_kernel_dim",  c->conv_kernel,                  4, 4, 1},
@@ -20,7 +24,8 @@ bool fused_fits(const struct model_config *c, struct err *e)
         {"num_experts_per_tok",     c->top_k,                        1, STEP_CHOICES, 1},
         {"moe_intermediate_size",   c->moe_inter,                    128, 2048, 128},
         {"shared_expert_intermediate_size", c->shared_inter,         c->moe_inter, c->moe_inter, 1},
-        {"vocab_size",              c->vocab,                        16, 1 << 20, 16},
+        {"vocab_size",              c->vocab,                        16, 1 << 20, 1},
+        {"num_hidden_layers",       c->n_layers,                     1, MAX_LAYERS, 1},
     };
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (rules[i].found < rules[i].low || rules[i].found > rules[i].high || rules[i].found % rules[i].multiple)
@@ -135,13 +140,27 @@ static void delta_step(struct forward *f, struct cache *k, const struct layer_we
     project_out(f, &w->out, u->ssq, n);
 }
 
+/* check: nothing runs, but what could not becomes a fault. */
+static void run_experts(struct forward *f, const struct moe_weights *w, const int32_t *n_valid, int n, bool check)
+{
+    const struct model_config *c = f->cfg;
+    const struct fused *u = f->fused;
+    const size_t pair_step = (size_t)((const char *)w->experts[1].gate.data - (const char *)w->experts[0].gate.data),
+        down_step = (size_t)((const char *)w->experts[1].down.data - (const char *)w->experts[0].down.data);
+    const struct step_choice choice = {.rms = {u->router_ssq, step_router_splits(c->hidden), c->hidden, c->rms_eps}, .logits = u->router,
+                                       .n_logits = step_router_splits(c->hidden), .logit_step = u->router_step, .n_valid = n_valid,
+                                       .overlap = u->overlap, .n_experts = c->n_experts, .top_k = c->top_k};
+    STEP(f->dev, step_experts, .stream = u->stream, .h = u->expert_h, .route = u->distinct ? u->route : NULL, .choice = choice, .x = u->h,
+         .pair = w->experts[0].gate, .down = w->experts[0].down, .pair_stride = pair_step, .down_stride = down_step, .shared_pair = w->shared.gate,
+         .shared_down = w->shared.down, .shared_gate = u->gate, .n_gates = step_router_splits(c->hidden), .gate_step = u->router_step,
+         .check = check, .n_rows = n, .hidden = c->hidden, .inter = c->moe_inter);
+}
+
 static void moe_step(struct forward *f, const struct layer_weights *l, const int32_t *n_valid, int n)
 {
     const struct model_config *c = f->cfg;
     const struct moe_weights *w = &l->moe;
     struct fused *u = f->fused;
-    const size_t pair_step = (size_t)((const char *)w->experts[1].gate.data - (const char *)w->experts[0].gate.data),
-        down_step = (size_t)((const char *)w->experts[1].down.data - (const char *)w->experts[0].down.data);
     struct step_linear_args in = {
         .part = {part(&w->router, u->router, STEP_PLAIN), part(&w->shared_gate, u->gate, STEP_PLAIN)}, .n_parts = 2,
         .h_out = u->h, .ssq_out = u->router_ssq, .missing = u->expert_h,
@@ -150,13 +169,17 @@ static void moe_step(struct forward *f, const struct layer_weights *l, const int
     };
     take_stream(u, &in, l->norm_post, c->rms_eps);
     f->dev->step->step_linear(f->dev, &in);
-    const struct step_choice choice = {.rms = {u->router_ssq, step_router_splits(c->hidden), c->hidden, c->rms_eps}, .logits = u->router,
-                                       .n_logits = step_router_splits(c->hidden), .logit_step = u->router_step, .n_valid = n_valid,
-                                       .overlap = u->overlap, .n_experts = c->n_experts, .top_k = c->top_k};
-    STEP(f->dev, step_experts, .stream = u->stream, .h = u->expert_h, .route = u->distinct ? u->route : NULL, .choice = choice, .x = u->h,
-         .pair = w->experts[0].gate, .down = w->experts[0].down, .pair_stride = pair_step, .down_stride = down_step, .shared_pair = w->shared.gate,
-         .shared_down = w->shared.down, .shared_gate = u->gate, .n_gates = step_router_splits(c->hidden), .gate_step = u->router_step,
-         .n_rows = n, .hidden = c->hidden, .inter = c->moe_inter);
+    run_experts(f, w, n_valid, n, false);
+}
+
+bool fused_check(struct forward *f, int max_rows, struct err *e)
+{
+    for (int n = 1; n <= max_rows; n++) {
+        run_experts(f, &f->w->layers[0].moe, NULL, n, true);
+        if (f->w->mtp.present)
+            run_experts(f, &f->w->mtp.layer.moe, NULL, n, true);
+    }
+    return f->dev->finish(f->dev, e);
 }
 
 void fused_layers(struct forward *f, struct cache *k, int n)

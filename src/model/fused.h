@@ -9,7 +9,7 @@
 /* Work space, device memory.  Rows are packed: [n, width]. */
 struct fused {
     void  *memory;
-    double *stream;                     /* [n, hidden] residual stream (kernels/step.h) */
+    int64_t *stream;                    /* [n, hidden] residual stream (kernels/step.h) */
     float *halves;                      /* [2, n, hidden]: products of the MTP block's two inputs */
     float *h;                           /* [n, hidden] normed */
     float *hidden;                      /* [n, hidden] after the final norm */
@@ -35,6 +35,8 @@ bool   fused_fits(const struct model_config *c, struct err *e);
 
 /* Rows live->ids[0..n-1] through all layers; what is left is the final norm (fused_hidden or a head with it). */
 void fused_layers(struct forward *f, struct cache *k, int n);
+/* Whether the device can run steps of up to max_rows rows of these weights; else false with the reason.  Runs nothing. */
+bool fused_check(struct forward *f, int max_rows, struct err *e);
 /* The final norm alone, into u->hidden. */
 void fused_hidden(struct forward *f, int n);
 /* Logits of n rows.  hidden NULL: of the rows that fused_layers() left, whose final norm goes to u->hidden; else of these. */

@@ -45,8 +45,8 @@ static size_t cut(struct stepper *s, char *memory, const struct model_config *c,
 {
     const size_t rows = (size_t)max_depth + 1, vocab = (size_t)c->vocab, drafts = vocab < DRAFT_HEAD ? vocab : DRAFT_HEAD;
     const struct { void *at; size_t bytes; } list[] = {
-        {&s->logits, rows * vocab * 4}, {&s->tile_max, rows * (vocab / 16) * 4}, {&s->draft_logits, drafts * 4},
-        {&s->draft_max, drafts / 16 * 4}, {&s->bias, vocab * 4}, {&s->last_hidden, 3 * (size_t)c->hidden * 4}, {&s->marks, vocab},
+        {&s->logits, rows * vocab * 4}, {&s->tile_max, rows * (size_t)step_maxima(c->vocab) * 4}, {&s->draft_logits, drafts * 4},
+        {&s->draft_max, (size_t)step_maxima((int)drafts) * 4}, {&s->bias, vocab * 4}, {&s->last_hidden, 3 * (size_t)c->hidden * 4}, {&s->marks, vocab},
         {&s->sampling, sizeof *s->sampling}, {&s->pick_scratch, step_pick_scratch(c->vocab)},
     };
     size_t at = 0;
@@ -71,6 +71,10 @@ struct stepper *stepper_open(struct forward *f, struct cache *k, enum head h, in
     CHECK(s && f->fused && max_depth >= 0 && max_depth <= MAX_DEPTH);
     *s = (struct stepper){.f = f, .k = k, .dev = f->dev, .head = h == HEAD_INT8 ? &f->w->head_int8 : &f->w->head,
                           .vocab = c->vocab, .hidden = c->hidden, .max_depth = max_depth, .mtp = max_depth > 0 && f->w->mtp.present};
+    if (!fused_check(f, max_depth + 1, e)) {
+        stepper_close(s);
+        return NULL;
+    }
     size_t bytes = stepper_bytes(c, max_depth);
     s->memory = f->dev->alloc(f->dev, bytes);
     s->results = f->dev->alloc_host(f->dev, STEP_SLOTS * sizeof *s->results);

@@ -337,13 +337,12 @@ static bool write_configs(struct writer *w, const struct buf *config, struct err
     return ok;
 }
 
-bool synthetic_write(const char *name, int n_layers, const char *dir, uint64_t seed, int n_threads, size_t *bytes, struct err *e)
+bool synthetic_write_config(const struct buf *config, const char *name, const char *dir, uint64_t seed, int n_threads, size_t *bytes, struct err *e)
 {
     struct model_config c;
     struct writer w = {.c = &c, .dir = dir, .seed = random_key(seed, 0)};
-    struct buf config = {0};
     size_t written = 0;
-    bool ok = synthetic_config_json(&config, name, n_layers, e) && config_parse(&c, buf_str(&config), config.len, name, e);
+    bool ok = config_parse(&c, buf_str(config), config->len, name, e);
     if (ok && mkdir(dir, 0755) && errno != EEXIST)
         ok = err_set(e, "cannot make %s: %s", dir, strerror(errno));
     if (ok)
@@ -351,7 +350,7 @@ bool synthetic_write(const char *name, int n_layers, const char *dir, uint64_t s
     for (int i = 0; i < N_SHARDS; i++)
         snprintf(w.names[i], sizeof w.names[i], "model-%05d-of-%05d.safetensors", i + 1, N_SHARDS);
     snprintf(w.names[EXTRA], sizeof w.names[EXTRA], "model_extra_tensors.safetensors");
-    ok = ok && write_configs(&w, &config, e) && write_index(&w, e) && write_tensors(&w, n_threads, &written, e);
+    ok = ok && write_configs(&w, config, e) && write_index(&w, e) && write_tensors(&w, n_threads, &written, e);
     if (bytes)
         *bytes = written;
     for (int i = 0; i < w.n_items; i++) {
@@ -360,6 +359,13 @@ bool synthetic_write(const char *name, int n_layers, const char *dir, uint64_t s
         free(w.items[i]);
     }
     free(w.items);
+    return ok;
+}
+
+bool synthetic_write(const char *name, int n_layers, const char *dir, uint64_t seed, int n_threads, size_t *bytes, struct err *e)
+{
+    struct buf config = {0};
+    bool ok = synthetic_config_json(&config, name, n_layers, e) && synthetic_write_config(&config, name, dir, seed, n_threads, bytes, e);
     buf_free(&config);
     return ok;
 }

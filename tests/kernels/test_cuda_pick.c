@@ -49,7 +49,7 @@ static void rig_open(struct rig *g, int vocab, int rows)
     g->results = cuda->alloc_host(cuda, STEP_SLOTS * sizeof *g->results);
     assert_non_null(g->results);
     g->on.logits = device(R * V * sizeof(float));
-    g->on.tile_max = device(R * V / 16 * sizeof(float));
+    g->on.tile_max = device(R * (size_t)step_maxima(vocab) * sizeof(float));
     g->on.hidden = device(R * WIDTH * sizeof(float));
     g->on.last = device(3 * WIDTH * sizeof(float));
     g->on.live = device(sizeof *g->on.live);
@@ -73,21 +73,23 @@ static void rig_close(struct rig *g)
     free(g->bias);
 }
 
-/* Logits as the head leaves them: nothing behind n_ids, and the greatest of every 16, infinite when one is no number. */
+/* Logits as the head leaves them: nothing behind n_ids, and the greatest of every 16, infinite when one is NaN. */
 static void put_logits(struct rig *g)
 {
     size_t V = (size_t)g->vocab, n = (size_t)g->rows * V;
-    float *max = malloc(n / 16 * sizeof *max);
+    size_t tiles = (size_t)step_maxima(g->vocab), n_max = (size_t)g->rows * tiles;
+    float *max = malloc(n_max * sizeof *max);
     for (size_t i = 0; i < n; i++)
         if ((int)(i % V) >= g->how.n_ids)
             g->logits[i] = -INFINITY;
-    for (size_t t = 0; t < n / 16; t++) {
+    for (size_t t = 0; t < n_max; t++)
         max[t] = -INFINITY;
-        for (int j = 0; j < 16; j++)
-            max[t] = isnan(g->logits[16 * t + (size_t)j]) ? INFINITY : fmaxf(max[t], g->logits[16 * t + (size_t)j]);
+    for (size_t i = 0; i < n; i++) {
+        float *m = &max[i / V * tiles + i % V / 16];
+        *m = isnan(g->logits[i]) ? INFINITY : fmaxf(*m, g->logits[i]);
     }
     cuda->copy(cuda, g->on.logits, g->logits, n * sizeof(float));
-    cuda->copy(cuda, g->on.tile_max, max, n / 16 * sizeof(float));
+    cuda->copy(cuda, g->on.tile_max, max, n_max * sizeof(float));
     cuda->copy(cuda, g->on.hidden, g->hidden, (size_t)g->rows * WIDTH * sizeof(float));
     finish();
     free(max);
@@ -142,7 +144,7 @@ static void test_pick__greedy_is_the_argmax_and_ties_go_to_the_lower_id(void **s
 {
     (void)state;
     need_gpu();
-    const int vocabs[] = {512, 1024, 4096, 151936, 248320};
+    const int vocabs[] = {512, 1000, 1024, 1500, 4096, 151936, 248320};
     for (size_t v = 0; v < sizeof vocabs / sizeof *vocabs; v++)
         for (int rows = 1; rows <= STEP_ROWS; rows += rows == 1 ? 2 : 5) {
             struct rig g;

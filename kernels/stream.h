@@ -1,0 +1,60 @@
+/* Numbers of the residual stream of a decode step: 64-bit integers that count in units of 2^-30.
+ *
+ * Kernels add to the stream in place with integer atomics, so a sum is exact and does not depend on the order of its addends.
+ * A GB10 has next to no FP64 units and converts 64-bit integers as slowly, so both conversions below are made of 32-bit operations.
+ *
+ * What holds, for at most STREAM_ADDENDS addends to one number:
+ * - An addend is rounded to the nearest unit, ties to even: it loses at most 2^-31.
+ * - An addend that is NaN, infinite or at least STREAM_LIMIT in magnitude is not added: it overwrites the number with STREAM_POISON.
+ * - Other sums stay below 2^62 units, so they never wrap, and a number that was overwritten stays more than 2^61 units away from 0
+ *   whatever is added to it later.
+ * - A number of 2^54 units (2^24) or more in magnitude reads as NaN.  So no later sum hides a poisoned number.
+ * - Other numbers read as the nearest fp32 below 2^17, and within one ulp above. */
+#ifndef Q35_KERNELS_STREAM_H
+#define Q35_KERNELS_STREAM_H
+
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define STREAM_INLINE static inline __host__ __device__
+#else
+#include <math.h>
+#include <string.h>
+#define STREAM_INLINE static inline
+#endif
+
+enum { STREAM_ADDENDS = 4096 };
+#define STREAM_LIMIT  1048576.0f        /* 2^20 */
+#define STREAM_POISON INT64_MIN
+
+/* For a magnitude below STREAM_LIMIT. */
+STREAM_INLINE int64_t stream_round(float x)
+{
+    const float high = rintf(x * 1024), low = rintf((x * 1024 - high) * 1048576);      /* units of 2^-10; the rest in units of 2^-30 */
+    return (int64_t)(int32_t)high * (1 << 20) + (int32_t)low;
+}
+
+STREAM_INLINE int64_t stream_from_float(float x) { return fabsf(x) < STREAM_LIMIT ? stream_round(x) : STREAM_POISON; }
+
+/* One of the upper 9 bits is set when v cannot be read. */
+STREAM_INLINE uint32_t stream_excess(int64_t v) { return (uint32_t)((uint64_t)v >> 32) + (1u << 22); }
+
+/* A float's bits as a number. */
+STREAM_INLINE float stream_float(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* v as fp32; NaN when `excess` says so. */
+STREAM_INLINE float stream_read(int64_t v, uint32_t excess)
+{
+    const int32_t high = (int32_t)(v >> 23);
+    const float low = stream_float(((uint32_t)v & 0x7fffff) | 0x4b000000u);    /* 2^23 more than the lower 23 bits */
+    return (float)high * 0x1p-7f + (low * 0x1p-30f + (excess >> 23 ? NAN : -0x1p-7f));         /* all but the last sum is exact */
+}
+
+STREAM_INLINE float stream_to_float(int64_t v) { return stream_read(v, stream_excess(v)); }
+
+#endif
