@@ -105,7 +105,7 @@ static bool is_empty(const struct buf *answer)
 
 enum exit_status reply_status(const struct reply *r, const struct chat_event *done, bool strict)
 {
-    bool cut = done->end == CHAT_LENGTH || done->end == CHAT_CONTEXT || is_empty(&r->answer);
+    bool cut = done->end == CHAT_LENGTH || done->end == CHAT_CONTEXT || done->end == CHAT_LOOP || is_empty(&r->answer);
     return done->end == CHAT_TOO_LONG ? EXIT_TOO_LONG
          : done->end == CHAT_FAILED || done->end == CHAT_TOOL_ROUNDS ? EXIT_FAILED
          : done->end == CHAT_INTERRUPTED ? EXIT_INTERRUPTED
@@ -122,6 +122,8 @@ bool reply_complaint(const struct reply *r, const struct chat_event *done, struc
         buf_adds(out, empty ? "the answer is empty: max_tokens was reached before it began" : "the answer was cut off: max_tokens is reached");
     else if (done->end == CHAT_CONTEXT)
         buf_adds(out, empty ? "the answer is empty: the context was full before it began" : "the answer was cut off: the context is full");
+    else if (done->end == CHAT_LOOP)
+        buf_addf(out, "the answer was cut off: %s; --no-loop-guard lets it", done->text);
     else if (done->end != CHAT_INTERRUPTED && empty)
         buf_adds(out, "the answer is empty: the model said nothing");
     if (r->denied)

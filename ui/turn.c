@@ -245,6 +245,12 @@ static void show_done(struct turn *t, const struct chat_event *ev)
         turn_say(t, line.data);
         buf_free(&line);
     }
+    if (ev->end == CHAT_LOOP) {
+        struct buf line = {0};
+        buf_addf(&line, "[cut off: %s; /continue goes on anyway]\n", ev->text);
+        turn_say(t, line.data);
+        buf_free(&line);
+    }
     if (ended(ev->end))
         turn_say(t, ended(ev->end));
     if (ev->taken_back)

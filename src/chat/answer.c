@@ -44,6 +44,7 @@ void answer_begin(struct answer *a, const struct tokenizer *tok, const struct te
     a->calls = NULL;
     a->n_calls = a->cap_calls = 0;
     a->too_many = false;
+    a->loop = (struct loop){0};
     a->call_name = NULL;
     a->tok = tok;
     a->detok = (struct detok){0};
@@ -74,6 +75,7 @@ void answer_push(struct answer *a, int32_t id, enum chat_token_how how, const st
 {
     const size_t from = a->n_pushed + (size_t)a->detok.n_held;
     ids_add(&a->ids, id);
+    loop_push(&a->loop, &a->ids);
     tokens_add(&a->tokens, (struct token){.id = id, .from = from, .how = (uint8_t)how, .reasoning = answer_reasons(a)}, o);
     if (is_stop)
         return;

@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/ids.h"
+#include "chat/loop.h"
 #include "chat/stopper.h"
 #include "chat/tokens.h"
 #include "text/stream.h"
@@ -28,6 +29,7 @@ struct answer {
     int  n_calls, cap_calls;
     bool too_many;                      /* it would be more than ANSWER_MAX_CALLS */
     struct stopper stopper;             /* .hit: a stop string was found */
+    struct loop loop;                   /* .span: it repeats itself now */
 
     /* inside */
     struct arena mem;

@@ -14,7 +14,7 @@
 
 const char *chat_end_name(enum chat_end end)
 {
-    static const char *const names[] = {"stop", "stop_text", "length", "context", "interrupted", "tool_rounds", "error", "too_long"};
+    static const char *const names[] = {"stop", "stop_text", "length", "context", "loop", "interrupted", "tool_rounds", "error", "too_long"};
     return names[end];
 }
 

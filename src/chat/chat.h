@@ -38,7 +38,9 @@ enum chat_event_kind {
 };
 
 enum chat_end {
-    CHAT_ANSWERED, CHAT_STOP_TEXT, CHAT_LENGTH, CHAT_CONTEXT, CHAT_INTERRUPTED, CHAT_TOOL_ROUNDS, CHAT_FAILED,
+    CHAT_ANSWERED, CHAT_STOP_TEXT, CHAT_LENGTH, CHAT_CONTEXT,
+    CHAT_LOOP,                  /* it repeated itself (chat/loop.h); text: what */
+    CHAT_INTERRUPTED, CHAT_TOOL_ROUNDS, CHAT_FAILED,
     CHAT_TOO_LONG,              /* failed since the context cannot hold the prompt */
 };
 const char *chat_end_name(enum chat_end end);           /* "stop", "stop_text", "length", ... */

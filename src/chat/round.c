@@ -142,10 +142,10 @@ static void end_answer(struct chat *c, enum finish finish, const char *why)
         [FINISH_INTERRUPTED] = CHAT_INTERRUPTED, [FINISH_ERROR] = CHAT_FAILED,
     };
     struct answer *a = &c->answer;
-    char many[96];
+    char said[96];
     answer_finish(a, finish != FINISH_STOP);
     show(c, false);
-    bool whole = finish == FINISH_STOP || a->stopper.hit;      /* which may have stood in what was held back until now */
+    bool whole = (finish == FINISH_STOP && !c->looped) || a->stopper.hit;      /* which may have stood in what was held back until now */
     bool calls = finish == FINISH_STOP && a->n_calls > 0 && !answer_is_over(a);
     for (int i = 0; i < a->n_calls && calls; i++)
         calls = !a->calls[i].truncated;
@@ -155,10 +155,13 @@ static void end_answer(struct chat *c, enum finish finish, const char *why)
         c->next_call = 0;
         calls_next(c);
     } else if (a->too_many) {
-        snprintf(many, sizeof many, "the model made more than %d tool calls in one answer; none of them was run", ANSWER_MAX_CALLS);
-        round_finish(c, CHAT_FAILED, many);
+        snprintf(said, sizeof said, "the model made more than %d tool calls in one answer; none of them was run", ANSWER_MAX_CALLS);
+        round_finish(c, CHAT_FAILED, said);
     } else if (a->stopper.hit) {
         round_finish(c, CHAT_STOP_TEXT, "");
+    } else if (c->looped && !c->interrupted) {
+        snprintf(said, sizeof said, "it said the same %d tokens %d times in a row", a->loop.span, a->loop.times);
+        round_finish(c, CHAT_LOOP, said);
     } else if (finish == FINISH_STOP && a->n_calls) {
         round_finish(c, CHAT_FAILED, "the model broke off in the middle of a tool call");
     } else {
@@ -241,6 +244,8 @@ static void begin_answer(struct chat *c)
         answer_push(&c->answer, t->id, t->how, &o, is_stop(c, t->id));
     }
     c->n_begun = c->answer.ids.n;
+    c->guarded = options_on(c->o, OPT_loop_guard) && !c->answer.loop.span;      /* else that was told, and it goes on anyway */
+    c->looped = false;
     tokens_reset(&c->begun);
     keep_begun(c);
     show(c, true);
@@ -346,16 +351,24 @@ void round_turn(struct chat *c)
 
 /* --- what comes from the engine --------------------------------------------------------------------------------- */
 
+/* Nothing that may still come belongs to the answer. */
+static bool is_over(const struct chat *c)
+{
+    return answer_is_over(&c->answer) || c->looped;
+}
+
 static void on_tokens(struct chat *c, const struct event *ev)
 {
     struct answer *a = &c->answer;
     c->live = ev->stats;
-    bool over_before = answer_is_over(a);
-    for (int i = 0; i < ev->n && !answer_is_over(a); i++)
+    bool over_before = is_over(c);
+    for (int i = 0; i < ev->n && !is_over(c); i++) {
         answer_push(a, ev->ids[i], ev->how[i] == TOKEN_DRAFTED ? CHAT_DRAFTED : CHAT_SAMPLED, &ev->outlook[i], is_stop(c, ev->ids[i]));
+        c->looped = c->guarded && a->loop.span;
+    }
     show(c, false);
     keep_part(c);
-    if (answer_is_over(a) && !over_before)
+    if (is_over(c) && !over_before)
         engine_interrupt(c->engine, c->serial);
 }
 
@@ -403,7 +416,7 @@ void chat_stats_now(const struct chat *c, struct chat_stats *s)
 /* A request ended only for the sake of the reasoning: it is over, or the budget was looked at.  Then the answer goes on. */
 static bool go_on(struct chat *c)
 {
-    if (c->interrupted || answer_is_over(&c->answer))
+    if (c->interrupted || is_over(c))
         return false;
     c->goes_on = true;
     if (answer_reasons(&c->answer))

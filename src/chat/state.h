@@ -82,6 +82,8 @@ struct chat {
     int           n_sampled;            /* tokens of the answer that this turn sampled */
     bool          goes_on;              /* the request goes on with an answer; its prompt was counted */
     bool          to_budget;            /* the request ends where the reasoning's budget does */
+    bool          guarded;              /* the answer ends when it repeats itself, */
+    bool          looped;               /* and it did */
     bool          answer_now;           /* the request was interrupted to end the reasoning */
     int           turn_start;           /* what the path held before the turn's answer */
     int           next_call;

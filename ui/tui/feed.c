@@ -360,6 +360,12 @@ static void on_done(struct feed *f, const struct chat_event *ev, int64_t ms)
     feed_sync(f);                       /* what was taken back goes; signs; of another answer that got no word the older ones return */
     if (!ev->taken_back && ended(f, ev->end))
         feed_say(f, ITEM_NOTE, ended(f, ev->end));
+    if (ev->end == CHAT_LOOP) {
+        struct buf line = {0};
+        buf_addf(&line, "cut off: %s; Enter on an empty draft goes on anyway", ev->text);
+        feed_say(f, ITEM_NOTE, line.data);
+        buf_free(&line);
+    }
     if (chat_end_failed(ev->end)) {
         struct buf line = {0};
         buf_addf(&line, "failed: %s", ev->text);
