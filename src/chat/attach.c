@@ -10,6 +10,7 @@
 
 #include "base/unicode.h"
 #include "chat/fence.h"
+#include "chat/sent.h"
 #include "chat/place.h"
 
 /* --- a file ------------------------------------------------------------------------------------------------------ */
@@ -155,7 +156,10 @@ struct text attach_content(const struct entry *m, struct arena *a)
         buf_adds(&out, "\n\nFile: ");
         buf_add(&out, f->path.p, f->path.n);
         buf_addc(&out, '\n');
-        fence_add(&out, "", f->text);
+        if (f->dropped)
+            buf_adds(&out, SENT_INSTEAD);
+        else
+            fence_add(&out, "", f->text);
     }
     struct text t = {arena_strndup(a, buf_str(&out), out.len), out.len};
     buf_free(&out);

@@ -166,9 +166,25 @@ bool chat_answer_now(struct chat *c);
 
 /* --- what fills the context, and the machine --- */
 /* what: "system", "tools", "user", "file", "answer", "tool" */
-struct chat_part { const char *what; char label[64]; int message, tokens; bool estimated; };
+enum chat_mark {
+    CHAT_PLAIN,
+    CHAT_DROPPED,               /* the next prompts hold a line instead of it, and neither its files nor results of its calls */
+    CHAT_PINNED,                /* it is not dropped */
+};
+struct chat_part {
+    const char *what;
+    char label[64];
+    int  number;                /* for chat_mark(); 0: system prompt, tools */
+    int  message, file;         /* file -1: the message itself */
+    int  tokens;                /* in the next prompt */
+    int  whole;                 /* if it were not dropped: whole - tokens is what that frees */
+    enum chat_mark mark;
+    bool estimated;
+};
 /* Of the next prompt, in its order; to within a few tokens a message, estimates before CHAT_READY.  Valid until the next call. */
 int  chat_context(const struct chat *c, const struct chat_part **parts);
+/* Numbers are those of chat_context(). */
+bool chat_mark(struct chat *c, int number, enum chat_mark mark, struct err *e);
 /* How much of the context is taken: while an answer is made, its prompt and what there is of it; else the next prompt, which is
  * the sum of the parts.  Every front end and command tells this figure. */
 struct chat_count { int tokens; bool estimated; };

@@ -133,25 +133,28 @@ enum command_result command_files(struct typed *c)
     return COMMAND_DONE;
 }
 
-static void context_row(struct buf *out, int tokens, bool estimated, const char *what, const char *label)
+static void context_row(struct buf *out, const struct chat_part *p)
 {
-    char figure[16];
-    snprintf(figure, sizeof figure, "%s%d", estimated ? "~" : "", tokens);
-    buf_addf(out, "%7s  %-7s %s\n", figure, what, label);
+    char figure[16], number[16] = "";
+    snprintf(figure, sizeof figure, "%s%d", p->estimated ? "~" : "", p->tokens);
+    if (p->number)
+        snprintf(number, sizeof number, "%d", p->number);
+    buf_addf(out, "%4s %7s  %-7s %s", number, figure, p->what, p->label);
+    if (p->mark == CHAT_DROPPED)
+        buf_addf(out, "  (dropped: %d)", p->whole);
+    buf_adds(out, p->mark == CHAT_PINNED ? "  (pinned)\n" : "\n");
 }
 
 /* Before what is shown of a long conversation: what is left out, in a row. */
 static void context_rest(struct buf *out, const struct chat_part *parts, int n)
 {
-    char label[64];
-    int tokens = 0;
-    bool estimated = false;
+    struct chat_part before = {.what = "before"};
     for (int i = 0; i < n; i++) {
-        tokens += parts[i].tokens;
-        estimated |= parts[i].estimated;
+        before.tokens += parts[i].tokens;
+        before.estimated |= parts[i].estimated;
     }
-    snprintf(label, sizeof label, "%d parts; /context all lists them", n);
-    context_row(out, tokens, estimated, "before", label);
+    snprintf(before.label, sizeof before.label, "%d parts; /context all lists them", n);
+    context_row(out, &before);
 }
 
 enum command_result command_context(struct typed *c)
@@ -173,17 +176,67 @@ enum command_result command_context(struct typed *c)
         if (i == head && first)
             context_rest(c->out, parts + head, first - head);
         if (i < head || i >= first)
-            context_row(c->out, parts[i].tokens, parts[i].estimated, parts[i].what, parts[i].label);
+            context_row(c->out, &parts[i]);
     }
     struct chat_count used = chat_context_used(c->chat);
     char figure[16];
     snprintf(figure, sizeof figure, "%s%d", used.estimated ? "~" : "", used.tokens);
-    buf_addf(c->out, "%7s  tokens", figure);
+    buf_addf(c->out, "%12s  tokens", figure);
     if (info)
         buf_addf(c->out, " of %d, %.0f %%\n", info->n_ctx, 100.0 * used.tokens / info->n_ctx);
     else
         buf_adds(c->out, ", estimated: the model is not loaded yet\n");
     return COMMAND_DONE;
+}
+
+/* What the part with this number is; what /drop and /pin say of it. */
+static struct chat_part part(const struct chat *c, int number)
+{
+    const struct chat_part *parts;
+    int n = chat_context(c, &parts);
+    for (int i = 0; i < n; i++)
+        if (number && parts[i].number == number)
+            return parts[i];
+    return (struct chat_part){0};
+}
+
+static enum command_result mark(struct typed *c, const char *name, enum chat_mark wanted)
+{
+    const char *rest;
+    int n = command_number(c->arg, 0, &rest);
+    if (!n || *rest)
+        err_set(&c->e, "/%s needs a number, as /context shows it%s%s", name, *c->arg ? ", not " : "", c->arg);
+    enum chat_mark was = part(c->chat, n).mark;
+    if (wanted == CHAT_DROPPED && was == CHAT_DROPPED)
+        wanted = CHAT_PLAIN;
+    if (wanted == CHAT_PLAIN && !strcmp(name, "unpin") && was != CHAT_PINNED && !*c->e.msg)
+        err_set(&c->e, "%d is not pinned", n);
+    int used = chat_context_used(c->chat).tokens;
+    if (*c->e.msg || !chat_mark(c->chat, n, wanted, &c->e))
+        return command_refused(c);
+    struct chat_part p = part(c->chat, n);
+    int freed = used - chat_context_used(c->chat).tokens;
+    buf_addf(c->out, "%s: %s %s", p.mark == CHAT_DROPPED ? "dropped" : p.mark == CHAT_PINNED ? "pinned" : was == CHAT_PINNED ? "not pinned" : "back",
+             p.what, p.label);
+    if (freed)
+        buf_addf(c->out, freed > 0 ? "; %d tokens less" : "; %d tokens more", freed > 0 ? freed : -freed);
+    buf_adds(c->out, p.mark == CHAT_DROPPED ? "; the next prompt is read anew from there on\n" : "\n");
+    return COMMAND_DONE;
+}
+
+enum command_result command_drop(struct typed *c)
+{
+    return mark(c, "drop", CHAT_DROPPED);
+}
+
+enum command_result command_pin(struct typed *c)
+{
+    return mark(c, "pin", CHAT_PINNED);
+}
+
+enum command_result command_unpin(struct typed *c)
+{
+    return mark(c, "unpin", CHAT_PLAIN);
 }
 
 enum command_result command_stats(struct typed *c)

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/attach.h"
+#include "chat/sent.h"
 #include "chat/state.h"
 #include "chat/title.h"
 
@@ -94,7 +95,7 @@ static struct chat_part *add_part(const struct chat *c, int *n, const char *what
         m->parts = memory_got(realloc(m->parts, (size_t)m->cap_parts * sizeof *m->parts));
     }
     struct chat_part *p = &m->parts[(*n)++];
-    *p = (struct chat_part){.what = what, .message = message, .tokens = tokens, .estimated = !c->tok};
+    *p = (struct chat_part){.what = what, .message = message, .file = -1, .tokens = tokens, .whole = tokens, .estimated = !c->tok};
     title_of_message(&line, label);
     size_t fits = unicode_complete(buf_str(&line), line.len < sizeof p->label ? line.len : sizeof p->label - 1);
     snprintf(p->label, sizeof p->label, "%.*s", (int)fits, buf_str(&line));
@@ -102,17 +103,33 @@ static struct chat_part *add_part(const struct chat *c, int *n, const char *what
     return p;
 }
 
+static int around(const struct entry *m)
+{
+    return m->m.role == ROLE_TOOL ? AROUND_RESULT : AROUND_MESSAGE;
+}
+
 /* An estimate is not kept: the tokenizer comes later than a session that is resumed. */
 static int entry_tokens(const struct chat *c, struct entry *m)
 {
     if (m->tokens)
         return m->tokens;
-    int n = text_tokens(c, m->m.content) + (m->m.role == ROLE_TOOL ? AROUND_RESULT : AROUND_MESSAGE);
+    int n = text_tokens(c, m->m.content) + around(m);
     for (int i = 0; i < m->m.n_calls; i++)
         n += text_tokens(c, m->m.calls[i].name) + text_tokens(c, m->m.calls[i].arguments) + AROUND_CALL;
     if (c->tok)
         m->tokens = n;
     return n;
+}
+
+/* What of entry m and of its files the next prompt holds. */
+static int sent_tokens(const struct chat *c, struct entry *m, enum sent how)
+{
+    return how == SENT_WHOLE ? entry_tokens(c, m) : how == SENT_AS_LINE ? text_tokens(c, text_of(SENT_INSTEAD)) + around(m) : 0;
+}
+
+static int sent_file_tokens(const struct chat *c, struct entry_file *f, enum sent how)
+{
+    return how != SENT_WHOLE ? 0 : f->dropped ? text_tokens(c, text_of(SENT_INSTEAD)) : file_tokens(c, f);
 }
 
 /* Tokens of the system prompt and of the definitions of the tools, which the template puts before all messages. */
@@ -164,18 +181,47 @@ static struct text label_of(const struct entry *m)
 int chat_context(const struct chat *c, const struct chat_part **parts)
 {
     static const char *const what[] = {[ROLE_USER] = "user", [ROLE_ASSISTANT] = "answer", [ROLE_TOOL] = "tool"};
-    int n = 0;
+    int n = 0, number = 0;
+    struct arena mem = {0};
+    const enum sent *how = sent_all(&c->t, false, &mem);
     add_head(c, &n);
     for (int i = 0; i < c->t.n; i++) {
         struct entry *m = c->t.entries[i];
-        add_part(c, &n, what[m->m.role], i, entry_tokens(c, m), label_of(m));
+        struct chat_part *p = add_part(c, &n, what[m->m.role], i, sent_tokens(c, m, how[i]), label_of(m));
+        p->number = ++number;
+        p->whole = entry_tokens(c, m);
+        p->mark = (enum chat_mark)m->mark;
         for (int k = 0; k < m->n_files; k++) {
-            struct chat_part *p = add_part(c, &n, "file", i, file_tokens(c, &m->files[k]), m->files[k].path);
-            p->estimated = !file_counts(c, &m->files[k]);
+            struct entry_file *f = &m->files[k];
+            p = add_part(c, &n, "file", i, sent_file_tokens(c, f, how[i]), f->path);
+            p->number = ++number;
+            p->file = k;
+            p->whole = file_tokens(c, f);
+            p->mark = f->dropped ? CHAT_DROPPED : CHAT_PLAIN;
+            p->estimated = p->tokens && !file_counts(c, f);
         }
     }
+    arena_free(&mem);
     *parts = c->memo->parts;
     return n;
+}
+
+bool chat_mark(struct chat *c, int number, enum chat_mark mark, struct err *e)
+{
+    const struct chat_part *p;
+    int n = chat_context(c, &p), i = 0, last = n ? p[n - 1].number : 0;
+    if (!chat_usable(c, e))
+        return false;
+    while (i < n && (!number || p[i].number != number))
+        i++;
+    if (i == n)
+        return err_set(e, last > 0 ? "there is no part %d of the context; /context shows 1 to %d" : "nothing was said yet", number, last);
+    if (p[i].file >= 0 && mark == CHAT_PINNED)
+        return err_set(e, "%d is a file: pin the message that it came with", number);
+    if (p[i].mark == CHAT_PINNED && mark == CHAT_DROPPED)
+        return err_set(e, "%d is pinned; /unpin %d first", number, number);
+    keep_mark(c, c->t.entries[p[i].message], p[i].file, (enum mark)mark);
+    return true;
 }
 
 struct chat_count chat_context_used(const struct chat *c)
@@ -185,15 +231,19 @@ struct chat_count chat_context_used(const struct chat *c)
     struct chat_count used = {0, !c->tok};
     int system_tokens, tools_tokens;
     count_head(c, &system_tokens, &tools_tokens);
+    struct arena mem = {0};
+    const enum sent *how = sent_all(&c->t, false, &mem);
     used.tokens = system_tokens + tools_tokens;
     for (int i = 0; i < c->t.n; i++) {
         struct entry *m = c->t.entries[i];
-        used.tokens += entry_tokens(c, m);
+        used.tokens += sent_tokens(c, m, how[i]);
         for (int k = 0; k < m->n_files; k++) {
-            used.tokens += file_tokens(c, &m->files[k]);
-            used.estimated |= !file_counts(c, &m->files[k]);
+            int tokens = sent_file_tokens(c, &m->files[k], how[i]);
+            used.tokens += tokens;
+            used.estimated |= tokens && !file_counts(c, &m->files[k]);
         }
     }
+    arena_free(&mem);
     return used;
 }
 

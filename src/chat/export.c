@@ -65,13 +65,16 @@ static void md_entry(struct buf *out, const struct entry *m)
     else
         paragraph(out, m->m.content);
     for (int i = 0; i < m->n_files; i++)
-        buf_addf(out, "Attached: %.*s (%zu bytes)\n\n", (int)m->files[i].path.n, m->files[i].path.p, m->files[i].bytes);
+        buf_addf(out, "Attached: %.*s (%zu bytes%s)\n\n", (int)m->files[i].path.n, m->files[i].path.p, m->files[i].bytes,
+                 m->files[i].dropped ? ", dropped" : "");
     for (int i = 0; i < m->m.n_calls; i++) {
         buf_addf(out, "Calls %.*s:\n\n", (int)m->m.calls[i].name.n, m->m.calls[i].name.p);
         fenced(out, "json", m->m.calls[i].arguments);
     }
     if (m->stopped)
         buf_adds(out, "(stopped)\n\n");
+    if (m->mark)
+        buf_adds(out, m->mark == MARK_PINNED ? "(pinned)\n\n" : "(dropped: later prompts do not hold it)\n\n");
 }
 
 static void md(const struct transcript *t, struct buf *out)
@@ -110,6 +113,11 @@ static json_t *json_entry(const struct entry *m)
     json_t *r = json_loadb(line.data, line.len, JSON_ALLOW_NUL, NULL);
     CHECK(r);
     json_object_del(r, "ids");
+    if (m->mark)
+        json_object_set_new(r, "mark", json_string(m->mark == MARK_PINNED ? "pinned" : "dropped"));
+    for (int i = 0; i < m->n_files; i++)
+        if (m->files[i].dropped)
+            json_object_set_new(json_array_get(json_object_get(r, "files"), (size_t)i), "mark", json_string("dropped"));
     buf_free(&line);
     return r;
 }

@@ -171,6 +171,15 @@ void keep_system(struct chat *c)
         kept(c, session_system(s, wanted, &e), &e);
 }
 
+void keep_mark(struct chat *c, struct entry *m, int file, enum mark mark)
+{
+    struct err e = {0};
+    struct session *s = session_for_records(c);
+    entry_mark(m, file, mark);
+    if (s)
+        kept(c, session_mark(s, m, file, &e), &e);
+}
+
 void keep_retry(struct chat *c)
 {
     struct buf note = {0};

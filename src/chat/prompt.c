@@ -3,20 +3,28 @@
 #include <string.h>
 
 #include "chat/attach.h"
+#include "chat/sent.h"
 #include "text/template.h"
 
 static void conversation_of(struct conversation *c, const struct transcript *t, struct arena *a)
 {
-    int n_system = t->system != NULL;
-    c->messages = arena_array(a, (size_t)(t->n + n_system), sizeof *c->messages);
-    c->n_messages = t->n + n_system;
-    if (n_system)
-        c->messages[0] = (struct message){.role = ROLE_SYSTEM, .content = {t->system, strlen(t->system)}};
+    const enum sent *how = sent_all(t, true, a);
+    c->messages = arena_array(a, (size_t)t->n + 1, sizeof *c->messages);
+    c->n_messages = 0;
+    if (t->system)
+        c->messages[c->n_messages++] = (struct message){.role = ROLE_SYSTEM, .content = {t->system, strlen(t->system)}};
     for (int i = 0; i < t->n; i++) {
-        struct message *m = &c->messages[i + n_system];
-        *m = t->entries[i]->m;
-        if (t->entries[i]->n_files)
-            m->content = attach_content(t->entries[i], a);
+        const struct entry *from = t->entries[i];
+        struct message *m = &c->messages[c->n_messages];
+        if (how[i] == SENT_NOT)
+            continue;
+        *m = (struct message){.role = from->m.role, .content = text_of(SENT_INSTEAD)};
+        if (how[i] == SENT_WHOLE) {
+            *m = from->m;
+            if (from->n_files)
+                m->content = attach_content(from, a);
+        }
+        c->n_messages++;
     }
 }
 

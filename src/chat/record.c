@@ -136,6 +136,26 @@ void record_go(struct buf *out, int number)
     buf_addf(out, "{\"go\":%d}\n", number);
 }
 
+static const char *const mark_names[] = {[MARK_NONE] = "", [MARK_DROPPED] = "dropped", [MARK_PINNED] = "pinned"};
+
+void record_mark(struct buf *out, const struct entry *m, int file)
+{
+    enum mark mark = file < 0 ? m->mark : m->files[file].dropped ? MARK_DROPPED : MARK_NONE;
+    buf_addf(out, "{\"mark\":%d,", m->number);
+    if (file >= 0)
+        buf_addf(out, "\"file\":%d,", file);
+    buf_addf(out, "\"as\":\"%s\"}\n", mark_names[mark]);
+}
+
+static void marks(struct buf *out, const struct entry *m)
+{
+    if (m->mark)
+        record_mark(out, m, -1);
+    for (int i = 0; i < m->n_files; i++)
+        if (m->files[i].dropped)
+            record_mark(out, m, i);
+}
+
 /* What reading the lines that were written so far would have made. */
 struct replay {
     const struct transcript *t;
@@ -174,6 +194,7 @@ void record_transcript(struct buf *out, const struct transcript *t)
     for (int i = 0; i < t->n_all; i++) {
         go(&r, t->all[i]->parent);
         record_entry(out, t->all[i]);
+        marks(out, t->all[i]);
         r.end = *shown_below(&r, r.end) = t->all[i];
     }
     for (int i = t->n_all - 1; i >= 0; i--)
@@ -268,6 +289,21 @@ static bool read_go(const json_t *r, struct transcript *t)
     return true;
 }
 
+static bool read_mark(const json_t *r, struct transcript *t)
+{
+    const json_t *file = json_object_get(r, "file");
+    const char *as = field(r, "as").p;
+    int k, i = -1;
+    if (!number(json_object_get(r, "mark"), t->n_all, &k) || (file && !number(file, t->all[k]->n_files, &i)))
+        return false;
+    for (int m = 0; m < (int)(sizeof mark_names / sizeof *mark_names); m++)
+        if (!strcmp(as, mark_names[m])) {
+            entry_mark(t->all[k], i, (enum mark)m);
+            return true;
+        }
+    return false;
+}
+
 static void reset(struct unfinished *u)
 {
     u->any = u->no_ids = false;
@@ -357,6 +393,8 @@ static enum record_kind read_object(const json_t *r, struct transcript *t, struc
         return read_keep(r, t) ? RECORD_MOVE : RECORD_DAMAGED;
     if (json_object_get(r, "go"))
         return read_go(r, t) ? RECORD_MOVE : RECORD_DAMAGED;
+    if (json_object_get(r, "mark"))
+        return read_mark(r, t) ? RECORD_OTHER : RECORD_DAMAGED;
     for (int i = 0; i < N_ROLES; i++)
         if (!strcmp(role, roles[i].name))
             return read_message(r, roles[i].role, t) ? RECORD_MOVE : RECORD_DAMAGED;

@@ -37,6 +37,7 @@ void record_keep(struct buf *out, int n);               /* the path ends after n
 void record_forget(struct buf *out, int n);             /* likewise, and the entry behind them was never said */
 void record_part(struct buf *out, const struct answer_part *p);
 void record_go(struct buf *out, int number);            /* the path ends with that entry */
+void record_mark(struct buf *out, const struct entry *m, int file);    /* of the message, or (file >= 0) of a file of it */
 /* All lines behind the header that make an empty transcript into this one, tree and all. */
 void record_transcript(struct buf *out, const struct transcript *t);
 

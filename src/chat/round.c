@@ -118,6 +118,7 @@ static void keep_answer(struct chat *c, bool whole)
         return;
     if (c->continued && a->ids.n == c->n_begun && (!whole || answer_is_over(a)))        /* there is no more of it than before */
         return;
+    enum mark mark = c->continued ? c->continued->mark : MARK_NONE;
     if (c->continued)
         keep_instead(c, c->continued);
     c->continued = NULL;
@@ -132,6 +133,8 @@ static void keep_answer(struct chat *c, bool whole)
     forget_old_alternatives(c);
     m->stopped = !whole;
     keep_entry(c, m);
+    if (mark)
+        keep_mark(c, m, -1, mark);
 }
 
 /* The answer has come to its end: it is kept, and its calls are run. */

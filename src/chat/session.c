@@ -203,6 +203,13 @@ bool session_go(struct session *s, int number, struct err *e)
     return put(s, &line, e);
 }
 
+bool session_mark(struct session *s, const struct entry *m, int file, struct err *e)
+{
+    struct buf line = {0};
+    record_mark(&line, m, file);
+    return put(s, &line, e);
+}
+
 bool session_add(struct session *s, const struct transcript *t, struct err *e)
 {
     struct buf lines = {0};

@@ -35,6 +35,7 @@ bool session_title(struct session *s, const char *text, struct err *e);         
 bool session_keep(struct session *s, int n, struct err *e);             /* entries from n on leave the path */
 bool session_forget(struct session *s, int n, struct err *e);           /* entry n, the newest of all, was never said */
 bool session_go(struct session *s, int number, struct err *e);          /* the path ends with that entry */
+bool session_mark(struct session *s, const struct entry *m, int file, struct err *e);    /* as it is marked now; file -1: the message */
 bool session_add(struct session *s, const struct transcript *t, struct err *e);         /* to a fresh one: everything */
 /* The whole file anew, in one step, after a write had failed.  False: the old one is still there. */
 bool session_rewrite(struct session *s, const struct transcript *t, struct err *e);

@@ -134,6 +134,7 @@ void keep_part(struct chat *c);                         /* what it has gained go
 void keep_go(struct chat *c, const struct entry *end);
 void keep_forget(struct chat *c);                       /* the last entry was never said */
 void keep_system(struct chat *c);                       /* the option `system` is the truth; the transcript follows it */
+void keep_mark(struct chat *c, struct entry *m, int file, enum mark mark);
 void keep_retry(struct chat *c);                        /* after a failure, at the end of a turn: the whole file anew */
 
 #endif

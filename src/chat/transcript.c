@@ -69,6 +69,14 @@ void entry_file(struct entry *m, struct text path, size_t bytes, struct text tex
     m->files[m->n_files++] = (struct entry_file){.path = copy(&m->mem, path.p, path.n), .text = copy(&m->mem, text.p, text.n), .bytes = bytes};
 }
 
+void entry_mark(struct entry *m, int file, enum mark mark)
+{
+    if (file < 0)
+        m->mark = mark;
+    else
+        m->files[file].dropped = mark == MARK_DROPPED;
+}
+
 static void set_text(char **where, const char *text)
 {
     char *fresh = text && *text ? memory_strdup(text) : NULL;

@@ -14,10 +14,14 @@
 #include "chat/tokens.h"
 #include "text/message.h"
 
+/* What the user wants of the next prompts. */
+enum mark { MARK_NONE, MARK_DROPPED, MARK_PINNED };      /* dropped: they do not hold it; pinned: a summary does not take its place */
+
 struct entry_file {
     struct text path, text;     /* as it was named; what it held */
     size_t bytes;               /* its size on disk */
     int    tokens;              /* 0: not counted yet */
+    bool   dropped;
 };
 
 struct entry {
@@ -27,6 +31,7 @@ struct entry {
     struct tokens made;         /* ROLE_ASSISTANT: how they came about; empty: not known, or not looked at */
     bool        foreign;        /* its ids do not make its texts with the tokenizer of now: they are not used */
     bool        stopped;        /* the answer was ended by the user or by a limit */
+    enum mark   mark;
     bool        cut;            /* ... or by the end of the program: its ids may go on behind its text */
     struct entry_file *files;   /* ROLE_USER: chat/attach.h */
     int         n_files, cap_files, cap_calls;
@@ -54,6 +59,7 @@ void entry_reasoning(struct entry *m, const char *text, size_t n);
 void entry_call(struct entry *m, const char *name, const char *arguments, size_t n);
 void entry_tool(struct entry *m, const char *name);
 void entry_file(struct entry *m, struct text path, size_t bytes, struct text text);
+void entry_mark(struct entry *m, int file, enum mark mark);             /* file -1: the message itself; files are not pinned */
 void transcript_system(struct transcript *t, const char *text);         /* NULL or "": none */
 void transcript_title(struct transcript *t, const char *text);          /* likewise */
 int  transcript_last_user(const struct transcript *t);                  /* index, or -1 */

@@ -165,7 +165,7 @@ static void keys(struct buf *out)
     static const struct { const char *context, *title; } places[] = {
         {"any", "Everywhere"}, {"input", "In the input"}, {"empty", "In the input while it is empty"}, {"edit", "In every line that one types into"},
         {"popup", "While completions are listed"}, {"prompt", "While one types what to search"}, {"view", "In view mode"},
-        {"approve", "When a tool asks"}, {"picker", "In a list: conversations, messages, branches"}, {"inspect", "Among the tokens"},
+        {"approve", "When a tool asks"}, {"picker", "In a list: conversations, messages, branches"}, {"map", "In the list of what fills the context"}, {"inspect", "Among the tokens"},
         {"keys", "In the list of keys"}, {"reply", "When one says with what a tool runs, or why not"}, {"paste", "When a large paste asks"},
         {"select", "When lines are selected"},
     };

@@ -89,11 +89,42 @@ static void test_app__commands_complete_and_run(void **state)
     stage_key("Tab");
     assert_string_equal(stage_draft(), "/context ");
     stage_key("Enter");
-    assert_shows("tokens of");
+    assert_shows("context: 1.4k of 100k");
+    stage_key("q");
     stage_type("/nonsense");
     stage_key("Enter");
     assert_shows("there is no command /nonsense");
     assert_int_equal(fake.n_submits, 0);
+    stage_end();
+}
+
+static void test_app__parts_of_the_context_are_dropped_and_pinned_by_keys(void **state)
+{
+    (void)state;
+    begin();
+    fake_say("the answer to it");
+    stage_open();
+    stage_say("a question that is long enough");
+    stage_answer();
+    int used = chat_context_used(stage.chat).tokens;
+    stage_say("/context");
+    assert_shows("1  user    a question that is long enough");
+    assert_shows("2  answer  the answer");
+    stage_key("d");                     /* the newest is chosen */
+    assert_true(chat_context_used(stage.chat).tokens != used);
+    assert_shows("dropped: ");
+    stage_key("d");
+    assert_int_equal(chat_context_used(stage.chat).tokens, used);
+    assert_hides("dropped: ");
+    stage_keys("k p");
+    assert_shows("pinned");
+    stage_key("d");
+    assert_shows("1 is pinned; /unpin 1 first");
+    stage_keys("k d");                  /* the tools */
+    assert_shows("/system and /tools change that");
+    stage_key("q");
+    assert_hides("context: ");
+    assert_string_equal(stage_draft(), "");
     stage_end();
 }
 
@@ -810,6 +841,7 @@ int main(void)
         cmocka_unit_test(test_app__an_alt_enter_in_two_parts_makes_a_line),
         cmocka_unit_test(test_app__a_paste_never_sends_and_never_answers),
         cmocka_unit_test(test_app__commands_complete_and_run),
+        cmocka_unit_test(test_app__parts_of_the_context_are_dropped_and_pinned_by_keys),
         cmocka_unit_test(test_app__a_list_closed_stays_closed_for_its_word),
         cmocka_unit_test(test_app__the_history_is_searched_and_the_draft_comes_back),
         cmocka_unit_test(test_app__the_tree_goes_to_another_branch),

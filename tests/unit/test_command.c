@@ -428,7 +428,7 @@ static void test_command__presets_themes_and_the_context_are_shown(void **state)
     run("/theme");
     assert_int_equal(strncmp(out.data, "theme mono; there are default ", 30), 0);
     run("/context");
-    assert_string_equal(out.data, "      7  user    hi\n      8  answer  one\n     15  tokens of 100000, 0 %\n");
+    assert_string_equal(out.data, "   1       7  user    hi\n   2       8  answer  one\n          15  tokens of 100000, 0 %\n");
     run("/stats");
     assert_non_null(strstr(out.data, "context    15 of 100000\n"));
 }
@@ -527,7 +527,7 @@ static void test_command__words_are_completed_from_the_tables(void **state)
     static const struct { const char *line, *words; bool file; } rows[] = {
         {"/re", "/regen /redo /resume /rename /retry ", false}, {"/s", "/system /set /sessions /save /stats ", false},
         {"/set top", "top_p top_k ", false}, {"/set preset c", "coding ", false}, {"/set think ", "on off ", false}, {"/set nothing ", "", false},
-        {"/help un", "undo ", false}, {"/help /un", "/undo ", false}, {"/load ./x", "", true}, {"/attach x", "", true}, {"/undo x", "", false},
+        {"/help un", "undo unpin ", false}, {"/help /un", "/undo /unpin ", false}, {"/load ./x", "", true}, {"/attach x", "", true}, {"/undo x", "", false},
         {"/preset ", "auto thinking coding plain ", false}, {"/theme d", "default dark ", false}, {"/export ", "md json txt ", false},
         {"/export md ", "", true}, {"look at ./fi", "", true}, {"/usr/bi", "", true},
     };

@@ -24,7 +24,7 @@ struct actions {
 };
 
 static const char *const context_names[N_CONTEXTS] = {
-    "popup", "empty", "input", "edit", "prompt", "view", "select", "approve", "reply", "picker", "inspect", "keys", "paste", "any",
+    "popup", "empty", "input", "edit", "prompt", "view", "select", "approve", "reply", "map", "picker", "inspect", "keys", "paste", "any",
 };
 
 static void parse(struct binding *b)
@@ -127,7 +127,7 @@ static bool can_be_key(enum context context, const struct binding *key)
 {
     bool plain = key->code < KEY_NONE && !key->mods && !key->behind_ctrl_x;
     return !plain || context == CONTEXT_view || context == CONTEXT_select || context == CONTEXT_approve || context == CONTEXT_inspect || context == CONTEXT_keys
-        || context == CONTEXT_paste || context == CONTEXT_empty;
+        || context == CONTEXT_paste || context == CONTEXT_map || context == CONTEXT_empty;
 }
 
 static bool take_key(struct actions *a, char **words, int n, struct binding *b, struct err *e)
@@ -239,7 +239,8 @@ void actions_help(const struct actions *a, const struct contexts *where, struct 
 {
     static const char *const titles[N_CONTEXTS] = {
         [CONTEXT_popup] = "In the list", [CONTEXT_empty] = "With an empty draft", [CONTEXT_input] = "Writing", [CONTEXT_edit] = "In the line",
-        [CONTEXT_prompt] = "Searching", [CONTEXT_view] = "View mode", [CONTEXT_select] = "Selecting", [CONTEXT_approve] = "A tool asks", [CONTEXT_reply] = "Your word about it", [CONTEXT_picker] = "Choosing",
+        [CONTEXT_prompt] = "Searching", [CONTEXT_view] = "View mode", [CONTEXT_select] = "Selecting", [CONTEXT_approve] = "A tool asks", [CONTEXT_reply] = "Your word about it", [CONTEXT_map] = "What fills the context",
+        [CONTEXT_picker] = "Choosing",
         [CONTEXT_inspect] = "Tokens", [CONTEXT_keys] = "Here", [CONTEXT_paste] = "A large paste", [CONTEXT_any] = "Everywhere",
     };
     for (int k = 0; k < where->n; k++) {

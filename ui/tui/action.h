@@ -12,7 +12,7 @@ struct app;
 typedef void action_fn(struct app *a);
 
 enum context {
-    CONTEXT_popup, CONTEXT_empty, CONTEXT_input, CONTEXT_edit, CONTEXT_prompt, CONTEXT_view, CONTEXT_select, CONTEXT_approve, CONTEXT_reply, CONTEXT_picker,
+    CONTEXT_popup, CONTEXT_empty, CONTEXT_input, CONTEXT_edit, CONTEXT_prompt, CONTEXT_view, CONTEXT_select, CONTEXT_approve, CONTEXT_reply, CONTEXT_map, CONTEXT_picker,
     CONTEXT_inspect, CONTEXT_keys, CONTEXT_paste, CONTEXT_any, N_CONTEXTS
 };
 /* Where one is: contexts in the order in which they are asked. */

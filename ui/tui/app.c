@@ -298,8 +298,11 @@ void app_contexts_of(const struct app *a, enum mode mode, struct contexts *where
         where->at[where->n++] = CONTEXT_edit;
         break;
     case MODE_PICKER:
+        if (!picker_narrows(&a->picker))
+            where->at[where->n++] = CONTEXT_map;
         where->at[where->n++] = CONTEXT_picker;
-        where->at[where->n++] = CONTEXT_edit;
+        if (picker_narrows(&a->picker))
+            where->at[where->n++] = CONTEXT_edit;
         break;
     case MODE_INSPECT:
         where->at[where->n++] = CONTEXT_inspect;
@@ -335,7 +338,7 @@ struct editor *app_focus(struct app *a)
         return approve_replies(&a->approve) ? a->approve.reply : NULL;
     if (a->mode == MODE_INPUT)
         return a->editor;
-    return a->mode == MODE_PROMPT || a->mode == MODE_PICKER ? a->line : NULL;
+    return a->mode == MODE_PROMPT || (a->mode == MODE_PICKER && picker_narrows(&a->picker)) ? a->line : NULL;
 }
 
 void app_edited(struct app *a)
@@ -347,7 +350,7 @@ void app_edited(struct app *a)
         input_edited(a);
     if (a->mode == MODE_PROMPT)
         a->prompt_at = 0;
-    if (a->mode == MODE_PICKER) {
+    if (a->mode == MODE_PICKER && picker_narrows(&a->picker)) {
         editor_text(a->line, &text);
         picker_filter(&a->picker, buf_str(&text));
     }

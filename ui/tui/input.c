@@ -255,6 +255,8 @@ static bool opens_list(struct app *a, const char *text)
         app_pick(a, PICK_SESSION);
     else if (!strcmp(name, "tree") && !*argument)
         app_pick(a, PICK_NODE);
+    else if (!strcmp(name, "context") && !*argument)
+        app_pick(a, PICK_PART);
     else
         return false;
     return true;

@@ -171,6 +171,58 @@ void picker_urls(struct picker *p, const char *text, size_t n)
     end(p, 0);
 }
 
+/* "812 tok  pinned", "4 tok  dropped, 1.2k without" */
+static const char *part_note(struct picker *p, const struct chat_part *part)
+{
+    static const char *const signs[] = {[CHAT_PLAIN] = "", [CHAT_DROPPED] = "  dropped: ", [CHAT_PINNED] = "  pinned"};
+    struct buf note = {0};
+    buf_adds(&note, part->estimated ? "~" : "");
+    figure_tokens(&note, part->tokens);
+    buf_addf(&note, " tok%s", signs[part->mark]);
+    if (part->mark == CHAT_DROPPED)
+        figure_tokens(&note, part->whole);
+    const char *text = arena_strdup(&p->mem, buf_str(&note));
+    buf_free(&note);
+    return text;
+}
+
+static const char *context_title(struct picker *p, const struct chat *c)
+{
+    struct buf title = {0};
+    struct chat_count used = chat_context_used(c);
+    buf_addf(&title, "context: %s", used.estimated ? "~" : "");
+    figure_tokens(&title, used.tokens);
+    if (chat_info(c)) {
+        buf_adds(&title, " of ");
+        figure_window(&title, chat_info(c)->n_ctx);
+    }
+    const char *text = arena_strdup(&p->mem, buf_str(&title));
+    buf_free(&title);
+    return text;
+}
+
+void picker_parts(struct picker *p, const struct chat *c)
+{
+    const struct chat_part *parts;
+    int n = chat_context(c, &parts);
+    begin(p, PICK_PART, NULL, "d drops it from the next prompts, or takes it back  p pins it  q closes");
+    p->popup.filter = NULL;
+    p->popup.title = context_title(p, c);
+    for (int i = 0; i < n; i++) {
+        struct popup_row *row = add(p, NULL, parts[i].number);
+        row->text = arena_printf(&p->mem, parts[i].number ? "%4d  %-7s %s" : "%4.0d  %-7s %s", parts[i].number, parts[i].what, parts[i].label);
+        row->note = part_note(p, &parts[i]);
+        row->cut = true;
+        row->here = parts[i].mark == CHAT_PINNED;
+    }
+    end(p, p->n - 1);
+}
+
+bool picker_narrows(const struct picker *p)
+{
+    return p->kind != PICK_PART;
+}
+
 void picker_filter(struct picker *p, const char *words)
 {
     p->popup.filter = arena_strdup(&p->mem, words);
@@ -237,6 +289,8 @@ static void pick(struct app *a, enum picker_kind kind, const char *find)
         picker_messages(&a->picker, a->chat);
     if (kind == PICK_NODE)
         picker_tree(&a->picker, a->chat);
+    if (kind == PICK_PART)
+        picker_parts(&a->picker, a->chat);
     if (!a->picker.n) {
         app_hint(a, kind != PICK_SESSION ? "nothing was said yet" : a->picker.find ? "no conversation holds all these words" : "no conversation was kept yet");
         picker_free(&a->picker);
@@ -308,7 +362,7 @@ void act_picker_take(struct app *a)
     struct picker *p = &a->picker;
     struct err e = {0};
     int row = p->popup.chosen;
-    if (row < 0)
+    if (row < 0 || p->kind == PICK_PART)
         return;
     a->mode = MODE_INPUT;
     if (p->kind == PICK_URL)
@@ -323,6 +377,45 @@ void act_picker_take(struct app *a)
         app_hint(a, "%s", e.msg);
     picker_free(p);
 }
+
+/* --- the context ------------------------------------------------------------------------------------------------- */
+
+/* The chosen part gets that mark, or loses it. */
+static void mark(struct app *a, enum chat_mark wanted)
+{
+    struct err e = {0};
+    const struct chat_part *parts;
+    int row = a->picker.popup.chosen, n = chat_context(a->chat, &parts);
+    if (row < 0 || row >= n)
+        return;
+    if (!a->picker.ids[row])
+        err_set(&e, "/system and /tools change that");
+    else
+        chat_mark(a->chat, parts[row].number, parts[row].mark == wanted ? CHAT_PLAIN : wanted, &e);
+    picker_parts(&a->picker, a->chat);
+    popup_choose(&a->picker.popup, row);
+    app_count_context(a);
+    if (*e.msg)
+        app_hint(a, "%s", e.msg);
+}
+
+void act_part_drop(struct app *a)
+{
+    mark(a, CHAT_DROPPED);
+}
+
+void act_part_pin(struct app *a)
+{
+    mark(a, CHAT_PINNED);
+}
+
+void act_part_end(struct app *a)
+{
+    a->mode = MODE_INPUT;
+    picker_free(&a->picker);
+}
+
+/* --- moving ------------------------------------------------------------------------------------------------------ */
 
 static void move(struct app *a, int by)
 {
