@@ -37,7 +37,7 @@ LIBS      = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm
 CUDALIBS := $(if $(filter 1,$(CUDA)),$(shell $(NVCC) --dryrun -x cu /dev/null 2>&1 | sed -n 's/.* LIBRARIES= *//p') -lcudart_static -lstdc++ -ldl -lrt)
 # The step_*.cu are decode kernels.  What ptxas says of a kernel's registers is kept beside its object, for `make kernels`, and which
 # instructions of its PTX are slow on a GB10.
-NVFLAGS  := -std=c++17 -lineinfo -compress-mode=size -Xptxas -v $(if $(WERROR),-Werror all-warnings) -Xcompiler -iquotesrc,-iquote.,-Wall,-Wextra,-Wno-missing-field-initializers \
+NVFLAGS  := -std=c++17 -lineinfo -compress-mode=size -Xptxas -v --keep $(if $(WERROR),-Werror all-warnings) -Xcompiler -iquotesrc,-iquote.,-Wall,-Wextra,-Wno-missing-field-initializers \
             $(foreach p,$(subst .,,$(GPU)),-gencode arch=compute_$p,code=sm_$p)
 
 # What is built, and why.
@@ -202,7 +202,7 @@ $(BUILD)/%.cu.o: %.cu $(BUILD)/knobs.cu
 	@mkdir -p $(@D)
 	$(call say,NVCC $<)
 	$(Q)rm -rf $@.parts && mkdir $@.parts
-	$(Q)$(NVCC) $(OPT) $(NVFLAGS) -DQ35_CUDA -MMD -MP --keep --keep-dir $@.parts -c $< -o $@ 2> $@.ptxas || { cat $@.ptxas >&2; exit 1; }
+	$(Q)$(NVCC) $(OPT) $(NVFLAGS) -DQ35_CUDA -MMD -MP --keep-dir $@.parts -c $< -o $@ 2> $@.ptxas || { cat $@.ptxas >&2; exit 1; }
 	$(Q)sh tests/cuda_slow.sh $@.parts/*.ptx > $@.slow && rm -rf $@.parts
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
