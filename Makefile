@@ -67,7 +67,7 @@ say       = $(if $(V),,@echo "  $(1)")
 
 LINK      = $(Q)$(CC) $(OPT) $(SANFLAGS) -pthread -o $@
 
-.PHONY: help all deps says run test check asan tsan aarch64 kernels ptxas gpu gpubuild figures bench manual shots install clean FORCE
+.PHONY: help all deps says run spark test check asan tsan aarch64 kernels ptxas gpu gpubuild figures bench manual shots install clean FORCE
 help:           ## this list
 	@sed -n 's/^\([a-z0-9]*\):[^#]*## */  make \1\t/p' Makefile | expand -t 20
 
@@ -84,6 +84,10 @@ says:
 run: says deps  ## sets up, builds, and chats with the bundled demo model (MODEL=DIR for another)
 	@$(MAKE) -s -j$(JOBS) all >&2
 	@$(BUILD)/q35chat --model $(MODEL)
+
+# Its own steps install and build.  MODEL counts only when it was given.
+spark:          ## on a DGX Spark: checks the machine, builds, downloads Qwen3.5-122B-A10B, asks it; DRY_RUN=1 only says what it would do
+	@CUDA=$(CUDA) BUILD=$(BUILD) sh config/spark.sh
 
 test: says deps ## sets up, builds, and runs every test; the last line counts them
 	@$(MAKE) -j$(JOBS) check
