@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/grow.h"
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/export.h"
@@ -165,12 +166,54 @@ static char *title_in(const char *title_line, const char *first_line)
     return out.len ? out.data : (buf_free(&out), memory_strdup(""));
 }
 
+/* The tree of a file as far as turns go: who said each message, and where the path ends. */
+struct node { int parent, depth; bool user; };
+struct tree { struct node *at; int n, cap, end; };      /* end: the last message of the path, -1: it is empty */
+
+static void tree_add(struct tree *t, bool user)
+{
+    t->at = grow(t->at, t->n, &t->cap, sizeof *t->at);
+    t->at[t->n] = (struct node){t->end, t->end < 0 ? 1 : t->at[t->end].depth + 1, user};
+    t->end = t->n++;
+}
+
+/* What docs/formats.md says of `keep` and `go`; what cannot be is left out, for who opens the file to tell. */
+static void tree_move(struct tree *t, const char *line)
+{
+    json_t *r = json_loadb(line, strcspn(line, "\n"), 0, NULL), *keep = json_object_get(r, "keep"), *to = json_object_get(r, "go");
+    json_int_t number = json_integer_value(to);
+    if (json_is_integer(to) && number >= 0 && number < t->n)
+        t->end = (int)number;
+    while (json_is_integer(keep) && t->end >= 0 && t->at[t->end].depth > json_integer_value(keep))
+        t->end = t->at[t->end].parent;
+    if (json_is_true(json_object_get(r, "forget")) && t->n && t->end != t->n - 1)
+        t->n--;
+    json_decref(r);
+}
+
+/* Has the user said anything? */
+static bool tree_says(const struct tree *t)
+{
+    int i = 0;
+    while (i < t->n && !t->at[i].user)
+        i++;
+    return i < t->n;
+}
+
+static int tree_turns(const struct tree *t)
+{
+    int n = 0;
+    for (int i = t->end; i >= 0; i = t->at[i].parent)
+        n += t->at[i].user;
+    return n;
+}
+
 /* False: it cannot be read, nothing was said in it, or it is not what was looked for. */
 static bool item_read(struct sessions_item *item, const struct found *f, const struct words *words)
 {
-    struct buf path = {0}, file = {0}, tmp = {0}, roles = {0};  /* roles: a letter an entry; the newest one may be forgotten again */
+    struct buf path = {0}, file = {0}, tmp = {0};
+    struct tree tree = {.end = -1};
     const char *title = NULL, *first = NULL;
-    int turns = 0;
     bool ok = session_path_of(f->name, &path, NULL) && buf_read_file(&file, path.data, MAX_FILE, NULL)
            && begins(as_ours(buf_str(&file), &tmp), "q35chat", NULL);
     for (const char *p = ok ? strchr(file.data, '\n') : NULL; p && *++p; p = strchr(p, '\n')) {
@@ -179,18 +222,16 @@ static bool item_read(struct sessions_item *item, const struct found *f, const s
             continue;
         } else if (begins(line, "role", NULL)) {
             bool user = begins(line, "role", "user");
-            first = user && !turns ? p : first;
-            turns += user;
-            buf_addc(&roles, user ? 'u' : '-');
+            first = user && !tree_says(&tree) ? p : first;
+            tree_add(&tree, user);
         } else if (begins(line, "title", NULL)) {
             title = p;
-        } else if (begins(line, "keep", NULL)) {
-            if (memmem(line, strcspn(line, "\n"), "\"forget\"", strlen("\"forget\"")) && roles.len)
-                turns -= roles.data[--roles.len] == 'u';
+        } else if (begins(line, "keep", NULL) || begins(line, "go", NULL)) {
+            tree_move(&tree, line);
         }
     }
     *item = (struct sessions_item){0};
-    ok = ok && turns > 0 && words_in_file(words, &file, &item->hit);
+    ok = ok && tree_says(&tree) && words_in_file(words, &file, &item->hit);
     if (ok) {
         item->name = memory_strdup(f->name);
         item->path = memory_strdup(path.data);
@@ -198,12 +239,12 @@ static bool item_read(struct sessions_item *item, const struct found *f, const s
         item->model = string_in(file.data, "model");
         item->changed_s = f->changed.tv_sec;
         item->bytes = f->bytes;
-        item->n_turns = turns;
+        item->n_turns = tree_turns(&tree);
     }
     buf_free(&path);
     buf_free(&file);
     buf_free(&tmp);
-    buf_free(&roles);
+    free(tree.at);
     return ok;
 }
 

@@ -13,7 +13,7 @@ struct sessions_item {
     char   *name, *path, *title, *model;        /* name: what session_open() takes; title: as given, else the first message's first line */
     int64_t changed_s;                          /* Unix time */
     size_t  bytes;
-    int     n_turns;
+    int     n_turns;                            /* on the path that is shown */
     char   *hit;                                /* with `find`: the line that matched, else NULL */
 };
 struct sessions { struct sessions_item *items; int n; };

@@ -114,6 +114,30 @@ static void test_sessions__the_newest_is_first_with_its_title_and_figures(void *
     sessions_free(&l);
 }
 
+/* Three ways from the first answer, the shown one is the first and longest of them; then it goes back to the beginning. */
+static void test_sessions__turns_are_those_of_the_path_that_is_shown(void **state)
+{
+    struct buf path = {0};
+    (void)state;
+    session_close(talk("tree", 1, TEXTS("a", "b", "c", "d", "e")));
+    buf_addf(&path, "%s/q35chat/sessions/tree.jsonl", dir);
+    static const struct { const char *lines; int turns; } steps[] = {
+        {"{\"keep\":2}\n{\"role\":\"user\",\"content\":\"f\"}\n", 2}, {"{\"keep\":2}\n{\"role\":\"user\",\"content\":\"g\"}\n", 2},
+        {"{\"go\":4}\n", 3}, {"{\"keep\":4}\n", 2}, {"{\"go\":5}\n", 2}, {"{\"keep\":1}\n", 1}, {"{\"go\":99}\n{\"go\":-1}\n{\"keep\":\"x\"}\n", 1},
+    };
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        FILE *f = fopen(path.data, "a");
+        assert_non_null(f);
+        fputs(steps[i].lines, f);
+        fclose(f);
+        struct sessions l = list(NULL);
+        assert_int_equal(l.n, 1);
+        assert_int_equal(l.items[0].n_turns, steps[i].turns);
+        sessions_free(&l);
+    }
+    buf_free(&path);
+}
+
 /* What is forgotten may be a message or an answer, and the one before it next. */
 static void test_sessions__a_turn_whose_answer_was_replaced_counts(void **state)
 {
@@ -275,6 +299,7 @@ int main(void)
         TEST(the_newest_is_first_with_its_title_and_figures),
         TEST(a_line_is_looked_for_in_itself_alone),
         TEST(a_turn_whose_answer_was_replaced_counts),
+        TEST(turns_are_those_of_the_path_that_is_shown),
         TEST(what_is_no_conversation_or_has_none_is_left_out),
         TEST(a_search_needs_every_word_somewhere_in_the_text),
         TEST(a_hit_in_a_long_line_shows_what_is_around_it),
