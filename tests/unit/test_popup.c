@@ -44,22 +44,49 @@ static void test_popup__stands_in_the_last_rows(void **state)
                         "\n\n"
                         " commands\n"
                         " Transcript\n"
-                        "> /copy [what]             copies a message\n"
-                        "  /context           what fills the context\n"
+                        ">  /copy [what]            copies a message\n"
+                        "   /context          what fills the context\n"
                         " Sessions\n"
-                        "  /new                   a new conversation\n"
-                        "* /resume                       another one\n"
+                        "   /new                  a new conversation\n"
+                        " * /resume                      another one\n"
                         " Enter takes it\n");
+}
+
+/* The row that is open can be the chosen one: neither mark hides the other. */
+static void test_popup__shows_that_the_chosen_row_is_the_open_one(void **state)
+{
+    (void)state;
+    struct popup p = list();
+    popup_choose(&p, 5);
+    assert_non_null(strstr(drawn(&p, 10, 44), "\n>* /resume "));
+}
+
+static void test_popup__sentences_begin_in_one_column_and_the_edge_tells_how_many(void **state)
+{
+    (void)state;
+    static const struct popup_row rows[] = {
+        {"/help", "what there is"}, {"/set [KEY]", "an option"}, {"/undo", "goes back"}, {"/a-name-of-more-than-half-a-row-is-not-counted", "x"}, {"/e", "e"},
+        {"/f", "f"}, {"/g", "g"}, {"/h", "h"}, {"/i", "i"},
+    };
+    struct popup p = {.rows = rows, .n = 9, .help = "Enter takes it", .column = true};
+    assert_string_equal(drawn(&p, 5, 44),
+                        "> /help       what there is\n"
+                        "  /set [KEY]  an option\n"
+                        "  /undo       goes back\n"
+                        "  /a-name-of-more-than-half-a-row-is-not-cou\n"
+                        " Enter takes it                      1 of 9\n");
+    p.chosen = 8;
+    assert_non_null(strstr(drawn(&p, 5, 44), "9 of 9\n"));
 }
 
 static void test_popup__on_few_rows_the_list_stays_longest(void **state)
 {
     (void)state;
     struct popup p = list();
-    assert_string_equal(drawn(&p, 4, 44), " commands\n Transcript\n> /copy [what]             copies a message\n Enter takes it\n");
-    assert_string_equal(drawn(&p, 2, 44), " commands\n> /copy [what]             copies a message\n");
-    assert_string_equal(drawn(&p, 1, 30), "> /copy [what]  copies a messa\n");
-    assert_string_equal(drawn(&p, 1, 20), "> /copy [what]\n");
+    assert_string_equal(drawn(&p, 4, 44), " commands\n Transcript\n>  /copy [what]            copies a message\n Enter takes it\n");
+    assert_string_equal(drawn(&p, 2, 44), " commands\n>  /copy [what]            copies a message\n");
+    assert_string_equal(drawn(&p, 1, 30), ">  /copy [what]  copies a mess\n");
+    assert_string_equal(drawn(&p, 1, 20), ">  /copy [what]\n");
     assert_int_equal(popup_height(&p, 0), 0);
 }
 
@@ -103,8 +130,8 @@ static void test_popup__a_filter_lists_rows_that_have_all_its_words(void **state
     popup_move(&p, 1);
     assert_string_equal(drawn(&p, 4, 44),
                         " commands: con                       2 of 2\n"
-                        "  /context           what fills the context\n"
-                        "> /new                   a new conversation\n"
+                        "   /context          what fills the context\n"
+                        ">  /new                  a new conversation\n"
                         " Enter takes it\n");
     p.filter = "no such";
     popup_settle(&p);
@@ -201,6 +228,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_popup__stands_in_the_last_rows),
+        cmocka_unit_test(test_popup__shows_that_the_chosen_row_is_the_open_one),
+        cmocka_unit_test(test_popup__sentences_begin_in_one_column_and_the_edge_tells_how_many),
         cmocka_unit_test(test_popup__on_few_rows_the_list_stays_longest),
         cmocka_unit_test(test_popup__the_choice_passes_over_headings_and_goes_round),
         cmocka_unit_test(test_popup__a_filter_lists_rows_that_have_all_its_words),

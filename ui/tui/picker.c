@@ -66,6 +66,15 @@ static const char *ago(struct picker *p, int64_t seconds)
     return arena_printf(&p->mem, "%lld days", s / 86400);
 }
 
+/* Does another session have the title of this one?  Then its name tells them apart. */
+static bool same_title(const struct sessions *s, int i)
+{
+    for (int k = 0; k < s->n; k++)
+        if (k != i && s->items[k].title && !strcmp(s->items[k].title, s->items[i].title))
+            return true;
+    return false;
+}
+
 bool picker_sessions(struct picker *p, const struct chat *c, const char *find, int64_t now_s, struct err *e)
 {
     struct sessions s = {0};
@@ -79,8 +88,9 @@ bool picker_sessions(struct picker *p, const struct chat *c, const char *find, i
     for (int i = 0; i < s.n; i++) {
         const struct sessions_item *item = &s.items[i];
         struct popup_row *row = add(p, arena_strdup(&p->mem, item->name), i);
+        bool twin = same_title(&s, i);
         row->text = first_line(p, 0, "", item->title && *item->title ? item->title : item->name);
-        row->note = arena_printf(&p->mem, "%d turn%s  %s", item->n_turns, item->n_turns == 1 ? "" : "s", ago(p, now_s - item->changed_s));
+        row->note = arena_printf(&p->mem, "%s%s%d turn%s  %s", twin ? item->name : "", twin ? "  " : "", item->n_turns, item->n_turns == 1 ? "" : "s", ago(p, now_s - item->changed_s));
         row->cut = true;
         row->here = open && item->path && !strcmp(open, item->path);
     }
@@ -131,7 +141,7 @@ static void add_node(struct picker *p, const struct chat *c, int k, int depth)
     if (!strcmp(node.role, "tool"))
         return;
     struct popup_row *row = add(p, NULL, k);
-    row->text = first_line(p, 2 * depth, strcmp(node.role, "user") ? "" : "> ", node.text);
+    row->text = first_line(p, 2 * depth, strcmp(node.role, "user") ? "" : "you: ", node.text);
     row->here = node.on_path;
     if (node.on_path)
         p->popup.chosen = p->n - 1;

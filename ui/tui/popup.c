@@ -154,13 +154,20 @@ static void keep_in_view(struct popup *p, int list)
         p->top--;
 }
 
-static void draw_title(const struct popup *p, struct cells *c, struct area a)
+/* "4 of 30" at the right edge of a row, behind column `col`. */
+static void draw_count(const struct popup *p, struct cells *c, struct area a, int row, int col)
 {
     struct buf count = {0};
-    int n = popup_listed(p), at = p->chosen >= 0 ? place_of(p, p->chosen) + 1 : 0;
-    if (at && p->filter)
-        buf_addf(&count, "%d of %d", at, n);
-    int right = a.cols - 1 - glyph_columns(buf_str(&count), count.len);
+    if (p->chosen >= 0)
+        buf_addf(&count, "%d of %d", place_of(p, p->chosen) + 1, popup_listed(p));
+    int right = a.cols - 1 - (int)count.len;
+    if (right > col + 1)
+        cells_puts(c, a, row, right, dim, buf_str(&count));
+    buf_free(&count);
+}
+
+static void draw_title(const struct popup *p, struct cells *c, struct area a)
+{
     int col = cells_puts(c, a, 0, 1, bold, p->title ? p->title : "");
     if (p->filter) {
         col = cells_puts(c, a, 0, col, plain, p->title ? ": " : "");
@@ -168,12 +175,33 @@ static void draw_title(const struct popup *p, struct cells *c, struct area a)
         c->cursor_row = a.row;
         c->cursor_col = a.col + (col < a.cols ? col : a.cols - 1);
     }
-    if (right > col + 1)
-        cells_puts(c, a, 0, right, dim, buf_str(&count));
-    buf_free(&count);
+    if (p->filter)
+        draw_count(p, c, a, 0, col);
 }
 
-static void draw_row(const struct popup *p, int i, struct cells *c, struct area a, int at)
+static int columns_of(const char *text)
+{
+    return glyph_columns(text, strlen(text));
+}
+
+/* What is the same for all rows: where texts begin, behind the marks, and notes (0: at the right edge). */
+struct stops { int text, note; };
+
+static struct stops stops_of(const struct popup *p, int columns)
+{
+    struct stops s = {2, 0};
+    int widest = 0;
+    for (int i = 0; i < p->n; i++) {
+        int wide = columns_of(p->rows[i].text);
+        s.text = p->rows[i].here ? 3 : s.text;
+        widest = wide > widest && wide <= columns / 2 ? wide : widest;
+    }
+    if (p->column)
+        s.note = s.text + widest + 2;
+    return s;
+}
+
+static void draw_row(const struct popup *p, int i, struct stops stops, struct cells *c, struct area a, int at)
 {
     const struct popup_row *row = &p->rows[i];
     bool chosen = i == p->chosen;
@@ -181,21 +209,25 @@ static void draw_row(const struct popup *p, int i, struct cells *c, struct area 
     struct look note = chosen ? look : dim;
     struct area line = {a.row + at, a.col, 1, a.cols};
     cells_blank(c, line, look);
-    cells_puts(c, line, 0, 0, look, chosen ? ">" : row->here ? "*" : " ");
-    int wide = row->note ? glyph_columns(row->note, strlen(row->note)) : 0, col = row->head ? 1 : 2, room = a.cols - 1 - wide - 2 - col;
-    bool cut = row->cut && room > LEAST_NOTE && glyph_columns(row->text, strlen(row->text)) > room;
+    cells_puts(c, line, 0, 0, look, chosen ? ">" : " ");
+    cells_puts(c, line, 0, 1, look, row->here ? "*" : " ");
+    int wide = row->note ? columns_of(row->note) : 0, col = row->head ? 1 : stops.text, room = a.cols - 1 - wide - 2 - col;
+    bool cut = row->cut && room > LEAST_NOTE && columns_of(row->text) > room;
     size_t n = cut ? glyph_fit(row->text, strlen(row->text), room - 3, NULL) : strlen(row->text);
     col = cells_put(c, line, 0, col, look, row->text, n);
     col = (cut ? cells_puts(c, line, 0, col, look, "...") : col) + 2;
+    if (stops.note > col && a.cols - 1 - stops.note >= LEAST_NOTE)
+        col = stops.note;
     int spare = a.cols - 1 - col;
     if (wide && (wide <= spare || spare >= LEAST_NOTE))                 /* a note is cut, or left out; a text is not */
-        cells_puts(c, line, 0, wide <= spare ? a.cols - 1 - wide : col, note, row->note);
+        cells_puts(c, line, 0, wide <= spare && !stops.note ? a.cols - 1 - wide : col, note, row->note);
 }
 
 void popup_draw(struct popup *p, struct cells *c, struct area a)
 {
     a = box(p, a);
     struct layout l = lay_out(p, a.rows);
+    struct stops stops = stops_of(p, a.cols);
     int at = l.title, n = 0;
     if (a.rows <= 0 || a.cols <= 0)
         return;
@@ -205,11 +237,14 @@ void popup_draw(struct popup *p, struct cells *c, struct area a)
         draw_title(p, c, a);
     for (int i = 0; i < p->n && at < l.title + l.list; i++)
         if (listed(p, i) && n++ >= p->top)
-            draw_row(p, i, c, a, at++);
+            draw_row(p, i, stops, c, a, at++);
     if (!n)
         cells_puts(c, a, l.title, 2, dim, p->empty ? p->empty : "nothing found");
-    if (l.help)
-        cells_puts(c, a, a.rows - 1, 1, dim, p->help);
+    if (!l.help)
+        return;
+    int col = cells_puts(c, a, a.rows - 1, 1, dim, p->help);
+    if (!p->title && !p->filter)
+        draw_count(p, c, a, a.rows - 1, col);
 }
 
 int popup_at(const struct popup *p, struct area a, int row)

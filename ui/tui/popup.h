@@ -10,15 +10,16 @@
 enum { POPUP_ROWS = 8 };        /* of the list; title and help line come on top */
 
 struct popup_row {
-    const char *text, *note;    /* note: at the right edge, dim; NULL: none */
+    const char *text, *note;    /* note: at the right edge, or in a column of its own, dim; NULL: none */
     bool head;                  /* a heading: cannot be chosen */
     bool cut;                   /* where both have no room, the text is cut and not the note */
-    bool here;                  /* marked with '*': the open session, the shown branch */
+    bool here;                  /* marked with '*': the open session, the shown branch.  '>' before it marks the choice */
 };
 
 struct popup {
     const char *title;          /* NULL: no title row */
-    const char *help;           /* the last row: which keys do what; NULL: none */
+    const char *help;           /* the last row: which keys do what; NULL: none.  Without a title "4 of 30" stands beside it */
+    bool column;                /* notes are sentences: they begin in one column, behind the longest text */
     const char *filter;         /* what was typed: shown behind the title, and only rows with all its words are listed
                                  * (smart case).  NULL: there is no filter, all are */
     const char *empty;          /* shown when no row is listed; NULL: "nothing found" */

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/memory.h"
+#include "chat/command.h"
 #include "ui/tui/app.h"
 
 /* --- tokens of files --------------------------------------------------------------------------------------------- */
@@ -50,7 +51,7 @@ static void empty(struct suggest *s)
     arena_free(&s->mem);
     free(s->rows);
     s->rows = NULL;
-    s->open = false;
+    s->open = s->moved = false;
     s->popup = (struct popup){.chosen = -1};
 }
 
@@ -69,16 +70,39 @@ void suggest_close(struct suggest *s)
     empty(s);
 }
 
-static void fill(struct suggest *s)
+/* Is it a command that can run as it stands? */
+static bool runs(const struct buf *before)
 {
+    const char *s = buf_str(before), *argument;
+    return *s == '/' && s[1] != '/' && command_name(s, &argument);
+}
+
+/* The row that Enter takes if nobody moves the choice: what is typed, else the first; none where Enter runs a command, whatever
+ * further words it could have. */
+static int first_choice(const struct suggest *s, const struct buf *before)
+{
+    const char *typed = buf_str(before) + (s->found.start <= before->len ? s->found.start : before->len);
+    if (runs(before) && strpbrk(before->data, " \t\n"))
+        return -1;
+    for (int i = 0; i < s->found.n; i++)
+        if (!strcmp(s->found.items[i].word, typed))
+            return i;
+    return s->found.n ? 0 : -1;
+}
+
+static void fill(struct suggest *s, const struct buf *before)
+{
+    bool sentences = false;
     s->rows = memory_got(calloc((size_t)s->found.n + 1, sizeof *s->rows));
     for (int i = 0; i < s->found.n; i++) {
         const struct complete_item *item = &s->found.items[i];
-        bool command = *item->help;     /* its argument stands behind it, its help at the edge */
+        bool command = *item->help;     /* its argument stands behind it, then its help */
         s->rows[i].text = command && *item->note ? arena_printf(&s->mem, "%s %s", item->word, item->note) : item->word;
         s->rows[i].note = command ? item->help : *item->note ? item->note : NULL;
+        sentences |= command;
     }
-    s->popup = (struct popup){.rows = s->rows, .n = s->found.n, .chosen = -1, .help = s->found.note.len ? s->found.note.data : NULL};
+    const char *help = s->found.note.len ? s->found.note.data : s->found.n > POPUP_ROWS ? "Tab completes  Enter takes it  Esc closes" : NULL;
+    s->popup = (struct popup){.rows = s->rows, .n = s->found.n, .chosen = first_choice(s, before), .help = help, .column = sentences};
     s->open = s->found.n > 0;
 }
 
@@ -99,7 +123,7 @@ static bool look(struct suggest *s, const struct buf *before)
     empty(s);
     s->to_count = LOOK_BYTES;
     complete_find(&s->found, buf_str(before), &(struct complete_counter){count_file, s});
-    fill(s);
+    fill(s, before);
     return s->open;
 }
 
@@ -134,10 +158,16 @@ static void put(struct suggest *s, struct editor *e, const char *text, bool blan
 
 bool suggest_take(struct suggest *s, struct editor *e)
 {
+    struct buf before = {0};
     int i = s->popup.chosen;
     if (!s->open || i < 0)
         return false;
     const char *word = s->found.items[i].word;
+    editor_before(e, &before);
+    bool done = !s->moved && (runs(&before) || (s->found.start <= before.len && !strcmp(word, buf_str(&before) + s->found.start)));
+    buf_free(&before);
+    if (done)
+        return false;
     bool directory = *word && word[strlen(word) - 1] == '/';
     put(s, e, word, !directory);
     suggest_update(s, e);
@@ -146,6 +176,7 @@ bool suggest_take(struct suggest *s, struct editor *e)
 
 void suggest_move(struct suggest *s, int by)
 {
+    s->moved = true;
     if (s->popup.chosen < 0)
         popup_choose(&s->popup, by > 0 ? 0 : s->popup.n - 1);
     else
@@ -155,6 +186,7 @@ void suggest_move(struct suggest *s, int by)
 bool suggest_tab(struct suggest *s, struct editor *e)
 {
     struct buf before = {0};
+    bool opens = !s->open;
     editor_before(e, &before);
     if (!s->open && !look(s, &before)) {
         buf_free(&before);
@@ -163,12 +195,14 @@ bool suggest_tab(struct suggest *s, struct editor *e)
     const char *typed = s->found.start <= before.len ? before.data + s->found.start : "";
     const char *common = buf_str(&s->found.common);
     bool more = strlen(common) > strlen(typed);
-    if (s->popup.chosen >= 0) {
+    if (s->moved) {
         suggest_move(s, 1);
     } else if (more || complete_ends(&s->found)) {
         bool ends = complete_ends(&s->found);
         put(s, e, common, ends);
         suggest_update(s, e);
+    } else if (opens && s->popup.chosen >= 0) {
+        s->moved = true;
     } else {
         suggest_move(s, 1);
     }
@@ -202,7 +236,7 @@ void act_complete(struct app *a)
         app_hint(a, "nothing to complete");
 }
 
-/* Without a choice the list was only a help. */
+/* Where nothing is left to take the list was only a help. */
 void act_popup_enter(struct app *a)
 {
     if (!suggest_take(&a->suggest, a->editor))

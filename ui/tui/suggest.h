@@ -16,6 +16,7 @@ struct suggest {
     bool open, asked;                   /* asked: by Tab, for a word that opens no list by itself */
     bool refused;                       /* closed by the user: stays so for the word that begins at refused_at */
     size_t refused_at;
+    bool moved;                         /* the choice is the user's; else it is the first row, which is chosen by itself */
     struct complete found;
     struct popup popup;
     struct popup_row *rows;
@@ -28,10 +29,11 @@ struct suggest {
 
 void suggest_update(struct suggest *s, const struct editor *e);         /* the draft has changed */
 void suggest_close(struct suggest *s);
-/* Tab: completes as far as all words agree, then goes through them. */
+/* Tab: completes as far as all words agree, then goes through them from the second on: the first one is chosen already. */
 bool suggest_tab(struct suggest *s, struct editor *e);
 void suggest_move(struct suggest *s, int by);
-bool suggest_take(struct suggest *s, struct editor *e); /* the chosen one; false: none is */
+/* The chosen one.  False: none is; or nobody moved the choice, and what is typed is a name or calls a command as it stands. */
+bool suggest_take(struct suggest *s, struct editor *e);
 void suggest_free(struct suggest *s);
 
 #endif
