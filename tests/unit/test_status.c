@@ -37,8 +37,10 @@ static const struct status answering = {
     .state = "answering", .timed = true, .state_s = 13, .tok_s = 46.2, .drafted = 100, .accepted = 71, .ctx_used = 3100, .ctx_estimated = true,
     .ctx_total = 131072, .session = "A title of some length", .hint = "^C stop\t^C", .signs = "NO-THINK",
 }, after = {
-    .state = "ready", .tok_s = 129, .ctx_used = 403, .ctx_total = 8192, .hint = "F1 keys\tF1",
+    .state = "ready", .tok_s = 129, .ctx_used = 403, .ctx_total = 8192, .hint = "F1 keys",
     .cost = "read 383 in 1.3 s, 24 tok in 0.2 s, 5 J\t24 tok in 0.2 s",
+}, scrolled = {
+    .state = "view", .ctx_used = 403, .ctx_total = 8192, .below = 1237, .hint = "F1 keys, q back\tq back",
 }, crowded = {
     .state = "waiting for approval", .timed = true, .state_s = 3725, .tok_s = 46.1, .drafted = 9, .accepted = 3, .ctx_used = 130000,
     .ctx_total = 131072, .session = "Why is a hash map O(1) on average?", .hint = "y a p e n or Esc", .queued = 2, .below = 1237,
@@ -56,6 +58,9 @@ static const struct row { const struct status *s; int cols; const char *line; } 
     {&named, 90,      " answering 0:13  46.2 tok/s  accept 71%  ctx ~3.1k/128k 2%  A title...  NO-THINK  ^C stop\n"},
     {&after, 60,      " ready  129 tok/s  ctx 403/8k 4%  24 tok in 0.2 s   F1 keys\n"},
     {&after, 110,     " ready  129 tok/s  ctx 403/8k 4%  [----------]  read 383 in 1.3 s, 24 tok in 0.2 s, 5 J               F1 keys\n"},
+    {&after, 109,     " ready  129 tok/s  ctx 403/8k 4%  read 383 in 1.3 s, 24 tok in 0.2 s, 5 J                            F1 keys\n"},
+    {&scrolled, 80,   " view  ctx 403/8k 4%  -- 1,237 more lines, End to follow --     F1 keys, q back\n"},
+    {&scrolled, 40,   " view  4%  1,237 below           q back\n"},
     {&reading, 80,    " reading 0:05  80%  1.9k tok/s  ctx 62.0k/128k 47%              review  ^C stop\n"},
     {&loading, 80,    " loading  ready in about 17 s                 untitled  1 queued (Alt-Up edits)\n"},
     {&loading, 40,    " loading  ready in about 17 s  1 queued\n"},
@@ -102,7 +107,7 @@ static void test_status__a_full_context_changes_its_look(void **state)
     struct status s = {.ctx_total = 100};
     struct cells c = {0};
     static const struct { int used; enum style style; } looks[] = {
-        {0, STYLE_status}, {74, STYLE_status}, {75, STYLE_status_warn}, {89, STYLE_status_warn}, {90, STYLE_status_bad}, {100, STYLE_status_bad},
+        {0, STYLE_figures}, {74, STYLE_figures}, {75, STYLE_status_warn}, {89, STYLE_status_warn}, {90, STYLE_status_bad}, {100, STYLE_status_bad},
     };
     for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
         s.ctx_used = looks[i].used;
@@ -110,6 +115,25 @@ static void test_status__a_full_context_changes_its_look(void **state)
         status_draw(&s, &c, cells_all(&c));
         assert_int_equal(c.at[1].look.style, looks[i].style);
     }
+    cells_free(&c);
+}
+
+/* State and hint, and what needs a look, each with a blank of its own at either side. */
+static void test_status__state_and_hint_stand_apart_from_figures(void **state)
+{
+    (void)state;
+    struct status s = named;
+    struct cells c = {0};
+    struct buf looks = {0};
+    s.session = NULL;
+    cells_size(&c, 1, 80);
+    status_draw(&s, &c, cells_all(&c));
+    cells_dump(&c, false, &looks);
+    for (int i = 0; i < 80; i++)
+        buf_addc(&looks, c.at[i].look.style == STYLE_status ? 's' : c.at[i].look.style == STYLE_status_warn ? 'w' : '.');
+    assert_string_equal(looks.data, " answering 0:13  46.2 tok/s  accept 71%  ctx ~3.1k/128k 2%    NO-THINK  ^C stop\n"
+                                    "ssssssssssssssss.............................................wwwwwwwwwwsssssssss");
+    buf_free(&looks);
     cells_free(&c);
 }
 
@@ -204,6 +228,7 @@ int main(void)
         cmocka_unit_test(test_status__what_matters_least_goes_first),
         cmocka_unit_test(test_status__fits_every_width),
         cmocka_unit_test(test_status__a_full_context_changes_its_look),
+        cmocka_unit_test(test_status__state_and_hint_stand_apart_from_figures),
         cmocka_unit_test(test_status__a_title_is_cut_before_it_goes),
         cmocka_unit_test(test_status__a_title_goes_before_what_matters_less),
         cmocka_unit_test(test_status__the_title_names_the_session),

@@ -6,6 +6,7 @@
 
 enum {
     TINY = 60,                          /* columns below which only what matters most is shown, in short */
+    WIDE = 110,                         /* columns from which there is room for what can be known otherwise */
     GAP = 2,                            /* blanks between items */
     LEAST_SESSION = 8, GOOD_SESSION = 20,       /* columns to which it may be cut; for what matters less than it */
     BAR = 10,                           /* columns of the context bar without its brackets */
@@ -32,7 +33,7 @@ struct row {
 static struct saying *say(struct row *r, int priority)
 {
     struct saying *s = &r->at[r->n++];
-    *s = (struct saying){.priority = priority, .look = {STYLE_status, 0}};
+    *s = (struct saying){.priority = priority, .look = {STYLE_figures, 0}};
     return s;
 }
 
@@ -54,6 +55,7 @@ static void say_state(struct row *r, const struct status *s)
 {
     const char *state = s->state ? s->state : "";
     struct saying *it = say(r, 0);
+    it->look.style = STYLE_status;
     buf_adds(&it->text, state);
     buf_adds(&it->less, state);
     if (s->timed) {
@@ -79,26 +81,31 @@ static void say_speed(struct row *r, const struct status *s)
         buf_addf(&say(r, 7)->text, "%.1f tok/step", s->per_step);
 }
 
-static void say_context(struct row *r, const struct status *s)
+/* The percentage says what the bar shows, but for the first look. */
+static void say_context(struct row *r, const struct status *s, int columns)
 {
     if (s->ctx_total <= 0)
         return;
     int percent = (int)(100.0 * s->ctx_used / s->ctx_total), full = (int)((double)BAR * s->ctx_used / s->ctx_total + 0.5);
-    struct saying *it = say(r, 2), *bar = say(r, 12);
-    it->look.style = bar->look.style = percent >= 90 ? STYLE_status_bad : percent >= 75 ? STYLE_status_warn : STYLE_status;
+    struct saying *it = say(r, 2);
+    it->look.style = percent >= 90 ? STYLE_status_bad : percent >= 75 ? STYLE_status_warn : STYLE_figures;
     buf_adds(&it->text, s->ctx_estimated ? "ctx ~" : "ctx ");
     figure_tokens(&it->text, s->ctx_used);
     buf_addc(&it->text, '/');
     figure_window(&it->text, s->ctx_total);
     buf_addf(&it->text, " %d%%", percent);
     buf_addf(&it->less, "%d%%", percent);
+    if (columns < WIDE)
+        return;
+    struct saying *bar = say(r, 12);
+    bar->look = it->look;
     buf_addc(&bar->text, '[');
     for (int i = 0; i < BAR; i++)
         buf_addc(&bar->text, i < full ? '#' : '-');
     buf_addc(&bar->text, ']');
 }
 
-static void say_machine(struct row *r, const struct status *s)
+static void say_machine(struct row *r, const struct status *s, int columns)
 {
     double gib = 1 << 30;
     if (s->cost && *s->cost)
@@ -116,7 +123,7 @@ static void say_machine(struct row *r, const struct status *s)
         buf_addf(&say(r, 9)->text, "%d C", s->celsius);
     if (s->watts > 0)
         buf_addf(&say(r, 10)->text, "%.0f W", s->watts);
-    if (s->recipe && *s->recipe) {
+    if (s->recipe && *s->recipe && columns >= WIDE) {
         struct saying *it = say(r, 11);
         const char *comma = strrchr(s->recipe, ',');
         buf_adds(&it->text, s->recipe);
@@ -131,8 +138,8 @@ static void say_view(struct row *r, const struct status *s)
         buf_adds(&it->text, "-- ");
         figure_count(&it->text, s->below);
         buf_adds(&it->text, s->below == 1 ? " more line, End to follow --" : " more lines, End to follow --");
-        buf_addc(&it->less, '+');
         figure_count(&it->less, s->below);
+        buf_adds(&it->less, " below");
     }
     say_text(r, 1, s->search);
 }
@@ -155,8 +162,11 @@ static void say_right(struct row *r, const struct status *s)
         buf_addf(&it->text, "%d queued (Alt-Up edits)", s->queued);
         buf_addf(&it->less, "%d queued", s->queued);
     }
-    if (s->hint && *s->hint)
-        say_long_and_short(say(r, 4), s->hint);
+    if (s->hint && *s->hint) {
+        struct saying *it = say(r, 4);
+        it->look.style = STYLE_status;
+        say_long_and_short(it, s->hint);
+    }
     for (int i = first; i < r->n; i++)
         r->at[i].right = true;
 }
@@ -228,14 +238,22 @@ static void fit(struct row *r, int columns)
             show(r, r->at[i].priority, false, columns, GOOD_SESSION);
 }
 
+/* What does not look like a figure has a blank of its own look at either side. */
 static int put(struct cells *c, struct area a, int col, const struct saying *s, int columns)
 {
     const char *text = buf_str(form(s));
     size_t n = glyph_fit(text, form(s)->len, columns, NULL);
-    if (n == form(s)->len || columns < 4)
-        return cells_put(c, a, 0, col, s->look, text, n);
-    n = glyph_fit(text, form(s)->len, columns - 3, NULL);
-    return cells_puts(c, a, 0, cells_put(c, a, 0, col, s->look, text, n), s->look, "...");
+    bool whole = n == form(s)->len || columns < 4, block = s->look.style != STYLE_figures;
+    if (!whole)
+        n = glyph_fit(text, form(s)->len, columns - 3, NULL);
+    if (block)
+        cells_puts(c, a, 0, col - 1, s->look, " ");
+    col = cells_put(c, a, 0, col, s->look, text, n);
+    if (!whole)
+        col = cells_puts(c, a, 0, col, s->look, "...");
+    if (block)
+        cells_puts(c, a, 0, col, s->look, " ");
+    return col;
 }
 
 static void draw(struct row *r, struct cells *c, struct area a)
@@ -261,11 +279,11 @@ void status_draw(const struct status *s, struct cells *c, struct area a)
 {
     struct row r = {.n = 0};
     a.rows = a.rows > 1 ? 1 : a.rows;
-    cells_blank(c, a, (struct look){STYLE_status, 0});
+    cells_blank(c, a, (struct look){STYLE_figures, 0});
     say_state(&r, s);
     say_speed(&r, s);
-    say_context(&r, s);
-    say_machine(&r, s);
+    say_context(&r, s, a.cols);
+    say_machine(&r, s, a.cols);
     say_view(&r, s);
     say_right(&r, s);
     fit(&r, a.cols);

@@ -1,5 +1,5 @@
-/* The status line: one row, a pure function of what is known.  Where the row is too narrow, what matters least goes first, then
- * texts get shorter; it never wraps. */
+/* The status line: one row, a pure function of what is known.  State, signs and hint stand out, figures do not.  Where the row is
+ * too narrow, what matters least goes first, then texts get shorter; it never wraps. */
 #ifndef Q35_UI_TUI_STATUS_H
 #define Q35_UI_TUI_STATUS_H
 
@@ -20,7 +20,7 @@ struct status {
     bool   ctx_estimated;       /*    "~" before it */
     double read_tok_s;          /* 3  while reading a prompt */
     double tok_s;               /* 3  now (rate.h), or of the last turn */
-    const char *hint;           /* 4  the key that matters now, long and short with a tab between: "^C stop\t^C" */
+    const char *hint;           /* 4  the key that matters now, long and short with a tab between: "F1 keys, q back\tq back" */
     const char *session;        /* 5  its title, cut where that makes room for the acceptance */
     int    drafted, accepted;   /* 6  before the title while an answer comes; drafts of this turn */
     double per_step;            /* 7  tokens per step */
@@ -30,7 +30,7 @@ struct status {
     int    celsius;             /* 9 */
     const char *throttled;      /* 2  why clocks are lowered */
     double watts;               /* 10 */
-    const char *recipe;         /* 11 formats, of the KV cache last: "INT4, INT8 head, KV bf16"; where that is too long the last one */
+    const char *recipe;         /* 11 from 110 columns on: formats, of the KV cache last, "INT4, INT8 head, KV bf16"; where that is too long the last one */
     int    queued;              /* 1  messages that wait */
     long   below;               /* 1  rows below the view, when it does not follow */
     const char *search;         /* 1  "hit 3 of 12" */

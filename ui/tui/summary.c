@@ -13,18 +13,18 @@ static const char *hint(const struct app *a)
     if (a->approve.on && a->mode != MODE_KEYS)
         return NULL;                    /* the question names its keys */
     switch (a->mode) {
-    case MODE_VIEW:    return "F1 keys, q back\tq";
-    case MODE_KEYS:    return a->testing ? "Esc Esc back\tEsc" : "q back\tq";
+    case MODE_VIEW:    return "F1 keys, q back\tq back";
+    case MODE_KEYS:    return a->testing ? "Esc Esc back" : "q back";
     case MODE_PASTE:   return NULL;
-    case MODE_SELECT:  return a->select.from < 0 ? "v begins here, y copies, q back\tq" : "y copies, q back\tq";
+    case MODE_SELECT:  return a->select.from < 0 ? "v begins here, y copies, q back\tq back" : "y copies, q back\tq back";
     case MODE_INSPECT:
     case MODE_PICKER:
-    case MODE_PROMPT:  return "Esc back\tEsc";
+    case MODE_PROMPT:  return "Esc back";
     default:           break;
     }
     if (app_busy(a))
         return a->phase.kind == PHASE_THINKING ? "Alt-T answer now, ^C stop\t^C stop" : "^C stop\t^C";
-    return a->queue.held ? "Enter sends what waits\tEnter" : a->phase.kind == PHASE_DEAD ? "/export, /quit" : "F1 keys\tF1";
+    return a->queue.held ? "Enter sends what waits\tEnter sends" : a->phase.kind == PHASE_DEAD ? "/export, /quit" : "F1 keys";
 }
 
 static const char *state(struct app *a)
