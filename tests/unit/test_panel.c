@@ -11,8 +11,8 @@
 #include "ui/tui/panel.h"
 
 static const struct panel_part parts[] = {
-    {"system", "+ tools", 2100, "pinned"}, {"t1", "you", 100}, {"t1", "timeline.c", 9800, "file"}, {"t1", "test output", 6200, "tool"},
-    {"t1", "answer", 5700},
+    {"system", "Be brief", 2100, "pinned"}, {"user", "Why does it fail?", 100}, {"file", "timeline.c", 9800, NULL}, {"tool", "make", 12300, NULL},
+    {"answer", NULL, 5700, NULL},
 };
 static const float steps[] = {50, 50, 50, 100, 25, 0};
 static const char *const kept[] = {"t1 end", "t1 tool 1", "t1 tool 2"};
@@ -54,11 +54,11 @@ static void test_panel__shows_all_that_is_known(void **state)
                         "│\n"
                         "│ CONTEXT  23.9k of 128k  18%\n"
                         "│ [####--------------------]\n"
-                        "│ system + tools    2.1k  pinned\n"
-                        "│ t1 you             100\n"
-                        "│ t1 timeline.c     9.8k  file\n"
-                        "│ t1 test output    6.2k  tool\n"
-                        "│ t1 answer         5.7k\n"
+                        "│ system  Be brief   2.1k pinned\n"
+                        "│ user    Why does    100\n"
+                        "│ file    timeline.  9.8k\n"
+                        "│ tool    make      12.3k\n"
+                        "│ answer             5.7k\n"
                         "│ (thinking 400 not counted)\n"
                         "│\n"
                         "│ SPEED           now     turn\n"
@@ -107,10 +107,10 @@ static void test_panel__the_largest_parts_of_the_context_stay_on_few_rows(void *
 {
     (void)state;
     drawn(&full, 37, PANEL_COLUMNS);
-    assert_non_null(strstr(shown.data, "t1 timeline.c     9.8k"));
-    assert_non_null(strstr(shown.data, "t1 test output    6.2k"));
-    assert_null(strstr(shown.data, "t1 you"));
-    assert_non_null(strstr(shown.data, "3 smaller         7.9k"));
+    assert_non_null(strstr(shown.data, "file    timeline.  9.8k"));
+    assert_non_null(strstr(shown.data, "tool    make      12.3k"));
+    assert_null(strstr(shown.data, "user "));
+    assert_non_null(strstr(shown.data, "3 smaller          7.9k"));
     assert_non_null(strstr(shown.data, "undo this turn"));      /* nothing below is pushed out */
 }
 

@@ -197,7 +197,10 @@ void act_bare(struct app *a)
 
 void act_panel(struct app *a)
 {
+    int columns = a->at_input.cols;
     a->panel = !a->panel;
+    if (a->panel && columns && columns < PANEL_MIN_SCREEN)         /* it is there as soon as the window is wide enough */
+        app_hint(a, "the panel needs %d columns, this screen has %d", PANEL_MIN_SCREEN, columns);
 }
 
 void act_mouse(struct app *a)

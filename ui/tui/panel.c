@@ -16,6 +16,11 @@ struct pen {
     const char *figures;        /* to the right of it */
 };
 
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
 static void section(struct pen *p, const char *name)
 {
     p->section = name;
@@ -113,16 +118,20 @@ static void draw_bar(struct pen *p, int used, int total)
     cells_puts(p->c, p->a, row, col, dim, "]");
 }
 
+enum { LABEL = 8, LABEL_END = 17, TOKENS_END = 23 };     /* columns of a part's name: as those of other rows */
+
 static void draw_part(struct pen *p, const struct panel_part *part)
 {
     struct buf tokens = {0};
     struct area name = p->a;
     int row = next_row(p);
-    name.cols = p->a.cols < 17 ? p->a.cols : 17;
-    int col = cells_puts(p->c, name, row, 0, dim, part->what ? part->what : "");
-    cells_puts(p->c, name, row, col + (col > 0), plain, part->label ? part->label : "");
+    const char *what = part->what ? part->what : "", *label = part->label ? part->label : "";
+    name.cols = least(p->a.cols, *label ? LABEL - 1 : LABEL_END);
+    cells_puts(p->c, name, row, 0, dim, what);
+    name.cols = least(p->a.cols, LABEL_END);
+    cells_puts(p->c, name, row, *what ? LABEL : 0, plain, label);
     figure_tokens(&tokens, part->tokens);
-    right_at(p, row, 22, plain, tokens.data);
+    right_at(p, row, TOKENS_END, plain, tokens.data);
     cells_puts(p->c, p->a, row, 24, dim, part->note ? part->note : "");
     buf_free(&tokens);
 }
