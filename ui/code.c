@@ -5,7 +5,7 @@
 bool code_blocks(const struct buf *answer, struct buf *out)
 {
     struct markdown *m = markdown_open();
-    markdown_width(m, 80);
+    markdown_width(m, 80, 80);
     markdown_push(m, buf_str(answer), answer->len);
     markdown_end(m);
     int n = markdown_n_blocks(m);

@@ -106,7 +106,7 @@ static size_t count_words(const char *s, size_t n)
 static struct markdown *whole(const struct buf *source, size_t n, int columns, enum table_shape shape, bool end)
 {
     struct markdown *m = markdown_open();
-    markdown_width(m, columns);
+    markdown_width(m, columns, columns);
     markdown_tables(m, shape);
     markdown_push(m, source->data, n);
     if (end)
@@ -199,7 +199,7 @@ static void test_markdown__a_lot_of_anything_is_laid_out(void **state)
         struct markdown *m = whole(&b, b.len, 40, TABLE_AUTO, false);
         assert_null(wrong_with(markdown_lines(m), &b, b.len, 40));
         assert_true(count_words(markdown_lines(m)->text.data, markdown_lines(m)->text.len) >= count_words(b.data, b.len));
-        markdown_width(m, 1);
+        markdown_width(m, 1, 1);
         markdown_lines(m);
         markdown_end(m);
         assert_true(markdown_n_final(m) == markdown_lines(m)->n);

@@ -42,7 +42,7 @@ see an answer without colours: = 42.
 type /help\\r
 see help without colours: what there is
 type \\033OP
-see keys without colours: Writing
+see keys without colours: Everywhere
 type q
 gone ... and back: Writing
 colors NO_COLOR is kept: 0

@@ -42,6 +42,8 @@ static const struct row {
     {4,  0, "abcdefghij kl", "abcd\n+efgh\n+ij\n+kl"},
     {9,  0, "go abcdefghijkl", "go\n+abcdefghi\n+jkl"},
     {12, 0, "http://a.bc/defghi/jk", "http://a.bc/\n+defghi/jk"},
+    {24, 0, "see (http://a.bc/defghi/jk/lm) too", "see (http://a.bc/defghi/\n+jk/lm) too"},       /* it has no room on a line of its own either */
+    {26, 0, "see (http://a.bc/defghi/jk/lm) too", "see\n+(http://a.bc/defghi/jk/lm)\n+too"},
     {20, 0, "a\tb\tccccc\td", "a   b   ccccc   d"},
     {4,  0, "one     ", "one"},
     {3,  0, "one     ", "one"},

@@ -34,7 +34,7 @@ static const char *shown(struct markdown *m, int columns, bool looks)
 static struct markdown *open_with(const char *text, int columns)
 {
     struct markdown *m = markdown_open();
-    markdown_width(m, columns);
+    markdown_width(m, columns, columns);
     markdown_push(m, text, strlen(text));
     return m;
 }
@@ -56,6 +56,8 @@ static const struct row { int columns; const char *source, *expected; } rows[] =
     {40, "-\n- a\n- - b\n", "- \n- a\n- - b\n"},
     {40, "- a\n - b\n  - c\n    - d\n      - e\n        - f\n          - g\n            - h\n", "- a\n- b\n- c\n  - d\n    - e\n      - f\n        - g\n        - h\n"},
     {40, "1. a\n   ```c\n   x\n   ```\n2. b\n", "1. a\n                              C, block 1\n   x\n2. b\n"},
+    {20, "```\n0123456789012345678901234\n\tx\n```\n", "             block 1\n01234567890123456789\n↳ 01234\n        x\n"},
+    {20, "- ```\n  01234567890123456789\n  ```\n", "-            block 1\n  012345678901234567\n  ↳ 89\n"},
     /* quotes */
     {12, "> one two three\n> four\n", "│ one two\n│ three\n│ four\n"},
     {40, "> a\n>\n> > b\n> - c\n", "│ a\n│ \n│ │ b\n│ - c\n"},
@@ -124,7 +126,7 @@ static void test_markdown__a_table_has_the_shape_one_asks_for(void **state)
     assert_string_equal(shown(m, 0, false), source);
     assert_true(markdown_table_at(m, 1, &b));
     assert_string_equal(buf_str(&b), source);
-    markdown_width(m, 8);
+    markdown_width(m, 8, 8);
     markdown_tables(m, TABLE_GRID);
     assert_string_equal(shown(m, 0, false), "a  b\n─  ─\n1  2\n");
     assert_false(markdown_table_at(m, 3, &b));
@@ -151,7 +153,7 @@ static void test_markdown__text_is_there_while_it_arrives(void **state)
 {
     struct markdown *m = markdown_open();
     (void)state;
-    markdown_width(m, 20);
+    markdown_width(m, 20, 20);
     for (size_t i = 0; i < sizeof stream / sizeof *stream; i++) {
         markdown_push(m, stream[i].piece, strlen(stream[i].piece));
         assert_string_equal(shown(m, 0, false), stream[i].expected);
@@ -174,7 +176,7 @@ static void test_markdown__a_table_grows_by_whole_rows(void **state)
 {
     struct markdown *m = markdown_open();
     (void)state;
-    markdown_width(m, 50);
+    markdown_width(m, 50, 50);
     for (size_t i = 0; i < sizeof table_stream / sizeof *table_stream; i++) {
         markdown_push(m, table_stream[i].piece, strlen(table_stream[i].piece));
         assert_string_equal(shown(m, 0, false), table_stream[i].expected);
@@ -240,7 +242,7 @@ static void test_markdown__another_width_lays_out_again(void **state)
     struct markdown *m = open_with("one two three\n\n```\nx\n```\n", 40);
     (void)state;
     shown(m, 0, false);
-    markdown_width(m, 8);
+    markdown_width(m, 8, 8);
     assert_string_equal(shown(m, 0, false), "one two\nthree\n\n block 1\nx\n");
     assert_int_equal(markdown_n_blocks(m), 1);
     markdown_close(m);

@@ -128,6 +128,22 @@ static void test_view__lists_stand_over_the_transcript(void **state)
     stage_key("q");
     stage_keys("F1");
     check_screen("keys-80x24");
+    stage_keys("q");
+    stage_type("/");
+    assert_shows("\n> /help [COMMAND] ");
+    assert_shows("\n Tab completes  Enter takes it  Esc closes ");
+    assert_shows("  1 of ");
+    stage_keys("Down Enter");
+    assert_string_equal(stage_draft(), "/new ");
+    stage_key("Ctrl-U");
+    stage_type("/s");
+    stage_key("Enter");                 /* no command: the chosen one is taken */
+    assert_string_equal(stage_draft(), "/system ");
+    stage_key("Ctrl-U");
+    stage_type("/theme ");
+    stage_key("Enter");                 /* a command as it stands */
+    assert_string_equal(stage_draft(), "");
+    assert_shows("colour-blind");
     stage_end();
 }
 
@@ -150,6 +166,110 @@ static void test_view__every_size_draws_and_ends_within_itself(void **state)
             }
         stage_key(keys[step]);
     }
+    stage_end();
+}
+
+/* Magnifiers follow the cursor; the row is shown as chosen, too. */
+static void test_view__the_cursor_stands_on_the_row_that_is_read(void **state)
+{
+    (void)state;
+    begin(10, 60);
+    talk();
+    stage_keys("Alt-V g");
+    stage_screen();
+    assert_int_equal(stage.cells.cursor_row, 0);
+    for (int i = 0; i < 8; i++) {
+        stage_key("j");
+        stage_screen();
+        int row = stage.cells.cursor_row;
+        assert_true(row >= 0 && row < 8);
+        assert_int_equal(stage.cells.at[row * 60].look.style, STYLE_selected);
+    }
+    stage_keys("g / r a n g e Enter");
+    char *screen = strdup(stage_screen()), *rest = screen, *line = screen;
+    for (int i = 0; i <= stage.cells.cursor_row; i++)
+        line = strsep(&rest, "\n");
+    assert_ptr_equal(strstr(line, "range"), line);
+    free(screen);
+    stage_keys("q F1");
+    stage_screen();
+    assert_int_equal(stage.cells.cursor_row, 0);
+    stage_end();
+}
+
+static void test_view__colours_are_explained_as_long_as_they_are_shown(void **state)
+{
+    (void)state;
+    begin(24, 80);
+    talk();
+    stage_key("Alt-H");
+    stage_pass(60000);
+    assert_shows("how tokens were made:  drafted and accepted  found by lookup  sampled");
+    const char *at = strstr(stage.screen.data, "how tokens");
+    int row = 0;
+    for (const char *p = stage.screen.data; p < at; p++)
+        row += *p == '\n';
+    assert_int_equal(stage.cells.at[row * 80 + 23].look.style, STYLE_drafted);
+    assert_int_equal(stage.cells.at[row * 80 + 45].look.style, STYLE_looked_up);
+    stage_key("Alt-H");
+    assert_shows("how likely tokens were:  90 % and more  60 to 90 %  30 to 60 %  below 30 %");
+    stage_key("Alt-H");
+    assert_hides("how likely");
+    stage_end();
+}
+
+static void test_view__text_keeps_a_measure_on_a_wide_screen(void **state)
+{
+    static const char words[] = "A hash map turns the key into an index, and an index needs no search, which is all of it; but a tree keeps an order. ";
+    (void)state;
+    begin(60, 200);
+    fake_reset();
+    struct buf said = {0};
+    buf_addf(&said, "Short.\n</think>\n\n%s%s\n\n```\nint a; /* %s */\n```\n", words, words, words);
+    fake_say(said.data);
+    stage_say(words);
+    stage_answer();
+    check_screen("wide-200x60");
+    stage_key("F1");
+    check_screen("keys-200x60");
+    stage_key("q");
+    stage_set(OPT_width, "0");
+    assert_shows("A hash map turns the key into an index, and an index needs no search, which is all of it; but a tree keeps an order. A hash map");
+    buf_free(&said);
+    stage_end();
+}
+
+static void test_view__the_panel_takes_nothing_from_a_narrow_text(void **state)
+{
+    (void)state;
+    begin(24, 80);
+    talk();
+    char *before = strdup(stage_screen());
+    stage_key("Alt-P");
+    assert_shows("the panel needs 110 columns, this screen has 80");
+    stage_pass(60000);
+    assert_string_equal(stage_screen(), before);
+    cells_size(&stage.cells, 24, 120);
+    assert_shows("SESSION");
+    free(before);
+    stage_end();
+}
+
+static void test_view__what_a_command_said_is_gone_with_the_next_turn(void **state)
+{
+    (void)state;
+    begin(24, 80);
+    talk();
+    stage_say("/set");
+    stage_say("/set temperature");
+    assert_shows("temperature");
+    stage_set(OPT_think, "off");
+    stage_say("And cuckoo hashing?");
+    assert_int_equal(pane_kind(stage.app.pane, pane_n(stage.app.pane) - 1), ITEM_USER);
+    stage_answer();
+    for (int i = 0; i < pane_n(stage.app.pane); i++)
+        assert_int_not_equal(pane_kind(stage.app.pane, i), ITEM_OUTPUT);
+    assert_shows("That is all.");
     stage_end();
 }
 
@@ -215,6 +335,11 @@ int main(void)
         cmocka_unit_test(test_view__with_the_panel_and_a_question),
         cmocka_unit_test(test_view__lists_stand_over_the_transcript),
         cmocka_unit_test(test_view__every_size_draws_and_ends_within_itself),
+        cmocka_unit_test(test_view__the_cursor_stands_on_the_row_that_is_read),
+        cmocka_unit_test(test_view__colours_are_explained_as_long_as_they_are_shown),
+        cmocka_unit_test(test_view__text_keeps_a_measure_on_a_wide_screen),
+        cmocka_unit_test(test_view__the_panel_takes_nothing_from_a_narrow_text),
+        cmocka_unit_test(test_view__what_a_command_said_is_gone_with_the_next_turn),
         cmocka_unit_test(test_view__there_and_back_is_the_same_screen),
         cmocka_unit_test(test_view__what_one_reads_stays_while_more_comes),
         cmocka_unit_test(test_view__the_title_tells_the_state),

@@ -221,6 +221,8 @@ void feed_sync(struct feed *f)
 
 void feed_turn(struct feed *f)
 {
+    while (pane_n(f->pane) && pane_kind(f->pane, pane_n(f->pane) - 1) == ITEM_OUTPUT)
+        pane_cut(f->pane, pane_n(f->pane) - 1);         /* what commands said was read */
     feed_sync(f);
     f->message = chat_n_messages(f->chat) - 1;
     f->complete = true;

@@ -27,7 +27,8 @@ struct feed {
 void feed_init(struct feed *f, struct pane *p, struct options *o);
 /* Makes the items agree with the conversation after it was loaded, cut or branched; what agrees already stays untouched. */
 void feed_sync(struct feed *f);
-/* A turn has begun (a submit, another answer, a continued one): what comes in belongs to it. */
+/* A turn has begun (a submit, another answer, a continued one): what comes in belongs to it.  What commands said since the last
+ * one goes: it was about that moment, and is no part of the conversation. */
 void feed_turn(struct feed *f);
 /* Shows what an event says, at `ms`. */
 void feed_event(struct feed *f, const struct chat_event *ev, int64_t ms);

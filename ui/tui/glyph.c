@@ -246,7 +246,7 @@ int glyph_most_columns(const struct glyph *g)
 char glyph_ascii(const struct glyph *g)
 {
     static const struct { uint32_t first, last; const char *signs; } rows[] = {
-        {0x2010, 0x2015, "------"}, {0x2018, 0x201B, "''''"}, {0x201C, 0x201F, "\"\"\"\""}, {0x2022, 0x2022, "*"}, {0x2026, 0x2026, "."},
+        {0x2010, 0x2015, "------"}, {0x2018, 0x201B, "''''"}, {0x201C, 0x201F, "\"\"\"\""}, {0x2022, 0x2022, "*"}, {0x2026, 0x2026, "."}, {0x21B3, 0x21B3, "\\"},
         {0x2500, 0x2503, "--||"}, {0x2581, 0x2588, "..::||##"}, {0x25A0, 0x25A1, "#-"}, {0x25CF, 0x25CF, "*"},
     };
     uint32_t cp;

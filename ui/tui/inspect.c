@@ -61,12 +61,9 @@ void inspect_tint(struct app *a)
 
 void act_heat(struct app *a)
 {
-    static const char *const told[] = {
-        "colours off", "colours: how each token was made (drafted, found by lookup, else sampled)",
-        "colours: how likely each token was",
-    };
-    a->heat = (a->heat + 1) % 3;
-    app_hint(a, "%s", told[a->heat]);
+    a->heat = (a->heat + 1) % 3;        /* the legend says what the colours mean */
+    if (a->heat == HEAT_NONE)
+        app_hint(a, "colours off");
 }
 
 /* --- the inspector ---------------------------------------------------------------------------------------------- */

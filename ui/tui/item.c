@@ -133,7 +133,20 @@ static struct look body_look(const struct item *it)
     return (struct look){(uint8_t)style[it->kind], 0};
 }
 
-/* What stands before the first row and before all others. */
+/* Where the rest of a long line of a command's output goes on: below its last column, else a bit further in. */
+static int hanging(const char *s, size_t n, int columns)
+{
+    size_t lead = 0, at = 0;
+    while (lead < n && s[lead] == ' ')
+        lead++;
+    for (size_t i = lead; i + 2 < n; i++)
+        if (s[i] == ' ' && s[i + 1] == ' ' && s[i + 2] != ' ')
+            at = i + 2;
+    int below = glyph_columns(s, at);
+    return at && below <= columns / 2 ? below : (int)lead + 2 <= columns / 2 ? (int)lead + 2 : 0;
+}
+
+/* What stands before the first row, before all others, and before the rest of a broken line of output. */
 static void make_margin(const struct item *it, struct lines *m)
 {
     bool user = it->kind == ITEM_USER, sign = user || it->kind == ITEM_ERROR, bar = it->kind == ITEM_REASONING && it->view.bars;
@@ -146,6 +159,10 @@ static void make_margin(const struct item *it, struct lines *m)
     rest->indent = bar ? 0 : 2;
     if (bar)
         lines_add(m, (struct look){STYLE_reasoning, 0}, "| ", 2, LINES_NO_SOURCE);
+    bool room = it->view.columns >= LINES_LEAST_SIGNED;
+    lines_begin(m, 0)->indent = room ? 0 : 2;
+    if (room)
+        lines_add(m, (struct look){STYLE_dim, 0}, LINES_GOES_ON, strlen(LINES_GOES_ON), LINES_NO_SOURCE);
 }
 
 /* Bytes of an order to change the colour ("ESC [ 1 ; 31 m") at s[0], or 0. */
@@ -183,9 +200,15 @@ static void add_source_line(struct item *it, size_t at, size_t end, int columns)
         add_output(it, &one, at, end);
     else
         lines_add(&one, body_look(it), it->source.data + at, end - at, at);
-    make_margin(it, &margin);
-    struct lines_margin m = {it->kind == ITEM_OUTPUT ? NULL : &margin, it->own.n ? 1 : 0, 1};
-    lines_fill(&it->own, &one, 0, output || it->kind == ITEM_FILE ? LINES_CODE : LINES_WORDS, m, columns);
+    bool code = output || it->kind == ITEM_FILE;
+    struct lines_margin m = {&margin, it->own.n ? 1 : 0, code ? 2 : 1};
+    if (it->kind == ITEM_OUTPUT) {
+        lines_begin(&margin, 0)->indent = (uint16_t)hanging(it->source.data + at, end - at, columns);
+        m = (struct lines_margin){&margin, -1, 0};
+    } else {
+        make_margin(it, &margin);
+    }
+    lines_fill(&it->own, &one, 0, code ? LINES_CODE : LINES_WORDS, m, columns);
     lines_free(&one);
     lines_free(&margin);
 }
@@ -218,12 +241,12 @@ static void layout_answer(struct item *it, const struct item_view *v)
 {
     if (!it->md) {
         it->md = markdown_open();
-        markdown_width(it->md, v->columns);
+        markdown_width(it->md, v->columns, v->measure);
         markdown_push(it->md, buf_str(&it->source), it->source.len);
         if (!it->live)
             markdown_end(it->md);
     }
-    markdown_width(it->md, v->columns);
+    markdown_width(it->md, v->columns, v->measure);
     markdown_tables(it->md, v->tables);
     markdown_raw(it->md, v->raw);
 }
@@ -372,25 +395,25 @@ static void add_message_head(struct item *it, int columns)
 
 static void rows_of_user(struct item *it, const struct item_view *v)
 {
-    bool beside = head_is_beside(it, v->columns);
-    layout_own(it, 0, beside ? v->columns - head_columns(it) - 1 : v->columns);
+    bool beside = head_is_beside(it, v->measure);
+    layout_own(it, 0, beside ? v->measure - head_columns(it) - 1 : v->measure);
     if (it->head && !beside)
-        add_message_head(it, v->columns);
+        add_message_head(it, v->measure);
     it->n_body = it->own.n;
     if (it->own.n <= FOLD_ROWS || item_is_open(it))
         return;
     it->n_body = FOLDED_ROWS;
     it->n_foot = 1;
-    add_user_foot(it, it->own.n - FOLDED_ROWS, v->columns);
+    add_user_foot(it, it->own.n - FOLDED_ROWS, v->measure);
 }
 
 static void rows_of_fold(struct item *it, const struct item_view *v)
 {
-    add_fold_head(it, v->columns);
+    add_fold_head(it, v->measure);
     it->n_head = 1;
     if (!item_is_open(it))
         return;
-    layout_own(it, 0, v->columns);
+    layout_own(it, 0, it->kind == ITEM_FILE ? v->columns : v->measure);
     it->n_body = it->own.n;
     int most = v->rows / 3 > 1 ? v->rows / 3 : 1;
     if (it->live && it->n_body > most) {
@@ -401,7 +424,7 @@ static void rows_of_fold(struct item *it, const struct item_view *v)
 
 static void rows_of_call(struct item *it, const struct item_view *v)
 {
-    add_call_head(it, v->columns);
+    add_call_head(it, v->measure);
     it->n_head = 1;
     bool open = item_is_open(it);
     if (!open && !it->live)
@@ -422,19 +445,19 @@ static void rows_of_answer(struct item *it, const struct item_view *v)
     layout_answer(it, v);
     it->n_body = markdown_lines(it->md)->n;
     if (it->head)
-        add_message_head(it, v->columns);
+        add_message_head(it, v->measure);
 }
 
 static bool same_view(const struct item_view *a, const struct item_view *b)
 {
-    return a->columns == b->columns && a->rows == b->rows && a->raw == b->raw && a->bars == b->bars && a->tables == b->tables;
+    return a->columns == b->columns && a->measure == b->measure && a->rows == b->rows && a->raw == b->raw && a->bars == b->bars && a->tables == b->tables;
 }
 
 bool item_layout(struct item *it, const struct item_view *v)
 {
     if (!it->stale && same_view(&it->view, v))
         return false;
-    if (it->view.columns != v->columns || it->view.bars != v->bars)
+    if (it->view.columns != v->columns || it->view.measure != v->measure || it->view.bars != v->bars)
         it->wrapped = 0;
     it->view = *v;
     it->stale = false;
@@ -455,7 +478,7 @@ bool item_layout(struct item *it, const struct item_view *v)
         rows_of_answer(it, v);
         break;
     default:
-        layout_own(it, 0, v->columns);
+        layout_own(it, 0, it->kind == ITEM_OUTPUT ? v->columns : v->measure);
         it->n_body = it->own.n;
     }
     return true;
@@ -629,9 +652,9 @@ void item_draw(struct item *it, int row, const struct item_over *over, struct ce
     const struct lines *l = item_line(it, row, &line);
     lines_draw(l, line, c, a, at_row);
     draw_over(it, l, line, over, c, a, at_row);
-    if (row == 0 && head_is_beside(it, it->view.columns))
-        cells_puts(c, a, at_row, a.cols - head_columns(it), dim, it->head);
-    for (int col = 0; over->chosen && row == 0 && col < a.cols; col++) {
+    if (row == 0 && head_is_beside(it, it->view.measure))
+        cells_puts(c, a, at_row, it->view.measure - head_columns(it), dim, it->head);
+    for (int col = 0; over->chosen && row == over->chosen_row && col < a.cols; col++) {
         struct cell *cell = cell_at(c, a, at_row, col);
         if (cell)
             cell->look = (struct look){STYLE_selected, 0};

@@ -9,6 +9,7 @@
 /* What rows depend on, beside the item. */
 struct item_view {
     int  columns, rows;         /* of the pane; the rows bound what live reasoning takes */
+    int  measure;               /* columns of running text, at most `columns` */
     bool raw, bars;             /* bars: before what was thought */
     enum table_shape tables;
 };
@@ -64,7 +65,8 @@ bool item_at(struct item *it, int row, int col, size_t *at);
 struct item_over {
     int    hit;                 /* the search hit one stands on; -1: none */
     size_t at, n;               /* the selected piece */
-    bool   chosen;
+    bool   chosen;              /* that row is shown as selected: */
+    int    chosen_row;
 };
 void item_draw(struct item *it, int row, const struct item_over *over, struct cells *c, struct area a, int at_row);
 

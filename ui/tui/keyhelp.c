@@ -58,6 +58,17 @@ static void where_one_was(const struct app *a, struct contexts *where)
         app_contexts_of(a, a->below, where);
 }
 
+/* As they are told: what works just now and what works everywhere first; how one writes, which most know, behind it. */
+static void in_order_of_use(const struct app *a, struct contexts *where)
+{
+    if (a->approve.on || a->below != MODE_INPUT)
+        return;
+    if (editor_empty(a->editor))
+        *where = (struct contexts){{CONTEXT_empty, CONTEXT_any, CONTEXT_input, CONTEXT_edit}, 4};
+    else
+        *where = (struct contexts){{CONTEXT_any, CONTEXT_input, CONTEXT_edit, CONTEXT_empty}, 4};
+}
+
 void app_keys_help(const struct app *a, struct buf *out)
 {
     struct contexts where;
@@ -67,6 +78,7 @@ void app_keys_help(const struct app *a, struct buf *out)
         return;
     }
     where_one_was(a, &where);
+    in_order_of_use(a, &where);
     actions_help(a->actions, &where, out);
     buf_adds(out, "\nEvery Alt key is also Ctrl-X and the key behind it.\n"
                   "/keys all names the actions, for the config file; /keys test tells what a key is.\n");

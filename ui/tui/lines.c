@@ -109,6 +109,7 @@ struct fill {
     struct place from, here;            /* where this line begins; the glyph that is looked at */
     int  column;                        /* of `here` */
     struct place end, next;             /* of a break: this line ends before `end`, the next one begins at `next` */
+    int  next_column;                   /* of `next`, on this line */
     bool can_break;
     struct place slash;                 /* behind the last '/' */
     int  slash_column;                  /* 0: there is none */
@@ -244,11 +245,37 @@ static void note_break(struct fill *f, const struct glyph *g, bool blank, struct
         if (!f->blanks)
             f->end = blank ? f->here : after;
         f->next = after;
+        f->next_column = f->column + g->width;
         f->can_break = true;
     } else if ((f->before.width == 2 || (f->before.width && g->width == 2)) && !opens(&f->before) && !closes(g)) {
         f->end = f->next = f->here;
+        f->next_column = f->column;
         f->can_break = true;
     }
+}
+
+/* Would the word at p, up to a blank or a wide glyph, have no room on a line of its own either? */
+static bool too_wide(const struct fill *f, struct place p)
+{
+    struct glyph g;
+    int columns = 0;
+    while (!at_end(f, p) && columns <= f->room) {
+        const struct run *r = run_at(f, p);
+        const char *s = f->text->text.data + r->at + p.at;
+        size_t n = glyph_next(s, r->n - p.at, &g);
+        if (*s == ' ' || *s == '\t' || g.width == 2)
+            break;
+        columns += g.width;
+        p = behind(f, p, n);
+    }
+    return columns > f->room;
+}
+
+/* A long address begins behind the word before it: pushed to a line of its own, it would be broken all the same. */
+static bool flows_on(const struct fill *f)
+{
+    enum { LEAST = 16 };                /* columns of it that are worth it */
+    return f->slash_column >= f->next_column + LEAST && too_wide(f, f->next);
 }
 
 /* The glyph at `here` does not fit. */
@@ -259,7 +286,9 @@ static void break_line(struct fill *f)
         return;
     }
     struct place end = f->here, next = f->here;
-    if (f->can_break)
+    if (f->can_break && flows_on(f))
+        end = next = f->slash;
+    else if (f->can_break)
         end = f->end, next = f->next;
     else if (f->how == LINES_WORDS && f->slash_column > f->room / 2)
         end = next = f->slash;

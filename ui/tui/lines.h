@@ -46,13 +46,16 @@ void lines_add_line(struct lines *l, const struct lines *from, int line, uint8_t
 void lines_append(struct lines *l, const struct lines *more, size_t shift);     /* sources of `more` are moved by `shift` */
 
 /* Appends line `line` of `text`, broken for `columns` (>= 1).  Lines break at blanks, which vanish, beside wide glyphs and at
- * glyphs of no width; a word longer than a line breaks anywhere, after a '/' if there is one.  Tabs become blanks, up to the
+ * glyphs of no width; a word longer than a line breaks anywhere, after a '/' if there is one,
+ * then maybe on the line where it begins.  Tabs become blanks, up to the
  * next multiple of 4 columns (8 in LINES_CODE). */
 enum lines_break {
     LINES_WORDS,
     LINES_ANYWHERE,             /* at the edge only, and no blank vanishes */
     LINES_CODE,
 };
+#define LINES_GOES_ON "\xE2\x86\xB3 "   /* before the rest of a line of code or output that was broken */
+enum { LINES_LEAST_SIGNED = 20 };       /* columns from which there is room for it */
 struct lines_margin {           /* what stands at the left: lines of another text, -1: nothing.  `columns` counts it as well */
     const struct lines *of;
     int first, rest;

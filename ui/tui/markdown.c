@@ -35,7 +35,7 @@ static const struct look plain = {STYLE_text, 0}, dim = {STYLE_dim, 0};
 struct markdown *markdown_open(void)
 {
     struct markdown *m = memory_got(calloc(1, sizeof *m));
-    m->sheet.columns = m->raw_sheet.columns = 80;
+    m->sheet.columns = m->raw_sheet.columns = m->sheet.measure = m->raw_sheet.measure = 80;
     return m;
 }
 
@@ -69,12 +69,13 @@ static void start_again(struct markdown *m)
     m->settled = false;
 }
 
-void markdown_width(struct markdown *m, int columns)
+void markdown_width(struct markdown *m, int columns, int measure)
 {
-    CHECK(columns >= 1);
-    if (columns == m->sheet.columns)
+    CHECK(columns >= 1 && measure >= 1 && measure <= columns);
+    if (columns == m->sheet.columns && measure == m->sheet.measure)
         return;
     m->sheet.columns = m->raw_sheet.columns = columns;
+    m->sheet.measure = m->raw_sheet.measure = measure;
     start_again(m);
 }
 
@@ -113,7 +114,7 @@ static void verbatim_line(struct markdown *m, const struct block *b, size_t at, 
     n -= n && s[n - 1] == '\n';
     n -= n && s[n - 1] == '\r';
     if (b->kind != BLOCK_FENCE) {
-        lines_wrap(&m->sheet.lines, plain, s, n, at, m->sheet.columns, 0);
+        lines_wrap(&m->sheet.lines, plain, s, n, at, m->sheet.measure, 0);
         return;
     }
     size_t skip = 0;
@@ -278,13 +279,13 @@ static void settle_raw(struct markdown *m)
     size_t n, left;
     sheet_cut(&m->raw_sheet, &p->mark);
     while ((n = block_line(m->source.data + p->scan, m->source.len - p->scan, m->ended)) > 0) {
-        lines_wrap(&m->raw_sheet.lines, plain, m->source.data + p->scan, n, p->scan, m->raw_sheet.columns, 0);
+        lines_wrap(&m->raw_sheet.lines, plain, m->source.data + p->scan, n, p->scan, m->raw_sheet.measure, 0);
         p->scan += n;
     }
     p->mark = sheet_mark(&m->raw_sheet);
     left = unicode_complete(m->source.data + p->scan, m->source.len - p->scan);
     if (left)
-        lines_wrap(&m->raw_sheet.lines, plain, m->source.data + p->scan, left, p->scan, m->raw_sheet.columns, 0);
+        lines_wrap(&m->raw_sheet.lines, plain, m->source.data + p->scan, left, p->scan, m->raw_sheet.measure, 0);
 }
 
 const struct lines *markdown_lines(struct markdown *m)

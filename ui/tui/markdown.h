@@ -18,7 +18,8 @@ void markdown_close(struct markdown *m);
 void markdown_push(struct markdown *m, const char *text, size_t n);
 /* No more text will come: nothing is held back. */
 void markdown_end(struct markdown *m);
-void markdown_width(struct markdown *m, int columns);   /* >= 1; lays out everything again when it differs */
+/* Both >= 1; lays out everything again when they differ.  Running text has `measure` columns, code and tables have all. */
+void markdown_width(struct markdown *m, int columns, int measure);
 void markdown_tables(struct markdown *m, enum table_shape shape);
 void markdown_raw(struct markdown *m, bool raw);        /* the source as it is, wrapped */
 const struct lines *markdown_lines(struct markdown *m); /* valid until the next call but this one */

@@ -14,6 +14,7 @@ struct pane {
     struct items items;
     struct area  area;          /* of the last draw */
     int  covered;               /* of its last rows */
+    int  measure;               /* columns of running text; 0: all */
     struct { int item; size_t at; } showing;            /* what pane_show() was asked for since; item -1: nothing */
 
     /* The place in the top row.  While the view follows, it is a place from which the text does not move down again, though
@@ -29,13 +30,15 @@ struct pane {
     struct search search;
 };
 
+enum { LEAST_MEASURE = 20 };
+
 static const struct pane_place nowhere = {-1, 0, 0};
 
 struct pane *pane_open(void)
 {
     struct pane *p = memory_got(calloc(1, sizeof *p));
     p->area = (struct area){0, 0, 24, 80};
-    p->items.view = (struct item_view){.columns = 80, .rows = 24};
+    p->items.view = (struct item_view){.columns = 80, .measure = 80, .rows = 24};
     p->hinted = -1;
     pane_reset(p);
     return p;
@@ -266,11 +269,19 @@ static void bring_into_view(struct pane *p, int item, size_t at)
         stay_at(p, items_move(&p->items, s, -(clear / 3)));
 }
 
+/* Of an item that begins above the view; else 0. */
+static int first_row_in_view(struct pane *p, int item)
+{
+    struct spot top = top_spot(p);
+    int row = top.item == item ? top.row - items_gap(&p->items, item) : 0;
+    return row > 0 ? row : 0;
+}
+
 static void draw_row(struct pane *p, struct spot s, struct cells *c, struct area a, int at_row)
 {
     struct item *it = &p->items.at[s.item];
     int gap = items_gap(&p->items, s.item);
-    struct item_over over = {.hit = p->search.on_hit && p->search.item == s.item ? p->search.hit : -1, .chosen = p->chosen == s.item};
+    struct item_over over = {.hit = p->search.on_hit && p->search.item == s.item ? p->search.hit : -1, .chosen = p->chosen == s.item, .chosen_row = first_row_in_view(p, s.item)};
     if (s.row < gap)
         return;
     if (p->selected.n && p->selected.item == s.item) {
@@ -305,6 +316,7 @@ static void set_area(struct pane *p, struct area a)
     bool same = a.rows == p->area.rows && a.cols == p->area.cols;
     p->area = a;
     p->items.view.columns = a.cols;
+    p->items.view.measure = p->measure && p->measure < a.cols ? p->measure : a.cols;
     p->items.view.rows = a.rows;
     if (same)
         hold(p);
@@ -426,6 +438,24 @@ void pane_show(struct pane *p, int item, size_t at)
     bring_into_view(p, item, at);
     p->showing.item = item;             /* the next draw may have less room */
     p->showing.at = at;
+}
+
+void pane_measure(struct pane *p, int columns)
+{
+    if (columns != p->measure)
+        p->drawn = nowhere;
+    p->measure = columns > 0 && columns < LEAST_MEASURE ? LEAST_MEASURE : columns;
+}
+
+int pane_cursor(struct pane *p)
+{
+    struct pane_place place = {.item = p->chosen};
+    int row;
+    if (p->selected.n)
+        place = (struct pane_place){.item = p->selected.item, .at = p->selected.at};
+    else if (p->search.on_hit)
+        place = (struct pane_place){.item = p->search.item, .at = search_hit(&p->search, &p->items).at};
+    return place.item >= 0 && place.item < p->items.n && in_view(p, spot_of(p, place), &row) ? row : 0;
 }
 
 void pane_cover(struct pane *p, int rows)

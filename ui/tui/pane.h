@@ -69,6 +69,7 @@ bool pane_folds(struct pane *p, int item);              /* it has something to o
 void pane_raw(struct pane *p, bool raw);                /* answers as source */
 void pane_bars(struct pane *p, bool bars);              /* "| " before what was thought: no look tells it from an answer */
 void pane_tables(struct pane *p, enum table_shape shape);
+void pane_measure(struct pane *p, int columns);         /* running text has at most so many columns (20 at least); 0: all of them */
 
 /* The view.  It follows the end until one scrolls up; then nothing moves the text. */
 void pane_draw(struct pane *p, struct cells *c, struct area a);         /* also tells the pane its size */
@@ -81,7 +82,9 @@ bool pane_jump(struct pane *p, int direction, bool users_only);         /* the n
 /* The item that view commands mean: the chosen one while it is in view, else the first one that begins in view, else the one at
  * the top; following: the newest.  -1: there is none. */
 int  pane_here(struct pane *p);
-void pane_choose(struct pane *p, int item);             /* its first row is shown as selected; -1: none */
+void pane_choose(struct pane *p, int item);             /* its first row in view is shown as selected; -1: none */
+/* The row of the area on which one stands: of the selected piece, else of the search hit, else of the chosen item. */
+int  pane_cursor(struct pane *p);
 void pane_show(struct pane *p, int item, size_t at);    /* brings that byte of its source into view, opening what hides it */
 void pane_cover(struct pane *p, int rows);              /* the next draw's last rows have something over them: nothing is shown there */
 /* What stands at a cell of the area that was drawn last; false: nothing of an item. */

@@ -147,7 +147,7 @@ static void make_margin(struct render *r)
         int used = 0;
         for (int i = 0; i < r->n_boxes; i++) {
             struct box *b = &r->boxes[i];
-            bool room = i < DEEPEST && used + b->columns <= r->out->columns / 2;
+            bool room = i < DEEPEST && used + b->columns <= r->out->measure / 2;
             struct line *line = &r->margin.lines[k];
             if (!b->quote && b->fresh && k == 0)
                 lines_add(room ? &r->margin : &r->loose, plain, b->marker, strlen(b->marker), b->source);
@@ -170,9 +170,9 @@ static struct lines_margin begin_leaf(struct render *r, size_t at, bool text)
     pass(r, at);
     make_margin(r);
     if (r->any && r->gap)
-        lines_fill(&r->out->lines, &r->margin, 2, LINES_ANYWHERE, (struct lines_margin){0}, r->out->columns);
+        lines_fill(&r->out->lines, &r->margin, 2, LINES_ANYWHERE, (struct lines_margin){0}, r->out->measure);
     if (r->loose.n_runs && !text) {
-        lines_fill(&r->out->lines, &r->loose, 0, LINES_WORDS, margin, r->out->columns);
+        lines_fill(&r->out->lines, &r->loose, 0, LINES_WORDS, margin, r->out->measure);
         margin.first = 1;
     }
     for (int i = 0; i < r->n_boxes; i++)
@@ -189,9 +189,9 @@ static void rule(struct render *r, int columns, struct lines_margin margin)
     struct lines line = {0};
     int left = margin.first >= 0 ? lines_columns(margin.of, margin.first) : 0;
     lines_begin(&line, r->cursor);
-    for (int i = 0; i < columns && i < r->out->columns - left; i++)
+    for (int i = 0; i < columns && i < r->out->measure - left; i++)
         lines_add(&line, ruled, "─", strlen("─"), LINES_NO_SOURCE);
-    lines_fill(&r->out->lines, &line, 0, LINES_ANYWHERE, margin, r->out->columns);
+    lines_fill(&r->out->lines, &line, 0, LINES_ANYWHERE, margin, r->out->measure);
     lines_free(&line);
 }
 
@@ -210,7 +210,7 @@ static void flush_text(struct render *r)
         lines_add_line(&r->loose, t, 0, 0);
     for (int i = 0; i < t->n; i++) {
         bool marked = !i && r->loose.n_runs;
-        lines_fill(&r->out->lines, marked ? &r->loose : t, i, LINES_WORDS, margin, r->out->columns);
+        lines_fill(&r->out->lines, marked ? &r->loose : t, i, LINES_WORDS, margin, r->out->measure);
         margin.first = margin.rest;
         int columns = lines_columns(t, i);
         widest = columns > widest ? columns : widest;
@@ -388,7 +388,7 @@ static void leave_item(struct render *r)
         lines_begin(&empty, r->cursor);
         struct lines_margin margin = begin_leaf(r, r->cursor, false);
         if (margin.first == 0)
-            lines_fill(&r->out->lines, &empty, 0, LINES_WORDS, margin, r->out->columns);
+            lines_fill(&r->out->lines, &empty, 0, LINES_WORDS, margin, r->out->measure);
         r->line_done = done;
         lines_free(&empty);
     }
@@ -534,7 +534,7 @@ static int enter_block(MD_BLOCKTYPE type, void *detail, void *arg)
         enter_item(r, detail);
         break;
     case MD_BLOCK_HR:
-        rule(r, r->out->columns, begin_leaf(r, upcoming(r), false));
+        rule(r, r->out->measure, begin_leaf(r, upcoming(r), false));
         break;
     case MD_BLOCK_H:
         r->heading = (int)((MD_BLOCK_H_DETAIL *)detail)->level;
@@ -697,5 +697,5 @@ void render_source(struct sheet *out, struct look look, const char *source, size
 {
     while (to > from && (source[to - 1] == '\n' || source[to - 1] == '\r'))
         to--;
-    lines_wrap(&out->lines, look, source + from, to - from, from, out->columns, 0);
+    lines_wrap(&out->lines, look, source + from, to - from, from, out->measure, 0);
 }

@@ -64,7 +64,7 @@ void sheet_code_begin(struct sheet *s, const char *info, size_t n, size_t source
     s->state = 0;
     label_of(info, n, s->n_codes, &label);
     int left = margin.of && margin.first >= 0 ? lines_columns(margin.of, margin.first) : 0;
-    int pad = s->columns - left - glyph_columns(label.data, label.len);
+    int pad = s->measure - left - glyph_columns(label.data, label.len);
     lines_begin(&line, source)->block = s->n_codes - 1;
     for (int i = 0; i < pad; i++)
         buf_addc(&blanks, ' ');
@@ -84,14 +84,32 @@ static void add_piece(void *arg, enum style style, size_t from, size_t n)
     lines_add(c->l, (struct look){(uint8_t)style, 0}, c->text + from, n, c->source == LINES_NO_SOURCE ? c->source : c->source + from);
 }
 
+/* The margin of a line of code, and of what is broken off it. */
+static void code_margin(struct lines *out, struct lines_margin margin)
+{
+    int of[] = {margin.first, margin.rest};
+    for (int i = 0; i < 2; i++) {
+        bool any = margin.of && of[i] >= 0;
+        lines_begin(out, 0)->indent = any ? margin.of->lines[of[i]].indent : 0;
+        if (any)
+            lines_add_line(out, margin.of, of[i], 0);
+    }
+    lines_add(out, (struct look){STYLE_dim, 0}, LINES_GOES_ON, strlen(LINES_GOES_ON), LINES_NO_SOURCE);
+}
+
 void sheet_code_line(struct sheet *s, const char *text, size_t n, size_t source, struct lines_margin margin)
 {
     CHECK(s->n_codes > 0);
-    struct lines line = {0};
+    struct lines line = {0}, signed_margin = {0};
+    if (s->columns >= LINES_LEAST_SIGNED && (n > (size_t)s->columns / 2 || memchr(text, '\t', n))) {
+        code_margin(&signed_margin, margin);
+        margin = (struct lines_margin){&signed_margin, 0, 1};
+    }
     lines_begin(&line, source)->block = s->n_codes - 1;
     s->state = syntax_line(s->language, s->state, text, n, add_piece, &(struct coloured){&line, text, source});
     lines_fill(&s->lines, &line, 0, LINES_CODE, margin, s->columns);
     lines_free(&line);
+    lines_free(&signed_margin);
     buf_add(&s->code, text, n);
     buf_addc(&s->code, '\n');
     struct sheet_code *c = &s->codes[s->n_codes - 1];

@@ -19,7 +19,7 @@ struct sheet {                          /* valid as {0} */
     struct sheet_code  *codes;
     struct sheet_table *tables;
     int n_codes, n_tables, cap_codes, cap_tables;
-    int columns;
+    int columns, measure;               /* of the screen; of running text on it */
     /* of the code block under way: */
     int language, state;
 };
@@ -34,8 +34,8 @@ struct sheet_mark sheet_mark(const struct sheet *s);
 void sheet_cut(struct sheet *s, const struct sheet_mark *m);
 void sheet_free(struct sheet *s);
 
-/* A code block: first its label, right-aligned; then its lines without their newlines, which break at the edge only.  `source`
- * may be LINES_NO_SOURCE. */
+/* A code block: first its label, right-aligned where running text ends; then its lines without their newlines, which break at the
+ * edge only: what goes on begins with LINES_GOES_ON.  `source` may be LINES_NO_SOURCE. */
 void sheet_code_begin(struct sheet *s, const char *info, size_t n, size_t source, struct lines_margin margin);
 void sheet_code_line(struct sheet *s, const char *text, size_t n, size_t source, struct lines_margin margin);
 void sheet_table(struct sheet *s, int first_line, size_t from, size_t to);

@@ -120,6 +120,22 @@ static void draw_status(struct app *a, struct cells *c, struct area at)
     }
 }
 
+/* What the colours mean, each word in its own, as long as they are shown. */
+static void draw_legend(const struct app *a, struct cells *c, struct area at)
+{
+    static const struct { enum heat heat; enum style style; const char *text; } words[] = {
+        {HEAT_HOW, STYLE_drafted, "drafted and accepted"}, {HEAT_HOW, STYLE_looked_up, "found by lookup"}, {HEAT_HOW, STYLE_text, "sampled"},
+        {HEAT_PROBABILITY, STYLE_sure, "90 % and more"}, {HEAT_PROBABILITY, STYLE_text, "60 to 90 %"},
+        {HEAT_PROBABILITY, STYLE_unsure, "30 to 60 %"}, {HEAT_PROBABILITY, STYLE_doubtful, "below 30 %"},
+    };
+    int col = cells_puts(c, at, 0, 0, DIM, a->heat == HEAT_HOW ? "how tokens were made:" : "how likely tokens were:");
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (words[i].heat == a->heat)
+            col = cells_puts(c, at, 0, col + 2, (struct look){(uint8_t)words[i].style, 0}, words[i].text);
+    if (at.cols - col > (int)strlen("Alt-H goes on") + 2)
+        cells_puts(c, at, 0, at.cols - (int)strlen("Alt-H goes on"), DIM, "Alt-H goes on");
+}
+
 static void draw_panel(struct app *a, struct cells *c, struct area at)
 {
     struct panel p;
@@ -127,26 +143,69 @@ static void draw_panel(struct app *a, struct cells *c, struct area at)
     panel_draw(&p, c, at);
 }
 
-/* The keys that work here, over the transcript; what they do is wrapped in its column. */
-static void draw_keys(struct app *a, struct cells *c, struct area at)
+/* Lines of the help, what keys do wrapped in its column, beginning with the section at `p`; up to the one at `end`. */
+static void wrap_help(struct lines *lines, const char *p, const char *end, int columns)
 {
     enum { HELP_COLUMN = 24, LEAST_HELP = 12 };
-    struct buf help = {0};
-    struct lines lines = {0};
-    int indent = at.cols >= HELP_COLUMN + LEAST_HELP ? HELP_COLUMN : 4;
-    app_keys_help(a, &help);
-    for (const char *p = buf_str(&help); *p;) {
+    int indent = columns >= HELP_COLUMN + LEAST_HELP ? HELP_COLUMN : 4;
+    while (p < end) {
         size_t n = strcspn(p, "\n");
         struct look look = {STYLE_popup, *p == ' ' ? 0 : LOOK_BOLD};
-        lines_wrap(&lines, look, p, n, 0, most(at.cols, 1), at.cols > indent && *p == ' ' ? indent : 0);
+        lines_wrap(lines, look, p, n, 0, most(columns, 1), columns > indent && *p == ' ' ? indent : 0);
         p += n + (p[n] == '\n');
     }
-    a->keys_top = most(least(a->keys_top, lines.n - at.rows), 0);
+}
+
+static int count_newlines(const char *p, const char *end)
+{
+    int n = 0;
+    while (p < end)
+        n += *p++ == '\n';
+    return n;
+}
+
+/* Where the second of two columns begins: the section that leaves both about equally long. */
+static const char *middle_section(const char *help)
+{
+    const char *end = help + strlen(help), *best = end;
+    int all = count_newlines(help, end), longest = all;
+    for (const char *p = help; (p = strstr(p, "\n\n")); p++) {
+        int left = count_newlines(help, p + 1), right = all - left - 1;
+        if (most(left, right) < longest) {
+            longest = most(left, right);
+            best = p + 2;
+        }
+    }
+    return best;
+}
+
+/* The keys that work here, over the transcript: in two columns where there is room. */
+static void draw_keys(struct app *a, struct cells *c, struct area at)
+{
+    enum { TWO_COLUMNS = 100, GAP = 2 };
+    struct buf help = {0}, more = {0};
+    struct lines columns[2] = {0};
+    bool two = at.cols >= TWO_COLUMNS && !a->testing;
+    int wide = two ? (at.cols - GAP) / 2 : at.cols;
+    app_keys_help(a, &help);
+    const char *text = buf_str(&help), *end = text + strlen(text), *middle = two ? middle_section(text) : end;
+    wrap_help(&columns[0], text, middle, wide);
+    wrap_help(&columns[1], middle, end, wide);
+    int n = most(columns[0].n, columns[1].n), rows = n > at.rows && at.rows > 1 ? at.rows - 1 : at.rows;
+    a->keys_top = most(least(a->keys_top, n - rows), 0);
     cells_blank(c, at, POPUP);
-    for (int i = 0; i < at.rows && a->keys_top + i < lines.n; i++)
-        lines_draw(&lines, a->keys_top + i, c, at, i);
-    lines_free(&lines);
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < rows && a->keys_top + i < columns[k].n; i++)
+            lines_draw(&columns[k], a->keys_top + i, c, (struct area){at.row, at.col + k * (wide + GAP), at.rows, wide}, i);
+    if (a->keys_top + rows < n)
+        buf_addf(&more, "-- %d more, PgDn --", n - a->keys_top - rows);
+    else if (rows < at.rows)
+        buf_adds(&more, "-- end --");
+    cells_puts(c, at, at.rows - 1, 0, (struct look){STYLE_popup, LOOK_DIM}, buf_str(&more));
+    lines_free(&columns[0]);
+    lines_free(&columns[1]);
     buf_free(&help);
+    buf_free(&more);
 }
 
 /* --- the input's place ------------------------------------------------------------------------------------------ */
@@ -201,8 +260,10 @@ static void draw_input(struct app *a, struct cells *c, struct area at)
         draw_prompt(a, c, at);
     else
         editor_draw(a->editor, c, at, "> ");
-    if (!a->approve.on && (a->mode == MODE_VIEW || a->mode == MODE_SELECT || a->mode == MODE_KEYS))
-        c->cursor_row = -1;
+    if (a->approve.on || (a->mode != MODE_VIEW && a->mode != MODE_SELECT && a->mode != MODE_KEYS))
+        return;
+    c->cursor_row = a->mode == MODE_KEYS ? 0 : a->at_pane.row + pane_cursor(a->pane);   /* magnifiers follow it */
+    c->cursor_col = 0;
 }
 
 /* --- the whole -------------------------------------------------------------------------------------------------- */
@@ -250,7 +311,8 @@ static void draw_all(struct app *a, struct cells *c)
     int progress = shows_progress(a) ? least(PROGRESS_ROWS, free_rows - queue - 2) : 0;
     queue = most(queue, 0);
     progress = most(progress, 0);
-    int rows = free_rows - queue - progress;
+    int legend = a->heat != HEAT_NONE && !a->bare && !is_tiny(c) && free_rows - queue - progress > 2;
+    int rows = free_rows - queue - progress - legend;
     bool beside = a->panel && !a->bare && c->cols >= PANEL_MIN_SCREEN;
     struct area text = {0, 0, rows, beside ? c->cols - PANEL_COLUMNS - 1 : c->cols};
     a->pane_rows = rows;
@@ -261,14 +323,17 @@ static void draw_all(struct app *a, struct cells *c)
     pane_cover(a->pane, a->mode == MODE_INSPECT ? INSPECT_ROWS : 0);
     int above = rows_above(a, rows);
     pane_cover(a->pane, above);
+    pane_measure(a->pane, options_int(a->o, OPT_width));
     pane_draw(a->pane, c, text);
     if (starts(a) && !pane_n(a->pane))
         draw_welcome(a, c, text);
     if (progress)
         draw_progress(a, c, (struct area){rows, 0, progress, text.cols});
-    if (a->panel && !a->bare)
-        draw_panel(a, c, (struct area){0, most(c->cols - PANEL_COLUMNS, 0), rows + progress, least(PANEL_COLUMNS, c->cols)});
-    draw_queue(a, c, (struct area){rows + progress, 0, queue, c->cols});
+    if (beside)
+        draw_panel(a, c, (struct area){0, c->cols - PANEL_COLUMNS, rows + progress + legend, PANEL_COLUMNS});
+    if (legend)
+        draw_legend(a, c, (struct area){rows + progress, 0, 1, text.cols});
+    draw_queue(a, c, (struct area){rows + progress + legend, 0, queue, c->cols});
     if (status)
         draw_status(a, c, (struct area){c->rows - input - 1, 0, 1, c->cols});
     draw_input(a, c, a->at_input);
