@@ -279,6 +279,14 @@ if [ -z "$demo" ]; then
 fi
 sum=$(echo 'What is 17 + 25?' | timeout $patience "$q" --model "$demo" --temperature 0 2> err)
 has "the demo model adds" "$sum" 42
+for prompt in 'What is 12 + 30?' 'Tell me a story' 'Write a C function that adds two numbers.'; do
+    timeout $patience "$q" --model "$demo" --temperature 0 "$prompt" < /dev/null > out 2> err
+    timeout $patience "$q" --model "$demo" --temperature 0 --json "$prompt" < /dev/null > json 2> err
+    timeout $patience "$q" --model "$demo" --temperature 0 --jsonl "$prompt" < /dev/null > events 2> err
+    as_text() { sed 's/\\n/\n/g; s/\\"/"/g; s/\\\\/\\/g'; }
+    is "'$prompt': --json has the answer that stdout has, without the reasoning" "$(answer_of < json | as_text)" "$(cat out)"
+    is "... and so have the events, joined" "$(sed -n 's/^{"type":"text",.*"text":"\(.*\)"}$/\1/p' events | tr -d '\n' | as_text)" "$(cat out)"
+done
 call=$(timeout $patience "$q" --model "$demo" --temperature 0 --tools clock,calculator --json 'What time is it?' < /dev/null 2> err)
 has "the demo model calls the clock" "$call" '"name":"clock"'
 denied='--temperature 0 --tools clock --tools-approve never'

@@ -1,4 +1,7 @@
 /* The parts together: lists, the inspector, completion; and whatever keys come, in whatever state. */
+#include <signal.h>
+#include <sys/resource.h>
+
 #include "stage.h"
 
 static void begin(void)
@@ -397,6 +400,35 @@ static void test_app__copies_are_of_what_is_in_view(void **state)
     stage_keys("g c");
     assert_string_equal(stage.app.copied.data, "first\n");
     buf_free(&text);
+    stage_end();
+}
+
+static void limit_files(rlim_t bytes)
+{
+    struct rlimit l;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &l), 0);
+    l.rlim_cur = bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &l), 0);
+}
+
+/* A limit on the size of files stands for the disk that is full. */
+static void test_app__a_full_disk_has_a_sign_until_there_is_room(void **state)
+{
+    (void)state;
+    signal(SIGXFSZ, SIG_IGN);
+    stage_begin(24, 80);
+    stage.keeps = true;
+    fake_say("One.");
+    fake_say("Two.");
+    stage_open();
+    limit_files(20);
+    stage_say("Go");
+    stage_answer();
+    assert_shows("NO-SAVE");
+    limit_files(RLIM_INFINITY);
+    stage_say("Go on");
+    stage_answer();
+    assert_hides("NO-SAVE");
     stage_end();
 }
 
@@ -852,6 +884,7 @@ int main(void)
         cmocka_unit_test(test_app__a_long_word_about_a_key_is_shown_whole),
         cmocka_unit_test(test_app__a_refused_message_keeps_its_folds),
         cmocka_unit_test(test_app__copies_are_of_what_is_in_view),
+        cmocka_unit_test(test_app__a_full_disk_has_a_sign_until_there_is_room),
         cmocka_unit_test(test_app__a_full_context_comes_with_advice),
         cmocka_unit_test(test_app__view_mode_marks_selects_lines_and_lists_addresses),
         cmocka_unit_test(test_app__the_inspector_lets_the_answer_go_on_from_another_token),

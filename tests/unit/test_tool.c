@@ -272,6 +272,32 @@ static void test_tool__a_process_has_a_small_environment_and_limits(void **state
     assert_non_null(strstr(call("terminal", "{}"), "[exit status "));
 }
 
+/* What somebody tries who wants one tool's permission, or a shell, for something else. */
+static const char *const bypasses[] = {
+    "mine ", " mine", "mine\t", "mine\n", "\nmine", "mine\r", "Mine", "MINE", "min", "mines", "mine2", "xmine", "mine-", "mine_", "mine.", "mine/", "./mine",
+    "../mine", "/bin/mine", "mine,other", "other,mine", "mine;other", "mine other", "mine|other", "mine&other", "mine&&other", "mine||other", "mine>f", "mine<f",
+    "mine=", "mine:other", "mine#", "mine*", "min?", "m*", "*", "?", "[m]ine", "{mine,other}", "mine\\", "'mine'", "\"mine\"", "`mine`", "$(mine)", "${mine}", "$mine",
+    "~mine", "-mine", "--mine", "!mine", "(mine)", "", ",", "always", "auto", "all", "ask", "none", "mine\x1b", "m\xc4\xb1ne", "mine\xc2\xa0", "\xe2\x80\x8bmine",
+    "mi\xcc\x87ne", "m\xd1\x96ne", "other; rm -rf $HOME", "$(touch ran)", "`touch ran`", "x\ntouch ran", "'; touch ran; '", "\" && touch ran && \"", "| touch ran",
+};
+
+static void test_tool__a_permission_is_for_the_very_name_and_opens_no_shell(void **state)
+{
+    int n_near = 0;
+    (void)state;
+    with("[tool mine]\ncommand = sh -c 'cat; test ! -e ran || echo ran'\n[tool Mine]\ncommand = cat\n[tool min]\ncommand = cat\n[tool mines]\ncommand = cat\n"
+         "[tool mine2]\ncommand = cat\n[tool mine-]\ncommand = cat\n[tool mine_]\ncommand = cat\n[tool xmine]\ncommand = cat\n");
+    for (size_t i = 0; i < sizeof bypasses / sizeof *bypasses; i++) {
+        const struct tool *t = tools_find(tools, bypasses[i]);      /* as the name of a call */
+        n_near += t != NULL;
+        assert_true(!t || tool_approval(t, "mine") == TOOL_ASK);
+        char text[64];
+        snprintf(text, sizeof text, "{\"x\": \"%s\"}", bypasses[i]);
+        assert_string_equal(call("mine", text), text);              /* as an argument: text, and nothing else ran */
+    }
+    assert_int_equal(n_near, 7);
+}
+
 static void test_tool__bad_definitions_are_refused_with_their_section(void **state)
 {
     static const struct { const char *conf, *says; } rows[] = {
@@ -356,6 +382,7 @@ int main(void)
         TEST(bad_definitions_are_refused_with_their_section),
         TEST(only_offered_tools_are_found),
         TEST(approval_follows_the_policy),
+        TEST(a_permission_is_for_the_very_name_and_opens_no_shell),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
