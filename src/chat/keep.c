@@ -48,27 +48,22 @@ void keep_entry(struct chat *c, const struct entry *m)
     struct err e = {0};
     struct session *s = session_for_records(c);
     if (s) {
-        kept(c, c->replaces ? session_replace(s, m, &e) : session_append(s, m, &e), &e);
+        kept(c, (c->place == INSTEAD ? session_replace : c->place == BESIDE ? session_beside : session_append)(s, m, &e), &e);
     } else if (c->keep && !c->session && !c->unsaved) {
         c->session = own_session(c, &e);
         kept(c, c->session != NULL, &e);
     }
-    c->replaces = false;
+    c->place = BEHIND;
 }
 
 void keep_instead(struct chat *c, const struct entry *old)
 {
-    struct err e = {0};
-    struct session *s = session_for_records(c);
     transcript_go(&c->t, old);
-    if (transcript_can_forget(&c->t)) {
+    c->place = transcript_can_forget(&c->t) ? INSTEAD : BESIDE;
+    if (c->place == INSTEAD)
         transcript_forget(&c->t);
-        c->replaces = true;
-    } else {
+    else
         transcript_cut(&c->t, old->depth);
-        if (s)
-            kept(c, session_keep(s, old->depth, &e), &e);
-    }
 }
 
 void keep_cut(struct chat *c, int n)

@@ -57,11 +57,14 @@ static void set_ids(json_t *r, const int32_t *ids, int n)
         json_object_set_new(r, "ids", list);
 }
 
-void record_entry(struct buf *out, const struct entry *m)
+/* `place` says where it stands, if that is not behind the path; it is taken, and may be NULL. */
+static void entry(struct buf *out, const struct entry *m, const char *key, json_t *place)
 {
     static const char *const names[] = {"system", "user", "assistant", "tool", "other"};
     json_t *r = json_object();
     json_object_set_new(r, "role", json_string(names[m->m.role]));
+    if (place)
+        json_object_set_new(r, key, place);
     if (m->m.role == ROLE_TOOL)
         json_object_set_new(r, "name", string(m->tool));
     if (m->m.reasoning.n)
@@ -92,6 +95,22 @@ void record_entry(struct buf *out, const struct entry *m)
     if (m->cut)
         json_object_set_new(r, "cut", json_true());
     put(out, r);
+}
+
+void record_entry(struct buf *out, const struct entry *m)
+{
+    entry(out, m, NULL, NULL);
+}
+
+/* One line, since a write may be torn between two. */
+void record_instead(struct buf *out, const struct entry *m)
+{
+    entry(out, m, "instead", json_true());
+}
+
+void record_beside(struct buf *out, const struct entry *m)
+{
+    entry(out, m, "after", json_integer(m->depth));
 }
 
 void record_part(struct buf *out, const struct answer_part *p)
@@ -231,12 +250,39 @@ static bool read_ids(const json_t *list, struct ids *ids)
     return true;
 }
 
+/* A whole number below `end`; false for anything else. */
+static bool number(const json_t *j, int end, int *out)
+{
+    json_int_t v = json_integer_value(j);
+    *out = (int)v;
+    return json_is_integer(j) && v >= 0 && v < end;
+}
+
+/* The path then ends where the message comes. */
+static bool make_place(const json_t *r, enum role role, struct transcript *t)
+{
+    const json_t *after = json_object_get(r, "after");
+    struct entry *newest = t->n_all ? t->all[t->n_all - 1] : NULL;
+    int n;
+    if (json_is_true(json_object_get(r, "instead"))) {
+        if (!newest || role != ROLE_ASSISTANT || newest->m.role != role)
+            return false;
+        transcript_go(t, newest);
+        transcript_forget(t);
+    }
+    if (after && !number(after, t->n + 1, &n))
+        return false;
+    if (after)
+        transcript_cut(t, n);
+    return true;
+}
+
 static bool read_message(const json_t *r, enum role role, struct transcript *t)
 {
     struct text content = field(r, "content"), reasoning = field(r, "reasoning");
     const json_t *item;
     size_t i;
-    if (!json_is_string(json_object_get(r, "content")))
+    if (!json_is_string(json_object_get(r, "content")) || !make_place(r, role, t))
         return false;
     struct entry *m = transcript_add(t, role, content.p, content.n);
     read_ids(json_object_get(r, "ids"), &m->ids);
@@ -255,14 +301,6 @@ static bool read_message(const json_t *r, enum role role, struct transcript *t)
         entry_file(m, field(item, "path"), bytes > 0 ? (size_t)bytes : 0, field(item, "text"));
     }
     return true;
-}
-
-/* A whole number below `end`; false for anything else. */
-static bool number(const json_t *j, int end, int *out)
-{
-    json_int_t v = json_integer_value(j);
-    *out = (int)v;
-    return json_is_integer(j) && v >= 0 && v < end;
 }
 
 static bool read_keep(const json_t *r, struct transcript *t)
@@ -363,19 +401,17 @@ bool record_finish(struct transcript *t, struct unfinished *u, struct buf *out)
     const struct entry *before = stopped_answer(t);
     if (!u->any || !(u->reasoning.len || u->content.len))
         return false;
-    if (before && transcript_can_forget(t)) {
-        record_forget(out, before->depth);
+    bool instead = before && transcript_can_forget(t);
+    if (instead)
         transcript_forget(t);
-    } else if (before) {
-        record_keep(out, before->depth);
+    else if (before)
         transcript_cut(t, before->depth);
-    }
     struct entry *m = transcript_add(t, ROLE_ASSISTANT, buf_str(&u->content), u->content.len);
     entry_reasoning(m, buf_str(&u->reasoning), u->reasoning.len);
     if (!u->no_ids)
         ids_append(&m->ids, u->ids.data, u->ids.n);
     m->stopped = m->cut = true;
-    record_entry(out, m);
+    (instead ? record_instead : before ? record_beside : record_entry)(out, m);
     return true;
 }
 

@@ -31,6 +31,8 @@ struct unfinished {
 /* Each appends a line. */
 void record_header(struct buf *out, const char *model);
 void record_entry(struct buf *out, const struct entry *m);
+void record_instead(struct buf *out, const struct entry *m);            /* it takes the place of the newest answer of all */
+void record_beside(struct buf *out, const struct entry *m);             /* the path ends before its place, and goes on with it */
 void record_system(struct buf *out, const char *text);                  /* "": none */
 void record_title(struct buf *out, const char *text);                   /* "": none */
 void record_keep(struct buf *out, int n);               /* the path ends after n entries */

@@ -68,6 +68,7 @@ void round_finish(struct chat *c, enum chat_end end, const char *why)
 void round_die(struct chat *c, const char *why)
 {
     c->state = DEAD;
+    c->serial = 0;                      /* nothing is under way: keep_part() has nothing to add */
     back_to_continued(c);
     round_post(c, CHAT_FATAL, why);
 }

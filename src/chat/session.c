@@ -161,11 +161,16 @@ bool session_append(struct session *s, const struct entry *m, struct err *e)
 
 bool session_replace(struct session *s, const struct entry *m, struct err *e)
 {
-    struct buf lines = {0};
-    record_go(&lines, m->number);
-    record_forget(&lines, m->depth);
-    record_entry(&lines, m);
-    return put(s, &lines, e);
+    struct buf line = {0};
+    record_instead(&line, m);
+    return put(s, &line, e);
+}
+
+bool session_beside(struct session *s, const struct entry *m, struct err *e)
+{
+    struct buf line = {0};
+    record_beside(&line, m);
+    return put(s, &line, e);
 }
 
 bool session_system(struct session *s, const char *text, struct err *e)

@@ -28,6 +28,8 @@ void session_close(struct session *s);
 bool session_append(struct session *s, const struct entry *m, struct err *e);
 /* m has taken the place of the newest entry: in one step, so that one of the two is always there. */
 bool session_replace(struct session *s, const struct entry *m, struct err *e);
+/* The path ended with another entry in m's place: in one step likewise. */
+bool session_beside(struct session *s, const struct entry *m, struct err *e);
 /* Of the answer under way.  It does not wait for the disk, which is asked to keep it about once a second. */
 bool session_part(struct session *s, const struct answer_part *p, struct err *e);
 bool session_system(struct session *s, const char *text, struct err *e);        /* "": none */

@@ -117,7 +117,7 @@ static bool begins(const char *line, const char *key, const char *value)
 /* Of a writer that has the keys in another order: the key that matters first. */
 static void in_our_order(const char *line, struct buf *out)
 {
-    static const char *const keys[] = {"q35chat", "role", "title", "keep", "go"};
+    static const char *const keys[] = {"q35chat", "role", "instead", "after", "title", "keep", "go"};
     json_t *r = json_loadb(line, strcspn(line, "\n"), JSON_ALLOW_NUL, NULL), *sorted = json_object();
     buf_reset(out);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
@@ -208,6 +208,16 @@ static int tree_turns(const struct tree *t)
     return n;
 }
 
+/* An answer may say where it stands, as its second key: in place of the newest message, or behind the path's first messages. */
+static void tree_make_place(struct tree *t, const char *line)
+{
+    const char *p = after(line, "{\"role\":\"assistant\",\""), *depth = after(p, "after\":");
+    if (after(p, "instead\":true") && t->n)
+        t->end = t->at[--t->n].parent;
+    for (long n = depth ? strtol(depth, NULL, 10) : -1; n >= 0 && t->end >= 0 && t->at[t->end].depth > n;)
+        t->end = t->at[t->end].parent;
+}
+
 /* False: it cannot be read, nothing was said in it, or it is not what was looked for. */
 static bool item_read(struct sessions_item *item, const struct found *f, const struct words *words)
 {
@@ -223,6 +233,7 @@ static bool item_read(struct sessions_item *item, const struct found *f, const s
         } else if (begins(line, "role", NULL)) {
             bool user = begins(line, "role", "user");
             first = user && !tree_says(&tree) ? p : first;
+            tree_make_place(&tree, line);
             tree_add(&tree, user);
         } else if (begins(line, "title", NULL)) {
             title = p;

@@ -55,7 +55,7 @@ struct chat {
     bool              keep;             /* a session is made for the first message */
     const char       *save_as;          /* the name of the first session; NULL: made from the date */
     bool              unsaved;          /* the file lacks something */
-    bool              replaces;         /* the next entry takes the place of one that the file still has */
+    enum { BEHIND, INSTEAD, BESIDE } place;     /* of the next entry, against the one that the path in the file still ends with */
     struct memo      *memo;
     struct outbox     out;
     struct buf        doubted;          /* the message that was refused because of its files; sent again it goes as it is */
