@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <cmocka.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "chat/chat.h"
@@ -505,6 +506,73 @@ static void test_recover__a_path_that_ends_before_an_answer_is_whole(void **stat
     assert_false(chat_continue(c, &e));
 }
 
+/* --- a write that is torn ---------------------------------------------------------------------------------------- */
+
+/* However much of the last write gets to the disk, the answer is there, as it was or as it went on. */
+static void test_recover__a_torn_write_leaves_the_old_answer_or_the_new_one(void **state)
+{
+    static const char old[] = HEAD ASKED "{\"role\":\"assistant\",\"content\":\"" ROSES "\",\"stopped\":true}\n";
+    static const char *const others[] = {"", "{\"keep\":1}\n{\"role\":\"assistant\",\"content\":\"no\"}\n{\"go\":1}\n"};      /* beside it */
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct buf text = {0}, after = {0};
+        struct err e = {0};
+        buf_addf(&text, "%s%s", old, others[i]);        /* load() writes it */
+        load(text.data);
+        wait_until_ready();
+        fake_say(", violets are blue");
+        go_on();
+        assert_true(buf_read_file(&after, file, 100000, &e));
+        assert_true(after.len > text.len);
+        for (size_t n = text.len; n <= after.len; n++) {
+            struct transcript t = {0};
+            struct buf note = {0};
+            FILE *f = fopen(file, "w");
+            assert_true(f && fwrite(after.data, 1, n, f) == n && !fclose(f));
+            assert_true(session_read(file, &t, &note, &e));
+            assert_int_equal(t.n, 2);
+            assert_int_equal(strncmp(t.entries[1]->m.content.p, ROSES, strlen(ROSES)), 0);
+            transcript_free(&t);
+            buf_free(&note);
+        }
+        buf_free(&text);
+        buf_free(&after);
+    }
+}
+
+static void look(void)
+{
+    int n;
+    chat_drain(c, &n);
+    usleep(20000);
+}
+
+static void test_recover__an_answer_that_the_engine_broke_off_is_written_once(void **state)
+{
+    struct transcript t = {0};
+    struct buf note = {0};
+    struct err e = {0};
+    (void)state;
+    load(HEAD);
+    wait_until_ready();
+    fake_end(ROSES, FINISH_STOP, true);
+    forget();
+    assert_true(chat_submit(c, "Write", 5, &e));
+    while (strcmp(buf_str(&seen.text), ROSES))
+        step();
+    fake_dies("it broke");
+    wait_for_the_end();
+    assert_int_equal(seen.last.kind, CHAT_FATAL);
+    for (int64_t start = clock_ns(); clock_ms_since(start) < 700;)      /* longer than a running answer waits for the disk */
+        look();
+    assert_true(session_read(file, &t, &note, &e));
+    assert_int_equal(t.n, 2);
+    assert_false(t.entries[1]->cut);
+    assert_string_equal(t.entries[1]->m.content.p, ROSES);
+    transcript_free(&t);
+    buf_free(&note);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_recover__##name, setup, teardown)
@@ -521,6 +589,8 @@ int main(void)
         TEST(a_message_without_an_answer_is_answered),
         TEST(tools_that_answered_are_answered_and_others_asked_again),
         TEST(a_path_that_ends_before_an_answer_is_whole),
+        TEST(a_torn_write_leaves_the_old_answer_or_the_new_one),
+        TEST(an_answer_that_the_engine_broke_off_is_written_once),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     tokenizer_close(fake.tok);
