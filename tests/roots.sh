@@ -1,9 +1,9 @@
 #!/bin/sh
-# Runs both commands of the README as a newcomer would: in a bare root of each release named (bookworm trixie sid noble), made from the
+# Runs the commands of the README as a newcomer would (`make spark` with a small model from the test hub): in a bare root of each release named (bookworm trixie sid noble), made from the
 # distribution's mirror, which has git and make and a clean clone of the last commit.
 #     tests/roots.sh [RELEASE...]
 # TOOLKIT=/usr/local/cuda puts that CUDA toolkit into the root, where no GPU is.  CC=clang builds with that.  ONLY=run leaves `make test`
-# out.  KEEP=1 leaves the roots below ROOTS (/tmp/q35chat-roots) for the next time.  Needs root, mmdebstrap and the network; takes some
+# out, ONLY=spark all but that.  KEEP=1 leaves the roots below ROOTS (/tmp/q35chat-roots) for the next time.  Needs root, mmdebstrap and the network; takes some
 # minutes each.  A check is a line "ok NAME" or "not ok NAME"; seconds are told, with the machine's load, and never a reason to fail.
 cd "$(dirname "$0")/.." || exit 1
 ROOTS=${ROOTS:-/tmp/q35chat-roots} TOOLKIT=${TOOLKIT:-} ONLY=${ONLY:-} KEEP=${KEEP:-}
@@ -44,6 +44,22 @@ inside() {      # DIR COMMAND
 
 ask() { echo "What is 17 + 25?" | inside "$root" "make run $told"; }
 
+# In the root there is no python3: the hub runs beside it.
+spark() (
+    bare=$root
+    . tests/hub/common.inc
+    pair
+    inside "$bare" "HF_ENDPOINT=$HF_ENDPOINT make spark GO=1 MODEL=small INT4=demo/int4 FP8=demo/fp8 QUESTION=hello $told"
+)
+
+try_spark() {
+    timed spark > "$ROOTS/$1.spark" 2>&1 < /dev/null
+    check $? "$name: make spark ends well, $took"
+    grep '^make spark stopped\|^q35chat: ' "$ROOTS/$1.spark"
+    grep -q '^[0-9]* tokens, [0-9.]* tok/s; to expect' "$ROOTS/$1.spark"
+    check $? "$name: $(grep '^[0-9]* tokens, ' "$ROOTS/$1.spark")"
+}
+
 # CPU seconds of all that this shell has run; it must be this one that asks, not one of a pipe or of $( ).
 count_cpu() {
     times > "$ROOTS/times"
@@ -69,6 +85,11 @@ try() {         # RELEASE
     [ -z "$TOOLKIT" ] || mkdir -p "$root/usr/local/cuda"
     rm -rf "$root/q35chat"
     git clone -q --no-hardlinks . "$root/q35chat" || stop "The clone could not be made."
+    if [ "$ONLY" = spark ]; then
+        inside "$root" "apt-get update -q -o Acquire::Check-Valid-Until=false" > "$log" 2>&1 < /dev/null
+        try_spark "$1"
+        return
+    fi
     timed inside "$root" "apt-get update -q -o Acquire::Check-Valid-Until=false > /dev/null; make deps" > "$log" 2>&1 < /dev/null
     check $? "$name: packages, $took"
     [ -z "$CC" ] || inside "$root" "apt-get install -y --no-install-recommends $CC" >> "$log" 2>&1 < /dev/null
@@ -82,6 +103,7 @@ try() {         # RELEASE
     ! grep -q 'warning:' "$ROOTS/$1.said"
     check $? "$name: the program compiles without warnings"
     [ "$ONLY" != run ] || return
+    try_spark "$1"
     timed inside "$root" "make test $told" > "$ROOTS/$1.test" 2>&1 < /dev/null
     check $? "$name: make test: $(tail -n 1 "$ROOTS/$1.test"), $took, load $(cut -d ' ' -f 1 /proc/loadavg)"
     grep '^FAIL\|^not ok\|^    ' "$ROOTS/$1.test"

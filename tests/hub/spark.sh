@@ -2,10 +2,9 @@
 # `make spark` against the test hub: an INT4 repository and its FP8 donor become a hybrid that answers one question.  Packages and building
 # are left to tests/roots.sh, which has them to do.
 . tests/hub/common.inc
-int4=$tmp/root/demo/int4 fp8=$tmp/root/demo/fp8 out=$tmp/data/q35chat/models/small-hybrid
-mkdir -p "$int4" "$tmp/bin" "$tmp/proc"
-cp tests/data/model/g1/int4/[cm]* tests/data/chat/tokenizer.json "$int4/"
-python3 tests/hub/donor.py tests/data/model/g1/hybrid "$fp8" || exit 1
+out=$tmp/data/q35chat/models/small-hybrid
+mkdir -p "$tmp/bin" "$tmp/proc"
+pair
 unset OUT QUESTION SKIP DRY_RUN GO INT4 FP8 PROC MAKEFLAGS MAKELEVEL
 spark() { env MODEL=small INT4=demo/int4 FP8=demo/fp8 QUESTION=hello "$@" > "$tmp/said" 2> "$tmp/err"; }
 
