@@ -67,7 +67,7 @@ say       = $(if $(V),,@echo "  $(1)")
 
 LINK      = $(Q)$(CC) $(OPT) $(SANFLAGS) -pthread -o $@
 
-.PHONY: help all deps says run spark test check asan tsan aarch64 kernels ptxas gpu gpubuild figures bench manual shots install clean FORCE
+.PHONY: help all deps says run spark test check asan tsan aarch64 kernels ptxas gpu gpubuild figures bench manual shots install copies package clean FORCE
 help:           ## this list
 	@sed -n 's/^\([a-z0-9]*\):[^#]*## */  make \1\t/p' Makefile | expand -t 20
 
@@ -143,6 +143,10 @@ ZSHDIR   := $(PREFIX)/share/zsh/site-functions
 FISHDIR  := $(PREFIX)/share/fish/vendor_completions.d
 
 install: all    ## copies program, demo model, manual and the shells' completions below PREFIX
+	@$(MAKE) copies
+
+# The files alone, of a program that was built.
+copies:
 	install -d $(addprefix $(DESTDIR),$(PREFIX)/bin $(PREFIX)/share/q35chat/demo $(PREFIX)/share/man/man1 $(BASHDIR) $(ZSHDIR) $(FISHDIR))
 	install -m 755 $(BUILD)/q35chat $(DESTDIR)$(PREFIX)/bin/q35chat
 	install -m 644 $(wildcard assets/demo/*.json assets/demo/*.safetensors assets/demo/*.jinja assets/demo/*.txt) $(DESTDIR)$(PREFIX)/share/q35chat/demo
@@ -151,6 +155,11 @@ install: all    ## copies program, demo model, manual and the shells' completion
 	$(EMULATOR) $(BUILD)/q35chat --print-completions bash > $(DESTDIR)$(BASHDIR)/q35chat
 	$(EMULATOR) $(BUILD)/q35chat --print-completions zsh > $(DESTDIR)$(ZSHDIR)/_q35chat
 	$(EMULATOR) $(BUILD)/q35chat --print-completions fish > $(DESTDIR)$(FISHDIR)/q35chat.fish
+
+# For other machines than this one, unless ARCH= was given; GPU="12.1" for a Spark.
+package: deps   ## a .deb and a tarball with program, demo model, manual and completions, in build/packages
+	@$(MAKE) -s -j$(JOBS) all BUILD=$(BUILD)/package PREFIX=/usr $(if $(filter command,$(origin ARCH)),,ARCH=)
+	@BUILD=$(BUILD)/package OUT=$(BUILD)/packages sh config/package.sh
 
 clean:          ## removes everything that was built
 	rm -rf $(BUILD)
