@@ -20,7 +20,7 @@ resize 40x12
 see a narrow screen wraps anew: light and found its home. From then on\n
 see ... with the draft: > a draft that is not sent
 resize 120x40
-see a wide screen too: The fox walked towards the light\n
+see a wide screen keeps to the measure: owl pointed to the moon. The fox walked\n
 see ... with the draft as well: > a draft that is not sent
 resize 80x24
 same there and back is the same screen
@@ -70,7 +70,7 @@ see ... to its end: ready
 type \004
 end ... and ends: 0
 END
-at 19x20 << 'END'
+at 19x40 << 'END'
 see a smaller one has line mode: line mode
 type /quit\r
 end ... which ends: 0
