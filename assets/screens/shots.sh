@@ -89,7 +89,7 @@ name=reading
 if wanted $name; then
     start 80 24
     seen "$ready"
-    t send-keys -l 'What is @docs/kernels.md about?'; settle; type Enter
+    t send-keys -l 'What is @docs/architecture.md about?'; settle; type Enter
     seen 'reading .* [5-7][0-9]%'
     shot seen
 fi
