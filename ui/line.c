@@ -443,6 +443,28 @@ static void do_without_screen(struct line *l, const char *command)
     buf_free(&text);
 }
 
+/* The model has written a summary, which stands on the screen. */
+static void ask_summary(struct line *l)
+{
+    struct buf text = {0};
+    enum chat_answer answer = CHAT_NO;
+    bool known = false;
+    buf_adds(&text, "take this summary ");
+    if (chat_proposes(l->chat, &text)) {
+        buf_adds(&text, "?  y: yes, /undo goes back; n: no, all stays\n");
+        turn_say(&l->turn, text.data);
+        buf_reset(&text);
+        while (!known && read_line(l, "[y/n] ", &text)) {
+            known = decision(buf_str(&text), &answer);
+            buf_reset(&text);
+        }
+        chat_decide(l->chat, known && answer != CHAT_NO);
+        turn_say(&l->turn, known && answer != CHAT_NO ? "taken\n" : "left; nothing has changed\n");
+        l->interrupted = false;
+    }
+    buf_free(&text);
+}
+
 /* False to end the program. */
 static bool take_message(struct line *l, const char *typed)
 {
@@ -468,8 +490,10 @@ static bool take_message(struct line *l, const char *typed)
         turn_say(&l->turn, out.data);   /* it may name a file */
         buf_free(&out);
     }
-    if (r == COMMAND_TURN)
+    if (r == COMMAND_TURN) {
         run_turn(l);
+        ask_summary(l);
+    }
     return r != COMMAND_QUIT;
 }
 

@@ -229,7 +229,7 @@ static const char *ended(enum chat_end end)
 {
     switch (end) {
     case CHAT_LENGTH:      return "[cut off: max_tokens is reached]\n";
-    case CHAT_CONTEXT:     return "[cut off: the context is full; /new begins again]\n";
+    case CHAT_CONTEXT:     return "[cut off: the context is full; /compact and /drop N make room, /undo goes back, /new begins again]\n";
     case CHAT_INTERRUPTED: return "[stopped]\n";
     case CHAT_TOOL_ROUNDS: return "[ended: too many rounds of tool calls, see /set tool_rounds]\n";
     default:               return NULL;

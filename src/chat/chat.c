@@ -100,6 +100,8 @@ bool chat_usable(const struct chat *c, struct err *e)
 {
     if (c->state == DEAD)
         return err_set(e, "the model has ended; only saving is left");
+    if (c->compact.text.len)
+        return err_set(e, "first take or leave the summary that waits");
     return c->state == IDLE || err_set(e, "the last message is still being answered");
 }
 
@@ -182,6 +184,8 @@ static bool regenerate(struct chat *c, const uint64_t *seed, struct err *e)
     int last = transcript_last_user(&c->t);
     if (last < 0)
         return err_set(e, "there is no message to answer yet");
+    if (c->t.entries[last]->summary)
+        return err_set(e, "what stands last is a summary; /undo goes back before it");
     keep_cut(c, last + 1);
     c->variant = transcript_n_children(&c->t, c->t.entries[last]);
     c->begun.seeded = seed != NULL;
@@ -373,6 +377,8 @@ void chat_close(struct chat *c)
     attach_free(&c->attached);
     buf_free(&c->edited);
     buf_free(&c->doubted);
+    buf_free(&c->compact.request);
+    buf_free(&c->compact.text);
     bias_free(&c->bias);
     free(c->stops);
     free(c);
@@ -421,7 +427,7 @@ const struct chat_stats *chat_last_stats(const struct chat *c)
 const char *state_role(const struct entry *m)
 {
     static const char *const roles[] = {"system", "user", "assistant", "tool", "other"};
-    return roles[m->m.role];
+    return m->summary ? "summary" : roles[m->m.role];
 }
 
 const char *chat_title(const struct chat *c)

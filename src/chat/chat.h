@@ -165,7 +165,7 @@ bool chat_continue(struct chat *c, struct err *e);
 bool chat_answer_now(struct chat *c);
 
 /* --- what fills the context, and the machine --- */
-/* what: "system", "tools", "user", "file", "answer", "tool" */
+/* what: "system", "tools", "user", "file", "answer", "tool", "summary" */
 enum chat_mark {
     CHAT_PLAIN,
     CHAT_DROPPED,               /* the next prompts hold a line instead of it, and neither its files nor results of its calls */
@@ -189,6 +189,13 @@ bool chat_mark(struct chat *c, int number, enum chat_mark mark, struct err *e);
  * the sum of the parts.  Every front end and command tells this figure. */
 struct chat_count { int tokens; bool estimated; };
 struct chat_count chat_context_used(const struct chat *c);
+/* The model writes a summary of the conversation: a turn like others, of which nothing is kept.  If it comes to an end the summary
+ * waits for chat_decide(), and nothing else can be done before.  Taken, it stands at the path's end, prompts begin with it and what is
+ * pinned, and chat_undo() goes back before it. */
+bool chat_compact(struct chat *c, const char *hint, struct err *e);
+bool chat_sums_up(const struct chat *c);                /* that turn is under way */
+bool chat_proposes(const struct chat *c, struct buf *out);      /* a summary waits; `out` (or NULL): "in place of 12 messages: ..." */
+void chat_decide(struct chat *c, bool take);
 int  chat_not_counted(const struct chat *c);            /* tokens of reasoning that no prompt will hold again; an estimate likewise */
 int  chat_count_tokens(const struct chat *c, const char *text, size_t n);       /* of a draft; an estimate before CHAT_READY */
 struct chat_machine {
@@ -230,7 +237,7 @@ const struct chat_stats *chat_last_stats(const struct chat *c);         /* of th
 void chat_stats_now(const struct chat *c, struct chat_stats *s);        /* of the turn under way, so far, but for its joules; else that */
 /* The conversation so far, a message after the other, for a front end that shows a loaded one.  Valid until it changes. */
 struct chat_message {
-    const char *role, *text, *reasoning, *name;         /* role: "user", "assistant", "tool" */
+    const char *role, *text, *reasoning, *name;         /* role: "user", "assistant", "tool", "summary" (of what stands before) */
     int  n_calls;                                       /* of an assistant's */
     bool stopped;
 };

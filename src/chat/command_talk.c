@@ -24,6 +24,11 @@ enum command_result command_continue(struct typed *c)
     return chat_continue(c->chat, &c->e) ? COMMAND_TURN : command_refused(c);
 }
 
+enum command_result command_compact(struct typed *c)
+{
+    return chat_compact(c->chat, c->arg, &c->e) ? COMMAND_TURN : command_refused(c);
+}
+
 enum command_result command_undo(struct typed *c)
 {
     const char *rest;

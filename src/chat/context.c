@@ -183,11 +183,13 @@ int chat_context(const struct chat *c, const struct chat_part **parts)
     static const char *const what[] = {[ROLE_USER] = "user", [ROLE_ASSISTANT] = "answer", [ROLE_TOOL] = "tool"};
     int n = 0, number = 0;
     struct arena mem = {0};
-    const enum sent *how = sent_all(&c->t, false, &mem);
+    const enum sent *how = sent_all(&c->t, SENT_NEXT, &mem);
     add_head(c, &n);
     for (int i = 0; i < c->t.n; i++) {
         struct entry *m = c->t.entries[i];
         struct chat_part *p = add_part(c, &n, what[m->m.role], i, sent_tokens(c, m, how[i]), label_of(m));
+        if (m->summary)
+            p->what = "summary";
         p->number = ++number;
         p->whole = entry_tokens(c, m);
         p->mark = (enum chat_mark)m->mark;
@@ -224,15 +226,13 @@ bool chat_mark(struct chat *c, int number, enum chat_mark mark, struct err *e)
     return true;
 }
 
-struct chat_count chat_context_used(const struct chat *c)
+static struct chat_count next_used(const struct chat *c, enum sent_for why)
 {
-    if (c->state == ANSWERING || c->state == ASKING || c->state == RUNNING)
-        return (struct chat_count){c->prompt.ids.n + c->answer.ids.n, false};
     struct chat_count used = {0, !c->tok};
     int system_tokens, tools_tokens;
     count_head(c, &system_tokens, &tools_tokens);
     struct arena mem = {0};
-    const enum sent *how = sent_all(&c->t, false, &mem);
+    const enum sent *how = sent_all(&c->t, why, &mem);
     used.tokens = system_tokens + tools_tokens;
     for (int i = 0; i < c->t.n; i++) {
         struct entry *m = c->t.entries[i];
@@ -245,6 +245,27 @@ struct chat_count chat_context_used(const struct chat *c)
     }
     arena_free(&mem);
     return used;
+}
+
+struct chat_count chat_context_used(const struct chat *c)
+{
+    if (c->state == ANSWERING || c->state == ASKING || c->state == RUNNING)
+        return (struct chat_count){c->prompt.ids.n + c->answer.ids.n, false};
+    return next_used(c, SENT_NEXT);
+}
+
+int context_if_summed(const struct chat *c, const struct buf *summary)
+{
+    return next_used(c, SENT_SUMMED).tokens + text_tokens(c, (struct text){summary->data, summary->len}) + AROUND_MESSAGE;
+}
+
+int context_entry_frees(const struct chat *c, int i)
+{
+    struct entry *m = c->t.entries[i];
+    int n = sent_tokens(c, m, SENT_WHOLE) - sent_tokens(c, m, SENT_AS_LINE);
+    for (int k = 0; k < m->n_files; k++)
+        n += sent_file_tokens(c, &m->files[k], SENT_WHOLE);
+    return n;
 }
 
 int chat_not_counted(const struct chat *c)

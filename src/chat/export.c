@@ -58,7 +58,7 @@ static void md_entry(struct buf *out, const struct entry *m)
     if (m->m.role == ROLE_TOOL)
         buf_addf(out, "## Tool %.*s\n\n", (int)m->tool.n, m->tool.p);
     else
-        buf_adds(out, m->m.role == ROLE_USER ? "## You\n\n" : "## Assistant\n\n");
+        buf_adds(out, m->summary ? "## Summary\n\n" : m->m.role == ROLE_USER ? "## You\n\n" : "## Assistant\n\n");
     quoted(out, m->m.reasoning);
     if (m->m.role == ROLE_TOOL)
         fenced(out, "", m->m.content);
@@ -98,7 +98,7 @@ static void txt(const struct transcript *t, struct buf *out)
         const struct entry *m = t->entries[i];
         if (m->m.role == ROLE_TOOL || !m->m.content.n)
             continue;
-        buf_adds(out, m->m.role == ROLE_USER ? "You:\n" : "Assistant:\n");
+        buf_adds(out, m->summary ? "Summary:\n" : m->m.role == ROLE_USER ? "You:\n" : "Assistant:\n");
         paragraph(out, m->m.content);
     }
 }

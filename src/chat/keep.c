@@ -107,7 +107,7 @@ void keep_part(struct chat *c)
     const struct answer *a = &c->answer;
     struct session *s = session_for_records(c);
     struct err e = {0};
-    size_t gained = c->serial && s ? a->reasoning.len - d->reasoning + a->content.len - d->content : 0;
+    size_t gained = c->serial && s && !c->compact.on ? a->reasoning.len - d->reasoning + a->content.len - d->content : 0;
     if (!gained) {
         d->due_ns = 0;
         return;

@@ -6,10 +6,10 @@
 #include "chat/sent.h"
 #include "text/template.h"
 
-static void conversation_of(struct conversation *c, const struct transcript *t, struct arena *a)
+static void conversation_of(struct conversation *c, const struct transcript *t, const char *more, struct arena *a)
 {
-    const enum sent *how = sent_all(t, true, a);
-    c->messages = arena_array(a, (size_t)t->n + 1, sizeof *c->messages);
+    const enum sent *how = sent_all(t, more ? SENT_NEXT : SENT_ANSWER, a);
+    c->messages = arena_array(a, (size_t)t->n + 2, sizeof *c->messages);
     c->n_messages = 0;
     if (t->system)
         c->messages[c->n_messages++] = (struct message){.role = ROLE_SYSTEM, .content = {t->system, strlen(t->system)}};
@@ -26,6 +26,8 @@ static void conversation_of(struct conversation *c, const struct transcript *t, 
         }
         c->n_messages++;
     }
+    if (more)
+        c->messages[c->n_messages++] = (struct message){.role = ROLE_USER, .content = text_of(more)};
 }
 
 /* The part of `all` behind the held text; false if it begins with something else, or the cut falls into a control token. */
@@ -52,13 +54,13 @@ static bool rest_after(const struct segments *all, const struct buf *held, struc
     return done == held->len;
 }
 
-bool prompt_make(struct prompt *p, const struct transcript *t, const struct text *tools, int n_tools, bool thinking,
+bool prompt_make(struct prompt *p, const struct transcript *t, const struct text *tools, int n_tools, bool thinking, const char *more,
                  const struct tokenizer *tok, struct err *e)
 {
     struct arena tmp = {0};
     struct conversation c = {.tools = (struct text *)tools, .n_tools = n_tools, .thinking = thinking, .generation_prompt = true};
     struct segments all = {0}, rest = {0};
-    conversation_of(&c, t, &tmp);
+    conversation_of(&c, t, more, &tmp);
     bool ok = template_render(&c, &all, &tmp, e);
     p->ids.n = 0;
     p->spliced = 0;

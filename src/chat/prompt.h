@@ -22,8 +22,8 @@ struct prompt {
     int  spliced;               /* how many of `ids` came from `held` */
 };
 
-/* Renders and encodes.  False with the template's refusal. */
-bool prompt_make(struct prompt *p, const struct transcript *t, const struct text *tools, int n_tools, bool thinking,
+/* Renders and encodes.  `more`: a message of the user behind all, or NULL.  False with the template's refusal. */
+bool prompt_make(struct prompt *p, const struct transcript *t, const struct text *tools, int n_tools, bool thinking, const char *more,
                  const struct tokenizer *tok, struct err *e);
 void prompt_answered(struct prompt *p, const struct ids *sampled, const struct tokenizer *tok);  /* `ids` were answered by these */
 /* Tokens of a prompt of these and one short message: what system prompt and tools cost are differences. */

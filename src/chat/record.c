@@ -94,6 +94,8 @@ static void entry(struct buf *out, const struct entry *m, const char *key, json_
         json_object_set_new(r, "stopped", json_true());
     if (m->cut)
         json_object_set_new(r, "cut", json_true());
+    if (m->summary)
+        json_object_set_new(r, "summary", json_true());
     put(out, r);
 }
 
@@ -288,6 +290,7 @@ static bool read_message(const json_t *r, enum role role, struct transcript *t)
     read_ids(json_object_get(r, "ids"), &m->ids);
     m->stopped = json_is_true(json_object_get(r, "stopped"));
     m->cut = json_is_true(json_object_get(r, "cut"));
+    m->summary = role == ROLE_USER && json_is_true(json_object_get(r, "summary"));
     if (role == ROLE_ASSISTANT)
         entry_reasoning(m, reasoning.p, reasoning.n);
     if (role == ROLE_TOOL)

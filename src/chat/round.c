@@ -48,17 +48,21 @@ void round_finish(struct chat *c, enum chat_end end, const char *why)
     struct chat_stats *s = &c->stats;
     derive(c, s, c->after_first);
     s->joules = c->ready ? joules(c) - c->joules_before : 0;
+    const bool summed = c->compact.on;
     c->state = IDLE;
+    compact_over(c);
     prompt_forget(&c->prompt);
     tokens_reset(&c->begun);
     back_to_continued(c);
 
     /* nothing came of it: as if it had not been said, so that the front end can give the message back to its editor */
-    bool nothing = c->turn_start == c->t.n && (end == CHAT_INTERRUPTED || chat_end_failed(end) || c->t.entries[c->t.n - 1]->shown);
+    bool nothing = !summed && c->turn_start == c->t.n && (end == CHAT_INTERRUPTED || chat_end_failed(end) || c->t.entries[c->t.n - 1]->shown);
     const char *taken_back = nothing ? tree_take_back(c) : NULL;
     s->ctx_used = chat_context_used(c).tokens;
     c->submitted = false;
     keep_retry(c);
+    if (!summed)
+        compact_advise(c);
     struct chat_event *ev = outbox_post(&c->out, CHAT_DONE, NULL, why, strlen(why));
     ev->end = end;
     ev->stats = *s;
@@ -115,7 +119,7 @@ static void forget_old_alternatives(struct chat *c)
 static void keep_answer(struct chat *c, bool whole)
 {
     struct answer *a = &c->answer;
-    if (!a->reasoning.len && !a->content.len && !a->n_calls && !whole)
+    if (c->compact.on || (!a->reasoning.len && !a->content.len && !a->n_calls && !whole))
         return;
     if (c->continued && a->ids.n == c->n_begun && (!whole || answer_is_over(a)))        /* there is no more of it than before */
         return;
@@ -153,6 +157,10 @@ static void end_answer(struct chat *c, enum finish finish, const char *why)
     bool calls = finish == FINISH_STOP && a->n_calls > 0 && !answer_is_over(a);
     for (int i = 0; i < a->n_calls && calls; i++)
         calls = !a->calls[i].truncated;
+    if (c->compact.on) {
+        compact_answered(c, finish, why);
+        return;
+    }
     keep_answer(c, a->n_calls ? calls : whole);
     if (calls) {
         prompt_answered(&c->prompt, &a->ids, c->tok);
@@ -224,6 +232,8 @@ static void choose_sampling(struct chat *c)
         c->stats.seed = c->begun.seeded ? c->begun.seed
                       : options_given(c->o, OPT_seed) ? s->seed + (uint64_t)c->variant : random_seed();
     s->seed = c->stats.seed + (uint64_t)c->stats.n_rounds;
+    if (c->compact.on)
+        s->max_tokens = c->compact.room;
     stop_ids(c, s);
 }
 
@@ -233,6 +243,8 @@ static void begin_answer(struct chat *c)
     int n_tools, n_stops;
     const struct text *tools = tools_schemas(c->tools, &n_tools);
     const char *const *stops = options_list(c->o, OPT_stop, &n_stops);
+    if (c->compact.on)
+        n_stops = 0;
     c->stops = memory_got(realloc(c->stops, ((size_t)n_stops + 1) * sizeof *c->stops));
     if (n_stops)
         memcpy(c->stops, stops, (size_t)n_stops * sizeof *stops);
@@ -299,28 +311,33 @@ static bool ask_engine(struct chat *c)
     return fits;
 }
 
+bool round_prompt(struct chat *c, struct err *e)
+{
+    int n_tools;
+    const struct text *tools = tools_schemas(c->tools, &n_tools);
+    return prompt_make(&c->prompt, &c->t, tools, n_tools, c->thinking, c->compact.on ? buf_str(&c->compact.request) : NULL, c->tok, e);
+}
+
 /* Renders the conversation and hands it to the engine, or waits for that to be possible. */
 void round_request(struct chat *c)
 {
     struct err e = {0};
-    int n_tools;
     if (!c->ready) {
         c->state = WAITING;
         return;
     }
-    const struct text *tools = tools_schemas(c->tools, &n_tools);
     keep_system(c);
     if (!c->stats.n_rounds) {           /* stays as it is within a turn */
-        c->thinking = c->begun.n ? c->begun.thinking : options_on(c->o, OPT_think);
+        c->thinking = c->begun.n ? c->begun.thinking : options_on(c->o, OPT_think) && !c->compact.on;
         c->budget = options_int(c->o, OPT_think_budget);
     }
-    if (!prompt_make(&c->prompt, &c->t, tools, n_tools, c->thinking, c->tok, &e)) {
+    if (!round_prompt(c, &e)) {
         round_finish(c, CHAT_FAILED, e.msg);
         return;
     }
     if (c->prompt.ids.n >= c->info.n_ctx) {
         err_set(&e, "the prompt has %d tokens, the context holds %d; %sa larger --ctx holds more", c->prompt.ids.n, c->info.n_ctx,
-                c->front.keeps ? "say less, /undo goes back, /new begins again, " : "");
+                c->front.keeps ? "say less, /compact and /drop N make room, /undo goes back, /new begins again, " : "");
         round_finish(c, CHAT_TOO_LONG, e.msg);
         return;
     }

@@ -1,5 +1,6 @@
 /* What of the shown path a prompt holds.  An entry that was dropped leaves a line in its place, so that roles go on alternating
- * and the model knows; a dropped answer takes its calls and their results along. */
+ * and the model knows; a dropped answer takes its calls and their results along.
+ * Before a summary only what is pinned is sent. */
 #ifndef Q35_CHAT_SENT_H
 #define Q35_CHAT_SENT_H
 
@@ -9,8 +10,13 @@
 #define SENT_INSTEAD "(left out)"
 
 enum sent { SENT_WHOLE, SENT_AS_LINE, SENT_NOT };
+enum sent_for {
+    SENT_NEXT,                  /* the prompt of the next message */
+    SENT_ANSWER,                /* of an answer to the last user message, which is whole then */
+    SENT_SUMMED,                /* as if a summary stood at the path's end */
+};
 
-/* Of each entry of the path, in `a`.  `answers`: the prompt asks for an answer to the last user message, which is whole then. */
-enum sent *sent_all(const struct transcript *t, bool answers, struct arena *a);
+/* Of each entry of the path, in `a`. */
+enum sent *sent_all(const struct transcript *t, enum sent_for why, struct arena *a);
 
 #endif

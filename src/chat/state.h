@@ -1,5 +1,5 @@
 /* The inside of a conversation, for the files that make it: chat (what a front end calls), round (a request to the engine and
- * what comes back), steer (tokens, answers with a beginning), calls (tools), tree (going back and aside), keep (the file on disk).
+ * what comes back), steer (tokens, answers with a beginning), calls (tools), tree (going back and aside), compact (a summary), keep (the file on disk).
  * Nobody else includes this. */
 #ifndef Q35_CHAT_STATE_H
 #define Q35_CHAT_STATE_H
@@ -39,6 +39,15 @@ struct memo {
     int cap_parts;
 };
 
+/* A summary that the model writes, or that waits for the user's word. */
+struct compacting {
+    bool on;                            /* the turn under way writes it: no entry comes of that */
+    int  room;                          /* tokens that it may have */
+    struct buf request;                 /* what the model is told */
+    struct buf text;                    /* it waits; empty: none does */
+    bool told;                          /* that the context is nearly full */
+};
+
 struct chat {
     struct options   *o;
     struct chat_front front;
@@ -61,6 +70,7 @@ struct chat {
     struct buf        doubted;          /* the message that was refused because of its files; sent again it goes as it is */
     enum { NO_DOUBT, DOUBTS_FILES, DOUBTS_SIZE } doubt;         /* what was told of it; the later one includes the other */
 
+    struct compacting compact;
     struct attached attached;           /* files of the next message that it does not name itself */
 
     enum state    state;
@@ -111,6 +121,7 @@ void round_event(struct chat *c, const struct event *ev);
 void round_ready(struct chat *c);                       /* if engine and tokenizer are there now: goes on with what waits */
 void round_finish(struct chat *c, enum chat_end end, const char *why);         /* the turn ends */
 void round_die(struct chat *c, const char *why);
+bool round_prompt(struct chat *c, struct err *e);        /* the prompt of the turn under way */
 void round_post(struct chat *c, enum chat_event_kind kind, const char *text);
 
 /* calls.c */
@@ -121,7 +132,14 @@ void calls_kill(struct chat *c);                        /* ends it at once, and 
 /* tree.c: the turn's message has no answer; its text for the front end (in its arena), NULL if older answers are back */
 const char *tree_take_back(struct chat *c);
 
+/* compact.c */
+void compact_answered(struct chat *c, enum finish finish, const char *why);     /* the summary has come to its end */
+void compact_over(struct chat *c);                      /* the turn ends, however */
+void compact_advise(struct chat *c);                    /* a note when the context is nearly full, once */
+
 /* context.c */
+int context_entry_frees(const struct chat *c, int i);   /* tokens that a prompt saves when a line stands for it */
+int context_if_summed(const struct chat *c, const struct buf *summary);         /* of the next prompt with that in place of all before */
 int context_file_tokens(const struct chat *c, struct text t);           /* of a file that may be attached */
 
 /* keep.c: changes of the transcript that go to the file as well; a disk that fails is told and ends nothing */

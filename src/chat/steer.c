@@ -210,7 +210,7 @@ enum chat_rest chat_rest(const struct chat *c)
         return CHAT_WHOLE;
     if (last->m.role == ROLE_ASSISTANT && last->stopped)
         return c->t.n < 2 ? CHAT_WHOLE : last->cut ? CHAT_CUT : CHAT_STOPPED;
-    if (last->youngest)                 /* it was answered; the path ends here because the user went back */
+    if (last->youngest || last->summary)                 /* it was answered; the path ends here because the user went back */
         return CHAT_WHOLE;
     if (unrun(c) >= 0)
         return CHAT_UNRUN;

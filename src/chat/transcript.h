@@ -32,6 +32,8 @@ struct entry {
     bool        foreign;        /* its ids do not make its texts with the tokenizer of now: they are not used */
     bool        stopped;        /* the answer was ended by the user or by a limit */
     enum mark   mark;
+    bool        summary;        /* ROLE_USER: it stands for what is before it on the path */
+    bool        skipped;        /* left out of the request under way */
     bool        cut;            /* ... or by the end of the program: its ids may go on behind its text */
     struct entry_file *files;   /* ROLE_USER: chat/attach.h */
     int         n_files, cap_files, cap_calls;

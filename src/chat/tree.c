@@ -37,7 +37,7 @@ bool chat_edit(struct chat *c, int i, struct buf *text, struct err *e)
 {
     if (!chat_usable(c, e))
         return false;
-    if (i < 0 || i >= c->t.n || !is_user(c->t.entries[i]))
+    if (i < 0 || i >= c->t.n || !is_user(c->t.entries[i]) || c->t.entries[i]->summary)
         return err_set(e, "there is no such message of yours");
     buf_add(text, c->t.entries[i]->m.content.p, c->t.entries[i]->m.content.n);
     keep_cut(c, i);

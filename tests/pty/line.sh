@@ -5,7 +5,7 @@
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1
 fill=$(printf '\357\277\275')           # what the endless answer consists of
-begin --no-think --tools none
+begin --no-think --tools none --no-loop-guard
 seen "the prompt is there at once" "> "
 type 'Hello\r'
 seen "an answer ends with its figures" " ctx "

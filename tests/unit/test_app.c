@@ -131,6 +131,43 @@ static void test_app__parts_of_the_context_are_dropped_and_pinned_by_keys(void *
     stage_end();
 }
 
+static void test_app__a_summary_is_shown_first_and_taken_by_enter(void **state)
+{
+    (void)state;
+    begin();
+    fake_say("a first answer");
+    fake_say("they said hello");
+    fake_say("they said goodbye");
+    stage_open();
+    stage_say("a question");
+    stage_answer();
+    stage_say("/compact");
+    stage_answer();
+    assert_shows("they said hello");
+    assert_shows("this summary would stand in place of 2 messages: the next prompt has ");
+    assert_shows("Enter takes it, Esc leaves it");
+    stage_say("more");                  /* nothing goes on before that is decided, and nothing is lost */
+    assert_shows("first take or leave the summary that waits");
+    assert_string_equal(stage_draft(), "more");
+    assert_int_equal(fake.n_submits, 2);
+    stage_key("Esc");
+    assert_shows("the summary is left; nothing has changed");
+    assert_hides("they said hello");
+    assert_string_equal(stage_draft(), "more");
+    assert_int_equal(chat_n_messages(stage.chat), 2);
+    stage_keys("Ctrl-U");
+    stage_say("/compact");
+    stage_answer();
+    stage_key("Enter");
+    assert_shows("the summary is taken; /undo goes back before it");
+    assert_shows("they said goodbye");
+    assert_shows("a first answer");     /* what it stands for is still there to read */
+    assert_int_equal(chat_n_messages(stage.chat), 3);
+    stage_say("/undo");
+    assert_hides("they said goodbye");
+    stage_end();
+}
+
 static void test_app__a_list_closed_stays_closed_for_its_word(void **state)
 {
     (void)state;
@@ -441,7 +478,7 @@ static void test_app__a_full_context_comes_with_advice(void **state)
     stage_open();
     stage_say("A question that is longer than forty bytes, which are tokens here");
     stage_answer();
-    assert_shows("the context holds 40; say less, /undo goes\n  back, /new begins again");
+    assert_shows("the context holds 40; say less, /compact\n  and /drop N make room, /undo goes back, /new begins again");
     stage_end();
 }
 
@@ -873,6 +910,7 @@ int main(void)
         cmocka_unit_test(test_app__a_paste_never_sends_and_never_answers),
         cmocka_unit_test(test_app__commands_complete_and_run),
         cmocka_unit_test(test_app__parts_of_the_context_are_dropped_and_pinned_by_keys),
+        cmocka_unit_test(test_app__a_summary_is_shown_first_and_taken_by_enter),
         cmocka_unit_test(test_app__a_list_closed_stays_closed_for_its_word),
         cmocka_unit_test(test_app__the_history_is_searched_and_the_draft_comes_back),
         cmocka_unit_test(test_app__the_tree_goes_to_another_branch),

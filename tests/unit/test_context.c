@@ -1,4 +1,4 @@
-/* What of a conversation the next prompts hold: parts that are dropped and pinned. */
+/* What of a conversation the next prompts hold: parts that are dropped and pinned, a summary in place of the rest. */
 #include <string.h>
 
 #include "chat/command.h"
@@ -209,6 +209,217 @@ static void test_context__a_conversation_that_is_loaded_has_its_marks(void **sta
     end(&t);
 }
 
+/* --- a summary ------------------------------------------------------------------------------------------------------ */
+
+#define ANSWER(t) "<|im_start|>assistant\n" t "<|im_end|>\n"
+#define SUMMARY(t) "Summary of our conversation so far, which it replaces:\n\n" t
+
+static void compact(struct talk *t, const char *hint)
+{
+    struct err e = {0};
+    forget(&t->s);
+    if (!chat_compact(t->c, hint, &e))
+        fail_msg("%s", e.msg);
+    finish_turn(t);
+}
+
+static void test_context__a_summary_that_is_taken_stands_for_what_is_before_it(void **state)
+{
+    struct talk t;
+    struct err e = {0};
+    struct buf text = {0};
+    (void)state;
+    start_keeping(&t);
+    set(&t, OPT_system, "Be brief.");
+    fake_say("The first answer, which is long enough to be worth it.");
+    fake_say("The second answer, which is also long enough.");
+    fake_say("They said this and that.");
+    fake_say("A3.");
+    ask(&t, "Q1 is a question");
+    ask(&t, "Q2 is another question");
+    run(&t, "/pin 3");
+    int before = chat_context_used(t.c).tokens;
+    compact(&t, "the numbers");
+    assert_string_equal(t.s.text.data, "They said this and that.");
+    /* the request begins with the conversation as it was */
+    static const char begin_with[] = "<|im_start|>system\nBe brief.<|im_end|>\n" USER("Q1 is a question")
+        ANSWER("The first answer, which is long enough to be worth it.") USER("Q2 is another question")
+        ANSWER("The second answer, which is also long enough.") "<|im_start|>user\nWrite a summary";
+    assert_int_equal(strncmp(prompt(2), begin_with, strlen(begin_with)), 0);
+    assert_non_null(strstr(prompt(2), "Above all keep: the numbers<|im_end|>\n" PLAIN));
+    /* it only waits */
+    assert_true(chat_proposes(t.c, &text));
+    assert_int_equal(chat_n_messages(t.c), 4);
+    assert_int_equal(chat_context_used(t.c).tokens, before);
+    assert_false(chat_submit(t.c, "x", 1, &e));
+    assert_string_equal(e.msg, "first take or leave the summary that waits");
+    chat_decide(t.c, true);
+    assert_int_equal(chat_n_messages(t.c), 5);
+    assert_string_equal(chat_message(t.c, 4).role, "summary");
+    /* the figures that were told are those that came */
+    char told[128];
+    snprintf(told, sizeof told, "in place of 3 messages: the next prompt has %d tokens instead of %d", chat_context_used(t.c).tokens, before);
+    assert_string_equal(text.data, told);
+    assert_int_equal(sum_of_parts(&t), chat_context_used(t.c).tokens);
+    /* system prompt and what is pinned are as they were, before it */
+    ask(&t, "Q3");
+    assert_string_equal(prompt(3), "<|im_start|>system\nBe brief.<|im_end|>\n" USER("Q2 is another question")
+                                   USER(SUMMARY("They said this and that.")) USER("Q3") PLAIN);
+    buf_free(&text);
+    end(&t);
+}
+
+static void test_context__a_summary_is_undone_and_brought_back(void **state)
+{
+    struct talk t;
+    struct buf note = {0};
+    struct err e = {0};
+    char path[512];
+    (void)state;
+    start_keeping(&t);
+    fake_say("The first answer, which is long enough to be worth it.");
+    fake_say("S.");
+    fake_say("A2.");
+    ask(&t, "Q1");
+    compact(&t, "");
+    chat_decide(t.c, true);
+    assert_int_equal(chat_rest(t.c), CHAT_WHOLE);       /* it asks for no answer */
+    assert_false(chat_regenerate(t.c, &e));
+    int summed = chat_context_used(t.c).tokens;
+    run(&t, "/undo");
+    assert_int_equal(chat_n_messages(t.c), 2);
+    assert_true(chat_context_used(t.c).tokens != summed);
+    run(&t, "/redo");
+    assert_int_equal(chat_context_used(t.c).tokens, summed);
+    snprintf(path, sizeof path, "%s", chat_saved_as(t.c));
+    assert_true(chat_new(t.c, &e) && chat_load(t.c, path, &note, &e));
+    assert_string_equal(chat_message(t.c, 2).role, "summary");
+    assert_int_equal(chat_context_used(t.c).tokens, summed);
+    ask(&t, "Q2");
+    assert_string_equal(prompt(2), USER(SUMMARY("S.")) USER("Q2") PLAIN);
+    buf_free(&note);
+    end(&t);
+}
+
+static void test_context__a_summary_that_is_left_changes_nothing(void **state)
+{
+    struct talk t;
+    struct err e = {0};
+    struct buf file[2] = {{0}};
+    (void)state;
+    start_keeping(&t);
+    fake_say("A1.");
+    fake_say("S.");
+    fake_end("It was cut", FINISH_LENGTH, true);        /* hangs until it is interrupted */
+    fake_say("A2.");
+    assert_false(chat_compact(t.c, "", &e));
+    ask(&t, "Q1");
+    assert_true(buf_read_file(&file[0], chat_saved_as(t.c), 1 << 20, &e));
+    compact(&t, "");
+    chat_decide(t.c, false);
+    assert_false(chat_proposes(t.c, NULL));
+    assert_true(chat_compact(t.c, "", &e));
+    forget(&t.s);
+    while (!t.s.text.len)
+        step(&t);
+    chat_interrupt(t.c);
+    finish_turn(&t);
+    assert_false(chat_proposes(t.c, NULL));
+    assert_int_equal(chat_n_messages(t.c), 2);
+    assert_true(buf_read_file(&file[1], chat_saved_as(t.c), 1 << 20, &e));
+    assert_string_equal(file[0].data, file[1].data);
+    ask(&t, "Q2");
+    assert_string_equal(prompt(3), USER("Q1") ANSWER("A1.") USER("Q2") PLAIN);
+    buf_free(&file[0]);
+    buf_free(&file[1]);
+    end(&t);
+}
+
+/* A conversation with a tool's result of some size, in a context of n tokens. */
+static void long_talk(struct talk *t, int n_ctx)
+{
+    begin(t);
+    set(t, OPT_tools, "calculator");
+    fake.n_ctx = n_ctx;
+    fake_say("x</think><tool_call>\n<function=a_tool_that_does_not_exist>\n</function>\n</tool_call>");
+    fake_say("x</think>It is so.");
+    fake_say("x</think>A second answer.");
+    fake_say("x</think>A third answer.");
+    fake_say("A sum.");
+    start(t);
+    ask(t, "first");
+    ask(t, "second");
+    ask(t, "third");
+}
+
+/* The oldest results of tools go first, then the oldest messages, and it is told; the last exchange stays. */
+static void test_context__what_does_not_fit_is_left_out_of_the_summary(void **state)
+{
+    struct talk t;
+    struct err e = {0};
+    (void)state;
+    long_talk(&t, 100000);
+    compact(&t, "");
+    int all = fake.prompts[4].n;
+    assert_int_equal(t.s.notes.len, 0);
+    assert_int_equal(fake.samplings[4].max_tokens, 2048);
+    end(&t);
+    static const struct { int excess; const char *told; } rows[] = {
+        {20, "the oldest 1 tool results and 0 messages are left out of the summary"},
+        {90, "the oldest 1 tool results and 1 messages are left out of the summary"},
+    };
+    for (int i = 0; i < 2; i++) {
+        int n_ctx = (all - rows[i].excess) * 8 / 7 + (all - rows[i].excess < 1792 ? 256 - (all - rows[i].excess) / 7 : 0);
+        long_talk(&t, n_ctx);
+        compact(&t, "");
+        if (!strstr(buf_str(&t.s.notes), rows[i].told))
+            fail_msg("%s", buf_str(&t.s.notes));
+        assert_true(fake.prompts[4].n + fake.samplings[4].max_tokens <= n_ctx);
+        assert_int_equal(i == 0, strstr(prompt(4), "<tool_response>\n(left out)\n</tool_response>") != NULL);
+        assert_int_equal(i == 1, strstr(prompt(4), "<|im_start|>assistant\n(left out)<|im_end|>") != NULL);
+        assert_non_null(strstr(prompt(4), "third"));
+        chat_decide(t.c, false);
+        fake_say("x</think>A4.");
+        ask(&t, "fourth");              /* it was for the summary alone */
+        assert_non_null(strstr(prompt(5), "a_tool_that_does_not_exist"));
+        assert_null(strstr(prompt(5), "(left out)"));
+        end(&t);
+    }
+    long_talk(&t, all * 7 / 8);
+    run(&t, "/pin 1");
+    for (int i = 2; i <= 6; i++) {
+        char pin[16];
+        snprintf(pin, sizeof pin, "/pin %d", i);
+        run(&t, pin);
+    }
+    bool ok = chat_compact(t.c, "", &e);
+    assert_false(ok);
+    assert_non_null(strstr(e.msg, "a summary has no room: "));
+    assert_true(chat_submit(t.c, "x", 1, &e));          /* and all is as it was */
+    finish_turn(&t);
+    end(&t);
+}
+
+static void test_context__a_context_that_is_nearly_full_is_told_once(void **state)
+{
+    struct talk t;
+    (void)state;
+    for (int never = 0; never < 2; never++) {
+        begin(&t);
+        fake.n_ctx = 100;
+        set(&t, OPT_think, "off");
+        set(&t, OPT_compact, never ? "never" : "ask");
+        fake_say("An answer that fills most of the window, so that it is nearly full.");
+        start(&t);
+        ask(&t, "Q1 is long");
+        if (never)
+            assert_int_equal(t.s.notes.len, 0);
+        else
+            assert_non_null(strstr(t.s.notes.data, "% full: /compact puts a summary in its place"));
+        end(&t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -219,6 +430,11 @@ int main(void)
         cmocka_unit_test(test_context__a_file_is_dropped_and_its_message_stays),
         cmocka_unit_test(test_context__what_cannot_be_dropped_or_pinned_is_told),
         cmocka_unit_test(test_context__a_conversation_that_is_loaded_has_its_marks),
+        cmocka_unit_test(test_context__a_summary_that_is_taken_stands_for_what_is_before_it),
+        cmocka_unit_test(test_context__a_summary_is_undone_and_brought_back),
+        cmocka_unit_test(test_context__a_summary_that_is_left_changes_nothing),
+        cmocka_unit_test(test_context__what_does_not_fit_is_left_out_of_the_summary),
+        cmocka_unit_test(test_context__a_context_that_is_nearly_full_is_told_once),
     };
     tmpdir_make(&home);
     setenv("XDG_STATE_HOME", home.path, 1);

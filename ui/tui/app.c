@@ -151,7 +151,7 @@ static void on_done(struct app *a, const struct chat_event *ev)
 {
     struct buf both = {0};
     approve_end(&a->approve);
-    a->queue.held = a->queue.n && !a->steer && (ev->end == CHAT_INTERRUPTED || chat_end_failed(ev->end));
+    a->queue.held = a->queue.n && (chat_proposes(a->chat, NULL) || (!a->steer && (ev->end == CHAT_INTERRUPTED || chat_end_failed(ev->end))));
     if (ev->taken_back && a->steer) {   /* nothing was answered: the model gets both at once */
         buf_addf(&both, "%s\n\n%s", ev->taken_back, a->steer);
         free(a->steer);

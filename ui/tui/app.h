@@ -148,6 +148,7 @@ void input_give_back(struct app *a, const char *text);  /* a message that was no
 void input_remember(struct app *a, const char *text);
 struct popup *input_popup(const struct app *a);         /* what completes the word at the cursor, or NULL */
 bool input_close_popup(struct app *a);                  /* false: there is none */
+bool input_decide(struct app *a, bool take);             /* about a summary that waits; false: none does */
 void input_edited(struct app *a);                       /* the draft has changed */
 void input_keep(struct app *a);                         /* what is not sent, over the end of the program */
 void input_restore(struct app *a);                      /* that, of the conversation that was loaded */

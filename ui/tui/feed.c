@@ -10,7 +10,7 @@ enum { HEAD_EVERY_MS = 250 };
 
 void feed_init(struct feed *f, struct pane *p, struct options *o)
 {
-    *f = (struct feed){.pane = p, .o = o, .message = -1, .reasoning = -1, .answer = -1};
+    *f = (struct feed){.pane = p, .o = o, .message = -1, .reasoning = -1, .answer = -1, .aside = -1};
 }
 
 static bool shows_reasoning(const struct feed *f)
@@ -188,6 +188,8 @@ static void expect_message(struct walk *w, int i)
     bool fresh;
     if (!strcmp(m.role, "user"))
         expect_user(w, i, m.text);
+    if (!strcmp(m.role, "summary"))
+        pane_head(f->pane, expect_text(w, ITEM_ANSWER, i, m.text, &fresh), "in place of what stands above");
     if (strcmp(m.role, "assistant"))
         return;                         /* a tool's words stand in its call */
     if (*m.reasoning) {
@@ -225,6 +227,7 @@ void feed_turn(struct feed *f)
         pane_cut(f->pane, pane_n(f->pane) - 1);         /* what commands said was read */
     feed_sync(f);
     f->message = chat_n_messages(f->chat) - 1;
+    f->aside = chat_sums_up(f->chat) ? pane_n(f->pane) : -1;
     f->complete = true;
     f->reasoning = f->answer = -1;
     f->call = pane_n(f->pane);
@@ -236,7 +239,7 @@ static void begin_message(struct feed *f)
     if (!f->complete)
         return;
     f->complete = false;
-    f->message++;
+    f->message = f->aside >= 0 ? -1 : f->message + 1;
     f->reasoning = f->answer = -1;
     f->call = pane_n(f->pane);
 }
@@ -347,11 +350,32 @@ static const char *ended(const struct feed *f, enum chat_end end)
     bool goes_on = last >= 0 && chat_message(f->chat, last).stopped;
     switch (end) {
     case CHAT_LENGTH:      return "cut off: max_tokens is reached; Enter on an empty draft goes on";
-    case CHAT_CONTEXT:     return "cut off: the context is full; /new begins again, /undo goes back";
+    case CHAT_CONTEXT:     return "cut off: the context is full; /compact and /drop N make room, /undo goes back, /new begins again";
     case CHAT_INTERRUPTED: return goes_on ? "stopped; Enter on an empty draft goes on" : "stopped";
     case CHAT_TOOL_ROUNDS: return "ended: too many rounds of tool calls, see /set tool_rounds";
     default:               return NULL;
     }
+}
+
+/* What was written of a summary goes; one that was taken is a message now. */
+void feed_decided(struct feed *f, bool taken)
+{
+    if (f->aside >= 0 && f->aside < pane_n(f->pane))
+        pane_cut(f->pane, f->aside);
+    f->aside = -1;
+    feed_sync(f);
+    feed_say(f, ITEM_NOTE, taken ? "the summary is taken; /undo goes back before it" : "the summary is left; nothing has changed");
+}
+
+static void ask_summary(struct feed *f)
+{
+    struct buf line = {0};
+    buf_adds(&line, "this summary would stand ");
+    if (chat_proposes(f->chat, &line)) {
+        buf_adds(&line, ". Enter on an empty draft takes it, Esc leaves all as it is");
+        feed_say(f, ITEM_NOTE, line.data);
+    }
+    buf_free(&line);
 }
 
 static void on_done(struct feed *f, const struct chat_event *ev, int64_t ms)
@@ -362,6 +386,7 @@ static void on_done(struct feed *f, const struct chat_event *ev, int64_t ms)
     feed_sync(f);                       /* what was taken back goes; signs; of another answer that got no word the older ones return */
     if (!ev->taken_back && ended(f, ev->end))
         feed_say(f, ITEM_NOTE, ended(f, ev->end));
+    ask_summary(f);
     if (ev->end == CHAT_LOOP) {
         struct buf line = {0};
         buf_addf(&line, "cut off: %s; Enter on an empty draft goes on anyway", ev->text);

@@ -17,6 +17,7 @@ struct feed {
     /* inside */
     int     message;                    /* of chat_message(): what comes in belongs to it, or to the one after */
     int     reasoning, answer;          /* the items that grow, or -1 */
+    int     aside;                      /* a summary is written: its first item, which no message has; else -1 */
     int     call;                       /* results are looked for from this item on */
     bool    complete;                   /* that message is: what comes next begins another */
     int64_t since_ms, told_ms;          /* when it began to reason; when its head was written */
@@ -35,6 +36,7 @@ void feed_event(struct feed *f, const struct chat_event *ev, int64_t ms);
 /* Time goes by: how long it has been reasoning. */
 void feed_recount(struct feed *f);                      /* the tokenizer is there: what was estimated of a loaded conversation */
 void feed_tick(struct feed *f, int64_t ms);
+void feed_decided(struct feed *f, bool taken);          /* about the summary */
 bool feed_reasons(const struct feed *f);
 /* A line or more of ours: ITEM_NOTE, ITEM_ERROR, or a command's ITEM_OUTPUT. */
 void feed_say(struct feed *f, enum item_kind kind, const char *text);

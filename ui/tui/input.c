@@ -316,6 +316,8 @@ void act_send(struct app *a)
 
 void input_next(struct app *a)
 {
+    if (chat_proposes(a->chat, NULL))
+        return;
     if (a->steer) {
         char *text = a->steer;
         a->steer = NULL;
@@ -328,11 +330,24 @@ void input_next(struct app *a)
     }
 }
 
+bool input_decide(struct app *a, bool take)
+{
+    if (!a->chat || !chat_proposes(a->chat, NULL))
+        return false;
+    chat_decide(a->chat, take);
+    feed_decided(&a->feed, take);
+    app_changed(a);
+    pane_to_end(a->pane);
+    a->queue.held = false;
+    input_next(a);
+    return true;
+}
+
 /* Enter on an empty draft. */
 void act_go_on(struct app *a)
 {
     struct err e = {0};
-    if (app_busy(a))
+    if (app_busy(a) || input_decide(a, true))
         return;
     if (a->queue.n) {
         a->queue.held = false;

@@ -46,7 +46,7 @@ static bool close_window(struct app *a)
         act_paste_drop(a);
         return true;
     case MODE_INPUT:
-        return input_close_popup(a);
+        return input_close_popup(a) || input_decide(a, false);
     default:
         return false;
     }

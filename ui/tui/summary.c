@@ -24,6 +24,8 @@ static const char *hint(const struct app *a)
     }
     if (app_busy(a))
         return a->phase.kind == PHASE_THINKING ? "Alt-T answer now, ^C stop\t^C stop" : "^C stop\t^C";
+    if (chat_proposes(a->chat, NULL))
+        return "Enter takes it, Esc leaves it\tEnter takes it";
     return a->queue.held ? "Enter sends what waits\tEnter sends" : a->phase.kind == PHASE_DEAD ? "/export, /quit" : "F1 keys";
 }
 
