@@ -220,6 +220,8 @@ bool chat_mark(struct chat *c, int number, enum chat_mark mark, struct err *e)
         return err_set(e, last > 0 ? "there is no part %d of the context; /context shows 1 to %d" : "nothing was said yet", number, last);
     if (p[i].file >= 0 && mark == CHAT_PINNED)
         return err_set(e, "%d is a file: pin the message that it came with", number);
+    if (mark == CHAT_PINNED && c->t.entries[p[i].message]->m.role == ROLE_TOOL)
+        return err_set(e, "%d is the result of a tool: pin the answer that called it", number);
     if (p[i].mark == CHAT_PINNED && mark == CHAT_DROPPED)
         return err_set(e, "%d is pinned; /unpin %d first", number, number);
     keep_mark(c, c->t.entries[p[i].message], p[i].file, (enum mark)mark);

@@ -172,7 +172,10 @@ static void end_answer(struct chat *c, enum finish finish, const char *why)
     } else if (a->stopper.hit) {
         round_finish(c, CHAT_STOP_TEXT, "");
     } else if (c->looped && !c->interrupted) {
-        snprintf(said, sizeof said, "it said the same %d tokens %d times in a row", a->loop.span, a->loop.times);
+        if (a->loop.span == 1)
+            snprintf(said, sizeof said, "it said the same token %d times in a row", a->loop.times);
+        else
+            snprintf(said, sizeof said, "it said the same %d tokens %d times in a row", a->loop.span, a->loop.times);
         round_finish(c, CHAT_LOOP, said);
     } else if (finish == FINISH_STOP && a->n_calls) {
         round_finish(c, CHAT_FAILED, "the model broke off in the middle of a tool call");

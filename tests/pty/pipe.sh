@@ -137,6 +137,9 @@ is "... if the file is there" "$rc $(cat err)" "2 q35chat: cannot open nothere: 
 # How an answer can end.
 ask --no-think -n 4 --strict x < /dev/null
 is "with --strict a cut answer fails" "$rc $([ -s out ] && echo printed)" "5 printed"
+ask ${endless% --no-loop-guard} --strict x < /dev/null
+is "an answer that repeats itself is cut" "$rc $([ -s out ] && echo printed)" "5 printed"
+has "... with a word" "$(cat err)" "times in a row; --no-loop-guard lets it"
 ask -n 4 x < /dev/null
 is "an empty answer is told" "$rc $(cat err)" "0 q35chat: the answer is empty: max_tokens was reached before it began"
 ask -n 4 --strict x < /dev/null

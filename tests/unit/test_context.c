@@ -386,6 +386,8 @@ static void test_context__what_does_not_fit_is_left_out_of_the_summary(void **st
         end(&t);
     }
     long_talk(&t, all * 7 / 8);
+    run(&t, "/pin 3");
+    assert_string_equal(out.data, "3 is the result of a tool: pin the answer that called it\n");
     run(&t, "/pin 1");
     for (int i = 2; i <= 6; i++) {
         char pin[16];
