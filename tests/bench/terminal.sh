@@ -27,4 +27,12 @@ type \\025Tell me a story\\r
 see an answer: Once upon
 echo a key while it answers: 70
 END
+forget
+mkdir -p "$sessions"
+{ echo '{"q35chat":1}'; awk 'BEGIN { for (i = 0; i < 10000; i++) { print "{\"role\":\"user\",\"content\":\"Question " i "\"}";
+    print "{\"role\":\"assistant\",\"content\":\"one\\n\\ntwo\\n\\nthree\\n\\nfour\\n\\nfive\"}" } }'; } > "$sessions/long.jsonl"
+at 80x24 --resume long --ctx 256k << END | sed -n 's/^ok a key/a key/p; /^not ok/p'
+see ready: ready
+echo a key below 100,000 rows: 50
+END
 exit $status

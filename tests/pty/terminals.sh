@@ -49,6 +49,20 @@ colors NO_COLOR is kept: 0
 signal TERM
 end the end without colours: 143
 END
+at 80x24 --line << END
+see line by line without colours: >
+type What is 12 + 30?\\r
+see ... an answer: = 42.
+see ... to its end: ctx
+colors NO_COLOR is kept line by line: 0
+type /quit\\r
+end ... to the end: 0
+END
+at 80x24 --reasoning show 'What is 12 + 30?' << END
+see one answer without colours: = 42.
+colors NO_COLOR is kept for one answer: 0
+end ... to the end: 0
+END
 unset NO_COLOR
 at 80x24 << END
 see the prompt with colours: ready

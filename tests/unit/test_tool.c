@@ -252,6 +252,25 @@ static void test_tool__what_has_left_its_group_is_ended_too(void **state)
     assert_int_equal(n_named(line), 0);
 }
 
+static void test_tool__a_tree_of_processes_is_ended(void **state)
+{
+    enum { DEPTH = 5, N = 1 << DEPTH };
+    char conf[400], nap[32], line[64];
+    (void)state;
+    snprintf(nap, sizeof nap, "8%d", (int)getpid());
+    snprintf(line, sizeof line, "[8]%s", nap + 1);
+    snprintf(conf, sizeof conf, "[tool grows]\ncommand = sh -c 'grow() { if [ $1 -gt 0 ]; then grow $(($1 - 1)) & grow $(($1 - 1)) & else sleep %s & fi; sleep 600; }; "
+             "trap \"\" INT TERM; grow %d'\n", nap, DEPTH);
+    with(conf);
+    struct err e = {0};
+    struct tool_run *r = tool_start(tools_find(tools, "grows"), "{}", 2, &e);
+    assert_non_null(r);
+    while (n_named(line) < N)
+        poll(NULL, 0, 20);
+    tool_close(r);
+    assert_int_equal(n_named(line), 0);
+}
+
 static void test_tool__a_process_has_a_small_environment_and_limits(void **state)
 {
     (void)state;
@@ -378,6 +397,7 @@ int main(void)
         TEST(how_a_call_ended_is_said_in_a_word),
         TEST(limits_end_the_whole_group),
         TEST(what_has_left_its_group_is_ended_too),
+        TEST(a_tree_of_processes_is_ended),
         TEST(a_process_has_a_small_environment_and_limits),
         TEST(bad_definitions_are_refused_with_their_section),
         TEST(only_offered_tools_are_found),
