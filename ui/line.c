@@ -561,7 +561,8 @@ static bool resume(struct line *l)
 
 int line_run(struct options *o)
 {
-    static const struct chat_front front = {.can_ask = true, .keeps = true, .attaches = true, .tools = "all"};
+    static const struct chat_front front = {.can_ask = true, .keeps = true, .attaches = true, .reads_ahead = true,
+                                            .tools = "all"};
     struct line l = {.o = o};
     struct buf text = {0};
     struct err e = {0};

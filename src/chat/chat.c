@@ -46,6 +46,7 @@ const struct chat_event *chat_drain(struct chat *c, int *n)
         if (c->state == ANSWERING)
             calls_next(c);
     }
+    ahead_step(c);
     return outbox_take(&c->out, n);
 }
 

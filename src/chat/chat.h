@@ -49,6 +49,7 @@ static inline bool chat_end_failed(enum chat_end end) { return end == CHAT_FAILE
 /* Of a turn, all rounds of tool calls together. */
 struct chat_stats {
     int    n_prompt, n_cached, n_tokens, n_steps, n_rounds;
+    int    n_ahead;                     /* of n_cached: what was read while nothing was asked */
     int    drafted[CHAT_MAX_DEPTH], accepted[CHAT_MAX_DEPTH];   /* by draft position */
     double prefill_ms, decode_ms, wall_ms;
     double tok_s;                       /* tokens after the first, over the time after the first */
@@ -84,6 +85,7 @@ struct chat_front {
     bool attaches;                      /* "@path" in a message attaches the file; otherwise messages are text throughout */
     const char *tools;                  /* what tools = auto stands for: "all", "none" */
     bool enter_continues;               /* Enter on an empty draft does what /continue does: sentences may say so */
+    bool reads_ahead;                   /* somebody may say something next: the engine uses the time until then */
     bool inspects;                      /* chat_token() will be asked how likely tokens were, and what else was */
 };
 

@@ -252,7 +252,10 @@ enum command_result command_stats(struct typed *c)
     if (s->joules > 0)
         buf_addf(c->out, ", %.0f J of the device, %.2f J a token", s->joules, s->n_tokens ? s->joules / s->n_tokens : 0);
     buf_adds(c->out, s->n_rounds > 1 ? ", with what tools took\n" : "\n");
-    buf_addf(c->out, "prompt     %d tokens, %d of them from the cache, %.0f ms\n", s->n_prompt, s->n_cached, s->prefill_ms);
+    buf_addf(c->out, "prompt     %d tokens, %d of them from the cache", s->n_prompt, s->n_cached);
+    if (s->n_ahead)
+        buf_addf(c->out, " (%d read ahead)", s->n_ahead);
+    buf_addf(c->out, ", %.0f ms\n", s->prefill_ms);
     for (int i = 0; i < CHAT_MAX_DEPTH && s->drafted[i]; i++)
         buf_addf(c->out, "draft %d    %d of %d accepted (%.0f %%)\n", i + 1, s->accepted[i], s->drafted[i],
                  100.0 * s->accepted[i] / s->drafted[i]);

@@ -79,6 +79,31 @@ bool prompt_make(struct prompt *p, const struct transcript *t, const struct text
     return ok;
 }
 
+static bool encode_with(struct conversation *c, const char *next, const struct tokenizer *tok, struct ids *ids, struct arena *a)
+{
+    struct segments all = {0};
+    c->messages[c->n_messages - 1].content = text_of(next);
+    return template_render(c, &all, a, NULL) && segments_encode(&all, tok, ids, NULL, NULL);
+}
+
+/* What two next messages have in common that begin in different ways. */
+bool prompt_beginning(const struct transcript *t, const struct text *tools, int n_tools, const struct tokenizer *tok, struct ids *out)
+{
+    struct arena tmp = {0};
+    struct conversation c = {.tools = (struct text *)tools, .n_tools = n_tools};
+    struct ids other = {0};
+    conversation_of(&c, t, "x", &tmp);
+    out->n = 0;
+    bool ok = encode_with(&c, "x", tok, out, &tmp) && encode_with(&c, ". 1", tok, &other, &tmp);
+    int n = 0;
+    while (ok && n < out->n && n < other.n && out->data[n] == other.data[n])
+        n++;
+    out->n = n;
+    ids_free(&other);
+    arena_free(&tmp);
+    return n > 0;
+}
+
 int prompt_head(const char *system, const struct text *tools, int n_tools, const struct tokenizer *tok)
 {
     struct arena tmp = {0};

@@ -26,6 +26,8 @@ struct prompt {
 bool prompt_make(struct prompt *p, const struct transcript *t, const struct text *tools, int n_tools, bool thinking, const char *more,
                  const struct tokenizer *tok, struct err *e);
 void prompt_answered(struct prompt *p, const struct ids *sampled, const struct tokenizer *tok);  /* `ids` were answered by these */
+/* The ids that the next prompt begins with, whatever the user says. */
+bool prompt_beginning(const struct transcript *t, const struct text *tools, int n_tools, const struct tokenizer *tok, struct ids *out);
 /* Tokens of a prompt of these and one short message: what system prompt and tools cost are differences. */
 int  prompt_head(const char *system, const struct text *tools, int n_tools, const struct tokenizer *tok);
 void prompt_forget(struct prompt *p);                   /* a new turn begins */

@@ -364,6 +364,7 @@ void round_turn(struct chat *c)
     c->stats = (struct chat_stats){.ctx_total = c->info.n_ctx, .acceptance = -1};
     c->live = (struct turn_stats){0};
     c->turn_start = c->t.n;
+    c->ahead_print = 0;
     c->interrupted = false;
     c->after_first = 0;
     c->start_ns = clock_ns();
@@ -402,6 +403,7 @@ static void add_request(struct chat_stats *s, const struct turn_stats *t, bool a
     if (!again) {
         s->n_prompt += t->n_prompt;
         s->n_cached += t->n_cached;
+        s->n_ahead += t->n_ahead;
     }
     s->n_tokens += t->n_tokens;
     s->n_steps += t->n_steps;

@@ -107,6 +107,7 @@ struct chat {
     double        joules_before;        /* the turn */
     struct chat_stats stats;            /* of the requests that have ended */
     struct turn_stats live;             /* of the one that the engine has */
+    uint64_t      ahead_print;          /* of what the engine was last given to read ahead */
 };
 
 /* chat.c */
@@ -128,6 +129,9 @@ void round_post(struct chat *c, enum chat_event_kind kind, const char *text);
 void calls_next(struct chat *c);                        /* until one has to be waited for, or all are answered */
 void calls_step(struct chat *c);                        /* looks whether the running one has ended */
 void calls_kill(struct chat *c);                        /* ends it at once, and the turn */
+
+/* ahead.c */
+void ahead_step(struct chat *c);                        /* what the next prompt begins with goes to the engine, if it has changed */
 
 /* tree.c: the turn's message has no answer; its text for the front end (in its arena), NULL if older answers are back */
 const char *tree_take_back(struct chat *c);

@@ -45,6 +45,7 @@ struct decoder {
     float *mtp;                         /* [max_step, hidden]: MTP outputs of a catch-up */
     float *chain[2];                    /* [hidden] each: of chained drafts, in turns */
     double row_ms;                      /* of the last prompt chunk */
+    int    ahead_from, ahead_to;        /* positions that were read ahead since the last answer */
 };
 
 /* One answer under way. */
@@ -232,39 +233,60 @@ static bool interrupted(struct run *r)
 
 /* ---- prompt ---- */
 
+static bool check_ids(const struct decoder *d, const int32_t *ids, int n, struct err *e)
+{
+    for (int i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= d->c->vocab)
+            return err_set(e, "token %d of the prompt is id %d, expected 0 to %d", i, ids[i], d->c->vocab - 1);
+    return true;
+}
+
 static bool check(const struct decoder *d, const struct prompt *p, struct err *e)
 {
     if (p->n < 1)
         return err_set(e, "the prompt is empty, expected at least one token");
     if (p->n >= d->o.n_ctx)
         return err_set(e, "the prompt has %d tokens, the context holds %d with the answer: take a larger --ctx", p->n, d->o.n_ctx);
-    for (int i = 0; i < p->n; i++)
-        if (p->ids[i] < 0 || p->ids[i] >= d->c->vocab)
-            return err_set(e, "token %d of the prompt is id %d, expected 0 to %d", i, p->ids[i], d->c->vocab - 1);
+    if (!check_ids(d, p->ids, p->n, e))
+        return false;
     if (p->how->n_begun < 0 || p->how->n_begun > p->n)
         return err_set(e, "the answer's beginning has %d tokens, the whole prompt %d", p->how->n_begun, p->n);
     return sampler_check(p->how, d->c->vocab, e);
 }
 
-/* Makes the prompt the sequence and brings the states to the position from which it must be run. */
+/* Makes the ids the sequence and brings the states to the position from which it must be run. */
+static void rejoin_at(struct decoder *d, const struct rejoin *j, const int32_t *ids, int n)
+{
+    if (j->slot >= 0)
+        cache_state_load(d->k, snapshots_at(&d->snaps, j->slot));
+    else if (!j->stay)
+        cache_reset(d->k);
+    snapshots_drop_after(&d->snaps, j->common);
+    timeline_adopt(&d->tl, ids, n, j->pos);
+}
+
+/* How many of the first `pos` positions were read ahead.  They are counted once. */
+static int take_ahead(struct decoder *d, int pos)
+{
+    int to = pos < d->ahead_to ? pos : d->ahead_to, n = to > d->ahead_from ? to - d->ahead_from : 0;
+    d->ahead_from = d->ahead_to = 0;
+    return n;
+}
+
 static void rejoin(struct run *r)
 {
     struct decoder *d = r->d;
     struct rejoin j = timeline_rejoin(&d->tl, &d->snaps, r->p->ids, r->p->n);
-    if (j.slot >= 0)
-        cache_state_load(d->k, snapshots_at(&d->snaps, j.slot));
-    else if (!j.stay)
-        cache_reset(d->k);
-    snapshots_drop_after(&d->snaps, j.common);
-    timeline_adopt(&d->tl, r->p->ids, r->p->n, j.pos);
+    rejoin_at(d, &j, r->p->ids, r->p->n);
     r->out->stats.n_prompt = r->p->n;
     r->out->stats.n_cached = j.pos;
+    r->out->stats.n_ahead = take_ahead(d, j.pos);
 }
 
-/* Rows of the next chunk: as many as the time allows, ending where a snapshot is wanted. */
-static int chunk_rows(const struct decoder *d, int keep_at)
+/* Rows of the next chunk of a sequence of `end` tokens: as many as the time allows, ending where a snapshot is wanted. */
+static int chunk_rows(const struct decoder *d, int pos, int end, int keep_at)
 {
-    int pos = d->tl.n_run, n = d->o.chunk;
+    int n = d->o.chunk;
     struct pace p = pace(d);
     if (!d->o.fixed_chunk && d->row_ms * n > p.ms) {
         int in_time = (int)(p.ms / d->row_ms);
@@ -272,7 +294,7 @@ static int chunk_rows(const struct decoder *d, int keep_at)
     }
     if (n >= BLOCK)
         n = (pos + n) / BLOCK * BLOCK - pos;
-    int stops[] = {d->tl.n, (pos / SNAPSHOT_EVERY + 1) * SNAPSHOT_EVERY, keep_at > pos ? keep_at : d->tl.n};
+    int stops[] = {end, (pos / SNAPSHOT_EVERY + 1) * SNAPSHOT_EVERY, keep_at > pos ? keep_at : end};
     for (int i = 0; i < 3; i++)
         n = n < stops[i] - pos ? n : stops[i] - pos;
     return n;
@@ -284,6 +306,18 @@ static void note_speed(struct decoder *d, int rows, double ms)
 {
     if (rows >= BLOCK / 2 || ms > pace(d).ms || ms / rows < d->row_ms)
         d->row_ms = ms / rows;
+}
+
+static bool read_chunk(struct decoder *d, int rows, struct err *fault)
+{
+    struct timeline *t = &d->tl;
+    int64_t start = clock_ns();
+    forward_prefill(d->f, d->k, t->ids + t->n_run, rows, t->n_run, d->o.depth > 0);
+    if (!d->dev->finish(d->dev, fault))
+        return false;
+    note_speed(d, rows, clock_ms_since(start));
+    timeline_ran(t, rows);
+    return true;
 }
 
 static bool prefill(struct run *r)
@@ -299,18 +333,59 @@ static bool prefill(struct run *r)
             timeline_cut(t);
             return true;
         }
-        int rows = chunk_rows(d, r->p->keep_at);
-        int64_t start = clock_ns();
-        forward_prefill(d->f, d->k, t->ids + t->n_run, rows, t->n_run, d->o.depth > 0);
-        if (!d->dev->finish(d->dev, r->fault))
+        if (!read_chunk(d, chunk_rows(d, t->n_run, t->n, r->p->keep_at), r->fault))
             return false;
-        note_speed(d, rows, clock_ms_since(start));
-        timeline_ran(t, rows);
         if (t->n_run == r->p->keep_at || t->n_run % SNAPSHOT_EVERY == 0)
             keep_states(d, false);
         r->h->prefill(r->h->arg, t->n_run, t->n, cached);
     }
     return true;
+}
+
+/* ---- reading ahead ---- */
+
+/* Rows of the next chunk, 0 when there is none: it ends where a chunk of any longer prompt ends, too, so that an answer's bits
+ * do not tell what was read ahead.  On a host it is short, because a submit waits for its end. */
+static int ahead_rows(const struct decoder *d, int pos, int end)
+{
+    int n = chunk_rows(d, pos, end, 0);
+    if (d->o.chunk < BLOCK)
+        return pos + n == end && n < d->o.chunk ? 0 : n;
+    if (!d->stepper || n < BLOCK)
+        n = BLOCK;
+    n = (pos + n) / BLOCK * BLOCK - pos;
+    return pos + n <= end ? n : 0;
+}
+
+static void note_ahead(struct decoder *d, int pos, int rows)
+{
+    if (pos < d->ahead_from || pos > d->ahead_to)
+        d->ahead_from = pos;
+    d->ahead_to = pos + rows;
+}
+
+bool decoder_read_ahead(struct decoder *d, const struct beginning *b, bool (*stop)(void *arg), void *arg, struct err *fault)
+{
+    struct timeline *t = &d->tl;
+    struct err ignored;                 /* the prompt itself will be refused, and told why */
+    if (b->n >= d->o.n_ctx || !check_ids(d, b->ids, b->n, &ignored) || stop(arg))
+        return true;
+    struct rejoin j = timeline_rejoin(t, &d->snaps, b->ids, b->n);
+    int rows = ahead_rows(d, j.pos, b->n);
+    if (!rows)                          /* then nothing is given up, either */
+        return true;
+    rejoin_at(d, &j, b->ids, b->n);
+    while (rows && !stop(arg)) {
+        note_ahead(d, t->n_run, rows);
+        if (!read_chunk(d, rows, fault))
+            return false;
+        rows = ahead_rows(d, t->n_run, b->n);
+        bool last = t->n_run <= b->keep_at && (!rows || t->n_run + rows > b->keep_at);
+        if (last || t->n_run % SNAPSHOT_EVERY == 0)
+            keep_states(d, last);
+    }
+    timeline_cut(t);
+    return d->dev->finish(d->dev, fault);
 }
 
 /* ---- answer ---- */

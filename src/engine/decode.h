@@ -49,6 +49,12 @@ struct prompt {
     int64_t                submitted_ns;
 };
 
+/* The beginning of a prompt that may come. */
+struct beginning {
+    const int32_t *ids;
+    int            n, keep_at;
+};
+
 struct outcome {
     enum finish       finish;
     struct turn_stats stats;
@@ -64,6 +70,10 @@ void decoder_close(struct decoder *d);
 bool decoder_answer(struct decoder *d, const struct prompt *p, const struct decoder_hooks *h, struct outcome *out, struct err *fault);
 /* After an answer: keeps the states where it ended.  Separate, so that the answer can be reported first. */
 bool decoder_settle(struct decoder *d, struct err *fault);
+
+/* Runs as much of it as later prompts share bit for bit, and keeps the states at the last stop up to keep_at.  Ends at once when
+ * `stop` says so; what was run then stays.  False when the device failed. */
+bool decoder_read_ahead(struct decoder *d, const struct beginning *b, bool (*stop)(void *arg), void *arg, struct err *fault);
 
 const struct timeline *decoder_timeline(const struct decoder *d);
 int decoder_n_snapshots(const struct decoder *d);       /* in use */

@@ -55,6 +55,12 @@ struct request {
     atomic_bool     cancelled;          /* its EV_DONE is out, nothing else may follow; set under the lock */
 };
 
+/* What engine_read_ahead() was given. */
+struct ahead {
+    int32_t *ids;                       /* NULL: nothing */
+    int      n, keep_at;
+};
+
 struct engine {
     /* set by engine_open; the engine thread then lowers decode.depth when the weights hold no MTP block */
     char               *model_dir;
@@ -73,6 +79,8 @@ struct engine {
     pthread_cond_t   work;
     struct request  *first, **last;     /* waiting */
     struct request  *running;
+    struct ahead     ahead;             /* waiting */
+    bool             ahead_ends;        /* the one that runs is not wanted any more */
     bool             dead;              /* no submit will be served any more */
     char             why_dead[sizeof ((struct event *)0)->message];
     atomic_bool      closing;
@@ -308,13 +316,19 @@ static bool on_tokens(void *arg, const struct picks *p)
     return report(a, &ev);
 }
 
-/* The next request, which counts as running from here on; NULL when the engine closes. */
-static struct request *next_request(struct engine *g)
+/* The next request, which counts as running from here on; NULL when there is something to read ahead, or the engine closes. */
+static struct request *next_request(struct engine *g, struct ahead *ahead)
 {
     pthread_mutex_lock(&g->lock);
-    while (!g->first && !atomic_load(&g->closing))
+    while (!g->first && !g->ahead.ids && !atomic_load(&g->closing))
         pthread_cond_wait(&g->work, &g->lock);
     struct request *q = atomic_load(&g->closing) ? NULL : g->first;
+    *ahead = (struct ahead){0};
+    if (!q && !atomic_load(&g->closing)) {
+        *ahead = g->ahead;
+        g->ahead = (struct ahead){0};
+        g->ahead_ends = false;
+    }
     if (q) {
         g->first = q->next;
         if (!g->first)
@@ -335,20 +349,43 @@ static void request_ended(struct engine *g, struct request *q, const struct outc
     request_free(q);
 }
 
+static bool serve_request(struct engine *g, struct request *q, struct err *fault)
+{
+    struct answering a = {.g = g, .q = q};
+    struct decoder_hooks hooks = {must_stop, on_prefill, on_tokens, &a};
+    struct prompt p = {.ids = q->ids, .n = q->n, .keep_at = q->keep_at, .how = &q->how, .submitted_ns = q->submitted_ns};
+    bool ok = decoder_answer(g->decoder, &p, &hooks, &a.out, fault);
+    if (!ok)
+        a.out = (struct outcome){.finish = FINISH_ERROR, .why = *fault};
+    request_ended(g, q, &a.out);
+    return ok && decoder_settle(g->decoder, fault);
+}
+
+static bool ahead_ends(void *arg)
+{
+    struct engine *g = arg;
+    pthread_mutex_lock(&g->lock);
+    bool ends = g->ahead_ends || g->first || atomic_load(&g->closing);
+    pthread_mutex_unlock(&g->lock);
+    return ends;
+}
+
+static bool serve_ahead(struct engine *g, struct ahead *a, struct err *fault)
+{
+    const struct beginning b = {.ids = a->ids, .n = a->n, .keep_at = a->keep_at};
+    bool ok = decoder_read_ahead(g->decoder, &b, ahead_ends, g, fault);
+    free(a->ids);
+    return ok;
+}
+
 /* False with the device's fault. */
 static bool serve(struct engine *g, struct err *fault)
 {
     struct request *q;
+    struct ahead a;
     bool ok = true;
-    while (ok && (q = next_request(g))) {
-        struct answering a = {.g = g, .q = q};
-        struct decoder_hooks hooks = {must_stop, on_prefill, on_tokens, &a};
-        struct prompt p = {.ids = q->ids, .n = q->n, .keep_at = q->keep_at, .how = &q->how, .submitted_ns = q->submitted_ns};
-        ok = decoder_answer(g->decoder, &p, &hooks, &a.out, fault);
-        if (!ok)
-            a.out = (struct outcome){.finish = FINISH_ERROR, .why = *fault};
-        request_ended(g, q, &a.out);
-        ok = ok && decoder_settle(g->decoder, fault);
+    while (ok && ((q = next_request(g, &a)) || a.ids)) {
+        ok = q ? serve_request(g, q, fault) : serve_ahead(g, &a, fault);
         atomic_store(&g->snapshots, decoder_n_snapshots(g->decoder));
     }
     return ok;
@@ -474,6 +511,7 @@ static void engine_free(struct engine *g)
         next = q->next;
         request_free(q);
     }
+    free(g->ahead.ids);
     mailbox_free(&g->events);
     machine_close(g->gpu);
     machine_close(g->host);
@@ -536,6 +574,25 @@ static void *copy(const void *p, int n, size_t size)
     return memcpy(q, p, (size_t)n * size);
 }
 
+/* Under the lock. */
+static void drop_ahead(struct engine *g)
+{
+    free(g->ahead.ids);
+    g->ahead = (struct ahead){0};
+    g->ahead_ends = true;
+}
+
+void engine_read_ahead(struct engine *g, const int32_t *ids, int n_ids, int keep_at)
+{
+    pthread_mutex_lock(&g->lock);
+    drop_ahead(g);
+    if (!g->dead && n_ids > 0) {
+        g->ahead = (struct ahead){.ids = copy(ids, n_ids, sizeof *ids), .n = n_ids, .keep_at = keep_at};
+        pthread_cond_signal(&g->work);
+    }
+    pthread_mutex_unlock(&g->lock);
+}
+
 uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s)
 {
     struct request *q = memory_got(calloc(1, sizeof *q));
@@ -559,6 +616,7 @@ uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep
     } else {
         *g->last = q;
         g->last = &q->next;
+        drop_ahead(g);
         pthread_cond_signal(&g->work);
     }
     pthread_mutex_unlock(&g->lock);
@@ -575,6 +633,7 @@ void engine_interrupt(struct engine *g, uint32_t serial)
     struct outcome o = {.finish = FINISH_INTERRUPTED};
     bool ended = false;
     pthread_mutex_lock(&g->lock);
+    drop_ahead(g);
     if (g->running && g->running->serial == serial && !atomic_load(&g->running->cancelled)) {
         atomic_store(&g->running->cancelled, true);
         o.stats = g->running->stats;

@@ -78,6 +78,7 @@ enum token_how { TOKEN_SAMPLED, TOKEN_DRAFTED };        /* drafted: proposed by 
 
 struct turn_stats {
     int    n_prompt, n_cached;          /* prompt tokens; how many of them were not computed again */
+    int    n_ahead;                     /* of n_cached: those that were read ahead since the last answer */
     int    n_tokens;                    /* generated, stop id included */
     int    n_steps;                     /* decode steps (verification passes) */
     int    drafted[ENGINE_MAX_DEPTH], accepted[ENGINE_MAX_DEPTH];       /* by draft position */
@@ -140,6 +141,10 @@ bool engine_fits(const struct engine_options *o, struct engine_fit *fit, struct 
  * position worth a snapshot: the longest prefix that the next turn will share (0: none).  Returns the serial, > 0; exactly
  * one EV_DONE carries it.  A second submit waits for the first. */
 uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s);
+/* While nothing is asked: the beginning of a prompt that may come is computed, so that its submit finds it there.  Tells nothing,
+ * changes no answer, and ends at the next chunk when there is a submit, an interrupt, or another beginning, which takes its place.
+ * The states at `keep_at` are worth a snapshot.  n_ids 0: nothing is read any more. */
+void engine_read_ahead(struct engine *g, const int32_t *ids, int n_ids, int keep_at);
 /* Ends the submit `serial`, running or waiting: its EV_DONE with FINISH_INTERRUPTED is there when this returns, however long
  * a step takes.  The engine notices at the end of the step or chunk; tokens that were not heard of are not kept. */
 void engine_interrupt(struct engine *g, uint32_t serial);

@@ -123,4 +123,23 @@ end 2> /dev/null
 last=$(ls -t "$tmp"/state/q35chat/sessions/*.jsonl | head -n 1)
 for i in $(seq $((10 * patience))); do grep -q '"stopped":true' "$last" && break; sleep 0.1; done
 has "an answer that loses its terminal is kept" "$(grep -c '"content":"eight"' "$last") $(tail -n 1 "$last")" '"stopped":true'
+
+# Nothing shows when the reading ahead has ended, so it gets more time with every try.  Chunks end at multiples of 64: up to 63
+# tokens, the message and what stands around it are left for Enter.
+left=none
+for pause in 1 2 4 8 16; do
+    begin --no-think --tools all
+    seen "the prompt is there" "> "
+    sleep $pause
+    type 'Hello\r'
+    seen "an answer ends with its figures" " ctx "
+    type '/stats\r'
+    seen "the figures of the prompt" "context  "
+    type '\004'
+    seen "Ctrl-D ends with status 0" "status 0"
+    end
+    left=$(sed -n 's/.*prompt  *\([0-9]*\) tokens, \([0-9]*\) of them from the cache (\2 read ahead).*/\1 \2/p' "$screen" | { read -r all ahead && echo $((all - ahead)); })
+    [ "${left:-1000}" -lt 90 ] && break
+done
+is "what the first prompt begins with is read before Enter" "$([ "${left:-1000}" -lt 90 ] && echo yes || echo "$left are left")" yes
 exit $status

@@ -35,6 +35,8 @@ static struct {
     struct ids prompts[FAKE_MAX];       /* as submitted */
     struct sampling samplings[FAKE_MAX];
     int  keep_at[FAKE_MAX];
+    struct ids ahead;                   /* what was last given to read ahead */
+    int  n_aheads;
     struct tokenizer *tok;
 } fake;
 
@@ -63,6 +65,7 @@ static void fake_reset(void)
     }
     for (int i = 0; i < FAKE_MAX; i++)
         ids_free(&fake.prompts[i]);
+    ids_free(&fake.ahead);
     struct tokenizer *tok = fake.tok;
     memset(&fake, 0, sizeof fake);
     fake.tok = tok;
@@ -142,6 +145,15 @@ uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep
     g->n_prompt = n_ids;
     wake(g);
     return ++g->serial;
+}
+
+void engine_read_ahead(struct engine *g, const int32_t *ids, int n_ids, int keep_at)
+{
+    (void)keep_at;
+    CHECK(!g->running);
+    fake.n_aheads++;
+    fake.ahead.n = 0;
+    ids_append(&fake.ahead, ids, n_ids);
 }
 
 void engine_interrupt(struct engine *g, uint32_t serial)

@@ -62,6 +62,86 @@ static void test_chat__the_next_turn_drops_the_reasoning_and_keeps_the_answer(vo
     end(&t);
 }
 
+static void wait_until_ready(struct talk *t)
+{
+    while (!chat_ready(t->c))
+        step(t);
+}
+
+/* What was given to read ahead begins the prompt that then came, and lacks only `rest` tokens of it. */
+static void assert_begins(int k, int rest)
+{
+    assert_true(fake.ahead.n > 0 && fake.ahead.n <= fake.prompts[k].n);
+    assert_memory_equal(fake.ahead.data, fake.prompts[k].data, (size_t)fake.ahead.n * sizeof(int32_t));
+    assert_int_equal(fake.prompts[k].n - fake.ahead.n, rest);
+}
+
+static void test_chat__what_the_next_prompt_begins_with_is_read_ahead(void **state)
+{
+    static const struct chat_front front = {.tools = "all", .reads_ahead = true};
+    struct talk t;
+    struct err e = {0};
+    (void)state;
+    begin(&t);
+    set(&t, OPT_system, "Be brief.");
+    set(&t, OPT_max_tokens, "0");
+    fake_say("R1\n</think>\n\nA1");
+    fake_say("R2\n</think>\n\nA2");
+    fake_say("R3\n</think>\n\nA3");
+    fake_end("no end", FINISH_STOP, true);
+    start_with(&t, &front);
+    wait_until_ready(&t);
+    assert_int_equal(fake.n_aheads, 1);         /* system prompt and tools, once */
+    submit(&t, "Q1");
+    int rest = fake.prompts[0].n - fake.ahead.n;
+    assert_begins(0, rest);
+    assert_true(rest < 30);
+    finish_turn(&t);
+    assert_int_equal(fake.n_aheads, 2);         /* with the answer, without its reasoning */
+    submit(&t, "Q2");
+    assert_begins(1, rest);
+    finish_turn(&t);
+    assert_int_equal(fake.n_aheads, 3);
+    step(&t);
+    assert_int_equal(fake.n_aheads, 3);         /* nothing has changed */
+
+    assert_true(chat_undo(t.c, &t.s.text, &e));
+    step(&t);
+    assert_int_equal(fake.n_aheads, 4);
+    set(&t, OPT_system, "Be loud.");
+    step(&t);
+    assert_int_equal(fake.n_aheads, 5);
+    submit(&t, "Q3");
+    assert_begins(2, rest);
+    finish_turn(&t);
+
+    int before = fake.n_aheads;
+    submit(&t, "Q4");
+    step(&t);
+    chat_interrupt(t.c);
+    finish_turn(&t);
+    assert_int_equal(chat_rest(t.c), CHAT_STOPPED);
+    assert_int_equal(fake.n_aheads, before);    /* it may go on: what the engine holds of it stays */
+    end(&t);
+}
+
+static void test_chat__nothing_is_read_ahead_when_that_is_off_or_nobody_types(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const struct chat_front front = {.tools = "all", .reads_ahead = i == 0};
+        struct talk t;
+        begin(&t);
+        set(&t, OPT_read_ahead, i ? "on" : "off");
+        fake_say("R\n</think>\n\nA");
+        start_with(&t, &front);
+        wait_until_ready(&t);
+        ask(&t, "Q");
+        assert_int_equal(fake.n_aheads, 0);
+        end(&t);
+    }
+}
+
 static void test_chat__a_turn_says_what_it_took_of_the_meter(void **state)
 {
     struct talk t;
@@ -898,6 +978,8 @@ int main(void)
         cmocka_unit_test(test_chat__a_missing_tokenizer_is_fatal_with_its_name),
         cmocka_unit_test(test_chat__figures_count_tokens_after_the_first),
         cmocka_unit_test(test_chat__sampling_is_the_users_then_the_checkpoints_then_the_cards),
+        cmocka_unit_test(test_chat__what_the_next_prompt_begins_with_is_read_ahead),
+        cmocka_unit_test(test_chat__nothing_is_read_ahead_when_that_is_off_or_nobody_types),
         cmocka_unit_test(test_chat__a_loaded_conversation_goes_on_with_the_same_prompt),
         cmocka_unit_test(test_chat__bytes_that_are_not_text_become_replacement_characters),
     };

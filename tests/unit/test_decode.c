@@ -296,6 +296,92 @@ static void test_decode__an_interrupted_prompt_goes_on_where_it_stopped(void **s
     decoder_close(d);
 }
 
+static struct beginning beginning_of(const int32_t *ids, int n, int keep_at)
+{
+    return (struct beginning){.ids = ids, .n = n, .keep_at = keep_at};
+}
+
+static void read_ahead(struct decoder *d, const int32_t *ids, int n, int keep_at, int stop_after)
+{
+    struct heard h = {.stop_after = stop_after};
+    struct beginning b = beginning_of(ids, n, keep_at);
+    struct err e;
+    assert_true(decoder_read_ahead(d, &b, hear_stop, &h, &e));
+    assert_int_equal(decoder_timeline(d)->n, decoder_timeline(d)->n_run);
+}
+
+/* Chunks end where they would without: at multiples of 64. */
+static void test_decode__what_was_read_ahead_is_not_read_again_wherever_it_was_stopped(void **state)
+{
+    (void)state;
+    int32_t ids[300];
+    struct sampling how = {.max_tokens = 5, .draft_depth = -1};
+    random_ids(ids, 300);
+    struct ids want = {0};
+    oracle(ids, 290, &how, &want);
+    for (int stop = 0; stop < 8; stop++) {
+        struct decoder *d = open_decoder(2, 64, 4);
+        struct heard h = {.stop_after = -1};
+        read_ahead(d, ids, 280, 280, stop);
+        int have = decoder_timeline(d)->n_run;
+        assert_int_equal(have, stop < 1 ? 0 : stop < 6 ? 64 * (stop - 1) : 256);
+        long before = fake.rows_run;
+        struct outcome out = ask(d, ids, 290, 285, &how, &h);
+        assert_int_equal(out.stats.n_cached, have);
+        assert_int_equal(out.stats.n_ahead, have);
+        if (!fake.fused)
+            assert_true(fake.rows_run - before < 290 - have + 20);
+        assert_same_ids(&h.ids, &want);
+        heard_free(&h);
+        h = (struct heard){.stop_after = -1};
+        assert_int_equal(ask(d, ids, 290, 285, &how, &h).stats.n_ahead, 0);    /* counted once */
+        heard_free(&h);
+        decoder_close(d);
+    }
+    ids_free(&want);
+}
+
+static void test_decode__a_wrong_guess_costs_no_refill_of_the_head(void **state)
+{
+    (void)state;
+    int32_t ids[300];
+    struct decoder *d = open_decoder(2, 64, 4);
+    struct sampling how = {.max_tokens = 5, .draft_depth = -1};
+    struct heard h = {.stop_after = -1};
+    struct ids want = {0};
+    random_ids(ids, 300);
+    read_ahead(d, ids, 280, 150, -1);
+    ids[160] ^= 1;                      /* something else is said */
+    oracle(ids, 290, &how, &want);
+    struct outcome out = ask(d, ids, 290, 285, &how, &h);
+    assert_int_equal(out.stats.n_cached, 128);
+    assert_int_equal(out.stats.n_ahead, 128);
+    assert_same_ids(&h.ids, &want);
+    heard_free(&h);
+
+    int n = decoder_timeline(d)->n;     /* what is there already gives up nothing */
+    struct beginning b = beginning_of(ids, 286, 286);
+    struct err e;
+    h = (struct heard){.stop_after = -1};
+    assert_true(decoder_read_ahead(d, &b, hear_stop, &h, &e));
+    assert_int_equal(decoder_timeline(d)->n, n);
+    ids_free(&want);
+    decoder_close(d);
+}
+
+static void walk_ahead(struct decoder *d, const int32_t *ids, int n, const struct timeline *t)
+{
+    int32_t other[CTX];
+    struct heard h = {.stop_after = pick_below(2) ? -1 : pick_below(6)};
+    struct err e;
+    int same = pick_below(2) ? n : pick_below(n + 1);
+    memcpy(other, ids, (size_t)n * sizeof *ids);
+    random_ids(other + same, n - same);
+    struct beginning b = beginning_of(other, n, pick_below(n + 1));
+    assert_true(decoder_read_ahead(d, &b, hear_stop, &h, &e));
+    assert_true(t->n - t->n_run <= 1);
+}
+
 /* A long random life of one decoder: every answer must be the one that a fresh, depth 0, cache-free model would give. */
 static void walk(int depth, int n_snapshots, int rounds)
 {
@@ -327,6 +413,8 @@ static void walk(int depth, int n_snapshots, int rounds)
             how.repetition_penalty = 1.1f;
             how.seed = (uint64_t)round;
         }
+        if (!pick_below(3))             /* a beginning of it, or of something else */
+            walk_ahead(d, ids, pick_below(n + 1), t);
         struct heard h = {.stop_after = pick_below(3) ? -1 : pick_below(12), .deaf_at = pick_below(4) ? 0 : 1 + pick_below(8)};
         struct ids want = {0};
         enum finish f = oracle(ids, n, &how, &want);
@@ -633,6 +721,8 @@ int main(void)
         cmocka_unit_test(test_decode__a_longer_prompt_computes_only_what_is_new),
         cmocka_unit_test(test_decode__regenerate_refills_from_the_kept_position),
         cmocka_unit_test(test_decode__an_interrupted_prompt_goes_on_where_it_stopped),
+        cmocka_unit_test(test_decode__what_was_read_ahead_is_not_read_again_wherever_it_was_stopped),
+        cmocka_unit_test(test_decode__a_wrong_guess_costs_no_refill_of_the_head),
         cmocka_unit_test(test_decode__rewind_edit_and_interrupt_never_change_an_answer),
         cmocka_unit_test(test_decode__bad_prompts_are_refused_and_nothing_is_lost),
         cmocka_unit_test(test_decode__a_nan_ends_the_answer_and_the_next_one_starts_clean),

@@ -421,6 +421,68 @@ static void test_engine__going_back_into_the_middle_of_an_answer_computes_little
     log_close(&l);
 }
 
+/* The answer is the same, and every submit is answered, wherever the reading ahead is when it comes. */
+static void test_engine__a_submit_ends_the_reading_ahead_at_any_point(void **state)
+{
+    (void)state;
+    int32_t ids[700], other[700];
+    struct log plain, l;
+    struct sampling how = {.max_tokens = 10, .draft_depth = -1};
+    for (int i = 0; i < 700; i++) {
+        ids[i] = i * 7 % 16;
+        other[i] = i * 5 % 16;
+    }
+    log_open(&plain, &options);
+    uint32_t want = engine_submit(plain.g, ids, 700, 690, &how);
+    wait_for_done(&plain, want);
+    fake.row_us = 20;
+    log_open(&l, &options);
+    for (int round = 0; round < 40; round++) {
+        engine_read_ahead(l.g, other, 700, 700);        /* so that there is something to read each time */
+        usleep((useconds_t)(round % 8 * 1000));
+        engine_read_ahead(l.g, ids, 680, 680);
+        usleep((useconds_t)(round / 8 * 3000));
+        if (round % 3 == 0)
+            engine_read_ahead(l.g, NULL, 0, 0);
+        uint32_t a = engine_submit(l.g, ids, 700, 690, &how);
+        wait_for_done(&l, a);
+        assert_int_equal(l.last_done[a].finish, FINISH_LENGTH);
+        assert_int_equal(l.ids[a].n, 10);
+        assert_memory_equal(l.ids[a].data, plain.ids[want].data, 10 * sizeof *ids);
+    }
+    assert_int_equal(l.after_done, 0);
+    engine_read_ahead(l.g, other, 700, 700);            /* and closing does not wait for it */
+    log_close(&l);
+    log_close(&plain);
+}
+
+static void test_engine__what_was_read_ahead_is_counted(void **state)
+{
+    (void)state;
+    int32_t ids[300] = {0};
+    struct log l;
+    struct sampling how = {.max_tokens = 1};
+    uint32_t a = 0;
+    log_open(&l, &options);
+    while (!l.ready) {
+        assert_true(engine_wait(l.g, 10000));
+        drain(&l);
+    }
+    int most = 0;
+    for (int i = 0; i < 100 && most < 256; i++) {       /* nothing tells when it has ended: a submit that comes too soon ends it */
+        ids[0] = i % 16;
+        engine_read_ahead(l.g, ids, 290, 290);
+        usleep(1000u << (i < 8 ? i : 8));
+        a = engine_submit(l.g, ids, 300, 295, &how);
+        wait_for_done(&l, a);
+        assert_int_equal(l.last_done[a].stats.n_ahead, l.last_done[a].stats.n_cached);
+        most = l.last_done[a].stats.n_ahead;
+        assert_true(most % 64 == 0);
+    }
+    assert_int_equal(most, 256);
+    log_close(&l);
+}
+
 static void test_engine__bias_is_copied_and_bans(void **state)
 {
     (void)state;
@@ -520,6 +582,8 @@ int main(void)
         cmocka_unit_test_setup(test_engine__a_device_fault_is_fatal, reset),
         cmocka_unit_test_setup(test_engine__a_refused_prompt_says_why_and_the_engine_lives_on, reset),
         cmocka_unit_test_setup(test_engine__going_back_into_the_middle_of_an_answer_computes_little, reset),
+        cmocka_unit_test_setup(test_engine__a_submit_ends_the_reading_ahead_at_any_point, reset),
+        cmocka_unit_test_setup(test_engine__what_was_read_ahead_is_counted, reset),
         cmocka_unit_test_setup(test_engine__bias_is_copied_and_bans, reset),
         cmocka_unit_test_setup(test_engine__padding_ids_are_never_picked, reset),
         cmocka_unit_test_setup(test_engine__bad_options_are_refused_before_anything_is_read, reset),

@@ -376,7 +376,7 @@ static bool resume(struct tui *t, struct err *e)
 static bool open_chat(struct tui *t, struct err *e)
 {
     static const struct chat_front front = {.can_ask = true, .keeps = true, .attaches = true, .inspects = true, .enter_continues = true,
-                                            .tools = "all"};
+                                            .reads_ahead = true, .tools = "all"};
     struct chat *c = chat_open(t->o, &front, e);
     if (!c)
         return false;
