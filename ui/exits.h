@@ -7,7 +7,7 @@
 /* EXIT(number, NAME, meaning) */
 #define EXITS(EXIT) \
     EXIT(0,   ANSWERED,    "answered; the chat was left") \
-    EXIT(1,   FAILED,      "failed while running; -x found no code block; a line of --batch failed") \
+    EXIT(1,   FAILED,      "failed while running; the conversation could not be saved; -x found no code block; a line of --batch failed") \
     EXIT(2,   USAGE,       "usage: an option, the config file, a file that cannot be read, no prompt, a stdin that stays silent") \
     EXIT(3,   MODEL,       "the model cannot be had: not there, damaged, too little memory, the GPU failed") \
     EXIT(4,   TOO_LONG,    "the prompt is longer than the context") \

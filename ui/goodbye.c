@@ -1,8 +1,10 @@
 #include "ui/goodbye.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/unicode.h"
+#include "ui/exits.h"
 
 /* As a shell takes it. */
 static void add_word(struct buf *out, const char *s)
@@ -29,4 +31,13 @@ void goodbye_add(const struct chat *c, struct buf *out)
     }
     buf_free(&name);
     buf_free(&word);
+}
+
+int goodbye_status(struct chat *c, int status)
+{
+    struct err e = {0};
+    if (chat_keep(c, &e))
+        return status;
+    fprintf(stderr, "q35chat: %s\n", e.msg);
+    return EXIT_FAILED;
 }

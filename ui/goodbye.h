@@ -7,5 +7,7 @@
 
 /* "q35chat -r NAME goes on with this conversation", with a line end; nothing if it is not kept or nothing was said. */
 void goodbye_add(const struct chat *c, struct buf *out);
+/* The last attempt to save what is not saved: fails with a sentence on stderr, then the program's status is EXIT_FAILED. */
+int goodbye_status(struct chat *c, int status);
 
 #endif

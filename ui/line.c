@@ -600,6 +600,7 @@ int line_run(struct options *o)
         goodbye_add(l.chat, &text);
     turn_say(&l.turn, buf_str(&text));
     close_editor(&l);
+    status = goodbye_status(l.chat, status);
     turn_free(&l.turn);
     buf_free(&text);
     chat_close(l.chat);

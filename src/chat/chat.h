@@ -228,6 +228,10 @@ bool chat_rename(struct chat *c, const char *title, struct err *e);
 const char *chat_title(const struct chat *c);
 /* The disk failed, the file lacks something: tried again at the end of every turn. */
 bool chat_unsaved(const struct chat *c);
+/* Tries it now.  False: it is not saved, and why. */
+bool chat_keep(struct chat *c, struct err *e);
+/* False, once until something more is said: it is not saved, and leaving would lose it. */
+bool chat_may_quit(struct chat *c, struct err *e);
 bool chat_export(const struct chat *c, const char *format, struct buf *out, struct err *e);    /* "md", "json", "txt" */
 
 const struct chat_info *chat_info(const struct chat *c);                /* NULL before CHAT_READY */

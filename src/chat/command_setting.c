@@ -289,6 +289,5 @@ enum command_result command_keys(struct typed *c)
 
 enum command_result command_quit(struct typed *c)
 {
-    (void)c;
-    return COMMAND_QUIT;
+    return chat_may_quit(c->chat, &c->e) ? COMMAND_QUIT : command_refused(c);
 }

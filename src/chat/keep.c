@@ -175,16 +175,24 @@ void keep_mark(struct chat *c, struct entry *m, int file, enum mark mark)
         kept(c, session_mark(s, m, file, &e), &e);
 }
 
+/* The file was written anew: of an answer under way it has nothing, and gets it with the next drain. */
+static void written_anew(struct chat *c)
+{
+    c->unsaved = false;
+    c->on_disk = (struct on_disk){.due_ns = c->serial ? 1 : 0};
+}
+
+static bool retry(struct chat *c, struct err *e)
+{
+    if (c->session ? session_rewrite(c->session, &c->t, e) : (c->session = own_session(c, e)) != NULL)
+        written_anew(c);
+    return !c->unsaved;
+}
+
 void keep_retry(struct chat *c)
 {
     struct buf note = {0};
-    if (!c->unsaved)
-        return;
-    if (c->session)
-        c->unsaved = !session_rewrite(c->session, &c->t, NULL);
-    else
-        c->unsaved = !(c->session = own_session(c, NULL));
-    if (c->unsaved)
+    if (!c->unsaved || !retry(c, NULL))
         return;
     buf_addf(&note, "this conversation is saved again, in %s", session_path(c->session));
     round_post(c, CHAT_NOTE, note.data);
@@ -196,6 +204,24 @@ bool chat_unsaved(const struct chat *c)
     return c->unsaved;
 }
 
+bool chat_keep(struct chat *c, struct err *e)
+{
+    struct err why = {0};
+    if (!c->unsaved || retry(c, &why))
+        return true;
+    return c->session ? err_set(e, "what was said since the disk failed is not saved: %s", why.msg)
+                      : err_set(e, "this conversation is not saved: %s", why.msg);
+}
+
+bool chat_may_quit(struct chat *c, struct err *e)
+{
+    struct err why = {0};
+    if (chat_keep(c, &why) || c->warned)
+        return true;
+    c->warned = true;
+    return err_set(e, "/save PATH keeps this conversation somewhere else, /quit again leaves without it; %s", why.msg);
+}
+
 bool chat_save(struct chat *c, const char *name, struct err *e)
 {
     struct session *s = fresh_session(c, name, e);
@@ -203,7 +229,7 @@ bool chat_save(struct chat *c, const char *name, struct err *e)
         return false;
     session_close(c->session);
     c->session = s;
-    c->unsaved = false;
+    written_anew(c);
     return true;
 }
 

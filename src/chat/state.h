@@ -64,6 +64,7 @@ struct chat {
     bool              keep;             /* a session is made for the first message */
     const char       *save_as;          /* the name of the first session; NULL: made from the date */
     bool              unsaved;          /* the file lacks something */
+    bool              warned;           /* ... and the user was told when he wanted to leave */
     enum { BEHIND, INSTEAD, BESIDE } place;     /* of the next entry, against the one that the path in the file still ends with */
     struct memo      *memo;
     struct outbox     out;

@@ -551,14 +551,10 @@ static void do_save(uint32_t a, uint32_t b)
     char name[32];
     struct past p = leave();
     (void)b;
-    if (chat_busy(w.c)) {               /* the commands do not get there */
-        left(p, false);
-        return;
-    }
     snprintf(name, sizeof name, "s%u", a % 4 ? (unsigned)w.n_files++ : a % 16);
     bool ok = chat_save(w.c, name, &e), was_unsaved = !w.was_saved;
     refused(ok, &e);
-    left(p, ok && !was_unsaved);
+    left(p, ok && !was_unsaved && w.was_idle);
 }
 
 static void do_load(uint32_t a, uint32_t b)
@@ -757,9 +753,11 @@ static void note_before(void)
     w.gave_back = w.elsewhere = false;
 }
 
-static size_t without_blanks(const char *s)
+/* Of a stopped answer, what stays when it goes on: half a call becomes a call, and blanks at the end are none of its text. */
+static size_t lasting(const char *s)
 {
-    size_t n = strlen(s);
+    const char *call = strstr(s, "<tool_call>");
+    size_t n = call ? (size_t)(call - s) : strlen(s);
     while (n && strchr(" \n", s[n - 1]))
         n--;
     return n;
@@ -776,7 +774,7 @@ static void nothing_is_lost(const struct transcript *t, bool killed)
             continue;
         if (newest && b->role == ROLE_USER && (killed || (w.gave_back && !strcmp(w.taken_back, b->text))))
             continue;
-        if (newest && m && b->stopped && m->m.role == ROLE_ASSISTANT && !strncmp(m->m.content.p, b->text, without_blanks(b->text)))
+        if (newest && m && b->stopped && m->m.role == ROLE_ASSISTANT && !strncmp(m->m.content.p, b->text, lasting(b->text)))
             continue;
         failed("message %d is gone: \"%s\" (now \"%s\")", i, b->text, m ? m->m.content.p : "");
     }

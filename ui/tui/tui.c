@@ -467,9 +467,11 @@ int tui_run(struct options *o)
     close_screen(&t);
     if (!open || t.app.fatal.len)
         fprintf(stderr, "q35chat: %s\n", open ? t.app.fatal.data : e.msg);
-    if (t.ending)
+    if (t.app.chat)
+        status = goodbye_status(t.app.chat, status);
+    if (t.ending && status == EXIT_ANSWERED)
         end_by_signal(t.ending);
-    else if (open)
+    else if (open && !t.ending)
         print_farewell(&t);
     if (!open || t.app.phase.kind == PHASE_DEAD)
         status = !open && t.app.chat ? EXIT_FAILED : EXIT_MODEL;
