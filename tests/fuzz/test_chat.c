@@ -517,21 +517,25 @@ static struct past leave(void)
     return (struct past){strdup(chat_saved_as(w.c) ? chat_saved_as(w.c) : ""), lines_of(&w.c->t)};
 }
 
+static void forget_past(struct past *p)
+{
+    free(p->path);
+    free(p->text);
+    *p = w.past[--w.n_past];
+}
+
+/* What was known of the same file is out of date, whether this is kept or not. */
 static void left(struct past p, bool ok)
 {
-    if (!ok || !*p.path || w.n_past == MAX_PAST) {
-        free(p.path);
-        free(p.text);
+    for (int i = w.n_past - 1; i >= 0; i--)
+        if (!strcmp(w.past[i].path, p.path))
+            forget_past(&w.past[i]);
+    if (ok && *p.path && w.n_past < MAX_PAST) {
+        w.past[w.n_past++] = p;
         return;
     }
-    for (int i = 0; i < w.n_past; i++)
-        if (!strcmp(w.past[i].path, p.path)) {
-            free(w.past[i].path);
-            free(w.past[i].text);
-            w.past[i] = p;
-            return;
-        }
-    w.past[w.n_past++] = p;
+    free(p.path);
+    free(p.text);
 }
 
 static void do_new(uint32_t a, uint32_t b)
