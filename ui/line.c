@@ -25,13 +25,14 @@
 #include "ui/goodbye.h"
 #include "ui/interrupt.h"
 #include "ui/tui/history.h"
+#include "ui/tui/look.h"
 #include "ui/turn.h"
 
 struct line {
     struct turn turn;                   /* first: `ask` gets back from it to us */
     struct options *o;
     struct chat *chat;
-    EditLine *el;
+    EditLine *el;                       /* NULL: the terminal edits its lines, so that nothing is drawn again */
     History  *history;                  /* libedit's, filled from the one of both front ends: */
     struct history *past;
     const char *prompt;
@@ -41,6 +42,7 @@ struct line {
     bool interrupted, hung_up;
     bool pastes;                        /* the terminal brackets them */
     struct winsize size;                /* of the terminal, as libedit knows it */
+    struct termios usual;               /* of the terminal, before an answer */
 };
 
 #define PASTE_BEGIN "\033[200~"
@@ -53,6 +55,18 @@ static bool begins_mark(const struct buf *b)
 {
     size_t n = b->len < MARK ? b->len : MARK;
     return !strncmp(b->data, PASTE_BEGIN, n) || !strncmp(b->data, PASTE_END, n);
+}
+
+/* What happens while the user types stands on lines of its own. */
+static void interject(struct line *l, const struct chat_event *ev)
+{
+    fputc('\n', stdout);
+    turn_event(&l->turn, ev);
+    if (l->el)
+        el_set(l->el, EL_REFRESH);
+    else
+        fputs(l->prompt, stdout);
+    fflush(stdout);
 }
 
 /* Reads what is there into `typed`, after waiting for it.  While the user thinks, the model loads. */
@@ -74,11 +88,10 @@ static bool wait_key(struct line *l, int timeout_ms)
         }
         const struct chat_event *ev = chat_drain(l->chat, &n);
         for (int i = 0; i < n; i++)
-            if (ev[i].kind == CHAT_FATAL || ev[i].kind == CHAT_NOTE) {
-                fputc('\n', stdout);
-                turn_event(&l->turn, &ev[i]);
-                el_set(l->el, EL_REFRESH);
-            }
+            if (ev[i].kind == CHAT_FATAL || ev[i].kind == CHAT_NOTE)
+                interject(l, &ev[i]);
+            else
+                waiting_event(&l->turn.waiting, &ev[i], false);
         if (!fds[0].revents)
             continue;
         ssize_t got = read(0, chunk, sizeof chunk);
@@ -252,12 +265,59 @@ static unsigned char complete(EditLine *el, int key)
 
 /* --- a message -------------------------------------------------------------------------------------------------- */
 
+/* What keys like Up send is no text, nor is another control character. */
+static void add_typed(struct buf *out, const char *s, size_t n)
+{
+    size_t from = out->len;
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] == '\033' && i + 1 < n && (s[i + 1] == '[' || s[i + 1] == 'O'))
+            for (i += 2; i < n && (s[i] < '@' || s[i] > '~');)
+                i++;
+        else if (((unsigned char)s[i] >= 32 && s[i] != 127) || s[i] == '\t')
+            buf_addc(out, s[i]);
+    }
+    struct buf text = {0};
+    unicode_replace(&text, buf_str(out) + from, out->len - from);
+    out->len = from;
+    buf_add(out, buf_str(&text), text.len);
+    buf_free(&text);
+}
+
+/* A line that the terminal has edited.  What was typed during an answer was not echoed. */
+static bool read_plain(struct line *l, struct buf *out)
+{
+    enum { MOST = 4095 };               /* what the terminal keeps of a line */
+    const char *end = l->typed.len ? memchr(l->typed.data, '\n', l->typed.len) : NULL;
+    bool ahead = end;
+    fputs(l->prompt, stdout);
+    fflush(stdout);
+    for (; !end; end = l->typed.len ? memchr(l->typed.data, '\n', l->typed.len) : NULL)
+        if (l->hung_up || (!wait_key(l, -1) && l->interrupted)) {
+            buf_reset(&l->typed);
+            fputc('\n', stdout);
+            fflush(stdout);
+            return false;
+        }
+    size_t n = (size_t)(end - l->typed.data), from = out->len;
+    add_typed(out, l->typed.data, n);
+    buf_consume(&l->typed, n + 1);
+    if (ahead)
+        printf("%.*s\n", (int)(out->len - from), buf_str(out) + from);
+    if (n < MOST)
+        return true;
+    turn_say(&l->turn, "the terminal keeps 4095 bytes of a line and this one was longer; it was not sent.  @FILE sends a long text\n");
+    l->interrupted = true;
+    return false;
+}
+
 /* One line without its end into `out`; false at Ctrl-C, Ctrl-D or the end of the terminal. */
 static bool read_line(struct line *l, const char *prompt, struct buf *out)
 {
     int n;
     l->prompt = prompt;
     l->broken_line = false;
+    if (!l->el)
+        return read_plain(l, out);
     follow_size(l);
     if (l->pastes)
         fputs("\033[?2004h", stdout);
@@ -286,7 +346,7 @@ static bool read_message(struct line *l, struct buf *out)
 {
     enum { FENCE = 3 };
     buf_reset(out);
-    if (!read_line(l, "> ", out))
+    if (!read_line(l, l->turn.speaks ? "You: " : "> ", out))
         return false;
     bool fenced = out->len >= FENCE && !memcmp(out->data, "\"\"\"", FENCE);
     if (fenced)
@@ -302,7 +362,7 @@ static bool read_message(struct line *l, struct buf *out)
             break;
         if (out->len || !fenced)
             buf_addc(out, '\n');
-        if (!read_line(l, ". ", out))
+        if (!read_line(l, l->turn.speaks ? "You, next line: " : ". ", out))
             return false;
     }
     while (out->len && isspace((unsigned char)out->data[out->len - 1]))
@@ -335,17 +395,28 @@ static void recall(struct line *l)
 }
 
 /* While an answer runs, what is typed waits for the next prompt instead of mixing with the text. */
-static void quiet_keys(bool quiet)
+static void quiet_keys(struct line *l)
 {
-    static struct termios usual;
     struct termios t;
-    if (quiet && tcgetattr(0, &usual) == 0) {
-        t = usual;
-        t.c_lflag &= ~(tcflag_t)(ECHO | ICANON);
-        tcsetattr(0, TCSANOW, &t);
-    } else if (!quiet) {
-        tcsetattr(0, TCSANOW, &usual);
+    if (tcgetattr(0, &l->usual))
+        return;
+    t = l->usual;
+    t.c_lflag &= ~(tcflag_t)(l->el ? ECHO | ICANON : ECHO);
+    tcsetattr(0, TCSANOW, &t);
+}
+
+/* Whole lines that came meanwhile are taken first: they were not echoed. */
+static void usual_keys(struct line *l)
+{
+    char chunk[1024];
+    struct pollfd in = {.fd = 0, .events = POLLIN};
+    for (ssize_t n = 1; !l->el && n > 0 && poll(&in, 1, 0) > 0;) {
+        n = read(0, chunk, sizeof chunk);
+        if (n > 0)
+            buf_add(&l->typed, chunk, (size_t)n);
+        l->hung_up = l->hung_up || n == 0;
     }
+    tcsetattr(0, TCSANOW, &l->usual);
 }
 
 /* Only a clear word decides: a message typed at the wrong moment must not. */
@@ -372,11 +443,13 @@ static enum chat_answer ask(struct turn *t, const char *name, const char *argume
     (void)arguments;                    /* stands on the screen already */
     tcflush(0, TCIFLUSH);
     buf_reset(&l->typed);
+    if (!l->el)
+        usual_keys(l);
     buf_addf(&answer, "run %s?  y: yes, n: no, always: not asked again in this chat\n", name);
     turn_say(t, answer.data);
     buf_reset(&answer);
     bool known = false;
-    while (!known && read_line(l, "[y/n/always] ", &answer)) {
+    while (!known && read_line(l, t->speaks ? "Your answer: " : "[y/n/always] ", &answer)) {
         known = decision(buf_str(&answer), &result);
         buf_reset(&answer);
     }
@@ -385,7 +458,7 @@ static enum chat_answer ask(struct turn *t, const char *name, const char *argume
         chat_interrupt(l->chat);
     }
     buf_free(&answer);
-    quiet_keys(true);                   /* libedit has left the terminal as it was before the turn */
+    quiet_keys(l);                      /* libedit has left the terminal as it was before the turn */
     return result;
 }
 
@@ -393,9 +466,9 @@ static enum chat_answer ask(struct turn *t, const char *name, const char *argume
 
 static void run_turn(struct line *l)
 {
-    quiet_keys(true);
+    quiet_keys(l);
     turn_run(&l->turn);
-    quiet_keys(false);
+    usual_keys(l);
 }
 
 /* Puts text into the input as if it had been pasted.  Control characters are not put: one could end the paste. */
@@ -412,6 +485,15 @@ static void put_back(struct line *l, const struct buf *text)
     l->typed = keys;
 }
 
+/* A terminal that edits its lines cannot be given one. */
+static void say_again(struct line *l, const struct buf *text)
+{
+    struct buf told = {0};
+    buf_addf(&told, "it was: %s\nwhat is typed next takes its place\n", buf_str(text));
+    turn_say(&l->turn, told.data);
+    buf_free(&told);
+}
+
 /* Where one is in the conversation: the last message and its answer. */
 static void show_end(struct line *l)
 {
@@ -419,7 +501,8 @@ static void show_end(struct line *l)
     int n = chat_n_messages(l->chat);
     for (int i = n > 2 ? n - 2 : 0; i < n; i++) {
         struct chat_message m = chat_message(l->chat, i);
-        buf_addf(&text, "%s%s%s\n", !strcmp(m.role, "user") ? "> " : "", m.text, m.stopped ? " [stopped]" : "");
+        bool user = !strcmp(m.role, "user");
+        buf_addf(&text, "%s%s%s\n", l->turn.speaks ? user ? "You: " : "Answer: " : user ? "> " : "", m.text, m.stopped ? " [stopped]" : "");
     }
     turn_say(&l->turn, buf_str(&text));
     buf_free(&text);
@@ -429,7 +512,11 @@ static void show_end(struct line *l)
 static void do_without_screen(struct line *l, const char *command)
 {
     struct buf text = {0};
-    if (!strcmp(command, "keys"))
+    if (!strcmp(command, "keys") && !l->el)
+        buf_adds(&text, "Enter     sends; a line that ends in \\ goes on in the next one, so do lines between two \"\"\"\n"
+                        "          Backspace, Ctrl-W and Ctrl-U take back a letter, a word, the line\n"
+                        "Ctrl-C    stops the answer, which is kept; clears the line; Ctrl-D ends\n");
+    else if (!strcmp(command, "keys"))
         buf_adds(&text, "Enter     sends; a line that ends in \\ goes on in the next one, so do lines between two \"\"\" and a paste\n"
                         "Tab       completes commands, options and files; Ctrl-R searches what was typed before\n"
                         "Ctrl-C    stops the answer, which is kept; clears the line; Ctrl-D ends\n");
@@ -472,7 +559,9 @@ static bool take_message(struct line *l, const char *typed)
     struct err e = {0};
     const char *message;
     enum command_result r = command_run(l->chat, l->o, typed, &message, &out);
-    if (r == COMMAND_EDIT)
+    if (r == COMMAND_EDIT && !l->el)
+        say_again(l, &out);
+    else if (r == COMMAND_EDIT)
         put_back(l, &out);
     else if (r == COMMAND_SCREEN)
         do_without_screen(l, message);
@@ -511,16 +600,18 @@ static void banner(struct line *l)
 static void open_editor(struct line *l)
 {
     HistEvent ev;
-    const char *term = getenv("TERM");
-    /* libedit turns characters into bytes by the locale; ours are UTF-8 whatever it says */
-    if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8"))
-        setlocale(LC_CTYPE, "C.UTF-8");
-    l->pastes = isatty(1) && term && strcmp(term, "dumb");
-    l->el = el_init("q35chat", stdin, isatty(1) ? stdout : stderr, stderr);
     l->history = history_init();
     history(l->history, &ev, H_SETSIZE, options_int(l->o, OPT_history_size));
     history(l->history, &ev, H_SETUNIQUE, 1);
     recall(l);
+    if (l->turn.speaks || look_is_plain(getenv("TERM")))
+        return;
+    l->turn.recalls = true;
+    /* libedit turns characters into bytes by the locale; ours are UTF-8 whatever it says */
+    if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8"))
+        setlocale(LC_CTYPE, "C.UTF-8");
+    l->pastes = isatty(1);
+    l->el = el_init("q35chat", stdin, isatty(1) ? stdout : stderr, stderr);
     ioctl(0, TIOCGWINSZ, &l->size);
     el_set(l->el, EL_CLIENTDATA, l);
     el_set(l->el, EL_PROMPT, give_prompt);
@@ -535,7 +626,8 @@ static void open_editor(struct line *l)
 
 static void close_editor(struct line *l)
 {
-    el_end(l->el);
+    if (l->el)
+        el_end(l->el);
     history_end(l->history);
     history_close(l->past);
     buf_free(&l->typed);

@@ -131,12 +131,6 @@ static void usual_stacks(void)
     pthread_attr_destroy(&a);
 }
 
-static bool accessible(void)
-{
-    const char *wanted = getenv("ACCESSIBLE");
-    return wanted && *wanted && strcmp(wanted, "0") && strcmp(wanted, "false");
-}
-
 static int refuse_screen(const char *why)
 {
     fprintf(stderr, "q35chat: --tui cannot be had here: %s\n", why);
@@ -152,8 +146,8 @@ static int talk(struct options *o)
         return line_run(o);
     if (options_on(o, OPT_tui) && !can)
         return refuse_screen(why.msg);
-    if (can && accessible() && !options_on(o, OPT_tui))
-        can = err_set(&why, "ACCESSIBLE is set");
+    if (can && options_on(o, OPT_accessible) && !options_on(o, OPT_tui))
+        can = err_set(&why, getenv("ACCESSIBLE") ? "ACCESSIBLE is set" : "the option accessible is on");
     if (can)
         return tui_run(o);
     fprintf(stderr, "line mode: %s\n", why.msg);

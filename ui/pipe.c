@@ -17,7 +17,7 @@
 #include "ui/interrupt.h"
 #include "ui/prompt.h"
 #include "ui/reply.h"
-#include "ui/turn.h"
+#include "ui/waiting.h"
 
 struct pipe {
     struct options *o;
@@ -29,7 +29,7 @@ struct pipe {
     enum chat_event_kind part;          /* what was printed last */
     bool  printed;
     int   newlines;                     /* held back: only the end of the output decides about them */
-    struct turn progress;               /* lines on stderr, if that is a terminal */
+    struct waiting waiting;
     int64_t start_ns, deadline_ns;      /* deadline 0: none */
     bool  timed_out;
     int   status;                       /* -1: goes on */
@@ -58,7 +58,7 @@ static void flush(struct pipe *p)
 static void print(struct pipe *p, const char *text, size_t n)
 {
     struct buf safe = {0};
-    turn_clear(&p->progress);
+    waiting_clear(&p->waiting);
     if (p->terminal) {
         unicode_safe(&safe, text, n);
         text = buf_str(&safe);
@@ -209,26 +209,24 @@ static void take(struct pipe *p, const struct chat_event *ev)
     bool plain = !p->json && !p->jsonl && p->streams;
     if (p->jsonl && ev->kind != CHAT_TOOL_OUTPUT && ev->kind != CHAT_DONE && ev->kind != CHAT_FATAL)     /* a result says what was output */
         put_json(p, reply_event(p->chat, ev, p->start_ns, 0));
-    if (plain && ((ev->kind == CHAT_REASONING && p->show_reasoning) || (ev->kind == CHAT_TEXT && p->show_answer)))
+    bool shown = plain && ((ev->kind == CHAT_REASONING && p->show_reasoning) || (ev->kind == CHAT_TEXT && p->show_answer));
+    waiting_event(&p->waiting, ev, !shown && !(p->terminal && p->printed));
+    if (shown)
         part(p, ev->kind, ev);
     reply_take(&p->reply, ev);
     switch (ev->kind) {
     case CHAT_CALL:
     case CHAT_NOTE:
+        waiting_clear(&p->waiting);
         tell(p, ev);
         break;
     case CHAT_DONE:
-        turn_clear(&p->progress);
+        waiting_clear(&p->waiting);
         done(p, ev);
         break;
     case CHAT_FATAL:
-        turn_clear(&p->progress);
+        waiting_clear(&p->waiting);
         fatal(p, ev->text);
-        break;
-    case CHAT_LOADING:
-    case CHAT_READY:
-    case CHAT_PREFILL:
-        turn_event(&p->progress, ev);
         break;
     default:
         break;
@@ -278,6 +276,7 @@ static void submit(struct pipe *p, struct buf *prompt)
             put_json(p, reply_event_start(p->o, p->chat, p->start_ns));
         if (!chat_submit(p->chat, buf_str(prompt), prompt->len, &e))
             fatal(p, e.msg);            /* the model failed while stdin was read */
+        waiting_turn(&p->waiting);
     }
     buf_free(&told);
 }
@@ -356,7 +355,7 @@ int pipe_run(struct options *o, struct buf *prompt)
         return p.status;
     }
     reply_init(&p.reply);
-    turn_init(&p.progress, p.chat, o);
+    waiting_open(&p.waiting, o);
     int status = use_stdin ? prompt_read_stdin(o, prompt, p.deadline_ns) : EXIT_ANSWERED;
     if (status)
         p.status = status;

@@ -1,6 +1,5 @@
 #include "ui/turn.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,21 +10,19 @@
 #include "base/unicode.h"
 #include "ui/interrupt.h"
 #include "ui/tui/figure.h"
-
-enum { PROGRESS_AFTER_MS = 500, PROGRESS_EVERY_MS = 100 };
+#include "ui/tui/look.h"
 
 void turn_init(struct turn *t, struct chat *c, struct options *o)
 {
-    const char *when = options_text(o, OPT_color), *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
-    bool can = isatty(1) && !(no_color && *no_color) && term && strcmp(term, "dumb");
+    const char *when = options_text(o, OPT_color), *no_color = getenv("NO_COLOR");
+    bool can = isatty(1) && !(no_color && *no_color), speaks = options_on(o, OPT_accessible);
     *t = (struct turn){
         .chat = c,
         .o = o,
-        .color = !strcmp(when, "always") || (can && strcmp(when, "never")),
-        .terminal = isatty(2),
-        .load_ns = clock_ns(),
-        .start_ns = clock_ns(),
+        .color = !speaks && !look_is_plain(getenv("TERM")) && (!strcmp(when, "always") || (can && strcmp(when, "never"))),
+        .speaks = speaks,
     };
+    waiting_open(&t->waiting, o);
 }
 
 void turn_free(struct turn *t)
@@ -34,86 +31,47 @@ void turn_free(struct turn *t)
 }
 
 /* Of the terminal, as it is now: windows change.  0: unknown. */
-static int columns(int fd)
+static int columns(void)
 {
     struct winsize size;
-    return ioctl(fd, TIOCGWINSZ, &size) ? 0 : size.ws_col;
+    return ioctl(1, TIOCGWINSZ, &size) ? 0 : size.ws_col;
 }
 
-static void put(const struct turn *t, const struct buf *text, bool dim)
+/* Only what changes is told: words come one by one. */
+static void dim(struct turn *t, bool on)
 {
-    bool on = dim && t->color && text->len;
-    if (on)
-        fputs("\033[2m", stdout);
+    if (t->color && on != t->dimmed)
+        fputs(on ? "\033[2m" : "\033[0m", stdout);
+    t->dimmed = on;
+}
+
+static void put(struct turn *t, const struct buf *text, bool dimmed)
+{
+    if (text->len)
+        dim(t, dimmed);
     fwrite(buf_str(text), 1, text->len, stdout);
-    if (on)
-        fputs("\033[0m", stdout);
     fflush(stdout);
 }
 
-static void say(const struct turn *t, const char *text, size_t n, bool dim)
+static void say(struct turn *t, const char *text, size_t n, bool dimmed)
 {
     struct buf safe = {0}, lines = {0};
     struct wrap wrap = {0};
-    int width = t->wraps ? columns(1) : 0;
+    int width = t->wraps ? columns() : 0;
     unicode_safe(&safe, text, n);
     wrap_push(&wrap, buf_str(&safe), safe.len, width, &lines);
     wrap_flush(&wrap, width, &lines);
-    put(t, &lines, dim);
+    put(t, &lines, dimmed);
+    dim(t, false);
+    fflush(stdout);
     buf_free(&safe);
     buf_free(&lines);
     wrap_free(&wrap);
 }
 
-void turn_say(const struct turn *t, const char *text)
+void turn_say(struct turn *t, const char *text)
 {
     say(t, text, strlen(text), true);
-}
-
-/* --- progress --------------------------------------------------------------------------------------------------- */
-
-static int progress_width(void)
-{
-    enum { WIDEST = 72 };
-    int width = columns(2);
-    return width > 1 && width <= WIDEST ? width - 1 : WIDEST;
-}
-
-void turn_clear(struct turn *t)
-{
-    if (t->progress)
-        fprintf(stderr, "\r%*s\r", progress_width(), "");
-    t->progress = false;
-}
-
-static void show_progress(struct turn *t, const char *text)
-{
-    if (!t->terminal || t->in_line || clock_ms_since(t->start_ns) < PROGRESS_AFTER_MS || clock_ms_since(t->shown_ns) < PROGRESS_EVERY_MS)
-        return;
-    t->shown_ns = clock_ns();
-    t->progress = true;
-    fprintf(stderr, "\r%-*.*s", progress_width(), progress_width(), text);
-}
-
-static void show_loading(struct turn *t, const struct chat_event *ev)
-{
-    char text[128];
-    double seconds = clock_ms_since(t->load_ns) / 1000, rate = seconds > 0 ? (double)ev->done / seconds : 0;
-    if (!ev->total)
-        return;
-    snprintf(text, sizeof text, "loading %.2f of %.2f GB, %.2f GB/s, %.0f s left", (double)ev->done / 1e9, (double)ev->total / 1e9,
-             rate / 1e9, rate > 0 ? ceil((double)(ev->total - ev->done) / rate) : 0);
-    show_progress(t, text);
-}
-
-static void show_prefill(struct turn *t, const struct chat_event *ev)
-{
-    char text[128];
-    double seconds = clock_ms_since(t->start_ns) / 1000;
-    double rate = seconds > 0 && ev->done > ev->cached ? (double)(ev->done - ev->cached) / seconds : 0;
-    snprintf(text, sizeof text, "reading %zu of %zu tokens (%zu from the cache), %.0f tok/s, %.0f s left", ev->done, ev->total, ev->cached,
-             rate, rate > 0 ? ceil((double)(ev->total - ev->done) / rate) : 0);
-    show_progress(t, text);
 }
 
 /* --- the parts of an answer ------------------------------------------------------------------------------------- */
@@ -122,37 +80,61 @@ static void show_prefill(struct turn *t, const struct chat_event *ev)
 static void flush_words(struct turn *t)
 {
     struct buf lines = {0};
-    wrap_flush(&t->wrap, columns(1), &lines);
-    put(t, &lines, t->dim);
+    wrap_flush(&t->wrap, columns(), &lines);
+    put(t, &lines, t->part == TURN_THINKING);
     buf_free(&lines);
 }
 
 static void end_line(struct turn *t)
 {
-    turn_clear(t);
-    if (t->in_line) {
+    waiting_clear(&t->waiting);
+    if (t->in_line)
         flush_words(t);
+    dim(t, false);
+    if (t->in_line)
         putchar('\n');
-    }
+    fflush(stdout);
     wrap_reset(&t->wrap);
     t->in_line = false;
 }
 
-static void show_text(struct turn *t, const struct chat_event *ev, bool dim)
+static void end_part(struct turn *t)
+{
+    end_line(t);
+    t->part = TURN_NOTHING;
+    if (t->thinks_ns && strcmp(options_text(t->o, OPT_reasoning), "hide")) {
+        struct buf line = {0};
+        buf_addf(&line, "[thought for %.1f s]\n", clock_ms_since(t->thinks_ns) / 1000);
+        turn_say(t, line.data);
+        buf_free(&line);
+    }
+    t->thinks_ns = 0;
+}
+
+static void begin_part(struct turn *t, enum turn_part part, struct buf *text)
+{
+    bool in_line = t->in_line;
+    end_part(t);
+    if (in_line)
+        putchar('\n');
+    t->part = part;
+    if (t->speaks)
+        buf_adds(text, part == TURN_THINKING ? "Thinking: " : "Answer: ");
+}
+
+static void show_text(struct turn *t, const struct chat_event *ev, enum turn_part part)
 {
     struct buf safe = {0}, lines = {0};
-    turn_clear(t);
-    if (dim != t->dim && t->in_line) {
-        end_line(t);
-        putchar('\n');
-    }
-    t->dim = dim;
+    if (!ev->n)
+        return;
+    waiting_clear(&t->waiting);
+    if (part != t->part)
+        begin_part(t, part, &safe);
     unicode_safe(&safe, ev->text, ev->n);
     if (t->wraps)
-        wrap_push(&t->wrap, buf_str(&safe), safe.len, columns(1), &lines);
-    put(t, t->wraps ? &lines : &safe, dim);
-    if (ev->n)
-        t->in_line = ev->text[ev->n - 1] != '\n';
+        wrap_push(&t->wrap, buf_str(&safe), safe.len, columns(), &lines);
+    put(t, t->wraps ? &lines : &safe, part == TURN_THINKING);
+    t->in_line = ev->text[ev->n - 1] != '\n';
     buf_free(&safe);
     buf_free(&lines);
 }
@@ -168,16 +150,20 @@ static size_t beginning(const char *text, size_t n)
     return unicode_complete(text, end);
 }
 
-static void show_call(struct turn *t, const char *before, const struct chat_event *ev, const char *after)
+static void show_call(struct turn *t, const struct chat_event *ev)
 {
     struct buf line = {0};
-    end_line(t);
-    buf_addf(&line, "%s%s: ", before, ev->name);
+    bool result = ev->kind == CHAT_TOOL_RESULT;
+    end_part(t);
+    if (t->speaks)
+        buf_addf(&line, "Tool %s%s: ", ev->name, result ? " says" : "");
+    else
+        buf_addf(&line, "[%s%s: ", result ? "-> " : "", ev->name);
     size_t n = beginning(ev->text, ev->n);
     buf_add(&line, ev->text, n);
     if (n < ev->n)
         buf_addf(&line, " ... (%zu bytes more)", ev->n - n);
-    buf_addf(&line, "%s\n", after);
+    buf_addf(&line, "%s%s\n", ev->truncated && !result ? " (cut off, not run)" : "", t->speaks ? "" : "]");
     say(t, line.data, line.len, true);          /* not every byte of it is a character: a tool can print anything */
     buf_free(&line);
 }
@@ -204,7 +190,7 @@ static void approve(struct turn *t, const struct chat_event *ev)
     chat_approve(t->chat, t->ask ? t->ask(t, ev->name, ev->text) : CHAT_NO);
 }
 
-static void show_figures(const struct turn *t, const struct chat_stats *s)
+static void show_figures(struct turn *t, const struct chat_stats *s)
 {
     struct buf line = {0};
     buf_addc(&line, '[');
@@ -238,7 +224,7 @@ static const char *ended(enum chat_end end)
 
 static void show_done(struct turn *t, const struct chat_event *ev)
 {
-    end_line(t);
+    end_part(t);
     if (chat_end_failed(ev->end)) {
         struct buf line = {0};
         buf_addf(&line, "[failed: %s]\n", ev->text);
@@ -254,7 +240,8 @@ static void show_done(struct turn *t, const struct chat_event *ev)
     if (ended(ev->end))
         turn_say(t, ended(ev->end));
     if (ev->taken_back)
-        turn_say(t, "[nothing was answered; the message is taken back, Up brings it to the prompt]\n");
+        turn_say(t, t->recalls ? "[nothing was answered; the message is taken back, Up brings it to the prompt]\n" :
+                                 "[nothing was answered; the message is taken back]\n");
     else if (options_on(t->o, OPT_stats))
         show_figures(t, &ev->stats);
 }
@@ -278,40 +265,54 @@ static void show_fatal(struct turn *t, const struct chat_event *ev)
     buf_free(&line);
 }
 
+/* Thinking is shown to whoever asks for it. */
+static bool shows_thinking(const struct turn *t)
+{
+    const char *how = options_text(t->o, OPT_reasoning);
+    return !strcmp(how, "show") || !strcmp(how, "only");
+}
+
+static bool shows_answer(const struct turn *t)
+{
+    return strcmp(options_text(t->o, OPT_reasoning), "only") != 0;
+}
+
+/* What comes now is not shown. */
+static bool is_silent(const struct turn *t, const struct chat_event *ev)
+{
+    return ev->kind == CHAT_LOADING || ev->kind == CHAT_PREFILL || (ev->kind == CHAT_REASONING && !shows_thinking(t)) ||
+           (ev->kind == CHAT_TEXT && !shows_answer(t));
+}
+
 void turn_event(struct turn *t, const struct chat_event *ev)
 {
+    waiting_event(&t->waiting, ev, !t->in_line && is_silent(t, ev));
     if (ev->replayed)                   /* /continue: it stands above already */
         return;
     switch (ev->kind) {
     case CHAT_LOADING:
-        show_loading(t, ev);
-        break;
     case CHAT_READY:
-        turn_clear(t);
-        t->start_ns = clock_ns();       /* reading is timed without the loading before it */
-        break;
     case CHAT_PREFILL:
-        show_prefill(t, ev);
         break;
     case CHAT_REASONING:
-        if (strcmp(options_text(t->o, OPT_reasoning), "hide"))
-            show_text(t, ev, true);
+        if (shows_thinking(t))
+            show_text(t, ev, TURN_THINKING);
+        else if (!t->thinks_ns)
+            t->thinks_ns = clock_ns();
         break;
     case CHAT_TEXT:
-        if (strcmp(options_text(t->o, OPT_reasoning), "only"))
-            show_text(t, ev, false);
+        if (shows_answer(t))
+            show_text(t, ev, TURN_ANSWER);
         break;
     case CHAT_CALL:
-        show_call(t, "[", ev, ev->truncated ? " (cut off, not run)]" : "]");
+    case CHAT_TOOL_RESULT:
+        show_call(t, ev);
         break;
     case CHAT_APPROVE:
         approve(t, ev);
         break;
     case CHAT_TOOL_OUTPUT:
         break;                          /* the result says it all */
-    case CHAT_TOOL_RESULT:
-        show_call(t, "[-> ", ev, "]");
-        break;
     case CHAT_NOTE:
         show_note(t, ev);
         break;
@@ -326,8 +327,10 @@ void turn_event(struct turn *t, const struct chat_event *ev)
 
 void turn_run(struct turn *t)
 {
-    t->start_ns = clock_ns();
-    t->in_line = t->dim = false;
+    waiting_turn(&t->waiting);
+    t->in_line = false;
+    t->part = TURN_NOTHING;
+    t->thinks_ns = 0;
     while (chat_busy(t->chat) || chat_timeout(t->chat) == 0) {
         int n;
         chat_wait(t->chat, interrupt_fd(), -1);

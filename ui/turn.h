@@ -1,4 +1,5 @@
-/* Shows a conversation on a plain terminal, line by line: no cursor movement but the carriage return of progress lines. */
+/* Shows a conversation on a plain terminal, line by line: no cursor movement but the carriage return of lines about a wait, and
+ * not even that where `accessible` is on or TERM is a terminal that knows nothing of the kind. */
 #ifndef Q35_UI_TURN_H
 #define Q35_UI_TURN_H
 
@@ -8,20 +9,24 @@
 #include "base/wrap.h"
 #include "chat/chat.h"
 #include "chat/options.h"
+#include "ui/waiting.h"
 
 struct turn {
     struct chat    *chat;
     struct options *o;
-    bool color, terminal;               /* dim text; progress lines (stderr is a terminal) */
+    bool color;                         /* dim text */
+    bool speaks;                        /* says who speaks, in words */
+    bool recalls;                       /* Up brings back what was typed */
     bool wraps;                         /* lines break at words */
     enum chat_answer (*ask)(struct turn *t, const char *name, const char *arguments);
 
     /* inside */
-    bool progress;                      /* a progress line stands there */
+    struct waiting waiting;
     bool in_line;                       /* the cursor is behind text */
-    bool dim;                           /* the last text was reasoning */
+    bool dimmed;                        /* the terminal was told so */
+    enum turn_part { TURN_NOTHING, TURN_THINKING, TURN_ANSWER } part;   /* what the last text was */
+    int64_t thinks_ns;                  /* since when it thinks and that is not shown; 0: it does not */
     struct wrap wrap;
-    int64_t load_ns, start_ns, shown_ns;
     bool dead;                          /* the model has ended */
 };
 
@@ -31,7 +36,6 @@ void turn_free(struct turn *t);
 void turn_run(struct turn *t);
 /* One event outside a turn (loading, a note). */
 void turn_event(struct turn *t, const struct chat_event *ev);
-void turn_clear(struct turn *t);        /* removes a progress line */
-void turn_say(const struct turn *t, const char *text);  /* text of ours or of a command, made safe, dim */
+void turn_say(struct turn *t, const char *text);        /* text of ours or of a command, made safe, dim */
 
 #endif

@@ -174,8 +174,10 @@ bool options_set_named(struct options *o, const char *name, const char *text, st
 
 bool options_read_environment(struct options *o, struct err *e)
 {
-    const char *dir = getenv("Q35CHAT_MODEL");
-    return !dir || !*dir || options_set(o, OPT_model, dir, FROM_ENVIRONMENT, e);
+    const char *dir = getenv("Q35CHAT_MODEL"), *reader = getenv("ACCESSIBLE");
+    bool reads = reader && *reader && strcmp(reader, "0") && strcmp(reader, "false");
+    return (!reads || options_set(o, OPT_accessible, "on", FROM_ENVIRONMENT, e)) &&
+           (!dir || !*dir || options_set(o, OPT_model, dir, FROM_ENVIRONMENT, e));
 }
 
 /* --- for the config file --------------------------------------------------------------------------------------- */

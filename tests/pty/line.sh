@@ -104,15 +104,73 @@ type '/quit\r'
 seen "... and the chat goes on" "status 0"
 end
 
+# What the program wrote, without what script and the terminal add.
+written() { grep -av '^Script ' "$screen"; }
+orders() { written | tr -d '\n\t' | LC_ALL=C tr -cd '\000-\037\177' | od -An -c | head -n 3; }
+modes=-onlcr
 TERM=dumb
 begin -v --tools none
+seen "a dumb terminal has a prompt" "> "
 type 'Hello\r'
 seen "a dumb terminal chats too" " ctx "
+type 'ab\177c\020\033[A \033[200~\\\r'
+seen "... a line goes on" ". "
+type 'd\r'
+seen "... and is sent" " ctx "
+type 'e\003'
+seen "... Ctrl-C clears the line" "> "
+type '/edit 1\r'
+seen "... a message that is to be edited is told" "it was: ac"
+type '/keys\r'
+seen "... /keys tells the keys that the terminal has" "Ctrl-U"
 type '/quit\r'
 seen "... and ends" "status 0"
 end
-is "... without one escape" "$(grep -v ^Script "$screen" | grep -ac "$(printf '\033')")" 0
+is "... what it writes is text alone" "$(written | sed '/^> ab/d' | tr -d '\b' > plain; grep -c "$(printf '\033')\|$(printf '\r')" plain)" 0
+file=$(ls -t "$tmp"/state/q35chat/sessions/*.jsonl | head -n 1)
+has "... keys that are no text are not sent" "$(cat "$file")" '"content":"ac \nd"'
 TERM=xterm
+
+if [ -n "$demo" ]; then
+    model=$demo front=
+    export ACCESSIBLE=1
+    begin --color always --tools-approve ask --max-tokens 400
+    seen "ACCESSIBLE=1 is line mode" "ACCESSIBLE is set"
+    seen "... that says who speaks" "You: "
+    type 'What is 12 + 30?\r'
+    seen "... a tool that asks" "Your answer: "
+    type 'y\r'
+    seen "... the tool's name" "Tool calculator says: "
+    seen "... the answer" "Answer: "
+    seen "... to its end" " ctx "
+    seen "... the user again" "You: "
+    type '/set reasoning show\r'
+    seen "thinking is shown when asked for" "reasoning = show"
+    type 'What is 4 + 3?\r'
+    seen "... by name" "Thinking: "
+    seen "... a tool" "Your answer: "
+    type 'n\r'
+    seen "... the answer" "Answer: "
+    seen "... to its end" " ctx "
+    type '/quit\r'
+    seen "... and ends" "status 0"
+    end
+    is "with ACCESSIBLE=1 all that is written is text" "$(orders)" ""
+    lacks "... thinking is not shown by itself" "$(written | sed '/reasoning show/,$d')" "Thinking: "
+    unset ACCESSIBLE
+    modes= front=--line
+    begin --color always --reasoning show --max-tokens 400
+    type 'What is 12 + 30?\r'
+    seen "thinking is dim" "$(printf '\033[2m')"
+    seen "... as a whole" "$(printf '\033[0m')"
+    seen "... before the answer" " ctx "
+    type '/quit\r'
+    seen "... and ends" "status 0"
+    end
+    is "... not word by word" "$(($(grep -ao "$(printf '\033')\[2m" "$screen" | wc -l) < 12))" 1
+    model=$small
+fi
+modes=
 
 begin $endless --tools none
 seen "the prompt is there again" "> "

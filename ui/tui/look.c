@@ -109,3 +109,8 @@ int look_colors(const char *option, int has)
         return 0;
     return has > 0 ? has : 0;
 }
+
+bool look_is_plain(const char *term)
+{
+    return !term || !*term || !strcmp(term, "dumb") || !strcmp(term, "unknown") || !strcmp(term, "emacs");
+}

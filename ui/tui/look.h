@@ -29,5 +29,7 @@ int32_t look_nearest(int32_t color, int n);
 /* How many colours to use where the terminal has `has`: `option` "always" and "never" decide; after "auto" the environment does:
  * Q35CHAT_COLOR with the same words, then NO_COLOR (not empty) and FORCE_COLOR=0, which both mean none. */
 int look_colors(const char *option, int has);
+/* Whether a terminal of that type (TERM, may be NULL) takes text and nothing else: no control sequence, no carriage return. */
+bool look_is_plain(const char *term);
 
 #endif

@@ -20,6 +20,7 @@
 #include "ui/tui/anchor.h"
 #include "ui/tui/damage.h"
 #include "ui/tui/keys.h"
+#include "ui/tui/look.h"
 #include "ui/tui/osc.h"
 #include "ui/tui/tty.h"
 
@@ -153,11 +154,6 @@ static void fit_size(struct term *t, int rows, int cols)
 
 /* --- opening ---------------------------------------------------------------------------------------------------- */
 
-static bool is_hopeless(const char *name)
-{
-    return !name || !*name || !strcmp(name, "dumb") || !strcmp(name, "unknown") || !strcmp(name, "emacs");
-}
-
 /* Consoles and old terminals print some of the questions instead of ignoring them. */
 static bool is_xterm(const char *name)
 {
@@ -197,7 +193,7 @@ bool term_usable(struct err *why)
     const char *name = getenv("TERM");
     if (!isatty(0) || !isatty(1))
         return err_set(why, "standard %s is not a terminal", isatty(0) ? "output" : "input");
-    if (is_hopeless(name))
+    if (look_is_plain(name))
         return err_set(why, name && *name ? "TERM is %s" : "TERM is not set", name);
     if (!known_type(1))
         return err_set(why, "the terminal type %s cannot place its cursor, or is not known here", name);
@@ -285,7 +281,7 @@ static void set_modes(struct term *t)
 
 static bool open_screen(struct term *t, const struct term_options *o, struct err *e)
 {
-    const char *asked = getenv("TERM"), *name = is_hopeless(asked) ? NULL : known_type(t->tty.out);
+    const char *asked = getenv("TERM"), *name = look_is_plain(asked) ? NULL : known_type(t->tty.out);
     if (!open_canvas(t, e))
         return false;
     if (!name || !start_curses(t, name))
