@@ -57,6 +57,12 @@ static bool begins_mark(const struct buf *b)
     return !strncmp(b->data, PASTE_BEGIN, n) || !strncmp(b->data, PASTE_END, n);
 }
 
+/* Where prompts go: a stdout that is no terminal holds answers alone. */
+static FILE *prompts(void)
+{
+    return isatty(1) ? stdout : stderr;
+}
+
 /* What happens while the user types stands on lines of its own. */
 static void interject(struct line *l, const struct chat_event *ev)
 {
@@ -65,7 +71,7 @@ static void interject(struct line *l, const struct chat_event *ev)
     if (l->el)
         el_set(l->el, EL_REFRESH);
     else
-        fputs(l->prompt, stdout);
+        fputs(l->prompt, prompts());
     fflush(stdout);
 }
 
@@ -289,20 +295,21 @@ static bool read_plain(struct line *l, struct buf *out)
     enum { MOST = 4095 };               /* what the terminal keeps of a line */
     const char *end = l->typed.len ? memchr(l->typed.data, '\n', l->typed.len) : NULL;
     bool ahead = end;
-    fputs(l->prompt, stdout);
     fflush(stdout);
+    fputs(l->prompt, prompts());
+    fflush(prompts());
     for (; !end; end = l->typed.len ? memchr(l->typed.data, '\n', l->typed.len) : NULL)
         if (l->hung_up || (!wait_key(l, -1) && l->interrupted)) {
             buf_reset(&l->typed);
-            fputc('\n', stdout);
-            fflush(stdout);
+            fputc('\n', prompts());
+            fflush(prompts());
             return false;
         }
     size_t n = (size_t)(end - l->typed.data), from = out->len;
     add_typed(out, l->typed.data, n);
     buf_consume(&l->typed, n + 1);
     if (ahead)
-        printf("%.*s\n", (int)(out->len - from), buf_str(out) + from);
+        fprintf(prompts(), "%.*s\n", (int)(out->len - from), buf_str(out) + from);
     if (n < MOST)
         return true;
     turn_say(&l->turn, "the terminal keeps 4095 bytes of a line and this one was longer; it was not sent.  @FILE sends a long text\n");
@@ -611,7 +618,7 @@ static void open_editor(struct line *l)
     if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8"))
         setlocale(LC_CTYPE, "C.UTF-8");
     l->pastes = isatty(1);
-    l->el = el_init("q35chat", stdin, isatty(1) ? stdout : stderr, stderr);
+    l->el = el_init("q35chat", stdin, prompts(), stderr);
     ioctl(0, TIOCGWINSZ, &l->size);
     el_set(l->el, EL_CLIENTDATA, l);
     el_set(l->el, EL_PROMPT, give_prompt);

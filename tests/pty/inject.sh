@@ -14,7 +14,7 @@ corpus > hostile
 json=$(grep -av 'lone byte\|overlong\|not begun' hostile | as_json)    # those are no UTF-8, which is a test of its own
 title=$(printf 'A \033]0;owned\007\033[2J\033]52;c;aGFja2Vk\007\033[?1049ltitle' | as_json)
 usual='alternate screen, paste, kept title'
-view="hidden cursor, $usual"          # nobody types there
+view=$usual
 
 # Tools: what they answer, and what they are called.
 mkdir -p "$XDG_CONFIG_HOME/q35chat"
@@ -88,6 +88,9 @@ see CASE, the list: sessions:
 clean CASE, nothing in the list: $usual
 type \\003
 type /context\\r
+see CASE, the context: context:
+clean CASE, nothing in the context: $usual
+type q
 type /files\\r
 type \\033p
 see CASE, the panel or not: >
