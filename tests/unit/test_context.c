@@ -390,7 +390,7 @@ static void test_context__what_does_not_fit_is_left_out_of_the_summary(void **st
     assert_string_equal(out.data, "3 is the result of a tool: pin the answer that called it\n");
     run(&t, "/pin 1");
     for (int i = 2; i <= 6; i++) {
-        char pin[16];
+        char pin[24];
         snprintf(pin, sizeof pin, "/pin %d", i);
         run(&t, pin);
     }
