@@ -856,6 +856,7 @@ static void begin_run(void)
     which_tokenizer = 0;
     w.o = options_open();
     set(OPT_model, "tests/data/chat");
+    fake.tok = tokenizers[which_tokenizer];
     fake_reset();
     open_chat();
 }
