@@ -35,7 +35,7 @@ void title_of_message(struct buf *out, struct text message)
     struct buf line = {0};
     struct text t = text_trim(message);
     size_t n = t.n < FIRST ? t.n : unicode_complete(t.p, FIRST);
-    const char *end = memchr(t.p, '\n', n);
+    const char *end = n ? memchr(t.p, '\n', n) : NULL;
     title_clean(&line, (struct text){t.p, end ? (size_t)(end - t.p) : n});
     size_t whole = fit(&line, TITLE_COLUMNS);
     if (whole == line.len) {
