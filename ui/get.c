@@ -230,8 +230,8 @@ static int run(struct show *s)
     struct err e = {0};
     const char *term = getenv("TERM");
     s->n_files = get_n_files(s->g);
-    s->files = memory_got(calloc((size_t)s->n_files + 1, sizeof *s->files));
-    s->told = memory_got(calloc((size_t)s->n_files + 1, sizeof *s->told));
+    s->files = memory_zeroed((size_t)s->n_files + 1, sizeof *s->files);
+    s->told = memory_zeroed((size_t)s->n_files + 1, sizeof *s->told);
     s->start_ms = now_ms();
     for (int i = 0; i < s->n_files; i++)
         progress_start(&s->files[i], s->start_ms);
@@ -260,7 +260,7 @@ int model_get(const struct args *a)
         .check = args_on(a, "check"),
         .fetch = {.stall_s = args_int(a, "stall"), .tries = args_int(a, "tries"), .note = note, .arg = &s},
     };
-    const char **words = memory_got(calloc((size_t)args_n_words(a) + 1, sizeof *words));
+    const char **words = memory_zeroed((size_t)args_n_words(a) + 1, sizeof *words);
     struct err e = {0};
     for (int i = 0; i < args_n_words(a); i++)
         words[i] = args_word(a, i);

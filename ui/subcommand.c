@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/flags.h"
 #include "chat/nearest.h"
@@ -315,8 +316,7 @@ static int read_args(struct args *a, int argc, char **argv, int at)
 
 static int run(const struct sub_row *group, const struct sub_row *command, int argc, char **argv, int at)
 {
-    struct args a = {.group = group, .command = command, .words = calloc((size_t)argc, sizeof *a.words)};
-    CHECK(a.words);
+    struct args a = {.group = group, .command = command, .words = memory_zeroed((size_t)argc, sizeof *a.words)};
     for (int i = 0; i < argc; i++)
         buf_addf(&a.line, "%s%s", i ? " " : "", i ? argv[i] : "q35chat");
     int status = read_args(&a, argc, argv, at);

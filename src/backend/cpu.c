@@ -184,7 +184,7 @@ static int usable_cores(void)
 struct dev *dev_open_cpu(int n_threads, struct err *e)
 {
     int n = n_threads > 0 ? n_threads : usable_cores();
-    struct cpu *c = memory_got(calloc(1, sizeof *c));
+    struct cpu *c = memory_zeroed(1, sizeof *c);
     c->dev = (struct dev){.ops = &ops, .name = "cpu", .alloc = cpu_alloc, .free = cpu_free, .alloc_host = cpu_alloc,
                           .free_host = cpu_free, .copy = cpu_copy, .copy_rows = cpu_copy_rows, .zero = cpu_zero,
                           .reserve = cpu_reserve, .finish = cpu_finish, .close = cpu_close};

@@ -43,7 +43,7 @@ static bool read_package(const struct machine *m, int i, const char *file, doubl
 
 struct machine *machine_open(const struct machine_places *p, const char *pci)
 {
-    struct machine *m = memory_got(calloc(1, sizeof *m));
+    struct machine *m = memory_zeroed(1, sizeof *m);
     snprintf(m->proc, sizeof m->proc, "%s", p && p->proc ? p->proc : "/proc");
     snprintf(m->rapl, sizeof m->rapl, "%s", p && p->rapl ? p->rapl : "/sys/class/powercap/intel-rapl");
     m->on_gpu = pci != NULL;

@@ -31,7 +31,7 @@ static void find(const struct nvml *n, const char *name, void *function)
 struct nvml *nvml_open(const char *library, const char *pci)
 {
     int (*init)(void), (*device)(const char *pci, void **device);
-    struct nvml *n = memory_got(calloc(1, sizeof *n));
+    struct nvml *n = memory_zeroed(1, sizeof *n);
     n->library = dlopen(library ? library : "libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!n->library)
         goto fail;

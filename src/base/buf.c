@@ -24,7 +24,7 @@ void buf_reserve(struct buf *b, size_t n)
     size_t cap = b->cap ? b->cap : 64;
     while (cap < need)
         cap *= 2;
-    b->data = memory_got(realloc(b->data, cap));
+    b->data = memory_resized(b->data, cap);
     b->cap = cap;
 }
 

@@ -14,5 +14,5 @@ void *grow(void *array, int n, int *cap, size_t size)
         return array;
     CHECK(*cap <= INT_MAX / 2);
     *cap = *cap ? 2 * *cap : FIRST;
-    return memory_got(realloc(array, (size_t)*cap * size));
+    return memory_resized(array, (size_t)*cap * size);
 }

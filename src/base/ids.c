@@ -14,7 +14,7 @@ static void reserve(struct ids *l, int n)
     int cap = l->cap ? l->cap : 64;
     while (cap < l->n + n)
         cap *= 2;
-    l->data = memory_got(realloc(l->data, (size_t)cap * sizeof *l->data));
+    l->data = memory_resized(l->data, (size_t)cap * sizeof *l->data);
     l->cap = cap;
 }
 

@@ -17,6 +17,16 @@ void *memory_alloc(size_t n)
     return memory_got(malloc(n ? n : 1));
 }
 
+void *memory_zeroed(size_t n, size_t size)
+{
+    return memory_got(calloc(n ? n : 1, size ? size : 1));
+}
+
+void *memory_resized(void *p, size_t n)
+{
+    return memory_got(realloc(p, n ? n : 1));
+}
+
 char *memory_strdup(const char *s)
 {
     return memory_got(strdup(s));

@@ -50,7 +50,7 @@ static void *run(void *arg)
 
 struct syncer *syncer_open(int fd)
 {
-    struct syncer *s = memory_got(calloc(1, sizeof *s));
+    struct syncer *s = memory_zeroed(1, sizeof *s);
     pthread_condattr_t attr;
     sigset_t all, before;
     s->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);

@@ -202,7 +202,7 @@ static void nfc_part(struct buf *out, const char *s, size_t n)
 {
     /* Canonical decompositions are at most 3 code points for 2 bytes, 4 for 3 or 4 bytes. */
     size_t cap = 2 * n + 4, m = 0;
-    int32_t *cp = memory_got(malloc(2 * cap * sizeof *cp));
+    int32_t *cp = memory_alloc(2 * cap * sizeof *cp);
     for (size_t i = 0; i < n;) {
         uint32_t c;
         int boundary = 0;

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "model/random.h"
 
 enum { PROMPT_TOKENS = 4096, CPU_TOKENS = 16 };
@@ -85,7 +86,7 @@ float *kernels_random(struct kernels *k, size_t n)
 {
     enum { PIECE = 1 << 20 };
     float *p = kernels_alloc(k, n * sizeof *p);
-    float *host = p ? malloc(PIECE * sizeof *host) : NULL;
+    float *host = p ? memory_alloc(PIECE * sizeof *host) : NULL;
     if (!host)
         return p;
     for (size_t i = 0; i < PIECE; i++)

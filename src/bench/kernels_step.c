@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 #include "bench/kernels.h"
 #include "kernels/step.h"
 #include "model/rope.h"
@@ -247,9 +247,8 @@ static void measure_attention(struct kernels *k, struct step *s)
 /* What the calls of step_experts chose, together. */
 static int count_distinct(struct kernels *k, const struct step *s)
 {
-    struct step_route *all = calloc(KERNEL_CALLS, sizeof *all);
+    struct step_route *all = memory_zeroed(KERNEL_CALLS, sizeof *all);
     int n = 0;
-    CHECK(all);
     k->d->copy(k->d, all, s->routes, KERNEL_CALLS * sizeof *all);
     k->failed = k->failed || !k->d->finish(k->d, k->e);
     for (int i = 0; i < KERNEL_CALLS; i++)

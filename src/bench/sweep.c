@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "bench/subject.h"
 #include "model/stepper.h"
@@ -29,9 +28,8 @@ struct sweep {
 static bool measure_plain_step(struct sweep *w, int rows, int pos, double *ms, double *distinct)
 {
     struct model *m = &w->s.m;
-    float *logits = malloc((size_t)rows * (size_t)m->cfg.vocab * sizeof *logits);
+    float *logits = memory_alloc((size_t)rows * (size_t)m->cfg.vocab * sizeof *logits);
     int64_t start = 0;
-    CHECK(logits);
     for (int i = 0; i <= CPU_STEPS; i++) {      /* the first one warms up */
         start = i == 1 ? clock_ns() : start;
         forward_run(m->forward, m->cache, w->ids + pos, rows, pos, ROWS_STAGE);
@@ -189,7 +187,7 @@ static bool open_sweep(struct sweep *w, const struct bench_options *o)
         if (!w->stepper)
             return false;
     }
-    w->ids = memory_got(malloc((size_t)w->n_ctx * sizeof *w->ids));
+    w->ids = memory_alloc((size_t)w->n_ctx * sizeof *w->ids);
     for (int i = 0; i < w->n_ctx; i++)
         w->ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)m->cfg.vocab);
     return true;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 
 /* The value behind the last '=', and the length of what stands before; NULL if that is not how it is written. */
 static const char *split(const char *item, size_t *n, float *value)
@@ -56,9 +57,8 @@ bool bias_make(struct bias *b, const struct options *o, const struct tokenizer *
     int n;
     const char *const *items = options_list(o, OPT_logit_bias, &n);
     b->n = 0;
-    b->ids = realloc(b->ids, ((size_t)n + 1) * sizeof *b->ids);
-    b->values = realloc(b->values, ((size_t)n + 1) * sizeof *b->values);
-    CHECK(b->ids && b->values);
+    b->ids = memory_resized(b->ids, ((size_t)n + 1) * sizeof *b->ids);
+    b->values = memory_resized(b->values, ((size_t)n + 1) * sizeof *b->values);
     for (int i = 0; i < n; i++, b->n++) {
         size_t len;
         CHECK(split(items[i], &len, &b->values[i]));

@@ -317,8 +317,8 @@ static const char *given(const struct options *o, enum option_id id)
 
 struct chat *chat_open(struct options *o, const struct chat_front *front, struct err *e)
 {
-    struct chat *c = memory_got(calloc(1, sizeof *c));
-    c->memo = memory_got(calloc(1, sizeof *c->memo));
+    struct chat *c = memory_zeroed(1, sizeof *c);
+    c->memo = memory_zeroed(1, sizeof *c->memo);
     c->o = o;
     c->front = *front;
     c->save_as = options_name(o, OPT_save);

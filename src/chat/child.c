@@ -47,7 +47,7 @@ static char **environment(const char *pass)
     size_t n = 0;
     while (environ[n])
         n++;
-    char **all = memory_got(calloc(n + 3, sizeof *all)), **to = all;
+    char **all = memory_zeroed(n + 3, sizeof *all), **to = all;
     for (size_t i = 0; i < n; i++)
         if (passes(environ[i], pass))
             *to++ = environ[i];

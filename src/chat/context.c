@@ -92,7 +92,7 @@ static struct chat_part *add_part(const struct chat *c, int *n, const char *what
     struct buf line = {0};
     if (*n == m->cap_parts) {
         m->cap_parts = m->cap_parts ? 2 * m->cap_parts : 32;
-        m->parts = memory_got(realloc(m->parts, (size_t)m->cap_parts * sizeof *m->parts));
+        m->parts = memory_resized(m->parts, (size_t)m->cap_parts * sizeof *m->parts);
     }
     struct chat_part *p = &m->parts[(*n)++];
     *p = (struct chat_part){.what = what, .message = message, .file = -1, .tokens = tokens, .whole = tokens, .estimated = !c->tok};

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/log.h"
+#include "base/memory.h"
 #include "chat/nearest.h"
 
 bool flags_same(const char *a, const char *b)
@@ -32,9 +32,8 @@ static void add_dashed(struct buf *out, const char *name)
 
 static int unknown(const struct flags *f, const char *name, struct err *e)
 {
-    const char **names = calloc((size_t)f->n_flags + 1, sizeof *names);
+    const char **names = memory_zeroed((size_t)f->n_flags + 1, sizeof *names);
     struct buf meant = {0};
-    CHECK(names);
     for (int i = 0; i < f->n_flags; i++)
         names[i] = f->flags[i].name;
     const char *near = nearest(name, names, f->n_flags);

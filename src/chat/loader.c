@@ -45,7 +45,7 @@ static void *run(void *arg)
 
 struct loader *loader_start(const char *dir, struct err *e)
 {
-    struct loader *l = memory_got(calloc(1, sizeof *l));
+    struct loader *l = memory_zeroed(1, sizeof *l);
     l->dir = memory_strdup(dir);
     l->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int rc = l->fd < 0 ? errno : 0;

@@ -54,7 +54,7 @@ struct options {
 
 struct options *options_open(void)
 {
-    struct options *o = memory_got(calloc(1, sizeof *o));
+    struct options *o = memory_zeroed(1, sizeof *o);
     for (int i = 0; i < N_OPTIONS; i++)
         o->values[i].text = rows[i].standard;
     return o;
@@ -132,7 +132,7 @@ bool options_set(struct options *o, enum option_id id, const char *text, enum op
         if (v->from != from || !*text)  /* a stronger source starts the list again; "" empties it */
             v->n_items = 0;
         if (*text) {
-            v->items = memory_got(realloc(v->items, (size_t)(v->n_items + 1) * sizeof *v->items));
+            v->items = memory_resized(v->items, (size_t)(v->n_items + 1) * sizeof *v->items);
             v->items[v->n_items++] = text;
         }
     }
@@ -194,7 +194,7 @@ struct option_tool *options_tool_named(struct options *o, const char *name)
     for (int i = 0; i < o->n_tools; i++)
         if (!strcmp(o->tools[i].name, name))
             return &o->tools[i];
-    o->tools = memory_got(realloc(o->tools, (size_t)(o->n_tools + 1) * sizeof *o->tools));
+    o->tools = memory_resized(o->tools, (size_t)(o->n_tools + 1) * sizeof *o->tools);
     struct option_tool *t = &o->tools[o->n_tools++];
     *t = (struct option_tool){.name = memory_strdup(name)};
     return t;

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/unicode.h"
 
 enum { FORMAT = 1 };
@@ -16,9 +17,8 @@ enum { FORMAT = 1 };
 /* Takes `record`. */
 static void put(struct buf *out, json_t *record)
 {
-    char *text = json_dumps(record, JSON_COMPACT);
+    char *text = memory_got(json_dumps(record, JSON_COMPACT));
     json_decref(record);
-    CHECK(text);
     buf_adds(out, text);
     buf_addc(out, '\n');
     free(text);
@@ -206,8 +206,7 @@ static void go(struct replay *r, const struct entry *end)
 /* Entries in their order, then the ways that were shown last, the deepest first: going one way changes those above it. */
 void record_transcript(struct buf *out, const struct transcript *t)
 {
-    struct replay r = {.t = t, .out = out, .shown = calloc((size_t)t->n_all + 1, sizeof *r.shown)};
-    CHECK(r.shown);
+    struct replay r = {.t = t, .out = out, .shown = memory_zeroed((size_t)t->n_all + 1, sizeof *r.shown)};
     if (t->system)
         record_system(out, t->system);
     if (t->title)

@@ -248,7 +248,7 @@ static void begin_answer(struct chat *c)
     const char *const *stops = options_list(c->o, OPT_stop, &n_stops);
     if (c->compact.on)
         n_stops = 0;
-    c->stops = memory_got(realloc(c->stops, ((size_t)n_stops + 1) * sizeof *c->stops));
+    c->stops = memory_resized(c->stops, ((size_t)n_stops + 1) * sizeof *c->stops);
     if (n_stops)
         memcpy(c->stops, stops, (size_t)n_stops * sizeof *stops);
     answer_begin(&c->answer, c->tok, tools, n_tools, c->thinking, c->stops, n_stops);

@@ -59,7 +59,7 @@ bool session_path_of(const char *name, struct buf *path, struct err *e)
 
 static struct session *session_of(int fd, const char *path, const char *header, size_t n)
 {
-    struct session *s = memory_got(calloc(1, sizeof *s));
+    struct session *s = memory_zeroed(1, sizeof *s);
     s->fd = fd;
     s->path = memory_strdup(path);
     buf_add(&s->header, header, n);

@@ -53,7 +53,7 @@ static void list_add(struct list *l, const char *file, const struct stat *st)
         return;
     if (l->n == l->cap) {
         l->cap = l->cap ? 2 * l->cap : 64;
-        l->items = memory_got(realloc(l->items, (size_t)l->cap * sizeof *l->items));
+        l->items = memory_resized(l->items, (size_t)l->cap * sizeof *l->items);
     }
     l->items[l->n++] = (struct found){strndup(file, n - suffix), st->st_mtim, (size_t)st->st_size};
 }
@@ -266,7 +266,7 @@ bool sessions_list(struct sessions *s, const char *find, struct err *e)
     *s = (struct sessions){0};
     bool ok = list_read(&l, e);
     words_split(&words, find ? find : "");
-    s->items = memory_got(calloc((size_t)l.n + 1, sizeof *s->items));
+    s->items = memory_zeroed((size_t)l.n + 1, sizeof *s->items);
     for (int i = 0; i < l.n; i++)
         s->n += item_read(&s->items[s->n], &l.items[i], &words);
     words_free(&words);

@@ -42,7 +42,7 @@ static struct text *own_tools(const struct entry *m, struct arena *mem)
     for (int i = 0; i < m->m.n_calls; i++) {
         struct text name = m->m.calls[i].name;
         json_t *schema = json_pack("{s:s, s:{s:s%}}", "type", "function", "function", "name", name.p, name.n);
-        char *text = memory_got(schema ? json_dumps(schema, JSON_COMPACT) : strdup("{}"));
+        char *text = memory_got(schema ? json_dumps(schema, JSON_COMPACT) : memory_strdup("{}"));
         tools[i] = (struct text){arena_strndup(mem, text, strlen(text)), strlen(text)};
         free(text);
         json_decref(schema);

@@ -10,17 +10,17 @@ _Static_assert((int)CHAT_ALTERNATIVES == (int)ENGINE_MAX_ALTERNATIVES, "chat tel
 static void grow(struct tokens *t)
 {
     t->cap = t->cap ? 2 * t->cap : 64;
-    t->all = memory_got(realloc(t->all, (size_t)t->cap * sizeof *t->all));
+    t->all = memory_resized(t->all, (size_t)t->cap * sizeof *t->all);
     if (!t->near)
         return;
-    t->near = memory_got(realloc(t->near, (size_t)t->cap * sizeof *t->near));
+    t->near = memory_resized(t->near, (size_t)t->cap * sizeof *t->near);
 }
 
 static void note_alternatives(struct tokens *t, const struct outlook *o)
 {
     struct alternatives a = {0};
     if (o && o->n && !t->near) {
-        t->near = memory_got(calloc((size_t)t->cap, sizeof *t->near));
+        t->near = memory_zeroed((size_t)t->cap, sizeof *t->near);
     }
     if (!t->near)
         return;

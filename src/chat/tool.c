@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/builtin.h"
@@ -178,7 +177,7 @@ static bool add_configured(struct tools *l, const struct option_tool *c, struct 
     }
     t->name = memory_strdup(c->name);
     t->pass = memory_strdup(c->env ? c->env : "");
-    t->argv = memory_got(calloc((size_t)n + 1, sizeof *t->argv));
+    t->argv = memory_zeroed((size_t)n + 1, sizeof *t->argv);
     memcpy(t->argv, words, (size_t)n * sizeof *words);
     l->n++;
     return true;
@@ -186,11 +185,10 @@ static bool add_configured(struct tools *l, const struct option_tool *c, struct 
 
 struct tools *tools_open(const struct options *o, struct err *e)
 {
-    struct tools *l = memory_got(calloc(1, sizeof *l));
+    struct tools *l = memory_zeroed(1, sizeof *l);
     size_t max = (size_t)(N_BUILTINS + options_n_tools(o));
-    l->items = calloc(max, sizeof *l->items);
-    l->schemas = calloc(max, sizeof *l->schemas);
-    CHECK(l->items && l->schemas);
+    l->items = memory_zeroed(max, sizeof *l->items);
+    l->schemas = memory_zeroed(max, sizeof *l->schemas);
     for (int i = 0; i < N_BUILTINS; i++)
         l->items[l->n++] = (struct tool){.name = memory_strdup(builtins[i].name), .schema = memory_strdup(builtins[i].schema), .builtin = builtins[i].fn};
     for (int i = 0; i < options_n_tools(o); i++)
@@ -418,7 +416,7 @@ static int arguments_fd(const char *arguments, size_t n)
 
 struct tool_run *tool_start(const struct tool *t, const char *arguments, size_t n, struct err *e)
 {
-    struct tool_run *r = memory_got(calloc(1, sizeof *r));
+    struct tool_run *r = memory_zeroed(1, sizeof *r);
     *r = (struct tool_run){.tool = t, .fd = -1, .start_ns = clock_ns()};
     if (t->builtin) {
         t->builtin(arguments, n, &r->out);

@@ -32,7 +32,7 @@ static struct entry **youngest_below(struct transcript *t, struct entry *m)
 
 struct entry *transcript_add(struct transcript *t, enum role role, const char *content, size_t n)
 {
-    struct entry *m = memory_got(calloc(1, sizeof *m));
+    struct entry *m = memory_zeroed(1, sizeof *m);
     m->m.role = role;
     m->m.content = copy(&m->mem, content, n);
     m->parent = t->n ? t->entries[t->n - 1] : NULL;

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/title.h"
@@ -20,9 +19,8 @@ void words_split(struct words *w, const char *find)
                 buf_addc(&escaped, '\\');
             buf_addc(&escaped, word.data[i]);
         }
-        w->plain = realloc(w->plain, (size_t)(w->n + 1) * sizeof *w->plain);
-        w->escaped = realloc(w->escaped, (size_t)(w->n + 1) * sizeof *w->escaped);
-        CHECK(w->plain && w->escaped);
+        w->plain = memory_resized(w->plain, (size_t)(w->n + 1) * sizeof *w->plain);
+        w->escaped = memory_resized(w->escaped, (size_t)(w->n + 1) * sizeof *w->escaped);
         w->plain[w->n] = word.data;
         w->escaped[w->n++] = escaped.data;
         p += n;
@@ -134,7 +132,7 @@ bool words_in_file(const struct words *w, const struct buf *file, char **hit)
     for (int i = 0; i < w->n; i++)
         if (!strcasestr(file->data, w->escaped[i]))
             return false;
-    s.seen = memory_got(calloc((size_t)w->n, sizeof *s.seen));
+    s.seen = memory_zeroed((size_t)w->n, sizeof *s.seen);
     for (const char *p = strchr(file->data, '\n'); p && *++p && s.best < w->n; p = strchr(p, '\n')) {
         without_ids(&line, p, strcspn(p, "\n"));
         search_line(&s, &line);

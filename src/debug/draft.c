@@ -54,7 +54,7 @@ static bool room(struct job *j, int n, struct err *e)
         j->logits = d->alloc(d, (size_t)j->vocab * sizeof(float));
         j->hidden[0] = d->alloc(d, H);
         j->hidden[1] = d->alloc(d, H);
-        j->read = memory_got(malloc((size_t)j->vocab * sizeof(float)));
+        j->read = memory_alloc((size_t)j->vocab * sizeof(float));
         ok = (j->logits && j->hidden[0] && j->hidden[1]) || err_set(e, "no room for the logits of %s", j->o->model_dir);
     }
     if (!ok)

@@ -68,7 +68,7 @@ static bool room(struct job *j, int n, struct err *e)
         j->vocab = j->m.cfg.vocab;
         j->hidden = d->alloc(d, (size_t)j->n_ctx * (size_t)j->m.cfg.hidden * sizeof(float));
         j->logits = d->alloc(d, block);
-        j->read = memory_got(malloc(block));
+        j->read = memory_alloc(block);
         j->open = (j->hidden && j->logits) || err_set(e, "no room for the logits of %d tokens", j->n_ctx);
     }
     if (!j->open)
@@ -124,7 +124,7 @@ static bool answer(const char *line, size_t n_line, struct buf *out, void *arg, 
     bool ok = debug_request_read(&q, line, n_line, j->vocab, e) && room(j, q.ids.n, e);
     if (ok) {
         size_t n_hidden = (size_t)q.ids.n * (size_t)j->m.cfg.hidden;
-        hidden = memory_got(malloc(n_hidden * sizeof *hidden));
+        hidden = memory_alloc(n_hidden * sizeof *hidden);
         if (fseeko(j->data, (off_t)j->at, SEEK_SET))        /* a line that failed may have left a part */
             ok = err_set(e, "cannot write the tensors of %s: %s", j->o->out_file, strerror(errno));
         ok = ok && run(j, &q.ids, hidden, e) && write_floats(j, hidden, n_hidden, e);

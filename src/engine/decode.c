@@ -76,7 +76,7 @@ static struct pace pace(const struct decoder *d)
 /* How long `n` prompt rows take a row. */
 static bool warm_up_rows(struct decoder *d, int n, struct err *e)
 {
-    int32_t *ids = memory_got(calloc((size_t)n, sizeof *ids));
+    int32_t *ids = memory_zeroed((size_t)n, sizeof *ids);
     int64_t t = clock_ns();
     cache_reset(d->k);
     forward_prefill(d->f, d->k, ids, n, 0, d->o.depth > 0);
@@ -142,7 +142,7 @@ static bool open_fused(struct decoder *d, struct err *e)
 struct decoder *decoder_open(struct dev *dev, const struct model_config *c, const struct weights *w, const struct kv_recipe *r,
                              const struct decoder_options *o, struct err *e)
 {
-    struct decoder *d = memory_got(calloc(1, sizeof *d));
+    struct decoder *d = memory_zeroed(1, sizeof *d);
     *d = (struct decoder){.dev = dev, .c = c, .o = *o, .max_step = o->depth + 1};
     CHECK(o->depth >= 0 && o->depth <= ENGINE_MAX_DEPTH);
     /* A fused step always drafts, so its last rows may lie behind the context. */

@@ -523,7 +523,7 @@ static void engine_free(struct engine *g)
 
 struct engine *engine_open(const struct engine_options *o, struct err *e)
 {
-    struct engine *g = memory_got(calloc(1, sizeof *g));
+    struct engine *g = memory_zeroed(1, sizeof *g);
     g->opened_ns = clock_ns();
     g->last = &g->first;
     g->host = machine_open(NULL, NULL);
@@ -570,7 +570,7 @@ static void *copy(const void *p, int n, size_t size)
 {
     if (n <= 0)
         return NULL;
-    void *q = memory_got(malloc((size_t)n * size));
+    void *q = memory_alloc((size_t)n * size);
     return memcpy(q, p, (size_t)n * size);
 }
 
@@ -595,7 +595,7 @@ void engine_read_ahead(struct engine *g, const int32_t *ids, int n_ids, int keep
 
 uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s)
 {
-    struct request *q = memory_got(calloc(1, sizeof *q));
+    struct request *q = memory_zeroed(1, sizeof *q);
     if (!++g->last_serial)
         ++g->last_serial;
     uint32_t serial = q->serial = g->last_serial;

@@ -33,7 +33,7 @@ struct sampler {
 
 static void *alloc(size_t n, size_t size)
 {
-    void *p = memory_got(calloc(n, size));
+    void *p = memory_zeroed(n, size);
     return p;
 }
 

@@ -3,6 +3,8 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
+
 enum { N_NEWEST = 2 };                  /* never evicted while there are more slots */
 
 bool snapshots_init(struct snapshots *s, int n, size_t bytes)
@@ -10,8 +12,8 @@ bool snapshots_init(struct snapshots *s, int n, size_t bytes)
     *s = (struct snapshots){.n = n, .bytes = bytes};
     if (!n)
         return true;
-    s->pos = calloc((size_t)n, sizeof *s->pos);
-    s->on_way = calloc((size_t)n, sizeof *s->on_way);
+    s->pos = memory_zeroed((size_t)n, sizeof *s->pos);
+    s->on_way = memory_zeroed((size_t)n, sizeof *s->on_way);
     s->mem = calloc((size_t)n, bytes);
     return s->pos && s->on_way && s->mem;
 }
@@ -19,8 +21,8 @@ bool snapshots_init(struct snapshots *s, int n, size_t bytes)
 bool snapshots_init_in(struct snapshots *s, int n, size_t bytes, void *mem)
 {
     *s = (struct snapshots){.n = n, .bytes = bytes, .mem = mem, .borrowed = true};
-    s->pos = calloc((size_t)n + 1, sizeof *s->pos);
-    s->on_way = calloc((size_t)n + 1, sizeof *s->on_way);
+    s->pos = memory_zeroed((size_t)n + 1, sizeof *s->pos);
+    s->on_way = memory_zeroed((size_t)n + 1, sizeof *s->on_way);
     return s->pos && s->on_way && s->mem;
 }
 

@@ -4,11 +4,12 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 
 bool timeline_init(struct timeline *t, int cap)
 {
     *t = (struct timeline){.cap = cap};
-    t->ids = calloc((size_t)cap, sizeof *t->ids);
+    t->ids = memory_zeroed((size_t)cap, sizeof *t->ids);
     return t->ids;
 }
 

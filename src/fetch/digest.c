@@ -20,7 +20,7 @@ struct digest {
 
 struct digest *digest_open(bool sha256, uint64_t n_bytes)
 {
-    struct digest *d = memory_got(calloc(1, sizeof *d));
+    struct digest *d = memory_zeroed(1, sizeof *d);
     d->sha256 = sha256;
     SHA256_Init(&d->large);
     SHA1_Init(&d->small);

@@ -32,7 +32,7 @@ static void init(void)
 struct http *http_open(void)
 {
     pthread_once(&once, init);
-    struct http *h = memory_got(calloc(1, sizeof *h));
+    struct http *h = memory_zeroed(1, sizeof *h);
     h->curl = memory_got(curl_easy_init());
     return h;
 }

@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/grow.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "fetch/cache.h"
 
@@ -60,7 +59,7 @@ static bool read_token(struct fetch *f, struct err *e)
 struct fetch *fetch_open(const struct fetch_options *o, struct err *e)
 {
     const char *endpoint = getenv("HF_ENDPOINT");
-    struct fetch *f = memory_got(calloc(1, sizeof *f));
+    struct fetch *f = memory_zeroed(1, sizeof *f);
     f->o = o ? *o : (struct fetch_options){0};
     f->o.stall_s = f->o.stall_s ? f->o.stall_s : STALL_S;
     f->o.tries = f->o.tries ? f->o.tries : TRIES;

@@ -88,7 +88,7 @@ struct cache *cache_open(struct dev *d, const struct model_config *c, const stru
 {
     size_t step = (size_t)max_step, conv = (size_t)config_conv_dim(c), key = (size_t)config_lin_key_dim(c), value = (size_t)config_lin_value_dim(c);
     size_t kv = cache_kv_bytes(c, r, n_ctx), states = cache_state_bytes(c), stages = d->step ? cache_step_bytes(c) : cache_stage_bytes(c, max_step);
-    struct cache *k = memory_got(calloc(1, sizeof *k));
+    struct cache *k = memory_zeroed(1, sizeof *k);
     k->dev = d;
     k->cfg = c;
     k->n_ctx = n_ctx;
@@ -96,9 +96,8 @@ struct cache *cache_open(struct dev *d, const struct model_config *c, const stru
     k->kv_memory = d->alloc(d, kv);
     k->states = d->alloc(d, states);
     k->stages = d->alloc(d, stages);
-    k->kv = calloc((size_t)n_kv_layers(c) + 1, sizeof *k->kv);
-    k->delta = calloc((size_t)c->n_delta + 1, sizeof *k->delta);
-    CHECK(k->kv && k->delta);
+    k->kv = memory_zeroed((size_t)n_kv_layers(c) + 1, sizeof *k->kv);
+    k->delta = memory_zeroed((size_t)c->n_delta + 1, sizeof *k->delta);
     if (!k->kv_memory || !k->states || !k->stages) {
         err_set(e, "no memory for a context of %d positions: %zu MiB asked for; try a smaller --ctx", n_ctx, (kv + states + stages) >> 20);
         cache_close(k);

@@ -60,7 +60,7 @@ static void *take(char **at, size_t bytes)
 
 struct forward *forward_open(struct dev *d, const struct model_config *c, const struct weights *w, int max_rows, struct err *e)
 {
-    struct forward *f = memory_got(calloc(1, sizeof *f));
+    struct forward *f = memory_zeroed(1, sizeof *f);
     size_t bytes = forward_bytes(c, max_rows), n = (size_t)max_rows * sizeof(float), v = (size_t)c->lin_v_heads;
     f->dev = d;
     f->cfg = c;
@@ -68,7 +68,7 @@ struct forward *forward_open(struct dev *d, const struct model_config *c, const 
     f->max_rows = max_rows;
     f->memory = d->alloc(d, bytes);
     if (d->step) {
-        f->fused = memory_got(calloc(1, sizeof *f->fused));
+        f->fused = memory_zeroed(1, sizeof *f->fused);
         if (!fused_open(f->fused, d, c, e)) {
             forward_close(f);
             return NULL;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "kernels/cpu/vec.h"
 
 /* One row to int8; returns the scale.  The largest magnitude is found among the bits, where order is the same and the
@@ -36,8 +37,8 @@ struct weight int8_from_dense(const struct weight *dense, struct arena *a)
     size_t rows = (size_t)dense->rows, cols = (size_t)dense->cols, step = cols * (dense->dtype == DT_F32 ? 4 : 2);
     int8_t *q = arena_array(a, rows, cols);
     uint16_t *scale = arena_array(a, rows, sizeof *scale);
-    float *row = malloc(cols * sizeof *row);
-    CHECK(row && dense->format == WEIGHT_DENSE);
+    float *row = memory_alloc(cols * sizeof *row);
+    CHECK(dense->format == WEIGHT_DENSE);
     for (size_t r = 0; r < rows; r++) {
         floats_f32(row, (const char *)dense->data + r * step, dense->dtype, cols);
         scale[r] = quantize_row(q + r * cols, row, dense->cols);

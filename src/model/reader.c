@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 
 enum { MAX_THREADS = 64 };
 
@@ -125,13 +126,12 @@ static bool open_files(struct reader *r, struct err *e)
 struct reader *reader_open(const struct reader_options *o, struct err *e)
 {
     pthread_condattr_t monotonic;
-    struct reader *r = calloc(1, sizeof *r);
-    CHECK(r && o->n_buffers > 0 && o->n_threads > 0 && o->n_threads <= MAX_THREADS);
+    struct reader *r = memory_zeroed(1, sizeof *r);
+    CHECK(o->n_buffers > 0 && o->n_threads > 0 && o->n_threads <= MAX_THREADS);
     r->o = *o;
-    r->files = calloc((size_t)o->n_paths + 1, sizeof *r->files);
-    r->free_buffers = calloc((size_t)o->n_buffers, sizeof *r->free_buffers);
-    r->blocks = calloc((size_t)o->n_buffers, sizeof *r->blocks);
-    CHECK(r->files && r->free_buffers && r->blocks);
+    r->files = memory_zeroed((size_t)o->n_paths + 1, sizeof *r->files);
+    r->free_buffers = memory_zeroed((size_t)o->n_buffers, sizeof *r->free_buffers);
+    r->blocks = memory_zeroed((size_t)o->n_buffers, sizeof *r->blocks);
     for (int i = 0; i < o->n_buffers; i++)
         r->free_buffers[r->n_free++] = i;
     pthread_mutex_init(&r->lock, NULL);

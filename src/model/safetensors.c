@@ -241,7 +241,7 @@ static bool read_header(struct safetensors *s, struct cursor *c, uint64_t data_a
         t.hash = safetensors_hash(t.name);
         if (s->n_tensors == cap) {
             cap = cap ? cap * 2 : 256;
-            s->tensors = memory_got(realloc(s->tensors, (size_t)cap * sizeof *s->tensors));
+            s->tensors = memory_resized(s->tensors, (size_t)cap * sizeof *s->tensors);
         }
         s->tensors[s->n_tensors++] = t;
     } while (take(c, ','));
@@ -257,7 +257,7 @@ static bool build_table(struct safetensors *s, struct err *e)
     s->n_slots = 16;
     while (s->n_slots < 2 * (uint64_t)s->n_tensors)
         s->n_slots *= 2;
-    s->slots = memory_got(calloc(s->n_slots, sizeof *s->slots));
+    s->slots = memory_zeroed(s->n_slots, sizeof *s->slots);
     for (int i = 0; i < s->n_tensors; i++) {
         uint64_t at = s->tensors[i].hash & (s->n_slots - 1);
         for (; s->slots[at]; at = (at + 1) & (s->n_slots - 1)) {
@@ -285,7 +285,7 @@ static bool check_overlap(const struct safetensors *s, struct err *e)
         sorted = s->tensors[i].offset >= s->tensors[i - 1].offset + s->tensors[i - 1].bytes;
     if (sorted)                         /* as every usual writer has it */
         return true;
-    const struct tensor **order = memory_got(malloc((size_t)s->n_tensors * sizeof *order));
+    const struct tensor **order = memory_alloc((size_t)s->n_tensors * sizeof *order);
     for (int i = 0; i < s->n_tensors; i++)
         order[i] = &s->tensors[i];
     qsort(order, (size_t)s->n_tensors, sizeof *order, by_offset);
@@ -313,7 +313,7 @@ bool safetensors_parse(struct safetensors *s, const char *json, size_t len, uint
     start(s, path);
     if (data_bytes > UINT64_MAX / 2)
         return err_set(e, "%s is too large", path);
-    s->header = memory_got(malloc(len + 1));
+    s->header = memory_alloc(len + 1);
     memcpy(s->header, json, len);
     s->header[len] = 0;
     return parse(s, len, 8 + (uint64_t)len, data_bytes, e);
@@ -363,7 +363,7 @@ bool safetensors_open(struct safetensors *s, const char *path, struct err *e)
     if (len > MAX_HEADER || len > s->size - 8)
         return err_set(e, "%s: the header is said to have %llu bytes, expected at most %llu", path, (unsigned long long)len,
                        (unsigned long long)(s->size - 8 < MAX_HEADER ? s->size - 8 : MAX_HEADER));
-    s->header = memory_got(malloc(len + 1));
+    s->header = memory_alloc(len + 1);
     s->header[len] = 0;
     if (!read_bytes(s, s->header, 8, len, e) || !parse(s, len, 8 + len, s->size - 8 - len, e))
         return false;
@@ -425,9 +425,8 @@ bool safetensors_populate(const struct safetensors *s, uint64_t offset, uint64_t
     if (!n || !madvise((void *)(uintptr_t)(s->map + begin), offset + n - begin, MADV_POPULATE_READ))
         return true;
     /* An older kernel, or a file that has shrunk: reading tells which, and fills the page cache at least. */
-    char *scratch = malloc(SCRATCH);
+    char *scratch = memory_alloc(SCRATCH);
     bool ok = true;
-    CHECK(scratch);
     for (uint64_t done = 0; done < n && ok; done += SCRATCH)
         ok = read_bytes(s, scratch, offset + done, n - done < SCRATCH ? n - done : SCRATCH, e);
     free(scratch);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 
 enum { JOB = 8 << 20, ALIGN = 4096, MAX_THREADS = 64 };
 
@@ -176,9 +177,8 @@ static bool write_data(struct writer *w)
 
 bool safetensors_write(struct file_out *files, int n_files, const struct write_options *o, struct err *e)
 {
-    struct writer w = {.files = calloc((size_t)n_files + 1, sizeof *w.files), .n_files = n_files, .o = o, .e = e};
+    struct writer w = {.files = memory_zeroed((size_t)n_files + 1, sizeof *w.files), .n_files = n_files, .o = o, .e = e};
     bool ok = true;
-    CHECK(w.files);
     pthread_mutex_init(&w.lock, NULL);
     for (int i = 0; i < n_files; i++)
         w.files[i] = (struct file){.out = &files[i], .fd = -1};

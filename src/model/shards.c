@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/log.h"
 #include "base/memory.h"
 
 #define INDEX "model.safetensors.index.json"
@@ -39,14 +38,14 @@ static void reserve(struct shards *s, int more)
 {
     if (s->n + more > s->cap) {
         s->cap = s->n + more > 2 * s->cap ? s->n + more : 2 * s->cap;
-        s->list = memory_got(realloc(s->list, (size_t)s->cap * sizeof *s->list));
+        s->list = memory_resized(s->list, (size_t)s->cap * sizeof *s->list);
     }
     if (2 * (uint64_t)s->cap <= s->n_slots)
         return;
     for (s->n_slots = s->n_slots ? s->n_slots : 64; s->n_slots < 2 * (uint64_t)s->cap;)
         s->n_slots *= 2;
     free(s->slots);
-    s->slots = memory_got(calloc(s->n_slots, sizeof *s->slots));
+    s->slots = memory_zeroed(s->n_slots, sizeof *s->slots);
     for (int i = 0; i < s->n; i++)
         *slot_of(s, s->list[i].name, s->list[i].hash) = i + 1;
 }
@@ -70,7 +69,7 @@ static bool open_file(struct shards *s, const char *dir, const char *name, struc
     struct buf path = {0};
     if (s->n_files == MAX_FILES)
         return err_set(e, "%s has more than %d files", dir, MAX_FILES);
-    s->files = memory_got(realloc(s->files, (size_t)(s->n_files + 1) * sizeof *s->files));
+    s->files = memory_resized(s->files, (size_t)(s->n_files + 1) * sizeof *s->files);
     buf_addf(&path, "%s/%s", dir, name);
     bool ok = safetensors_open(&s->files[s->n_files++], buf_str(&path), e);
     buf_free(&path);
@@ -187,9 +186,8 @@ static char **list_shards(const char *dir, int *n, struct err *e)
     for (struct dirent *ent; (ent = readdir(d));) {
         if (strncmp(ent->d_name, "model-", 6) || !plain_name(ent->d_name))
             continue;
-        names = memory_got(realloc(names, (size_t)(*n + 1) * sizeof *names));
+        names = memory_resized(names, (size_t)(*n + 1) * sizeof *names);
         names[*n] = memory_strdup(ent->d_name);
-        CHECK(names[*n]);
         ++*n;
     }
     closedir(d);

@@ -67,8 +67,8 @@ size_t stepper_bytes(const struct model_config *c, int max_depth)
 struct stepper *stepper_open(struct forward *f, struct cache *k, enum head h, int max_depth, struct err *e)
 {
     const struct model_config *c = f->cfg;
-    struct stepper *s = calloc(1, sizeof *s);
-    CHECK(s && f->fused && max_depth >= 0 && max_depth <= MAX_DEPTH);
+    struct stepper *s = memory_zeroed(1, sizeof *s);
+    CHECK(f->fused && max_depth >= 0 && max_depth <= MAX_DEPTH);
     *s = (struct stepper){.f = f, .k = k, .dev = f->dev, .head = h == HEAD_INT8 ? &f->w->head_int8 : &f->w->head,
                           .vocab = c->vocab, .hidden = c->hidden, .max_depth = max_depth, .mtp = max_depth > 0 && f->w->mtp.present};
     if (!fused_check(f, max_depth + 1, e)) {
@@ -160,14 +160,14 @@ void stepper_begin(struct stepper *s, const struct step_sampling *how, const int
     CHECK(depth >= 0 && depth <= s->max_depth);
     cache_end_steps(s->k);
     cache_begin_steps(s->k, s->f->w, s->f->fused->live, pos);
-    uint8_t *marks = memory_got(calloc(1, (size_t)s->vocab));
+    uint8_t *marks = memory_zeroed(1, (size_t)s->vocab);
     for (int i = 0; i < n_prompt; i++)
         marks[prompt[i]] |= i < n_prompt - n_begun ? 1 : 3;
     s->dev->copy(s->dev, s->marks, marks, (size_t)s->vocab);
     free(marks);
     sampling.biased = n_bias > 0;
     if (n_bias > 0) {
-        float *by_id = memory_got(calloc((size_t)s->vocab, sizeof *by_id));
+        float *by_id = memory_zeroed((size_t)s->vocab, sizeof *by_id);
         for (int i = 0; i < n_bias; i++)
             by_id[bias_ids[i]] += bias[i];
         s->dev->copy(s->dev, s->bias, by_id, (size_t)s->vocab * sizeof *by_id);

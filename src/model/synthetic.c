@@ -160,7 +160,7 @@ static const float *vector(struct place *p, enum random_vector kind, int n)
 {
     float *at = piece(p, (size_t)n * sizeof *at);
     if (p->base) {
-        float *host = memory_got(malloc((size_t)n * sizeof *host));
+        float *host = memory_alloc((size_t)n * sizeof *host);
         random_floats(host, kind, (size_t)n, random_key(p->seed, 2 * p->n_pieces));
         p->s->dev->copy(p->s->dev, at, host, (size_t)n * sizeof *host);
         free(host);
@@ -267,7 +267,7 @@ struct synthetic *synthetic_open(struct weights *w, const struct model_config *c
         err_set(e, "synthetic weights are made on a GPU, but the backend is %s; --write DIR stores a model that it can open", d->name);
         return NULL;
     }
-    struct synthetic *s = memory_got(calloc(1, sizeof *s));
+    struct synthetic *s = memory_zeroed(1, sizeof *s);
     s->dev = d;
     s->slabs = arena_array(&s->host, (size_t)c->n_layers + 2, sizeof *s->slabs);
     w->layers = arena_array(&s->host, (size_t)c->n_layers, sizeof *w->layers);

@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "kernels/cpu/vec.h"
 #include "model/random.h"
 #include "model/safetensors_write.h"
@@ -45,14 +46,11 @@ static struct item *add(struct writer *w, enum dtype type, const char *name, int
 {
     if (w->n_items == w->cap) {
         w->cap = w->cap ? 2 * w->cap : 4096;
-        w->items = realloc(w->items, (size_t)w->cap * sizeof *w->items);
-        CHECK(w->items);
+        w->items = memory_resized(w->items, (size_t)w->cap * sizeof *w->items);
     }
-    struct item *t = calloc(1, sizeof *t);
-    CHECK(t);
-    *t = (struct item){.out = {.name = strdup(name), .dtype = type, .n_dims = n_dims, .shape = {(uint64_t)a, (uint64_t)b, (uint64_t)c}, .source = t},
+    struct item *t = memory_zeroed(1, sizeof *t);
+    *t = (struct item){.out = {.name = memory_strdup(name), .dtype = type, .n_dims = n_dims, .shape = {(uint64_t)a, (uint64_t)b, (uint64_t)c}, .source = t},
                        .file = w->in_extra ? EXTRA : 0};
-    CHECK(t->out.name);
     t->bytes = tensor_out_bytes(&t->out);
     w->items[w->n_items++] = t;
     t->fill.key = random_key(w->seed, (uint64_t)w->n_items);
@@ -118,8 +116,8 @@ static void add_vector(struct writer *w, enum dtype type, enum random_vector kin
     snprintf(full, sizeof full, "%s%s", prefix, name);
     struct item *t = add(w, type, full, n_dims, a, b, c);
     size_t n = t->bytes / dtype_bytes(type);
-    float *x = malloc(n * sizeof *x);
-    CHECK(x && (t->made = malloc(t->bytes)));
+    float *x = memory_alloc(n * sizeof *x);
+    t->made = memory_alloc(t->bytes);
     random_floats(x, kind, n, t->fill.key);
     for (size_t i = 0; i < n; i++)
         if (type == DT_F32)
@@ -305,11 +303,10 @@ static bool make_bytes(const struct tensor_out *out, uint64_t at, uint64_t n, ui
 
 static bool write_tensors(struct writer *w, int n_threads, size_t *bytes, struct err *e)
 {
-    struct tensor_out **tensors = malloc(((size_t)w->n_items + 1) * sizeof *tensors);
+    struct tensor_out **tensors = memory_alloc(((size_t)w->n_items + 1) * sizeof *tensors);
     struct file_out files[N_FILES] = {0};
     char *paths[N_FILES];
     int n = 0;
-    CHECK(tensors);
     for (int i = 0; i < N_FILES; i++) {
         CHECK(asprintf(&paths[i], "%s/%s", w->dir, w->names[i]) > 0);
         files[i] = (struct file_out){.path = paths[i], .tensors = tensors + n};

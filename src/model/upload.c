@@ -271,7 +271,7 @@ static void measure(struct plan *p, const struct weights *w, const struct model_
 {
     *p = (struct plan){.w = (struct weights *)(uintptr_t)w, .c = c, .heads = heads};
     p->n_slabs = SLAB_LAYERS + c->n_layers + (w->mtp.present ? 1 : 0);
-    p->used = memory_got(calloc((size_t)p->n_slabs, sizeof *p->used));
+    p->used = memory_zeroed((size_t)p->n_slabs, sizeof *p->used);
     place(p);
 }
 
@@ -336,10 +336,9 @@ static bool alloc_slabs(struct plan *p, struct dev *d, struct err *e)
 {
     struct weights_store *st = p->w->store;
     st->dev = d;
-    st->slabs = calloc((size_t)p->n_slabs, sizeof *st->slabs);
-    p->slabs = calloc((size_t)p->n_slabs, sizeof *p->slabs);
-    p->vectors = calloc(1, p->used[SLAB_VECTORS] + 1);
-    CHECK(st->slabs && p->slabs && p->vectors);
+    st->slabs = memory_zeroed((size_t)p->n_slabs, sizeof *st->slabs);
+    p->slabs = memory_zeroed((size_t)p->n_slabs, sizeof *p->slabs);
+    p->vectors = memory_zeroed(1, p->used[SLAB_VECTORS] + 1);
     for (int i = 0; i < p->n_slabs; i++) {
         p->slabs[i] = st->slabs[i] = d->alloc(d, p->used[i] ? p->used[i] : ALIGN);
         if (!p->slabs[i])
@@ -365,9 +364,8 @@ static void add_job(struct plan *p, const struct source *s, uint64_t done)
 {
     if (p->n_jobs + 1 >= p->cap_jobs) {
         p->cap_jobs = p->cap_jobs ? 2 * p->cap_jobs : 1024;
-        p->jobs = realloc(p->jobs, (size_t)p->cap_jobs * sizeof *p->jobs);
-        p->first_part = realloc(p->first_part, (size_t)p->cap_jobs * sizeof *p->first_part);
-        CHECK(p->jobs && p->first_part);
+        p->jobs = memory_resized(p->jobs, (size_t)p->cap_jobs * sizeof *p->jobs);
+        p->first_part = memory_resized(p->first_part, (size_t)p->cap_jobs * sizeof *p->first_part);
     }
     p->jobs[p->n_jobs] = (struct read_job){.file = s->file, .offset = s->copy ? 0 : s->offset + done,
                                            .copy = s->copy ? (const char *)s->copy + done : NULL};
@@ -542,7 +540,7 @@ static bool open_upload(struct upload *u, size_t span, struct err *e)
     char *at = (char *)(((uintptr_t)u->pinned + READER_PAGE - 1) / READER_PAGE * READER_PAGE);
     for (int i = 0; i < u->n_buffers; i++, at += each)
         u->buffers[i] = at;
-    u->paths = memory_got(calloc((size_t)sh->n_files + 1, sizeof *u->paths));
+    u->paths = memory_zeroed((size_t)sh->n_files + 1, sizeof *u->paths);
     for (int i = 0; i < sh->n_files; i++)
         u->paths[i] = sh->files[i].path;
     struct reader_options o = {.paths = u->paths, .n_paths = sh->n_files, .jobs = p->jobs, .n_jobs = p->n_jobs, .buffers = u->buffers,

@@ -147,7 +147,7 @@ static void add_range(struct weights_store *st, const struct shard_tensor *t)
 {
     if (st->n_ranges == st->cap) {
         st->cap = st->cap ? st->cap * 2 : 1024;
-        st->ranges = memory_got(realloc(st->ranges, (size_t)st->cap * sizeof *st->ranges));
+        st->ranges = memory_resized(st->ranges, (size_t)st->cap * sizeof *st->ranges);
     }
     st->ranges[st->n_ranges++] = (struct range){t->file, t->t->offset, t->t->bytes};
 }
@@ -246,7 +246,7 @@ static bool check_g_idx(struct binder *b, const char *stem, int cols)
     const struct safetensors *f = shards_file(&b->st->shards, t);
     if (!fits(b, t, BIT(DT_I32), "", 1, cols))
         return false;
-    int32_t *group = memory_got(malloc(t->t->bytes));
+    int32_t *group = memory_alloc(t->t->bytes);
     bool ok = safetensors_read(f, t->t, group, b->e);
     for (int k = 0; k < cols && ok; k++)
         if (group[k] != k / GROUP)
@@ -348,7 +348,7 @@ static bool bind_vector(struct binder *b, const char *prefix, const struct vecto
         return b->say;
     size_t n = t->t->bytes / dtype_bytes(t->t->dtype);
     float *copy = arena_array(&b->st->copies, n, sizeof *copy);
-    void *raw = memory_got(malloc(t->t->bytes));
+    void *raw = memory_alloc(t->t->bytes);
     bool ok = safetensors_read(shards_file(&b->st->shards, t), t->t, raw, b->e);
     if (ok)
         floats_f32(copy, raw, t->t->dtype, n);
@@ -531,8 +531,7 @@ bool weights_open(struct weights *w, const struct model_config *c, const char *d
 
 bool weights_check(struct weights *w, const struct model_config *c, const char *dir, weights_say *say, void *arg, struct err *e)
 {
-    *w = (struct weights){.store = calloc(1, sizeof *w->store)};
-    CHECK(w->store);
+    *w = (struct weights){.store = memory_zeroed(1, sizeof *w->store)};
     struct binder b = {.w = w, .st = w->store, .c = c, .dir = dir, .e = e, .say = say, .arg = arg};
     fill_dims(b.dims, c);
     if (!shards_open(&w->store->shards, dir, e) || !bind_model(&b) || !check_rest(&b)) {

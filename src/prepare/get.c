@@ -227,7 +227,7 @@ static bool look_for_all(struct get *g, struct err *e)
 
 struct get *get_open(const struct get_options *o, struct err *e)
 {
-    struct get *g = memory_got(calloc(1, sizeof *g));
+    struct get *g = memory_zeroed(1, sizeof *g);
     int most = 0;
     g->o = *o;
     g->o.connections = o->connections ? o->connections : GET_CONNECTIONS;
@@ -237,7 +237,7 @@ struct get *get_open(const struct get_options *o, struct err *e)
     pthread_cond_init(&g->changed, NULL);
     for (const struct repos_row *r = repos_rows; r->name; r++)
         most++;
-    g->repos = memory_got(calloc((size_t)(o->n_what * most) + 1, sizeof *g->repos));
+    g->repos = memory_zeroed((size_t)(o->n_what * most) + 1, sizeof *g->repos);
     g->fetch = fetch_open(&o->fetch, e);
     bool ok = g->fetch != NULL;
     for (int i = 0; ok && i < o->n_what; i++)
@@ -387,7 +387,7 @@ static bool finish(struct get *g, struct item *it, struct err *e)
 static bool check(struct get *g, struct item *it, struct err *e)
 {
     enum { PIECE = 1 << 20 };
-    char hex[DIGEST_HEX] = "", *piece = memory_got(malloc(PIECE));
+    char hex[DIGEST_HEX] = "", *piece = memory_alloc(PIECE);
     struct digest *d = digest_open(it->f->lfs, it->f->bytes);
     int fd = open(it->final.data, O_RDONLY | O_CLOEXEC);
     ssize_t n = -1;

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 
 enum { PIECE = 1 << 20, MAX_THREADS = 16 };
 
@@ -53,8 +53,7 @@ static bool hash_one(struct hash_job *j, struct pool *p, uint8_t *buf, struct er
 static void *work(void *arg)
 {
     struct pool *p = arg;
-    uint8_t *buf = malloc(PIECE);
-    CHECK(buf);
+    uint8_t *buf = memory_alloc(PIECE);
     for (int i; !atomic_load(&p->failed) && (i = atomic_fetch_add(&p->next, 1)) < p->n;) {
         struct err e = {0};
         if (!hash_one(&p->jobs[i], p, buf, &e)) {

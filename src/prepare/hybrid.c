@@ -13,6 +13,7 @@
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "fetch/cache.h"
 #include "model/config.h"
 #include "model/safetensors_write.h"
@@ -220,9 +221,7 @@ static bool fingerprint_fp8(struct build *b)
 
 static char *copied(const char *s)
 {
-    char *out = s ? strdup(s) : NULL;
-    CHECK(out || !s);
-    return out;
+    return s ? memory_strdup(s) : NULL;
 }
 
 static bool start_provenance(struct build *b)
@@ -313,8 +312,7 @@ static struct safetensors *shard_of(struct build *b, const char *name)
 static void report_file(struct build *b, const char *name, uint64_t bytes, const char *how)
 {
     struct hybrid_report *r = b->r;
-    r->files = realloc(r->files, (size_t)(r->n_files + 1) * sizeof *r->files);
-    CHECK(r->files);
+    r->files = memory_resized(r->files, (size_t)(r->n_files + 1) * sizeof *r->files);
     r->files[r->n_files++] = (struct hybrid_file){copied(name), bytes, how};
 }
 
@@ -382,8 +380,7 @@ static bool write_file(struct build *b, const char *name, struct tensor_out **te
 
 static bool write_fp8_file(struct build *b)
 {
-    struct tensor_out **list = malloc((size_t)b->n_moved * sizeof(*list));
-    CHECK(list);
+    struct tensor_out **list = memory_alloc((size_t)b->n_moved * sizeof(*list));
     for (int i = 0; i < b->n_moved; i++)
         list[i] = &b->moved[i].out;
     bool ok = write_file(b, HYBRID_FP8_FILE, list, b->n_moved);
@@ -394,11 +391,10 @@ static bool write_fp8_file(struct build *b)
 /* A shard in its old order, without copies that do not count, with FP8 matrices and their scales where the 16-bit ones were. */
 static bool rewrite_shard(struct build *b, struct safetensors *f)
 {
-    struct tensor_out **list = malloc(((size_t)f->n_tensors * 2 + 1) * sizeof(*list)), *copies = calloc((size_t)f->n_tensors + 1, sizeof *copies);
-    struct origin *origins = calloc((size_t)f->n_tensors + 1, sizeof *origins);
+    struct tensor_out **list = memory_alloc(((size_t)f->n_tensors * 2 + 1) * sizeof(*list)), *copies = memory_zeroed((size_t)f->n_tensors + 1, sizeof *copies);
+    struct origin *origins = memory_zeroed((size_t)f->n_tensors + 1, sizeof *origins);
     bool ok = true;
     int n = 0;
-    CHECK(list && copies && origins);
     for (int i = 0; i < f->n_tensors && ok; i++) {
         const struct tensor *t = &f->tensors[i];
         struct moved *m = find_moved(b, t->name);
@@ -439,9 +435,8 @@ static bool put_file(struct build *b, const struct plan_file *p)
 
 static bool write_index(struct build *b)
 {
-    struct index_entry *list = malloc(((size_t)b->s.n + (size_t)b->n_moved) * sizeof *list);
+    struct index_entry *list = memory_alloc(((size_t)b->s.n + (size_t)b->n_moved) * sizeof *list);
     int n = 0;
-    CHECK(list);
     for (int i = 0; i < b->s.n; i++) {
         const struct shard_tensor *t = &b->s.list[i];
         const struct moved *m = find_moved(b, t->name);
@@ -463,8 +458,7 @@ static bool write_index(struct build *b)
 /* Hashes of the tensors that moved, from what is on the disk now. */
 static bool record_tensors(struct build *b, const struct shards *made)
 {
-    struct hash_job *jobs = calloc((size_t)b->n_moved, sizeof *jobs);
-    CHECK(jobs);
+    struct hash_job *jobs = memory_zeroed((size_t)b->n_moved, sizeof *jobs);
     for (int i = 0; i < b->n_moved; i++) {
         const struct shard_tensor *t = shards_find(made, b->moved[i].name);
         CHECK(t);                       /* the index has just been written */
@@ -486,14 +480,12 @@ static int by_report_name(const void *a, const void *b)
 static bool record_files(struct build *b)
 {
     struct hybrid_report *r = b->r;
-    struct hash_job *jobs = calloc((size_t)r->n_files + 1, sizeof *jobs);
+    struct hash_job *jobs = memory_zeroed((size_t)r->n_files + 1, sizeof *jobs);
     struct fetch_repo cached = {0};
     int n = 0;
-    CHECK(jobs);
     cache_list(b->dir, &cached, NULL);
     qsort(r->files, (size_t)r->n_files, sizeof *r->files, by_report_name);
-    char (*known)[DIGEST_HEX] = calloc((size_t)r->n_files + 1, sizeof *known);
-    CHECK(known);
+    char (*known)[DIGEST_HEX] = memory_zeroed((size_t)r->n_files + 1, sizeof *known);
     for (int i = 0; i < r->n_files; i++) {
         const struct safetensors *shard = shard_of(b, r->files[i].name);
         bool linked = shard && (!r->files[i].how || strcmp(r->files[i].how, "written"));

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "engine/memplan.h"
 #include "model/cache.h"
 #include "model/forward.h"
@@ -163,8 +164,7 @@ static void fill_sheet(struct sheet *s)
     const struct model_config *c = &s->c;
     const struct weights *w = &s->w;
     size_t matrices = 0;
-    s->layers = calloc((size_t)c->n_layers + 1, sizeof *s->layers);
-    CHECK(s->layers);
+    s->layers = memory_zeroed((size_t)c->n_layers + 1, sizeof *s->layers);
     add(&s->embed, &w->embed);
     if (!c->tied)
         add(&s->head, &w->head);
@@ -209,9 +209,8 @@ static double measure_gb_s(void)
     static const size_t bytes = 512 << 20;
     long usable = sysconf(_SC_NPROCESSORS_ONLN);
     int n = usable < 1 ? 1 : usable > MAX ? MAX : (int)usable;
-    uint64_t *data = malloc(bytes);
+    uint64_t *data = memory_alloc(bytes);
     double best = 0;
-    CHECK(data);
     memset(data, 1, bytes);
     for (int pass = 0; pass < PASSES; pass++) {
         pthread_t threads[MAX];
@@ -461,8 +460,7 @@ static void print_json(const struct sheet *s, struct buf *out)
         "ceiling_tok_s", ceiling(s, s->token), "ceiling_tok_s_int8_head", ceiling(s, s->token_int8),
         "available_bytes", (json_int_t)memplan_available(), "memory", memory);
     CHECK(root);
-    char *text = json_dumps(root, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
-    CHECK(text);
+    char *text = memory_got(json_dumps(root, JSON_INDENT(1) | JSON_PRESERVE_ORDER));
     buf_addf(out, "%s\n", text);
     free(text);
     json_decref(root);

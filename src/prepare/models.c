@@ -321,7 +321,7 @@ bool models_resolve(const char *given, struct buf *dir, struct err *e)
         return true;
     }
     models_find(&m);
-    int *found = memory_got(calloc((size_t)m.n + 1, sizeof *found)), n = candidates(&m, given, true, found);
+    int *found = memory_zeroed((size_t)m.n + 1, sizeof *found), n = candidates(&m, given, true, found);
     bool ok = n == 1 || (n ? refuse_many(&m, given, found, n, e) : refuse_none(&m, given, found, e));
     if (ok)
         buf_adds(dir, m.items[found[0]].dir);

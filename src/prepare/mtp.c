@@ -9,7 +9,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
-#include "base/log.h"
+#include "base/memory.h"
 #include "model/config.h"
 #include "model/safetensors_write.h"
 #include "model/shards.h"
@@ -62,8 +62,7 @@ static bool make_bytes(const struct tensor_out *t, uint64_t at, uint64_t n, uint
 
 static void add_part(struct part **parts, int *n, struct source *from, const char *file, const struct tensor *t)
 {
-    *parts = realloc(*parts, (size_t)(*n + 1) * sizeof **parts);
-    CHECK(*parts);
+    *parts = memory_resized(*parts, (size_t)(*n + 1) * sizeof **parts);
     struct part *p = &(*parts)[(*n)++];
     *p = (struct part){.out = {.name = t->name, .dtype = t->dtype, .n_dims = t->n_dims}, .source = from, .file = file, .at = t->offset};
     memcpy(p->out.shape, t->shape, sizeof t->shape);
@@ -100,8 +99,7 @@ static bool copy_block(const char *dir, struct source *from, struct err *e)
     struct buf path = {0}, tmp = {0};
     int n = 0;
     bool ok = headers_open(&h, from, e) && list_parts(&h, &extra, &parts, &n, e);
-    struct tensor_out **list = malloc(((size_t)n + 1) * sizeof(*list));
-    CHECK(list);
+    struct tensor_out **list = memory_alloc(((size_t)n + 1) * sizeof(*list));
     for (int i = 0; i < n && ok; i++) {
         parts[i].out.source = &parts[i];
         list[i] = &parts[i].out;
@@ -132,8 +130,7 @@ static bool list_all(const char *dir, struct err *e)
 {
     struct shards s;
     bool ok = shards_open(&s, dir, e);
-    struct index_entry *list = malloc(((size_t)s.n + 1) * sizeof *list);
-    CHECK(list);
+    struct index_entry *list = memory_alloc(((size_t)s.n + 1) * sizeof *list);
     for (int i = 0; i < s.n && ok; i++)
         list[i] = (struct index_entry){s.list[i].name, strrchr(shards_file(&s, &s.list[i])->path, '/') + 1, s.list[i].t->bytes};
     ok = ok && index_write(dir, list, s.n, e);

@@ -61,8 +61,8 @@ static void set_ranges(struct part *p, uint64_t range_bytes)
     p->n_ranges = (int)((p->f->bytes + range_bytes - 1) / range_bytes);
     free(p->got);
     free(p->taken);
-    p->got = memory_got(calloc((size_t)p->n_ranges + 1, sizeof *p->got));
-    p->taken = memory_got(calloc((size_t)p->n_ranges + 1, sizeof *p->taken));
+    p->got = memory_zeroed((size_t)p->n_ranges + 1, sizeof *p->got);
+    p->taken = memory_zeroed((size_t)p->n_ranges + 1, sizeof *p->taken);
 }
 
 /* How many bytes from the start on are there. */
@@ -132,7 +132,7 @@ static bool start_anew(struct part *p, uint64_t range_bytes, struct err *e)
 
 struct part *part_open(const char *final, const struct fetch_file *f, uint64_t range_bytes, struct err *e)
 {
-    struct part *p = memory_got(calloc(1, sizeof *p));
+    struct part *p = memory_zeroed(1, sizeof *p);
     p->f = f;
     pthread_mutex_init(&p->lock, NULL);
     p->digest = digest_open(f->lfs, f->bytes);
@@ -313,7 +313,7 @@ bool part_settle(struct part *p, struct err *e)
         if (n > PIECE)
             n = PIECE;
         if (!piece)
-            piece = memory_got(malloc(PIECE));
+            piece = memory_alloc(PIECE);
         ssize_t k = pread(p->fd, piece, n, (off_t)at);
         if (k > 0) {
             hash(p, piece, (size_t)k);

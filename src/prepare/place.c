@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/log.h"
+#include "base/memory.h"
 
 const char *const placing_names[] = {"hard link", "clone", "copy", "there already"};
 
@@ -24,8 +24,7 @@ static bool copy_bytes(int in, int out, uint64_t n)
     for (uint64_t done = 0; done < n && ok;) {
         ssize_t r = buf ? -1 : copy_file_range(in, NULL, out, NULL, n - done < PIECE ? n - done : PIECE, 0);
         if (r < 0 && (buf || errno == EXDEV || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP)) {
-            buf = buf ? buf : malloc(SMALL);
-            CHECK(buf);
+            buf = buf ? buf : memory_alloc(SMALL);
             r = pread(in, buf, SMALL, (off_t)done);
             if (r > 0 && !(lseek(out, (off_t)done, SEEK_SET) >= 0 && buf_write(out, buf, (size_t)r)))
                 r = -1;

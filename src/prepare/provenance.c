@@ -6,20 +6,18 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 
 enum { MAX_FILE = 16 << 20, FORMAT = 1 };
 
 static char *copy(const char *s)
 {
-    char *out = s ? strdup(s) : NULL;
-    CHECK(out || !s);
-    return out;
+    return s ? memory_strdup(s) : NULL;
 }
 
 static void add(struct provenance_item **list, int *n, const char *name, uint64_t bytes, const char *sha256)
 {
-    *list = realloc(*list, (size_t)(*n + 1) * sizeof **list);
-    CHECK(*list);
+    *list = memory_resized(*list, (size_t)(*n + 1) * sizeof **list);
     struct provenance_item *p = &(*list)[(*n)++];
     *p = (struct provenance_item){.name = copy(name), .bytes = bytes};
     snprintf(p->sha256, sizeof p->sha256, "%s", sha256 ? sha256 : "");
@@ -79,8 +77,7 @@ void provenance_print(const struct provenance *p, struct buf *out)
     json_t *root = json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:o}", "format", FORMAT, "program", p->program, "layout", p->layout,
                              "int4", origin_json(&p->int4), "fp8", origin_json(&p->fp8), "files", items_json(p->files, p->n_files),
                              "tensors", items_json(p->tensors, p->n_tensors));
-    char *text = json_dumps(root, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
-    CHECK(text);
+    char *text = memory_got(json_dumps(root, JSON_INDENT(1) | JSON_PRESERVE_ORDER));
     buf_adds(out, text);
     buf_addc(out, '\n');
     free(text);

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 #include "kernels/cpu/vec.h"
 
 enum { MAX_THREADS = 16, SPOT = 512, N_SPOTS = 5, RUN = 4096, SAME_BYTES = 256, BLOCK = 128, MAX_NAME = 320 };
@@ -140,8 +140,7 @@ bool scan_tensor(struct scan_stats *s, const struct safetensors *f, const struct
         scan_add(s, &(struct scan_stats){.n = n, .n_zero = n});
         return true;
     }
-    void *data = malloc(t->bytes + 1);
-    CHECK(data);
+    void *data = memory_alloc(t->bytes + 1);
     bool ok = safetensors_read(f, t, data, NULL);
     if (ok)
         scan_floats(s, data, t->dtype, n);
@@ -339,9 +338,8 @@ static int by_digest(const void *a, const void *b)
 /* Trained scales of two matrices are never the same, byte for byte: one was copied over the other. */
 static void find_same(struct verify_report *r, const struct shards *s, const struct look *looks)
 {
-    struct seen *list = malloc(((size_t)s->n + 1) * sizeof *list);
+    struct seen *list = memory_alloc(((size_t)s->n + 1) * sizeof *list);
     int n = 0;
-    CHECK(list);
     for (int i = 0; i < s->n; i++)
         if ((looks[i].kind == INT4_SCALES || looks[i].kind == FP8_SCALES) && !looks[i].constant && s->list[i].t->bytes >= SAME_BYTES)
             list[n++] = (struct seen){looks[i].digest, i};
@@ -382,10 +380,9 @@ static double mean_scale(const struct shards *s, const struct look *looks, const
  * round has them exchanged.  Where they are of one size nobody can see it. */
 static void find_turned(struct verify_report *r, const struct shards *s, const struct look *looks, const char *layer, int n)
 {
-    double *ratio = malloc((size_t)n * 2 * sizeof *ratio), *sorted = ratio + n;
+    double *ratio = memory_alloc((size_t)n * 2 * sizeof *ratio), *sorted = ratio + n;
     char name[MAX_NAME];
     int k = 0;
-    CHECK(ratio);
     for (; k < n; k++) {
         double gate = mean_scale(s, looks, layer, k, "gate"), up = mean_scale(s, looks, layer, k, "up");
         if (!(gate > 0 && up > 0))
@@ -504,11 +501,10 @@ static void compare_copies(struct verify_report *r, const struct shards *s, bool
 
 void scan_shards(const struct shards *s, const struct model_config *c, bool full, struct verify_report *r)
 {
-    struct scan scan = {.s = s, .looks = calloc((size_t)s->n + 1, sizeof *scan.looks), .full = full};
+    struct scan scan = {.s = s, .looks = memory_zeroed((size_t)s->n + 1, sizeof *scan.looks), .full = full};
     pthread_t threads[MAX_THREADS];
     int n = 0, usable = (int)sysconf(_SC_NPROCESSORS_ONLN);
     const char *prefix = shards_find(s, "model.embed_tokens.weight") ? "model." : "model.language_model.";
-    CHECK(scan.looks);
     for (int i = 0; i < s->n_files; i++)        /* what is wanted lies in pieces between what is not */
         madvise((void *)(uintptr_t)s->files[i].map, s->files[i].size, full ? MADV_SEQUENTIAL : MADV_RANDOM);
     while (n < MAX_THREADS && n < usable && !pthread_create(&threads[n], NULL, work, &scan))

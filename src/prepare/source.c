@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/log.h"
+#include "base/memory.h"
 #include "fetch/cache.h"
 #include "fetch/fetch.h"
 #include "prepare/repos.h"
@@ -82,9 +82,8 @@ static void identify(struct source *s)
         *at = 0;
         folder = strrchr(real, '/');
         if (folder && cache_repo_name(&repo, folder + 1)) {
-            s->repo = strdup(buf_str(&repo));
-            s->commit = strdup(commit + 1);
-            CHECK(s->repo && s->commit);
+            s->repo = memory_strdup(buf_str(&repo));
+            s->commit = memory_strdup(commit + 1);
         }
     }
     buf_free(&repo);
@@ -93,8 +92,7 @@ static void identify(struct source *s)
 
 void source_open_dir(struct source *s, const char *dir)
 {
-    *s = (struct source){.name = strdup(dir), .size = dir_size, .read = dir_read};
-    CHECK(s->name);
+    *s = (struct source){.name = memory_strdup(dir), .size = dir_size, .read = dir_read};
     identify(s);
 }
 
@@ -171,16 +169,13 @@ bool source_open(struct source *s, const char *name, struct err *e)
     name = named_repo(name, true);
     bool ok = split_repo(name, &repo, &revision) || err_set(e, "%s is neither a directory nor a repository (ORG/NAME or ORG/NAME@REVISION)", name);
     if (ok) {
-        struct remote *r = calloc(1, sizeof *r);
-        CHECK(r);
-        *s = (struct source){.name = strdup(name), .arg = r, .size = remote_size, .read = remote_read, .close = remote_close};
-        CHECK(s->name);
+        struct remote *r = memory_zeroed(1, sizeof *r);
+        *s = (struct source){.name = memory_strdup(name), .arg = r, .size = remote_size, .read = remote_read, .close = remote_close};
         r->fetch = fetch_open(&(struct fetch_options){0}, e);
         ok = r->fetch && fetch_list(r->fetch, buf_str(&repo), revision, &r->repo, e);
         if (ok) {
-            s->repo = strdup(r->repo.name);
-            s->commit = strdup(r->repo.commit);
-            CHECK(s->repo && s->commit);
+            s->repo = memory_strdup(r->repo.name);
+            s->commit = memory_strdup(r->repo.commit);
         }
     }
     buf_free(&repo);
@@ -244,8 +239,7 @@ static bool read_index(struct headers *h, uint64_t bytes, struct err *e)
     json_error_t je;
     if (bytes > MAX_INDEX)
         return err_set(e, "%s/" INDEX " has %llu bytes, expected at most %d", h->source->name, (unsigned long long)bytes, MAX_INDEX);
-    char *text = malloc(bytes + 1);
-    CHECK(text);
+    char *text = memory_alloc(bytes + 1);
     bool ok = source_read(h->source, INDEX, 0, bytes, text, e);
     if (ok) {
         json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &je), *map = json_object_get(root, "weight_map");
@@ -302,12 +296,11 @@ bool headers_read(struct headers *h, const char *name, struct err *e)
         return err_set(e, "%s/%s: the header is said to have %llu bytes, expected at most %llu", h->source->name, name, (unsigned long long)len,
                        (unsigned long long)(size - 8 < MAX_HEADER ? size - 8 : MAX_HEADER));
     struct buf path = {0};
-    char *json = malloc(len + 1);
-    CHECK(json);
+    char *json = memory_alloc(len + 1);
     buf_addf(&path, "%s/%s", h->source->name, name);
-    h->files = realloc(h->files, (size_t)(h->n_files + 1) * sizeof *h->files);
-    h->names = realloc(h->names, (size_t)(h->n_files + 1) * sizeof *h->names);
-    CHECK(h->files && h->names && (h->names[h->n_files] = strdup(name)));
+    h->files = memory_resized(h->files, (size_t)(h->n_files + 1) * sizeof *h->files);
+    h->names = memory_resized(h->names, (size_t)(h->n_files + 1) * sizeof *h->names);
+    h->names[h->n_files] = memory_strdup(name);
     h->files[h->n_files] = (struct safetensors){.fd = -1};
     bool ok = source_read(h->source, name, 8, len, json, e) && safetensors_parse(&h->files[h->n_files], json, len, size - 8 - len, buf_str(&path), e);
     h->n_files++;

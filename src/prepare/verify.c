@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/log.h"
+#include "base/memory.h"
 #include "fetch/cache.h"
 #include "model/weights.h"
 #include "prepare/hash.h"
@@ -35,8 +35,7 @@ struct finding *verify_add(struct verify_report *r, bool fault, const char *kind
 {
     va_list ap;
     if ((r->n & (r->n - 1)) == 0) {     /* full at each power of two */
-        r->list = realloc(r->list, (size_t)(r->n ? 2 * r->n : 1) * sizeof *r->list);
-        CHECK(r->list);
+        r->list = memory_resized(r->list, (size_t)(r->n ? 2 * r->n : 1) * sizeof *r->list);
     }
     va_start(ap, found);
     struct finding f = {.fault = fault, .kind = kind, .found = print(r, found, ap)};
@@ -155,8 +154,8 @@ static void name_file(struct look *k, const char *name)
 {
     if (is_named(k, name))
         return;
-    k->names = realloc(k->names, (size_t)(k->n_names + 1) * sizeof *k->names);
-    CHECK(k->names && (k->names[k->n_names] = strdup(name)));
+    k->names = memory_resized(k->names, (size_t)(k->n_names + 1) * sizeof *k->names);
+    k->names[k->n_names] = memory_strdup(name);
     k->n_names++;
 }
 
@@ -350,11 +349,10 @@ struct recorded {
 static void add_job(struct recorded *h, struct hash_job job, const char *name, const char *tensor, const char *expected)
 {
     size_t n = (size_t)h->n + 1;
-    h->jobs = realloc(h->jobs, n * sizeof *h->jobs);
-    h->expected = realloc(h->expected, n * sizeof *h->expected);
-    h->names = realloc(h->names, n * sizeof *h->names);
-    h->tensors = realloc(h->tensors, n * sizeof *h->tensors);
-    CHECK(h->jobs && h->expected && h->names && h->tensors);
+    h->jobs = memory_resized(h->jobs, n * sizeof *h->jobs);
+    h->expected = memory_resized(h->expected, n * sizeof *h->expected);
+    h->names = memory_resized(h->names, n * sizeof *h->names);
+    h->tensors = memory_resized(h->tensors, n * sizeof *h->tensors);
     h->jobs[h->n] = job;
     h->names[h->n] = name;
     h->tensors[h->n] = tensor;
@@ -455,9 +453,8 @@ static bool check_recorded(struct look *k, const struct shards *s, bool full, st
 /* Faults come first, each kind in the order in which it was found. */
 static void sort_findings(struct verify_report *r)
 {
-    struct finding *out = malloc((size_t)(r->n + 1) * sizeof *out);
+    struct finding *out = memory_alloc((size_t)(r->n + 1) * sizeof *out);
     int n = 0;
-    CHECK(out);
     for (int fault = 1; fault >= 0; fault--)
         for (int i = 0; i < r->n; i++)
             if (r->list[i].fault == fault)

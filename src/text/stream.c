@@ -112,7 +112,7 @@ static void note_run(struct stream *s, size_t in)
         return;
     if (s->n_runs == s->cap_runs) {
         s->cap_runs = s->cap_runs ? 2 * s->cap_runs : 4;
-        s->runs = memory_got(realloc(s->runs, (size_t)s->cap_runs * sizeof *s->runs));
+        s->runs = memory_resized(s->runs, (size_t)s->cap_runs * sizeof *s->runs);
     }
     s->runs[s->n_runs++] = (struct run){s->out.len, in};
 }
@@ -508,7 +508,7 @@ static void run(struct stream *s)
 
 struct stream *stream_open(const struct text *tools, int n_tools, bool thinking, stream_fn *fn, void *arg)
 {
-    struct stream *s = memory_got(calloc(1, sizeof *s));
+    struct stream *s = memory_zeroed(1, sizeof *s);
     s->fn = fn;
     s->arg = arg;
     s->thinking = thinking;

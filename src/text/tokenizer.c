@@ -15,7 +15,7 @@ struct tokenizer {
 
 struct tokenizer *tokenizer_open(const char *dir, struct err *e)
 {
-    struct tokenizer *t = memory_got(calloc(1, sizeof *t));
+    struct tokenizer *t = memory_zeroed(1, sizeof *t);
     if (!vocab_read(&t->v, dir, e)) {
         tokenizer_close(t);
         return NULL;
@@ -91,9 +91,8 @@ static void merge_word(struct encoder *x, const char *s, uint32_t n)
 {
     if (n > x->cap) {
         x->cap = 2 * (size_t)n;
-        x->symbols = realloc(x->symbols, x->cap * sizeof *x->symbols);
-        x->heap = realloc(x->heap, 3 * x->cap * sizeof *x->heap);      /* n-1 pairs, then two more for each merge */
-        CHECK(x->symbols && x->heap);
+        x->symbols = memory_resized(x->symbols, x->cap * sizeof *x->symbols);
+        x->heap = memory_resized(x->heap, 3 * x->cap * sizeof *x->heap);      /* n-1 pairs, then two more for each merge */
     }
     struct symbol *y = x->symbols;
     for (uint32_t i = 0; i < n; i++)
@@ -177,7 +176,7 @@ void tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, b
     size_t n_cells = 64;
     while (n_cells < 16384 && n_cells * 16 < len)
         n_cells *= 2;
-    x.cells = memory_got(calloc(n_cells, sizeof *x.cells));
+    x.cells = memory_zeroed(n_cells, sizeof *x.cells);
     x.cell_mask = n_cells - 1;
     size_t from = 0;
     for (size_t i = 0; specials && i < len;) {

@@ -73,7 +73,7 @@ static struct token *token_at(struct vocab *v, int64_t id)
         int cap = v->cap_ids ? v->cap_ids : 4096;
         while (cap <= id)
             cap *= 2;
-        v->tokens = memory_got(realloc(v->tokens, (size_t)cap * sizeof *v->tokens));
+        v->tokens = memory_resized(v->tokens, (size_t)cap * sizeof *v->tokens);
         memset(v->tokens + v->cap_ids, 0, (size_t)(cap - v->cap_ids) * sizeof *v->tokens);
         v->cap_ids = cap;
     }
@@ -166,7 +166,7 @@ static bool index_vocab(struct load *l)
 {
     struct vocab *v = l->v;
     uint32_t size = table_size((uint32_t)v->n_ids);
-    l->index = memory_got(calloc(size, sizeof *l->index));
+    l->index = memory_zeroed(size, sizeof *l->index);
     l->index_mask = size - 1;
     for (int id = 0; id < v->n_ids; id++) {
         const struct token *t = &v->tokens[id];
@@ -216,7 +216,7 @@ static bool add_merge(struct load *l, uint32_t *cap, const struct buf *both, siz
         return bad(l, "model.merges entry %u names a token that model.vocab does not have", v->n_merges);
     if (v->n_merges == *cap) {
         *cap = *cap ? 2 * *cap : 4096;
-        v->merges = memory_got(realloc(v->merges, *cap * sizeof *v->merges));
+        v->merges = memory_resized(v->merges, *cap * sizeof *v->merges);
     }
     v->merges[v->n_merges++] = m;
     return true;
@@ -249,7 +249,7 @@ static bool index_merges(struct load *l)
 {
     struct vocab *v = l->v;
     uint32_t size = table_size(v->n_merges);
-    v->pairs = memory_got(malloc(size * sizeof *v->pairs));
+    v->pairs = memory_alloc(size * sizeof *v->pairs);
     memset(v->pairs, 0xFF, size * sizeof *v->pairs);
     v->pair_mask = size - 1;
     for (uint32_t rank = 0; rank < v->n_merges; rank++) {
@@ -499,7 +499,7 @@ bool vocab_read(struct vocab *v, const char *dir, struct err *e)
     buf_addf(&path, "%s/tokenizer.json", dir);
     buf_addf(&config, "%s/tokenizer_config.json", dir);
     alphabet(l.byte_of);
-    v->added = memory_got(calloc(MAX_ADDED, sizeof *v->added));
+    v->added = memory_zeroed(MAX_ADDED, sizeof *v->added);
     l.path = path.data;
     bool ok = read_tokenizer(&l);
     qsort_r(v->added, (size_t)v->n_added, sizeof *v->added, longer_first, v->tokens);

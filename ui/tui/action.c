@@ -36,9 +36,9 @@ static void parse(struct binding *b)
 
 struct actions *actions_open(void)
 {
-    struct actions *a = memory_got(calloc(1, sizeof *a));
+    struct actions *a = memory_zeroed(1, sizeof *a);
     a->n = N_ROWS;
-    a->bindings = memory_got(calloc(N_ROWS, sizeof *a->bindings));
+    a->bindings = memory_zeroed(N_ROWS, sizeof *a->bindings);
     for (int i = 0; i < N_ROWS; i++) {
         const struct row *r = &rows[i];
         a->bindings[i] = (struct binding){.context = r->context, .key = r->key, .action = r->action, .help = r->help, .fn = r->fn};
@@ -118,7 +118,7 @@ static void bind(struct actions *a, enum context context, struct binding b, cons
     for (int i = 0; i < a->n; i++)
         if (a->bindings[i].context == context && a->bindings[i].fn == b.fn && *a->bindings[i].help)
             b.help = "";
-    a->bindings = memory_got(realloc(a->bindings, (size_t)(a->n + 1) * sizeof *a->bindings));
+    a->bindings = memory_resized(a->bindings, (size_t)(a->n + 1) * sizeof *a->bindings);
     a->bindings[a->n++] = b;
 }
 

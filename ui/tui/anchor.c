@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 #include "base/unicode.h"
 
 enum {
@@ -48,9 +48,8 @@ static bool is_at(const struct anchor *an, const struct glyph *g, int col)
 uint32_t anchor_code(struct anchors *a, const struct glyph *g, int col)
 {
     if (!a->at) {
-        a->at = malloc(MOST * sizeof *a->at);
-        a->slots = calloc(SLOTS, sizeof *a->slots);
-        CHECK(a->at && a->slots);
+        a->at = memory_alloc(MOST * sizeof *a->at);
+        a->slots = memory_zeroed(SLOTS, sizeof *a->slots);
     }
     uint32_t i = hash(g, col) % SLOTS;
     while (a->slots[i] && !is_at(&a->at[a->slots[i] - 1], g, col))

@@ -14,7 +14,7 @@ void cells_size(struct cells *c, int rows, int cols)
     CHECK(rows >= 0 && cols >= 0);
     if (rows != c->rows || cols != c->cols) {
         free(c->at);
-        c->at = memory_got(malloc(((size_t)rows * cols + 1) * sizeof *c->at));
+        c->at = memory_alloc(((size_t)rows * cols + 1) * sizeof *c->at);
     }
     c->rows = rows;
     c->cols = cols;

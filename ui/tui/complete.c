@@ -26,7 +26,7 @@ static char *copy(const char *s)
 static void add(struct complete *c, const char *word, const char *note, const char *help)
 {
     if (c->n % 64 == 0) {
-        c->items = memory_got(realloc(c->items, ((size_t)c->n + 64) * sizeof *c->items));
+        c->items = memory_resized(c->items, ((size_t)c->n + 64) * sizeof *c->items);
     }
     c->items[c->n++] = (struct complete_item){copy(word), copy(note), copy(help)};
 }
@@ -100,7 +100,7 @@ static void read_names(struct names *names, DIR *d, const char *base, const stru
         if (ignored(rules, f->d_name, is_dir))
             continue;
         if (names->n % 64 == 0) {
-            names->at = memory_got(realloc(names->at, ((size_t)names->n + 64) * sizeof *names->at));
+            names->at = memory_resized(names->at, ((size_t)names->n + 64) * sizeof *names->at);
         }
         names->at[names->n++] = (struct name){copy(f->d_name), is_dir};
     }

@@ -146,7 +146,7 @@ static void defuse(char *out, const char *s, size_t n)
 static void patch(struct copy *c, const char *text, size_t n, size_t source)
 {
     if (!(c->n_patches & (c->n_patches - 1))) {         /* at powers of two */
-        c->patches = memory_got(realloc(c->patches, (size_t)(c->n_patches ? 2 * c->n_patches : 1) * sizeof *c->patches));
+        c->patches = memory_resized(c->patches, (size_t)(c->n_patches ? 2 * c->n_patches : 1) * sizeof *c->patches);
     }
     c->patches[c->n_patches++] = (struct copy_patch){c->text.len, n, source};
     buf_add(&c->text, text, n);

@@ -80,7 +80,7 @@ static struct change *add_change(struct draft *d, size_t at, enum step step)
 {
     if (d->n_done == d->cap_changes) {
         d->cap_changes = d->cap_changes ? 2 * d->cap_changes : 64;
-        d->changes = memory_got(realloc(d->changes, (size_t)d->cap_changes * sizeof *d->changes));
+        d->changes = memory_resized(d->changes, (size_t)d->cap_changes * sizeof *d->changes);
     }
     struct change *c = &d->changes[d->n_done++];
     d->n_changes = d->n_done;
@@ -167,7 +167,7 @@ void draft_add_chip(struct draft *d, const char *label, const char *text, size_t
 {
     if (d->n_chips == d->cap_chips) {
         d->cap_chips = d->cap_chips ? 2 * d->cap_chips : 8;
-        d->chips = memory_got(realloc(d->chips, (size_t)d->cap_chips * sizeof *d->chips));
+        d->chips = memory_resized(d->chips, (size_t)d->cap_chips * sizeof *d->chips);
     }
     struct chip *chip = &d->chips[d->n_chips];
     *chip = (struct chip){.label = memory_strdup(label)};

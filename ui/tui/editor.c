@@ -30,7 +30,7 @@ struct editor {
 
 struct editor *editor_open(void)
 {
-    struct editor *e = memory_got(calloc(1, sizeof *e));
+    struct editor *e = memory_zeroed(1, sizeof *e);
     editor_rows(e, DEFAULT_COLUMNS);
     return e;
 }

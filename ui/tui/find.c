@@ -20,7 +20,7 @@ void find_set(struct find *f, const char *what)
 {
     size_t n = strlen(what);
     find_free(f);
-    f->what = memory_got(malloc((n + 1) * sizeof *f->what));
+    f->what = memory_alloc((n + 1) * sizeof *f->what);
     for (size_t i = 0; i < n;) {
         uint32_t cp;
         i += unicode_decode(what + i, n - i, &cp, NULL);
@@ -85,7 +85,7 @@ static void add(struct hits *h, size_t at, size_t n)
 {
     if (h->n == h->cap) {
         h->cap = h->cap ? 2 * h->cap : 8;
-        h->at = memory_got(realloc(h->at, (size_t)h->cap * sizeof *h->at));
+        h->at = memory_resized(h->at, (size_t)h->cap * sizeof *h->at);
     }
     h->at[h->n++] = (struct hit){at, n};
 }

@@ -204,9 +204,9 @@ static void load(struct history *h)
 
 struct history *history_open(const char *path, int size)
 {
-    struct history *h = memory_got(calloc(1, sizeof *h));
+    struct history *h = memory_zeroed(1, sizeof *h);
     h->size = size > 0 ? size : 1;
-    h->entries = memory_got(calloc((size_t)h->size, sizeof *h->entries));
+    h->entries = memory_zeroed((size_t)h->size, sizeof *h->entries);
     if (path) {
         h->path = realpath(path, NULL); /* a link stays one */
         if (!h->path)

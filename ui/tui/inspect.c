@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 #include "ui/tui/app.h"
 
 static const struct look TEXT = {STYLE_popup, 0}, DIM = {STYLE_dim, 0}, CHOSEN = {STYLE_selected, 0}, BAR = {STYLE_bar, 0};
@@ -26,9 +26,8 @@ static bool style_of(enum heat heat, const struct chat_token *t, enum style *sty
 static void tint_item(struct app *a, int item, int message, bool reasoning)
 {
     int n = chat_n_tokens(a->chat, message), used = 0;
-    struct pane_tint *tints = calloc((size_t)n + 1, sizeof *tints);
+    struct pane_tint *tints = memory_zeroed((size_t)n + 1, sizeof *tints);
     struct chat_token t;
-    CHECK(tints);
     for (int k = 0; k < n && chat_token(a->chat, message, k, &t); k++) {
         struct pane_tint tint = {.at = t.at, .n = t.n};
         if (t.reasoning == reasoning && t.n && style_of(a->heat, &t, &tint.style))

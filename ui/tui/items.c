@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 
 enum {
     NARROW = 60,                        /* columns below which blank lines are kept for new messages */
@@ -25,9 +25,8 @@ struct item *items_add(struct items *s, enum item_kind kind, int message)
 {
     if (s->n == s->cap) {
         s->cap = s->cap ? 2 * s->cap : BLOCK;
-        s->at = realloc(s->at, (size_t)s->cap * sizeof *s->at);
-        s->guesses = realloc(s->guesses, (size_t)(s->cap / BLOCK) * sizeof *s->guesses);
-        CHECK(s->at && s->guesses);
+        s->at = memory_resized(s->at, (size_t)s->cap * sizeof *s->at);
+        s->guesses = memory_resized(s->guesses, (size_t)(s->cap / BLOCK) * sizeof *s->guesses);
     }
     struct item *it = &s->at[s->n++];
     *it = (struct item){.kind = kind, .message = message, .live = true, .stale = true};

@@ -39,7 +39,7 @@ struct keys {
 
 struct keys *keys_open(void)
 {
-    struct keys *k = memory_got(calloc(1, sizeof *k));
+    struct keys *k = memory_zeroed(1, sizeof *k);
     k->escape_ms = 25;
     k->last_ms = k->escaped_ms = INT64_MIN / 2;
     return k;

@@ -34,7 +34,7 @@ static const struct look plain = {STYLE_text, 0}, dim = {STYLE_dim, 0};
 
 struct markdown *markdown_open(void)
 {
-    struct markdown *m = memory_got(calloc(1, sizeof *m));
+    struct markdown *m = memory_zeroed(1, sizeof *m);
     m->sheet.columns = m->raw_sheet.columns = m->sheet.measure = m->raw_sheet.measure = 80;
     return m;
 }

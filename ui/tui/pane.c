@@ -36,7 +36,7 @@ static const struct pane_place nowhere = {-1, 0, 0};
 
 struct pane *pane_open(void)
 {
-    struct pane *p = memory_got(calloc(1, sizeof *p));
+    struct pane *p = memory_zeroed(1, sizeof *p);
     p->area = (struct area){0, 0, 24, 80};
     p->items.view = (struct item_view){.columns = 80, .measure = 80, .rows = 24};
     p->hinted = -1;
@@ -174,7 +174,7 @@ void pane_tint(struct pane *p, int item, const struct pane_tint *tints, int n)
     it->n_tints = n;
     if (!n)
         return;
-    it->tints = memory_got(malloc((size_t)n * sizeof *tints));
+    it->tints = memory_alloc((size_t)n * sizeof *tints);
     memcpy(it->tints, tints, (size_t)n * sizeof *tints);
 }
 

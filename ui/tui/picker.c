@@ -4,7 +4,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/log.h"
 #include "base/memory.h"
 #include "chat/sessions.h"
 #include "ui/tui/app.h"
@@ -19,10 +18,9 @@ static struct popup_row *add(struct picker *p, const char *name, int id)
 {
     if (p->n == p->cap) {
         p->cap = p->cap ? p->cap * 2 : 32;
-        p->rows = realloc(p->rows, (size_t)p->cap * sizeof *p->rows);
-        p->names = realloc(p->names, (size_t)p->cap * sizeof *p->names);
-        p->ids = realloc(p->ids, (size_t)p->cap * sizeof *p->ids);
-        CHECK(p->rows && p->names && p->ids);
+        p->rows = memory_resized(p->rows, (size_t)p->cap * sizeof *p->rows);
+        p->names = memory_resized(p->names, (size_t)p->cap * sizeof *p->names);
+        p->ids = memory_resized(p->ids, (size_t)p->cap * sizeof *p->ids);
     }
     p->names[p->n] = name;
     p->ids[p->n] = id;
@@ -118,7 +116,7 @@ struct link { int parent, first, next, n_children, depth; };
 /* A node stands deeper than its parent only where that has several children: most conversations are straight. */
 static struct link *link_nodes(const struct chat *c, int n)
 {
-    struct link *l = memory_got(calloc((size_t)n + 1, sizeof *l));
+    struct link *l = memory_zeroed((size_t)n + 1, sizeof *l);
     for (int k = 0; k <= n; k++)
         l[k].first = l[k].next = -1;
     for (int k = n - 1; k >= 0; k--) {                  /* backward: the first child made is the first in the list */

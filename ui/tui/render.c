@@ -327,7 +327,7 @@ static struct box *push_box(struct render *r)
 {
     if (r->n_boxes == r->cap_boxes) {
         r->cap_boxes = r->cap_boxes ? r->cap_boxes * 2 : 8;
-        r->boxes = memory_got(realloc(r->boxes, (size_t)r->cap_boxes * sizeof *r->boxes));
+        r->boxes = memory_resized(r->boxes, (size_t)r->cap_boxes * sizeof *r->boxes);
     }
     struct box *b = &r->boxes[r->n_boxes++];
     *b = (struct box){.fresh = true, .columns = 2, .source = LINES_NO_SOURCE};
@@ -338,7 +338,7 @@ static void push_list(struct render *r, struct list l)
 {
     if (r->n_lists == r->cap_lists) {
         r->cap_lists = r->cap_lists ? r->cap_lists * 2 : 8;
-        r->lists = memory_got(realloc(r->lists, (size_t)r->cap_lists * sizeof *r->lists));
+        r->lists = memory_resized(r->lists, (size_t)r->cap_lists * sizeof *r->lists);
     }
     r->lists[r->n_lists++] = l;
 }

@@ -50,7 +50,7 @@ static void reserve(struct rows *r, int n)
         return;
     while (r->cap < n)
         r->cap = r->cap ? 2 * r->cap : 64;
-    r->start = memory_got(realloc(r->start, (size_t)r->cap * sizeof *r->start));
+    r->start = memory_resized(r->start, (size_t)r->cap * sizeof *r->start);
 }
 
 void rows_width(struct rows *r, const struct draft *d, int width)

@@ -38,7 +38,7 @@ static int count_file(void *arg, const char *path, const struct stat *st)
     s->to_count -= (size_t)st->st_size;
     if (s->n_counted == MAX_COUNTED)
         forget_counted(s);
-    s->counted = memory_got(realloc(s->counted, ((size_t)s->n_counted + 1) * sizeof *s->counted));
+    s->counted = memory_resized(s->counted, ((size_t)s->n_counted + 1) * sizeof *s->counted);
     s->counted[s->n_counted++] = (struct counted){memory_strdup(path), st->st_size, st->st_mtim, file.tokens};
     return file.tokens;
 }
@@ -93,7 +93,7 @@ static int first_choice(const struct suggest *s, const struct buf *before)
 static void fill(struct suggest *s, const struct buf *before)
 {
     bool sentences = false;
-    s->rows = memory_got(calloc((size_t)s->found.n + 1, sizeof *s->rows));
+    s->rows = memory_zeroed((size_t)s->found.n + 1, sizeof *s->rows);
     for (int i = 0; i < s->found.n; i++) {
         const struct complete_item *item = &s->found.items[i];
         bool command = *item->help;     /* its argument stands behind it, then its help */

@@ -17,7 +17,7 @@ void table_begin(struct table *t, int n_cols)
     lines_reset(&t->text);
     t->n_cols = n_cols;
     t->n_cells = 0;
-    t->align = memory_got(realloc(t->align, (size_t)n_cols + 1));
+    t->align = memory_resized(t->align, (size_t)n_cols + 1);
     memset(t->align, TABLE_LEFT, (size_t)n_cols + 1);
 }
 
@@ -25,7 +25,7 @@ void table_cell(struct table *t, enum table_align align)
 {
     if (t->n_cells == t->cap_cells) {
         t->cap_cells = t->cap_cells ? t->cap_cells * 2 : 32;
-        t->cells = memory_got(realloc(t->cells, (size_t)t->cap_cells * sizeof *t->cells));
+        t->cells = memory_resized(t->cells, (size_t)t->cap_cells * sizeof *t->cells);
     }
     t->align[t->n_cells % t->n_cols] = (unsigned char)align;
     t->cells[t->n_cells++] = (struct table_cell){t->text.n, 0};
@@ -188,7 +188,7 @@ static void rule(const struct table *t, const int *given, struct lines *out, str
 static void grid(const struct table *t, const int *given, struct lines *out, struct lines_margin margin)
 {
     struct lines broken = {0};
-    int *at = memory_got(calloc((size_t)t->n_cols + 1, sizeof *at));
+    int *at = memory_zeroed((size_t)t->n_cols + 1, sizeof *at);
     for (int row = 0; row < t->n_cells / t->n_cols; row++) {
         lines_reset(&broken);
         for (int c = 0; c < t->n_cols; c++) {
@@ -264,7 +264,7 @@ static void records(const struct table *t, struct lines *out, struct lines_margi
 void table_layout(struct table *t, enum table_shape shape, struct lines *out, struct lines_margin margin, int columns)
 {
     size_t n = (size_t)t->n_cols;
-    int *all = memory_got(calloc(3 * n + 1, sizeof *all));
+    int *all = memory_zeroed(3 * n + 1, sizeof *all);
     struct widths w = {all, all + n, all + 2 * n};
     int left = margin.of && margin.rest >= 0 ? lines_columns(margin.of, margin.rest) : 0, room = columns - left;
     measure(t, &w);

@@ -149,7 +149,7 @@ static void fit_size(struct term *t, int rows, int cols)
     erase();
     cells_size(&t->shown, rows, cols);
     free(t->row);
-    t->row = memory_got(calloc((size_t)cols + 1, sizeof *t->row));
+    t->row = memory_zeroed((size_t)cols + 1, sizeof *t->row);
 }
 
 /* --- opening ---------------------------------------------------------------------------------------------------- */
@@ -302,7 +302,7 @@ static bool open_screen(struct term *t, const struct term_options *o, struct err
 
 struct term *term_open(const struct term_options *o, struct err *e)
 {
-    struct term *t = memory_got(calloc(1, sizeof *t));
+    struct term *t = memory_zeroed(1, sizeof *t);
     t->memory = -1;
     if (!tty_open(&t->tty, o->fd, o->fd ? o->fd : 1, e) || !open_screen(t, o, e)) {
         term_close(t);
