@@ -89,6 +89,14 @@ static size_t same_beginning(const struct buf *now, struct text before)
     return n;
 }
 
+static int same_ids(const struct ids *now, const struct ids *before)
+{
+    int n = 0;
+    while (n < now->n && n < before->n && now->data[n] == before->data[n])
+        n++;
+    return n;
+}
+
 void keep_begun(struct chat *c)
 {
     const struct entry *m = c->continued;
@@ -97,7 +105,7 @@ void keep_begun(struct chat *c)
         return;
     c->on_disk.reasoning = same_beginning(&c->answer.reasoning, m->m.reasoning);
     c->on_disk.content = same_beginning(&c->answer.content, m->m.content);
-    c->on_disk.ids = m->foreign ? 0 : m->ids.n;
+    c->on_disk.ids = same_ids(&c->answer.ids, &m->ids);
 }
 
 void keep_part(struct chat *c)

@@ -50,9 +50,9 @@ static struct text *own_tools(const struct entry *m, struct arena *mem)
     return tools;
 }
 
-/* Finds the reading with which the ids make the texts of m, and keeps their tokens in m->made.  False: there is none, they are
- * of another tokenizer. */
-static bool read_ids(const struct chat *c, const struct ids *ids, enum chat_token_how how, struct entry *m)
+/* Finds the reading with which the ids make the texts of m, and gives their tokens.  False: there is none, they are of another
+ * tokenizer. */
+static bool read_ids(const struct chat *c, const struct ids *ids, enum chat_token_how how, const struct entry *m, struct tokens *out)
 {
     struct answer a = {0};
     struct arena mem = {0};
@@ -67,7 +67,7 @@ static bool read_ids(const struct chat *c, const struct ids *ids, enum chat_toke
         found = reads_as(c, ids, how, r, m, &a);
     }
     if (found) {
-        m->made = a.tokens;
+        *out = a.tokens;
         a.tokens = (struct tokens){0};
     }
     answer_free(&a);
@@ -94,7 +94,7 @@ static const struct tokens *tokens_of(const struct chat *c, int i)
         return NULL;
     struct entry *m = c->t.entries[i];
     if (!m->made.n && m->ids.n && !m->foreign)
-        m->foreign = !read_ids(c, &m->ids, CHAT_SAMPLED, m);
+        m->foreign = !read_ids(c, &m->ids, CHAT_SAMPLED, m, &m->made);
     return &m->made;
 }
 
@@ -159,7 +159,7 @@ bool chat_branch_token(struct chat *c, int i, int k, int alternative, struct err
 }
 
 /* The tokens of an answer whose ids cannot be used: those of its text. */
-static bool encode_again(struct chat *c, struct entry *m)
+static bool encode_again(const struct chat *c, const struct entry *m, struct tokens *out)
 {
     struct ids ids = {0};
     struct text thought = m->m.reasoning, said = m->m.content;
@@ -167,31 +167,52 @@ static bool encode_again(struct chat *c, struct entry *m)
     if (thought.n && said.n)
         tokenizer_encode(c->tok, "\n</think>\n\n", strlen("\n</think>\n\n"), true, &ids);
     tokenizer_encode(c->tok, said.p, said.n, false, &ids);
-    bool ok = ids.n && read_ids(c, &ids, CHAT_FORCED, m);
+    bool ok = ids.n && read_ids(c, &ids, CHAT_FORCED, m, out);
     ids_free(&ids);
     return ok;
 }
 
-/* What the answer goes on with is its ids, if they are this model's.  Else it is what its text encodes to, which may be other
- * tokens than were sampled: that is told. */
-static const struct tokens *beginning_of(struct chat *c, int i, struct err *e)
+/* With the tools that are offered now a call may be text, and text a call: do the tokens still make the texts of m? */
+static bool reads_the_same(const struct chat *c, const struct tokens *t, const struct entry *m)
 {
-    struct entry *m = c->t.entries[i];
+    struct answer a = {0};
+    struct ids ids = {0};
+    struct reading r = {.thinking = t->thinking};
+    r.tools = tools_schemas(c->tools, &r.n_tools);
+    for (int i = 0; i < t->n; i++)
+        ids_add(&ids, t->all[i].id);
+    bool same = reads_as(c, &ids, CHAT_SAMPLED, r, m, &a);
+    answer_free(&a);
+    ids_free(&ids);
+    return same;
+}
+
+/* What answer i goes on with is its tokens, if they are this model's and say what they said.  Else it is what its text encodes
+ * to, which may be other tokens than were sampled: that is told. */
+static bool begin_with(struct chat *c, int i, struct err *e)
+{
+    const struct entry *m = c->t.entries[i];
     const struct tokens *t = tokens_of(c, i);
-    if (t && t->n)
-        return t;
-    if (!c->tok) {
-        err_set(e, "the model is not there yet");
-        return NULL;
+    if (!c->tok)
+        return err_set(e, "the model is not there yet");
+    if (t->n && reads_the_same(c, t, m)) {
+        tokens_copy(&c->begun, t, t->n);
+        return true;
     }
-    if (!encode_again(c, m)) {
-        err_set(e, "the last answer cannot go on: the tokenizer of this model does not give its text back; /regen answers anew");
-        return NULL;
+    struct tokens again = {0};
+    bool ok = encode_again(c, m, &again)
+            || err_set(e, "the last answer cannot go on: the tokenizer of this model does not give its text back; /regen answers anew");
+    ok = ok && (reads_the_same(c, &again, m)
+                || err_set(e, "the last answer cannot go on: with the tools of now its text is a tool call; /tools changes them, /regen answers anew"));
+    if (ok) {
+        tokens_copy(&c->begun, &again, again.n);
+        round_post(c, CHAT_NOTE,
+                   m->foreign ? "the tokens of the last answer are not those of this model: it goes on from its text, and perhaps in another way"
+                   : t->n     ? "the last answer called tools that are not offered now: it goes on from its text, and perhaps in another way"
+                              : "the tokens of the last answer were not kept: it goes on from its text, and perhaps in another way");
     }
-    round_post(c, CHAT_NOTE, m->foreign
-        ? "the tokens of the last answer are not those of this model: it goes on from its text, and perhaps in another way"
-        : "the tokens of the last answer were not kept: it goes on from its text, and perhaps in another way");
-    return &m->made;
+    tokens_free(&again);
+    return ok;
 }
 
 /* The answer whose calls have not all been answered, at the path's end; -1: there is none. */
@@ -220,10 +241,8 @@ enum chat_rest chat_rest(const struct chat *c)
 static bool go_on(struct chat *c, struct err *e)
 {
     const int last = c->t.n - 1;
-    const struct tokens *t = beginning_of(c, last, e);
-    if (!t)
+    if (!begin_with(c, last, e))
         return false;
-    tokens_copy(&c->begun, t, t->n);
     c->continued = c->t.entries[last];
     transcript_cut(&c->t, last);        /* on disk it keeps its place until there is more of it */
     round_turn(c);

@@ -259,8 +259,6 @@ static void test_recover__ids_that_make_the_text_are_used_whatever_tools_there_a
     buf_free(&text);
 }
 
-/* --- answers under way ------------------------------------------------------------------------------------------- */
-
 static void submit(const char *text)
 {
     struct err e = {0};
@@ -268,6 +266,41 @@ static void submit(const char *text)
     if (!chat_submit(c, text, strlen(text), &e))
         fail_msg("%s", e.msg);
 }
+
+#define CALL "<tool_call>\n<function=calculator>\n<parameter=expression>\n6 * 7\n</parameter>\n</function>\n</tool_call>"
+
+/* With other tools its tokens would be read in another way: what was said stays what it was. */
+static void test_recover__a_stopped_answer_stays_what_it_was_with_other_tools(void **state)
+{
+    struct err e = {0};
+    (void)state;
+    wait_until_ready();
+    assert_true(chat_offer_tools(c, "all", &e));
+    fake_end(CALL "\n\nRoses", FINISH_LENGTH, false);
+    submit("Write a poem");
+    wait_for_the_end();
+    assert_string_equal(chat_message(c, 1).text, "Roses");
+    assert_true(chat_offer_tools(c, "none", &e));
+    fake_say(" are red");
+    go_on();
+    assert_string_equal(begun(), "Roses");
+    assert_non_null(strstr(buf_str(&seen.notes), "tools that are not offered now"));
+    assert_string_equal(chat_message(c, 1).text, "Roses are red");
+
+    fake_end("As text: " CALL " and", FINISH_LENGTH, false);
+    submit("Write a call");
+    wait_for_the_end();
+    assert_true(chat_offer_tools(c, "all", &e));
+    assert_false(chat_continue(c, &e));
+    assert_non_null(strstr(e.msg, "/tools changes them"));
+    assert_false(chat_busy(c));
+    assert_true(chat_offer_tools(c, "none", &e));
+    fake_say(" so on");
+    go_on();
+    assert_string_equal(chat_message(c, 3).text, "As text: " CALL " and so on");
+}
+
+/* --- answers under way ------------------------------------------------------------------------------------------- */
 
 /* What somebody who reads the file now finds as the last message. */
 static void on_disk(struct transcript *t)
@@ -581,6 +614,7 @@ int main(void)
         TEST(a_request_that_fails_leaves_the_answer_as_it_was),
         TEST(a_text_that_does_not_come_back_is_left_alone),
         TEST(ids_that_make_the_text_are_used_whatever_tools_there_are),
+        TEST(a_stopped_answer_stays_what_it_was_with_other_tools),
         TEST(an_answer_is_on_disk_while_it_is_said),
         TEST(much_text_is_on_disk_at_once),
         TEST(an_answer_that_was_cut_goes_on_with_its_ids),
