@@ -1,0 +1,252 @@
+/* kernels/kv.h against golden vectors of another implementation (tests/data/golden/turboquant.json) and against the error that theory gives. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/cpu/vec.h"
+#include "kernels/kv.h"
+#include "tests/kernels/rand.h"
+
+static json_t *golden;
+
+static int open_golden(void **state)
+{
+    (void)state;
+    golden = json_load_file("tests/data/golden/turboquant.json", 0, NULL);
+    return !golden;
+}
+
+static int close_golden(void **state)
+{
+    (void)state;
+    json_decref(golden);
+    return 0;
+}
+
+static const char *text(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+    assert_non_null(s);
+    return s;
+}
+
+static unsigned hex(const char *s, int digits)
+{
+    char part[9] = "";
+    memcpy(part, s, (size_t)digits);
+    return (unsigned)strtoul(part, NULL, 16);
+}
+
+static void read_bf16(const char *s, float *x)
+{
+    assert_int_equal(strlen(s), 4 * KV_DIM);
+    for (int j = 0; j < KV_DIM; j++)
+        x[j] = bf16_f32((uint16_t)hex(s + 4 * j, 4));
+}
+
+/* The golden packing is that of a key. */
+static void read_codes(enum kv_format f, const char *packed, uint8_t *codes)
+{
+    uint8_t block[KV_BLOCK * KV_DIM] = {0};
+    size_t low = f == KV_TQ4 ? 128 : 64;
+    assert_int_equal(strlen(packed), 2 * (size_t)KV_DIM * (size_t)kv_bits(f) / 8);
+    for (size_t i = 0; i < strlen(packed) / 2; i++)
+        block[i < low ? i : KV_BLOCK * low + i - low] = (uint8_t)hex(packed + 2 * i, 2);
+    kv_get(f, KV_KEY, block, 0, codes);
+}
+
+static void assert_scale(const json_t *codes, const char *key, uint16_t found)
+{
+    int want = (int)hex(text(codes, key), 4);
+    if (abs(want - (int)found) > 1)
+        fail_msg("%s is %04x, expected %04x", key, found, want);
+}
+
+static void compare_vector(const json_t *v, enum kv_format f, const char *name)
+{
+    const json_t *want = json_object_get(json_object_get(v, "codes"), name);
+    enum kv_role role = *text(v, "role") == 'K' ? KV_KEY : KV_VALUE;
+    float x[KV_DIM], y[KV_DIM], back[KV_DIM];
+    uint8_t codes[KV_DIM], expected[KV_DIM];
+    uint16_t scale;
+    double norm = json_number_value(json_object_get(v, "norm"));
+    read_bf16(text(v, "x_bf16"), x);
+    kv_encode(f, role, x, codes, &scale);
+    read_codes(f, text(want, "packed"), expected);
+    assert_memory_equal(codes, expected, KV_DIM);
+    if (role == KV_VALUE)
+        assert_scale(want, "scale_nc_fp16", scale);
+    else if (f == KV_TQ4)
+        assert_scale(want, "scale_ip_fp16", scale);
+    const json_t *recon = json_object_get(want, "recon_nc");
+    float nc = f16_f32((uint16_t)hex(text(want, "scale_nc_fp16"), 4));
+    for (int j = 0; j < KV_DIM; j++)
+        y[j] = kv_level(f, codes[j]) * nc;
+    kv_unrotate(role, y, back);
+    for (size_t j = 0; recon && j < KV_DIM; j++)
+        assert_true(fabs((double)back[j] - json_number_value(json_array_get(recon, j))) <= 2e-6 * norm);
+}
+
+static void test_kv__codes_and_scales_are_the_golden_ones(void **state)
+{
+    (void)state;
+    const json_t *list = json_object_get(golden, "vectors");
+    assert_int_equal(json_array_size(list), 8);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        compare_vector(json_array_get(list, i), KV_TQ4, "gauss4");
+        compare_vector(json_array_get(list, i), KV_TQ3, "gauss3");
+    }
+}
+
+static void test_kv__the_rotation_is_the_golden_one(void **state)
+{
+    (void)state;
+    const json_t *list = json_object_get(golden, "vectors");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *v = json_array_get(list, i), *z = json_object_get(v, "z_first8");
+        enum kv_role role = *text(v, "role") == 'K' ? KV_KEY : KV_VALUE;
+        float x[KV_DIM], y[KV_DIM], back[KV_DIM];
+        double norm = json_number_value(json_object_get(v, "norm"));
+        read_bf16(text(v, "x_bf16"), x);
+        kv_rotate(role, x, y);
+        for (size_t j = 0; j < 8; j++)
+            assert_true(fabs((double)y[j] * 16 - json_number_value(json_array_get(z, j)) * norm) <= 1e-5 * norm);
+        kv_unrotate(role, y, back);
+        for (int j = 0; j < KV_DIM; j++)
+            assert_true(fabs((double)(back[j] - x[j])) <= 1e-6 * norm);
+    }
+}
+
+/* Logits of the golden queries with decoded keys; the rotated query with rotated keys gives the same. */
+static void test_kv__logits_are_the_golden_ones_rotated_or_not(void **state)
+{
+    (void)state;
+    const json_t *a = json_object_get(golden, "attention"), *rows = json_object_get(a, "rows"), *keys = json_object_get(a, "K_codes_gauss4");
+    const json_t *queries = json_object_get(a, "Q_bf16");
+    int heads = (int)json_integer_value(json_object_get(a, "q_heads"));
+    for (size_t r = 0; r < json_array_size(rows); r++) {
+        const json_t *row = json_array_get(rows, r), *logits = json_object_get(row, "logits_k4");
+        size_t token = (size_t)json_integer_value(json_object_get(row, "token")), head = (size_t)json_integer_value(json_object_get(row, "head"));
+        float q[KV_DIM], turned[KV_DIM];
+        read_bf16(json_string_value(json_array_get(queries, token * (size_t)heads + head)), q);
+        kv_rotate(KV_KEY, q, turned);
+        for (size_t n = 0; n < json_array_size(logits); n++) {
+            uint8_t codes[KV_DIM];
+            float y[KV_DIM], x[KV_DIM];
+            const json_t *k = json_array_get(keys, n);
+            read_codes(KV_TQ4, text(k, "packed"), codes);
+            for (int j = 0; j < KV_DIM; j++)
+                y[j] = kv_level(KV_TQ4, codes[j]) * f16_f32((uint16_t)hex(text(k, "scale_nc_fp16"), 4));
+            kv_unrotate(KV_KEY, y, x);
+            double want = json_number_value(json_array_get(logits, n));
+            assert_true(fabs((double)kv_dot(q, x) / 16 - want) <= 1e-4);
+            assert_true(fabs((double)kv_dot(turned, y) / 16 - want) <= 1e-4);
+        }
+    }
+}
+
+/* Mean of |x - x'|^2 / |x|^2 and of x . x' / |x|^2 over random vectors. */
+static void measure(enum kv_format f, enum kv_role role, double *mse, double *slope)
+{
+    enum { N = 4096 };
+    *mse = *slope = 0;
+    for (int i = 0; i < N; i++) {
+        float x[KV_DIM], y[KV_DIM], back[KV_DIM];
+        uint8_t codes[KV_DIM];
+        uint16_t scale;
+        double error = 0, square = 0, dot = 0;
+        for (int j = 0; j < KV_DIM; j++)
+            x[j] = rand_normal();
+        kv_encode(f, role, x, codes, &scale);
+        for (int j = 0; j < KV_DIM; j++)
+            y[j] = kv_level(f, codes[j]) * f16_f32(scale);
+        kv_unrotate(role, y, back);
+        for (int j = 0; j < KV_DIM; j++) {
+            error += (double)(x[j] - back[j]) * (double)(x[j] - back[j]);
+            square += (double)x[j] * (double)x[j];
+            dot += (double)x[j] * (double)back[j];
+        }
+        *mse += error / square / N;
+        *slope += dot / square / N;
+    }
+}
+
+static void test_kv__errors_are_those_of_theory(void **state)
+{
+    (void)state;
+    static const struct { enum kv_format f; enum kv_role role; double mse; } rows[] = {
+        {KV_TQ4, KV_KEY, 0.00939}, {KV_TQ4, KV_VALUE, 0.00932}, {KV_TQ3, KV_VALUE, 0.0343}, {KV_INT8, KV_KEY, 4.83e-5}, {KV_INT8, KV_VALUE, 4.83e-5},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        double mse, slope;
+        measure(rows[i].f, rows[i].role, &mse, &slope);
+        if (fabs(mse / rows[i].mse - 1) > 0.02)
+            fail_msg("row %zu: the mean squared error is %g, expected %g", i, mse, rows[i].mse);
+        if (rows[i].role == KV_KEY)
+            assert_true(fabs(slope - 1) < 5e-4);
+    }
+}
+
+static void test_kv__a_block_gives_back_what_was_put(void **state)
+{
+    (void)state;
+    static const enum kv_format formats[] = {KV_INT8, KV_TQ4, KV_TQ3};
+    for (size_t i = 0; i < 3; i++)
+        for (int role = 0; role < 2; role++) {
+            enum kv_format f = formats[i];
+            uint8_t block[KV_BLOCK * KV_DIM + 1], codes[KV_BLOCK][KV_DIM], got[KV_DIM];
+            memset(block, 0xa5, sizeof block);
+            for (int n = KV_BLOCK - 1; n >= 0; n--) {
+                for (int j = 0; j < KV_DIM; j++)
+                    codes[n][j] = (uint8_t)(rand_u64() >> (64 - kv_bits(f)));
+                kv_put(f, (enum kv_role)role, block, n, codes[n]);
+            }
+            assert_int_equal(block[kv_block_bytes(f)], 0xa5);
+            for (int n = 0; n < KV_BLOCK; n++) {
+                kv_get(f, (enum kv_role)role, block, n, got);
+                assert_memory_equal(got, codes[n], KV_DIM);
+            }
+        }
+}
+
+static void test_kv__no_vector_is_too_odd(void **state)
+{
+    (void)state;
+    static const enum kv_format formats[] = {KV_INT8, KV_TQ4, KV_TQ3};
+    static const float sizes[] = {0, 1e-3f, 1, 1e4f};
+    for (size_t i = 0; i < 3 * 4 * 2; i++) {
+        enum kv_format f = formats[i % 3];
+        enum kv_role role = (enum kv_role)(i / 3 % 2);
+        float size = sizes[i / 6], x[KV_DIM] = {0}, y[KV_DIM], back[KV_DIM];
+        uint8_t codes[KV_DIM], block[KV_BLOCK * KV_DIM] = {0};
+        uint16_t scales[KV_BLOCK] = {0};
+        x[77] = -size;
+        kv_encode(f, role, x, codes, &scales[5]);
+        kv_put(f, role, block, 5, codes);
+        kv_fetch(f, role, block, scales, 5, y);
+        kv_unrotate(role, y, back);
+        for (int j = 0; j < KV_DIM; j++)        /* a single channel is coded almost exactly: every |y_j| is the same */
+            assert_true(fabsf(back[j] - x[j]) <= 2e-3f * size);
+        x[3] = i % 2 ? NAN : INFINITY;
+        kv_encode(f, role, x, codes, &scales[5]);
+        assert_true(isnan(f16_f32(scales[5])));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kv__codes_and_scales_are_the_golden_ones),
+        cmocka_unit_test(test_kv__the_rotation_is_the_golden_one),
+        cmocka_unit_test(test_kv__logits_are_the_golden_ones_rotated_or_not),
+        cmocka_unit_test(test_kv__errors_are_those_of_theory),
+        cmocka_unit_test(test_kv__a_block_gives_back_what_was_put),
+        cmocka_unit_test(test_kv__no_vector_is_too_odd),
+    };
+    return cmocka_run_group_tests_name("kv", tests, open_golden, close_golden);
+}
