@@ -3,7 +3,7 @@
 #define Q35_CHAT_FENCE_H
 
 #include "base/buf.h"
-#include "text/text.h"
+#include "base/text.h"
 
 void fence_add(struct buf *out, const char *language, struct text t);   /* no line feed behind the last fence */
 

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/text.h"
 #include "chat/place.h"
-#include "text/text.h"
 
 enum { SECTION = 49, LONGEST = 197 };   /* bytes that inih keeps of a section's name, and of a line */
 #define TOOL "tool "

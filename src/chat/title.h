@@ -3,8 +3,8 @@
 #define Q35_CHAT_TITLE_H
 
 #include "base/buf.h"
+#include "base/text.h"
 #include "chat/transcript.h"
-#include "text/text.h"
 
 enum { TITLE_COLUMNS = 60 };
 

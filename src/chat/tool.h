@@ -7,8 +7,8 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/message.h"
 #include "chat/options.h"
-#include "text/message.h"
 
 struct tool;
 struct tools;

@@ -11,8 +11,8 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/ids.h"
+#include "base/message.h"
 #include "chat/tokens.h"
-#include "text/message.h"
 
 /* What the user wants of the next prompts. */
 enum mark { MARK_NONE, MARK_DROPPED, MARK_PINNED };      /* dropped: they do not hold it; pinned: a summary does not take its place */

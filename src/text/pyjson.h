@@ -11,7 +11,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
-#include "text/text.h"
+#include "base/text.h"
 
 enum py_kind { PY_NONE, PY_FALSE, PY_TRUE, PY_INT, PY_FLOAT, PY_STR, PY_LIST, PY_DICT };
 

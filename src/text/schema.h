@@ -6,8 +6,8 @@
 #include <stdbool.h>
 
 #include "base/arena.h"
+#include "base/text.h"
 #include "text/pyjson.h"
-#include "text/text.h"
 
 struct param {
     struct text name;

@@ -1,7 +1,7 @@
 /* A stretch of UTF-8 that someone else owns, and the few questions asked about it.  White space is Python's
  * (str.strip), since the chat template is written in it: all of Unicode's, and U+001C to U+001F. */
-#ifndef Q35_TEXT_TEXT_H
-#define Q35_TEXT_TEXT_H
+#ifndef Q35_BASE_TEXT_H
+#define Q35_BASE_TEXT_H
 
 #include <stdbool.h>
 #include <stddef.h>
