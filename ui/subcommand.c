@@ -31,7 +31,6 @@ struct args {
     int   n_flags;
     const char **words;
     int   n_words;
-    struct buf line;
 };
 
 /* --- the table -------------------------------------------------------------------------------------------------- */
@@ -226,9 +225,17 @@ const char *args_word(const struct args *a, int i)
     return i < a->n_words ? a->words[i] : NULL;
 }
 
-const char *args_line(const struct args *a)
+void args_line(const struct args *a, struct buf *out)
 {
-    return a->line.data;
+    buf_addf(out, "q35chat %s %s", a->group->name, a->command->name);
+    for (int i = 0; i < a->n_flags; i++) {
+        const struct sub_row *r = a->rows[i];
+        bool table = r->type == VALUE_CHOICE || r->type == VALUE_INT || r->type == VALUE_REAL;
+        if (a->values[i])
+            buf_addf(out, " --%s%s%s", r->name, r->arguments ? " " : "", !r->arguments ? "" : table ? a->values[i] : r->arguments);
+    }
+    if (a->n_words)
+        buf_addf(out, " %s", a->command->arguments);
 }
 
 int args_refuse(const struct args *a, const char *fmt, ...)
@@ -317,12 +324,9 @@ static int read_args(struct args *a, int argc, char **argv, int at)
 static int run(const struct sub_row *group, const struct sub_row *command, int argc, char **argv, int at)
 {
     struct args a = {.group = group, .command = command, .words = memory_zeroed((size_t)argc, sizeof *a.words)};
-    for (int i = 0; i < argc; i++)
-        buf_addf(&a.line, "%s%s", i ? " " : "", i ? argv[i] : "q35chat");
     int status = read_args(&a, argc, argv, at);
     status = status < 0 ? show_help(group, command, stdout) : status ? status : command->run(&a);
     free(a.words);
-    buf_free(&a.line);
     return status;
 }
 

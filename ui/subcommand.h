@@ -33,7 +33,9 @@ int         args_int(const struct args *a, const char *flag);           /* 0 if 
 bool        args_on(const struct args *a, const char *flag);
 int         args_n_words(const struct args *a);
 const char *args_word(const struct args *a, int i);     /* NULL: there are not so many */
-const char *args_line(const struct args *a);            /* the whole command line, for reports */
+/* Appends the command line for a report that goes to others: words and values that are neither numbers nor choices of the table
+ * appear as what they stand for, DIR or FILE. */
+void args_line(const struct args *a, struct buf *out);
 
 /* A mistake in the words or options that the table cannot see: says so, with the command that helps.  EXIT_USAGE. */
 int args_refuse(const struct args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

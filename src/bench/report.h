@@ -21,7 +21,7 @@ struct report {
     int  n_facts, n_tables, n_rows;
 };
 
-/* Commit, date, arguments; then the device's facts with report_device(). */
+/* Commit, date, the command as bench_options has it; then the device's facts with report_device(). */
 void report_open(struct report *r, const char *what, const struct bench_options *o);
 void report_device(struct report *r, const struct dev *d);
 void report_fact(struct report *r, const char *key, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

@@ -9,7 +9,7 @@ struct bench_options {
     const char *synthetic, *model_dir;  /* one of them */
     const char *backend, *kv, *head;
     const char *out_file, *write_dir;
-    const char *arguments;              /* the whole command line, for the report */
+    const char *arguments;              /* the command line for the report, without what belongs to this machine alone */
     int  n_layers;                      /* of a synthetic model */
     int  draft;                         /* drafts a step, end to end */
     int  rows;                          /* of a step: only this many */

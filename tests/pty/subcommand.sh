@@ -50,6 +50,10 @@ refused "debug logits: needs --out FILE" debug logits --model x
 refused "'model' is a sub-command, which goes before all options" --no-think model trains
 refused "--json and --jsonl cannot be had together" --json --jsonl x
 
+run bench load --model "$small" --threads 2 --out "$tmp/a report"
+is "a report tells the command without folders and files" "$rc $(sed -n 's/^command *//p' out)" "0 q35chat bench load --model DIR --threads 2 --out FILE"
+is "... and in the file, too" "$(grep -c "bench load --model DIR --threads 2 --out FILE" "$tmp/a report") $(grep -cF "$small" "$tmp/a report")" "1 0"
+
 ask() { timeout $patience "$q" --model "$small" --temperature 0 --no-think -n 8 "$@" > out 2> err < /dev/null; rc=$?; }
 ask -- model trains
 is "behind -- such a word begins a prompt" "$rc $([ -s out ] && echo answered)" "0 answered"
