@@ -1,5 +1,6 @@
 /* The CPU backend: the operations of kernels/cpu on a few threads.  An operation is cut into units whose results do not
  * depend on the cut; idle threads take the next few units until none are left. */
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -8,6 +9,8 @@
 #include <unistd.h>
 
 #include "backend/dev.h"
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 
 enum {
@@ -158,6 +161,43 @@ static bool cpu_finish(struct dev *d, struct err *e)
     return true;
 }
 
+/* ---- the plain read */
+
+enum { READ_UNIT = 1 << 20, READ_UNITS = 512, READ_PASSES = 4 };
+
+struct read_args { uint64_t *data; };
+
+/* The compiler must take the loads for needed. */
+static void read_units(const void *args, int begin, int end)
+{
+    enum { WORDS = READ_UNIT / sizeof(uint64_t) };
+    const struct read_args *a = args;
+    uint64_t sum = 0;
+    for (size_t i = (size_t)begin * WORDS; i < (size_t)end * WORDS; i++)
+        sum += a->data[i];
+    CHECK(sum == (uint64_t)(end - begin) * WORDS * 0x0101010101010101u);
+}
+
+/* The best of several passes of all threads. */
+static double cpu_read_gb_s(struct dev *d, struct err *e)
+{
+    static const size_t bytes = (size_t)READ_UNIT * READ_UNITS;
+    struct read_args a = {.data = cpu_alloc(d, bytes)};
+    double best = 0;
+    if (!a.data) {
+        err_set(e, "no memory for the plain read: %zu MiB asked for", bytes >> 20);
+        return 0;
+    }
+    memset(a.data, 1, bytes);
+    for (int pass = 0; pass < READ_PASSES; pass++) {
+        int64_t start = clock_ns();
+        run((struct cpu *)d, read_units, &a, READ_UNITS, bytes);
+        best = fmax(best, (double)bytes / clock_ms_since(start) * 1e-6);
+    }
+    cpu_free(d, a.data);
+    return best;
+}
+
 static void cpu_close(struct dev *d)
 {
     struct cpu *c = (struct cpu *)d;
@@ -187,7 +227,7 @@ struct dev *dev_open_cpu(int n_threads, struct err *e)
     struct cpu *c = memory_zeroed(1, sizeof *c);
     c->dev = (struct dev){.ops = &ops, .name = "cpu", .alloc = cpu_alloc, .free = cpu_free, .alloc_host = cpu_alloc,
                           .free_host = cpu_free, .copy = cpu_copy, .copy_rows = cpu_copy_rows, .zero = cpu_zero,
-                          .reserve = cpu_reserve, .finish = cpu_finish, .close = cpu_close};
+                          .reserve = cpu_reserve, .finish = cpu_finish, .read_gb_s = cpu_read_gb_s, .close = cpu_close};
     c->n_threads = n < MAX_THREADS ? n : MAX_THREADS;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->wake, NULL);

@@ -117,6 +117,29 @@ static bool cuda_finish(struct dev *d, struct err *e)
     return err_set(e, "the GPU failed in %s: %s", q->fault_op, cudaGetErrorString(q->fault));
 }
 
+/* Of 4 GiB, or of what half of the memory that is left holds. */
+static double cuda_read_gb_s(struct dev *d, struct err *e)
+{
+    size_t bytes = (size_t)4 << 30;
+    while (bytes > d->available(d) / 2 && bytes > (size_t)256 << 20)
+        bytes /= 2;
+    void *p = cuda_alloc(d, bytes);
+    if (!p) {
+        err_set(e, "no memory for the plain read: %zu MiB asked for", bytes >> 20);
+        return 0;
+    }
+    struct fill bits = {FILL_BITS, 1, 0, 0};
+    double gb_s = 0;
+    if (cuda_finish(d, e)) {
+        gpu_fill(p, bytes, &bits);
+        gb_s = gpu_fill_wait() ? 0 : gpu_read_gb_s(p, bytes, queue(d)->n_sm);
+        if (gb_s <= 0)
+            err_set(e, "the plain read of %zu MiB failed on the GPU", bytes >> 20);
+    }
+    cuda_free(d, p);
+    return gb_s;
+}
+
 static void cuda_close(struct dev *d)
 {
     struct cuda_queue *q = queue(d);
@@ -210,6 +233,7 @@ extern "C" struct dev *dev_open_cuda(int n_threads, struct err *e)
     c->dev.zero = cuda_zero;
     c->dev.reserve = cuda_reserve;
     c->dev.finish = cuda_finish;
+    c->dev.read_gb_s = cuda_read_gb_s;
     c->dev.close = cuda_close;
     c->dev.graph_begin = cuda_graph_begin;
     c->dev.graph_end = cuda_graph_end;

@@ -44,6 +44,8 @@ struct dev {
     void   (*zero)(struct dev *d, void *p, size_t bytes);       /* in queue order */
     bool   (*reserve)(struct dev *d, size_t bytes);     /* scratch memory for the plain operations; false: no room */
     bool   (*finish)(struct dev *d, struct err *e);     /* waits; false names the first operation that failed */
+    double (*read_gb_s)(struct dev *d, struct err *e);  /* bytes a second, in 10^9, of a plain read of memory that no cache holds: what
+                                                         * operations can reach at best.  Takes a moment and some memory.  0 with the reason */
     void   (*close)(struct dev *d);
 
     /* With `step` only.  What runs between begin and end is recorded, not executed. */

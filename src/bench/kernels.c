@@ -110,8 +110,9 @@ int bench_kernels(const struct bench_options *o)
     struct err e = {0};
     report_open(&r, "kernels", o);
     int tokens = o->chunk ? o->chunk : PROMPT_TOKENS;
-    bool ok = subject_open(&s, o, 64, tokens, 1, &r, &e);
+    bool ok = subject_open(&s, o, 64, tokens, 1, &e);
     if (ok) {
+        subject_report(&s, &r);
         struct kernels k = {.s = &s, .r = &r, .d = s.m.dev, .e = &e};
         if (subject_fused(&s)) {
             report_table(&r, "operations of a decode step", columns, N_COLUMNS);

@@ -28,36 +28,6 @@ struct dev *subject_open_device(const struct bench_options *o, struct err *e)
     return backend && confine(o, backend, e) ? dev_open(backend, o->n_threads, e) : NULL;
 }
 
-/* The plain read: everything else is a share of it. */
-static bool measure_read(struct subject *s, struct report *r, struct err *e)
-{
-    s->read_gb_s = NAN;
-#ifdef Q35_CUDA
-    struct dev *d = s->m.dev;
-    struct dev_facts f;
-    if (!subject_fused(s) || !dev_facts(d, &f))
-        return true;
-    size_t bytes = (size_t)4 << 30;
-    while (bytes > d->available(d) / 2 && bytes > (size_t)256 << 20)
-        bytes /= 2;
-    void *p = d->alloc(d, bytes);
-    if (!p)
-        return err_set(e, "no memory for the plain read: %zu MiB asked for", bytes >> 20);
-    if (!d->finish(d, e))
-        return false;
-    gpu_fill(p, bytes, &(struct fill){.kind = FILL_BITS, .key = 1});
-    double gb_s = gpu_fill_wait() ? 0 : gpu_read_gb_s(p, bytes, f.n_sm);
-    d->free(d, p);
-    if (gb_s <= 0)
-        return err_set(e, "the plain read failed");
-    s->read_gb_s = gb_s;
-    report_fact(r, "plain read", "%.0f GB/s", gb_s);
-#else
-    (void)r, (void)e;
-#endif
-    return true;
-}
-
 /* ---- model */
 
 static bool open_synthetic(struct subject *s, int n_ctx, int max_rows, int max_step, struct err *e)
@@ -87,7 +57,7 @@ static bool open_checkpoint(struct subject *s, int n_ctx, int max_rows, int max_
            }, e);
 }
 
-bool subject_open(struct subject *s, const struct bench_options *o, int n_ctx, int max_rows, int max_step, struct report *r, struct err *e)
+bool subject_open(struct subject *s, const struct bench_options *o, int n_ctx, int max_rows, int max_step, struct err *e)
 {
     *s = (struct subject){.o = o, .head = o->head && !strcmp(o->head, "bf16") ? HEAD_BF16 : HEAD_INT8};
     if (o->head && strcmp(o->head, "bf16") && strcmp(o->head, "int8"))
@@ -102,11 +72,18 @@ bool subject_open(struct subject *s, const struct bench_options *o, int n_ctx, i
             s->full[s->n_full++] = &s->m.weights.layers[i];
         else
             s->delta[s->n_delta++] = &s->m.weights.layers[i];
+    s->read_gb_s = s->m.dev->read_gb_s(s->m.dev, e);
+    return s->read_gb_s > 0;
+}
+
+void subject_report(const struct subject *s, struct report *r)
+{
+    const struct model_config *c = &s->m.cfg;
     report_device(r, s->m.dev);
-    report_fact(r, "model", "%s%s, %d layers (%d attention), hidden %d, %d of %d experts, head %s", o->synthetic ? "synthetic " : "",
-                o->synthetic ? o->synthetic : c->name, c->n_layers, c->n_full, c->hidden, c->top_k, c->n_experts,
+    report_fact(r, "model", "%s%s, %d layers (%d attention), hidden %d, %d of %d experts, head %s", s->o->synthetic ? "synthetic " : "",
+                s->o->synthetic ? s->o->synthetic : c->name, c->n_layers, c->n_full, c->hidden, c->top_k, c->n_experts,
                 s->head == HEAD_INT8 ? "INT8" : "as stored");
-    return measure_read(s, r, e);
+    report_fact(r, "plain read", "%.0f GB/s", s->read_gb_s);
 }
 
 void subject_close(struct subject *s)

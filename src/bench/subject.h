@@ -12,14 +12,14 @@ struct subject {
     struct model      m;
     struct synthetic *synthetic;        /* or m came from model_open() */
     enum head         head;
-    double            read_gb_s;        /* plain read of this device; NAN on the CPU */
+    double            read_gb_s;        /* plain read of this device: everything else is a share of it */
     int               n_full, n_delta;  /* layers of each kind, in order */
     const struct layer_weights *full[MODEL_MAX_LAYERS], *delta[MODEL_MAX_LAYERS];
 };
 
-/* Opens device and model, says both in the report, measures the plain read on a GPU.  False with the reason; to be closed
- * either way. */
-bool subject_open(struct subject *s, const struct bench_options *o, int n_ctx, int max_rows, int max_step, struct report *r, struct err *e);
+/* Opens device and model and measures the plain read.  False with the reason; to be closed either way. */
+bool subject_open(struct subject *s, const struct bench_options *o, int n_ctx, int max_rows, int max_step, struct err *e);
+void subject_report(const struct subject *s, struct report *r);         /* the facts of both */
 void subject_close(struct subject *s);
 
 static inline bool subject_fused(const struct subject *s) { return s->m.dev->step; }

@@ -177,8 +177,9 @@ static bool open_sweep(struct sweep *w, const struct bench_options *o)
 #endif
     w->chunk = o->chunk ? o->chunk : cpu ? CPU_CHUNK : CHUNK;
     w->n_ctx = o->n_ctx ? o->n_ctx : cpu ? 2048 : deepest;
-    if (!subject_open(&w->s, o, w->n_ctx, w->chunk, STEP_ROWS, &w->r, &w->e))
+    if (!subject_open(&w->s, o, w->n_ctx, w->chunk, STEP_ROWS, &w->e))
         return false;
+    subject_report(&w->s, &w->r);
     const struct model *m = &w->s.m;
     if (subject_fused(&w->s)) {
         int depth = o->full ? MAX_DEPTH : o->draft > 3 ? o->draft : 3;

@@ -1,14 +1,13 @@
 #include "prepare/inspect.h"
 
 #include <jansson.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "backend/dev.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "engine/memplan.h"
@@ -44,7 +43,7 @@ struct sheet {
     size_t              vectors;
     size_t              token, token_int8;      /* bytes of weights that a token reads, with the head as stored or in INT8 */
     double              gb_s;
-    bool                measured;
+    const char         *reader;         /* that was measured, "CPU" or "GPU"; NULL: gb_s was given */
 };
 
 /* ---- adding up */
@@ -188,51 +187,14 @@ static void fill_sheet(struct sheet *s)
 
 /* ---- how fast memory is read here */
 
-struct reader {
-    const uint64_t *data;
-    size_t   n;
-    uint64_t sum;
-};
-
-static void *read_all(void *arg)
+static bool measure(struct sheet *s, struct err *e)
 {
-    struct reader *r = arg;
-    for (size_t i = 0; i < r->n; i++)
-        r->sum += r->data[i];
-    return NULL;
-}
-
-/* The best of several passes of all processors over memory that no cache holds. */
-static double measure_gb_s(void)
-{
-    enum { MAX = 64, PASSES = 4 };
-    static const size_t bytes = 512 << 20;
-    long usable = sysconf(_SC_NPROCESSORS_ONLN);
-    int n = usable < 1 ? 1 : usable > MAX ? MAX : (int)usable;
-    uint64_t *data = memory_alloc(bytes);
-    double best = 0;
-    memset(data, 1, bytes);
-    for (int pass = 0; pass < PASSES; pass++) {
-        pthread_t threads[MAX];
-        struct reader r[MAX];
-        size_t each = bytes / sizeof *data / (size_t)n;
-        int started = 0;
-        int64_t start = clock_ns();
-        for (int i = 0; i < n; i++)
-            r[i] = (struct reader){data + each * (size_t)i, each, 0};
-        while (started < n && !pthread_create(&threads[started], NULL, read_all, &r[started]))
-            started++;
-        for (int i = started; i < n; i++)
-            read_all(&r[i]);
-        for (int i = 0; i < started; i++)
-            pthread_join(threads[i], NULL);
-        double ms = clock_ms_since(start);
-        for (int i = 0; i < n; i++)
-            CHECK(r[i].sum == each * 0x0101010101010101u);
-        best = fmax(best, (double)(each * (size_t)n * sizeof *data) / ms * 1e-6);
-    }
-    free(data);
-    return best;
+    struct err why = {0};
+    struct dev *d = dev_open(NULL, 0, &why);
+    s->gb_s = d ? d->read_gb_s(d, &why) : 0;
+    s->reader = d && !strcmp(d->name, "cpu") ? "CPU" : "GPU";
+    dev_close(d);
+    return s->gb_s > 0 || err_set(e, "cannot measure how fast memory is read here; --bandwidth can say it: %s", why.msg);
 }
 
 /* ---- memory */
@@ -399,8 +361,10 @@ static void print_speed(const struct sheet *s, struct buf *out)
 {
     buf_addf(out, "\none token without drafting reads %.2f MB of weights with the head as stored, %.2f MB with an INT8 head, and %.2f MB of states, which are\n"
              "read and written; no context yet\n", mb(s->token), mb(s->token_int8), mb(2 * cache_state_bytes(&s->c)));
-    buf_addf(out, "at %.0f GB/s%s that is at most %.1f tokens a second, with an INT8 head %.1f\n", s->gb_s,
-             s->measured ? " (as the CPU reads memory here; --bandwidth says another)" : "", ceiling(s, s->token), ceiling(s, s->token_int8));
+    buf_addf(out, "at %.0f GB/s", s->gb_s);
+    if (s->reader)
+        buf_addf(out, " (as the %s reads memory here; --bandwidth says another)", s->reader);
+    buf_addf(out, " that is at most %.1f tokens a second, with an INT8 head %.1f\n", ceiling(s, s->token), ceiling(s, s->token_int8));
 }
 
 static void print_plans(const struct sheet *s, struct buf *out)
@@ -450,13 +414,13 @@ static void print_json(const struct sheet *s, struct buf *out)
         json_array_append_new(memory, json_pack("{s:s, s:i, s:I, s:I, s:b}", "kv", plans[i].kv, "context", plans[i].n_ctx, "kv_bytes",
                                                 (json_int_t)plans[i].kv_bytes, "bytes", (json_int_t)plans[i].total, "fits", plans[i].fits));
     json_t *root = json_pack(
-        "{s:s, s:{s:i, s:I}, s:{s:i, s:i, s:i, s:i}, s:{s:i, s:i, s:i}, s:o, s:o, s:{s:I, s:I, s:I, s:f, s:b, s:f, s:f}, s:I, s:o}",
+        "{s:s, s:{s:i, s:I}, s:{s:i, s:i, s:i, s:i}, s:{s:i, s:i, s:i}, s:o, s:o, s:{s:I, s:I, s:I, s:f, s:s?, s:f, s:f}, s:I, s:o}",
         "model", c->name, "files", "n", t->n_files, "bytes", (json_int_t)t->file_bytes,
         "tensors", "bound", t->n_tensors, "mtp", t->n_mtp, "skipped", t->n_skipped, "stale", t->n_stale,
         "matrices", "int4", t->n_int4, "fp8", t->n_fp8, "dense", t->n_dense,
         "layers", layers, "mtp", s->w.mtp.present ? layer_json(&s->layers[c->n_layers]) : json_null(),
         "token", "weight_bytes", (json_int_t)s->token, "weight_bytes_int8_head", (json_int_t)s->token_int8,
-        "state_bytes", (json_int_t)(2 * cache_state_bytes(c)), "gb_s", s->gb_s, "measured", s->measured,
+        "state_bytes", (json_int_t)(2 * cache_state_bytes(c)), "gb_s", s->gb_s, "measured_by", s->reader,
         "ceiling_tok_s", ceiling(s, s->token), "ceiling_tok_s_int8_head", ceiling(s, s->token_int8),
         "available_bytes", (json_int_t)memplan_available(), "memory", memory);
     CHECK(root);
@@ -468,23 +432,19 @@ static void print_json(const struct sheet *s, struct buf *out)
 
 bool inspect_run(const char *dir, const struct inspect_options *o, struct buf *out, struct err *e)
 {
-    struct sheet s = {.gb_s = o->bandwidth_gb_s, .measured = o->bandwidth_gb_s <= 0};
+    struct sheet s = {.gb_s = o->bandwidth_gb_s};
     bool ok = config_load(&s.c, dir, e) && weights_open(&s.w, &s.c, dir, e);
     if (ok)
         fill_sheet(&s);
-    ok = ok && fill_scales(&s, dir, e);
-    if (ok) {
-        if (s.measured)
-            s.gb_s = measure_gb_s();
-        if (o->json) {
-            print_json(&s, out);
-        } else {
-            print_facts(&s, out);
-            print_parts(&s, out);
-            print_layers(&s, out);
-            print_speed(&s, out);
-            print_plans(&s, out);
-        }
+    ok = ok && fill_scales(&s, dir, e) && (s.gb_s > 0 || measure(&s, e));
+    if (ok && o->json) {
+        print_json(&s, out);
+    } else if (ok) {
+        print_facts(&s, out);
+        print_parts(&s, out);
+        print_layers(&s, out);
+        print_speed(&s, out);
+        print_plans(&s, out);
     }
     free(s.layers);
     weights_close(&s.w);

@@ -9,7 +9,7 @@
 
 struct inspect_options {
     bool   json;
-    double bandwidth_gb_s;              /* of the memory; 0: as the CPU reads it here, which takes a moment */
+    double bandwidth_gb_s;              /* of the memory; 0: as the device of this machine reads it, which takes a moment */
 };
 
 /* Appends tables, or one JSON object. */

@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 
+#include "backend/dev.h"
 #include "prepare/inspect.h"
 #include "tests/checkpoint.h"
 
@@ -88,12 +89,35 @@ static void test_inspect__adds_up(void **state)
     assert_true(json_array_size(json_object_get(j, "memory")) >= 6);
     json_decref(j);
     assert_true(inspect_run("tests/data/model/g1/hybrid", &(struct inspect_options){0}, &text, &e));
-    assert_non_null(strstr(buf_str(&text), "as the CPU reads memory here"));
     assert_non_null(strstr(buf_str(&text), "MTP block"));
     assert_false(inspect_run("tests/data", &(struct inspect_options){0}, &text, &e));
     assert_non_null(strstr(e.msg, "config.json"));
     buf_free(&out);
     buf_free(&text);
+}
+
+/* By the device that would run the model. */
+static void test_inspect__measures_how_fast_memory_is_read(void **state)
+{
+    (void)state;
+    const char *reader = strcmp(dev_backend(NULL, NULL), "cpu") ? "GPU" : "CPU";
+    struct buf out = {0}, says = {0};
+    struct err e = {0};
+    buf_addf(&says, "(as the %s reads memory here; --bandwidth says another)", reader);
+    assert_true(inspect_run("tests/data/model/g1/hybrid", &(struct inspect_options){0}, &out, &e));
+    assert_non_null(strstr(buf_str(&out), buf_str(&says)));
+    buf_reset(&out);
+    assert_true(inspect_run("tests/data/model/g1/hybrid", &(struct inspect_options){.json = true}, &out, &e));
+    json_t *j = json_loads(buf_str(&out), 0, NULL), *token = json_object_get(j, "token");
+    double gb_s = json_real_value(json_object_get(token, "gb_s"));
+    assert_true(gb_s > 0 && gb_s < 1e5);
+    assert_string_equal(json_string_value(json_object_get(token, "measured_by")), reader);
+    json_decref(j);
+    buf_reset(&out);
+    inspect("tests/data/model/g1/hybrid", &out);
+    assert_null(strstr(buf_str(&out), "reads memory here"));
+    buf_free(&out);
+    buf_free(&says);
 }
 
 int main(void)
@@ -102,6 +126,7 @@ int main(void)
         cmocka_unit_test(test_inspect__a_hybrid_is_told_by_part_and_format),
         cmocka_unit_test(test_inspect__the_int4_model_of_full_size_reads_6539_mb_a_token),
         cmocka_unit_test(test_inspect__adds_up),
+        cmocka_unit_test(test_inspect__measures_how_fast_memory_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
