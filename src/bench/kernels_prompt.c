@@ -26,7 +26,7 @@ static const struct weight *router(const struct subject *s, int i)    { return &
 
 static const struct moe_weights *moe(const struct subject *s, int i) { return &s->m.weights.layers[i % s->m.cfg.n_layers].moe; }
 
-static void call_linear(struct kernels *k, void *arg, int i)
+static void call_linear(struct timing *k, void *arg, int i)
 {
     struct prompt *p = arg;
     struct linear_args a = {.y = p->y, .x = p->x, .w = *p->matrix(k->s, i), .n_tokens = p->n};
@@ -38,14 +38,14 @@ static void call_linear(struct kernels *k, void *arg, int i)
     }
 }
 
-static void call_norm(struct kernels *k, void *arg, int i)
+static void call_norm(struct timing *k, void *arg, int i)
 {
     const struct prompt *p = arg;
     (void)i;
     RUN(k->d, rmsnorm, .y = p->y, .x = p->x, .w = p->norm, .n_rows = p->n, .dim = k->s->m.cfg.hidden, .eps = k->s->m.cfg.rms_eps);
 }
 
-static void call_route(struct kernels *k, void *arg, int i)
+static void call_route(struct timing *k, void *arg, int i)
 {
     const struct prompt *p = arg;
     const struct model_config *c = &k->s->m.cfg;
@@ -56,7 +56,7 @@ static void call_route(struct kernels *k, void *arg, int i)
 
 static int widest_inter(const struct model_config *c) { return c->moe_inter > c->shared_inter ? c->moe_inter : c->shared_inter; }
 
-static void call_up(struct kernels *k, void *arg, int i)
+static void call_up(struct timing *k, void *arg, int i)
 {
     const struct prompt *p = arg;
     const struct model_config *c = &k->s->m.cfg;
@@ -65,7 +65,7 @@ static void call_up(struct kernels *k, void *arg, int i)
         .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = widest_inter(c));
 }
 
-static void call_down(struct kernels *k, void *arg, int i)
+static void call_down(struct timing *k, void *arg, int i)
 {
     const struct prompt *p = arg;
     const struct model_config *c = &k->s->m.cfg;
@@ -74,7 +74,7 @@ static void call_down(struct kernels *k, void *arg, int i)
         .slots = p->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = widest_inter(c));
 }
 
-static void call_combine(struct kernels *k, void *arg, int i)
+static void call_combine(struct timing *k, void *arg, int i)
 {
     const struct prompt *p = arg;
     const struct model_config *c = &k->s->m.cfg;
@@ -83,7 +83,7 @@ static void call_combine(struct kernels *k, void *arg, int i)
         .hidden = c->hidden);
 }
 
-static void call_conv(struct kernels *k, void *arg, int i)
+static void call_conv(struct timing *k, void *arg, int i)
 {
     const struct prompt *p = arg;
     const struct model_config *c = &k->s->m.cfg;
@@ -92,7 +92,7 @@ static void call_conv(struct kernels *k, void *arg, int i)
         .taps = c->conv_kernel);
 }
 
-static void call_gates(struct kernels *k, void *arg, int i)
+static void call_gates(struct timing *k, void *arg, int i)
 {
     const struct prompt *p = arg;
     const struct model_config *c = &k->s->m.cfg;
@@ -101,7 +101,7 @@ static void call_gates(struct kernels *k, void *arg, int i)
         .n_tokens = p->n, .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim);
 }
 
-static void call_chunk(struct kernels *k, void *arg, int i)
+static void call_chunk(struct timing *k, void *arg, int i)
 {
     const struct prompt *p = arg;
     const struct model_config *c = &k->s->m.cfg;
@@ -110,7 +110,7 @@ static void call_chunk(struct kernels *k, void *arg, int i)
         .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim);
 }
 
-static void call_gated_norm(struct kernels *k, void *arg, int i)
+static void call_gated_norm(struct timing *k, void *arg, int i)
 {
     const struct prompt *p = arg;
     const struct model_config *c = &k->s->m.cfg;
@@ -118,7 +118,7 @@ static void call_gated_norm(struct kernels *k, void *arg, int i)
     RUN(k->d, rmsnorm_gated, .y = p->y, .x = p->x, .z = p->z, .w = p->head_norm, .n_rows = p->n * c->lin_v_heads, .dim = c->lin_v_dim, .eps = c->rms_eps);
 }
 
-static void call_attention(struct kernels *k, void *arg, int i)
+static void call_attention(struct timing *k, void *arg, int i)
 {
     const struct prompt *p = arg;
     const struct model_config *c = &k->s->m.cfg;
@@ -130,15 +130,15 @@ static void call_attention(struct kernels *k, void *arg, int i)
 
 /* ---- rows of the table */
 
-static void measure_linear(struct kernels *k, struct prompt *p, const char *name, const struct weight *(*matrix)(const struct subject *s, int i))
+static void measure_linear(struct timing *k, struct prompt *p, const char *name, const struct weight *(*matrix)(const struct subject *s, int i))
 {
     p->matrix = matrix;
     const struct weight *w = matrix(k->s, 0);
-    double us = kernels_time(k, false, 8, call_linear, p), n = p->n;
-    kernels_row(k, name, us, (double)subject_matrix_bytes(k->s, w) + n * (w->rows + w->cols) * 4.0, 2.0 * n * w->rows * w->cols);
+    double us = timing_measure(k, false, 8, call_linear, p), n = p->n;
+    timing_row(k, name, us, (double)subject_matrix_bytes(k->s, w) + n * (w->rows + w->cols) * 4.0, 2.0 * n * w->rows * w->cols);
 }
 
-static void measure_experts(struct kernels *k, struct prompt *p)
+static void measure_experts(struct timing *k, struct prompt *p)
 {
     const struct model_config *c = &k->s->m.cfg;
     const struct moe_weights *m = moe(k->s, 0);
@@ -146,67 +146,67 @@ static void measure_experts(struct kernels *k, struct prompt *p)
     double up = distinct * (double)(subject_matrix_bytes(k->s, &m->experts[0].gate) + subject_matrix_bytes(k->s, &m->experts[0].up))
               + (double)(subject_matrix_bytes(k->s, &m->shared.gate) + subject_matrix_bytes(k->s, &m->shared.up));
     double down = distinct * (double)subject_matrix_bytes(k->s, &m->experts[0].down) + (double)subject_matrix_bytes(k->s, &m->shared.down);
-    kernels_row(k, "router, moe_group", kernels_time(k, false, 8, call_route, p), n * (c->n_experts + 4 * c->top_k) * 4.0, 0);
-    kernels_row(k, "experts_up", kernels_time(k, false, 8, call_up, p), up + (n * c->hidden + slots * inter) * 4.0, 4.0 * slots * inter * c->hidden);
-    kernels_row(k, "experts_down", kernels_time(k, false, 8, call_down, p), down + slots * (inter + c->hidden) * 4.0, 2.0 * slots * inter * c->hidden);
-    kernels_row(k, "moe_combine", kernels_time(k, false, 8, call_combine, p), n * (c->top_k + 3) * c->hidden * 4.0, 0);
+    timing_row(k, "router, moe_group", timing_measure(k, false, 8, call_route, p), n * (c->n_experts + 4 * c->top_k) * 4.0, 0);
+    timing_row(k, "experts_up", timing_measure(k, false, 8, call_up, p), up + (n * c->hidden + slots * inter) * 4.0, 4.0 * slots * inter * c->hidden);
+    timing_row(k, "experts_down", timing_measure(k, false, 8, call_down, p), down + slots * (inter + c->hidden) * 4.0, 2.0 * slots * inter * c->hidden);
+    timing_row(k, "moe_combine", timing_measure(k, false, 8, call_combine, p), n * (c->top_k + 3) * c->hidden * 4.0, 0);
 }
 
-static void measure_delta(struct kernels *k, struct prompt *p)
+static void measure_delta(struct timing *k, struct prompt *p)
 {
     const struct model_config *c = &k->s->m.cfg;
     double n = p->n, conv = config_conv_dim(c), key = config_lin_key_dim(c), value = config_lin_value_dim(c), dk = c->lin_k_dim, dv = c->lin_v_dim;
     double block = DELTANET_CHUNK;
-    kernels_row(k, "conv", kernels_time(k, false, 8, call_conv, p), 2 * n * conv * 4, 0);
-    kernels_row(k, "deltanet_gates", kernels_time(k, false, 8, call_gates, p), n * (4 * key + 4 * c->lin_v_heads) * 4, 0);
-    kernels_row(k, "deltanet_chunk", kernels_time(k, false, 8, call_chunk, p), (n * (2 * key + 2 * value) + 2 * value * dk) * 4,
+    timing_row(k, "conv", timing_measure(k, false, 8, call_conv, p), 2 * n * conv * 4, 0);
+    timing_row(k, "deltanet_gates", timing_measure(k, false, 8, call_gates, p), n * (4 * key + 4 * c->lin_v_heads) * 4, 0);
+    timing_row(k, "deltanet_chunk", timing_measure(k, false, 8, call_chunk, p), (n * (2 * key + 2 * value) + 2 * value * dk) * 4,
                 n * c->lin_v_heads * (2 * block * (3 * dk + 2 * dv) + 6 * dk * dv));
-    kernels_row(k, "rmsnorm_gated", kernels_time(k, false, 8, call_gated_norm, p), 3 * n * value * 4, 0);
+    timing_row(k, "rmsnorm_gated", timing_measure(k, false, 8, call_gated_norm, p), 3 * n * value * 4, 0);
 }
 
-static void measure_attention(struct kernels *k, struct prompt *p, int n_ctx)
+static void measure_attention(struct timing *k, struct prompt *p, int n_ctx)
 {
     const struct model_config *c = &k->s->m.cfg;
     double n = p->n;
     for (p->pos = 0; p->pos + p->n <= n_ctx; p->pos = p->pos ? p->pos * 4 : 7 * p->n) {
         char name[64];
         snprintf(name, sizeof name, "attention from %d on", p->pos);
-        kernels_row(k, name, kernels_time(k, false, 4, call_attention, p),
+        timing_row(k, name, timing_measure(k, false, 4, call_attention, p),
                     (p->pos + n) * (double)kv_row_bytes(&p->kv) + 2 * n * c->n_q_heads * c->head_dim * 4, 4 * n * (p->pos + n / 2) * c->n_q_heads * c->head_dim);
     }
 }
 
-static void alloc_operands(struct kernels *k, struct prompt *p, int n_ctx)
+static void alloc_operands(struct timing *k, struct prompt *p, int n_ctx)
 {
     const struct model_config *c = &k->s->m.cfg;
     size_t n = (size_t)p->n, heads = (size_t)c->lin_v_heads, conv = (size_t)config_conv_dim(c), query = 2 * (size_t)c->n_q_heads * (size_t)c->head_dim;
     size_t slots = n * (size_t)(c->top_k + 1), wide = conv > query ? conv : query, kv = (size_t)n_ctx * (size_t)(c->n_kv_heads * c->head_dim);
     wide = wide > (size_t)c->n_experts ? wide : (size_t)c->n_experts;
-    p->x = kernels_random(k, n * wide);
-    p->y = kernels_random(k, n * wide);
-    p->z = kernels_random(k, n * wide);
-    p->conv_w = kernels_random(k, conv * (size_t)c->conv_kernel);
-    p->window = kernels_random(k, conv * (size_t)c->conv_kernel);
-    p->state = kernels_alloc(k, heads * (size_t)(c->lin_k_dim * c->lin_v_dim) * sizeof(float));
-    p->norm = kernels_random(k, (size_t)c->hidden);
-    p->head_norm = kernels_random(k, (size_t)c->lin_v_dim);
-    p->beta = kernels_random(k, n * heads);
-    p->g = kernels_random(k, n * heads);
-    p->a_log = kernels_random(k, heads);
-    p->logits = kernels_random(k, n * (size_t)c->n_experts);
-    p->weights = kernels_random(k, slots);
-    p->gate = kernels_random(k, n);
-    p->slots_h = kernels_random(k, slots * (size_t)widest_inter(c));
-    p->slots_d = kernels_random(k, slots * (size_t)c->hidden);
-    p->experts = kernels_alloc(k, slots * sizeof *p->experts);
-    p->slots = kernels_alloc(k, slots * sizeof *p->slots);
-    p->start = kernels_alloc(k, (size_t)(c->n_experts + 2) * sizeof *p->start);
+    p->x = timing_random(k, n * wide);
+    p->y = timing_random(k, n * wide);
+    p->z = timing_random(k, n * wide);
+    p->conv_w = timing_random(k, conv * (size_t)c->conv_kernel);
+    p->window = timing_random(k, conv * (size_t)c->conv_kernel);
+    p->state = timing_alloc(k, heads * (size_t)(c->lin_k_dim * c->lin_v_dim) * sizeof(float));
+    p->norm = timing_random(k, (size_t)c->hidden);
+    p->head_norm = timing_random(k, (size_t)c->lin_v_dim);
+    p->beta = timing_random(k, n * heads);
+    p->g = timing_random(k, n * heads);
+    p->a_log = timing_random(k, heads);
+    p->logits = timing_random(k, n * (size_t)c->n_experts);
+    p->weights = timing_random(k, slots);
+    p->gate = timing_random(k, n);
+    p->slots_h = timing_random(k, slots * (size_t)widest_inter(c));
+    p->slots_d = timing_random(k, slots * (size_t)c->hidden);
+    p->experts = timing_alloc(k, slots * sizeof *p->experts);
+    p->slots = timing_alloc(k, slots * sizeof *p->slots);
+    p->start = timing_alloc(k, (size_t)(c->n_experts + 2) * sizeof *p->start);
     p->kv = (struct kv_rows){.dtype = subject_fused(k->s) ? DT_BF16 : DT_F32, .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim};
-    p->kv.k = kernels_alloc(k, kv * 4);
-    p->kv.v = kernels_alloc(k, kv * 4);
+    p->kv.k = timing_alloc(k, kv * 4);
+    p->kv.v = timing_alloc(k, kv * 4);
 }
 
-void kernels_prompt(struct kernels *k, int n_tokens)
+void kernels_prompt(struct timing *k, int n_tokens)
 {
     const struct subject *s = k->s;
     struct prompt p = {.n = n_tokens};
@@ -217,7 +217,7 @@ void kernels_prompt(struct kernels *k, int n_tokens)
     if (k->failed)
         return;
     k->d->reserve(k->d, (size_t)1 << 30);       /* more than any of these operations takes; the forward pass may have less */
-    kernels_row(k, "rmsnorm", kernels_time(k, false, 8, call_norm, &p), 2.0 * p.n * s->m.cfg.hidden * 4, 0);
+    timing_row(k, "rmsnorm", timing_measure(k, false, 8, call_norm, &p), 2.0 * p.n * s->m.cfg.hidden * 4, 0);
     if (s->n_delta) {
         measure_linear(k, &p, "in_proj_qkv", delta_qkv);
         measure_linear(k, &p, "in_proj_z", delta_z);

@@ -19,7 +19,7 @@ struct step {
     size_t state_floats;
     float *h;
     int64_t *stream;
-    struct step_route *routes;          /* [KERNEL_CALLS] */
+    struct step_route *routes;          /* [TIMING_CALLS] */
     struct step_live  *live, *live_pick;
     struct step_sampling *sampling;
     struct step_result *results;
@@ -31,7 +31,7 @@ struct step {
     int32_t *pos;
 };
 
-static struct step_linear_args plain_input(const struct kernels *k, const struct step *s, const float *norm)
+static struct step_linear_args plain_input(const struct timing *k, const struct step *s, const float *norm)
 {
     const struct model_config *c = &k->s->m.cfg;
     return (struct step_linear_args){
@@ -45,7 +45,7 @@ static void add_part(struct step_linear_args *a, const struct weight *w, float *
     a->part[a->n_parts++] = (struct step_part){.w = *w, .y = y, .y_row = (size_t)w->rows, .write = how};
 }
 
-static void call_delta_in(struct kernels *k, void *arg, int i)
+static void call_delta_in(struct timing *k, void *arg, int i)
 {
     struct step *s = arg;
     const struct layer_weights *l = k->s->delta[i % k->s->n_delta];
@@ -57,7 +57,7 @@ static void call_delta_in(struct kernels *k, void *arg, int i)
     k->d->step->step_linear(k->d, &a);
 }
 
-static void call_attn_in(struct kernels *k, void *arg, int i)
+static void call_attn_in(struct timing *k, void *arg, int i)
 {
     struct step *s = arg;
     const struct layer_weights *l = k->s->full[i % k->s->n_full];
@@ -68,7 +68,7 @@ static void call_attn_in(struct kernels *k, void *arg, int i)
     k->d->step->step_linear(k->d, &a);
 }
 
-static void call_out(struct kernels *k, struct step *s, const struct weight *w, const float *ssq)
+static void call_out(struct timing *k, struct step *s, const struct weight *w, const float *ssq)
 {
     struct step_linear_args a = {
         .in = {{.x = s->x}}, .ssq = ssq, .n_rows = s->rows, .splits = step_out_splits(w->cols), .eps = k->s->m.cfg.rms_eps,
@@ -77,17 +77,17 @@ static void call_out(struct kernels *k, struct step *s, const struct weight *w, 
     k->d->step->step_linear(k->d, &a);
 }
 
-static void call_delta_out(struct kernels *k, void *arg, int i)
+static void call_delta_out(struct timing *k, void *arg, int i)
 {
     struct step *s = arg;
     call_out(k, s, &k->s->delta[i % k->s->n_delta]->delta.out, s->ssq);
 }
-static void call_attn_out(struct kernels *k, void *arg, int i)
+static void call_attn_out(struct timing *k, void *arg, int i)
 {
     call_out(k, arg, &k->s->full[i % k->s->n_full]->attn.o, NULL);
 }
 
-static void call_router(struct kernels *k, void *arg, int i)
+static void call_router(struct timing *k, void *arg, int i)
 {
     struct step *s = arg;
     const struct layer_weights *l = &k->s->m.weights.layers[i % k->s->m.cfg.n_layers];
@@ -103,7 +103,7 @@ static void call_router(struct kernels *k, void *arg, int i)
     k->d->step->step_linear(k->d, &a);
 }
 
-static void call_head(struct kernels *k, void *arg, int i)
+static void call_head(struct timing *k, void *arg, int i)
 {
     struct step *s = arg;
     const struct weights *w = &k->s->m.weights;
@@ -116,7 +116,7 @@ static void call_head(struct kernels *k, void *arg, int i)
     k->d->step->step_linear(k->d, &a);
 }
 
-static void call_mtp_fc(struct kernels *k, void *arg, int i)
+static void call_mtp_fc(struct timing *k, void *arg, int i)
 {
     struct step *s = arg;
     const struct weights *w = &k->s->m.weights;
@@ -129,7 +129,7 @@ static void call_mtp_fc(struct kernels *k, void *arg, int i)
     k->d->step->step_linear(k->d, &a);
 }
 
-static void call_delta(struct kernels *k, void *arg, int i)
+static void call_delta(struct timing *k, void *arg, int i)
 {
     struct step *s = arg;
     const struct model_config *c = &k->s->m.cfg;
@@ -140,7 +140,7 @@ static void call_delta(struct kernels *k, void *arg, int i)
          .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads);
 }
 
-static void call_attention(struct kernels *k, void *arg, int i)
+static void call_attention(struct timing *k, void *arg, int i)
 {
     struct step *s = arg;
     const struct model_config *c = &k->s->m.cfg;
@@ -156,7 +156,7 @@ static void call_attention(struct kernels *k, void *arg, int i)
 
 static size_t stride(const struct weight *a, const struct weight *b) { return (size_t)((const char *)b->data - (const char *)a->data); }
 
-static struct step_choice choice(const struct kernels *k, const struct step *s, int i)
+static struct step_choice choice(const struct timing *k, const struct step *s, int i)
 {
     const struct model_config *c = &k->s->m.cfg;
     return (struct step_choice){.rms = {s->router_ssq, step_router_splits(c->hidden), c->hidden, c->rms_eps},
@@ -165,7 +165,7 @@ static struct step_choice choice(const struct kernels *k, const struct step *s, 
 }
 
 /* With the router, after which alone experts wait for each other. */
-static void call_experts(struct kernels *k, void *arg, int i)
+static void call_experts(struct timing *k, void *arg, int i)
 {
     struct step *s = arg;
     const struct model_config *c = &k->s->m.cfg;
@@ -177,7 +177,7 @@ static void call_experts(struct kernels *k, void *arg, int i)
          .shared_gate = s->gate, .n_gates = 1, .n_rows = s->rows, .hidden = c->hidden, .inter = c->moe_inter);
 }
 
-static void call_pick(struct kernels *k, void *arg, int i)
+static void call_pick(struct timing *k, void *arg, int i)
 {
     struct step *s = arg;
     (void)i;
@@ -188,7 +188,7 @@ static void call_pick(struct kernels *k, void *arg, int i)
 
 /* ---- rows of the table */
 
-static double matrices(const struct kernels *k, const struct weight *a, const struct weight *b, const struct weight *c, const struct weight *d)
+static double matrices(const struct timing *k, const struct weight *a, const struct weight *b, const struct weight *c, const struct weight *d)
 {
     const struct weight *all[] = {a, b, c, d};
     double bytes = 0;
@@ -203,20 +203,20 @@ static double linear_bytes_of(const struct step *s, double weights, int n_read, 
     return weights + (double)s->rows * ((double)n_read * cols + n_written) * 4;
 }
 
-static void measure_delta(struct kernels *k, struct step *s)
+static void measure_delta(struct timing *k, struct step *s)
 {
     const struct model_config *c = &k->s->m.cfg;
     const struct delta_weights *w = &k->s->delta[0]->delta;
     int H = c->hidden, out = w->qkv.rows + w->z.rows + w->a.rows + w->b.rows, value = config_lin_value_dim(c);
-    kernels_row(k, "in_proj [qkv z a b]", kernels_time(k, true, KERNEL_CALLS, call_delta_in, s),
+    timing_row(k, "in_proj [qkv z a b]", timing_measure(k, true, TIMING_CALLS, call_delta_in, s),
                 linear_bytes_of(s, matrices(k, &w->qkv, &w->z, &w->a, &w->b), 2, H, out), 0);
-    kernels_row(k, "step_delta", kernels_time(k, true, KERNEL_CALLS, call_delta, s),
+    timing_row(k, "step_delta", timing_measure(k, true, TIMING_CALLS, call_delta, s),
                 2.0 * (double)s->state_floats * 4 + (double)(s->rows + 4) * config_conv_dim(c) * 4 + (double)s->rows * 2 * value * 4, 0);
-    kernels_row(k, "linear_attn.out_proj", kernels_time(k, true, KERNEL_CALLS, call_delta_out, s),
+    timing_row(k, "linear_attn.out_proj", timing_measure(k, true, TIMING_CALLS, call_delta_out, s),
                 linear_bytes_of(s, matrices(k, &w->out, NULL, NULL, NULL), 1, value, 2 * step_out_splits(value) * H), 0);
 }
 
-static void measure_attention_at(struct kernels *k, struct step *s, int depth)
+static void measure_attention_at(struct timing *k, struct step *s, int depth)
 {
     const struct model_config *c = &k->s->m.cfg;
     char name[48];
@@ -225,113 +225,113 @@ static void measure_attention_at(struct kernels *k, struct step *s, int depth)
         return;
     size_t row = (size_t)(c->n_kv_heads * c->head_dim), sets = (size_t)DEPTH_FAR / (size_t)depth * 2;
     s->kv_elements = (size_t)depth * row;
-    s->kv_sets = sets < KERNEL_CALLS ? (int)sets : KERNEL_CALLS;
+    s->kv_sets = sets < TIMING_CALLS ? (int)sets : TIMING_CALLS;
     k->d->copy(k->d, s->pos, &pos, sizeof pos);
     snprintf(name, sizeof name, "step_attention at %d", depth);
-    kernels_row(k, name, kernels_time(k, true, depth > DEPTH_NEAR ? 8 : KERNEL_CALLS, call_attention, s),
+    timing_row(k, name, timing_measure(k, true, depth > DEPTH_NEAR ? 8 : TIMING_CALLS, call_attention, s),
                 (double)depth * (double)row * 2 * 2 + (double)s->rows * (3.0 * c->n_q_heads * c->head_dim + 2.0 * (double)row) * 4, 0);
 }
 
-static void measure_attention(struct kernels *k, struct step *s)
+static void measure_attention(struct timing *k, struct step *s)
 {
     const struct model_config *c = &k->s->m.cfg;
     const struct attn_weights *w = &k->s->full[0]->attn;
-    kernels_row(k, "attention [q k v]", kernels_time(k, true, KERNEL_CALLS, call_attn_in, s),
+    timing_row(k, "attention [q k v]", timing_measure(k, true, TIMING_CALLS, call_attn_in, s),
                 linear_bytes_of(s, matrices(k, &w->q, &w->k, &w->v, NULL), 2, c->hidden, w->q.rows + 2 * w->k.rows), 0);
     measure_attention_at(k, s, DEPTH_NEAR);
     measure_attention_at(k, s, DEPTH_FAR);
-    kernels_row(k, "o_proj", kernels_time(k, true, KERNEL_CALLS, call_attn_out, s),
+    timing_row(k, "o_proj", timing_measure(k, true, TIMING_CALLS, call_attn_out, s),
                 linear_bytes_of(s, matrices(k, &w->o, NULL, NULL, NULL), 1, w->o.cols, 2 * step_out_splits(w->o.cols) * c->hidden), 0);
 }
 
 /* What the calls of step_experts chose, together. */
-static int count_distinct(struct kernels *k, const struct step *s)
+static int count_distinct(struct timing *k, const struct step *s)
 {
-    struct step_route *all = memory_zeroed(KERNEL_CALLS, sizeof *all);
+    struct step_route *all = memory_zeroed(TIMING_CALLS, sizeof *all);
     int n = 0;
-    k->d->copy(k->d, all, s->routes, KERNEL_CALLS * sizeof *all);
+    k->d->copy(k->d, all, s->routes, TIMING_CALLS * sizeof *all);
     k->failed = k->failed || !k->d->finish(k->d, k->e);
-    for (int i = 0; i < KERNEL_CALLS; i++)
+    for (int i = 0; i < TIMING_CALLS; i++)
         n += all[i].n;
     free(all);
     return n;
 }
 
-static void measure_moe(struct kernels *k, struct step *s)
+static void measure_moe(struct timing *k, struct step *s)
 {
     const struct model_config *c = &k->s->m.cfg;
     const struct moe_weights *m = &k->s->m.weights.layers[0].moe;
     double router = linear_bytes_of(s, matrices(k, &m->router, &m->shared_gate, NULL, NULL), 3, c->hidden, step_router_splits(c->hidden) * (c->n_experts + 1));
-    kernels_row(k, "router, shared gate", kernels_time(k, true, KERNEL_CALLS, call_router, s), router, 0);
-    double both = kernels_time(k, true, KERNEL_CALLS, call_experts, s);
+    timing_row(k, "router, shared gate", timing_measure(k, true, TIMING_CALLS, call_router, s), router, 0);
+    double both = timing_measure(k, true, TIMING_CALLS, call_experts, s);
     if (k->failed)
         return;
-    double distinct = (double)count_distinct(k, s) / KERNEL_CALLS, rows = s->rows;
+    double distinct = (double)count_distinct(k, s) / TIMING_CALLS, rows = s->rows;
     k->distinct = distinct;
-    kernels_row(k, "router, step_experts", both, router + distinct * matrices(k, &m->experts[0].gate, &m->experts[0].down, NULL, NULL)
+    timing_row(k, "router, step_experts", both, router + distinct * matrices(k, &m->experts[0].gate, &m->experts[0].down, NULL, NULL)
                 + matrices(k, &m->shared.gate, &m->shared.down, NULL, NULL)
                 + rows * (3 * c->hidden + c->n_experts + 2 * (distinct + 1) * c->moe_inter) * 4, 0);
 }
 
-static void measure_end(struct kernels *k, struct step *s)
+static void measure_end(struct timing *k, struct step *s)
 {
     const struct model_config *c = &k->s->m.cfg;
     const struct weights *w = &k->s->m.weights;
     const struct step_sampling how[] = {
         {.n_ids = c->vocab, .room = 1 << 30}, {.temperature = 0.7f, .top_p = 0.95f, .top_k = 20, .n_ids = c->vocab, .room = 1 << 30, .rng = 1},
     };
-    kernels_row(k, k->s->head == HEAD_INT8 ? "head INT8" : "head bf16", kernels_time(k, true, 8, call_head, s),
+    timing_row(k, k->s->head == HEAD_INT8 ? "head INT8" : "head bf16", timing_measure(k, true, 8, call_head, s),
                 linear_bytes_of(s, matrices(k, k->s->head == HEAD_INT8 ? &w->head_int8 : &w->head, NULL, NULL, NULL), 2, c->hidden, c->vocab), 0);
     for (int i = 0; i < 2 && !k->failed; i++) {
         k->d->copy(k->d, s->sampling, &how[i], sizeof how[i]);
         k->d->copy(k->d, s->live_pick, &(struct step_live){.pos = 1}, sizeof(struct step_live));
-        kernels_row(k, i ? "step_pick, sampled" : "step_pick, greedy", kernels_time(k, true, 8, call_pick, s),
+        timing_row(k, i ? "step_pick, sampled" : "step_pick, greedy", timing_measure(k, true, 8, call_pick, s),
                     (double)s->rows * ((double)c->vocab / 16 + (i ? c->vocab : 0)) * 4, 0);
     }
     if (w->mtp.present)
-        kernels_row(k, "mtp.fc", kernels_time(k, true, 8, call_mtp_fc, s),
+        timing_row(k, "mtp.fc", timing_measure(k, true, 8, call_mtp_fc, s),
                     linear_bytes_of(s, matrices(k, &w->mtp.fc, NULL, NULL, NULL), 1, 2 * c->hidden, 2 * c->hidden), 0);
 }
 
-static void alloc_operands(struct kernels *k, struct step *s)
+static void alloc_operands(struct timing *k, struct step *s)
 {
     const struct model_config *c = &k->s->m.cfg;
     size_t rows = STEP_ROWS, H = (size_t)c->hidden, heads = (size_t)c->lin_v_heads, conv = (size_t)config_conv_dim(c), vocab = (size_t)c->vocab;
     size_t query = (size_t)(c->n_q_heads * c->head_dim), kv = (size_t)(c->n_kv_heads * c->head_dim), value = (size_t)config_lin_value_dim(c);
     s->wide = 2 * query + 2 * kv + value;
-    s->x = kernels_random(k, rows * s->wide);
-    s->y = kernels_random(k, rows * s->wide);
-    s->h_out = kernels_random(k, rows * s->wide);
-    s->stream = kernels_alloc(k, rows * H * sizeof *s->stream);
-    s->ssq = kernels_random(k, rows * 2 * (heads > query / 128 ? heads : query / 128));
-    s->ring = kernels_random(k, STEP_RING * conv);
-    s->ring_a = kernels_random(k, STEP_RING * heads);
-    s->ring_b = kernels_random(k, STEP_RING * heads);
-    s->z = kernels_random(k, rows * value);
-    s->logits = kernels_random(k, rows * vocab);
-    s->tile_max = kernels_random(k, rows * (size_t)step_maxima(c->vocab));
-    s->route_logits = kernels_random(k, KERNEL_CALLS * rows * (size_t)c->n_experts);
-    s->gate = kernels_random(k, 8 * rows);
-    s->router_ssq = kernels_random(k, STEP_RMS_PARTS * rows);
-    s->last_hidden = kernels_random(k, 3 * H);
+    s->x = timing_random(k, rows * s->wide);
+    s->y = timing_random(k, rows * s->wide);
+    s->h_out = timing_random(k, rows * s->wide);
+    s->stream = timing_alloc(k, rows * H * sizeof *s->stream);
+    s->ssq = timing_random(k, rows * 2 * (heads > query / 128 ? heads : query / 128));
+    s->ring = timing_random(k, STEP_RING * conv);
+    s->ring_a = timing_random(k, STEP_RING * heads);
+    s->ring_b = timing_random(k, STEP_RING * heads);
+    s->z = timing_random(k, rows * value);
+    s->logits = timing_random(k, rows * vocab);
+    s->tile_max = timing_random(k, rows * (size_t)step_maxima(c->vocab));
+    s->route_logits = timing_random(k, TIMING_CALLS * rows * (size_t)c->n_experts);
+    s->gate = timing_random(k, 8 * rows);
+    s->router_ssq = timing_random(k, STEP_RMS_PARTS * rows);
+    s->last_hidden = timing_random(k, 3 * H);
     s->state_floats = heads * 128 * 128;
-    s->state = kernels_alloc(k, 2 * (size_t)k->s->n_delta * s->state_floats * sizeof(float));
-    s->h = kernels_alloc(k, step_experts_space(STEP_ROWS, c->n_experts, c->top_k, c->moe_inter) * sizeof(float));
-    s->routes = kernels_alloc(k, KERNEL_CALLS * sizeof *s->routes);
-    s->live = kernels_alloc(k, sizeof *s->live);
+    s->state = timing_alloc(k, 2 * (size_t)k->s->n_delta * s->state_floats * sizeof(float));
+    s->h = timing_alloc(k, step_experts_space(STEP_ROWS, c->n_experts, c->top_k, c->moe_inter) * sizeof(float));
+    s->routes = timing_alloc(k, TIMING_CALLS * sizeof *s->routes);
+    s->live = timing_alloc(k, sizeof *s->live);
     STEP(k->d, step_embed, .stream = s->stream, .ids = s->live->ids, .table = k->s->m.weights.embed.data, .n_rows = STEP_ROWS, .hidden = c->hidden);
-    s->live_pick = kernels_alloc(k, sizeof *s->live_pick);
-    s->sampling = kernels_alloc(k, sizeof *s->sampling);
-    s->marks = kernels_alloc(k, vocab);
-    s->attention_scratch = kernels_alloc(k, step_attention_scratch(c->n_q_heads));
-    s->pick_scratch = kernels_alloc(k, step_pick_scratch(c->vocab));
-    s->kv = k->s->n_full ? kernels_alloc(k, 2 * 2 * (size_t)DEPTH_FAR * kv * sizeof *s->kv) : NULL;
-    s->pos = kernels_alloc(k, sizeof *s->pos);
-    s->freq = kernels_alloc(k, ROPE_MAX_HALF * sizeof *s->freq);
+    s->live_pick = timing_alloc(k, sizeof *s->live_pick);
+    s->sampling = timing_alloc(k, sizeof *s->sampling);
+    s->marks = timing_alloc(k, vocab);
+    s->attention_scratch = timing_alloc(k, step_attention_scratch(c->n_q_heads));
+    s->pick_scratch = timing_alloc(k, step_pick_scratch(c->vocab));
+    s->kv = k->s->n_full ? timing_alloc(k, 2 * 2 * (size_t)DEPTH_FAR * kv * sizeof *s->kv) : NULL;
+    s->pos = timing_alloc(k, sizeof *s->pos);
+    s->freq = timing_alloc(k, ROPE_MAX_HALF * sizeof *s->freq);
     s->results = k->failed ? NULL : k->d->alloc_host(k->d, STEP_SLOTS * sizeof *s->results);
 }
 
-void kernels_step(struct kernels *k)
+void kernels_step(struct timing *k)
 {
     struct step s = {0};
     float freq[ROPE_MAX_HALF] = {0};

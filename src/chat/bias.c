@@ -52,10 +52,8 @@ static bool find_token(const char *s, size_t n, const struct tokenizer *tok, int
     return one;
 }
 
-bool bias_make(struct bias *b, const struct options *o, const struct tokenizer *tok, struct err *e)
+bool bias_make(struct bias *b, const char *const *items, int n, const struct tokenizer *tok, struct err *e)
 {
-    int n;
-    const char *const *items = options_list(o, OPT_logit_bias, &n);
     b->n = 0;
     b->ids = memory_resized(b->ids, ((size_t)n + 1) * sizeof *b->ids);
     b->values = memory_resized(b->values, ((size_t)n + 1) * sizeof *b->values);

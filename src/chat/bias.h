@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "chat/options.h"
 #include "text/tokenizer.h"
 
 struct bias {
@@ -17,8 +16,8 @@ struct bias {
 
 /* Is it written well?  Which tokens there are is the tokenizer's to know: bias_make(). */
 bool bias_check(const char *item, struct err *e);
-/* Fills `b` anew.  False if a text is not exactly one token. */
-bool bias_make(struct bias *b, const struct options *o, const struct tokenizer *tok, struct err *e);
+/* Fills `b` anew with the n items, which bias_check() has passed.  False if a text is not exactly one token. */
+bool bias_make(struct bias *b, const char *const *items, int n, const struct tokenizer *tok, struct err *e);
 void bias_free(struct bias *b);
 
 #endif

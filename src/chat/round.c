@@ -344,7 +344,9 @@ void round_request(struct chat *c)
         round_finish(c, CHAT_TOO_LONG, e.msg);
         return;
     }
-    if (!bias_make(&c->bias, c->o, c->tok, &e)) {
+    int n_bias;
+    const char *const *biases = options_list(c->o, OPT_logit_bias, &n_bias);
+    if (!bias_make(&c->bias, biases, n_bias, c->tok, &e)) {
         round_finish(c, CHAT_FAILED, e.msg);
         return;
     }

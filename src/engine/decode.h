@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "engine/engine.h"
+#include "engine/request.h"
 #include "engine/timeline.h"
 #include "model/cache.h"
 #include "model/config.h"
@@ -47,18 +47,6 @@ struct prompt {
     int                    n, keep_at;
     const struct sampling *how;
     int64_t                submitted_ns;
-};
-
-/* The beginning of a prompt that may come. */
-struct beginning {
-    const int32_t *ids;
-    int            n, keep_at;
-};
-
-struct outcome {
-    enum finish       finish;
-    struct turn_stats stats;
-    struct err        why;              /* when finish is FINISH_ERROR */
 };
 
 /* `c` and `w` stay valid until decoder_close. */

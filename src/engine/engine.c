@@ -1,6 +1,5 @@
 #include "engine/engine.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,11 +10,11 @@
 #include "backend/dev.h"
 #include "backend/machine.h"
 #include "base/clock.h"
-#include "base/mailbox.h"
 #include "base/memory.h"
 #include "base/quiet.h"
 #include "engine/decode.h"
 #include "engine/memplan.h"
+#include "engine/requests.h"
 #include "model/config.h"
 #include "model/fused.h"
 #include "model/safetensors.h"
@@ -42,25 +41,6 @@ static const struct defaults {
 /* Left free: a host has swap or an OOM killer, a GB10 freezes; a GPU of its own needs some for code and recorded graphs. */
 static const size_t CPU_MARGIN = 512u << 20, UNIFIED_MARGIN = (size_t)14 << 30, GPU_MARGIN = (size_t)1 << 30;
 
-struct request {
-    struct request *next;
-    uint32_t        serial;
-    int32_t        *ids;
-    int             n, keep_at;
-    struct sampling how;
-    int32_t        *bias_ids;           /* owned; how.bias_ids points here */
-    float          *bias;
-    int64_t         submitted_ns;
-    struct turn_stats stats;            /* as of the last event about it */
-    atomic_bool     cancelled;          /* its EV_DONE is out, nothing else may follow; set under the lock */
-};
-
-/* What engine_read_ahead() was given. */
-struct ahead {
-    int32_t *ids;                       /* NULL: nothing */
-    int      n, keep_at;
-};
-
 struct engine {
     /* set by engine_open; the engine thread then lowers decode.depth when the weights hold no MTP block */
     char               *model_dir;
@@ -73,17 +53,7 @@ struct engine {
     struct decoder_options decode;
     pthread_t           thread;
 
-    /* shared */
-    struct mailbox   events;
-    pthread_mutex_t  lock;              /* guards what is below, and the stats of the running request */
-    pthread_cond_t   work;
-    struct request  *first, **last;     /* waiting */
-    struct request  *running;
-    struct ahead     ahead;             /* waiting */
-    bool             ahead_ends;        /* the one that runs is not wanted any more */
-    bool             dead;              /* no submit will be served any more */
-    char             why_dead[sizeof ((struct event *)0)->message];
-    atomic_bool      closing;
+    struct requests  requests;            /* shared */
     atomic_int       snapshots;         /* in use */
 
     /* engine thread; info is constant once EV_READY was posted */
@@ -99,7 +69,6 @@ struct engine {
 
     /* owner thread */
     struct machine *host;
-    uint32_t last_serial;
     bool     ready;
 };
 
@@ -113,31 +82,6 @@ static const struct defaults *defaults_of(const char *backend)
     return is_gpu(backend) ? &defaults_gpu : &defaults_cpu;
 }
 
-/* ---- events ---- */
-
-static void post(struct engine *g, const struct event *ev)
-{
-    mailbox_post(&g->events, ev);
-}
-
-static void post_done(struct engine *g, uint32_t serial, const struct outcome *o)
-{
-    struct event ev = {.kind = EV_DONE, .serial = serial, .finish = o->finish, .stats = o->stats};
-    if (o->finish == FINISH_ERROR)
-        snprintf(ev.message, sizeof ev.message, "%s", o->why.msg);
-    post(g, &ev);
-}
-
-static void request_free(struct request *q)
-{
-    if (!q)
-        return;
-    free(q->ids);
-    free(q->bias_ids);
-    free(q->bias);
-    free(q);
-}
-
 /* ---- loading, on the engine thread ---- */
 
 static bool load_progress(size_t done, size_t total, void *arg)
@@ -145,9 +89,9 @@ static bool load_progress(size_t done, size_t total, void *arg)
     struct engine *g = arg;
     if (done == total || clock_ms_since(g->progress_ns) >= PROGRESS_MS) {
         g->progress_ns = clock_ns();
-        post(g, &(struct event){.kind = EV_LOADING, .done = done, .total = total});
+        requests_post(&g->requests, &(struct event){.kind = EV_LOADING, .done = done, .total = total});
     }
-    return !atomic_load(&g->closing);
+    return !requests_closing(&g->requests);
 }
 
 static unsigned heads(const struct engine *g)
@@ -192,7 +136,7 @@ static bool load_host(struct engine *g, struct err *e)
 {
     if (!weights_prefetch(&g->weights, load_progress, g, e))
         return false;
-    if (atomic_load(&g->closing))
+    if (requests_closing(&g->requests))
         return err_set(e, "closed while loading");
     if (g->head == HEAD_INT8)
         weights_make_int8_head(&g->weights);
@@ -281,27 +225,14 @@ struct answering {
 static bool must_stop(void *arg)
 {
     struct answering *a = arg;
-    return atomic_load(&a->q->cancelled) || atomic_load(&a->g->closing);
-}
-
-/* An event about the running request, unless it was interrupted: then its last one is out. */
-static bool report(struct answering *a, const struct event *ev)
-{
-    pthread_mutex_lock(&a->g->lock);
-    bool heard = !atomic_load(&a->q->cancelled);
-    if (heard) {
-        a->q->stats = a->out.stats;
-        post(a->g, ev);
-    }
-    pthread_mutex_unlock(&a->g->lock);
-    return heard;
+    return requests_cancelled(&a->g->requests, a->q);
 }
 
 static void on_prefill(void *arg, int done, int total, int cached)
 {
     struct answering *a = arg;
-    report(a, &(struct event){.kind = EV_PREFILL, .serial = a->q->serial, .done = (size_t)done, .total = (size_t)total,
-                              .cached = (size_t)cached});
+    const struct event ev = {.kind = EV_PREFILL, .serial = a->q->serial, .done = (size_t)done, .total = (size_t)total, .cached = (size_t)cached};
+    requests_report(&a->g->requests, a->q, &ev, &a->out.stats);
 }
 
 static bool on_tokens(void *arg, const struct picks *p)
@@ -313,40 +244,7 @@ static bool on_tokens(void *arg, const struct picks *p)
     memcpy(ev.how, p->how, n * sizeof *p->how);
     memcpy(ev.prob, p->prob, n * sizeof *p->prob);
     memcpy(ev.outlook, p->outlook, n * sizeof *p->outlook);
-    return report(a, &ev);
-}
-
-/* The next request, which counts as running from here on; NULL when there is something to read ahead, or the engine closes. */
-static struct request *next_request(struct engine *g, struct ahead *ahead)
-{
-    pthread_mutex_lock(&g->lock);
-    while (!g->first && !g->ahead.ids && !atomic_load(&g->closing))
-        pthread_cond_wait(&g->work, &g->lock);
-    struct request *q = atomic_load(&g->closing) ? NULL : g->first;
-    *ahead = (struct ahead){0};
-    if (!q && !atomic_load(&g->closing)) {
-        *ahead = g->ahead;
-        g->ahead = (struct ahead){0};
-        g->ahead_ends = false;
-    }
-    if (q) {
-        g->first = q->next;
-        if (!g->first)
-            g->last = &g->first;
-        g->running = q;
-    }
-    pthread_mutex_unlock(&g->lock);
-    return q;
-}
-
-static void request_ended(struct engine *g, struct request *q, const struct outcome *o)
-{
-    pthread_mutex_lock(&g->lock);
-    g->running = NULL;
-    pthread_mutex_unlock(&g->lock);
-    if (!atomic_load(&q->cancelled))
-        post_done(g, q->serial, o);
-    request_free(q);
+    return requests_report(&a->g->requests, a->q, &ev, &a->out.stats);
 }
 
 static bool serve_request(struct engine *g, struct request *q, struct err *fault)
@@ -357,56 +255,32 @@ static bool serve_request(struct engine *g, struct request *q, struct err *fault
     bool ok = decoder_answer(g->decoder, &p, &hooks, &a.out, fault);
     if (!ok)
         a.out = (struct outcome){.finish = FINISH_ERROR, .why = *fault};
-    request_ended(g, q, &a.out);
+    requests_done(&g->requests, q, &a.out);
     return ok && decoder_settle(g->decoder, fault);
 }
 
 static bool ahead_ends(void *arg)
 {
-    struct engine *g = arg;
-    pthread_mutex_lock(&g->lock);
-    bool ends = g->ahead_ends || g->first || atomic_load(&g->closing);
-    pthread_mutex_unlock(&g->lock);
-    return ends;
+    return requests_ahead_ends(arg);
 }
 
-static bool serve_ahead(struct engine *g, struct ahead *a, struct err *fault)
+static bool serve_ahead(struct engine *g, struct work *w, struct err *fault)
 {
-    const struct beginning b = {.ids = a->ids, .n = a->n, .keep_at = a->keep_at};
-    bool ok = decoder_read_ahead(g->decoder, &b, ahead_ends, g, fault);
-    free(a->ids);
+    bool ok = decoder_read_ahead(g->decoder, &w->ahead, ahead_ends, &g->requests, fault);
+    free(w->ahead_ids);
     return ok;
 }
 
 /* False with the device's fault. */
 static bool serve(struct engine *g, struct err *fault)
 {
-    struct request *q;
-    struct ahead a;
+    struct work w;
     bool ok = true;
-    while (ok && ((q = next_request(g, &a)) || a.ids)) {
-        ok = q ? serve_request(g, q, fault) : serve_ahead(g, &a, fault);
+    while (ok && requests_next(&g->requests, &w)) {
+        ok = w.request ? serve_request(g, w.request, fault) : serve_ahead(g, &w, fault);
         atomic_store(&g->snapshots, decoder_n_snapshots(g->decoder));
     }
     return ok;
-}
-
-/* Nothing is served any more: answers what waits, and lets engine_submit answer what is still to come. */
-static void die(struct engine *g, const struct outcome *o)
-{
-    pthread_mutex_lock(&g->lock);
-    struct request *q = g->first;
-    g->first = NULL;
-    g->last = &g->first;
-    g->dead = true;
-    snprintf(g->why_dead, sizeof g->why_dead, "%s", o->why.msg);
-    pthread_mutex_unlock(&g->lock);
-    while (q) {
-        struct request *next = q->next;
-        post_done(g, q->serial, o);
-        request_free(q);
-        q = next;
-    }
 }
 
 static void *engine_main(void *arg)
@@ -416,17 +290,17 @@ static void *engine_main(void *arg)
     bool ok = load(g, &end.why);
     if (ok) {
         fill_info(g);
-        post(g, &(struct event){.kind = EV_READY});
+        requests_post(&g->requests, &(struct event){.kind = EV_READY});
         ok = serve(g, &end.why);
     }
-    if (ok || atomic_load(&g->closing)) {
-        die(g, &end);
+    if (ok || requests_closing(&g->requests)) {
+        requests_end(&g->requests, &end);
     } else {
         struct event fatal = {.kind = EV_FATAL};
         snprintf(fatal.message, sizeof fatal.message, "%s", end.why.msg);
         end.finish = FINISH_ERROR;
-        die(g, &end);
-        post(g, &fatal);
+        requests_end(&g->requests, &end);
+        requests_post(&g->requests, &fatal);
     }
     unload(g);
     return NULL;
@@ -506,17 +380,9 @@ static bool plan_memory(struct engine *g, int n_ctx, struct err *e)
 
 static void engine_free(struct engine *g)
 {
-    struct request *next;
-    for (struct request *q = g->first; q; q = next) {
-        next = q->next;
-        request_free(q);
-    }
-    free(g->ahead.ids);
-    mailbox_free(&g->events);
+    requests_free(&g->requests);
     machine_close(g->gpu);
     machine_close(g->host);
-    pthread_cond_destroy(&g->work);
-    pthread_mutex_destroy(&g->lock);
     free(g->model_dir);
     free(g);
 }
@@ -525,14 +391,9 @@ struct engine *engine_open(const struct engine_options *o, struct err *e)
 {
     struct engine *g = memory_zeroed(1, sizeof *g);
     g->opened_ns = clock_ns();
-    g->last = &g->first;
     g->host = machine_open(NULL, NULL);
-    pthread_mutex_init(&g->lock, NULL);
-    pthread_cond_init(&g->work, NULL);
-    if (!mailbox_init(&g->events, sizeof(struct event))) {
-        err_set(e, "cannot start the engine: %s", strerror(errno));
+    if (!requests_init(&g->requests, e))
         goto fail;
-    }
     if (!check_options(g, o, e) || !config_load(&g->config, g->model_dir, e))
         goto fail;
     if (!g->config.n_mtp)
@@ -566,104 +427,30 @@ bool engine_fits(const struct engine_options *o, struct engine_fit *fit, struct 
     return ok;
 }
 
-static void *copy(const void *p, int n, size_t size)
+uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s)
 {
-    if (n <= 0)
-        return NULL;
-    void *q = memory_alloc((size_t)n * size);
-    return memcpy(q, p, (size_t)n * size);
-}
-
-/* Under the lock. */
-static void drop_ahead(struct engine *g)
-{
-    free(g->ahead.ids);
-    g->ahead = (struct ahead){0};
-    g->ahead_ends = true;
+    return requests_submit(&g->requests, ids, n_ids, keep_at, s);
 }
 
 void engine_read_ahead(struct engine *g, const int32_t *ids, int n_ids, int keep_at)
 {
-    pthread_mutex_lock(&g->lock);
-    drop_ahead(g);
-    if (!g->dead && n_ids > 0) {
-        g->ahead = (struct ahead){.ids = copy(ids, n_ids, sizeof *ids), .n = n_ids, .keep_at = keep_at};
-        pthread_cond_signal(&g->work);
-    }
-    pthread_mutex_unlock(&g->lock);
-}
-
-uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s)
-{
-    struct request *q = memory_zeroed(1, sizeof *q);
-    if (!++g->last_serial)
-        ++g->last_serial;
-    uint32_t serial = q->serial = g->last_serial;
-    q->ids = copy(ids, n_ids, sizeof *ids);
-    q->n = n_ids;
-    q->stats.n_prompt = n_ids;
-    q->keep_at = keep_at;
-    q->how = *s;
-    q->how.bias_ids = q->bias_ids = copy(s->bias_ids, s->n_bias, sizeof *s->bias_ids);
-    q->how.bias = q->bias = copy(s->bias, s->n_bias, sizeof *s->bias);
-    q->submitted_ns = clock_ns();
-
-    pthread_mutex_lock(&g->lock);
-    struct outcome refused = {.finish = FINISH_ERROR};
-    bool dead = g->dead;
-    if (dead) {
-        snprintf(refused.why.msg, sizeof refused.why.msg, "%s", g->why_dead);
-    } else {
-        *g->last = q;
-        g->last = &q->next;
-        drop_ahead(g);
-        pthread_cond_signal(&g->work);
-    }
-    pthread_mutex_unlock(&g->lock);
-    if (dead) {
-        post_done(g, serial, &refused);
-        request_free(q);
-    }
-    return serial;
+    requests_read_ahead(&g->requests, ids, n_ids, keep_at);
 }
 
 void engine_interrupt(struct engine *g, uint32_t serial)
 {
-    struct request *found = NULL;
-    struct outcome o = {.finish = FINISH_INTERRUPTED};
-    bool ended = false;
-    pthread_mutex_lock(&g->lock);
-    drop_ahead(g);
-    if (g->running && g->running->serial == serial && !atomic_load(&g->running->cancelled)) {
-        atomic_store(&g->running->cancelled, true);
-        o.stats = g->running->stats;
-        ended = true;
-    }
-    for (struct request **p = &g->first; *p; p = &(*p)->next)
-        if ((*p)->serial == serial) {
-            found = *p;
-            o.stats = found->stats;
-            ended = true;
-            *p = found->next;
-            if (!*p)
-                g->last = p;
-            break;
-        }
-    pthread_mutex_unlock(&g->lock);
-    if (ended)                          /* from here: the engine thread may be in the middle of a long step */
-        post_done(g, serial, &o);
-    request_free(found);
+    requests_interrupt(&g->requests, serial);
 }
 
 int engine_fd(const struct engine *g)
 {
-    return g->events.fd;
+    return g->requests.events.fd;
 }
 
 struct event_list engine_drain(struct engine *g)
 {
     struct event_list l;
-    l.events = mailbox_take(&g->events, &l.n);
+    l.events = mailbox_take(&g->requests.events, &l.n);
     for (int i = 0; i < l.n; i++)
         if (l.events[i].kind == EV_READY)
             g->ready = true;
@@ -672,7 +459,7 @@ struct event_list engine_drain(struct engine *g)
 
 bool engine_wait(struct engine *g, int timeout_ms)
 {
-    return mailbox_wait(&g->events, timeout_ms);
+    return mailbox_wait(&g->requests.events, timeout_ms);
 }
 
 const struct engine_info *engine_info(const struct engine *g)
@@ -694,10 +481,7 @@ void engine_close(struct engine *g)
 {
     if (!g)
         return;
-    pthread_mutex_lock(&g->lock);
-    atomic_store(&g->closing, true);
-    pthread_cond_signal(&g->work);
-    pthread_mutex_unlock(&g->lock);
+    requests_close(&g->requests);
     pthread_join(g->thread, NULL);
     engine_free(g);
 }

@@ -1,0 +1,74 @@
+/* What is asked of the engine and how it ended: sampling, likely tokens, reasons to end, statistics. */
+#ifndef Q35_ENGINE_REQUEST_H
+#define Q35_ENGINE_REQUEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum { ENGINE_MAX_DEPTH = 5, ENGINE_MAX_STOP = 8, ENGINE_MAX_ALTERNATIVES = 8 };
+
+/* How to pick tokens for one request.  {0} with max_tokens set is greedy. */
+struct sampling {
+    float    temperature;               /* 0: arg-max */
+    int      top_k;                     /* 0: all */
+    float    top_p;                     /* 0 or 1: all */
+    float    min_p;                     /* 0: off; keeps p >= min_p * p_max */
+    float    presence_penalty;          /* subtracted from the logit of every id generated in this answer */
+    float    repetition_penalty;        /* 0 or 1: off; divides positive, multiplies negative logits of ids in prompt or answer */
+    uint64_t seed;
+    int      max_tokens;                /* of the answer; 0: until the context is full */
+    int      draft_depth;               /* -1: the engine's; never more than it */
+    int      n_ids;                     /* ids from here on are padding of the model's vocabulary, never picked; 0: there are none */
+    int32_t  stop[ENGINE_MAX_STOP];     /* ids that end the answer; the stop id is delivered as the last token */
+    int      n_stop;
+    const int32_t *bias_ids;            /* logit bias, n_bias pairs; copied by engine_submit; -INFINITY bans */
+    const float   *bias;
+    int      n_bias;
+    int      n_begun;                   /* so many last ids of the prompt are the answer's beginning: the presence penalty counts them,
+                                         * and the random stream stands behind them, as if they had just been picked */
+    int      n_alternatives;            /* likeliest ids told with every token, at most ENGINE_MAX_ALTERNATIVES; 0: no outlook */
+};
+
+/* What the model thought at one position: softmax(logits), before bias, penalties, temperature and cuts.  Only ids that a bias
+ * bans count as impossible. */
+struct outlook {
+    float   prob;                       /* of the id that was picked; negative: not asked for */
+    int     n;                          /* the likeliest ids, by falling probability; of equal ones the lower id first */
+    int32_t ids[ENGINE_MAX_ALTERNATIVES];
+    float   probs[ENGINE_MAX_ALTERNATIVES];
+};
+
+enum finish {
+    FINISH_STOP,        /* a stop id */
+    FINISH_LENGTH,      /* max_tokens */
+    FINISH_CONTEXT,     /* the context is full */
+    FINISH_INTERRUPTED,
+    FINISH_ERROR,       /* refused: message says why (prompt too long, id out of range); the engine lives on */
+};
+
+enum token_how { TOKEN_SAMPLED, TOKEN_DRAFTED };        /* drafted: proposed by the MTP block and accepted */
+
+struct turn_stats {
+    int    n_prompt, n_cached;          /* prompt tokens; how many of them were not computed again */
+    int    n_ahead;                     /* of n_cached: those that were read ahead since the last answer */
+    int    n_tokens;                    /* generated, stop id included */
+    int    n_steps;                     /* decode steps (verification passes) */
+    int    drafted[ENGINE_MAX_DEPTH], accepted[ENGINE_MAX_DEPTH];       /* by draft position */
+    double prefill_ms, decode_ms;       /* submit to first token; first token to last */
+};
+
+/* The beginning of a prompt that may come. */
+struct beginning {
+    const int32_t *ids;
+    int            n, keep_at;
+};
+
+struct outcome {
+    enum finish       finish;
+    struct turn_stats stats;
+    struct err        why;              /* when finish is FINISH_ERROR */
+};
+
+#endif

@@ -1,0 +1,254 @@
+#include "engine/requests.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+
+bool requests_init(struct requests *q, struct err *e)
+{
+    *q = (struct requests){.last = &q->first};
+    pthread_mutex_init(&q->lock, NULL);
+    pthread_cond_init(&q->work, NULL);
+    return mailbox_init(&q->events, sizeof(struct event)) || err_set(e, "cannot start the engine: %s", strerror(errno));
+}
+
+static void request_free(struct request *r)
+{
+    if (!r)
+        return;
+    free(r->ids);
+    free(r->bias_ids);
+    free(r->bias);
+    free(r);
+}
+
+void requests_free(struct requests *q)
+{
+    struct request *next;
+    for (struct request *r = q->first; r; r = next) {
+        next = r->next;
+        request_free(r);
+    }
+    free(q->ahead_ids);
+    mailbox_free(&q->events);
+    pthread_cond_destroy(&q->work);
+    pthread_mutex_destroy(&q->lock);
+}
+
+void requests_post(struct requests *q, const struct event *ev)
+{
+    mailbox_post(&q->events, ev);
+}
+
+static void post_done(struct requests *q, uint32_t serial, const struct outcome *o)
+{
+    struct event ev = {.kind = EV_DONE, .serial = serial, .finish = o->finish, .stats = o->stats};
+    if (o->finish == FINISH_ERROR)
+        snprintf(ev.message, sizeof ev.message, "%s", o->why.msg);
+    requests_post(q, &ev);
+}
+
+/* ---- the owner thread ---- */
+
+static void *copy(const void *p, int n, size_t size)
+{
+    if (n <= 0)
+        return NULL;
+    void *c = memory_alloc((size_t)n * size);
+    return memcpy(c, p, (size_t)n * size);
+}
+
+/* Under the lock. */
+static void drop_ahead(struct requests *q)
+{
+    free(q->ahead_ids);
+    q->ahead_ids = NULL;
+    q->ahead_ends = true;
+}
+
+void requests_read_ahead(struct requests *q, const int32_t *ids, int n_ids, int keep_at)
+{
+    pthread_mutex_lock(&q->lock);
+    drop_ahead(q);
+    if (!q->dead && n_ids > 0) {
+        q->ahead_ids = copy(ids, n_ids, sizeof *ids);
+        q->ahead = (struct beginning){.ids = q->ahead_ids, .n = n_ids, .keep_at = keep_at};
+        pthread_cond_signal(&q->work);
+    }
+    pthread_mutex_unlock(&q->lock);
+}
+
+static struct request *make_request(const int32_t *ids, int n_ids, int keep_at, const struct sampling *s)
+{
+    struct request *r = memory_zeroed(1, sizeof *r);
+    r->ids = copy(ids, n_ids, sizeof *ids);
+    r->n = n_ids;
+    r->keep_at = keep_at;
+    r->bias_ids = copy(s->bias_ids, s->n_bias, sizeof *s->bias_ids);
+    r->bias = copy(s->bias, s->n_bias, sizeof *s->bias);
+    r->stats.n_prompt = n_ids;
+    r->how = *s;
+    r->how.bias_ids = r->bias_ids;
+    r->how.bias = r->bias;
+    r->submitted_ns = clock_ns();
+    return r;
+}
+
+uint32_t requests_submit(struct requests *q, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s)
+{
+    struct request *r = make_request(ids, n_ids, keep_at, s);
+    if (!++q->last_serial)
+        ++q->last_serial;
+    uint32_t serial = r->serial = q->last_serial;
+
+    pthread_mutex_lock(&q->lock);
+    struct outcome refused = {.finish = FINISH_ERROR};
+    bool dead = q->dead;
+    if (dead) {
+        snprintf(refused.why.msg, sizeof refused.why.msg, "%s", q->why_dead);
+    } else {
+        *q->last = r;
+        q->last = &r->next;
+        drop_ahead(q);
+        pthread_cond_signal(&q->work);
+    }
+    pthread_mutex_unlock(&q->lock);
+    if (dead) {
+        post_done(q, serial, &refused);
+        request_free(r);
+    }
+    return serial;
+}
+
+/* Under the lock: the waiting request of that serial, which waits no longer.  NULL: none. */
+static struct request *take_waiting(struct requests *q, uint32_t serial)
+{
+    for (struct request **p = &q->first; *p; p = &(*p)->next)
+        if ((*p)->serial == serial) {
+            struct request *r = *p;
+            *p = r->next;
+            if (!*p)
+                q->last = p;
+            return r;
+        }
+    return NULL;
+}
+
+void requests_interrupt(struct requests *q, uint32_t serial)
+{
+    struct outcome o = {.finish = FINISH_INTERRUPTED};
+    pthread_mutex_lock(&q->lock);
+    drop_ahead(q);
+    struct request *running = q->running, *waiting = take_waiting(q, serial);
+    bool cancels = running && running->serial == serial && !atomic_load(&running->cancelled);
+    if (cancels) {
+        atomic_store(&running->cancelled, true);
+        o.stats = running->stats;
+    } else if (waiting) {
+        o.stats = waiting->stats;
+    }
+    pthread_mutex_unlock(&q->lock);
+    if (cancels || waiting)             /* from here: the engine thread may be in the middle of a long step */
+        post_done(q, serial, &o);
+    request_free(waiting);
+}
+
+void requests_close(struct requests *q)
+{
+    pthread_mutex_lock(&q->lock);
+    atomic_store(&q->closing, true);
+    pthread_cond_signal(&q->work);
+    pthread_mutex_unlock(&q->lock);
+}
+
+/* ---- the engine thread ---- */
+
+bool requests_closing(struct requests *q)
+{
+    return atomic_load(&q->closing);
+}
+
+/* Under the lock. */
+static struct request *take_first(struct requests *q)
+{
+    struct request *r = q->first;
+    if (r) {
+        q->first = r->next;
+        if (!q->first)
+            q->last = &q->first;
+        q->running = r;
+    }
+    return r;
+}
+
+bool requests_next(struct requests *q, struct work *w)
+{
+    *w = (struct work){0};
+    pthread_mutex_lock(&q->lock);
+    while (!q->first && !q->ahead_ids && !requests_closing(q))
+        pthread_cond_wait(&q->work, &q->lock);
+    bool closing = requests_closing(q);
+    if (!closing && !(w->request = take_first(q))) {
+        w->ahead = q->ahead;
+        w->ahead_ids = q->ahead_ids;
+        q->ahead_ids = NULL;
+        q->ahead_ends = false;
+    }
+    pthread_mutex_unlock(&q->lock);
+    return !closing;
+}
+
+bool requests_ahead_ends(struct requests *q)
+{
+    pthread_mutex_lock(&q->lock);
+    bool ends = q->ahead_ends || q->first || requests_closing(q);
+    pthread_mutex_unlock(&q->lock);
+    return ends;
+}
+
+bool requests_cancelled(struct requests *q, const struct request *r)
+{
+    return atomic_load(&r->cancelled) || requests_closing(q);
+}
+
+bool requests_report(struct requests *q, struct request *r, const struct event *ev, const struct turn_stats *stats)
+{
+    pthread_mutex_lock(&q->lock);
+    bool heard = !atomic_load(&r->cancelled);
+    if (heard) {
+        r->stats = *stats;
+        requests_post(q, ev);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return heard;
+}
+
+void requests_done(struct requests *q, struct request *r, const struct outcome *o)
+{
+    pthread_mutex_lock(&q->lock);
+    q->running = NULL;
+    pthread_mutex_unlock(&q->lock);
+    if (!atomic_load(&r->cancelled))
+        post_done(q, r->serial, o);
+    request_free(r);
+}
+
+void requests_end(struct requests *q, const struct outcome *o)
+{
+    pthread_mutex_lock(&q->lock);
+    struct request *r = q->first, *next;
+    q->first = NULL;
+    q->last = &q->first;
+    q->dead = true;
+    snprintf(q->why_dead, sizeof q->why_dead, "%s", o->why.msg);
+    pthread_mutex_unlock(&q->lock);
+    for (; r; r = next) {
+        next = r->next;
+        post_done(q, r->serial, o);
+        request_free(r);
+    }
+}

@@ -1,0 +1,74 @@
+/* Requests on their way to the engine thread, and events on their way back.  The owner thread submits, interrupts and drains; the
+ * engine thread takes the next piece of work and reports on it.  Every submit ends in exactly one EV_DONE. */
+#ifndef Q35_ENGINE_REQUESTS_H
+#define Q35_ENGINE_REQUESTS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "base/mailbox.h"
+#include "engine/engine.h"
+#include "engine/request.h"
+
+/* A submit with copies of everything it points to. */
+struct request {
+    uint32_t        serial;
+    int32_t        *ids;
+    int             n, keep_at;
+    struct sampling how;
+    int64_t         submitted_ns;
+    /* the queue's own */
+    struct request *next;
+    int32_t        *bias_ids;           /* how.bias_ids points here */
+    float          *bias;
+    struct turn_stats stats;            /* as of the last event about it */
+    atomic_bool     cancelled;          /* its EV_DONE is out, nothing else may follow; set under the lock */
+};
+
+struct requests {
+    struct mailbox   events;
+    pthread_mutex_t  lock;              /* guards what is below, and the stats of the running request */
+    pthread_cond_t   work;
+    struct request  *first, **last;     /* waiting */
+    struct request  *running;
+    int32_t         *ahead_ids;         /* of `ahead`; NULL: nothing is to be read ahead */
+    struct beginning ahead;
+    bool             ahead_ends;        /* the beginning that is being read is not wanted any more */
+    bool             dead;              /* no submit will be served any more */
+    char             why_dead[sizeof ((struct event *)0)->message];
+    atomic_bool      closing;
+    uint32_t         last_serial;       /* of the owner thread */
+};
+
+/* What the engine thread does next: a request, or else a beginning, whose ids are its own to free. */
+struct work {
+    struct request  *request;
+    struct beginning ahead;
+    int32_t         *ahead_ids;
+};
+
+bool requests_init(struct requests *q, struct err *e);
+void requests_free(struct requests *q);               /* after the engine thread has ended */
+
+/* ---- the owner thread; as engine_submit() and its like say */
+uint32_t requests_submit(struct requests *q, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s);
+void requests_read_ahead(struct requests *q, const int32_t *ids, int n_ids, int keep_at);
+void requests_interrupt(struct requests *q, uint32_t serial);
+void requests_close(struct requests *q);              /* the engine thread is to end */
+
+/* ---- the engine thread */
+bool requests_closing(struct requests *q);
+/* Waits for work.  A request counts as running from here on, until requests_done().  False when the engine closes. */
+bool requests_next(struct requests *q, struct work *w);
+bool requests_ahead_ends(struct requests *q);         /* there is better to do than to read ahead */
+bool requests_cancelled(struct requests *q, const struct request *r);         /* or the engine closes */
+void requests_post(struct requests *q, const struct event *ev);               /* one that is about no request */
+/* An event about the running request, unless it was interrupted: then its last event is out, and this returns false. */
+bool requests_report(struct requests *q, struct request *r, const struct event *ev, const struct turn_stats *stats);
+void requests_done(struct requests *q, struct request *r, const struct outcome *o);   /* frees it */
+/* Nothing is served any more: ends what waits, and what is still to come, as `o` says. */
+void requests_end(struct requests *q, const struct outcome *o);
+
+#endif
