@@ -41,14 +41,14 @@ see Enter on the empty draft goes on with it: answering
 type \033
 see Esc stops too: ready
 type /he
-see a list opens: what there is
+see a list opens: lists the commands
 type \003
-gone Ctrl-C closes it: what there is
+gone Ctrl-C closes it: lists the commands
 see ... and leaves the draft under it: > /he
 type \025/hel
-see the list opens again: what there is
+see the list opens again: lists the commands
 type \033
-gone Esc closes it as well: what there is
+gone Esc closes it as well: lists the commands
 type \025@long.txt say\r
 see a file of more than half the context is told first: not sent yet
 type \r

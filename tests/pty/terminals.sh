@@ -40,7 +40,7 @@ see the prompt without colours: ready
 type What is 12 + 30?\\r
 see an answer without colours: = 42.
 type /help\\r
-see help without colours: what there is
+see help without colours: lists the commands
 type \\033OP
 see keys without colours: Everywhere
 type q

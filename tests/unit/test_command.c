@@ -97,7 +97,7 @@ static void test_command__help_lists_all_or_one(void **state)
         if (strcspn(p, "\n") > 80)
             fail_msg("%s", p);
     run("/help load");
-    assert_string_equal(out.data, "  /resume NAME|PATH       goes on with a kept conversation (also /load)\n");
+    assert_string_equal(out.data, "  /resume NAME|PATH       continues a saved conversation (also /load)\n");
     run("/help /qui");
     assert_string_equal(out.data, "  /quit                   ends the program (also /exit, /bye, /q)\n");
 }
@@ -106,7 +106,7 @@ static void test_command__set_shows_changes_and_refuses(void **state)
 {
     (void)state;
     run("/set temperature 0.5");
-    assert_string_equal(out.data, "temperature = 0.5   (/set; 0 takes the likeliest token)\n");
+    assert_string_equal(out.data, "temperature = 0.5   (/set; 0 takes the most likely token)\n");
     run("/set temperature = 0.7");
     assert_float_equal(options_real(o, OPT_temperature), 0.7, 0);
     run("/set temperature hot");
