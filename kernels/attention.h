@@ -2,22 +2,55 @@
 #ifndef Q35_KERNELS_ATTENTION_H
 #define Q35_KERNELS_ATTENTION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
+#include "kernels/kv.h"
 #include "kernels/tensor.h"
 
-/* Where one layer keeps its rows: k and v are [n_ctx, n_kv_heads, head_dim] of `dtype` (F32 or BF16). */
+/* Where one layer keeps its rows.
+ *
+ * Not compressed (k_format and v_format KV_EXACT): k and v are [n_ctx, n_kv_heads, head_dim] of `dtype` (F32 or BF16), row p being position p.
+ *
+ * Compressed: old positions are codes (kernels/kv.h), in blocks of KV_BLOCK positions; the first `sinks` positions and the newest ones stay
+ * exact.  Which positions a row reads as codes follows from its own position alone, kv_sealed(), so its bits depend neither on how a prompt was cut into
+ * chunks nor on the rows that share a step.  k and v hold the exact rows: the sinks, then a ring of `ring` rows by position.
+ * The ring must hold the rows that a call stores, `recent` ones before them, and KV_BLOCK - 1 more. */
 struct kv_rows {
     void      *k, *v;
     enum dtype dtype;
     int        n_kv_heads, head_dim;
+    enum kv_format k_format, v_format;
+    int        sinks;           /* at most KV_BLOCK */
+    int        recent;          /* a multiple of KV_BLOCK */
+    int        ring;
+    uint8_t   *k_codes, *v_codes;       /* [n_blocks, n_kv_heads] of kv_block_bytes() */
+    uint16_t  *k_scales, *v_scales;     /* [n_blocks, n_kv_heads, KV_BLOCK] fp16 */
 };
-static inline size_t kv_row_bytes(const struct kv_rows *c)     /* k and v of one position */
+KV_INLINE bool kv_compressed(const struct kv_rows *c) { return c->k_format != KV_EXACT; }
+
+/* The row at `pos` reads positions sinks..kv_sealed()-1 as codes, and all others up to itself as exact rows.  A multiple of KV_BLOCK. */
+KV_INLINE int kv_sealed(const struct kv_rows *c, int pos)
+{
+    int end = pos / KV_BLOCK * KV_BLOCK - c->recent;
+    return !kv_compressed(c) || end < 0 ? 0 : end;
+}
+/* Which row of k and v is the exact one of a position. */
+KV_INLINE int kv_exact_row(const struct kv_rows *c, int pos)
+{
+    return !kv_compressed(c) || pos < c->sinks ? pos : c->sinks + pos % c->ring;
+}
+
+static inline size_t kv_exact_bytes(const struct kv_rows *c)   /* k and v of one exact row */
 {
     return 2 * (size_t)c->n_kv_heads * (size_t)c->head_dim * (c->dtype == DT_F32 ? 4 : 2);
 }
+static inline size_t kv_row_bytes(const struct kv_rows *c)     /* k and v of one position in a long context */
+{
+    return kv_compressed(c) ? (size_t)c->n_kv_heads * (kv_vector_bytes(c->k_format) + kv_vector_bytes(c->v_format)) : kv_exact_bytes(c);
+}
 
-/* Appends rows pos..pos+n_tokens-1. */
+/* Appends exact rows pos..pos+n_tokens-1. */
 struct kv_store_args {
     struct kv_rows kv;
     const float   *k, *v;       /* [n_tokens, n_kv_heads, head_dim]; k after norm and rope */
@@ -25,12 +58,24 @@ struct kv_store_args {
 };
 static inline size_t kv_store_bytes(const struct kv_store_args *a)
 {
-    return (size_t)a->n_tokens * (kv_row_bytes(&a->kv) + 2 * (size_t)a->kv.n_kv_heads * (size_t)a->kv.head_dim * sizeof(float));
+    return (size_t)a->n_tokens * (kv_exact_bytes(&a->kv) + 2 * (size_t)a->kv.n_kv_heads * (size_t)a->kv.head_dim * sizeof(float));
 }
 static inline int kv_store_units(const struct kv_store_args *a) { return a->n_tokens; }
 
+/* Makes codes of the blocks that cover positions from..to-1, multiples of KV_BLOCK, from their exact rows.  A block is sealed before the
+ * first row that reads it as codes, and only when its rows can no longer be rolled back.  Of positions below `sinks` the codes are never read. */
+struct kv_seal_args {
+    struct kv_rows kv;
+    int            from, to;
+};
+static inline size_t kv_seal_bytes(const struct kv_seal_args *a)
+{
+    return (size_t)(a->to - a->from) * (kv_exact_bytes(&a->kv) + kv_row_bytes(&a->kv));
+}
+static inline int kv_seal_units(const struct kv_seal_args *a) { return (a->to - a->from) / KV_BLOCK * a->kv.n_kv_heads; }
+
 /* y[t,h] = sum_{p <= pos+t} softmax_p(scale * q[t,h] . k[p, h / (n_q_heads / n_kv_heads)]) * v[p, same]
- * Rows pos..pos+n_tokens-1 are in the cache already.  Online softmax in blocks of 64 positions counted from 0, so a row's
+ * Rows pos..pos+n_tokens-1 are in the cache already, and blocks below kv_sealed(pos+n_tokens-1) are sealed.  Online softmax in blocks of 64 positions counted from 0, so a row's
  * bits do not depend on n_tokens.                                                            tolerance: 1e-5 relative */
 struct attention_args {
     float         *y;           /* [n_tokens, n_q_heads, head_dim] */

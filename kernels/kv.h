@@ -35,10 +35,14 @@ enum kv_role { KV_KEY, KV_VALUE };
 #define KV_SIGNS_KEY   {0xa6ef08aab0906e4full, 0x07bb52984af5f84dull, 0xf3cf4d592e652ec8ull, 0xba1833dc7a8f9354ull}
 #define KV_SIGNS_VALUE {0x53096e0cdcffd66eull, 0xa2eed16158bf9965ull, 0x0e433baeee52fed8ull, 0x3e4b4f60496e9884ull}
 
-/* Lloyd-Max levels of N(0, 1) above zero, and the thresholds between them; the tables are symmetric.  Computed with closed-form partial moments. */
-#define KV_LEVELS_3     0.245094178944f, 0.756005281206f, 1.343909278505f, 2.151945704537f
+/* Lloyd-Max levels of N(0, 1), ascending, and the thresholds above zero; both are symmetric.  Computed with closed-form partial moments. */
+#define KV_LEVELS_3     -2.151945704537f, -1.343909278505f, -0.756005281206f, -0.245094178944f, \
+                        0.245094178944f, 0.756005281206f, 1.343909278505f, 2.151945704537f
 #define KV_THRESHOLDS_3 0.500549730075f, 1.049957279855f, 1.747927491521f
-#define KV_LEVELS_4     0.128395029851f, 0.388048299490f, 0.656759118532f, 0.942340456487f, 1.256231197347f, 1.618046386022f, 2.069017226531f, 2.732589570995f
+#define KV_LEVELS_4     -2.732589570995f, -2.069017226531f, -1.618046386022f, -1.256231197347f, \
+                        -0.942340456487f, -0.656759118532f, -0.388048299490f, -0.128395029851f, \
+                        0.128395029851f, 0.388048299490f, 0.656759118532f, 0.942340456487f, \
+                        1.256231197347f, 1.618046386022f, 2.069017226531f, 2.732589570995f
 #define KV_THRESHOLDS_4 0.258221664671f, 0.522403709011f, 0.799549787510f, 1.099285826917f, 1.437138791685f, 1.843531806277f, 2.400803398763f
 
 KV_INLINE int kv_bits(enum kv_format f) { return f == KV_INT8 ? 8 : f == KV_TQ4 ? 4 : 3; }

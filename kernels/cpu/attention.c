@@ -3,13 +3,13 @@
 #include "kernels/cpu/vec.h"
 #include "kernels/ops.h"
 
-enum { BLOCK = 64, MAX_DIM = 512 };
+enum { MAX_DIM = 512 };
 
 void kv_store_cpu(const struct kv_store_args *a, int begin, int end)
 {
     size_t row = (size_t)a->kv.n_kv_heads * (size_t)a->kv.head_dim;
     for (int t = begin; t < end; t++) {
-        size_t from = (size_t)t * row, to = (size_t)(a->pos + t) * row;
+        size_t from = (size_t)t * row, to = (size_t)kv_exact_row(&a->kv, a->pos + t) * row;
         for (int which = 0; which < 2; which++) {
             const float *x = (which ? a->v : a->k) + from;
             void *y = which ? a->kv.v : a->kv.k;
@@ -22,51 +22,154 @@ void kv_store_cpu(const struct kv_store_args *a, int begin, int end)
     }
 }
 
+/* ---- rows of one KV head ---- */
+
+/* The exact row of a position, fp32. */
+static void load_exact(float *x, const struct kv_rows *kv, enum kv_role role, int kv_head, int pos)
+{
+    size_t at = ((size_t)kv_exact_row(kv, pos) * (size_t)kv->n_kv_heads + (size_t)kv_head) * (size_t)kv->head_dim;
+    const void *base = role == KV_KEY ? kv->k : kv->v;
+    floats_f32(x, (const char *)base + at * (kv->dtype == DT_F32 ? 4 : 2), kv->dtype, (size_t)kv->head_dim);
+}
+
+/* Where the codes of a position's block are, and the scales. */
+static uint8_t *block_codes(const struct kv_rows *kv, enum kv_role role, int kv_head, int pos, uint16_t **scales)
+{
+    size_t i = (size_t)(pos / KV_BLOCK) * (size_t)kv->n_kv_heads + (size_t)kv_head;
+    *scales = (role == KV_KEY ? kv->k_scales : kv->v_scales) + i * KV_BLOCK;
+    return role == KV_KEY ? kv->k_codes + i * kv_block_bytes(kv->k_format) : kv->v_codes + i * kv_block_bytes(kv->v_format);
+}
+
+static enum kv_format format(const struct kv_rows *kv, enum kv_role role) { return role == KV_KEY ? kv->k_format : kv->v_format; }
+
+static void seal_block(const struct kv_rows *kv, enum kv_role role, int kv_head, int first)
+{
+    uint16_t *scales;
+    uint8_t *block = block_codes(kv, role, kv_head, first, &scales);
+    for (int n = 0; n < KV_BLOCK; n++) {
+        float x[KV_DIM];
+        uint8_t codes[KV_DIM];
+        load_exact(x, kv, role, kv_head, first + n);
+        kv_encode(format(kv, role), role, x, codes, &scales[n]);
+        kv_put(format(kv, role), role, block, n, codes);
+    }
+}
+
+void kv_seal_cpu(const struct kv_seal_args *a, int begin, int end)
+{
+    for (int u = begin; u < end; u++) {
+        int first = a->from + u / a->kv.n_kv_heads * KV_BLOCK, head = u % a->kv.n_kv_heads;
+        seal_block(&a->kv, KV_KEY, head, first);
+        seal_block(&a->kv, KV_VALUE, head, first);
+    }
+}
+
+/* ---- attention ---- */
+
 static inline f32x8 load_kv(const void *base, enum dtype t, size_t at)
 {
     return t == DT_F32 ? load_f32((const float *)base + at) : load_bf16((const uint16_t *)base + at);
 }
 
-/* One query head over the positions 0..n-1; head_dim is a multiple of 8. */
-static void attend(float *y, const float *q, const struct kv_rows *kv, int kv_head, int n, float scale)
+/* One query head; head_dim is a multiple of 8. */
+struct head {
+    const float *q;
+    const struct kv_rows *kv;
+    int          kv_head, sealed;       /* positions sinks..sealed-1 are codes */
+    float        rotated[KV_DIM];       /* q, for them */
+    f32x8        acc[MAX_DIM / 8];      /* sums of weighted values */
+    f32x8        turned[KV_DIM / 8];    /* the same of codes, still rotated */
+};
+
+static bool is_code(const struct head *h, int pos) { return pos >= h->kv->sinks && pos < h->sealed; }
+
+static void fetch(const struct head *h, enum kv_role role, int pos, float *y)
 {
-    int dim = kv->head_dim;
-    size_t row = (size_t)kv->n_kv_heads * (size_t)dim, head = (size_t)kv_head * (size_t)dim;
-    f32x8 acc[MAX_DIM / 8] = {0};
+    uint16_t *scales;
+    const uint8_t *block = block_codes(h->kv, role, h->kv_head, pos, &scales);
+    kv_fetch(format(h->kv, role), role, block, scales, pos % KV_BLOCK, y);
+}
+
+static size_t exact_at(const struct head *h, int pos)
+{
+    return ((size_t)kv_exact_row(h->kv, pos) * (size_t)h->kv->n_kv_heads + (size_t)h->kv_head) * (size_t)h->kv->head_dim;
+}
+
+static float dot_key(const struct head *h, int pos)
+{
+    f32x8 dot = {0};
+    if (is_code(h, pos)) {
+        float y[KV_DIM];
+        fetch(h, KV_KEY, pos, y);
+        for (int i = 0; i < KV_DIM; i += 8)
+            dot += load_f32(h->rotated + i) * load_f32(y + i);
+        return sum8(dot);
+    }
+    size_t at = exact_at(h, pos);
+    for (int i = 0; i < h->kv->head_dim; i += 8)
+        dot += load_f32(h->q + i) * load_kv(h->kv->k, h->kv->dtype, at + (size_t)i);
+    return sum8(dot);
+}
+
+static void add_value(struct head *h, int pos, float weight)
+{
+    if (is_code(h, pos)) {
+        float y[KV_DIM];
+        fetch(h, KV_VALUE, pos, y);
+        for (int i = 0; i < KV_DIM; i += 8)
+            h->turned[i / 8] += splat(weight) * load_f32(y + i);
+        return;
+    }
+    size_t at = exact_at(h, pos);
+    for (int i = 0; i < h->kv->head_dim; i += 8)
+        h->acc[i / 8] += splat(weight) * load_kv(h->kv->v, h->kv->dtype, at + (size_t)i);
+}
+
+static void multiply(struct head *h, float by)
+{
+    for (int i = 0; i < h->kv->head_dim / 8; i++)
+        h->acc[i] *= splat(by);
+    for (int i = 0; i < KV_DIM / 8 && h->sealed; i++)
+        h->turned[i] *= splat(by);
+}
+
+static void attend(float *y, struct head *h, int n, float scale)
+{
     float max = -INFINITY, sum = 0;
-    for (int p0 = 0; p0 < n; p0 += BLOCK) {
-        int m = n - p0 < BLOCK ? n - p0 : BLOCK;
-        float s[BLOCK], block_max = max;
+    for (int p0 = 0; p0 < n; p0 += KV_BLOCK) {
+        int m = n - p0 < KV_BLOCK ? n - p0 : KV_BLOCK;
+        float s[KV_BLOCK], block_max = max;
         for (int p = 0; p < m; p++) {
-            f32x8 dot = {0};
-            for (int i = 0; i < dim; i += 8)
-                dot += load_f32(q + i) * load_kv(kv->k, kv->dtype, (size_t)(p0 + p) * row + head + (size_t)i);
-            s[p] = sum8(dot) * scale;
+            s[p] = dot_key(h, p0 + p) * scale;
             block_max = fmaxf(block_max, s[p]);
         }
         float keep = expf(max - block_max);     /* 0 at the first block */
         sum *= keep;
-        for (int i = 0; i < dim / 8; i++)
-            acc[i] *= splat(keep);
+        multiply(h, keep);
         for (int p = 0; p < m; p++) {
             float w = expf(s[p] - block_max);
             sum += w;
-            for (int i = 0; i < dim; i += 8)
-                acc[i / 8] += splat(w) * load_kv(kv->v, kv->dtype, (size_t)(p0 + p) * row + head + (size_t)i);
+            add_value(h, p0 + p, w);
         }
         max = block_max;
     }
-    for (int i = 0; i < dim; i++)
-        y[i] = acc[i / 8][i % 8] / sum;
+    float codes[KV_DIM] = {0};
+    if (h->sealed)
+        kv_unrotate(KV_VALUE, (const float *)h->turned, codes);
+    for (int i = 0; i < h->kv->head_dim; i++)
+        y[i] = (h->sealed ? h->acc[i / 8][i % 8] + codes[i] : h->acc[i / 8][i % 8]) / sum;
 }
 
 void attention_cpu(const struct attention_args *a, int begin, int end)
 {
     int group = a->n_q_heads / a->kv.n_kv_heads;
     for (int u = begin; u < end; u++) {
-        int t = u / a->n_q_heads, h = u % a->n_q_heads;
-        attend(a->y + (size_t)u * (size_t)a->kv.head_dim, a->q + (size_t)t * a->q_token + (size_t)h * a->q_head, &a->kv,
-               h / group, a->pos + t + 1, a->scale);
+        int t = u / a->n_q_heads, head = u % a->n_q_heads;
+        struct head h = {.q = a->q + (size_t)t * a->q_token + (size_t)head * a->q_head, .kv = &a->kv, .kv_head = head / group,
+                         .sealed = kv_sealed(&a->kv, a->pos + t)};
+        if (h.sealed)
+            kv_rotate(KV_KEY, h.q, h.rotated);
+        attend(a->y + (size_t)u * (size_t)a->kv.head_dim, &h, a->pos + t + 1, a->scale);
     }
 }
 

@@ -61,9 +61,10 @@ float kv_dot(const float *x, const float *y)
 
 /* ---- codes ---- */
 
-static const float levels_3[] = {KV_LEVELS_3}, levels_4[] = {KV_LEVELS_4}, thresholds_3[] = {KV_THRESHOLDS_3}, thresholds_4[] = {KV_THRESHOLDS_4};
+static const float thresholds_3[] = {KV_THRESHOLDS_3}, thresholds_4[] = {KV_THRESHOLDS_4};
+static const float levels_3[] = {KV_LEVELS_3}, levels_4[] = {KV_LEVELS_4};
 
-/* The index among the levels in ascending order; half of them are below zero. */
+/* The index of the nearest level. */
 static uint8_t nearest(enum kv_format f, float z)
 {
     const float *thresholds = f == KV_TQ4 ? thresholds_4 : thresholds_3;
@@ -73,13 +74,11 @@ static uint8_t nearest(enum kv_format f, float z)
     return (uint8_t)(z >= 0 ? half + k : half - 1 - k);
 }
 
+static inline float int8_level(uint8_t code) { return (float)(code - 128) / 127; }
+
 float kv_level(enum kv_format f, uint8_t code)
 {
-    if (f == KV_INT8)
-        return (float)(code - 128) / 127;
-    const float *levels = f == KV_TQ4 ? levels_4 : levels_3;
-    int half = 1 << (kv_bits(f) - 1);
-    return code >= half ? levels[code - half] : -levels[half - 1 - code];
+    return f == KV_INT8 ? int8_level(code) : f == KV_TQ4 ? levels_4[code] : levels_3[code];
 }
 
 static float greatest(const float *y)
@@ -127,49 +126,58 @@ void kv_encode(enum kv_format f, enum kv_role role, const float *x, uint8_t *cod
 /* ---- blocks ---- */
 
 /* Where `bits` bits of number j of token n lie, when a plane holds that many bits of every number. */
-static size_t place(enum kv_role role, int bits, int n, int j, int *shift)
+static inline size_t place(enum kv_role role, int bits, int n, int j)
 {
     int in_byte = 8 / bits;
-    if (role == KV_KEY) {
-        *shift = bits * (j % in_byte);
+    if (role == KV_KEY)
         return (size_t)(n * KV_DIM + j) / (size_t)in_byte;
-    }
-    *shift = bits * (n % in_byte);
     return bits == 8 ? (size_t)(n / 2 * 2 * KV_DIM + 2 * j + n % 2) : (size_t)(n / in_byte * KV_DIM + j);
 }
 
-static void put_bits(uint8_t *plane, enum kv_role role, int bits, int n, int j, unsigned value)
+static inline int shift(enum kv_role role, int bits, int n, int j) { return bits * ((role == KV_KEY ? j : n) % (8 / bits)); }
+
+/* The bits from `low` on of the codes of one token. */
+static inline void put_plane(uint8_t *plane, enum kv_role role, int bits, int n, const uint8_t *codes, int low)
 {
-    int shift;
-    uint8_t *at = plane + place(role, bits, n, j, &shift);
-    *at = (uint8_t)((*at & ~(((1u << bits) - 1) << shift)) | value << shift);
+    const unsigned mask = (1u << bits) - 1;
+    for (int j = 0; j < KV_DIM; j++) {
+        uint8_t *at = plane + place(role, bits, n, j);
+        int s = shift(role, bits, n, j);
+        *at = (uint8_t)((*at & ~(mask << s)) | (codes[j] >> low & mask) << s);
+    }
 }
 
-static unsigned get_bits(const uint8_t *plane, enum kv_role role, int bits, int n, int j)
+static inline void get_plane(const uint8_t *plane, enum kv_role role, int bits, int n, uint8_t *codes, int low)
 {
-    int shift;
-    const uint8_t *at = plane + place(role, bits, n, j, &shift);
-    return *at >> shift & ((1u << bits) - 1);
+    for (int j = 0; j < KV_DIM; j++)
+        codes[j] = (uint8_t)(codes[j] | (plane[place(role, bits, n, j)] >> shift(role, bits, n, j) & ((1u << bits) - 1)) << low);
 }
 
 enum { LOW_PLANE = KV_BLOCK * KV_DIM * 2 / 8 };         /* of TQ3: two bits, then the third */
 
 void kv_put(enum kv_format f, enum kv_role role, uint8_t *block, int token, const uint8_t *codes)
 {
-    for (int j = 0; j < KV_DIM; j++)
-        if (f == KV_TQ3) {
-            put_bits(block, role, 2, token, j, codes[j] & 3);
-            put_bits(block + LOW_PLANE, role, 1, token, j, codes[j] >> 2);
-        } else {
-            put_bits(block, role, kv_bits(f), token, j, codes[j]);
-        }
+    if (f == KV_INT8) {
+        put_plane(block, role, 8, token, codes, 0);
+    } else if (f == KV_TQ4) {
+        put_plane(block, role, 4, token, codes, 0);
+    } else {
+        put_plane(block, role, 2, token, codes, 0);
+        put_plane(block + LOW_PLANE, role, 1, token, codes, 2);
+    }
 }
 
 void kv_get(enum kv_format f, enum kv_role role, const uint8_t *block, int token, uint8_t *codes)
 {
-    for (int j = 0; j < KV_DIM; j++)
-        codes[j] = (uint8_t)(f == KV_TQ3 ? get_bits(block, role, 2, token, j) | get_bits(block + LOW_PLANE, role, 1, token, j) << 2
-                                         : get_bits(block, role, kv_bits(f), token, j));
+    memset(codes, 0, KV_DIM);
+    if (f == KV_INT8) {
+        get_plane(block, role, 8, token, codes, 0);
+    } else if (f == KV_TQ4) {
+        get_plane(block, role, 4, token, codes, 0);
+    } else {
+        get_plane(block, role, 2, token, codes, 0);
+        get_plane(block + LOW_PLANE, role, 1, token, codes, 2);
+    }
 }
 
 void kv_fetch(enum kv_format f, enum kv_role role, const uint8_t *block, const uint16_t *scales, int token, float *y)
@@ -177,6 +185,10 @@ void kv_fetch(enum kv_format f, enum kv_role role, const uint8_t *block, const u
     uint8_t codes[KV_DIM];
     float scale = f16_f32(scales[token]);
     kv_get(f, role, block, token, codes);
-    for (int j = 0; j < KV_DIM; j++)
-        y[j] = kv_level(f, codes[j]) * scale;
+    if (f == KV_INT8)
+        for (int j = 0; j < KV_DIM; j++)
+            y[j] = int8_level(codes[j]) * scale;
+    else
+        for (int j = 0; j < KV_DIM; j++)
+            y[j] = (f == KV_TQ4 ? levels_4 : levels_3)[codes[j]] * scale;
 }

@@ -460,7 +460,7 @@ static void launch_pairs(struct cuda_queue *q, const struct attention_args *a, d
 extern "C" void attention_cuda(struct cuda_queue *q, const struct attention_args *a)
 {
     int group = a->n_q_heads / a->kv.n_kv_heads, tokens = ROWS / group;
-    if (a->kv.dtype != DT_BF16 || a->kv.head_dim != DIM || group < 1 || group > ROWS) {
+    if (a->kv.dtype != DT_BF16 || kv_compressed(&a->kv) || a->kv.head_dim != DIM || group < 1 || group > ROWS) {
         queue_note(q, "attention", cudaErrorInvalidValue);
         return;
     }

@@ -59,28 +59,30 @@ extern "C" void rope_cuda(struct cuda_queue *q, const struct rope_args *a)
     launch(q, "rope", four ? rope_kernel<4> : rope_kernel<1>, grid, THREADS, smem, false, *a);
 }
 
-/* Eight values a thread; block row 0: k, 1: v. */
-static __global__ void kv_store_kernel(const float *k, const float *v, uint4 *to_k, uint4 *to_v, size_t n)
+/* Eight values a thread, `row` of them a position; block row 0: k, 1: v. */
+static __global__ void kv_store_kernel(struct kv_store_args a, int row, size_t n)
 {
-    const float4 *x = (const float4 *)(blockIdx.y ? v : k);
-    uint4 *y = blockIdx.y ? to_v : to_k;
+    const float4 *x = (const float4 *)(blockIdx.y ? a.v : a.k);
+    uint4 *y = (uint4 *)(blockIdx.y ? a.kv.v : a.kv.k);
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= n)
         return;
+    int token = (int)(i / (size_t)row);
     float4 lo = x[2 * i], hi = x[2 * i + 1];
-    y[i] = make_uint4(bf16_pair(lo.x, lo.y), bf16_pair(lo.z, lo.w), bf16_pair(hi.x, hi.y), bf16_pair(hi.z, hi.w));
+    y[(size_t)kv_exact_row(&a.kv, a.pos + token) * (size_t)row + i % (size_t)row] =
+        make_uint4(bf16_pair(lo.x, lo.y), bf16_pair(lo.z, lo.w), bf16_pair(hi.x, hi.y), bf16_pair(hi.z, hi.w));
 }
 
 extern "C" void kv_store_cuda(struct cuda_queue *q, const struct kv_store_args *a)
 {
-    size_t row = (size_t)a->kv.n_kv_heads * (size_t)a->kv.head_dim, n = row * (size_t)a->n_tokens / 8, at = row * (size_t)a->pos;
+    int row = a->kv.n_kv_heads * a->kv.head_dim;
+    size_t n = (size_t)row * (size_t)a->n_tokens / 8;
     if (a->kv.dtype != DT_BF16 || row % 8) {
         queue_note(q, "kv_store", cudaErrorInvalidValue);
         return;
     }
     dim3 grid((unsigned)((n + THREADS - 1) / THREADS), 2);
-    launch(q, "kv_store", kv_store_kernel, grid, THREADS, 0, false, a->k, a->v, (uint4 *)((uint16_t *)a->kv.k + at),
-           (uint4 *)((uint16_t *)a->kv.v + at), n);
+    launch(q, "kv_store", kv_store_kernel, grid, THREADS, 0, false, *a, row / 8, n);
 }
 
 template <int VEC> static __global__ void sigmoid_gate_kernel(struct sigmoid_gate_args a)

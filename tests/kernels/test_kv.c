@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "kernels/cpu/vec.h"
-#include "kernels/kv.h"
+#include "kernels/ops.h"
 #include "tests/kernels/rand.h"
 
 static json_t *golden;
@@ -238,6 +238,137 @@ static void test_kv__no_vector_is_too_odd(void **state)
     }
 }
 
+/* ---- attention over a compressed cache ---- */
+
+enum { HEADS = 4, KV_HEADS = 2, RECENT = 128, SINKS = 16, RING = 320, MOST = 700, BLOCKS = (MOST + KV_BLOCK - 1) / KV_BLOCK };
+
+static void open_rows(struct kv_rows *kv, enum kv_format k, enum kv_format v, enum dtype dtype)
+{
+    *kv = (struct kv_rows){.dtype = dtype, .n_kv_heads = KV_HEADS, .head_dim = KV_DIM, .k_format = k, .v_format = v, .sinks = SINKS,
+                           .recent = RECENT, .ring = RING};
+    size_t exact = (size_t)(SINKS + RING) * KV_HEADS * KV_DIM * 4, scales = (size_t)BLOCKS * KV_HEADS * KV_BLOCK * 2;
+    kv->k = calloc(1, exact);
+    kv->v = calloc(1, exact);
+    kv->k_codes = calloc((size_t)BLOCKS * KV_HEADS, kv_block_bytes(k));
+    kv->v_codes = calloc((size_t)BLOCKS * KV_HEADS, kv_block_bytes(v));
+    kv->k_scales = calloc(1, scales);
+    kv->v_scales = calloc(1, scales);
+}
+
+static void close_rows(struct kv_rows *kv)
+{
+    void *all[] = {kv->k, kv->v, kv->k_codes, kv->v_codes, kv->k_scales, kv->v_scales};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
+/* As a prompt's chunk or a step does it: stores rows, seals what they read as codes, attends. */
+static void run_rows(struct kv_rows *kv, float *y, const float *q, const float *k, const float *v, int pos, int n)
+{
+    size_t row = KV_HEADS * KV_DIM;
+    struct kv_store_args store = {.kv = *kv, .k = k + (size_t)pos * row, .v = v + (size_t)pos * row, .n_tokens = n, .pos = pos};
+    struct kv_seal_args seal = {.kv = *kv, .from = kv_sealed(kv, pos ? pos - 1 : 0), .to = kv_sealed(kv, pos + n - 1)};
+    struct attention_args attend = {.y = y + (size_t)pos * HEADS * KV_DIM, .q = q + (size_t)pos * HEADS * KV_DIM, .q_token = HEADS * KV_DIM,
+                                    .q_head = KV_DIM, .kv = *kv, .n_tokens = n, .n_q_heads = HEADS, .pos = pos, .scale = 0.0625f};
+    kv_store_cpu(&store, 0, kv_store_units(&store));
+    kv_seal_cpu(&seal, 0, kv_seal_units(&seal));
+    attention_cpu(&attend, 0, attention_units(&attend));
+}
+
+/* A vector as the row at `at` reads it. */
+static void as_read(const struct kv_rows *kv, enum kv_role role, const float *x, int pos, int at, float *out)
+{
+    enum kv_format f = role == KV_KEY ? kv->k_format : kv->v_format;
+    uint8_t codes[KV_DIM];
+    uint16_t scale;
+    float y[KV_DIM];
+    memcpy(out, x, KV_DIM * sizeof *x);
+    if (pos < kv->sinks || pos >= kv_sealed(kv, at))
+        return;
+    kv_encode(f, role, x, codes, &scale);
+    for (int j = 0; j < KV_DIM; j++)
+        y[j] = kv_level(f, codes[j]) * f16_f32(scale);
+    kv_unrotate(role, y, out);
+}
+
+/* Plain softmax over decoded rows, in double. */
+static void expect_row(const struct kv_rows *kv, const float *q, const float *k, const float *v, int at, int head, double *y)
+{
+    int kv_head = head / (HEADS / KV_HEADS);
+    double sum = 0;
+    memset(y, 0, KV_DIM * sizeof *y);
+    for (int p = 0; p <= at; p++) {
+        size_t from = ((size_t)p * KV_HEADS + (size_t)kv_head) * KV_DIM;
+        float kx[KV_DIM], vx[KV_DIM];
+        double dot = 0;
+        as_read(kv, KV_KEY, k + from, p, at, kx);
+        as_read(kv, KV_VALUE, v + from, p, at, vx);
+        for (int j = 0; j < KV_DIM; j++)
+            dot += (double)q[j] * (double)kx[j];
+        double w = exp(dot * 0.0625);
+        sum += w;
+        for (int j = 0; j < KV_DIM; j++)
+            y[j] += w * (double)vx[j];
+    }
+    for (int j = 0; j < KV_DIM; j++)
+        y[j] /= sum;
+}
+
+static const enum kv_format pairs[][2] = {{KV_INT8, KV_INT8}, {KV_INT8, KV_TQ4}, {KV_TQ4, KV_TQ4}, {KV_TQ4, KV_TQ3}};
+
+static void test_kv__attention_reads_old_rows_as_codes_and_others_exactly(void **state)
+{
+    (void)state;
+    static const int probes[] = {0, 15, 16, 127, 191, 192, 255, 256, 300, 511, MOST - 1};
+    size_t row = KV_HEADS * KV_DIM;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        struct kv_rows kv;
+        open_rows(&kv, pairs[i][0], pairs[i][1], DT_F32);
+        float *k = rand_array(MOST * row, 1), *v = rand_array(MOST * row, 1), *q = rand_array((size_t)MOST * HEADS * KV_DIM, 1);
+        float *y = rand_array((size_t)MOST * HEADS * KV_DIM, 0);
+        for (int pos = 0; pos < MOST; pos += 100)
+            run_rows(&kv, y, q, k, v, pos, 100);
+        for (size_t p = 0; p < sizeof probes / sizeof *probes; p++)
+            for (int head = 0; head < HEADS; head++) {
+                double want[KV_DIM];
+                size_t at = ((size_t)probes[p] * HEADS + (size_t)head) * KV_DIM;
+                expect_row(&kv, q + at, k, v, probes[p], head, want);
+                for (int j = 0; j < KV_DIM; j++)
+                    if (fabs((double)y[at + (size_t)j] - want[j]) > 2e-5)
+                        fail_msg("formats %zu, position %d, head %d, number %d: %g, expected %g", i, probes[p], head, j, (double)y[at + (size_t)j], want[j]);
+            }
+        free(k), free(v), free(q), free(y);
+        close_rows(&kv);
+    }
+}
+
+static void test_kv__a_row_has_the_same_bits_however_the_prompt_is_cut(void **state)
+{
+    (void)state;
+    size_t row = KV_HEADS * KV_DIM, n = (size_t)MOST * HEADS * KV_DIM;
+    float *k = rand_array(MOST * row, 1), *v = rand_array(MOST * row, 1), *q = rand_array(n, 1);
+    float *whole = rand_array(n, 0), *cut = rand_array(n, 0);
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        struct kv_rows kv, other;
+        open_rows(&kv, pairs[i][0], pairs[i][1], DT_BF16);
+        open_rows(&other, pairs[i][0], pairs[i][1], DT_BF16);
+        for (int pos = 0; pos < MOST; pos += 100)
+            run_rows(&kv, whole, q, k, v, pos, 100);
+        for (int pos = 0, rows; pos < MOST; pos += rows) {
+            rows = 1 + (int)(rand_u64() % 64);
+            rows = rows < MOST - pos ? rows : MOST - pos;
+            run_rows(&other, cut, q, k, v, pos, rows);
+            if (pos + rows < MOST)      /* rows that are taken back: they are stored again */
+                run_rows(&other, cut, q, k, v, pos + rows, MOST - pos - rows < 8 ? MOST - pos - rows : 8);
+        }
+        assert_memory_equal(whole, cut, n * sizeof *cut);
+        assert_memory_equal(kv.k_codes, other.k_codes, (size_t)BLOCKS * KV_HEADS * kv_block_bytes(pairs[i][0]));
+        close_rows(&kv);
+        close_rows(&other);
+    }
+    free(k), free(v), free(q), free(whole), free(cut);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -247,6 +378,8 @@ int main(void)
         cmocka_unit_test(test_kv__errors_are_those_of_theory),
         cmocka_unit_test(test_kv__a_block_gives_back_what_was_put),
         cmocka_unit_test(test_kv__no_vector_is_too_odd),
+        cmocka_unit_test(test_kv__attention_reads_old_rows_as_codes_and_others_exactly),
+        cmocka_unit_test(test_kv__a_row_has_the_same_bits_however_the_prompt_is_cut),
     };
     return cmocka_run_group_tests_name("kv", tests, open_golden, close_golden);
 }
