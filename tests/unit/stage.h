@@ -118,7 +118,7 @@ static inline void stage_end(void)
 static inline void stage_answer(void)
 {
     enum { QUIET = 100, WAIT_MS = 2 };  /* a tool call that comes in is quiet for a while, too */
-    for (int quiet = 0; chat_busy(stage.chat) && !stage.app.approve.on && quiet < QUIET;) {
+    for (int quiet = 0; chat_busy(stage.chat) && !window_is_open(&stage.app, WINDOW_approve) && quiet < QUIET;) {
         chat_wait(stage.chat, -1, WAIT_MS);
         stage.ms += 10;
         quiet = stage_drain() ? 0 : quiet + 1;

@@ -78,7 +78,7 @@ static void test_app__a_paste_never_sends_and_never_answers(void **state)
     stage_pass(1000);
     app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE, .text = "y\n", .n = 2}, stage.ms);
     app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE_END}, stage.ms);
-    assert_true(stage.app.approve.on);
+    assert_true(window_is_open(&stage.app, WINDOW_approve));
     assert_string_equal(stage_draft(), "y\n");
     stage_end();
 }
@@ -511,16 +511,36 @@ static void test_app__view_mode_marks_selects_lines_and_lists_addresses(void **s
     stage_key("y");
     assert_string_equal(stage.app.copied.data, "Line number 2.\n\nLine number 3.\n");
     stage_keys("v k v k G Esc");
-    assert_int_equal(stage.app.mode, MODE_VIEW);
+    assert_int_equal(window_active(&stage.app), WINDOW_view);
     stage_key("o");
     assert_shows("https://example.org/a");
     stage_type("/b");
     stage_key("Enter");
     assert_string_equal(stage.app.copied.data, "https://example.org/b");
-    assert_int_equal(stage.app.mode, MODE_VIEW);
+    assert_int_equal(window_active(&stage.app), WINDOW_view);
     stage_keys("o Esc q");
     assert_string_equal(stage_draft(), "");
     buf_free(&text);
+    stage_end();
+}
+
+static void test_app__a_closed_window_shows_the_one_below(void **state)
+{
+    (void)state;
+    begin();
+    fake_say("t</think>The answer.");
+    stage_open();
+    stage_say("why?");
+    stage_answer();
+    stage_keys("Alt-V / F1 q Esc");     /* the list of keys over a search over view mode */
+    assert_shows("view ");
+    stage_keys("Alt-I q");              /* the tokens of what one reads */
+    assert_shows("view ");
+    stage_keys("Alt-I F1 Alt-V");       /* opening one closes what is above it */
+    assert_shows("view ");
+    stage_key("q");
+    assert_hides("view ");
+    assert_int_equal(window_active(&stage.app), WINDOW_input);
     stage_end();
 }
 
@@ -925,6 +945,7 @@ int main(void)
         cmocka_unit_test(test_app__a_full_disk_has_a_sign_until_there_is_room),
         cmocka_unit_test(test_app__a_full_context_comes_with_advice),
         cmocka_unit_test(test_app__view_mode_marks_selects_lines_and_lists_addresses),
+        cmocka_unit_test(test_app__a_closed_window_shows_the_one_below),
         cmocka_unit_test(test_app__the_inspector_lets_the_answer_go_on_from_another_token),
         cmocka_unit_test(test_app__heat_colours_what_was_guessed_and_what_was_drafted),
         cmocka_unit_test(test_app__thinking_is_switched_for_the_next_turn),

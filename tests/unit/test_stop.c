@@ -301,7 +301,7 @@ static void open_asking(void)
     stage_open();
     stage_say("2+3?");
     stage_answer();
-    assert_true(stage.app.approve.on);
+    assert_true(window_is_open(&stage.app, WINDOW_approve));
 }
 
 static void test_stop__keys_from_before_the_question_do_not_answer_it(void **state)
@@ -309,7 +309,7 @@ static void test_stop__keys_from_before_the_question_do_not_answer_it(void **sta
     (void)state;
     open_asking();
     stage_type("y");                    /* it was not even drawn */
-    assert_true(stage.app.approve.on);
+    assert_true(window_is_open(&stage.app, WINDOW_approve));
     assert_shows("calculator wants to run with:");
     assert_shows("\"2+3\"");
     stage_pass(300);
@@ -318,12 +318,12 @@ static void test_stop__keys_from_before_the_question_do_not_answer_it(void **sta
     stage_type("n");
     stage_pass(600);
     stage_key("Enter");
-    assert_true(stage.app.approve.on);
+    assert_true(window_is_open(&stage.app, WINDOW_approve));
     assert_int_equal(chat_n_messages(stage.chat), 2);
     assert_string_equal(stage_draft(), "yyan");         /* what was typed is the draft's */
     stage_pass(600);
     stage_type("y");
-    assert_false(stage.app.approve.on);
+    assert_false(window_is_open(&stage.app, WINDOW_approve));
     stage_answer();
     assert_string_equal(chat_message(stage.chat, 2).text, "5");
     assert_string_equal(chat_message(stage.chat, 3).text, "Done.");
@@ -343,7 +343,7 @@ static void test_stop__a_question_can_be_answered_on_the_smallest_screen(void **
         stage_screen();
     }
     stage_key("y");
-    assert_false(stage.app.approve.on);
+    assert_false(window_is_open(&stage.app, WINDOW_approve));
     stage_answer();
     assert_string_equal(chat_message(stage.chat, 2).text, "5");
     stage_end();
@@ -360,16 +360,16 @@ static void test_stop__keys_count_only_while_the_question_stands_there(void **st
     stage_pass(600);
     stage_type("y");
     stage_keys("Enter y a");
-    assert_true(stage.app.approve.on);
+    assert_true(window_is_open(&stage.app, WINDOW_approve));
     cells_size(&stage.cells, 4, 20);
     stage_screen();
     stage_type("y");                    /* it is deaf again for a while */
-    assert_true(stage.app.approve.on);
+    assert_true(window_is_open(&stage.app, WINDOW_approve));
     stage_pass(600);
     assert_shows("calculator");
     assert_shows("y, n, a(lways), e:");
     stage_type("y");
-    assert_false(stage.app.approve.on);
+    assert_false(window_is_open(&stage.app, WINDOW_approve));
     stage_answer();
     assert_string_equal(chat_message(stage.chat, 2).text, "5");
     stage_end();
@@ -415,7 +415,7 @@ static void open_configured(const char *conf)
     stage_open();
     stage_say("Greet");
     stage_answer();
-    assert_true(stage.app.approve.on);
+    assert_true(window_is_open(&stage.app, WINDOW_approve));
     stage_screen();
     stage_pass(600);
 }
@@ -484,12 +484,12 @@ static void test_stop__arguments_are_edited_and_the_model_is_told(void **state)
     stage_key("e");
     assert_shows("> {\"expression\": \"2+3\"}");
     stage_keys("Backspace Enter");      /* no JSON: the question stands */
-    assert_true(stage.app.approve.on);
+    assert_true(window_is_open(&stage.app, WINDOW_approve));
     assert_shows("of the arguments is no JSON");
     stage_keys("Backspace Backspace");
     stage_type("7\"}");
     stage_key("Enter");
-    assert_false(stage.app.approve.on);
+    assert_false(window_is_open(&stage.app, WINDOW_approve));
     stage_answer();
     assert_string_equal(chat_message(stage.chat, 2).text,
                         "[the user changed the arguments; it ran with: {\"expression\": \"2+7\"}]\n9");
@@ -515,10 +515,10 @@ static void test_stop__help_over_a_question_is_closed_first(void **state)
     stage_key("F1");
     assert_shows("A tool asks");
     stage_keys("y Esc");
-    assert_true(stage.app.approve.on);
+    assert_true(window_is_open(&stage.app, WINDOW_approve));
     assert_shows("calculator wants to run with:");
     stage_keys("F1 Ctrl-C");
-    assert_true(stage.app.approve.on);
+    assert_true(window_is_open(&stage.app, WINDOW_approve));
     stage_end();
 }
 
@@ -540,34 +540,40 @@ static void test_stop__no_lets_the_answer_go_on_and_esc_stops_it(void **state)
     stage_answer();
     assert_false(chat_busy(stage.chat));
     assert_int_equal(fake.n_submits, 1);
-    assert_false(stage.app.approve.on);
+    assert_false(window_is_open(&stage.app, WINDOW_approve));
     stage_end();
 }
 
 static void test_stop__nobody_says_yes_to_what_was_not_seen(void **state)
 {
-    struct approve q = {0};
-    struct cells c = {0};
-    struct buf long_text = {0}, screen = {0};
+    struct buf call = {0};
     (void)state;
-    for (int i = 0; i < 40; i++)
-        buf_addf(&long_text, "line %d\n", i);
-    buf_adds(&long_text, "rm -rf /");
-    cells_size(&c, 10, 40);
-    approve_ask(&q, "shell", long_text.data, long_text.len, "runs sh\nin /");
-    approve_draw(&q, &c, cells_all(&c), 0);
-    assert_false(q.seen);
-    for (int i = 0; i < 10 && !q.seen; i++) {
-        approve_scroll(&q, q.shown);
-        approve_draw(&q, &c, cells_all(&c), 0);
+    buf_adds(&call, "<tool_call>\n<function=calculator>\n<parameter=expression>\n");
+    for (int i = 0; i < 200; i++)
+        buf_adds(&call, "1 + ");
+    buf_adds(&call, "31337\n</parameter>\n</function>\n</tool_call>");
+    open_plain();
+    cells_size(&stage.cells, 10, 40);
+    stage_set(OPT_tools_approve, "ask");
+    fake_say(call.data);
+    fake_say("Done.");
+    stage_open();
+    stage_say("2+3?");
+    for (int i = 0; i < 20 && !window_is_open(&stage.app, WINDOW_approve); i++)
+        stage_answer();                 /* a long call is quiet for longer */
+    assert_hides("31337");
+    stage_pass(600);
+    stage_keys("y a e");
+    assert_shows("see the rest of it first");
+    for (int i = 0; i < 20 && !strstr(stage_screen(), "31337"); i++) {
+        assert_true(window_is_open(&stage.app, WINDOW_approve));
+        stage_key("PgDn");
     }
-    assert_true(q.seen);
-    cells_dump(&c, false, &screen);
-    assert_non_null(strstr(screen.data, "rm -rf /"));
-    approve_free(&q);
-    cells_free(&c);
-    buf_free(&long_text);
-    buf_free(&screen);
+    assert_shows("31337");
+    stage_key("y");
+    assert_false(window_is_open(&stage.app, WINDOW_approve));
+    stage_end();
+    buf_free(&call);
 }
 
 /* --- over the end of the program -------------------------------------------------------------------------------- */

@@ -11,12 +11,20 @@
 struct app;
 typedef void action_fn(struct app *a);
 
+#define KEY(context, key, action, help) action_fn act_##action;
+#include "config/keys.def"
+
 enum context {
     CONTEXT_popup, CONTEXT_empty, CONTEXT_input, CONTEXT_edit, CONTEXT_prompt, CONTEXT_view, CONTEXT_select, CONTEXT_approve, CONTEXT_reply, CONTEXT_map, CONTEXT_picker,
     CONTEXT_inspect, CONTEXT_keys, CONTEXT_paste, CONTEXT_any, N_CONTEXTS
 };
 /* Where one is: contexts in the order in which they are asked. */
 struct contexts { enum context at[6]; int n; };
+
+static inline void contexts_add(struct contexts *where, enum context c)
+{
+    where->at[where->n++] = c;
+}
 
 struct binding {
     enum context context;

@@ -7,7 +7,6 @@
 
 #include "base/memory.h"
 #include "base/unicode.h"
-#include "ui/tui/paste.h"
 
 enum { HINT_MS = 4000, SAMPLE_MS = 200, MACHINE_MS = 1000 };
 
@@ -26,6 +25,7 @@ static void bind_keys(struct app *a)
 void app_open(struct app *a, struct options *o, const char *history_path)
 {
     *a = (struct app){.o = o};
+    window_open(a, WINDOW_input);
     a->actions = actions_open();
     a->pane = pane_open();
     a->editor = editor_open();
@@ -94,8 +94,9 @@ void app_note(struct app *a, const char *text)
 
 void app_changed(struct app *a)
 {
-    if (a->mode == MODE_SELECT)
-        select_end(a);
+    for (int i = 0; i < N_WINDOWS; i++)
+        if (window_at((enum window_id)i)->changed)
+            window_at((enum window_id)i)->changed(a);
     if (!chat_n_messages(a->chat))
         pane_reset(a->pane);
     feed_sync(&a->feed);
@@ -127,7 +128,7 @@ void app_edit(struct app *a, int message)
         editor_text(a->editor, &draft);
         if (draft.len)
             input_remember(a, draft.data);
-        a->mode = MODE_INPUT;
+        window_open(a, WINDOW_input);
         editor_set(a->editor, buf_str(&text));
         app_changed(a);
         pane_to_end(a->pane);
@@ -147,48 +148,24 @@ void app_count_context(struct app *a)
 
 /* --- events ----------------------------------------------------------------------------------------------------- */
 
-static void on_done(struct app *a, const struct chat_event *ev)
-{
-    struct buf both = {0};
-    approve_end(&a->approve);
-    a->queue.held = a->queue.n && (chat_proposes(a->chat, NULL) || (!a->steer && (ev->end == CHAT_INTERRUPTED || chat_end_failed(ev->end))));
-    if (ev->taken_back && a->steer) {   /* nothing was answered: the model gets both at once */
-        buf_addf(&both, "%s\n\n%s", ev->taken_back, a->steer);
-        free(a->steer);
-        a->steer = memory_strdup(both.data);
-    } else if (ev->taken_back) {
-        input_give_back(a, ev->taken_back);
-    }
-    app_count_context(a);
-    buf_free(&both);
-}
-
 /* Who has said nothing yet loses nothing, and wants to read why in the shell. */
 static void on_fatal(struct app *a, const struct chat_event *ev)
 {
-    approve_end(&a->approve);
     buf_reset(&a->fatal);
     buf_adds(&a->fatal, ev->text);
     if (!chat_info(a->chat) && !chat_n_messages(a->chat))
         a->wishes |= WISH_LEAVE;
 }
 
-static void on_approve(struct app *a, const struct chat_event *ev)
-{
-    struct buf command = {0};
-    chat_asked_command(a->chat, &command);
-    approve_ask(&a->approve, ev->name, ev->text, ev->n, buf_str(&command));
-    buf_free(&command);
-}
-
 static void on_event(struct app *a, const struct chat_event *ev)
 {
     phase_event(&a->phase, ev, a->ms);
     feed_event(&a->feed, ev, a->ms);
-    if (ev->kind == CHAT_APPROVE)
-        on_approve(a, ev);
+    for (int i = 0; i < N_WINDOWS; i++)
+        if (window_at((enum window_id)i)->chat)
+            window_at((enum window_id)i)->chat(a, ev);
     if (ev->kind == CHAT_DONE)
-        on_done(a, ev);
+        app_count_context(a);
     if (ev->kind == CHAT_FATAL)
         on_fatal(a, ev);
     if (ev->kind == CHAT_READY) {       /* until now these were estimates */
@@ -278,83 +255,17 @@ int app_timeout(const struct app *a)
 
 /* --- keys ------------------------------------------------------------------------------------------------------- */
 
-void app_contexts_of(const struct app *a, enum mode mode, struct contexts *where)
-{
-    where->n = 0;
-    switch (mode) {
-    case MODE_INPUT:
-        if (input_popup(a))
-            where->at[where->n++] = CONTEXT_popup;
-        else if (editor_empty(a->editor))
-            where->at[where->n++] = CONTEXT_empty;
-        where->at[where->n++] = CONTEXT_input;
-        where->at[where->n++] = CONTEXT_edit;
-        break;
-    case MODE_VIEW:
-        where->at[where->n++] = CONTEXT_view;
-        break;
-    case MODE_PROMPT:
-        where->at[where->n++] = CONTEXT_prompt;
-        where->at[where->n++] = CONTEXT_edit;
-        break;
-    case MODE_PICKER:
-        if (!picker_narrows(&a->picker))
-            where->at[where->n++] = CONTEXT_map;
-        where->at[where->n++] = CONTEXT_picker;
-        if (picker_narrows(&a->picker))
-            where->at[where->n++] = CONTEXT_edit;
-        break;
-    case MODE_INSPECT:
-        where->at[where->n++] = CONTEXT_inspect;
-        break;
-    case MODE_KEYS:
-        where->at[where->n++] = CONTEXT_keys;
-        break;
-    case MODE_SELECT:
-        where->at[where->n++] = CONTEXT_select;
-        break;
-    case MODE_PASTE:
-        where->at[where->n++] = CONTEXT_paste;
-        break;
-    }
-    where->at[where->n++] = CONTEXT_any;
-}
-
-void app_contexts(const struct app *a, struct contexts *where)
-{
-    if (a->mode == MODE_KEYS)           /* it covers everything, and is closed first */
-        app_contexts_of(a, a->mode, where);
-    else if (approve_replies(&a->approve))
-        *where = (struct contexts){{CONTEXT_reply, CONTEXT_edit, CONTEXT_any}, 3};
-    else if (a->approve.on)
-        *where = (struct contexts){{CONTEXT_approve, CONTEXT_any}, 2};
-    else
-        app_contexts_of(a, a->mode, where);
-}
-
 struct editor *app_focus(struct app *a)
 {
-    if (a->approve.on)
-        return approve_replies(&a->approve) ? a->approve.reply : NULL;
-    if (a->mode == MODE_INPUT)
-        return a->editor;
-    return a->mode == MODE_PROMPT || (a->mode == MODE_PICKER && picker_narrows(&a->picker)) ? a->line : NULL;
+    const struct window *w = window_at(window_active(a));
+    return w->focus ? w->focus(a) : NULL;
 }
 
 void app_edited(struct app *a)
 {
-    struct buf text = {0};
-    if (a->approve.on)
-        return;
-    if (a->mode == MODE_INPUT)
-        input_edited(a);
-    if (a->mode == MODE_PROMPT)
-        a->prompt_at = 0;
-    if (a->mode == MODE_PICKER && picker_narrows(&a->picker)) {
-        editor_text(a->line, &text);
-        picker_filter(&a->picker, buf_str(&text));
-    }
-    buf_free(&text);
+    const struct window *w = window_at(window_active(a));
+    if (w->edited)
+        w->edited(a);
 }
 
 static void insert(struct app *a, const char *text, size_t n)
@@ -368,10 +279,12 @@ static void insert(struct app *a, const char *text, size_t n)
 /* True if the key does something here. */
 static bool press(struct app *a, uint32_t code, uint8_t mods)
 {
-    struct contexts where;
-    if (!mods && select_mark(a, code))
+    const struct window *w = window_at(window_active(a));
+    struct contexts where = {.n = 0};
+    if (!mods && w->key && w->key(a, code))
         return true;
-    app_contexts(a, &where);
+    w->contexts(a, &where);
+    contexts_add(&where, CONTEXT_any);
     bool behind = a->behind_ctrl_x;
     a->behind_ctrl_x = !behind && code == 'x' && mods == MOD_CTRL;
     if (a->behind_ctrl_x) {
@@ -417,40 +330,28 @@ static void literally(struct app *a, const struct key_event *ev)
         insert(a, "\n", 1);
 }
 
-/* A question has just appeared: what is typed belongs to what one was writing.  Only stopping is always meant. */
-static bool deaf(struct app *a, const struct key_event *ev)
+/* Windows that look at everything that comes, from the topmost on. */
+static bool some_window_takes(struct app *a, const struct key_event *ev)
 {
-    if (!a->approve.on || a->ms >= a->approve.deaf_until)
-        return false;
-    if (a->approve.deaf_until != INT64_MAX)
-        a->approve.deaf_until = a->ms + APPROVE_DEAF_MS;
-    if (ev->kind == KEYS_TEXT && a->mode == MODE_INPUT)
-        editor_insert(a->editor, ev->text, ev->n);
-    return !(ev->kind == KEYS_KEY && ev->code == 'c' && ev->mods == MOD_CTRL);
+    for (int i = 0; i < N_WINDOWS; i++) {
+        const struct window *w = window_at((enum window_id)i);
+        if (w->event && w->event(a, ev))
+            return true;
+    }
+    return false;
 }
 
-/* Whoever answers a question by a key and Enter does not mean to send the draft. */
-static bool by_habit(struct app *a, const struct key_event *ev)
+static void click(struct app *a, const struct key_event *ev)
 {
-    if (ev->kind != KEYS_KEY || ev->code != KEY_ENTER || ev->mods || a->approve.on || a->ms >= a->approve.guard_until)
-        return false;
-    a->approve.guard_until = 0;
-    app_hint(a, "that Enter was for the question; another one is for the draft");
-    return true;
+    const struct window *w = window_at(window_active(a));
+    if (w->click)
+        w->click(a, ev->row, ev->col);
 }
 
 void app_key(struct app *a, const struct key_event *ev, int64_t ms)
 {
     a->ms = ms;
-    if (keyhelp_tests(a)) {
-        keyhelp_take(a, ev);
-        return;
-    }
-    if (ev->kind == KEYS_PASTE || ev->kind == KEYS_PASTE_END) {
-        paste_take(a, ev);
-        return;
-    }
-    if (ev->kind == KEYS_REPORT || !a->chat || deaf(a, ev) || by_habit(a, ev))
+    if (some_window_takes(a, ev) || ev->kind == KEYS_REPORT || !a->chat)
         return;
     bool armed = ms < a->quit_until;
     if (armed)
@@ -461,7 +362,7 @@ void app_key(struct app *a, const struct key_event *ev, int64_t ms)
     else if (ev->kind == KEYS_TEXT)
         typed(a, ev->text, ev->n);
     else if (ev->code == KEY_CLICK)
-        view_click(a, ev->row, ev->col);
+        click(a, ev);
     else
         press(a, ev->code, ev->mods);
     if (!a->walks)

@@ -34,8 +34,8 @@
 #include "ui/tui/select.h"
 #include "ui/tui/steps.h"
 #include "ui/tui/suggest.h"
+#include "ui/tui/window.h"
 
-enum mode { MODE_INPUT, MODE_VIEW, MODE_PROMPT, MODE_PICKER, MODE_INSPECT, MODE_KEYS, MODE_PASTE, MODE_SELECT };
 enum prompt { PROMPT_FIND_DOWN, PROMPT_FIND_UP, PROMPT_TYPED, PROMPT_RENAME };
 enum heat { HEAT_NONE, HEAT_HOW, HEAT_PROBABILITY };
 
@@ -74,18 +74,18 @@ struct app {
     struct steps    steps;              /* of the turn */
     int64_t ms;                         /* now, as of the last call */
 
-    enum mode   mode, below;            /* below: where MODE_KEYS and MODE_PROMPT go back to */
+    bool        open[N_WINDOWS];        /* window.h */
     enum prompt prompt;
     int         prompt_at;              /* how many hits of the history were passed */
     bool        searching;              /* there are hits; n and N move */
     int         find_direction, find_hits, find_which;
-    struct approve approve;             /* above every mode while a tool asks */
+    struct approve approve;
     struct picker  picker;
     struct inspect inspect;
     struct select  select;              /* lines of the source, and marks */
     struct suggest suggest;             /* what completes the word at the cursor */
     int         keys_top;               /* first line of the help that is shown */
-    bool        testing;                /* MODE_KEYS tells what keys send: */
+    bool        testing;                /* the list of keys tells what keys send: */
     struct buf  tested, sent;           /* a line for each; the bytes of the one that comes in */
 
     int  pane_rows;                     /* of the transcript, when it was drawn last, */
@@ -104,7 +104,7 @@ struct app {
     char   *steer;                      /* sent as soon as the answer has stopped */
     struct buf fatal;                   /* why the model has ended */
     struct buf paste;                   /* what came of it so far */
-    struct buf pasted;                  /* of MODE_PASTE: what is in question */
+    struct buf pasted;                  /* what the question is about */
     struct buf hint;                    /* a word about the last key, in the status line */
     int64_t hint_until;
 
@@ -126,14 +126,12 @@ void app_key(struct app *a, const struct key_event *ev, int64_t ms);
 void app_events(struct app *a, const struct chat_event *ev, int n, int64_t ms);
 void app_tick(struct app *a, int64_t ms);
 int  app_timeout(const struct app *a);                  /* ms until app_tick() has something to do, -1: nothing */
-void app_contexts(const struct app *a, struct contexts *where);
 void app_hint(struct app *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void app_note(struct app *a, const char *text);
 bool app_busy(const struct app *a);
 void app_changed(struct app *a);                        /* the conversation is another one now, or another path of it */
 void app_count_context(struct app *a);                  /* what the next prompt will hold */
 void app_edited(struct app *a);                         /* a line that one types into has changed */
-void app_contexts_of(const struct app *a, enum mode mode, struct contexts *where);      /* as if no tool asked */
 /* A turn has begun; or failed to, and `e` says why. */
 void app_began(struct app *a, bool ok, const struct err *e);
 struct editor *app_focus(struct app *a);                /* what is typed into, or NULL */
@@ -147,18 +145,12 @@ void input_next(struct app *a);                         /* nothing runs: what wa
 void input_give_back(struct app *a, const char *text);  /* a message that was not answered returns */
 void input_remember(struct app *a, const char *text);
 struct popup *input_popup(const struct app *a);         /* what completes the word at the cursor, or NULL */
-bool input_close_popup(struct app *a);                  /* false: there is none */
 bool input_decide(struct app *a, bool take);             /* about a summary that waits; false: none does */
-void input_edited(struct app *a);                       /* the draft has changed */
 void input_keep(struct app *a);                         /* what is not sent, over the end of the program */
 void input_restore(struct app *a);                      /* that, of the conversation that was loaded */
-const char *input_found(const struct app *a);           /* what the search in the history stands at, or NULL */
 
 /* --- keyhelp.c --- */
-void app_keys_help(const struct app *a, struct buf *out);
 void keyhelp_test(struct app *a);                       /* from now on keys are only told */
-bool keyhelp_tests(const struct app *a);
-void keyhelp_take(struct app *a, const struct key_event *ev);
 void app_sent(struct app *a, const char *bytes, size_t n);      /* what the terminal sent, before the keys that it makes */
 
 /* --- picker.c, beside picker.h --- */
@@ -172,9 +164,8 @@ void browse_find(struct app *a);                        /* looks for what the pr
 void browse_copy(struct app *a, struct buf *text, const char *what);    /* takes the text */
 
 /* --- view.c, beside view.h --- */
-void view_click(struct app *a, int row, int col);
-
-#define KEY(context, key, action, help) action_fn act_##action;
-#include "config/keys.def"
+bool view_click_fold(struct app *a, int row, int col);  /* opens or closes what is folded there; false: nothing is */
+bool view_has(struct area at, int row, int col);
+bool view_is_tiny(const struct cells *c);               /* windows take one row where they can */
 
 #endif

@@ -9,25 +9,24 @@ enum { AROUND = 2 };                    /* rows above and below the arguments */
 
 static const struct look PLAIN = {STYLE_text, 0}, BOLD = {STYLE_tool, LOOK_BOLD}, DIM = {STYLE_dim, 0};
 
-void approve_ask(struct approve *q, const char *name, const char *arguments, size_t n, const char *command)
+static void reset(struct approve *q)
 {
-    approve_end(q);
-    q->on = true;
-    q->deaf_until = INT64_MAX;
-    buf_adds(&q->name, name);
-    buf_add(&q->arguments, arguments, n);
-    buf_adds(&q->command, command);
-}
-
-void approve_end(struct approve *q)
-{
-    q->on = q->seen = false;
+    q->seen = false;
     q->asks = APPROVE_ASKS;
     q->columns = q->top = q->shown = 0;
     buf_reset(&q->name);
     buf_reset(&q->arguments);
     buf_reset(&q->command);
     lines_reset(&q->lines);
+}
+
+static void ask(struct approve *q, const char *name, const char *arguments, size_t n, const char *command)
+{
+    reset(q);
+    q->deaf_until = INT64_MAX;
+    buf_adds(&q->name, name);
+    buf_add(&q->arguments, arguments, n);
+    buf_adds(&q->command, command);
 }
 
 void approve_free(struct approve *q)
@@ -40,15 +39,16 @@ void approve_free(struct approve *q)
     q->reply = NULL;
 }
 
-bool approve_replies(const struct approve *q)
+/* One types into `reply`. */
+static bool replies(const struct approve *q)
 {
-    return q->on && q->asks != APPROVE_ASKS;
+    return q->asks != APPROVE_ASKS;
 }
 
-int approve_rows(struct approve *q, int columns)
+static int rows_for(struct approve *q, int columns)
 {
     enum { INDENT = 2 };
-    if (approve_replies(q))
+    if (replies(q))
         return 1 + editor_rows(q->reply, columns);
     int width = columns > INDENT * 2 ? columns - INDENT : columns;
     if (q->columns != columns) {
@@ -61,7 +61,7 @@ int approve_rows(struct approve *q, int columns)
     return q->lines.n + AROUND;
 }
 
-void approve_scroll(struct approve *q, int lines)
+static void scroll_by(struct approve *q, int lines)
 {
     int last = q->lines.n - q->shown;
     q->top += lines;
@@ -111,19 +111,19 @@ static void draw_reply(struct approve *q, struct cells *c, struct area a)
     editor_draw(q->reply, c, a, "> ");
 }
 
-void approve_draw(struct approve *q, struct cells *c, struct area a, int64_t ms)
+static void draw_question(struct approve *q, struct cells *c, struct area a, int64_t ms)
 {
-    if (approve_replies(q)) {
+    if (replies(q)) {
         cells_blank(c, a, PLAIN);
         draw_reply(q, c, a);
         return;
     }
-    approve_rows(q, a.cols);
+    rows_for(q, a.cols);
     cells_blank(c, a, PLAIN);
     q->shown = a.rows - AROUND < q->lines.n ? a.rows - AROUND : q->lines.n;
     if (q->shown < 0)
         q->shown = 0;
-    approve_scroll(q, 0);
+    scroll_by(q, 0);
     int col = cells_puts(c, a, 0, 0, BOLD, buf_str(&q->name));
     bool whole = a.rows > AROUND && col < a.cols;
     cells_puts(c, a, 0, col, DIM, " wants to run with:");
@@ -138,6 +138,105 @@ void approve_draw(struct approve *q, struct cells *c, struct area a, int64_t ms)
         q->deaf_until = ms + APPROVE_DEAF_MS;
 }
 
+/* --- the window ------------------------------------------------------------------------------------------------- */
+
+static void contexts(struct app *a, struct contexts *where)
+{
+    if (replies(&a->approve)) {
+        contexts_add(where, CONTEXT_reply);
+        contexts_add(where, CONTEXT_edit);
+    } else {
+        contexts_add(where, CONTEXT_approve);
+    }
+}
+
+static struct editor *focus(struct app *a)
+{
+    return replies(&a->approve) ? a->approve.reply : NULL;
+}
+
+/* A question has just appeared: what is typed belongs to what one was writing.  Only stopping is always meant. */
+static bool is_deaf(struct app *a, const struct key_event *ev)
+{
+    struct approve *q = &a->approve;
+    if (!window_is_open(a, WINDOW_approve) || a->ms >= q->deaf_until)
+        return false;
+    if (q->deaf_until != INT64_MAX)
+        q->deaf_until = a->ms + APPROVE_DEAF_MS;
+    if (ev->kind == KEYS_TEXT && window_front(a) == WINDOW_input)
+        editor_insert(a->editor, ev->text, ev->n);
+    return !(ev->kind == KEYS_KEY && ev->code == 'c' && ev->mods == MOD_CTRL);
+}
+
+/* Whoever answers a question by a key and Enter does not mean to send the draft. */
+static bool is_by_habit(struct app *a, const struct key_event *ev)
+{
+    struct approve *q = &a->approve;
+    if (ev->kind != KEYS_KEY || ev->code != KEY_ENTER || ev->mods || window_is_open(a, WINDOW_approve) || a->ms >= q->guard_until)
+        return false;
+    q->guard_until = 0;
+    app_hint(a, "that Enter was for the question; another one is for the draft");
+    return true;
+}
+
+static bool take_event(struct app *a, const struct key_event *ev)
+{
+    return (ev->kind == KEYS_TEXT || ev->kind == KEYS_KEY) && (is_deaf(a, ev) || is_by_habit(a, ev));
+}
+
+/* Back to the question; or no, and the answer stops. */
+static bool close_question(struct app *a, bool escape)
+{
+    (void)escape;
+    if (replies(&a->approve)) {
+        a->approve.asks = APPROVE_ASKS;
+    } else {
+        window_close(a, WINDOW_approve);
+        stop_turn(a);
+    }
+    return true;
+}
+
+static void closed(struct app *a)
+{
+    reset(&a->approve);
+}
+
+static void on_chat(struct app *a, const struct chat_event *ev)
+{
+    struct buf command = {0};
+    if (ev->kind == CHAT_DONE || ev->kind == CHAT_FATAL)
+        window_close(a, WINDOW_approve);
+    if (ev->kind != CHAT_APPROVE)
+        return;
+    chat_asked_command(a->chat, &command);
+    ask(&a->approve, ev->name, ev->text, ev->n, buf_str(&command));
+    window_open(a, WINDOW_approve);
+    buf_free(&command);
+}
+
+/* The question names its keys. */
+static const char *hint(struct app *a)
+{
+    (void)a;
+    return NULL;
+}
+
+static int rows(struct app *a, const struct cells *c)
+{
+    return rows_for(&a->approve, c->cols);
+}
+
+static void draw(struct app *a, struct cells *c, struct area at)
+{
+    draw_question(&a->approve, c, at, a->ms);
+}
+
+const struct window window_approve = {
+    .asks = true, .takes_status = true, .contexts = contexts, .focus = focus, .event = take_event, .close = close_question, .closed = closed,
+    .chat = on_chat, .hint = hint, .input_rows = rows, .draw_input = draw,
+};
+
 /* --- its keys --------------------------------------------------------------------------------------------------- */
 
 static bool has_seen(struct app *a)
@@ -149,7 +248,7 @@ static bool has_seen(struct app *a)
 
 static void answered(struct app *a)
 {
-    approve_end(&a->approve);
+    window_close(a, WINDOW_approve);
     a->approve.guard_until = a->ms + APPROVE_GUARD_MS;
     a->phase.asking = false;
     a->feed.call_ms = a->ms;            /* the time to decide is not the tool's */
@@ -221,12 +320,12 @@ void act_reply_down(struct app *a)
 
 void act_approve_up(struct app *a)
 {
-    approve_scroll(&a->approve, -1);
+    scroll_by(&a->approve, -1);
 }
 
 void act_approve_down(struct app *a)
 {
-    approve_scroll(&a->approve, 1);
+    scroll_by(&a->approve, 1);
 }
 
 static int page(const struct approve *q)
@@ -236,10 +335,10 @@ static int page(const struct approve *q)
 
 void act_approve_page_up(struct app *a)
 {
-    approve_scroll(&a->approve, -page(&a->approve));
+    scroll_by(&a->approve, -page(&a->approve));
 }
 
 void act_approve_page_down(struct app *a)
 {
-    approve_scroll(&a->approve, page(&a->approve));
+    scroll_by(&a->approve, page(&a->approve));
 }

@@ -14,7 +14,6 @@
 enum approve_asks { APPROVE_ASKS, APPROVE_EDITS, APPROVE_REFUSES };
 
 struct approve {
-    bool    on;
     enum approve_asks asks;
     struct editor *reply;               /* where those are typed; NULL until it is needed */
     int64_t deaf_until;                 /* keys before that were meant for something else; INT64_MAX: it does not stand there whole */
@@ -27,13 +26,7 @@ struct approve {
 
 enum { APPROVE_DEAF_MS = 500, APPROVE_GUARD_MS = 800 };
 
-void approve_ask(struct approve *q, const char *name, const char *arguments, size_t n, const char *command);
-void approve_end(struct approve *q);
 void approve_free(struct approve *q);
-int  approve_rows(struct approve *q, int columns);      /* rows it would like */
-void approve_draw(struct approve *q, struct cells *c, struct area a, int64_t ms);
 void approve_hidden(struct approve *q);                 /* there is no room for it: keys do not count */
-bool approve_replies(const struct approve *q);          /* one types into `reply` */
-void approve_scroll(struct approve *q, int lines);
 
 #endif

@@ -1,4 +1,5 @@
 /* Reading: scrolling, folds, search, copies, branches, and how the transcript is shown. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -11,7 +12,7 @@ enum { WHEEL_LINES = 3, KEPT_LINES = 2 };       /* of a page that stay in view *
 /* In view mode the message that commands mean is marked; `again`: another one may be nearer now. */
 static void choose(struct app *a, bool again)
 {
-    if (a->mode != MODE_VIEW)
+    if (window_front(a) != WINDOW_view)
         return;
     if (again)
         pane_choose(a->pane, -1);
@@ -124,26 +125,23 @@ void act_user_down(struct app *a)
 
 void act_browse(struct app *a)
 {
-    if (a->mode == MODE_VIEW) {
+    if (window_front(a) == WINDOW_view) {
         act_browse_end(a);
     } else {
-        a->mode = MODE_VIEW;
+        window_open(a, WINDOW_view);
         choose(a, true);
     }
 }
 
 void act_browse_end(struct app *a)
 {
-    a->mode = MODE_INPUT;
-    a->searching = false;
-    pane_find(a->pane, "");
-    pane_choose(a->pane, -1);
+    window_close(a, WINDOW_view);
 }
 
 /* A folded paste under the cursor comes first, for it is what one looks at while writing. */
 void act_details(struct app *a)
 {
-    if (a->mode == MODE_INPUT && !a->approve.on && editor_do(a->editor, EDIT_UNFOLD))
+    if (window_active(a) == WINDOW_input && editor_do(a->editor, EDIT_UNFOLD))
         return;
     if (!pane_toggle(a->pane))
         app_hint(a, "nothing is folded");
@@ -247,8 +245,7 @@ void act_think(struct app *a)
 
 static void ask(struct app *a, enum prompt prompt)
 {
-    a->below = a->mode;
-    a->mode = MODE_PROMPT;
+    window_open(a, WINDOW_prompt);
     a->prompt = prompt;
     editor_reset(a->line);
 }
@@ -414,7 +411,7 @@ void act_regenerate(struct app *a)
     int message = message_here(a);
     if (message < 0 || !end_path_behind(a, message))
         return;
-    a->mode = MODE_INPUT;
+    window_open(a, WINDOW_input);
     app_began(a, chat_regenerate(a->chat, &e), &e);
 }
 
@@ -452,3 +449,58 @@ void act_sibling_after(struct app *a)
 {
     show_sibling(a, 1);
 }
+
+/* --- the window ------------------------------------------------------------------------------------------------- */
+
+static void contexts(struct app *a, struct contexts *where)
+{
+    (void)a;
+    contexts_add(where, CONTEXT_view);
+}
+
+static void click(struct app *a, int row, int col)
+{
+    int item;
+    size_t byte;
+    if (!view_click_fold(a, row, col) && view_has(a->at_pane, row, col) && pane_at(a->pane, row - a->at_pane.row, col - a->at_pane.col, &item, &byte))
+        pane_choose(a->pane, item);
+}
+
+/* Ctrl-C stops the answer that one reads. */
+static bool close_view(struct app *a, bool escape)
+{
+    if (!escape && app_busy(a))
+        return false;
+    window_close(a, WINDOW_view);
+    return true;
+}
+
+static void closed(struct app *a)
+{
+    a->searching = false;
+    a->select.waits = MARK_NONE;
+    pane_find(a->pane, "");
+    pane_choose(a->pane, -1);
+}
+
+static const char *hint(struct app *a)
+{
+    (void)a;
+    return "F1 keys, q back\tq back";
+}
+
+static bool state(struct app *a, char *out, size_t n)
+{
+    snprintf(out, n, "view");
+    return !app_busy(a);
+}
+
+static void cursor(struct app *a, struct cells *c)
+{
+    c->cursor_row = a->at_pane.row + pane_cursor(a->pane);
+    c->cursor_col = 0;
+}
+
+const struct window window_view = {
+    .contexts = contexts, .key = select_mark, .click = click, .close = close_view, .closed = closed, .hint = hint, .state = state, .cursor = cursor,
+};

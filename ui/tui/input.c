@@ -88,47 +88,9 @@ void act_down(struct app *a)
 
 void act_find_typed(struct app *a)
 {
-    a->below = MODE_INPUT;
-    a->mode = MODE_PROMPT;
+    window_open(a, WINDOW_prompt);
     a->prompt = PROMPT_TYPED;
     a->prompt_at = 0;
-    editor_reset(a->line);
-}
-
-const char *input_found(const struct app *a)
-{
-    struct buf what = {0};
-    editor_text(a->line, &what);
-    const char *text = what.len ? history_search(a->history, what.data, a->prompt_at) : NULL;
-    buf_free(&what);
-    return text;
-}
-
-void act_prompt_older(struct app *a)
-{
-    a->prompt_at++;
-    if (!input_found(a))
-        a->prompt_at--;
-}
-
-void act_prompt_newer(struct app *a)
-{
-    if (a->prompt_at)
-        a->prompt_at--;
-}
-
-void act_prompt_done(struct app *a)
-{
-    const char *text = a->prompt == PROMPT_TYPED ? input_found(a) : NULL;
-    if (a->prompt == PROMPT_RENAME) {
-        picker_renamed(a);
-        return;
-    }
-    if (a->prompt != PROMPT_TYPED)
-        browse_find(a);
-    else if (text)
-        editor_set(a->editor, text);
-    a->mode = a->below;
     editor_reset(a->line);
 }
 
@@ -437,3 +399,101 @@ void act_handoff(struct app *a)
 {
     a->wishes |= WISH_HANDOFF;
 }
+
+/* --- the window ------------------------------------------------------------------------------------------------- */
+
+static void contexts(struct app *a, struct contexts *where)
+{
+    if (input_popup(a))
+        contexts_add(where, CONTEXT_popup);
+    else if (editor_empty(a->editor))
+        contexts_add(where, CONTEXT_empty);
+    contexts_add(where, CONTEXT_input);
+    contexts_add(where, CONTEXT_edit);
+}
+
+/* What works just now and what works everywhere first; how one writes, which most know, behind it. */
+static void told(struct app *a, struct contexts *where)
+{
+    bool empty = editor_empty(a->editor);
+    if (empty)
+        contexts_add(where, CONTEXT_empty);
+    contexts_add(where, CONTEXT_any);
+    contexts_add(where, CONTEXT_input);
+    contexts_add(where, CONTEXT_edit);
+    if (!empty)
+        contexts_add(where, CONTEXT_empty);
+}
+
+static struct editor *focus(struct app *a)
+{
+    return a->editor;
+}
+
+static void edited(struct app *a)
+{
+    suggest_update(&a->suggest, a->editor);
+}
+
+static void click(struct app *a, int row, int col)
+{
+    if ((input_popup(a) || !view_click_fold(a, row, col)) && view_has(a->at_input, row, col))
+        editor_click(a->editor, row - a->at_input.row, col - a->at_input.col);
+}
+
+/* The list of completions, or the summary that waits. */
+static bool close_list(struct app *a, bool escape)
+{
+    (void)escape;
+    if (!input_popup(a))
+        return input_decide(a, false);
+    suggest_close(&a->suggest);
+    return true;
+}
+
+static void on_chat(struct app *a, const struct chat_event *ev)
+{
+    struct buf both = {0};
+    if (ev->kind != CHAT_DONE)
+        return;
+    a->queue.held = a->queue.n && (chat_proposes(a->chat, NULL) || (!a->steer && (ev->end == CHAT_INTERRUPTED || chat_end_failed(ev->end))));
+    if (ev->taken_back && a->steer) {   /* nothing was answered: the model gets both at once */
+        buf_addf(&both, "%s\n\n%s", ev->taken_back, a->steer);
+        free(a->steer);
+        a->steer = memory_strdup(both.data);
+    } else if (ev->taken_back) {
+        input_give_back(a, ev->taken_back);
+    }
+    buf_free(&both);
+}
+
+static int rows(struct app *a, const struct cells *c)
+{
+    int rows = editor_rows(a->editor, c->cols), third = c->rows / 3 > 3 ? c->rows / 3 : 3;
+    return view_is_tiny(c) ? 1 : rows < third ? rows : third;
+}
+
+static void draw(struct app *a, struct cells *c, struct area at)
+{
+    editor_draw(a->editor, c, at, "> ");
+}
+
+static int list_rows(struct app *a, int rows)
+{
+    struct popup *list = input_popup(a);
+    return list ? popup_height(list, rows) : 0;
+}
+
+/* The cursor stays where one types. */
+static void draw_list(struct app *a, struct cells *c, struct area at)
+{
+    int row = c->cursor_row, col = c->cursor_col;
+    popup_draw(input_popup(a), c, at);
+    c->cursor_row = row;
+    c->cursor_col = col;
+}
+
+const struct window window_input = {
+    .contexts = contexts, .told = told, .focus = focus, .edited = edited, .click = click, .close = close_list, .chat = on_chat,
+    .input_rows = rows, .draw_input = draw, .cover_rows = list_rows, .draw_cover = draw_list,
+};

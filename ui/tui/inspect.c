@@ -133,7 +133,7 @@ static void inspect(struct app *a, int message)
     while (first < n && chat_token(a->chat, tokens_of(a, message), first, &t) && (t.reasoning || is_blank(&t)))
         first++;                        /* the answer is more interesting than how it was thought up */
     a->inspect = (struct inspect){.message = message};
-    a->mode = MODE_INSPECT;
+    window_open(a, WINDOW_inspect);
     go(a, first < n ? first : 0);
 }
 
@@ -162,9 +162,9 @@ void inspect_answer(struct app *a, int nth)
 void act_inspect(struct app *a)
 {
     int item = pane_here(a->pane), message = item >= 0 ? pane_message(a->pane, item) : -1;
-    if (a->mode == MODE_INSPECT)
+    if (window_front(a) == WINDOW_inspect)
         act_inspect_end(a);
-    else if (a->mode == MODE_VIEW && has_tokens(a, message))
+    else if (window_front(a) == WINDOW_view && has_tokens(a, message))
         inspect(a, message);
     else
         inspect_answer(a, 1);
@@ -172,8 +172,7 @@ void act_inspect(struct app *a)
 
 void act_inspect_end(struct app *a)
 {
-    pane_select(a->pane, 0, 0, 0);
-    a->mode = MODE_INPUT;
+    window_close(a, WINDOW_inspect);
 }
 
 void act_token_left(struct app *a)
@@ -221,7 +220,7 @@ void act_branch_token(struct app *a)
         return;
     }
     s.choice = a->inspect.choice;
-    act_inspect_end(a);
+    window_open(a, WINDOW_input);
     app_began(a, chat_branch_token(a->chat, s.message, s.token, s.choice, &e), &e);
 }
 
@@ -252,7 +251,7 @@ static void draw_choice(struct cells *c, struct area a, int row, bool chosen, co
         cells_puts(c, a, row, name + PROB_COLUMNS + i, BAR, "#");
 }
 
-void inspect_draw(struct app *a, struct cells *c, struct area at)
+static void draw(struct app *a, struct cells *c, struct area at)
 {
     struct chat_token t;
     char line[160], prob[32] = "not known";
@@ -270,3 +269,46 @@ void inspect_draw(struct app *a, struct cells *c, struct area at)
         cells_puts(c, at, 1, 4, DIM, "what else it could have been is not known");
     cells_puts(c, at, at.rows - 1, 0, DIM, "  Left/Right token  Up/Down choice  Enter branches here  q back");
 }
+
+/* --- the window ------------------------------------------------------------------------------------------------- */
+
+static void contexts(struct app *a, struct contexts *where)
+{
+    (void)a;
+    contexts_add(where, CONTEXT_inspect);
+}
+
+static bool close_inspector(struct app *a, bool escape)
+{
+    (void)escape;
+    window_close(a, WINDOW_inspect);
+    return true;
+}
+
+static void closed(struct app *a)
+{
+    pane_select(a->pane, 0, 0, 0);
+}
+
+static const char *hint(struct app *a)
+{
+    (void)a;
+    return "Esc back";
+}
+
+static bool state(struct app *a, char *out, size_t n)
+{
+    snprintf(out, n, "inspect %d/%d", a->inspect.token + 1, chat_n_tokens(a->chat, tokens_of(a, a->inspect.message)));
+    return true;
+}
+
+/* One row of the transcript stays. */
+static int cover_rows(struct app *a, int rows)
+{
+    (void)a;
+    return rows > INSPECT_ROWS ? INSPECT_ROWS : rows > 1 ? rows - 1 : 0;
+}
+
+const struct window window_inspect = {
+    .contexts = contexts, .close = close_inspector, .closed = closed, .hint = hint, .state = state, .cover_rows = cover_rows, .draw_cover = draw,
+};

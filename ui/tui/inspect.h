@@ -13,7 +13,6 @@ struct inspect {
 enum { INSPECT_ROWS = 11 };
 
 void inspect_answer(struct app *a, int nth);            /* of the newest answer, or the nth newest */
-void inspect_draw(struct app *a, struct cells *c, struct area at);
 /* Colours the items as Alt-H and the inspector want it; cheap when nothing changed. */
 void inspect_tint(struct app *a);
 

@@ -1,22 +1,22 @@
 /* The keys that work where one is, and what a key sends. */
-#include "ui/tui/app.h"
-
 #include <string.h>
+
+#include "ui/tui/app.h"
+#include "ui/tui/lines.h"
+
+static const struct look POPUP = {STYLE_popup, 0};
 
 void act_keys(struct app *a)
 {
-    if (a->mode == MODE_KEYS)
+    if (window_is_open(a, WINDOW_keys))
         return;
-    a->below = a->mode;
-    a->mode = MODE_KEYS;
+    window_open(a, WINDOW_keys);
     a->keys_top = 0;
 }
 
 void act_keys_end(struct app *a)
 {
-    a->mode = a->below;
-    a->testing = false;
-    buf_free(&a->tested);
+    window_close(a, WINDOW_keys);
 }
 
 static void move(struct app *a, int by)
@@ -49,36 +49,21 @@ void act_keys_page_down(struct app *a)
     move(a, page(a));
 }
 
-static void where_one_was(const struct app *a, struct contexts *where)
+static void put_help(struct app *a, struct buf *out)
 {
-    *where = (struct contexts){{CONTEXT_input, CONTEXT_empty, CONTEXT_edit, CONTEXT_any}, 4};
-    if (a->approve.on)
-        *where = (struct contexts){{approve_replies(&a->approve) ? CONTEXT_reply : CONTEXT_approve, CONTEXT_any}, 2};
-    else if (a->below != MODE_INPUT)
-        app_contexts_of(a, a->below, where);
-}
-
-/* As they are told: what works just now and what works everywhere first; how one writes, which most know, behind it. */
-static void in_order_of_use(const struct app *a, struct contexts *where)
-{
-    if (a->approve.on || a->below != MODE_INPUT)
-        return;
-    if (editor_empty(a->editor))
-        *where = (struct contexts){{CONTEXT_empty, CONTEXT_any, CONTEXT_input, CONTEXT_edit}, 4};
-    else
-        *where = (struct contexts){{CONTEXT_any, CONTEXT_input, CONTEXT_edit, CONTEXT_empty}, 4};
-}
-
-void app_keys_help(const struct app *a, struct buf *out)
-{
-    struct contexts where;
+    const struct window *below = window_at(window_below(a, WINDOW_keys));
+    struct contexts where = {.n = 0};
     if (a->testing) {
         buf_adds(out, "Press keys: what each is, what it sends, what it does.  Ctrl-C or Esc twice ends.\n");
         buf_add(out, buf_str(&a->tested), a->tested.len);
         return;
     }
-    where_one_was(a, &where);
-    in_order_of_use(a, &where);
+    if (below->told)
+        below->told(a, &where);
+    else
+        below->contexts(a, &where);
+    if (!below->told)
+        contexts_add(&where, CONTEXT_any);
     actions_help(a->actions, &where, out);
     buf_adds(out, "\nEvery Alt key is also Ctrl-X and the key behind it.\n"
                   "/keys all names the actions, for the config file; /keys test tells what a key is.\n");
@@ -94,14 +79,14 @@ void keyhelp_test(struct app *a)
     buf_reset(&a->sent);
 }
 
-bool keyhelp_tests(const struct app *a)
+static bool tests(const struct app *a)
 {
-    return a->mode == MODE_KEYS && a->testing;
+    return window_is_open(a, WINDOW_keys) && a->testing;
 }
 
 void app_sent(struct app *a, const char *bytes, size_t n)
 {
-    if (keyhelp_tests(a))
+    if (tests(a))
         buf_add(&a->sent, bytes, n);
 }
 
@@ -128,24 +113,27 @@ static void pad(struct buf *out, size_t from, size_t columns)
     while (out->len - from < columns);
 }
 
-static const char *meaning(const struct app *a, const struct key_event *ev)
+static const char *meaning(struct app *a, const struct key_event *ev)
 {
-    struct contexts where;
-    where_one_was(a, &where);
+    struct contexts where = {.n = 0};
+    window_at(window_below(a, WINDOW_keys))->contexts(a, &where);
+    contexts_add(&where, CONTEXT_any);
     if (ev->kind != KEYS_KEY)
         return "text";
     const struct binding *b = actions_meaning(a->actions, &where, ev->code, ev->mods);
     return ev->code == 'x' && ev->mods == MOD_CTRL ? "begins other keys" : b ? b->action : "nothing here";
 }
 
-void keyhelp_take(struct app *a, const struct key_event *ev)
+static bool take_event(struct app *a, const struct key_event *ev)
 {
     bool escape = ev->kind == KEYS_KEY && ev->code == KEY_ESCAPE, stop = ev->kind == KEYS_KEY && ev->code == 'c' && ev->mods == MOD_CTRL;
+    if (!tests(a))
+        return false;
     if (ev->kind == KEYS_REPORT || ev->kind == KEYS_PASTE_END)
-        return;
+        return true;
     if (stop || (escape && a->key == KEY_ESCAPE && a->tested.len)) {
         act_keys_end(a);
-        return;
+        return true;
     }
     struct buf *out = &a->tested;
     size_t from = out->len;
@@ -162,4 +150,121 @@ void keyhelp_take(struct app *a, const struct key_event *ev)
     buf_reset(&a->sent);
     a->key = escape ? KEY_ESCAPE : KEY_NONE;
     a->keys_top = 1 << 20;              /* the newest is in view */
+    return true;
 }
+
+/* --- drawing ---------------------------------------------------------------------------------------------------- */
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static int most(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+/* Lines of the help, what keys do wrapped in its column, beginning with the section at `p`; up to the one at `end`. */
+static void wrap_help(struct lines *lines, const char *p, const char *end, int columns)
+{
+    enum { HELP_COLUMN = 24, LEAST_HELP = 12 };
+    int indent = columns >= HELP_COLUMN + LEAST_HELP ? HELP_COLUMN : 4;
+    while (p < end) {
+        size_t n = strcspn(p, "\n");
+        struct look look = {STYLE_popup, *p == ' ' ? 0 : LOOK_BOLD};
+        lines_wrap(lines, look, p, n, 0, most(columns, 1), columns > indent && *p == ' ' ? indent : 0);
+        p += n + (p[n] == '\n');
+    }
+}
+
+static int count_newlines(const char *p, const char *end)
+{
+    int n = 0;
+    while (p < end)
+        n += *p++ == '\n';
+    return n;
+}
+
+/* Where the second of two columns begins: the section that leaves both about equally long. */
+static const char *middle_section(const char *help)
+{
+    const char *end = help + strlen(help), *best = end;
+    int all = count_newlines(help, end), longest = all;
+    for (const char *p = help; (p = strstr(p, "\n\n")); p++) {
+        int left = count_newlines(help, p + 1), right = all - left - 1;
+        if (most(left, right) < longest) {
+            longest = most(left, right);
+            best = p + 2;
+        }
+    }
+    return best;
+}
+
+/* The keys that work here, over the transcript: in two columns where there is room. */
+static void draw_keys(struct app *a, struct cells *c, struct area at)
+{
+    enum { TWO_COLUMNS = 100, GAP = 2 };
+    struct buf help = {0}, more = {0};
+    struct lines columns[2] = {0};
+    bool two = at.cols >= TWO_COLUMNS && !a->testing;
+    int wide = two ? (at.cols - GAP) / 2 : at.cols;
+    put_help(a, &help);
+    const char *text = buf_str(&help), *end = text + strlen(text), *middle = two ? middle_section(text) : end;
+    wrap_help(&columns[0], text, middle, wide);
+    wrap_help(&columns[1], middle, end, wide);
+    int n = most(columns[0].n, columns[1].n), rows = n > at.rows && at.rows > 1 ? at.rows - 1 : at.rows;
+    a->keys_top = most(least(a->keys_top, n - rows), 0);
+    cells_blank(c, at, POPUP);
+    c->cursor_row = at.row;
+    c->cursor_col = at.col;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < rows && a->keys_top + i < columns[k].n; i++)
+            lines_draw(&columns[k], a->keys_top + i, c, (struct area){at.row, at.col + k * (wide + GAP), at.rows, wide}, i);
+    if (a->keys_top + rows < n)
+        buf_addf(&more, "-- %d more, PgDn --", n - a->keys_top - rows);
+    else if (rows < at.rows)
+        buf_adds(&more, "-- end --");
+    cells_puts(c, at, at.rows - 1, 0, (struct look){STYLE_popup, LOOK_DIM}, buf_str(&more));
+    lines_free(&columns[0]);
+    lines_free(&columns[1]);
+    buf_free(&help);
+    buf_free(&more);
+}
+
+/* --- the window ------------------------------------------------------------------------------------------------- */
+
+static void contexts(struct app *a, struct contexts *where)
+{
+    (void)a;
+    contexts_add(where, CONTEXT_keys);
+}
+
+static bool close_help(struct app *a, bool escape)
+{
+    (void)escape;
+    window_close(a, WINDOW_keys);
+    return true;
+}
+
+static void closed(struct app *a)
+{
+    a->testing = false;
+    buf_free(&a->tested);
+}
+
+static const char *hint(struct app *a)
+{
+    return a->testing ? "Esc Esc back" : "q back";
+}
+
+/* It covers all of the transcript. */
+static int cover_rows(struct app *a, int rows)
+{
+    (void)a;
+    return rows;
+}
+
+const struct window window_keys = {
+    .contexts = contexts, .event = take_event, .close = close_help, .closed = closed, .hint = hint, .cover_rows = cover_rows, .draw_cover = draw_keys,
+};

@@ -11,21 +11,24 @@
 #include "ui/tui/app.h"
 #include "ui/tui/figure.h"
 
-void paste_take(struct app *a, const struct key_event *ev)
+enum { PASTE_ROWS = 2 };                /* of the question */
+
+static void take_paste(struct app *a, const struct key_event *ev)
 {
-    if (a->mode == MODE_PASTE)          /* another one while that question stands: both are in question */
+    bool asks = window_is_open(a, WINDOW_paste);
+    if (asks)          /* another one while that question stands: both are in question */
         buf_add(&a->pasted, ev->text, ev->n);
     else
         buf_add(&a->paste, ev->text, ev->n);
-    if (ev->kind != KEYS_PASTE_END || a->mode == MODE_PASTE)
+    if (ev->kind != KEYS_PASTE_END || asks)
         return;
     struct editor *e = app_focus(a);
-    if (!e && a->approve.on && a->mode == MODE_INPUT)
+    if (!e && window_is_open(a, WINDOW_approve) && window_front(a) == WINDOW_input)
         e = a->editor;
     if (e == a->editor && a->paste.len > PASTE_ASKS) {
         a->pasted = a->paste;
         a->paste = (struct buf){0};
-        a->mode = MODE_PASTE;
+        window_open(a, WINDOW_paste);
         return;
     }
     if (e && a->paste.len)
@@ -34,7 +37,7 @@ void paste_take(struct app *a, const struct key_event *ev)
     app_edited(a);
 }
 
-void paste_draw(const struct app *a, struct cells *c, struct area at)
+static void draw(struct app *a, struct cells *c, struct area at)
 {
     static const struct look plain = {STYLE_text, 0};
     struct buf line = {0};
@@ -62,8 +65,7 @@ void paste_draw(const struct app *a, struct cells *c, struct area at)
 
 static void done(struct app *a)
 {
-    buf_free(&a->pasted);
-    a->mode = MODE_INPUT;
+    window_close(a, WINDOW_paste);
     app_edited(a);
 }
 
@@ -127,3 +129,50 @@ void act_paste_drop(struct app *a)
     done(a);
     app_hint(a, "the paste is dropped; the clipboard still has it");
 }
+
+/* --- the window ------------------------------------------------------------------------------------------------- */
+
+static void contexts(struct app *a, struct contexts *where)
+{
+    (void)a;
+    contexts_add(where, CONTEXT_paste);
+}
+
+static bool take_event(struct app *a, const struct key_event *ev)
+{
+    bool paste = ev->kind == KEYS_PASTE || ev->kind == KEYS_PASTE_END;
+    if (paste)
+        take_paste(a, ev);
+    return paste;
+}
+
+static bool close_question(struct app *a, bool escape)
+{
+    (void)escape;
+    act_paste_drop(a);
+    return true;
+}
+
+static void closed(struct app *a)
+{
+    buf_free(&a->pasted);
+}
+
+/* The question names its keys. */
+static const char *hint(struct app *a)
+{
+    (void)a;
+    return NULL;
+}
+
+static int rows(struct app *a, const struct cells *c)
+{
+    (void)a;
+    (void)c;
+    return PASTE_ROWS;
+}
+
+const struct window window_paste = {
+    .asks = true, .contexts = contexts, .event = take_event, .close = close_question, .closed = closed, .hint = hint,
+    .input_rows = rows, .draw_input = draw,
+};

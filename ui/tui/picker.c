@@ -301,12 +301,12 @@ static void pick(struct app *a, enum picker_kind kind, const char *find)
         picker_parts(&a->picker, a->chat);
     if (!a->picker.n) {
         app_hint(a, kind != PICK_SESSION ? "nothing was said yet" : a->picker.find ? "no conversation holds all these words" : "no conversation was kept yet");
+        window_close(a, WINDOW_picker);
         picker_free(&a->picker);
-        a->mode = MODE_INPUT;
         return;
     }
+    window_open(a, WINDOW_picker);
     editor_reset(a->line);
-    a->mode = MODE_PICKER;
     a->picker.previewed = -1;
 }
 
@@ -330,7 +330,7 @@ void act_urls(struct app *a)
     picker_urls(&a->picker, buf_str(&text), text.len);
     if (a->picker.n) {
         editor_reset(a->line);
-        a->mode = MODE_PICKER;
+        window_open(a, WINDOW_picker);
     } else {
         picker_free(&a->picker);
         app_hint(a, "no address in this message");
@@ -342,7 +342,6 @@ static void copy_url(struct app *a, const char *url)
 {
     struct buf text = {0};
     buf_adds(&text, url);
-    a->mode = MODE_VIEW;
     browse_copy(a, &text, "address");
 }
 
@@ -372,7 +371,6 @@ void act_picker_take(struct app *a)
     int row = p->popup.chosen;
     if (row < 0 || p->kind == PICK_PART)
         return;
-    a->mode = MODE_INPUT;
     if (p->kind == PICK_URL)
         copy_url(a, p->names[row]);
     else if (p->kind == PICK_SESSION)
@@ -383,7 +381,7 @@ void act_picker_take(struct app *a)
         feed_sync(&a->feed);
     else
         app_hint(a, "%s", e.msg);
-    picker_free(p);
+    window_close(a, WINDOW_picker);
 }
 
 /* --- the context ------------------------------------------------------------------------------------------------- */
@@ -419,8 +417,7 @@ void act_part_pin(struct app *a)
 
 void act_part_end(struct app *a)
 {
-    a->mode = MODE_INPUT;
-    picker_free(&a->picker);
+    window_close(a, WINDOW_picker);
 }
 
 /* --- moving ------------------------------------------------------------------------------------------------------ */
@@ -497,8 +494,7 @@ void act_picker_rename(struct app *a)
     struct picker *p = &a->picker;
     if (p->kind != PICK_SESSION || p->popup.chosen < 0)
         return;
-    a->below = MODE_PICKER;
-    a->mode = MODE_PROMPT;
+    window_open(a, WINDOW_prompt);
     a->prompt = PROMPT_RENAME;
     editor_reset(a->line);
     editor_insert(a->line, p->rows[p->popup.chosen].text, strlen(p->rows[p->popup.chosen].text));
@@ -517,3 +513,76 @@ void picker_renamed(struct app *a)
         app_hint(a, "%s", e.msg);
     buf_free(&title);
 }
+
+/* --- the window ------------------------------------------------------------------------------------------------- */
+
+static void contexts(struct app *a, struct contexts *where)
+{
+    bool narrows = picker_narrows(&a->picker);
+    if (!narrows)
+        contexts_add(where, CONTEXT_map);
+    contexts_add(where, CONTEXT_picker);
+    if (narrows)
+        contexts_add(where, CONTEXT_edit);
+}
+
+static struct editor *focus(struct app *a)
+{
+    return picker_narrows(&a->picker) ? a->line : NULL;
+}
+
+static void edited(struct app *a)
+{
+    struct buf text = {0};
+    if (!picker_narrows(&a->picker))
+        return;
+    editor_text(a->line, &text);
+    picker_filter(&a->picker, buf_str(&text));
+    buf_free(&text);
+}
+
+static bool close_list(struct app *a, bool escape)
+{
+    (void)escape;
+    window_close(a, WINDOW_picker);
+    return true;
+}
+
+static void closed(struct app *a)
+{
+    picker_free(&a->picker);
+}
+
+static const char *hint(struct app *a)
+{
+    (void)a;
+    return "Esc back";
+}
+
+/* While a tool asks the list is not shown: the keys are the question's. */
+static bool is_shown(const struct app *a)
+{
+    return window_active(a) == WINDOW_picker;
+}
+
+/* What is shown above the list needs some rows. */
+static int list_rows(struct app *a, int rows)
+{
+    return is_shown(a) ? popup_height(&a->picker.popup, a->picker.preview ? rows / 2 : rows) : 0;
+}
+
+static void draw_list(struct app *a, struct cells *c, struct area at)
+{
+    popup_draw(&a->picker.popup, c, at);
+}
+
+static void draw_rest(struct app *a, struct cells *c, struct area at)
+{
+    if (is_shown(a))
+        picker_draw_preview(&a->picker, c, at);
+}
+
+const struct window window_picker = {
+    .contexts = contexts, .focus = focus, .edited = edited, .close = close_list, .closed = closed, .hint = hint,
+    .cover_rows = list_rows, .draw_cover = draw_list, .draw_rest = draw_rest,
+};

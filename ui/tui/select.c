@@ -1,5 +1,6 @@
 #include "ui/tui/select.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "ui/tui/app.h"
@@ -41,7 +42,7 @@ bool select_mark(struct app *a, uint32_t code)
     enum mark_wait waits = s->waits;
     int mark = code >= 'a' && code <= 'z' ? (int)code - 'a' : code == '\'' ? BEFORE : -1;
     s->waits = MARK_NONE;
-    if (waits == MARK_NONE || a->mode != MODE_VIEW)
+    if (waits == MARK_NONE)
         return false;
     buf_reset(&a->hint);
     if (mark < 0 || (waits == MARK_SETS && mark == BEFORE)) {
@@ -112,20 +113,14 @@ void act_select(struct app *a)
     s->n = line_of(s, s->source.len) + 1;
     s->line = top.item == item && !pane_follows(a->pane) ? line_of(s, top.at) : 0;
     s->from = -1;
-    a->mode = MODE_SELECT;
+    window_open(a, WINDOW_select);
     pane_choose(a->pane, -1);
     show(a);
 }
 
-void select_end(struct app *a)
-{
-    pane_select(a->pane, 0, 0, 0);
-    a->mode = MODE_VIEW;
-}
-
 void act_select_end(struct app *a)
 {
-    select_end(a);
+    window_close(a, WINDOW_select);
 }
 
 static void move(struct app *a, int to)
@@ -167,6 +162,53 @@ void act_select_copy(struct app *a)
     size_t at, n;
     range(&a->select, &at, &n);
     buf_add(&text, buf_str(&a->select.source) + at, n);
-    select_end(a);
+    window_close(a, WINDOW_select);
     browse_copy(a, &text, "line");
 }
+
+/* --- the window ------------------------------------------------------------------------------------------------- */
+
+static void contexts(struct app *a, struct contexts *where)
+{
+    (void)a;
+    contexts_add(where, CONTEXT_select);
+}
+
+static bool close_selection(struct app *a, bool escape)
+{
+    (void)escape;
+    window_close(a, WINDOW_select);
+    return true;
+}
+
+static void closed(struct app *a)
+{
+    pane_select(a->pane, 0, 0, 0);
+}
+
+/* What it selects lines of may be gone. */
+static void changed(struct app *a)
+{
+    window_close(a, WINDOW_select);
+}
+
+static const char *hint(struct app *a)
+{
+    return a->select.from < 0 ? "v begins here, y copies, q back\tq back" : "y copies, q back\tq back";
+}
+
+static bool state(struct app *a, char *out, size_t n)
+{
+    snprintf(out, n, "line %d of %d", a->select.line + 1, a->select.n);
+    return true;
+}
+
+static void cursor(struct app *a, struct cells *c)
+{
+    c->cursor_row = a->at_pane.row + pane_cursor(a->pane);
+    c->cursor_col = 0;
+}
+
+const struct window window_select = {
+    .contexts = contexts, .close = close_selection, .closed = closed, .changed = changed, .hint = hint, .state = state, .cursor = cursor,
+};

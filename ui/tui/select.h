@@ -25,6 +25,5 @@ struct app;
 
 /* A letter for a mark; false: none was waited for. */
 bool select_mark(struct app *a, uint32_t code);
-void select_end(struct app *a);         /* nothing is selected any more */
 
 #endif

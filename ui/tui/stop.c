@@ -10,46 +10,9 @@ void stop_turn(struct app *a)
     chat_interrupt(a->chat);
 }
 
-/* What lies above the draft; true if there was something. */
-static bool close_window(struct app *a)
+static bool close_window(struct app *a, bool escape)
 {
-    if (a->mode == MODE_KEYS) {
-        act_keys_end(a);
-        return true;
-    }
-    if (approve_replies(&a->approve)) { /* back to the question */
-        a->approve.asks = APPROVE_ASKS;
-        return true;
-    }
-    if (a->approve.on) {                /* no, and the answer stops */
-        approve_end(&a->approve);
-        stop_turn(a);
-        return true;
-    }
-    switch (a->mode) {
-    case MODE_PROMPT:
-        editor_reset(a->line);
-        a->mode = a->below;
-        app_edited(a);
-        return true;
-    case MODE_PICKER:
-        a->mode = a->picker.kind == PICK_URL ? MODE_VIEW : MODE_INPUT;
-        picker_free(&a->picker);
-        return true;
-    case MODE_INSPECT:
-        act_inspect_end(a);
-        return true;
-    case MODE_SELECT:
-        select_end(a);
-        return true;
-    case MODE_PASTE:
-        act_paste_drop(a);
-        return true;
-    case MODE_INPUT:
-        return input_close_popup(a) || input_decide(a, false);
-    default:
-        return false;
-    }
+    return window_at(window_active(a))->close(a, escape);
 }
 
 static void clear_draft(struct app *a)
@@ -64,12 +27,10 @@ static void clear_draft(struct app *a)
 
 void act_interrupt(struct app *a)
 {
-    if (close_window(a))
+    if (close_window(a, false))
         return;
     if (app_busy(a)) {
         stop_turn(a);
-    } else if (a->mode == MODE_VIEW) {
-        act_browse_end(a);
     } else if (!editor_empty(a->editor)) {
         clear_draft(a);
     } else if (a->ms < a->quit_until) {
@@ -84,11 +45,9 @@ void act_interrupt(struct app *a)
 void act_escape(struct app *a)
 {
     bool again = a->ms - a->escape_ms < ESCAPE_AGAIN_MS;
-    if (close_window(a))
+    if (close_window(a, true))
         return;
-    if (a->mode == MODE_VIEW) {
-        act_browse_end(a);
-    } else if (app_busy(a)) {
+    if (app_busy(a)) {
         stop_turn(a);
     } else if (!again) {
         a->escape_ms = a->ms;

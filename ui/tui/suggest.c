@@ -214,20 +214,7 @@ bool suggest_tab(struct suggest *s, struct editor *e)
 
 struct popup *input_popup(const struct app *a)
 {
-    return a->mode == MODE_INPUT && a->suggest.open ? (struct popup *)&a->suggest.popup : NULL;
-}
-
-bool input_close_popup(struct app *a)
-{
-    if (!input_popup(a))
-        return false;
-    suggest_close(&a->suggest);
-    return true;
-}
-
-void input_edited(struct app *a)
-{
-    suggest_update(&a->suggest, a->editor);
+    return window_active(a) == WINDOW_input && a->suggest.open ? (struct popup *)&a->suggest.popup : NULL;
 }
 
 void act_complete(struct app *a)

@@ -8,20 +8,11 @@
 
 /* --- status ----------------------------------------------------------------------------------------------------- */
 
-static const char *hint(const struct app *a)
+static const char *hint(struct app *a)
 {
-    if (a->approve.on && a->mode != MODE_KEYS)
-        return NULL;                    /* the question names its keys */
-    switch (a->mode) {
-    case MODE_VIEW:    return "F1 keys, q back\tq back";
-    case MODE_KEYS:    return a->testing ? "Esc Esc back" : "q back";
-    case MODE_PASTE:   return NULL;
-    case MODE_SELECT:  return a->select.from < 0 ? "v begins here, y copies, q back\tq back" : "y copies, q back\tq back";
-    case MODE_INSPECT:
-    case MODE_PICKER:
-    case MODE_PROMPT:  return "Esc back";
-    default:           break;
-    }
+    const struct window *w = window_at(window_active(a));
+    if (w->hint)
+        return w->hint(a);
     if (app_busy(a))
         return a->phase.kind == PHASE_THINKING ? "Alt-T answer now, ^C stop\t^C stop" : "^C stop\t^C";
     if (chat_proposes(a->chat, NULL))
@@ -31,18 +22,13 @@ static const char *hint(const struct app *a)
 
 static const char *state(struct app *a)
 {
-    if (a->mode == MODE_INSPECT && !a->approve.on) {
-        int message = a->inspect.message < chat_n_messages(a->chat) ? a->inspect.message : -1;
-        snprintf(a->state, sizeof a->state, "inspect %d/%d", a->inspect.token + 1, chat_n_tokens(a->chat, message));
-    } else if (a->mode == MODE_SELECT && !a->approve.on) {
-        snprintf(a->state, sizeof a->state, "line %d of %d", a->select.line + 1, a->select.n);
-    } else if (a->mode == MODE_VIEW && !app_busy(a)) {
-        snprintf(a->state, sizeof a->state, "view");
-    } else if (a->phase.kind == PHASE_CALLING && !a->phase.asking && !a->phase.stopping) {
+    const struct window *w = window_at(window_active(a));
+    if (w->state && w->state(a, a->state, sizeof a->state))
+        return a->state;
+    if (a->phase.kind == PHASE_CALLING && !a->phase.asking && !a->phase.stopping)
         snprintf(a->state, sizeof a->state, "running %s", a->phase.tool);
-    } else {
+    else
         snprintf(a->state, sizeof a->state, "%s", phase_name(&a->phase));
-    }
     return a->state;
 }
 

@@ -4,12 +4,11 @@
 #include <string.h>
 
 #include "ui/exits.h"
-#include "ui/tui/paste.h"
 #include "ui/tui/summary.h"
 
 enum { TINY_ROWS = 10, QUEUE_ROWS = 3, PROGRESS_AFTER_MS = 500 };
 
-static const struct look TEXT = {STYLE_text, 0}, DIM = {STYLE_dim, 0}, NOTE = {STYLE_note, 0}, POPUP = {STYLE_popup, 0};
+static const struct look TEXT = {STYLE_text, 0}, DIM = {STYLE_dim, 0}, NOTE = {STYLE_note, 0};
 
 static int least(int a, int b)
 {
@@ -143,175 +142,63 @@ static void draw_panel(struct app *a, struct cells *c, struct area at)
     panel_draw(&p, c, at);
 }
 
-/* Lines of the help, what keys do wrapped in its column, beginning with the section at `p`; up to the one at `end`. */
-static void wrap_help(struct lines *lines, const char *p, const char *end, int columns)
-{
-    enum { HELP_COLUMN = 24, LEAST_HELP = 12 };
-    int indent = columns >= HELP_COLUMN + LEAST_HELP ? HELP_COLUMN : 4;
-    while (p < end) {
-        size_t n = strcspn(p, "\n");
-        struct look look = {STYLE_popup, *p == ' ' ? 0 : LOOK_BOLD};
-        lines_wrap(lines, look, p, n, 0, most(columns, 1), columns > indent && *p == ' ' ? indent : 0);
-        p += n + (p[n] == '\n');
-    }
-}
+/* --- windows ---------------------------------------------------------------------------------------------------- */
 
-static int count_newlines(const char *p, const char *end)
-{
-    int n = 0;
-    while (p < end)
-        n += *p++ == '\n';
-    return n;
-}
-
-/* Where the second of two columns begins: the section that leaves both about equally long. */
-static const char *middle_section(const char *help)
-{
-    const char *end = help + strlen(help), *best = end;
-    int all = count_newlines(help, end), longest = all;
-    for (const char *p = help; (p = strstr(p, "\n\n")); p++) {
-        int left = count_newlines(help, p + 1), right = all - left - 1;
-        if (most(left, right) < longest) {
-            longest = most(left, right);
-            best = p + 2;
-        }
-    }
-    return best;
-}
-
-/* The keys that work here, over the transcript: in two columns where there is room. */
-static void draw_keys(struct app *a, struct cells *c, struct area at)
-{
-    enum { TWO_COLUMNS = 100, GAP = 2 };
-    struct buf help = {0}, more = {0};
-    struct lines columns[2] = {0};
-    bool two = at.cols >= TWO_COLUMNS && !a->testing;
-    int wide = two ? (at.cols - GAP) / 2 : at.cols;
-    app_keys_help(a, &help);
-    const char *text = buf_str(&help), *end = text + strlen(text), *middle = two ? middle_section(text) : end;
-    wrap_help(&columns[0], text, middle, wide);
-    wrap_help(&columns[1], middle, end, wide);
-    int n = most(columns[0].n, columns[1].n), rows = n > at.rows && at.rows > 1 ? at.rows - 1 : at.rows;
-    a->keys_top = most(least(a->keys_top, n - rows), 0);
-    cells_blank(c, at, POPUP);
-    for (int k = 0; k < 2; k++)
-        for (int i = 0; i < rows && a->keys_top + i < columns[k].n; i++)
-            lines_draw(&columns[k], a->keys_top + i, c, (struct area){at.row, at.col + k * (wide + GAP), at.rows, wide}, i);
-    if (a->keys_top + rows < n)
-        buf_addf(&more, "-- %d more, PgDn --", n - a->keys_top - rows);
-    else if (rows < at.rows)
-        buf_adds(&more, "-- end --");
-    cells_puts(c, at, at.rows - 1, 0, (struct look){STYLE_popup, LOOK_DIM}, buf_str(&more));
-    lines_free(&columns[0]);
-    lines_free(&columns[1]);
-    buf_free(&help);
-    buf_free(&more);
-}
-
-/* --- the input's place ------------------------------------------------------------------------------------------ */
-
-static bool is_tiny(const struct cells *c)
+bool view_is_tiny(const struct cells *c)
 {
     return c->rows < TINY_ROWS || c->cols < 40;
+}
+
+static const struct window *front(const struct app *a)
+{
+    return window_at(window_front(a));
+}
+
+static const struct window *in_place_of_input(const struct app *a)
+{
+    return window_at(window_in_place_of_input(a));
 }
 
 /* On a tiny screen a tool's question takes the status line's row as well: all of it must be seen. */
 static bool has_status(const struct app *a, const struct cells *c)
 {
-    return !a->bare && !(a->approve.on && is_tiny(c));
+    return !a->bare && !(in_place_of_input(a)->takes_status && view_is_tiny(c));
 }
 
 static int input_rows(struct app *a, const struct cells *c)
 {
     int above = has_status(a, c) ? 2 : 1;       /* a row of transcript, the status line */
-    if (a->approve.on)
-        return most(least(approve_rows(&a->approve, c->cols), c->rows - above), 1);
-    if (a->mode == MODE_PASTE)
-        return most(least(PASTE_ROWS, c->rows - above), 1);
-    if (a->mode == MODE_PROMPT)
-        return a->prompt >= PROMPT_TYPED && !is_tiny(c) ? 2 : 1;
-    if (is_tiny(c))
-        return 1;
-    return most(1, least(editor_rows(a->editor, c->cols), most(3, c->rows / 3)));
+    return most(least(in_place_of_input(a)->input_rows(a, c), c->rows - above), 1);
 }
 
-static void draw_prompt(struct app *a, struct cells *c, struct area at)
+/* Rows at the end of the transcript that something stands over. */
+static int cover_rows(struct app *a, int rows)
 {
-    static const char *const signs[] = {"/ ", "? ", "/ ", "> "};
-    const char *found = a->prompt == PROMPT_TYPED ? input_found(a) : NULL;
-    if (at.rows > 1) {
-        cells_puts(c, at, 0, 0, DIM, found ? "  " : a->prompt == PROMPT_RENAME ? "  its title; an empty one takes the first line again"
-                                                  : "  type a part of what you wrote before");
-        if (found)
-            cells_put(c, at, 0, 2, TEXT, found, strlen(found));
-        at.row++;
-        at.rows--;
-    }
-    editor_draw(a->line, c, at, signs[a->prompt]);
+    return front(a)->cover_rows ? front(a)->cover_rows(a, rows) : 0;
 }
 
-static void draw_input(struct app *a, struct cells *c, struct area at)
+static void draw_windows(struct app *a, struct cells *c, struct area text, int covered)
 {
-    if (a->approve.on)
-        approve_draw(&a->approve, c, at, a->ms);
-    else if (a->mode == MODE_PASTE)
-        paste_draw(a, c, at);
-    else if (a->mode == MODE_PROMPT)
-        draw_prompt(a, c, at);
-    else
-        editor_draw(a->editor, c, at, "> ");
-    if (a->approve.on || (a->mode != MODE_VIEW && a->mode != MODE_SELECT && a->mode != MODE_KEYS))
-        return;
-    c->cursor_row = a->mode == MODE_KEYS ? 0 : a->at_pane.row + pane_cursor(a->pane);   /* magnifiers follow it */
-    c->cursor_col = 0;
+    const struct window *w = front(a), *active = window_at(window_active(a));
+    in_place_of_input(a)->draw_input(a, c, a->at_input);
+    if (w->draw_rest)
+        w->draw_rest(a, c, (struct area){text.row, text.col, text.rows - covered, text.cols});
+    if (covered)
+        w->draw_cover(a, c, (struct area){text.row + text.rows - covered, text.col, covered, text.cols});
+    if (active->cursor)
+        active->cursor(a, c);
 }
 
 /* --- the whole -------------------------------------------------------------------------------------------------- */
 
-static struct popup *list_above(struct app *a)
-{
-    return a->approve.on ? NULL : a->mode == MODE_PICKER ? &a->picker.popup : input_popup(a);
-}
-
-/* Rows at the end of the transcript that something stands over. */
-static int rows_above(struct app *a, int rows)
-{
-    struct popup *list = list_above(a);
-    if (a->mode == MODE_KEYS)
-        return rows;
-    if (a->mode == MODE_INSPECT)
-        return most(least(INSPECT_ROWS, rows - 1), 0);
-    if (list && a->mode == MODE_PICKER && a->picker.preview)
-        rows /= 2;                      /* what is shown above needs some */
-    return list ? popup_height(list, rows) : 0;
-}
-
-static void draw_above(struct app *a, struct cells *c, struct area at)
-{
-    struct popup *list = list_above(a);
-    int row = c->cursor_row, col = c->cursor_col;
-    if (!at.rows)
-        return;
-    if (a->mode == MODE_KEYS)
-        draw_keys(a, c, at);
-    else if (a->mode == MODE_INSPECT)
-        inspect_draw(a, c, at);
-    else if (list)
-        popup_draw(list, c, at);
-    if (list && a->mode != MODE_PICKER) {       /* the cursor stays where one types */
-        c->cursor_row = row;
-        c->cursor_col = col;
-    }
-}
-
 static void draw_all(struct app *a, struct cells *c)
 {
     int input = input_rows(a, c), status = has_status(a, c), free_rows = c->rows - input - status;
-    int queue = a->bare ? 0 : least(least(a->queue.n, is_tiny(c) ? 0 : QUEUE_ROWS), free_rows - 1);
+    int queue = a->bare ? 0 : least(least(a->queue.n, view_is_tiny(c) ? 0 : QUEUE_ROWS), free_rows - 1);
     int progress = shows_progress(a) ? least(PROGRESS_ROWS, free_rows - queue - 2) : 0;
     queue = most(queue, 0);
     progress = most(progress, 0);
-    int legend = a->heat != HEAT_NONE && !a->bare && !is_tiny(c) && free_rows - queue - progress > 2;
+    int legend = a->heat != HEAT_NONE && !a->bare && !view_is_tiny(c) && free_rows - queue - progress > 2;
     int rows = free_rows - queue - progress - legend;
     bool beside = a->panel && !a->bare && c->cols >= PANEL_MIN_SCREEN;
     struct area text = {0, 0, rows, beside ? c->cols - PANEL_COLUMNS - 1 : c->cols};
@@ -320,9 +207,8 @@ static void draw_all(struct app *a, struct cells *c)
     a->at_input = (struct area){c->rows - input, 0, input, c->cols};
     if (a->chat)
         inspect_tint(a);
-    pane_cover(a->pane, a->mode == MODE_INSPECT ? INSPECT_ROWS : 0);
-    int above = rows_above(a, rows);
-    pane_cover(a->pane, above);
+    int covered = cover_rows(a, rows);
+    pane_cover(a->pane, covered);
     pane_measure(a->pane, options_int(a->o, OPT_width));
     pane_draw(a->pane, c, text);
     if (starts(a) && !pane_n(a->pane))
@@ -336,10 +222,7 @@ static void draw_all(struct app *a, struct cells *c)
     draw_queue(a, c, (struct area){rows + progress + legend, 0, queue, c->cols});
     if (status)
         draw_status(a, c, (struct area){c->rows - input - 1, 0, 1, c->cols});
-    draw_input(a, c, a->at_input);
-    if (a->mode == MODE_PICKER && !a->approve.on)
-        picker_draw_preview(&a->picker, c, (struct area){0, 0, rows - above, text.cols});
-    draw_above(a, c, (struct area){rows - above, 0, above, text.cols});
+    draw_windows(a, c, text, covered);
 }
 
 void view_draw(struct app *a, struct cells *c)
@@ -362,22 +245,15 @@ void view_title(struct app *a, struct buf *out)
     buf_addf(out, " · %s", a->chat ? phase_name(&a->phase) : "opening");
 }
 
-static bool inside(struct area at, int row, int col)
+bool view_has(struct area at, int row, int col)
 {
     return row >= at.row && row < at.row + at.rows && col >= at.col && col < at.col + at.cols;
 }
 
-void view_click(struct app *a, int row, int col)
+bool view_click_fold(struct app *a, int row, int col)
 {
-    int item;
-    size_t byte;
-    bool reads = (a->mode == MODE_INPUT && !input_popup(a)) || a->mode == MODE_VIEW;
-    if (a->approve.on)
-        return;
-    if (reads && inside(a->at_pane, row, col) && (item = pane_fold_at(a->pane, row - a->at_pane.row)) >= 0)
+    int item = view_has(a->at_pane, row, col) ? pane_fold_at(a->pane, row - a->at_pane.row) : -1;
+    if (item >= 0)
         pane_toggle_fold(a->pane, item);
-    else if (a->mode == MODE_INPUT && inside(a->at_input, row, col))
-        editor_click(a->editor, row - a->at_input.row, col - a->at_input.col);
-    else if (a->mode == MODE_VIEW && inside(a->at_pane, row, col) && pane_at(a->pane, row - a->at_pane.row, col - a->at_pane.col, &item, &byte))
-        pane_choose(a->pane, item);
+    return item >= 0;
 }
