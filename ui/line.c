@@ -496,9 +496,28 @@ static void put_back(struct line *l, const struct buf *text)
 static void say_again(struct line *l, const struct buf *text)
 {
     struct buf told = {0};
-    buf_addf(&told, "it was: %s\nwhat is typed next takes its place\n", buf_str(text));
+    buf_addf(&told, "it was: %s\n%s", buf_str(text), chat_edited(l->chat) < 0 ? "what is typed next takes its place\n" : "");
     turn_say(&l->turn, told.data);
     buf_free(&told);
+}
+
+/* Of an earlier message that is being edited: what sending it does. */
+static void tell_edit(struct line *l)
+{
+    struct buf told = {0};
+    int message = chat_edited(l->chat), behind = chat_n_messages(l->chat) - message - 1;
+    if (message >= 0)
+        buf_addf(&told, "what is sent now takes the place of that message%s; an empty line leaves all as it is\n",
+                 behind > 1 ? " and of those behind it" : behind ? " and of the one behind it" : "");
+    turn_say(&l->turn, buf_str(&told));
+    buf_free(&told);
+}
+
+static void leave_edit(struct line *l)
+{
+    if (chat_edited(l->chat) >= 0)
+        turn_say(&l->turn, "nothing was changed\n");
+    chat_edit_end(l->chat);
 }
 
 /* Where one is in the conversation: the last message and its answer. */
@@ -576,6 +595,8 @@ static bool take_message(struct line *l, const char *typed)
         turn_say(&l->turn, "the clipboard needs the full screen; /copy FILE writes a file\n");
     else if (out.len)
         turn_say(&l->turn, out.data);
+    if (r == COMMAND_EDIT)
+        tell_edit(l);
     if (r == COMMAND_MOVED)
         show_end(l);
     buf_free(&out);
@@ -685,9 +706,13 @@ int line_run(struct options *o)
         l.interrupted = false;
         if (!read_message(&l, &text)) {
             on = l.interrupted && !l.hung_up && !interrupt_ending();
+            if (on)
+                leave_edit(&l);
         } else if (text.len) {
             remember(&l, text.data);
             on = take_message(&l, text.data) && !interrupt_ending();
+        } else {
+            leave_edit(&l);
         }
     }
     if (l.turn.dead)

@@ -164,6 +164,7 @@ bool chat_submit(struct chat *c, const char *text, size_t n, struct err *e)
     unicode_replace(&clean, text, n);
     bool ok = read_files(c, &clean, &files, e);
     if (ok) {
+        c->edit.replaced = tree_replace(c);
         keep_system(c);
         struct entry *m = transcript_add(&c->t, ROLE_USER, buf_str(&clean), clean.len);
         for (int i = 0; i < files.n; i++)
@@ -244,6 +245,7 @@ bool chat_new(struct chat *c, struct err *e)
     if (!chat_can_leave(c, e))
         return false;
     transcript_clear(&c->t);
+    c->edit = (struct edit){0};
     attach_free(&c->attached);
     session_close(c->session);
     c->session = NULL;

@@ -125,8 +125,13 @@ bool chat_new(struct chat *c, struct err *e);           /* an empty conversation
 /* --- the tree: going back loses nothing; what is not on the shown path stays beside it --- */
 bool chat_undo(struct chat *c, struct buf *taken_back, struct err *e);  /* the last message and its answer leave the path */
 bool chat_redo(struct chat *c, struct err *e);          /* back down the way that was shown last */
-/* The path ends before user message `i` (index of chat_message()); its text, for an editor.  The next submit makes a sibling. */
+/* Marks user message `i` (index of chat_message()); its text, for an editor.  Nothing else changes until the next submit: what it
+ * says stands beside that message, which leaves the path with all that follows.  Another path or another turn ends the mark; a
+ * submit that nothing came of brings path and mark back. */
 bool chat_edit(struct chat *c, int i, struct buf *text, struct err *e);
+int  chat_edited(const struct chat *c);                 /* the marked message, or -1 */
+void chat_edit_end(struct chat *c);                     /* nothing is marked any more */
+bool chat_cut(struct chat *c, int i, struct err *e);    /* message i and what follows leave the path */
 /* How many stand beside message i, itself counted; which one it is, from 0. */
 int  chat_siblings(const struct chat *c, int i, int *which);
 /* The path goes through that one, and on as it was shown last. */

@@ -12,7 +12,7 @@ enum command_result {
     COMMAND_DONE,               /* done or refused; `out` says what */
     COMMAND_MOVED,              /* likewise, and another path is shown now */
     COMMAND_TURN,               /* the model answers now */
-    COMMAND_EDIT,               /* `out` is text for the input: as it would have to be typed; another path may be shown */
+    COMMAND_EDIT,               /* `out` is text for the input: as it would have to be typed; chat_edited() if it is an earlier message */
     COMMAND_COPY,               /* `out` is text for the clipboard */
     COMMAND_SCREEN,             /* for the front end to do: *message is the command's name, `out` its argument */
     COMMAND_QUIT,

@@ -275,6 +275,7 @@ bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e
         return false;
     }
     transcript_free(&c->t);
+    c->edit = (struct edit){0};
     session_close(c->session);
     c->t = t;
     c->session = s;
@@ -292,6 +293,7 @@ static bool fork_of(struct chat *c, const char *name, struct buf *note, struct e
         return false;
     }
     transcript_free(&c->t);
+    c->edit = (struct edit){0};
     c->t = t;
     c->session = fresh_session(c, NULL, e);
     if (!c->session) {

@@ -367,7 +367,7 @@ void round_turn(struct chat *c)
     c->live = (struct turn_stats){0};
     c->turn_start = c->t.n;
     c->ahead_print = 0;
-    c->interrupted = c->warned = false;
+    c->interrupted = c->warned = c->edit.on = false;
     c->after_first = 0;
     c->start_ns = clock_ns();
     if (c->ready)

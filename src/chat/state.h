@@ -48,6 +48,13 @@ struct compacting {
     bool told;                          /* that the context is nearly full */
 };
 
+/* A message that is being written anew; numbers of entries. */
+struct edit {
+    bool on;
+    int  message, end;                  /* it, and what the path ended with when it was marked */
+    bool replaced;                      /* the turn's message took its place */
+};
+
 struct chat {
     struct options   *o;
     struct chat_front front;
@@ -73,6 +80,7 @@ struct chat {
 
     struct compacting compact;
     struct attached attached;           /* files of the next message that it does not name itself */
+    struct edit     edit;
 
     enum state    state;
     struct prompt prompt;
@@ -134,7 +142,9 @@ void calls_kill(struct chat *c);                        /* ends it at once, and 
 /* ahead.c */
 void ahead_step(struct chat *c);                        /* what the next prompt begins with goes to the engine, if it has changed */
 
-/* tree.c: the turn's message has no answer; its text for the front end (in its arena), NULL if older answers are back */
+/* tree.c */
+bool tree_replace(struct chat *c);                      /* a message that is being edited leaves the path, with what follows; false: none is */
+/* The turn's message has no answer; its text for the front end (in its arena), NULL if older answers are back. */
 const char *tree_take_back(struct chat *c);
 
 /* compact.c */

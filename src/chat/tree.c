@@ -40,6 +40,38 @@ bool chat_edit(struct chat *c, int i, struct buf *text, struct err *e)
     if (i < 0 || i >= c->t.n || !is_user(c->t.entries[i]) || c->t.entries[i]->summary)
         return err_set(e, "there is no such message of yours");
     buf_add(text, c->t.entries[i]->m.content.p, c->t.entries[i]->m.content.n);
+    c->edit = (struct edit){.on = true, .message = c->t.entries[i]->number, .end = c->t.entries[c->t.n - 1]->number};
+    return true;
+}
+
+/* The path may have changed since. */
+int chat_edited(const struct chat *c)
+{
+    if (!c->edit.on || !c->t.n || c->t.entries[c->t.n - 1]->number != c->edit.end)
+        return -1;
+    const struct entry *m = c->t.all[c->edit.message];
+    return transcript_on_path(&c->t, m) ? m->depth : -1;
+}
+
+void chat_edit_end(struct chat *c)
+{
+    c->edit.on = false;
+}
+
+bool tree_replace(struct chat *c)
+{
+    int i = chat_edited(c);
+    if (i >= 0)
+        keep_cut(c, i);
+    return i >= 0;
+}
+
+bool chat_cut(struct chat *c, int i, struct err *e)
+{
+    if (!chat_usable(c, e))
+        return false;
+    if (i < 0 || i >= c->t.n)
+        return err_set(e, "there is no message %d", i);
     keep_cut(c, i);
     return true;
 }
@@ -106,5 +138,9 @@ const char *tree_take_back(struct chat *c)
         return NULL;
     const char *text = arena_strndup(&c->out.lists[c->out.in].mem, m->m.content.p, m->m.content.n);
     keep_forget(c);
+    if (c->edit.replaced) {             /* what it was to replace is there again, and it may still */
+        keep_go(c, c->t.all[c->edit.end]);
+        c->edit.on = true;
+    }
     return text;
 }

@@ -43,11 +43,14 @@ type '\003'
 seen "... and stops again" "[stopped]"
 seen "... with its figures" " ctx "
 type '/edit 2\r'
-seen "/edit puts a message into the input" "> five"
-type '\003/redo\r'
-seen "... and nothing is lost" "back: five"
-type '/redo\r'
-seen "... of what followed" "back: seven"
+seen "/edit says what the message would take the place of" "that message and of those behind it"
+seen "... and puts it into the input" "> five"
+type '\003'
+seen "... Ctrl-C leaves it" "nothing was changed"
+type '/edit 1\r'
+seen "... of the last one, too" "of the one behind it"
+type '\025\r'
+seen "... and so does an empty line" "nothing was changed"
 type '/tree\r'
 seen "the tree is shown" "*  10  "
 type '/save\r'
@@ -121,6 +124,7 @@ type 'e\003'
 seen "... Ctrl-C clears the line" "> "
 type '/edit 1\r'
 seen "... a message that is to be edited is told" "it was: ac"
+seen "... and what will happen" "leaves all as it is"
 type '/keys\r'
 seen "... /keys tells the keys that the terminal has" "Ctrl-U"
 type '/quit\r'

@@ -235,11 +235,11 @@ static void test_command__edit_gives_the_text_back_as_it_must_be_typed(void **st
     answer("Q2\nline two");
     assert_int_equal(run("/edit"), COMMAND_EDIT);
     assert_string_equal(out.data, "Q2\nline two");
-    assert_int_equal(chat_n_messages(c), 2);
-    run("/redo");
+    assert_int_equal(chat_edited(c), 2);
     assert_int_equal(run("/edit 2"), COMMAND_EDIT);
     assert_string_equal(out.data, "//etc");
-    assert_int_equal(chat_n_messages(c), 0);
+    assert_int_equal(chat_edited(c), 0);
+    assert_int_equal(chat_n_messages(c), 4);
     struct buf typed = {0};
     buf_adds(&typed, out.data);
     assert_int_equal(command_run(c, o, typed.data, &text, &out), COMMAND_MESSAGE);

@@ -154,12 +154,117 @@ static void test_stop__esc_twice_clears_the_draft_and_then_offers_earlier_messag
     assert_shows("edit an earlier message");
     stage_key("Enter");
     assert_string_equal(stage_draft(), "First");
-    assert_int_equal(chat_n_messages(stage.chat), 0);
-    stage_pass(1000);
+    assert_int_equal(chat_n_messages(stage.chat), 2);
+    stage_pass(5000);
     stage_say(" again");
     stage_answer();
     assert_shows("> First again");
     assert_shows("<2/2>");
+    stage_end();
+}
+
+static bool is_dim(const char *text)
+{
+    const struct cells *c = &stage.cells;
+    for (int row = 0; row < c->rows; row++)
+        for (int col = 0; col + (int)strlen(text) <= c->cols; col++) {
+            int n = 0;
+            while (text[n] && c->at[row * c->cols + col + n].glyph.text[0] == text[n])
+                n++;
+            if (!text[n])
+                return c->at[row * c->cols + col].look.marks & LOOK_DIM;
+        }
+    fail_msg("\"%s\" is not on the screen", text);
+    return false;
+}
+
+static void say_three(void)
+{
+    open_plain();
+    fake_say("One.");
+    fake_say("Two.");
+    fake_say("Three.");
+    stage_open();
+    stage_say("First");
+    stage_answer();
+    stage_say("Second");
+    stage_answer();
+}
+
+static void test_stop__an_earlier_message_is_replaced_when_another_is_sent(void **state)
+{
+    (void)state;
+    say_three();
+    stage_say("/edit 1");
+    assert_shows("editing, replaces 2 messages");
+    assert_shows("Esc leaves it");
+    assert_false(is_dim("First"));
+    assert_false(is_dim("One."));
+    assert_true(is_dim("Second"));
+    assert_true(is_dim("Two."));
+    stage_say(" thought");
+    stage_answer();
+    assert_shows("Second thought");
+    assert_shows("Three.");
+    assert_hides("Two.");
+    assert_hides("replaces");
+    assert_false(is_dim("Second thought"));
+    stage_end();
+}
+
+static void test_stop__an_edit_is_left_and_all_is_as_it_was(void **state)
+{
+    static const char *const leaves[] = {"Esc", "Ctrl-C", "Ctrl-U Enter", "Ctrl-E Ctrl-U Enter"};
+    (void)state;
+    for (size_t i = 0; i < sizeof leaves / sizeof *leaves; i++) {
+        say_three();
+        stage_type("a draft");
+        stage_key("Alt-V");
+        stage_keys("( ( e");
+        assert_string_equal(stage_draft(), "First");
+        assert_shows("replaces 4 messages");
+        stage_pass(1000);
+        stage_keys(leaves[i]);
+        assert_shows("nothing was changed");
+        assert_hides("replaces");
+        assert_string_equal(stage_draft(), "a draft");
+        assert_int_equal(chat_n_messages(stage.chat), 4);
+        assert_int_equal(chat_edited(stage.chat), -1);
+        assert_false(is_dim("Two."));
+        stage_key("Enter");
+        stage_answer();
+        assert_shows("Two.");
+        assert_shows("Three.");
+        assert_int_equal(chat_n_messages(stage.chat), 6);
+        stage_end();
+    }
+}
+
+/* Nothing came of it: the old path is there, and the message can be sent again in its place. */
+static void test_stop__an_edit_that_got_no_answer_goes_back_to_the_draft(void **state)
+{
+    (void)state;
+    open_plain();
+    fake_say("One.");
+    fake_end("", FINISH_LENGTH, true);
+    fake_say("Two.");
+    stage_open();
+    stage_say("First");
+    stage_answer();
+    stage_say("/edit");
+    stage_say(" anew");
+    stage_pass(100);
+    assert_true(chat_busy(stage.chat));
+    stage_key("Ctrl-C");
+    stage_answer();
+    assert_string_equal(stage_draft(), "First anew");
+    assert_shows("One.");
+    assert_true(is_dim("One."));
+    stage_key("Enter");
+    stage_answer();
+    assert_shows("Two.");
+    assert_hides("One.");
+    assert_int_equal(chat_n_messages(stage.chat), 2);
     stage_end();
 }
 
@@ -634,6 +739,9 @@ int main(void)
         cmocka_unit_test(test_stop__a_message_waiting_for_the_model_comes_back),
         cmocka_unit_test(test_stop__ctrl_d_deletes_and_leaves_only_from_an_empty_draft),
         cmocka_unit_test(test_stop__esc_twice_clears_the_draft_and_then_offers_earlier_messages),
+        cmocka_unit_test(test_stop__an_earlier_message_is_replaced_when_another_is_sent),
+        cmocka_unit_test(test_stop__an_edit_is_left_and_all_is_as_it_was),
+        cmocka_unit_test(test_stop__an_edit_that_got_no_answer_goes_back_to_the_draft),
         cmocka_unit_test(test_stop__windows_close_before_anything_stops),
         cmocka_unit_test(test_stop__what_is_typed_meanwhile_is_sent_in_order),
         cmocka_unit_test(test_stop__after_a_stop_the_queue_waits_for_enter),

@@ -170,13 +170,49 @@ static void test_tree__an_edited_message_stands_beside_the_old_one(void **state)
     assert_false(chat_edit(c, 4, &text, &e));
     assert_true(chat_edit(c, 0, &text, &e));
     assert_string_equal(text.data, "Q1");
-    assert_string_equal(path(), "");
+    assert_int_equal(chat_edited(c), 0);
+    assert_string_equal(path(), "Q1 A1 Q2 A2");
     ask("Q1b", "A1b");
+    assert_int_equal(chat_edited(c), -1);
+    assert_string_equal(path(), "Q1b A1b");
     assert_int_equal(chat_siblings(c, 0, &which), 2);
     assert_int_equal(which, 1);
     assert_true(chat_show_sibling(c, 0, 0, &e));
     assert_string_equal(path(), "Q1 A1 Q2 A2");
     buf_free(&text);
+}
+
+static void test_tree__a_message_that_is_edited_stays_until_another_is_sent(void **state)
+{
+    struct err e = {0};
+    struct buf text = {0}, before = {0}, after = {0};
+    (void)state;
+    chat_close(c);
+    open_chat(true);
+    ask("Q1", "A1");
+    ask("Q2", "A2");
+    assert_true(buf_read_file(&before, chat_saved_as(c), 1 << 20, &e));
+    assert_true(chat_edit(c, 0, &text, &e));
+    assert_true(buf_read_file(&after, chat_saved_as(c), 1 << 20, &e));
+    assert_string_equal(after.data, before.data);       /* on disk, too */
+    chat_edit_end(c);
+    assert_int_equal(chat_edited(c), -1);
+    ask("Q3", "A3");
+    assert_string_equal(path(), "Q1 A1 Q2 A2 Q3 A3");
+    assert_true(chat_edit(c, 2, &text, &e));
+    assert_true(chat_undo(c, &text, &e));               /* another path: nothing is marked on it */
+    assert_int_equal(chat_edited(c), -1);
+    ask("Q4", "A4");
+    assert_string_equal(path(), "Q1 A1 Q2 A2 Q4 A4");
+    assert_true(chat_edit(c, 2, &text, &e));
+    again("A4b");                       /* another turn */
+    assert_int_equal(chat_edited(c), -1);
+    assert_true(chat_edit(c, 4, &text, &e));
+    assert_true(chat_new(c, &e));
+    assert_int_equal(chat_edited(c), -1);
+    buf_free(&text);
+    buf_free(&before);
+    buf_free(&after);
 }
 
 static void test_tree__nodes_tell_their_parents_and_whether_they_are_shown(void **state)
@@ -223,9 +259,10 @@ static void test_tree__a_message_that_got_no_answer_leaves_no_trace(void **state
         step();
     chat_interrupt(c);
     wait_for_the_end();
-    assert_string_equal(path(), "");
-    assert_true(chat_redo(c, &e));      /* as before the edit */
-    assert_string_equal(path(), "Q1 A1");
+    assert_string_equal(taken_back, "Q3");
+    assert_string_equal(path(), "Q1 A1");               /* as before it was sent */
+    assert_int_equal(chat_edited(c), 0);
+    assert_int_equal(chat_n_nodes(c), 2);
     buf_free(&text);
 }
 
@@ -447,6 +484,7 @@ int main(void)
         TEST(a_switch_goes_back_to_where_one_was),
         TEST(undo_and_redo_lose_nothing),
         TEST(an_edited_message_stands_beside_the_old_one),
+        TEST(a_message_that_is_edited_stays_until_another_is_sent),
         TEST(nodes_tell_their_parents_and_whether_they_are_shown),
         TEST(a_message_that_got_no_answer_leaves_no_trace),
         TEST(another_answer_that_got_no_word_brings_the_old_one_back),

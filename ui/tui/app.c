@@ -66,6 +66,7 @@ void app_close(struct app *a)
     buf_free(&a->cost);
     free(a->unsent);
     free(a->steer);
+    free(a->set_aside);
 }
 
 bool app_busy(const struct app *a)
@@ -116,26 +117,6 @@ void app_began(struct app *a, bool ok, const struct err *e)
     steps_begin(&a->steps);
     pane_to_end(a->pane);
     a->quit_until = 0;
-}
-
-void app_edit(struct app *a, int message)
-{
-    struct buf text = {0}, draft = {0};
-    struct err e = {0};
-    if (!chat_edit(a->chat, message, &text, &e)) {
-        app_hint(a, "%s", e.msg);
-    } else {
-        editor_text(a->editor, &draft);
-        if (draft.len)
-            input_remember(a, draft.data);
-        window_open(a, WINDOW_input);
-        editor_set(a->editor, buf_str(&text));
-        app_changed(a);
-        pane_to_end(a->pane);
-        app_hint(a, "what was there stays beside the path; /redo goes back");
-    }
-    buf_free(&text);
-    buf_free(&draft);
 }
 
 void app_count_context(struct app *a)

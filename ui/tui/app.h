@@ -10,7 +10,8 @@
  *   phase       what the model does just now               summary  what status line and panel are told
  *   select      marks, lines to copy                   keyhelp     the list of keys, and what they send
  *   paste       pastes; large ones ask
- *   queue, unsent   messages that wait; over the end of the program */
+ *   queue, unsent   messages that wait; over the end of the program
+ *   revise      an earlier message comes into the input */
 #ifndef Q35_UI_TUI_APP_H
 #define Q35_UI_TUI_APP_H
 
@@ -102,6 +103,7 @@ struct app {
     int64_t quit_until, escape_ms;      /* a second Ctrl-C leaves until then; when the last Esc came */
     char   *unsent;                     /* the conversation whose file has what was restored, or NULL */
     char   *steer;                      /* sent as soon as the answer has stopped */
+    char   *set_aside;                  /* the draft that an earlier message has taken the place of, or NULL */
     struct buf fatal;                   /* why the model has ended */
     struct buf paste;                   /* what came of it so far */
     struct buf pasted;                  /* what the question is about */
@@ -137,7 +139,6 @@ void app_began(struct app *a, bool ok, const struct err *e);
 struct editor *app_focus(struct app *a);                /* what is typed into, or NULL */
 void app_pick(struct app *a, enum picker_kind kind);    /* opens that list */
 void app_find(struct app *a, const char *words);        /* opens the list of sessions in which all of them were said */
-void app_edit(struct app *a, int message);              /* a message of the user comes into the input; sent, it stands beside the old one */
 
 /* --- input.c --- */
 void input_take(struct app *a, const char *text);       /* what was typed: a command, or a message to send or to queue */
@@ -148,6 +149,11 @@ struct popup *input_popup(const struct app *a);         /* what completes the wo
 bool input_decide(struct app *a, bool take);             /* about a summary that waits; false: none does */
 void input_keep(struct app *a);                         /* what is not sent, over the end of the program */
 void input_restore(struct app *a);                      /* that, of the conversation that was loaded */
+
+/* --- revise.c: a message of the user comes into the input; sent, it stands beside the old one --- */
+void revise_begin(struct app *a, int message);
+void revise_show(struct app *a);                        /* what it would take the place of is in view */
+bool revise_end(struct app *a);                         /* all is as it was; false: it was so already */
 
 /* --- keyhelp.c --- */
 void keyhelp_test(struct app *a);                       /* from now on keys are only told */

@@ -384,15 +384,13 @@ static int user_after(const struct app *a, int message)
 /* Leaves what follows the turn of this message beside the path. */
 static bool end_path_behind(struct app *a, int message)
 {
-    struct buf unused = {0};
     struct err e = {0};
     int next = user_after(a, message);
-    bool ok = next < 0 || chat_edit(a->chat, next, &unused, &e);
+    bool ok = next < 0 || chat_cut(a->chat, next, &e);
     if (!ok)
         app_hint(a, "%s", e.msg);
     else
         app_changed(a);
-    buf_free(&unused);
     return ok;
 }
 
@@ -402,7 +400,7 @@ void act_edit_message(struct app *a)
     while (message >= 0 && !is_user(a, message))
         message--;
     if (message >= 0)
-        app_edit(a, message);
+        revise_begin(a, message);
 }
 
 void act_regenerate(struct app *a)

@@ -61,6 +61,16 @@ static struct cell *clip(const struct cells *c, struct area a, int row, int *fro
     return there ? c->at + (size_t)(a.row + row) * c->cols : NULL;
 }
 
+void cells_mark(struct cells *c, struct area a, uint8_t marks)
+{
+    for (int r = 0; r < a.rows; r++) {
+        int from, to;
+        struct cell *row = clip(c, a, r, &from, &to);
+        for (int col = from; row && col < to; col++)
+            row[col].look.marks |= marks;
+    }
+}
+
 void cells_blank(struct cells *c, struct area a, struct look look)
 {
     int first = a.row < 0 ? -a.row : 0, last = a.row + a.rows < c->rows ? a.rows : c->rows - a.row;

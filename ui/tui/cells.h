@@ -31,6 +31,7 @@ void cells_blank(struct cells *c, struct area a, struct look look);
  * half of one would be a blank.  Returns the column behind what was put, at most the area's last one plus 1. */
 int  cells_put(struct cells *c, struct area a, int row, int col, struct look look, const char *text, size_t n);
 int  cells_puts(struct cells *c, struct area a, int row, int col, struct look look, const char *text);
+void cells_mark(struct cells *c, struct area a, uint8_t marks);         /* on top of the looks that are there */
 struct area cells_all(const struct cells *c);
 /* As text: a line per row, trailing blanks cut.  With looks, a line of letters below each row that has any look but plain
  * text: the first letter of the style (upper case when marked), '.' for plain. */

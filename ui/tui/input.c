@@ -191,7 +191,7 @@ static void take_result(struct app *a, enum command_result r, const char *messag
     case COMMAND_EDIT:
         editor_set(a->editor, buf_str(out));
         app_edited(a);
-        pane_to_end(a->pane);
+        revise_show(a);
         break;
     case COMMAND_COPY:
         browse_copy(a, out, "answer");
@@ -309,7 +309,7 @@ bool input_decide(struct app *a, bool take)
 void act_go_on(struct app *a)
 {
     struct err e = {0};
-    if (app_busy(a) || input_decide(a, true))
+    if (app_busy(a) || input_decide(a, true) || revise_end(a))
         return;
     if (a->queue.n) {
         a->queue.held = false;

@@ -26,6 +26,7 @@ struct pane {
     int chosen, opened;         /* opened: by the last pane_toggle(); -1: none */
     bool walks;                 /* the next pane_toggle() goes up from there */
     int hinted;                 /* the item whose line names the key; -1: none */
+    int faded;                  /* from that message on rows are dim; -1: none */
     struct { int item; size_t at, n; } selected;
     struct search search;
 };
@@ -39,7 +40,7 @@ struct pane *pane_open(void)
     struct pane *p = memory_zeroed(1, sizeof *p);
     p->area = (struct area){0, 0, 24, 80};
     p->items.view = (struct item_view){.columns = 80, .measure = 80, .rows = 24};
-    p->hinted = -1;
+    p->hinted = p->faded = -1;
     pane_reset(p);
     return p;
 }
@@ -289,6 +290,13 @@ static void draw_row(struct pane *p, struct spot s, struct cells *c, struct area
         over.n = p->selected.n;
     }
     item_draw(it, s.row - gap, &over, c, a, at_row);
+    if (p->faded >= 0 && it->message >= p->faded)
+        cells_mark(c, (struct area){a.row + at_row, a.col, 1, a.cols}, LOOK_DIM);
+}
+
+void pane_fade(struct pane *p, int message)
+{
+    p->faded = message;
 }
 
 static int next_fold(struct pane *p, int first);

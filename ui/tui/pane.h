@@ -67,6 +67,7 @@ int  pane_fold_at(struct pane *p, int row);             /* whose line stands in 
 void pane_toggle_fold(struct pane *p, int item);
 bool pane_folds(struct pane *p, int item);              /* it has something to open or to close */
 void pane_raw(struct pane *p, bool raw);                /* answers as source */
+void pane_fade(struct pane *p, int message);            /* what belongs to it and to later ones is shown dim; -1: nothing is */
 void pane_bars(struct pane *p, bool bars);              /* "| " before what was thought: no look tells it from an answer */
 void pane_tables(struct pane *p, enum table_shape shape);
 void pane_measure(struct pane *p, int columns);         /* running text has at most so many columns (20 at least); 0: all of them */

@@ -99,7 +99,7 @@ bool picker_sessions(struct picker *p, const struct chat *c, const char *find, i
 
 void picker_messages(struct picker *p, const struct chat *c)
 {
-    begin(p, PICK_MESSAGE, "edit an earlier message", "Enter takes it into the input; what was there stays beside it  Esc closes");
+    begin(p, PICK_MESSAGE, "edit an earlier message", "Enter takes it into the input; sent, it stands beside this one  Esc closes");
     p->popup.empty = "no message of that kind";
     for (int i = chat_n_messages(c) - 1; i >= 0; i--) {
         struct chat_message m = chat_message(c, i);
@@ -376,7 +376,7 @@ void act_picker_take(struct app *a)
     else if (p->kind == PICK_SESSION)
         load(a, p->names[row]);
     else if (p->kind == PICK_MESSAGE)
-        app_edit(a, p->ids[row]);
+        revise_begin(a, p->ids[row]);
     else if (chat_go(a->chat, p->ids[row], &e))
         feed_sync(&a->feed);
     else

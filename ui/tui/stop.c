@@ -31,6 +31,8 @@ void act_interrupt(struct app *a)
         return;
     if (app_busy(a)) {
         stop_turn(a);
+    } else if (revise_end(a)) {
+        return;
     } else if (!editor_empty(a->editor)) {
         clear_draft(a);
     } else if (a->ms < a->quit_until) {
@@ -49,6 +51,8 @@ void act_escape(struct app *a)
         return;
     if (app_busy(a)) {
         stop_turn(a);
+    } else if (revise_end(a)) {
+        a->escape_ms = 0;
     } else if (!again) {
         a->escape_ms = a->ms;
     } else {

@@ -17,15 +17,20 @@ static const char *hint(struct app *a)
         return a->phase.kind == PHASE_THINKING ? "Alt-T answer now, ^C stop\t^C stop" : "^C stop\t^C";
     if (chat_proposes(a->chat, NULL))
         return "Enter takes it, Esc leaves it\tEnter takes it";
+    if (chat_edited(a->chat) >= 0)
+        return "Enter replaces what is dim, Esc leaves it\tEsc leaves it";
     return a->queue.held ? "Enter sends what waits\tEnter sends" : a->phase.kind == PHASE_DEAD ? "/export, /quit" : "F1 keys";
 }
 
 static const char *state(struct app *a)
 {
     const struct window *w = window_at(window_active(a));
+    int n = chat_n_messages(a->chat) - chat_edited(a->chat);
     if (w->state && w->state(a, a->state, sizeof a->state))
         return a->state;
-    if (a->phase.kind == PHASE_CALLING && !a->phase.asking && !a->phase.stopping)
+    if (chat_edited(a->chat) >= 0)
+        snprintf(a->state, sizeof a->state, "editing, replaces %d message%s", n, n == 1 ? "" : "s");
+    else if (a->phase.kind == PHASE_CALLING && !a->phase.asking && !a->phase.stopping)
         snprintf(a->state, sizeof a->state, "running %s", a->phase.tool);
     else
         snprintf(a->state, sizeof a->state, "%s", phase_name(&a->phase));

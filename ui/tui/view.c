@@ -210,6 +210,7 @@ static void draw_all(struct app *a, struct cells *c)
     int covered = cover_rows(a, rows);
     pane_cover(a->pane, covered);
     pane_measure(a->pane, options_int(a->o, OPT_width));
+    pane_fade(a->pane, a->chat ? chat_edited(a->chat) : -1);
     pane_draw(a->pane, c, text);
     if (starts(a) && !pane_n(a->pane))
         draw_welcome(a, c, text);
