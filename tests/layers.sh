@@ -20,7 +20,7 @@ src/chat     base/|text/|engine/engine.h|chat/|config/
 src/fetch    base/|fetch/|config/
 src/prepare  base/|model/|backend/|kernels/tensor.h|kernels/cpu/vec.h|engine/engine.h|engine/memplan.h|chat/place.h|fetch/|prepare/|config/
 src/debug    base/|text/|model/|backend/|engine/|debug/|config/
-src/bench    base/|kernels/|model/|backend/|engine/|bench/|config/
+src/bench    base/|text/|kernels/|model/|backend/|engine/|bench/|config/
 ui           base/|chat/|debug/|bench/|prepare/|ui/|config/
 RULES
 

@@ -1,5 +1,11 @@
 /* `q35chat bench ...`. */
+#include <stdio.h>
+#include <unistd.h>
+
 #include "bench/run.h"
+#include "prepare/models.h"
+#include "ui/exits.h"
+#include "ui/interrupt.h"
 #include "ui/subcommand.h"
 
 static struct bench_options options(const struct args *a)
@@ -13,22 +19,66 @@ static struct bench_options options(const struct args *a)
     };
 }
 
+static int run(const struct args *a, struct bench_options *o, int (*fn)(const struct bench_options *o))
+{
+    struct buf line = {0};
+    args_line(a, &line);
+    o->arguments = buf_str(&line);
+    int status = fn(o);
+    buf_free(&line);
+    return status;
+}
+
 static int measure(const struct args *a, int (*fn)(const struct bench_options *o))
 {
     struct bench_options o = options(a);
-    struct buf line = {0};
-    if (!o.synthetic == !o.model_dir)
-        return args_refuse(a, "needs one of --synthetic NAME and --model DIR");
-    args_line(a, &line);
-    o.arguments = buf_str(&line);
-    int status = fn(&o);
-    buf_free(&line);
-    return status;
+    return !o.synthetic == !o.model_dir ? args_refuse(a, "needs one of --synthetic NAME and --model DIR") : run(a, &o, fn);
 }
 
 int run_bench_kernels(const struct args *a) { return measure(a, bench_kernels); }
 int run_bench_sweep(const struct args *a) { return measure(a, bench_sweep); }
 int run_bench_load(const struct args *a) { return measure(a, bench_load); }
+
+/* ---- report */
+
+/* The model that a chat would use.  What is to be said of it, or NULL. */
+static const char *choose_model(struct buf *dir)
+{
+    struct models m;
+    models_find(&m);
+    int i = models_standard(&m);
+    bool demo = i >= 0 && m.items[i].place == MODELS_DEMO;
+    buf_adds(dir, i < 0 ? "" : m.items[i].dir);
+    models_free(&m);
+    return demo ? "the demo model, since no other is on this machine: its figures say little of a large one" : NULL;
+}
+
+/* The signal is not taken: a second one ends the program at once. */
+static bool stopped(void) { return interrupt_signal(); }
+
+int run_bench_report(const struct args *a)
+{
+    struct bench_options o = options(a);
+    struct buf dir = {0};
+    struct err e = {0};
+    if (o.synthetic || o.n_layers || o.n_sms)
+        return args_refuse(a, "measures a model as a chat runs it: --synthetic, --layers and --sms are for the other measurements");
+    if (o.model_dir && !models_resolve(o.model_dir, &dir, &e))
+        return args_refuse(a, "%s", e.msg);
+    if (!o.model_dir)
+        o.model_note = choose_model(&dir);
+    if (!dir.len)
+        return args_refuse(a, "there is no model on this machine, not even the demo: `q35chat model get` fetches one");
+    o.model_dir = buf_str(&dir);
+    o.version = Q35_VERSION;
+    o.stopped = stopped;
+    interrupt_open();
+    if (isatty(2))
+        fprintf(stderr, "Measuring for some minutes.  Ctrl-C ends it with what there is so far.\n");
+    int status = run(a, &o, bench_report);
+    buf_free(&dir);
+    return interrupt_signal() ? EXIT_SIGNAL + interrupt_signal() : status;
+}
 
 int run_bench_write(const struct args *a)
 {

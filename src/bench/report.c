@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "bench/version.h"
 
@@ -21,6 +22,14 @@ static void quote(struct buf *out, const char *s)
     buf_addc(out, '"');
 }
 
+/* As text, what comes now stands apart from the table above it. */
+static void leave_table(struct report *r)
+{
+    if (r->columns && !r->o->json)
+        printf("\n");
+    r->columns = NULL;
+}
+
 void report_fact(struct report *r, const char *key, const char *fmt, ...)
 {
     char text[1024];
@@ -28,24 +37,61 @@ void report_fact(struct report *r, const char *key, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    buf_adds(&r->json, r->n_facts++ ? ", " : "");
-    quote(&r->json, key);
-    buf_adds(&r->json, ": ");
-    quote(&r->json, text);
+    buf_adds(&r->facts, r->facts.len ? ", " : "");
+    quote(&r->facts, key);
+    buf_adds(&r->facts, ": ");
+    quote(&r->facts, text);
+    leave_table(r);
     if (!r->o->json)
         printf("%-10s %s\n", key, text);
 }
+
+void report_note(struct report *r, const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    buf_adds(&r->notes, r->notes.len ? ", " : "");
+    quote(&r->notes, text);
+    leave_table(r);
+    if (!r->o->json)
+        printf("note: %s\n", text);
+}
+
+void report_cut(struct report *r, const char *why)
+{
+    r->cut = true;
+    report_note(r, "%s", why);
+}
+
+/* ---- time */
+
+void report_limit(struct report *r, double s)
+{
+    r->until_ns = s > 0 ? clock_ns() + (int64_t)(s * 1e9) : 0;
+}
+
+bool report_has_time(const struct report *r, double ms)
+{
+    return !r->until_ns || clock_ns() + (int64_t)(ms * 1e6) <= r->until_ns;
+}
+
+bool report_stopped(const struct report *r)
+{
+    return r->o->stopped && r->o->stopped();
+}
+
+/* ---- facts */
 
 void report_open(struct report *r, const char *what, const struct bench_options *o)
 {
     char date[64];
     time_t now = time(NULL);
     struct tm tm;
-    *r = (struct report){.o = o};
+    *r = (struct report){.o = o, .what = what};
     strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", gmtime_r(&now, &tm));
-    buf_adds(&r->json, "{\"bench\": ");
-    quote(&r->json, what);
-    buf_adds(&r->json, ", \"facts\": {");
     report_fact(r, "command", "%s", o->arguments ? o->arguments : what);
     report_fact(r, "commit", "%s", bench_commit);
     report_fact(r, "date", "%s", date);
@@ -67,16 +113,16 @@ void report_device(struct report *r, const struct dev *d)
 static void end_table(struct report *r)
 {
     CHECK(r->at == 0);
-    if (r->n_tables)
-        buf_adds(&r->json, "]}");
+    if (r->tables.len)
+        buf_adds(&r->tables, "]}");
 }
 
 void report_table(struct report *r, const char *name, const struct column *columns, int n_columns)
 {
     end_table(r);
-    buf_adds(&r->json, r->n_tables++ ? ", {\"name\": " : "}, \"tables\": [{\"name\": ");
-    quote(&r->json, name);
-    buf_adds(&r->json, ", \"rows\": [");
+    buf_adds(&r->tables, r->tables.len ? ", {\"name\": " : "{\"name\": ");
+    quote(&r->tables, name);
+    buf_adds(&r->tables, ", \"rows\": [");
     r->columns = columns;
     r->n_columns = n_columns;
     r->n_rows = 0;
@@ -91,9 +137,9 @@ void report_table(struct report *r, const char *name, const struct column *colum
 static const struct column *next_cell(struct report *r)
 {
     const struct column *c = &r->columns[r->at];
-    buf_adds(&r->json, r->at ? ", " : r->n_rows ? ", {" : "{");
-    quote(&r->json, c->key);
-    buf_adds(&r->json, ": ");
+    buf_adds(&r->tables, r->at ? ", " : r->n_rows ? ", {" : "{");
+    quote(&r->tables, c->key);
+    buf_adds(&r->tables, ": ");
     if (!r->o->json && r->at)
         printf("  ");
     return c;
@@ -105,7 +151,7 @@ static void end_cell(struct report *r)
         return;
     r->at = 0;
     r->n_rows++;
-    buf_addc(&r->json, '}');
+    buf_addc(&r->tables, '}');
     if (!r->o->json) {
         printf("\n");
         fflush(stdout);
@@ -115,7 +161,7 @@ static void end_cell(struct report *r)
 void report_text(struct report *r, const char *text)
 {
     const struct column *c = next_cell(r);
-    quote(&r->json, text);
+    quote(&r->tables, text);
     if (!r->o->json)
         printf("%*s", c->width, text);
     end_cell(r);
@@ -125,9 +171,9 @@ void report_number(struct report *r, double x)
 {
     const struct column *c = next_cell(r);
     if (isfinite(x))
-        buf_addf(&r->json, "%.9g", x);
+        buf_addf(&r->tables, "%.9g", x);
     else
-        buf_adds(&r->json, "null");
+        buf_adds(&r->tables, "null");
     if (!r->o->json) {
         if (isfinite(x))
             printf("%*.*f", c->width, c->decimals, x);
@@ -137,24 +183,36 @@ void report_number(struct report *r, double x)
     end_cell(r);
 }
 
+static void write_json(const struct report *r, struct buf *out)
+{
+    buf_adds(out, "{\"bench\": ");
+    quote(out, r->what);
+    buf_addf(out, ", \"complete\": %s, \"facts\": {%s}, \"tables\": [%s], \"notes\": [%s]}\n", r->cut ? "false" : "true",
+             buf_str(&r->facts), buf_str(&r->tables), buf_str(&r->notes));
+}
+
 int report_close(struct report *r, const struct err *failure)
 {
+    struct buf json = {0};
     bool ok = !failure;
     fflush(stdout);
     if (failure)
         log_warn("%s", failure->msg);
     r->at = 0;                          /* a failure may have cut a row */
     end_table(r);
-    buf_adds(&r->json, r->n_tables ? "]}\n" : "}, \"tables\": []}\n");
+    write_json(r, &json);
     if (ok && r->o->json)
-        fputs(buf_str(&r->json), stdout);
+        fputs(buf_str(&json), stdout);
     if (ok && r->o->out_file) {
         FILE *f = fopen(r->o->out_file, "w");
-        ok = f && fputs(buf_str(&r->json), f) >= 0;
+        ok = f && fputs(buf_str(&json), f) >= 0;
         ok = f && !fclose(f) && ok;
         if (!ok)
             log_warn("cannot write %s: %s", r->o->out_file, strerror(errno));
     }
-    buf_free(&r->json);
+    buf_free(&json);
+    buf_free(&r->facts);
+    buf_free(&r->tables);
+    buf_free(&r->notes);
     return fflush(stdout) || !ok;
 }

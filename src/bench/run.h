@@ -9,6 +9,8 @@ struct bench_options {
     const char *synthetic, *model_dir;  /* one of them */
     const char *backend, *kv, *head;
     const char *out_file, *write_dir;
+    const char *version, *model_note;   /* of the program; what is to be said of the model, NULL: nothing */
+    bool (*stopped)(void);              /* NULL: nobody stops it before its end */
     const char *arguments;              /* the command line for the report, without what belongs to this machine alone */
     int  n_layers;                      /* of a synthetic model */
     int  draft;                         /* drafts a step, end to end */
@@ -23,5 +25,6 @@ int bench_kernels(const struct bench_options *o);
 int bench_sweep(const struct bench_options *o);
 int bench_load(const struct bench_options *o);
 int bench_write(const struct bench_options *o);
+int bench_report(const struct bench_options *o);        /* src/bench/whole.c */
 
 #endif

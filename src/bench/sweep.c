@@ -1,26 +1,16 @@
-/* `q35chat bench sweep`: whole steps and whole prompts, over context depth and rows. */
+#include "bench/sweep.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "bench/subject.h"
-#include "model/stepper.h"
 
-enum { CHUNK = 4096, CPU_CHUNK = 256, STEPS = 64, CPU_STEPS = 4, MARGIN = 1024, ANSWER = 256, MAX_DEPTH = STEP_ROWS - 1 };
+enum { CHUNK = 4096, CPU_CHUNK = 256, STEPS = 64, CPU_STEPS = 4, ANSWER = 256, MAX_DEPTH = STEP_ROWS - 1 };
 
 static const int depths[] = {0, 4096, 32768, 131072}, prompts[] = {128, 512, 2048, 8192, 32768, 131072};
 enum { N_DEPTHS = sizeof depths / sizeof *depths, N_PROMPTS = sizeof prompts / sizeof *prompts };
-
-struct sweep {
-    struct subject  s;
-    struct report   r;
-    struct stepper *stepper;            /* NULL on the CPU */
-    int      n_ctx, chunk;
-    int32_t *ids;                       /* [n_ctx] arbitrary */
-    struct err e;
-};
 
 /* ---- decode */
 
@@ -50,31 +40,48 @@ static bool measure_step(struct sweep *w, int rows, int pos, double *ms, double 
     return stepper_measure(w->stepper, rows, pos, STEPS, w->s.o->overlap - 1, ms, distinct, &w->e);
 }
 
-static bool sweep_decode(struct sweep *w)
+/* Whether there is no more to be measured of `what`, which the report then says. */
+static bool ends_here(struct sweep *w, const char *what, double ms)
+{
+    bool stopped = report_stopped(w->r);
+    if (!stopped && report_has_time(w->r, ms))
+        return false;
+    if (!stopped)
+        report_note(w->r, "%s: the rest would have taken too long", what);
+    return true;
+}
+
+bool sweep_decode(struct sweep *w)
 {
     static const struct column columns[] = {
         {"context", "context", 8, 0}, {"rows", "rows", 5, 0}, {"ms", "ms a step", 10, 3}, {"tok_s", "rows/s", 9, 1}, {"experts", "experts", 8, 2},
         {"gb", "GB", 8, 3}, {"gb_s", "GB/s", 7, 0}, {"of_read", "% read", 7, 1}, {"of_one_row", "x one row", 9, 2}, {"byte_ratio", "x bytes", 8, 2},
     };
-    report_table(&w->r, "decode steps without drafts", columns, sizeof columns / sizeof *columns);
+    double took_ms = 0;
+    report_table(w->r, "decode steps without drafts", columns, sizeof columns / sizeof *columns);
     for (int i = 0; i < N_DEPTHS; i++) {
         double one_ms = NAN, one_bytes = NAN;
-        if (depths[i] + MARGIN > w->n_ctx)
+        if (depths[i] + SWEEP_MARGIN > w->n_ctx)
             continue;
         for (int rows = 1; rows <= STEP_ROWS; rows++) {
             double ms, distinct;
             if (w->s.o->rows ? rows != w->s.o->rows : rows > 4 && !(w->s.o->full && rows == STEP_ROWS))
                 continue;
+            if (ends_here(w, "decode steps", took_ms))
+                return true;
+            int64_t start = clock_ns();
             if (!measure_step(w, rows, depths[i], &ms, &distinct))
                 return false;
+            took_ms = clock_ms_since(start);
             double bytes = subject_step_bytes(&w->s, rows, depths[i], distinct), gb_s = bytes / ms * 1e-6;
             if (rows == 1) {
                 one_ms = ms;
                 one_bytes = bytes;
             }
+            w->steps[w->n_steps++] = (struct sweep_step){depths[i], rows, ms, bytes};
             const double cells[] = {depths[i], rows, ms, 1e3 * rows / ms, distinct, bytes * 1e-9, gb_s, 100 * gb_s / w->s.read_gb_s, ms / one_ms, bytes / one_bytes};
             for (size_t c = 0; c < sizeof cells / sizeof *cells; c++)
-                report_number(&w->r, cells[c]);
+                report_number(w->r, cells[c]);
         }
     }
     return true;
@@ -91,27 +98,33 @@ static bool fill_cache(struct sweep *w, int n, bool mtp)
     return m->dev->finish(m->dev, &w->e);
 }
 
-static bool sweep_prefill(struct sweep *w)
+bool sweep_prompts(struct sweep *w)
 {
     static const struct column columns[] = {
         {"tokens", "tokens", 8, 0}, {"ms", "ms", 10, 2}, {"tok_s", "tok/s", 10, 0}, {"ms_mtp", "ms + MTP", 10, 2}, {"tok_s_mtp", "tok/s", 10, 0},
     };
-    report_table(&w->r, "prompts", columns, sizeof columns / sizeof *columns);
+    double took_ms = 0;                 /* by the last row, a token */
+    report_table(w->r, "prompts", columns, sizeof columns / sizeof *columns);
     for (int i = 0; i < N_PROMPTS; i++) {
         int n = prompts[i];
         double ms[2] = {NAN, NAN};
+        int runs = n > 8192 ? 1 : 3;
         if (n > w->n_ctx || (n > 32768 && !w->s.o->full))
             continue;
+        if (ends_here(w, "prompts", took_ms * n * runs))
+            return true;
+        int64_t begin = clock_ns();
         for (int mtp = 0; mtp < (w->s.m.weights.mtp.present ? 2 : 1); mtp++)
-            for (int run = 0; run < (n > 8192 ? 1 : 3); run++) {
+            for (int run = 0; run < runs; run++) {
                 int64_t start = clock_ns();
                 if (!fill_cache(w, n, mtp))
                     return false;
                 ms[mtp] = fmin(isnan(ms[mtp]) ? INFINITY : ms[mtp], clock_ms_since(start));
             }
+        took_ms = clock_ms_since(begin) / n / runs;
         const double cells[] = {n, ms[0], n / ms[0] * 1e3, ms[1], n / ms[1] * 1e3};
         for (size_t c = 0; c < sizeof cells / sizeof *cells; c++)
-            report_number(&w->r, cells[c]);
+            report_number(w->r, cells[c]);
     }
     return true;
 }
@@ -143,7 +156,7 @@ static bool answer(struct sweep *w, int n_prompt, int depth, double *ms, int *n_
     return stepper_end(w->stepper, *n_steps, &w->e) >= 0;
 }
 
-static bool sweep_answers(struct sweep *w)
+bool sweep_answers(struct sweep *w)
 {
     static const struct column columns[] = {
         {"context", "context", 8, 0}, {"drafts", "drafts", 7, 0}, {"tok_s", "tok/s", 9, 1}, {"ms_step", "ms a step", 10, 3},
@@ -151,35 +164,33 @@ static bool sweep_answers(struct sweep *w)
     };
     if (!w->stepper)
         return true;
-    report_table(&w->r, "answers of 256 tokens, greedy", columns, sizeof columns / sizeof *columns);
+    report_table(w->r, "answers of 256 tokens, greedy", columns, sizeof columns / sizeof *columns);
     for (int i = 0; i < N_DEPTHS && depths[i] <= 4096; i++)
         for (int draft = 0; draft <= (w->s.m.weights.mtp.present ? w->s.o->draft : 0); draft++) {
             int n_prompt = depths[i] ? depths[i] : 128, n_tokens, n_steps, n_drafts;
             double ms;
-            if (n_prompt + MARGIN > w->n_ctx)
+            if (n_prompt + SWEEP_MARGIN > w->n_ctx)
                 continue;
             if (!answer(w, n_prompt, draft, &ms, &n_tokens, &n_steps, &n_drafts))
                 return false;
             double steps = n_steps - 1, tokens = n_tokens - 1;
             const double cells[] = {n_prompt, draft, 1e3 * tokens / ms, ms / steps, tokens / steps, n_drafts ? 100 * (tokens - steps) / n_drafts : NAN};
             for (size_t c = 0; c < sizeof cells / sizeof *cells; c++)
-                report_number(&w->r, cells[c]);
+                report_number(w->r, cells[c]);
         }
     return true;
 }
 
-static bool open_sweep(struct sweep *w, const struct bench_options *o)
+bool sweep_open(struct sweep *w, const struct bench_options *o, struct report *r)
 {
-    int deepest = depths[N_DEPTHS - 1] + MARGIN;
+    int deepest = depths[N_DEPTHS - 1] + SWEEP_MARGIN;
     bool cpu = o->backend && !strcmp(o->backend, "cpu");
 #ifndef Q35_CUDA
     cpu = true;
 #endif
-    w->chunk = o->chunk ? o->chunk : cpu ? CPU_CHUNK : CHUNK;
-    w->n_ctx = o->n_ctx ? o->n_ctx : cpu ? 2048 : deepest;
+    *w = (struct sweep){.r = r, .chunk = o->chunk ? o->chunk : cpu ? CPU_CHUNK : CHUNK, .n_ctx = o->n_ctx ? o->n_ctx : cpu ? 2048 : deepest};
     if (!subject_open(&w->s, o, w->n_ctx, w->chunk, STEP_ROWS, &w->e))
         return false;
-    subject_report(&w->s, &w->r);
     const struct model *m = &w->s.m;
     if (subject_fused(&w->s)) {
         int depth = o->full ? MAX_DEPTH : o->draft > 3 ? o->draft : 3;
@@ -194,14 +205,23 @@ static bool open_sweep(struct sweep *w, const struct bench_options *o)
     return true;
 }
 
+void sweep_close(struct sweep *w)
+{
+    stepper_close(w->stepper);
+    subject_close(&w->s);
+    free(w->ids);
+}
+
 int bench_sweep(const struct bench_options *o)
 {
-    struct sweep w = {0};
-    report_open(&w.r, "sweep", o);
-    bool ok = open_sweep(&w, o) && sweep_decode(&w) && sweep_answers(&w) && sweep_prefill(&w);
-    int status = report_close(&w.r, ok ? NULL : &w.e);
-    stepper_close(w.stepper);
-    subject_close(&w.s);
-    free(w.ids);
+    struct sweep w;
+    struct report r;
+    report_open(&r, "sweep", o);
+    bool ok = sweep_open(&w, o, &r);
+    if (ok)
+        subject_report(&w.s, &r);
+    ok = ok && sweep_decode(&w) && sweep_answers(&w) && sweep_prompts(&w);
+    int status = report_close(&r, ok ? NULL : &w.e);
+    sweep_close(&w);
     return status;
 }

@@ -1,0 +1,182 @@
+#include "bench/answers.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "text/template.h"
+
+enum { WAIT_MS = 100 };
+static const double answer_s = 20;      /* of one answer: on a slow machine it is cut */
+
+static const struct prompt {
+    const char *name, *text;
+    int max_tokens;
+} prompts[] = {
+#define PROMPT(name, max_tokens, text) {name, text, max_tokens},
+#include "config/bench_prompts.def"
+};
+enum { N_PROMPTS = sizeof prompts / sizeof *prompts };
+
+struct run {
+    struct report    *r;
+    struct engine    *g;
+    struct tokenizer *tokenizer;
+    struct answers   *sum;
+    int drafted[ENGINE_MAX_DEPTH], accepted[ENGINE_MAX_DEPTH];
+};
+
+/* ---- loading */
+
+/* False when the report was stopped meanwhile, or the model cannot be had: then with the reason. */
+static bool wait_ready(struct run *x, struct err *e)
+{
+    while (!engine_info(x->g)) {
+        if (report_stopped(x->r))
+            return false;
+        engine_wait(x->g, WAIT_MS);
+        struct event_list l = engine_drain(x->g);
+        for (int i = 0; i < l.n; i++)
+            if (l.events[i].kind == EV_FATAL)
+                return err_set(e, "%s", l.events[i].message);
+    }
+    return true;
+}
+
+static void report_engine(struct report *r, const struct engine_info *i)
+{
+    report_fact(r, "model", "%s, %d layers", i->model, i->n_layers);
+    report_fact(r, "formats", "%s", i->formats);
+    report_fact(r, "engine", "%s, context of %d tokens, at most %d drafts a step", i->backend, i->n_ctx, i->draft_depth);
+    report_fact(r, "loading", "%.2f GB in %.1f s, %.2f GB/s", (double)i->weight_bytes * 1e-9, i->load_ms * 1e-3,
+                (double)i->weight_bytes / i->load_ms * 1e-6);
+}
+
+/* ---- an answer */
+
+static bool encode(const struct run *x, const char *text, struct ids *ids, struct err *e)
+{
+    struct message user = {.role = ROLE_USER, .content = text_of(text)};
+    struct conversation c = {.messages = &user, .n_messages = 1, .generation_prompt = true};
+    struct segments s = {0};
+    struct arena a = {0};
+    bool ok = template_render(&c, &s, &a, e) && segments_encode(&s, x->tokenizer, ids, NULL, e);
+    arena_free(&a);
+    return ok;
+}
+
+/* Until its last event.  An answer that takes too long, or that nobody waits for any more, is interrupted. */
+static bool await(struct run *x, uint32_t serial, struct event *done, const char **ended, struct err *e)
+{
+    int64_t start = clock_ns();
+    *ended = NULL;
+    for (;;) {
+        if (!*ended && report_stopped(x->r))
+            *ended = "stopped";
+        if (!*ended && (clock_ms_since(start) > answer_s * 1e3 || !report_has_time(x->r, 0)))
+            *ended = "time";
+        if (*ended)
+            engine_interrupt(x->g, serial);
+        engine_wait(x->g, WAIT_MS);
+        struct event_list l = engine_drain(x->g);
+        for (int i = 0; i < l.n; i++) {
+            if (l.events[i].kind == EV_FATAL)
+                return err_set(e, "%s", l.events[i].message);
+            if (l.events[i].kind == EV_DONE && l.events[i].serial == serial) {
+                *done = l.events[i];
+                return done->finish != FINISH_ERROR || err_set(e, "%s", done->message);
+            }
+        }
+    }
+}
+
+static void tell(struct run *x, const struct prompt *p, const struct turn_stats *t, const char *ended, const struct engine_machine *before)
+{
+    struct engine_machine m;
+    int after_first = t->n_tokens > 1 ? t->n_tokens - 1 : 0, drafted = 0;
+    for (int i = 0; i < ENGINE_MAX_DEPTH; i++) {
+        drafted += t->drafted[i];
+        x->drafted[i] += t->drafted[i];
+        x->accepted[i] += t->accepted[i];
+    }
+    x->sum->n_tokens += t->n_tokens;
+    x->sum->n_steps += t->n_steps;
+    x->sum->n_drafted += drafted;
+    x->sum->n_after_first += after_first;
+    x->sum->decode_ms += t->decode_ms;
+    engine_machine(x->g, &m);
+    report_text(x->r, p->name);
+    report_number(x->r, t->n_prompt);
+    report_number(x->r, t->prefill_ms);
+    report_number(x->r, t->n_tokens);
+    report_number(x->r, after_first && t->decode_ms > 0 ? after_first * 1e3 / t->decode_ms : NAN);
+    report_number(x->r, t->n_steps ? (double)t->n_tokens / t->n_steps : NAN);
+    report_number(x->r, m.joules > before->joules && t->n_tokens ? (m.joules - before->joules) / t->n_tokens : NAN);
+    report_number(x->r, m.celsius ? m.celsius : NAN);
+    report_text(x->r, m.throttled ? m.throttled : "");
+    report_text(x->r, ended);
+}
+
+static bool ask(struct run *x, const struct prompt *p, struct err *e)
+{
+    static const char *const finishes[] = {"stop", "length", "context", "stopped", "error"};
+    const struct engine_info *info = engine_info(x->g);
+    struct sampling how = {.max_tokens = p->max_tokens, .draft_depth = -1, .n_ids = tokenizer_n_ids(x->tokenizer), .n_stop = info->n_eos};
+    struct ids ids = {0};
+    struct engine_machine before;
+    struct event done;
+    const char *ended;
+    memcpy(how.stop, info->eos, sizeof info->eos);
+    engine_machine(x->g, &before);
+    bool ok = encode(x, p->text, &ids, e) && await(x, engine_submit(x->g, ids.data, ids.n, 0, &how), &done, &ended, e);
+    if (ok)
+        tell(x, p, &done.stats, ended ? ended : finishes[done.finish], &before);
+    ids_free(&ids);
+    return ok;
+}
+
+static bool ask_all(struct run *x, struct err *e)
+{
+    static const struct column columns[] = {
+        {"prompt", "prompt", -10, 0}, {"prompt_tokens", "tokens", 6, 0}, {"prefill_ms", "read, ms", 8, 1}, {"tokens", "answer", 6, 0},
+        {"tok_s", "tok/s", 8, 1}, {"tokens_step", "tokens/step", 11, 2}, {"j_token", "J/token", 7, 2}, {"celsius", "C", 4, 0},
+        {"throttled", "throttled", -9, 0}, {"ended", "ended", -7, 0},
+    };
+    report_table(x->r, "answers to five prompts, greedy", columns, sizeof columns / sizeof *columns);
+    for (int i = 0; i < N_PROMPTS && !report_stopped(x->r); i++)
+        if (!report_has_time(x->r, 0))
+            return report_note(x->r, "prompts from \"%s\" on: they would have taken too long", prompts[i].name), true;
+        else if (!ask(x, &prompts[i], e))
+            return false;
+    return true;
+}
+
+static void report_drafts(const struct run *x)
+{
+    static const struct column columns[] = {{"position", "position", 8, 0}, {"drafted", "drafted", 8, 0}, {"accepted", "accepted", 8, 0}, {"percent", "%", 7, 1}};
+    report_table(x->r, "drafts by position", columns, sizeof columns / sizeof *columns);
+    for (int i = 0; i < ENGINE_MAX_DEPTH && x->drafted[i]; i++) {
+        report_number(x->r, i + 1);
+        report_number(x->r, x->drafted[i]);
+        report_number(x->r, x->accepted[i]);
+        report_number(x->r, 100.0 * x->accepted[i] / x->drafted[i]);
+    }
+}
+
+bool answers_run(struct answers *a, struct report *r, const struct engine_options *o, struct err *e)
+{
+    struct run x = {.r = r, .sum = a};
+    *a = (struct answers){0};
+    x.tokenizer = tokenizer_open(o->model_dir, e);
+    x.g = x.tokenizer ? engine_open(o, e) : NULL;
+    bool ready = x.g && wait_ready(&x, e), ok = ready;
+    if (ready) {
+        report_engine(r, engine_info(x.g));
+        ok = ask_all(&x, e);
+    }
+    if (ok)
+        report_drafts(&x);
+    engine_close(x.g);
+    tokenizer_close(x.tokenizer);
+    return ok || (x.g && !ready && report_stopped(r));
+}

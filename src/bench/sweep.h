@@ -1,0 +1,36 @@
+/* Whole steps and whole prompts of one model, over context depth and rows. */
+#ifndef Q35_BENCH_SWEEP_H
+#define Q35_BENCH_SWEEP_H
+
+#include "bench/subject.h"
+#include "model/stepper.h"
+
+enum { SWEEP_MARGIN = 1024, SWEEP_MAX_STEPS = 64 };     /* positions behind a depth that is measured */
+
+/* One row of the table of steps: without drafts, of `rows` rows at `pos`. */
+struct sweep_step {
+    int    pos, rows;
+    double ms, bytes;
+};
+
+struct sweep {
+    struct subject  s;
+    struct report  *r;
+    struct stepper *stepper;            /* NULL on the CPU */
+    int      n_ctx, chunk;
+    int32_t *ids;                       /* [n_ctx] arbitrary */
+    struct sweep_step steps[SWEEP_MAX_STEPS];
+    int      n_steps;
+    struct err e;
+};
+
+/* False with the reason in w->e; to be closed either way.  o->n_ctx 0: as deep as the table goes. */
+bool sweep_open(struct sweep *w, const struct bench_options *o, struct report *r);
+void sweep_close(struct sweep *w);
+
+/* A table each, which ends where the report is stopped or has no time left.  False when the device failed, with the reason in w->e. */
+bool sweep_decode(struct sweep *w);
+bool sweep_answers(struct sweep *w);    /* with random weights, to see what a step with drafts costs; nothing on the CPU */
+bool sweep_prompts(struct sweep *w);
+
+#endif

@@ -1,0 +1,141 @@
+/* `q35chat bench report`: what the owner of a machine can send back, in a few minutes and without a word that names him, it, or a place on it.
+ * The model is loaded twice, first as a chat does it, then with the stepper alone; never both at a time. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "bench/answers.h"
+#include "bench/host.h"
+#include "bench/sweep.h"
+
+enum { CTX = 16384, SWEEP_CTX = 32768 + SWEEP_MARGIN, CPU_SWEEP_CTX = 2048 };
+static const double answers_s = 100, steps_s = 40, prompts_s = 60;     /* at most */
+
+static bool on_cpu(const char *backend) { return !strcmp(backend, "cpu"); }
+
+/* Before any model is loaded, so that it is told in any case.  The plain read; 0 with the reason. */
+static double report_machine(struct report *r, const char *backend, struct err *e)
+{
+    struct dev *d = dev_open(backend, r->o->n_threads, e);
+    double gb_s = 0;
+    report_host(r);
+    if (d) {
+        report_device(r, d);
+        gb_s = d->read_gb_s(d, e);
+        report_fact(r, "plain read", "%.1f GB/s", gb_s);
+    }
+    dev_close(d);
+    return gb_s;
+}
+
+/* ---- bytes over the plain read, against what was measured */
+
+/* Time of a step of `rows` rows, not always a whole number, at the beginning of a context, and its bytes: on the line between two that were measured. */
+static bool between(const struct sweep *w, double rows, double *bytes)
+{
+    const struct sweep_step *low = NULL, *high = NULL;
+    for (int i = 0; i < w->n_steps; i++) {
+        const struct sweep_step *s = &w->steps[i];
+        if (s->pos != w->steps[0].pos)
+            continue;
+        if (s->rows <= rows && (!low || s->rows > low->rows))
+            low = s;
+        if (s->rows >= rows && (!high || s->rows < high->rows))
+            high = s;
+    }
+    if (!low || !high)
+        return false;
+    *bytes = low == high ? low->bytes : low->bytes + (rows - low->rows) / (high->rows - low->rows) * (high->bytes - low->bytes);
+    return true;
+}
+
+static void row(const struct sweep *w, const char *what, double tokens, double bytes, double measured)
+{
+    double projected = tokens * w->s.read_gb_s * 1e9 / bytes;
+    report_text(w->r, what);
+    report_number(w->r, tokens);
+    report_number(w->r, bytes * 1e-9);
+    report_number(w->r, projected);
+    report_number(w->r, measured);
+    report_number(w->r, 100 * measured / projected);
+}
+
+static void report_projection(const struct sweep *w, const struct answers *a)
+{
+    static const struct column columns[] = {
+        {"what", "what", -32, 0}, {"tokens_step", "tokens/step", 11, 2}, {"gb", "GB a step", 9, 3}, {"projected", "projected", 9, 1},
+        {"measured", "measured", 9, 1}, {"percent", "%", 6, 1},
+    };
+    report_table(w->r, "tokens a second: projected (bytes over the plain read) and measured", columns, sizeof columns / sizeof *columns);
+    for (int i = 0; i < w->n_steps; i++)
+        if (w->steps[i].rows == 1) {
+            char what[64];
+            snprintf(what, sizeof what, "no drafts, context of %d", w->steps[i].pos);
+            row(w, what, 1, w->steps[i].bytes, 1e3 / w->steps[i].ms);
+        }
+    double bytes;
+    if (a->n_steps && a->decode_ms > 0 && between(w, 1 + (double)a->n_drafted / a->n_steps, &bytes))
+        row(w, "the five prompts, drafting free", (double)a->n_tokens / a->n_steps, bytes, a->n_after_first * 1e3 / a->decode_ms);
+}
+
+/* ---- parts */
+
+static bool report_sweep(struct report *r, const struct bench_options *o, double read_gb_s, const struct answers *a, struct err *e)
+{
+    struct sweep w;
+    bool ok = sweep_open(&w, o, r);
+    if (ok) {
+        w.s.read_gb_s = read_gb_s;      /* one for the whole report */
+        report_fact(r, "a token", "without drafts reads %.3f GB of weights and states", subject_step_bytes(&w.s, 1, 0, w.s.m.cfg.top_k) * 1e-9);
+        report_limit(r, steps_s);
+        ok = sweep_decode(&w);
+        report_limit(r, prompts_s);
+        ok = ok && (report_stopped(r) || sweep_prompts(&w));
+        report_limit(r, 0);
+        report_projection(&w, a);
+    }
+    if (!ok)
+        *e = w.e;
+    sweep_close(&w);
+    return ok;
+}
+
+static bool measure(struct report *r, const struct bench_options *given, struct err *e)
+{
+    struct bench_options o = *given;
+    struct answers a;
+    struct engine_fit fit;
+    o.backend = dev_backend(o.backend, e);
+    double read_gb_s = o.backend ? report_machine(r, o.backend, e) : 0;
+    if (read_gb_s <= 0)
+        return false;
+    struct engine_options eo = {.model_dir = o.model_dir, .backend = o.backend, .kv = o.kv, .head = o.head, .n_threads = o.n_threads, .n_ctx = o.n_ctx ? o.n_ctx : CTX,
+                                .chunk = o.chunk, .draft_depth = o.draft ? o.draft : -1};
+    if (!engine_fits(&eo, &fit, e))
+        return false;
+    report_limit(r, answers_s);
+    bool ok = answers_run(&a, r, &eo, e);
+    report_limit(r, 0);
+    if (!ok || report_stopped(r))
+        return ok;
+    o.n_ctx = o.n_ctx ? o.n_ctx : on_cpu(o.backend) ? CPU_SWEEP_CTX : SWEEP_CTX;
+    return report_sweep(r, &o, read_gb_s, &a, e);
+}
+
+int bench_report(const struct bench_options *o)
+{
+    struct report r;
+    struct err e = {0};
+    report_open(&r, "report", o);
+    report_fact(&r, "version", "%s", o->version);
+    if (o->model_note)
+        report_note(&r, "%s", o->model_note);
+    bool ok = measure(&r, o, &e);
+    if (report_stopped(&r))
+        report_cut(&r, "stopped before its end");
+    else if (!ok)
+        report_cut(&r, "ended by a failure, of which stderr tells");
+    if (!ok && *e.msg)
+        log_warn("%s", e.msg);          /* it may name a file, so it is not in the report */
+    return report_close(&r, NULL) || !ok;
+}
