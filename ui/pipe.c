@@ -15,6 +15,7 @@
 #include "ui/code.h"
 #include "ui/exits.h"
 #include "ui/interrupt.h"
+#include "ui/printer.h"
 #include "ui/prompt.h"
 #include "ui/reply.h"
 #include "ui/waiting.h"
@@ -25,6 +26,8 @@ struct pipe {
     bool json, jsonl, verbose, terminal;        /* terminal: stdout is one */
     bool strict, extract, streams;
     bool show_reasoning, show_answer;
+    bool prints;                        /* the answer is markdown on a terminal */
+    struct printer printer;
     struct reply reply;
     enum chat_event_kind part;          /* what was printed last */
     bool  printed;
@@ -54,16 +57,10 @@ static void flush(struct pipe *p)
     }
 }
 
-/* Plain text; line ends wait until something follows, so that the output ends with exactly one. */
-static void print(struct pipe *p, const char *text, size_t n)
+/* Line ends wait until something follows, so that the output ends with exactly one. */
+static void put(struct pipe *p, const char *text, size_t n)
 {
-    struct buf safe = {0};
     waiting_clear(&p->waiting);
-    if (p->terminal) {
-        unicode_safe(&safe, text, n);
-        text = buf_str(&safe);
-        n = safe.len;
-    }
     size_t end = n;
     while (end && text[end - 1] == '\n')
         end--;
@@ -75,16 +72,53 @@ static void print(struct pipe *p, const char *text, size_t n)
     }
     if (p->printed)
         p->newlines += (int)(n - end);
-    buf_free(&safe);
     flush(p);
+}
+
+/* Plain text. */
+static void print(struct pipe *p, const char *text, size_t n)
+{
+    struct buf safe = {0};
+    if (!p->terminal) {
+        put(p, text, n);
+        return;
+    }
+    unicode_safe(&safe, text, n);
+    put(p, buf_str(&safe), safe.len);
+    buf_free(&safe);
+}
+
+static void print_answer(struct pipe *p, const char *text, size_t n)
+{
+    struct buf lines = {0};
+    if (!p->prints) {
+        print(p, text, n);
+        return;
+    }
+    printer_push(&p->printer, text, n, &lines);
+    if (lines.len)
+        put(p, lines.data, lines.len);
+    buf_free(&lines);
+}
+
+/* What the printer holds back of the answer. */
+static void end_answer(struct pipe *p)
+{
+    struct buf lines = {0};
+    printer_end(&p->printer, &lines);
+    if (lines.len)
+        put(p, lines.data, lines.len);
+    buf_free(&lines);
 }
 
 static void part(struct pipe *p, enum chat_event_kind kind, const struct chat_event *ev)
 {
-    if (p->printed && (p->part != kind || p->reply.new_part))
-        p->newlines = 2;
+    if (p->part != kind || p->reply.new_part) {
+        end_answer(p);
+        p->newlines = p->printed ? 2 : 0;
+    }
     p->part = kind;
-    print(p, ev->text, ev->n);
+    (kind == CHAT_TEXT ? print_answer : print)(p, ev->text, ev->n);
 }
 
 static void put_json(struct pipe *p, json_t *j)
@@ -120,7 +154,7 @@ static void print_whole(struct pipe *p)
     if (p->printed)
         p->newlines = 2;
     if (p->show_answer)
-        print(p, buf_str(&p->reply.answer), p->reply.answer.len);
+        print_answer(p, buf_str(&p->reply.answer), p->reply.answer.len);
 }
 
 /* False: there was none. */
@@ -135,6 +169,7 @@ static bool print_code(struct pipe *p)
 
 static void print_end(struct pipe *p, enum chat_end end)
 {
+    end_answer(p);
     if (!p->printed && (p->extract || chat_end_failed(end)))
         return;
     out(p, "\n", 1);
@@ -185,8 +220,10 @@ static void fatal(struct pipe *p, const char *why)
         put_json(p, reply_event_no_model(why, EXIT_MODEL, p->start_ns));
     } else if (p->json) {
         put_json(p, json_pack("{s:s, s:s, s:o}", "finish", "error", "version", Q35_VERSION, "error", reply_text(why, strlen(why))));
-    } else if (p->printed) {
-        out(p, "\n", 1);
+    } else {
+        end_answer(p);
+        if (p->printed)
+            out(p, "\n", 1);
         flush(p);
     }
     prompt_say(why);
@@ -325,6 +362,7 @@ int pipe_run(struct options *o, struct buf *prompt)
         .jsonl = options_on(o, OPT_jsonl),
         .verbose = options_on(o, OPT_verbose),
         .terminal = isatty(1),
+        .prints = printer_usable(o),
         .strict = options_on(o, OPT_strict),
         .extract = options_on(o, OPT_extract),
         .show_reasoning = !strcmp(reasoning, "show") || !strcmp(reasoning, "only"),
@@ -355,6 +393,8 @@ int pipe_run(struct options *o, struct buf *prompt)
         return p.status;
     }
     reply_init(&p.reply);
+    if (p.prints)
+        printer_open(&p.printer, o);
     waiting_open(&p.waiting, o);
     int status = use_stdin ? prompt_read_stdin(o, prompt, p.deadline_ns) : EXIT_ANSWERED;
     if (status)
@@ -367,6 +407,7 @@ int pipe_run(struct options *o, struct buf *prompt)
         prompt_say(chat_notice(p.chat));
     run_turn(&p);
     leave_if_loading(&p);
+    printer_free(&p.printer);
     reply_free(&p.reply);
     chat_close(p.chat);
     return p.status;

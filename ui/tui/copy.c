@@ -90,6 +90,11 @@ static size_t math_end(const struct text *t, size_t i)
     return t->s[i] == '$' && (!i || !is_word(t->s[i - 1])) ? dollar_end(t, i + 1) : 0;
 }
 
+size_t copy_math_end(const char *s, size_t n, size_t i)
+{
+    return math_end(&(struct text){s, n}, i);
+}
+
 /* Behind a code span or a run of backticks that opens none. */
 static size_t skip_code(const struct text *t, size_t i)
 {

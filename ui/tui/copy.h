@@ -23,6 +23,8 @@ struct copy {                           /* valid as {0} */
 void copy_make(struct copy *c, const char *s, size_t n, bool table);
 /* Where the n bytes at text.data[at] are in the source, or COPY_NO_PLACE: they are not. */
 size_t copy_place(const struct copy *c, size_t at, size_t n);
+/* Where the mathematics that begins at s[i], i < n, ends; 0: none does. */
+size_t copy_math_end(const char *s, size_t n, size_t i);
 void copy_free(struct copy *c);
 
 #endif

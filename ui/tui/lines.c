@@ -326,9 +326,13 @@ static void fill_step(struct fill *f)
 void lines_fill(struct lines *l, const struct lines *text, int line, enum lines_break how, struct lines_margin margin, int columns)
 {
     struct fill f = {.out = l, .text = text, .line = text->lines[line], .how = how, .margin = margin, .columns = columns};
-    for (uint32_t i = 0; i < f.line.n_runs && !f.tabs; i++)
+    for (uint32_t i = 0; i < f.line.n_runs && !f.tabs && how != LINES_WHOLE; i++)
         f.tabs = memchr(text->text.data + text->runs[f.line.first + i].at, '\t', text->runs[f.line.first + i].n) != NULL;
     begin_at(&f, (struct place){0});
+    if (how == LINES_WHOLE) {
+        emit(&f, (struct place){f.line.n_runs, 0});
+        return;
+    }
     while (!at_end(&f, f.here))
         fill_step(&f);
     bool too_long = f.column > f.room && f.blanks && f.can_break;

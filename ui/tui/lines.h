@@ -53,6 +53,7 @@ enum lines_break {
     LINES_WORDS,
     LINES_ANYWHERE,             /* at the edge only, and no blank vanishes */
     LINES_CODE,
+    LINES_WHOLE,                /* not at all, and tabs stay tabs */
 };
 #define LINES_GOES_ON "\xE2\x86\xB3 "   /* before the rest of a line of code or output that was broken */
 enum { LINES_LEAST_SIGNED = 20 };       /* columns from which there is room for it */

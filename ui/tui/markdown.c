@@ -8,6 +8,7 @@
 #include "base/unicode.h"
 #include "ui/tui/block.h"
 #include "ui/tui/render.h"
+#include "ui/tui/settled.h"
 #include "ui/tui/sheet.h"
 
 /* How far the source is laid out for good: whole lines, and all blocks but the one that is open. */
@@ -28,6 +29,7 @@ struct markdown {
     size_t table_to;            /* which is up to here; 0: there is none */
     struct sheet raw_sheet;
     struct progress raw_done;
+    int n_settled;              /* lines that were seen to be; not when raw */
 };
 
 static const struct look plain = {STYLE_text, 0}, dim = {STYLE_dim, 0};
@@ -65,7 +67,7 @@ void markdown_end(struct markdown *m)
 static void start_again(struct markdown *m)
 {
     m->done = m->raw_done = (struct progress){0};
-    m->table_to = 0;
+    m->table_to = m->n_settled = 0;
     m->settled = false;
 }
 
@@ -76,6 +78,14 @@ void markdown_width(struct markdown *m, int columns, int measure)
         return;
     m->sheet.columns = m->raw_sheet.columns = columns;
     m->sheet.measure = m->raw_sheet.measure = measure;
+    start_again(m);
+}
+
+void markdown_fences(struct markdown *m, bool fenced)
+{
+    if (fenced == m->sheet.fenced)
+        return;
+    m->sheet.fenced = fenced;
     start_again(m);
 }
 
@@ -144,6 +154,8 @@ static void end_block(struct markdown *m, struct progress *p, size_t to)
         sheet_table(&m->sheet, first, p->open, to);
     } else if (p->block.kind > BLOCK_NONE && p->block.kind < BLOCK_FENCE) {
         render(&m->sheet, m->source.data, p->open, to, &(struct render_as){p->block.kind == BLOCK_TABLE, m->shape, p->block.left});
+    } else if (p->block.kind == BLOCK_FENCE) {
+        sheet_code_end(&m->sheet, to, (struct lines_margin){0});
     }
     p->block = (struct block){.left = p->block.next_left};
 }
@@ -229,6 +241,11 @@ static void take_open_table(struct markdown *m, struct progress *p, size_t n)
         take_line(m, p, n);
 }
 
+static void note_settled(struct markdown *m, int n)
+{
+    m->n_settled = n > m->n_settled ? n : m->n_settled;
+}
+
 static void take_open_line(struct markdown *m)
 {
     struct progress p = m->done;
@@ -251,8 +268,12 @@ static void take_open_line(struct markdown *m)
         take_open_table(m, &p, n);
     else if (n)
         take_line(m, &p, n);
+    size_t from = p.open;
+    bool parsed = p.block.kind == BLOCK_TEXT || p.block.kind == BLOCK_LIST || p.block.kind == BLOCK_QUOTE;
     if (p.block.kind != BLOCK_NONE)
         end_block(m, &p, to);
+    if (parsed && !settled_says_nothing(line, n))
+        note_settled(m, settled_lines(&m->sheet, m->source.data, from, to));
 }
 
 static void settle(struct markdown *m)
@@ -267,6 +288,7 @@ static void settle(struct markdown *m)
         end_block(m, p, m->source.len);
     if (!table)
         p->mark = sheet_mark(&m->sheet);
+    note_settled(m, p->mark.n_lines);
     if (!m->ended)
         take_open_line(m);
 }
@@ -300,6 +322,12 @@ int markdown_n_final(struct markdown *m)
 {
     markdown_lines(m);
     return m->raw ? m->raw_done.mark.n_lines : m->done.mark.n_lines;
+}
+
+int markdown_n_settled(struct markdown *m)
+{
+    int n = markdown_n_final(m);
+    return m->raw || m->n_settled < n ? n : m->n_settled < m->sheet.lines.n ? m->n_settled : m->sheet.lines.n;
 }
 
 const char *markdown_source(const struct markdown *m, size_t *n)

@@ -21,10 +21,15 @@ void markdown_end(struct markdown *m);
 /* Both >= 1; lays out everything again when they differ.  Running text has `measure` columns, code and tables have all. */
 void markdown_width(struct markdown *m, int columns, int measure);
 void markdown_tables(struct markdown *m, enum table_shape shape);
+/* For a page that is printed: code stands between its fences, its lines are not broken and keep their tabs. */
+void markdown_fences(struct markdown *m, bool fenced);
 void markdown_raw(struct markdown *m, bool raw);        /* the source as it is, wrapped */
 const struct lines *markdown_lines(struct markdown *m); /* valid until the next call but this one */
 /* So many of these lines stay as they are at this width, whatever is pushed. */
 int  markdown_n_final(struct markdown *m);
+/* Likewise, but of the open block as well: what these lines say stays.  Only the looks of a paragraph may still change, to a heading's.
+ * How many they are depends on when one asks. */
+int  markdown_n_settled(struct markdown *m);
 const char *markdown_source(const struct markdown *m, size_t *n);
 /* Code blocks in order: their text (without fences) and language. */
 int  markdown_n_blocks(struct markdown *m);

@@ -171,6 +171,7 @@ static struct lines_margin begin_leaf(struct render *r, size_t at, bool text)
     make_margin(r);
     if (r->any && r->gap)
         lines_fill(&r->out->lines, &r->margin, 2, LINES_ANYWHERE, (struct lines_margin){0}, r->out->measure);
+    r->out->leaf = (struct sheet_leaf){.kind = text && !r->heading ? LEAF_TEXT : LEAF_OTHER, .first = r->out->lines.n, .source = at};
     if (r->loose.n_runs && !text) {
         lines_fill(&r->out->lines, &r->loose, 0, LINES_WORDS, margin, r->out->measure);
         margin.first = 1;
@@ -414,6 +415,7 @@ static void leave_code(struct render *r, const MD_BLOCK_CODE_DETAIL *d)
     size_t at;
     r->in_code = false;
     r->line_done = true;
+    sheet_code_end(r->out, LINES_NO_SOURCE, (struct lines_margin){&r->margin, 1, 1});
     if (!d->fence_char)
         return;
     for (at = line_end(r, r->cursor); at < r->to && strchr(" \t\r\n>", r->source[at]) && r->source[at]; at++)

@@ -52,16 +52,22 @@ static void label_of(const char *info, size_t n, int number, struct buf *out)
     buf_addf(out, "%sblock %d", out->len ? ", " : "", number);
 }
 
-void sheet_code_begin(struct sheet *s, const char *info, size_t n, size_t source, struct lines_margin margin)
+static void fence(struct sheet *s, const char *info, size_t n, size_t source, struct lines_margin margin)
+{
+    struct lines line = {0};
+    struct look dim = {STYLE_dim, 0};
+    lines_begin(&line, source)->block = s->n_codes - 1;
+    lines_add(&line, dim, "```", 3, LINES_NO_SOURCE);
+    lines_add(&line, dim, info, n, LINES_NO_SOURCE);
+    lines_fill(&s->lines, &line, 0, LINES_WHOLE, margin, s->columns);
+    lines_free(&line);
+}
+
+static void label(struct sheet *s, const char *info, size_t n, size_t source, struct lines_margin margin)
 {
     struct look dim = {STYLE_dim, 0};
     struct buf label = {0}, blanks = {0};
     struct lines line = {0};
-    s->codes = grow(s->codes, s->n_codes, &s->cap_codes, sizeof *s->codes);
-    s->codes[s->n_codes++] = (struct sheet_code){.info = s->code.len, .n_info = n, .text = s->code.len + n};
-    buf_add(&s->code, info, n);
-    s->language = syntax_find(info, n);
-    s->state = 0;
     label_of(info, n, s->n_codes, &label);
     int left = margin.of && margin.first >= 0 ? lines_columns(margin.of, margin.first) : 0;
     int pad = s->measure - left - glyph_columns(label.data, label.len);
@@ -74,6 +80,24 @@ void sheet_code_begin(struct sheet *s, const char *info, size_t n, size_t source
     lines_free(&line);
     buf_free(&blanks);
     buf_free(&label);
+}
+
+void sheet_code_begin(struct sheet *s, const char *info, size_t n, size_t source, struct lines_margin margin)
+{
+    s->codes = grow(s->codes, s->n_codes, &s->cap_codes, sizeof *s->codes);
+    s->codes[s->n_codes++] = (struct sheet_code){.info = s->code.len, .n_info = n, .text = s->code.len + n};
+    buf_add(&s->code, info, n);
+    s->language = syntax_find(info, n);
+    s->state = 0;
+    s->leaf.kind = LEAF_CODE;
+    s->leaf.last = s->leaf.first;       /* without a line of code, its first line may still say that it is none */
+    (s->fenced ? fence : label)(s, info, n, source, margin);
+}
+
+void sheet_code_end(struct sheet *s, size_t source, struct lines_margin margin)
+{
+    if (s->fenced)
+        fence(s, "", 0, source, margin);
 }
 
 struct coloured { struct lines *l; const char *text; size_t source; };
@@ -101,13 +125,14 @@ void sheet_code_line(struct sheet *s, const char *text, size_t n, size_t source,
 {
     CHECK(s->n_codes > 0);
     struct lines line = {0}, signed_margin = {0};
-    if (s->columns >= LINES_LEAST_SIGNED && (n > (size_t)s->columns / 2 || memchr(text, '\t', n))) {
+    s->leaf.last = s->lines.n;
+    if (!s->fenced && s->columns >= LINES_LEAST_SIGNED && (n > (size_t)s->columns / 2 || memchr(text, '\t', n))) {
         code_margin(&signed_margin, margin);
         margin = (struct lines_margin){&signed_margin, 0, 1};
     }
     lines_begin(&line, source)->block = s->n_codes - 1;
     s->state = syntax_line(s->language, s->state, text, n, add_piece, &(struct coloured){&line, text, source});
-    lines_fill(&s->lines, &line, 0, LINES_CODE, margin, s->columns);
+    lines_fill(&s->lines, &line, 0, s->fenced ? LINES_WHOLE : LINES_CODE, margin, s->columns);
     lines_free(&line);
     lines_free(&signed_margin);
     buf_add(&s->code, text, n);

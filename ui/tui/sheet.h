@@ -13,6 +13,14 @@ struct sheet_table {
     size_t from, to;                    /* source */
 };
 
+/* What was put on it last, of the blocks within blocks: the only one that may still grow. */
+struct sheet_leaf {
+    enum { LEAF_OTHER, LEAF_TEXT, LEAF_CODE } kind;     /* text: a paragraph */
+    int first;                          /* its first line */
+    int last;                           /* code: the line where the last line of the source begins */
+    size_t source;                      /* text: where it begins */
+};
+
 struct sheet {                          /* valid as {0} */
     struct lines lines;
     struct buf code;
@@ -20,6 +28,8 @@ struct sheet {                          /* valid as {0} */
     struct sheet_table *tables;
     int n_codes, n_tables, cap_codes, cap_tables;
     int columns, measure;               /* of the screen; of running text on it */
+    bool fenced;                        /* code stands between its fences, and its lines are not broken */
+    struct sheet_leaf leaf;
     /* of the code block under way: */
     int language, state;
 };
@@ -35,9 +45,10 @@ void sheet_cut(struct sheet *s, const struct sheet_mark *m);
 void sheet_free(struct sheet *s);
 
 /* A code block: first its label, right-aligned where running text ends; then its lines without their newlines, which break at the
- * edge only: what goes on begins with LINES_GOES_ON.  `source` may be LINES_NO_SOURCE. */
+ * edge only: what goes on begins with LINES_GOES_ON.  Or, if `fenced`, as it would be written.  `source` may be LINES_NO_SOURCE. */
 void sheet_code_begin(struct sheet *s, const char *info, size_t n, size_t source, struct lines_margin margin);
 void sheet_code_line(struct sheet *s, const char *text, size_t n, size_t source, struct lines_margin margin);
+void sheet_code_end(struct sheet *s, size_t source, struct lines_margin margin);
 void sheet_table(struct sheet *s, int first_line, size_t from, size_t to);
 void sheet_blank(struct sheet *s, size_t source);       /* an empty line, unless it would be the first */
 

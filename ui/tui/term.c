@@ -203,6 +203,17 @@ bool term_usable(struct err *why)
     return true;
 }
 
+int term_print_colors(int fd)
+{
+    int status;
+    if (setupterm(getenv("TERM"), fd, &status) != OK)
+        return -1;
+    bool ansi = enter_bold_mode && !strncmp(enter_bold_mode, "\033[1m", 4);
+    int n = ansi ? tigetnum("colors") : -1;
+    del_curterm(cur_term);
+    return !ansi ? -1 : n > 0 ? n : 0;
+}
+
 /* The canvas has no size that curses could ask for, and at its start it tells the terminal which rows scroll. */
 static SCREEN *start_screen(struct term *t, const char *name)
 {

@@ -28,6 +28,8 @@ struct term_options {
 
 /* Whether a full screen can be had here; else false with why, in words for the user ("TERM is dumb"). */
 bool term_usable(struct err *why);
+/* The colours that the terminal of `fd` has, for who only prints on it; -1: it knows no bold either, or nobody knows it. */
+int term_print_colors(int fd);
 struct term *term_open(const struct term_options *o, struct err *e);
 void term_close(struct term *t);
 /* What the user should be told once: another terminal type is assumed, or no UTF-8.  NULL: nothing. */

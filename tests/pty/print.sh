@@ -1,0 +1,54 @@
+#!/bin/sh
+# One answer on a terminal: laid out, never rewritten; and the ways to have it as the model wrote it.
+. tests/pty/common.inc
+. tests/pty/wire.inc
+trap 'rm -rf "$tmp"' EXIT
+cd "$tmp" || exit 1
+
+code='Write a C function that adds two numbers.'
+once() {        # COLSxROWS NAME OPTIONS...: one answer, what was sent goes to `sent`
+    size=$1 name=$2
+    shift 2
+    "$wire" -t $patience -l sent "$size" "$q" --model "$demo" --temperature 0 --no-think "$@" << END || status=1
+end $name: 0
+END
+    tr -d '\r' < sent > lines
+}
+plain() { sed 's/\x1b\[[0-9;]*m//g' lines; }
+
+once 80x24 "an answer ends on a terminal" "$code"
+"$q" --model "$demo" --temperature 0 --no-think "$code" < /dev/null > piped
+is "code stands there as it was written" "$(plain)" "$(cat piped)"
+has "... in colours" "$(cat lines)" "$(printf '\033[35mint\033[0m')"
+is "nothing but looks is sent" "$(plain | tr -d '[:print:]\n\t' | wc -c | tr -d ' ')" 0
+
+once 30x24 "a story ends on a narrow one" -n 120 "Tell me a story"
+"$q" --model "$demo" --temperature 0 --no-think -n 120 "Tell me a story" < /dev/null > piped 2> /dev/null
+squeeze() { sed 's/^q35chat: .*//' | tr -s ' \n' '  '; }
+is "its words are those of a pipe" "$(plain | squeeze)" "$(squeeze < piped)"
+is "no line is wider than the terminal" "$(plain | grep -v '^q35chat:' | awk 'length > 29' | wc -l | tr -d ' ')" 0
+is "... and it breaks at words" "$(plain | grep -v '^q35chat:' | awk 'length > 20' | wc -l | tr -d ' ' | sed 's/^[1-9][0-9]*$/some/')" some
+once 80x24 "... and with --width" --width 30 -n 120 "Tell me a story"
+is "running text keeps to --width" "$(plain | grep -v '^q35chat:' | awk 'length > 30' | wc -l | tr -d ' ')" 0
+
+once 30x24 "--raw ends" --raw -n 120 "Tell me a story"
+is "--raw prints what the model wrote" "$(grep -v '^q35chat:' lines)" "$(cat piped)"
+for set in TERM=dumb ACCESSIBLE=1; do
+    export "$set"
+    once 30x24 "$set ends" -n 120 "Tell me a story"
+    is "... and prints what the model wrote" "$(grep -v '^q35chat:' lines)" "$(cat piped)"
+    unset ACCESSIBLE
+    export TERM=xterm-256color
+done
+export NO_COLOR=1
+once 80x24 "NO_COLOR ends" "$code"
+lacks "... and has no colour" "$(cat lines)" "$(printf '\033[3')"
+unset NO_COLOR
+
+# Lines come while the answer is made, and what there is of it is kept by Ctrl-C.
+"$wire" -t $patience -l sent 40x24 "$q" --model "$demo" $endless --no-loop-guard "Tell me a story" << END || status=1
+sh the answer comes while it is made: test \$(wc -l < sent) -gt 4
+signal INT
+end SIGINT ends it as it ends a pipe: 130
+END
+exit $status

@@ -1,0 +1,182 @@
+#include "ui/printer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/unicode.h"
+#include "ui/tui/look.h"
+#include "ui/tui/markdown.h"
+#include "ui/tui/term.h"
+
+bool printer_usable(const struct options *o)
+{
+    return isatty(1) && !options_on(o, OPT_raw) && !options_on(o, OPT_accessible) && !look_is_plain(getenv("TERM"));
+}
+
+void printer_set(struct printer *p, int columns, int width, const char *theme, int colors)
+{
+    /* one column stays free: some terminals go on to the next line as soon as the last one is filled */
+    p->columns = columns > 1 ? columns - 1 : 1;
+    p->measure = width > 0 && width < p->columns ? width : p->columns;
+    p->colors = colors;
+    p->theme = colors < 0 ? NULL : theme_at(theme_find(colors ? theme : "mono"));
+}
+
+void printer_open(struct printer *p, const struct options *o)
+{
+    struct winsize size;
+    int has = term_print_colors(1);
+    *p = (struct printer){0};
+    printer_set(p, ioctl(1, TIOCGWINSZ, &size) || !size.ws_col ? 80 : size.ws_col, options_int(o, OPT_width), options_text(o, OPT_theme),
+                has < 0 ? has : look_colors(options_text(o, OPT_color), has));
+}
+
+void printer_free(struct printer *p)
+{
+    markdown_close(p->text);
+    buf_free(&p->early);
+    *p = (struct printer){0};
+}
+
+/* --- looks ------------------------------------------------------------------------------------------------------ */
+
+static void add_color(struct buf *out, int32_t color, int n, int base)
+{
+    if (color < 0 || n <= 0)
+        return;
+    if (n <= 256)
+        color = look_nearest(color, n);
+    if (color < 8)
+        buf_addf(out, ";%d", base + color);
+    else if (color < 16)
+        buf_addf(out, ";%d", base + 60 + color - 8);
+    else if (color < 256)
+        buf_addf(out, ";%d;5;%d", base + 8, color);
+    else
+        buf_addf(out, ";%d;2;%d;%d;%d", base + 8, color >> 16 & 255, color >> 8 & 255, color & 255);
+}
+
+/* The sequence for a look, from none; "" for plain text. */
+static void add_look(const struct printer *p, struct look look, struct buf *out)
+{
+    static const struct { int mark, code; } codes[] = {
+        {LOOK_BOLD, 1}, {LOOK_DIM, 2}, {LOOK_ITALIC, 3}, {LOOK_UNDERLINE, 4}, {LOOK_REVERSE, 7}, {LOOK_STRIKE, 9},
+    };
+    const struct theme_style *s = &p->theme->style[look.style];
+    struct buf sequence = {0};
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        if ((look.marks | s->marks) & codes[i].mark)
+            buf_addf(&sequence, ";%d", codes[i].code);
+    add_color(&sequence, s->fg, p->colors, 30);
+    add_color(&sequence, s->bg, p->colors, 40);
+    if (sequence.len)
+        buf_addf(out, "\033[%sm", sequence.data + 1);
+    buf_free(&sequence);
+}
+
+static void add_run(const struct printer *p, struct look look, const char *text, size_t n, struct buf *out)
+{
+    size_t before = out->len;
+    if (p->theme)
+        add_look(p, look, out);
+    bool looks = out->len > before;
+    unicode_safe(out, text, n);
+    if (looks)
+        buf_adds(out, "\033[0m");
+}
+
+/* --- lines ------------------------------------------------------------------------------------------------------ */
+
+/* Bytes of a line's text; blanks at its end count only in code. */
+static size_t length(const struct lines *l, const struct line *line)
+{
+    size_t from = line->n_runs ? l->runs[line->first].at : 0, n = 0;
+    for (uint32_t i = line->first; i < line->first + line->n_runs; i++)
+        n += l->runs[i].n;
+    while (line->block < 0 && n && l->text.data[from + n - 1] == ' ')
+        n--;
+    return n;
+}
+
+static void add_line(const struct printer *p, const struct lines *l, int i, struct buf *out)
+{
+    const struct line *line = &l->lines[i];
+    size_t left = length(l, line);
+    for (int k = 0; k < line->indent && left; k++)
+        buf_addc(out, ' ');
+    for (uint32_t k = line->first; k < line->first + line->n_runs && left; k++) {
+        const struct run *r = &l->runs[k];
+        size_t n = r->n < left ? r->n : left;
+        add_run(p, r->look, l->text.data + r->at, n, out);
+        left -= n;
+    }
+    buf_addc(out, '\n');
+}
+
+/* What lines say, whatever their looks. */
+static void add_said(const struct lines *l, int from, int to, struct buf *out)
+{
+    for (int i = from; i < to; i++) {
+        if (l->lines[i].n_runs)
+            buf_add(out, l->text.data + l->runs[l->lines[i].first].at, length(l, &l->lines[i]));
+        buf_addc(out, '\n');
+    }
+}
+
+/* Lines that came out early are now final.  Should they say something else by now (the first line of a paragraph was so long that some
+ * of it came out, and it was a table's header), they come again: better twice than not at all. */
+static void confirm(struct printer *p, const struct lines *l, int n_final)
+{
+    struct buf now = {0};
+    if (n_final <= p->n_final)
+        return;
+    if (p->n_printed > p->n_final) {
+        add_said(l, p->n_final, p->n_printed < n_final ? p->n_printed : n_final, &now);
+        bool same = now.len <= p->early.len && !memcmp(buf_str(&now), buf_str(&p->early), now.len);
+        if (same)
+            buf_consume(&p->early, now.len);
+        else
+            p->n_printed = p->n_final;
+        if (!same)
+            buf_reset(&p->early);
+    }
+    p->n_final = n_final;
+    buf_free(&now);
+}
+
+static void print(struct printer *p, struct buf *out)
+{
+    const struct lines *l = markdown_lines(p->text);
+    int settled = markdown_n_settled(p->text);
+    confirm(p, l, markdown_n_final(p->text));
+    for (; p->n_printed < settled; p->n_printed++) {
+        add_line(p, l, p->n_printed, out);
+        if (p->n_printed >= p->n_final)
+            add_said(l, p->n_printed, p->n_printed + 1, &p->early);
+    }
+}
+
+void printer_push(struct printer *p, const char *text, size_t n, struct buf *out)
+{
+    if (!p->text) {
+        p->text = markdown_open();
+        markdown_width(p->text, p->columns, p->measure);
+        markdown_fences(p->text, true);
+    }
+    markdown_push(p->text, text, n);
+    print(p, out);
+}
+
+void printer_end(struct printer *p, struct buf *out)
+{
+    if (!p->text)
+        return;
+    markdown_end(p->text);
+    print(p, out);
+    markdown_close(p->text);
+    p->text = NULL;
+    p->n_printed = p->n_final = 0;
+    buf_reset(&p->early);
+}
