@@ -1,8 +1,9 @@
-/* A decode step of 1 to 8 rows as few fused operations, for a device that runs it as one recorded graph.
+/* A decode step of 1 to 8 rows, from token ids to the next token ids, as few operations.  A device may record them and run the record as a
+ * whole, so what changes between two runs is read from device memory (struct step_live), never passed by value.
  *
- * What changes between two replays is read from device memory (struct step_live), never passed by value.  Matrices are packed
- * (kernels/pack.h).  The bits of a row depend neither on the number of rows nor on what the other rows hold.  Each operation
- * is defined by plain ones (kernels/ops.h), named in its comment; tests/kernels compares them.
+ * The bits of a row depend neither on the number of rows nor on what the other rows hold.  The definition of each operation is in
+ * kernels/cpu/step_*.c and is made of plain operations (kernels/ops.h).  Matrices lie as the device keeps them: packed on a GPU
+ * (kernels/pack.h), as stored on a CPU.
  *
  * Rollback costs nothing: raw inputs of the DeltaNet layers lie in rings by position, so that rows of rejected drafts are
  * simply written again, and the DeltaNet states of step i stand where its first row starts: each step first applies
@@ -22,7 +23,7 @@
 enum {
     STEP_ROWS  = 8,             /* rows of one step at most */
     STEP_RING  = 32,            /* positions of a ring: 3 taps + 8 rows to apply + 8 new ones, a power of two */
-    STEP_PARTS = 4,             /* matrices of one step_linear */
+    STEP_PARTS = 4,             /* matrices of one step_project */
     STEP_CHOICES = 16,          /* top_k at most */
     STEP_EXPERTS = 256,         /* experts at most */
     STEP_STOPS = 8,
@@ -71,6 +72,21 @@ struct step_outlook {
     float   probs[STEP_ALTERNATIVES];
 };
 
+/* Why a step was the last one of its answer. */
+enum step_end {
+    STEP_GOES_ON,
+    STEP_STOPPED,               /* a stop id was picked */
+    STEP_FULL,                  /* there is no room for another token */
+    STEP_BAD_LOGIT,             /* a logit is NaN or +inf */
+    STEP_ALL_BANNED,            /* every logit is -inf */
+};
+
+/* Bits of what is known of an id. */
+enum step_seen {
+    STEP_IN_TEXT   = 1,         /* in prompt or answer: repetition penalty */
+    STEP_IN_ANSWER = 2,         /* in the answer: presence penalty */
+};
+
 /* What the host learns of a step; in host memory, written by the device.  `serial` last. */
 struct step_result {
     int32_t n;                  /* tokens; 0 after the end */
@@ -78,114 +94,171 @@ struct step_result {
     uint8_t drafted[STEP_ROWS]; /* token i is draft i, accepted */
     float   prob[STEP_ROWS];
     int32_t n_drafts;           /* drafts that were verified */
-    int32_t ended;              /* 0 no, 1 stop id, 2 no room, 3 a logit was no number, 4 every id is banned */
-    int32_t bad_id;             /* with 3 */
+    int32_t ended;              /* enum step_end */
+    int32_t bad_id;             /* with STEP_BAD_LOGIT */
     float   bad_logit;
     struct step_outlook outlook[STEP_ROWS];     /* with n_alternatives only, else what was there */
     volatile int32_t serial;    /* step_live.step of this pick, > 0 */
 };
 
-/* The residual stream of a step is in fixed point (kernels/stream.h).  Operations add to it in place (STEP_ADD, step_experts), and the
- * result does not depend on their order. */
+/* The residual stream of a step is in fixed point (kernels/stream.h).  Operations add to it in place (step_add, step_experts), and the
+ * result does not depend on their order.
+ *
+ * Many operations have `n_valid`, in device memory: rows from there on are of no use to anybody, and need not be computed.  NULL: all count. */
 
-/* stream[t] = row ids[t] of the dense, unpacked bf16 table.  As embed. */
+/* stream[t] = row ids[t] of the table.  As embed. */
 struct step_embed_args {
-    int64_t       *stream;      /* [n_rows, hidden] */
+    int64_t       *stream;      /* [n_rows, table.cols] */
     const int32_t *ids;         /* device memory */
-    const uint16_t *table;      /* [vocab, hidden] bf16 */
-    int            n_rows, hidden;
+    struct weight  table;       /* dense [vocab, hidden], not packed; on a GPU bf16 */
+    int            n_rows;
 };
 
 /* The maxima of a row of logits, one of 16 ids each, up to a multiple of 4. */
 PACK_INLINE int step_maxima(int n_ids) { return (n_ids + 63) / 64 * 4; }
 
-/* Products with one normed input.  Row t of the input is
- *     u = x[t] + plus[t], or stream[t] to fp32                    written to stream_out when that is not NULL (with `norm` only)
- *     h = (1 + norm) * u / sqrt(mean(u^2) + eps)   with `norm`;   h = u without        likewise to h_out
- *     h[128 s + i] *= 1 / sqrt((ssq[t][s][0] + ssq[t][s][1]) / 128 + eps)   with `ssq`
- * then part p gives y = W_p h: plain, into a ring, added to the stream, or logits (INT8 or dense, one part alone).  With splits > 1 the
- * columns are cut into that many equal ranges; range s goes to y + s * y_split, for the reader to add up, or is added to the stream
- * by itself.  A range is at most 4096 columns long, 2048 with STEP_ADD and other inputs without norm, 1024 with `ssq_out`, which is for
- * dense matrices alone.  `norm` then means one of two things: with in[1], range s has an input of its own (input s: x, norm), as long as the
- * range, normed by itself; with `ssq_out` the division by the rms is left to the reader (struct step_rms), in h_out as well.
- * As rmsnorm, linear_*.                                      tolerance: 2^-15 of sum |W x| (activations in two 16-bit floats; with INT4
- * in 16 bits of the greatest of 128 columns) */
-enum step_write {
-    STEP_PLAIN,                 /* y[t * y_row + n] */
-    STEP_TO_RING,               /* y[((*pos + t) % STEP_RING) * y_row + n] */
-    STEP_ADD,                   /* stream[t * y_row + n] += product, as stream_from_float() rounds it; of an input without norm */
-    STEP_LOGITS,                /* y[t * y_row + n] after bias and penalties, and tile_max */
+/* ---- products of the rows with matrices
+ *
+ * Rows are normed on the way in: h = (1 + norm) * u / sqrt(mean(u^2) + eps), u being a row of the stream as fp32, or what is said.  Where a
+ * result is in `parts`, their sum is what is meant; a device with many blocks cuts columns into ranges, and makes a part of each.
+ * As rmsnorm, linear_*.                                      tolerance: 2^-15 of sum |W x| (a GPU has activations in two 16-bit floats; with
+ * INT4 in 16 bits of the greatest of 128 columns) */
+
+/* h = norm of the stream, nothing else. */
+struct step_norm_args {
+    float         *h;           /* [n_rows, hidden] */
+    const int64_t *stream;      /* [n_rows, hidden] */
+    const float   *norm;        /* [hidden] */
+    int            n_rows, hidden;
+    float          eps;
 };
+
+/* y = W h for some matrices and the same rows: what a mixer reads. */
 struct step_part {
-    struct weight   w;          /* packed; rows = 2 I for a pair */
-    float          *y;
-    int64_t        *stream;     /* with STEP_ADD, instead of y */
-    size_t          y_row;      /* in elements */
-    enum step_write write;
+    struct weight w;
+    float        *y;            /* [n_rows, w.rows] */
+    bool          ring;         /* instead: [STEP_RING, w.rows], row t goes to (*pos + t) % STEP_RING */
 };
-struct step_input {
-    const void  *x;             /* [n, cols] fp32; bf16 rows of a table when `ids` */
-    const int64_t *stream;      /* [n, cols], instead of x; with the whole input normed alone */
-    const int32_t *ids;         /* NULL, or: row t is row ids[t] of the table x */
-    const float *norm;          /* [cols] or NULL */
+struct step_project_args {
+    struct step_part part[STEP_PARTS];
+    int            n_parts;
+    const int64_t *stream;      /* [n_rows, hidden]; or */
+    const float   *halves;      /* [2, n_rows, hidden], whose sum u is, which is written to stream_out (step_mtp_join) */
+    int64_t       *stream_out;  /* [n_rows, hidden], with halves */
+    const float   *norm;        /* [hidden] */
+    const int32_t *pos;         /* device memory: of row 0, for rings */
+    const int32_t *n_valid;
+    int            n_rows;
+    float          eps;
 };
-struct step_linear_args {
-    struct step_part  part[STEP_PARTS];
-    int               n_parts;
-    struct step_input in[2];    /* in[1] when splits == 2 and both have norms of their own, else unused */
-    const float      *plus;     /* [n, cols] or NULL; with x, the whole input normed alone and not cut */
-    int64_t          *stream_out;       /* [n, cols] */
-    float            *h_out;    /* [n, cols] */
-    const float      *ssq;      /* [n, cols / 128, 2] */
-    float            *ssq_out;  /* [splits, STEP_ROWS] sums of u^2 of each range */
-    const int32_t    *row;      /* device memory: take input row *row as the only row; NULL: rows 0..n_rows-1 */
-    const int32_t    *pos;      /* of row 0, for STEP_TO_RING */
-    size_t            y_split;
-    float            *missing;  /* [n_missing], a multiple of 4: becomes STEP_MISSING; with ssq_out only */
-    size_t            n_missing;
-    int               n_rows, splits;
-    float             eps;
-    /* STEP_LOGITS */
-    float            *tile_max; /* [n_rows, step_maxima(rows)] greatest logit of 16 ids; ids >= n_ids count as -inf; infinity when
+
+/* Ranges of columns into which a GPU cuts step_add: at most 2 groups for each of 8 warps, so more blocks than multiprocessors, with room
+ * for the next kernel's. */
+static inline int step_add_ranges(int cols) { return (cols / PACK_GROUP + 15) / 16; }
+
+/* stream += W x, as stream_from_float() rounds it, range by range.  With ssq every head of x is first divided by its rms:
+ * x[t][s * head_dim + i] /= sqrt((ssq[t][s][0] + ssq[t][s][1]) / head_dim + eps). */
+struct step_add_args {
+    int64_t       *stream;      /* [n_rows, w.rows] */
+    struct weight  w;
+    const float   *x;           /* [n_rows, w.cols] */
+    const float   *ssq;         /* [n_rows, w.cols / head_dim, 2] or NULL */
+    int            head_dim;    /* with ssq; on a GPU 128 */
+    const int32_t *n_valid;
+    int            n_rows;
+    float          eps;
+};
+
+/* Parts of the router's results. */
+static inline int step_router_parts(int hidden)
+{
+    int n = hidden / PACK_GROUP / 8;    /* a group of columns for each of 8 warps */
+    return n < 1 ? 1 : n < STEP_RMS_PARTS ? n : STEP_RMS_PARTS;
+}
+/* What experts are chosen by and fed with.  The division by the rms is left to the reader (struct step_rms): h, logits and gate are of
+ * (1 + norm) * u. */
+struct step_router_args {
+    float         *h;           /* [n_rows, hidden] */
+    float         *logits;      /* parts of [n_rows, n_experts] */
+    float         *gate;        /* parts of [n_rows]: of the shared expert, before the sigmoid */
+    size_t         part_step;   /* from one part of logits or gate to the next, in elements */
+    float         *ssq;         /* parts of [STEP_ROWS]: sums of u^2 */
+    const int64_t *stream;      /* [n_rows, hidden] */
+    const float   *norm;        /* [hidden] */
+    struct weight  router, shared_gate;
+    float         *expert_h;    /* [n_expert_h], a multiple of 4: work space of step_experts, made ready for it */
+    size_t         n_expert_h;
+    const int32_t *n_valid;
+    int            n_rows;
+};
+
+/* Logits of normed rows, after bias and penalties.  A dense or INT8 head. */
+struct step_logits_args {
+    float         *logits;      /* [n_rows, w.rows]; of ids >= n_ids -inf */
+    float         *tile_max;    /* [n_rows, step_maxima(w.rows)] greatest logit of 16 ids; ids >= n_ids count as -inf; infinity when
                                  * one of them is NaN */
+    struct weight  w;
+    const int64_t *stream;      /* [n, hidden], normed by `norm`; or */
+    const float   *hidden;      /* [1, hidden], one row that is normed already */
+    const float   *norm;        /* [hidden], with stream */
+    float         *hidden_out;  /* [n_rows, hidden] the normed rows, with stream; or NULL */
+    const int32_t *row;         /* device memory: take row *row as the only row; NULL: rows 0..n_rows-1 */
     const struct step_sampling *sampling;       /* NULL: raw logits */
-    const uint8_t    *marks;    /* [vocab]: bit 0 in prompt or answer, bit 1 in the answer */
-    const float      *bias;     /* [vocab] */
-    const int32_t    *drafts;   /* row t is penalised for drafts[0..t-1] too */
-    int               n_ids;    /* without sampling */
+    const uint8_t *seen;        /* [vocab] of enum step_seen */
+    const float   *bias;        /* [vocab] */
+    const int32_t *drafts;      /* row t is penalised for drafts[0..t-1] too */
+    int            n_ids;       /* without sampling */
+    const int32_t *n_valid;
+    int            n_rows;
+    float          eps;
+};
+
+/* The MTP block's input: W [norm(table[ids[t]]); norm(hidden[t])], as two halves to be added up. */
+struct step_mtp_join_args {
+    float         *halves;      /* [2, n_rows, w.rows] */
+    struct weight  w;           /* [hidden, 2 hidden] */
+    struct weight  table;       /* dense [vocab, hidden], not packed; on a GPU bf16 */
+    const int32_t *ids;         /* device memory */
+    const float   *norm_embedding;      /* [hidden] */
+    const float   *hidden;      /* [n_rows, hidden] */
+    const float   *norm_hidden; /* [hidden] */
+    const int32_t *n_valid;
+    int            n_rows;
+    float          eps;
 };
 
 /* One DeltaNet layer between its projections: convolution, gates, recurrence, gated norm.  Rows pos-n_apply..pos-1 are applied
  * to state[parity], the result is stored as state[1 - parity], and carried on through rows pos..pos+n_rows-1.
  * y is w * o * silu(z), the division by the rms of o is left to the reader (ssq).
- * As conv, deltanet_gates, deltanet_step, rmsnorm_gated.                                     tolerance: 1e-4 relative */
+ * As conv, deltanet_gates, the recurrence of kernels/deltanet.h, rmsnorm_gated.                                     tolerance: 1e-4 relative */
 struct step_delta_args {
-    float       *y;             /* [n_rows, n_v_heads, 128] */
-    float       *ssq;           /* [n_rows, n_v_heads, 2]: sums of o^2 over columns 0..63 and 64..127 */
-    const float *raw;           /* ring [STEP_RING, 2 * n_k_heads * 128 + n_v_heads * 128] by position */
+    float       *y;             /* [n_rows, n_v_heads, dv] */
+    float       *ssq;           /* [n_rows, n_v_heads, 2]: sums of o^2 over the two halves of the columns */
+    const float *raw;           /* ring [STEP_RING, 2 * n_k_heads * dk + n_v_heads * dv] by position */
     const float *a, *b;         /* rings [STEP_RING, n_v_heads] */
-    const float *z;             /* [n_rows, n_v_heads * 128] */
-    const float *conv;          /* [channels, 4] */
+    const float *z;             /* [n_rows, n_v_heads * dv] */
+    const float *conv;          /* [channels, taps] */
     const float *a_log, *dt_bias;       /* [n_v_heads] */
-    const float *norm;          /* [128] */
-    float       *state[2];      /* [n_v_heads, 128, 128] each */
+    const float *norm;          /* [dv] */
+    float       *state[2];      /* [n_v_heads, dk, dv] each */
     const struct step_live *live;
     int          n_rows;        /* 0: only apply */
-    int          n_k_heads, n_v_heads;
+    int          n_k_heads, n_v_heads, dk, dv, taps;    /* on a GPU dk and dv are 128, taps 4 */
 };
 
 /* One attention layer between its projections: norms of q and k, rope, K and V rows stored, attention, output gate.
  * Positions are cut into ranges whose length depends on the row's own position alone.
  * As rmsnorm, rope, kv_store, attention, sigmoid_gate.        tolerance: 2^-7 of the largest value (q and weights in bf16) */
 struct step_attention_args {
-    float       *y;             /* [n_rows, n_q_heads, 256] */
-    const float *qg;            /* [n_rows, n_q_heads, 2, 256] query and gate */
-    const float *k, *v;         /* [n_rows, n_kv_heads, 256] */
-    const float *q_norm, *k_norm;       /* [256], 1 + w */
+    float       *y;             /* [n_rows, n_q_heads, head_dim] */
+    const float *qg;            /* [n_rows, n_q_heads, 2, head_dim] query and gate */
+    const float *k, *v;         /* [n_rows, n_kv_heads, head_dim] */
+    const float *q_norm, *k_norm;       /* [head_dim], used as 1 + w */
     const float *freq;          /* [half] */
-    struct kv_rows kv;          /* BF16, head_dim 256 */
+    struct kv_rows kv;          /* on a GPU BF16 and head_dim 256 */
     const int32_t *pos;         /* device memory: position of row 0 */
-    void        *scratch;       /* step_attention_scratch() bytes */
+    const int32_t *n_valid;
+    void        *scratch;       /* step_attention_scratch() bytes, for a GPU */
     bool         settled;       /* *pos and the cache's rows before it were there before the recorded graph began */
     int          n_rows, n_q_heads, half;
     float        eps, rope_scale, scale;
@@ -211,24 +284,13 @@ struct step_rms {
     float        eps;
 };
 
-/* Ranges of columns for the router, which has too few rows to fill a machine: a group of columns for each of 8 warps. */
-static inline int step_router_splits(int hidden)
-{
-    int n = hidden / PACK_GROUP / 8;
-    return n < 1 ? 1 : n < STEP_RMS_PARTS ? n : STEP_RMS_PARTS;
-}
-
-/* Ranges of columns for the mixers' projections: at most 2 groups for each of 8 warps, so more blocks than multiprocessors, with room
- * for the next kernel's. */
-static inline int step_out_splits(int cols) { return (cols / PACK_GROUP + 15) / 16; }
-
 /* What rows choose their experts from: top-k of softmax(logits), renormalised.  As router. */
 struct step_choice {
     struct step_rms rms;        /* of the rows: for the logits, the shared gate and the experts' input */
     const float  *logits;       /* [n_logits] of [n_rows, n_experts], logit_step elements apart, to be added up */
     int           n_logits;
     size_t        logit_step;
-    const int32_t *n_valid;     /* device memory: rows from here on choose nothing; NULL: all count */
+    const int32_t *n_valid;
     int           overlap;      /* for measurements: rows take this many experts of row 0's, and others as if at random; -1: off */
     int           n_experts, top_k;
 };
@@ -238,7 +300,7 @@ struct step_choice {
  *     stream[t] += sum over e of weight_e[t] * down_e h[e][t] + sigmoid(shared_gate[t]) * shared_down h_shared[t],
  * a product at a time, each rounded by stream_from_float().  As moe_group, experts_up, experts_down, moe_combine.
  *
- * All is one launch, whose blocks wait for each other's values of h: before it, all of these must be STEP_MISSING (step_linear's `missing`).
+ * All is one launch, whose blocks wait for each other's values of h: before it, all of these must be STEP_MISSING (step_router's expert_h).
  * So its blocks must all be resident at once.  There are no more than fit on the multiprocessors that the process has (`check` asks for
  * that), and they all get there as long as other kernels on the GPU end by themselves: kernels in front were resident before and wait
  * for nobody behind them, the one behind starts when every block is past its first half, and what another process runs ends at some time, or
@@ -251,14 +313,14 @@ struct step_experts_args {
     struct step_route *route;   /* written, what was chosen, for whoever wants to know; or NULL */
     struct step_choice choice;
     const float  *x;            /* [n_rows, hidden] normed, but for choice.rms */
-    struct weight pair, down;   /* of expert 0, packed: pair [2 inter, hidden], [hidden, inter] */
-    size_t        pair_stride, down_stride;     /* bytes from one expert's to the next */
-    struct weight shared_pair, shared_down;     /* likewise */
+    const struct expert_weights *experts;       /* [n_experts]; packed weights have gate and up together as `gate`, and all experts of a layer
+                                                 * lie at equal distances */
+    const struct expert_weights *shared;
     const float  *shared_gate;  /* [n_gates] of [n_rows] before the sigmoid, gate_step elements apart, to be added up */
     int           n_gates;
     size_t        gate_step;
     bool          check;        /* launch nothing: only a fault if the blocks could not all be resident */
-    int           n_rows, hidden, inter;
+    int           n_rows, hidden, inter;        /* inter: the widest of the experts, the shared one included */
 };
 /* Values of h that can be written. */
 static inline size_t step_experts_space(int n_rows, int n_experts, int top_k, int inter)
@@ -268,14 +330,14 @@ static inline size_t step_experts_space(int n_rows, int n_experts, int top_k, in
 }
 
 /* Picks the next tokens from the logits of n_rows rows, row by row while the picks agree with the drafts live->ids[1..], updates
- * live, sampling and marks, and writes one result (slot live->step % STEP_SLOTS).
+ * live, sampling and seen, and writes one result (slot live->step % STEP_SLOTS).
  * `first`: the only row is the prompt's last hidden state, no row of a step ran. */
 struct step_pick_args {
     float             *logits;          /* [n_rows, vocab], after penalties */
-    const float       *tile_max;        /* [n_rows, step_maxima(vocab)], as step_linear leaves it */
+    const float       *tile_max;        /* [n_rows, step_maxima(vocab)], as step_logits leaves it */
     struct step_live  *live;
     struct step_sampling *sampling;
-    uint8_t           *marks;
+    uint8_t           *seen;            /* [vocab] of enum step_seen */
     const float       *bias;            /* [vocab]; read for outlooks alone */
     struct step_result *results;        /* [STEP_SLOTS] host memory */
     const float       *hidden;          /* [n_rows, width] of the rows, or of the prompt's end */

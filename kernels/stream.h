@@ -36,6 +36,14 @@ STREAM_INLINE int64_t stream_round(float x)
 
 STREAM_INLINE int64_t stream_from_float(float x) { return fabsf(x) < STREAM_LIMIT ? stream_round(x) : STREAM_POISON; }
 
+#ifndef __CUDACC__
+/* Adds to a number that nobody else adds to.  Sums of a poisoned number may wrap: they stay far from 0. */
+STREAM_INLINE void stream_add(int64_t *to, float x)
+{
+    *to = fabsf(x) < STREAM_LIMIT ? (int64_t)((uint64_t)*to + (uint64_t)stream_round(x)) : STREAM_POISON;
+}
+#endif
+
 /* One of the upper 9 bits is set when v cannot be read. */
 STREAM_INLINE uint32_t stream_excess(int64_t v) { return (uint32_t)((uint64_t)v >> 32) + (1u << 22); }
 

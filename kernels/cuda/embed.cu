@@ -43,5 +43,8 @@ extern "C" void embed_cuda(struct cuda_queue *q, const struct embed_args *a)
 
 extern "C" void step_embed_cuda(struct cuda_queue *q, const struct step_embed_args *a)
 {
-    run(q, "step_embed", a->stream, a->ids, a->table, a->n_rows, a->hidden);
+    if (a->table.dtype != DT_BF16)
+        queue_note(q, "step_embed", cudaErrorInvalidValue);
+    else
+        run(q, "step_embed", a->stream, a->ids, a->table.data, a->n_rows, a->table.cols);
 }

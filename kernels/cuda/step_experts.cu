@@ -14,7 +14,7 @@
  * Layout    kernels/pack.h; the loop: step_tiles.cuh.  All rows go through every expert's product, since the eight columns of an
  *           instruction cost the same as one; rows that did not choose it have weight 0.  Where few columns go down, four warps
  *           take a tile
- * Numerics  as step_linear; what a row's experts add to the stream is exact in any order (kernels/step.h) */
+ * Numerics  as step_router; what a row's experts add to the stream is exact in any order (kernels/step.h) */
 #include "kernels/cuda/step_tiles.cuh"
 #include "kernels/cuda/stream.cuh"
 
@@ -584,6 +584,9 @@ struct matrices matrices_of(const struct weight &w, size_t stride)
     return {(const uint8_t *)w.data, (const uint8_t *)w.scale, stride, w.format, pack_groups(w.cols), pack_tiles(w.rows), inverse(pack_tiles(w.rows))};
 }
 
+/* From one expert's matrix to the next, in bytes. */
+size_t distance(const struct weight &a, const struct weight &b) { return (size_t)((const char *)b.data - (const char *)a.data); }
+
 /* Blocks for the shared expert: those by its bytes, or so many more or fewer that the slowest block, in whole tiles, has less to do, when
  * neighbours share half of their choices, or else when nobody shares.  Its blocks can ask for `ahead` bytes before the others. */
 int shared_blocks(const struct job &j, int blocks, int teams, int ahead)
@@ -678,10 +681,11 @@ static_assert(sizeof(struct moe_shared<1>) <= 99 * 1024 && sizeof(struct moe_sha
 extern "C" void step_experts_cuda(struct cuda_queue *q, const struct step_experts_args *a)
 {
     struct job j = {};
-    j.up[0] = matrices_of(a->pair, a->pair_stride);
-    j.up[1] = matrices_of(a->shared_pair, 0);
-    j.down[0] = matrices_of(a->down, a->down_stride);
-    j.down[1] = matrices_of(a->shared_down, 0);
+    const struct expert_weights *x = a->experts;
+    j.up[0] = matrices_of(x->gate, distance(x[0].gate, x[1].gate));
+    j.up[1] = matrices_of(a->shared->gate, 0);
+    j.down[0] = matrices_of(x->down, distance(x[0].down, x[1].down));
+    j.down[1] = matrices_of(a->shared->down, 0);
     j.choice = a->choice;
     j.route = a->route;
     j.x = a->x;

@@ -1,4 +1,5 @@
-/* step_linear: y = W h for one to eight rows, h normed on the way in; up to four matrices in one launch.
+/* step_project, step_add, step_router, step_logits, step_mtp_join: y = W h for one to eight rows, h normed on the way in; up to four
+ * matrices in one launch.  One kernel template for all five, with a kind of input and a way of writing each.
  * Shapes    W [rows, cols] packed (any format), h [n, cols], y [n, rows]
  * Bytes     the packed matrices; n * 4 * (cols * 2 + rows)
  * Limit     bandwidth
@@ -14,15 +15,29 @@ namespace {
 /* What the input is; each kernel has code for one kind alone, since the instruction cache holds little and forgets at every
  * launch. */
 enum kind {
-    STREAM,                             /* rows, normed; the block multiplies them whole */
-    RANGE,                              /* the same, but a range of columns, and not divided by the rms */
-    PLAIN,                              /* rows as they are, or scaled by head */
-    PAIR,                               /* two ranges of columns with an input and a norm of their own */
+    STREAM,                             /* rows, normed; the block multiplies them whole: step_project, step_logits */
+    RANGE,                              /* the same, but a range of columns, and not divided by the rms: step_router */
+    PLAIN,                              /* rows as they are, or scaled by head: step_add, step_logits of a hidden state */
+    PAIR,                               /* two ranges of columns with an input and a norm of their own: step_mtp_join */
+};
+
+/* Where sums go; with LOGITS to logits and tile_max. */
+enum write {
+    TO_ROWS,                            /* y[t * y_row + n] */
+    TO_RING,                            /* y[((*pos + t) % STEP_RING) * y_row + n] */
+    TO_STREAM,                          /* added to it */
+};
+
+struct input_rows {
+    const void    *x;                   /* [n, cols] fp32; bf16 rows of a table when `ids` */
+    const int64_t *stream;              /* [n, cols], instead of x */
+    const int32_t *ids;                 /* NULL, or: row t is row ids[t] of the table x */
+    const float   *norm;                /* [cols] or NULL */
 };
 
 struct part {
     const uint8_t *data, *scale;
-    float         *y;                   /* with STEP_ADD the stream */
+    float         *y;                   /* with TO_STREAM the stream */
     int            y_row, rows, tiles;
     int            first, per_split;    /* blocks: [splits][per_split] from `first` on */
     int            format, write;
@@ -31,7 +46,7 @@ struct part {
 struct job {
     struct part       part[STEP_PARTS];
     int               n_parts;
-    struct step_input in[2];
+    struct input_rows in[2];
     const float      *plus;
     int64_t          *stream_out;
     uint4            *missing;
@@ -39,7 +54,7 @@ struct job {
     float            *h_out, *ssq_out, *tile_max;
     const float      *ssq, *bias;
     const int32_t    *row, *pos, *drafts;
-    const uint8_t    *marks;
+    const uint8_t    *seen;
     const struct step_sampling *sampling;
     int               n_rows, n_ids, cols, groups, split_groups, n_missing;
     int               warp_groups;      /* of columns, no more than the kernel's GW */
@@ -76,7 +91,7 @@ template <int KIND> __device__ __forceinline__ float4 input(const struct job &j,
     return u;
 }
 
-__device__ __forceinline__ float4 table_input(const struct job &j, const struct step_input &in, int i, int c)
+__device__ __forceinline__ float4 table_input(const struct job &j, const struct input_rows &in, int i, int c)
 {
     uint2 v = *(const uint2 *)((const uint16_t *)in.x + (size_t)in.ids[i] * j.cols + c);
     return make_float4(bf16_low(v.x), bf16_high(v.x), bf16_low(v.y), bf16_high(v.y));
@@ -130,7 +145,7 @@ __device__ __forceinline__ void load_input(group_frags<P, (ROWS + 3) / 4> f[GW],
 {
     constexpr int N = ROWS < 4 ? ROWS : 4, COLS = (ROWS + 3) / 4;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, c0 = at.column<KIND>(j);
-    const struct step_input &in = j.in[KIND == PAIR ? at.split : 0];
+    const struct input_rows &in = j.in[KIND == PAIR ? at.split : 0];
     const float *x = (const float *)in.x;
     const int row0 = j.row ? *j.row : 0;
 #pragma unroll
@@ -242,15 +257,15 @@ __device__ __forceinline__ float penalised(const struct job &j, float l, int id,
         return id < j.n_ids ? l : -INFINITY;
     if (id >= s->n_ids)
         return -INFINITY;
-    int mark = j.marks[id];
+    int seen = j.seen[id];
     for (int i = 0; i < token; i++)
         if (j.drafts[i] == id)
-            mark = 3;
+            seen = STEP_IN_TEXT | STEP_IN_ANSWER;
     if (s->biased)
         l += j.bias[id];
-    if (mark && s->repetition_penalty > 0 && s->repetition_penalty != 1)
+    if (seen && s->repetition_penalty > 0 && s->repetition_penalty != 1)
         l = l > 0 ? l / s->repetition_penalty : l * s->repetition_penalty;
-    return mark & 2 ? l - s->presence_penalty : l;
+    return seen & STEP_IN_ANSWER ? l - s->presence_penalty : l;
 }
 
 /* A finished pair of sums: rows 16 tile + g and + 8 of one token.  pos: of row 0, for rings. */
@@ -262,7 +277,7 @@ template <int KIND, bool LOGITS> __device__ __forceinline__ void write_sums(cons
         if (token < j.n_rows) {
             v.x = row < p.rows ? penalised(j, v.x, row, token) : -INFINITY;
             v.y = row + 8 < p.rows ? penalised(j, v.y, row + 8, token) : -INFINITY;
-            m = isnan(v.x) || isnan(v.y) ? INFINITY : fmaxf(v.x, v.y);     /* what is no number must be looked at */
+            m = isnan(v.x) || isnan(v.y) ? INFINITY : fmaxf(v.x, v.y);     /* a NaN makes the maximum +inf, so that step_pick looks at the tile */
         }
         for (int k = 4; k < 32; k *= 2)
             m = fmaxf(m, __shfl_xor_sync(~0u, m, k));
@@ -276,7 +291,7 @@ template <int KIND, bool LOGITS> __device__ __forceinline__ void write_sums(cons
     }
     if (token >= j.n_rows)
         return;
-    if (KIND == PLAIN && p.write == STEP_ADD) {
+    if (KIND == PLAIN && p.write == TO_STREAM) {
         int64_t *to = (int64_t *)p.y + (size_t)token * p.y_row;
         if (row < p.rows)
             stream_add(to + row, v.x);
@@ -284,7 +299,7 @@ template <int KIND, bool LOGITS> __device__ __forceinline__ void write_sums(cons
             stream_add(to + row + 8, v.y);
         return;
     }
-    float *y = p.y + split * j.y_split + (size_t)(p.write == STEP_TO_RING ? (pos + token) % STEP_RING : token) * p.y_row;
+    float *y = p.y + split * j.y_split + (size_t)(p.write == TO_RING ? (pos + token) % STEP_RING : token) * p.y_row;
     if (row < p.rows)
         y[row] = v.x;
     if (row + 8 < p.rows)
@@ -472,7 +487,7 @@ template <int F> void launch_logits(struct cuda_queue *q, const struct job &j, c
 }
 
 /* The parts of one format. */
-void launch_format(struct cuda_queue *q, struct job j, int format, int splits, enum kind kind)
+void launch_format(struct cuda_queue *q, struct job j, int format, int splits, enum kind kind, bool logits)
 {
     size_t bytes[STEP_PARTS], total = 0;
     int n = 0;
@@ -488,7 +503,6 @@ void launch_format(struct cuda_queue *q, struct job j, int format, int splits, e
         j.stream_out = NULL;
         j.h_out = NULL;
     }
-    const bool logits = j.part[0].write == STEP_LOGITS;
     const int gw = j.warp_groups = (j.split_groups + STEP_WARPS - 1) / STEP_WARPS;
     const bool many = total / splits >= (size_t)q->n_sm * 64 * 1024;
     switch (format + (logits ? 16 : 0)) {
@@ -505,59 +519,118 @@ void launch_format(struct cuda_queue *q, struct job j, int format, int splits, e
 
 static_assert(sizeof(linear_shared<2>) <= 99 * 1024, "shared memory of a GB10");
 
-extern "C" void step_linear_cuda(struct cuda_queue *q, const struct step_linear_args *a)
+namespace {
+
+/* A matrix of the job, and where its products go. */
+void add_part(struct job *j, const struct weight &w, void *y, enum write write)
 {
-    struct job j = {};
-    int splits = a->splits > 1 ? a->splits : 1;
-    j.n_parts = a->n_parts;
-    for (int i = 0; i < a->n_parts; i++) {
-        const struct step_part *s = &a->part[i];
-        struct part *p = &j.part[i];
-        p->data = (const uint8_t *)s->w.data;
-        p->scale = (const uint8_t *)s->w.scale;
-        p->y = s->write == STEP_ADD ? (float *)s->stream : s->y;
-        p->y_row = (int)s->y_row;
-        p->rows = s->w.rows;
-        p->tiles = pack_tiles(s->w.rows);
-        p->format = s->w.format;
-        p->write = s->write;
-        p->first = i;
-    }
-    j.in[0] = a->in[0];
-    j.in[1] = a->in[1];
-    j.plus = a->plus;
-    j.stream_out = a->stream_out;
-    j.y_split = a->y_split;
-    j.missing = (uint4 *)a->missing;
-    j.n_missing = (int)(a->n_missing / 4);
-    j.h_out = a->h_out;
-    j.ssq_out = a->ssq_out;
-    j.tile_max = a->tile_max;
-    j.ssq = a->ssq;
-    j.bias = a->bias;
-    j.row = a->row;
-    j.pos = a->pos;
-    j.drafts = a->drafts;
-    j.marks = a->marks;
-    j.sampling = a->sampling;
-    j.n_rows = a->n_rows;
-    j.n_ids = a->n_ids;
-    j.eps = a->eps;
-    const bool pair = a->in[1].x != NULL;
-    j.groups = pack_groups(a->part[0].w.cols);
-    j.cols = a->part[0].w.cols / (pair ? 2 : 1);
+    struct part *p = &j->part[j->n_parts];
+    p->data = (const uint8_t *)w.data;
+    p->scale = (const uint8_t *)w.scale;
+    p->y = (float *)y;
+    p->y_row = p->rows = w.rows;
+    p->tiles = pack_tiles(w.rows);
+    p->format = w.format;
+    p->write = write;
+    p->first = j->n_parts++;
+}
+
+/* All parts have as many columns; each format is a launch of its own. */
+void launch_job(struct cuda_queue *q, struct job &j, int cols, int splits, enum kind kind, bool logits)
+{
+    j.groups = pack_groups(cols);
+    j.cols = kind == PAIR ? cols / 2 : cols;
     j.split_groups = (j.groups + splits - 1) / splits;
-    const enum kind kind = pair ? PAIR : !a->in[0].norm ? PLAIN : a->ssq_out ? RANGE : STREAM;
-    bool fits = (kind == STREAM || (!a->plus && !a->stream_out)) && (kind != STREAM || splits == 1) && (kind != PLAIN || !a->h_out) && (kind == RANGE || !a->missing)
-              && (kind == STREAM || (kind == RANGE) == (a->in[0].stream != NULL));
-    for (int i = 0; i < a->n_parts; i++)
-        fits = fits && (a->part[i].write != STEP_ADD || kind == PLAIN);
-    if (!fits)
-        queue_note(q, "step_linear", cudaErrorInvalidValue);
     for (int f = WEIGHT_DENSE; f <= WEIGHT_INT8; f++)
-        for (int i = 0; i < a->n_parts; i++)
-            if (a->part[i].w.format == (enum weight_format)f) {
-                launch_format(q, j, f, splits, kind);
+        for (int i = 0; i < j.n_parts; i++)
+            if (j.part[i].format == f) {
+                launch_format(q, j, f, splits, kind, logits);
                 break;
             }
+}
+
+}
+
+extern "C" void step_project_cuda(struct cuda_queue *q, const struct step_project_args *a)
+{
+    struct job j = {};
+    const int cols = a->part[0].w.cols;
+    for (int i = 0; i < a->n_parts; i++)
+        add_part(&j, a->part[i].w, a->part[i].y, a->part[i].ring ? TO_RING : TO_ROWS);
+    j.in[0].stream = a->stream;
+    j.in[0].x = a->halves;
+    j.in[0].norm = a->norm;
+    j.plus = a->halves ? a->halves + (size_t)a->n_rows * cols : NULL;
+    j.stream_out = a->halves ? a->stream_out : NULL;
+    j.pos = a->pos;
+    j.n_rows = a->n_rows;
+    j.eps = a->eps;
+    launch_job(q, j, cols, 1, STREAM, false);
+}
+
+extern "C" void step_add_cuda(struct cuda_queue *q, const struct step_add_args *a)
+{
+    struct job j = {};
+    if (a->ssq && a->head_dim != PACK_GROUP)
+        queue_note(q, "step_add", cudaErrorInvalidValue);
+    add_part(&j, a->w, a->stream, TO_STREAM);
+    j.in[0].x = a->x;
+    j.ssq = a->ssq;
+    j.n_rows = a->n_rows;
+    j.eps = a->eps;
+    const int ranges = step_add_ranges(a->w.cols);
+    launch_job(q, j, a->w.cols, ranges > 1 ? ranges : 1, PLAIN, false);
+}
+
+extern "C" void step_router_cuda(struct cuda_queue *q, const struct step_router_args *a)
+{
+    struct job j = {};
+    add_part(&j, a->router, a->logits, TO_ROWS);
+    add_part(&j, a->shared_gate, a->gate, TO_ROWS);
+    j.in[0].stream = a->stream;
+    j.in[0].norm = a->norm;
+    j.h_out = a->h;
+    j.ssq_out = a->ssq;
+    j.y_split = a->part_step;
+    j.missing = (uint4 *)a->expert_h;
+    j.n_missing = (int)(a->n_expert_h / 4);
+    j.n_rows = a->n_rows;
+    launch_job(q, j, a->router.cols, step_router_parts(a->router.cols), RANGE, false);
+}
+
+extern "C" void step_logits_cuda(struct cuda_queue *q, const struct step_logits_args *a)
+{
+    struct job j = {};
+    add_part(&j, a->w, a->logits, TO_ROWS);
+    j.in[0].stream = a->stream;
+    j.in[0].x = a->hidden;
+    j.in[0].norm = a->norm;
+    j.h_out = a->hidden_out;
+    j.tile_max = a->tile_max;
+    j.sampling = a->sampling;
+    j.seen = a->seen;
+    j.bias = a->bias;
+    j.drafts = a->drafts;
+    j.row = a->row;
+    j.n_ids = a->n_ids;
+    j.n_rows = a->n_rows;
+    j.eps = a->eps;
+    launch_job(q, j, a->w.cols, 1, a->stream ? STREAM : PLAIN, true);
+}
+
+extern "C" void step_mtp_join_cuda(struct cuda_queue *q, const struct step_mtp_join_args *a)
+{
+    struct job j = {};
+    if (a->table.dtype != DT_BF16)
+        queue_note(q, "step_mtp_join", cudaErrorInvalidValue);
+    add_part(&j, a->w, a->halves, TO_ROWS);
+    j.in[0].x = a->table.data;
+    j.in[0].ids = a->ids;
+    j.in[0].norm = a->norm_embedding;
+    j.in[1].x = a->hidden;
+    j.in[1].norm = a->norm_hidden;
+    j.y_split = (size_t)a->n_rows * a->w.rows;
+    j.n_rows = a->n_rows;
+    j.eps = a->eps;
+    launch_job(q, j, a->w.cols, 2, PAIR, false);
 }

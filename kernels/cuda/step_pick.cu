@@ -43,7 +43,7 @@ struct slice {
 struct row {
     int32_t id;
     float   prob;
-    int32_t ended;              /* 0, 3, 4 */
+    int32_t ended;              /* enum step_end: failed, or goes on */
     int32_t bad_id;
     float   bad_logit;
 };
@@ -626,11 +626,11 @@ __device__ void pick_row(const struct step_pick_args &a, const struct step_sampl
         if (threadIdx.x == 0) {
             s->row = {};
             if (bad) {
-                s->row.ended = 3;
+                s->row.ended = STEP_BAD_LOGIT;
                 s->row.bad_id = id;
                 s->row.bad_logit = logits[id];
             } else if (best <= ORDERED_BAN) {
-                s->row.ended = 4;
+                s->row.ended = STEP_ALL_BANNED;
             } else {
                 s->row.id = id;
                 s->row.prob = 1;
@@ -644,24 +644,24 @@ __device__ void pick_row(const struct step_pick_args &a, const struct step_sampl
 
 struct plain_row {
     const float   *logits, *bias;       /* bias: NULL if there is none */
-    const uint8_t *marks;
+    const uint8_t *seen;
     const int32_t *drafts;              /* the row counts as behind these */
     int   n_drafts, n_ids;
     float presence, repetition;
 };
 
-/* kernels/cuda/step_linear.cu backwards.  A ban stays one. */
+/* Undoes the bias and penalties that step_logits applied.  -inf (a banned id) stays -inf. */
 __device__ __forceinline__ float plain_logit(const struct plain_row &r, int id)
 {
     float l = r.logits[id];
-    int mark = r.marks[id];
+    int seen = r.seen[id];
     if (l == -INFINITY)
         return l;
     for (int i = 0; i < r.n_drafts; i++)
-        mark = r.drafts[i] == id ? 3 : mark;
-    if (mark & 2)
+        seen = r.drafts[i] == id ? STEP_IN_TEXT | STEP_IN_ANSWER : seen;
+    if (seen & STEP_IN_ANSWER)
         l += r.presence;
-    if (mark && r.repetition > 0 && r.repetition != 1)
+    if (seen && r.repetition > 0 && r.repetition != 1)
         l = l > 0 ? l * r.repetition : l / r.repetition;
     return r.bias ? l - r.bias[id] : l;
 }
@@ -779,14 +779,14 @@ __device__ void walk_rows(const struct step_pick_args &a, struct walk *k)
     }
     int ends = p.ended;
     if (!ends) {
-        ends = how->room <= lane + 1 ? 2 : 0;
+        ends = how->room <= lane + 1 ? STEP_FULL : STEP_GOES_ON;
         for (int j = 0; j < how->n_stop; j++)
-            ends = how->stop[j] == p.id ? 1 : ends;
+            ends = how->stop[j] == p.id ? STEP_STOPPED : ends;
     }
     const unsigned stops = __ballot_sync(~0u, lane < a.n_rows && !done && (!agreed || ends));
     const int last = __ffs((int)stops) - 1;     /* -1 when done: the last row agrees with nothing */
     const int ended = last < 0 ? 0 : __shfl_sync(~0u, ends, last);
-    const int n = ended > 2 ? 0 : last + 1;     /* nothing of a step without numbers is believed */
+    const int n = ended == STEP_BAD_LOGIT || ended == STEP_ALL_BANNED ? 0 : last + 1;
     const int32_t next = __shfl_sync(~0u, p.id, max(0, min(lane, n - 1)));
     const int mtp_pos = a.first ? old - 1 : old;
     if (lane < STEP_ROWS) {
@@ -803,7 +803,7 @@ __device__ void walk_rows(const struct step_pick_args &a, struct walk *k)
         r->bad_logit = p.bad_logit;
     }
     if (lane < n)
-        a.marks[p.id] = 3;
+        a.seen[p.id] = STEP_IN_TEXT | STEP_IN_ANSWER;
     __syncwarp();
     if (lane == 0) {
         r->n = n;
@@ -911,7 +911,7 @@ __global__ void __launch_bounds__(THREADS) step_pick_kernel(const __grid_constan
     } else {
         const bool looks = how->n_alternatives > 0;
         const struct plain_row plain = {
-            a.logits + (size_t)row * a.vocab, how->biased ? a.bias : nullptr, a.marks, walk.live.ids + 1, row, n_ids, how->presence_penalty,
+            a.logits + (size_t)row * a.vocab, how->biased ? a.bias : nullptr, a.seen, walk.live.ids + 1, row, n_ids, how->presence_penalty,
             how->repetition_penalty,
         };
         if (needs_mass(how, n_ids) || looks) {

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "kernels/cpu/pool.h"
 
 enum {
     MAX_THREADS = 64,
@@ -19,17 +20,19 @@ enum {
     SMALL = 48 * 1024,                  /* an operation that moves fewer bytes runs on the caller: waking costs more */
 };
 
-typedef void unit_fn(const void *args, int begin, int end);
-
 struct cpu {
     struct dev      dev;
+    struct cpu_pool pool;               /* for step operations */
+    void           *scratch;
+    size_t          scratch_bytes;
+    struct dev_graph *recording;        /* between graph_begin and graph_end */
     int             n_threads;          /* the caller is one of them */
     pthread_t       threads[MAX_THREADS];
     pthread_mutex_t lock;
     pthread_cond_t  wake;
     bool            quit;
     /* the job: written by the caller before `job` moves on, read by workers after they saw it move */
-    unit_fn        *fn;
+    cpu_units      *fn;
     const void     *args;
     int             n_units, grain;
     atomic_uint     job;
@@ -77,7 +80,7 @@ static void *worker(void *arg)
     }
 }
 
-static void run(struct cpu *c, unit_fn *fn, const void *args, int n_units, size_t bytes)
+static void run(struct cpu *c, cpu_units *fn, const void *args, int n_units, size_t bytes)
 {
     if (c->n_threads == 1 || n_units < 2 || bytes < SMALL) {
         fn(args, 0, n_units);
@@ -102,10 +105,9 @@ static void run(struct cpu *c, unit_fn *fn, const void *args, int n_units, size_
 }
 
 #define OP(name)                                                                                  \
-    static void name##_units_fn(const void *args, int begin, int end) { name##_cpu(args, begin, end); } \
     static void name##_run(struct dev *d, const struct name##_args *a)                            \
     {                                                                                             \
-        run((struct cpu *)d, name##_units_fn, a, name##_units(a), name##_bytes(a));               \
+        run((struct cpu *)d, name##_units_of, a, name##_units(a), name##_bytes(a));               \
     }
 #include "kernels/ops.def"
 #undef OP
@@ -115,6 +117,102 @@ static const struct dev_ops ops = {
 #include "kernels/ops.def"
 #undef OP
 };
+
+/* ---- steps ---- */
+
+static struct cpu *cpu_of_pool(struct cpu_pool *p)
+{
+    return (struct cpu *)(void *)((char *)p - offsetof(struct cpu, pool));
+}
+
+static void pool_run(struct cpu_pool *p, cpu_units *fn, const void *args, int n, size_t bytes)
+{
+    run(cpu_of_pool(p), fn, args, n, bytes);
+}
+
+/* Grows to the largest step that was asked for. */
+static void *pool_scratch(struct cpu_pool *p, size_t bytes)
+{
+    struct cpu *c = cpu_of_pool(p);
+    if (bytes > c->scratch_bytes) {
+        free(c->scratch);
+        c->scratch_bytes = (bytes + 63) / 64 * 64;
+        c->scratch = memory_got(aligned_alloc(64, c->scratch_bytes));
+    }
+    return c->scratch;
+}
+
+/* A recorded step is a list of calls with copies of their arguments. */
+struct call {
+    void (*run)(struct cpu_pool *p, const void *args);
+    void  *args;
+};
+struct dev_graph {
+    struct call *calls;
+    size_t       n, cap;
+};
+
+static void record(struct dev_graph *g, void (*fn)(struct cpu_pool *p, const void *args), const void *args, size_t bytes)
+{
+    if (g->n == g->cap) {
+        g->cap = g->cap ? 2 * g->cap : 64;
+        g->calls = memory_resized(g->calls, g->cap * sizeof *g->calls);
+    }
+    g->calls[g->n++] = (struct call){fn, memcpy(memory_alloc(bytes), args, bytes)};
+}
+
+#define OP(name)                                                                                  \
+    static void name##_call(struct cpu_pool *p, const void *args) { name##_cpu(p, args); }        \
+    static void name##_step(struct dev *d, const struct name##_args *a)                           \
+    {                                                                                             \
+        struct cpu *c = (struct cpu *)d;                                                          \
+        if (c->recording)                                                                         \
+            record(c->recording, name##_call, a, sizeof *a);                                      \
+        else                                                                                      \
+            name##_cpu(&c->pool, a);                                                              \
+    }
+#include "kernels/step.def"
+#undef OP
+
+static const struct dev_step_ops step_ops = {
+#define OP(name) .name = name##_step,
+#include "kernels/step.def"
+#undef OP
+};
+
+static void cpu_graph_begin(struct dev *d)
+{
+    struct cpu *c = (struct cpu *)d;
+    CHECK(!c->recording);
+    c->recording = memory_zeroed(1, sizeof *c->recording);
+}
+
+static struct dev_graph *cpu_graph_end(struct dev *d, struct err *e)
+{
+    struct cpu *c = (struct cpu *)d;
+    struct dev_graph *g = c->recording;
+    (void)e;
+    c->recording = NULL;
+    return g;
+}
+
+static void cpu_graph_launch(struct dev *d, struct dev_graph *g)
+{
+    for (size_t i = 0; i < g->n; i++)
+        g->calls[i].run(&((struct cpu *)d)->pool, g->calls[i].args);
+}
+
+static void cpu_graph_free(struct dev *d, struct dev_graph *g)
+{
+    (void)d;
+    for (size_t i = 0; g && i < g->n; i++)
+        free(g->calls[i].args);
+    if (g)
+        free(g->calls);
+    free(g);
+}
+
+/* ---- memory ---- */
 
 static void *cpu_alloc(struct dev *d, size_t bytes)
 {
@@ -209,6 +307,7 @@ static void cpu_close(struct dev *d)
         pthread_join(c->threads[i], NULL);
     pthread_cond_destroy(&c->wake);
     pthread_mutex_destroy(&c->lock);
+    free(c->scratch);
     free(c);
 }
 
@@ -225,9 +324,12 @@ struct dev *dev_open_cpu(int n_threads, struct err *e)
 {
     int n = n_threads > 0 ? n_threads : usable_cores();
     struct cpu *c = memory_zeroed(1, sizeof *c);
-    c->dev = (struct dev){.ops = &ops, .name = "cpu", .alloc = cpu_alloc, .free = cpu_free, .alloc_host = cpu_alloc,
+    static const struct dev_caps caps = {0};
+    c->dev = (struct dev){.ops = &ops, .step = &step_ops, .caps = &caps, .name = "cpu", .alloc = cpu_alloc, .free = cpu_free, .alloc_host = cpu_alloc,
                           .free_host = cpu_free, .copy = cpu_copy, .copy_rows = cpu_copy_rows, .zero = cpu_zero,
-                          .reserve = cpu_reserve, .finish = cpu_finish, .read_gb_s = cpu_read_gb_s, .close = cpu_close};
+                          .reserve = cpu_reserve, .finish = cpu_finish, .read_gb_s = cpu_read_gb_s, .close = cpu_close,
+                          .graph_begin = cpu_graph_begin, .graph_end = cpu_graph_end, .graph_launch = cpu_graph_launch, .graph_free = cpu_graph_free};
+    c->pool = (struct cpu_pool){.run = pool_run, .scratch = pool_scratch};
     c->n_threads = n < MAX_THREADS ? n : MAX_THREADS;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->wake, NULL);
@@ -243,5 +345,5 @@ struct dev *dev_open_cpu(int n_threads, struct err *e)
 
 int dev_cpu_threads(const struct dev *d)
 {
-    return d->step ? 0 : ((const struct cpu *)d)->n_threads;
+    return d->ops == &ops ? ((const struct cpu *)d)->n_threads : 0;
 }

@@ -202,6 +202,8 @@ extern "C" bool dev_cuda_present(void)
     return ok;
 }
 
+static const struct dev_caps caps = {true};
+
 extern "C" struct dev *dev_open_cuda(int n_threads, struct err *e)
 {
     (void)n_threads;
@@ -223,6 +225,7 @@ extern "C" struct dev *dev_open_cuda(int n_threads, struct err *e)
     q->smem = (size_t)smem;
     c->dev.ops = &ops;
     c->dev.step = &step_ops;
+    c->dev.caps = &caps;
     c->dev.name = "cuda";
     c->dev.alloc = cuda_alloc;
     c->dev.free = cuda_free;

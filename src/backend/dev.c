@@ -50,7 +50,7 @@ struct dev *dev_open(const char *name, int n_threads, struct err *e)
 bool dev_facts(const struct dev *d, struct dev_facts *f)
 {
 #ifdef Q35_CUDA
-    if (d->step)
+    if (d->caps->packs_weights)
         return dev_cuda_facts(d, f);
 #endif
     (void)d, (void)f;

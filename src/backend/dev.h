@@ -20,17 +20,22 @@ struct dev_ops {
 #undef OP
 };
 
-/* Fused operations of a decode step; kernels/step.h. */
+/* Operations of a decode step; kernels/step.h. */
 struct dev_step_ops {
 #define OP(name) void (*name)(struct dev *d, const struct name##_args *a);
 #include "kernels/step.def"
 #undef OP
 };
 
+/* What a device can do, and how it wants things. */
+struct dev_caps {
+    bool packs_weights;                 /* matrices lie in device memory, packed (kernels/pack.h), which only some shapes can be; else as stored */
+};
+
 struct dev {
     const struct dev_ops *ops;
-    const struct dev_step_ops *step;    /* NULL: steps run as plain operations, weights as stored (the CPU).  Else steps run
-                                         * fused, and matrices lie in device memory, packed (kernels/pack.h) */
+    const struct dev_step_ops *step;
+    const struct dev_caps *caps;
     const char *name;                   /* "cpu", "cuda" */
     void  *(*alloc)(struct dev *d, size_t bytes);       /* zeroed; NULL when there is no room */
     void   (*free)(struct dev *d, void *p);
@@ -48,11 +53,13 @@ struct dev {
                                                          * operations can reach at best.  Takes a moment and some memory.  0 with the reason */
     void   (*close)(struct dev *d);
 
-    /* With `step` only.  What runs between begin and end is recorded, not executed. */
+    /* Step operations between begin and end are recorded, not executed; a launch executes them all, in queue order. */
     void   (*graph_begin)(struct dev *d);
     struct dev_graph *(*graph_end)(struct dev *d, struct err *e);
     void   (*graph_launch)(struct dev *d, struct dev_graph *g);
     void   (*graph_free)(struct dev *d, struct dev_graph *g);
+
+    /* With packs_weights only. */
     size_t (*available)(struct dev *d);                 /* bytes that alloc() could still give */
     void   (*pack)(struct dev *d, const struct pack_args *a);   /* pieces of stored tensors into packed matrices, in queue order */
 };

@@ -23,7 +23,7 @@ struct step {
     struct step_live  *live, *live_pick;
     struct step_sampling *sampling;
     struct step_result *results;
-    uint8_t *marks;
+    uint8_t *seen;
     void    *attention_scratch, *pick_scratch;
     uint16_t *kv;
     size_t   kv_elements;               /* k or v of one set */
@@ -31,50 +31,30 @@ struct step {
     int32_t *pos;
 };
 
-static struct step_linear_args plain_input(const struct timing *k, const struct step *s, const float *norm)
-{
-    const struct model_config *c = &k->s->m.cfg;
-    return (struct step_linear_args){
-        .in = {{.stream = s->stream, .norm = norm}}, .pos = &s->live->pos, .n_rows = s->rows, .eps = c->rms_eps,
-    };
-}
-
-/* Part p of `a`, written to a place of its own. */
-static void add_part(struct step_linear_args *a, const struct weight *w, float *y, enum step_write how)
-{
-    a->part[a->n_parts++] = (struct step_part){.w = *w, .y = y, .y_row = (size_t)w->rows, .write = how};
-}
-
 static void call_delta_in(struct timing *k, void *arg, int i)
 {
     struct step *s = arg;
     const struct layer_weights *l = k->s->delta[i % k->s->n_delta];
-    struct step_linear_args a = plain_input(k, s, l->norm_in);
-    add_part(&a, &l->delta.qkv, s->ring, STEP_TO_RING);
-    add_part(&a, &l->delta.z, s->z, STEP_PLAIN);
-    add_part(&a, &l->delta.a, s->ring_a, STEP_TO_RING);
-    add_part(&a, &l->delta.b, s->ring_b, STEP_TO_RING);
-    k->d->step->step_linear(k->d, &a);
+    const struct delta_weights *w = &l->delta;
+    STEP(k->d, step_project, .part = {{.w = w->qkv, .y = s->ring, .ring = true}, {.w = w->z, .y = s->z}, {.w = w->a, .y = s->ring_a, .ring = true},
+         {.w = w->b, .y = s->ring_b, .ring = true}}, .n_parts = 4, .stream = s->stream, .norm = l->norm_in, .pos = &s->live->pos, .n_rows = s->rows,
+         .eps = k->s->m.cfg.rms_eps);
 }
 
 static void call_attn_in(struct timing *k, void *arg, int i)
 {
     struct step *s = arg;
     const struct layer_weights *l = k->s->full[i % k->s->n_full];
-    struct step_linear_args a = plain_input(k, s, l->norm_in);
-    add_part(&a, &l->attn.q, s->y, STEP_PLAIN);
-    add_part(&a, &l->attn.k, s->y + STEP_ROWS * (size_t)l->attn.q.rows, STEP_PLAIN);
-    add_part(&a, &l->attn.v, s->y + STEP_ROWS * (size_t)(l->attn.q.rows + l->attn.k.rows), STEP_PLAIN);
-    k->d->step->step_linear(k->d, &a);
+    const struct attn_weights *w = &l->attn;
+    float *key = s->y + STEP_ROWS * (size_t)w->q.rows, *value = key + STEP_ROWS * (size_t)w->k.rows;
+    STEP(k->d, step_project, .part = {{.w = w->q, .y = s->y}, {.w = w->k, .y = key}, {.w = w->v, .y = value}}, .n_parts = 3, .stream = s->stream,
+         .norm = l->norm_in, .pos = &s->live->pos, .n_rows = s->rows, .eps = k->s->m.cfg.rms_eps);
 }
 
 static void call_out(struct timing *k, struct step *s, const struct weight *w, const float *ssq)
 {
-    struct step_linear_args a = {
-        .in = {{.x = s->x}}, .ssq = ssq, .n_rows = s->rows, .splits = step_out_splits(w->cols), .eps = k->s->m.cfg.rms_eps,
-    };
-    a.part[a.n_parts++] = (struct step_part){.w = *w, .stream = s->stream, .y_row = (size_t)w->rows, .write = STEP_ADD};
-    k->d->step->step_linear(k->d, &a);
+    STEP(k->d, step_add, .stream = s->stream, .w = *w, .x = s->x, .ssq = ssq, .head_dim = k->s->m.cfg.lin_v_dim, .n_rows = s->rows,
+         .eps = k->s->m.cfg.rms_eps);
 }
 
 static void call_delta_out(struct timing *k, void *arg, int i)
@@ -90,43 +70,30 @@ static void call_attn_out(struct timing *k, void *arg, int i)
 static void call_router(struct timing *k, void *arg, int i)
 {
     struct step *s = arg;
-    const struct layer_weights *l = &k->s->m.weights.layers[i % k->s->m.cfg.n_layers];
-    struct step_linear_args a = plain_input(k, s, l->norm_post);
-    a.h_out = s->h_out;
-    a.splits = step_router_splits(k->s->m.cfg.hidden);
-    a.ssq_out = s->router_ssq;
-    a.missing = s->h;
-    a.n_missing = step_experts_space(s->rows, k->s->m.cfg.n_experts, k->s->m.cfg.top_k, k->s->m.cfg.moe_inter);
-    a.y_split = (size_t)STEP_ROWS * (size_t)(l->moe.router.rows + 1);
-    add_part(&a, &l->moe.router, s->y, STEP_PLAIN);
-    add_part(&a, &l->moe.shared_gate, s->y + (size_t)STEP_ROWS * (size_t)l->moe.router.rows, STEP_PLAIN);
-    k->d->step->step_linear(k->d, &a);
+    const struct model_config *c = &k->s->m.cfg;
+    const struct layer_weights *l = &k->s->m.weights.layers[i % c->n_layers];
+    STEP(k->d, step_router, .h = s->h_out, .logits = s->y, .gate = s->y + (size_t)STEP_ROWS * (size_t)l->moe.router.rows,
+         .part_step = (size_t)STEP_ROWS * (size_t)(l->moe.router.rows + 1), .ssq = s->router_ssq, .stream = s->stream, .norm = l->norm_post,
+         .router = l->moe.router, .shared_gate = l->moe.shared_gate, .expert_h = s->h,
+         .n_expert_h = step_experts_space(s->rows, c->n_experts, c->top_k, c->moe_inter), .n_rows = s->rows);
 }
 
 static void call_head(struct timing *k, void *arg, int i)
 {
     struct step *s = arg;
     const struct weights *w = &k->s->m.weights;
-    struct step_linear_args a = plain_input(k, s, w->norm);
     (void)i;
-    a.h_out = s->h_out;
-    a.tile_max = s->tile_max;
-    a.n_ids = k->s->m.cfg.vocab;
-    add_part(&a, k->s->head == HEAD_INT8 ? &w->head_int8 : &w->head, s->logits, STEP_LOGITS);
-    k->d->step->step_linear(k->d, &a);
+    STEP(k->d, step_logits, .logits = s->logits, .tile_max = s->tile_max, .w = k->s->head == HEAD_INT8 ? w->head_int8 : w->head, .stream = s->stream,
+         .norm = w->norm, .hidden_out = s->h_out, .n_ids = k->s->m.cfg.vocab, .n_rows = s->rows, .eps = k->s->m.cfg.rms_eps);
 }
 
 static void call_mtp_fc(struct timing *k, void *arg, int i)
 {
     struct step *s = arg;
     const struct weights *w = &k->s->m.weights;
-    struct step_linear_args a = {
-        .in = {{.x = w->embed.data, .ids = s->live->ids, .norm = w->mtp.norm_embedding}, {.x = s->x, .norm = w->mtp.norm_hidden}},
-        .n_rows = s->rows, .splits = 2, .eps = k->s->m.cfg.rms_eps, .y_split = (size_t)STEP_ROWS * (size_t)w->mtp.fc.rows,
-    };
     (void)i;
-    add_part(&a, &w->mtp.fc, s->y, STEP_PLAIN);
-    k->d->step->step_linear(k->d, &a);
+    STEP(k->d, step_mtp_join, .halves = s->y, .w = w->mtp.fc, .table = w->embed, .ids = s->live->ids, .norm_embedding = w->mtp.norm_embedding,
+         .hidden = s->x, .norm_hidden = w->mtp.norm_hidden, .n_rows = s->rows, .eps = k->s->m.cfg.rms_eps);
 }
 
 static void call_delta(struct timing *k, void *arg, int i)
@@ -137,7 +104,7 @@ static void call_delta(struct timing *k, void *arg, int i)
     float *state = s->state + 2 * (size_t)(i % k->s->n_delta) * s->state_floats;
     STEP(k->d, step_delta, .y = s->y, .ssq = s->ssq, .raw = s->ring, .a = s->ring_a, .b = s->ring_b, .z = s->z, .conv = w->conv, .a_log = w->a_log,
          .dt_bias = w->dt_bias, .norm = w->norm, .state = {state, state + s->state_floats}, .live = s->live, .n_rows = s->rows,
-         .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads);
+         .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim, .taps = c->conv_kernel);
 }
 
 static void call_attention(struct timing *k, void *arg, int i)
@@ -154,12 +121,10 @@ static void call_attention(struct timing *k, void *arg, int i)
          .rope_scale = 1, .scale = 1.0f / 16);
 }
 
-static size_t stride(const struct weight *a, const struct weight *b) { return (size_t)((const char *)b->data - (const char *)a->data); }
-
 static struct step_choice choice(const struct timing *k, const struct step *s, int i)
 {
     const struct model_config *c = &k->s->m.cfg;
-    return (struct step_choice){.rms = {s->router_ssq, step_router_splits(c->hidden), c->hidden, c->rms_eps},
+    return (struct step_choice){.rms = {s->router_ssq, step_router_parts(c->hidden), c->hidden, c->rms_eps},
                                 .logits = s->route_logits + (size_t)i * STEP_ROWS * (size_t)c->n_experts, .n_logits = 1,
                                 .overlap = k->s->o->overlap - 1, .n_experts = c->n_experts, .top_k = c->top_k};
 }
@@ -172,16 +137,15 @@ static void call_experts(struct timing *k, void *arg, int i)
     const struct moe_weights *m = &k->s->m.weights.layers[i % c->n_layers].moe;
     call_router(k, arg, i);
     STEP(k->d, step_experts, .stream = s->stream, .h = s->h, .route = &s->routes[i], .choice = choice(k, s, i), .x = s->x,
-         .pair = m->experts[0].gate, .down = m->experts[0].down, .pair_stride = stride(&m->experts[0].gate, &m->experts[1].gate),
-         .down_stride = stride(&m->experts[0].down, &m->experts[1].down), .shared_pair = m->shared.gate, .shared_down = m->shared.down,
-         .shared_gate = s->gate, .n_gates = 1, .n_rows = s->rows, .hidden = c->hidden, .inter = c->moe_inter);
+         .experts = m->experts, .shared = &m->shared, .shared_gate = s->gate, .n_gates = 1, .n_rows = s->rows, .hidden = c->hidden,
+         .inter = c->moe_inter);
 }
 
 static void call_pick(struct timing *k, void *arg, int i)
 {
     struct step *s = arg;
     (void)i;
-    STEP(k->d, step_pick, .logits = s->logits, .tile_max = s->tile_max, .live = s->live_pick, .sampling = s->sampling, .marks = s->marks,
+    STEP(k->d, step_pick, .logits = s->logits, .tile_max = s->tile_max, .live = s->live_pick, .sampling = s->sampling, .seen = s->seen,
          .results = s->results, .hidden = s->x, .last_hidden = s->last_hidden, .scratch = s->pick_scratch, .n_rows = s->rows,
          .vocab = k->s->m.cfg.vocab, .width = k->s->m.cfg.hidden);
 }
@@ -213,7 +177,7 @@ static void measure_delta(struct timing *k, struct step *s)
     timing_row(k, "step_delta", timing_measure(k, true, TIMING_CALLS, call_delta, s),
                 2.0 * (double)s->state_floats * 4 + (double)(s->rows + 4) * config_conv_dim(c) * 4 + (double)s->rows * 2 * value * 4, 0);
     timing_row(k, "linear_attn.out_proj", timing_measure(k, true, TIMING_CALLS, call_delta_out, s),
-                linear_bytes_of(s, matrices(k, &w->out, NULL, NULL, NULL), 1, value, 2 * step_out_splits(value) * H), 0);
+                linear_bytes_of(s, matrices(k, &w->out, NULL, NULL, NULL), 1, value, 2 * step_add_ranges(value) * H), 0);
 }
 
 static void measure_attention_at(struct timing *k, struct step *s, int depth)
@@ -241,7 +205,7 @@ static void measure_attention(struct timing *k, struct step *s)
     measure_attention_at(k, s, DEPTH_NEAR);
     measure_attention_at(k, s, DEPTH_FAR);
     timing_row(k, "o_proj", timing_measure(k, true, TIMING_CALLS, call_attn_out, s),
-                linear_bytes_of(s, matrices(k, &w->o, NULL, NULL, NULL), 1, w->o.cols, 2 * step_out_splits(w->o.cols) * c->hidden), 0);
+                linear_bytes_of(s, matrices(k, &w->o, NULL, NULL, NULL), 1, w->o.cols, 2 * step_add_ranges(w->o.cols) * c->hidden), 0);
 }
 
 /* What the calls of step_experts chose, together. */
@@ -261,7 +225,7 @@ static void measure_moe(struct timing *k, struct step *s)
 {
     const struct model_config *c = &k->s->m.cfg;
     const struct moe_weights *m = &k->s->m.weights.layers[0].moe;
-    double router = linear_bytes_of(s, matrices(k, &m->router, &m->shared_gate, NULL, NULL), 3, c->hidden, step_router_splits(c->hidden) * (c->n_experts + 1));
+    double router = linear_bytes_of(s, matrices(k, &m->router, &m->shared_gate, NULL, NULL), 3, c->hidden, step_router_parts(c->hidden) * (c->n_experts + 1));
     timing_row(k, "router, shared gate", timing_measure(k, true, TIMING_CALLS, call_router, s), router, 0);
     double both = timing_measure(k, true, TIMING_CALLS, call_experts, s);
     if (k->failed)
@@ -319,10 +283,10 @@ static void alloc_operands(struct timing *k, struct step *s)
     s->h = timing_alloc(k, step_experts_space(STEP_ROWS, c->n_experts, c->top_k, c->moe_inter) * sizeof(float));
     s->routes = timing_alloc(k, TIMING_CALLS * sizeof *s->routes);
     s->live = timing_alloc(k, sizeof *s->live);
-    STEP(k->d, step_embed, .stream = s->stream, .ids = s->live->ids, .table = k->s->m.weights.embed.data, .n_rows = STEP_ROWS, .hidden = c->hidden);
+    STEP(k->d, step_embed, .stream = s->stream, .ids = s->live->ids, .table = k->s->m.weights.embed, .n_rows = STEP_ROWS);
     s->live_pick = timing_alloc(k, sizeof *s->live_pick);
     s->sampling = timing_alloc(k, sizeof *s->sampling);
-    s->marks = timing_alloc(k, vocab);
+    s->seen = timing_alloc(k, vocab);
     s->attention_scratch = timing_alloc(k, step_attention_scratch(c->n_q_heads));
     s->pick_scratch = timing_alloc(k, step_pick_scratch(c->vocab));
     s->kv = k->s->n_full ? timing_alloc(k, 2 * 2 * (size_t)DEPTH_FAR * kv * sizeof *s->kv) : NULL;

@@ -100,7 +100,7 @@ static bool load(struct dev *d, const struct bench_options *o, double *bytes, do
     bool dense = o->head && !strcmp(o->head, "bf16");
     bool ok = config_load(&c, o->model_dir, e) && weights_open(&w, &c, o->model_dir, e);
     *bytes = (double)w.stats.bytes;
-    if (ok && d->step) {
+    if (ok && d->caps->packs_weights) {
         struct upload_options u = {.heads = dense ? UPLOAD_HEAD_BF16 : UPLOAD_HEAD_INT8, .n_threads = o->n_threads};
         ok = weights_upload(&w, &c, d, &u, NULL, NULL, e) && d->finish(d, e);
     } else if (ok)
@@ -140,7 +140,7 @@ int bench_load(const struct bench_options *o)
     if (ok) {
         double mark = fmax(raw_bytes[0] / raw_ms[0], raw_bytes[1] / raw_ms[1]) * 1e-6;
         row(&r, "raw read of all files, before", raw_bytes[0], raw_ms[0], mark);
-        row(&r, d->step ? "opened, read, packed on the device" : "opened, mapped, made present", bytes, ms, mark);
+        row(&r, d->caps->packs_weights ? "opened, read, packed on the device" : "opened, mapped, made present", bytes, ms, mark);
         row(&r, "raw read of all files, after", raw_bytes[1], raw_ms[1], mark);
     }
     int status = report_close(&r, ok ? NULL : &e);

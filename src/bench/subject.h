@@ -22,7 +22,7 @@ bool subject_open(struct subject *s, const struct bench_options *o, int n_ctx, i
 void subject_report(const struct subject *s, struct report *r);         /* the facts of both */
 void subject_close(struct subject *s);
 
-static inline bool subject_fused(const struct subject *s) { return s->m.dev->step; }
+static inline bool subject_fused(const struct subject *s) { return s->m.dev->caps->packs_weights; }
 /* What a kernel reads of a matrix: packed on a GPU, as stored on the CPU. */
 size_t subject_matrix_bytes(const struct subject *s, const struct weight *w);
 /* The same for one expert, shared or routed. */

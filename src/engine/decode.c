@@ -146,7 +146,7 @@ struct decoder *decoder_open(struct dev *dev, const struct model_config *c, cons
     *d = (struct decoder){.dev = dev, .c = c, .o = *o, .max_step = o->depth + 1};
     CHECK(o->depth >= 0 && o->depth <= ENGINE_MAX_DEPTH);
     /* A fused step always drafts, so its last rows may lie behind the context. */
-    d->k = cache_open(dev, c, r, o->n_ctx + (dev->step ? STEP_ROWS : 0), d->max_step, e);
+    d->k = cache_open(dev, c, r, o->n_ctx + (dev->caps->packs_weights ? STEP_ROWS : 0), d->max_step, e);
     if (!d->k)
         goto fail;
     d->f = forward_open(dev, c, w, o->chunk > d->max_step ? o->chunk : d->max_step, e);
@@ -156,7 +156,7 @@ struct decoder *decoder_open(struct dev *dev, const struct model_config *c, cons
         err_set(e, "no memory for %d tokens", o->n_ctx);
         goto fail;
     }
-    if (!(dev->step ? open_fused(d, e) : open_host(d, e)) || !warm_up(d, e))
+    if (!(dev->caps->packs_weights ? open_fused(d, e) : open_host(d, e)) || !warm_up(d, e))
         goto fail;
     return d;
 fail:
@@ -592,11 +592,12 @@ static bool picks_of(struct run *r, const struct step_result *in, struct picks *
         p->how[i] = in->drafted[i] ? TOKEN_DRAFTED : TOKEN_SAMPLED;
         p->outlook[i] = outlook_of(r->p->how, &in->outlook[i]);
     }
-    switch (in->ended) {
-    case 1: end(r, FINISH_STOP); break;
-    case 2: end(r, no_room(r, in->n)); break;
-    case 3: end(r, FINISH_ERROR); return sampler_bad_logit(&r->out->why, in->bad_id, in->bad_logit);
-    case 4: end(r, FINISH_ERROR); return sampler_all_banned(&r->out->why, sampler_n_ids(r->p->how, r->d->c->vocab));
+    switch ((enum step_end)in->ended) {
+    case STEP_STOPPED: end(r, FINISH_STOP); break;
+    case STEP_FULL: end(r, no_room(r, in->n)); break;
+    case STEP_BAD_LOGIT: end(r, FINISH_ERROR); return sampler_bad_logit(&r->out->why, in->bad_id, in->bad_logit);
+    case STEP_ALL_BANNED: end(r, FINISH_ERROR); return sampler_all_banned(&r->out->why, sampler_n_ids(r->p->how, r->d->c->vocab));
+    case STEP_GOES_ON: break;
     }
     return true;
 }

@@ -198,7 +198,7 @@ static bool load(struct engine *g, struct err *e)
     if (!g->weights.mtp.present)
         g->decode.depth = 0;
     g->dev = dev_open(g->backend, g->n_threads, e);
-    if (!g->dev || !(g->dev->step ? load_device(g, e) : load_host(g, e)))
+    if (!g->dev || !(g->dev->caps->packs_weights ? load_device(g, e) : load_host(g, e)))
         return false;
     struct dev_facts facts = {0};
     if (dev_facts(g->dev, &facts))

@@ -87,7 +87,7 @@ static void *take(char **at, size_t bytes)
 struct cache *cache_open(struct dev *d, const struct model_config *c, const struct kv_recipe *r, int n_ctx, int max_step, struct err *e)
 {
     size_t step = (size_t)max_step, conv = (size_t)config_conv_dim(c), key = (size_t)config_lin_key_dim(c), value = (size_t)config_lin_value_dim(c);
-    size_t kv = cache_kv_bytes(c, r, n_ctx), states = cache_state_bytes(c), stages = d->step ? cache_step_bytes(c) : cache_stage_bytes(c, max_step);
+    size_t kv = cache_kv_bytes(c, r, n_ctx), states = cache_state_bytes(c), stages = d->caps->packs_weights ? cache_step_bytes(c) : cache_stage_bytes(c, max_step);
     struct cache *k = memory_zeroed(1, sizeof *k);
     k->dev = d;
     k->cfg = c;
@@ -114,7 +114,7 @@ struct cache *cache_open(struct dev *d, const struct model_config *c, const stru
         struct delta_slot *s = &k->delta[i];
         s->state = take(&state_at, recurrent_floats(c) * sizeof(float));
         s->window = take(&state_at, window_floats(c) * sizeof(float));
-        if (d->step) {
+        if (d->caps->packs_weights) {
             s->other = take(&stage_at, recurrent_floats(c) * sizeof(float));
             s->ring = take(&stage_at, STEP_RING * conv * sizeof(float));
             s->ring_a = take(&stage_at, STEP_RING * (size_t)c->lin_v_heads * sizeof(float));
@@ -200,7 +200,7 @@ void cache_delta_step(struct cache *k, int layer, const struct delta_weights *w,
     const struct delta_slot *s = &k->delta[layer];
     STEP(k->dev, step_delta, .y = y, .ssq = ssq, .raw = s->ring, .a = s->ring_a, .b = s->ring_b, .z = z, .conv = w->conv,
          .a_log = w->a_log, .dt_bias = w->dt_bias, .norm = w->norm, .state = {s->state, s->other}, .live = live, .n_rows = n,
-         .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads);
+         .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim, .taps = c->conv_kernel);
 }
 
 void cache_end_steps(struct cache *k)

@@ -67,7 +67,7 @@ struct forward *forward_open(struct dev *d, const struct model_config *c, const 
     f->w = w;
     f->max_rows = max_rows;
     f->memory = d->alloc(d, bytes);
-    if (d->step) {
+    if (d->caps->packs_weights) {
         f->fused = memory_zeroed(1, sizeof *f->fused);
         if (!fused_open(f->fused, d, c, e)) {
             forward_close(f);
@@ -75,7 +75,7 @@ struct forward *forward_open(struct dev *d, const struct model_config *c, const 
         }
         bytes += forward_scratch_bytes(c, max_rows);
     }
-    if (!f->memory || (d->step && !d->reserve(d, forward_scratch_bytes(c, max_rows)))) {
+    if (!f->memory || (d->caps->packs_weights && !d->reserve(d, forward_scratch_bytes(c, max_rows)))) {
         err_set(e, "no memory for the work space of %d rows: %zu MiB asked for; try a smaller --chunk", max_rows, bytes >> 20);
         forward_close(f);
         return NULL;

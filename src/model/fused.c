@@ -85,59 +85,43 @@ void fused_close(struct fused *u, struct dev *d)
     u->memory = NULL;
 }
 
-static struct step_part part(const struct weight *w, float *y, enum step_write write)
-{
-    return (struct step_part){.w = *w, .y = y, .y_row = (size_t)w->rows, .write = write};
-}
-
-/* The residual stream as input of the next products. */
-static void take_stream(const struct fused *u, struct step_linear_args *a, const float *norm, float eps)
-{
-    a->in[0] = (struct step_input){.stream = u->stream, .norm = norm};
-    a->eps = eps;
-}
-
-/* stream += W y */
-static void project_out(struct forward *f, const struct weight *w, const float *ssq, int n)
+/* stream += W y; ssq: heads of y are divided by their rms first. */
+static void project_out(struct forward *f, const struct weight *w, const float *ssq, const int32_t *n_valid, int n)
 {
     struct fused *u = f->fused;
-    STEP(f->dev, step_linear, .part = {{.w = *w, .stream = u->stream, .y_row = (size_t)w->rows, .write = STEP_ADD}}, .n_parts = 1,
-         .in = {{.x = u->y}}, .ssq = ssq, .n_rows = n, .splits = step_out_splits(w->cols), .eps = f->cfg->rms_eps);
+    STEP(f->dev, step_add, .stream = u->stream, .w = *w, .x = u->y, .ssq = ssq, .head_dim = f->cfg->lin_v_dim, .n_valid = n_valid, .n_rows = n,
+         .eps = f->cfg->rms_eps);
 }
 
-/* `in`: where the rows come from, with what else belongs to that. */
-static void attention_step(struct forward *f, struct cache *k, const struct layer_weights *l, struct step_linear_args in, int kv_layer, const int32_t *pos, int n)
+/* The rows of a layer: `in` says where they come from; kv_layer and pos where they go. */
+static void attention_step(struct forward *f, struct cache *k, const struct layer_weights *l, struct step_project_args in, int kv_layer)
 {
     const struct model_config *c = f->cfg;
     struct fused *u = f->fused;
-    in.part[0] = part(&l->attn.q, u->qg, STEP_PLAIN);
-    in.part[1] = part(&l->attn.k, u->k, STEP_PLAIN);
-    in.part[2] = part(&l->attn.v, u->v, STEP_PLAIN);
+    in.part[0] = (struct step_part){.w = l->attn.q, .y = u->qg};
+    in.part[1] = (struct step_part){.w = l->attn.k, .y = u->k};
+    in.part[2] = (struct step_part){.w = l->attn.v, .y = u->v};
     in.n_parts = 3;
-    in.n_rows = n;
-    f->dev->step->step_linear(f->dev, &in);
+    in.norm = l->norm_in;
+    in.eps = c->rms_eps;
+    f->dev->step->step_project(f->dev, &in);
     STEP(f->dev, step_attention, .y = u->y, .qg = u->qg, .k = u->k, .v = u->v, .q_norm = l->attn.q_norm, .k_norm = l->attn.k_norm,
-         .freq = f->freq, .kv = k->kv[kv_layer], .pos = pos, .scratch = u->attention,
-         .settled = pos == &u->live->pos, .n_rows = n, .n_q_heads = c->n_q_heads, .half = c->rotary_dim / 2, .eps = c->rms_eps,
+         .freq = f->freq, .kv = k->kv[kv_layer], .pos = in.pos, .n_valid = in.n_valid, .scratch = u->attention,
+         .settled = in.pos == &u->live->pos, .n_rows = in.n_rows, .n_q_heads = c->n_q_heads, .half = c->rotary_dim / 2, .eps = c->rms_eps,
          .rope_scale = c->yarn_attention_factor, .scale = 1.0f / sqrtf((float)c->head_dim));
-    project_out(f, &l->attn.o, NULL, n);
+    project_out(f, &l->attn.o, NULL, in.n_valid, in.n_rows);
 }
 
 static void delta_step(struct forward *f, struct cache *k, const struct layer_weights *l, int delta_layer, int n)
 {
-    const struct model_config *c = f->cfg;
     const struct delta_weights *w = &l->delta;
     struct fused *u = f->fused;
     struct delta_slot *s = &k->delta[delta_layer];
-    struct step_linear_args in = {
-        .part = {part(&w->qkv, s->ring, STEP_TO_RING), part(&w->z, u->z, STEP_PLAIN), part(&w->a, s->ring_a, STEP_TO_RING),
-                 part(&w->b, s->ring_b, STEP_TO_RING)},
-        .n_parts = 4, .n_rows = n, .pos = &u->live->pos,
-    };
-    take_stream(u, &in, l->norm_in, c->rms_eps);
-    f->dev->step->step_linear(f->dev, &in);
+    STEP(f->dev, step_project, .part = {{.w = w->qkv, .y = s->ring, .ring = true}, {.w = w->z, .y = u->z}, {.w = w->a, .y = s->ring_a, .ring = true},
+         {.w = w->b, .y = s->ring_b, .ring = true}}, .n_parts = 4, .stream = u->stream, .norm = l->norm_in, .pos = &u->live->pos, .n_rows = n,
+         .eps = f->cfg->rms_eps);
     cache_delta_step(k, delta_layer, w, u->live, u->y, u->ssq, u->z, n);
-    project_out(f, &w->out, u->ssq, n);
+    project_out(f, &w->out, u->ssq, NULL, n);
 }
 
 /* check: nothing runs, but what could not becomes a fault. */
@@ -145,15 +129,12 @@ static void run_experts(struct forward *f, const struct moe_weights *w, const in
 {
     const struct model_config *c = f->cfg;
     const struct fused *u = f->fused;
-    const size_t pair_step = (size_t)((const char *)w->experts[1].gate.data - (const char *)w->experts[0].gate.data),
-        down_step = (size_t)((const char *)w->experts[1].down.data - (const char *)w->experts[0].down.data);
-    const struct step_choice choice = {.rms = {u->router_ssq, step_router_splits(c->hidden), c->hidden, c->rms_eps}, .logits = u->router,
-                                       .n_logits = step_router_splits(c->hidden), .logit_step = u->router_step, .n_valid = n_valid,
+    const struct step_choice choice = {.rms = {u->router_ssq, step_router_parts(c->hidden), c->hidden, c->rms_eps}, .logits = u->router,
+                                       .n_logits = step_router_parts(c->hidden), .logit_step = u->router_step, .n_valid = n_valid,
                                        .overlap = u->overlap, .n_experts = c->n_experts, .top_k = c->top_k};
     STEP(f->dev, step_experts, .stream = u->stream, .h = u->expert_h, .route = u->distinct ? u->route : NULL, .choice = choice, .x = u->h,
-         .pair = w->experts[0].gate, .down = w->experts[0].down, .pair_stride = pair_step, .down_stride = down_step, .shared_pair = w->shared.gate,
-         .shared_down = w->shared.down, .shared_gate = u->gate, .n_gates = step_router_splits(c->hidden), .gate_step = u->router_step,
-         .check = check, .n_rows = n, .hidden = c->hidden, .inter = c->moe_inter);
+         .experts = w->experts, .shared = &w->shared, .shared_gate = u->gate, .n_gates = step_router_parts(c->hidden), .gate_step = u->router_step,
+         .check = check, .n_rows = n, .hidden = c->hidden, .inter = c->moe_inter > c->shared_inter ? c->moe_inter : c->shared_inter);
 }
 
 static void moe_step(struct forward *f, const struct layer_weights *l, const int32_t *n_valid, int n)
@@ -161,14 +142,9 @@ static void moe_step(struct forward *f, const struct layer_weights *l, const int
     const struct model_config *c = f->cfg;
     const struct moe_weights *w = &l->moe;
     struct fused *u = f->fused;
-    struct step_linear_args in = {
-        .part = {part(&w->router, u->router, STEP_PLAIN), part(&w->shared_gate, u->gate, STEP_PLAIN)}, .n_parts = 2,
-        .h_out = u->h, .ssq_out = u->router_ssq, .missing = u->expert_h,
-        .n_missing = step_experts_space(n, c->n_experts, c->top_k, c->moe_inter), .n_rows = n, .splits = step_router_splits(c->hidden),
-        .y_split = u->router_step,
-    };
-    take_stream(u, &in, l->norm_post, c->rms_eps);
-    f->dev->step->step_linear(f->dev, &in);
+    STEP(f->dev, step_router, .h = u->h, .logits = u->router, .gate = u->gate, .part_step = u->router_step, .ssq = u->router_ssq, .stream = u->stream,
+         .norm = l->norm_post, .router = w->router, .shared_gate = w->shared_gate, .expert_h = u->expert_h,
+         .n_expert_h = step_experts_space(n, c->n_experts, c->top_k, c->moe_inter), .n_valid = n_valid, .n_rows = n);
     run_experts(f, w, n_valid, n, false);
 }
 
@@ -186,13 +162,11 @@ void fused_layers(struct forward *f, struct cache *k, int n)
 {
     const struct model_config *c = f->cfg;
     struct fused *u = f->fused;
-    STEP(f->dev, step_embed, .stream = u->stream, .ids = u->live->ids, .table = f->w->embed.data, .n_rows = n, .hidden = c->hidden);
+    STEP(f->dev, step_embed, .stream = u->stream, .ids = u->live->ids, .table = f->w->embed, .n_rows = n);
     for (int i = 0, full = 0, delta = 0; i < c->n_layers; i++) {
         const struct layer_weights *l = &f->w->layers[i];
         if (l->full) {
-            struct step_linear_args in = {0};
-            take_stream(u, &in, l->norm_in, c->rms_eps);
-            attention_step(f, k, l, in, full++, &u->live->pos, n);
+            attention_step(f, k, l, (struct step_project_args){.stream = u->stream, .pos = &u->live->pos, .n_rows = n}, full++);
         } else {
             delta_step(f, k, l, delta++, n);
         }
@@ -205,56 +179,48 @@ void fused_layers(struct forward *f, struct cache *k, int n)
 void fused_hidden(struct forward *f, int n)
 {
     struct fused *u = f->fused;
-    /* Any product will do: the norm is what is wanted.  The router of layer 0 is the smallest. */
-    struct step_linear_args a = {
-        .part = {part(&f->w->layers[0].moe.shared_gate, u->gate, STEP_PLAIN)}, .n_parts = 1, .h_out = u->hidden, .n_rows = n,
-    };
-    take_stream(u, &a, f->w->norm, f->cfg->rms_eps);
-    f->dev->step->step_linear(f->dev, &a);
+    STEP(f->dev, step_norm, .h = u->hidden, .stream = u->stream, .norm = f->w->norm, .n_rows = n, .hidden = f->cfg->hidden, .eps = f->cfg->rms_eps);
 }
 
-static struct step_linear_args head_args(const struct fused_head *h, int n)
+static struct step_logits_args head_args(const struct fused_head *h, float eps)
 {
-    return (struct step_linear_args){
-        .part = {part(h->w, h->logits, STEP_LOGITS)}, .n_parts = 1, .n_rows = n, .tile_max = h->tile_max, .sampling = h->sampling,
-        .marks = h->marks, .bias = h->bias, .drafts = h->drafts, .n_ids = h->n_ids,
-    };
+    return (struct step_logits_args){.logits = h->logits, .tile_max = h->tile_max, .w = *h->w, .sampling = h->sampling, .seen = h->seen,
+                                     .bias = h->bias, .drafts = h->drafts, .n_ids = h->n_ids, .eps = eps};
 }
 
 void fused_logits(struct forward *f, const struct fused_head *h, const float *hidden, int n)
 {
     struct fused *u = f->fused;
-    struct step_linear_args a = head_args(h, n);
-    if (hidden) {
-        a.in[0].x = hidden;
-    } else {
-        a.h_out = u->hidden;
-        take_stream(u, &a, f->w->norm, f->cfg->rms_eps);
+    struct step_logits_args a = head_args(h, f->cfg->rms_eps);
+    a.n_rows = n;
+    a.hidden = hidden;
+    if (!hidden) {
+        a.stream = u->stream;
+        a.norm = f->w->norm;
+        a.hidden_out = u->hidden;
     }
-    f->dev->step->step_linear(f->dev, &a);
+    f->dev->step->step_logits(f->dev, &a);
 }
 
 void fused_mtp(struct forward *f, struct cache *k, const int32_t *next, const float *hidden, const int32_t *pos, const int32_t *n_valid, int n)
 {
     const struct mtp_weights *w = &f->w->mtp;
     struct fused *u = f->fused;
-    float *second = u->halves + (size_t)n * (size_t)f->cfg->hidden;
-    /* Each half of the columns has an input and a norm of its own. */
-    STEP(f->dev, step_linear, .part = {part(&w->fc, u->halves, STEP_PLAIN)}, .n_parts = 1,
-         .in = {{.x = f->w->embed.data, .ids = next, .norm = w->norm_embedding}, {.x = hidden, .norm = w->norm_hidden}},
-         .y_split = (size_t)(second - u->halves), .n_rows = n, .splits = 2, .eps = f->cfg->rms_eps);
-    const struct step_linear_args in = {.in = {{.x = u->halves, .norm = w->layer.norm_in}}, .plus = second, .stream_out = u->stream,
-                                        .eps = f->cfg->rms_eps};
-    attention_step(f, k, &w->layer, in, f->cfg->n_full, pos, n);
+    STEP(f->dev, step_mtp_join, .halves = u->halves, .w = w->fc, .table = f->w->embed, .ids = next, .norm_embedding = w->norm_embedding,
+         .hidden = hidden, .norm_hidden = w->norm_hidden, .n_valid = n_valid, .n_rows = n, .eps = f->cfg->rms_eps);
+    attention_step(f, k, &w->layer, (struct step_project_args){.halves = u->halves, .stream_out = u->stream, .pos = pos, .n_valid = n_valid, .n_rows = n},
+                   f->cfg->n_full);
     moe_step(f, &w->layer, n_valid, n);
 }
 
 void fused_mtp_logits(struct forward *f, const struct fused_head *h, const int32_t *row)
 {
     struct fused *u = f->fused;
-    struct step_linear_args a = head_args(h, 1);
-    a.h_out = u->mtp_h;
+    struct step_logits_args a = head_args(h, f->cfg->rms_eps);
+    a.n_rows = 1;
+    a.stream = u->stream;
+    a.norm = f->w->mtp.norm;
+    a.hidden_out = u->mtp_h;
     a.row = row;
-    take_stream(u, &a, f->w->mtp.norm, f->cfg->rms_eps);
-    f->dev->step->step_linear(f->dev, &a);
+    f->dev->step->step_logits(f->dev, &a);
 }

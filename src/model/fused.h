@@ -14,9 +14,9 @@ struct fused {
     float *h;                           /* [n, hidden] normed */
     float *hidden;                      /* [n, hidden] after the final norm */
     float *qg, *k, *v, *z, *y, *ssq;
-    float *router, *gate;               /* [router splits] of [n, experts] and of [n], router_step apart */
+    float *router, *gate;               /* [router parts] of [n, experts] and of [n], router_step apart */
     size_t router_step;
-    float *router_ssq;                  /* [router splits, STEP_ROWS]: the division by the rms is left to the experts */
+    float *router_ssq;                  /* [router parts, STEP_ROWS]: the division by the rms is left to the experts */
     struct step_route *route;
     float *expert_h;                    /* SwiGLU outputs of the shared expert and of the routed ones */
     void  *attention;
@@ -44,7 +44,7 @@ struct fused_head {
     const struct weight *w;
     float *logits, *tile_max;
     const struct step_sampling *sampling;
-    const uint8_t *marks;
+    const uint8_t *seen;
     const float   *bias;
     const int32_t *drafts;
     int n_ids;

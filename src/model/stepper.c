@@ -28,7 +28,7 @@ struct stepper {
     bool   mtp;
     void  *memory;
     float *logits, *tile_max, *draft_logits, *draft_max, *bias, *last_hidden;
-    uint8_t *marks;
+    uint8_t *seen;
     struct step_sampling *sampling;
     void  *pick_scratch;
     struct step_result *results;        /* host memory, STEP_SLOTS */
@@ -46,7 +46,7 @@ static size_t cut(struct stepper *s, char *memory, const struct model_config *c,
     const size_t rows = (size_t)max_depth + 1, vocab = (size_t)c->vocab, drafts = vocab < DRAFT_HEAD ? vocab : DRAFT_HEAD;
     const struct { void *at; size_t bytes; } list[] = {
         {&s->logits, rows * vocab * 4}, {&s->tile_max, rows * (size_t)step_maxima(c->vocab) * 4}, {&s->draft_logits, drafts * 4},
-        {&s->draft_max, (size_t)step_maxima((int)drafts) * 4}, {&s->bias, vocab * 4}, {&s->last_hidden, 3 * (size_t)c->hidden * 4}, {&s->marks, vocab},
+        {&s->draft_max, (size_t)step_maxima((int)drafts) * 4}, {&s->bias, vocab * 4}, {&s->last_hidden, 3 * (size_t)c->hidden * 4}, {&s->seen, vocab},
         {&s->sampling, sizeof *s->sampling}, {&s->pick_scratch, step_pick_scratch(c->vocab)},
     };
     size_t at = 0;
@@ -107,14 +107,14 @@ void stepper_close(struct stepper *s)
 
 static struct fused_head target_head(const struct stepper *s)
 {
-    return (struct fused_head){.w = s->head, .logits = s->logits, .tile_max = s->tile_max, .sampling = s->sampling, .marks = s->marks,
+    return (struct fused_head){.w = s->head, .logits = s->logits, .tile_max = s->tile_max, .sampling = s->sampling, .seen = s->seen,
                                .bias = s->bias, .drafts = s->f->fused->live->ids + 1};
 }
 
 static void pick(struct stepper *s, const float *hidden, int rows, bool first)
 {
     STEP(s->dev, step_pick, .logits = s->logits, .tile_max = s->tile_max, .live = s->f->fused->live, .sampling = s->sampling,
-         .marks = s->marks, .bias = s->bias, .results = s->results, .hidden = hidden, .last_hidden = s->last_hidden, .scratch = s->pick_scratch,
+         .seen = s->seen, .bias = s->bias, .results = s->results, .hidden = hidden, .last_hidden = s->last_hidden, .scratch = s->pick_scratch,
          .n_rows = rows, .vocab = s->vocab, .width = s->hidden, .first = first);
 }
 
@@ -160,11 +160,11 @@ void stepper_begin(struct stepper *s, const struct step_sampling *how, const int
     CHECK(depth >= 0 && depth <= s->max_depth);
     cache_end_steps(s->k);
     cache_begin_steps(s->k, s->f->w, s->f->fused->live, pos);
-    uint8_t *marks = memory_zeroed(1, (size_t)s->vocab);
+    uint8_t *seen = memory_zeroed(1, (size_t)s->vocab);
     for (int i = 0; i < n_prompt; i++)
-        marks[prompt[i]] |= i < n_prompt - n_begun ? 1 : 3;
-    s->dev->copy(s->dev, s->marks, marks, (size_t)s->vocab);
-    free(marks);
+        seen[prompt[i]] |= i < n_prompt - n_begun ? STEP_IN_TEXT : STEP_IN_TEXT | STEP_IN_ANSWER;
+    s->dev->copy(s->dev, s->seen, seen, (size_t)s->vocab);
+    free(seen);
     sampling.biased = n_bias > 0;
     if (n_bias > 0) {
         float *by_id = memory_zeroed((size_t)s->vocab, sizeof *by_id);

@@ -263,7 +263,7 @@ static bool make_slab(struct synthetic *s, struct weights *w, const struct model
 struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, unsigned heads, uint64_t seed, struct err *e)
 {
     *w = (struct weights){0};
-    if (!d->step) {
+    if (!d->caps->packs_weights) {
         err_set(e, "synthetic weights are made on a GPU, but the backend is %s; --write DIR stores a model that it can open", d->name);
         return NULL;
     }

@@ -176,9 +176,10 @@ static void test_attention__agrees_with_the_definition(void **state)
     }
 }
 
-/* A decode step on both devices: the fused operation, and the plain ones that define it. */
+/* A decode step on both devices. */
 struct step_case {
-    int q, kv, n, pos, ctx;
+    int q, kv, n, ctx;
+    int32_t pos;
     float *qg, *k, *v, *q_norm, *k_norm, *freq;         /* host */
     uint16_t *cache_k, *cache_v;
     float *ref;                                         /* [n, q, 256] */
@@ -215,30 +216,15 @@ static void case_open(struct step_case *c, int q, int kv, int n, int pos)
     finish();
 }
 
-/* As model/attention.c has it. */
 static void case_define(struct step_case *c)
 {
-    size_t q_token = (size_t)c->q * 2 * DIM, kv_token = (size_t)c->kv * DIM, n = (size_t)c->n;
-    float *qg = malloc(n * q_token * 4), *k = malloc(n * kv_token * 4);
+    struct step_attention_args a = c->gpu;
     c->ref = malloc(y_bytes(c));
     c->ref_k = malloc(cache_bytes(c)), c->ref_v = malloc(cache_bytes(c));
-    memcpy(qg, c->qg, n * q_token * 4), memcpy(k, c->k, n * kv_token * 4);
     memcpy(c->ref_k, c->cache_k, cache_bytes(c)), memcpy(c->ref_v, c->cache_v, cache_bytes(c));
-    struct kv_rows kv = c->gpu.kv;
-    kv.k = c->ref_k, kv.v = c->ref_v;
-    RUN(cpu, rmsnorm, .y = qg, .x = qg, .w = c->q_norm, .n_rows = c->n * c->q, .dim = DIM, .eps = c->gpu.eps, .per_group = c->q,
-        .x_group = q_token, .x_row = 2 * DIM, .y_group = q_token, .y_row = 2 * DIM);
-    RUN(cpu, rmsnorm, .y = k, .x = k, .w = c->k_norm, .n_rows = c->n * c->kv, .dim = DIM, .eps = c->gpu.eps);
-    RUN(cpu, rope, .x = qg, .token_stride = q_token, .head_stride = 2 * DIM, .freq = c->freq, .n_tokens = c->n, .n_heads = c->q,
-        .half = HALF, .pos = c->pos, .scale = c->gpu.rope_scale);
-    RUN(cpu, rope, .x = k, .token_stride = kv_token, .head_stride = DIM, .freq = c->freq, .n_tokens = c->n, .n_heads = c->kv,
-        .half = HALF, .pos = c->pos, .scale = c->gpu.rope_scale);
-    RUN(cpu, kv_store, .kv = kv, .k = k, .v = c->v, .n_tokens = c->n, .pos = c->pos);
-    RUN(cpu, attention, .y = c->ref, .q = qg, .q_token = q_token, .q_head = 2 * DIM, .kv = kv, .n_tokens = c->n, .n_q_heads = c->q,
-        .pos = c->pos, .scale = c->gpu.scale);
-    RUN(cpu, sigmoid_gate, .y = c->ref, .gate = qg + DIM, .gate_token = q_token, .gate_head = 2 * DIM, .n_tokens = c->n,
-        .n_heads = c->q, .head_dim = DIM);
-    free(qg), free(k);
+    a.y = c->ref, a.qg = c->qg, a.k = c->k, a.v = c->v, a.q_norm = c->q_norm, a.k_norm = c->k_norm, a.freq = c->freq;
+    a.kv.k = c->ref_k, a.kv.v = c->ref_v, a.pos = &c->pos, a.scratch = NULL;
+    cpu->step->step_attention(cpu, &a);
 }
 
 static void case_close(struct step_case *c)
@@ -265,7 +251,7 @@ static void assert_cache_close(const struct step_case *c, const uint16_t *out, c
     }
 }
 
-static void test_step_attention__is_the_plain_operations_in_one(void **state)
+static void test_step_attention__agrees_with_the_definition(void **state)
 {
     (void)state;
     need_gpu();
@@ -376,7 +362,7 @@ int main(void)
         cmocka_unit_test(test_kv_store__rounds_to_bf16_and_touches_nothing_else),
         cmocka_unit_test(test_sigmoid_gate__agrees_with_the_definition),
         cmocka_unit_test(test_attention__agrees_with_the_definition),
-        cmocka_unit_test(test_step_attention__is_the_plain_operations_in_one),
+        cmocka_unit_test(test_step_attention__agrees_with_the_definition),
         cmocka_unit_test(test_step_attention__a_row_has_the_same_bits_in_any_company),
         cmocka_unit_test(test_step_attention__agrees_with_prompt_attention_far_out),
     };

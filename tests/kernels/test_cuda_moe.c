@@ -358,7 +358,7 @@ static void test_embed__rows_are_exact_for_chunks_and_steps(void **state)
         memset(y, 0xff, bytes);
         cuda->copy(cuda, dy, y, bytes);
         const int64_t *stream = (const int64_t *)(void *)y;
-        STEP(cuda, step_embed, .stream = (int64_t *)(void *)dy, .ids = dids, .table = v.data, .n_rows = STEP_ROWS, .hidden = (int)H);
+        STEP(cuda, step_embed, .stream = (int64_t *)(void *)dy, .ids = dids, .table = v, .n_rows = STEP_ROWS);
         download(y, dy, bytes);
         for (size_t i = 0; i < STEP_ROWS * H; i++)
             assert_int_equal(stream[i], stream_from_float(ref[i]));

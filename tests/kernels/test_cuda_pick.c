@@ -25,10 +25,10 @@ struct rig {
     float *hidden;                      /* [rows, WIDTH] */
     struct step_live live;
     struct step_sampling how;
-    uint8_t *marks;
+    uint8_t *seen;
     float *bias;                        /* [vocab] */
     struct step_result *results;        /* memory of both sides */
-    struct { float *logits, *tile_max, *hidden, *last, *bias; struct step_live *live; struct step_sampling *how; uint8_t *marks; void *scratch; } on;
+    struct { float *logits, *tile_max, *hidden, *last, *bias; struct step_live *live; struct step_sampling *how; uint8_t *seen; void *scratch; } on;
 };
 
 static void *device(size_t bytes)
@@ -44,7 +44,7 @@ static void rig_open(struct rig *g, int vocab, int rows)
     *g = (struct rig){.vocab = vocab, .rows = rows};
     g->logits = calloc(R * V, sizeof(float));
     g->hidden = rand_array(R * WIDTH, 1);
-    g->marks = calloc(V, 1);
+    g->seen = calloc(V, 1);
     g->bias = calloc(V, sizeof(float));
     g->results = cuda->alloc_host(cuda, STEP_SLOTS * sizeof *g->results);
     assert_non_null(g->results);
@@ -54,7 +54,7 @@ static void rig_open(struct rig *g, int vocab, int rows)
     g->on.last = device(3 * WIDTH * sizeof(float));
     g->on.live = device(sizeof *g->on.live);
     g->on.how = device(sizeof *g->on.how);
-    g->on.marks = device(V);
+    g->on.seen = device(V);
     g->on.bias = device(V * sizeof(float));
     g->on.scratch = device(step_pick_scratch(vocab));
     g->live = (struct step_live){.pos = 100};
@@ -63,13 +63,13 @@ static void rig_open(struct rig *g, int vocab, int rows)
 
 static void rig_close(struct rig *g)
 {
-    void *mem[] = {g->on.logits, g->on.tile_max, g->on.hidden, g->on.last, g->on.live, g->on.how, g->on.marks, g->on.bias, g->on.scratch};
+    void *mem[] = {g->on.logits, g->on.tile_max, g->on.hidden, g->on.last, g->on.live, g->on.how, g->on.seen, g->on.bias, g->on.scratch};
     for (size_t i = 0; i < sizeof mem / sizeof *mem; i++)
         cuda->free(cuda, mem[i]);
     cuda->free_host(cuda, g->results);
     free(g->logits);
     free(g->hidden);
-    free(g->marks);
+    free(g->seen);
     free(g->bias);
 }
 
@@ -100,7 +100,7 @@ static void put(struct rig *g)
     put_logits(g);
     cuda->copy(cuda, g->on.live, &g->live, sizeof g->live);
     cuda->copy(cuda, g->on.how, &g->how, sizeof g->how);
-    cuda->copy(cuda, g->on.marks, g->marks, (size_t)g->vocab);
+    cuda->copy(cuda, g->on.seen, g->seen, (size_t)g->vocab);
     cuda->copy(cuda, g->on.bias, g->bias, (size_t)g->vocab * sizeof(float));
     finish();
 }
@@ -109,13 +109,13 @@ static void get(struct rig *g)
 {
     cuda->copy(cuda, &g->live, g->on.live, sizeof g->live);
     cuda->copy(cuda, &g->how, g->on.how, sizeof g->how);
-    cuda->copy(cuda, g->marks, g->on.marks, (size_t)g->vocab);
+    cuda->copy(cuda, g->seen, g->on.seen, (size_t)g->vocab);
     finish();
 }
 
 static void launch(struct rig *g, bool first)
 {
-    STEP(cuda, step_pick, .logits = g->on.logits, .tile_max = g->on.tile_max, .live = g->on.live, .sampling = g->on.how, .marks = g->on.marks, .bias = g->on.bias,
+    STEP(cuda, step_pick, .logits = g->on.logits, .tile_max = g->on.tile_max, .live = g->on.live, .sampling = g->on.how, .seen = g->on.seen, .bias = g->on.bias,
          .results = g->results, .hidden = g->on.hidden, .last_hidden = g->on.last, .scratch = g->on.scratch, .n_rows = g->rows,
          .vocab = g->vocab, .width = WIDTH, .first = first);
 }
@@ -170,7 +170,7 @@ static void test_pick__greedy_is_the_argmax_and_ties_go_to_the_lower_id(void **s
                 struct step_result r = pick(&g, false);
                 assert_int_equal(r.n, rows);
                 assert_int_equal(r.n_drafts, rows - 1);
-                assert_int_equal(r.ended, 0);
+                assert_int_equal(r.ended, STEP_GOES_ON);
                 for (int t = 0; t < rows; t++) {
                     assert_int_equal(r.ids[t], want[t]);
                     assert_int_equal(r.drafted[t], t + 1 < rows);
@@ -231,7 +231,7 @@ static void test_pick__rows_count_while_picks_and_drafts_agree(void **state)
     for (int right = 0; right <= 3; right++)
         for (int n_drafts = right; n_drafts <= 3; n_drafts++)
             for (int parity = 0; parity < 2; parity++) {
-                memset(g.marks, 0, 4096);
+                memset(g.seen, 0, 4096);
                 g.live = (struct step_live){.pos = 200, .n_apply = 1, .parity = parity, .ids = {5, 11, 22, 33}, .n_drafts = n_drafts, .step = 6};
                 g.how.room = 1000;
                 g.how.rng = 9;
@@ -244,7 +244,7 @@ static void test_pick__rows_count_while_picks_and_drafts_agree(void **state)
                 int n = right + 1;
                 assert_int_equal(r.n, n);
                 assert_int_equal(r.n_drafts, n_drafts);
-                assert_int_equal(r.ended, 0);
+                assert_int_equal(r.ended, STEP_GOES_ON);
                 assert_int_equal(r.serial, 7);
                 for (int t = 0; t < n; t++) {
                     assert_int_equal(r.ids[t], ids[t]);
@@ -268,7 +268,7 @@ static void test_pick__rows_count_while_picks_and_drafts_agree(void **state)
                 assert_int_equal(g.how.room, 1000 - n);
                 assert_true(g.how.rng == 9);    /* greedy draws nothing */
                 for (int id = 0; id < 4096; id++)
-                    assert_int_equal(g.marks[id], (id == 11 || (id == 22 && n > 1) || (id == 33 && n > 2) || (id == 44 && n > 3)) ? 3 : 0);
+                    assert_int_equal(g.seen[id], (id == 11 || (id == 22 && n > 1) || (id == 33 && n > 2) || (id == 44 && n > 3)) ? 3 : 0);
                 last_hidden(&g, last);
                 assert_memory_equal(last + (1 - parity) * WIDTH, g.hidden + (n - 1) * WIDTH, WIDTH * sizeof(float));
                 assert_memory_equal(last + parity * WIDTH, before + parity * WIDTH, WIDTH * sizeof(float));
@@ -339,7 +339,7 @@ static void test_pick__stop_ids_and_room_end_the_answer_in_the_middle_of_a_step(
         r = pick(&g, false);
         if (rows[i].ended) {
             assert_int_equal(r.n, 0);
-            assert_int_equal(r.ended, 0);
+            assert_int_equal(r.ended, STEP_GOES_ON);
             before.n_apply = 0;
             before.parity ^= 1;
             before.step++;
@@ -377,11 +377,11 @@ static void test_pick__numbers_that_are_none_end_the_answer_when_their_row_is_re
                     put(&g);
                     struct step_result r = pick(&g, false);
                     if (right < row) {
-                        assert_int_equal(r.ended, 0);
+                        assert_int_equal(r.ended, STEP_GOES_ON);
                         assert_int_equal(r.n, right + 1);
                         continue;
                     }
-                    assert_int_equal(r.ended, 3);
+                    assert_int_equal(r.ended, STEP_BAD_LOGIT);
                     assert_int_equal(r.n, 0);
                     assert_int_equal(r.bad_id, 1234);
                     assert_int_equal(isnan(r.bad_logit), isnan(bad[i]));
@@ -396,13 +396,13 @@ static void test_pick__numbers_that_are_none_end_the_answer_when_their_row_is_re
             g.logits[i] = -INFINITY;
         put(&g);
         struct step_result r = pick(&g, false);
-        assert_int_equal(r.ended, 4);
+        assert_int_equal(r.ended, STEP_ALL_BANNED);
         assert_int_equal(r.n, 0);
         g.live = (struct step_live){.pos = 200};
         g.logits[777] = -1e30f;         /* all but one are banned */
         put(&g);
         r = pick(&g, false);
-        assert_int_equal(r.ended, 0);
+        assert_int_equal(r.ended, STEP_GOES_ON);
         assert_int_equal(r.ids[0], 777);
         assert_true(r.prob[0] == 1);
     }
@@ -659,13 +659,13 @@ static void test_pick__drafts_are_accepted_with_their_probability(void **state)
 /* Bias and penalties of a logit of row t, as the head applies them. */
 static float penalised(const struct rig *g, float l, int id, int t)
 {
-    int mark = g->marks[id];
+    int seen = g->seen[id];
     for (int i = 0; i < t; i++)
-        mark = g->live.ids[1 + i] == id ? 3 : mark;
+        seen = g->live.ids[1 + i] == id ? 3 : seen;
     l += g->how.biased ? g->bias[id] : 0;
-    if (mark && g->how.repetition_penalty != 1)
+    if (seen && g->how.repetition_penalty != 1)
         l = l > 0 ? l / g->how.repetition_penalty : l * g->how.repetition_penalty;
-    return mark & 2 ? l - g->how.presence_penalty : l;
+    return seen & STEP_IN_ANSWER ? l - g->how.presence_penalty : l;
 }
 
 static void check_outlook(const struct step_outlook *o, const float *plain, int n_ids, int n, int id)
@@ -714,7 +714,7 @@ static void test_pick__outlooks_are_what_the_model_gave(void **state)
                 float *plain = malloc((size_t)N * (size_t)V * sizeof *plain);
                 memcpy(plain, g.logits, (size_t)N * (size_t)V * sizeof *plain);
                 for (int i = 0; i < V; i++) {
-                    g.marks[i] = rand_u64() % 5 == 0 ? 1 : rand_u64() % 5 == 0 ? 3 : 0;
+                    g.seen[i] = rand_u64() % 5 == 0 ? 1 : rand_u64() % 5 == 0 ? 3 : 0;
                     g.bias[i] = rand_u64() % 3 == 0 ? rand_normal() : 0;
                 }
                 for (int t = 0; t < N; t++) {           /* drafts that stand out are picked, mostly */

@@ -1,4 +1,4 @@
-/* step_linear and step_experts on the GPU against the plain operations that define them. */
+/* Products and experts of a step on the GPU against their definitions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -107,114 +107,153 @@ static void compare(const char *what, const float *got, const float *want, size_
 
 static const char *names[] = {"none", "dense", "INT4", "FP8", "INT8"};
 
-/* ---- step_linear ---- */
+/* ---- products ---- */
 
-/* Rows as numbers and something to add (`plus`, whose place dplus may be), or as a stream. */
+/* Rows as numbers, as two halves to be added up, and as a stream. */
 struct input {
-    float *x, *plus, *norm, *sum, *h;   /* host; sum and h as they must come out */
-    float *dx, *dplus, *dnorm;
+    float *x, *halves, *norm, *sum, *h;         /* host; sum and h as they must come out */
+    float *dx, *dhalves, *dnorm;
     int64_t *stream, *dstream;
 };
-static struct input make_input(int n, int cols, bool plus)
+static struct input make_input(int n, int cols)
 {
     struct input in;
     size_t all = (size_t)n * (size_t)cols;
-    in.x = normals(all, 2);
-    in.plus = normals(all, plus ? 0.5f : 0);
+    in.halves = normals(2 * all, 1);
     in.norm = normals((size_t)cols, 0.3f);
     in.stream = host(all * 8);
-    in.sum = host(all * 4);
+    in.sum = in.x = host(all * 4);
     in.h = host(all * 4);
     for (size_t i = 0; i < all; i++) {
-        in.sum[i] = in.x[i] + in.plus[i];
+        in.sum[i] = in.halves[i] + in.halves[all + i];
         in.stream[i] = stream_from_float(in.sum[i]);
     }
     RUN(cpu, rmsnorm, .y = in.h, .x = in.sum, .w = in.norm, .n_rows = n, .dim = cols, .eps = eps);
     in.dx = device(in.x, all * 4);
-    in.dplus = device(in.plus, all * 4);
+    in.dhalves = device(in.halves, 2 * all * 4);
     in.dnorm = device(in.norm, (size_t)cols * 4);
     in.dstream = device(in.stream, all * 8);
     return in;
 }
 
-/* What a reader multiplies row t with, by definition. */
-static float rms_of(const float *x, int cols)
-{
-    double sum = 0;
-    for (int i = 0; i < cols; i++)
-        sum += (double)x[i] * (double)x[i];
-    return (float)(1 / sqrt(sum / cols + (double)eps));
-}
-
-/* Ranges of columns leave the division by the rms to the reader. */
-static void check_linear(enum weight_format f, int rows, int cols, int n, bool stream, int splits)
+static void check_project(enum weight_format f, int rows, int cols, int n, bool from_stream)
 {
     char what[128];
     struct weight w = make(f, rows, cols);
-    struct input in = make_input(n, cols, true);
-    size_t out = (size_t)n * (size_t)rows, y_split = (size_t)STEP_ROWS * (size_t)rows, all = (size_t)n * (size_t)cols;
-    float *want = host(out * 4), *y = device(NULL, y_split * (size_t)splits * 4), *h = device(NULL, all * 4),
-          *ssq = splits > 1 ? device(NULL, (size_t)splits * STEP_ROWS * 4) : NULL;
-    int64_t *kept = splits > 1 ? NULL : device(NULL, all * 8);
-    enum { MISSING = 70004, BEHIND = 4 };
-    float *missing = splits > 1 ? device(host((MISSING + BEHIND) * 4), (MISSING + BEHIND) * 4) : NULL;
-    product(want, in.h, &w, n);
-    enum step_write write = f == WEIGHT_INT8 ? STEP_LOGITS : STEP_PLAIN;
-    STEP(cuda, step_linear, .part = {{.w = packed(&w, NULL), .y = y, .y_row = (size_t)rows, .write = write}}, .n_parts = 1,
-         .in = {{.x = stream ? NULL : in.dx, .stream = stream ? in.dstream : NULL, .norm = in.dnorm}}, .plus = stream ? NULL : in.dplus,
-         .stream_out = kept, .h_out = h, .tile_max = device(NULL, (size_t)n * (size_t)step_maxima(rows) * 4), .n_ids = rows, .ssq_out = ssq,
-         .missing = missing, .n_missing = missing ? MISSING : 0, .y_split = y_split, .n_rows = n, .splits = splits, .eps = eps);
-    float *got = fetch(y, y_split * (size_t)splits * 4), *normed = fetch(h, all * 4);
-    for (size_t i = 0; i < out; i++)
-        for (int s = 1; s < splits; s++)
-            got[i] += got[(size_t)s * y_split + i];
-    for (int t = 0; ssq && t < n; t++) {
-        const float *part = fetch(ssq, (size_t)splits * STEP_ROWS * 4), want_rms = rms_of(in.sum + (size_t)t * (size_t)cols, cols);
-        double squares = 0;
-        for (int s = 0; s < splits; s++)
-            squares += (double)part[s * STEP_ROWS + t];
-        float rms = (float)(1 / sqrt(squares / cols + (double)eps));
-        assert_true(fabsf(rms - want_rms) <= 1e-5f * want_rms);
-        for (int i = 0; i < rows; i++)
-            got[(size_t)t * (size_t)rows + (size_t)i] *= rms;
-        for (int i = 0; i < cols; i++)
-            normed[(size_t)t * (size_t)cols + (size_t)i] *= rms;
-    }
-    const uint32_t *bits = missing ? fetch(missing, (MISSING + BEHIND) * 4) : NULL;
-    for (size_t i = 0; bits && i < MISSING + BEHIND; i++)
-        assert_int_equal(bits[i], i < MISSING ? STEP_MISSING : 0);
-    snprintf(what, sizeof what, "%s [%d, %d], %d rows, %s, %d splits", names[f], rows, cols, n, stream ? "stream" : "sum", splits);
-    compare(what, got, want, out, tolerance);
-    if (kept)
+    struct input in = make_input(n, cols);
+    size_t out = (size_t)n * (size_t)rows, all = (size_t)n * (size_t)cols;
+    float *want = host(out * 4), *y = device(NULL, out * 4);
+    int64_t *kept = device(NULL, all * 8);
+    struct step_project_args a = {.part = {{.w = w, .y = want}}, .n_parts = 1, .stream = in.stream, .norm = in.norm, .n_rows = n, .eps = eps};
+    cpu->step->step_project(cpu, &a);
+    a.part[0] = (struct step_part){.w = packed(&w, NULL), .y = y};
+    a.stream = from_stream ? in.dstream : NULL;
+    a.halves = from_stream ? NULL : in.dhalves;
+    a.stream_out = from_stream ? NULL : kept;
+    a.norm = in.dnorm;
+    cuda->step->step_project(cuda, &a);
+    snprintf(what, sizeof what, "%s [%d, %d], %d rows, %s", names[f], rows, cols, n, from_stream ? "stream" : "halves");
+    compare(what, fetch(y, out * 4), want, out, tolerance);
+    if (!from_stream)
         assert_memory_equal(fetch(kept, all * 8), in.stream, all * 8);
-    compare("the normed input", normed, in.h, all, 1e-6);
 }
 
-static void test_step_linear__every_format_and_row_count_as_defined(void **state)
+static void check_logits(enum weight_format f, int rows, int cols, int n)
+{
+    char what[128];
+    struct weight w = make(f, rows, cols);
+    struct input in = make_input(n, cols);
+    size_t out = (size_t)n * (size_t)rows, all = (size_t)n * (size_t)cols, maxima = (size_t)n * (size_t)step_maxima(rows);
+    float *want = host(out * 4), *y = device(NULL, out * 4), *h = device(NULL, all * 4);
+    struct step_logits_args a = {.logits = want, .tile_max = host(maxima * 4), .w = w, .stream = in.stream, .norm = in.norm, .n_ids = rows,
+                                 .n_rows = n, .eps = eps};
+    cpu->step->step_logits(cpu, &a);
+    a.logits = y, a.tile_max = device(NULL, maxima * 4), a.w = packed(&w, NULL), a.stream = in.dstream, a.norm = in.dnorm, a.hidden_out = h;
+    cuda->step->step_logits(cuda, &a);
+    snprintf(what, sizeof what, "logits %s [%d, %d], %d rows", names[f], rows, cols, n);
+    compare(what, fetch(y, out * 4), want, out, tolerance);
+    compare("the normed input", fetch(h, all * 4), in.h, all, 1e-6);
+}
+
+static void test_step_project__every_format_and_row_count_as_defined(void **state)
 {
     (void)state;
     need_gpu();
-    for (int n = 1; n <= STEP_ROWS; n++)
-        for (int f = WEIGHT_DENSE; f <= WEIGHT_INT8; f++)
-            check_linear((enum weight_format)f, 2064, 3072, n, n % 2, 1);
+    for (int n = 1; n <= STEP_ROWS; n++) {
+        for (int f = WEIGHT_DENSE; f <= WEIGHT_FP8; f++)
+            check_project((enum weight_format)f, 2064, 3072, n, n % 2);
+        check_logits(WEIGHT_DENSE, 2064, 3072, n);
+        check_logits(WEIGHT_INT8, 2064, 3072, n);
+    }
 }
 
-static void test_step_linear__awkward_shapes_and_ranges_of_columns(void **state)
+static void test_step_project__awkward_shapes(void **state)
 {
     (void)state;
     need_gpu();
-    static const struct { int rows, cols, splits; } shapes[] = {
-        {3072, 8192, 8}, {257, 3072, 3}, {256, 2048, 2}, {1, 3072, 3}, {2048, 4096, 1}, {16, 128, 1}, {24, 256, 1}, {64, 1024, 1}, {4096, 2048, 1},
-    };
+    static const struct { int rows, cols; } shapes[] = {{2048, 4096}, {16, 128}, {24, 256}, {64, 1024}, {4096, 2048}, {257, 3072}, {1, 384}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int n = 1; n <= STEP_ROWS; n += i % 2 ? 3 : 7)
             for (int f = WEIGHT_DENSE; f <= WEIGHT_FP8; f++)
-                if (f == WEIGHT_DENSE || (shapes[i].rows % 8 == 0 && shapes[i].splits == 1))
-                    check_linear((enum weight_format)f, shapes[i].rows, shapes[i].cols, n, true, shapes[i].splits);
+                if (f == WEIGHT_DENSE || shapes[i].rows % 8 == 0)
+                    check_project((enum weight_format)f, shapes[i].rows, shapes[i].cols, n, true);
+}
+
+static void test_step_norm__agrees_with_the_definition(void **state)
+{
+    (void)state;
+    need_gpu();
+    static const int widths[] = {128, 384, 2048, 3072, 4096};
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        const int n = 1 + (int)i, cols = widths[i];
+        struct input in = make_input(n, cols);
+        float *h = device(NULL, (size_t)(n * cols) * 4);
+        STEP(cuda, step_norm, .h = h, .stream = in.dstream, .norm = in.dnorm, .n_rows = n, .hidden = cols, .eps = eps);
+        compare("norm", fetch(h, (size_t)(n * cols) * 4), in.h, (size_t)(n * cols), 1e-6);
+    }
+}
+
+/* Parts are added up; the reader divides by the rms. */
+static void test_step_router__agrees_with_the_definition(void **state)
+{
+    (void)state;
+    need_gpu();
+    static const struct { int experts, cols; } shapes[] = {{256, 3072}, {256, 2048}, {257, 3072}, {16, 256}, {5, 128}, {128, 1024}};
+    enum { MISSING = 70004, BEHIND = 4 };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int n = 1; n <= STEP_ROWS; n += 1 + n / 3) {
+            const int E = shapes[i].experts, H = shapes[i].cols, parts = step_router_parts(H);
+            const size_t rows = (size_t)n, step = STEP_ROWS * ((size_t)E + 1), all = rows * (size_t)H, out = rows * (size_t)E;
+            struct weight router = make(WEIGHT_DENSE, E, H), gate = make(WEIGHT_DENSE, 1, H);
+            struct input in = make_input(n, H);
+            float *logits = host(step * STEP_RMS_PARTS * 4), *ssq = host(STEP_RMS_PARTS * STEP_ROWS * 4), *h = host(all * 4);
+            float *dlogits = device(NULL, step * STEP_RMS_PARTS * 4), *dssq = device(NULL, STEP_RMS_PARTS * STEP_ROWS * 4), *dh = device(NULL, all * 4);
+            float *missing = device(host((MISSING + BEHIND) * 4), (MISSING + BEHIND) * 4);
+            struct step_router_args a = {.h = h, .logits = logits, .gate = logits + (size_t)STEP_ROWS * (size_t)E, .part_step = step, .ssq = ssq,
+                                         .stream = in.stream, .norm = in.norm, .router = router, .shared_gate = gate, .n_rows = n};
+            cpu->step->step_router(cpu, &a);
+            a.h = dh, a.logits = dlogits, a.gate = dlogits + (size_t)STEP_ROWS * (size_t)E, a.ssq = dssq, a.stream = in.dstream, a.norm = in.dnorm;
+            a.router = packed(&router, NULL), a.shared_gate = packed(&gate, NULL), a.expert_h = missing, a.n_expert_h = MISSING;
+            cuda->step->step_router(cuda, &a);
+            float *got = fetch(dlogits, step * STEP_RMS_PARTS * 4), *squares = fetch(dssq, STEP_RMS_PARTS * STEP_ROWS * 4);
+            for (int s = 1; s < parts; s++) {
+                for (size_t k = 0; k < step; k++)
+                    got[k] += got[(size_t)s * step + k];
+                for (int t = 0; t < n; t++)
+                    squares[t] += squares[s * STEP_ROWS + t];
+            }
+            compare("the router", got, logits, out, tolerance);
+            compare("the shared gate", got + (size_t)STEP_ROWS * (size_t)E, logits + (size_t)STEP_ROWS * (size_t)E, rows, 10 * tolerance);
+            compare("the squares", squares, ssq, rows, 1e-5);
+            compare("the input", fetch(dh, all * 4), h, all, 1e-6);
+            const uint32_t *bits = fetch(missing, (MISSING + BEHIND) * 4);
+            for (size_t k = 0; k < MISSING + BEHIND; k++)
+                assert_int_equal(bits[k], k < MISSING ? STEP_MISSING : 0);
+        }
 }
 
 /* Products added to the stream, by ranges of columns; twice, so that what stood there counts. */
-static void test_step_linear__what_is_added_to_the_stream(void **state)
+static void test_step_add__what_is_added_to_the_stream(void **state)
 {
     (void)state;
     need_gpu();
@@ -225,18 +264,18 @@ static void test_step_linear__what_is_added_to_the_stream(void **state)
         const size_t rows = (size_t)shapes[i].rows, cols = (size_t)shapes[i].cols;
         struct weight w = make(shapes[i].f, shapes[i].rows, shapes[i].cols), p = packed(&w, NULL);
         float *x = normals(STEP_ROWS * cols, 1), *start = normals(STEP_ROWS * rows, 1), *want = host(STEP_ROWS * rows * 4), *dx = device(x, STEP_ROWS * cols * 4);
-        int64_t *stream = host(STEP_ROWS * rows * 8), *all = NULL;
-        product(want, x, &w, STEP_ROWS);
-        for (size_t k = 0; k < STEP_ROWS * rows; k++) {
-            stream[k] = stream_from_float(start[k]);
-            want[k] = start[k] + 2 * want[k];
-        }
+        int64_t *stream = host(STEP_ROWS * rows * 8), *sum = host(STEP_ROWS * rows * 8), *all = NULL;
+        for (size_t k = 0; k < STEP_ROWS * rows; k++)
+            sum[k] = stream[k] = stream_from_float(start[k]);
+        for (int again = 0; again < 2; again++)
+            STEP(cpu, step_add, .stream = sum, .w = w, .x = x, .n_rows = STEP_ROWS, .eps = eps);
+        for (size_t k = 0; k < STEP_ROWS * rows; k++)
+            want[k] = stream_to_float(sum[k]);
         for (int n = STEP_ROWS; n >= 1; n--) {
             int64_t *to = device(stream, (size_t)n * rows * 8);
             float *got = host((size_t)n * rows * 4);
             for (int again = 0; again < 2; again++)
-                STEP(cuda, step_linear, .part = {{.w = p, .stream = to, .y_row = rows, .write = STEP_ADD}}, .n_parts = 1, .in = {{.x = dx}}, .n_rows = n,
-                     .splits = step_out_splits(shapes[i].cols), .eps = eps);
+                STEP(cuda, step_add, .stream = to, .w = p, .x = dx, .n_rows = n, .eps = eps);
             int64_t *exact = fetch(to, (size_t)n * rows * 8);
             for (size_t k = 0; k < (size_t)n * rows; k++)
                 got[k] = stream_to_float(exact[k]);
@@ -247,8 +286,30 @@ static void test_step_linear__what_is_added_to_the_stream(void **state)
     }
 }
 
+static void test_step_add__heads_are_divided_by_their_rms(void **state)
+{
+    (void)state;
+    need_gpu();
+    const int cols = 2048, n = 5, rows = 512;
+    struct weight w = make(WEIGHT_INT4, rows, cols);
+    const size_t out = (size_t)n * (size_t)rows, sums = (size_t)n * (size_t)(cols / 128) * 2;
+    float *x = normals((size_t)n * (size_t)cols, 1), *ssq = normals(sums, 1), *want = host(out * 4), *got = host(out * 4);
+    int64_t *sum = host(out * 8), *to = device(host(out * 8), out * 8);
+    for (size_t i = 0; i < sums; i++)
+        ssq[i] = ssq[i] * ssq[i] * 64;
+    STEP(cpu, step_add, .stream = sum, .w = w, .x = x, .ssq = ssq, .head_dim = 128, .n_rows = n, .eps = eps);
+    STEP(cuda, step_add, .stream = to, .w = packed(&w, NULL), .x = device(x, (size_t)n * (size_t)cols * 4), .ssq = device(ssq, sums * 4), .head_dim = 128,
+         .n_rows = n, .eps = eps);
+    const int64_t *exact = fetch(to, out * 8);
+    for (size_t i = 0; i < out; i++) {
+        want[i] = stream_to_float(sum[i]);
+        got[i] = stream_to_float(exact[i]);
+    }
+    compare("heads", got, want, out, tolerance);
+}
+
 /* What a product cannot add to the stream spoils that number for good, and nothing else. */
-static void test_step_linear__nothing_hides_a_product_that_was_no_number(void **state)
+static void test_step_add__nothing_hides_a_product_that_was_no_number(void **state)
 {
     (void)state;
     need_gpu();
@@ -272,15 +333,14 @@ static void test_step_linear__nothing_hides_a_product_that_was_no_number(void **
         add[3] = bad[b];                /* row 0; a row's other products become NaN when it is not finite */
         const float *dadd = device(add, all * 4), *more = device(normals(all, 1000), all * 4);
         for (int k = 0; k < 20; k++)
-            STEP(cuda, step_linear, .part = {{.w = p, .stream = to, .y_row = (size_t)H, .write = STEP_ADD}}, .n_parts = 1, .in = {{.x = k ? more : dadd}}, .n_rows = n,
-                 .splits = 1, .eps = eps);
+            STEP(cuda, step_add, .stream = to, .w = p, .x = k ? more : dadd, .n_rows = n, .eps = eps);
         const int64_t *got = fetch(to, all * 8);
         assert_true(isnan(stream_to_float(got[3])));
         for (int i = 0; i < H; i++) {
             assert_true(!isfinite(bad[b]) || i == 3 || isfinite(stream_to_float(got[i])));
             assert_true(isfinite(stream_to_float(got[H + i])));
         }
-        STEP(cuda, step_linear, .part = {{.w = pw, .y = y, .y_row = 64}}, .n_parts = 1, .in = {{.stream = to, .norm = norm}}, .n_rows = n, .eps = eps);
+        STEP(cuda, step_project, .part = {{.w = pw, .y = y}}, .n_parts = 1, .stream = to, .norm = norm, .n_rows = n, .eps = eps);
         const float *out = fetch(y, (size_t)n * 64 * 4);
         for (int i = 0; i < 64; i++)
             assert_true(isnan(out[i]));
@@ -292,7 +352,7 @@ static void test_step_linear__nothing_hides_a_product_that_was_no_number(void **
     }
 }
 
-static void test_step_linear__a_row_has_the_same_bits_in_any_company(void **state)
+static void test_step_project__a_row_has_the_same_bits_in_any_company(void **state)
 {
     (void)state;
     need_gpu();
@@ -302,16 +362,18 @@ static void test_step_linear__a_row_has_the_same_bits_in_any_company(void **stat
     };
     const int cols = 3072;
     for (size_t m = 0; m < sizeof matrices / sizeof *matrices; m++) {
-        const enum weight_format f = matrices[m].f;
         const int rows = matrices[m].rows;
-        struct weight w = make(f, rows, cols), p = packed(&w, NULL);
-        struct input in = make_input(STEP_ROWS, cols, true);
+        struct weight w = make(matrices[m].f, rows, cols), p = packed(&w, NULL);
+        struct input in = make_input(STEP_ROWS, cols);
         float *all = NULL;
         for (int n = STEP_ROWS; n >= 1; n--) {
             float *y = device(NULL, (size_t)n * (size_t)rows * 4), *max = device(NULL, (size_t)n * (size_t)step_maxima(rows) * 4);
             for (int again = 0; again < 2; again++)
-                STEP(cuda, step_linear, .part = {{.w = p, .y = y, .y_row = (size_t)rows, .write = f == WEIGHT_INT8 ? STEP_LOGITS : STEP_PLAIN}},
-                     .n_parts = 1, .in = {{.stream = in.dstream, .norm = in.dnorm}}, .tile_max = max, .n_ids = rows, .n_rows = n, .eps = eps);
+                if (w.format == WEIGHT_INT8)
+                    STEP(cuda, step_logits, .logits = y, .tile_max = max, .w = p, .stream = in.dstream, .norm = in.dnorm, .n_ids = rows, .n_rows = n,
+                         .eps = eps);
+                else
+                    STEP(cuda, step_project, .part = {{.w = p, .y = y}}, .n_parts = 1, .stream = in.dstream, .norm = in.dnorm, .n_rows = n, .eps = eps);
             float *got = fetch(y, (size_t)n * (size_t)rows * 4);
             all = all ? all : got;
             assert_memory_equal(got, all, (size_t)n * (size_t)rows * 4);
@@ -319,35 +381,29 @@ static void test_step_linear__a_row_has_the_same_bits_in_any_company(void **stat
     }
 }
 
-static void test_step_linear__several_matrices_rings_formats_and_head_norms(void **state)
+static void test_step_project__several_matrices_rings_and_formats(void **state)
 {
     (void)state;
     need_gpu();
-    const int cols = 2048, n = 5, pos_value = 30, rows = 512;
+    const int cols = 2048, n = 5, rows = 512;
+    const int32_t at = 30;
     struct weight a = make(WEIGHT_INT4, 8192, cols), b = make(WEIGHT_INT4, 64, cols), c = make(WEIGHT_FP8, 512, cols);
-    struct input in = make_input(n, cols, true);
-    float *ssq = normals((size_t)n * (size_t)(cols / 128) * 2, 1), *x = host((size_t)n * (size_t)cols * 4);
-    for (int i = 0; i < n * cols / 128 * 2; i++)
-        ssq[i] = ssq[i] * ssq[i] * 64;
-    for (int i = 0; i < n * cols; i++)
-        x[i] = in.x[i] / sqrtf((ssq[i / 128 * 2] + ssq[i / 128 * 2 + 1]) / 128 + eps);
-    const int32_t *pos = device(&pos_value, 4);
+    struct input in = make_input(n, cols);
     float *ya = device(NULL, STEP_RING * 8192 * 4), *yb = device(NULL, (size_t)n * 64 * 4), *yc = device(NULL, (size_t)n * (size_t)rows * 4);
-    STEP(cuda, step_linear, .part = {{.w = packed(&a, NULL), .y = ya, .y_row = 8192, .write = STEP_TO_RING}, {.w = packed(&b, NULL), .y = yb, .y_row = 64},
-         {.w = packed(&c, NULL), .y = yc, .y_row = (size_t)rows}}, .n_parts = 3, .in = {{.x = in.dx}},
-         .ssq = device(ssq, (size_t)n * (size_t)(cols / 128) * 8), .pos = pos, .n_rows = n, .eps = eps);
-    float *want = host((size_t)n * 8192 * 4), *got = fetch(ya, STEP_RING * 8192 * 4);
-    product(want, x, &a, n);
+    float *wa = host(STEP_RING * 8192 * 4), *wb = host((size_t)n * 64 * 4), *wc = host((size_t)n * (size_t)rows * 4);
+    STEP(cpu, step_project, .part = {{.w = a, .y = wa, .ring = true}, {.w = b, .y = wb}, {.w = c, .y = wc}}, .n_parts = 3, .stream = in.stream,
+         .norm = in.norm, .pos = &at, .n_rows = n, .eps = eps);
+    STEP(cuda, step_project, .part = {{.w = packed(&a, NULL), .y = ya, .ring = true}, {.w = packed(&b, NULL), .y = yb}, {.w = packed(&c, NULL), .y = yc}},
+         .n_parts = 3, .stream = in.dstream, .norm = in.dnorm, .pos = device(&at, 4), .n_rows = n, .eps = eps);
+    const float *got = fetch(ya, STEP_RING * 8192 * 4);
     for (int t = 0; t < n; t++)
-        compare("a ring", got + (pos_value + t) % STEP_RING * 8192, want + t * 8192, 8192, tolerance);
-    product(want, x, &b, n);
-    compare("a small matrix", fetch(yb, (size_t)n * 64 * 4), want, (size_t)n * 64, tolerance);
-    product(want, x, &c, n);
-    compare("another format", fetch(yc, (size_t)n * (size_t)rows * 4), want, (size_t)n * (size_t)rows, tolerance);
+        compare("a ring", got + (at + t) % STEP_RING * 8192, wa + (at + t) % STEP_RING * 8192, 8192, tolerance);
+    compare("a small matrix", fetch(yb, (size_t)n * 64 * 4), wb, (size_t)n * 64, tolerance);
+    compare("another format", fetch(yc, (size_t)n * (size_t)rows * 4), wc, (size_t)n * (size_t)rows, tolerance);
 }
 
 /* Dense matrices beside INT4 ones, large and small. */
-static void test_step_linear__formats_together_with_one_normed_input(void **state)
+static void test_step_project__formats_together(void **state)
 {
     (void)state;
     need_gpu();
@@ -357,22 +413,24 @@ static void test_step_linear__formats_together_with_one_normed_input(void **stat
         const int big = bigs[i % 2], small = smalls[i / 2];
         const size_t B = (size_t)big, S = (size_t)small;
         struct weight a = make(WEIGHT_INT4, big, cols), b = make(WEIGHT_DENSE, small, cols), pa = packed(&a, NULL), pb = packed(&b, NULL);
-        struct input in = make_input(STEP_ROWS, cols, true);
+        struct input in = make_input(STEP_ROWS, cols);
         float *want = host(STEP_ROWS * B * 4), *want_small = host(STEP_ROWS * S * 4), *all = NULL, *all_small = NULL;
         product(want, in.h, &a, STEP_ROWS);
         product(want_small, in.h, &b, STEP_ROWS);
         for (int n = STEP_ROWS; n >= 1; n--) {
             const size_t rows = (size_t)n;
-            float *ya = device(NULL, rows * B * 4), *yb = device(NULL, rows * S * 4), *h = device(NULL, rows * C * 4);
+            float *ya = device(NULL, rows * B * 4), *yb = device(NULL, rows * S * 4);
             int64_t *kept = device(NULL, rows * C * 8);
+            float *halves = device(NULL, 2 * rows * C * 4);
+            cuda->copy(cuda, halves, in.halves, rows * C * 4);
+            cuda->copy(cuda, halves + rows * C, in.halves + STEP_ROWS * C, rows * C * 4);
             for (int again = 0; again < 2; again++)
-                STEP(cuda, step_linear, .part = {{.w = pa, .y = ya, .y_row = B}, {.w = pb, .y = yb, .y_row = S}}, .n_parts = 2,
-                     .in = {{.x = in.dx, .norm = in.dnorm}}, .plus = in.dplus, .stream_out = kept, .h_out = h, .n_rows = n, .splits = 1, .eps = eps);
+                STEP(cuda, step_project, .part = {{.w = pa, .y = ya}, {.w = pb, .y = yb}}, .n_parts = 2, .halves = halves, .stream_out = kept,
+                     .norm = in.dnorm, .n_rows = n, .eps = eps);
             float *got = fetch(ya, rows * B * 4), *got_small = fetch(yb, rows * S * 4);
             compare("the INT4 matrix", got, want, rows * B, tolerance);
             compare("the dense matrix", got_small, want_small, rows * S, tolerance);
             assert_memory_equal(fetch(kept, rows * C * 8), in.stream, rows * C * 8);
-            compare("the normed input", fetch(h, rows * C * 4), in.h, rows * C, 1e-6);
             all = all ? all : got;
             all_small = all_small ? all_small : got_small;
             assert_memory_equal(got, all, rows * B * 4);
@@ -381,72 +439,76 @@ static void test_step_linear__formats_together_with_one_normed_input(void **stat
     }
 }
 
-static void test_step_linear__two_inputs_tables_and_a_chosen_row(void **state)
+static void test_step_mtp_join__agrees_with_the_definition(void **state)
 {
     (void)state;
     need_gpu();
-    const int H = 3072, n = 3, vocab = 50, rows = H;
-    struct weight w = make(WEIGHT_DENSE, rows, 2 * H);
-    struct input in = make_input(n, H, false), second = make_input(n, H, false);
-    uint16_t *table = host((size_t)vocab * (size_t)H * 2);
-    int32_t ids[3] = {7, 49, 0}, row = 2;
-    float *cat = host((size_t)n * 2 * (size_t)H * 4), *want = host((size_t)n * (size_t)rows * 4);
-    for (int i = 0; i < vocab * H; i++)
-        table[i] = f32_bf16(rand_normal());
-    for (int t = 0; t < n; t++) {
-        float *u = host((size_t)H * 4);
-        floats_f32(u, table + (size_t)ids[t] * (size_t)H, DT_BF16, (size_t)H);
-        RUN(cpu, rmsnorm, .y = cat + (size_t)t * 2 * (size_t)H, .x = u, .w = in.norm, .n_rows = 1, .dim = H, .eps = eps);
-        memcpy(cat + (size_t)t * 2 * (size_t)H + H, second.h + (size_t)t * (size_t)H, (size_t)H * 4);
+    const int H = 3072, n = 3, vocab = 50;
+    const size_t all = (size_t)n * (size_t)H;
+    struct weight w = make(WEIGHT_DENSE, H, 2 * H), table = make(WEIGHT_DENSE, vocab, H), on = table;
+    struct input in = make_input(n, H), second = make_input(n, H);
+    const int32_t ids[3] = {7, 49, 0};
+    float *want = host(2 * all * 4), *y = device(NULL, 2 * all * 4);
+    struct step_mtp_join_args a = {.halves = want, .w = w, .table = table, .ids = ids, .norm_embedding = in.norm, .hidden = second.x,
+                                   .norm_hidden = second.norm, .n_rows = n, .eps = eps};
+    cpu->step->step_mtp_join(cpu, &a);
+    on.data = device(table.data, (size_t)vocab * (size_t)H * 2);
+    a.halves = y, a.w = packed(&w, NULL), a.table = on, a.ids = device(ids, sizeof ids), a.norm_embedding = in.dnorm, a.hidden = second.dx;
+    a.norm_hidden = second.dnorm;
+    cuda->step->step_mtp_join(cuda, &a);
+    float *got = fetch(y, 2 * all * 4);
+    for (size_t i = 0; i < all; i++) {
+        got[i] += got[all + i];
+        want[i] += want[all + i];
     }
-    product(want, cat, &w, n);
-    size_t split = (size_t)STEP_ROWS * (size_t)rows;
-    float *y = device(NULL, 2 * split * 4);
-    STEP(cuda, step_linear, .part = {{.w = packed(&w, NULL), .y = y, .y_row = (size_t)rows}}, .n_parts = 1,
-         .in = {{.x = device(table, (size_t)vocab * (size_t)H * 2), .ids = device(ids, sizeof ids), .norm = in.dnorm}, {.x = second.dx, .norm = second.dnorm}},
-         .y_split = split, .n_rows = n, .splits = 2, .eps = eps);
-    float *got = fetch(y, 2 * split * 4);
-    for (int i = 0; i < n * rows; i++)
-        got[i] += got[split + (size_t)i];
-    compare("two inputs", got, want, (size_t)n * (size_t)rows, tolerance);
+    compare("two inputs", got, want, all, tolerance);
+}
 
-    struct weight v = make(WEIGHT_INT8, 1024, H);
-    product(want, second.h, &v, n);
-    float *z = device(NULL, 1024 * 4), *max = device(NULL, 64 * 4), *h = device(NULL, (size_t)H * 4);
-    STEP(cuda, step_linear, .part = {{.w = packed(&v, NULL), .y = z, .y_row = 1024, .write = STEP_LOGITS}}, .n_parts = 1, .in = {{.x = second.dx, .norm = second.dnorm}},
-         .row = device(&row, 4), .n_rows = 1, .eps = eps, .tile_max = max, .n_ids = 1000, .h_out = h);
+static void test_step_logits__of_a_chosen_row_and_of_a_hidden_state(void **state)
+{
+    (void)state;
+    need_gpu();
+    const int H = 3072, n = 3;
+    const int32_t row = 2;
+    struct weight w = make(WEIGHT_INT8, 1024, H), p = packed(&w, NULL);
+    struct input in = make_input(n, H);
+    float *want = host((size_t)n * 1024 * 4), *z = device(NULL, 1024 * 4), *max = device(NULL, 64 * 4), *h = device(NULL, (size_t)H * 4), *got;
+    product(want, in.h, &w, n);
+    STEP(cuda, step_logits, .logits = z, .tile_max = max, .w = p, .stream = in.dstream, .norm = in.dnorm, .hidden_out = h, .row = device(&row, 4),
+         .n_ids = 1000, .n_rows = 1, .eps = eps);
     got = fetch(z, 1024 * 4);
     compare("a chosen row", got, want + row * 1024, 1000, tolerance);
-    compare("its normed input", fetch(h, (size_t)H * 4), second.h + row * H, (size_t)H, 1e-6);
+    compare("its normed input", fetch(h, (size_t)H * 4), in.h + row * H, (size_t)H, 1e-6);
     float *m = fetch(max, 64 * 4);
     for (int i = 0; i < 1024; i++) {
         assert_true(i < 1000 || got[i] == -INFINITY);
         assert_true(got[i] <= m[i / 16]);
     }
+    STEP(cuda, step_logits, .logits = z, .tile_max = max, .w = p, .hidden = device(in.h, (size_t)H * 4), .n_ids = 1024, .n_rows = 1, .eps = eps);
+    compare("a hidden state", fetch(z, 1024 * 4), want, 1024, tolerance);
 }
 
-static void test_step_linear__penalties_as_the_sampler_has_them(void **state)
+static void test_step_logits__penalties_as_the_sampler_has_them(void **state)
 {
     (void)state;
     need_gpu();
     const int V = 4096, H = 256, n = 4;
     struct weight w = make(WEIGHT_INT8, V, H), p = packed(&w, NULL);
-    struct input in = make_input(n, H, false);
+    struct input in = make_input(n, H);
     struct step_sampling s = {.n_ids = 4001, .presence_penalty = 1.5f, .repetition_penalty = 1.25f, .biased = 1};
-    uint8_t *marks = host((size_t)V);
+    uint8_t *seen = host((size_t)V);
     float *bias = normals((size_t)V, 1), *raw = device(NULL, (size_t)(n * V) * 4), *y = device(NULL, (size_t)(n * V) * 4), *max = device(NULL, (size_t)(n * V / 16) * 4);
     int32_t drafts[3] = {17, 18, 4000};
     for (int i = 0; i < V; i++)
-        marks[i] = rand_u64() % 5 == 0 ? 1 : rand_u64() % 5 == 0 ? 3 : 0;
-    STEP(cuda, step_linear, .part = {{.w = p, .y = raw, .y_row = (size_t)V, .write = STEP_LOGITS}}, .n_parts = 1, .in = {{.x = in.dx, .norm = in.dnorm}}, .n_rows = n,
-         .eps = eps, .tile_max = device(NULL, (size_t)(n * V / 16) * 4), .n_ids = V);
-    STEP(cuda, step_linear, .part = {{.w = p, .y = y, .y_row = (size_t)V, .write = STEP_LOGITS}}, .n_parts = 1, .in = {{.x = in.dx, .norm = in.dnorm}}, .n_rows = n,
-         .eps = eps, .tile_max = max, .sampling = device(&s, sizeof s), .marks = device(marks, (size_t)V), .bias = device(bias, (size_t)V * 4),
-         .drafts = device(drafts, sizeof drafts));
+        seen[i] = rand_u64() % 5 == 0 ? 1 : rand_u64() % 5 == 0 ? 3 : 0;
+    STEP(cuda, step_logits, .logits = raw, .tile_max = device(NULL, (size_t)(n * V / 16) * 4), .w = p, .stream = in.dstream, .norm = in.dnorm, .n_ids = V,
+         .n_rows = n, .eps = eps);
+    STEP(cuda, step_logits, .logits = y, .tile_max = max, .w = p, .stream = in.dstream, .norm = in.dnorm, .sampling = device(&s, sizeof s),
+         .seen = device(seen, (size_t)V), .bias = device(bias, (size_t)V * 4), .drafts = device(drafts, sizeof drafts), .n_rows = n, .eps = eps);
     float *r = fetch(raw, (size_t)(n * V) * 4), *got = fetch(y, (size_t)(n * V) * 4), *m = fetch(max, (size_t)(n * V / 16) * 4);
     for (int t = 0; t < n; t++)
         for (int i = 0; i < V; i++) {
-            int mark = marks[i];
+            int mark = seen[i];
             for (int d = 0; d < t; d++)
                 mark = drafts[d] == i ? 3 : mark;
             float l = r[t * V + i] + bias[i];
@@ -465,7 +527,7 @@ static void test_step_linear__penalties_as_the_sampler_has_them(void **state)
 }
 
 /* No multiple of 16: the maxima behind the last id count as -inf, a NaN makes its maximum infinite. */
-static void test_step_linear__logits_of_odd_vocabularies(void **state)
+static void test_step_logits__logits_of_odd_vocabularies(void **state)
 {
     (void)state;
     need_gpu();
@@ -475,11 +537,11 @@ static void test_step_linear__logits_of_odd_vocabularies(void **state)
         for (int f = WEIGHT_DENSE; f <= WEIGHT_INT8; f += WEIGHT_INT8 - WEIGHT_DENSE) {
             const int V = vocabs[v], tiles = step_maxima(V);
             struct weight w = make((enum weight_format)f, V, H);
-            struct input in = make_input(n, H, false);
+            struct input in = make_input(n, H);
             float *y = device(NULL, (size_t)(n * V) * 4), *max = device(NULL, (size_t)(n * tiles) * 4), *want = host((size_t)(n * V) * 4);
-            ((float *)in.x)[H + 5] = NAN;
-            STEP(cuda, step_linear, .part = {{.w = packed(&w, NULL), .y = y, .y_row = (size_t)V, .write = STEP_LOGITS}}, .n_parts = 1,
-                 .in = {{.x = device(in.x, (size_t)(n * H) * 4), .norm = in.dnorm}}, .n_rows = n, .eps = eps, .tile_max = max, .n_ids = V);
+            in.stream[H + 5] = STREAM_POISON;
+            STEP(cuda, step_logits, .logits = y, .tile_max = max, .w = packed(&w, NULL), .stream = device(in.stream, (size_t)(n * H) * 8), .norm = in.dnorm,
+                 .n_ids = V, .n_rows = n, .eps = eps);
             product(want, in.h, &w, n);
             const float *got = fetch(y, (size_t)(n * V) * 4), *m = fetch(max, (size_t)(n * tiles) * 4);
             for (int t = 0; t < n; t++) {
@@ -502,123 +564,101 @@ struct moe {
     int hidden, inter, n_experts, top_k;
     enum weight_format routed, shared;
     struct expert_weights *experts, one;        /* host */
-    struct weight pair, down, shared_pair, shared_down;
-    size_t pair_step, down_step;
+    struct expert_weights *packed, one_packed;
 };
 static void make_moe(struct moe *m)
 {
     size_t E = (size_t)m->n_experts;
-    m->pair_step = pack_bytes(m->routed, 2 * m->inter, m->hidden);
-    m->down_step = pack_bytes(m->routed, m->hidden, m->inter);
-    char *pairs = host(E * m->pair_step), *downs = host(E * m->down_step);
+    const size_t pair_step = pack_bytes(m->routed, 2 * m->inter, m->hidden), down_step = pack_bytes(m->routed, m->hidden, m->inter);
+    char *pairs = host(E * pair_step), *downs = host(E * down_step);
+    m->packed = host(E * sizeof *m->packed);
     m->experts = host(E * sizeof *m->experts);
     for (size_t e = 0; e < E; e++) {
         struct expert_weights *x = &m->experts[e];
         *x = (struct expert_weights){make(m->routed, m->inter, m->hidden), make(m->routed, m->inter, m->hidden), make(m->routed, m->hidden, m->inter)};
-        assert_true(pack_pair(&x->gate, &x->up, pairs + e * m->pair_step) && pack_matrix(&x->down, downs + e * m->down_step));
+        assert_true(pack_pair(&x->gate, &x->up, pairs + e * pair_step) && pack_matrix(&x->down, downs + e * down_step));
     }
     m->one = (struct expert_weights){make(m->shared, m->inter, m->hidden), make(m->shared, m->inter, m->hidden), make(m->shared, m->hidden, m->inter)};
-    m->pair = packed_view(m->routed, 2 * m->inter, m->hidden, device(pairs, E * m->pair_step));
-    m->down = packed_view(m->routed, m->hidden, m->inter, device(downs, E * m->down_step));
-    m->shared_pair = packed(&m->one.gate, &m->one.up);
-    m->shared_down = packed(&m->one.down, NULL);
+    const char *dpairs = device(pairs, E * pair_step), *ddowns = device(downs, E * down_step);
+    for (size_t e = 0; e < E; e++) {
+        m->packed[e].gate = packed_view(m->routed, 2 * m->inter, m->hidden, dpairs + e * pair_step);
+        m->packed[e].down = packed_view(m->routed, m->hidden, m->inter, ddowns + e * down_step);
+    }
+    m->one_packed.gate = packed(&m->one.gate, &m->one.up);
+    m->one_packed.down = packed(&m->one.down, NULL);
 }
 
-/* Runs it on the GPU; what it adds to a stream of zeros [n, hidden] on the host. */
-static float *run_moe(const struct moe *m, const float *x, const float *logits, const float *gate, const float *ssq, int n, int n_logits, int n_valid,
-                      struct step_route *route)
+static float *numbers(const int64_t *stream, size_t n)
+{
+    float *x = host(n * 4);
+    for (size_t i = 0; i < n; i++)
+        x[i] = stream_to_float(stream[i]);
+    return x;
+}
+
+/* What it adds to a stream of zeros [n, hidden], on the host; on the GPU, or by definition. */
+static float *run_moe(const struct moe *m, const float *x, const float *logits, const float *gate, const float *ssq, int n, int n_logits, int32_t n_valid,
+                      struct step_route *route, bool defined)
 {
     size_t H = (size_t)m->hidden, rows = (size_t)n, step = rows * (size_t)m->n_experts;
     size_t space = step_experts_space(n, m->n_experts, m->top_k, m->inter);
-    float *h = device(memset(host(space * 4), STEP_MISSING & 255, space * 4), space * 4);
-    struct step_route *r = device(NULL, sizeof *r);
-    int64_t *stream = device(host(rows * H * 8), rows * H * 8);
-    const struct step_choice choice = {.rms = {ssq ? device(ssq, 2 * STEP_ROWS * 4) : NULL, 2, m->hidden, eps},
-                                       .logits = device(logits, (size_t)n_logits * step * 4), .n_logits = n_logits, .logit_step = step,
-                                       .n_valid = device(&n_valid, 4), .overlap = -1, .n_experts = m->n_experts, .top_k = m->top_k};
-    STEP(cuda, step_experts, .stream = stream, .h = h, .route = r, .choice = choice, .x = device(x, rows * H * 4), .pair = m->pair, .down = m->down,
-         .pair_stride = m->pair_step, .down_stride = m->down_step, .shared_pair = m->shared_pair, .shared_down = m->shared_down,
-         .shared_gate = device(gate, (size_t)n_logits * rows * 4), .n_gates = n_logits, .gate_step = rows, .n_rows = n, .hidden = m->hidden,
-         .inter = m->inter);
-    const int64_t *exact = fetch(stream, rows * H * 8);
-    float *got = host(rows * H * 4);
-    for (size_t i = 0; i < rows * H; i++)
-        got[i] = stream_to_float(exact[i]);
-    memcpy(route, fetch(r, sizeof *r), sizeof *route);
-    return got;
+    int64_t *zeros = host(rows * H * 8);
+    struct step_experts_args a = {
+        .stream = zeros, .route = route,
+        .choice = {.rms = {ssq, 2, m->hidden, eps}, .logits = logits, .n_logits = n_logits, .logit_step = step, .n_valid = &n_valid, .overlap = -1,
+                   .n_experts = m->n_experts, .top_k = m->top_k},
+        .x = x, .experts = m->experts, .shared = &m->one, .shared_gate = gate, .n_gates = n_logits, .gate_step = rows, .n_rows = n,
+        .hidden = m->hidden, .inter = m->inter,
+    };
+    if (defined) {
+        cpu->step->step_experts(cpu, &a);
+        return numbers(zeros, rows * H);
+    }
+    a.stream = device(zeros, rows * H * 8);
+    a.h = device(memset(host(space * 4), STEP_MISSING & 255, space * 4), space * 4);
+    a.route = device(NULL, sizeof *route);
+    a.choice.rms.ssq = ssq ? device(ssq, 2 * STEP_ROWS * 4) : NULL;
+    a.choice.logits = device(logits, (size_t)n_logits * step * 4);
+    a.choice.n_valid = device(&n_valid, 4);
+    a.x = device(x, rows * H * 4);
+    a.experts = m->packed, a.shared = &m->one_packed;
+    a.shared_gate = device(gate, (size_t)n_logits * rows * 4);
+    cuda->step->step_experts(cuda, &a);
+    memcpy(route, fetch(a.route, sizeof *route), sizeof *route);
+    return numbers(fetch(a.stream, rows * H * 8), rows * H);
 }
 
 static void check_moe(struct moe *m, int n, int n_valid, bool left)
 {
     enum { PARTS = 3 };
     char what[128];
-    size_t H = (size_t)m->hidden, rows = (size_t)n, E = (size_t)m->n_experts, slots = rows * (size_t)(m->top_k + 1);
-    float *x = normals(rows * H, 1), *parts = normals(PARTS * rows * E, 1), *logits = host(rows * E * 4), *gates = normals(PARTS * rows, 1), *gate = host(rows * 4),
-          *weights = host(rows * (size_t)m->top_k * 4), *sh = host(slots * (size_t)m->inter * 4), *sd = host(slots * H * 4), *want = host(rows * H * 4);
-    int32_t *experts = host(rows * (size_t)m->top_k * 4), *start = host((E + 2) * 4), *list = host(slots * 4);
-    struct step_route route;
-    for (size_t i = 0; i < rows * E; i++)
-        for (int p = 0; p < PARTS; p++)
-            logits[i] += parts[(size_t)p * rows * E + i];
-    for (size_t i = 0; i < rows; i++)
-        for (int p = 0; p < PARTS; p++)
-            gate[i] += gates[(size_t)p * rows + i];
-    /* With ssq what the GPU gets are rows, logits and gates before a division by the rms that it must make up for. */
-    float *raw_x = host(rows * H * 4), *raw_parts = host(PARTS * rows * E * 4), *raw_gates = host(PARTS * rows * 4), ssq[2 * STEP_ROWS] = {0};
+    size_t H = (size_t)m->hidden, rows = (size_t)n, E = (size_t)m->n_experts;
+    float *x = normals(rows * H, left ? 2 : 1), *logits = normals(PARTS * rows * E, left ? 2 : 1), *gates = normals(PARTS * rows, 1), ssq[2 * STEP_ROWS] = {0};
+    struct step_route route = {0}, wanted = {0};
     for (size_t t = 0; t < rows; t++) {
         ssq[t] = (float)m->hidden * (1.0f + (float)t);
         ssq[STEP_ROWS + t] = 0.5f * (float)m->hidden;
-        const float up = left ? sqrtf(1.5f + (float)t + eps) : 1;
-        for (size_t i = 0; i < H; i++)
-            raw_x[t * H + i] = x[t * H + i] * up;
-        for (size_t p = 0; p < PARTS; p++)
-            for (size_t e = 0; e < E; e++)
-                raw_parts[(p * rows + t) * E + e] = parts[(p * rows + t) * E + e] * up;
-        for (size_t p = 0; p < PARTS; p++)
-            raw_gates[p * rows + t] = gates[p * rows + t] * up;
     }
-    RUN(cpu, router, .experts = experts, .weights = weights, .logits = logits, .n_tokens = n, .n_experts = m->n_experts, .top_k = m->top_k);
-    for (int t = n_valid; t < n; t++)
-        for (int k = 0; k < m->top_k; k++)
-            weights[t * m->top_k + k] = 0;
-    RUN(cpu, moe_group, .start = start, .slots = list, .experts = experts, .n_tokens = n, .n_experts = m->n_experts, .top_k = m->top_k);
-    RUN(cpu, experts_up, .h = sh, .x = x, .experts = m->experts, .shared = &m->one, .start = start, .slots = list, .n_tokens = n,
-        .n_experts = m->n_experts, .top_k = m->top_k, .inter_max = m->inter);
-    RUN(cpu, experts_down, .d = sd, .h = sh, .experts = m->experts, .shared = &m->one, .start = start, .slots = list, .n_tokens = n,
-        .n_experts = m->n_experts, .top_k = m->top_k, .inter_max = m->inter);
-    RUN(cpu, moe_combine, .x = want, .d = sd, .weights = weights, .shared_gate = gate, .n_tokens = n, .top_k = m->top_k, .hidden = m->hidden);
-
-    float *got = run_moe(m, raw_x, raw_parts, raw_gates, left ? ssq : NULL, n, PARTS, n_valid, &route);
-    int distinct = 0;
-    for (int e = 0; e < m->n_experts; e++) {
-        bool used = false;
-        float w[STEP_ROWS] = {0};
-        for (int i = 0; i < n_valid * m->top_k; i++)
-            if (experts[i] == e) {
-                used = true;
-                w[i / m->top_k] = weights[i];
-            }
-        if (!used)
-            continue;
-        assert_true(distinct < route.n);
-        assert_int_equal(route.expert[distinct], e);
-        for (int t = 0; t < n; t++)
-            assert_true(fabsf(route.weight[distinct][t] - w[t]) <= 4e-6f);
-        distinct++;
+    float *want = run_moe(m, x, logits, gates, left ? ssq : NULL, n, PARTS, n_valid, &wanted, true);
+    float *got = run_moe(m, x, logits, gates, left ? ssq : NULL, n, PARTS, n_valid, &route, false);
+    assert_int_equal(route.n, wanted.n);
+    for (int i = 0; i < route.n; i++) {
+        assert_int_equal(route.expert[i], wanted.expert[i]);
+        for (int t = 0; t < n_valid; t++)
+            assert_true(fabsf(route.weight[i][t] - wanted.weight[i][t]) <= 4e-6f);
     }
-    assert_int_equal(route.n, distinct);
     snprintf(what, sizeof what, "experts %s and %s, hidden %d, inter %d, %d rows", names[m->routed], names[m->shared], m->hidden, m->inter, n);
-    compare(what, got, want, rows * H, 2 * tolerance);          /* one product after the other */
+    compare(what, got, want, (size_t)n_valid * H, 2 * tolerance);       /* one product after the other */
 
     /* alone, a row must come out with the same bits */
     for (int t = 0; t < n_valid; t += 3) {
         float *one = host(PARTS * E * 4), one_gate[PARTS], one_ssq[2 * STEP_ROWS] = {ssq[t]};
         one_ssq[STEP_ROWS] = ssq[STEP_ROWS + t];
         for (int p = 0; p < PARTS; p++) {
-            memcpy(one + (size_t)p * E, raw_parts + ((size_t)p * rows + (size_t)t) * E, E * 4);
-            one_gate[p] = raw_gates[(size_t)p * rows + (size_t)t];
+            memcpy(one + (size_t)p * E, logits + ((size_t)p * rows + (size_t)t) * E, E * 4);
+            one_gate[p] = gates[(size_t)p * rows + (size_t)t];
         }
-        float *alone = run_moe(m, raw_x + (size_t)t * H, one, one_gate, left ? one_ssq : NULL, 1, PARTS, 1, &route);
+        float *alone = run_moe(m, x + (size_t)t * H, one, one_gate, left ? one_ssq : NULL, 1, PARTS, 1, &route, false);
         assert_memory_equal(alone, got + (size_t)t * H, H * 4);
     }
 }
@@ -657,16 +697,20 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_teardown(name, end_test)
     const struct CMUnitTest tests[] = {
-        TEST(test_step_linear__every_format_and_row_count_as_defined),
-        TEST(test_step_linear__awkward_shapes_and_ranges_of_columns),
-        TEST(test_step_linear__what_is_added_to_the_stream),
-        TEST(test_step_linear__nothing_hides_a_product_that_was_no_number),
-        TEST(test_step_linear__a_row_has_the_same_bits_in_any_company),
-        TEST(test_step_linear__several_matrices_rings_formats_and_head_norms),
-        TEST(test_step_linear__formats_together_with_one_normed_input),
-        TEST(test_step_linear__two_inputs_tables_and_a_chosen_row),
-        TEST(test_step_linear__penalties_as_the_sampler_has_them),
-        TEST(test_step_linear__logits_of_odd_vocabularies),
+        TEST(test_step_project__every_format_and_row_count_as_defined),
+        TEST(test_step_project__awkward_shapes),
+        TEST(test_step_norm__agrees_with_the_definition),
+        TEST(test_step_router__agrees_with_the_definition),
+        TEST(test_step_add__what_is_added_to_the_stream),
+        TEST(test_step_add__heads_are_divided_by_their_rms),
+        TEST(test_step_add__nothing_hides_a_product_that_was_no_number),
+        TEST(test_step_project__a_row_has_the_same_bits_in_any_company),
+        TEST(test_step_project__several_matrices_rings_and_formats),
+        TEST(test_step_project__formats_together),
+        TEST(test_step_mtp_join__agrees_with_the_definition),
+        TEST(test_step_logits__of_a_chosen_row_and_of_a_hidden_state),
+        TEST(test_step_logits__penalties_as_the_sampler_has_them),
+        TEST(test_step_logits__logits_of_odd_vocabularies),
         TEST(test_step_experts__full_width),
         TEST(test_step_experts__other_widths_and_formats),
     };

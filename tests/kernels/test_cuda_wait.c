@@ -43,19 +43,29 @@ static float *normals(size_t n)
     return d;
 }
 
+/* All experts of one matrix of each kind, at equal distances. */
+static void spread_experts(struct expert_weights x[EXPERTS], const struct weight *pair, const struct weight *down)
+{
+    for (size_t e = 0; e < EXPERTS; e++) {
+        x[e] = (struct expert_weights){.gate = *pair, .down = *down};
+        x[e].gate.data = (const char *)pair->data + e * pack_bytes(WEIGHT_DENSE, 2 * INTER, HIDDEN);
+        x[e].down.data = (const char *)down->data + e * pack_bytes(WEIGHT_DENSE, HIDDEN, INTER);
+    }
+}
+
 /* One row.  `pair`: what makes h. */
-static bool run(const struct weight *pair, const struct weight *down, const struct weight *shared_pair, const struct weight *shared_down, int64_t *stream,
-                bool check, struct err *e)
+static bool run(const struct weight *pair, const struct weight *down, const struct expert_weights *shared, int64_t *stream, bool check, struct err *e)
 {
     const size_t space = step_experts_space(1, EXPERTS, TOP_K, INTER) * sizeof(float);
     char *missing = malloc(space);
     assert_non_null(missing);
     float *h = upload(memset(missing, STEP_MISSING & 255, space), space);
     free(missing);
+    struct expert_weights experts[EXPERTS];
+    spread_experts(experts, pair, down);
     const struct step_choice choice = {.logits = normals(EXPERTS), .n_logits = 1, .logit_step = EXPERTS, .overlap = -1, .n_experts = EXPERTS, .top_k = TOP_K};
-    STEP(cuda, step_experts, .stream = stream, .h = h, .choice = choice, .x = normals(HIDDEN), .pair = *pair, .down = *down,
-         .pair_stride = pack_bytes(WEIGHT_DENSE, 2 * INTER, HIDDEN), .down_stride = pack_bytes(WEIGHT_DENSE, HIDDEN, INTER), .shared_pair = *shared_pair,
-         .shared_down = *shared_down, .shared_gate = normals(1), .n_gates = 1, .gate_step = 1, .check = check, .n_rows = 1, .hidden = HIDDEN, .inter = INTER);
+    STEP(cuda, step_experts, .stream = stream, .h = h, .choice = choice, .x = normals(HIDDEN), .experts = experts, .shared = shared,
+         .shared_gate = normals(1), .n_gates = 1, .gate_step = 1, .check = check, .n_rows = 1, .hidden = HIDDEN, .inter = INTER);
     return cuda->finish(cuda, e);
 }
 
@@ -65,20 +75,20 @@ static void test_step_experts__a_lost_producer_ends_in_a_fault(void **state)
     need_gpu();
     struct err e = {0};
     int64_t zeros[HIDDEN] = {0}, got[HIDDEN], *stream = upload(zeros, sizeof zeros);
-    struct weight pair = matrices(EXPERTS, 2 * INTER, HIDDEN, true), down = matrices(EXPERTS, HIDDEN, INTER, false),
-                  shared_pair = matrices(1, 2 * INTER, HIDDEN, true), shared_down = matrices(1, HIDDEN, INTER, false);
+    struct weight pair = matrices(EXPERTS, 2 * INTER, HIDDEN, true), down = matrices(EXPERTS, HIDDEN, INTER, false);
+    const struct expert_weights shared = {.gate = matrices(1, 2 * INTER, HIDDEN, true), .down = matrices(1, HIDDEN, INTER, false)};
 
-    assert_true(run(&pair, &down, &shared_pair, &shared_down, stream, true, &e));
+    assert_true(run(&pair, &down, &shared, stream, true, &e));
     download(got, stream, sizeof got);
     assert_memory_equal(got, zeros, sizeof got);        /* only a question */
 
-    assert_true(run(&pair, &down, &shared_pair, &shared_down, stream, false, &e));
+    assert_true(run(&pair, &down, &shared, stream, false, &e));
     download(got, stream, sizeof got);
     assert_memory_not_equal(got, zeros, sizeof got);
 
     pair.rows -= PACK_ROWS;             /* nobody makes the last eight values of an expert */
     const int64_t start = clock_ns();
-    assert_false(run(&pair, &down, &shared_pair, &shared_down, stream, false, &e));
+    assert_false(run(&pair, &down, &shared, stream, false, &e));
     print_message("%.1f s: %s\n", (double)clock_ms_since(start) / 1000, e.msg);
     assert_non_null(strstr(e.msg, "the GPU stopped in step_experts: a thread block waited in vain"));
 

@@ -97,8 +97,8 @@ struct dev *dev_open_cpu(int n_threads, struct err *e)
     fake_faulted = false;
     *d = (struct dev){.name = "cpu", .alloc = fake_alloc, .free = fake_free, .alloc_host = fake_alloc, .free_host = fake_free,
                       .finish = fake_finish, .close = fake_close};
-    static const struct dev_step_ops step_ops;
-    d->step = fake.fused ? &step_ops : NULL;
+    static const struct dev_caps caps[2] = {{0}, {.packs_weights = true}};
+    d->caps = &caps[fake.fused];
     return d;
 }
 

@@ -1,0 +1,21 @@
+#include "kernels/cpu/pool.h"
+
+void step_attention_cpu(struct cpu_pool *p, const struct step_attention_args *a)
+{
+    const int n = step_rows(a->n_valid, a->n_rows), heads = a->n_q_heads, kv_heads = a->kv.n_kv_heads, dim = a->kv.head_dim, pos = *a->pos;
+    const size_t D = (size_t)dim, query = (size_t)heads * D, key = (size_t)kv_heads * D;
+    float *q = p->scratch(p, (size_t)n * (query + key) * sizeof *q), *k = q + (size_t)n * query;
+
+    PLAIN(p, rmsnorm, .y = q, .x = a->qg, .w = a->q_norm, .n_rows = n * heads, .dim = dim, .eps = a->eps, .per_group = heads,
+          .x_group = 2 * query, .x_row = 2 * D, .y_group = query, .y_row = D);
+    PLAIN(p, rmsnorm, .y = k, .x = a->k, .w = a->k_norm, .n_rows = n * kv_heads, .dim = dim, .eps = a->eps);
+    PLAIN(p, rope, .x = q, .token_stride = query, .head_stride = D, .freq = a->freq, .n_tokens = n, .n_heads = heads, .half = a->half,
+          .pos = pos, .scale = a->rope_scale);
+    PLAIN(p, rope, .x = k, .token_stride = key, .head_stride = D, .freq = a->freq, .n_tokens = n, .n_heads = kv_heads, .half = a->half,
+          .pos = pos, .scale = a->rope_scale);
+    PLAIN(p, kv_store, .kv = a->kv, .k = k, .v = a->v, .n_tokens = n, .pos = pos);
+    PLAIN(p, attention, .y = a->y, .q = q, .q_token = query, .q_head = D, .kv = a->kv, .n_tokens = n, .n_q_heads = heads, .pos = pos,
+          .scale = a->scale);
+    PLAIN(p, sigmoid_gate, .y = a->y, .gate = a->qg + D, .gate_token = 2 * query, .gate_head = 2 * D, .n_tokens = n, .n_heads = heads,
+          .head_dim = dim);
+}

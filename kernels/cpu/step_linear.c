@@ -1,0 +1,208 @@
+/* Products of a step's rows: rows of the stream as fp32, normed, then a plain product. */
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "kernels/cpu/pool.h"
+#include "kernels/cpu/vec.h"
+
+void step_product(struct cpu_pool *p, float *y, const float *x, const struct weight *w, int n)
+{
+    const struct linear_args a = {.y = y, .x = x, .w = *w, .n_tokens = n};
+    switch (w->format) {
+    case WEIGHT_DENSE: PLAIN(p, linear_dense, .l = a); break;
+    case WEIGHT_INT4:  PLAIN(p, linear_int4, .l = a); break;
+    case WEIGHT_FP8:   PLAIN(p, linear_fp8, .l = a); break;
+    case WEIGHT_INT8:  PLAIN(p, linear_int8, .l = a); break;
+    case WEIGHT_NONE:  CHECK(!"a weight without a format"); break;
+    }
+}
+
+static void read_stream(float *u, const int64_t *stream, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        u[i] = stream_to_float(stream[i]);
+}
+
+void step_embed_cpu(struct cpu_pool *p, const struct step_embed_args *a)
+{
+    const size_t hidden = (size_t)a->table.cols, n = (size_t)a->n_rows * hidden;
+    float *u = p->scratch(p, n * sizeof *u);
+    PLAIN(p, embed, .y = u, .ids = a->ids, .table = a->table, .n_tokens = a->n_rows);
+    for (size_t i = 0; i < n; i++)
+        a->stream[i] = stream_from_float(u[i]);
+}
+
+/* u [n, dim], normed in place. */
+static void norm(struct cpu_pool *p, float *u, const float *w, int n, int dim, float eps)
+{
+    PLAIN(p, rmsnorm, .y = u, .x = u, .w = w, .n_rows = n, .dim = dim, .eps = eps);
+}
+
+void step_norm_cpu(struct cpu_pool *p, const struct step_norm_args *a)
+{
+    read_stream(a->h, a->stream, (size_t)a->n_rows * (size_t)a->hidden);
+    norm(p, a->h, a->norm, a->n_rows, a->hidden, a->eps);
+}
+
+/* To the ring: rows lie one behind the other but where it begins anew. */
+static void project_to_ring(struct cpu_pool *p, const struct step_part *part, const float *h, int pos, int n)
+{
+    const size_t rows = (size_t)part->w.rows, cols = (size_t)part->w.cols;
+    for (int t = 0, run; t < n; t += run) {
+        const int at = (pos + t) % STEP_RING;
+        run = n - t < STEP_RING - at ? n - t : STEP_RING - at;
+        step_product(p, part->y + (size_t)at * rows, h + (size_t)t * cols, &part->w, run);
+    }
+}
+
+void step_project_cpu(struct cpu_pool *p, const struct step_project_args *a)
+{
+    const int n = step_rows(a->n_valid, a->n_rows), dim = a->part[0].w.cols;
+    const size_t all = (size_t)n * (size_t)dim, half = (size_t)a->n_rows * (size_t)dim;
+    float *h = p->scratch(p, all * sizeof *h);
+    if (a->stream)
+        read_stream(h, a->stream, all);
+    for (size_t i = 0; i < all && a->halves; i++) {
+        h[i] = a->halves[i] + a->halves[half + i];
+        a->stream_out[i] = stream_from_float(h[i]);
+    }
+    norm(p, h, a->norm, n, dim, a->eps);
+    for (int i = 0; i < a->n_parts; i++)
+        if (a->part[i].ring)
+            project_to_ring(p, &a->part[i], h, *a->pos, n);
+        else
+            step_product(p, a->part[i].y, h, &a->part[i].w, n);
+}
+
+static void divide_heads(float *y, const float *x, const struct step_add_args *a, int n)
+{
+    const int dim = a->head_dim, heads = a->w.cols / dim;
+    for (int i = 0; i < n * heads; i++) {
+        const float s = 1 / sqrtf((a->ssq[2 * i] + a->ssq[2 * i + 1]) / (float)dim + a->eps);
+        for (int k = i * dim; k < (i + 1) * dim; k++)
+            y[k] = x[k] * s;
+    }
+}
+
+void step_add_cpu(struct cpu_pool *p, const struct step_add_args *a)
+{
+    const int n = step_rows(a->n_valid, a->n_rows);
+    const size_t rows = (size_t)n * (size_t)a->w.rows, cols = (size_t)n * (size_t)a->w.cols;
+    float *y = p->scratch(p, (rows + cols) * sizeof *y), *x = y + rows;
+    if (a->ssq)
+        divide_heads(x, a->x, a, n);
+    step_product(p, y, a->ssq ? x : a->x, &a->w, n);
+    for (size_t i = 0; i < rows; i++)
+        stream_add(&a->stream[i], y[i]);
+}
+
+static float sum_of_squares(const float *x, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += (double)x[i] * x[i];
+    return (float)sum;
+}
+
+/* The product is the first part, the others are zero. */
+static void clear_parts(float *at, size_t step, int n_parts, size_t n)
+{
+    for (int i = 1; i < n_parts; i++)
+        memset(at + (size_t)i * step, 0, n * sizeof *at);
+}
+
+void step_router_cpu(struct cpu_pool *p, const struct step_router_args *a)
+{
+    const int n = step_rows(a->n_valid, a->n_rows), dim = a->router.cols, parts = step_router_parts(dim);
+    read_stream(a->h, a->stream, (size_t)n * (size_t)dim);
+    for (int t = 0; t < n; t++) {
+        float *h = a->h + (size_t)t * (size_t)dim;
+        a->ssq[t] = sum_of_squares(h, dim);
+        for (int i = 0; i < dim; i++)
+            h[i] *= 1 + a->norm[i];
+    }
+    step_product(p, a->logits, a->h, &a->router, n);
+    step_product(p, a->gate, a->h, &a->shared_gate, n);
+    clear_parts(a->logits, a->part_step, parts, (size_t)n * (size_t)a->router.rows);
+    clear_parts(a->gate, a->part_step, parts, (size_t)n);
+    clear_parts(a->ssq, STEP_ROWS, parts, (size_t)n);
+}
+
+/* Bias and penalties in the order that engine/sampler.h has. */
+static float penalised(const struct step_logits_args *a, float l, int id, int row)
+{
+    const struct step_sampling *s = a->sampling;
+    int seen = a->seen[id];
+    for (int i = 0; i < row; i++)
+        if (a->drafts[i] == id)
+            seen = STEP_IN_TEXT | STEP_IN_ANSWER;
+    if (s->biased)
+        l += a->bias[id];
+    if (seen && s->repetition_penalty > 0 && s->repetition_penalty != 1)
+        l = l > 0 ? l / s->repetition_penalty : l * s->repetition_penalty;
+    return seen & STEP_IN_ANSWER ? l - s->presence_penalty : l;
+}
+
+static bool has_penalties(const struct step_sampling *s)
+{
+    return s && (s->biased || s->presence_penalty != 0 || (s->repetition_penalty > 0 && s->repetition_penalty != 1));
+}
+
+static float greatest_of_tile(const float *l, int n)
+{
+    float max = -INFINITY;
+    bool nan = false;
+    for (int i = 0; i < n; i++) {
+        nan |= l[i] != l[i];
+        max = l[i] > max ? l[i] : max;
+    }
+    return nan ? INFINITY : max;
+}
+
+/* A unit is a row. */
+static void finish_logits(const void *args, int begin, int end)
+{
+    enum { TILE = 16 };
+    const struct step_logits_args *a = args;
+    const int vocab = a->w.rows, n_maxima = step_maxima(vocab), given = a->sampling ? a->sampling->n_ids : a->n_ids,
+              n_ids = given > 0 && given < vocab ? given : vocab;
+    for (int t = begin; t < end; t++) {
+        float *l = a->logits + (size_t)t * (size_t)vocab, *max = a->tile_max + (size_t)t * (size_t)n_maxima;
+        for (int id = 0; id < n_ids && has_penalties(a->sampling); id++)
+            l[id] = penalised(a, l[id], id, t);
+        for (int id = n_ids; id < vocab; id++)
+            l[id] = -INFINITY;
+        for (int i = 0; i < n_maxima; i++) {
+            const int left = vocab - i * TILE;
+            max[i] = left > 0 ? greatest_of_tile(l + i * TILE, left < TILE ? left : TILE) : -INFINITY;
+        }
+    }
+}
+
+void step_logits_cpu(struct cpu_pool *p, const struct step_logits_args *a)
+{
+    const int n = step_rows(a->n_valid, a->n_rows), dim = a->w.cols;
+    const size_t all = (size_t)n * (size_t)dim;
+    const float *h = a->hidden;
+    if (a->stream) {
+        float *u = a->hidden_out ? a->hidden_out : p->scratch(p, all * sizeof *u);
+        read_stream(u, a->stream + (size_t)(a->row ? *a->row : 0) * (size_t)dim, all);
+        norm(p, u, a->norm, n, dim, a->eps);
+        h = u;
+    }
+    step_product(p, a->logits, h, &a->w, n);
+    p->run(p, finish_logits, a, n, all * sizeof *h);
+}
+
+void step_mtp_join_cpu(struct cpu_pool *p, const struct step_mtp_join_args *a)
+{
+    const int n = step_rows(a->n_valid, a->n_rows), dim = a->w.cols / 2;
+    const size_t D = (size_t)dim, rows = (size_t)a->w.rows;
+    float *both = p->scratch(p, (size_t)n * 3 * D * sizeof *both), *embedding = both + (size_t)n * 2 * D;
+    PLAIN(p, embed, .y = embedding, .ids = a->ids, .table = a->table, .n_tokens = n);
+    PLAIN(p, rmsnorm, .y = both, .x = embedding, .w = a->norm_embedding, .n_rows = n, .dim = dim, .eps = a->eps, .y_group = 2 * D);
+    PLAIN(p, rmsnorm, .y = both + D, .x = a->hidden, .w = a->norm_hidden, .n_rows = n, .dim = dim, .eps = a->eps, .y_group = 2 * D);
+    step_product(p, a->halves, both, &a->w, n);
+    memset(a->halves + (size_t)a->n_rows * rows, 0, (size_t)n * rows * sizeof *a->halves);
+}

@@ -1,0 +1,357 @@
+/* The law of engine/sampler.h on logits that have their bias and penalties; then which rows count, and what that leaves for the next step. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cpu/pool.h"
+#include "kernels/cpu/vec.h"
+
+#define GOLDEN 0x9e3779b97f4a7c15u      /* the step of SplitMix64's counter */
+
+enum { TILE = 16 };
+
+/* What one row gives, were it reached. */
+struct pick {
+    int32_t id;
+    float   prob;
+    enum step_end failed;               /* STEP_BAD_LOGIT with bad_id, or STEP_ALL_BANNED */
+    int32_t bad_id;
+    struct step_outlook outlook;
+};
+
+/* ---- greedy ---- */
+
+/* The first tile with the greatest maximum. */
+static int best_tile(const float *tile_max, int n_ids)
+{
+    int best = 0;
+    for (int i = 1; i * TILE < n_ids; i++)
+        if (tile_max[i] > tile_max[best])
+            best = i;
+    return best;
+}
+
+/* The id with the greatest logit, the lowest among equals; with a bad logit the first id that has one. */
+static int32_t greatest(const float *logits, const float *tile_max, int n_ids)
+{
+    const int from = best_tile(tile_max, n_ids) * TILE, to = from + TILE < n_ids ? from + TILE : n_ids;
+    int best = from;
+    for (int i = from; i < to; i++) {
+        if (!(logits[i] <= FLT_MAX))
+            return i;
+        if (logits[i] > logits[best])
+            best = i;
+    }
+    return best;
+}
+
+/* ---- sampling ---- */
+
+struct cand {
+    float   logit, weight;              /* weight = exp((logit - max) / temperature), so the best has 1 */
+    int32_t id;
+};
+
+/* In [0, 1), 53 bits.  SplitMix64: a counter and a mixer, so that neighbouring seeds give unrelated streams. */
+static double uniform(uint64_t counter)
+{
+    uint64_t z = counter;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    z ^= z >> 31;
+    return (double)(z >> 11) * 0x1p-53;
+}
+
+static bool better(const struct cand *a, const struct cand *b)
+{
+    return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
+}
+
+static void swap(struct cand *a, struct cand *b)
+{
+    struct cand t = *a;
+    *a = *b;
+    *b = t;
+}
+
+/* c[0..n-1] is a heap with its worst candidate on top, but for c[i], which may have to sink. */
+static void sink(struct cand *c, int n, int i)
+{
+    for (;;) {
+        int worst = i, l = 2 * i + 1, r = l + 1;
+        if (l < n && better(&c[worst], &c[l]))
+            worst = l;
+        if (r < n && better(&c[worst], &c[r]))
+            worst = r;
+        if (worst == i)
+            return;
+        swap(&c[i], &c[worst]);
+        i = worst;
+    }
+}
+
+/* The k best ids that are not banned, in no order; returns how many. */
+static int best_ids(struct cand *c, const float *logits, int vocab, int k)
+{
+    int n = 0;
+    for (int32_t i = 0; i < vocab; i++) {
+        struct cand new = {.logit = logits[i], .id = i};
+        if (new.logit == -INFINITY)
+            continue;
+        if (n < k) {
+            c[n++] = new;
+            if (n == k && k < vocab)
+                for (int j = k / 2 - 1; j >= 0; j--)
+                    sink(c, k, j);
+        } else if (better(&new, &c[0])) {
+            c[0] = new;
+            sink(c, k, 0);
+        }
+    }
+    return n;
+}
+
+static double total_weight(const struct cand *c, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += (double)c[i].weight;
+    return sum;
+}
+
+/* Orders c[0..n-1] around the one in the middle: better ones before it, worse ones after it.  Returns where it went. */
+static int partition(struct cand *c, int n)
+{
+    int m = 0;
+    swap(&c[n / 2], &c[n - 1]);
+    for (int i = 0; i < n - 1; i++)
+        if (better(&c[i], &c[n - 1]))
+            swap(&c[i], &c[m++]);
+    swap(&c[m], &c[n - 1]);
+    return m;
+}
+
+/* Brings the smallest set of best candidates that weighs at least `mass` to the front; returns its size.  Selection, not
+ * sorting: linear in n. */
+static int nucleus(struct cand *c, int n, double mass)
+{
+    int from = 0, to = n;
+    while (from < to) {
+        int m = from + partition(c + from, to - from);
+        double before = total_weight(c + from, m - from), with = before + (double)c[m].weight;
+        if (before >= mass) {
+            to = m;
+        } else if (with >= mass) {
+            return m + 1;
+        } else {
+            mass -= with;
+            from = m + 1;
+        }
+    }
+    return from ? from : 1;
+}
+
+static int at_least(struct cand *c, int n, float weight)
+{
+    int kept = 0;
+    for (int i = 0; i < n; i++)
+        if (c[i].weight >= weight)
+            c[kept++] = c[i];
+    return kept;
+}
+
+/* `u` in [0, 1) picks among the candidates by weight. */
+static int by_weight(const struct cand *c, int n, double u)
+{
+    int last = 0;
+    for (int i = 0; i < n; i++) {
+        if (c[i].weight > 0)
+            last = i;
+        u -= (double)c[i].weight;
+        if (u < 0)
+            return i;
+    }
+    return last;                        /* rounding left a crumb of u */
+}
+
+static void sample(struct pick *out, const float *logits, int n_ids, const struct step_sampling *how, double u, struct cand *c)
+{
+    int n = best_ids(c, logits, n_ids, how->top_k > 0 && how->top_k < n_ids ? how->top_k : n_ids);
+    float max = c[0].logit;
+    for (int i = 1; i < n; i++)
+        max = fmaxf(max, c[i].logit);
+    for (int i = 0; i < n; i++)         /* the difference may overflow to -inf: weight 0 */
+        c[i].weight = expf((c[i].logit - max) / how->temperature);
+    if (how->top_p > 0 && how->top_p < 1)
+        n = nucleus(c, n, (double)how->top_p * total_weight(c, n));
+    if (how->min_p > 0)
+        n = at_least(c, n, how->min_p);
+    const double total = total_weight(c, n);
+    const int i = by_weight(c, n, u * total);
+    out->id = c[i].id;
+    out->prob = (float)((double)c[i].weight / total);
+}
+
+/* ---- logprobs ---- */
+
+/* The logit of row `row` as it was before bias and penalties; a banned id stays banned. */
+static float plain_logit(const struct step_pick_args *a, int row, int id)
+{
+    const struct step_sampling *how = a->sampling;
+    float l = a->logits[(size_t)row * (size_t)a->vocab + (size_t)id];
+    int seen = a->seen[id];
+    if (l == -INFINITY)
+        return l;
+    for (int i = 0; i < row; i++)
+        if (a->live->ids[1 + i] == id)
+            seen = STEP_IN_TEXT | STEP_IN_ANSWER;
+    if (seen & STEP_IN_ANSWER)
+        l += how->presence_penalty;
+    if (seen && how->repetition_penalty > 0 && how->repetition_penalty != 1)
+        l = l > 0 ? l * how->repetition_penalty : l / how->repetition_penalty;
+    return how->biased ? l - a->bias[id] : l;
+}
+
+/* The likeliest ids, and how likely `id` is. */
+static void look(struct step_outlook *o, const struct step_pick_args *a, int row, int n_ids, int32_t id)
+{
+    float best[STEP_ALTERNATIVES] = {0};
+    const int asked = a->sampling->n_alternatives, most = asked < STEP_ALTERNATIVES ? asked : STEP_ALTERNATIVES, k = most < n_ids ? most : n_ids;
+    double sum = 0;
+    o->n = 0;
+    for (int32_t i = 0; i < n_ids; i++) {
+        const float l = plain_logit(a, row, i);
+        if (o->n == k && !(l > best[k - 1]))
+            continue;
+        int at = o->n < k ? o->n++ : k - 1;
+        for (; at && l > best[at - 1]; at--) {
+            best[at] = best[at - 1];
+            o->ids[at] = o->ids[at - 1];
+        }
+        best[at] = l;
+        o->ids[at] = i;
+    }
+    for (int32_t i = 0; i < n_ids; i++)
+        sum += (double)expf(plain_logit(a, row, i) - best[0]);
+    for (int i = 0; i < o->n; i++)
+        o->probs[i] = (float)((double)expf(best[i] - best[0]) / sum);
+    o->prob = (float)((double)expf(plain_logit(a, row, id) - best[0]) / sum);
+}
+
+/* ---- the step ---- */
+
+static void pick_row(struct pick *out, const struct step_pick_args *a, int row)
+{
+    const struct step_sampling *how = a->sampling;
+    const int n_ids = how->n_ids > 0 && how->n_ids < a->vocab ? how->n_ids : a->vocab;
+    const float *logits = a->logits + (size_t)row * (size_t)a->vocab;
+    const int32_t best = greatest(logits, a->tile_max + (size_t)row * (size_t)step_maxima(a->vocab), n_ids);
+    *out = (struct pick){.id = best, .prob = 1};
+    if (!(logits[best] <= FLT_MAX)) {
+        out->failed = STEP_BAD_LOGIT;
+        out->bad_id = best;
+        return;
+    }
+    if (logits[best] == -INFINITY) {
+        out->failed = STEP_ALL_BANNED;
+        return;
+    }
+    if (how->temperature > 0)
+        sample(out, logits, n_ids, how, uniform(how->rng + (uint64_t)(row + 1) * GOLDEN), a->scratch);
+    if (how->n_alternatives > 0)
+        look(&out->outlook, a, row, n_ids, out->id);
+}
+
+static enum step_end why_end(const struct step_sampling *how, const struct pick *p, int n)
+{
+    if (p->failed)
+        return p->failed;
+    for (int i = 0; i < how->n_stop; i++)
+        if (how->stop[i] == p->id)
+            return STEP_STOPPED;
+    return how->room <= n ? STEP_FULL : STEP_GOES_ON;
+}
+
+/* Row by row while picks and drafts agree.  Of a step that fails nothing counts. */
+static void pick_rows(struct step_result *r, const struct step_pick_args *a, int n_drafts)
+{
+    bool agreed = true;
+    for (int row = 0; agreed && row < a->n_rows && !r->ended; row++) {
+        struct pick p;
+        pick_row(&p, a, row);
+        r->ended = why_end(a->sampling, &p, row + 1);
+        if (p.failed) {
+            r->n = 0;
+            r->bad_id = p.bad_id;
+            r->bad_logit = a->logits[(size_t)row * (size_t)a->vocab + (size_t)p.bad_id];
+            return;
+        }
+        agreed = row < n_drafts && p.id == a->live->ids[1 + row];
+        r->ids[row] = p.id;
+        r->prob[row] = p.prob;
+        r->drafted[row] = agreed;
+        r->outlook[row] = p.outlook;
+        r->n = row + 1;
+    }
+}
+
+/* What the MTP block reads next, and the next step. */
+static void move_on(struct step_live *v, const struct step_result *r, bool first)
+{
+    v->mtp_pos = first ? v->pos - 1 : v->pos;
+    v->pos += v->n_apply;
+    v->ids[0] = r->ids[r->n - 1];
+    v->n_drafts = 0;
+    v->mtp_rows = r->n;
+    v->mtp_last = r->n - 1;
+    for (int i = 0; i < STEP_ROWS; i++) {
+        v->mtp_next[i] = r->ids[i < r->n ? i : r->n - 1];
+        v->draft_pos[i] = v->mtp_pos + r->n + i;
+    }
+}
+
+static void keep_hidden(const struct step_pick_args *a, int n, int old_parity)
+{
+    const size_t width = (size_t)a->width;
+    const float *from = n ? a->hidden + (size_t)(n - 1) * width : a->last_hidden + (size_t)old_parity * width;
+    float *to = a->last_hidden + (size_t)a->live->parity * width;
+    memcpy(a->last_hidden + 2 * width, to, width * sizeof *to);
+    memmove(to, from, width * sizeof *to);
+}
+
+void step_pick_cpu(struct cpu_pool *p, const struct step_pick_args *a)
+{
+    (void)p;
+    struct step_live *v = a->live;
+    struct step_sampling *how = a->sampling;
+    struct step_result *out = &a->results[(v->step + 1) % STEP_SLOTS], r = {0};
+    const int most = how->room - 1 < a->n_rows - 1 ? how->room - 1 : a->n_rows - 1, old_parity = v->parity;
+    if (!v->done) {
+        r.n_drafts = a->first || v->n_drafts < 0 || most < 0 ? 0 : v->n_drafts < most ? v->n_drafts : most;
+        pick_rows(&r, a, r.n_drafts);
+    }
+    for (int i = 0; i < r.n; i++)
+        a->seen[r.ids[i]] = STEP_IN_TEXT | STEP_IN_ANSWER;
+    v->step++;
+    v->n_apply = a->first ? 0 : r.n;
+    v->parity ^= !a->first;
+    v->done = v->done || r.ended;
+    if (r.n) {
+        move_on(v, &r, a->first);
+        how->room -= r.n;
+        how->rng += how->temperature > 0 ? (uint64_t)r.n * GOLDEN : 0;
+    }
+    keep_hidden(a, r.n, old_parity);
+    r.serial = out->serial;
+    memcpy((void *)out, &r, sizeof r);
+    __atomic_store_n(&out->serial, v->step, __ATOMIC_RELEASE);
+}
+
+void step_draft_cpu(struct cpu_pool *p, const struct step_draft_args *a)
+{
+    (void)p;
+    const int32_t id = greatest(a->logits, a->tile_max, a->n_ids);
+    a->live->draft_ids[a->i] = id;
+    a->live->ids[1 + a->i] = id;
+    a->live->n_drafts = a->i + 1;
+}
