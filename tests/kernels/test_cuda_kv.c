@@ -44,7 +44,7 @@ static void rows_free(struct dev *d, struct kv_rows *kv)
         d->free(d, *m.at[i]);
 }
 
-/* Rows of all sizes, some with a large channel, some zero, some with a NaN. */
+/* Rows of all sizes, some with a large channel, some zero, some with an infinity. */
 static float *odd_rows(void)
 {
     size_t n = (size_t)MOST * HEADS;
@@ -56,7 +56,7 @@ static float *odd_rows(void)
         if (i % 7 == 3)
             x[i * KV_DIM + rand_u64() % KV_DIM] = 60 * size;
         if (i % 101 == 50)
-            x[i * KV_DIM + rand_u64() % KV_DIM] = i % 2 ? NAN : INFINITY;
+            x[i * KV_DIM + rand_u64() % KV_DIM] = i % 2 ? -INFINITY : INFINITY;
     }
     return x;
 }
