@@ -1,0 +1,325 @@
+#include "remote/completion.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "base/buf.h"
+#include "base/memory.h"
+#include "remote/sse.h"
+
+static const char *const reasoning_names[] = {"reasoning_content", "reasoning", "thinking"};
+enum { N_REASONING = sizeof reasoning_names / sizeof *reasoning_names };
+
+/* The call that is being written. */
+struct open_call {
+    bool       open;
+    json_int_t index;                   /* -1: not said */
+    struct buf id, name, arguments;
+};
+
+struct completion {
+    completion_fn *fn;
+    void *arg;
+    struct sse sse;
+    const char *reasoning;              /* of reasoning_names */
+    struct open_call call;
+    enum completion_finish finish;
+    struct completion_figures figures;
+    bool done;                          /* [DONE] came */
+};
+
+struct completion *completion_open(completion_fn *fn, void *arg)
+{
+    struct completion *c = memory_zeroed(1, sizeof *c);
+    c->fn = fn;
+    c->arg = arg;
+    c->figures = (struct completion_figures){-1, -1, -1, -1, -1, -1, -1};
+    return c;
+}
+
+void completion_close(struct completion *c)
+{
+    if (!c)
+        return;
+    sse_free(&c->sse);
+    buf_free(&c->call.id);
+    buf_free(&c->call.name);
+    buf_free(&c->call.arguments);
+    free(c);
+}
+
+static struct text string_of(const json_t *v)
+{
+    return json_is_string(v) ? (struct text){json_string_value(v), json_string_length(v)} : (struct text){0};
+}
+
+static void tell(struct completion *c, enum completion_kind kind, struct text text)
+{
+    if (text.n)
+        c->fn(&(struct completion_delta){.kind = kind, .text = text}, c->arg);
+}
+
+/* ---- tool calls ---- */
+
+/* Whether text is a whole JSON object. */
+static bool is_object(const struct buf *text)
+{
+    json_t *v = json_loadb(buf_str(text), text->len, JSON_ALLOW_NUL, NULL);
+    bool ok = json_is_object(v);
+    json_decref(v);
+    return ok;
+}
+
+static void end_call(struct completion *c, bool cut)
+{
+    struct open_call *o = &c->call;
+    if (!o->open)
+        return;
+    o->open = false;
+    if (!o->arguments.len && !cut)
+        buf_adds(&o->arguments, "{}");  /* a tool without parameters */
+    c->fn(&(struct completion_delta){.kind = COMPLETION_CALL, .text = {buf_str(&o->arguments), o->arguments.len}, .truncated = !is_object(&o->arguments)}, c->arg);
+}
+
+static void begin_call(struct completion *c, json_int_t index, struct text id, struct text name)
+{
+    struct open_call *o = &c->call;
+    end_call(c, false);
+    buf_reset(&o->id);
+    buf_reset(&o->name);
+    buf_reset(&o->arguments);
+    buf_add(&o->id, id.p ? id.p : "", id.n);
+    buf_add(&o->name, name.p, name.n);
+    o->index = index;
+    o->open = true;
+    tell(c, COMPLETION_CALL_BEGIN, name);
+}
+
+/* Whether a part with a name begins another call than the open one.  A repeated name with a repeated or missing id is the same call,
+ * unless that one's arguments are whole. */
+static bool is_another(const struct open_call *o, json_int_t index, struct text id, struct text name)
+{
+    if (!o->open || !text_same(name, (struct text){buf_str(&o->name), o->name.len}))
+        return true;
+    if (id.n && o->id.len)
+        return !text_same(id, (struct text){buf_str(&o->id), o->id.len});
+    if (index >= 0 && o->index >= 0 && index != o->index)
+        return true;
+    return is_object(&o->arguments);
+}
+
+static void take_call(struct completion *c, const json_t *part)
+{
+    const json_t *function = json_object_get(part, "function"), *given = json_object_get(part, "index"), *arguments = json_object_get(function, "arguments");
+    json_int_t index = json_is_integer(given) ? json_integer_value(given) : -1;
+    struct text id = string_of(json_object_get(part, "id")), name = string_of(json_object_get(function, "name"));
+    if (name.n && is_another(&c->call, index, id, name))
+        begin_call(c, index, id, name);
+    if (!c->call.open)
+        return;                         /* arguments of nothing */
+    if (json_is_object(arguments)) {
+        char *text = memory_got(json_dumps(arguments, JSON_COMPACT));
+        buf_reset(&c->call.arguments);
+        buf_adds(&c->call.arguments, text);
+        free(text);
+    } else {
+        struct text t = string_of(arguments);
+        buf_add(&c->call.arguments, t.p ? t.p : "", t.n);
+    }
+}
+
+/* ---- chunks ---- */
+
+static void take_reasoning(struct completion *c, const json_t *delta)
+{
+    for (int i = 0; i < N_REASONING; i++) {
+        struct text t = string_of(json_object_get(delta, reasoning_names[i]));
+        if (t.n && !c->reasoning)
+            c->reasoning = reasoning_names[i];
+        if (t.n && c->reasoning == reasoning_names[i])
+            tell(c, COMPLETION_REASONING, t);
+    }
+}
+
+static void take_delta(struct completion *c, const json_t *delta)
+{
+    const json_t *calls = json_object_get(delta, "tool_calls");
+    take_reasoning(c, delta);
+    tell(c, COMPLETION_TEXT, string_of(json_object_get(delta, "content")));
+    for (size_t i = 0; i < json_array_size(calls); i++)
+        take_call(c, json_array_get(calls, i));
+}
+
+static void take_finish(struct completion *c, struct text reason)
+{
+    if (!reason.n)
+        return;
+    c->finish = text_is(reason, "length") ? COMPLETION_LENGTH : text_is(reason, "content_filter") ? COMPLETION_FILTERED : COMPLETION_STOPPED;
+    end_call(c, c->finish != COMPLETION_STOPPED);
+}
+
+static void take_int(const json_t *from, const char *name, int *to)
+{
+    const json_t *v = json_object_get(from, name);
+    if (json_is_number(v) && json_number_value(v) >= 0 && json_number_value(v) < 1e9)
+        *to = (int)json_number_value(v);
+}
+
+static void take_ms(const json_t *from, const char *name, double *to)
+{
+    const json_t *v = json_object_get(from, name);
+    if (json_is_number(v) && json_number_value(v) >= 0)
+        *to = json_number_value(v);
+}
+
+static void take_figures(struct completion *c, const json_t *chunk)
+{
+    struct completion_figures *f = &c->figures;
+    const json_t *usage = json_object_get(chunk, "usage"), *timings = json_object_get(chunk, "timings");
+    take_int(usage, "prompt_tokens", &f->n_prompt);
+    take_int(usage, "completion_tokens", &f->n_tokens);
+    take_int(json_object_get(usage, "prompt_tokens_details"), "cached_tokens", &f->n_cached);
+    if (!json_is_object(timings))
+        return;
+    int read = -1;
+    take_int(timings, "cache_n", &f->n_cached);
+    take_int(timings, "prompt_n", &read);
+    if (read >= 0)                      /* those that were read; the others came from the cache */
+        f->n_prompt = read + (f->n_cached > 0 ? f->n_cached : 0);
+    take_int(timings, "predicted_n", &f->n_tokens);
+    take_int(timings, "draft_n", &f->n_drafted);
+    take_int(timings, "draft_n_accepted", &f->n_accepted);
+    take_ms(timings, "prompt_ms", &f->prefill_ms);
+    take_ms(timings, "predicted_ms", &f->decode_ms);
+}
+
+static void take_progress(struct completion *c, const json_t *progress)
+{
+    int done = -1, total = -1, cached = 0;
+    take_int(progress, "processed", &done);
+    take_int(progress, "total", &total);
+    take_int(progress, "cache", &cached);
+    if (done >= 0 && total >= done)
+        c->fn(&(struct completion_delta){.kind = COMPLETION_READING, .done = (size_t)done, .total = (size_t)total, .cached = (size_t)cached}, c->arg);
+}
+
+/* ---- errors ---- */
+
+/* The message in any of the shapes {"error": {"message": m}}, {"error": m}, {"object": "error", "message": m}, {"detail": m or [{"msg": m}]}; empty: none of them. */
+static struct text message_of(const json_t *v)
+{
+    const json_t *error = json_object_get(v, "error"), *detail = json_object_get(v, "detail");
+    if (json_is_object(error))
+        return string_of(json_object_get(error, "message"));
+    if (json_is_string(error))
+        return string_of(error);
+    if (json_is_array(detail))
+        return string_of(json_object_get(json_array_get(detail, 0), "msg"));
+    if (json_is_string(detail))
+        return string_of(detail);
+    return text_is(string_of(json_object_get(v, "object")), "error") ? string_of(json_object_get(v, "message")) : (struct text){0};
+}
+
+static bool is_error(const json_t *v)
+{
+    const json_t *error = json_object_get(v, "error");
+    return (error && !json_is_null(error)) || json_object_get(v, "detail") || text_is(string_of(json_object_get(v, "object")), "error");
+}
+
+static void say_error(const json_t *v, struct err *e)
+{
+    struct text m = text_trim(message_of(v));
+    if (m.n)
+        err_set(e, "the server says: %.*s", (int)(m.n < 400 ? m.n : 400), m.p);
+    else
+        err_set(e, "the server told an error without a message");
+}
+
+void completion_error(const char *body, size_t n, struct err *e)
+{
+    json_t *v = json_loadb(body, n, JSON_ALLOW_NUL, NULL);
+    struct text plain = text_trim((struct text){body, n});
+    if (json_is_object(v))
+        say_error(v, e);
+    else if (plain.n && !text_starts(plain, "<"))
+        err_set(e, "the server says: %.*s", (int)(plain.n < 200 ? plain.n : 200), plain.p);
+    else
+        err_set(e, "the server told an error without a message");
+    json_decref(v);
+}
+
+/* ---- the stream ---- */
+
+static void take_chunk(struct completion *c, const json_t *chunk)
+{
+    const json_t *choice = json_array_get(json_object_get(chunk, "choices"), 0);
+    take_figures(c, chunk);
+    take_progress(c, json_object_get(chunk, "prompt_progress"));
+    take_delta(c, json_object_get(choice, "delta"));
+    take_finish(c, string_of(json_object_get(choice, "finish_reason")));
+}
+
+static bool take_event(void *arg, struct text name, struct text data, struct err *e)
+{
+    struct completion *c = arg;
+    (void)name;                         /* "error" has an error for data, too */
+    data = text_trim(data);
+    if (c->done || !data.n)
+        return true;
+    if (text_is(data, "[DONE]")) {
+        c->done = true;
+        return true;
+    }
+    json_error_t why;
+    json_t *v = json_loadb(data.p, data.n, JSON_ALLOW_NUL, &why);
+    bool ok = json_is_object(v);
+    if (!ok) {
+        err_set(e, "the server sent an event that is not a JSON object: %.*s", (int)(data.n < 80 ? data.n : 80), data.p);
+    } else if (is_error(v)) {
+        say_error(v, e);
+        ok = false;
+    } else {
+        take_chunk(c, v);
+    }
+    json_decref(v);
+    return ok;
+}
+
+bool completion_push(struct completion *c, const char *bytes, size_t n, struct err *e)
+{
+    return sse_push(&c->sse, bytes, n, take_event, c, e);
+}
+
+bool completion_end(struct completion *c, struct err *e)
+{
+    bool ok = sse_push(&c->sse, "\n\n", 2, take_event, c, e);       /* some servers leave the last blank line out */
+    if (ok && c->finish == COMPLETION_OPEN) {
+        if (!c->done)
+            ok = err_set(e, "the stream broke off before the answer was complete");
+        c->finish = c->done ? COMPLETION_STOPPED : COMPLETION_OPEN;
+    }
+    end_call(c, !ok);
+    return ok;
+}
+
+void completion_cut(struct completion *c)
+{
+    end_call(c, true);
+}
+
+enum completion_finish completion_finish(const struct completion *c)
+{
+    return c->finish;
+}
+
+struct completion_figures completion_figures(const struct completion *c)
+{
+    return c->figures;
+}
+
+const char *completion_reasoning_name(const struct completion *c)
+{
+    return c->reasoning;
+}

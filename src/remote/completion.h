@@ -1,0 +1,62 @@
+/* One answer of an OpenAI-compatible server, streamed by /v1/chat/completions: events -> reasoning, text and tool calls.
+ *
+ * Servers differ, and all of these are read alike:
+ * - reasoning comes as `reasoning_content` (llama.cpp, SGLang, vLLM before 0.16), `reasoning` (vLLM, ollama) or `thinking`.  Where a delta has several, the
+ *   first name that this answer used counts, so that nothing is told twice;
+ * - parts of a tool call may lack id and index (ollama), all have index 0 (ollama), repeat id and name, begin at index 1, or bring the
+ *   arguments as an object instead of text;
+ * - the figures come in a last chunk without choices, in every chunk, as `timings` (llama.cpp), or not at all;
+ * - an error may come in the middle, as an event or a chunk, as an object or a text. */
+#ifndef Q35_REMOTE_COMPLETION_H
+#define Q35_REMOTE_COMPLETION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "base/text.h"
+
+enum completion_kind {
+    COMPLETION_READING,                 /* done, total, cached: tokens of the prompt */
+    COMPLETION_REASONING,               /* text */
+    COMPLETION_TEXT,                    /* text */
+    COMPLETION_CALL_BEGIN,              /* text: the tool's name, never empty */
+    COMPLETION_CALL,                    /* text: arguments as a JSON object; truncated: the answer ended inside, or they are not an object: `text` as it came */
+};
+struct completion_delta {
+    enum completion_kind kind;
+    struct text text;                   /* valid during the call */
+    bool   truncated;
+    size_t done, total, cached;
+};
+typedef void completion_fn(const struct completion_delta *d, void *arg);
+
+/* Why the answer ended. */
+enum completion_finish { COMPLETION_OPEN, COMPLETION_STOPPED, COMPLETION_LENGTH, COMPLETION_FILTERED };
+
+/* Negative: the server did not say. */
+struct completion_figures {
+    int    n_prompt, n_cached, n_tokens;
+    int    n_drafted, n_accepted;
+    double prefill_ms, decode_ms;
+};
+
+struct completion;
+struct completion *completion_open(completion_fn *fn, void *arg);
+void completion_close(struct completion *c);
+
+/* Bytes of the body as they arrive.  False: the server told an error, or what came is no stream of events; `e` says it in a sentence. */
+bool completion_push(struct completion *c, const char *bytes, size_t n, struct err *e);
+/* The body has ended.  False: it broke before the answer was complete. */
+bool completion_end(struct completion *c, struct err *e);
+/* Tells calls that are still open as truncated: after an interrupt, or when the stream broke. */
+void completion_cut(struct completion *c);
+
+enum completion_finish completion_finish(const struct completion *c);
+struct completion_figures completion_figures(const struct completion *c);
+/* The name under which reasoning came, for messages that go back; NULL: none came. */
+const char *completion_reasoning_name(const struct completion *c);
+/* What a body with an error says, as one sentence for a person: any of the shapes that servers use. */
+void completion_error(const char *body, size_t n, struct err *e);
+
+#endif
