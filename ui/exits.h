@@ -6,18 +6,18 @@
 
 /* EXIT(number, NAME, meaning) */
 #define EXITS(EXIT) \
-    EXIT(0,   ANSWERED,    "answered; the chat was left") \
-    EXIT(1,   FAILED,      "failed while running; the conversation could not be saved; -x found no code block; a line of --batch failed") \
-    EXIT(2,   USAGE,       "usage: an option, the config file, a file that cannot be read, no prompt, a stdin that stays silent") \
-    EXIT(3,   MODEL,       "the model cannot be had: not there, damaged, too little memory, the GPU failed") \
+    EXIT(0,   ANSWERED,    "the answer is complete; or you left the chat") \
+    EXIT(1,   FAILED,      "a failure while running; the conversation could not be saved; -x found no code block; a line of --batch failed") \
+    EXIT(2,   USAGE,       "usage: a wrong option or config file, a file that cannot be read, no prompt, a stdin that stays silent") \
+    EXIT(3,   MODEL,       "the model cannot be loaded or run: missing, damaged, too little memory, GPU failure") \
     EXIT(4,   TOO_LONG,    "the prompt is longer than the context") \
-    EXIT(5,   CUT,         "with --strict: the answer was cut off, or is empty") \
+    EXIT(5,   CUT,         "with --strict: the answer was cut off or is empty") \
     EXIT(6,   DENIED,      "with --strict: a tool call was not allowed") \
-    EXIT(124, TIMEOUT,     "--timeout was reached; stdout has what there was of the answer") \
-    EXIT(129, HUNG_UP,     "died by SIGHUP, after what there was of the answer") \
-    EXIT(130, INTERRUPTED, "died by SIGINT (Ctrl-C), likewise") \
-    EXIT(141, BROKEN_PIPE, "died by SIGPIPE: nobody reads stdout any more") \
-    EXIT(143, TERMINATED,  "died by SIGTERM, like SIGINT")
+    EXIT(124, TIMEOUT,     "--timeout was reached; stdout has the answer so far") \
+    EXIT(129, HUNG_UP,     "died by SIGHUP after writing the answer so far") \
+    EXIT(130, INTERRUPTED, "died by SIGINT (Ctrl-C) after writing the answer so far") \
+    EXIT(141, BROKEN_PIPE, "died by SIGPIPE: the reader of stdout has gone") \
+    EXIT(143, TERMINATED,  "died by SIGTERM after writing the answer so far")
 
 enum exit_status {
 #define EXIT_ROW(number, name, meaning) EXIT_##name = number,
