@@ -12,6 +12,7 @@
 
 #include "fake_engine.h"
 #include "tests/tmpdir.h"
+#include "ui/tui/keyhelp.h"
 #include "ui/tui/view.h"
 
 static struct {

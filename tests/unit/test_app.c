@@ -716,7 +716,7 @@ static void test_app__keys_of_the_config_file_work_and_bad_ones_are_told(void **
     stage_open();
     assert_shows("! key = Ctrl-Q fly: there is no action fly");
     stage_key("F5");
-    assert_true(stage.app.panel);
+    assert_true(stage.app.looks.panel);
     stage_key("F1");
     assert_shows("Alt-P, F5");
     stage_key("q");
@@ -731,7 +731,7 @@ static void test_app__keys_are_told_and_do_nothing_while_they_are_tested(void **
     begin();
     stage_open();
     stage_say("/keys test");
-    app_sent(&stage.app, "\033[1;5D", 6);
+    keyhelp_sent(&stage.app, "\033[1;5D", 6);
     stage_key("Ctrl-Left");
     assert_shows("  Ctrl-Left         ESC [ 1 ; 5 D             word_left");
     stage_keys("Alt-I Ctrl-D x Ctrl-F12 Esc q");

@@ -25,7 +25,7 @@ static void bind_keys(struct app *a)
 void app_open(struct app *a, struct options *o, const char *history_path)
 {
     *a = (struct app){.o = o};
-    window_open(a, WINDOW_input);
+    windows_begin(a);
     a->actions = actions_open();
     a->pane = pane_open();
     a->editor = editor_open();
@@ -50,20 +50,13 @@ void app_close(struct app *a)
     editor_close(a->line);
     history_close(a->history);
     queue_free(&a->queue);
-    approve_free(&a->approve);
+    windows_end(a);
     picker_free(&a->picker);
     suggest_free(&a->suggest);
     buf_free(&a->fatal);
-    buf_free(&a->paste);
-    buf_free(&a->pasted);
-    buf_free(&a->select.source);
     buf_free(&a->hint);
     buf_free(&a->copied);
-    buf_free(&a->signs);
-    buf_free(&a->sampling);
-    buf_free(&a->tested);
-    buf_free(&a->sent);
-    buf_free(&a->cost);
+    summary_free(&a->said);
     free(a->unsent);
     free(a->steer);
     free(a->set_aside);
@@ -179,7 +172,7 @@ void app_events(struct app *a, const struct chat_event *ev, int n, int64_t ms)
 
 static bool shows_machine(const struct app *a)
 {
-    return a->chat && (a->panel || app_busy(a));
+    return a->chat && (a->looks.panel || app_busy(a));
 }
 
 /* Figures that change with every token are taken a few times a second: nobody reads faster, and each change is sent. */

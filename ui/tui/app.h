@@ -21,24 +21,22 @@
 #include "base/buf.h"
 #include "chat/chat.h"
 #include "ui/tui/action.h"
-#include "ui/tui/approve.h"
 #include "ui/tui/editor.h"
 #include "ui/tui/feed.h"
 #include "ui/tui/history.h"
-#include "ui/tui/inspect.h"
 #include "ui/tui/keys.h"
+#include "ui/tui/looks.h"
+#include "ui/tui/marks.h"
 #include "ui/tui/pane.h"
 #include "ui/tui/panel.h"
 #include "ui/tui/picker.h"
 #include "ui/tui/phase.h"
 #include "ui/tui/queue.h"
-#include "ui/tui/select.h"
 #include "ui/tui/steps.h"
 #include "ui/tui/suggest.h"
+#include "ui/tui/summary.h"
 #include "ui/tui/window.h"
 
-enum prompt { PROMPT_FIND_DOWN, PROMPT_FIND_UP, PROMPT_TYPED, PROMPT_RENAME };
-enum heat { HEAT_NONE, HEAT_HOW, HEAT_PROBABILITY };
 
 /* What only the owner of the terminal can do; it does so after the keys of a read, in this order. */
 enum wish {
@@ -58,7 +56,6 @@ struct figures {
     const struct chat_part *parts;      /* of the next prompt */
     int     n_parts, not_counted;       /* not_counted: tokens of reasoning that stay out of it */
 };
-enum { MAX_PARTS = 64 };                /* of them that the panel is told */
 
 struct app {
     struct options *o;
@@ -76,28 +73,18 @@ struct app {
     int64_t ms;                         /* now, as of the last call */
 
     bool        open[N_WINDOWS];        /* window.h */
-    enum prompt prompt;
-    int         prompt_at;              /* how many hits of the history were passed */
+    void       *state[N_WINDOWS];
     bool        searching;              /* there are hits; n and N move */
     int         find_direction, find_hits, find_which;
-    struct approve approve;
     struct picker  picker;
-    struct inspect inspect;
-    struct select  select;              /* lines of the source, and marks */
+    struct marks   marks;
+    struct looks   looks;               /* how the transcript is shown */
     struct suggest suggest;             /* what completes the word at the cursor */
-    int         keys_top;               /* first line of the help that is shown */
-    bool        testing;                /* the list of keys tells what keys send: */
-    struct buf  tested, sent;           /* a line for each; the bytes of the one that comes in */
 
     int  pane_rows;                     /* of the transcript, when it was drawn last, */
     struct area at_pane, at_input;      /* and where */
-    bool panel, bare, raw, mouse;
     bool walks;                         /* the key under way goes from fold to fold */
     bool closing;                       /* the program ends: nothing that waits is sent */
-    enum heat heat;
-    enum heat tinted;                   /* as it is shown, */
-    int  tinted_tokens, tinted_items;   /* for so many */
-    enum table_shape tables;
 
     bool    behind_ctrl_x, literal;     /* what the next key means */
     int64_t quit_until, escape_ms;      /* a second Ctrl-C leaves until then; when the last Esc came */
@@ -105,19 +92,13 @@ struct app {
     char   *steer;                      /* sent as soon as the answer has stopped */
     char   *set_aside;                  /* the draft that an earlier message has taken the place of, or NULL */
     struct buf fatal;                   /* why the model has ended */
-    struct buf paste;                   /* what came of it so far */
-    struct buf pasted;                  /* what the question is about */
     struct buf hint;                    /* a word about the last key, in the status line */
     int64_t hint_until;
 
     unsigned wishes;                    /* of enum wish */
     struct buf copied;                  /* for WISH_COPY */
     uint32_t key;                       /* the code of the key under way */
-
-    /* what summary.h lends */
-    char state[80], search[32], branch[48], think[32];
-    struct buf signs, sampling, cost;
-    struct panel_part parts[MAX_PARTS];
+    struct summary said;
 };
 
 /* --- app.c --- */
@@ -155,18 +136,10 @@ void revise_begin(struct app *a, int message);
 void revise_show(struct app *a);                        /* what it would take the place of is in view */
 bool revise_end(struct app *a);                         /* all is as it was; false: it was so already */
 
-/* --- keyhelp.c --- */
-void keyhelp_test(struct app *a);                       /* from now on keys are only told */
-void app_sent(struct app *a, const char *bytes, size_t n);      /* what the terminal sent, before the keys that it makes */
-
-/* --- picker.c, beside picker.h --- */
-void picker_renamed(struct app *a);                     /* the prompt holds the new title of the chosen session */
-
 /* --- stop.c --- */
 void stop_turn(struct app *a);
 
 /* --- browse.c --- */
-void browse_find(struct app *a);                        /* looks for what the prompt holds */
 void browse_copy(struct app *a, struct buf *text, const char *what);    /* takes the text */
 
 /* --- view.c, beside view.h --- */

@@ -1,13 +1,38 @@
-#include "ui/tui/approve.h"
-
+/* A tool wants to run: the question, in the input's place.  Whoever says yes has seen all of it, and typed the answer while it
+ * stood there whole and had done so for a while. */
 #include <stdio.h>
 #include <string.h>
 
 #include "ui/tui/app.h"
+#include "ui/tui/lines.h"
+
+enum { APPROVE_DEAF_MS = 500, APPROVE_GUARD_MS = 800 };
 
 enum { AROUND = 2 };                    /* rows above and below the arguments */
 
 static const struct look PLAIN = {STYLE_text, 0}, BOLD = {STYLE_tool, LOOK_BOLD}, DIM = {STYLE_dim, 0};
+
+/* What the answer needs before it is given: other arguments, or a reason. */
+enum approve_asks { APPROVE_ASKS, APPROVE_EDITS, APPROVE_REFUSES };
+
+struct approve {
+    enum approve_asks asks;
+    struct editor *reply;               /* where arguments or a reason are typed; NULL until it is needed */
+    int64_t deaf_until;                 /* keys before that were meant for something else; INT64_MAX: it does not stand there whole */
+    int64_t guard_until;                /* of the last question: an Enter before that was meant for it */
+    struct buf name, arguments;         /* of the tool */
+    struct buf command;                 /* what would run, and where; empty: it is built in */
+    struct lines lines;                 /* of the arguments and the command, */
+    int  columns;                       /* for so many */
+    int  top;                           /* the first line in view */
+    int  shown;                         /* lines that were in view when it was drawn last */
+    bool seen;                          /* down to the last line */
+};
+
+static struct approve *self(const struct app *a)
+{
+    return window_state(a, WINDOW_approve);
+}
 
 static void reset(struct approve *q)
 {
@@ -29,14 +54,14 @@ static void ask(struct approve *q, const char *name, const char *arguments, size
     buf_adds(&q->command, command);
 }
 
-void approve_free(struct approve *q)
+static void free_state(struct app *a)
 {
+    struct approve *q = self(a);
     buf_free(&q->name);
     buf_free(&q->arguments);
     buf_free(&q->command);
     lines_free(&q->lines);
     editor_close(q->reply);
-    q->reply = NULL;
 }
 
 /* One types into `reply`. */
@@ -93,7 +118,7 @@ static void draw_keys(const struct approve *q, struct cells *c, struct area a, i
     c->cursor_col = a.col + (col < a.cols ? col : a.cols - 1);
 }
 
-void approve_hidden(struct approve *q)
+static void hide(struct approve *q)
 {
     q->deaf_until = INT64_MAX;
 }
@@ -133,7 +158,7 @@ static void draw_question(struct approve *q, struct cells *c, struct area a, int
     q->seen = q->seen || (whole && q->top + q->shown >= q->lines.n);
     draw_keys(q, c, a, a.rows - 1);
     if (!whole)
-        approve_hidden(q);
+        hide(q);
     else if (q->deaf_until == INT64_MAX)
         q->deaf_until = ms + APPROVE_DEAF_MS;
 }
@@ -142,7 +167,7 @@ static void draw_question(struct approve *q, struct cells *c, struct area a, int
 
 static void contexts(struct app *a, struct contexts *where)
 {
-    if (replies(&a->approve)) {
+    if (replies(self(a))) {
         contexts_add(where, CONTEXT_reply);
         contexts_add(where, CONTEXT_edit);
     } else {
@@ -152,13 +177,13 @@ static void contexts(struct app *a, struct contexts *where)
 
 static struct editor *focus(struct app *a)
 {
-    return replies(&a->approve) ? a->approve.reply : NULL;
+    return replies(self(a)) ? self(a)->reply : NULL;
 }
 
 /* A question has just appeared: what is typed belongs to what one was writing.  Only stopping is always meant. */
 static bool is_deaf(struct app *a, const struct key_event *ev)
 {
-    struct approve *q = &a->approve;
+    struct approve *q = self(a);
     if (!window_is_open(a, WINDOW_approve) || a->ms >= q->deaf_until)
         return false;
     if (q->deaf_until != INT64_MAX)
@@ -171,7 +196,7 @@ static bool is_deaf(struct app *a, const struct key_event *ev)
 /* Whoever answers a question by a key and Enter does not mean to send the draft. */
 static bool is_by_habit(struct app *a, const struct key_event *ev)
 {
-    struct approve *q = &a->approve;
+    struct approve *q = self(a);
     if (ev->kind != KEYS_KEY || ev->code != KEY_ENTER || ev->mods || window_is_open(a, WINDOW_approve) || a->ms >= q->guard_until)
         return false;
     q->guard_until = 0;
@@ -188,8 +213,8 @@ static bool take_event(struct app *a, const struct key_event *ev)
 static bool close_question(struct app *a, bool escape)
 {
     (void)escape;
-    if (replies(&a->approve)) {
-        a->approve.asks = APPROVE_ASKS;
+    if (replies(self(a))) {
+        self(a)->asks = APPROVE_ASKS;
     } else {
         window_close(a, WINDOW_approve);
         stop_turn(a);
@@ -199,7 +224,7 @@ static bool close_question(struct app *a, bool escape)
 
 static void closed(struct app *a)
 {
-    reset(&a->approve);
+    reset(self(a));
 }
 
 static void on_chat(struct app *a, const struct chat_event *ev)
@@ -210,7 +235,7 @@ static void on_chat(struct app *a, const struct chat_event *ev)
     if (ev->kind != CHAT_APPROVE)
         return;
     chat_asked_command(a->chat, &command);
-    ask(&a->approve, ev->name, ev->text, ev->n, buf_str(&command));
+    ask(self(a), ev->name, ev->text, ev->n, buf_str(&command));
     window_open(a, WINDOW_approve);
     buf_free(&command);
 }
@@ -222,34 +247,40 @@ static const char *hint(struct app *a)
     return NULL;
 }
 
+/* Keys do not count. */
+static void hidden(struct app *a)
+{
+    hide(self(a));
+}
+
 static int rows(struct app *a, const struct cells *c)
 {
-    return rows_for(&a->approve, c->cols);
+    return rows_for(self(a), c->cols);
 }
 
 static void draw(struct app *a, struct cells *c, struct area at)
 {
-    draw_question(&a->approve, c, at, a->ms);
+    draw_question(self(a), c, at, a->ms);
 }
 
 const struct window window_approve = {
-    .asks = true, .takes_status = true, .contexts = contexts, .focus = focus, .event = take_event, .close = close_question, .closed = closed,
-    .chat = on_chat, .hint = hint, .input_rows = rows, .draw_input = draw,
+    .asks = true, .takes_status = true, .bytes = sizeof(struct approve), .free = free_state, .contexts = contexts, .focus = focus, .event = take_event, .close = close_question, .closed = closed,
+    .chat = on_chat, .hint = hint, .input_rows = rows, .draw_input = draw, .hidden = hidden,
 };
 
 /* --- its keys --------------------------------------------------------------------------------------------------- */
 
 static bool has_seen(struct app *a)
 {
-    if (!a->approve.seen)
+    if (!self(a)->seen)
         app_hint(a, "see the rest of it first: PgDn");
-    return a->approve.seen;
+    return self(a)->seen;
 }
 
 static void answered(struct app *a)
 {
     window_close(a, WINDOW_approve);
-    a->approve.guard_until = a->ms + APPROVE_GUARD_MS;
+    self(a)->guard_until = a->ms + APPROVE_GUARD_MS;
     a->phase.asking = false;
     a->feed.call_ms = a->ms;            /* the time to decide is not the tool's */
 }
@@ -284,20 +315,20 @@ static void ask_for(struct approve *q, enum approve_asks what, const char *text)
 void act_approve_edit(struct app *a)
 {
     if (has_seen(a))
-        ask_for(&a->approve, APPROVE_EDITS, buf_str(&a->approve.arguments));
+        ask_for(self(a), APPROVE_EDITS, buf_str(&self(a)->arguments));
 }
 
 void act_approve_no(struct app *a)
 {
-    ask_for(&a->approve, APPROVE_REFUSES, "");
+    ask_for(self(a), APPROVE_REFUSES, "");
 }
 
 void act_reply(struct app *a)
 {
     struct buf text = {0};
     struct err e = {0};
-    bool edits = a->approve.asks == APPROVE_EDITS;
-    editor_text(a->approve.reply, &text);
+    bool edits = self(a)->asks == APPROVE_EDITS;
+    editor_text(self(a)->reply, &text);
     if (edits && !chat_approve_edited(a->chat, buf_str(&text), text.len, &e)) {
         app_hint(a, "%s", e.msg);
     } else {
@@ -310,22 +341,22 @@ void act_reply(struct app *a)
 
 void act_reply_up(struct app *a)
 {
-    editor_do(a->approve.reply, EDIT_UP);
+    editor_do(self(a)->reply, EDIT_UP);
 }
 
 void act_reply_down(struct app *a)
 {
-    editor_do(a->approve.reply, EDIT_DOWN);
+    editor_do(self(a)->reply, EDIT_DOWN);
 }
 
 void act_approve_up(struct app *a)
 {
-    scroll_by(&a->approve, -1);
+    scroll_by(self(a), -1);
 }
 
 void act_approve_down(struct app *a)
 {
-    scroll_by(&a->approve, 1);
+    scroll_by(self(a), 1);
 }
 
 static int page(const struct approve *q)
@@ -335,10 +366,10 @@ static int page(const struct approve *q)
 
 void act_approve_page_up(struct app *a)
 {
-    scroll_by(&a->approve, -page(&a->approve));
+    scroll_by(self(a), -page(self(a)));
 }
 
 void act_approve_page_down(struct app *a)
 {
-    scroll_by(&a->approve, page(&a->approve));
+    scroll_by(self(a), page(self(a)));
 }

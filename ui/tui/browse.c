@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "ui/tui/app.h"
+#include "ui/tui/prompt.h"
 
 enum { WHEEL_LINES = 3, KEPT_LINES = 2 };       /* of a page that stay in view */
 
@@ -173,92 +173,7 @@ void act_fold(struct app *a)
         app_hint(a, "nothing is folded here: J and K go to what is, q goes back");
 }
 
-void act_raw(struct app *a)
-{
-    a->raw = !a->raw;
-    pane_raw(a->pane, a->raw);
-}
-
-void act_tables(struct app *a)
-{
-    static const char *const told[] = {"tables as they fit", "tables as grids", "tables as records", "tables as source"};
-    a->tables = (a->tables + 1) % (TABLE_SOURCE + 1);
-    pane_tables(a->pane, a->tables);
-    app_hint(a, "%s", told[a->tables]);
-}
-
-void act_bare(struct app *a)
-{
-    a->bare = !a->bare;
-    a->wishes |= WISH_MOUSE;            /* the terminal's own selection must work */
-}
-
-void act_panel(struct app *a)
-{
-    int columns = a->at_input.cols;
-    a->panel = !a->panel;
-    if (a->panel && columns && columns < PANEL_MIN_SCREEN)         /* it is there as soon as the window is wide enough */
-        app_hint(a, "the panel needs %d columns, this screen has %d", PANEL_MIN_SCREEN, columns);
-}
-
-void act_mouse(struct app *a)
-{
-    a->mouse = !a->mouse;
-    a->wishes |= WISH_MOUSE;
-    app_hint(a, a->mouse ? "mouse on: the wheel scrolls, Shift and drag selects" : "mouse off: dragging selects");
-}
-
-void act_redraw(struct app *a)
-{
-    a->wishes |= WISH_REDRAW;
-}
-
-void act_suspend(struct app *a)
-{
-    a->wishes |= WISH_SUSPEND;
-}
-
-void act_print_all(struct app *a)
-{
-    a->wishes |= WISH_PRINT;
-}
-
-void act_page_all(struct app *a)
-{
-    a->wishes |= WISH_PAGE;
-}
-
-/* While it reasons: the answer begins now.  Else: whether the next one reasons. */
-void act_think(struct app *a)
-{
-    struct err e = {0};
-    if (app_busy(a)) {
-        app_hint(a, chat_answer_now(a->chat) ? "it stops thinking and answers" : "it is not thinking now");
-        return;
-    }
-    bool on = !options_on(a->o, OPT_think);
-    CHECK(options_set(a->o, OPT_think, on ? "on" : "off", FROM_SET, &e));
-    app_hint(a, on ? "thinking on, from the next message" : "thinking off, from the next message");
-}
-
 /* --- search ----------------------------------------------------------------------------------------------------- */
-
-static void ask(struct app *a, enum prompt prompt)
-{
-    window_open(a, WINDOW_prompt);
-    a->prompt = prompt;
-    editor_reset(a->line);
-}
-
-void act_find_down(struct app *a)
-{
-    ask(a, PROMPT_FIND_DOWN);
-}
-
-void act_find_up(struct app *a)
-{
-    ask(a, PROMPT_FIND_UP);
-}
 
 static void find_on(struct app *a, int direction)
 {
@@ -269,17 +184,36 @@ static void find_on(struct app *a, int direction)
     choose(a, true);
 }
 
-void browse_find(struct app *a)
+static void find(struct app *a, const char *what, int direction)
 {
-    struct buf what = {0};
-    editor_text(a->line, &what);
-    a->find_direction = a->prompt == PROMPT_FIND_UP ? -1 : 1;
-    if (what.len) {                     /* an empty one repeats the search before */
-        a->find_hits = pane_find(a->pane, what.data);
+    a->find_direction = direction;
+    if (*what) {                        /* an empty one repeats the search before */
+        a->find_hits = pane_find(a->pane, what);
         a->searching = true;
     }
-    find_on(a, a->find_direction);
-    buf_free(&what);
+    find_on(a, direction);
+}
+
+static void find_down(struct app *a, const char *what)
+{
+    find(a, what, 1);
+}
+
+static void find_up(struct app *a, const char *what)
+{
+    find(a, what, -1);
+}
+
+void act_find_down(struct app *a)
+{
+    static const struct prompt_ask ask = {.sign = "/ ", .done = find_down};
+    prompt_open(a, &ask, "");
+}
+
+void act_find_up(struct app *a)
+{
+    static const struct prompt_ask ask = {.sign = "? ", .done = find_up};
+    prompt_open(a, &ask, "");
 }
 
 void act_find_next(struct app *a)
@@ -450,6 +384,29 @@ void act_sibling_after(struct app *a)
 
 /* --- the window ------------------------------------------------------------------------------------------------- */
 
+void act_mark(struct app *a)
+{
+    a->marks.waits = MARK_SETS;
+    app_hint(a, "a letter names this place");
+}
+
+void act_to_mark(struct app *a)
+{
+    a->marks.waits = MARK_GOES;
+    app_hint(a, "a letter, or ' for where one was before");
+}
+
+/* A letter that names a mark. */
+static bool take_key(struct app *a, uint32_t code)
+{
+    struct buf told = {0};
+    bool taken = marks_take(&a->marks, a->pane, code, &told);
+    if (taken)
+        app_hint(a, "%s", buf_str(&told));
+    buf_free(&told);
+    return taken;
+}
+
 static void contexts(struct app *a, struct contexts *where)
 {
     (void)a;
@@ -476,7 +433,7 @@ static bool close_view(struct app *a, bool escape)
 static void closed(struct app *a)
 {
     a->searching = false;
-    a->select.waits = MARK_NONE;
+    a->marks.waits = MARK_NONE;
     pane_find(a->pane, "");
     pane_choose(a->pane, -1);
 }
@@ -500,5 +457,5 @@ static void cursor(struct app *a, struct cells *c)
 }
 
 const struct window window_view = {
-    .contexts = contexts, .key = select_mark, .click = click, .close = close_view, .closed = closed, .hint = hint, .state = state, .cursor = cursor,
+    .contexts = contexts, .key = take_key, .click = click, .close = close_view, .closed = closed, .hint = hint, .state = state, .cursor = cursor,
 };

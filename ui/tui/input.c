@@ -6,6 +6,9 @@
 #include "base/memory.h"
 #include "chat/command.h"
 #include "ui/tui/app.h"
+#include "ui/tui/inspect.h"
+#include "ui/tui/keyhelp.h"
+#include "ui/tui/prompt.h"
 #include "ui/tui/unsent.h"
 
 enum { SPLIT_ALT_MS = 150 };            /* an Alt-Enter that a slow line took apart is Esc, then Enter */
@@ -86,12 +89,20 @@ void act_down(struct app *a)
         act_newer(a);
 }
 
+static const char *find_typed(struct app *a, const char *text, int nth)
+{
+    return history_search(a->history, text, nth);
+}
+
+static void take_typed(struct app *a, const char *text)
+{
+    editor_set(a->editor, text);
+}
+
 void act_find_typed(struct app *a)
 {
-    window_open(a, WINDOW_prompt);
-    a->prompt = PROMPT_TYPED;
-    a->prompt_at = 0;
-    editor_reset(a->line);
+    static const struct prompt_ask ask = {.sign = "/ ", .told = "type a part of what you wrote before", .done = take_typed, .found = find_typed};
+    prompt_open(a, &ask, "");
 }
 
 /* --- sending ---------------------------------------------------------------------------------------------------- */
@@ -147,7 +158,7 @@ static void show_keys(struct app *a, const char *which)
     if (!strcmp(which, "test"))
         keyhelp_test(a);
     else if (strcmp(which, "all"))
-        act_keys(a);
+        keyhelp_open(a);
     else
         actions_list(a->actions, &all);
     say(a, &all);

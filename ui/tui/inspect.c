@@ -1,71 +1,24 @@
 #include "ui/tui/inspect.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "ui/tui/app.h"
 
 static const struct look TEXT = {STYLE_popup, 0}, DIM = {STYLE_dim, 0}, CHOSEN = {STYLE_selected, 0}, BAR = {STYLE_bar, 0};
 
-/* --- heat ------------------------------------------------------------------------------------------------------- */
+enum { INSPECT_ROWS = 11 };
 
-static bool style_of(enum heat heat, const struct chat_token *t, enum style *style)
+struct inspect {
+    int message;                        /* of chat_token(); -1: the answer under way */
+    int token;
+    int choice;                         /* of the token's alternatives */
+};
+
+static struct inspect *self(const struct app *a)
 {
-    const float sure = 0.9f, unsure = 0.6f, doubtful = 0.3f;
-    if (heat == HEAT_HOW) {
-        *style = t->how == CHAT_DRAFTED ? STYLE_drafted : STYLE_looked_up;
-        return t->how == CHAT_DRAFTED || t->how == CHAT_LOOKED_UP;
-    }
-    *style = t->prob >= sure ? STYLE_sure : t->prob < doubtful ? STYLE_doubtful : STYLE_unsure;
-    return t->prob >= 0 && (t->prob < unsure || t->prob >= sure);
+    return window_state(a, WINDOW_inspect);
 }
-
-/* Of an item that shows one of the two texts of a message. */
-static void tint_item(struct app *a, int item, int message, bool reasoning)
-{
-    int n = chat_n_tokens(a->chat, message), used = 0;
-    struct pane_tint *tints = memory_zeroed((size_t)n + 1, sizeof *tints);
-    struct chat_token t;
-    for (int k = 0; k < n && chat_token(a->chat, message, k, &t); k++) {
-        struct pane_tint tint = {.at = t.at, .n = t.n};
-        if (t.reasoning == reasoning && t.n && style_of(a->heat, &t, &tint.style))
-            tints[used++] = tint;
-    }
-    pane_tint(a->pane, item, tints, used);
-    free(tints);
-}
-
-void inspect_tint(struct app *a)
-{
-    int n_messages = chat_n_messages(a->chat), under_way = chat_n_tokens(a->chat, -1);
-    if (a->heat == a->tinted && under_way == a->tinted_tokens && pane_n(a->pane) == a->tinted_items)
-        return;
-    bool only_new = a->heat == a->tinted && pane_n(a->pane) == a->tinted_items;
-    for (int i = only_new && a->tinted_items > 2 ? a->tinted_items - 2 : 0; i < pane_n(a->pane); i++) {
-        enum item_kind kind = pane_kind(a->pane, i);
-        int message = pane_message(a->pane, i);
-        if (message < 0 || (kind != ITEM_ANSWER && kind != ITEM_REASONING))
-            continue;
-        if (a->heat == HEAT_NONE)
-            pane_tint(a->pane, i, NULL, 0);
-        else
-            tint_item(a, i, message < n_messages ? message : -1, kind == ITEM_REASONING);
-    }
-    a->tinted = a->heat;
-    a->tinted_tokens = under_way;
-    a->tinted_items = pane_n(a->pane);
-}
-
-void act_heat(struct app *a)
-{
-    a->heat = (a->heat + 1) % 3;        /* the legend says what the colours mean */
-    if (a->heat == HEAT_NONE)
-        app_hint(a, "colours off");
-}
-
-/* --- the inspector ---------------------------------------------------------------------------------------------- */
 
 /* While an answer is under way its tokens are asked for as those of message -1. */
 static int tokens_of(const struct app *a, int message)
@@ -75,7 +28,7 @@ static int tokens_of(const struct app *a, int message)
 
 static bool current(struct app *a, struct chat_token *t)
 {
-    struct inspect *s = &a->inspect;
+    struct inspect *s = self(a);
     int message = tokens_of(a, s->message), n = chat_n_tokens(a->chat, message);
     if (s->token >= n)
         s->token = n - 1;
@@ -96,7 +49,7 @@ static void mark(struct app *a)
         return;
     enum item_kind kind = t.reasoning ? ITEM_REASONING : ITEM_ANSWER;
     for (int i = pane_n(a->pane) - 1; i >= 0; i--)
-        if (pane_message(a->pane, i) == a->inspect.message && pane_kind(a->pane, i) == kind) {
+        if (pane_message(a->pane, i) == self(a)->message && pane_kind(a->pane, i) == kind) {
             pane_select(a->pane, i, t.at, t.n ? t.n : 1);
             pane_show(a->pane, i, t.at);
             return;
@@ -106,7 +59,7 @@ static void mark(struct app *a)
 /* The choice that was made stands first under the cursor. */
 static void go(struct app *a, int token)
 {
-    struct inspect *s = &a->inspect;
+    struct inspect *s = self(a);
     struct chat_token t;
     s->token = token < 0 ? 0 : token;
     s->choice = 0;
@@ -132,7 +85,7 @@ static void inspect(struct app *a, int message)
     int n = chat_n_tokens(a->chat, tokens_of(a, message)), first = 0;
     while (first < n && chat_token(a->chat, tokens_of(a, message), first, &t) && (t.reasoning || is_blank(&t)))
         first++;                        /* the answer is more interesting than how it was thought up */
-    a->inspect = (struct inspect){.message = message};
+    *self(a) = (struct inspect){.message = message};
     window_open(a, WINDOW_inspect);
     go(a, first < n ? first : 0);
 }
@@ -177,12 +130,12 @@ void act_inspect_end(struct app *a)
 
 void act_token_left(struct app *a)
 {
-    go(a, a->inspect.token - 1);
+    go(a, self(a)->token - 1);
 }
 
 void act_token_right(struct app *a)
 {
-    go(a, a->inspect.token + 1);
+    go(a, self(a)->token + 1);
 }
 
 void act_token_first(struct app *a)
@@ -192,25 +145,25 @@ void act_token_first(struct app *a)
 
 void act_token_last(struct app *a)
 {
-    go(a, chat_n_tokens(a->chat, tokens_of(a, a->inspect.message)) - 1);
+    go(a, chat_n_tokens(a->chat, tokens_of(a, self(a)->message)) - 1);
 }
 
 void act_choice_up(struct app *a)
 {
-    if (a->inspect.choice > 0)
-        a->inspect.choice--;
+    if (self(a)->choice > 0)
+        self(a)->choice--;
 }
 
 void act_choice_down(struct app *a)
 {
-    a->inspect.choice++;                /* current() holds it in */
+    self(a)->choice++;                /* current() holds it in */
 }
 
 void act_branch_token(struct app *a)
 {
     struct chat_token t;
     struct err e = {0};
-    struct inspect s = a->inspect;
+    struct inspect s = *self(a);
     if (app_busy(a)) {
         app_hint(a, "the answer is not finished");
         return;
@@ -219,7 +172,7 @@ void act_branch_token(struct app *a)
         app_hint(a, "no other choices are known for this token");
         return;
     }
-    s.choice = a->inspect.choice;
+    s.choice = self(a)->choice;
     window_open(a, WINDOW_input);
     app_began(a, chat_branch_token(a->chat, s.message, s.token, s.choice, &e), &e);
 }
@@ -260,11 +213,11 @@ static void draw(struct app *a, struct cells *c, struct area at)
         return;
     if (t.prob >= 0)
         snprintf(prob, sizeof prob, "%.3f", t.prob);
-    snprintf(line, sizeof line, "  token %d of %d%s   p %s   %s", a->inspect.token + 1,
-             chat_n_tokens(a->chat, tokens_of(a, a->inspect.message)), t.reasoning ? ", reasoning" : "", prob, how(t.how));
+    snprintf(line, sizeof line, "  token %d of %d%s   p %s   %s", self(a)->token + 1,
+             chat_n_tokens(a->chat, tokens_of(a, self(a)->message)), t.reasoning ? ", reasoning" : "", prob, how(t.how));
     cells_puts(c, at, 0, 0, TEXT, line);
     for (int i = 0; i < t.n_alternatives && i + 2 < at.rows; i++)
-        draw_choice(c, at, 1 + i, i == a->inspect.choice, t.alternatives[i].text, t.alternatives[i].n, t.alternatives[i].prob);
+        draw_choice(c, at, 1 + i, i == self(a)->choice, t.alternatives[i].text, t.alternatives[i].n, t.alternatives[i].prob);
     if (!t.n_alternatives)
         cells_puts(c, at, 1, 4, DIM, "what else it could have been is not known");
     cells_puts(c, at, at.rows - 1, 0, DIM, "  Left/Right token  Up/Down choice  Enter branches here  q back");
@@ -298,7 +251,7 @@ static const char *hint(struct app *a)
 
 static bool state(struct app *a, char *out, size_t n)
 {
-    snprintf(out, n, "inspect %d/%d", a->inspect.token + 1, chat_n_tokens(a->chat, tokens_of(a, a->inspect.message)));
+    snprintf(out, n, "inspect %d/%d", self(a)->token + 1, chat_n_tokens(a->chat, tokens_of(a, self(a)->message)));
     return true;
 }
 
@@ -310,5 +263,5 @@ static int cover_rows(struct app *a, int rows)
 }
 
 const struct window window_inspect = {
-    .contexts = contexts, .close = close_inspector, .closed = closed, .hint = hint, .state = state, .cover_rows = cover_rows, .draw_cover = draw,
+    .bytes = sizeof(struct inspect), .contexts = contexts, .close = close_inspector, .closed = closed, .hint = hint, .state = state, .cover_rows = cover_rows, .draw_cover = draw,
 };

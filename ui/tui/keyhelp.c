@@ -1,4 +1,5 @@
-/* The keys that work where one is, and what a key sends. */
+#include "ui/tui/keyhelp.h"
+
 #include <string.h>
 
 #include "ui/tui/app.h"
@@ -6,12 +7,30 @@
 
 static const struct look POPUP = {STYLE_popup, 0};
 
-void act_keys(struct app *a)
+struct keyhelp {
+    int  top;                           /* first line of the list that is shown */
+    bool testing;                       /* keys are only told */
+    bool escape;                        /* the key before was Esc */
+    struct buf told;                    /* while testing: a line for each key so far */
+    struct buf sent;                    /* the bytes of the key that comes in */
+};
+
+static struct keyhelp *self(const struct app *a)
+{
+    return window_state(a, WINDOW_keys);
+}
+
+void keyhelp_open(struct app *a)
 {
     if (window_is_open(a, WINDOW_keys))
         return;
     window_open(a, WINDOW_keys);
-    a->keys_top = 0;
+    self(a)->top = 0;
+}
+
+void act_keys(struct app *a)
+{
+    keyhelp_open(a);
 }
 
 void act_keys_end(struct app *a)
@@ -21,7 +40,7 @@ void act_keys_end(struct app *a)
 
 static void move(struct app *a, int by)
 {
-    a->keys_top += by;
+    self(a)->top += by;
 }
 
 static int page(const struct app *a)
@@ -53,9 +72,9 @@ static void put_help(struct app *a, struct buf *out)
 {
     const struct window *below = window_at(window_below(a, WINDOW_keys));
     struct contexts where = {.n = 0};
-    if (a->testing) {
+    if (self(a)->testing) {
         buf_adds(out, "Press keys: what each is, what it sends, what it does.  Ctrl-C or Esc twice ends.\n");
-        buf_add(out, buf_str(&a->tested), a->tested.len);
+        buf_add(out, buf_str(&self(a)->told), self(a)->told.len);
         return;
     }
     if (below->told)
@@ -73,21 +92,21 @@ static void put_help(struct app *a, struct buf *out)
 
 void keyhelp_test(struct app *a)
 {
-    act_keys(a);
-    a->testing = true;
-    buf_reset(&a->tested);
-    buf_reset(&a->sent);
+    keyhelp_open(a);
+    self(a)->testing = true;
+    buf_reset(&self(a)->told);
+    buf_reset(&self(a)->sent);
 }
 
 static bool tests(const struct app *a)
 {
-    return window_is_open(a, WINDOW_keys) && a->testing;
+    return window_is_open(a, WINDOW_keys) && self(a)->testing;
 }
 
-void app_sent(struct app *a, const char *bytes, size_t n)
+void keyhelp_sent(struct app *a, const char *bytes, size_t n)
 {
     if (tests(a))
-        buf_add(&a->sent, bytes, n);
+        buf_add(&self(a)->sent, bytes, n);
 }
 
 static void put_bytes(struct buf *out, const struct buf *sent)
@@ -131,11 +150,11 @@ static bool take_event(struct app *a, const struct key_event *ev)
         return false;
     if (ev->kind == KEYS_REPORT || ev->kind == KEYS_PASTE_END)
         return true;
-    if (stop || (escape && a->key == KEY_ESCAPE && a->tested.len)) {
+    if (stop || (escape && self(a)->escape && self(a)->told.len)) {
         act_keys_end(a);
         return true;
     }
-    struct buf *out = &a->tested;
+    struct buf *out = &self(a)->told;
     size_t from = out->len;
     buf_adds(out, "  ");
     if (ev->kind == KEYS_KEY)
@@ -143,13 +162,13 @@ static bool take_event(struct app *a, const struct key_event *ev)
     else
         buf_add(out, ev->text, ev->n < 16 ? ev->n : strcspn(ev->text, " ") < 16 ? strcspn(ev->text, " ") : 0);
     pad(out, from, 20);
-    if (a->sent.len <= 16)
-        put_bytes(out, &a->sent);
+    if (self(a)->sent.len <= 16)
+        put_bytes(out, &self(a)->sent);
     pad(out, from, 46);
     buf_addf(out, "%s\n", ev->kind == KEYS_PASTE ? "a paste" : meaning(a, ev));
-    buf_reset(&a->sent);
-    a->key = escape ? KEY_ESCAPE : KEY_NONE;
-    a->keys_top = 1 << 20;              /* the newest is in view */
+    buf_reset(&self(a)->sent);
+    self(a)->escape = escape;
+    self(a)->top = 1 << 20;              /* the newest is in view */
     return true;
 }
 
@@ -207,22 +226,22 @@ static void draw_keys(struct app *a, struct cells *c, struct area at)
     enum { TWO_COLUMNS = 100, GAP = 2 };
     struct buf help = {0}, more = {0};
     struct lines columns[2] = {0};
-    bool two = at.cols >= TWO_COLUMNS && !a->testing;
+    bool two = at.cols >= TWO_COLUMNS && !self(a)->testing;
     int wide = two ? (at.cols - GAP) / 2 : at.cols;
     put_help(a, &help);
     const char *text = buf_str(&help), *end = text + strlen(text), *middle = two ? middle_section(text) : end;
     wrap_help(&columns[0], text, middle, wide);
     wrap_help(&columns[1], middle, end, wide);
     int n = most(columns[0].n, columns[1].n), rows = n > at.rows && at.rows > 1 ? at.rows - 1 : at.rows;
-    a->keys_top = most(least(a->keys_top, n - rows), 0);
+    self(a)->top = most(least(self(a)->top, n - rows), 0);
     cells_blank(c, at, POPUP);
     c->cursor_row = at.row;
     c->cursor_col = at.col;
     for (int k = 0; k < 2; k++)
-        for (int i = 0; i < rows && a->keys_top + i < columns[k].n; i++)
-            lines_draw(&columns[k], a->keys_top + i, c, (struct area){at.row, at.col + k * (wide + GAP), at.rows, wide}, i);
-    if (a->keys_top + rows < n)
-        buf_addf(&more, "-- %d more, PgDn --", n - a->keys_top - rows);
+        for (int i = 0; i < rows && self(a)->top + i < columns[k].n; i++)
+            lines_draw(&columns[k], self(a)->top + i, c, (struct area){at.row, at.col + k * (wide + GAP), at.rows, wide}, i);
+    if (self(a)->top + rows < n)
+        buf_addf(&more, "-- %d more, PgDn --", n - self(a)->top - rows);
     else if (rows < at.rows)
         buf_adds(&more, "-- end --");
     cells_puts(c, at, at.rows - 1, 0, (struct look){STYLE_popup, LOOK_DIM}, buf_str(&more));
@@ -249,13 +268,19 @@ static bool close_help(struct app *a, bool escape)
 
 static void closed(struct app *a)
 {
-    a->testing = false;
-    buf_free(&a->tested);
+    self(a)->testing = false;
+    buf_free(&self(a)->told);
+}
+
+static void free_state(struct app *a)
+{
+    buf_free(&self(a)->told);
+    buf_free(&self(a)->sent);
 }
 
 static const char *hint(struct app *a)
 {
-    return a->testing ? "Esc Esc back" : "q back";
+    return self(a)->testing ? "Esc Esc back" : "q back";
 }
 
 /* It covers all of the transcript. */
@@ -266,5 +291,5 @@ static int cover_rows(struct app *a, int rows)
 }
 
 const struct window window_keys = {
-    .contexts = contexts, .event = take_event, .close = close_help, .closed = closed, .hint = hint, .cover_rows = cover_rows, .draw_cover = draw_keys,
+    .bytes = sizeof(struct keyhelp), .free = free_state, .contexts = contexts, .event = take_event, .close = close_help, .closed = closed, .hint = hint, .cover_rows = cover_rows, .draw_cover = draw_keys,
 };

@@ -13,27 +13,37 @@
 
 enum { PASTE_ROWS = 2 };                /* of the question */
 
+struct paste {
+    struct buf coming;                  /* what has come of a paste so far */
+    struct buf asked;                   /* what the question is about */
+};
+
+static struct paste *self(const struct app *a)
+{
+    return window_state(a, WINDOW_paste);
+}
+
 static void take_paste(struct app *a, const struct key_event *ev)
 {
     bool asks = window_is_open(a, WINDOW_paste);
     if (asks)          /* another one while that question stands: both are in question */
-        buf_add(&a->pasted, ev->text, ev->n);
+        buf_add(&self(a)->asked, ev->text, ev->n);
     else
-        buf_add(&a->paste, ev->text, ev->n);
+        buf_add(&self(a)->coming, ev->text, ev->n);
     if (ev->kind != KEYS_PASTE_END || asks)
         return;
     struct editor *e = app_focus(a);
     if (!e && window_is_open(a, WINDOW_approve) && window_front(a) == WINDOW_input)
         e = a->editor;
-    if (e == a->editor && a->paste.len > PASTE_ASKS) {
-        a->pasted = a->paste;
-        a->paste = (struct buf){0};
+    if (e == a->editor && self(a)->coming.len > PASTE_ASKS) {
+        self(a)->asked = self(a)->coming;
+        self(a)->coming = (struct buf){0};
         window_open(a, WINDOW_paste);
         return;
     }
-    if (e && a->paste.len)
-        editor_paste(e, a->paste.data, a->paste.len);
-    buf_free(&a->paste);
+    if (e && self(a)->coming.len)
+        editor_paste(e, self(a)->coming.data, self(a)->coming.len);
+    buf_free(&self(a)->coming);
     app_edited(a);
 }
 
@@ -42,14 +52,14 @@ static void draw(struct app *a, struct cells *c, struct area at)
     static const struct look plain = {STYLE_text, 0};
     struct buf line = {0};
     long lines = 1;
-    for (size_t i = 0; i < a->pasted.len; i++)
-        lines += a->pasted.data[i] == '\n';
+    for (size_t i = 0; i < self(a)->asked.len; i++)
+        lines += self(a)->asked.data[i] == '\n';
     buf_adds(&line, at.cols < 60 ? "" : "This paste is large: ");
-    figure_bytes(&line, a->pasted.len);
+    figure_bytes(&line, self(a)->asked.len);
     buf_adds(&line, ", ");
     figure_count(&line, lines);
     buf_adds(&line, at.cols < 60 ? " lines, ~" : " lines, about ");
-    figure_tokens(&line, (double)a->pasted.len / 3.5);
+    figure_tokens(&line, (double)self(a)->asked.len / 3.5);
     buf_adds(&line, " tok");
     cells_blank(c, at, plain);
     if (at.rows > 1)
@@ -107,7 +117,7 @@ void act_paste_attach(struct app *a)
 {
     struct buf path = {0}, word = {0};
     struct err e = {0};
-    if (keep(&a->pasted, &path, &e)) {
+    if (keep(&self(a)->asked, &path, &e)) {
         buf_addf(&word, strpbrk(path.data, " \t") ? "@\"%s\" " : "@%s ", path.data);
         editor_insert(a->editor, word.data, word.len);
         done(a);
@@ -120,7 +130,7 @@ void act_paste_attach(struct app *a)
 
 void act_paste_insert(struct app *a)
 {
-    editor_paste(a->editor, a->pasted.data, a->pasted.len);
+    editor_paste(a->editor, self(a)->asked.data, self(a)->asked.len);
     done(a);
 }
 
@@ -155,7 +165,13 @@ static bool close_question(struct app *a, bool escape)
 
 static void closed(struct app *a)
 {
-    buf_free(&a->pasted);
+    buf_free(&self(a)->asked);
+}
+
+static void free_state(struct app *a)
+{
+    buf_free(&self(a)->coming);
+    buf_free(&self(a)->asked);
 }
 
 /* The question names its keys. */
@@ -173,6 +189,6 @@ static int rows(struct app *a, const struct cells *c)
 }
 
 const struct window window_paste = {
-    .asks = true, .contexts = contexts, .event = take_event, .close = close_question, .closed = closed, .hint = hint,
+    .asks = true, .bytes = sizeof(struct paste), .free = free_state, .contexts = contexts, .event = take_event, .close = close_question, .closed = closed, .hint = hint,
     .input_rows = rows, .draw_input = draw,
 };

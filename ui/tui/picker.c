@@ -8,6 +8,7 @@
 #include "chat/sessions.h"
 #include "ui/tui/app.h"
 #include "ui/tui/figure.h"
+#include "ui/tui/prompt.h"
 #include "ui/tui/url.h"
 
 enum { LINE = 200 };                    /* bytes of a text that can be seen of it in a list */
@@ -489,29 +490,26 @@ void act_picker_preview(struct app *a)
         a->picker.preview = !a->picker.preview;
 }
 
-void act_picker_rename(struct app *a)
+static void rename_chosen(struct app *a, const char *title)
 {
     struct picker *p = &a->picker;
-    if (p->kind != PICK_SESSION || p->popup.chosen < 0)
-        return;
-    window_open(a, WINDOW_prompt);
-    a->prompt = PROMPT_RENAME;
-    editor_reset(a->line);
-    editor_insert(a->line, p->rows[p->popup.chosen].text, strlen(p->rows[p->popup.chosen].text));
-}
-
-void picker_renamed(struct app *a)
-{
-    struct picker *p = &a->picker;
-    struct buf title = {0};
     struct err e = {0};
     int row = p->popup.chosen;
-    editor_text(a->line, &title);
-    bool ok = p->rows[row].here ? chat_rename(a->chat, buf_str(&title), &e) : sessions_rename(p->names[row], buf_str(&title), &e);
+    bool ok = p->rows[row].here ? chat_rename(a->chat, title, &e) : sessions_rename(p->names[row], title, &e);
     list_again(a, row);
     if (!ok)
         app_hint(a, "%s", e.msg);
-    buf_free(&title);
+}
+
+void act_picker_rename(struct app *a)
+{
+    static const struct prompt_ask ask = {.sign = "> ", .told = "its title; an empty one takes the first line again", .done = rename_chosen};
+    struct picker *p = &a->picker;
+    if (p->kind != PICK_SESSION || p->popup.chosen < 0)
+        return;
+    editor_reset(a->line);              /* the list is whole again afterwards */
+    picker_filter(p, "");
+    prompt_open(a, &ask, p->rows[p->popup.chosen].text);
 }
 
 /* --- the window ------------------------------------------------------------------------------------------------- */

@@ -1,63 +1,21 @@
-#include "ui/tui/select.h"
-
+/* Lines of a message's source that are chosen to be copied. */
 #include <stdio.h>
 #include <string.h>
 
 #include "ui/tui/app.h"
 
-/* --- marks ------------------------------------------------------------------------------------------------------ */
+struct select {
+    struct buf source;                  /* of `item` */
+    int  item;
+    int  line;                          /* where one stands */
+    int  from;                          /* where the selection begins, -1: with that line */
+    int  n;                             /* lines of the source */
+};
 
-enum { BEFORE = 26 };                   /* the mark that jumps leave */
-
-void act_mark(struct app *a)
+static struct select *self(const struct app *a)
 {
-    a->select.waits = MARK_SETS;
-    app_hint(a, "a letter names this place");
+    return window_state(a, WINDOW_select);
 }
-
-void act_to_mark(struct app *a)
-{
-    a->select.waits = MARK_GOES;
-    app_hint(a, "a letter, or ' for where one was before");
-}
-
-static void go(struct app *a, int mark)
-{
-    struct select *s = &a->select;
-    if (!s->marked[mark]) {
-        app_hint(a, "nothing is marked so");
-        return;
-    }
-    struct pane_place to = s->marks[mark];
-    s->marks[BEFORE] = pane_place(a->pane);
-    s->marked[BEFORE] = true;
-    pane_go(a->pane, to);
-    pane_choose(a->pane, -1);
-    pane_choose(a->pane, pane_here(a->pane));
-}
-
-bool select_mark(struct app *a, uint32_t code)
-{
-    struct select *s = &a->select;
-    enum mark_wait waits = s->waits;
-    int mark = code >= 'a' && code <= 'z' ? (int)code - 'a' : code == '\'' ? BEFORE : -1;
-    s->waits = MARK_NONE;
-    if (waits == MARK_NONE)
-        return false;
-    buf_reset(&a->hint);
-    if (mark < 0 || (waits == MARK_SETS && mark == BEFORE)) {
-        app_hint(a, "marks are letters from a to z");
-    } else if (waits == MARK_GOES) {
-        go(a, mark);
-    } else {
-        s->marks[mark] = pane_place(a->pane);
-        s->marked[mark] = true;
-        app_hint(a, "mark %c; '%c comes back to it", mark + 'a', mark + 'a');
-    }
-    return true;
-}
-
-/* --- lines of the source ---------------------------------------------------------------------------------------- */
 
 /* Where line i begins; behind the text if there is none. */
 static size_t begin_of(const struct select *s, int i)
@@ -87,7 +45,7 @@ static void range(const struct select *s, size_t *at, size_t *n)
 
 static void show(struct app *a)
 {
-    struct select *s = &a->select;
+    struct select *s = self(a);
     size_t at, n;
     range(s, &at, &n);
     pane_select(a->pane, s->item, at, n);
@@ -96,7 +54,7 @@ static void show(struct app *a)
 
 void act_select(struct app *a)
 {
-    struct select *s = &a->select;
+    struct select *s = self(a);
     int item = pane_here(a->pane);
     if (item < 0)
         return;
@@ -125,19 +83,19 @@ void act_select_end(struct app *a)
 
 static void move(struct app *a, int to)
 {
-    struct select *s = &a->select;
+    struct select *s = self(a);
     s->line = to < 0 ? 0 : to >= s->n ? s->n - 1 : to;
     show(a);
 }
 
 void act_select_up(struct app *a)
 {
-    move(a, a->select.line - 1);
+    move(a, self(a)->line - 1);
 }
 
 void act_select_down(struct app *a)
 {
-    move(a, a->select.line + 1);
+    move(a, self(a)->line + 1);
 }
 
 void act_select_first(struct app *a)
@@ -147,12 +105,12 @@ void act_select_first(struct app *a)
 
 void act_select_last(struct app *a)
 {
-    move(a, a->select.n - 1);
+    move(a, self(a)->n - 1);
 }
 
 void act_select_begin(struct app *a)
 {
-    a->select.from = a->select.from < 0 ? a->select.line : -1;
+    self(a)->from = self(a)->from < 0 ? self(a)->line : -1;
     show(a);
 }
 
@@ -160,8 +118,8 @@ void act_select_copy(struct app *a)
 {
     struct buf text = {0};
     size_t at, n;
-    range(&a->select, &at, &n);
-    buf_add(&text, buf_str(&a->select.source) + at, n);
+    range(self(a), &at, &n);
+    buf_add(&text, buf_str(&self(a)->source) + at, n);
     window_close(a, WINDOW_select);
     browse_copy(a, &text, "line");
 }
@@ -186,6 +144,11 @@ static void closed(struct app *a)
     pane_select(a->pane, 0, 0, 0);
 }
 
+static void free_state(struct app *a)
+{
+    buf_free(&self(a)->source);
+}
+
 /* What it selects lines of may be gone. */
 static void changed(struct app *a)
 {
@@ -194,12 +157,12 @@ static void changed(struct app *a)
 
 static const char *hint(struct app *a)
 {
-    return a->select.from < 0 ? "v begins here, y copies, q back\tq back" : "y copies, q back\tq back";
+    return self(a)->from < 0 ? "v begins here, y copies, q back\tq back" : "y copies, q back\tq back";
 }
 
 static bool state(struct app *a, char *out, size_t n)
 {
-    snprintf(out, n, "line %d of %d", a->select.line + 1, a->select.n);
+    snprintf(out, n, "line %d of %d", self(a)->line + 1, self(a)->n);
     return true;
 }
 
@@ -210,5 +173,5 @@ static void cursor(struct app *a, struct cells *c)
 }
 
 const struct window window_select = {
-    .contexts = contexts, .close = close_selection, .closed = closed, .changed = changed, .hint = hint, .state = state, .cursor = cursor,
+    .bytes = sizeof(struct select), .free = free_state, .contexts = contexts, .close = close_selection, .closed = closed, .changed = changed, .hint = hint, .state = state, .cursor = cursor,
 };

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "ui/tui/app.h"
 #include "ui/tui/figure.h"
 
 /* --- status ----------------------------------------------------------------------------------------------------- */
@@ -26,15 +26,15 @@ static const char *state(struct app *a)
 {
     const struct window *w = window_at(window_active(a));
     int n = chat_n_messages(a->chat) - chat_edited(a->chat);
-    if (w->state && w->state(a, a->state, sizeof a->state))
-        return a->state;
+    if (w->state && w->state(a, a->said.state, sizeof a->said.state))
+        return a->said.state;
     if (chat_edited(a->chat) >= 0)
-        snprintf(a->state, sizeof a->state, "editing, replaces %d message%s", n, n == 1 ? "" : "s");
+        snprintf(a->said.state, sizeof a->said.state, "editing, replaces %d message%s", n, n == 1 ? "" : "s");
     else if (a->phase.kind == PHASE_CALLING && !a->phase.asking && !a->phase.stopping)
-        snprintf(a->state, sizeof a->state, "running %s", a->phase.tool);
+        snprintf(a->said.state, sizeof a->said.state, "running %s", a->phase.tool);
     else
-        snprintf(a->state, sizeof a->state, "%s", phase_name(&a->phase));
-    return a->state;
+        snprintf(a->said.state, sizeof a->said.state, "%s", phase_name(&a->phase));
+    return a->said.state;
 }
 
 static void add_sign(struct buf *signs, bool on, const char *sign)
@@ -46,13 +46,13 @@ static void add_sign(struct buf *signs, bool on, const char *sign)
 static const char *signs(struct app *a)
 {
     static const char *const heat[] = {"", "HEAT", "HEAT"};
-    buf_reset(&a->signs);
-    add_sign(&a->signs, a->behind_ctrl_x, "^X");
-    add_sign(&a->signs, a->raw, "RAW");
-    add_sign(&a->signs, a->heat != HEAT_NONE, heat[a->heat]);
-    add_sign(&a->signs, !options_on(a->o, OPT_think), "NO-THINK");
-    add_sign(&a->signs, options_off(a->o, OPT_save) || chat_unsaved(a->chat), "NO-SAVE");
-    return a->signs.len ? a->signs.data : NULL;
+    buf_reset(&a->said.signs);
+    add_sign(&a->said.signs, a->behind_ctrl_x, "^X");
+    add_sign(&a->said.signs, a->looks.raw, "RAW");
+    add_sign(&a->said.signs, a->looks.heat.shown != HEAT_NONE, heat[a->looks.heat.shown]);
+    add_sign(&a->said.signs, !options_on(a->o, OPT_think), "NO-THINK");
+    add_sign(&a->said.signs, options_off(a->o, OPT_save) || chat_unsaved(a->chat), "NO-SAVE");
+    return a->said.signs.len ? a->said.signs.data : NULL;
 }
 
 static void put_drafts(const struct chat_stats *t, int *drafted, int *accepted)
@@ -91,24 +91,24 @@ static void put_speed(const struct app *a, struct status *s)
 static const char *cost(struct app *a)
 {
     const struct chat_stats *t = chat_last_stats(a->chat);
-    buf_reset(&a->cost);
+    buf_reset(&a->said.cost);
     if (app_busy(a) || !t->n_tokens || !options_on(a->o, OPT_stats))
         return NULL;
-    figure_turn(&a->cost, t->n_prompt - t->n_cached, t->prefill_ms, t->n_tokens, t->decode_ms);
+    figure_turn(&a->said.cost, t->n_prompt - t->n_cached, t->prefill_ms, t->n_tokens, t->decode_ms);
     if (t->joules > 0) {
-        buf_adds(&a->cost, ", ");
-        figure_joules(&a->cost, t->joules);
+        buf_adds(&a->said.cost, ", ");
+        figure_joules(&a->said.cost, t->joules);
     }
-    buf_addc(&a->cost, '\t');
-    figure_turn(&a->cost, 0, 0, t->n_tokens, t->decode_ms);
-    return a->cost.data;
+    buf_addc(&a->said.cost, '\t');
+    figure_turn(&a->said.cost, 0, 0, t->n_tokens, t->decode_ms);
+    return a->said.cost.data;
 }
 
 static const char *sampling(struct app *a)
 {
-    buf_reset(&a->sampling);
-    chat_sampling_name(a->chat, &a->sampling);
-    return buf_str(&a->sampling);
+    buf_reset(&a->said.sampling);
+    chat_sampling_name(a->chat, &a->said.sampling);
+    return buf_str(&a->said.sampling);
 }
 
 void summary_status(struct app *a, struct status *s)
@@ -133,15 +133,15 @@ void summary_status(struct app *a, struct status *s)
     s->signs = signs(a);
     put_speed(a, s);
     if (a->searching) {
-        snprintf(a->search, sizeof a->search, a->find_hits ? "hit %d of %d" : "not found", a->find_which, a->find_hits);
-        s->search = a->search;
+        snprintf(a->said.search, sizeof a->said.search, a->find_hits ? "hit %d of %d" : "not found", a->find_which, a->find_hits);
+        s->search = a->said.search;
     }
     s->sampling = sampling(a);
     s->cost = cost(a);
     s->recipe = chat_info(a->chat) ? chat_info(a->chat)->formats : NULL;
     s->memory_used = a->figures.machine.memory_used;
     s->memory_total = a->figures.machine.memory_total;
-    if (!app_busy(a) && !a->panel)      /* it is not looked at: what was hot then may be cool now */
+    if (!app_busy(a) && !a->looks.panel)      /* it is not looked at: what was hot then may be cool now */
         return;
     s->celsius = a->figures.machine.celsius;
     s->throttled = a->figures.machine.throttled;
@@ -161,9 +161,9 @@ static void put_context(struct app *a, struct panel *p)
     int n = f->n_parts < MAX_PARTS ? f->n_parts : MAX_PARTS;
     for (int i = 0; i < n; i++) {
         const struct chat_part *part = &f->parts[f->n_parts - n + i];   /* the newest */
-        a->parts[i] = (struct panel_part){part->what, part->label, part->tokens, note_of(part->what)};
+        a->said.parts[i] = (struct panel_part){part->what, part->label, part->tokens, note_of(part->what)};
     }
-    p->parts = a->parts;
+    p->parts = a->said.parts;
     p->n_parts = n;
     p->ctx_used = f->ctx.tokens;
     p->ctx_estimated = f->ctx.estimated;
@@ -181,8 +181,8 @@ static void put_branch(struct app *a, struct panel *p)
         return;
     for (int k = 0; k <= i; k++)
         turn += !strcmp(chat_message(a->chat, k).role, "user");
-    snprintf(a->branch, sizeof a->branch, "%d/%d of turn %d", which + 1, n, turn);
-    p->branch = a->branch;
+    snprintf(a->said.branch, sizeof a->said.branch, "%d/%d of turn %d", which + 1, n, turn);
+    p->branch = a->said.branch;
 }
 
 static void put_speeds(struct app *a, struct panel *p, const struct chat_stats *t)
@@ -220,8 +220,8 @@ static const char *think(struct app *a)
     int budget = options_int(a->o, OPT_think_budget);
     if (!options_on(a->o, OPT_think))
         return "off";
-    snprintf(a->think, sizeof a->think, budget ? "on, budget %d" : "on", budget);
-    return a->think;
+    snprintf(a->said.think, sizeof a->said.think, budget ? "on, budget %d" : "on", budget);
+    return a->said.think;
 }
 
 void summary_panel(struct app *a, struct panel *p)
@@ -246,4 +246,11 @@ void summary_panel(struct app *a, struct panel *p)
     p->snapshots = a->figures.machine.snapshots;
     p->snapshots_max = a->figures.machine.snapshots_max;
     p->disk = options_off(a->o, OPT_save) ? "not kept" : chat_unsaved(a->chat) ? "NOT SAVED" : chat_saved_as(a->chat) ? "saved" : NULL;
+}
+
+void summary_free(struct summary *s)
+{
+    buf_free(&s->signs);
+    buf_free(&s->sampling);
+    buf_free(&s->cost);
 }

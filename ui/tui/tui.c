@@ -16,6 +16,7 @@
 #include "ui/goodbye.h"
 #include "ui/tui/clip.h"
 #include "ui/tui/handoff.h"
+#include "ui/tui/keyhelp.h"
 #include "ui/tui/term.h"
 #include "ui/tui/view.h"
 #include "ui/tui/wake.h"
@@ -191,7 +192,7 @@ static void grant_wishes(struct tui *t)
     if (wishes & WISH_REDRAW)
         term_redraw(t->term);
     if (wishes & WISH_MOUSE)
-        term_mouse(t->term, a->mouse && !a->bare);
+        term_mouse(t->term, a->looks.mouse && !a->looks.bare);
     if (wishes & WISH_PRINT)
         print_all(t);
     if (wishes & WISH_PAGE)
@@ -220,7 +221,7 @@ static void read_terminal(struct tui *t)
     char bytes[4096];
     int n;
     while ((n = term_read(t->term, bytes, sizeof bytes)) > 0) {
-        app_sent(&t->app, bytes, (size_t)n);
+        keyhelp_sent(&t->app, bytes, (size_t)n);
         keys_feed(t->keys, bytes, (size_t)n, now_ms(), on_key, t);
     }
     if (n < 0)
@@ -429,7 +430,7 @@ static bool open_screen(struct tui *t, struct err *e)
     if (far)
         keys_escape_ms(t->keys, 100);
     app_open(&t->app, t->o, place_state(&history, "history.jsonl", &ignored) ? history.data : NULL);
-    t->app.mouse = to.mouse;
+    t->app.looks.mouse = to.mouse;
     if (term_note(t->term))
         app_note(&t->app, term_note(t->term));
     note_warnings(t);

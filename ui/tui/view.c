@@ -127,9 +127,9 @@ static void draw_legend(const struct app *a, struct cells *c, struct area at)
         {HEAT_PROBABILITY, STYLE_sure, "90 % and more"}, {HEAT_PROBABILITY, STYLE_text, "60 to 90 %"},
         {HEAT_PROBABILITY, STYLE_unsure, "30 to 60 %"}, {HEAT_PROBABILITY, STYLE_doubtful, "below 30 %"},
     };
-    int col = cells_puts(c, at, 0, 0, DIM, a->heat == HEAT_HOW ? "how tokens were made:" : "how likely tokens were:");
+    int col = cells_puts(c, at, 0, 0, DIM, a->looks.heat.shown == HEAT_HOW ? "how tokens were made:" : "how likely tokens were:");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (words[i].heat == a->heat)
+        if (words[i].heat == a->looks.heat.shown)
             col = cells_puts(c, at, 0, col + 2, (struct look){(uint8_t)words[i].style, 0}, words[i].text);
     if (at.cols - col > (int)strlen("Alt-H goes on") + 2)
         cells_puts(c, at, 0, at.cols - (int)strlen("Alt-H goes on"), DIM, "Alt-H goes on");
@@ -162,7 +162,7 @@ static const struct window *in_place_of_input(const struct app *a)
 /* On a tiny screen a tool's question takes the status line's row as well: all of it must be seen. */
 static bool has_status(const struct app *a, const struct cells *c)
 {
-    return !a->bare && !(in_place_of_input(a)->takes_status && view_is_tiny(c));
+    return !a->looks.bare && !(in_place_of_input(a)->takes_status && view_is_tiny(c));
 }
 
 static int input_rows(struct app *a, const struct cells *c)
@@ -194,19 +194,19 @@ static void draw_windows(struct app *a, struct cells *c, struct area text, int c
 static void draw_all(struct app *a, struct cells *c)
 {
     int input = input_rows(a, c), status = has_status(a, c), free_rows = c->rows - input - status;
-    int queue = a->bare ? 0 : least(least(a->queue.n, view_is_tiny(c) ? 0 : QUEUE_ROWS), free_rows - 1);
+    int queue = a->looks.bare ? 0 : least(least(a->queue.n, view_is_tiny(c) ? 0 : QUEUE_ROWS), free_rows - 1);
     int progress = shows_progress(a) ? least(PROGRESS_ROWS, free_rows - queue - 2) : 0;
     queue = most(queue, 0);
     progress = most(progress, 0);
-    int legend = a->heat != HEAT_NONE && !a->bare && !view_is_tiny(c) && free_rows - queue - progress > 2;
+    int legend = a->looks.heat.shown != HEAT_NONE && !a->looks.bare && !view_is_tiny(c) && free_rows - queue - progress > 2;
     int rows = free_rows - queue - progress - legend;
-    bool beside = a->panel && !a->bare && c->cols >= PANEL_MIN_SCREEN;
+    bool beside = a->looks.panel && !a->looks.bare && c->cols >= PANEL_MIN_SCREEN;
     struct area text = {0, 0, rows, beside ? c->cols - PANEL_COLUMNS - 1 : c->cols};
     a->pane_rows = rows;
     a->at_pane = text;
     a->at_input = (struct area){c->rows - input, 0, input, c->cols};
     if (a->chat)
-        inspect_tint(a);
+        heat_tint(&a->looks.heat, a->pane, a->chat);
     int covered = cover_rows(a, rows);
     pane_cover(a->pane, covered);
     pane_measure(a->pane, options_int(a->o, OPT_width));
@@ -231,7 +231,8 @@ void view_draw(struct app *a, struct cells *c)
     cells_blank(c, cells_all(c), TEXT);
     c->cursor_row = -1;
     if (c->rows < VIEW_MIN_ROWS || c->cols < VIEW_MIN_COLUMNS) {
-        approve_hidden(&a->approve);
+        if (in_place_of_input(a)->hidden)
+            in_place_of_input(a)->hidden(a);
         cells_puts(c, cells_all(c), 0, 0, TEXT, "too small");
     } else {
         draw_all(a, c);

@@ -1,5 +1,8 @@
 #include "ui/tui/window.h"
 
+#include <stdlib.h>
+
+#include "base/memory.h"
 #include "ui/tui/app.h"
 
 static const struct window *const windows[N_WINDOWS] = {
@@ -10,6 +13,28 @@ static const struct window *const windows[N_WINDOWS] = {
 const struct window *window_at(enum window_id id)
 {
     return windows[id];
+}
+
+void *window_state(const struct app *a, enum window_id id)
+{
+    return a->state[id];
+}
+
+void windows_begin(struct app *a)
+{
+    for (int i = 0; i < N_WINDOWS; i++)
+        if (windows[i]->bytes)
+            a->state[i] = memory_zeroed(1, windows[i]->bytes);
+    a->open[N_WINDOWS - 1] = true;
+}
+
+void windows_end(struct app *a)
+{
+    for (int i = 0; i < N_WINDOWS; i++) {
+        if (windows[i]->free)
+            windows[i]->free(a);
+        free(a->state[i]);
+    }
 }
 
 void window_close(struct app *a, enum window_id id)

@@ -28,6 +28,13 @@ struct window {
     /* On a tiny screen it takes the row of the status line as well. */
     bool takes_status;
 
+    /* --- what it keeps --- */
+
+    /* Bytes of its state, a struct of its file: all zero when the program begins, there until it ends. */
+    size_t bytes;
+    /* Frees what the state points to, at the end. */
+    void (*free)(struct app *a);
+
     /* --- keys --- */
 
     /* Adds the contexts of config/keys.def in which its keys are looked for; CONTEXT_any is added behind them. */
@@ -73,6 +80,8 @@ struct window {
     void (*draw_cover)(struct app *a, struct cells *c, struct area at);
     /* Draws over what is left of the transcript. */
     void (*draw_rest)(struct app *a, struct cells *c, struct area at);
+    /* The screen is too small: nothing is drawn. */
+    void (*hidden)(struct app *a);
     /* Sets the terminal's cursor, which magnifiers and screen readers follow. */
     void (*cursor)(struct app *a, struct cells *c);
 };
@@ -80,9 +89,14 @@ struct window {
 #define WINDOW(name) extern const struct window window_##name;
 #include "config/windows.def"
 
+const struct window *window_at(enum window_id id);
+/* `bytes` of that window. */
+void *window_state(const struct app *a, enum window_id id);
+void windows_begin(struct app *a);
+void windows_end(struct app *a);
+
 /* --- which are open --- */
 
-const struct window *window_at(enum window_id id);
 /* Closes what lies above it, questions excepted; a question closes nothing. */
 void window_open(struct app *a, enum window_id id);
 void window_close(struct app *a, enum window_id id);
