@@ -12,6 +12,7 @@
 #include "base/unicode.h"
 #include "chat/attach.h"
 #include "chat/chat.h"
+#include "chat/local.h"
 #include "ui/code.h"
 #include "ui/exits.h"
 #include "ui/interrupt.h"
@@ -385,7 +386,7 @@ int pipe_run(struct options *o, struct buf *prompt)
     if (prompt_ignores_file(prompt) && p.strict)
         return EXIT_USAGE;
     interrupt_open();
-    p.chat = chat_open(o, &front, &e);  /* loads while stdin is being read */
+    p.chat = chat_open(local_open(o, &e), o, &front, &e);  /* loads while stdin is being read */
     if (!p.chat) {
         if (p.jsonl)
             put_json(&p, reply_event_start(o, NULL, p.start_ns));

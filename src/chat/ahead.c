@@ -1,8 +1,8 @@
-/* While nothing is asked, the engine reads what the next prompt begins with: system prompt and tools when the model is there, the
+/* While nothing is asked, the responder reads what the next prompt begins with: system prompt and tools when the model is there, the
  * last answer (as the next prompt will have it, without its reasoning) when a turn has ended. */
 #include <string.h>
 
-#include "base/ids.h"
+#include "chat/sent.h"
 #include "chat/state.h"
 
 static uint64_t mix(uint64_t h, const void *data, size_t n)
@@ -33,7 +33,7 @@ static uint64_t fingerprint(const struct chat *c, const char *system, const stru
 
 void ahead_step(struct chat *c)
 {
-    if (!c->front.reads_ahead || !options_on(c->o, OPT_read_ahead) || !c->ready || c->state != IDLE || chat_rest(c) != CHAT_WHOLE)
+    if (!c->responder->can.read_ahead || !c->front.reads_ahead || !options_on(c->o, OPT_read_ahead) || !c->ready || c->state != IDLE || chat_rest(c) != CHAT_WHOLE)
         return;
     int n_tools;
     const struct text *tools = tools_schemas(c->tools, &n_tools);
@@ -43,9 +43,10 @@ void ahead_step(struct chat *c)
         return;
     c->ahead_print = print;
     struct transcript t = c->t;         /* as keep_system() will make it */
-    struct ids ids = {0};
+    struct arena mem = {0};
+    struct request q = {.tools = tools, .n_tools = n_tools};
     t.system = *system ? (char *)system : NULL;
-    if (prompt_beginning(&t, tools, n_tools, c->tok, &ids))
-        engine_read_ahead(c->engine, ids.data, ids.n, ids.n);
-    ids_free(&ids);
+    q.messages = sent_messages(&t, "", &mem, &q.n_messages);
+    c->responder->ops->read_ahead(c->responder, &q);
+    arena_free(&mem);
 }

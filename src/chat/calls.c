@@ -88,7 +88,7 @@ void calls_step(struct chat *c)
     if (tool_step(c->run, &result)) {
         tool_close(c->run);
         c->run = NULL;
-        c->state = ANSWERING;
+        c->state = CALLING;
         if (c->interrupted)
             refuse_call(c, TOOL_INTERRUPTED);
         else
@@ -111,8 +111,8 @@ void calls_kill(struct chat *c)
 /* Goes on with the calls until one has to be waited for, or all are answered.  stopped: the next one has run. */
 static void go_on(struct chat *c, bool stopped)
 {
-    c->state = ANSWERING;
-    while (c->state == ANSWERING && c->next_call < c->answer.n_calls) {
+    c->state = CALLING;
+    while (c->state == CALLING && c->next_call < c->answer.n_calls) {
         const struct answer_call *call = &c->answer.calls[c->next_call];
         const struct tool *tool = tools_find(c->tools, call->name);
         buf_reset(&c->edited);
@@ -140,7 +140,7 @@ static void go_on(struct chat *c, bool stopped)
             deny_call(c, TOOL_NOT_ALLOWED, strlen(TOOL_NOT_ALLOWED));
         }
     }
-    if (c->state == ANSWERING)
+    if (c->state == CALLING)
         request_after_calls(c);
 }
 

@@ -18,32 +18,18 @@ const char *chat_end_name(enum chat_end end)
     return names[end];
 }
 
-static void check_loader(struct chat *c)
-{
-    struct err e = {0};
-    if (!c->loader || !loader_take(c->loader, &c->tok, &e))
-        return;
-    loader_stop(c->loader);
-    c->loader = NULL;
-    if (!c->tok)
-        round_die(c, e.msg);
-    else if (tokenizer_notice(c->tok))
-        round_post(c, CHAT_NOTE, tokenizer_notice(c->tok));
-    round_ready(c);
-}
-
 const struct chat_event *chat_drain(struct chat *c, int *n)
 {
-    check_loader(c);
     if (c->on_disk.due_ns)              /* before more is shown */
         keep_part(c);
-    struct event_list l = engine_drain(c->engine);
-    for (int i = 0; i < l.n; i++)
-        if (c->state != DEAD)
-            round_event(c, &l.events[i]);
+    c->responder->ops->drain(c->responder);
+    if (c->state == ANSWERING) {
+        round_show(c);
+        keep_part(c);
+    }
     if (c->state == RUNNING) {
         calls_step(c);
-        if (c->state == ANSWERING)
+        if (c->state == CALLING)
             calls_next(c);
     }
     ahead_step(c);
@@ -52,11 +38,7 @@ const struct chat_event *chat_drain(struct chat *c, int *n)
 
 int chat_fds(const struct chat *c, struct pollfd fds[CHAT_MAX_FDS])
 {
-    int n = 0;
-    if (c->state != DEAD)
-        fds[n++] = (struct pollfd){.fd = engine_fd(c->engine), .events = POLLIN};
-    if (c->loader)
-        fds[n++] = (struct pollfd){.fd = loader_fd(c->loader), .events = POLLIN};
+    int n = c->responder->ops->fds(c->responder, fds);
     if (c->run && tool_fd(c->run) >= 0)
         fds[n++] = (struct pollfd){.fd = tool_fd(c->run), .events = POLLIN};
     return n;
@@ -218,7 +200,7 @@ void chat_interrupt(struct chat *c)
         round_finish(c, CHAT_INTERRUPTED, "");
         break;
     case ANSWERING:
-        engine_interrupt(c->engine, c->serial);
+        c->responder->ops->interrupt(c->responder);
         break;
     case RUNNING:
         tool_interrupt(c->run);
@@ -262,17 +244,17 @@ bool chat_offer_tools(struct chat *c, const char *list, struct err *e)
 
 void chat_describe_sampling(const struct chat *c, struct buf *out)
 {
-    preset_describe(c->o, c->engine ? engine_info(c->engine) : NULL, out);
+    preset_describe(c->o, c->responder->ops->info(c->responder), out);
 }
 
 void chat_describe_value(const struct chat *c, enum option_id id, struct buf *out)
 {
-    preset_describe_value(c->o, c->engine ? engine_info(c->engine) : NULL, id, out);
+    preset_describe_value(c->o, c->responder->ops->info(c->responder), id, out);
 }
 
 void chat_sampling_name(const struct chat *c, struct buf *out)
 {
-    preset_name(c->o, c->engine ? engine_info(c->engine) : NULL, out);
+    preset_name(c->o, c->responder->ops->info(c->responder), out);
 }
 
 void chat_list_tools(const struct chat *c, struct buf *out)
@@ -282,75 +264,26 @@ void chat_list_tools(const struct chat *c, struct buf *out)
 
 /* --- open and close --------------------------------------------------------------------------------------------- */
 
-/* How long the first n lines are, without the end of the last one. */
-static size_t lines_length(const char *text, int n)
+struct chat *chat_open(struct responder *r, struct options *o, const struct chat_front *front, struct err *e)
 {
-    size_t at = strcspn(text, "\n");
-    while (--n && text[at] && text[at + 1])
-        at += 1 + strcspn(text + at + 1, "\n");
-    return at;
-}
-
-static void read_notice(struct chat *c)
-{
-    struct buf path = {0}, text = {0};
-    buf_addf(&path, "%s/notice.txt", c->dir.data);
-    if (buf_read_file(&text, path.data, 4096, NULL))
-        unicode_replace(&c->notice, buf_str(&text), lines_length(buf_str(&text), 2));
-    buf_free(&path);
-    buf_free(&text);
-}
-
-/* Without the detours of links and dots, if it is there at all. */
-static void clean_path(struct buf *dir)
-{
-    char *real = realpath(dir->data, NULL);
-    if (!real)
-        return;
-    buf_reset(dir);
-    buf_adds(dir, real);
-    free(real);
-}
-
-static const char *given(const struct options *o, enum option_id id)
-{
-    return *options_text(o, id) ? options_text(o, id) : NULL;
-}
-
-struct chat *chat_open(struct options *o, const struct chat_front *front, struct err *e)
-{
+    if (!r)
+        return NULL;
     struct chat *c = memory_zeroed(1, sizeof *c);
     c->memo = memory_zeroed(1, sizeof *c->memo);
     c->o = o;
     c->front = *front;
     c->save_as = options_name(o, OPT_save);
     c->keep = (front->keeps || c->save_as) && !options_off(o, OPT_save);
+    c->responder = r;
+    r->fn = round_news;
+    r->arg = c;
     c->tools = tools_open(o, e);
     const char *list = options_text(o, OPT_tools);
     if (!c->tools || !tools_offer(c->tools, strcmp(list, "auto") ? list : front->tools, e)
-        || !tools_check_policy(c->tools, options_text(o, OPT_tools_approve), e) || !options_model_dir(o, &c->dir, e)) {
+        || !tools_check_policy(c->tools, options_text(o, OPT_tools_approve), e)) {
         chat_close(c);
         return NULL;
     }
-    clean_path(&c->dir);
-    struct engine_options eo = {
-        .model_dir = c->dir.data,
-        .backend = given(o, OPT_backend),
-        .kv = given(o, OPT_kv),
-        .head = given(o, OPT_head),
-        .n_threads = options_int(o, OPT_threads),
-        .n_ctx = options_int(o, OPT_ctx),
-        .chunk = options_int(o, OPT_chunk),
-        .draft_depth = options_int(o, OPT_draft),
-        .n_snapshots = options_int(o, OPT_snapshots),
-    };
-    c->engine = engine_open(&eo, e);
-    c->loader = c->engine ? loader_start(c->dir.data, e) : NULL;
-    if (!c->loader) {
-        chat_close(c);
-        return NULL;
-    }
-    read_notice(c);
     return c;
 }
 
@@ -361,40 +294,29 @@ void chat_close(struct chat *c)
     tool_close(c->run);
     keep_retry(c);
     session_close(c->session);          /* the next program need not wait for the model to end */
-    if (c->engine)
-        engine_close(c->engine);
-    loader_stop(c->loader);
-    tokenizer_close(c->tok);
+    c->responder->ops->close(c->responder);
     transcript_free(&c->t);
     buf_free(&c->memo->title);
     free(c->memo->parts);
     free(c->memo);
     answer_free(&c->answer);
     tokens_free(&c->begun);
-    prompt_free(&c->prompt);
     tools_close(c->tools);
     outbox_free(&c->out);
-    buf_free(&c->dir);
-    buf_free(&c->notice);
     buf_free(&c->always);
     attach_free(&c->attached);
     buf_free(&c->edited);
     buf_free(&c->doubted);
     buf_free(&c->compact.request);
     buf_free(&c->compact.text);
-    bias_free(&c->bias);
-    free(c->stops);
     free(c);
 }
 
 void chat_machine(const struct chat *c, struct chat_machine *m)
 {
-    struct engine_machine e;
-    engine_machine(c->engine, &e);
-    *m = (struct chat_machine){
-        .memory_used = e.memory_used, .memory_total = e.memory_total, .celsius = e.celsius, .watts = e.watts, .throttled = e.throttled,
-        .snapshots = e.snapshots, .snapshots_max = e.snapshots_max,
-    };
+    *m = (struct chat_machine){0};
+    if (c->responder->ops->machine)
+        c->responder->ops->machine(c->responder, m);
 }
 
 const struct chat_info *chat_info(const struct chat *c)
@@ -404,12 +326,12 @@ const struct chat_info *chat_info(const struct chat *c)
 
 const char *chat_model_dir(const struct chat *c)
 {
-    return c->dir.data;
+    return c->responder->model;
 }
 
 const char *chat_notice(const struct chat *c)
 {
-    return c->notice.len ? c->notice.data : NULL;
+    return c->responder->notice;
 }
 
 const char *chat_saved_as(const struct chat *c)

@@ -1,6 +1,6 @@
-/* A conversation with the model: a state machine over the engine's events, on one thread, shared by all front ends.
+/* A conversation with a model: a state machine over a responder's news (chat/responder.h), on one thread, shared by all front ends.
  *
- *     chat_open();  chat_submit();
+ *     chat_open(local_open());  chat_submit();
  *     for (;;) { poll(chat_fds(), chat_timeout());  for each event of chat_drain(): show it }
  *
  * The model and the tokenizer load beside each other; a message submitted before they are there waits for them.
@@ -18,6 +18,7 @@
 #include "chat/options.h"
 
 struct chat;
+struct responder;
 
 enum { CHAT_MAX_FDS = 3, CHAT_MAX_DEPTH = 5 };
 
@@ -89,8 +90,9 @@ struct chat_front {
     bool inspects;                      /* chat_token() will be asked how likely tokens were, and what else was */
 };
 
-/* `o` is read at every turn and must outlive the chat.  NULL with the reason. */
-struct chat *chat_open(struct options *o, const struct chat_front *front, struct err *e);
+/* Takes the responder, also when it fails.  r NULL: that failed, and `e` has the reason already.  `o` is read at every turn and must
+ * outlive the chat.  NULL with the reason. */
+struct chat *chat_open(struct responder *r, struct options *o, const struct chat_front *front, struct err *e);
 void chat_close(struct chat *c);
 
 int  chat_fds(const struct chat *c, struct pollfd fds[CHAT_MAX_FDS]);
@@ -211,6 +213,7 @@ struct chat_machine {
     double watts;                       /* 0: not known */
     const char *throttled;              /* why clocks are lowered, in a word or two; NULL: they are not, or not known */
     int    snapshots, snapshots_max;    /* states that the engine keeps for going back; how many there is room for */
+    double joules;                      /* used so far; differences mean something */
 };
 void chat_machine(const struct chat *c, struct chat_machine *m);        /* cheap enough for once a second */
 bool chat_offer_tools(struct chat *c, const char *list, struct err *e);

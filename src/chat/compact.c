@@ -66,9 +66,10 @@ static bool fit(struct chat *c, struct buf *told, struct err *e)
 {
     int results = 0, messages = 0, n;
     for (;;) {
-        if (!round_prompt(c, e))
+        int prompt = round_count_prompt(c, e);
+        if (prompt < 0)
             return false;
-        int excess = c->prompt.ids.n + c->compact.room - c->info.n_ctx;
+        int excess = prompt + c->compact.room - c->info.n_ctx;
         if (excess <= 0)
             break;
         if ((n = skip(c, excess, true)))
@@ -135,19 +136,19 @@ void compact_over(struct chat *c)
     skip_none(c);
 }
 
-void compact_answered(struct chat *c, enum finish finish, const char *why)
+void compact_answered(struct chat *c, enum chat_end end, const char *why)
 {
     struct text said = text_trim((struct text){buf_str(&c->answer.content), c->answer.content.len});
-    if (finish == FINISH_INTERRUPTED) {
+    if (end == CHAT_INTERRUPTED) {
         round_finish(c, CHAT_INTERRUPTED, "");
-    } else if (finish == FINISH_ERROR) {
+    } else if (end == CHAT_FAILED) {
         round_finish(c, CHAT_FAILED, why);
-    } else if (c->looped) {
+    } else if (c->answer.looped) {
         round_finish(c, CHAT_FAILED, "the summary repeats itself, so it is not offered");
     } else if (!said.n) {
         round_finish(c, CHAT_FAILED, "the model wrote no summary");
     } else {
-        if (finish != FINISH_STOP)
+        if (end != CHAT_ANSWERED)
             round_post(c, CHAT_NOTE, "the summary was cut off: it has no more room");
         buf_reset(&c->compact.text);
         buf_adds(&c->compact.text, INTRO);

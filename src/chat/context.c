@@ -20,13 +20,7 @@ static int estimate(size_t bytes)
 
 int chat_count_tokens(const struct chat *c, const char *text, size_t n)
 {
-    struct ids ids = {0};
-    if (!c->tok)
-        return estimate(n);
-    tokenizer_encode(c->tok, text, n, false, &ids);
-    int count = ids.n;
-    ids_free(&ids);
-    return count;
+    return c->responder->can.count ? c->responder->ops->count(c->responder, (struct text){text, n}) : estimate(n);
 }
 
 static int text_tokens(const struct chat *c, struct text t)
@@ -43,7 +37,7 @@ int context_file_tokens(const struct chat *c, struct text t)
 
 static bool file_counts(const struct chat *c, const struct entry_file *f)
 {
-    return c->tok && f->text.n < COUNTED;
+    return c->responder->can.count && f->text.n < COUNTED;
 }
 
 static int file_tokens(const struct chat *c, struct entry_file *f)
@@ -73,7 +67,7 @@ bool chat_check_file(const struct chat *c, const char *path, struct chat_file *o
     bool ok = attach_file(path, &out->bytes, NULL, NULL, e);
     if (ok)
         out->tokens = estimate(out->bytes);
-    if (ok && c->tok && out->bytes < COUNTED && (ok = attach_file(path, &out->bytes, &text, NULL, e))) {
+    if (ok && c->responder->can.count && out->bytes < COUNTED && (ok = attach_file(path, &out->bytes, &text, NULL, e))) {
         out->tokens = chat_count_tokens(c, buf_str(&text), text.len);
         out->estimated = false;
     }
@@ -95,7 +89,7 @@ static struct chat_part *add_part(const struct chat *c, int *n, const char *what
         m->parts = memory_resized(m->parts, (size_t)m->cap_parts * sizeof *m->parts);
     }
     struct chat_part *p = &m->parts[(*n)++];
-    *p = (struct chat_part){.what = what, .message = message, .file = -1, .tokens = tokens, .whole = tokens, .estimated = !c->tok};
+    *p = (struct chat_part){.what = what, .message = message, .file = -1, .tokens = tokens, .whole = tokens, .estimated = !c->responder->can.count};
     title_of_message(&line, label);
     size_t fits = unicode_complete(buf_str(&line), line.len < sizeof p->label ? line.len : sizeof p->label - 1);
     snprintf(p->label, sizeof p->label, "%.*s", (int)fits, buf_str(&line));
@@ -108,7 +102,7 @@ static int around(const struct entry *m)
     return m->m.role == ROLE_TOOL ? AROUND_RESULT : AROUND_MESSAGE;
 }
 
-/* An estimate is not kept: the tokenizer comes later than a session that is resumed. */
+/* An estimate is not kept: a session is resumed before the responder can count. */
 static int entry_tokens(const struct chat *c, struct entry *m)
 {
     if (m->tokens)
@@ -116,7 +110,7 @@ static int entry_tokens(const struct chat *c, struct entry *m)
     int n = text_tokens(c, m->m.content) + around(m);
     for (int i = 0; i < m->m.n_calls; i++)
         n += text_tokens(c, m->m.calls[i].name) + text_tokens(c, m->m.calls[i].arguments) + AROUND_CALL;
-    if (c->tok)
+    if (c->responder->can.count)
         m->tokens = n;
     return n;
 }
@@ -132,16 +126,26 @@ static int sent_file_tokens(const struct chat *c, struct entry_file *f, enum sen
     return how != SENT_WHOLE ? 0 : f->dropped ? text_tokens(c, text_of(SENT_INSTEAD)) : file_tokens(c, f);
 }
 
+/* Tokens of a prompt of these and one short message: what system prompt and tools cost are differences. */
+static int head_tokens(const struct chat *c, const char *system, const struct text *tools, int n_tools)
+{
+    const struct message messages[2] = {{.role = ROLE_SYSTEM, .content = text_of(system)}, {.role = ROLE_USER, .content = text_of("x")}};
+    const bool without = !*system;
+    const struct request q = {.messages = messages + without, .n_messages = 2 - without, .tools = tools, .n_tools = n_tools};
+    int n = c->responder->ops->count_prompt(c->responder, &q, NULL);
+    return n > 0 ? n : 0;
+}
+
 /* Tokens of the system prompt and of the definitions of the tools, which the template puts before all messages. */
 static void count_head(const struct chat *c, int *system_tokens, int *tools_tokens)
 {
     int n_tools;
     const struct text *tools = tools_schemas(c->tools, &n_tools);
     const char *system = options_text(c->o, OPT_system);
-    if (c->tok) {
-        int with_system = prompt_head(system, NULL, 0, c->tok);
-        *system_tokens = with_system - prompt_head(NULL, NULL, 0, c->tok);
-        *tools_tokens = prompt_head(system, tools, n_tools, c->tok) - with_system;
+    if (c->responder->can.count) {
+        int with_system = head_tokens(c, system, NULL, 0);
+        *system_tokens = with_system - head_tokens(c, "", NULL, 0);
+        *tools_tokens = head_tokens(c, system, tools, n_tools) - with_system;
         return;
     }
     *system_tokens = *system ? estimate(strlen(system)) + AROUND_MESSAGE : 0;
@@ -230,7 +234,7 @@ bool chat_mark(struct chat *c, int number, enum chat_mark mark, struct err *e)
 
 static struct chat_count next_used(const struct chat *c, enum sent_for why)
 {
-    struct chat_count used = {0, !c->tok};
+    struct chat_count used = {0, !c->responder->can.count};
     int system_tokens, tools_tokens;
     count_head(c, &system_tokens, &tools_tokens);
     struct arena mem = {0};
@@ -251,9 +255,13 @@ static struct chat_count next_used(const struct chat *c, enum sent_for why)
 
 struct chat_count chat_context_used(const struct chat *c)
 {
-    if (c->state == ANSWERING || c->state == ASKING || c->state == RUNNING)
-        return (struct chat_count){c->prompt.ids.n + c->answer.ids.n, false};
-    return next_used(c, SENT_NEXT);
+    const bool asked = c->state == ANSWERING || c->state == CALLING || c->state == ASKING || c->state == RUNNING;
+    if (asked && c->responder->can.count)
+        return (struct chat_count){c->responder->ops->used(c->responder), false};
+    struct chat_count next = next_used(c, SENT_NEXT);
+    if (c->state == ANSWERING)
+        next.tokens += estimate(c->answer.reasoning.len + c->answer.content.len);
+    return next;
 }
 
 int context_if_summed(const struct chat *c, const struct buf *summary)

@@ -26,7 +26,7 @@ static struct session *session_for_records(const struct chat *c)
 
 static struct session *fresh_session(struct chat *c, const char *name, struct err *e)
 {
-    struct session *s = session_create(name, c->dir.data, e);
+    struct session *s = session_create(name, c->responder->model, e);
     if (!s || session_add(s, &c->t, e))
         return s;
     unlink(session_path(s));
@@ -115,7 +115,7 @@ void keep_part(struct chat *c)
     const struct answer *a = &c->answer;
     struct session *s = session_for_records(c);
     struct err e = {0};
-    size_t gained = c->serial && s && !c->compact.on ? a->reasoning.len - d->reasoning + a->content.len - d->content : 0;
+    size_t gained = c->state == ANSWERING && s && !c->compact.on ? a->reasoning.len - d->reasoning + a->content.len - d->content : 0;
     if (!gained) {
         d->due_ns = 0;
         return;
@@ -187,7 +187,7 @@ void keep_mark(struct chat *c, struct entry *m, int file, enum mark mark)
 static void written_anew(struct chat *c)
 {
     c->unsaved = false;
-    c->on_disk = (struct on_disk){.due_ns = c->serial ? 1 : 0};
+    c->on_disk = (struct on_disk){.due_ns = c->state == ANSWERING ? 1 : 0};
 }
 
 static bool retry(struct chat *c, struct err *e)

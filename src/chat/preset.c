@@ -13,12 +13,12 @@ static const struct preset {
 #include "config/sampling.def"
 };
 
-static struct preset choose(const struct options *o, const struct engine_info *info)
+static struct preset choose(const struct options *o, const struct responder_info *info)
 {
     const char *name = options_text(o, OPT_preset);
-    if (!strcmp(name, "auto") && info->gen_temperature >= 0)
-        return (struct preset){"the model's own", info->gen_temperature, info->gen_top_p >= 0 ? info->gen_top_p : 1,
-                               info->gen_top_k >= 0 ? info->gen_top_k : 0, 0, 0, 1};
+    if (!strcmp(name, "auto") && info->temperature >= 0)
+        return (struct preset){"the model's own", info->temperature, info->top_p >= 0 ? info->top_p : 1,
+                               info->top_k >= 0 ? info->top_k : 0, 0, 0, 1};
     if (!strcmp(name, "auto"))
         name = options_on(o, OPT_think) ? "thinking" : "plain";
     const struct preset *p = presets;
@@ -32,10 +32,10 @@ static float real(const struct options *o, enum option_id id, float otherwise)
     return options_given(o, id) ? (float)options_real(o, id) : otherwise;
 }
 
-void preset_sampling(const struct options *o, const struct engine_info *info, struct sampling *s)
+void preset_sampling(const struct options *o, const struct responder_info *info, struct request_sampling *s)
 {
     struct preset p = choose(o, info);
-    *s = (struct sampling){
+    *s = (struct request_sampling){
         .temperature = real(o, OPT_temperature, p.temperature),
         .top_k = options_given(o, OPT_top_k) ? options_int(o, OPT_top_k) : p.top_k,
         .top_p = real(o, OPT_top_p, p.top_p),
@@ -46,15 +46,16 @@ void preset_sampling(const struct options *o, const struct engine_info *info, st
         .max_tokens = options_int(o, OPT_max_tokens),
         .draft_depth = options_int(o, OPT_draft),
     };
+    s->bias = options_list(o, OPT_logit_bias, &s->n_bias);
     if (s->top_p <= 0)
         s->top_p = FLT_MIN;             /* the narrowest nucleus; to the engine 0 would be all */
 }
 
-static const struct engine_info unknown = {.gen_temperature = -1};
+static const struct responder_info unknown = {.temperature = -1};
 
-void preset_name(const struct options *o, const struct engine_info *info, struct buf *out)
+void preset_name(const struct options *o, const struct responder_info *info, struct buf *out)
 {
-    struct sampling s;
+    struct request_sampling s;
     const char *preset = options_text(o, OPT_preset);
     bool own = !strcmp(preset, "auto");
     if (!info && own && !options_given(o, OPT_temperature))
@@ -66,9 +67,9 @@ void preset_name(const struct options *o, const struct engine_info *info, struct
         buf_adds(out, "greedy");
 }
 
-void preset_describe(const struct options *o, const struct engine_info *info, struct buf *out)
+void preset_describe(const struct options *o, const struct responder_info *info, struct buf *out)
 {
-    struct sampling s;
+    struct request_sampling s;
     preset_sampling(o, info ? info : &unknown, &s);
     const char *from = choose(o, info ? info : &unknown).name;
     buf_addf(out, "preset %s", options_text(o, OPT_preset));
@@ -80,10 +81,10 @@ void preset_describe(const struct options *o, const struct engine_info *info, st
              s.top_k, s.min_p, s.presence_penalty, s.repetition_penalty);
 }
 
-void preset_describe_value(const struct options *o, const struct engine_info *info, enum option_id id, struct buf *out)
+void preset_describe_value(const struct options *o, const struct responder_info *info, enum option_id id, struct buf *out)
 {
-    struct sampling s;
-    const struct engine_info *known = info ? info : &unknown;
+    struct request_sampling s;
+    const struct responder_info *known = info ? info : &unknown;
     preset_sampling(o, known, &s);
     const struct { enum option_id id; double value; } values[] = {
         {OPT_temperature, s.temperature}, {OPT_top_p, s.top_p}, {OPT_top_k, s.top_k}, {OPT_min_p, s.min_p},

@@ -3,16 +3,16 @@
 #define Q35_CHAT_PRESET_H
 
 #include "chat/options.h"
-#include "engine/engine.h"
+#include "chat/responder.h"
 
-/* Fills the numbers of *s, not its stop ids.  With preset = auto the values of generation_config.json count as a whole set;
+/* Fills *s.  With preset = auto the values of generation_config.json count as a whole set;
  * a checkpoint without them gets the card's values, thinking or plain.  Seed 0 when the user gave none. */
-void preset_sampling(const struct options *o, const struct engine_info *info, struct sampling *s);
+void preset_sampling(const struct options *o, const struct responder_info *info, struct request_sampling *s);
 /* Two lines for /preset; info NULL: the checkpoint's own values are not known yet. */
-void preset_describe(const struct options *o, const struct engine_info *info, struct buf *out);
+void preset_describe(const struct options *o, const struct responder_info *info, struct buf *out);
 /* "thinking T 0.6": whose values, and how hot; "greedy" where it makes no difference. */
 /* A line with the value in force of an option of sampling that was not given; nothing for others. */
-void preset_describe_value(const struct options *o, const struct engine_info *info, enum option_id id, struct buf *out);
-void preset_name(const struct options *o, const struct engine_info *info, struct buf *out);
+void preset_describe_value(const struct options *o, const struct responder_info *info, enum option_id id, struct buf *out);
+void preset_name(const struct options *o, const struct responder_info *info, struct buf *out);
 
 #endif

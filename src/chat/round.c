@@ -4,8 +4,8 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
-#include "base/memory.h"
 #include "chat/preset.h"
+#include "chat/sent.h"
 #include "chat/state.h"
 
 void round_post(struct chat *c, enum chat_event_kind kind, const char *text)
@@ -17,8 +17,8 @@ void round_post(struct chat *c, enum chat_event_kind kind, const char *text)
 
 static double joules(struct chat *c)
 {
-    struct engine_machine m;
-    engine_machine(c->engine, &m);
+    struct chat_machine m;
+    chat_machine(c, &m);
     return m.joules;
 }
 
@@ -51,7 +51,6 @@ void round_finish(struct chat *c, enum chat_end end, const char *why)
     const bool summed = c->compact.on;
     c->state = IDLE;
     compact_over(c);
-    prompt_forget(&c->prompt);
     tokens_reset(&c->begun);
     back_to_continued(c);
 
@@ -72,7 +71,6 @@ void round_finish(struct chat *c, enum chat_end end, const char *why)
 void round_die(struct chat *c, const char *why)
 {
     c->state = DEAD;
-    c->serial = 0;                      /* nothing is under way: keep_part() has nothing to add */
     back_to_continued(c);
     round_post(c, CHAT_FATAL, why);
 }
@@ -121,7 +119,7 @@ static void keep_answer(struct chat *c, bool whole)
     struct answer *a = &c->answer;
     if (c->compact.on || (!a->reasoning.len && !a->content.len && !a->n_calls && !whole))
         return;
-    if (c->continued && a->ids.n == c->n_begun && (!whole || answer_is_over(a)))        /* there is no more of it than before */
+    if (c->continued && !a->gained && (!whole || answer_is_over(a)))            /* there is no more of it than before */
         return;
     enum mark mark = c->continued ? c->continued->mark : MARK_NONE;
     if (c->continued)
@@ -143,27 +141,22 @@ static void keep_answer(struct chat *c, bool whole)
 }
 
 /* The answer has come to its end: it is kept, and its calls are run. */
-static void end_answer(struct chat *c, enum finish finish, const char *why)
+static void end_answer(struct chat *c, enum chat_end end, const char *why)
 {
-    static const enum chat_end ends[] = {
-        [FINISH_STOP] = CHAT_ANSWERED, [FINISH_LENGTH] = CHAT_LENGTH, [FINISH_CONTEXT] = CHAT_CONTEXT,
-        [FINISH_INTERRUPTED] = CHAT_INTERRUPTED, [FINISH_ERROR] = CHAT_FAILED,
-    };
     struct answer *a = &c->answer;
     char said[96];
-    answer_finish(a, finish != FINISH_STOP);
+    answer_finish(a);
     show(c, false);
-    bool whole = (finish == FINISH_STOP && !c->looped) || a->stopper.hit;      /* which may have stood in what was held back until now */
-    bool calls = finish == FINISH_STOP && a->n_calls > 0 && !answer_is_over(a);
+    bool whole = (end == CHAT_ANSWERED && !a->looped) || a->stopper.hit;      /* which may have stood in what was held back until now */
+    bool calls = end == CHAT_ANSWERED && a->n_calls > 0 && !a->stopper.hit && !a->too_many;
     for (int i = 0; i < a->n_calls && calls; i++)
         calls = !a->calls[i].truncated;
     if (c->compact.on) {
-        compact_answered(c, finish, why);
+        compact_answered(c, end, why);
         return;
     }
     keep_answer(c, a->n_calls ? calls : whole);
     if (calls) {
-        prompt_answered(&c->prompt, &a->ids, c->tok);
         c->next_call = 0;
         calls_next(c);
     } else if (a->too_many) {
@@ -171,47 +164,20 @@ static void end_answer(struct chat *c, enum finish finish, const char *why)
         round_finish(c, CHAT_FAILED, said);
     } else if (a->stopper.hit) {
         round_finish(c, CHAT_STOP_TEXT, "");
-    } else if (c->looped && !c->interrupted) {
+    } else if (a->looped && !c->interrupted) {
         if (a->loop.span == 1)
             snprintf(said, sizeof said, "it said the same token %d times in a row", a->loop.times);
         else
             snprintf(said, sizeof said, "it said the same %d tokens %d times in a row", a->loop.span, a->loop.times);
         round_finish(c, CHAT_LOOP, said);
-    } else if (finish == FINISH_STOP && a->n_calls) {
+    } else if (end == CHAT_ANSWERED && a->n_calls) {
         round_finish(c, CHAT_FAILED, "the model broke off in the middle of a tool call");
     } else {
-        round_finish(c, ends[finish], why);
+        round_finish(c, end, why);
     }
 }
 
 /* --- a request -------------------------------------------------------------------------------------------------- */
-
-static void add_stop(struct sampling *s, int32_t id)
-{
-    for (int i = 0; i < s->n_stop; i++)
-        if (s->stop[i] == id)
-            return;
-    if (id >= 0 && s->n_stop < ENGINE_MAX_STOP)
-        s->stop[s->n_stop++] = id;
-}
-
-/* What the template ends a turn with, and what the checkpoint says: config.json alone names only <|endoftext|>. */
-static void stop_ids(struct chat *c, struct sampling *s)
-{
-    const struct engine_info *info = engine_info(c->engine);
-    add_stop(s, tokenizer_special(c->tok, "<|im_end|>"));
-    add_stop(s, tokenizer_special(c->tok, "<|endoftext|>"));
-    for (int i = 0; i < info->n_eos; i++)
-        add_stop(s, info->eos[i]);
-}
-
-static bool is_stop(const struct chat *c, int32_t id)
-{
-    for (int i = 0; i < c->how.n_stop; i++)
-        if (c->how.stop[i] == id)
-            return true;
-    return false;
-}
 
 static uint64_t random_seed(void)
 {
@@ -221,110 +187,87 @@ static uint64_t random_seed(void)
     return seed >> 11;                  /* 53 bits: every JSON reader can hold it */
 }
 
-/* Everything but what differs between the requests of one answer. */
-static void choose_sampling(struct chat *c)
+static struct request_sampling choose_sampling(struct chat *c)
 {
-    struct sampling *s = &c->how;
-    preset_sampling(c->o, engine_info(c->engine), s);
-    s->n_ids = tokenizer_n_ids(c->tok);         /* the model's vocabulary is padded beyond it */
-    s->n_alternatives = c->front.inspects ? options_int(c->o, OPT_alternatives) : 0;
-    s->bias_ids = c->bias.ids;
-    s->bias = c->bias.values;
-    s->n_bias = c->bias.n;
+    struct request_sampling s;
+    preset_sampling(c->o, c->responder->ops->info(c->responder), &s);
+    s.n_alternatives = c->front.inspects ? options_int(c->o, OPT_alternatives) : 0;
     if (!c->stats.n_rounds)
         c->stats.seed = c->begun.seeded ? c->begun.seed
-                      : options_given(c->o, OPT_seed) ? s->seed + (uint64_t)c->variant : random_seed();
-    s->seed = c->stats.seed + (uint64_t)c->stats.n_rounds;
+                      : options_given(c->o, OPT_seed) ? s.seed + (uint64_t)c->variant : random_seed();
+    s.seed = c->stats.seed + (uint64_t)c->stats.n_rounds;
     if (c->compact.on)
-        s->max_tokens = c->compact.room;
-    stop_ids(c, s);
+        s.max_tokens = c->compact.room;
+    return s;
 }
 
-/* The answer starts over, with the beginning that was given. */
-static void begin_answer(struct chat *c)
+/* What the turn asks for now; the messages in `mem`. */
+static struct request request_of(struct chat *c, struct arena *mem)
 {
-    int n_tools, n_stops;
-    const struct text *tools = tools_schemas(c->tools, &n_tools);
+    struct request q = {.thinking = c->thinking, .think_budget = c->budget, .follows = c->stats.n_rounds > 0};
+    q.messages = sent_messages(&c->t, c->compact.on ? buf_str(&c->compact.request) : NULL, mem, &q.n_messages);
+    q.tools = tools_schemas(c->tools, &q.n_tools);
+    if (c->begun.n)
+        q.begun.tokens = &c->begun;
+    else if (c->continued)
+        q.begun = (struct given){.reasoning = c->continued->m.reasoning, .content = c->continued->m.content};
+    return q;
+}
+
+int round_count_prompt(struct chat *c, struct err *e)
+{
+    if (!c->responder->can.count)
+        return chat_context_used(c).tokens;
+    struct arena mem = {0};
+    const struct request q = request_of(c, &mem);
+    int n = c->responder->ops->count_prompt(c->responder, &q, e);
+    arena_free(&mem);
+    return n;
+}
+
+/* The answer starts over; what it begins with is told first. */
+static void begin_answer(struct chat *c, uint64_t seed)
+{
+    int n_stops;
     const char *const *stops = options_list(c->o, OPT_stop, &n_stops);
-    if (c->compact.on)
-        n_stops = 0;
-    c->stops = memory_resized(c->stops, ((size_t)n_stops + 1) * sizeof *c->stops);
-    if (n_stops)
-        memcpy(c->stops, stops, (size_t)n_stops * sizeof *stops);
-    answer_begin(&c->answer, c->tok, tools, n_tools, c->thinking, c->stops, n_stops);
-    c->answer.tokens.seed = c->how.seed;
+    answer_begin(&c->answer, c->thinking, stops, c->compact.on ? 0 : n_stops);
+    c->answer.tokens.seed = seed;
     c->answer.tokens.seeded = true;
     c->shown_reasoning = c->shown_content = 0;
-    c->shown_calls = c->n_sampled = 0;
-    c->goes_on = c->answer_now = false;
-    for (int i = 0; i < c->begun.n; i++) {
-        const struct token *t = &c->begun.all[i];
-        struct outlook o = tokens_outlook(&c->begun, i);
-        answer_push(&c->answer, t->id, t->how, &o, is_stop(c, t->id));
-    }
-    c->n_begun = c->answer.ids.n;
-    c->guarded = options_on(c->o, OPT_loop_guard) && !c->answer.loop.span;      /* else that was told, and it goes on anyway */
-    c->looped = false;
+    c->shown_calls = 0;
+    c->replaying = true;
+}
+
+/* From now on the answer is new. */
+static void replay_ends(struct chat *c)
+{
+    if (!c->replaying)
+        return;
+    c->replaying = false;
+    c->answer.guarded = options_on(c->o, OPT_loop_guard) && !c->answer.loop.span;       /* else that was told, and it goes on anyway */
     tokens_reset(&c->begun);
     keep_begun(c);
     show(c, true);
 }
 
-/* So many tokens may still come; 0: no limit.  The reasoning's budget is one, too: the request ends there, exactly. */
-static int tokens_left(struct chat *c)
+static void refused(struct chat *c, enum request_result result, const struct err *why)
 {
-    int left = c->how.max_tokens ? c->how.max_tokens - c->n_sampled : 0;
-    int thoughts = c->budget - c->answer.ids.n;
-    c->to_budget = c->budget && answer_reasons(&c->answer) && (!c->how.max_tokens || thoughts < left);
-    return c->to_budget ? thoughts : left;
+    struct buf text = {0};
+    c->stats.n_rounds--;
+    buf_adds(&text, why->msg);
+    if (result == REQUEST_TOO_LONG && c->front.keeps)
+        buf_adds(&text, "; say less, /compact and /drop N make room, /undo goes back, /new begins again");
+    if (result == REQUEST_TOO_LONG && c->responder->more_room)
+        buf_addf(&text, "%s %s", c->front.keeps ? "," : ";", c->responder->more_room);
+    round_finish(c, result == REQUEST_TOO_LONG ? CHAT_TOO_LONG : CHAT_FAILED, buf_str(&text));
+    buf_free(&text);
 }
 
-/* As the template writes it behind a thought. */
-static void end_reasoning(struct chat *c)
-{
-    static const char end[] = "\n</think>\n\n";
-    struct answer *a = &c->answer;
-    struct ids ids = {0};
-    size_t n = 0;
-    const char *last = a->ids.n ? tokenizer_bytes(c->tok, a->ids.data[a->ids.n - 1], &n) : NULL;
-    int skip = n && last[n - 1] == '\n';
-    tokenizer_encode(c->tok, end + skip, strlen(end) - (size_t)skip, true, &ids);
-    for (int i = 0; i < ids.n; i++)
-        answer_push(a, ids.data[i], CHAT_FORCED, NULL, false);
-    ids_free(&ids);
-    show(c, false);
-}
-
-/* Asks for what comes after the prompt and what there is of the answer.  False when the context is full. */
-static bool ask_engine(struct chat *c)
-{
-    struct answer *a = &c->answer;
-    if (c->budget && answer_reasons(a) && a->ids.n >= c->budget)
-        end_reasoning(c);
-    struct ids ids = {0};
-    struct sampling s = c->how;
-    ids_append(&ids, c->prompt.ids.data, c->prompt.ids.n);
-    ids_append(&ids, a->ids.data, a->ids.n);
-    s.max_tokens = tokens_left(c);
-    s.n_begun = a->ids.n;
-    bool fits = ids.n < c->info.n_ctx;
-    if (fits)
-        c->serial = engine_submit(c->engine, ids.data, ids.n, c->prompt.keep_at, &s);
-    ids_free(&ids);
-    return fits;
-}
-
-bool round_prompt(struct chat *c, struct err *e)
-{
-    int n_tools;
-    const struct text *tools = tools_schemas(c->tools, &n_tools);
-    return prompt_make(&c->prompt, &c->t, tools, n_tools, c->thinking, c->compact.on ? buf_str(&c->compact.request) : NULL, c->tok, e);
-}
-
-/* Renders the conversation and hands it to the engine, or waits for that to be possible. */
+/* Hands the conversation to the responder, or waits for that to be possible. */
 void round_request(struct chat *c)
 {
     struct err e = {0};
+    struct arena mem = {0};
     if (!c->ready) {
         c->state = WAITING;
         return;
@@ -334,37 +277,23 @@ void round_request(struct chat *c)
         c->thinking = c->begun.n ? c->begun.thinking : options_on(c->o, OPT_think) && !c->compact.on;
         c->budget = options_int(c->o, OPT_think_budget);
     }
-    if (!round_prompt(c, &e)) {
-        round_finish(c, CHAT_FAILED, e.msg);
-        return;
-    }
-    if (c->prompt.ids.n >= c->info.n_ctx) {
-        err_set(&e, "the prompt has %d tokens, the context holds %d; %sa larger --ctx holds more", c->prompt.ids.n, c->info.n_ctx,
-                c->front.keeps ? "say less, /compact and /drop N make room, /undo goes back, /new begins again, " : "");
-        round_finish(c, CHAT_TOO_LONG, e.msg);
-        return;
-    }
-    int n_bias;
-    const char *const *biases = options_list(c->o, OPT_logit_bias, &n_bias);
-    if (!bias_make(&c->bias, biases, n_bias, c->tok, &e)) {
-        round_finish(c, CHAT_FAILED, e.msg);
-        return;
-    }
-    choose_sampling(c);
-    begin_answer(c);
+    struct request q = request_of(c, &mem);
+    q.sampling = choose_sampling(c);
+    begin_answer(c, q.sampling.seed);
     c->stats.n_rounds++;
-    c->state = ANSWERING;
-    const struct ids *ids = &c->answer.ids;
-    if (ids->n && is_stop(c, ids->data[ids->n - 1]))
-        end_answer(c, FINISH_STOP, "");         /* that was the other way to take */
-    else if (!ask_engine(c))
-        end_answer(c, FINISH_CONTEXT, "");
+    c->state = ANSWERING;               /* from here on the answer may end within request() */
+    enum request_result result = c->responder->ops->request(c->responder, &q, &e);
+    arena_free(&mem);
+    if (result == REQUEST_TAKEN)
+        replay_ends(c);
+    else
+        refused(c, result, &e);
 }
 
 void round_turn(struct chat *c)
 {
     c->stats = (struct chat_stats){.ctx_total = c->info.n_ctx, .acceptance = -1};
-    c->live = (struct turn_stats){0};
+    c->live = (struct answer_stats){0};
     c->turn_start = c->t.n;
     c->ahead_print = 0;
     c->interrupted = c->warned = c->edit.on = false;
@@ -372,63 +301,41 @@ void round_turn(struct chat *c)
     c->start_ns = clock_ns();
     if (c->ready)
         c->joules_before = joules(c);
-    prompt_forget(&c->prompt);
     round_request(c);
 }
 
-/* --- what comes from the engine --------------------------------------------------------------------------------- */
+/* --- what comes from the responder ------------------------------------------------------------------------------ */
 
-/* Nothing that may still come belongs to the answer. */
-static bool is_over(const struct chat *c)
+void round_show(struct chat *c)
 {
-    return answer_is_over(&c->answer) || c->looped;
-}
-
-static void on_tokens(struct chat *c, const struct event *ev)
-{
-    struct answer *a = &c->answer;
-    c->live = ev->stats;
-    bool over_before = is_over(c);
-    for (int i = 0; i < ev->n && !is_over(c); i++) {
-        answer_push(a, ev->ids[i], ev->how[i] == TOKEN_DRAFTED ? CHAT_DRAFTED : CHAT_SAMPLED, &ev->outlook[i], is_stop(c, ev->ids[i]));
-        c->looped = c->guarded && a->loop.span;
-    }
     show(c, false);
-    keep_part(c);
-    if (is_over(c) && !over_before)
-        engine_interrupt(c->engine, c->serial);
 }
 
-/* `again`: its prompt was counted before. */
-static void add_request(struct chat_stats *s, const struct turn_stats *t, bool again)
+static void on_answer(struct chat *c, const struct news *it)
 {
-    if (!again) {
-        s->n_prompt += t->n_prompt;
-        s->n_cached += t->n_cached;
-        s->n_ahead += t->n_ahead;
-    }
+    bool over_before = answer_is_over(&c->answer);
+    if (!it->replayed)
+        replay_ends(c);
+    if (it->stats)
+        c->live = *it->stats;
+    answer_take(&c->answer, it);
+    if (answer_is_over(&c->answer) && !over_before)
+        c->responder->ops->interrupt(c->responder);
+}
+
+static void add_request(struct chat_stats *s, const struct answer_stats *t)
+{
+    s->n_prompt += t->n_prompt;
+    s->n_cached += t->n_cached;
+    s->n_ahead += t->n_ahead;
     s->n_tokens += t->n_tokens;
     s->n_steps += t->n_steps;
     s->prefill_ms += t->prefill_ms;
     s->decode_ms += t->decode_ms;
-    for (int i = 0; i < CHAT_MAX_DEPTH && i < ENGINE_MAX_DEPTH; i++) {
+    for (int i = 0; i < CHAT_MAX_DEPTH; i++) {
         s->drafted[i] += t->drafted[i];
         s->accepted[i] += t->accepted[i];
     }
-}
-
-static int after_first(const struct turn_stats *t)
-{
-    return t->n_tokens > 1 ? t->n_tokens - 1 : 0;
-}
-
-static void add_stats(struct chat *c, const struct turn_stats *t)
-{
-    add_request(&c->stats, t, c->goes_on);
-    c->live = (struct turn_stats){0};
-    c->n_sampled += t->n_tokens;
-    c->after_first += after_first(t);
-    c->stats.ctx_total = c->info.n_ctx;
 }
 
 void chat_stats_now(const struct chat *c, struct chat_stats *s)
@@ -437,93 +344,79 @@ void chat_stats_now(const struct chat *c, struct chat_stats *s)
     if (!chat_busy(c))
         return;
     if (c->live.n_tokens)
-        add_request(s, &c->live, c->goes_on);
-    derive(c, s, c->after_first + after_first(&c->live));
+        add_request(s, &c->live);
+    derive(c, s, c->after_first + c->live.n_timed);
 }
 
-/* A request ended only for the sake of the reasoning: it is over, or the budget was looked at.  Then the answer goes on. */
-static bool go_on(struct chat *c)
+static void on_done(struct chat *c, const struct news *it)
 {
-    if (c->interrupted || is_over(c))
-        return false;
-    c->goes_on = true;
-    if (answer_reasons(&c->answer))
-        end_reasoning(c);
-    return ask_engine(c);
+    replay_ends(c);
+    if (it->stats) {
+        add_request(&c->stats, it->stats);
+        c->after_first += it->stats->n_timed;
+    }
+    c->live = (struct answer_stats){0};
+    c->stats.ctx_total = c->info.n_ctx;
+    end_answer(c, it->end, it->text.p ? it->text.p : "");
 }
 
-static void on_done(struct chat *c, const struct event *ev)
+static void on_ready(struct chat *c)
 {
-    enum finish finish = ev->finish;
-    const bool spent = c->to_budget && finish == FINISH_LENGTH, now = c->answer_now && finish == FINISH_INTERRUPTED;
-    c->serial = 0;
-    c->answer_now = false;
-    add_stats(c, &ev->stats);
-    if (now && c->how.max_tokens && c->n_sampled >= c->how.max_tokens)         /* it had just come to its end */
-        finish = FINISH_LENGTH;
-    else if ((now || spent) && go_on(c))
-        return;
-    if (spent)                          /* that is not the user's limit */
-        finish = c->interrupted ? FINISH_INTERRUPTED : FINISH_CONTEXT;
-    end_answer(c, finish, finish == FINISH_ERROR ? ev->message : "");
-}
-
-void round_ready(struct chat *c)
-{
-    const struct engine_info *info = engine_info(c->engine);
-    if (c->ready || !info || !c->tok || c->state == DEAD)
-        return;
-    snprintf(c->info.model, sizeof c->info.model, "%s", info->model);
-    snprintf(c->info.backend, sizeof c->info.backend, "%s", info->backend);
-    snprintf(c->info.formats, sizeof c->info.formats, "%s", info->formats);
-    c->info.n_ctx = info->n_ctx;
-    c->info.draft_depth = info->draft_depth;
-    c->info.n_threads = info->n_threads;
-    c->info.load_ms = info->load_ms;
+    c->info = c->responder->ops->info(c->responder)->chat;
     c->ready = true;
-    c->stats.ctx_total = info->n_ctx;
+    c->stats.ctx_total = c->info.n_ctx;
     c->joules_before = joules(c);
     round_post(c, CHAT_READY, "");
     if (c->state == WAITING)
         round_request(c);
 }
 
-void round_event(struct chat *c, const struct event *ev)
+static void on_fatal(struct chat *c, const struct news *it)
 {
-    struct chat_event *out;
-    bool ours = c->serial && ev->serial == c->serial;
-    switch (ev->kind) {
-    case EV_LOADING:
-        out = outbox_post(&c->out, CHAT_LOADING, NULL, NULL, 0);
-        out->done = ev->done;
-        out->total = ev->total;
+    if (c->state == ANSWERING) {        /* what was said so far stays */
+        answer_finish(&c->answer);
+        show(c, false);
+        keep_answer(c, false);
+    }
+    round_die(c, it->text.p);
+}
+
+static void post_progress(struct chat *c, enum chat_event_kind kind, const struct news *it)
+{
+    struct chat_event *out = outbox_post(&c->out, kind, NULL, NULL, 0);
+    out->done = it->done;
+    out->total = it->total;
+    out->cached = it->cached;
+}
+
+void round_news(const struct news *it, void *chat)
+{
+    struct chat *c = chat;
+    if (c->state == DEAD)
+        return;
+    switch (it->kind) {
+    case NEWS_LOADING:
+        post_progress(c, CHAT_LOADING, it);
         break;
-    case EV_READY:
-        round_ready(c);
+    case NEWS_READY:
+        on_ready(c);
         break;
-    case EV_PREFILL:
-        if (!ours || c->goes_on)
-            break;
-        out = outbox_post(&c->out, CHAT_PREFILL, NULL, NULL, 0);
-        out->done = ev->done;
-        out->total = ev->total;
-        out->cached = ev->cached;
+    case NEWS_NOTE:
+        round_post(c, CHAT_NOTE, it->text.p);
         break;
-    case EV_TOKENS:
-        if (ours)
-            on_tokens(c, ev);
+    case NEWS_FATAL:
+        on_fatal(c, it);
         break;
-    case EV_DONE:
-        if (ours)
-            on_done(c, ev);
+    case NEWS_READING:
+        if (c->state == ANSWERING)
+            post_progress(c, CHAT_PREFILL, it);
         break;
-    case EV_FATAL:
-        if (c->state == ANSWERING && c->serial) {       /* what was said so far stays */
-            answer_finish(&c->answer, true);
-            show(c, false);
-            keep_answer(c, false);
-        }
-        round_die(c, ev->message);
+    case NEWS_DONE:
+        if (c->state == ANSWERING)
+            on_done(c, it);
         break;
+    default:
+        if (c->state == ANSWERING)
+            on_answer(c, it);
     }
 }

@@ -1,5 +1,7 @@
 #include "chat/sent.h"
 
+#include "chat/attach.h"
+
 /* Where the last summary stands; entries before it are not sent. */
 static int begins_at(const struct transcript *t)
 {
@@ -25,4 +27,28 @@ enum sent *sent_all(const struct transcript *t, enum sent_for why, struct arena 
             how[i] = SENT_NOT;
     }
     return how;
+}
+
+struct message *sent_messages(const struct transcript *t, const char *more, struct arena *a, int *n)
+{
+    const enum sent *how = sent_all(t, more ? SENT_NEXT : SENT_ANSWER, a);
+    struct message *messages = arena_array(a, (size_t)t->n + 2, sizeof *messages);
+    *n = 0;
+    if (t->system)
+        messages[(*n)++] = (struct message){.role = ROLE_SYSTEM, .content = text_of(t->system)};
+    for (int i = 0; i < t->n; i++) {
+        const struct entry *from = t->entries[i];
+        if (how[i] == SENT_NOT)
+            continue;
+        struct message *m = &messages[(*n)++];
+        *m = (struct message){.role = from->m.role, .content = text_of(SENT_INSTEAD)};
+        if (how[i] == SENT_WHOLE) {
+            *m = from->m;
+            if (from->n_files)
+                m->content = attach_content(from, a);
+        }
+    }
+    if (more)
+        messages[(*n)++] = (struct message){.role = ROLE_USER, .content = text_of(more)};
+    return messages;
 }

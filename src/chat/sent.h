@@ -18,5 +18,7 @@ enum sent_for {
 
 /* Of each entry of the path, in `a`. */
 enum sent *sent_all(const struct transcript *t, enum sent_for why, struct arena *a);
+/* The messages of a prompt, in `a`, with the system prompt and the text of files.  `more`: a message of the user behind all, or NULL. */
+struct message *sent_messages(const struct transcript *t, const char *more, struct arena *a, int *n);
 
 #endif

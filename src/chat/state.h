@@ -1,4 +1,4 @@
-/* The inside of a conversation, for the files that make it: chat (what a front end calls), round (a request to the engine and
+/* The inside of a conversation, for the files that make it: chat (what a front end calls), round (a request to the responder and
  * what comes back), steer (tokens, answers with a beginning), calls (tools), tree (going back and aside), compact (a summary), keep (the file on disk).
  * Nobody else includes this. */
 #ifndef Q35_CHAT_STATE_H
@@ -6,23 +6,21 @@
 
 #include "chat/answer.h"
 #include "chat/attach.h"
-#include "chat/bias.h"
 #include "chat/chat.h"
-#include "chat/loader.h"
 #include "chat/outbox.h"
-#include "chat/prompt.h"
+#include "chat/responder.h"
 #include "chat/session.h"
 #include "chat/tool.h"
 #include "chat/transcript.h"
-#include "engine/engine.h"
 
 enum state {
     IDLE,
     WAITING,            /* a request, for the model to be there */
-    ANSWERING,          /* the engine has a request */
+    ANSWERING,          /* the responder has a request */
+    CALLING,            /* the calls of its answer are run, one after the other */
     ASKING,             /* chat_approve() decides about calls[next_call] */
     RUNNING,            /* a tool runs calls[next_call] */
-    DEAD,               /* the engine is gone */
+    DEAD,               /* the responder is gone */
 };
 
 /* Of the answer under way: what the session's file has of it. */
@@ -58,12 +56,9 @@ struct edit {
 struct chat {
     struct options   *o;
     struct chat_front front;
-    struct buf        dir, notice;
-    struct engine    *engine;
-    struct tokenizer *tok;
-    struct loader    *loader;           /* of the tokenizer; NULL: it was taken */
+    struct responder *responder;
     struct chat_info  info;
-    bool              ready;            /* engine and tokenizer both */
+    bool              ready;            /* the responder takes requests */
     struct tools     *tools;
     struct buf        always;           /* tools that were allowed for good, with commas */
     struct transcript t;
@@ -83,27 +78,16 @@ struct chat {
     struct edit     edit;
 
     enum state    state;
-    struct prompt prompt;
     struct answer answer;
-    struct bias   bias;
-    struct sampling how;                /* of the answer under way */
-    const char  **stops;                /* copied: /set may change the list in the middle */
-    uint32_t      serial;
     size_t        shown_reasoning, shown_content;       /* bytes of the answer already posted */
     int           shown_calls;
     bool          thinking, interrupted;
     bool          submitted;            /* the turn began with a new message */
+    bool          replaying;            /* what comes of the answer was given */
     struct tokens begun;                /* what the next answer begins with */
     const struct entry *continued;      /* the stopped answer that it goes on with, or NULL */
-    int           n_begun;              /* tokens of the answer that were given */
     int           budget;               /* tokens of reasoning; 0: no limit */
     struct on_disk on_disk;
-    int           n_sampled;            /* tokens of the answer that this turn sampled */
-    bool          goes_on;              /* the request goes on with an answer; its prompt was counted */
-    bool          to_budget;            /* the request ends where the reasoning's budget does */
-    bool          guarded;              /* the answer ends when it repeats itself, */
-    bool          looped;               /* and it did */
-    bool          answer_now;           /* the request was interrupted to end the reasoning */
     int           turn_start;           /* what the path held before the turn's answer */
     int           next_call;
     struct tool_run *run;
@@ -115,8 +99,8 @@ struct chat {
     double        after_first;          /* tokens after the first one of each request */
     double        joules_before;        /* the turn */
     struct chat_stats stats;            /* of the requests that have ended */
-    struct turn_stats live;             /* of the one that the engine has */
-    uint64_t      ahead_print;          /* of what the engine was last given to read ahead */
+    struct answer_stats live;           /* of the one under way */
+    uint64_t      ahead_print;          /* of what the responder was last given to read ahead */
 };
 
 /* chat.c */
@@ -126,12 +110,12 @@ const char *state_role(const struct entry *m);
 
 /* round.c */
 void round_turn(struct chat *c);                        /* answers the last user message */
-void round_request(struct chat *c);                     /* renders the conversation and hands it to the engine, when it is there */
-void round_event(struct chat *c, const struct event *ev);
-void round_ready(struct chat *c);                       /* if engine and tokenizer are there now: goes on with what waits */
+void round_request(struct chat *c);                     /* hands the conversation to the responder, when it is there */
+void round_news(const struct news *it, void *chat);      /* for the responder */
 void round_finish(struct chat *c, enum chat_end end, const char *why);         /* the turn ends */
 void round_die(struct chat *c, const char *why);
-bool round_prompt(struct chat *c, struct err *e);        /* the prompt of the turn under way */
+int round_count_prompt(struct chat *c, struct err *e);   /* tokens of the prompt of the turn under way; negative: it is refused */
+void round_show(struct chat *c);                        /* posts what the answer under way has gained */
 void round_post(struct chat *c, enum chat_event_kind kind, const char *text);
 
 /* calls.c */
@@ -140,7 +124,7 @@ void calls_step(struct chat *c);                        /* looks whether the run
 void calls_kill(struct chat *c);                        /* ends it at once, and the turn */
 
 /* ahead.c */
-void ahead_step(struct chat *c);                        /* what the next prompt begins with goes to the engine, if it has changed */
+void ahead_step(struct chat *c);                        /* what the next prompt begins with goes to the responder, if it has changed */
 
 /* tree.c */
 bool tree_replace(struct chat *c);                      /* a message that is being edited leaves the path, with what follows; false: none is */
@@ -148,7 +132,7 @@ bool tree_replace(struct chat *c);                      /* a message that is bei
 const char *tree_take_back(struct chat *c);
 
 /* compact.c */
-void compact_answered(struct chat *c, enum finish finish, const char *why);     /* the summary has come to its end */
+void compact_answered(struct chat *c, enum chat_end end, const char *why);     /* the summary has come to its end */
 void compact_over(struct chat *c);                      /* the turn ends, however */
 void compact_advise(struct chat *c);                    /* a note when the context is nearly full, once */
 

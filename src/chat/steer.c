@@ -1,78 +1,27 @@
-/* What an engine in the process allows: to look at an answer's tokens, to take another way from one of them, to go on with an
+/* What a responder allows that tells its tokens: to look at an answer's tokens, to take another way from one of them, to go on with an
  * answer that was stopped, to end the reasoning. */
-#include <jansson.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/memory.h"
 #include "chat/state.h"
 
 /* --- tokens ------------------------------------------------------------------------------------------------------ */
 
-/* What an answer's ids were read with: which tools there were, and whether it began with reasoning, is not kept with it. */
-struct reading {
-    const struct text *tools;
-    int  n_tools;
-    bool thinking;
-};
-
-/* Of an answer that was cut the ids may say more: what the parser held back did not reach the disk. */
-static bool says(const struct buf *found, struct text stored, bool cut)
+static struct spoken spoken_of(const struct chat *c, const struct entry *m, const struct ids *ids)
 {
-    return (found->len == stored.n || (cut && found->len > stored.n)) && !memcmp(buf_str(found), stored.p ? stored.p : "", stored.n);
+    struct spoken s = {.m = &m->m, .ids = ids, .stopped = m->stopped, .cut = m->cut};
+    s.tools = tools_schemas(c->tools, &s.n_tools);
+    return s;
 }
 
-/* Do these ids make the texts of m?  Then `a` has their tokens. */
-static bool reads_as(const struct chat *c, const struct ids *ids, enum chat_token_how how, struct reading r, const struct entry *m, struct answer *a)
+/* The tokens of m's texts.  ids NULL: they are found anew.  False: these are of another model. */
+static bool find_tokens(const struct chat *c, const struct entry *m, const struct ids *ids, struct tokens *out)
 {
-    answer_begin(a, c->tok, r.tools, r.n_tools, r.thinking, NULL, 0);
-    for (int i = 0; i < ids->n; i++) {
-        if (ids->data[i] < 0 || ids->data[i] >= tokenizer_n_ids(c->tok))
-            return false;
-        answer_push(a, ids->data[i], how, NULL, false);
-    }
-    answer_finish(a, m->stopped);
-    return says(&a->reasoning, m->m.reasoning, m->cut) && says(&a->content, m->m.content, m->cut);
+    const struct spoken s = spoken_of(c, m, ids);
+    return c->responder->ops->tokens(c->responder, &s, out);
 }
 
-/* Schemas of the tools that m calls: they may no longer be offered. */
-static struct text *own_tools(const struct entry *m, struct arena *mem)
+static bool reads_the_same(const struct chat *c, const struct tokens *t, const struct entry *m)
 {
-    struct text *tools = arena_array(mem, (size_t)m->m.n_calls + 1, sizeof *tools);
-    for (int i = 0; i < m->m.n_calls; i++) {
-        struct text name = m->m.calls[i].name;
-        json_t *schema = json_pack("{s:s, s:{s:s%}}", "type", "function", "function", "name", name.p, name.n);
-        char *text = memory_got(schema ? json_dumps(schema, JSON_COMPACT) : memory_strdup("{}"));
-        tools[i] = (struct text){arena_strndup(mem, text, strlen(text)), strlen(text)};
-        free(text);
-        json_decref(schema);
-    }
-    return tools;
-}
-
-/* Finds the reading with which the ids make the texts of m, and gives their tokens.  False: there is none, they are of another
- * tokenizer. */
-static bool read_ids(const struct chat *c, const struct ids *ids, enum chat_token_how how, const struct entry *m, struct tokens *out)
-{
-    struct answer a = {0};
-    struct arena mem = {0};
-    int n_tools, end = tokenizer_special(c->tok, "</think>");
-    const struct text *offered = tools_schemas(c->tools, &n_tools), *own = own_tools(m, &mem);
-    bool thinking = m->m.reasoning.n > 0, found = false;
-    for (int i = 0; i < ids->n && !thinking; i++)
-        thinking = ids->data[i] == end;
-    for (int k = 0; k < 4 && !found; k++) {
-        bool other = k & 1;
-        struct reading r = {k & 2 ? own : offered, k & 2 ? m->m.n_calls : n_tools, thinking != other};
-        found = reads_as(c, ids, how, r, m, &a);
-    }
-    if (found) {
-        *out = a.tokens;
-        a.tokens = (struct tokens){0};
-    }
-    answer_free(&a);
-    arena_free(&mem);
-    return found;
+    const struct spoken s = spoken_of(c, m, NULL);
+    return c->responder->ops->says(c->responder, &s, t);
 }
 
 static struct text reasoning_of(const struct chat *c, int i)
@@ -89,12 +38,12 @@ static struct text content_of(const struct chat *c, int i)
 static const struct tokens *tokens_of(const struct chat *c, int i)
 {
     if (i < 0)
-        return c->serial ? &c->answer.tokens : NULL;
-    if (i >= c->t.n || !c->tok)
+        return c->state == ANSWERING ? &c->answer.tokens : NULL;
+    if (i >= c->t.n || !c->responder->can.tokens)
         return NULL;
     struct entry *m = c->t.entries[i];
     if (!m->made.n && m->ids.n && !m->foreign)
-        m->foreign = !read_ids(c, &m->ids, CHAT_SAMPLED, m, &m->made);
+        m->foreign = !find_tokens(c, m, &m->ids, &m->made);
     return &m->made;
 }
 
@@ -106,8 +55,9 @@ int chat_n_tokens(const struct chat *c, int i)
 
 static const char *piece(const struct chat *c, int32_t id, size_t *n)
 {
-    const char *bytes = tokenizer_bytes(c->tok, id, n);
-    return bytes ? bytes : "";
+    struct text t = c->responder->ops->piece(c->responder, id);
+    *n = t.n;
+    return t.p;
 }
 
 bool chat_token(const struct chat *c, int i, int k, struct chat_token *out)
@@ -149,42 +99,12 @@ bool chat_branch_token(struct chat *c, int i, int k, int alternative, struct err
         return err_set(e, "there is no such token");
     if (!t->near || alternative < 0 || alternative >= t->near[k].n)
         return err_set(e, "what else was likely there is no longer known");
-    struct outlook o = tokens_outlook(t, k);
-    o.prob = o.probs[alternative];
+    const struct alternatives near = t->near[k];
     tokens_copy(&c->begun, t, k);
-    tokens_add(&c->begun, (struct token){.id = o.ids[alternative], .how = CHAT_FORCED}, &o);
+    tokens_add(&c->begun, (struct token){.id = near.ids[alternative], .how = CHAT_FORCED, .prob = near.probs[alternative]}, &near);
     c->begun.seeded = false;
     answer_again(c, i);
     return true;
-}
-
-/* The tokens of an answer whose ids cannot be used: those of its text. */
-static bool encode_again(const struct chat *c, const struct entry *m, struct tokens *out)
-{
-    struct ids ids = {0};
-    struct text thought = m->m.reasoning, said = m->m.content;
-    tokenizer_encode(c->tok, thought.p, thought.n, false, &ids);
-    if (thought.n && said.n)
-        tokenizer_encode(c->tok, "\n</think>\n\n", strlen("\n</think>\n\n"), true, &ids);
-    tokenizer_encode(c->tok, said.p, said.n, false, &ids);
-    bool ok = ids.n && read_ids(c, &ids, CHAT_FORCED, m, out);
-    ids_free(&ids);
-    return ok;
-}
-
-/* With the tools that are offered now a call may be text, and text a call: do the tokens still make the texts of m? */
-static bool reads_the_same(const struct chat *c, const struct tokens *t, const struct entry *m)
-{
-    struct answer a = {0};
-    struct ids ids = {0};
-    struct reading r = {.thinking = t->thinking};
-    r.tools = tools_schemas(c->tools, &r.n_tools);
-    for (int i = 0; i < t->n; i++)
-        ids_add(&ids, t->all[i].id);
-    bool same = reads_as(c, &ids, CHAT_SAMPLED, r, m, &a);
-    answer_free(&a);
-    ids_free(&ids);
-    return same;
 }
 
 /* What answer i goes on with is its tokens, if they are this model's and say what they said.  Else it is what its text encodes
@@ -193,14 +113,14 @@ static bool begin_with(struct chat *c, int i, struct err *e)
 {
     const struct entry *m = c->t.entries[i];
     const struct tokens *t = tokens_of(c, i);
-    if (!c->tok)
+    if (!c->responder->can.tokens)
         return err_set(e, "the model is not there yet");
     if (t->n && reads_the_same(c, t, m)) {
         tokens_copy(&c->begun, t, t->n);
         return true;
     }
     struct tokens again = {0};
-    bool ok = encode_again(c, m, &again)
+    bool ok = find_tokens(c, m, NULL, &again)
             || err_set(e, "the last answer cannot go on: the tokenizer of this model does not give its text back; /regen answers anew");
     ok = ok && (reads_the_same(c, &again, m)
                 || err_set(e, "the last answer cannot go on: with the tools of now its text is a tool call; /tools changes them, /regen answers anew"));
@@ -271,10 +191,5 @@ bool chat_continue(struct chat *c, struct err *e)
 
 bool chat_answer_now(struct chat *c)
 {
-    if (c->state != ANSWERING || !c->serial || c->interrupted || !answer_reasons(&c->answer))
-        return false;
-    if (!c->answer_now)
-        engine_interrupt(c->engine, c->serial);
-    c->answer_now = true;               /* round.c goes on when its end has come */
-    return true;
+    return c->state == ANSWERING && !c->interrupted && c->responder->can.end_thought && c->responder->ops->end_thought(c->responder);
 }

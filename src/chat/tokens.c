@@ -5,8 +5,6 @@
 
 #include "base/memory.h"
 
-_Static_assert((int)CHAT_ALTERNATIVES == (int)ENGINE_MAX_ALTERNATIVES, "chat tells what the engine tells");
-
 static void grow(struct tokens *t)
 {
     t->cap = t->cap ? 2 * t->cap : 64;
@@ -16,30 +14,21 @@ static void grow(struct tokens *t)
     t->near = memory_resized(t->near, (size_t)t->cap * sizeof *t->near);
 }
 
-static void note_alternatives(struct tokens *t, const struct outlook *o)
+static void note_alternatives(struct tokens *t, const struct alternatives *near)
 {
-    struct alternatives a = {0};
-    if (o && o->n && !t->near) {
+    if (near && near->n && !t->near)
         t->near = memory_zeroed((size_t)t->cap, sizeof *t->near);
-    }
-    if (!t->near)
-        return;
-    if (o) {
-        a.n = o->n;
-        memcpy(a.ids, o->ids, (size_t)o->n * sizeof *a.ids);
-        memcpy(a.probs, o->probs, (size_t)o->n * sizeof *a.probs);
-    }
-    t->near[t->n] = a;
+    if (t->near)
+        t->near[t->n] = near ? *near : (struct alternatives){0};
 }
 
-void tokens_add(struct tokens *t, struct token token, const struct outlook *o)
+void tokens_add(struct tokens *t, struct token token, const struct alternatives *near)
 {
     if (t->n == t->cap)
         grow(t);
     token.at = SIZE_MAX;
-    token.prob = o ? o->prob : -1;
     t->all[t->n] = token;
-    note_alternatives(t, o);
+    note_alternatives(t, near);
     t->n++;
 }
 
@@ -54,25 +43,16 @@ void tokens_place(struct tokens *t, bool reasoning, size_t from, size_t n, size_
     }
 }
 
-struct outlook tokens_outlook(const struct tokens *t, int i)
+const struct alternatives *tokens_near(const struct tokens *t, int i)
 {
-    struct outlook o = {.prob = t->all[i].prob};
-    if (t->near) {
-        const struct alternatives *a = &t->near[i];
-        o.n = a->n;
-        memcpy(o.ids, a->ids, sizeof a->ids);
-        memcpy(o.probs, a->probs, sizeof a->probs);
-    }
-    return o;
+    return t->near ? &t->near[i] : NULL;
 }
 
 void tokens_copy(struct tokens *t, const struct tokens *from, int n)
 {
     tokens_reset(t);
-    for (int i = 0; i < n; i++) {
-        struct outlook o = tokens_outlook(from, i);
-        tokens_add(t, from->all[i], &o);
-    }
+    for (int i = 0; i < n; i++)
+        tokens_add(t, from->all[i], tokens_near(from, i));
     t->seed = from->seed;
     t->seeded = from->seeded;
     t->thinking = from->thinking;

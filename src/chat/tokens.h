@@ -7,7 +7,6 @@
 #include <stdint.h>
 
 #include "chat/chat.h"
-#include "engine/engine.h"
 
 struct token {
     int32_t  id;
@@ -34,12 +33,12 @@ struct tokens {
     bool thinking;              /* the prompt ended inside the think block */
 };
 
-/* `o` may be NULL: not known. */
-void tokens_add(struct tokens *t, struct token token, const struct outlook *o);
+/* `near` may be NULL: not known. */
+void tokens_add(struct tokens *t, struct token token, const struct alternatives *near);
 /* n bytes of the decoded answer, from byte `from` on, are bytes `at` ... of a text.  Comes in order; what is never placed
  * stands at the text's end: markup, and white space that goes. */
 void tokens_place(struct tokens *t, bool reasoning, size_t from, size_t n, size_t at);
-struct outlook tokens_outlook(const struct tokens *t, int i);   /* as it was given */
+const struct alternatives *tokens_near(const struct tokens *t, int i);  /* NULL: not known */
 void tokens_copy(struct tokens *t, const struct tokens *from, int n);   /* the first n; over what there was */
 void tokens_drop_alternatives(struct tokens *t);
 void tokens_reset(struct tokens *t);

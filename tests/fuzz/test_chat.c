@@ -19,9 +19,9 @@
 #include <time.h>
 #include <cmocka.h>
 
-#include "chat/loader.h"
 #include "base/clock.h"
 #include "base/syncer.h"
+#include "chat/local_state.h"
 #include "chat/record.h"
 #include "chat/state.h"
 #include "tests/fuzz/disk.h"
@@ -201,7 +201,7 @@ static void open_chat(void)
     static const struct chat_front front = {.can_ask = true, .keeps = true, .attaches = true, .tools = "all", .inspects = true};
     struct err e = {0};
     fake.tok = tokenizers[which_tokenizer];
-    w.c = chat_open(w.o, &front, &e);
+    w.c = chat_open(local_open(w.o, &e), w.o, &front, &e);
     CHECK(w.c);
     w.n_begun = w.n_ended = 0;
     w.asked = false;
@@ -212,7 +212,7 @@ static void open_chat(void)
 
 static void close_chat(void)
 {
-    w.c->tok = NULL;                    /* stays for the next one */
+    ((struct local *)w.c->responder)->tok = NULL;       /* stays for the next one */
     chat_close(w.c);
     w.c = NULL;
 }

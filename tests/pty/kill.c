@@ -21,6 +21,7 @@
 #include "base/grow.h"
 #include "base/log.h"
 #include "chat/chat.h"
+#include "chat/local.h"
 #include "chat/session.h"
 
 static const char question[] = "Tell me a story";
@@ -279,7 +280,7 @@ static void go_on_with_all(int n, const char *model, const char *folder)
     for (size_t i = 0; i < sizeof set / sizeof *set; i++)
         if (!options_set(o, set[i].id, set[i].value, FROM_COMMAND_LINE, &e))
             printf("not ok kill: %s\n", e.msg);
-    struct chat *c = chat_open(o, &front, &e);
+    struct chat *c = chat_open(local_open(o, &e), o, &front, &e);
     CHECK(c);
     while (!chat_ready(c)) {
         int k;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "chat/local.h"
 #include "fake_engine.h"
 #include "tests/tmpdir.h"
 #include "ui/tui/keyhelp.h"
@@ -78,7 +79,7 @@ static inline void stage_open(void)
     struct chat_front now = front;
     struct err e = {0};
     now.keeps = now.attaches = stage.keeps;
-    stage.chat = chat_open(stage.o, &now, &e);
+    stage.chat = chat_open(local_open(stage.o, &e), stage.o, &now, &e);
     if (!stage.chat)
         fail_msg("%s", e.msg);
     stage.app.ms = stage.ms;

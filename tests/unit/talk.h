@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "chat/chat.h"
+#include "chat/local.h"
 #include "fake_engine.h"
 
 /* What a front end would have seen of one turn. */
@@ -43,7 +44,7 @@ static inline void begin(struct talk *t)
 static inline void start_with(struct talk *t, const struct chat_front *front)
 {
     struct err e = {0};
-    t->c = chat_open(t->o, front, &e);
+    t->c = chat_open(local_open(t->o, &e), t->o, front, &e);
     if (!t->c)
         fail_msg("%s", e.msg);
 }

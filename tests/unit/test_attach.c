@@ -8,6 +8,7 @@
 
 #include "chat/attach.h"
 #include "chat/chat.h"
+#include "chat/local.h"
 #include "fake_engine.h"
 
 static char dir[64];
@@ -164,7 +165,7 @@ static void open_chat(const char *home, bool attaches)
     struct buf model = {0};
     buf_addf(&model, "%s/tests/data/chat", home);
     assert_true(options_set(o, OPT_model, model.data, FROM_COMMAND_LINE, &e));
-    c = chat_open(o, &front, &e);
+    c = chat_open(local_open(o, &e), o, &front, &e);
     if (!c)
         fail_msg("%s", e.msg);
     buf_free(&model);
@@ -380,7 +381,7 @@ static void test_attach__estimates_of_a_resumed_session_are_counted_anew(void **
     assert_false(chat_context_used(c).estimated);
     char *path = strdup(chat_saved_as(c));
     chat_close(c);
-    c = chat_open(o, &front, &e);
+    c = chat_open(local_open(o, &e), o, &front, &e);
     assert_non_null(c);
     assert_true(chat_load(c, path, &note, &e));
     assert_true(chat_context_used(c).estimated);        /* the tokenizer is not there yet */

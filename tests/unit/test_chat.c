@@ -606,7 +606,7 @@ static void test_chat__an_approval_that_names_no_tool_is_refused(void **state)
     (void)state;
     begin(&t);
     set(&t, OPT_tools_approve, "alwys");
-    assert_null(chat_open(t.o, &front, &e));
+    assert_null(chat_open(local_open(t.o, &e), t.o, &front, &e));
     assert_non_null(strstr(e.msg, "there is no tool alwys"));
     end(&t);
 }

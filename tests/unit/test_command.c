@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "chat/command.h"
+#include "chat/local.h"
 #include "chat/nearest.h"
 #include "fake_engine.h"
 
@@ -22,7 +23,7 @@ static int setup(void **state)
     fake_reset();
     o = options_open();
     assert_true(options_set(o, OPT_model, "tests/data/chat", FROM_COMMAND_LINE, &e));
-    c = chat_open(o, &front, &e);
+    c = chat_open(local_open(o, &e), o, &front, &e);
     if (!c)
         fail_msg("%s", e.msg);
     return 0;

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "chat/chat.h"
+#include "chat/local.h"
 #include "chat/session.h"
 #include "fake_engine.h"
 
@@ -26,7 +27,7 @@ static void open_chat(void)
 {
     static const struct chat_front front = {.can_ask = true, .tools = "none", .keeps = true};
     struct err e = {0};
-    c = chat_open(o, &front, &e);
+    c = chat_open(local_open(o, &e), o, &front, &e);
     if (!c)
         fail_msg("%s", e.msg);
 }

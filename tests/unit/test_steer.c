@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "chat/chat.h"
+#include "chat/local.h"
 #include "tests/tmpdir.h"
 
 static struct options *o;
@@ -533,7 +534,7 @@ static int open_chat(void **state)
     set(OPT_model, "assets/demo");
     set(OPT_ctx, "4096");
     set(OPT_threads, "1");
-    c = chat_open(o, &front, &e);
+    c = chat_open(local_open(o, &e), o, &front, &e);
     if (!c)
         fail_msg("%s", e.msg);
     return 0;

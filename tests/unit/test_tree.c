@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "chat/chat.h"
+#include "chat/local.h"
 #include "fake_engine.h"
 
 static struct options *o;
@@ -20,7 +21,7 @@ static void open_chat(bool keeps)
 {
     const struct chat_front front = {.tools = "none", .keeps = keeps};
     struct err e = {0};
-    c = chat_open(o, &front, &e);
+    c = chat_open(local_open(o, &e), o, &front, &e);
     if (!c)
         fail_msg("%s", e.msg);
 }

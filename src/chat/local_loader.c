@@ -1,4 +1,4 @@
-#include "chat/loader.h"
+#include "chat/local_loader.h"
 
 #include <errno.h>
 #include <pthread.h>

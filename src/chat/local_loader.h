@@ -1,6 +1,6 @@
 /* Reads the tokenizer on a thread of its own, beside the weights. */
-#ifndef Q35_CHAT_LOADER_H
-#define Q35_CHAT_LOADER_H
+#ifndef Q35_CHAT_LOCAL_LOADER_H
+#define Q35_CHAT_LOCAL_LOADER_H
 
 #include <stdbool.h>
 

@@ -1,0 +1,253 @@
+#include "chat/local.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/unicode.h"
+#include "chat/local_state.h"
+
+_Static_assert((int)CHAT_ALTERNATIVES == (int)ENGINE_MAX_ALTERNATIVES, "chat tells what the engine tells");
+
+static struct local *own(struct responder *r)
+{
+    return (struct local *)r;
+}
+
+static const struct local *own_const(const struct responder *r)
+{
+    return (const struct local *)r;
+}
+
+/* --- loading ------------------------------------------------------------------------------------------------------- */
+
+static void tell_text(const struct local *l, enum news_kind kind, const char *text)
+{
+    responder_tell(&l->base, &(struct news){.kind = kind, .text = text_of(text)});
+}
+
+static void die(struct local *l, const char *why)
+{
+    l->dead = true;
+    local_break_off(l);
+    tell_text(l, NEWS_FATAL, why);
+}
+
+static void fill_info(struct local *l)
+{
+    const struct engine_info *from = engine_info(l->engine);
+    struct chat_info *to = &l->info.chat;
+    snprintf(to->model, sizeof to->model, "%s", from->model);
+    snprintf(to->backend, sizeof to->backend, "%s", from->backend);
+    snprintf(to->formats, sizeof to->formats, "%s", from->formats);
+    to->n_ctx = from->n_ctx;
+    to->draft_depth = from->draft_depth;
+    to->n_threads = from->n_threads;
+    to->load_ms = from->load_ms;
+    l->info.temperature = from->gen_temperature;
+    l->info.top_p = from->gen_top_p;
+    l->info.top_k = from->gen_top_k;
+    l->known = true;
+}
+
+static void tell_if_ready(struct local *l)
+{
+    if (l->ready || !l->known || !l->tok)
+        return;
+    l->ready = true;
+    tell_text(l, NEWS_READY, "");
+}
+
+static void take_tokenizer(struct local *l)
+{
+    struct err e = {0};
+    if (!l->loader || !loader_take(l->loader, &l->tok, &e))
+        return;
+    loader_stop(l->loader);
+    l->loader = NULL;
+    if (!l->tok) {
+        die(l, e.msg);
+        return;
+    }
+    l->base.can.count = l->base.can.tokens = true;
+    if (tokenizer_notice(l->tok))
+        tell_text(l, NEWS_NOTE, tokenizer_notice(l->tok));
+    tell_if_ready(l);
+}
+
+static void take_event(struct local *l, const struct event *ev)
+{
+    switch (ev->kind) {
+    case EV_LOADING:
+        responder_tell(&l->base, &(struct news){.kind = NEWS_LOADING, .done = ev->done, .total = ev->total});
+        break;
+    case EV_READY:
+        fill_info(l);
+        tell_if_ready(l);
+        break;
+    case EV_FATAL:
+        die(l, ev->message);
+        break;
+    default:
+        local_event(l, ev);
+    }
+}
+
+static void drain(struct responder *r)
+{
+    struct local *l = own(r);
+    take_tokenizer(l);
+    if (l->dead)
+        return;
+    struct event_list list = engine_drain(l->engine);
+    l->telling = true;
+    for (int i = 0; i < list.n && !l->dead; i++)
+        take_event(l, &list.events[i]);
+    l->telling = false;
+}
+
+static int fds(const struct responder *r, struct pollfd fds[RESPONDER_MAX_FDS])
+{
+    const struct local *l = own_const(r);
+    int n = 0;
+    if (!l->dead)
+        fds[n++] = (struct pollfd){.fd = engine_fd(l->engine), .events = POLLIN};
+    if (l->loader)
+        fds[n++] = (struct pollfd){.fd = loader_fd(l->loader), .events = POLLIN};
+    return n;
+}
+
+/* --- what is asked of it -------------------------------------------------------------------------------------------- */
+
+static const struct responder_info *info(const struct responder *r)
+{
+    return own_const(r)->known ? &own_const(r)->info : NULL;
+}
+
+static void machine(struct responder *r, struct chat_machine *m)
+{
+    struct engine_machine e;
+    engine_machine(own(r)->engine, &e);
+    *m = (struct chat_machine){
+        .memory_used = e.memory_used, .memory_total = e.memory_total, .celsius = e.celsius, .watts = e.watts, .throttled = e.throttled,
+        .snapshots = e.snapshots, .snapshots_max = e.snapshots_max, .joules = e.joules,
+    };
+}
+
+static int used(const struct responder *r)
+{
+    return own_const(r)->prompt.ids.n + own_const(r)->speech.ids.n;
+}
+
+static int count(const struct responder *r, struct text t)
+{
+    struct ids ids = {0};
+    tokenizer_encode(own_const(r)->tok, t.p ? t.p : "", t.n, false, &ids);
+    int n = ids.n;
+    ids_free(&ids);
+    return n;
+}
+
+static struct text piece(const struct responder *r, int32_t id)
+{
+    size_t n;
+    const char *bytes = tokenizer_bytes(own_const(r)->tok, id, &n);
+    return bytes ? (struct text){bytes, n} : text_of("");
+}
+
+/* --- open and close ------------------------------------------------------------------------------------------------- */
+
+/* How long the first n lines are, without the end of the last one. */
+static size_t lines_length(const char *text, int n)
+{
+    size_t at = strcspn(text, "\n");
+    while (--n && text[at] && text[at + 1])
+        at += 1 + strcspn(text + at + 1, "\n");
+    return at;
+}
+
+static void read_notice(struct local *l)
+{
+    struct buf path = {0}, text = {0};
+    buf_addf(&path, "%s/notice.txt", l->dir.data);
+    if (buf_read_file(&text, path.data, 4096, NULL))
+        unicode_replace(&l->notice, buf_str(&text), lines_length(buf_str(&text), 2));
+    if (l->notice.len)
+        l->base.notice = l->notice.data;
+    buf_free(&path);
+    buf_free(&text);
+}
+
+/* Without the detours of links and dots, if it is there at all. */
+static void clean_path(struct buf *dir)
+{
+    char *real = realpath(dir->data, NULL);
+    if (!real)
+        return;
+    buf_reset(dir);
+    buf_adds(dir, real);
+    free(real);
+}
+
+static const char *given(const struct options *o, enum option_id id)
+{
+    return *options_text(o, id) ? options_text(o, id) : NULL;
+}
+
+static void close_local(struct responder *r)
+{
+    struct local *l = own(r);
+    if (l->engine)
+        engine_close(l->engine);
+    loader_stop(l->loader);
+    tokenizer_close(l->tok);
+    speech_free(&l->speech);
+    prompt_free(&l->prompt);
+    biases_free(&l->biases);
+    buf_free(&l->dir);
+    buf_free(&l->notice);
+    free(l);
+}
+
+static const struct responder_ops ops = {
+    .request = local_request, .interrupt = local_interrupt, .end_thought = local_end_thought, .fds = fds, .drain = drain, .info = info,
+    .machine = machine, .used = used, .count = count, .count_prompt = local_count_prompt, .read_ahead = local_read_ahead,
+    .tokens = local_tokens, .says = local_says, .piece = piece, .close = close_local,
+};
+
+static bool start(struct local *l, const struct options *o, struct err *e)
+{
+    const struct engine_options eo = {
+        .model_dir = l->dir.data,
+        .backend = given(o, OPT_backend),
+        .kv = given(o, OPT_kv),
+        .head = given(o, OPT_head),
+        .n_threads = options_int(o, OPT_threads),
+        .n_ctx = options_int(o, OPT_ctx),
+        .chunk = options_int(o, OPT_chunk),
+        .draft_depth = options_int(o, OPT_draft),
+        .n_snapshots = options_int(o, OPT_snapshots),
+    };
+    return (l->engine = engine_open(&eo, e)) && (l->loader = loader_start(l->dir.data, e));
+}
+
+struct responder *local_open(const struct options *o, struct err *e)
+{
+    struct local *l = memory_zeroed(1, sizeof *l);
+    l->base = (struct responder){
+        .ops = &ops, .can = {.logprobs = true, .begin_tokens = true, .end_thought = true, .read_ahead = true},
+        .more_room = "a larger --ctx holds more",
+    };
+    bool ok = options_model_dir(o, &l->dir, e);
+    if (ok) {
+        clean_path(&l->dir);
+        l->base.model = l->dir.data;
+    }
+    if (!ok || !start(l, o, e)) {
+        close_local(&l->base);
+        return NULL;
+    }
+    read_notice(l);
+    return &l->base;
+}

@@ -1,0 +1,15 @@
+/* The responder in this process: engine, tokenizer, chat template and the parser of answers.  Of the conversation's files, those that
+ * are named local* alone know these. */
+#ifndef Q35_CHAT_LOCAL_H
+#define Q35_CHAT_LOCAL_H
+
+#include "base/err.h"
+#include "chat/options.h"
+
+struct responder;
+
+/* Checks the model that the options name, and returns while weights and tokenizer are still read.  Options are copied.  NULL with the
+ * reason. */
+struct responder *local_open(const struct options *o, struct err *e);
+
+#endif

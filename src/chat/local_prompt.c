@@ -1,0 +1,104 @@
+#include "chat/local_prompt.h"
+
+#include <string.h>
+
+#include "text/template.h"
+
+/* The part of `all` behind the held text; false if it begins with something else, or the cut falls into a control token. */
+static bool rest_after(const struct segments *all, const struct buf *held, struct segments *rest, struct arena *a)
+{
+    size_t done = 0;
+    int i = 0;
+    for (; i < all->n && done < held->len; i++) {
+        const struct segment *s = &all->items[i];
+        size_t left = held->len - done, n = s->text.n < left ? s->text.n : left;
+        if (memcmp(s->text.p, held->data + done, n) || (n < s->text.n && s->control))
+            return false;
+        done += n;
+        if (n == s->text.n)
+            continue;
+        rest->items = arena_array(a, (size_t)(all->n - i), sizeof *rest->items);
+        rest->n = all->n - i;
+        memcpy(rest->items, s, (size_t)rest->n * sizeof *s);
+        rest->items[0].text = (struct text){s->text.p + n, s->text.n - n};
+        return true;
+    }
+    rest->items = all->items + i;
+    rest->n = all->n - i;
+    return done == held->len;
+}
+
+bool prompt_make(struct prompt *p, const struct conversation *c, const struct tokenizer *tok, struct err *e)
+{
+    struct arena tmp = {0};
+    struct segments all = {0}, rest = {0};
+    bool ok = template_render(c, &all, &tmp, e);
+    p->ids.n = 0;
+    p->spliced = 0;
+    if (ok && p->held.n && rest_after(&all, &p->held_text, &rest, &tmp)) {
+        ids_append(&p->ids, p->held.data, p->held.n);           /* keep_at stays: it lies in the first request */
+        p->spliced = p->held.n;
+        ok = segments_encode(&rest, tok, &p->ids, NULL, e);
+    } else if (ok) {
+        ok = segments_encode(&all, tok, &p->ids, &p->keep_at, e);
+    }
+    if (ok) {
+        buf_reset(&p->held_text);
+        segments_text(&all, &p->held_text);
+    }
+    arena_free(&tmp);
+    return ok;
+}
+
+static bool encode_with(const struct conversation *given, const char *last, const struct tokenizer *tok, struct ids *ids)
+{
+    struct arena tmp = {0};
+    struct segments all = {0};
+    struct conversation c = *given;
+    c.messages = arena_array(&tmp, (size_t)c.n_messages, sizeof *c.messages);
+    memcpy(c.messages, given->messages, (size_t)c.n_messages * sizeof *c.messages);
+    c.messages[c.n_messages - 1].content = text_of(last);
+    bool ok = template_render(&c, &all, &tmp, NULL) && segments_encode(&all, tok, ids, NULL, NULL);
+    arena_free(&tmp);
+    return ok;
+}
+
+/* What two last messages have in common that begin in different ways. */
+bool prompt_beginning(const struct conversation *c, const struct tokenizer *tok, struct ids *out)
+{
+    struct ids other = {0};
+    out->n = 0;
+    bool ok = encode_with(c, "x", tok, out) && encode_with(c, ". 1", tok, &other);
+    int n = 0;
+    while (ok && n < out->n && n < other.n && out->data[n] == other.data[n])
+        n++;
+    out->n = n;
+    ids_free(&other);
+    return n > 0;
+}
+
+void prompt_answered(struct prompt *p, const struct ids *sampled, const struct tokenizer *tok)
+{
+    p->held.n = 0;
+    ids_append(&p->held, p->ids.data, p->ids.n);
+    ids_append(&p->held, sampled->data, sampled->n);
+    for (int i = 0; i < sampled->n; i++) {
+        size_t n;
+        const char *bytes = tokenizer_bytes(tok, sampled->data[i], &n);
+        if (bytes)
+            buf_add(&p->held_text, bytes, n);
+    }
+}
+
+void prompt_forget(struct prompt *p)
+{
+    p->held.n = 0;
+    buf_reset(&p->held_text);
+}
+
+void prompt_free(struct prompt *p)
+{
+    ids_free(&p->ids);
+    ids_free(&p->held);
+    buf_free(&p->held_text);
+}

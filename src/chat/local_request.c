@@ -1,0 +1,282 @@
+#include <string.h>
+
+#include "chat/local_state.h"
+#include "text/message.h"
+
+static struct local *own(struct responder *r)
+{
+    return (struct local *)r;
+}
+
+/* --- what the engine is asked for --------------------------------------------------------------------------------- */
+
+static struct conversation conversation_of(const struct request *q)
+{
+    return (struct conversation){
+        .messages = (struct message *)q->messages, .n_messages = q->n_messages, .tools = (struct text *)q->tools, .n_tools = q->n_tools,
+        .thinking = q->thinking, .generation_prompt = true,
+    };
+}
+
+static void add_stop(struct sampling *s, int32_t id)
+{
+    for (int i = 0; i < s->n_stop; i++)
+        if (s->stop[i] == id)
+            return;
+    if (id >= 0 && s->n_stop < ENGINE_MAX_STOP)
+        s->stop[s->n_stop++] = id;
+}
+
+/* What the template ends a turn with, and what the checkpoint says: config.json alone names only <|endoftext|>. */
+static void stop_ids(const struct local *l, struct sampling *s)
+{
+    const struct engine_info *info = engine_info(l->engine);
+    add_stop(s, tokenizer_special(l->tok, "<|im_end|>"));
+    add_stop(s, tokenizer_special(l->tok, "<|endoftext|>"));
+    for (int i = 0; i < info->n_eos; i++)
+        add_stop(s, info->eos[i]);
+}
+
+static bool is_stop(const struct local *l, int32_t id)
+{
+    for (int i = 0; i < l->sampling.n_stop; i++)
+        if (l->sampling.stop[i] == id)
+            return true;
+    return false;
+}
+
+static bool take_sampling(struct local *l, const struct request_sampling *s, struct err *e)
+{
+    if (!biases_make(&l->biases, s->bias, s->n_bias, l->tok, e))
+        return false;
+    l->sampling = (struct sampling){
+        .temperature = s->temperature, .top_k = s->top_k, .top_p = s->top_p, .min_p = s->min_p,
+        .presence_penalty = s->presence_penalty, .repetition_penalty = s->repetition_penalty,
+        .seed = s->seed, .max_tokens = s->max_tokens, .draft_depth = s->draft_depth, .n_alternatives = s->n_alternatives,
+        .n_ids = tokenizer_n_ids(l->tok),       /* the model's vocabulary is padded beyond it */
+        .bias_ids = l->biases.ids, .bias = l->biases.values, .n_bias = l->biases.n,
+    };
+    stop_ids(l, &l->sampling);
+    return true;
+}
+
+/* So many tokens may still come; 0: no limit.  The reasoning's budget is one, too: the engine's request ends there, exactly. */
+static int tokens_left(struct local *l)
+{
+    const int most = l->sampling.max_tokens;
+    int left = most ? most - l->ended.n_tokens : 0;
+    int thoughts = l->think_budget - l->speech.ids.n;
+    bool to_budget = l->think_budget && speech_reasons(&l->speech) && (!most || thoughts < left);
+    l->speaking = to_budget ? TO_BUDGET : SPEAKING;
+    return to_budget ? thoughts : left;
+}
+
+/* As the template writes it behind a thought. */
+static void end_reasoning(struct local *l)
+{
+    static const char end[] = "\n</think>\n\n";
+    const struct ids *said = &l->speech.ids;
+    struct ids ids = {0};
+    size_t n = 0;
+    const char *last = said->n ? tokenizer_bytes(l->tok, said->data[said->n - 1], &n) : NULL;
+    int skip = n && last[n - 1] == '\n';
+    tokenizer_encode(l->tok, end + skip, strlen(end) - (size_t)skip, true, &ids);
+    for (int i = 0; i < ids.n; i++)
+        speech_push(&l->speech, (struct token){.id = ids.data[i], .how = CHAT_FORCED, .prob = -1}, NULL, false);
+    ids_free(&ids);
+}
+
+/* Asks for what comes after the prompt and what there is of the answer.  False when the context is full. */
+static bool ask_engine(struct local *l)
+{
+    if (l->think_budget && speech_reasons(&l->speech) && l->speech.ids.n >= l->think_budget)
+        end_reasoning(l);
+    struct ids ids = {0};
+    struct sampling s = l->sampling;
+    ids_append(&ids, l->prompt.ids.data, l->prompt.ids.n);
+    ids_append(&ids, l->speech.ids.data, l->speech.ids.n);
+    s.max_tokens = tokens_left(l);
+    s.n_begun = l->speech.ids.n;
+    bool fits = ids.n < l->info.chat.n_ctx;
+    if (fits)
+        l->serial = engine_submit(l->engine, ids.data, ids.n, l->prompt.keep_at, &s);
+    ids_free(&ids);
+    return fits;
+}
+
+/* --- the answer ends ------------------------------------------------------------------------------------------------ */
+
+static void finish(struct local *l, enum finish how, const char *why)
+{
+    static const enum chat_end ends[] = {
+        [FINISH_STOP] = CHAT_ANSWERED, [FINISH_LENGTH] = CHAT_LENGTH, [FINISH_CONTEXT] = CHAT_CONTEXT,
+        [FINISH_INTERRUPTED] = CHAT_INTERRUPTED, [FINISH_ERROR] = CHAT_FAILED,
+    };
+    speech_finish(&l->speech, how != FINISH_STOP);
+    l->speaking = SILENT;
+    responder_tell(&l->base, &(struct news){.kind = NEWS_DONE, .end = ends[how], .text = text_of(why), .stats = &l->ended});
+}
+
+void local_break_off(struct local *l)
+{
+    if (l->speaking == SILENT)
+        return;
+    speech_finish(&l->speech, true);
+    l->speaking = SILENT;
+    l->serial = 0;
+}
+
+/* --- a request ------------------------------------------------------------------------------------------------------ */
+
+/* The answer starts over, with the beginning that was given. */
+static void begin_speech(struct local *l, const struct request *q)
+{
+    const struct tokens *begun = q->begun.tokens;
+    l->ended = l->so_far = (struct answer_stats){0};
+    l->goes_on = l->enough = false;
+    l->speaking = SPEAKING;
+    speech_begin(&l->speech, l->tok, q->tools, q->n_tools, q->thinking, l->base.fn, l->base.arg);
+    l->speech.replayed = true;
+    for (int i = 0; begun && i < begun->n; i++)
+        speech_push(&l->speech, begun->all[i], tokens_near(begun, i), is_stop(l, begun->all[i].id));
+    l->speech.replayed = false;
+}
+
+enum request_result local_request(struct responder *r, const struct request *q, struct err *e)
+{
+    struct local *l = own(r);
+    const struct conversation c = conversation_of(q);
+    if (q->follows)
+        prompt_answered(&l->prompt, &l->speech.ids, l->tok);
+    else
+        prompt_forget(&l->prompt);
+    if (!prompt_make(&l->prompt, &c, l->tok, e))
+        return REQUEST_REFUSED;
+    if (l->prompt.ids.n >= l->info.chat.n_ctx) {
+        err_set(e, "the prompt has %d tokens, the context holds %d", l->prompt.ids.n, l->info.chat.n_ctx);
+        return REQUEST_TOO_LONG;
+    }
+    if (!take_sampling(l, &q->sampling, e))
+        return REQUEST_REFUSED;
+    l->think_budget = q->think_budget;
+    begin_speech(l, q);
+    const struct ids *ids = &l->speech.ids;
+    if (l->speaking == STOPPING)
+        finish(l, FINISH_INTERRUPTED, "");
+    else if (ids->n && is_stop(l, ids->data[ids->n - 1]))
+        finish(l, FINISH_STOP, "");             /* that was the other way to take */
+    else if (!ask_engine(l))
+        finish(l, FINISH_CONTEXT, "");
+    return REQUEST_TAKEN;
+}
+
+int local_count_prompt(struct responder *r, const struct request *q, struct err *e)
+{
+    const struct conversation c = conversation_of(q);
+    struct prompt p = {0};
+    int n = prompt_make(&p, &c, own(r)->tok, e) ? p.ids.n : -1;
+    prompt_free(&p);
+    return n;
+}
+
+void local_read_ahead(struct responder *r, const struct request *q)
+{
+    struct conversation c = conversation_of(q);
+    struct ids ids = {0};
+    c.generation_prompt = c.thinking = false;
+    if (prompt_beginning(&c, own(r)->tok, &ids))
+        engine_read_ahead(own(r)->engine, ids.data, ids.n, ids.n);
+    ids_free(&ids);
+}
+
+void local_interrupt(struct responder *r)
+{
+    struct local *l = own(r);
+    if (l->speaking == SILENT || l->speaking == STOPPING)
+        return;
+    l->speaking = STOPPING;
+    l->enough = l->telling;
+    if (l->serial)
+        engine_interrupt(l->engine, l->serial);
+}
+
+bool local_end_thought(struct responder *r)
+{
+    struct local *l = own(r);
+    if (!l->serial || l->speaking == STOPPING || !speech_reasons(&l->speech))
+        return false;
+    if (l->speaking != LEAVING_THOUGHT)
+        engine_interrupt(l->engine, l->serial);
+    l->speaking = LEAVING_THOUGHT;      /* goes on when that end has come */
+    return true;
+}
+
+/* --- what comes from the engine --------------------------------------------------------------------------------- */
+
+/* s = a + t.  Only the first request of an answer counts its prompt: the others go on behind what the engine has. */
+static void add_stats(struct answer_stats *s, const struct answer_stats *a, const struct turn_stats *t, bool goes_on)
+{
+    *s = *a;
+    if (!goes_on) {
+        s->n_prompt += t->n_prompt;
+        s->n_cached += t->n_cached;
+        s->n_ahead += t->n_ahead;
+    }
+    s->n_tokens += t->n_tokens;
+    s->n_timed += t->n_tokens > 1 ? t->n_tokens - 1 : 0;
+    s->n_steps += t->n_steps;
+    s->prefill_ms += t->prefill_ms;
+    s->decode_ms += t->decode_ms;
+    for (int i = 0; i < CHAT_MAX_DEPTH && i < ENGINE_MAX_DEPTH; i++) {
+        s->drafted[i] += t->drafted[i];
+        s->accepted[i] += t->accepted[i];
+    }
+}
+
+static void on_tokens(struct local *l, const struct event *ev)
+{
+    add_stats(&l->so_far, &l->ended, &ev->stats, l->goes_on);
+    l->speech.stats = &l->so_far;
+    for (int i = 0; i < ev->n && !l->enough; i++) {
+        const struct outlook *o = &ev->outlook[i];
+        struct alternatives near = {.n = o->n};
+        memcpy(near.ids, o->ids, sizeof near.ids);
+        memcpy(near.probs, o->probs, sizeof near.probs);
+        struct token t = {.id = ev->ids[i], .how = ev->how[i] == TOKEN_DRAFTED ? CHAT_DRAFTED : CHAT_SAMPLED, .prob = o->prob};
+        speech_push(&l->speech, t, &near, is_stop(l, t.id));
+    }
+}
+
+static void on_done(struct local *l, const struct event *ev)
+{
+    enum finish how = ev->finish;
+    const int most = l->sampling.max_tokens;
+    bool thought_ends = (l->speaking == TO_BUDGET && how == FINISH_LENGTH)
+                     || (l->speaking == LEAVING_THOUGHT && (how == FINISH_LENGTH || how == FINISH_INTERRUPTED));
+    l->serial = 0;
+    add_stats(&l->ended, &l->ended, &ev->stats, l->goes_on);
+    l->so_far = l->ended;
+    if (thought_ends && most && l->ended.n_tokens >= most) {    /* it had just come to its end */
+        how = FINISH_LENGTH;
+    } else if (thought_ends) {
+        l->goes_on = true;
+        if (speech_reasons(&l->speech))
+            end_reasoning(l);
+        if (l->speaking != STOPPING && ask_engine(l))
+            return;
+        how = l->speaking == STOPPING ? FINISH_INTERRUPTED : FINISH_CONTEXT;
+    }
+    finish(l, how, how == FINISH_ERROR ? ev->message : "");
+}
+
+void local_event(struct local *l, const struct event *ev)
+{
+    if (!l->serial || ev->serial != l->serial)
+        return;
+    if (ev->kind == EV_TOKENS)
+        on_tokens(l, ev);
+    else if (ev->kind == EV_DONE)
+        on_done(l, ev);
+    else if (ev->kind == EV_PREFILL && !l->goes_on)
+        responder_tell(&l->base, &(struct news){.kind = NEWS_READING, .done = ev->done, .total = ev->total, .cached = ev->cached});
+}
