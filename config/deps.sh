@@ -1,10 +1,11 @@
 #!/bin/sh
 # Installs the Debian packages that are missing, saying which; as root or through sudo, else prints the command and stops.
 # `deps.sh arm64` adds what `make aarch64` needs: a cross compiler, qemu, and the libraries of that architecture.
-# With CUDA=1 in the environment, what nvcc needs besides, too.
+# With CUDA=1 in the environment, what nvcc needs besides, too; with TESTS=1, what only some tests need.
 # Ends with 0 when all are there, 1 when installing failed, 2 when that is not for this script to do, which it says.
 TOOLS="gcc make pkg-config tmux xz-utils"
 LIBRARIES="libc6-dev libjansson-dev libutf8proc-dev libedit-dev libncurses-dev libmd4c-dev libinih-dev libcurl4-openssl-dev libssl-dev libcmocka-dev libvterm-dev"
+[ "$TESTS" != 1 ] || TOOLS="$TOOLS python3 openssl nghttp2-proxy"        # without these some tests are skipped; the last one is a server
 [ "$CUDA" != 1 ] || TOOLS="$TOOLS g++"          # nvcc's host compiler
 [ -z "$1" ] || grep -qsx ID=debian /etc/os-release || {
     echo "Cross-building needs a compiler, qemu-user and libraries for $1, which only Debian is known to have side by side."

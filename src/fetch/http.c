@@ -20,6 +20,7 @@ struct http {
     struct err *e;
     bool   begun, ended;
     size_t n_refused;                   /* bytes of a body that nobody wants */
+    char   why[CURL_ERROR_SIZE];        /* what curl says of a failure */
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -121,6 +122,18 @@ static int on_progress(void *arg, curl_off_t dl_total, curl_off_t dl, curl_off_t
 
 /* --- a request ---------------------------------------------------------------------------------------------------- */
 
+/* The variables that name the authorities to trust, as the hub's own tools and curl read them; NULL: those of the system. */
+static const char *authorities(void)
+{
+    static const char *const names[] = {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *path = getenv(names[i]);
+        if (path && *path)
+            return path;
+    }
+    return NULL;
+}
+
 static struct curl_slist *set_up(struct http *h, const struct http_request *q)
 {
     CURL *c = h->curl;
@@ -136,6 +149,9 @@ static struct curl_slist *set_up(struct http *h, const struct http_request *q)
     curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, (long)LEAST_BYTES_S);
     curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, (long)q->stall_s);
     curl_easy_setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(c, CURLOPT_ERRORBUFFER, h->why);
+    if (authorities())
+        curl_easy_setopt(c, CURLOPT_CAINFO, authorities());
     curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(c, CURLOPT_HEADERDATA, h);
     curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
@@ -158,6 +174,15 @@ static struct curl_slist *set_up(struct http *h, const struct http_request *q)
     return headers;
 }
 
+static enum http_result untrusted(const struct http *h, const char *why, struct err *e)
+{
+    struct buf host = {0};
+    http_host(h->q->url, &host);
+    err_set(e, "the certificate of %s was not accepted: %s (SSL_CERT_FILE=FILE names the authorities to trust)", buf_str(&host), why);
+    buf_free(&host);
+    return HTTP_UNTRUSTED;
+}
+
 enum http_result http_get(struct http *h, const struct http_request *q, struct http_reply *r, struct err *e)
 {
     struct err mine = {0};
@@ -167,6 +192,7 @@ enum http_result http_get(struct http *h, const struct http_request *q, struct h
     h->e = e ? e : &mine;
     h->begun = h->ended = false;
     h->n_refused = 0;
+    *h->why = 0;
     struct curl_slist *headers = set_up(h, q);
     CURLcode code = curl_easy_perform(h->curl);
     curl_slist_free_all(headers);
@@ -185,6 +211,9 @@ enum http_result http_get(struct http *h, const struct http_request *q, struct h
         err_set(e, "stopped");
         return HTTP_ENDED;
     }
+    const char *why = *h->why ? h->why : curl_easy_strerror(code);
+    if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE)
+        return untrusted(h, why, e);
     if (code == CURLE_OPERATION_TIMEDOUT && r->status)
         err_set(e, "the connection stalled for %d s", q->stall_s);
     else

@@ -35,6 +35,7 @@ struct http_request {
 enum http_result {
     HTTP_ANSWERED,                      /* wholly, whatever its status */
     HTTP_BROKEN,                        /* no connection, or it broke or stalled; `e` says how */
+    HTTP_UNTRUSTED,                     /* the host's certificate was not accepted, nor will it be the next time; `e` says why */
     HTTP_ENDED,                         /* begin, take or stop ended it; `e` is theirs */
 };
 

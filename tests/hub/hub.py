@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A model hub for tests, in two hosts: one lists and answers "resolve" with a signed address, the other serves the bytes.
 
-    hub.py serve ROOT READY     serves ROOT/ORG/NAME/FILES; writes "PORT" to READY when it listens; ends with its stdin
+    hub.py serve ROOT READY     serves ROOT/ORG/NAME/FILES; writes its port to READY when it listens, and the second host's to READY.elsewhere; ends with its stdin
     hub.py set PORT JSON        sets what goes wrong from now on ({}: nothing); see FAULTS
     hub.py get PORT KEY         prints one of the counts, or all
 Standard library only.  Python's huggingface_hub downloads from it (tests/hub/client.sh), which shows that it is a hub.
@@ -23,6 +23,7 @@ FAULTS: an object whose keys are those below; "every": N strikes each Nth reques
     loop        {"every", "times"}          resolve redirects to itself
     unsigned    {"every", "times"}          the address is signed for another range
     sneak       {"path": TEXT}              an entry of the listing with that path
+    elsewhere   {"at": ADDRESS}             where the second host is, when something stands in front of it
     pace        {"bytes_s": N}              each connection at that rate
     link        {"bytes_s": N, "rtt_s": X, "loss": P}   one link for all; each connection behaves like TCP: a window of segments a round
                                             trip, one more each time, halved by a lost segment
@@ -311,7 +312,7 @@ class Hub(Handler):
         size, at = state.value("page", "size", 5), int(q.get("cursor", 0))
         headers = [("Content-Type", "application/json")]
         if at + size < len(entries):
-            headers.append(("Link", f'<http://{self.headers["Host"]}/api/models/{repo}/tree/{revision}?recursive=true&cursor={at + size}>; rel="next"'))
+            headers.append(("Link", f'<{self.headers.get("X-Forwarded-Proto", "http")}://{self.headers["Host"]}/api/models/{repo}/tree/{revision}?recursive=true&cursor={at + size}>; rel="next"'))
         self.answer(200, headers, json.dumps(entries[at:at + size]).encode())
 
     def resolve(self, repo, revision, name):
@@ -338,8 +339,8 @@ class Hub(Handler):
             span = "bytes=0-0"
         to = f"{repo}/{name}"
         q = urllib.parse.urlencode({"span": span, "until": until, "sig": sign(to, span, until)})
-        self.answer(302, headers + [("X-Linked-ETag", f'"{tag}"'), ("ETag", f'"{tag}"'),
-                                    ("Location", f"http://127.0.0.2:{self.server.other}/{urllib.parse.quote(to)}?{q}")])
+        at = state.value("elsewhere", "at", f"http://127.0.0.2:{self.server.other}")
+        self.answer(302, headers + [("X-Linked-ETag", f'"{tag}"'), ("ETag", f'"{tag}"'), ("Location", f"{at}/{urllib.parse.quote(to)}?{q}")])
 
 
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
@@ -359,6 +360,8 @@ def serve(root, ready):
     for s in (elsewhere, hub):
         s.state, s.other = state, elsewhere.server_port
         threading.Thread(target=s.serve_forever, daemon=True).start()
+    with open(ready + ".elsewhere", "w") as f:
+        f.write(f"{elsewhere.server_port}\n")
     with open(ready + ".new", "w") as f:
         f.write(f"{hub.server_port}\n")
     os.rename(ready + ".new", ready)
