@@ -1,0 +1,42 @@
+/* The body of a request to /v1/chat/completions: messages, tools and sampling as JSON.
+ *
+ * The same messages make the same bytes, and more messages behind them leave those bytes as they are, so that a server finds
+ * what it has read already: ids of tool calls are made of positions, and nothing else is made up. */
+#ifndef Q35_REMOTE_BODY_H
+#define Q35_REMOTE_BODY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/message.h"
+#include "remote/dialect.h"
+
+/* Fields that a server may refuse: then they are left out. */
+enum body_field {
+    BODY_TOP_K, BODY_MIN_P, BODY_PRESENCE, BODY_REPETITION, BODY_SEED, BODY_THINKING, BODY_PROGRESS, BODY_USAGE, BODY_TEMPERATURE, BODY_TOP_P,
+    BODY_N_FIELDS
+};
+
+struct body {
+    const char *model;
+    const struct dialect *dialect;
+    const struct message *messages;
+    int n_messages;
+    const struct text *tools;           /* JSON texts: a function, or {"type": "function", "function": a function} */
+    int n_tools;
+    const char *reasoning_name;         /* the field in which answers' reasoning goes back; NULL: it does not */
+    bool thinking;
+    bool continues;                     /* the last message is an answer that is to be continued */
+    float temperature, top_p, min_p, presence_penalty, repetition_penalty;      /* 0 (repetition_penalty: 1, too): not sent, but temperature is */
+    int top_k, max_tokens;              /* 0: not sent */
+    uint64_t seed;
+    unsigned without;                   /* bits of enum body_field */
+};
+
+/* Appends the body.  False: a tool is not JSON. */
+bool body_write(const struct body *b, struct buf *out, struct err *e);
+/* The field that a server's refusal names and this body has; -1: none. */
+int  body_refused(const struct body *b, const char *message);
+
+#endif

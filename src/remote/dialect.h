@@ -1,0 +1,37 @@
+/* The rows of config/endpoints.def, and what a server's list of models says. */
+#ifndef Q35_REMOTE_DIALECT_H
+#define Q35_REMOTE_DIALECT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+enum dialect_thinking { THINKING_NOT, THINKING_TEMPLATE, THINKING_EFFORT };
+enum dialect_context { CONTEXT_NOWHERE, CONTEXT_MODELS, CONTEXT_PROPS };
+
+struct dialect {
+    const char *name, *owner;
+    enum dialect_thinking thinking;
+    const char *repetition, *max_tokens;
+    bool extended, continues, progress;
+    enum dialect_context context;
+};
+
+/* By its name; NULL with those that there are. */
+const struct dialect *dialect_find(const char *name, struct err *e);
+
+struct remote_model {
+    struct buf id;
+    int n_ctx;                          /* 0: not said */
+    const struct dialect *dialect;
+};
+
+/* The body of /v1/models.  `wanted` NULL: the only model that it lists; several: refused, with their names.  *m must be freed either way. */
+bool models_choose(const char *body, size_t n, const char *wanted, struct remote_model *m, struct err *e);
+void remote_model_free(struct remote_model *m);
+/* The context's length in the body of /props; 0: not said. */
+int  props_context(const char *body, size_t n);
+
+#endif

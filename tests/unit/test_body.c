@@ -1,0 +1,164 @@
+/* What servers are asked: the body of a request in each dialect, and what their lists of models say. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "remote/body.h"
+
+static struct text t(const char *s) { return text_of(s); }
+
+static struct call calls[] = {{{"weather", 7}, {"{\"city\": \"Rom\xc3\xa9\"}", 17}}, {{"now", 3}, {0}}};
+static const struct message messages[] = {
+    {.role = ROLE_SYSTEM, .content = {"Be \"brief\".", 11}},
+    {.role = ROLE_USER, .content = {"Hot?\n", 5}},
+    {.role = ROLE_ASSISTANT, .content = {"", 0}, .has_reasoning = true, .reasoning = {"Look.", 5}, .calls = calls, .n_calls = 2},
+    {.role = ROLE_TOOL, .content = {"30", 2}},
+    {.role = ROLE_TOOL, .content = {"noon", 4}},
+    {.role = ROLE_ASSISTANT, .content = {"Yes.", 4}},
+    {.role = ROLE_USER, .content = {"Bye", 3}},
+};
+
+static struct body body_for(const char *dialect)
+{
+    return (struct body){.model = "m", .dialect = dialect_find(dialect, NULL), .messages = messages, .n_messages = 2, .temperature = 0.5f, .top_k = 20,
+                         .top_p = 0.95f, .min_p = 0.05f, .repetition_penalty = 1.1f, .seed = 7, .max_tokens = 100};
+}
+
+static void assert_body(const struct body *b, const char *expected)
+{
+    struct buf out = {0};
+    struct err e = {0};
+    assert_true(body_write(b, &out, &e));
+    if (strcmp(out.data, expected))
+        fail_msg("%s\nexpected\n%s", out.data, expected);
+    buf_free(&out);
+}
+
+#define MESSAGES "\"messages\":[{\"role\":\"system\",\"content\":\"Be \\\"brief\\\".\"},{\"role\":\"user\",\"content\":\"Hot?\\n\"}]"
+
+static void test_body__each_dialect_is_asked_in_its_own_words(void **state)
+{
+    (void)state;
+    static const struct { const char *dialect, *body; } rows[] = {
+        {"vllm", "{\"model\":\"m\",\"stream\":true,\"top_k\":20,\"min_p\":0.05,\"repetition_penalty\":1.1,\"seed\":7,\"chat_template_kwargs\":{\"enable_thinking\":false},"
+                 "\"stream_options\":{\"include_usage\":true},\"temperature\":0.5,\"top_p\":0.95,\"max_tokens\":100," MESSAGES "}"},
+        {"llamacpp", "{\"model\":\"m\",\"stream\":true,\"top_k\":20,\"min_p\":0.05,\"repeat_penalty\":1.1,\"seed\":7,\"chat_template_kwargs\":{\"enable_thinking\":false},"
+                     "\"return_progress\":true,\"stream_options\":{\"include_usage\":true},\"temperature\":0.5,\"top_p\":0.95,\"max_tokens\":100," MESSAGES "}"},
+        {"ollama", "{\"model\":\"m\",\"stream\":true,\"seed\":7,\"reasoning_effort\":\"none\",\"stream_options\":{\"include_usage\":true},\"temperature\":0.5,\"top_p\":0.95,"
+                   "\"max_tokens\":100," MESSAGES "}"},
+        {"openai", "{\"model\":\"m\",\"stream\":true,\"seed\":7,\"stream_options\":{\"include_usage\":true},\"temperature\":0.5,\"top_p\":0.95,\"max_completion_tokens\":100,"
+                   MESSAGES "}"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct body b = body_for(rows[i].dialect);
+        assert_body(&b, rows[i].body);
+    }
+}
+
+static void test_body__calls_and_their_results_name_each_other(void **state)
+{
+    (void)state;
+    const struct text tools[] = {t("{\"type\": \"function\", \"function\": {\"name\": \"weather\"}}"), t("{\"name\": \"now\"}")};
+    struct body b = {.model = "m", .dialect = dialect_find("openai", NULL), .messages = messages, .n_messages = 5, .tools = tools, .n_tools = 2, .reasoning_name = "reasoning",
+                     .without = 1u << BODY_USAGE};
+    assert_body(&b, "{\"model\":\"m\",\"stream\":true,\"temperature\":0.0,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"weather\"}},"
+                    "{\"type\":\"function\",\"function\":{\"name\":\"now\"}}],\"messages\":[{\"role\":\"system\",\"content\":\"Be \\\"brief\\\".\"},"
+                    "{\"role\":\"user\",\"content\":\"Hot?\\n\"},{\"role\":\"assistant\",\"content\":\"\",\"reasoning\":\"Look.\",\"tool_calls\":["
+                    "{\"id\":\"call_2_0\",\"type\":\"function\",\"function\":{\"name\":\"weather\",\"arguments\":\"{\\\"city\\\": \\\"Rom\xc3\xa9\\\"}\"}},"
+                    "{\"id\":\"call_2_1\",\"type\":\"function\",\"function\":{\"name\":\"now\",\"arguments\":\"{}\"}}]},"
+                    "{\"role\":\"tool\",\"content\":\"30\",\"tool_call_id\":\"call_2_0\"},{\"role\":\"tool\",\"content\":\"noon\",\"tool_call_id\":\"call_2_1\"}]}");
+}
+
+static void test_body__more_messages_leave_the_bytes_before_them_as_they_are(void **state)
+{
+    (void)state;
+    struct buf shorter = {0}, longer = {0};
+    struct body b = body_for("vllm");
+    for (int n = 1; n < (int)(sizeof messages / sizeof *messages); n++) {
+        buf_reset(&shorter);
+        buf_reset(&longer);
+        b.n_messages = n;
+        assert_true(body_write(&b, &shorter, NULL));
+        b.n_messages = n + 1;
+        assert_true(body_write(&b, &longer, NULL));
+        assert_true(shorter.len > 2 && longer.len > shorter.len);
+        assert_memory_equal(shorter.data, longer.data, shorter.len - 2);        /* all but "]}" */
+    }
+    buf_free(&shorter);
+    buf_free(&longer);
+}
+
+static void test_body__what_a_server_refuses_is_left_out(void **state)
+{
+    (void)state;
+    struct body b = body_for("vllm");
+    struct buf out = {0};
+    int f = body_refused(&b, "Unsupported parameter(s): `min_p`");
+    assert_int_equal(f, BODY_MIN_P);
+    b.without |= 1u << f;
+    assert_true(body_write(&b, &out, NULL));
+    assert_null(strstr(out.data, "min_p"));
+    assert_int_equal(body_refused(&b, "Unsupported parameter(s): `min_p`"), -1);
+    assert_int_equal(body_refused(&b, "the model is overloaded"), -1);
+    struct text tool = t("[1]");
+    struct err e = {0};
+    b.tools = &tool;
+    b.n_tools = 1;
+    assert_false(body_write(&b, &out, &e));
+    assert_string_equal(e.msg, "tool 1 is not a JSON object: [1]");
+    buf_free(&out);
+}
+
+static void assert_model(const char *body, const char *wanted, const char *id, const char *dialect, int n_ctx)
+{
+    struct remote_model m;
+    struct err e = {0};
+    if (!models_choose(body, strlen(body), wanted, &m, &e))
+        fail_msg("%s", e.msg);
+    assert_string_equal(m.id.data, id);
+    assert_string_equal(m.dialect->name, dialect);
+    assert_int_equal(m.n_ctx, n_ctx);
+    remote_model_free(&m);
+}
+
+static void assert_no_model(const char *body, const char *wanted, const char *why)
+{
+    struct remote_model m;
+    struct err e = {0};
+    assert_false(models_choose(body, strlen(body), wanted, &m, &e));
+    assert_string_equal(e.msg, why);
+    remote_model_free(&m);
+}
+
+static void test_models__the_list_says_which_server_it_is(void **state)
+{
+    (void)state;
+    assert_model("{\"object\":\"list\",\"data\":[{\"id\":\"Qwen/Qwen3.5-122B-A10B\",\"object\":\"model\",\"owned_by\":\"vllm\",\"max_model_len\":262144}]}", NULL,
+                 "Qwen/Qwen3.5-122B-A10B", "vllm", 262144);
+    assert_model("{\"data\":[{\"id\":\"/m\",\"owned_by\":\"sglang\",\"max_model_len\":32768}]}", NULL, "/m", "sglang", 32768);
+    assert_model("{\"models\":[],\"data\":[{\"id\":\"q.gguf\",\"owned_by\":\"llamacpp\",\"meta\":{\"n_ctx_train\":262144}}]}", "q.gguf", "q.gguf", "llamacpp", 0);
+    assert_model("{\"data\":[{\"id\":\"a\",\"owned_by\":\"library\"},{\"id\":\"b:7b\",\"owned_by\":\"library\"}]}", "b:7b", "b:7b", "ollama", 0);
+    assert_model("{\"data\":[{\"id\":\"gpt\",\"owned_by\":\"system\",\"max_model_len\":\"x\"}]}", NULL, "gpt", "openai", 0);
+    assert_no_model("{\"data\":[{\"id\":\"a\"},{\"id\":\"b\"}]}", NULL, "the server has 2 models; --model names one of them: a, b");
+    assert_no_model("{\"data\":[{\"id\":\"a\"}]}", "c", "the server has no model c; it has a");
+    assert_no_model("{\"data\":[]}", NULL, "the server has no model");
+    assert_no_model("<html>", NULL, "the server's list of models is not one: expected {\"data\": [{\"id\": ...}]}");
+    assert_int_equal(props_context("{\"default_generation_settings\":{\"n_ctx\":65536}}", 47), 65536);
+    assert_int_equal(props_context("{}", 2), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_body__each_dialect_is_asked_in_its_own_words),
+        cmocka_unit_test(test_body__calls_and_their_results_name_each_other),
+        cmocka_unit_test(test_body__more_messages_leave_the_bytes_before_them_as_they_are),
+        cmocka_unit_test(test_body__what_a_server_refuses_is_left_out),
+        cmocka_unit_test(test_models__the_list_says_which_server_it_is),
+    };
+    return cmocka_run_group_tests_name("body", tests, NULL, NULL);
+}
