@@ -13,6 +13,7 @@
 #include "chat/export.h"
 #include "chat/session.h"
 #include "chat/sessions.h"
+#include "chat/trash.h"
 #include "ui/exits.h"
 #include "ui/subcommand.h"
 
@@ -124,7 +125,7 @@ int session_list(const struct args *a)
     return status;
 }
 
-/* --- show, export, rm --------------------------------------------------------------------------------------------- */
+/* --- show, export, rm, restore --------------------------------------------------------------------------------------------- */
 
 static int export(const char *name, const char *format, const char *file)
 {
@@ -164,12 +165,59 @@ int session_export(const struct args *a)
     return export(args_word(a, 0), format, file);
 }
 
+static bool discard(const char *word, struct buf *told, struct err *e)
+{
+    struct buf name = {0}, path = {0};
+    buf_adds(&name, word);
+    bool ok = trash_put(&name, &path, e);
+    if (ok)
+        buf_addf(told, "%s is in the trash for %d days: %s\n", word, TRASH_DAYS, path.data);
+    buf_free(&name);
+    buf_free(&path);
+    return ok;
+}
+
 int session_rm(const struct args *a)
 {
     int status = EXIT_ANSWERED;
+    struct buf told = {0};
+    trash_sweep(time(NULL));
     for (int i = 0; i < args_n_words(a); i++) {
         struct err e = {0};
-        if (!sessions_delete(args_word(a, i), &e))
+        if (!(args_on(a, "force") ? sessions_delete(args_word(a, i), &e) : discard(args_word(a, i), &told, &e)))
+            status = refused(&e);
+    }
+    int printed = print(&told, true);
+    buf_free(&told);
+    return status ? status : printed;
+}
+
+static int list_trash(void)
+{
+    struct sessions s;
+    struct buf out = {0};
+    struct err e = {0};
+    int status = EXIT_ANSWERED;
+    if (sessions_list_trash(&s, &e)) {
+        for (int i = 0; i < s.n; i++)
+            sessions_line(&s.items[i], time(NULL), &out);
+        status = print(&out, true);
+    } else {
+        status = refused(&e);
+    }
+    sessions_free(&s);
+    buf_free(&out);
+    return status;
+}
+
+int session_restore(const struct args *a)
+{
+    int status = EXIT_ANSWERED;
+    if (!args_n_words(a))
+        return list_trash();
+    for (int i = 0; i < args_n_words(a); i++) {
+        struct err e = {0};
+        if (!trash_take(args_word(a, i), &e))
             status = refused(&e);
     }
     return status;

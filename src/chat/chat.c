@@ -307,6 +307,7 @@ void chat_close(struct chat *c)
     attach_free(&c->attached);
     buf_free(&c->edited);
     buf_free(&c->doubted);
+    buf_free(&c->doomed);
     buf_free(&c->compact.request);
     buf_free(&c->compact.text);
     free(c);

@@ -232,6 +232,8 @@ bool chat_resume(struct chat *c, struct buf *note, struct err *e);
 /* What -r takes to go on with it; false: it is not kept, or nothing was said. */
 bool chat_saved_name(const struct chat *c, struct buf *name);
 bool chat_rename(struct chat *c, const char *title, struct err *e);
+/* Moves a kept conversation to the trash (chat/trash.h).  Asked for the first time it only says in `told` what would happen. */
+bool chat_delete(struct chat *c, const char *name, struct buf *told, struct err *e);
 /* As given, else the first line of the first message; "" before that.  Valid until the next call. */
 const char *chat_title(const struct chat *c);
 /* The disk failed, the file lacks something: tried again at the end of every turn. */

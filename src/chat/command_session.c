@@ -6,6 +6,7 @@
 #include "chat/commands.h"
 #include "chat/export.h"
 #include "chat/sessions.h"
+#include "chat/trash.h"
 
 enum command_result command_new(struct typed *c)
 {
@@ -54,9 +55,30 @@ enum command_result command_delete(struct typed *c)
 {
     if (!*c->arg)
         err_set(&c->e, "/delete needs the name of a conversation; /sessions lists them");
-    if (!*c->arg || !sessions_delete(c->arg, &c->e))
+    if (!*c->arg || !chat_delete(c->chat, c->arg, c->out, &c->e))
         return command_refused(c);
-    buf_addf(c->out, "deleted %s\n", c->arg);
+    return COMMAND_DONE;
+}
+
+static enum command_result list_trash(struct typed *c)
+{
+    struct sessions s;
+    bool ok = sessions_list_trash(&s, &c->e);
+    for (int i = 0; i < s.n; i++)
+        sessions_line(&s.items[i], time(NULL), c->out);
+    if (ok && !s.n)
+        buf_adds(c->out, "the trash is empty\n");
+    sessions_free(&s);
+    return ok ? COMMAND_DONE : command_refused(c);
+}
+
+enum command_result command_restore(struct typed *c)
+{
+    if (!*c->arg)
+        return list_trash(c);
+    if (!trash_take(c->arg, &c->e))
+        return command_refused(c);
+    buf_addf(c->out, "/resume %s continues it\n", c->arg);
     return COMMAND_DONE;
 }
 

@@ -1,10 +1,12 @@
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "chat/sessions.h"
 #include "chat/state.h"
 #include "chat/title.h"
+#include "chat/trash.h"
 
 /* A disk that fails must not end the talk: said once; keep_retry() writes it all when the disk takes it again. */
 static void kept(struct chat *c, bool ok, const struct err *e)
@@ -318,6 +320,8 @@ bool chat_resume(struct chat *c, struct buf *note, struct err *e)
 {
     struct buf name = {0};
     bool ok = true;
+    if (c->keep)
+        trash_sweep(time(NULL));
     if (*options_text(c->o, OPT_resume))
         ok = chat_load(c, options_text(c->o, OPT_resume), note, e);
     else if (options_on(c->o, OPT_continue))
@@ -339,6 +343,27 @@ bool chat_saved_name(const struct chat *c, struct buf *name)
     }
     buf_free(&own);
     return true;
+}
+
+bool chat_delete(struct chat *c, const char *name, struct buf *told, struct err *e)
+{
+    struct buf path = {0}, as = {0};
+    bool asked = c->doomed.len && !strcmp(c->doomed.data, name), ok;
+    int fd = sessions_hold(name, &path, e);
+    if (fd >= 0)
+        close(fd);
+    buf_reset(&c->doomed);
+    buf_adds(&as, name);
+    if (fd >= 0 && !asked) {
+        ok = true;
+        buf_adds(&c->doomed, name);
+        buf_addf(told, "/delete %s once more moves it to the trash\n", name);
+    } else if ((ok = fd >= 0 && trash_put(&as, &path, e))) {
+        buf_addf(told, "deleted %s; /restore %s brings it back within %d days, it is in %s\n", name, as.data, TRASH_DAYS, path.data);
+    }
+    buf_free(&path);
+    buf_free(&as);
+    return ok;
 }
 
 bool chat_rename(struct chat *c, const char *title, struct err *e)

@@ -13,6 +13,7 @@
 #include "base/grow.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/move.h"
 #include "base/syncer.h"
 #include "base/unicode.h"
 #include "chat/place.h"
@@ -281,6 +282,25 @@ static void fresh_name(char *name, size_t size)
     snprintf(name, size, "%s-%d", date, (int)getpid());
 }
 
+/* A file of that name with its first line in it, ours alone; -1 and errno.  It gets the name when it has the line, so that a
+ * program that is killed in between leaves none without. */
+static int make_file(const char *path, const struct buf *header)
+{
+    struct buf tmp = {0};
+    buf_addf(&tmp, "%s.XXXXXX", path);
+    int fd = mkostemp(tmp.data, O_APPEND | O_CLOEXEC);
+    bool ok = fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB) && buf_write(fd, header->data, header->len) && (!fsync(fd) || errno == EINVAL)
+           && file_move(tmp.data, path);
+    int why = errno;
+    if (fd >= 0 && !ok) {
+        unlink(tmp.data);
+        close(fd);
+    }
+    buf_free(&tmp);
+    errno = why;
+    return ok ? fd : -1;
+}
+
 struct session *session_create(const char *name, const char *model, struct err *e)
 {
     struct buf path = {0}, header = {0};
@@ -288,11 +308,12 @@ struct session *session_create(const char *name, const char *model, struct err *
     char base[64], fresh[80];
     fresh_name(base, sizeof base);
     int fd = -1;
+    record_header(&header, model);
     for (int i = 0; i < 100 && fd < 0; i++) {           /* two conversations within one second */
         snprintf(fresh, sizeof fresh, i ? "%s-%d" : "%s", base, i);
         if (!session_path_of(name ? name : fresh, &path, e))
             goto out;
-        fd = open(path.data, O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        fd = make_file(path.data, &header);
         if (fd < 0 && (errno != EEXIST || name))
             break;
     }
@@ -300,16 +321,8 @@ struct session *session_create(const char *name, const char *model, struct err *
         err_set(e, "cannot make %s: %s", path.data, errno == EEXIST ? "it exists already, choose another name" : strerror(errno));
         goto out;
     }
-    flock(fd, LOCK_EX | LOCK_NB);
-    record_header(&header, model);
     s = session_of(fd, path.data, header.data, header.len);
-    if (append(fd, path.data, &header, e) && sync_file(fd, path.data, e)) {
-        sync_directory(path.data);
-    } else {
-        unlink(path.data);
-        session_close(s);
-        s = NULL;
-    }
+    sync_directory(path.data);
 out:
     buf_free(&path);
     buf_free(&header);

@@ -32,6 +32,7 @@ struct found {
 };
 
 struct list {
+    struct buf dir;
     struct found *items;
     int n, cap;
 };
@@ -58,14 +59,14 @@ static void list_add(struct list *l, const char *file, const struct stat *st)
     l->items[l->n++] = (struct found){strndup(file, n - suffix), st->st_mtim, (size_t)st->st_size};
 }
 
-static bool list_read(struct list *l, struct err *e)
+/* folder: "sessions", "trash" */
+static bool list_read(struct list *l, const char *folder, struct err *e)
 {
-    struct buf dir = {0};
     struct stat st;
-    bool ok = place_state(&dir, "sessions/", e);
-    DIR *d = ok ? opendir(dir.data) : NULL;
+    bool ok = place_state(&l->dir, folder, e);
+    DIR *d = ok ? opendir(l->dir.data) : NULL;
     if (ok && !d && errno != ENOENT)
-        ok = err_set(e, "cannot read %s: %s", dir.data, strerror(errno));
+        ok = err_set(e, "cannot read %s: %s", l->dir.data, strerror(errno));
     for (struct dirent *f; d && (f = readdir(d));)
         if (!fstatat(dirfd(d), f->d_name, &st, 0))
             list_add(l, f->d_name, &st);
@@ -73,7 +74,6 @@ static bool list_read(struct list *l, struct err *e)
         closedir(d);
     if (l->n)
         qsort(l->items, (size_t)l->n, sizeof *l->items, newest_first);
-    buf_free(&dir);
     return ok;
 }
 
@@ -82,6 +82,7 @@ static void list_free(struct list *l)
     for (int i = 0; i < l->n; i++)
         free(l->items[i].name);
     free(l->items);
+    buf_free(&l->dir);
 }
 
 /* --- a file: its lines are looked at, and only those read that are needed ------------------------------------------ */
@@ -219,12 +220,13 @@ static void tree_make_place(struct tree *t, const char *line)
 }
 
 /* False: it cannot be read, nothing was said in it, or it is not what was looked for. */
-static bool item_read(struct sessions_item *item, const struct found *f, const struct words *words)
+static bool item_read(struct sessions_item *item, const struct list *l, const struct found *f, const struct words *words)
 {
     struct buf path = {0}, file = {0}, tmp = {0};
     struct tree tree = {.end = -1};
     const char *title = NULL, *first = NULL;
-    bool ok = session_path_of(f->name, &path, NULL) && buf_read_file(&file, path.data, MAX_FILE, NULL)
+    buf_addf(&path, "%s/%s" SUFFIX, l->dir.data, f->name);
+    bool ok = buf_read_file(&file, path.data, MAX_FILE, NULL)
            && begins(as_ours(buf_str(&file), &tmp), "q35chat", NULL);
     for (const char *p = ok ? strchr(file.data, '\n') : NULL; p && *++p; p = strchr(p, '\n')) {
         const char *line = as_ours(p, &tmp);
@@ -259,19 +261,29 @@ static bool item_read(struct sessions_item *item, const struct found *f, const s
     return ok;
 }
 
-bool sessions_list(struct sessions *s, const char *find, struct err *e)
+static bool list_folder(struct sessions *s, const char *folder, const char *find, struct err *e)
 {
     struct list l = {0};
     struct words words = {0};
     *s = (struct sessions){0};
-    bool ok = list_read(&l, e);
+    bool ok = list_read(&l, folder, e);
     words_split(&words, find ? find : "");
     s->items = memory_zeroed((size_t)l.n + 1, sizeof *s->items);
     for (int i = 0; i < l.n; i++)
-        s->n += item_read(&s->items[s->n], &l.items[i], &words);
+        s->n += item_read(&s->items[s->n], &l, &l.items[i], &words);
     words_free(&words);
     list_free(&l);
     return ok;
+}
+
+bool sessions_list(struct sessions *s, const char *find, struct err *e)
+{
+    return list_folder(s, "sessions", find, e);
+}
+
+bool sessions_list_trash(struct sessions *s, struct err *e)
+{
+    return list_folder(s, "trash", NULL, e);
 }
 
 static void item_free(struct sessions_item *item)
@@ -296,9 +308,9 @@ bool sessions_newest(struct buf *name)
     struct list l = {0};
     struct sessions_item item;
     bool found = false;
-    list_read(&l, NULL);
+    list_read(&l, "sessions", NULL);
     for (int i = 0; i < l.n && !found; i++)
-        if (item_read(&item, &l.items[i], &(struct words){0})) {
+        if (item_read(&item, &l, &l.items[i], &(struct words){0})) {
             buf_reset(name);
             buf_adds(name, item.name);
             item_free(&item);
@@ -311,7 +323,7 @@ bool sessions_newest(struct buf *name)
 void sessions_names(void (*fn)(const char *name, void *arg), void *arg)
 {
     struct list l = {0};
-    list_read(&l, NULL);
+    list_read(&l, "sessions", NULL);
     for (int i = 0; i < l.n; i++)
         fn(l.items[i].name, arg);
     list_free(&l);
@@ -345,16 +357,25 @@ void sessions_line(const struct sessions_item *item, int64_t now_s, struct buf *
     buf_free(&age);
 }
 
-bool sessions_delete(const char *name, struct err *e)
+int sessions_hold(const char *name, struct buf *path, struct err *e)
 {
-    struct buf path = {0};
     int fd = -1;
     bool ok = !strchr(name, '/') || err_set(e, "only conversations by name are deleted, not files by path");
-    ok = ok && session_path_of(name, &path, e);
-    if (ok && (fd = open(path.data, O_RDWR | O_CLOEXEC)) < 0)
+    ok = ok && session_path_of(name, path, e);
+    if (ok && (fd = open(path->data, O_RDWR | O_CLOEXEC)) < 0)
         ok = err_set(e, errno == ENOENT ? "there is no conversation %s" : "cannot open %s: %s", name, strerror(errno));
     if (ok && flock(fd, LOCK_EX | LOCK_NB))
         ok = err_set(e, "%s is open, here or in another q35chat", name);
+    if (!ok && fd >= 0)
+        close(fd);
+    return ok ? fd : -1;
+}
+
+bool sessions_delete(const char *name, struct err *e)
+{
+    struct buf path = {0};
+    int fd = sessions_hold(name, &path, e);
+    bool ok = fd >= 0;
     if (ok && unlink(path.data))
         ok = err_set(e, "cannot delete %s: %s", path.data, strerror(errno));
     if (ok) {

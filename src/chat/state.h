@@ -67,6 +67,7 @@ struct chat {
     const char       *save_as;          /* the name of the first session; NULL: made from the date */
     bool              unsaved;          /* the file lacks something */
     bool              warned;           /* ... and the user was told when he wanted to leave */
+    struct buf        doomed;           /* the conversation that will be deleted if that is said once more */
     enum { BEHIND, INSTEAD, BESIDE } place;     /* of the next entry, against the one that the path in the file still ends with */
     struct memo      *memo;
     struct outbox     out;

@@ -37,6 +37,7 @@ type '/undo\r'
 seen "/undo takes it back" "taken back: seven"
 type '/redo\r'
 seen "/redo brings it back" "back: seven"
+seen "... with as much of its answer as there was" "[stopped]"
 type '/continue\r'
 seen "/continue goes on with it" "$fill$fill$fill$fill"
 type '\003'

@@ -42,6 +42,16 @@ is "... and never over one" "$rc $(grep -c 'exists already' err)" "1 1"
 run session rm greeting nothere
 is "rm says what it could not delete" "$rc $(cat err)" "1 q35chat: there is no conversation nothere"
 is "... and deletes the rest" "$(ls "$dir")" "trip.jsonl"
+is "... into the trash, and says where" "$(cat out)" "greeting is in the trash for 30 days: $XDG_STATE_HOME/q35chat/trash/greeting.jsonl"
+run session list --names
+is "... which is not listed" "$(cat out)" "trip"
+run session restore
+has "session restore lists it" "$(cat out)" "A greeting"
+run session restore greeting nothere
+is "... and brings it back" "$rc $(cat err)" "1 q35chat: there is no conversation nothere in the trash"
+is "... as it was" "$(grep -c 'A greeting' "$dir/greeting.jsonl") $(ls "$XDG_STATE_HOME/q35chat/trash")" "1 "
+run session rm --force greeting
+is "with --force it is gone at once" "$rc $(cat out err; ls "$dir" "$XDG_STATE_HOME/q35chat/trash" | grep -c greeting)" "0 0"
 run session rm "$dir/trip.jsonl"
 is "a path is not deleted" "$rc $(ls "$dir")" "1 trip.jsonl"
 run session export trip html

@@ -111,6 +111,7 @@ static inline void stage_end(void)
     cells_free(&stage.cells);
     buf_free(&stage.screen);
     stage_clean("q35chat/sessions");
+    stage_clean("q35chat/trash");
     stage_clean("q35chat/pastes");
     stage_clean("q35chat");
     tmpdir_remove(&stage.home);

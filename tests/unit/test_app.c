@@ -833,10 +833,17 @@ static void test_app__sessions_are_looked_at_renamed_and_deleted_in_their_list(v
     assert_shows("Lawn");               /* the list is whole again */
     stage_type("colours");
     stage_keys("Ctrl-D");
-    assert_shows("Ctrl-D again deletes it for good");
+    assert_shows("Ctrl-D again moves it to the trash");
     stage_keys("Ctrl-D");
     assert_hides("Colours");
     assert_shows("Lawn");
+    assert_shows("brings it back");
+    stage_type("lawn");
+    stage_keys("Ctrl-D Ctrl-D");
+    assert_shows("is open, here or in another q35chat");
+    stage_key("Esc");
+    stage_say("/restore");
+    assert_shows("Colours");
     stage_end();
 }
 

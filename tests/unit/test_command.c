@@ -341,7 +341,21 @@ static void test_command__sessions_are_listed_found_renamed_and_deleted(void **s
     run("/delete other");
     assert_non_null(strstr(out.data, "other is open"));
     run("/delete norway");
-    assert_string_equal(out.data, "deleted norway\n");
+    assert_string_equal(out.data, "/delete norway once more moves it to the trash\n");
+    assert_int_equal(run("/sessions trip"), COMMAND_DONE);
+    assert_non_null(strstr(out.data, "norway"));
+    assert_int_equal(run("/delete norway"), COMMAND_DONE);
+    assert_non_null(strstr(out.data, "deleted norway; /restore norway brings it back within 30 days, it is in /"));
+    assert_non_null(strstr(out.data, "/trash/norway.jsonl\n"));
+    run("/restore");
+    assert_non_null(strstr(out.data, "norway"));
+    run("/restore norway");
+    assert_string_equal(out.data, "/resume norway continues it\n");
+    run("/restore norway");
+    assert_string_equal(out.data, "there is no conversation norway in the trash\n");
+    run("/delete norway");              /* asked anew */
+    assert_non_null(strstr(out.data, "once more"));
+    run("/delete norway");
     run("/sessions norway");
     assert_string_equal(out.data, "there is none like that\n");
     assert_int_equal(run("/resume"), COMMAND_SCREEN);
@@ -526,7 +540,7 @@ static void test_command__tools_are_listed_and_offered(void **state)
 static void test_command__words_are_completed_from_the_tables(void **state)
 {
     static const struct { const char *line, *words; bool file; } rows[] = {
-        {"/re", "/regen /redo /resume /rename /retry ", false}, {"/s", "/system /set /sessions /save /stats ", false},
+        {"/re", "/regen /redo /resume /rename /restore /retry ", false}, {"/s", "/system /set /sessions /save /stats ", false},
         {"/set top", "top_p top_k ", false}, {"/set preset c", "coding ", false}, {"/set think ", "on off ", false}, {"/set nothing ", "", false},
         {"/help un", "undo unpin ", false}, {"/help /un", "/undo /unpin ", false}, {"/load ./x", "", true}, {"/attach x", "", true}, {"/undo x", "", false},
         {"/preset ", "auto thinking coding plain ", false}, {"/theme d", "default dark ", false}, {"/export ", "md json txt ", false},

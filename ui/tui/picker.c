@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "chat/sessions.h"
+#include "chat/trash.h"
 #include "ui/tui/app.h"
 #include "ui/tui/figure.h"
 #include "ui/tui/prompt.h"
@@ -474,14 +475,20 @@ void act_picker_delete(struct app *a)
         return;
     if (p->doomed != row) {
         p->doomed = row;
-        app_hint(a, "Ctrl-D again deletes it for good");
-    } else if (!sessions_delete(p->names[row], &e)) {
+        app_hint(a, "Ctrl-D again moves it to the trash");
+        return;
+    }
+    struct buf name = {0}, path = {0};
+    buf_adds(&name, p->names[row]);
+    if (trash_put(&name, &path, &e)) {
+        list_again(a, row);
+        app_hint(a, "deleted; /restore %s brings it back", name.data);
+    } else {
         app_hint(a, "%s", e.msg);
         p->doomed = -1;
-    } else {
-        list_again(a, row);
-        app_hint(a, "deleted");
     }
+    buf_free(&name);
+    buf_free(&path);
 }
 
 void act_picker_preview(struct app *a)

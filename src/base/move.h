@@ -1,0 +1,10 @@
+/* Another name for a file. */
+#ifndef Q35_BASE_MOVE_H
+#define Q35_BASE_MOVE_H
+
+#include <stdbool.h>
+
+/* Never over another file: then, and on any other failure, false and errno, and `from` is still there. */
+bool file_move(const char *from, const char *to);
+
+#endif
