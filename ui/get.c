@@ -11,17 +11,22 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/unicode.h"
+#include "chat/options.h"
 #include "prepare/get.h"
 #include "ui/exits.h"
 #include "ui/interrupt.h"
 #include "ui/subcommand.h"
+#include "ui/tui/look.h"
 #include "ui/tui/progress.h"
 
-enum { JSON_EVERY_MS = 1000, MAX_LINES = 8 };
+enum { JSON_EVERY_MS = 1000, ADD_MS = 10000, MAX_LINES = 8 };
 
 struct show {
     struct get      *g;
     bool             json, terminal;
+    bool             adds;              /* on the terminal lines are added, none is rewritten */
+    bool             added;             /* there is one, */
+    int64_t          added_ms;          /* the last one then */
     int              n_files, n_lines;  /* n_lines: of the block that stands on the terminal */
     enum get_state  *told;              /* by file: what was said of it */
     struct progress *files, all;
@@ -135,6 +140,23 @@ static void draw(struct show *s)
     buf_free(&out);
 }
 
+static void add(struct show *s)
+{
+    struct buf line = {0};
+    int64_t ms = now_ms();
+    if (s->done == s->total || (s->added && ms - s->added_ms < ADD_MS))
+        return;
+    buf_addf(&line, "%d%%  ", progress_percent(&s->all) < 0 ? 0 : progress_percent(&s->all));
+    progress_bytes(&line, &s->all);
+    buf_adds(&line, progress_rate(&s->all) > 0 ? ", " : "");
+    progress_bytes_s(&line, &s->all);
+    progress_left(&line, &s->all, ms);
+    fprintf(stderr, "%s\n", line.data);
+    s->added = true;
+    s->added_ms = ms;
+    buf_free(&line);
+}
+
 /* --- while it runs ------------------------------------------------------------------------------------------------------ */
 
 /* From any thread. */
@@ -192,7 +214,9 @@ static void tick(void *arg)
     look(s);
     print_notes(s);
     json_progress(s);
-    if (s->terminal)
+    if (s->terminal && s->adds)
+        add(s);
+    else if (s->terminal)
         draw(s);
 }
 
@@ -228,7 +252,6 @@ static void print_result(const struct show *s)
 static int run(struct show *s)
 {
     struct err e = {0};
-    const char *term = getenv("TERM");
     s->n_files = get_n_files(s->g);
     s->files = memory_zeroed((size_t)s->n_files + 1, sizeof *s->files);
     s->told = memory_zeroed((size_t)s->n_files + 1, sizeof *s->told);
@@ -236,7 +259,8 @@ static int run(struct show *s)
     for (int i = 0; i < s->n_files; i++)
         progress_start(&s->files[i], s->start_ms);
     progress_start(&s->all, s->start_ms);
-    s->terminal = isatty(2) && !s->json && term && strcmp(term, "dumb");
+    s->terminal = isatty(2) && !s->json;
+    s->adds = look_is_plain(getenv("TERM")) || options_accessible();
     interrupt_open();
     bool ok = get_run(s->g, tick, s, &e);
     if (s->terminal)

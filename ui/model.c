@@ -7,12 +7,14 @@
 
 #include "base/log.h"
 #include "base/unicode.h"
+#include "chat/options.h"
 #include "prepare/hybrid.h"
 #include "prepare/inspect.h"
 #include "prepare/mtp.h"
 #include "prepare/verify.h"
 #include "ui/exits.h"
 #include "ui/subcommand.h"
+#include "ui/tui/look.h"
 
 static int refused(const struct err *e)
 {
@@ -109,10 +111,13 @@ int model_verify(const struct args *a)
 
 /* --- build-hybrid ------------------------------------------------------------------------------------------------- */
 
+/* arg: lines are only added; then its end alone is told. */
 static void show_progress(void *arg, uint64_t done, uint64_t total)
 {
-    (void)arg;
-    fprintf(stderr, "\rFP8: %.3f of %.3f GB%s", (double)done * 1e-9, (double)total * 1e-9, done == total ? "\n" : " ");
+    bool adds = *(bool *)arg;
+    if (adds && done != total)
+        return;
+    fprintf(stderr, "%sFP8: %.3f of %.3f GB%s", adds ? "" : "\r", (double)done * 1e-9, (double)total * 1e-9, done == total ? "\n" : " ");
 }
 
 static json_t *hybrid_json(const struct hybrid_report *r, const struct source *fp8, const struct hybrid_options *o)
@@ -151,10 +156,10 @@ int model_build_hybrid(const struct args *a)
     struct err e = {0};
     struct source int4 = {0}, fp8 = {0};
     struct hybrid_report r = {0};
-    bool json = args_on(a, "json");
+    bool json = args_on(a, "json"), adds = options_accessible() || look_is_plain(getenv("TERM"));
     struct hybrid_options o = {
         .out = args_text(a, "out"), .program = "q35chat " Q35_VERSION, .compact = args_on(a, "compact"), .dry_run = args_on(a, "dry-run"),
-        .hash = args_on(a, "hash"), .progress = isatty(2) && !json ? show_progress : NULL,
+        .hash = args_on(a, "hash"), .progress = isatty(2) && !json ? show_progress : NULL, .arg = &adds,
     };
     int status = EXIT_ANSWERED;
     if (!source_open_local(&int4, args_text(a, "int4"), &e) || !source_open(&fp8, args_text(a, "fp8"), &e)

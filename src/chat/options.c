@@ -172,11 +172,16 @@ bool options_set_named(struct options *o, const char *name, const char *text, st
     return options_set(o, id, text, FROM_SET, e);
 }
 
+bool options_accessible(void)
+{
+    const char *s = getenv("ACCESSIBLE");
+    return s && *s && strcmp(s, "0") && strcmp(s, "false");
+}
+
 bool options_read_environment(struct options *o, struct err *e)
 {
-    const char *dir = getenv("Q35CHAT_MODEL"), *reader = getenv("ACCESSIBLE");
-    bool reads = reader && *reader && strcmp(reader, "0") && strcmp(reader, "false");
-    return (!reads || options_set(o, OPT_accessible, "on", FROM_ENVIRONMENT, e)) &&
+    const char *dir = getenv("Q35CHAT_MODEL");
+    return (!options_accessible() || options_set(o, OPT_accessible, "on", FROM_ENVIRONMENT, e)) &&
            (!dir || !*dir || options_set(o, OPT_model, dir, FROM_ENVIRONMENT, e));
 }
 

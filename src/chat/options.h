@@ -36,6 +36,7 @@ void options_close(struct options *o);
 bool options_read_file(struct options *o, const char *path, struct err *e);
 bool options_read_usual_file(struct options *o, struct err *e);         /* the XDG one; absent is fine */
 const char *options_warnings(const struct options *o);                  /* lines about what a file says in vain; "": nothing */
+bool options_accessible(void);          /* ACCESSIBLE in the environment asks for text that is only added */
 bool options_read_environment(struct options *o, struct err *e);
 /* argv[1..]: options, and the words of the prompt, joined by blanks, into `prompt`.  *first: the first of them, NULL if it stands
  * behind `--` or there is none. */

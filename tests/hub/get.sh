@@ -55,6 +55,19 @@ files = [r for r in rows if r["type"] == "file"]
 print(len(files), rows[-1]["type"], rows[-1]["ok"], rows[-1]["repos"][0]["dir"].startswith(sys.argv[2]), rows[-1]["downloaded"])' "$tmp/out" "$tmp/hf")" \
    "4 end True True $(cat "$many"/* | wc -c)"
 
+on_terminal() { # ENVIRONMENT...: what a terminal was sent
+    forget
+    hub set '{}'
+    env "$@" python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' "$q" model get --range 1 --tries 3 --stall 1 demo/bytes < /dev/null 2>&1 | tr -d '\r' > "$tmp/out"
+}
+rewrites() { tr -d '[:print:]\n' < "$tmp/out" | wc -c | tr -d ' '; }
+on_terminal TERM=xterm
+is "on a terminal its lines are rewritten" "$([ "$(rewrites)" -gt 0 ] && echo yes)" yes
+for set in ACCESSIBLE=1 TERM=dumb; do
+    on_terminal TERM=xterm "$set"
+    is "with $set lines are only added" "$(rewrites) $(grep -c '^[0-9]*%  ' "$tmp/out")" "0 1"
+done
+
 right_after() { # NAME FAULTS
     forget
     hub set "$2"
