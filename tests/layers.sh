@@ -22,7 +22,7 @@ src/chat!local base/|chat/|config/
 src/chat     base/|text/|engine/engine.h|chat/|config/
 src/fetch    base/|fetch/|config/
 src/remote   base/|remote/|config/
-src/prepare  base/|model/|backend/|kernels/tensor.h|kernels/cpu/vec.h|engine/engine.h|engine/memplan.h|chat/place.h|fetch/|prepare/|config/
+src/prepare  base/|model/|backend/|kernels/tensor.h|kernels/cpu/vec.h|engine/engine.h|engine/load.h|chat/place.h|fetch/|prepare/|config/
 src/debug    base/|text/|model/|backend/|engine/|debug/|config/
 src/bench    base/|text/|kernels/|model/|backend/|engine/|bench/|config/
 ui           base/|chat/|debug/|bench/|prepare/|ui/|config/

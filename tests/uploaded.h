@@ -113,11 +113,11 @@ static inline void uploaded_check(struct uploaded *u, const struct model_config 
     free(plain);
     if (got->embed.format != WEIGHT_DENSE || got->embed.dtype != DT_BF16 || got->embed.rows != want->embed.rows)
         snprintf(u->wrong, sizeof u->wrong, "embed is described wrongly");
-    if ((got->head.format != WEIGHT_NONE) != ((heads & UPLOAD_HEAD_BF16) != 0) || (got->head_int8.format != WEIGHT_NONE) != ((heads & UPLOAD_HEAD_INT8) != 0))
+    if ((got->head.format != WEIGHT_NONE) != ((heads & HEAD_BF16) != 0) || (got->head_int8.format != WEIGHT_NONE) != ((heads & HEAD_INT8) != 0))
         snprintf(u->wrong, sizeof u->wrong, "the heads are not those that were asked for");
-    if (heads & UPLOAD_HEAD_BF16)
+    if (heads & HEAD_BF16)
         uploaded_matrix(u, "head", -1, &got->head, &want->head, NULL);
-    if (heads & UPLOAD_HEAD_INT8)
+    if (heads & HEAD_INT8)
         uploaded_matrix(u, "INT8 head", -1, &got->head_int8, &want->head_int8, NULL);
     uploaded_vector(u, "norm", -1, got->norm, want->norm, c->hidden);
     for (int i = 0; i < c->n_layers; i++)

@@ -24,7 +24,7 @@ static json_t *text_json(const char *s)
 static void add_json(const struct models_item *it, bool standard, struct buf *out)
 {
     static const char *const places[] = {[MODELS_OURS] = "models", [MODELS_HUB] = "hub", [MODELS_DEMO] = "demo"};
-    struct engine_fit fit;
+    struct memory_plan plan;
     struct err e = {0};
     json_t *j = memory_got(json_object());
     json_object_set_new(j, "name", text_json(it->name));
@@ -35,12 +35,12 @@ static void add_json(const struct models_item *it, bool standard, struct buf *ou
     json_object_set_new(j, "complete", json_boolean(it->complete));
     json_object_set_new(j, "default", json_boolean(standard));
     if (it->complete) {
-        bool fits = models_fits(it, &fit, &e);
+        bool fits = models_fits(it, &plan, &e);
         json_object_set_new(j, "fits", json_boolean(fits));
         if (fits) {
-            json_object_set_new(j, "context", json_integer(fit.n_ctx));
-            json_object_set_new(j, "need", json_integer((json_int_t)fit.need));
-            json_object_set_new(j, "available", json_integer((json_int_t)fit.available));
+            json_object_set_new(j, "context", json_integer(plan.n_ctx));
+            json_object_set_new(j, "need", json_integer((json_int_t)plan.total));
+            json_object_set_new(j, "available", json_integer((json_int_t)plan.available));
         }
     }
     if (it->missing || *e.msg)
@@ -53,15 +53,15 @@ static void add_json(const struct models_item *it, bool standard, struct buf *ou
 
 static void add_state(const struct models_item *it, struct buf *out)
 {
-    struct engine_fit fit;
+    struct memory_plan plan;
     struct err e = {0};
     if (!it->complete)
         buf_adds(out, it->missing);
-    else if (!models_fits(it, &fit, &e))
+    else if (!models_fits(it, &plan, &e))
         buf_adds(out, e.msg);
     else {
         buf_adds(out, "fits, with ");
-        figure_window(out, fit.n_ctx);
+        figure_window(out, plan.n_ctx);
         buf_adds(out, " tokens of context");
     }
     if (!it->complete && it->place == MODELS_HUB)

@@ -3,11 +3,11 @@
  * Bytes     fill: written once.  read: read once, a 4-byte result per thread block
  * Limit     bandwidth; the fill makes 16 bytes of two 64-bit hashes, about 60 integer instructions
  * Launch    grid-stride, 16-byte accesses; the read keeps 4 to 16 of them in flight per thread, the shape that reads fastest counts
- * Numerics  what is written depends on key and place only (kernels/cuda/fill.h) */
-#include <cuda_runtime.h>
+ * Numerics  what is written depends on key and place only (kernels/fill.h) */
+#include "kernels/cuda/common.cuh"
 
 extern "C" {
-#include "kernels/cuda/fill.h"
+#include "kernels/fill.h"
 }
 
 static __global__ void fill_kernel(uint4 *dst, size_t n, struct fill f)
@@ -19,35 +19,10 @@ static __global__ void fill_kernel(uint4 *dst, size_t n, struct fill f)
     }
 }
 
-/* Word i of dense data belongs to lane i / 4, words 1 and 3 to the row 8 further; of scales to row i % 8 and the one 8 further. */
-static __global__ void clear_rows_kernel(uint32_t *at, size_t n, int rows, bool dense)
-{
-    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n)
-        return;
-    int low = dense ? (int)(i / 16 % 8) + (i % 2 ? 8 : 0) : (int)(i % 8), high = dense ? low : low + 8;
-    at[i] &= (low < rows ? 0xffffu : 0) | (high < rows ? 0xffff0000u : 0);
-}
-
-extern "C" void gpu_fill(void *dst, size_t bytes, const struct fill *f)
+extern "C" void fill_cuda(struct cuda_queue *q, void *dst, size_t bytes, const struct fill *f)
 {
     size_t n = bytes / 16, blocks = (n + 255) / 256;
-    if (n)
-        fill_kernel<<<(unsigned)(blocks < 8192 ? blocks : 8192), 256>>>((uint4 *)dst, n, *f);
-}
-
-extern "C" void gpu_clear_rows(void *at, size_t n, int rows, bool dense)
-{
-    if (n)
-        clear_rows_kernel<<<(unsigned)((n + 255) / 256), 256>>>((uint32_t *)at, n, rows, dense);
-}
-
-extern "C" const char *gpu_fill_wait(void)
-{
-    cudaError_t e = cudaGetLastError();
-    if (e == cudaSuccess)
-        e = cudaDeviceSynchronize();
-    return e == cudaSuccess ? NULL : cudaGetErrorString(e);
+    launch(q, "fill", fill_kernel, dim3((unsigned)(blocks < 8192 ? blocks : 8192)), 256, 0, false, (uint4 *)dst, n, *f);
 }
 
 __device__ __forceinline__ uint4 read16(const uint4 *p)

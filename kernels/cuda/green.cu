@@ -4,10 +4,6 @@
 #include <cuda_runtime.h>
 #include <stdio.h>
 
-extern "C" {
-#include "kernels/cuda/fill.h"
-}
-
 template <class F> static bool driver(F *f, const char *name)
 {
     cudaDriverEntryPointQueryResult found;

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "kernels/cpu/pool.h"
+#include "kernels/fill.h"
 
 enum {
     MAX_THREADS = 64,
@@ -247,6 +248,14 @@ static void cpu_zero(struct dev *d, void *p, size_t bytes)
     memset(p, 0, bytes);
 }
 
+static void cpu_fill(struct dev *d, void *p, size_t bytes, const struct fill *f)
+{
+    uint64_t *words = p;
+    (void)d;
+    for (size_t i = 0; i < bytes / sizeof *words; i++)
+        words[i] = fill_word(f, i);
+}
+
 static bool cpu_reserve(struct dev *d, size_t bytes)
 {
     (void)d, (void)bytes;
@@ -324,9 +333,8 @@ struct dev *dev_open_cpu(int n_threads, struct err *e)
 {
     int n = n_threads > 0 ? n_threads : usable_cores();
     struct cpu *c = memory_zeroed(1, sizeof *c);
-    static const struct dev_caps caps = {0};
-    c->dev = (struct dev){.ops = &ops, .step = &step_ops, .caps = &caps, .name = "cpu", .alloc = cpu_alloc, .free = cpu_free, .alloc_host = cpu_alloc,
-                          .free_host = cpu_free, .copy = cpu_copy, .copy_rows = cpu_copy_rows, .zero = cpu_zero,
+    c->dev = (struct dev){.ops = &ops, .step = &step_ops, .caps = dev_caps("cpu"), .name = "cpu", .alloc = cpu_alloc, .free = cpu_free, .alloc_host = cpu_alloc,
+                          .free_host = cpu_free, .copy = cpu_copy, .copy_rows = cpu_copy_rows, .zero = cpu_zero, .fill = cpu_fill,
                           .reserve = cpu_reserve, .finish = cpu_finish, .read_gb_s = cpu_read_gb_s, .close = cpu_close,
                           .graph_begin = cpu_graph_begin, .graph_end = cpu_graph_end, .graph_launch = cpu_graph_launch, .graph_free = cpu_graph_free};
     c->pool = (struct cpu_pool){.run = pool_run, .scratch = pool_scratch};

@@ -6,7 +6,7 @@
 
 extern "C" {
 #include "backend/dev.h"
-#include "kernels/cuda/fill.h"
+#include "kernels/fill.h"
 }
 
 #define OP(name) extern "C" void name##_cuda(struct cuda_queue *q, const struct name##_args *a);
@@ -14,6 +14,10 @@ extern "C" {
 #include "kernels/step.def"
 #undef OP
 extern "C" void pack_cuda(struct cuda_queue *q, const struct pack_args *a);
+extern "C" void fill_cuda(struct cuda_queue *q, void *dst, size_t bytes, const struct fill *f);         /* fill.cu */
+extern "C" double gpu_read_gb_s(const void *p, size_t bytes, int n_sm);
+extern "C" int gpu_confine(int n_sm, char *why, size_t n_why);  /* green.cu */
+extern "C" int gpu_multiprocessors(int all);
 
 struct cuda {
     struct dev        dev;
@@ -45,6 +49,8 @@ static const struct dev_step_ops step_ops = {
 static void note(struct dev *d, const char *what, cudaError_t e) { queue_note(queue(d), what, e); }
 
 static void cuda_pack(struct dev *d, const struct pack_args *a) { pack_cuda(queue(d), a); }
+
+static void cuda_fill(struct dev *d, void *p, size_t bytes, const struct fill *f) { fill_cuda(queue(d), p, bytes, f); }
 
 static void cuda_zero(struct dev *d, void *p, size_t bytes)
 {
@@ -130,9 +136,9 @@ static double cuda_read_gb_s(struct dev *d, struct err *e)
     }
     struct fill bits = {FILL_BITS, 1, 0, 0};
     double gb_s = 0;
+    cuda_fill(d, p, bytes, &bits);
     if (cuda_finish(d, e)) {
-        gpu_fill(p, bytes, &bits);
-        gb_s = gpu_fill_wait() ? 0 : gpu_read_gb_s(p, bytes, queue(d)->n_sm);
+        gb_s = gpu_read_gb_s(p, bytes, queue(d)->n_sm);
         if (gb_s <= 0)
             err_set(e, "the plain read of %zu MiB failed on the GPU", bytes >> 20);
     }
@@ -194,6 +200,12 @@ static size_t cuda_available(struct dev *d)
     return free_bytes;
 }
 
+extern "C" bool dev_cuda_confine(int n_sm, struct err *e)
+{
+    char why[160];
+    return gpu_confine(n_sm, why, sizeof why) || err_set(e, "--sms %d: %s", n_sm, why);
+}
+
 extern "C" bool dev_cuda_present(void)
 {
     int n = 0;
@@ -202,7 +214,6 @@ extern "C" bool dev_cuda_present(void)
     return ok;
 }
 
-static const struct dev_caps caps = {true};
 
 extern "C" struct dev *dev_open_cuda(int n_threads, struct err *e)
 {
@@ -225,7 +236,7 @@ extern "C" struct dev *dev_open_cuda(int n_threads, struct err *e)
     q->smem = (size_t)smem;
     c->dev.ops = &ops;
     c->dev.step = &step_ops;
-    c->dev.caps = &caps;
+    c->dev.caps = dev_caps("cuda");
     c->dev.name = "cuda";
     c->dev.alloc = cuda_alloc;
     c->dev.free = cuda_free;
@@ -234,6 +245,7 @@ extern "C" struct dev *dev_open_cuda(int n_threads, struct err *e)
     c->dev.copy = cuda_copy;
     c->dev.copy_rows = cuda_copy_rows;
     c->dev.zero = cuda_zero;
+    c->dev.fill = cuda_fill;
     c->dev.reserve = cuda_reserve;
     c->dev.finish = cuda_finish;
     c->dev.read_gb_s = cuda_read_gb_s;

@@ -3,18 +3,27 @@
 
 #include <string.h>
 
+#include "base/log.h"
+
 static bool always(void) { return true; }
+
+static bool confine_none(int n_sm, struct err *e)
+{
+    return err_set(e, "--sms %d: a CPU has no multiprocessors", n_sm);
+}
 
 /* The best one first. */
 static const struct backend {
     const char *name;
     struct dev *(*open)(int n_threads, struct err *e);
     bool (*present)(void);
+    bool (*confine)(int n_sm, struct err *e);
+    struct dev_caps caps;
 } backends[] = {
 #ifdef Q35_CUDA
-    {"cuda", dev_open_cuda, dev_cuda_present},
+    {"cuda", dev_open_cuda, dev_cuda_present, dev_cuda_confine, {.packs_weights = true, .kv_dtypes = 1u << DT_BF16}},
 #endif
-    {"cpu",  dev_open_cpu,  always},
+    {"cpu",  dev_open_cpu,  always,           confine_none,     {.kv_dtypes = 1u << DT_F32 | 1u << DT_BF16}},
 };
 
 static const struct backend *find(const char *name, struct err *e)
@@ -39,6 +48,18 @@ const char *dev_backend(const char *name, struct err *e)
         return NULL;
     }
     return b ? b->name : NULL;
+}
+
+const struct dev_caps *dev_caps(const char *backend)
+{
+    const struct backend *b = find(backend, NULL);
+    CHECK(b);
+    return &b->caps;
+}
+
+bool dev_confine(const char *backend, int n_sm, struct err *e)
+{
+    return find(backend, NULL)->confine(n_sm, e);
 }
 
 struct dev *dev_open(const char *name, int n_threads, struct err *e)

@@ -13,6 +13,7 @@
 struct dev;
 struct dev_graph;
 struct pack_args;                       /* kernels/cuda/pack.h */
+struct fill;                            /* kernels/fill.h */
 
 struct dev_ops {
 #define OP(name) void (*name)(struct dev *d, const struct name##_args *a);
@@ -30,6 +31,7 @@ struct dev_step_ops {
 /* What a device can do, and how it wants things. */
 struct dev_caps {
     bool packs_weights;                 /* matrices lie in device memory, packed (kernels/pack.h), which only some shapes can be; else as stored */
+    unsigned kv_dtypes;                 /* of KV rows, bits of 1 << enum dtype */
 };
 
 struct dev {
@@ -47,6 +49,7 @@ struct dev {
     void   (*copy_rows)(struct dev *d, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes, int n);
                                                         /* n pieces of `bytes`, dst_step and src_step bytes apart */
     void   (*zero)(struct dev *d, void *p, size_t bytes);       /* in queue order */
+    void   (*fill)(struct dev *d, void *p, size_t bytes, const struct fill *f);         /* likewise; a multiple of 16 bytes */
     bool   (*reserve)(struct dev *d, size_t bytes);     /* scratch memory for the plain operations; false: no room */
     bool   (*finish)(struct dev *d, struct err *e);     /* waits; false names the first operation that failed */
     double (*read_gb_s)(struct dev *d, struct err *e);  /* bytes a second, in 10^9, of a plain read of memory that no cache holds: what
@@ -73,6 +76,11 @@ struct dev {
 struct dev *dev_open(const char *name, int n_threads, struct err *e);
 /* Whether dev_open() would find it, without opening anything: its own constant name, or NULL with the reason. */
 const char *dev_backend(const char *name, struct err *e);
+/* What a device of that backend will be able to do; of a name that dev_backend() gave. */
+const struct dev_caps *dev_caps(const char *backend);
+
+/* Confines the devices that this thread opens afterwards to about so many multiprocessors.  False with the reason. */
+bool dev_confine(const char *backend, int n_sm, struct err *e);
 
 struct dev *dev_open_cpu(int n_threads, struct err *e);
 int dev_cpu_threads(const struct dev *d);               /* 0 for another device */
@@ -80,6 +88,7 @@ int dev_cpu_threads(const struct dev *d);               /* 0 for another device 
 #ifdef Q35_CUDA
 struct dev *dev_open_cuda(int n_threads, struct err *e);
 bool dev_cuda_present(void);
+bool dev_cuda_confine(int n_sm, struct err *e);
 struct dev_facts;
 bool dev_cuda_facts(const struct dev *d, struct dev_facts *f);
 #endif

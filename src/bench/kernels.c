@@ -1,7 +1,7 @@
 /* `q35chat bench kernels`: every operation alone, at the shapes of a model. */
 #include "bench/kernels.h"
 
-enum { PROMPT_TOKENS = 4096, CPU_TOKENS = 16 };
+enum { CPU_TOKENS = 16 };       /* of a prompt chunk, so that it does not take all day */
 
 int bench_kernels(const struct bench_options *o)
 {
@@ -9,8 +9,7 @@ int bench_kernels(const struct bench_options *o)
     struct report r;
     struct err e = {0};
     report_open(&r, "kernels", o);
-    int tokens = o->chunk ? o->chunk : PROMPT_TOKENS;
-    bool ok = subject_open(&s, o, 64, tokens, 1, &e);
+    bool ok = subject_open(&s, o, &(struct load_options){.n_ctx = 64, .chunk = o->chunk}, &e);
     if (ok) {
         subject_report(&s, &r);
         struct timing k = {.s = &s, .r = &r, .d = s.m.dev, .e = &e};
@@ -18,8 +17,8 @@ int bench_kernels(const struct bench_options *o)
             timing_table(&k, "operations of a decode step");
             kernels_step(&k);
             timing_release(&k);
-        } else if (!o->chunk)
-            tokens = CPU_TOKENS;
+        }
+        int tokens = o->chunk || subject_fused(&s) ? s.m.chunk : CPU_TOKENS;
         timing_table(&k, "operations of a prompt chunk");
         kernels_prompt(&k, tokens);
         k.d->finish(k.d, k.failed ? NULL : &e);

@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "bench/subject.h"
-#include "model/upload.h"
 
 enum { MAX_FILES = 256, MAX_THREADS = 64, THREADS = 8, BLOCK = 8 << 20 };
 
@@ -92,21 +91,12 @@ static bool raw_read(const char *dir, int n_threads, double *bytes, double *ms, 
 }
 
 /* On the CPU the weights stay mapped, and loading is to make them present. */
-static bool load(struct dev *d, const struct bench_options *o, double *bytes, double *ms, struct err *e)
+static bool load(struct model *m, double *bytes, double *ms, struct err *e)
 {
-    struct model_config c;
-    struct weights w = {0};
     int64_t start = clock_ns();
-    bool dense = o->head && !strcmp(o->head, "bf16");
-    bool ok = config_load(&c, o->model_dir, e) && weights_open(&w, &c, o->model_dir, e);
-    *bytes = (double)w.stats.bytes;
-    if (ok && d->caps->packs_weights) {
-        struct upload_options u = {.heads = dense ? UPLOAD_HEAD_BF16 : UPLOAD_HEAD_INT8, .n_threads = o->n_threads};
-        ok = weights_upload(&w, &c, d, &u, NULL, NULL, e) && d->finish(d, e);
-    } else if (ok)
-        ok = weights_prefetch(&w, NULL, NULL, e);
+    bool ok = load_weights(m, NULL, NULL, e) && m->dev->finish(m->dev, e);
+    *bytes = (double)m->weights.stats.bytes;
     *ms = clock_ms_since(start);
-    weights_close(&w);
     return ok;
 }
 
@@ -130,20 +120,20 @@ int bench_load(const struct bench_options *o)
     int n_threads = o->n_threads ? o->n_threads : THREADS;
     report_open(&r, "load", o);
     bool ok = o->model_dir || err_set(&e, "bench load needs --model DIR; bench write --synthetic 122b DIR makes one");
-    struct dev *d = ok ? subject_open_device(o, &e) : NULL;
-    if ((ok = d)) {
-        report_device(&r, d);
+    struct model m = {0};
+    if ((ok = ok && subject_load(&m, o, &(struct load_options){0}, &e))) {
+        report_device(&r, m.dev);
         report_table(&r, "loading", columns, sizeof columns / sizeof *columns);
-        ok = raw_read(o->model_dir, n_threads, &raw_bytes[0], &raw_ms[0], &e) && load(d, o, &bytes, &ms, &e)
+        ok = raw_read(o->model_dir, n_threads, &raw_bytes[0], &raw_ms[0], &e) && load(&m, &bytes, &ms, &e)
             && raw_read(o->model_dir, n_threads, &raw_bytes[1], &raw_ms[1], &e);
     }
     if (ok) {
         double mark = fmax(raw_bytes[0] / raw_ms[0], raw_bytes[1] / raw_ms[1]) * 1e-6;
         row(&r, "raw read of all files, before", raw_bytes[0], raw_ms[0], mark);
-        row(&r, d->caps->packs_weights ? "opened, read, packed on the device" : "opened, mapped, made present", bytes, ms, mark);
+        row(&r, m.dev->caps->packs_weights ? "opened, read, packed on the device" : "opened, mapped, made present", bytes, ms, mark);
         row(&r, "raw read of all files, after", raw_bytes[1], raw_ms[1], mark);
     }
     int status = report_close(&r, ok ? NULL : &e);
-    dev_close(d);
+    load_close(&m);
     return status;
 }

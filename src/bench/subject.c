@@ -1,70 +1,27 @@
 #include "bench/subject.h"
 
-#include <math.h>
-#include <string.h>
-
-#include "base/log.h"
-#include "kernels/cuda/fill.h"
 #include "kernels/pack.h"
 
-/* ---- device */
-
-/* --sms: before the device is opened, whose stream then belongs to the part. */
-static bool confine(const struct bench_options *o, const char *backend, struct err *e)
+bool subject_load(struct model *m, const struct bench_options *o, const struct load_options *l, struct err *e)
 {
-    if (!o->n_sms)
-        return true;
-#ifdef Q35_CUDA
-    char why[160];
-    if (!strcmp(backend, "cuda"))
-        return gpu_confine(o->n_sms, why, sizeof why) || err_set(e, "--sms %d: %s", o->n_sms, why);
-#endif
-    return err_set(e, "--sms %d: the backend %s has no multiprocessors", o->n_sms, backend);
+    struct load_options all = *l;
+    all.dir = o->model_dir;
+    all.synthetic = o->synthetic;
+    all.n_layers = o->n_layers;
+    all.seed = (uint64_t)o->seed;
+    all.backend = o->backend;
+    all.kv = o->kv;
+    all.head = o->head;
+    all.n_threads = o->n_threads;
+    all.n_snapshots = LOAD_NO_SNAPSHOTS;
+    /* --sms: before the device is opened, whose stream then belongs to the part */
+    return load_check(m, &all, e) && (!o->n_sms || dev_confine(m->backend, o->n_sms, e)) && load_device(m, e);
 }
 
-struct dev *subject_open_device(const struct bench_options *o, struct err *e)
+bool subject_open(struct subject *s, const struct bench_options *o, const struct load_options *l, struct err *e)
 {
-    const char *backend = dev_backend(o->backend, e);
-    return backend && confine(o, backend, e) ? dev_open(backend, o->n_threads, e) : NULL;
-}
-
-/* ---- model */
-
-static bool open_synthetic(struct subject *s, int n_ctx, int max_rows, int max_step, struct err *e)
-{
-    struct model *m = &s->m;
-    const struct bench_options *o = s->o;
-    const struct kv_recipe *recipe;
-    unsigned heads = s->head == HEAD_INT8 ? SYNTHETIC_INT8_HEAD : SYNTHETIC_DENSE_HEAD;
-    if (!synthetic_config(&m->cfg, o->synthetic, o->n_layers, e))
-        return false;
-    m->dev = subject_open_device(o, e);
-    recipe = m->dev ? kv_recipe_find(o->kv ? o->kv : "bf16", e) : NULL;
-    s->synthetic = recipe ? synthetic_open(&m->weights, &m->cfg, m->dev, heads, (uint64_t)o->seed, e) : NULL;
-    m->forward = s->synthetic ? forward_open(m->dev, &m->cfg, &m->weights, max_rows, e) : NULL;
-    m->cache = m->forward ? cache_open(m->dev, &m->cfg, recipe, n_ctx, max_step, e) : NULL;
-    return m->cache;
-}
-
-static bool open_checkpoint(struct subject *s, int n_ctx, int max_rows, int max_step, struct err *e)
-{
-    const struct bench_options *o = s->o;
-    const char *backend = dev_backend(o->backend, e);
-    return backend && confine(o, backend, e)
-        && model_open(&s->m, &(struct model_options){
-               .dir = o->model_dir, .backend = backend, .kv = o->kv ? o->kv : strcmp(backend, "cuda") ? NULL : "bf16", .n_threads = o->n_threads,
-               .n_ctx = n_ctx, .max_rows = max_rows, .max_step = max_step, .int8_head = s->head == HEAD_INT8,
-           }, e);
-}
-
-bool subject_open(struct subject *s, const struct bench_options *o, int n_ctx, int max_rows, int max_step, struct err *e)
-{
-    *s = (struct subject){.o = o, .head = o->head && !strcmp(o->head, "bf16") ? HEAD_BF16 : HEAD_INT8};
-    if (o->head && strcmp(o->head, "bf16") && strcmp(o->head, "int8"))
-        return err_set(e, "--head is '%s', expected bf16 or int8", o->head);
-    if (!o->synthetic == !o->model_dir)
-        return err_set(e, "expected one of --synthetic NAME and --model DIR");
-    if (!(o->synthetic ? open_synthetic(s, n_ctx, max_rows, max_step, e) : open_checkpoint(s, n_ctx, max_rows, max_step, e)))
+    *s = (struct subject){.o = o};
+    if (!subject_load(&s->m, o, l, e) || !load_weights(&s->m, NULL, NULL, e) || !load_space(&s->m, e))
         return false;
     const struct model_config *c = &s->m.cfg;
     for (int i = 0; i < c->n_layers; i++)
@@ -82,20 +39,13 @@ void subject_report(const struct subject *s, struct report *r)
     report_device(r, s->m.dev);
     report_fact(r, "model", "%s%s, %d layers (%d attention), hidden %d, %d of %d experts, head %s", s->o->synthetic ? "synthetic " : "",
                 s->o->synthetic ? s->o->synthetic : c->name, c->n_layers, c->n_full, c->hidden, c->top_k, c->n_experts,
-                s->head == HEAD_INT8 ? "INT8" : "as stored");
+                s->m.head == HEAD_INT8 ? "INT8" : "as stored");
     report_fact(r, "plain read", "%.0f GB/s", s->read_gb_s);
 }
 
 void subject_close(struct subject *s)
 {
-    if (!s->synthetic && s->o && s->o->model_dir) {
-        model_close(&s->m);
-        return;
-    }
-    cache_close(s->m.cache);
-    forward_close(s->m.forward);
-    synthetic_close(s->synthetic);
-    dev_close(s->m.dev);
+    load_close(&s->m);
 }
 
 /* ---- bytes */
@@ -126,8 +76,7 @@ double subject_step_bytes(const struct subject *s, int rows, int pos, double dis
 {
     const struct model_config *c = &s->m.cfg;
     const struct weights *w = &s->m.weights;
-    double bytes = (double)subject_matrix_bytes(s, s->head == HEAD_INT8 ? &w->head_int8 : &w->head);
-    double element = !s->o->kv ? subject_fused(s) ? 2 : 4 : strcmp(s->o->kv, "f32") ? 2 : 4;
+    double bytes = (double)subject_matrix_bytes(s, s->m.head == HEAD_INT8 ? &w->head_int8 : &w->head);
     for (int i = 0; i < c->n_layers; i++) {
         const struct moe_weights *m = &w->layers[i].moe;
         bytes += (double)(mixer_bytes(s, &w->layers[i]) + subject_matrix_bytes(s, &m->router) + subject_matrix_bytes(s, &m->shared_gate)
@@ -135,6 +84,6 @@ double subject_step_bytes(const struct subject *s, int rows, int pos, double dis
                + distinct * (double)subject_expert_bytes(s, &m->experts[0]);
     }
     bytes += c->n_delta * 2.0 * c->lin_v_heads * c->lin_k_dim * c->lin_v_dim * (double)sizeof(float);
-    bytes += c->n_full * 2.0 * (pos + rows) * c->n_kv_heads * c->head_dim * element;
+    bytes += (double)cache_kv_bytes(c, s->m.kv, pos + rows) * c->n_full / (c->n_full + (c->n_mtp ? 1 : 0));     /* the MTP block's rows are there, too */
     return bytes;
 }

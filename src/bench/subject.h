@@ -4,21 +4,19 @@
 
 #include "bench/report.h"
 #include "bench/run.h"
-#include "model/model.h"
-#include "model/synthetic.h"
+#include "engine/load.h"
 
 struct subject {
     const struct bench_options *o;
     struct model      m;
-    struct synthetic *synthetic;        /* or m came from model_open() */
-    enum head         head;
     double            read_gb_s;        /* plain read of this device: everything else is a share of it */
     int               n_full, n_delta;  /* layers of each kind, in order */
     const struct layer_weights *full[MODEL_MAX_LAYERS], *delta[MODEL_MAX_LAYERS];
 };
 
-/* Opens device and model and measures the plain read.  False with the reason; to be closed either way. */
-bool subject_open(struct subject *s, const struct bench_options *o, int n_ctx, int max_rows, int max_step, struct err *e);
+/* Opens device and model and measures the plain read; of `l` context, chunk and steps count.  False with the reason; to be closed either
+ * way. */
+bool subject_open(struct subject *s, const struct bench_options *o, const struct load_options *l, struct err *e);
 void subject_report(const struct subject *s, struct report *r);         /* the facts of both */
 void subject_close(struct subject *s);
 
@@ -30,7 +28,7 @@ size_t subject_expert_bytes(const struct subject *s, const struct expert_weights
 /* Bytes of a step of `rows` rows at `pos` that reads `distinct` experts a layer: weights, DeltaNet states, KV rows. */
 double subject_step_bytes(const struct subject *s, int rows, int pos, double distinct);
 
-/* Only the device, with the multiprocessors that the options ask for. */
-struct dev *subject_open_device(const struct bench_options *o, struct err *e);
+/* Only the device, on the multiprocessors that the options ask for; load_weights() comes next. */
+bool subject_load(struct model *m, const struct bench_options *o, const struct load_options *l, struct err *e);
 
 #endif

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
-enum { CHUNK = 4096, CPU_CHUNK = 256, STEPS = 64, CPU_STEPS = 4, ANSWER = 256, MAX_DEPTH = STEP_ROWS - 1 };
+enum { CPU_CTX = 2048, STEPS = 64, CPU_STEPS = 4, ANSWER = 256, MAX_DEPTH = STEP_ROWS - 1 };
 
 static const int depths[] = {0, 4096, 32768, 131072}, prompts[] = {128, 512, 2048, 8192, 32768, 131072};
 enum { N_DEPTHS = sizeof depths / sizeof *depths, N_PROMPTS = sizeof prompts / sizeof *prompts };
@@ -23,7 +23,7 @@ static bool measure_plain_step(struct sweep *w, int rows, int pos, double *ms, d
     for (int i = 0; i <= CPU_STEPS; i++) {      /* the first one warms up */
         start = i == 1 ? clock_ns() : start;
         forward_run(m->forward, m->cache, w->ids + pos, rows, pos, ROWS_STAGE);
-        forward_head(m->forward, w->s.head, forward_hidden(m->forward), rows, logits);
+        forward_head(m->forward, w->s.m.head, forward_hidden(m->forward), rows, logits);
         cache_accept(m->cache, rows);
     }
     bool ok = m->dev->finish(m->dev, &w->e);
@@ -183,19 +183,22 @@ bool sweep_answers(struct sweep *w)
 
 bool sweep_open(struct sweep *w, const struct bench_options *o, struct report *r)
 {
-    int deepest = depths[N_DEPTHS - 1] + SWEEP_MARGIN;
-    bool cpu = o->backend && !strcmp(o->backend, "cpu");
-#ifndef Q35_CUDA
-    cpu = true;
-#endif
-    *w = (struct sweep){.r = r, .chunk = o->chunk ? o->chunk : cpu ? CPU_CHUNK : CHUNK, .n_ctx = o->n_ctx ? o->n_ctx : cpu ? 2048 : deepest};
-    if (!subject_open(&w->s, o, w->n_ctx, w->chunk, STEP_ROWS, &w->e))
+    struct load_options l = {.n_ctx = o->n_ctx, .chunk = o->chunk, .max_step = STEP_ROWS};
+    *w = (struct sweep){.r = r};
+    const char *backend = dev_backend(o->backend, &w->e);
+    if (!backend)
         return false;
+    if (!l.n_ctx)
+        l.n_ctx = dev_caps(backend)->packs_weights ? depths[N_DEPTHS - 1] + SWEEP_MARGIN : CPU_CTX;
+    if (!subject_open(&w->s, o, &l, &w->e))
+        return false;
+    w->n_ctx = w->s.m.n_ctx;
+    w->chunk = w->s.m.chunk;
     const struct model *m = &w->s.m;
     if (subject_fused(&w->s)) {
         int depth = o->full ? MAX_DEPTH : o->draft > 3 ? o->draft : 3;
         depth = o->rows - 1 > depth ? o->rows - 1 : depth;
-        w->stepper = stepper_open(m->forward, m->cache, w->s.head, depth, &w->e);
+        w->stepper = stepper_open(m->forward, m->cache, w->s.m.head, depth, &w->e);
         if (!w->stepper)
             return false;
     }

@@ -11,7 +11,7 @@
 enum { CTX = 16384, SWEEP_CTX = 32768 + SWEEP_MARGIN, CPU_SWEEP_CTX = 2048 };
 static const double answers_s = 100, steps_s = 40, prompts_s = 60;     /* at most */
 
-static bool on_cpu(const char *backend) { return !strcmp(backend, "cpu"); }
+static bool on_cpu(const char *backend) { return !dev_caps(backend)->packs_weights; }
 
 /* Before any model is loaded, so that it is told in any case.  The plain read; 0 with the reason. */
 static double report_machine(struct report *r, const char *backend, struct err *e)
@@ -104,14 +104,14 @@ static bool measure(struct report *r, const struct bench_options *given, struct 
 {
     struct bench_options o = *given;
     struct answers a;
-    struct engine_fit fit;
+    struct memory_plan plan;
     o.backend = dev_backend(o.backend, e);
     double read_gb_s = o.backend ? report_machine(r, o.backend, e) : 0;
     if (read_gb_s <= 0)
         return false;
     struct engine_options eo = {.model_dir = o.model_dir, .backend = o.backend, .kv = o.kv, .head = o.head, .n_threads = o.n_threads, .n_ctx = o.n_ctx ? o.n_ctx : CTX,
                                 .chunk = o.chunk, .draft_depth = o.draft ? o.draft : -1};
-    if (!engine_fits(&eo, &fit, e))
+    if (!engine_fits(&eo, &plan, e))
         return false;
     report_limit(r, answers_s);
     bool ok = answers_run(&a, r, &eo, e);

@@ -8,10 +8,10 @@
 #include "base/memory.h"
 #include "debug/lines.h"
 #include "debug/request.h"
+#include "engine/load.h"
 #include "engine/sampler.h"
-#include "model/model.h"
 
-enum { CHUNK = 256, MAX_DEPTH = 64, FIRST_CTX = 512 };
+enum { MAX_DEPTH = 64, FIRST_CTX = 512 };
 
 struct job {
     const struct draft_options *o;
@@ -30,7 +30,7 @@ static void job_close(struct job *j)
         j->m.dev->free(j->m.dev, j->hidden[1]);
     }
     if (j->open)
-        model_close(&j->m);
+        load_close(&j->m);
     free(j->read);
     *j = (struct job){.o = j->o, .vocab = j->vocab};
 }
@@ -42,10 +42,10 @@ static bool room(struct job *j, int n, struct err *e)
         return true;
     job_close(j);
     j->n_ctx = n < FIRST_CTX ? FIRST_CTX : n;
-    j->open = true;                     /* model_close() takes a model that failed to open */
-    bool ok = model_open(&j->m, &(struct model_options){
-        .dir = j->o->model_dir, .backend = j->o->backend, .kv = j->o->kv, .n_threads = j->o->n_threads, .n_ctx = j->n_ctx, .max_rows = CHUNK,
-        .max_step = 1,
+    j->open = true;                     /* load_close() takes a model that failed to open */
+    bool ok = load_open(&j->m, &(struct load_options){
+        .dir = j->o->model_dir, .backend = j->o->backend, .kv = j->o->kv, .head = "bf16", .n_threads = j->o->n_threads, .n_ctx = j->n_ctx,
+        .n_snapshots = LOAD_NO_SNAPSHOTS,
     }, e);
     if (ok) {
         struct dev *d = j->m.dev;
@@ -79,8 +79,8 @@ static bool draft(struct job *j, const struct ids *ids, int depth, struct buf *o
     if (!m->weights.mtp.present)
         return err_set(e, "%s has no MTP block, expected one to draft with", j->o->model_dir);
     cache_reset(m->cache);
-    for (int pos = 0; pos < ids->n; pos += CHUNK)
-        forward_prefill(m->forward, m->cache, ids->data + pos, ids->n - pos < CHUNK ? ids->n - pos : CHUNK, pos, true);
+    for (int pos = 0; pos < ids->n; pos += m->chunk)
+        forward_prefill(m->forward, m->cache, ids->data + pos, ids->n - pos < m->chunk ? ids->n - pos : m->chunk, pos, true);
     m->dev->copy(m->dev, j->hidden[0], forward_last_hidden(m->cache), (size_t)m->cfg.hidden * sizeof(float));
     int32_t id, drafts[MAX_DEPTH];
     if (!best(j, j->hidden[0], &id, e))

@@ -9,8 +9,6 @@
 #include "debug/request.h"
 #include "engine/engine.h"
 
-enum { CHUNK = 256 };                   /* fixed, so that the bits never depend on how fast the machine is */
-
 struct job {
     struct engine *g;
     int            vocab;
@@ -93,7 +91,7 @@ int debug_generate(const struct engine_options *o, FILE *in, FILE *out)
     int status = 1;
     own.draft_depth = ENGINE_MAX_DEPTH; /* each line says how many it wants */
     own.head = o->head ? o->head : "bf16";
-    own.chunk = o->chunk ? o->chunk : CHUNK;
+    own.fixed_chunk = true;             /* so that the bits never depend on how fast the machine is */
     j.g = engine_open(&own, &e);
     if (j.g && wait_ready(&j, &e))
         status = debug_lines(in, out, answer, &j);

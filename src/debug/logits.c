@@ -10,9 +10,9 @@
 #include "base/memory.h"
 #include "debug/lines.h"
 #include "debug/request.h"
-#include "model/model.h"
+#include "engine/load.h"
 
-enum { CHUNK = 512, FIRST_CTX = 512, HEAD_ROWS = 32, MAX_STEP = 8 };
+enum { FIRST_CTX = 512, HEAD_ROWS = 32 };
 
 struct job {
     const struct logits_options *o;
@@ -26,16 +26,6 @@ struct job {
     size_t at;
 };
 
-static bool int8_head(const struct job *j)
-{
-    return j->o->head && !strcmp(j->o->head, "int8");
-}
-
-static int rows_a_call(const struct job *j)
-{
-    return j->o->step ? j->o->rows > 0 ? j->o->rows : 1 : j->o->chunk > 0 ? j->o->chunk : CHUNK;
-}
-
 static void close_model(struct job *j)
 {
     struct dev *d = j->m.dev;
@@ -45,7 +35,7 @@ static void close_model(struct job *j)
     }
     free(j->read);
     j->hidden = j->logits = j->read = NULL;
-    model_close(&j->m);
+    load_close(&j->m);
     j->open = false;
 }
 
@@ -57,10 +47,9 @@ static bool room(struct job *j, int n, struct err *e)
     if (j->open)
         close_model(j);
     j->n_ctx = n < FIRST_CTX ? FIRST_CTX : n;
-    int rows = rows_a_call(j);
-    j->open = model_open(&j->m, &(struct model_options){
-        .dir = j->o->model_dir, .backend = j->o->backend, .kv = j->o->kv, .n_threads = j->o->n_threads, .n_ctx = j->n_ctx,
-        .max_rows = rows > HEAD_ROWS ? rows : HEAD_ROWS, .max_step = j->o->step ? rows : 1, .int8_head = int8_head(j),
+    j->open = load_open(&j->m, &(struct load_options){
+        .dir = j->o->model_dir, .backend = j->o->backend, .kv = j->o->kv, .head = j->o->head ? j->o->head : "bf16", .n_threads = j->o->n_threads,
+        .n_ctx = j->n_ctx, .chunk = j->o->chunk, .max_step = j->o->step && j->o->rows ? j->o->rows : 1, .n_snapshots = LOAD_NO_SNAPSHOTS,
     }, e);
     if (j->open) {
         struct dev *d = j->m.dev;
@@ -87,7 +76,7 @@ static bool run(struct job *j, const struct ids *ids, float *hidden, struct err 
     struct model *m = &j->m;
     struct dev *d = m->dev;
     size_t H = (size_t)m->cfg.hidden, V = (size_t)m->cfg.vocab;
-    int chunk = rows_a_call(j);
+    int chunk = j->o->step ? m->max_step : m->chunk;
     bool ok = true;
     cache_reset(m->cache);
     for (int pos = 0; pos < ids->n; pos += chunk) {
@@ -100,7 +89,7 @@ static bool run(struct job *j, const struct ids *ids, float *hidden, struct err 
     d->copy(d, hidden, j->hidden, (size_t)ids->n * H * sizeof *hidden);
     for (int pos = 0; pos < ids->n && ok; pos += HEAD_ROWS) {
         int n = ids->n - pos < HEAD_ROWS ? ids->n - pos : HEAD_ROWS;
-        forward_head(m->forward, int8_head(j) ? HEAD_INT8 : HEAD_BF16, j->hidden + (size_t)pos * H, n, j->logits);
+        forward_head(m->forward, m->head, j->hidden + (size_t)pos * H, n, j->logits);
         d->copy(d, j->read, j->logits, (size_t)n * V * sizeof *hidden);
         ok = d->finish(d, e) && write_floats(j, j->read, (size_t)n * V, e);
     }
@@ -170,10 +159,6 @@ int debug_logits(const struct logits_options *o, FILE *in, FILE *out)
     int status = 1;
     if (!j.data)
         log_warn("cannot make a temporary file: %s", strerror(errno));
-    else if (o->head && strcmp(o->head, "bf16") && strcmp(o->head, "int8"))
-        log_warn("--head %s: expected bf16 or int8", o->head);
-    else if (o->step && o->rows > MAX_STEP)
-        log_warn("--rows is %d, expected 1 to %d", o->rows, MAX_STEP);
     else if (!room(&j, 1, &e))
         log_warn("%s", e.msg);
     else {

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "engine/plan.h"
 #include "engine/request.h"
 
 struct engine;
@@ -15,12 +16,13 @@ struct engine;
 /* {0} is valid but for model_dir: every 0 or NULL means the default. */
 struct engine_options {
     const char *model_dir;
-    const char *backend;                /* "cpu" (default) or "cuda" */
-    const char *kv;                     /* KV recipe; "f32" on the CPU */
+    const char *backend;                /* a name; the best one that is there */
+    const char *kv;                     /* KV recipe; the first one that the device takes */
     const char *head;                   /* "bf16" as stored, or "int8" (default) */
     int n_threads;                      /* 0: one per usable core */
     int n_ctx;                          /* positions; 0: what fits, at most the model's */
-    int chunk;                          /* prefill rows a call */
+    int chunk;                          /* most prompt rows a call */
+    bool fixed_chunk;                   /* always so many, however long a call takes; also when `chunk` is given */
     int draft_depth;                    /* MTP drafts a step, 0..ENGINE_MAX_DEPTH; -1: the measured default; 0: none */
     int n_snapshots;                    /* states kept in memory */
 };
@@ -62,6 +64,7 @@ struct engine_info {
     int32_t eos[ENGINE_MAX_STOP];       /* from generation_config.json or config.json */
     int    n_eos;
     size_t weight_bytes, kv_bytes, state_bytes;
+    struct memory_plan plan;            /* as it was decided before the weights were read */
     double load_ms;
     float  gen_temperature, gen_top_p;  /* the checkpoint's own defaults; negative when it has none */
     int    gen_top_k;
@@ -81,11 +84,7 @@ struct engine_machine {
  * plan that does not fit is EV_FATAL. */
 struct engine *engine_open(const struct engine_options *o, struct err *e);
 /* The plan that engine_open() would make now, without reading weights.  False with the reason when it does not fit. */
-struct engine_fit {
-    size_t need, available;             /* bytes where the model would lie: the host's memory, or the GPU's own */
-    int    n_ctx;
-};
-bool engine_fits(const struct engine_options *o, struct engine_fit *fit, struct err *e);
+bool engine_fits(const struct engine_options *o, struct memory_plan *plan, struct err *e);
 /* Queues a whole prompt and copies it; it is computed from the longest prefix that is still there.  `keep_at` is the
  * position worth a snapshot: the longest prefix that the next turn will share (0: none).  Returns the serial, > 0; exactly
  * one EV_DONE carries it.  A second submit waits for the first. */

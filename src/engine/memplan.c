@@ -7,32 +7,34 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
+#include "base/log.h"
 #include "engine/sampler.h"
 #include "model/forward.h"
 
-static void add(struct memplan *m, const char *name, size_t bytes)
+static void add_line(struct memory_plan *m, struct plan_line line)
 {
-    m->lines[m->n_lines++] = (struct memplan_line){name, bytes, false};
-    m->total += bytes;
+    CHECK(m->n_lines < PLAN_MAX_LINES);
+    m->lines[m->n_lines++] = line;
+    *(line.host ? &m->host_total : &m->total) += line.bytes;
 }
 
-static void add_host(struct memplan *m, const struct memplan_request *q, const char *name, size_t bytes)
+static void add(struct memory_plan *m, const char *name, size_t bytes)
 {
-    if (!q->discrete) {
-        add(m, name, bytes);
-        return;
-    }
-    m->lines[m->n_lines++] = (struct memplan_line){name, bytes, true};
-    m->host_total += bytes;
+    add_line(m, (struct plan_line){name, bytes, false});
 }
 
-static void fill(struct memplan *m, const struct memplan_request *q, int n_ctx)
+static void add_host(struct memory_plan *m, const struct memplan_request *q, const char *name, size_t bytes)
+{
+    add_line(m, (struct plan_line){name, bytes, q->discrete});
+}
+
+static void fill(struct memory_plan *m, const struct memplan_request *q, int n_ctx)
 {
     const struct model_config *c = q->model;
     size_t vocab = (size_t)c->vocab, step = (size_t)q->max_step;
-    *m = (struct memplan){.n_ctx = n_ctx};
+    *m = (struct memory_plan){.n_ctx = n_ctx, .available = q->available, .margin = q->margin};
     add(m, "weights", q->weight_bytes);
-    add(m, "INT8 head", q->int8_head ? vocab * ((size_t)c->hidden + 2) : 0);
+    add(m, "INT8 head", q->made_head_bytes);
     add(m, "KV cache", cache_kv_bytes(c, q->kv, n_ctx + q->spare_positions));
     add(m, "states", cache_state_bytes(c));
     add(m, "work space", forward_bytes(c, q->max_rows > q->max_step ? q->max_rows : q->max_step) + q->scratch_bytes);
@@ -51,14 +53,14 @@ static size_t limit(size_t available, size_t margin)
     return available > margin ? available - margin : 0;
 }
 
-static bool host_fits(const struct memplan *m, const struct memplan_request *q)
+static bool host_fits(const struct memory_plan *m, const struct memplan_request *q)
 {
     return m->host_total <= (q->discrete ? limit(q->host_available, q->host_margin) : SIZE_MAX);
 }
 
 static bool fits_with(const struct memplan_request *q, int n_ctx)
 {
-    struct memplan m;
+    struct memory_plan m;
     fill(&m, q, n_ctx);
     return m.total <= limit(q->available, q->margin) && host_fits(&m, q);
 }
@@ -99,9 +101,11 @@ static const char *remedy(const struct memplan_request *q, int n_ctx, char *out,
     if (q->int8_weight_bytes && q->int8_weight_bytes < q->weight_bytes && fits_with(&r, n_ctx))
         return "--head int8";
     r = *q;
-    r.kv = kv_recipe_find("bf16", NULL);
-    if (r.kv && fits_with(&r, n_ctx))
-        return "--kv bf16";
+    for (int i = 0; (r.kv = kv_recipe_at(i)); i++)
+        if (q->kv_dtypes >> r.kv->dtype & 1 && fits_with(&r, n_ctx)) {
+            snprintf(out, size, "--kv %s", r.kv->name);
+            return out;
+        }
     r = *q;
     for (r.n_snapshots /= 2; r.n_snapshots > 0; r.n_snapshots /= 2)
         if (fits_with(&r, n_ctx)) {
@@ -111,14 +115,14 @@ static const char *remedy(const struct memplan_request *q, int n_ctx, char *out,
     return "";
 }
 
-static void describe(const struct memplan *m, bool host, struct buf *out)
+static void describe(const struct memory_plan *m, bool host, struct buf *out)
 {
     for (int i = 0; i < m->n_lines; i++)
         if (m->lines[i].bytes && m->lines[i].host == host)
             buf_addf(out, "%s%s %.2f", out->len ? ", " : "", m->lines[i].name, gib(m->lines[i].bytes));
 }
 
-static bool refuse(const struct memplan *m, const struct memplan_request *q, int fits, struct err *e)
+static bool refuse(const struct memory_plan *m, const struct memplan_request *q, int fits, struct err *e)
 {
     struct buf lines = {0};
     char text[32];
@@ -139,7 +143,7 @@ static bool refuse(const struct memplan *m, const struct memplan_request *q, int
     return false;
 }
 
-bool memplan_make(struct memplan *m, const struct memplan_request *q, struct err *e)
+bool memplan_make(struct memory_plan *m, const struct memplan_request *q, struct err *e)
 {
     int max = q->model->max_pos;
     if (q->n_ctx < 0 || q->n_ctx > max)

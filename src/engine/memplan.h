@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "engine/plan.h"
 #include "model/cache.h"
 #include "model/config.h"
 
@@ -15,8 +16,9 @@ enum { MEMPLAN_MIN_CTX = 256 };         /* a smaller context is of no use as a d
 struct memplan_request {
     const struct model_config *model;
     const struct kv_recipe    *kv;
+    unsigned kv_dtypes;                 /* of the recipes that could be taken instead, bits of 1 << enum dtype */
     size_t weight_bytes;                /* memplan_weight_bytes(); on a GPU weights_packed_bytes(), heads included */
-    bool   int8_head;                   /* made beside the one that is stored */
+    size_t made_head_bytes;             /* of an INT8 head that is made beside the stored one */
     int    n_ctx;                       /* positions asked for; 0: what fits, at most default_ctx and the model's */
     int    default_ctx;
     int    max_rows, max_step;          /* rows of a prompt chunk, of a decode step */
@@ -33,21 +35,9 @@ struct memplan_request {
     size_t int8_weight_bytes;           /* weight_bytes with the INT8 head instead */
 };
 
-struct memplan_line {
-    const char *name;
-    size_t      bytes;
-    bool        host;                   /* in the host's memory, beside a discrete GPU */
-};
-
-struct memplan {
-    struct memplan_line lines[10];
-    int    n_lines;
-    size_t total, host_total;           /* host_total: of the lines of the host, which are not in total */
-    int    n_ctx;                       /* decided */
-};
-
-/* False when it does not fit, with both numbers and what would. */
-bool memplan_make(struct memplan *m, const struct memplan_request *q, struct err *e);
+/* False when it does not fit, with both numbers and what would; the plan is there either way, but for a context that the model does
+ * not have. */
+bool memplan_make(struct memory_plan *m, const struct memplan_request *q, struct err *e);
 
 /* MemAvailable: what can be had without swapping, page cache included. */
 size_t memplan_available(void);

@@ -6,8 +6,9 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "config/limits.h"
 
-enum { ENGINE_MAX_DEPTH = 5, ENGINE_MAX_STOP = 8, ENGINE_MAX_ALTERNATIVES = 8 };
+enum { ENGINE_MAX_DEPTH = LIMIT_DRAFTS, ENGINE_MAX_STOP = LIMIT_STOP_IDS, ENGINE_MAX_ALTERNATIVES = LIMIT_ALTERNATIVES };
 
 /* How to pick tokens for one request.  {0} with max_tokens set is greedy. */
 struct sampling {

@@ -4,31 +4,9 @@
 #include <string.h>
 
 #include "backend/dev.h"
-#include "base/buf.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "model/layout.h"
-
-static const struct kv_recipe recipes[] = {
-#define KV(n, t, h) {.name = n, .dtype = t, .help = h},
-#include "config/kv_recipes.def"
-#undef KV
-};
-
-const struct kv_recipe *kv_recipe_find(const char *name, struct err *e)
-{
-    struct buf known = {0};
-    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
-        if (!name || !strcmp(recipes[i].name, name)) {
-            buf_free(&known);
-            return &recipes[i];
-        }
-        buf_addf(&known, "%s%s", i ? ", " : "", recipes[i].name);
-    }
-    err_set(e, "the KV recipe is '%s', expected one of: %s", name, buf_str(&known));
-    buf_free(&known);
-    return NULL;
-}
 
 /* KV layers: the full-attention layers in order, then the MTP block's. */
 static int n_kv_layers(const struct model_config *c)

@@ -10,18 +10,10 @@
 #include "base/err.h"
 #include "kernels/tensor.h"
 #include "model/config.h"
+#include "model/kv_recipe.h"
 
 struct dev;
 struct cache;
-
-/* A row of config/kv_recipes.def. */
-struct kv_recipe {
-    const char *name;                   /* "f32", "bf16" */
-    enum dtype  dtype;
-    const char *help;
-};
-/* The first recipe for NULL.  NULL when unknown, with those that there are. */
-const struct kv_recipe *kv_recipe_find(const char *name, struct err *e);
 
 /* Bytes for n_ctx positions, MTP rows included; of one copy of the states; of the staged rows of a step. */
 size_t cache_kv_bytes(const struct model_config *c, const struct kv_recipe *r, int n_ctx);

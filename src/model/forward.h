@@ -20,7 +20,6 @@ enum rows {
     ROWS_COMMIT,        /* prompt: all rows join the sequence at once (chunked DeltaNet) */
     ROWS_STAGE,         /* decode step of 1 to max_step rows: states stay behind until cache_accept() says how many count */
 };
-enum head { HEAD_BF16, HEAD_INT8 };     /* HEAD_BF16: the head as stored */
 
 /* Work space for calls of at most max_rows rows.  Nothing is allocated later. */
 struct forward *forward_open(struct dev *d, const struct model_config *c, const struct weights *w, int max_rows, struct err *e);

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/cuda/fill.h"
+#include "kernels/fill.h"
 
 #define RANDOM_WIDTH  1.7320508f        /* half the range of a flat distribution of root mean square 1 */
 #define RANDOM_ROUTER 2.0f              /* of router logits: the 8 of 256 that win do so clearly, each token has others */

@@ -10,7 +10,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "kernels/cuda/fill.h"
+#include "kernels/fill.h"
 #include "kernels/pack.h"
 #include "model/random.h"
 
@@ -91,8 +91,6 @@ struct synthetic {
     int          n_slabs;
 };
 
-#ifdef Q35_CUDA
-
 /* Where the next piece of a slab goes.  Without memory the pieces are only counted. */
 struct place {
     struct synthetic *s;
@@ -113,7 +111,23 @@ static void fill(const struct place *p, const void *at, size_t bytes, enum fill_
 {
     uint64_t is_scale = kind == FILL_F16 || kind == FILL_F32;   /* data and scales of a piece have keys of their own */
     struct fill f = {.kind = kind, .key = random_key(p->seed, 2 * p->n_pieces + is_scale), .centre = centre, .width = width};
-    gpu_fill((void *)(uintptr_t)at, bytes, &f);
+    p->s->dev->fill(p->s->dev, (void *)(uintptr_t)at, bytes, &f);
+}
+
+/* The last tile of a packed matrix holds only `rows` rows: zeroes the others.  Word i of dense data belongs to lane i / 4, words 1 and 3
+ * to the row 8 further; of scales to row i % 8 and the one 8 further. */
+static void clear_rows(const struct place *p, void *tile, size_t bytes, int rows, bool dense)
+{
+    struct dev *d = p->s->dev;
+    uint32_t *words = memory_alloc(bytes);
+    d->copy(d, words, tile, bytes);
+    d->finish(d, NULL);                 /* a fault is sticky, and told in the end */
+    for (size_t i = 0; i < bytes / sizeof *words; i++) {
+        int low = dense ? (int)(i / 16 % 8) + (i % 2 ? 8 : 0) : (int)(i % 8), high = dense ? low : low + 8;
+        words[i] &= (low < rows ? 0xffffu : 0) | (high < rows ? 0xffff0000u : 0);
+    }
+    d->copy(d, tile, words, bytes);
+    free(words);
 }
 
 /* A packed matrix whose numbers have the given root mean square. */
@@ -143,10 +157,10 @@ static struct weight matrix(struct place *p, enum weight_format f, int rows, int
     }
     if (tail && f == WEIGHT_DENSE) {
         size_t tile = groups * (size_t)pack_lines(f) * PACK_LINE;
-        gpu_clear_rows((char *)(uintptr_t)w.data + data - tile, tile / 4, tail, true);
+        clear_rows(p, (char *)(uintptr_t)w.data + data - tile, tile, tail, true);
     } else if (tail) {
         size_t tile = (f == WEIGHT_INT4 ? groups : 1) * 32;
-        gpu_clear_rows((char *)(uintptr_t)w.scale + scale - tile, tile / 4, tail, false);
+        clear_rows(p, (char *)(uintptr_t)w.scale + scale - tile, tile, tail, false);
     }
     return w;
 }
@@ -234,9 +248,9 @@ static void place_slab(struct place *p, struct weights *w, const struct model_co
         w->embed = (struct weight){.format = WEIGHT_DENSE, .dtype = DT_BF16, .rows = c->vocab, .cols = c->hidden, .data = piece(p, table)};
         if (p->base)
             fill(p, w->embed.data, table, FILL_BF16, 0, RANDOM_WIDTH);
-        if (heads & SYNTHETIC_DENSE_HEAD)
+        if (heads & HEAD_BF16)
             w->head = matrix(p, WEIGHT_DENSE, c->vocab, c->hidden, RANDOM_HEAD / sqrtf((float)c->hidden));
-        if (heads & SYNTHETIC_INT8_HEAD)
+        if (heads & HEAD_INT8)
             w->head_int8 = matrix(p, WEIGHT_INT8, c->vocab, c->hidden, RANDOM_HEAD / sqrtf((float)c->hidden));
     }
 }
@@ -251,20 +265,17 @@ static bool make_slab(struct synthetic *s, struct weights *w, const struct model
         return err_set(e, "no memory for synthetic weights: %zu MiB asked for with %zu MiB there; try fewer --layers", bytes >> 20,
                        s->dev->available(s->dev) >> 20);
     s->slabs[s->n_slabs++] = p.base;
-    if (!s->dev->finish(s->dev, e))     /* the filling goes past the device's queue */
-        return false;
     place_slab(&p, w, c, i, heads);
     CHECK(p.used == bytes);
     w->stats.bytes += bytes;
-    const char *failed = gpu_fill_wait();
-    return !failed || err_set(e, "the GPU failed in filling weights: %s", failed);
+    return true;
 }
 
 struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, unsigned heads, uint64_t seed, struct err *e)
 {
     *w = (struct weights){0};
     if (!d->caps->packs_weights) {
-        err_set(e, "synthetic weights are made on a GPU, but the backend is %s; --write DIR stores a model that it can open", d->name);
+        err_set(e, "synthetic weights are made on a GPU, but the backend is %s; `bench write` stores a model that it can open", d->name);
         return NULL;
     }
     struct synthetic *s = memory_zeroed(1, sizeof *s);
@@ -281,17 +292,16 @@ struct synthetic *synthetic_open(struct weights *w, const struct model_config *c
     return NULL;
 }
 
-#else
-
-struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, unsigned heads, uint64_t seed, struct err *e)
+size_t synthetic_bytes(const struct model_config *c, unsigned heads)
 {
-    (void)c, (void)d, (void)heads, (void)seed;
-    *w = (struct weights){0};
-    err_set(e, "synthetic weights are made on a GPU, which this build does not know; --write DIR stores a model that the CPU can open");
-    return NULL;
+    struct synthetic s = {0};
+    struct weights w = {.layers = arena_array(&s.host, (size_t)c->n_layers, sizeof *w.layers)};
+    struct place p = {.s = &s};
+    for (int i = 0; i < c->n_layers + 2; i++)
+        place_slab(&p, &w, c, i, heads);
+    arena_free(&s.host);
+    return p.used;
 }
-
-#endif
 
 void synthetic_close(struct synthetic *s)
 {

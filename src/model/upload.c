@@ -208,9 +208,9 @@ static void place_head(struct plan *p, struct weight head)
     struct pack_piece t = {.dtype = head.dtype, .rows = head.rows, .cols = head.cols};
     void *bf16 = NULL, *int8 = NULL;
     p->slab = SLAB_HEAD;
-    if (p->heads & UPLOAD_HEAD_BF16)
+    if (p->heads & HEAD_BF16)
         bf16 = take(p, pack_bytes(WEIGHT_DENSE, head.rows, head.cols));
-    if (p->heads & UPLOAD_HEAD_INT8)
+    if (p->heads & HEAD_INT8)
         int8 = take(p, pack_bytes(WEIGHT_INT8, head.rows, head.cols));
     if (!p->slabs)
         return;

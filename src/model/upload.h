@@ -11,10 +11,8 @@
 #include "model/config.h"
 #include "model/weights.h"
 
-enum { UPLOAD_HEAD_BF16 = 1, UPLOAD_HEAD_INT8 = 2 };
-
 struct upload_options {
-    unsigned heads;                     /* which ones are needed: UPLOAD_HEAD_... */
+    unsigned heads;                     /* which ones are needed: bits of enum head */
     size_t   span;                      /* bytes of one read; 0: 8 MiB */
     int      n_threads;                 /* that read; 0: 8 */
 };

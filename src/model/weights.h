@@ -46,6 +46,12 @@ struct mtp_weights {
     struct layer_weights layer;                 /* full attention */
 };
 
+/* How the output head is stored: bits, so that a set of heads is their sum. */
+enum head {
+    HEAD_BF16 = 1,                              /* as in the checkpoint */
+    HEAD_INT8 = 2,                              /* made at load */
+};
+
 struct weights_stats {
     int    n_files;
     size_t file_bytes;                          /* of all of them, unneeded tensors and stale copies included */

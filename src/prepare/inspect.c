@@ -10,17 +10,12 @@
 #include "backend/dev.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "engine/memplan.h"
+#include "engine/load.h"
 #include "model/cache.h"
-#include "model/forward.h"
-#include "model/fused.h"
-#include "model/stepper.h"
-#include "model/upload.h"
 #include "model/weights.h"
 #include "prepare/scan.h"
 
-enum { N_FORMATS = WEIGHT_INT8 + 1, DEPTH = 2, CHUNK = 4096, SNAPSHOTS = 8, MAX_CONTEXTS = 4, MAX_RECIPES = 8 };
-static const size_t margin = (size_t)14 << 30;          /* what the engine leaves to the rest of a machine with one memory */
+enum { N_FORMATS = WEIGHT_INT8 + 1, MAX_CONTEXTS = 4, MAX_RECIPES = 8 };
 static const char *const format_names[N_FORMATS] = {"-", "16/32", "INT4", "FP8", "INT8"};
 
 /* A part of a layer, or of the model. */
@@ -202,42 +197,27 @@ static bool measure(struct sheet *s, struct err *e)
 struct plan {
     const char *kv;
     int         n_ctx;
-    size_t      total, kv_bytes;
+    size_t      total, kv_bytes, available, margin;
     bool        fits;                   /* on this machine now */
 };
 
-/* As an engine on a GPU that shares the machine's memory plans it. */
-static struct plan make_plan(const struct sheet *s, const char *kv, int n_ctx)
+static struct plan make_plan(const struct sheet *s, const struct kv_recipe *kv, int n_ctx)
 {
-    const struct model_config *c = &s->c;
-    struct memplan m;
-    struct err e = {0};
-    struct memplan_request q = {
-        .model = c, .kv = kv_recipe_find(kv, NULL), .weight_bytes = weights_packed_bytes(&s->w, c, UPLOAD_HEAD_INT8), .n_ctx = n_ctx,
-        .max_rows = CHUNK, .max_step = DEPTH + 1, .n_snapshots = SNAPSHOTS, .available = SIZE_MAX / 2, .gpu = true, .spare_positions = STEP_ROWS,
-        .step_bytes = cache_step_bytes(c) + fused_bytes(c) + stepper_bytes(c, DEPTH), .scratch_bytes = forward_scratch_bytes(c, CHUNK),
-        .read_bytes = weights_upload_bytes(),
-    };
-    size_t available = memplan_available();
-    CHECK(memplan_make(&m, &q, &e));
-    return (struct plan){kv, n_ctx, m.total, cache_kv_bytes(c, q.kv, n_ctx), available > margin && m.total <= available - margin};
+    struct memory_plan m;
+    bool fits = load_imagine(&s->c, &s->w, kv, n_ctx, &m);
+    return (struct plan){kv->name, n_ctx, m.total, cache_kv_bytes(&s->c, kv, n_ctx), m.available, m.margin, fits};
 }
 
 static int make_plans(const struct sheet *s, struct plan *out)
 {
-    static const char *const recipes[] = {
-#define KV(name, dtype, help) name,
-#include "config/kv_recipes.def"
-#undef KV
-    };
     static const int contexts[] = {32768, 131072, 262144};
     int n = 0;
-    for (size_t k = 0; k < sizeof recipes / sizeof *recipes && k < MAX_RECIPES; k++)
+    for (int k = 0; kv_recipe_at(k) && k < MAX_RECIPES; k++)
         for (size_t i = 0; i < sizeof contexts / sizeof *contexts; i++)
             if (contexts[i] <= s->c.max_pos)
-                out[n++] = make_plan(s, recipes[k], contexts[i]);
+                out[n++] = make_plan(s, kv_recipe_at(k), contexts[i]);
             else if (!i || contexts[i - 1] < s->c.max_pos)
-                out[n++] = make_plan(s, recipes[k], s->c.max_pos);
+                out[n++] = make_plan(s, kv_recipe_at(k), s->c.max_pos);
     return n;
 }
 
@@ -371,7 +351,7 @@ static void print_plans(const struct sheet *s, struct buf *out)
 {
     struct plan plans[MAX_RECIPES * MAX_CONTEXTS];
     int n = make_plans(s, plans);
-    buf_addf(out, "\nmemory of an engine with an INT8 head; here %.2f GiB are available, of which %.0f are left free\n", gib(memplan_available()), gib(margin));
+    buf_addf(out, "\nmemory of an engine with an INT8 head; here %.2f GiB are available, of which %.0f are left free\n", gib(plans[0].available), gib(plans[0].margin));
     buf_addf(out, "%-8s %10s %12s %12s  %s\n", "KV", "context", "KV GiB", "all GiB", "here");
     for (int i = 0; i < n; i++)
         buf_addf(out, "%-8s %10d %12.2f %12.2f  %s\n", plans[i].kv, plans[i].n_ctx, gib(plans[i].kv_bytes), gib(plans[i].total),
@@ -422,7 +402,7 @@ static void print_json(const struct sheet *s, struct buf *out)
         "token", "weight_bytes", (json_int_t)s->token, "weight_bytes_int8_head", (json_int_t)s->token_int8,
         "state_bytes", (json_int_t)(2 * cache_state_bytes(c)), "gb_s", s->gb_s, "measured_by", s->reader,
         "ceiling_tok_s", ceiling(s, s->token), "ceiling_tok_s_int8_head", ceiling(s, s->token_int8),
-        "available_bytes", (json_int_t)memplan_available(), "memory", memory);
+        "available_bytes", (json_int_t)plans[0].available, "memory", memory);
     CHECK(root);
     char *text = memory_got(json_dumps(root, JSON_INDENT(1) | JSON_PRESERVE_ORDER));
     buf_addf(out, "%s\n", text);

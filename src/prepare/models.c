@@ -267,10 +267,10 @@ int models_standard(const struct models *m)
     return best;
 }
 
-bool models_fits(const struct models_item *item, struct engine_fit *fit, struct err *e)
+bool models_fits(const struct models_item *item, struct memory_plan *plan, struct err *e)
 {
-    *fit = (struct engine_fit){0};
-    return engine_fits(&(struct engine_options){.model_dir = item->dir, .draft_depth = -1}, fit, e);
+    *plan = (struct memory_plan){0};
+    return engine_fits(&(struct engine_options){.model_dir = item->dir, .draft_depth = -1}, plan, e);
 }
 
 static bool has_part(const struct models_item *it, const char *part)

@@ -32,7 +32,7 @@ void models_free(struct models *m);
 /* The one that is used when none is named: the complete one of ours that is the newest, else of the hub's, else the demo.  -1: none. */
 int  models_standard(const struct models *m);
 /* Whether it would fit into memory now, with everything at its default; the reason if not. */
-bool models_fits(const struct models_item *item, struct engine_fit *fit, struct err *e);
+bool models_fits(const struct models_item *item, struct memory_plan *plan, struct err *e);
 
 /* What --model means: a directory, a name, or a part of one that only one complete model has, in its name or its geometry. */
 bool models_resolve(const char *given, struct buf *dir, struct err *e);

@@ -19,7 +19,7 @@
 #include "debug/debug.h"
 #include "engine/engine.h"
 #include "engine/sampler.h"
-#include "model/model.h"
+#include "engine/load.h"
 #include "model/safetensors.h"
 
 static const char *const golden[] = {"g0/bf16", "g0/int4", "g0/hybrid", "g1/int4", "g1/hybrid"};
@@ -421,7 +421,10 @@ static void test_generate__drafts_leave_the_sampling_distribution_as_it_is(void 
         if (!is_there(own[which]))
             continue;
         const int rounds = strcmp(own[which], "assets/demo") ? MOST / 10 : MOST;        /* random weights accept no drafts: less to learn */
-        if (!model_open(&m, &(struct model_options){.backend = "cpu", .dir = own[which], .n_ctx = 64, .max_rows = 64, .max_step = 1}, &e))
+        if (!load_open(&m, &(struct load_options){
+            .head = "bf16", .backend = "cpu", .dir = own[which],
+            .n_ctx = 64, .chunk = 64, .max_step = 1, .n_snapshots = LOAD_NO_SNAPSHOTS,
+        }, &e))
             fail_msg("%s", e.msg);
         some_ids(ids, N, 21);
         best_ids(&m, ids, N, first, p1);
@@ -429,7 +432,7 @@ static void test_generate__drafts_leave_the_sampling_distribution_as_it_is(void 
             ids[N] = first[i];
             best_ids(&m, ids, N + 1, second[i], p2[i]);
         }
-        model_close(&m);
+        load_close(&m);
 
         for (int depth = 0; depth <= 3; depth += 3) {
             struct engine_options o = {.backend = "cpu", .model_dir = own[which], .n_ctx = 64, .draft_depth = depth, .head = "bf16"};

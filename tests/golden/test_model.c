@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/ids.h"
-#include "model/model.h"
+#include "engine/load.h"
 #include "model/safetensors.h"
 #include "text/tokenizer.h"
 
@@ -40,7 +40,10 @@ static void open_both(struct model *m, struct safetensors *s, const char *dir, c
     if (!safetensors_open(s, path, &e))
         fail_msg("%s", e.msg);
     snprintf(path, sizeof path, "tests/data/model/%s", dir);
-    if (!model_open(m, &(struct model_options){.dir = path, .backend = "cpu", .kv = kv, .n_threads = 2, .n_ctx = MAX, .max_rows = MAX, .max_step = 8}, &e))
+    if (!load_open(m, &(struct load_options){
+            .head = "bf16", .dir = path, .backend = "cpu", .kv = kv, .n_threads = 2,
+            .n_ctx = MAX, .chunk = MAX, .max_step = 8, .n_snapshots = LOAD_NO_SNAPSHOTS,
+        }, &e))
         fail_msg("%s", e.msg);
 }
 
@@ -94,7 +97,7 @@ static void test_model__logits_and_hidden_states_match_transformers(void **state
             }
         printf("%-10s max |logit - reference| %.1e\n", dirs[d], all);
         free(hidden), free(logits);
-        model_close(&m);
+        load_close(&m);
         safetensors_close(&s);
     }
 }
@@ -142,7 +145,7 @@ static void test_model__chained_mtp_drafts_match_the_reference(void **state)
                 }
             }
             free(logits), free(in), free(out);
-            model_close(&m);
+            load_close(&m);
             safetensors_close(&s);
         }
 }
@@ -158,7 +161,10 @@ static void test_model__trained_weights_give_the_same_logits_in_any_chunking(voi
     struct model m;
     struct ids ids = {0};
     struct tokenizer *t = tokenizer_open("assets/demo", &e);
-    if (!t || !model_open(&m, &(struct model_options){.dir = "assets/demo", .backend = "cpu", .n_threads = 2, .n_ctx = MAX, .max_rows = MAX, .max_step = 8}, &e))
+    if (!t || !load_open(&m, &(struct load_options){
+            .head = "bf16", .dir = "assets/demo", .backend = "cpu", .n_threads = 2,
+            .n_ctx = MAX, .chunk = MAX, .max_step = 8, .n_snapshots = LOAD_NO_SNAPSHOTS,
+        }, &e))
         fail_msg("%s", e.msg);
     tokenizer_encode(t, text, strlen(text), true, &ids);
     assert_true(ids.n >= 100 && ids.n <= MAX);
@@ -175,7 +181,7 @@ static void test_model__trained_weights_give_the_same_logits_in_any_chunking(voi
     free(hidden), free(whole), free(logits);
     ids_free(&ids);
     tokenizer_close(t);
-    model_close(&m);
+    load_close(&m);
 }
 
 static void test_model__steps_with_rejected_rows_give_the_bits_of_single_steps(void **state)
@@ -202,7 +208,7 @@ static void test_model__steps_with_rejected_rows_give_the_bits_of_single_steps(v
         pos += take;
     }
     free(hidden), free(plain), free(logits);
-    model_close(&m);
+    load_close(&m);
     safetensors_close(&s);
 }
 
@@ -229,7 +235,7 @@ static void test_model__saved_states_bring_a_position_back(void **state)
     forward_run(m.forward, m.cache, ids + 66, 40, 66, ROWS_COMMIT);
     assert_memory_equal(first, forward_hidden(m.forward) + 39 * H, H * sizeof *first);
     free(saved), free(first);
-    model_close(&m);
+    load_close(&m);
     safetensors_close(&s);
 }
 
@@ -263,7 +269,7 @@ static void test_model__the_int8_head_and_bf16_rows_stay_close(void **state)
     printf("g1/hybrid with INT8 head and bf16 KV rows: mean KL %.1e\n", kl);
     assert_true(kl <= 1e-3);
     free(logits);
-    model_close(&m);
+    load_close(&m);
     safetensors_close(&s);
 }
 

@@ -272,7 +272,7 @@ static void test_pack__checkpoints_of_every_layout_arrive_packed(void **state)
         struct model_config c;
         struct weights host, w;
         struct uploaded u = {.d = cuda};
-        struct upload_options o = {.heads = UPLOAD_HEAD_BF16 | UPLOAD_HEAD_INT8, .span = i % 2 ? 300 << 10 : 0};
+        struct upload_options o = {.heads = HEAD_BF16 | HEAD_INT8, .span = i % 2 ? 300 << 10 : 0};
         if (!config_load(&c, dirs[i / 2], &e) || !weights_open(&host, &c, dirs[i / 2], &e) || !weights_open(&w, &c, dirs[i / 2], &e))
             fail_msg("%s", e.msg);
         weights_make_int8_head(&host);

@@ -19,6 +19,7 @@
 #include "model/config.h"
 #include "model/forward.h"
 #include "model/stepper.h"
+#include "model/synthetic.h"
 #include "model/weights.h"
 
 enum { FAKE_HIDDEN = 4, FAKE_MAX_ROWS = 512, FAKE_EOS = 1 };
@@ -97,10 +98,24 @@ struct dev *dev_open_cpu(int n_threads, struct err *e)
     fake_faulted = false;
     *d = (struct dev){.name = "cpu", .alloc = fake_alloc, .free = fake_free, .alloc_host = fake_alloc, .free_host = fake_free,
                       .finish = fake_finish, .close = fake_close};
-    static const struct dev_caps caps[2] = {{0}, {.packs_weights = true}};
+    static const struct dev_caps caps[2] = {{.kv_dtypes = 1u << DT_F32}, {.packs_weights = true, .kv_dtypes = 1u << DT_F32}};
     d->caps = &caps[fake.fused];
     return d;
 }
+
+/* Random weights are the real model's. */
+bool synthetic_config(struct model_config *c, const char *name, int n_layers, struct err *e)
+{
+    (void)c, (void)n_layers;
+    return err_set(e, "no geometry is called '%s'", name);
+}
+struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, unsigned heads, uint64_t seed, struct err *e)
+{
+    (void)w, (void)c, (void)d, (void)heads, (void)seed, (void)e;
+    return NULL;
+}
+void synthetic_close(struct synthetic *s) { (void)s; }
+size_t synthetic_bytes(const struct model_config *c, unsigned heads) { (void)c, (void)heads; return 0; }
 
 int dev_cpu_threads(const struct dev *d) { (void)d; return 1; }
 
@@ -155,15 +170,6 @@ struct cache {
     uint64_t staged[16];
     int      n_staged;
 };
-
-static const struct kv_recipe fake_recipe = {.name = "f32"};
-const struct kv_recipe *kv_recipe_find(const char *name, struct err *e)
-{
-    if (!name || !strcmp(name, "f32"))
-        return &fake_recipe;
-    err_set(e, "the KV recipe is '%s', expected one of: f32", name);
-    return NULL;
-}
 
 size_t cache_kv_bytes(const struct model_config *c, const struct kv_recipe *r, int n_ctx)
 {

@@ -17,7 +17,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "model/model.h"
+#include "engine/load.h"
 #include "prepare/hash.h"
 #include "prepare/hybrid.h"
 #include "prepare/mtp.h"
@@ -95,7 +95,10 @@ static float *logits_of(const char *dir, size_t *n)
     struct model m;
     struct err e = {0};
     int32_t ids[N_IDS];
-    if (!model_open(&m, &(struct model_options){.dir = dir, .backend = "cpu", .kv = "f32", .n_threads = 2, .n_ctx = 64, .max_rows = 64, .max_step = 2}, &e))
+    if (!load_open(&m, &(struct load_options){
+            .head = "bf16", .dir = dir, .backend = "cpu", .kv = "f32", .n_threads = 2,
+            .n_ctx = 64, .chunk = 64, .max_step = 2, .n_snapshots = LOAD_NO_SNAPSHOTS,
+        }, &e))
         fail_msg("%s", e.msg);
     assert_true(m.weights.mtp.present);
     size_t V = (size_t)m.cfg.vocab, H = (size_t)m.cfg.hidden;
@@ -113,7 +116,7 @@ static float *logits_of(const char *dir, size_t *n)
     forward_head(m.forward, HEAD_BF16, forward_hidden(m.forward), N_IDS, out + V);
     *n = (N_IDS + 1) * V;
     free(in), free(draft);
-    model_close(&m);
+    load_close(&m);
     return out;
 }
 

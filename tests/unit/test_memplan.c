@@ -15,7 +15,7 @@ static struct memplan_request request(struct model_config *c, size_t available_m
     struct err e;
     config_load(c, "fake", &e);
     return (struct memplan_request){
-        .model = c, .kv = kv_recipe_find("f32", NULL), .weight_bytes = 10 * MIB, .int8_head = true, .default_ctx = 32768,
+        .model = c, .kv = kv_recipe_find("f32", NULL), .weight_bytes = 10 * MIB, .made_head_bytes = 100, .kv_dtypes = 1u << DT_F32, .default_ctx = 32768,
         .max_rows = 256, .max_step = 3, .n_snapshots = 8, .available = available_mib * MIB, .margin = 5 * MIB,
     };
 }
@@ -30,7 +30,7 @@ static void test_memplan__the_default_context_is_what_fits(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct model_config c;
-        struct memplan m;
+        struct memory_plan m;
         struct err e = {0};
         struct memplan_request q = request(&c, rows[i].available_mib);
         assert_true(memplan_make(&m, &q, &e));
@@ -47,7 +47,7 @@ static void test_memplan__staged_rows_of_a_step_count(void **state)
 {
     (void)state;
     struct model_config c;
-    struct memplan one, six;
+    struct memory_plan one, six;
     struct err e = {0};
     struct memplan_request q = request(&c, 1000);
     q.max_step = 1;
@@ -62,7 +62,7 @@ static void test_memplan__the_models_context_is_the_most(void **state)
 {
     (void)state;
     struct model_config c;
-    struct memplan m;
+    struct memory_plan m;
     struct err e = {0};
     struct memplan_request q = request(&c, 1000);
     c.max_pos = 2000;
@@ -77,7 +77,7 @@ static void test_memplan__a_context_that_does_not_fit_names_one_that_does(void *
 {
     (void)state;
     struct model_config c;
-    struct memplan m;
+    struct memory_plan m;
     struct err e = {0};
     struct memplan_request q = request(&c, 16);
     int fits;
@@ -96,7 +96,7 @@ static void test_memplan__weights_that_do_not_fit_are_refused_with_both_numbers(
 {
     (void)state;
     struct model_config c;
-    struct memplan m;
+    struct memory_plan m;
     struct err e = {0};
     struct memplan_request q = request(&c, 14);
     q.weight_bytes = (size_t)100 << 30;
@@ -135,7 +135,7 @@ static void test_memplan__weight_files_are_counted(void **state)
 static struct memplan_request gpu_request(struct model_config *c, size_t available_mib, size_t host_mib)
 {
     struct memplan_request q = request(c, available_mib);
-    q.int8_head = false;
+    q.made_head_bytes = 0;
     q.gpu = q.discrete = true;
     q.host_available = host_mib * MIB;
     q.spare_positions = 8;
@@ -149,7 +149,7 @@ static void test_memplan__a_gpu_and_its_host_are_counted_apart(void **state)
 {
     (void)state;
     struct model_config c;
-    struct memplan m;
+    struct memory_plan m;
     struct err e = {0};
     struct memplan_request q = gpu_request(&c, 1000, 100);
     size_t device = 0, host = 0;
@@ -173,7 +173,7 @@ static void test_memplan__a_host_without_room_for_the_snapshots_says_so(void **s
 {
     (void)state;
     struct model_config c;
-    struct memplan m;
+    struct memory_plan m;
     struct err e = {0};
     struct memplan_request q = gpu_request(&c, 1000, 5);
     q.n_snapshots = 100000;
@@ -190,7 +190,7 @@ static void test_memplan__the_option_that_makes_room_is_named(void **state)
 {
     (void)state;
     struct model_config c;
-    struct memplan m;
+    struct memory_plan m;
     struct err e = {0};
     struct memplan_request q = gpu_request(&c, 21, 100);
     q.max_rows = 100000;                /* 100 bytes each */

@@ -126,14 +126,14 @@ static void test_models__fit_or_say_why(void **state)
 {
     (void)state;
     struct models m;
-    struct engine_fit fit;
+    struct memory_plan plan;
     struct err e = {0};
     put_model("data/q35chat/models/mine");
     models_find(&m);
-    assert_true(models_fits(find(&m, "mine"), &fit, &e));
-    assert_true(fit.n_ctx > 0 && fit.need > 0 && fit.need < fit.available);
+    assert_true(models_fits(find(&m, "mine"), &plan, &e));
+    assert_true(plan.n_ctx > 0 && plan.total > 0 && plan.total < plan.available);
     shell("truncate -s 8T %s/data/q35chat/models/mine/model-huge.safetensors", dir);
-    assert_false(models_fits(find(&m, "mine"), &fit, &e));
+    assert_false(models_fits(find(&m, "mine"), &plan, &e));
     assert_non_null(strstr(e.msg, "GiB"));
     models_free(&m);
 }

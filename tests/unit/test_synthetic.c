@@ -4,9 +4,9 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include "engine/load.h"
 #include "kernels/cpu/vec.h"
-#include "kernels/cuda/fill.h"
-#include "model/model.h"
+#include "kernels/fill.h"
 #include "model/synthetic.h"
 #include "tests/tmpdir.h"
 
@@ -83,7 +83,10 @@ static void test_synthetic__activations_stay_of_ordinary_size(void **state)
     int32_t ids[N];
     double rms[2] = {0, 0}, mean = 0;
     make_model(&d, 2, 0);
-    if (!model_open(&m, &(struct model_options){.dir = d.path, .backend = "cpu", .n_ctx = N, .max_rows = N, .max_step = 1}, &e))
+    if (!load_open(&m, &(struct load_options){
+            .head = "bf16", .dir = d.path, .backend = "cpu",
+            .n_ctx = N, .chunk = N, .max_step = 1, .n_snapshots = LOAD_NO_SNAPSHOTS,
+        }, &e))
         fail_msg("%s", e.msg);
     float *logits = malloc((size_t)m.cfg.vocab * sizeof *logits);
     assert_non_null(logits);
@@ -103,7 +106,7 @@ static void test_synthetic__activations_stay_of_ordinary_size(void **state)
     assert_true(rms[1] > 1 && rms[1] < 16);
     assert_true(fabs(mean) < 0.5);
     free(logits);
-    model_close(&m);
+    load_close(&m);
     drop_model(&d);
 }
 

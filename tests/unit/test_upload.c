@@ -120,7 +120,7 @@ static void test_upload__every_layout_arrives_as_the_host_packs_it(void **state)
     static const char *const dirs[] = {"tests/data/model/g0/bf16", "tests/data/model/g0/int4", "tests/data/model/g0/hybrid",
                                        "tests/data/model/g1/int4", "tests/data/model/g1/hybrid", "assets/demo"};
     for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++)
-        upload_and_compare(dirs[i], UPLOAD_HEAD_BF16 | UPLOAD_HEAD_INT8, 0, 0);
+        upload_and_compare(dirs[i], HEAD_BF16 | HEAD_INT8, 0, 0);
 }
 
 static void test_upload__reads_of_any_length_give_the_same(void **state)
@@ -128,8 +128,8 @@ static void test_upload__reads_of_any_length_give_the_same(void **state)
     (void)state;
     static const size_t spans[] = {300 << 10, 277777, 1 << 20};
     for (size_t i = 0; i < sizeof spans / sizeof *spans; i++) {
-        upload_and_compare("tests/data/model/g1/hybrid", UPLOAD_HEAD_INT8, spans[i], 1 + (int)i * 3);
-        upload_and_compare("assets/demo", UPLOAD_HEAD_BF16, spans[i], 8);
+        upload_and_compare("tests/data/model/g1/hybrid", HEAD_INT8, spans[i], 1 + (int)i * 3);
+        upload_and_compare("assets/demo", HEAD_BF16, spans[i], 8);
     }
     upload_and_compare("tests/data/model/g0/bf16", 0, 0, 3);
 }
@@ -176,7 +176,7 @@ static void test_upload__odd_sizes_types_and_places(void **state)
         ck_write(&k, &c);
         set_zeros(&k, 1);
         set_zeros(&k, 2);
-        upload_and_compare(k.dir, UPLOAD_HEAD_BF16 | UPLOAD_HEAD_INT8, i % 2 ? 100000 : 0, 4);
+        upload_and_compare(k.dir, HEAD_BF16 | HEAD_INT8, i % 2 ? 100000 : 0, 4);
         ck_close(&k);
     }
 }
@@ -211,7 +211,7 @@ static void expect_failure(const char *dir, size_t room, bool stop, const char *
     int calls = 0;
     if (!config_load(&c, dir, &e) || !weights_open(&w, &c, dir, &e))
         fail_msg("%s", e.msg);
-    assert_false(weights_upload(&w, &c, &f.dev, &(struct upload_options){.heads = UPLOAD_HEAD_INT8, .span = 300 << 10},
+    assert_false(weights_upload(&w, &c, &f.dev, &(struct upload_options){.heads = HEAD_INT8, .span = 300 << 10},
                                 stop ? stop_at_once : NULL, &calls, &e));
     if (!strstr(e.msg, message))
         fail_msg("%s", e.msg);

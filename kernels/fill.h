@@ -1,9 +1,8 @@
 /* Numbers for measurements: every 8 bytes are a function of a key and of their place, so that device and host, in any cut, make the
- * same.  And the plain read that bench compares operations with. */
-#ifndef Q35_KERNELS_CUDA_FILL_H
-#define Q35_KERNELS_CUDA_FILL_H
+ * same. */
+#ifndef Q35_KERNELS_FILL_H
+#define Q35_KERNELS_FILL_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -91,24 +90,6 @@ FILL_BOTH uint64_t fill_word(const struct fill *f, uint64_t i)
         return h;
     }
 }
-
-/* Device memory, on the default queue: whoever used it before must be done, and gpu_fill_wait() comes before whoever reads it.
- * `bytes` is a multiple of 16. */
-void gpu_fill(void *dst, size_t bytes, const struct fill *f);
-/* The last tile of a packed matrix (kernels/pack.h) holds only `rows` rows: zeroes the others, in its dense data (n 32-bit words,
- * four a lane) or in its scales (pairs of F16). */
-void gpu_clear_rows(void *at, size_t n, int rows, bool dense);
-const char *gpu_fill_wait(void);                /* NULL, or what failed */
-
-/* Bytes a second, in 10^9, at which a kernel that does nothing else reads `bytes` at `p`: the best of several launch
- * shapes.  0 on a failure. */
-double gpu_read_gb_s(const void *p, size_t bytes, int n_sm);
-
-/* Confines whatever this thread does from now on, with devices that it opens afterwards, to about n_sm multiprocessors (a
- * multiple of what the GPU can split off).  The number granted, or 0 with the reason. */
-int gpu_confine(int n_sm, char *why, size_t n_why);
-/* Multiprocessors that this thread may use: `all`, or what gpu_confine() granted. */
-int gpu_multiprocessors(int all);
 
 #undef FILL_BOTH
 #endif

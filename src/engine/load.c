@@ -1,0 +1,288 @@
+#include "engine/load.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "config/limits.h"
+#include "engine/memplan.h"
+#include "model/fused.h"
+#include "model/stepper.h"
+#include "model/synthetic.h"
+#include "model/upload.h"
+
+enum { DEFAULT_SNAPSHOTS = 8 };
+
+/* What a device does when nobody says otherwise.  Context: on a CPU the model's 262144 would take memory that nobody has the
+ * patience to fill.  Chunk: a GPU reads every expert for each of them, so each should use them all often.  MTP drafts a step,
+ * measured on a CPU with the demo model (tests/bench/bench_engine.c): from the third on nothing is gained even when 97 % are
+ * accepted, since each verified row costs nearly a decoded one. */
+static const struct defaults {
+    int n_ctx, chunk, depth;
+} defaults_cpu = {.n_ctx = 32768, .chunk = 256, .depth = 2},
+  defaults_gpu = {.n_ctx = INT_MAX, .chunk = 4096, .depth = 2};
+/* Left free: a host has swap or an OOM killer, a GB10 freezes; a GPU of its own needs some for code and recorded graphs. */
+static const size_t CPU_MARGIN = 512u << 20, UNIFIED_MARGIN = (size_t)14 << 30, GPU_MARGIN = (size_t)1 << 30;
+
+_Static_assert((int)LIMIT_STEP_ROWS == (int)STEP_ROWS, "rows of a step");
+
+/* ---- options ---- */
+
+static bool packs(const struct model *m)
+{
+    return dev_caps(m->backend)->packs_weights;
+}
+
+static bool in_range(const char *name, int value, int low, int high, struct err *e)
+{
+    return (value >= low && value <= high) || err_set(e, "%s is %d, expected %d to %d", name, value, low, high);
+}
+
+bool load_head(const char *name, enum head *h, struct err *e)
+{
+    static const struct { const char *name; enum head head; } heads[] = {{"int8", HEAD_INT8}, {"bf16", HEAD_BF16}};
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+        if (!strcmp(heads[i].name, name)) {
+            *h = heads[i].head;
+            return true;
+        }
+    return err_set(e, "the head is '%s', expected bf16 (as stored) or int8", name);
+}
+
+static bool takes(const struct model *m, const struct kv_recipe *r)
+{
+    return dev_caps(m->backend)->kv_dtypes >> r->dtype & 1;
+}
+
+/* The first recipe that the device takes. */
+static const struct kv_recipe *first_recipe(const struct model *m)
+{
+    int i = 0;
+    while (kv_recipe_at(i) && !takes(m, kv_recipe_at(i)))
+        i++;
+    return kv_recipe_at(i);
+}
+
+static bool choose_kv(struct model *m, const char *name, struct err *e)
+{
+    const struct kv_recipe *first = first_recipe(m);
+    m->kv = name ? kv_recipe_find(name, e) : first;
+    if (!m->kv || takes(m, m->kv))
+        return m->kv;
+    return err_set(e, "the backend '%s' does not take the KV recipe '%s', expected %s", m->backend, m->kv->name, first->name);
+}
+
+static bool check_options(struct model *m, const struct load_options *o, struct err *e)
+{
+    if (!o->dir && !o->synthetic)
+        return err_set(e, "no model directory was given");
+    m->backend = dev_backend(o->backend, e);
+    return m->backend && choose_kv(m, o->kv, e) && load_head(o->head ? o->head : "int8", &m->head, e)
+        && in_range("the number of threads", o->n_threads, 0, LIMIT_THREADS, e) && in_range("the prompt chunk", o->chunk, 0, LIMIT_CHUNK, e)
+        && in_range("the draft depth", o->depth, -1, LIMIT_DRAFTS, e) && in_range("the rows of a step", o->max_step, 0, LIMIT_STEP_ROWS, e)
+        && in_range("the number of snapshots", o->n_snapshots, LOAD_NO_SNAPSHOTS, LIMIT_SNAPSHOTS, e);
+}
+
+static const struct defaults *defaults_of(bool gpu)
+{
+    return gpu ? &defaults_gpu : &defaults_cpu;
+}
+
+static void settle(struct model *m, const struct load_options *o, bool gpu)
+{
+    const struct defaults *d = defaults_of(gpu);
+    m->asked = *o;
+    m->chunk = o->chunk ? o->chunk : d->chunk;
+    m->depth = !m->cfg.n_mtp ? 0 : o->depth < 0 ? d->depth : o->depth;
+    m->max_step = o->max_step ? o->max_step : m->depth + 1;
+    m->n_snapshots = o->n_snapshots == LOAD_NO_SNAPSHOTS ? 0 : o->n_snapshots ? o->n_snapshots : DEFAULT_SNAPSHOTS;
+}
+
+/* ---- memory ---- */
+
+static struct memplan_request request(const struct model *m, bool gpu)
+{
+    return (struct memplan_request){
+        .model = &m->cfg, .kv = m->kv, .weight_bytes = m->weight_bytes, .n_ctx = m->asked.n_ctx, .default_ctx = defaults_of(gpu)->n_ctx,
+        .max_rows = m->chunk, .max_step = m->max_step, .n_snapshots = m->n_snapshots, .gpu = gpu,
+        .kv_dtypes = m->backend ? dev_caps(m->backend)->kv_dtypes : 0,
+    };
+}
+
+static bool make_plan(struct model *m, struct memplan_request *q, struct err *e)
+{
+    bool ok = memplan_make(&m->plan, q, e);
+    m->n_ctx = m->plan.n_ctx;
+    return ok;
+}
+
+static bool plan_host(struct model *m, struct err *e)
+{
+    m->weight_bytes = memplan_weight_bytes(m->dir);
+    struct memplan_request q = request(m, false);
+    q.made_head_bytes = m->head == HEAD_INT8 ? (size_t)m->cfg.vocab * ((size_t)m->cfg.hidden + 2) : 0;
+    q.available = memplan_available();
+    q.margin = CPU_MARGIN;
+    return make_plan(m, &q, e);
+}
+
+/* Rows of drafts may lie behind the context. */
+static int spare_positions(bool gpu)
+{
+    return gpu ? STEP_ROWS : 0;
+}
+
+/* Where formats are known and nothing but headers has been read. */
+static struct memplan_request request_gpu(const struct model *m, size_t available, bool discrete)
+{
+    const struct model_config *c = &m->cfg;
+    struct memplan_request q = request(m, true);
+    q.available = available;
+    q.margin = discrete ? GPU_MARGIN : UNIFIED_MARGIN;
+    q.discrete = discrete;
+    q.host_available = memplan_available();
+    q.host_margin = CPU_MARGIN;
+    q.spare_positions = spare_positions(true);
+    q.step_bytes = cache_step_bytes(c) + fused_bytes(c) + stepper_bytes(c, m->depth);
+    q.scratch_bytes = forward_scratch_bytes(c, m->chunk);
+    q.read_bytes = m->asked.synthetic ? 0 : weights_upload_bytes();
+    return q;
+}
+
+static bool plan_gpu(struct model *m, struct err *e)
+{
+    struct dev_facts facts = {.integrated = false};
+    bool discrete = dev_facts(m->dev, &facts) && !facts.integrated;
+    m->weight_bytes = m->dir ? weights_packed_bytes(&m->weights, &m->cfg, m->head) : synthetic_bytes(&m->cfg, m->head);
+    struct memplan_request q = request_gpu(m, discrete ? m->dev->available(m->dev) : memplan_available(), discrete);
+    q.int8_weight_bytes = m->dir ? weights_packed_bytes(&m->weights, &m->cfg, HEAD_INT8) : 0;
+    return make_plan(m, &q, e);
+}
+
+bool load_imagine(const struct model_config *c, const struct weights *w, const struct kv_recipe *kv, int n_ctx, struct memory_plan *plan)
+{
+    struct model m = {.kv = kv, .head = HEAD_INT8, .cfg = *c};
+    settle(&m, &(struct load_options){.n_ctx = n_ctx, .depth = -1}, true);
+    m.weight_bytes = weights_packed_bytes(w, c, HEAD_INT8);
+    struct memplan_request q = request_gpu(&m, SIZE_MAX / 2, false);    /* so that the numbers are there, whatever this machine has */
+    bool ok = memplan_make(plan, &q, NULL);
+    plan->available = memplan_available();
+    return ok && plan->available > plan->margin && plan->total <= plan->available - plan->margin;
+}
+
+/* ---- the steps ---- */
+
+bool load_check(struct model *m, const struct load_options *o, struct err *e)
+{
+    *m = (struct model){0};
+    if (!check_options(m, o, e))
+        return false;
+    m->dir = o->dir ? memory_strdup(o->dir) : NULL;
+    if (!(m->dir ? config_load(&m->cfg, m->dir, e) : synthetic_config(&m->cfg, o->synthetic, o->n_layers, e)))
+        return false;
+    settle(m, o, packs(m));
+    if (packs(m) || !m->dir)
+        return in_range("--ctx", o->n_ctx, 0, m->cfg.max_pos, e);
+    return plan_host(m, e);
+}
+
+bool load_device(struct model *m, struct err *e)
+{
+    if (!m->dev)
+        m->dev = dev_open(m->backend, m->asked.n_threads, e);
+    return m->dev;
+}
+
+struct loading {
+    load_progress *progress;
+    void          *arg;
+    bool           stopped;
+};
+
+static bool on_progress(size_t done, size_t total, void *arg)
+{
+    struct loading *l = arg;
+    l->stopped = l->progress && !l->progress(done, total, l->arg);
+    return !l->stopped;
+}
+
+/* Mapped, made present, and with the head that is wanted. */
+static bool bring_host(struct model *m, struct loading *l, struct err *e)
+{
+    if (!weights_prefetch(&m->weights, on_progress, l, e))
+        return false;
+    if (l->stopped)
+        return err_set(e, "closed while loading");
+    if (m->head == HEAD_INT8)
+        weights_make_int8_head(&m->weights);
+    m->weight_bytes = m->weights.stats.bytes;
+    return true;
+}
+
+static bool bring_gpu(struct model *m, struct loading *l, struct err *e)
+{
+    const struct upload_options o = {.heads = m->head};
+    return plan_gpu(m, e) && weights_upload(&m->weights, &m->cfg, m->dev, &o, on_progress, l, e);
+}
+
+static bool bring_synthetic(struct model *m, struct err *e)
+{
+    if (m->dev->caps->packs_weights && !plan_gpu(m, e))
+        return false;
+    m->synthetic = synthetic_open(&m->weights, &m->cfg, m->dev, m->head, m->asked.seed, e);
+    return m->synthetic;
+}
+
+static bool open_weights(struct model *m, struct err *e)
+{
+    if (!weights_open(&m->weights, &m->cfg, m->dir, e))
+        return false;
+    if (!m->weights.mtp.present)
+        m->depth = 0;
+    return true;
+}
+
+bool load_weights(struct model *m, load_progress *progress, void *arg, struct err *e)
+{
+    struct loading l = {.progress = progress, .arg = arg};
+    if (!m->dir)
+        return load_device(m, e) && bring_synthetic(m, e);
+    return open_weights(m, e) && load_device(m, e) && (m->dev->caps->packs_weights ? bring_gpu(m, &l, e) : bring_host(m, &l, e));
+}
+
+bool load_space(struct model *m, struct err *e)
+{
+    int rows = m->chunk > m->max_step ? m->chunk : m->max_step;
+    m->cache = cache_open(m->dev, &m->cfg, m->kv, m->n_ctx + spare_positions(m->dev->caps->packs_weights), m->max_step, e);
+    m->forward = m->cache ? forward_open(m->dev, &m->cfg, &m->weights, rows, e) : NULL;
+    return m->forward;
+}
+
+bool load_open(struct model *m, const struct load_options *o, struct err *e)
+{
+    return load_check(m, o, e) && load_weights(m, NULL, NULL, e) && load_space(m, e);
+}
+
+void load_close(struct model *m)
+{
+    cache_close(m->cache);
+    forward_close(m->forward);
+    synthetic_close(m->synthetic);
+    if (m->dir)
+        weights_close(&m->weights);     /* their memory is the device's */
+    dev_close(m->dev);
+    free(m->dir);
+    *m = (struct model){0};
+}
+
+bool load_fits(const struct load_options *o, struct memory_plan *plan, struct err *e)
+{
+    struct model m;
+    bool ok = load_check(&m, o, e);
+    if (ok && packs(&m))
+        ok = open_weights(&m, e) && load_device(&m, e) && plan_gpu(&m, e);
+    *plan = m.plan;
+    load_close(&m);
+    return ok;
+}

@@ -1,0 +1,83 @@
+/* From options to a model that runs: config, weights, device, memory plan, work space.  The engine, the measurements and the
+ * debug commands begin here, so that a default and a limit have one place. */
+#ifndef Q35_ENGINE_LOAD_H
+#define Q35_ENGINE_LOAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backend/dev.h"
+#include "base/err.h"
+#include "engine/plan.h"
+#include "model/cache.h"
+#include "model/config.h"
+#include "model/forward.h"
+#include "model/weights.h"
+
+enum { LOAD_NO_SNAPSHOTS = -1 };
+
+/* {0} is valid but for dir or synthetic: 0 and NULL mean the default. */
+struct load_options {
+    const char *dir;                    /* a checkpoint, or */
+    const char *synthetic;              /* random weights in this geometry, see synthetic_config() */
+    int         n_layers;               /* of these; 0: all */
+    uint64_t    seed;
+    const char *backend;                /* NULL: the best one that is there */
+    const char *kv;                     /* KV recipe; NULL: the first one that the device takes */
+    const char *head;                   /* "int8" (default), or "bf16": as stored */
+    int n_threads;                      /* of a CPU; 0: one per usable core */
+    int n_ctx;                          /* positions; 0: what fits, at most what the device does by itself and the model's */
+    int chunk;                          /* most prompt rows a call */
+    int depth;                          /* drafts a step; -1: what the device does by itself */
+    int max_step;                       /* rows of a step; 0: depth + 1 */
+    int n_snapshots;                    /* states kept beside; LOAD_NO_SNAPSHOTS: none */
+};
+
+/* A model with everything that runs it.  Must not move once it is loaded. */
+struct model {
+    /* by load_check() */
+    char                  *dir;         /* NULL: synthetic */
+    struct load_options    asked;
+    const char            *backend;
+    const struct kv_recipe *kv;
+    enum head              head;
+    int                    chunk, depth, max_step, n_snapshots;
+    struct model_config    cfg;
+    struct memory_plan     plan;        /* on a GPU by load_weights() */
+    int                    n_ctx;       /* likewise */
+    /* by load_device() and load_weights() */
+    struct dev            *dev;
+    struct weights         weights;
+    struct synthetic      *synthetic;
+    size_t                 weight_bytes;        /* that a model of this kind takes there: mapped, or packed */
+    /* by load_space() */
+    struct forward        *forward;
+    struct cache          *cache;
+};
+
+/* Told every few MiB; false ends the loading. */
+typedef bool load_progress(size_t done, size_t total, void *arg);
+
+/* Each fails with the reason, and then load_close() is left.
+ *   load_check    options, config.json, on a CPU the memory plan: quick
+ *   load_device   opens the device
+ *   load_weights  after that: memory plan of a GPU, then the weights, to where the device wants them; opens the device if need be
+ *   load_space    after that: work space and cache
+ *   load_open     all of them */
+bool load_check(struct model *m, const struct load_options *o, struct err *e);
+bool load_device(struct model *m, struct err *e);
+bool load_weights(struct model *m, load_progress *progress, void *arg, struct err *e);
+bool load_space(struct model *m, struct err *e);
+bool load_open(struct model *m, const struct load_options *o, struct err *e);
+void load_close(struct model *m);               /* also what could not be opened */
+
+/* The plan that load_weights() would make now, without reading weights.  The numbers are there even when it does not fit. */
+bool load_fits(const struct load_options *o, struct memory_plan *plan, struct err *e);
+/* What an engine with the usual settings would take on a GPU that shares the host's memory.  False when that does not fit now. */
+bool load_imagine(const struct model_config *c, const struct weights *w, const struct kv_recipe *kv, int n_ctx, struct memory_plan *plan);
+
+/* "int8" or "bf16". */
+bool load_head(const char *name, enum head *h, struct err *e);
+
+#endif

@@ -1,0 +1,24 @@
+/* What a memory plan came to: plain values, for whoever shows them. */
+#ifndef Q35_ENGINE_PLAN_H
+#define Q35_ENGINE_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { PLAN_MAX_LINES = 10 };
+
+struct plan_line {
+    const char *name;                   /* "weights"; lives for ever */
+    size_t      bytes;
+    bool        host;                   /* in the host's memory, beside a discrete GPU */
+};
+
+struct memory_plan {
+    struct plan_line lines[PLAN_MAX_LINES];
+    int    n_lines;                     /* 0: nothing was planned */
+    size_t total, host_total;           /* host_total: of the lines of the host, which are not in total */
+    size_t available, margin;           /* where total lies; the margin of it is left free */
+    int    n_ctx;                       /* decided */
+};
+
+#endif

@@ -1,0 +1,32 @@
+#include "model/kv_recipe.h"
+
+#include <string.h>
+
+#include "base/buf.h"
+
+static const struct kv_recipe recipes[] = {
+#define KV(n, t, h) {.name = n, .dtype = t, .help = h},
+#include "config/kv_recipes.def"
+#undef KV
+};
+enum { N_RECIPES = sizeof recipes / sizeof *recipes };
+
+const struct kv_recipe *kv_recipe_at(int i)
+{
+    return i < N_RECIPES ? &recipes[i] : NULL;
+}
+
+const struct kv_recipe *kv_recipe_find(const char *name, struct err *e)
+{
+    struct buf known = {0};
+    for (int i = 0; i < N_RECIPES; i++) {
+        if (!strcmp(recipes[i].name, name)) {
+            buf_free(&known);
+            return &recipes[i];
+        }
+        buf_addf(&known, "%s%s", i ? ", " : "", recipes[i].name);
+    }
+    err_set(e, "the KV recipe is '%s', expected one of: %s", name, buf_str(&known));
+    buf_free(&known);
+    return NULL;
+}

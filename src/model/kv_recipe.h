@@ -1,0 +1,19 @@
+/* How keys and values are stored: the rows of config/kv_recipes.def. */
+#ifndef Q35_MODEL_KV_RECIPE_H
+#define Q35_MODEL_KV_RECIPE_H
+
+#include "base/err.h"
+#include "kernels/tensor.h"
+
+struct kv_recipe {
+    const char *name;                   /* "f32", "bf16" */
+    enum dtype  dtype;
+    const char *help;
+};
+
+/* NULL when unknown, with those that there are. */
+const struct kv_recipe *kv_recipe_find(const char *name, struct err *e);
+/* One after the other; NULL behind the last. */
+const struct kv_recipe *kv_recipe_at(int i);
+
+#endif
