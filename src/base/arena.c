@@ -45,7 +45,7 @@ void *arena_alloc(struct arena *a, size_t n)
     if (!b || at + n > b->size) {
         bool big = n > LARGEST / 4;
         struct arena_block *fresh = block_new(big ? (n + ALIGN - 1) / ALIGN * ALIGN : usual_size(b, n));
-        if (b && big) {                 /* a big piece gets a block of its own behind the open one */
+        if (b && big) {                 /* a big allocation gets its own block, behind the open one */
             fresh->next = b->next;
             b->next = fresh;
         } else {

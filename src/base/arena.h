@@ -1,4 +1,4 @@
-/* Bump allocator: many small pieces, one lifetime.  Plain value, valid as {0}.  Memory is zeroed and aligned to
+/* Bump allocator: many small allocations with one lifetime.  Plain value, valid as {0}.  Memory is zeroed and aligned to
  * 64 bytes for pieces of 64 bytes or more, to 16 otherwise.  Allocation failure aborts. */
 #ifndef Q35_BASE_ARENA_H
 #define Q35_BASE_ARENA_H
@@ -13,12 +13,12 @@ struct arena {
 
 void *arena_alloc(struct arena *a, size_t n);
 void *arena_array(struct arena *a, size_t count, size_t size);   /* aborts if the product overflows */
-/* Room for one more element of `size` bytes behind the n of `array` (NULL at first), by doubling; *cap follows.  Returns the array,
- * which may have moved; the old one stays until the arena is freed. */
+/* Makes room for one more element of `size` bytes after the n elements of `array` (NULL at first): when full, doubles *cap.
+ * Returns the array, which may have moved; the old one stays until the arena is freed. */
 void *arena_grow(struct arena *a, const void *array, int n, int *cap, size_t size);
 char *arena_strdup(struct arena *a, const char *s);
 char *arena_strndup(struct arena *a, const char *s, size_t n);
 char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void  arena_free(struct arena *a);      /* everything; the arena can be used again */
+void  arena_free(struct arena *a);      /* frees everything; the arena can be used again */
 
 #endif

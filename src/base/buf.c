@@ -90,7 +90,7 @@ const char *buf_str(const struct buf *b)
 
 enum { CHUNK = 65536 };
 
-/* One piece.  1: there may be more; 0: that was the end; -1 with errno. */
+/* Reads once.  1: there may be more; 0: end of file; -1 with errno. */
 static int read_piece(struct buf *b, int fd)
 {
     buf_reserve(b, CHUNK);
@@ -137,7 +137,7 @@ bool buf_read_file(struct buf *b, const char *path, size_t max, struct err *e)
     return ok;
 }
 
-/* A FIFO that nobody has opened for writing seems to be at its end: then poll() says nothing. */
+/* A FIFO without a writer reads as end of file, but poll() does not report it as readable. */
 static bool read_patiently(struct buf *b, int fd, const char *path, size_t max, int patience_ms, struct err *e)
 {
     int64_t start = clock_ns();

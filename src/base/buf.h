@@ -21,16 +21,17 @@ void buf_consume(struct buf *b, size_t n);              /* drops the first n byt
 void buf_free(struct buf *b);
 const char *buf_str(const struct buf *b);               /* never NULL */
 
-/* The whole file, or false with the reason.  Refuses what is no regular file, without waiting for it, and more than `max` bytes. */
+/* Reads the whole file.  False, with the reason, if it is not a regular file (checked without blocking) or has more than `max`
+ * bytes. */
 struct err;
 bool buf_read_file(struct buf *b, const char *path, size_t max, struct err *e);
-/* Likewise, but also from a pipe, a FIFO or a device, whose end comes within `patience_ms`. */
+/* The same, but also from a pipe, a FIFO or a device, which must reach its end within `patience_ms`. */
 bool buf_read_stream(struct buf *b, const char *path, size_t max, int patience_ms, struct err *e);
-/* What an open file of any kind still has. */
+/* Reads the rest of an open file of any kind. */
 bool buf_read_fd(struct buf *b, int fd, const char *path, size_t max, struct err *e);
-/* All n bytes, however often it takes; false with errno. */
+/* Writes all n bytes, with as many write() calls as needed; false with errno. */
 bool buf_write(int fd, const void *bytes, size_t n);
-/* A new file for the owner only that takes the place of an old one at once, or not at all: false with errno. */
+/* Replaces the file atomically by a new one that only its owner can read; false with errno, and the old file is unchanged. */
 bool buf_replace_file(const char *path, const void *bytes, size_t n);
 
 #endif

@@ -27,7 +27,7 @@ _Noreturn void log_no_memory(void)
     static const char text[] = "q35chat: no memory is left\n";
     if (before_bug)
         before_bug();
-    if (write(2, text, sizeof text - 1) < 0) {}         /* stdio might want memory */
+    if (write(2, text, sizeof text - 1) < 0) {}         /* stdio might allocate */
     _exit(EXIT_FAILURE);
 }
 

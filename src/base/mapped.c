@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "base/unicode.h"
 
-/* A signal handler looks into this: a row counts while `end` is not 0. */
+/* The signal handler reads this table: a row is valid while `end` is not 0. */
 enum { ROWS = 1024 };
 static struct {
     uintptr_t begin;
@@ -28,7 +28,7 @@ void mapped_add(const void *at, size_t n, const char *path)
 {
     pthread_mutex_lock(&lock);
     for (int i = 0; i < ROWS; i++)
-        if (!rows[i].end) {             /* none is free: that file has no name when it comes to it */
+        if (!rows[i].end) {             /* no row is free: the message will not name this file */
             rows[i].begin = (uintptr_t)at;
             rows[i].path = memory_strdup(path);
             rows[i].path[unicode_plain(rows[i].path, strlen(path), '?')] = 0;
@@ -66,7 +66,7 @@ static void say(const char *text)
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
     (void)context;
-    if (info->si_code != BUS_ADRERR) {  /* not a file's fault */
+    if (info->si_code != BUS_ADRERR) {  /* not caused by a mapped file */
         signal(sig, SIG_DFL);
         raise(sig);
         return;

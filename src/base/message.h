@@ -1,4 +1,4 @@
-/* One message of a conversation: what the transcript keeps, the chat template writes and a responder is sent.  Plain values.
+/* One message of a conversation, as transcript, chat template and responder use it.  Plain values.
  * All text is UTF-8 and owned by the caller (usually an arena). */
 #ifndef Q35_BASE_MESSAGE_H
 #define Q35_BASE_MESSAGE_H
@@ -19,10 +19,10 @@ struct call {
 struct message {
     enum role   role;
     struct text content;                /* parts already joined; images as their placeholder tags */
-    size_t     *media;                  /* [n_media] where in content such a placeholder begins; the same tags anywhere
-                                         * else are text that somebody wrote */
+    size_t     *media;                  /* [n_media] offsets of the image placeholders in content; the same tags at other
+                                         * offsets are plain text */
     int         n_media;
-    const char *refusal;                /* what the template says when it comes to this content, or NULL */
+    const char *refusal;                /* the error that the template raises for this content, or NULL */
     bool        has_reasoning;          /* the field reasoning_content is a string */
     struct text reasoning;
     struct call *calls;

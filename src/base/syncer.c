@@ -23,7 +23,7 @@ struct syncer {
 static void *run(void *arg)
 {
     struct syncer *s = arg;
-    struct timespec next = {0};         /* no sync before it */
+    struct timespec next = {0};         /* the earliest time of the next sync */
     pthread_mutex_lock(&s->lock);
     while (!s->ending) {
         struct timespec now;
@@ -38,7 +38,7 @@ static void *run(void *arg)
         }
         s->wanted = false;
         pthread_mutex_unlock(&s->lock);
-        int failed = fdatasync(s->fd) && errno != EINVAL ? errno : 0;   /* EINVAL: not a file that can be synced */
+        int failed = fdatasync(s->fd) && errno != EINVAL ? errno : 0;   /* EINVAL: this kind of file cannot be synced */
         clock_gettime(CLOCK_MONOTONIC, &next);
         next.tv_sec++;
         pthread_mutex_lock(&s->lock);

@@ -1,14 +1,14 @@
-/* Asks the disk to keep a file, on a thread of its own and at most once a second: what is written often must neither wait for
- * the disk nor wear it out. */
+/* Syncs a file to disk on its own thread, at most once a second, so that frequent writes neither wait for the disk nor wear it
+ * out. */
 #ifndef Q35_BASE_SYNCER_H
 #define Q35_BASE_SYNCER_H
 
 struct syncer;
 
-/* Of the file that `fd` has open; fd stays the caller's.  NULL: there is no room for a thread. */
+/* Syncs the file of `fd`, which the caller keeps and closes.  NULL if no thread can be started. */
 struct syncer *syncer_open(int fd);
-void syncer_want(struct syncer *s);             /* what was written until now is on the disk a second later */
-int  syncer_failed(struct syncer *s);           /* errno of a sync that failed since the last call, or 0 */
-void syncer_close(struct syncer *s);            /* without a sync that has not begun */
+void syncer_want(struct syncer *s);             /* what was written before this call is on disk within a second */
+int  syncer_failed(struct syncer *s);           /* errno of a sync that failed since the last call; 0: none */
+void syncer_close(struct syncer *s);            /* does not begin another sync */
 
 #endif

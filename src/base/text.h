@@ -1,5 +1,5 @@
-/* A stretch of UTF-8 that someone else owns, and the few questions asked about it.  White space is Python's
- * (str.strip), since the chat template is written in it: all of Unicode's, and U+001C to U+001F. */
+/* A range of UTF-8 that someone else owns, and the functions to compare, search and trim it.  White space is that of Python's
+ * str.strip(), because the chat template uses it: Unicode's, and U+001C to U+001F. */
 #ifndef Q35_BASE_TEXT_H
 #define Q35_BASE_TEXT_H
 
@@ -15,7 +15,7 @@ bool        text_same(struct text a, struct text b);
 bool        text_starts(struct text t, const char *s);
 bool        text_ends(struct text t, const char *s);
 const char *text_find(struct text t, const char *s);            /* first occurrence, or NULL */
-struct text text_trim(struct text t);                           /* white space off both ends */
+struct text text_trim(struct text t);                           /* without white space at both ends */
 struct text text_ltrim_char(struct text t, char c);
 struct text text_rtrim_char(struct text t, char c);
 

@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 
-/* Bytes that a character led by `b` takes, and the range of its second byte (Unicode, table 3-7); 0: leads none. */
+/* Length of a character whose first byte is `b` (0: none), and the range of its second byte (Unicode Standard, table 3-7). */
 static int lead(unsigned char b, unsigned char *lo, unsigned char *hi)
 {
     *lo = b == 0xE0 ? 0xA0 : b == 0xF0 ? 0x90 : 0x80;
@@ -134,8 +134,8 @@ enum unicode_kind unicode_kind(uint32_t cp)
     }
 }
 
-/* Neither changed by NFC nor able to change or join a neighbour.  Everything that composes with what stands before it is a
- * mark, a Hangul vowel or final, or a vowel sign of Kirat Rai (Unicode 16). */
+/* NFC does not change it, and it cannot change or join a neighbour.  Whatever composes with the character before it is a mark,
+ * a Hangul vowel or final, or a vowel sign of Kirat Rai (Unicode 16). */
 static bool inert(uint32_t cp)
 {
     if (cp < 0x300)
@@ -167,7 +167,7 @@ static int ccc(int32_t cp)
     return cp < 0x300 ? 0 : utf8proc_get_property(cp)->combining_class;
 }
 
-/* Stable sort by combining class of one run of marks: counting, since a hostile text may hold a run of megabytes. */
+/* Stable sort of one run of marks by combining class.  Counting sort, because a hostile text may have a run of megabytes. */
 static void sort_marks(int32_t *cp, size_t n, int32_t *tmp)
 {
     size_t at[257] = {0};
@@ -222,7 +222,7 @@ static void nfc_part(struct buf *out, const char *s, size_t n)
     free(cp);
 }
 
-/* Long texts go in parts of about this many bytes, cut in front of inert characters. */
+/* Long texts are normalised in parts of about this many bytes, cut before inert characters. */
 #define NFC_PART 65536
 
 void unicode_nfc(struct buf *out, const char *s, size_t n)
@@ -247,8 +247,8 @@ uint32_t unicode_lower(uint32_t cp)
     return (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp);
 }
 
-/* libc's table is the one that curses goes by.  It is there in locales with all of Unicode only, whose characters take up to 4
- * bytes or more; in others nothing but ASCII is drawn, and utf8proc's table does, which knows no mark that takes a column. */
+/* curses uses libc's table, which covers Unicode only in UTF-8 locales (MB_CUR_MAX of 4 or more).  In other locales only ASCII
+ * is drawn, and utf8proc's table is used; it has no marks that take a column. */
 int unicode_width(uint32_t cp)
 {
     if (MB_CUR_MAX < 4)
@@ -268,7 +268,7 @@ size_t unicode_grapheme(const char *s, size_t n, int *width)
         size_t k = unicode_decode(s + i, n - i, &cp, NULL);
         if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)prev, (utf8proc_int32_t)cp, &state))
             break;
-        /* A flag is two regional indicators; U+FE0F asks for the wide picture of a narrow character. */
+        /* A flag is two regional indicators; U+FE0F selects the wide emoji form of a narrow character. */
         if ((cp >= 0x1F1E6 && cp <= 0x1F1FF) || (cp == 0xFE0F && w == 1))
             w = 2;
         else if (unicode_width(cp) > w)

@@ -25,7 +25,7 @@ static void give(struct wrap *w, struct buf *b, int columns, struct buf *out)
 {
     w->column += columns_of(b, w->column);
     if (columns > 0)
-        w->column %= columns;           /* the terminal breaks what is longer */
+        w->column %= columns;           /* the terminal itself breaks a longer line */
     buf_add(out, buf_str(b), b->len);
     buf_reset(b);
 }
@@ -46,7 +46,7 @@ static void give_word(struct wrap *w, int columns, struct buf *out)
         return;
     if (!w->begun)
         begin_line(w);
-    /* one column stays free: some terminals go on to the next line as soon as the last one is filled */
+    /* one column stays free: some terminals wrap as soon as the last column is filled */
     int gap = columns_of(&w->blanks, w->column), word = columns_of(&w->word, w->column + gap);
     if (!w->verbatim && !w->inside && columns > 0 && w->column > 0 && w->column + gap + word >= columns) {
         buf_reset(&w->blanks);
@@ -67,8 +67,8 @@ static void end_line(struct wrap *w, int columns, struct buf *out)
     w->begun = w->verbatim = false;
 }
 
-/* May a line break before the character that was put behind the word at `at`?  Scripts without blanks break between any two
- * wide characters; what joins with the one before does not. */
+/* May a line break before the character at `at`, which was appended to the word?  Scripts without blanks may break between any two
+ * wide characters, but not before a character that joins the previous one. */
 static bool breaks_before(const struct wrap *w, size_t at)
 {
     int last, here;
@@ -117,7 +117,7 @@ void wrap_push(struct wrap *w, const char *text, size_t n, int columns, struct b
             add_character(w, text + i, k, columns, out);
         }
         if (columns > 0 && w->word.len >= (size_t)columns && columns_of(&w->word, 0) >= columns) {
-            give_word(w, columns, out);         /* no line holds it: no reason to wait for its end */
+            give_word(w, columns, out);         /* longer than a line: no reason to wait for its end */
             w->inside = true;
         }
     }

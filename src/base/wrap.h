@@ -1,5 +1,6 @@
-/* Breaks text at words while it arrives, for a terminal of some columns.  The only change is a newline in place of the blanks
- * where a line breaks.  A word longer than a line, code between ``` and rows of tables stay as they are.  Plain value, valid as {0}; what the cursor's column is follows from the text. */
+/* Breaks text at words while it arrives, for a terminal of a given width.  The only change: where a line breaks, a newline
+ * replaces the blanks.  A word longer than a line, code between ``` and table rows stay as they are.  Plain value, valid as
+ * {0}; the cursor's column is derived from the text. */
 #ifndef Q35_BASE_WRAP_H
 #define Q35_BASE_WRAP_H
 
@@ -9,18 +10,18 @@
 #include "base/buf.h"
 
 struct wrap {
-    int  column;                /* where the cursor is */
+    int  column;                /* of the cursor */
     bool fenced;                /* between two ``` */
     bool verbatim;              /* this line stays as it is */
-    bool begun;                 /* this line has a word already */
-    bool inside;                /* the beginning of the word is given out already */
-    struct buf blanks, word;    /* not yet given out: where they go depends on what follows */
+    bool begun;                 /* the line has a word */
+    bool inside;                /* the beginning of the word was already written */
+    struct buf blanks, word;    /* not written yet: what follows decides where they go */
 };
 
-/* Appends to `out` what can be decided; `columns` may change from call to call, 0 breaks nothing. */
+/* Appends to `out` the text whose place is decided.  `columns` may change from call to call; 0: break nothing. */
 void wrap_push(struct wrap *w, const char *text, size_t n, int columns, struct buf *out);
-void wrap_flush(struct wrap *w, int columns, struct buf *out);          /* what was held back */
-void wrap_reset(struct wrap *w);                                        /* the cursor is at the left, nothing is held */
+void wrap_flush(struct wrap *w, int columns, struct buf *out);          /* writes what was held back */
+void wrap_reset(struct wrap *w);                                        /* cursor at the left, nothing held back */
 void wrap_free(struct wrap *w);
 
 #endif

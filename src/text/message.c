@@ -10,7 +10,7 @@ struct reader {
     struct arena *a;
     struct err   *e;
     bool          vision_ids;
-    int           n_images, n_videos;   /* so far in the conversation */
+    int           n_images, n_videos;   /* number so far in the conversation */
 };
 
 static const struct {
@@ -36,7 +36,7 @@ static struct text keep(const struct buf *b, struct arena *a)
     return (struct text){arena_strndup(a, buf_str(b), b->len), b->len};
 }
 
-/* Python's `key in item`, as the template asks it of a part: also of a bare string, where it means "contains". */
+/* Python's `key in item`, which the template applies to a part.  For a bare string it means "contains". */
 static bool part_has(const struct pyjson *item, const char *key)
 {
     if (item->kind == PY_STR)
@@ -112,7 +112,7 @@ static struct text dumped(const struct pyjson *v, struct arena *a)
 
 static bool read_calls(struct reader *r, const struct pyjson *calls, struct message *m)
 {
-    /* The template passes over everything but a list here; text would break it. */
+    /* The template ignores everything but a list here; a string would break it. */
     if (calls && calls->kind == PY_STR && calls->text.n)
         return err_set(r->e, "tool_calls is a string, expected a list of calls");
     if (!calls || calls->kind != PY_LIST)
@@ -146,7 +146,7 @@ static bool read_message(struct reader *r, const struct pyjson *v, bool first, s
 
 static bool read_messages(struct reader *r, const struct pyjson *v, struct conversation *c)
 {
-    if (!pyjson_truth(v))               /* left out, null, empty: the template has a word for that */
+    if (!pyjson_truth(v))               /* absent, null or empty: template_render() reports that */
         return true;
     if (v->kind != PY_LIST || v->n > INT_MAX)
         return err_set(r->e, "messages is not a list of messages");

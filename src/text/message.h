@@ -1,4 +1,4 @@
-/* A conversation as the chat template sees it.  Read from the JSON of an OpenAI-style message list, or built by chat.
+/* A conversation as the input of the chat template: parsed from an OpenAI-style message list in JSON, or built by chat.
  * All text is UTF-8 and owned by the caller (usually an arena). */
 #ifndef Q35_TEXT_MESSAGE_H
 #define Q35_TEXT_MESSAGE_H
@@ -20,12 +20,12 @@ struct conversation {
     bool            vision_ids;         /* add_vision_id */
 };
 
-/* One of our placeholders in a content, whichever it is: both are this long. */
+/* The placeholders of images and videos in a content; both have the same length. */
 #define MEDIA_IMAGE "<|vision_start|><|image_pad|><|vision_end|>"
 #define MEDIA_VIDEO "<|vision_start|><|video_pad|><|vision_end|>"
 
-/* Reads {"messages": [...], "tools": [...], "kwargs": {...}} (extra keys ignored) into `a`.  False with a sentence of ours
- * for what is no such object.  What the template refuses is template_render()'s to say, in the template's words. */
+/* Reads {"messages": [...], "tools": [...], "kwargs": {...}} (extra keys ignored) into `a`.  False with a reason
+ * if the JSON has another shape.  What the template itself refuses is reported by template_render(), in the template's words. */
 bool conversation_parse(struct conversation *c, const char *json, size_t len, struct arena *a, struct err *e);
 
 #endif

@@ -5,9 +5,9 @@
 
 #include "base/unicode.h"
 
-#define NEWLINE (UNICODE_SPACE + 1)         /* \r and \n: spaces with rules of their own */
+#define NEWLINE (UNICODE_SPACE + 1)         /* \r and \n, which have their own rules */
 
-/* Classes of ASCII, so that English never asks the Unicode tables. */
+/* Classes of ASCII characters, so that English text does not use the Unicode tables. */
 #define O UNICODE_OTHER
 #define L UNICODE_LETTER
 #define N UNICODE_NUMBER
@@ -50,7 +50,7 @@ static size_t letters(const char *s, size_t n, size_t i)
     return i;
 }
 
-/* End of what the fourth alternative matches from i, where a character that is no space, letter, mark or number stands. */
+/* End of the match of the fourth alternative from i, where s[i] is neither space, letter, mark nor number. */
 static size_t punctuation(const char *s, size_t n, size_t i)
 {
     size_t k;
@@ -74,8 +74,8 @@ static size_t contraction(const char *s, size_t n)
     return n > 2 && !memcmp(s + 1, "\xC5\xBF", 2) ? 3 : 0;
 }
 
-/* A run of white space: up to its last line end if it has one; else all of it at the end of the text; else all but its
- * last character, which the next word may want. */
+/* A run of white space: up to its last line end if it has one; at the end of the text all of it; otherwise all but its last
+ * character, which may belong to the next word. */
 static size_t blanks(const char *s, size_t n)
 {
     size_t i = 0, last = 0, line_end = 0, k;

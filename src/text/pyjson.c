@@ -120,14 +120,14 @@ static bool digits_of(double v, int n, char *digits, int *exp10)
     snprintf(s, sizeof s, "%.*e", n - 1, v);
     int k = 0;
     const char *p = s;
-    for (; *p != 'e'; p++)              /* the decimal point may be a comma: the locale's */
+    for (; *p != 'e'; p++)              /* in some locales the decimal point is a comma */
         if (*p >= '0' && *p <= '9')
             digits[k++] = *p;
     digits[k] = 0;
     *exp10 = atoi(p + 1);
     if (strtod(s, NULL) == v)
         return true;
-    /* Below a power of two the gap is half as wide: its upper neighbour may read back where the nearest does not. */
+    /* Below a power of two the spacing is half as wide: the upper neighbour may read back as v where the nearest does not. */
     if (digits[n - 1] == '9')
         return false;
     digits[n - 1]++;
@@ -177,7 +177,7 @@ static const char *skip_digits(const char *p, const char *end)
     return p;
 }
 
-/* The double nearest to a JSON number.  The point is taken out first, so that no locale can matter. */
+/* The double nearest to a JSON number.  The point is removed first, so that the locale does not matter. */
 static double read_double(struct text t)
 {
     struct buf s = {0};
@@ -199,7 +199,7 @@ static double read_double(struct text t)
         fraction += after_point;
         buf_addc(&s, c);
     }
-    const long far = 1000000000000;     /* beyond what any text's digits can bring back */
+    const long far = 1000000000000;     /* an exponent that no number of digits can compensate */
     exp10 = exp10 > far ? far : exp10 < -far ? -far : exp10;
     buf_addf(&s, "e%ld", exp10 - fraction);
     double v = strtod(s.data, NULL);
@@ -272,7 +272,7 @@ static bool parse_hex(struct parser *ps, int n, uint32_t *c)
     return true;
 }
 
-/* After "\u": the character, made of two halves where needed. */
+/* After "\u": the character, combined from two surrogates if needed. */
 static bool parse_unicode(struct parser *ps, int n_digits, struct buf *out)
 {
     uint32_t c, low;
@@ -322,7 +322,7 @@ static bool parse_escape(struct parser *ps, struct buf *out)
         add_utf8(out, code);
         return true;
     }
-    buf_addc(out, '\\');                /* Python keeps an escape that it does not know */
+    buf_addc(out, '\\');                /* Python keeps unknown escapes */
     buf_addc(out, c);
     return true;
 }
@@ -407,7 +407,7 @@ static bool parse_item(struct parser *ps, struct pyjson *v)
     return true;
 }
 
-/* Behind the opening bracket; a Python tuple of one needs its comma, or it is just brackets. */
+/* After the opening bracket.  A Python tuple of one element needs its comma; without, the brackets mean nothing. */
 static bool parse_items(struct parser *ps, struct pyjson *v, char close)
 {
     bool comma = true;

@@ -1,6 +1,6 @@
-/* JSON as Python's json module holds and prints it, since that is what the chat template was written for: numbers of any
- * size, keys in the order given (a repeated key keeps its first place and its last value), floats as repr() spells them.
- * Values live in an arena; nothing here outlives it. */
+/* JSON with the semantics of Python's json module, for which the chat template was written: numbers of any size, keys in the given
+ * order (a repeated key keeps its first place and takes the last value), floats printed as by repr().  All values live in an
+ * arena. */
 #ifndef Q35_TEXT_PYJSON_H
 #define Q35_TEXT_PYJSON_H
 
@@ -31,16 +31,16 @@ enum pyjson_mode {
     PYJSON_LITERAL,     /* a Python literal: 'text', True, None, (1, 2), trailing commas; JSON's names too */
 };
 
-/* The whole of `src` is one value.  Strings must be UTF-8; at most 1000 levels deep. */
+/* Parses `src` as one value.  Strings must be UTF-8; at most 1000 levels of nesting. */
 bool pyjson_parse(struct pyjson *v, struct text src, enum pyjson_mode mode, struct arena *a, struct err *e);
 
-const struct pyjson *pyjson_get(const struct pyjson *dict, const char *key);     /* NULL if absent, or no dict */
+const struct pyjson *pyjson_get(const struct pyjson *dict, const char *key);     /* NULL if absent or if `dict` is not a dict */
 void pyjson_set(struct pyjson *dict, struct text key, struct pyjson value, struct arena *a);
 struct pyjson pyjson_string(struct text t);
 bool pyjson_truth(const struct pyjson *v);                       /* Python's bool(); NULL is false */
 
 void pyjson_dump(const struct pyjson *v, struct buf *out);       /* json.dumps(v, ensure_ascii=False) */
 void pyjson_str(const struct pyjson *v, struct buf *out);        /* str(v); lists and dicts as pyjson_dump() */
-void pyjson_quote(struct text t, struct buf *out);               /* a JSON string; what is not UTF-8 becomes U+FFFD */
+void pyjson_quote(struct text t, struct buf *out);               /* a JSON string; invalid UTF-8 becomes U+FFFD */
 
 #endif

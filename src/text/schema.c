@@ -3,7 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* In the order in which they are tried; a string takes everything. */
+/* In the order in which they are tried; every text fits a string. */
 enum type { BOOLEAN, INTEGER, NUMBER, ARRAY, OBJECT, STRING, NONE, N_TYPES };
 
 static const char *const type_names[N_TYPES] = {"boolean", "integer", "number", "array", "object", "string", "null"};
@@ -12,7 +12,7 @@ enum { MAX_VISITS = 256 };
 
 struct reader {
     const struct pyjson *root;          /* what "#/..." refers to */
-    int                  visits;        /* references may go round in circles */
+    int                  visits;        /* limits circular references */
 };
 
 static unsigned types_of(struct reader *r, const struct pyjson *schema);
@@ -34,13 +34,13 @@ static unsigned type_of_value(const struct pyjson *v)
     return 1u << of[v->kind];
 }
 
-/* {"$ref": "#/$defs/Point"}: the place inside the same tool, or NULL. */
+/* {"$ref": "#/$defs/Point"}: the referenced value in the same tool, or NULL. */
 static const struct pyjson *follow(struct reader *r, const struct pyjson *ref)
 {
     const struct pyjson *at = r->root;
     if (ref->kind != PY_STR || !text_starts(ref->text, "#/") || memchr(ref->text.p, 0, ref->text.n))
         return NULL;
-    const char *p = ref->text.p + 2;    /* arena_strndup() ended it with a NUL */
+    const char *p = ref->text.p + 2;    /* NUL-terminated by arena_strndup() */
     while (at && at->kind == PY_DICT) {
         const struct pyjson *next = NULL;
         size_t n = strcspn(p, "/");
@@ -130,7 +130,7 @@ static bool fits_boolean(struct text t, struct pyjson *v)
     return v->kind == PY_TRUE || is_word(t, "false");
 }
 
-/* Any number of digits; a plus and leading zeros are dropped, since JSON has neither. */
+/* Any number of digits.  Drops a plus and leading zeros, which JSON does not allow. */
 static bool fits_integer(struct text t, struct pyjson *v, struct arena *a)
 {
     bool minus = text_starts(t, "-");
@@ -151,7 +151,7 @@ static bool fits_integer(struct text t, struct pyjson *v, struct arena *a)
     return true;
 }
 
-/* JSON of that kind; for lists and objects a Python literal will do, which the template itself may have taught. */
+/* JSON of that kind.  Lists and objects may also be Python literals, which the template itself shows to the model. */
 static bool fits_json(struct text t, unsigned kinds, struct pyjson *v, struct arena *a)
 {
     bool nested = kinds & (1u << PY_LIST | 1u << PY_DICT);

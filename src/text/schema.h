@@ -1,5 +1,5 @@
-/* What the JSON schema of a tool says about its arguments: the text between two parameter tags -> a value of the right
- * type.  Read once per answer; lives in the arena it was read into. */
+/* The JSON schema of a tool's arguments.  It converts the text between two parameter tags to a value of the right type.  Read once
+ * per answer, into an arena. */
 #ifndef Q35_TEXT_SCHEMA_H
 #define Q35_TEXT_SCHEMA_H
 
@@ -11,7 +11,7 @@
 
 struct param {
     struct text name;
-    unsigned    types;                  /* 1 << enum, private to schema.c; 0: nothing said, a string */
+    unsigned    types;                  /* 1 << enum, private to schema.c; 0: no type given, taken as a string */
 };
 
 struct schema {
@@ -24,7 +24,7 @@ struct schema {
 bool schema_read(struct schema *s, struct text tool, struct arena *a);
 /* NULL if there is no such parameter; `s` may be NULL. */
 const struct param *schema_param(const struct schema *s, struct text name);
-/* The value as its schema wants it, or as a string where the text does not fit.  `p` may be NULL: a string. */
+/* The value with a type of its schema; a string if the text fits none of them, or if `p` is NULL. */
 struct pyjson schema_value(const struct param *p, struct text value, struct arena *a);
 
 #endif

@@ -10,15 +10,15 @@
 #include "text/schema.h"
 
 enum state {
-    START,              /* nothing but blanks so far: a repeated <think> may come */
+    START,              /* only blanks so far; a repeated <think> may follow */
     THINK, CONTENT,     /* text */
-    AFTER,              /* right behind a call: closers, blanks, another call */
-    NAME,               /* behind "<function=" */
+    AFTER,              /* directly after a call: closing tags, blanks, another call */
+    NAME,               /* after "<function=" */
     BODY,               /* inside a function, between parameters */
-    KEY, VALUE,         /* behind "<parameter=", behind its ">" */
+    KEY, VALUE,         /* after "<parameter=", after its ">" */
 };
 
-/* A part of `out`, up to the next run, that stands in one piece in the input. */
+/* A part of `out`, up to the next run, that is contiguous in the input. */
 struct run { size_t out, in; };
 
 struct stream {
@@ -30,23 +30,23 @@ struct stream {
     bool          thinking;
 
     enum state    state;
-    struct buf    in;           /* what is not decided yet is in[at ..] */
+    struct buf    in;           /* in[at ..] is not decided yet */
     size_t        at;
-    size_t        dropped;      /* bytes of the input before `in` */
-    size_t        scan;         /* NAME, KEY, VALUE: searched up to here, so that no byte is searched twice */
-    size_t        look[2];      /* the blanks behind a tag, and behind a second one, were read up to here */
+    size_t        dropped;      /* bytes of the input that came before `in` */
+    size_t        scan;         /* NAME, KEY, VALUE: already searched up to here; no byte is searched twice */
+    size_t        look[2];      /* blanks after a first and a second tag were read up to here */
     bool          ended, cut;
-    bool          lenient;      /* the end has shown that a value's closers are missing: see stream_finish() */
+    bool          lenient;      /* at the end a value had no closing tags: see stream_finish() */
     bool          in_tag;       /* AFTER: the <tool_call> is still open */
 
-    struct buf    out;          /* text of THINK or CONTENT that was not passed on yet */
-    struct run   *runs;         /* where the text came from */
+    struct buf    out;          /* text of THINK or CONTENT that was not emitted yet */
+    struct run   *runs;         /* origin of that text in the input */
     int           n_runs, cap_runs;
-    size_t        seen;         /* out[.. seen) was looked at */
-    size_t        solid;        /* out[.. solid) ends in something else than white space */
-    bool          begun;        /* something was passed on: white space is no longer leading */
-    bool          skip_blanks;  /* blanks in front of a call were kept: those behind it go */
-    char          last;         /* the last character of the text; '\n' at its beginning */
+    size_t        seen;         /* out[.. seen) was examined */
+    size_t        solid;        /* out[.. solid) does not end with white space */
+    bool          begun;        /* text was emitted: white space is no longer leading */
+    bool          skip_blanks;  /* blanks before a call were kept: drop those after it */
+    char          last;         /* the last character of the text; '\n' at the start */
 
     int           n_calls;
     struct arena  call;         /* the open call */
@@ -55,9 +55,9 @@ struct stream {
     struct text   key;
 };
 
-enum match { NO, PART, YES };   /* PART: more input will decide */
+enum match { NO, PART, YES };   /* PART: needs more input */
 
-/* ---- text on its way out ---- */
+/* ---- emitting text ---- */
 
 static void tell(struct stream *s, enum delta_kind kind, struct text text, bool truncated)
 {
@@ -65,7 +65,7 @@ static void tell(struct stream *s, enum delta_kind kind, struct text text, bool 
     s->fn(&d, s->arg);
 }
 
-/* Looks at what was added to `out`: how far does it end in something solid? */
+/* Examines the new part of `out` and moves `solid` behind its last character that is not white space. */
 static void measure(struct stream *s, bool final)
 {
     const char *p = buf_str(&s->out);
@@ -78,7 +78,7 @@ static void measure(struct stream *s, bool final)
     }
 }
 
-/* out[from, to): a delta for every piece that stands together in the input. */
+/* Emits out[from, to): one delta for each part that is contiguous in the input. */
 static void tell_text(struct stream *s, enum delta_kind kind, size_t from, size_t to)
 {
     for (int i = 0; i < s->n_runs; i++) {
@@ -91,7 +91,7 @@ static void tell_text(struct stream *s, enum delta_kind kind, size_t from, size_
     }
 }
 
-/* The first n bytes of `out` have gone. */
+/* Removes the first n bytes of `out`. */
 static void consume_runs(struct stream *s, size_t n)
 {
     int gone = 0;
@@ -104,7 +104,7 @@ static void consume_runs(struct stream *s, size_t n)
     s->n_runs -= gone;
 }
 
-/* What is appended to `out` now stands at byte `in` of the input. */
+/* What is appended to `out` next comes from byte `in` of the input. */
 static void note_run(struct stream *s, size_t in)
 {
     const struct run *last = s->n_runs ? &s->runs[s->n_runs - 1] : NULL;
@@ -117,7 +117,7 @@ static void note_run(struct stream *s, size_t in)
     s->runs[s->n_runs++] = (struct run){s->out.len, in};
 }
 
-/* Passes on all text but the white space at its end, which only counts if more follows. */
+/* Emits all text but the white space at its end, which counts only if more text follows. */
 static void deliver(struct stream *s, bool final)
 {
     measure(s, final);
@@ -158,7 +158,7 @@ static void start_content(struct stream *s)
     s->state = CONTENT;
 }
 
-/* ---- looking at the input ---- */
+/* ---- examining the input ---- */
 
 static bool is_blank(char c)
 {
@@ -203,7 +203,7 @@ static enum match follows(struct stream *s, size_t pos, size_t *look, bool end_c
     return best == PART && s->ended ? (end_counts ? YES : NO) : best;
 }
 
-/* "<tool_call>" at pos is the beginning of a call and not a word in a sentence. */
+/* Does "<tool_call>" at pos begin a call, or is it a word in a sentence? */
 static enum match opens_call(struct stream *s, size_t pos, size_t *look)
 {
     static const char *const tags[] = {"<function=", NULL};
@@ -211,7 +211,7 @@ static enum match opens_call(struct stream *s, size_t pos, size_t *look)
     return m == YES ? follows(s, pos + strlen("<tool_call>"), look, false, tags) : m;
 }
 
-/* The name and its '>' stand at `pos`. */
+/* A name and its '>' are at `pos`. */
 static enum match match_name(const struct stream *s, size_t pos, struct text name)
 {
     enum match m = match_text(s, pos, name.p, name.n);
@@ -220,7 +220,7 @@ static enum match match_name(const struct stream *s, size_t pos, struct text nam
     return s->ended ? NO : m;
 }
 
-/* "<function=" of a tool that was offered. */
+/* "<function=" followed by the name of an offered tool. */
 static enum match opens_function(const struct stream *s, size_t pos)
 {
     enum match best = NO, m = match(s, pos, "<function=");
@@ -233,7 +233,7 @@ static enum match opens_function(const struct stream *s, size_t pos)
     return best;
 }
 
-/* "<parameter=" of a parameter that the schema has. */
+/* "<parameter=" followed by a parameter of the schema. */
 static enum match opens_param(const struct stream *s, size_t pos)
 {
     enum match best = NO, m = match(s, pos, "<parameter=");
@@ -255,14 +255,14 @@ static size_t next_tag(const struct stream *s, size_t pos)
 
 /* ---- calls ---- */
 
-/* The input stands behind "<function=". */
+/* The input position is after "<function=". */
 static void begin_function(struct stream *s, size_t pos)
 {
     s->at = s->scan = pos;
     s->state = NAME;
 }
 
-/* Leaves text for a call. */
+/* Ends the text and begins a call. */
 static void begin_call(struct stream *s, size_t pos, bool in_tag)
 {
     if (s->state == THINK)
@@ -295,7 +295,7 @@ static void end_call(struct stream *s, bool truncated)
     s->state = AFTER;
 }
 
-/* Exactly one line end at either side belongs to the markup. */
+/* Exactly one line end on either side belongs to the markup. */
 static void set_argument(struct stream *s, size_t end)
 {
     struct text v = {s->in.data + s->at, end - s->at};
@@ -309,7 +309,7 @@ static void set_argument(struct stream *s, size_t end)
     s->state = BODY;
 }
 
-/* ---- one step each: false when more input is needed ---- */
+/* ---- one step of the parser; false if it needs more input ---- */
 
 static bool step_start(struct stream *s)
 {
@@ -352,7 +352,7 @@ static bool step_text(struct stream *s)
     return true;
 }
 
-/* Closers that come late or twice mean nothing here. */
+/* Late or repeated closing tags are ignored here. */
 static bool step_after(struct stream *s)
 {
     static const char *const closers[] = {"</tool_call>", "</function>", "</parameter>", "</think>"};
@@ -364,7 +364,7 @@ static bool step_after(struct stream *s)
     for (size_t i = 0; i < sizeof closers / sizeof *closers; i++) {
         enum match m = match(s, at, closers[i]);
         if (m == YES) {
-            s->at = at + strlen(closers[i]);    /* the blanks in front of it are its own */
+            s->at = at + strlen(closers[i]);    /* drops the blanks before it, too */
             s->in_tag = s->in_tag && i;
             return true;
         }
@@ -391,7 +391,7 @@ static size_t name_end(struct stream *s)
     return s->scan;
 }
 
-/* A name ends at '>'; where that was forgotten, at the line's end or the next tag. */
+/* A name ends at '>'; if that is missing, at the end of the line or the next tag. */
 static bool step_name(struct stream *s)
 {
     size_t end = name_end(s);
@@ -405,7 +405,7 @@ static bool step_name(struct stream *s)
 
 static bool step_body(struct stream *s)
 {
-    s->at = next_tag(s, s->at);         /* what stands between parameters is nobody's */
+    s->at = next_tag(s, s->at);         /* text between parameters is ignored */
     if (s->at == s->in.len)
         return false;
     enum match param = match(s, s->at, "<parameter="), close = match(s, s->at, "</function>"),
@@ -445,13 +445,13 @@ static bool step_key(struct stream *s)
     char c = s->in.data[end];
     s->key = (struct text){arena_strndup(&s->call, key.p, key.n), key.n};
     s->at = s->scan = end + (c == '>');
-    /* Nameless and unclosed ("<parameter=</parameter>") is no parameter; nameless ("<parameter=>") has a value to skip. */
+    /* No name and no ">" ("<parameter=</parameter>"): not a parameter.  Only no name ("<parameter=>"): skip its value. */
     s->state = c == '>' || (c == '\n' && key.n) ? VALUE : BODY;
     return true;
 }
 
-/* Does the value end at the '<' at p?  A closing tag counts only where structure can follow it; other tags only at the start
- * of a line, since they may close a value whose own closing tag was forgotten, but more often they are part of the value. */
+/* Does the value end at the '<' at p?  Its closing tag counts only if structure follows.  Other tags count only at the start of a
+ * line: they may end a value without a closing tag, but more often they are part of the value. */
 static enum match value_ends(struct stream *s, size_t p)
 {
     static const char *const behind_param[] = {"<parameter=", "</function>", "</tool_call>", NULL};
@@ -465,7 +465,7 @@ static enum match value_ends(struct stream *s, size_t p)
     }
     if (function == YES && line_start)
         return follows(s, p + strlen("</function>"), &s->look[0], !s->cut, behind_function);
-    if (function == YES) {              /* inside a line, if the next one starts with </tool_call> and would end the value */
+    if (function == YES) {              /* within a line: only if the next line starts with </tool_call>, which would end the value */
         best = follows(s, p + strlen("</function>"), &s->look[0], false, last);
         return best == YES && s->in.data[s->look[0] - 1] != '\n' ? NO : best;
     }
@@ -519,7 +519,7 @@ struct stream *stream_open(const struct text *tools, int n_tools, bool thinking,
     return s;
 }
 
-/* Drops the decided input once it is the larger part: every byte moves at most once on average. */
+/* Drops the decided input when it is the larger part, so that each byte is moved at most once on average. */
 static void compact(struct stream *s)
 {
     size_t n = s->at;
@@ -545,7 +545,7 @@ void stream_push(struct stream *s, const char *text, size_t n)
         deliver(s, false);
 }
 
-/* Where a value that was cut off ends: without the beginning of its closing tag. */
+/* The end of a value that was cut off, without a partial closing tag. */
 static size_t cut_value_end(const struct stream *s)
 {
     static const char *const closers[] = {"</parameter>", "</function>", "</tool_call>"};
@@ -564,7 +564,7 @@ void stream_finish(struct stream *s, bool cut)
     s->cut = cut;
     run(s);
     if (s->state == VALUE && !cut) {
-        /* The model thinks that it is done, so the value has closers that were not recognised: take those inside a line. */
+        /* The model ended the answer, so the value has closing tags that were not recognised: accept those within a line. */
         s->lenient = true;
         s->scan = s->at;
         s->look[0] = s->look[1] = 0;

@@ -1,5 +1,5 @@
-/* The answer as it arrives -> reasoning, text and tool calls (rules: docs/formats.md).  Fed with decoded text in pieces
- * of any size; the result does not depend on how it was cut. */
+/* Splits an arriving answer into reasoning, text and tool calls (rules: docs/formats.md).  The input is decoded text in pieces of
+ * any size; the result does not depend on the cuts. */
 #ifndef Q35_TEXT_STREAM_H
 #define Q35_TEXT_STREAM_H
 
@@ -15,13 +15,13 @@ enum delta_kind {
     DELTA_REASONING,    /* text */
     DELTA_CONTENT,      /* text */
     DELTA_CALL_BEGIN,   /* text: the function's name */
-    DELTA_CALL_END,     /* text: arguments as a JSON object; truncated: the answer ended inside, never run it */
+    DELTA_CALL_END,     /* text: arguments as a JSON object; truncated: the answer ended inside the call, which must not run */
 };
 struct delta {
     enum delta_kind kind;
     struct text     text;               /* valid during the callback */
-    size_t          from;               /* of reasoning and content: byte of the whole input at which the text stands, as it is */
-    int             call;               /* 0, 1, ...: which call of this answer */
+    size_t          from;               /* reasoning, content: byte offset in the whole input where this text begins */
+    int             call;               /* number of the call in this answer, from 0 */
     bool            truncated;
 };
 typedef void stream_fn(const struct delta *d, void *arg);
@@ -29,7 +29,7 @@ typedef void stream_fn(const struct delta *d, void *arg);
 /* tools: JSON texts as in struct conversation, n 0: markup is text.  thinking: the prompt ended inside the think block. */
 struct stream *stream_open(const struct text *tools, int n_tools, bool thinking, stream_fn *fn, void *arg);
 void stream_push(struct stream *s, const char *text, size_t n);
-/* The end; `cut` when the model was stopped by a limit or by the user rather than by itself. */
+/* The end of the answer.  `cut`: a limit or the user stopped the model, it did not end by itself. */
 void stream_finish(struct stream *s, bool cut);
 bool stream_in_reasoning(const struct stream *s);
 void stream_close(struct stream *s);

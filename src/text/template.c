@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "text/pyjson.h"
 
-/* The tags that the template writes and the vocabulary has as single tokens. */
+/* Tags of the template that are single tokens of the vocabulary. */
 static const char *const control[] = {
     "<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>",
     "</tool_response>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>",
@@ -46,7 +46,7 @@ static void add(struct out *o, bool is_control, struct text t)
     s->items[s->n++] = (struct segment){is_control, t};
 }
 
-/* What somebody wrote: nothing in it is control. */
+/* Text of a user, a tool or the model: no control tokens. */
 static void plain(struct out *o, struct text t)
 {
     add(o, false, t);
@@ -60,7 +60,7 @@ static const char *control_at(const char *s)
     return NULL;
 }
 
-/* The template's own text: its tags are control tokens. */
+/* Text of the template: its tags are control tokens. */
 static void fixed(struct out *o, const char *s)
 {
     const char *run = s;
@@ -77,7 +77,7 @@ static void fixed(struct out *o, const char *s)
     plain(o, (struct text){run, (size_t)(s - run)});
 }
 
-/* `part` lies inside m->content: plain, but for the placeholders of images and videos. */
+/* `part` is a range of m->content: plain text, except the placeholders of images and videos. */
 static void content(struct out *o, const struct message *m, struct text part)
 {
     if (!part.n)
@@ -120,7 +120,7 @@ static bool render_system(struct out *o, const struct conversation *c, struct er
     return true;
 }
 
-/* The last message in which the user asks something, rather than a client handing back results in the user's name. */
+/* The last user message that is a question; clients may also return tool results in user messages. */
 static bool find_last_query(const struct conversation *c, int *last, struct err *e)
 {
     for (int i = c->n_messages - 1; i >= 0; i--) {
@@ -306,7 +306,7 @@ bool segments_encode(const struct segments *s, const struct tokenizer *t, struct
             buf_reset(&run);
         }
         if (i == s->keep) {
-            CHECK(!run.len);            /* inside a run no boundary would be exact in tokens */
+            CHECK(!run.len);            /* inside a run the boundary would not be exact in tokens */
             if (keep_at)
                 *keep_at = out->n - start;
         }

@@ -8,7 +8,7 @@
 #include "text/message.h"
 #include "text/tokenizer.h"
 
-/* A piece of the prompt: a control token by name ("<|im_start|>"), or plain text in which nothing is control. */
+/* A piece of the prompt: a control token by name ("<|im_start|>"), or plain text without control tokens. */
 struct segment {
     bool        control;
     struct text text;
@@ -16,16 +16,16 @@ struct segment {
 struct segments {
     struct segment *items;
     int n, cap;
-    int keep;           /* items[0..keep) is the longest part that the next turn's prompt will begin with: it ends where
-                         * the first reply is written whose reasoning the next user message drops */
+    int keep;           /* items[0..keep) is the longest prefix that the prompt of the next turn shares: it ends before the
+                         * first reply whose reasoning the next user message drops */
 };
 
 /* Appends to `out` (in `a`); false with the template's refusal. */
 bool template_render(const struct conversation *c, struct segments *out, struct arena *a, struct err *e);
-/* The whole as text. */
+/* All segments as text. */
 void segments_text(const struct segments *s, struct buf *out);
-/* The ids: control tokens as ids, runs of neighbouring plain text encoded together with specials off.  *keep_at (may be
- * NULL) receives the number of ids of items[0..keep).  False if the vocabulary lacks a control token. */
+/* Encodes the segments: control tokens by id, each run of plain text as one text with specials off.  *keep_at (may be NULL)
+ * receives the number of ids of items[0..keep).  False if the vocabulary lacks a control token. */
 bool segments_encode(const struct segments *s, const struct tokenizer *t, struct ids *out, int *keep_at, struct err *e);
 
 #endif

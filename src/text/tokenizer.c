@@ -33,8 +33,8 @@ void tokenizer_close(struct tokenizer *t)
 
 /* ---- encode ---- */
 
-/* Words seen in this call with their ids, which lie in the output already: most words of a text come again.  Direct
- * mapped; a longer word is never kept. */
+/* A direct-mapped cache of the words of this call, since most words of a text recur.  The ids of a word are read from the output.
+ * Longer words are not cached. */
 #define CELL_BYTES 24
 struct cell {
     union { char bytes[CELL_BYTES]; uint64_t parts[3]; } word;  /* padded with zeros */
@@ -52,7 +52,7 @@ struct encoder {
     struct cell   *cells;
     size_t         cell_mask;
     struct symbol *symbols;
-    uint64_t      *heap;                /* rank << 32 | position of the left symbol: the lowest rank first, leftmost first */
+    uint64_t      *heap;                /* rank << 32 | position of the left symbol: lowest rank first, then leftmost */
     size_t         n_heap, cap;
 };
 
@@ -86,7 +86,7 @@ static void offer_pair(struct encoder *x, uint32_t left, uint32_t right)
         heap_push(x, (uint64_t)rank << 32 | left);
 }
 
-/* Joins neighbours by the earliest rule, leftmost first, until no rule applies.  O(n log n). */
+/* Merges neighbours by the rule of lowest rank, leftmost first, until no rule applies.  O(n log n). */
 static void merge_word(struct encoder *x, const char *s, uint32_t n)
 {
     if (n > x->cap) {
@@ -104,7 +104,7 @@ static void merge_word(struct encoder *x, const char *s, uint32_t n)
         const struct merge *m = &x->v->merges[key >> 32];
         uint32_t left = (uint32_t)key, right = y[left].next;
         if (y[left].id != m->left || right >= n || y[right].id != m->right)
-            continue;                   /* one of the two has been joined with another since */
+            continue;                   /* one of the two was merged with another since */
         y[left].id = m->result;
         y[left].next = y[right].next;
         y[right].id = -1;

@@ -1,5 +1,5 @@
 /* Text <-> token ids for the Qwen3.5 family: byte-level BPE read from tokenizer.json (and tokenizer_config.json).
- * A tokenizer is immutable once open: any thread may use it.  It knows no conversation and no model. */
+ * A tokenizer is immutable once open; any thread may use it.  It has no state of a conversation or a model. */
 #ifndef Q35_TEXT_TOKENIZER_H
 #define Q35_TEXT_TOKENIZER_H
 
@@ -13,30 +13,28 @@
 
 struct tokenizer;
 
-/* Reads DIR/tokenizer.json and, when it is there, the added tokens of DIR/tokenizer_config.json.
+/* Reads DIR/tokenizer.json and, if it exists, the added tokens of DIR/tokenizer_config.json.
  * NULL on failure, with the file and the reason in `e`. */
 struct tokenizer *tokenizer_open(const char *dir, struct err *e);
 void tokenizer_close(struct tokenizer *t);
 
-/* Appends the ids of `text` to `out`.  With `specials`, added tokens found in the raw text become their ids;
- * without, the text is plain whatever it holds (text that a user or a tool wrote).  Tokens that only tokenizer_config.json
- * lists are not looked for, as in the encoders of others.
- * Bytes that are not UTF-8 count as U+FFFD, one per maximal ill-formed part. */
+/* Appends the ids of `text` to `out`.  With `specials`, added tokens in the text become their ids.  Without,
+ * they are encoded as plain text; use this for text of a user or a tool.  Like other encoders, this one does not search for
+ * tokens that only tokenizer_config.json lists.  Invalid UTF-8 counts as U+FFFD, one per maximal ill-formed part. */
 void tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool specials, struct ids *out);
 
 /* Id of an added token such as "<|im_end|>", or -1. */
 int32_t tokenizer_special(const struct tokenizer *t, const char *name);
-int  tokenizer_n_ids(const struct tokenizer *t);                /* one above the largest id */
-/* The bytes of a token (not NUL-terminated, not always UTF-8); NULL and 0 for an id that means nothing. */
+int  tokenizer_n_ids(const struct tokenizer *t);                /* largest id + 1 */
+/* The bytes of a token (not NUL-terminated, not always UTF-8); NULL and 0 for an unused id. */
 const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, size_t *len);
 bool tokenizer_is_added(const struct tokenizer *t, int32_t id);         /* listed among the added tokens */
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id);       /* ... and hidden by skip_special */
-/* A sentence about what was put right while reading (another split pattern, say), or NULL. */
+/* A sentence about a correction made while reading (such as another split pattern), or NULL. */
 const char *tokenizer_notice(const struct tokenizer *t);
 
-/* Streaming decode: appends to `out` only complete characters; an unfinished UTF-8 sequence waits in `d`.
- * detok_flush(), or an added token that is shown, turns a rest into U+FFFD (one per maximal ill-formed part); a skipped
- * one is as if it were not there. */
+/* Streaming decode: appends only complete characters to `out`; an incomplete UTF-8 sequence waits in `d`.  detok_flush(), or an
+ * added token that is shown, turns it into U+FFFD (one per maximal ill-formed part).  A skipped token has no effect. */
 struct detok {
     unsigned char held[4];
     int           n_held;

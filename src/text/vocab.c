@@ -42,7 +42,7 @@ static bool bad(struct load *l, const char *fmt, ...)
     return err_set(l->e, "%s: %s", l->path, what);
 }
 
-/* GPT-2's alphabet: printable Latin-1 stands for itself, the other bytes, in order, for U+0100 and up. */
+/* GPT-2's byte alphabet: printable Latin-1 stands for itself, the other bytes, in order, are U+0100 and up. */
 static void alphabet(int16_t byte_of[324])
 {
     int next = 256;
@@ -102,7 +102,7 @@ static uint32_t hash_bytes(const char *s, size_t n)
     return (uint32_t)h;
 }
 
-/* The slot that holds these bytes, or the free one where they would go. */
+/* The slot of these bytes, or the free slot for them. */
 static uint32_t *index_slot(const struct load *l, const char *s, size_t n)
 {
     for (uint32_t i = hash_bytes(s, n) & l->index_mask;; i = (i + 1) & l->index_mask) {
@@ -186,7 +186,7 @@ static bool index_vocab(struct load *l)
     return true;
 }
 
-/* "left right" or ["left", "right"] -> the bytes of both in `both`, the left ones being *n_left. */
+/* "left right" or ["left", "right"]: writes the bytes of both to `both`; *n_left is the length of the left part. */
 static bool read_merge(struct load *l, struct jscan *j, struct buf *both, size_t *n_left)
 {
     const char *s, *space;
@@ -284,7 +284,7 @@ static bool is_unset(const json_t *o, const char *key)
            (json_is_string(x) && !json_string_length(x));
 }
 
-/* The algorithm has no options here: each that would change the result must be off. */
+/* The options that would change the algorithm must be off; none is supported. */
 static bool check_model(struct load *l, const json_t *model)
 {
     static const char *const off[] = {
@@ -327,7 +327,7 @@ static bool add_token(struct load *l, int64_t id, const json_t *o)
     if (!n || id < 0 || id > MAX_ID)
         return bad(l, "an added token has id %lld and content \"%.100s\", expected an id from 0 to %d and some text",
                    (long long)id, s ? s : "", MAX_ID);
-    /* "normalized" would search after NFC instead of before: no difference for names that are ASCII. */
+    /* "normalized" means a search after NFC instead of before; for ASCII names that makes no difference. */
     if (!is_unset(o, "single_word") || !is_unset(o, "lstrip") || !is_unset(o, "rstrip"))
         return bad(l, "the added token %.100s wants single_word, lstrip or rstrip, which this program does not do", s);
     for (int i = 0; i < v->n_added; i++) {
@@ -372,7 +372,7 @@ static bool key_is(const char *key, size_t n, const char *name)
     return n == strlen(name) && !memcmp(key, name, n);
 }
 
-/* Walks one object, the whole file or its "model", noting where the two big values lie. */
+/* Walks one object, the whole file or its "model", and records the ranges of the two large values. */
 static bool find_tables(struct load *l, struct jscan *j, bool in_model)
 {
     if (!jscan_char(j, '{'))
@@ -396,7 +396,7 @@ static bool find_tables(struct load *l, struct jscan *j, bool in_model)
     return jscan_char(j, '}');
 }
 
-/* Appends the text with null in place of the two big values, so that its tree stays small. */
+/* Appends the text with null in place of the two large values, so that its tree stays small. */
 static bool cut_tables(struct load *l, const struct buf *text, struct buf *rest)
 {
     const char *end = text->data + text->len;
@@ -454,7 +454,7 @@ static bool read_tokenizer(struct load *l)
         ok = bad(l, "normalizer is %s, expected NFC", string_at(json_object_get(root, "normalizer"), "type"));
     if (ok && !is(json_object_get(root, "decoder"), "type", "ByteLevel"))
         ok = bad(l, "decoder is %s, expected ByteLevel", string_at(json_object_get(root, "decoder"), "type"));
-    /* post_processor and truncation are not looked at: what goes around a text is the chat template's business. */
+    /* post_processor and truncation are ignored: the chat template decides what surrounds a text. */
     ok = ok && check_split(l, json_object_get(root, "pre_tokenizer")) && read_table(l, l->vocab, read_vocab) &&
          index_vocab(l) && read_table(l, l->merges, read_merges) && index_merges(l) &&
          add_tokens(l, json_object_get(root, "added_tokens"));

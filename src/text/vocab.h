@@ -1,5 +1,5 @@
-/* What tokenizer.json and tokenizer_config.json say, as tables: tokens, merge rules, added tokens.  Only tokenizer.c and
- * its tests look inside. */
+/* The tables of tokenizer.json and tokenizer_config.json: tokens, merge rules, added tokens.  Used only by tokenizer.c and its
+ * tests. */
 #ifndef Q35_TEXT_VOCAB_H
 #define Q35_TEXT_VOCAB_H
 
@@ -11,7 +11,7 @@
 #include "base/err.h"
 
 struct token {
-    uint32_t at, len;                   /* its bytes; len 0: the id means nothing */
+    uint32_t at, len;                   /* range in vocab.bytes; len 0: the id is unused */
     bool     added, special;
 };
 
@@ -20,7 +20,7 @@ struct merge { int32_t left, right, result; };
 struct pair { int32_t left, right; uint32_t rank; };
 
 struct vocab {
-    struct buf    bytes;                /* of all tokens, one after the other */
+    struct buf    bytes;                /* of all tokens, concatenated */
     struct token *tokens;               /* [n_ids] */
     int           n_ids, cap_ids;
     int32_t       byte_id[256];
@@ -28,11 +28,11 @@ struct vocab {
     uint32_t      n_merges;
     struct pair  *pairs;                /* hash table, open addressing, left -1: free */
     uint32_t      pair_mask;
-    int32_t      *added;                /* [n_added]; the first n_in_text, longest first, are looked for in texts: those of
-                                         * tokenizer.json.  The rest stands in tokenizer_config.json alone, which encoders
-                                         * that read the tokenizer.json do not see: known by id and name only. */
+    int32_t      *added;                /* [n_added].  The first n_in_text, longest first, come from tokenizer.json and are
+                                         * searched for in texts.  The others are listed only in tokenizer_config.json, which
+                                         * other encoders do not read: they are known by id and name only. */
     int           n_added, n_in_text;
-    bool          added_lead[256];      /* bytes that an added token begins with */
+    bool          added_lead[256];      /* true for first bytes of added tokens */
     char         *notice;
 };
 
