@@ -32,6 +32,14 @@ RULES
 hits=$(grep -HnE '^#include "chat/local' $(find src/chat -name '*.[ch]' ! -name 'local*'); grep -rHnE '^#include "chat/local_' ui)
 [ -z "$hits" ] && echo "ok chat/local* is known to those who may know it" || bad "chat/local* is included by: $hits"
 
+# The files that make a conversation stand in an order (src/chat/state.h): each calls only those before it.
+above=
+for f in chat ahead saved compact steer approve turn calls summary context branch persist state; do
+    hits=$([ -z "$above" ] || grep -HnE "\\b($above)\\(" src/chat/$f.c)
+    [ -z "$hits" ] && echo "ok chat/$f calls only what stands below it" || bad "chat/$f calls upward: $hits"
+    above="${above:+$above|}$(sed -nE 's/^(const |struct |enum )*[a-z_0-9]+ \**([a-z_0-9]+)\(.*[^;]$/\2/p' src/chat/$f.c | paste -sd '|' -)"
+done
+
 door() {        # HEADER-PATTERN ALLOWED-FILES
     hits=$(grep -rlE "^#include <($1)" src kernels ui 2>/dev/null | grep -vE "$2")
     [ -z "$hits" ] && echo "ok one door for <$1>" || bad "<$1> is included by: $hits"

@@ -33,16 +33,16 @@ static uint64_t fingerprint(const struct chat *c, const char *system, const stru
 
 void ahead_step(struct chat *c)
 {
-    if (!c->responder->can.read_ahead || !c->front.reads_ahead || !options_on(c->o, OPT_read_ahead) || !c->ready || c->state != IDLE || chat_rest(c) != CHAT_WHOLE)
+    if (!c->responder->can.read_ahead || !c->front.reads_ahead || !options_on(c->o, OPT_read_ahead) || !c->ready || c->turn.state != TURN_IDLE || chat_rest(c) != CHAT_WHOLE)
         return;
     int n_tools;
-    const struct text *tools = tools_schemas(c->tools, &n_tools);
+    const struct text *tools = tools_schemas(c->calls.tools, &n_tools);
     const char *system = options_text(c->o, OPT_system);
     uint64_t print = fingerprint(c, system, tools, n_tools);
     if (print == c->ahead_print)
         return;
     c->ahead_print = print;
-    struct transcript t = c->t;         /* as keep_system() will make it */
+    struct transcript t = c->t;         /* as persist_system() will make it */
     struct arena mem = {0};
     struct request q = {.tools = tools, .n_tools = n_tools};
     t.system = *system ? (char *)system : NULL;

@@ -1,7 +1,5 @@
 #include "chat/answer.h"
 
-#include <string.h>
-
 static void take_token(struct answer *a, const struct news *it)
 {
     ids_add(&a->ids, it->token.id);

@@ -20,17 +20,16 @@ const char *chat_end_name(enum chat_end end)
 
 const struct chat_event *chat_drain(struct chat *c, int *n)
 {
-    if (c->on_disk.due_ns)              /* before more is shown */
-        keep_part(c);
+    if (c->persist.part.due_ns)              /* before more is shown */
+        persist_part(c);
     c->responder->ops->drain(c->responder);
-    if (c->state == ANSWERING) {
-        round_show(c);
-        keep_part(c);
+    if (turn_answers(&c->turn)) {
+        turn_show(c);
+        persist_part(c);
     }
-    if (c->state == RUNNING) {
+    if (c->turn.state == TURN_RUNNING || c->turn.state == TURN_STOPPING) {
         calls_step(c);
-        if (c->state == CALLING)
-            calls_next(c);
+        turn_after_calls(c);
     }
     ahead_step(c);
     return outbox_take(&c->out, n);
@@ -39,8 +38,8 @@ const struct chat_event *chat_drain(struct chat *c, int *n)
 int chat_fds(const struct chat *c, struct pollfd fds[CHAT_MAX_FDS])
 {
     int n = c->responder->ops->fds(c->responder, fds);
-    if (c->run && tool_fd(c->run) >= 0)
-        fds[n++] = (struct pollfd){.fd = tool_fd(c->run), .events = POLLIN};
+    if (c->calls.run && tool_fd(c->calls.run) >= 0)
+        fds[n++] = (struct pollfd){.fd = tool_fd(c->calls.run), .events = POLLIN};
     return n;
 }
 
@@ -48,11 +47,11 @@ int chat_timeout(const struct chat *c)
 {
     if (outbox_waiting(&c->out))
         return 0;
-    if (c->run)
+    if (c->calls.run)
         return TOOL_TICK_MS;
-    if (!c->on_disk.due_ns)
+    if (!c->persist.part.due_ns)
         return -1;
-    int64_t left = (c->on_disk.due_ns - clock_ns()) / 1000000 + 1;
+    int64_t left = (c->persist.part.due_ns - clock_ns()) / 1000000 + 1;
     return left > 0 ? (int)left : 0;
 }
 
@@ -71,7 +70,7 @@ void chat_wait(const struct chat *c, int fd, int timeout_ms)
 
 bool chat_busy(const struct chat *c)
 {
-    return c->state != IDLE && c->state != DEAD;
+    return c->turn.state != TURN_IDLE && c->turn.state != TURN_DEAD;
 }
 
 bool chat_ready(const struct chat *c)
@@ -79,17 +78,8 @@ bool chat_ready(const struct chat *c)
     return c->ready;
 }
 
-bool chat_usable(const struct chat *c, struct err *e)
-{
-    if (c->state == DEAD)
-        return err_set(e, "the model has ended; only saving is left");
-    if (c->compact.text.len)
-        return err_set(e, "first take or leave the summary that waits");
-    return c->state == IDLE || err_set(e, "the last message is still being answered");
-}
-
 /* Files that take more than half of what is free are not sent unasked. */
-static bool files_fit(const struct chat *c, const struct attached *files, struct err *e)
+static bool files_fit(struct chat *c, const struct attached *files, struct err *e)
 {
     long tokens = 0, left = c->info.n_ctx - chat_context_used(c).tokens;
     for (int i = 0; i < files->n; i++)
@@ -104,34 +94,34 @@ static bool files_fit(const struct chat *c, const struct attached *files, struct
 static bool read_files(struct chat *c, const struct buf *text, struct attached *files, struct err *e)
 {
     struct err why = {0};
-    bool again = text->len == c->doubted.len && !memcmp(buf_str(text), buf_str(&c->doubted), text->len);
-    int told = again ? (int)c->doubt : NO_DOUBT;
+    bool again = text->len == c->draft.doubted.len && !memcmp(buf_str(text), buf_str(&c->draft.doubted), text->len);
+    int told = again ? (int)c->draft.doubt : NO_DOUBT;
     if (!c->front.attaches)
         return true;
-    c->doubt = NO_DOUBT;
+    c->draft.doubt = NO_DOUBT;
     if (!attach_read(files, buf_str(text), text->len, told >= DOUBTS_FILES, &why))
-        c->doubt = DOUBTS_FILES;
+        c->draft.doubt = DOUBTS_FILES;
     else if (told < DOUBTS_SIZE && !files_fit(c, files, &why))
-        c->doubt = DOUBTS_SIZE;
-    buf_reset(&c->doubted);
-    if (!c->doubt)
+        c->draft.doubt = DOUBTS_SIZE;
+    buf_reset(&c->draft.doubted);
+    if (!c->draft.doubt)
         return true;
-    buf_add(&c->doubted, buf_str(text), text->len);
-    return err_set(e, "%s; not sent yet: sent once more, the message goes %s", why.msg, c->doubt == DOUBTS_SIZE ? "with it" : "without it");
+    buf_add(&c->draft.doubted, buf_str(text), text->len);
+    return err_set(e, "%s; not sent yet: sent once more, the message goes %s", why.msg, c->draft.doubt == DOUBTS_SIZE ? "with it" : "without it");
 }
 
 bool chat_attach(struct chat *c, const char *path, struct err *e)
 {
-    return attach_add(&c->attached, path, e);
+    return attach_add(&c->draft.attached, path, e);
 }
 
 bool chat_recall(struct chat *c, const char *role, const char *text, size_t n, struct err *e)
 {
     struct buf clean = {0};
-    if (!chat_usable(c, e))
+    if (!state_usable(c, e))
         return false;
     unicode_replace(&clean, text, n);
-    keep_entry(c, transcript_add(&c->t, strcmp(role, "user") ? ROLE_ASSISTANT : ROLE_USER, buf_str(&clean), clean.len));
+    persist_entry(c, transcript_add(&c->t, strcmp(role, "user") ? ROLE_ASSISTANT : ROLE_USER, buf_str(&clean), clean.len));
     buf_free(&clean);
     return true;
 }
@@ -139,22 +129,20 @@ bool chat_recall(struct chat *c, const char *role, const char *text, size_t n, s
 bool chat_submit(struct chat *c, const char *text, size_t n, struct err *e)
 {
     struct buf clean = {0};
-    if (!chat_usable(c, e))
+    if (!state_usable(c, e))
         return false;
-    struct attached files = c->attached;
-    c->attached = (struct attached){0};
+    struct attached files = c->draft.attached;
+    c->draft.attached = (struct attached){0};
     unicode_replace(&clean, text, n);
     bool ok = read_files(c, &clean, &files, e);
     if (ok) {
-        c->edit.replaced = tree_replace(c);
-        keep_system(c);
+        c->edit.replaced = branch_replace(c);
+        persist_system(c);
         struct entry *m = transcript_add(&c->t, ROLE_USER, buf_str(&clean), clean.len);
         for (int i = 0; i < files.n; i++)
             entry_file(m, files.files[i].path, files.files[i].bytes, files.files[i].text);
-        keep_entry(c, m);
-        c->variant = 0;
-        c->submitted = true;
-        round_turn(c);
+        persist_entry(c, m);
+        turn_begin(c, TURN_SUBMITTED);
     }
     buf_free(&clean);
     attach_free(&files);
@@ -163,18 +151,17 @@ bool chat_submit(struct chat *c, const char *text, size_t n, struct err *e)
 
 static bool regenerate(struct chat *c, const uint64_t *seed, struct err *e)
 {
-    if (!chat_usable(c, e))
+    if (!state_usable(c, e))
         return false;
     int last = transcript_last_user(&c->t);
     if (last < 0)
         return err_set(e, "there is no message to answer yet");
     if (c->t.entries[last]->summary)
         return err_set(e, "what stands last is a summary; /undo goes back before it");
-    keep_cut(c, last + 1);
-    c->variant = transcript_n_children(&c->t, c->t.entries[last]);
-    c->begun.seeded = seed != NULL;
-    c->begun.seed = seed ? *seed : 0;
-    round_turn(c);
+    persist_cut(c, last + 1);
+    c->turn.begun.seeded = seed != NULL;
+    c->turn.begun.seed = seed ? *seed : 0;
+    turn_begin(c, TURN_ANEW);
     return true;
 }
 
@@ -190,56 +177,27 @@ bool chat_regenerate_seed(struct chat *c, uint64_t seed, struct err *e)
 
 void chat_interrupt(struct chat *c)
 {
-    if (c->interrupted && c->state == RUNNING)
-        calls_kill(c);                  /* it was asked before, and does not listen */
-    if (!chat_busy(c) || c->interrupted)
-        return;
-    c->interrupted = true;
-    switch (c->state) {
-    case WAITING:
-        round_finish(c, CHAT_INTERRUPTED, "");
-        break;
-    case ANSWERING:
-        c->responder->ops->interrupt(c->responder);
-        break;
-    case RUNNING:
-        tool_interrupt(c->run);
-        c->asked_ns = clock_ns();
-        break;
-    case ASKING:
-        c->start_ns += clock_ns() - c->asked_ns;
-        calls_next(c);
-        break;
-    default:
-        break;
-    }
-}
-
-bool chat_can_leave(const struct chat *c, struct err *e)
-{
-    if (c->state != DEAD && !chat_usable(c, e))
-        return false;
-    return !c->unsaved || err_set(e, "this conversation could not be saved; /save PATH keeps it somewhere else");
+    turn_stop(c);
 }
 
 bool chat_new(struct chat *c, struct err *e)
 {
-    if (!chat_can_leave(c, e))
+    if (!state_can_leave(c, e))
         return false;
     transcript_clear(&c->t);
     c->edit = (struct edit){0};
-    attach_free(&c->attached);
-    session_close(c->session);
-    c->session = NULL;
-    c->stats = (struct chat_stats){.ctx_total = c->info.n_ctx, .acceptance = -1};
+    attach_free(&c->draft.attached);
+    session_close(c->persist.session);
+    c->persist.session = NULL;
+    c->turn.stats = (struct chat_stats){.ctx_total = c->info.n_ctx, .acceptance = -1};
     return true;
 }
 
 bool chat_offer_tools(struct chat *c, const char *list, struct err *e)
 {
-    if (c->state != DEAD && !chat_usable(c, e))
+    if (c->turn.state != TURN_DEAD && !state_usable(c, e))
         return false;
-    return tools_offer(c->tools, list, e);
+    return tools_offer(c->calls.tools, list, e);
 }
 
 void chat_describe_sampling(const struct chat *c, struct buf *out)
@@ -259,7 +217,7 @@ void chat_sampling_name(const struct chat *c, struct buf *out)
 
 void chat_list_tools(const struct chat *c, struct buf *out)
 {
-    tools_list(c->tools, out);
+    tools_list(c->calls.tools, out);
 }
 
 /* --- open and close --------------------------------------------------------------------------------------------- */
@@ -269,18 +227,17 @@ struct chat *chat_open(struct responder *r, struct options *o, const struct chat
     if (!r)
         return NULL;
     struct chat *c = memory_zeroed(1, sizeof *c);
-    c->memo = memory_zeroed(1, sizeof *c->memo);
     c->o = o;
     c->front = *front;
-    c->save_as = options_name(o, OPT_save);
-    c->keep = (front->keeps || c->save_as) && !options_off(o, OPT_save);
+    c->persist.save_as = options_name(o, OPT_save);
+    c->persist.wanted = (front->keeps || c->persist.save_as) && !options_off(o, OPT_save);
     c->responder = r;
-    r->fn = round_news;
+    r->fn = turn_news;
     r->arg = c;
-    c->tools = tools_open(o, e);
+    c->calls.tools = tools_open(o, e);
     const char *list = options_text(o, OPT_tools);
-    if (!c->tools || !tools_offer(c->tools, strcmp(list, "auto") ? list : front->tools, e)
-        || !tools_check_policy(c->tools, options_text(o, OPT_tools_approve), e)) {
+    if (!c->calls.tools || !tools_offer(c->calls.tools, strcmp(list, "auto") ? list : front->tools, e)
+        || !tools_check_policy(c->calls.tools, options_text(o, OPT_tools_approve), e)) {
         chat_close(c);
         return NULL;
     }
@@ -291,25 +248,24 @@ void chat_close(struct chat *c)
 {
     if (!c)
         return;
-    tool_close(c->run);
-    keep_retry(c);
-    session_close(c->session);          /* the next program need not wait for the model to end */
+    tool_close(c->calls.run);
+    persist_retry(c);
+    session_close(c->persist.session);          /* the next program need not wait for the model to end */
     c->responder->ops->close(c->responder);
     transcript_free(&c->t);
-    buf_free(&c->memo->title);
-    free(c->memo->parts);
-    free(c->memo);
-    answer_free(&c->answer);
-    tokens_free(&c->begun);
-    tools_close(c->tools);
+    buf_free(&c->title);
+    free(c->parts.all);
+    answer_free(&c->turn.answer);
+    tokens_free(&c->turn.begun);
+    tools_close(c->calls.tools);
     outbox_free(&c->out);
-    buf_free(&c->always);
-    attach_free(&c->attached);
-    buf_free(&c->edited);
-    buf_free(&c->doubted);
-    buf_free(&c->doomed);
-    buf_free(&c->compact.request);
-    buf_free(&c->compact.text);
+    buf_free(&c->calls.always);
+    attach_free(&c->draft.attached);
+    buf_free(&c->calls.edited);
+    buf_free(&c->draft.doubted);
+    buf_free(&c->persist.doomed);
+    buf_free(&c->summary.request);
+    buf_free(&c->summary.text);
     free(c);
 }
 
@@ -335,11 +291,6 @@ const char *chat_notice(const struct chat *c)
     return c->responder->notice;
 }
 
-const char *chat_saved_as(const struct chat *c)
-{
-    return c->session ? session_path(c->session) : NULL;
-}
-
 int chat_n_messages(const struct chat *c)
 {
     return c->t.n;
@@ -347,20 +298,14 @@ int chat_n_messages(const struct chat *c)
 
 const struct chat_stats *chat_last_stats(const struct chat *c)
 {
-    return &c->stats;
+    return &c->turn.stats;
 }
 
-const char *state_role(const struct entry *m)
+const char *chat_title(struct chat *c)
 {
-    static const char *const roles[] = {"system", "user", "assistant", "tool", "other"};
-    return m->summary ? "summary" : roles[m->m.role];
-}
-
-const char *chat_title(const struct chat *c)
-{
-    buf_reset(&c->memo->title);
-    title_of(&c->memo->title, &c->t);
-    return buf_str(&c->memo->title);
+    buf_reset(&c->title);
+    title_of(&c->title, &c->t);
+    return buf_str(&c->title);
 }
 
 bool chat_export(const struct chat *c, const char *format, struct buf *out, struct err *e)

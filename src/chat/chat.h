@@ -156,8 +156,8 @@ struct chat_token {
     int    n_alternatives;      /* by falling probability; the token itself is among them if it is that likely */
     struct { const char *text; size_t n; float prob; } alternatives[CHAT_ALTERNATIVES];
 };
-int  chat_n_tokens(const struct chat *c, int i);
-bool chat_token(const struct chat *c, int i, int k, struct chat_token *out);
+int  chat_n_tokens(struct chat *c, int i);
+bool chat_token(struct chat *c, int i, int k, struct chat_token *out);
 /* Another answer beside message i: its first k tokens, then that alternative of token k, then the model goes on. */
 bool chat_branch_token(struct chat *c, int i, int k, int alternative, struct err *e);
 /* What the shown path ends with, and chat_continue() does about it: */
@@ -191,19 +191,19 @@ struct chat_part {
     bool estimated;
 };
 /* Of the next prompt, in its order; to within a few tokens a message, estimates before CHAT_READY.  Valid until the next call. */
-int  chat_context(const struct chat *c, const struct chat_part **parts);
+int  chat_context(struct chat *c, const struct chat_part **parts);
 /* Numbers are those of chat_context(). */
 bool chat_mark(struct chat *c, int number, enum chat_mark mark, struct err *e);
 /* How much of the context is taken: while an answer is made, its prompt and what there is of it; else the next prompt, which is
  * the sum of the parts.  Every front end and command tells this figure. */
 struct chat_count { int tokens; bool estimated; };
-struct chat_count chat_context_used(const struct chat *c);
+struct chat_count chat_context_used(struct chat *c);
 /* The model writes a summary of the conversation: a turn like others, of which nothing is kept.  If it comes to an end the summary
  * waits for chat_decide(), and nothing else can be done before.  Taken, it stands at the path's end, prompts begin with it and what is
  * pinned, and chat_undo() goes back before it. */
 bool chat_compact(struct chat *c, const char *hint, struct err *e);
 bool chat_sums_up(const struct chat *c);                /* that turn is under way */
-bool chat_proposes(const struct chat *c, struct buf *out);      /* a summary waits; `out` (or NULL): "in place of 12 messages: ..." */
+bool chat_proposes(struct chat *c, struct buf *out);      /* a summary waits; `out` (or NULL): "in place of 12 messages: ..." */
 void chat_decide(struct chat *c, bool take);
 int  chat_not_counted(const struct chat *c);            /* tokens of reasoning that no prompt will hold again; an estimate likewise */
 int  chat_count_tokens(const struct chat *c, const char *text, size_t n);       /* of a draft; an estimate before CHAT_READY */
@@ -235,7 +235,7 @@ bool chat_rename(struct chat *c, const char *title, struct err *e);
 /* Moves a kept conversation to the trash (chat/trash.h).  Asked for the first time it only says in `told` what would happen. */
 bool chat_delete(struct chat *c, const char *name, struct buf *told, struct err *e);
 /* As given, else the first line of the first message; "" before that.  Valid until the next call. */
-const char *chat_title(const struct chat *c);
+const char *chat_title(struct chat *c);
 /* The disk failed, the file lacks something: tried again at the end of every turn. */
 bool chat_unsaved(const struct chat *c);
 /* Tries it now.  False: it is not saved, and why. */
@@ -263,7 +263,7 @@ struct chat_call chat_message_call(const struct chat *c, int i, int k);
 /* Files of a user message, "@path" in its text when it was sent: the model reads their text, the screen shows the message. */
 struct chat_file { const char *path, *text; size_t bytes; int tokens; bool estimated; };      /* text: NULL from chat_check_file() */
 int  chat_n_files(const struct chat *c, int i);
-struct chat_file chat_file(const struct chat *c, int i, int k);
+struct chat_file chat_file(struct chat *c, int i, int k);
 /* Would "@path" attach?  Fills bytes and tokens; else says why not. */
 bool chat_check_file(const struct chat *c, const char *path, struct chat_file *out, struct err *e);
 

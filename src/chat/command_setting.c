@@ -190,7 +190,7 @@ enum command_result command_context(struct typed *c)
 }
 
 /* What the part with this number is; what /drop and /pin say of it. */
-static struct chat_part part(const struct chat *c, int number)
+static struct chat_part part(struct chat *c, int number)
 {
     const struct chat_part *parts;
     int n = chat_context(c, &parts);

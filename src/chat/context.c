@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
+#include "base/grow.h"
 #include "base/unicode.h"
 #include "chat/attach.h"
 #include "chat/sent.h"
@@ -40,7 +40,7 @@ static bool file_counts(const struct chat *c, const struct entry_file *f)
     return c->responder->can.count && f->text.n < COUNTED;
 }
 
-static int file_tokens(const struct chat *c, struct entry_file *f)
+static int file_tokens(struct chat *c, struct entry_file *f)
 {
     if (!file_counts(c, f))
         return estimate(f->text.n);
@@ -54,7 +54,7 @@ int chat_n_files(const struct chat *c, int i)
     return c->t.entries[i]->n_files;
 }
 
-struct chat_file chat_file(const struct chat *c, int i, int k)
+struct chat_file chat_file(struct chat *c, int i, int k)
 {
     struct entry_file *f = &c->t.entries[i]->files[k];
     return (struct chat_file){f->path.p, f->text.p ? f->text.p : "", f->bytes, file_tokens(c, f), !file_counts(c, f)};
@@ -80,15 +80,11 @@ bool chat_check_file(const struct chat *c, const char *path, struct chat_file *o
 /* What the template puts around a message: <|im_start|>, role, line feeds, <|im_end|>; around a tool's result; around a call. */
 enum { AROUND_MESSAGE = 5, AROUND_RESULT = 12, AROUND_CALL = 18 };
 
-static struct chat_part *add_part(const struct chat *c, int *n, const char *what, int message, int tokens, struct text label)
+static struct chat_part *add_part(struct chat *c, int *n, const char *what, int message, int tokens, struct text label)
 {
-    struct memo *m = c->memo;
     struct buf line = {0};
-    if (*n == m->cap_parts) {
-        m->cap_parts = m->cap_parts ? 2 * m->cap_parts : 32;
-        m->parts = memory_resized(m->parts, (size_t)m->cap_parts * sizeof *m->parts);
-    }
-    struct chat_part *p = &m->parts[(*n)++];
+    c->parts.all = grow(c->parts.all, *n, &c->parts.cap, sizeof *c->parts.all);
+    struct chat_part *p = &c->parts.all[(*n)++];
     *p = (struct chat_part){.what = what, .message = message, .file = -1, .tokens = tokens, .whole = tokens, .estimated = !c->responder->can.count};
     title_of_message(&line, label);
     size_t fits = unicode_complete(buf_str(&line), line.len < sizeof p->label ? line.len : sizeof p->label - 1);
@@ -103,7 +99,7 @@ static int around(const struct entry *m)
 }
 
 /* An estimate is not kept: a session is resumed before the responder can count. */
-static int entry_tokens(const struct chat *c, struct entry *m)
+static int entry_tokens(struct chat *c, struct entry *m)
 {
     if (m->tokens)
         return m->tokens;
@@ -116,12 +112,12 @@ static int entry_tokens(const struct chat *c, struct entry *m)
 }
 
 /* What of entry m and of its files the next prompt holds. */
-static int sent_tokens(const struct chat *c, struct entry *m, enum sent how)
+static int sent_tokens(struct chat *c, struct entry *m, enum sent how)
 {
     return how == SENT_WHOLE ? entry_tokens(c, m) : how == SENT_AS_LINE ? text_tokens(c, text_of(SENT_INSTEAD)) + around(m) : 0;
 }
 
-static int sent_file_tokens(const struct chat *c, struct entry_file *f, enum sent how)
+static int sent_file_tokens(struct chat *c, struct entry_file *f, enum sent how)
 {
     return how != SENT_WHOLE ? 0 : f->dropped ? text_tokens(c, text_of(SENT_INSTEAD)) : file_tokens(c, f);
 }
@@ -140,7 +136,7 @@ static int head_tokens(const struct chat *c, const char *system, const struct te
 static void count_head(const struct chat *c, int *system_tokens, int *tools_tokens)
 {
     int n_tools;
-    const struct text *tools = tools_schemas(c->tools, &n_tools);
+    const struct text *tools = tools_schemas(c->calls.tools, &n_tools);
     const char *system = options_text(c->o, OPT_system);
     if (c->responder->can.count) {
         int with_system = head_tokens(c, system, NULL, 0);
@@ -154,7 +150,7 @@ static void count_head(const struct chat *c, int *system_tokens, int *tools_toke
         *tools_tokens += estimate(tools[i].n);
 }
 
-static void add_head(const struct chat *c, int *n)
+static void add_head(struct chat *c, int *n)
 {
     const char *system = options_text(c->o, OPT_system);
     struct buf names = {0};
@@ -162,7 +158,7 @@ static void add_head(const struct chat *c, int *n)
     count_head(c, &system_tokens, &tools_tokens);
     if (*system)
         add_part(c, n, "system", -1, system_tokens, text_of(system));
-    tools_names(c->tools, true, &names);
+    tools_names(c->calls.tools, true, &names);
     if (tools_tokens)
         add_part(c, n, "tools", -1, tools_tokens, text_of(buf_str(&names)));
     buf_free(&names);
@@ -182,7 +178,7 @@ static struct text label_of(const struct entry *m)
     return (struct text){line, m->m.content.n - (size_t)(line - m->m.content.p)};
 }
 
-int chat_context(const struct chat *c, const struct chat_part **parts)
+int chat_context(struct chat *c, const struct chat_part **parts)
 {
     static const char *const what[] = {[ROLE_USER] = "user", [ROLE_ASSISTANT] = "answer", [ROLE_TOOL] = "tool"};
     int n = 0, number = 0;
@@ -208,7 +204,7 @@ int chat_context(const struct chat *c, const struct chat_part **parts)
         }
     }
     arena_free(&mem);
-    *parts = c->memo->parts;
+    *parts = c->parts.all;
     return n;
 }
 
@@ -216,7 +212,7 @@ bool chat_mark(struct chat *c, int number, enum chat_mark mark, struct err *e)
 {
     const struct chat_part *p;
     int n = chat_context(c, &p), i = 0, last = n ? p[n - 1].number : 0;
-    if (!chat_usable(c, e))
+    if (!state_usable(c, e))
         return false;
     while (i < n && (!number || p[i].number != number))
         i++;
@@ -228,11 +224,11 @@ bool chat_mark(struct chat *c, int number, enum chat_mark mark, struct err *e)
         return err_set(e, "%d is the result of a tool: pin the answer that called it", number);
     if (p[i].mark == CHAT_PINNED && mark == CHAT_DROPPED)
         return err_set(e, "%d is pinned; /unpin %d first", number, number);
-    keep_mark(c, c->t.entries[p[i].message], p[i].file, (enum mark)mark);
+    persist_mark(c, c->t.entries[p[i].message], p[i].file, (enum mark)mark);
     return true;
 }
 
-static struct chat_count next_used(const struct chat *c, enum sent_for why)
+static struct chat_count next_used(struct chat *c, enum sent_for why)
 {
     struct chat_count used = {0, !c->responder->can.count};
     int system_tokens, tools_tokens;
@@ -253,23 +249,22 @@ static struct chat_count next_used(const struct chat *c, enum sent_for why)
     return used;
 }
 
-struct chat_count chat_context_used(const struct chat *c)
+struct chat_count chat_context_used(struct chat *c)
 {
-    const bool asked = c->state == ANSWERING || c->state == CALLING || c->state == ASKING || c->state == RUNNING;
-    if (asked && c->responder->can.count)
+    if ((turn_answers(&c->turn) || turn_calls(&c->turn)) && c->responder->can.count)
         return (struct chat_count){c->responder->ops->used(c->responder), false};
     struct chat_count next = next_used(c, SENT_NEXT);
-    if (c->state == ANSWERING)
-        next.tokens += estimate(c->answer.reasoning.len + c->answer.content.len);
+    if (turn_answers(&c->turn))
+        next.tokens += estimate(c->turn.answer.reasoning.len + c->turn.answer.content.len);
     return next;
 }
 
-int context_if_summed(const struct chat *c, const struct buf *summary)
+int context_if_summed(struct chat *c, const struct buf *summary)
 {
     return next_used(c, SENT_SUMMED).tokens + text_tokens(c, (struct text){summary->data, summary->len}) + AROUND_MESSAGE;
 }
 
-int context_entry_frees(const struct chat *c, int i)
+int context_entry_frees(struct chat *c, int i)
 {
     struct entry *m = c->t.entries[i];
     int n = sent_tokens(c, m, SENT_WHOLE) - sent_tokens(c, m, SENT_AS_LINE);

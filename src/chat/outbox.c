@@ -18,6 +18,11 @@ struct chat_event *outbox_post(struct outbox *b, enum chat_event_kind kind, cons
     return ev;
 }
 
+const char *outbox_copy(struct outbox *b, const char *text, size_t n)
+{
+    return arena_strndup(&b->lists[b->in].mem, text, n);
+}
+
 const struct chat_event *outbox_take(struct outbox *b, int *n)
 {
     __typeof__(&b->lists[0]) l = &b->lists[b->in], other = &b->lists[!b->in];

@@ -7,7 +7,7 @@
 static struct spoken spoken_of(const struct chat *c, const struct entry *m, const struct ids *ids)
 {
     struct spoken s = {.m = &m->m, .ids = ids, .stopped = m->stopped, .cut = m->cut};
-    s.tools = tools_schemas(c->tools, &s.n_tools);
+    s.tools = tools_schemas(c->calls.tools, &s.n_tools);
     return s;
 }
 
@@ -26,19 +26,19 @@ static bool reads_the_same(const struct chat *c, const struct tokens *t, const s
 
 static struct text reasoning_of(const struct chat *c, int i)
 {
-    return i < 0 ? (struct text){c->answer.reasoning.data, c->answer.reasoning.len} : c->t.entries[i]->m.reasoning;
+    return i < 0 ? (struct text){c->turn.answer.reasoning.data, c->turn.answer.reasoning.len} : c->t.entries[i]->m.reasoning;
 }
 
 static struct text content_of(const struct chat *c, int i)
 {
-    return i < 0 ? (struct text){c->answer.content.data, c->answer.content.len} : c->t.entries[i]->m.content;
+    return i < 0 ? (struct text){c->turn.answer.content.data, c->turn.answer.content.len} : c->t.entries[i]->m.content;
 }
 
 /* NULL: there are none. */
-static const struct tokens *tokens_of(const struct chat *c, int i)
+static const struct tokens *tokens_of(struct chat *c, int i)
 {
     if (i < 0)
-        return c->state == ANSWERING ? &c->answer.tokens : NULL;
+        return turn_answers(&c->turn) ? &c->turn.answer.tokens : NULL;
     if (i >= c->t.n || !c->responder->can.tokens)
         return NULL;
     struct entry *m = c->t.entries[i];
@@ -47,7 +47,7 @@ static const struct tokens *tokens_of(const struct chat *c, int i)
     return &m->made;
 }
 
-int chat_n_tokens(const struct chat *c, int i)
+int chat_n_tokens(struct chat *c, int i)
 {
     const struct tokens *t = tokens_of(c, i);
     return t ? t->n : 0;
@@ -60,7 +60,7 @@ static const char *piece(const struct chat *c, int32_t id, size_t *n)
     return t.p;
 }
 
-bool chat_token(const struct chat *c, int i, int k, struct chat_token *out)
+bool chat_token(struct chat *c, int i, int k, struct chat_token *out)
 {
     const struct tokens *t = tokens_of(c, i);
     if (!t || k < 0 || k >= t->n)
@@ -82,17 +82,16 @@ bool chat_token(const struct chat *c, int i, int k, struct chat_token *out)
 
 /* --- another way, and further on the same ------------------------------------------------------------------------- */
 
-/* Answers what stands before message i, beginning as c->begun says; the answers that there were stay beside. */
+/* Answers what stands before message i, beginning as c->turn.begun says; the answers that there were stay beside. */
 static void answer_again(struct chat *c, int i)
 {
-    c->variant = transcript_n_children(&c->t, c->t.entries[i - 1]);
-    keep_cut(c, i);
-    round_turn(c);
+    persist_cut(c, i);
+    turn_begin(c, TURN_ANEW);
 }
 
 bool chat_branch_token(struct chat *c, int i, int k, int alternative, struct err *e)
 {
-    if (!chat_usable(c, e))
+    if (!state_usable(c, e))
         return false;
     const struct tokens *t = i < 1 ? NULL : tokens_of(c, i);
     if (!t || k < 0 || k >= t->n)
@@ -100,9 +99,9 @@ bool chat_branch_token(struct chat *c, int i, int k, int alternative, struct err
     if (!t->near || alternative < 0 || alternative >= t->near[k].n)
         return err_set(e, "what else was likely there is no longer known");
     const struct alternatives near = t->near[k];
-    tokens_copy(&c->begun, t, k);
-    tokens_add(&c->begun, (struct token){.id = near.ids[alternative], .how = CHAT_FORCED, .prob = near.probs[alternative]}, &near);
-    c->begun.seeded = false;
+    tokens_copy(&c->turn.begun, t, k);
+    tokens_add(&c->turn.begun, (struct token){.id = near.ids[alternative], .how = CHAT_FORCED, .prob = near.probs[alternative]}, &near);
+    c->turn.begun.seeded = false;
     answer_again(c, i);
     return true;
 }
@@ -116,7 +115,7 @@ static bool begin_with(struct chat *c, int i, struct err *e)
     if (!c->responder->can.tokens)
         return err_set(e, "the model is not there yet");
     if (t->n && reads_the_same(c, t, m)) {
-        tokens_copy(&c->begun, t, t->n);
+        tokens_copy(&c->turn.begun, t, t->n);
         return true;
     }
     struct tokens again = {0};
@@ -125,8 +124,8 @@ static bool begin_with(struct chat *c, int i, struct err *e)
     ok = ok && (reads_the_same(c, &again, m)
                 || err_set(e, "the last answer cannot go on: with the tools of now its text is a tool call; /tools changes them, /regen answers anew"));
     if (ok) {
-        tokens_copy(&c->begun, &again, again.n);
-        round_post(c, CHAT_NOTE,
+        tokens_copy(&c->turn.begun, &again, again.n);
+        state_note(c,
                    m->foreign ? "the tokens of the last answer are not those of this model: it goes on from its text, and perhaps in another way"
                    : t->n     ? "the last answer called tools that are not offered now: it goes on from its text, and perhaps in another way"
                               : "the tokens of the last answer were not kept: it goes on from its text, and perhaps in another way");
@@ -163,23 +162,22 @@ static bool go_on(struct chat *c, struct err *e)
     const int last = c->t.n - 1;
     if (!begin_with(c, last, e))
         return false;
-    c->continued = c->t.entries[last];
+    c->turn.continued = c->t.entries[last];
     transcript_cut(&c->t, last);        /* on disk it keeps its place until there is more of it */
-    round_turn(c);
+    turn_begin(c, TURN_ANEW);
     return true;
 }
 
 bool chat_continue(struct chat *c, struct err *e)
 {
-    if (!chat_usable(c, e))
+    if (!state_usable(c, e))
         return false;
     switch (chat_rest(c)) {
     case CHAT_STOPPED:
     case CHAT_CUT:
         return go_on(c, e);
     case CHAT_UNANSWERED:
-        c->variant = 0;
-        round_turn(c);
+        turn_begin(c, TURN_ANEW);
         return true;
     case CHAT_UNRUN:
         answer_again(c, unrun(c));
@@ -191,5 +189,5 @@ bool chat_continue(struct chat *c, struct err *e)
 
 bool chat_answer_now(struct chat *c)
 {
-    return c->state == ANSWERING && !c->interrupted && c->responder->can.end_thought && c->responder->ops->end_thought(c->responder);
+    return c->turn.state == TURN_ANSWERING && c->responder->can.end_thought && c->responder->ops->end_thought(c->responder);
 }

@@ -346,7 +346,7 @@ static void do_submit(uint32_t a, uint32_t b)
         buf_addf(&text, " @%s/none", home.path);
     write_answers(a, b);
     bool ok = chat_submit(w.c, buf_str(&text), text.len, &e);
-    if (!ok && b % 2 && !chat_busy(w.c) && w.c->state != DEAD) {
+    if (!ok && b % 2 && !chat_busy(w.c) && w.c->turn.state != TURN_DEAD) {
         e = (struct err){0};
         ok = chat_submit(w.c, buf_str(&text), text.len, &e);        /* it was meant */
     }

@@ -196,7 +196,7 @@ static const char *part_note(struct picker *p, const struct chat_part *part)
     return text;
 }
 
-static const char *context_title(struct picker *p, const struct chat *c)
+static const char *context_title(struct picker *p, struct chat *c)
 {
     struct buf title = {0};
     struct chat_count used = chat_context_used(c);
@@ -211,7 +211,7 @@ static const char *context_title(struct picker *p, const struct chat *c)
     return text;
 }
 
-void picker_parts(struct picker *p, const struct chat *c)
+void picker_parts(struct picker *p, struct chat *c)
 {
     const struct chat_part *parts;
     int n = chat_context(c, &parts);

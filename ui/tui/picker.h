@@ -35,7 +35,7 @@ bool picker_sessions(struct picker *p, const struct chat *c, const char *find, i
 void picker_messages(struct picker *p, const struct chat *c);
 void picker_tree(struct picker *p, const struct chat *c);
 void picker_urls(struct picker *p, const char *text, size_t n);
-void picker_parts(struct picker *p, const struct chat *c);
+void picker_parts(struct picker *p, struct chat *c);
 bool picker_narrows(const struct picker *p);            /* by what is typed */
 void picker_free(struct picker *p);
 void picker_draw_preview(struct picker *p, struct cells *c, struct area a);     /* its end, if it is asked for */

@@ -8,17 +8,13 @@
 #include "chat/sent.h"
 #include "chat/state.h"
 
-void round_post(struct chat *c, enum chat_event_kind kind, const char *text)
-{
-    outbox_post(&c->out, kind, NULL, text, strlen(text));
-}
-
 /* --- a turn ends ------------------------------------------------------------------------------------------------ */
 
 static double joules(struct chat *c)
 {
-    struct chat_machine m;
-    chat_machine(c, &m);
+    struct chat_machine m = {0};
+    if (c->responder->ops->machine)
+        c->responder->ops->machine(c->responder, &m);
     return m.joules;
 }
 
@@ -30,7 +26,7 @@ static void derive(const struct chat *c, struct chat_stats *s, double after_firs
         drafted += s->drafted[i];
         accepted += s->accepted[i];
     }
-    s->wall_ms = clock_ms_since(c->start_ns);
+    s->wall_ms = clock_ms_since(c->turn.start_ns);
     s->tok_s = s->decode_ms > 0 ? after_first * 1000 / s->decode_ms : 0;
     s->acceptance = drafted ? (double)accepted / drafted : -1;
 }
@@ -38,41 +34,37 @@ static void derive(const struct chat *c, struct chat_stats *s, double after_firs
 /* An answer that was to go on and did not is as it was. */
 static void back_to_continued(struct chat *c)
 {
-    if (c->continued)
-        transcript_go(&c->t, c->continued);
-    c->continued = NULL;
+    if (c->turn.continued)
+        transcript_go(&c->t, c->turn.continued);
+    c->turn.continued = NULL;
 }
 
-void round_finish(struct chat *c, enum chat_end end, const char *why)
+static void finish(struct chat *c, enum chat_end end, const char *why)
 {
-    struct chat_stats *s = &c->stats;
-    derive(c, s, c->after_first);
-    s->joules = c->ready ? joules(c) - c->joules_before : 0;
-    const bool summed = c->compact.on;
-    c->state = IDLE;
-    compact_over(c);
-    tokens_reset(&c->begun);
+    struct chat_stats *s = &c->turn.stats;
+    const enum turn_kind kind = c->turn.kind;
+    struct buf back = {0};
+    derive(c, s, c->turn.after_first);
+    s->joules = c->ready ? joules(c) - c->turn.joules_before : 0;
+    c->turn.state = TURN_IDLE;
+    c->turn.kind = TURN_ANEW;
+    summary_over(c);
+    tokens_reset(&c->turn.begun);
     back_to_continued(c);
 
     /* nothing came of it: as if it had not been said, so that the front end can give the message back to its editor */
-    bool nothing = !summed && c->turn_start == c->t.n && (end == CHAT_INTERRUPTED || chat_end_failed(end) || c->t.entries[c->t.n - 1]->shown);
-    const char *taken_back = nothing ? tree_take_back(c) : NULL;
+    bool nothing = kind != TURN_SUMMARY && c->turn.start == c->t.n
+                && (end == CHAT_INTERRUPTED || chat_end_failed(end) || c->t.entries[c->t.n - 1]->shown);
+    bool taken_back = nothing && branch_take_back(c, kind == TURN_SUBMITTED, &back);
     s->ctx_used = chat_context_used(c).tokens;
-    c->submitted = false;
-    keep_retry(c);
-    if (!summed)
-        compact_advise(c);
+    persist_retry(c);
+    if (kind != TURN_SUMMARY)
+        summary_advise(c);
     struct chat_event *ev = outbox_post(&c->out, CHAT_DONE, NULL, why, strlen(why));
     ev->end = end;
     ev->stats = *s;
-    ev->taken_back = taken_back;
-}
-
-void round_die(struct chat *c, const char *why)
-{
-    c->state = DEAD;
-    back_to_continued(c);
-    round_post(c, CHAT_FATAL, why);
+    ev->taken_back = taken_back ? outbox_copy(&c->out, buf_str(&back), back.len) : NULL;
+    buf_free(&back);
 }
 
 /* --- an answer --------------------------------------------------------------------------------------------------- */
@@ -87,11 +79,11 @@ static void show_text(struct chat *c, enum chat_event_kind kind, const struct bu
 /* Posts what the answer has gained. */
 static void show(struct chat *c, bool replayed)
 {
-    struct answer *a = &c->answer;
-    show_text(c, CHAT_REASONING, &a->reasoning, &c->shown_reasoning, replayed);
-    show_text(c, CHAT_TEXT, &a->content, &c->shown_content, replayed);
-    for (; c->shown_calls < a->n_calls; c->shown_calls++) {
-        const struct answer_call *call = &a->calls[c->shown_calls];
+    struct answer *a = &c->turn.answer;
+    show_text(c, CHAT_REASONING, &a->reasoning, &c->turn.shown.reasoning, replayed);
+    show_text(c, CHAT_TEXT, &a->content, &c->turn.shown.content, replayed);
+    for (; c->turn.shown.calls < a->n_calls; c->turn.shown.calls++) {
+        const struct answer_call *call = &a->calls[c->turn.shown.calls];
         struct chat_event *ev = outbox_post(&c->out, CHAT_CALL, call->name, call->arguments.p, call->arguments.n);
         ev->truncated = call->truncated;
         ev->replayed = replayed;
@@ -116,15 +108,15 @@ static void forget_old_alternatives(struct chat *c)
 /* The answer becomes an entry, if there is anything of it. */
 static void keep_answer(struct chat *c, bool whole)
 {
-    struct answer *a = &c->answer;
-    if (c->compact.on || (!a->reasoning.len && !a->content.len && !a->n_calls && !whole))
+    struct answer *a = &c->turn.answer;
+    if (c->turn.kind == TURN_SUMMARY || (!a->reasoning.len && !a->content.len && !a->n_calls && !whole))
         return;
-    if (c->continued && !a->gained && (!whole || answer_is_over(a)))            /* there is no more of it than before */
+    if (c->turn.continued && !a->gained && (!whole || answer_is_over(a)))            /* there is no more of it than before */
         return;
-    enum mark mark = c->continued ? c->continued->mark : MARK_NONE;
-    if (c->continued)
-        keep_instead(c, c->continued);
-    c->continued = NULL;
+    enum mark mark = c->turn.continued ? c->turn.continued->mark : MARK_NONE;
+    if (c->turn.continued)
+        persist_instead(c, c->turn.continued);
+    c->turn.continued = NULL;
     struct entry *m = transcript_add(&c->t, ROLE_ASSISTANT, buf_str(&a->content), a->content.len);
     entry_reasoning(m, buf_str(&a->reasoning), a->reasoning.len);
     for (int i = 0; i < a->n_calls && whole; i++)
@@ -135,15 +127,15 @@ static void keep_answer(struct chat *c, bool whole)
     a->tokens = (struct tokens){0};
     forget_old_alternatives(c);
     m->stopped = !whole;
-    keep_entry(c, m);
+    persist_entry(c, m);
     if (mark)
-        keep_mark(c, m, -1, mark);
+        persist_mark(c, m, -1, mark);
 }
 
 /* The answer has come to its end: it is kept, and its calls are run. */
 static void end_answer(struct chat *c, enum chat_end end, const char *why)
 {
-    struct answer *a = &c->answer;
+    struct answer *a = &c->turn.answer;
     char said[96];
     answer_finish(a);
     show(c, false);
@@ -151,29 +143,30 @@ static void end_answer(struct chat *c, enum chat_end end, const char *why)
     bool calls = end == CHAT_ANSWERED && a->n_calls > 0 && !a->stopper.hit && !a->too_many;
     for (int i = 0; i < a->n_calls && calls; i++)
         calls = !a->calls[i].truncated;
-    if (c->compact.on) {
-        compact_answered(c, end, why);
+    if (c->turn.kind == TURN_SUMMARY) {
+        end = summary_take(c, end, &why);
+        finish(c, end, why);
         return;
     }
     keep_answer(c, a->n_calls ? calls : whole);
     if (calls) {
-        c->next_call = 0;
-        calls_next(c);
+        calls_begin(c);
+        turn_after_calls(c);
     } else if (a->too_many) {
         snprintf(said, sizeof said, "the model made more than %d tool calls in one answer; none of them was run", ANSWER_MAX_CALLS);
-        round_finish(c, CHAT_FAILED, said);
+        finish(c, CHAT_FAILED, said);
     } else if (a->stopper.hit) {
-        round_finish(c, CHAT_STOP_TEXT, "");
-    } else if (a->looped && !c->interrupted) {
+        finish(c, CHAT_STOP_TEXT, "");
+    } else if (a->looped && !turn_stops(&c->turn)) {
         if (a->loop.span == 1)
             snprintf(said, sizeof said, "it said the same token %d times in a row", a->loop.times);
         else
             snprintf(said, sizeof said, "it said the same %d tokens %d times in a row", a->loop.span, a->loop.times);
-        round_finish(c, CHAT_LOOP, said);
+        finish(c, CHAT_LOOP, said);
     } else if (end == CHAT_ANSWERED && a->n_calls) {
-        round_finish(c, CHAT_FAILED, "the model broke off in the middle of a tool call");
+        finish(c, CHAT_FAILED, "the model broke off in the middle of a tool call");
     } else {
-        round_finish(c, end, why);
+        finish(c, end, why);
     }
 }
 
@@ -187,39 +180,51 @@ static uint64_t random_seed(void)
     return seed >> 11;                  /* 53 bits: every JSON reader can hold it */
 }
 
+/* Each answer to a message gets another seed; one that goes on keeps its own. */
+static int variant(const struct chat *c)
+{
+    int which = 0;
+    if (c->turn.continued)
+        transcript_siblings(&c->t, c->turn.continued, &which);
+    else if (c->turn.kind != TURN_SUMMARY)
+        which = transcript_n_children(&c->t, c->t.entries[c->t.n - 1]);
+    return which;
+}
+
 static struct request_sampling choose_sampling(struct chat *c)
 {
     struct request_sampling s;
     preset_sampling(c->o, c->responder->ops->info(c->responder), &s);
     s.n_alternatives = c->front.inspects ? options_int(c->o, OPT_alternatives) : 0;
-    if (!c->stats.n_rounds)
-        c->stats.seed = c->begun.seeded ? c->begun.seed
-                      : options_given(c->o, OPT_seed) ? s.seed + (uint64_t)c->variant : random_seed();
-    s.seed = c->stats.seed + (uint64_t)c->stats.n_rounds;
-    if (c->compact.on)
-        s.max_tokens = c->compact.room;
+    if (!c->turn.stats.n_rounds)
+        c->turn.stats.seed = c->turn.begun.seeded ? c->turn.begun.seed
+                      : options_given(c->o, OPT_seed) ? s.seed + (uint64_t)variant(c) : random_seed();
+    s.seed = c->turn.stats.seed + (uint64_t)c->turn.stats.n_rounds;
+    if (c->turn.kind == TURN_SUMMARY)
+        s.max_tokens = c->summary.room;
     return s;
 }
 
-/* What the turn asks for now; the messages in `mem`. */
-static struct request request_of(struct chat *c, struct arena *mem)
+/* What a turn asks for now; the messages in `mem`. */
+static struct request request_of(const struct chat *c, enum turn_kind kind, struct arena *mem)
 {
-    struct request q = {.thinking = c->thinking, .think_budget = c->budget, .follows = c->stats.n_rounds > 0};
-    q.messages = sent_messages(&c->t, c->compact.on ? buf_str(&c->compact.request) : NULL, mem, &q.n_messages);
-    q.tools = tools_schemas(c->tools, &q.n_tools);
-    if (c->begun.n)
-        q.begun.tokens = &c->begun;
-    else if (c->continued)
-        q.begun = (struct given){.reasoning = c->continued->m.reasoning, .content = c->continued->m.content};
+    struct request q = {.thinking = c->turn.thinking, .think_budget = c->turn.think_budget, .follows = c->turn.stats.n_rounds > 0};
+    q.messages = sent_messages(&c->t, kind == TURN_SUMMARY ? buf_str(&c->summary.request) : NULL, mem, &q.n_messages);
+    q.tools = tools_schemas(c->calls.tools, &q.n_tools);
+    if (c->turn.begun.n)
+        q.begun.tokens = &c->turn.begun;
+    else if (c->turn.continued)
+        q.begun = (struct given){.reasoning = c->turn.continued->m.reasoning, .content = c->turn.continued->m.content};
     return q;
 }
 
-int round_count_prompt(struct chat *c, struct err *e)
+int turn_count_prompt(struct chat *c, enum turn_kind kind, struct err *e)
 {
     if (!c->responder->can.count)
         return chat_context_used(c).tokens;
     struct arena mem = {0};
-    const struct request q = request_of(c, &mem);
+    struct request q = request_of(c, kind, &mem);
+    q.thinking = q.thinking && kind != TURN_SUMMARY;
     int n = c->responder->ops->count_prompt(c->responder, &q, e);
     arena_free(&mem);
     return n;
@@ -230,58 +235,56 @@ static void begin_answer(struct chat *c, uint64_t seed)
 {
     int n_stops;
     const char *const *stops = options_list(c->o, OPT_stop, &n_stops);
-    answer_begin(&c->answer, c->thinking, stops, c->compact.on ? 0 : n_stops);
-    c->answer.tokens.seed = seed;
-    c->answer.tokens.seeded = true;
-    c->shown_reasoning = c->shown_content = 0;
-    c->shown_calls = 0;
-    c->replaying = true;
+    answer_begin(&c->turn.answer, c->turn.thinking, stops, c->turn.kind == TURN_SUMMARY ? 0 : n_stops);
+    c->turn.answer.tokens.seed = seed;
+    c->turn.answer.tokens.seeded = true;
+    memset(&c->turn.shown, 0, sizeof c->turn.shown);
 }
 
 /* From now on the answer is new. */
 static void replay_ends(struct chat *c)
 {
-    if (!c->replaying)
+    if (c->turn.state != TURN_BEGINNING)
         return;
-    c->replaying = false;
-    c->answer.guarded = options_on(c->o, OPT_loop_guard) && !c->answer.loop.span;       /* else that was told, and it goes on anyway */
-    tokens_reset(&c->begun);
-    keep_begun(c);
+    c->turn.state = TURN_ANSWERING;
+    c->turn.answer.guarded = options_on(c->o, OPT_loop_guard) && !c->turn.answer.loop.span;       /* else that was told, and it goes on anyway */
+    tokens_reset(&c->turn.begun);
+    persist_begun(c);
     show(c, true);
 }
 
 static void refused(struct chat *c, enum request_result result, const struct err *why)
 {
     struct buf text = {0};
-    c->stats.n_rounds--;
+    c->turn.stats.n_rounds--;
     buf_adds(&text, why->msg);
     if (result == REQUEST_TOO_LONG && c->front.keeps)
         buf_adds(&text, "; say less, /compact and /drop N make room, /undo goes back, /new begins again");
     if (result == REQUEST_TOO_LONG && c->responder->more_room)
         buf_addf(&text, "%s %s", c->front.keeps ? "," : ";", c->responder->more_room);
-    round_finish(c, result == REQUEST_TOO_LONG ? CHAT_TOO_LONG : CHAT_FAILED, buf_str(&text));
+    finish(c, result == REQUEST_TOO_LONG ? CHAT_TOO_LONG : CHAT_FAILED, buf_str(&text));
     buf_free(&text);
 }
 
 /* Hands the conversation to the responder, or waits for that to be possible. */
-void round_request(struct chat *c)
+static void ask(struct chat *c)
 {
     struct err e = {0};
     struct arena mem = {0};
     if (!c->ready) {
-        c->state = WAITING;
+        c->turn.state = TURN_WAITING;
         return;
     }
-    keep_system(c);
-    if (!c->stats.n_rounds) {           /* stays as it is within a turn */
-        c->thinking = c->begun.n ? c->begun.thinking : options_on(c->o, OPT_think) && !c->compact.on;
-        c->budget = options_int(c->o, OPT_think_budget);
+    persist_system(c);
+    if (!c->turn.stats.n_rounds) {           /* stays as it is within a turn */
+        c->turn.thinking = c->turn.begun.n ? c->turn.begun.thinking : options_on(c->o, OPT_think) && c->turn.kind != TURN_SUMMARY;
+        c->turn.think_budget = options_int(c->o, OPT_think_budget);
     }
-    struct request q = request_of(c, &mem);
+    struct request q = request_of(c, c->turn.kind, &mem);
     q.sampling = choose_sampling(c);
     begin_answer(c, q.sampling.seed);
-    c->stats.n_rounds++;
-    c->state = ANSWERING;               /* from here on the answer may end within request() */
+    c->turn.stats.n_rounds++;
+    c->turn.state = TURN_BEGINNING;     /* from here on the answer may end within request() */
     enum request_result result = c->responder->ops->request(c->responder, &q, &e);
     arena_free(&mem);
     if (result == REQUEST_TAKEN)
@@ -290,36 +293,73 @@ void round_request(struct chat *c)
         refused(c, result, &e);
 }
 
-void round_turn(struct chat *c)
+void turn_begin(struct chat *c, enum turn_kind kind)
 {
-    c->stats = (struct chat_stats){.ctx_total = c->info.n_ctx, .acceptance = -1};
-    c->live = (struct answer_stats){0};
-    c->turn_start = c->t.n;
+    c->turn.kind = kind;
+    c->turn.stats = (struct chat_stats){.ctx_total = c->info.n_ctx, .acceptance = -1};
+    c->turn.live = (struct answer_stats){0};
+    c->turn.start = c->t.n;
+    c->turn.after_first = 0;
+    c->turn.start_ns = clock_ns();
+    c->persist.warned = c->edit.on = false;
     c->ahead_print = 0;
-    c->interrupted = c->warned = c->edit.on = false;
-    c->after_first = 0;
-    c->start_ns = clock_ns();
     if (c->ready)
-        c->joules_before = joules(c);
-    round_request(c);
+        c->turn.joules_before = joules(c);
+    ask(c);
+}
+
+void turn_after_calls(struct chat *c)
+{
+    if (!calls_over(c))
+        return;
+    if (turn_stops(&c->turn))
+        finish(c, CHAT_INTERRUPTED, "");
+    else if (c->turn.stats.n_rounds > options_int(c->o, OPT_tool_rounds))
+        finish(c, CHAT_TOOL_ROUNDS, "the limit of tool_rounds is reached");
+    else
+        ask(c);
+}
+
+void turn_stop(struct chat *c)
+{
+    switch (c->turn.state) {
+    case TURN_WAITING:
+        finish(c, CHAT_INTERRUPTED, "");
+        break;
+    case TURN_ANSWERING:
+        c->turn.state = TURN_ENDING;
+        c->responder->ops->interrupt(c->responder);
+        break;
+    case TURN_ASKING:
+    case TURN_RUNNING:
+        calls_stop(c);
+        turn_after_calls(c);
+        break;
+    case TURN_STOPPING:                 /* it was asked before, and does not listen */
+        calls_kill(c);
+        turn_after_calls(c);
+        break;
+    default:
+        break;
+    }
 }
 
 /* --- what comes from the responder ------------------------------------------------------------------------------ */
 
-void round_show(struct chat *c)
+void turn_show(struct chat *c)
 {
     show(c, false);
 }
 
 static void on_answer(struct chat *c, const struct news *it)
 {
-    bool over_before = answer_is_over(&c->answer);
+    bool over_before = answer_is_over(&c->turn.answer);
     if (!it->replayed)
         replay_ends(c);
     if (it->stats)
-        c->live = *it->stats;
-    answer_take(&c->answer, it);
-    if (answer_is_over(&c->answer) && !over_before)
+        c->turn.live = *it->stats;
+    answer_take(&c->turn.answer, it);
+    if (answer_is_over(&c->turn.answer) && !over_before)
         c->responder->ops->interrupt(c->responder);
 }
 
@@ -340,23 +380,23 @@ static void add_request(struct chat_stats *s, const struct answer_stats *t)
 
 void chat_stats_now(const struct chat *c, struct chat_stats *s)
 {
-    *s = c->stats;
-    if (!chat_busy(c))
+    *s = c->turn.stats;
+    if (c->turn.state == TURN_IDLE || c->turn.state == TURN_DEAD)
         return;
-    if (c->live.n_tokens)
-        add_request(s, &c->live);
-    derive(c, s, c->after_first + c->live.n_timed);
+    if (c->turn.live.n_tokens)
+        add_request(s, &c->turn.live);
+    derive(c, s, c->turn.after_first + c->turn.live.n_timed);
 }
 
 static void on_done(struct chat *c, const struct news *it)
 {
     replay_ends(c);
     if (it->stats) {
-        add_request(&c->stats, it->stats);
-        c->after_first += it->stats->n_timed;
+        add_request(&c->turn.stats, it->stats);
+        c->turn.after_first += it->stats->n_timed;
     }
-    c->live = (struct answer_stats){0};
-    c->stats.ctx_total = c->info.n_ctx;
+    c->turn.live = (struct answer_stats){0};
+    c->turn.stats.ctx_total = c->info.n_ctx;
     end_answer(c, it->end, it->text.p ? it->text.p : "");
 }
 
@@ -364,21 +404,23 @@ static void on_ready(struct chat *c)
 {
     c->info = c->responder->ops->info(c->responder)->chat;
     c->ready = true;
-    c->stats.ctx_total = c->info.n_ctx;
-    c->joules_before = joules(c);
-    round_post(c, CHAT_READY, "");
-    if (c->state == WAITING)
-        round_request(c);
+    c->turn.stats.ctx_total = c->info.n_ctx;
+    c->turn.joules_before = joules(c);
+    outbox_post(&c->out, CHAT_READY, NULL, NULL, 0);
+    if (c->turn.state == TURN_WAITING)
+        ask(c);
 }
 
 static void on_fatal(struct chat *c, const struct news *it)
 {
-    if (c->state == ANSWERING) {        /* what was said so far stays */
-        answer_finish(&c->answer);
-        show(c, false);
+    if (turn_answers(&c->turn)) {       /* what was said so far stays */
+        answer_finish(&c->turn.answer);
+        turn_show(c);
         keep_answer(c, false);
     }
-    round_die(c, it->text.p);
+    c->turn.state = TURN_DEAD;
+    back_to_continued(c);
+    outbox_post(&c->out, CHAT_FATAL, NULL, it->text.p, it->text.n);
 }
 
 static void post_progress(struct chat *c, enum chat_event_kind kind, const struct news *it)
@@ -389,10 +431,10 @@ static void post_progress(struct chat *c, enum chat_event_kind kind, const struc
     out->cached = it->cached;
 }
 
-void round_news(const struct news *it, void *chat)
+void turn_news(const struct news *it, void *chat)
 {
     struct chat *c = chat;
-    if (c->state == DEAD)
+    if (c->turn.state == TURN_DEAD)
         return;
     switch (it->kind) {
     case NEWS_LOADING:
@@ -402,21 +444,21 @@ void round_news(const struct news *it, void *chat)
         on_ready(c);
         break;
     case NEWS_NOTE:
-        round_post(c, CHAT_NOTE, it->text.p);
+        state_note(c, it->text.p);
         break;
     case NEWS_FATAL:
         on_fatal(c, it);
         break;
     case NEWS_READING:
-        if (c->state == ANSWERING)
+        if (turn_answers(&c->turn))
             post_progress(c, CHAT_PREFILL, it);
         break;
     case NEWS_DONE:
-        if (c->state == ANSWERING)
+        if (turn_answers(&c->turn))
             on_done(c, it);
         break;
     default:
-        if (c->state == ANSWERING)
+        if (turn_answers(&c->turn))
             on_answer(c, it);
     }
 }

@@ -1,5 +1,3 @@
-#include <string.h>
-
 #include "chat/state.h"
 
 static bool is_user(const struct entry *m)
@@ -9,33 +7,33 @@ static bool is_user(const struct entry *m)
 
 bool chat_undo(struct chat *c, struct buf *taken_back, struct err *e)
 {
-    if (!chat_usable(c, e))
+    if (!state_usable(c, e))
         return false;
     int last = transcript_last_user(&c->t);
     if (last < 0)
         return err_set(e, "there is nothing to take back");
     buf_add(taken_back, c->t.entries[last]->m.content.p, c->t.entries[last]->m.content.n);
-    keep_cut(c, last);
+    persist_cut(c, last);
     return true;
 }
 
 /* One message and its answer, or the rest of an answer. */
 bool chat_redo(struct chat *c, struct err *e)
 {
-    if (!chat_usable(c, e))
+    if (!state_usable(c, e))
         return false;
     struct entry *end = transcript_next(&c->t);
     if (!end)
         return err_set(e, "there is nothing to bring back");
     while (end->shown && !is_user(end->shown))
         end = end->shown;
-    keep_go(c, end);
+    persist_go(c, end);
     return true;
 }
 
 bool chat_edit(struct chat *c, int i, struct buf *text, struct err *e)
 {
-    if (!chat_usable(c, e))
+    if (!state_usable(c, e))
         return false;
     if (i < 0 || i >= c->t.n || !is_user(c->t.entries[i]) || c->t.entries[i]->summary)
         return err_set(e, "there is no such message of yours");
@@ -58,21 +56,21 @@ void chat_edit_end(struct chat *c)
     c->edit.on = false;
 }
 
-bool tree_replace(struct chat *c)
+bool branch_replace(struct chat *c)
 {
     int i = chat_edited(c);
     if (i >= 0)
-        keep_cut(c, i);
+        persist_cut(c, i);
     return i >= 0;
 }
 
 bool chat_cut(struct chat *c, int i, struct err *e)
 {
-    if (!chat_usable(c, e))
+    if (!state_usable(c, e))
         return false;
     if (i < 0 || i >= c->t.n)
         return err_set(e, "there is no message %d", i);
-    keep_cut(c, i);
+    persist_cut(c, i);
     return true;
 }
 
@@ -85,12 +83,12 @@ static void go_on_to_the_last_shown(struct chat *c, const struct entry *m)
 {
     while (m->shown)
         m = m->shown;
-    keep_go(c, m);
+    persist_go(c, m);
 }
 
 bool chat_show_sibling(struct chat *c, int i, int which, struct err *e)
 {
-    if (!chat_usable(c, e))
+    if (!state_usable(c, e))
         return false;
     const struct entry *m = i >= 0 && i < c->t.n && which >= 0 ? transcript_sibling(&c->t, c->t.entries[i], which) : NULL;
     if (!m)
@@ -118,29 +116,28 @@ struct chat_node chat_node(const struct chat *c, int k)
 
 bool chat_go(struct chat *c, int node, struct err *e)
 {
-    if (!chat_usable(c, e))
+    if (!state_usable(c, e))
         return false;
     if (node < 0 || node >= c->t.n_all)
         return err_set(e, "there is no message %d", node);
-    keep_go(c, c->t.all[node]);
+    persist_go(c, c->t.all[node]);
     return true;
 }
 
-/* Nothing came of an answer: as if it had not been asked for. */
-const char *tree_take_back(struct chat *c)
+bool branch_take_back(struct chat *c, bool is_new, struct buf *text)
 {
     const struct entry *m = c->t.entries[c->t.n - 1];
     if (m->shown) {                     /* another answer to a message that has some */
         go_on_to_the_last_shown(c, m);
-        return NULL;
+        return false;
     }
-    if (!c->submitted)                  /* it was there before, and stays */
-        return NULL;
-    const char *text = arena_strndup(&c->out.lists[c->out.in].mem, m->m.content.p, m->m.content.n);
-    keep_forget(c);
+    if (!is_new)
+        return false;
+    buf_add(text, m->m.content.p, m->m.content.n);
+    persist_forget(c);
     if (c->edit.replaced) {             /* what it was to replace is there again, and it may still */
-        keep_go(c, c->t.all[c->edit.end]);
+        persist_go(c, c->t.all[c->edit.end]);
         c->edit.on = true;
     }
-    return text;
+    return true;
 }

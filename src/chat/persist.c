@@ -1,0 +1,232 @@
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "chat/state.h"
+
+/* A disk that fails must not end the talk: said once; persist_retry() writes it all when the disk takes it again. */
+static void kept(struct chat *c, bool ok, const struct err *e)
+{
+    struct buf note = {0};
+    if (ok)
+        return;
+    c->persist.unsaved = true;
+    buf_addf(&note, "this conversation is not being saved: %s", e->msg);
+    state_note(c, note.data);
+    buf_free(&note);
+}
+
+/* Records go to the file one by one as long as every one of them got there. */
+static struct session *session_for_records(const struct chat *c)
+{
+    return c->persist.unsaved ? NULL : c->persist.session;
+}
+
+struct session *persist_fresh(const struct chat *c, const struct transcript *t, const char *name, struct err *e)
+{
+    struct session *s = session_create(name, c->responder->model, e);
+    if (!s || session_add(s, t, e))
+        return s;
+    unlink(session_path(s));
+    session_close(s);
+    return NULL;
+}
+
+/* Of the conversation under way.  A name that was given is for the first one. */
+static struct session *own_session(struct chat *c, struct err *e)
+{
+    struct session *s = persist_fresh(c, &c->t, c->persist.save_as, e);
+    if (s)
+        c->persist.save_as = NULL;
+    return s;
+}
+
+void persist_entry(struct chat *c, const struct entry *m)
+{
+    struct err e = {0};
+    struct session *s = session_for_records(c);
+    if (s) {
+        kept(c, (c->persist.place == INSTEAD ? session_replace : c->persist.place == BESIDE ? session_beside : session_append)(s, m, &e), &e);
+    } else if (c->persist.wanted && !c->persist.session && !c->persist.unsaved) {
+        c->persist.session = own_session(c, &e);
+        kept(c, c->persist.session != NULL, &e);
+    }
+    c->persist.place = BEHIND;
+}
+
+void persist_instead(struct chat *c, const struct entry *old)
+{
+    transcript_go(&c->t, old);
+    c->persist.place = transcript_can_forget(&c->t) ? INSTEAD : BESIDE;
+    if (c->persist.place == INSTEAD)
+        transcript_forget(&c->t);
+    else
+        transcript_cut(&c->t, old->depth);
+}
+
+void persist_cut(struct chat *c, int n)
+{
+    struct err e = {0};
+    struct session *s = session_for_records(c);
+    if (n == c->t.n)
+        return;
+    transcript_cut(&c->t, n);
+    if (s)
+        kept(c, session_keep(s, n, &e), &e);
+}
+
+/* --- the answer under way ---------------------------------------------------------------------------------------- */
+
+static size_t same_beginning(const struct buf *now, struct text before)
+{
+    size_t n = 0, end = now->len < before.n ? now->len : before.n;
+    while (n < end && now->data[n] == before.p[n])
+        n++;
+    while (n < end && n && ((unsigned char)now->data[n] & 0xc0) == 0x80)       /* not into the middle of a character */
+        n--;
+    return n;
+}
+
+static int same_ids(const struct ids *now, const struct ids *before)
+{
+    int n = 0;
+    while (n < now->n && n < before->n && now->data[n] == before->data[n])
+        n++;
+    return n;
+}
+
+void persist_begun(struct chat *c)
+{
+    const struct entry *m = c->turn.continued;
+    c->persist.part = (struct persist_part){0};
+    if (!m)
+        return;
+    c->persist.part.reasoning = same_beginning(&c->turn.answer.reasoning, m->m.reasoning);
+    c->persist.part.content = same_beginning(&c->turn.answer.content, m->m.content);
+    c->persist.part.ids = same_ids(&c->turn.answer.ids, &m->ids);
+}
+
+void persist_part(struct chat *c)
+{
+    enum { EVERY_MS = 500, BYTES = 4096 };
+    struct persist_part *d = &c->persist.part;
+    const struct answer *a = &c->turn.answer;
+    struct session *s = session_for_records(c);
+    struct err e = {0};
+    size_t gained = turn_answers(&c->turn) && s && c->turn.kind != TURN_SUMMARY ? a->reasoning.len - d->reasoning + a->content.len - d->content : 0;
+    if (!gained) {
+        d->due_ns = 0;
+        return;
+    }
+    if (!d->due_ns)
+        d->due_ns = clock_ns() + (int64_t)EVERY_MS * 1000000;
+    if (gained < BYTES && clock_ns() < d->due_ns)
+        return;
+    struct answer_part p = {
+        .reasoning_at = d->reasoning, .content_at = d->content, .ids_at = d->ids,
+        .reasoning = {a->reasoning.data + d->reasoning, a->reasoning.len - d->reasoning},
+        .content = {a->content.data + d->content, a->content.len - d->content},
+        .ids = a->ids.data + d->ids, .n_ids = a->ids.n - d->ids,
+    };
+    kept(c, session_part(s, &p, &e), &e);
+    *d = (struct persist_part){.reasoning = a->reasoning.len, .content = a->content.len, .ids = a->ids.n};
+}
+
+/* --- the path ------------------------------------------------------------------------------------------------------ */
+
+void persist_go(struct chat *c, const struct entry *end)
+{
+    struct err e = {0};
+    struct session *s = session_for_records(c);
+    if (!end) {
+        persist_cut(c, 0);
+        return;
+    }
+    transcript_go(&c->t, end);
+    if (s)
+        kept(c, session_go(s, end->number, &e), &e);
+}
+
+void persist_forget(struct chat *c)
+{
+    struct err e = {0};
+    struct session *s = session_for_records(c);
+    if (!transcript_can_forget(&c->t)) {
+        persist_cut(c, c->t.n - 1);
+        return;
+    }
+    transcript_forget(&c->t);
+    if (s)
+        kept(c, session_forget(s, c->t.n, &e), &e);
+}
+
+void persist_system(struct chat *c)
+{
+    const char *wanted = options_text(c->o, OPT_system), *have = c->t.system ? c->t.system : "";
+    struct err e = {0};
+    struct session *s = session_for_records(c);
+    if (!strcmp(wanted, have))
+        return;
+    transcript_system(&c->t, wanted);
+    if (s)
+        kept(c, session_system(s, wanted, &e), &e);
+}
+
+void persist_mark(struct chat *c, struct entry *m, int file, enum mark mark)
+{
+    struct err e = {0};
+    struct session *s = session_for_records(c);
+    entry_mark(m, file, mark);
+    if (s)
+        kept(c, session_mark(s, m, file, &e), &e);
+}
+
+/* The file was written anew: of an answer under way it has nothing, and gets it with the next drain. */
+static void written_anew(struct chat *c)
+{
+    c->persist.unsaved = false;
+    c->persist.part = (struct persist_part){.due_ns = turn_answers(&c->turn) ? 1 : 0};
+}
+
+bool persist_again(struct chat *c, struct err *e)
+{
+    if (c->persist.session ? session_rewrite(c->persist.session, &c->t, e) : (c->persist.session = own_session(c, e)) != NULL)
+        written_anew(c);
+    return !c->persist.unsaved;
+}
+
+void persist_moved(struct chat *c, struct session *s)
+{
+    session_close(c->persist.session);
+    c->persist.session = s;
+    written_anew(c);
+}
+
+void persist_replace(struct chat *c, struct transcript *t, struct session *s)
+{
+    transcript_free(&c->t);
+    c->t = *t;
+    c->edit = (struct edit){0};
+    session_close(c->persist.session);
+    c->persist.session = s;
+    c->persist.unsaved = false;
+}
+
+void persist_retry(struct chat *c)
+{
+    struct buf note = {0};
+    if (!c->persist.unsaved || !persist_again(c, NULL))
+        return;
+    buf_addf(&note, "this conversation is saved again, in %s", session_path(c->persist.session));
+    state_note(c, note.data);
+    buf_free(&note);
+}
+
+void persist_title(struct chat *c, const char *title)
+{
+    struct err e = {0};
+    struct session *s = session_for_records(c);
+    transcript_title(&c->t, title);
+    if (s)
+        kept(c, session_title(s, title, &e), &e);
+}

@@ -1,0 +1,170 @@
+/* Conversations on disk as the user sees them: saved, loaded, resumed, named, deleted. */
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "chat/sessions.h"
+#include "chat/state.h"
+#include "chat/title.h"
+#include "chat/trash.h"
+
+bool chat_unsaved(const struct chat *c)
+{
+    return c->persist.unsaved;
+}
+
+bool chat_keep(struct chat *c, struct err *e)
+{
+    struct err why = {0};
+    if (!c->persist.unsaved || persist_again(c, &why))
+        return true;
+    return c->persist.session ? err_set(e, "what was said since the disk failed is not saved: %s", why.msg)
+                      : err_set(e, "this conversation is not saved: %s", why.msg);
+}
+
+bool chat_may_quit(struct chat *c, struct err *e)
+{
+    struct err why = {0};
+    if (chat_keep(c, &why) || c->persist.warned)
+        return true;
+    c->persist.warned = true;
+    return err_set(e, "/save PATH keeps this conversation somewhere else, /quit again leaves without it; %s", why.msg);
+}
+
+bool chat_save(struct chat *c, const char *name, struct err *e)
+{
+    struct session *s = persist_fresh(c, &c->t, name, e);
+    if (s)
+        persist_moved(c, s);
+    return s != NULL;
+}
+
+/* What one comes back to, if that is no whole answer. */
+static void tell_rest(const struct chat *c, struct buf *note)
+{
+    static const struct { const char *is, *does; } told[] = {
+        [CHAT_STOPPED] = {"the last answer was stopped before its end", "goes on with it"},
+        [CHAT_CUT] = {"the last answer breaks off, because the program ended in the middle of it", "goes on with it"},
+        [CHAT_UNANSWERED] = {"the last message has no answer yet", "answers it"},
+        [CHAT_UNRUN] = {"the tools that the last answer called have not all answered", "asks the model again"},
+    };
+    enum chat_rest rest = chat_rest(c);
+    if (rest == CHAT_WHOLE)
+        return;
+    buf_addf(note, "%s%s", note->len ? "; " : "", told[rest].is);
+    if (c->front.can_ask)
+        buf_addf(note, ": /continue%s %s", c->front.enter_continues ? ", or Enter on an empty draft," : "", told[rest].does);
+}
+
+bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e)
+{
+    struct transcript t = {0};
+    if (!state_can_leave(c, e))
+        return false;
+    struct buf path = {0};
+    bool same = c->persist.session && session_path_of(name, &path, NULL) && !strcmp(path.data, session_path(c->persist.session));
+    buf_free(&path);
+    if (same)
+        return err_set(e, "this conversation is the one that is open");
+    struct session *s = session_open(name, &t, note, e);
+    if (!s || !options_set(c->o, OPT_system, t.system ? t.system : "", FROM_SET, e)) {
+        session_close(s);
+        transcript_free(&t);
+        return false;
+    }
+    persist_replace(c, &t, s);
+    tell_rest(c, note);
+    return true;
+}
+
+/* A conversation that is open elsewhere, perhaps on a line that was dropped: its text is read, and this goes its own way. */
+static bool fork_of(struct chat *c, const char *name, struct buf *note, struct err *e)
+{
+    struct transcript t = {0};
+    struct session *s = NULL;
+    if (!session_read(name, &t, note, e) || !options_set(c->o, OPT_system, t.system ? t.system : "", FROM_SET, e)
+        || !(s = persist_fresh(c, &t, NULL, e))) {
+        transcript_free(&t);
+        return false;
+    }
+    persist_replace(c, &t, s);
+    buf_addf(note, "%s%s is open in another q35chat: this is a copy of it, which goes its own way", note->len ? "; " : "", name);
+    tell_rest(c, note);
+    return true;
+}
+
+/* The newest one.  A program that is just ending gets a moment for it. */
+static bool resume_newest(struct chat *c, const char *name, struct buf *note, struct err *e)
+{
+    enum { TRIES = 20, TRY_MS = 50 };
+    for (int i = 0; i < TRIES && session_in_use(name); i++)
+        usleep(TRY_MS * 1000);
+    return session_in_use(name) ? fork_of(c, name, note, e) : chat_load(c, name, note, e);
+}
+
+bool chat_resume(struct chat *c, struct buf *note, struct err *e)
+{
+    struct buf name = {0};
+    bool ok = true;
+    if (c->persist.wanted)
+        trash_sweep(time(NULL));
+    if (*options_text(c->o, OPT_resume))
+        ok = chat_load(c, options_text(c->o, OPT_resume), note, e);
+    else if (options_on(c->o, OPT_continue))
+        ok = sessions_newest(&name) ? resume_newest(c, name.data, note, e) : err_set(e, "there is no conversation to go on with");
+    buf_free(&name);
+    return ok;
+}
+
+const char *chat_saved_as(const struct chat *c)
+{
+    return c->persist.session ? session_path(c->persist.session) : NULL;
+}
+
+bool chat_saved_name(const struct chat *c, struct buf *name)
+{
+    struct buf own = {0};
+    const char *path = chat_saved_as(c), *slash = path ? strrchr(path, '/') : NULL, *dot = slash ? strrchr(slash, '.') : NULL;
+    if (!path || !c->t.n)
+        return false;
+    buf_add(name, slash ? slash + 1 : path, dot ? (size_t)(dot - slash - 1) : strlen(slash ? slash + 1 : path));
+    if (!session_path_of(name->data, &own, NULL) || strcmp(own.data, path)) {
+        buf_reset(name);
+        buf_adds(name, path);
+    }
+    buf_free(&own);
+    return true;
+}
+
+bool chat_delete(struct chat *c, const char *name, struct buf *told, struct err *e)
+{
+    struct buf path = {0}, as = {0};
+    bool asked = c->persist.doomed.len && !strcmp(c->persist.doomed.data, name), ok;
+    int fd = sessions_hold(name, &path, e);
+    if (fd >= 0)
+        close(fd);
+    buf_reset(&c->persist.doomed);
+    buf_adds(&as, name);
+    if (fd >= 0 && !asked) {
+        ok = true;
+        buf_adds(&c->persist.doomed, name);
+        buf_addf(told, "/delete %s once more moves it to the trash\n", name);
+    } else if ((ok = fd >= 0 && trash_put(&as, &path, e))) {
+        buf_addf(told, "deleted %s; /restore %s brings it back within %d days, it is in %s\n", name, as.data, TRASH_DAYS, path.data);
+    }
+    buf_free(&path);
+    buf_free(&as);
+    return ok;
+}
+
+bool chat_rename(struct chat *c, const char *title, struct err *e)
+{
+    enum { LONGEST = 1000 };
+    struct buf clean = {0};
+    title_clean(&clean, text_of(title));
+    bool ok = clean.len <= LONGEST || err_set(e, "a title has at most %d bytes", LONGEST);
+    if (ok)
+        persist_title(c, buf_str(&clean));
+    buf_free(&clean);
+    return ok;
+}

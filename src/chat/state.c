@@ -1,0 +1,30 @@
+#include "chat/state.h"
+
+#include <string.h>
+
+bool state_usable(const struct chat *c, struct err *e)
+{
+    if (c->turn.state == TURN_DEAD)
+        return err_set(e, "the model has ended; only saving is left");
+    if (c->summary.text.len)
+        return err_set(e, "first take or leave the summary that waits");
+    return c->turn.state == TURN_IDLE || err_set(e, "the last message is still being answered");
+}
+
+bool state_can_leave(const struct chat *c, struct err *e)
+{
+    if (c->turn.state != TURN_DEAD && !state_usable(c, e))
+        return false;
+    return !c->persist.unsaved || err_set(e, "this conversation could not be saved; /save PATH keeps it somewhere else");
+}
+
+const char *state_role(const struct entry *m)
+{
+    static const char *const roles[] = {"system", "user", "assistant", "tool", "other"};
+    return m->summary ? "summary" : roles[m->m.role];
+}
+
+void state_note(struct chat *c, const char *text)
+{
+    outbox_post(&c->out, CHAT_NOTE, NULL, text, strlen(text));
+}

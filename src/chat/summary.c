@@ -1,0 +1,45 @@
+#include "chat/summary.h"
+
+#include <string.h>
+
+#include "chat/state.h"
+
+/* How the model sees it. */
+#define INTRO "Summary of our conversation so far, which it replaces:\n\n"
+
+void summary_over(struct chat *c)
+{
+    for (int i = 0; i < c->t.n_all; i++)
+        c->t.all[i]->skipped = false;
+}
+
+enum chat_end summary_take(struct chat *c, enum chat_end end, const char **why)
+{
+    const struct answer *a = &c->turn.answer;
+    struct text said = text_trim((struct text){buf_str(&a->content), a->content.len});
+    if (end == CHAT_INTERRUPTED || end == CHAT_FAILED)
+        return end;
+    *why = a->looped ? "the summary repeats itself, so it is not offered" : said.n ? "" : "the model wrote no summary";
+    if (**why)
+        return CHAT_FAILED;
+    if (end != CHAT_ANSWERED)
+        state_note(c, "the summary was cut off: it has no more room");
+    buf_reset(&c->summary.text);
+    buf_adds(&c->summary.text, INTRO);
+    buf_add(&c->summary.text, said.p, said.n);
+    return CHAT_ANSWERED;
+}
+
+void summary_advise(struct chat *c)
+{
+    enum { PERCENT = 85 };
+    struct buf note = {0};
+    int percent = c->info.n_ctx ? (int)(100.0 * c->turn.stats.ctx_used / c->info.n_ctx) : 0;
+    bool full = percent >= PERCENT;
+    if (full && !c->summary.told && c->front.can_ask && !strcmp(options_text(c->o, OPT_compact), "ask")) {
+        buf_addf(&note, "the context is %d %% full: /compact puts a summary in its place, /drop N leaves parts of /context out", percent);
+        state_note(c, note.data);
+        buf_free(&note);
+    }
+    c->summary.told = full;
+}
