@@ -1,7 +1,10 @@
 #include "ui/goodbye.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/unicode.h"
 #include "ui/exits.h"
@@ -33,11 +36,39 @@ void goodbye_add(const struct chat *c, struct buf *out)
     buf_free(&word);
 }
 
-int goodbye_status(struct chat *c, int status)
+/* The first of these places that takes it. */
+static bool save_elsewhere(struct chat *c, struct buf *path)
+{
+    const char *const places[] = {getenv("HOME"), "/var/tmp", getenv("TMPDIR"), "/tmp"};
+    char date[32];
+    time_t now = time(NULL);
+    struct tm tm;
+    bool ok = false;
+    strftime(date, sizeof date, "%Y-%m-%d-%H%M%S", localtime_r(&now, &tm));
+    for (size_t i = 0; i < sizeof places / sizeof *places && !ok; i++) {
+        if (!places[i] || *places[i] != '/')
+            continue;
+        buf_reset(path);
+        buf_addf(path, "%s/q35chat-%s-%d.jsonl", places[i], date, (int)getpid());
+        ok = chat_save(c, path->data, NULL);
+    }
+    return ok;
+}
+
+int goodbye_status(struct chat *c, int ending, int status, struct buf *said)
 {
     struct err e = {0};
-    if (chat_keep(c, &e))
+    struct buf path = {0}, told = {0};
+    if (!chat_n_nodes(c) || chat_keep(c, &e))
         return status;
-    fprintf(stderr, "q35chat: %s\n", e.msg);
-    return EXIT_FAILED;
+    buf_addf(&told, "q35chat: %s", e.msg);
+    if (ending && save_elsewhere(c, &path))
+        buf_addf(&told, "; it is in %s: q35chat -r %s continues it", path.data, path.data);
+    else
+        status = EXIT_FAILED;
+    unicode_safe(said, told.data, told.len);
+    buf_addc(said, '\n');
+    buf_free(&path);
+    buf_free(&told);
+    return status;
 }

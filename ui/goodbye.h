@@ -7,7 +7,9 @@
 
 /* "q35chat -r NAME goes on with this conversation", with a line end; nothing if it is not kept or nothing was said. */
 void goodbye_add(const struct chat *c, struct buf *out);
-/* The last attempt to save what is not saved: fails with a sentence on stderr, then the program's status is EXIT_FAILED. */
-int goodbye_status(struct chat *c, int status);
+/* The last attempt to save what is not saved.  Who is ended by a signal (`ending`, or 0) could not choose another place: then it goes
+ * into a file of HOME, or of a directory for temporary files.  `said`, a line for stderr, tells where it is; or that it is not saved and
+ * why, and the program's status is EXIT_FAILED. */
+int goodbye_status(struct chat *c, int ending, int status, struct buf *said);
 
 #endif

@@ -725,7 +725,9 @@ int line_run(struct options *o)
         goodbye_add(l.chat, &text);
     turn_say(&l.turn, buf_str(&text));
     close_editor(&l);
-    status = goodbye_status(l.chat, status);
+    buf_reset(&text);
+    status = goodbye_status(l.chat, interrupt_ending(), status, &text);
+    fputs(buf_str(&text), stderr);
     turn_free(&l.turn);
     buf_free(&text);
     chat_close(l.chat);

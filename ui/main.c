@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -154,6 +155,13 @@ static int talk(struct options *o)
     return line_run(o);
 }
 
+/* A file that may not become longer (ulimit -f) is a write that fails, and not the end. */
+static int chat(struct options *o)
+{
+    signal(SIGXFSZ, SIG_IGN);
+    return talk(o);
+}
+
 /* --model can be a name; without it the newest real model of this machine is used, and the demo when there is none. */
 static bool choose_model(struct options *o, struct err *e)
 {
@@ -195,7 +203,7 @@ int main(int argc, char **argv)
         status = EXIT_USAGE;
     } else {
         bool chats = isatty(0) && !prompt.len && !options_on(o, OPT_json) && !options_on(o, OPT_jsonl);
-        status = options_on(o, OPT_batch) ? batch_run(o, &prompt) : chats ? talk(o) : options_on(o, OPT_tui) ? refuse_screen("it is for chats, not for one answer") : pipe_run(o, &prompt);
+        status = options_on(o, OPT_batch) ? batch_run(o, &prompt) : chats ? chat(o) : options_on(o, OPT_tui) ? refuse_screen("it is for chats, not for one answer") : pipe_run(o, &prompt);
     }
     buf_free(&prompt);
     options_close(o);

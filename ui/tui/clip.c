@@ -33,6 +33,7 @@ static pid_t spawn(const char *const *argv, int in, int out)
     sigemptyset(&usual);
     sigaddset(&usual, SIGINT);
     sigaddset(&usual, SIGPIPE);
+    sigaddset(&usual, SIGXFSZ);
     posix_spawnattr_init(&attr);
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
     posix_spawnattr_setsigdefault(&attr, &usual);

@@ -83,6 +83,7 @@ static int run(const char *command, const char *path)
     sigemptyset(&none);
     sigemptyset(&usual);
     sigaddset(&usual, SIGPIPE);
+    sigaddset(&usual, SIGXFSZ);
     for (int i = 0; i < 2; i++) {
         sigaddset(&usual, ours[i]);
         sigaction(ours[i], &ignore, &before[i]);

@@ -455,6 +455,7 @@ static void close_screen(struct tui *t)
 int tui_run(struct options *o)
 {
     struct tui t = {.o = o, .dirty = true};
+    struct buf said = {0};
     struct err e = {0};
     int status = EXIT_ANSWERED;
     if (!open_screen(&t, &e)) {
@@ -466,11 +467,13 @@ int tui_run(struct options *o)
         loop(&t);
     if (open)
         stop_and_save(&t);
+    if (t.app.chat)                     /* while signals still wait: another one must not end this */
+        status = goodbye_status(t.app.chat, t.ending, status, &said);
     close_screen(&t);
     if (!open || t.app.fatal.len)
         fprintf(stderr, "q35chat: %s\n", open ? t.app.fatal.data : e.msg);
-    if (t.app.chat)
-        status = goodbye_status(t.app.chat, status);
+    fputs(buf_str(&said), stderr);
+    buf_free(&said);
     if (t.ending && status == EXIT_ANSWERED)
         end_by_signal(t.ending);
     else if (open && !t.ending)
