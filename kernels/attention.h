@@ -105,4 +105,12 @@ static inline size_t sigmoid_gate_bytes(const struct sigmoid_gate_args *a)
 }
 static inline int sigmoid_gate_units(const struct sigmoid_gate_args *a) { return a->n_tokens; }
 
+/* Scratch memory that attention can use on a GPU of n_sm multiprocessors, when few tokens come after many: 128 rows of heads for each of them,
+ * an output and how it was weighed.  It makes do with less, and takes longer. */
+enum { ATTENTION_SCRATCH_ROWS = 128, ATTENTION_SCRATCH_ROW = 256 * 4 + 8 };
+static inline size_t attention_scratch(int n_sm)
+{
+    return (size_t)n_sm * ATTENTION_SCRATCH_ROWS * ATTENTION_SCRATCH_ROW;
+}
+
 #endif

@@ -72,4 +72,16 @@ static inline size_t deltanet_chunk_bytes(const struct deltanet_chunk_args *a)
 }
 static inline int deltanet_chunk_units(const struct deltanet_chunk_args *a) { return a->n_v_heads; }
 
+/* Scratch memory of deltanet_chunk on a GPU: so much for a block of 64 rows, of as many blocks as one pass takes.  It makes do with one. */
+enum { DELTANET_SCRATCH_V_HEAD = 54784, DELTANET_SCRATCH_K_HEAD = 32768, DELTANET_SCRATCH_BLOCKS = 16 };
+static inline size_t deltanet_block_scratch(int n_k_heads, int n_v_heads)
+{
+    return (size_t)n_v_heads * DELTANET_SCRATCH_V_HEAD + (size_t)n_k_heads * DELTANET_SCRATCH_K_HEAD;
+}
+static inline size_t deltanet_chunk_scratch(int n_tokens, int n_k_heads, int n_v_heads)
+{
+    int blocks = (n_tokens + DELTANET_CHUNK - 1) / DELTANET_CHUNK + 1;          /* the first may begin before the call's rows */
+    return (size_t)(blocks < DELTANET_SCRATCH_BLOCKS ? blocks : DELTANET_SCRATCH_BLOCKS) * deltanet_block_scratch(n_k_heads, n_v_heads);
+}
+
 #endif

@@ -16,15 +16,15 @@ src/base     base/
 src/text     base/|text/|config/
 kernels      base/log.h|kernels/
 src/backend  base/|kernels/|backend/|config/
-src/model    base/|kernels/|backend/|model/|config/
-src/engine   base/|model/|backend/|kernels/tensor.h|engine/|config/
+src/model    base/|kernels/[a-z_]*\.h|backend/dev.h|model/|config/
+src/engine   base/|model/|backend/[a-z]*\.h|kernels/tensor.h|engine/|config/
 src/chat!local base/|chat/|config/
 src/chat     base/|text/|engine/engine.h|chat/|config/
 src/fetch    base/|fetch/|config/
 src/remote   base/|remote/|config/
-src/prepare  base/|model/|backend/|kernels/tensor.h|kernels/cpu/vec.h|engine/engine.h|engine/load.h|chat/place.h|fetch/|prepare/|config/
+src/prepare  base/|model/|backend/|kernels/tensor.h|kernels/number.h|engine/engine.h|engine/load.h|chat/place.h|fetch/|prepare/|config/
 src/debug    base/|text/|model/|backend/|engine/|debug/|config/
-src/bench    base/|text/|kernels/|model/|backend/|engine/|bench/|config/
+src/bench    base/|text/|kernels/[a-z_]*\.h|model/|backend/|engine/|bench/|config/
 ui           base/|chat/|debug/|bench/|prepare/|ui/|config/
 RULES
 
@@ -39,6 +39,13 @@ for f in chat ahead saved compact steer approve turn calls summary context branc
     [ -z "$hits" ] && echo "ok chat/$f calls only what stands below it" || bad "chat/$f calls upward: $hits"
     above="${above:+$above|}$(sed -nE 's/^(const |struct |enum )*[a-z_0-9]+ \**([a-z_0-9]+)\(.*[^;]$/\2/p' src/chat/$f.c | paste -sd '|' -)"
 done
+# A contract is the same on every device: a header of kernels/ includes none of a device.
+hits=$(grep -HnE '^#include "kernels/(cpu|cuda)/' kernels/*.h)
+[ -z "$hits" ] && echo "ok contracts name no device" || bad "contracts: $hits"
+
+# Which devices there are is the backend's to know, and the tables' of options; what one can do is struct dev_caps.
+hits=$(grep -rnE '"(cpu|cuda)"' src ui --include='*.[ch]' | grep -v '^src/backend/')
+[ -z "$hits" ] && echo "ok backends are named by the backend alone" || bad "a backend is named: $hits"
 
 door() {        # HEADER-PATTERN ALLOWED-FILES
     hits=$(grep -rlE "^#include <($1)" src kernels ui 2>/dev/null | grep -vE "$2")

@@ -11,6 +11,7 @@
 #include "base/unicode.h"
 #include "chat/flags.h"
 #include "chat/nearest.h"
+#include "config/limits.h"
 #include "ui/exits.h"
 
 #define REQUIRED NULL

@@ -34,6 +34,7 @@ enum {
     PAIR_BYTES = PAIR_BARRIERS + 4 * 8,
 };
 static_assert(SMALL_BYTES <= 99 * 1024, "a GB10 has 99 KiB");
+static_assert(ROWS == ATTENTION_SCRATCH_ROWS && DIM * sizeof(float) + sizeof(float2) == ATTENTION_SCRATCH_ROW, "kernels/attention.h tells what is taken");
 
 static __device__ __forceinline__ float quad_sum(float v)
 {
@@ -440,7 +441,7 @@ static __global__ __launch_bounds__(DIM / 4) void attention_sum_kernel(struct at
 static void launch_pairs(struct cuda_queue *q, const struct attention_args *a, dim3 grid)
 {
     int blocks = (int)(grid.x * grid.y), n_tiles = (a->pos + a->n_tokens - 1) / PAIR_TILE + 1;
-    size_t rows = (size_t)a->n_tokens * (size_t)a->n_q_heads, fit = q->scratch_bytes / (rows * (DIM * sizeof(float) + sizeof(float2)));
+    size_t rows = (size_t)a->n_tokens * (size_t)a->n_q_heads, fit = q->scratch_bytes / (rows * ATTENTION_SCRATCH_ROW);
     int n = q->n_sm / blocks < n_tiles / 8 ? q->n_sm / blocks : n_tiles / 8;
     if ((size_t)n > fit)
         n = (int)fit;

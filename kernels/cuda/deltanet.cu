@@ -698,22 +698,13 @@ template <int N> __global__ void __launch_bounds__(N, 1) deltanet_scan_kernel(st
             state[(8 * i + 2 * t + e % 2) * DIM + e / 2 * 8] = S[i][e] * unit[e / 2];
 }
 
-static size_t block_scratch(int n_k_heads, int n_v_heads)
-{
-    return (size_t)n_v_heads * (W_BYTES + P_BYTES + U_BYTES + E_BYTES) + (size_t)n_k_heads * (Q_BYTES + K_BYTES);
-}
-
-/* Scratch that a call of n_tokens rows wants; it makes do with less. */
-extern "C" size_t deltanet_chunk_scratch_cuda(int n_tokens, int n_v_heads)
-{
-    int blocks = min((n_tokens + C - 1) / C + 1, (int)SEGMENT);
-    return (size_t)blocks * block_scratch(n_v_heads, n_v_heads);
-}
+static_assert(W_BYTES + P_BYTES + U_BYTES + E_BYTES == DELTANET_SCRATCH_V_HEAD && Q_BYTES + K_BYTES == DELTANET_SCRATCH_K_HEAD
+              && SEGMENT == DELTANET_SCRATCH_BLOCKS, "kernels/deltanet.h tells what is taken");
 
 extern "C" void deltanet_chunk_cuda(struct cuda_queue *q, const struct deltanet_chunk_args *a)
 {
     struct chunk_call x = {};
-    size_t block = block_scratch(a->n_k_heads, a->n_v_heads);
+    size_t block = deltanet_block_scratch(a->n_k_heads, a->n_v_heads);
     int fit = (int)min(q->scratch_bytes / block, (size_t)SEGMENT), groups = (a->n_v_heads / a->n_k_heads + GROUP - 1) / GROUP;
     if (a->dk != DIM || a->dv != DIM || a->n_v_heads % a->n_k_heads || a->n_accepted || a->n_tokens < 1) {
         queue_note(q, "deltanet_chunk", cudaErrorInvalidValue);

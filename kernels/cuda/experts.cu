@@ -304,7 +304,7 @@ extern "C" void experts_up_cuda(struct cuda_queue *q, const struct experts_up_ar
     const struct experts_plan p = {"experts_up", a->n_tokens, a->top_k, a->n_experts, a->n_tokens * a->top_k, gemm_halves(a->n_tokens)};
     const struct weight *w = &a->experts[0].gate;
     struct experts_job j = {};
-    if (a->n_tokens < 1 || !gemm_scratch(q, p.op, experts_up_scratch_cuda(a->n_tokens, w->cols)))
+    if (a->n_tokens < 1 || !gemm_scratch(q, p.op, experts_up_scratch(a->n_tokens, w->cols)))
         return;
     j.undo = gemm_copy(q, p.op, q->scratch, a->x, (size_t)a->n_tokens, p.halves, w->cols, w->cols, w->cols, 1);
     j.y = a->h;
@@ -323,7 +323,7 @@ extern "C" void experts_down_cuda(struct cuda_queue *q, const struct experts_dow
     const struct weight *w = &a->experts[0].down;
     struct experts_job j = {};
     size_t slots = (size_t)a->n_tokens * (size_t)(a->top_k + 1);
-    if (a->n_tokens < 1 || !gemm_scratch(q, p.op, experts_down_scratch_cuda(a->n_tokens, a->top_k, a->inter_max)))
+    if (a->n_tokens < 1 || !gemm_scratch(q, p.op, experts_down_scratch(a->n_tokens, a->top_k, a->inter_max)))
         return;
     j.undo = gemm_copy(q, p.op, q->scratch, a->h, slots, p.halves, a->inter_max, w->cols, a->shared->down.cols, a->top_k + 1);
     j.y = a->d;

@@ -17,7 +17,7 @@
 #include "kernels/cuda/tiles.cuh"
 
 extern "C" {
-#include "kernels/cuda/gemm.h"
+#include "kernels/gemm.h"
 }
 
 /* Fp16 copies of activations carry a factor per row, a power of two that brings the row's largest magnitude to 512 .. 1024: no overflow,

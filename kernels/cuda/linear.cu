@@ -198,7 +198,7 @@ static double large_use(const struct cuda_queue *q, const struct linear_job *j)
 template <int F> static void linear(struct cuda_queue *q, const char *op, const struct linear_args *a)
 {
     struct linear_job j = {};
-    if (a->n_tokens < 1 || !gemm_scratch(q, op, linear_scratch_cuda(a->n_tokens, a->w.cols)))
+    if (a->n_tokens < 1 || !gemm_scratch(q, op, linear_scratch(a->n_tokens, a->w.cols)))
         return;
     if (a->w.format != F) {
         queue_note(q, op, cudaErrorInvalidValue);

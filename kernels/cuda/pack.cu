@@ -1,4 +1,4 @@
-/* pack: pieces of stored tensors, as they come from disk, to their places in packed matrices; kernels/cuda/pack.h has the arithmetic.
+/* pack: pieces of stored tensors, as they come from disk, to their places in packed matrices; kernels/pack_piece.h has the arithmetic.
  * Shapes    up to a thousand pieces of any kind a launch, some MiB together
  * Bytes     what is stored is read once (INT8: twice, the second time from L2) and as much is written
  * Limit     the disk or the bus in front of it: 10 to 50 GB/s.  Halves of a pair are ORed into L2, 8 bytes an operation
@@ -7,7 +7,7 @@
  * Numerics  bit for bit as kernels/cpu/pack.c and model/int8.c */
 #include "kernels/cuda/common.cuh"
 extern "C" {
-#include "kernels/cuda/pack.h"
+#include "kernels/pack_piece.h"
 }
 
 static __device__ void int8_tile(const struct pack_piece *p, int tile)

@@ -12,7 +12,7 @@
 
 struct dev;
 struct dev_graph;
-struct pack_args;                       /* kernels/cuda/pack.h */
+struct pack_args;                       /* kernels/pack_piece.h */
 struct fill;                            /* kernels/fill.h */
 
 struct dev_ops {

@@ -20,7 +20,7 @@
 struct chat;
 struct responder;
 
-enum { CHAT_MAX_FDS = 3, CHAT_MAX_DEPTH = 5 };
+enum { CHAT_MAX_FDS = 3, CHAT_MAX_DEPTH = LIMIT_DRAFTS };
 
 enum chat_event_kind {
     CHAT_LOADING,               /* done, total: bytes */
@@ -145,7 +145,7 @@ bool chat_go(struct chat *c, int node, struct err *e);  /* the path ends there *
 
 /* --- an answer's tokens: of an assistant message, or (i = -1) of the answer under way, of its last request --- */
 enum chat_token_how { CHAT_SAMPLED, CHAT_DRAFTED, CHAT_LOOKED_UP, CHAT_FORCED };
-enum { CHAT_ALTERNATIVES = 8 };
+enum { CHAT_ALTERNATIVES = LIMIT_ALTERNATIVES };
 struct chat_token {
     const char *text;           /* the piece; may be part of a character.  Valid until the conversation changes */
     size_t n;

@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "chat/value.h"
+#include "config/limits.h"
 
 enum option_id {
 #define OPTION(key, ...) OPT_##key,

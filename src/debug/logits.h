@@ -10,7 +10,7 @@ struct logits_options {
     const char *out_file;
     const char *backend, *kv, *head;    /* NULL: the best one, its first recipe, bf16 */
     int  n_threads;
-    int  chunk;                         /* prefill rows a call; 0: 512 */
+    int  chunk;                         /* prompt rows a call; 0: what the device does by itself */
     bool step;                          /* through decode steps */
     int  rows;                          /* tokens of a step; 0: 1 */
 };

@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "kernels/cuda/gemm.h"
+#include "kernels/gemm.h"
 #include "model/blocks.h"
 #include "model/fused.h"
 #include "model/rope.h"
@@ -39,16 +39,19 @@ size_t forward_bytes(const struct model_config *c, int max_rows)
          + (size_t)(c->n_experts + 2) * sizeof(int32_t) + (size_t)c->rotary_dim / 2 * sizeof(float) + 64 * 32;
 }
 
-/* What the plain operations of a GPU want besides (kernels/cuda): an fp16 copy of the widest input with a factor a row, of short chunks
- * with two halves a row, and 16 blocks of the DeltaNet chunk form. */
+/* One operation at a time has it, so the hungriest counts. */
 size_t forward_scratch_bytes(const struct model_config *c, int max_rows)
 {
-    enum { DELTA_BLOCKS = 16, DELTA_HEAD = 90000, TABLE = 64 };
-    size_t inter = max2((size_t)c->moe_inter, (size_t)c->shared_inter);
-    size_t widest = max2(max2(2 * (size_t)c->hidden, (size_t)(c->n_q_heads * c->head_dim)),
-                         max2((size_t)config_lin_value_dim(c), (size_t)(c->top_k + 1) * inter));
-    return (size_t)(max_rows + GEMM_FINE) * (2 * widest + TABLE * (size_t)(c->top_k + 1)) + (size_t)c->n_experts * TABLE
-         + (size_t)DELTA_BLOCKS * DELTA_HEAD * (size_t)c->lin_v_heads + (1 << 20);
+    enum { MOST_SMS = 192 };            /* more than any GPU of today has */
+    int inter = c->moe_inter > c->shared_inter ? c->moe_inter : c->shared_inter;
+    int inputs[] = {2 * c->hidden, c->n_q_heads * c->head_dim, config_lin_value_dim(c)};        /* of the MTP block's join; of the mixers' ends */
+    size_t most = max2(attention_scratch(MOST_SMS), deltanet_chunk_scratch(max_rows, c->lin_k_heads, c->lin_v_heads));
+    for (int n = max_rows; n > 0; n = n > GEMM_FINE ? GEMM_FINE : 0) {          /* a short call takes two halves a row */
+        for (int i = 0; i < 3; i++)
+            most = max2(most, linear_scratch(n, inputs[i]));
+        most = max2(most, max2(experts_up_scratch(n, c->hidden), experts_down_scratch(n, c->top_k, inter)));
+    }
+    return most;
 }
 
 static void *take(char **at, size_t bytes)

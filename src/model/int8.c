@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "kernels/cpu/vec.h"
+#include "kernels/number.h"
 
 /* One row to int8; returns the scale.  The largest magnitude is found among the bits, where order is the same and the
  * compiler may use vectors: 763 million numbers pass through here. */

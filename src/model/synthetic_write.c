@@ -12,7 +12,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "kernels/cpu/vec.h"
+#include "kernels/number.h"
 #include "model/random.h"
 #include "model/safetensors_write.h"
 

@@ -6,7 +6,7 @@
 #include "base/grow.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "kernels/cuda/pack.h"
+#include "kernels/pack_piece.h"
 #include "model/reader.h"
 #include "model/store.h"
 

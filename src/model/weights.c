@@ -9,7 +9,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "kernels/cpu/vec.h"
+#include "kernels/number.h"
 #include "model/int8.h"
 #include "model/shards.h"
 #include "model/store.h"

@@ -187,7 +187,7 @@ static bool measure(struct sheet *s, struct err *e)
     struct err why = {0};
     struct dev *d = dev_open(NULL, 0, &why);
     s->gb_s = d ? d->read_gb_s(d, &why) : 0;
-    s->reader = d && !strcmp(d->name, "cpu") ? "CPU" : "GPU";
+    s->reader = d && !d->caps->packs_weights ? "CPU" : "GPU";
     dev_close(d);
     return s->gb_s > 0 || err_set(e, "cannot measure how fast memory is read here; --bandwidth can say it: %s", why.msg);
 }

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "kernels/cpu/vec.h"
+#include "kernels/number.h"
 
 enum { MAX_THREADS = 16, SPOT = 512, N_SPOTS = 5, RUN = 4096, SAME_BYTES = 256, BLOCK = 128, MAX_NAME = 320 };
 

@@ -13,7 +13,7 @@
 
 #include "backend/dev.h"
 #include "kernels/cpu/vec.h"
-#include "kernels/cuda/gemm.h"
+#include "kernels/gemm.h"
 #include "kernels/pack.h"
 #include "tests/kernels/gpu.h"
 #include "tests/kernels/rand_weight.h"

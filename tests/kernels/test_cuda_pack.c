@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "kernels/cpu/vec.h"
-#include "kernels/cuda/pack.h"
+#include "kernels/pack_piece.h"
 #include "model/int8.h"
 #include "tests/kernels/gpu.h"
 #include "tests/kernels/rand.h"

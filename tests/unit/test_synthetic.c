@@ -5,8 +5,12 @@
 #include <cmocka.h>
 
 #include "engine/load.h"
-#include "kernels/cpu/vec.h"
+#include "kernels/number.h"
+#include "kernels/attention.h"
+#include "kernels/deltanet.h"
 #include "kernels/fill.h"
+#include "kernels/gemm.h"
+#include "kernels/pack.h"
 #include "model/synthetic.h"
 #include "tests/tmpdir.h"
 
@@ -71,6 +75,67 @@ static void test_synthetic__a_written_model_opens_with_every_part(void **state)
     assert_int_equal(w.mtp.layer.moe.experts[0].gate.format, WEIGHT_DENSE);
     weights_close(&w);
     drop_model(&d);
+}
+
+/* The device is the CPU, which is only told to keep weights packed: filling and cutting are the same on every device. */
+static void test_synthetic__rows_behind_a_matrix_are_zero_and_the_bytes_were_told(void **state)
+{
+    (void)state;
+    static const struct dev_caps packs = {.packs_weights = true};
+    const unsigned heads = HEAD_BF16 | HEAD_INT8;
+    struct model_config c;
+    struct weights w;
+    struct err e = {0};
+    assert_true(synthetic_config(&c, "demo", 4, &e));
+    struct dev *d = dev_open("cpu", 1, &e);
+    assert_non_null(d);
+    d->caps = &packs;
+    struct synthetic *s = synthetic_open(&w, &c, d, heads, 3, &e);
+    if (!s)
+        fail_msg("%s", e.msg);
+    assert_int_equal(w.stats.bytes, synthetic_bytes(&c, heads));
+    /* a gate of one row, against where the host packs a row of ones */
+    const struct weight *gate = &w.layers[0].moe.shared_gate;
+    size_t n = pack_data_bytes(WEIGHT_DENSE, 1, c.hidden) / 2, n_ones = 0, n_used = 0;
+    uint16_t *row = malloc((size_t)c.hidden * sizeof *row), *ones = calloc(n + 64, sizeof *ones);
+    const uint16_t *got = gate->data;
+    assert_true(row && ones && gate->rows == 1);
+    for (int i = 0; i < c.hidden; i++)
+        row[i] = 0x3f80;
+    struct weight one = {.format = WEIGHT_DENSE, .dtype = DT_BF16, .rows = 1, .cols = c.hidden, .data = row};
+    assert_true(pack_matrix(&one, ones));
+    for (size_t i = 0; i < n; i++) {
+        n_ones += ones[i] == 0x3f80;
+        n_used += ones[i] && got[i];
+        assert_true(ones[i] || !got[i]);
+    }
+    assert_int_equal(n_ones, c.hidden);
+    assert_true(n_used > n_ones * 9 / 10);
+    free(row);
+    free(ones);
+    synthetic_close(s);
+    dev_close(d);
+}
+
+/* What is set aside for plain operations on a GPU: enough for each of them, and no more than the hungriest takes. */
+static void test_synthetic__scratch_is_what_the_hungriest_operation_takes(void **state)
+{
+    (void)state;
+    static const int rows[] = {1, GEMM_FINE, GEMM_FINE + 1, 4096, 8192};
+    struct model_config c;
+    struct err e = {0};
+    assert_true(synthetic_config(&c, "122b", 0, &e));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const size_t told = forward_scratch_bytes(&c, rows[i]), sums[] = {
+            linear_scratch(rows[i], 2 * c.hidden), linear_scratch(rows[i], c.n_q_heads * c.head_dim), linear_scratch(rows[i], config_lin_value_dim(&c)),
+            experts_up_scratch(rows[i], c.hidden), experts_down_scratch(rows[i], c.top_k, c.moe_inter), attention_scratch(192),
+            deltanet_chunk_scratch(rows[i], c.lin_k_heads, c.lin_v_heads), experts_down_scratch(rows[i] < GEMM_FINE ? rows[i] : GEMM_FINE, c.top_k, c.moe_inter),
+        };
+        size_t most = 0;
+        for (size_t k = 0; k < sizeof sums / sizeof *sums; k++)
+            most = sums[k] > most ? sums[k] : most;
+        assert_int_equal(told, most);
+    }
 }
 
 static void test_synthetic__activations_stay_of_ordinary_size(void **state)
@@ -188,6 +253,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_synthetic__a_written_model_opens_with_every_part),
+        cmocka_unit_test(test_synthetic__rows_behind_a_matrix_are_zero_and_the_bytes_were_told),
+        cmocka_unit_test(test_synthetic__scratch_is_what_the_hungriest_operation_takes),
         cmocka_unit_test(test_synthetic__activations_stay_of_ordinary_size),
         cmocka_unit_test(test_synthetic__bytes_depend_on_the_seed_and_not_on_the_threads),
         cmocka_unit_test(test_synthetic__names_find_their_geometry),

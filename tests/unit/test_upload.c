@@ -5,7 +5,7 @@
 
 #include <fcntl.h>
 
-#include "kernels/cuda/pack.h"
+#include "kernels/pack_piece.h"
 #include "model/reader.h"
 #include "model/safetensors.h"
 #include "tests/checkpoint.h"

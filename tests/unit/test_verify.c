@@ -14,7 +14,7 @@
 
 #include "base/buf.h"
 #include "base/log.h"
-#include "kernels/cpu/vec.h"
+#include "kernels/number.h"
 #include "model/shards.h"
 #include "model/synthetic.h"
 #include "prepare/hybrid.h"

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "kernels/cpu/vec.h"
+#include "kernels/number.h"
 #include "model/safetensors.h"
 #include "model/weights.h"
 #include "tests/checkpoint.h"

@@ -3,8 +3,8 @@
  *
  * The destination is zero before.  16 bytes of it whose sources all lie in one piece are stored; the halves of a pair come from two
  * tensors, each adds its bits (OR).  Plain C: the arithmetic of one unit is here, so that a test without a GPU can run it. */
-#ifndef Q35_KERNELS_CUDA_PACK_H
-#define Q35_KERNELS_CUDA_PACK_H
+#ifndef Q35_KERNELS_PACK_PIECE_H
+#define Q35_KERNELS_PACK_PIECE_H
 
 #include "kernels/pack.h"
 

@@ -1,8 +1,8 @@
-/* What the products of prompt chunks (gemm.cuh) take in scratch memory: activations once more, in fp16, and what undoes each row's factor.
+/* What the products of prompt chunks take in scratch memory on a device that keeps weights packed: activations once more, in fp16, and what undoes each row's factor.
  * Short chunks are limited by the weights' bytes, so that precision is cheap (nothing for 16 tokens, a tenth of the time for 128): an
  * activation is two fp16 there, hi + lo. */
-#ifndef Q35_KERNELS_CUDA_GEMM_H
-#define Q35_KERNELS_CUDA_GEMM_H
+#ifndef Q35_KERNELS_GEMM_H
+#define Q35_KERNELS_GEMM_H
 
 #include "kernels/pack.h"
 
@@ -13,10 +13,10 @@ static inline int gemm_halves(int n_tokens) { return n_tokens <= GEMM_FINE ? 2 :
 static inline size_t gemm_factors_at(size_t rows, int cols) { return rows * (size_t)pack_groups(cols) * PACK_GROUP * 2; }
 static inline size_t gemm_copy_bytes(size_t rows, int cols) { return gemm_factors_at(rows, cols) + (rows * 4 + 127) / 128 * 128; }
 /* Scratch that linear_* need */
-static inline size_t linear_scratch_cuda(int n_tokens, int cols) { return gemm_copy_bytes((size_t)(gemm_halves(n_tokens) * n_tokens), cols); }
+static inline size_t linear_scratch(int n_tokens, int cols) { return gemm_copy_bytes((size_t)(gemm_halves(n_tokens) * n_tokens), cols); }
 /* ... and experts_up and experts_down, the latter with one row per slot */
-static inline size_t experts_up_scratch_cuda(int n_tokens, int hidden) { return linear_scratch_cuda(n_tokens, hidden); }
-static inline size_t experts_down_scratch_cuda(int n_tokens, int top_k, int inter_max)
+static inline size_t experts_up_scratch(int n_tokens, int hidden) { return linear_scratch(n_tokens, hidden); }
+static inline size_t experts_down_scratch(int n_tokens, int top_k, int inter_max)
 {
     return gemm_copy_bytes((size_t)(gemm_halves(n_tokens) * n_tokens) * (size_t)(top_k + 1), inter_max);
 }

@@ -1,0 +1,68 @@
+/* Stored numbers to fp32 and back, in plain arithmetic: the same bits on every machine. */
+#ifndef Q35_KERNELS_NUMBER_H
+#define Q35_KERNELS_NUMBER_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels/tensor.h"
+
+static inline float bits_f32(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
+static inline uint32_t f32_bits(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
+
+static inline float bf16_f32(uint16_t h) { return bits_f32((uint32_t)h << 16); }
+
+static inline uint16_t f32_bf16(float f)        /* round to nearest even; NaN stays NaN */
+{
+    uint32_t u = f32_bits(f);
+    if ((u & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)(u >> 16 | 0x40);
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+static inline float f16_f32(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, mag = h & 0x7fff;
+    if (mag >= 0x7c00)                  /* infinity, NaN */
+        return bits_f32(sign | 0x7f800000u | (mag & 0x3ff) << 13);
+    return bits_f32(sign | f32_bits(bits_f32(mag << 13) * 0x1p112f));   /* re-bias; exact, subnormals too */
+}
+
+static inline uint16_t f32_f16(float f)         /* round to nearest even; overflow becomes infinity */
+{
+    uint32_t u = f32_bits(f), sign = u >> 16 & 0x8000, mag = u & 0x7fffffffu;
+    if (mag > 0x7f800000u)
+        return (uint16_t)(sign | 0x7e00);
+    if (mag >= 0x477ff000u)
+        return (uint16_t)(sign | 0x7c00);
+    if (mag < 0x38800000u)              /* subnormal: let the float adder round at bit 2^-24 */
+        return (uint16_t)(sign | (f32_bits(bits_f32(mag) + 0.5f) - f32_bits(0.5f)));
+    mag += 0xfff + (mag >> 13 & 1);
+    return (uint16_t)(sign | (mag - 0x38000000u) >> 13);
+}
+
+static inline float fp8_f32(uint8_t x)          /* E4M3: no infinity, 0x7f is NaN */
+{
+    uint32_t mag = x & 0x7f;
+    if (mag == 0x7f)
+        return NAN;
+    float f = bits_f32(mag << 20) * 0x1p120f;
+    return x & 0x80 ? -f : f;
+}
+
+/* dst[i] = number i of src, which is F32, F16 or BF16. */
+static inline void floats_f32(float *dst, const void *src, enum dtype type, size_t n)
+{
+    const uint16_t *half = src;
+    if (type == DT_F32)
+        memcpy(dst, src, n * sizeof *dst);
+    else if (type == DT_BF16)
+        for (size_t i = 0; i < n; i++)
+            dst[i] = bf16_f32(half[i]);
+    else
+        for (size_t i = 0; i < n; i++)
+            dst[i] = f16_f32(half[i]);
+}
+
+#endif
