@@ -13,7 +13,9 @@
 #include "chat/local.h"
 #include "fake_engine.h"
 #include "tests/tmpdir.h"
+#include "ui/tui/input.h"
 #include "ui/tui/keyhelp.h"
+#include "ui/tui/talk.h"
 #include "ui/tui/view.h"
 
 static struct {
@@ -82,7 +84,7 @@ static inline void stage_open(void)
     stage.chat = chat_open(local_open(stage.o, &e), stage.o, &now, &e);
     if (!stage.chat)
         fail_msg("%s", e.msg);
-    stage.app.ms = stage.ms;
+    stage.app.host.ms = stage.ms;
     app_chat(&stage.app, stage.chat);
     if (!fake.not_ready)
         stage_load();
@@ -121,7 +123,7 @@ static inline void stage_end(void)
 static inline void stage_answer(void)
 {
     enum { QUIET = 100, WAIT_MS = 2 };  /* a tool call that comes in is quiet for a while, too */
-    for (int quiet = 0; chat_busy(stage.chat) && !window_is_open(&stage.app, WINDOW_approve) && quiet < QUIET;) {
+    for (int quiet = 0; chat_busy(stage.chat) && !window_is_open(&stage.app.host, WINDOW_approve) && quiet < QUIET;) {
         chat_wait(stage.chat, -1, WAIT_MS);
         stage.ms += 10;
         quiet = stage_drain() ? 0 : quiet + 1;
@@ -186,7 +188,7 @@ static inline const char *stage_draft(void)
 {
     static struct buf text;
     buf_reset(&text);
-    editor_text(stage.app.editor, &text);
+    editor_text(input_editor(&stage.app.host), &text);
     return buf_str(&text);
 }
 

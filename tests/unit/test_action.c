@@ -5,7 +5,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "ui/tui/app.h"
+#include "ui/tui/action.h"
+#include "ui/tui/keys.h"
 
 static struct actions *actions;
 

@@ -78,7 +78,7 @@ static void test_app__a_paste_never_sends_and_never_answers(void **state)
     stage_pass(1000);
     app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE, .text = "y\n", .n = 2}, stage.ms);
     app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE_END}, stage.ms);
-    assert_true(window_is_open(&stage.app, WINDOW_approve));
+    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
     assert_string_equal(stage_draft(), "y\n");
     stage_end();
 }
@@ -247,13 +247,13 @@ static void test_app__view_mode_reads_searches_and_goes_back(void **state)
     stage_key("n");
     assert_shows("hit 2 of 2");
     stage_key("c");
-    assert_true(stage.app.wishes & WISH_COPY);
-    assert_string_equal(stage.app.copied.data, "code here\n");
-    stage.app.wishes = 0;
+    assert_true(stage.app.host.wishes & WISH_COPY);
+    assert_string_equal(stage.app.host.copied.data, "code here\n");
+    stage.app.host.wishes = 0;
     stage_keys("5");
-    assert_int_equal(stage.app.wishes, 0);              /* there is no fifth */
+    assert_int_equal(stage.app.host.wishes, 0);              /* there is no fifth */
     stage_keys("G y");
-    assert_non_null(strstr(stage.app.copied.data, "The first line.\n\nThe second"));
+    assert_non_null(strstr(stage.app.host.copied.data, "The first line.\n\nThe second"));
     stage_key("q");
     assert_string_equal(stage_draft(), "draft");
     stage_end();
@@ -312,7 +312,7 @@ static void test_app__estimates_become_figures_when_the_model_is_there(void **st
     fake.not_ready = true;
     stage_open();
     assert_true(chat_load(stage.chat, path, &note, &e));
-    app_changed(&stage.app);
+    talk_changed(&stage.app.host);
     assert_shows("thought, about 6 tok");
     assert_shows("LICENSE  13.7 kB  ~3.9k tok");
     fake_ready();
@@ -376,7 +376,7 @@ static void test_app__a_long_word_about_a_key_is_shown_whole(void **state)
     (void)state;
     stage_begin(12, 40);
     stage_open();
-    app_hint(&stage.app, "copied 2,145 bytes to the tmux buffer, and the clipboard if the terminal lets it");
+    host_hint(&stage.app.host, "copied 2,145 bytes to the tmux buffer, and the clipboard if the terminal lets it");
     assert_shows(" copied 2,145 bytes to the tmux buffer,\n and the clipboard if the terminal lets\n it\n");
     stage_end();
 }
@@ -425,17 +425,17 @@ static void test_app__copies_are_of_what_is_in_view(void **state)
     stage_answer();
     stage_screen();
     stage_keys("Alt-V c");
-    assert_string_equal(stage.app.copied.data, "second\n");
-    stage.app.wishes = 0;
+    assert_string_equal(stage.app.host.copied.data, "second\n");
+    stage.app.host.wishes = 0;
     stage_keys("u u");
     stage_screen();
     stage_key("c");
-    assert_int_equal(stage.app.wishes, 0);
+    assert_int_equal(stage.app.host.wishes, 0);
     assert_shows("there is no code block here");
     stage_keys("t");
     assert_shows("there is no table here");
     stage_keys("g c");
-    assert_string_equal(stage.app.copied.data, "first\n");
+    assert_string_equal(stage.app.host.copied.data, "first\n");
     buf_free(&text);
     stage_end();
 }
@@ -509,15 +509,15 @@ static void test_app__view_mode_marks_selects_lines_and_lists_addresses(void **s
     stage_keys("j j v j j");
     assert_shows("line 5 of 81");
     stage_key("y");
-    assert_string_equal(stage.app.copied.data, "Line number 2.\n\nLine number 3.\n");
+    assert_string_equal(stage.app.host.copied.data, "Line number 2.\n\nLine number 3.\n");
     stage_keys("v k v k G Esc");
-    assert_int_equal(window_active(&stage.app), WINDOW_view);
+    assert_int_equal(window_active(&stage.app.host), WINDOW_view);
     stage_key("o");
     assert_shows("https://example.org/a");
     stage_type("/b");
     stage_key("Enter");
-    assert_string_equal(stage.app.copied.data, "https://example.org/b");
-    assert_int_equal(window_active(&stage.app), WINDOW_view);
+    assert_string_equal(stage.app.host.copied.data, "https://example.org/b");
+    assert_int_equal(window_active(&stage.app.host), WINDOW_view);
     stage_keys("o Esc q");
     assert_string_equal(stage_draft(), "");
     buf_free(&text);
@@ -540,7 +540,7 @@ static void test_app__a_closed_window_shows_the_one_below(void **state)
     assert_shows("view ");
     stage_key("q");
     assert_hides("view ");
-    assert_int_equal(window_active(&stage.app), WINDOW_input);
+    assert_int_equal(window_active(&stage.app.host), WINDOW_input);
     stage_end();
 }
 
@@ -716,7 +716,7 @@ static void test_app__keys_of_the_config_file_work_and_bad_ones_are_told(void **
     stage_open();
     assert_shows("! key = Ctrl-Q fly: there is no action fly");
     stage_key("F5");
-    assert_true(stage.app.looks.panel);
+    assert_true(stage.app.host.looks.panel);
     stage_key("F1");
     assert_shows("Alt-P, F5");
     stage_key("q");
@@ -731,14 +731,14 @@ static void test_app__keys_are_told_and_do_nothing_while_they_are_tested(void **
     begin();
     stage_open();
     stage_say("/keys test");
-    keyhelp_sent(&stage.app, "\033[1;5D", 6);
+    keyhelp_sent(&stage.app.host, "\033[1;5D", 6);
     stage_key("Ctrl-Left");
     assert_shows("  Ctrl-Left         ESC [ 1 ; 5 D             word_left");
     stage_keys("Alt-I Ctrl-D x Ctrl-F12 Esc q");
     assert_shows("inspect");
     assert_shows("nothing here");
     assert_shows("text");
-    assert_int_equal(stage.app.wishes, 0);
+    assert_int_equal(stage.app.host.wishes, 0);
     stage_keys("Esc Esc");
     assert_hides("nothing here");
     stage_say("/keys test");
@@ -879,8 +879,8 @@ static void press_any(void)
 {
     static const char *const words[] = {"y", "a", "n", "x", "/", "@", "hello", "/tree", "/sessions", "/undo", "/redo", "/new", "\\", "é", " "};
     static const char *const keys[] = {"Enter", "Esc", "Tab", "Up", "Down", "Left", "Right", "PgUp", "PgDn", "Home", "End", "Backspace"};
-    int n = actions_n(stage.app.actions);
-    const struct binding *b = actions_at(stage.app.actions, pick(n));
+    int n = actions_n(stage.app.host.actions);
+    const struct binding *b = actions_at(stage.app.host.actions, pick(n));
     switch (pick(4)) {
     case 0:
         stage_type(words[pick(sizeof words / sizeof *words)]);
@@ -917,7 +917,7 @@ static void test_app__no_key_in_no_state_breaks_anything(void **state)
             if (step == 40 && fake.not_ready)
                 fake_ready();
             stage_pass(pick(3) ? pick(50) : pick(1500));
-            stage.app.wishes = 0;
+            stage.app.host.wishes = 0;
             if (pick(8) == 0)
                 cells_size(&stage.cells, 1 + pick(40), 1 + pick(140));
             if (pick(3) == 0)

@@ -2,7 +2,7 @@
 
 static struct pane *pane(void)
 {
-    return stage.app.pane;
+    return stage.app.host.pane;
 }
 
 static const char *source(int item)
@@ -48,10 +48,10 @@ static void test_feed__what_streamed_in_is_what_a_load_would_show(void **state)
     struct buf streamed = {0}, loaded = {0};
     for (int i = 0; i < n; i++)
         buf_addf(&streamed, "%d %d %s\n", pane_kind(pane(), i), pane_message(pane(), i), source(i));
-    feed_sync(&stage.app.feed);                         /* finds nothing to change */
+    feed_sync(&stage.app.host.feed);                         /* finds nothing to change */
     assert_int_equal(pane_n(pane()), n);
     pane_reset(pane());
-    feed_sync(&stage.app.feed);                         /* makes all of it */
+    feed_sync(&stage.app.host.feed);                         /* makes all of it */
     for (int i = 0; i < pane_n(pane()); i++)
         buf_addf(&loaded, "%d %d %s\n", pane_kind(pane(), i), pane_message(pane(), i), source(i));
     assert_string_equal(loaded.data, streamed.data);
@@ -108,7 +108,7 @@ static void test_feed__notes_above_stay_when_the_path_changes_below(void **state
     fake_say("One.");
     fake_say("Two.");
     stage_open();
-    feed_say(&stage.app.feed, ITEM_NOTE, "a note\n");
+    feed_say(&stage.app.host.feed, ITEM_NOTE, "a note\n");
     stage_say("A");
     stage_answer();
     stage_say("B");

@@ -4,7 +4,7 @@
 
 static bool leaves(void)
 {
-    return stage.app.wishes & WISH_LEAVE;
+    return stage.app.host.wishes & WISH_LEAVE;
 }
 
 static void open_plain(void)
@@ -387,9 +387,9 @@ static void test_stop__what_is_said_about_leaving_is_true(void **state)
     stage_keys("Ctrl-C Left");
     assert_hides("Ctrl-C again to quit");
     stage_key("Ctrl-C");
-    assert_int_equal(stage.app.wishes, 0);
+    assert_int_equal(stage.app.host.wishes, 0);
     stage_key("Ctrl-C");
-    assert_int_equal(stage.app.wishes, WISH_LEAVE);
+    assert_int_equal(stage.app.host.wishes, WISH_LEAVE);
     stage_end();
 }
 
@@ -406,7 +406,7 @@ static void open_asking(void)
     stage_open();
     stage_say("2+3?");
     stage_answer();
-    assert_true(window_is_open(&stage.app, WINDOW_approve));
+    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
 }
 
 static void test_stop__keys_from_before_the_question_do_not_answer_it(void **state)
@@ -414,7 +414,7 @@ static void test_stop__keys_from_before_the_question_do_not_answer_it(void **sta
     (void)state;
     open_asking();
     stage_type("y");                    /* it was not even drawn */
-    assert_true(window_is_open(&stage.app, WINDOW_approve));
+    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
     assert_shows("calculator wants to run with:");
     assert_shows("\"2+3\"");
     stage_pass(300);
@@ -423,12 +423,12 @@ static void test_stop__keys_from_before_the_question_do_not_answer_it(void **sta
     stage_type("n");
     stage_pass(600);
     stage_key("Enter");
-    assert_true(window_is_open(&stage.app, WINDOW_approve));
+    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
     assert_int_equal(chat_n_messages(stage.chat), 2);
     assert_string_equal(stage_draft(), "yyan");         /* what was typed is the draft's */
     stage_pass(600);
     stage_type("y");
-    assert_false(window_is_open(&stage.app, WINDOW_approve));
+    assert_false(window_is_open(&stage.app.host, WINDOW_approve));
     stage_answer();
     assert_string_equal(chat_message(stage.chat, 2).text, "5");
     assert_string_equal(chat_message(stage.chat, 3).text, "Done.");
@@ -448,7 +448,7 @@ static void test_stop__a_question_can_be_answered_on_the_smallest_screen(void **
         stage_screen();
     }
     stage_key("y");
-    assert_false(window_is_open(&stage.app, WINDOW_approve));
+    assert_false(window_is_open(&stage.app.host, WINDOW_approve));
     stage_answer();
     assert_string_equal(chat_message(stage.chat, 2).text, "5");
     stage_end();
@@ -465,16 +465,16 @@ static void test_stop__keys_count_only_while_the_question_stands_there(void **st
     stage_pass(600);
     stage_type("y");
     stage_keys("Enter y a");
-    assert_true(window_is_open(&stage.app, WINDOW_approve));
+    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
     cells_size(&stage.cells, 4, 20);
     stage_screen();
     stage_type("y");                    /* it is deaf again for a while */
-    assert_true(window_is_open(&stage.app, WINDOW_approve));
+    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
     stage_pass(600);
     assert_shows("calculator");
     assert_shows("y, n, a(lways), e:");
     stage_type("y");
-    assert_false(window_is_open(&stage.app, WINDOW_approve));
+    assert_false(window_is_open(&stage.app.host, WINDOW_approve));
     stage_answer();
     assert_string_equal(chat_message(stage.chat, 2).text, "5");
     stage_end();
@@ -491,7 +491,7 @@ static void test_stop__an_enter_by_habit_does_not_send_the_draft(void **state)
     assert_shows("that Enter was for the question");
     stage_answer();
     assert_string_equal(stage_draft(), "A draft");
-    assert_int_equal(stage.app.queue.n, 0);
+    assert_int_equal(input_state(&stage.app.host)->queue.n, 0);
     assert_int_equal(chat_n_messages(stage.chat), 4);
     stage_end();
     open_asking();
@@ -520,7 +520,7 @@ static void open_configured(const char *conf)
     stage_open();
     stage_say("Greet");
     stage_answer();
-    assert_true(window_is_open(&stage.app, WINDOW_approve));
+    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
     stage_screen();
     stage_pass(600);
 }
@@ -537,9 +537,9 @@ static void test_stop__the_question_shows_the_command_and_where_it_runs(void **s
     stage_type("y");
     stage_answer();
     assert_shows("exit 3  0.");         /* on the folded line, beside the seconds */
-    feed_sync(&stage.app.feed);
-    pane_cut(stage.app.pane, 0);
-    feed_sync(&stage.app.feed);
+    feed_sync(&stage.app.host.feed);
+    pane_cut(stage.app.host.pane, 0);
+    feed_sync(&stage.app.host.feed);
     assert_shows("exit 3");             /* when it is loaded, too */
     free(here);
     stage_end();
@@ -589,12 +589,12 @@ static void test_stop__arguments_are_edited_and_the_model_is_told(void **state)
     stage_key("e");
     assert_shows("> {\"expression\": \"2+3\"}");
     stage_keys("Backspace Enter");      /* no JSON: the question stands */
-    assert_true(window_is_open(&stage.app, WINDOW_approve));
+    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
     assert_shows("of the arguments is no JSON");
     stage_keys("Backspace Backspace");
     stage_type("7\"}");
     stage_key("Enter");
-    assert_false(window_is_open(&stage.app, WINDOW_approve));
+    assert_false(window_is_open(&stage.app.host, WINDOW_approve));
     stage_answer();
     assert_string_equal(chat_message(stage.chat, 2).text,
                         "[the user changed the arguments; it ran with: {\"expression\": \"2+7\"}]\n9");
@@ -620,10 +620,10 @@ static void test_stop__help_over_a_question_is_closed_first(void **state)
     stage_key("F1");
     assert_shows("A tool asks");
     stage_keys("y Esc");
-    assert_true(window_is_open(&stage.app, WINDOW_approve));
+    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
     assert_shows("calculator wants to run with:");
     stage_keys("F1 Ctrl-C");
-    assert_true(window_is_open(&stage.app, WINDOW_approve));
+    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
     stage_end();
 }
 
@@ -645,7 +645,7 @@ static void test_stop__no_lets_the_answer_go_on_and_esc_stops_it(void **state)
     stage_answer();
     assert_false(chat_busy(stage.chat));
     assert_int_equal(fake.n_submits, 1);
-    assert_false(window_is_open(&stage.app, WINDOW_approve));
+    assert_false(window_is_open(&stage.app.host, WINDOW_approve));
     stage_end();
 }
 
@@ -664,19 +664,19 @@ static void test_stop__nobody_says_yes_to_what_was_not_seen(void **state)
     fake_say("Done.");
     stage_open();
     stage_say("2+3?");
-    for (int i = 0; i < 20 && !window_is_open(&stage.app, WINDOW_approve); i++)
+    for (int i = 0; i < 20 && !window_is_open(&stage.app.host, WINDOW_approve); i++)
         stage_answer();                 /* a long call is quiet for longer */
     assert_hides("31337");
     stage_pass(600);
     stage_keys("y a e");
     assert_shows("see the rest of it first");
     for (int i = 0; i < 20 && !strstr(stage_screen(), "31337"); i++) {
-        assert_true(window_is_open(&stage.app, WINDOW_approve));
+        assert_true(window_is_open(&stage.app.host, WINDOW_approve));
         stage_key("PgDn");
     }
     assert_shows("31337");
     stage_key("y");
-    assert_false(window_is_open(&stage.app, WINDOW_approve));
+    assert_false(window_is_open(&stage.app.host, WINDOW_approve));
     stage_end();
     buf_free(&call);
 }
@@ -723,7 +723,7 @@ static void test_stop__at_the_end_a_message_without_a_word_of_answer_joins_the_d
     chat_interrupt(stage.chat);
     stage_answer();
     assert_string_equal(stage_draft(), "Question");
-    assert_int_equal(stage.app.queue.n, 1);             /* and nothing was sent */
+    assert_int_equal(input_state(&stage.app.host)->queue.n, 1);             /* and nothing was sent */
     assert_int_equal(fake.n_submits, 1);
     stage_end();
 }

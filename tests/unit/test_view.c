@@ -265,10 +265,10 @@ static void test_view__what_a_command_said_is_gone_with_the_next_turn(void **sta
     assert_shows("temperature");
     stage_set(OPT_think, "off");
     stage_say("And cuckoo hashing?");
-    assert_int_equal(pane_kind(stage.app.pane, pane_n(stage.app.pane) - 1), ITEM_USER);
+    assert_int_equal(pane_kind(stage.app.host.pane, pane_n(stage.app.host.pane) - 1), ITEM_USER);
     stage_answer();
-    for (int i = 0; i < pane_n(stage.app.pane); i++)
-        assert_int_not_equal(pane_kind(stage.app.pane, i), ITEM_OUTPUT);
+    for (int i = 0; i < pane_n(stage.app.host.pane); i++)
+        assert_int_not_equal(pane_kind(stage.app.host.pane, i), ITEM_OUTPUT);
     assert_shows("That is all.");
     stage_end();
 }
@@ -299,8 +299,8 @@ static void test_view__what_one_reads_stays_while_more_comes(void **state)
     assert_non_null(end_of_text);
     *end_of_text = 0;
     stage_set(OPT_think, "off");
-    queue_push(&stage.app.queue, "And cuckoo hashing?");
-    stage.app.queue.held = true;
+    queue_push(&input_state(&stage.app.host)->queue, "And cuckoo hashing?");
+    input_state(&stage.app.host)->queue.held = true;
     stage_screen();                     /* the queue takes a row, at the end */
     stage_answer();
     assert_memory_equal(stage_screen(), before, strlen(before) / 2);

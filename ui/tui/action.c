@@ -7,7 +7,6 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "ui/tui/app.h"
 #include "ui/tui/keys.h"
 
 static const struct row { enum context context; const char *key, *action, *help; action_fn *fn; } rows[] = {

@@ -8,8 +8,8 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-struct app;
-typedef void action_fn(struct app *a);
+struct host;
+typedef void action_fn(struct host *h);
 
 #define KEY(context, key, action, help) action_fn act_##action;
 #include "config/keys.def"

@@ -1,123 +1,39 @@
 #include "ui/tui/app.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/memory.h"
 #include "base/unicode.h"
-
-enum { HINT_MS = 4000, SAMPLE_MS = 200, MACHINE_MS = 1000 };
+#include "ui/tui/input.h"
 
 /* Those of the config file; what cannot be bound is told, and nothing else suffers. */
-static void bind_keys(struct app *a)
+static void bind_keys(struct host *h)
 {
     int n;
-    const char *const *keys = options_list(a->o, OPT_key, &n);
+    const char *const *keys = options_list(h->o, OPT_key, &n);
     for (int i = 0; i < n; i++) {
         struct err e = {0};
-        if (!actions_bind(a->actions, keys[i], &e))
-            feed_say(&a->feed, ITEM_ERROR, e.msg);
+        if (!actions_bind(h->actions, keys[i], &e))
+            feed_say(&h->feed, ITEM_ERROR, e.msg);
     }
 }
 
 void app_open(struct app *a, struct options *o, const char *history_path)
 {
-    *a = (struct app){.o = o};
-    windows_begin(a);
-    a->actions = actions_open();
-    a->pane = pane_open();
-    a->editor = editor_open();
-    a->line = editor_open();
-    a->history = history_open(history_path, options_int(o, OPT_history_size) + 1);
-    feed_init(&a->feed, a->pane, o);
-    bind_keys(a);
+    *a = (struct app){.host.o = o};
+    host_init(&a->host);
+    input_history(&a->host, history_path);
+    bind_keys(&a->host);
 }
 
 void app_chat(struct app *a, struct chat *c)
 {
-    a->chat = a->feed.chat = c;
-    a->suggest.chat = c;
-    phase_open(&a->phase, a->ms);
+    a->host.chat = a->host.feed.chat = c;
+    phase_open(&a->host.phase, a->host.ms);
 }
 
 void app_close(struct app *a)
 {
-    actions_close(a->actions);
-    pane_close(a->pane);
-    editor_close(a->editor);
-    editor_close(a->line);
-    history_close(a->history);
-    queue_free(&a->queue);
-    windows_end(a);
-    picker_free(&a->picker);
-    suggest_free(&a->suggest);
-    buf_free(&a->fatal);
-    buf_free(&a->hint);
-    buf_free(&a->copied);
+    host_free(&a->host);
     summary_free(&a->said);
-    free(a->unsent);
-    free(a->steer);
-    free(a->set_aside);
-}
-
-bool app_busy(const struct app *a)
-{
-    return a->chat && chat_busy(a->chat);
-}
-
-void app_hint(struct app *a, const char *fmt, ...)
-{
-    char text[512];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    buf_reset(&a->hint);
-    buf_adds(&a->hint, text);
-    a->hint_until = a->ms + HINT_MS;
-}
-
-void app_note(struct app *a, const char *text)
-{
-    feed_say(&a->feed, ITEM_NOTE, text);
-}
-
-/* --- the conversation changes ----------------------------------------------------------------------------------- */
-
-void app_changed(struct app *a)
-{
-    for (int i = 0; i < N_WINDOWS; i++)
-        if (window_at((enum window_id)i)->changed)
-            window_at((enum window_id)i)->changed(a);
-    if (!chat_n_messages(a->chat))
-        pane_reset(a->pane);
-    feed_sync(&a->feed);
-    app_count_context(a);
-}
-
-void app_began(struct app *a, bool ok, const struct err *e)
-{
-    app_count_context(a);
-    if (!ok) {
-        feed_sync(&a->feed);
-        feed_say(&a->feed, ITEM_ERROR, e->msg);
-        return;
-    }
-    feed_turn(&a->feed);
-    phase_turn(&a->phase, a->ms);
-    steps_begin(&a->steps);
-    pane_to_end(a->pane);
-    a->quit_until = 0;
-}
-
-void app_count_context(struct app *a)
-{
-    struct figures *f = &a->figures;
-    f->n_parts = chat_context(a->chat, &f->parts);
-    f->ctx = chat_context_used(a->chat);
-    f->not_counted = chat_not_counted(a->chat);
+    buf_free(&a->fatal);
 }
 
 /* --- events ----------------------------------------------------------------------------------------------------- */
@@ -125,222 +41,166 @@ void app_count_context(struct app *a)
 /* Who has said nothing yet loses nothing, and wants to read why in the shell. */
 static void on_fatal(struct app *a, const struct chat_event *ev)
 {
+    struct host *h = &a->host;
     buf_reset(&a->fatal);
     buf_adds(&a->fatal, ev->text);
-    if (!chat_info(a->chat) && !chat_n_messages(a->chat))
-        a->wishes |= WISH_LEAVE;
+    if (!chat_info(h->chat) && !chat_n_messages(h->chat))
+        h->wishes |= WISH_LEAVE;
 }
 
 static void on_event(struct app *a, const struct chat_event *ev)
 {
-    phase_event(&a->phase, ev, a->ms);
-    feed_event(&a->feed, ev, a->ms);
+    struct host *h = &a->host;
+    phase_event(&h->phase, ev, h->ms);
+    feed_event(&h->feed, ev, h->ms);
     for (int i = 0; i < N_WINDOWS; i++)
         if (window_at((enum window_id)i)->chat)
-            window_at((enum window_id)i)->chat(a, ev);
-    if (ev->kind == CHAT_DONE)
-        app_count_context(a);
+            window_at((enum window_id)i)->chat(h, ev);
     if (ev->kind == CHAT_FATAL)
         on_fatal(a, ev);
-    if (ev->kind == CHAT_READY) {       /* until now these were estimates */
-        app_count_context(a);
-        feed_recount(&a->feed);
-    }
-}
-
-/* What has come while a turn is under way. */
-static void count(struct app *a)
-{
-    struct chat_stats now;
-    chat_stats_now(a->chat, &now);
-    phase_tokens(&a->phase, chat_n_tokens(a->chat, -1), a->ms);
-    steps_add(&a->steps, &now);
+    if (ev->kind == CHAT_READY)         /* until now these were estimates */
+        feed_recount(&h->feed);
+    h->recount = h->recount || ev->kind == CHAT_DONE || ev->kind == CHAT_READY;
 }
 
 void app_events(struct app *a, const struct chat_event *ev, int n, int64_t ms)
 {
-    a->ms = ms;
+    struct host *h = &a->host;
+    h->ms = ms;
     for (int i = 0; i < n; i++)
         on_event(a, &ev[i]);
-    if (app_busy(a) && n)
-        count(a);
-    if (a->phase.kind != PHASE_DEAD && !a->closing && !app_busy(a))
-        input_next(a);
+    if (host_busy(h) && n) {
+        phase_tokens(&h->phase, chat_n_tokens(h->chat, -1), ms);
+        figures_came(&a->figures, h);
+    }
+    if (h->phase.kind != PHASE_DEAD && !a->closing && !host_busy(h))
+        input_next(h);
 }
 
 /* --- time ------------------------------------------------------------------------------------------------------- */
 
-static bool shows_machine(const struct app *a)
-{
-    return a->chat && (a->looks.panel || app_busy(a));
-}
-
-/* Figures that change with every token are taken a few times a second: nobody reads faster, and each change is sent. */
-static void sample(struct app *a)
-{
-    struct figures *f = &a->figures;
-    if (a->ms - f->sampled_ms < SAMPLE_MS && f->phase == a->phase.kind)
-        return;
-    f->sampled_ms = a->ms;
-    f->phase = a->phase.kind;
-    f->progress = a->phase.progress;
-    f->tok_s = rate_now(&a->phase.rate, a->ms);
-    if (a->chat)
-        chat_stats_now(a->chat, &f->turn);
-    if (app_busy(a)) {
-        f->ctx = chat_context_used(a->chat);
-        steps_sample(&a->steps, &f->turn);
-        steps_recent(&a->steps, &f->recent);
-    }
-    if (shows_machine(a) && a->ms - f->machine_ms >= MACHINE_MS) {
-        f->machine_ms = a->ms;
-        chat_machine(a->chat, &f->machine);
-    }
-}
-
 void app_tick(struct app *a, int64_t ms)
 {
-    a->ms = ms;
-    if (a->hint.len && ms >= a->hint_until)
-        buf_reset(&a->hint);
-    if (a->chat)
-        feed_tick(&a->feed, ms);
-    sample(a);
-}
-
-static void until(int *timeout, int64_t ms)
-{
-    if (*timeout < 0 || ms < *timeout)
-        *timeout = ms > 0 ? (int)ms : 0;
+    struct host *h = &a->host;
+    h->ms = ms;
+    if (h->hint.text.len && ms >= h->hint.until)
+        buf_reset(&h->hint.text);
+    if (h->chat)
+        feed_tick(&h->feed, ms);
+    figures_sample(&a->figures, h);
 }
 
 int app_timeout(const struct app *a)
 {
-    int timeout = -1;
-    int64_t sample_ms = a->figures.sampled_ms + SAMPLE_MS, machine_ms = a->figures.machine_ms + MACHINE_MS;
-    if (a->hint.len)
-        until(&timeout, a->hint_until - a->ms);
-    if (app_busy(a) || a->phase.kind == PHASE_LOADING)
-        until(&timeout, sample_ms - a->ms);
-    if (shows_machine(a))
-        until(&timeout, (machine_ms > sample_ms ? machine_ms : sample_ms) - a->ms);
+    const struct host *h = &a->host;
+    int timeout = figures_timeout(&a->figures, h);
+    if (h->hint.text.len && (timeout < 0 || h->hint.until - h->ms < timeout))
+        timeout = h->hint.until > h->ms ? (int)(h->hint.until - h->ms) : 0;
     return timeout;
 }
 
 /* --- keys ------------------------------------------------------------------------------------------------------- */
 
-struct editor *app_focus(struct app *a)
+static void insert(struct host *h, const char *text, size_t n)
 {
-    const struct window *w = window_at(window_active(a));
-    return w->focus ? w->focus(a) : NULL;
-}
-
-void app_edited(struct app *a)
-{
-    const struct window *w = window_at(window_active(a));
-    if (w->edited)
-        w->edited(a);
-}
-
-static void insert(struct app *a, const char *text, size_t n)
-{
-    struct editor *e = app_focus(a);
+    struct editor *e = host_focus(h);
     if (e)
         editor_insert(e, text, n);
-    app_edited(a);
+    host_edited(h);
 }
 
 /* True if the key does something here. */
-static bool press(struct app *a, uint32_t code, uint8_t mods)
+static bool press(struct host *h, uint32_t code, uint8_t mods)
 {
-    const struct window *w = window_at(window_active(a));
+    const struct window *w = window_at(window_active(h));
     struct contexts where = {.n = 0};
-    if (!mods && w->key && w->key(a, code))
+    if (!mods && w->key && w->key(h, code))
         return true;
-    w->contexts(a, &where);
+    w->contexts(h, &where);
     contexts_add(&where, CONTEXT_any);
-    bool behind = a->behind_ctrl_x;
-    a->behind_ctrl_x = !behind && code == 'x' && mods == MOD_CTRL;
-    if (a->behind_ctrl_x) {
-        app_hint(a, "Ctrl-X ...");
+    bool behind = h->typing.behind_ctrl_x;
+    h->typing.behind_ctrl_x = !behind && code == 'x' && mods == MOD_CTRL;
+    if (h->typing.behind_ctrl_x) {
+        host_hint(h, "Ctrl-X ...");
         return true;
     }
     if (behind)
-        buf_reset(&a->hint);
-    a->key = code;
-    action_fn *fn = actions_find(a->actions, &where, code, mods, behind);
+        buf_reset(&h->hint.text);
+    h->typing.code = code;
+    action_fn *fn = actions_find(h->actions, &where, code, mods, behind);
     if (fn) {
-        buf_reset(&a->hint);            /* it was about the key before */
-        fn(a);
+        buf_reset(&h->hint.text);            /* it was about the key before */
+        fn(h);
     }
     return fn || behind;
 }
 
 /* Characters: keys where one only looks, text where one writes.  There only a single one can be a key ("?" of an empty draft):
  * of several at once none is, they are a word, or one emoji. */
-static void typed(struct app *a, const char *text, size_t n)
+static void typed(struct host *h, const char *text, size_t n)
 {
     for (size_t at = 0, took; at < n; at += took) {
         uint32_t cp;
-        bool writes = app_focus(a) && !a->behind_ctrl_x;
+        bool writes = host_focus(h) && !h->typing.behind_ctrl_x;
         took = unicode_decode(text + at, n - at, &cp, NULL);
-        if (writes && (took < n || !press(a, cp, 0))) {
-            insert(a, text + at, n - at);
+        if (writes && (took < n || !press(h, cp, 0))) {
+            insert(h, text + at, n - at);
             return;
         }
         if (!writes)
-            press(a, cp, 0);
+            press(h, cp, 0);
     }
 }
 
-static void literally(struct app *a, const struct key_event *ev)
+static void literally(struct host *h, const struct key_event *ev)
 {
-    a->literal = false;
+    h->typing.literal = false;
     if (ev->kind == KEYS_TEXT)
-        insert(a, ev->text, ev->n);
+        insert(h, ev->text, ev->n);
     else if (ev->code == KEY_TAB)
-        insert(a, "\t", 1);
+        insert(h, "\t", 1);
     else if (ev->code == KEY_ENTER)
-        insert(a, "\n", 1);
+        insert(h, "\n", 1);
 }
 
 /* Windows that look at everything that comes, from the topmost on. */
-static bool some_window_takes(struct app *a, const struct key_event *ev)
+static bool some_window_takes(struct host *h, const struct key_event *ev)
 {
     for (int i = 0; i < N_WINDOWS; i++) {
         const struct window *w = window_at((enum window_id)i);
-        if (w->event && w->event(a, ev))
+        if (w->event && w->event(h, ev))
             return true;
     }
     return false;
 }
 
-static void click(struct app *a, const struct key_event *ev)
+static void click(struct host *h, const struct key_event *ev)
 {
-    const struct window *w = window_at(window_active(a));
+    const struct window *w = window_at(window_active(h));
     if (w->click)
-        w->click(a, ev->row, ev->col);
+        w->click(h, ev->row, ev->col);
 }
 
 void app_key(struct app *a, const struct key_event *ev, int64_t ms)
 {
-    a->ms = ms;
-    if (some_window_takes(a, ev) || ev->kind == KEYS_REPORT || !a->chat)
+    struct host *h = &a->host;
+    h->ms = ms;
+    if (some_window_takes(h, ev) || ev->kind == KEYS_REPORT || !h->chat)
         return;
-    bool armed = ms < a->quit_until;
+    bool armed = ms < h->typing.quit_until;
     if (armed)
-        buf_reset(&a->hint);
-    a->walks = false;
-    if (a->literal)
-        literally(a, ev);
+        buf_reset(&h->hint.text);
+    h->typing.walks = false;
+    if (h->typing.literal)
+        literally(h, ev);
     else if (ev->kind == KEYS_TEXT)
-        typed(a, ev->text, ev->n);
+        typed(h, ev->text, ev->n);
     else if (ev->code == KEY_CLICK)
-        click(a, ev);
+        click(h, ev);
     else
-        press(a, ev->code, ev->mods);
-    if (!a->walks)
-        pane_rest(a->pane);
+        press(h, ev->code, ev->mods);
+    if (!h->typing.walks)
+        pane_rest(h->pane);
     if (armed)                          /* any other key disarms */
-        a->quit_until = 0;
+        h->typing.quit_until = 0;
 }

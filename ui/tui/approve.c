@@ -3,8 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ui/tui/app.h"
+#include "ui/tui/input.h"
 #include "ui/tui/lines.h"
+#include "ui/tui/talk.h"
 
 enum { APPROVE_DEAF_MS = 500, APPROVE_GUARD_MS = 800 };
 
@@ -29,9 +30,9 @@ struct approve {
     bool seen;                          /* down to the last line */
 };
 
-static struct approve *self(const struct app *a)
+static struct approve *self(const struct host *h)
 {
-    return window_state(a, WINDOW_approve);
+    return window_state(h, WINDOW_approve);
 }
 
 static void reset(struct approve *q)
@@ -54,9 +55,9 @@ static void ask(struct approve *q, const char *name, const char *arguments, size
     buf_adds(&q->command, command);
 }
 
-static void free_state(struct app *a)
+static void free_state(struct host *h)
 {
-    struct approve *q = self(a);
+    struct approve *q = self(h);
     buf_free(&q->name);
     buf_free(&q->arguments);
     buf_free(&q->command);
@@ -165,9 +166,9 @@ static void draw_question(struct approve *q, struct cells *c, struct area a, int
 
 /* --- the window ------------------------------------------------------------------------------------------------- */
 
-static void contexts(struct app *a, struct contexts *where)
+static void contexts(struct host *h, struct contexts *where)
 {
-    if (replies(self(a))) {
+    if (replies(self(h))) {
         contexts_add(where, CONTEXT_reply);
         contexts_add(where, CONTEXT_edit);
     } else {
@@ -175,92 +176,92 @@ static void contexts(struct app *a, struct contexts *where)
     }
 }
 
-static struct editor *focus(struct app *a)
+static struct editor *focus(struct host *h)
 {
-    return replies(self(a)) ? self(a)->reply : NULL;
+    return replies(self(h)) ? self(h)->reply : NULL;
 }
 
 /* A question has just appeared: what is typed belongs to what one was writing.  Only stopping is always meant. */
-static bool is_deaf(struct app *a, const struct key_event *ev)
+static bool is_deaf(struct host *h, const struct key_event *ev)
 {
-    struct approve *q = self(a);
-    if (!window_is_open(a, WINDOW_approve) || a->ms >= q->deaf_until)
+    struct approve *q = self(h);
+    if (!window_is_open(h, WINDOW_approve) || h->ms >= q->deaf_until)
         return false;
     if (q->deaf_until != INT64_MAX)
-        q->deaf_until = a->ms + APPROVE_DEAF_MS;
-    if (ev->kind == KEYS_TEXT && window_front(a) == WINDOW_input)
-        editor_insert(a->editor, ev->text, ev->n);
+        q->deaf_until = h->ms + APPROVE_DEAF_MS;
+    if (ev->kind == KEYS_TEXT && window_front(h) == WINDOW_input)
+        editor_insert(input_editor(h), ev->text, ev->n);
     return !(ev->kind == KEYS_KEY && ev->code == 'c' && ev->mods == MOD_CTRL);
 }
 
 /* Whoever answers a question by a key and Enter does not mean to send the draft. */
-static bool is_by_habit(struct app *a, const struct key_event *ev)
+static bool is_by_habit(struct host *h, const struct key_event *ev)
 {
-    struct approve *q = self(a);
-    if (ev->kind != KEYS_KEY || ev->code != KEY_ENTER || ev->mods || window_is_open(a, WINDOW_approve) || a->ms >= q->guard_until)
+    struct approve *q = self(h);
+    if (ev->kind != KEYS_KEY || ev->code != KEY_ENTER || ev->mods || window_is_open(h, WINDOW_approve) || h->ms >= q->guard_until)
         return false;
     q->guard_until = 0;
-    app_hint(a, "that Enter was for the question; another one is for the draft");
+    host_hint(h, "that Enter was for the question; another one is for the draft");
     return true;
 }
 
-static bool take_event(struct app *a, const struct key_event *ev)
+static bool take_event(struct host *h, const struct key_event *ev)
 {
-    return (ev->kind == KEYS_TEXT || ev->kind == KEYS_KEY) && (is_deaf(a, ev) || is_by_habit(a, ev));
+    return (ev->kind == KEYS_TEXT || ev->kind == KEYS_KEY) && (is_deaf(h, ev) || is_by_habit(h, ev));
 }
 
 /* Back to the question; or no, and the answer stops. */
-static bool close_question(struct app *a, bool escape)
+static bool close_question(struct host *h, bool escape)
 {
     (void)escape;
-    if (replies(self(a))) {
-        self(a)->asks = APPROVE_ASKS;
+    if (replies(self(h))) {
+        self(h)->asks = APPROVE_ASKS;
     } else {
-        window_close(a, WINDOW_approve);
-        stop_turn(a);
+        window_close(h, WINDOW_approve);
+        talk_stop(h);
     }
     return true;
 }
 
-static void closed(struct app *a)
+static void closed(struct host *h)
 {
-    reset(self(a));
+    reset(self(h));
 }
 
-static void on_chat(struct app *a, const struct chat_event *ev)
+static void on_chat(struct host *h, const struct chat_event *ev)
 {
     struct buf command = {0};
     if (ev->kind == CHAT_DONE || ev->kind == CHAT_FATAL)
-        window_close(a, WINDOW_approve);
+        window_close(h, WINDOW_approve);
     if (ev->kind != CHAT_APPROVE)
         return;
-    chat_asked_command(a->chat, &command);
-    ask(self(a), ev->name, ev->text, ev->n, buf_str(&command));
-    window_open(a, WINDOW_approve);
+    chat_asked_command(h->chat, &command);
+    ask(self(h), ev->name, ev->text, ev->n, buf_str(&command));
+    window_open(h, WINDOW_approve);
     buf_free(&command);
 }
 
 /* The question names its keys. */
-static const char *hint(struct app *a)
+static const char *hint(struct host *h)
 {
-    (void)a;
+    (void)h;
     return NULL;
 }
 
 /* Keys do not count. */
-static void hidden(struct app *a)
+static void hidden(struct host *h)
 {
-    hide(self(a));
+    hide(self(h));
 }
 
-static int rows(struct app *a, const struct cells *c)
+static int rows(struct host *h, const struct cells *c)
 {
-    return rows_for(self(a), c->cols);
+    return rows_for(self(h), c->cols);
 }
 
-static void draw(struct app *a, struct cells *c, struct area at)
+static void draw(struct host *h, struct cells *c, struct area at)
 {
-    draw_question(self(a), c, at, a->ms);
+    draw_question(self(h), c, at, h->ms);
 }
 
 const struct window window_approve = {
@@ -270,37 +271,37 @@ const struct window window_approve = {
 
 /* --- its keys --------------------------------------------------------------------------------------------------- */
 
-static bool has_seen(struct app *a)
+static bool has_seen(struct host *h)
 {
-    if (!self(a)->seen)
-        app_hint(a, "see the rest of it first: PgDn");
-    return self(a)->seen;
+    if (!self(h)->seen)
+        host_hint(h, "see the rest of it first: PgDn");
+    return self(h)->seen;
 }
 
-static void answered(struct app *a)
+static void answered(struct host *h)
 {
-    window_close(a, WINDOW_approve);
-    self(a)->guard_until = a->ms + APPROVE_GUARD_MS;
-    a->phase.asking = false;
-    a->feed.call_ms = a->ms;            /* the time to decide is not the tool's */
+    window_close(h, WINDOW_approve);
+    self(h)->guard_until = h->ms + APPROVE_GUARD_MS;
+    h->phase.asking = false;
+    h->feed.call_ms = h->ms;            /* the time to decide is not the tool's */
 }
 
-static void yes(struct app *a, enum chat_answer how)
+static void yes(struct host *h, enum chat_answer how)
 {
-    if (!has_seen(a))
+    if (!has_seen(h))
         return;
-    answered(a);
-    chat_approve(a->chat, how);
+    answered(h);
+    chat_approve(h->chat, how);
 }
 
-void act_approve_once(struct app *a)
+void act_approve_once(struct host *h)
 {
-    yes(a, CHAT_YES);
+    yes(h, CHAT_YES);
 }
 
-void act_approve_always(struct app *a)
+void act_approve_always(struct host *h)
 {
-    yes(a, CHAT_ALWAYS);
+    yes(h, CHAT_ALWAYS);
 }
 
 static void ask_for(struct approve *q, enum approve_asks what, const char *text)
@@ -312,51 +313,51 @@ static void ask_for(struct approve *q, enum approve_asks what, const char *text)
     q->asks = what;
 }
 
-void act_approve_edit(struct app *a)
+void act_approve_edit(struct host *h)
 {
-    if (has_seen(a))
-        ask_for(self(a), APPROVE_EDITS, buf_str(&self(a)->arguments));
+    if (has_seen(h))
+        ask_for(self(h), APPROVE_EDITS, buf_str(&self(h)->arguments));
 }
 
-void act_approve_no(struct app *a)
+void act_approve_no(struct host *h)
 {
-    ask_for(self(a), APPROVE_REFUSES, "");
+    ask_for(self(h), APPROVE_REFUSES, "");
 }
 
-void act_reply(struct app *a)
+void act_reply(struct host *h)
 {
     struct buf text = {0};
     struct err e = {0};
-    bool edits = self(a)->asks == APPROVE_EDITS;
-    editor_text(self(a)->reply, &text);
-    if (edits && !chat_approve_edited(a->chat, buf_str(&text), text.len, &e)) {
-        app_hint(a, "%s", e.msg);
+    bool edits = self(h)->asks == APPROVE_EDITS;
+    editor_text(self(h)->reply, &text);
+    if (edits && !chat_approve_edited(h->chat, buf_str(&text), text.len, &e)) {
+        host_hint(h, "%s", e.msg);
     } else {
-        answered(a);
+        answered(h);
         if (!edits)
-            chat_refuse(a->chat, buf_str(&text));
+            chat_refuse(h->chat, buf_str(&text));
     }
     buf_free(&text);
 }
 
-void act_reply_up(struct app *a)
+void act_reply_up(struct host *h)
 {
-    editor_do(self(a)->reply, EDIT_UP);
+    editor_do(self(h)->reply, EDIT_UP);
 }
 
-void act_reply_down(struct app *a)
+void act_reply_down(struct host *h)
 {
-    editor_do(self(a)->reply, EDIT_DOWN);
+    editor_do(self(h)->reply, EDIT_DOWN);
 }
 
-void act_approve_up(struct app *a)
+void act_approve_up(struct host *h)
 {
-    scroll_by(self(a), -1);
+    scroll_by(self(h), -1);
 }
 
-void act_approve_down(struct app *a)
+void act_approve_down(struct host *h)
 {
-    scroll_by(self(a), 1);
+    scroll_by(self(h), 1);
 }
 
 static int page(const struct approve *q)
@@ -364,12 +365,12 @@ static int page(const struct approve *q)
     return q->shown > 1 ? q->shown - 1 : 1;
 }
 
-void act_approve_page_up(struct app *a)
+void act_approve_page_up(struct host *h)
 {
-    scroll_by(self(a), -page(self(a)));
+    scroll_by(self(h), -page(self(h)));
 }
 
-void act_approve_page_down(struct app *a)
+void act_approve_page_down(struct host *h)
 {
-    scroll_by(self(a), page(self(a)));
+    scroll_by(self(h), page(self(h)));
 }

@@ -1,461 +1,473 @@
-/* Reading: scrolling, folds, search, copies, branches, and how the transcript is shown. */
+#include "ui/tui/browse.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "ui/tui/app.h"
+#include "ui/tui/input.h"
+#include "ui/tui/marks.h"
 #include "ui/tui/prompt.h"
+#include "ui/tui/revise.h"
+#include "ui/tui/talk.h"
 
 enum { WHEEL_LINES = 3, KEPT_LINES = 2 };       /* of a page that stay in view */
+
+struct browse {
+    struct marks marks;
+    bool searching;                     /* there was a search: n and N move */
+    int  direction;                     /* of the search: 1 down, -1 up */
+    int  n_hits;
+    int  hit;                           /* one stands at this one of them */
+};
+
+static struct browse *self(const struct host *h)
+{
+    return window_state(h, WINDOW_view);
+}
+
+bool browse_search(const struct host *h, int *hit, int *n_hits)
+{
+    *hit = self(h)->hit;
+    *n_hits = self(h)->n_hits;
+    return self(h)->searching;
+}
 
 /* --- scrolling -------------------------------------------------------------------------------------------------- */
 
 /* In view mode the message that commands mean is marked; `again`: another one may be nearer now. */
-static void choose(struct app *a, bool again)
+static void choose(struct host *h, bool again)
 {
-    if (window_front(a) != WINDOW_view)
+    if (window_front(h) != WINDOW_view)
         return;
     if (again)
-        pane_choose(a->pane, -1);
-    pane_choose(a->pane, pane_here(a->pane));
+        pane_choose(h->pane, -1);
+    pane_choose(h->pane, pane_here(h->pane));
 }
 
-static void scroll(struct app *a, int lines)
+static void scroll(struct host *h, int lines)
 {
-    pane_scroll(a->pane, lines);
-    choose(a, false);
+    pane_scroll(h->pane, lines);
+    choose(h, false);
 }
 
-static int page(const struct app *a)
+static int page(const struct host *h)
 {
-    return a->pane_rows > KEPT_LINES + 1 ? a->pane_rows - KEPT_LINES : 1;
+    return h->at.pane.rows > KEPT_LINES + 1 ? h->at.pane.rows - KEPT_LINES : 1;
 }
 
-void act_line_up(struct app *a)
+void act_line_up(struct host *h)
 {
-    scroll(a, -1);
+    scroll(h, -1);
 }
 
-void act_line_down(struct app *a)
+void act_line_down(struct host *h)
 {
-    scroll(a, 1);
+    scroll(h, 1);
 }
 
-void act_half_up(struct app *a)
+void act_half_up(struct host *h)
 {
-    scroll(a, -(a->pane_rows + 1) / 2);
+    scroll(h, -(h->at.pane.rows + 1) / 2);
 }
 
-void act_half_down(struct app *a)
+void act_half_down(struct host *h)
 {
-    scroll(a, (a->pane_rows + 1) / 2);
+    scroll(h, (h->at.pane.rows + 1) / 2);
 }
 
-void act_page_up(struct app *a)
+void act_page_up(struct host *h)
 {
-    scroll(a, -page(a));
+    scroll(h, -page(h));
 }
 
-void act_page_down(struct app *a)
+void act_page_down(struct host *h)
 {
-    scroll(a, page(a));
+    scroll(h, page(h));
 }
 
-void act_wheel_up(struct app *a)
+void act_wheel_up(struct host *h)
 {
-    scroll(a, -WHEEL_LINES);
+    scroll(h, -WHEEL_LINES);
 }
 
-void act_wheel_down(struct app *a)
+void act_wheel_down(struct host *h)
 {
-    scroll(a, WHEEL_LINES);
+    scroll(h, WHEEL_LINES);
 }
 
-void act_to_start(struct app *a)
+void act_to_start(struct host *h)
 {
-    pane_to_start(a->pane);
-    choose(a, true);
+    pane_to_start(h->pane);
+    choose(h, true);
 }
 
-void act_to_end(struct app *a)
+void act_to_end(struct host *h)
 {
-    pane_to_end(a->pane);
-    choose(a, true);
+    pane_to_end(h->pane);
+    choose(h, true);
 }
 
 /* From message to message; the one that is reached stands at the top, where there is enough below it. */
-static void jump(struct app *a, int direction, bool users_only)
+static void jump(struct host *h, int direction, bool users_only)
 {
-    int item = pane_here(a->pane), n = pane_n(a->pane);
+    int item = pane_here(h->pane), n = pane_n(h->pane);
     enum item_kind kind;
     do {
         item += direction;
-        kind = item >= 0 && item < n ? pane_kind(a->pane, item) : ITEM_NOTE;
+        kind = item >= 0 && item < n ? pane_kind(h->pane, item) : ITEM_NOTE;
     } while (item >= 0 && item < n && kind != ITEM_USER && (users_only || kind != ITEM_ANSWER));
     if (item < 0)
         return;
     if (item >= n) {
-        pane_to_end(a->pane);
+        pane_to_end(h->pane);
         return;
     }
-    pane_choose(a->pane, item);
-    pane_go(a->pane, (struct pane_place){.item = item});
+    pane_choose(h->pane, item);
+    pane_go(h->pane, (struct pane_place){.item = item});
 }
 
-void act_message_up(struct app *a)
+void act_message_up(struct host *h)
 {
-    jump(a, -1, false);
+    jump(h, -1, false);
 }
 
-void act_message_down(struct app *a)
+void act_message_down(struct host *h)
 {
-    jump(a, 1, false);
+    jump(h, 1, false);
 }
 
-void act_user_up(struct app *a)
+void act_user_up(struct host *h)
 {
-    jump(a, -1, true);
+    jump(h, -1, true);
 }
 
-void act_user_down(struct app *a)
+void act_user_down(struct host *h)
 {
-    jump(a, 1, true);
+    jump(h, 1, true);
 }
 
 /* --- how it is shown -------------------------------------------------------------------------------------------- */
 
-void act_browse(struct app *a)
+void act_browse(struct host *h)
 {
-    if (window_front(a) == WINDOW_view) {
-        act_browse_end(a);
+    if (window_front(h) == WINDOW_view) {
+        act_browse_end(h);
     } else {
-        window_open(a, WINDOW_view);
-        choose(a, true);
+        window_open(h, WINDOW_view);
+        choose(h, true);
     }
 }
 
-void act_browse_end(struct app *a)
+void act_browse_end(struct host *h)
 {
-    window_close(a, WINDOW_view);
+    window_close(h, WINDOW_view);
 }
 
 /* A folded paste under the cursor comes first, for it is what one looks at while writing. */
-void act_details(struct app *a)
+void act_details(struct host *h)
 {
-    if (window_active(a) == WINDOW_input && editor_do(a->editor, EDIT_UNFOLD))
+    if (window_active(h) == WINDOW_input && editor_do(input_editor(h), EDIT_UNFOLD))
         return;
-    if (!pane_toggle(a->pane))
-        app_hint(a, "nothing is folded");
-    a->walks = true;
+    if (!pane_toggle(h->pane))
+        host_hint(h, "nothing is folded");
+    h->typing.walks = true;
 }
 
-static void choose_fold(struct app *a, int direction)
+static void choose_fold(struct host *h, int direction)
 {
-    if (!pane_choose_fold(a->pane, direction))
-        app_hint(a, direction < 0 ? "nothing is folded above" : "nothing is folded below");
+    if (!pane_choose_fold(h->pane, direction))
+        host_hint(h, direction < 0 ? "nothing is folded above" : "nothing is folded below");
 }
 
-void act_fold_up(struct app *a)
+void act_fold_up(struct host *h)
 {
-    choose_fold(a, -1);
+    choose_fold(h, -1);
 }
 
-void act_fold_down(struct app *a)
+void act_fold_down(struct host *h)
 {
-    choose_fold(a, 1);
+    choose_fold(h, 1);
 }
 
-void act_fold(struct app *a)
+void act_fold(struct host *h)
 {
-    int item = pane_here(a->pane);
-    if (item >= 0 && pane_folds(a->pane, item))
-        pane_toggle_fold(a->pane, item);
+    int item = pane_here(h->pane);
+    if (item >= 0 && pane_folds(h->pane, item))
+        pane_toggle_fold(h->pane, item);
     else
-        app_hint(a, "nothing is folded here: J and K go to what is, q goes back");
+        host_hint(h, "nothing is folded here: J and K go to what is, q goes back");
 }
 
 /* --- search ----------------------------------------------------------------------------------------------------- */
 
-static void find_on(struct app *a, int direction)
+static void find_on(struct host *h, int direction)
 {
-    if (!a->searching)
-        app_hint(a, "/ searches");
-    else if (!pane_find_next(a->pane, direction, &a->find_which))
-        app_hint(a, "not found");
-    choose(a, true);
+    if (!self(h)->searching)
+        host_hint(h, "/ searches");
+    else if (!pane_find_next(h->pane, direction, &self(h)->hit))
+        host_hint(h, "not found");
+    choose(h, true);
 }
 
-static void find(struct app *a, const char *what, int direction)
+static void find(struct host *h, const char *what, int direction)
 {
-    a->find_direction = direction;
+    self(h)->direction = direction;
     if (*what) {                        /* an empty one repeats the search before */
-        a->find_hits = pane_find(a->pane, what);
-        a->searching = true;
+        self(h)->n_hits = pane_find(h->pane, what);
+        self(h)->searching = true;
     }
-    find_on(a, direction);
+    find_on(h, direction);
 }
 
-static void find_down(struct app *a, const char *what)
+static void find_down(struct host *h, const char *what)
 {
-    find(a, what, 1);
+    find(h, what, 1);
 }
 
-static void find_up(struct app *a, const char *what)
+static void find_up(struct host *h, const char *what)
 {
-    find(a, what, -1);
+    find(h, what, -1);
 }
 
-void act_find_down(struct app *a)
+void act_find_down(struct host *h)
 {
     static const struct prompt_ask ask = {.sign = "/ ", .done = find_down};
-    prompt_open(a, &ask, "");
+    prompt_open(h, &ask, "");
 }
 
-void act_find_up(struct app *a)
+void act_find_up(struct host *h)
 {
     static const struct prompt_ask ask = {.sign = "? ", .done = find_up};
-    prompt_open(a, &ask, "");
+    prompt_open(h, &ask, "");
 }
 
-void act_find_next(struct app *a)
+void act_find_next(struct host *h)
 {
-    find_on(a, a->find_direction);
+    find_on(h, self(h)->direction);
 }
 
-void act_find_back(struct app *a)
+void act_find_back(struct host *h)
 {
-    find_on(a, -a->find_direction);
+    find_on(h, -self(h)->direction);
 }
 
 /* --- copies: the source, not what the screen makes of it -------------------------------------------------------- */
 
-void browse_copy(struct app *a, struct buf *text, const char *what)
-{
-    if (!text->len) {
-        app_hint(a, "there is no %s here", what);
-    } else {
-        buf_reset(&a->copied);
-        buf_add(&a->copied, text->data, text->len);
-        a->wishes |= WISH_COPY;
-    }
-    buf_free(text);
-}
-
-void act_copy_message(struct app *a)
+void act_copy_message(struct host *h)
 {
     struct buf text = {0};
-    int item = pane_here(a->pane);
+    int item = pane_here(h->pane);
     if (item >= 0)
-        pane_source(a->pane, item, &text);
-    browse_copy(a, &text, "message");
+        pane_source(h->pane, item, &text);
+    host_copy(h, &text, "message");
 }
 
-static void copy_block(struct app *a, int i)
+static void copy_block(struct host *h, int i)
 {
     struct buf text = {0}, language = {0};
-    pane_block(a->pane, i, &text, &language);
-    browse_copy(a, &text, i < 0 || !pane_n_blocks(a->pane) ? "code block" : "code block of that number");
+    pane_block(h->pane, i, &text, &language);
+    host_copy(h, &text, i < 0 || !pane_n_blocks(h->pane) ? "code block" : "code block of that number");
     buf_free(&language);
 }
 
-void act_copy_block(struct app *a)
+void act_copy_block(struct host *h)
 {
-    copy_block(a, -1);
+    copy_block(h, -1);
 }
 
-void act_copy_numbered(struct app *a)
+void act_copy_numbered(struct host *h)
 {
-    copy_block(a, (int)a->key - '1');
+    copy_block(h, (int)h->typing.code - '1');
 }
 
-void act_copy_table(struct app *a)
+void act_copy_table(struct host *h)
 {
     struct buf text = {0};
-    pane_table(a->pane, &text);
-    browse_copy(a, &text, "table");
+    pane_table(h->pane, &text);
+    host_copy(h, &text, "table");
 }
 
-void act_copy_all(struct app *a)
+void act_copy_all(struct host *h)
 {
     struct buf text = {0};
     struct err e = {0};
-    if (!chat_export(a->chat, "txt", &text, &e))
-        app_hint(a, "%s", e.msg);
+    if (!chat_export(h->chat, "txt", &text, &e))
+        host_hint(h, "%s", e.msg);
     else
-        browse_copy(a, &text, "conversation");
+        host_copy(h, &text, "conversation");
 }
 
 /* --- branches --------------------------------------------------------------------------------------------------- */
 
 /* The message that is meant; -1 with a word why if the conversation cannot change now. */
-static int message_here(struct app *a)
+static int message_here(struct host *h)
 {
-    int item = pane_here(a->pane);
-    if (app_busy(a)) {
-        app_hint(a, "the answer is not finished");
+    int item = pane_here(h->pane);
+    if (host_busy(h)) {
+        host_hint(h, "the answer is not finished");
         return -1;
     }
-    while (item >= 0 && pane_message(a->pane, item) < 0)
+    while (item >= 0 && pane_message(h->pane, item) < 0)
         item--;
     if (item < 0)
-        app_hint(a, "no message here");
-    return item < 0 ? -1 : pane_message(a->pane, item);
+        host_hint(h, "no message here");
+    return item < 0 ? -1 : pane_message(h->pane, item);
 }
 
-static bool is_user(const struct app *a, int message)
+static bool is_user(const struct host *h, int message)
 {
-    return !strcmp(chat_message(a->chat, message).role, "user");
+    return !strcmp(chat_message(h->chat, message).role, "user");
 }
 
 /* The first message of the user behind this one, or -1. */
-static int user_after(const struct app *a, int message)
+static int user_after(const struct host *h, int message)
 {
-    for (int i = message + 1; i < chat_n_messages(a->chat); i++)
-        if (is_user(a, i))
+    for (int i = message + 1; i < chat_n_messages(h->chat); i++)
+        if (is_user(h, i))
             return i;
     return -1;
 }
 
 /* Leaves what follows the turn of this message beside the path. */
-static bool end_path_behind(struct app *a, int message)
+static bool end_path_behind(struct host *h, int message)
 {
     struct err e = {0};
-    int next = user_after(a, message);
-    bool ok = next < 0 || chat_cut(a->chat, next, &e);
+    int next = user_after(h, message);
+    bool ok = next < 0 || chat_cut(h->chat, next, &e);
     if (!ok)
-        app_hint(a, "%s", e.msg);
+        host_hint(h, "%s", e.msg);
     else
-        app_changed(a);
+        talk_changed(h);
     return ok;
 }
 
-void act_edit_message(struct app *a)
+void act_edit_message(struct host *h)
 {
-    int message = message_here(a);
-    while (message >= 0 && !is_user(a, message))
+    int message = message_here(h);
+    while (message >= 0 && !is_user(h, message))
         message--;
     if (message >= 0)
-        revise_begin(a, message);
+        revise_begin(h, message);
 }
 
-void act_regenerate(struct app *a)
+void act_regenerate(struct host *h)
 {
     struct err e = {0};
-    int message = message_here(a);
-    if (message < 0 || !end_path_behind(a, message))
+    int message = message_here(h);
+    if (message < 0 || !end_path_behind(h, message))
         return;
-    window_open(a, WINDOW_input);
-    app_began(a, chat_regenerate(a->chat, &e), &e);
+    window_open(h, WINDOW_input);
+    talk_began(h, chat_regenerate(h->chat, &e), &e);
 }
 
-void act_branch(struct app *a)
+void act_branch(struct host *h)
 {
-    int message = message_here(a);
-    if (message < 0 || !end_path_behind(a, message))
+    int message = message_here(h);
+    if (message < 0 || !end_path_behind(h, message))
         return;
-    act_browse_end(a);
-    pane_to_end(a->pane);
-    app_hint(a, "what followed stays beside the path: Left and Right in view mode, /tree");
+    act_browse_end(h);
+    pane_to_end(h->pane);
+    host_hint(h, "what followed stays beside the path: Left and Right in view mode, /tree");
 }
 
-static void show_sibling(struct app *a, int step)
+static void show_sibling(struct host *h, int step)
 {
     struct err e = {0};
-    int which, message = message_here(a);
+    int which, message = message_here(h);
     if (message < 0)
         return;
-    int n = chat_siblings(a->chat, message, &which);
+    int n = chat_siblings(h->chat, message, &which);
     if (n < 2)
-        app_hint(a, "nothing stands beside this message");
-    else if (!chat_show_sibling(a->chat, message, (which + step + n) % n, &e))
-        app_hint(a, "%s", e.msg);
+        host_hint(h, "nothing stands beside this message");
+    else if (!chat_show_sibling(h->chat, message, (which + step + n) % n, &e))
+        host_hint(h, "%s", e.msg);
     else
-        app_changed(a);
+        talk_changed(h);
 }
 
-void act_sibling_before(struct app *a)
+void act_sibling_before(struct host *h)
 {
-    show_sibling(a, -1);
+    show_sibling(h, -1);
 }
 
-void act_sibling_after(struct app *a)
+void act_sibling_after(struct host *h)
 {
-    show_sibling(a, 1);
+    show_sibling(h, 1);
 }
 
 /* --- the window ------------------------------------------------------------------------------------------------- */
 
-void act_mark(struct app *a)
+void act_mark(struct host *h)
 {
-    a->marks.waits = MARK_SETS;
-    app_hint(a, "a letter names this place");
+    self(h)->marks.waits = MARK_SETS;
+    host_hint(h, "a letter names this place");
 }
 
-void act_to_mark(struct app *a)
+void act_to_mark(struct host *h)
 {
-    a->marks.waits = MARK_GOES;
-    app_hint(a, "a letter, or ' for where one was before");
+    self(h)->marks.waits = MARK_GOES;
+    host_hint(h, "a letter, or ' for where one was before");
 }
 
 /* A letter that names a mark. */
-static bool take_key(struct app *a, uint32_t code)
+static bool take_key(struct host *h, uint32_t code)
 {
     struct buf told = {0};
-    bool taken = marks_take(&a->marks, a->pane, code, &told);
+    bool taken = marks_take(&self(h)->marks, h->pane, code, &told);
     if (taken)
-        app_hint(a, "%s", buf_str(&told));
+        host_hint(h, "%s", buf_str(&told));
     buf_free(&told);
     return taken;
 }
 
-static void contexts(struct app *a, struct contexts *where)
+static void contexts(struct host *h, struct contexts *where)
 {
-    (void)a;
+    (void)h;
     contexts_add(where, CONTEXT_view);
 }
 
-static void click(struct app *a, int row, int col)
+static void click(struct host *h, int row, int col)
 {
     int item;
     size_t byte;
-    if (!view_click_fold(a, row, col) && view_has(a->at_pane, row, col) && pane_at(a->pane, row - a->at_pane.row, col - a->at_pane.col, &item, &byte))
-        pane_choose(a->pane, item);
+    if (!host_click_fold(h, row, col) && area_has(h->at.pane, row, col) && pane_at(h->pane, row - h->at.pane.row, col - h->at.pane.col, &item, &byte))
+        pane_choose(h->pane, item);
 }
 
 /* Ctrl-C stops the answer that one reads. */
-static bool close_view(struct app *a, bool escape)
+static bool close_view(struct host *h, bool escape)
 {
-    if (!escape && app_busy(a))
+    if (!escape && host_busy(h))
         return false;
-    window_close(a, WINDOW_view);
+    window_close(h, WINDOW_view);
     return true;
 }
 
-static void closed(struct app *a)
+static void closed(struct host *h)
 {
-    a->searching = false;
-    a->marks.waits = MARK_NONE;
-    pane_find(a->pane, "");
-    pane_choose(a->pane, -1);
+    self(h)->searching = false;
+    self(h)->marks.waits = MARK_NONE;
+    pane_find(h->pane, "");
+    pane_choose(h->pane, -1);
 }
 
-static const char *hint(struct app *a)
+static const char *hint(struct host *h)
 {
-    (void)a;
+    (void)h;
     return "F1 keys, q back\tq back";
 }
 
-static bool state(struct app *a, char *out, size_t n)
+static bool state(struct host *h, char *out, size_t n)
 {
     snprintf(out, n, "view");
-    return !app_busy(a);
+    return !host_busy(h);
 }
 
-static void cursor(struct app *a, struct cells *c)
+static void cursor(struct host *h, struct cells *c)
 {
-    c->cursor_row = a->at_pane.row + pane_cursor(a->pane);
+    c->cursor_row = h->at.pane.row + pane_cursor(h->pane);
     c->cursor_col = 0;
 }
 
 const struct window window_view = {
-    .contexts = contexts, .key = take_key, .click = click, .close = close_view, .closed = closed, .hint = hint, .state = state, .cursor = cursor,
+    .bytes = sizeof(struct browse), .contexts = contexts, .key = take_key, .click = click, .close = close_view, .closed = closed, .hint = hint, .state = state, .cursor = cursor,
 };

@@ -9,6 +9,17 @@
 
 static const struct glyph blank = {.n = 1, .width = 1, .text = {' '}};
 
+bool area_has(struct area a, int row, int col)
+{
+    return row >= a.row && row < a.row + a.rows && col >= a.col && col < a.col + a.cols;
+}
+
+bool cells_are_tiny(const struct cells *c)
+{
+    enum { TINY_ROWS = 10, TINY_COLUMNS = 40 };
+    return c->rows < TINY_ROWS || c->cols < TINY_COLUMNS;
+}
+
 void cells_size(struct cells *c, int rows, int cols)
 {
     CHECK(rows >= 0 && cols >= 0);

@@ -24,6 +24,9 @@ struct cells {
 /* Part of a screen; drawing outside of it does nothing. */
 struct area { int row, col, rows, cols; };
 
+bool area_has(struct area a, int row, int col);
+bool cells_are_tiny(const struct cells *c);             /* so small that what can do with one row takes one */
+
 void cells_size(struct cells *c, int rows, int cols);   /* also blanks; {0} is a valid start */
 void cells_free(struct cells *c);
 void cells_blank(struct cells *c, struct area a, struct look look);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ui/tui/app.h"
+#include "ui/tui/talk.h"
 
 static const struct look TEXT = {STYLE_popup, 0}, DIM = {STYLE_dim, 0}, CHOSEN = {STYLE_selected, 0}, BAR = {STYLE_bar, 0};
 
@@ -15,24 +15,24 @@ struct inspect {
     int choice;                         /* of the token's alternatives */
 };
 
-static struct inspect *self(const struct app *a)
+static struct inspect *self(const struct host *h)
 {
-    return window_state(a, WINDOW_inspect);
+    return window_state(h, WINDOW_inspect);
 }
 
 /* While an answer is under way its tokens are asked for as those of message -1. */
-static int tokens_of(const struct app *a, int message)
+static int tokens_of(const struct host *h, int message)
 {
-    return message < chat_n_messages(a->chat) ? message : -1;
+    return message < chat_n_messages(h->chat) ? message : -1;
 }
 
-static bool current(struct app *a, struct chat_token *t)
+static bool current(struct host *h, struct chat_token *t)
 {
-    struct inspect *s = self(a);
-    int message = tokens_of(a, s->message), n = chat_n_tokens(a->chat, message);
+    struct inspect *s = self(h);
+    int message = tokens_of(h, s->message), n = chat_n_tokens(h->chat, message);
     if (s->token >= n)
         s->token = n - 1;
-    if (s->token < 0 || !chat_token(a->chat, message, s->token, t))
+    if (s->token < 0 || !chat_token(h->chat, message, s->token, t))
         return false;
     if (s->choice >= t->n_alternatives)
         s->choice = t->n_alternatives - 1;
@@ -42,33 +42,33 @@ static bool current(struct app *a, struct chat_token *t)
 }
 
 /* The item that shows the token, so that it can be marked. */
-static void mark(struct app *a)
+static void mark(struct host *h)
 {
     struct chat_token t;
-    if (!current(a, &t))
+    if (!current(h, &t))
         return;
     enum item_kind kind = t.reasoning ? ITEM_REASONING : ITEM_ANSWER;
-    for (int i = pane_n(a->pane) - 1; i >= 0; i--)
-        if (pane_message(a->pane, i) == self(a)->message && pane_kind(a->pane, i) == kind) {
-            pane_select(a->pane, i, t.at, t.n ? t.n : 1);
-            pane_show(a->pane, i, t.at);
+    for (int i = pane_n(h->pane) - 1; i >= 0; i--)
+        if (pane_message(h->pane, i) == self(h)->message && pane_kind(h->pane, i) == kind) {
+            pane_select(h->pane, i, t.at, t.n ? t.n : 1);
+            pane_show(h->pane, i, t.at);
             return;
         }
 }
 
 /* The choice that was made stands first under the cursor. */
-static void go(struct app *a, int token)
+static void go(struct host *h, int token)
 {
-    struct inspect *s = self(a);
+    struct inspect *s = self(h);
     struct chat_token t;
     s->token = token < 0 ? 0 : token;
     s->choice = 0;
-    if (!current(a, &t))
+    if (!current(h, &t))
         return;
     for (int i = 0; i < t.n_alternatives; i++)
         if (t.alternatives[i].n == t.n && !memcmp(t.alternatives[i].text, t.text, t.n))
             s->choice = i;
-    mark(a);
+    mark(h);
 }
 
 static bool is_blank(const struct chat_token *t)
@@ -79,102 +79,102 @@ static bool is_blank(const struct chat_token *t)
     return i == t->n;
 }
 
-static void inspect(struct app *a, int message)
+static void inspect(struct host *h, int message)
 {
     struct chat_token t;
-    int n = chat_n_tokens(a->chat, tokens_of(a, message)), first = 0;
-    while (first < n && chat_token(a->chat, tokens_of(a, message), first, &t) && (t.reasoning || is_blank(&t)))
+    int n = chat_n_tokens(h->chat, tokens_of(h, message)), first = 0;
+    while (first < n && chat_token(h->chat, tokens_of(h, message), first, &t) && (t.reasoning || is_blank(&t)))
         first++;                        /* the answer is more interesting than how it was thought up */
-    *self(a) = (struct inspect){.message = message};
-    window_open(a, WINDOW_inspect);
-    go(a, first < n ? first : 0);
+    *self(h) = (struct inspect){.message = message};
+    window_open(h, WINDOW_inspect);
+    go(h, first < n ? first : 0);
 }
 
-static bool has_tokens(const struct app *a, int message)
+static bool has_tokens(const struct host *h, int message)
 {
-    return message >= 0 && chat_n_tokens(a->chat, tokens_of(a, message)) > 0;
+    return message >= 0 && chat_n_tokens(h->chat, tokens_of(h, message)) > 0;
 }
 
-void inspect_answer(struct app *a, int nth)
+void inspect_answer(struct host *h, int nth)
 {
     int last = -2;
-    for (int item = pane_n(a->pane) - 1; item >= 0; item--) {
-        int message = pane_message(a->pane, item);
-        if (message == last || !has_tokens(a, message))
+    for (int item = pane_n(h->pane) - 1; item >= 0; item--) {
+        int message = pane_message(h->pane, item);
+        if (message == last || !has_tokens(h, message))
             continue;
         last = message;
         if (--nth > 0)
             continue;
-        inspect(a, message);
+        inspect(h, message);
         return;
     }
-    app_hint(a, "no answer with tokens to look at");
+    host_hint(h, "no answer with tokens to look at");
 }
 
 /* The answer at hand, else the newest. */
-void act_inspect(struct app *a)
+void act_inspect(struct host *h)
 {
-    int item = pane_here(a->pane), message = item >= 0 ? pane_message(a->pane, item) : -1;
-    if (window_front(a) == WINDOW_inspect)
-        act_inspect_end(a);
-    else if (window_front(a) == WINDOW_view && has_tokens(a, message))
-        inspect(a, message);
+    int item = pane_here(h->pane), message = item >= 0 ? pane_message(h->pane, item) : -1;
+    if (window_front(h) == WINDOW_inspect)
+        act_inspect_end(h);
+    else if (window_front(h) == WINDOW_view && has_tokens(h, message))
+        inspect(h, message);
     else
-        inspect_answer(a, 1);
+        inspect_answer(h, 1);
 }
 
-void act_inspect_end(struct app *a)
+void act_inspect_end(struct host *h)
 {
-    window_close(a, WINDOW_inspect);
+    window_close(h, WINDOW_inspect);
 }
 
-void act_token_left(struct app *a)
+void act_token_left(struct host *h)
 {
-    go(a, self(a)->token - 1);
+    go(h, self(h)->token - 1);
 }
 
-void act_token_right(struct app *a)
+void act_token_right(struct host *h)
 {
-    go(a, self(a)->token + 1);
+    go(h, self(h)->token + 1);
 }
 
-void act_token_first(struct app *a)
+void act_token_first(struct host *h)
 {
-    go(a, 0);
+    go(h, 0);
 }
 
-void act_token_last(struct app *a)
+void act_token_last(struct host *h)
 {
-    go(a, chat_n_tokens(a->chat, tokens_of(a, self(a)->message)) - 1);
+    go(h, chat_n_tokens(h->chat, tokens_of(h, self(h)->message)) - 1);
 }
 
-void act_choice_up(struct app *a)
+void act_choice_up(struct host *h)
 {
-    if (self(a)->choice > 0)
-        self(a)->choice--;
+    if (self(h)->choice > 0)
+        self(h)->choice--;
 }
 
-void act_choice_down(struct app *a)
+void act_choice_down(struct host *h)
 {
-    self(a)->choice++;                /* current() holds it in */
+    self(h)->choice++;                /* current() holds it in */
 }
 
-void act_branch_token(struct app *a)
+void act_branch_token(struct host *h)
 {
     struct chat_token t;
     struct err e = {0};
-    struct inspect s = *self(a);
-    if (app_busy(a)) {
-        app_hint(a, "the answer is not finished");
+    struct inspect s = *self(h);
+    if (host_busy(h)) {
+        host_hint(h, "the answer is not finished");
         return;
     }
-    if (!current(a, &t) || !t.n_alternatives) {
-        app_hint(a, "no other choices are known for this token");
+    if (!current(h, &t) || !t.n_alternatives) {
+        host_hint(h, "no other choices are known for this token");
         return;
     }
-    s.choice = self(a)->choice;
-    window_open(a, WINDOW_input);
-    app_began(a, chat_branch_token(a->chat, s.message, s.token, s.choice, &e), &e);
+    s.choice = self(h)->choice;
+    window_open(h, WINDOW_input);
+    talk_began(h, chat_branch_token(h->chat, s.message, s.token, s.choice, &e), &e);
 }
 
 /* --- drawing ---------------------------------------------------------------------------------------------------- */
@@ -204,20 +204,20 @@ static void draw_choice(struct cells *c, struct area a, int row, bool chosen, co
         cells_puts(c, a, row, name + PROB_COLUMNS + i, BAR, "#");
 }
 
-static void draw(struct app *a, struct cells *c, struct area at)
+static void draw(struct host *h, struct cells *c, struct area at)
 {
     struct chat_token t;
     char line[160], prob[32] = "not known";
     cells_blank(c, at, TEXT);
-    if (!current(a, &t))
+    if (!current(h, &t))
         return;
     if (t.prob >= 0)
         snprintf(prob, sizeof prob, "%.3f", t.prob);
-    snprintf(line, sizeof line, "  token %d of %d%s   p %s   %s", self(a)->token + 1,
-             chat_n_tokens(a->chat, tokens_of(a, self(a)->message)), t.reasoning ? ", reasoning" : "", prob, how(t.how));
+    snprintf(line, sizeof line, "  token %d of %d%s   p %s   %s", self(h)->token + 1,
+             chat_n_tokens(h->chat, tokens_of(h, self(h)->message)), t.reasoning ? ", reasoning" : "", prob, how(t.how));
     cells_puts(c, at, 0, 0, TEXT, line);
     for (int i = 0; i < t.n_alternatives && i + 2 < at.rows; i++)
-        draw_choice(c, at, 1 + i, i == self(a)->choice, t.alternatives[i].text, t.alternatives[i].n, t.alternatives[i].prob);
+        draw_choice(c, at, 1 + i, i == self(h)->choice, t.alternatives[i].text, t.alternatives[i].n, t.alternatives[i].prob);
     if (!t.n_alternatives)
         cells_puts(c, at, 1, 4, DIM, "what else it could have been is not known");
     cells_puts(c, at, at.rows - 1, 0, DIM, "  Left/Right token  Up/Down choice  Enter branches here  q back");
@@ -225,40 +225,40 @@ static void draw(struct app *a, struct cells *c, struct area at)
 
 /* --- the window ------------------------------------------------------------------------------------------------- */
 
-static void contexts(struct app *a, struct contexts *where)
+static void contexts(struct host *h, struct contexts *where)
 {
-    (void)a;
+    (void)h;
     contexts_add(where, CONTEXT_inspect);
 }
 
-static bool close_inspector(struct app *a, bool escape)
+static bool close_inspector(struct host *h, bool escape)
 {
     (void)escape;
-    window_close(a, WINDOW_inspect);
+    window_close(h, WINDOW_inspect);
     return true;
 }
 
-static void closed(struct app *a)
+static void closed(struct host *h)
 {
-    pane_select(a->pane, 0, 0, 0);
+    pane_select(h->pane, 0, 0, 0);
 }
 
-static const char *hint(struct app *a)
+static const char *hint(struct host *h)
 {
-    (void)a;
+    (void)h;
     return "Esc back";
 }
 
-static bool state(struct app *a, char *out, size_t n)
+static bool state(struct host *h, char *out, size_t n)
 {
-    snprintf(out, n, "inspect %d/%d", self(a)->token + 1, chat_n_tokens(a->chat, tokens_of(a, self(a)->message)));
+    snprintf(out, n, "inspect %d/%d", self(h)->token + 1, chat_n_tokens(h->chat, tokens_of(h, self(h)->message)));
     return true;
 }
 
 /* One row of the transcript stays. */
-static int cover_rows(struct app *a, int rows)
+static int cover_rows(struct host *h, int rows)
 {
-    (void)a;
+    (void)h;
     return rows > INSPECT_ROWS ? INSPECT_ROWS : rows > 1 ? rows - 1 : 0;
 }
 

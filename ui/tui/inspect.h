@@ -2,9 +2,9 @@
 #ifndef Q35_UI_TUI_INSPECT_H
 #define Q35_UI_TUI_INSPECT_H
 
-struct app;
+#include "ui/tui/window.h"
 
 /* Opens the list of the newest answer's tokens, or of the nth newest's. */
-void inspect_answer(struct app *a, int nth);
+void inspect_answer(struct host *h, int nth);
 
 #endif

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "ui/tui/app.h"
 #include "ui/tui/lines.h"
 
 static const struct look POPUP = {STYLE_popup, 0};
@@ -15,98 +14,98 @@ struct keyhelp {
     struct buf sent;                    /* the bytes of the key that comes in */
 };
 
-static struct keyhelp *self(const struct app *a)
+static struct keyhelp *self(const struct host *h)
 {
-    return window_state(a, WINDOW_keys);
+    return window_state(h, WINDOW_keys);
 }
 
-void keyhelp_open(struct app *a)
+void keyhelp_open(struct host *h)
 {
-    if (window_is_open(a, WINDOW_keys))
+    if (window_is_open(h, WINDOW_keys))
         return;
-    window_open(a, WINDOW_keys);
-    self(a)->top = 0;
+    window_open(h, WINDOW_keys);
+    self(h)->top = 0;
 }
 
-void act_keys(struct app *a)
+void act_keys(struct host *h)
 {
-    keyhelp_open(a);
+    keyhelp_open(h);
 }
 
-void act_keys_end(struct app *a)
+void act_keys_end(struct host *h)
 {
-    window_close(a, WINDOW_keys);
+    window_close(h, WINDOW_keys);
 }
 
-static void move(struct app *a, int by)
+static void move(struct host *h, int by)
 {
-    self(a)->top += by;
+    self(h)->top += by;
 }
 
-static int page(const struct app *a)
+static int page(const struct host *h)
 {
-    return a->pane_rows > 2 ? a->pane_rows - 2 : 1;
+    return h->at.pane.rows > 2 ? h->at.pane.rows - 2 : 1;
 }
 
-void act_keys_up(struct app *a)
+void act_keys_up(struct host *h)
 {
-    move(a, -1);
+    move(h, -1);
 }
 
-void act_keys_down(struct app *a)
+void act_keys_down(struct host *h)
 {
-    move(a, 1);
+    move(h, 1);
 }
 
-void act_keys_page_up(struct app *a)
+void act_keys_page_up(struct host *h)
 {
-    move(a, -page(a));
+    move(h, -page(h));
 }
 
-void act_keys_page_down(struct app *a)
+void act_keys_page_down(struct host *h)
 {
-    move(a, page(a));
+    move(h, page(h));
 }
 
-static void put_help(struct app *a, struct buf *out)
+static void put_help(struct host *h, struct buf *out)
 {
-    const struct window *below = window_at(window_below(a, WINDOW_keys));
+    const struct window *below = window_at(window_below(h, WINDOW_keys));
     struct contexts where = {.n = 0};
-    if (self(a)->testing) {
+    if (self(h)->testing) {
         buf_adds(out, "Press keys: what each is, what it sends, what it does.  Ctrl-C or Esc twice ends.\n");
-        buf_add(out, buf_str(&self(a)->told), self(a)->told.len);
+        buf_add(out, buf_str(&self(h)->told), self(h)->told.len);
         return;
     }
     if (below->told)
-        below->told(a, &where);
+        below->told(h, &where);
     else
-        below->contexts(a, &where);
+        below->contexts(h, &where);
     if (!below->told)
         contexts_add(&where, CONTEXT_any);
-    actions_help(a->actions, &where, out);
+    actions_help(h->actions, &where, out);
     buf_adds(out, "\nEvery Alt key is also Ctrl-X and the key behind it.\n"
                   "/keys all names the actions, for the config file; /keys test tells what a key is.\n");
 }
 
 /* --- what a key sends ------------------------------------------------------------------------------------------- */
 
-void keyhelp_test(struct app *a)
+void keyhelp_test(struct host *h)
 {
-    keyhelp_open(a);
-    self(a)->testing = true;
-    buf_reset(&self(a)->told);
-    buf_reset(&self(a)->sent);
+    keyhelp_open(h);
+    self(h)->testing = true;
+    buf_reset(&self(h)->told);
+    buf_reset(&self(h)->sent);
 }
 
-static bool tests(const struct app *a)
+static bool tests(const struct host *h)
 {
-    return window_is_open(a, WINDOW_keys) && self(a)->testing;
+    return window_is_open(h, WINDOW_keys) && self(h)->testing;
 }
 
-void keyhelp_sent(struct app *a, const char *bytes, size_t n)
+void keyhelp_sent(struct host *h, const char *bytes, size_t n)
 {
-    if (tests(a))
-        buf_add(&self(a)->sent, bytes, n);
+    if (tests(h))
+        buf_add(&self(h)->sent, bytes, n);
 }
 
 static void put_bytes(struct buf *out, const struct buf *sent)
@@ -132,29 +131,29 @@ static void pad(struct buf *out, size_t from, size_t columns)
     while (out->len - from < columns);
 }
 
-static const char *meaning(struct app *a, const struct key_event *ev)
+static const char *meaning(struct host *h, const struct key_event *ev)
 {
     struct contexts where = {.n = 0};
-    window_at(window_below(a, WINDOW_keys))->contexts(a, &where);
+    window_at(window_below(h, WINDOW_keys))->contexts(h, &where);
     contexts_add(&where, CONTEXT_any);
     if (ev->kind != KEYS_KEY)
         return "text";
-    const struct binding *b = actions_meaning(a->actions, &where, ev->code, ev->mods);
+    const struct binding *b = actions_meaning(h->actions, &where, ev->code, ev->mods);
     return ev->code == 'x' && ev->mods == MOD_CTRL ? "begins other keys" : b ? b->action : "nothing here";
 }
 
-static bool take_event(struct app *a, const struct key_event *ev)
+static bool take_event(struct host *h, const struct key_event *ev)
 {
     bool escape = ev->kind == KEYS_KEY && ev->code == KEY_ESCAPE, stop = ev->kind == KEYS_KEY && ev->code == 'c' && ev->mods == MOD_CTRL;
-    if (!tests(a))
+    if (!tests(h))
         return false;
     if (ev->kind == KEYS_REPORT || ev->kind == KEYS_PASTE_END)
         return true;
-    if (stop || (escape && self(a)->escape && self(a)->told.len)) {
-        act_keys_end(a);
+    if (stop || (escape && self(h)->escape && self(h)->told.len)) {
+        act_keys_end(h);
         return true;
     }
-    struct buf *out = &self(a)->told;
+    struct buf *out = &self(h)->told;
     size_t from = out->len;
     buf_adds(out, "  ");
     if (ev->kind == KEYS_KEY)
@@ -162,13 +161,13 @@ static bool take_event(struct app *a, const struct key_event *ev)
     else
         buf_add(out, ev->text, ev->n < 16 ? ev->n : strcspn(ev->text, " ") < 16 ? strcspn(ev->text, " ") : 0);
     pad(out, from, 20);
-    if (self(a)->sent.len <= 16)
-        put_bytes(out, &self(a)->sent);
+    if (self(h)->sent.len <= 16)
+        put_bytes(out, &self(h)->sent);
     pad(out, from, 46);
-    buf_addf(out, "%s\n", ev->kind == KEYS_PASTE ? "a paste" : meaning(a, ev));
-    buf_reset(&self(a)->sent);
-    self(a)->escape = escape;
-    self(a)->top = 1 << 20;              /* the newest is in view */
+    buf_addf(out, "%s\n", ev->kind == KEYS_PASTE ? "a paste" : meaning(h, ev));
+    buf_reset(&self(h)->sent);
+    self(h)->escape = escape;
+    self(h)->top = 1 << 20;              /* the newest is in view */
     return true;
 }
 
@@ -221,27 +220,27 @@ static const char *middle_section(const char *help)
 }
 
 /* The keys that work here, over the transcript: in two columns where there is room. */
-static void draw_keys(struct app *a, struct cells *c, struct area at)
+static void draw_keys(struct host *h, struct cells *c, struct area at)
 {
     enum { TWO_COLUMNS = 100, GAP = 2 };
     struct buf help = {0}, more = {0};
     struct lines columns[2] = {0};
-    bool two = at.cols >= TWO_COLUMNS && !self(a)->testing;
+    bool two = at.cols >= TWO_COLUMNS && !self(h)->testing;
     int wide = two ? (at.cols - GAP) / 2 : at.cols;
-    put_help(a, &help);
+    put_help(h, &help);
     const char *text = buf_str(&help), *end = text + strlen(text), *middle = two ? middle_section(text) : end;
     wrap_help(&columns[0], text, middle, wide);
     wrap_help(&columns[1], middle, end, wide);
     int n = most(columns[0].n, columns[1].n), rows = n > at.rows && at.rows > 1 ? at.rows - 1 : at.rows;
-    self(a)->top = most(least(self(a)->top, n - rows), 0);
+    self(h)->top = most(least(self(h)->top, n - rows), 0);
     cells_blank(c, at, POPUP);
     c->cursor_row = at.row;
     c->cursor_col = at.col;
     for (int k = 0; k < 2; k++)
-        for (int i = 0; i < rows && self(a)->top + i < columns[k].n; i++)
-            lines_draw(&columns[k], self(a)->top + i, c, (struct area){at.row, at.col + k * (wide + GAP), at.rows, wide}, i);
-    if (self(a)->top + rows < n)
-        buf_addf(&more, "-- %d more, PgDn --", n - self(a)->top - rows);
+        for (int i = 0; i < rows && self(h)->top + i < columns[k].n; i++)
+            lines_draw(&columns[k], self(h)->top + i, c, (struct area){at.row, at.col + k * (wide + GAP), at.rows, wide}, i);
+    if (self(h)->top + rows < n)
+        buf_addf(&more, "-- %d more, PgDn --", n - self(h)->top - rows);
     else if (rows < at.rows)
         buf_adds(&more, "-- end --");
     cells_puts(c, at, at.rows - 1, 0, (struct look){STYLE_popup, LOOK_DIM}, buf_str(&more));
@@ -253,40 +252,40 @@ static void draw_keys(struct app *a, struct cells *c, struct area at)
 
 /* --- the window ------------------------------------------------------------------------------------------------- */
 
-static void contexts(struct app *a, struct contexts *where)
+static void contexts(struct host *h, struct contexts *where)
 {
-    (void)a;
+    (void)h;
     contexts_add(where, CONTEXT_keys);
 }
 
-static bool close_help(struct app *a, bool escape)
+static bool close_help(struct host *h, bool escape)
 {
     (void)escape;
-    window_close(a, WINDOW_keys);
+    window_close(h, WINDOW_keys);
     return true;
 }
 
-static void closed(struct app *a)
+static void closed(struct host *h)
 {
-    self(a)->testing = false;
-    buf_free(&self(a)->told);
+    self(h)->testing = false;
+    buf_free(&self(h)->told);
 }
 
-static void free_state(struct app *a)
+static void free_state(struct host *h)
 {
-    buf_free(&self(a)->told);
-    buf_free(&self(a)->sent);
+    buf_free(&self(h)->told);
+    buf_free(&self(h)->sent);
 }
 
-static const char *hint(struct app *a)
+static const char *hint(struct host *h)
 {
-    return self(a)->testing ? "Esc Esc back" : "q back";
+    return self(h)->testing ? "Esc Esc back" : "q back";
 }
 
 /* It covers all of the transcript. */
-static int cover_rows(struct app *a, int rows)
+static int cover_rows(struct host *h, int rows)
 {
-    (void)a;
+    (void)h;
     return rows;
 }
 

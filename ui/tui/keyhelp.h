@@ -2,14 +2,12 @@
 #ifndef Q35_UI_TUI_KEYHELP_H
 #define Q35_UI_TUI_KEYHELP_H
 
-#include <stddef.h>
+#include "ui/tui/window.h"
 
-struct app;
-
-void keyhelp_open(struct app *a);
+void keyhelp_open(struct host *h);
 /* From now on keys are only told, until Ctrl-C or Esc twice. */
-void keyhelp_test(struct app *a);
+void keyhelp_test(struct host *h);
 /* What the terminal sent, before the keys that it makes. */
-void keyhelp_sent(struct app *a, const char *bytes, size_t n);
+void keyhelp_sent(struct host *h, const char *bytes, size_t n);
 
 #endif

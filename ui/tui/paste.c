@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "chat/place.h"
-#include "ui/tui/app.h"
 #include "ui/tui/figure.h"
+#include "ui/tui/input.h"
 
 enum { PASTE_ROWS = 2 };                /* of the question */
 
@@ -18,48 +18,48 @@ struct paste {
     struct buf asked;                   /* what the question is about */
 };
 
-static struct paste *self(const struct app *a)
+static struct paste *self(const struct host *h)
 {
-    return window_state(a, WINDOW_paste);
+    return window_state(h, WINDOW_paste);
 }
 
-static void take_paste(struct app *a, const struct key_event *ev)
+static void take_paste(struct host *h, const struct key_event *ev)
 {
-    bool asks = window_is_open(a, WINDOW_paste);
+    bool asks = window_is_open(h, WINDOW_paste);
     if (asks)          /* another one while that question stands: both are in question */
-        buf_add(&self(a)->asked, ev->text, ev->n);
+        buf_add(&self(h)->asked, ev->text, ev->n);
     else
-        buf_add(&self(a)->coming, ev->text, ev->n);
+        buf_add(&self(h)->coming, ev->text, ev->n);
     if (ev->kind != KEYS_PASTE_END || asks)
         return;
-    struct editor *e = app_focus(a);
-    if (!e && window_is_open(a, WINDOW_approve) && window_front(a) == WINDOW_input)
-        e = a->editor;
-    if (e == a->editor && self(a)->coming.len > PASTE_ASKS) {
-        self(a)->asked = self(a)->coming;
-        self(a)->coming = (struct buf){0};
-        window_open(a, WINDOW_paste);
+    struct editor *e = host_focus(h);
+    if (!e && window_is_open(h, WINDOW_approve) && window_front(h) == WINDOW_input)
+        e = input_editor(h);
+    if (e == input_editor(h) && self(h)->coming.len > PASTE_ASKS) {
+        self(h)->asked = self(h)->coming;
+        self(h)->coming = (struct buf){0};
+        window_open(h, WINDOW_paste);
         return;
     }
-    if (e && self(a)->coming.len)
-        editor_paste(e, self(a)->coming.data, self(a)->coming.len);
-    buf_free(&self(a)->coming);
-    app_edited(a);
+    if (e && self(h)->coming.len)
+        editor_paste(e, self(h)->coming.data, self(h)->coming.len);
+    buf_free(&self(h)->coming);
+    host_edited(h);
 }
 
-static void draw(struct app *a, struct cells *c, struct area at)
+static void draw(struct host *h, struct cells *c, struct area at)
 {
     static const struct look plain = {STYLE_text, 0};
     struct buf line = {0};
     long lines = 1;
-    for (size_t i = 0; i < self(a)->asked.len; i++)
-        lines += self(a)->asked.data[i] == '\n';
+    for (size_t i = 0; i < self(h)->asked.len; i++)
+        lines += self(h)->asked.data[i] == '\n';
     buf_adds(&line, at.cols < 60 ? "" : "This paste is large: ");
-    figure_bytes(&line, self(a)->asked.len);
+    figure_bytes(&line, self(h)->asked.len);
     buf_adds(&line, ", ");
     figure_count(&line, lines);
     buf_adds(&line, at.cols < 60 ? " lines, ~" : " lines, about ");
-    figure_tokens(&line, (double)self(a)->asked.len / 3.5);
+    figure_tokens(&line, (double)self(h)->asked.len / 3.5);
     buf_adds(&line, " tok");
     cells_blank(c, at, plain);
     if (at.rows > 1)
@@ -73,10 +73,10 @@ static void draw(struct app *a, struct cells *c, struct area at)
 
 /* --- its keys --------------------------------------------------------------------------------------------------- */
 
-static void done(struct app *a)
+static void done(struct host *h)
 {
-    window_close(a, WINDOW_paste);
-    app_edited(a);
+    window_close(h, WINDOW_paste);
+    host_edited(h);
 }
 
 static bool write_all(int fd, const char *s, size_t n)
@@ -113,77 +113,77 @@ static bool keep(const struct buf *text, struct buf *path, struct err *e)
     return false;
 }
 
-void act_paste_attach(struct app *a)
+void act_paste_attach(struct host *h)
 {
     struct buf path = {0}, word = {0};
     struct err e = {0};
-    if (keep(&self(a)->asked, &path, &e)) {
+    if (keep(&self(h)->asked, &path, &e)) {
         buf_addf(&word, strpbrk(path.data, " \t") ? "@\"%s\" " : "@%s ", path.data);
-        editor_insert(a->editor, word.data, word.len);
-        done(a);
+        editor_insert(input_editor(h), word.data, word.len);
+        done(h);
     } else {
-        app_hint(a, "%s", e.msg);
+        host_hint(h, "%s", e.msg);
     }
     buf_free(&path);
     buf_free(&word);
 }
 
-void act_paste_insert(struct app *a)
+void act_paste_insert(struct host *h)
 {
-    editor_paste(a->editor, self(a)->asked.data, self(a)->asked.len);
-    done(a);
+    editor_paste(input_editor(h), self(h)->asked.data, self(h)->asked.len);
+    done(h);
 }
 
-void act_paste_drop(struct app *a)
+void act_paste_drop(struct host *h)
 {
-    done(a);
-    app_hint(a, "the paste is dropped; the clipboard still has it");
+    done(h);
+    host_hint(h, "the paste is dropped; the clipboard still has it");
 }
 
 /* --- the window ------------------------------------------------------------------------------------------------- */
 
-static void contexts(struct app *a, struct contexts *where)
+static void contexts(struct host *h, struct contexts *where)
 {
-    (void)a;
+    (void)h;
     contexts_add(where, CONTEXT_paste);
 }
 
-static bool take_event(struct app *a, const struct key_event *ev)
+static bool take_event(struct host *h, const struct key_event *ev)
 {
     bool paste = ev->kind == KEYS_PASTE || ev->kind == KEYS_PASTE_END;
     if (paste)
-        take_paste(a, ev);
+        take_paste(h, ev);
     return paste;
 }
 
-static bool close_question(struct app *a, bool escape)
+static bool close_question(struct host *h, bool escape)
 {
     (void)escape;
-    act_paste_drop(a);
+    act_paste_drop(h);
     return true;
 }
 
-static void closed(struct app *a)
+static void closed(struct host *h)
 {
-    buf_free(&self(a)->asked);
+    buf_free(&self(h)->asked);
 }
 
-static void free_state(struct app *a)
+static void free_state(struct host *h)
 {
-    buf_free(&self(a)->coming);
-    buf_free(&self(a)->asked);
+    buf_free(&self(h)->coming);
+    buf_free(&self(h)->asked);
 }
 
 /* The question names its keys. */
-static const char *hint(struct app *a)
+static const char *hint(struct host *h)
 {
-    (void)a;
+    (void)h;
     return NULL;
 }
 
-static int rows(struct app *a, const struct cells *c)
+static int rows(struct host *h, const struct cells *c)
 {
-    (void)a;
+    (void)h;
     (void)c;
     return PASTE_ROWS;
 }

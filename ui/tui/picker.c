@@ -4,15 +4,43 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/arena.h"
 #include "base/memory.h"
 #include "chat/sessions.h"
 #include "chat/trash.h"
-#include "ui/tui/app.h"
 #include "ui/tui/figure.h"
+#include "ui/tui/input.h"
+#include "ui/tui/lines.h"
+#include "ui/tui/popup.h"
 #include "ui/tui/prompt.h"
+#include "ui/tui/revise.h"
+#include "ui/tui/talk.h"
 #include "ui/tui/url.h"
 
 enum { LINE = 200 };                    /* bytes of a text that can be seen of it in a list */
+
+struct picker {
+    enum picker_kind kind;
+    struct editor *line;                /* what one types to narrow it */
+    struct popup popup;
+    struct popup_row *rows;
+    const char **names;                 /* of a row: the session's */
+    int *ids;                           /* of a row: index of the message, or of the node; number of the part */
+    int  n;                             /* rows there are, */
+    int  cap;                           /* and have room */
+    char *find;                         /* only sessions in which these words were said, or NULL */
+    int  doomed;                        /* the row that the next Ctrl-D deletes, or -1 */
+    bool preview;                       /* what was said in the chosen session is shown above */
+    int  previewed;                     /* the row whose text `lines` has, */
+    int  preview_columns;               /* for so many columns */
+    struct lines lines;
+    struct arena mem;
+};
+
+static struct picker *self(const struct host *h)
+{
+    return window_state(h, WINDOW_picker);
+}
 
 /* --- rows ------------------------------------------------------------------------------------------------------- */
 
@@ -38,9 +66,20 @@ static const char *first_line(struct picker *p, int indent, const char *sign, co
     return arena_printf(&p->mem, "%*s%s%.*s", indent, "", sign, (int)(n < LINE ? n : LINE), text);
 }
 
+static void empty(struct picker *p)
+{
+    arena_free(&p->mem);
+    free(p->rows);
+    free(p->names);
+    free(p->ids);
+    free(p->find);
+    lines_free(&p->lines);
+    *p = (struct picker){.line = p->line};
+}
+
 static void begin(struct picker *p, enum picker_kind kind, const char *title, const char *help)
 {
-    picker_free(p);
+    empty(p);
     p->kind = kind;
     p->doomed = -1;
     p->popup = (struct popup){.title = title, .help = help, .filter = "", .chosen = -1};
@@ -75,7 +114,7 @@ static bool same_title(const struct sessions *s, int i)
     return false;
 }
 
-bool picker_sessions(struct picker *p, const struct chat *c, const char *find, int64_t now_s, struct err *e)
+static bool put_sessions(struct picker *p, const struct chat *c, const char *find, int64_t now_s, struct err *e)
 {
     struct sessions s = {0};
     const char *open = chat_saved_as(c);
@@ -99,7 +138,7 @@ bool picker_sessions(struct picker *p, const struct chat *c, const char *find, i
     return true;
 }
 
-void picker_messages(struct picker *p, const struct chat *c)
+static void put_messages(struct picker *p, const struct chat *c)
 {
     begin(p, PICK_MESSAGE, "edit an earlier message", "Enter takes it into the input; sent, it stands beside this one  Esc closes");
     p->popup.empty = "no message of that kind";
@@ -147,7 +186,7 @@ static void add_node(struct picker *p, const struct chat *c, int k, int depth)
         p->popup.chosen = p->n - 1;
 }
 
-void picker_tree(struct picker *p, const struct chat *c)
+static void put_tree(struct picker *p, const struct chat *c)
 {
     int n = chat_n_nodes(c);
     struct link *l = link_nodes(c, n);
@@ -166,7 +205,7 @@ void picker_tree(struct picker *p, const struct chat *c)
     end(p, p->popup.chosen);
 }
 
-void picker_urls(struct picker *p, const char *text, size_t n)
+static void put_urls(struct picker *p, const char *text, size_t n)
 {
     size_t at = 0, len;
     begin(p, PICK_URL, "addresses", "typing narrows  Enter copies it  Esc closes");
@@ -211,7 +250,7 @@ static const char *context_title(struct picker *p, struct chat *c)
     return text;
 }
 
-void picker_parts(struct picker *p, struct chat *c)
+static void put_parts(struct picker *p, struct chat *c)
 {
     const struct chat_part *parts;
     int n = chat_context(c, &parts);
@@ -228,27 +267,16 @@ void picker_parts(struct picker *p, struct chat *c)
     end(p, p->n - 1);
 }
 
-bool picker_narrows(const struct picker *p)
+static bool narrows(const struct picker *p)
 {
     return p->kind != PICK_PART;
 }
 
-void picker_filter(struct picker *p, const char *words)
+static void filter(struct picker *p, const char *words)
 {
     p->popup.filter = arena_strdup(&p->mem, words);
     p->doomed = -1;
     popup_settle(&p->popup);
-}
-
-void picker_free(struct picker *p)
-{
-    arena_free(&p->mem);
-    free(p->rows);
-    free(p->names);
-    free(p->ids);
-    free(p->find);
-    lines_free(&p->lines);
-    *p = (struct picker){0};
 }
 
 /* --- what was said in a session --------------------------------------------------------------------------------- */
@@ -272,7 +300,7 @@ static void make_preview(struct picker *p, int columns)
     buf_free(&text);
 }
 
-void picker_draw_preview(struct picker *p, struct cells *c, struct area a)
+static void draw_preview(struct picker *p, struct cells *c, struct area a)
 {
     if (!p->preview || a.rows < 1)
         return;
@@ -284,179 +312,179 @@ void picker_draw_preview(struct picker *p, struct cells *c, struct area a)
 
 /* --- its keys --------------------------------------------------------------------------------------------------- */
 
-static void pick(struct app *a, enum picker_kind kind, const char *find)
+static void pick(struct host *h, enum picker_kind kind, const char *find)
 {
     struct err e = {0};
-    if (app_busy(a)) {
-        app_hint(a, "the answer is not finished");
+    if (host_busy(h)) {
+        host_hint(h, "the answer is not finished");
         return;
     }
-    if (kind == PICK_SESSION && !picker_sessions(&a->picker, a->chat, find, (int64_t)time(NULL), &e)) {
-        app_hint(a, "%s", e.msg);
+    if (kind == PICK_SESSION && !put_sessions(self(h), h->chat, find, (int64_t)time(NULL), &e)) {
+        host_hint(h, "%s", e.msg);
         return;
     }
     if (kind == PICK_MESSAGE)
-        picker_messages(&a->picker, a->chat);
+        put_messages(self(h), h->chat);
     if (kind == PICK_NODE)
-        picker_tree(&a->picker, a->chat);
+        put_tree(self(h), h->chat);
     if (kind == PICK_PART)
-        picker_parts(&a->picker, a->chat);
-    if (!a->picker.n) {
-        app_hint(a, kind != PICK_SESSION ? "nothing was said yet" : a->picker.find ? "no conversation holds all these words" : "no conversation was kept yet");
-        window_close(a, WINDOW_picker);
-        picker_free(&a->picker);
+        put_parts(self(h), h->chat);
+    if (!self(h)->n) {
+        host_hint(h, kind != PICK_SESSION ? "nothing was said yet" : self(h)->find ? "no conversation holds all these words" : "no conversation was kept yet");
+        window_close(h, WINDOW_picker);
+        empty(self(h));
         return;
     }
-    window_open(a, WINDOW_picker);
-    editor_reset(a->line);
-    a->picker.previewed = -1;
+    window_open(h, WINDOW_picker);
+    editor_reset(self(h)->line);
+    self(h)->previewed = -1;
 }
 
-void app_pick(struct app *a, enum picker_kind kind)
+void picker_open(struct host *h, enum picker_kind kind)
 {
-    pick(a, kind, NULL);
+    pick(h, kind, NULL);
 }
 
-void app_find(struct app *a, const char *words)
+void picker_find(struct host *h, const char *words)
 {
-    pick(a, PICK_SESSION, *words ? words : NULL);
+    pick(h, PICK_SESSION, *words ? words : NULL);
 }
 
 /* Of the message that view mode stands at; Esc goes back there. */
-void act_urls(struct app *a)
+void act_urls(struct host *h)
 {
     struct buf text = {0};
-    int item = pane_here(a->pane);
+    int item = pane_here(h->pane);
     if (item >= 0)
-        pane_source(a->pane, item, &text);
-    picker_urls(&a->picker, buf_str(&text), text.len);
-    if (a->picker.n) {
-        editor_reset(a->line);
-        window_open(a, WINDOW_picker);
+        pane_source(h->pane, item, &text);
+    put_urls(self(h), buf_str(&text), text.len);
+    if (self(h)->n) {
+        editor_reset(self(h)->line);
+        window_open(h, WINDOW_picker);
     } else {
-        picker_free(&a->picker);
-        app_hint(a, "no address in this message");
+        empty(self(h));
+        host_hint(h, "no address in this message");
     }
     buf_free(&text);
 }
 
-static void copy_url(struct app *a, const char *url)
+static void copy_url(struct host *h, const char *url)
 {
     struct buf text = {0};
     buf_adds(&text, url);
-    browse_copy(a, &text, "address");
+    host_copy(h, &text, "address");
 }
 
-static void load(struct app *a, const char *name)
+static void load(struct host *h, const char *name)
 {
     struct buf note = {0};
     struct err e = {0};
-    bool ok = chat_load(a->chat, name, &note, &e);
+    bool ok = chat_load(h->chat, name, &note, &e);
     if (ok) {
-        pane_reset(a->pane);
-        app_changed(a);
+        pane_reset(h->pane);
+        talk_changed(h);
     }
-    pane_to_end(a->pane);
+    pane_to_end(h->pane);
     if (note.len)
-        feed_say(&a->feed, ITEM_NOTE, note.data);
+        feed_say(&h->feed, ITEM_NOTE, note.data);
     if (!ok)
-        feed_say(&a->feed, ITEM_ERROR, e.msg);
+        feed_say(&h->feed, ITEM_ERROR, e.msg);
     else
-        input_restore(a);
+        input_restore(h);
     buf_free(&note);
 }
 
-void act_picker_take(struct app *a)
+void act_picker_take(struct host *h)
 {
-    struct picker *p = &a->picker;
+    struct picker *p = self(h);
     struct err e = {0};
     int row = p->popup.chosen;
     if (row < 0 || p->kind == PICK_PART)
         return;
     if (p->kind == PICK_URL)
-        copy_url(a, p->names[row]);
+        copy_url(h, p->names[row]);
     else if (p->kind == PICK_SESSION)
-        load(a, p->names[row]);
+        load(h, p->names[row]);
     else if (p->kind == PICK_MESSAGE)
-        revise_begin(a, p->ids[row]);
-    else if (chat_go(a->chat, p->ids[row], &e))
-        feed_sync(&a->feed);
+        revise_begin(h, p->ids[row]);
+    else if (chat_go(h->chat, p->ids[row], &e))
+        feed_sync(&h->feed);
     else
-        app_hint(a, "%s", e.msg);
-    window_close(a, WINDOW_picker);
+        host_hint(h, "%s", e.msg);
+    window_close(h, WINDOW_picker);
 }
 
 /* --- the context ------------------------------------------------------------------------------------------------- */
 
 /* The chosen part gets that mark, or loses it. */
-static void mark(struct app *a, enum chat_mark wanted)
+static void mark(struct host *h, enum chat_mark wanted)
 {
     struct err e = {0};
     const struct chat_part *parts;
-    int row = a->picker.popup.chosen, n = chat_context(a->chat, &parts);
+    int row = self(h)->popup.chosen, n = chat_context(h->chat, &parts);
     if (row < 0 || row >= n)
         return;
-    if (!a->picker.ids[row])
+    if (!self(h)->ids[row])
         err_set(&e, "/system and /tools change that");
     else
-        chat_mark(a->chat, parts[row].number, parts[row].mark == wanted ? CHAT_PLAIN : wanted, &e);
-    picker_parts(&a->picker, a->chat);
-    popup_choose(&a->picker.popup, row);
-    app_count_context(a);
+        chat_mark(h->chat, parts[row].number, parts[row].mark == wanted ? CHAT_PLAIN : wanted, &e);
+    put_parts(self(h), h->chat);
+    popup_choose(&self(h)->popup, row);
+    h->recount = true;
     if (*e.msg)
-        app_hint(a, "%s", e.msg);
+        host_hint(h, "%s", e.msg);
 }
 
-void act_part_drop(struct app *a)
+void act_part_drop(struct host *h)
 {
-    mark(a, CHAT_DROPPED);
+    mark(h, CHAT_DROPPED);
 }
 
-void act_part_pin(struct app *a)
+void act_part_pin(struct host *h)
 {
-    mark(a, CHAT_PINNED);
+    mark(h, CHAT_PINNED);
 }
 
-void act_part_end(struct app *a)
+void act_part_end(struct host *h)
 {
-    window_close(a, WINDOW_picker);
+    window_close(h, WINDOW_picker);
 }
 
 /* --- moving ------------------------------------------------------------------------------------------------------ */
 
-static void move(struct app *a, int by)
+static void move(struct host *h, int by)
 {
-    popup_move(&a->picker.popup, by);
-    a->picker.doomed = -1;
+    popup_move(&self(h)->popup, by);
+    self(h)->doomed = -1;
 }
 
-void act_picker_up(struct app *a)
+void act_picker_up(struct host *h)
 {
-    move(a, -1);
+    move(h, -1);
 }
 
-void act_picker_down(struct app *a)
+void act_picker_down(struct host *h)
 {
-    move(a, 1);
+    move(h, 1);
 }
 
-void act_picker_page_up(struct app *a)
+void act_picker_page_up(struct host *h)
 {
-    move(a, -POPUP_ROWS + 1);
+    move(h, -POPUP_ROWS + 1);
 }
 
-void act_picker_page_down(struct app *a)
+void act_picker_page_down(struct host *h)
 {
-    move(a, POPUP_ROWS - 1);
+    move(h, POPUP_ROWS - 1);
 }
 
 /* The list anew, with the same session chosen, or what has taken its place. */
-static void list_again(struct app *a, int row)
+static void list_again(struct host *h, int row)
 {
-    struct picker *p = &a->picker;
+    struct picker *p = self(h);
     bool preview = p->preview;
     char *name = memory_strdup(p->names[row]);
-    pick(a, PICK_SESSION, p->find);
+    pick(h, PICK_SESSION, p->find);
     for (int i = 0; i < p->n; i++)
         if (!strcmp(p->names[i], name))
             row = i;
@@ -466,128 +494,139 @@ static void list_again(struct app *a, int row)
     free(name);
 }
 
-void act_picker_delete(struct app *a)
+void act_picker_delete(struct host *h)
 {
-    struct picker *p = &a->picker;
+    struct picker *p = self(h);
     struct err e = {0};
     int row = p->popup.chosen;
     if (p->kind != PICK_SESSION || row < 0)
         return;
     if (p->doomed != row) {
         p->doomed = row;
-        app_hint(a, "Ctrl-D again moves it to the trash");
+        host_hint(h, "Ctrl-D again moves it to the trash");
         return;
     }
     struct buf name = {0}, path = {0};
     buf_adds(&name, p->names[row]);
     if (trash_put(&name, &path, &e)) {
-        list_again(a, row);
-        app_hint(a, "deleted; /restore %s brings it back", name.data);
+        list_again(h, row);
+        host_hint(h, "deleted; /restore %s brings it back", name.data);
     } else {
-        app_hint(a, "%s", e.msg);
+        host_hint(h, "%s", e.msg);
         p->doomed = -1;
     }
     buf_free(&name);
     buf_free(&path);
 }
 
-void act_picker_preview(struct app *a)
+void act_picker_preview(struct host *h)
 {
-    if (a->picker.kind == PICK_SESSION)
-        a->picker.preview = !a->picker.preview;
+    if (self(h)->kind == PICK_SESSION)
+        self(h)->preview = !self(h)->preview;
 }
 
-static void rename_chosen(struct app *a, const char *title)
+static void rename_chosen(struct host *h, const char *title)
 {
-    struct picker *p = &a->picker;
+    struct picker *p = self(h);
     struct err e = {0};
     int row = p->popup.chosen;
-    bool ok = p->rows[row].here ? chat_rename(a->chat, title, &e) : sessions_rename(p->names[row], title, &e);
-    list_again(a, row);
+    bool ok = p->rows[row].here ? chat_rename(h->chat, title, &e) : sessions_rename(p->names[row], title, &e);
+    list_again(h, row);
     if (!ok)
-        app_hint(a, "%s", e.msg);
+        host_hint(h, "%s", e.msg);
 }
 
-void act_picker_rename(struct app *a)
+void act_picker_rename(struct host *h)
 {
     static const struct prompt_ask ask = {.sign = "> ", .told = "its title; an empty one takes the first line again", .done = rename_chosen};
-    struct picker *p = &a->picker;
+    struct picker *p = self(h);
     if (p->kind != PICK_SESSION || p->popup.chosen < 0)
         return;
-    editor_reset(a->line);              /* the list is whole again afterwards */
-    picker_filter(p, "");
-    prompt_open(a, &ask, p->rows[p->popup.chosen].text);
+    editor_reset(self(h)->line);        /* the list is whole again afterwards */
+    filter(p, "");
+    prompt_open(h, &ask, p->rows[p->popup.chosen].text);
 }
 
 /* --- the window ------------------------------------------------------------------------------------------------- */
 
-static void contexts(struct app *a, struct contexts *where)
+static void contexts(struct host *h, struct contexts *where)
 {
-    bool narrows = picker_narrows(&a->picker);
-    if (!narrows)
+    bool typed = narrows(self(h));
+    if (!typed)
         contexts_add(where, CONTEXT_map);
     contexts_add(where, CONTEXT_picker);
-    if (narrows)
+    if (typed)
         contexts_add(where, CONTEXT_edit);
 }
 
-static struct editor *focus(struct app *a)
+static struct editor *focus(struct host *h)
 {
-    return picker_narrows(&a->picker) ? a->line : NULL;
+    return narrows(self(h)) ? self(h)->line : NULL;
 }
 
-static void edited(struct app *a)
+static void edited(struct host *h)
 {
     struct buf text = {0};
-    if (!picker_narrows(&a->picker))
+    if (!narrows(self(h)))
         return;
-    editor_text(a->line, &text);
-    picker_filter(&a->picker, buf_str(&text));
+    editor_text(self(h)->line, &text);
+    filter(self(h), buf_str(&text));
     buf_free(&text);
 }
 
-static bool close_list(struct app *a, bool escape)
+static bool close_list(struct host *h, bool escape)
 {
     (void)escape;
-    window_close(a, WINDOW_picker);
+    window_close(h, WINDOW_picker);
     return true;
 }
 
-static void closed(struct app *a)
+static void closed(struct host *h)
 {
-    picker_free(&a->picker);
+    empty(self(h));
 }
 
-static const char *hint(struct app *a)
+static void init(struct host *h)
 {
-    (void)a;
+    self(h)->line = editor_open();
+}
+
+static void free_state(struct host *h)
+{
+    empty(self(h));
+    editor_close(self(h)->line);
+}
+
+static const char *hint(struct host *h)
+{
+    (void)h;
     return "Esc back";
 }
 
 /* While a tool asks the list is not shown: the keys are the question's. */
-static bool is_shown(const struct app *a)
+static bool is_shown(const struct host *h)
 {
-    return window_active(a) == WINDOW_picker;
+    return window_active(h) == WINDOW_picker;
 }
 
 /* What is shown above the list needs some rows. */
-static int list_rows(struct app *a, int rows)
+static int list_rows(struct host *h, int rows)
 {
-    return is_shown(a) ? popup_height(&a->picker.popup, a->picker.preview ? rows / 2 : rows) : 0;
+    return is_shown(h) ? popup_height(&self(h)->popup, self(h)->preview ? rows / 2 : rows) : 0;
 }
 
-static void draw_list(struct app *a, struct cells *c, struct area at)
+static void draw_list(struct host *h, struct cells *c, struct area at)
 {
-    popup_draw(&a->picker.popup, c, at);
+    popup_draw(&self(h)->popup, c, at);
 }
 
-static void draw_rest(struct app *a, struct cells *c, struct area at)
+static void draw_rest(struct host *h, struct cells *c, struct area at)
 {
-    if (is_shown(a))
-        picker_draw_preview(&a->picker, c, at);
+    if (is_shown(h))
+        draw_preview(self(h), c, at);
 }
 
 const struct window window_picker = {
-    .contexts = contexts, .focus = focus, .edited = edited, .close = close_list, .closed = closed, .hint = hint,
+    .bytes = sizeof(struct picker), .init = init, .free = free_state, .contexts = contexts, .focus = focus, .edited = edited, .close = close_list, .closed = closed, .hint = hint,
     .cover_rows = list_rows, .draw_cover = draw_list, .draw_rest = draw_rest,
 };

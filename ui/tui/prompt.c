@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "ui/tui/app.h"
 
 struct prompt {
     const struct prompt_ask *ask;
@@ -10,15 +9,15 @@ struct prompt {
     int  nth;                           /* hits that were passed */
 };
 
-static struct prompt *self(const struct app *a)
+static struct prompt *self(const struct host *h)
 {
-    return window_state(a, WINDOW_prompt);
+    return window_state(h, WINDOW_prompt);
 }
 
-void prompt_open(struct app *a, const struct prompt_ask *ask, const char *text)
+void prompt_open(struct host *h, const struct prompt_ask *ask, const char *text)
 {
-    struct prompt *p = self(a);
-    window_open(a, WINDOW_prompt);
+    struct prompt *p = self(h);
+    window_open(h, WINDOW_prompt);
     if (!p->line)
         p->line = editor_open();
     p->ask = ask;
@@ -27,45 +26,45 @@ void prompt_open(struct app *a, const struct prompt_ask *ask, const char *text)
     editor_insert(p->line, text, strlen(text));
 }
 
-static const char *find(struct app *a)
+static const char *find(struct host *h)
 {
-    struct prompt *p = self(a);
+    struct prompt *p = self(h);
     struct buf text = {0};
     editor_text(p->line, &text);
-    const char *found = p->ask->found && text.len ? p->ask->found(a, text.data, p->nth) : NULL;
+    const char *found = p->ask->found && text.len ? p->ask->found(h, text.data, p->nth) : NULL;
     buf_free(&text);
     return found;
 }
 
-void act_prompt_older(struct app *a)
+void act_prompt_older(struct host *h)
 {
-    self(a)->nth++;
-    if (!find(a))
-        self(a)->nth--;
+    self(h)->nth++;
+    if (!find(h))
+        self(h)->nth--;
 }
 
-void act_prompt_newer(struct app *a)
+void act_prompt_newer(struct host *h)
 {
-    if (self(a)->nth)
-        self(a)->nth--;
+    if (self(h)->nth)
+        self(h)->nth--;
 }
 
-void act_prompt_done(struct app *a)
+void act_prompt_done(struct host *h)
 {
-    struct prompt *p = self(a);
+    struct prompt *p = self(h);
     struct buf text = {0};
-    const char *found = find(a);
+    const char *found = find(h);
     editor_text(p->line, &text);
     if (!p->ask->found || found)
-        p->ask->done(a, found ? found : buf_str(&text));
-    window_close(a, WINDOW_prompt);
+        p->ask->done(h, found ? found : buf_str(&text));
+    window_close(h, WINDOW_prompt);
     buf_free(&text);
 }
 
-static void draw(struct app *a, struct cells *c, struct area at)
+static void draw(struct host *h, struct cells *c, struct area at)
 {
     static const struct look text = {STYLE_text, 0}, dim = {STYLE_dim, 0};
-    const char *found = find(a), *told = self(a)->ask->told;
+    const char *found = find(h), *told = self(h)->ask->told;
     if (at.rows > 1) {
         cells_puts(c, at, 0, 0, dim, "  ");
         if (found)
@@ -75,55 +74,55 @@ static void draw(struct app *a, struct cells *c, struct area at)
         at.row++;
         at.rows--;
     }
-    editor_draw(self(a)->line, c, at, self(a)->ask->sign);
+    editor_draw(self(h)->line, c, at, self(h)->ask->sign);
 }
 
 /* --- the window ------------------------------------------------------------------------------------------------- */
 
-static void contexts(struct app *a, struct contexts *where)
+static void contexts(struct host *h, struct contexts *where)
 {
-    (void)a;
+    (void)h;
     contexts_add(where, CONTEXT_prompt);
     contexts_add(where, CONTEXT_edit);
 }
 
-static struct editor *focus(struct app *a)
+static struct editor *focus(struct host *h)
 {
-    return self(a)->line;
+    return self(h)->line;
 }
 
-static void edited(struct app *a)
+static void edited(struct host *h)
 {
-    self(a)->nth = 0;
+    self(h)->nth = 0;
 }
 
-static bool close_prompt(struct app *a, bool escape)
+static bool close_prompt(struct host *h, bool escape)
 {
     (void)escape;
-    window_close(a, WINDOW_prompt);
-    app_edited(a);
+    window_close(h, WINDOW_prompt);
+    host_edited(h);
     return true;
 }
 
-static void closed(struct app *a)
+static void closed(struct host *h)
 {
-    editor_reset(self(a)->line);
+    editor_reset(self(h)->line);
 }
 
-static void free_state(struct app *a)
+static void free_state(struct host *h)
 {
-    editor_close(self(a)->line);
+    editor_close(self(h)->line);
 }
 
-static const char *hint(struct app *a)
+static const char *hint(struct host *h)
 {
-    (void)a;
+    (void)h;
     return "Esc back";
 }
 
-static int rows(struct app *a, const struct cells *c)
+static int rows(struct host *h, const struct cells *c)
 {
-    return self(a)->ask->told && !view_is_tiny(c) ? 2 : 1;
+    return self(h)->ask->told && !cells_are_tiny(c) ? 2 : 1;
 }
 
 const struct window window_prompt = {

@@ -1,62 +1,62 @@
-/* An earlier message in the draft.  Until it is sent nothing changes: what would leave the path is shown dim, and Esc, Ctrl-C or an
- * empty draft bring back what stood in the input before. */
+#include "ui/tui/revise.h"
+
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "ui/tui/app.h"
+#include "ui/tui/input.h"
 
 /* Goes to the history, so that Up brings it back whatever becomes of it. */
-static char *take_draft(struct app *a)
+static char *take_draft(struct host *h)
 {
     struct buf draft = {0};
-    editor_text(a->editor, &draft);
+    editor_text(input_editor(h), &draft);
     if (draft.len)
-        input_remember(a, draft.data);
+        input_remember(h, draft.data);
     char *text = memory_strdup(buf_str(&draft));
-    editor_reset(a->editor);
+    editor_reset(input_editor(h));
     buf_free(&draft);
     return text;
 }
 
-void revise_show(struct app *a)
+void revise_show(struct host *h)
 {
-    int message = chat_edited(a->chat), item = 0;
-    while (item < pane_n(a->pane) && pane_message(a->pane, item) < message)
+    int message = chat_edited(h->chat), item = 0;
+    while (item < pane_n(h->pane) && pane_message(h->pane, item) < message)
         item++;
-    pane_to_end(a->pane);
-    if (message >= 0 && item < pane_n(a->pane))
-        pane_show(a->pane, item, 0);
+    pane_to_end(h->pane);
+    if (message >= 0 && item < pane_n(h->pane))
+        pane_show(h->pane, item, 0);
 }
 
-void revise_begin(struct app *a, int message)
+void revise_begin(struct host *h, int message)
 {
     struct buf text = {0};
     struct err e = {0};
-    if (chat_edit(a->chat, message, &text, &e)) {
-        free(a->set_aside);
-        a->set_aside = take_draft(a);
-        window_open(a, WINDOW_input);
-        editor_set(a->editor, buf_str(&text));
-        app_edited(a);
-        revise_show(a);
+    if (chat_edit(h->chat, message, &text, &e)) {
+        free(input_state(h)->set_aside);
+        input_state(h)->set_aside = take_draft(h);
+        window_open(h, WINDOW_input);
+        editor_set(input_editor(h), buf_str(&text));
+        host_edited(h);
+        revise_show(h);
     } else {
-        app_hint(a, "%s", e.msg);
+        host_hint(h, "%s", e.msg);
     }
     buf_free(&text);
 }
 
-bool revise_end(struct app *a)
+bool revise_end(struct host *h)
 {
-    if (!a->chat || chat_edited(a->chat) < 0)
+    if (!h->chat || chat_edited(h->chat) < 0)
         return false;
-    chat_edit_end(a->chat);
-    free(take_draft(a));
-    if (a->set_aside)
-        editor_set(a->editor, a->set_aside);
-    free(a->set_aside);
-    a->set_aside = NULL;
-    app_edited(a);
-    pane_to_end(a->pane);
-    app_hint(a, "nothing was changed");
+    chat_edit_end(h->chat);
+    free(take_draft(h));
+    if (input_state(h)->set_aside)
+        editor_set(input_editor(h), input_state(h)->set_aside);
+    free(input_state(h)->set_aside);
+    input_state(h)->set_aside = NULL;
+    host_edited(h);
+    pane_to_end(h->pane);
+    host_hint(h, "nothing was changed");
     return true;
 }

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ui/tui/app.h"
+#include "ui/tui/window.h"
 
 struct select {
     struct buf source;                  /* of `item` */
@@ -12,9 +12,9 @@ struct select {
     int  n;                             /* lines of the source */
 };
 
-static struct select *self(const struct app *a)
+static struct select *self(const struct host *h)
 {
-    return window_state(a, WINDOW_select);
+    return window_state(h, WINDOW_select);
 }
 
 /* Where line i begins; behind the text if there is none. */
@@ -43,132 +43,132 @@ static void range(const struct select *s, size_t *at, size_t *n)
     *n = begin_of(s, to + 1) - *at;
 }
 
-static void show(struct app *a)
+static void show(struct host *h)
 {
-    struct select *s = self(a);
+    struct select *s = self(h);
     size_t at, n;
     range(s, &at, &n);
-    pane_select(a->pane, s->item, at, n);
-    pane_show(a->pane, s->item, begin_of(s, s->line));
+    pane_select(h->pane, s->item, at, n);
+    pane_show(h->pane, s->item, begin_of(s, s->line));
 }
 
-void act_select(struct app *a)
+void act_select(struct host *h)
 {
-    struct select *s = self(a);
-    int item = pane_here(a->pane);
+    struct select *s = self(h);
+    int item = pane_here(h->pane);
     if (item < 0)
         return;
     buf_reset(&s->source);
-    pane_source(a->pane, item, &s->source);
+    pane_source(h->pane, item, &s->source);
     while (s->source.len && s->source.data[s->source.len - 1] == '\n')
         s->source.data[--s->source.len] = 0;
     if (!s->source.len) {
-        app_hint(a, "there are no lines here");
+        host_hint(h, "there are no lines here");
         return;
     }
-    struct pane_place top = pane_place(a->pane);
+    struct pane_place top = pane_place(h->pane);
     s->item = item;
     s->n = line_of(s, s->source.len) + 1;
-    s->line = top.item == item && !pane_follows(a->pane) ? line_of(s, top.at) : 0;
+    s->line = top.item == item && !pane_follows(h->pane) ? line_of(s, top.at) : 0;
     s->from = -1;
-    window_open(a, WINDOW_select);
-    pane_choose(a->pane, -1);
-    show(a);
+    window_open(h, WINDOW_select);
+    pane_choose(h->pane, -1);
+    show(h);
 }
 
-void act_select_end(struct app *a)
+void act_select_end(struct host *h)
 {
-    window_close(a, WINDOW_select);
+    window_close(h, WINDOW_select);
 }
 
-static void move(struct app *a, int to)
+static void move(struct host *h, int to)
 {
-    struct select *s = self(a);
+    struct select *s = self(h);
     s->line = to < 0 ? 0 : to >= s->n ? s->n - 1 : to;
-    show(a);
+    show(h);
 }
 
-void act_select_up(struct app *a)
+void act_select_up(struct host *h)
 {
-    move(a, self(a)->line - 1);
+    move(h, self(h)->line - 1);
 }
 
-void act_select_down(struct app *a)
+void act_select_down(struct host *h)
 {
-    move(a, self(a)->line + 1);
+    move(h, self(h)->line + 1);
 }
 
-void act_select_first(struct app *a)
+void act_select_first(struct host *h)
 {
-    move(a, 0);
+    move(h, 0);
 }
 
-void act_select_last(struct app *a)
+void act_select_last(struct host *h)
 {
-    move(a, self(a)->n - 1);
+    move(h, self(h)->n - 1);
 }
 
-void act_select_begin(struct app *a)
+void act_select_begin(struct host *h)
 {
-    self(a)->from = self(a)->from < 0 ? self(a)->line : -1;
-    show(a);
+    self(h)->from = self(h)->from < 0 ? self(h)->line : -1;
+    show(h);
 }
 
-void act_select_copy(struct app *a)
+void act_select_copy(struct host *h)
 {
     struct buf text = {0};
     size_t at, n;
-    range(self(a), &at, &n);
-    buf_add(&text, buf_str(&self(a)->source) + at, n);
-    window_close(a, WINDOW_select);
-    browse_copy(a, &text, "line");
+    range(self(h), &at, &n);
+    buf_add(&text, buf_str(&self(h)->source) + at, n);
+    window_close(h, WINDOW_select);
+    host_copy(h, &text, "line");
 }
 
 /* --- the window ------------------------------------------------------------------------------------------------- */
 
-static void contexts(struct app *a, struct contexts *where)
+static void contexts(struct host *h, struct contexts *where)
 {
-    (void)a;
+    (void)h;
     contexts_add(where, CONTEXT_select);
 }
 
-static bool close_selection(struct app *a, bool escape)
+static bool close_selection(struct host *h, bool escape)
 {
     (void)escape;
-    window_close(a, WINDOW_select);
+    window_close(h, WINDOW_select);
     return true;
 }
 
-static void closed(struct app *a)
+static void closed(struct host *h)
 {
-    pane_select(a->pane, 0, 0, 0);
+    pane_select(h->pane, 0, 0, 0);
 }
 
-static void free_state(struct app *a)
+static void free_state(struct host *h)
 {
-    buf_free(&self(a)->source);
+    buf_free(&self(h)->source);
 }
 
 /* What it selects lines of may be gone. */
-static void changed(struct app *a)
+static void changed(struct host *h)
 {
-    window_close(a, WINDOW_select);
+    window_close(h, WINDOW_select);
 }
 
-static const char *hint(struct app *a)
+static const char *hint(struct host *h)
 {
-    return self(a)->from < 0 ? "v begins here, y copies, q back\tq back" : "y copies, q back\tq back";
+    return self(h)->from < 0 ? "v begins here, y copies, q back\tq back" : "y copies, q back\tq back";
 }
 
-static bool state(struct app *a, char *out, size_t n)
+static bool state(struct host *h, char *out, size_t n)
 {
-    snprintf(out, n, "line %d of %d", self(a)->line + 1, self(a)->n);
+    snprintf(out, n, "line %d of %d", self(h)->line + 1, self(h)->n);
     return true;
 }
 
-static void cursor(struct app *a, struct cells *c)
+static void cursor(struct host *h, struct cells *c)
 {
-    c->cursor_row = a->at_pane.row + pane_cursor(a->pane);
+    c->cursor_row = h->at.pane.row + pane_cursor(h->pane);
     c->cursor_col = 0;
 }
 

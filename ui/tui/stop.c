@@ -1,73 +1,75 @@
-/* Ctrl-C and Esc.  One rule: nothing is destroyed.  What is open closes first, then what runs stops, then the draft goes to the
- * history, and only then the program ends. */
-#include "ui/tui/app.h"
+#include "ui/tui/stop.h"
+
+#include "ui/tui/input.h"
+#include "ui/tui/picker.h"
+#include "ui/tui/revise.h"
+#include "ui/tui/talk.h"
 
 enum { AGAIN_MS = 2000, ESCAPE_AGAIN_MS = 600 };
 
-void stop_turn(struct app *a)
+static bool close_window(struct host *h, bool escape)
 {
-    a->phase.stopping = true;
-    chat_interrupt(a->chat);
+    return window_at(window_active(h))->close(h, escape);
 }
 
-static bool close_window(struct app *a, bool escape)
-{
-    return window_at(window_active(a))->close(a, escape);
-}
-
-static void clear_draft(struct app *a)
+static void clear_draft(struct host *h)
 {
     struct buf text = {0};
-    editor_text(a->editor, &text);
-    input_remember(a, buf_str(&text));
-    editor_reset(a->editor);
-    app_hint(a, "Up brings it back");
+    editor_text(input_editor(h), &text);
+    input_remember(h, buf_str(&text));
+    editor_reset(input_editor(h));
+    host_hint(h, "Up brings it back");
     buf_free(&text);
 }
 
-void act_interrupt(struct app *a)
+void stop_interrupt(struct host *h)
 {
-    if (close_window(a, false))
+    if (close_window(h, false))
         return;
-    if (app_busy(a)) {
-        stop_turn(a);
-    } else if (revise_end(a)) {
+    if (host_busy(h)) {
+        talk_stop(h);
+    } else if (revise_end(h)) {
         return;
-    } else if (!editor_empty(a->editor)) {
-        clear_draft(a);
-    } else if (a->ms < a->quit_until) {
-        a->wishes |= WISH_LEAVE;
+    } else if (!editor_empty(input_editor(h))) {
+        clear_draft(h);
+    } else if (h->ms < h->typing.quit_until) {
+        h->wishes |= WISH_LEAVE;
     } else {
-        a->quit_until = a->ms + AGAIN_MS;
-        app_hint(a, "Ctrl-C again to quit");
-        a->hint_until = a->quit_until;
+        h->typing.quit_until = h->ms + AGAIN_MS;
+        host_hint(h, "Ctrl-C again to quit");
+        h->hint.until = h->typing.quit_until;
     }
 }
 
-void act_escape(struct app *a)
+void act_interrupt(struct host *h)
 {
-    bool again = a->ms - a->escape_ms < ESCAPE_AGAIN_MS;
-    if (close_window(a, true))
+    stop_interrupt(h);
+}
+
+void act_escape(struct host *h)
+{
+    bool again = h->ms - h->typing.escape_ms < ESCAPE_AGAIN_MS;
+    if (close_window(h, true))
         return;
-    if (app_busy(a)) {
-        stop_turn(a);
-    } else if (revise_end(a)) {
-        a->escape_ms = 0;
+    if (host_busy(h)) {
+        talk_stop(h);
+    } else if (revise_end(h)) {
+        h->typing.escape_ms = 0;
     } else if (!again) {
-        a->escape_ms = a->ms;
+        h->typing.escape_ms = h->ms;
     } else {
-        a->escape_ms = 0;
-        if (!editor_empty(a->editor))
-            clear_draft(a);
-        else if (chat_n_messages(a->chat))
-            app_pick(a, PICK_MESSAGE);
+        h->typing.escape_ms = 0;
+        if (!editor_empty(input_editor(h)))
+            clear_draft(h);
+        else if (chat_n_messages(h->chat))
+            picker_open(h, PICK_MESSAGE);
     }
 }
 
-void act_leave(struct app *a)
+void act_leave(struct host *h)
 {
-    if (app_busy(a))
-        app_hint(a, "an answer runs: Ctrl-C stops it");
+    if (host_busy(h))
+        host_hint(h, "an answer runs: Ctrl-C stops it");
     else
-        a->wishes |= WISH_LEAVE;
+        h->wishes |= WISH_LEAVE;
 }

@@ -7,7 +7,6 @@
 
 #include "base/memory.h"
 #include "chat/command.h"
-#include "ui/tui/app.h"
 
 /* --- tokens of files --------------------------------------------------------------------------------------------- */
 
@@ -208,34 +207,4 @@ bool suggest_tab(struct suggest *s, struct editor *e)
     }
     buf_free(&before);
     return true;
-}
-
-/* --- its keys --------------------------------------------------------------------------------------------------- */
-
-struct popup *input_popup(const struct app *a)
-{
-    return window_active(a) == WINDOW_input && a->suggest.open ? (struct popup *)&a->suggest.popup : NULL;
-}
-
-void act_complete(struct app *a)
-{
-    if (!suggest_tab(&a->suggest, a->editor))
-        app_hint(a, "nothing to complete");
-}
-
-/* Where nothing is left to take the list was only a help. */
-void act_popup_enter(struct app *a)
-{
-    if (!suggest_take(&a->suggest, a->editor))
-        act_send(a);
-}
-
-void act_popup_up(struct app *a)
-{
-    suggest_move(&a->suggest, -1);
-}
-
-void act_popup_down(struct app *a)
-{
-    suggest_move(&a->suggest, 1);
 }

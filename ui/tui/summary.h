@@ -22,6 +22,7 @@ struct summary {
     struct panel_part parts[MAX_PARTS]; /* of the next prompt */
 };
 
+/* `a` has followed its host: figures.h. */
 void summary_status(struct app *a, struct status *s);
 void summary_panel(struct app *a, struct panel *p);
 void summary_free(struct summary *s);

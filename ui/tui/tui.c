@@ -17,8 +17,12 @@
 #include "ui/goodbye.h"
 #include "ui/tui/clip.h"
 #include "ui/tui/handoff.h"
+#include "ui/tui/input.h"
 #include "ui/tui/keyhelp.h"
+#include "ui/tui/picker.h"
+#include "ui/tui/stop.h"
 #include "ui/tui/term.h"
+#include "ui/tui/talk.h"
 #include "ui/tui/view.h"
 #include "ui/tui/wake.h"
 
@@ -52,7 +56,7 @@ static void follow_theme(struct tui *t)
     if (theme >= 0 && theme != t->theme)
         term_theme(t->term, theme_at(theme));
     t->theme = theme;
-    pane_bars(t->app.pane, !term_sets_apart(t->term, STYLE_reasoning));
+    pane_bars(t->app.host.pane, !term_sets_apart(t->term, STYLE_reasoning));
 }
 
 static void resize(struct tui *t)
@@ -119,7 +123,7 @@ static void print_all(struct tui *t)
     struct buf text = {0};
     struct err e = {0};
     term_leave(t->term);
-    if (chat_export(t->app.chat, "txt", &text, &e))
+    if (chat_export(t->app.host.chat, "txt", &text, &e))
         print_safe(buf_str(&text), text.len);
     else
         print_safe(e.msg, strlen(e.msg));
@@ -135,10 +139,10 @@ static void page_all(struct tui *t)
     struct buf text = {0};
     struct err e = {0};
     term_leave(t->term);
-    bool ok = chat_export(t->app.chat, "txt", &text, &e) && handoff_page(buf_str(&text), text.len, &e);
+    bool ok = chat_export(t->app.host.chat, "txt", &text, &e) && handoff_page(buf_str(&text), text.len, &e);
     term_enter(t->term);
     if (!ok)
-        app_hint(&t->app, "%s", e.msg);
+        host_hint(&t->app.host, "%s", e.msg);
     resize(t);
     buf_free(&text);
 }
@@ -153,7 +157,7 @@ static void suspend(struct tui *t)
 
 static void hand_off(struct tui *t)
 {
-    struct editor *draft = t->app.editor;
+    struct editor *draft = input_editor(&t->app.host);
     struct buf before = {0}, after = {0};
     struct err e = {0};
     editor_text(draft, &before);
@@ -163,8 +167,8 @@ static void hand_off(struct tui *t)
     if (ok)
         editor_set(draft, buf_str(&after));
     else
-        app_hint(&t->app, "%s", e.msg);
-    app_edited(&t->app);
+        host_hint(&t->app.host, "%s", e.msg);
+    host_edited(&t->app.host);
     resize(t);
     buf_free(&before);
     buf_free(&after);
@@ -178,22 +182,22 @@ static void to_terminal(void *arg, const char *text, size_t n)
 static void copy(struct tui *t)
 {
     struct buf said = {0};
-    clip_copy(buf_str(&t->app.copied), t->app.copied.len, to_terminal, t->term, &said);
-    app_hint(&t->app, "%s", buf_str(&said));
+    clip_copy(buf_str(&t->app.host.copied), t->app.host.copied.len, to_terminal, t->term, &said);
+    host_hint(&t->app.host, "%s", buf_str(&said));
     buf_free(&said);
 }
 
 static void grant_wishes(struct tui *t)
 {
-    struct app *a = &t->app;
-    unsigned wishes = a->wishes;
-    a->wishes &= WISH_LEAVE;
+    struct host *h = &t->app.host;
+    unsigned wishes = h->wishes;
+    h->wishes &= WISH_LEAVE;
     if (wishes & WISH_COPY)
         copy(t);
     if (wishes & WISH_REDRAW)
         term_redraw(t->term);
     if (wishes & WISH_MOUSE)
-        term_mouse(t->term, a->looks.mouse && !a->looks.bare);
+        term_mouse(t->term, h->looks.mouse && !h->looks.bare);
     if (wishes & WISH_PRINT)
         print_all(t);
     if (wishes & WISH_PAGE)
@@ -222,7 +226,7 @@ static void read_terminal(struct tui *t)
     char bytes[4096];
     int n;
     while ((n = term_read(t->term, bytes, sizeof bytes)) > 0) {
-        keyhelp_sent(&t->app, bytes, (size_t)n);
+        keyhelp_sent(&t->app.host, bytes, (size_t)n);
         keys_feed(t->keys, bytes, (size_t)n, now_ms(), on_key, t);
     }
     if (n < 0)
@@ -236,21 +240,21 @@ static void read_wake(struct tui *t)
     if (what & WAKE_SIZE && !t->resize_ms)
         t->resize_ms = now_ms() + RESIZE_MS;
     if (what & WAKE_STOP)
-        t->app.wishes |= WISH_SUSPEND;
+        t->app.host.wishes |= WISH_SUSPEND;
     if (what & WAKE_CONTINUE) {         /* somebody else may have had the terminal */
         term_leave(t->term);
         term_enter(t->term);
     }
     if (what & WAKE_INTERRUPT) {
-        t->app.ms = now_ms();
-        act_interrupt(&t->app);
+        t->app.host.ms = now_ms();
+        stop_interrupt(&t->app.host);
     }
     if (what & WAKE_HANGUP)
         t->ending = SIGHUP;
     if (what & WAKE_TERMINATE)
         t->ending = SIGTERM;
     if (what & WAKE_LINES)
-        app_note(&t->app, lines.data);
+        host_note(&t->app.host, lines.data);
     t->dirty = t->dirty || what;
     buf_free(&lines);
 }
@@ -264,7 +268,7 @@ static void shorten(int *timeout, int64_t ms)
 static int timeout(const struct tui *t)
 {
     int64_t ms = now_ms();
-    int shortest = chat_timeout(t->app.chat);
+    int shortest = chat_timeout(t->app.host.chat);
     shorten(&shortest, keys_timeout(t->keys, ms));
     shorten(&shortest, app_timeout(&t->app));
     if (t->resize_ms)
@@ -280,9 +284,9 @@ static int timeout(const struct tui *t)
 
 static void loop(struct tui *t)
 {
-    while (!t->ending && !(t->app.wishes & WISH_LEAVE)) {
+    while (!t->ending && !(t->app.host.wishes & WISH_LEAVE)) {
         struct pollfd fds[CHAT_MAX_FDS + 2] = {{.fd = term_fd(t->term), .events = POLLIN}, {.fd = t->wake_fd, .events = POLLIN}};
-        int n = chat_fds(t->app.chat, fds + 2), due = app_timeout(&t->app);
+        int n = chat_fds(t->app.host.chat, fds + 2), due = app_timeout(&t->app);
         poll(fds, (nfds_t)n + 2, timeout(t));
         int64_t ms = now_ms();
         if (fds[1].revents)
@@ -290,7 +294,7 @@ static void loop(struct tui *t)
         if (fds[0].revents)
             read_terminal(t);
         keys_tick(t->keys, ms, on_key, t);
-        const struct chat_event *ev = chat_drain(t->app.chat, &n);
+        const struct chat_event *ev = chat_drain(t->app.host.chat, &n);
         app_events(&t->app, ev, n, ms);
         t->dirty = t->dirty || n || due == 0 || app_timeout(&t->app) == 0;
         app_tick(&t->app, ms);
@@ -308,14 +312,14 @@ static void stop_and_save(struct tui *t)
     int64_t until = now_ms() + SAVE_MS;
     int n;
     t->app.closing = true;
-    chat_interrupt(t->app.chat);
-    chat_interrupt(t->app.chat);        /* no tool may take its time now */
-    while (chat_busy(t->app.chat) && now_ms() < until) {
-        chat_wait(t->app.chat, -1, (int)(until - now_ms()));
-        const struct chat_event *ev = chat_drain(t->app.chat, &n);
+    chat_interrupt(t->app.host.chat);
+    chat_interrupt(t->app.host.chat);        /* no tool may take its time now */
+    while (chat_busy(t->app.host.chat) && now_ms() < until) {
+        chat_wait(t->app.host.chat, -1, (int)(until - now_ms()));
+        const struct chat_event *ev = chat_drain(t->app.host.chat, &n);
         app_events(&t->app, ev, n, now_ms());
     }
-    input_keep(&t->app);
+    input_keep(&t->app.host);
 }
 
 static void end_by_signal(int sig)
@@ -341,16 +345,16 @@ static void print_exchange(const struct chat *c, int from)
 static void print_farewell(const struct tui *t)
 {
     const char *how = options_text(t->o, OPT_exit_print);
-    int n = chat_n_messages(t->app.chat), last = n - 1;
-    while (last >= 0 && strcmp(chat_message(t->app.chat, last).role, "user"))
+    int n = chat_n_messages(t->app.host.chat), last = n - 1;
+    while (last >= 0 && strcmp(chat_message(t->app.host.chat, last).role, "user"))
         last--;
     if (!strcmp(how, "all"))
-        print_exchange(t->app.chat, 0);
+        print_exchange(t->app.host.chat, 0);
     else if (!strcmp(how, "last") && last >= 0)
-        print_exchange(t->app.chat, last);
+        print_exchange(t->app.host.chat, last);
     struct buf bye = {0};
     if (strcmp(how, "none"))
-        goodbye_add(t->app.chat, &bye);
+        goodbye_add(t->app.host.chat, &bye);
     fputs(buf_str(&bye), stdout);
     buf_free(&bye);
 }
@@ -360,17 +364,17 @@ static void print_farewell(const struct tui *t)
 static bool resume(struct tui *t, struct err *e)
 {
     struct buf note = {0};
-    bool ok = chat_resume(t->app.chat, &note, e);
-    if (chat_n_messages(t->app.chat))  /* else what was said about terminal and keys would go */
-        app_changed(&t->app);
+    bool ok = chat_resume(t->app.host.chat, &note, e);
+    if (chat_n_messages(t->app.host.chat))  /* else what was said about terminal and keys would go */
+        talk_changed(&t->app.host);
     else
-        app_count_context(&t->app);
+        t->app.host.recount = true;
     if (note.len)
-        app_note(&t->app, note.data);
+        host_note(&t->app.host, note.data);
     if (ok)
-        input_restore(&t->app);
+        input_restore(&t->app.host);
     if (ok && options_given(t->o, OPT_resume) && !*options_text(t->o, OPT_resume))
-        app_pick(&t->app, PICK_SESSION);
+        picker_open(&t->app.host, PICK_SESSION);
     buf_free(&note);
     return ok;
 }
@@ -382,7 +386,7 @@ static bool open_chat(struct tui *t, struct err *e)
     struct chat *c = chat_open(local_open(t->o, e), t->o, &front, e);
     if (!c)
         return false;
-    t->app.ms = now_ms();
+    t->app.host.ms = now_ms();
     app_chat(&t->app, c);
     return resume(t, e);
 }
@@ -400,7 +404,7 @@ static void note_warnings(struct tui *t)
     for (const char *p = options_warnings(t->o), *end; (end = strchr(p, '\n')); p = end + 1) {
         struct buf line = {0};
         buf_add(&line, p, (size_t)(end - p));
-        app_note(&t->app, line.data);
+        host_note(&t->app.host, line.data);
         buf_free(&line);
     }
 }
@@ -431,12 +435,12 @@ static bool open_screen(struct tui *t, struct err *e)
     if (far)
         keys_escape_ms(t->keys, 100);
     app_open(&t->app, t->o, place_state(&history, "history.jsonl", &ignored) ? history.data : NULL);
-    t->app.looks.mouse = to.mouse;
+    t->app.host.looks.mouse = to.mouse;
     if (term_note(t->term))
-        app_note(&t->app, term_note(t->term));
+        host_note(&t->app.host, term_note(t->term));
     note_warnings(t);
-    t->app.ms = now_ms();
-    t->drawn_ms = t->app.ms - 1000;
+    t->app.host.ms = now_ms();
+    t->drawn_ms = t->app.host.ms - 1000;
     buf_free(&history);
     resize(t);
     draw(t, now_ms());                  /* before the model's files are looked at, which may take a while */
@@ -467,8 +471,8 @@ int tui_run(struct options *o)
         loop(&t);
     if (open)
         stop_and_save(&t);
-    if (t.app.chat)                     /* while signals still wait: another one must not end this */
-        status = goodbye_status(t.app.chat, t.ending, status, &said);
+    if (t.app.host.chat)                /* while signals still wait: another one must not end this */
+        status = goodbye_status(t.app.host.chat, t.ending, status, &said);
     close_screen(&t);
     if (!open || t.app.fatal.len)
         fprintf(stderr, "q35chat: %s\n", open ? t.app.fatal.data : e.msg);
@@ -478,9 +482,9 @@ int tui_run(struct options *o)
         end_by_signal(t.ending);
     else if (open && !t.ending)
         print_farewell(&t);
-    if (!open || t.app.phase.kind == PHASE_DEAD)
-        status = !open && t.app.chat ? EXIT_FAILED : EXIT_MODEL;
-    chat_close(t.app.chat);             /* may wait for the model; Ctrl-C then ends the program as usual */
+    if (!open || t.app.host.phase.kind == PHASE_DEAD)
+        status = !open && t.app.host.chat ? EXIT_FAILED : EXIT_MODEL;
+    chat_close(t.app.host.chat);        /* may wait for the model; Ctrl-C then ends the program as usual */
     app_close(&t.app);
     return status;
 }

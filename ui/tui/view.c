@@ -4,9 +4,10 @@
 #include <string.h>
 
 #include "ui/exits.h"
+#include "ui/tui/input.h"
 #include "ui/tui/summary.h"
 
-enum { TINY_ROWS = 10, QUEUE_ROWS = 3, PROGRESS_AFTER_MS = 500 };
+enum { QUEUE_ROWS = 3, PROGRESS_AFTER_MS = 500 };
 
 static const struct look TEXT = {STYLE_text, 0}, DIM = {STYLE_dim, 0}, NOTE = {STYLE_note, 0};
 
@@ -24,7 +25,7 @@ static int most(int a, int b)
 
 static bool starts(const struct app *a)
 {
-    return !a->chat || (!chat_n_messages(a->chat) && !app_busy(a));
+    return !a->host.chat || (!chat_n_messages(a->host.chat) && !host_busy(&a->host));
 }
 
 /* What a new user should know; gone with the first message. */
@@ -36,7 +37,7 @@ static void draw_welcome(const struct app *a, struct cells *c, struct area at)
         "Conversations are kept; q35chat --continue goes on with the last one.",
     };
     struct buf head = {0};
-    const char *dir = a->chat ? chat_model_dir(a->chat) : "", *slash = strrchr(dir, '/');
+    const char *dir = a->host.chat ? chat_model_dir(a->host.chat) : "", *slash = strrchr(dir, '/');
     buf_addf(&head, "q35chat " Q35_VERSION "   %s   F1 or ? for help", slash && slash[1] ? slash + 1 : dir);
     cells_puts(c, at, 0, 0, TEXT, head.data);
     buf_free(&head);
@@ -44,9 +45,9 @@ static void draw_welcome(const struct app *a, struct cells *c, struct area at)
         return;
     for (int i = 0; i < 3; i++)
         cells_puts(c, at, at.rows / 3 + i, 2, DIM, told[i]);
-    if (a->chat && chat_notice(a->chat)) {
+    if (a->host.chat && chat_notice(a->host.chat)) {
         struct lines notice = {0};
-        lines_wrap(&notice, NOTE, chat_notice(a->chat), strlen(chat_notice(a->chat)), 0, at.cols - 2, 0);
+        lines_wrap(&notice, NOTE, chat_notice(a->host.chat), strlen(chat_notice(a->host.chat)), 0, at.cols - 2, 0);
         for (int i = 0; i < notice.n; i++)
             lines_draw(&notice, i, c, (struct area){at.row, at.col + 2, at.rows, at.cols - 2}, at.rows / 3 + 4 + i);
         lines_free(&notice);
@@ -57,11 +58,11 @@ static void draw_queue(const struct app *a, struct cells *c, struct area at)
 {
     for (int i = 0; i < at.rows; i++) {
         struct buf line = {0};
-        bool last = i == at.rows - 1 && a->queue.n > at.rows;
-        const char *text = a->queue.texts[i];
-        buf_addf(&line, "%s %d: %.*s", a->queue.held ? "held" : "queued", i + 1, (int)strcspn(text, "\n"), text);
+        bool last = i == at.rows - 1 && input_state(&a->host)->queue.n > at.rows;
+        const char *text = input_state(&a->host)->queue.texts[i];
+        buf_addf(&line, "%s %d: %.*s", input_state(&a->host)->queue.held ? "held" : "queued", i + 1, (int)strcspn(text, "\n"), text);
         if (last)
-            buf_addf(&line, "  (and %d more)", a->queue.n - at.rows);
+            buf_addf(&line, "  (and %d more)", input_state(&a->host)->queue.n - at.rows);
         cells_puts(c, at, i, 0, DIM, line.data);
         buf_free(&line);
     }
@@ -69,17 +70,17 @@ static void draw_queue(const struct app *a, struct cells *c, struct area at)
 
 static bool shows_progress(const struct app *a)
 {
-    const struct phase *p = &a->phase;
-    return a->figures.progress.total && !p->stopping && a->ms - p->reads_ms >= PROGRESS_AFTER_MS
+    const struct phase *p = &a->host.phase;
+    return a->figures.progress.total && !p->stopping && a->host.ms - p->reads_ms >= PROGRESS_AFTER_MS
         && (p->kind == PHASE_LOADING || p->kind == PHASE_READING);
 }
 
 static void draw_progress(const struct app *a, struct cells *c, struct area at)
 {
-    if (a->phase.kind == PHASE_LOADING)
-        progress_draw_load(&a->figures.progress, a->ms, c, at);
+    if (a->host.phase.kind == PHASE_LOADING)
+        progress_draw_load(&a->figures.progress, a->host.ms, c, at);
     else
-        progress_draw_prompt(&a->figures.progress, a->ms, c, at);
+        progress_draw_prompt(&a->figures.progress, a->host.ms, c, at);
 }
 
 /* It takes the rows above the status line as well that it needs: the end of a sentence may be what matters. */
@@ -87,7 +88,7 @@ static void draw_long_hint(const struct app *a, struct cells *c, struct area at)
 {
     static const struct look look = {STYLE_status, 0};
     struct lines lines = {0};
-    lines_wrap(&lines, look, a->hint.data, a->hint.len, 0, most(at.cols - 2, 1), 0);
+    lines_wrap(&lines, look, a->host.hint.text.data, a->host.hint.text.len, 0, most(at.cols - 2, 1), 0);
     int rows = least(lines.n, at.row + 1);
     struct area over = {at.row - rows + 1, at.col, rows, at.cols};
     cells_blank(c, over, look);
@@ -104,16 +105,16 @@ static void draw_status(struct app *a, struct cells *c, struct area at)
     static const struct look look = {STYLE_status, 0};
     struct status s;
     summary_status(a, &s);
-    if (!a->hint.len) {
+    if (!a->host.hint.text.len) {
         status_draw(&s, c, at);
         return;
     }
     cells_blank(c, at, look);
     int wide = 1 + glyph_columns(s.state, strlen(s.state)) + 2, room = at.cols - wide;
-    bool both = glyph_columns(a->hint.data, a->hint.len) <= room;
+    bool both = glyph_columns(a->host.hint.text.data, a->host.hint.text.len) <= room;
     if (both) {
         cells_puts(c, at, 0, 1, look, s.state);
-        cells_puts(c, at, 0, wide, look, a->hint.data);
+        cells_puts(c, at, 0, wide, look, a->host.hint.text.data);
     } else {
         draw_long_hint(a, c, at);
     }
@@ -127,9 +128,9 @@ static void draw_legend(const struct app *a, struct cells *c, struct area at)
         {HEAT_PROBABILITY, STYLE_sure, "90 % and more"}, {HEAT_PROBABILITY, STYLE_text, "60 to 90 %"},
         {HEAT_PROBABILITY, STYLE_unsure, "30 to 60 %"}, {HEAT_PROBABILITY, STYLE_doubtful, "below 30 %"},
     };
-    int col = cells_puts(c, at, 0, 0, DIM, a->looks.heat.shown == HEAT_HOW ? "how tokens were made:" : "how likely tokens were:");
+    int col = cells_puts(c, at, 0, 0, DIM, a->host.looks.heat.shown == HEAT_HOW ? "how tokens were made:" : "how likely tokens were:");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (words[i].heat == a->looks.heat.shown)
+        if (words[i].heat == a->host.looks.heat.shown)
             col = cells_puts(c, at, 0, col + 2, (struct look){(uint8_t)words[i].style, 0}, words[i].text);
     if (at.cols - col > (int)strlen("Alt-H goes on") + 2)
         cells_puts(c, at, 0, at.cols - (int)strlen("Alt-H goes on"), DIM, "Alt-H goes on");
@@ -144,49 +145,44 @@ static void draw_panel(struct app *a, struct cells *c, struct area at)
 
 /* --- windows ---------------------------------------------------------------------------------------------------- */
 
-bool view_is_tiny(const struct cells *c)
-{
-    return c->rows < TINY_ROWS || c->cols < 40;
-}
-
 static const struct window *front(const struct app *a)
 {
-    return window_at(window_front(a));
+    return window_at(window_front(&a->host));
 }
 
 static const struct window *in_place_of_input(const struct app *a)
 {
-    return window_at(window_in_place_of_input(a));
+    return window_at(window_in_place_of_input(&a->host));
 }
 
 /* On a tiny screen a tool's question takes the status line's row as well: all of it must be seen. */
 static bool has_status(const struct app *a, const struct cells *c)
 {
-    return !a->looks.bare && !(in_place_of_input(a)->takes_status && view_is_tiny(c));
+    return !a->host.looks.bare && !(in_place_of_input(a)->takes_status && cells_are_tiny(c));
 }
 
 static int input_rows(struct app *a, const struct cells *c)
 {
     int above = has_status(a, c) ? 2 : 1;       /* a row of transcript, the status line */
-    return most(least(in_place_of_input(a)->input_rows(a, c), c->rows - above), 1);
+    return most(least(in_place_of_input(a)->input_rows(&a->host, c), c->rows - above), 1);
 }
 
 /* Rows at the end of the transcript that something stands over. */
 static int cover_rows(struct app *a, int rows)
 {
-    return front(a)->cover_rows ? front(a)->cover_rows(a, rows) : 0;
+    return front(a)->cover_rows ? front(a)->cover_rows(&a->host, rows) : 0;
 }
 
 static void draw_windows(struct app *a, struct cells *c, struct area text, int covered)
 {
-    const struct window *w = front(a), *active = window_at(window_active(a));
-    in_place_of_input(a)->draw_input(a, c, a->at_input);
+    const struct window *w = front(a), *active = window_at(window_active(&a->host));
+    in_place_of_input(a)->draw_input(&a->host, c, a->host.at.input);
     if (w->draw_rest)
-        w->draw_rest(a, c, (struct area){text.row, text.col, text.rows - covered, text.cols});
+        w->draw_rest(&a->host, c, (struct area){text.row, text.col, text.rows - covered, text.cols});
     if (covered)
-        w->draw_cover(a, c, (struct area){text.row + text.rows - covered, text.col, covered, text.cols});
+        w->draw_cover(&a->host, c, (struct area){text.row + text.rows - covered, text.col, covered, text.cols});
     if (active->cursor)
-        active->cursor(a, c);
+        active->cursor(&a->host, c);
 }
 
 /* --- the whole -------------------------------------------------------------------------------------------------- */
@@ -194,25 +190,24 @@ static void draw_windows(struct app *a, struct cells *c, struct area text, int c
 static void draw_all(struct app *a, struct cells *c)
 {
     int input = input_rows(a, c), status = has_status(a, c), free_rows = c->rows - input - status;
-    int queue = a->looks.bare ? 0 : least(least(a->queue.n, view_is_tiny(c) ? 0 : QUEUE_ROWS), free_rows - 1);
+    int queue = a->host.looks.bare ? 0 : least(least(input_state(&a->host)->queue.n, cells_are_tiny(c) ? 0 : QUEUE_ROWS), free_rows - 1);
     int progress = shows_progress(a) ? least(PROGRESS_ROWS, free_rows - queue - 2) : 0;
     queue = most(queue, 0);
     progress = most(progress, 0);
-    int legend = a->looks.heat.shown != HEAT_NONE && !a->looks.bare && !view_is_tiny(c) && free_rows - queue - progress > 2;
+    int legend = a->host.looks.heat.shown != HEAT_NONE && !a->host.looks.bare && !cells_are_tiny(c) && free_rows - queue - progress > 2;
     int rows = free_rows - queue - progress - legend;
-    bool beside = a->looks.panel && !a->looks.bare && c->cols >= PANEL_MIN_SCREEN;
+    bool beside = a->host.looks.panel && !a->host.looks.bare && c->cols >= PANEL_MIN_SCREEN;
     struct area text = {0, 0, rows, beside ? c->cols - PANEL_COLUMNS - 1 : c->cols};
-    a->pane_rows = rows;
-    a->at_pane = text;
-    a->at_input = (struct area){c->rows - input, 0, input, c->cols};
-    if (a->chat)
-        heat_tint(&a->looks.heat, a->pane, a->chat);
+    a->host.at.pane = text;
+    a->host.at.input = (struct area){c->rows - input, 0, input, c->cols};
+    if (a->host.chat)
+        heat_tint(&a->host.looks.heat, a->host.pane, a->host.chat);
     int covered = cover_rows(a, rows);
-    pane_cover(a->pane, covered);
-    pane_measure(a->pane, options_int(a->o, OPT_width));
-    pane_fade(a->pane, a->chat ? chat_edited(a->chat) : -1);
-    pane_draw(a->pane, c, text);
-    if (starts(a) && !pane_n(a->pane))
+    pane_cover(a->host.pane, covered);
+    pane_measure(a->host.pane, options_int(a->host.o, OPT_width));
+    pane_fade(a->host.pane, a->host.chat ? chat_edited(a->host.chat) : -1);
+    pane_draw(a->host.pane, c, text);
+    if (starts(a) && !pane_n(a->host.pane))
         draw_welcome(a, c, text);
     if (progress)
         draw_progress(a, c, (struct area){rows, 0, progress, text.cols});
@@ -228,11 +223,12 @@ static void draw_all(struct app *a, struct cells *c)
 
 void view_draw(struct app *a, struct cells *c)
 {
+    figures_follow(&a->figures, &a->host);
     cells_blank(c, cells_all(c), TEXT);
     c->cursor_row = -1;
     if (c->rows < VIEW_MIN_ROWS || c->cols < VIEW_MIN_COLUMNS) {
         if (in_place_of_input(a)->hidden)
-            in_place_of_input(a)->hidden(a);
+            in_place_of_input(a)->hidden(&a->host);
         cells_puts(c, cells_all(c), 0, 0, TEXT, "too small");
     } else {
         draw_all(a, c);
@@ -244,18 +240,5 @@ void view_title(struct app *a, struct buf *out)
     struct status s;
     summary_status(a, &s);
     status_title(&s, out);
-    buf_addf(out, " · %s", a->chat ? phase_name(&a->phase) : "opening");
-}
-
-bool view_has(struct area at, int row, int col)
-{
-    return row >= at.row && row < at.row + at.rows && col >= at.col && col < at.col + at.cols;
-}
-
-bool view_click_fold(struct app *a, int row, int col)
-{
-    int item = view_has(a->at_pane, row, col) ? pane_fold_at(a->pane, row - a->at_pane.row) : -1;
-    if (item >= 0)
-        pane_toggle_fold(a->pane, item);
-    return item >= 0;
+    buf_addf(out, " · %s", a->host.chat ? phase_name(&a->host.phase) : "opening");
 }

@@ -1,9 +1,10 @@
 #include "ui/tui/window.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "ui/tui/app.h"
 
 static const struct window *const windows[N_WINDOWS] = {
 #define WINDOW(name) &window_##name,
@@ -15,75 +16,144 @@ const struct window *window_at(enum window_id id)
     return windows[id];
 }
 
-void *window_state(const struct app *a, enum window_id id)
+void *window_state(const struct host *h, enum window_id id)
 {
-    return a->state[id];
+    return h->state[id];
 }
 
-void windows_begin(struct app *a)
+void window_close(struct host *h, enum window_id id)
 {
-    for (int i = 0; i < N_WINDOWS; i++)
-        if (windows[i]->bytes)
-            a->state[i] = memory_zeroed(1, windows[i]->bytes);
-    a->open[N_WINDOWS - 1] = true;
-}
-
-void windows_end(struct app *a)
-{
-    for (int i = 0; i < N_WINDOWS; i++) {
-        if (windows[i]->free)
-            windows[i]->free(a);
-        free(a->state[i]);
-    }
-}
-
-void window_close(struct app *a, enum window_id id)
-{
-    if (!a->open[id])
+    if (!h->open[id])
         return;
-    a->open[id] = false;
+    h->open[id] = false;
     if (windows[id]->closed)
-        windows[id]->closed(a);
+        windows[id]->closed(h);
 }
 
-void window_open(struct app *a, enum window_id id)
+void window_open(struct host *h, enum window_id id)
 {
     for (int i = 0; i < (int)id && !windows[id]->asks; i++)
         if (!windows[i]->asks)
-            window_close(a, (enum window_id)i);
-    a->open[id] = true;
+            window_close(h, (enum window_id)i);
+    h->open[id] = true;
 }
 
-bool window_is_open(const struct app *a, enum window_id id)
+bool window_is_open(const struct host *h, enum window_id id)
 {
-    return a->open[id];
+    return h->open[id];
 }
 
-enum window_id window_below(const struct app *a, enum window_id id)
+enum window_id window_below(const struct host *h, enum window_id id)
 {
     int i = (int)id + 1;
-    while (i < N_WINDOWS - 1 && !a->open[i])
+    while (i < N_WINDOWS - 1 && !h->open[i])
         i++;
     return (enum window_id)i;
 }
 
-enum window_id window_active(const struct app *a)
+enum window_id window_active(const struct host *h)
 {
-    return a->open[0] ? (enum window_id)0 : window_below(a, 0);
+    return h->open[0] ? (enum window_id)0 : window_below(h, 0);
 }
 
-enum window_id window_front(const struct app *a)
+enum window_id window_front(const struct host *h)
 {
-    enum window_id id = window_active(a);
+    enum window_id id = window_active(h);
     while (windows[id]->asks)
-        id = window_below(a, id);
+        id = window_below(h, id);
     return id;
 }
 
-enum window_id window_in_place_of_input(const struct app *a)
+enum window_id window_in_place_of_input(const struct host *h)
 {
-    enum window_id id = window_active(a);
+    enum window_id id = window_active(h);
     while (!windows[id]->draw_input)
-        id = window_below(a, id);
+        id = window_below(h, id);
     return id;
+}
+
+/* --- the host ---------------------------------------------------------------------------------------------------- */
+
+enum { HINT_MS = 4000 };
+
+void host_init(struct host *h)
+{
+    h->actions = actions_open();
+    h->pane = pane_open();
+    feed_init(&h->feed, h->pane, h->o);
+    for (int i = 0; i < N_WINDOWS; i++) {
+        if (windows[i]->bytes)
+            h->state[i] = memory_zeroed(1, windows[i]->bytes);
+        if (windows[i]->init)
+            windows[i]->init(h);
+    }
+    h->open[N_WINDOWS - 1] = true;
+}
+
+void host_free(struct host *h)
+{
+    for (int i = 0; i < N_WINDOWS; i++) {
+        if (windows[i]->free)
+            windows[i]->free(h);
+        free(h->state[i]);
+    }
+    actions_close(h->actions);
+    pane_close(h->pane);
+    buf_free(&h->hint.text);
+    buf_free(&h->copied);
+}
+
+bool host_busy(const struct host *h)
+{
+    return h->chat && chat_busy(h->chat);
+}
+
+void host_hint(struct host *h, const char *fmt, ...)
+{
+    char text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    buf_reset(&h->hint.text);
+    buf_adds(&h->hint.text, text);
+    h->hint.until = h->ms + HINT_MS;
+}
+
+void host_note(struct host *h, const char *text)
+{
+    feed_say(&h->feed, ITEM_NOTE, text);
+}
+
+void host_copy(struct host *h, struct buf *text, const char *what)
+{
+    if (!text->len) {
+        host_hint(h, "there is no %s here", what);
+    } else {
+        buf_reset(&h->copied);
+        buf_add(&h->copied, text->data, text->len);
+        h->wishes |= WISH_COPY;
+    }
+    buf_free(text);
+}
+
+struct editor *host_focus(struct host *h)
+{
+    const struct window *w = windows[window_active(h)];
+    return w->focus ? w->focus(h) : NULL;
+}
+
+void host_edited(struct host *h)
+{
+    const struct window *w = windows[window_active(h)];
+    if (w->edited)
+        w->edited(h);
+}
+
+bool host_click_fold(struct host *h, int row, int col)
+{
+    int item = area_has(h->at.pane, row, col) ? pane_fold_at(h->pane, row - h->at.pane.row) : -1;
+    if (item >= 0)
+        pane_toggle_fold(h->pane, item);
+    return item >= 0;
 }

@@ -1,0 +1,42 @@
+/* The draft and what becomes of it: editing, history, completion, messages that wait, and what is not sent when the program ends.
+ * send.c is what Enter does with it. */
+#ifndef Q35_UI_TUI_INPUT_H
+#define Q35_UI_TUI_INPUT_H
+
+#include "ui/tui/history.h"
+#include "ui/tui/queue.h"
+#include "ui/tui/suggest.h"
+#include "ui/tui/window.h"
+
+/* For input, send and revise; all others call the functions below. */
+struct input {
+    struct editor *editor;              /* the draft */
+    struct history *history;
+    struct queue   queue;               /* messages that wait */
+    struct suggest suggest;             /* what completes the word at the cursor */
+    char *steer;                        /* sent as soon as the answer has stopped, or NULL */
+    char *unsent;                       /* the conversation whose file has what was restored, or NULL */
+    char *set_aside;                    /* the draft that an earlier message has taken the place of, or NULL */
+};
+
+struct input *input_state(const struct host *h);
+struct editor *input_editor(const struct host *h);
+/* Once, at the beginning.  NULL: it is not kept. */
+void input_history(struct host *h, const char *path);
+void input_remember(struct host *h, const char *text);
+/* A message that was not answered returns. */
+void input_give_back(struct host *h, const char *text);
+/* Sends it; on failure it comes back. */
+void input_submit(struct host *h, const char *text);
+/* Nothing runs: what waits is sent. */
+void input_next(struct host *h);
+/* About a summary that waits.  False: none does. */
+bool input_decide(struct host *h, bool take);
+/* What is chosen in the list of completions.  False: nothing is. */
+bool input_take_suggestion(struct host *h);
+/* What is not sent is kept over the end of the program. */
+void input_keep(struct host *h);
+/* What was kept of the conversation that was loaded comes back. */
+void input_restore(struct host *h);
+
+#endif
