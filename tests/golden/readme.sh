@@ -1,5 +1,5 @@
 #!/bin/sh
-# README and docs agree with the Makefile; what they link to is there; the README's figures are those of docs/kernels.md.
+# README and docs agree with the Makefile; what they link to is there; the README's figures are those of docs/measurements.md.
 status=0
 targets=$(sed -n 's/^\([a-z0-9]*\):[^#]*## .*/\1/p' Makefile)
 for t in $targets; do
@@ -16,8 +16,8 @@ for f in README.md docs/*.md; do
     done
 done
 for figure in $(sed -n '/^## Figures/,/^## Make/p' README.md | grep '^|' | cut -d '|' -f 3 | grep -oE '[0-9][0-9,]*\.[0-9]+|[0-9]+,[0-9]+'); do
-    if grep -qF -- "$figure" docs/kernels.md; then echo "ok README quotes $figure"; else
-        echo "not ok README quotes $figure, which is not in docs/kernels.md"; status=1
+    if grep -qF -- "$figure" docs/measurements.md; then echo "ok README quotes $figure"; else
+        echo "not ok README quotes $figure, which is not in docs/measurements.md"; status=1
     fi
 done
 exit $status
