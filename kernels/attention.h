@@ -8,14 +8,16 @@
 #include "kernels/kv.h"
 #include "kernels/tensor.h"
 
-/* Where one layer keeps its rows.
+/* The KV rows of one layer.
  *
- * Not compressed (k_format and v_format KV_EXACT): k and v are [n_ctx, n_kv_heads, head_dim] of `dtype` (F32 or BF16), row p being position p.
+ * Not compressed (k_format and v_format KV_EXACT): k and v are [n_ctx, n_kv_heads, head_dim] of `dtype` (F32 or BF16); row p is
+ * position p.
  *
- * Compressed: old positions are codes (kernels/kv.h), in blocks of KV_BLOCK positions; the first `sinks` positions and the newest ones stay
- * exact.  Which positions a row reads as codes follows from its own position alone, kv_sealed(), so its bits depend neither on how a prompt was cut into
- * chunks nor on the rows that share a step.  k and v hold the exact rows: the sinks, then a ring of `ring` rows by position.
- * The ring must hold the rows that a call stores, `recent` ones before them, and KV_BLOCK - 1 more. */
+ * Compressed: old positions are stored as codes (kernels/kv.h), in blocks of KV_BLOCK positions; the first `sinks` positions and the
+ * newest ones stay exact.  The position of a query row alone decides which positions it reads as codes (kv_sealed()), so its bits
+ * depend neither on the cuts of a prompt into chunks nor on the other rows of a step.  k and v hold the exact rows: the sinks, then a
+ * ring of `ring` rows, indexed by position.  The ring must hold the rows that a call stores, the `recent` rows before them, and
+ * KV_BLOCK - 1 more. */
 struct kv_rows {
     void      *k, *v;
     enum dtype dtype;
@@ -35,7 +37,7 @@ KV_INLINE int kv_sealed(const struct kv_rows *c, int pos)
     int end = pos / KV_BLOCK * KV_BLOCK - c->recent;
     return !kv_compressed(c) || end < 0 ? 0 : end;
 }
-/* Which row of k and v is the exact one of a position. */
+/* Index in k and v of the exact row of a position. */
 KV_INLINE int kv_exact_row(const struct kv_rows *c, int pos)
 {
     return !kv_compressed(c) || pos < c->sinks ? pos : c->sinks + pos % c->ring;
@@ -62,8 +64,8 @@ static inline size_t kv_store_bytes(const struct kv_store_args *a)
 }
 static inline int kv_store_units(const struct kv_store_args *a) { return a->n_tokens; }
 
-/* Makes codes of the blocks that cover positions from..to-1, multiples of KV_BLOCK, from their exact rows.  A block is sealed before the
- * first row that reads it as codes, and only when its rows can no longer be rolled back.  Of positions below `sinks` the codes are never read. */
+/* Encodes the exact rows of positions from..to-1 (multiples of KV_BLOCK) block by block.  A block is sealed before the first row that
+ * reads it as codes, and only when its rows can no longer be rolled back.  The codes of positions below `sinks` are never read. */
 struct kv_seal_args {
     struct kv_rows kv;
     int            from, to;
@@ -75,8 +77,9 @@ static inline size_t kv_seal_bytes(const struct kv_seal_args *a)
 static inline int kv_seal_units(const struct kv_seal_args *a) { return (a->to - a->from) / KV_BLOCK * a->kv.n_kv_heads; }
 
 /* y[t,h] = sum_{p <= pos+t} softmax_p(scale * q[t,h] . k[p, h / (n_q_heads / n_kv_heads)]) * v[p, same]
- * Rows pos..pos+n_tokens-1 are in the cache already, and blocks below kv_sealed(pos+n_tokens-1) are sealed.  Online softmax in blocks of 64 positions counted from 0, so a row's
- * bits do not depend on n_tokens.                                                            tolerance: 1e-5 relative */
+ * Rows pos..pos+n_tokens-1 are already in the cache, and blocks below kv_sealed(pos+n_tokens-1) are sealed.  Online softmax
+ * (Milakov and Gimelshein, arXiv:1805.02867) in blocks of 64 positions counted from 0, so that the bits of a row do not depend on
+ * n_tokens.                                                            tolerance: 1e-5 relative */
 struct attention_args {
     float         *y;           /* [n_tokens, n_q_heads, head_dim] */
     const float   *q;           /* head h of token t at q + t * q_token + h * q_head */

@@ -1,6 +1,7 @@
 /* Gated DeltaNet, per value head hv with key head hv / (n_v_heads / n_k_heads), state S [dk, dv]:
  *   S <- exp(g) S;  p = k^T S;  d = beta (v - p);  S <- S + k d^T;  o = q^T S
- * (Gated Delta Networks, arXiv 2412.06464; chunk form derived there, written out in docs/model.md.) */
+ * Sources: Gated Delta Networks, arXiv:2412.06464; the chunk form as in torch_chunk_gated_delta_rule of transformers,
+ * models/qwen3_5_moe (see docs/model.md). */
 #ifndef Q35_KERNELS_DELTANET_H
 #define Q35_KERNELS_DELTANET_H
 
@@ -24,15 +25,15 @@ static inline size_t deltanet_gates_bytes(const struct deltanet_gates_args *a)
 }
 static inline int deltanet_gates_units(const struct deltanet_gates_args *a) { return a->n_tokens; }
 
-/* What a step keeps of its rows, so that the next one can apply those that were accepted. */
+/* The inputs of a step's rows, kept so that the next step can apply the accepted ones. */
 struct deltanet_stage {
     float *k;                   /* [max_step, n_k_heads, dk] normalised */
     float *v;                   /* [max_step, n_v_heads, dv] */
     float *beta, *g;            /* [max_step, n_v_heads] */
 };
 
-/* A decode step: applies the first n_accepted rows of `stage` to the committed state and stores it, then carries n_tokens
- * new rows on in a private copy and keeps their inputs in `stage`.  n_tokens 0: only the first half.
+/* A decode step: applies the first n_accepted rows of `stage` to the committed state and stores it.  Then computes n_tokens new
+ * rows on a private copy of the state and stores their inputs in `stage`.  n_tokens 0: only the first part.
  * The state is read once and written once.                                                   tolerance: 1e-5 relative */
 struct deltanet_step_args {
     float       *y;             /* [n_tokens, n_v_heads, dv] */
@@ -50,7 +51,7 @@ static inline size_t deltanet_step_bytes(const struct deltanet_step_args *a)
 }
 static inline int deltanet_step_units(const struct deltanet_step_args *a) { return a->n_k_heads; }
 
-/* A prompt chunk: the accepted rows of `stage`, then n_tokens rows, all committed.  Computed in blocks of 64 rows cut at
+/* A prompt chunk: applies the accepted rows of `stage`, then n_tokens rows; all are committed.  Computed in blocks of 64 rows cut at
  * positions that are multiples of 64, in the chunk form; per block with cumulative G and D[i][j] = exp(G_i - G_j), j <= i:
  *   A = strict_lower(beta_i (k_i . k_j) D);  (I + A) U = beta V;  (I + A) W = beta exp(G) K
  *   N = U - W S;  O = (exp(G) Q) S + lower(Q K^T * D) N;  S <- exp(G_last) S + (exp(G_last - G) K)^T N

@@ -1,5 +1,5 @@
-/* y[t,n] = sum_k W[n,k] * x[t,k]  (+ y[t,n] when add), one operation per weight format.  Sums in fp32, per INT4 group and
- * per FP8 block first, then scaled.  The order of a row's sum depends on nothing but the format.
+/* y[t,n] = sum_k W[n,k] * x[t,k]  (+ y[t,n] if `add`), one operation per weight format.  Sums are fp32; the sum of an INT4 group or
+ * FP8 block is scaled before it is added.  The order of summation of a row depends only on the format.
  * tolerance: |error| <= 2^-20 * sum_k |W x| */
 #ifndef Q35_KERNELS_LINEAR_H
 #define Q35_KERNELS_LINEAR_H

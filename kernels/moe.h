@@ -1,13 +1,14 @@
 /* Mixture of experts: route, group rows by expert, two grouped products, combine.  A slot is a (token, choice) pair:
- * slot = token * (top_k + 1) + choice; choice top_k is the shared expert, which every token takes. */
+ * slot = token * (top_k + 1) + choice; choice top_k is the shared expert, which every token takes.
+ * Source: transformers, models/qwen3_5_moe (Qwen3_5MoeSparseMoeBlock): softmax over all experts, then top k, renormalised. */
 #ifndef Q35_KERNELS_MOE_H
 #define Q35_KERNELS_MOE_H
 
 #include "kernels/linear.h"
 #include "kernels/tensor.h"
 
-/* p = softmax(logits) over all experts in fp32; the top_k largest, largest first (ties: lower index first), and their
- * weights p_i / sum of the chosen p.                                                         tolerance: 1e-6, same choice */
+/* p = softmax(logits) over all experts in fp32.  Writes the top_k largest, in descending order (ties: lower index first), and
+ * their weights p_i / sum of the chosen p.                                                         tolerance: 1e-6, same choice */
 struct router_args {
     int32_t     *experts;       /* [n_tokens, top_k] */
     float       *weights;       /* [n_tokens, top_k] */
@@ -20,7 +21,7 @@ static inline size_t router_bytes(const struct router_args *a)
 }
 static inline int router_units(const struct router_args *a) { return a->n_tokens; }
 
-/* Slots ordered by expert, ascending within one: those of expert e are slots[start[e] .. start[e+1]); e = n_experts is
+/* Slots ordered by expert, ascending within an expert.  Those of expert e are slots[start[e] .. start[e+1]); e = n_experts is
  * the shared expert.                                                                         tolerance: exact */
 struct moe_group_args {
     int32_t       *start;       /* [n_experts + 2] */

@@ -5,15 +5,15 @@
 #include <stddef.h>
 
 /* y[r,i] = (1 + w[i]) * x[r,i] / sqrt(mean_i(x[r,i]^2) + eps)          zero-centred weights; tolerance: 1e-6 relative
- * Row r of x is at x + (r / per_group) * x_group + (r % per_group) * x_row, likewise y: the rows of q lie between the gates,
- * so heads of one token are x_row apart and tokens x_group. */
+ * Row r of x is at x + (r / per_group) * x_group + (r % per_group) * x_row, likewise y.  The strides exist because the rows of q are
+ * interleaved with the gates: x_row is the stride of heads, x_group that of tokens. */
 struct rmsnorm_args {
     float       *y;             /* may alias x when the strides are equal */
     const float *x;
     const float *w;             /* [dim] */
     int          n_rows, dim;
-    int          per_group;     /* 0: one row a group, x_row and y_row unused */
-    size_t       x_group, x_row, y_group, y_row;        /* in elements; a group of 0: dim (all packed) */
+    int          per_group;     /* 0: one row per group, x_row and y_row unused */
+    size_t       x_group, x_row, y_group, y_row;        /* in elements; x_group or y_group 0: dim (contiguous) */
     float        eps;
 };
 static inline size_t rmsnorm_bytes(const struct rmsnorm_args *a)

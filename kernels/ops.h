@@ -1,7 +1,7 @@
 /* The contracts of all operations.  Every contract has, besides its args struct:
  *   <op>_bytes(a)   bytes it must move, each input read once and each output written once
- *   <op>_units(a)   how many independent pieces the CPU version can be cut into; the result does not depend on the cut
- * Activations are fp32.  Pointers are device memory; nothing may alias unless the contract says so. */
+ *   <op>_units(a)   number of independent units of the CPU version; the result does not depend on how they are distributed
+ * Activations are fp32.  Pointers are device memory and must not alias unless the contract allows it. */
 #ifndef Q35_KERNELS_OPS_H
 #define Q35_KERNELS_OPS_H
 

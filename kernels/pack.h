@@ -1,8 +1,8 @@
-/* How a GPU keeps a weight matrix: in the order in which the lanes of a warp want it, so that 16-byte loads feed
+/* The layout of a weight matrix on a GPU: in the order in which the lanes of a warp read it, so that 16-byte loads feed
  * mma.sync.m16n8k16 without a shuffle.  The same bytes serve decode steps and prompt chunks.
  *
  * A matrix [rows, cols] is cut into tiles of 16 rows, tiles into groups of 128 columns, groups into 8 k-steps of 16 columns.
- * What k-step s of a group covers is permuted, the same for weights and activations: lane l with t = l % 4 owns columns
+ * The columns of k-step s of a group are permuted, for weights and activations alike: lane l with t = l % 4 has columns
  *     k(s, t, j) = 32 (s / 2) + 8 t + 4 (s % 2) + j,  j = 0..3
  * and, with g = l / 4, its four registers a0..a3 of the 16x16 fragment hold (row, j): a0 (g; 0, 1), a1 (g + 8; 0, 1),
  * a2 (g; 2, 3), a3 (g + 8; 2, 3), the lower j in the lower half.
@@ -37,7 +37,7 @@ enum { PACK_ROWS = 16, PACK_GROUP = 128, PACK_LINE = 512 };
 
 PACK_INLINE int pack_tiles(int rows)  { return (rows + PACK_ROWS - 1) / PACK_ROWS; }
 PACK_INLINE int pack_groups(int cols) { return (cols + PACK_GROUP - 1) / PACK_GROUP; }
-PACK_INLINE int pack_lines(enum weight_format f)              /* of a group in one tile */
+PACK_INLINE int pack_lines(enum weight_format f)              /* lines per group of a tile */
 {
     return f == WEIGHT_INT4 ? 2 : f == WEIGHT_DENSE ? 8 : 4;
 }
@@ -55,8 +55,8 @@ PACK_INLINE size_t pack_bytes(enum weight_format f, int rows, int cols)       /*
     return pack_data_bytes(f, rows, cols) + (pack_scale_bytes(f, rows, cols) + PACK_LINE - 1) / PACK_LINE * PACK_LINE;
 }
 
-/* The definition, on the host: packs `w` (checkpoint layout, kernels/tensor.h) into pack_bytes() bytes.  DENSE of F16 or F32
- * is rounded to bf16.  False when an INT4 zero is not 8. */
+/* The reference, on the host: packs `w` (checkpoint layout, kernels/tensor.h) into pack_bytes() bytes.  F16 and F32
+ * are rounded to bf16.  False if an INT4 zero point is not 8. */
 bool pack_matrix(const struct weight *w, void *dst);
 /* Gate and up [I, H] of one format into pack_bytes(f, 2 I, H). */
 bool pack_pair(const struct weight *gate, const struct weight *up, void *dst);

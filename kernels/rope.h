@@ -1,6 +1,7 @@
-/* Rotary embedding in place on the first 2 * half dims of every head: pair (i, i + half) turns by pos * freq[i]:
+/* Rotary embedding in place on the first 2 * half dims of every head: pair (i, i + half) is rotated by pos * freq[i]:
  *   a' = (a cos - b sin) * scale,  b' = (b cos + a sin) * scale          scale: YaRN's attention factor, 1 otherwise
- * angle in fp32, as the reference implementation has it.                                     tolerance: 1e-6 */
+ * The angle is computed in fp32, as in the reference implementation.                         tolerance: 1e-6
+ * Sources: RoPE, arXiv:2104.09864; YaRN, arXiv:2309.00071; transformers, modeling_rope_utils.py. */
 #ifndef Q35_KERNELS_ROPE_H
 #define Q35_KERNELS_ROPE_H
 

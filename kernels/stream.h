@@ -1,7 +1,7 @@
-/* Numbers of the residual stream of a decode step: 64-bit integers that count in units of 2^-30.
+/* The residual stream of a decode step: fixed-point numbers, 64-bit integers in units of 2^-30.
  *
  * Kernels add to the stream in place with integer atomics, so a sum is exact and does not depend on the order of its addends.
- * A GB10 has next to no FP64 units and converts 64-bit integers as slowly, so both conversions below are made of 32-bit operations.
+ * A GB10 has almost no FP64 units, and its 64-bit conversions are just as slow, so both conversions below use 32-bit operations.
  *
  * What holds, for at most STREAM_ADDENDS addends to one number:
  * - An addend is rounded to the nearest unit, ties to even: it loses at most 2^-31.
@@ -37,17 +37,17 @@ STREAM_INLINE int64_t stream_round(float x)
 STREAM_INLINE int64_t stream_from_float(float x) { return fabsf(x) < STREAM_LIMIT ? stream_round(x) : STREAM_POISON; }
 
 #ifndef __CUDACC__
-/* Adds to a number that nobody else adds to.  Sums of a poisoned number may wrap: they stay far from 0. */
+/* Adds to a number without atomics.  Sums of a poisoned number may wrap: they stay far from 0. */
 STREAM_INLINE void stream_add(int64_t *to, float x)
 {
     *to = fabsf(x) < STREAM_LIMIT ? (int64_t)((uint64_t)*to + (uint64_t)stream_round(x)) : STREAM_POISON;
 }
 #endif
 
-/* One of the upper 9 bits is set when v cannot be read. */
+/* One of the upper 9 bits is set if v must read as NaN. */
 STREAM_INLINE uint32_t stream_excess(int64_t v) { return (uint32_t)((uint64_t)v >> 32) + (1u << 22); }
 
-/* A float's bits as a number. */
+/* The float with these bits. */
 STREAM_INLINE float stream_float(uint32_t bits)
 {
     float x;

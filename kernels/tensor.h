@@ -1,4 +1,4 @@
-/* What kernels see of a weight matrix: a view of memory that somebody else owns (usually a mapped file). */
+/* A weight matrix as kernels see it: a view of memory with another owner (usually a mapped file). */
 #ifndef Q35_KERNELS_TENSOR_H
 #define Q35_KERNELS_TENSOR_H
 
@@ -10,10 +10,10 @@ enum dtype { DT_NONE, DT_F32, DT_F16, DT_BF16, DT_F8_E4M3, DT_I8, DT_I32, DT_I64
 enum weight_format {
     WEIGHT_NONE,
     WEIGHT_DENSE,               /* data [rows, cols] of `dtype` F32, F16 or BF16 */
-    WEIGHT_INT4,                /* auto_gptq packing, group 128 along cols:
+    WEIGHT_INT4,                /* auto_gptq packing (auto-round, qlinear_torch_zp.py), group 128 along cols:
                                  *   data  I32 [cols/8, rows]     nibble j of word [r, n] is q[n][8r + j]
                                  *   scale F16 [cols/128, rows]   may be negative
-                                 *   zeros I32 [cols/128, rows/8] nibble j of word [g, c] is zero of row 8c + j, less one
+                                 *   zeros I32 [cols/128, rows/8] nibble j of word [g, c] is the zero point of row 8c + j, minus 1
                                  *   W[n][k] = (q - (zero + 1)) * scale[k/128][n] */
     WEIGHT_FP8,                 /* data F8_E4M3 [rows, cols]; scale [ceil(rows/128), ceil(cols/128)] F32, BF16 or F16:
                                  *   W[n][k] = fp8 * scale[n/128][k/128] */
@@ -34,7 +34,7 @@ struct expert_weights {
     struct weight gate, up, down;
 };
 
-/* Bytes of the matrix as stored, scales and zeros included. */
+/* Bytes of the stored matrix, with scales and zero points. */
 static inline size_t weight_bytes(const struct weight *w)
 {
     size_t n = (size_t)w->rows * (size_t)w->cols, r = (size_t)w->rows, c = (size_t)w->cols;

@@ -32,7 +32,7 @@ static void load_exact(float *x, const struct kv_rows *kv, enum kv_role role, in
     floats_f32(x, (const char *)base + at * (kv->dtype == DT_F32 ? 4 : 2), kv->dtype, (size_t)kv->head_dim);
 }
 
-/* Where the codes of a position's block are, and the scales. */
+/* The codes and scales of the block of a position. */
 static uint8_t *block_codes(const struct kv_rows *kv, enum kv_role role, int kv_head, int pos, uint16_t **scales)
 {
     size_t i = (size_t)(pos / KV_BLOCK) * (size_t)kv->n_kv_heads + (size_t)kv_head;
@@ -76,9 +76,9 @@ struct head {
     const float *q;
     const struct kv_rows *kv;
     int          kv_head, sealed;       /* positions sinks..sealed-1 are codes */
-    float        rotated[KV_DIM];       /* q, for them */
+    float        rotated[KV_DIM];       /* q, for these positions */
     f32x8        acc[MAX_DIM / 8];      /* sums of weighted values */
-    f32x8        turned[KV_DIM / 8];    /* the same of codes, still rotated */
+    f32x8        acc_codes[KV_DIM / 8];    /* the same for codes, still rotated */
 };
 
 static bool is_code(const struct head *h, int pos) { return pos >= h->kv->sinks && pos < h->sealed; }
@@ -117,7 +117,7 @@ static void add_value(struct head *h, int pos, float weight)
         float y[KV_DIM];
         fetch(h, KV_VALUE, pos, y);
         for (int i = 0; i < KV_DIM; i += 8)
-            h->turned[i / 8] += splat(weight) * load_f32(y + i);
+            h->acc_codes[i / 8] += splat(weight) * load_f32(y + i);
         return;
     }
     size_t at = exact_at(h, pos);
@@ -130,7 +130,7 @@ static void multiply(struct head *h, float by)
     for (int i = 0; i < h->kv->head_dim / 8; i++)
         h->acc[i] *= splat(by);
     for (int i = 0; i < KV_DIM / 8 && h->sealed; i++)
-        h->turned[i] *= splat(by);
+        h->acc_codes[i] *= splat(by);
 }
 
 static void attend(float *y, struct head *h, int n, float scale)
@@ -155,7 +155,7 @@ static void attend(float *y, struct head *h, int n, float scale)
     }
     float codes[KV_DIM] = {0};
     if (h->sealed)
-        kv_unrotate(KV_VALUE, (const float *)h->turned, codes);
+        kv_unrotate(KV_VALUE, (const float *)h->acc_codes, codes);
     for (int i = 0; i < h->kv->head_dim; i++)
         y[i] = (h->sealed ? h->acc[i / 8][i % 8] + codes[i] : h->acc[i / 8][i % 8]) / sum;
 }

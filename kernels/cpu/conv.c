@@ -5,7 +5,7 @@
 static void slide(float *window, const float *x, int n, int keep, size_t stride, size_t c0, size_t c1)
 {
     for (int r = 0; r < keep; r++) {
-        int from = r + n;               /* row of the concatenation; rows only move down, so in order is safe */
+        int from = r + n;               /* row of the concatenation; rows only move down, so copying in order is safe */
         const float *src = from < keep ? window + (size_t)from * stride : x + (size_t)(from - keep) * stride;
         if (src != window + (size_t)r * stride)
             memcpy(window + (size_t)r * stride + c0, src + c0, (c1 - c0) * sizeof *x);

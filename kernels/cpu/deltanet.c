@@ -73,7 +73,7 @@ static void apply_accepted(float *S, const struct deltanet_stage *s, int n, int 
     }
 }
 
-/* Value heads that share a key head write the same k to the stage only once: the first of them does. */
+/* Of the value heads that share a key head only the first writes k to the stage. */
 static void keep(const struct deltanet_step_args *a, int t, int h, const float *k, const float *v)
 {
     int r = a->n_v_heads / a->n_k_heads;
@@ -85,7 +85,7 @@ static void keep(const struct deltanet_step_args *a, int t, int h, const float *
     a->stage.g[v_head] = a->g[v_head];
 }
 
-/* A unit is a key head with its value heads, since they share the staged k. */
+/* A unit is a key head with its value heads, which share the staged k. */
 void deltanet_step_cpu(const struct deltanet_step_args *a, int begin, int end)
 {
     int r = a->n_v_heads / a->n_k_heads;
@@ -110,8 +110,8 @@ void deltanet_step_cpu(const struct deltanet_step_args *a, int begin, int end)
     }
 }
 
-/* One block of C <= 64 rows of one value head in the chunk form.  q, k, v point at row 0, rows `width` apart; beta, g rows
- * `heads` apart; y rows heads * dv apart. */
+/* One block of C <= 64 rows of one value head in the chunk form.  q, k, v point at row 0; the stride of
+ * their rows is `width`, of beta and g `heads`, of y heads * dv. */
 struct chunk {
     const float *q, *k, *v, *beta, *g;
     float       *y, *S;

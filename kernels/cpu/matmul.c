@@ -1,6 +1,6 @@
-/* Each format has one loop, written for N tokens and inlined for N = 1..4, so that a weight is unpacked once for all of
- * them.  Dense and FP8 rows lie along k: eight lanes of partial sums per row.  INT4 words lie across rows: one
- * lane per row, k in order, the scale applied once per group of 128. */
+/* Each format has one loop, written for N tokens and inlined for N = 1..4, so that a weight is unpacked once for all tokens.
+ * Dense, INT8 and FP8 rows are contiguous along k: eight lanes of partial sums per row.  INT4 words cover neighbouring rows: one lane
+ * per row, k in order, the scale applied once per group of 128. */
 #include "kernels/cpu/matmul.h"
 
 #include "kernels/cpu/vec.h"
@@ -9,7 +9,7 @@
 
 typedef float block[MATMUL_TOKENS][MATMUL_ROWS];
 
-/* One row of elements that `load` turns into eight floats, k a multiple of 8; the tail goes through `one`. */
+/* One row; `load` converts eight elements to floats from k, a multiple of 8; `one` converts an element of the tail. */
 #define DOT_ROW(load, one, type, p, k0, k1)                                                       \
     do {                                                                                          \
         int k_ = (k0);                                                                            \

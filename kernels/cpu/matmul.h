@@ -1,4 +1,4 @@
-/* The inner product of every weight format, shared by linear_* and the experts. */
+/* The inner product of each weight format, shared by linear_* and the experts. */
 #ifndef Q35_KERNELS_CPU_MATMUL_H
 #define Q35_KERNELS_CPU_MATMUL_H
 
@@ -7,7 +7,7 @@
 enum { MATMUL_ROWS = 8, MATMUL_TOKENS = 4 };
 
 /* out[t][i] = sum_k W[row + i][k] * x[t][k] for i in 0..7 and n <= MATMUL_TOKENS tokens.  Rows beyond w->rows give 0.
- * The sum of one (row, token) is the same whatever n is. */
+ * The bits of one (row, token) do not depend on n. */
 void matmul_block(const struct weight *w, int row, const float *const *x, int n, float out[MATMUL_TOKENS][MATMUL_ROWS]);
 
 #endif

@@ -4,7 +4,7 @@
 #include "kernels/cpu/vec.h"
 #include "kernels/ops.h"
 
-/* Insertion into a short sorted list: n_experts * top_k comparisons at worst, and ties keep the lower index first. */
+/* Insertion into a short sorted list: at most n_experts * top_k comparisons; of equal values the lower index comes first. */
 void router_cpu(const struct router_args *a, int begin, int end)
 {
     for (int t = begin; t < end; t++) {
@@ -44,10 +44,10 @@ void moe_group_cpu(const struct moe_group_args *a, int begin, int end)
     a->start[E + 1] = a->n_tokens;
     for (int e = 0; e <= E; e++)
         a->start[e + 1] += a->start[e];
-    for (int t = 0; t < a->n_tokens; t++)       /* start[e] runs ahead to start[e+1] ... */
+    for (int t = 0; t < a->n_tokens; t++)       /* start[e] advances to start[e+1] ... */
         for (int j = 0; j <= k; j++)
             a->slots[a->start[j < k ? a->experts[t * k + j] : E]++] = t * (k + 1) + j;
-    for (int e = E + 1; e > 0; e--)             /* ... and is put back */
+    for (int e = E + 1; e > 0; e--)             /* ... and is restored */
         a->start[e] = a->start[e - 1];
     a->start[0] = 0;
 }

@@ -9,9 +9,9 @@ static int column(int group, int s, int t, int j)
     return group * PACK_GROUP + 32 * (s / 2) + 8 * t + 4 * (s % 2) + j;
 }
 
-/* Row r of tile `tile`: whose row, and which. */
+/* The source of row r of tile `tile`: matrix and row. */
 struct source {
-    const struct weight *w[2];          /* gate and up; the second NULL for a plain matrix */
+    const struct weight *w[2];          /* gate and up; w[1] is NULL for a plain matrix */
 };
 static const struct weight *source_row(const struct source *s, int tile, int r, int *row)
 {

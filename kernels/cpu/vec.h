@@ -19,7 +19,7 @@ typedef int8_t   i8x8  __attribute__((vector_size(8)));
 
 static inline f32x8 splat(float x) { return (f32x8){x, x, x, x, x, x, x, x}; }
 
-/* Fixed tree: lanes 0+4, 1+5, ... */
+/* Sums the lanes in a fixed tree: 0+4, 1+5, ... */
 static inline float sum8(f32x8 v)
 {
     return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));

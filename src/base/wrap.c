@@ -34,7 +34,7 @@ static void give(struct wrap *w, struct buf *b, int columns, struct buf *out)
 static void begin_line(struct wrap *w)
 {
     bool fence = w->word.len >= 3 && !memcmp(w->word.data, "```", 3);
-    w->begun = true;
+    w->has_word = true;
     w->verbatim = w->fenced || fence || *w->word.data == '|';
     if (fence)
         w->fenced = !w->fenced;
@@ -44,7 +44,7 @@ static void give_word(struct wrap *w, int columns, struct buf *out)
 {
     if (!w->word.len)
         return;
-    if (!w->begun)
+    if (!w->has_word)
         begin_line(w);
     /* one column stays free: some terminals wrap as soon as the last column is filled */
     int gap = columns_of(&w->blanks, w->column), word = columns_of(&w->word, w->column + gap);
@@ -64,7 +64,7 @@ static void end_line(struct wrap *w, int columns, struct buf *out)
     buf_reset(&w->blanks);
     buf_addc(out, '\n');
     w->column = 0;
-    w->begun = w->verbatim = false;
+    w->has_word = w->verbatim = false;
 }
 
 /* May a line break before the character at `at`, which was appended to the word?  Scripts without blanks may break between any two
@@ -134,7 +134,7 @@ void wrap_reset(struct wrap *w)
     buf_reset(&w->blanks);
     buf_reset(&w->word);
     w->column = 0;
-    w->fenced = w->verbatim = w->begun = w->inside = false;
+    w->fenced = w->verbatim = w->has_word = w->inside = false;
 }
 
 void wrap_free(struct wrap *w)

@@ -13,7 +13,7 @@ struct wrap {
     int  column;                /* of the cursor */
     bool fenced;                /* between two ``` */
     bool verbatim;              /* this line stays as it is */
-    bool begun;                 /* the line has a word */
+    bool has_word;                 /* the line has a word */
     bool inside;                /* the beginning of the word was already written */
     struct buf blanks, word;    /* not written yet: what follows decides where they go */
 };

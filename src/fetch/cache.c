@@ -112,7 +112,7 @@ struct walk {
     int cap;
 };
 
-/* The last part of where a link points to, if that looks like a hash. */
+/* The last component of a link's target, if it looks like a hash. */
 static void hash_of_link(const char *path, struct fetch_file *f)
 {
     char target[4096];
@@ -203,7 +203,7 @@ bool cache_link(const char *folder, const char *commit, const char *path, const 
     ssize_t n = readlink(at.data, there, sizeof there - 1);
     bool ok = n == (ssize_t)to.len && !memcmp(there, to.data, to.len);
     if (!ok) {
-        unlink(fresh.data);             /* of a run that was killed */
+        unlink(fresh.data);             /* left by a run that was killed */
         ok = cache_make_parents(at.data, e) && ((!symlink(to.data, fresh.data) && !rename(fresh.data, at.data)) ||
                                                 err_set(e, "cannot make the link %s: %s", at.data, strerror(errno)));
     }

@@ -1,5 +1,5 @@
-/* libcrypto's newer interface (EVP) cannot put a state away before OpenSSL 3.6; the older one is there in every 3.x and has the same code
- * behind it. */
+/* The EVP interface of libcrypto cannot save a state before OpenSSL 3.6.  The older interface exists in every 3.x and runs the same
+ * code. */
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "fetch/digest.h"
 
@@ -82,7 +82,7 @@ bool digest_load(struct digest *d, const char *hex, uint64_t n)
         }
         d->large.h[i] = word;
     }
-    d->large.Nl = (SHA_LONG)(n << 3);           /* how many bits were hashed, low and high word */
+    d->large.Nl = (SHA_LONG)(n << 3);           /* number of hashed bits, low and high word */
     d->large.Nh = (SHA_LONG)(n >> 29);
     d->n = n;
     return true;

@@ -1,6 +1,6 @@
-/* Files of a model hub (huggingface.co, or what HF_ENDPOINT names) by list and by byte range, checked as they arrive.
- * Honours HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, HF_HOME, HF_HUB_CACHE and HF_HUB_OFFLINE; with the last nothing is asked, and both calls
- * answer from the hub's cache on this machine.  The token goes to the hub alone, never to where it sends us.
+/* Files of a model hub (huggingface.co or HF_ENDPOINT): lists them and reads byte ranges, which are checked as they arrive.
+ * Uses HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, HF_HOME, HF_HUB_CACHE and HF_HUB_OFFLINE.  With HF_HUB_OFFLINE nothing is requested; both
+ * calls read the Hugging Face cache on this machine.  The token is sent only to the hub, never to the target of a redirect.
  *
  * A struct fetch may be used by several threads at once; each call blocks until it is done. */
 #ifndef Q35_FETCH_FETCH_H
@@ -13,9 +13,9 @@
 #include "base/err.h"
 
 struct fetch_options {
-    int stall_s;                        /* a connection that brings nothing for so long is made anew; 0: 20 */
-    int tries;                          /* of a range, one behind the other, that bring nothing; 0: 8 */
-    /* What takes a while, e.g. "the hub asks us to wait for 40 s".  From any thread; may be NULL. */
+    int stall_s;                        /* reconnect after this time without data; 0: 20 */
+    int tries;                          /* attempts in a row without data before a range fails; 0: 8 */
+    /* Reports delays, such as "the hub limits requests and asks to wait for 40 s".  Called on any thread; may be NULL. */
     void (*note)(void *arg, const char *text);
     void *arg;
 };
@@ -25,35 +25,35 @@ enum { FETCH_HASH = 65 };
 struct fetch_file {
     const char *path;                   /* "config.json", "sub/file"; safe to append to a directory */
     uint64_t    bytes;
-    bool        lfs;                    /* hash is the SHA-256 of its bytes; else git's SHA-1 of it as a blob */
-    char        hash[FETCH_HASH];       /* lower case; the hub's cache calls the file so.  "": not known (offline, no link) */
+    bool        lfs;                    /* hash is the SHA-256 of the bytes; otherwise git's SHA-1 of the blob */
+    char        hash[FETCH_HASH];       /* lower case; the name of the blob in the cache.  "": unknown (offline, not a link) */
 };
 
 struct fetch_repo {
-    char  *name, *revision;             /* as asked for: "org/name", "main" */
-    char   commit[FETCH_HASH];          /* what the revision was when listed; later calls ask for this commit */
+    char  *name, *revision;             /* as requested: "org/name", "main" */
+    char   commit[FETCH_HASH];          /* the commit of the revision when it was listed; later calls request this commit */
     struct fetch_file *files;           /* sorted by path */
     int    n_files;
 };
 
 struct fetch;
-struct fetch *fetch_open(const struct fetch_options *o, struct err *e);         /* asks nobody anything yet */
+struct fetch *fetch_open(const struct fetch_options *o, struct err *e);         /* makes no request */
 void fetch_close(struct fetch *f);
-void fetch_stop(struct fetch *f);       /* any thread: calls under way and later ones fail with "stopped" */
+void fetch_stop(struct fetch *f);       /* any thread: running and later calls fail with "stopped" */
 bool fetch_stopped(const struct fetch *f);
 bool fetch_offline(const struct fetch *f);
 
 /* All files of a repository with sizes and hashes.  `revision` NULL: "main".  *r must be freed either way. */
 bool fetch_list(struct fetch *f, const char *name, const char *revision, struct fetch_repo *r, struct err *e);
 void fetch_repo_free(struct fetch_repo *r);
-const struct fetch_file *fetch_find(const struct fetch_repo *r, const char *path);     /* NULL: not there */
+const struct fetch_file *fetch_find(const struct fetch_repo *r, const char *path);     /* NULL if there is none */
 
-/* Bytes [offset, offset + n) of a file into dst, however many connections that takes.  Whether they are the right bytes only the hash of
- * the whole file can say; of what HTTP tells, everything is checked. */
+/* Reads bytes [offset, offset + n) of a file into dst, with as many connections as it takes.  All HTTP headers are checked; only the hash
+ * of the whole file can prove the bytes themselves. */
 bool fetch_range(struct fetch *f, const struct fetch_repo *r, const struct fetch_file *file, uint64_t offset, size_t n, void *dst,
                  struct err *e);
 
-/* The same into a function, piece by piece and in order.  It is never told a byte twice.  It returns false, with a sentence, to end. */
+/* The same into a function, which gets each byte once and in order.  To stop, it returns false and sets `e`. */
 typedef bool fetch_take(void *arg, const void *bytes, size_t n, struct err *e);
 bool fetch_range_to(struct fetch *f, const struct fetch_repo *r, const struct fetch_file *file, uint64_t offset, uint64_t n,
                     fetch_take *take, void *arg, struct err *e);

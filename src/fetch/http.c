@@ -10,17 +10,17 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-/* A connection that brings less than this per second counts as stalled. */
+/* A connection with less than this per second counts as stalled. */
 enum { LEAST_BYTES_S = 512, CONNECT_S = 15, BUFFER_BYTES = 256 << 10, MAX_REFUSAL = 1 << 20, MAX_HEADER = 16 << 10 };
 
 struct http {
     CURL *curl;
-    const struct http_request *q;       /* of the request under way */
+    const struct http_request *q;       /* the current request */
     struct http_reply *r;
     struct err *e;
     bool   begun, ended;
-    size_t n_refused;                   /* bytes of a body that nobody wants */
-    char   why[CURL_ERROR_SIZE];        /* what curl says of a failure */
+    size_t n_refused;                   /* bytes of an unwanted body */
+    char   why[CURL_ERROR_SIZE];        /* curl's error message */
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -71,7 +71,7 @@ static size_t on_header(char *line, size_t size, size_t n, void *arg)
     struct http *h = arg;
     (void)size;                         /* always 1 */
     if (n > 5 && !strncasecmp(line, "HTTP/", 5))
-        forget_headers(h->r);           /* those of a 100 or of a proxy stood before it */
+        forget_headers(h->r);           /* drops the headers of a 100 reply or of a proxy before it */
     for (int i = 0; i < HTTP_N_HEADERS; i++) {
         size_t name = strlen(names[i]);
         if (n <= name || n > MAX_HEADER || line[name] != ':' || strncasecmp(line, names[i], name))
@@ -122,7 +122,7 @@ static int on_progress(void *arg, curl_off_t dl_total, curl_off_t dl, curl_off_t
 
 /* --- a request ---------------------------------------------------------------------------------------------------- */
 
-/* The variables that name the authorities to trust, as the hub's own tools and curl read them; NULL: those of the system. */
+/* The file of trusted authorities, from the variables that curl and the Hugging Face tools read; NULL: the system's. */
 static const char *authorities(void)
 {
     static const char *const names[] = {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"};

@@ -1,5 +1,5 @@
-/* One GET after another over connections that stay open.  The only user of libcurl.
- * Follows no redirect by itself: the caller sees each answer and decides what the next host may know. */
+/* Successive GET requests over persistent connections.  The only user of libcurl.
+ * Redirects are not followed here: the caller sees each reply and decides what to send to the next host. */
 #ifndef Q35_FETCH_HTTP_H
 #define Q35_FETCH_HTTP_H
 
@@ -13,30 +13,30 @@
 enum http_header { HTTP_ETAG, HTTP_LINKED_ETAG, HTTP_COMMIT, HTTP_RANGE, HTTP_LINK, HTTP_LIMIT, HTTP_MESSAGE, HTTP_N_HEADERS };
 
 struct http_reply {
-    int        status;                  /* 0: there was no answer */
-    struct buf headers[HTTP_N_HEADERS]; /* their values; empty: not there */
-    struct buf location;                /* of a redirect: the whole address */
-    int        retry_after_s;           /* 0: not said */
+    int        status;                  /* 0: no reply */
+    struct buf headers[HTTP_N_HEADERS]; /* values; empty: absent */
+    struct buf location;                /* of a redirect: the complete URL */
+    int        retry_after_s;           /* 0: not given */
 };
 
 struct http_request {
     const char *url;
-    const char *token;                  /* NULL: none is sent */
-    bool        ranged;                 /* bytes first..last of it */
+    const char *token;                  /* NULL: send none */
+    bool        ranged;                 /* request only bytes first..last */
     uint64_t    first, last;
-    int         stall_s;                /* a connection that brings next to nothing for so long has broken */
-    const atomic_bool *stop;            /* set by any thread: the request ends soon */
-    /* Called once before the first byte of the body of a 200 or 206, then with every piece of it; false ends the request. */
+    int         stall_s;                /* time with almost no data after which the connection counts as broken */
+    const atomic_bool *stop;            /* any thread may set it to end the request soon */
+    /* For status 200 and 206: begin() is called once before the first byte of the body, take() for each piece.  False ends the request. */
     bool (*begin)(void *arg, const struct http_reply *r, struct err *e);
     bool (*take)(void *arg, const void *bytes, size_t n, struct err *e);
     void       *arg;
 };
 
 enum http_result {
-    HTTP_ANSWERED,                      /* wholly, whatever its status */
-    HTTP_BROKEN,                        /* no connection, or it broke or stalled; `e` says how */
-    HTTP_UNTRUSTED,                     /* the host's certificate was not accepted, nor will it be the next time; `e` says why */
-    HTTP_ENDED,                         /* begin, take or stop ended it; `e` is theirs */
+    HTTP_ANSWERED,                      /* a complete reply with any status */
+    HTTP_BROKEN,                        /* no connection, or it broke or stalled; see `e` */
+    HTTP_UNTRUSTED,                     /* the host's certificate was not accepted; trying again does not help; see `e` */
+    HTTP_ENDED,                         /* begin(), take() or stop ended the request; they set `e` */
 };
 
 struct http;
@@ -47,7 +47,7 @@ void http_reply_free(struct http_reply *r);
 
 /* Whether both addresses have the same scheme, host and port. */
 bool http_same_origin(const char *a, const char *b);
-/* Whether `to` may be gone to from `from`: http or https, and never from https to http. */
+/* Whether a redirect from `from` to `to` is allowed: http or https, but never from https to http. */
 bool http_may_follow(const char *from, const char *to);
 void http_host(const char *url, struct buf *host);      /* "example.org", for messages */
 /* Appends text with all but letters, digits, "-._~" and the characters of `keep` as %XX. */

@@ -157,7 +157,7 @@ bool hub_wait(struct fetch *f, struct err *e)
     return sleep_until(f, ns, e);
 }
 
-/* "t" of a header like: "resolvers";r=0;t=55.  0 when there is room left or nothing is said. */
+/* "t" of a header like: "resolvers";r=0;t=55.  0 if requests remain or the header is absent. */
 static int limit_wait_s(const char *header)
 {
     const char *r = strstr(header, ";r="), *t = strstr(header, ";t=");
@@ -176,13 +176,13 @@ void hub_note_limits(struct fetch *f, const struct http_reply *r)
     wait_s = wait_s < MAX_WAIT_S ? wait_s : MAX_WAIT_S;
     int64_t until = clock_ns() + wait_s * INT64_C(1000000000);
     pthread_mutex_lock(&f->lock);
-    bool later = until > f->not_before_ns + 1000000000;         /* every connection is told the same: one says so */
+    bool later = until > f->not_before_ns + 1000000000;         /* every connection gets the same limit; report it once */
     if (until > f->not_before_ns)
         f->not_before_ns = until;
     pthread_mutex_unlock(&f->lock);
     if (later && f->o.note) {
         char text[100];
-        snprintf(text, sizeof text, "the hub limits our requests and asks us to wait for %d s", wait_s);
+        snprintf(text, sizeof text, "the hub limits requests and asks to wait for %d s", wait_s);
         f->o.note(f->o.arg, text);
     }
 }
@@ -198,7 +198,7 @@ bool hub_back_off(struct fetch *f, int failures, struct err *e)
     f->jitter ^= f->jitter << 13;
     f->jitter ^= f->jitter >> 17;
     f->jitter ^= f->jitter << 5;
-    ms = ms / 2 + (int64_t)(f->jitter % (uint32_t)ms);          /* 0.5 to 1.5 of it, so that connections do not come back in step */
+    ms = ms / 2 + (int64_t)(f->jitter % (uint32_t)ms);          /* times 0.5 to 1.5, so that connections do not retry in step */
     pthread_mutex_unlock(&f->lock);
     return sleep_until(f, clock_ns() + ms * 1000000, e);
 }

@@ -1,4 +1,4 @@
-/* The files of a repository: which commit a revision is, then one recursive listing, page by page. */
+/* The files of a repository: resolves the revision to a commit, then reads a recursive listing page by page. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ enum { MAX_PAGES = 1000, MAX_PAGE_BYTES = 64 << 20, MAX_PATH = 1000 };
 /* --- asking ------------------------------------------------------------------------------------------------------------ */
 
 struct page {
-    struct buf text, next;              /* the body; the address of the next page, empty: this is the last */
+    struct buf text, next;              /* the body; URL of the next page, empty on the last one */
     bool too_long;
 };
 
@@ -50,7 +50,7 @@ static void next_page(const struct fetch *f, const char *link, struct buf *next)
     }
 }
 
-/* One try, redirects followed.  False with *again when another may help. */
+/* One attempt, with redirects.  False; *again is set if another attempt may help. */
 static bool ask_once(struct fetch *f, struct http *h, const char *url, const char *what, struct page *p, bool *again, struct err *e)
 {
     enum { MAX_HOPS = 8 };
@@ -107,7 +107,7 @@ static json_t *parse(const struct page *p, const char *what, struct err *e)
     json_error_t je;
     json_t *j = json_loadb(buf_str(&p->text), p->text.len, 0, &je);
     if (!j)
-        err_set(e, "the hub's answer for %s is no JSON (%s); HF_ENDPOINT may name something else than a hub", what, je.text);
+        err_set(e, "the hub's answer for %s is not JSON (%s); HF_ENDPOINT may not be the address of a hub", what, je.text);
     return j;
 }
 
@@ -118,7 +118,7 @@ static bool is_hex(const char *s, size_t n)
     return s && strlen(s) == n && strspn(s, "0123456789abcdef") == n;
 }
 
-/* Below a directory whatever it is: no "..", nothing absolute, nothing that a terminal or a shell could mistake. */
+/* Is the path safe to append to any directory?  Not absolute, no "..", no characters with a meaning for terminals or shells. */
 static bool is_safe(const char *path)
 {
     if (!*path || *path == '/' || strlen(path) > MAX_PATH || path[strlen(path) - 1] == '/')
@@ -148,7 +148,7 @@ static bool add_file(struct fetch_repo *r, int *cap, json_t *entry, struct err *
     if (!type || !path || !json_is_integer(size) || json_integer_value(size) < 0 || !is_hex(hash, json_is_object(lfs) ? 64 : 40))
         return err_set(e, "the hub's list of %s has an entry without path, size or hash", r->name);
     if (!is_safe(path))
-        return err_set(e, "the hub's list of %s has the file name \"%s\", which is not one below a directory", r->name, path);
+        return err_set(e, "the hub's list of %s has the file name \"%s\", which is not a safe relative path", r->name, path);
     r->files = grow(r->files, r->n_files, cap, sizeof *r->files);
     struct fetch_file *f = &r->files[r->n_files++];
     *f = (struct fetch_file){.path = memory_strdup(path), .bytes = (uint64_t)json_integer_value(size), .lfs = json_is_object(lfs)};
@@ -257,9 +257,9 @@ bool fetch_list(struct fetch *f, const char *name, const char *revision, struct 
     struct buf what = {0};
     *r = (struct fetch_repo){.name = memory_strdup(name), .revision = memory_strdup(revision && *revision ? revision : "main")};
     if (!is_name(name))
-        return err_set(e, "\"%s\" is no name of a repository; ORG/NAME was expected", name);
+        return err_set(e, "\"%s\" is not the name of a repository; expected ORG/NAME", name);
     if (!is_safe(r->revision))
-        return err_set(e, "\"%s\" is no revision; a branch, a tag or a commit was expected", r->revision);
+        return err_set(e, "\"%s\" is not a revision; expected a branch, a tag or a commit", r->revision);
     buf_addf(&what, "%s", name);
     if (strcmp(r->revision, "main"))
         buf_addf(&what, ", revision %s", r->revision);

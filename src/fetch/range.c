@@ -1,4 +1,4 @@
-/* One range of one file: asked of the hub, followed to where it lies, asked for again from where it broke off. */
+/* One range of one file: requests it from the hub, follows redirects, and after a failure requests the rest. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -16,10 +16,10 @@ struct range {
     struct fetch            *f;
     const struct fetch_repo *r;
     const struct fetch_file *file;
-    uint64_t    first, end;             /* what is still wanted */
+    uint64_t    first, end;             /* the part that is still missing */
     fetch_take *take;
     void       *arg;
-    bool        refused;                /* take() said no: trying again is of no use */
+    bool        refused;                /* take() returned false: do not try again */
 };
 
 enum outcome { DONE, AGAIN, NEVER };
@@ -37,7 +37,7 @@ static bool same_tag(const char *tag, const char *hash)
     return !strncmp(tag, hash, n) && (quoted ? !strcmp(tag + n, "\"") : !tag[n]);
 }
 
-/* The hub's own answer must be about the commit and the file that were listed. */
+/* The hub's own answer must be for the listed commit and file. */
 static bool is_same_file(const struct range *g, const char *url, const struct http_reply *r, struct err *e)
 {
     const char *commit = buf_str(&r->headers[HTTP_COMMIT]), *tag = buf_str(&r->headers[HTTP_LINKED_ETAG]);
@@ -60,13 +60,13 @@ static bool is_range(const struct range *g, const struct http_reply *r, struct e
     uint64_t first, last, total;
     int used = 0;
     if (r->status == 200 && g->first == 0 && g->end == g->file->bytes)
-        return true;                    /* the whole file was wanted */
+        return true;                    /* the whole file was requested */
     if (r->status == 200)
-        return err_set(e, "bytes %" PRIu64 " to %" PRIu64 " of %s were asked for, and the whole file was answered", g->first, g->end - 1,
+        return err_set(e, "bytes %" PRIu64 " to %" PRIu64 " of %s were requested, but the hub sent the whole file", g->first, g->end - 1,
                        g->file->path);
     bool ok = sscanf(said, "bytes %" SCNu64 "-%" SCNu64 "/%n", &first, &last, &used) == 2 && used && first == g->first &&
               last == g->end - 1 && (!strcmp(said + used, "*") || (sscanf(said + used, "%" SCNu64, &total) == 1 && total == g->file->bytes));
-    return ok || err_set(e, "bytes %" PRIu64 " to %" PRIu64 " of %" PRIu64 " of %s were asked for, and \"%s\" was answered", g->first,
+    return ok || err_set(e, "bytes %" PRIu64 " to %" PRIu64 " of %" PRIu64 " of %s were requested, but the hub sent \"%s\"", g->first,
                          g->end - 1, g->file->bytes, g->file->path, said);
 }
 
@@ -91,7 +91,7 @@ static bool take(void *arg, const void *bytes, size_t n, struct err *e)
         return false;
     }
     g->first += mine;
-    return mine == n || err_set(e, "more came than was asked for");      /* which is of no interest: all is there */
+    return mine == n || err_set(e, "more came than was asked for");      /* not reported: all requested bytes have arrived */
 }
 
 /* --- the way to it --------------------------------------------------------------------------------------------------- */
@@ -130,7 +130,7 @@ static enum outcome hop(struct range *g, struct http *h, const char *url, struct
         if (!is_same_file(g, url, &r, e))
             goto done;
         if (!http_may_follow(url, r.location.data)) {
-            err_set(e, "%s sends us from https to \"%s\", which is not safe", g->file->path, r.location.data);
+            err_set(e, "%s is redirected from https to \"%s\", which is not safe", g->file->path, r.location.data);
             out = NEVER;
             goto done;
         }
@@ -146,7 +146,8 @@ done:
     return out;
 }
 
-/* From the hub to the bytes.  Every try asks the hub anew: an address it gives is signed for this range alone, and not for long. */
+/* Requests the range from the hub and follows redirects.  Every attempt starts at the hub, since the address that it returns is signed
+ * for this range only and expires. */
 static enum outcome attempt(struct range *g, struct http *h, struct err *e)
 {
     struct buf url = {0}, next = {0};
@@ -226,7 +227,7 @@ bool fetch_range_to(struct fetch *f, const struct fetch_repo *r, const struct fe
 {
     struct range g = {.f = f, .r = r, .file = file, .first = offset, .end = offset + n, .take = to, .arg = arg};
     if (offset > file->bytes || n > file->bytes - offset)
-        return err_set(e, "%s of %s has %" PRIu64 " bytes, %" PRIu64 " from %" PRIu64 " on were wanted", file->path, r->name, file->bytes, n,
+        return err_set(e, "%s of %s has %" PRIu64 " bytes, %" PRIu64 " from %" PRIu64 " on were requested", file->path, r->name, file->bytes, n,
                        offset);
     return f->offline ? local(&g, e) : asked(&g, e);
 }

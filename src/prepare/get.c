@@ -25,7 +25,7 @@ enum { TICK_MS = 100, COMMIT_EVERY_TICKS = 5, MAX_CONNECTIONS = 64 };
 
 struct repo {
     struct fetch_repo list;
-    struct buf folder;                  /* in the hub's cache; empty with --to */
+    struct buf folder;                  /* in the Hugging Face cache; empty with --to */
     struct buf dir;                     /* the snapshot, or --to */
 };
 
@@ -35,9 +35,9 @@ struct item {
     struct buf               final;     /* the blob, or the file in --to */
     struct part             *part;
     enum get_state           state;
-    int                      workers;   /* connections at it */
+    int                      workers;   /* connections that work on it */
     bool                     kept;      /* its journal is being written */
-    bool                     finishing; /* a connection gives it its name */
+    bool                     finishing; /* a connection is renaming it */
     bool                     wrong_once;
     uint64_t                 had;
 };
@@ -50,7 +50,7 @@ struct get {
     struct item  *items;
     int           n_items, cap_items;
 
-    pthread_mutex_t lock;               /* over the items and what follows */
+    pthread_mutex_t lock;               /* protects the items and the members below */
     pthread_cond_t  changed;
     pthread_t       workers[MAX_CONNECTIONS], keeper;
     int             n_running;
@@ -103,7 +103,7 @@ static bool list_what(struct get *g, const char *what, struct err *e)
         for (const struct repos_row *r = repos_rows; r->name; r++)
             if (r == repos_rows || strcmp(r[-1].name, r->name))
                 buf_addf(&names, "%s%s", names.len ? ", " : "", r->name);
-        err_set(e, "\"%s\" is no name that is known; %s or ORG/NAME[@REVISION] was expected", what, names.data);
+        err_set(e, "\"%s\" is not a known name; expected %s or ORG/NAME[@REVISION]", what, names.data);
         buf_free(&names);
         return false;
     }
@@ -123,7 +123,7 @@ static bool has_size(const char *path, uint64_t bytes)
     return !stat(path, &st) && S_ISREG(st.st_mode) && (uint64_t)st.st_size == bytes;
 }
 
-/* Links a file that the cache has, or makes it another name for it.  Where neither can be done it is downloaded again. */
+/* Links a file of the cache.  If that is impossible, the file is downloaded again. */
 static bool from_cache(const struct item *it)
 {
     struct buf blob = {0};
@@ -143,11 +143,11 @@ static bool look_for(struct get *g, struct item *it, struct err *e)
 {
     bool there = has_size(it->final.data, it->f->bytes);
     if (there && g->o.to && it->f->hash[0]) {
-        it->state = GET_CHECKING;       /* nothing but its name says that it is the file */
+        it->state = GET_CHECKING;       /* so far only its name matches */
     } else if (there || (g->o.to && from_cache(it))) {
         it->state = g->o.check && it->f->hash[0] ? GET_CHECKING : GET_HAD;
         it->had = it->f->bytes;
-        part_drop(it->final.data);      /* a kill between the two leaves a name and a journal */
+        part_drop(it->final.data);      /* a kill between rename and removal leaves a journal */
         return place(g, it, e);
     }
     return true;
@@ -184,8 +184,8 @@ static bool check_space(const struct get *g, struct err *e)
     const char *dir = g->o.to ? g->o.to : g->n_repos ? g->repos[0].folder.data : ".";
     if (!wanted || !free_bytes(dir, &there) || wanted <= there)
         return true;
-    return err_set(e, "%.2f GB are to be downloaded to %s, where %.2f GB are free; %s", (double)wanted / 1e9, dir, (double)there / 1e9,
-                   g->o.to ? "--to names another place" : "HF_HUB_CACHE or --to name another place");
+    return err_set(e, "%.2f GB are to be downloaded to %s, which has %.2f GB free; choose another place with %s",
+                   (double)wanted / 1e9, dir, (double)there / 1e9, g->o.to ? "--to" : "HF_HUB_CACHE or --to");
 }
 
 static bool two_of_a_name(const struct get *g, struct err *e)
@@ -198,7 +198,7 @@ static bool two_of_a_name(const struct get *g, struct err *e)
     return false;
 }
 
-/* A repository may hold the same bytes under several names: one blob, downloaded once. */
+/* A repository may have the same bytes under several names: they are one blob and are downloaded once. */
 static bool same_blob_before(const struct get *g, int i)
 {
     for (int k = 0; k < i; k++)
@@ -282,7 +282,7 @@ static void fail(struct get *g, const struct err *e)
     fetch_stop(g->fetch);
 }
 
-/* Whether there is something to do for one more connection: a range, or all of them are there and it needs its name. */
+/* Is there work for one more connection: a missing range, or a complete file to rename? */
 static bool has_work(const struct item *it)
 {
     bool free = it->part && part_has_free(it->part);
@@ -290,7 +290,7 @@ static bool has_work(const struct item *it)
            (it->state == GET_RUNNING && (free || (!it->workers && !it->kept)));
 }
 
-/* With the lock.  The file with the fewest connections that has work for one more; the first of several. */
+/* Call with the lock.  The first of the files with the fewest connections that have work for one more. */
 static struct item *next_item(struct get *g)
 {
     struct item *best = NULL;
@@ -310,7 +310,7 @@ static bool all_over(const struct get *g)
     return true;
 }
 
-/* With the lock: a file that is to be downloaded is opened by who comes first.  *range -1: nothing is left to download. */
+/* Call with the lock.  The first connection opens the file.  *range -1: nothing is left to download. */
 static bool begin(struct get *g, struct item *it, int *range, struct err *e)
 {
     *range = -1;
@@ -356,7 +356,7 @@ static void set_state(struct get *g, struct item *it, enum get_state state)
     pthread_mutex_unlock(&g->lock);
 }
 
-/* By the one connection that is still at it. */
+/* Called by the last connection of the file. */
 static bool finish(struct get *g, struct item *it, struct err *e)
 {
     bool wrong;
@@ -383,7 +383,7 @@ static bool finish(struct get *g, struct item *it, struct err *e)
     return true;
 }
 
-/* A whole file that was there: right, or downloaded anew. */
+/* Checks a file that existed; a wrong one is downloaded again. */
 static bool check(struct get *g, struct item *it, struct err *e)
 {
     enum { PIECE = 1 << 20 };
@@ -414,7 +414,7 @@ static bool check(struct get *g, struct item *it, struct err *e)
         return err_set(e, "%s has the hash %s, %s was expected", it->final.data, hex, it->f->hash);
     if (g->o.fetch.note) {
         struct buf text = {0};
-        buf_addf(&text, "%s was there but has another hash; it is downloaded", it->f->path);
+        buf_addf(&text, "%s has a wrong hash; it is downloaded again", it->f->path);
         g->o.fetch.note(g->o.fetch.arg, text.data);
         buf_free(&text);
     }
@@ -461,7 +461,7 @@ static void *work(void *arg)
 
 /* --- the whole ----------------------------------------------------------------------------------------------------------- */
 
-/* Journals, so that little is downloaded twice whatever happens. */
+/* Writes the journals, so that little is downloaded twice after an interruption. */
 static bool commit_all(struct get *g, struct err *e)
 {
     bool ok = true;

@@ -27,9 +27,9 @@
 enum { BLOCK = 128, N_PROJECTIONS = 3, MAX_NAME = 320 };
 static const char *const projections[N_PROJECTIONS] = {"gate_proj", "up_proj", "down_proj"};
 
-#define REQUEST_FILE ".request.json"    /* of what OUT.part is being made */
+#define REQUEST_FILE ".request.json"    /* describes the sources of OUT.part */
 
-/* Where the bytes of a tensor to be written are. */
+/* The source of the bytes of a tensor to write. */
 struct origin {
     struct source *source;
     const char    *file;
@@ -47,7 +47,7 @@ struct moved {
 
 struct plan_file {
     const char *name;
-    bool        small, rewritten;       /* small: no shard */
+    bool        small, rewritten;       /* small: not a shard */
 };
 
 struct build {
@@ -88,7 +88,7 @@ static bool refuse_format(struct build *b, const struct shard_tensor *t, const c
                    shards_file(&b->s, t)->path, t->name, what);
 }
 
-/* The donor's tensors of one matrix fit what the INT4 checkpoint has. */
+/* Checks that the donor's tensors of one matrix fit the INT4 checkpoint. */
 static bool check_donor(struct build *b, const struct tensor *old, const char *file, const struct tensor *w, const char *scale_file,
                         const struct tensor *s)
 {
@@ -180,9 +180,9 @@ static struct moved *find_moved(struct build *b, const char *name)
     return NULL;
 }
 
-/* ---- which sources these are */
+/* ---- fingerprints of the sources */
 
-/* Names, files, places and types of all tensors, and the config. */
+/* Names, files, offsets and dtypes of all tensors, and config.json. */
 static bool fingerprint_int4(struct build *b)
 {
     struct buf text = {0}, path = {0};
@@ -199,7 +199,7 @@ static bool fingerprint_int4(struct build *b)
     return ok;
 }
 
-/* Names, files and places of the matrices, and their scales themselves, which are small. */
+/* Names, files and offsets of the matrices, and the bytes of their scales, which are small. */
 static bool fingerprint_fp8(struct build *b)
 {
     struct buf text = {0};
@@ -232,9 +232,9 @@ static bool start_provenance(struct build *b)
     return fingerprint_int4(b) && fingerprint_fp8(b);
 }
 
-/* ---- which files there will be */
+/* ---- the files of the hybrid */
 
-/* Does the file hold a matrix that becomes FP8, or a copy that does not count? */
+/* Does the file have a matrix that becomes FP8, or an unused copy? */
 static bool must_be_rewritten(struct build *b, int file)
 {
     const struct safetensors *f = &b->s.files[file];
@@ -272,7 +272,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct plan_file *)a)->name, ((const struct plan_file *)b)->name);
 }
 
-/* Configuration, tokenizer, template, licence: whatever lies beside the shards. */
+/* Configuration, tokenizer, template, licence: all files beside the shards. */
 static bool list_small_files(struct build *b)
 {
     DIR *d = opendir(b->dir);
@@ -322,7 +322,7 @@ static const char *parent_of(struct build *b)
     return !slash ? "." : slash == b->out ? "/" : arena_strndup(&b->memory, b->out, (size_t)(slash - b->out));
 }
 
-/* Bytes that the disk of OUT must hold in addition; shards on another disk cannot be linked. */
+/* Additional bytes on the disk of OUT; shards on another disk cannot be linked. */
 static bool check_space(struct build *b)
 {
     struct stat here, there;
@@ -356,7 +356,7 @@ static bool make_bytes(const struct tensor_out *t, uint64_t at, uint64_t n, uint
     return true;
 }
 
-/* One file of OUT.part, under its name only when it is whole. */
+/* Makes one file of OUT.part, which gets its name when it is complete. */
 static bool write_file(struct build *b, const char *name, struct tensor_out **tensors, int n)
 {
     struct buf path = {0}, tmp = {0};
@@ -366,7 +366,7 @@ static bool write_file(struct build *b, const char *name, struct tensor_out **te
     buf_addf(&tmp, "%s/.%s.tmp", b->part, name);
     struct file_out f = {.path = buf_str(&tmp), .tensors = tensors, .n_tensors = n};
     bool ok = true;
-    if (stat(buf_str(&path), &st))      /* else an earlier run has made it, from the same sources */
+    if (stat(buf_str(&path), &st))      /* otherwise an earlier run made it from the same sources */
         ok = safetensors_write(&f, 1, &o, b->e)
             && (!rename(buf_str(&tmp), buf_str(&path)) || err_set(b->e, "cannot write %s: %s", buf_str(&path), strerror(errno)));
     else
@@ -388,7 +388,7 @@ static bool write_fp8_file(struct build *b)
     return ok;
 }
 
-/* A shard in its old order, without copies that do not count, with FP8 matrices and their scales where the 16-bit ones were. */
+/* Writes a shard in its old order, without unused copies, with FP8 matrices and scales in place of the 16-bit ones. */
 static bool rewrite_shard(struct build *b, struct safetensors *f)
 {
     struct tensor_out **list = memory_alloc(((size_t)f->n_tensors * 2 + 1) * sizeof(*list)), *copies = memory_zeroed((size_t)f->n_tensors + 1, sizeof *copies);
@@ -455,7 +455,7 @@ static bool write_index(struct build *b)
 
 /* ---- what is recorded */
 
-/* Hashes of the tensors that moved, from what is on the disk now. */
+/* Hashes of the moved tensors, read back from the disk. */
 static bool record_tensors(struct build *b, const struct shards *made)
 {
     struct hash_job *jobs = memory_zeroed((size_t)b->n_moved, sizeof *jobs);
@@ -476,7 +476,7 @@ static int by_report_name(const void *a, const void *b)
     return strcmp(((const struct hybrid_file *)a)->name, ((const struct hybrid_file *)b)->name);
 }
 
-/* Hashes of what was written, of small files, and of shards where the hub's cache knows them; of the rest only with --hash. */
+/* Hashes of written and small files, and of shards with a hash in the Hugging Face cache; of the others only with --hash. */
 static bool record_files(struct build *b)
 {
     struct hybrid_report *r = b->r;
@@ -516,7 +516,7 @@ static bool write_provenance(struct build *b, const char *name)
     return ok;
 }
 
-/* What was made opens, and every matrix is FP8 now. */
+/* Checks that the new checkpoint opens and that every moved matrix is FP8. */
 static bool check_made(struct build *b)
 {
     struct weights w = {0};
@@ -536,7 +536,7 @@ static int open_dir(const char *path)
     return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* Files that the plan does not have: of an earlier run that was ended, or, with keep NULL, all. */
+/* Removes files that are not in the plan, left by an interrupted run; with keep NULL, all files. */
 static bool sweep(struct build *b, const struct hybrid_report *keep)
 {
     DIR *d = opendir(b->part);
@@ -554,7 +554,7 @@ static bool sweep(struct build *b, const struct hybrid_report *keep)
     return ok;
 }
 
-/* Nothing in it, or only a request that was not written to its end. */
+/* Is the directory empty, or has it only an incomplete request file? */
 static bool is_empty(const char *dir)
 {
     DIR *d = opendir(dir);
@@ -566,7 +566,7 @@ static bool is_empty(const char *dir)
     return empty;
 }
 
-/* OUT.part for this request alone: what an earlier run left of the same one stays, of another goes. */
+/* Prepares OUT.part for this request.  Files of an earlier run of the same request stay, those of another are removed. */
 static bool start_part(struct build *b, int *lock)
 {
     struct buf path = {0}, found = {0}, wanted = {0};
@@ -581,7 +581,7 @@ static bool start_part(struct build *b, int *lock)
     if (there && found.len == wanted.len && !memcmp(found.data, wanted.data, found.len))
         ok = true;
     else if (!there && !is_empty(b->part))
-        ok = err_set(b->e, "%s is there and no q35chat was building in it: remove it, or give another --out", b->part);
+        ok = err_set(b->e, "%s exists and is not an unfinished hybrid: remove it, or choose another --out", b->part);
     else
         ok = sweep(b, NULL) && index_write_text(b->part, REQUEST_FILE, buf_str(&wanted), wanted.len, b->e) && place_sync_dir(b->part, b->e);
     buf_free(&path);
@@ -650,15 +650,15 @@ static enum found look_at_out(struct build *b)
     if (lstat(b->out, &st) || (S_ISDIR(st.st_mode) && is_empty(b->out)))
         return NOTHING;
     if (!S_ISDIR(st.st_mode)) {
-        err_set(b->e, "%s is there and is no directory: give another --out", b->out);
+        err_set(b->e, "%s exists and is not a directory: choose another --out", b->out);
         return IN_THE_WAY;
     }
     if (!provenance_read(&p, b->out, &there, b->e)) {
         if (!there)
-            err_set(b->e, "%s is there and holds no " PROVENANCE_FILE ": q35chat did not build it; give another --out", b->out);
+            err_set(b->e, "%s is there and holds no " PROVENANCE_FILE ", so q35chat did not build it: choose another --out", b->out);
     } else if (!provenance_same_sources(&p, &b->p)) {
         bool other = strcmp(p.layout, b->p.layout);
-        err_set(b->e, "%s holds a hybrid that was built %s: remove it, or give another --out", b->out,
+        err_set(b->e, "%s holds a hybrid that was built %s: remove it, or choose another --out", b->out,
                 !other ? "from other checkpoints" : b->o->compact ? "without --compact" : "with --compact");
     } else if (files_are_there(b, &p)) {
         drop_request(b->out);
@@ -685,7 +685,7 @@ static bool open_all(struct build *b)
 {
     struct weights w = {0};
     bool ok = config_load(&b->c, b->dir, b->e) && weights_open(&w, &b->c, b->dir, b->e);
-    weights_close(&w);                  /* it has been checked: every tensor is there and has its shape */
+    weights_close(&w);                  /* this checked that every tensor exists with its shape */
     return ok && shards_open(&b->s, b->dir, b->e) && headers_open(&b->donor, b->fp8, b->e);
 }
 

@@ -1,5 +1,5 @@
-/* The hybrid checkpoint: an INT4 one whose shared experts are FP8, with the values of the official FP8 release.  Of that release only the
- * matrices of the shared experts and their scales are read, by byte range. */
+/* The hybrid checkpoint: an INT4 checkpoint with the shared experts of the official FP8 release.  Of that release only the matrices of the
+ * shared experts and their scales are read, by byte range. */
 #ifndef Q35_PREPARE_HYBRID_H
 #define Q35_PREPARE_HYBRID_H
 
@@ -14,9 +14,9 @@
 struct hybrid_options {
     const char *out;                    /* the directory to make */
     const char *program;                /* "q35chat 0.1.0" */
-    bool compact;                       /* write the shards anew, without copies that do not count, FP8 in the place of the older matrices */
+    bool compact;                       /* rewrite the shards without unused copies, FP8 in place of the old matrices */
     bool dry_run;
-    bool hash;                          /* record the hash of every file, which reads them all */
+    bool hash;                          /* record the hash of every file; reads all files */
     void (*progress)(void *arg, uint64_t done, uint64_t total);         /* bytes of FP8; any thread, may be NULL */
     void *arg;
 };
@@ -28,17 +28,17 @@ struct hybrid_file {
 };
 
 struct hybrid_report {
-    enum { HYBRID_BUILT, HYBRID_PLANNED, HYBRID_THERE } state;         /* THERE: it was built before, nothing was done */
+    enum { HYBRID_BUILT, HYBRID_PLANNED, HYBRID_THERE } state;         /* THERE: built before, nothing to do */
     struct hybrid_file *files;
     int      n_files;
     int      n_matrices;                /* FP8 ones */
     uint64_t fp8_bytes;                 /* of them and their scales */
-    uint64_t written_bytes;             /* that the disk has to hold in addition, as far as known */
-    uint64_t stale_bytes;               /* copies in the shards that do not count */
+    uint64_t written_bytes;             /* additional disk space, as far as known */
+    uint64_t stale_bytes;               /* unused copies in the shards */
 };
 
-/* Builds it in OUT.part, which becomes OUT when it is whole: ended at any moment, a second run with the same sources completes it.  False
- * with the reason; *r can be freed either way. */
+/* Builds it in OUT.part, which is renamed to OUT when it is complete.  If the build is interrupted at any moment, a second run with the
+ * same sources completes it.  False with the reason; *r can be freed either way. */
 bool hybrid_build(const char *int4_dir, struct source *fp8, const struct hybrid_options *o, struct hybrid_report *r, struct err *e);
 void hybrid_report_free(struct hybrid_report *r);
 

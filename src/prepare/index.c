@@ -33,7 +33,7 @@ bool index_write_text(const char *dir, const char *name, const char *text, uint6
     return ok;
 }
 
-/* As the public recipe writes it: sorted, two spaces a level. */
+/* The format of the public recipe: sorted, two spaces per level. */
 bool index_write(const char *dir, struct index_entry *list, int n, struct err *e)
 {
     struct buf out = {0};

@@ -1,4 +1,4 @@
-/* model.safetensors.index.json: which tensor is in which file. */
+/* model.safetensors.index.json: the file of each tensor. */
 #ifndef Q35_PREPARE_INDEX_H
 #define Q35_PREPARE_INDEX_H
 
@@ -15,10 +15,10 @@ struct index_entry {
     uint64_t    bytes;
 };
 
-/* Sorts the entries by name and writes the index of DIR, which takes the place of an older one at once. */
+/* Sorts the entries by name and writes the index of DIR, replacing an old one atomically. */
 bool index_write(const char *dir, struct index_entry *list, int n, struct err *e);
 
-/* A small file of DIR with these bytes, at once or not at all, readable for everybody. */
+/* Writes a small file of DIR atomically, readable by everybody. */
 bool index_write_text(const char *dir, const char *name, const char *text, uint64_t n, struct err *e);
 
 #endif

@@ -33,12 +33,12 @@ struct row {                            /* one layer */
 struct sheet {
     struct model_config c;
     struct weights      w;
-    struct row         *layers;         /* and the MTP block behind them */
+    struct row         *layers;         /* followed by the MTP block */
     struct part         embed, head;
     size_t              vectors;
     size_t              token, token_int8;      /* bytes of weights that a token reads, with the head as stored or in INT8 */
     double              gb_s;
-    const char         *reader;         /* that was measured, "CPU" or "GPU"; NULL: gb_s was given */
+    const char         *reader;         /* the measured device, "CPU" or "GPU"; NULL: gb_s was given */
 };
 
 /* ---- adding up */
@@ -89,17 +89,17 @@ static size_t row_total(const struct row *r)
     return total(&r->mixer) + total(&r->router) + total(&r->shared) + total(&r->experts);
 }
 
-/* ---- scales: a checkpoint of full size has 2 GB of them, so several threads read them */
+/* ---- scales: a full-size checkpoint has 2 GB of them, read by several threads */
 
 struct scales {
     struct sheet       *s;
     const struct shards *shards;
     atomic_int          next;
-    pthread_mutex_t     lock;           /* over the rows */
+    pthread_mutex_t     lock;           /* protects the rows */
     bool                failed;
 };
 
-/* The row that a tensor belongs to; NULL: to no layer. */
+/* The row of a tensor; NULL: it belongs to no layer. */
 static struct row *row_of(struct sheet *s, const char *name)
 {
     const char *layer = strstr(name, "layers.");
@@ -189,7 +189,7 @@ static bool measure(struct sheet *s, struct err *e)
     s->gb_s = d ? d->read_gb_s(d, &why) : 0;
     s->reader = d && !d->caps->packs_weights ? "CPU" : "GPU";
     dev_close(d);
-    return s->gb_s > 0 || err_set(e, "cannot measure how fast memory is read here; --bandwidth can say it: %s", why.msg);
+    return s->gb_s > 0 || err_set(e, "cannot measure the memory bandwidth; give it with --bandwidth: %s", why.msg);
 }
 
 /* ---- memory */
@@ -268,7 +268,7 @@ static void print_parts(const struct sheet *s, struct buf *out)
     }
     const struct row *block = &s->layers[s->c.n_layers];
     sum_part(&mtp, &block->mixer), sum_part(&mtp, &block->router), sum_part(&mtp, &block->shared), sum_part(&mtp, &block->experts);
-    vectors.bytes[WEIGHT_DENSE] = s->vectors;           /* norms, convolutions, gates: what is no matrix */
+    vectors.bytes[WEIGHT_DENSE] = s->vectors;           /* norms, convolutions, gates: everything but matrices */
     const struct { const char *name; const struct part *p; size_t read; } rows[] = {
         {"embedding", &s->embed, 0}, {"head", &s->head, weight_bytes(&s->w.head)}, {"attention", &attention, attention.read},
         {"DeltaNet", &delta, delta.read}, {"router", &router, router.read}, {"shared expert", &shared, shared.read},
@@ -343,7 +343,7 @@ static void print_speed(const struct sheet *s, struct buf *out)
              "read and written; no context yet\n", mb(s->token), mb(s->token_int8), mb(2 * cache_state_bytes(&s->c)));
     buf_addf(out, "at %.0f GB/s", s->gb_s);
     if (s->reader)
-        buf_addf(out, " (as the %s reads memory here; --bandwidth says another)", s->reader);
+        buf_addf(out, " (measured: the %s of this machine; --bandwidth overrides it)", s->reader);
     buf_addf(out, " that is at most %.1f tokens a second, with an INT8 head %.1f\n", ceiling(s, s->token), ceiling(s, s->token_int8));
 }
 

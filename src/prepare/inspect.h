@@ -1,4 +1,4 @@
-/* What a checkpoint holds, layer by layer, what a step reads of it, how fast that can be, and what memory it takes. */
+/* The contents of a checkpoint by layer, the bytes that a step reads, the speed limit that follows, and the memory that it needs. */
 #ifndef Q35_PREPARE_INSPECT_H
 #define Q35_PREPARE_INSPECT_H
 
@@ -9,7 +9,7 @@
 
 struct inspect_options {
     bool   json;
-    double bandwidth_gb_s;              /* of the memory; 0: as the device of this machine reads it, which takes a moment */
+    double bandwidth_gb_s;              /* memory bandwidth; 0: measure the device of this machine, which takes a moment */
 };
 
 /* Appends tables, or one JSON object. */

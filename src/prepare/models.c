@@ -33,7 +33,7 @@ struct weights_seen {
     int n, n_there;
 };
 
-/* The files that the index names. */
+/* The files in the index. */
 static bool seen_by_index(const char *dir, struct weights_seen *w)
 {
     struct buf path = {0};
@@ -101,7 +101,7 @@ static uint64_t bytes_below(const char *dir)
     return n;
 }
 
-/* NULL when config.json is that of another family. */
+/* NULL if config.json is of another family. */
 static struct models_item *add(struct models *m, enum models_place place, const char *name, const char *dir)
 {
     struct model_config c;
@@ -152,7 +152,7 @@ static void find_ours(struct models *m)
     buf_free(&dir);
 }
 
-/* Of downloads that are not finished. */
+/* Bytes of unfinished downloads. */
 static uint64_t bytes_of_parts(const char *folder)
 {
     struct buf blobs = {0};
@@ -174,7 +174,7 @@ static uint64_t bytes_of_parts(const char *folder)
     return n;
 }
 
-/* What main was last; else the snapshot that is the newest. */
+/* The last commit of main; without one, the newest snapshot. */
 static bool find_snapshot(const char *folder, struct buf *dir)
 {
     char commit[FETCH_HASH];
@@ -278,7 +278,7 @@ static bool has_part(const struct models_item *it, const char *part)
     return strcasestr(it->name, part) || strcasestr(it->geometry, part);
 }
 
-/* All of those that a word may mean: the name itself, else parts of names. */
+/* All models that a word may mean: the one of that name, otherwise those whose name contains it. */
 static int candidates(const struct models *m, const char *given, bool complete, int *found)
 {
     int n = 0;
@@ -294,7 +294,7 @@ static bool refuse_many(const struct models *m, const char *given, const int *fo
     struct buf names = {0};
     for (int i = 0; i < n; i++)
         buf_addf(&names, "%s%s", i == 0 ? "" : i == n - 1 ? " or " : ", ", m->items[found[i]].name);
-    err_set(e, "--model %s could be %s; name one of them, or a directory", given, names.data);
+    err_set(e, "--model %s matches %s; name one of them, or a directory", given, names.data);
     buf_free(&names);
     return false;
 }
@@ -303,7 +303,7 @@ static bool refuse_none(const struct models *m, const char *given, int *found, s
 {
     if (candidates(m, given, false, found)) {
         const struct models_item *it = &m->items[found[0]];
-        return err_set(e, "%s is not whole: %s%s%s", it->name, it->missing, it->place == MODELS_HUB ? "; to go on: q35chat model get " : "",
+        return err_set(e, "%s is incomplete: %s%s%s", it->name, it->missing, it->place == MODELS_HUB ? "; to continue the download: q35chat model get " : "",
                        it->place == MODELS_HUB ? it->name : "");
     }
     if (repos_is_name(given) || (strchr(given, '/') && given[0] != '/' && given[0] != '.'))

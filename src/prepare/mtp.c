@@ -33,7 +33,7 @@ static bool is_mtp(const char *name)
     return !strncmp(name, PREFIX, strlen(PREFIX));
 }
 
-/* How many of the block DIR has, wherever; and whether its index lists them all. */
+/* The number of tensors of the block in any file of DIR, and whether its index lists all of them. */
 static bool look(const char *dir, int *n, bool *listed, struct err *e)
 {
     struct shards s;
@@ -68,7 +68,7 @@ static void add_part(struct part **parts, int *n, struct source *from, const cha
     memcpy(p->out.shape, t->shape, sizeof t->shape);
 }
 
-/* Where `from` has the block: in the files that its index names, or in model_extra_tensors.safetensors though the index has lost it. */
+/* Finds the block in `from`: in the files of its index, or in model_extra_tensors.safetensors if the index lost it. */
 static bool list_parts(struct headers *h, struct headers *extra, struct part **parts, int *n, struct err *e)
 {
     const char *name, *file;
@@ -109,7 +109,7 @@ static bool copy_block(const char *dir, struct source *from, struct err *e)
     buf_addf(&tmp, "%s/." EXTRA_FILE ".tmp", dir);
     struct file_out f = {.path = buf_str(&tmp), .tensors = list, .n_tensors = n};
     if (ok && !access(buf_str(&path), F_OK))
-        ok = err_set(e, "%s is there and holds no MTP block: move it away first", buf_str(&path));
+        ok = err_set(e, "%s exists and has no MTP block: move it away first", buf_str(&path));
     if (ok) {
         ok = safetensors_write(&f, 1, &(struct write_options){.n_threads = 8, .make = make_bytes}, e)
             && (!rename(buf_str(&tmp), buf_str(&path)) || err_set(e, "cannot write %s: %s", buf_str(&path), strerror(errno)));
@@ -125,7 +125,7 @@ static bool copy_block(const char *dir, struct source *from, struct err *e)
     return ok;
 }
 
-/* All tensors of DIR, those of the block included, in its index. */
+/* Writes an index of all tensors of DIR, with those of the block. */
 static bool list_all(const char *dir, struct err *e)
 {
     struct shards s;
@@ -139,7 +139,7 @@ static bool list_all(const char *dir, struct err *e)
     return ok;
 }
 
-/* The record of what q35chat built knows the new file, too. */
+/* Adds the new file to the provenance record. */
 static bool record(const char *dir, struct err *e)
 {
     struct provenance p;
@@ -163,11 +163,11 @@ static bool record(const char *dir, struct err *e)
     return ok || !there;
 }
 
-/* The block binds: every tensor there, in its shape. */
+/* Checks that every tensor of the block exists with its shape. */
 static bool check(const char *dir, const struct model_config *c, struct err *e)
 {
     struct weights w = {0};
-    bool ok = weights_open(&w, c, dir, e) && (w.mtp.present || err_set(e, "%s has no MTP block after all", dir));
+    bool ok = weights_open(&w, c, dir, e) && (w.mtp.present || err_set(e, "%s still has no MTP block", dir));
     weights_close(&w);
     return ok;
 }
@@ -182,7 +182,7 @@ bool mtp_add(const char *dir, struct source *from, struct mtp_report *r, struct 
     if (!c.n_mtp)
         return err_set(e, "%s/config.json: mtp_num_hidden_layers is 0: this model has no MTP block", dir);
     if (!r->n_tensors && !from)
-        return err_set(e, "%s has no tensor of an MTP block (" PREFIX "...): say with --from which checkpoint has it, the INT4 one for example", dir);
+        return err_set(e, "%s has no tensor of an MTP block (" PREFIX "...): name a checkpoint that has it with --from, for example the INT4 one", dir);
     if (!r->n_tensors) {
         if (!copy_block(dir, from, e))
             return false;

@@ -1,4 +1,4 @@
-/* Mends a checkpoint whose index lost the MTP block: the tensors that draft. */
+/* Repairs a checkpoint whose index lost the MTP block, which makes the drafts. */
 #ifndef Q35_PREPARE_MTP_H
 #define Q35_PREPARE_MTP_H
 
@@ -8,12 +8,12 @@
 #include "prepare/source.h"
 
 struct mtp_report {
-    enum { MTP_ADDED, MTP_INDEXED, MTP_THERE } state;  /* copied from elsewhere and listed; listed; nothing to do */
+    enum { MTP_ADDED, MTP_INDEXED, MTP_THERE } state;  /* copied and listed; listed; nothing to do */
     int n_tensors;                      /* of the block */
 };
 
-/* `from` (NULL: only DIR itself) has the tensors when DIR has not.  They go to model_extra_tensors.safetensors, and the index lists them.
- * DIR stays as it was when this is false. */
+/* If DIR lacks the tensors, they are copied from `from` (NULL: not possible) to model_extra_tensors.safetensors.  The index then lists
+ * them.  On failure DIR is unchanged. */
 bool mtp_add(const char *dir, struct source *from, struct mtp_report *r, struct err *e);
 
 #endif

@@ -24,15 +24,15 @@ struct part {
     int      fd;
     uint64_t range_bytes;
     int      n_ranges;
-    pthread_mutex_t lock;               /* over what follows */
-    uint64_t *got;                      /* bytes of each range that are there, from its start on */
+    pthread_mutex_t lock;               /* protects the members below */
+    uint64_t *got;                      /* bytes present of each range, from its start */
     bool     *taken;
     uint64_t  total;                    /* sum of got */
-    uint64_t  committed;                /* total when the journal was written */
+    uint64_t  committed;                /* total at the last write of the journal */
     struct digest *digest;
-    uint64_t  hashed;                   /* bytes in it */
-    bool      hashing;                  /* a thread is at it; digest is that thread's */
-    uint64_t  saved;                    /* bytes in the state that the journal may have */
+    uint64_t  hashed;                   /* bytes covered by it */
+    bool      hashing;                  /* a thread is hashing and owns digest */
+    uint64_t  saved;                    /* bytes covered by the state of the journal */
     char      state[DIGEST_HEX];
 };
 
@@ -65,7 +65,7 @@ static void set_ranges(struct part *p, uint64_t range_bytes)
     p->taken = memory_zeroed((size_t)p->n_ranges + 1, sizeof *p->taken);
 }
 
-/* How many bytes from the start on are there. */
+/* Number of contiguous bytes from the start. */
 static uint64_t in_order(const struct part *p)
 {
     uint64_t n = 0;
@@ -106,7 +106,7 @@ static bool parse_journal(struct part *p, const char *text)
     return true;
 }
 
-/* False when there is nothing to go on with. */
+/* False if there is nothing to continue. */
 static bool read_journal(struct part *p)
 {
     enum { LONGEST = 32 << 20 };
@@ -256,7 +256,7 @@ static bool write_at(const struct part *p, const char *bytes, size_t n, uint64_t
         if (k < 0 && errno == EINTR)
             continue;
         if (k <= 0)
-            return err_set(e, "cannot write %s: %s; what is there stays, the same command goes on from it", p->path.data, strerror(errno));
+            return err_set(e, "cannot write %s: %s; what was downloaded stays; run the same command to continue", p->path.data, strerror(errno));
         bytes += k;
         at += (uint64_t)k;
         n -= (size_t)k;
@@ -264,7 +264,7 @@ static bool write_at(const struct part *p, const char *bytes, size_t n, uint64_t
     return true;
 }
 
-/* The caller set `hashing`; `n` bytes at `hashed` are added. */
+/* The caller has set `hashing`; adds `n` bytes at `hashed`. */
 static void hash(struct part *p, const void *bytes, size_t n)
 {
     char state[DIGEST_HEX] = "";
@@ -338,7 +338,7 @@ bool part_is_whole(struct part *p)
 
 /* --- the disk ---------------------------------------------------------------------------------------------------------- */
 
-/* An own file that takes the old one's place at once; its name is fixed, so a kill leaves at most one behind. */
+/* Written to a second file that replaces the old one atomically; its name is fixed, so a kill leaves at most one. */
 static bool replace(const char *path, const struct buf *text)
 {
     struct buf fresh = {0};
@@ -397,7 +397,7 @@ bool part_finish(struct part *p, bool *wrong, struct err *e)
     if (*wrong) {
         unlink(p->journal.data);
         unlink(p->path.data);
-        return err_set(e, "%s came with the hash %s, the hub's list says %s", p->f->path, hex, p->f->hash);
+        return err_set(e, "%s was downloaded with the hash %s, expected %s as in the hub's list", p->f->path, hex, p->f->hash);
     }
     if (fdatasync(p->fd) || rename(p->path.data, p->final.data))
         return err_set(e, "cannot write %s: %s", p->final.data, strerror(errno));

@@ -15,7 +15,7 @@
 
 const char *const placing_names[] = {"hard link", "clone", "copy", "there already"};
 
-/* Within the kernel, where it can; the page cache of the source is not kept. */
+/* Copies in the kernel if possible; drops the source from the page cache. */
 static bool copy_bytes(int in, int out, uint64_t n)
 {
     enum { PIECE = 64 << 20, SMALL = 1 << 20 };
@@ -32,7 +32,7 @@ static bool copy_bytes(int in, int out, uint64_t n)
         if (r < 0 && errno == EINTR)
             continue;
         if (r == 0)
-            errno = EIO;                /* the file has become shorter */
+            errno = EIO;                /* the file became shorter */
         ok = r > 0;
         done += ok ? (uint64_t)r : 0;
     }

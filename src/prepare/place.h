@@ -1,4 +1,4 @@
-/* A file at a second place without moving its bytes, where the file system can. */
+/* A file under a second name, without copying its bytes if the file system allows it. */
 #ifndef Q35_PREPARE_PLACE_H
 #define Q35_PREPARE_PLACE_H
 
@@ -10,12 +10,12 @@
 enum placing { PLACED_LINK, PLACED_CLONE, PLACED_COPY, PLACED_ALREADY };
 extern const char *const placing_names[];       /* "hard link", ... */
 
-/* Puts `from` (or what it links to) at `to`: as a hard link, else as a clone that shares its blocks, else as a copy; `own`: as a file of
- * its own, that can be changed without changing `from`.  `to` appears whole or not at all.  A file that is there already and as large
- * stays.  *how (may be NULL) is how it was done. */
+/* Makes `to` from `from` (links followed): a hard link, else a clone that shares blocks, else a copy.  `own`: never a hard link, so that
+ * changing `to` does not change `from`.  `to` appears complete or not at all.  An existing file of the same size stays.  *how (may be
+ * NULL) receives the method. */
 bool place_file(const char *from, const char *to, bool own, enum placing *how, struct err *e);
 
-/* The directory's entries reach the disk. */
+/* Syncs the entries of the directory to disk. */
 bool place_sync_dir(const char *dir, struct err *e);
 
 #endif

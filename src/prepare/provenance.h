@@ -1,5 +1,5 @@
-/* Where a checkpoint that we built comes from and what its files are: q35chat-provenance.json beside them.  It holds no time and no path, so
- * the same sources give the same bytes. */
+/* q35chat-provenance.json: the sources and files of a checkpoint that q35chat built.  It has no time and no path, so the same sources
+ * give the same bytes. */
 #ifndef Q35_PREPARE_PROVENANCE_H
 #define Q35_PREPARE_PROVENANCE_H
 
@@ -13,14 +13,14 @@
 #define PROVENANCE_FILE "q35chat-provenance.json"
 
 struct provenance_origin {
-    char *repo, *commit;                /* NULL: not known */
-    char  fingerprint[DIGEST_HEX];      /* tells one checkpoint from another without reading it all; hybrid.c says of what */
+    char *repo, *commit;                /* NULL: unknown */
+    char  fingerprint[DIGEST_HEX];      /* identifies a checkpoint without reading all of it; computed in hybrid.c */
 };
 
-struct provenance_item {                /* a file, or a tensor that was moved */
+struct provenance_item {                /* a file or a moved tensor */
     char    *name;
     uint64_t bytes;
-    char     sha256[DIGEST_HEX];        /* "": not known */
+    char     sha256[DIGEST_HEX];        /* "": unknown */
 };
 
 struct provenance {
@@ -32,12 +32,12 @@ struct provenance {
 };
 
 void provenance_print(const struct provenance *p, struct buf *out);
-/* DIR's file.  False with the reason; *there tells a missing file from a bad one. */
+/* Reads the record of DIR.  False with the reason; *there is false if there is no file. */
 bool provenance_read(struct provenance *p, const char *dir, bool *there, struct err *e);
 void provenance_free(struct provenance *p);
 void provenance_add_file(struct provenance *p, const char *name, uint64_t bytes, const char *sha256);
 void provenance_add_tensor(struct provenance *p, const char *name, uint64_t bytes, const char *sha256);
-/* Whether both come from the same sources and have the same layout. */
+/* Do both have the same sources and layout? */
 bool provenance_same_sources(const struct provenance *a, const struct provenance *b);
 const struct provenance_item *provenance_find(const struct provenance_item *list, int n, const char *name);     /* NULL: not there */
 

@@ -6,7 +6,7 @@
 
 struct repos_row {
     const char *name, *repo;
-    bool        small;                  /* all but the weights */
+    bool        small;                  /* without the weights */
 };
 
 extern const struct repos_row repos_rows[];             /* ends with a NULL name */

@@ -15,20 +15,20 @@
 
 enum { MAX_THREADS = 16, SPOT = 512, N_SPOTS = 5, RUN = 4096, SAME_BYTES = 256, BLOCK = 128, MAX_NAME = 320 };
 
-/* Larger than any scale of a trained model by far: an INT4 scale times 8, an FP8 scale times 448, is the largest weight of its group. */
+/* Far above any scale of a trained model: the largest weight of a group is an INT4 scale times 8 or an FP8 scale times 448. */
 static const double absurd_int4 = 8, absurd_fp8 = 1, absurd_vector = 1e5;
 
 enum kind { INT4_DATA, INT4_SCALES, INT4_ZEROS, FP8_SCALES, MATRIX, VECTOR, OTHER };
 
-struct look {                           /* at one tensor */
+struct look {                           /* the findings in one tensor */
     enum kind kind;
     bool      all_zero, constant;
-    uint64_t  zero_run;                 /* 1 + where RUN bytes of 0 begin; 0: nowhere */
+    uint64_t  zero_run;                 /* 1 + offset of a run of RUN zero bytes; 0: none */
     uint64_t  n_odd_zeros;              /* words of INT4 zeros that are not 0x77777777 */
     uint64_t  digest;                   /* of scales */
-    double    mean;                     /* of the magnitudes of scales */
+    double    mean;                     /* mean magnitude of scales */
     struct scan_stats stats;
-    bool      read;                     /* in whole */
+    bool      read;                     /* read completely */
 };
 
 struct scan {
@@ -59,7 +59,7 @@ static bool is_float(enum dtype t)
     return t == DT_F32 || t == DT_BF16 || t == DT_F16 || t == DT_F8_E4M3;
 }
 
-/* One by one. */
+/* The exact count, value by value. */
 static void scan_each(struct scan_stats *s, const void *data, enum dtype dtype, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
@@ -79,8 +79,8 @@ static void scan_each(struct scan_stats *s, const void *data, enum dtype dtype, 
     s->n += n;
 }
 
-/* Bits of magnitudes are in the order of the magnitudes, and a compiler makes vectors of this.  False when there is a NaN or inf, or a 0:
- * then each has to be looked at. */
+/* The bits of magnitudes order like the magnitudes, and compilers vectorise this.  False if there is a NaN, inf or 0: then every value
+ * must be examined. */
 static bool scan_ordinary(struct scan_stats *s, const uint16_t *h, uint32_t n, enum dtype dtype)
 {
     const uint16_t inf = dtype == DT_F16 ? 0x7c00 : 0x7f80;
@@ -161,7 +161,7 @@ static double mean_of(const void *data, enum dtype dtype, uint64_t n)
     return k ? sum / (double)k : 0;
 }
 
-/* ---- looking at one tensor */
+/* ---- one tensor */
 
 static bool ends_with(const char *s, const char *end)
 {
@@ -207,7 +207,7 @@ static bool spots_are_zero(const uint8_t *p, uint64_t n)
     return zero;
 }
 
-/* A hole: packed INT4 never has so many zero bytes in a row, each of which would be two weights of the largest negative value. */
+/* A hole: packed INT4 never has so many zero bytes in a row, since each would be two weights of the largest negative value. */
 static uint64_t find_hole(const uint8_t *p, uint64_t n)
 {
     for (uint64_t at = 0; at + RUN <= n; at += RUN)
@@ -253,7 +253,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* ---- what was seen */
+/* ---- findings */
 
 static const char *file_of(const struct shards *s, const struct shard_tensor *t)
 {
@@ -274,7 +274,7 @@ static void judge_zeros(struct verify_report *r, const struct shards *s, const s
     } else if (l->zero_run) {
         struct finding *f = verify_add(r, FAULT, "hole", file_of(s, t), t->name, "%d bytes of 0 in a row from byte %llu of the file on", RUN,
                                        (unsigned long long)(t->t->offset + l->zero_run - 1));
-        verify_expect(r, f, "packed weights, which never are");
+        verify_expect(r, f, "packed weights, which have no such run");
         f->remedy = AGAIN;
     }
 }
@@ -335,7 +335,7 @@ static int by_digest(const void *a, const void *b)
     return x->digest != y->digest ? (x->digest < y->digest ? -1 : 1) : x->i - y->i;
 }
 
-/* Trained scales of two matrices are never the same, byte for byte: one was copied over the other. */
+/* The trained scales of two matrices never have equal bytes; if they do, one was copied over the other. */
 static void find_same(struct verify_report *r, const struct shards *s, const struct look *looks)
 {
     struct seen *list = memory_alloc(((size_t)s->n + 1) * sizeof *list);
@@ -376,8 +376,8 @@ static double mean_scale(const struct shards *s, const struct look *looks, const
     return t ? looks[t - s->list].mean : 0;
 }
 
-/* Where the gates of a layer's experts are larger than the ups, or smaller, in a ratio that all share, an expert with that ratio turned
- * round has them exchanged.  Where they are of one size nobody can see it. */
+/* If gate and up have a common size ratio in all experts of a layer, an expert with the inverse ratio has the two exchanged.  If their
+ * sizes are equal, an exchange cannot be detected. */
 static void find_turned(struct verify_report *r, const struct shards *s, const struct look *looks, const char *layer, int n)
 {
     double *ratio = memory_alloc((size_t)n * 2 * sizeof *ratio), *sorted = ratio + n;
@@ -416,10 +416,10 @@ static bool is_copy(const struct tensor *copy, const struct tensor *t)
         && !memcmp(copy->shape, t->shape, 2 * sizeof *t->shape);
 }
 
-/* How FP8 numbers stand to 16-bit ones, of the block in which they differ most. */
+/* Comparison of FP8 values with 16-bit ones, in the block where they differ most. */
 struct difference {
     double off;                         /* mean |FP8 - 16 bit| over mean |16 bit|: rounding gives 0.02 to 0.03 */
-    double ratio;                       /* of the FP8 numbers to the others, fitted: rounding leaves 1 within 0.003 */
+    double ratio;                       /* fitted ratio of FP8 to 16-bit values: rounding gives 1 +- 0.003 */
     bool   bad;
 };
 static const double max_off = 0.1, max_ratio = 0.01;
@@ -437,7 +437,7 @@ static struct difference compare_block(const uint8_t *q, double scale, const voi
             square += want * want;
         }
     struct difference d = {0, 1, false};
-    if (square > 0) {                   /* copies that are all 0 tell nothing */
+    if (square > 0) {                   /* copies that are all 0 are not compared */
         d.off = off / size;
         d.ratio = both / square;
         d.bad = !(d.off <= max_off) || !(fabs(d.ratio - 1) <= max_ratio);
@@ -472,11 +472,11 @@ static void compare_copy(struct verify_report *r, const struct shards *s, const 
     struct finding *found = verify_add(r, FAULT, "swapped-scales", file_of(s, t), t->name,
                                        "a block has %.3f times the numbers of the 16-bit copy in %s and differs by %.0f percent", d.ratio,
                                        strrchr(f->path, '/') + 1, 100 * d.off);
-    verify_expect(r, found, "1.000 times and 2 to 3 percent: its scales, or the matrix, are another's");
+    verify_expect(r, found, "1.000 times and 2 to 3 percent: the scales or the matrix belong to another tensor");
     found->remedy = "build the hybrid again";
 }
 
-/* A linked hybrid still has the 16-bit matrices that the FP8 ones came in place of: the same numbers but for rounding. */
+/* A linked hybrid still has the 16-bit matrices that FP8 replaced: equal values but for rounding. */
 static void compare_copies(struct verify_report *r, const struct shards *s, bool full)
 {
     for (int i = 0; i < s->n; i++) {
@@ -505,7 +505,7 @@ void scan_shards(const struct shards *s, const struct model_config *c, bool full
     pthread_t threads[MAX_THREADS];
     int n = 0, usable = (int)sysconf(_SC_NPROCESSORS_ONLN);
     const char *prefix = shards_find(s, "model.embed_tokens.weight") ? "model." : "model.language_model.";
-    for (int i = 0; i < s->n_files; i++)        /* what is wanted lies in pieces between what is not */
+    for (int i = 0; i < s->n_files; i++)        /* the needed bytes are scattered between others */
         madvise((void *)(uintptr_t)s->files[i].map, s->files[i].size, full ? MADV_SEQUENTIAL : MADV_RANDOM);
     while (n < MAX_THREADS && n < usable && !pthread_create(&threads[n], NULL, work, &scan))
         n++;

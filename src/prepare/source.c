@@ -72,7 +72,7 @@ static bool dir_read(struct source *s, const char *file, uint64_t at, uint64_t n
     return ok;
 }
 
-/* Repository and commit where they show in the path: .../models--ORG--NAME/snapshots/COMMIT. */
+/* Repository and commit from a path .../models--ORG--NAME/snapshots/COMMIT. */
 static void identify(struct source *s)
 {
     struct buf repo = {0};
@@ -132,7 +132,7 @@ static void remote_close(struct source *s)
     free(r);
 }
 
-/* The repository that a name stands for: the one of whose weights a few ranges are read, or the other.  Else the name itself. */
+/* The repository of a name of config/repos.def: its SMALL row or the other one.  Any other name is returned as it is. */
 static const char *named_repo(const char *name, bool small)
 {
     for (const struct repos_row *r = repos_rows; r->name; r++)
@@ -141,7 +141,7 @@ static const char *named_repo(const char *name, bool small)
     return name;
 }
 
-/* ORG/NAME[@REVISION]: the part before and behind the @. */
+/* ORG/NAME[@REVISION]: the parts before and after the @. */
 static bool split_repo(const char *name, struct buf *repo, const char **revision)
 {
     const char *at = strchr(name, '@'), *slash = strchr(name, '/');

@@ -34,7 +34,7 @@ static const char *print(struct verify_report *r, const char *fmt, va_list ap)
 struct finding *verify_add(struct verify_report *r, bool fault, const char *kind, const char *file, const char *tensor, const char *found, ...)
 {
     va_list ap;
-    if ((r->n & (r->n - 1)) == 0) {     /* full at each power of two */
+    if ((r->n & (r->n - 1)) == 0) {     /* the capacity is the next power of two */
         r->list = memory_resized(r->list, (size_t)(r->n ? 2 * r->n : 1) * sizeof *r->list);
     }
     va_start(ap, found);
@@ -80,7 +80,7 @@ void verify_free(struct verify_report *r)
 
 struct field { const char *key; int found, known; };
 
-/* Nearly a published geometry, but not it: a number that no tensor's shape shows, or a config.json of another model. */
+/* Close to a published geometry but not equal: a number that no tensor shape shows, or config.json of another model. */
 static void compare_geometry(struct verify_report *r, const char *name, const struct field *f, int n)
 {
     int n_other = 0, other = 0;
@@ -132,7 +132,7 @@ static const char *path_of(struct look *k, const char *name)
     return arena_printf(&k->r->memory, "%s/%s", k->dir, name);
 }
 
-/* A sentence that begins with the file's path, from behind that. */
+/* The rest of a sentence after the file's path. */
 static const char *without_path(struct look *k, const char *name, const char *sentence)
 {
     const char *path = path_of(k, name);
@@ -184,7 +184,7 @@ static void read_index(struct look *k)
             name_file(k, json_string_value(file));
 }
 
-/* 8 bytes of length, the header, then data to where the last tensor ends. */
+/* 8 bytes of length, the header, then data up to the end of the last tensor. */
 static void check_header(struct look *k, const char *name)
 {
     struct safetensors s;
@@ -224,7 +224,7 @@ static bool ends_with(const char *s, const char *end)
     return n >= k && !strcmp(s + n - k, end);
 }
 
-/* Shards that nothing names, and rests of work that was ended. */
+/* Shards without an entry, and remains of interrupted commands. */
 static void check_strays(struct look *k)
 {
     struct dirent **list;
@@ -234,7 +234,7 @@ static void check_strays(struct look *k)
         if (k->index && ends_with(name, ".safetensors") && *name != '.' && !is_named(k, name) && strcmp(name, EXTRA_FILE))
             verify_add(k->r, NOTE, "unlisted-file", name, NULL, "the index does not name it: it is never read");
         if (*name == '.' && strstr(name, ".safetensors"))
-            verify_add(k->r, NOTE, "rest", name, NULL, "left by work that was ended: it can be removed");
+            verify_add(k->r, NOTE, "rest", name, NULL, "left over from an interrupted command: it can be removed");
         free(list[i]);
     }
     if (n >= 0)
@@ -253,7 +253,7 @@ static void check_files(struct look *k)
         check_header(k, k->names[i]);
 }
 
-/* Names of the index that their file does not have; names of files that the index does not have. */
+/* Tensors of the index that are missing in their file; tensors of files that are missing in the index. */
 static void check_names(struct look *k)
 {
     struct verify_report *r = k->r;
@@ -266,7 +266,7 @@ static void check_names(struct look *k)
         json_object_foreach(k->index, name, file)
             if (ok && json_is_string(file) && !strcmp(json_string_value(file), k->names[i]) && !safetensors_find(&s, name)) {
                 struct finding *f = verify_add(r, FAULT, "missing-tensor", k->names[i], name, "it is not in this file");
-                verify_expect(r, f, "it there, since the index says so");
+                verify_expect(r, f, "the tensor, since the index says so");
                 f->remedy = AGAIN;
             }
         for (int t = 0; t < s.n_tensors && ok; t++) {
@@ -281,11 +281,11 @@ static void check_names(struct look *k)
     }
     if (n_mtp) {
         struct finding *f = verify_add(r, NOTE, "index-without-mtp", INDEX_FILE, NULL, "it does not name %d tensors of the MTP block in " EXTRA_FILE
-                                       ", which q35chat finds all the same", n_mtp);
+                                       ", which q35chat still finds", n_mtp);
         f->remedy = "q35chat model add-mtp DIR lists them for other programs";
     }
     if (n_lost)
-        verify_add(r, NOTE, "unlisted-tensor", INDEX_FILE, lost, "shards hold it and the index does not name it (%d such tensors)", n_lost);
+        verify_add(r, NOTE, "unlisted-tensor", INDEX_FILE, lost, "it is in a shard but not in the index (%d such tensors)", n_lost);
 }
 
 /* ---- tensors against the model */
@@ -302,7 +302,7 @@ static void check_mtp(struct verify_report *r, const struct model_config *c, con
 {
     if (!c->n_mtp || w->mtp.present)
         return;
-    struct finding *f = verify_add(r, FAULT, "no-mtp", NULL, NULL, "no tensor of the MTP block (mtp....) is there, so that nothing is drafted");
+    struct finding *f = verify_add(r, FAULT, "no-mtp", NULL, NULL, "there is no tensor of the MTP block (mtp....), so no tokens are drafted");
     verify_expect(r, f, "the block, since config.json has mtp_num_hidden_layers 1");
     f->remedy = "q35chat model add-mtp DIR --from the INT4 checkpoint";
 }
@@ -323,7 +323,7 @@ static void count_stale(struct verify_report *r, const struct shards *s)
             shared |= counts->t->dtype == DT_F8_E4M3;
         }
     if (n)
-        verify_add(r, NOTE, "stale-copies", NULL, NULL, "%d copies of tensors, %.2f MB, do not count, since the index names other files for them%s", n,
+        verify_add(r, NOTE, "stale-copies", NULL, NULL, "%d copies of tensors, %.2f MB, are unused, since the index names other files for them%s", n,
                    (double)bytes * 1e-6, shared ? "; vLLM, which reads whole shards, wants build-hybrid --compact" : "");
 }
 
@@ -338,7 +338,7 @@ static void count_formats(struct verify_report *r, const struct model_config *c,
                        i, n[WEIGHT_FP8]);
 }
 
-/* ---- what was recorded */
+/* ---- recorded hashes */
 
 struct recorded {
     struct hash_job *jobs;
@@ -367,7 +367,7 @@ static void free_jobs(struct recorded *h)
     free(h->tensors);
 }
 
-/* Sizes always; hashes of the scales that moved, and with `full` of all tensors that moved and of all files. */
+/* Always checks sizes and the hashes of moved scales; with `full` also all moved tensors and all files. */
 static void list_provenance(struct look *k, const struct shards *s, const struct provenance *p, bool full, struct recorded *h)
 {
     struct verify_report *r = k->r;
@@ -393,7 +393,7 @@ static void list_provenance(struct look *k, const struct shards *s, const struct
     }
 }
 
-/* The hub's cache calls files by their hash. */
+/* The Hugging Face cache names files by their hash. */
 static void list_cached(struct look *k, const struct provenance *p, const struct fetch_repo *cached, struct recorded *h)
 {
     for (int i = 0; i < cached->n_files; i++) {
@@ -440,7 +440,7 @@ static bool check_recorded(struct look *k, const struct shards *s, bool full, st
         list_cached(k, &p, &cached, &h);
     bool ok = compare_hashes(k, &h, e);
     if (k->r->n_unhashed)
-        verify_add(k->r, NOTE, "no-hash", NULL, NULL, "for %d shards nobody has recorded a hash: wrong numbers in them that are not absurd cannot be seen",
+        verify_add(k->r, NOTE, "no-hash", NULL, NULL, "no hash is recorded for %d shards: wrong values of ordinary size in them cannot be found",
                    k->r->n_unhashed);
     free_jobs(&h);
     fetch_repo_free(&cached);
@@ -450,7 +450,7 @@ static bool check_recorded(struct look *k, const struct shards *s, bool full, st
 
 /* ---- all */
 
-/* Faults come first, each kind in the order in which it was found. */
+/* Faults first, otherwise in the order in which they were found. */
 static void sort_findings(struct verify_report *r)
 {
     struct finding *out = memory_alloc((size_t)(r->n + 1) * sizeof *out);

@@ -1,4 +1,4 @@
-/* Is a checkpoint whole and sound?  Everything that can be seen without running it, each fault in a sentence of its own. */
+/* Checks a checkpoint as far as possible without running it.  Each fault is one sentence. */
 #ifndef Q35_PREPARE_VERIFY_H
 #define Q35_PREPARE_VERIFY_H
 
@@ -9,19 +9,19 @@
 #include "base/err.h"
 
 struct finding {
-    bool        fault;                  /* else worth knowing: q35chat works with it */
+    bool        fault;                  /* false: a note; q35chat works with it */
     const char *kind;                   /* "truncated", "missing-tensor", ...: docs/model-files.md lists them */
-    const char *file, *tensor;          /* NULL: not about one */
-    const char *found, *expected, *remedy;      /* expected: NULL when `found` says it all */
+    const char *file, *tensor;          /* NULL: none */
+    const char *found, *expected, *remedy;      /* expected: NULL if `found` is enough */
 };
 
 struct verify_report {
     struct finding *list;
     int      n, n_faults;
-    int      n_files, n_tensors;        /* looked at */
-    int      n_hashed, n_unhashed;      /* files compared with a recorded hash; for which nobody recorded one */
+    int      n_files, n_tensors;        /* checked */
+    int      n_hashed, n_unhashed;      /* files compared with a recorded hash; files without one */
     uint64_t read_bytes;
-    bool     stopped;                   /* files are damaged: their contents were not looked at */
+    bool     stopped;                   /* files are damaged, their contents were not checked */
     struct arena memory;                /* owns the texts */
 };
 
@@ -29,7 +29,7 @@ struct verify_options {
     bool full;                          /* read everything: hashes, every number */
 };
 
-/* False with the reason when there is no checkpoint to look at; faults of one that is there are findings. */
+/* False with the reason if there is no checkpoint.  Faults of a checkpoint are findings, not errors. */
 bool verify_run(const char *dir, const struct verify_options *o, struct verify_report *r, struct err *e);
 void verify_free(struct verify_report *r);
 
@@ -37,7 +37,7 @@ void verify_free(struct verify_report *r);
 struct buf;
 void verify_sentence(const struct finding *f, struct buf *out);
 
-/* ---- for the files that find things */
+/* ---- for the files that add findings */
 
 enum { FAULT = 1, NOTE = 0 };
 __attribute__((format(printf, 6, 7)))

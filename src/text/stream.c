@@ -44,7 +44,7 @@ struct stream {
     int           n_runs, cap_runs;
     size_t        seen;         /* out[.. seen) was examined */
     size_t        solid;        /* out[.. solid) does not end with white space */
-    bool          begun;        /* text was emitted: white space is no longer leading */
+    bool          emitted;        /* text was emitted: white space is no longer leading */
     bool          skip_blanks;  /* blanks before a call were kept: drop those after it */
     char          last;         /* the last character of the text; '\n' at the start */
 
@@ -124,11 +124,11 @@ static void deliver(struct stream *s, bool final)
     if (!s->solid)
         return;
     struct text text = {s->out.data, s->solid};
-    if (!s->begun)
+    if (!s->emitted)
         text = text_trim(text);
     size_t from = (size_t)(text.p - s->out.data);
     tell_text(s, s->state == CONTENT || s->state == AFTER ? DELTA_CONTENT : DELTA_REASONING, from, from + text.n);
-    s->begun = true;
+    s->emitted = true;
     buf_consume(&s->out, s->solid);
     consume_runs(s, s->solid);
     s->seen -= s->solid;
@@ -153,7 +153,7 @@ static void start_content(struct stream *s)
     buf_reset(&s->out);
     s->n_runs = 0;
     s->seen = s->solid = 0;
-    s->begun = s->skip_blanks = false;
+    s->emitted = s->skip_blanks = false;
     s->last = '\n';
     s->state = CONTENT;
 }
@@ -333,7 +333,7 @@ static bool step_text(struct stream *s)
         call = opens_call(s, s->at, &s->look[0]);
     if (s->n_tools && s->state == CONTENT) {
         measure(s, false);
-        if (s->last == '\n' || (!s->begun && !s->solid))
+        if (s->last == '\n' || (!s->emitted && !s->solid))
             bare = opens_function(s, s->at);
     }
     if (close == YES) {

@@ -13,7 +13,7 @@ fill() { head -c "$1" /dev/zero > "$tmp/small/filler"; }
 fill 6000000
 "$q" model get demo/bytes > /dev/null 2> "$tmp/err"
 is "too small: the status" $? 1
-has "too small: both numbers" "$(cat "$tmp/err")" "0.01 GB are to be downloaded to $tmp/small/hub/models--demo--bytes, where 0.00 GB are free"
+has "too small: both numbers" "$(cat "$tmp/err")" "0.01 GB are to be downloaded to $tmp/small/hub/models--demo--bytes, which has 0.00 GB free"
 is "too small: nothing was begun" "$(ls "$tmp/small")" filler
 rm "$tmp/small/filler"
 

@@ -102,7 +102,7 @@ hub set '{"corrupt": {"path": "model-00002-of-00003.safetensors", "times": 1}}'
 get demo/bytes
 is "a wrong byte, once: it ends well" $? 0
 same "a wrong byte, once: the files are right" "$tmp/hf/hub/models--demo--bytes/snapshots/"* "$many"
-has "a wrong byte: it says so" "$(cat "$tmp/err")" "model-00002-of-00003.safetensors came with the hash"
+has "a wrong byte: it says so" "$(cat "$tmp/err")" "model-00002-of-00003.safetensors was downloaded with the hash"
 
 fails_with() { # NAME FAULTS SENTENCE [REPO]
     forget
@@ -118,7 +118,7 @@ wrong_names() {
         [ ! -e "$link" ] || cmp -s "$link" "$many/$(basename "$link")" || echo "$link"
     done
 }
-fails_with "always a wrong byte" '{"corrupt": {"path": "model-00002-of-00003.safetensors"}}' "came with the hash"
+fails_with "always a wrong byte" '{"corrupt": {"path": "model-00002-of-00003.safetensors"}}' "was downloaded with the hash"
 fails_with "always cut off at once" '{"truncate": {"after": 0}}' "tried 2 times"
 fails_with "always stalling at once" '{"stall": {"after": 0}}' "the connection stalled for 1 s"
 fails_with "always expired" '{"ttl": {"s": -1}}' "the signature is wrong or has expired"
@@ -136,7 +136,7 @@ fails_with "a path out of the directory" '{"sneak": {"path": "../../../evil"}}' 
 fails_with "a repository that is not there" '{}' "does not have demo/none" demo/none
 hub set '{}'
 get whatever
-has "a name that is not known" "$(cat "$tmp/err")" "122b, 35b or ORG/NAME[@REVISION] was expected"
+has "a name that is not known" "$(cat "$tmp/err")" "expected 122b, 35b or ORG/NAME[@REVISION]"
 get demo/bytes@v9
 has "a revision that is not there" "$(cat "$tmp/err")" "does not have demo/bytes, revision v9"
 HF_ENDPOINT=http://127.0.0.1:1 get demo/bytes

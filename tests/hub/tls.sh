@@ -69,7 +69,7 @@ fails() { # NAME SENTENCE: one line, at once, and nothing was got
 }
 lacks_retries() { if grep -q 'tried' "$tmp/err"; then bad "$1: it is not tried again" "$(cat "$tmp/err")"; else ok "$1: it is not tried again"; fi; }
 hub set "{\"elsewhere\": {\"at\": \"http://127.0.0.2:$elsewhere_port\"}}"
-fails "from https to http" "sends us from https to .*, which is not safe"
+fails "from https to http" "is redirected from https to .*, which is not safe"
 SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt fails "an authority that nobody knows" "the certificate of 127.0.0.1 was not accepted: "
 SSL_CERT_FILE=$tmp/none fails "a file of authorities that is not there" "the certificate of 127.0.0.1 was not accepted: .*SSL_CERT_FILE=FILE names"
 for wrong in other old; do

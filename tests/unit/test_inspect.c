@@ -103,7 +103,7 @@ static void test_inspect__measures_how_fast_memory_is_read(void **state)
     const char *reader = strcmp(dev_backend(NULL, NULL), "cpu") ? "GPU" : "CPU";
     struct buf out = {0}, says = {0};
     struct err e = {0};
-    buf_addf(&says, "(as the %s reads memory here; --bandwidth says another)", reader);
+    buf_addf(&says, "(measured: the %s of this machine; --bandwidth overrides it)", reader);
     assert_true(inspect_run("tests/data/model/g1/hybrid", &(struct inspect_options){0}, &out, &e));
     assert_non_null(strstr(buf_str(&out), buf_str(&says)));
     buf_reset(&out);

@@ -256,7 +256,7 @@ static const struct planted {
     {spoil_index,        false, true,  "bad-index",         "model.safetensors.index.json", NULL, "expected the names of tensors"},
     {point_elsewhere,    false, true,  "missing-tensor",    EXTRA, EXPERT "up_proj.qweight", "since the index says so"},
     {forget_tensor,      false, true,  "missing-tensor",    NULL, EXPERT "up_proj.weight", "config.json asks for it"},
-    {forget_tensor,      false, false, "unlisted-tensor",   "model.safetensors.index.json", EXPERT "up_proj.qweight", "the index does not name it"},
+    {forget_tensor,      false, false, "unlisted-tensor",   "model.safetensors.index.json", EXPERT "up_proj.qweight", "not in the index"},
     {more_experts,       false, true,  "missing-tensor",    NULL, L "0.mlp.experts.12.gate_proj.weight", "config.json asks for it"},
     {fewer_experts,      false, true,  "unexpected-tensor", NULL, L "0.mlp.experts.11.gate_proj.qweight", "no place in the model"},
     {fewer_experts,      false, true,  "wrong-tensor",      NULL, L "0.mlp.gate.weight", "is BF16 [12, 256], expected F32 or F16 or BF16 [11, 256]"},
