@@ -90,7 +90,8 @@ static bool await(struct run *x, uint32_t serial, struct event *done, const char
     }
 }
 
-static void tell(struct run *x, const struct prompt *p, const struct turn_stats *t, const char *ended, const struct engine_machine *before)
+static void tell(struct run *x, const struct prompt *p, const struct turn_stats *t, const char *ended,
+                 const struct engine_machine *before)
 {
     struct engine_machine m;
     int after_first = t->n_tokens > 1 ? t->n_tokens - 1 : 0, drafted = 0;
@@ -121,7 +122,9 @@ static bool ask(struct run *x, const struct prompt *p, struct err *e)
 {
     static const char *const finishes[] = {"stop", "length", "context", "stopped", "error"};
     const struct engine_info *info = engine_info(x->g);
-    struct sampling how = {.max_tokens = p->max_tokens, .draft_depth = -1, .n_ids = tokenizer_n_ids(x->tokenizer), .n_stop = info->n_eos};
+    struct sampling how = {
+        .max_tokens = p->max_tokens, .draft_depth = -1, .n_ids = tokenizer_n_ids(x->tokenizer), .n_stop = info->n_eos,
+    };
     struct ids ids = {0};
     struct engine_machine before;
     struct event done;
@@ -153,7 +156,9 @@ static bool ask_all(struct run *x, struct err *e)
 
 static void report_drafts(const struct run *x)
 {
-    static const struct column columns[] = {{"position", "position", 8, 0}, {"drafted", "drafted", 8, 0}, {"accepted", "accepted", 8, 0}, {"percent", "%", 7, 1}};
+    static const struct column columns[] = {
+        {"position", "position", 8, 0}, {"drafted", "drafted", 8, 0}, {"accepted", "accepted", 8, 0}, {"percent", "%", 7, 1},
+    };
     report_table(x->r, "drafts by position", columns, sizeof columns / sizeof *columns);
     for (int i = 0; i < ENGINE_MAX_DEPTH && x->drafted[i]; i++) {
         report_number(x->r, i + 1);

@@ -11,8 +11,8 @@ struct answers {                        /* of all prompts together */
     double decode_ms;
 };
 
-/* Loads the model, which is a fact, and tells two tables: answers, and drafts by position.  Ends early where the report is stopped or has no
- * time left.  False with the reason when the model cannot be had or the device fails. */
+/* Loads the model, reports that as a fact, then two tables: answers, and drafts by position.  Ends early if the report is stopped or has
+ * no time left.  False with the reason if the model cannot be loaded or the device fails. */
 bool answers_run(struct answers *a, struct report *r, const struct engine_options *o, struct err *e);
 
 #endif

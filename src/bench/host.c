@@ -6,7 +6,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* What stands behind `key` and `separator` in a line of a file, without quotes; false: it is not there.  An empty key: the first line. */
+/* The value in the line "KEY<separator>VALUE" of a file, without quotes.  An empty key: the first line.  False if there is none. */
 static bool look_up(const char *path, const char *key, char separator, char *value, size_t size)
 {
     char line[512];
@@ -45,8 +45,8 @@ void report_host(struct report *r)
     if (!look_up("/proc/cpuinfo", "model name", ':', text, sizeof text))
         snprintf(text, sizeof text, "%s", "of an unnamed kind");
     report_fact(r, "processors", "%ld, %s", sysconf(_SC_NPROCESSORS_ONLN), text);
-    report_fact(r, "host memory", "%.1f GiB, %.1f available, %.1f of it page cache; swap %.1f", meminfo_gib("MemTotal"), meminfo_gib("MemAvailable"),
-                meminfo_gib("Cached"), meminfo_gib("SwapTotal"));
+    report_fact(r, "host memory", "%.1f GiB, %.1f available, page cache %.1f, swap %.1f", meminfo_gib("MemTotal"),
+                meminfo_gib("MemAvailable"), meminfo_gib("Cached"), meminfo_gib("SwapTotal"));
     if (look_up("/sys/module/nvidia/version", "", 0, text, sizeof text))
         report_fact(r, "gpu driver", "%s", text);
 }

@@ -18,10 +18,18 @@ bool subject_load(struct model *m, const struct bench_options *o, const struct l
     return load_check(m, &all, e) && (!o->n_sms || dev_confine(m->backend, o->n_sms, e)) && load_device(m, e);
 }
 
+/* While weights are read: a report that was stopped wants no more of them. */
+static bool still_wanted(size_t done, size_t total, void *arg)
+{
+    const struct bench_options *o = arg;
+    (void)done, (void)total;
+    return !o->stopped || !o->stopped();
+}
+
 bool subject_open(struct subject *s, const struct bench_options *o, const struct load_options *l, struct err *e)
 {
     *s = (struct subject){.o = o};
-    if (!subject_load(&s->m, o, l, e) || !load_weights(&s->m, NULL, NULL, e) || !load_space(&s->m, e))
+    if (!subject_load(&s->m, o, l, e) || !load_weights(&s->m, still_wanted, (void *)o, e) || !load_space(&s->m, e))
         return false;
     const struct model_config *c = &s->m.cfg;
     for (int i = 0; i < c->n_layers; i++)

@@ -1,4 +1,5 @@
-/* `q35chat bench report`: what the owner of a machine can send back, in a few minutes and without a word that names him, it, or a place on it.
+/* `q35chat bench report`: a text that the owner of a machine can send to others.  It takes a few minutes and contains no name of a
+ * user, a host, a file or a folder.
  * The model is loaded twice, first as a chat does it, then with the stepper alone; never both at a time. */
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +31,7 @@ static double report_machine(struct report *r, const char *backend, struct err *
 
 /* ---- bytes over the plain read, against what was measured */
 
-/* Time of a step of `rows` rows, not always a whole number, at the beginning of a context, and its bytes: on the line between two that were measured. */
+/* Bytes of a step of `rows` rows, which need not be a whole number, at the beginning of a context: interpolated between measured steps. */
 static bool between(const struct sweep *w, double rows, double *bytes)
 {
     const struct sweep_step *low = NULL, *high = NULL;
@@ -66,7 +67,8 @@ static void report_projection(const struct sweep *w, const struct answers *a)
         {"what", "what", -32, 0}, {"tokens_step", "tokens/step", 11, 2}, {"gb", "GB a step", 9, 3}, {"projected", "projected", 9, 1},
         {"measured", "measured", 9, 1}, {"percent", "%", 6, 1},
     };
-    report_table(w->r, "tokens a second: projected (bytes over the plain read) and measured", columns, sizeof columns / sizeof *columns);
+    report_table(w->r, "tokens a second: projected (bytes over the plain read) and measured", columns,
+                 sizeof columns / sizeof *columns);
     for (int i = 0; i < w->n_steps; i++)
         if (w->steps[i].rows == 1) {
             char what[64];
@@ -86,7 +88,8 @@ static bool report_sweep(struct report *r, const struct bench_options *o, double
     bool ok = sweep_open(&w, o, r);
     if (ok) {
         w.s.read_gb_s = read_gb_s;      /* one for the whole report */
-        report_fact(r, "a token", "without drafts reads %.3f GB of weights and states", subject_step_bytes(&w.s, 1, 0, w.s.m.cfg.top_k) * 1e-9);
+        report_fact(r, "a token", "without drafts reads %.3f GB of weights and states",
+                    subject_step_bytes(&w.s, 1, 0, w.s.m.cfg.top_k) * 1e-9);
         report_limit(r, steps_s);
         ok = sweep_decode(&w);
         report_limit(r, prompts_s);
@@ -109,8 +112,10 @@ static bool measure(struct report *r, const struct bench_options *given, struct 
     double read_gb_s = o.backend ? report_machine(r, o.backend, e) : 0;
     if (read_gb_s <= 0)
         return false;
-    struct engine_options eo = {.model_dir = o.model_dir, .backend = o.backend, .kv = o.kv, .head = o.head, .n_threads = o.n_threads, .n_ctx = o.n_ctx ? o.n_ctx : CTX,
-                                .chunk = o.chunk, .draft_depth = o.draft ? o.draft : -1};
+    struct engine_options eo = {
+        .model_dir = o.model_dir, .backend = o.backend, .kv = o.kv, .head = o.head, .n_threads = o.n_threads,
+        .n_ctx = o.n_ctx ? o.n_ctx : CTX, .chunk = o.chunk, .draft_depth = o.draft ? o.draft : -1,
+    };
     if (!engine_fits(&eo, &plan, e))
         return false;
     report_limit(r, answers_s);
@@ -131,11 +136,11 @@ int bench_report(const struct bench_options *o)
     if (o->model_note)
         report_note(&r, "%s", o->model_note);
     bool ok = measure(&r, o, &e);
-    if (report_stopped(&r))
+    if (report_stopped(&r)) {
         report_cut(&r, "stopped before its end");
-    else if (!ok)
+    } else if (!ok) {
         report_cut(&r, "ended by a failure, of which stderr tells");
-    if (!ok && *e.msg)
         log_warn("%s", e.msg);          /* it may name a file, so it is not in the report */
+    }
     return report_close(&r, NULL) || !ok;
 }

@@ -34,14 +34,15 @@ for word in zaphod "$host" "$tmp" "$(basename "$dir")"; do
     is "'$word' is not in it" "$(grep -cF "$word" "$tmp/out" "$tmp/report.json" | tr '\n' ' ')" "$tmp/out:0 $tmp/report.json:0 "
 done
 
-"$q" bench report --backend cpu --out "$tmp/cut.json" > "$tmp/out" 2> "$tmp/err" &
-until grep -q '^prose' "$tmp/out" || ! kill -0 $! 2> /dev/null; do sleep 0.05; done
+: > "$tmp/cut"
+"$q" bench report --backend cpu --out "$tmp/cut.json" > "$tmp/cut" 2> "$tmp/err" &
+until grep -q '^prose' "$tmp/cut" || ! kill -0 $! 2> /dev/null; do sleep 0.05; done
 kill -INT $!
 wait $!
 is "Ctrl-C ends it" "$? $(cat "$tmp/err")" "130 "
 is "with what there is so far" "$(look "$tmp/cut.json" '(r["complete"], "stopped before its end" in r["notes"], len(r["tables"][0]["rows"]) > 0)')" "(False, True, True)"
-has "as text, too" "$(cat "$tmp/out")" "note: stopped before its end"
-is "without --model it says that it took the demo" "$(grep -c '^note: the demo model, since no other is on this machine' "$tmp/out")" 1
+has "as text, too" "$(cat "$tmp/cut")" "note: stopped before its end"
+is "without --model it says that it took the demo" "$(grep -c '^note: the demo model, since no other is on this machine' "$tmp/cut")" 1
 
 "$q" bench report --model "$tmp/nowhere" > "$tmp/out" 2> "$tmp/err"
 is "a model that is not there fails" "$? $(grep -c "$tmp" "$tmp/out")" "1 0"
