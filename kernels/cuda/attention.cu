@@ -1,25 +1,25 @@
-/* attention: prompt rows over the KV cache of a layer, bf16 rows of 256, causal.
+/* attention: causal attention of prompt rows over the KV cache of a layer, bf16 rows of 256.
  * Shapes    q, y [n, n_q_heads, 256] fp32, k and v [n_ctx, n_kv_heads, 256] bf16
- * Bytes     K and V once for every 128 / (query heads a KV head) tokens, mostly from L2: 8 tokens of the 122B
- * Limit     tensor cores: 4 * 256 flops a query head and position; 4096 tokens after 124K of the 122B: 17 TFLOP a layer.
- *           Shared memory comes close: 216 bytes for an m16n8k16, 1.7 of its cycles (2 with 3 stages of 32 positions)
- * Launch    128 rows (token, query head of one KV head) a block of 8 warps; grid (n_kv_heads, token blocks), the longest first.
- *           From 210 KiB of shared memory on two warps share 32 rows: each computes the logits of 32 of a tile's 64 positions and
- *           128 of the 256 outputs, and they meet in shared memory twice a tile; q stays in shared memory (64 KiB), K and V come
- *           by cp.async into two stages of 64 KiB, guarded by mbarriers so that warps may drift apart by half a tile.
- *           With less a warp has 16 rows to itself and q in registers, tiles are 32 positions, three stages of 32 KiB.
- *           Few tokens after many: positions in pieces, grid.z, when q->scratch has n * n_q_heads * 1032 bytes for each; a second
- *           kernel puts them together
- * Layout    rows of 512 bytes, 16-byte piece c of row r at c ^ (r & 7): the eight rows of an ldmatrix phase lie in eight bank
- *           groups, and so do the copies; weights likewise in rows of 128 bytes
+ * Bytes     K and V once per 128 / (query heads per KV head) tokens, mostly from L2: per 8 tokens of the 122B
+ * Limit     tensor cores: 4 * 256 flops per query head and position; 4096 tokens after 124K of the 122B: 17 TFLOP a layer.
+ *           Shared memory is almost as limiting: 216 bytes per m16n8k16, 1.7 of its cycles (2 with 3 stages of 32 positions)
+ * Launch    128 rows (token, query head of one KV head) per block of 8 warps; grid (n_kv_heads, token blocks), the longest first.
+ *           With at least 210 KiB of shared memory two warps share 32 rows: each computes the logits of 32 of a tile's 64 positions and
+ *           128 of the 256 outputs, and they exchange data in shared memory twice per tile.  q stays in shared memory (64 KiB).
+ *           cp.async loads K and V into two stages of 64 KiB; mbarriers guard them, so that warps may be half a tile apart.
+ *           With less shared memory a warp has 16 rows and q in registers; tiles are 32 positions, three stages of 32 KiB.
+ *           Few tokens after a long context: the positions are cut into pieces (grid.z) if q->scratch has n * n_q_heads * 1032 bytes
+ *           for each; a second kernel merges them
+ * Layout    rows of 512 bytes, 16-byte piece c of row r at c ^ (r & 7): the eight rows of an ldmatrix phase are in eight bank
+ *           groups, and so are the copies; likewise the softmax weights, in rows of 128 bytes
  * Numerics  q and weights in bf16, logits, softmax and sums in fp32 (online, base 2, tile after tile from 0); within 1e-2 relative L2
- *           of cpu/attention.c, same bits whatever the other rows of the call */
+ *           of cpu/attention.c, the bits of a row do not depend on the other rows of the call */
 #include "kernels/cuda/attention.cuh"
 
 enum {
     DIM = 256, ROWS = 128, WARPS = 8,
     ROW_BYTES = DIM * 2,
-    /* a warp by itself */
+    /* one warp alone */
     TILE = 32, STAGES = 3,
     STAGE = 2 * TILE * ROW_BYTES,       /* K, then V */
     SMALL_BYTES = STAGES * STAGE + ROWS * 4,
@@ -42,7 +42,7 @@ static __device__ __forceinline__ float quad_sum(float v)
     return v + __shfl_xor_sync(~0u, v, 2);
 }
 
-/* N positions from p0 on of one KV head, K before V; zeros after `last`.  Warp w copies rows w, w + 8, ... */
+/* Copies N positions of one KV head from p0 on, K before V; zeros after `last`.  Warp w copies rows w, w + 8, ... */
 template <int N> static __device__ __forceinline__ void fetch(char *stage, const struct attention_args &a, int p0, int last)
 {
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, row = a.kv.n_kv_heads * DIM;
@@ -56,7 +56,7 @@ template <int N> static __device__ __forceinline__ void fetch(char *stage, const
     }
 }
 
-/* A warp's 16 rows of q as bf16; rows that do not exist are 0. */
+/* Loads a warp's 16 rows of q as bf16; rows beyond the last are 0. */
 static __device__ __forceinline__ void stage_q(char *to, const struct attention_args &a, int t0, int n, int head0, int group)
 {
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
@@ -82,7 +82,7 @@ static __device__ __forceinline__ void barrier_arrive(uint32_t at)
 {
     asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(at) : "memory");
 }
-/* Arrives when the thread's copies so far are done. */
+/* Arrives when the copies that the thread has issued are complete. */
 static __device__ __forceinline__ void barrier_arrive_copied(uint32_t at)
 {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(at) : "memory");
@@ -105,7 +105,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(s
     const int head0 = (int)blockIdx.x * group, t0 = (int)(gridDim.y - 1 - blockIdx.y) * tokens;
     const int n = min(tokens, a.n_tokens - t0), last = a.pos + t0 + n - 1, n_tiles = last / TILE + 1;
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(smem);
-    int *limit = (int *)(smem + STAGES * STAGE);        /* last position that a row sees; in memory for want of registers */
+    int *limit = (int *)(smem + STAGES * STAGE);        /* last position that a row sees; in memory because registers are short */
 
     fetch<TILE>(smem, a, 0, last);
     copy_commit();
@@ -128,14 +128,14 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(s
 
     const float unit = a.scale * 1.4426950408889634f;
     float o[32][4] = {}, max0 = -INFINITY, max1 = -INFINITY, sum0 = 0, sum1 = 0;
-    /* Piece c of a row for c = 0, 2, 4, 6, the even pieces of the other eights are further on by immediates. */
+    /* Addresses of pieces c = 0, 2, 4, 6 of a row; those of the other eights are at constant offsets. */
     const uint32_t k_row = base + (uint32_t)((lane & 7) + (lane >> 4 << 3)) * ROW_BYTES + (uint32_t)(((lane >> 3 & 1) ^ (lane & 7)) << 4);
     const uint32_t v_row = base + (uint32_t)(TILE + lane % 16) * ROW_BYTES + (uint32_t)((lane / 16 ^ (lane & 7)) << 4);
 
 #pragma unroll 1
     for (int i = 0, stage = 0; i < n_tiles; i++) {
         copy_wait<STAGES - 2>();
-        __syncthreads();                /* tile i is here, and everybody is done with tile i - 1 */
+        __syncthreads();                /* tile i has arrived, and all warps have finished tile i - 1 */
         int ahead = i + STAGES - 1, into = stage == 0 ? STAGES - 1 : stage - 1;
         if (ahead < n_tiles)
             fetch<TILE>(smem + into * STAGE, a, ahead * TILE, last);
@@ -221,12 +221,12 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(s
     }
 }
 
-/* Positions cut into pieces for the sake of more blocks: what a piece has for a (token, query head) goes to `sums` [pieces, n,
- * n_q_heads, 256] and, greatest logit and sum of weights, to `ends` [pieces, n, n_q_heads]; NULL: one piece, straight to y. */
+/* Positions cut into pieces, to have more blocks.  The result of a piece for a (token, query head) goes to `sums` [pieces, n,
+ * n_q_heads, 256]; its greatest logit and sum of weights go to `ends` [pieces, n, n_q_heads].  NULL: one piece, written to y. */
 struct pieces {
     float  *sums;
     float2 *ends;
-    int     tiles;                      /* of a piece; blockIdx.z counts pieces */
+    int     tiles;                      /* tiles of a piece; blockIdx.z is the piece */
 };
 
 static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(struct attention_args a, struct pieces pieces)
@@ -261,7 +261,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
     const float unit = a.scale * 1.4426950408889634f;
     float o[2][16][4] = {}, max[2][2], sum[2][2] = {};
     max[0][0] = max[0][1] = max[1][0] = max[1][1] = -INFINITY;
-    /* Where a lane's row and first piece lie; pieces 2, 4 and 6 by exclusive or, those of the other eights by immediates. */
+    /* Address of a lane's row and first piece; pieces 2, 4 and 6 by XOR, those of the other eights at constant offsets. */
     const uint32_t piece = (uint32_t)((lane / 16 ^ (lane & 7)) << 4);
     const uint32_t q_row = base + PAIR_Q + (uint32_t)(pair * 32 + lane % 16) * ROW_BYTES + piece;
     const uint32_t w_row = base + PAIR_WEIGHTS + (uint32_t)(pair * 32 + lane % 16) * PAIR_TILE * 2 + piece;
@@ -292,7 +292,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
         }
 
         if (i + 1 < n_tiles) {
-            if (i > 0)                  /* everybody is done with tile i - 1 */
+            if (i > 0)                  /* all warps have finished tile i - 1 */
                 barrier_wait(empty + (i + 1 & 1) * 8, i - 1 >> 1 & 1);
             fetch<PAIR_TILE>(smem + (i + 1 & 1) * PAIR_STAGE, a, first + (i + 1) * PAIR_TILE, last);
             barrier_arrive_copied(full + (i + 1 & 1) * 8);
@@ -351,7 +351,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
         for (int m = 0; m < 2; m++)
 #pragma unroll
             for (int e = 0; e < 2; e++) {
-                float from = max[m][e] == -INFINITY ? 0 : -max[m][e] * unit;        /* a piece that the row does not see */
+                float from = max[m][e] == -INFINITY ? 0 : -max[m][e] * unit;        /* the row sees no position of this piece */
 #pragma unroll
                 for (int j = 0; j < 4; j++) {
                     float p0 = exp2_fast(fmaf(s[m][j][2 * e], unit, from)), p1 = exp2_fast(fmaf(s[m][j][2 * e + 1], unit, from));
@@ -381,7 +381,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
         barrier_arrive(empty + (i & 1) * 8);
     }
 
-    /* The pair's sums belong together. */
+    /* Adds the sums of the two warps. */
 #pragma unroll
     for (int m = 0; m < 2; m++)
 #pragma unroll
@@ -414,7 +414,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
         }
 }
 
-/* The pieces of one query head of one token together; four columns a thread. */
+/* Merges the pieces of one query head of one token; four columns per thread. */
 static __global__ __launch_bounds__(DIM / 4) void attention_sum_kernel(struct attention_args a, struct pieces pieces, int n_pieces)
 {
     size_t at = (size_t)blockIdx.y * (size_t)a.n_q_heads + blockIdx.x, step = (size_t)a.n_tokens * (size_t)a.n_q_heads;
@@ -437,7 +437,8 @@ static __global__ __launch_bounds__(DIM / 4) void attention_sum_kernel(struct at
     ((float4 *)a.y)[at * (DIM / 4) + threadIdx.x] = make_float4(y.x * by, y.y * by, y.z * by, y.w * by);
 }
 
-/* Few tokens after many leave multiprocessors idle: pieces of at least 512 positions, as many as fill them and fit scratch memory. */
+/* Few tokens after a long context leave multiprocessors idle: cut into as many pieces of at least 512 positions as fill them and fit
+ * into scratch memory. */
 static void launch_pairs(struct cuda_queue *q, const struct attention_args *a, dim3 grid)
 {
     int blocks = (int)(grid.x * grid.y), n_tiles = (a->pos + a->n_tokens - 1) / PAIR_TILE + 1;

@@ -1,4 +1,4 @@
-/* What both attentions, of prompt chunks and of steps, are built from. */
+/* Shared parts of attention for prompt chunks and for steps. */
 #ifndef Q35_KERNELS_CUDA_ATTENTION_CUH
 #define Q35_KERNELS_CUDA_ATTENTION_CUH
 

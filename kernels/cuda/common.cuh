@@ -1,4 +1,4 @@
-/* What every CUDA operation needs: the queue, launches that overlap with what runs before, loads and reductions. */
+/* Shared parts of all CUDA operations: the queue, launches that overlap with the previous kernel, loads and reductions. */
 #ifndef Q35_KERNELS_CUDA_COMMON_CUH
 #define Q35_KERNELS_CUDA_COMMON_CUH
 
@@ -14,20 +14,20 @@ extern "C" {
 }
 
 /* One in-order queue of a device.  Operations are host functions `void <op>_cuda(struct cuda_queue *, const struct <op>_args *)`
- * that launch; a failed launch is noted in `fault` (the first one counts). */
+ * that launch; the first failed launch is recorded in `fault`. */
 struct cuda_queue {
     cudaStream_t stream;
     int          n_sm, arch;            /* multiprocessors; 90 for sm_90 */
-    size_t       smem;                  /* shared memory that one block may have */
+    size_t       smem;                  /* shared memory limit of a block */
     char        *scratch;               /* for the plain operations */
     size_t       scratch_bytes;
     cudaError_t  fault;
     const char  *fault_op;
-    volatile uint32_t *stopped;         /* host memory: why a kernel stopped itself, or 0 */
+    volatile uint32_t *stopped;         /* in host memory: why a kernel stopped, or 0 */
 };
 
 enum stopped {
-    STOPPED_WAITING = 1,                /* step_experts: a block waited in vain for what another block should have written */
+    STOPPED_WAITING = 1,                /* step_experts: a block waited too long for the data of another block */
 };
 
 static inline void queue_note(struct cuda_queue *q, const char *op, cudaError_t e)
@@ -38,9 +38,9 @@ static inline void queue_note(struct cuda_queue *q, const char *op, cudaError_t 
     }
 }
 
-/* Launches `kernel`.  With `overlap` it may start before the kernel in front of it has ended, and must call gpu_wait() before it
- * touches anything that this or an earlier kernel writes or reads; weights may be fetched before.  Every kernel that is
- * launched so calls gpu_wait() in every thread block. */
+/* Launches `kernel`.  With `overlap` it may start before the previous kernel has ended (programmatic dependent launch).  It must call
+ * gpu_wait(), in every thread block, before it touches memory that it or an earlier kernel writes or reads; only weights may be loaded
+ * before. */
 template <class... P, class... A>
 static inline void launch(struct cuda_queue *q, const char *op, void (*kernel)(P...), dim3 grid, int threads, size_t smem, bool overlap, A &&...args)
 {
@@ -61,9 +61,9 @@ static inline void launch(struct cuda_queue *q, const char *op, void (*kernel)(P
     queue_note(q, op, cudaLaunchKernelEx(&c, kernel, P(args)...));
 }
 
-/* Until here a kernel may run beside the ones before it. */
+/* Waits for the end of the previous kernels; until here this kernel may overlap with them. */
 __device__ __forceinline__ void gpu_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-/* From here on the next kernel may start (it waits for our end by itself). */
+/* Allows the next kernel to start; that kernel itself waits for the end of this one. */
 __device__ __forceinline__ void gpu_next() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
 __device__ __forceinline__ float warp_sum(float v)
@@ -98,13 +98,13 @@ __device__ __forceinline__ uint32_t bf16_split(float x)
     return bf16_pair(hi, x - hi);
 }
 
-/* Asynchronous copies to shared memory; `p` 16-byte aligned. */
+/* Asynchronous copy to shared memory; `p` is 16-byte aligned. */
 __device__ __forceinline__ void copy16(void *smem, const void *p)
 {
     uint32_t s = (uint32_t)__cvta_generic_to_shared(smem);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(s), "l"(p) : "memory");
 }
-/* The same, but zeros when !there. */
+/* The same, but writes zeros if !there. */
 __device__ __forceinline__ void copy16_if(void *smem, const void *p, bool there)
 {
     uint32_t s = (uint32_t)__cvta_generic_to_shared(smem);
@@ -130,7 +130,7 @@ __device__ __forceinline__ void mma_f16(float c[4], const uint32_t a[4], uint32_
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* d = a b + c, 16x8x32, unsigned by signed bytes, int32 out: as exact as int32.  d0 d1: row g, columns 2t and 2t + 1; d2 d3: row g + 8. */
+/* d = a b + c, 16x8x32, unsigned by signed bytes, int32 out, exact within int32.  d0 d1: row g, columns 2t and 2t + 1; d2 d3: row g + 8. */
 __device__ __forceinline__ void mma_u8s8(int32_t d[4], const int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
     asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"

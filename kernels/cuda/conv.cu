@@ -1,4 +1,4 @@
-/* conv: causal depthwise convolution with four taps, then SiLU, of a prompt chunk.
+/* conv: causal depthwise convolution with four taps, then SiLU, for a prompt chunk.
  * Shapes    x, y [n, channels] fp32, w [channels, 4], window [3, channels]
  * Bytes     8 * n * channels;  n 4096, channels 12288: 403 MB
  * Limit     bandwidth: 4 multiply-adds and one exp per 8 bytes.  At 4.5 TB/s 89 us
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(THREADS) conv_kernel(struct conv_args a)
         for (int i = 0; i < 3; i++)
             m[i] = m[STRIP + i];
     }
-    /* The window: only the threads that read the old one write it. */
+    /* Only the threads that read the old window write the new one. */
     if (begin == 0) {
 #pragma unroll
         for (int i = 0; i < 3; i++) {

@@ -1,29 +1,29 @@
-/* deltanet_gates, deltanet_chunk: the DeltaNet layers of a prompt chunk.
+/* deltanet_gates, deltanet_chunk: the DeltaNet layers of a prompt chunk.  Sources: kernels/deltanet.h.
  *
- * deltanet_gates: q and k to unit length in place, beta and g.
+ * deltanet_gates: normalises q and k in place, computes beta and g.
  * Shapes    c [n, (2 n_k + n_v) * 128] fp32
  * Bytes     2 * n * 2 n_k * 512;  n 4096, 16 key heads: 134 MB
  * Limit     bandwidth: 30 us at 4.5 TB/s
  * Launch    a block of 8 warps per token, a warp per head, 16 bytes a lane
  * Numerics  fp32
  *
- * deltanet_chunk: blocks of 64 rows in two kernels.  The first one does for every block and head, all in parallel, what does
- * not need the state; the second one walks over the blocks.  Written with cumulative G and everything of one head:
- *   T = (I + strict_lower(beta_i k_i . k_m))^-1                  no decay: entries stay below 1
+ * deltanet_chunk: blocks of 64 rows, in two kernels.  The first (prepare) computes everything that does not need the state, for all
+ * blocks and heads in parallel; the second (scan) walks over the blocks.  For one head, with cumulative G:
+ *   T = (I + strict_lower(beta_i k_i . k_m))^-1                  without decay, so that entries stay below 1
  *   W = exp(G_i) T beta K;  U = (T D) beta V;  P = lower(Q K^T D),   D[i][m] = exp(G_i - G_m)
  *   N = U - W S;  O = exp(G_i) Q S + P N;  S <- exp(G_last) S + K^T (exp(G_last - G_i) N)
  * Shapes    c [n, (2 n_k + n_v) * 128], y [n, n_v * 128], state [n_v, 128, 128], all fp32
- * Bytes     scratch per block: 54,784 a value head, 32,768 a key head, written and read;  4096 tokens, 16/64 heads:
+ * Bytes     scratch per block: 54,784 per value head, 32,768 per key head, written and read;  4096 tokens, 16/64 heads:
  *           201 MB of c, 134 MB of y, 2 * 258 MB of scratch, which mostly stays in a second-level cache of 50 MB
- * Limit     tensor cores: 5.3 million multiply-adds a head and block, 43 GFLOP for 4096 tokens: 0.09 ms at 500 TFLOPS;
- *           the scan keeps one warp a scheduler, 212 mma and some 600 other instructions a block of rows: 0.1 to 0.15 ms
+ * Limit     tensor cores: 5.3 million multiply-adds per head and block, 43 GFLOP for 4096 tokens: 0.09 ms at 500 TFLOPS;
+ *           the scan has one warp per scheduler, 212 mma and about 600 other instructions per block of rows: 0.1 to 0.15 ms
  * Launch    prepare: grid (blocks, key heads in groups of 4 value heads), 256 threads, 92 KB.
  *           scan: grid (value heads, parts of the columns), a warp per 16 columns, 4 or 2 warps, 93 KB
  * Layout    the scan works on transposed S, N, O: a warp owns 16 columns of S in accumulators (64 registers), which become
- *           its next A operands without leaving the lane.  W, Q, P, K are B operands and lie in scratch in fragment order, 16 bytes
- *           a lane for two products, as a stream of 16 KB pieces through five slots of shared memory, four pieces ahead
+ *           its next A operands within the lane.  W, Q, P, K are B operands, stored in scratch in fragment order, 16 bytes per
+ *           lane for two products.  They are streamed in pieces of 16 KB through five slots of shared memory, four pieces ahead
  * Numerics  operands in F16, sums in fp32.  K, Q, W, T, P are at most about 1 (Q and P times 128).  S, N, U scale with v, whose
- *           columns are independent: each gets a power of two of its own per block, so that range is that of fp32.  The state
+ *           columns are independent: each is scaled by its own power of two per block, which gives the range of fp32.  The state
  *           is kept in fp32.  Relative L2 error about 5e-4, and 1e-3 when all keys of a block are nearly equal */
 #include "kernels/cuda/common.cuh"
 
@@ -32,7 +32,7 @@ enum {
     C     = DELTANET_CHUNK,
     GROUP = 4,                          /* value heads of one block of prepare: they share q and k */
     SLOTS = 5,                          /* of shared memory in the scan */
-    SEGMENT = 16,                       /* blocks of rows that one pair of launches covers: bounds the scratch */
+    SEGMENT = 16,                       /* blocks of rows per pair of launches; limits the scratch */
 
     W_BYTES = C * DIM * 2,              /* [k-step 8][i-tile pair 4] of 512 */
     Q_BYTES = C * DIM * 2,              /* the same */
@@ -68,7 +68,7 @@ __device__ __forceinline__ uint32_t f16_pair(float lo, float hi)
     __half2 v = __floats2half2_rn(lo, hi);
     return *(uint32_t *)&v;
 }
-/* x, y as hi + lo of F16 each: 22 bits. */
+/* x and y as hi + lo in F16: 22 bits. */
 __device__ __forceinline__ void f16_pair_split(uint32_t *hi, uint32_t *lo, float x, float y)
 {
     __half2 v = __floats2half2_rn(x, y);
@@ -77,7 +77,7 @@ __device__ __forceinline__ void f16_pair_split(uint32_t *hi, uint32_t *lo, float
     *lo = f16_pair(x - f.x, y - f.y);
 }
 
-/* The power of two that takes numbers up to `most` to below 32, and its inverse. */
+/* The power of two that scales magnitudes up to `most` below 32, and its inverse. */
 __device__ __forceinline__ void range_scale(float most, float *scale, float *inverse)
 {
     int e = (int)(__float_as_uint(most) >> 23);
@@ -116,7 +116,7 @@ __device__ __forceinline__ void block_rows(const struct chunk_call &x, int b, in
 }
 
 enum {
-    K_ROW = DIM + 8, T_ROW = C + 8,     /* in F16: rows an odd number of 16 bytes long */
+    K_ROW = DIM + 8, T_ROW = C + 8,     /* in F16: row length is an odd multiple of 16 bytes */
     KK_ROW = C + 8, TT_ROW = 36,        /* in fp32 */
     HALF  = C / 2,
     WARPS = 8, THREADS = 32 * WARPS,
@@ -135,7 +135,7 @@ struct prepare_shared {
     float G[GROUP][C], beta[GROUP][C], sum[GROUP];
 };
 
-/* Each pair of warps a head: beta, cumulative g, and their exponentials for the scan. */
+/* Each pair of warps handles a head: beta, cumulative g, and the exponentials for the scan. */
 __device__ __forceinline__ void prepare_gates(struct prepare_shared *s, const struct chunk_call &x, int h0, int n_heads, int start, int n)
 {
     int h = threadIdx.x / C, i = threadIdx.x % C, lane = threadIdx.x % 32;
@@ -164,7 +164,7 @@ __device__ __forceinline__ void prepare_gates(struct prepare_shared *s, const st
     }
 }
 
-/* q (times 128) and k as F16, zeros for rows that are not there.  All loads are in flight together. */
+/* Loads q (times 128) and k as F16, zeros for missing rows.  All loads are in flight together. */
 __device__ __forceinline__ void prepare_rows(struct prepare_shared *s, const float *q, const float *k, size_t width, int n)
 {
     int quad = threadIdx.x % 32, row = threadIdx.x / 32;
@@ -247,7 +247,7 @@ __device__ __forceinline__ void prepare_products(struct prepare_shared *s, const
     }
 }
 
-/* q and k in the order in which the scan wants them. */
+/* Writes q and k in the order in which the scan reads them. */
 __device__ __forceinline__ void prepare_shared_operands(const struct prepare_shared *s, const struct chunk_call &x, int hk)
 {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -373,7 +373,7 @@ template <bool DECAY> __device__ __forceinline__ void store_inverse(struct prepa
             }
 }
 
-/* -W of every head, a warp 16 columns. */
+/* -W of every head, 16 columns per warp. */
 __device__ __forceinline__ void prepare_w(const struct prepare_shared *s, const struct chunk_call &x, int h0, int n_heads)
 {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4;
@@ -413,7 +413,7 @@ __device__ __forceinline__ void load_v(float v[4][8], const float *col, size_t w
         }
 }
 
-/* U transposed, of every head, a warp 16 columns of v. */
+/* U transposed, of every head, 16 columns of v per warp. */
 __device__ __forceinline__ void prepare_u(const struct prepare_shared *s, const struct chunk_call &x, int h0, int n_heads, int start, int n)
 {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -455,7 +455,7 @@ __device__ __forceinline__ void prepare_u(const struct prepare_shared *s, const 
     }
 }
 
-/* Blocks on a multiprocessor: as many as its shared memory holds. */
+/* Blocks per multiprocessor, limited by its shared memory. */
 #if __CUDA_ARCH__ >= 1000
 enum { PREPARE_RESIDENT = 1 };
 #else
@@ -474,7 +474,7 @@ __global__ void __launch_bounds__(THREADS, PREPARE_RESIDENT) deltanet_prepare_ke
     const float *row = x.a.c + (size_t)start * width;
 
     prepare_rows(s, row + hk * DIM, row + (x.a.n_k_heads + hk) * DIM, width, n);
-    prepare_gates(s, x, h0, n_heads, start, n);         /* has the barriers that the rows need */
+    prepare_gates(s, x, h0, n_heads, start, n);         /* contains the barriers that the rows need */
     if (group == 0)
         prepare_shared_operands(s, x, hk);
     prepare_products(s, x, h0, n_heads);
@@ -534,7 +534,7 @@ template <int N> __device__ __forceinline__ void fetch_piece(struct scan_shared 
     copy_commit();
 }
 
-/* Piece `piece` is there for all, and the slot of the one before is free: the next copy goes there. */
+/* After this, piece `piece` is visible to all threads, and the slot of the previous one is free for the next copy. */
 template <int N> __device__ __forceinline__ const uint4 *next_piece(struct scan_shared *s, const struct chunk_call &x, int piece, int h, int hk)
 {
     copy_wait<SLOTS - 2>();
@@ -573,7 +573,7 @@ template <int N> __global__ void __launch_bounds__(N, 1) deltanet_scan_kernel(st
             S[i][e] = state[(8 * i + 2 * t + e % 2) * DIM + e / 2 * 8];
 
     for (int b = 0; b < x.n_blocks; b++) {
-        /* the unit of this block */
+        /* the scale of this block */
         float change[2], scale[2];
         uint32_t sa[8][4];
         {

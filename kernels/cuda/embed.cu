@@ -1,4 +1,4 @@
-/* embed, step_embed: rows of the bf16 table as numbers.
+/* embed, step_embed: rows of the bf16 table as fp32, in a step as fixed point.
  * Shapes    ids [n], table [vocab, hidden] bf16 as stored (not packed), y [n, hidden] fp32, of a step in fixed point; hidden a multiple of 8
  * Bytes     n hidden 6, of a step 10
  * Limit     latency for a step, bandwidth for a chunk: 4096 tokens of 3072 at 4.5 TB/s 17 us
@@ -18,7 +18,7 @@ template <class T> static __global__ void __launch_bounds__(256) embed_kernel(T 
     gpu_next();
     if (i >= hidden)
         return;
-    const int id = ids[blockIdx.x];     /* an earlier kernel of the step may have written it: not through the read-only cache */
+    const int id = ids[blockIdx.x];     /* an earlier kernel of the step may have written it, so the read-only cache must not be used */
     const uint4 v = __ldg((const uint4 *)(table + (size_t)id * (size_t)hidden + i));
     T *to = y + (size_t)blockIdx.x * (size_t)hidden + i;
     put4(to, bf16_low(v.x), bf16_high(v.x), bf16_low(v.y), bf16_high(v.y));

@@ -1,14 +1,14 @@
 /* experts_up, experts_down: the products of a mixture of experts for prompt chunks, grouped by expert.
  * Shapes    up: pair [2 inter, hidden] packed, x [n, hidden] fp32 -> h [n (top_k + 1), inter_max] fp32, row = slot
  *           down: [hidden, inter] packed, h -> d [n (top_k + 1), hidden] fp32
- * Bytes     every expert once, rows once as fp32 and, per 64 to 128 output rows, as one or two fp16 from L2
- * Limit     tensor cores from about 30 rows per expert on, below that the weights
+ * Bytes     each expert once; rows once as fp32, and as one or two fp16 from L2 per 64 to 128 output rows
+ * Limit     tensor cores from about 30 rows per expert, below that the weights
  * Launch    gemm_copy_kernel, then one block per tile of rows of an expert and 128 output rows, or 256 and more when experts have
  *           few rows; up to GEMM_FINE tokens a row counts as two, hi and lo.  The host does not know the counts, so each block finds
- *           its tile, and those beyond the last end at once.  The shared expert, whose rows are all tokens and whose format may be
- *           another, is a second launch, which fills up the first
- * Layout    kernels/cuda/gemm.cuh; rows are gathered through the slots.  Blocks of one tile and of one expert follow each other, so
- *           that an expert comes from memory once
+ *           its tile, and blocks beyond the last return at once.  The shared expert has all tokens as rows and may have another
+ *           format; it is a second launch, which overlaps with the end of the first
+ * Layout    kernels/cuda/gemm.cuh; rows are gathered through the slots.  Blocks of one tile and of one expert are neighbours, so
+ *           that an expert is read from memory once
  * Numerics  as linear_*; SwiGLU in fp32 */
 #include <type_traits>
 
@@ -17,11 +17,11 @@
 struct experts_job {
     float         *y;           /* [slots, y_row] */
     const char    *x;           /* fp16 rows of n_groups_x groups: of tokens (per_row = top_k + 1), or of slots (per_row = 1) */
-    const float   *undo;        /* of these rows */
+    const float   *undo;        /* factors of these rows */
     const char    *data, *scale;
-    size_t         data_step, scale_step;       /* from one expert to the next */
+    size_t         data_step, scale_step;       /* strides between experts */
     const int32_t *start, *slots;
-    int            only;        /* >= 0: this expert's rows alone */
+    int            only;        /* >= 0: only this expert */
     int            n_experts, rows, n_tiles, n_groups, n_groups_x, per_row, y_row, depth;
 };
 
@@ -29,7 +29,7 @@ struct experts_job {
 struct experts_tile {
     int expert, begin, end;
 };
-/* Tile `at` of all experts, where one with c rows has ceil(c / TOKENS).  The whole block calls it. */
+/* Finds tile `at` of all experts; an expert with c rows has ceil(c / TOKENS) tiles.  Called by the whole block. */
 template <int THREADS, int TOKENS, int HALVES>
 __device__ __forceinline__ struct experts_tile experts_find(const struct experts_job &j, int at)
 {
@@ -75,8 +75,8 @@ __device__ __forceinline__ struct experts_tile experts_find(const struct experts
     return {found[0], found[1], found[2]};
 }
 
-/* What runs in front is this one's twin of other experts, whose blocks had all waited before these began: no need to wait for it, but
- * our end must not be taken for its end. */
+/* The previous kernel is the same one for other experts and has itself waited for its inputs, so this one may start at once.  It must
+ * still wait before it signals completion. */
 __device__ __forceinline__ void experts_begin(const struct experts_job &j)
 {
     if (j.only < 0)
@@ -89,7 +89,7 @@ __device__ __forceinline__ void experts_end(const struct experts_job &j)
         gpu_wait();
 }
 
-/* v: of rows `row` and `row` + 8 of a matrix, or of gate and up */
+/* v: values of rows `row` and `row` + 8 of a matrix, or of gate and up */
 template <int F, bool UP, int HALVES>
 __device__ __forceinline__ void experts_store(const struct experts_job &j, int slot, float undo, int row, float2 scale, float2 v)
 {
@@ -114,7 +114,7 @@ __device__ __forceinline__ void experts_rows(const struct experts_job &j, const 
     const int first_tile = (int)blockIdx.x * S::TILES + (int)threadIdx.x / 32 * S::MT;
     gemm_run<F, S, HALVES>(acc, data, scale, first_tile, j.n_tiles, j.n_groups, j.x, rows, smem, [&] {
         for (int i = (int)threadIdx.x; i < S::TOKENS; i += S::THREADS) {
-            const int at = min(of.begin + i, of.end - 1);       /* rows too many are computed but not stored */
+            const int at = min(of.begin + i, of.end - 1);       /* excess rows are computed but not stored */
             const int s = j.slots[at / HALVES], row = s / j.per_row;
             slot[i] = of.begin + i < of.end ? s : -1;
             rows[i] = (uint32_t)(HALVES * row + at % HALVES) * (uint32_t)(j.n_groups_x * 16);
@@ -138,8 +138,8 @@ __device__ __forceinline__ void experts_rows(const struct experts_job &j, const 
             }
     }
 }
-/* The last rows of an expert take a smaller tile: experts have about as many as one or two tiles.  With two halves there are registers
- * for the smaller ones only. */
+/* The last rows of an expert use a smaller tile, since experts have about one or two tiles of rows.  With two halves there are
+ * registers only for the smaller tiles. */
 template <int HALVES> using experts_shape = std::conditional_t<HALVES == 1, gemm_medium, gemm_medium_half>;
 template <int F, bool UP, int HALVES>
 static __global__ void __launch_bounds__(gemm_medium::THREADS, gemm_medium::BLOCKS) experts_kernel(const struct experts_job j)
@@ -178,7 +178,7 @@ static __global__ void __launch_bounds__(gemm_few::THREADS, 2) experts_few_kerne
     const char *scale = j.scale + (size_t)expert * j.scale_step;
     struct gemm_streams<F> streams;
     streams.begin(j.data + (size_t)expert * j.data_step, scale, stream0, j.depth, j.n_tiles, j.n_groups);
-    /* 16 threads a token; the columns of tokens that are not there are computed from anything, but not stored */
+    /* 16 threads per token; columns of missing tokens are computed from arbitrary data and not stored */
     const int i = thread / 16;
     if (i < n) {
         const int s = j.slots[(of.begin + i) / HALVES], row = s / j.per_row;
@@ -223,7 +223,7 @@ struct experts_plan {
     int         n_tokens, top_k, n_experts, n_slots, halves;        /* n_slots: of routed experts */
 };
 
-/* Tiles of rows, at most */
+/* Upper bound of row tiles */
 static unsigned tiles(const struct experts_plan *p, const struct experts_job *j, int tokens)
 {
     int most = (p->n_slots < p->n_experts ? p->n_slots : p->n_experts) + p->halves * p->n_slots / tokens;
@@ -246,7 +246,8 @@ static void run_few(struct cuda_queue *q, const struct experts_plan *p, struct e
     dim3 grid((unsigned)((j.n_tiles + step - 1) / step), tiles(p, &j, S::TOKENS));
     launch(q, p->op, experts_few_kernel<F, UP, HALVES>, grid, S::THREADS, (size_t)(S::TOKENS * S::pitch(j.n_groups)), true, j);
 }
-/* By the rows that an expert has on average; the bits do not depend on it.  The shared expert alone would be few blocks of many rows. */
+/* Chosen by the mean number of rows per expert; the bits do not depend on it.  The shared expert alone would be few blocks of many
+ * rows. */
 template <int F, bool UP, int HALVES>
 static void run_halves(struct cuda_queue *q, const struct experts_plan *p, const struct experts_job *j)
 {
@@ -280,7 +281,7 @@ template <bool UP> static void run(struct cuda_queue *q, const struct experts_pl
     }
 }
 
-/* Routed experts, then the shared one.  `matrix` of expert i lies i steps behind that of expert 0. */
+/* Routed experts, then the shared one.  `matrix` of expert i is i steps after that of expert 0. */
 template <bool UP>
 static void run_both(struct cuda_queue *q, const struct experts_plan *p, struct experts_job j, const struct weight *first,
                      const struct weight *second, const struct weight *shared)

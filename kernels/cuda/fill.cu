@@ -1,9 +1,9 @@
-/* fill: random weights on the device, and the plain read that is the mark for everything else.
+/* fill: random weights on the device, and the plain read with which all rates are compared.
  * Shapes    any range of 16-byte pieces
  * Bytes     fill: written once.  read: read once, a 4-byte result per thread block
- * Limit     bandwidth; the fill makes 16 bytes of two 64-bit hashes, about 60 integer instructions
- * Launch    grid-stride, 16-byte accesses; the read keeps 4 to 16 of them in flight per thread, the shape that reads fastest counts
- * Numerics  what is written depends on key and place only (kernels/fill.h) */
+ * Limit     bandwidth; the fill computes 16 bytes from two 64-bit hashes, about 60 integer instructions
+ * Launch    grid-stride, 16-byte accesses; the read keeps 4 to 16 of them in flight per thread; the fastest shape counts
+ * Numerics  the written bytes depend only on key and place (kernels/fill.h) */
 #include "kernels/cuda/common.cuh"
 
 extern "C" {
@@ -46,7 +46,7 @@ template <int N> static __global__ void read_kernel(const uint4 *p, size_t n, ui
         for (int j = 0; j < N; j++)
             sum ^= v[j].x ^ v[j].y ^ v[j].z ^ v[j].w;
     }
-    if (sum == 0x9d2c5681u)             /* almost never, but the compiler cannot know */
+    if (sum == 0x9d2c5681u)             /* almost never true, but the compiler cannot know that */
         *sink = sum;
 }
 

@@ -1,16 +1,16 @@
-/* The inner loop of the matrix products of prompt chunks: a block's tile of y^T = W x^T, W packed (kernels/pack.h).
+/* The inner loop of the matrix products of prompt chunks: one block computes a tile of y^T = W x^T, W packed (kernels/pack.h).
  *
- * A warp owns MT tiles of 16 weight rows and all NT * 8 tokens of its block, so that a weight is fetched and unpacked once per
- * block.  Weights go from memory to registers, some lines ahead of their use; tokens come as fp16 through shared memory, one
- * group of 128 columns per stage.  A lane reads 16 bytes of a token at a time: the columns 32 p + 8 t .. +7 of the group, which are the
+ * A warp has MT tiles of 16 weight rows and all NT * 8 tokens of its block, so that each weight is loaded and unpacked once per
+ * block.  Weights are loaded to registers some lines before their use.  Tokens are fp16 in shared memory, one group of 128 columns
+ * per stage.  A lane reads 16 bytes of a token at a time: the columns 32 p + 8 t .. +7 of the group, which are the
  * k-steps 2 p and 2 p + 1.  A token's 256 bytes keep the order of their columns, except that odd tokens have neighbouring quarters
  * swapped: the eight lanes of two tokens then reach all 32 banks.
  *
- * Every tile shape adds up the columns in the same order, so that the bits of a row do not depend on the shape.
+ * All tile shapes sum the columns in the same order, so that the bits of a row do not depend on the shape.
  *
  * HALVES is 1, or 2 for short chunks (gemm.h).  Then hi and lo of an activation are two neighbouring tokens of the copy, and the products
- * run on twice as many tokens: what a lane has in c0 and c1 of a fragment, and in c2 and c3, adds up to one token's.  Weights stay without
- * their scales, exact, and sums are of a group, then, times its scales in fp32, of all groups. */
+ * run on twice as many tokens: c0 + c1, and c2 + c3, of a lane's fragment belong to one token.  Weights are used exactly, without their
+ * scales: the sum of a group is multiplied by its scales in fp32 and then added to the sums of the other groups. */
 #ifndef Q35_KERNELS_CUDA_GEMM_CUH
 #define Q35_KERNELS_CUDA_GEMM_CUH
 
@@ -20,14 +20,14 @@ extern "C" {
 #include "kernels/gemm.h"
 }
 
-/* Fp16 copies of activations carry a factor per row, a power of two that brings the row's largest magnitude to 512 .. 1024: no overflow,
- * and full precision down to 2^-24 of it, with two halves to 2^-13.  Weights times scales are held 64 times too large, against
+/* Fp16 copies of activations have a factor per row, a power of two that scales the largest magnitude of the row to 512 .. 1024: no
+ * overflow, and full precision down to 2^-24 of it, with two halves to 2^-13.  Weights times scales are stored times 64, to avoid
  * subnormals. */
 static const float GEMM_UNIT = 64;
 template <int F, int HALVES> __host__ __device__ constexpr bool gemm_scaled() { return HALVES == 1 && (F == WEIGHT_INT4 || F == WEIGHT_FP8); }
 template <int F, int HALVES> __host__ __device__ constexpr float gemm_undo() { return gemm_scaled<F, HALVES>() ? 1 / GEMM_UNIT : 1.0f; }
 
-/* Whether the queue has that much scratch memory; notes a fault if not. */
+/* Has the queue that much scratch memory?  Records a fault if not. */
 static inline bool gemm_scratch(struct cuda_queue *q, const char *op, size_t bytes)
 {
     if (bytes > q->scratch_bytes)
@@ -41,7 +41,7 @@ __device__ __forceinline__ uint32_t f16_pair(float lo, float hi)
     return *(uint32_t *)&v;
 }
 
-/* Eight numbers as fp16; leaves what that rounds off. */
+/* Converts eight numbers to fp16 and leaves the rounding errors in place. */
 __device__ __forceinline__ uint4 f16_eight(float v[8])
 {
     uint32_t p[4];
@@ -55,7 +55,7 @@ __device__ __forceinline__ uint4 f16_eight(float v[8])
     return make_uint4(p[0], p[1], p[2], p[3]);
 }
 
-/* Rows `stride` apart of which `cols` count, but cols_last of every `every`th. */
+/* Rows with the given stride; `cols` of each are used, but cols_last of every `every`th row. */
 struct gemm_copy_job {
     uint4       *dst;
     float       *undo;
@@ -117,7 +117,7 @@ static __global__ void __launch_bounds__(COPY_THREADS) gemm_copy_kernel(const st
             dst[j.pieces] = f16_eight(v);
     }
 }
-/* dst of gemm_copy_bytes(halves * n_rows, stride).  Returns where the factors are. */
+/* dst has gemm_copy_bytes(halves * n_rows, stride).  Returns the address of the factors. */
 static inline const float *gemm_copy(struct cuda_queue *q, const char *op, void *dst, const float *x, size_t n_rows, int halves, int stride,
                                      int cols, int cols_last, int every)
 {
@@ -127,7 +127,7 @@ static inline const float *gemm_copy(struct cuda_queue *q, const char *op, void 
     return undo;
 }
 
-/* A shape of block: WARPS * MT * 16 weight rows, NT * 8 tokens.  With DEEP a warp keeps 4 KiB of weights on their way: for few
+/* A shape of block: WARPS * MT * 16 weight rows, NT * 8 tokens.  With DEEP a warp keeps 4 KiB of weight loads in flight: for few
  * tokens, when memory is the limit. */
 template <int WARPS_, int MT_, int NT_, int STAGES_, int BLOCKS_, bool DEEP_> struct gemm_shape {
     static constexpr int WARPS = WARPS_, MT = MT_, NT = NT_, STAGES = STAGES_, BLOCKS = BLOCKS_;
@@ -143,7 +143,7 @@ struct gemm_medium : gemm_shape<4, 2, 8, 3, 3, false> {};          /* 128 x 64 *
 struct gemm_medium_half : gemm_shape<4, 2, 4, 3, 3, false> {};
 struct gemm_medium_rest : gemm_shape<4, 2, 2, 4, 3, false> {};
 struct gemm_small : gemm_shape<4, 1, 4, 4, 3, true> {};           /* 64 x 32 */
-struct gemm_wide : gemm_shape<4, 1, 8, 3, 2, true> {};            /* 64 x 64, for two halves: these keep two sets of sums */
+struct gemm_wide : gemm_shape<4, 1, 8, 3, 2, true> {};            /* 64 x 64, for two halves, which need two sets of sums */
 
 __device__ __forceinline__ uint4 gemm_load(const char *p)
 {
@@ -268,7 +268,7 @@ template <int HALVES> __device__ __forceinline__ float2 gemm_result(const float 
     return HALVES == 1 ? make_float2(acc[c], acc[c + 2]) : make_float2(acc[0] + acc[1], acc[2] + acc[3]);
 }
 
-/* The thread's and the block's index, read anew: what is derived from them after the sums need not be kept during them. */
+/* Reads the thread's and the block's index again, so that values derived from them need no registers during the sums. */
 __device__ __forceinline__ int gemm_thread()
 {
     int i;
@@ -282,18 +282,18 @@ __device__ __forceinline__ int gemm_block()
     return i;
 }
 
-/* Copies a group of the block's tokens.  rows[n]: where token n begins, in units of 16 bytes. */
+/* Copies a group of the block's tokens.  rows[n]: offset of token n in units of 16 bytes. */
 template <class S> __device__ __forceinline__ void gemm_fill(char *stage, const char *x, const uint32_t *rows, int group)
 {
     const int thread = gemm_thread(), n = thread / 16, c = thread % 16;
     char *dst = stage + n * 256 + (((c >> 2) ^ (n & 1)) << 6) + ((c & 3) << 4);
-    const volatile uint32_t *row = rows + n;            /* volatile: not to be kept in registers */
+    const volatile uint32_t *row = rows + n;            /* volatile, so that it is not kept in registers */
 #pragma unroll
     for (int i = 0; i < S::PIECES; i++)
         copy16(dst + i * S::STEP * 256, x + (size_t)(row[i * S::STEP] + (uint32_t)(group * 16 + c)) * 16);
 }
 
-/* In this order with the products around it: the compiler would else fetch early and run out of registers. */
+/* Keeps the order with the products around it; otherwise the compiler loads early and runs out of registers. */
 __device__ __forceinline__ uint4 gemm_tokens_load(uint32_t at)
 {
     uint4 v;
@@ -302,8 +302,8 @@ __device__ __forceinline__ uint4 gemm_tokens_load(uint32_t at)
 }
 
 /* acc = this warp's tiles of W times the block's tokens.  W: data and scale of the matrix; first: the warp's first tile.  Tiles beyond
- * the last are computed like the last one: the caller does not store them.  x, rows: as in gemm_fill(); rows [TOKENS] in shared memory
- * are written by prepare(), which ends by a barrier and runs when the first weights are on their way. */
+ * the last repeat the last one; the caller does not store them.  x, rows: as in gemm_fill(); rows [TOKENS] in shared memory
+ * are written by prepare(), which runs while the first weight loads are in flight and ends with a barrier. */
 template <int F, class S, int HALVES, class PREPARE>
 __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const char *data, const char *scale, int first, int n_tiles,
                                          int n_groups, const char *x, const uint32_t *rows, char *smem,
@@ -354,9 +354,9 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
             if (u > 0 && group >= n_groups)
                 break;
             const bool more = group + TURN < n_groups;
-            const uint32_t ahead = MAYBE || more ? (uint32_t)(TURN * group_bytes<F>()) : 0;      /* else any bytes do */
+            const uint32_t ahead = MAYBE || more ? (uint32_t)(TURN * group_bytes<F>()) : 0;      /* otherwise the bytes are not used */
             copy_wait<S::STAGES - 2>();
-            __syncthreads();            /* the stage is there for all, and all are done with the one before */
+            __syncthreads();            /* all threads see the stage and have finished the previous one */
             if (group + S::STAGES - 1 < n_groups)
                 gemm_fill<S>(smem + (stage == 0 ? S::RING - S::STAGE : stage - S::STAGE), x, rows, group + S::STAGES - 1);
             copy_commit();
@@ -369,7 +369,7 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
                 if (!MAYBE || more)
                     raw[u][m] = gemm_scale<F>(scales, tile[m] + (MAYBE || more ? TURN : 0));
             }
-            /* An odd token finds quarter p at p ^ 1. */
+            /* Quarter p of an odd token is stored at p ^ 1. */
             const uint32_t even = base + stage, odd = even + (g & 1 ? -64 : 64);
             uint32_t a[2][MT][4];
             uint4 b[2][NB];
@@ -420,13 +420,13 @@ __device__ __forceinline__ void gemm_run(float (&acc)[S::MT][S::NT][4], const ch
     }
 }
 
-/* Few tokens, when memory is the limit: a block keeps all columns of up to 16 tokens in shared memory, and its warps stream weights
- * past them, each on its own, without a barrier.  A warp has two streams of `depth` tiles that follow each other, of which 4 KiB are on
- * their way at any time.  The order of the sums is that of gemm_run(). */
+/* Few tokens, when memory is the limit: a block keeps all columns of up to 16 tokens in shared memory, and its warps stream the
+ * weights independently, without barriers.  A warp has two streams of `depth` consecutive tiles, with 4 KiB of loads in flight at any
+ * time.  The order of the sums is that of gemm_run(). */
 struct gemm_few {
     static constexpr int WARPS = 8, THREADS = WARPS * 32, TOKENS = 16, STREAMS = 2 * WARPS, RING = 4;
     static constexpr int MAX_GROUPS = 24;
-    /* Bytes of a token; tokens of different parity lie in different halves of the banks. */
+    /* Bytes of a token; tokens of different parity are in different halves of the banks. */
     static __host__ __device__ constexpr int pitch(int n_groups) { return n_groups * 256 + 64; }
 };
 static_assert(gemm_few::TOKENS * gemm_few::pitch(gemm_few::MAX_GROUPS) + 512 <= 99 * 1024, "shared memory of a GB10");
@@ -438,7 +438,7 @@ template <int F> struct gemm_streams {
     uint4       ring[RING][2];
     uint2       raw[TURN][2];
 
-    /* Streams that begin behind the last tile repeat earlier ones: they are not to be stored.  n_tiles >= depth. */
+    /* Streams that begin after the last tile repeat earlier ones and are not stored.  n_tiles >= depth. */
     __device__ __forceinline__ void begin(const char *data, const char *scale, int stream0, int depth, int n_tiles, int groups)
     {
         const int lane = (int)threadIdx.x % 32;
@@ -462,7 +462,7 @@ template <int F> struct gemm_streams {
     }
 };
 
-/* tokens: of this block, in shared memory.  store(m, tile, acc) takes a tile of stream m. */
+/* tokens: those of this block, in shared memory.  store(m, tile, acc) receives a tile of stream m. */
 template <int F, int NT, int HALVES, class STORE>
 __device__ __forceinline__ void gemm_stream(struct gemm_streams<F> &s, const char *tokens, STORE store)
 {

@@ -1,5 +1,5 @@
-/* A part of the multiprocessors, by a green context: with it current, streams, graphs and launches of this thread stay inside.
- * The driver's functions are asked for at run time, so that nothing links against its library. */
+/* Restricts work to a part of the multiprocessors, with a green context: while it is current, streams, graphs and launches of this thread
+ * stay inside it.  The driver's functions are looked up at run time, so that nothing links against its library. */
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <stdio.h>

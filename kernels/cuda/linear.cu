@@ -1,11 +1,11 @@
 /* linear_*: y = W x for prompt chunks, any number of tokens.
  * Shapes    W [rows, cols] packed, x [n, cols] fp32, y [n, rows] fp32
- * Bytes     W once, x three times (the last as fp16, with two halves as much again), y once, twice with `add`
- * Limit     tensor cores from about 200 tokens on: 2 n rows cols flops, twice that with two halves; below that the weights
+ * Bytes     W once, x three times (once as fp16; with two halves twice that), y once, with `add` twice
+ * Limit     tensor cores from about 200 tokens: 2 n rows cols flops, twice that with two halves; below that the weights
  * Launch    gemm_copy_kernel, then 256 threads for 256 rows x 128 tokens, or 128 threads for 128 rows x 64 tokens or 64 rows x
  *           32 tokens; with two halves (up to GEMM_FINE tokens) 128 threads for 64 rows x 16 or 32 tokens; linear_narrow_kernel for
  *           DENSE matrices of up to 256 rows
- * Layout    kernels/cuda/gemm.cuh; bands of 8 row tiles run through all tokens, so that both operands stay in L2
+ * Layout    kernels/cuda/gemm.cuh; bands of 8 row tiles process all tokens, so that both operands stay in L2
  * Numerics  x rounded to fp16 with a power of two per row, scaled weights likewise (INT8 and DENSE exact, but DENSE has no more than
  *           multiples of 2^-24), sums in fp32 by ascending column; up to GEMM_FINE tokens x as two fp16, 22 bits, weights exact (DENSE as
  *           before), sums of groups in fp32, then of these times their scales; narrow ones: x as two bf16, sums of every eighth group,
@@ -17,7 +17,7 @@ enum { BAND = 8 };
 struct linear_job {
     float      *y;
     const char *x, *data, *scale;
-    const float *undo;          /* of the tokens */
+    const float *undo;          /* factors of the tokens */
     int         rows, n_tiles, n_groups, n_tokens, row_blocks, token_blocks;        /* halves count as tokens */
     bool        add;
 };
@@ -38,7 +38,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS) linear_kernel(co
     uint32_t *rows = (uint32_t *)(smem + S::RING);
     float acc[S::MT][S::NT][4];
     gemm_run<F, S, HALVES>(acc, j.data, j.scale, at.x + (int)threadIdx.x / 32 * S::MT, j.n_tiles, j.n_groups, j.x, rows, smem, [&] {
-        for (int i = (int)threadIdx.x; i < S::TOKENS; i += S::THREADS)      /* tokens too many are computed but not stored */
+        for (int i = (int)threadIdx.x; i < S::TOKENS; i += S::THREADS)      /* excess tokens are computed but not stored */
             rows[i] = (uint32_t)min(at.y + i, j.n_tokens - 1) * (uint32_t)(j.n_groups * 16);
         gpu_wait();
         gpu_next();
@@ -81,9 +81,9 @@ static int blocks(const struct linear_job *j, int tiles, int tokens)
     return ((j->n_tiles + tiles - 1) / tiles) * ((j->n_tokens + tokens - 1) / tokens);
 }
 
-/* Narrow matrices, DENSE: the router and what gates.  The columns are cut among the warps of a block, group by group, and the warps'
- * sums meet in shared memory: so a few rows take a few trips to memory.  Activations come as they are and are multiplied as two bf16, with
- * 16 bits of mantissa: choices depend on them. */
+/* Narrow DENSE matrices: router and gates.  The warps of a block share the columns, group by group, and add their sums in shared memory,
+ * so that a few rows need few round trips to memory.  Activations are fp32 in memory and are multiplied as two bf16, 16 bits of mantissa,
+ * because the choice of experts depends on them. */
 enum { NARROW_ROWS = 256, NARROW_WARPS = 8, NARROW_FEW = 512 };
 
 struct narrow_job {
@@ -94,7 +94,7 @@ struct narrow_job {
     bool         add;
 };
 
-/* RT * 16 rows, NT * 8 tokens; BATCH quarters of a group are fetched together. */
+/* RT * 16 rows, NT * 8 tokens; BATCH quarters of a group are loaded together. */
 template <int RT, int NT, int BATCH> static __global__ void __launch_bounds__(NARROW_WARPS * 32, 1) linear_narrow_kernel(const struct narrow_job j)
 {
     __shared__ float sums[NARROW_WARPS][NT * 4][32];
@@ -157,7 +157,7 @@ template <int RT, int NT, int BATCH> static __global__ void __launch_bounds__(NA
                 sums[warp][n * 4 + c][lane] = acc[r][n][c];
         __syncthreads();
         for (int i = (int)threadIdx.x; i < NT * 128; i += NARROW_WARPS * 32) {
-            /* Neighbouring threads take neighbouring rows. */
+            /* Neighbouring threads have neighbouring rows. */
             const int in = i % 16, token = token0 + i / 16, row = (tile0 + r) * PACK_ROWS + in;
             const int c = i / 16 % 2 + in / 8 * 2, at = i / 128 * 4 + c, from = in % 8 * 4 + i / 32 % 4;
             float sum = 0;
@@ -188,7 +188,7 @@ static void narrow(struct cuda_queue *q, const char *op, const struct linear_arg
         run_narrow<4, 4, 1>(q, op, &j);
 }
 
-/* Which part of the large tiles' time would be products that are wanted */
+/* The useful share of the time of the large tiles */
 static double large_use(const struct cuda_queue *q, const struct linear_job *j)
 {
     int n = blocks(j, gemm_large::TILES, gemm_large::TOKENS), waves = (n + q->n_sm - 1) / q->n_sm;

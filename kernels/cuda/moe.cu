@@ -1,10 +1,10 @@
-/* router, moe_group, moe_combine: what stands around the products of a mixture of experts in prompt chunks.
+/* router, moe_group, moe_combine: the operations around the expert products of prompt chunks.
  * Shapes    logits [n, n_experts] fp32, n_experts <= 512, top_k <= 16; d [n, top_k + 1, hidden] fp32
  * Bytes     router n n_experts 4; moe_group n (2 top_k + 1) 4 (every block reads the choices, from L2); moe_combine n (top_k + 3) hidden 4
  * Limit     bandwidth; moe_combine at 4.5 TB/s, 4096 tokens, top 8, hidden 3072: 123 us
  * Launch    router: a warp per token, 8 a block.  moe_group: a block of 1024 per expert.  moe_combine: a block per token
  * Layout    router: lane l holds the logits of experts l, l + 32, ..
- * Numerics  router as its definition with expf of another library; chosen by the logits themselves.  moe_group exact */
+ * Numerics  router as the reference, but with another expf; experts are chosen by their logits.  moe_group exact */
 #include "kernels/cuda/common.cuh"
 
 enum { ROUTER_EXPERTS = 512, ROUTER_HELD = ROUTER_EXPERTS / 32, GROUP_THREADS = 1024 };
@@ -17,12 +17,12 @@ static __global__ void __launch_bounds__(256) router_kernel(const struct router_
     if (token >= a.n_tokens)
         return;
     float l[ROUTER_HELD], max = -INFINITY, all = 0, mine = 0;
-    uint32_t taken = 0;                 /* bit i: expert lane + 32 i is chosen, or there is none */
+    uint32_t taken = 0;                 /* bit i: expert lane + 32 i is chosen or does not exist */
 #pragma unroll
     for (int i = 0; i < ROUTER_HELD; i++) {
         const int e = lane + 32 * i;
         l[i] = e < E ? a.logits[(size_t)token * (size_t)E + e] : -INFINITY;
-        if (!(l[i] > -INFINITY))        /* no number: the last to be chosen */
+        if (!(l[i] > -INFINITY))        /* NaN or -inf: chosen last */
             l[i] = -INFINITY;
         if (e >= E)
             taken |= 1u << i;
@@ -77,15 +77,15 @@ extern "C" void router_cuda(struct cuda_queue *q, const struct router_args *a)
     launch(q, "router", router_kernel, dim3((unsigned)((a->n_tokens + 7) / 8)), 256, 0, true, *a);
 }
 
-/* Block e finds the choices of expert e.  A warp looks at a range of consecutive choices: it counts those of e and those of
- * lower experts, and when all counts are known it goes through its range again and writes. */
+/* Block e finds the choices of expert e.  Each warp has a range of consecutive choices: it counts those of e and those of lower
+ * experts.  When all counts are known, it reads its range again and writes. */
 static __global__ void __launch_bounds__(GROUP_THREADS) moe_group_kernel(const struct moe_group_args a)
 {
     const int e = (int)blockIdx.x, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int n = a.n_tokens * a.top_k;
     gpu_wait();
     gpu_next();
-    if (e == a.n_experts) {             /* the shared expert, whom every token chooses last */
+    if (e == a.n_experts) {             /* the shared expert, the last choice of every token */
         if (threadIdx.x == 0) {
             a.start[e] = n;
             a.start[e + 1] = n + a.n_tokens;

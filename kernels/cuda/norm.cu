@@ -3,13 +3,13 @@
  * Bytes     2 n_rows dim 4
  * Limit     bandwidth; 4096 rows of 3072 at 4.5 TB/s: 22 us
  * Launch    dim <= 512: a warp per row, 8 a block; else 256 threads per row
- * Layout    a thread holds its values between the two passes, so that y may be x
- * Numerics  sum of squares in fp32, by threads and then by halves; the bits of a row depend on dim alone */
+ * Layout    a thread keeps its values in registers between the two passes, so y may alias x
+ * Numerics  sum of squares in fp32, per thread and then pairwise; the bits of a row depend only on dim */
 #include "kernels/cuda/common.cuh"
 
 enum { NORM_THREADS = 256, NORM_MAX = 8192, NORM_NARROW = 512 };
 
-/* THREADS: of one row.  HELD float4 per thread. */
+/* THREADS per row, HELD float4 per thread. */
 template <int THREADS, int HELD> static __global__ void __launch_bounds__(NORM_THREADS) rmsnorm_kernel(const struct rmsnorm_args a)
 {
     const int row = (int)(blockIdx.x * (NORM_THREADS / THREADS) + threadIdx.x / THREADS), at = (int)threadIdx.x % THREADS, quads = a.dim / 4;

@@ -1,10 +1,10 @@
 /* pack: pieces of stored tensors, as they come from disk, to their places in packed matrices; kernels/pack_piece.h has the arithmetic.
- * Shapes    up to a thousand pieces of any kind a launch, some MiB together
- * Bytes     what is stored is read once (INT8: twice, the second time from L2) and as much is written
- * Limit     the disk or the bus in front of it: 10 to 50 GB/s.  Halves of a pair are ORed into L2, 8 bytes an operation
- * Launch    blocks of 256 threads, one for each 16 packed bytes; a block finds its piece by bisection.  INT8: one block a tile
+ * Shapes    up to a thousand pieces of any kind per launch, some MiB together
+ * Bytes     stored bytes are read once (INT8: twice, the second time from L2); as many are written
+ * Limit     the disk or the bus: 10 to 50 GB/s.  Halves of a pair are ORed into L2, 8 bytes per operation
+ * Launch    blocks of 256 threads, one for each 16 packed bytes; a block finds its piece by bisection.  INT8: one block per tile
  * Layout    in: as in the checkpoint, aligned to elements; out: kernels/pack.h, or plain rows
- * Numerics  bit for bit as kernels/cpu/pack.c and model/int8.c */
+ * Numerics  the same bits as kernels/cpu/pack.c and model/int8.c */
 #include "kernels/cuda/common.cuh"
 extern "C" {
 #include "kernels/pack_piece.h"

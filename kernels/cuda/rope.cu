@@ -1,5 +1,5 @@
-/* rope, kv_store, sigmoid_gate: what prompt rows need around attention.
- * Shapes    rope: heads of 2 * half turning dims; kv_store: fp32 rows [n, n_kv_heads, 256] -> bf16 rows of the cache;
+/* rope, kv_store, sigmoid_gate: the operations around attention for prompt rows.
+ * Shapes    rope: heads with 2 * half rotated dims; kv_store: fp32 rows [n, n_kv_heads, 256] -> bf16 rows of the cache;
  *           sigmoid_gate: y [n, heads, dim], gate strided
  * Bytes     rope 16 * half a head, kv_store 6 bytes a value, sigmoid_gate 12;  4096 tokens of the 122B: 33 MB, 25 MB, 403 MB
  * Limit     bandwidth: a few flops a value.  At 4.5 TB/s 8, 6, 90 us
@@ -10,7 +10,7 @@
 
 enum { THREADS = 256, ROPE_TOKENS = 8 };
 
-/* VEC values of a half at once. */
+/* VEC values of a half per thread. */
 template <int VEC> static __global__ void rope_kernel(struct rope_args a)
 {
     extern __shared__ float2 turn[];            /* [ROPE_TOKENS, half] cos and sin, times scale */
@@ -59,7 +59,7 @@ extern "C" void rope_cuda(struct cuda_queue *q, const struct rope_args *a)
     launch(q, "rope", four ? rope_kernel<4> : rope_kernel<1>, grid, THREADS, smem, false, *a);
 }
 
-/* Eight values a thread, `row` of them a position; block row 0: k, 1: v. */
+/* Eight values per thread, `row` values per position; block row 0: k, 1: v. */
 static __global__ void kv_store_kernel(struct kv_store_args a, int row, size_t n)
 {
     const float4 *x = (const float4 *)(blockIdx.y ? a.v : a.k);

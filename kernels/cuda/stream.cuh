@@ -4,8 +4,8 @@
 
 #include "kernels/stream.h"
 
-/* Other blocks may add to the same number at the same time.  In PTX, since of atomicAdd() the compiler makes an instruction that returns what was
- * there, in step_experts at least: with eight rows a step took a tenth longer. */
+/* Other blocks may add to the same number at the same time.  Written in PTX because the compiler turns atomicAdd() into an instruction that
+ * returns the old value, at least in step_experts; a step of eight rows then took a tenth longer. */
 __device__ __forceinline__ void stream_add(int64_t *to, float x)
 {
     if (fabsf(x) < STREAM_LIMIT)
@@ -14,7 +14,7 @@ __device__ __forceinline__ void stream_add(int64_t *to, float x)
         asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(STREAM_POISON));
 }
 
-/* Four neighbours at a multiple of 4, as they lie in memory. */
+/* Four neighbours, aligned to 4, in memory order. */
 struct stream4 {
     longlong2 a, b;
 };
@@ -22,7 +22,7 @@ __device__ __forceinline__ struct stream4 stream_load4(const int64_t *at)
 {
     return {*(const longlong2 *)at, *(const longlong2 *)(at + 2)};
 }
-/* If one of them cannot be read, all four are NaN: the row is lost anyway. */
+/* If one of them must read as NaN, all four do: the row is lost anyway. */
 __device__ __forceinline__ float4 stream_read4(const struct stream4 &v)
 {
     const uint32_t excess = stream_excess(v.a.x) | stream_excess(v.a.y) | stream_excess(v.b.x) | stream_excess(v.b.y);

@@ -39,7 +39,7 @@ __device__ __forceinline__ void unpack_int4(uint32_t a[4], uint32_t w)
     }
 }
 
-/* Two E4M3 in the lower or upper half of w -> bf16, exact: exponent and mantissa bits moved into place, then times 2^120. */
+/* Two E4M3 in the lower or upper half of w -> bf16, exact: shifts exponent and mantissa into place, then multiplies by 2^120. */
 __device__ __forceinline__ uint32_t unpack_fp8_pair(uint32_t w, uint32_t select)
 {
     uint32_t v = __byte_perm(w, 0, select);             /* bytes 1 and 3 of v */
@@ -117,7 +117,7 @@ template <int F> __device__ __forceinline__ void unpack(uint32_t a[4], const uin
     }
 }
 
-/* What INT8 has per row alone, for rows g and g + 8, is applied at the end. */
+/* INT8 scales are per row (g and g + 8) and applied at the end. */
 template <int F> __device__ __forceinline__ float2 row_scale(const void *scale, size_t tile, int g)
 {
     if (F == WEIGHT_INT8)
