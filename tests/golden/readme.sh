@@ -1,5 +1,5 @@
 #!/bin/sh
-# README and docs agree with the Makefile; what they link to is there; the README's figures are those of docs/measurements.md.
+# README and docs agree with the Makefile; their links and the functions that they name exist; the README quotes docs/measurements.md.
 status=0
 targets=$(sed -n 's/^\([a-z0-9]*\):[^#]*## .*/\1/p' Makefile)
 for t in $targets; do
@@ -18,6 +18,15 @@ done
 for figure in $(sed -n '/^## Figures/,/^## Make/p' README.md | grep '^|' | cut -d '|' -f 3 | grep -oE '[0-9][0-9,]*\.[0-9]+|[0-9]+,[0-9]+'); do
     if grep -qF -- "$figure" docs/measurements.md; then echo "ok README quotes $figure"; else
         echo "not ok README quotes $figure, which is not in docs/measurements.md"; status=1
+    fi
+done
+# docs/one-token.md: `FILE:FUNCTION`, a definition in a .c file or a row of a .def table.
+rows=$(grep -o '^| `[^`]*:[^`]*`' docs/one-token.md | tr -d '|` ')
+[ -n "$rows" ] || { echo "not ok docs/one-token.md names no function"; status=1; }
+for row in $rows; do
+    f=${row%%:*} name=${row#*:}
+    if grep -qE "^[a-zA-Z].*\\b$name\\(.*[^;]\$|^[A-Z]+\\($name[,)]" "$f" 2>/dev/null; then echo "ok docs/one-token.md: $row is there"; else
+        echo "not ok docs/one-token.md names $name, which $f does not define"; status=1
     fi
 done
 exit $status
