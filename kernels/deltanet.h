@@ -25,44 +25,16 @@ static inline size_t deltanet_gates_bytes(const struct deltanet_gates_args *a)
 }
 static inline int deltanet_gates_units(const struct deltanet_gates_args *a) { return a->n_tokens; }
 
-/* The inputs of a step's rows, kept so that the next step can apply the accepted ones. */
-struct deltanet_stage {
-    float *k;                   /* [max_step, n_k_heads, dk] normalised */
-    float *v;                   /* [max_step, n_v_heads, dv] */
-    float *beta, *g;            /* [max_step, n_v_heads] */
-};
-
-/* A decode step: applies the first n_accepted rows of `stage` to the committed state and stores it.  Then computes n_tokens new
- * rows on a private copy of the state and stores their inputs in `stage`.  n_tokens 0: only the first part.
- * The state is read once and written once.                                                   tolerance: 1e-5 relative */
-struct deltanet_step_args {
-    float       *y;             /* [n_tokens, n_v_heads, dv] */
-    const float *c;             /* [n_tokens, 2 * n_k_heads * dk + n_v_heads * dv], after deltanet_gates */
-    const float *beta, *g;      /* [n_tokens, n_v_heads] */
-    float       *state;         /* [n_v_heads, dk, dv], updated */
-    struct deltanet_stage stage;
-    int          n_accepted;
-    int          n_tokens, n_k_heads, n_v_heads, dk, dv;
-};
-static inline size_t deltanet_step_bytes(const struct deltanet_step_args *a)
-{
-    return 2 * (size_t)a->n_v_heads * (size_t)(a->dk * a->dv) * sizeof(float)
-         + (size_t)a->n_tokens * (size_t)(2 * a->n_k_heads * a->dk + 2 * a->n_v_heads * a->dv) * sizeof(float);
-}
-static inline int deltanet_step_units(const struct deltanet_step_args *a) { return a->n_k_heads; }
-
-/* A prompt chunk: applies the accepted rows of `stage`, then n_tokens rows; all are committed.  Computed in blocks of 64 rows cut at
+/* A prompt chunk.  Computed in blocks of 64 rows cut at
  * positions that are multiples of 64, in the chunk form; per block with cumulative G and D[i][j] = exp(G_i - G_j), j <= i:
  *   A = strict_lower(beta_i (k_i . k_j) D);  (I + A) U = beta V;  (I + A) W = beta exp(G) K
  *   N = U - W S;  O = (exp(G) Q) S + lower(Q K^T * D) N;  S <- exp(G_last) S + (exp(G_last - G) K)^T N
  * Equal to the recurrence up to rounding.                                                    tolerance: 1e-4 relative */
 struct deltanet_chunk_args {
-    float       *y;
-    const float *c;
-    const float *beta, *g;
-    float       *state;
-    struct deltanet_stage stage;
-    int          n_accepted;
+    float       *y;             /* [n_tokens, n_v_heads, dv] */
+    const float *c;             /* [n_tokens, 2 * n_k_heads * dk + n_v_heads * dv], after deltanet_gates */
+    const float *beta, *g;      /* [n_tokens, n_v_heads] */
+    float       *state;         /* [n_v_heads, dk, dv], updated */
     int          n_tokens, n_k_heads, n_v_heads, dk, dv;
     int          pos;           /* of row 0 */
 };

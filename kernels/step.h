@@ -44,12 +44,12 @@ struct step_live {
     int32_t mtp_pos;            /* position of the first catch-up row */
     int32_t mtp_rows;           /* catch-up rows that count: their experts are read */
     int32_t mtp_last;           /* the catch-up row whose output gives the first draft */
+    int32_t drafting;           /* rows of a draft in the making: 1, or 0 when the answer has ended */
     int32_t mtp_next[STEP_ROWS];        /* the token that follows each catch-up row */
     int32_t draft_pos[STEP_ROWS];       /* position of the i-th chained draft's row: mtp_pos + mtp_rows + i */
     int32_t draft_ids[STEP_ROWS];       /* drafts in the making; ids[1 + i] likewise */
     /* counters */
     int32_t step;               /* picks since the request began */
-    int32_t zero;               /* always 0, for operations that want a position */
 };
 
 /* How to pick, device memory, written by the host when a request begins.  engine/sampler.h says what the numbers mean. */

@@ -18,7 +18,6 @@ void conv_cpu(const struct conv_args *a, int begin, int end)
     int keep = a->taps - 1;
     for (int u = begin; u < end; u++) {
         size_t c0 = (size_t)u * CONV_CHANNELS, c1 = c0 + CONV_CHANNELS < stride ? c0 + CONV_CHANNELS : stride;
-        slide(a->window, a->staged, a->n_accepted, keep, stride, c0, c1);
         for (int t = 0; t < a->n_tokens; t++)
             for (size_t c = c0; c < c1; c++) {
                 float sum = 0;
@@ -29,10 +28,6 @@ void conv_cpu(const struct conv_args *a, int begin, int end)
                 }
                 a->y[(size_t)t * stride + c] = silu(sum);
             }
-        if (!a->stage)
-            slide(a->window, a->x, a->n_tokens, keep, stride, c0, c1);
-        else
-            for (int t = 0; t < a->n_tokens; t++)
-                memcpy(a->staged + (size_t)t * stride + c0, a->x + (size_t)t * stride + c0, (c1 - c0) * sizeof *a->x);
+        slide(a->window, a->x, a->n_tokens, keep, stride, c0, c1);
     }
 }

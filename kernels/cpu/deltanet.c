@@ -35,81 +35,6 @@ void deltanet_gates_cpu(const struct deltanet_gates_args *a, int begin, int end)
     }
 }
 
-/* S <- exp(g) S + k (beta (v - exp(g) S^T k))^T */
-static void update(float *S, const float *k, const float *v, float beta, float g, int dk, int dv)
-{
-    float decay = expf(g), d[DELTANET_MAX_DIM] = {0};
-    for (int i = 0; i < dk; i++) {
-        float *row = S + i * dv;
-        for (int j = 0; j < dv; j++) {
-            row[j] *= decay;
-            d[j] += k[i] * row[j];
-        }
-    }
-    for (int j = 0; j < dv; j++)
-        d[j] = beta * (v[j] - d[j]);
-    for (int i = 0; i < dk; i++) {
-        float *row = S + i * dv;
-        for (int j = 0; j < dv; j++)
-            row[j] += k[i] * d[j];
-    }
-}
-
-static void read_out(float *o, const float *S, const float *q, int dk, int dv)
-{
-    memset(o, 0, (size_t)dv * sizeof *o);
-    for (int i = 0; i < dk; i++)
-        for (int j = 0; j < dv; j++)
-            o[j] += q[i] * S[i * dv + j];
-}
-
-static void apply_accepted(float *S, const struct deltanet_stage *s, int n, int h, int n_k_heads, int n_v_heads, int dk, int dv)
-{
-    size_t hk = (size_t)(h / (n_v_heads / n_k_heads));
-    for (int t = 0; t < n; t++) {
-        size_t v_head = (size_t)t * (size_t)n_v_heads + (size_t)h;
-        update(S, s->k + ((size_t)t * (size_t)n_k_heads + hk) * (size_t)dk, s->v + v_head * (size_t)dv, s->beta[v_head], s->g[v_head],
-               dk, dv);
-    }
-}
-
-/* Of the value heads that share a key head only the first writes k to the stage. */
-static void keep(const struct deltanet_step_args *a, int t, int h, const float *k, const float *v)
-{
-    int r = a->n_v_heads / a->n_k_heads;
-    size_t v_head = (size_t)t * (size_t)a->n_v_heads + (size_t)h;
-    if (h % r == 0)
-        memcpy(a->stage.k + ((size_t)t * (size_t)a->n_k_heads + (size_t)(h / r)) * (size_t)a->dk, k, (size_t)a->dk * sizeof *k);
-    memcpy(a->stage.v + v_head * (size_t)a->dv, v, (size_t)a->dv * sizeof *v);
-    a->stage.beta[v_head] = a->beta[v_head];
-    a->stage.g[v_head] = a->g[v_head];
-}
-
-/* A unit is a key head with its value heads, which share the staged k. */
-void deltanet_step_cpu(const struct deltanet_step_args *a, int begin, int end)
-{
-    int r = a->n_v_heads / a->n_k_heads;
-    size_t width = (size_t)(2 * a->n_k_heads * a->dk + a->n_v_heads * a->dv), size = (size_t)(a->dk * a->dv);
-    float S[DELTANET_MAX_DIM * DELTANET_MAX_DIM];
-    CHECK(a->dk <= DELTANET_MAX_DIM && a->dv <= DELTANET_MAX_DIM);
-    for (int hk = begin; hk < end; hk++) {
-        for (int h = hk * r; h < (hk + 1) * r; h++)
-            apply_accepted(a->state + (size_t)h * size, &a->stage, a->n_accepted, h, a->n_k_heads, a->n_v_heads, a->dk, a->dv);
-        for (int h = hk * r; h < (hk + 1) * r; h++) {
-            if (a->n_tokens)
-                memcpy(S, a->state + (size_t)h * size, size * sizeof *S);
-            for (int t = 0; t < a->n_tokens; t++) {
-                const float *c = a->c + (size_t)t * width, *q = c + hk * a->dk, *k = q + a->n_k_heads * a->dk;
-                const float *v = c + 2 * a->n_k_heads * a->dk + h * a->dv;
-                size_t v_head = (size_t)t * (size_t)a->n_v_heads + (size_t)h;
-                update(S, k, v, a->beta[v_head], a->g[v_head], a->dk, a->dv);
-                read_out(a->y + v_head * (size_t)a->dv, S, q, a->dk, a->dv);
-                keep(a, t, h, k, v);
-            }
-        }
-    }
-}
-
 /* One block of C <= 64 rows of one value head in the chunk form.  q, k, v point at row 0; the stride of
  * their rows is `width`, of beta and g `heads`, of y heads * dv. */
 struct chunk {
@@ -192,7 +117,6 @@ void deltanet_chunk_cpu(const struct deltanet_chunk_args *a, int begin, int end)
     size_t width = (size_t)(2 * a->n_k_heads * a->dk + a->n_v_heads * a->dv), heads = (size_t)a->n_v_heads;
     for (int h = begin; h < end; h++) {
         float *S = a->state + (size_t)h * (size_t)(a->dk * a->dv);
-        apply_accepted(S, &a->stage, a->n_accepted, h, a->n_k_heads, a->n_v_heads, a->dk, a->dv);
         for (int t = 0; t < a->n_tokens;) {
             int C = DELTANET_CHUNK - (a->pos + t) % DELTANET_CHUNK;
             C = C < a->n_tokens - t ? C : a->n_tokens - t;

@@ -336,6 +336,7 @@ void step_pick_cpu(struct cpu_pool *p, const struct step_pick_args *a)
     v->n_apply = a->first ? 0 : r.n;
     v->parity ^= !a->first;
     v->done = v->done || r.ended;
+    v->drafting = !v->done;
     if (r.n) {
         move_on(v, &r, a->first);
         how->room -= r.n;

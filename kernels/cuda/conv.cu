@@ -67,8 +67,8 @@ __global__ void __launch_bounds__(THREADS) conv_kernel(struct conv_args a)
 extern "C" void conv_cuda(struct cuda_queue *q, const struct conv_args *a)
 {
     int quads = (a->n_channels + 3) / 4;
-    if (a->taps != TAPS || a->n_channels % 4 || a->n_accepted || a->stage) {
-        queue_note(q, "conv", cudaErrorInvalidValue);   /* rows of a step run fused */
+    if (a->taps != TAPS || a->n_channels % 4) {
+        queue_note(q, "conv", cudaErrorInvalidValue);
         return;
     }
     launch(q, "conv", conv_kernel, dim3((quads + THREADS - 1) / THREADS, (a->n_tokens + RUN_ROWS - 1) / RUN_ROWS), THREADS, 0, false, *a);

@@ -706,7 +706,7 @@ extern "C" void deltanet_chunk_cuda(struct cuda_queue *q, const struct deltanet_
     struct chunk_call x = {};
     size_t block = deltanet_block_scratch(a->n_k_heads, a->n_v_heads);
     int fit = (int)min(q->scratch_bytes / block, (size_t)SEGMENT), groups = (a->n_v_heads / a->n_k_heads + GROUP - 1) / GROUP;
-    if (a->dk != DIM || a->dv != DIM || a->n_v_heads % a->n_k_heads || a->n_accepted || a->n_tokens < 1) {
+    if (a->dk != DIM || a->dv != DIM || a->n_v_heads % a->n_k_heads || a->n_tokens < 1) {
         queue_note(q, "deltanet_chunk", cudaErrorInvalidValue);
         return;
     }
@@ -769,11 +769,4 @@ extern "C" void deltanet_gates_cuda(struct cuda_queue *q, const struct deltanet_
         queue_note(q, "deltanet_gates", cudaErrorInvalidValue);
     else
         launch(q, "deltanet_gates", deltanet_gates_kernel, dim3(a->n_tokens), THREADS, 0, false, *a);
-}
-
-/* Decode steps run fused: step_delta. */
-extern "C" void deltanet_step_cuda(struct cuda_queue *q, const struct deltanet_step_args *a)
-{
-    (void)a;
-    queue_note(q, "deltanet_step", cudaErrorNotSupported);
 }

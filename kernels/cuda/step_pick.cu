@@ -815,6 +815,7 @@ __device__ void walk_rows(const struct step_pick_args &a, struct walk *k)
         v->n_apply = a.first ? 0 : n;
         v->parity ^= !a.first;
         v->done = done || ended;
+        v->drafting = !v->done;
         if (n) {
             v->pos += v->n_apply;
             v->ids[0] = r->ids[n - 1];

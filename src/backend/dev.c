@@ -21,7 +21,7 @@ static const struct backend {
     struct dev_caps caps;
 } backends[] = {
 #ifdef Q35_CUDA
-    {"cuda", dev_open_cuda, dev_cuda_present, dev_cuda_confine, {.packs_weights = true, .kv_dtypes = 1u << DT_BF16}},
+    {"cuda", dev_open_cuda, dev_cuda_present, dev_cuda_confine, {.packs_weights = true, .beside_host = true, .kv_dtypes = 1u << DT_BF16}},
 #endif
     {"cpu",  dev_open_cpu,  always,           confine_none,     {.kv_dtypes = 1u << DT_F32 | 1u << DT_BF16}},
 };

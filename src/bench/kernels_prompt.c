@@ -9,7 +9,6 @@ struct prompt {
     float *x, *y, *z;                   /* [n, widest] */
     float *conv_w, *window, *state, *norm, *beta, *g, *a_log, *logits, *weights, *slots_h, *slots_d, *gate, *head_norm;
     int32_t *experts, *start, *slots;
-    struct deltanet_stage stage;
     struct kv_rows kv;
     int    pos;
     const struct weight *(*matrix)(const struct subject *s, int i);
@@ -106,7 +105,7 @@ static void call_chunk(struct timing *k, void *arg, int i)
     const struct prompt *p = arg;
     const struct model_config *c = &k->s->m.cfg;
     (void)i;
-    RUN(k->d, deltanet_chunk, .y = p->z, .c = p->y, .beta = p->beta, .g = p->g, .state = p->state, .stage = p->stage, .n_tokens = p->n,
+    RUN(k->d, deltanet_chunk, .y = p->z, .c = p->y, .beta = p->beta, .g = p->g, .state = p->state, .n_tokens = p->n,
         .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim);
 }
 

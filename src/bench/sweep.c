@@ -14,30 +14,10 @@ enum { N_DEPTHS = sizeof depths / sizeof *depths, N_PROMPTS = sizeof prompts / s
 
 /* ---- decode */
 
-/* On the CPU a step is an ordinary run, and which experts it needs is what chance gives. */
-static bool measure_plain_step(struct sweep *w, int rows, int pos, double *ms, double *distinct)
-{
-    struct model *m = &w->s.m;
-    float *logits = memory_alloc((size_t)rows * (size_t)m->cfg.vocab * sizeof *logits);
-    int64_t start = 0;
-    for (int i = 0; i <= CPU_STEPS; i++) {      /* the first one warms up */
-        start = i == 1 ? clock_ns() : start;
-        forward_run(m->forward, m->cache, w->ids + pos, rows, pos, ROWS_STAGE);
-        forward_head(m->forward, w->s.m.head, forward_hidden(m->forward), rows, logits);
-        cache_accept(m->cache, rows);
-    }
-    bool ok = m->dev->finish(m->dev, &w->e);
-    *ms = clock_ms_since(start) / CPU_STEPS;
-    *distinct = m->cfg.n_experts * (1 - pow(1 - (double)m->cfg.top_k / m->cfg.n_experts, rows));
-    free(logits);
-    return ok;
-}
-
 static bool measure_step(struct sweep *w, int rows, int pos, double *ms, double *distinct)
 {
-    if (!w->stepper)
-        return measure_plain_step(w, rows, pos, ms, distinct);
-    return stepper_measure(w->stepper, rows, pos, STEPS, w->s.o->overlap - 1, ms, distinct, &w->e);
+    const int steps = w->s.m.dev->caps->beside_host ? STEPS : CPU_STEPS;
+    return stepper_measure(w->stepper, rows, pos, steps, w->s.o->overlap - 1, ms, distinct, &w->e);
 }
 
 /* Whether there is no more to be measured of `what`, which the report then says. */
@@ -162,8 +142,6 @@ bool sweep_answers(struct sweep *w)
         {"context", "context", 8, 0}, {"drafts", "drafts", 7, 0}, {"tok_s", "tok/s", 9, 1}, {"ms_step", "ms a step", 10, 3},
         {"tokens_step", "tokens/step", 12, 2}, {"accepted", "% accepted", 11, 1},
     };
-    if (!w->stepper)
-        return true;
     report_table(w->r, "answers of 256 tokens, greedy", columns, sizeof columns / sizeof *columns);
     for (int i = 0; i < N_DEPTHS && depths[i] <= 4096; i++)
         for (int draft = 0; draft <= (w->s.m.weights.mtp.present ? w->s.o->draft : 0); draft++) {
@@ -183,7 +161,7 @@ bool sweep_answers(struct sweep *w)
 
 bool sweep_open(struct sweep *w, const struct bench_options *o, struct report *r)
 {
-    struct load_options l = {.n_ctx = o->n_ctx, .chunk = o->chunk, .max_step = STEP_ROWS};
+    struct load_options l = {.n_ctx = o->n_ctx, .chunk = o->chunk};
     *w = (struct sweep){.r = r};
     const char *backend = dev_backend(o->backend, &w->e);
     if (!backend)
@@ -195,13 +173,11 @@ bool sweep_open(struct sweep *w, const struct bench_options *o, struct report *r
     w->n_ctx = w->s.m.n_ctx;
     w->chunk = w->s.m.chunk;
     const struct model *m = &w->s.m;
-    if (subject_fused(&w->s)) {
-        int depth = o->full ? MAX_DEPTH : o->draft > 3 ? o->draft : 3;
-        depth = o->rows - 1 > depth ? o->rows - 1 : depth;
-        w->stepper = stepper_open(m->forward, m->cache, w->s.m.head, depth, &w->e);
-        if (!w->stepper)
-            return false;
-    }
+    int depth = o->full ? MAX_DEPTH : o->draft > 3 ? o->draft : 3;
+    depth = o->rows - 1 > depth ? o->rows - 1 : depth;
+    w->stepper = stepper_open(m->forward, m->cache, w->s.m.head, depth, &w->e);
+    if (!w->stepper)
+        return false;
     w->ids = memory_alloc((size_t)w->n_ctx * sizeof *w->ids);
     for (int i = 0; i < w->n_ctx; i++)
         w->ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)m->cfg.vocab);

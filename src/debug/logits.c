@@ -49,7 +49,7 @@ static bool room(struct job *j, int n, struct err *e)
     j->n_ctx = n < FIRST_CTX ? FIRST_CTX : n;
     j->open = load_open(&j->m, &(struct load_options){
         .dir = j->o->model_dir, .backend = j->o->backend, .kv = j->o->kv, .head = j->o->head ? j->o->head : "bf16", .n_threads = j->o->n_threads,
-        .n_ctx = j->n_ctx, .chunk = j->o->chunk, .max_step = j->o->step && j->o->rows ? j->o->rows : 1, .n_snapshots = LOAD_NO_SNAPSHOTS,
+        .n_ctx = j->n_ctx, .chunk = j->o->chunk, .n_snapshots = LOAD_NO_SNAPSHOTS,
     }, e);
     if (j->open) {
         struct dev *d = j->m.dev;
@@ -76,7 +76,7 @@ static bool run(struct job *j, const struct ids *ids, float *hidden, struct err 
     struct model *m = &j->m;
     struct dev *d = m->dev;
     size_t H = (size_t)m->cfg.hidden, V = (size_t)m->cfg.vocab;
-    int chunk = j->o->step ? m->max_step : m->chunk;
+    int chunk = !j->o->step ? m->chunk : j->o->rows > 0 ? j->o->rows : 1;
     bool ok = true;
     cache_reset(m->cache);
     for (int pos = 0; pos < ids->n; pos += chunk) {

@@ -13,12 +13,12 @@
 
 enum {
     SNAPSHOT_EVERY = 4096,              /* prompt tokens: refilling them takes seconds, a copy of the states milliseconds */
-    SNAPSHOT_ON_WAY = 512,              /* tokens of an answer, where the host drives the steps: they take a second and more */
+    SNAPSHOT_ON_WAY = 512,              /* tokens of an answer, where the device works while the host waits: they take a second and more */
     BLOCK = 64,                         /* DeltaNet's: chunks that end on its multiples have the same bits however they are cut */
     WARM_UP_ROWS = 8,
-    WARM_UP_ROWS_FUSED = 512,
+    WARM_UP_ROWS_BESIDE = 512,
     WARM_UP_TOKENS = 3,
-    AHEAD = 2,                          /* picks queued on a device that steps by itself */
+    AHEAD = 2,                          /* picks queued on a device that works beside the host */
 };
 _Static_assert((int)ENGINE_MAX_STOP <= (int)STEP_STOPS && (int)ENGINE_MAX_DEPTH < (int)STEP_ROWS, "a step holds what a request may ask for");
 
@@ -26,8 +26,8 @@ _Static_assert((int)ENGINE_MAX_STOP <= (int)STEP_STOPS && (int)ENGINE_MAX_DEPTH 
 static const struct pace {
     double ms;
     int    rows;
-} host_pace = {60, 1},                  /* 100 ms at most; the rest is for a busy machine */
-  device_pace = {350, 512};             /* fewer rows read the experts' weights for too little work each */
+} waiting_pace = {60, 1},               /* 100 ms at most; the rest is for a busy machine */
+  beside_pace = {350, 512};             /* fewer rows read the experts' weights for too little work each */
 
 struct decoder {
     struct dev *dev;
@@ -37,13 +37,8 @@ struct decoder {
     struct cache    *k;
     struct timeline  tl;
     struct snapshots snaps;
-    struct stepper  *stepper;           /* on a device with fused steps, in place of all that follows */
-    void            *states;            /* of the snapshots, then */
-    struct sampler  *sampler;
-    int    max_step;                    /* depth + 1 */
-    float *logits;                      /* [max_step, vocab] */
-    float *mtp;                         /* [max_step, hidden]: MTP outputs of a catch-up */
-    float *chain[2];                    /* [hidden] each: of chained drafts, in turns */
+    struct stepper  *stepper;
+    void            *states;            /* of the snapshots */
     double row_ms;                      /* of the last prompt chunk */
     int    ahead_from, ahead_to;        /* positions that were read ahead since the last answer */
 };
@@ -56,21 +51,14 @@ struct run {
     struct outcome *out;
     struct err     *fault;
     int     depth;                      /* of this request */
-    int     room;                       /* tokens that may still come: max_tokens and context */
-    int32_t drafts[ENGINE_MAX_DEPTH];   /* for the positions after the newest token */
-    int     n_drafts;
+    int     room;                       /* tokens that may come: max_tokens and context */
     bool    ended;
     int64_t first_ns;                   /* when the first token came */
 };
 
-static float *alloc_rows(struct decoder *d, int rows, int width)
-{
-    return d->dev->alloc(d->dev, (size_t)rows * (size_t)width * sizeof(float));
-}
-
 static struct pace pace(const struct decoder *d)
 {
-    return d->stepper ? device_pace : host_pace;
+    return d->dev->caps->beside_host ? beside_pace : waiting_pace;
 }
 
 /* How long `n` prompt rows take a row. */
@@ -107,29 +95,17 @@ static bool warm_up_steps(struct decoder *d, int pos, struct err *e)
 /* The first calls pay for page faults, or for code that a device loads when it is first used. */
 static bool warm_up(struct decoder *d, struct err *e)
 {
-    int rows = d->stepper ? WARM_UP_ROWS_FUSED : WARM_UP_ROWS, most = d->o.n_ctx < d->o.chunk ? d->o.n_ctx : d->o.chunk;
+    const bool beside = d->dev->caps->beside_host;
+    int rows = beside ? WARM_UP_ROWS_BESIDE : WARM_UP_ROWS, most = d->o.n_ctx < d->o.chunk ? d->o.n_ctx : d->o.chunk;
     rows = rows < most ? rows : most;
     bool ok = warm_up_rows(d, rows, e);
-    if (d->stepper)                     /* the second call tells how long rows take */
+    if (beside)                         /* the second call tells how long rows take */
         ok = ok && warm_up_rows(d, rows, e) && (rows == d->o.n_ctx || warm_up_steps(d, rows, e));
     cache_reset(d->k);
     return ok;
 }
 
-static bool open_host(struct decoder *d, struct err *e)
-{
-    const struct model_config *c = d->c;
-    d->logits = alloc_rows(d, d->max_step, c->vocab);
-    d->mtp = alloc_rows(d, d->max_step, c->hidden);
-    d->chain[0] = alloc_rows(d, 1, c->hidden);
-    d->chain[1] = alloc_rows(d, 1, c->hidden);
-    if (!d->logits || !d->mtp || !d->chain[0] || !d->chain[1] || !snapshots_init(&d->snaps, d->o.n_snapshots, cache_state_bytes(c)))
-        return err_set(e, "no memory for %d snapshots and %d rows of %d logits", d->o.n_snapshots, d->max_step, c->vocab);
-    d->sampler = sampler_open(c->vocab);
-    return true;
-}
-
-static bool open_fused(struct decoder *d, struct err *e)
+static bool open_steps(struct decoder *d, struct err *e)
 {
     size_t bytes = cache_state_bytes(d->c);
     d->states = d->dev->alloc_host(d->dev, (size_t)d->o.n_snapshots * bytes);
@@ -143,20 +119,20 @@ struct decoder *decoder_open(struct dev *dev, const struct model_config *c, cons
                              const struct decoder_options *o, struct err *e)
 {
     struct decoder *d = memory_zeroed(1, sizeof *d);
-    *d = (struct decoder){.dev = dev, .c = c, .o = *o, .max_step = o->depth + 1};
+    *d = (struct decoder){.dev = dev, .c = c, .o = *o};
     CHECK(o->depth >= 0 && o->depth <= ENGINE_MAX_DEPTH);
-    /* A fused step always drafts, so its last rows may lie behind the context. */
-    d->k = cache_open(dev, c, r, o->n_ctx + (dev->caps->packs_weights ? STEP_ROWS : 0), d->max_step, e);
+    /* A step always has all its rows, so the last ones may lie behind the context. */
+    d->k = cache_open(dev, c, r, o->n_ctx + STEP_ROWS, e);
     if (!d->k)
         goto fail;
-    d->f = forward_open(dev, c, w, o->chunk > d->max_step ? o->chunk : d->max_step, e);
+    d->f = forward_open(dev, c, w, o->chunk, e);
     if (!d->f)
         goto fail;
     if (!timeline_init(&d->tl, o->n_ctx)) {
         err_set(e, "no memory for %d tokens", o->n_ctx);
         goto fail;
     }
-    if (!(dev->caps->packs_weights ? open_fused(d, e) : open_host(d, e)) || !warm_up(d, e))
+    if (!open_steps(d, e) || !warm_up(d, e))
         goto fail;
     return d;
 fail:
@@ -168,16 +144,11 @@ void decoder_close(struct decoder *d)
 {
     if (!d)
         return;
-    sampler_close(d->sampler);
     stepper_close(d->stepper);
     snapshots_free(&d->snaps);
     if (d->states)
         d->dev->free_host(d->dev, d->states);
     timeline_free(&d->tl);
-    float *rows[] = {d->logits, d->mtp, d->chain[0], d->chain[1]};
-    for (int i = 0; i < 4; i++)
-        if (rows[i])
-            d->dev->free(d->dev, rows[i]);
     forward_close(d->f);
     cache_close(d->k);
     free(d);
@@ -345,13 +316,13 @@ static bool prefill(struct run *r)
 /* ---- reading ahead ---- */
 
 /* Rows of the next chunk, 0 when there is none: it ends where a chunk of any longer prompt ends, too, so that an answer's bits
- * do not tell what was read ahead.  On a host it is short, because a submit waits for its end. */
+ * do not tell what was read ahead.  Where the device works while the host waits it is short, because a submit waits for its end. */
 static int ahead_rows(const struct decoder *d, int pos, int end)
 {
     int n = chunk_rows(d, pos, end, 0);
     if (d->o.chunk < BLOCK)
         return pos + n == end && n < d->o.chunk ? 0 : n;
-    if (!d->stepper || n < BLOCK)
+    if (!d->dev->caps->beside_host || n < BLOCK)
         n = BLOCK;
     n = (pos + n) / BLOCK * BLOCK - pos;
     return pos + n <= end ? n : 0;
@@ -390,50 +361,9 @@ bool decoder_read_ahead(struct decoder *d, const struct beginning *b, bool (*sto
 
 /* ---- answer ---- */
 
-static bool is_stop(const struct sampling *how, int32_t id)
-{
-    for (int i = 0; i < how->n_stop; i++)
-        if (how->stop[i] == id)
-            return true;
-    return false;
-}
-
 static enum finish no_room(const struct run *r, int n_new)
 {
     return r->d->tl.n + n_new == r->d->o.n_ctx ? FINISH_CONTEXT : FINISH_LENGTH;
-}
-
-/* Row by row: row j of the logits is the target for the j-th token from here on, given that all drafts before it were picked
- * too.  False after an error. */
-static bool pick_rows(struct run *r, struct picks *p)
-{
-    struct decoder *d = r->d;
-    struct turn_stats *s = &r->out->stats;
-    bool agreed = true;
-    p->n = 0;
-    for (int i = 0; i < r->n_drafts; i++)
-        s->drafted[i]++;
-    while (agreed && !r->ended) {
-        struct pick pick;
-        int i = p->n++;
-        if (!sampler_pick(d->sampler, d->logits + (size_t)i * (size_t)d->c->vocab, &pick, &r->out->why)) {
-            end(r, FINISH_ERROR);
-            return false;
-        }
-        agreed = i < r->n_drafts && pick.id == r->drafts[i];
-        if (agreed)
-            s->accepted[i]++;
-        p->ids[i] = pick.id;
-        p->how[i] = agreed ? TOKEN_DRAFTED : TOKEN_SAMPLED;
-        p->prob[i] = pick.prob;
-        p->outlook[i] = pick.outlook;
-        r->room--;
-        if (is_stop(r->p->how, pick.id))
-            end(r, FINISH_STOP);
-        else if (!r->room)
-            end(r, no_room(r, p->n));
-    }
-    return true;
 }
 
 /* Reports the picks and appends them to the timeline.  Returns how many; 0 when nobody listens any more: what was not heard
@@ -459,98 +389,7 @@ static int take_tokens(struct run *r, const struct picks *p, const struct turn_s
     return p->n;
 }
 
-/* From the logits.  Returns how many tokens; 0 also after an error. */
-static int pick_tokens(struct run *r)
-{
-    struct turn_stats before = r->out->stats;
-    struct picks p;
-    return pick_rows(r, &p) ? take_tokens(r, &p, &before) : 0;
-}
-
-/* ---- answer: steps that the host drives ---- */
-
-/* MTP rows of the newest n positions that were run, from their real hidden states; the tokens after them are all known.  Then
- * the drafts for the next step, each from the output of the one before it; their rows are overwritten by the next catch-up.
- * Rows are written even when this request drafts nothing, so that a later one can. */
-static bool draft(struct run *r, const float *hidden, int n)
-{
-    struct decoder *d = r->d;
-    const struct timeline *t = &d->tl;
-    int want = r->depth < r->room - 1 ? r->depth : r->room - 1;     /* a step yields one token more than drafts */
-    int from = t->n_run - n;
-    r->n_drafts = 0;
-    if (!d->o.depth)
-        return true;
-    forward_mtp(d->f, d->k, hidden, t->ids + from + 1, n, from, d->mtp);
-    const float *out = d->mtp + (size_t)(n - 1) * (size_t)d->c->hidden;
-    while (!r->ended && r->n_drafts < want) {
-        int i = r->n_drafts++;
-        forward_head(d->f, d->o.head, out, 1, d->logits);
-        if (!d->dev->finish(d->dev, r->fault))
-            return false;
-        r->drafts[i] = sampler_argmax(d->logits, sampler_n_ids(r->p->how, d->c->vocab));
-        if (i + 1 < want) {
-            forward_mtp(d->f, d->k, out, &r->drafts[i], 1, t->n_run + i, d->chain[i % 2]);
-            out = d->chain[i % 2];
-        }
-    }
-    return d->dev->finish(d->dev, r->fault);
-}
-
-/* The first token comes from the prompt's last hidden state. */
-static bool first_token(struct run *r)
-{
-    struct decoder *d = r->d;
-    const float *hidden = forward_last_hidden(d->k);
-    forward_head(d->f, d->o.head, hidden, 1, d->logits);
-    if (!d->dev->finish(d->dev, r->fault))
-        return false;
-    if (!pick_tokens(r))
-        return true;
-    return draft(r, hidden, 1);
-}
-
-/* Runs the newest token and the drafts after it, picks, and commits the rows of the tokens that were picked: all but the
- * newest, which no row has run yet. */
-static bool step(struct run *r)
-{
-    struct decoder *d = r->d;
-    struct timeline *t = &d->tl;
-    int32_t ids[ENGINE_MAX_DEPTH + 1] = {t->ids[t->n_run]};
-    int rows = 1 + r->n_drafts, pos = t->n_run;
-    memcpy(ids + 1, r->drafts, (size_t)r->n_drafts * sizeof *ids);
-
-    forward_run(d->f, d->k, ids, rows, pos, ROWS_STAGE);
-    const float *hidden = forward_hidden(d->f);
-    forward_head(d->f, d->o.head, hidden, rows, d->logits);
-    if (!d->dev->finish(d->dev, r->fault))
-        return false;
-    int n = pick_tokens(r);
-    cache_accept(d->k, n);
-    if (!n)
-        return true;
-    timeline_ran(t, n);
-    forward_keep_hidden(d->k, hidden + (size_t)(n - 1) * (size_t)d->c->hidden);
-    return draft(r, hidden, n);
-}
-
-static bool answer_stepwise(struct run *r)
-{
-    struct decoder *d = r->d;
-    bool ok = true;
-    int kept = d->tl.n_run;
-    sampler_begin(d->sampler, r->p->how, r->p->ids, r->p->n);
-    for (bool first = true; ok && !r->ended && !interrupted(r); first = false) {
-        ok = first ? first_token(r) : step(r);
-        if (ok && d->tl.n_run >= kept + SNAPSHOT_ON_WAY) {
-            keep_states(d, true);
-            kept = d->tl.n_run;
-        }
-    }
-    return ok;
-}
-
-/* ---- answer: a device that steps by itself ---- */
+/* ---- answer: steps ---- */
 
 static struct step_sampling for_device(const struct run *r)
 {
@@ -614,24 +453,41 @@ static bool hear(struct run *r, const struct step_result *in)
     return n > 0;
 }
 
-/* The device is always a pick ahead: it starts on the next one before the host has read this one.  What it did beyond the
- * last one heard is taken back. */
-static bool answer_ahead(struct run *r)
+/* States on the way of a long answer: after an interrupted one, less is to be computed again. */
+static bool keep_on_way(struct run *r, int *kept)
+{
+    struct decoder *d = r->d;
+    if (d->tl.n_run < *kept + SNAPSHOT_ON_WAY)
+        return true;
+    if (stepper_settle(d->stepper, r->fault) < 0)
+        return false;
+    keep_states(d, true);
+    stepper_resume(d->stepper);
+    *kept = d->tl.n_run;
+    return true;
+}
+
+/* A device that works beside the host is always a pick ahead: it starts on the next one before the host has read this one.  What it did
+ * beyond the last one heard is taken back. */
+static bool run_steps(struct run *r)
 {
     struct decoder *d = r->d;
     const struct sampling *how = r->p->how;
+    const bool beside = d->dev->caps->beside_host;
     struct step_sampling s = for_device(r);
     struct step_result result;
-    int n_heard = 0;
+    int n_heard = 0, kept = d->tl.n_run;
     if (interrupted(r))
         return true;
     stepper_begin(d->stepper, &s, r->p->ids, r->p->n, how->n_begun, d->tl.n, how->bias_ids, how->bias, how->n_bias, r->depth);
-    for (int i = 0; i < AHEAD; i++)
+    for (int i = 0; i < (beside ? AHEAD : 1); i++)
         stepper_launch(d->stepper);
     while (!r->ended) {
         if (!stepper_wait(d->stepper, &result, r->fault))
             return false;
         n_heard += hear(r, &result);
+        if (!beside && !r->ended && !keep_on_way(r, &kept))
+            return false;
         if (!r->ended && !interrupted(r))
             stepper_launch(d->stepper);
     }
@@ -653,7 +509,7 @@ static bool answer(struct run *r)
     if (how->max_tokens && how->max_tokens < r->room)
         r->room = how->max_tokens;
     r->depth = how->draft_depth < 0 || how->draft_depth > d->o.depth ? d->o.depth : how->draft_depth;
-    return d->stepper ? answer_ahead(r) : answer_stepwise(r);
+    return run_steps(r);
 }
 
 bool decoder_answer(struct decoder *d, const struct prompt *p, const struct decoder_hooks *h, struct outcome *out, struct err *fault)

@@ -12,7 +12,7 @@
 #include "model/synthetic.h"
 #include "model/upload.h"
 
-enum { DEFAULT_SNAPSHOTS = 8 };
+enum { DEFAULT_SNAPSHOTS = 8, SPARE_POSITIONS = STEP_ROWS };       /* a step always has all its rows: the last ones may lie behind the context */
 
 /* What a device does when nobody says otherwise.  Context: on a CPU the model's 262144 would take memory that nobody has the
  * patience to fill.  Chunk: a GPU reads every expert for each of them, so each should use them all often.  MTP drafts a step,
@@ -80,7 +80,7 @@ static bool check_options(struct model *m, const struct load_options *o, struct 
     m->backend = dev_backend(o->backend, e);
     return m->backend && choose_kv(m, o->kv, e) && load_head(o->head ? o->head : "int8", &m->head, e)
         && in_range("the number of threads", o->n_threads, 0, LIMIT_THREADS, e) && in_range("the prompt chunk", o->chunk, 0, LIMIT_CHUNK, e)
-        && in_range("the draft depth", o->depth, -1, LIMIT_DRAFTS, e) && in_range("the rows of a step", o->max_step, 0, LIMIT_STEP_ROWS, e)
+        && in_range("the draft depth", o->depth, -1, LIMIT_DRAFTS, e)
         && in_range("the number of snapshots", o->n_snapshots, LOAD_NO_SNAPSHOTS, LIMIT_SNAPSHOTS, e);
 }
 
@@ -95,7 +95,6 @@ static void settle(struct model *m, const struct load_options *o, bool gpu)
     m->asked = *o;
     m->chunk = o->chunk ? o->chunk : d->chunk;
     m->depth = !m->cfg.n_mtp ? 0 : o->depth < 0 ? d->depth : o->depth;
-    m->max_step = o->max_step ? o->max_step : m->depth + 1;
     m->n_snapshots = o->n_snapshots == LOAD_NO_SNAPSHOTS ? 0 : o->n_snapshots ? o->n_snapshots : DEFAULT_SNAPSHOTS;
 }
 
@@ -103,10 +102,12 @@ static void settle(struct model *m, const struct load_options *o, bool gpu)
 
 static struct memplan_request request(const struct model *m, bool gpu)
 {
+    const struct model_config *c = &m->cfg;
     return (struct memplan_request){
-        .model = &m->cfg, .kv = m->kv, .weight_bytes = m->weight_bytes, .n_ctx = m->asked.n_ctx, .default_ctx = defaults_of(gpu)->n_ctx,
-        .max_rows = m->chunk, .max_step = m->max_step, .n_snapshots = m->n_snapshots, .gpu = gpu,
-        .kv_dtypes = m->backend ? dev_caps(m->backend)->kv_dtypes : 0,
+        .model = c, .kv = m->kv, .weight_bytes = m->weight_bytes, .n_ctx = m->asked.n_ctx, .default_ctx = defaults_of(gpu)->n_ctx,
+        .max_rows = m->chunk, .n_snapshots = m->n_snapshots, .gpu = gpu,
+        .kv_dtypes = m->backend ? dev_caps(m->backend)->kv_dtypes : 0, .spare_positions = SPARE_POSITIONS,
+        .step_bytes = cache_step_bytes(c) + fused_bytes(c) + stepper_bytes(c, m->depth),
     };
 }
 
@@ -127,12 +128,6 @@ static bool plan_host(struct model *m, struct err *e)
     return make_plan(m, &q, e);
 }
 
-/* Rows of drafts may lie behind the context. */
-static int spare_positions(bool gpu)
-{
-    return gpu ? STEP_ROWS : 0;
-}
-
 /* Where formats are known and nothing but headers has been read. */
 static struct memplan_request request_gpu(const struct model *m, size_t available, bool discrete)
 {
@@ -143,8 +138,6 @@ static struct memplan_request request_gpu(const struct model *m, size_t availabl
     q.discrete = discrete;
     q.host_available = memplan_available();
     q.host_margin = CPU_MARGIN;
-    q.spare_positions = spare_positions(true);
-    q.step_bytes = cache_step_bytes(c) + fused_bytes(c) + stepper_bytes(c, m->depth);
     q.scratch_bytes = forward_scratch_bytes(c, m->chunk);
     q.read_bytes = m->asked.synthetic ? 0 : weights_upload_bytes();
     return q;
@@ -253,9 +246,8 @@ bool load_weights(struct model *m, load_progress *progress, void *arg, struct er
 
 bool load_space(struct model *m, struct err *e)
 {
-    int rows = m->chunk > m->max_step ? m->chunk : m->max_step;
-    m->cache = cache_open(m->dev, &m->cfg, m->kv, m->n_ctx + spare_positions(m->dev->caps->packs_weights), m->max_step, e);
-    m->forward = m->cache ? forward_open(m->dev, &m->cfg, &m->weights, rows, e) : NULL;
+    m->cache = cache_open(m->dev, &m->cfg, m->kv, m->n_ctx + SPARE_POSITIONS, e);
+    m->forward = m->cache ? forward_open(m->dev, &m->cfg, &m->weights, m->chunk, e) : NULL;
     return m->forward;
 }
 

@@ -30,7 +30,6 @@ struct load_options {
     int n_ctx;                          /* positions; 0: what fits, at most what the device does by itself and the model's */
     int chunk;                          /* most prompt rows a call */
     int depth;                          /* drafts a step; -1: what the device does by itself */
-    int max_step;                       /* rows of a step; 0: depth + 1 */
     int n_snapshots;                    /* states kept beside; LOAD_NO_SNAPSHOTS: none */
 };
 
@@ -42,7 +41,7 @@ struct model {
     const char            *backend;
     const struct kv_recipe *kv;
     enum head              head;
-    int                    chunk, depth, max_step, n_snapshots;
+    int                    chunk, depth, n_snapshots;
     struct model_config    cfg;
     struct memory_plan     plan;        /* on a GPU by load_weights() */
     int                    n_ctx;       /* likewise */

@@ -8,7 +8,6 @@
 
 #include "base/buf.h"
 #include "base/log.h"
-#include "engine/sampler.h"
 #include "model/forward.h"
 
 static void add_line(struct memory_plan *m, struct plan_line line)
@@ -31,19 +30,13 @@ static void add_host(struct memory_plan *m, const struct memplan_request *q, con
 static void fill(struct memory_plan *m, const struct memplan_request *q, int n_ctx)
 {
     const struct model_config *c = q->model;
-    size_t vocab = (size_t)c->vocab, step = (size_t)q->max_step;
     *m = (struct memory_plan){.n_ctx = n_ctx, .available = q->available, .margin = q->margin};
     add(m, "weights", q->weight_bytes);
     add(m, "INT8 head", q->made_head_bytes);
     add(m, "KV cache", cache_kv_bytes(c, q->kv, n_ctx + q->spare_positions));
     add(m, "states", cache_state_bytes(c));
-    add(m, "work space", forward_bytes(c, q->max_rows > q->max_step ? q->max_rows : q->max_step) + q->scratch_bytes);
-    if (q->gpu) {
-        add(m, "steps", q->step_bytes);
-    } else {
-        add(m, "steps", cache_stage_bytes(c, q->max_step) + (step + 2) * (size_t)c->hidden * sizeof(float));
-        add(m, "sampling", step * vocab * sizeof(float) + sampler_bytes(c->vocab));
-    }
+    add(m, "work space", forward_bytes(c, q->max_rows) + q->scratch_bytes);
+    add(m, "steps", q->step_bytes);
     add_host(m, q, "snapshots", cache_state_bytes(c) * (size_t)q->n_snapshots);
     add_host(m, q, "read buffers", q->read_bytes);
 }

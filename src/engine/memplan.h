@@ -21,7 +21,7 @@ struct memplan_request {
     size_t made_head_bytes;             /* of an INT8 head that is made beside the stored one */
     int    n_ctx;                       /* positions asked for; 0: what fits, at most default_ctx and the model's */
     int    default_ctx;
-    int    max_rows, max_step;          /* rows of a prompt chunk, of a decode step */
+    int    max_rows;                    /* of a prompt chunk */
     int    n_snapshots;
     size_t available, margin;           /* memplan_available(); what to leave to the rest of the machine */
 

@@ -1,4 +1,4 @@
-/* Logits -> one id.  Pure but for its own random stream: the same seed, prompt and logits give the same ids.
+/* How an id comes from logits, for requests and for those who explain them.  The device does it: step_logits and step_pick (kernels/step.h).
  *
  * Order: logit bias, repetition penalty, presence penalty, temperature (so far as vLLM), top-k, top-p over what top-k
  * left, min-p (the order of Hugging Face).  Ties go to the lower id.  Temperature 0 is arg-max after bias and penalties.
@@ -16,31 +16,13 @@
 #include "base/err.h"
 #include "engine/request.h"
 
-struct sampler;
-
-struct pick {
-    int32_t id;
-    float   prob;                       /* under the distribution that was sampled: after penalties and cuts; greedy: 1 */
-    struct outlook outlook;
-};
-
-struct sampler *sampler_open(int vocab);
-void   sampler_close(struct sampler *s);
-size_t sampler_bytes(int vocab);
-
 /* How many ids can be picked: the vocabulary without its padding. */
 int  sampler_n_ids(const struct sampling *how, int vocab);
 /* Refuses numbers that mean nothing (a negative temperature, a bias for an id outside the vocabulary). */
 bool sampler_check(const struct sampling *how, int vocab, struct err *e);
 /* The state of the random stream where an answer goes on: behind its first n_begun ids. */
 uint64_t sampler_stream(const struct sampling *how);
-/* Starts the stream of one answer.  `how` was checked, and stays valid until the next begin; n_begun <= n_prompt. */
-void sampler_begin(struct sampler *s, const struct sampling *how, const int32_t *prompt, int n_prompt);
-/* Picks the next id of the answer and remembers it for the penalties.  Overwrites logits [vocab].  False when no id can be
- * picked: a logit is NaN or +inf, or every id is banned. */
-bool sampler_pick(struct sampler *s, float *logits, struct pick *out, struct err *e);
-
-/* Why no id can be picked, in the words of sampler_pick(); both return false. */
+/* Why no id can be picked; both return false. */
 bool sampler_bad_logit(struct err *e, int id, float logit);
 bool sampler_all_banned(struct err *e, int n_ids);
 

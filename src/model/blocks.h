@@ -31,8 +31,8 @@ struct forward {
     float   *slots_h, *slots_d;         /* [n, top_k + 1, inter], [n, top_k + 1, hidden] */
     int32_t *ids, *experts, *slots, *start;
     float   *freq;                      /* [rotary_dim / 2] */
-    const float *newest;                /* hidden states of the last run: `hidden`, or those of a fused step */
-    struct fused *fused;                /* of a device with fused steps */
+    const float *newest;                /* hidden states of the last run: `hidden`, or those of a step */
+    struct fused *fused;                /* work space of steps */
 };
 
 /* One call of the forward pass: n rows from position pos. */
@@ -40,7 +40,6 @@ struct pass {
     struct forward *f;
     struct cache   *k;
     int             n, pos;
-    enum rows       kind;
 };
 
 void linear(struct forward *f, float *y, const float *x, const struct weight *w, int n, bool add);     /* by the weight's own format */

@@ -39,12 +39,6 @@ size_t cache_state_bytes(const struct model_config *c)
     return ((size_t)c->n_delta * (recurrent_floats(c) + window_floats(c)) + (size_t)c->hidden) * sizeof(float);
 }
 
-size_t cache_stage_bytes(const struct model_config *c, int max_step)
-{
-    size_t row = (size_t)(config_conv_dim(c) + config_lin_key_dim(c) + config_lin_value_dim(c) + 2 * c->lin_v_heads);
-    return (size_t)c->n_delta * (size_t)max_step * row * sizeof(float);
-}
-
 static size_t ring_floats(const struct model_config *c)          /* one layer, all three rings */
 {
     return (size_t)STEP_RING * (size_t)(config_conv_dim(c) + 2 * c->lin_v_heads);
@@ -62,22 +56,20 @@ static void *take(char **at, size_t bytes)
     return p;
 }
 
-struct cache *cache_open(struct dev *d, const struct model_config *c, const struct kv_recipe *r, int n_ctx, int max_step, struct err *e)
+struct cache *cache_open(struct dev *d, const struct model_config *c, const struct kv_recipe *r, int n_ctx, struct err *e)
 {
-    size_t step = (size_t)max_step, conv = (size_t)config_conv_dim(c), key = (size_t)config_lin_key_dim(c), value = (size_t)config_lin_value_dim(c);
-    size_t kv = cache_kv_bytes(c, r, n_ctx), states = cache_state_bytes(c), stages = d->caps->packs_weights ? cache_step_bytes(c) : cache_stage_bytes(c, max_step);
+    size_t conv = (size_t)config_conv_dim(c), kv = cache_kv_bytes(c, r, n_ctx), states = cache_state_bytes(c), rings = cache_step_bytes(c);
     struct cache *k = memory_zeroed(1, sizeof *k);
     k->dev = d;
     k->cfg = c;
     k->n_ctx = n_ctx;
-    k->max_step = max_step;
     k->kv_memory = d->alloc(d, kv);
     k->states = d->alloc(d, states);
-    k->stages = d->alloc(d, stages);
+    k->rings = d->alloc(d, rings);
     k->kv = memory_zeroed((size_t)n_kv_layers(c) + 1, sizeof *k->kv);
     k->delta = memory_zeroed((size_t)c->n_delta + 1, sizeof *k->delta);
-    if (!k->kv_memory || !k->states || !k->stages) {
-        err_set(e, "no memory for a context of %d positions: %zu MiB asked for; try a smaller --ctx", n_ctx, (kv + states + stages) >> 20);
+    if (!k->kv_memory || !k->states || !k->rings) {
+        err_set(e, "no memory for a context of %d positions: %zu MiB asked for; try a smaller --ctx", n_ctx, (kv + states + rings) >> 20);
         cache_close(k);
         return NULL;
     }
@@ -87,23 +79,15 @@ struct cache *cache_open(struct dev *d, const struct model_config *c, const stru
         k->kv[i].k = take(&at, layer_bytes(c, r->dtype, n_ctx));
         k->kv[i].v = take(&at, layer_bytes(c, r->dtype, n_ctx));
     }
-    char *state_at = k->states, *stage_at = k->stages;
+    char *state_at = k->states, *ring_at = k->rings;
     for (int i = 0; i < c->n_delta; i++) {
         struct delta_slot *s = &k->delta[i];
         s->state = take(&state_at, recurrent_floats(c) * sizeof(float));
         s->window = take(&state_at, window_floats(c) * sizeof(float));
-        if (d->caps->packs_weights) {
-            s->other = take(&stage_at, recurrent_floats(c) * sizeof(float));
-            s->ring = take(&stage_at, STEP_RING * conv * sizeof(float));
-            s->ring_a = take(&stage_at, STEP_RING * (size_t)c->lin_v_heads * sizeof(float));
-            s->ring_b = take(&stage_at, STEP_RING * (size_t)c->lin_v_heads * sizeof(float));
-            continue;
-        }
-        s->raw = take(&stage_at, step * conv * sizeof(float));
-        s->stage.k = take(&stage_at, step * key * sizeof(float));
-        s->stage.v = take(&stage_at, step * value * sizeof(float));
-        s->stage.beta = take(&stage_at, step * (size_t)c->lin_v_heads * sizeof(float));
-        s->stage.g = take(&stage_at, step * (size_t)c->lin_v_heads * sizeof(float));
+        s->other = take(&ring_at, recurrent_floats(c) * sizeof(float));
+        s->ring = take(&ring_at, STEP_RING * conv * sizeof(float));
+        s->ring_a = take(&ring_at, STEP_RING * (size_t)c->lin_v_heads * sizeof(float));
+        s->ring_b = take(&ring_at, STEP_RING * (size_t)c->lin_v_heads * sizeof(float));
     }
     k->last_hidden = take(&state_at, (size_t)c->hidden * sizeof(float));
     return k;
@@ -115,7 +99,7 @@ void cache_close(struct cache *k)
         return;
     k->dev->free(k->dev, k->kv_memory);
     k->dev->free(k->dev, k->states);
-    k->dev->free(k->dev, k->stages);
+    k->dev->free(k->dev, k->rings);
     free(k->kv);
     free(k->delta);
     free(k);
@@ -202,27 +186,9 @@ void cache_end_steps(struct cache *k)
     k->parity = k->n_accepted = 0;
 }
 
-/* Brings the states to the committed position: a step without new rows. */
-static void apply_accepted(struct cache *k)
-{
-    const struct model_config *c = k->cfg;
-    CHECK(!k->n_staged);
-    cache_end_steps(k);
-    if (!k->n_accepted)
-        return;
-    for (int i = 0; i < c->n_delta; i++) {
-        struct delta_slot *s = &k->delta[i];
-        RUN(k->dev, conv, .window = s->window, .staged = s->raw, .n_accepted = k->n_accepted, .stage = 1,
-            .n_channels = config_conv_dim(c), .taps = c->conv_kernel);
-        RUN(k->dev, deltanet_step, .state = s->state, .stage = s->stage, .n_accepted = k->n_accepted,
-            .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim);
-    }
-    k->n_accepted = 0;
-}
-
 void cache_state_save(struct cache *k, void *dst)
 {
-    apply_accepted(k);
+    cache_end_steps(k);
     k->dev->copy(k->dev, dst, k->states, cache_state_bytes(k->cfg));
 }
 

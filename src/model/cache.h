@@ -15,15 +15,13 @@
 struct dev;
 struct cache;
 
-/* Bytes for n_ctx positions, MTP rows included; of one copy of the states; of the staged rows of a step. */
+/* Bytes for n_ctx positions, MTP rows included; of one copy of the states; of what steps need besides: rings and a second copy. */
 size_t cache_kv_bytes(const struct model_config *c, const struct kv_recipe *r, int n_ctx);
 size_t cache_state_bytes(const struct model_config *c);
-size_t cache_stage_bytes(const struct model_config *c, int max_step);
-/* Of a device with fused steps, instead of the staged rows: rings and a second copy of the states. */
 size_t cache_step_bytes(const struct model_config *c);
 
-/* Room for n_ctx positions and steps of at most `max_step` staged rows. */
-struct cache *cache_open(struct dev *d, const struct model_config *c, const struct kv_recipe *r, int n_ctx, int max_step, struct err *e);
+/* Room for n_ctx positions. */
+struct cache *cache_open(struct dev *d, const struct model_config *c, const struct kv_recipe *r, int n_ctx, struct err *e);
 void cache_close(struct cache *k);
 
 /* Back to the empty sequence: states zero, nothing staged. */

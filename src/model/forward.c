@@ -70,14 +70,13 @@ struct forward *forward_open(struct dev *d, const struct model_config *c, const 
     f->w = w;
     f->max_rows = max_rows;
     f->memory = d->alloc(d, bytes);
-    if (d->caps->packs_weights) {
-        f->fused = memory_zeroed(1, sizeof *f->fused);
-        if (!fused_open(f->fused, d, c, e)) {
-            forward_close(f);
-            return NULL;
-        }
-        bytes += forward_scratch_bytes(c, max_rows);
+    f->fused = memory_zeroed(1, sizeof *f->fused);
+    if (!fused_open(f->fused, d, c, e)) {
+        forward_close(f);
+        return NULL;
     }
+    if (d->caps->packs_weights)
+        bytes += forward_scratch_bytes(c, max_rows);
     if (!f->memory || (d->caps->packs_weights && !d->reserve(d, forward_scratch_bytes(c, max_rows)))) {
         err_set(e, "no memory for the work space of %d rows: %zu MiB asked for; try a smaller --chunk", max_rows, bytes >> 20);
         forward_close(f);
@@ -156,8 +155,8 @@ void layer_block(const struct pass *p, const struct layer_weights *w, int kv_lay
     moe_block(p, &w->moe);
 }
 
-/* A step by fused operations: the same rows, and the states wait for cache_accept() likewise. */
-static void run_fused(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos)
+/* The states wait for cache_accept(). */
+static void run_step(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos)
 {
     struct fused *u = f->fused;
     cache_begin_steps(k, f->w, u->live, pos);
@@ -170,10 +169,10 @@ static void run_fused(struct forward *f, struct cache *k, const int32_t *ids, in
     f->newest = u->hidden;
 }
 
-static void run_plain(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, enum rows kind)
+static void run_prompt(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos)
 {
     const struct model_config *c = f->cfg;
-    struct pass p = {.f = f, .k = k, .n = n, .pos = pos, .kind = kind};
+    struct pass p = {.f = f, .k = k, .n = n, .pos = pos};
     cache_end_steps(k);
     f->dev->copy(f->dev, f->ids, ids, (size_t)n * sizeof *ids);
     RUN(f->dev, embed, .y = f->x, .ids = f->ids, .table = f->w->embed, .n_tokens = n);
@@ -187,13 +186,12 @@ static void run_plain(struct forward *f, struct cache *k, const int32_t *ids, in
 
 void forward_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, enum rows kind)
 {
-    CHECK(n > 0 && n <= f->max_rows && pos >= 0 && pos + n <= k->n_ctx);
-    CHECK(kind == ROWS_COMMIT || (n <= k->max_step && n <= STEP_ROWS));
+    CHECK(n > 0 && n <= (kind == ROWS_STAGE ? STEP_ROWS : f->max_rows) && pos >= 0 && pos + n <= k->n_ctx);
     CHECK(!k->n_staged);
-    if (kind == ROWS_STAGE && f->fused)
-        run_fused(f, k, ids, n, pos);
+    if (kind == ROWS_STAGE)
+        run_step(f, k, ids, n, pos);
     else
-        run_plain(f, k, ids, n, pos, kind);
+        run_prompt(f, k, ids, n, pos);
     k->n_accepted = 0;                  /* every DeltaNet layer has applied them */
     k->n_staged = kind == ROWS_STAGE ? n : 0;
 }

@@ -18,7 +18,7 @@ struct forward;
 
 enum rows {
     ROWS_COMMIT,        /* prompt: all rows join the sequence at once (chunked DeltaNet) */
-    ROWS_STAGE,         /* decode step of 1 to max_step rows: states stay behind until cache_accept() says how many count */
+    ROWS_STAGE,         /* decode step of 1 to STEP_ROWS rows: states stay behind until cache_accept() says how many count */
 };
 
 /* Work space for calls of at most max_rows rows.  Nothing is allocated later. */

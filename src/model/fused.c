@@ -68,7 +68,7 @@ bool fused_open(struct fused *u, struct dev *d, const struct model_config *c, st
 {
     size_t bytes = fused_bytes(c);
     *u = (struct fused){.overlap = -1, .router_step = (size_t)STEP_ROWS * ((size_t)c->n_experts + 1)};
-    if (!fused_fits(c, e))
+    if (d->caps->packs_weights && !fused_fits(c, e))
         return false;
     u->memory = d->alloc(d, bytes);
     if (!u->memory)
@@ -213,7 +213,7 @@ void fused_mtp(struct forward *f, struct cache *k, const int32_t *next, const fl
     moe_step(f, &w->layer, n_valid, n);
 }
 
-void fused_mtp_logits(struct forward *f, const struct fused_head *h, const int32_t *row)
+void fused_mtp_logits(struct forward *f, const struct fused_head *h, const int32_t *row, const int32_t *n_valid)
 {
     struct fused *u = f->fused;
     struct step_logits_args a = head_args(h, f->cfg->rms_eps);
@@ -222,5 +222,6 @@ void fused_mtp_logits(struct forward *f, const struct fused_head *h, const int32
     a.norm = f->w->mtp.norm;
     a.hidden_out = u->mtp_h;
     a.row = row;
+    a.n_valid = n_valid;
     f->dev->step->step_logits(f->dev, &a);
 }

@@ -53,6 +53,6 @@ void fused_logits(struct forward *f, const struct fused_head *h, const float *hi
 /* The MTP layer over n rows: ids that follow (device), hidden states [n, hidden], position of row 0 (device), rows that count
  * (device, NULL: all).  Then fused_mtp_logits(): mtp.norm of row *row (NULL: row 0) into u->mtp_h, and its logits. */
 void fused_mtp(struct forward *f, struct cache *k, const int32_t *next, const float *hidden, const int32_t *pos, const int32_t *n_valid, int n);
-void fused_mtp_logits(struct forward *f, const struct fused_head *h, const int32_t *row);
+void fused_mtp_logits(struct forward *f, const struct fused_head *h, const int32_t *row, const int32_t *n_valid);
 
 #endif

@@ -15,6 +15,6 @@ void forward_mtp(struct forward *f, struct cache *k, const float *hidden, const 
     RUN(f->dev, rmsnorm, .y = f->h2 + H, .x = hidden, .w = w->norm_hidden, .n_rows = n, .dim = c->hidden, .eps = c->rms_eps,
         .y_group = 2 * H);
     linear(f, f->x, f->h2, &w->fc, n, false);
-    layer_block(&(struct pass){.f = f, .k = k, .n = n, .pos = pos, .kind = ROWS_COMMIT}, &w->layer, c->n_full, 0);
+    layer_block(&(struct pass){.f = f, .k = k, .n = n, .pos = pos}, &w->layer, c->n_full, 0);
     norm(f, out, f->x, w->norm, n);
 }

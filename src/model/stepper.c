@@ -123,15 +123,15 @@ static void drafts(struct stepper *s, const float *hidden, int rows, int depth)
 {
     struct step_live *live = s->f->fused->live;
     struct weight slice = *s->head;
-    if (slice.rows > DRAFT_HEAD)
+    if (slice.rows > DRAFT_HEAD && slice.format != WEIGHT_INT4)         /* whose rows do not lie one behind the other */
         slice.rows = DRAFT_HEAD;
     const struct fused_head h = {.w = &slice, .logits = s->draft_logits, .tile_max = s->draft_max, .n_ids = slice.rows};
     fused_mtp(s->f, s->k, live->mtp_next, hidden, &live->mtp_pos, &live->mtp_rows, rows);
     for (int i = 0; i < depth; i++) {
-        fused_mtp_logits(s->f, &h, i ? NULL : &live->mtp_last);
+        fused_mtp_logits(s->f, &h, i ? NULL : &live->mtp_last, &live->drafting);
         STEP(s->dev, step_draft, .logits = s->draft_logits, .tile_max = s->draft_max, .live = live, .i = i, .n_ids = slice.rows);
         if (i + 1 < depth)
-            fused_mtp(s->f, s->k, &live->draft_ids[i], s->f->fused->mtp_h, &live->draft_pos[i], NULL, 1);
+            fused_mtp(s->f, s->k, &live->draft_ids[i], s->f->fused->mtp_h, &live->draft_pos[i], &live->drafting, 1);
     }
 }
 
@@ -254,6 +254,25 @@ int stepper_end(struct stepper *s, int n_heard, struct err *e)
     k->n_staged = 0;
     s->dev->copy(s->dev, k->last_hidden, s->last_hidden + (size_t)hidden * (size_t)s->hidden, (size_t)s->hidden * sizeof(float));
     return k->pos;
+}
+
+int stepper_settle(struct stepper *s, struct err *e)
+{
+    CHECK(s->n_taken == s->n_launched);
+    return stepper_end(s, s->n_taken, e);
+}
+
+void stepper_resume(struct stepper *s)
+{
+    struct step_live live;
+    struct cache *k = s->k;
+    cache_end_steps(k);                 /* unless saving the states did so */
+    s->dev->copy(s->dev, &live, s->f->fused->live, sizeof live);
+    live.pos = k->pos;
+    live.parity = live.n_apply = 0;
+    cache_begin_steps(k, s->f->w, s->f->fused->live, k->pos);
+    s->dev->copy(s->dev, s->f->fused->live, &live, sizeof live);
+    s->dev->copy(s->dev, s->last_hidden, k->last_hidden, (size_t)s->hidden * sizeof(float));
 }
 
 /* ---- measurements ---- */

@@ -1,5 +1,5 @@
-/* Decode on a device with fused steps: a whole step, from token ids to the next token ids, is one recorded graph per row
- * count.  Results come from the device by themselves; nothing here makes the device wait for the host.
+/* Decode: a whole step, from token ids to the next token ids, is recorded once per row count and then launched.  A device that works
+ * beside the host never waits for it: results come by themselves.
  * One owner thread. */
 #ifndef Q35_MODEL_STEPPER_H
 #define Q35_MODEL_STEPPER_H
@@ -34,6 +34,11 @@ bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e);
  * or computed whose tokens nobody heard of, with one more step launched behind it.  Returns the position at which the cache
  * then stands (all heard tokens but the newest are in it), or -1 when the device failed. */
 int  stepper_end(struct stepper *s, int n_heard, struct err *e);
+
+/* Between two steps, every result being taken and heard: stepper_settle() brings the cache to the position that it returns (-1: the device
+ * failed), so that its states can be saved; stepper_resume() goes on with the answer. */
+int  stepper_settle(struct stepper *s, struct err *e);
+void stepper_resume(struct stepper *s);
 
 /* For measurements: the mean time of one of n_steps steps of `rows` rows, without drafts, from position pos on, whatever
  * the cache holds there.  `overlap`: experts that neighbouring rows share, -1: as routed.  *distinct: mean distinct experts

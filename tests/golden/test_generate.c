@@ -423,7 +423,7 @@ static void test_generate__drafts_leave_the_sampling_distribution_as_it_is(void 
         const int rounds = strcmp(own[which], "assets/demo") ? MOST / 10 : MOST;        /* random weights accept no drafts: less to learn */
         if (!load_open(&m, &(struct load_options){
             .head = "bf16", .backend = "cpu", .dir = own[which],
-            .n_ctx = 64, .chunk = 64, .max_step = 1, .n_snapshots = LOAD_NO_SNAPSHOTS,
+            .n_ctx = 64, .chunk = 64, .n_snapshots = LOAD_NO_SNAPSHOTS,
         }, &e))
             fail_msg("%s", e.msg);
         some_ids(ids, N, 21);

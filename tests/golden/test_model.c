@@ -42,7 +42,7 @@ static void open_both(struct model *m, struct safetensors *s, const char *dir, c
     snprintf(path, sizeof path, "tests/data/model/%s", dir);
     if (!load_open(m, &(struct load_options){
             .head = "bf16", .dir = path, .backend = "cpu", .kv = kv, .n_threads = 2,
-            .n_ctx = MAX, .chunk = MAX, .max_step = 8, .n_snapshots = LOAD_NO_SNAPSHOTS,
+            .n_ctx = MAX, .chunk = MAX, .n_snapshots = LOAD_NO_SNAPSHOTS,
         }, &e))
         fail_msg("%s", e.msg);
 }
@@ -163,7 +163,7 @@ static void test_model__trained_weights_give_the_same_logits_in_any_chunking(voi
     struct tokenizer *t = tokenizer_open("assets/demo", &e);
     if (!t || !load_open(&m, &(struct load_options){
             .head = "bf16", .dir = "assets/demo", .backend = "cpu", .n_threads = 2,
-            .n_ctx = MAX, .chunk = MAX, .max_step = 8, .n_snapshots = LOAD_NO_SNAPSHOTS,
+            .n_ctx = MAX, .chunk = MAX, .n_snapshots = LOAD_NO_SNAPSHOTS,
         }, &e))
         fail_msg("%s", e.msg);
     tokenizer_encode(t, text, strlen(text), true, &ids);

@@ -264,7 +264,7 @@ static void test_pick__rows_count_while_picks_and_drafts_agree(void **state)
                 for (int i = 0; i < STEP_ROWS; i++)
                     assert_int_equal(v->draft_pos[i], 200 + n + i);
                 assert_int_equal(v->step, 7);
-                assert_int_equal(v->zero, 0);
+                assert_int_equal(v->drafting, 1);
                 assert_int_equal(g.how.room, 1000 - n);
                 assert_true(g.how.rng == 9);    /* greedy draws nothing */
                 for (int id = 0; id < 4096; id++)

@@ -1,4 +1,4 @@
-/* Gated DeltaNet and its convolution: step against the recurrence in double, chunk against step, stage-then-commit. */
+/* Gated DeltaNet and its convolution: chunks against the recurrence in double.  Steps: test_step.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,6 @@ static struct dev *dev;
 struct net {
     int    hk, hv, dk, dv, n;
     float *c, *beta, *g, *y, *state;
-    struct deltanet_stage stage;
 };
 
 static size_t width(const struct net *d) { return (size_t)(2 * d->hk * d->dk + d->hv * d->dv); }
@@ -43,30 +42,18 @@ static struct net make(int hk, int hv, int dk, int dv, int n)
     }
     d.y = calloc(N * (size_t)(hv * dv), sizeof(float));
     d.state = rand_array(state_size(&d), 0.3f);
-    d.stage = (struct deltanet_stage){
-        .k = calloc(N * (size_t)(hk * dk), sizeof(float)), .v = calloc(N * (size_t)(hv * dv), sizeof(float)),
-        .beta = calloc(N * (size_t)hv, sizeof(float)), .g = calloc(N * (size_t)hv, sizeof(float)),
-    };
     return d;
 }
 
 static void drop(struct net *d)
 {
     free(d->c), free(d->beta), free(d->g), free(d->y), free(d->state);
-    free(d->stage.k), free(d->stage.v), free(d->stage.beta), free(d->stage.g);
 }
 
-static void step(struct net *d, float *state, float *y, int from, int n, int accepted)
-{
-    RUN(dev, deltanet_step, .y = y + (size_t)from * (size_t)(d->hv * d->dv), .c = d->c + (size_t)from * width(d),
-        .beta = d->beta + from * d->hv, .g = d->g + from * d->hv, .state = state, .stage = d->stage, .n_accepted = accepted,
-        .n_tokens = n, .n_k_heads = d->hk, .n_v_heads = d->hv, .dk = d->dk, .dv = d->dv);
-}
-
-static void chunk(struct net *d, float *state, float *y, int from, int n, int accepted, int pos)
+static void chunk(struct net *d, float *state, float *y, int from, int n, int pos)
 {
     RUN(dev, deltanet_chunk, .y = y + (size_t)from * (size_t)(d->hv * d->dv), .c = d->c + (size_t)from * width(d),
-        .beta = d->beta + from * d->hv, .g = d->g + from * d->hv, .state = state, .stage = d->stage, .n_accepted = accepted,
+        .beta = d->beta + from * d->hv, .g = d->g + from * d->hv, .state = state,
         .n_tokens = n, .n_k_heads = d->hk, .n_v_heads = d->hv, .dk = d->dk, .dv = d->dv, .pos = pos);
 }
 
@@ -107,7 +94,7 @@ static double distance(const double *want, const float *got, size_t n)         /
 
 static const int heads[][4] = {{1, 2, 128, 128}, {2, 8, 128, 128}, {3, 3, 64, 32}, {2, 4, 16, 128}};
 
-static void test_deltanet__step_and_chunk_agree_with_the_recurrence(void **unused)
+static void test_deltanet__chunks_agree_with_the_recurrence(void **unused)
 {
     (void)unused;
     static const int counts[] = {1, 5, 63, 64, 65, 200};
@@ -122,41 +109,14 @@ static void test_deltanet__step_and_chunk_agree_with_the_recurrence(void **unuse
             recur(&d, S, y, d.n);
 
             memcpy(state, d.state, sn * sizeof *state);
-            chunk(&d, state, d.y, 0, d.n, 0, 17);
+            chunk(&d, state, d.y, 0, d.n, 17);
             double chunk_y = distance(y, d.y, out), chunk_s = distance(S, state, sn);
 
-            memcpy(state, d.state, sn * sizeof *state);
-            step(&d, state, d.y, 0, d.n, 0);
-            assert_memory_equal(state, d.state, sn * sizeof *state);    /* staged, not committed */
-            step(&d, state, d.y, 0, 0, d.n);
-            double step_y = distance(y, d.y, out), step_s = distance(S, state, sn);
-            if (!(chunk_y < 1e-5 && chunk_s < 1e-5 && step_y < 1e-5 && step_s < 1e-5))
-                fail_msg("%d tokens, heads %d/%d: chunk %g %g, step %g %g", d.n, d.hk, d.hv, chunk_y, chunk_s, step_y, step_s);
+            if (!(chunk_y < 1e-5 && chunk_s < 1e-5))
+                fail_msg("%d tokens, heads %d/%d: %g %g", d.n, d.hk, d.hv, chunk_y, chunk_s);
             free(S), free(y), free(state);
             drop(&d);
         }
-}
-
-static void test_deltanet__rejected_rows_leave_no_trace(void **unused)
-{
-    (void)unused;
-    struct net d = make(2, 8, 128, 128, 12), e = d;
-    size_t row = (size_t)(d.hv * d.dv), sn = state_size(&d);
-    float *plain = malloc(12 * row * sizeof *plain), *state = malloc(sn * sizeof *state);
-    memcpy(state, d.state, sn * sizeof *state);
-    for (int t = 0; t < 12; t++)                        /* one row a step */
-        step(&d, state, plain, t, 1, t > 0);
-    memcpy(state, d.state, sn * sizeof *state);
-    for (int t = 0, accepted = 0; t < 12;) {            /* up to four rows a step, some of them rejected */
-        int n = 12 - t < 4 ? 12 - t : 4, take = 1 + (int)(rand_u64() % (uint64_t)n);
-        step(&e, state, d.y, t, n, accepted);
-        for (int r = 0; r < take; r++)
-            assert_memory_equal(d.y + (size_t)(t + r) * row, plain + (size_t)(t + r) * row, row * sizeof *plain);
-        t += take;
-        accepted = take;
-    }
-    free(plain), free(state);
-    drop(&d);
 }
 
 static void test_deltanet__chunks_cut_at_multiples_of_64_give_the_same_bits(void **unused)
@@ -167,9 +127,9 @@ static void test_deltanet__chunks_cut_at_multiples_of_64_give_the_same_bits(void
     float *whole = malloc(200 * row * sizeof *whole), *a = malloc(sn * sizeof *a), *b = malloc(sn * sizeof *b);
     memcpy(a, d.state, sn * sizeof *a);
     memcpy(b, d.state, sn * sizeof *b);
-    chunk(&d, a, whole, 0, 200, 0, 64);
-    chunk(&d, b, d.y, 0, 128, 0, 64);
-    chunk(&d, b, d.y, 128, 72, 0, 192);
+    chunk(&d, a, whole, 0, 200, 64);
+    chunk(&d, b, d.y, 0, 128, 64);
+    chunk(&d, b, d.y, 128, 72, 192);
     assert_memory_equal(whole, d.y, 200 * row * sizeof *whole);
     assert_memory_equal(a, b, sn * sizeof *a);
     free(whole), free(a), free(b);
@@ -211,7 +171,7 @@ static void test_conv__any_way_of_feeding_gives_the_same_bits(void **unused)
     (void)unused;
     enum { N = 23, C = 150, TAPS = 4 };
     float *x = rand_array(N * C, 1), *w = rand_array(C * TAPS, 1), y[N * C], *z = calloc(N * C, sizeof *z);
-    float window[(TAPS - 1) * C] = {0}, staged[8 * C] = {0};
+    float window[(TAPS - 1) * C] = {0};
     for (int t = 0; t < N; t++)
         for (int c = 0; c < C; c++) {
             float sum = 0;
@@ -221,17 +181,13 @@ static void test_conv__any_way_of_feeding_gives_the_same_bits(void **unused)
         }
     for (int round = 0; round < 30; round++) {
         memset(window, 0, sizeof window);
-        for (int t = 0, accepted = 0; t < N;) {         /* chunks and steps of random sizes, rows rejected at random */
-            int n = 1 + (int)(rand_u64() % 8), stage = (int)(rand_u64() % 2);
+        for (int t = 0, n; t < N; t += n) {     /* chunks of random sizes */
+            n = 1 + (int)(rand_u64() % 8);
             n = n < N - t ? n : N - t;
-            RUN(dev, conv, .y = z + t * C, .x = x + t * C, .w = w, .window = window, .staged = staged, .n_accepted = accepted,
-                .stage = stage, .n_tokens = n, .n_channels = C, .taps = TAPS);
-            accepted = stage ? 1 + (int)(rand_u64() % (uint64_t)n) : 0;
-            int take = stage ? accepted : n;
-            for (int i = t * C; i < (t + take) * C; i++)
-                assert_true(fabsf(z[i] - y[i]) <= 1e-6f * (fabsf(y[i]) + 1));
-            t += take;
+            RUN(dev, conv, .y = z + t * C, .x = x + t * C, .w = w, .window = window, .n_tokens = n, .n_channels = C, .taps = TAPS);
         }
+        for (int i = 0; i < N * C; i++)
+            assert_true(fabsf(z[i] - y[i]) <= 1e-6f * (fabsf(y[i]) + 1));
     }
     free(x), free(w), free(z);
 }
@@ -244,8 +200,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_conv__any_way_of_feeding_gives_the_same_bits),
         cmocka_unit_test(test_deltanet__gates_follow_their_formulas),
-        cmocka_unit_test(test_deltanet__step_and_chunk_agree_with_the_recurrence),
-        cmocka_unit_test(test_deltanet__rejected_rows_leave_no_trace),
+        cmocka_unit_test(test_deltanet__chunks_agree_with_the_recurrence),
         cmocka_unit_test(test_deltanet__chunks_cut_at_multiples_of_64_give_the_same_bits),
     };
     return cmocka_run_group_tests(tests, open_dev, close_dev);

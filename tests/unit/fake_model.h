@@ -21,6 +21,7 @@
 #include "model/stepper.h"
 #include "model/synthetic.h"
 #include "model/weights.h"
+#include "tests/picker.h"
 
 enum { FAKE_HIDDEN = 4, FAKE_MAX_ROWS = 512, FAKE_EOS = 1 };
 
@@ -35,7 +36,7 @@ static struct {
     const char *load_error;             /* weights_open fails */
     int   load_steps, load_step_us;
     long  rows_run;                     /* main model rows so far; a stepper's are not counted */
-    bool  fused;                        /* the device steps by itself */
+    bool  beside_host;                  /* the device works while the host goes on */
 } fake = {.vocab = 16, .bad_draft_of = 3};
 
 static inline uint64_t fake_mix(uint64_t h, uint64_t x)
@@ -98,8 +99,8 @@ struct dev *dev_open_cpu(int n_threads, struct err *e)
     fake_faulted = false;
     *d = (struct dev){.name = "cpu", .alloc = fake_alloc, .free = fake_free, .alloc_host = fake_alloc, .free_host = fake_free,
                       .finish = fake_finish, .close = fake_close};
-    static const struct dev_caps caps[2] = {{.kv_dtypes = 1u << DT_F32}, {.packs_weights = true, .kv_dtypes = 1u << DT_F32}};
-    d->caps = &caps[fake.fused];
+    static const struct dev_caps caps[2] = {{.kv_dtypes = 1u << DT_F32}, {.beside_host = true, .kv_dtypes = 1u << DT_F32}};
+    d->caps = &caps[fake.beside_host];
     return d;
 }
 
@@ -163,7 +164,7 @@ struct fake_states {
 };
 
 struct cache {
-    int n_ctx, max_step;
+    int n_ctx;
     struct fake_states s;               /* committed */
     struct { uint64_t chain; int32_t id; } *kv;         /* [n_ctx] */
     struct { uint64_t chain; int32_t next; } *mtp;      /* [n_ctx] */
@@ -179,21 +180,19 @@ size_t cache_kv_bytes(const struct model_config *c, const struct kv_recipe *r, i
 }
 
 size_t cache_state_bytes(const struct model_config *c) { (void)c; return sizeof(struct fake_states); }
-size_t cache_stage_bytes(const struct model_config *c, int max_step) { (void)c; return (size_t)max_step * 8; }
 size_t cache_step_bytes(const struct model_config *c) { (void)c; return 16; }
 size_t fused_bytes(const struct model_config *c);
 size_t fused_bytes(const struct model_config *c) { (void)c; return 16; }
 
-struct cache *cache_open(struct dev *d, const struct model_config *c, const struct kv_recipe *r, int n_ctx, int max_step, struct err *e)
+struct cache *cache_open(struct dev *d, const struct model_config *c, const struct kv_recipe *r, int n_ctx, struct err *e)
 {
     (void)d;
     (void)c;
     (void)r;
     (void)e;
     struct cache *k = calloc(1, sizeof *k);
-    CHECK(k && max_step <= 16);
+    CHECK(k);
     k->n_ctx = n_ctx;
-    k->max_step = max_step;
     k->kv = calloc((size_t)n_ctx, sizeof *k->kv);
     k->mtp = calloc((size_t)n_ctx, sizeof *k->mtp);
     CHECK(k->kv && k->mtp);
@@ -270,7 +269,7 @@ static void fake_check_rows(const struct cache *k, int pos)
 void forward_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, enum rows kind)
 {
     CHECK(n >= 1 && n <= f->max_rows && pos >= 0 && pos + n <= k->n_ctx);
-    CHECK(kind == ROWS_COMMIT || n <= k->max_step);
+    CHECK(kind == ROWS_COMMIT || n <= STEP_ROWS);
     CHECK(!k->n_staged);                /* somebody said how many of them count */
     fake_check_rows(k, pos);
     uint64_t h = k->s.chain;
@@ -353,7 +352,7 @@ struct stepper {
     struct forward *f;
     struct cache   *k;
     int max_depth, depth;
-    struct sampler *sampler;
+    struct picker *picker;
     struct sampling how;
     struct fake_live {                  /* what one step of undo brings back */
         struct fake_states states;
@@ -371,7 +370,7 @@ struct stepper *stepper_open(struct forward *f, struct cache *k, enum head h, in
     (void)e;
     struct stepper *s = calloc(1, sizeof *s);
     CHECK(s);
-    *s = (struct stepper){.f = f, .k = k, .max_depth = max_depth, .sampler = sampler_open(f->vocab)};
+    *s = (struct stepper){.f = f, .k = k, .max_depth = max_depth, .picker = picker_open(f->vocab)};
     return s;
 }
 
@@ -379,7 +378,7 @@ void stepper_close(struct stepper *s)
 {
     if (!s)
         return;
-    sampler_close(s->sampler);
+    picker_close(s->picker);
     free(s);
 }
 
@@ -402,7 +401,7 @@ void stepper_begin(struct stepper *s, const struct step_sampling *how, const int
     };
     s->how.seed = how->rng - (sampler_stream(&s->how) - s->how.seed);           /* the device's stream stands behind n_begun already */
     memcpy(s->how.stop, how->stop, sizeof s->how.stop);
-    sampler_begin(s->sampler, &s->how, prompt, n_prompt);
+    picker_begin(s->picker, &s->how, prompt, n_prompt);
     s->depth = depth;
     s->live = (struct fake_live){.room = how->room};
     s->n_launched = s->n_taken = 0;
@@ -419,7 +418,7 @@ static struct step_result fake_pick(struct stepper *s, const float *hidden, int 
         struct err e;
         int i = r.n++;
         forward_head(s->f, HEAD_BF16, hidden + i * FAKE_HIDDEN, 1, logits);
-        if (!sampler_pick(s->sampler, logits, &p, &e)) {
+        if (!picker_pick(s->picker, logits, &p, &e)) {
             r.n = 0;
             r.ended = 4;
             for (int id = s->f->vocab - 1; id >= 0; id--)
@@ -512,5 +511,13 @@ int stepper_end(struct stepper *s, int n_heard, struct err *e)
         s->k->s = s->before[n_heard % FAKE_UNDO].states;
     return fake_finish(NULL, e) ? s->k->s.pos : -1;
 }
+
+int stepper_settle(struct stepper *s, struct err *e)
+{
+    CHECK(s->n_taken == s->n_launched);
+    return stepper_end(s, s->n_taken, e);
+}
+
+void stepper_resume(struct stepper *s) { (void)s; }
 
 #endif

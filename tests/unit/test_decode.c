@@ -1,5 +1,5 @@
 /* Prompt reuse, drafting, rollback and sampling of the decoder, against a model of hashes that has an exact oracle; all of it
- * once with steps that the host drives, once with a device that steps by itself. */
+ * once with a device that the host waits for, once with one that works beside it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -85,17 +85,17 @@ static struct outcome ask(struct decoder *d, const int32_t *ids, int n, int keep
 /* The answer by definition: one token at a time, no cache. */
 static enum finish oracle(const int32_t *prompt, int n, const struct sampling *how, struct ids *out)
 {
-    struct sampler *s = sampler_open(config.vocab);
+    struct picker *s = picker_open(config.vocab);
     uint64_t chain = fake_chain(prompt, n);
     enum finish f = FINISH_ERROR;
     int room = how->max_tokens && how->max_tokens < CTX - n ? how->max_tokens : CTX - n;
-    sampler_begin(s, how, prompt, n);
+    picker_begin(s, how, prompt, n);
     while (f == FINISH_ERROR) {
         float logits[64];
         struct pick p;
         struct err e;
         fake_logits(logits, chain);
-        assert_true(sampler_pick(s, logits, &p, &e));
+        assert_true(picker_pick(s, logits, &p, &e));
         ids_add(out, p.id);
         chain = fake_mix(chain, (uint64_t)p.id);
         for (int i = 0; i < how->n_stop; i++)
@@ -104,7 +104,7 @@ static enum finish oracle(const int32_t *prompt, int n, const struct sampling *h
         if (f != FINISH_STOP && out->n == room)
             f = n + out->n == CTX ? FINISH_CONTEXT : FINISH_LENGTH;
     }
-    sampler_close(s);
+    picker_close(s);
     return f;
 }
 
@@ -329,7 +329,7 @@ static void test_decode__what_was_read_ahead_is_not_read_again_wherever_it_was_s
         struct outcome out = ask(d, ids, 290, 285, &how, &h);
         assert_int_equal(out.stats.n_cached, have);
         assert_int_equal(out.stats.n_ahead, have);
-        if (!fake.fused)
+        if (!fake.beside_host)
             assert_true(fake.rows_run - before < 290 - have + 20);
         assert_same_ids(&h.ids, &want);
         heard_free(&h);
@@ -706,9 +706,9 @@ static int teardown(void **state)
     return 0;
 }
 
-static int setup_fused(void **state)
+static int setup_beside(void **state)
 {
-    fake.fused = true;
+    fake.beside_host = true;
     return setup(state);
 }
 
@@ -730,6 +730,6 @@ int main(void)
         cmocka_unit_test(test_decode__every_token_has_its_outlook_when_asked_for),
         cmocka_unit_test(test_decode__drafts_leave_the_sampling_distribution_as_it_is),
     };
-    int failed = cmocka_run_group_tests_name("steps by the host", tests, setup, teardown);
-    return failed + cmocka_run_group_tests_name("steps by the device", tests, setup_fused, teardown);
+    int failed = cmocka_run_group_tests_name("the host waits for the device", tests, setup, teardown);
+    return failed + cmocka_run_group_tests_name("the device works beside the host", tests, setup_beside, teardown);
 }

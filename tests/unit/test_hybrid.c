@@ -97,7 +97,7 @@ static float *logits_of(const char *dir, size_t *n)
     int32_t ids[N_IDS];
     if (!load_open(&m, &(struct load_options){
             .head = "bf16", .dir = dir, .backend = "cpu", .kv = "f32", .n_threads = 2,
-            .n_ctx = 64, .chunk = 64, .max_step = 2, .n_snapshots = LOAD_NO_SNAPSHOTS,
+            .n_ctx = 64, .chunk = 64, .n_snapshots = LOAD_NO_SNAPSHOTS,
         }, &e))
         fail_msg("%s", e.msg);
     assert_true(m.weights.mtp.present);

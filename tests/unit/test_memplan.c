@@ -16,7 +16,7 @@ static struct memplan_request request(struct model_config *c, size_t available_m
     config_load(c, "fake", &e);
     return (struct memplan_request){
         .model = c, .kv = kv_recipe_find("f32", NULL), .weight_bytes = 10 * MIB, .made_head_bytes = 100, .kv_dtypes = 1u << DT_F32, .default_ctx = 32768,
-        .max_rows = 256, .max_step = 3, .n_snapshots = 8, .available = available_mib * MIB, .margin = 5 * MIB,
+        .max_rows = 256, .n_snapshots = 8, .available = available_mib * MIB, .margin = 5 * MIB,
     };
 }
 
@@ -43,19 +43,19 @@ static void test_memplan__the_default_context_is_what_fits(void **state)
     }
 }
 
-static void test_memplan__staged_rows_of_a_step_count(void **state)
+static void test_memplan__memory_of_steps_and_spare_positions_count(void **state)
 {
     (void)state;
     struct model_config c;
-    struct memory_plan one, six;
+    struct memory_plan none, some;
     struct err e = {0};
     struct memplan_request q = request(&c, 1000);
-    q.max_step = 1;
-    assert_true(memplan_make(&one, &q, &e));
-    q.max_step = 6;
-    assert_true(memplan_make(&six, &q, &e));
-    size_t logits = 5 * (size_t)c.vocab * sizeof(float), hidden = 5 * (size_t)c.hidden * sizeof(float);
-    assert_int_equal(six.total - one.total, logits + hidden + cache_stage_bytes(&c, 5));
+    q.n_ctx = 1000;
+    assert_true(memplan_make(&none, &q, &e));
+    q.step_bytes = 12345;
+    q.spare_positions = 8;
+    assert_true(memplan_make(&some, &q, &e));
+    assert_int_equal(some.total - none.total, 12345 + 8 * 64);
 }
 
 static void test_memplan__the_models_context_is_the_most(void **state)
@@ -213,7 +213,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memplan__the_default_context_is_what_fits),
-        cmocka_unit_test(test_memplan__staged_rows_of_a_step_count),
+        cmocka_unit_test(test_memplan__memory_of_steps_and_spare_positions_count),
         cmocka_unit_test(test_memplan__the_models_context_is_the_most),
         cmocka_unit_test(test_memplan__a_context_that_does_not_fit_names_one_that_does),
         cmocka_unit_test(test_memplan__weights_that_do_not_fit_are_refused_with_both_numbers),

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/sampler.h"
+#include "tests/picker.h"
 
 static unsigned rng_state = 1;
 static double random_unit(void)
@@ -25,16 +26,16 @@ static void random_logits(float *l, int n)
 /* One pick with a fresh stream, logits left alone. */
 static struct pick pick_once(const float *logits, int vocab, const struct sampling *how, const int32_t *prompt, int n_prompt)
 {
-    struct sampler *s = sampler_open(vocab);
+    struct picker *s = picker_open(vocab);
     struct pick p = {.id = -1};
     struct err e;
     float *l = malloc((size_t)vocab * sizeof *l);
     memcpy(l, logits, (size_t)vocab * sizeof *l);
     assert_true(sampler_check(how, vocab, &e));
-    sampler_begin(s, how, prompt, n_prompt);
-    assert_true(sampler_pick(s, l, &p, &e));
+    picker_begin(s, how, prompt, n_prompt);
+    assert_true(picker_pick(s, l, &p, &e));
     free(l);
-    sampler_close(s);
+    picker_close(s);
     return p;
 }
 
@@ -98,15 +99,15 @@ static void test_sampler__frequencies_are_the_distribution(void **state)
     double p[V], chi = 0;
     int count[V] = {0}, cells = 0;
     struct sampling how = {.temperature = 1.5f, .top_p = 0.95f, .seed = 42};
-    struct sampler *s = sampler_open(V);
+    struct picker *s = picker_open(V);
     random_logits(logits, V);
     distribution(p, logits, V, &how);
-    sampler_begin(s, &how, NULL, 0);
+    picker_begin(s, &how, NULL, 0);
     for (int i = 0; i < N; i++) {
         struct pick k;
         struct err e;
         memcpy(l, logits, sizeof l);
-        assert_true(sampler_pick(s, l, &k, &e));
+        assert_true(picker_pick(s, l, &k, &e));
         count[k.id]++;
     }
     for (int i = 0; i < V; i++) {
@@ -118,7 +119,7 @@ static void test_sampler__frequencies_are_the_distribution(void **state)
         }
     }
     assert_true(chi < cells - 1 + 4 * sqrt(2.0 * (cells - 1)));
-    sampler_close(s);
+    picker_close(s);
 }
 
 static void test_sampler__greedy_takes_the_greatest_and_the_lowest_of_equals(void **state)
@@ -158,25 +159,25 @@ static void test_sampler__penalties_and_bias_move_the_logits(void **state)
 static void test_sampler__penalties_count_what_was_picked_before(void **state)
 {
     (void)state;
-    struct sampler *s = sampler_open(4);
+    struct picker *s = picker_open(4);
     struct sampling how = {.presence_penalty = 1};
     const int32_t want[] = {2, 1, 2, 2};        /* 2.5 2 1 .. then 2 is 1.5, then 1 is 1 */
-    sampler_begin(s, &how, NULL, 0);
+    picker_begin(s, &how, NULL, 0);
     for (int i = 0; i < 4; i++) {
         float l[] = {0, 2, 2.5f, 0};
         struct pick k;
         struct err e;
-        assert_true(sampler_pick(s, l, &k, &e));
+        assert_true(picker_pick(s, l, &k, &e));
         assert_int_equal(k.id, want[i]);
     }
     how.presence_penalty = 0;
-    sampler_begin(s, &how, NULL, 0);    /* a new answer has a clean slate */
+    picker_begin(s, &how, NULL, 0);    /* a new answer has a clean slate */
     float l[] = {0, 2, 2.5f, 0};
     struct pick k;
     struct err e;
-    assert_true(sampler_pick(s, l, &k, &e));
+    assert_true(picker_pick(s, l, &k, &e));
     assert_int_equal(k.id, 2);
-    sampler_close(s);
+    picker_close(s);
 }
 
 static void test_sampler__a_seed_gives_one_stream_and_seeds_differ(void **state)
@@ -185,22 +186,22 @@ static void test_sampler__a_seed_gives_one_stream_and_seeds_differ(void **state)
     enum { V = 100, N = 64 };
     float logits[V], l[V];
     int32_t got[3][N];
-    struct sampler *s = sampler_open(V);
+    struct picker *s = picker_open(V);
     random_logits(logits, V);
     for (int run = 0; run < 3; run++) {
         struct sampling how = {.temperature = 5, .seed = run == 2};
-        sampler_begin(s, &how, NULL, 0);
+        picker_begin(s, &how, NULL, 0);
         for (int i = 0; i < N; i++) {
             struct pick k;
             struct err e;
             memcpy(l, logits, sizeof l);
-            assert_true(sampler_pick(s, l, &k, &e));
+            assert_true(picker_pick(s, l, &k, &e));
             got[run][i] = k.id;
         }
     }
     assert_memory_equal(got[0], got[1], sizeof got[0]);
     assert_memory_not_equal(got[0], got[2], sizeof got[0]);
-    sampler_close(s);
+    picker_close(s);
 }
 
 /* Whatever moves the logits: the outlook is softmax of what the model gave, and the best ids are those of a sort. */
@@ -258,7 +259,7 @@ static void test_sampler__an_answer_goes_on_behind_its_beginning(void **state)
     const struct sampling hows[] = {
         {.presence_penalty = 0.7f}, {.temperature = 1.3f, .presence_penalty = 1.5f, .repetition_penalty = 1.1f, .seed = 77},
     };
-    struct sampler *s = sampler_open(V);
+    struct picker *s = picker_open(V);
     struct err e;
     for (size_t h = 0; h < 2; h++) {
         int32_t ids[2 + N] = {1, 2};
@@ -267,17 +268,17 @@ static void test_sampler__an_answer_goes_on_behind_its_beginning(void **state)
         for (int cut = 0; cut <= N; cut++) {
             struct sampling how = hows[h];
             how.n_begun = cut;
-            sampler_begin(s, &how, ids, 2 + cut);
+            picker_begin(s, &how, ids, 2 + cut);
             for (int i = cut; i < N; i++) {
                 struct pick p;
                 memcpy(copy, l, sizeof l);
-                assert_true(sampler_pick(s, copy, &p, &e));
+                assert_true(picker_pick(s, copy, &p, &e));
                 assert_true(!cut || p.id == ids[2 + i]);
                 ids[2 + i] = p.id;
             }
         }
     }
-    sampler_close(s);
+    picker_close(s);
 }
 
 static void test_sampler__numbers_that_are_none_are_faults(void **state)
@@ -291,16 +292,16 @@ static void test_sampler__numbers_that_are_none_are_faults(void **state)
         {{-INFINITY, -INFINITY, -INFINITY},     0, "all 3 are banned"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct sampler *s = sampler_open(3);
+        struct picker *s = picker_open(3);
         struct sampling how = {.temperature = rows[i].temperature, .top_p = 0.9f};
         struct pick k;
         struct err e = {0};
         float l[3];
         memcpy(l, rows[i].l, sizeof l);
-        sampler_begin(s, &how, NULL, 0);
-        assert_false(sampler_pick(s, l, &k, &e));
+        picker_begin(s, &how, NULL, 0);
+        assert_false(picker_pick(s, l, &k, &e));
         assert_non_null(strstr(e.msg, rows[i].why));
-        sampler_close(s);
+        picker_close(s);
     }
 }
 

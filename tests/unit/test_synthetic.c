@@ -150,7 +150,7 @@ static void test_synthetic__activations_stay_of_ordinary_size(void **state)
     make_model(&d, 2, 0);
     if (!load_open(&m, &(struct load_options){
             .head = "bf16", .dir = d.path, .backend = "cpu",
-            .n_ctx = N, .chunk = N, .max_step = 1, .n_snapshots = LOAD_NO_SNAPSHOTS,
+            .n_ctx = N, .chunk = N, .n_snapshots = LOAD_NO_SNAPSHOTS,
         }, &e))
         fail_msg("%s", e.msg);
     float *logits = malloc((size_t)m.cfg.vocab * sizeof *logits);

@@ -1,0 +1,270 @@
+/* Steps recorded and launched on a CPU, on real checkpoints: every depth gives the answer of plain prompt operations, whatever the sampling;
+ * what nobody heard of leaves no trace; states taken on the way change nothing. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/load.h"
+#include "engine/sampler.h"
+#include "model/stepper.h"
+
+enum { CTX = 96, PROMPT = 11, MOST = 24, DEPTH = 5 };
+
+static struct model model;
+static struct stepper *stepper;
+static int32_t prompt[PROMPT];
+static bool trained;                    /* only then are drafts accepted */
+
+struct answer {
+    int     n, n_steps, n_accepted;
+    int32_t ids[MOST + STEP_ROWS];
+    float   prob[MOST + STEP_ROWS];
+    struct step_outlook outlook[MOST + STEP_ROWS];
+    enum step_end ended;
+};
+
+struct request {
+    struct step_sampling how;
+    int32_t bias_id;
+    float   bias;                       /* of bias_id; 0: none */
+    int     depth;
+    int     settle_every;               /* steps; 0: never */
+};
+
+static void read_prompt(void)
+{
+    cache_reset(model.cache);
+    forward_prefill(model.forward, model.cache, prompt, PROMPT, 0, true);
+}
+
+static void begin(const struct request *q)
+{
+    struct step_sampling how = q->how;
+    how.n_ids = model.cfg.vocab;
+    how.repetition_penalty = how.repetition_penalty > 0 ? how.repetition_penalty : 1;
+    how.room = how.room ? how.room : MOST;
+    read_prompt();
+    stepper_begin(stepper, &how, prompt, PROMPT, 0, PROMPT, &q->bias_id, &q->bias, q->bias != 0, q->depth);
+}
+
+static void take(struct answer *a, const struct step_result *r)
+{
+    for (int i = 0; i < r->n; i++) {
+        a->ids[a->n] = r->ids[i];
+        a->prob[a->n] = r->prob[i];
+        a->outlook[a->n++] = r->outlook[i];
+        a->n_accepted += r->drafted[i];
+    }
+    a->n_steps++;
+    a->ended = (enum step_end)r->ended;
+}
+
+/* One result after the other. */
+static struct answer ask(const struct request *q)
+{
+    struct answer a = {0};
+    struct step_result r;
+    struct err e;
+    begin(q);
+    while (!a.ended) {
+        stepper_launch(stepper);
+        assert_true(stepper_wait(stepper, &r, &e));
+        take(&a, &r);
+        if (q->settle_every && a.n_steps % q->settle_every == 0 && !a.ended) {
+            void *states = malloc(cache_state_bytes(&model.cfg));
+            assert_int_equal(stepper_settle(stepper, &e), PROMPT + a.n - 1);
+            if (a.n_steps % 2)          /* saved or not, the answer goes on */
+                cache_state_save(model.cache, states);
+            stepper_resume(stepper);
+            free(states);
+        }
+    }
+    const int at = stepper_end(stepper, a.n_steps, &e);
+    assert_int_equal(at, PROMPT + (a.n ? a.n - 1 : 0));
+    return a;
+}
+
+static void same_answer(const struct answer *a, const struct answer *b)
+{
+    assert_int_equal(a->n, b->n);
+    assert_int_equal(a->ended, b->ended);
+    assert_memory_equal(a->ids, b->ids, (size_t)a->n * sizeof *a->ids);
+    assert_memory_equal(a->prob, b->prob, (size_t)a->n * sizeof *a->prob);
+}
+
+/* Greedy, a token at a time, by the operations of prompts. */
+static void test_stepper__greedy_is_what_prompt_operations_give(void **state)
+{
+    (void)state;
+    const struct answer a = ask(&(struct request){.depth = 3});
+    const size_t V = (size_t)model.cfg.vocab;
+    float *logits = malloc(V * sizeof *logits);
+    read_prompt();
+    const float *hidden = forward_last_hidden(model.cache);
+    assert_int_equal(a.n, MOST);
+    assert_int_equal(a.ended, STEP_FULL);
+    for (int i = 0; i < a.n; i++) {
+        forward_head(model.forward, model.head, hidden, 1, logits);
+        const int32_t best = sampler_argmax(logits, model.cfg.vocab);
+        if (best != a.ids[i])           /* chunks round otherwise than steps: only a near tie may differ */
+            assert_true(logits[best] - logits[a.ids[i]] < 2e-3f);
+        forward_run(model.forward, model.cache, &a.ids[i], 1, PROMPT + i, ROWS_COMMIT);
+        hidden = forward_hidden(model.forward);
+    }
+    free(logits);
+}
+
+static void test_stepper__every_depth_gives_the_same_answer(void **state)
+{
+    (void)state;
+    const struct request list[] = {
+        {.depth = 0},
+        {.how = {.repetition_penalty = 1.3f, .presence_penalty = 0.7f}},
+        {.how = {.temperature = 1, .rng = 7}},
+        {.how = {.temperature = 0.8f, .top_k = 20, .top_p = 0.9f, .min_p = 0.02f, .rng = 8, .n_alternatives = 5}},
+        {.how = {.temperature = 1.2f, .presence_penalty = 1, .repetition_penalty = 1.1f, .rng = 9, .n_alternatives = 8}, .bias_id = 3, .bias = 2},
+        {.how = {.room = 1}}, {.how = {.room = 9}},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        struct request q = list[i];
+        const struct answer want = ask(&q);
+        int accepted = 0;
+        for (q.depth = 1; q.depth <= DEPTH; q.depth += 2) {
+            const struct answer got = ask(&q);
+            same_answer(&got, &want);
+            if (q.how.n_alternatives)
+                assert_memory_equal(got.outlook, want.outlook, (size_t)want.n * sizeof *want.outlook);
+            accepted += got.n_accepted;
+        }
+        assert_true(i || !trained || accepted > 0);
+        struct request stopped = list[i];       /* at its tenth id, wherever that came first */
+        if (want.n < 10)
+            continue;
+        stopped.how.n_stop = 1;
+        stopped.how.stop[0] = want.ids[9];
+        const struct answer cut = ask(&stopped);
+        assert_int_equal(cut.ended, STEP_STOPPED);
+        assert_true(cut.n <= 10 && cut.ids[cut.n - 1] == want.ids[9]);
+        for (stopped.depth = 1; stopped.depth <= 3; stopped.depth += 2) {
+            const struct answer got = ask(&stopped);
+            same_answer(&got, &cut);
+        }
+    }
+}
+
+static void test_stepper__states_taken_on_the_way_change_nothing(void **state)
+{
+    (void)state;
+    for (int depth = 0; depth <= 3; depth += 3) {
+        struct request q = {.how = {.temperature = 0.7f, .presence_penalty = 0.5f, .rng = 5}, .depth = depth};
+        const struct answer want = ask(&q);
+        for (q.settle_every = 1; q.settle_every <= 3; q.settle_every += 2) {
+            const struct answer got = ask(&q);
+            same_answer(&got, &want);
+        }
+    }
+}
+
+/* The states after the first n tokens, as saved, by prompt operations for the prompt and steps for the rest. */
+static void states_at(int depth, int n_steps, int ahead, int n_heard, void *out, int *pos)
+{
+    struct step_result r;
+    struct err e;
+    begin(&(struct request){.depth = depth});
+    for (int i = 0; i < n_steps; i++) {
+        stepper_launch(stepper);
+        if (i >= ahead)
+            assert_true(stepper_wait(stepper, &r, &e));
+    }
+    *pos = stepper_end(stepper, n_heard, &e);
+    assert_true(*pos > 0);
+    cache_state_save(model.cache, out);
+}
+
+static void test_stepper__what_nobody_heard_leaves_no_trace(void **state)
+{
+    (void)state;
+    const size_t bytes = cache_state_bytes(&model.cfg);
+    char *want = malloc(bytes), *got = malloc(bytes);
+    for (int depth = 0; depth <= 3; depth += 3)
+        for (int n = 1; n <= 7; n += n < 3 ? 1 : 4)
+            for (int back = 0; back <= 2; back++) {
+                int at, pos;
+                states_at(depth, n, 0, n, want, &at);
+                states_at(depth, n + back, back, n, got, &pos);
+                assert_int_equal(pos, at);
+                if (memcmp(got, want, bytes))
+                    fail_msg("depth %d: after %d steps, %d more and those taken back, the states differ", depth, n, back);
+            }
+    free(want), free(got);
+}
+
+static void test_stepper__a_measured_step_leaves_an_empty_cache(void **state)
+{
+    (void)state;
+    struct err e;
+    double ms, distinct;
+    const struct answer want = ask(&(struct request){.depth = 2});
+    for (int rows = 1; rows <= DEPTH + 1; rows += 3) {
+        assert_true(stepper_measure(stepper, rows, 40, 2, -1, &ms, &distinct, &e));
+        assert_true(ms > 0 && distinct >= model.cfg.top_k && distinct <= rows * model.cfg.top_k);
+        assert_true(stepper_measure(stepper, rows, 40, 2, model.cfg.top_k, &ms, &distinct, &e));
+        assert_true(distinct == model.cfg.top_k);
+    }
+    const struct answer again = ask(&(struct request){.depth = 2});
+    same_answer(&again, &want);
+}
+
+static int open_model(const char *dir)
+{
+    struct err e = {0};
+    const struct load_options o = {.dir = dir, .backend = "cpu", .kv = "f32", .head = "bf16", .n_threads = 1, .n_ctx = CTX, .chunk = 64,
+                                   .depth = DEPTH, .n_snapshots = LOAD_NO_SNAPSHOTS};
+    if (!load_open(&model, &o, &e) || !(stepper = stepper_open(model.forward, model.cache, model.head, DEPTH, &e))) {
+        print_error("%s: %s\n", dir, e.msg);
+        return -1;
+    }
+    for (int i = 0; i < PROMPT; i++)
+        prompt[i] = (int32_t)((uint32_t)(i + 1) * 2654435761u % (uint32_t)(model.cfg.vocab - 10));
+    return 0;
+}
+
+static int open_random(void **state)
+{
+    (void)state;
+    return open_model("tests/data/model/g1/hybrid");
+}
+
+static int open_trained(void **state)
+{
+    (void)state;
+    trained = true;
+    return open_model("assets/demo");
+}
+
+static int close_model(void **state)
+{
+    (void)state;
+    stepper_close(stepper);
+    load_close(&model);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stepper__greedy_is_what_prompt_operations_give),
+        cmocka_unit_test(test_stepper__every_depth_gives_the_same_answer),
+        cmocka_unit_test(test_stepper__states_taken_on_the_way_change_nothing),
+        cmocka_unit_test(test_stepper__what_nobody_heard_leaves_no_trace),
+        cmocka_unit_test(test_stepper__a_measured_step_leaves_an_empty_cache),
+    };
+    const int failed = cmocka_run_group_tests_name("random weights", tests, open_random, close_model);
+    return failed + cmocka_run_group_tests_name("trained weights", tests, open_trained, close_model);
+}
