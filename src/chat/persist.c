@@ -22,10 +22,16 @@ static struct session *session_for_records(const struct chat *c)
     return c->persist.unsaved ? NULL : c->persist.session;
 }
 
+/* On disk a stopped answer that goes on stays on the path until there is more of it. */
+static bool keep_continued(const struct chat *c, struct session *s, struct err *e)
+{
+    return !c->turn.continued || session_go(s, c->turn.continued->number, e);
+}
+
 struct session *persist_fresh(const struct chat *c, const struct transcript *t, const char *name, struct err *e)
 {
     struct session *s = session_create(name, c->responder->model, e);
-    if (!s || session_add(s, t, e))
+    if (!s || (session_add(s, t, e) && (t != &c->t || keep_continued(c, s, e))))
         return s;
     unlink(session_path(s));
     session_close(s);
@@ -181,16 +187,22 @@ void persist_mark(struct chat *c, struct entry *m, int file, enum mark mark)
         kept(c, session_mark(s, m, file, &e), &e);
 }
 
-/* The file was written anew: of an answer under way it has nothing, and gets it with the next drain. */
+/* The file was written anew: of an answer under way it has what that began with, and gets the rest with the next drain. */
 static void written_anew(struct chat *c)
 {
     c->persist.unsaved = false;
-    c->persist.part = (struct persist_part){.due_ns = turn_answers(&c->turn) ? 1 : 0};
+    persist_begun(c);
+    c->persist.part.due_ns = turn_answers(&c->turn) ? 1 : 0;
+}
+
+static bool rewrite(struct chat *c, struct err *e)
+{
+    return session_rewrite(c->persist.session, &c->t, e) && keep_continued(c, c->persist.session, e);
 }
 
 bool persist_again(struct chat *c, struct err *e)
 {
-    if (c->persist.session ? session_rewrite(c->persist.session, &c->t, e) : (c->persist.session = own_session(c, e)) != NULL)
+    if (c->persist.session ? rewrite(c, e) : (c->persist.session = own_session(c, e)) != NULL)
         written_anew(c);
     return !c->persist.unsaved;
 }

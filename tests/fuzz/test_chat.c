@@ -1056,6 +1056,8 @@ static bool run(const struct step *steps, int n, int *at)
 static const char *const known[] = {
     /* a call became text: the tools that it was read with were offered no more */
     "submit 7825 28531, set 21307 54357, wait 12227 4001, regenerate 24478 1831, finish 40910 41496, tools 49672 26152, continue 7022 41346",
+    /* saved anew while a stopped answer went on, of which nothing more came: the file's path ended before it */
+    "disk 25797 36010, submit 7460 58631, sibling 30145 10053, interrupt 22638 49631, continue 62039 36715, mend 4884 38872, save 22516 57414",
 };
 
 static int steps_from(const char *text, struct step steps[MAX_STEPS])
