@@ -18,10 +18,10 @@ kernels      base/log.h|kernels/
 src/backend  base/|kernels/|backend/|config/
 src/model    base/|kernels/[a-z_]*\.h|backend/dev.h|model/|config/
 src/engine   base/|model/|backend/[a-z]*\.h|kernels/tensor.h|engine/|config/
-src/chat!local base/|chat/|config/
-src/chat     base/|text/|engine/engine.h|chat/|config/
+src/chat!local base/|remote/|chat/|config/
+src/chat!remote base/|text/|engine/engine.h|chat/|config/
 src/fetch    base/|fetch/|config/
-src/remote   base/|remote/|config/
+src/remote   base/|fetch/http.h|remote/|config/
 src/prepare  base/|model/|backend/|kernels/tensor.h|kernels/number.h|engine/engine.h|engine/load.h|chat/place.h|fetch/|prepare/|config/
 src/debug    base/|text/|model/|backend/|engine/|debug/|config/
 src/bench    base/|text/|kernels/[a-z_]*\.h|model/|backend/|engine/|bench/|config/

@@ -34,7 +34,7 @@ for t in "$@"; do
     [ "$AT_ONCE" -gt 1 ] || sh -c "$program" "$t"
     count "${t#"$BUILD"/}" "$(cat "$t.status")" "$t.log" "$(number PASSED "$t.log")" "$(number FAILED "$t.log")" "$(number SKIPPED "$t.log")"
 done
-for t in ${SCRIPTS:-tests/layers.sh tests/pty/*.sh tests/hub/*.sh tests/golden/*.sh}; do
+for t in ${SCRIPTS:-tests/layers.sh tests/pty/*.sh tests/hub/*.sh tests/remote/*.sh tests/golden/*.sh}; do
     [ -z "$EMULATOR" ] || [ "$t" = tests/golden/debug.sh ] || continue         # the others start programs by themselves
     sh "$t" > "$log.one" 2>&1
     status=$?

@@ -11,12 +11,12 @@
 #include "base/log.h"
 #include "base/unicode.h"
 #include "chat/chat.h"
-#include "chat/local.h"
 #include "chat/nearest.h"
 #include "ui/exits.h"
 #include "ui/interrupt.h"
 #include "ui/prompt.h"
 #include "ui/reply.h"
+#include "ui/responder.h"
 
 struct batch {
     struct options *o;
@@ -278,7 +278,7 @@ int batch_run(struct options *o, const struct buf *words)
     size_t cap = 0;
     ssize_t n;
     interrupt_open();
-    b.chat = chat_open(local_open(o, &e), o, &front, &e);  /* loads while the first line is awaited */
+    b.chat = chat_open(ui_responder(o, &e), o, &front, &e);  /* loads while the first line is awaited */
     if (!b.chat) {
         prompt_say(e.msg);
         return EXIT_MODEL;

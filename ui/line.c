@@ -20,11 +20,11 @@
 #include "base/unicode.h"
 #include "chat/chat.h"
 #include "chat/command.h"
-#include "chat/local.h"
 #include "chat/place.h"
 #include "ui/exits.h"
 #include "ui/goodbye.h"
 #include "ui/interrupt.h"
+#include "ui/responder.h"
 #include "ui/tui/history.h"
 #include "ui/tui/look.h"
 #include "ui/turn.h"
@@ -689,7 +689,7 @@ int line_run(struct options *o)
     struct err e = {0};
     bool on = true;
     interrupt_open();
-    l.chat = chat_open(local_open(o, &e), o, &front, &e);
+    l.chat = chat_open(ui_responder(o, &e), o, &front, &e);
     if (!l.chat) {
         fprintf(stderr, "q35chat: %s\n", e.msg);
         return EXIT_MODEL;

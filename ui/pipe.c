@@ -12,13 +12,13 @@
 #include "base/unicode.h"
 #include "chat/attach.h"
 #include "chat/chat.h"
-#include "chat/local.h"
 #include "ui/code.h"
 #include "ui/exits.h"
 #include "ui/interrupt.h"
 #include "ui/printer.h"
 #include "ui/prompt.h"
 #include "ui/reply.h"
+#include "ui/responder.h"
 #include "ui/waiting.h"
 
 struct pipe {
@@ -386,7 +386,7 @@ int pipe_run(struct options *o, struct buf *prompt)
     if (prompt_ignores_file(prompt) && p.strict)
         return EXIT_USAGE;
     interrupt_open();
-    p.chat = chat_open(local_open(o, &e), o, &front, &e);  /* loads while stdin is being read */
+    p.chat = chat_open(ui_responder(o, &e), o, &front, &e);  /* loads while stdin is being read */
     if (!p.chat) {
         if (p.jsonl)
             put_json(&p, reply_event_start(o, NULL, p.start_ns));

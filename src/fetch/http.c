@@ -11,10 +11,11 @@
 #include "base/memory.h"
 
 /* A connection with less than this per second counts as stalled. */
-enum { LEAST_BYTES_S = 512, CONNECT_S = 15, BUFFER_BYTES = 256 << 10, MAX_REFUSAL = 1 << 20, MAX_HEADER = 16 << 10 };
+enum { LEAST_BYTES_S = 512, CONNECT_S = 15, BUFFER_BYTES = 256 << 10, MAX_REFUSAL = 1 << 20, MAX_HEADER = 16 << 10, STOP_MS = 100 };
 
 struct http {
-    CURL *curl;
+    CURL  *curl;
+    CURLM *multi;                       /* holds curl alone; polling it shows a stop at once */
     const struct http_request *q;       /* the current request */
     struct http_reply *r;
     struct err *e;
@@ -35,6 +36,7 @@ struct http *http_open(void)
     pthread_once(&once, init);
     struct http *h = memory_zeroed(1, sizeof *h);
     h->curl = memory_got(curl_easy_init());
+    h->multi = memory_got(curl_multi_init());
     return h;
 }
 
@@ -42,6 +44,7 @@ void http_close(struct http *h)
 {
     if (!h)
         return;
+    curl_multi_cleanup(h->multi);
     curl_easy_cleanup(h->curl);
     free(h);
 }
@@ -106,18 +109,13 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
     }
     if (h->r->status != 200 && h->r->status != 206) {
         h->n_refused += n;
+        if (h->q->refusal && h->n_refused <= MAX_REFUSAL)
+            buf_add(h->q->refusal, bytes, n);
         return h->n_refused > MAX_REFUSAL ? 0 : n;
     }
     if (!h->ended && !h->q->take(h->q->arg, bytes, n, h->e))
         h->ended = true;
     return h->ended ? 0 : n;
-}
-
-static int on_progress(void *arg, curl_off_t dl_total, curl_off_t dl, curl_off_t ul_total, curl_off_t ul)
-{
-    struct http *h = arg;
-    (void)dl_total, (void)dl, (void)ul_total, (void)ul;
-    return h->q->stop && atomic_load(h->q->stop);
 }
 
 /* --- a request ---------------------------------------------------------------------------------------------------- */
@@ -146,7 +144,7 @@ static struct curl_slist *set_up(struct http *h, const struct http_request *q)
     curl_easy_setopt(c, CURLOPT_USERAGENT, "q35chat");
     curl_easy_setopt(c, CURLOPT_BUFFERSIZE, (long)BUFFER_BYTES);
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
-    curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, (long)LEAST_BYTES_S);
+    curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, q->post ? 1L : (long)LEAST_BYTES_S);
     curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, (long)q->stall_s);
     curl_easy_setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, h->why);
@@ -156,9 +154,6 @@ static struct curl_slist *set_up(struct http *h, const struct http_request *q)
     curl_easy_setopt(c, CURLOPT_HEADERDATA, h);
     curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(c, CURLOPT_WRITEDATA, h);
-    curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
-    curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, on_progress);
-    curl_easy_setopt(c, CURLOPT_XFERINFODATA, h);
     if (q->ranged) {
         char range[64];
         snprintf(range, sizeof range, "%llu-%llu", (unsigned long long)q->first, (unsigned long long)q->last);
@@ -167,10 +162,15 @@ static struct curl_slist *set_up(struct http *h, const struct http_request *q)
     if (q->token) {
         struct buf line = {0};
         buf_addf(&line, "Authorization: Bearer %s", q->token);
-        headers = memory_got(curl_slist_append(NULL, line.data));
+        headers = memory_got(curl_slist_append(headers, line.data));
         buf_free(&line);
-        curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers);
     }
+    if (q->post) {
+        headers = memory_got(curl_slist_append(headers, "Content-Type: application/json"));
+        curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)q->post_bytes);
+        curl_easy_setopt(c, CURLOPT_POSTFIELDS, q->post);
+    }
+    curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers);
     return headers;
 }
 
@@ -183,7 +183,24 @@ static enum http_result untrusted(const struct http *h, const char *why, struct 
     return HTTP_UNTRUSTED;
 }
 
-enum http_result http_get(struct http *h, const struct http_request *q, struct http_reply *r, struct err *e)
+static CURLcode perform(struct http *h)
+{
+    CURLcode code = CURLE_OK;
+    int running = 1, n;
+    curl_multi_add_handle(h->multi, h->curl);
+    while (running && code == CURLE_OK) {
+        if (curl_multi_perform(h->multi, &running) != CURLM_OK || (running && curl_multi_poll(h->multi, NULL, 0, STOP_MS, NULL) != CURLM_OK))
+            code = CURLE_FAILED_INIT;
+        if (running && h->q->stop && atomic_load(h->q->stop))
+            code = CURLE_ABORTED_BY_CALLBACK;
+    }
+    for (CURLMsg *m; code == CURLE_OK && (m = curl_multi_info_read(h->multi, &n));)
+        code = m->msg == CURLMSG_DONE ? m->data.result : code;
+    curl_multi_remove_handle(h->multi, h->curl);
+    return code;
+}
+
+enum http_result http_ask(struct http *h, const struct http_request *q, struct http_reply *r, struct err *e)
 {
     struct err mine = {0};
     http_reply_free(r);
@@ -194,7 +211,7 @@ enum http_result http_get(struct http *h, const struct http_request *q, struct h
     h->n_refused = 0;
     *h->why = 0;
     struct curl_slist *headers = set_up(h, q);
-    CURLcode code = curl_easy_perform(h->curl);
+    CURLcode code = perform(h);
     curl_slist_free_all(headers);
     read_status(h);
     char *next = NULL;

@@ -1,4 +1,4 @@
-/* Successive GET requests over persistent connections.  The only user of libcurl.
+/* Successive requests over persistent connections.  The only user of libcurl.
  * Redirects are not followed here: the caller sees each reply and decides what to send to the next host. */
 #ifndef Q35_FETCH_HTTP_H
 #define Q35_FETCH_HTTP_H
@@ -24,12 +24,15 @@ struct http_request {
     const char *token;                  /* NULL: send none */
     bool        ranged;                 /* request only bytes first..last */
     uint64_t    first, last;
-    int         stall_s;                /* time with almost no data after which the connection counts as broken */
-    const atomic_bool *stop;            /* any thread may set it to end the request soon */
+    const char *post;                   /* JSON text to send; NULL: a GET */
+    size_t      post_bytes;
+    int         stall_s;                /* seconds with almost no data (of a POST: no data) after which the connection counts as broken */
+    const atomic_bool *stop;            /* any thread may set it to end the request within a tenth of a second */
     /* For status 200 and 206: begin() is called once before the first byte of the body, take() for each piece.  False ends the request. */
     bool (*begin)(void *arg, const struct http_reply *r, struct err *e);
     bool (*take)(void *arg, const void *bytes, size_t n, struct err *e);
     void       *arg;
+    struct buf *refusal;                /* NULL, or where the body of any other status goes, at most a MiB */
 };
 
 enum http_result {
@@ -42,7 +45,7 @@ enum http_result {
 struct http;
 struct http *http_open(void);           /* one user at a time */
 void http_close(struct http *h);
-enum http_result http_get(struct http *h, const struct http_request *q, struct http_reply *r, struct err *e);
+enum http_result http_ask(struct http *h, const struct http_request *q, struct http_reply *r, struct err *e);
 void http_reply_free(struct http_reply *r);
 
 /* Whether both addresses have the same scheme, host and port. */

@@ -63,7 +63,7 @@ static bool ask_once(struct fetch *f, struct http *h, const char *url, const cha
             .url = at.data, .token = hub_is_ours(f, at.data) && f->token.len ? f->token.data : NULL, .stall_s = f->o.stall_s,
             .stop = &f->stop, .begin = begin, .take = take, .arg = p,
         };
-        enum http_result result = hub_wait(f, e) ? http_get(h, &q, &r, e) : HTTP_ENDED;
+        enum http_result result = hub_wait(f, e) ? http_ask(h, &q, &r, e) : HTTP_ENDED;
         redirected = false;
         *again = result == HTTP_BROKEN;
         if (result != HTTP_ANSWERED)

@@ -114,7 +114,7 @@ static enum outcome hop(struct range *g, struct http *h, const char *url, struct
         .url = url, .token = token, .ranged = true, .first = g->first, .last = g->end - 1, .stall_s = g->f->o.stall_s, .stop = &g->f->stop,
         .begin = begin, .take = take, .arg = &body,
     };
-    enum http_result result = http_get(h, &q, &r, e);
+    enum http_result result = http_ask(h, &q, &r, e);
     enum outcome out = AGAIN;
     if (result == HTTP_UNTRUSTED || (result == HTTP_ENDED && (g->refused || fetch_stopped(g->f))))
         out = NEVER;

@@ -96,76 +96,98 @@ static json_t *tools_of(const struct body *b, struct err *e)
 
 /* ---- the rest ---- */
 
-/* What a field is called in this dialect; NULL: the dialect has none, or this body leaves it out. */
-static const char *field_name(const struct body *b, enum body_field f)
+static void set_sampling(json_t *o, const struct body *b)
 {
     const struct dialect *d = b->dialect;
-    const struct { const char *name; bool wanted; } rows[BODY_N_FIELDS] = {
-        [BODY_TOP_K] = {"top_k", d->extended && b->top_k > 0},
-        [BODY_MIN_P] = {"min_p", d->extended && b->min_p > 0},
-        [BODY_PRESENCE] = {"presence_penalty", b->presence_penalty != 0},
-        [BODY_REPETITION] = {d->repetition, d->repetition && b->repetition_penalty > 0 && b->repetition_penalty != 1},
-        [BODY_SEED] = {"seed", b->temperature > 0},
-        [BODY_THINKING] = {d->thinking == THINKING_EFFORT ? "reasoning_effort" : "chat_template_kwargs", d->thinking == THINKING_TEMPLATE || (d->thinking == THINKING_EFFORT && !b->thinking)},
-        [BODY_PROGRESS] = {"return_progress", d->progress},
-        [BODY_USAGE] = {"stream_options", true},
-        [BODY_TEMPERATURE] = {"temperature", true},
-        [BODY_TOP_P] = {"top_p", b->top_p > 0 && b->top_p < 1},
-    };
-    return rows[f].wanted && !(b->without >> f & 1) ? rows[f].name : NULL;
+    set(o, "temperature", json_real((double)b->temperature));
+    if (b->temperature > 0)
+        set(o, "seed", json_integer((json_int_t)(b->seed & INT64_MAX)));
+    if (b->top_p > 0 && b->top_p < 1)
+        set(o, "top_p", json_real((double)b->top_p));
+    if (d->extended && b->top_k > 0)
+        set(o, "top_k", json_integer(b->top_k));
+    if (d->extended && b->min_p > 0)
+        set(o, "min_p", json_real((double)b->min_p));
+    if (b->presence_penalty != 0)
+        set(o, "presence_penalty", json_real((double)b->presence_penalty));
+    if (d->repetition && b->repetition_penalty > 0 && b->repetition_penalty != 1)
+        set(o, d->repetition, json_real((double)b->repetition_penalty));
+    if (b->max_tokens > 0)
+        set(o, d->max_tokens, json_integer(b->max_tokens));
 }
 
-static json_t *value_of(const struct body *b, enum body_field f)
+static void set_manner(json_t *o, const struct body *b)
 {
-    switch (f) {
-    case BODY_TOP_K:       return json_integer(b->top_k);
-    case BODY_MIN_P:       return json_real((double)b->min_p);
-    case BODY_PRESENCE:    return json_real((double)b->presence_penalty);
-    case BODY_REPETITION:  return json_real((double)b->repetition_penalty);
-    case BODY_SEED:        return json_integer((json_int_t)(b->seed & INT64_MAX));
-    case BODY_THINKING:    return b->dialect->thinking == THINKING_EFFORT ? json_string("none") : json_pack("{s:b}", "enable_thinking", b->thinking);
-    case BODY_USAGE:       return json_pack("{s:b}", "include_usage", 1);
-    case BODY_TEMPERATURE: return json_real((double)b->temperature);
-    case BODY_TOP_P:       return json_real((double)b->top_p);
-    default:               return json_true();
+    set(o, "stream_options", json_pack("{s:b}", "include_usage", 1));
+    if (b->dialect->thinking == THINKING_TEMPLATE)
+        set(o, "chat_template_kwargs", json_pack("{s:b}", "enable_thinking", b->thinking));
+    else if (b->dialect->thinking == THINKING_EFFORT && !b->thinking)
+        set(o, "reasoning_effort", json_string("none"));
+    if (b->dialect->progress)
+        set(o, "return_progress", json_true());
+    if (b->continues) {
+        set(o, "add_generation_prompt", json_false());
+        set(o, "continue_final_message", json_true());
     }
+}
+
+static void write_json(const json_t *o, struct buf *out)
+{
+    char *text = memory_got(json_dumps(o, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(7)));
+    buf_adds(out, text);
+    free(text);
 }
 
 bool body_write(const struct body *b, struct buf *out, struct err *e)
 {
     json_t *tools = tools_of(b, e), *o = memory_got(json_object());
-    if (!tools) {
-        json_decref(o);
-        return false;
+    if (tools) {
+        set(o, "model", json_string(b->model));
+        set(o, "stream", json_true());
+        set_sampling(o, b);
+        set_manner(o, b);
+        if (b->n_tools)
+            json_object_set_nocheck(o, "tools", tools);
+        set(o, "messages", messages_of(b));
+        write_json(o, out);
     }
-    set(o, "model", json_string(b->model));
-    set(o, "stream", json_true());
-    for (int f = 0; f < BODY_N_FIELDS; f++)
-        if (field_name(b, (enum body_field)f))
-            set(o, field_name(b, (enum body_field)f), value_of(b, (enum body_field)f));
-    if (b->max_tokens > 0)
-        set(o, b->dialect->max_tokens, json_integer(b->max_tokens));
-    if (b->continues) {
-        set(o, "add_generation_prompt", json_false());
-        set(o, "continue_final_message", json_true());
-    }
-    if (b->n_tools)
-        json_object_set_nocheck(o, "tools", tools);
     json_decref(tools);
-    set(o, "messages", messages_of(b));
-    char *text = memory_got(json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(7)));
-    buf_adds(out, text);
-    free(text);
     json_decref(o);
-    return true;
+    return tools != NULL;
 }
 
-int body_refused(const struct body *b, const char *message)
+/* ---- what a server refuses ---- */
+
+static bool is_needed(const char *name)
 {
-    for (int f = 0; f < BODY_N_FIELDS; f++) {
-        const char *name = field_name(b, (enum body_field)f);
-        if (name && strstr(message, name))
-            return f;
+    static const char *const needed[] = {"model", "stream", "tools", "messages"};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+        if (!strcmp(name, needed[i]))
+            return true;
+    return false;
+}
+
+bool body_drop(struct buf *json, const char *name)
+{
+    json_t *o = json_loadb(buf_str(json), json->len, JSON_ALLOW_NUL, NULL);
+    bool there = !json_object_del(o, name);
+    if (there) {
+        buf_reset(json);
+        write_json(o, json);
     }
-    return -1;
+    json_decref(o);
+    return there;
+}
+
+bool body_drop_refused(struct buf *json, const char *refusal, struct buf *name)
+{
+    json_t *o = json_loadb(buf_str(json), json->len, JSON_ALLOW_NUL, NULL), *value;
+    const char *key, *found = NULL;
+    json_object_foreach(o, key, value)
+        if (!found && !is_needed(key) && strstr(refusal, key))
+            found = key;
+    if (found)
+        buf_adds(name, found);
+    json_decref(o);
+    return found && body_drop(json, buf_str(name));
 }

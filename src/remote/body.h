@@ -12,12 +12,6 @@
 #include "base/message.h"
 #include "remote/dialect.h"
 
-/* Fields that a server may refuse: then they are left out. */
-enum body_field {
-    BODY_TOP_K, BODY_MIN_P, BODY_PRESENCE, BODY_REPETITION, BODY_SEED, BODY_THINKING, BODY_PROGRESS, BODY_USAGE, BODY_TEMPERATURE, BODY_TOP_P,
-    BODY_N_FIELDS
-};
-
 struct body {
     const char *model;
     const struct dialect *dialect;
@@ -31,12 +25,14 @@ struct body {
     float temperature, top_p, min_p, presence_penalty, repetition_penalty;      /* 0 (repetition_penalty: 1, too): not sent, but temperature is */
     int top_k, max_tokens;              /* 0: not sent */
     uint64_t seed;
-    unsigned without;                   /* bits of enum body_field */
 };
 
 /* Appends the body.  False: a tool is not JSON. */
 bool body_write(const struct body *b, struct buf *out, struct err *e);
-/* The field that a server's refusal names and this body has; -1: none. */
-int  body_refused(const struct body *b, const char *message);
+/* Takes the first field that a server's refusal names out of a body; without `model`, `messages`, `tools` and `stream` there is no request.  Its
+ * name is appended to `name`.  False: it names none. */
+bool body_drop_refused(struct buf *json, const char *refusal, struct buf *name);
+/* The same by name.  False: it is not there. */
+bool body_drop(struct buf *json, const char *name);
 
 #endif

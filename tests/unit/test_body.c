@@ -44,14 +44,14 @@ static void test_body__each_dialect_is_asked_in_its_own_words(void **state)
 {
     (void)state;
     static const struct { const char *dialect, *body; } rows[] = {
-        {"vllm", "{\"model\":\"m\",\"stream\":true,\"top_k\":20,\"min_p\":0.05,\"repetition_penalty\":1.1,\"seed\":7,\"chat_template_kwargs\":{\"enable_thinking\":false},"
-                 "\"stream_options\":{\"include_usage\":true},\"temperature\":0.5,\"top_p\":0.95,\"max_tokens\":100," MESSAGES "}"},
-        {"llamacpp", "{\"model\":\"m\",\"stream\":true,\"top_k\":20,\"min_p\":0.05,\"repeat_penalty\":1.1,\"seed\":7,\"chat_template_kwargs\":{\"enable_thinking\":false},"
-                     "\"return_progress\":true,\"stream_options\":{\"include_usage\":true},\"temperature\":0.5,\"top_p\":0.95,\"max_tokens\":100," MESSAGES "}"},
-        {"ollama", "{\"model\":\"m\",\"stream\":true,\"seed\":7,\"reasoning_effort\":\"none\",\"stream_options\":{\"include_usage\":true},\"temperature\":0.5,\"top_p\":0.95,"
-                   "\"max_tokens\":100," MESSAGES "}"},
-        {"openai", "{\"model\":\"m\",\"stream\":true,\"seed\":7,\"stream_options\":{\"include_usage\":true},\"temperature\":0.5,\"top_p\":0.95,\"max_completion_tokens\":100,"
-                   MESSAGES "}"},
+        {"vllm", "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"top_p\":0.95,\"top_k\":20,\"min_p\":0.05,\"repetition_penalty\":1.1,\"max_tokens\":100,\"stream_options\":{\"include_usage\":true},\"chat_template_kwargs\":{\"enable_thinking\":false},"
+         MESSAGES "}"},
+        {"llamacpp", "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"top_p\":0.95,\"top_k\":20,\"min_p\":0.05,\"repeat_penalty\":1.1,\"max_tokens\":100,\"stream_options\":{\"include_usage\":true},\"chat_template_kwargs\":{\"enable_thinking\":false},\"return_progress\":true,"
+         MESSAGES "}"},
+        {"ollama", "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"top_p\":0.95,\"max_tokens\":100,\"stream_options\":{\"include_usage\":true},\"reasoning_effort\":\"none\","
+         MESSAGES "}"},
+        {"openai", "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"top_p\":0.95,\"max_completion_tokens\":100,\"stream_options\":{\"include_usage\":true},"
+         MESSAGES "}"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct body b = body_for(rows[i].dialect);
@@ -63,9 +63,8 @@ static void test_body__calls_and_their_results_name_each_other(void **state)
 {
     (void)state;
     const struct text tools[] = {t("{\"type\": \"function\", \"function\": {\"name\": \"weather\"}}"), t("{\"name\": \"now\"}")};
-    struct body b = {.model = "m", .dialect = dialect_find("openai", NULL), .messages = messages, .n_messages = 5, .tools = tools, .n_tools = 2, .reasoning_name = "reasoning",
-                     .without = 1u << BODY_USAGE};
-    assert_body(&b, "{\"model\":\"m\",\"stream\":true,\"temperature\":0.0,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"weather\"}},"
+    struct body b = {.model = "m", .dialect = dialect_find("openai", NULL), .messages = messages, .n_messages = 5, .tools = tools, .n_tools = 2, .reasoning_name = "reasoning"};
+    assert_body(&b, "{\"model\":\"m\",\"stream\":true,\"temperature\":0.0,\"stream_options\":{\"include_usage\":true},\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"weather\"}},"
                     "{\"type\":\"function\",\"function\":{\"name\":\"now\"}}],\"messages\":[{\"role\":\"system\",\"content\":\"Be \\\"brief\\\".\"},"
                     "{\"role\":\"user\",\"content\":\"Hot?\\n\"},{\"role\":\"assistant\",\"content\":\"\",\"reasoning\":\"Look.\",\"tool_calls\":["
                     "{\"id\":\"call_2_0\",\"type\":\"function\",\"function\":{\"name\":\"weather\",\"arguments\":\"{\\\"city\\\": \\\"Rom\xc3\xa9\\\"}\"}},"
@@ -96,14 +95,17 @@ static void test_body__what_a_server_refuses_is_left_out(void **state)
 {
     (void)state;
     struct body b = body_for("vllm");
-    struct buf out = {0};
-    int f = body_refused(&b, "Unsupported parameter(s): `min_p`");
-    assert_int_equal(f, BODY_MIN_P);
-    b.without |= 1u << f;
+    struct buf out = {0}, name = {0};
     assert_true(body_write(&b, &out, NULL));
+    size_t whole = out.len;
+    assert_true(body_drop_refused(&out, "Unsupported parameter(s): `min_p`", &name));
+    assert_string_equal(name.data, "min_p");
     assert_null(strstr(out.data, "min_p"));
-    assert_int_equal(body_refused(&b, "Unsupported parameter(s): `min_p`"), -1);
-    assert_int_equal(body_refused(&b, "the model is overloaded"), -1);
+    assert_int_equal(out.len, whole - strlen("\"min_p\":0.05,"));
+    assert_false(body_drop_refused(&out, "Unsupported parameter(s): `min_p`", &name));
+    assert_false(body_drop_refused(&out, "the model is overloaded", &name));
+    assert_false(body_drop(&out, "min_p"));
+    buf_free(&name);
     struct text tool = t("[1]");
     struct err e = {0};
     b.tools = &tool;

@@ -11,10 +11,10 @@
 
 #include "base/clock.h"
 #include "base/unicode.h"
-#include "chat/local.h"
 #include "chat/place.h"
 #include "ui/exits.h"
 #include "ui/goodbye.h"
+#include "ui/responder.h"
 #include "ui/tui/clip.h"
 #include "ui/tui/handoff.h"
 #include "ui/tui/input.h"
@@ -383,7 +383,7 @@ static bool open_chat(struct tui *t, struct err *e)
 {
     static const struct chat_front front = {.can_ask = true, .keeps = true, .attaches = true, .inspects = true, .enter_continues = true,
                                             .reads_ahead = true, .tools = "all"};
-    struct chat *c = chat_open(local_open(t->o, e), t->o, &front, e);
+    struct chat *c = chat_open(ui_responder(t->o, e), t->o, &front, e);
     if (!c)
         return false;
     t->app.host.ms = now_ms();

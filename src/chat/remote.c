@@ -1,0 +1,286 @@
+#include "chat/remote.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/grow.h"
+#include "base/memory.h"
+#include "chat/responder.h"
+#include "remote/body.h"
+#include "remote/client.h"
+
+/* The answer under way.
+ *
+ *     SILENT -> SPEAKING              request()
+ *     SPEAKING -> STOPPING            interrupt(); nothing is told any more but DONE
+ *     SPEAKING, STOPPING -> SILENT    the client's answer has ended */
+enum speaking { SILENT, SPEAKING, STOPPING };
+
+enum { ASSUMED_CTX = 32768 };           /* tokens, of a server that does not say, without --ctx */
+
+struct remote {
+    struct responder base;
+    struct client *client;
+    struct buf name;                    /* "ADDRESS MODEL", what sessions note */
+    struct responder_info info;
+    int    ctx;                         /* where the server does not say */
+    bool   known, dead;
+    enum speaking speaking;
+    struct answer_stats stats;
+    int    used;                        /* tokens of the newest prompt and answer; -1: not known */
+    int64_t asked_ns, first_ns;         /* first_ns 0: nothing has come yet */
+};
+
+static struct remote *own(struct responder *r)
+{
+    return (struct remote *)r;
+}
+
+static const struct remote *own_const(const struct responder *r)
+{
+    return (const struct remote *)r;
+}
+
+/* ---- a request ---- */
+
+/* The messages, and the answer that is to be continued as the last one.  For free(). */
+static struct message *messages_of(const struct request *q, int *n)
+{
+    struct message *all = memory_alloc(((size_t)q->n_messages + 1) * sizeof *all);
+    *n = q->n_messages;
+    memcpy(all, q->messages, (size_t)q->n_messages * sizeof *all);
+    if (q->begun.content.n)
+        all[(*n)++] = (struct message){.role = ROLE_ASSISTANT, .content = q->begun.content, .has_reasoning = q->begun.reasoning.n > 0, .reasoning = q->begun.reasoning};
+    return all;
+}
+
+static bool write_body(const struct remote *r, const struct request *q, struct buf *out, struct err *e)
+{
+    const struct remote_model *m = client_model(r->client);
+    const struct request_sampling *s = &q->sampling;
+    int n;
+    struct message *messages = messages_of(q, &n);
+    struct body b = {
+        .model = buf_str(&m->id), .dialect = m->dialect, .messages = messages, .n_messages = n, .tools = q->tools, .n_tools = q->n_tools,
+        .reasoning_name = client_reasoning_name(r->client), .thinking = q->thinking, .continues = n > q->n_messages,
+        .temperature = s->temperature, .top_p = s->top_p, .min_p = s->min_p, .presence_penalty = s->presence_penalty,
+        .repetition_penalty = s->repetition_penalty, .top_k = s->top_k, .max_tokens = s->max_tokens, .seed = s->seed,
+    };
+    bool ok = body_write(&b, out, e);
+    free(messages);
+    return ok;
+}
+
+static void tell_given(const struct remote *r, enum news_kind kind, struct text t)
+{
+    if (t.n)
+        responder_tell(&r->base, &(struct news){.kind = kind, .text = t, .replayed = true});
+}
+
+static enum request_result request(struct responder *base, const struct request *q, struct err *e)
+{
+    struct remote *r = own(base);
+    struct buf body = {0};
+    if (q->begun.reasoning.n && !q->begun.content.n) {
+        err_set(e, "a server cannot continue an answer that was stopped while it reasoned; /regenerate asks for another one");
+        return REQUEST_REFUSED;
+    }
+    if (!write_body(r, q, &body, e)) {
+        buf_free(&body);
+        return REQUEST_REFUSED;
+    }
+    r->stats = (struct answer_stats){0};
+    r->asked_ns = clock_ns();
+    r->first_ns = 0;
+    r->speaking = SPEAKING;
+    tell_given(r, NEWS_REASONING, q->begun.reasoning);
+    tell_given(r, NEWS_TEXT, q->begun.content);
+    client_ask(r->client, &body);
+    return REQUEST_TAKEN;
+}
+
+static void interrupt(struct responder *base)
+{
+    struct remote *r = own(base);
+    if (r->speaking != SPEAKING)
+        return;
+    r->speaking = STOPPING;
+    client_stop(r->client);
+}
+
+/* ---- what the client tells ---- */
+
+static void tell_text(const struct remote *r, enum news_kind kind, const char *text)
+{
+    responder_tell(&r->base, &(struct news){.kind = kind, .text = text_of(text)});
+}
+
+static void take_ready(struct remote *r)
+{
+    const struct remote_model *m = client_model(r->client);
+    struct chat_info *to = &r->info.chat;
+    snprintf(to->model, sizeof to->model, "%s", buf_str(&m->id));
+    snprintf(to->backend, sizeof to->backend, "%s", m->dialect->name);
+    to->n_ctx = m->n_ctx ? m->n_ctx : r->ctx;
+    r->info.temperature = r->info.top_p = -1;
+    r->info.top_k = -1;
+    r->known = true;
+    r->base.can.begin_text = m->dialect->continues;
+    if (!m->n_ctx) {
+        char note[160];
+        snprintf(note, sizeof note, "the server does not say how long its context is: %d tokens are assumed (--ctx)", r->ctx);
+        tell_text(r, NEWS_NOTE, note);
+    }
+    tell_text(r, NEWS_READY, "");
+}
+
+static void take_delta(struct remote *r, const struct completion_delta *d)
+{
+    static const enum news_kind kinds[] = {
+        [COMPLETION_READING] = NEWS_READING, [COMPLETION_REASONING] = NEWS_REASONING, [COMPLETION_TEXT] = NEWS_TEXT,
+        [COMPLETION_CALL_BEGIN] = NEWS_CALL_BEGIN, [COMPLETION_CALL] = NEWS_CALL,
+    };
+    if (r->speaking != SPEAKING)
+        return;
+    if (d->kind != COMPLETION_READING) {        /* a part is a token at least; the server's own count comes at the end */
+        r->stats.n_tokens++;
+        if (!r->first_ns) {
+            r->first_ns = clock_ns();
+            r->stats.prefill_ms = clock_ms_since(r->asked_ns);
+        } else {
+            r->stats.n_timed++;
+            r->stats.decode_ms = clock_ms_since(r->first_ns);
+        }
+    }
+    responder_tell(&r->base, &(struct news){.kind = kinds[d->kind], .text = d->text, .truncated = d->truncated, .done = d->done, .total = d->total,
+                                            .cached = d->cached, .stats = &r->stats});
+}
+
+static void take_figures(struct remote *r, const struct completion_figures *f)
+{
+    struct answer_stats *s = &r->stats;
+    if (f->n_tokens >= 0) {
+        s->n_tokens = f->n_tokens;
+        s->n_timed = f->n_tokens > 0 ? f->n_tokens - 1 : 0;
+    }
+    s->n_prompt = f->n_prompt >= 0 ? f->n_prompt : 0;
+    s->n_cached = f->n_cached >= 0 ? f->n_cached : 0;
+    if (f->n_drafted > 0) {             /* by position is not told */
+        s->drafted[0] = f->n_drafted;
+        s->accepted[0] = f->n_accepted > 0 ? f->n_accepted : 0;
+    }
+    if (f->prefill_ms >= 0)
+        s->prefill_ms = f->prefill_ms;
+    if (f->decode_ms >= 0) {
+        s->decode_ms = f->decode_ms;
+        s->n_timed = s->n_tokens;
+    }
+    r->used = f->n_prompt >= 0 && f->n_tokens >= 0 ? f->n_prompt + f->n_tokens : -1;
+}
+
+static void take_done(struct remote *r, const struct client_event *ev)
+{
+    static const enum chat_end ends[] = {
+        [CLIENT_ANSWERED] = CHAT_ANSWERED, [CLIENT_LENGTH] = CHAT_LENGTH, [CLIENT_FILTERED] = CHAT_FAILED, [CLIENT_STOPPED] = CHAT_INTERRUPTED,
+        [CLIENT_FAILED] = CHAT_FAILED, [CLIENT_TOO_LONG] = CHAT_TOO_LONG,
+    };
+    const char *why = ev->how == CLIENT_FILTERED ? "the server's content filter stopped the answer" : buf_str(&ev->text);
+    take_figures(r, &ev->figures);
+    r->speaking = SILENT;
+    responder_tell(&r->base, &(struct news){.kind = NEWS_DONE, .end = ends[ev->how], .text = text_of(why), .stats = &r->stats});
+}
+
+static void take_event(struct remote *r, const struct client_event *ev)
+{
+    switch (ev->kind) {
+    case CLIENT_READY:
+        take_ready(r);
+        break;
+    case CLIENT_FATAL:
+        r->dead = true;
+        tell_text(r, NEWS_FATAL, buf_str(&ev->text));
+        break;
+    case CLIENT_NOTE:
+        tell_text(r, NEWS_NOTE, buf_str(&ev->text));
+        break;
+    case CLIENT_DELTA:
+        take_delta(r, &ev->delta);
+        break;
+    case CLIENT_DONE:
+        take_done(r, ev);
+        break;
+    }
+}
+
+static void drain(struct responder *base)
+{
+    struct remote *r = own(base);
+    int n;
+    const struct client_event *list = client_drain(r->client, &n);
+    for (int i = 0; i < n && !r->dead; i++)
+        take_event(r, &list[i]);
+}
+
+/* ---- the rest ---- */
+
+static int fds(const struct responder *r, struct pollfd fds[RESPONDER_MAX_FDS])
+{
+    fds[0] = (struct pollfd){.fd = client_fd(own_const(r)->client), .events = POLLIN};
+    return !own_const(r)->dead;
+}
+
+static const struct responder_info *info(const struct responder *r)
+{
+    return own_const(r)->known ? &own_const(r)->info : NULL;
+}
+
+static void machine(struct responder *r, struct chat_machine *m)
+{
+    (void)r, (void)m;                   /* nothing is known of the server's */
+}
+
+static int used(const struct responder *r)
+{
+    return own_const(r)->used;
+}
+
+static void close_remote(struct responder *base)
+{
+    struct remote *r = own(base);
+    client_close(r->client);
+    buf_free(&r->name);
+    free(r);
+}
+
+static const struct responder_ops ops = {
+    .request = request, .interrupt = interrupt, .fds = fds, .drain = drain, .info = info, .machine = machine, .used = used, .close = close_remote,
+};
+
+static const char *key_of(void)
+{
+    const char *own_key = getenv("Q35CHAT_API_KEY"), *usual = getenv("OPENAI_API_KEY");
+    return own_key && *own_key ? own_key : usual && *usual ? usual : NULL;
+}
+
+static const char *given(const struct options *o, enum option_id id)
+{
+    return *options_text(o, id) ? options_text(o, id) : NULL;
+}
+
+struct responder *remote_open(const struct options *o, struct err *e)
+{
+    struct remote *r = memory_zeroed(1, sizeof *r);
+    const struct client_options co = {.url = options_text(o, OPT_endpoint), .model = given(o, OPT_model), .dialect = given(o, OPT_dialect), .key = key_of()};
+    r->base = (struct responder){.ops = &ops, .more_room = "a server that holds more is needed"};
+    r->ctx = options_int(o, OPT_ctx) ? options_int(o, OPT_ctx) : ASSUMED_CTX;
+    r->used = -1;
+    buf_addf(&r->name, "%s%s%s", co.url, co.model ? " " : "", co.model ? co.model : "");
+    r->base.model = r->name.data;
+    r->client = client_open(&co, e);
+    if (r->client)
+        return &r->base;
+    close_remote(&r->base);
+    return NULL;
+}

@@ -1,0 +1,405 @@
+#include "remote/client.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mailbox.h"
+#include "base/memory.h"
+#include "base/quiet.h"
+#include "fetch/http.h"
+#include "remote/body.h"
+
+enum { SILENCE_S = 600, LIST_S = 20, MAX_BODY = 4 << 20, MAX_DROPPED = 16, AGAIN_MS = 500 };
+
+struct client {
+    struct buf url, model, key;         /* url ends in "/v1" */
+    const struct dialect *dialect;      /* NULL: found out */
+    int silence_s;
+    struct remote_model found;          /* of the thread until CLIENT_READY, then constant */
+    struct mailbox out;
+    int n_taken;                        /* events of the last drain, whose texts are still to be freed */
+    struct client_event *taken;
+
+    pthread_t thread;
+    pthread_mutex_t lock;               /* over what follows */
+    pthread_cond_t  woken;
+    bool asked, quit;
+    struct buf body;                    /* of the question that was asked */
+    const char *reasoning;
+    atomic_bool stop;                   /* the request under way ends */
+
+    /* the thread's own */
+    struct http *http;
+    struct buf dropped[MAX_DROPPED];    /* fields that the server does not take */
+    int n_dropped;
+};
+
+static void post(struct client *c, struct client_event ev, const char *text, size_t n)
+{
+    ev.text = (struct buf){0};
+    if (n)
+        buf_add(&ev.text, text, n);
+    mailbox_post(&c->out, &ev);
+}
+
+static void post_text(struct client *c, enum client_event_kind kind, const char *text)
+{
+    post(c, (struct client_event){.kind = kind}, text, strlen(text));
+}
+
+/* ---- one request ---- */
+
+/* What one POST or GET brings. */
+struct transfer {
+    struct client *c;
+    struct buf body;                    /* of a GET */
+    struct completion *answer;          /* of a POST */
+    bool told;                          /* something was told: it cannot be asked again */
+};
+
+static bool begin(void *arg, const struct http_reply *r, struct err *e)
+{
+    (void)arg, (void)r, (void)e;
+    return true;
+}
+
+static bool take(void *arg, const void *bytes, size_t n, struct err *e)
+{
+    struct transfer *t = arg;
+    if (t->answer)
+        return completion_push(t->answer, bytes, n, e);
+    if (t->body.len + n > MAX_BODY)
+        return err_set(e, "the server's answer has more than %d MiB", MAX_BODY >> 20);
+    buf_add(&t->body, bytes, n);
+    return true;
+}
+
+static void on_delta(const struct completion_delta *d, void *arg)
+{
+    struct transfer *t = arg;
+    t->told = true;
+    post(t->c, (struct client_event){.kind = CLIENT_DELTA, .delta = *d}, d->text.p, d->text.n);
+}
+
+/* A sentence about an answer that is none. */
+static void refusal(const struct client *c, int status, const struct buf *body, struct err *e)
+{
+    struct err said = {{0}};
+    completion_error(buf_str(body), body->len, &said);
+    if (status == 401 || status == 403)
+        err_set(e, c->key.len ? "%s did not accept the key (status %d): %s" : "%s wants a key (status %d), which Q35CHAT_API_KEY holds: %s", buf_str(&c->url), status, said.msg);
+    else if (status == 429 || status == 503)
+        err_set(e, "%s is overloaded (status %d): %s", buf_str(&c->url), status, said.msg);
+    else
+        err_set(e, "%s refused (status %d): %s", buf_str(&c->url), status, said.msg);
+}
+
+static enum http_result ask(struct client *c, const char *path, const struct buf *post_body, int silence_s, struct transfer *t, struct http_reply *r,
+                            struct buf *refused, struct err *e)
+{
+    struct buf url = {0};
+    buf_addf(&url, "%s%s", buf_str(&c->url), path);
+    struct http_request q = {.url = url.data, .token = c->key.len ? c->key.data : NULL, .stall_s = silence_s, .stop = &c->stop, .begin = begin, .take = take,
+                             .arg = t, .refusal = refused};
+    if (post_body) {
+        q.post = buf_str(post_body);
+        q.post_bytes = post_body->len;
+    }
+    enum http_result result = http_ask(c->http, &q, r, e);
+    if (result == HTTP_BROKEN) {
+        struct err why = *e;
+        err_set(e, "%s: %s", buf_str(&c->url), why.msg);
+    }
+    buf_free(&url);
+    return result;
+}
+
+/* ---- which model ---- */
+
+static bool get(struct client *c, const char *path, struct transfer *t, struct err *e)
+{
+    struct http_reply r = {0};
+    struct buf refused = {0};
+    bool ok = ask(c, path, NULL, LIST_S, t, &r, &refused, e) == HTTP_ANSWERED;
+    if (ok && r.status != 200) {
+        refusal(c, r.status, &refused, e);
+        ok = false;
+    }
+    http_reply_free(&r);
+    buf_free(&refused);
+    return ok;
+}
+
+/* llama.cpp tells its context beside /v1. */
+static void ask_context(struct client *c)
+{
+    struct transfer t = {.c = c};
+    struct err ignored = {{0}};
+    if (get(c, "/../props", &t, &ignored))
+        c->found.n_ctx = props_context(buf_str(&t.body), t.body.len);
+    buf_free(&t.body);
+}
+
+static bool find_model(struct client *c, struct err *e)
+{
+    struct transfer t = {.c = c};
+    bool ok = get(c, "/models", &t, e) && models_choose(buf_str(&t.body), t.body.len, c->model.len ? c->model.data : NULL, &c->found, e);
+    buf_free(&t.body);
+    if (ok && c->dialect)
+        c->found.dialect = c->dialect;
+    if (ok && c->found.dialect->context == CONTEXT_PROPS)
+        ask_context(c);
+    return ok;
+}
+
+/* ---- one answer ---- */
+
+static enum client_end end_of(const struct completion *answer)
+{
+    switch (completion_finish(answer)) {
+    case COMPLETION_LENGTH:   return CLIENT_LENGTH;
+    case COMPLETION_FILTERED: return CLIENT_FILTERED;
+    default:                  return CLIENT_ANSWERED;
+    }
+}
+
+/* The servers' words for a prompt that is longer than the context. */
+static bool is_too_long(const struct buf *refused)
+{
+    static const char *const words[] = {"maximum context length", "context length", "exceeds the available context", "exceed_context_size", "longer than the model"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strstr(buf_str(refused), words[i]))
+            return true;
+    return false;
+}
+
+static void drop_known(struct client *c, struct buf *body)
+{
+    for (int i = 0; i < c->n_dropped; i++)
+        body_drop(body, buf_str(&c->dropped[i]));
+}
+
+/* A field that the server refuses is left out from now on. */
+static bool drop_refused(struct client *c, struct buf *body, const struct buf *refused)
+{
+    struct buf name = {0};
+    if (c->n_dropped == MAX_DROPPED || !body_drop_refused(body, buf_str(refused), &name)) {
+        buf_free(&name);
+        return false;
+    }
+    struct buf note = {0};
+    buf_addf(&note, "the server does not take \"%s\"; it is left out", buf_str(&name));
+    post_text(c, CLIENT_NOTE, note.data);
+    buf_free(&note);
+    c->dropped[c->n_dropped++] = name;
+    return true;
+}
+
+/* One try.  *again: nothing was told, and asking again may help. */
+static enum client_end try_answer(struct client *c, struct buf *body, struct completion_figures *figures, bool *again, struct err *e)
+{
+    struct transfer t = {.c = c};
+    struct http_reply r = {0};
+    struct buf refused = {0};
+    enum client_end how = CLIENT_FAILED;
+    t.answer = completion_open(on_delta, &t);
+    enum http_result result = ask(c, "/chat/completions", body, c->silence_s, &t, &r, &refused, e);
+    bool ok = result == HTTP_ANSWERED && r.status == 200 && completion_end(t.answer, e);
+    *again = !t.told && result == HTTP_BROKEN;
+    if (ok) {
+        how = end_of(t.answer);
+    } else if (atomic_load(&c->stop)) {
+        how = CLIENT_STOPPED;
+    } else if (result == HTTP_ANSWERED && r.status != 200) {
+        refusal(c, r.status, &refused, e);
+        how = is_too_long(&refused) ? CLIENT_TOO_LONG : CLIENT_FAILED;
+        *again = how == CLIENT_FAILED && (r.status == 400 || r.status == 422) && drop_refused(c, body, &refused);
+    }
+    completion_cut(t.answer);
+    *figures = completion_figures(t.answer);
+    pthread_mutex_lock(&c->lock);
+    if (completion_reasoning_name(t.answer))
+        c->reasoning = completion_reasoning_name(t.answer);
+    pthread_mutex_unlock(&c->lock);
+    completion_close(t.answer);
+    http_reply_free(&r);
+    buf_free(&refused);
+    return how;
+}
+
+/* Waits a little; false when the answer was stopped. */
+static bool rest(struct client *c)
+{
+    for (int64_t start = clock_ns(); clock_ms_since(start) < AGAIN_MS;) {
+        if (atomic_load(&c->stop))
+            return false;
+        poll(NULL, 0, 20);
+    }
+    return true;
+}
+
+static void answer(struct client *c, struct buf *body)
+{
+    struct client_event done = {.kind = CLIENT_DONE};
+    struct err e = {{0}};
+    bool again = false;
+    drop_known(c, body);
+    int dropped = c->n_dropped;
+    done.how = try_answer(c, body, &done.figures, &again, &e);
+    for (int broken = 0; again && done.how == CLIENT_FAILED; dropped = c->n_dropped) {
+        if (dropped == c->n_dropped && (broken++ || !rest(c)))
+            break;
+        done.how = try_answer(c, body, &done.figures, &again, &e);
+    }
+    if (atomic_load(&c->stop) && done.how == CLIENT_FAILED)
+        done.how = CLIENT_STOPPED;
+    bool failed = done.how == CLIENT_FAILED || done.how == CLIENT_TOO_LONG;
+    post(c, done, e.msg, failed ? strlen(e.msg) : 0);
+}
+
+/* ---- the thread ---- */
+
+/* The next question's body; false: the end. */
+static bool next_question(struct client *c, struct buf *body)
+{
+    pthread_mutex_lock(&c->lock);
+    while (!c->asked && !c->quit)
+        pthread_cond_wait(&c->woken, &c->lock);
+    bool go_on = !c->quit;
+    *body = c->body;
+    c->body = (struct buf){0};
+    c->asked = false;
+    pthread_mutex_unlock(&c->lock);
+    return go_on;
+}
+
+static void *run(void *arg)
+{
+    struct client *c = arg;
+    struct err e = {{0}};
+    c->http = http_open();
+    if (find_model(c, &e)) {
+        post_text(c, CLIENT_READY, "");
+        for (struct buf body; next_question(c, &body);) {
+            answer(c, &body);
+            buf_free(&body);
+        }
+    } else {
+        post_text(c, CLIENT_FATAL, e.msg);
+    }
+    http_close(c->http);
+    return NULL;
+}
+
+/* ---- the owner's side ---- */
+
+static bool set_up(struct client *c, const struct client_options *o, struct err *e)
+{
+    size_t n = strlen(o->url);
+    if (strncmp(o->url, "http://", 7) && strncmp(o->url, "https://", 8))
+        return err_set(e, "the endpoint is '%s', expected an address that begins with http:// or https://", o->url);
+    while (n && o->url[n - 1] == '/')
+        n--;
+    buf_add(&c->url, o->url, n);
+    if (n < 3 || strcmp(c->url.data + n - 3, "/v1"))
+        buf_adds(&c->url, "/v1");
+    buf_adds(&c->model, o->model ? o->model : "");
+    buf_adds(&c->key, o->key ? o->key : "");
+    c->silence_s = o->silence_s ? o->silence_s : SILENCE_S;
+    c->dialect = o->dialect ? dialect_find(o->dialect, e) : NULL;
+    return (!o->dialect || c->dialect) && (mailbox_init(&c->out, sizeof(struct client_event)) || err_set(e, "no more files may be opened"));
+}
+
+static void release(struct client *c)
+{
+    int n;
+    while (client_drain(c, &n), n)
+        ;
+    mailbox_free(&c->out);
+    struct buf *all[] = {&c->url, &c->model, &c->key, &c->body};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        buf_free(all[i]);
+    for (int i = 0; i < c->n_dropped; i++)
+        buf_free(&c->dropped[i]);
+    remote_model_free(&c->found);
+    pthread_cond_destroy(&c->woken);
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+}
+
+struct client *client_open(const struct client_options *o, struct err *e)
+{
+    struct client *c = memory_zeroed(1, sizeof *c);
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->woken, NULL);
+    c->out.fd = -1;
+    if (!set_up(c, o, e) || (quiet_thread(&c->thread, run, c) && !err_set(e, "cannot start a thread for the endpoint"))) {
+        release(c);
+        return NULL;
+    }
+    return c;
+}
+
+void client_close(struct client *c)
+{
+    if (!c)
+        return;
+    pthread_mutex_lock(&c->lock);
+    c->quit = true;
+    atomic_store(&c->stop, true);
+    pthread_cond_signal(&c->woken);
+    pthread_mutex_unlock(&c->lock);
+    pthread_join(c->thread, NULL);
+    release(c);
+}
+
+int client_fd(const struct client *c)
+{
+    return c->out.fd;
+}
+
+const struct client_event *client_drain(struct client *c, int *n)
+{
+    for (int i = 0; i < c->n_taken; i++)
+        buf_free(&c->taken[i].text);
+    c->taken = (struct client_event *)mailbox_take(&c->out, n);
+    c->n_taken = *n;
+    for (int i = 0; i < *n; i++)
+        c->taken[i].delta.text = (struct text){buf_str(&c->taken[i].text), c->taken[i].text.len};
+    return c->taken;
+}
+
+void client_ask(struct client *c, struct buf *body)
+{
+    pthread_mutex_lock(&c->lock);
+    buf_free(&c->body);
+    c->body = *body;
+    *body = (struct buf){0};
+    c->asked = true;
+    atomic_store(&c->stop, false);
+    pthread_cond_signal(&c->woken);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void client_stop(struct client *c)
+{
+    atomic_store(&c->stop, true);
+}
+
+const struct remote_model *client_model(const struct client *c)
+{
+    return &c->found;
+}
+
+const char *client_reasoning_name(const struct client *c)
+{
+    struct client *own = (struct client *)c;
+    pthread_mutex_lock(&own->lock);
+    const char *name = c->reasoning;
+    pthread_mutex_unlock(&own->lock);
+    return name;
+}

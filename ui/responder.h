@@ -1,0 +1,11 @@
+/* Who answers, as the options say: a model here, or a server. */
+#ifndef Q35_UI_RESPONDER_H
+#define Q35_UI_RESPONDER_H
+
+#include "base/err.h"
+#include "chat/options.h"
+
+struct responder;
+struct responder *ui_responder(const struct options *o, struct err *e);         /* NULL with the reason */
+
+#endif
