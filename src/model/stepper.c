@@ -38,6 +38,7 @@ struct stepper {
     int depth, start;                   /* drafts a step; position at the beginning */
     int n_launched, n_taken;
     int tokens[STEP_SLOTS];             /* of the newest results, by pick */
+    struct step_live live;              /* as the last stepper_end() found it */
 };
 
 /* Cuts `memory`, or with NULL only counts. */
@@ -206,6 +207,7 @@ bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e)
     int64_t start = clock_ns(), asked = start;
     CHECK(s->n_taken < s->n_launched);
     while (__atomic_load_n(&r->serial, __ATOMIC_ACQUIRE) != s->n_taken + 1) {
+        CHECK(s->dev->caps->beside_host);       /* otherwise it is there when the launch returns */
         if (clock_ns() - start > SPIN_NS)
             short_sleep();
         if (clock_ms_since(asked) > DOUBT_MS) {
@@ -222,12 +224,11 @@ bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e)
 
 int stepper_end(struct stepper *s, int n_heard, struct err *e)
 {
-    struct step_live live;
     struct step_result r;
     while (s->n_taken < s->n_launched)
         if (!stepper_wait(s, &r, e))
             return -1;
-    s->dev->copy(s->dev, &live, s->f->fused->live, sizeof live);
+    s->dev->copy(s->dev, &s->live, s->f->fused->live, sizeof s->live);
     if (!s->dev->finish(s->dev, e))
         return -1;
     /* Pick i left the cache at P(i) = P(i - 1) + tokens(i), the first pick at its beginning.  After pick L the committed states
@@ -237,10 +238,10 @@ int stepper_end(struct stepper *s, int n_heard, struct err *e)
     int back = last - heard;
     CHECK(back >= 0 && back <= 2);
     struct cache *k = s->k;
-    k->pos = live.pos;
-    k->parity = live.parity;
-    k->n_accepted = live.n_apply;
-    int hidden = live.parity;
+    k->pos = s->live.pos;
+    k->parity = s->live.parity;
+    k->n_accepted = s->live.n_apply;
+    int hidden = s->live.parity;
     if (back >= 1 && last >= 1) {
         k->pos -= s->tokens[last % STEP_SLOTS];
         k->n_accepted = 0;
@@ -264,10 +265,9 @@ int stepper_settle(struct stepper *s, struct err *e)
 
 void stepper_resume(struct stepper *s)
 {
-    struct step_live live;
+    struct step_live live = s->live;    /* the device's own was needed to end the steps */
     struct cache *k = s->k;
     cache_end_steps(k);                 /* unless saving the states did so */
-    s->dev->copy(s->dev, &live, s->f->fused->live, sizeof live);
     live.pos = k->pos;
     live.parity = live.n_apply = 0;
     cache_begin_steps(k, s->f->w, s->f->fused->live, k->pos);
