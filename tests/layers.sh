@@ -22,7 +22,7 @@ src/chat!local base/|remote/|chat/|config/
 src/chat!remote base/|text/|engine/engine.h|chat/|config/
 src/fetch    base/|fetch/|config/
 src/remote   base/|fetch/http.h|remote/|config/
-src/prepare  base/|model/|backend/|kernels/tensor.h|kernels/number.h|engine/engine.h|engine/load.h|chat/place.h|fetch/|prepare/|config/
+src/prepare  base/|model/|backend/|kernels/tensor.h|kernels/number.h|engine/engine.h|engine/load.h|chat/paths.h|fetch/|prepare/|config/
 src/debug    base/|text/|model/|backend/|engine/|debug/|config/
 src/bench    base/|text/|kernels/[a-z_]*\.h|model/|backend/|engine/|bench/|config/
 ui           base/|chat/|debug/|bench/|prepare/|ui/|config/

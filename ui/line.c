@@ -20,7 +20,7 @@
 #include "base/unicode.h"
 #include "chat/chat.h"
 #include "chat/command.h"
-#include "chat/place.h"
+#include "chat/paths.h"
 #include "ui/exits.h"
 #include "ui/goodbye.h"
 #include "ui/interrupt.h"
@@ -393,9 +393,9 @@ static void recall(struct line *l)
     HistEvent ev;
     struct err e = {0};
     struct buf old = {0}, path = {0};
-    if (place_state(&old, "history", &e))
+    if (paths_state(&old, "history", &e))
         history(l->history, &ev, H_LOAD, old.data);
-    l->past = history_open(place_state(&path, "history.jsonl", &e) ? path.data : NULL, options_int(l->o, OPT_history_size) + 1);
+    l->past = history_open(paths_state(&path, "history.jsonl", &e) ? path.data : NULL, options_int(l->o, OPT_history_size) + 1);
     for (int i = 0; i < history_n(l->past); i++)
         history(l->history, &ev, H_ENTER, history_at(l->past, i));
     buf_free(&old);

@@ -10,8 +10,8 @@
 
 #include "base/unicode.h"
 #include "chat/fence.h"
+#include "chat/paths.h"
 #include "chat/sent.h"
-#include "chat/place.h"
 
 /* --- a file ------------------------------------------------------------------------------------------------------ */
 
@@ -29,7 +29,7 @@ bool attach_file(const char *path, size_t *bytes, struct buf *text, bool *absent
     struct buf where = {0}, raw = {0};
     struct stat st;
     int fd = -1;
-    place_expand(&where, path);
+    paths_expand(&where, path);
     bool there = !stat(buf_str(&where), &st), ok = there && S_ISREG(st.st_mode);
     if (absent)
         *absent = !ok;

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/unicode.h"
 #include "chat/fence.h"
-#include "chat/place.h"
+#include "chat/paths.h"
 #include "chat/record.h"
 #include "chat/title.h"
 
@@ -186,7 +186,7 @@ bool export_choose(const char **format, const char *file, struct err *e)
 bool export_write(const char *file, const struct buf *text, struct err *e)
 {
     struct buf path = {0};
-    place_expand(&path, file);
+    paths_expand(&path, file);
     int fd = open(buf_str(&path), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     const char *why = fd < 0 && errno == EEXIST ? "it exists already, choose another name" : strerror(errno);
     bool ok = fd >= 0 || err_set(e, "cannot make %s: %s", file, why);

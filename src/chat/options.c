@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "chat/flags.h"
 #include "chat/nearest.h"
-#include "chat/place.h"
+#include "chat/paths.h"
 #include "chat/value.h"
 
 struct row {
@@ -328,7 +328,7 @@ bool options_model_dir(const struct options *o, struct buf *dir, struct err *e)
     bool ok = true;
     if (options_given(o, OPT_model)) {
         buf_adds(dir, options_text(o, OPT_model));
-    } else if (!place_demo(dir, &looked)) {
+    } else if (!paths_demo(dir, &looked)) {
         ok = err_set(e, "no model is on this machine: q35chat model get downloads Qwen3.5-122B-A10B, --model DIR takes a checkpoint directory; "
                         "the demo model is not in%s", buf_str(&looked));
     }

@@ -9,7 +9,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "chat/place.h"
+#include "chat/paths.h"
 
 enum { SECTION = 49, LONGEST = 197 };   /* bytes that inih keeps of a section's name, and of a line */
 #define TOOL "tool "
@@ -212,7 +212,7 @@ bool options_read_usual_file(struct options *o, struct err *e)
 {
     struct buf path = {0}, text = {0};
     bool ok = true;
-    if (place_config(&path) && access(path.data, F_OK) == 0)
+    if (paths_config(&path) && access(path.data, F_OK) == 0)
         ok = buf_read_file(&text, path.data, MAX_FILE, e) && read_text(o, &text, path.data, e);
     buf_free(&path);
     buf_free(&text);

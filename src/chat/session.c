@@ -16,7 +16,7 @@
 #include "base/move.h"
 #include "base/syncer.h"
 #include "base/unicode.h"
-#include "chat/place.h"
+#include "chat/paths.h"
 #include "chat/record.h"
 
 #define MAX_FILE ((size_t)1 << 30)
@@ -47,12 +47,12 @@ bool session_path_of(const char *name, struct buf *path, struct err *e)
     bool ok = true;
     buf_reset(path);
     if (strchr(name, '/')) {
-        place_expand(path, name);
+        paths_expand(path, name);
     } else if (!is_name(name)) {
         ok = err_set(e, "a session needs a name such as 'holiday', or a path with a slash in it");
     } else {
         buf_addf(&file, "sessions/%s.jsonl", name);
-        ok = place_state(path, file.data, e);
+        ok = paths_state(path, file.data, e);
     }
     buf_free(&file);
     return ok;

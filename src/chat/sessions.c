@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/export.h"
-#include "chat/place.h"
+#include "chat/paths.h"
 #include "chat/session.h"
 #include "chat/title.h"
 #include "chat/words.h"
@@ -63,7 +63,7 @@ static void list_add(struct list *l, const char *file, const struct stat *st)
 static bool list_read(struct list *l, const char *folder, struct err *e)
 {
     struct stat st;
-    bool ok = place_state(&l->dir, folder, e);
+    bool ok = paths_state(&l->dir, folder, e);
     DIR *d = ok ? opendir(l->dir.data) : NULL;
     if (ok && !d && errno != ENOENT)
         ok = err_set(e, "cannot read %s: %s", l->dir.data, strerror(errno));

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/move.h"
-#include "chat/place.h"
+#include "chat/paths.h"
 #include "chat/session.h"
 #include "chat/sessions.h"
 
@@ -23,7 +23,7 @@ static bool path_in_trash(struct buf *path, const char *name, struct err *e)
 {
     struct buf file = {0};
     buf_addf(&file, "trash/%s" SUFFIX, name);
-    bool ok = place_state(path, file.data, e);
+    bool ok = paths_state(path, file.data, e);
     buf_free(&file);
     return ok;
 }
@@ -129,7 +129,7 @@ static void sweep(const char *folder, bool (*is_due)(const char *, const struct 
 {
     struct buf path = {0};
     struct stat st;
-    DIR *d = place_state(&path, folder, NULL) ? opendir(path.data) : NULL;
+    DIR *d = paths_state(&path, folder, NULL) ? opendir(path.data) : NULL;
     for (struct dirent *f; d && (f = readdir(d));)
         if (!fstatat(dirfd(d), f->d_name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) && is_due(f->d_name, &st, now_s))
             delete_unused(dirfd(d), f->d_name);

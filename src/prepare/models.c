@@ -11,7 +11,7 @@
 
 #include "base/grow.h"
 #include "base/memory.h"
-#include "chat/place.h"
+#include "chat/paths.h"
 #include "fetch/cache.h"
 #include "model/config.h"
 #include "prepare/part.h"
@@ -138,7 +138,7 @@ static void sort(struct models *m, int first)
 static void find_ours(struct models *m)
 {
     struct buf root = {0}, dir = {0};
-    DIR *d = place_models(&root) ? opendir(root.data) : NULL;
+    DIR *d = paths_models(&root) ? opendir(root.data) : NULL;
     for (struct dirent *entry; d && (entry = readdir(d));) {
         struct stat st;
         buf_reset(&dir);
@@ -237,7 +237,7 @@ void models_find(struct models *m)
     int n = m->n;
     find_hub(m);
     sort(m, n);
-    if (place_demo(&demo, &looked))
+    if (paths_demo(&demo, &looked))
         add(m, MODELS_DEMO, "demo", demo.data);
     buf_free(&demo);
     buf_free(&looked);

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "chat/export.h"
-#include "chat/place.h"
+#include "chat/paths.h"
 #include "ui/tui/figure.h"
 
 enum { LIMIT_MS = 2000, NAP_NS = 2000000 };
@@ -135,7 +135,7 @@ static bool to_desktop(const char *text, size_t n, const char **where)
 
 static bool to_state_file(const char *text, size_t n, struct buf *path, struct err *e)
 {
-    return place_state(path, "clipboard.txt", e) &&
+    return paths_state(path, "clipboard.txt", e) &&
            (buf_replace_file(path->data, text, n) || err_set(e, "cannot write %s: %s", path->data, strerror(errno)));
 }
 

@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "chat/place.h"
+#include "chat/paths.h"
 #include "ui/tui/figure.h"
 #include "ui/tui/input.h"
 
@@ -98,7 +98,7 @@ static bool keep(const struct buf *text, struct buf *path, struct err *e)
     for (int i = 1, fd = -1; fd < 0; i++) {
         snprintf(name, sizeof name, "pastes/paste-%lld-%d.txt", (long long)time(NULL), i);
         buf_reset(path);
-        if (!place_state(path, name, e))
+        if (!paths_state(path, name, e))
             return false;
         fd = open(path->data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (fd < 0 && errno == EEXIST)

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/unicode.h"
-#include "chat/place.h"
+#include "chat/paths.h"
 #include "ui/exits.h"
 #include "ui/goodbye.h"
 #include "ui/responder.h"
@@ -21,8 +21,8 @@
 #include "ui/tui/keyhelp.h"
 #include "ui/tui/picker.h"
 #include "ui/tui/stop.h"
-#include "ui/tui/term.h"
 #include "ui/tui/talk.h"
+#include "ui/tui/term.h"
 #include "ui/tui/view.h"
 #include "ui/tui/wake.h"
 
@@ -434,7 +434,7 @@ static bool open_screen(struct tui *t, struct err *e)
     t->keys = keys_open();
     if (far)
         keys_escape_ms(t->keys, 100);
-    app_open(&t->app, t->o, place_state(&history, "history.jsonl", &ignored) ? history.data : NULL);
+    app_open(&t->app, t->o, paths_state(&history, "history.jsonl", &ignored) ? history.data : NULL);
     t->app.host.looks.mouse = to.mouse;
     if (term_note(t->term))
         host_note(&t->app.host, term_note(t->term));

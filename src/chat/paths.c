@@ -1,4 +1,4 @@
-#include "chat/place.h"
+#include "chat/paths.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -20,7 +20,7 @@ static bool xdg(struct buf *path, const char *name, const char *otherwise)
     return true;
 }
 
-bool place_config(struct buf *path)
+bool paths_config(struct buf *path)
 {
     if (!xdg(path, "XDG_CONFIG_HOME", ".config"))
         return false;
@@ -44,7 +44,7 @@ static bool make_parents(char *path, struct err *e)
     return true;
 }
 
-bool place_state(struct buf *path, const char *name, struct err *e)
+bool paths_state(struct buf *path, const char *name, struct err *e)
 {
     buf_reset(path);
     if (!xdg(path, "XDG_STATE_HOME", ".local/state"))
@@ -53,7 +53,7 @@ bool place_state(struct buf *path, const char *name, struct err *e)
     return make_parents(path->data, e);
 }
 
-bool place_models(struct buf *path)
+bool paths_models(struct buf *path)
 {
     if (!xdg(path, "XDG_DATA_HOME", ".local/share"))
         return false;
@@ -61,7 +61,7 @@ bool place_models(struct buf *path)
     return true;
 }
 
-void place_expand(struct buf *out, const char *path)
+void paths_expand(struct buf *out, const char *path)
 {
     const char *home = getenv("HOME");
     if (!strncmp(path, "~/", 2) && home)
@@ -70,7 +70,7 @@ void place_expand(struct buf *out, const char *path)
         buf_adds(out, path);
 }
 
-bool place_demo(struct buf *dir, struct buf *looked)
+bool paths_demo(struct buf *dir, struct buf *looked)
 {
     static const char *const beside[] = {"assets/demo", "../assets/demo", "../../assets/demo", "../share/q35chat/demo"};
     enum { N_BESIDE = sizeof beside / sizeof *beside };

@@ -1,0 +1,18 @@
+/* Where things are on this machine: XDG directories and the bundled demo model. */
+#ifndef Q35_CHAT_PATHS_H
+#define Q35_CHAT_PATHS_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+bool paths_config(struct buf *path);                    /* the config file; false without HOME */
+/* NAME below $XDG_STATE_HOME/q35chat; makes the directories above it, for the owner only. */
+bool paths_state(struct buf *path, const char *name, struct err *e);
+bool paths_models(struct buf *path);                    /* the directory for models of our own making; false without HOME */
+void paths_expand(struct buf *out, const char *path);   /* appends it, with HOME for "~/" */
+/* The demo model's directory; else false, with the places in `looked`. */
+bool paths_demo(struct buf *dir, struct buf *looked);
+
+#endif
