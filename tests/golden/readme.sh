@@ -29,4 +29,9 @@ for row in $rows; do
         echo "not ok docs/one-token.md names $name, which $f does not define"; status=1
     fi
 done
+# Prose has at most 120 columns, so that a difference shows what changed; tables and code are as wide as they must be.
+for f in README.md docs/*.md; do
+    wide=$(LC_ALL=C sed 's/[\x80-\xBF]//g' "$f" | awk '/^```/ { code = !code } !code && !/^\|/ && !/^    / && length > 120 { printf " %d", NR }')
+    [ -z "$wide" ] && echo "ok $f has at most 120 columns" || { echo "not ok $f has more than 120 columns in line$wide"; status=1; }
+done
 exit $status
