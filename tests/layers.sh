@@ -60,4 +60,26 @@ door 'jansson' '\.c$'
 door 'curl/' '^src/fetch/http\.c$'
 door 'openssl/' '^src/fetch/digest\.c$'
 door 'ini\.h' '^src/chat/options_file\.c$'
+# The full screen.  A window gets a struct host; only what stands above the table of windows knows the whole.
+hits=$(grep -l '^#include "ui/tui/app.h"' $(find ui -name '*.[ch]') | grep -vE '^ui/tui/(app|tui|view)\.[ch]$')
+[ -z "$hits" ] && echo "ok ui/tui/app.h is seen from above the windows only" || bad "ui/tui/app.h is included by: $hits"
+
+# Its files make no circle: NAME.c and NAME.h are one thing, which includes others.
+circle=$(grep -HoE '^#include "ui/tui/[a-z_]+\.h"' ui/tui/*.[ch] | sed -E 's|^ui/tui/([a-z_]+)\.[ch]:#include "ui/tui/([a-z_]+)\.h"|\1 \2|' |
+    awk '$1 != $2' | tsort 2>&1 >/dev/null)
+[ -z "$circle" ] && echo "ok the files of ui/tui make no circle" || bad "files of ui/tui include each other in a circle: $circle"
+
+# Functions of keys are called through the table; other files call what a header declares.
+for f in ui/tui/*.c; do
+    for name in $(grep -E '^ ' $f | grep -oE '\bact_[a-z_]+\(' | sort -u | tr -d '('); do
+        grep -q "^void $name(" $f || bad "$f calls $name() of another file"
+    done
+done
+
+members() {     # FILE STRUCT MOST
+    n=$(awk -v s="struct $2 {" '$0 == s {on = 1; next} /^};/ {on = 0} on && /;/ {n++} END {print n + 0}' $1)
+    [ "$n" -gt 0 ] && [ "$n" -le $3 ] && echo "ok struct $2 has $n members" || bad "struct $2 of $1 has $n members, at most $3 are wanted"
+}
+members ui/tui/app.h app 25
+members ui/tui/window.h host 25
 exit $status

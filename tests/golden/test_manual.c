@@ -163,11 +163,8 @@ static void key_row(struct buf *out, const struct key *row)
 static void keys(struct buf *out)
 {
     static const struct { const char *context, *title; } places[] = {
-        {"any", "Everywhere"}, {"input", "In the input"}, {"empty", "In the input while it is empty"}, {"edit", "In every line that one types into"},
-        {"popup", "While completions are listed"}, {"prompt", "While one types what to search"}, {"view", "In view mode"},
-        {"approve", "When a tool asks"}, {"picker", "In a list: conversations, messages, branches"}, {"map", "In the list of what fills the context"}, {"inspect", "Among the tokens"},
-        {"keys", "In the list of keys"}, {"reply", "When one says with what a tool runs, or why not"}, {"paste", "When a large paste asks"},
-        {"select", "When lines are selected"},
+#define CONTEXT(name, characters, title, manual) {#name, manual},
+#include "config/contexts.def"
     };
     int told = 0;
     for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
@@ -180,7 +177,7 @@ static void keys(struct buf *out)
         }
     }
     rows_end(out);
-    assert_int_equal(told, N_KEYS);             /* a context that is new needs a title */
+    assert_int_equal(told, N_KEYS);
 }
 
 static void presets(struct buf *out)

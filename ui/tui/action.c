@@ -22,8 +22,13 @@ struct actions {
     struct arena mem;                   /* names of keys that the user bound */
 };
 
-static const char *const context_names[N_CONTEXTS] = {
-    "popup", "empty", "input", "edit", "prompt", "view", "select", "approve", "reply", "map", "picker", "inspect", "keys", "paste", "any",
+static const struct { const char *name; bool typed; const char *title; } contexts[N_CONTEXTS] = {
+#define TYPED true
+#define KEYS false
+#define CONTEXT(name, characters, title, manual) {#name, characters, title},
+#include "config/contexts.def"
+#undef TYPED
+#undef KEYS
 };
 
 static void parse(struct binding *b)
@@ -68,7 +73,7 @@ const struct binding *actions_at(const struct actions *a, int i)
 static int find_context(const char *name)
 {
     for (int i = 0; i < N_CONTEXTS; i++)
-        if (!strcmp(context_names[i], name))
+        if (!strcmp(contexts[i].name, name))
             return i;
     return -1;
 }
@@ -125,8 +130,7 @@ static void bind(struct actions *a, enum context context, struct binding b, cons
 static bool can_be_key(enum context context, const struct binding *key)
 {
     bool plain = key->code < KEY_NONE && !key->mods && !key->behind_ctrl_x;
-    return !plain || context == CONTEXT_view || context == CONTEXT_select || context == CONTEXT_approve || context == CONTEXT_inspect || context == CONTEXT_keys
-        || context == CONTEXT_paste || context == CONTEXT_map || context == CONTEXT_empty;
+    return !plain || !contexts[context].typed;
 }
 
 static bool take_key(struct actions *a, char **words, int n, struct binding *b, struct err *e)
@@ -236,12 +240,6 @@ static void help_row(const struct actions *a, const struct binding *b, struct bu
 
 void actions_help(const struct actions *a, const struct contexts *where, struct buf *out)
 {
-    static const char *const titles[N_CONTEXTS] = {
-        [CONTEXT_popup] = "In the list", [CONTEXT_empty] = "With an empty draft", [CONTEXT_input] = "Writing", [CONTEXT_edit] = "In the line",
-        [CONTEXT_prompt] = "Searching", [CONTEXT_view] = "View mode", [CONTEXT_select] = "Selecting", [CONTEXT_approve] = "A tool asks", [CONTEXT_reply] = "Your word about it", [CONTEXT_map] = "What fills the context",
-        [CONTEXT_picker] = "Choosing",
-        [CONTEXT_inspect] = "Tokens", [CONTEXT_keys] = "Here", [CONTEXT_paste] = "A large paste", [CONTEXT_any] = "Everywhere",
-    };
     for (int k = 0; k < where->n; k++) {
         bool any = false;
         for (int i = 0; i < a->n; i++) {
@@ -249,7 +247,7 @@ void actions_help(const struct actions *a, const struct contexts *where, struct 
             if (b->context != where->at[k] || !*b->help)
                 continue;
             if (!any)
-                buf_addf(out, out->len ? "\n%s\n" : "%s\n", titles[b->context]);
+                buf_addf(out, out->len ? "\n%s\n" : "%s\n", contexts[b->context].title);
             any = true;
             help_row(a, b, out);
         }
@@ -260,7 +258,7 @@ void actions_list(const struct actions *a, struct buf *out)
 {
     buf_adds(out, "# where    key              action\n");
     for (int i = 0; i < a->n; i++)
-        buf_addf(out, "%-10s %-16s %s\n", context_names[a->bindings[i].context], a->bindings[i].key, a->bindings[i].action);
+        buf_addf(out, "%-10s %-16s %s\n", contexts[a->bindings[i].context].name, a->bindings[i].key, a->bindings[i].action);
     buf_adds(out, "# In the config file: key = view Ctrl-E line_down.  Without the place, wherever\n"
                   "# the action has a key already; the action none takes a key away.\n");
 }

@@ -15,8 +15,9 @@ typedef void action_fn(struct host *h);
 #include "config/keys.def"
 
 enum context {
-    CONTEXT_popup, CONTEXT_empty, CONTEXT_input, CONTEXT_edit, CONTEXT_prompt, CONTEXT_view, CONTEXT_select, CONTEXT_approve, CONTEXT_reply, CONTEXT_map, CONTEXT_picker,
-    CONTEXT_inspect, CONTEXT_keys, CONTEXT_paste, CONTEXT_any, N_CONTEXTS
+#define CONTEXT(name, characters, title, manual) CONTEXT_##name,
+#include "config/contexts.def"
+    N_CONTEXTS
 };
 /* Where one is: contexts in the order in which they are asked. */
 struct contexts { enum context at[6]; int n; };

@@ -18,6 +18,8 @@ static void bind_keys(struct host *h)
 void app_open(struct app *a, struct options *o, const char *history_path)
 {
     *a = (struct app){.host.o = o};
+    a->said.host = &a->host;
+    a->said.figures = &a->figures;
     host_init(&a->host);
     input_history(&a->host, history_path);
     bind_keys(&a->host);
@@ -113,11 +115,10 @@ static void insert(struct host *h, const char *text, size_t n)
 static bool press(struct host *h, uint32_t code, uint8_t mods)
 {
     const struct window *w = window_at(window_active(h));
-    struct contexts where = {.n = 0};
+    struct contexts where;
     if (!mods && w->key && w->key(h, code))
         return true;
-    w->contexts(h, &where);
-    contexts_add(&where, CONTEXT_any);
+    window_contexts(h, window_active(h), &where);
     bool behind = h->typing.behind_ctrl_x;
     h->typing.behind_ctrl_x = !behind && code == 'x' && mods == MOD_CTRL;
     if (h->typing.behind_ctrl_x) {

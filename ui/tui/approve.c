@@ -30,12 +30,12 @@ struct approve {
     bool seen;                          /* down to the last line */
 };
 
-static struct approve *self(const struct host *h)
+static struct approve *approve(const struct host *h)
 {
     return window_state(h, WINDOW_approve);
 }
 
-static void reset(struct approve *q)
+static void reset_question(struct approve *q)
 {
     q->seen = false;
     q->asks = APPROVE_ASKS;
@@ -46,18 +46,18 @@ static void reset(struct approve *q)
     lines_reset(&q->lines);
 }
 
-static void ask(struct approve *q, const char *name, const char *arguments, size_t n, const char *command)
+static void ask_question(struct approve *q, const char *name, const char *arguments, size_t n, const char *command)
 {
-    reset(q);
+    reset_question(q);
     q->deaf_until = INT64_MAX;
     buf_adds(&q->name, name);
     buf_add(&q->arguments, arguments, n);
     buf_adds(&q->command, command);
 }
 
-static void free_state(struct host *h)
+static void free_approve(struct host *h)
 {
-    struct approve *q = self(h);
+    struct approve *q = approve(h);
     buf_free(&q->name);
     buf_free(&q->arguments);
     buf_free(&q->command);
@@ -105,7 +105,7 @@ static const char *fitting(const char *const *texts, int n, int columns)
     return *texts;
 }
 
-static void draw_keys(const struct approve *q, struct cells *c, struct area a, int row)
+static void draw_answers(const struct approve *q, struct cells *c, struct area a, int row)
 {
     static const char *const yes[] = {
         "y yes  a always this tool  e edit it first  n no  Esc no, and stop: ", "y yes, a always, e edit, n no: ", "y, a always, e edit, n: ", "y, n, a(lways), e: "};
@@ -119,7 +119,7 @@ static void draw_keys(const struct approve *q, struct cells *c, struct area a, i
     c->cursor_col = a.col + (col < a.cols ? col : a.cols - 1);
 }
 
-static void hide(struct approve *q)
+static void be_deaf(struct approve *q)
 {
     q->deaf_until = INT64_MAX;
 }
@@ -157,131 +157,26 @@ static void draw_question(struct approve *q, struct cells *c, struct area a, int
     for (int i = 0; i < q->shown; i++)
         lines_draw(&q->lines, q->top + i, c, body, i);
     q->seen = q->seen || (whole && q->top + q->shown >= q->lines.n);
-    draw_keys(q, c, a, a.rows - 1);
+    draw_answers(q, c, a, a.rows - 1);
     if (!whole)
-        hide(q);
+        be_deaf(q);
     else if (q->deaf_until == INT64_MAX)
         q->deaf_until = ms + APPROVE_DEAF_MS;
 }
-
-/* --- the window ------------------------------------------------------------------------------------------------- */
-
-static void contexts(struct host *h, struct contexts *where)
-{
-    if (replies(self(h))) {
-        contexts_add(where, CONTEXT_reply);
-        contexts_add(where, CONTEXT_edit);
-    } else {
-        contexts_add(where, CONTEXT_approve);
-    }
-}
-
-static struct editor *focus(struct host *h)
-{
-    return replies(self(h)) ? self(h)->reply : NULL;
-}
-
-/* A question has just appeared: what is typed belongs to what one was writing.  Only stopping is always meant. */
-static bool is_deaf(struct host *h, const struct key_event *ev)
-{
-    struct approve *q = self(h);
-    if (!window_is_open(h, WINDOW_approve) || h->ms >= q->deaf_until)
-        return false;
-    if (q->deaf_until != INT64_MAX)
-        q->deaf_until = h->ms + APPROVE_DEAF_MS;
-    if (ev->kind == KEYS_TEXT && window_front(h) == WINDOW_input)
-        editor_insert(input_editor(h), ev->text, ev->n);
-    return !(ev->kind == KEYS_KEY && ev->code == 'c' && ev->mods == MOD_CTRL);
-}
-
-/* Whoever answers a question by a key and Enter does not mean to send the draft. */
-static bool is_by_habit(struct host *h, const struct key_event *ev)
-{
-    struct approve *q = self(h);
-    if (ev->kind != KEYS_KEY || ev->code != KEY_ENTER || ev->mods || window_is_open(h, WINDOW_approve) || h->ms >= q->guard_until)
-        return false;
-    q->guard_until = 0;
-    host_hint(h, "that Enter was for the question; another one is for the draft");
-    return true;
-}
-
-static bool take_event(struct host *h, const struct key_event *ev)
-{
-    return (ev->kind == KEYS_TEXT || ev->kind == KEYS_KEY) && (is_deaf(h, ev) || is_by_habit(h, ev));
-}
-
-/* Back to the question; or no, and the answer stops. */
-static bool close_question(struct host *h, bool escape)
-{
-    (void)escape;
-    if (replies(self(h))) {
-        self(h)->asks = APPROVE_ASKS;
-    } else {
-        window_close(h, WINDOW_approve);
-        talk_stop(h);
-    }
-    return true;
-}
-
-static void closed(struct host *h)
-{
-    reset(self(h));
-}
-
-static void on_chat(struct host *h, const struct chat_event *ev)
-{
-    struct buf command = {0};
-    if (ev->kind == CHAT_DONE || ev->kind == CHAT_FATAL)
-        window_close(h, WINDOW_approve);
-    if (ev->kind != CHAT_APPROVE)
-        return;
-    chat_asked_command(h->chat, &command);
-    ask(self(h), ev->name, ev->text, ev->n, buf_str(&command));
-    window_open(h, WINDOW_approve);
-    buf_free(&command);
-}
-
-/* The question names its keys. */
-static const char *hint(struct host *h)
-{
-    (void)h;
-    return NULL;
-}
-
-/* Keys do not count. */
-static void hidden(struct host *h)
-{
-    hide(self(h));
-}
-
-static int rows(struct host *h, const struct cells *c)
-{
-    return rows_for(self(h), c->cols);
-}
-
-static void draw(struct host *h, struct cells *c, struct area at)
-{
-    draw_question(self(h), c, at, h->ms);
-}
-
-const struct window window_approve = {
-    .asks = true, .takes_status = true, .bytes = sizeof(struct approve), .free = free_state, .contexts = contexts, .focus = focus, .event = take_event, .close = close_question, .closed = closed,
-    .chat = on_chat, .hint = hint, .input_rows = rows, .draw_input = draw, .hidden = hidden,
-};
 
 /* --- its keys --------------------------------------------------------------------------------------------------- */
 
 static bool has_seen(struct host *h)
 {
-    if (!self(h)->seen)
+    if (!approve(h)->seen)
         host_hint(h, "see the rest of it first: PgDn");
-    return self(h)->seen;
+    return approve(h)->seen;
 }
 
 static void answered(struct host *h)
 {
     window_close(h, WINDOW_approve);
-    self(h)->guard_until = h->ms + APPROVE_GUARD_MS;
+    approve(h)->guard_until = h->ms + APPROVE_GUARD_MS;
     h->phase.asking = false;
     h->feed.call_ms = h->ms;            /* the time to decide is not the tool's */
 }
@@ -316,20 +211,20 @@ static void ask_for(struct approve *q, enum approve_asks what, const char *text)
 void act_approve_edit(struct host *h)
 {
     if (has_seen(h))
-        ask_for(self(h), APPROVE_EDITS, buf_str(&self(h)->arguments));
+        ask_for(approve(h), APPROVE_EDITS, buf_str(&approve(h)->arguments));
 }
 
 void act_approve_no(struct host *h)
 {
-    ask_for(self(h), APPROVE_REFUSES, "");
+    ask_for(approve(h), APPROVE_REFUSES, "");
 }
 
 void act_reply(struct host *h)
 {
     struct buf text = {0};
     struct err e = {0};
-    bool edits = self(h)->asks == APPROVE_EDITS;
-    editor_text(self(h)->reply, &text);
+    bool edits = approve(h)->asks == APPROVE_EDITS;
+    editor_text(approve(h)->reply, &text);
     if (edits && !chat_approve_edited(h->chat, buf_str(&text), text.len, &e)) {
         host_hint(h, "%s", e.msg);
     } else {
@@ -342,35 +237,135 @@ void act_reply(struct host *h)
 
 void act_reply_up(struct host *h)
 {
-    editor_do(self(h)->reply, EDIT_UP);
+    editor_do(approve(h)->reply, EDIT_UP);
 }
 
 void act_reply_down(struct host *h)
 {
-    editor_do(self(h)->reply, EDIT_DOWN);
+    editor_do(approve(h)->reply, EDIT_DOWN);
 }
 
 void act_approve_up(struct host *h)
 {
-    scroll_by(self(h), -1);
+    scroll_by(approve(h), -1);
 }
 
 void act_approve_down(struct host *h)
 {
-    scroll_by(self(h), 1);
+    scroll_by(approve(h), 1);
 }
 
-static int page(const struct approve *q)
+static int page_of_lines(const struct approve *q)
 {
     return q->shown > 1 ? q->shown - 1 : 1;
 }
 
 void act_approve_page_up(struct host *h)
 {
-    scroll_by(self(h), -page(self(h)));
+    scroll_by(approve(h), -page_of_lines(approve(h)));
 }
 
 void act_approve_page_down(struct host *h)
 {
-    scroll_by(self(h), page(self(h)));
+    scroll_by(approve(h), page_of_lines(approve(h)));
 }
+
+/* --- the window ------------------------------------------------------------------------------------------------- */
+
+static void question_contexts(struct host *h, struct contexts *where)
+{
+    if (replies(approve(h))) {
+        contexts_add(where, CONTEXT_reply);
+        contexts_add(where, CONTEXT_edit);
+    } else {
+        contexts_add(where, CONTEXT_approve);
+    }
+}
+
+static struct editor *reply_line(struct host *h)
+{
+    return replies(approve(h)) ? approve(h)->reply : NULL;
+}
+
+/* A question has just appeared: what is typed belongs to what one was writing.  Only stopping is always meant. */
+static bool is_deaf(struct host *h, const struct key_event *ev)
+{
+    struct approve *q = approve(h);
+    if (!window_is_open(h, WINDOW_approve) || h->ms >= q->deaf_until)
+        return false;
+    if (q->deaf_until != INT64_MAX)
+        q->deaf_until = h->ms + APPROVE_DEAF_MS;
+    if (ev->kind == KEYS_TEXT && window_front(h) == WINDOW_input)
+        editor_insert(input_editor(h), ev->text, ev->n);
+    return !(ev->kind == KEYS_KEY && ev->code == 'c' && ev->mods == MOD_CTRL);
+}
+
+/* Whoever answers a question by a key and Enter does not mean to send the draft. */
+static bool is_by_habit(struct host *h, const struct key_event *ev)
+{
+    struct approve *q = approve(h);
+    if (ev->kind != KEYS_KEY || ev->code != KEY_ENTER || ev->mods || window_is_open(h, WINDOW_approve) || h->ms >= q->guard_until)
+        return false;
+    q->guard_until = 0;
+    host_hint(h, "that Enter was for the question; another one is for the draft");
+    return true;
+}
+
+static bool take_unmeant(struct host *h, const struct key_event *ev)
+{
+    return (ev->kind == KEYS_TEXT || ev->kind == KEYS_KEY) && (is_deaf(h, ev) || is_by_habit(h, ev));
+}
+
+/* Back to the question; or no, and the answer stops. */
+static bool back_or_stop(struct host *h, bool escape)
+{
+    (void)escape;
+    if (replies(approve(h))) {
+        approve(h)->asks = APPROVE_ASKS;
+    } else {
+        window_close(h, WINDOW_approve);
+        talk_stop(h);
+    }
+    return true;
+}
+
+static void forget_question(struct host *h)
+{
+    reset_question(approve(h));
+}
+
+static void ask_or_end(struct host *h, const struct chat_event *ev)
+{
+    struct buf command = {0};
+    if (ev->kind == CHAT_DONE || ev->kind == CHAT_FATAL)
+        window_close(h, WINDOW_approve);
+    if (ev->kind != CHAT_APPROVE)
+        return;
+    chat_asked_command(h->chat, &command);
+    ask_question(approve(h), ev->name, ev->text, ev->n, buf_str(&command));
+    window_open(h, WINDOW_approve);
+    buf_free(&command);
+}
+
+/* Keys do not count. */
+static void stay_deaf(struct host *h)
+{
+    be_deaf(approve(h));
+}
+
+static int question_rows(struct host *h, const struct cells *c)
+{
+    return rows_for(approve(h), c->cols);
+}
+
+static void draw_approve(struct host *h, struct cells *c, struct area at)
+{
+    draw_question(approve(h), c, at, h->ms);
+}
+
+const struct window window_approve = {
+    .asks = true, .takes_status = true, .bytes = sizeof(struct approve), .free = free_approve,
+    .contexts = question_contexts, .focus = reply_line, .event = take_unmeant, .close = back_or_stop,
+    .closed = forget_question, .chat = ask_or_end, .input_rows = question_rows, .draw_input = draw_approve,
+    .hidden = stay_deaf, .hint = "",
+};

@@ -19,22 +19,22 @@ struct browse {
     int  hit;                           /* one stands at this one of them */
 };
 
-static struct browse *self(const struct host *h)
+static struct browse *browse(const struct host *h)
 {
     return window_state(h, WINDOW_view);
 }
 
 bool browse_search(const struct host *h, int *hit, int *n_hits)
 {
-    *hit = self(h)->hit;
-    *n_hits = self(h)->n_hits;
-    return self(h)->searching;
+    *hit = browse(h)->hit;
+    *n_hits = browse(h)->n_hits;
+    return browse(h)->searching;
 }
 
 /* --- scrolling -------------------------------------------------------------------------------------------------- */
 
 /* In view mode the message that commands mean is marked; `again`: another one may be nearer now. */
-static void choose(struct host *h, bool again)
+static void choose_here(struct host *h, bool again)
 {
     if (window_front(h) != WINDOW_view)
         return;
@@ -43,71 +43,71 @@ static void choose(struct host *h, bool again)
     pane_choose(h->pane, pane_here(h->pane));
 }
 
-static void scroll(struct host *h, int lines)
+static void scroll_pane(struct host *h, int lines)
 {
     pane_scroll(h->pane, lines);
-    choose(h, false);
+    choose_here(h, false);
 }
 
-static int page(const struct host *h)
+static int pane_page(const struct host *h)
 {
     return h->at.pane.rows > KEPT_LINES + 1 ? h->at.pane.rows - KEPT_LINES : 1;
 }
 
 void act_line_up(struct host *h)
 {
-    scroll(h, -1);
+    scroll_pane(h, -1);
 }
 
 void act_line_down(struct host *h)
 {
-    scroll(h, 1);
+    scroll_pane(h, 1);
 }
 
 void act_half_up(struct host *h)
 {
-    scroll(h, -(h->at.pane.rows + 1) / 2);
+    scroll_pane(h, -(h->at.pane.rows + 1) / 2);
 }
 
 void act_half_down(struct host *h)
 {
-    scroll(h, (h->at.pane.rows + 1) / 2);
+    scroll_pane(h, (h->at.pane.rows + 1) / 2);
 }
 
 void act_page_up(struct host *h)
 {
-    scroll(h, -page(h));
+    scroll_pane(h, -pane_page(h));
 }
 
 void act_page_down(struct host *h)
 {
-    scroll(h, page(h));
+    scroll_pane(h, pane_page(h));
 }
 
 void act_wheel_up(struct host *h)
 {
-    scroll(h, -WHEEL_LINES);
+    scroll_pane(h, -WHEEL_LINES);
 }
 
 void act_wheel_down(struct host *h)
 {
-    scroll(h, WHEEL_LINES);
+    scroll_pane(h, WHEEL_LINES);
 }
 
 void act_to_start(struct host *h)
 {
     pane_to_start(h->pane);
-    choose(h, true);
+    choose_here(h, true);
 }
 
 void act_to_end(struct host *h)
 {
     pane_to_end(h->pane);
-    choose(h, true);
+    choose_here(h, true);
 }
 
 /* From message to message; the one that is reached stands at the top, where there is enough below it. */
-static void jump(struct host *h, int direction, bool users_only)
+static void jump_to_message(struct host *h, int direction, bool users_only)
 {
     int item = pane_here(h->pane), n = pane_n(h->pane);
     enum item_kind kind;
@@ -127,22 +127,22 @@ static void jump(struct host *h, int direction, bool users_only)
 
 void act_message_up(struct host *h)
 {
-    jump(h, -1, false);
+    jump_to_message(h, -1, false);
 }
 
 void act_message_down(struct host *h)
 {
-    jump(h, 1, false);
+    jump_to_message(h, 1, false);
 }
 
 void act_user_up(struct host *h)
 {
-    jump(h, -1, true);
+    jump_to_message(h, -1, true);
 }
 
 void act_user_down(struct host *h)
 {
-    jump(h, 1, true);
+    jump_to_message(h, 1, true);
 }
 
 /* --- how it is shown -------------------------------------------------------------------------------------------- */
@@ -153,7 +153,7 @@ void act_browse(struct host *h)
         act_browse_end(h);
     } else {
         window_open(h, WINDOW_view);
-        choose(h, true);
+        choose_here(h, true);
     }
 }
 
@@ -199,33 +199,33 @@ void act_fold(struct host *h)
 
 /* --- search ----------------------------------------------------------------------------------------------------- */
 
-static void find_on(struct host *h, int direction)
+static void find_again(struct host *h, int direction)
 {
-    if (!self(h)->searching)
+    if (!browse(h)->searching)
         host_hint(h, "/ searches");
-    else if (!pane_find_next(h->pane, direction, &self(h)->hit))
+    else if (!pane_find_next(h->pane, direction, &browse(h)->hit))
         host_hint(h, "not found");
-    choose(h, true);
+    choose_here(h, true);
 }
 
-static void find(struct host *h, const char *what, int direction)
+static void find_text(struct host *h, const char *what, int direction)
 {
-    self(h)->direction = direction;
+    browse(h)->direction = direction;
     if (*what) {                        /* an empty one repeats the search before */
-        self(h)->n_hits = pane_find(h->pane, what);
-        self(h)->searching = true;
+        browse(h)->n_hits = pane_find(h->pane, what);
+        browse(h)->searching = true;
     }
-    find_on(h, direction);
+    find_again(h, direction);
 }
 
 static void find_down(struct host *h, const char *what)
 {
-    find(h, what, 1);
+    find_text(h, what, 1);
 }
 
 static void find_up(struct host *h, const char *what)
 {
-    find(h, what, -1);
+    find_text(h, what, -1);
 }
 
 void act_find_down(struct host *h)
@@ -242,12 +242,12 @@ void act_find_up(struct host *h)
 
 void act_find_next(struct host *h)
 {
-    find_on(h, self(h)->direction);
+    find_again(h, browse(h)->direction);
 }
 
 void act_find_back(struct host *h)
 {
-    find_on(h, -self(h)->direction);
+    find_again(h, -browse(h)->direction);
 }
 
 /* --- copies: the source, not what the screen makes of it -------------------------------------------------------- */
@@ -398,34 +398,28 @@ void act_sibling_after(struct host *h)
 
 void act_mark(struct host *h)
 {
-    self(h)->marks.waits = MARK_SETS;
+    browse(h)->marks.waits = MARK_SETS;
     host_hint(h, "a letter names this place");
 }
 
 void act_to_mark(struct host *h)
 {
-    self(h)->marks.waits = MARK_GOES;
+    browse(h)->marks.waits = MARK_GOES;
     host_hint(h, "a letter, or ' for where one was before");
 }
 
 /* A letter that names a mark. */
-static bool take_key(struct host *h, uint32_t code)
+static bool take_mark(struct host *h, uint32_t code)
 {
     struct buf told = {0};
-    bool taken = marks_take(&self(h)->marks, h->pane, code, &told);
+    bool taken = marks_take(&browse(h)->marks, h->pane, code, &told);
     if (taken)
         host_hint(h, "%s", buf_str(&told));
     buf_free(&told);
     return taken;
 }
 
-static void contexts(struct host *h, struct contexts *where)
-{
-    (void)h;
-    contexts_add(where, CONTEXT_view);
-}
-
-static void click(struct host *h, int row, int col)
+static void click_item(struct host *h, int row, int col)
 {
     int item;
     size_t byte;
@@ -442,32 +436,21 @@ static bool close_view(struct host *h, bool escape)
     return true;
 }
 
-static void closed(struct host *h)
+static void leave_view(struct host *h)
 {
-    self(h)->searching = false;
-    self(h)->marks.waits = MARK_NONE;
+    browse(h)->searching = false;
+    browse(h)->marks.waits = MARK_NONE;
     pane_find(h->pane, "");
     pane_choose(h->pane, -1);
 }
 
-static const char *hint(struct host *h)
-{
-    (void)h;
-    return "F1 keys, q back\tq back";
-}
-
-static bool state(struct host *h, char *out, size_t n)
+static bool tell_view(struct host *h, char *out, size_t n)
 {
     snprintf(out, n, "view");
     return !host_busy(h);
 }
 
-static void cursor(struct host *h, struct cells *c)
-{
-    c->cursor_row = h->at.pane.row + pane_cursor(h->pane);
-    c->cursor_col = 0;
-}
-
 const struct window window_view = {
-    .bytes = sizeof(struct browse), .contexts = contexts, .key = take_key, .click = click, .close = close_view, .closed = closed, .hint = hint, .state = state, .cursor = cursor,
+    .bytes = sizeof(struct browse), .in = {{CONTEXT_view}, 1}, .key = take_mark, .click = click_item, .close = close_view,
+    .closed = leave_view, .state = tell_view, .cursor = host_cursor_in_pane, .hint = "F1 keys, q back\tq back",
 };

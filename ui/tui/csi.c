@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "ui/tui/keys.h"
+#include "ui/tui/keycode.h"
 
 int csi_parse(struct csi *c, const char *s, size_t n)
 {

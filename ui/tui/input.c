@@ -8,24 +8,24 @@
 #include "ui/tui/talk.h"
 #include "ui/tui/unsent.h"
 
-static struct input *self(const struct host *h)
+static struct input *input(const struct host *h)
 {
     return window_state(h, WINDOW_input);
 }
 
 struct input *input_state(const struct host *h)
 {
-    return self(h);
+    return input(h);
 }
 
 struct editor *input_editor(const struct host *h)
 {
-    return self(h)->editor;
+    return input(h)->editor;
 }
 
 /* --- editing: whatever line is typed into ----------------------------------------------------------------------- */
 
-static void edit(struct host *h, enum edit what)
+static void edit_line(struct host *h, enum edit what)
 {
     struct editor *e = host_focus(h);
     if (e)
@@ -33,7 +33,7 @@ static void edit(struct host *h, enum edit what)
     host_edited(h);
 }
 
-#define EDIT(action, what) void act_##action(struct host *h) { edit(h, what); }
+#define EDIT(action, what) void act_##action(struct host *h) { edit_line(h, what); }
 EDIT(left, EDIT_LEFT)
 EDIT(right, EDIT_RIGHT)
 EDIT(word_left, EDIT_WORD_LEFT)
@@ -62,56 +62,56 @@ void act_literal(struct host *h)
 
 void input_history(struct host *h, const char *path)
 {
-    self(h)->history = history_open(path, options_int(h->o, OPT_history_size) + 1);
+    input(h)->history = history_open(path, options_int(h->o, OPT_history_size) + 1);
 }
 
 /* --- history ---------------------------------------------------------------------------------------------------- */
 
 void input_remember(struct host *h, const char *text)
 {
-    history_add(self(h)->history, text);
-    history_rest(self(h)->history);
+    history_add(input(h)->history, text);
+    history_rest(input(h)->history);
 }
 
 void act_older(struct host *h)
 {
     struct buf draft = {0};
-    editor_text(self(h)->editor, &draft);
-    const char *text = history_older(self(h)->history, buf_str(&draft));
+    editor_text(input(h)->editor, &draft);
+    const char *text = history_older(input(h)->history, buf_str(&draft));
     if (text)
-        editor_set(self(h)->editor, text);
+        editor_set(input(h)->editor, text);
     buf_free(&draft);
     host_edited(h);
 }
 
 void act_newer(struct host *h)
 {
-    const char *text = history_newer(self(h)->history);
+    const char *text = history_newer(input(h)->history);
     if (text)
-        editor_set(self(h)->editor, text);
+        editor_set(input(h)->editor, text);
     host_edited(h);
 }
 
 void act_up(struct host *h)
 {
-    if (!editor_do(self(h)->editor, EDIT_UP))
+    if (!editor_do(input(h)->editor, EDIT_UP))
         act_older(h);
 }
 
 void act_down(struct host *h)
 {
-    if (!editor_do(self(h)->editor, EDIT_DOWN))
+    if (!editor_do(input(h)->editor, EDIT_DOWN))
         act_newer(h);
 }
 
 static const char *find_typed(struct host *h, const char *text, int nth)
 {
-    return history_search(self(h)->history, text, nth);
+    return history_search(input(h)->history, text, nth);
 }
 
 static void take_typed(struct host *h, const char *text)
 {
-    editor_set(self(h)->editor, text);
+    editor_set(input(h)->editor, text);
 }
 
 void act_find_typed(struct host *h)
@@ -123,48 +123,48 @@ void act_find_typed(struct host *h)
 /* --- completion ------------------------------------------------------------------------------------------------- */
 
 /* What completes the word at the cursor, or NULL. */
-static struct popup *popup(const struct host *h)
+static struct popup *open_completions(const struct host *h)
 {
-    return window_active(h) == WINDOW_input && self(h)->suggest.open ? &self(h)->suggest.popup : NULL;
+    return window_active(h) == WINDOW_input && input(h)->suggest.open ? &input(h)->suggest.popup : NULL;
 }
 
-static struct suggest *list(struct host *h)
+static struct suggest *completions(struct host *h)
 {
-    self(h)->suggest.chat = h->chat;
-    return &self(h)->suggest;
+    input(h)->suggest.chat = h->chat;
+    return &input(h)->suggest;
 }
 
 void act_complete(struct host *h)
 {
-    if (!suggest_tab(list(h), input_editor(h)))
+    if (!suggest_tab(completions(h), input_editor(h)))
         host_hint(h, "nothing to complete");
 }
 
 bool input_take_suggestion(struct host *h)
 {
-    return suggest_take(list(h), input_editor(h));
+    return suggest_take(completions(h), input_editor(h));
 }
 
 void act_popup_up(struct host *h)
 {
-    suggest_move(list(h), -1);
+    suggest_move(completions(h), -1);
 }
 
 void act_popup_down(struct host *h)
 {
-    suggest_move(list(h), 1);
+    suggest_move(completions(h), 1);
 }
 
 /* --- sending ---------------------------------------------------------------------------------------------------- */
 
 void input_give_back(struct host *h, const char *text)
 {
-    if (editor_empty(self(h)->editor)) {
-        editor_set(self(h)->editor, text);
+    if (editor_empty(input(h)->editor)) {
+        editor_set(input(h)->editor, text);
         host_edited(h);
     } else {                            /* something else is being written: Alt-Up gets at it */
-        queue_push_front(&self(h)->queue, text);
-        self(h)->queue.held = true;
+        queue_push_front(&input(h)->queue, text);
+        input(h)->queue.held = true;
     }
 }
 
@@ -172,9 +172,9 @@ void input_give_back(struct host *h, const char *text)
 static void follow_unsent(struct host *h)
 {
     struct buf draft = {0};
-    editor_text(self(h)->editor, &draft);
-    if (self(h)->unsent)
-        unsent_save(self(h)->unsent, buf_str(&draft), &self(h)->queue);
+    editor_text(input(h)->editor, &draft);
+    if (input(h)->unsent)
+        unsent_save(input(h)->unsent, buf_str(&draft), &input(h)->queue);
     buf_free(&draft);
 }
 
@@ -195,13 +195,13 @@ void input_next(struct host *h)
 {
     if (chat_proposes(h->chat, NULL))
         return;
-    if (self(h)->steer) {
-        char *text = self(h)->steer;
-        self(h)->steer = NULL;
+    if (input(h)->steer) {
+        char *text = input(h)->steer;
+        input(h)->steer = NULL;
         input_submit(h, text);
         free(text);
-    } else if (self(h)->queue.n && !self(h)->queue.held) {
-        char *text = queue_take_oldest(&self(h)->queue);
+    } else if (input(h)->queue.n && !input(h)->queue.held) {
+        char *text = queue_take_oldest(&input(h)->queue);
         input_submit(h, text);
         free(text);
     }
@@ -215,7 +215,7 @@ bool input_decide(struct host *h, bool take)
     feed_decided(&h->feed, take);
     talk_changed(h);
     pane_to_end(h->pane);
-    self(h)->queue.held = false;
+    input(h)->queue.held = false;
     input_next(h);
     return true;
 }
@@ -223,17 +223,17 @@ bool input_decide(struct host *h, bool take)
 void act_unqueue(struct host *h)
 {
     struct buf both = {0};
-    char *text = queue_take_newest(&self(h)->queue);
+    char *text = queue_take_newest(&input(h)->queue);
     if (!text) {
         host_hint(h, "nothing is queued");
         return;
     }
     buf_adds(&both, text);
-    if (!editor_empty(self(h)->editor)) {     /* in front of what is being written */
+    if (!editor_empty(input(h)->editor)) {     /* in front of what is being written */
         buf_addc(&both, '\n');
-        editor_text(self(h)->editor, &both);
+        editor_text(input(h)->editor, &both);
     }
-    editor_set(self(h)->editor, both.data);
+    editor_set(input(h)->editor, both.data);
     host_edited(h);
     buf_free(&both);
     free(text);
@@ -246,17 +246,17 @@ void input_keep(struct host *h)
 {
     struct buf draft = {0};
     const char *session = chat_n_messages(h->chat) ? chat_saved_as(h->chat) : NULL;
-    editor_text(self(h)->editor, &draft);
-    if (self(h)->steer)
-        queue_push_front(&self(h)->queue, self(h)->steer);
-    bool kept = session && unsent_save(session, buf_str(&draft), &self(h)->queue);
-    if (kept && self(h)->unsent && strcmp(self(h)->unsent, session))
-        unsent_save(self(h)->unsent, "", &(struct queue){0});
+    editor_text(input(h)->editor, &draft);
+    if (input(h)->steer)
+        queue_push_front(&input(h)->queue, input(h)->steer);
+    bool kept = session && unsent_save(session, buf_str(&draft), &input(h)->queue);
+    if (kept && input(h)->unsent && strcmp(input(h)->unsent, session))
+        unsent_save(input(h)->unsent, "", &(struct queue){0});
     if (!kept) {
-        for (int i = 0; i < self(h)->queue.n; i++)
-            history_add(self(h)->history, self(h)->queue.texts[i]);
+        for (int i = 0; i < input(h)->queue.n; i++)
+            history_add(input(h)->history, input(h)->queue.texts[i]);
         if (draft.len)
-            history_add(self(h)->history, draft.data);
+            history_add(input(h)->history, draft.data);
     }
     buf_free(&draft);
 }
@@ -265,15 +265,15 @@ void input_restore(struct host *h)
 {
     struct buf draft = {0};
     const char *session = chat_saved_as(h->chat);
-    int before = self(h)->queue.n;
-    if (!session || (self(h)->unsent && !strcmp(self(h)->unsent, session)))         /* it is here already */
+    int before = input(h)->queue.n;
+    if (!session || (input(h)->unsent && !strcmp(input(h)->unsent, session)))         /* it is here already */
         return;
-    unsent_load(session, &draft, &self(h)->queue);
-    if (draft.len || self(h)->queue.n > before) {
-        free(self(h)->unsent);
-        self(h)->unsent = memory_strdup(session);
+    unsent_load(session, &draft, &input(h)->queue);
+    if (draft.len || input(h)->queue.n > before) {
+        free(input(h)->unsent);
+        input(h)->unsent = memory_strdup(session);
     }
-    self(h)->queue.held = self(h)->queue.held || self(h)->queue.n > before;
+    input(h)->queue.held = input(h)->queue.held || input(h)->queue.n > before;
     if (draft.len)
         input_give_back(h, draft.data);
     buf_free(&draft);
@@ -286,20 +286,20 @@ void act_handoff(struct host *h)
 
 /* --- the window ------------------------------------------------------------------------------------------------- */
 
-static void contexts(struct host *h, struct contexts *where)
+static void input_contexts(struct host *h, struct contexts *where)
 {
-    if (popup(h))
+    if (open_completions(h))
         contexts_add(where, CONTEXT_popup);
-    else if (editor_empty(self(h)->editor))
+    else if (editor_empty(input(h)->editor))
         contexts_add(where, CONTEXT_empty);
     contexts_add(where, CONTEXT_input);
     contexts_add(where, CONTEXT_edit);
 }
 
 /* What works just now and what works everywhere first; how one writes, which most know, behind it. */
-static void told(struct host *h, struct contexts *where)
+static void contexts_by_use(struct host *h, struct contexts *where)
 {
-    bool empty = editor_empty(self(h)->editor);
+    bool empty = editor_empty(input(h)->editor);
     if (empty)
         contexts_add(where, CONTEXT_empty);
     contexts_add(where, CONTEXT_any);
@@ -309,56 +309,56 @@ static void told(struct host *h, struct contexts *where)
         contexts_add(where, CONTEXT_empty);
 }
 
-static struct editor *focus(struct host *h)
+static struct editor *draft_line(struct host *h)
 {
-    return self(h)->editor;
+    return input(h)->editor;
 }
 
-static void edited(struct host *h)
+static void complete_draft(struct host *h)
 {
-    suggest_update(list(h), self(h)->editor);
+    suggest_update(completions(h), input(h)->editor);
 }
 
-static void click(struct host *h, int row, int col)
+static void click_draft(struct host *h, int row, int col)
 {
-    if ((popup(h) || !host_click_fold(h, row, col)) && area_has(h->at.input, row, col))
-        editor_click(self(h)->editor, row - h->at.input.row, col - h->at.input.col);
+    if ((open_completions(h) || !host_click_fold(h, row, col)) && area_has(h->at.input, row, col))
+        editor_click(input(h)->editor, row - h->at.input.row, col - h->at.input.col);
 }
 
 /* The list of completions, or the summary that waits. */
-static bool close_list(struct host *h, bool escape)
+static bool close_completions(struct host *h, bool escape)
 {
     (void)escape;
-    if (!popup(h))
+    if (!open_completions(h))
         return input_decide(h, false);
-    suggest_close(&self(h)->suggest);
+    suggest_close(&input(h)->suggest);
     return true;
 }
 
-static void on_chat(struct host *h, const struct chat_event *ev)
+static void take_back(struct host *h, const struct chat_event *ev)
 {
     struct buf both = {0};
     if (ev->kind != CHAT_DONE)
         return;
-    self(h)->queue.held = self(h)->queue.n && (chat_proposes(h->chat, NULL) || (!self(h)->steer && (ev->end == CHAT_INTERRUPTED || chat_end_failed(ev->end))));
-    if (ev->taken_back && self(h)->steer) {   /* nothing was answered: the model gets both at once */
-        buf_addf(&both, "%s\n\n%s", ev->taken_back, self(h)->steer);
-        free(self(h)->steer);
-        self(h)->steer = memory_strdup(both.data);
+    input(h)->queue.held = input(h)->queue.n && (chat_proposes(h->chat, NULL) || (!input(h)->steer && (ev->end == CHAT_INTERRUPTED || chat_end_failed(ev->end))));
+    if (ev->taken_back && input(h)->steer) {   /* nothing was answered: the model gets both at once */
+        buf_addf(&both, "%s\n\n%s", ev->taken_back, input(h)->steer);
+        free(input(h)->steer);
+        input(h)->steer = memory_strdup(both.data);
     } else if (ev->taken_back) {
         input_give_back(h, ev->taken_back);
     }
     buf_free(&both);
 }
 
-static void init(struct host *h)
+static void init_input(struct host *h)
 {
-    self(h)->editor = editor_open();
+    input(h)->editor = editor_open();
 }
 
-static void free_state(struct host *h)
+static void free_input(struct host *h)
 {
-    struct input *in = self(h);
+    struct input *in = input(h);
     editor_close(in->editor);
     history_close(in->history);
     queue_free(&in->queue);
@@ -368,33 +368,35 @@ static void free_state(struct host *h)
     free(in->set_aside);
 }
 
-static int rows(struct host *h, const struct cells *c)
+static int draft_rows(struct host *h, const struct cells *c)
 {
-    int rows = editor_rows(self(h)->editor, c->cols), third = c->rows / 3 > 3 ? c->rows / 3 : 3;
+    int rows = editor_rows(input(h)->editor, c->cols), third = c->rows / 3 > 3 ? c->rows / 3 : 3;
     return cells_are_tiny(c) ? 1 : rows < third ? rows : third;
 }
 
-static void draw(struct host *h, struct cells *c, struct area at)
+static void draw_draft(struct host *h, struct cells *c, struct area at)
 {
-    editor_draw(self(h)->editor, c, at, "> ");
+    editor_draw(input(h)->editor, c, at, "> ");
 }
 
-static int list_rows(struct host *h, int rows)
+static int completion_rows(struct host *h, int rows)
 {
-    struct popup *list = popup(h);
+    struct popup *list = open_completions(h);
     return list ? popup_height(list, rows) : 0;
 }
 
 /* The cursor stays where one types. */
-static void draw_list(struct host *h, struct cells *c, struct area at)
+static void draw_completions(struct host *h, struct cells *c, struct area at)
 {
     int row = c->cursor_row, col = c->cursor_col;
-    popup_draw(popup(h), c, at);
+    popup_draw(open_completions(h), c, at);
     c->cursor_row = row;
     c->cursor_col = col;
 }
 
 const struct window window_input = {
-    .bytes = sizeof(struct input), .init = init, .free = free_state, .contexts = contexts, .told = told, .focus = focus, .edited = edited, .click = click, .close = close_list, .chat = on_chat,
-    .input_rows = rows, .draw_input = draw, .cover_rows = list_rows, .draw_cover = draw_list,
+    .bytes = sizeof(struct input), .init = init_input, .free = free_input, .contexts = input_contexts,
+    .told = contexts_by_use, .focus = draft_line, .edited = complete_draft, .click = click_draft,
+    .close = close_completions, .chat = take_back, .input_rows = draft_rows, .draw_input = draw_draft,
+    .cover_rows = completion_rows, .draw_cover = draw_completions,
 };

@@ -15,7 +15,7 @@ struct inspect {
     int choice;                         /* of the token's alternatives */
 };
 
-static struct inspect *self(const struct host *h)
+static struct inspect *inspect(const struct host *h)
 {
     return window_state(h, WINDOW_inspect);
 }
@@ -26,9 +26,9 @@ static int tokens_of(const struct host *h, int message)
     return message < chat_n_messages(h->chat) ? message : -1;
 }
 
-static bool current(struct host *h, struct chat_token *t)
+static bool current_token(struct host *h, struct chat_token *t)
 {
-    struct inspect *s = self(h);
+    struct inspect *s = inspect(h);
     int message = tokens_of(h, s->message), n = chat_n_tokens(h->chat, message);
     if (s->token >= n)
         s->token = n - 1;
@@ -42,14 +42,14 @@ static bool current(struct host *h, struct chat_token *t)
 }
 
 /* The item that shows the token, so that it can be marked. */
-static void mark(struct host *h)
+static void mark_token(struct host *h)
 {
     struct chat_token t;
-    if (!current(h, &t))
+    if (!current_token(h, &t))
         return;
     enum item_kind kind = t.reasoning ? ITEM_REASONING : ITEM_ANSWER;
     for (int i = pane_n(h->pane) - 1; i >= 0; i--)
-        if (pane_message(h->pane, i) == self(h)->message && pane_kind(h->pane, i) == kind) {
+        if (pane_message(h->pane, i) == inspect(h)->message && pane_kind(h->pane, i) == kind) {
             pane_select(h->pane, i, t.at, t.n ? t.n : 1);
             pane_show(h->pane, i, t.at);
             return;
@@ -57,18 +57,18 @@ static void mark(struct host *h)
 }
 
 /* The choice that was made stands first under the cursor. */
-static void go(struct host *h, int token)
+static void go_to_token(struct host *h, int token)
 {
-    struct inspect *s = self(h);
+    struct inspect *s = inspect(h);
     struct chat_token t;
     s->token = token < 0 ? 0 : token;
     s->choice = 0;
-    if (!current(h, &t))
+    if (!current_token(h, &t))
         return;
     for (int i = 0; i < t.n_alternatives; i++)
         if (t.alternatives[i].n == t.n && !memcmp(t.alternatives[i].text, t.text, t.n))
             s->choice = i;
-    mark(h);
+    mark_token(h);
 }
 
 static bool is_blank(const struct chat_token *t)
@@ -79,15 +79,15 @@ static bool is_blank(const struct chat_token *t)
     return i == t->n;
 }
 
-static void inspect(struct host *h, int message)
+static void inspect_message(struct host *h, int message)
 {
     struct chat_token t;
     int n = chat_n_tokens(h->chat, tokens_of(h, message)), first = 0;
     while (first < n && chat_token(h->chat, tokens_of(h, message), first, &t) && (t.reasoning || is_blank(&t)))
         first++;                        /* the answer is more interesting than how it was thought up */
-    *self(h) = (struct inspect){.message = message};
+    *inspect(h) = (struct inspect){.message = message};
     window_open(h, WINDOW_inspect);
-    go(h, first < n ? first : 0);
+    go_to_token(h, first < n ? first : 0);
 }
 
 static bool has_tokens(const struct host *h, int message)
@@ -105,7 +105,7 @@ void inspect_answer(struct host *h, int nth)
         last = message;
         if (--nth > 0)
             continue;
-        inspect(h, message);
+        inspect_message(h, message);
         return;
     }
     host_hint(h, "no answer with tokens to look at");
@@ -118,7 +118,7 @@ void act_inspect(struct host *h)
     if (window_front(h) == WINDOW_inspect)
         act_inspect_end(h);
     else if (window_front(h) == WINDOW_view && has_tokens(h, message))
-        inspect(h, message);
+        inspect_message(h, message);
     else
         inspect_answer(h, 1);
 }
@@ -130,56 +130,56 @@ void act_inspect_end(struct host *h)
 
 void act_token_left(struct host *h)
 {
-    go(h, self(h)->token - 1);
+    go_to_token(h, inspect(h)->token - 1);
 }
 
 void act_token_right(struct host *h)
 {
-    go(h, self(h)->token + 1);
+    go_to_token(h, inspect(h)->token + 1);
 }
 
 void act_token_first(struct host *h)
 {
-    go(h, 0);
+    go_to_token(h, 0);
 }
 
 void act_token_last(struct host *h)
 {
-    go(h, chat_n_tokens(h->chat, tokens_of(h, self(h)->message)) - 1);
+    go_to_token(h, chat_n_tokens(h->chat, tokens_of(h, inspect(h)->message)) - 1);
 }
 
 void act_choice_up(struct host *h)
 {
-    if (self(h)->choice > 0)
-        self(h)->choice--;
+    if (inspect(h)->choice > 0)
+        inspect(h)->choice--;
 }
 
 void act_choice_down(struct host *h)
 {
-    self(h)->choice++;                /* current() holds it in */
+    inspect(h)->choice++;                /* current_token() holds it in */
 }
 
 void act_branch_token(struct host *h)
 {
     struct chat_token t;
     struct err e = {0};
-    struct inspect s = *self(h);
+    struct inspect s = *inspect(h);
     if (host_busy(h)) {
         host_hint(h, "the answer is not finished");
         return;
     }
-    if (!current(h, &t) || !t.n_alternatives) {
+    if (!current_token(h, &t) || !t.n_alternatives) {
         host_hint(h, "no other choices are known for this token");
         return;
     }
-    s.choice = self(h)->choice;
+    s.choice = inspect(h)->choice;
     window_open(h, WINDOW_input);
     talk_began(h, chat_branch_token(h->chat, s.message, s.token, s.choice, &e), &e);
 }
 
 /* --- drawing ---------------------------------------------------------------------------------------------------- */
 
-static const char *how(enum chat_token_how h)
+static const char *name_of_source(enum chat_token_how h)
 {
     static const char *const names[] = {"sampled", "drafted, accepted", "found by lookup", "forced"};
     return names[h];
@@ -204,20 +204,20 @@ static void draw_choice(struct cells *c, struct area a, int row, bool chosen, co
         cells_puts(c, a, row, name + PROB_COLUMNS + i, BAR, "#");
 }
 
-static void draw(struct host *h, struct cells *c, struct area at)
+static void draw_tokens(struct host *h, struct cells *c, struct area at)
 {
     struct chat_token t;
     char line[160], prob[32] = "not known";
     cells_blank(c, at, TEXT);
-    if (!current(h, &t))
+    if (!current_token(h, &t))
         return;
     if (t.prob >= 0)
         snprintf(prob, sizeof prob, "%.3f", t.prob);
-    snprintf(line, sizeof line, "  token %d of %d%s   p %s   %s", self(h)->token + 1,
-             chat_n_tokens(h->chat, tokens_of(h, self(h)->message)), t.reasoning ? ", reasoning" : "", prob, how(t.how));
+    snprintf(line, sizeof line, "  token %d of %d%s   p %s   %s", inspect(h)->token + 1,
+             chat_n_tokens(h->chat, tokens_of(h, inspect(h)->message)), t.reasoning ? ", reasoning" : "", prob, name_of_source(t.how));
     cells_puts(c, at, 0, 0, TEXT, line);
     for (int i = 0; i < t.n_alternatives && i + 2 < at.rows; i++)
-        draw_choice(c, at, 1 + i, i == self(h)->choice, t.alternatives[i].text, t.alternatives[i].n, t.alternatives[i].prob);
+        draw_choice(c, at, 1 + i, i == inspect(h)->choice, t.alternatives[i].text, t.alternatives[i].n, t.alternatives[i].prob);
     if (!t.n_alternatives)
         cells_puts(c, at, 1, 4, DIM, "what else it could have been is not known");
     cells_puts(c, at, at.rows - 1, 0, DIM, "  Left/Right token  Up/Down choice  Enter branches here  q back");
@@ -225,43 +225,25 @@ static void draw(struct host *h, struct cells *c, struct area at)
 
 /* --- the window ------------------------------------------------------------------------------------------------- */
 
-static void contexts(struct host *h, struct contexts *where)
-{
-    (void)h;
-    contexts_add(where, CONTEXT_inspect);
-}
-
-static bool close_inspector(struct host *h, bool escape)
-{
-    (void)escape;
-    window_close(h, WINDOW_inspect);
-    return true;
-}
-
-static void closed(struct host *h)
+static void unmark_token(struct host *h)
 {
     pane_select(h->pane, 0, 0, 0);
 }
 
-static const char *hint(struct host *h)
+static bool tell_token(struct host *h, char *out, size_t n)
 {
-    (void)h;
-    return "Esc back";
-}
-
-static bool state(struct host *h, char *out, size_t n)
-{
-    snprintf(out, n, "inspect %d/%d", self(h)->token + 1, chat_n_tokens(h->chat, tokens_of(h, self(h)->message)));
+    snprintf(out, n, "inspect %d/%d", inspect(h)->token + 1, chat_n_tokens(h->chat, tokens_of(h, inspect(h)->message)));
     return true;
 }
 
 /* One row of the transcript stays. */
-static int cover_rows(struct host *h, int rows)
+static int inspector_rows(struct host *h, int rows)
 {
     (void)h;
     return rows > INSPECT_ROWS ? INSPECT_ROWS : rows > 1 ? rows - 1 : 0;
 }
 
 const struct window window_inspect = {
-    .bytes = sizeof(struct inspect), .contexts = contexts, .close = close_inspector, .closed = closed, .hint = hint, .state = state, .cover_rows = cover_rows, .draw_cover = draw,
+    .bytes = sizeof(struct inspect), .in = {{CONTEXT_inspect}, 1}, .closed = unmark_token, .state = tell_token,
+    .cover_rows = inspector_rows, .draw_cover = draw_tokens, .hint = "Esc back",
 };

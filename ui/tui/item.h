@@ -4,7 +4,8 @@
 #define Q35_UI_TUI_ITEM_H
 
 #include "ui/tui/find.h"
-#include "ui/tui/pane.h"
+#include "ui/tui/itemkind.h"
+#include "ui/tui/markdown.h"
 
 /* What rows depend on, beside the item. */
 struct item_view {

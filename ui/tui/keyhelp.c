@@ -14,7 +14,7 @@ struct keyhelp {
     struct buf sent;                    /* the bytes of the key that comes in */
 };
 
-static struct keyhelp *self(const struct host *h)
+static struct keyhelp *keyhelp(const struct host *h)
 {
     return window_state(h, WINDOW_keys);
 }
@@ -24,7 +24,7 @@ void keyhelp_open(struct host *h)
     if (window_is_open(h, WINDOW_keys))
         return;
     window_open(h, WINDOW_keys);
-    self(h)->top = 0;
+    keyhelp(h)->top = 0;
 }
 
 void act_keys(struct host *h)
@@ -37,51 +37,49 @@ void act_keys_end(struct host *h)
     window_close(h, WINDOW_keys);
 }
 
-static void move(struct host *h, int by)
+static void scroll_list(struct host *h, int by)
 {
-    self(h)->top += by;
+    keyhelp(h)->top += by;
 }
 
-static int page(const struct host *h)
+static int list_page(const struct host *h)
 {
     return h->at.pane.rows > 2 ? h->at.pane.rows - 2 : 1;
 }
 
 void act_keys_up(struct host *h)
 {
-    move(h, -1);
+    scroll_list(h, -1);
 }
 
 void act_keys_down(struct host *h)
 {
-    move(h, 1);
+    scroll_list(h, 1);
 }
 
 void act_keys_page_up(struct host *h)
 {
-    move(h, -page(h));
+    scroll_list(h, -list_page(h));
 }
 
 void act_keys_page_down(struct host *h)
 {
-    move(h, page(h));
+    scroll_list(h, list_page(h));
 }
 
 static void put_help(struct host *h, struct buf *out)
 {
     const struct window *below = window_at(window_below(h, WINDOW_keys));
     struct contexts where = {.n = 0};
-    if (self(h)->testing) {
+    if (keyhelp(h)->testing) {
         buf_adds(out, "Press keys: what each is, what it sends, what it does.  Ctrl-C or Esc twice ends.\n");
-        buf_add(out, buf_str(&self(h)->told), self(h)->told.len);
+        buf_add(out, buf_str(&keyhelp(h)->told), keyhelp(h)->told.len);
         return;
     }
     if (below->told)
         below->told(h, &where);
     else
-        below->contexts(h, &where);
-    if (!below->told)
-        contexts_add(&where, CONTEXT_any);
+        window_contexts(h, window_below(h, WINDOW_keys), &where);
     actions_help(h->actions, &where, out);
     buf_adds(out, "\nEvery Alt key is also Ctrl-X and the key behind it.\n"
                   "/keys all names the actions, for the config file; /keys test tells what a key is.\n");
@@ -92,20 +90,20 @@ static void put_help(struct host *h, struct buf *out)
 void keyhelp_test(struct host *h)
 {
     keyhelp_open(h);
-    self(h)->testing = true;
-    buf_reset(&self(h)->told);
-    buf_reset(&self(h)->sent);
+    keyhelp(h)->testing = true;
+    buf_reset(&keyhelp(h)->told);
+    buf_reset(&keyhelp(h)->sent);
 }
 
-static bool tests(const struct host *h)
+static bool is_testing(const struct host *h)
 {
-    return window_is_open(h, WINDOW_keys) && self(h)->testing;
+    return window_is_open(h, WINDOW_keys) && keyhelp(h)->testing;
 }
 
 void keyhelp_sent(struct host *h, const char *bytes, size_t n)
 {
-    if (tests(h))
-        buf_add(&self(h)->sent, bytes, n);
+    if (is_testing(h))
+        buf_add(&keyhelp(h)->sent, bytes, n);
 }
 
 static void put_bytes(struct buf *out, const struct buf *sent)
@@ -133,27 +131,26 @@ static void pad(struct buf *out, size_t from, size_t columns)
 
 static const char *meaning(struct host *h, const struct key_event *ev)
 {
-    struct contexts where = {.n = 0};
-    window_at(window_below(h, WINDOW_keys))->contexts(h, &where);
-    contexts_add(&where, CONTEXT_any);
+    struct contexts where;
+    window_contexts(h, window_below(h, WINDOW_keys), &where);
     if (ev->kind != KEYS_KEY)
         return "text";
     const struct binding *b = actions_meaning(h->actions, &where, ev->code, ev->mods);
     return ev->code == 'x' && ev->mods == MOD_CTRL ? "begins other keys" : b ? b->action : "nothing here";
 }
 
-static bool take_event(struct host *h, const struct key_event *ev)
+static bool tell_pressed(struct host *h, const struct key_event *ev)
 {
     bool escape = ev->kind == KEYS_KEY && ev->code == KEY_ESCAPE, stop = ev->kind == KEYS_KEY && ev->code == 'c' && ev->mods == MOD_CTRL;
-    if (!tests(h))
+    if (!is_testing(h))
         return false;
     if (ev->kind == KEYS_REPORT || ev->kind == KEYS_PASTE_END)
         return true;
-    if (stop || (escape && self(h)->escape && self(h)->told.len)) {
+    if (stop || (escape && keyhelp(h)->escape && keyhelp(h)->told.len)) {
         act_keys_end(h);
         return true;
     }
-    struct buf *out = &self(h)->told;
+    struct buf *out = &keyhelp(h)->told;
     size_t from = out->len;
     buf_adds(out, "  ");
     if (ev->kind == KEYS_KEY)
@@ -161,13 +158,13 @@ static bool take_event(struct host *h, const struct key_event *ev)
     else
         buf_add(out, ev->text, ev->n < 16 ? ev->n : strcspn(ev->text, " ") < 16 ? strcspn(ev->text, " ") : 0);
     pad(out, from, 20);
-    if (self(h)->sent.len <= 16)
-        put_bytes(out, &self(h)->sent);
+    if (keyhelp(h)->sent.len <= 16)
+        put_bytes(out, &keyhelp(h)->sent);
     pad(out, from, 46);
     buf_addf(out, "%s\n", ev->kind == KEYS_PASTE ? "a paste" : meaning(h, ev));
-    buf_reset(&self(h)->sent);
-    self(h)->escape = escape;
-    self(h)->top = 1 << 20;              /* the newest is in view */
+    buf_reset(&keyhelp(h)->sent);
+    keyhelp(h)->escape = escape;
+    keyhelp(h)->top = 1 << 20;              /* the newest is in view */
     return true;
 }
 
@@ -225,22 +222,22 @@ static void draw_keys(struct host *h, struct cells *c, struct area at)
     enum { TWO_COLUMNS = 100, GAP = 2 };
     struct buf help = {0}, more = {0};
     struct lines columns[2] = {0};
-    bool two = at.cols >= TWO_COLUMNS && !self(h)->testing;
+    bool two = at.cols >= TWO_COLUMNS && !keyhelp(h)->testing;
     int wide = two ? (at.cols - GAP) / 2 : at.cols;
     put_help(h, &help);
     const char *text = buf_str(&help), *end = text + strlen(text), *middle = two ? middle_section(text) : end;
     wrap_help(&columns[0], text, middle, wide);
     wrap_help(&columns[1], middle, end, wide);
     int n = most(columns[0].n, columns[1].n), rows = n > at.rows && at.rows > 1 ? at.rows - 1 : at.rows;
-    self(h)->top = most(least(self(h)->top, n - rows), 0);
+    keyhelp(h)->top = most(least(keyhelp(h)->top, n - rows), 0);
     cells_blank(c, at, POPUP);
     c->cursor_row = at.row;
     c->cursor_col = at.col;
     for (int k = 0; k < 2; k++)
-        for (int i = 0; i < rows && self(h)->top + i < columns[k].n; i++)
-            lines_draw(&columns[k], self(h)->top + i, c, (struct area){at.row, at.col + k * (wide + GAP), at.rows, wide}, i);
-    if (self(h)->top + rows < n)
-        buf_addf(&more, "-- %d more, PgDn --", n - self(h)->top - rows);
+        for (int i = 0; i < rows && keyhelp(h)->top + i < columns[k].n; i++)
+            lines_draw(&columns[k], keyhelp(h)->top + i, c, (struct area){at.row, at.col + k * (wide + GAP), at.rows, wide}, i);
+    if (keyhelp(h)->top + rows < n)
+        buf_addf(&more, "-- %d more, PgDn --", n - keyhelp(h)->top - rows);
     else if (rows < at.rows)
         buf_adds(&more, "-- end --");
     cells_puts(c, at, at.rows - 1, 0, (struct look){STYLE_popup, LOOK_DIM}, buf_str(&more));
@@ -252,43 +249,31 @@ static void draw_keys(struct host *h, struct cells *c, struct area at)
 
 /* --- the window ------------------------------------------------------------------------------------------------- */
 
-static void contexts(struct host *h, struct contexts *where)
+static void end_test(struct host *h)
 {
-    (void)h;
-    contexts_add(where, CONTEXT_keys);
+    keyhelp(h)->testing = false;
+    buf_free(&keyhelp(h)->told);
 }
 
-static bool close_help(struct host *h, bool escape)
+static void free_keyhelp(struct host *h)
 {
-    (void)escape;
-    window_close(h, WINDOW_keys);
-    return true;
+    buf_free(&keyhelp(h)->told);
+    buf_free(&keyhelp(h)->sent);
 }
 
-static void closed(struct host *h)
+static const char *keyhelp_hint(struct host *h)
 {
-    self(h)->testing = false;
-    buf_free(&self(h)->told);
-}
-
-static void free_state(struct host *h)
-{
-    buf_free(&self(h)->told);
-    buf_free(&self(h)->sent);
-}
-
-static const char *hint(struct host *h)
-{
-    return self(h)->testing ? "Esc Esc back" : "q back";
+    return keyhelp(h)->testing ? "Esc Esc back" : "q back";
 }
 
 /* It covers all of the transcript. */
-static int cover_rows(struct host *h, int rows)
+static int cover_all(struct host *h, int rows)
 {
     (void)h;
     return rows;
 }
 
 const struct window window_keys = {
-    .bytes = sizeof(struct keyhelp), .free = free_state, .contexts = contexts, .event = take_event, .close = close_help, .closed = closed, .hint = hint, .cover_rows = cover_rows, .draw_cover = draw_keys,
+    .bytes = sizeof(struct keyhelp), .free = free_keyhelp, .in = {{CONTEXT_keys}, 1}, .event = tell_pressed,
+    .closed = end_test, .hint_now = keyhelp_hint, .cover_rows = cover_all, .draw_cover = draw_keys,
 };

@@ -8,10 +8,9 @@
 #define Q35_UI_TUI_MARKDOWN_H
 
 #include "ui/tui/lines.h"
+#include "ui/tui/table.h"
 
 struct markdown;
-
-enum table_shape { TABLE_AUTO, TABLE_GRID, TABLE_RECORDS, TABLE_SOURCE };
 
 struct markdown *markdown_open(void);
 void markdown_close(struct markdown *m);

@@ -13,20 +13,10 @@
 
 #include "base/buf.h"
 #include "ui/tui/cells.h"
+#include "ui/tui/itemkind.h"
 #include "ui/tui/markdown.h"
 
 struct pane;
-
-enum item_kind {
-    ITEM_USER,                  /* "> " before it; more than 12 rows fold to the first ones */
-    ITEM_REASONING,             /* one line until it is opened; while it grows, opened, at most a third of the view: its end */
-    ITEM_FILE,                  /* that came with a message: one line, the head, until it is opened */
-    ITEM_ANSWER,                /* markdown */
-    ITEM_CALL,                  /* a tool's card, see pane_call() */
-    ITEM_NOTE,                  /* a sentence of the program */
-    ITEM_ERROR,                 /* "! " before it */
-    ITEM_OUTPUT,                /* of a command: lines as they are */
-};
 
 struct pane *pane_open(void);
 void pane_close(struct pane *p);
@@ -50,7 +40,6 @@ void pane_source(const struct pane *p, int item, struct buf *out);      /* of a 
 /* The newest whole sentence of the text, on one line, for the head of reasoning under way.  False: there is none yet. */
 bool pane_sentence(const struct pane *p, int item, struct buf *out);
 /* Styles for pieces of an item's source, in place of its own; cleared by n = 0.  Pieces ascend and do not overlap. */
-struct pane_tint { size_t at, n; enum style style; };
 void pane_tint(struct pane *p, int item, const struct pane_tint *tints, int n);
 /* One piece of one item is shown as selected, above tints and hits; n = 0: none. */
 void pane_select(struct pane *p, int item, size_t at, size_t n);
@@ -90,9 +79,7 @@ void pane_show(struct pane *p, int item, size_t at);    /* brings that byte of i
 void pane_cover(struct pane *p, int rows);              /* the next draw's last rows have something over them: nothing is shown there */
 /* What stands at a cell of the area that was drawn last; false: nothing of an item. */
 bool pane_at(struct pane *p, int row, int col, int *item, size_t *at);
-/* A place to come back to: the top row's, as marks keep it. */
-struct pane_place { int item, sub; size_t at; };
-struct pane_place pane_place(struct pane *p);
+struct pane_place pane_place(struct pane *p);             /* the top row's */
 void pane_go(struct pane *p, struct pane_place place);  /* a place that was cut is the end */
 
 /* Search: in the sources, folded ones too, so over soft breaks and not over items; a run of blanks finds any other, emphasis

@@ -18,7 +18,7 @@ struct paste {
     struct buf asked;                   /* what the question is about */
 };
 
-static struct paste *self(const struct host *h)
+static struct paste *paste(const struct host *h)
 {
     return window_state(h, WINDOW_paste);
 }
@@ -27,39 +27,39 @@ static void take_paste(struct host *h, const struct key_event *ev)
 {
     bool asks = window_is_open(h, WINDOW_paste);
     if (asks)          /* another one while that question stands: both are in question */
-        buf_add(&self(h)->asked, ev->text, ev->n);
+        buf_add(&paste(h)->asked, ev->text, ev->n);
     else
-        buf_add(&self(h)->coming, ev->text, ev->n);
+        buf_add(&paste(h)->coming, ev->text, ev->n);
     if (ev->kind != KEYS_PASTE_END || asks)
         return;
     struct editor *e = host_focus(h);
     if (!e && window_is_open(h, WINDOW_approve) && window_front(h) == WINDOW_input)
         e = input_editor(h);
-    if (e == input_editor(h) && self(h)->coming.len > PASTE_ASKS) {
-        self(h)->asked = self(h)->coming;
-        self(h)->coming = (struct buf){0};
+    if (e == input_editor(h) && paste(h)->coming.len > PASTE_ASKS) {
+        paste(h)->asked = paste(h)->coming;
+        paste(h)->coming = (struct buf){0};
         window_open(h, WINDOW_paste);
         return;
     }
-    if (e && self(h)->coming.len)
-        editor_paste(e, self(h)->coming.data, self(h)->coming.len);
-    buf_free(&self(h)->coming);
+    if (e && paste(h)->coming.len)
+        editor_paste(e, paste(h)->coming.data, paste(h)->coming.len);
+    buf_free(&paste(h)->coming);
     host_edited(h);
 }
 
-static void draw(struct host *h, struct cells *c, struct area at)
+static void draw_paste(struct host *h, struct cells *c, struct area at)
 {
     static const struct look plain = {STYLE_text, 0};
     struct buf line = {0};
     long lines = 1;
-    for (size_t i = 0; i < self(h)->asked.len; i++)
-        lines += self(h)->asked.data[i] == '\n';
+    for (size_t i = 0; i < paste(h)->asked.len; i++)
+        lines += paste(h)->asked.data[i] == '\n';
     buf_adds(&line, at.cols < 60 ? "" : "This paste is large: ");
-    figure_bytes(&line, self(h)->asked.len);
+    figure_bytes(&line, paste(h)->asked.len);
     buf_adds(&line, ", ");
     figure_count(&line, lines);
     buf_adds(&line, at.cols < 60 ? " lines, ~" : " lines, about ");
-    figure_tokens(&line, (double)self(h)->asked.len / 3.5);
+    figure_tokens(&line, (double)paste(h)->asked.len / 3.5);
     buf_adds(&line, " tok");
     cells_blank(c, at, plain);
     if (at.rows > 1)
@@ -73,7 +73,7 @@ static void draw(struct host *h, struct cells *c, struct area at)
 
 /* --- its keys --------------------------------------------------------------------------------------------------- */
 
-static void done(struct host *h)
+static void end_question(struct host *h)
 {
     window_close(h, WINDOW_paste);
     host_edited(h);
@@ -92,7 +92,7 @@ static bool write_all(int fd, const char *s, size_t n)
 }
 
 /* A new file of the state directory, for the owner only. */
-static bool keep(const struct buf *text, struct buf *path, struct err *e)
+static bool keep_as_file(const struct buf *text, struct buf *path, struct err *e)
 {
     char name[64];
     for (int i = 1, fd = -1; fd < 0; i++) {
@@ -117,10 +117,10 @@ void act_paste_attach(struct host *h)
 {
     struct buf path = {0}, word = {0};
     struct err e = {0};
-    if (keep(&self(h)->asked, &path, &e)) {
+    if (keep_as_file(&paste(h)->asked, &path, &e)) {
         buf_addf(&word, strpbrk(path.data, " \t") ? "@\"%s\" " : "@%s ", path.data);
         editor_insert(input_editor(h), word.data, word.len);
-        done(h);
+        end_question(h);
     } else {
         host_hint(h, "%s", e.msg);
     }
@@ -130,25 +130,19 @@ void act_paste_attach(struct host *h)
 
 void act_paste_insert(struct host *h)
 {
-    editor_paste(input_editor(h), self(h)->asked.data, self(h)->asked.len);
-    done(h);
+    editor_paste(input_editor(h), paste(h)->asked.data, paste(h)->asked.len);
+    end_question(h);
 }
 
 void act_paste_drop(struct host *h)
 {
-    done(h);
+    end_question(h);
     host_hint(h, "the paste is dropped; the clipboard still has it");
 }
 
 /* --- the window ------------------------------------------------------------------------------------------------- */
 
-static void contexts(struct host *h, struct contexts *where)
-{
-    (void)h;
-    contexts_add(where, CONTEXT_paste);
-}
-
-static bool take_event(struct host *h, const struct key_event *ev)
+static bool take_paste_event(struct host *h, const struct key_event *ev)
 {
     bool paste = ev->kind == KEYS_PASTE || ev->kind == KEYS_PASTE_END;
     if (paste)
@@ -156,32 +150,25 @@ static bool take_event(struct host *h, const struct key_event *ev)
     return paste;
 }
 
-static bool close_question(struct host *h, bool escape)
+static bool drop_paste(struct host *h, bool escape)
 {
     (void)escape;
     act_paste_drop(h);
     return true;
 }
 
-static void closed(struct host *h)
+static void forget_paste(struct host *h)
 {
-    buf_free(&self(h)->asked);
+    buf_free(&paste(h)->asked);
 }
 
-static void free_state(struct host *h)
+static void free_paste(struct host *h)
 {
-    buf_free(&self(h)->coming);
-    buf_free(&self(h)->asked);
+    buf_free(&paste(h)->coming);
+    buf_free(&paste(h)->asked);
 }
 
-/* The question names its keys. */
-static const char *hint(struct host *h)
-{
-    (void)h;
-    return NULL;
-}
-
-static int rows(struct host *h, const struct cells *c)
+static int paste_rows(struct host *h, const struct cells *c)
 {
     (void)h;
     (void)c;
@@ -189,6 +176,7 @@ static int rows(struct host *h, const struct cells *c)
 }
 
 const struct window window_paste = {
-    .asks = true, .bytes = sizeof(struct paste), .free = free_state, .contexts = contexts, .event = take_event, .close = close_question, .closed = closed, .hint = hint,
-    .input_rows = rows, .draw_input = draw,
+    .asks = true, .bytes = sizeof(struct paste), .free = free_paste, .in = {{CONTEXT_paste}, 1},
+    .event = take_paste_event, .close = drop_paste, .closed = forget_paste, .input_rows = paste_rows,
+    .draw_input = draw_paste, .hint = "",
 };

@@ -37,14 +37,14 @@ struct picker {
     struct arena mem;
 };
 
-static struct picker *self(const struct host *h)
+static struct picker *picker(const struct host *h)
 {
     return window_state(h, WINDOW_picker);
 }
 
 /* --- rows ------------------------------------------------------------------------------------------------------- */
 
-static struct popup_row *add(struct picker *p, const char *name, int id)
+static struct popup_row *add_row(struct picker *p, const char *name, int id)
 {
     if (p->n == p->cap) {
         p->cap = p->cap ? p->cap * 2 : 32;
@@ -66,7 +66,7 @@ static const char *first_line(struct picker *p, int indent, const char *sign, co
     return arena_printf(&p->mem, "%*s%s%.*s", indent, "", sign, (int)(n < LINE ? n : LINE), text);
 }
 
-static void empty(struct picker *p)
+static void empty_list(struct picker *p)
 {
     arena_free(&p->mem);
     free(p->rows);
@@ -77,15 +77,15 @@ static void empty(struct picker *p)
     *p = (struct picker){.line = p->line};
 }
 
-static void begin(struct picker *p, enum picker_kind kind, const char *title, const char *help)
+static void begin_list(struct picker *p, enum picker_kind kind, const char *title, const char *help)
 {
-    empty(p);
+    empty_list(p);
     p->kind = kind;
     p->doomed = -1;
     p->popup = (struct popup){.title = title, .help = help, .filter = "", .chosen = -1};
 }
 
-static void end(struct picker *p, int chosen)
+static void end_list(struct picker *p, int chosen)
 {
     p->popup.rows = p->rows;
     p->popup.n = p->n;
@@ -121,12 +121,12 @@ static bool put_sessions(struct picker *p, const struct chat *c, const char *fin
     if (!sessions_list(&s, find, e))
         return false;
     char *kept = find ? memory_strdup(find) : NULL;     /* it may be the list's own */
-    begin(p, PICK_SESSION, "sessions", "Enter goes on with it  Tab shows it  F2 renames  Ctrl-D deletes  Esc closes");
+    begin_list(p, PICK_SESSION, "sessions", "Enter goes on with it  Tab shows it  F2 renames  Ctrl-D deletes  Esc closes");
     p->find = kept;
     p->popup.empty = "no session of that kind";
     for (int i = 0; i < s.n; i++) {
         const struct sessions_item *item = &s.items[i];
-        struct popup_row *row = add(p, arena_strdup(&p->mem, item->name), i);
+        struct popup_row *row = add_row(p, arena_strdup(&p->mem, item->name), i);
         bool twin = same_title(&s, i);
         row->text = first_line(p, 0, "", item->title && *item->title ? item->title : item->name);
         row->note = arena_printf(&p->mem, "%s%s%d turn%s  %s", twin ? item->name : "", twin ? "  " : "", item->n_turns, item->n_turns == 1 ? "" : "s", ago(p, now_s - item->changed_s));
@@ -134,21 +134,21 @@ static bool put_sessions(struct picker *p, const struct chat *c, const char *fin
         row->here = open && item->path && !strcmp(open, item->path);
     }
     sessions_free(&s);
-    end(p, 0);
+    end_list(p, 0);
     return true;
 }
 
 static void put_messages(struct picker *p, const struct chat *c)
 {
-    begin(p, PICK_MESSAGE, "edit an earlier message", "Enter takes it into the input; sent, it stands beside this one  Esc closes");
+    begin_list(p, PICK_MESSAGE, "edit an earlier message", "Enter takes it into the input; sent, it stands beside this one  Esc closes");
     p->popup.empty = "no message of that kind";
     for (int i = chat_n_messages(c) - 1; i >= 0; i--) {
         struct chat_message m = chat_message(c, i);
         if (strcmp(m.role, "user"))
             continue;
-        add(p, NULL, i)->text = first_line(p, 0, "", m.text);
+        add_row(p, NULL, i)->text = first_line(p, 0, "", m.text);
     }
-    end(p, 0);
+    end_list(p, 0);
 }
 
 /* The tree as links between its nodes. */
@@ -179,7 +179,7 @@ static void add_node(struct picker *p, const struct chat *c, int k, int depth)
     struct chat_node node = chat_node(c, k);
     if (!strcmp(node.role, "tool"))
         return;
-    struct popup_row *row = add(p, NULL, k);
+    struct popup_row *row = add_row(p, NULL, k);
     row->text = first_line(p, 2 * depth, strcmp(node.role, "user") ? "" : "you: ", node.text);
     row->here = node.on_path;
     if (node.on_path)
@@ -190,7 +190,7 @@ static void put_tree(struct picker *p, const struct chat *c)
 {
     int n = chat_n_nodes(c);
     struct link *l = link_nodes(c, n);
-    begin(p, PICK_NODE, "the tree of this conversation", "Enter goes there  Esc closes");
+    begin_list(p, PICK_NODE, "the tree of this conversation", "Enter goes there  Esc closes");
     for (int k = l[n].first; k >= 0;) {                 /* what grew from a node stands below it */
         add_node(p, c, k, l[k].depth);
         if (l[k].first >= 0) {
@@ -202,22 +202,22 @@ static void put_tree(struct picker *p, const struct chat *c)
         }
     }
     free(l);
-    end(p, p->popup.chosen);
+    end_list(p, p->popup.chosen);
 }
 
 static void put_urls(struct picker *p, const char *text, size_t n)
 {
     size_t at = 0, len;
-    begin(p, PICK_URL, "addresses", "typing narrows  Enter copies it  Esc closes");
+    begin_list(p, PICK_URL, "addresses", "typing narrows  Enter copies it  Esc closes");
     for (; url_next(text, n, &at, &len); at += len) {
         const char *url = arena_strndup(&p->mem, text + at, len);
         bool known = false;
         for (int i = 0; i < p->n; i++)
             known = known || !strcmp(p->names[i], url);
         if (!known)
-            add(p, url, p->n)->text = url;
+            add_row(p, url, p->n)->text = url;
     }
-    end(p, 0);
+    end_list(p, 0);
 }
 
 /* "812 tok  pinned", "4 tok  dropped, 1.2k without" */
@@ -254,25 +254,25 @@ static void put_parts(struct picker *p, struct chat *c)
 {
     const struct chat_part *parts;
     int n = chat_context(c, &parts);
-    begin(p, PICK_PART, NULL, "d drops it from the next prompts, or takes it back  p pins it  q closes");
+    begin_list(p, PICK_PART, NULL, "d drops it from the next prompts, or takes it back  p pins it  q closes");
     p->popup.filter = NULL;
     p->popup.title = context_title(p, c);
     for (int i = 0; i < n; i++) {
-        struct popup_row *row = add(p, NULL, parts[i].number);
+        struct popup_row *row = add_row(p, NULL, parts[i].number);
         row->text = arena_printf(&p->mem, parts[i].number ? "%4d  %-7s %s" : "%4.0d  %-7s %s", parts[i].number, parts[i].what, parts[i].label);
         row->note = part_note(p, &parts[i]);
         row->cut = true;
         row->here = parts[i].mark == CHAT_PINNED;
     }
-    end(p, p->n - 1);
+    end_list(p, p->n - 1);
 }
 
-static bool narrows(const struct picker *p)
+static bool is_narrowed(const struct picker *p)
 {
     return p->kind != PICK_PART;
 }
 
-static void filter(struct picker *p, const char *words)
+static void filter_list(struct picker *p, const char *words)
 {
     p->popup.filter = arena_strdup(&p->mem, words);
     p->doomed = -1;
@@ -312,42 +312,42 @@ static void draw_preview(struct picker *p, struct cells *c, struct area a)
 
 /* --- its keys --------------------------------------------------------------------------------------------------- */
 
-static void pick(struct host *h, enum picker_kind kind, const char *find)
+static void open_list(struct host *h, enum picker_kind kind, const char *find)
 {
     struct err e = {0};
     if (host_busy(h)) {
         host_hint(h, "the answer is not finished");
         return;
     }
-    if (kind == PICK_SESSION && !put_sessions(self(h), h->chat, find, (int64_t)time(NULL), &e)) {
+    if (kind == PICK_SESSION && !put_sessions(picker(h), h->chat, find, (int64_t)time(NULL), &e)) {
         host_hint(h, "%s", e.msg);
         return;
     }
     if (kind == PICK_MESSAGE)
-        put_messages(self(h), h->chat);
+        put_messages(picker(h), h->chat);
     if (kind == PICK_NODE)
-        put_tree(self(h), h->chat);
+        put_tree(picker(h), h->chat);
     if (kind == PICK_PART)
-        put_parts(self(h), h->chat);
-    if (!self(h)->n) {
-        host_hint(h, kind != PICK_SESSION ? "nothing was said yet" : self(h)->find ? "no conversation holds all these words" : "no conversation was kept yet");
+        put_parts(picker(h), h->chat);
+    if (!picker(h)->n) {
+        host_hint(h, kind != PICK_SESSION ? "nothing was said yet" : picker(h)->find ? "no conversation holds all these words" : "no conversation was kept yet");
         window_close(h, WINDOW_picker);
-        empty(self(h));
+        empty_list(picker(h));
         return;
     }
     window_open(h, WINDOW_picker);
-    editor_reset(self(h)->line);
-    self(h)->previewed = -1;
+    editor_reset(picker(h)->line);
+    picker(h)->previewed = -1;
 }
 
 void picker_open(struct host *h, enum picker_kind kind)
 {
-    pick(h, kind, NULL);
+    open_list(h, kind, NULL);
 }
 
 void picker_find(struct host *h, const char *words)
 {
-    pick(h, PICK_SESSION, *words ? words : NULL);
+    open_list(h, PICK_SESSION, *words ? words : NULL);
 }
 
 /* Of the message that view mode stands at; Esc goes back there. */
@@ -357,12 +357,12 @@ void act_urls(struct host *h)
     int item = pane_here(h->pane);
     if (item >= 0)
         pane_source(h->pane, item, &text);
-    put_urls(self(h), buf_str(&text), text.len);
-    if (self(h)->n) {
-        editor_reset(self(h)->line);
+    put_urls(picker(h), buf_str(&text), text.len);
+    if (picker(h)->n) {
+        editor_reset(picker(h)->line);
         window_open(h, WINDOW_picker);
     } else {
-        empty(self(h));
+        empty_list(picker(h));
         host_hint(h, "no address in this message");
     }
     buf_free(&text);
@@ -375,7 +375,7 @@ static void copy_url(struct host *h, const char *url)
     host_copy(h, &text, "address");
 }
 
-static void load(struct host *h, const char *name)
+static void load_session(struct host *h, const char *name)
 {
     struct buf note = {0};
     struct err e = {0};
@@ -396,7 +396,7 @@ static void load(struct host *h, const char *name)
 
 void act_picker_take(struct host *h)
 {
-    struct picker *p = self(h);
+    struct picker *p = picker(h);
     struct err e = {0};
     int row = p->popup.chosen;
     if (row < 0 || p->kind == PICK_PART)
@@ -404,7 +404,7 @@ void act_picker_take(struct host *h)
     if (p->kind == PICK_URL)
         copy_url(h, p->names[row]);
     else if (p->kind == PICK_SESSION)
-        load(h, p->names[row]);
+        load_session(h, p->names[row]);
     else if (p->kind == PICK_MESSAGE)
         revise_begin(h, p->ids[row]);
     else if (chat_go(h->chat, p->ids[row], &e))
@@ -417,19 +417,19 @@ void act_picker_take(struct host *h)
 /* --- the context ------------------------------------------------------------------------------------------------- */
 
 /* The chosen part gets that mark, or loses it. */
-static void mark(struct host *h, enum chat_mark wanted)
+static void mark_part(struct host *h, enum chat_mark wanted)
 {
     struct err e = {0};
     const struct chat_part *parts;
-    int row = self(h)->popup.chosen, n = chat_context(h->chat, &parts);
+    int row = picker(h)->popup.chosen, n = chat_context(h->chat, &parts);
     if (row < 0 || row >= n)
         return;
-    if (!self(h)->ids[row])
+    if (!picker(h)->ids[row])
         err_set(&e, "/system and /tools change that");
     else
         chat_mark(h->chat, parts[row].number, parts[row].mark == wanted ? CHAT_PLAIN : wanted, &e);
-    put_parts(self(h), h->chat);
-    popup_choose(&self(h)->popup, row);
+    put_parts(picker(h), h->chat);
+    popup_choose(&picker(h)->popup, row);
     h->recount = true;
     if (*e.msg)
         host_hint(h, "%s", e.msg);
@@ -437,12 +437,12 @@ static void mark(struct host *h, enum chat_mark wanted)
 
 void act_part_drop(struct host *h)
 {
-    mark(h, CHAT_DROPPED);
+    mark_part(h, CHAT_DROPPED);
 }
 
 void act_part_pin(struct host *h)
 {
-    mark(h, CHAT_PINNED);
+    mark_part(h, CHAT_PINNED);
 }
 
 void act_part_end(struct host *h)
@@ -452,39 +452,39 @@ void act_part_end(struct host *h)
 
 /* --- moving ------------------------------------------------------------------------------------------------------ */
 
-static void move(struct host *h, int by)
+static void move_choice(struct host *h, int by)
 {
-    popup_move(&self(h)->popup, by);
-    self(h)->doomed = -1;
+    popup_move(&picker(h)->popup, by);
+    picker(h)->doomed = -1;
 }
 
 void act_picker_up(struct host *h)
 {
-    move(h, -1);
+    move_choice(h, -1);
 }
 
 void act_picker_down(struct host *h)
 {
-    move(h, 1);
+    move_choice(h, 1);
 }
 
 void act_picker_page_up(struct host *h)
 {
-    move(h, -POPUP_ROWS + 1);
+    move_choice(h, -POPUP_ROWS + 1);
 }
 
 void act_picker_page_down(struct host *h)
 {
-    move(h, POPUP_ROWS - 1);
+    move_choice(h, POPUP_ROWS - 1);
 }
 
 /* The list anew, with the same session chosen, or what has taken its place. */
 static void list_again(struct host *h, int row)
 {
-    struct picker *p = self(h);
+    struct picker *p = picker(h);
     bool preview = p->preview;
     char *name = memory_strdup(p->names[row]);
-    pick(h, PICK_SESSION, p->find);
+    open_list(h, PICK_SESSION, p->find);
     for (int i = 0; i < p->n; i++)
         if (!strcmp(p->names[i], name))
             row = i;
@@ -496,7 +496,7 @@ static void list_again(struct host *h, int row)
 
 void act_picker_delete(struct host *h)
 {
-    struct picker *p = self(h);
+    struct picker *p = picker(h);
     struct err e = {0};
     int row = p->popup.chosen;
     if (p->kind != PICK_SESSION || row < 0)
@@ -521,13 +521,13 @@ void act_picker_delete(struct host *h)
 
 void act_picker_preview(struct host *h)
 {
-    if (self(h)->kind == PICK_SESSION)
-        self(h)->preview = !self(h)->preview;
+    if (picker(h)->kind == PICK_SESSION)
+        picker(h)->preview = !picker(h)->preview;
 }
 
 static void rename_chosen(struct host *h, const char *title)
 {
-    struct picker *p = self(h);
+    struct picker *p = picker(h);
     struct err e = {0};
     int row = p->popup.chosen;
     bool ok = p->rows[row].here ? chat_rename(h->chat, title, &e) : sessions_rename(p->names[row], title, &e);
@@ -539,19 +539,19 @@ static void rename_chosen(struct host *h, const char *title)
 void act_picker_rename(struct host *h)
 {
     static const struct prompt_ask ask = {.sign = "> ", .told = "its title; an empty one takes the first line again", .done = rename_chosen};
-    struct picker *p = self(h);
+    struct picker *p = picker(h);
     if (p->kind != PICK_SESSION || p->popup.chosen < 0)
         return;
-    editor_reset(self(h)->line);        /* the list is whole again afterwards */
-    filter(p, "");
+    editor_reset(picker(h)->line);        /* the list is whole again afterwards */
+    filter_list(p, "");
     prompt_open(h, &ask, p->rows[p->popup.chosen].text);
 }
 
 /* --- the window ------------------------------------------------------------------------------------------------- */
 
-static void contexts(struct host *h, struct contexts *where)
+static void picker_contexts(struct host *h, struct contexts *where)
 {
-    bool typed = narrows(self(h));
+    bool typed = is_narrowed(picker(h));
     if (!typed)
         contexts_add(where, CONTEXT_map);
     contexts_add(where, CONTEXT_picker);
@@ -559,48 +559,35 @@ static void contexts(struct host *h, struct contexts *where)
         contexts_add(where, CONTEXT_edit);
 }
 
-static struct editor *focus(struct host *h)
+static struct editor *filter_line(struct host *h)
 {
-    return narrows(self(h)) ? self(h)->line : NULL;
+    return is_narrowed(picker(h)) ? picker(h)->line : NULL;
 }
 
-static void edited(struct host *h)
+static void filter_by_line(struct host *h)
 {
     struct buf text = {0};
-    if (!narrows(self(h)))
+    if (!is_narrowed(picker(h)))
         return;
-    editor_text(self(h)->line, &text);
-    filter(self(h), buf_str(&text));
+    editor_text(picker(h)->line, &text);
+    filter_list(picker(h), buf_str(&text));
     buf_free(&text);
 }
 
-static bool close_list(struct host *h, bool escape)
+static void empty_picker(struct host *h)
 {
-    (void)escape;
-    window_close(h, WINDOW_picker);
-    return true;
+    empty_list(picker(h));
 }
 
-static void closed(struct host *h)
+static void init_picker(struct host *h)
 {
-    empty(self(h));
+    picker(h)->line = editor_open();
 }
 
-static void init(struct host *h)
+static void free_picker(struct host *h)
 {
-    self(h)->line = editor_open();
-}
-
-static void free_state(struct host *h)
-{
-    empty(self(h));
-    editor_close(self(h)->line);
-}
-
-static const char *hint(struct host *h)
-{
-    (void)h;
-    return "Esc back";
+    empty_list(picker(h));
+    editor_close(picker(h)->line);
 }
 
 /* While a tool asks the list is not shown: the keys are the question's. */
@@ -610,23 +597,24 @@ static bool is_shown(const struct host *h)
 }
 
 /* What is shown above the list needs some rows. */
-static int list_rows(struct host *h, int rows)
+static int picker_rows(struct host *h, int rows)
 {
-    return is_shown(h) ? popup_height(&self(h)->popup, self(h)->preview ? rows / 2 : rows) : 0;
+    return is_shown(h) ? popup_height(&picker(h)->popup, picker(h)->preview ? rows / 2 : rows) : 0;
 }
 
-static void draw_list(struct host *h, struct cells *c, struct area at)
+static void draw_picker(struct host *h, struct cells *c, struct area at)
 {
-    popup_draw(&self(h)->popup, c, at);
+    popup_draw(&picker(h)->popup, c, at);
 }
 
-static void draw_rest(struct host *h, struct cells *c, struct area at)
+static void draw_said(struct host *h, struct cells *c, struct area at)
 {
     if (is_shown(h))
-        draw_preview(self(h), c, at);
+        draw_preview(picker(h), c, at);
 }
 
 const struct window window_picker = {
-    .bytes = sizeof(struct picker), .init = init, .free = free_state, .contexts = contexts, .focus = focus, .edited = edited, .close = close_list, .closed = closed, .hint = hint,
-    .cover_rows = list_rows, .draw_cover = draw_list, .draw_rest = draw_rest,
+    .bytes = sizeof(struct picker), .init = init_picker, .free = free_picker, .contexts = picker_contexts,
+    .focus = filter_line, .edited = filter_by_line, .closed = empty_picker, .cover_rows = picker_rows,
+    .draw_cover = draw_picker, .draw_rest = draw_said, .hint = "Esc back",
 };

@@ -9,14 +9,14 @@ struct prompt {
     int  nth;                           /* hits that were passed */
 };
 
-static struct prompt *self(const struct host *h)
+static struct prompt *prompt(const struct host *h)
 {
     return window_state(h, WINDOW_prompt);
 }
 
 void prompt_open(struct host *h, const struct prompt_ask *ask, const char *text)
 {
-    struct prompt *p = self(h);
+    struct prompt *p = prompt(h);
     window_open(h, WINDOW_prompt);
     if (!p->line)
         p->line = editor_open();
@@ -26,9 +26,9 @@ void prompt_open(struct host *h, const struct prompt_ask *ask, const char *text)
     editor_insert(p->line, text, strlen(text));
 }
 
-static const char *find(struct host *h)
+static const char *current_hit(struct host *h)
 {
-    struct prompt *p = self(h);
+    struct prompt *p = prompt(h);
     struct buf text = {0};
     editor_text(p->line, &text);
     const char *found = p->ask->found && text.len ? p->ask->found(h, text.data, p->nth) : NULL;
@@ -38,22 +38,22 @@ static const char *find(struct host *h)
 
 void act_prompt_older(struct host *h)
 {
-    self(h)->nth++;
-    if (!find(h))
-        self(h)->nth--;
+    prompt(h)->nth++;
+    if (!current_hit(h))
+        prompt(h)->nth--;
 }
 
 void act_prompt_newer(struct host *h)
 {
-    if (self(h)->nth)
-        self(h)->nth--;
+    if (prompt(h)->nth)
+        prompt(h)->nth--;
 }
 
 void act_prompt_done(struct host *h)
 {
-    struct prompt *p = self(h);
+    struct prompt *p = prompt(h);
     struct buf text = {0};
-    const char *found = find(h);
+    const char *found = current_hit(h);
     editor_text(p->line, &text);
     if (!p->ask->found || found)
         p->ask->done(h, found ? found : buf_str(&text));
@@ -61,10 +61,10 @@ void act_prompt_done(struct host *h)
     buf_free(&text);
 }
 
-static void draw(struct host *h, struct cells *c, struct area at)
+static void draw_prompt(struct host *h, struct cells *c, struct area at)
 {
     static const struct look text = {STYLE_text, 0}, dim = {STYLE_dim, 0};
-    const char *found = find(h), *told = self(h)->ask->told;
+    const char *found = current_hit(h), *told = prompt(h)->ask->told;
     if (at.rows > 1) {
         cells_puts(c, at, 0, 0, dim, "  ");
         if (found)
@@ -74,26 +74,19 @@ static void draw(struct host *h, struct cells *c, struct area at)
         at.row++;
         at.rows--;
     }
-    editor_draw(self(h)->line, c, at, self(h)->ask->sign);
+    editor_draw(prompt(h)->line, c, at, prompt(h)->ask->sign);
 }
 
 /* --- the window ------------------------------------------------------------------------------------------------- */
 
-static void contexts(struct host *h, struct contexts *where)
+static struct editor *prompt_line(struct host *h)
 {
-    (void)h;
-    contexts_add(where, CONTEXT_prompt);
-    contexts_add(where, CONTEXT_edit);
+    return prompt(h)->line;
 }
 
-static struct editor *focus(struct host *h)
+static void to_first_hit(struct host *h)
 {
-    return self(h)->line;
-}
-
-static void edited(struct host *h)
-{
-    self(h)->nth = 0;
+    prompt(h)->nth = 0;
 }
 
 static bool close_prompt(struct host *h, bool escape)
@@ -104,28 +97,23 @@ static bool close_prompt(struct host *h, bool escape)
     return true;
 }
 
-static void closed(struct host *h)
+static void empty_prompt(struct host *h)
 {
-    editor_reset(self(h)->line);
+    editor_reset(prompt(h)->line);
 }
 
-static void free_state(struct host *h)
+static void free_prompt(struct host *h)
 {
-    editor_close(self(h)->line);
+    editor_close(prompt(h)->line);
 }
 
-static const char *hint(struct host *h)
+static int prompt_rows(struct host *h, const struct cells *c)
 {
-    (void)h;
-    return "Esc back";
-}
-
-static int rows(struct host *h, const struct cells *c)
-{
-    return self(h)->ask->told && !cells_are_tiny(c) ? 2 : 1;
+    return prompt(h)->ask->told && !cells_are_tiny(c) ? 2 : 1;
 }
 
 const struct window window_prompt = {
-    .bytes = sizeof(struct prompt), .free = free_state, .contexts = contexts, .focus = focus, .edited = edited, .close = close_prompt, .closed = closed, .hint = hint,
-    .input_rows = rows, .draw_input = draw,
+    .bytes = sizeof(struct prompt), .free = free_prompt, .in = {{CONTEXT_prompt, CONTEXT_edit}, 2}, .focus = prompt_line,
+    .edited = to_first_hit, .close = close_prompt, .closed = empty_prompt, .input_rows = prompt_rows,
+    .draw_input = draw_prompt, .hint = "Esc back",
 };

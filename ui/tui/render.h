@@ -2,8 +2,8 @@
 #ifndef Q35_UI_TUI_RENDER_H
 #define Q35_UI_TUI_RENDER_H
 
-#include "ui/tui/markdown.h"
 #include "ui/tui/sheet.h"
+#include "ui/tui/table.h"
 
 struct render_as {
     bool table;                 /* it is one: its second line is the delimiter row */

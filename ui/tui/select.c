@@ -4,7 +4,7 @@
 
 #include "ui/tui/window.h"
 
-struct select {
+struct selection {
     struct buf source;                  /* of `item` */
     int  item;
     int  line;                          /* where one stands */
@@ -12,13 +12,13 @@ struct select {
     int  n;                             /* lines of the source */
 };
 
-static struct select *self(const struct host *h)
+static struct selection *selection(const struct host *h)
 {
     return window_state(h, WINDOW_select);
 }
 
 /* Where line i begins; behind the text if there is none. */
-static size_t begin_of(const struct select *s, int i)
+static size_t line_begin(const struct selection *s, int i)
 {
     const char *text = buf_str(&s->source), *p = text;
     while (i-- > 0 && p) {
@@ -28,7 +28,7 @@ static size_t begin_of(const struct select *s, int i)
     return p ? (size_t)(p - text) : s->source.len;
 }
 
-static int line_of(const struct select *s, size_t at)
+static int line_at(const struct selection *s, size_t at)
 {
     int line = 0;
     for (size_t i = 0; i < at && i < s->source.len; i++)
@@ -36,25 +36,25 @@ static int line_of(const struct select *s, size_t at)
     return line;
 }
 
-static void range(const struct select *s, size_t *at, size_t *n)
+static void selected_bytes(const struct selection *s, size_t *at, size_t *n)
 {
     int from = s->from < 0 || s->from > s->line ? s->line : s->from, to = s->from > s->line ? s->from : s->line;
-    *at = begin_of(s, from);
-    *n = begin_of(s, to + 1) - *at;
+    *at = line_begin(s, from);
+    *n = line_begin(s, to + 1) - *at;
 }
 
-static void show(struct host *h)
+static void show_lines(struct host *h)
 {
-    struct select *s = self(h);
+    struct selection *s = selection(h);
     size_t at, n;
-    range(s, &at, &n);
+    selected_bytes(s, &at, &n);
     pane_select(h->pane, s->item, at, n);
-    pane_show(h->pane, s->item, begin_of(s, s->line));
+    pane_show(h->pane, s->item, line_begin(s, s->line));
 }
 
 void act_select(struct host *h)
 {
-    struct select *s = self(h);
+    struct selection *s = selection(h);
     int item = pane_here(h->pane);
     if (item < 0)
         return;
@@ -68,12 +68,12 @@ void act_select(struct host *h)
     }
     struct pane_place top = pane_place(h->pane);
     s->item = item;
-    s->n = line_of(s, s->source.len) + 1;
-    s->line = top.item == item && !pane_follows(h->pane) ? line_of(s, top.at) : 0;
+    s->n = line_at(s, s->source.len) + 1;
+    s->line = top.item == item && !pane_follows(h->pane) ? line_at(s, top.at) : 0;
     s->from = -1;
     window_open(h, WINDOW_select);
     pane_choose(h->pane, -1);
-    show(h);
+    show_lines(h);
 }
 
 void act_select_end(struct host *h)
@@ -81,97 +81,79 @@ void act_select_end(struct host *h)
     window_close(h, WINDOW_select);
 }
 
-static void move(struct host *h, int to)
+static void move_line(struct host *h, int to)
 {
-    struct select *s = self(h);
+    struct selection *s = selection(h);
     s->line = to < 0 ? 0 : to >= s->n ? s->n - 1 : to;
-    show(h);
+    show_lines(h);
 }
 
 void act_select_up(struct host *h)
 {
-    move(h, self(h)->line - 1);
+    move_line(h, selection(h)->line - 1);
 }
 
 void act_select_down(struct host *h)
 {
-    move(h, self(h)->line + 1);
+    move_line(h, selection(h)->line + 1);
 }
 
 void act_select_first(struct host *h)
 {
-    move(h, 0);
+    move_line(h, 0);
 }
 
 void act_select_last(struct host *h)
 {
-    move(h, self(h)->n - 1);
+    move_line(h, selection(h)->n - 1);
 }
 
 void act_select_begin(struct host *h)
 {
-    self(h)->from = self(h)->from < 0 ? self(h)->line : -1;
-    show(h);
+    selection(h)->from = selection(h)->from < 0 ? selection(h)->line : -1;
+    show_lines(h);
 }
 
 void act_select_copy(struct host *h)
 {
     struct buf text = {0};
     size_t at, n;
-    range(self(h), &at, &n);
-    buf_add(&text, buf_str(&self(h)->source) + at, n);
+    selected_bytes(selection(h), &at, &n);
+    buf_add(&text, buf_str(&selection(h)->source) + at, n);
     window_close(h, WINDOW_select);
     host_copy(h, &text, "line");
 }
 
 /* --- the window ------------------------------------------------------------------------------------------------- */
 
-static void contexts(struct host *h, struct contexts *where)
-{
-    (void)h;
-    contexts_add(where, CONTEXT_select);
-}
-
-static bool close_selection(struct host *h, bool escape)
-{
-    (void)escape;
-    window_close(h, WINDOW_select);
-    return true;
-}
-
-static void closed(struct host *h)
+static void unselect(struct host *h)
 {
     pane_select(h->pane, 0, 0, 0);
 }
 
-static void free_state(struct host *h)
+static void free_selection(struct host *h)
 {
-    buf_free(&self(h)->source);
+    buf_free(&selection(h)->source);
 }
 
 /* What it selects lines of may be gone. */
-static void changed(struct host *h)
+static void end_selection(struct host *h)
 {
     window_close(h, WINDOW_select);
 }
 
-static const char *hint(struct host *h)
+static const char *selection_hint(struct host *h)
 {
-    return self(h)->from < 0 ? "v begins here, y copies, q back\tq back" : "y copies, q back\tq back";
+    return selection(h)->from < 0 ? "v begins here, y copies, q back\tq back" : "y copies, q back\tq back";
 }
 
-static bool state(struct host *h, char *out, size_t n)
+static bool tell_line(struct host *h, char *out, size_t n)
 {
-    snprintf(out, n, "line %d of %d", self(h)->line + 1, self(h)->n);
+    snprintf(out, n, "line %d of %d", selection(h)->line + 1, selection(h)->n);
     return true;
 }
 
-static void cursor(struct host *h, struct cells *c)
-{
-    c->cursor_row = h->at.pane.row + pane_cursor(h->pane);
-    c->cursor_col = 0;
-}
-
 const struct window window_select = {
-    .bytes = sizeof(struct select), .free = free_state, .contexts = contexts, .close = close_selection, .closed = closed, .changed = changed, .hint = hint, .state = state, .cursor = cursor,
+    .bytes = sizeof(struct selection), .free = free_selection, .in = {{CONTEXT_select}, 1}, .closed = unselect,
+    .changed = end_selection, .hint_now = selection_hint, .state = tell_line, .cursor = host_cursor_in_pane,
 };

@@ -16,7 +16,7 @@ enum { SPLIT_ALT_MS = 150 };            /* an Alt-Enter that a slow line took ap
 
 /* --- commands ---------------------------------------------------------------------------------------------------- */
 
-static void say(struct host *h, const struct buf *out)
+static void show_output(struct host *h, const struct buf *out)
 {
     if (!out->len)
         return;
@@ -38,7 +38,7 @@ static void show_keys(struct host *h, const char *which)
         keyhelp_open(h);
     else
         actions_list(h->actions, &all);
-    say(h, &all);
+    show_output(h, &all);
     buf_free(&all);
 }
 
@@ -68,13 +68,13 @@ static void take_result(struct host *h, enum command_result r, const char *messa
         break;
     case COMMAND_DONE:
     case COMMAND_MOVED:
-        say(h, out);
+        show_output(h, out);
         if (!host_busy(h))
             input_restore(h);           /* it may be another conversation now */
         break;
     case COMMAND_TURN:
         talk_began(h, true, NULL);
-        say(h, out);
+        show_output(h, out);
         break;
     case COMMAND_EDIT:
         editor_set(input_editor(h), buf_str(out));
@@ -112,7 +112,7 @@ static bool opens_list(struct host *h, const char *text)
     return true;
 }
 
-static void take(struct host *h, const char *text)
+static void run_typed(struct host *h, const char *text)
 {
     const char *message;
     struct buf out = {0};
@@ -172,7 +172,7 @@ void act_send(struct host *h)
         editor_reset(input_editor(h));
         host_edited(h);
         input_state(h)->queue.held = false;
-        take(h, text.data);
+        run_typed(h, text.data);
     } else {
         act_go_on(h);
     }

@@ -7,11 +7,6 @@
 
 enum { AGAIN_MS = 2000, ESCAPE_AGAIN_MS = 600 };
 
-static bool close_window(struct host *h, bool escape)
-{
-    return window_at(window_active(h))->close(h, escape);
-}
-
 static void clear_draft(struct host *h)
 {
     struct buf text = {0};
@@ -24,7 +19,7 @@ static void clear_draft(struct host *h)
 
 void stop_interrupt(struct host *h)
 {
-    if (close_window(h, false))
+    if (window_escape(h, window_active(h), false))
         return;
     if (host_busy(h)) {
         talk_stop(h);
@@ -49,7 +44,7 @@ void act_interrupt(struct host *h)
 void act_escape(struct host *h)
 {
     bool again = h->ms - h->typing.escape_ms < ESCAPE_AGAIN_MS;
-    if (close_window(h, true))
+    if (window_escape(h, window_active(h), true))
         return;
     if (host_busy(h)) {
         talk_stop(h);

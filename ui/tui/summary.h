@@ -3,15 +3,17 @@
 #define Q35_UI_TUI_SUMMARY_H
 
 #include "base/buf.h"
+#include "ui/tui/figures.h"
 #include "ui/tui/panel.h"
 #include "ui/tui/status.h"
-
-struct app;
+#include "ui/tui/window.h"
 
 enum { MAX_PARTS = 64 };                /* of the next prompt, that the panel is told */
 
-/* The texts that status line and panel point to; valid until the next call.  Plain value, valid as {0}. */
+/* Whom it asks, and the texts that status line and panel point to, which are valid until the next call. */
 struct summary {
+    struct host *host;
+    const struct figures *figures;      /* which have followed the host */
     char state[80];                     /* what one is at, or what the model does */
     char search[32];                    /* "hit 2 of 7" */
     char branch[48];                    /* where the path stands beside others */
@@ -22,9 +24,8 @@ struct summary {
     struct panel_part parts[MAX_PARTS]; /* of the next prompt */
 };
 
-/* `a` has followed its host: figures.h. */
-void summary_status(struct app *a, struct status *s);
-void summary_panel(struct app *a, struct panel *p);
-void summary_free(struct summary *s);
+void summary_status(struct summary *sum, struct status *s);
+void summary_panel(struct summary *sum, struct panel *p);
+void summary_free(struct summary *sum);
 
 #endif

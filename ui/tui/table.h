@@ -3,7 +3,9 @@
 #define Q35_UI_TUI_TABLE_H
 
 #include "ui/tui/lines.h"
-#include "ui/tui/markdown.h"
+
+/* TABLE_AUTO: a grid where it has room, else records. */
+enum table_shape { TABLE_AUTO, TABLE_GRID, TABLE_RECORDS, TABLE_SOURCE };
 
 enum table_align { TABLE_LEFT, TABLE_CENTER, TABLE_RIGHT };
 

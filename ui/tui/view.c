@@ -104,7 +104,7 @@ static void draw_status(struct app *a, struct cells *c, struct area at)
 {
     static const struct look look = {STYLE_status, 0};
     struct status s;
-    summary_status(a, &s);
+    summary_status(&a->said, &s);
     if (!a->host.hint.text.len) {
         status_draw(&s, c, at);
         return;
@@ -139,7 +139,7 @@ static void draw_legend(const struct app *a, struct cells *c, struct area at)
 static void draw_panel(struct app *a, struct cells *c, struct area at)
 {
     struct panel p;
-    summary_panel(a, &p);
+    summary_panel(&a->said, &p);
     panel_draw(&p, c, at);
 }
 
@@ -238,7 +238,7 @@ void view_draw(struct app *a, struct cells *c)
 void view_title(struct app *a, struct buf *out)
 {
     struct status s;
-    summary_status(a, &s);
+    summary_status(&a->said, &s);
     status_title(&s, out);
     buf_addf(out, " · %s", a->host.chat ? phase_name(&a->host.phase) : "opening");
 }

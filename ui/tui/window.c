@@ -38,6 +38,22 @@ void window_open(struct host *h, enum window_id id)
     h->open[id] = true;
 }
 
+void window_contexts(struct host *h, enum window_id id, struct contexts *where)
+{
+    *where = windows[id]->in;
+    if (windows[id]->contexts)
+        windows[id]->contexts(h, where);
+    contexts_add(where, CONTEXT_any);
+}
+
+bool window_escape(struct host *h, enum window_id id, bool escape)
+{
+    if (windows[id]->close)
+        return windows[id]->close(h, escape);
+    window_close(h, id);
+    return true;
+}
+
 bool window_is_open(const struct host *h, enum window_id id)
 {
     return h->open[id];
@@ -156,4 +172,10 @@ bool host_click_fold(struct host *h, int row, int col)
     if (item >= 0)
         pane_toggle_fold(h->pane, item);
     return item >= 0;
+}
+
+void host_cursor_in_pane(struct host *h, struct cells *c)
+{
+    c->cursor_row = h->at.pane.row + pane_cursor(h->pane);
+    c->cursor_col = 0;
 }

@@ -46,9 +46,11 @@ struct window {
 
     /* --- keys --- */
 
-    /* Adds the contexts of config/keys.def in which its keys are looked for; CONTEXT_any is added behind them. */
+    /* The contexts of config/keys.def in which its keys are looked for; CONTEXT_any comes behind them. */
+    struct contexts in;
+    /* Adds these contexts where they depend on its state, instead of `in`. */
     void (*contexts)(struct host *h, struct contexts *where);
-    /* The same contexts and CONTEXT_any, in the order in which F1 lists them.  NULL: as `contexts` has them. */
+    /* Adds the contexts and CONTEXT_any in the order in which F1 lists them.  NULL: the order in which they are asked. */
     void (*told)(struct host *h, struct contexts *where);
     /* What is typed into; returns NULL when characters are keys. */
     struct editor *(*focus)(struct host *h);
@@ -60,7 +62,8 @@ struct window {
     bool (*key)(struct host *h, uint32_t code);
     /* A click at a cell of the screen. */
     void (*click)(struct host *h, int row, int col);
-    /* Esc, or Ctrl-C when `escape` is false.  False: it has nothing to close, and the key means what it means without windows. */
+    /* Esc, or Ctrl-C when `escape` is false.  False: it has nothing to close, and the key means what it means without windows.
+     * NULL: it closes. */
     bool (*close)(struct host *h, bool escape);
 
     /* --- what happens --- */
@@ -74,8 +77,10 @@ struct window {
 
     /* --- the status line --- */
 
-    /* The keys that matter now, "long text\tshort text"; NULL: none.  Without this hook: what the model does decides. */
-    const char *(*hint)(struct host *h);
+    /* The keys that matter now, "long text\tshort text"; "": none.  NULL: what the model does decides. */
+    const char *hint;
+    /* The same where it depends on its state, instead of `hint`. */
+    const char *(*hint_now)(struct host *h);
     /* Writes what one is at, at most `n` bytes.  False: what the model does is said. */
     bool (*state)(struct host *h, char *out, size_t n);
 
@@ -159,6 +164,8 @@ void host_copy(struct host *h, struct buf *text, const char *what);
 struct editor *host_focus(struct host *h);
 /* A line that one types into has changed. */
 void host_edited(struct host *h);
+/* The cursor stands in the row of the transcript at which one is: for windows that are read and not typed into. */
+void host_cursor_in_pane(struct host *h, struct cells *c);
 /* Opens or closes what is folded at a cell of the screen.  False: nothing is. */
 bool host_click_fold(struct host *h, int row, int col);
 
@@ -176,6 +183,10 @@ enum window_id window_front(const struct host *h);
 enum window_id window_below(const struct host *h, enum window_id id);
 /* The topmost one that draws in the input's place. */
 enum window_id window_in_place_of_input(const struct host *h);
+/* Where its keys are looked for just now, CONTEXT_any at the end. */
+void window_contexts(struct host *h, enum window_id id, struct contexts *where);
+/* Esc, or Ctrl-C when `escape` is false.  False: it had nothing to close. */
+bool window_escape(struct host *h, enum window_id id, bool escape);
 /* `bytes` of that window. */
 void *window_state(const struct host *h, enum window_id id);
 

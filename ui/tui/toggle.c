@@ -1,5 +1,4 @@
-#include "ui/tui/looks.h"
-
+/* Keys that switch how things are shown, and what only the terminal's owner can do. */
 #include "base/log.h"
 #include "ui/tui/panel.h"
 #include "ui/tui/window.h"
