@@ -1,8 +1,9 @@
 /* kill N PROGRAM MODEL FOLDER
  *
  * Starts the line-mode chat N times, asks for a story, and kills it with -9 at a random moment.  Then it looks what the screen had
- * and what the disk has: text that was shown a second before must be there, and every conversation must open and go on.  The time
- * for which the program was ready to run and got no processor is not the program's, so it counts as if it had not passed.
+ * and what the disk has: text that was shown a second before must be there, and every conversation must open and go on.  On a busy
+ * machine the program, or this one, which reads what it prints, may wait for a processor: that time is none in which the text could
+ * have been written, so from the moment when the text was shown on it does not count, and it is told.
  * Prints a line "ok NAME" or "not ok NAME: why" for each check. */
 #include <ctype.h>
 #include <errno.h>
@@ -29,13 +30,15 @@ static const char question[] = "Tell me a story";
 /* What the screen had of one run, without white space: lines are broken for its width. */
 struct shown {
     struct buf text;
-    struct { int64_t ns; size_t len; } *marks;          /* so much of it at that time */
+    struct { int64_t ns; size_t len; double waited_ms; } *marks;        /* so much of it at that time, and so much waiting until then */
     int n, cap;
 };
 
 static struct result {
     int  n_text, n_question, n_nothing;                 /* killed with text of an answer on disk, with the question, before that */
-    double worst_ms, worst_waited_ms;                   /* of text that is lost, and how long that run waited for a processor */
+    double worst_ms;                                    /* of text that is lost, without waiting for a processor */
+    int  n_late;                                        /* more than a second of it with that */
+    double late_ms, late_waited_ms;                     /* the worst of these */
     int  n_failed;
 } sum;
 
@@ -52,8 +55,27 @@ static void add_words(struct buf *out, const char *s, size_t n)
             buf_addc(out, s[i]);
 }
 
+/* For how long a process was ready to run and got no processor. */
+static double waited_of(pid_t pid)
+{
+    char path[64];
+    double ran, waited = 0;
+    snprintf(path, sizeof path, "/proc/%d/schedstat", (int)pid);
+    FILE *f = fopen(path, "r");
+    if (f && fscanf(f, "%lf %lf", &ran, &waited) != 2)
+        waited = 0;
+    if (f)
+        fclose(f);
+    return waited / 1e6;
+}
+
+static double waited_ms(pid_t pid)
+{
+    return waited_of(pid) + waited_of(getpid());
+}
+
 /* Reads what has come; false at the end. */
-static bool take(int fd, struct shown *s, int timeout_ms)
+static bool take(int fd, pid_t pid, struct shown *s, int timeout_ms)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
     char chunk[4096];
@@ -65,6 +87,7 @@ static bool take(int fd, struct shown *s, int timeout_ms)
     add_words(&s->text, chunk, (size_t)n);
     s->marks = grow(s->marks, s->n, &s->cap, sizeof *s->marks);
     s->marks[s->n].ns = clock_ns();
+    s->marks[s->n].waited_ms = waited_ms(pid);
     s->marks[s->n++].len = s->text.len;
     return true;
 }
@@ -87,19 +110,6 @@ static size_t answer_at(const struct shown *s)
 static bool asks(const struct shown *s)
 {
     return strstr(buf_str(&s->text), "Ctrl-Dends.") && s->text.data[s->text.len - 1] == '>';
-}
-
-static double waited_ms(pid_t pid)
-{
-    char path[64];
-    double ran, waited = 0;
-    snprintf(path, sizeof path, "/proc/%d/schedstat", (int)pid);
-    FILE *f = fopen(path, "r");
-    if (f && fscanf(f, "%lf %lf", &ran, &waited) != 2)
-        waited = 0;
-    if (f)
-        fclose(f);
-    return waited / 1e6;
 }
 
 static pid_t start(const char *program, const char *model, const char *home, int run, int *fd)
@@ -139,8 +149,7 @@ static void compare(int run, const struct shown *s, const char *home, int64_t ki
     struct buf note = {0}, kept = {0};
     struct err e = {0};
     size_t from = answer_at(s), shown = from ? s->text.len - from : 0;
-    struct stat st;
-    if (!session_of_run(home, path, sizeof path) || (!stat(path, &st) && !st.st_size)) {        /* just made: nothing was said yet */
+    if (!session_of_run(home, path, sizeof path)) {
         sum.n_nothing++;
         if (shown)
             fail(run, "an answer was shown and there is no conversation", &s->text);
@@ -169,14 +178,18 @@ static void compare(int run, const struct shown *s, const char *home, int64_t ki
     int m = 0;                          /* when the first byte that is lost was shown */
     while (m < s->n && s->marks[m].len <= from + kept.len)
         m++;
-    double lost_ms = kept.len < shown && m < s->n ? (double)(killed_ns - s->marks[m].ns) / 1e6 : 0;
-    if (lost_ms > sum.worst_ms) {
-        sum.worst_ms = lost_ms;
-        sum.worst_waited_ms = waited;
+    bool lost = kept.len < shown && m < s->n;
+    double lost_ms = lost ? (double)(killed_ns - s->marks[m].ns) / 1e6 : 0, since_ms = lost ? waited - s->marks[m].waited_ms : 0;
+    if (lost_ms - since_ms > sum.worst_ms)
+        sum.worst_ms = lost_ms - since_ms;
+    sum.n_late += lost_ms > 1000;
+    if (lost_ms > 1000 && lost_ms > sum.late_ms) {
+        sum.late_ms = lost_ms;
+        sum.late_waited_ms = since_ms;
     }
-    if (lost_ms > 1000 + waited) {
+    if (lost_ms - since_ms > 1000) {
         struct buf why = {0};
-        buf_addf(&why, "%.0f ms of text are lost (%zu of %zu bytes), the program waited %.0f ms for a processor", lost_ms, shown - kept.len, shown, waited);
+        buf_addf(&why, "%.0f ms of text are lost (%zu of %zu bytes), and of those a processor was waited for %.0f ms", lost_ms, shown - kept.len, shown, since_ms);
         fail(run, why.data, &s->text);
         buf_free(&why);
     }
@@ -194,12 +207,12 @@ static void kill_one(int run, const char *program, const char *model, const char
     const int moment_ms = rand() % LONGEST_MS;
     int64_t begun = clock_ns();
     pid_t pid = start(program, model, home, run, &fd);
-    while (!asks(&s) && clock_ms_since(begun) < LOADING_MS && take(fd, &s, 100))
+    while (!asks(&s) && clock_ms_since(begun) < LOADING_MS && take(fd, pid, &s, 100))
         ;
     CHECK(write(fd, question, strlen(question)) > 0 && write(fd, "\r", 1) == 1);
     begun = clock_ns();
     for (bool waits = behind_text; waits || clock_ms_since(begun) < moment_ms;) {
-        if (!take(fd, &s, 5))
+        if (!take(fd, pid, &s, 5))
             break;
         if (waits && (clock_ms_since(begun) > LOADING_MS || (answer_at(&s) && s.text.len > answer_at(&s)))) {
             waits = false;
@@ -210,7 +223,7 @@ static void kill_one(int run, const char *program, const char *model, const char
     int64_t killed_ns = clock_ns();
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    while (take(fd, &s, 20) && s.n && s.marks[s.n - 1].ns > killed_ns && clock_ms_since(killed_ns) < 1000)
+    while (take(fd, pid, &s, 20) && s.n && s.marks[s.n - 1].ns > killed_ns && clock_ms_since(killed_ns) < 1000)
         ;
     close(fd);
     compare(run, &s, home, killed_ns, waited);
@@ -290,8 +303,7 @@ static void go_on_with_all(int n, const char *model, const char *folder)
     for (int i = 0; i < n; i++) {
         char home[512], path[600];
         snprintf(home, sizeof home, "%s/%d", folder, i);
-        struct stat st;
-        if (session_of_run(home, path, sizeof path) && !stat(path, &st) && st.st_size)
+        if (session_of_run(home, path, sizeof path))
             go_on(c, i, path);
     }
     chat_close(c);
@@ -311,10 +323,13 @@ int main(int argc, char **argv)
     }
     go_on_with_all(n, argv[3], argv[4]);
     if (!sum.n_failed && sum.n_text)
-        printf("ok kill -9 at %d random moments (%d with text on disk, %d with the question alone, %d before it): at most %.0f ms of text lost, "
-               "waited %.0f ms for a processor; every conversation opens, /continue works in each\n",
-               n, sum.n_text, sum.n_question, sum.n_nothing, sum.worst_ms, sum.worst_waited_ms);
-    else if (!sum.n_failed)
+        printf("ok kill -9 at %d random moments (%d with text on disk, %d with the question alone, %d before it): at most %.0f ms of text lost; "
+               "every conversation opens, /continue works in each\n",
+               n, sum.n_text, sum.n_question, sum.n_nothing, sum.worst_ms);
+    if (sum.n_late)
+        printf("# in %d of them more than a second was lost while a processor was waited for; at most %.0f ms, of which %.0f ms waited\n",
+               sum.n_late, sum.late_ms, sum.late_waited_ms);
+    if (!sum.n_failed && !sum.n_text)
         printf("not ok kill: no answer was ever on disk\n");
     return sum.n_failed || !sum.n_text;
 }
