@@ -170,12 +170,12 @@ static void become(const struct plan *p)
     setsid();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (p->door >= 0 && write(p->door, "0", 1) < 0) {}
-    for (int i = 0; i < 5; i++)
-        setrlimit(p->limits[i].what, &p->limits[i].to);
     sigemptyset(&none);
     if (dup2(p->in, 0) < 0 || dup2(p->out, 1) < 0 || dup2(p->out, 2) < 0)
         return;
     sigprocmask(SIG_SETMASK, &none, NULL);
+    for (int i = 0; i < 5; i++)         /* last: a sanitizer's runtime in here would need more memory than they allow */
+        setrlimit(p->limits[i].what, &p->limits[i].to);
     execvpe(p->argv[0], p->argv, p->env);
 }
 

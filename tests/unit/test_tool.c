@@ -180,7 +180,7 @@ static void test_tool__exit_status_and_stderr_are_told(void **state)
     assert_string_equal(call("dies", "{}"), "[ended by signal 9]");
     assert_string_equal(call("quiet", "{}"), "[no output]");
     assert_string_equal(call("bytes", "{}"), "a\xef\xbf\xbd" "b");
-    if (!emulated())                    /* posix_spawn learns of it by vfork, for which qemu forks */
+    if (vfork_shares())                 /* that is how one learns of it */
         assert_string_equal(call("absent", "{}"), "cannot run /nonexistent/program: No such file or directory");
 }
 
