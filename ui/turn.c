@@ -200,8 +200,10 @@ static void show_figures(struct turn *t, const struct chat_stats *s)
         buf_addf(&line, "accept %.0f %%, ", 100 * s->acceptance);
     buf_adds(&line, "ctx ");
     figure_tokens(&line, s->ctx_used);
-    buf_addc(&line, '/');
-    figure_window(&line, s->ctx_total);
+    if (s->ctx_total) {
+        buf_addc(&line, '/');
+        figure_window(&line, s->ctx_total);
+    }
     if (s->joules > 0) {
         buf_adds(&line, ", ");
         figure_joules(&line, s->joules);

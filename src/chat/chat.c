@@ -84,7 +84,7 @@ static bool files_fit(struct chat *c, const struct attached *files, struct err *
     long tokens = 0, left = c->info.n_ctx - chat_context_used(c).tokens;
     for (int i = 0; i < files->n; i++)
         tokens += context_file_tokens(c, files->files[i].text);
-    if (!c->ready || !tokens || 2 * tokens <= left)
+    if (!c->info.n_ctx || !tokens || 2 * tokens <= left)
         return true;
     return err_set(e, "%s%s: %ld tokens, and %ld of the context are free", files->files[0].path.p, files->n > 1 ? " and the others" : "", tokens,
                    left > 0 ? left : 0);

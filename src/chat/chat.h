@@ -75,7 +75,8 @@ struct chat_event {
 
 struct chat_info {
     char model[64], backend[16], formats[96];
-    int  n_ctx, draft_depth, n_threads;
+    int  n_ctx;                         /* tokens that the context holds; 0: not known */
+    int  draft_depth, n_threads;
     double load_ms;
 };
 

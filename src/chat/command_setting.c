@@ -182,10 +182,10 @@ enum command_result command_context(struct typed *c)
     char figure[16];
     snprintf(figure, sizeof figure, "%s%d", used.estimated ? "~" : "", used.tokens);
     buf_addf(c->out, "%12s  tokens", figure);
-    if (info)
+    if (info && info->n_ctx)
         buf_addf(c->out, " of %d, %.0f %%\n", info->n_ctx, 100.0 * used.tokens / info->n_ctx);
     else
-        buf_adds(c->out, ", estimated: the model is not loaded yet\n");
+        buf_adds(c->out, info ? "\n" : ", estimated: the model is not loaded yet\n");
     return COMMAND_DONE;
 }
 
@@ -260,7 +260,8 @@ enum command_result command_stats(struct typed *c)
         buf_addf(c->out, "draft %d    %d of %d accepted (%.0f %%)\n", i + 1, s->accepted[i], s->drafted[i],
                  100.0 * s->accepted[i] / s->drafted[i]);
     struct chat_count used = chat_context_used(c->chat);
-    buf_addf(c->out, info ? "context    %s%d of %d\n" : "context    %s%d\n", used.estimated ? "~" : "", used.tokens, info ? info->n_ctx : 0);
+    int n_ctx = info ? info->n_ctx : 0;
+    buf_addf(c->out, n_ctx ? "context    %s%d of %d\n" : "context    %s%d\n", used.estimated ? "~" : "", used.tokens, n_ctx);
     return COMMAND_DONE;
 }
 

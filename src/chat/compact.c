@@ -8,6 +8,8 @@
 static int room(const struct chat *c)
 {
     enum { LEAST = 256, MOST = 2048 };
+    if (!c->info.n_ctx)
+        return MOST;
     int n = c->info.n_ctx / 8;
     n = n < LEAST ? LEAST : n > MOST ? MOST : n;
     return n < c->info.n_ctx / 4 ? n : c->info.n_ctx / 4;
@@ -53,7 +55,7 @@ static int skip(struct chat *c, int excess, bool results)
 static bool fit(struct chat *c, struct buf *told, struct err *e)
 {
     int results = 0, messages = 0, n;
-    for (;;) {
+    while (c->info.n_ctx) {
         int prompt = turn_count_prompt(c, TURN_SUMMARY, e);
         if (prompt < 0)
             return false;

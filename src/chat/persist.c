@@ -132,7 +132,7 @@ void persist_part(struct chat *c)
         .reasoning_at = d->reasoning, .content_at = d->content, .ids_at = d->ids,
         .reasoning = {a->reasoning.data + d->reasoning, a->reasoning.len - d->reasoning},
         .content = {a->content.data + d->content, a->content.len - d->content},
-        .ids = a->ids.data + d->ids, .n_ids = a->ids.n - d->ids,
+        .ids = a->ids.n ? a->ids.data + d->ids : NULL, .n_ids = a->ids.n - d->ids,
     };
     kept(c, session_part(s, &p, &e), &e);
     *d = (struct persist_part){.reasoning = a->reasoning.len, .content = a->content.len, .ids = a->ids.n};

@@ -93,6 +93,8 @@ bool chat_branch_token(struct chat *c, int i, int k, int alternative, struct err
 {
     if (!state_usable(c, e))
         return false;
+    if (c->ready && !c->responder->can.begin_tokens)
+        return err_set(e, "who answers here cannot take another way from a token");
     const struct tokens *t = i < 1 ? NULL : tokens_of(c, i);
     if (!t || k < 0 || k >= t->n)
         return err_set(e, "there is no such token");
@@ -112,8 +114,10 @@ static bool begin_with(struct chat *c, int i, struct err *e)
 {
     const struct entry *m = c->t.entries[i];
     const struct tokens *t = tokens_of(c, i);
+    if (c->responder->can.begin_text)
+        return true;                    /* c->turn.continued has the texts */
     if (!c->responder->can.tokens)
-        return err_set(e, "the model is not there yet");
+        return err_set(e, c->ready ? "who answers here cannot go on with an answer; /regen answers anew" : "the model is not there yet");
     if (t->n && reads_the_same(c, t, m)) {
         tokens_copy(&c->turn.begun, t, t->n);
         return true;

@@ -266,6 +266,15 @@ static void refused(struct chat *c, enum request_result result, const struct err
     buf_free(&text);
 }
 
+static bool thinks(const struct chat *c)
+{
+    if (c->turn.begun.n)
+        return c->turn.begun.thinking;
+    if (c->turn.continued && c->turn.continued->m.content.n)
+        return c->turn.continued->m.reasoning.n > 0;
+    return options_on(c->o, OPT_think) && c->turn.kind != TURN_SUMMARY;
+}
+
 /* Hands the conversation to the responder, or waits for that to be possible. */
 static void ask(struct chat *c)
 {
@@ -277,7 +286,7 @@ static void ask(struct chat *c)
     }
     persist_system(c);
     if (!c->turn.stats.n_rounds) {           /* stays as it is within a turn */
-        c->turn.thinking = c->turn.begun.n ? c->turn.begun.thinking : options_on(c->o, OPT_think) && c->turn.kind != TURN_SUMMARY;
+        c->turn.thinking = thinks(c);
         c->turn.think_budget = options_int(c->o, OPT_think_budget);
     }
     struct request q = request_of(c, c->turn.kind, &mem);

@@ -11,6 +11,7 @@
 
 #include "chat/chat.h"
 #include "chat/local.h"
+#include "by_text.h"
 #include "fake_engine.h"
 
 /* What a front end would have seen of one turn. */
@@ -21,6 +22,8 @@ struct seen {
     int n_asked;
     enum chat_answer answer;            /* to every question */
 };
+
+static bool by_text;                    /* who answers knows no tokens */
 
 struct talk {
     struct options *o;
@@ -44,7 +47,7 @@ static inline void begin(struct talk *t)
 static inline void start_with(struct talk *t, const struct chat_front *front)
 {
     struct err e = {0};
-    t->c = chat_open(local_open(t->o, &e), t->o, front, &e);
+    t->c = chat_open(by_text ? by_text_open() : local_open(t->o, &e), t->o, front, &e);
     if (!t->c)
         fail_msg("%s", e.msg);
 }
@@ -145,6 +148,25 @@ static inline const char *prompt(int k)
 #define USER(t) "<|im_start|>user\n" t "<|im_end|>\n"
 #define THINK "<|im_start|>assistant\n<think>\n"
 #define PLAIN "<|im_start|>assistant\n<think>\n\n</think>\n\n"
+
+/* The same tests with a responder that knows texts alone, but for those that are about what it cannot do: `without`, up to NULL. */
+static inline int run_by_text(const char *name, const struct CMUnitTest *tests, size_t n, const char *const *without)
+{
+    struct CMUnitTest *kept = memory_zeroed(n, sizeof *kept);
+    size_t n_kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        int k = 0;
+        while (without[k] && strcmp(without[k], tests[i].name))
+            k++;
+        if (!without[k])
+            kept[n_kept++] = tests[i];
+    }
+    by_text = true;
+    int failed = _cmocka_run_group_tests(name, kept, n_kept, NULL, NULL);
+    by_text = false;
+    free(kept);
+    return failed;
+}
 
 /* At the end of main(). */
 static inline void talk_free(void)

@@ -983,7 +983,16 @@ int main(void)
         cmocka_unit_test(test_chat__a_loaded_conversation_goes_on_with_the_same_prompt),
         cmocka_unit_test(test_chat__bytes_that_are_not_text_become_replacement_characters),
     };
+    static const char *const about_tokens[] = {
+        "test_chat__a_turn_says_what_it_took_of_the_meter", "test_chat__logit_bias_takes_texts_and_ids",
+        "test_chat__a_branch_behind_a_call_keeps_the_call", "test_chat__what_cannot_be_branched_stays",
+        "test_chat__a_call_after_reasoning_that_was_ended_keeps_the_prefix",
+        "test_chat__a_prompt_longer_than_the_context_is_refused_with_both_numbers",
+        "test_chat__what_the_next_prompt_begins_with_is_read_ahead", "test_chat__a_missing_tokenizer_is_fatal_with_its_name",
+        "test_chat__sampling_is_the_users_then_the_checkpoints_then_the_cards", NULL,
+    };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    failed += run_by_text("chat by text", tests, sizeof tests / sizeof *tests, about_tokens);
     talk_free();
     return failed;
 }

@@ -440,7 +440,13 @@ int main(void)
     };
     tmpdir_make(&home);
     setenv("XDG_STATE_HOME", home.path, 1);
+    static const char *const exact[] = {
+        "test_context__a_dropped_message_leaves_a_line_in_the_next_prompts", "test_context__a_file_is_dropped_and_its_message_stays",
+        "test_context__a_conversation_that_is_loaded_has_its_marks", "test_context__what_does_not_fit_is_left_out_of_the_summary",
+        "test_context__a_context_that_is_nearly_full_is_told_once", NULL,
+    };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    failed += run_by_text("context by text", tests, sizeof tests / sizeof *tests, exact);
     tmpdir_remove(&home);
     buf_free(&out);
     talk_free();

@@ -241,7 +241,7 @@ static const char *context_title(struct picker *p, struct chat *c)
     struct chat_count used = chat_context_used(c);
     buf_addf(&title, "context: %s", used.estimated ? "~" : "");
     figure_tokens(&title, used.tokens);
-    if (chat_info(c)) {
+    if (chat_info(c) && chat_info(c)->n_ctx) {
         buf_adds(&title, " of ");
         figure_window(&title, chat_info(c)->n_ctx);
     }
