@@ -243,6 +243,7 @@ do_ask() {
         echo "The GPU's clock was up to $highest MHz while it answered."
     fi
     echo "To chat: $q --model $OUT"
+    echo "To measure it in a few minutes, as a text that can be sent to others: $q bench report --model $OUT"
 }
 
 for step in check packages build get hybrid verify ask; do

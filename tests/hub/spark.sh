@@ -82,6 +82,7 @@ has "the hybrid is made" "$(cat "$out/q35chat-provenance.json")" '"repo": "demo/
 has "it is verified" "$(cat "$tmp/said")" "sound: "
 is "it answers, with its speed beside what to expect" \
     "$(grep -cx '[0-9]* tokens, [0-9]*\.[0-9] tok/s; to expect: no figures are published for small\.' "$tmp/said")" 1
+has "it says how to measure it" "$(cat "$tmp/said")" "$q bench report --model $out"
 has "model list has it" "$("$q" model list)" "small-hybrid "
 hub set '{}'
 spark GO=1 SKIP="packages build" sh config/spark.sh
