@@ -29,6 +29,12 @@ for row in $rows; do
         echo "not ok docs/one-token.md names $name, which $f does not define"; status=1
     fi
 done
+# docs/architecture.md: what to touch for what.
+paths=$(sed -n '/^## What to touch/,/^## Decisions/p' docs/architecture.md | grep '^|' | grep -oE '`[a-z_]+/[^`]*`|`kernels`' | tr -d '`' | sort -u)
+[ -n "$paths" ] || { echo "not ok docs/architecture.md tells no file to touch"; status=1; }
+for path in $paths; do
+    [ -e "$path" ] && echo "ok docs/architecture.md: $path is there" || { echo "not ok docs/architecture.md: $path is missing"; status=1; }
+done
 # Prose has at most 120 columns, so that a difference shows what changed; tables and code are as wide as they must be.
 for f in README.md docs/*.md; do
     wide=$(LC_ALL=C sed 's/[\x80-\xBF]//g' "$f" | awk '/^```/ { code = !code } !code && !/^\|/ && !/^    / && length > 120 { printf " %d", NR }')
