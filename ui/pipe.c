@@ -242,6 +242,19 @@ static void tell(const struct pipe *p, const struct chat_event *ev)
     buf_free(&line);
 }
 
+/* What was planned before the weights were read. */
+static void tell_memory(struct pipe *p)
+{
+    const struct chat_info *info = chat_info(p->chat);
+    if (!p->verbose || !info || !*info->memory)
+        return;
+    struct buf line = {0};
+    waiting_clear(&p->waiting);
+    buf_addf(&line, "memory planned: %s", info->memory);
+    prompt_say(line.data);
+    buf_free(&line);
+}
+
 static void take(struct pipe *p, const struct chat_event *ev)
 {
     bool plain = !p->json && !p->jsonl && p->streams;
@@ -253,6 +266,9 @@ static void take(struct pipe *p, const struct chat_event *ev)
         part(p, ev->kind, ev);
     reply_take(&p->reply, ev);
     switch (ev->kind) {
+    case CHAT_READY:
+        tell_memory(p);
+        break;
     case CHAT_CALL:
     case CHAT_NOTE:
         waiting_clear(&p->waiting);

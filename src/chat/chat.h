@@ -78,6 +78,7 @@ struct chat_info {
     int  n_ctx;                         /* tokens that the context holds; 0: not known */
     int  draft_depth, n_threads;
     double load_ms;
+    char memory[400];                   /* how its memory was planned, in a line; "": nobody knows */
 };
 
 /* What a front end can and wants. */

@@ -246,6 +246,8 @@ enum command_result command_stats(struct typed *c)
     if (info)
         buf_addf(c->out, "model      %s, %s, %s, drafts up to %d, loaded in %.1f s\n", info->model, info->backend, info->formats,
                  info->draft_depth, info->load_ms / 1000);
+    if (info && *info->memory)
+        buf_addf(c->out, "memory     planned %s\n", info->memory);
     buf_addf(c->out, "answer     %d tokens in %d steps, %.1f tok/s, seed %llu\n", s->n_tokens, s->n_steps, s->tok_s,
              (unsigned long long)s->seed);
     buf_addf(c->out, "cost       %.1f s", s->wall_ms / 1000);

@@ -45,6 +45,10 @@ static void fill_info(struct local *l)
     to->draft_depth = from->draft_depth;
     to->n_threads = from->n_threads;
     to->load_ms = from->load_ms;
+    struct buf plan = {0};
+    plan_say(&from->plan, &plan);
+    snprintf(to->memory, sizeof to->memory, "%s", buf_str(&plan));
+    buf_free(&plan);
     l->info.temperature = from->gen_temperature;
     l->info.top_p = from->gen_top_p;
     l->info.top_k = from->gen_top_k;

@@ -108,13 +108,6 @@ static const char *remedy(const struct memplan_request *q, int n_ctx, char *out,
     return "";
 }
 
-static void describe(const struct memory_plan *m, bool host, struct buf *out)
-{
-    for (int i = 0; i < m->n_lines; i++)
-        if (m->lines[i].bytes && m->lines[i].host == host)
-            buf_addf(out, "%s%s %.2f", out->len ? ", " : "", m->lines[i].name, gib(m->lines[i].bytes));
-}
-
 static bool refuse(const struct memory_plan *m, const struct memplan_request *q, int fits, struct err *e)
 {
     struct buf lines = {0};
@@ -123,7 +116,7 @@ static bool refuse(const struct memory_plan *m, const struct memplan_request *q,
     const char *option = remedy(q, m->n_ctx, text, sizeof text);
     const char *where = host ? " of the host's memory" : q->discrete ? " of GPU memory" : "";
     size_t total = host ? m->host_total : m->total, available = host ? q->host_available : q->available, margin = host ? q->host_margin : q->margin;
-    describe(m, host, &lines);
+    plan_parts(m, host, &lines);
     if (fits >= MEMPLAN_MIN_CTX)
         err_set(e, "a context of %d tokens needs %.2f GiB%s (%s), but %.2f GiB are available, %.2f of them to be left free: --ctx %d fits%s%s",
                 m->n_ctx, gib(total), where, buf_str(&lines), gib(available), gib(margin), fits < 256 ? fits : fits / 256 * 256,

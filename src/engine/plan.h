@@ -1,4 +1,4 @@
-/* What a memory plan came to: plain values, for whoever shows them. */
+/* What a memory plan came to: plain values, and the words for them. */
 #ifndef Q35_ENGINE_PLAN_H
 #define Q35_ENGINE_PLAN_H
 
@@ -20,5 +20,11 @@ struct memory_plan {
     size_t available, margin;           /* where total lies; the margin of it is left free */
     int    n_ctx;                       /* decided */
 };
+
+struct buf;
+/* "weights 67.12 GiB, states 144 MiB": those of the host, or the others. */
+void plan_parts(const struct memory_plan *p, bool host, struct buf *out);
+/* The whole plan in a line; nothing when nothing was planned. */
+void plan_say(const struct memory_plan *p, struct buf *out);
 
 #endif

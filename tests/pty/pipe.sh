@@ -14,6 +14,8 @@ is "that it was cut is said on stderr, and nothing else" "$(cat err)" "q35chat: 
 cp out first
 ask --no-think -n 24 Hello < /dev/null
 is "an argument and stdin give the same answer" "$(cmp out first && echo same)" same
+ask --no-think -n 4 -v Hello < /dev/null
+is "-v tells how memory was planned" "$(grep -c '^q35chat: memory planned: .* stay free: weights .*, KV cache ' err)" 1
 ask --no-think -n 24 --no-stdin Hello < /dev/zero
 is "--no-stdin does not read it" "$(cmp out first && echo same)" same
 printf 'b' > in

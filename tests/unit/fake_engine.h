@@ -115,6 +115,8 @@ struct engine *engine_open(const struct engine_options *o, struct err *e)
     g->fd = eventfd(0, EFD_NONBLOCK);
     g->info = (struct engine_info){
         .model = "scripted", .backend = "none", .n_ctx = fake.n_ctx, .n_vocab = 512, .eos = {256}, .n_eos = 1,
+        .plan = {.lines = {{"weights", (size_t)3 << 30, false}}, .n_lines = 1, .total = (size_t)3 << 30, .available = (size_t)8 << 30,
+                 .margin = (size_t)1 << 29},
         .gen_temperature = fake.gen_temperature, .gen_top_p = fake.gen_temperature < 0 ? -1 : 0.9f, .gen_top_k = -1,
     };
     wake(g);

@@ -160,6 +160,7 @@ static void test_command__regen_undo_and_new_change_the_conversation(void **stat
     assert_string_equal(chat_message(c, 1).text, "two");
     run("/stats");
     assert_non_null(strstr(out.data, "draft 1    8 of 10 accepted (80 %)"));
+    assert_non_null(strstr(out.data, "memory     planned 3.00 GiB of 8.00 GiB, of which 0.50 stay free: weights 3.00 GiB\n"));
     assert_int_equal(run("/undo"), COMMAND_MOVED);
     assert_string_equal(out.data, "taken back: first line ...\n");
     assert_int_equal(run("/undo"), COMMAND_DONE);

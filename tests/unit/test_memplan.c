@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "base/buf.h"
 #include "engine/memplan.h"
 #include "fake_model.h"                 /* KV: 64 bytes a position */
 
@@ -169,6 +170,25 @@ static void test_memplan__a_gpu_and_its_host_are_counted_apart(void **state)
     assert_int_equal(m.total, one + cache_kv_bytes(&c, q.kv, 100) + host);
 }
 
+static void test_memplan__a_plan_is_said_in_a_line_with_every_part(void **state)
+{
+    (void)state;
+    struct model_config c;
+    struct memory_plan m, none = {0};
+    struct err e = {0};
+    struct buf text = {0};
+    struct memplan_request q = gpu_request(&c, 4000, 100);
+    plan_say(&none, &text);
+    assert_int_equal(text.len, 0);
+    q.weight_bytes = (size_t)3 << 30;
+    q.default_ctx = 1000;
+    assert_true(memplan_make(&m, &q, &e));
+    plan_say(&m, &text);
+    assert_non_null(strstr(text.data, "3.00 GiB of 3.91 GiB, of which 0.00 stay free: weights 3.00 GiB, KV cache 0.1 MiB"));
+    assert_non_null(strstr(text.data, "; in the host's memory 3.0 MiB: snapshots 0.0 MiB, read buffers 3.0 MiB"));
+    buf_free(&text);
+}
+
 static void test_memplan__a_host_without_room_for_the_snapshots_says_so(void **state)
 {
     (void)state;
@@ -219,6 +239,7 @@ int main(void)
         cmocka_unit_test(test_memplan__weights_that_do_not_fit_are_refused_with_both_numbers),
         cmocka_unit_test(test_memplan__weight_files_are_counted),
         cmocka_unit_test(test_memplan__a_gpu_and_its_host_are_counted_apart),
+        cmocka_unit_test(test_memplan__a_plan_is_said_in_a_line_with_every_part),
         cmocka_unit_test(test_memplan__a_host_without_room_for_the_snapshots_says_so),
         cmocka_unit_test(test_memplan__the_option_that_makes_room_is_named),
     };

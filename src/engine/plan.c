@@ -1,0 +1,42 @@
+#include "engine/plan.h"
+
+#include "base/buf.h"
+
+static double gib(size_t bytes)
+{
+    return (double)bytes / (1024.0 * 1024 * 1024);
+}
+
+static void add_size(struct buf *out, size_t bytes)
+{
+    if (bytes >= (size_t)1 << 30)
+        buf_addf(out, "%.2f GiB", gib(bytes));
+    else
+        buf_addf(out, "%.*f MiB", bytes < (10 << 20) ? 1 : 0, 1024 * gib(bytes));
+}
+
+void plan_parts(const struct memory_plan *p, bool host, struct buf *out)
+{
+    const char *between = "";
+    for (int i = 0; i < p->n_lines; i++)
+        if (p->lines[i].bytes && p->lines[i].host == host) {
+            buf_addf(out, "%s%s ", between, p->lines[i].name);
+            add_size(out, p->lines[i].bytes);
+            between = ", ";
+        }
+}
+
+void plan_say(const struct memory_plan *p, struct buf *out)
+{
+    if (!p->n_lines)
+        return;
+    add_size(out, p->total);
+    buf_addf(out, " of %.2f GiB, of which %.2f stay free: ", gib(p->available), gib(p->margin));
+    plan_parts(p, false, out);
+    if (p->host_total) {
+        buf_adds(out, "; in the host's memory ");
+        add_size(out, p->host_total);
+        buf_adds(out, ": ");
+        plan_parts(p, true, out);
+    }
+}
