@@ -115,19 +115,12 @@ static bool open_steps(struct decoder *d, struct err *e)
     return d->stepper != NULL;
 }
 
-struct decoder *decoder_open(struct dev *dev, const struct model_config *c, const struct weights *w, const struct kv_recipe *r,
-                             const struct decoder_options *o, struct err *e)
+struct decoder *decoder_open(struct dev *dev, const struct model_config *c, struct forward *f, struct cache *k, const struct decoder_options *o,
+                             struct err *e)
 {
     struct decoder *d = memory_zeroed(1, sizeof *d);
-    *d = (struct decoder){.dev = dev, .c = c, .o = *o};
+    *d = (struct decoder){.dev = dev, .c = c, .f = f, .k = k, .o = *o};
     CHECK(o->depth >= 0 && o->depth <= ENGINE_MAX_DEPTH);
-    /* A step always has all its rows, so the last ones may lie behind the context. */
-    d->k = cache_open(dev, c, r, o->n_ctx + STEP_ROWS, e);
-    if (!d->k)
-        goto fail;
-    d->f = forward_open(dev, c, w, o->chunk, e);
-    if (!d->f)
-        goto fail;
     if (!timeline_init(&d->tl, o->n_ctx)) {
         err_set(e, "no memory for %d tokens", o->n_ctx);
         goto fail;
@@ -149,8 +142,6 @@ void decoder_close(struct decoder *d)
     if (d->states)
         d->dev->free_host(d->dev, d->states);
     timeline_free(&d->tl);
-    forward_close(d->f);
-    cache_close(d->k);
     free(d);
 }
 

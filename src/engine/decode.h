@@ -49,9 +49,10 @@ struct prompt {
     int64_t                submitted_ns;
 };
 
-/* `c` and `w` stay valid until decoder_close. */
-struct decoder *decoder_open(struct dev *dev, const struct model_config *c, const struct weights *w, const struct kv_recipe *r,
-                             const struct decoder_options *o, struct err *e);
+/* Work space for o->chunk rows, and a cache with room for a step behind o->n_ctx positions; they stay the caller's, and valid until
+ * decoder_close. */
+struct decoder *decoder_open(struct dev *dev, const struct model_config *c, struct forward *f, struct cache *k, const struct decoder_options *o,
+                             struct err *e);
 void decoder_close(struct decoder *d);
 
 /* One answer.  False when the device failed: the decoder is of no more use. */

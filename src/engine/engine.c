@@ -88,14 +88,14 @@ static bool load(struct engine *g, struct err *e)
 {
     struct model *m = &g->model;
     struct dev_facts facts = {0};
-    if (!load_weights(m, on_loading, g, e))
+    if (!load_weights(m, on_loading, g, e) || !load_space(m, e))
         return false;
     if (dev_facts(m->dev, &facts))
         g->gpu = machine_open(NULL, facts.pci);
     const struct decoder_options o = {
         .n_ctx = m->n_ctx, .chunk = m->chunk, .fixed_chunk = g->fixed_chunk, .depth = m->depth, .n_snapshots = m->n_snapshots, .head = m->head,
     };
-    g->decoder = decoder_open(m->dev, &m->cfg, &m->weights, m->kv, &o, e);
+    g->decoder = decoder_open(m->dev, &m->cfg, m->forward, m->cache, &o, e);
     return g->decoder;
 }
 

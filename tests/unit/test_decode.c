@@ -61,13 +61,43 @@ static void heard_free(struct heard *h)
     ids_free(&h->how);
 }
 
+/* Of each decoder that is open. */
+static struct space {
+    struct decoder *d;
+    struct forward *f;
+    struct cache   *k;
+} spaces[8];
+
+static struct space *space_of(const struct decoder *d)
+{
+    for (int i = 0; i < 8; i++)
+        if (spaces[i].d == d)
+            return &spaces[i];
+    fail_msg("no more decoders");
+    return NULL;
+}
+
+static void close_decoder(struct decoder *d)
+{
+    struct space *s = d ? space_of(d) : NULL;
+    decoder_close(d);
+    if (!s)
+        return;
+    forward_close(s->f);
+    cache_close(s->k);
+    *s = (struct space){0};
+}
+
 static struct decoder *open_decoder(int depth, int chunk, int n_snapshots)
 {
     struct err e;
     struct decoder_options o = {.n_ctx = CTX, .chunk = chunk, .fixed_chunk = true, .depth = depth, .n_snapshots = n_snapshots};
-    struct decoder *d = decoder_open(dev, &config, &weights, kv_recipe_find("f32", NULL), &o, &e);
-    assert_non_null(d);
-    return d;
+    struct space *s = space_of(NULL);
+    s->k = cache_open(dev, &config, kv_recipe_find("f32", NULL), CTX + STEP_ROWS, &e);
+    s->f = forward_open(dev, &config, &weights, chunk, &e);
+    s->d = decoder_open(dev, &config, s->f, s->k, &o, &e);
+    assert_non_null(s->d);
+    return s->d;
 }
 
 static struct outcome ask(struct decoder *d, const int32_t *ids, int n, int keep_at, const struct sampling *how, struct heard *h)
@@ -167,7 +197,7 @@ static void test_decode__every_depth_gives_the_same_answer_greedy_or_sampled(voi
             if (depths[j] && !i)        /* greedy: two drafts in three are right */
                 assert_true(accepted > 12);
             heard_free(&h);
-            decoder_close(d);
+            close_decoder(d);
         }
         ids_free(&want);
     }
@@ -194,7 +224,7 @@ static void test_decode__a_stop_id_ends_the_answer_and_nothing_after_it_stays(vo
         assert_memory_equal(t->ids + 5, want.data, (size_t)want.n * sizeof *want.data);
         heard_free(&h);
         ids_free(&want);
-        decoder_close(d);
+        close_decoder(d);
     }
     fake.bad_draft_of = 3;
 }
@@ -212,7 +242,7 @@ static void test_decode__the_context_end_is_reached_exactly(void **state)
         assert_int_equal(out.finish, FINISH_CONTEXT);
         assert_int_equal(h.ids.n, CTX - n);
         heard_free(&h);
-        decoder_close(d);
+        close_decoder(d);
     }
 }
 
@@ -245,7 +275,7 @@ static void test_decode__a_longer_prompt_computes_only_what_is_new(void **state)
     ask(d, ids, 60, 0, &how, &h);       /* once more: the states stand at its end, nothing is computed but the head */
     assert_int_equal(fake.rows_run, before);
     heard_free(&h);
-    decoder_close(d);
+    close_decoder(d);
 }
 
 static void test_decode__regenerate_refills_from_the_kept_position(void **state)
@@ -271,7 +301,7 @@ static void test_decode__regenerate_refills_from_the_kept_position(void **state)
     heard_free(&a);
     heard_free(&b);
     heard_free(&c);
-    decoder_close(d);
+    close_decoder(d);
 }
 
 static void test_decode__an_interrupted_prompt_goes_on_where_it_stopped(void **state)
@@ -293,7 +323,7 @@ static void test_decode__an_interrupted_prompt_goes_on_where_it_stopped(void **s
     ids_free(&want);
     heard_free(&a);
     heard_free(&b);
-    decoder_close(d);
+    close_decoder(d);
 }
 
 static struct beginning beginning_of(const int32_t *ids, int n, int keep_at)
@@ -336,7 +366,7 @@ static void test_decode__what_was_read_ahead_is_not_read_again_wherever_it_was_s
         h = (struct heard){.stop_after = -1};
         assert_int_equal(ask(d, ids, 290, 285, &how, &h).stats.n_ahead, 0);    /* counted once */
         heard_free(&h);
-        decoder_close(d);
+        close_decoder(d);
     }
     ids_free(&want);
 }
@@ -366,7 +396,7 @@ static void test_decode__a_wrong_guess_costs_no_refill_of_the_head(void **state)
     assert_true(decoder_read_ahead(d, &b, hear_stop, &h, &e));
     assert_int_equal(decoder_timeline(d)->n, n);
     ids_free(&want);
-    decoder_close(d);
+    close_decoder(d);
 }
 
 static void walk_ahead(struct decoder *d, const int32_t *ids, int n, const struct timeline *t)
@@ -441,7 +471,7 @@ static void walk(int depth, int n_snapshots, int rounds)
     }
     assert_true(interrupted > rounds / 50);
     assert_true(reused > rounds / 4);
-    decoder_close(d);
+    close_decoder(d);
 }
 
 static void test_decode__rewind_edit_and_interrupt_never_change_an_answer(void **state)
@@ -483,7 +513,7 @@ static void test_decode__bad_prompts_are_refused_and_nothing_is_lost(void **stat
         assert_non_null(strstr(out.why.msg, rows[i].why));
         assert_int_equal(decoder_timeline(d)->n, n);
     }
-    decoder_close(d);
+    close_decoder(d);
 }
 
 static void test_decode__a_nan_ends_the_answer_and_the_next_one_starts_clean(void **state)
@@ -505,7 +535,7 @@ static void test_decode__a_nan_ends_the_answer_and_the_next_one_starts_clean(voi
     assert_int_equal(again.ids.n, 10);
     heard_free(&h);
     heard_free(&again);
-    decoder_close(d);
+    close_decoder(d);
 }
 
 /* Cut anywhere and asked again with its beginning in the prompt, an answer ends as it would have; nothing of it is computed
@@ -544,7 +574,7 @@ static void test_decode__an_answer_goes_on_where_it_was_cut(void **state)
                 assert_memory_equal(b.ids.data, want.data + cut, (size_t)(N - cut) * sizeof *ids);
                 heard_free(&a);
                 heard_free(&b);
-                decoder_close(d);
+                close_decoder(d);
             }
             ids_free(&want);
         }
@@ -576,7 +606,7 @@ static void test_decode__every_token_has_its_outlook_when_asked_for(void **state
                 chain = fake_mix(chain, (uint64_t)h.ids.data[i]);
             }
             heard_free(&h);
-            decoder_close(d);
+            close_decoder(d);
         }
 }
 
@@ -634,7 +664,7 @@ static double misfit(int depth, const struct sampling *base, int rounds, int *ac
             *accepted += out.stats.accepted[j];
         heard_free(&h);
     }
-    decoder_close(d);
+    close_decoder(d);
 
     double chi = 0, rest_p = 0, pa[MAX_V], pb[MAX_V], pc[MAX_V];
     int cells = 0, rest_n = 0;
