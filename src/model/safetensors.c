@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/grow.h"
 #include "base/log.h"
 #include "base/mapped.h"
 #include "base/memory.h"
@@ -239,10 +240,7 @@ static bool read_header(struct safetensors *s, struct cursor *c, uint64_t data_a
         if (!read_entry(c, &t, &dtype, range) || !check_entry(c, &t, dtype, range, data_at, data_bytes))
             return false;
         t.hash = safetensors_hash(t.name);
-        if (s->n_tensors == cap) {
-            cap = cap ? cap * 2 : 256;
-            s->tensors = memory_resized(s->tensors, (size_t)cap * sizeof *s->tensors);
-        }
+        s->tensors = grow(s->tensors, s->n_tensors, &cap, sizeof *s->tensors);
         s->tensors[s->n_tensors++] = t;
     } while (take(c, ','));
     if (!need(c, '}', "}"))

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
+#include "base/grow.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "kernels/number.h"
@@ -44,10 +45,7 @@ struct writer {
 
 static struct item *add(struct writer *w, enum dtype type, const char *name, int n_dims, int a, int b, int c)
 {
-    if (w->n_items == w->cap) {
-        w->cap = w->cap ? 2 * w->cap : 4096;
-        w->items = memory_resized(w->items, (size_t)w->cap * sizeof *w->items);
-    }
+    w->items = grow(w->items, w->n_items, &w->cap, sizeof *w->items);
     struct item *t = memory_zeroed(1, sizeof *t);
     *t = (struct item){.out = {.name = memory_strdup(name), .dtype = type, .n_dims = n_dims, .shape = {(uint64_t)a, (uint64_t)b, (uint64_t)c}, .source = t},
                        .file = w->in_extra ? EXTRA : 0};

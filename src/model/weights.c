@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/grow.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "kernels/number.h"
@@ -145,10 +146,7 @@ static struct shard_tensor *find(struct binder *b, const char *stem, const char 
 
 static void add_range(struct weights_store *st, const struct shard_tensor *t)
 {
-    if (st->n_ranges == st->cap) {
-        st->cap = st->cap ? st->cap * 2 : 1024;
-        st->ranges = memory_resized(st->ranges, (size_t)st->cap * sizeof *st->ranges);
-    }
+    st->ranges = grow(st->ranges, st->n_ranges, &st->cap, sizeof *st->ranges);
     st->ranges[st->n_ranges++] = (struct range){t->file, t->t->offset, t->t->bytes};
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/unicode.h"
@@ -110,10 +111,7 @@ static void note_run(struct stream *s, size_t in)
     const struct run *last = s->n_runs ? &s->runs[s->n_runs - 1] : NULL;
     if (last && last->in + s->out.len - last->out == in)
         return;
-    if (s->n_runs == s->cap_runs) {
-        s->cap_runs = s->cap_runs ? 2 * s->cap_runs : 4;
-        s->runs = memory_resized(s->runs, (size_t)s->cap_runs * sizeof *s->runs);
-    }
+    s->runs = grow(s->runs, s->n_runs, &s->cap_runs, sizeof *s->runs);
     s->runs[s->n_runs++] = (struct run){s->out.len, in};
 }
 

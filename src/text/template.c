@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/log.h"
 #include "text/pyjson.h"
 
@@ -34,15 +35,7 @@ static void add(struct out *o, bool is_control, struct text t)
     struct segments *s = o->s;
     if (!t.n)
         return;
-    if (s->n == s->cap) {
-        CHECK(s->cap < INT_MAX / 2);
-        int cap = s->cap ? s->cap * 2 : 64;
-        struct segment *items = arena_array(o->a, (size_t)cap, sizeof *items);
-        if (s->n)
-            memcpy(items, s->items, (size_t)s->n * sizeof *items);
-        s->items = items;
-        s->cap = cap;
-    }
+    s->items = arena_grow(o->a, s->items, s->n, &s->cap, sizeof *s->items);
     s->items[s->n++] = (struct segment){is_control, t};
 }
 

@@ -1,0 +1,155 @@
+/* From options to a model that runs: defaults, limits and refusals, with the real parts and the demo model. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "config/limits.h"
+#include "engine/load.h"
+
+static const char demo[] = "assets/demo";
+
+static void test_load__nothing_asked_is_what_the_device_does_by_itself(void **state)
+{
+    (void)state;
+    struct model m;
+    struct err e = {0};
+    if (!load_check(&m, &(struct load_options){.dir = demo, .backend = "cpu", .depth = -1}, &e))
+        fail_msg("%s", e.msg);
+    assert_string_equal(m.backend, "cpu");
+    assert_string_equal(m.kv->name, "f32");
+    assert_int_equal(m.head, HEAD_INT8);
+    assert_true(m.n_ctx > 0 && m.n_ctx <= 32768);
+    assert_true(m.chunk > 0 && m.chunk <= LIMIT_CHUNK);
+    assert_true(m.depth > 0 && m.depth <= LIMIT_DRAFTS);
+    assert_true(m.n_snapshots > 0);
+    assert_int_equal(m.plan.n_ctx, m.n_ctx);
+    assert_true(m.plan.n_lines > 0 && m.plan.total > 0 && m.plan.total < m.plan.available);
+    load_close(&m);
+}
+
+static void test_load__what_is_asked_is_taken(void **state)
+{
+    (void)state;
+    struct model m;
+    struct err e = {0};
+    const struct load_options o = {.dir = demo, .backend = "cpu", .kv = "bf16", .head = "bf16", .n_ctx = 300, .chunk = 7,
+                                   .n_snapshots = LOAD_NO_SNAPSHOTS};
+    if (!load_open(&m, &o, &e))
+        fail_msg("%s", e.msg);
+    assert_string_equal(m.kv->name, "bf16");
+    assert_int_equal(m.head, HEAD_BF16);
+    assert_int_equal(m.weights.head_int8.format, WEIGHT_NONE);
+    assert_true(m.n_ctx == 300 && m.chunk == 7 && m.depth == 0 && m.n_snapshots == 0);
+    assert_true(m.forward && m.cache);
+    load_close(&m);
+    assert_null(m.dev);
+}
+
+static void test_load__what_cannot_be_had_is_refused_with_what_was_expected(void **state)
+{
+    (void)state;
+    const struct { struct load_options o; const char *why; } rows[] = {
+        {{.backend = "cpu"}, "no model directory was given"},
+        {{.dir = demo, .backend = "tpu"}, "backend 'tpu' is unknown, expected cpu or cuda"},
+        {{.dir = demo, .backend = "cpu", .kv = "q2"}, "the KV recipe is 'q2', expected one of: f32, bf16"},
+        {{.dir = demo, .backend = "cpu", .head = "fp64"}, "the head is 'fp64', expected bf16 (as stored) or int8"},
+        {{.dir = demo, .backend = "cpu", .chunk = LIMIT_CHUNK + 1}, "the prompt chunk is 8193, expected 0 to 8192"},
+        {{.dir = demo, .backend = "cpu", .depth = LIMIT_DRAFTS + 1}, "the draft depth is 6, expected -1 to 5"},
+        {{.dir = demo, .backend = "cpu", .n_snapshots = -2}, "the number of snapshots is -2, expected -1 to 1024"},
+        {{.dir = demo, .backend = "cpu", .n_threads = -1}, "the number of threads is -1, expected 0 to 1024"},
+        {{.dir = demo, .backend = "cpu", .n_ctx = 1 << 22}, "--ctx is 4194304, expected 1 to the model's 262144"},
+        {{.dir = "/nonexistent", .backend = "cpu"}, "/nonexistent/config.json"},
+        {{.synthetic = "7b", .backend = "cpu"}, "no geometry is called '7b'"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct model m;
+        struct memory_plan plan;
+        struct err e = {0}, again = {0};
+        assert_false(load_check(&m, &rows[i].o, &e));
+        load_close(&m);
+        if (!strstr(e.msg, rows[i].why))
+            fail_msg("'%s' does not say '%s'", e.msg, rows[i].why);
+        assert_false(load_fits(&rows[i].o, &plan, &again));
+        assert_string_equal(e.msg, again.msg);
+    }
+}
+
+static void test_load__random_weights_need_a_device_that_packs(void **state)
+{
+    (void)state;
+    struct model m;
+    struct err e = {0};
+    assert_false(load_open(&m, &(struct load_options){.synthetic = "demo", .n_layers = 4, .backend = "cpu", .n_ctx = 64}, &e));
+    assert_non_null(strstr(e.msg, "the backend is cpu"));
+    load_close(&m);
+}
+
+static bool after_two(size_t done, size_t total, void *arg)
+{
+    assert_true(done <= total);
+    return ++*(int *)arg < 2;
+}
+
+static void test_load__whoever_listens_may_end_it(void **state)
+{
+    (void)state;
+    struct model m;
+    struct err e = {0};
+    int n = 0;
+    assert_true(load_check(&m, &(struct load_options){.dir = demo, .backend = "cpu"}, &e));
+    assert_false(load_weights(&m, after_two, &n, &e));
+    assert_string_equal(e.msg, "closed while loading");
+    assert_int_equal(n, 2);
+    load_close(&m);
+}
+
+/* A context that does not fit is told with one that does, and the plan with all its parts is there all the same. */
+static void test_load__the_plan_is_there_when_it_does_not_fit(void **state)
+{
+    (void)state;
+    struct memory_plan plan;
+    struct err e = {0};
+    const struct load_options o = {.dir = demo, .backend = "cpu", .n_ctx = 262144, .chunk = LIMIT_CHUNK, .n_snapshots = LIMIT_SNAPSHOTS};
+    bool fits = load_fits(&o, &plan, &e);
+    assert_true(plan.n_lines > 0 && plan.total > (size_t)1 << 30);
+    assert_int_equal(fits, plan.total + plan.margin <= plan.available);
+    assert_int_equal(fits, !*e.msg);
+}
+
+/* What is imagined for a GPU is counted as the plan of one: more snapshots or positions cannot take less. */
+static void test_load__a_gpu_is_planned_without_one(void **state)
+{
+    (void)state;
+    struct model m;
+    struct memory_plan small, large;
+    struct err e = {0};
+    assert_true(load_check(&m, &(struct load_options){.dir = demo, .backend = "cpu"}, &e));
+    assert_true(weights_open(&m.weights, &m.cfg, demo, &e));
+    const struct kv_recipe *bf16 = kv_recipe_find("bf16", &e);
+    load_imagine(&m.cfg, &m.weights, bf16, 1000, &small);
+    load_imagine(&m.cfg, &m.weights, bf16, 200000, &large);
+    assert_int_equal(small.n_ctx, 1000);
+    assert_int_equal(large.n_ctx, 200000);
+    assert_int_equal(large.total - small.total, cache_kv_bytes(&m.cfg, bf16, 199000));
+    assert_true(large.margin == (size_t)14 << 30);
+    load_close(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_load__nothing_asked_is_what_the_device_does_by_itself),
+        cmocka_unit_test(test_load__what_is_asked_is_taken),
+        cmocka_unit_test(test_load__what_cannot_be_had_is_refused_with_what_was_expected),
+        cmocka_unit_test(test_load__random_weights_need_a_device_that_packs),
+        cmocka_unit_test(test_load__whoever_listens_may_end_it),
+        cmocka_unit_test(test_load__the_plan_is_there_when_it_does_not_fit),
+        cmocka_unit_test(test_load__a_gpu_is_planned_without_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
