@@ -1,7 +1,7 @@
 #!/bin/sh
-# `make package`: a .deb (where dpkg-deb is) and a tarball of the program in BUILD, with demo model, manual, completions, config example and
-# licence.  They go to OUT (BUILD/packages) and their names to stdout.  Programs look for the demo beside themselves, so that the
-# tarball may be unpacked anywhere.
+# `make package`: a .deb (if dpkg-deb exists) and a tarball of the program in BUILD, with demo model, manual, completions, config example
+# and licence.  They are written to OUT (BUILD/packages), their names to stdout.  The program looks for the demo model beside itself, so
+# the tarball may be unpacked anywhere.
 cd "$(dirname "$0")/.." || exit 1
 BUILD=${BUILD:-build}
 OUT=${OUT:-$BUILD/packages}
@@ -9,11 +9,11 @@ q=$BUILD/q35chat
 fail() { echo "make package: $1" >&2; exit 1; }
 [ -x "$q" ] || fail "there is no $q; \`make package\` builds it"
 version=$("$q" --version | sed -n '1s/^q35chat \([0-9][0-9.]*\).*/\1/p')
-[ -n "$version" ] || fail "$q --version does not tell a version"
+[ -n "$version" ] || fail "$q --version does not print a version"
 commit=$(git describe --always --dirty 2>/dev/null || echo unknown)
-SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}    # dpkg-deb takes it for the times of files
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}    # dpkg-deb uses it as the time of files
 export SOURCE_DATE_EPOCH
-mkdir -p "$OUT" && OUT=$(cd "$OUT" && pwd) || fail "$OUT cannot be made"
+mkdir -p "$OUT" && OUT=$(cd "$OUT" && pwd) || fail "cannot create $OUT"
 stage=$(mktemp -d) || exit 1
 trap 'rm -rf "$stage"' EXIT
 umask 022
@@ -21,7 +21,7 @@ chmod 755 "$stage"
 "${MAKE:-make}" copies BUILD="$BUILD" DESTDIR="$stage" PREFIX=/usr > /dev/null || fail "the files could not be copied to $stage"
 strip "$stage/usr/bin/q35chat" 2>/dev/null
 
-# The packages of the shared libraries: with the versions that they must have where dpkg-dev is, else by name.
+# The packages of the shared libraries: with required versions if dpkg-dev is installed, otherwise only names.
 depends() {
     if command -v dpkg-shlibdeps > /dev/null; then
         mkdir -p "$stage/work/debian"
@@ -40,7 +40,7 @@ depends() {
 make_deb() {
     architecture=$(dpkg --print-architecture)
     needs=$(depends)
-    [ -n "$needs" ] || fail "the packages of the program's libraries cannot be told"
+    [ -n "$needs" ] || fail "cannot find the packages of the program's libraries"
     deb=$OUT/q35chat_${version}_$architecture.deb
     mkdir -p "$stage/DEBIAN" "$stage/usr/share/doc/q35chat"
     cp LICENSE "$stage/usr/share/doc/q35chat/copyright"
@@ -56,7 +56,7 @@ Section: utils
 Priority: optional
 Description: chat in the terminal with a language model in the same process
  An interactive terminal chat with an engine for models of the Qwen3.5 MoE
- family, on NVIDIA GPUs and on the CPU.  A small demo model comes along.
+ family, on NVIDIA GPUs and on the CPU.  Includes a small demo model.
  Built from commit $commit.
 END
     dpkg-deb -Zgzip --root-owner-group --build "$stage" "$deb" > /dev/null || fail "dpkg-deb could not make $deb"
@@ -73,5 +73,5 @@ make_tarball() {
     echo "$OUT/$name.tar.gz"
 }
 
-if command -v dpkg-deb > /dev/null; then make_deb; else echo "There is no dpkg-deb here: no .deb is made." >&2; fi
+if command -v dpkg-deb > /dev/null; then make_deb; else echo "There is no dpkg-deb on this machine, so no .deb is built." >&2; fi
 make_tarball

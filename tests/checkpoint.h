@@ -1,5 +1,5 @@
-/* Writes small checkpoints of every layout for the tests: a list of tensors that a test may change before it is written.
- * Names and shapes are spelled out here a second time on purpose. */
+/* Writes small checkpoints of every layout for tests: a list of tensors that a test may change before it is written.
+ * Names and shapes are written out again here on purpose, independently of src/model. */
 #ifndef Q35_TESTS_CHECKPOINT_H
 #define Q35_TESTS_CHECKPOINT_H
 
@@ -17,7 +17,7 @@
 #include "model/config.h"
 
 enum ck_layout { CK_BF16, CK_F32, CK_F16, CK_FP8, CK_INT4, CK_HYBRID };
-enum { CK_EXTRA = -1, CK_SINGLE = -2 };                 /* files with names of their own; others are 1..n_files */
+enum { CK_EXTRA = -1, CK_SINGLE = -2 };                 /* files with special names; others are 1..n_files */
 enum ck_fill { CK_FILL_VALUES, CK_FILL_ZERO, CK_FILL_GROUPS };      /* GROUPS: element k is k / 128 */
 
 struct ck_tensor {
@@ -66,7 +66,7 @@ static inline void ck_drop(struct ck *k, const char *name)
     k->n--;
 }
 
-/* Sizes end with 0. */
+/* The list of sizes ends with 0. */
 static inline struct ck_tensor *ck_add(struct ck *k, int file, const char *dtype, const char *prefix, const char *name, const char *suffix, ...)
 {
     struct ck_tensor t = {.file = file};
@@ -187,7 +187,7 @@ static inline void ck_file_name(const struct ck *k, int file, char *out, size_t 
         snprintf(out, size, "model-%05d-of-%05d.safetensors", file, k->n_files);
 }
 
-/* Numbers that every float type holds exactly; other types get mixed bytes. */
+/* Numbers that every float type represents exactly; other types get mixed bytes. */
 static inline double ck_value(uint64_t i) { return (double)((int)(i * 7 % 33) - 16) / 8; }
 
 static inline void ck_element_at(const struct ck_tensor *t, uint64_t i, uint8_t out[8])

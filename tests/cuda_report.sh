@@ -1,7 +1,7 @@
 #!/bin/sh
-# What ptxas said of every kernel (the files given, `nvcc -Xptxas -v`), as a table; then a sentence for each fault.  A fault is
-# a decode kernel (step_*.cu) that spills registers or has an instruction that a GB10 is slow at (tests/cuda_slow.sh, FILE.cu.o.slow), or more
-# than 99 KiB of shared memory, which is what a block of a GB10 has.
+# Prints a table of all kernels from the output of `nvcc -Xptxas -v` (the given files), then a sentence for each fault.  Faults are: a
+# decode kernel (step_*.cu) that spills registers or has an instruction that is slow on a GB10 (tests/cuda_slow.sh, FILE.cu.o.slow), and
+# more than 99 KiB of shared memory, the limit of a block on a GB10.
 # ptxas does not see dynamic shared memory: a file that uses it says static_assert(BYTES <= 99 * 1024, ...), itself or in
 # a .cuh that it includes.
 [ $# -gt 0 ] || { echo "usage: tests/cuda_report.sh FILE.cu.o.ptxas..." >&2; exit 2; }

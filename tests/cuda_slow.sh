@@ -1,6 +1,7 @@
 #!/bin/sh
-# Which instructions of the PTX files given are slow on a GB10, one line each: "PART KERNEL INSTRUCTION".  That is all that is in fp64, of which it
-# does two a clock and multiprocessor, and what converts 64-bit integers to or from floating point, as divisions of 64-bit integers do, too.
+# Lists the instructions of the given PTX files that are slow on a GB10, one per line: "PART KERNEL INSTRUCTION".  These are all fp64
+# instructions, of which it executes two per clock and multiprocessor, and conversions between 64-bit integers and floating point, which
+# 64-bit integer divisions contain too.
 [ $# -gt 0 ] || { echo "usage: tests/cuda_slow.sh FILE.ptx..." >&2; exit 2; }
 exec awk '
 $1 == ".target" { part = $2; sub(/,.*/, "", part) }

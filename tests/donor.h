@@ -1,5 +1,5 @@
-/* An FP8 checkpoint of the official kind, made from a golden hybrid: the matrices of the shared experts and their scales are the hybrid's,
- * everything else that such a release holds is there and poisoned, so that whoever takes it gets NaN. */
+/* An FP8 checkpoint like the official release, made from a golden hybrid: shared-expert matrices and scales are those of the hybrid; all
+ * other tensors of such a release exist but are poisoned, so that using them gives NaN. */
 #ifndef Q35_TESTS_DONOR_H
 #define Q35_TESTS_DONOR_H
 
@@ -29,7 +29,7 @@ static inline bool donor_make(const struct tensor_out *t, uint64_t at, uint64_t 
     return true;
 }
 
-/* Writes it to `dir`, which is there.  `spoil` (may be NULL) may change the list of tensors before that. */
+/* Writes it to the existing directory `dir`.  `spoil` (may be NULL) may change the list of tensors before. */
 static inline void donor_write(const char *dir, const char *hybrid, void (*spoil)(struct tensor_out *t, int *n))
 {
     static struct tensor_out all[DONOR_MAX];

@@ -1,11 +1,11 @@
-/* What runs this program besides Linux: for the few lines of tests about what qemu-user and a sanitizer do otherwise. */
+/* Does qemu-user or a sanitizer run this program?  For the few test lines where they behave differently from Linux. */
 #ifndef Q35_TESTS_EMULATED_H
 #define Q35_TESTS_EMULATED_H
 
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* By qemu-user?  As tests/run.sh says, or who runs the program alone. */
+/* Under qemu-user?  Set by tests/run.sh, or by hand when a program is run alone. */
 static inline bool emulated(void)
 {
     const char *emulator = getenv("EMULATOR");

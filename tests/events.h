@@ -1,5 +1,5 @@
-/* What a stream told, as one line: R[reasoning] C[content] F[name {arguments}] T[name {arguments}] for a truncated call, in
- * the order told.  Deltas of one kind are joined, so that the line does not depend on how the text was cut. */
+/* The deltas of a stream as one line, in order: R[reasoning] C[content] F[name {arguments}], T[name {arguments}] for a truncated call.
+ * Deltas of one kind are joined, so that the line does not depend on the cuts of the text. */
 #ifndef Q35_TESTS_EVENTS_H
 #define Q35_TESTS_EVENTS_H
 
@@ -7,10 +7,10 @@
 
 struct events {
     struct buf line;
-    char       open;                    /* 'R' or 'C' while more of it may come */
-    struct buf name;                    /* of the call that has begun */
+    char       open;                    /* 'R' or 'C' while more may follow */
+    struct buf name;                    /* of the open call */
     int        n_begun, n_ended;
-    bool       wrong;                   /* told in an order that makes no sense */
+    bool       wrong;                   /* the order was impossible */
 };
 
 static inline void events_add(const struct delta *d, void *arg)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # On a machine with a GPU, from a tree built by `make gpubuild` (no compiler, no make needed): every operation against its
-# CPU definition, then the golden checkpoints.  The last line counts.
+# CPU definition, then the golden checkpoints.  The last line has the counts.
 # SANITIZE=memcheck (racecheck, synccheck, initcheck): the golden checkpoints alone, under compute-sanitizer ($SANITIZER).
 BUILD=${BUILD:-build}
 SANITIZE=${SANITIZE:-}
@@ -10,13 +10,13 @@ export BUILD SANITIZE SANITIZER
 stop() { echo "not ok $1"; echo "0 passed, 1 failed"; exit 1; }
 
 [ -x "$BUILD/q35chat" ] && [ -x "$BUILD/tests/golden/compare" ] || stop "$BUILD has no q35chat and tests/golden/compare: make gpubuild CUDA=1 BUILD=$BUILD"
-# A skipped test must not pass for a good one: is there a GPU that the program can use?
+# Skipped tests must not count as passed: is there a GPU that the program can use?
 why=$("$BUILD/q35chat" debug draft --backend cuda --kv bf16 --model tests/data/model/g0/bf16 2>&1 < /dev/null) || stop "the program cannot use the GPU: $why"
 [ -z "$SANITIZE" ] || command -v "$SANITIZER" > /dev/null || stop "there is no $SANITIZER on the PATH; SANITIZER=FILE names it"
 
 nvidia-smi --query-gpu=name,driver_version,clocks.max.sm --format=csv,noheader 2> /dev/null | head -n 1
-# Under a sanitizer the checkpoints run side by side, since most of the time is spent on the CPU; but under racecheck one after the other: it
-# keeps tens of GiB of host memory a process.
+# Under a sanitizer the checkpoints run in parallel, since most of the time is spent on the CPU.  Under racecheck they run one after the
+# other: it uses tens of GiB of host memory per process.
 if [ -n "$SANITIZE" ]; then
     all=$(mktemp) || exit 1
     trap 'rm -f "$all"' EXIT

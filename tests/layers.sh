@@ -1,5 +1,5 @@
 #!/bin/sh
-# Who may include whom.  Each row: a folder, then the folders that its files may include.  Each outside library has one door.
+# Which folder may include which.  Each row: a folder, then the folders that its files may include.  Each library is used in one place.
 status=0
 bad() { echo "not ok $*"; status=1; }
 
@@ -32,7 +32,7 @@ RULES
 hits=$(grep -HnE '^#include "chat/local' $(find src/chat -name '*.[ch]' ! -name 'local*'); grep -rHnE '^#include "chat/local_' ui)
 [ -z "$hits" ] && echo "ok chat/local* is known to those who may know it" || bad "chat/local* is included by: $hits"
 
-# The files that make a conversation stand in an order (src/chat/state.h): each calls only those before it.
+# The files of a conversation have an order (src/chat/state.h): each calls only those before it.
 above=
 for f in chat ahead saved compact steer approve turn calls summary context branch persist state; do
     hits=$([ -z "$above" ] || grep -HnE "\\b($above)\\(" src/chat/$f.c)
@@ -43,7 +43,7 @@ done
 hits=$(grep -HnE '^#include "kernels/(cpu|cuda)/' kernels/*.h)
 [ -z "$hits" ] && echo "ok contracts name no device" || bad "contracts: $hits"
 
-# Which devices there are is the backend's to know, and the tables' of options; what one can do is struct dev_caps.
+# Only the backend and the option tables know the names of devices; struct dev_caps says what a device can do.
 hits=$(grep -rnE '"(cpu|cuda)"' src ui --include='*.[ch]' | grep -v '^src/backend/')
 [ -z "$hits" ] && echo "ok backends are named by the backend alone" || bad "a backend is named: $hits"
 

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Runs the commands of the README as a newcomer would (`make spark` with a small model from the test hub): in a bare root of each release named (bookworm trixie sid noble), made from the
-# distribution's mirror, which has git and make and a clean clone of the last commit.
+# Runs the commands of the README as a new user would (`make spark` with a small model from the test hub), in a minimal system of each named
+# release (bookworm trixie sid noble), installed from the distribution's mirror, with git, make and a clean clone of the last commit.
 #     tests/roots.sh [RELEASE...]
-# TOOLKIT=/usr/local/cuda puts that CUDA toolkit into the root, where no GPU is.  CC=clang builds with that.  ONLY=run leaves `make test`
-# out, ONLY=spark all but that.  KEEP=1 leaves the roots below ROOTS (/tmp/q35chat-roots) for the next time.  Needs root, mmdebstrap and the network; takes some
-# minutes each.  A check is a line "ok NAME" or "not ok NAME"; seconds are told, with the machine's load, and never a reason to fail.
+# TOOLKIT=/usr/local/cuda adds that CUDA toolkit; there is no GPU in the root.  CC=clang builds with clang.  ONLY=run skips `make test`;
+# ONLY=spark runs only `make spark`.  KEEP=1 keeps the roots below ROOTS (/tmp/q35chat-roots) for the next run.  Needs root, mmdebstrap and a
+# network; takes some minutes per release.  A check prints "ok NAME" or "not ok NAME"; times are printed with the machine's load and never fail.
 cd "$(dirname "$0")/.." || exit 1
 ROOTS=${ROOTS:-/tmp/q35chat-roots} TOOLKIT=${TOOLKIT:-} ONLY=${ONLY:-} KEEP=${KEEP:-}
 mkdir -p "$ROOTS" || exit 1
@@ -20,7 +20,7 @@ check() {       # STATUS NAME, more words
     [ "$1" -eq 0 ] && echo "ok $2" || { echo "not ok $2"; faults=$((faults + 1)); }
 }
 
-# The packages of a bare root, apt's own lists left behind.  A mirror's lists may be older than they say they are valid: not our matter.
+# The packages of a minimal system, with apt's lists.  Expired lists of a mirror are accepted.
 make_root() {   # RELEASE DIR
     case $1 in
     bookworm | trixie | forky | sid)
@@ -34,7 +34,7 @@ make_root() {   # RELEASE DIR
         --aptopt='Acquire::Check-Valid-Until "false"' "$1" "$2" "$4"
 }
 
-# A shell command in the root, at the clone.  Mounts are of its own namespace and end with it.
+# Runs a shell command in the root, in the clone.  Its mounts are in a namespace of their own and end with it.
 inside() {      # DIR COMMAND
     unshare --mount --propagation private sh -c '
         mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" || exit 1
@@ -44,7 +44,7 @@ inside() {      # DIR COMMAND
 
 ask() { echo "What is 17 + 25?" | inside "$root" "make run $told"; }
 
-# In the root there is no python3: the hub runs beside it.
+# The root has no python3: the hub runs outside it.
 spark() (
     bare=$root
     . tests/hub/common.inc
@@ -56,17 +56,17 @@ try_spark() {
     timed spark > "$ROOTS/$1.spark" 2>&1 < /dev/null
     check $? "$name: make spark ends well, $took"
     grep '^make spark stopped\|^q35chat: ' "$ROOTS/$1.spark"
-    grep -q '^[0-9]* tokens, [0-9.]* tok/s; to expect' "$ROOTS/$1.spark"
+    grep -q '^[0-9]* tokens, [0-9.]* tok/s; expected' "$ROOTS/$1.spark"
     check $? "$name: $(grep '^[0-9]* tokens, ' "$ROOTS/$1.spark")"
 }
 
-# CPU seconds of all that this shell has run; it must be this one that asks, not one of a pipe or of $( ).
+# CPU seconds of all children of this shell; must be called in this shell, not in a pipe or $( ).
 count_cpu() {
     times > "$ROOTS/times"
     cpu=$(sed -n '2s/[ms]/ /gp' "$ROOTS/times" | awk '{print int($1 * 60 + $2 + $3 * 60 + $4)}')
 }
 
-# What a command took goes to $took, in words.
+# Sets $took to the time of a command, in words.
 timed() {
     count_cpu
     before=$cpu began=$(date +%s)

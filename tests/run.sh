@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the test programs given as arguments (through $EMULATOR, if any), then the scripts ($SCRIPTS, or all), and closes with one line of counts.
-# AT_ONCE=2 runs two programs at a time, and counts when all have ended.  FIGURES=1 shows what each of the scripts' checks found.
+# Runs the test programs given as arguments (through $EMULATOR, if any), then the scripts ($SCRIPTS, or all), and prints one line of counts at the end.
+# AT_ONCE=2 runs two programs at a time, and counts when all have ended.  FIGURES=1 prints the figure of each check of the scripts.
 # A program's own tests are counted from cmocka's closing lines; a script prints "ok NAME", "not ok NAME" or "skip NAME" per check.
 BUILD=${BUILD:-build}
 export BUILD

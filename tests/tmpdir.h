@@ -1,4 +1,4 @@
-/* A directory of a test's own, with a few files in it. */
+/* A temporary directory for a test, with a few files. */
 #ifndef Q35_TESTS_TMPDIR_H
 #define Q35_TESTS_TMPDIR_H
 
@@ -19,7 +19,7 @@ static inline bool tmpdir_put(const struct tmpdir *d, const char *name, const ch
 {
     char path[192];
     snprintf(path, sizeof path, "%s/%s", d->path, name);
-    unlink(path);                       /* to overwrite a file may wait for the disk, to make one does not */
+    unlink(path);                       /* overwriting a file may wait for the disk, creating one does not */
     FILE *f = fopen(path, "wb");
     if (!f)
         return false;
@@ -34,7 +34,7 @@ static inline void tmpdir_drop(const struct tmpdir *d, const char *name)
     unlink(path);
 }
 
-/* After its files. */
+/* Call after removing its files. */
 static inline void tmpdir_remove(const struct tmpdir *d)
 {
     rmdir(d->path);

@@ -32,7 +32,7 @@ static inline void uploaded_bytes(struct uploaded *u, const char *what, int laye
     free(got);
 }
 
-/* `up` NULL: a matrix of its own. */
+/* `up` NULL: a single matrix. */
 static inline void uploaded_matrix(struct uploaded *u, const char *what, int layer, const struct weight *got, const struct weight *want,
                                    const struct weight *up)
 {
@@ -98,7 +98,7 @@ static inline void uploaded_layer(struct uploaded *u, const struct model_config 
     }
 }
 
-/* `want` is open on the host with its INT8 head made; `got` is uploaded with the heads given. */
+/* `want` is open on the host with an INT8 head; `got` is uploaded with the given heads. */
 static inline void uploaded_check(struct uploaded *u, const struct model_config *c, unsigned heads, const struct weights *got, const struct weights *want)
 {
     size_t n = (size_t)want->embed.rows * (size_t)want->embed.cols;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Rates of `q35chat model get` from the test hub on this machine: with hashing, against hashing alone; and over a link that loses packets.
-# MB=2000 sets how much; DIR=/dev/shm where (a disk would be measured otherwise).  The link is the hub's own model of one (tests/hub/hub.py),
-# since few kernels let a test have netem.
+# MB=2000 sets the size, DIR=/dev/shm the place (elsewhere the disk would be measured).  The link is simulated by the hub (tests/hub/hub.py),
+# since netem is rarely available.
 MB=${MB:-1000}
 cd "$(dirname "$0")/../.." || exit 1
 TMPDIR=${DIR:-/dev/shm}

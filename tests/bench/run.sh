@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the benchmarks given as arguments.  Figures are for reading; nothing here passes or fails.
+# Runs the benchmarks given as arguments.  They print figures; nothing here passes or fails.
 for b in "$@"; do
     echo "== ${b##*/}"
     "$b" || exit 1

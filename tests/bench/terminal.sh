@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the full-screen chat costs while an answer streams: bytes for a token, the main thread's share of a core, key to echo.
+# What the full-screen chat costs while an answer streams: bytes per token, the main thread's share of a core, time from key to echo.
 # Goals: 60 bytes, 3 % at 100 tok/s, 20 ms.
 . tests/pty/common.inc
 . tests/pty/wire.inc

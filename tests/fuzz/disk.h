@@ -1,5 +1,5 @@
-/* A disk that becomes full, cannot be written or synced, or ends with the program in the middle of a call.  These definitions are
- * linked instead of the C library's.  What the program reads is always what reached the files. */
+/* A simulated disk that becomes full, cannot be written or synced, or "kills" the program in the middle of a call.  These definitions
+ * are linked instead of those of the C library.  Reads return what has reached the files. */
 #ifndef Q35_TESTS_DISK_H
 #define Q35_TESTS_DISK_H
 
@@ -16,26 +16,26 @@
 
 enum disk_mode {
     DISK_WORKS,
-    DISK_FULL,                          /* half of a write gets there, then nothing does */
-    DISK_READ_ONLY,                     /* no file can be made or written */
-    DISK_NO_SYNC,                       /* writes get there; a sync fails */
+    DISK_FULL,                          /* half of a write succeeds, then nothing */
+    DISK_READ_ONLY,                     /* no file can be created or written */
+    DISK_NO_SYNC,                       /* writes succeed, syncs fail */
     DISK_FLAKY,                         /* a third of all calls fail */
-    DISK_LIES,                          /* writes succeed and leave nothing: only to try the tests */
+    DISK_LIES,                          /* writes succeed but store nothing; checks that the tests notice */
     N_DISK_MODES = DISK_LIES,
 };
 
 static struct {
     enum disk_mode mode;
     uint32_t dice;                      /* of DISK_FLAKY */
-    int  kill_in;                       /* so many calls from now the program is killed; 0: it is not */
-    bool dead;                          /* it was: nothing changes a file any more */
-    bool half;                          /* the next write fails, since half of the last one got there */
+    int  kill_in;                       /* number of calls until the program is killed; 0: never */
+    bool dead;                          /* it was killed: nothing changes files any more */
+    bool half;                          /* the next write fails, since only half of the last one succeeded */
     unsigned n_made;                    /* temporary files, for their names */
 } disk;
 
 enum disk_verdict { DISK_DO, DISK_HALF, DISK_REFUSE };
 
-/* What becomes of a call that would change a file. */
+/* The fate of a call that changes a file. */
 static inline enum disk_verdict disk_verdict(bool is_write, bool is_sync)
 {
     if (disk.dead)

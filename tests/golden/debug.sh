@@ -1,8 +1,8 @@
 #!/bin/sh
 # Feeds every golden file through `q35chat debug` and compares the answers with tests/golden/compare.c.
 # Prints one "ok" line with a figure per comparison; `make figures` shows them as the table of docs/testing.md.
-# BACKEND=cuda takes the checkpoints only, on the GPU, with the bounds of a backend that rounds.
-# EMULATOR=qemu-aarch64 runs one of the checkpoints, the one with weights of every format, since that takes long enough.
+# BACKEND=cuda runs only the checkpoints, on the GPU, with the bounds of a backend that rounds.
+# EMULATOR=qemu-aarch64 runs only one checkpoint, the one with weights of every format, to save time.
 # SANITIZE=memcheck (or racecheck, synccheck, initcheck) runs them under compute-sanitizer; CHECKPOINTS="g0/bf16 ..." only these.
 BUILD=${BUILD:-build}
 BACKEND=${BACKEND:-cpu}
@@ -108,8 +108,8 @@ agreement() {
     done
 }
 
-# Under racecheck a process takes a line: the tool gathers tens of GiB of host memory while a program runs on.  Long prompts are left to
-# prompt chunks, and steps to short ones.
+# Under racecheck each line runs in its own process, since the tool accumulates tens of GiB of host memory.  Long prompts are computed in
+# chunks, only short ones in steps.
 races() {
     for m in $checkpoints; do
         dir=tests/data/model/$m expected=tests/data/model/$m/expected.safetensors

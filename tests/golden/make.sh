@@ -1,5 +1,5 @@
 #!/bin/sh
-# Which GPU engine the Makefile builds, asked on machines of all kinds: their nvidia-smi and nvcc are made up, nothing is built.
+# Checks which GPU engine the Makefile builds on different machines.  nvidia-smi and nvcc are replaced by scripts; nothing is built.
 cd "$(dirname "$0")/../.." || exit 1
 command -v make > /dev/null || { echo "skip make: there is none"; exit 0; }
 unset MAKEFLAGS MAKEOVERRIDES MFLAGS MAKELEVEL GPU CUDA NVCC WERROR

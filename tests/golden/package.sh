@@ -1,6 +1,6 @@
 #!/bin/sh
-# The packages that `make package` makes of this build: installed into a root of their own with dpkg (unpacked where that needs rights),
-# run from there, removed; the tarball unpacked and run.
+# Tests the packages of `make package`: installs the .deb with dpkg into a separate root (or unpacks it without the rights for that), runs
+# the program there, removes it; unpacks the tarball and runs it.
 BUILD=${BUILD:-build}
 status=0
 ok() { printf 'ok %s\n' "$1"; }

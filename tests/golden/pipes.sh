@@ -1,5 +1,5 @@
 #!/bin/sh
-# The lines of docs/pipes.md that one can paste, run with the demo model where there are the files that they name.
+# Runs the lines to paste of docs/pipes.md with the demo model, in a directory with the files that they name.
 . tests/pty/common.inc
 trap 'rm -rf "$tmp"' EXIT
 if [ -z "$demo" ] || ! command -v git > /dev/null; then

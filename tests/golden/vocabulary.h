@@ -10,7 +10,7 @@
 #include "base/err.h"
 
 /* Directory with tokenizer.json and tokenizer_config.json, as in a checkpoint; NULL with the reason.  Tests run in
- * parallel: each unpacks under names of its own and renames, the large file last since it is what the others look for. */
+ * parallel: each unpacks under temporary names and renames; the large file comes last, since the others check for it. */
 static inline const char *vocabulary_dir(struct err *e)
 {
     static const char dir[] = "build/data/tokenizer", from[] = "tests/data/tokenizer";

@@ -1,7 +1,7 @@
 #!/bin/sh
-# The hub's own client, Python's huggingface_hub, against our hub and our cache: it downloads from the hub, which shows that it is one; it finds what
-# q35chat has downloaded, and q35chat finds what it has.  Skipped where it is not installed; HUB_CLIENT=install gets it from PyPI into a place of
-# its own.
+# Tests the test hub and the cache with the official client, Python's huggingface_hub: it downloads from the test hub, finds the downloads of
+# q35chat, and q35chat finds its downloads.  Skipped if it is not installed; HUB_CLIENT=install installs it from PyPI into a temporary
+# directory.
 . tests/hub/common.inc
 python=python3
 if ! python3 -c 'import huggingface_hub' 2> /dev/null; then

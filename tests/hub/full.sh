@@ -1,5 +1,5 @@
 #!/bin/sh
-# A disk that is too small, and one that becomes full on the way: a small file system of our own, for which a mount namespace is needed.
+# A disk that is too small, and one that fills up during a download: a small tmpfs, which needs a mount namespace.
 if [ -z "$INSIDE" ]; then
     unshare -rm true 2> /dev/null || { echo "skip a file system of our own cannot be mounted here"; exit 0; }
     INSIDE=1 exec unshare -rm sh "$0"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # `q35chat model get` against the test hub: every fault ends in right files or in one sentence and a status; kills lose nothing.
-# KILLS=100 kills it so often (3 by itself).
+# KILLS=100 sets the number of kills (default 3).
 . tests/hub/common.inc
 get() { "$q" model get --range 1 --tries 3 --stall 1 "$@" > "$tmp/out" 2> "$tmp/err"; }
 forget() { rm -rf "$tmp/hf" "$tmp/to"; }
@@ -159,7 +159,7 @@ is "with a token" $? 0
 is "the hub saw it, the second host never" "$([ "$(hub get tokens_at_hub)" -gt 0 ] && [ "$(hub get bytes)" -gt 0 ] && hub get tokens_elsewhere)" 0
 is "nor does any file hold it" "$(grep -rl secret "$tmp/hf" | wc -l)" 0
 
-# Two at once: one of them says so, or finds all there.
+# Two at once: one of them reports that, or finds everything downloaded.
 forget
 hub set '{"pace": {"bytes_s": 3000000}}'
 "$q" model get demo/bytes > /dev/null 2>&1 &

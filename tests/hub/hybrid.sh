@@ -1,6 +1,6 @@
 #!/bin/sh
-# `q35chat model build-hybrid` from repositories of the test hub: the INT4 one downloaded, of the FP8 one a few ranges.
-# KILLS=100 kills it so often (3 by itself).
+# `q35chat model build-hybrid` from repositories of the test hub: INT4 downloaded, a few ranges of the FP8 one.
+# KILLS=100 sets the number of kills (default 3).
 . tests/hub/common.inc
 int4=$tmp/root/demo/int4 fp8=$tmp/root/demo/fp8 out=$tmp/out-hybrid
 mkdir -p "$int4"

@@ -1,4 +1,4 @@
-/* For tests of the GPU's operations: both devices, and bytes to and fro.  A test begins with need_gpu(); what fails ends it. */
+/* For tests of GPU operations: opens both devices and copies memory between them.  A test begins with need_gpu(); any error ends it. */
 #ifndef TESTS_KERNELS_GPU_H
 #define TESTS_KERNELS_GPU_H
 
@@ -13,7 +13,7 @@
 
 #include "backend/dev.h"
 
-static struct dev *cpu, *cuda;          /* cuda: NULL where there is no GPU */
+static struct dev *cpu, *cuda;          /* cuda: NULL without a GPU */
 
 /* Set-up and end of a group of tests. */
 static inline int open_devices(void **state)
@@ -54,7 +54,7 @@ static inline void finish(void)
         fail_msg("%s", e.msg);
 }
 
-/* A copy in device memory, for cuda->free(). */
+/* A copy in device memory; release it with cuda->free(). */
 static inline void *upload(const void *p, size_t bytes)
 {
     void *d = cuda->alloc(cuda, bytes);
@@ -79,7 +79,7 @@ static inline void download(void *p, const void *d, size_t bytes)
     finish();
 }
 
-/* A copy of device memory, for free(). */
+/* A host copy of device memory; release it with free(). */
 static inline void *downloaded(const void *d, size_t bytes)
 {
     void *p = malloc(bytes ? bytes : 1);

@@ -1,4 +1,4 @@
-/* Seeded random matrices as a checkpoint has them, in every format. */
+/* Seeded random matrices in every format of a checkpoint. */
 #ifndef TESTS_KERNELS_RAND_WEIGHT_H
 #define TESTS_KERNELS_RAND_WEIGHT_H
 
@@ -11,7 +11,7 @@
 /* Of the elements (dense) or of the scales, INT8's being (uniform + int8_least) * int8. */
 struct spread { float dense, int4, fp8, int8, int8_least; };
 
-/* Its parts are for rand_weight_free(), or free() one by one. */
+/* Release with rand_weight_free(), or each part with free(). */
 static inline struct weight rand_weight(enum weight_format format, int rows, int cols, struct spread by)
 {
     struct weight w = {.format = format, .rows = rows, .cols = cols, .scale_dtype = DT_F16};

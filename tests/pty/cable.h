@@ -1,6 +1,6 @@
-/* A program at the other end of a terminal's cable: a pty of a size, what it writes goes to a glass, as fast as the cable is.
+/* Runs a program in a pty of a given size, like over a terminal cable of a given speed; its output goes to a glass (glass.h).
  *
- * The program is the leader of a session of its own, so that closing the cable hangs it up. */
+ * The program is the leader of its own session, so that closing the cable hangs it up. */
 #ifndef TESTS_PTY_CABLE_H
 #define TESTS_PTY_CABLE_H
 
@@ -17,22 +17,22 @@ struct cable {
     pid_t pid;
     struct glass *glass;
     struct buf to_send;
-    struct termios found;       /* how the line was before the program */
-    FILE *log;                  /* gets all that is read; NULL: nothing does */
+    struct termios found;       /* terminal settings before the program */
+    FILE *log;                  /* receives all output; NULL: no log */
     bool  frozen;               /* nothing is read */
-    int   bits_per_s;           /* 0: as fast as it goes */
-    int64_t read_until_ns;      /* what was read has been on its way until then */
+    int   bits_per_s;           /* 0: no limit */
+    int64_t read_until_ns;      /* time at which the read bytes have arrived */
     bool  ended;
-    int   status;               /* as a shell tells it: 128 and the signal */
+    int   status;               /* as in a shell: 128 + signal */
 };
 
 void cable_open(struct cable *c, int rows, int cols, char **argv);
-void cable_close(struct cable *c);                      /* kills what still runs */
-/* Moves bytes both ways, until something came or `ms` have passed. */
+void cable_close(struct cable *c);                      /* kills the program if it still runs */
+/* Moves bytes in both directions until something arrived or `ms` have passed. */
 void cable_move(struct cable *c, int ms);
 void cable_size(struct cable *c, int rows, int cols);
 void cable_hang_up(struct cable *c);
-bool cable_unchanged(const struct cable *c);            /* the line is as it was before the program */
-int64_t cable_cpu_ns(const struct cable *c);            /* that the program's main thread has used; -1: not known */
+bool cable_unchanged(const struct cable *c);            /* are the terminal settings as before the program? */
+int64_t cable_cpu_ns(const struct cable *c);            /* CPU time of the program's main thread; -1: unknown */
 
 #endif

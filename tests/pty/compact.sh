@@ -1,5 +1,5 @@
 #!/bin/sh
-# A way on when the context is full, in the real program with a small context: a summary in place of the conversation, parts that are dropped.
+# A full context in the real program: a summary replaces the conversation, parts are dropped.
 . tests/pty/common.inc
 . tests/pty/terminal.inc
 trap 'rm -rf "$tmp"' EXIT

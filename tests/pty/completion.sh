@@ -1,5 +1,5 @@
 #!/bin/sh
-# The shells' completion scripts, asked in the shells themselves; zsh and fish only where they are installed.
+# The completion scripts, run in the shells; zsh and fish only if they are installed.
 . tests/pty/common.inc
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1

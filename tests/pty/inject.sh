@@ -1,6 +1,6 @@
 #!/bin/sh
-# Text that commands the terminal changes nothing there, wherever it comes from: tests/data/inject.txt through every door.
-# wire.c looks at every byte that the terminal is sent; tmux is asked for a second opinion.
+# Control sequences in text never reach the terminal, whatever the source: tests/data/inject.txt through every input.
+# wire.c checks every byte sent to the terminal; tmux checks it independently.
 . tests/pty/common.inc
 . tests/pty/wire.inc
 trap 'rm -rf "$tmp"' EXIT
@@ -16,7 +16,7 @@ title=$(printf 'A \033]0;owned\007\033[2J\033]52;c;aGFja2Vk\007\033[?1049ltitle'
 usual='alternate screen, paste, kept title'
 view=$usual
 
-# Tools: what they answer, and what they are called.
+# Tools: their output and their names.
 mkdir -p "$XDG_CONFIG_HOME/q35chat"
 cat > "$XDG_CONFIG_HOME/q35chat/q35chat.conf" << END
 [tool weather]
@@ -54,7 +54,7 @@ type \\004
 end the end: 0
 END
 
-# A conversation that somebody sent: everything in it.
+# A conversation from somebody else: everything in it.
 mkdir -p "$sessions"
 {
     printf '{"q35chat":1,"created":"2026-01-01T00:00:00Z","model":"%s","title":"%s"}\n' "$title" "$title"
@@ -111,7 +111,7 @@ END
 end the list of the shell is plain as well: 0
 END
 
-# Names of files, and what is in them.
+# Names and contents of files.
 forget
 mkdir files
 cp hostile "files/$(printf 'a\033]0;owned\007\033[2Jb')"
@@ -145,7 +145,7 @@ signal TERM
 end the end of files: 143
 END
 
-# A checkpoint from the net: what it says of itself.
+# A downloaded checkpoint: its own texts.
 evil=$tmp/$(printf '\033]0;owned\007')
 mkdir "$evil"
 for f in "$demo"/*; do ln -s "$f" "$evil/"; done

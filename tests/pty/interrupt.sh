@@ -1,5 +1,5 @@
 #!/bin/sh
-# Ctrl-C and Esc in every state: what is open closes, what runs stops, a draft is kept, and nothing of the user's is lost.
+# Ctrl-C and Esc in every state: open windows close, a running answer stops, drafts are kept, nothing of the user is lost.
 . tests/pty/common.inc
 . tests/pty/wire.inc
 trap 'rm -rf "$tmp"' EXIT

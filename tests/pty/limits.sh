@@ -1,5 +1,5 @@
 #!/bin/sh
-# What a system can withhold gets one sentence and a status: memory, files, a stack of the usual size, files that do not answer.
+# Missing resources give one sentence and a status: memory, files, a stack of normal size, files that do not respond.
 . tests/pty/common.inc
 trap 'rm -rf "$tmp"' EXIT
 ulimit -c 0

@@ -108,7 +108,7 @@ type '/quit\r'
 seen "... and the chat goes on" "status 0"
 end
 
-# What the program wrote, without what script and the terminal add.
+# The output of the program, without what script and the terminal add.
 written() { grep -av '^Script ' "$screen"; }
 orders() { written | tr -d '\n\t' | LC_ALL=C tr -cd '\000-\037\177' | od -An -c | head -n 3; }
 modes=-onlcr
@@ -187,8 +187,8 @@ last=$(ls -t "$tmp"/state/q35chat/sessions/*.jsonl | head -n 1)
 for i in $(seq $((10 * patience))); do grep -q '"stopped":true' "$last" && break; sleep 0.1; done
 has "an answer that loses its terminal is kept" "$(grep -c '"content":"eight"' "$last") $(tail -n 1 "$last")" '"stopped":true'
 
-# Nothing shows when the reading ahead has ended, so it gets more time with every try.  Chunks end at multiples of 64: up to 63
-# tokens, the message and what stands around it are left for Enter.
+# The end of reading ahead is not visible, so it gets more time with every attempt.  Chunks end at multiples of 64: up to 63 tokens, the
+# message and its template remain to be computed after Enter.
 left=none
 for pause in 1 2 4 8 16; do
     begin --no-think --tools all

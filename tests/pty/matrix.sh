@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every kind of stdin and of stdout, with a prompt on the command line and without: what comes out, and the exit status. The chat is line mode here.
+# Every kind of stdin and stdout, with and without a prompt on the command line: output and exit status. The chat is line mode here.
 . tests/pty/common.inc
 . tests/pty/terminal.inc
 cd "$tmp" || exit 1

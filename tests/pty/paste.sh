@@ -1,5 +1,5 @@
 #!/bin/sh
-# What is pasted is text, whatever it says, and is never sent by itself.
+# Pasted text is always text and is never sent automatically.
 . tests/pty/common.inc
 . tests/pty/wire.inc
 trap 'rm -rf "$tmp"' EXIT
@@ -63,7 +63,7 @@ end the end: 0
 END
 is "each was one message" "$(cat "$sessions"/*.jsonl | grep -c '"role":"user"')" 5
 
-# A terminal that does not mark pastes: they are known by their speed.
+# A terminal that does not mark pastes: they are recognised by their speed.
 TERM=vt100
 forget
 at 80x24 --no-think --tools none --max-tokens 8 << 'END'

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Pipe mode of the real program: what goes to stdout and stderr, and the exit status.
+# Pipe mode of the real program: stdout, stderr and exit status.
 . tests/pty/common.inc
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1
@@ -172,7 +172,7 @@ has "... with the status" "$(sed -n 2p out)" '"code":3,"message":"cannot open'
 is "a closed pipe ends it by SIGPIPE" "$(cat rc)" 141
 is "... without a word" "$(cat err)" ""
 
-# A shell starts background jobs with SIGINT ignored; the program listens all the same.
+# A shell starts background jobs with SIGINT ignored; the program still handles it.
 "$q" --model "$small" $endless --jsonl Hello < /dev/null > out 2> err &
 pid=$!
 for i in $(seq $((10 * patience))); do grep -q '"type":"text"' out && break; sleep 0.1; done
@@ -186,7 +186,7 @@ for i in $(seq $((10 * patience))); do [ -s out ] && break; sleep 0.1; done
 kill -TERM $pid
 wait $pid
 is "SIGTERM ends with 143" "$?" 143
-# It dies by the signal, else a shell would go on with its loop.
+# It dies by the signal; otherwise a shell would continue its loop.
 if command -v bash > /dev/null && env --default-signal=INT true 2> /dev/null; then
     for sig in TERM:Terminated HUP:Hangup; do
         rm -f out
@@ -212,7 +212,7 @@ else
 fi
 is "pipe mode writes no files" "$(ls "$tmp/state" 2> /dev/null)" ""
 
-# One conversation kept, and gone on with.
+# A conversation is saved and continued.
 ask --no-think -n 8 --save trip Hello < /dev/null
 is "--save keeps a question and its answer" "$rc $(grep -c '"role"' state/q35chat/sessions/trip.jsonl)" "0 2"
 ask --save trip Hello < /dev/null
@@ -224,7 +224,7 @@ is "--save is not for -c" "$rc" 2
 ask -r < /dev/null
 is "-r needs a name here" "$rc $(cat out err)" "2 q35chat: -r needs the name of a conversation here; q35chat session list tells them"
 
-# A line, an answer.
+# One answer per line.
 cat > in <<'END'
 Hello
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# One answer on a terminal: laid out, never rewritten; and the ways to have it as the model wrote it.
+# One answer on a terminal: formatted, never rewritten; and the ways to get the text of the model unchanged.
 . tests/pty/common.inc
 . tests/pty/wire.inc
 trap 'rm -rf "$tmp"' EXIT

@@ -1,5 +1,5 @@
 #!/bin/sh
-# q35chat session, and going on with a conversation in pipe mode.
+# q35chat session, and continuing a conversation in pipe mode.
 . tests/pty/common.inc
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every way the full-screen chat can end, or be stopped: the terminal is as it was, the conversation is kept, no process stays.
+# Every way in which the full-screen chat ends or is stopped: the terminal is restored, the conversation saved, no process left.
 . tests/pty/common.inc
 . tests/pty/wire.inc
 trap 'rm -rf "$tmp"' EXIT

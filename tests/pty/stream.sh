@@ -1,5 +1,5 @@
 #!/bin/sh
-# An answer as it streams: how many bytes the terminal is sent for a token, and that a key is seen meanwhile.
+# A streaming answer: bytes sent to the terminal per token; keys are handled meanwhile.
 . tests/pty/common.inc
 . tests/pty/wire.inc
 trap 'rm -rf "$tmp"' EXIT

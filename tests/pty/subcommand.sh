@@ -1,5 +1,5 @@
 #!/bin/sh
-# Sub-commands: help for each, and what is none is refused and never taken for a prompt.
+# Sub-commands: each has help; unknown ones are refused and never taken for a prompt.
 . tests/pty/common.inc
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1

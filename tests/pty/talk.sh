@@ -1,5 +1,5 @@
 #!/bin/sh
-# A conversation in the full-screen chat: looked through, searched, branched, edited, queued, and gone on with another day.
+# A conversation in the full-screen chat: view mode, search, branches, edits, queue, and continuing it later.
 . tests/pty/common.inc
 . tests/pty/wire.inc
 trap 'rm -rf "$tmp"' EXIT

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Other terminals: of other types, without colours, far away, slow, or deaf.
+# Other terminals: other types, without colours, remote, slow, or not reading.
 . tests/pty/common.inc
 . tests/pty/wire.inc
 trap 'rm -rf "$tmp"' EXIT
@@ -70,7 +70,7 @@ signal TERM
 end the end with colours: 143
 END
 
-# ISO Latin and no locale at all: the terminal speaks UTF-8 all the same.
+# ISO Latin and no locale: the terminal still uses UTF-8.
 forget
 LC_ALL=xx_XX.ISO-8859-1 LANG='' at 80x24 --tools none << END
 see an unknown locale: ready

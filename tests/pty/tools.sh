@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tools of the config file, called by the demo model: what it calls is shown, asked for, run without a shell, and ends in time.
+# Tools of the config file, called by the demo model: a call is shown, approved, run without a shell, and limited in time.
 . tests/pty/common.inc
 . tests/pty/terminal.inc
 trap 'rm -rf "$tmp"' EXIT
@@ -88,7 +88,7 @@ type '/quit\r'
 seen "... and the chat ends as well" "status 0"
 end
 
-# Without anybody to ask.
+# Without a terminal to ask on.
 ask() { timeout $patience "$q" --model "$demo" --temperature 0 --tools weather --json "$@" 'What is the weather in Oslo?' < /dev/null > out 2> err; }
 result() { sed -n 's/.*"result":"\([^"]*\)".*/\1/p' out; }
 : > arguments

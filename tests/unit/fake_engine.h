@@ -1,5 +1,5 @@
-/* An engine that says what the test wrote down: same interface, chosen at link time (these definitions win over the
- * archive's).  Answers are texts in which control tokens count; they become ids of the small tokenizer of tests/data/chat. */
+/* A scripted engine with the same interface, chosen at link time (these definitions replace those of the archive).  Answers are texts with
+ * control tokens; they are encoded with the small tokenizer of tests/data/chat. */
 #ifndef Q35_TESTS_FAKE_ENGINE_H
 #define Q35_TESTS_FAKE_ENGINE_H
 
@@ -19,23 +19,23 @@ enum { FAKE_MAX = 16 };
 struct fake_answer {
     const char *text;                   /* without the stop id */
     enum finish finish;
-    bool hangs;                         /* after the text nothing comes until an interrupt */
-    int  from, to;                      /* only these tokens of it; to 0: up to the end */
+    bool hangs;                         /* after the text, waits for an interrupt */
+    int  from, to;                      /* only these tokens of the text; to 0: up to the end */
 };
 
 static struct {
     struct fake_answer answers[FAKE_MAX];
     int  n_answers, n_submits, n_interrupts;
-    int  batch;                         /* tokens in an event */
+    int  batch;                         /* tokens per event */
     bool not_ready;                     /* until fake_ready() */
-    bool reads;                         /* each prompt is half read, until fake_read() */
+    bool reads;                         /* reading a prompt stops half way, until fake_read() */
     int  n_ctx;
     float gen_temperature;
     double joules;                      /* used so far */
     struct ids prompts[FAKE_MAX];       /* as submitted */
     struct sampling samplings[FAKE_MAX];
     int  keep_at[FAKE_MAX];
-    struct ids ahead;                   /* what was last given to read ahead */
+    struct ids ahead;                   /* the last prompt given to read ahead */
     int  n_aheads;
     struct tokenizer *tok;
 } fake;
@@ -47,14 +47,14 @@ struct engine {
     struct ids left;                    /* of the running answer */
     int  done, n_alternatives;
     enum finish finish;
-    bool running, hangs, told;          /* told: how far the reading is */
+    bool running, hangs, told;          /* told: the progress of reading was reported */
     int  n_prompt;
     uint32_t serial;
     struct event out[8];
     const char *fatal;
 };
 
-static struct engine *fake_engine;      /* the one that is open */
+static struct engine *fake_engine;      /* the open one */
 
 static void fake_reset(void)
 {

@@ -1,7 +1,7 @@
-/* A model made of hashes in place of the real one: same interface, chosen at link time (these definitions win over the
- * archive's).  The state is a hash chained over all tokens, a KV row is the chain's value at its position, a hidden state
+/* A model made of hashes with the interface of the real one, chosen at link time (these definitions replace those of the
+ * archive).  The state is a hash chained over all tokens, a KV row is the chain's value at its position, a hidden state
  * is that value in four floats, and the logits are hashes of it.  So every mistake with states, rows, positions or rollback
- * changes the output, and the fake also checks what it is given: CHECK dies with the line. */
+ * changes the output.  The fake also checks its arguments with CHECK. */
 #ifndef Q35_TESTS_FAKE_MODEL_H
 #define Q35_TESTS_FAKE_MODEL_H
 
@@ -28,10 +28,10 @@ enum { FAKE_HIDDEN = 4, FAKE_MAX_ROWS = 512, FAKE_EOS = 1 };
 static struct {
     int   vocab;
     bool  no_mtp;
-    int   bad_draft_of;                 /* one MTP output in so many is wrong; 0: none */
+    int   bad_draft_of;                 /* every n-th MTP output is wrong; 0: none */
     int   n_bad;                        /* MTP drafts that were made wrong on purpose */
     atomic_int row_us;                  /* time a row takes; changed while it runs */
-    int   nan_pos;                      /* the row of this position gives NaN; 0: none */
+    int   nan_pos;                      /* the row of this position has NaN logits; 0: none */
     int   fault_pos;                    /* running this position is a device fault; 0: none */
     const char *load_error;             /* weights_open fails */
     int   load_steps, load_step_us;

@@ -1,4 +1,4 @@
-/* The full-screen chat without a terminal and with a scripted engine: a test types, lets time go by and looks at the screen. */
+/* The full-screen chat without a terminal and with a scripted engine: a test types, lets time pass and checks the screen. */
 #ifndef Q35_TESTS_STAGE_H
 #define Q35_TESTS_STAGE_H
 
@@ -25,8 +25,8 @@ static struct {
     struct cells cells;
     struct buf screen;
     int64_t ms;
-    bool keeps;                         /* conversations go to disk, files are attached */
-    struct tmpdir home;                 /* nobody's conversations are listed, or deleted */
+    bool keeps;                         /* saves conversations, attaches files */
+    struct tmpdir home;                 /* keeps the user's own conversations out of the test */
 } stage;
 
 static inline void stage_set(enum option_id id, const char *text)
@@ -36,7 +36,7 @@ static inline void stage_set(enum option_id id, const char *text)
         fail_msg("%s", e.msg);
 }
 
-/* Before anything else; answers are written down after it. */
+/* Call first, then script the answers. */
 static inline void stage_begin(int rows, int cols)
 {
     fake_reset();
@@ -50,7 +50,7 @@ static inline void stage_begin(int rows, int cols)
     cells_size(&stage.cells, rows, cols);
 }
 
-/* Takes what the chat has to say; true if there was anything. */
+/* Takes the events of the chat; true if there were any. */
 static inline bool stage_drain(void)
 {
     int n;
@@ -74,7 +74,7 @@ static inline void stage_load(void)
     }
 }
 
-/* Opens the chat; the model is there unless fake.not_ready. */
+/* Opens the chat; the model is ready unless fake.not_ready. */
 static inline void stage_open(void)
 {
     static const struct chat_front front = {.can_ask = true, .inspects = true, .tools = "all"};
@@ -119,10 +119,10 @@ static inline void stage_end(void)
     tmpdir_remove(&stage.home);
 }
 
-/* Until the answer has ended, or waits for the user, or hangs. */
+/* Runs until the answer has ended, waits for the user, or hangs. */
 static inline void stage_answer(void)
 {
-    enum { QUIET = 100, WAIT_MS = 2 };  /* a tool call that comes in is quiet for a while, too */
+    enum { QUIET = 100, WAIT_MS = 2 };  /* an arriving tool call is also silent for a while */
     for (int quiet = 0; chat_busy(stage.chat) && !window_is_open(&stage.app.host, WINDOW_approve) && quiet < QUIET;) {
         chat_wait(stage.chat, -1, WAIT_MS);
         stage.ms += 10;
@@ -161,7 +161,7 @@ static inline void stage_say(const char *text)
     stage_key("Enter");
 }
 
-/* What the config file would say. */
+/* Sets options as the config file does. */
 static inline void stage_configure(const char *text)
 {
     char path[192];

@@ -1,4 +1,4 @@
-/* A conversation with the scripted engine, as a front end leads it. */
+/* A conversation with the scripted engine, driven like by a front end. */
 #ifndef Q35_TESTS_TALK_H
 #define Q35_TESTS_TALK_H
 
@@ -14,7 +14,7 @@
 #include "by_text.h"
 #include "fake_engine.h"
 
-/* What a front end would have seen of one turn. */
+/* The events of one turn, as a front end sees them. */
 struct seen {
     struct buf reasoning, text, calls, output, results, notes;
     struct chat_event last;             /* CHAT_DONE or CHAT_FATAL */
@@ -98,7 +98,7 @@ static inline void see(struct talk *t, const struct chat_event *ev)
     }
 }
 
-/* One round of waiting and looking; true when the turn has ended. */
+/* Waits once and takes the events; true when the turn has ended. */
 static inline bool step(struct talk *t)
 {
     int n;
