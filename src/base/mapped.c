@@ -58,7 +58,7 @@ static const char *path_of(uintptr_t p)
     return "its name is not known";
 }
 
-static void say(const char *text)
+static void write_text(const char *text)
 {
     if (write(2, text, strlen(text)) < 0) {}
 }
@@ -73,9 +73,9 @@ static void on_fault(int sig, siginfo_t *info, void *context)
     }
     if (terminal && tcgetpgrp(0) == getpgrp())
         tcsetattr(0, TCSANOW, &found);
-    say("\nq35chat: a model file was changed while it was in use: ");
-    say(path_of((uintptr_t)info->si_addr));
-    say("\n");
+    write_text("\nq35chat: a model file was changed while it was in use: ");
+    write_text(path_of((uintptr_t)info->si_addr));
+    write_text("\n");
     _exit(EXIT_FAILURE);
 }
 

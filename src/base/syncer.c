@@ -20,7 +20,7 @@ struct syncer {
     int  failed;
 };
 
-static void *run(void *arg)
+static void *sync_thread(void *arg)
 {
     struct syncer *s = arg;
     struct timespec next = {0};         /* the earliest time of the next sync */
@@ -61,7 +61,7 @@ struct syncer *syncer_open(int fd)
     pthread_condattr_destroy(&attr);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);        /* signals are for the other threads */
-    bool ok = s->fd >= 0 && pthread_create(&s->thread, NULL, run, s) == 0;
+    bool ok = s->fd >= 0 && pthread_create(&s->thread, NULL, sync_thread, s) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (ok)
         return s;

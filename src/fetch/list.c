@@ -18,7 +18,7 @@ struct page {
     bool too_long;
 };
 
-static bool begin(void *arg, const struct http_reply *r, struct err *e)
+static bool begin_page(void *arg, const struct http_reply *r, struct err *e)
 {
     struct page *p = arg;
     (void)r, (void)e;
@@ -26,7 +26,7 @@ static bool begin(void *arg, const struct http_reply *r, struct err *e)
     return true;
 }
 
-static bool take(void *arg, const void *bytes, size_t n, struct err *e)
+static bool take_page(void *arg, const void *bytes, size_t n, struct err *e)
 {
     struct page *p = arg;
     p->too_long = p->text.len + n > MAX_PAGE_BYTES;
@@ -61,7 +61,7 @@ static bool ask_once(struct fetch *f, struct http *h, const char *url, const cha
     for (int hop = 0; redirected && hop < MAX_HOPS; hop++) {
         struct http_request q = {
             .url = at.data, .token = hub_is_ours(f, at.data) && f->token.len ? f->token.data : NULL, .stall_s = f->o.stall_s,
-            .stop = &f->stop, .begin = begin, .take = take, .arg = p,
+            .stop = &f->stop, .begin = begin_page, .take = take_page, .arg = p,
         };
         enum http_result result = hub_wait(f, e) ? http_ask(h, &q, &r, e) : HTTP_ENDED;
         redirected = false;

@@ -75,13 +75,13 @@ struct body {
     const char   *url;
 };
 
-static bool begin(void *arg, const struct http_reply *r, struct err *e)
+static bool begin_body(void *arg, const struct http_reply *r, struct err *e)
 {
     struct body *b = arg;
     return is_same_file(b->g, b->url, r, e) && is_range(b->g, r, e);
 }
 
-static bool take(void *arg, const void *bytes, size_t n, struct err *e)
+static bool take_body(void *arg, const void *bytes, size_t n, struct err *e)
 {
     struct range *g = ((struct body *)arg)->g;
     uint64_t left = g->end - g->first;
@@ -112,7 +112,7 @@ static enum outcome hop(struct range *g, struct http *h, const char *url, struct
     const char *token = hub_is_ours(g->f, url) && g->f->token.len ? g->f->token.data : NULL;
     struct http_request q = {
         .url = url, .token = token, .ranged = true, .first = g->first, .last = g->end - 1, .stall_s = g->f->o.stall_s, .stop = &g->f->stop,
-        .begin = begin, .take = take, .arg = &body,
+        .begin = begin_body, .take = take_body, .arg = &body,
     };
     enum http_result result = http_ask(h, &q, &r, e);
     enum outcome out = AGAIN;

@@ -311,7 +311,7 @@ static bool all_over(const struct get *g)
 }
 
 /* Call with the lock.  The first connection opens the file.  *range -1: nothing is left to download. */
-static bool begin(struct get *g, struct item *it, int *range, struct err *e)
+static bool begin_item(struct get *g, struct item *it, int *range, struct err *e)
 {
     *range = -1;
     if (it->state == GET_CHECKING)
@@ -333,7 +333,7 @@ struct sink {
     int range;
 };
 
-static bool take(void *arg, const void *bytes, size_t n, struct err *e)
+static bool take_bytes(void *arg, const void *bytes, size_t n, struct err *e)
 {
     struct sink *s = arg;
     return part_write(s->it->part, s->range, bytes, n, e);
@@ -344,7 +344,7 @@ static bool download(struct get *g, struct item *it, int range, struct err *e)
     struct sink sink = {it, range};
     uint64_t offset, n;
     part_missing(it->part, range, &offset, &n);
-    bool ok = fetch_range_to(g->fetch, &it->repo->list, it->f, offset, n, take, &sink, e);
+    bool ok = fetch_range_to(g->fetch, &it->repo->list, it->f, offset, n, take_bytes, &sink, e);
     part_give(it->part, range);
     return ok;
 }
@@ -357,7 +357,7 @@ static void set_state(struct get *g, struct item *it, enum get_state state)
 }
 
 /* Called by the last connection of the file. */
-static bool finish(struct get *g, struct item *it, struct err *e)
+static bool finish_item(struct get *g, struct item *it, struct err *e)
 {
     bool wrong;
     CHECK(part_is_whole(it->part));
@@ -384,7 +384,7 @@ static bool finish(struct get *g, struct item *it, struct err *e)
 }
 
 /* Checks a file that existed; a wrong one is downloaded again. */
-static bool check(struct get *g, struct item *it, struct err *e)
+static bool check_item(struct get *g, struct item *it, struct err *e)
 {
     enum { PIECE = 1 << 20 };
     char hex[DIGEST_HEX] = "", *piece = memory_alloc(PIECE);
@@ -424,8 +424,8 @@ static bool check(struct get *g, struct item *it, struct err *e)
 static bool work_at(struct get *g, struct item *it, int range, struct err *e)
 {
     if (!it->part)
-        return check(g, it, e);
-    return (range < 0 || download(g, it, range, e)) && part_settle(it->part, e) && (range >= 0 || finish(g, it, e));
+        return check_item(g, it, e);
+    return (range < 0 || download(g, it, range, e)) && part_settle(it->part, e) && (range >= 0 || finish_item(g, it, e));
 }
 
 static void *work(void *arg)
@@ -441,7 +441,7 @@ static void *work(void *arg)
             pthread_cond_wait(&g->changed, &g->lock);
             continue;
         }
-        ok = begin(g, it, &range, &e);
+        ok = begin_item(g, it, &range, &e);
         it->workers++;
         pthread_mutex_unlock(&g->lock);
         ok = ok && work_at(g, it, range, &e);
@@ -492,7 +492,7 @@ static void wait_ms(struct get *g, int ms)
     pthread_cond_timedwait(&g->changed, &g->lock, &t);
 }
 
-static void *keep(void *arg)
+static void *write_journals(void *arg)
 {
     struct get *g = arg;
     struct err e = {0};
@@ -527,7 +527,7 @@ bool get_run(struct get *g, void (*tick)(void *arg), void *arg, struct err *e)
     g->n_running = n;
     for (int i = 0; i < n; i++)
         CHECK(!pthread_create(&g->workers[i], NULL, work, g));
-    CHECK(!pthread_create(&g->keeper, NULL, keep, g));
+    CHECK(!pthread_create(&g->keeper, NULL, write_journals, g));
     pthread_mutex_lock(&g->lock);
     while (g->n_running) {
         wait_ms(g, TICK_MS);

@@ -598,7 +598,7 @@ static void drop_request(const char *dir)
     buf_free(&path);
 }
 
-static bool finish(struct build *b)
+static bool rename_part(struct build *b)
 {
     const char *parent = parent_of(b);
     if (!place_sync_dir(b->part, b->e))
@@ -616,7 +616,7 @@ static bool build(struct build *b)
     for (int i = 0; i < b->n_files && ok; i++)
         ok = b->files[i].rewritten ? rewrite_shard(b, shard_of(b, b->files[i].name)) : put_file(b, &b->files[i]);
     ok = ok && (b->o->compact || write_fp8_file(b)) && write_index(b) && sweep(b, b->r) && check_made(b) && record_files(b)
-        && write_provenance(b, PROVENANCE_FILE) && finish(b);
+        && write_provenance(b, PROVENANCE_FILE) && rename_part(b);
     if (lock >= 0)
         close(lock);
     return ok;
@@ -689,7 +689,7 @@ static bool open_all(struct build *b)
     return ok && shards_open(&b->s, b->dir, b->e) && headers_open(&b->donor, b->fp8, b->e);
 }
 
-static bool run(struct build *b)
+static bool build_all(struct build *b)
 {
     if (!open_all(b) || !list_moved(b) || !start_provenance(b))
         return false;
@@ -722,7 +722,7 @@ bool hybrid_build(const char *int4_dir, struct source *fp8, const struct hybrid_
     b.out = arena_strndup(&b.memory, o->out, n);
     b.part = arena_printf(&b.memory, "%s.part", b.out);
     source_open_dir(&b.int4, int4_dir);
-    bool ok = run(&b);
+    bool ok = build_all(&b);
     shards_close(&b.s);
     headers_close(&b.donor);
     provenance_free(&b.p);

@@ -51,7 +51,7 @@ static size_t total(const struct part *p)
     return n;
 }
 
-static void add(struct part *p, const struct weight *w)
+static void add_weight(struct part *p, const struct weight *w)
 {
     p->bytes[w->format] += weight_bytes(w);
     p->read += weight_bytes(w);
@@ -59,9 +59,9 @@ static void add(struct part *p, const struct weight *w)
 
 static void add_expert(struct part *p, const struct expert_weights *x)
 {
-    add(p, &x->gate);
-    add(p, &x->up);
-    add(p, &x->down);
+    add_weight(p, &x->gate);
+    add_weight(p, &x->up);
+    add_weight(p, &x->down);
 }
 
 static void fill_row(struct row *r, const struct layer_weights *l, const struct model_config *c)
@@ -70,9 +70,9 @@ static void fill_row(struct row *r, const struct layer_weights *l, const struct 
     const struct weight *delta[] = {&l->delta.qkv, &l->delta.z, &l->delta.a, &l->delta.b, &l->delta.out};
     r->kind = l->full ? "attention" : "DeltaNet";
     for (int i = 0; i < (l->full ? 4 : 5); i++)
-        add(&r->mixer, l->full ? attn[i] : delta[i]);
-    add(&r->router, &l->moe.router);
-    add(&r->router, &l->moe.shared_gate);
+        add_weight(&r->mixer, l->full ? attn[i] : delta[i]);
+    add_weight(&r->router, &l->moe.router);
+    add_weight(&r->router, &l->moe.shared_gate);
     add_expert(&r->shared, &l->moe.shared);
     for (int i = 0; i < c->n_experts; i++)
         add_expert(&r->experts, &l->moe.experts[i]);
@@ -159,9 +159,9 @@ static void fill_sheet(struct sheet *s)
     const struct weights *w = &s->w;
     size_t matrices = 0;
     s->layers = memory_zeroed((size_t)c->n_layers + 1, sizeof *s->layers);
-    add(&s->embed, &w->embed);
+    add_weight(&s->embed, &w->embed);
     if (!c->tied)
-        add(&s->head, &w->head);
+        add_weight(&s->head, &w->head);
     for (int i = 0; i < c->n_layers; i++) {
         fill_row(&s->layers[i], &w->layers[i], c);
         s->token += row_read(&s->layers[i]);
@@ -171,7 +171,7 @@ static void fill_sheet(struct sheet *s)
     if (w->mtp.present) {
         fill_row(mtp, &w->mtp.layer, c);
         mtp->kind = "MTP block";
-        add(&mtp->mixer, &w->mtp.fc);
+        add_weight(&mtp->mixer, &w->mtp.fc);
         matrices += row_total(mtp);
     }
     s->vectors = w->stats.bytes - matrices - total(&s->embed) - total(&s->head);

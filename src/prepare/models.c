@@ -102,7 +102,7 @@ static uint64_t bytes_below(const char *dir)
 }
 
 /* NULL if config.json is of another family. */
-static struct models_item *add(struct models *m, enum models_place place, const char *name, const char *dir)
+static struct models_item *add_model(struct models *m, enum models_place place, const char *name, const char *dir)
 {
     struct model_config c;
     struct buf path = {0};
@@ -144,7 +144,7 @@ static void find_ours(struct models *m)
         buf_reset(&dir);
         buf_addf(&dir, "%s/%s", root.data, entry->d_name);
         if (entry->d_name[0] != '.' && !stat(dir.data, &st) && S_ISDIR(st.st_mode))
-            add(m, MODELS_OURS, entry->d_name, dir.data);
+            add_model(m, MODELS_OURS, entry->d_name, dir.data);
     }
     if (d)
         closedir(d);
@@ -216,7 +216,7 @@ static void find_hub(struct models *m)
         buf_reset(&dir);
         if (!find_snapshot(folder.data, &dir))
             buf_adds(&dir, folder.data);
-        struct models_item *it = parts || is_there(dir.data, "config.json") ? add(m, MODELS_HUB, name.data, dir.data) : NULL;
+        struct models_item *it = parts || is_there(dir.data, "config.json") ? add_model(m, MODELS_HUB, name.data, dir.data) : NULL;
         if (it)
             it->bytes += parts;
     }
@@ -238,7 +238,7 @@ void models_find(struct models *m)
     find_hub(m);
     sort(m, n);
     if (paths_demo(&demo, &looked))
-        add(m, MODELS_DEMO, "demo", demo.data);
+        add_model(m, MODELS_DEMO, "demo", demo.data);
     buf_free(&demo);
     buf_free(&looked);
 }

@@ -164,7 +164,7 @@ static bool record(const char *dir, struct err *e)
 }
 
 /* Checks that every tensor of the block exists with its shape. */
-static bool check(const char *dir, const struct model_config *c, struct err *e)
+static bool check_block(const char *dir, const struct model_config *c, struct err *e)
 {
     struct weights w = {0};
     bool ok = weights_open(&w, c, dir, e) && (w.mtp.present || err_set(e, "%s still has no MTP block", dir));
@@ -189,10 +189,10 @@ bool mtp_add(const char *dir, struct source *from, struct mtp_report *r, struct 
         copied = true;
         r->state = MTP_ADDED;
     } else if (listed)
-        return check(dir, &c, e);
+        return check_block(dir, &c, e);
     else
         r->state = MTP_INDEXED;
-    if (!check(dir, &c, e)) {
+    if (!check_block(dir, &c, e)) {
         struct buf path = {0};
         buf_addf(&path, "%s/" EXTRA_FILE, dir);
         if (copied)

@@ -10,27 +10,27 @@
 
 enum { MAX_FILE = 16 << 20, FORMAT = 1 };
 
-static char *copy(const char *s)
+static char *copy_text(const char *s)
 {
     return s ? memory_strdup(s) : NULL;
 }
 
-static void add(struct provenance_item **list, int *n, const char *name, uint64_t bytes, const char *sha256)
+static void add_item(struct provenance_item **list, int *n, const char *name, uint64_t bytes, const char *sha256)
 {
     *list = memory_resized(*list, (size_t)(*n + 1) * sizeof **list);
     struct provenance_item *p = &(*list)[(*n)++];
-    *p = (struct provenance_item){.name = copy(name), .bytes = bytes};
+    *p = (struct provenance_item){.name = copy_text(name), .bytes = bytes};
     snprintf(p->sha256, sizeof p->sha256, "%s", sha256 ? sha256 : "");
 }
 
 void provenance_add_file(struct provenance *p, const char *name, uint64_t bytes, const char *sha256)
 {
-    add(&p->files, &p->n_files, name, bytes, sha256);
+    add_item(&p->files, &p->n_files, name, bytes, sha256);
 }
 
 void provenance_add_tensor(struct provenance *p, const char *name, uint64_t bytes, const char *sha256)
 {
-    add(&p->tensors, &p->n_tensors, name, bytes, sha256);
+    add_item(&p->tensors, &p->n_tensors, name, bytes, sha256);
 }
 
 static void free_items(struct provenance_item *list, int n)
@@ -87,8 +87,8 @@ void provenance_print(const struct provenance *p, struct buf *out)
 static void read_origin(struct provenance_origin *o, const json_t *j)
 {
     const char *fingerprint = json_string_value(json_object_get(j, "fingerprint"));
-    o->repo = copy(json_string_value(json_object_get(j, "repo")));
-    o->commit = copy(json_string_value(json_object_get(j, "commit")));
+    o->repo = copy_text(json_string_value(json_object_get(j, "repo")));
+    o->commit = copy_text(json_string_value(json_object_get(j, "commit")));
     snprintf(o->fingerprint, sizeof o->fingerprint, "%s", fingerprint ? fingerprint : "");
 }
 
@@ -97,7 +97,7 @@ static void read_items(struct provenance_item **list, int *n, const json_t *j)
     const char *name;
     json_t *v;
     json_object_foreach((json_t *)(uintptr_t)j, name, v)
-        add(list, n, name, (uint64_t)json_integer_value(json_object_get(v, "bytes")), json_string_value(json_object_get(v, "sha256")));
+        add_item(list, n, name, (uint64_t)json_integer_value(json_object_get(v, "bytes")), json_string_value(json_object_get(v, "sha256")));
 }
 
 bool provenance_read(struct provenance *p, const char *dir, bool *there, struct err *e)
@@ -115,8 +115,8 @@ bool provenance_read(struct provenance *p, const char *dir, bool *there, struct 
     else if (ok && (json_integer_value(json_object_get(root, "format")) != FORMAT || !layout))
         ok = err_set(e, "%s: format is not %d or layout is missing: another version of q35chat wrote it", buf_str(&path), FORMAT);
     if (ok) {
-        p->program = copy(json_string_value(json_object_get(root, "program")));
-        p->layout = copy(layout);
+        p->program = copy_text(json_string_value(json_object_get(root, "program")));
+        p->layout = copy_text(layout);
         read_origin(&p->int4, json_object_get(root, "int4"));
         read_origin(&p->fp8, json_object_get(root, "fp8"));
         read_items(&p->files, &p->n_files, json_object_get(root, "files"));

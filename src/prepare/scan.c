@@ -41,7 +41,7 @@ struct scan {
 
 /* ---- numbers */
 
-static float value(const void *data, enum dtype t, uint64_t i)
+static float value_at(const void *data, enum dtype t, uint64_t i)
 {
     uint16_t h;
     uint32_t u;
@@ -63,7 +63,7 @@ static bool is_float(enum dtype t)
 static void scan_each(struct scan_stats *s, const void *data, enum dtype dtype, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
-        double x = (double)value(data, dtype, i), m = fabs(x);
+        double x = (double)value_at(data, dtype, i), m = fabs(x);
         if (!isfinite(x)) {
             if (!s->n_nan && !s->n_inf)
                 s->first_bad = s->n + i;
@@ -94,7 +94,7 @@ static bool scan_ordinary(struct scan_stats *s, const uint16_t *h, uint32_t n, e
     }
     if (!n || !min || max >= inf)
         return false;
-    double low = (double)value(&min, dtype, 0), high = (double)value(&max, dtype, 0);
+    double low = (double)value_at(&min, dtype, 0), high = (double)value_at(&max, dtype, 0);
     s->min = s->min > 0 && s->min < low ? s->min : low;
     s->max = s->max > high ? s->max : high;
     s->n_negative += n_negative;
@@ -154,7 +154,7 @@ static double mean_of(const void *data, enum dtype dtype, uint64_t n)
     uint64_t step = n > 4096 ? 7 : 1, k = 0;
     double sum = 0;
     for (uint64_t i = 0; i < n; i += step) {
-        double m = fabs((double)value(data, dtype, i));
+        double m = fabs((double)value_at(data, dtype, i));
         sum += isfinite(m) ? m : 0;
         k++;
     }
@@ -430,7 +430,7 @@ static struct difference compare_block(const uint8_t *q, double scale, const voi
     double off = 0, size = 0, both = 0, square = 0;
     for (uint64_t j = 0; j < rows; j += step)
         for (uint64_t i = 0; i < cols; i++) {
-            double want = (double)value(copy, type, j * pitch + i), found = (double)fp8_f32(q[j * pitch + i]) * scale;
+            double want = (double)value_at(copy, type, j * pitch + i), found = (double)fp8_f32(q[j * pitch + i]) * scale;
             off += fabs(found - want);
             size += fabs(want);
             both += found * want;
@@ -453,7 +453,7 @@ static struct difference compare_matrix(const uint8_t *q, const void *scale, enu
     struct difference worst = {0, 1, false};
     for (uint64_t y = 0; y < rows; y += BLOCK)
         for (uint64_t x = 0; x < cols; x += BLOCK) {
-            struct difference d = compare_block(q + y * cols + x, (double)value(scale, scale_type, y / BLOCK * across + x / BLOCK),
+            struct difference d = compare_block(q + y * cols + x, (double)value_at(scale, scale_type, y / BLOCK * across + x / BLOCK),
                                                 copy + (y * cols + x) * dtype_bytes(type), type, rows - y < BLOCK ? rows - y : BLOCK,
                                                 cols - x < BLOCK ? cols - x : BLOCK, cols, full ? 1 : 16);
             if (d.bad >= worst.bad && fabs(d.ratio - 1) >= fabs(worst.ratio - 1))

@@ -290,7 +290,7 @@ static void check_names(struct look *k)
 
 /* ---- tensors against the model */
 
-static void say(void *arg, enum weights_fault fault, const char *file, const char *tensor, const char *text)
+static void add_weights_fault(void *arg, enum weights_fault fault, const char *file, const char *tensor, const char *text)
 {
     static const char *const kinds[] = {"missing-tensor", "unexpected-tensor", "wrong-tensor"};
     struct verify_report *r = arg;
@@ -468,7 +468,7 @@ static bool check_contents(struct look *k, const struct model_config *c, bool fu
 {
     struct weights w = {0};
     struct shards s = {0};
-    bool ok = weights_check(&w, c, k->dir, say, k->r, e);
+    bool ok = weights_check(&w, c, k->dir, add_weights_fault, k->r, e);
     if (ok) {
         check_mtp(k->r, c, &w);
         count_formats(k->r, c, &w);

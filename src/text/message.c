@@ -31,7 +31,7 @@ static bool is_string(const struct pyjson *v, const char *s)
     return v && v->kind == PY_STR && text_is(v->text, s);
 }
 
-static struct text keep(const struct buf *b, struct arena *a)
+static struct text keep_text(const struct buf *b, struct arena *a)
 {
     return (struct text){arena_strndup(a, buf_str(b), b->len), b->len};
 }
@@ -96,7 +96,7 @@ static bool read_content(struct reader *r, const struct pyjson *content, bool sy
     struct buf out = {0};
     bool ok = read_parts(r, content, system, m, &out);
     if (ok)
-        m->content = keep(&out, r->a);
+        m->content = keep_text(&out, r->a);
     buf_free(&out);
     return ok;
 }
@@ -105,7 +105,7 @@ static struct text dumped(const struct pyjson *v, struct arena *a)
 {
     struct buf out = {0};
     pyjson_dump(v, &out);
-    struct text t = keep(&out, a);
+    struct text t = keep_text(&out, a);
     buf_free(&out);
     return t;
 }

@@ -20,7 +20,7 @@ struct parser {
 
 /* ---- lists and dicts ---- */
 
-static void grow(struct pyjson *v, struct arena *a)
+static void grow_container(struct pyjson *v, struct arena *a)
 {
     if (v->n < v->cap)
         return;
@@ -57,7 +57,7 @@ static void reindex(struct pyjson *v, struct arena *a)
         *slot(v, v->keys[i]) = (uint32_t)i + 1;
 }
 
-static struct pyjson *find(const struct pyjson *v, struct text key)
+static struct pyjson *find_item(const struct pyjson *v, struct text key)
 {
     if (v->index) {
         uint32_t at = *slot(v, key);
@@ -72,12 +72,12 @@ static struct pyjson *find(const struct pyjson *v, struct text key)
 void pyjson_set(struct pyjson *v, struct text key, struct pyjson value, struct arena *a)
 {
     CHECK(v->kind == PY_DICT && v->n < UINT32_MAX / 4);
-    struct pyjson *old = find(v, key);
+    struct pyjson *old = find_item(v, key);
     if (old) {
         *old = value;
         return;
     }
-    grow(v, a);
+    grow_container(v, a);
     v->keys[v->n] = key;
     v->items[v->n++] = value;
     if (v->n > INDEX_FROM && v->n * 2 > v->n_index)
@@ -88,7 +88,7 @@ void pyjson_set(struct pyjson *v, struct text key, struct pyjson value, struct a
 
 const struct pyjson *pyjson_get(const struct pyjson *v, const char *key)
 {
-    return v && v->kind == PY_DICT ? find(v, text_of(key)) : NULL;
+    return v && v->kind == PY_DICT ? find_item(v, text_of(key)) : NULL;
 }
 
 struct pyjson pyjson_string(struct text t)
@@ -372,7 +372,7 @@ static void skip_blanks(struct parser *ps)
         ps->p++;
 }
 
-static bool take(struct parser *ps, char c)
+static bool take_char(struct parser *ps, char c)
 {
     skip_blanks(ps);
     if (ps->p == ps->end || *ps->p != c)
@@ -393,7 +393,7 @@ static bool parse_item(struct parser *ps, struct pyjson *v)
             return fail(ps, "a key in quotes was expected");
         if (!parse_string(ps, &key))
             return false;
-        if (!take(ps, ':'))
+        if (!take_char(ps, ':'))
             return fail(ps, "':' was expected");
     }
     if (!parse_value(ps, &item))
@@ -401,7 +401,7 @@ static bool parse_item(struct parser *ps, struct pyjson *v)
     if (v->kind == PY_DICT) {
         pyjson_set(v, key, item, ps->a);
     } else {
-        grow(v, ps->a);
+        grow_container(v, ps->a);
         v->items[v->n++] = item;
     }
     return true;
@@ -411,15 +411,15 @@ static bool parse_item(struct parser *ps, struct pyjson *v)
 static bool parse_items(struct parser *ps, struct pyjson *v, char close)
 {
     bool comma = true;
-    if (take(ps, close))
+    if (take_char(ps, close))
         return true;
     if (++ps->depth > MAX_DEPTH)
         return fail(ps, "more than 1000 levels deep");
     for (;;) {
         if (!parse_item(ps, v))
             return false;
-        comma = take(ps, ',');
-        if ((!comma || ps->mode == PYJSON_LITERAL) && take(ps, close))
+        comma = take_char(ps, ',');
+        if ((!comma || ps->mode == PYJSON_LITERAL) && take_char(ps, close))
             break;
         if (!comma)
             return fail(ps, "',' or the end of a list or object was expected");

@@ -492,7 +492,7 @@ static bool step_value(struct stream *s)
     return false;
 }
 
-static void run(struct stream *s)
+static void parse(struct stream *s)
 {
     static bool (*const steps[])(struct stream *) = {
         [START] = step_start, [THINK] = step_text, [CONTENT] = step_text, [AFTER] = step_after,
@@ -538,7 +538,7 @@ void stream_push(struct stream *s, const char *text, size_t n)
         return;
     compact(s);
     buf_add(&s->in, text, n);
-    run(s);
+    parse(s);
     if (s->state == THINK || s->state == CONTENT)
         deliver(s, false);
 }
@@ -560,13 +560,13 @@ void stream_finish(struct stream *s, bool cut)
     CHECK(!s->ended);
     s->ended = true;
     s->cut = cut;
-    run(s);
+    parse(s);
     if (s->state == VALUE && !cut) {
         /* The model ended the answer, so the value has closing tags that were not recognised: accept those within a line. */
         s->lenient = true;
         s->scan = s->at;
         s->look[0] = s->look[1] = 0;
-        run(s);
+        parse(s);
     }
     if (s->state == NAME)
         name_call(s, text_trim((struct text){buf_str(&s->in) + s->at, s->in.len - s->at}));

@@ -30,7 +30,7 @@ struct out {
     struct arena    *a;
 };
 
-static void add(struct out *o, bool is_control, struct text t)
+static void add_segment(struct out *o, bool is_control, struct text t)
 {
     struct segments *s = o->s;
     if (!t.n)
@@ -42,7 +42,7 @@ static void add(struct out *o, bool is_control, struct text t)
 /* Text of a user, a tool or the model: no control tokens. */
 static void plain(struct out *o, struct text t)
 {
-    add(o, false, t);
+    add_segment(o, false, t);
 }
 
 static const char *control_at(const char *s)
@@ -64,7 +64,7 @@ static void fixed(struct out *o, const char *s)
             continue;
         }
         plain(o, (struct text){run, (size_t)(s - run)});
-        add(o, true, text_of(tag));
+        add_segment(o, true, text_of(tag));
         run = s += strlen(tag);
     }
     plain(o, (struct text){run, (size_t)(s - run)});
