@@ -23,7 +23,7 @@ struct seen {
     enum chat_answer answer;            /* to every question */
 };
 
-static bool by_text;                    /* who answers knows no tokens */
+static bool by_text;                    /* the responder knows no tokens */
 
 struct talk {
     struct options *o;
@@ -149,7 +149,7 @@ static inline const char *prompt(int k)
 #define THINK "<|im_start|>assistant\n<think>\n"
 #define PLAIN "<|im_start|>assistant\n<think>\n\n</think>\n\n"
 
-/* The same tests with a responder that knows texts alone, but for those that are about what it cannot do: `without`, up to NULL. */
+/* Runs the same tests with a responder that knows only texts, without those that need more: `without`, ends with NULL. */
 static inline int run_by_text(const char *name, const struct CMUnitTest *tests, size_t n, const char *const *without)
 {
     struct CMUnitTest *kept = memory_zeroed(n, sizeof *kept);
