@@ -36,7 +36,7 @@ blob=$(readlink -f "$tmp/hf/hub/models--demo--bytes/snapshots/"*/model-00003-of-
 printf X | dd of="$blob" bs=1 seek=1000000 conv=notrunc 2> /dev/null
 get --check demo/bytes
 is "--check finds a file that has rotted" "$? $(cmp "$blob" "$many/model-00003-of-00003.safetensors" && echo same)" "0 same"
-has "and says so" "$(cat "$tmp/err")" "model-00003-of-00003.safetensors was there but has another hash"
+has "and says so" "$(cat "$tmp/err")" "model-00003-of-00003.safetensors has a wrong hash; it is downloaded again"
 get --to "$tmp/to" demo/bytes
 same "--to: files under their own names" "$tmp/to" "$many"
 is "which the cache had" "$(stat -c %h "$tmp/to/model-00003-of-00003.safetensors")" 2
@@ -92,7 +92,7 @@ hub set '{"limit": {"every": 4, "times": 2, "s": 1, "how": "Retry-After"}}'
 get demo/bytes
 is "limits with Retry-After: it waits" "$?" 0
 same "limits with Retry-After: the files are right" "$tmp/hf/hub/models--demo--bytes/snapshots/"* "$many"
-has "limits: it says so" "$(cat "$tmp/err")" "asks us to wait for"
+has "limits: it says so" "$(cat "$tmp/err")" "asks to wait for"
 forget
 hub set '{"limit": {"every": 4, "times": 2, "s": 1, "how": "RateLimit"}}'
 get demo/bytes
@@ -124,7 +124,7 @@ fails_with "always stalling at once" '{"stall": {"after": 0}}' "the connection s
 fails_with "always expired" '{"ttl": {"s": -1}}' "the signature is wrong or has expired"
 fails_with "always another commit" '{"commit": {}}' "changed while it was read"
 fails_with "always another hash" '{"etag": {}}' "changed while it was read"
-fails_with "always whole files" '{"ignore": {}}' "the whole file was answered"
+fails_with "always whole files" '{"ignore": {}}' "the hub sent the whole file"
 fails_with "redirects in a circle" '{"loop": {}}' "redirects"
 for code in 401 403; do
     fails_with "$code" "{\"status\": {\"where\": \"resolve\", \"code\": $code}}" "needs an access token in HF_TOKEN"
@@ -132,7 +132,7 @@ done
 fails_with "404" '{"status": {"where": "resolve", "code": 404}}' "does not have"
 fails_with "416" '{"status": {"where": "bytes", "code": 416}}' "answered status 416"
 fails_with "500" '{"status": {"where": "bytes", "code": 500}}' "answered status 500"
-fails_with "a path out of the directory" '{"sneak": {"path": "../../../evil"}}' "not one below a directory"
+fails_with "a path out of the directory" '{"sneak": {"path": "../../../evil"}}' "not a safe relative path"
 fails_with "a repository that is not there" '{}' "does not have demo/none" demo/none
 hub set '{}'
 get whatever

@@ -10,7 +10,7 @@ is "a range in the middle of a large file" "$got" "$(part "$many/$big" 123 20000
 got=$(range demo/tiny main "sub/a name with spaces & more.txt" 2 5)
 is "a range of a small file whose name must be escaped" "$got" "small"
 range demo/bytes main $big 3900000 4 > /dev/null
-has "a range behind the end is refused" "$(cat "$tmp/err")" "has 3900003 bytes, 4 from 3900000 on were wanted"
+has "a range behind the end is refused" "$(cat "$tmp/err")" "has 3900003 bytes, 4 from 3900000 on were requested"
 
 whole_after() { # NAME FAULTS
     hub set "$2"
@@ -33,8 +33,8 @@ fails_with() { # NAME FAULTS SENTENCE
     is "$1: the status says so" $? 1
     has "$1: a sentence" "$(cat "$tmp/err")" "$3"
 }
-fails_with "always the whole file" '{"ignore": {}}' "the whole file was answered"
-fails_with "always another range" '{"shift": {}}' '"bytes 1001-3001000/3900003" was answered'
+fails_with "always the whole file" '{"ignore": {}}' "the hub sent the whole file"
+fails_with "always another range" '{"shift": {}}' 'the hub sent "bytes 1001-3001000/3900003"'
 fails_with "another commit" '{"commit": {}}' "changed while it was read"
 fails_with "another hash" '{"etag": {}}' "changed while it was read"
 fails_with "redirects in a circle" '{"loop": {}}' "redirects"
@@ -57,7 +57,7 @@ has "a repository that is not there" "$(cat "$tmp/err")" "does not have demo/non
 range demo/bytes v9 x 0 1
 has "a revision that is not there" "$(cat "$tmp/err")" "does not have demo/bytes, revision v9"
 range ../x main x 0 1
-has "a name that is none" "$(cat "$tmp/err")" "no name of a repository"
+has "a name that is none" "$(cat "$tmp/err")" "not the name of a repository"
 HF_HUB_OFFLINE=1 range demo/bytes main x 0 1
 has "offline and not there" "$(cat "$tmp/err")" "is not in $tmp/hf/hub/models--demo--bytes, and HF_HUB_OFFLINE is set"
 exit $status
