@@ -698,8 +698,8 @@ template <int N> __global__ void __launch_bounds__(N, 1) deltanet_scan_kernel(st
             state[(8 * i + 2 * t + e % 2) * DIM + e / 2 * 8] = S[i][e] * unit[e / 2];
 }
 
-static_assert(W_BYTES + P_BYTES + U_BYTES + E_BYTES == DELTANET_SCRATCH_V_HEAD && Q_BYTES + K_BYTES == DELTANET_SCRATCH_K_HEAD
-              && SEGMENT == DELTANET_SCRATCH_BLOCKS, "kernels/deltanet.h tells what is taken");
+static_assert(W_BYTES + P_BYTES + U_BYTES + E_BYTES == (int)DELTANET_SCRATCH_V_HEAD && Q_BYTES + K_BYTES == (int)DELTANET_SCRATCH_K_HEAD
+              && SEGMENT == (int)DELTANET_SCRATCH_BLOCKS, "kernels/deltanet.h tells what is taken");
 
 extern "C" void deltanet_chunk_cuda(struct cuda_queue *q, const struct deltanet_chunk_args *a)
 {
