@@ -29,6 +29,8 @@ struct kv_rows {
     uint8_t   *k_codes, *v_codes;       /* [n_blocks, n_kv_heads] of kv_block_bytes() */
     uint16_t  *k_scales, *v_scales;     /* [n_blocks, n_kv_heads, KV_BLOCK] fp16 */
 };
+/* Of the formats of keys and values that a device's attention reads, bits of 1 << kv_pair(). */
+KV_INLINE unsigned kv_pair(enum kv_format keys, enum kv_format values) { return 4 * (unsigned)keys + (unsigned)values; }
 KV_INLINE bool kv_compressed(const struct kv_rows *c) { return c->k_format != KV_EXACT; }
 
 /* The row at `pos` reads positions sinks..kv_sealed()-1 as codes, and all others up to itself as exact rows.  A multiple of KV_BLOCK. */
@@ -65,7 +67,8 @@ static inline size_t kv_store_bytes(const struct kv_store_args *a)
 static inline int kv_store_units(const struct kv_store_args *a) { return a->n_tokens; }
 
 /* Encodes the exact rows of positions from..to-1 (multiples of KV_BLOCK) block by block.  A block is sealed before the first row that
- * reads it as codes, and only when its rows can no longer be rolled back.  The codes of positions below `sinks` are never read. */
+ * reads it as codes, and only when its rows can no longer be rolled back: rows pos..pos+n-1 have blocks sealed from kv_sealed(pos - 1) on to
+ * kv_sealed(pos + n - 1).  The codes of positions below `sinks` are never read. */
 struct kv_seal_args {
     struct kv_rows kv;
     int            from, to;

@@ -246,9 +246,10 @@ struct step_delta_args {
     int          n_k_heads, n_v_heads, dk, dv, taps;    /* on a GPU dk and dv are 128, taps 4 */
 };
 
-/* One attention layer between its projections: norms of q and k, rope, K and V rows stored, attention, output gate.
+/* One attention layer between its projections: norms of q and k, rope, K and V rows stored, blocks sealed from kv_sealed(*pos - 1) to
+ * kv_sealed(*pos + rows - 1), attention, output gate.
  * Positions are cut into ranges whose length depends on the row's own position alone.
- * As rmsnorm, rope, kv_store, attention, sigmoid_gate.        tolerance: 2^-7 of the largest value (q and weights in bf16) */
+ * As rmsnorm, rope, kv_store, kv_seal, attention, sigmoid_gate.        tolerance: 2^-7 of the largest value (q and weights in bf16) */
 struct step_attention_args {
     float       *y;             /* [n_rows, n_q_heads, head_dim] */
     const float *qg;            /* [n_rows, n_q_heads, 2, head_dim] query and gate */

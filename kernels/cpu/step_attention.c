@@ -14,6 +14,8 @@ void step_attention_cpu(struct cpu_pool *p, const struct step_attention_args *a)
     PLAIN(p, rope, .x = k, .token_stride = key, .head_stride = D, .freq = a->freq, .n_tokens = n, .n_heads = kv_heads, .half = a->half,
           .pos = pos, .scale = a->rope_scale);
     PLAIN(p, kv_store, .kv = a->kv, .k = k, .v = a->v, .n_tokens = n, .pos = pos);
+    if (kv_sealed(&a->kv, pos + n - 1) > kv_sealed(&a->kv, pos - 1))
+        PLAIN(p, kv_seal, .kv = a->kv, .from = kv_sealed(&a->kv, pos - 1), .to = kv_sealed(&a->kv, pos + n - 1));
     PLAIN(p, attention, .y = a->y, .q = q, .q_token = query, .q_head = D, .kv = a->kv, .n_tokens = n, .n_q_heads = heads, .pos = pos,
           .scale = a->scale);
     PLAIN(p, sigmoid_gate, .y = a->y, .gate = a->qg + D, .gate_token = 2 * query, .gate_head = 2 * D, .n_tokens = n, .n_heads = heads,

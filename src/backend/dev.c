@@ -23,7 +23,7 @@ static const struct backend {
 #ifdef Q35_CUDA
     {"cuda", dev_open_cuda, dev_cuda_present, dev_cuda_confine, {.packs_weights = true, .beside_host = true, .kv_dtypes = 1u << DT_BF16}},
 #endif
-    {"cpu",  dev_open_cpu,  always,           confine_none,     {.kv_dtypes = 1u << DT_F32 | 1u << DT_BF16}},
+    {"cpu",  dev_open_cpu,  always,           confine_none,     {.kv_dtypes = 1u << DT_F32 | 1u << DT_BF16, .kv_codes = ~0u}},
 };
 
 static const struct backend *find(const char *name, struct err *e)

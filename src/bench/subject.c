@@ -92,6 +92,6 @@ double subject_step_bytes(const struct subject *s, int rows, int pos, double dis
                + distinct * (double)subject_expert_bytes(s, &m->experts[0]);
     }
     bytes += c->n_delta * 2.0 * c->lin_v_heads * c->lin_k_dim * c->lin_v_dim * (double)sizeof(float);
-    bytes += (double)cache_kv_bytes(c, s->m.kv, pos + rows) * c->n_full / (c->n_full + (c->n_mtp ? 1 : 0));     /* the MTP block's rows are there, too */
+    bytes += (double)kv_read_bytes(c, s->m.kv, pos + rows - 1);
     return bytes;
 }

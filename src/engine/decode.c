@@ -107,7 +107,7 @@ static bool warm_up(struct decoder *d, struct err *e)
 
 static bool open_steps(struct decoder *d, struct err *e)
 {
-    size_t bytes = cache_state_bytes(d->c);
+    size_t bytes = cache_saved_bytes(d->c, cache_recipe(d->k));
     d->states = d->dev->alloc_host(d->dev, (size_t)d->o.n_snapshots * bytes);
     if (!snapshots_init_in(&d->snaps, d->o.n_snapshots, bytes, d->states))
         return err_set(e, "no memory for %d snapshots", d->o.n_snapshots);

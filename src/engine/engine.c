@@ -75,7 +75,7 @@ static void fill_info(struct engine *g)
     for (int k = 0; k < i->n_eos; k++)
         i->eos[k] = c->eos[k];
     i->weight_bytes = m->weight_bytes;
-    i->kv_bytes = cache_kv_bytes(c, m->kv, m->n_ctx);
+    i->kv_bytes = m->plan.kv_bytes;
     i->state_bytes = cache_state_bytes(c);
     i->plan = m->plan;
     i->gen_temperature = c->gen_temperature;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/memory.h"
 #include "config/limits.h"
 #include "engine/memplan.h"
@@ -52,7 +53,8 @@ bool load_head(const char *name, enum head *h, struct err *e)
 
 static bool takes(const struct model *m, const struct kv_recipe *r)
 {
-    return dev_caps(m->backend)->kv_dtypes >> r->dtype & 1;
+    const struct dev_caps *caps = dev_caps(m->backend);
+    return caps->kv_dtypes >> r->dtype & 1 && (!kv_recipe_compresses(r) || caps->kv_codes >> kv_pair(r->keys, r->values) & 1);
 }
 
 /* The first recipe that the device takes. */
@@ -66,11 +68,30 @@ static const struct kv_recipe *first_recipe(const struct model *m)
 
 static bool choose_kv(struct model *m, const char *name, struct err *e)
 {
-    const struct kv_recipe *first = first_recipe(m);
-    m->kv = name ? kv_recipe_find(name, e) : first;
+    struct buf known = {0};
+    m->kv = name ? kv_recipe_find(name, e) : first_recipe(m);
     if (!m->kv || takes(m, m->kv))
         return m->kv;
-    return err_set(e, "the backend '%s' does not take the KV recipe '%s', expected %s", m->backend, m->kv->name, first->name);
+    for (int i = 0; kv_recipe_at(i); i++)
+        if (takes(m, kv_recipe_at(i)))
+            buf_addf(&known, "%s%s", known.len ? ", " : "", kv_recipe_at(i)->name);
+    err_set(e, "the backend '%s' does not take the KV recipe '%s', expected one of: %s", m->backend, m->kv->name, buf_str(&known));
+    buf_free(&known);
+    return false;
+}
+
+/* Recipes for this model on this device, bits of their indices. */
+static unsigned kv_choices(const struct model *m)
+{
+    unsigned bits = 0;
+    for (int i = 0; m->backend && kv_recipe_at(i); i++)
+        bits |= (unsigned)(takes(m, kv_recipe_at(i)) && kv_recipe_fits(kv_recipe_at(i), &m->cfg, NULL)) << i;
+    return bits;
+}
+
+static struct kv_shape kv_shape(const struct model *m)
+{
+    return (struct kv_shape){.cfg = &m->cfg, .recipe = m->kv, .n_ctx = m->n_ctx + SPARE_POSITIONS, .max_rows = m->chunk, .n_slots = 1};
 }
 
 static bool check_options(struct model *m, const struct load_options *o, struct err *e)
@@ -106,7 +127,7 @@ static struct memplan_request request(const struct model *m, bool gpu)
     return (struct memplan_request){
         .model = c, .kv = m->kv, .weight_bytes = m->weight_bytes, .n_ctx = m->asked.n_ctx, .default_ctx = defaults_of(gpu)->n_ctx,
         .max_rows = m->chunk, .n_snapshots = m->n_snapshots, .gpu = gpu,
-        .kv_dtypes = m->backend ? dev_caps(m->backend)->kv_dtypes : 0, .spare_positions = SPARE_POSITIONS,
+        .kv_choices = kv_choices(m), .spare_positions = SPARE_POSITIONS,
         .step_bytes = cache_step_bytes(c) + fused_bytes(c) + stepper_bytes(c, m->depth),
     };
 }
@@ -172,7 +193,7 @@ bool load_check(struct model *m, const struct load_options *o, struct err *e)
     if (!check_options(m, o, e))
         return false;
     m->dir = o->dir ? memory_strdup(o->dir) : NULL;
-    if (!(m->dir ? config_load(&m->cfg, m->dir, e) : synthetic_config(&m->cfg, o->synthetic, o->n_layers, e)))
+    if (!(m->dir ? config_load(&m->cfg, m->dir, e) : synthetic_config(&m->cfg, o->synthetic, o->n_layers, e)) || !kv_recipe_fits(m->kv, &m->cfg, e))
         return false;
     settle(m, o, packs(m));
     if (packs(m) || !m->dir)
@@ -246,7 +267,8 @@ bool load_weights(struct model *m, load_progress *progress, void *arg, struct er
 
 bool load_space(struct model *m, struct err *e)
 {
-    m->cache = cache_open(m->dev, &m->cfg, m->kv, m->n_ctx + SPARE_POSITIONS, e);
+    const struct kv_shape shape = kv_shape(m);
+    m->cache = cache_open(m->dev, &shape, e);
     m->forward = m->cache ? forward_open(m->dev, &m->cfg, &m->weights, m->chunk, e) : NULL;
     return m->forward;
 }

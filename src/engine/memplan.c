@@ -30,14 +30,15 @@ static void add_host(struct memory_plan *m, const struct memplan_request *q, con
 static void fill(struct memory_plan *m, const struct memplan_request *q, int n_ctx)
 {
     const struct model_config *c = q->model;
-    *m = (struct memory_plan){.n_ctx = n_ctx, .available = q->available, .margin = q->margin};
+    const struct kv_shape shape = {.cfg = c, .recipe = q->kv, .n_ctx = n_ctx + q->spare_positions, .max_rows = q->max_rows, .n_slots = 1};
+    *m = (struct memory_plan){.n_ctx = n_ctx, .kv_bytes = kv_bytes(&shape), .available = q->available, .margin = q->margin};
     add(m, "weights", q->weight_bytes);
     add(m, "INT8 head", q->made_head_bytes);
-    add(m, "KV cache", cache_kv_bytes(c, q->kv, n_ctx + q->spare_positions));
+    add(m, "KV cache", m->kv_bytes);
     add(m, "states", cache_state_bytes(c));
     add(m, "work space", forward_bytes(c, q->max_rows) + q->scratch_bytes);
     add(m, "steps", q->step_bytes);
-    add_host(m, q, "snapshots", cache_state_bytes(c) * (size_t)q->n_snapshots);
+    add_host(m, q, "snapshots", cache_saved_bytes(c, q->kv) * (size_t)q->n_snapshots);
     add_host(m, q, "read buffers", q->read_bytes);
 }
 
@@ -95,7 +96,7 @@ static const char *remedy(const struct memplan_request *q, int n_ctx, char *out,
         return "--head int8";
     r = *q;
     for (int i = 0; (r.kv = kv_recipe_at(i)); i++)
-        if (q->kv_dtypes >> r.kv->dtype & 1 && fits_with(&r, n_ctx)) {
+        if (q->kv_choices >> i & 1 && fits_with(&r, n_ctx)) {
             snprintf(out, size, "--kv %s", r.kv->name);
             return out;
         }

@@ -18,6 +18,7 @@ struct memory_plan {
     int    n_lines;                     /* 0: nothing was planned */
     size_t total, host_total;           /* host_total: of the lines of the host, which are not in total */
     size_t available, margin;           /* where total lies; the margin of it is left free */
+    size_t kv_bytes;                    /* the line of the KV cache */
     int    n_ctx;                       /* decided */
 };
 

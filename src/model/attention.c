@@ -7,6 +7,7 @@ void attention_block(const struct pass *p, const struct attn_weights *w, int kv_
 {
     struct forward *f = p->f;
     const struct model_config *c = f->cfg;
+    const struct kv_rows *kv = &p->k->kv[kv_layer];
     size_t d = (size_t)c->head_dim, q_token = (size_t)c->n_q_heads * 2 * d, kv_token = (size_t)c->n_kv_heads * d;
     float *q = f->mixer_in, *gate = q + d, *k = f->kv, *v = k + (size_t)p->n * kv_token;
 
@@ -20,8 +21,10 @@ void attention_block(const struct pass *p, const struct attn_weights *w, int kv_
         .n_heads = c->n_q_heads, .half = c->rotary_dim / 2, .pos = p->pos, .scale = c->yarn_attention_factor);
     RUN(f->dev, rope, .x = k, .token_stride = kv_token, .head_stride = d, .freq = f->freq, .n_tokens = p->n,
         .n_heads = c->n_kv_heads, .half = c->rotary_dim / 2, .pos = p->pos, .scale = c->yarn_attention_factor);
-    RUN(f->dev, kv_store, .kv = p->k->kv[kv_layer], .k = k, .v = v, .n_tokens = p->n, .pos = p->pos);
-    RUN(f->dev, attention, .y = f->mixer_out, .q = q, .q_token = q_token, .q_head = 2 * d, .kv = p->k->kv[kv_layer],
+    RUN(f->dev, kv_store, .kv = *kv, .k = k, .v = v, .n_tokens = p->n, .pos = p->pos);
+    if (kv_sealed(kv, p->pos + p->n - 1) > kv_sealed(kv, p->pos - 1))
+        RUN(f->dev, kv_seal, .kv = *kv, .from = kv_sealed(kv, p->pos - 1), .to = kv_sealed(kv, p->pos + p->n - 1));
+    RUN(f->dev, attention, .y = f->mixer_out, .q = q, .q_token = q_token, .q_head = 2 * d, .kv = *kv,
         .n_tokens = p->n, .n_q_heads = c->n_q_heads, .pos = p->pos, .scale = 1.0f / sqrtf((float)c->head_dim));
     RUN(f->dev, sigmoid_gate, .y = f->mixer_out, .gate = gate, .gate_token = q_token, .gate_head = 2 * d,
         .n_tokens = p->n, .n_heads = c->n_q_heads, .head_dim = c->head_dim);

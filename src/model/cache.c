@@ -8,22 +8,6 @@
 #include "base/memory.h"
 #include "model/layout.h"
 
-/* KV layers: the full-attention layers in order, then the MTP block's. */
-static int n_kv_layers(const struct model_config *c)
-{
-    return c->n_full + (c->n_mtp ? 1 : 0);
-}
-
-static size_t layer_bytes(const struct model_config *c, enum dtype t, int n_ctx)        /* k or v */
-{
-    return (size_t)n_ctx * (size_t)c->n_kv_heads * (size_t)c->head_dim * (t == DT_F32 ? 4 : 2);
-}
-
-size_t cache_kv_bytes(const struct model_config *c, const struct kv_recipe *r, int n_ctx)
-{
-    return 2 * (size_t)n_kv_layers(c) * layer_bytes(c, r->dtype, n_ctx);
-}
-
 static size_t recurrent_floats(const struct model_config *c)    /* one layer */
 {
     return (size_t)c->lin_v_heads * (size_t)(c->lin_k_dim * c->lin_v_dim);
@@ -49,6 +33,12 @@ size_t cache_step_bytes(const struct model_config *c)
     return (size_t)c->n_delta * (recurrent_floats(c) + ring_floats(c)) * sizeof(float);
 }
 
+/* The states, the tail of KV rows, the position. */
+size_t cache_saved_bytes(const struct model_config *c, const struct kv_recipe *r)
+{
+    return cache_state_bytes(c) + kv_tail_bytes(c, r) + sizeof(int32_t);
+}
+
 static void *take(char **at, size_t bytes)
 {
     void *p = *at;
@@ -56,51 +46,51 @@ static void *take(char **at, size_t bytes)
     return p;
 }
 
-struct cache *cache_open(struct dev *d, const struct model_config *c, const struct kv_recipe *r, int n_ctx, struct err *e)
+struct cache *cache_open(struct dev *d, const struct kv_shape *s, struct err *e)
 {
-    size_t conv = (size_t)config_conv_dim(c), kv = cache_kv_bytes(c, r, n_ctx), states = cache_state_bytes(c), rings = cache_step_bytes(c);
+    const struct model_config *c = s->cfg;
+    size_t conv = (size_t)config_conv_dim(c), states = cache_state_bytes(c), rings = cache_step_bytes(c);
     struct cache *k = memory_zeroed(1, sizeof *k);
-    k->dev = d;
-    k->cfg = c;
-    k->n_ctx = n_ctx;
-    k->kv_memory = d->alloc(d, kv);
-    k->states = d->alloc(d, states);
-    k->rings = d->alloc(d, rings);
-    k->kv = memory_zeroed((size_t)n_kv_layers(c) + 1, sizeof *k->kv);
-    k->delta = memory_zeroed((size_t)c->n_delta + 1, sizeof *k->delta);
-    if (!k->kv_memory || !k->states || !k->rings) {
-        err_set(e, "no memory for a context of %d positions: %zu MiB asked for; try a smaller --ctx", n_ctx, (kv + states + rings) >> 20);
+    *k = (struct cache){.dev = d, .cfg = c, .recipe = s->recipe, .n_ctx = s->n_ctx, .memory = kv_open(d, s, e)};
+    if (!k->memory) {
         cache_close(k);
         return NULL;
     }
-    char *at = k->kv_memory;
-    for (int i = 0; i < n_kv_layers(c); i++) {
-        k->kv[i] = (struct kv_rows){.dtype = r->dtype, .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim};
-        k->kv[i].k = take(&at, layer_bytes(c, r->dtype, n_ctx));
-        k->kv[i].v = take(&at, layer_bytes(c, r->dtype, n_ctx));
+    k->kv = kv_slot(k->memory, 0);
+    k->states = d->alloc(d, states);
+    k->rings = d->alloc(d, rings);
+    k->delta = memory_zeroed((size_t)c->n_delta + 1, sizeof *k->delta);
+    if (!k->states || !k->rings) {
+        err_set(e, "no memory for the states of a conversation: %zu MiB asked for; end other programs", (states + rings) >> 20);
+        cache_close(k);
+        return NULL;
     }
     char *state_at = k->states, *ring_at = k->rings;
     for (int i = 0; i < c->n_delta; i++) {
-        struct delta_slot *s = &k->delta[i];
-        s->state = take(&state_at, recurrent_floats(c) * sizeof(float));
-        s->window = take(&state_at, window_floats(c) * sizeof(float));
-        s->other = take(&ring_at, recurrent_floats(c) * sizeof(float));
-        s->ring = take(&ring_at, STEP_RING * conv * sizeof(float));
-        s->ring_a = take(&ring_at, STEP_RING * (size_t)c->lin_v_heads * sizeof(float));
-        s->ring_b = take(&ring_at, STEP_RING * (size_t)c->lin_v_heads * sizeof(float));
+        struct delta_slot *slot = &k->delta[i];
+        slot->state = take(&state_at, recurrent_floats(c) * sizeof(float));
+        slot->window = take(&state_at, window_floats(c) * sizeof(float));
+        slot->other = take(&ring_at, recurrent_floats(c) * sizeof(float));
+        slot->ring = take(&ring_at, STEP_RING * conv * sizeof(float));
+        slot->ring_a = take(&ring_at, STEP_RING * (size_t)c->lin_v_heads * sizeof(float));
+        slot->ring_b = take(&ring_at, STEP_RING * (size_t)c->lin_v_heads * sizeof(float));
     }
     k->last_hidden = take(&state_at, (size_t)c->hidden * sizeof(float));
     return k;
+}
+
+const struct kv_recipe *cache_recipe(const struct cache *k)
+{
+    return k->recipe;
 }
 
 void cache_close(struct cache *k)
 {
     if (!k)
         return;
-    k->dev->free(k->dev, k->kv_memory);
+    kv_close(k->memory);
     k->dev->free(k->dev, k->states);
     k->dev->free(k->dev, k->rings);
-    free(k->kv);
     free(k->delta);
     free(k);
 }
@@ -108,7 +98,7 @@ void cache_close(struct cache *k)
 void cache_reset(struct cache *k)
 {
     k->dev->zero(k->dev, k->states, cache_state_bytes(k->cfg));
-    k->n_staged = k->n_accepted = 0;
+    k->n_staged = k->n_accepted = k->pos = 0;
     k->stepping = false;
 }
 
@@ -188,13 +178,21 @@ void cache_end_steps(struct cache *k)
 
 void cache_state_save(struct cache *k, void *dst)
 {
+    const size_t states = cache_state_bytes(k->cfg), tail = kv_tail_bytes(k->cfg, k->recipe);
     cache_end_steps(k);
-    k->dev->copy(k->dev, dst, k->states, cache_state_bytes(k->cfg));
+    k->dev->copy(k->dev, dst, k->states, states);
+    kv_tail_save(k->memory, 0, k->pos, (char *)dst + states);
+    memcpy((char *)dst + states + tail, &(int32_t){k->pos}, sizeof(int32_t));
 }
 
 void cache_state_load(struct cache *k, const void *src)
 {
-    k->dev->copy(k->dev, k->states, src, cache_state_bytes(k->cfg));
+    const size_t states = cache_state_bytes(k->cfg), tail = kv_tail_bytes(k->cfg, k->recipe);
+    int32_t pos;
+    memcpy(&pos, (const char *)src + states + tail, sizeof pos);
+    k->dev->copy(k->dev, k->states, src, states);
+    kv_tail_load(k->memory, 0, pos, (const char *)src + states);
+    k->pos = pos;
     k->n_staged = k->n_accepted = 0;
     k->stepping = false;
 }

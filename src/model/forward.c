@@ -182,6 +182,7 @@ static void run_prompt(struct forward *f, struct cache *k, const int32_t *ids, i
     }
     norm(f, f->hidden, f->x, f->w->norm, n);
     f->newest = f->hidden;
+    k->pos = pos + n;
 }
 
 void forward_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, enum rows kind)

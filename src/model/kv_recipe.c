@@ -5,7 +5,7 @@
 #include "base/buf.h"
 
 static const struct kv_recipe recipes[] = {
-#define KV(n, t, h) {.name = n, .dtype = t, .help = h},
+#define KV(n, t, k, v, s, r, h) {n, t, k, v, s, r, h},
 #include "config/kv_recipes.def"
 #undef KV
 };

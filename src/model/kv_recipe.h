@@ -2,18 +2,25 @@
 #ifndef Q35_MODEL_KV_RECIPE_H
 #define Q35_MODEL_KV_RECIPE_H
 
+#include <stdbool.h>
+
 #include "base/err.h"
+#include "kernels/kv.h"
 #include "kernels/tensor.h"
 
 struct kv_recipe {
-    const char *name;                   /* "f32", "bf16" */
-    enum dtype  dtype;
-    const char *help;
+    const char    *name;                /* "f32", "tq4" */
+    enum dtype     dtype;               /* of exact rows */
+    enum kv_format keys, values;        /* of the others */
+    int            sinks, recent;       /* positions that stay exact */
+    const char    *help;
 };
 
 /* NULL when unknown, with those that there are. */
 const struct kv_recipe *kv_recipe_find(const char *name, struct err *e);
 /* One after the other; NULL behind the last. */
 const struct kv_recipe *kv_recipe_at(int i);
+
+static inline bool kv_recipe_compresses(const struct kv_recipe *r) { return r->keys != KV_EXACT; }
 
 #endif

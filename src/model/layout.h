@@ -16,15 +16,17 @@ struct delta_slot {
 struct cache {
     struct dev                *dev;
     const struct model_config *cfg;
+    const struct kv_recipe    *recipe;
     int                n_ctx;
     int                n_staged;        /* rows of the last step, before cache_accept() */
     int                n_accepted;      /* staged rows that belong to the sequence and are not in the states yet */
-    struct kv_rows    *kv;              /* [n_full, then the MTP block's] */
+    struct kv         *memory;          /* of KV rows */
+    const struct kv_rows *kv;           /* [n_full, then the MTP block's] */
     struct delta_slot *delta;           /* [n_delta] */
     float             *last_hidden;     /* [hidden], at the end of `states` */
-    void              *kv_memory, *states, *rings;
+    void              *states, *rings;
     bool  stepping;                     /* the rings hold the newest rows, the states are in step form; else in `state` and `window` */
-    int   pos;                          /* when stepping: position after the accepted rows */
+    int   pos;                          /* committed: position after the accepted rows */
     int   parity;                       /* when stepping: 1 when the committed states are the `other` ones */
     const struct weights *weights;
     struct step_live     *live;         /* device memory of whoever runs the steps */

@@ -205,7 +205,7 @@ static struct plan make_plan(const struct sheet *s, const struct kv_recipe *kv, 
 {
     struct memory_plan m;
     bool fits = load_imagine(&s->c, &s->w, kv, n_ctx, &m);
-    return (struct plan){kv->name, n_ctx, m.total, cache_kv_bytes(&s->c, kv, n_ctx), m.available, m.margin, fits};
+    return (struct plan){kv->name, n_ctx, m.total, m.kv_bytes, m.available, m.margin, fits};
 }
 
 static int make_plans(const struct sheet *s, struct plan *out)

@@ -194,7 +194,7 @@ static void presets(struct buf *out)
 static void recipes(struct buf *out)
 {
     static const struct { const char *name, *help; } all[] = {
-#define KV(name, type, help) {name, help},
+#define KV(name, type, keys, values, sinks, recent, help) {name, help},
 #include "config/kv_recipes.def"
 #undef KV
     };

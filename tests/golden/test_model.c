@@ -221,7 +221,7 @@ static void test_model__saved_states_bring_a_position_back(void **state)
     int n;
     const int32_t *ids = expected(&s, &n, "prompt%d.ids", 5);
     size_t H = (size_t)m.cfg.hidden;
-    void *saved = malloc(cache_state_bytes(&m.cfg));
+    void *saved = malloc(cache_saved_bytes(&m.cfg, m.kv));
     float *first = malloc(H * sizeof *first);
     cache_reset(m.cache);
     forward_prefill(m.forward, m.cache, ids, 64, 0, true);

@@ -77,7 +77,7 @@ static struct answer ask(const struct request *q)
         assert_true(stepper_wait(stepper, &r, &e));
         take(&a, &r);
         if (q->settle_every && a.n_steps % q->settle_every == 0 && !a.ended) {
-            void *states = malloc(cache_state_bytes(&model.cfg));
+            void *states = malloc(cache_saved_bytes(&model.cfg, model.kv));
             assert_int_equal(stepper_settle(stepper, &e), PROMPT + a.n - 1);
             if (a.n_steps % 2)          /* saved or not, the answer goes on */
                 cache_state_save(model.cache, states);
@@ -190,7 +190,7 @@ static void states_at(int depth, int n_steps, int ahead, int n_heard, void *out,
 static void test_stepper__what_nobody_heard_leaves_no_trace(void **state)
 {
     (void)state;
-    const size_t bytes = cache_state_bytes(&model.cfg);
+    const size_t bytes = cache_saved_bytes(&model.cfg, model.kv);
     char *want = malloc(bytes), *got = malloc(bytes);
     for (int depth = 0; depth <= 3; depth += 3)
         for (int n = 1; n <= 7; n += n < 3 ? 1 : 4)

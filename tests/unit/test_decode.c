@@ -93,7 +93,7 @@ static struct decoder *open_decoder(int depth, int chunk, int n_snapshots)
     struct err e;
     struct decoder_options o = {.n_ctx = CTX, .chunk = chunk, .fixed_chunk = true, .depth = depth, .n_snapshots = n_snapshots};
     struct space *s = space_of(NULL);
-    s->k = cache_open(dev, &config, kv_recipe_find("f32", NULL), CTX + STEP_ROWS, &e);
+    s->k = cache_open(dev, &(struct kv_shape){.cfg = &config, .recipe = kv_recipe_find("f32", NULL), .n_ctx = CTX + STEP_ROWS, .n_slots = 1}, &e);
     s->f = forward_open(dev, &config, &weights, chunk, &e);
     s->d = decoder_open(dev, &config, s->f, s->k, &o, &e);
     assert_non_null(s->d);

@@ -16,7 +16,7 @@ static struct memplan_request request(struct model_config *c, size_t available_m
     struct err e;
     config_load(c, "fake", &e);
     return (struct memplan_request){
-        .model = c, .kv = kv_recipe_find("f32", NULL), .weight_bytes = 10 * MIB, .made_head_bytes = 100, .kv_dtypes = 1u << DT_F32, .default_ctx = 32768,
+        .model = c, .kv = kv_recipe_find("f32", NULL), .weight_bytes = 10 * MIB, .made_head_bytes = 100, .kv_choices = 1, .default_ctx = 32768,
         .max_rows = 256, .n_snapshots = 8, .available = available_mib * MIB, .margin = 5 * MIB,
     };
 }
@@ -159,15 +159,15 @@ static void test_memplan__a_gpu_and_its_host_are_counted_apart(void **state)
         *(m.lines[k].host ? &host : &device) += m.lines[k].bytes;
     assert_int_equal(device, m.total);
     assert_int_equal(host, m.host_total);
-    assert_int_equal(host, 3 * MIB + 8 * cache_state_bytes(&c));
+    assert_int_equal(host, 3 * MIB + 8 * cache_saved_bytes(&c, q.kv));
     size_t one = m.total;
     q.spare_positions += 100;
     assert_true(memplan_make(&m, &q, &e));
-    assert_int_equal(m.total - one, cache_kv_bytes(&c, q.kv, 100));
+    assert_int_equal(m.total - one, 100 * 64);
     q.discrete = false;                 /* one memory: one sum */
     assert_true(memplan_make(&m, &q, &e));
     assert_int_equal(m.host_total, 0);
-    assert_int_equal(m.total, one + cache_kv_bytes(&c, q.kv, 100) + host);
+    assert_int_equal(m.total, one + 100 * 64 + host);
 }
 
 static void test_memplan__a_plan_is_said_in_a_line_with_every_part(void **state)

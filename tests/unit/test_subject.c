@@ -17,9 +17,10 @@ static void test_subject__a_position_costs_what_the_kv_recipe_says(void **state)
             fail_msg("%s", e.msg);
         const struct model_config *c = &s.m.cfg;
         double far = subject_step_bytes(&s, 1, 1000, 4), near = subject_step_bytes(&s, 1, 0, 4);
-        double layers = c->n_full, all = c->n_full + c->n_mtp;          /* the MTP block's rows are no part of a step without drafts */
-        assert_true(far > near);
-        assert_int_equal((far - near) * all, (double)(cache_kv_bytes(c, s.m.kv, 1001) - cache_kv_bytes(c, s.m.kv, 1)) * layers);
+        /* the MTP block's rows are no part of a step without drafts */
+        double exact = c->n_full * 2 * c->n_kv_heads * c->head_dim * (s.m.kv->dtype == DT_F32 ? 4 : 2), code = (double)kv_token_bytes(c, s.m.kv);
+        int codes = kv_recipe_compresses(s.m.kv) ? 1000 / 64 * 64 - s.m.kv->recent - s.m.kv->sinks : 0;
+        assert_int_equal(far - near, (1000 - codes) * exact + codes * code);
         load_close(&s.m);
     }
 }

@@ -1,0 +1,50 @@
+/* Keys and values of conversations on a device: where the rows of each KV layer lie (struct kv_rows), by recipe.
+ * KV layers are the full-attention layers in order, then the MTP block's.
+ *
+ * An exact recipe has a row for each position, which stays where it is.  A compressed one has codes for old positions, exact rows for
+ * the first ones (sinks), and a ring of exact rows for the newest.  So a row that left the ring exists as codes alone, and whoever wants to
+ * come back to an earlier position must keep a copy of the exact rows before it: its tail (kv_tail_save). */
+#ifndef Q35_MODEL_KV_H
+#define Q35_MODEL_KV_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+#include "kernels/attention.h"
+#include "model/config.h"
+#include "model/kv_recipe.h"
+
+struct dev;
+struct kv;
+
+/* What memory is wanted for. */
+struct kv_shape {
+    const struct model_config *cfg;
+    const struct kv_recipe    *recipe;
+    int n_ctx;                          /* positions of a conversation */
+    int max_rows;                       /* that a call stores at most */
+    int n_slots;                        /* conversations */
+};
+
+int    kv_n_layers(const struct model_config *c);
+size_t kv_bytes(const struct kv_shape *s);              /* device memory */
+/* One position more in a long context: of the layers of the model, and of the MTP block besides. */
+size_t kv_token_bytes(const struct model_config *c, const struct kv_recipe *r);
+/* What a decode step reads of them for the row at `pos`, without the MTP block. */
+size_t kv_read_bytes(const struct model_config *c, const struct kv_recipe *r, int pos);
+/* False with the reason when the model's heads are not of the size that codes are made for. */
+bool   kv_recipe_fits(const struct kv_recipe *r, const struct model_config *c, struct err *e);
+
+/* NULL with the reason. */
+struct kv *kv_open(struct dev *d, const struct kv_shape *s, struct err *e);
+void kv_close(struct kv *k);
+/* [kv_n_layers()] of one conversation. */
+const struct kv_rows *kv_slot(const struct kv *k, int slot);
+
+/* The exact rows before `pos` that rows from `pos` on need, those of the MTP block from pos - 1 on: to or from kv_tail_bytes() bytes of
+ * host memory.  Positions below `pos` must not have changed in between.  Nothing for an exact recipe. */
+size_t kv_tail_bytes(const struct model_config *c, const struct kv_recipe *r);
+void   kv_tail_save(const struct kv *k, int slot, int pos, void *dst);
+void   kv_tail_load(const struct kv *k, int slot, int pos, const void *src);
+
+#endif
