@@ -1,5 +1,6 @@
 /* `q35chat bench ...`. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "bench/run.h"
@@ -29,17 +30,28 @@ static int run(const struct args *a, struct bench_options *o, int (*fn)(const st
     return status;
 }
 
+static int one_model(const struct args *a, struct bench_options *o, int (*fn)(const struct bench_options *o))
+{
+    return !o->synthetic == !o->model_dir ? args_refuse(a, "needs one of --synthetic NAME and --model DIR") : run(a, o, fn);
+}
+
 static int measure(const struct args *a, int (*fn)(const struct bench_options *o))
 {
     struct bench_options o = options(a);
-    return !o.synthetic == !o.model_dir ? args_refuse(a, "needs one of --synthetic NAME and --model DIR") : run(a, &o, fn);
+    return one_model(a, &o, fn);
 }
 
 int run_bench_kernels(const struct args *a) { return measure(a, bench_kernels); }
 int run_bench_sweep(const struct args *a) { return measure(a, bench_sweep); }
+int run_bench_project(const struct args *a)
+{
+    struct bench_options o = options(a);
+    o.bandwidth = strtod(args_text(a, "bandwidth"), NULL);
+    return one_model(a, &o, bench_project);
+}
 int run_bench_load(const struct args *a) { return measure(a, bench_load); }
 
-/* ---- report */
+/* ---- measurements that ask */
 
 /* The model that a chat would use.  What is to be said of it, or NULL. */
 static const char *choose_model(struct buf *dir)
@@ -56,7 +68,8 @@ static const char *choose_model(struct buf *dir)
 /* The signal is not taken: a second one ends the program at once. */
 static bool stopped(void) { return interrupt_signal(); }
 
-int run_bench_report(const struct args *a)
+/* Ctrl-C ends it with what there is. */
+static int answers(const struct args *a, int (*fn)(const struct bench_options *o))
 {
     struct bench_options o = options(a);
     struct buf dir = {0};
@@ -75,10 +88,13 @@ int run_bench_report(const struct args *a)
     interrupt_open();
     if (isatty(2))
         fprintf(stderr, "Measuring for some minutes.  Ctrl-C ends it with what there is so far.\n");
-    int status = run(a, &o, bench_report);
+    int status = run(a, &o, fn);
     buf_free(&dir);
     return interrupt_signal() ? EXIT_SIGNAL + interrupt_signal() : status;
 }
+
+int run_bench_report(const struct args *a) { return answers(a, bench_report); }
+int run_bench_five(const struct args *a) { return answers(a, bench_five); }
 
 int run_bench_write(const struct args *a)
 {

@@ -7,29 +7,20 @@
 #include "text/template.h"
 
 enum { WAIT_MS = 100 };
-static const double answer_s = 20;      /* of one answer: on a slow machine it is cut */
 
-static const struct prompt {
-    const char *name, *text;
-    int max_tokens;
-} prompts[] = {
-#define PROMPT(name, max_tokens, text) {name, text, max_tokens},
+const struct question answers_report[ANSWERS_QUESTIONS] = {
+#define REPORT(name, max_tokens, text) {name, text, max_tokens},
 #include "config/bench_prompts.def"
 };
-enum { N_PROMPTS = sizeof prompts / sizeof *prompts };
-
-struct run {
-    struct report    *r;
-    struct engine    *g;
-    struct tokenizer *tokenizer;
-    struct answers   *sum;
-    int drafted[ENGINE_MAX_DEPTH], accepted[ENGINE_MAX_DEPTH];
+const struct question answers_five[ANSWERS_QUESTIONS] = {
+#define FIVE(name, max_tokens, text) {name, text, max_tokens},
+#include "config/bench_prompts.def"
 };
 
 /* ---- loading */
 
 /* False when the report was stopped meanwhile, or the model cannot be had: then with the reason. */
-static bool wait_ready(struct run *x, struct err *e)
+static bool wait_ready(struct answers *x, struct err *e)
 {
     while (!engine_info(x->g)) {
         if (report_stopped(x->r))
@@ -54,7 +45,7 @@ static void report_engine(struct report *r, const struct engine_info *i)
 
 /* ---- an answer */
 
-static bool encode(const struct run *x, const char *text, struct ids *ids, struct err *e)
+static bool encode(const struct answers *x, const char *text, struct ids *ids, struct err *e)
 {
     struct message user = {.role = ROLE_USER, .content = text_of(text)};
     struct conversation c = {.messages = &user, .n_messages = 1, .generation_prompt = true};
@@ -66,14 +57,14 @@ static bool encode(const struct run *x, const char *text, struct ids *ids, struc
 }
 
 /* Until its last event.  An answer that takes too long, or that nobody waits for any more, is interrupted. */
-static bool await(struct run *x, uint32_t serial, struct event *done, const char **ended, struct err *e)
+static bool await(struct answers *x, uint32_t serial, struct event *done, const char **ended, struct err *e)
 {
     int64_t start = clock_ns();
     *ended = NULL;
     for (;;) {
         if (!*ended && report_stopped(x->r))
             *ended = "stopped";
-        if (!*ended && (clock_ms_since(start) > answer_s * 1e3 || !report_has_time(x->r, 0)))
+        if (!*ended && ((x->limit_s > 0 && clock_ms_since(start) > x->limit_s * 1e3) || !report_has_time(x->r, 0)))
             *ended = "time";
         if (*ended)
             engine_interrupt(x->g, serial);
@@ -90,40 +81,67 @@ static bool await(struct run *x, uint32_t serial, struct event *done, const char
     }
 }
 
-static void tell(struct run *x, const struct prompt *p, const struct turn_stats *t, const char *ended,
-                 const struct engine_machine *before)
+static void add(struct asked *sum, const struct turn_stats *t)
+{
+    const int after_first = t->n_tokens > 1 ? t->n_tokens - 1 : 0;
+    const double ms = t->prefill_ms + t->decode_ms;
+    for (int i = 0; i < ENGINE_MAX_DEPTH; i++) {
+        sum->drafted[i] += t->drafted[i];
+        sum->accepted[i] += t->accepted[i];
+    }
+    sum->n_answers++;
+    sum->n_tokens += t->n_tokens;
+    sum->n_steps += t->n_steps;
+    sum->n_after_first += after_first;
+    sum->decode_ms += t->decode_ms;
+    sum->sum_tok_s += ms > 0 ? t->n_tokens * 1e3 / ms : 0;
+    sum->sum_decode_tok_s += t->decode_ms > 0 ? after_first * 1e3 / t->decode_ms : 0;
+    sum->sum_pos += t->n_prompt + 0.5 * t->n_tokens;
+}
+
+static int total(const int by_position[ENGINE_MAX_DEPTH])
+{
+    int n = 0;
+    for (int i = 0; i < ENGINE_MAX_DEPTH; i++)
+        n += by_position[i];
+    return n;
+}
+
+int asked_drafted(const struct asked *a)  { return total(a->drafted); }
+int asked_accepted(const struct asked *a) { return total(a->accepted); }
+
+int asked_steps(const struct asked *a, int n)
+{
+    const int at_least = n ? a->drafted[n - 1] : a->n_steps, more = n < ENGINE_MAX_DEPTH ? a->drafted[n] : 0;
+    return at_least - more;
+}
+
+static void tell(struct answers *x, const struct question *q, const struct turn_stats *t, const char *ended, const struct engine_machine *before)
 {
     struct engine_machine m;
-    int after_first = t->n_tokens > 1 ? t->n_tokens - 1 : 0, drafted = 0;
-    for (int i = 0; i < ENGINE_MAX_DEPTH; i++) {
-        drafted += t->drafted[i];
-        x->drafted[i] += t->drafted[i];
-        x->accepted[i] += t->accepted[i];
-    }
-    x->sum->n_tokens += t->n_tokens;
-    x->sum->n_steps += t->n_steps;
-    x->sum->n_drafted += drafted;
-    x->sum->n_after_first += after_first;
-    x->sum->decode_ms += t->decode_ms;
+    const int after_first = t->n_tokens > 1 ? t->n_tokens - 1 : 0;
+    const double ms = t->prefill_ms + t->decode_ms;
     engine_machine(x->g, &m);
-    report_text(x->r, p->name);
+    report_text(x->r, q->name);
     report_number(x->r, t->n_prompt);
+    report_number(x->r, t->n_cached);
     report_number(x->r, t->prefill_ms);
     report_number(x->r, t->n_tokens);
+    report_number(x->r, ms > 0 ? t->n_tokens * 1e3 / ms : NAN);
     report_number(x->r, after_first && t->decode_ms > 0 ? after_first * 1e3 / t->decode_ms : NAN);
-    report_number(x->r, t->n_steps ? (double)t->n_tokens / t->n_steps : NAN);
+    report_number(x->r, t->n_steps ? (double)after_first / t->n_steps : NAN);
     report_number(x->r, m.joules > before->joules && t->n_tokens ? (m.joules - before->joules) / t->n_tokens : NAN);
     report_number(x->r, m.celsius ? m.celsius : NAN);
     report_text(x->r, m.throttled ? m.throttled : "");
     report_text(x->r, ended);
 }
 
-static bool ask(struct run *x, const struct prompt *p, struct err *e)
+static bool ask(struct answers *x, const struct question *q, struct asked *sum, struct err *e)
 {
     static const char *const finishes[] = {"stop", "length", "context", "stopped", "error"};
     const struct engine_info *info = engine_info(x->g);
     struct sampling how = {
-        .max_tokens = p->max_tokens, .draft_depth = -1, .n_ids = tokenizer_n_ids(x->tokenizer), .n_stop = info->n_eos,
+        .max_tokens = q->max_tokens, .draft_depth = -1, .n_ids = tokenizer_n_ids(x->tokenizer), .n_stop = info->n_eos,
     };
     struct ids ids = {0};
     struct engine_machine before;
@@ -131,57 +149,58 @@ static bool ask(struct run *x, const struct prompt *p, struct err *e)
     const char *ended;
     memcpy(how.stop, info->eos, sizeof info->eos);
     engine_machine(x->g, &before);
-    bool ok = encode(x, p->text, &ids, e) && await(x, engine_submit(x->g, ids.data, ids.n, 0, &how), &done, &ended, e);
-    if (ok)
-        tell(x, p, &done.stats, ended ? ended : finishes[done.finish], &before);
+    bool ok = encode(x, q->text, &ids, e) && await(x, engine_submit(x->g, ids.data, ids.n, 0, &how), &done, &ended, e);
+    if (ok) {
+        add(sum, &done.stats);
+        tell(x, q, &done.stats, ended ? ended : finishes[done.finish], &before);
+    }
     ids_free(&ids);
     return ok;
 }
 
-static bool ask_all(struct run *x, struct err *e)
+bool answers_ask(struct answers *x, const char *title, const struct question *q, int n, struct asked *sum, struct err *e)
 {
     static const struct column columns[] = {
-        {"prompt", "prompt", -10, 0}, {"prompt_tokens", "tokens", 6, 0}, {"prefill_ms", "read, ms", 8, 1}, {"tokens", "answer", 6, 0},
-        {"tok_s", "tok/s", 8, 1}, {"tokens_step", "tokens/step", 11, 2}, {"j_token", "J/token", 7, 2}, {"celsius", "C", 4, 0},
-        {"throttled", "throttled", -9, 0}, {"ended", "ended", -7, 0},
+        {"prompt", "prompt", -10, 0}, {"prompt_tokens", "tokens", 6, 0}, {"cached", "cached", 6, 0}, {"prefill_ms", "read, ms", 8, 1},
+        {"tokens", "answer", 6, 0}, {"all_tok_s", "tok/s all", 9, 1}, {"tok_s", "tok/s", 8, 1}, {"tokens_step", "tokens/step", 11, 2},
+        {"j_token", "J/token", 7, 2}, {"celsius", "C", 4, 0}, {"throttled", "throttled", -9, 0}, {"ended", "ended", -7, 0},
     };
-    report_table(x->r, "answers to five prompts, greedy", columns, sizeof columns / sizeof *columns);
-    for (int i = 0; i < N_PROMPTS && !report_stopped(x->r); i++)
+    report_table(x->r, title, columns, sizeof columns / sizeof *columns);
+    for (int i = 0; i < n && !report_stopped(x->r); i++)
         if (!report_has_time(x->r, 0))
-            return report_note(x->r, "prompts from \"%s\" on: they would have taken too long", prompts[i].name), true;
-        else if (!ask(x, &prompts[i], e))
+            return report_note(x->r, "prompts from \"%s\" on: they would have taken too long", q[i].name), true;
+        else if (!ask(x, &q[i], sum, e))
             return false;
     return true;
 }
 
-static void report_drafts(const struct run *x)
+void answers_drafts(struct answers *x, const struct asked *sum)
 {
     static const struct column columns[] = {
         {"position", "position", 8, 0}, {"drafted", "drafted", 8, 0}, {"accepted", "accepted", 8, 0}, {"percent", "%", 7, 1},
     };
     report_table(x->r, "drafts by position", columns, sizeof columns / sizeof *columns);
-    for (int i = 0; i < ENGINE_MAX_DEPTH && x->drafted[i]; i++) {
+    for (int i = 0; i < ENGINE_MAX_DEPTH && sum->drafted[i]; i++) {
         report_number(x->r, i + 1);
-        report_number(x->r, x->drafted[i]);
-        report_number(x->r, x->accepted[i]);
-        report_number(x->r, 100.0 * x->accepted[i] / x->drafted[i]);
+        report_number(x->r, sum->drafted[i]);
+        report_number(x->r, sum->accepted[i]);
+        report_number(x->r, 100.0 * sum->accepted[i] / sum->drafted[i]);
     }
 }
 
-bool answers_run(struct answers *a, struct report *r, const struct engine_options *o, struct err *e)
+bool answers_open(struct answers *x, struct report *r, const struct engine_options *o, struct err *e)
 {
-    struct run x = {.r = r, .sum = a};
-    *a = (struct answers){0};
-    x.tokenizer = tokenizer_open(o->model_dir, e);
-    x.g = x.tokenizer ? engine_open(o, e) : NULL;
-    bool ready = x.g && wait_ready(&x, e), ok = ready;
-    if (ready) {
-        report_engine(r, engine_info(x.g));
-        ok = ask_all(&x, e);
-    }
-    if (ok)
-        report_drafts(&x);
-    engine_close(x.g);
-    tokenizer_close(x.tokenizer);
-    return ok || (x.g && !ready && report_stopped(r));
+    *x = (struct answers){.r = r};
+    x->tokenizer = tokenizer_open(o->model_dir, e);
+    x->g = x->tokenizer ? engine_open(o, e) : NULL;
+    if (!x->g || !wait_ready(x, e))
+        return false;
+    report_engine(r, engine_info(x->g));
+    return true;
+}
+
+void answers_close(struct answers *x)
+{
+    engine_close(x->g);
+    tokenizer_close(x->tokenizer);
 }

@@ -1,18 +1,46 @@
-/* The prompts of config/bench_prompts.def through the engine, as a chat would ask them. */
+/* Prompts through the engine, as a chat would ask them. */
 #ifndef Q35_BENCH_ANSWERS_H
 #define Q35_BENCH_ANSWERS_H
 
 #include "bench/report.h"
 #include "engine/engine.h"
 
-struct answers {                        /* of all prompts together */
-    int    n_tokens, n_steps, n_drafted;
-    int    n_after_first;               /* tokens behind the first one of each answer; decode_ms is their time */
-    double decode_ms;
+struct tokenizer;
+
+struct question {
+    const char *name, *text;
+    int         max_tokens;
 };
 
-/* Loads the model, reports that as a fact, then two tables: answers, and drafts by position.  Ends early if the report is stopped or has
- * no time left.  False with the reason if the model cannot be loaded or the device fails. */
-bool answers_run(struct answers *a, struct report *r, const struct engine_options *o, struct err *e);
+extern const struct question answers_report[], answers_five[];  /* config/bench_prompts.def */
+enum { ANSWERS_QUESTIONS = 5 };         /* of each */
+
+struct asked {                          /* some answers together */
+    int    n_answers, n_tokens, n_steps;
+    int    n_after_first;               /* tokens behind the first one of each answer; decode_ms is their time */
+    double decode_ms;
+    double sum_tok_s, sum_decode_tok_s; /* of each answer: all tokens over all time, and behind the first one */
+    double sum_pos;                     /* of the middle of each answer */
+    int    drafted[ENGINE_MAX_DEPTH], accepted[ENGINE_MAX_DEPTH];       /* by position */
+};
+
+struct answers {
+    struct report    *r;
+    struct engine    *g;
+    struct tokenizer *tokenizer;
+    double            limit_s;          /* an answer that takes longer is cut; 0: none is */
+};
+
+/* Loads the model and reports that as facts.  False with the reason, or because the report was stopped; to be closed either way. */
+bool answers_open(struct answers *x, struct report *r, const struct engine_options *o, struct err *e);
+/* A table of answers.  Ends early if the report is stopped or has no time left.  False with the reason if the device fails. */
+bool answers_ask(struct answers *x, const char *title, const struct question *q, int n, struct asked *sum, struct err *e);
+void answers_drafts(struct answers *x, const struct asked *sum);        /* a table of drafts by position */
+void answers_close(struct answers *x);
+
+int  asked_drafted(const struct asked *a);
+int  asked_accepted(const struct asked *a);
+/* Steps that verified exactly n drafts. */
+int  asked_steps(const struct asked *a, int n);
 
 #endif

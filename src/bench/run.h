@@ -17,12 +17,15 @@ struct bench_options {
     int  rows;                          /* of a step: only this many */
     int  overlap;                       /* experts that neighbouring rows share, plus one; 0: as routed */
     int  n_ctx, n_sms, n_threads, chunk, seed;
+    double bandwidth;                   /* GB/s of another machine */
     bool json, full;                    /* full: the slow rows too */
 };
 
 /* Each returns the exit status. */
 int bench_kernels(const struct bench_options *o);
 int bench_sweep(const struct bench_options *o);
+int bench_five(const struct bench_options *o);
+int bench_project(const struct bench_options *o);
 int bench_load(const struct bench_options *o);
 int bench_write(const struct bench_options *o);
 int bench_report(const struct bench_options *o);        /* src/bench/whole.c */

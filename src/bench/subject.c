@@ -1,6 +1,7 @@
 #include "bench/subject.h"
 
 #include "kernels/pack.h"
+#include "model/stepper.h"
 
 bool subject_load(struct model *m, const struct bench_options *o, const struct load_options *l, struct err *e)
 {
@@ -80,18 +81,42 @@ static size_t mixer_bytes(const struct subject *s, const struct layer_weights *l
     return bytes;
 }
 
+/* Router and experts of a layer; `distinct` of them are read. */
+static double mixture_bytes(const struct subject *s, const struct moe_weights *m, double distinct)
+{
+    return (double)(subject_matrix_bytes(s, &m->router) + subject_matrix_bytes(s, &m->shared_gate) + subject_expert_bytes(s, &m->shared))
+        + distinct * (double)subject_expert_bytes(s, &m->experts[0]);
+}
+
+static const struct weight *head_of(const struct subject *s)
+{
+    return s->m.head == HEAD_INT8 ? &s->m.weights.head_int8 : &s->m.weights.head;
+}
+
 double subject_step_bytes(const struct subject *s, int rows, int pos, double distinct)
 {
     const struct model_config *c = &s->m.cfg;
     const struct weights *w = &s->m.weights;
-    double bytes = (double)subject_matrix_bytes(s, s->m.head == HEAD_INT8 ? &w->head_int8 : &w->head);
-    for (int i = 0; i < c->n_layers; i++) {
-        const struct moe_weights *m = &w->layers[i].moe;
-        bytes += (double)(mixer_bytes(s, &w->layers[i]) + subject_matrix_bytes(s, &m->router) + subject_matrix_bytes(s, &m->shared_gate)
-                          + subject_expert_bytes(s, &m->shared))
-               + distinct * (double)subject_expert_bytes(s, &m->experts[0]);
-    }
+    double bytes = (double)subject_matrix_bytes(s, head_of(s));
+    for (int i = 0; i < c->n_layers; i++)
+        bytes += (double)mixer_bytes(s, &w->layers[i]) + mixture_bytes(s, &w->layers[i].moe, distinct);
     bytes += c->n_delta * 2.0 * c->lin_v_heads * c->lin_k_dim * c->lin_v_dim * (double)sizeof(float);
     bytes += (double)kv_read_bytes(c, s->m.kv, pos + rows - 1);
     return bytes;
+}
+
+/* The MTP block over rows that read `distinct` experts. */
+static double mtp_bytes(const struct subject *s, double distinct)
+{
+    const struct mtp_weights *w = &s->m.weights.mtp;
+    return (double)(subject_matrix_bytes(s, &w->fc) + mixer_bytes(s, &w->layer)) + mixture_bytes(s, &w->layer.moe, distinct);
+}
+
+double subject_draft_bytes(const struct subject *s, int rows, int n_drafts, double distinct)
+{
+    const struct model_config *c = &s->m.cfg;
+    const double head = (double)subject_matrix_bytes(s, head_of(s)) * stepper_draft_rows(head_of(s)) / c->vocab;
+    if (!s->m.weights.mtp.present)
+        return 0;
+    return mtp_bytes(s, rows > 1 ? distinct : c->top_k) + n_drafts * head + (n_drafts > 1 ? (n_drafts - 1) * mtp_bytes(s, c->top_k) : 0);
 }

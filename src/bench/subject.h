@@ -27,6 +27,9 @@ size_t subject_matrix_bytes(const struct subject *s, const struct weight *w);
 size_t subject_expert_bytes(const struct subject *s, const struct expert_weights *x);
 /* Bytes of a step of `rows` rows at `pos` that reads `distinct` experts a layer: weights, DeltaNet states, KV rows. */
 double subject_step_bytes(const struct subject *s, int rows, int pos, double distinct);
+/* Bytes of making `n_drafts` drafts behind such a step: the MTP block over its rows, then once more for each draft but the first, and
+ * the draft head for each.  The block's KV rows are not counted. */
+double subject_draft_bytes(const struct subject *s, int rows, int n_drafts, double distinct);
 
 /* Only the device, on the multiprocessors that the options ask for; load_weights() comes next. */
 bool subject_load(struct model *m, const struct bench_options *o, const struct load_options *l, struct err *e);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 
 enum { CPU_CTX = 2048, STEPS = 64, CPU_STEPS = 4, ANSWER = 256, MAX_DEPTH = STEP_ROWS - 1 };
@@ -13,12 +14,6 @@ static const int depths[] = {0, 4096, 32768, 131072}, prompts[] = {128, 512, 204
 enum { N_DEPTHS = sizeof depths / sizeof *depths, N_PROMPTS = sizeof prompts / sizeof *prompts };
 
 /* ---- decode */
-
-static bool measure_step(struct sweep *w, int rows, int pos, double *ms, double *distinct)
-{
-    const int steps = w->s.m.dev->caps->beside_host ? STEPS : CPU_STEPS;
-    return stepper_measure(w->stepper, rows, pos, steps, w->s.o->overlap - 1, ms, distinct, &w->e);
-}
 
 /* Whether there is no more to be measured of `what`, which the report then says. */
 static bool ends_here(struct sweep *w, const char *what, double ms)
@@ -31,37 +26,70 @@ static bool ends_here(struct sweep *w, const char *what, double ms)
     return true;
 }
 
-bool sweep_decode(struct sweep *w)
+const struct sweep_step *sweep_step_of(const struct sweep *w, int rows, int pos)
+{
+    for (int i = 0; i < w->n_steps; i++)
+        if (w->steps[i].rows == rows && w->steps[i].pos == pos)
+            return &w->steps[i];
+    return NULL;
+}
+
+static void open_step_table(struct sweep *w)
 {
     static const struct column columns[] = {
         {"context", "context", 8, 0}, {"rows", "rows", 5, 0}, {"ms", "ms a step", 10, 3}, {"tok_s", "rows/s", 9, 1}, {"experts", "experts", 8, 2},
         {"gb", "GB", 8, 3}, {"gb_s", "GB/s", 7, 0}, {"of_read", "% read", 7, 1}, {"of_one_row", "x one row", 9, 2}, {"byte_ratio", "x bytes", 8, 2},
     };
-    double took_ms = 0;
     report_table(w->r, "decode steps without drafts", columns, sizeof columns / sizeof *columns);
+}
+
+/* A row of the table, which is kept. */
+static bool measure_step(struct sweep *w, int rows, int pos)
+{
+    const int n = w->s.m.dev->caps->beside_host ? STEPS : CPU_STEPS;
+    struct sweep_step s = {.pos = pos, .rows = rows};
+    if (!stepper_measure(w->stepper, rows, pos, n, w->s.o->overlap - 1, &s.ms, &s.distinct, &w->e))
+        return false;
+    CHECK(w->n_steps < SWEEP_MAX_STEPS);
+    s.bytes = subject_step_bytes(&w->s, rows, pos, s.distinct);
+    w->steps[w->n_steps++] = s;
+    const struct sweep_step *one = sweep_step_of(w, 1, pos);
+    const double gb_s = s.bytes / s.ms * 1e-6, ms_ratio = one ? s.ms / one->ms : NAN, byte_ratio = one ? s.bytes / one->bytes : NAN,
+        cells[] = {pos, rows, s.ms, 1e3 * rows / s.ms, s.distinct, s.bytes * 1e-9, gb_s, 100 * gb_s / w->s.read_gb_s, ms_ratio, byte_ratio};
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
+        report_number(w->r, cells[i]);
+    return true;
+}
+
+bool sweep_steps(struct sweep *w, int pos, int max_rows)
+{
+    double took_ms = 0;
+    open_step_table(w);
+    for (int rows = 1; rows <= max_rows && !ends_here(w, "decode steps", took_ms); rows++) {
+        int64_t start = clock_ns();
+        if (!measure_step(w, rows, pos))
+            return false;
+        took_ms = clock_ms_since(start);
+    }
+    return true;
+}
+
+bool sweep_decode(struct sweep *w)
+{
+    double took_ms = 0;
+    open_step_table(w);
     for (int i = 0; i < N_DEPTHS; i++) {
-        double one_ms = NAN, one_bytes = NAN;
         if (depths[i] + SWEEP_MARGIN > w->n_ctx)
             continue;
         for (int rows = 1; rows <= STEP_ROWS; rows++) {
-            double ms, distinct;
             if (w->s.o->rows ? rows != w->s.o->rows : rows > 4 && !(w->s.o->full && rows == STEP_ROWS))
                 continue;
             if (ends_here(w, "decode steps", took_ms))
                 return true;
             int64_t start = clock_ns();
-            if (!measure_step(w, rows, depths[i], &ms, &distinct))
+            if (!measure_step(w, rows, depths[i]))
                 return false;
             took_ms = clock_ms_since(start);
-            double bytes = subject_step_bytes(&w->s, rows, depths[i], distinct), gb_s = bytes / ms * 1e-6;
-            if (rows == 1) {
-                one_ms = ms;
-                one_bytes = bytes;
-            }
-            w->steps[w->n_steps++] = (struct sweep_step){depths[i], rows, ms, bytes};
-            const double cells[] = {depths[i], rows, ms, 1e3 * rows / ms, distinct, bytes * 1e-9, gb_s, 100 * gb_s / w->s.read_gb_s, ms / one_ms, bytes / one_bytes};
-            for (size_t c = 0; c < sizeof cells / sizeof *cells; c++)
-                report_number(w->r, cells[c]);
         }
     }
     return true;

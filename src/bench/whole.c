@@ -10,7 +10,7 @@
 #include "bench/sweep.h"
 
 enum { CTX = 16384, SWEEP_CTX = 32768 + SWEEP_MARGIN, CPU_SWEEP_CTX = 2048 };
-static const double answers_s = 100, steps_s = 40, prompts_s = 60;     /* at most */
+static const double answers_s = 100, answer_s = 20, steps_s = 40, prompts_s = 60;     /* at most; answer_s: one of them */
 
 static bool on_cpu(const char *backend) { return !dev_caps(backend)->packs_weights; }
 
@@ -61,7 +61,7 @@ static void row(const struct sweep *w, const char *what, double tokens, double b
     report_number(w->r, 100 * measured / projected);
 }
 
-static void report_projection(const struct sweep *w, const struct answers *a)
+static void report_projection(const struct sweep *w, const struct asked *a)
 {
     static const struct column columns[] = {
         {"what", "what", -32, 0}, {"tokens_step", "tokens/step", 11, 2}, {"gb", "GB a step", 9, 3}, {"projected", "projected", 9, 1},
@@ -76,13 +76,13 @@ static void report_projection(const struct sweep *w, const struct answers *a)
             row(w, what, 1, w->steps[i].bytes, 1e3 / w->steps[i].ms);
         }
     double bytes;
-    if (a->n_steps && a->decode_ms > 0 && between(w, 1 + (double)a->n_drafted / a->n_steps, &bytes))
-        row(w, "the five prompts, drafting free", (double)a->n_tokens / a->n_steps, bytes, a->n_after_first * 1e3 / a->decode_ms);
+    if (a->n_steps && a->decode_ms > 0 && between(w, 1 + (double)asked_drafted(a) / a->n_steps, &bytes))
+        row(w, "the five prompts, drafting free", (double)a->n_after_first / a->n_steps, bytes, a->n_after_first * 1e3 / a->decode_ms);
 }
 
 /* ---- parts */
 
-static bool report_sweep(struct report *r, const struct bench_options *o, double read_gb_s, const struct answers *a, struct err *e)
+static bool report_sweep(struct report *r, const struct bench_options *o, double read_gb_s, const struct asked *a, struct err *e)
 {
     struct sweep w;
     bool ok = sweep_open(&w, o, r);
@@ -106,7 +106,8 @@ static bool report_sweep(struct report *r, const struct bench_options *o, double
 static bool measure(struct report *r, const struct bench_options *given, struct err *e)
 {
     struct bench_options o = *given;
-    struct answers a;
+    struct answers x;
+    struct asked a = {0};
     struct memory_plan plan;
     o.backend = dev_backend(o.backend, e);
     double read_gb_s = o.backend ? report_machine(r, o.backend, e) : 0;
@@ -119,7 +120,12 @@ static bool measure(struct report *r, const struct bench_options *given, struct 
     if (!engine_fits(&eo, &plan, e))
         return false;
     report_limit(r, answers_s);
-    bool ok = answers_run(&a, r, &eo, e);
+    bool ok = answers_open(&x, r, &eo, e);
+    x.limit_s = answer_s;
+    ok = ok && answers_ask(&x, "answers to five prompts, greedy", answers_report, ANSWERS_QUESTIONS, &a, e);
+    if (ok)
+        answers_drafts(&x, &a);
+    answers_close(&x);
     report_limit(r, 0);
     if (!ok || report_stopped(r))
         return ok;

@@ -65,6 +65,12 @@ size_t stepper_bytes(const struct model_config *c, int max_depth)
     return cut(&s, NULL, c, max_depth);
 }
 
+int stepper_draft_rows(const struct weight *head)
+{
+    const bool whole = head->rows < DRAFT_HEAD || head->format == WEIGHT_INT4;          /* whose rows do not lie one behind the other */
+    return whole ? head->rows : DRAFT_HEAD;
+}
+
 struct stepper *stepper_open(struct forward *f, struct cache *k, enum head h, int max_depth, struct err *e)
 {
     const struct model_config *c = f->cfg;
@@ -124,8 +130,7 @@ static void drafts(struct stepper *s, const float *hidden, int rows, int depth)
 {
     struct step_live *live = s->f->fused->live;
     struct weight slice = *s->head;
-    if (slice.rows > DRAFT_HEAD && slice.format != WEIGHT_INT4)         /* whose rows do not lie one behind the other */
-        slice.rows = DRAFT_HEAD;
+    slice.rows = stepper_draft_rows(s->head);
     const struct fused_head h = {.w = &slice, .logits = s->draft_logits, .tile_max = s->draft_max, .n_ids = slice.rows};
     fused_mtp(s->f, s->k, live->mtp_next, hidden, &live->mtp_pos, &live->mtp_rows, rows);
     for (int i = 0; i < depth; i++) {

@@ -20,6 +20,9 @@ struct stepper *stepper_open(struct forward *f, struct cache *k, enum head h, in
 void   stepper_close(struct stepper *s);
 size_t stepper_bytes(const struct model_config *c, int max_depth);      /* device memory of it */
 
+/* Rows of the head that drafts are chosen from. */
+int    stepper_draft_rows(const struct weight *head);
+
 /* Starts an answer: the cache holds `pos` positions, and its last hidden state is that of pos - 1.  `how` as the device reads
  * it; room, n_stop and so on filled.  The prompt's ids are for the repetition penalty, its last n_begun for the presence penalty
  * too.  depth <= max_depth. */

@@ -1,0 +1,116 @@
+/* `q35chat bench project`: what a machine with another memory would do with this model.  Steps are measured here and their bytes
+ * counted; there they take bytes over (its bandwidth times the share of the plain read that they reach here). */
+#include <math.h>
+
+#include "bench/sweep.h"
+
+static const double acceptances[] = {0.3, 0.5, 0.7, 0.8, 0.9, 0.95};
+static const int contexts[] = {0, 4096, 32768};
+enum { N_CONTEXTS = sizeof contexts / sizeof *contexts };
+
+/* Of the plain read. */
+static double share(const struct sweep *w, const struct sweep_step *s)
+{
+    return s->bytes / s->ms * 1e-6 / w->s.read_gb_s;
+}
+
+/* There, a step that verifies rows - 1 drafts and makes as many. */
+static double projected_ms(const struct sweep *w, const struct sweep_step *s, double *bytes)
+{
+    *bytes = s->bytes + (s->rows > 1 ? subject_draft_bytes(&w->s, s->rows, s->rows - 1, s->distinct) : 0);
+    return *bytes / (w->s.o->bandwidth * 1e6 * share(w, s));
+}
+
+static void report_projected_steps(const struct sweep *w)
+{
+    static const struct column columns[] = {
+        {"context", "context", 8, 0}, {"rows", "rows", 5, 0}, {"gb", "GB", 8, 3}, {"ms", "ms here", 9, 3}, {"of_read", "% read", 7, 1},
+        {"gb_drafts", "GB + drafts", 11, 3}, {"projected_ms", "ms there", 9, 3},
+    };
+    report_table(w->r, "steps: here without drafts, there with the drafts that they make", columns, sizeof columns / sizeof *columns);
+    for (int i = 0; i < w->n_steps; i++) {
+        const struct sweep_step *s = &w->steps[i];
+        double bytes, ms = projected_ms(w, s, &bytes);
+        const double cells[] = {s->pos, s->rows, s->bytes * 1e-9, s->ms, 100 * share(w, s), bytes * 1e-9, ms};
+        for (size_t c = 0; c < sizeof cells / sizeof *cells; c++)
+            report_number(w->r, cells[c]);
+    }
+}
+
+/* Of a step with n drafts, each accepted with probability p if all before it are. */
+static double tokens_of(double p, int n)
+{
+    double tokens = 1, all = 1;
+    for (int i = 0; i < n; i++)
+        tokens += all *= p;
+    return tokens;
+}
+
+/* The number of drafts with the most tokens a second. */
+static void report_best(const struct sweep *w, int pos, double p)
+{
+    const struct sweep_step *best = NULL;
+    double best_rate = 0, best_bytes = 0, none = NAN;
+    for (int rows = 1; rows <= STEP_ROWS; rows++) {
+        const struct sweep_step *s = sweep_step_of(w, rows, pos);
+        double bytes = 0, rate = s ? tokens_of(p, rows - 1) * 1e3 / projected_ms(w, s, &bytes) : 0;
+        if (rows == 1 && s)
+            none = rate;
+        if (rate > best_rate) {
+            best = s;
+            best_rate = rate;
+            best_bytes = bytes;
+        }
+    }
+    if (!best)
+        return;
+    const double tokens = tokens_of(p, best->rows - 1),
+        cells[] = {pos, p, best->rows - 1, tokens, best_bytes / tokens * 1e-9, best_rate, best_rate / none};
+    for (size_t c = 0; c < sizeof cells / sizeof *cells; c++)
+        report_number(w->r, cells[c]);
+}
+
+static void report_rates(const struct sweep *w)
+{
+    static const struct column columns[] = {
+        {"context", "context", 8, 0}, {"acceptance", "acceptance", 10, 2}, {"drafts", "drafts", 6, 0}, {"tokens_step", "tokens/step", 11, 2},
+        {"gb_token", "GB/token", 9, 3}, {"tok_s", "tok/s there", 11, 1}, {"gain", "x no drafts", 11, 2},
+    };
+    report_table(w->r, "tokens a second there, by the share of drafts that are accepted, at the best number of drafts", columns,
+                 sizeof columns / sizeof *columns);
+    for (int i = 0; i < N_CONTEXTS; i++)
+        for (size_t a = 0; a < sizeof acceptances / sizeof *acceptances; a++)
+            report_best(w, contexts[i], acceptances[a]);
+}
+
+static bool measure(struct sweep *w)
+{
+    const int most = w->s.o->rows;
+    for (int i = 0; i < N_CONTEXTS; i++)
+        if (contexts[i] + SWEEP_MARGIN <= w->n_ctx && !sweep_steps(w, contexts[i], most))
+            return false;
+    report_projected_steps(w);
+    report_rates(w);
+    report_note(w->r, "the rule: time there = bytes / (%g GB/s x share of the plain read that the step reaches here). Bytes of drafting are counted, "
+                "the work between the steps is not", w->s.o->bandwidth);
+    report_note(w->r, "acceptance is conditional: of a draft when all before it were accepted");
+    return true;
+}
+
+int bench_project(const struct bench_options *given)
+{
+    struct bench_options o = *given;
+    struct sweep w;
+    struct report r;
+    o.rows = o.rows ? o.rows : STEP_ROWS;
+    report_open(&r, "project", &o);
+    bool ok = sweep_open(&w, &o, &r);
+    if (ok) {
+        subject_report(&w.s, &r);
+        report_fact(&r, "there", "%g GB/s", o.bandwidth);
+    }
+    ok = ok && measure(&w);
+    int status = report_close(&r, ok ? NULL : &w.e);
+    sweep_close(&w);
+    return status;
+}
