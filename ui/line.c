@@ -37,6 +37,7 @@ struct line {
     History  *history;                  /* libedit's, filled from the one of both front ends: */
     struct history *past;
     const char *prompt;
+    const struct buf *message;          /* what there is of the one that is typed: its lines before this one; NULL: none is */
     struct buf typed;                   /* bytes that were read and not yet given to libedit */
     bool in_paste, broken_line;         /* inside a bracketed paste; the line just read was ended by its newline */
     bool quoted;                        /* the next character goes in as it is */
@@ -127,6 +128,19 @@ static bool pasted(struct line *l, wchar_t *c)
     return *c >= 32 && *c != 127;
 }
 
+/* What there is of the message, while one is typed. */
+static void tell_draft(struct line *l)
+{
+    struct buf text = {0};
+    if (!l->message)
+        return;
+    const LineInfo *info = el_line(l->el);
+    buf_add(&text, buf_str(l->message), l->message->len);
+    buf_add(&text, info->buffer, (size_t)(info->lastchar - info->buffer));
+    chat_draft(l->chat, buf_str(&text), text.len);
+    buf_free(&text);
+}
+
 /* libedit asks for the size of the terminal once; windows change at any time. */
 static bool follow_size(struct line *l)
 {
@@ -150,6 +164,8 @@ static int read_key(EditLine *el, wchar_t *c)
     for (;;) {
         if (l->hung_up)
             return 0;
+        if (!l->typed.len)
+            tell_draft(l);
         if (!l->typed.len && !wait_key(l, -1)) {
             if (l->interrupted)
                 return -1;
@@ -350,10 +366,9 @@ static bool ends_with(const struct buf *b, size_t from, const char *end)
 }
 
 /* A message: a line, lines that end with a backslash, lines between two """, or a paste.  False to give up or to end. */
-static bool read_message(struct line *l, struct buf *out)
+static bool read_lines(struct line *l, struct buf *out)
 {
     enum { FENCE = 3 };
-    buf_reset(out);
     if (!read_line(l, l->turn.speaks ? "You: " : "> ", out))
         return false;
     bool fenced = out->len >= FENCE && !memcmp(out->data, "\"\"\"", FENCE);
@@ -378,6 +393,16 @@ static bool read_message(struct line *l, struct buf *out)
     if (out->data)
         out->data[out->len] = 0;
     return true;
+}
+
+static bool read_message(struct line *l, struct buf *out)
+{
+    buf_reset(out);
+    l->message = out;
+    bool ok = read_lines(l, out);
+    l->message = NULL;
+    chat_draft(l->chat, "", 0);
+    return ok;
 }
 
 static void remember(struct line *l, const char *text)

@@ -1,7 +1,10 @@
 /* While nothing is asked, the responder reads what the next prompt begins with: system prompt and tools when the model is there, the
- * last answer (as the next prompt will have it, without its reasoning) when a turn has ended. */
+ * last answer (as the next prompt will have it, without its reasoning) when a turn has ended, and what the user types, whole words at a
+ * time.  Reading ends with the first chunk after a submit; what was read in vain costs nothing but heat. */
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/unicode.h"
 #include "chat/sent.h"
 #include "chat/state.h"
 
@@ -31,22 +34,91 @@ static uint64_t fingerprint(const struct chat *c, const char *system, const stru
     return h;
 }
 
+enum { STILL_MS = 150 };                /* no key for so long: now there is time */
+
+/* May anything be read now? */
+static bool is_still(const struct chat *c)
+{
+    return c->responder->can.read_ahead && c->front.reads_ahead && options_on(c->o, OPT_read_ahead) && c->ready && c->turn.state == TURN_IDLE &&
+           chat_rest(c) == CHAT_WHOLE;
+}
+
+static void give(struct chat *c, const char *system, const struct text *tools, int n_tools, const char *typed)
+{
+    struct transcript t = c->t;         /* as persist_system() will make it */
+    struct arena mem = {0};
+    struct request q = {.tools = tools, .n_tools = n_tools};
+    t.system = *system ? (char *)system : NULL;
+    q.messages = sent_messages(&t, typed, &mem, &q.n_messages);
+    c->responder->ops->read_ahead(c->responder, &q);
+    arena_free(&mem);
+    buf_reset(&c->ahead.read);
+    buf_adds(&c->ahead.read, typed);
+}
+
+/* There is more of the draft, or another one, than what was read. */
+static bool has_more(const struct ahead *a)
+{
+    return a->draft.len > a->read.len || memcmp(buf_str(&a->draft), buf_str(&a->read), a->draft.len);
+}
+
+/* What is read stays where the draft is to take another message's place: it would stand somewhere else. */
+static bool is_due(const struct chat *c)
+{
+    return c->ahead.due_ns && clock_ns() >= c->ahead.due_ns && !c->edit.on && !c->summary.text.len;
+}
+
 void ahead_step(struct chat *c)
 {
-    if (!c->responder->can.read_ahead || !c->front.reads_ahead || !options_on(c->o, OPT_read_ahead) || !c->ready || c->turn.state != TURN_IDLE || chat_rest(c) != CHAT_WHOLE)
+    struct ahead *a = &c->ahead;
+    if (!is_still(c))
         return;
     int n_tools;
     const struct text *tools = tools_schemas(c->calls.tools, &n_tools);
     const char *system = options_text(c->o, OPT_system);
     uint64_t print = fingerprint(c, system, tools, n_tools);
-    if (print == c->ahead_print)
+    if (print != a->print) {
+        a->print = print;
+        a->due_ns = a->draft.len && !a->due_ns ? clock_ns() : a->due_ns;
+        give(c, system, tools, n_tools, "");
+    }
+    if (!is_due(c))
         return;
-    c->ahead_print = print;
-    struct transcript t = c->t;         /* as persist_system() will make it */
-    struct arena mem = {0};
-    struct request q = {.tools = tools, .n_tools = n_tools};
-    t.system = *system ? (char *)system : NULL;
-    q.messages = sent_messages(&t, "", &mem, &q.n_messages);
-    c->responder->ops->read_ahead(c->responder, &q);
-    arena_free(&mem);
+    a->due_ns = 0;
+    if (has_more(a))
+        give(c, system, tools, n_tools, a->draft.data);
+}
+
+int ahead_timeout(const struct chat *c)
+{
+    if (!c->ahead.due_ns || !is_still(c) || c->edit.on || c->summary.text.len)
+        return -1;
+    int64_t left = (c->ahead.due_ns - clock_ns()) / 1000000 + 1;
+    return left > 0 ? (int)left : 0;
+}
+
+/* Where the last word that is whole ends: before a blank, or a punctuation mark of a script that has no blanks.  What joins the word
+ * may make other tokens of it. */
+static size_t whole_words(const char *s, size_t n)
+{
+    size_t end = 0;
+    for (size_t i = 0, k; i < n; i += k) {
+        uint32_t cp;
+        k = unicode_decode(s + i, n - i, &cp, NULL);
+        enum unicode_class class = unicode_class(cp);
+        if (class == UNICODE_SPACE || (class == UNICODE_OTHER && cp >= 0x80))
+            end = i;
+    }
+    while (end && strchr(" \t\r\n", s[end - 1]))
+        end--;
+    return end;
+}
+
+void chat_draft(struct chat *c, const char *text, size_t n)
+{
+    struct ahead *a = &c->ahead;
+    buf_reset(&a->draft);
+    if (*text != '/' && !memchr(text, 0, n))    /* commands are not said */
+        buf_add(&a->draft, text, whole_words(text, n));
+    a->due_ns = a->draft.len ? clock_ns() + STILL_MS * (int64_t)1000000 : 0;
 }

@@ -50,7 +50,7 @@ int chat_timeout(const struct chat *c)
     if (c->calls.run)
         return TOOL_TICK_MS;
     if (!c->persist.part.due_ns)
-        return -1;
+        return ahead_timeout(c);
     int64_t left = (c->persist.part.due_ns - clock_ns()) / 1000000 + 1;
     return left > 0 ? (int)left : 0;
 }
@@ -266,6 +266,8 @@ void chat_close(struct chat *c)
     buf_free(&c->persist.doomed);
     buf_free(&c->summary.request);
     buf_free(&c->summary.text);
+    buf_free(&c->ahead.draft);
+    buf_free(&c->ahead.read);
     free(c);
 }
 

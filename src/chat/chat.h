@@ -50,7 +50,8 @@ static inline bool chat_end_failed(enum chat_end end) { return end == CHAT_FAILE
 /* Of a turn, all rounds of tool calls together. */
 struct chat_stats {
     int    n_prompt, n_cached, n_tokens, n_steps, n_rounds;
-    int    n_ahead;                     /* of n_cached: what was read while nothing was asked */
+    int    n_ahead;                     /* of n_cached: what was read while nothing was asked; */
+    int    n_typed;                     /* of those: the message itself, read while it was typed */
     int    drafted[CHAT_MAX_DEPTH], accepted[CHAT_MAX_DEPTH];   /* by draft position */
     double prefill_ms, decode_ms, wall_ms;
     double tok_s;                       /* tokens after the first, over the time after the first */
@@ -103,6 +104,9 @@ const struct chat_event *chat_drain(struct chat *c, int *n);
 /* Sleeps until something happens here or on `fd` (-1: none), at most timeout_ms (-1: for ever). */
 void chat_wait(const struct chat *c, int fd, int timeout_ms);
 
+/* What the next message says so far, after each key; "": nothing.  When no key has come for a moment its whole words are read ahead, which
+ * changes no answer. */
+void chat_draft(struct chat *c, const char *text, size_t n);
 /* False while one is being answered; or, the first time, if a file that it names cannot be attached or takes more than half of what is
  * free in the context. */
 bool chat_submit(struct chat *c, const char *text, size_t n, struct err *e);

@@ -258,6 +258,8 @@ enum command_result command_stats(struct typed *c)
     if (s->n_ahead)
         buf_addf(c->out, " (%d read ahead)", s->n_ahead);
     buf_addf(c->out, ", %.0f ms\n", s->prefill_ms);
+    if (s->n_typed)
+        buf_addf(c->out, "           %d tokens were read while you typed\n", s->n_typed);
     for (int i = 0; i < CHAT_MAX_DEPTH && s->drafted[i]; i++)
         buf_addf(c->out, "draft %d    %d of %d accepted (%.0f %%)\n", i + 1, s->accepted[i], s->drafted[i],
                  100.0 * s->accepted[i] / s->drafted[i]);

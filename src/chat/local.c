@@ -208,6 +208,7 @@ static void close_local(struct responder *r)
     tokenizer_close(l->tok);
     speech_free(&l->speech);
     prompt_free(&l->prompt);
+    ids_free(&l->head);
     biases_free(&l->biases);
     buf_free(&l->dir);
     buf_free(&l->notice);

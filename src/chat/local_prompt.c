@@ -63,18 +63,56 @@ static bool encode_with(const struct conversation *given, const char *last, cons
     return ok;
 }
 
-/* What two last messages have in common that begin in different ways. */
-bool prompt_beginning(const struct conversation *c, const struct tokenizer *tok, struct ids *out)
+/* What the ids of two last messages have in common from the prompt's beginning on. */
+static bool encode_common(const struct conversation *c, const char *one, const char *two, const struct tokenizer *tok, struct ids *out)
 {
     struct ids other = {0};
     out->n = 0;
-    bool ok = encode_with(c, "x", tok, out) && encode_with(c, ". 1", tok, &other);
+    bool ok = encode_with(c, one, tok, out) && encode_with(c, two, tok, &other);
     int n = 0;
     while (ok && n < out->n && n < other.n && out->data[n] == other.data[n])
         n++;
     out->n = n;
     ids_free(&other);
     return n > 0;
+}
+
+/* Two last messages begin in different ways. */
+bool prompt_beginning(const struct conversation *c, const struct tokenizer *tok, struct ids *out)
+{
+    return encode_common(c, "x", ". 1", tok, out);
+}
+
+static int last_of(const struct ids *ids, int32_t id)
+{
+    int i = ids->n - 1;
+    while (i >= 0 && ids->data[i] != id)
+        i--;
+    return i;
+}
+
+/* What stands before the message is not encoded again: control tokens divide what is. */
+bool prompt_typed(const struct ids *head, const char *words, const struct tokenizer *tok, struct ids *out)
+{
+    struct message user = {.role = ROLE_USER};
+    const struct conversation c = {.messages = &user, .n_messages = 1};
+    struct ids message = {0};
+    struct buf one = {0}, other = {0};
+    buf_addf(&one, "%s x", words);
+    buf_addf(&other, "%s\n.", words);
+    bool ok = encode_common(&c, one.data, other.data, tok, &message);
+    int32_t start = tokenizer_special(tok, "<|im_start|>");
+    int before = last_of(head, start), from = last_of(&message, start);
+    out->n = 0;
+    ok = ok && before >= 0 && from >= 0;
+    if (ok) {
+        ids_append(out, head->data, before);
+        ids_append(out, message.data + from, message.n - from);
+    }
+    ids_free(&message);
+    buf_free(&one);
+    buf_free(&other);
+    return ok && out->n > head->n && !memcmp(out->data, head->data, (size_t)head->n * sizeof *head->data);
 }
 
 void prompt_answered(struct prompt *p, const struct ids *sampled, const struct tokenizer *tok)

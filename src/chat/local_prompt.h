@@ -27,6 +27,8 @@ bool prompt_make(struct prompt *p, const struct conversation *c, const struct to
 void prompt_answered(struct prompt *p, const struct ids *sampled, const struct tokenizer *tok);  /* `ids` were answered by these */
 /* The ids with which the prompt begins whatever the last message says. */
 bool prompt_beginning(const struct conversation *c, const struct tokenizer *tok, struct ids *out);
+/* The same of a prompt whose beginning `head` is known and whose last message begins with these whole words. */
+bool prompt_typed(const struct ids *head, const char *words, const struct tokenizer *tok, struct ids *out);
 void prompt_forget(struct prompt *p);                   /* a new turn begins */
 void prompt_free(struct prompt *p);
 

@@ -179,14 +179,25 @@ int local_count_prompt(struct responder *r, const struct request *q, struct err 
     return n;
 }
 
+/* The states where the typed words begin are kept: they may be taken back. */
+static void read_typed(struct local *l, const char *words)
+{
+    struct ids ids = {0};
+    if (prompt_typed(&l->head, words, l->tok, &ids))
+        engine_read_ahead(l->engine, ids.data, ids.n, l->head.n);
+    ids_free(&ids);
+}
+
 void local_read_ahead(struct responder *r, const struct request *q)
 {
+    struct local *l = own(r);
     struct conversation c = conversation_of(q);
-    struct ids ids = {0};
+    const struct text typed = q->messages[q->n_messages - 1].content;
     c.generation_prompt = c.thinking = false;
-    if (prompt_beginning(&c, own(r)->tok, &ids))
-        engine_read_ahead(own(r)->engine, ids.data, ids.n, ids.n);
-    ids_free(&ids);
+    if (typed.n)
+        read_typed(l, typed.p);
+    else if (prompt_beginning(&c, l->tok, &l->head))
+        engine_read_ahead(l->engine, l->head.data, l->head.n, l->head.n);
 }
 
 void local_interrupt(struct responder *r)
@@ -213,14 +224,24 @@ bool local_end_thought(struct responder *r)
 
 /* --- what comes from the engine --------------------------------------------------------------------------------- */
 
+/* Of the tokens that were read ahead, those behind the beginning that was known before anything was typed. */
+static int count_typed(const struct local *l, const struct turn_stats *t)
+{
+    const struct ids *head = &l->head, *all = &l->prompt.ids;
+    bool begins = head->n && head->n <= all->n && !memcmp(head->data, all->data, (size_t)head->n * sizeof *head->data);
+    int behind = begins ? t->n_cached - head->n : 0;
+    return behind <= 0 ? 0 : behind < t->n_ahead ? behind : t->n_ahead;
+}
+
 /* s = a + t.  Only the first request of an answer counts its prompt: the others go on behind what the engine has. */
-static void add_stats(struct answer_stats *s, const struct answer_stats *a, const struct turn_stats *t, bool goes_on)
+static void add_stats(struct answer_stats *s, const struct answer_stats *a, const struct turn_stats *t, int n_typed, bool goes_on)
 {
     *s = *a;
     if (!goes_on) {
         s->n_prompt += t->n_prompt;
         s->n_cached += t->n_cached;
         s->n_ahead += t->n_ahead;
+        s->n_typed += n_typed;
     }
     s->n_tokens += t->n_tokens;
     s->n_timed += t->n_tokens > 1 ? t->n_tokens - 1 : 0;
@@ -235,7 +256,7 @@ static void add_stats(struct answer_stats *s, const struct answer_stats *a, cons
 
 static void on_tokens(struct local *l, const struct event *ev)
 {
-    add_stats(&l->so_far, &l->ended, &ev->stats, l->goes_on);
+    add_stats(&l->so_far, &l->ended, &ev->stats, count_typed(l, &ev->stats), l->goes_on);
     l->speech.stats = &l->so_far;
     for (int i = 0; i < ev->n && !l->enough; i++) {
         const struct outlook *o = &ev->outlook[i];
@@ -254,7 +275,7 @@ static void on_done(struct local *l, const struct event *ev)
     bool thought_ends = (l->speaking == TO_BUDGET && how == FINISH_LENGTH)
                      || (l->speaking == LEAVING_THOUGHT && (how == FINISH_LENGTH || how == FINISH_INTERRUPTED));
     l->serial = 0;
-    add_stats(&l->ended, &l->ended, &ev->stats, l->goes_on);
+    add_stats(&l->ended, &l->ended, &ev->stats, count_typed(l, &ev->stats), l->goes_on);
     l->so_far = l->ended;
     if (thought_ends && most && l->ended.n_tokens >= most) {    /* it had just come to its end */
         how = FINISH_LENGTH;

@@ -32,6 +32,7 @@ struct local {
     bool   dead;
 
     struct prompt  prompt;
+    struct ids     head;                /* what the next prompt begins with, as it was last read ahead */
     struct biases  biases;
     struct sampling sampling;           /* of the answer, but for what differs between its requests to the engine */
     int            think_budget;

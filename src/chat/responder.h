@@ -75,7 +75,8 @@ struct request {
 /* Of one request.  Where it is made of several to a model, they are summed up. */
 struct answer_stats {
     int    n_prompt, n_cached;          /* tokens of the prompt; those of them that were not read again */
-    int    n_ahead;                     /* of n_cached: those that were read ahead */
+    int    n_ahead;                     /* of n_cached: those that were read ahead; */
+    int    n_typed;                     /* of those: tokens of the last message */
     int    n_tokens;                    /* sampled, the one that ends the answer included */
     int    n_timed;                     /* of n_tokens: those that decode_ms is the time of, which is all but the first */
     int    n_steps;
@@ -143,7 +144,8 @@ struct responder_ops {
     int  (*used)(const struct responder *r);            /* tokens of the newest prompt and its answer; negative: not known */
     int  (*count)(const struct responder *r, struct text t);
     int  (*count_prompt)(struct responder *r, const struct request *q, struct err *e);  /* negative: it would be refused, and why */
-    /* The last message is the user's next one, of which nothing is known: what stands before it is read while nothing is asked. */
+    /* The last message is the user's next one as far as it is known, whole words or nothing: it and what stands before it is read while
+     * nothing is asked.  Asked with nothing known first, then with words, whenever what stands before it has changed. */
     void (*read_ahead)(struct responder *r, const struct request *q);
     /* The tokens of which an answer's texts are made, into the empty `out`.  False: these ids, or any, do not make these texts. */
     bool (*tokens)(struct responder *r, const struct spoken *s, struct tokens *out);

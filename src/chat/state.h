@@ -35,6 +35,14 @@ struct draft {
     enum { NO_DOUBT, DOUBTS_FILES, DOUBTS_SIZE } doubt;         /* what was told of it; the later one includes the other */
 };
 
+/* What is read while nothing is asked. */
+struct ahead {
+    uint64_t print;                     /* of what stands before the next message, as it was last given to the responder; 0: it was not */
+    struct buf draft;                   /* whole words of that message */
+    int64_t due_ns;                     /* when they are looked at; 0: they were */
+    struct buf read;                    /* those that the responder was last given */
+};
+
 struct chat {
     struct options   *o;
     struct chat_front front;
@@ -42,7 +50,7 @@ struct chat {
     struct responder *responder;
     struct chat_info  info;
     bool              ready;            /* the responder takes requests */
-    uint64_t          ahead_print;      /* of what it was last given to read ahead */
+    struct ahead      ahead;
 
     struct transcript t;
     struct buf        title;            /* chat_title() */
@@ -63,6 +71,7 @@ void state_note(struct chat *c, const char *text);              /* a sentence fo
 
 /* ahead.c */
 void ahead_step(struct chat *c);                        /* what the next prompt begins with goes to the responder, if it has changed */
+int  ahead_timeout(const struct chat *c);               /* ms until ahead_step() has something to do, -1: nothing */
 
 /* context.c */
 int context_entry_frees(struct chat *c, int i);         /* tokens that a prompt saves when a line stands for it */

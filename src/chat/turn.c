@@ -311,7 +311,7 @@ void turn_begin(struct chat *c, enum turn_kind kind)
     c->turn.after_first = 0;
     c->turn.start_ns = clock_ns();
     c->persist.warned = c->edit.on = false;
-    c->ahead_print = 0;
+    c->ahead.print = 0;
     if (c->ready)
         c->turn.joules_before = joules(c);
     ask(c);
@@ -377,6 +377,7 @@ static void add_request(struct chat_stats *s, const struct answer_stats *t)
     s->n_prompt += t->n_prompt;
     s->n_cached += t->n_cached;
     s->n_ahead += t->n_ahead;
+    s->n_typed += t->n_typed;
     s->n_tokens += t->n_tokens;
     s->n_steps += t->n_steps;
     s->prefill_ms += t->prefill_ms;

@@ -25,6 +25,7 @@ static struct {
     struct cells cells;
     struct buf screen;
     int64_t ms;
+    bool reads_ahead;
     bool keeps;                         /* saves conversations, attaches files */
     struct tmpdir home;                 /* keeps the user's own conversations out of the test */
 } stage;
@@ -81,6 +82,7 @@ static inline void stage_open(void)
     struct chat_front now = front;
     struct err e = {0};
     now.keeps = now.attaches = stage.keeps;
+    now.reads_ahead = stage.reads_ahead;
     stage.chat = chat_open(local_open(stage.o, &e), stage.o, &now, &e);
     if (!stage.chat)
         fail_msg("%s", e.msg);

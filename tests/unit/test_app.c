@@ -690,6 +690,43 @@ static void test_app__an_answer_that_goes_on_is_read_first_and_counted_once(void
     stage_end();
 }
 
+static void wait_for_aheads(int n)
+{
+    while (fake.n_aheads < n) {
+        chat_wait(stage.chat, -1, 20);
+        stage_pass(10);
+    }
+    assert_int_equal(fake.n_aheads, n);
+}
+
+static void test_app__what_is_typed_is_read_ahead(void **state)
+{
+    (void)state;
+    stage_begin(24, 80);
+    stage.reads_ahead = true;
+    fake_say("</think>A");
+    stage_open();
+    stage_type("What is said h");
+    wait_for_aheads(2);
+    int typed = fake.ahead.n;
+    stage_key("Alt-v");                 /* keys of another window are no draft */
+    stage_keys("j k");
+    stage_key("Alt-v");
+    stage_type("ere is more");
+    wait_for_aheads(3);
+    assert_true(fake.ahead.n > typed);
+    stage_key("Enter");
+    stage_answer();
+    assert_memory_equal(fake.ahead.data, fake.prompts[0].data, sizeof(int32_t));
+    wait_for_aheads(4);                 /* the answer; the draft is empty */
+    for (int i = 0; i < 20; i++) {
+        chat_wait(stage.chat, -1, 20);
+        stage_pass(20);
+    }
+    assert_int_equal(fake.n_aheads, 4);
+    stage_end();
+}
+
 static void test_app__values_of_sampling_are_told_once_they_are_known(void **state)
 {
     (void)state;
@@ -964,6 +1001,7 @@ int main(void)
         cmocka_unit_test(test_app__keys_are_told_and_do_nothing_while_they_are_tested),
         cmocka_unit_test(test_app__a_large_paste_asks_what_it_is),
         cmocka_unit_test(test_app__sessions_are_looked_at_renamed_and_deleted_in_their_list),
+        cmocka_unit_test(test_app__what_is_typed_is_read_ahead),
         cmocka_unit_test(test_app__sleeps_when_nothing_happens),
         cmocka_unit_test(test_app__no_key_in_no_state_breaks_anything),
     };

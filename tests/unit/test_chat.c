@@ -1,6 +1,7 @@
 #include <math.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "talk.h"
 
 static void test_chat__a_message_sent_while_loading_is_answered_when_the_model_is_there(void **state)
@@ -125,6 +126,93 @@ static void test_chat__what_the_next_prompt_begins_with_is_read_ahead(void **sta
     end(&t);
 }
 
+static void type(struct talk *t, const char *draft)
+{
+    chat_draft(t->c, draft, strlen(draft));
+}
+
+static void type_and_wait(struct talk *t, const char *draft, int n_aheads)
+{
+    type(t, draft);
+    while (fake.n_aheads < n_aheads)
+        step(t);
+    assert_int_equal(fake.n_aheads, n_aheads);
+}
+
+/* So long that what was typed would have been read if it were to be. */
+static void let_time_pass(struct talk *t)
+{
+    int n;
+    for (int64_t start = clock_ns(); clock_ms_since(start) < 300;) {
+        chat_wait(t->c, -1, 20);
+        chat_drain(t->c, &n);
+    }
+}
+
+static bool was_read(const char *words)
+{
+    struct buf text = {0};
+    for (int i = 0; i < fake.ahead.n; i++) {
+        size_t n;
+        const char *piece = tokenizer_bytes(fake.tok, fake.ahead.data[i], &n);
+        buf_add(&text, piece, n);
+    }
+    bool ends = text.len >= strlen(words) && !strcmp(text.data + text.len - strlen(words), words);
+    buf_free(&text);
+    return ends;
+}
+
+static void test_chat__the_draft_is_read_ahead_while_it_is_typed(void **state)
+{
+    static const struct chat_front front = {.tools = "all", .reads_ahead = true};
+    struct talk t;
+    struct err e = {0};
+    (void)state;
+    begin(&t);
+    fake_say("R1\n</think>\n\nA1");
+    fake_say("R2\n</think>\n\nA2");
+    start_with(&t, &front);
+    type(&t, "  What is ");                             /* while it loads */
+    while (fake.n_aheads < 2)
+        step(&t);
+    assert_true(was_read("user\nWhat is"));             /* as the template writes it */
+    type_and_wait(&t, "  What is the an", 3);
+    assert_true(was_read("user\nWhat is the"));
+    type(&t, "  What is the answer");                   /* no word more is whole */
+    type(&t, "  What is t");                            /* of which all was read */
+    type(&t, "/help me with this");
+    type(&t, "");
+    let_time_pass(&t);
+    assert_int_equal(fake.n_aheads, 3);
+    type_and_wait(&t, "What was t", 4);                 /* another one */
+    assert_true(was_read("user\nWhat was"));
+    type_and_wait(&t, "\xE4\xBD\xA0\xE5\xA5\xBD\xEF\xBC\x8C\xE8\xAF\xB7", 5);        /* a script without blanks */
+    assert_true(was_read("user\n\xE4\xBD\xA0\xE5\xA5\xBD"));
+    type_and_wait(&t, "What is the answer to the question", 6);
+    submit(&t, "What is the answer to the questions");
+    int rest = fake.prompts[0].n - fake.ahead.n;
+    assert_begins(0, rest);
+    assert_true(rest < 40);
+    type(&t, "And what is the next one");               /* not while an answer is made, */
+    finish_turn(&t);
+    while (fake.n_aheads < 8)                           /* but then: the answer, the draft */
+        step(&t);
+    assert_true(was_read("user\nAnd what is the next"));
+    submit(&t, "And what is the next one");
+    type(&t, "");
+    assert_begins(1, fake.prompts[1].n - fake.ahead.n);
+    finish_turn(&t);
+    assert_int_equal(fake.n_aheads, 9);
+
+    buf_reset(&t.s.text);
+    type(&t, "");
+    assert_true(chat_edit(t.c, 0, &t.s.text, &e));      /* it will stand somewhere else */
+    type(&t, "What is to be said instead");
+    let_time_pass(&t);
+    assert_int_equal(fake.n_aheads, 9);
+    end(&t);
+}
+
 static void test_chat__nothing_is_read_ahead_when_that_is_off_or_nobody_types(void **state)
 {
     (void)state;
@@ -136,6 +224,8 @@ static void test_chat__nothing_is_read_ahead_when_that_is_off_or_nobody_types(vo
         fake_say("R\n</think>\n\nA");
         start_with(&t, &front);
         wait_until_ready(&t);
+        type(&t, "What is typed here");
+        let_time_pass(&t);
         ask(&t, "Q");
         assert_int_equal(fake.n_aheads, 0);
         end(&t);
@@ -979,6 +1069,7 @@ int main(void)
         cmocka_unit_test(test_chat__figures_count_tokens_after_the_first),
         cmocka_unit_test(test_chat__sampling_is_the_users_then_the_checkpoints_then_the_cards),
         cmocka_unit_test(test_chat__what_the_next_prompt_begins_with_is_read_ahead),
+        cmocka_unit_test(test_chat__the_draft_is_read_ahead_while_it_is_typed),
         cmocka_unit_test(test_chat__nothing_is_read_ahead_when_that_is_off_or_nobody_types),
         cmocka_unit_test(test_chat__a_loaded_conversation_goes_on_with_the_same_prompt),
         cmocka_unit_test(test_chat__bytes_that_are_not_text_become_replacement_characters),

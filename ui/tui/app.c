@@ -89,6 +89,7 @@ void app_tick(struct app *a, int64_t ms)
         buf_reset(&h->hint.text);
     if (h->chat)
         feed_tick(&h->feed, ms);
+    input_tell(h);
     figures_sample(&a->figures, h);
 }
 

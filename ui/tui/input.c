@@ -155,6 +155,17 @@ void act_popup_down(struct host *h)
     suggest_move(completions(h), 1);
 }
 
+void input_tell(struct host *h)
+{
+    struct buf draft = {0};
+    if (!input(h)->drafted || !h->chat)
+        return;
+    input(h)->drafted = false;
+    editor_text(input(h)->editor, &draft);
+    chat_draft(h->chat, buf_str(&draft), draft.len);
+    buf_free(&draft);
+}
+
 /* --- sending ---------------------------------------------------------------------------------------------------- */
 
 void input_give_back(struct host *h, const char *text)
@@ -314,9 +325,10 @@ static struct editor *draft_line(struct host *h)
     return input(h)->editor;
 }
 
-static void complete_draft(struct host *h)
+static void note_draft(struct host *h)
 {
     suggest_update(completions(h), input(h)->editor);
+    input(h)->drafted = true;
 }
 
 static void click_draft(struct host *h, int row, int col)
@@ -396,7 +408,7 @@ static void draw_completions(struct host *h, struct cells *c, struct area at)
 
 const struct window window_input = {
     .bytes = sizeof(struct input), .init = init_input, .free = free_input, .contexts = input_contexts,
-    .told = contexts_by_use, .focus = draft_line, .edited = complete_draft, .click = click_draft,
+    .told = contexts_by_use, .focus = draft_line, .edited = note_draft, .click = click_draft,
     .close = close_completions, .chat = take_back, .input_rows = draft_rows, .draw_input = draw_draft,
     .cover_rows = completion_rows, .draw_cover = draw_completions,
 };

@@ -10,7 +10,8 @@
 
 /* For input, send and revise; all others call the functions below. */
 struct input {
-    struct editor *editor;              /* the draft */
+    struct editor *editor;              /* the draft, */
+    bool  drafted;                      /* which the chat was not told of since it has changed */
     struct history *history;
     struct queue   queue;               /* messages that wait */
     struct suggest suggest;             /* what completes the word at the cursor */
@@ -28,6 +29,8 @@ void input_remember(struct host *h, const char *text);
 void input_give_back(struct host *h, const char *text);
 /* Sends it; on failure it comes back. */
 void input_submit(struct host *h, const char *text);
+/* The chat hears of the draft, if it has changed. */
+void input_tell(struct host *h);
 /* Nothing runs: what waits is sent. */
 void input_next(struct host *h);
 /* About a summary that waits.  False: none does. */

@@ -171,6 +171,7 @@ void act_send(struct host *h)
         input_remember(h, text.data);
         editor_reset(input_editor(h));
         host_edited(h);
+        input_tell(h);                  /* what is sent is no draft any more */
         input_state(h)->queue.held = false;
         run_typed(h, text.data);
     } else {
