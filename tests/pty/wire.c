@@ -19,6 +19,7 @@
  *   colors NAME: N         colours that were chosen so far          bells NAME: N      beeps so far
  *   bytes NAME: MOST N     since mark, for each of N tokens at most so many
  *   cpu NAME               prints the main thread's share since mark
+ *   took NAME: TEXT        waits until the screen has it; prints how long that took since mark
  *   echo NAME: N           types N digits, up to 70, into an empty draft; prints how long each took to appear
  *   insist NAME: KEYS TEXT types the keys each 0.8 s, until the screen has no TEXT: for what is deaf at first
  *   end NAME: STATUS       waits until the program ends so (one of these numbers), all it did to the terminal is undone, and it sent nothing strange
@@ -431,6 +432,16 @@ static void do_cpu(const char *name, const char *arg)
     printf("ok %s: the main thread used %.2f %% of a core\n", name, 100 * cpu / wall);
 }
 
+static void do_took(const char *name, const char *text)
+{
+    while (off_screen(text) && clock_ms_since(w.marked_ns) < 1000 * w.patience_s)
+        cable_move(&w.cable, 1);
+    if (off_screen(text))
+        bad(name, "the screen has no ", text);
+    else
+        printf("ok %s: %.0f ms\n", name, clock_ms_since(w.marked_ns));
+}
+
 static bool modes_are(const char *expected)
 {
     struct buf modes = {0};
@@ -518,7 +529,7 @@ typedef void verb(const char *name, const char *arg);
 static const struct { const char *name; verb *does; bool named; } verbs[] = {
     {"see", do_see, true}, {"gone", do_gone, true}, {"never", do_never, true}, {"screen", do_screen, true}, {"keep", do_keep, false},
     {"same", do_same, true}, {"sh", do_sh, true}, {"title", do_title, true}, {"colors", do_colors, true}, {"bells", do_bells, true},
-    {"bytes", do_bytes, true}, {"cpu", do_cpu, true}, {"echo", do_echo, true}, {"end", do_end, true}, {"insist", do_insist, true},
+    {"bytes", do_bytes, true}, {"cpu", do_cpu, true}, {"took", do_took, true}, {"echo", do_echo, true}, {"end", do_end, true}, {"insist", do_insist, true},
     {"type", do_type, false},
     {"send", do_send, false}, {"resize", do_resize, false}, {"storm", do_storm, false}, {"signal", do_signal, false},
     {"freeze", do_freeze, false}, {"thaw", do_thaw, false}, {"baud", do_baud, false}, {"hangup", do_hangup, false}, {"mark", do_mark, false},
