@@ -205,6 +205,32 @@ static struct request_sampling choose_sampling(struct chat *c)
     return s;
 }
 
+/* The option `begin`, without blanks around it: an answer does not begin with any, and a word does not end in one. */
+static struct text beginning(const struct chat *c)
+{
+    return text_trim(text_of(options_text(c->o, OPT_begin)));
+}
+
+/* A new answer begins with what that says.  False: it cannot. */
+static bool give_beginning(struct chat *c, struct err *e)
+{
+    const struct text text = beginning(c);
+    c->turn.begins = text.n && !c->turn.begun.n && !c->turn.continued && c->turn.kind != TURN_SUMMARY;
+    if (!c->turn.begins || (!c->responder->can.begin_tokens && c->responder->can.begin_text))
+        return true;
+    if (!c->responder->can.begin_tokens)
+        return err_set(e, "this model's answers cannot begin with a given text: leave out `begin`");
+    const struct message m = {.role = ROLE_ASSISTANT, .content = text};
+    struct spoken s = {.m = &m, .stopped = true};
+    s.tools = tools_schemas(c->calls.tools, &s.n_tools);
+    bool seeded = c->turn.begun.seeded;
+    uint64_t seed = c->turn.begun.seed;
+    bool ok = c->responder->ops->tokens(c->responder, &s, &c->turn.begun);
+    c->turn.begun.seeded = seeded;
+    c->turn.begun.seed = seed;
+    return ok || err_set(e, "an answer cannot begin with '%s': the model's tokens do not give that text back", options_text(c->o, OPT_begin));
+}
+
 /* What a turn asks for now; the messages in `mem`. */
 static struct request request_of(const struct chat *c, enum turn_kind kind, struct arena *mem)
 {
@@ -213,6 +239,8 @@ static struct request request_of(const struct chat *c, enum turn_kind kind, stru
     q.tools = tools_schemas(c->calls.tools, &q.n_tools);
     if (c->turn.begun.n)
         q.begun.tokens = &c->turn.begun;
+    else if (c->turn.begins && !c->turn.stats.n_rounds)
+        q.begun.content = beginning(c);
     else if (c->turn.continued)
         q.begun = (struct given){.reasoning = c->turn.continued->m.reasoning, .content = c->turn.continued->m.content};
     return q;
@@ -250,7 +278,8 @@ static void replay_ends(struct chat *c)
     c->turn.answer.guarded = options_on(c->o, OPT_loop_guard) && !c->turn.answer.loop.span;       /* else that was told, and it goes on anyway */
     tokens_reset(&c->turn.begun);
     persist_begun(c);
-    show(c, true);
+    show(c, !c->turn.begins);
+    c->turn.begins = false;
 }
 
 static void refused(struct chat *c, enum request_result result, const struct err *why)
@@ -285,8 +314,12 @@ static void ask(struct chat *c)
         return;
     }
     persist_system(c);
+    if (!c->turn.stats.n_rounds && !give_beginning(c, &e)) {
+        finish(c, CHAT_FAILED, e.msg);
+        return;
+    }
     if (!c->turn.stats.n_rounds) {           /* stays as it is within a turn */
-        c->turn.thinking = thinks(c);
+        c->turn.thinking = thinks(c) && (c->turn.begun.n || !c->turn.begins);
         c->turn.think_budget = options_int(c->o, OPT_think_budget);
     }
     struct request q = request_of(c, c->turn.kind, &mem);

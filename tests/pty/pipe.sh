@@ -155,6 +155,11 @@ ask $endless --timeout 2 --jsonl x < /dev/null
 has "... also as events" "$(tail -n 1 out)" '"exit":124'
 ask --no-think -n 24 --no-stream Hello < /dev/null
 is "--no-stream prints the same" "$(cmp out first && echo same)" same
+ask --begin 'abc' -n 8 Hello < /dev/null
+is "--begin starts the answer" "$rc $(cut -c 1-3 out | head -n 1)" "0 abc"
+ask --begin 'abc' -n 8 --json Hello < /dev/null
+has "... and is part of it" "$(cat out)" '{"answer":"abc'
+has "... without reasoning" "$(cat out)" '"reasoning":""'
 ask -x --no-think -n 8 Hello < /dev/null
 is "-x without a code block fails and prints nothing" "$rc $(cat out)" "1 "
 has "... with a sentence" "$(cat err)" "the answer has no code block"

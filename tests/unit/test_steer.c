@@ -483,6 +483,45 @@ static void test_steer__a_budget_and_a_limit_both_hold(void **state)
     }
 }
 
+/* The rest is what the model says anyway: the beginning of its own answer changes nothing. */
+static void test_steer__an_answer_begins_as_told(void **state)
+{
+    (void)state;
+    struct buf whole = {0}, text = {0};
+    defaults();
+    set(OPT_think, "off");
+    ask_anew(questions[1]);
+    buf_adds(&whole, chat_message(c, 1).text);
+    for (int k = 1; k < chat_n_tokens(c, 1) && k < 8; k++) {
+        struct chat_token t;
+        assert_true(chat_token(c, 1, k, &t));
+        buf_reset(&text);
+        buf_add(&text, whole.data, t.at);
+        set(OPT_begin, buf_str(&text));
+        set(OPT_think, "on");           /* there is no room for it */
+        ask_anew(questions[1]);
+        assert_int_equal(seen.last.end, CHAT_ANSWERED);
+        assert_string_equal(chat_message(c, 1).text, whole.data);
+        assert_string_equal(buf_str(&seen.text), whole.data);
+        assert_int_equal(seen.replayed, 0);             /* nobody has seen it before */
+        assert_int_equal(count(1, CHAT_FORCED, false), k);
+        assert_int_equal(seen.reasoning.len, 0);
+    }
+    set(OPT_begin, "Forty-two, for");
+    ask_anew(questions[1]);
+    assert_memory_equal(chat_message(c, 1).text, "Forty-two, for", 14);
+    set(OPT_begin, " Forty-two, \n");   /* blanks around it do not count */
+    ask_anew(questions[1]);
+    assert_memory_equal(chat_message(c, 1).text, "Forty-two,", 10);
+    set(OPT_begin, " \n");
+    set(OPT_think, "off");
+    ask_anew(questions[1]);
+    assert_string_equal(chat_message(c, 1).text, whole.data);
+    set(OPT_begin, "");
+    buf_free(&whole);
+    buf_free(&text);
+}
+
 static void test_steer__the_answer_comes_now(void **state)
 {
     (void)state;
@@ -562,6 +601,7 @@ int main(void)
         cmocka_unit_test(test_steer__a_branch_in_the_middle_of_a_conversation_leaves_the_rest_beside),
         cmocka_unit_test(test_steer__a_budget_ends_the_reasoning_at_any_token),
         cmocka_unit_test(test_steer__a_budget_and_a_limit_both_hold),
+        cmocka_unit_test(test_steer__an_answer_begins_as_told),
         cmocka_unit_test(test_steer__the_answer_comes_now),
         cmocka_unit_test(test_steer__an_interrupt_wins_over_an_answer_now),
     };
