@@ -175,6 +175,20 @@ bool chat_regenerate_seed(struct chat *c, uint64_t seed, struct err *e)
     return regenerate(c, &seed, e);
 }
 
+bool chat_replay(struct chat *c, struct err *e)
+{
+    int i = transcript_last_user(&c->t) + 1;
+    const struct entry *m = i > 0 && i < c->t.n ? c->t.entries[i] : NULL;
+    if (!state_usable(c, e))
+        return false;
+    if (!m)
+        return err_set(e, "there is no answer to give again");
+    if (!m->made.n || !m->made.seeded)
+        return err_set(e, "the seed of the last answer is not known: this program has not made it; /regen SEED takes one");
+    c->turn.replays = m;
+    return regenerate(c, &m->made.seed, e);
+}
+
 void chat_interrupt(struct chat *c)
 {
     turn_stop(c);

@@ -116,6 +116,8 @@ bool chat_attach(struct chat *c, const char *path, struct err *e);
 bool chat_recall(struct chat *c, const char *role, const char *text, size_t n, struct err *e);
 bool chat_regenerate(struct chat *c, struct err *e);    /* another answer to the last message, with another seed */
 bool chat_regenerate_seed(struct chat *c, uint64_t seed, struct err *e);        /* ... with this one */
+/* The last answer once more, with the seed that it had; a note says whether it is the same, or from which token on it is not. */
+bool chat_replay(struct chat *c, struct err *e);
 /* Ends the turn; what was said is kept.  A running tool gets SIGINT and two seconds; a second call kills it. */
 void chat_interrupt(struct chat *c);
 enum chat_answer { CHAT_NO, CHAT_YES, CHAT_ALWAYS };    /* always: this tool, until the program ends */

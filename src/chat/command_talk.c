@@ -19,6 +19,11 @@ enum command_result command_regen(struct typed *c)
     return ok ? COMMAND_TURN : command_refused(c);
 }
 
+enum command_result command_replay(struct typed *c)
+{
+    return chat_replay(c->chat, &c->e) ? COMMAND_TURN : command_refused(c);
+}
+
 enum command_result command_continue(struct typed *c)
 {
     return chat_continue(c->chat, &c->e) ? COMMAND_TURN : command_refused(c);

@@ -39,6 +39,42 @@ static void back_to_continued(struct chat *c)
     c->turn.continued = NULL;
 }
 
+static void add_piece(struct chat *c, const struct tokens *t, int i, struct buf *out)
+{
+    struct text piece = i < t->n ? c->responder->ops->piece(c->responder, t->all[i].id) : text_of("");
+    if (piece.n) {
+        buf_addc(out, '\'');
+        buf_add(out, piece.p, piece.n);
+        buf_addc(out, '\'');
+    } else {
+        buf_adds(out, "the end");
+    }
+}
+
+/* An answer that was given again is held against the one before, as far as both go. */
+static void compare(struct chat *c)
+{
+    const struct entry *old = c->turn.replays, *new = c->t.n > c->turn.start ? c->t.entries[c->turn.start] : NULL;
+    struct buf said = {0};
+    int n = 0;
+    c->turn.replays = NULL;
+    if (!old || !new)
+        return;
+    const struct tokens *a = &old->made, *b = &new->made;
+    while (n < a->n && n < b->n && a->all[n].id == b->all[n].id)
+        n++;
+    if ((n == a->n && (n == b->n || old->stopped)) || (n == b->n && new->stopped)) {
+        buf_addf(&said, "the same %d tokens again, with seed %llu", n, (unsigned long long)a->seed);
+    } else {
+        buf_addf(&said, "with seed %llu the first %d tokens are the same; then came ", (unsigned long long)a->seed, n);
+        add_piece(c, a, n, &said);
+        buf_adds(&said, ", now ");
+        add_piece(c, b, n, &said);
+    }
+    state_note(c, said.data);
+    buf_free(&said);
+}
+
 static void finish(struct chat *c, enum chat_end end, const char *why)
 {
     struct chat_stats *s = &c->turn.stats;
@@ -51,6 +87,7 @@ static void finish(struct chat *c, enum chat_end end, const char *why)
     summary_over(c);
     tokens_reset(&c->turn.begun);
     back_to_continued(c);
+    compare(c);
 
     /* nothing came of it: as if it had not been said, so that the front end can give the message back to its editor */
     bool nothing = kind != TURN_SUMMARY && c->turn.start == c->t.n

@@ -232,6 +232,47 @@ static void test_chat__nothing_is_read_ahead_when_that_is_off_or_nobody_types(vo
     }
 }
 
+static void test_chat__an_answer_given_again_is_compared(void **state)
+{
+    struct talk t;
+    struct err e = {0};
+    char same[64];
+    (void)state;
+    begin(&t);
+    set(&t, OPT_think, "off");
+    set(&t, OPT_seed, "7");
+    fake_say("one two three");
+    fake_say("one two three");
+    fake_say("one two four");
+    fake_say("one two");
+    start(&t);
+    assert_false(chat_replay(t.c, &e));
+    assert_non_null(strstr(e.msg, "no answer"));
+    ask(&t, "Q");
+    uint64_t seed = fake.samplings[0].seed;
+    int n = chat_n_tokens(t.c, 1);
+
+    assert_true(chat_replay(t.c, &e));
+    finish_turn(&t);
+    assert_true(fake.samplings[1].seed == seed);
+    snprintf(same, sizeof same, "the same %d tokens again, with seed %llu", n, (unsigned long long)seed);
+    assert_string_equal(t.s.notes.data, same);
+
+    buf_reset(&t.s.notes);
+    assert_true(chat_replay(t.c, &e));
+    finish_turn(&t);
+    assert_non_null(strstr(t.s.notes.data, "tokens are the same; then came '"));
+    assert_non_null(strstr(t.s.notes.data, ", now '"));
+
+    buf_reset(&t.s.notes);
+    assert_true(chat_replay(t.c, &e));
+    finish_turn(&t);
+    assert_non_null(strstr(t.s.notes.data, "; then came ' "));
+    int which;
+    assert_int_equal(chat_siblings(t.c, 1, &which), 4); /* all are kept */
+    end(&t);
+}
+
 static void test_chat__a_turn_says_what_it_took_of_the_meter(void **state)
 {
     struct talk t;
@@ -1034,6 +1075,7 @@ int main(void)
         cmocka_unit_test(test_chat__a_message_sent_while_loading_is_answered_when_the_model_is_there),
         cmocka_unit_test(test_chat__the_answer_does_not_depend_on_how_tokens_are_batched),
         cmocka_unit_test(test_chat__the_next_turn_drops_the_reasoning_and_keeps_the_answer),
+        cmocka_unit_test(test_chat__an_answer_given_again_is_compared),
         cmocka_unit_test(test_chat__a_turn_says_what_it_took_of_the_meter),
         cmocka_unit_test(test_chat__without_thinking_the_block_is_closed_in_the_prompt),
         cmocka_unit_test(test_chat__control_tokens_in_a_message_are_plain_text),

@@ -541,7 +541,7 @@ static void test_command__tools_are_listed_and_offered(void **state)
 static void test_command__words_are_completed_from_the_tables(void **state)
 {
     static const struct { const char *line, *words; bool file; } rows[] = {
-        {"/re", "/regen /redo /resume /rename /restore /retry ", false}, {"/s", "/system /set /sessions /save /stats ", false},
+        {"/re", "/regen /replay /redo /resume /rename /restore /retry ", false}, {"/s", "/system /set /sessions /save /stats ", false},
         {"/set top", "top_p top_k ", false}, {"/set preset c", "coding ", false}, {"/set think ", "on off ", false}, {"/set nothing ", "", false},
         {"/help un", "undo unpin ", false}, {"/help /un", "/undo /unpin ", false}, {"/load ./x", "", true}, {"/attach x", "", true}, {"/undo x", "", false},
         {"/preset ", "auto thinking coding plain ", false}, {"/theme d", "default dark ", false}, {"/export ", "md json txt ", false},
