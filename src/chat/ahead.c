@@ -34,7 +34,10 @@ static uint64_t fingerprint(const struct chat *c, const char *system, const stru
     return h;
 }
 
-enum { STILL_MS = 150 };                /* no key for so long: now there is time */
+enum {
+    STILL_MS = 150,                     /* no key for so long: now there is time */
+    MOST = 256 << 10,                   /* bytes of a draft: more would take so long to encode that the next key had to wait */
+};
 
 /* May anything be read now? */
 static bool is_still(const struct chat *c)
@@ -101,22 +104,27 @@ int ahead_timeout(const struct chat *c)
  * may make other tokens of it. */
 static size_t whole_words(const char *s, size_t n)
 {
-    size_t end = 0;
-    for (size_t i = 0, k; i < n; i += k) {
+    bool found = false;
+    while (n && !found) {
         uint32_t cp;
-        k = unicode_decode(s + i, n - i, &cp, NULL);
+        size_t end = n;
+        do
+            n--;
+        while (n && (s[n] & 0xC0) == 0x80);
+        unicode_decode(s + n, end - n, &cp, NULL);
         enum unicode_class class = unicode_class(cp);
-        if (class == UNICODE_SPACE || (class == UNICODE_OTHER && cp >= 0x80))
-            end = i;
+        found = class == UNICODE_SPACE || (class == UNICODE_OTHER && cp >= 0x80);
     }
-    while (end && strchr(" \t\r\n", s[end - 1]))
-        end--;
-    return end;
+    while (n && strchr(" \t\r\n", s[n - 1]))
+        n--;
+    return n;
 }
 
 void chat_draft(struct chat *c, const char *text, size_t n)
 {
     struct ahead *a = &c->ahead;
+    if (n > MOST)
+        n = MOST;
     buf_reset(&a->draft);
     if (*text != '/' && !memchr(text, 0, n))    /* commands are not said */
         buf_add(&a->draft, text, whole_words(text, n));

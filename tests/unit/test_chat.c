@@ -213,6 +213,34 @@ static void test_chat__the_draft_is_read_ahead_while_it_is_typed(void **state)
     end(&t);
 }
 
+static void test_chat__of_a_very_long_draft_the_beginning_is_read_ahead(void **state)
+{
+    static const struct chat_front front = {.tools = "none", .reads_ahead = true};
+    struct talk t;
+    struct buf text = {0};
+    (void)state;
+    begin(&t);
+    start_with(&t, &front);
+    wait_until_ready(&t);
+    while (text.len < 1 << 20)
+        buf_adds(&text, "twenty ");
+    type_and_wait(&t, text.data, 2);
+    assert_true(was_read("twenty twenty"));
+    size_t bytes = 0;
+    for (int i = 0; i < fake.ahead.n; i++) {
+        size_t n;
+        tokenizer_bytes(fake.tok, fake.ahead.data[i], &n);
+        bytes += n;
+    }
+    assert_in_range(bytes, 256000, 262500);
+    buf_adds(&text, "and more ");
+    type(&t, text.data);
+    let_time_pass(&t);
+    assert_int_equal(fake.n_aheads, 2);
+    buf_free(&text);
+    end(&t);
+}
+
 static void test_chat__nothing_is_read_ahead_when_that_is_off_or_nobody_types(void **state)
 {
     (void)state;
@@ -230,6 +258,25 @@ static void test_chat__nothing_is_read_ahead_when_that_is_off_or_nobody_types(vo
         assert_int_equal(fake.n_aheads, 0);
         end(&t);
     }
+}
+
+static void test_chat__an_answer_begins_as_told(void **state)
+{
+    struct talk t;
+    (void)state;
+    begin(&t);
+    set(&t, OPT_begin, "\n Yes, \n");
+    fake_say(" it is.");
+    fake_say(" and again.");
+    start(&t);
+    ask(&t, "Q");
+    assert_string_equal(chat_message(t.c, 1).text, "Yes, it is.");
+    assert_string_equal(t.s.text.data, "Yes, it is.");
+    const char *sent = prompt(0);
+    assert_string_equal(sent + strlen(sent) - strlen("Yes,"), "Yes,");
+    ask(&t, "Q2");
+    assert_string_equal(chat_message(t.c, 3).text, "Yes, and again.");
+    end(&t);
 }
 
 static void test_chat__an_answer_given_again_is_compared(void **state)
@@ -1075,6 +1122,7 @@ int main(void)
         cmocka_unit_test(test_chat__a_message_sent_while_loading_is_answered_when_the_model_is_there),
         cmocka_unit_test(test_chat__the_answer_does_not_depend_on_how_tokens_are_batched),
         cmocka_unit_test(test_chat__the_next_turn_drops_the_reasoning_and_keeps_the_answer),
+        cmocka_unit_test(test_chat__an_answer_begins_as_told),
         cmocka_unit_test(test_chat__an_answer_given_again_is_compared),
         cmocka_unit_test(test_chat__a_turn_says_what_it_took_of_the_meter),
         cmocka_unit_test(test_chat__without_thinking_the_block_is_closed_in_the_prompt),
@@ -1112,6 +1160,7 @@ int main(void)
         cmocka_unit_test(test_chat__sampling_is_the_users_then_the_checkpoints_then_the_cards),
         cmocka_unit_test(test_chat__what_the_next_prompt_begins_with_is_read_ahead),
         cmocka_unit_test(test_chat__the_draft_is_read_ahead_while_it_is_typed),
+        cmocka_unit_test(test_chat__of_a_very_long_draft_the_beginning_is_read_ahead),
         cmocka_unit_test(test_chat__nothing_is_read_ahead_when_that_is_off_or_nobody_types),
         cmocka_unit_test(test_chat__a_loaded_conversation_goes_on_with_the_same_prompt),
         cmocka_unit_test(test_chat__bytes_that_are_not_text_become_replacement_characters),
@@ -1122,7 +1171,9 @@ int main(void)
         "test_chat__a_call_after_reasoning_that_was_ended_keeps_the_prefix",
         "test_chat__a_prompt_longer_than_the_context_is_refused_with_both_numbers",
         "test_chat__what_the_next_prompt_begins_with_is_read_ahead", "test_chat__a_missing_tokenizer_is_fatal_with_its_name",
-        "test_chat__sampling_is_the_users_then_the_checkpoints_then_the_cards", NULL,
+        "test_chat__sampling_is_the_users_then_the_checkpoints_then_the_cards",
+        "test_chat__the_draft_is_read_ahead_while_it_is_typed", "test_chat__of_a_very_long_draft_the_beginning_is_read_ahead",
+        "test_chat__an_answer_given_again_is_compared", NULL,
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     failed += run_by_text("chat by text", tests, sizeof tests / sizeof *tests, about_tokens);
