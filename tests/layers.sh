@@ -58,6 +58,7 @@ door 'md4c' '^ui/tui/render\.c$'
 door 'cuda' '^(src/backend/cuda\.cu|kernels/cuda/)'
 door 'jansson' '\.c$'
 door 'curl/' '^src/fetch/http\.c$'
+door 'xxhash' '^src/base/checksum\.c$'
 door 'openssl/' '^src/fetch/digest\.c$'
 door 'ini\.h' '^src/chat/options_file\.c$'
 # The full screen.  A window gets a struct host; only what stands above the table of windows knows the whole.

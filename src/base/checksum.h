@@ -1,0 +1,17 @@
+/* Checksums of bytes that come back from a disk: XXH3, which is fast and not for secrets.  The only user of xxHash. */
+#ifndef Q35_BASE_CHECKSUM_H
+#define Q35_BASE_CHECKSUM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+uint64_t checksum(const void *bytes, size_t n);
+
+/* 128 bits of many pieces: where two different things must not be taken for the same. */
+struct fingerprint { uint64_t low, high; };
+struct fingerprinter;
+struct fingerprinter *fingerprint_begin(void);
+void fingerprint_add(struct fingerprinter *f, const void *bytes, size_t n);
+struct fingerprint fingerprint_end(struct fingerprinter *f);    /* frees it */
+
+#endif
