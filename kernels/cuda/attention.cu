@@ -10,11 +10,15 @@
  *           With less shared memory a warp has 16 rows and q in registers; tiles are 32 positions, three stages of 32 KiB.
  *           Few tokens after a long context: the positions are cut into pieces (grid.z) if q->scratch has n * n_q_heads * 1032 bytes
  *           for each; a second kernel merges them
+ *           A compressed cache: codes become rows in q->scratch, which these kernels read in place of the cache; a block has tokens whose
+ *           codes end at the same position.  When there is no room for all, positions are taken in parts, and a part's result is merged
+ *           with that of the parts before it
  * Layout    rows of 512 bytes, 16-byte piece c of row r at c ^ (r & 7): the eight rows of an ldmatrix phase are in eight bank
  *           groups, and so are the copies; likewise the softmax weights, in rows of 128 bytes
  * Numerics  q and weights in bf16, logits, softmax and sums in fp32 (online, base 2, tile after tile from 0); within 1e-2 relative L2
  *           of cpu/attention.c, the bits of a row do not depend on the other rows of the call */
 #include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/kv.cuh"
 
 enum {
     DIM = 256, ROWS = 128, WARPS = 8,
@@ -43,18 +47,71 @@ static __device__ __forceinline__ float quad_sum(float v)
     return v + __shfl_xor_sync(~0u, v, 2);
 }
 
+/* What a block computes: tokens t0..t0+n-1 of the call, for all query heads of a KV head.  Of a compressed cache they see positions below
+ * `sealed` as codes: blocks are cut at multiples of `tokens`, which divides KV_BLOCK. */
+struct tokens {
+    int t0, n, sealed;
+};
+template <bool CODES> static __device__ __forceinline__ struct tokens tokens_of(const struct attention_args &a, int tokens)
+{
+    const int i = (int)(gridDim.y - 1 - blockIdx.y);
+    if (!CODES)
+        return {i * tokens, min(tokens, a.n_tokens - i * tokens), 0};
+    const int begin = (a.pos / tokens + i) * tokens, t0 = max(begin - a.pos, 0);
+    return {t0, min(begin + tokens - a.pos, a.n_tokens) - t0, kv_sealed(&a.kv, a.pos + t0)};
+}
+
 /* Copies N positions of one KV head from p0 on, K before V; zeros after `last`.  Warp w copies rows w, w + 8, ... */
-template <int N> static __device__ __forceinline__ void fetch(char *stage, const struct attention_args &a, int p0, int last)
+template <int N, bool CODES>
+static __device__ __forceinline__ void fetch(char *stage, const struct attention_args &a, const struct kv_expanded &x, int sealed, int p0, int last)
 {
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, row = a.kv.n_kv_heads * DIM;
     char *to = stage + warp * ROW_BYTES + ((lane ^ warp) << 4);
+    const bool codes = CODES && p0 < sealed;
+    const uint16_t *k = codes ? x.k : (const uint16_t *)a.kv.k, *v = codes ? x.v : (const uint16_t *)a.kv.v;
 #pragma unroll
     for (int i = 0; i < N / WARPS; i++) {
-        int p = p0 + warp + i * WARPS;
-        size_t at = (size_t)min(p, last) * (size_t)row + (blockIdx.x * DIM + (unsigned)lane * 8);
-        copy16_if(to + i * WARPS * ROW_BYTES, (const uint16_t *)a.kv.k + at, p <= last);
-        copy16_if(to + (N + i * WARPS) * ROW_BYTES, (const uint16_t *)a.kv.v + at, p <= last);
+        int p = p0 + warp + i * WARPS, r = min(p, last);
+        if (CODES)
+            r = codes ? r - x.from : kv_exact_row(&a.kv, r);
+        size_t at = (size_t)r * (size_t)row + (blockIdx.x * DIM + (unsigned)lane * 8);
+        copy16_if(to + i * WARPS * ROW_BYTES, k + at, p <= last);
+        copy16_if(to + (N + i * WARPS) * ROW_BYTES, v + at, p <= last);
     }
+}
+
+/* Tokens of a block: as many as its rows hold; with codes a power of two. */
+template <bool CODES> static __host__ __device__ __forceinline__ int block_tokens(int group)
+{
+    int n = CODES ? KV_BLOCK : ROWS / group;
+    while (CODES && n * group > ROWS)
+        n /= 2;
+    return n;
+}
+
+/* Positions in parts, one launch after the other: the outcome of the parts before is in y, divided by its sum of weights, and its greatest
+ * logit and that sum are in `ends` [n, n_q_heads].  NULL: there is one part. */
+struct parts {
+    float2 *ends;
+    int     from, to;                   /* positions of this part, multiples of KV_BLOCK */
+};
+static __device__ __forceinline__ float2 outcome_before(const struct parts &part, size_t at)
+{
+    return part.from > 0 ? part.ends[at] : make_float2(-INFINITY, 0);
+}
+/* What y and the sums of this part are multiplied with, before.y for y; `end` is the outcome with this part. */
+static __device__ __forceinline__ float2 merge(float2 before, float max, float sum, float unit, float2 *end)
+{
+    const float top = fmaxf(before.x, max), from = top == -INFINITY ? 0 : top;
+    const float old = before.y * exp2_fast((before.x - from) * unit), now = exp2_fast((max - from) * unit), all = fmaf(sum, now, old);
+    *end = make_float2(top, all);
+    return make_float2(now / all, old / all);
+}
+/* Two neighbours of y. */
+static __device__ __forceinline__ void put(float *y, float v0, float v1, float2 by, bool add)
+{
+    const float2 old = add ? *(const float2 *)y : make_float2(0, 0);
+    *(float2 *)y = make_float2(fmaf(old.x, by.y, v0 * by.x), fmaf(old.y, by.y, v1 * by.x));
 }
 
 /* Loads a warp's 16 rows of q as bf16; rows beyond the last are 0. */
@@ -98,17 +155,21 @@ static __device__ __forceinline__ void pair_sync(int pair)
     asm volatile("bar.sync %0, 64;" ::"r"(pair + 1) : "memory");
 }
 
-static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(struct attention_args a)
+template <bool CODES>
+static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(struct attention_args a, struct kv_expanded x, struct parts part)
 {
     extern __shared__ __align__(1024) char smem[];
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const int group = a.n_q_heads / a.kv.n_kv_heads, tokens = ROWS / group;
-    const int head0 = (int)blockIdx.x * group, t0 = (int)(gridDim.y - 1 - blockIdx.y) * tokens;
-    const int n = min(tokens, a.n_tokens - t0), last = a.pos + t0 + n - 1, n_tiles = last / TILE + 1;
+    const int group = a.n_q_heads / a.kv.n_kv_heads, head0 = (int)blockIdx.x * group;
+    const struct tokens block = tokens_of<CODES>(a, block_tokens<CODES>(group));
+    const int t0 = block.t0, n = block.n, last = a.pos + t0 + n - 1, first = CODES ? part.from : 0;
+    const int n_tiles = CODES ? min(last / TILE + 1, part.to / TILE) - first / TILE : last / TILE + 1;
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(smem);
     int *limit = (int *)(smem + STAGES * STAGE);        /* last position that a row sees; in memory because registers are short */
 
-    fetch<TILE>(smem, a, 0, last);
+    if (CODES && n_tiles <= 0)
+        return;                         /* this part begins behind them */
+    fetch<TILE, CODES>(smem, a, x, block.sealed, first, last);
     copy_commit();
     if (threadIdx.x < ROWS)
         limit[threadIdx.x] = a.pos + t0 + (int)threadIdx.x / group;
@@ -123,7 +184,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(s
 #pragma unroll
     for (int s = 1; s < STAGES - 1; s++) {
         if (s < n_tiles)
-            fetch<TILE>(smem + s * STAGE, a, s * TILE, last);
+            fetch<TILE, CODES>(smem + s * STAGE, a, x, block.sealed, first + s * TILE, last);
         copy_commit();
     }
 
@@ -139,7 +200,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(s
         __syncthreads();                /* tile i has arrived, and all warps have finished tile i - 1 */
         int ahead = i + STAGES - 1, into = stage == 0 ? STAGES - 1 : stage - 1;
         if (ahead < n_tiles)
-            fetch<TILE>(smem + into * STAGE, a, ahead * TILE, last);
+            fetch<TILE, CODES>(smem + into * STAGE, a, x, block.sealed, first + ahead * TILE, last);
         copy_commit();
 
         const uint32_t at = (uint32_t)stage * STAGE;
@@ -154,13 +215,13 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(s
                 mma_bf16(s[2 * pair + 1], q[step], b[2], b[3]);
             }
 
-        if (i * TILE + TILE - 1 > limit[warp * 16]) {
+        if (first + i * TILE + TILE - 1 > limit[warp * 16]) {
             int limit0 = limit[warp * 16 + g], limit1 = limit[warp * 16 + g + 8];
 #pragma unroll
             for (int j = 0; j < 4; j++)
 #pragma unroll
                 for (int e = 0; e < 2; e++) {
-                    int p = i * TILE + 8 * j + 2 * t + e;
+                    int p = first + i * TILE + 8 * j + 2 * t + e;
                     if (p > limit0)
                         s[j][e] = -INFINITY;
                     if (p > limit1)
@@ -172,7 +233,8 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(s
         top0 = fmaxf(max0, quad_max(top0));
         top1 = fmaxf(max1, quad_max(top1));
         if (__any_sync(~0u, top0 > max0 || top1 > max1)) {      /* rare after the first tiles; else all factors are 1 */
-            float keep0 = exp2_fast((max0 - top0) * unit), keep1 = exp2_fast((max1 - top1) * unit);
+            float keep0 = CODES && !(top0 > max0) ? 1 : exp2_fast((max0 - top0) * unit);
+            float keep1 = CODES && !(top1 > max1) ? 1 : exp2_fast((max1 - top1) * unit);
             sum0 *= keep0;
             sum1 *= keep1;
             max0 = top0;
@@ -185,7 +247,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(s
                 o[j][3] *= keep1;
             }
         }
-        float from0 = -max0 * unit, from1 = -max1 * unit;
+        float from0 = CODES && max0 == -INFINITY ? 0 : -max0 * unit, from1 = CODES && max1 == -INFINITY ? 0 : -max1 * unit;
         uint32_t w[2][4];
 #pragma unroll
         for (int j = 0; j < 4; j++) {
@@ -209,10 +271,32 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(s
         stage = stage + 1 == STAGES ? 0 : stage + 1;
     }
 
-    float by0 = 1.0f / quad_sum(sum0), by1 = 1.0f / quad_sum(sum1);
+    sum0 = quad_sum(sum0), sum1 = quad_sum(sum1);
     int m0 = warp * 16 + g, m1 = m0 + 8;
-    float *y0 = a.y + ((size_t)(t0 + m0 / group) * (size_t)a.n_q_heads + (size_t)(head0 + m0 % group)) * DIM + 2 * t;
-    float *y1 = a.y + ((size_t)(t0 + m1 / group) * (size_t)a.n_q_heads + (size_t)(head0 + m1 % group)) * DIM + 2 * t;
+    size_t at0 = (size_t)(t0 + m0 / group) * (size_t)a.n_q_heads + (size_t)(head0 + m0 % group);
+    size_t at1 = (size_t)(t0 + m1 / group) * (size_t)a.n_q_heads + (size_t)(head0 + m1 % group);
+    float *y0 = a.y + at0 * DIM + 2 * t, *y1 = a.y + at1 * DIM + 2 * t;
+    if (CODES && part.ends) {
+        float2 end0, end1, by0 = make_float2(0, 0), by1 = by0;
+        if (m0 / group < n)
+            by0 = merge(outcome_before(part, at0), max0, sum0, unit, &end0);
+        if (m1 / group < n)
+            by1 = merge(outcome_before(part, at1), max1, sum1, unit, &end1);
+        __syncwarp();                   /* all lanes have read what is written now */
+        if (t == 0 && m0 / group < n)
+            part.ends[at0] = end0;
+        if (t == 0 && m1 / group < n)
+            part.ends[at1] = end1;
+#pragma unroll
+        for (int j = 0; j < 32; j++) {
+            if (m0 / group < n)
+                put(y0 + 8 * j, o[j][0], o[j][1], by0, part.from > 0);
+            if (m1 / group < n)
+                put(y1 + 8 * j, o[j][2], o[j][3], by1, part.from > 0);
+        }
+        return;
+    }
+    float by0 = 1.0f / sum0, by1 = 1.0f / sum1;
 #pragma unroll
     for (int j = 0; j < 32; j++) {
         if (m0 / group < n)
@@ -230,15 +314,19 @@ struct pieces {
     int     tiles;                      /* tiles of a piece; blockIdx.z is the piece */
 };
 
-static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(struct attention_args a, struct pieces pieces)
+template <bool CODES>
+static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(struct attention_args a, struct pieces pieces, struct kv_expanded x,
+                                                                              struct parts part)
 {
     extern __shared__ __align__(1024) char smem[];
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int pair = warp / 2, half = warp % 2;         /* rows 32 pair .. + 31; positions 32 half .., columns 128 half .. */
-    const int group = a.n_q_heads / a.kv.n_kv_heads, tokens = ROWS / group;
-    const int head0 = (int)blockIdx.x * group, t0 = (int)(gridDim.y - 1 - blockIdx.y) * tokens;
-    const int n = min(tokens, a.n_tokens - t0), last = a.pos + t0 + n - 1;
-    const int first_tile = (int)blockIdx.z * pieces.tiles, n_tiles = min(last / PAIR_TILE + 1 - first_tile, pieces.tiles);
+    const int group = a.n_q_heads / a.kv.n_kv_heads, head0 = (int)blockIdx.x * group;
+    const struct tokens block = tokens_of<CODES>(a, block_tokens<CODES>(group));
+    const int t0 = block.t0, n = block.n, last = a.pos + t0 + n - 1;
+    const int first_tile = (int)blockIdx.z * pieces.tiles + (CODES ? part.from / PAIR_TILE : 0);
+    const int end_tile = CODES ? min(last / PAIR_TILE + 1, part.to / PAIR_TILE) : last / PAIR_TILE + 1;
+    const int n_tiles = min(end_tile - first_tile, pieces.tiles);
     const int first = first_tile * PAIR_TILE;
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(smem), full = base + PAIR_BARRIERS, empty = full + 16;
     int *limit = (int *)(smem + PAIR_LIMIT);            /* last position that a row sees */
@@ -253,7 +341,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
         }
     __syncthreads();
     if (n_tiles > 0)
-        fetch<PAIR_TILE>(smem, a, first, last);
+        fetch<PAIR_TILE, CODES>(smem, a, x, block.sealed, first, last);
     barrier_arrive_copied(full);
     stage_q(smem + PAIR_Q, a, t0, n, head0, group);
     pair_sync(pair);
@@ -295,7 +383,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
         if (i + 1 < n_tiles) {
             if (i > 0)                  /* all warps have finished tile i - 1 */
                 barrier_wait(empty + (i + 1 & 1) * 8, i - 1 >> 1 & 1);
-            fetch<PAIR_TILE>(smem + (i + 1 & 1) * PAIR_STAGE, a, first + (i + 1) * PAIR_TILE, last);
+            fetch<PAIR_TILE, CODES>(smem + (i + 1 & 1) * PAIR_STAGE, a, x, block.sealed, first + (i + 1) * PAIR_TILE, last);
             barrier_arrive_copied(full + (i + 1 & 1) * 8);
         }
 
@@ -383,13 +471,18 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
     }
 
     /* Adds the sums of the two warps. */
+    const bool merges = CODES && part.ends && !pieces.sums;
+    float2 before[2][2];
 #pragma unroll
     for (int m = 0; m < 2; m++)
 #pragma unroll
         for (int e = 0; e < 2; e++) {
+            int r = pair * 32 + m * 16 + e * 8 + g;
             sum[m][e] = quad_sum(sum[m][e]);
             if (t == 0)
                 top[m * 16 + e * 8 + g] = sum[m][e];
+            if (merges && r / group < n)
+                before[m][e] = outcome_before(part, (size_t)(t0 + r / group) * (size_t)a.n_q_heads + (size_t)(head0 + r % group));
         }
     pair_sync(pair);
 #pragma unroll
@@ -401,6 +494,16 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
                 continue;
             size_t at = (size_t)(t0 + r / group) * (size_t)a.n_q_heads + (size_t)(head0 + r % group);
             float all = sum[m][e] + other_top[m * 16 + e * 8 + g], by = 1.0f / all, *y = a.y;
+            if (merges) {
+                float2 end, by2 = merge(before[m][e], max[m][e], all, unit, &end);
+                if (t == 0 && half == 0)
+                    part.ends[at] = end;
+                y += at * DIM + half * 128 + 2 * t;
+#pragma unroll
+                for (int j = 0; j < 16; j++)
+                    put(y + 8 * j, o[m][j][2 * e], o[m][j][2 * e + 1], by2, part.from > 0);
+                continue;
+            }
             if (pieces.sums) {
                 at += (size_t)blockIdx.z * (size_t)a.n_tokens * (size_t)a.n_q_heads;
                 if (t == 0 && half == 0)
@@ -416,34 +519,52 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
 }
 
 /* Merges the pieces of one query head of one token; four columns per thread. */
-static __global__ __launch_bounds__(DIM / 4) void attention_sum_kernel(struct attention_args a, struct pieces pieces, int n_pieces)
+template <bool CODES>
+static __global__ __launch_bounds__(DIM / 4) void attention_sum_kernel(struct attention_args a, struct pieces pieces, int n_pieces, struct parts part)
 {
     size_t at = (size_t)blockIdx.y * (size_t)a.n_q_heads + blockIdx.x, step = (size_t)a.n_tokens * (size_t)a.n_q_heads;
+    const float unit = a.scale * 1.4426950408889634f;
     float max = -INFINITY, sum = 0;
     float4 y = make_float4(0, 0, 0, 0);
     for (int i = 0; i < n_pieces; i++)
         max = fmaxf(max, pieces.ends[at + (size_t)i * step].x);
+    const float from = CODES && max == -INFINITY ? 0 : max;     /* a part that the token does not see */
 #pragma unroll 4
     for (int i = 0; i < n_pieces; i++) {
         float2 end = pieces.ends[at + (size_t)i * step];
         float4 v = ((const float4 *)pieces.sums)[(at + (size_t)i * step) * (DIM / 4) + threadIdx.x];
-        float w = exp2_fast((end.x - max) * (a.scale * 1.4426950408889634f));
+        float w = exp2_fast((end.x - from) * unit);
         sum = fmaf(w, end.y, sum);
         y.x = fmaf(w, v.x, y.x);
         y.y = fmaf(w, v.y, y.y);
         y.z = fmaf(w, v.z, y.z);
         y.w = fmaf(w, v.w, y.w);
     }
+    float4 *to = (float4 *)a.y + at * (DIM / 4) + threadIdx.x;
     float by = 1.0f / sum;
-    ((float4 *)a.y)[at * (DIM / 4) + threadIdx.x] = make_float4(y.x * by, y.y * by, y.z * by, y.w * by);
+    if (CODES && part.ends) {
+        float2 end, weights = merge(outcome_before(part, at), max, sum, unit, &end);
+        float4 old = part.from > 0 ? *to : make_float4(0, 0, 0, 0);
+        __syncthreads();                /* all threads have read what is written now */
+        if (threadIdx.x == 0)
+            part.ends[at] = end;
+        by = weights.x;
+        *to = make_float4(fmaf(old.x, weights.y, y.x * by), fmaf(old.y, weights.y, y.y * by), fmaf(old.z, weights.y, y.z * by),
+                          fmaf(old.w, weights.y, y.w * by));
+        return;
+    }
+    *to = make_float4(y.x * by, y.y * by, y.z * by, y.w * by);
 }
 
 /* Few tokens after a long context leave multiprocessors idle: cut into as many pieces of at least 512 positions as fill them and fit
- * into scratch memory. */
-static void launch_pairs(struct cuda_queue *q, const struct attention_args *a, dim3 grid)
+ * into `room` bytes of scratch memory. */
+template <bool CODES>
+static void launch_pairs(struct cuda_queue *q, const struct attention_args *a, dim3 grid, const struct kv_expanded &x, const struct parts &part,
+                         size_t room)
 {
-    int blocks = (int)(grid.x * grid.y), n_tiles = (a->pos + a->n_tokens - 1) / PAIR_TILE + 1;
-    size_t rows = (size_t)a->n_tokens * (size_t)a->n_q_heads, fit = q->scratch_bytes / (rows * ATTENTION_SCRATCH_ROW);
+    int blocks = (int)(grid.x * grid.y), end = a->pos + a->n_tokens < part.to ? a->pos + a->n_tokens : part.to;
+    int n_tiles = (end - part.from - 1) / PAIR_TILE + 1;
+    size_t rows = (size_t)a->n_tokens * (size_t)a->n_q_heads, fit = room / (rows * ATTENTION_SCRATCH_ROW);
     int n = q->n_sm / blocks < n_tiles / 8 ? q->n_sm / blocks : n_tiles / 8;
     if ((size_t)n > fit)
         n = (int)fit;
@@ -455,21 +576,58 @@ static void launch_pairs(struct cuda_queue *q, const struct attention_args *a, d
         pieces.ends = (float2 *)(pieces.sums + (size_t)n * rows * DIM);
         grid.z = (unsigned)n;
     }
-    launch(q, "attention", attention_pair_kernel, grid, WARPS * 32, PAIR_BYTES, false, *a, pieces);
+    launch(q, "attention", attention_pair_kernel<CODES>, grid, WARPS * 32, PAIR_BYTES, false, *a, pieces, x, part);
     if (pieces.sums)
-        launch(q, "attention", attention_sum_kernel, dim3((unsigned)a->n_q_heads, (unsigned)a->n_tokens), DIM / 4, 0, false, *a, pieces, n);
+        launch(q, "attention", attention_sum_kernel<CODES>, dim3((unsigned)a->n_q_heads, (unsigned)a->n_tokens), DIM / 4, 0, false, *a, pieces, n,
+               part);
+}
+
+template <bool CODES>
+static void launch_part(struct cuda_queue *q, const struct attention_args *a, const struct kv_expanded &x, const struct parts &part, size_t room)
+{
+    const int tokens = block_tokens<CODES>(a->n_q_heads / a->kv.n_kv_heads);
+    const int blocks = CODES ? (a->pos + a->n_tokens - 1) / tokens - a->pos / tokens + 1 : (a->n_tokens + tokens - 1) / tokens;
+    dim3 grid((unsigned)a->kv.n_kv_heads, (unsigned)blocks);
+    if (q->smem >= PAIR_BYTES)
+        launch_pairs<CODES>(q, a, grid, x, part, room);
+    else
+        launch(q, "attention", attention_small_kernel<CODES>, grid, WARPS * 32, SMALL_BYTES, false, *a, x, part);
+}
+
+/* Scratch memory of a compressed cache: pieces (a third at most), ends of parts, rows made of codes. */
+static void launch_compressed(struct cuda_queue *q, const struct attention_args *a)
+{
+    const int end = (a->pos + a->n_tokens + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK, sealed = kv_sealed(&a->kv, a->pos + a->n_tokens - 1);
+    const size_t room = q->scratch_bytes / 3, ends = (size_t)a->n_tokens * (size_t)a->n_q_heads * sizeof(float2);
+    const size_t row = (size_t)a->kv.n_kv_heads * DIM * sizeof(uint16_t), begin = (room + ends + 255) / 256 * 256;
+    const size_t fit = (q->scratch_bytes > begin ? q->scratch_bytes - begin : 0) / (2 * row * KV_BLOCK) * KV_BLOCK;
+    if (fit == 0 && sealed > 0) {
+        queue_note(q, "attention", cudaErrorMemoryAllocation);
+        return;
+    }
+    const int most = fit < (size_t)end ? (int)fit : end;
+    struct parts part = {.ends = NULL, .from = 0, .to = sealed > most ? most : end};
+    if (sealed > most)
+        part.ends = (float2 *)(q->scratch + room / 256 * 256);
+    struct kv_expanded x = {.k = (uint16_t *)(q->scratch + begin), .v = NULL, .from = 0, .to = 0};
+    x.v = x.k + (size_t)most * row / sizeof(uint16_t);
+    for (; part.from < end; part.from = part.to, part.to = sealed - part.from > most ? part.from + most : end) {
+        x.from = part.from;
+        x.to = sealed < part.to ? sealed : part.to;
+        kv_expand(q, a->kv, x);
+        launch_part<true>(q, a, x, part, room / 256 * 256);
+    }
 }
 
 extern "C" void attention_cuda(struct cuda_queue *q, const struct attention_args *a)
 {
-    int group = a->n_q_heads / a->kv.n_kv_heads, tokens = ROWS / group;
-    if (a->kv.dtype != DT_BF16 || kv_compressed(&a->kv) || a->kv.head_dim != DIM || group < 1 || group > ROWS) {
+    int group = a->n_q_heads / a->kv.n_kv_heads;
+    if (a->kv.dtype != DT_BF16 || a->kv.head_dim != DIM || group < 1 || group > ROWS) {
         queue_note(q, "attention", cudaErrorInvalidValue);
         return;
     }
-    dim3 grid((unsigned)a->kv.n_kv_heads, (unsigned)((a->n_tokens + tokens - 1) / tokens));
-    if (q->smem >= PAIR_BYTES)
-        launch_pairs(q, a, grid);
+    if (kv_compressed(&a->kv))
+        launch_compressed(q, a);
     else
-        launch(q, "attention", attention_small_kernel, grid, WARPS * 32, SMALL_BYTES, false, *a);
+        launch_part<false>(q, a, {}, {.ends = NULL, .from = 0, .to = INT_MAX}, q->scratch_bytes);
 }

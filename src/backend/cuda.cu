@@ -273,6 +273,12 @@ extern "C" struct dev *dev_open_cuda(int n_threads, struct err *e)
     return &c->dev;
 }
 
+extern "C" void dev_cuda_limit_shared(struct dev *d, size_t bytes)
+{
+    struct cuda_queue *q = queue(d);
+    q->smem = bytes < q->smem ? bytes : q->smem;
+}
+
 extern "C" bool dev_cuda_facts(const struct dev *d, struct dev_facts *f)
 {
     struct cudaDeviceProp p;

@@ -77,3 +77,12 @@ bool dev_facts(const struct dev *d, struct dev_facts *f)
     (void)d, (void)f;
     return false;
 }
+
+void dev_limit_shared(struct dev *d, size_t bytes)
+{
+#ifdef Q35_CUDA
+    if (d->caps->packs_weights)
+        dev_cuda_limit_shared(d, bytes);
+#endif
+    (void)d, (void)bytes;
+}

@@ -93,6 +93,7 @@ bool dev_cuda_present(void);
 bool dev_cuda_confine(int n_sm, struct err *e);
 struct dev_facts;
 bool dev_cuda_facts(const struct dev *d, struct dev_facts *f);
+void dev_cuda_limit_shared(struct dev *d, size_t bytes);
 #endif
 
 /* Plain facts about a GPU, for bench and status line. */
@@ -106,6 +107,8 @@ struct dev_facts {
     bool   integrated;                  /* one memory for CPU and GPU */
 };
 bool dev_facts(const struct dev *d, struct dev_facts *f);       /* false on the CPU */
+/* Thread blocks take at most so many bytes of shared memory, as on a GPU that has no more.  For tests; nothing on the CPU. */
+void dev_limit_shared(struct dev *d, size_t bytes);
 
 static inline void dev_close(struct dev *d) { if (d) d->close(d); }
 

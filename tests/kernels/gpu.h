@@ -33,6 +33,15 @@ static inline int open_devices_with_scratch(void **state)
     return open_devices(state) == 0 && (!cuda || cuda->reserve(cuda, (size_t)64 << 20)) ? 0 : -1;
 }
 
+/* The same, with no more shared memory than a GB10 has. */
+static inline int open_small_devices(void **state)
+{
+    int failed = open_devices_with_scratch(state);
+    if (cuda)
+        dev_limit_shared(cuda, 99 * 1024);
+    return failed;
+}
+
 static inline int close_devices(void **state)
 {
     (void)state;
