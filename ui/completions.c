@@ -66,7 +66,7 @@ static const char bash_head[] =
     "    local name\n"
     "    while IFS= read -r name; do\n"
     "        [[ $name != \"$1\"* ]] || COMPREPLY+=(\"$(printf %q \"$name\")\")\n"
-    "    done < <(\"${COMP_WORDS[0]}\" session list --names 2>/dev/null)\n"
+    "    done < <(\"${COMP_WORDS[0]}\" session ${2:-list} --names 2>/dev/null)\n"
     "}\n\n"
     "_q35chat_paths() {\n"
     "    local name\n"
@@ -87,6 +87,8 @@ static void bash_value(struct buf *out, const char *key, enum value_type type, c
         buf_addf(out, "words='%s' ;;\n", words);
     else if (type == VALUE_SESSION)
         buf_adds(out, "_q35chat_sessions \"$cur\"; return ;;\n");
+    else if (type == VALUE_DELETED)
+        buf_adds(out, "_q35chat_sessions \"$cur\" restore; return ;;\n");
     else if (type == VALUE_FILE || type == VALUE_DIRECTORY)
         buf_addf(out, "_q35chat_paths -%c \"$cur\"; return ;;\n", type == VALUE_FILE ? 'f' : 'd');
     else
@@ -154,7 +156,7 @@ static const char zsh_head[] =
     "#compdef q35chat\n# zsh completion for q35chat, made by: q35chat --print-completions zsh\n\n"
     "_q35chat_sessions() {\n"
     "    local -a names\n"
-    "    names=(${(f)\"$(_call_program sessions ${(q)words[1]} session list --names 2>/dev/null)\"})\n"
+    "    names=(${(f)\"$(_call_program sessions ${(q)words[1]} session ${1:-list} --names 2>/dev/null)\"})\n"
     "    _wanted sessions expl conversation compadd -a names\n"
     "}\n\n";
 
@@ -165,7 +167,8 @@ static void zsh_text(struct buf *out, const char *s)
 
 static const char *zsh_action(enum value_type type)
 {
-    return type == VALUE_DIRECTORY ? "_files -/" : type == VALUE_FILE ? "_files" : type == VALUE_SESSION ? "_q35chat_sessions" : " ";
+    return type == VALUE_DIRECTORY ? "_files -/" : type == VALUE_FILE  ? "_files" : type == VALUE_SESSION ? "_q35chat_sessions"
+         : type == VALUE_DELETED   ? "_q35chat_sessions restore" : " ";
 }
 
 static void zsh_value(struct buf *out, const char *key, enum value_type type, const char *arg)
@@ -256,7 +259,8 @@ static const char fish_head[] =
     "# fish completion for q35chat, made by: q35chat --print-completions fish\n\n"
     "function __q35chat_sessions\n"
     "    set -l words (commandline -opc)\n"
-    "    $words[1] session list --names 2>/dev/null\n"
+    "    set -q argv[1]; or set argv list\n"
+    "    $words[1] session $argv[1] --names 2>/dev/null\n"
     "end\n\n"
     "# __q35chat_at N [SUBCOMMAND [WORD]]: whether word N (the last: N or later) of that subcommand is being typed.\n"
     "function __q35chat_at\n"
@@ -283,7 +287,7 @@ static void fish_value(struct buf *out, const char *key, enum value_type type, c
         buf_addf(out, " -x -a '%s'", words);
     else
         buf_adds(out, type == VALUE_DIRECTORY ? " -x -a '(__fish_complete_directories (commandline -ct))'" : type == VALUE_FILE ? " -r -F"
-                    : type == VALUE_SESSION ? " -x -a '(__q35chat_sessions)'" : " -x");
+                    : type == VALUE_SESSION ? " -x -a '(__q35chat_sessions)'" : type == VALUE_DELETED ? " -x -a '(__q35chat_sessions restore)'" : " -x");
 }
 
 static void fish_option(struct buf *out, const struct option_about *o, const char *not)
@@ -303,9 +307,9 @@ static void fish_command(struct buf *out, const struct sub_row *g, const struct 
     buf_addf(out, "complete -c q35chat -n '__q35chat_at 2 %s' -a %s -d '", g->name, c->name);
     fish_text(out, c->help);
     buf_adds(out, "'\n");
-    if (c->type == VALUE_SESSION || c->type == VALUE_DIRECTORY)
+    if (c->type == VALUE_SESSION || c->type == VALUE_DELETED || c->type == VALUE_DIRECTORY)
         buf_addf(out, "complete -c q35chat -n '__q35chat_at 3 %s %s' -a '(%s)'\n", g->name, c->name,
-                 c->type == VALUE_SESSION ? "__q35chat_sessions" : "__fish_complete_directories (commandline -ct)");
+                 c->type == VALUE_SESSION ? "__q35chat_sessions" : c->type == VALUE_DELETED ? "__q35chat_sessions restore" : "__fish_complete_directories (commandline -ct)");
     for (const struct sub_row *f = NULL; (f = sub_next_flag(c, f));) {
         buf_addf(out, "complete -c q35chat -n '__q35chat_at 3 %s %s' -l %s", g->name, c->name, f->name);
         if (f->arguments)

@@ -89,10 +89,10 @@ static void add_name(const char *name, void *out)
 }
 
 /* A line each, for the shells' completion. */
-static int names(void)
+static int names(bool in_trash)
 {
     struct buf out = {0};
-    sessions_names(add_name, &out);
+    sessions_names(in_trash, add_name, &out);
     int status = print(&out, false);
     buf_free(&out);
     return status;
@@ -101,7 +101,7 @@ static int names(void)
 int session_list(const struct args *a)
 {
     if (args_on(a, "names"))
-        return names();
+        return names(false);
     bool json = args_on(a, "json");
     struct buf find = {0}, out = {0};
     struct sessions s;
@@ -213,6 +213,8 @@ static int list_trash(void)
 int session_restore(const struct args *a)
 {
     int status = EXIT_ANSWERED;
+    if (args_on(a, "names"))
+        return names(true);
     if (!args_n_words(a))
         return list_trash();
     for (int i = 0; i < args_n_words(a); i++) {

@@ -9,7 +9,7 @@
 #include "chat/sessions.h"
 #include "chat/title.h"
 
-enum completion { NOTHING, COMMANDS, OPTIONS, FILES, SESSIONS, PRESETS, THEMES, FORMATS };
+enum completion { NOTHING, COMMANDS, OPTIONS, FILES, SESSIONS, DELETED, PRESETS, THEMES, FORMATS };
 
 static const struct command {
     const char *name, *argument;
@@ -259,7 +259,10 @@ static bool complete_argument(enum completion what, struct ways *w)
     case SESSIONS:
         if (strchr(w->begin, '/'))
             return true;
-        sessions_names(offer, w);
+        sessions_names(false, offer, w);
+        break;
+    case DELETED:
+        sessions_names(true, offer, w);
         break;
     case PRESETS:
         offer_choices(w, OPT_preset);

@@ -90,7 +90,7 @@ static bool is_list(const struct row *r)
 
 static bool is_text(const struct row *r)
 {
-    return r->type <= VALUE_SESSION;
+    return r->type <= VALUE_DELETED;
 }
 
 int options_find(const char *name)

@@ -320,10 +320,10 @@ bool sessions_newest(struct buf *name)
     return found;
 }
 
-void sessions_names(void (*fn)(const char *name, void *arg), void *arg)
+void sessions_names(bool in_trash, void (*fn)(const char *name, void *arg), void *arg)
 {
     struct list l = {0};
-    list_read(&l, "sessions", NULL);
+    list_read(&l, in_trash ? "trash" : "sessions", NULL);
     for (int i = 0; i < l.n; i++)
         fn(l.items[i].name, arg);
     list_free(&l);

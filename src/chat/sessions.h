@@ -22,8 +22,8 @@ struct sessions { struct sessions_item *items; int n; };
  * be read, and those in which nothing was said, are left out. */
 bool sessions_list(struct sessions *s, const char *find, struct err *e);
 void sessions_free(struct sessions *s);
-/* Their names alone, without reading them. */
-void sessions_names(void (*fn)(const char *name, void *arg), void *arg);
+/* Their names alone, without reading them: of those that are there, or of those in the trash. */
+void sessions_names(bool in_trash, void (*fn)(const char *name, void *arg), void *arg);
 /* A line for people: "NAME  2 h ago  3 turns  TITLE", and a second one with the hit.  Not yet safe for a terminal. */
 void sessions_line(const struct sessions_item *item, int64_t now_s, struct buf *out);
 bool sessions_list_trash(struct sessions *s, struct err *e);   /* of those that were deleted (chat/trash.h), likewise */

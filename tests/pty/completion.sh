@@ -10,8 +10,12 @@ for name in trip 'a $(touch ran) b'; do
     printf '{"q35chat":1,"model":"m"}\n{"role":"user","content":"Hello"}\n' > "$XDG_STATE_HOME/q35chat/sessions/$name.jsonl"
 done
 
+mkdir -p "$XDG_STATE_HOME/q35chat/trash"
+cp "$XDG_STATE_HOME/q35chat/sessions/trip.jsonl" "$XDG_STATE_HOME/q35chat/trash/gone.jsonl"
+
 q35chat session list --names > out 2> err
 is "names are listed, a line each" "$(sort out | tr '\n' ,)" 'a $(touch ran) b,trip,'
+is "... of those in the trash, too" "$(q35chat session restore --names)" gone
 for shell in bash zsh fish; do
     q35chat --print-completions $shell > $shell.script
     is "there is a script for $shell" "$? $(grep -c "print-completions $shell" $shell.script)" "0 1"
@@ -38,6 +42,7 @@ if command -v bash > /dev/null; then
     asks --temperature 0; is "... and no number" "$answer" " "
     asks --resume t; is "bash completes a conversation" "$answer" "trip "
     asks session show a; is "... of any name, quoted" "$answer" 'a\ \$\(touch\ ran\)\ b '
+    asks session restore ''; is "... those in the trash" "$answer" "gone "
     is "... which is never run" "$(ls ran 2>&1 | grep -c '^ran')" 0
     asks --model models/o; is "bash completes a model's directory" "$answer" "models/one "
     is "nothing is said beside it" "$(cat err)" ""
@@ -49,6 +54,7 @@ if command -v fish > /dev/null; then
     fishes 'q35chat --theme h'; is "... a choice" "$answer" "high-contrast "
     fishes 'q35chat --resume t'; is "... a conversation" "$answer" "trip "
     fishes 'q35chat session show t'; is "... behind a word too" "$answer" "trip "
+    fishes 'q35chat session restore '; is "... those in the trash" "$answer" "gone "
     fishes 'q35chat --model models/o'; is "... a directory" "$answer" "models/one/ "
 fi
 if command -v zsh > /dev/null; then

@@ -348,6 +348,10 @@ static void test_command__sessions_are_listed_found_renamed_and_deleted(void **s
     assert_int_equal(run("/delete norway"), COMMAND_DONE);
     assert_non_null(strstr(out.data, "deleted norway; /restore norway brings it back within 30 days, it is in /"));
     assert_non_null(strstr(out.data, "/trash/norway.jsonl\n"));
+    struct buf words = {0};
+    assert_false(command_complete("/restore n", collect, &words));
+    assert_string_equal(buf_str(&words), "norway ");
+    buf_reset(&words);
     run("/restore");
     assert_non_null(strstr(out.data, "norway"));
     run("/restore norway");
@@ -363,7 +367,6 @@ static void test_command__sessions_are_listed_found_renamed_and_deleted(void **s
     assert_string_equal(message, "resume");
     run("/rename \"\"");
     assert_string_equal(out.data, "title: Hello\n");
-    struct buf words = {0};
     assert_false(command_complete("/resume o", collect, &words));
     assert_string_equal(buf_str(&words), "other ");
     buf_free(&words);
