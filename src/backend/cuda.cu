@@ -192,6 +192,35 @@ static void cuda_graph_free(struct dev *d, struct dev_graph *g)
     free(g);
 }
 
+static bool cuda_facts(const struct dev *d, struct dev_facts *f)
+{
+    struct cudaDeviceProp p;
+    int version = 0, khz = 0, memory_khz = 0;
+    if (cudaGetDeviceProperties(&p, 0) != cudaSuccess)
+        return false;
+    cudaDriverGetVersion(&version);
+    cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, 0);
+    cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, 0);
+    memset(f, 0, sizeof *f);
+    snprintf(f->gpu, sizeof f->gpu, "%s", p.name);
+    snprintf(f->driver, sizeof f->driver, "CUDA %d.%d", version / 1000, version % 1000 / 10);
+    cudaDeviceGetPCIBusId(f->pci, sizeof f->pci, 0);
+    f->n_sm = queue(d)->n_sm;
+    f->arch = queue(d)->arch;
+    f->sm_mhz = khz / 1000;
+    f->memory_mhz = memory_khz / 1000;
+    f->memory = p.totalGlobalMem;
+    f->l2 = (size_t)p.l2CacheSize;
+    f->integrated = p.integrated;
+    return true;
+}
+
+static void cuda_limit_shared(struct dev *d, size_t bytes)
+{
+    struct cuda_queue *q = queue(d);
+    q->smem = bytes < q->smem ? bytes : q->smem;
+}
+
 static size_t cuda_available(struct dev *d)
 {
     (void)d;
@@ -249,6 +278,8 @@ extern "C" struct dev *dev_open_cuda(int n_threads, struct err *e)
     c->dev.reserve = cuda_reserve;
     c->dev.finish = cuda_finish;
     c->dev.read_gb_s = cuda_read_gb_s;
+    c->dev.facts = cuda_facts;
+    c->dev.limit_shared = cuda_limit_shared;
     c->dev.close = cuda_close;
     c->dev.graph_begin = cuda_graph_begin;
     c->dev.graph_end = cuda_graph_end;
@@ -271,33 +302,4 @@ extern "C" struct dev *dev_open_cuda(int n_threads, struct err *e)
         return NULL;
     }
     return &c->dev;
-}
-
-extern "C" void dev_cuda_limit_shared(struct dev *d, size_t bytes)
-{
-    struct cuda_queue *q = queue(d);
-    q->smem = bytes < q->smem ? bytes : q->smem;
-}
-
-extern "C" bool dev_cuda_facts(const struct dev *d, struct dev_facts *f)
-{
-    struct cudaDeviceProp p;
-    int version = 0, khz = 0, memory_khz = 0;
-    if (cudaGetDeviceProperties(&p, 0) != cudaSuccess)
-        return false;
-    cudaDriverGetVersion(&version);
-    cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, 0);
-    cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, 0);
-    memset(f, 0, sizeof *f);
-    snprintf(f->gpu, sizeof f->gpu, "%s", p.name);
-    snprintf(f->driver, sizeof f->driver, "CUDA %d.%d", version / 1000, version % 1000 / 10);
-    cudaDeviceGetPCIBusId(f->pci, sizeof f->pci, 0);
-    f->n_sm = queue(d)->n_sm;
-    f->arch = queue(d)->arch;
-    f->sm_mhz = khz / 1000;
-    f->memory_mhz = memory_khz / 1000;
-    f->memory = p.totalGlobalMem;
-    f->l2 = (size_t)p.l2CacheSize;
-    f->integrated = p.integrated;
-    return true;
 }

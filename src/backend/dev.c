@@ -70,19 +70,11 @@ struct dev *dev_open(const char *name, int n_threads, struct err *e)
 
 bool dev_facts(const struct dev *d, struct dev_facts *f)
 {
-#ifdef Q35_CUDA
-    if (d->caps->packs_weights)
-        return dev_cuda_facts(d, f);
-#endif
-    (void)d, (void)f;
-    return false;
+    return d->facts && d->facts(d, f);
 }
 
 void dev_limit_shared(struct dev *d, size_t bytes)
 {
-#ifdef Q35_CUDA
-    if (d->caps->packs_weights)
-        dev_cuda_limit_shared(d, bytes);
-#endif
-    (void)d, (void)bytes;
+    if (d->limit_shared)
+        d->limit_shared(d, bytes);
 }

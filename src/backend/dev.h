@@ -36,6 +36,17 @@ struct dev_caps {
     bool beside_host;                   /* works on its queue while the host goes on; else a call returns when its work is done */
 };
 
+/* Plain facts about a GPU, for bench and status line. */
+struct dev_facts {
+    char   gpu[256];
+    char   driver[32];
+    char   pci[32];                     /* bus address, "0000:01:00.0" */
+    int    n_sm, arch;                  /* arch: 90 for sm_90 */
+    int    sm_mhz, memory_mhz;          /* highest clocks */
+    size_t memory, l2;
+    bool   integrated;                  /* one memory for CPU and GPU */
+};
+
 struct dev {
     const struct dev_ops *ops;
     const struct dev_step_ops *step;
@@ -56,6 +67,8 @@ struct dev {
     bool   (*finish)(struct dev *d, struct err *e);     /* waits; false names the first operation that failed */
     double (*read_gb_s)(struct dev *d, struct err *e);  /* bytes a second, in 10^9, of a plain read of memory that no cache holds: what
                                                          * operations can reach at best.  Takes a moment and some memory.  0 with the reason */
+    bool   (*facts)(const struct dev *d, struct dev_facts *f);  /* NULL where there are none */
+    void   (*limit_shared)(struct dev *d, size_t bytes);        /* likewise */
     void   (*close)(struct dev *d);
 
     /* Step operations between begin and end are recorded, not executed; a launch executes them all, in queue order. */
@@ -81,6 +94,10 @@ const char *dev_backend(const char *name, struct err *e);
 /* What a device of that backend will be able to do; of a name that dev_backend() gave. */
 const struct dev_caps *dev_caps(const char *backend);
 
+bool dev_facts(const struct dev *d, struct dev_facts *f);       /* false on the CPU */
+/* Thread blocks take at most so many bytes of shared memory, as on a GPU that has no more.  For tests; nothing on the CPU. */
+void dev_limit_shared(struct dev *d, size_t bytes);
+
 /* Confines the devices that this thread opens afterwards to about so many multiprocessors.  False with the reason. */
 bool dev_confine(const char *backend, int n_sm, struct err *e);
 
@@ -91,24 +108,7 @@ int dev_cpu_threads(const struct dev *d);               /* 0 for another device 
 struct dev *dev_open_cuda(int n_threads, struct err *e);
 bool dev_cuda_present(void);
 bool dev_cuda_confine(int n_sm, struct err *e);
-struct dev_facts;
-bool dev_cuda_facts(const struct dev *d, struct dev_facts *f);
-void dev_cuda_limit_shared(struct dev *d, size_t bytes);
 #endif
-
-/* Plain facts about a GPU, for bench and status line. */
-struct dev_facts {
-    char   gpu[256];
-    char   driver[32];
-    char   pci[32];                     /* bus address, "0000:01:00.0" */
-    int    n_sm, arch;                  /* arch: 90 for sm_90 */
-    int    sm_mhz, memory_mhz;          /* highest clocks */
-    size_t memory, l2;
-    bool   integrated;                  /* one memory for CPU and GPU */
-};
-bool dev_facts(const struct dev *d, struct dev_facts *f);       /* false on the CPU */
-/* Thread blocks take at most so many bytes of shared memory, as on a GPU that has no more.  For tests; nothing on the CPU. */
-void dev_limit_shared(struct dev *d, size_t bytes);
 
 static inline void dev_close(struct dev *d) { if (d) d->close(d); }
 
