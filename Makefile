@@ -67,7 +67,7 @@ say       = $(if $(V),,@echo "  $(1)")
 
 LINK      = $(Q)$(CC) $(OPT) $(SANFLAGS) -pthread -o $@
 
-.PHONY: help all deps says run spark test check asan tsan aarch64 kernels ptxas gpu gpubuild figures bench manual shots install copies package clean FORCE
+.PHONY: help all deps says run spark test check asan tsan coverage aarch64 kernels ptxas gpu gpubuild figures bench manual shots install copies package clean FORCE
 help:           ## this list
 	@sed -n 's/^\([a-z0-9]*\):[^#]*## */  make \1\t/p' Makefile | expand -t 20
 
@@ -100,6 +100,12 @@ asan: deps      ## the tests under the address and undefined-behaviour sanitizer
 
 tsan: deps      ## the tests under the thread sanitizer, CPU only
 	@$(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/tsan SAN=thread OPT=-O1
+
+# A part of the tests, which run all of a step.
+COVERED  := $(addprefix tests/,kernels/test_step kernels/test_step_pick golden/test_stepper unit/test_decode)
+coverage: deps  ## the lines of a decode step, its stepper and the decode loop that the tests run, as a table (gcov)
+	@$(MAKE) -s -j$(JOBS) CUDA=0 BUILD=build/coverage OPT=-O2 CC="$(CC) --coverage" $(addprefix build/coverage/,$(COVERED))
+	@BUILD=build/coverage sh tests/coverage.sh $(addprefix build/coverage/,$(COVERED))
 
 # Left out, unless it is `make aarch64 SKIP=`, is what needs a GPU or takes more than 20 seconds emulated: see docs/testing.md.
 aarch64: SKIP = tests/kernels/test_cuda_%.c $(addprefix tests/,golden/test_model.c golden/test_generate.c unit/test_steer.c fuzz/test_checkpoint.c unit/test_stream.c)
