@@ -101,11 +101,16 @@ asan: deps      ## the tests under the address and undefined-behaviour sanitizer
 tsan: deps      ## the tests under the thread sanitizer, CPU only
 	@$(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/tsan SAN=thread OPT=-O1
 
-# A part of the tests, which run all of a step.
-COVERED  := $(addprefix tests/,kernels/test_step kernels/test_step_pick golden/test_stepper unit/test_decode)
+# The code of a decode step, and a part of the tests, which runs all of it.  Only that code is counted: counting makes products slow.
+MEASURED := $(wildcard kernels/cpu/step_*.c $(addprefix src/model/,fused.c stepper.c cache.c state.c) $(addprefix src/engine/,decode.c sequence.c))
+COVERED  := $(addprefix build/coverage/tests/,kernels/test_step kernels/test_step_pick golden/test_stepper unit/test_decode unit/test_engine unit/test_fused)
 coverage: deps  ## the lines of a decode step, its stepper and the decode loop that the tests run, as a table (gcov)
-	@$(MAKE) -s -j$(JOBS) CUDA=0 BUILD=build/coverage OPT=-O2 CC="$(CC) --coverage" $(addprefix build/coverage/,$(COVERED))
-	@BUILD=build/coverage sh tests/coverage.sh $(addprefix build/coverage/,$(COVERED))
+	@$(MAKE) -s -j$(JOBS) CUDA=0 BUILD=build/coverage COVER=1 $(COVERED)
+	@BUILD=build/coverage AT_ONCE=$(JOBS) FILES="$(MEASURED)" sh tests/coverage.sh $(COVERED)
+ifneq ($(COVER),)
+$(call objs,$(MEASURED)): private SANFLAGS += --coverage
+LINK     += --coverage
+endif
 
 # Left out, unless it is `make aarch64 SKIP=`, is what needs a GPU or takes more than 20 seconds emulated: see docs/testing.md.
 aarch64: SKIP = tests/kernels/test_cuda_%.c $(addprefix tests/,golden/test_model.c golden/test_generate.c unit/test_steer.c fuzz/test_checkpoint.c unit/test_stream.c)

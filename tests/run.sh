@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs the test programs given as arguments (through $EMULATOR, if any), then the scripts ($SCRIPTS, or all), and prints one line of counts at the end.
+# Runs the test programs given as arguments (through $EMULATOR, if any), then the scripts ($SCRIPTS; all where that is not set), and prints one
+# line of counts at the end.
 # AT_ONCE=2 runs two programs at a time, and counts when all have ended.  FIGURES=1 prints the figure of each check of the scripts.
 # A program's own tests are counted from cmocka's closing lines; a script prints "ok NAME", "not ok NAME" or "skip NAME" per check.
 BUILD=${BUILD:-build}
@@ -34,7 +35,7 @@ for t in "$@"; do
     [ "$AT_ONCE" -gt 1 ] || sh -c "$program" "$t"
     count "${t#"$BUILD"/}" "$(cat "$t.status")" "$t.log" "$(number PASSED "$t.log")" "$(number FAILED "$t.log")" "$(number SKIPPED "$t.log")"
 done
-for t in ${SCRIPTS:-tests/layers.sh tests/pty/*.sh tests/hub/*.sh tests/remote/*.sh tests/golden/*.sh}; do
+for t in ${SCRIPTS-tests/layers.sh tests/pty/*.sh tests/hub/*.sh tests/remote/*.sh tests/golden/*.sh}; do
     [ -z "$EMULATOR" ] || [ "$t" = tests/golden/debug.sh ] || continue         # the others start programs by themselves
     sh "$t" > "$log.one" 2>&1
     status=$?

@@ -34,13 +34,20 @@ struct request {
     int32_t bias_id;
     float   bias;                       /* of bias_id; 0: none */
     int     depth;
+    int     n_prompt;                   /* 0: all of it */
+    bool    is_read;                    /* the cache holds the prompt */
     int     settle_every;               /* steps; 0: never */
 };
 
-static void read_prompt(void)
+static void read_prompt(int n)
 {
     cache_reset(model.cache);
-    forward_prefill(model.forward, model.cache, prompt, PROMPT, 0, true);
+    forward_prefill(model.forward, model.cache, prompt, n, 0, true);
+}
+
+static int n_prompt(const struct request *q)
+{
+    return q->n_prompt ? q->n_prompt : PROMPT;
 }
 
 static void begin(const struct request *q)
@@ -49,8 +56,9 @@ static void begin(const struct request *q)
     how.n_ids = model.cfg.vocab;
     how.repetition_penalty = how.repetition_penalty > 0 ? how.repetition_penalty : 1;
     how.room = how.room ? how.room : MOST;
-    read_prompt();
-    stepper_begin(stepper, &how, prompt, PROMPT, 0, PROMPT, &q->bias_id, &q->bias, q->bias != 0, q->depth);
+    if (!q->is_read)
+        read_prompt(n_prompt(q));
+    stepper_begin(stepper, &how, prompt, n_prompt(q), 0, n_prompt(q), &q->bias_id, &q->bias, q->bias != 0, q->depth);
 }
 
 static void take(struct answer *a, const struct step_result *r)
@@ -78,7 +86,7 @@ static struct answer ask(const struct request *q)
         take(&a, &r);
         if (q->settle_every && a.n_steps % q->settle_every == 0 && !a.ended) {
             void *states = malloc(cache_saved_bytes(&model.cfg, model.kv));
-            assert_int_equal(stepper_settle(stepper, &e), PROMPT + a.n - 1);
+            assert_int_equal(stepper_settle(stepper, &e), n_prompt(q) + a.n - 1);
             if (a.n_steps % 2)          /* saved or not, the answer goes on */
                 cache_state_save(model.cache, states);
             stepper_resume(stepper);
@@ -86,7 +94,7 @@ static struct answer ask(const struct request *q)
         }
     }
     const int at = stepper_end(stepper, a.n_steps, &e);
-    assert_int_equal(at, PROMPT + (a.n ? a.n - 1 : 0));
+    assert_int_equal(at, n_prompt(q) + (a.n ? a.n - 1 : 0));
     return a;
 }
 
@@ -105,7 +113,7 @@ static void test_stepper__greedy_is_what_prompt_operations_give(void **state)
     const struct answer a = ask(&(struct request){.depth = 3});
     const size_t V = (size_t)model.cfg.vocab;
     float *logits = malloc(V * sizeof *logits);
-    read_prompt();
+    read_prompt(PROMPT);
     const float *hidden = forward_last_hidden(model.cache);
     assert_int_equal(a.n, MOST);
     assert_int_equal(a.ended, STEP_FULL);
@@ -169,6 +177,73 @@ static void test_stepper__states_taken_on_the_way_change_nothing(void **state)
             same_answer(&got, &want);
         }
     }
+}
+
+/* After prompts that are shorter than the convolution's window, too. */
+static void test_stepper__saved_states_bring_an_answer_back(void **state)
+{
+    (void)state;
+    void *states = malloc(cache_saved_bytes(&model.cfg, model.kv));
+    for (int n = 1; n <= PROMPT; n += n < 3 ? 1 : 4)
+        for (int depth = 0; depth <= 3; depth += 3) {
+            struct request q = {.n_prompt = n, .depth = depth};
+            struct answer want, got;
+            want = ask(&q);
+            read_prompt(n);
+            cache_state_save(model.cache, states);
+            ask(&(struct request){.depth = 1});                         /* something else */
+            read_prompt(n);             /* its rows; the states are taken back */
+            forward_run(model.forward, model.cache, prompt, 1, n, ROWS_COMMIT);
+            cache_state_load(model.cache, states);
+            q.is_read = true;
+            got = ask(&q);
+            same_answer(&got, &want);
+            q.is_read = false;
+            q.settle_every = 1;
+            got = ask(&q);
+            same_answer(&got, &want);
+        }
+    free(states);
+}
+
+/* ---- no memory ---- */
+
+static int n_left;                      /* pieces of memory that the device still gives */
+static void *(*give)(struct dev *d, size_t bytes);
+
+static void *give_few(struct dev *d, size_t bytes)
+{
+    return n_left-- > 0 ? give(d, bytes) : NULL;
+}
+
+static bool open_all(struct err *e)
+{
+    const struct kv_shape shape = {.cfg = &model.cfg, .recipe = model.kv, .n_ctx = CTX, .max_rows = 64, .n_slots = 1};
+    struct cache *k = cache_open(model.dev, &shape, e);
+    struct forward *f = k ? forward_open(model.dev, &model.cfg, &model.weights, 64, e) : NULL;
+    struct stepper *s = f ? stepper_open(f, k, model.head, DEPTH, e) : NULL;
+    stepper_close(s);
+    forward_close(f);
+    cache_close(k);
+    return s;
+}
+
+static void test_stepper__without_memory_the_reason_is_given(void **state)
+{
+    (void)state;
+    bool ok = false;
+    int n = 0;
+    give = model.dev->alloc;
+    model.dev->alloc = model.dev->alloc_host = give_few;
+    for (; !ok && n < 100; n++) {
+        struct err e = {0};
+        n_left = n;
+        ok = open_all(&e);
+        if (!ok && (!strstr(e.msg, "no memory for ") || !strstr(e.msg, " MiB asked for")))
+            fail_msg("after %d pieces: '%s'", n, e.msg);
+    }
+    model.dev->alloc = model.dev->alloc_host = give;
+    assert_true(ok && n > 4);
 }
 
 /* The states after the first n tokens, as saved, by prompt operations for the prompt and steps for the rest. */
@@ -262,6 +337,8 @@ int main(void)
         cmocka_unit_test(test_stepper__greedy_is_what_prompt_operations_give),
         cmocka_unit_test(test_stepper__every_depth_gives_the_same_answer),
         cmocka_unit_test(test_stepper__states_taken_on_the_way_change_nothing),
+        cmocka_unit_test(test_stepper__saved_states_bring_an_answer_back),
+        cmocka_unit_test(test_stepper__without_memory_the_reason_is_given),
         cmocka_unit_test(test_stepper__what_nobody_heard_leaves_no_trace),
         cmocka_unit_test(test_stepper__a_measured_step_leaves_an_empty_cache),
     };

@@ -487,7 +487,7 @@ static void test_decode__bad_prompts_are_refused_and_nothing_is_lost(void **stat
     (void)state;
     int32_t ids[CTX] = {0};
     struct decoder *d = open_decoder(2, 32, 4);
-    struct sampling how = {.max_tokens = 5}, bad = {.temperature = -1}, nan = {.top_p = NAN};
+    struct sampling how = {.max_tokens = 5}, bad = {.temperature = -1}, nan = {.top_p = NAN}, begun = {.n_begun = 4};
     int32_t far = 16;
     float one = 1;
     struct sampling bias = {.bias_ids = &far, .bias = &one, .n_bias = 1};
@@ -499,6 +499,7 @@ static void test_decode__bad_prompts_are_refused_and_nothing_is_lost(void **stat
         {3,   0,  &bad,  "temperature is -1"},
         {3,   0,  &nan,  "top_p is nan"},
         {3,   0,  &bias, "logit bias for id 16"},
+        {3,   0,  &begun, "the answer's beginning has 4 tokens, the whole prompt 3"},
     };
     struct heard h = {.stop_after = -1};
     ask(d, ids, 10, 0, &how, &h);
@@ -536,6 +537,36 @@ static void test_decode__a_nan_ends_the_answer_and_the_next_one_starts_clean(voi
     heard_free(&h);
     heard_free(&again);
     close_decoder(d);
+}
+
+static void test_decode__an_answer_that_may_pick_nothing_says_so(void **state)
+{
+    (void)state;
+    int32_t ids[20], all[16];
+    float banned[16];
+    for (int i = 0; i < 16; i++) {
+        all[i] = i;
+        banned[i] = -INFINITY;
+    }
+    random_ids(ids, 20);
+    for (int depth = 0; depth <= 3; depth += 3) {
+        struct decoder *d = open_decoder(depth, 32, 4);
+        struct heard h = {.stop_after = -1}, again = {.stop_after = -1};
+        struct sampling how = {.max_tokens = 10, .draft_depth = -1, .bias_ids = all, .bias = banned, .n_bias = 16};
+        struct outcome out = ask(d, ids, 20, 0, &how, &h);
+        assert_int_equal(out.finish, FINISH_ERROR);
+        assert_int_equal(h.ids.n, 0);
+        assert_string_equal(out.why.msg, "no id is left to pick from: all 16 are banned");
+        how.n_bias = 15;                /* one is left, and is said ten times */
+        out = ask(d, ids, 20, 0, &how, &again);
+        assert_int_equal(out.finish, FINISH_LENGTH);
+        assert_int_equal(again.ids.n, 10);
+        for (int i = 0; i < 10; i++)
+            assert_int_equal(again.ids.data[i], 15);
+        heard_free(&h);
+        heard_free(&again);
+        close_decoder(d);
+    }
 }
 
 /* Cut anywhere and asked again with its beginning in the prompt, an answer ends as it would have; nothing of it is computed
@@ -756,6 +787,7 @@ int main(void)
         cmocka_unit_test(test_decode__rewind_edit_and_interrupt_never_change_an_answer),
         cmocka_unit_test(test_decode__bad_prompts_are_refused_and_nothing_is_lost),
         cmocka_unit_test(test_decode__a_nan_ends_the_answer_and_the_next_one_starts_clean),
+        cmocka_unit_test(test_decode__an_answer_that_may_pick_nothing_says_so),
         cmocka_unit_test(test_decode__an_answer_goes_on_where_it_was_cut),
         cmocka_unit_test(test_decode__every_token_has_its_outlook_when_asked_for),
         cmocka_unit_test(test_decode__drafts_leave_the_sampling_distribution_as_it_is),
