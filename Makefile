@@ -25,7 +25,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-PKGS     := libcurl libcrypto jansson libutf8proc libedit inih ncursesw md4c
+PKGS     := libcurl libmicrohttpd libcrypto jansson libutf8proc libedit inih ncursesw md4c
 CPPFLAGS += -D_GNU_SOURCE -Isrc -I. $(if $(filter 1,$(CUDA)),-DQ35_CUDA)
 # No contraction: a sum must not depend on the compiler's choice of fused multiply-add.
 WARN     := -Wall -Wextra $(if $(WERROR),-Werror) -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-missing-field-initializers -Wno-psabi
@@ -53,7 +53,7 @@ else
 ENGINE   := CUDA=0: CPU only
 endif
 
-LIB_C    := $(wildcard src/base/*.c src/text/*.c src/model/*.c src/remote/*.c src/backend/*.c src/engine/*.c src/chat/*.c src/debug/*.c src/bench/*.c src/fetch/*.c src/prepare/*.c kernels/cpu/*.c)
+LIB_C    := $(wildcard src/base/*.c src/text/*.c src/model/*.c src/remote/*.c src/backend/*.c src/engine/*.c src/chat/*.c src/debug/*.c src/bench/*.c src/fetch/*.c src/serve/*.c src/prepare/*.c kernels/cpu/*.c)
 LIB_CU   := $(if $(filter 1,$(CUDA)),$(wildcard src/backend/*.cu kernels/cuda/*.cu))
 UI_C     := $(wildcard ui/*.c ui/*/*.c)
 objs      = $(patsubst %,$(BUILD)/%.o,$(1))

@@ -22,10 +22,11 @@ src/chat!local base/|remote/|chat/|config/
 src/chat!remote base/|text/|engine/engine.h|chat/|config/
 src/fetch    base/|fetch/|config/
 src/remote   base/|fetch/http.h|remote/|config/
+src/serve    base/|text/|fetch/http.h|chat/|serve/|config/
 src/prepare  base/|model/|backend/|kernels/tensor.h|kernels/number.h|engine/engine.h|engine/load.h|chat/paths.h|fetch/|prepare/|config/
 src/debug    base/|text/|model/|backend/|engine/|debug/|config/
 src/bench    base/|text/|kernels/[a-z_]*\.h|model/|backend/|engine/|bench/|config/
-ui           base/|chat/|debug/|bench/|prepare/|ui/|config/
+ui           base/|chat/|serve/|debug/|bench/|prepare/|ui/|config/
 RULES
 
 # The conversation has never seen an engine, nor any file that has.  A front end opens the responder that has: chat/local.h.
@@ -59,6 +60,7 @@ door 'cuda' '^(src/backend/cuda\.cu|kernels/cuda/)'
 door 'jansson' '\.c$'
 door 'curl/' '^src/fetch/http\.c$'
 door 'xxhash' '^src/base/checksum\.c$'
+door 'microhttpd' '^src/serve/web\.c$'
 door 'openssl/' '^src/fetch/digest\.c$'
 door 'ini\.h' '^src/chat/options_file\.c$'
 # The full screen.  A window gets a struct host; only what stands above the table of windows knows the whole.

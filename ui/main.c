@@ -16,12 +16,12 @@
 #include "chat/options.h"
 #include "chat/session.h"
 #include "ui/batch.h"
+#include "ui/choose_model.h"
 #include "ui/completions.h"
 #include "ui/exits.h"
 #include "ui/interrupt.h"
 #include "ui/line.h"
 #include "ui/pipe.h"
-#include "prepare/models.h"
 #include "ui/subcommand.h"
 #include "ui/tui/term.h"
 #include "ui/tui/tui.h"
@@ -160,27 +160,6 @@ static int chat(struct options *o)
 {
     signal(SIGXFSZ, SIG_IGN);
     return talk(o);
-}
-
-/* --model can be a name; without it the newest real model of this machine is used, and the demo when there is none. */
-static bool choose_model(struct options *o, struct err *e)
-{
-    struct buf dir = {0};
-    struct models m;
-    bool ok = true;
-    if (options_given(o, OPT_endpoint))
-        return true;                    /* the server's model */
-    if (options_given(o, OPT_model)) {
-        ok = models_resolve(options_text(o, OPT_model), &dir, e);
-    } else {
-        models_find(&m);
-        int i = models_standard(&m);
-        buf_adds(&dir, i < 0 ? "" : m.items[i].dir);
-        models_free(&m);
-    }
-    ok = ok && (!dir.len || options_set(o, OPT_model, dir.data, FROM_COMMAND_LINE, e));
-    buf_free(&dir);
-    return ok;
 }
 
 int main(int argc, char **argv)

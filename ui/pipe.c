@@ -114,7 +114,7 @@ static void end_answer(struct pipe *p)
 
 static void part(struct pipe *p, enum chat_event_kind kind, const struct chat_event *ev)
 {
-    if (p->part != kind || p->reply.new_part) {
+    if (p->part != kind || (kind == CHAT_TEXT ? p->reply.new_answer : p->reply.new_reasoning)) {
         end_answer(p);
         p->newlines = p->printed ? 2 : 0;
     }

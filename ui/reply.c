@@ -19,7 +19,7 @@ void reply_reset(struct reply *r)
     buf_reset(&r->answer);
     json_array_clear(r->calls);
     r->n_results = 0;
-    r->new_part = r->denied = false;
+    r->new_reasoning = r->new_answer = r->denied = false;
 }
 
 void reply_free(struct reply *r)
@@ -48,10 +48,11 @@ static json_t *json_of_arguments(const char *text, size_t n)
 /* --- collecting ------------------------------------------------------------------------------------------------- */
 
 /* With the same paragraph between two parts that plain output has. */
-static void collect(struct buf *b, const struct chat_event *ev, bool new_part)
+static void collect(struct buf *b, const struct chat_event *ev, bool *new_part)
 {
-    if (new_part && b->len)
+    if (*new_part && b->len)
         buf_adds(b, "\n\n");
+    *new_part = false;
     buf_add(b, ev->text, ev->n);
 }
 
@@ -63,7 +64,7 @@ static void add_call(struct reply *r, const struct chat_event *ev)
     if (ev->truncated)
         json_object_set_new(j, "truncated", json_true());
     json_array_append_new(r->calls, j);
-    r->new_part = true;
+    r->new_reasoning = r->new_answer = true;
 }
 
 static void add_result(struct reply *r, const struct chat_event *ev)
@@ -79,11 +80,10 @@ void reply_take(struct reply *r, const struct chat_event *ev)
 {
     switch (ev->kind) {
     case CHAT_REASONING:
-        collect(&r->reasoning, ev, r->new_part);
+        collect(&r->reasoning, ev, &r->new_reasoning);
         break;
     case CHAT_TEXT:
-        collect(&r->answer, ev, r->new_part);
-        r->new_part = false;
+        collect(&r->answer, ev, &r->new_answer);
         break;
     case CHAT_CALL:
         add_call(r, ev);

@@ -16,7 +16,7 @@ struct reply {
     struct buf reasoning, answer;
     struct json_t *calls;               /* [{"name", "arguments", "result"}] */
     int  n_results;
-    bool new_part;                      /* text behind a tool call: a paragraph of its own */
+    bool new_reasoning, new_answer;     /* what comes next of it stands behind a tool call: a paragraph of its own */
     bool denied;                        /* a call was not allowed */
 };
 

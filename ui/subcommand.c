@@ -376,10 +376,12 @@ int subcommand_main(int argc, char **argv)
     const char *word = argc > 2 ? argv[2] : NULL, *next = argc > 3 ? argv[3] : NULL;
     if (!group)
         return help_on(word, next);
+    bool help = word && (!strcmp(word, "help") || !strcmp(word, "--help") || !strcmp(word, "-h"));
+    if ((!word || (*word == '-' && !help)) && (command = find_command(group, "start")))
+        return run(group, command, argc, argv, 2);
     if (!word)
         return show_help(group, NULL, stderr);
     if ((command = find_command(group, word)))
         return run(group, command, argc, argv, 3);
-    bool help = !strcmp(word, "help") || !strcmp(word, "--help") || !strcmp(word, "-h");
     return help ? help_on(group->name, next) : unknown(group, word);
 }

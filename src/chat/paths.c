@@ -53,6 +53,23 @@ bool paths_state(struct buf *path, const char *name, struct err *e)
     return make_parents(path->data, e);
 }
 
+void paths_runtime(struct buf *path, const char *name)
+{
+    const char *dir = getenv("XDG_RUNTIME_DIR");
+    unsigned user = (unsigned)geteuid();
+    buf_reset(path);
+    buf_addf(path, "/run/user/%u", user);
+    if (dir && *dir == '/') {
+        buf_reset(path);
+        buf_addf(path, "%s/q35chat/%s", dir, name);
+    } else if (!access(path->data, W_OK)) {
+        buf_addf(path, "/q35chat/%s", name);
+    } else {
+        buf_reset(path);
+        buf_addf(path, "/tmp/q35chat-%u/%s", user, name);
+    }
+}
+
 bool paths_models(struct buf *path)
 {
     if (!xdg(path, "XDG_DATA_HOME", ".local/share"))

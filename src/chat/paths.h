@@ -10,6 +10,8 @@
 bool paths_config(struct buf *path);                    /* the config file; false without HOME */
 /* NAME below $XDG_STATE_HOME/q35chat; makes the directories above it, for the owner only. */
 bool paths_state(struct buf *path, const char *name, struct err *e);
+/* NAME in the folder for sockets of this login: $XDG_RUNTIME_DIR/q35chat, else below /run/user or /tmp.  Makes nothing. */
+void paths_runtime(struct buf *path, const char *name);
 bool paths_models(struct buf *path);                    /* the directory for models of our own making; false without HOME */
 void paths_expand(struct buf *out, const char *path);   /* appends it, with HOME for "~/" */
 /* The demo model's directory; else false, with the places in `looked`. */

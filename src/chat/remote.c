@@ -195,6 +195,9 @@ static void take_done(struct remote *r, const struct client_event *ev)
 static void take_event(struct remote *r, const struct client_event *ev)
 {
     switch (ev->kind) {
+    case CLIENT_LOADING:
+        responder_tell(&r->base, &(struct news){.kind = NEWS_LOADING, .done = ev->delta.done, .total = ev->delta.total});
+        break;
     case CLIENT_READY:
         take_ready(r);
         break;

@@ -148,6 +148,10 @@ static struct curl_slist *set_up(struct http *h, const struct http_request *q)
     curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, (long)q->stall_s);
     curl_easy_setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, h->why);
+    if (q->socket) {
+        curl_easy_setopt(c, CURLOPT_UNIX_SOCKET_PATH, q->socket);
+        curl_easy_setopt(c, CURLOPT_PROXY, "");
+    }
     if (authorities())
         curl_easy_setopt(c, CURLOPT_CAINFO, authorities());
     curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);

@@ -21,6 +21,7 @@ struct http_reply {
 
 struct http_request {
     const char *url;
+    const char *socket;                 /* path of the unix socket to ask, whatever host the URL names; NULL: none */
     const char *token;                  /* NULL: send none */
     bool        ranged;                 /* request only bytes first..last */
     uint64_t    first, last;

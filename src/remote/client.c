@@ -13,10 +13,12 @@
 #include "fetch/http.h"
 #include "remote/body.h"
 
-enum { SILENCE_S = 600, LIST_S = 20, MAX_BODY = 4 << 20, MAX_DROPPED = 16, AGAIN_MS = 500 };
+enum { SILENCE_S = 600, LIST_S = 20, MAX_BODY = 4 << 20, MAX_DROPPED = 16, AGAIN_MS = 500, LOADING_MS = 200 };
 
 struct client {
     struct buf url, model, key;         /* url ends in "/v1" */
+    struct buf socket;                  /* path of a unix socket; empty: the address names a host */
+    struct buf name;                    /* of the server, for sentences */
     const struct dialect *dialect;      /* NULL: found out */
     int silence_s;
     struct remote_model found;          /* of the thread until CLIENT_READY, then constant */
@@ -91,11 +93,11 @@ static void refusal(const struct client *c, int status, const struct buf *body, 
     struct err said = {{0}};
     completion_error(buf_str(body), body->len, &said);
     if (status == 401 || status == 403)
-        err_set(e, c->key.len ? "%s did not accept the key (status %d): %s" : "%s wants a key (status %d), which Q35CHAT_API_KEY holds: %s", buf_str(&c->url), status, said.msg);
+        err_set(e, c->key.len ? "%s did not accept the key (status %d): %s" : "%s wants a key (status %d), which Q35CHAT_API_KEY holds: %s", buf_str(&c->name), status, said.msg);
     else if (status == 429 || status == 503)
-        err_set(e, "%s is overloaded (status %d): %s", buf_str(&c->url), status, said.msg);
+        err_set(e, "%s is overloaded (status %d): %s", buf_str(&c->name), status, said.msg);
     else
-        err_set(e, "%s refused (status %d): %s", buf_str(&c->url), status, said.msg);
+        err_set(e, "%s refused (status %d): %s", buf_str(&c->name), status, said.msg);
 }
 
 static enum http_result ask(struct client *c, const char *path, const struct buf *post_body, int silence_s, struct transfer *t, struct http_reply *r,
@@ -103,7 +105,7 @@ static enum http_result ask(struct client *c, const char *path, const struct buf
 {
     struct buf url = {0};
     buf_addf(&url, "%s%s", buf_str(&c->url), path);
-    struct http_request q = {.url = url.data, .token = c->key.len ? c->key.data : NULL, .stall_s = silence_s, .stop = &c->stop, .begin = begin, .take = take,
+    struct http_request q = {.url = url.data, .socket = c->socket.len ? c->socket.data : NULL, .token = c->key.len ? c->key.data : NULL, .stall_s = silence_s, .stop = &c->stop, .begin = begin, .take = take,
                              .arg = t, .refusal = refused};
     if (post_body) {
         q.post = buf_str(post_body);
@@ -112,10 +114,21 @@ static enum http_result ask(struct client *c, const char *path, const struct buf
     enum http_result result = http_ask(c->http, &q, r, e);
     if (result == HTTP_BROKEN) {
         struct err why = *e;
-        err_set(e, "%s: %s", buf_str(&c->url), why.msg);
+        err_set(e, "%s: %s", buf_str(&c->name), why.msg);
     }
     buf_free(&url);
     return result;
+}
+
+/* Waits a little; false when the answer was stopped. */
+static bool rest(struct client *c, int ms)
+{
+    for (int64_t start = clock_ns(); clock_ms_since(start) < ms;) {
+        if (atomic_load(&c->stop))
+            return false;
+        poll(NULL, 0, 20);
+    }
+    return true;
 }
 
 /* ---- which model ---- */
@@ -144,11 +157,23 @@ static void ask_context(struct client *c)
     buf_free(&t.body);
 }
 
-static bool find_model(struct client *c, struct err *e)
+static bool list_models(struct client *c, struct err *e)
 {
     struct transfer t = {.c = c};
+    remote_model_free(&c->found);
     bool ok = get(c, "/models", &t, e) && models_choose(buf_str(&t.body), t.body.len, c->model.len ? c->model.data : NULL, &c->found, e);
     buf_free(&t.body);
+    return ok;
+}
+
+/* A server of ours tells its model while that still loads. */
+static bool find_model(struct client *c, struct err *e)
+{
+    bool ok = list_models(c, e);
+    while (ok && c->found.loading) {
+        post(c, (struct client_event){.kind = CLIENT_LOADING, .delta = {.done = c->found.loaded, .total = c->found.to_load}}, NULL, 0);
+        ok = (rest(c, LOADING_MS) || err_set(e, "stopped")) && list_models(c, e);
+    }
     if (ok && c->dialect)
         c->found.dialect = c->dialect;
     if (ok && c->found.dialect->context == CONTEXT_PROPS)
@@ -170,7 +195,7 @@ static enum client_end end_of(const struct completion *answer)
 /* The servers' words for a prompt that is longer than the context. */
 static bool is_too_long(const struct buf *refused)
 {
-    static const char *const words[] = {"maximum context length", "context length", "exceeds the available context", "exceed_context_size", "longer than the model"};
+    static const char *const words[] = {"maximum context length", "context length", "exceeds the available context", "exceed_context_size", "longer than the model", "context_length_exceeded"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strstr(buf_str(refused), words[i]))
             return true;
@@ -231,17 +256,6 @@ static enum client_end try_answer(struct client *c, struct buf *body, struct com
     return how;
 }
 
-/* Waits a little; false when the answer was stopped. */
-static bool rest(struct client *c)
-{
-    for (int64_t start = clock_ns(); clock_ms_since(start) < AGAIN_MS;) {
-        if (atomic_load(&c->stop))
-            return false;
-        poll(NULL, 0, 20);
-    }
-    return true;
-}
-
 static void answer(struct client *c, struct buf *body)
 {
     struct client_event done = {.kind = CLIENT_DONE};
@@ -251,7 +265,7 @@ static void answer(struct client *c, struct buf *body)
     int dropped = c->n_dropped;
     done.how = try_answer(c, body, &done.figures, &again, &e);
     for (int broken = 0; again && done.how == CLIENT_FAILED; dropped = c->n_dropped) {
-        if (dropped == c->n_dropped && (broken++ || !rest(c)))
+        if (dropped == c->n_dropped && (broken++ || !rest(c, AGAIN_MS)))
             break;
         done.how = try_answer(c, body, &done.figures, &again, &e);
     }
@@ -299,14 +313,18 @@ static void *run(void *arg)
 
 static bool set_up(struct client *c, const struct client_options *o, struct err *e)
 {
-    size_t n = strlen(o->url);
-    if (strncmp(o->url, "http://", 7) && strncmp(o->url, "https://", 8))
-        return err_set(e, "the endpoint is '%s', expected an address that begins with http:// or https://", o->url);
-    while (n && o->url[n - 1] == '/')
+    bool local = !strncmp(o->url, "unix:", 5) && o->url[5];
+    const char *url = local ? "http://localhost" : o->url;
+    size_t n = strlen(url);
+    if (strncmp(url, "http://", 7) && strncmp(url, "https://", 8))
+        return err_set(e, "the endpoint is '%s', expected an address that begins with http:// or https://, or unix:PATH", o->url);
+    while (n && url[n - 1] == '/')
         n--;
-    buf_add(&c->url, o->url, n);
+    buf_add(&c->url, url, n);
     if (n < 3 || strcmp(c->url.data + n - 3, "/v1"))
         buf_adds(&c->url, "/v1");
+    buf_adds(&c->socket, local ? o->url + 5 : "");
+    buf_adds(&c->name, local ? o->url : c->url.data);
     buf_adds(&c->model, o->model ? o->model : "");
     buf_adds(&c->key, o->key ? o->key : "");
     c->silence_s = o->silence_s ? o->silence_s : SILENCE_S;
@@ -320,7 +338,7 @@ static void release(struct client *c)
     while (client_drain(c, &n), n)
         ;
     mailbox_free(&c->out);
-    struct buf *all[] = {&c->url, &c->model, &c->key, &c->body};
+    struct buf *all[] = {&c->url, &c->model, &c->key, &c->socket, &c->name, &c->body};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         buf_free(all[i]);
     for (int i = 0; i < c->n_dropped; i++)

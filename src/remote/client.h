@@ -8,7 +8,7 @@
 #include "remote/dialect.h"
 
 struct client_options {
-    const char *url;                    /* with or without "/v1" at its end */
+    const char *url;                    /* with or without "/v1" at its end; or "unix:PATH" */
     const char *model;                  /* NULL: the only one that the server has */
     const char *dialect;                /* NULL: found out */
     const char *key;                    /* NULL: none is sent */
@@ -16,6 +16,7 @@ struct client_options {
 };
 
 enum client_event_kind {
+    CLIENT_LOADING,                     /* delta.done, delta.total: bytes; the server loads its model */
     CLIENT_READY,                       /* model and the length of its context are known */
     CLIENT_FATAL,                       /* text: why there is no model; only client_close() is left */
     CLIENT_NOTE,                        /* text: a sentence for the user */

@@ -78,6 +78,10 @@ static bool choose(const json_t *list, const char *wanted, struct remote_model *
             continue;
         buf_adds(&m->id, id);
         m->n_ctx = positive(json_object_get(model, "max_model_len"));
+        const json_t *loading = json_object_get(model, "loading");
+        m->loading = json_is_object(loading);
+        m->loaded = (size_t)json_integer_value(json_object_get(loading, "done"));
+        m->to_load = (size_t)json_integer_value(json_object_get(loading, "total"));
         m->dialect = owned_by(json_string_value(json_object_get(model, "owned_by")));
         return true;
     }

@@ -26,6 +26,8 @@ struct remote_model {
     struct buf id;
     int n_ctx;                          /* 0: not said */
     const struct dialect *dialect;
+    bool loading;                       /* it cannot answer yet */
+    size_t loaded, to_load;             /* bytes */
 };
 
 /* The body of /v1/models.  `wanted` NULL: the only model that it lists; several: refused, with their names.  *m must be freed either way. */

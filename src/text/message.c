@@ -172,14 +172,11 @@ static bool read_tools(struct reader *r, const struct pyjson *v, struct conversa
     return true;
 }
 
-bool conversation_parse(struct conversation *c, const char *json, size_t len, struct arena *a, struct err *e)
+bool conversation_read(struct conversation *c, const struct pyjson *top, struct arena *a, struct err *e)
 {
-    struct pyjson top;
     *c = (struct conversation){0};
-    if (!pyjson_parse(&top, (struct text){json, len}, PYJSON_LOADS, a, e))
-        return false;
-    const struct pyjson *kwargs = pyjson_get(&top, "kwargs");
-    if (top.kind != PY_DICT)
+    const struct pyjson *kwargs = pyjson_get(top, "kwargs");
+    if (top->kind != PY_DICT)
         return err_set(e, "the conversation is not a JSON object");
     if (kwargs && kwargs->kind != PY_DICT && kwargs->kind != PY_NONE)
         return err_set(e, "kwargs is not an object");
@@ -190,5 +187,12 @@ bool conversation_parse(struct conversation *c, const char *json, size_t len, st
     c->vision_ids = pyjson_truth(pyjson_get(kwargs, "add_vision_id"));
 
     struct reader r = {.a = a, .e = e, .vision_ids = c->vision_ids};
-    return read_tools(&r, pyjson_get(&top, "tools"), c) && read_messages(&r, pyjson_get(&top, "messages"), c);
+    return read_tools(&r, pyjson_get(top, "tools"), c) && read_messages(&r, pyjson_get(top, "messages"), c);
+}
+
+bool conversation_parse(struct conversation *c, const char *json, size_t len, struct arena *a, struct err *e)
+{
+    struct pyjson top;
+    *c = (struct conversation){0};
+    return pyjson_parse(&top, (struct text){json, len}, PYJSON_LOADS, a, e) && conversation_read(c, &top, a, e);
 }

@@ -27,5 +27,8 @@ struct conversation {
 /* Reads {"messages": [...], "tools": [...], "kwargs": {...}} (extra keys ignored) into `a`.  False with a reason
  * if the JSON has another shape.  What the template itself refuses is reported by template_render(), in the template's words. */
 bool conversation_parse(struct conversation *c, const char *json, size_t len, struct arena *a, struct err *e);
+/* The same of JSON that was parsed already. */
+struct pyjson;
+bool conversation_read(struct conversation *c, const struct pyjson *top, struct arena *a, struct err *e);
 
 #endif

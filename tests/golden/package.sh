@@ -37,7 +37,7 @@ runs "the tarball" "$place/bin/q35chat"
 [ -n "$deb" ] || { echo "skip there is no dpkg-deb here"; exit $status; }
 is "the architecture" "$(dpkg-deb -f "$deb" Architecture)" "$(dpkg --print-architecture)"
 is "the package's version is the program's" "q35chat $(dpkg-deb -f "$deb" Version)" "$(echo "$version" | head -n 1)"
-for library in libc6 libcurl libjansson libncursesw libutf8proc; do
+for library in libc6 libcurl libmicrohttpd libjansson libncursesw libutf8proc; do
     has "it depends on $library" "$(dpkg-deb -f "$deb" Depends)" "$library"
 done
 root=$tmp/root

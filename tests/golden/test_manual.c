@@ -293,11 +293,12 @@ static void exits(struct buf *out)
 static void session(struct buf *out) { subcommands(out, "session"); }
 static void model(struct buf *out) { subcommands(out, "model"); }
 static void bench(struct buf *out) { subcommands(out, "bench"); }
+static void serve(struct buf *out) { subcommands(out, "serve"); }
 static void debug(struct buf *out) { subcommands(out, "debug"); }
 
 static const struct { const char *name; void (*write)(struct buf *out); bool rows; } tables[] = {
     {"options", options, false}, {"commands", commands, true}, {"keys", keys, false}, {"presets", presets, true}, {"recipes", recipes, true},
-    {"themes", themes, true}, {"languages", languages, false}, {"session", session, true}, {"model", model, true}, {"bench", bench, true}, {"debug", debug, true},
+    {"themes", themes, true}, {"languages", languages, false}, {"session", session, true}, {"model", model, true}, {"bench", bench, true}, {"serve", serve, true}, {"debug", debug, true},
     {"exits", exits, true},
 };
 enum { N_TABLES = sizeof tables / sizeof *tables };

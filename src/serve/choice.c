@@ -1,0 +1,372 @@
+#include "serve/choice.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/unicode.h"
+#include "text/pyjson.h"
+
+/* ---- pieces of JSON ---- */
+
+static void quote(struct buf *out, const char *s)
+{
+    pyjson_quote(text_of(s), out);
+}
+
+static void add_string(struct buf *out, const char *key, struct text value)
+{
+    buf_addf(out, "\"%s\": ", key);
+    pyjson_quote(value, out);
+}
+
+static void add_reasoning(struct buf *out, struct text value)
+{
+    add_string(out, "reasoning_content", value);
+    buf_adds(out, ", ");
+    add_string(out, "reasoning", value);
+}
+
+static void add_head(const struct choice *r, const char *object)
+{
+    struct buf *out = (struct buf *)&r->out;
+    buf_addf(out, "{\"id\": \"chatcmpl-%llu\", \"object\": \"%s\", \"created\": %lld, \"model\": ", (unsigned long long)r->number, object, (long long)r->created);
+    quote(out, r->model);
+}
+
+void choice_error(struct buf *out, int status, const char *message, const char *code)
+{
+    const char *type = status == 401 ? "authentication_error" : status == 429 ? "rate_limit_error" : status >= 500 ? "server_error" : "invalid_request_error";
+    buf_adds(out, "{\"error\": {");
+    add_string(out, "message", text_of(message));
+    buf_addf(out, ", \"type\": \"%s\", \"param\": null, \"code\": ", type);
+    code ? quote(out, code) : buf_adds(out, "null");
+    buf_adds(out, "}}");
+}
+
+/* ---- how likely a token was ---- */
+
+static double log_of(float prob)
+{
+    return prob > 0 ? log((double)prob) : -9999;        /* what others write, since JSON has no infinity */
+}
+
+static void add_token(const struct choice *r, int32_t id, float prob, struct buf *out)
+{
+    struct text piece = r->responder->ops->piece(r->responder, id);
+    add_string(out, "token", piece);
+    buf_addf(out, ", \"logprob\": %.6g, \"bytes\": [", log_of(prob));
+    for (size_t i = 0; i < piece.n; i++)
+        buf_addf(out, "%s%d", i ? ", " : "", (unsigned char)piece.p[i]);
+    buf_adds(out, "]");
+}
+
+static void take_token(struct choice *r, const struct news *it)
+{
+    const int most = r->question->n_alternatives;
+    struct buf *out = &r->logprobs;
+    if (most < 0 || it->replayed || it->token.reasoning || it->token.prob < 0)
+        return;
+    buf_adds(out, out->len ? ", {" : "{");
+    add_token(r, it->token.id, it->token.prob, out);
+    buf_adds(out, ", \"top_logprobs\": [");
+    for (int i = 0; it->near && i < it->near->n && i < most; i++) {
+        buf_adds(out, i ? ", {" : "{");
+        add_token(r, it->near->ids[i], it->near->probs[i], out);
+        buf_adds(out, "}");
+    }
+    buf_adds(out, "]}");
+    if (r->n_pending < CHOICE_PENDING) {
+        r->pending[r->n_pending].end = it->token.from + r->responder->ops->piece(r->responder, it->token.id).n;
+        r->pending[r->n_pending++].at = out->len;
+    }
+}
+
+static void forget_tokens(struct choice *r)
+{
+    buf_reset(&r->logprobs);
+    r->n_pending = 0;
+}
+
+/* White space and markup before the text that begins at `from` are no part of it. */
+static void drop_tokens_before(struct choice *r, size_t from)
+{
+    int n = 0;
+    while (n < r->n_pending && r->pending[n].end <= from)
+        n++;
+    if (!n)
+        return;
+    size_t at = r->pending[n - 1].at;
+    buf_consume(&r->logprobs, at + 2 < r->logprobs.len ? at + 2 : r->logprobs.len);     /* with the comma behind it */
+    r->n_pending = 0;
+}
+
+/* ---- a stream ---- */
+
+/* One event; `delta`: the inside of that object.  finish NULL: it goes on. */
+static void add_event(struct choice *r, const struct buf *delta, const char *finish, const char *more)
+{
+    struct buf *out = &r->out;
+    buf_adds(out, "data: ");
+    add_head(r, "chat.completion.chunk");
+    buf_addf(out, ", \"choices\": [{\"index\": 0, \"delta\": {%s}", buf_str(delta));
+    if (r->logprobs.len && delta->len) {
+        buf_addf(out, ", \"logprobs\": {\"content\": [%s]}", r->logprobs.data);
+        forget_tokens(r);
+    }
+    buf_adds(out, ", \"finish_reason\": ");
+    finish ? quote(out, finish) : buf_adds(out, "null");
+    buf_addf(out, "}]%s}\n\n", more);
+}
+
+static void stream_text(struct choice *r, struct text t)
+{
+    struct buf delta = {0};
+    add_string(&delta, "content", t);
+    add_event(r, &delta, NULL, "");
+    buf_free(&delta);
+}
+
+static void stream_reasoning(struct choice *r, struct text t)
+{
+    struct buf delta = {0};
+    add_reasoning(&delta, t);
+    add_event(r, &delta, NULL, "");
+    buf_free(&delta);
+}
+
+static void stream_progress(struct choice *r, const struct news *it)
+{
+    struct buf more = {0}, none = {0};
+    buf_addf(&more, ", \"prompt_progress\": {\"total\": %zu, \"cache\": %zu, \"processed\": %zu}", it->total, it->cached, it->done);
+    add_event(r, &none, NULL, more.data);
+    buf_free(&more);
+}
+
+/* ---- calls ---- */
+
+static void begin_call(struct choice *r, struct text name)
+{
+    struct buf call = {0};
+    buf_addf(&call, "\"id\": \"call_%llu_%d\", \"type\": \"function\", \"function\": {", (unsigned long long)r->number, r->n_calls);
+    add_string(&call, "name", name);
+    buf_adds(&call, ", \"arguments\": ");
+    if (r->question->streams) {
+        struct buf delta = {0};
+        buf_addf(&delta, "\"tool_calls\": [{\"index\": %d, %s\"\"}}]", r->n_calls, call.data);
+        add_event(r, &delta, NULL, "");
+        buf_free(&delta);
+    } else {
+        buf_addf(&r->calls, "%s{%s", r->n_calls ? ", " : "", call.data);
+    }
+    buf_free(&call);
+    r->n_calls++;
+}
+
+static void end_call(struct choice *r, struct text arguments)
+{
+    if (!r->question->streams) {
+        pyjson_quote(arguments, &r->calls);
+        buf_adds(&r->calls, "}}");
+        return;
+    }
+    struct buf delta = {0};
+    buf_addf(&delta, "\"tool_calls\": [{\"index\": %d, \"function\": {\"arguments\": ", r->n_calls - 1);
+    pyjson_quote(arguments, &delta);
+    buf_adds(&delta, "}}]");
+    add_event(r, &delta, NULL, "");
+    buf_free(&delta);
+}
+
+/* ---- text ---- */
+
+static void tell_text(struct choice *r, const struct buf *text)
+{
+    if (!text->len)
+        return;
+    if (r->question->streams) {
+        stream_text(r, (struct text){text->data, text->len});
+        return;
+    }
+    buf_add(&r->content, text->data, text->len);
+    if (r->logprobs.len)
+        buf_addf(&r->told_logprobs, "%s%s", r->told_logprobs.len ? ", " : "", r->logprobs.data);
+    forget_tokens(r);
+}
+
+static void take_text(struct choice *r, struct text t, size_t from)
+{
+    struct buf out = {0};
+    drop_tokens_before(r, from);
+    stopper_push(&r->stopper, t.p, t.n, &out);
+    tell_text(r, &out);
+    buf_free(&out);
+}
+
+static void take_reasoning(struct choice *r, struct text t)
+{
+    forget_tokens(r);
+    if (r->question->streams)
+        stream_reasoning(r, t);
+    else
+        buf_add(&r->reasoning, t.p, t.n);
+}
+
+/* What the stopper holds back is text after all. */
+static void release_text(struct choice *r)
+{
+    struct buf out = {0};
+    stopper_finish(&r->stopper, &out);
+    tell_text(r, &out);
+    buf_free(&out);
+}
+
+void choice_begin(struct choice *r, const struct question *q, const struct responder *responder, const char *model, uint64_t number)
+{
+    *r = (struct choice){.question = q, .responder = responder, .model = model, .number = number, .created = (int64_t)time(NULL)};
+    stopper_reset(&r->stopper, q->stops, q->n_stops);
+    if (q->streams) {
+        struct buf delta = {0};
+        buf_adds(&delta, "\"role\": \"assistant\"");
+        add_event(r, &delta, NULL, "");
+        buf_free(&delta);
+    }
+}
+
+bool choice_news(struct choice *r, const struct news *it)
+{
+    if (r->stopper.hit)
+        return false;
+    if (it->replayed)                   /* the client has that already */
+        return true;
+    switch (it->kind) {
+    case NEWS_READING:
+        if (r->question->streams && r->question->wants_progress)
+            stream_progress(r, it);
+        break;
+    case NEWS_TOKEN:
+        take_token(r, it);
+        break;
+    case NEWS_REASONING:
+        take_reasoning(r, it->text);
+        break;
+    case NEWS_TEXT:
+        take_text(r, it->text, it->from);
+        break;
+    case NEWS_CALL_BEGIN:
+        release_text(r);
+        begin_call(r, it->text);
+        break;
+    case NEWS_CALL:
+        end_call(r, it->text);
+        break;
+    default:
+        break;
+    }
+    return !r->stopper.hit;
+}
+
+/* ---- the end ---- */
+
+static void add_usage(const struct answer_stats *s, struct buf *out)
+{
+    buf_addf(out, ", \"usage\": {\"prompt_tokens\": %d, \"completion_tokens\": %d, \"total_tokens\": %d, \"prompt_tokens_details\": {\"cached_tokens\": %d}}",
+             s->n_prompt, s->n_tokens, s->n_prompt + s->n_tokens, s->n_cached);
+}
+
+static double rate(int n, double ms)
+{
+    return ms > 0 ? n * 1000 / ms : 0;
+}
+
+static void add_timings(const struct answer_stats *s, struct buf *out)
+{
+    int drafted = 0, accepted = 0, fresh = s->n_prompt - s->n_cached;
+    for (int i = 0; i < CHAT_MAX_DEPTH; i++) {
+        drafted += s->drafted[i];
+        accepted += s->accepted[i];
+    }
+    buf_addf(out, ", \"timings\": {\"cache_n\": %d, \"prompt_n\": %d, \"prompt_ms\": %.3f, \"prompt_per_second\": %.3f, \"predicted_n\": %d, "
+             "\"predicted_ms\": %.3f, \"predicted_per_second\": %.3f", s->n_cached, fresh, s->prefill_ms, rate(fresh, s->prefill_ms), s->n_tokens,
+             s->decode_ms, rate(s->n_timed, s->decode_ms));
+    if (drafted)
+        buf_addf(out, ", \"draft_n\": %d, \"draft_n_accepted\": %d", drafted, accepted);
+    buf_adds(out, "}");
+}
+
+static void end_stream(struct choice *r, const char *finish, const struct answer_stats *s)
+{
+    struct buf none = {0}, more = {0};
+    add_timings(s, &more);
+    add_event(r, &none, finish, more.data);
+    if (r->question->wants_usage) {
+        buf_adds(&r->out, "data: ");
+        add_head(r, "chat.completion.chunk");
+        buf_adds(&r->out, ", \"choices\": []");
+        add_usage(s, &r->out);
+        buf_addf(&r->out, "%s}\n\n", more.data);
+    }
+    buf_adds(&r->out, "data: [DONE]\n\n");
+    buf_free(&more);
+}
+
+static void end_object(struct choice *r, const char *finish, const struct answer_stats *s)
+{
+    struct buf *out = &r->out;
+    add_head(r, "chat.completion");
+    buf_adds(out, ", \"choices\": [{\"index\": 0, \"message\": {\"role\": \"assistant\", ");
+    if (r->content.len || !r->n_calls)
+        add_string(out, "content", (struct text){buf_str(&r->content), r->content.len});
+    else
+        buf_adds(out, "\"content\": null");
+    if (r->reasoning.len) {
+        buf_adds(out, ", ");
+        add_reasoning(out, (struct text){r->reasoning.data, r->reasoning.len});
+    }
+    if (r->n_calls)
+        buf_addf(out, ", \"tool_calls\": [%s]", buf_str(&r->calls));
+    buf_adds(out, "}, \"logprobs\": ");
+    if (r->question->n_alternatives >= 0)
+        buf_addf(out, "{\"content\": [%s]}", buf_str(&r->told_logprobs));
+    else
+        buf_adds(out, "null");
+    buf_addf(out, ", \"finish_reason\": \"%s\"}]", finish);
+    add_usage(s, out);
+    add_timings(s, out);
+    buf_adds(out, "}");
+}
+
+static void fail(struct choice *r, const char *why)
+{
+    r->failed = true;
+    if (r->question->streams)
+        buf_adds(&r->out, "data: ");
+    choice_error(&r->out, 500, why, NULL);
+    if (r->question->streams)
+        buf_adds(&r->out, "\n\n");
+}
+
+void choice_done(struct choice *r, const struct news *it)
+{
+    static const struct answer_stats nothing;
+    const struct answer_stats *s = it->stats ? it->stats : &nothing;
+    bool hit = r->stopper.hit, cut = it->end == CHAT_LENGTH || it->end == CHAT_CONTEXT;
+    if (chat_end_failed(it->end)) {
+        fail(r, it->text.n ? it->text.p : "the engine failed");
+        return;
+    }
+    release_text(r);
+    const char *finish = hit ? "stop" : cut ? "length" : r->n_calls ? "tool_calls" : "stop";
+    (r->question->streams ? end_stream : end_object)(r, finish, s);
+}
+
+void choice_free(struct choice *r)
+{
+    stopper_free(&r->stopper);
+    buf_free(&r->out);
+    buf_free(&r->reasoning);
+    buf_free(&r->content);
+    buf_free(&r->calls);
+    buf_free(&r->logprobs);
+    buf_free(&r->told_logprobs);
+}

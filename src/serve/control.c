@@ -1,0 +1,136 @@
+#include "serve/control.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "chat/paths.h"
+#include "fetch/http.h"
+
+enum { ANSWER_S = 5, MAX_ANSWER = 1 << 20 };
+
+void control_socket(const char *given, struct buf *path)
+{
+    buf_reset(path);
+    if (given)
+        paths_expand(path, given);
+    else
+        paths_runtime(path, "serve.sock");
+}
+
+/* Whether somebody listens there, and it is the user's own. */
+static enum control_found knock(const char *path, struct err *e)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    struct stat st;
+    if (strlen(path) >= sizeof at.sun_path || stat(path, &st) || !S_ISSOCK(st.st_mode))
+        return CONTROL_NONE;
+    if (st.st_uid != geteuid()) {
+        err_set(e, "the socket %s belongs to another user", path);
+        return CONTROL_FAILED;
+    }
+    strcpy(at.sun_path, path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool there = fd >= 0 && !connect(fd, (struct sockaddr *)&at, sizeof at);
+    if (fd >= 0)
+        close(fd);
+    return there ? CONTROL_FOUND : CONTROL_NONE;
+}
+
+static bool begin(void *arg, const struct http_reply *r, struct err *e)
+{
+    (void)arg, (void)r, (void)e;
+    return true;
+}
+
+static bool take(void *arg, const void *bytes, size_t n, struct err *e)
+{
+    struct buf *out = arg;
+    if (out->len + n > MAX_ANSWER)
+        return err_set(e, "the answer is too long");
+    buf_add(out, bytes, n);
+    return true;
+}
+
+/* 503 is an answer as well: it loads. */
+static bool ask(struct http *h, const char *socket, const char *url, const char *post, struct buf *out, struct err *e)
+{
+    struct http_request q = {.url = url, .socket = socket, .stall_s = ANSWER_S, .begin = begin, .take = take, .arg = out, .refusal = out,
+                             .post = post, .post_bytes = post ? strlen(post) : 0};
+    struct http_reply r = {0};
+    struct err why = {{0}};
+    bool ok = http_ask(h, &q, &r, &why) == HTTP_ANSWERED && (r.status == 200 || r.status == 503);
+    if (!ok)
+        err_set(e, "the server at %s does not answer as expected: %s", socket, *why.msg ? why.msg : buf_str(out));
+    http_reply_free(&r);
+    return ok;
+}
+
+static void add(struct buf *to, const json_t *from, const char *key)
+{
+    const json_t *v = json_object_get(from, key);
+    buf_add(to, json_is_string(v) ? json_string_value(v) : "", json_string_length(v));
+}
+
+static int whole(const json_t *from, const char *key)
+{
+    return (int)json_integer_value(json_object_get(from, key));
+}
+
+static bool read_state(struct http *h, const char *socket, struct control_state *s, struct err *e)
+{
+    struct buf models = {0}, health = {0};
+    bool ok = ask(h, socket, "http://localhost/v1/models", NULL, &models, e) && ask(h, socket, "http://localhost/health", NULL, &health, e);
+    json_t *list = ok ? json_loadb(buf_str(&models), models.len, 0, NULL) : NULL, *state = ok ? json_loadb(buf_str(&health), health.len, 0, NULL) : NULL;
+    const json_t *model = json_array_get(json_object_get(list, "data"), 0);
+    add(&s->model, model, "id");
+    add(&s->root, model, "root");
+    add(&s->options, model, "options");
+    s->n_ctx = whole(model, "max_model_len");
+    s->n_running = whole(state, "running");
+    s->n_waiting = whole(state, "waiting");
+    s->n_clients = whole(state, "clients");
+    s->loaded_bytes = (double)json_integer_value(json_object_get(state, "loaded_bytes"));
+    s->total_bytes = (double)json_integer_value(json_object_get(state, "total_bytes"));
+    json_decref(list);
+    json_decref(state);
+    buf_free(&models);
+    buf_free(&health);
+    return ok && (s->root.len || err_set(e, "who listens at %s is not q35chat serve", socket));
+}
+
+enum control_found control_look(const char *socket, struct control_state *s, struct err *e)
+{
+    enum control_found found = knock(socket, e);
+    *s = (struct control_state){{0}};
+    if (found != CONTROL_FOUND)
+        return found;
+    struct http *h = http_open();
+    bool ok = read_state(h, socket, s, e);
+    http_close(h);
+    return ok ? CONTROL_FOUND : CONTROL_FAILED;
+}
+
+void control_state_free(struct control_state *s)
+{
+    buf_free(&s->model);
+    buf_free(&s->root);
+    buf_free(&s->options);
+}
+
+enum control_found control_stop(const char *socket, struct err *e)
+{
+    enum control_found found = knock(socket, e);
+    struct buf out = {0};
+    if (found != CONTROL_FOUND)
+        return found;
+    struct http *h = http_open();
+    bool ok = ask(h, socket, "http://localhost/stop", "", &out, e);
+    http_close(h);
+    buf_free(&out);
+    return ok ? CONTROL_FOUND : CONTROL_FAILED;
+}

@@ -1,0 +1,10 @@
+/* The options that shape an engine, as a text: two engines of a model with the same text give the same answers. */
+#ifndef Q35_SERVE_ENGINE_KEY_H
+#define Q35_SERVE_ENGINE_KEY_H
+
+#include "base/buf.h"
+#include "chat/options.h"
+
+void engine_key(const struct options *o, struct buf *out);
+
+#endif

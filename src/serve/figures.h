@@ -1,0 +1,20 @@
+/* What a server has done since it began, in the text format of Prometheus. */
+#ifndef Q35_SERVE_FIGURES_H
+#define Q35_SERVE_FIGURES_H
+
+#include "base/buf.h"
+#include "chat/responder.h"
+
+/* Plain value, valid as {0}. */
+struct figures {
+    unsigned long long requests, refused, overloaded, left;     /* of completions; left: the client went away before the end */
+    unsigned long long answers, failed;
+    unsigned long long prompt_tokens, cached_tokens, tokens, drafted, accepted;
+    double prefill_s, decode_s;
+};
+
+void figures_add(struct figures *f, const struct answer_stats *s);
+/* running: answers under way; waiting: requests in the queue. */
+void figures_write(const struct figures *f, int running, int waiting, int clients, struct buf *out);
+
+#endif

@@ -1,0 +1,318 @@
+#include "serve/question.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "chat/preset.h"
+#include "config/limits.h"
+#include "text/message.h"
+#include "text/pyjson.h"
+
+static struct pyjson *get(struct pyjson *dict, const char *key)
+{
+    return (struct pyjson *)pyjson_get(dict, key);
+}
+
+/* NULL: absent or null. */
+static const struct pyjson *given(const struct pyjson *top, const char *key)
+{
+    const struct pyjson *v = pyjson_get(top, key);
+    return v && v->kind != PY_NONE ? v : NULL;
+}
+
+static bool is_text(const struct pyjson *v, const char *s)
+{
+    return v && v->kind == PY_STR && text_is(v->text, s);
+}
+
+static bool number(const struct pyjson *top, const char *key, double min, double max, double *to, struct err *e)
+{
+    const struct pyjson *v = given(top, key);
+    if (!v)
+        return true;
+    char digits[64];
+    snprintf(digits, sizeof digits, "%.*s", (int)(v->text.n < sizeof digits ? v->text.n : 0), v->text.p ? v->text.p : "");
+    double x = strtod(digits, NULL);
+    if ((v->kind != PY_INT && v->kind != PY_FLOAT) || !(x >= min && x <= max))
+        return err_set(e, "%s is not a number from %g to %g", key, min, max);
+    *to = x;
+    return true;
+}
+
+static bool real(const struct pyjson *top, const char *key, double min, double max, float *to, struct err *e)
+{
+    double x = (double)*to;
+    bool ok = number(top, key, min, max, &x, e);
+    *to = (float)x;
+    return ok;
+}
+
+static bool whole(const struct pyjson *top, const char *key, int min, int max, int *to, struct err *e)
+{
+    double x = *to;
+    bool ok = number(top, key, min, max, &x, e);
+    *to = (int)x;
+    return ok && (x == *to || err_set(e, "%s is not a whole number", key));
+}
+
+static bool flag(const struct pyjson *top, const char *key, bool *to, struct err *e)
+{
+    const struct pyjson *v = given(top, key);
+    if (v && v->kind != PY_TRUE && v->kind != PY_FALSE)
+        return err_set(e, "%s is neither true nor false", key);
+    *to = v ? v->kind == PY_TRUE : *to;
+    return true;
+}
+
+/* ---- messages, made to what the template knows ---- */
+
+static const struct pyjson *reasoning_of(const struct pyjson *m)
+{
+    static const char *const names[] = {"reasoning_content", "reasoning", "thinking"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const struct pyjson *v = given(m, names[i]);
+        if (v && v->kind == PY_STR)
+            return v;
+    }
+    return NULL;
+}
+
+/* Arguments that are a text become the object that it says. */
+static bool fix_calls(struct question *q, struct pyjson *calls, size_t message, struct err *e)
+{
+    for (size_t i = 0; calls && calls->kind == PY_LIST && i < calls->n; i++) {
+        struct pyjson *call = &calls->items[i], *function = get(call, "function"), *arguments = get(function ? function : call, "arguments");
+        if (!arguments || arguments->kind != PY_STR)
+            continue;
+        struct text t = text_trim(arguments->text);
+        struct err why = {{0}};
+        if (!pyjson_parse(arguments, t.n ? t : text_of("{}"), PYJSON_LOADS, &q->mem, &why) || arguments->kind != PY_DICT)
+            return err_set(e, "message %zu: the arguments of call %zu are not a JSON object", message + 1, i + 1);
+    }
+    return true;
+}
+
+static bool fix_messages(struct question *q, struct pyjson *list, struct err *e)
+{
+    for (size_t i = 0; list && list->kind == PY_LIST && i < list->n; i++) {
+        struct pyjson *m = &list->items[i], *role = get(m, "role");
+        if (m->kind != PY_DICT)
+            return err_set(e, "message %zu is not an object", i + 1);
+        if (is_text(role, "developer"))
+            *role = pyjson_string(text_of("system"));
+        const struct pyjson *reasoning = reasoning_of(m);
+        if (reasoning)
+            pyjson_set(m, text_of("reasoning_content"), *reasoning, &q->mem);
+        if (!fix_calls(q, get(m, "tool_calls"), i, e))
+            return false;
+    }
+    return true;
+}
+
+static bool read_conversation(struct question *q, struct pyjson *top, struct err *e)
+{
+    struct conversation c;
+    if (!fix_messages(q, get(top, "messages"), e) || !conversation_read(&c, top, &q->mem, e))
+        return false;
+    if (!c.n_messages)
+        return err_set(e, "messages is missing or empty, expected a list of {\"role\": ..., \"content\": ...}");
+    const struct pyjson *choice = given(top, "tool_choice");
+    if (choice && !is_text(choice, "auto") && !is_text(choice, "none"))
+        return err_set(e, "tool_choice must be \"auto\" or \"none\": the model decides by itself which tool it calls");
+    struct request *r = &q->request;
+    r->messages = c.messages;
+    r->n_messages = c.n_messages;
+    r->tools = c.tools;
+    r->n_tools = is_text(choice, "none") ? 0 : c.n_tools;
+    r->follows = c.messages[c.n_messages - 1].role == ROLE_TOOL;        /* as far as it is true, which is found out */
+    return true;
+}
+
+static bool read_continued(struct question *q, const struct pyjson *top, struct err *e)
+{
+    bool continues = false;
+    struct request *r = &q->request;
+    if (!flag(top, "continue_final_message", &continues, e) || !continues)
+        return !continues;
+    struct message *last = (struct message *)&r->messages[r->n_messages - 1];
+    if (last->role != ROLE_ASSISTANT || last->n_calls || r->n_messages < 2)
+        return err_set(e, "continue_final_message is given, but the last message is not an answer without calls");
+    r->n_messages--;
+    q->continued = last;
+    return true;
+}
+
+/* ---- how to answer ---- */
+
+static bool read_thinking(struct question *q, const struct pyjson *top, const struct options *o, struct err *e)
+{
+    const struct pyjson *kwargs = given(top, "chat_template_kwargs"), *effort = given(top, "reasoning_effort");
+    bool *thinking = &q->request.thinking;
+    *thinking = options_on(o, OPT_think);
+    if (is_text(effort, "none"))
+        *thinking = false;
+    else if (effort)
+        *thinking = true;
+    q->request.think_budget = options_int(o, OPT_think_budget);
+    return flag(top, "enable_thinking", thinking, e) && flag(kwargs, "enable_thinking", thinking, e) &&
+           whole(top, "thinking_budget", 0, LIMIT_CTX, &q->request.think_budget, e);
+}
+
+static bool add_stop(struct question *q, const struct pyjson *v, struct err *e)
+{
+    if (v->kind != PY_STR || !v->text.n || memchr(v->text.p, 0, v->text.n))
+        return err_set(e, "stop is not a text, or a list of texts, that are not empty");
+    if (q->n_stops == QUESTION_MAX_STOPS)
+        return err_set(e, "stop has more than %d texts", (int)QUESTION_MAX_STOPS);
+    q->stops[q->n_stops++] = arena_strndup(&q->mem, v->text.p, v->text.n);
+    return true;
+}
+
+static bool read_stops(struct question *q, const struct pyjson *top, const struct options *o, struct err *e)
+{
+    const struct pyjson *v = given(top, "stop");
+    int n;
+    const char *const *usual = options_list(o, OPT_stop, &n);
+    for (int i = 0; !v && i < n && i < QUESTION_MAX_STOPS; i++)
+        q->stops[q->n_stops++] = arena_strdup(&q->mem, usual[i]);
+    if (!v || v->kind != PY_LIST)
+        return !v || add_stop(q, v, e);
+    for (size_t i = 0; i < v->n; i++)
+        if (!add_stop(q, &v->items[i], e))
+            return false;
+    return true;
+}
+
+/* {"ID": X} -> "ID=X" */
+static bool read_bias(struct question *q, const struct pyjson *top, struct err *e)
+{
+    enum { MOST = 1024 };
+    const struct pyjson *v = given(top, "logit_bias");
+    if (!v)
+        return true;
+    if (v->kind != PY_DICT || v->n > MOST)
+        return err_set(e, "logit_bias is not an object of at most %d tokens' ids, each with a number", (int)MOST);
+    const char **list = arena_array(&q->mem, v->n, sizeof *list);
+    for (size_t i = 0; i < v->n; i++) {
+        const struct pyjson *x = &v->items[i];
+        struct text id = v->keys[i];
+        bool digits = id.n > 0 && id.n < 10 && strspn(arena_strndup(&q->mem, id.p, id.n), "0123456789") == id.n;
+        if (!digits || (x->kind != PY_INT && x->kind != PY_FLOAT))
+            return err_set(e, "logit_bias is not an object of at most %d tokens' ids, each with a number", (int)MOST);
+        double value = strtod(arena_strndup(&q->mem, x->text.p, x->text.n), NULL);
+        list[i] = value <= -100 ? arena_printf(&q->mem, "%.*s=-inf", (int)id.n, id.p) : arena_printf(&q->mem, "%.*s=%g", (int)id.n, id.p, value);
+    }
+    q->given.bias = list;
+    q->given.n_bias = (int)v->n;
+    return true;
+}
+
+static bool read_seed(struct question *q, const struct pyjson *top, struct err *e)
+{
+    const struct pyjson *v = given(top, "seed");
+    if (!v)
+        return true;
+    if (v->kind != PY_INT || v->text.n > 20)
+        return err_set(e, "seed is not a whole number");
+    q->given.seed = strtoull(arena_strndup(&q->mem, v->text.p, v->text.n), NULL, 10);
+    q->seeded = true;
+    return true;
+}
+
+static bool read_sampling(struct question *q, const struct pyjson *top, struct err *e)
+{
+    struct request_sampling *s = &q->given;
+    *s = (struct request_sampling){.temperature = NAN, .top_p = NAN, .min_p = NAN, .presence_penalty = NAN, .repetition_penalty = NAN, .top_k = -1,
+                                   .max_tokens = -1};
+    return real(top, "temperature", 0, 10, &s->temperature, e) && real(top, "top_p", 0, 1, &s->top_p, e) && real(top, "min_p", 0, 1, &s->min_p, e) &&
+           real(top, "presence_penalty", -10, 10, &s->presence_penalty, e) && real(top, "repetition_penalty", 0, 10, &s->repetition_penalty, e) &&
+           real(top, "repeat_penalty", 0, 10, &s->repetition_penalty, e) && whole(top, "top_k", -1, 1 << 20, &s->top_k, e) &&
+           whole(top, "max_tokens", -1, INT_MAX, &s->max_tokens, e) && whole(top, "max_completion_tokens", -1, INT_MAX, &s->max_tokens, e) &&
+           read_seed(q, top, e) && read_bias(q, top, e);
+}
+
+static bool read_logprobs(struct question *q, const struct pyjson *top, struct err *e)
+{
+    bool wanted = false;
+    q->n_alternatives = 0;
+    if (!flag(top, "logprobs", &wanted, e) || !whole(top, "top_logprobs", 0, CHAT_ALTERNATIVES, &q->n_alternatives, e))
+        return false;
+    if (q->n_alternatives && !wanted)
+        return err_set(e, "top_logprobs needs logprobs");
+    if (!wanted)
+        q->n_alternatives = -1;
+    return true;
+}
+
+/* What would give another answer than the one that is asked for. */
+static bool refuse_the_rest(const struct pyjson *top, struct err *e)
+{
+    const struct pyjson *format = given(top, "response_format");
+    float frequency = 0;
+    int n = 1;
+    if (format && !is_text(pyjson_get(format, "type"), "text"))
+        return err_set(e, "response_format must be {\"type\": \"text\"}: answers after a schema are not made here");
+    return whole(top, "n", 1, 1, &n, e) && real(top, "frequency_penalty", 0, 0, &frequency, e);
+}
+
+bool question_read(struct question *q, struct text body, const struct options *o, struct err *e)
+{
+    struct pyjson top;
+    struct err why = {{0}};
+    *q = (struct question){0};
+    if (!pyjson_parse(&top, body, PYJSON_LOADS, &q->mem, &why))
+        return err_set(e, "the body is not JSON: %s", why.msg);
+    if (top.kind != PY_DICT)
+        return err_set(e, "the body is not a JSON object");
+    const struct pyjson *model = given(&top, "model");
+    if (model && model->kind != PY_STR)
+        return err_set(e, "model is not a text");
+    q->model = model ? model->text : text_of("");
+    return flag(&top, "stream", &q->streams, e) && flag(given(&top, "stream_options"), "include_usage", &q->wants_usage, e) &&
+           flag(&top, "return_progress", &q->wants_progress, e) && read_conversation(q, &top, e) && read_continued(q, &top, e) &&
+           read_thinking(q, &top, o, e) && read_stops(q, &top, o, e) && read_sampling(q, &top, e) && read_logprobs(q, &top, e) && refuse_the_rest(&top, e);
+}
+
+void question_free(struct question *q)
+{
+    arena_free(&q->mem);
+}
+
+/* ---- sampling ---- */
+
+static void take(float *to, float from)
+{
+    if (!isnan(from))
+        *to = from;
+}
+
+static uint64_t random_seed(void)
+{
+    uint64_t seed = 0;
+    return getrandom(&seed, sizeof seed, GRND_NONBLOCK) == sizeof seed ? seed & INT64_MAX : 1;
+}
+
+void question_sampling(struct question *q, const struct options *o, const struct responder_info *info)
+{
+    const struct request_sampling *g = &q->given;
+    struct request_sampling *s = &q->request.sampling;
+    preset_sampling(o, info, s);
+    take(&s->temperature, g->temperature);
+    take(&s->top_p, g->top_p);
+    take(&s->min_p, g->min_p);
+    take(&s->presence_penalty, g->presence_penalty);
+    take(&s->repetition_penalty, g->repetition_penalty);
+    s->top_p = s->top_p <= 0 ? 1e-30f : s->top_p;       /* the narrowest nucleus; 0 would be all */
+    s->top_k = g->top_k >= 0 ? g->top_k : s->top_k;
+    s->max_tokens = g->max_tokens > 0 ? g->max_tokens : s->max_tokens;
+    s->seed = q->seeded ? g->seed : options_given(o, OPT_seed) ? s->seed : random_seed();
+    s->n_alternatives = q->n_alternatives < 0 ? 0 : q->n_alternatives ? q->n_alternatives : 1;
+    if (g->bias) {
+        s->bias = g->bias;
+        s->n_bias = g->n_bias;
+    }
+}

@@ -1,0 +1,37 @@
+/* The body of a request to /v1/chat/completions -> what the responder is asked for.
+ *
+ * What other servers' clients send is read alike: `reasoning_content`, `reasoning` and `thinking`; arguments of calls as an object or its text;
+ * the role `developer`; `max_tokens` and `max_completion_tokens`; `repetition_penalty` and `repeat_penalty`.  What would change the answer and
+ * cannot be had is refused; other unknown fields are ignored. */
+#ifndef Q35_SERVE_QUESTION_H
+#define Q35_SERVE_QUESTION_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "chat/options.h"
+#include "chat/responder.h"
+
+enum { QUESTION_MAX_STOPS = 16 };
+
+/* Everything lives in `mem`. */
+struct question {
+    struct arena mem;
+    struct request request;             /* without sampling: question_sampling() */
+    struct message *continued;          /* an answer that is to be continued, or NULL */
+    struct text model;                  /* that it asks for; empty: any */
+    const char *stops[QUESTION_MAX_STOPS];
+    int  n_stops;
+    bool streams, wants_usage, wants_progress;
+    int  n_alternatives;                /* told with each token; -1: no logprobs */
+    struct request_sampling given;      /* what was given; NAN, or -1 where it is a whole number: not given */
+    bool seeded;
+};
+
+/* False with a sentence for the client.  *q must be freed either way. */
+bool question_read(struct question *q, struct text body, const struct options *o, struct err *e);
+void question_free(struct question *q);
+/* Fills q->request.sampling: what was given, over what the options and the model's own defaults say. */
+void question_sampling(struct question *q, const struct options *o, const struct responder_info *info);
+
+#endif

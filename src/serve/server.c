@@ -1,0 +1,485 @@
+#include "serve/server.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "serve/choice.h"
+#include "serve/engine_key.h"
+#include "serve/figures.h"
+#include "serve/question.h"
+#include "serve/socket.h"
+#include "serve/web.h"
+#include "text/pyjson.h"
+
+enum { RETRY_S = 2, LONGEST_KEY = 4096 };
+
+/* A request for an answer: it waits, then it is answered. */
+struct job {
+    struct job *next;
+    struct exchange *x;                 /* NULL: the client has gone */
+    struct question question;
+    struct choice choice;
+    bool begun;                         /* the choice */
+};
+
+struct server {
+    struct responder *r;
+    struct server_options so;
+    struct web *web;
+    struct buf model;                   /* the name under which it is offered */
+    struct buf options;                 /* those that shape the engine */
+    size_t loaded, to_load;             /* bytes */
+    bool ready;
+    enum server_state state;
+    struct err why;                     /* when it failed */
+
+    struct job *waiting;                /* the first one */
+    int n_waiting;
+    struct job *now;                    /* the one that is answered, or NULL */
+    bool now_over;                      /* its DONE has come */
+    uint64_t number;                    /* of the last request */
+    struct figures figures;
+    int64_t unused_ns;                  /* since when there is no client; 0: there is one */
+};
+
+/* ---- replies ---- */
+
+static const char json_type[] = "application/json";
+
+static void reply(struct exchange *x, int status, const struct buf *body)
+{
+    exchange_reply(x, status, json_type, (struct text){buf_str(body), body->len}, 0);
+}
+
+static void refuse_with(struct exchange *x, int status, const char *message, const char *code, int retry_s)
+{
+    struct buf body = {0};
+    choice_error(&body, status, message, code);
+    exchange_reply(x, status, json_type, (struct text){body.data, body.len}, retry_s);
+    buf_free(&body);
+}
+
+static void refuse(struct exchange *x, int status, const char *message)
+{
+    refuse_with(x, status, message, NULL, 0);
+}
+
+/* ---- jobs ---- */
+
+static void job_free(struct job *j)
+{
+    if (j->x)
+        exchange_keep(j->x, NULL);
+    if (j->begun)
+        choice_free(&j->choice);
+    question_free(&j->question);
+    free(j);
+}
+
+static void enqueue(struct server *s, struct job *j)
+{
+    struct job **end = &s->waiting;
+    while (*end)
+        end = &(*end)->next;
+    *end = j;
+    s->n_waiting++;
+}
+
+static struct job *dequeue(struct server *s)
+{
+    struct job *j = s->waiting;
+    s->waiting = j->next;
+    s->n_waiting--;
+    j->next = NULL;
+    return j;
+}
+
+static void unqueue(struct server *s, struct job *j)
+{
+    struct job **at = &s->waiting;
+    while (*at != j)
+        at = &(*at)->next;
+    *at = j->next;
+    s->n_waiting--;
+    job_free(j);
+}
+
+/* What the answer has gained goes out. */
+static void flush(struct job *j)
+{
+    struct buf *out = &j->choice.out;
+    if (j->x && j->question.streams && out->len)
+        exchange_write(j->x, (struct text){out->data, out->len});
+    buf_reset(out);
+}
+
+static void end_job(struct server *s)
+{
+    struct job *j = s->now;
+    s->now = NULL;
+    s->now_over = false;
+    job_free(j);
+}
+
+static void fail_job(struct server *s, struct job *j, int status, const char *message, const char *code)
+{
+    s->figures.refused += status < 500;
+    if (j->x)
+        refuse_with(j->x, status, message, code, 0);
+}
+
+/* The texts of an answer that is to be continued, as tokens. */
+static bool find_begun(struct server *s, struct job *j, struct tokens *begun, struct err *e)
+{
+    struct question *q = &j->question;
+    const struct spoken spoken = {.m = q->continued, .stopped = true, .tools = q->request.tools, .n_tools = q->request.n_tools};
+    if (!q->continued)
+        return true;
+    if (!s->r->ops->tokens || !s->r->ops->tokens(s->r, &spoken, begun))
+        return err_set(e, "the answer that is to be continued is none that this model writes");
+    q->request.begun.tokens = begun;
+    q->request.thinking = begun->thinking;
+    return true;
+}
+
+/* The next one of the queue.  Its news may come at once. */
+static void start(struct server *s)
+{
+    struct job *j = s->now = dequeue(s);
+    struct tokens begun = {0};
+    struct err e = {{0}};
+    question_sampling(&j->question, s->so.o, s->r->ops->info(s->r));
+    choice_begin(&j->choice, &j->question, s->r, buf_str(&s->model), ++s->number);
+    j->begun = true;
+    enum request_result how = find_begun(s, j, &begun, &e) ? s->r->ops->request(s->r, &j->question.request, &e) : REQUEST_REFUSED;
+    tokens_free(&begun);
+    if (how != REQUEST_TAKEN) {
+        fail_job(s, j, 400, e.msg, how == REQUEST_TOO_LONG ? "context_length_exceeded" : NULL);
+        end_job(s);
+    } else if (j->question.streams && j->x && !s->now_over) {
+        exchange_begin(j->x, "text/event-stream");
+        flush(j);
+    }
+}
+
+/* ---- what the responder tells ---- */
+
+static void take_done(struct server *s, const struct news *it)
+{
+    struct job *j = s->now;
+    bool streams = j->question.streams;
+    choice_done(&j->choice, it);
+    s->figures.failed += chat_end_failed(it->end);
+    s->figures.answers += j->x && !chat_end_failed(it->end);
+    if (it->stats)
+        figures_add(&s->figures, it->stats);
+    s->now_over = true;
+    if (!j->x)
+        return;
+    if (streams) {
+        exchange_begin(j->x, "text/event-stream");
+        flush(j);
+        exchange_end(j->x);
+    } else {
+        reply(j->x, j->choice.failed ? 500 : 200, &j->choice.out);
+    }
+}
+
+static void fail_all(struct server *s, const char *why)
+{
+    s->state = SERVER_FAILED;
+    err_set(&s->why, "%s", why);
+    if (s->now && s->now->x && !s->now->question.streams)
+        refuse(s->now->x, 503, why);
+    else if (s->now && s->now->x)
+        exchange_end(s->now->x);
+    for (struct job *j = s->waiting; j; j = j->next)
+        if (j->x)
+            refuse(j->x, 503, why);
+}
+
+static void on_news(const struct news *it, void *arg)
+{
+    struct server *s = arg;
+    switch (it->kind) {
+    case NEWS_LOADING:
+        s->loaded = it->done;
+        s->to_load = it->total;
+        break;
+    case NEWS_READY:
+        s->ready = true;
+        break;
+    case NEWS_NOTE:
+        log_warn("%.*s", (int)it->text.n, it->text.p);
+        break;
+    case NEWS_FATAL:
+        fail_all(s, it->text.p);
+        break;
+    case NEWS_DONE:
+        if (s->now && !s->now_over)
+            take_done(s, it);
+        break;
+    default:
+        if (s->now && !s->now_over && !choice_news(&s->now->choice, it))
+            s->r->ops->interrupt(s->r);         /* a stop string came */
+        if (s->now)
+            flush(s->now);
+    }
+}
+
+/* ---- who may ask ---- */
+
+/* Takes as long for a wrong key as for the right one. */
+static bool same(const char *a, const char *b)
+{
+    size_t n = strlen(a), m = strlen(b);
+    unsigned char differs = n != m;
+    for (size_t i = 0; i < n && i < LONGEST_KEY; i++)
+        differs |= (unsigned char)(a[i] ^ b[m ? i % m : 0]);
+    return !differs;
+}
+
+static bool may_ask(struct server *s, struct exchange *x)
+{
+    static const char bearer[] = "Bearer ";
+    if (exchange_is_local(x))
+        return true;
+    const char *host = exchange_header(x, "Host"), *key = exchange_header(x, "Authorization");
+    if (!s->so.any_host && (!host || !socket_is_local_name(host))) {
+        refuse(x, 403, "the Host header does not name this machine (localhost, 127.0.0.1 or [::1])");
+        return false;
+    }
+    if (!strcmp(exchange_path(x), "/health"))
+        return true;
+    if (!s->so.key || !key || strncmp(key, bearer, strlen(bearer)) || !same(key + strlen(bearer), s->so.key)) {
+        refuse(x, 401, "the key is missing or wrong: it is in the server's key file, and goes into the header Authorization: Bearer KEY");
+        return false;
+    }
+    return true;
+}
+
+/* ---- what is asked ---- */
+
+static void tell_health(struct server *s, struct exchange *x)
+{
+    struct buf body = {0};
+    buf_addf(&body, "{\"status\": \"%s\", \"loaded_bytes\": %zu, \"total_bytes\": %zu, \"running\": %d, \"waiting\": %d, \"clients\": %d}",
+             s->ready ? "ok" : "loading", s->loaded, s->to_load, s->now != NULL, s->n_waiting, web_n_clients(s->web));
+    reply(x, s->ready ? 200 : 503, &body);
+    buf_free(&body);
+}
+
+static void tell_models(struct server *s, struct exchange *x)
+{
+    const struct responder_info *info = s->r->ops->info(s->r);
+    struct buf body = {0};
+    buf_adds(&body, "{\"object\": \"list\", \"data\": [{\"id\": ");
+    pyjson_quote((struct text){s->model.data, s->model.len}, &body);
+    buf_adds(&body, ", \"object\": \"model\", \"created\": 0, \"owned_by\": \"q35chat\"");
+    if (exchange_is_local(x)) {         /* what a chat on this machine compares */
+        buf_adds(&body, ", \"root\": ");
+        pyjson_quote(text_of(s->r->model), &body);
+        buf_adds(&body, ", \"options\": ");
+        pyjson_quote((struct text){buf_str(&s->options), s->options.len}, &body);
+    }
+    if (s->ready && info)
+        buf_addf(&body, ", \"max_model_len\": %d", info->chat.n_ctx);
+    else
+        buf_addf(&body, ", \"loading\": {\"done\": %zu, \"total\": %zu}", s->loaded, s->to_load);
+    buf_adds(&body, "}]}");
+    reply(x, 200, &body);
+    buf_free(&body);
+}
+
+static void tell_metrics(struct server *s, struct exchange *x)
+{
+    struct buf body = {0};
+    figures_write(&s->figures, s->now != NULL, s->n_waiting, web_n_clients(s->web), &body);
+    exchange_reply(x, 200, "text/plain; version=0.0.4", (struct text){body.data, body.len}, 0);
+    buf_free(&body);
+}
+
+static void stop(struct server *s, struct exchange *x)
+{
+    if (!exchange_is_local(x)) {
+        refuse(x, 403, "a server is stopped over its unix socket alone");
+        return;
+    }
+    exchange_reply(x, 200, json_type, text_of("{\"status\": \"stopping\"}"), 0);
+    s->state = SERVER_STOPPED;
+}
+
+static bool is_ours(const struct server *s, struct text model)
+{
+    return !model.n || text_is(model, buf_str(&s->model)) || text_is(model, s->r->model);
+}
+
+static void complete(struct server *s, struct exchange *x)
+{
+    struct job *j = memory_zeroed(1, sizeof *j);
+    struct err e = {{0}};
+    s->figures.requests++;
+    j->x = x;
+    if (!question_read(&j->question, exchange_body(x), s->so.o, &e)) {
+        fail_job(s, j, 400, e.msg, NULL);
+    } else if (!is_ours(s, j->question.model)) {
+        err_set(&e, "there is no model %.*s here; it has %s", (int)j->question.model.n, j->question.model.p, buf_str(&s->model));
+        fail_job(s, j, 404, e.msg, "model_not_found");
+    } else if (s->n_waiting >= s->so.n_waiting) {
+        s->figures.overloaded++;
+        err_set(&e, "%d requests wait already", s->n_waiting);
+        refuse_with(x, 429, e.msg, "queue_full", RETRY_S);
+    } else {
+        exchange_keep(x, j);
+        enqueue(s, j);
+        return;
+    }
+    job_free(j);
+}
+
+static const struct route {
+    const char *method, *path;
+    void (*go)(struct server *s, struct exchange *x);
+} routes[] = {
+    {"POST", "/v1/chat/completions", complete}, {"GET", "/v1/models", tell_models}, {"GET", "/health", tell_health},
+    {"GET", "/metrics", tell_metrics}, {"POST", "/stop", stop},
+};
+
+static void asked(void *arg, struct exchange *x)
+{
+    struct server *s = arg;
+    const char *method = exchange_method(x), *path = exchange_path(x);
+    const struct route *found = NULL;
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
+        if (!strcmp(routes[i].path, path))
+            found = &routes[i];
+    if (!may_ask(s, x))
+        return;
+    if (!found)
+        refuse(x, 404, "there is nothing at this path; the paths are in docs/serve.md");
+    else if (strcmp(found->method, method))
+        refuse(x, 405, "this path takes another method");
+    else
+        found->go(s, x);
+}
+
+static void gone(void *arg, struct exchange *x)
+{
+    struct server *s = arg;
+    struct job *j = exchange_kept(x);
+    if (!j)
+        return;
+    j->x = NULL;
+    s->figures.left++;
+    if (j != s->now)
+        unqueue(s, j);
+    else if (!s->now_over)
+        s->r->ops->interrupt(s->r);
+}
+
+/* ---- the whole ---- */
+
+static void name_model(struct server *s)
+{
+    const char *slash = strrchr(s->r->model, '/');
+    buf_adds(&s->model, slash && slash[1] ? slash + 1 : s->r->model);
+}
+
+struct server *server_open(struct responder *r, const struct server_options *so, struct err *e)
+{
+    if (!r)
+        return NULL;
+    struct server *s = memory_zeroed(1, sizeof *s);
+    const struct web_owner owner = {.asked = asked, .gone = gone, .arg = s};
+    s->r = r;
+    s->so = *so;
+    s->unused_ns = clock_ns();
+    r->fn = on_news;
+    r->arg = s;
+    name_model(s);
+    engine_key(so->o, &s->options);
+    s->web = web_open(&owner, e);
+    if (s->web)
+        return s;
+    server_close(s);
+    return NULL;
+}
+
+void server_close(struct server *s)
+{
+    if (!s)
+        return;
+    s->state = SERVER_STOPPED;
+    web_close(s->web);                  /* tells gone() of what is under way */
+    if (s->now)
+        end_job(s);
+    s->r->ops->close(s->r);
+    buf_free(&s->model);
+    buf_free(&s->options);
+    free(s);
+}
+
+bool server_listen(struct server *s, int fd, struct err *e)
+{
+    return web_listen(s->web, fd, e);
+}
+
+int server_fds(const struct server *s, struct pollfd fds[SERVER_MAX_FDS])
+{
+    int n = s->r->ops->fds(s->r, fds);
+    fds[n++] = (struct pollfd){.fd = web_fd(s->web), .events = POLLIN};
+    return n;
+}
+
+static double unused_ms_left(const struct server *s)
+{
+    return s->so.keep_s * 1000.0 - clock_ms_since(s->unused_ns);
+}
+
+static bool may_start(const struct server *s)
+{
+    return s->ready && s->state == SERVER_RUNS && !s->now && s->waiting;
+}
+
+int server_timeout(const struct server *s)
+{
+    int web = may_start(s) ? 0 : web_timeout(s->web);       /* a request may have come while replies went out */
+    if (!s->so.keep_s || !s->unused_ns)
+        return web;
+    double left = unused_ms_left(s);
+    int keep = left > 0 ? (int)left + 1 : 0;
+    return web >= 0 && web < keep ? web : keep;
+}
+
+static void watch_use(struct server *s)
+{
+    bool used = web_n_clients(s->web) || s->now || s->waiting;
+    if (used)
+        s->unused_ns = 0;
+    else if (!s->unused_ns)
+        s->unused_ns = clock_ns();
+    if (!used && s->so.keep_s && s->state == SERVER_RUNS && unused_ms_left(s) <= 0)
+        s->state = SERVER_UNUSED;
+}
+
+enum server_state server_run(struct server *s, struct err *e)
+{
+    web_run(s->web);
+    s->r->ops->drain(s->r);
+    if (s->now && s->now_over)
+        end_job(s);
+    while (may_start(s)) {
+        start(s);
+        if (s->now && s->now_over)
+            end_job(s);
+    }
+    web_run(s->web);                    /* what was written goes out */
+    watch_use(s);
+    if (s->state == SERVER_FAILED)
+        err_set(e, "%s", s->why.msg);
+    return s->state;
+}

@@ -1,0 +1,33 @@
+/* One responder for many clients, over HTTP, as OpenAI's servers speak (docs/serve.md).  Requests wait in a queue; the first one is answered.
+ * On one thread: the owner polls the descriptors and calls server_run(). */
+#ifndef Q35_SERVE_SERVER_H
+#define Q35_SERVE_SERVER_H
+
+#include <poll.h>
+
+#include "base/err.h"
+#include "chat/options.h"
+#include "chat/responder.h"
+
+struct server_options {
+    const struct options *o;            /* what a request leaves open; must outlive the server */
+    int  n_waiting;                     /* requests in the queue; more are sent away with 429 */
+    int  keep_s;                        /* without a client for so long, it ends; 0: never */
+    const char *key;                    /* that clients over TCP must send; NULL: nobody comes over TCP */
+    bool any_host;                      /* clients over TCP may call it by any name */
+};
+
+enum server_state { SERVER_RUNS, SERVER_STOPPED, SERVER_UNUSED, SERVER_FAILED };
+enum { SERVER_MAX_FDS = RESPONDER_MAX_FDS + 1 };
+
+struct server;
+/* Takes the responder, also when it fails.  NULL with the reason. */
+struct server *server_open(struct responder *r, const struct server_options *so, struct err *e);
+void server_close(struct server *s);
+bool server_listen(struct server *s, int fd, struct err *e);    /* takes the socket */
+int  server_fds(const struct server *s, struct pollfd fds[SERVER_MAX_FDS]);
+int  server_timeout(const struct server *s);            /* for poll(): ms, -1 for ever */
+/* STOPPED: a client asked for that; UNUSED: nobody came for `keep_s`; FAILED: the model is gone, `e` says why. */
+enum server_state server_run(struct server *s, struct err *e);
+
+#endif

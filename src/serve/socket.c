@@ -1,0 +1,152 @@
+#include "serve/socket.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { BACKLOG = 128 };
+
+/* ---- unix ---- */
+
+/* The folder of the socket is made where it is not there; one that others may write to would let them take the socket's place. */
+static bool make_folder(const char *path, struct err *e)
+{
+    struct buf dir = {0};
+    struct stat st;
+    const char *slash = strrchr(path, '/');
+    buf_add(&dir, path, slash ? (size_t)(slash - path) : 0);
+    const char *name = slash == path ? "/" : slash ? buf_str(&dir) : ".";
+    bool ok = !mkdir(name, 0700) || errno == EEXIST || err_set(e, "cannot make %s: %s", name, strerror(errno));
+    ok = ok && (!stat(name, &st) || err_set(e, "cannot use %s: %s", name, strerror(errno)));
+    if (ok && (st.st_mode & 022) && !(st.st_mode & S_ISVTX))
+        ok = err_set(e, "%s can be written by other users: a socket there is not safe", name);
+    if (ok && st.st_uid != geteuid() && st.st_uid != 0)
+        ok = err_set(e, "%s belongs to another user: a socket there is not safe", name);
+    buf_free(&dir);
+    return ok;
+}
+
+static int lock_beside(const char *path, struct err *e)
+{
+    struct buf name = {0};
+    buf_addf(&name, "%s.lock", path);
+    int fd = open(name.data, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        err_set(e, "cannot make %s: %s", name.data, strerror(errno));
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB)) {
+        err_set(e, errno == EWOULDBLOCK ? "a server runs on %s already; q35chat serve stop ends it" : "cannot lock %s", path);
+        close(fd);
+        fd = -1;
+    }
+    buf_free(&name);
+    return fd;
+}
+
+static int listen_at(const struct sockaddr_un *at, struct err *e)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    mode_t before = umask(0177);
+    unlink(at->sun_path);
+    bool ok = fd >= 0 && !bind(fd, (const struct sockaddr *)at, sizeof *at) && !listen(fd, BACKLOG);
+    umask(before);
+    if (ok)
+        return fd;
+    err_set(e, "cannot listen on %s: %s", at->sun_path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+int socket_listen_unix(const char *path, int *lock, struct err *e)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    *lock = -1;
+    if (strlen(path) >= sizeof at.sun_path) {
+        err_set(e, "the socket's path is longer than %zu bytes: %s", sizeof at.sun_path - 1, path);
+        return -1;
+    }
+    strcpy(at.sun_path, path);
+    if (!make_folder(path, e) || (*lock = lock_beside(path, e)) < 0)
+        return -1;
+    int fd = listen_at(&at, e);
+    if (fd < 0) {
+        close(*lock);
+        *lock = -1;
+    }
+    return fd;
+}
+
+/* ---- TCP ---- */
+
+/* "HOST:PORT" or "[HOST]:PORT" */
+static bool split(const char *address, char *host, size_t n, const char **port)
+{
+    const char *colon = strrchr(address, ':');
+    size_t length = colon ? (size_t)(colon - address) : 0;
+    bool brackets = length > 1 && address[0] == '[' && address[length - 1] == ']';
+    if (!colon || !colon[1] || !length || length >= n)
+        return false;
+    memcpy(host, address + brackets, length - 2 * brackets);
+    host[length - 2 * brackets] = 0;
+    *port = colon + 1;
+    return strspn(*port, "0123456789") == strlen(*port);
+}
+
+static bool is_loopback(const struct sockaddr *a)
+{
+    if (a->sa_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24 == 127;
+    return a->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
+}
+
+static int listen_on(const struct addrinfo *a, const char *address, struct err *e)
+{
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
+    if (fd >= 0)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (fd >= 0 && !bind(fd, a->ai_addr, a->ai_addrlen) && !listen(fd, BACKLOG))
+        return fd;
+    err_set(e, "cannot listen on %s: %s", address, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+int socket_listen_tcp(const char *address, bool any, struct err *e)
+{
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    char host[256];
+    const char *port;
+    int fd = -1;
+    if (!split(address, host, sizeof host, &port))
+        err_set(e, "the address is '%s', expected 127.0.0.1:PORT or [::1]:PORT", address);
+    else if (getaddrinfo(host, port, &hints, &found))
+        err_set(e, "there is no address %s", host);
+    else if (!any && !is_loopback(found->ai_addr))
+        err_set(e, "%s can be reached from other machines, and nothing here is encrypted: put a server with TLS in front of 127.0.0.1, or add --i-know", host);
+    else
+        fd = listen_on(found, address, e);
+    if (found)
+        freeaddrinfo(found);
+    return fd;
+}
+
+bool socket_is_local_name(const char *host)
+{
+    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t n = strlen(names[i]);
+        if (!strncasecmp(host, names[i], n) && (!host[n] || (host[n] == ':' && strspn(host + n + 1, "0123456789") == strlen(host + n + 1))))
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,50 @@
+/* An HTTP server without a thread of its own: the owner polls one descriptor and calls web_run().  The only user of libmicrohttpd.
+ *
+ * Each request that has arrived whole is told by asked(), and each of those ends with exactly one gone(): after its reply was sent, or because
+ * the client has gone away.  In between the owner answers when it likes, with one reply or with a stream.  Nothing here waits for a client: what
+ * a slow one has not read yet is kept for it, and a request that does not arrive whole within a minute is dropped. */
+#ifndef Q35_SERVE_WEB_H
+#define Q35_SERVE_WEB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "base/text.h"
+
+enum { WEB_MAX_BODY = 64 << 20 };       /* bytes of a request's body */
+
+struct web;
+struct exchange;                        /* a request and its reply */
+
+struct web_owner {
+    void (*asked)(void *arg, struct exchange *x);
+    void (*gone)(void *arg, struct exchange *x);        /* x is freed afterwards */
+    void *arg;
+};
+
+struct web *web_open(const struct web_owner *owner, struct err *e);
+void web_close(struct web *w);          /* breaks off what is under way, with gone() */
+/* Accepts connections from this socket, and closes it in the end.  Of a unix socket only those of the user's own programs. */
+bool web_listen(struct web *w, int fd, struct err *e);
+int  web_fd(const struct web *w);       /* readable when there is something to do */
+int  web_timeout(const struct web *w);  /* for poll(): ms, -1 for ever */
+void web_run(struct web *w);
+int  web_n_clients(const struct web *w);                /* open connections */
+
+const char *exchange_method(const struct exchange *x);
+const char *exchange_path(const struct exchange *x);
+struct text exchange_body(const struct exchange *x);
+const char *exchange_header(const struct exchange *x, const char *name);        /* NULL: it has none of that name */
+bool exchange_is_local(const struct exchange *x);       /* it came over a unix socket */
+void exchange_keep(struct exchange *x, void *own);      /* for the owner */
+void *exchange_kept(const struct exchange *x);          /* NULL: nothing was kept */
+
+/* One whole reply.  retry_s 0: without Retry-After. */
+void exchange_reply(struct exchange *x, int status, const char *type, struct text body, int retry_s);
+/* A reply in pieces: begin, then write what there is, then end. */
+void exchange_begin(struct exchange *x, const char *type);
+void exchange_write(struct exchange *x, struct text piece);
+void exchange_end(struct exchange *x);
+
+#endif

@@ -1,0 +1,189 @@
+"""Asks a server over its unix socket, and checks what comes.
+
+    python3 tests/remote/ask.py SOCKET get PATH             prints the body
+    python3 tests/remote/ask.py SOCKET post PATH JSON       prints the status, a blank, the body
+    python3 tests/remote/ask.py SOCKET NAME [ARGUMENT...]   a function below of this name
+"""
+import http.client
+import json
+import socket
+import sys
+import threading
+
+PATH = sys.argv[1]
+
+
+class Connection(http.client.HTTPConnection):
+    def __init__(self):
+        super().__init__("localhost", timeout=300)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(300)
+        self.sock.connect(PATH)
+
+
+def ask(method, path, body=None):
+    c = Connection()
+    c.request(method, path, body)
+    r = c.getresponse()
+    data = r.read()
+    c.close()
+    return r.status, data, r.headers
+
+
+def question(**more):
+    return json.dumps({"messages": [{"role": "user", "content": "What is 6*7?"}], "temperature": 0, **more})
+
+
+def events(data):
+    lines = [x[6:] for x in data.decode().split("\n\n") if x]
+    assert lines[-1] == "[DONE]", lines[-1]
+    return [json.loads(x) for x in lines[:-1]]
+
+
+def join(chunks, name):
+    return "".join(c["choices"][0]["delta"].get(name) or "" for c in chunks if c["choices"])
+
+
+def get(path):
+    print(ask("GET", path)[1].decode())
+
+
+def post(path, body):
+    status, data, _ = ask("POST", path, body)
+    print(status, data.decode())
+
+
+def same():
+    """A stream has what the whole answer has."""
+    whole = json.loads(ask("POST", "/v1/chat/completions", question(logprobs=True, top_logprobs=3))[1])
+    chunks = events(ask("POST", "/v1/chat/completions", question(stream=True, stream_options={"include_usage": True}, logprobs=True, top_logprobs=3))[1])
+    choice = whole["choices"][0]
+    assert join(chunks, "content") == choice["message"]["content"] != ""
+    assert join(chunks, "reasoning_content") == join(chunks, "reasoning") == choice["message"]["reasoning_content"] == choice["message"]["reasoning"]
+    finish = [c["choices"][0]["finish_reason"] for c in chunks if c["choices"]]
+    assert finish[-1] == choice["finish_reason"] == "stop" and set(finish[:-1]) == {None}
+    assert chunks[-1]["choices"] == [] and chunks[-1]["usage"]["completion_tokens"] == whole["usage"]["completion_tokens"]
+    assert chunks[-1]["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+    assert chunks[-2]["timings"]["predicted_n"] == whole["usage"]["completion_tokens"]
+    told = choice["logprobs"]["content"]
+    assert "".join(t["token"] for t in told) == choice["message"]["content"], [t["token"] for t in told]
+    assert all(bytes(t["bytes"]).decode() == t["token"] and t["logprob"] <= 0 and t["top_logprobs"][0]["token"] == t["token"] for t in told)
+    streamed = [t for c in chunks if c["choices"] for t in (c["choices"][0].get("logprobs") or {}).get("content", [])]
+    assert [t["token"] for t in streamed] == [t["token"] for t in told]
+    print("same")
+
+
+def stops():
+    """A stop string ends the answer before it, streamed or not."""
+    for how in ("=", ["nowhere", "="]):
+        whole = json.loads(ask("POST", "/v1/chat/completions", question(stop=how))[1])["choices"][0]
+        assert whole["message"]["content"] == "6 * 7" and whole["finish_reason"] == "stop", whole
+        assert join(events(ask("POST", "/v1/chat/completions", question(stop=how, stream=True))[1]), "content") == "6 * 7"
+    cut = json.loads(ask("POST", "/v1/chat/completions", question(max_tokens=3))[1])
+    assert cut["choices"][0]["finish_reason"] == "length" and cut["usage"]["completion_tokens"] == 3
+    print("stopped")
+
+
+def refusals():
+    """Each is refused with a sentence, and not by the next one's status."""
+    base = {"messages": [{"role": "user", "content": "x"}]}
+    for status, words, body in (
+        (400, "not JSON", "{"), (400, "not a JSON object", "[]"), (400, "messages is missing", "{}"), (400, "messages is missing", '{"messages": []}'),
+        (400, "message 1 is not an object", '{"messages": [3]}'), (400, "tool_choice", json.dumps({**base, "tool_choice": "required"})),
+        (400, "temperature is not a number from 0 to 10", json.dumps({**base, "temperature": -1})),
+        (400, "temperature is not a number", json.dumps({**base, "temperature": "hot"})), (400, "n is not", json.dumps({**base, "n": 2})),
+        (400, "response_format", json.dumps({**base, "response_format": {"type": "json_object"}})), (400, "stop", json.dumps({**base, "stop": [""]})),
+        (400, "stream is neither", json.dumps({**base, "stream": 1})), (400, "top_logprobs needs", json.dumps({**base, "top_logprobs": 2})),
+        (400, "logit_bias", json.dumps({**base, "logit_bias": {"x": 1}})), (404, "there is no model other", json.dumps({**base, "model": "other"})),
+        (400, "arguments of call 1", json.dumps({"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "no"}}]}]})),
+        (400, "continue_final_message", json.dumps({**base, "continue_final_message": True})),
+        (400, "the context holds", json.dumps({"messages": [{"role": "user", "content": "word " * 200000}]})),
+    ):
+        found, data, _ = ask("POST", "/v1/chat/completions", body)
+        said = json.loads(data)["error"]["message"]
+        assert found == status and words in said, (found, said, status, words)
+    assert ask("GET", "/v1/chat/completions")[0] == 405 and ask("GET", "/nothing")[0] == 404
+    print("refused")
+
+
+def tools():
+    """Calls go out as OpenAI's do, and results come back under any spelling."""
+    clock = {"type": "function", "function": {"name": "clock", "description": "Tells the current date and time.", "parameters": {"type": "object", "properties": {
+        "zone": {"type": "string", "description": "IANA time zone, for example Europe/Paris; local time if absent"}}, "required": []}}}
+    calculator = {"type": "function", "function": {"name": "calculator", "description": "Evaluates an arithmetic expression.", "parameters": {
+        "type": "object", "properties": {"expression": {"type": "string", "description": "for example (3 + 4) * 12"}}, "required": ["expression"]}}}
+    messages = [{"role": "user", "content": "What is 12*12? Use the calculator."}]
+    body = {"messages": messages, "tools": [clock, calculator], "temperature": 0, "max_tokens": 300}
+    whole = json.loads(ask("POST", "/v1/chat/completions", json.dumps(body))[1])["choices"][0]
+    chunks = events(ask("POST", "/v1/chat/completions", json.dumps({**body, "stream": True}))[1])
+    calls = whole["message"].get("tool_calls") or []
+    parts = [p for c in chunks for p in c["choices"][0]["delta"].get("tool_calls", [])]
+    assert [p["function"]["name"] for p in parts if "name" in p["function"]] == [c["function"]["name"] for c in calls]
+    assert "".join(p["function"].get("arguments", "") for p in parts) == "".join(c["function"]["arguments"] for c in calls)
+    assert whole["finish_reason"] == ("tool_calls" if calls else "stop")
+    for c in calls:
+        json.loads(c["function"]["arguments"])
+    for arguments in ('{"expression": "12*12"}', {"expression": "12*12"}):
+        call = {"id": "call_0_0", "type": "function", "function": {"name": "calculator", "arguments": arguments}}
+        more = messages + [{"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "tool_call_id": "call_0_0", "content": "144"}]
+        status, data, _ = ask("POST", "/v1/chat/completions", json.dumps({**body, "messages": more}))
+        assert status == 200, data
+    print("called" if calls else "no call")
+
+
+def leaves(n):
+    """Clients that go away in the middle of a stream, and while they wait."""
+    for _ in range(int(n)):
+        c = Connection()
+        c.request("POST", "/v1/chat/completions", question(stream=True, max_tokens=100000, presence_penalty=-10, chat_template_kwargs={"enable_thinking": False}))
+        c.getresponse().read(200)
+        waits = Connection()
+        waits.request("POST", "/v1/chat/completions", question())
+        waits.close()
+        c.close()
+    print("left")
+
+
+def crowd(n):
+    """All at once: some are answered, the others are told to come again."""
+    found = []
+
+    def one():
+        status, _, headers = ask("POST", "/v1/chat/completions", question(max_tokens=8))
+        found.append((status, headers.get("Retry-After")))
+    threads = [threading.Thread(target=one) for _ in range(int(n))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert all(f in ((200, None), (429, "2")) for f in found), found
+    print(sum(s == 200 for s, _ in found), sum(s == 429 for s, _ in found))
+
+
+def raw(data):
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(300)
+    s.connect(PATH)
+    s.sendall(data)
+    return s
+
+
+def hostile():
+    """Half requests, huge ones and nonsense, while others are answered."""
+    held = [raw(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"), raw(b"GET /v1/mod"), raw(b""), raw(b"\0\xff\r\n\r\n" * 9)]
+    assert b" 413 " in raw(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n").recv(100)
+    assert b" 431 " in raw(b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: " + b"b" * 200000 + b"\r\n\r\n").recv(100)
+    deep = b'{"messages": ' + b"[" * 5000
+    assert ask("POST", "/v1/chat/completions", deep)[0] == 400
+    slow = Connection()                 # reads nothing of a long stream
+    slow.request("POST", "/v1/chat/completions", question(stream=True, max_tokens=2000, presence_penalty=-10, chat_template_kwargs={"enable_thinking": False}))
+    assert ask("POST", "/v1/chat/completions", question(max_tokens=4))[0] == 200
+    assert events(slow.getresponse().read())
+    for s in held:
+        s.close()
+    print("held out")
+
+
+globals()[sys.argv[2]](*sys.argv[3:])

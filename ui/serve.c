@@ -1,0 +1,147 @@
+/* `q35chat serve`: the server's start, status and end. */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/unicode.h"
+#include "chat/local.h"
+#include "chat/options.h"
+#include "serve/control.h"
+#include "serve/server.h"
+#include "serve/socket.h"
+#include "ui/choose_model.h"
+#include "ui/exits.h"
+#include "ui/interrupt.h"
+#include "ui/subcommand.h"
+
+static int fail(int status, const char *why)
+{
+    fprintf(stderr, "q35chat: %s\n", why);
+    return status;
+}
+
+/* ---- start ---- */
+
+/* Config file, environment, then the flags of the command that are options of a chat, too. */
+static bool read_options(struct options *o, const struct args *a, struct err *e)
+{
+    static const char *const shared[] = {"model", "backend", "threads", "ctx", "kv", "head", "draft"};
+    const char *file = args_text(a, "config");
+    if (!(file ? options_read_file(o, file, e) : options_read_usual_file(o, e)) || !options_read_environment(o, e))
+        return false;
+    if (options_given(o, OPT_endpoint) && !options_set(o, OPT_endpoint, "", FROM_COMMAND_LINE, e))
+        return false;
+    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
+        const char *value = args_text(a, shared[i]);
+        if (value && !options_set(o, (enum option_id)options_find(shared[i]), value, FROM_COMMAND_LINE, e))
+            return false;
+    }
+    return choose_model(o, e);
+}
+
+static enum server_state loop(struct server *s, struct err *e)
+{
+    enum server_state state = SERVER_RUNS;
+    while (state == SERVER_RUNS) {
+        struct pollfd fds[SERVER_MAX_FDS + 1];
+        int n = server_fds(s, fds);
+        fds[n++] = (struct pollfd){.fd = interrupt_fd(), .events = POLLIN};
+        poll(fds, (nfds_t)n, server_timeout(s));
+        if (interrupt_taken())
+            return SERVER_STOPPED;
+        state = server_run(s, e);
+    }
+    return state;
+}
+
+static int serve(struct server *s, const char *socket)
+{
+    struct err e = {{0}};
+    fprintf(stderr, "q35chat: listening on %s\n", socket);
+    enum server_state state = loop(s, &e);
+    if (state == SERVER_UNUSED)
+        fprintf(stderr, "q35chat: no client for the time of --keep\n");
+    return state == SERVER_FAILED ? fail(EXIT_MODEL, e.msg) : EXIT_ANSWERED;
+}
+
+static int start(const struct args *a, struct options *o, const char *path)
+{
+    struct err e = {{0}};
+    const struct server_options so = {.o = o, .n_waiting = args_int(a, "queue"), .keep_s = args_int(a, "keep") * 60};
+    int lock, fd = socket_listen_unix(path, &lock, &e);
+    if (fd < 0)
+        return fail(EXIT_FAILED, e.msg);
+    interrupt_open();
+    struct server *s = server_open(local_open(o, &e), &so, &e);
+    bool ok = s && server_listen(s, fd, &e);
+    int status = ok ? serve(s, path) : fail(EXIT_MODEL, e.msg);
+    unlink(path);
+    server_close(s);
+    if (!ok)
+        close(fd);
+    close(lock);
+    return status;
+}
+
+int serve_start(const struct args *a)
+{
+    struct options *o = options_open();
+    struct buf path = {0};
+    struct err e = {{0}};
+    control_socket(args_text(a, "socket"), &path);
+    int status = read_options(o, a, &e) ? start(a, o, path.data) : fail(EXIT_USAGE, e.msg);
+    buf_free(&path);
+    options_close(o);
+    return status;
+}
+
+/* ---- status and stop ---- */
+
+static void tell(const struct control_state *s, const char *socket)
+{
+    struct buf out = {0}, safe = {0};
+    buf_addf(&out, "%s on %s\n", buf_str(&s->root), socket);
+    if (s->n_ctx)
+        buf_addf(&out, "%d tokens of context; %d clients, %d answers under way, %d requests waiting\n", s->n_ctx, s->n_clients, s->n_running, s->n_waiting);
+    else
+        buf_addf(&out, "loading: %.1f of %.1f GB\n", s->loaded_bytes / 1e9, s->total_bytes / 1e9);
+    unicode_safe(&safe, buf_str(&out), out.len);
+    fputs(buf_str(&safe), stdout);
+    buf_free(&out);
+    buf_free(&safe);
+}
+
+static int none(const char *socket)
+{
+    fprintf(stderr, "q35chat: no server runs on %s\n", socket);
+    return EXIT_FAILED;
+}
+
+int serve_status(const struct args *a)
+{
+    struct buf path = {0};
+    struct control_state s = {{0}};
+    struct err e = {{0}};
+    control_socket(args_text(a, "socket"), &path);
+    enum control_found found = control_look(path.data, &s, &e);
+    int status = found == CONTROL_NONE ? none(path.data) : found == CONTROL_FAILED ? fail(EXIT_FAILED, e.msg) : EXIT_ANSWERED;
+    if (found == CONTROL_FOUND)
+        tell(&s, path.data);
+    control_state_free(&s);
+    buf_free(&path);
+    return status || !fflush(stdout) ? status : EXIT_FAILED;
+}
+
+int serve_stop(const struct args *a)
+{
+    struct buf path = {0};
+    struct err e = {{0}};
+    control_socket(args_text(a, "socket"), &path);
+    enum control_found found = control_stop(path.data, &e);
+    int status = found == CONTROL_NONE ? none(path.data) : found == CONTROL_FAILED ? fail(EXIT_FAILED, e.msg) : EXIT_ANSWERED;
+    buf_free(&path);
+    return status;
+}
