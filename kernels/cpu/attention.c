@@ -71,36 +71,46 @@ static inline f32x8 load_kv(const void *base, enum dtype t, size_t at)
     return t == DT_F32 ? load_f32((const float *)base + at) : load_bf16((const uint16_t *)base + at);
 }
 
-/* One query head; head_dim is a multiple of 8. */
+/* Rows of a block that are codes, decoded but still rotated: once for all heads that read them. */
+struct decoded {
+    float k[KV_BLOCK][KV_DIM], v[KV_BLOCK][KV_DIM];
+};
+
+static void decode(struct decoded *d, const struct kv_rows *kv, int kv_head, int p0)
+{
+    uint16_t *k_scales, *v_scales;
+    const uint8_t *k = block_codes(kv, KV_KEY, kv_head, p0, &k_scales), *v = block_codes(kv, KV_VALUE, kv_head, p0, &v_scales);
+    for (int n = 0; n < KV_BLOCK; n++) {
+        kv_fetch(kv->k_format, KV_KEY, k, k_scales, n, d->k[n]);
+        kv_fetch(kv->v_format, KV_VALUE, v, v_scales, n, d->v[n]);
+    }
+}
+
+/* One query head of one row; head_dim is a multiple of 8. */
 struct head {
     const float *q;
+    float       *y;
     const struct kv_rows *kv;
-    int          kv_head, sealed;       /* positions sinks..sealed-1 are codes */
-    float        rotated[KV_DIM];       /* q, for these positions */
+    int          kv_head;
+    int          n, sealed;             /* positions that it reads; sinks..sealed-1 are codes */
+    float        max, sum;
+    float        rotated[KV_DIM];       /* q, for codes */
     f32x8        acc[MAX_DIM / 8];      /* sums of weighted values */
     f32x8        acc_codes[KV_DIM / 8];    /* the same for codes, still rotated */
 };
 
 static bool is_code(const struct head *h, int pos) { return pos >= h->kv->sinks && pos < h->sealed; }
 
-static void fetch(const struct head *h, enum kv_role role, int pos, float *y)
-{
-    uint16_t *scales;
-    const uint8_t *block = block_codes(h->kv, role, h->kv_head, pos, &scales);
-    kv_fetch(format(h->kv, role), role, block, scales, pos % KV_BLOCK, y);
-}
-
 static size_t exact_at(const struct head *h, int pos)
 {
     return ((size_t)kv_exact_row(h->kv, pos) * (size_t)h->kv->n_kv_heads + (size_t)h->kv_head) * (size_t)h->kv->head_dim;
 }
 
-static float dot_key(const struct head *h, int pos)
+static float dot_key(const struct head *h, const struct decoded *d, int pos)
 {
     f32x8 dot = {0};
     if (is_code(h, pos)) {
-        float y[KV_DIM];
-        fetch(h, KV_KEY, pos, y);
+        const float *y = d->k[pos % KV_BLOCK];
         for (int i = 0; i < KV_DIM; i += 8)
             dot += load_f32(h->rotated + i) * load_f32(y + i);
         return sum8(dot);
@@ -111,11 +121,10 @@ static float dot_key(const struct head *h, int pos)
     return sum8(dot);
 }
 
-static void add_value(struct head *h, int pos, float weight)
+static void add_value(struct head *h, const struct decoded *d, int pos, float weight)
 {
     if (is_code(h, pos)) {
-        float y[KV_DIM];
-        fetch(h, KV_VALUE, pos, y);
+        const float *y = d->v[pos % KV_BLOCK];
         for (int i = 0; i < KV_DIM; i += 8)
             h->acc_codes[i / 8] += splat(weight) * load_f32(y + i);
         return;
@@ -133,43 +142,76 @@ static void multiply(struct head *h, float by)
         h->acc_codes[i] *= splat(by);
 }
 
-static void attend(float *y, struct head *h, int n, float scale)
+static void begin_head(struct head *h, const struct attention_args *a, int unit)
 {
-    float max = -INFINITY, sum = 0;
-    for (int p0 = 0; p0 < n; p0 += KV_BLOCK) {
-        int m = n - p0 < KV_BLOCK ? n - p0 : KV_BLOCK;
-        float s[KV_BLOCK], block_max = max;
-        for (int p = 0; p < m; p++) {
-            s[p] = dot_key(h, p0 + p) * scale;
-            block_max = fmaxf(block_max, s[p]);
-        }
-        float keep = expf(max - block_max);     /* 0 at the first block */
-        sum *= keep;
-        multiply(h, keep);
-        for (int p = 0; p < m; p++) {
-            float w = expf(s[p] - block_max);
-            sum += w;
-            add_value(h, p0 + p, w);
-        }
-        max = block_max;
+    const int t = unit / a->n_q_heads, head = unit % a->n_q_heads;
+    *h = (struct head){.q = a->q + (size_t)t * a->q_token + (size_t)head * a->q_head, .y = a->y + (size_t)unit * (size_t)a->kv.head_dim, .kv = &a->kv,
+                       .kv_head = head / (a->n_q_heads / a->kv.n_kv_heads), .n = a->pos + t + 1, .sealed = kv_sealed(&a->kv, a->pos + t),
+                       .max = -INFINITY};
+    if (h->sealed)
+        kv_rotate(KV_KEY, h->q, h->rotated);
+}
+
+/* Positions p0..p0+KV_BLOCK-1, as far as the row reads them. */
+static void attend(struct head *h, const struct decoded *d, int p0, float scale)
+{
+    int m = h->n - p0 < KV_BLOCK ? h->n - p0 : KV_BLOCK;
+    float s[KV_BLOCK], block_max = h->max;
+    for (int p = 0; p < m; p++) {
+        s[p] = dot_key(h, d, p0 + p) * scale;
+        block_max = fmaxf(block_max, s[p]);
     }
+    float keep = expf(h->max - block_max);      /* 0 at the first block */
+    h->sum *= keep;
+    multiply(h, keep);
+    for (int p = 0; p < m; p++) {
+        float w = expf(s[p] - block_max);
+        h->sum += w;
+        add_value(h, d, p0 + p, w);
+    }
+    h->max = block_max;
+}
+
+static void end_head(const struct head *h)
+{
     float codes[KV_DIM] = {0};
     if (h->sealed)
         kv_unrotate(KV_VALUE, (const float *)h->acc_codes, codes);
     for (int i = 0; i < h->kv->head_dim; i++)
-        y[i] = (h->sealed ? h->acc[i / 8][i % 8] + codes[i] : h->acc[i / 8][i % 8]) / sum;
+        h->y[i] = (h->sealed ? h->acc[i / 8][i % 8] + codes[i] : h->acc[i / 8][i % 8]) / h->sum;
+}
+
+/* Heads of the same KV head go through the positions together, so that a block is decoded once for them. */
+static void attend_together(struct head *heads, int n, int kv_head, float scale)
+{
+    struct decoded d;
+    int end = 0, sealed = 0;
+    for (int i = 0; i < n; i++)
+        if (heads[i].kv_head == kv_head) {
+            end = heads[i].n > end ? heads[i].n : end;
+            sealed = heads[i].sealed > sealed ? heads[i].sealed : sealed;
+        }
+    for (int p0 = 0; p0 < end; p0 += KV_BLOCK) {
+        if (p0 < sealed)
+            decode(&d, heads->kv, kv_head, p0);
+        for (int i = 0; i < n; i++)
+            if (heads[i].kv_head == kv_head && p0 < heads[i].n)
+                attend(&heads[i], &d, p0, scale);
+    }
 }
 
 void attention_cpu(const struct attention_args *a, int begin, int end)
 {
-    int group = a->n_q_heads / a->kv.n_kv_heads;
-    for (int u = begin; u < end; u++) {
-        int t = u / a->n_q_heads, head = u % a->n_q_heads;
-        struct head h = {.q = a->q + (size_t)t * a->q_token + (size_t)head * a->q_head, .kv = &a->kv, .kv_head = head / group,
-                         .sealed = kv_sealed(&a->kv, a->pos + t)};
-        if (h.sealed)
-            kv_rotate(KV_KEY, h.q, h.rotated);
-        attend(a->y + (size_t)u * (size_t)a->kv.head_dim, &h, a->pos + t + 1, a->scale);
+    enum { TOGETHER = 32 };
+    struct head heads[TOGETHER];
+    for (int u = begin, n; u < end; u += n) {
+        n = end - u < TOGETHER ? end - u : TOGETHER;
+        for (int i = 0; i < n; i++)
+            begin_head(&heads[i], a, u + i);
+        for (int kv_head = 0; kv_head < a->kv.n_kv_heads; kv_head++)
+            attend_together(heads, n, kv_head, a->scale);
+        for (int i = 0; i < n; i++)
+            end_head(&heads[i]);
     }
 }
 

@@ -147,10 +147,9 @@ static inline void put_plane(uint8_t *plane, enum kv_role role, int bits, int n,
     }
 }
 
-static inline void get_plane(const uint8_t *plane, enum kv_role role, int bits, int n, uint8_t *codes, int low)
+static inline uint8_t code_in(const uint8_t *plane, enum kv_role role, int bits, int n, int j)
 {
-    for (int j = 0; j < KV_DIM; j++)
-        codes[j] = (uint8_t)(codes[j] | (plane[place(role, bits, n, j)] >> shift(role, bits, n, j) & ((1u << bits) - 1)) << low);
+    return (uint8_t)(plane[place(role, bits, n, j)] >> shift(role, bits, n, j) & ((1u << bits) - 1));
 }
 
 enum { LOW_PLANE = KV_BLOCK * KV_DIM * 2 / 8 };         /* of TQ3: two bits, then the third */
@@ -167,28 +166,39 @@ void kv_put(enum kv_format f, enum kv_role role, uint8_t *block, int token, cons
     }
 }
 
+/* Number j of token n. */
+static inline uint8_t code_at(enum kv_format f, enum kv_role role, const uint8_t *block, int n, int j)
+{
+    if (f != KV_TQ3)
+        return code_in(block, role, f == KV_INT8 ? 8 : 4, n, j);
+    return (uint8_t)(code_in(block, role, 2, n, j) | code_in(block + LOW_PLANE, role, 1, n, j) << 2);
+}
+
 void kv_get(enum kv_format f, enum kv_role role, const uint8_t *block, int token, uint8_t *codes)
 {
-    memset(codes, 0, KV_DIM);
-    if (f == KV_INT8) {
-        get_plane(block, role, 8, token, codes, 0);
-    } else if (f == KV_TQ4) {
-        get_plane(block, role, 4, token, codes, 0);
-    } else {
-        get_plane(block, role, 2, token, codes, 0);
-        get_plane(block + LOW_PLANE, role, 1, token, codes, 2);
+    for (int j = 0; j < KV_DIM; j++)
+        codes[j] = code_at(f, role, block, token, j);
+}
+
+/* Format and role are known when this is compiled: a loop for each of them. */
+static inline void fetch(enum kv_format f, enum kv_role role, const uint8_t *block, float scale, int token, float *y)
+{
+    const float *levels = f == KV_TQ4 ? levels_4 : levels_3;
+    for (int j = 0; j < KV_DIM; j++) {
+        uint8_t code = code_at(f, role, block, token, j);
+        y[j] = (f == KV_INT8 ? int8_level(code) : levels[code]) * scale;
     }
 }
 
 void kv_fetch(enum kv_format f, enum kv_role role, const uint8_t *block, const uint16_t *scales, int token, float *y)
 {
-    uint8_t codes[KV_DIM];
-    float scale = f16_f32(scales[token]);
-    kv_get(f, role, block, token, codes);
-    if (f == KV_INT8)
-        for (int j = 0; j < KV_DIM; j++)
-            y[j] = int8_level(codes[j]) * scale;
-    else
-        for (int j = 0; j < KV_DIM; j++)
-            y[j] = (f == KV_TQ4 ? levels_4 : levels_3)[codes[j]] * scale;
+    const float scale = f16_f32(scales[token]);
+    switch (2 * (int)f + (int)role) {
+    case 2 * KV_INT8 + KV_KEY:   fetch(KV_INT8, KV_KEY, block, scale, token, y); break;
+    case 2 * KV_INT8 + KV_VALUE: fetch(KV_INT8, KV_VALUE, block, scale, token, y); break;
+    case 2 * KV_TQ4 + KV_KEY:    fetch(KV_TQ4, KV_KEY, block, scale, token, y); break;
+    case 2 * KV_TQ4 + KV_VALUE:  fetch(KV_TQ4, KV_VALUE, block, scale, token, y); break;
+    case 2 * KV_TQ3 + KV_KEY:    fetch(KV_TQ3, KV_KEY, block, scale, token, y); break;
+    case 2 * KV_TQ3 + KV_VALUE:  fetch(KV_TQ3, KV_VALUE, block, scale, token, y); break;
+    }
 }
