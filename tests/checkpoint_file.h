@@ -71,10 +71,13 @@ static inline void write_file(const char *path, int n_turns)
 /* 0: nothing yet, 1 or 2: all of that turn.  -1 with the reason: it cannot be read.  Fails when it has anything else. */
 static inline int read_file(const char *path, struct err *e)
 {
-    struct checkpoint *c = checkpoint_open(path, IDENTITY, e);
+    bool useless;
+    struct checkpoint *c = checkpoint_open(path, IDENTITY, &useless, e);
     int n_ids, n;
-    if (!c)
+    if (!c) {
+        assert_int_equal(useless, *e->msg != 0);
         return -1;
+    }
     const int32_t *ids = checkpoint_ids(c, &n_ids);
     const struct checkpoint_section *s = checkpoint_sections(c, &n);
     int turn = n_ids == 0 ? 0 : n_ids == 10 ? 1 : 2, n_states = 0;

@@ -189,7 +189,7 @@ static bool section_ok(const struct checkpoint_section *s, uint64_t size, int32_
     bool ok = checkpoint_is_rows(s) ? s->from == *n_rows && s->end > s->from && s->end <= s->to : s->from == s->to && s->end == s->to && s->from > 0;
     if (checkpoint_is_rows(s))
         *n_rows = s->end;
-    return ok && !s->unused && s->at % PAGE == 0 && s->at >= DATA_AT && s->at <= size && s->bytes && s->bytes <= size - s->at;
+    return ok && !s->unused && s->at % PAGE == 0 && s->at >= DATA_AT && s->at <= size && (s->bytes || checkpoint_is_rows(s)) && s->bytes <= size - s->at;
 }
 
 static bool take_index(struct checkpoint *c, const char *index, const struct root *r, uint64_t size)
@@ -289,19 +289,21 @@ void checkpoint_close(struct checkpoint *c)
     free(c);
 }
 
-static struct checkpoint *open_as(const char *path, struct fingerprint identity, int flags, int lock_as, struct err *e)
+static struct checkpoint *open_as(const char *path, struct fingerprint identity, int flags, int lock_as, bool *useless, struct err *e)
 {
     struct stat st;
     int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (fd < 0) {
+        *useless = errno == ELOOP;      /* a link */
         if (errno != ENOENT)
             err_set(e, "cannot open %s: %s", path, strerror(errno));
         return NULL;
     }
     struct checkpoint *c = make(path, fd);
     bool ok = (!fstat(fd, &st) && S_ISREG(st.st_mode)) || err_set(e, "%s is not a regular file", path);
-    ok = ok && lock(c, lock_as, e) && read_header(c, identity, e) && read_roots(c, e);
-    if (!ok) {
+    ok = ok && lock(c, lock_as, e);
+    *useless = ok && !(read_header(c, identity, e) && read_roots(c, e));
+    if (!ok || *useless) {
         checkpoint_close(c);
         return NULL;
     }
@@ -309,10 +311,11 @@ static struct checkpoint *open_as(const char *path, struct fingerprint identity,
     return c;
 }
 
-struct checkpoint *checkpoint_open(const char *path, struct fingerprint identity, struct err *e)
+struct checkpoint *checkpoint_open(const char *path, struct fingerprint identity, bool *useless, struct err *e)
 {
     *e = (struct err){0};
-    return open_as(path, identity, O_RDONLY, LOCK_SH, e);
+    *useless = false;
+    return open_as(path, identity, O_RDONLY, LOCK_SH, useless, e);
 }
 
 /* It gets its name when it has its first pages. */
@@ -347,9 +350,13 @@ static bool still_named(const struct checkpoint *c)
 
 struct checkpoint *checkpoint_edit(const char *path, struct fingerprint identity, struct err *e)
 {
-    struct checkpoint *c = open_as(path, identity, O_RDWR, LOCK_EX, NULL);
+    bool useless = false;
+    *e = (struct err){0};
+    struct checkpoint *c = open_as(path, identity, O_RDWR, LOCK_EX, &useless, e);
     if (c && still_named(c))
         return c;
+    if (!c && !useless && *e->msg)
+        return NULL;
     checkpoint_close(c);
     return make_file(path, identity, e);
 }
@@ -426,7 +433,7 @@ static bool add(struct checkpoint *c, int from, int to, const void *data, size_t
 
 bool checkpoint_add_rows(struct checkpoint *c, const int32_t *ids, int n, const void *rows, size_t bytes, struct err *e)
 {
-    CHECK(n > 0 && bytes);
+    CHECK(n > 0);
     if (!add(c, c->ids.n, c->ids.n + n, rows, bytes, e))
         return false;
     ids_append(&c->ids, ids, n);

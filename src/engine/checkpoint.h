@@ -27,8 +27,8 @@ static inline bool checkpoint_is_rows(const struct checkpoint_section *s) { retu
 
 struct checkpoint;
 
-/* For reading.  NULL with the reason; without one (e->msg is empty) when there is no such file. */
-struct checkpoint *checkpoint_open(const char *path, struct fingerprint identity, struct err *e);
+/* For reading.  NULL with the reason; without one (e->msg is empty) when there is no such file.  *useless: it will never be readable. */
+struct checkpoint *checkpoint_open(const char *path, struct fingerprint identity, bool *useless, struct err *e);
 /* For writing, for us alone; a file that is not there, not readable or of another identity is made anew.  NULL with the reason. */
 struct checkpoint *checkpoint_edit(const char *path, struct fingerprint identity, struct err *e);
 void checkpoint_close(struct checkpoint *c);            /* what was not committed is dropped */

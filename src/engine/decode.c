@@ -41,6 +41,7 @@ struct decoder {
     void            *states;            /* of the snapshots */
     double row_ms;                      /* of the last prompt chunk */
     int    ahead_from, ahead_to;        /* positions that were read ahead since the last answer */
+    int    rejoins;                     /* where the next turn will rejoin, as the last prompt said */
 };
 
 /* One answer under way. */
@@ -145,6 +146,11 @@ void decoder_close(struct decoder *d)
     free(d);
 }
 
+struct resident decoder_resident(struct decoder *d)
+{
+    return (struct resident){.dev = d->dev, .tl = &d->tl, .snaps = &d->snaps, .cache = d->k, .rejoins = d->rejoins};
+}
+
 const struct timeline *decoder_timeline(const struct decoder *d)
 {
     return &d->tl;
@@ -240,6 +246,7 @@ static void rejoin(struct run *r)
     struct decoder *d = r->d;
     struct rejoin j = timeline_rejoin(&d->tl, &d->snaps, r->p->ids, r->p->n);
     rejoin_at(d, &j, r->p->ids, r->p->n);
+    d->rejoins = r->p->keep_at;
     r->out->stats.n_prompt = r->p->n;
     r->out->stats.n_cached = j.pos;
     r->out->stats.n_ahead = take_ahead(d, j.pos);
@@ -337,6 +344,7 @@ bool decoder_read_ahead(struct decoder *d, const struct beginning *b, bool (*sto
     if (!rows)                          /* then nothing is given up, either */
         return true;
     rejoin_at(d, &j, b->ids, b->n);
+    d->rejoins = 0;
     while (rows && !stop(arg)) {
         note_ahead(d, t->n_run, rows);
         if (!read_chunk(d, rows, fault))

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "engine/keeper.h"
 #include "engine/request.h"
 #include "engine/timeline.h"
 #include "model/cache.h"
@@ -64,6 +65,7 @@ bool decoder_settle(struct decoder *d, struct err *fault);
  * `stop` says so; what was run then stays.  False when the device failed. */
 bool decoder_read_ahead(struct decoder *d, const struct beginning *b, bool (*stop)(void *arg), void *arg, struct err *fault);
 
+struct resident decoder_resident(struct decoder *d);    /* the sequence that it holds */
 const struct timeline *decoder_timeline(const struct decoder *d);
 int decoder_n_snapshots(const struct decoder *d);       /* in use */
 

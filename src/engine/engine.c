@@ -11,8 +11,10 @@
 #include "base/memory.h"
 #include "base/quiet.h"
 #include "engine/decode.h"
+#include "engine/keeper.h"
 #include "engine/load.h"
 #include "engine/requests.h"
+#include "model/identity.h"
 #include "model/safetensors.h"
 
 enum { PROGRESS_MS = 50 };             /* between two EV_LOADING */
@@ -27,6 +29,9 @@ struct engine {
     /* engine thread; info is constant once EV_READY was posted */
     struct model       model;           /* checked by engine_open() before there is a thread */
     struct decoder    *decoder;
+    struct keeper     *keeper;
+    struct fingerprint identity;        /* of checkpoint files, once it is `identified` */
+    bool               identified;
     struct engine_info info;
     int64_t            opened_ns, progress_ns;
 
@@ -84,6 +89,30 @@ static void fill_info(struct engine *g)
     i->load_ms = clock_ms_since(g->opened_ns);
 }
 
+/* ---- what the keeper tells, on its thread ---- */
+
+static void on_wants_rows(void *arg)
+{
+    requests_want_rows(arg);
+}
+
+static void post_file(struct requests *q, enum event_kind kind, size_t done, size_t total, const struct err *why)
+{
+    struct event ev = {.kind = kind, .done = done, .total = total};
+    snprintf(ev.message, sizeof ev.message, "%s", why->msg);
+    requests_post(q, &ev);
+}
+
+static void on_kept(void *arg, const struct kept *k)
+{
+    post_file(arg, EV_SAVED, k->written, k->bytes, &k->failed);
+}
+
+static bool open_keeper(struct engine *g, struct err *e)
+{
+    return (g->keeper = keeper_open(&(struct keeper_hooks){on_wants_rows, on_kept, &g->requests}, e));
+}
+
 static bool load(struct engine *g, struct err *e)
 {
     struct model *m = &g->model;
@@ -96,13 +125,65 @@ static bool load(struct engine *g, struct err *e)
         .n_ctx = m->n_ctx, .chunk = m->chunk, .fixed_chunk = g->fixed_chunk, .depth = m->depth, .n_snapshots = m->n_snapshots, .head = m->head,
     };
     g->decoder = decoder_open(m->dev, &m->cfg, m->forward, m->cache, &o, e);
-    return g->decoder;
+    return g->decoder && open_keeper(g, e);
 }
 
 static void unload(struct engine *g)
 {
+    keeper_close(g->keeper);
     decoder_close(g->decoder);
     load_close(&g->model);
+}
+
+/* ---- saving and restoring, on the engine thread ---- */
+
+/* All that the bytes of a checkpoint depend on. */
+static struct fingerprint identity_of(const struct model *m)
+{
+    const int32_t numbers[] = {m->depth > 0, kv_n_layers(&m->cfg), (int32_t)cache_saved_bytes(&m->cfg, m->kv)};
+    struct fingerprinter *f = fingerprint_begin();
+    identity_add_model(f, m->dir);
+    fingerprint_add(f, m->kv->name, strlen(m->kv->name) + 1);
+    fingerprint_add(f, m->backend, strlen(m->backend) + 1);
+    fingerprint_add(f, numbers, sizeof numbers);
+    return fingerprint_end(f);
+}
+
+static struct fingerprint identity(struct engine *g)
+{
+    if (!g->identified)
+        g->identity = identity_of(&g->model);
+    g->identified = true;
+    return g->identity;
+}
+
+static bool serve_restore(struct engine *g, struct request *q, struct err *fault)
+{
+    const struct resident r = decoder_resident(g->decoder);
+    struct restored out;
+    bool ok = keeper_restore(q->restore, identity(g), &r, &out, fault);
+    requests_done(&g->requests, q, &(struct outcome){0});
+    if (ok && (out.n_tokens || *out.refused.msg))
+        post_file(&g->requests, EV_RESTORED, (size_t)out.n_tokens, 0, &out.refused);
+    return ok;
+}
+
+static bool serve_save(struct engine *g, char *path, struct err *fault)
+{
+    const struct resident r = decoder_resident(g->decoder);
+    bool ok = keeper_begin(g->keeper, path, identity(g), &r, fault);
+    free(path);
+    return ok;
+}
+
+/* The engine closes: what is to be saved still is. */
+static void save_last(struct engine *g)
+{
+    struct err fault;
+    char *path = requests_last_save(&g->requests);
+    bool ok = !path || serve_save(g, path, &fault);
+    while (ok && keeper_wait(g->keeper))
+        ok = keeper_step(g->keeper, &fault);
 }
 
 /* ---- answering, on the engine thread ---- */
@@ -140,6 +221,8 @@ static bool on_tokens(void *arg, const struct picks *p)
 
 static bool serve_request(struct engine *g, struct request *q, struct err *fault)
 {
+    if (q->restore)
+        return serve_restore(g, q, fault);
     struct answering a = {.g = g, .q = q};
     struct decoder_hooks hooks = {must_stop, on_prefill, on_tokens, &a};
     struct prompt p = {.ids = q->ids, .n = q->n, .keep_at = q->keep_at, .how = &q->how, .submitted_ns = q->submitted_ns};
@@ -168,7 +251,8 @@ static bool serve(struct engine *g, struct err *fault)
     struct work w;
     bool ok = true;
     while (ok && requests_next(&g->requests, &w)) {
-        ok = w.request ? serve_request(g, w.request, fault) : serve_ahead(g, &w, fault);
+        ok = w.request ? serve_request(g, w.request, fault) : w.save ? serve_save(g, w.save, fault)
+           : w.rows ? keeper_step(g->keeper, fault) : serve_ahead(g, &w, fault);
         atomic_store(&g->snapshots, decoder_n_snapshots(g->decoder));
     }
     return ok;
@@ -183,6 +267,8 @@ static void *engine_main(void *arg)
         fill_info(g);
         requests_post(&g->requests, &(struct event){.kind = EV_READY});
         ok = serve(g, &end.why);
+        if (ok)
+            save_last(g);
     }
     if (ok || requests_closing(&g->requests)) {
         requests_end(&g->requests, &end);
@@ -253,6 +339,16 @@ uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep
 void engine_read_ahead(struct engine *g, const int32_t *ids, int n_ids, int keep_at)
 {
     requests_read_ahead(&g->requests, ids, n_ids, keep_at);
+}
+
+void engine_restore(struct engine *g, const char *path)
+{
+    requests_restore(&g->requests, path);
+}
+
+void engine_save(struct engine *g, const char *path)
+{
+    requests_save(&g->requests, path);
 }
 
 void engine_interrupt(struct engine *g, uint32_t serial)

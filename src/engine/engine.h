@@ -33,6 +33,8 @@ enum event_kind {
     EV_PREFILL,         /* done, total: prompt positions, `cached` of them were there already */
     EV_TOKENS,          /* ids[n], how[n], prob[n], outlook[n]; stats: as of these */
     EV_DONE,            /* finish, stats; message when finish is FINISH_ERROR */
+    EV_RESTORED,        /* done: tokens that are there now; message: why the file is of no use, it is gone */
+    EV_SAVED,           /* done: bytes written; total: bytes that the file has; message: why it could not be written, it is gone */
     EV_FATAL,           /* message: the engine has ended (bad checkpoint, device fault); only close is left */
 };
 
@@ -93,6 +95,12 @@ uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep
  * changes no answer, and ends at the next chunk when there is a submit, an interrupt, or another beginning, which takes its place.
  * The states at `keep_at` are worth a snapshot.  n_ids 0: nothing is read any more. */
 void engine_read_ahead(struct engine *g, const int32_t *ids, int n_ids, int keep_at);
+/* Makes the sequence that of the file (engine/checkpoint.h), before anything that is submitted afterwards; nothing happens if there is none.
+ * EV_RESTORED if there was something to do or to say. */
+void engine_restore(struct engine *g, const char *path);
+/* Saves the sequence there when nothing is asked, after what is to be read ahead now; or when the engine closes.  Another save that was not
+ * begun is forgotten.  EV_SAVED when it is on the disk. */
+void engine_save(struct engine *g, const char *path);
 /* Ends the submit `serial`, running or waiting: its EV_DONE with FINISH_INTERRUPTED is there when this returns, however long
  * a step takes.  The engine notices at the end of the step or chunk; tokens that were not heard of are not kept. */
 void engine_interrupt(struct engine *g, uint32_t serial);

@@ -23,6 +23,7 @@ static void request_free(struct request *r)
     free(r->ids);
     free(r->bias_ids);
     free(r->bias);
+    free(r->restore);
     free(r);
 }
 
@@ -34,6 +35,7 @@ void requests_free(struct requests *q)
         request_free(r);
     }
     free(q->ahead_ids);
+    free(q->save);
     mailbox_free(&q->events);
     pthread_cond_destroy(&q->work);
     pthread_mutex_destroy(&q->lock);
@@ -74,11 +76,44 @@ void requests_read_ahead(struct requests *q, const int32_t *ids, int n_ids, int 
 {
     pthread_mutex_lock(&q->lock);
     drop_ahead(q);
+    q->save_waits = false;              /* what is saved is what was read before */
     if (!q->dead && n_ids > 0) {
         q->ahead_ids = copy(ids, n_ids, sizeof *ids);
         q->ahead = (struct beginning){.ids = q->ahead_ids, .n = n_ids, .keep_at = keep_at};
         pthread_cond_signal(&q->work);
     }
+    pthread_mutex_unlock(&q->lock);
+}
+
+/* Under the lock. */
+static void add_request(struct requests *q, struct request *r)
+{
+    *q->last = r;
+    q->last = &r->next;
+    drop_ahead(q);
+    pthread_cond_signal(&q->work);
+}
+
+void requests_restore(struct requests *q, const char *path)
+{
+    struct request *r = memory_zeroed(1, sizeof *r);
+    r->restore = memory_strdup(path);
+    pthread_mutex_lock(&q->lock);
+    if (!q->dead)
+        add_request(q, r);
+    bool dead = q->dead;
+    pthread_mutex_unlock(&q->lock);
+    if (dead)
+        request_free(r);
+}
+
+void requests_save(struct requests *q, const char *path)
+{
+    pthread_mutex_lock(&q->lock);
+    free(q->save);
+    q->save = q->dead ? NULL : memory_strdup(path);
+    q->save_waits = q->ahead_ids != NULL;
+    pthread_cond_signal(&q->work);
     pthread_mutex_unlock(&q->lock);
 }
 
@@ -111,10 +146,7 @@ uint32_t requests_submit(struct requests *q, const int32_t *ids, int n_ids, int 
     if (dead) {
         snprintf(refused.why.msg, sizeof refused.why.msg, "%s", q->why_dead);
     } else {
-        *q->last = r;
-        q->last = &r->next;
-        drop_ahead(q);
-        pthread_cond_signal(&q->work);
+        add_request(q, r);
     }
     pthread_mutex_unlock(&q->lock);
     if (dead) {
@@ -185,21 +217,51 @@ static struct request *take_first(struct requests *q)
     return r;
 }
 
-bool requests_next(struct requests *q, struct work *w)
+/* Under the lock.  False: there is none. */
+static bool take_work(struct requests *q, struct work *w)
 {
-    *w = (struct work){0};
-    pthread_mutex_lock(&q->lock);
-    while (!q->first && !q->ahead_ids && !requests_closing(q))
-        pthread_cond_wait(&q->work, &q->lock);
-    bool closing = requests_closing(q);
-    if (!closing && !(w->request = take_first(q))) {
+    if ((w->request = take_first(q)))
+        return true;
+    if (q->save && !(q->save_waits && q->ahead_ids)) {
+        w->save = q->save;
+        q->save = NULL;
+    } else if (q->rows_wanted) {
+        w->rows = true;
+        q->rows_wanted = false;
+    } else if (q->ahead_ids) {
         w->ahead = q->ahead;
         w->ahead_ids = q->ahead_ids;
         q->ahead_ids = NULL;
         q->ahead_ends = false;
     }
+    return w->save || w->rows || w->ahead_ids;
+}
+
+bool requests_next(struct requests *q, struct work *w)
+{
+    *w = (struct work){0};
+    pthread_mutex_lock(&q->lock);
+    while (!requests_closing(q) && !take_work(q, w))
+        pthread_cond_wait(&q->work, &q->lock);
     pthread_mutex_unlock(&q->lock);
-    return !closing;
+    return w->request || w->save || w->rows || w->ahead_ids;
+}
+
+char *requests_last_save(struct requests *q)
+{
+    pthread_mutex_lock(&q->lock);
+    char *path = q->save;
+    q->save = NULL;
+    pthread_mutex_unlock(&q->lock);
+    return path;
+}
+
+void requests_want_rows(struct requests *q)
+{
+    pthread_mutex_lock(&q->lock);
+    q->rows_wanted = true;
+    pthread_cond_signal(&q->work);
+    pthread_mutex_unlock(&q->lock);
 }
 
 bool requests_ahead_ends(struct requests *q)
@@ -232,7 +294,7 @@ void requests_done(struct requests *q, struct request *r, const struct outcome *
     pthread_mutex_lock(&q->lock);
     q->running = NULL;
     pthread_mutex_unlock(&q->lock);
-    if (!atomic_load(&r->cancelled))
+    if (!r->restore && !atomic_load(&r->cancelled))
         post_done(q, r->serial, o);
     request_free(r);
 }
@@ -248,7 +310,8 @@ void requests_end(struct requests *q, const struct outcome *o)
     pthread_mutex_unlock(&q->lock);
     for (; r; r = next) {
         next = r->next;
-        post_done(q, r->serial, o);
+        if (!r->restore)
+            post_done(q, r->serial, o);
         request_free(r);
     }
 }

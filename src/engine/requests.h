@@ -12,9 +12,10 @@
 #include "engine/engine.h"
 #include "engine/request.h"
 
-/* A submit with copies of everything it points to. */
+/* A submit with copies of everything it points to; or a restore, of which nobody hears. */
 struct request {
     uint32_t        serial;
+    char           *restore;            /* the file; NULL: a submit */
     int32_t        *ids;
     int             n, keep_at;
     struct sampling how;
@@ -36,15 +37,20 @@ struct requests {
     int32_t         *ahead_ids;         /* of `ahead`; NULL: nothing is to be read ahead */
     struct beginning ahead;
     bool             ahead_ends;        /* the beginning that is being read is not wanted any more */
+    char            *save;              /* the file; NULL: nothing is to be saved */
+    bool             save_waits;        /* until what is to be read ahead was read: it was asked for before */
+    bool             rows_wanted;       /* of a save that has begun */
     bool             dead;              /* no submit will be served any more */
     char             why_dead[sizeof ((struct event *)0)->message];
     atomic_bool      closing;
     uint32_t         last_serial;       /* of the owner thread */
 };
 
-/* What the engine thread does next: a request, or else a beginning, whose ids are its own to free. */
+/* What the engine thread does next: one of these.  Ids and path are its own to free. */
 struct work {
     struct request  *request;
+    char            *save;
+    bool             rows;              /* the save under way wants some */
     struct beginning ahead;
     int32_t         *ahead_ids;
 };
@@ -55,6 +61,8 @@ void requests_free(struct requests *q);               /* after the engine thread
 /* ---- the owner thread; as engine_submit() and its like say */
 uint32_t requests_submit(struct requests *q, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s);
 void requests_read_ahead(struct requests *q, const int32_t *ids, int n_ids, int keep_at);
+void requests_restore(struct requests *q, const char *path);
+void requests_save(struct requests *q, const char *path);
 void requests_interrupt(struct requests *q, uint32_t serial);
 void requests_close(struct requests *q);              /* the engine thread is to end */
 
@@ -63,6 +71,8 @@ bool requests_closing(struct requests *q);
 /* Waits for work.  A request counts as running from here on, until requests_done().  False when the engine closes. */
 bool requests_next(struct requests *q, struct work *w);
 bool requests_ahead_ends(struct requests *q);         /* there is better to do than to read ahead */
+char *requests_last_save(struct requests *q);         /* that was asked for and not begun when the engine closed; NULL: none */
+void requests_want_rows(struct requests *q);          /* on any thread: work.rows is next, when nothing is asked */
 bool requests_cancelled(struct requests *q, const struct request *r);         /* or the engine closes */
 void requests_post(struct requests *q, const struct event *ev);               /* one that is about no request */
 /* An event about the running request, unless it was interrupted: then its last event is out, and this returns false. */

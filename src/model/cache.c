@@ -185,14 +185,35 @@ void cache_state_save(struct cache *k, void *dst)
     memcpy((char *)dst + states + tail, &(int32_t){k->pos}, sizeof(int32_t));
 }
 
+int cache_saved_pos(const struct cache *k, const void *saved)
+{
+    int32_t pos;
+    memcpy(&pos, (const char *)saved + cache_state_bytes(k->cfg) + kv_tail_bytes(k->cfg, k->recipe), sizeof pos);
+    return pos;
+}
+
 void cache_state_load(struct cache *k, const void *src)
 {
-    const size_t states = cache_state_bytes(k->cfg), tail = kv_tail_bytes(k->cfg, k->recipe);
-    int32_t pos;
-    memcpy(&pos, (const char *)src + states + tail, sizeof pos);
+    const size_t states = cache_state_bytes(k->cfg);
+    const int pos = cache_saved_pos(k, src);
     k->dev->copy(k->dev, k->states, src, states);
     kv_tail_load(k->memory, 0, pos, (const char *)src + states);
     k->pos = pos;
     k->n_staged = k->n_accepted = 0;
     k->stepping = false;
+}
+
+size_t cache_rows_bytes(const struct cache *k, int from, int to)
+{
+    return kv_saved_bytes(k->memory, from, to);
+}
+
+void cache_rows_save(struct cache *k, int from, int to, void *dst)
+{
+    kv_save(k->memory, 0, from, to, dst);
+}
+
+void cache_rows_load(struct cache *k, int from, int to, const void *src)
+{
+    kv_load(k->memory, 0, from, to, src);
 }

@@ -34,5 +34,11 @@ void cache_accept(struct cache *k, int n);
  * needs when the sequence goes on. */
 void cache_state_save(struct cache *k, void *dst);
 void cache_state_load(struct cache *k, const void *src);
+/* The position that such a copy brings back. */
+int  cache_saved_pos(const struct cache *k, const void *saved);
+/* What positions from..to-1 added to the KV rows, in host memory (kv_save in model/kv.h). */
+size_t cache_rows_bytes(const struct cache *k, int from, int to);
+void   cache_rows_save(struct cache *k, int from, int to, void *dst);
+void   cache_rows_load(struct cache *k, int from, int to, const void *src);
 
 #endif

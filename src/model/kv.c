@@ -1,6 +1,7 @@
 #include "model/kv.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "backend/dev.h"
 #include "base/log.h"
@@ -180,4 +181,82 @@ void kv_tail_save(const struct kv *k, int slot, int pos, void *dst)
 void kv_tail_load(const struct kv *k, int slot, int pos, const void *src)
 {
     copy_tail(k, slot, pos, (char *)(uintptr_t)src, true);
+}
+
+/* ---- ranges of positions: array after array, layer after layer */
+
+/* One array of a layer, of which units from..to-1 are wanted. */
+struct range { char *at; size_t unit; int from, to; };
+enum { N_ARRAYS = 6 };
+
+/* Blocks that are sealed for sure when there are n rows, of which the MTP block has one less. */
+static int sealed_blocks(const struct kv_rows *rows, int n)
+{
+    return n < 2 ? 0 : kv_sealed(rows, n - 2) / KV_BLOCK;
+}
+
+/* behind: rows that the layer lacks at the end. */
+static void ranges_of(const struct kv_rows *rows, int from, int to, int behind, struct range list[N_ARRAYS])
+{
+    const bool packed = kv_compressed(rows);
+    const size_t exact = kv_exact_bytes(rows) / 2, heads = (size_t)rows->n_kv_heads;
+    const int block = packed ? sealed_blocks(rows, from) : 0, block_end = packed ? sealed_blocks(rows, to) : 0;
+    int first = most(from - behind, 0), last = most(to - behind, 0);
+    if (packed) {
+        first = least(first, rows->sinks);
+        last = least(last, rows->sinks);
+    }
+    const struct range all[N_ARRAYS] = {
+        {rows->k, exact, first, last}, {rows->v, exact, first, last},
+        {(char *)rows->k_codes, packed ? heads * kv_block_bytes(rows->k_format) : 0, block, block_end},
+        {(char *)rows->v_codes, packed ? heads * kv_block_bytes(rows->v_format) : 0, block, block_end},
+        {(char *)rows->k_scales, heads * KV_BLOCK * 2, block, block_end}, {(char *)rows->v_scales, heads * KV_BLOCK * 2, block, block_end},
+    };
+    memcpy(list, all, sizeof all);
+}
+
+static size_t range_bytes(const struct range *r) { return (size_t)(r->to - r->from) * r->unit; }
+
+/* Layers that are alike: of the model, or the MTP block.  host NULL: nothing is copied.  Returns the bytes. */
+static size_t copy_ranges(const struct kv *k, const struct range list[N_ARRAYS], int n_layers, char *host, bool load)
+{
+    size_t done = 0;
+    for (int i = 0; i < N_ARRAYS; i++) {
+        const size_t bytes = range_bytes(&list[i]);
+        char *there = bytes ? list[i].at + (size_t)list[i].from * list[i].unit : NULL;
+        if (bytes && host && load)
+            k->dev->copy_rows(k->dev, there, k->layer_bytes, host + done, bytes, bytes, n_layers);
+        else if (bytes && host)
+            k->dev->copy_rows(k->dev, host + done, bytes, there, k->layer_bytes, bytes, n_layers);
+        done += bytes * (size_t)n_layers;
+    }
+    return done;
+}
+
+static size_t copy_range(const struct kv *k, int slot, int from, int to, char *host, bool load)
+{
+    const int n_full = k->shape.cfg->n_full, n_mtp = kv_n_layers(k->shape.cfg) - n_full;
+    const struct kv_rows *rows = kv_slot(k, slot);
+    struct range list[N_ARRAYS];
+    ranges_of(rows, from, to, 0, list);
+    size_t done = copy_ranges(k, list, n_full, host, load);
+    if (!n_mtp)
+        return done;
+    ranges_of(rows + n_full, from, to, 1, list);
+    return done + copy_ranges(k, list, n_mtp, host ? host + done : NULL, load);
+}
+
+size_t kv_saved_bytes(const struct kv *k, int from, int to)
+{
+    return copy_range(k, 0, from, to, NULL, false);
+}
+
+void kv_save(const struct kv *k, int slot, int from, int to, void *dst)
+{
+    copy_range(k, slot, from, to, dst, false);
+}
+
+void kv_load(const struct kv *k, int slot, int from, int to, const void *src)
+{
+    copy_range(k, slot, from, to, (char *)(uintptr_t)src, true);
 }

@@ -47,4 +47,11 @@ size_t kv_tail_bytes(const struct model_config *c, const struct kv_recipe *r);
 void   kv_tail_save(const struct kv *k, int slot, int pos, void *dst);
 void   kv_tail_load(const struct kv *k, int slot, int pos, const void *src);
 
+/* What positions from..to-1 added to the rows of a conversation that has `to` of them: to or from kv_saved_bytes() bytes of host memory.  Of a
+ * compressed recipe that is codes and sinks; with the tail at `to` it is all that rows from there on need.  Ranges that follow each
+ * other are loaded in their order. */
+size_t kv_saved_bytes(const struct kv *k, int from, int to);
+void   kv_save(const struct kv *k, int slot, int from, int to, void *dst);
+void   kv_load(const struct kv *k, int slot, int from, int to, const void *src);
+
 #endif

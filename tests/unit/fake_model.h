@@ -173,6 +173,7 @@ struct cache {
 };
 
 size_t kv_bytes(const struct kv_shape *s) { return (size_t)s->n_slots * (size_t)s->n_ctx * 64; }
+int kv_n_layers(const struct model_config *c) { return c->n_full; }
 bool kv_recipe_fits(const struct kv_recipe *r, const struct model_config *c, struct err *e) { (void)r, (void)c, (void)e; return true; }
 
 size_t cache_state_bytes(const struct model_config *c) { (void)c; return sizeof(struct fake_states); }
@@ -221,6 +222,23 @@ void cache_accept(struct cache *k, int n)
 }
 
 void cache_state_save(struct cache *k, void *dst) { memcpy(dst, &k->s, sizeof k->s); }
+
+int cache_saved_pos(const struct cache *k, const void *saved) { (void)k; return ((const struct fake_states *)saved)->pos; }
+
+/* A row of the model, one of the MTP block. */
+size_t cache_rows_bytes(const struct cache *k, int from, int to) { (void)k; return (size_t)(to - from) * (sizeof *k->kv + sizeof *k->mtp); }
+
+void cache_rows_save(struct cache *k, int from, int to, void *dst)
+{
+    memcpy(dst, k->kv + from, (size_t)(to - from) * sizeof *k->kv);
+    memcpy((char *)dst + (size_t)(to - from) * sizeof *k->kv, k->mtp + from, (size_t)(to - from) * sizeof *k->mtp);
+}
+
+void cache_rows_load(struct cache *k, int from, int to, const void *src)
+{
+    memcpy(k->kv + from, src, (size_t)(to - from) * sizeof *k->kv);
+    memcpy(k->mtp + from, (const char *)src + (size_t)(to - from) * sizeof *k->kv, (size_t)(to - from) * sizeof *k->mtp);
+}
 
 void cache_state_load(struct cache *k, const void *src)
 {

@@ -42,6 +42,8 @@ static void drain(struct log *l)
         case EV_PREFILL: l->n_prefill++; l->prefill_done[s] = (int)ev->done; break;
         case EV_TOKENS:  ids_append(&l->ids[s], ev->ids, ev->n); break;
         case EV_DONE:    l->done[s]++; l->last_done[s] = *ev; break;
+        case EV_RESTORED:
+        case EV_SAVED:   break;
         case EV_FATAL:   l->fatal = true; snprintf(l->why, sizeof l->why, "%s", ev->message); break;
         }
     }

@@ -13,6 +13,7 @@
 
 static struct tmpdir dir;
 static char path[96];
+static bool useless;
 
 static int make_dir(void **state)
 {
@@ -128,7 +129,7 @@ static void test_session_checkpoint__of_another_model_or_version_is_refused_and_
     char version = 9;
     (void)state;
     write_file(path, 2);
-    assert_null(checkpoint_open(path, (struct fingerprint){11, 23}, &e));
+    assert_null(checkpoint_open(path, (struct fingerprint){11, 23}, &useless, &e));
     assert_non_null(strstr(e.msg, "of another model or KV recipe"));
     FILE *f = fopen(path, "r+b");
     assert_true(f && !fseek(f, 16, SEEK_SET) && fwrite(&version, 1, 1, f) == 1 && !fclose(f));
@@ -166,7 +167,7 @@ static void test_session_checkpoint__is_written_by_one_program_at_a_time(void **
     struct err e = {0};
     (void)state;
     write_file(path, 1);
-    struct checkpoint *reader = checkpoint_open(path, IDENTITY, &e), *other = checkpoint_open(path, IDENTITY, &e);
+    struct checkpoint *reader = checkpoint_open(path, IDENTITY, &useless, &e), *other = checkpoint_open(path, IDENTITY, &useless, &e);
     assert_true(reader && other);
     checkpoint_close(other);
     int fd = open(path, O_RDWR);
@@ -174,8 +175,9 @@ static void test_session_checkpoint__is_written_by_one_program_at_a_time(void **
     close(fd);
     checkpoint_close(reader);
     struct checkpoint *writer = checkpoint_edit(path, IDENTITY, &e);
-    assert_null(checkpoint_open(path, IDENTITY, &e));
+    assert_null(checkpoint_open(path, IDENTITY, &useless, &e));
     assert_non_null(strstr(e.msg, "in use by another q35chat"));
+    assert_false(useless);              /* so nobody deletes it */
     checkpoint_close(writer);
 }
 
@@ -187,7 +189,7 @@ static void test_session_checkpoint__follows_no_link(void **state)
     (void)state;
     snprintf(other, sizeof other, "%s/precious", dir.path);
     assert_true(tmpdir_put(&dir, "precious", "words", 5) && !symlink(other, path));
-    assert_null(checkpoint_open(path, IDENTITY, &e));
+    assert_null(checkpoint_open(path, IDENTITY, &useless, &e));
     assert_sentence(&e);
     write_file(path, 1);
     assert_int_equal(read_file(path, &e), 1);
