@@ -12,95 +12,16 @@
  *           warp has 32 columns of all rows.  16-byte piece c of row r lies at c ^ (r & 7), free of bank conflicts
  * Numerics  q and weights in bf16, the rest fp32; weights are added up by the tensor cores as ones times weights, so that the order
  *           does not depend on R.  A range is 64 positions long for rows at 0 to 4095, 128 at 4096 to 8191, ... */
-#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/step_attention.cuh"
 
 enum {
-    DIM = 256, WARPS = 8, THREADS = WARPS * 32, TILE = 64, HEADS = 16,
+    WARPS = 8, THREADS = WARPS * 32, TILE = 64, HEADS = 16,
     ROW_BYTES = DIM * 2,
     BUFFER = TILE * ROW_BYTES,
 };
 
 /* The range length of a row at position p: the smallest multiple of 64 that needs no more than STEP_RANGES ranges. */
 static __device__ __forceinline__ int range_length(int p) { return TILE * (p / (TILE * STEP_RANGES) + 1); }
-
-/* The outcome of (row, head, range): 256 sums; behind those of all, at partial_ends(), the greatest logit and the sum of weights. */
-static __device__ __forceinline__ size_t partial(int row, int n_heads, int head, int range)
-{
-    return ((size_t)row * (size_t)n_heads + (size_t)head) * STEP_RANGES + (size_t)range;
-}
-static __device__ __forceinline__ float *partial_ends(const struct step_attention_args &a)
-{
-    return (float *)a.scratch + (size_t)STEP_ROWS * (size_t)a.n_q_heads * STEP_RANGES * DIM;
-}
-
-static __device__ __forceinline__ uint4 eight_bf16(const float v[8])
-{
-    return make_uint4(bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]), bf16_pair(v[4], v[5]), bf16_pair(v[6], v[7]));
-}
-
-/* Norm and rope of one head by a warp, eight values a lane: `w` holds the lane's norm weights and `z` those of the values that
- * its own turn with; what does not turn has itself for a partner. */
-struct head_norm {
-    float w[8], z[8];
-    int   at, mate[2];
-};
-static __device__ __forceinline__ void load_eight(float v[8], const float *lo, const float *hi)
-{
-    *(float4 *)v = *(const float4 *)lo;
-    *(float4 *)(v + 4) = *(const float4 *)hi;
-}
-static __device__ __forceinline__ struct head_norm head_norm_of(const float *weights, int half, int lane)
-{
-    struct head_norm h;
-    h.at = 8 * lane;
-#pragma unroll
-    for (int j = 0; j < 2; j++) {
-        int d = h.at + 4 * j;
-        h.mate[j] = d < half ? d + half : d < 2 * half ? d - half : d;
-    }
-    load_eight(h.w, weights + h.at, weights + h.at + 4);
-    load_eight(h.z, weights + h.mate[0], weights + h.mate[1]);
-    return h;
-}
-/* sincosf() of 0 <= x < 2^22 without its way for large arguments, which is in fp64.  pi / 2 in three parts: the first one times a whole number
- * of 24 bits leaves an exact rest, so the error stays below 2 ulp. */
-static __device__ __forceinline__ float2 cos_sin(float x)
-{
-    const int quarter = __float2int_rn(x * 0.636619747f);
-    const float q = (float)quarter, r = fmaf(q, -5.39030295e-15f, fmaf(q, -7.54978942e-08f, fmaf(q, -1.57079625f, x)));
-    float s, c;
-    __builtin_assume(fabsf(r) < 2);
-    sincosf(r, &s, &c);
-    const float2 v = quarter & 1 ? make_float2(-s, c) : make_float2(c, s);
-    return quarter & 2 ? make_float2(-v.x, -v.y) : v;
-}
-
-/* v: the lane's values, u: their partners, turn: cos and sin of the row. */
-static __device__ __forceinline__ uint4 norm_and_turn(const struct head_norm &h, float v[8], const float u[8], const float2 *turn,
-                                                      int half, float eps)
-{
-    float sum = 0;
-#pragma unroll
-    for (int j = 0; j < 8; j++)
-        sum = fmaf(v[j], v[j], sum);
-    float s = 1.0f / sqrtf(warp_sum(sum) * (1.0f / DIM) + eps);
-#pragma unroll
-    for (int j = 0; j < 8; j++)
-        v[j] = v[j] * s * (1.0f + h.w[j]);
-#pragma unroll
-    for (int j = 0; j < 8; j += 4) {
-        int d = h.at + j;
-        if (d >= 2 * half)
-            continue;
-        const float2 *c = turn + (d < half ? d : d - half);
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            float mate = u[j + e] * s * (1.0f + h.z[j + e]);
-            v[j + e] = d < half ? v[j + e] * c[e].x - mate * c[e].y : v[j + e] * c[e].x + mate * c[e].y;
-        }
-    }
-    return eight_bf16(v);
-}
 
 /* N of the query heads of a set of rows, i0, i0 + 8, ...; what does not exist is loaded from elsewhere. */
 template <int N>
@@ -479,9 +400,13 @@ template <int R> static void launch_rows(struct cuda_queue *q, const struct step
 extern "C" void step_attention_cuda(struct cuda_queue *q, const struct step_attention_args *a)
 {
     int group = a->n_q_heads / a->kv.n_kv_heads;
-    if (a->kv.dtype != DT_BF16 || kv_compressed(&a->kv) || a->kv.head_dim != DIM || group > HEADS || a->n_rows < 1 || a->n_rows > STEP_ROWS
+    if (a->kv.dtype != DT_BF16 || a->kv.head_dim != DIM || group > HEADS || a->n_rows < 1 || a->n_rows > STEP_ROWS
         || a->half % 4 || 2 * a->half > DIM) {
         queue_note(q, "step_attention", cudaErrorInvalidValue);
+        return;
+    }
+    if (kv_compressed(&a->kv)) {
+        step_attention_codes(q, a);
         return;
     }
     if (a->n_rows == 1)

@@ -173,12 +173,175 @@ static void test_attention__on_codes_does_not_depend_on_cuts(void **state)
     cache_close(&c);
 }
 
+/* ---- decode steps ---- */
+
+enum { HALF = 32 };
+
+/* A step of n rows at `pos`, whose cache was filled by earlier rows; the block that it must seal is not sealed. */
+struct step {
+    int     q, kv, n;
+    int32_t pos;
+    struct cache cache;
+    float  *qg, *k, *v, *q_norm, *k_norm, *freq;        /* host */
+    float  *ref;                                        /* [n, q, 256] */
+    struct step_attention_args gpu;                     /* device */
+};
+
+static size_t y_bytes(const struct step *x) { return (size_t)x->n * (size_t)x->q * KV_DIM * sizeof(float); }
+
+static void step_open(struct step *x, int q, int kv_heads, int n, int pos, int recent, const enum kv_format *formats)
+{
+    const struct kv_rows kv = {.n_kv_heads = kv_heads, .k_format = formats[0], .v_format = formats[1], .recent = recent, .head_dim = KV_DIM};
+    const int before = kv_sealed(&kv, pos - 1);
+    size_t q_token = (size_t)q * 2 * KV_DIM, kv_token = (size_t)kv_heads * KV_DIM;
+    *x = (struct step){.q = q, .kv = kv_heads, .n = n, .pos = pos, .cache = cache_open(kv, pos + n + 70, before, before, pos)};
+    x->qg = rand_array((size_t)n * q_token, 1);
+    x->k = rand_array((size_t)n * kv_token, 1), x->v = rand_array((size_t)n * kv_token, 1);
+    x->q_norm = rand_array(KV_DIM, 0.2f), x->k_norm = rand_array(KV_DIM, 0.2f);
+    for (int i = 0; i < KV_DIM; i++)
+        x->q_norm[i] += 1;
+    x->freq = rand_array(HALF, 0);
+    for (int i = 0; i < HALF; i++)
+        x->freq[i] = (float)pow(1e7, -2.0 * i / 64);
+    x->gpu = (struct step_attention_args){
+        .y = poisoned(y_bytes(x)), .qg = upload(x->qg, (size_t)n * q_token * 4), .k = upload(x->k, (size_t)n * kv_token * 4),
+        .v = upload(x->v, (size_t)n * kv_token * 4), .q_norm = upload(x->q_norm, KV_DIM * 4), .k_norm = upload(x->k_norm, KV_DIM * 4),
+        .freq = upload(x->freq, HALF * 4), .kv = x->cache.there, .pos = upload(&x->pos, sizeof x->pos),
+        .scratch = poisoned(step_attention_scratch(q)), .n_rows = n, .settled = n % 2, .n_q_heads = q, .half = HALF, .eps = 1e-6f,
+        .rope_scale = 1.05f, .scale = 1.0f / 16};
+    finish();
+}
+
+/* The definition; the host's cache is that of afterwards. */
+static void step_define(struct step *x)
+{
+    struct step_attention_args a = x->gpu;
+    x->ref = rand_array(y_bytes(x) / sizeof(float), 0);
+    a.y = x->ref, a.qg = x->qg, a.k = x->k, a.v = x->v, a.q_norm = x->q_norm, a.k_norm = x->k_norm, a.freq = x->freq;
+    a.kv = x->cache.here, a.pos = &x->pos, a.scratch = NULL;
+    RUN(cpu, kv_seal, .kv = a.kv, .from = kv_sealed(&a.kv, x->pos - 1), .to = kv_sealed(&a.kv, x->pos + x->n - 1));
+    cpu->step->step_attention(cpu, &a);
+}
+
+static void step_close(struct step *x)
+{
+    struct step_attention_args *a = &x->gpu;
+    const void *device[] = {a->y, a->qg, a->k, a->v, a->q_norm, a->k_norm, a->freq, a->scratch, a->pos};
+    void *host[] = {x->qg, x->k, x->v, x->q_norm, x->k_norm, x->freq, x->ref};
+    for (size_t i = 0; i < sizeof device / sizeof *device; i++)
+        cuda->free(cuda, (void *)(uintptr_t)device[i]);
+    for (size_t i = 0; i < sizeof host / sizeof *host; i++)
+        free(host[i]);
+    cache_close(&x->cache);
+}
+
+/* New keys went through another order of sums: a last place of bf16.  Everything else is the same. */
+static void assert_cache_close(struct step *x, const char *what)
+{
+    const struct kv_rows *kv = &x->cache.here;
+    size_t row = (size_t)x->kv * KV_DIM;
+    struct kv_memory m = kv_memory_of(&x->cache.there, x->cache.blocks);
+    uint16_t *k = downloaded(*m.at[0], m.bytes[0]);
+    for (int p = x->pos; p < x->pos + x->n; p++) {
+        size_t at = (size_t)kv_exact_row(kv, p) * row;
+        for (size_t j = at; j < at + row; j++) {
+            float got = bf16_f32(k[j]), want = bf16_f32(((uint16_t *)kv->k)[j]);
+            if (!(fabsf(got - want) <= 0.008f * fabsf(want) + 1e-5f))
+                fail_msg("%s: key %zu of position %d is %g, expected %g", what, j - at, p, (double)got, (double)want);
+            ((uint16_t *)kv->k)[j] = k[j];
+        }
+    }
+    free(k);
+    assert_kv_rows_equal(what, &x->cache.there, kv, x->cache.blocks);
+}
+
+struct step_case { int q, kv, n, pos, recent; };
+
+static void compare_step(const struct step_case *c, const enum kv_format *formats)
+{
+    struct step x;
+    char what[120];
+    step_open(&x, c->q, c->kv, c->n, c->pos, c->recent, formats);
+    step_define(&x);
+    cuda->step->step_attention(cuda, &x.gpu);
+    float *out = downloaded(x.gpu.y, y_bytes(&x));
+    snprintf(what, sizeof what, "codes of %d and %d bits, %d/%d heads, %d rows at %d, %d recent", kv_bits(formats[0]), kv_bits(formats[1]), c->q, c->kv,
+             c->n, c->pos, c->recent);
+    assert_rows_close(what, out, x.ref, c->n * c->q, KV_DIM, 1e-2);
+    assert_cache_close(&x, what);
+    for (int run = 0; run < 2; run++) {         /* what a step wrote and sealed is written and sealed again */
+        cuda->step->step_attention(cuda, &x.gpu);
+        float *again = downloaded(x.gpu.y, y_bytes(&x));
+        assert_memory_equal(again, out, y_bytes(&x));
+        free(again);
+    }
+    free(out);
+    step_close(&x);
+}
+
+static void test_step_attention__reads_old_rows_as_codes(void **state)
+{
+    (void)state;
+    need_gpu();
+    static const struct step_case cases[] = {
+        {32, 2, 1, 0, 128},    {32, 2, 8, 0, 128},     {32, 2, 1, 63, 128},    {32, 2, 1, 191, 128},   {32, 2, 1, 192, 128},  {32, 2, 4, 190, 128},
+        {32, 2, 8, 187, 128},  {32, 2, 5, 255, 128},   {32, 2, 3, 319, 128},   {32, 2, 2, 447, 128},   {32, 2, 2, 448, 128},  {32, 2, 6, 700, 128},
+        {24, 2, 7, 1021, 128}, {16, 2, 3, 640, 128},   {16, 8, 8, 1083, 128},  {4, 4, 1, 900, 128},    {16, 1, 4, 575, 192},  {12, 1, 2, 777, 256},
+        {32, 2, 1, 1500, 512}, {32, 4, 8, 2045, 1024}, {16, 2, 4, 16317, 128}, {16, 2, 1, 16000, 128}, {8, 2, 8, 16060, 128},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int f = 0; f < PAIRS; f++)
+            compare_step(&cases[i], pairs[f]);
+    static const struct step_case far = {16, 2, 3, 65531, 128};
+    compare_step(&far, pairs[2]);
+}
+
+static void test_step_attention__on_codes_a_row_has_the_same_bits_in_any_company(void **state)
+{
+    (void)state;
+    need_gpu();
+    static const int positions[] = {0, 60, 187, 189, 191, 192, 443, 1000, 4093, 15934, 16060, 40957};
+    for (size_t i = 0; i < sizeof positions / sizeof *positions; i++)
+        for (int f = 0; f < PAIRS; f++) {
+            struct step x;
+            enum { Q = 16, KV = 2 };
+            step_open(&x, Q, KV, STEP_ROWS, positions[i], 128, pairs[f]);
+            size_t row = Q * KV_DIM;
+            cuda->step->step_attention(cuda, &x.gpu);
+            float *all = downloaded(x.gpu.y, y_bytes(&x));
+            for (int n = 1; n < STEP_ROWS; n++) {
+                kv_rows_upload(&x.cache.there, &x.cache.here, x.cache.blocks);  /* from the state before on */
+                for (int t = 0; t < STEP_ROWS; t += n) {
+                    struct step_attention_args a = x.gpu;
+                    int m = at_most(n, STEP_ROWS - t);
+                    int32_t pos = x.pos + t;
+                    size_t bytes = (size_t)m * row * sizeof(float);
+                    cuda->copy(cuda, (void *)(uintptr_t)x.gpu.pos, &pos, sizeof pos);
+                    a.n_rows = m;
+                    a.qg += (size_t)t * row * 2;
+                    a.k += (size_t)t * KV * KV_DIM, a.v += (size_t)t * KV * KV_DIM;
+                    cuda->step->step_attention(cuda, &a);
+                    float *few = downloaded(a.y, bytes);
+                    for (size_t j = 0; j < (size_t)m * row; j++)
+                        if (memcmp(few + j, all + (size_t)t * row + j, sizeof *few))
+                            fail_msg("formats %d, row %zu of %d at %d: value %zu of head %zu is %.9g, with eight rows %.9g", f, (size_t)t + j / row, n,
+                                     x.pos, j % KV_DIM, j % row / KV_DIM, (double)few[j], (double)all[(size_t)t * row + j]);
+                    free(few);
+                }
+            }
+            free(all);
+            step_close(&x);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_attention__reads_old_rows_as_codes),
         cmocka_unit_test(test_attention__on_codes_makes_do_with_little_memory),
         cmocka_unit_test(test_attention__on_codes_does_not_depend_on_cuts),
+        cmocka_unit_test(test_step_attention__reads_old_rows_as_codes),
+        cmocka_unit_test(test_step_attention__on_codes_a_row_has_the_same_bits_in_any_company),
     };
     int failed = cmocka_run_group_tests_name("cuda_codes", tests, open_devices_with_scratch, close_devices);
     return failed + cmocka_run_group_tests_name("cuda_codes with 99 KiB of shared memory", tests, open_small_devices, close_devices);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "kernels/cpu/vec.h"
+#include "kernels/kv_units.h"
 #include "kernels/ops.h"
 #include "tests/kernels/rand.h"
 
@@ -369,6 +370,87 @@ static void test_kv__a_row_has_the_same_bits_however_the_prompt_is_cut(void **st
     free(k), free(v), free(q), free(whole), free(cut);
 }
 
+/* ---- how a GPU's decode step reads a cache ---- */
+
+/* How often the row at `pos` reads position p, exactly and as a code; the rows of its step begin at `first`. */
+static void count_reads(const struct kv_rows *kv, int first, int pos, int p, int *exact, int *code)
+{
+    const int sealed = kv_sealed(kv, first);
+    *exact = *code = 0;
+    for (int place = 0; place < KV_UNIT_BLOCKS * kv_exact_units(kv); place++) {
+        struct kv_span s = kv_seen_exactly(kv, place, pos);
+        int begin = kv_place_begin(kv, place, sealed);
+        *exact += p >= begin && p < begin + KV_BLOCK && p >= s.from && p < s.to;
+    }
+    struct kv_span s = kv_seen_as_codes(kv, pos);
+    *code += p >= s.from && p < s.to && p / KV_UNIT < kv_code_units(kv_sealed(kv, pos));
+}
+
+static void test_kv_units__every_position_is_read_once_at_a_place_of_its_own(void **state)
+{
+    (void)state;
+    static const int recents[] = {128, 192, 256, 640};
+    for (int i = 0; i < 4000; i++) {
+        struct kv_rows kv = {.k_format = KV_TQ4, .v_format = KV_TQ4, .sinks = (int)(rand_u64() % (KV_BLOCK + 1)), .recent = recents[i % 4]};
+        int first = (int)(rand_u64() % (i % 2 ? 300 : 5000)), pos = first + (int)(rand_u64() % 8), exact, code;
+        for (int p = 0; p <= pos + 70; p += p < pos - 900 ? 61 : 1) {
+            count_reads(&kv, first, pos, p, &exact, &code);
+            bool want = p >= kv.sinks && p < kv_sealed(&kv, pos);
+            if (code != want || exact != (p <= pos && !want))
+                fail_msg("sinks %d, recent %d, row %d of a step at %d: position %d is read %d times exactly, %d times as a code", kv.sinks, kv.recent, pos,
+                         first, p, exact, code);
+            if (exact && p >= kv.sinks && p < pos)      /* at the same place, whichever row comes first */
+                assert_int_equal(kv_place_begin(&kv, 1 + p / KV_BLOCK % kv_window(&kv), kv_sealed(&kv, pos)), p / KV_BLOCK * KV_BLOCK);
+        }
+    }
+}
+
+static void test_kv_units__lanes_read_all_numbers_of_a_key(void **state)
+{
+    (void)state;
+    static const enum kv_format formats[] = {KV_EXACT, KV_INT8, KV_TQ4};
+    for (size_t i = 0; i < 3; i++) {
+        enum kv_format f = formats[i];
+        int seen[KV_DIM / 4] = {0}, n = kv_piece_steps(f);
+        for (int s = 0; s < KV_DIM / 16; s++)
+            for (int t = 0; t < 4; t++) {
+                int d = kv_step_number(f, s, t), byte = d * kv_key_bits(f) / 8;
+                assert_int_equal(kv_number_step(f, d), 4 * s + t);
+                assert_in_range(d, 0, KV_DIM - 4);
+                seen[d / 4]++;
+                /* piece s / n of lane t, at the place of step s % n in it */
+                assert_int_equal(byte, 64 * (s / n) + 16 * t + 16 / n * (s % n));
+            }
+        for (int j = 0; j < KV_DIM / 4; j++)
+            assert_int_equal(seen[j], 1);
+    }
+}
+
+static void test_kv_units__index_bytes_hold_the_codes_of_two_tokens(void **state)
+{
+    (void)state;
+    static const enum kv_format formats[] = {KV_TQ4, KV_TQ3};
+    for (size_t i = 0; i < 2; i++) {
+        enum kv_format f = formats[i];
+        uint8_t block[KV_BLOCK * KV_DIM] = {0}, codes[KV_BLOCK][KV_DIM];
+        for (int n = 0; n < KV_BLOCK; n++) {
+            for (int j = 0; j < KV_DIM; j++)
+                codes[n][j] = (uint8_t)(rand_u64() >> (64 - kv_bits(f)));
+            kv_put(f, KV_VALUE, block, n, codes[n]);
+        }
+        for (int pair = 0; pair < KV_BLOCK / 2; pair++)
+            for (int j = 0; j < KV_DIM; j += 4) {
+                uint32_t low, high, index;
+                memcpy(&low, block + (f == KV_TQ4 ? pair : pair / 2) * KV_DIM + j, 4);
+                memcpy(&high, block + 64 * KV_BLOCK + pair / 4 * KV_DIM + j, 4);
+                index = f == KV_TQ4 ? low : kv_value_index_3(low, high, pair);
+                for (int e = 0; e < 4; e++)
+                    for (int second = 0; second < 2; second++)
+                        assert_int_equal(kv_pair_code(f, (int)(index >> (8 * e) & 0xff), second), codes[2 * pair + second][j + e]);
+            }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -380,6 +462,9 @@ int main(void)
         cmocka_unit_test(test_kv__no_vector_is_too_odd),
         cmocka_unit_test(test_kv__attention_reads_old_rows_as_codes_and_others_exactly),
         cmocka_unit_test(test_kv__a_row_has_the_same_bits_however_the_prompt_is_cut),
+        cmocka_unit_test(test_kv_units__every_position_is_read_once_at_a_place_of_its_own),
+        cmocka_unit_test(test_kv_units__lanes_read_all_numbers_of_a_key),
+        cmocka_unit_test(test_kv_units__index_bytes_hold_the_codes_of_two_tokens),
     };
     return cmocka_run_group_tests_name("kv", tests, open_golden, close_golden);
 }

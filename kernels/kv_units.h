@@ -1,0 +1,80 @@
+/* How a decode step cuts the positions of a compressed KV cache (kernels/attention.h) into units of 256, and which lane of a warp reads what.
+ *
+ * Where a position lies depends on the position alone, never on the rows of a step, so that the bits of a row depend on its own position alone:
+ *   codes   unit u holds positions 256 u .. 256 u + 255
+ *   exact   places of 64 positions: place 0 is for the sinks, the others are a ring, where the block of positions 64 b .. 64 b + 63 has place
+ *           1 + b % kv_window(); unit u holds places 4 u .. 4 u + 3.  The ring is as long as the rows of one step look back. */
+#ifndef Q35_KERNELS_KV_UNITS_H
+#define Q35_KERNELS_KV_UNITS_H
+
+#include "kernels/attention.h"
+
+enum { KV_UNIT = 256, KV_UNIT_BLOCKS = KV_UNIT / KV_BLOCK };
+
+/* Positions from..to-1. */
+struct kv_span { int from, to; };
+
+/* Blocks of exact positions that up to KV_BLOCK rows, one after the other, see together. */
+KV_INLINE int kv_window(const struct kv_rows *c) { return c->recent / KV_BLOCK + 2; }
+
+KV_INLINE int kv_exact_units(const struct kv_rows *c) { return (1 + kv_window(c) + KV_UNIT_BLOCKS - 1) / KV_UNIT_BLOCKS; }
+KV_INLINE int kv_code_units(int sealed) { return (sealed + KV_UNIT - 1) / KV_UNIT; }
+
+/* The first position of a place, for rows of which the first one sees codes below `sealed`. */
+KV_INLINE int kv_place_begin(const struct kv_rows *c, int place, int sealed)
+{
+    const int n = kv_window(c), first = sealed / KV_BLOCK;
+    return place == 0 ? 0 : (first + (place - 1 - first % n + n) % n) * KV_BLOCK;
+}
+/* What the row at `pos` sees of a place, if the place holds it, and of all codes. */
+KV_INLINE struct kv_span kv_seen_exactly(const struct kv_rows *c, int place, int pos)
+{
+    const int sealed = kv_sealed(c, pos);
+    struct kv_span s = {sealed, pos + 1};
+    if (place == 0)
+        s.from = 0, s.to = sealed > 0 ? c->sinks : 0;
+    else if (place > kv_window(c))
+        s.from = s.to = 0;
+    return s;
+}
+KV_INLINE struct kv_span kv_seen_as_codes(const struct kv_rows *c, int pos)
+{
+    struct kv_span s = {c->sinks, kv_sealed(c, pos)};
+    return s;
+}
+
+/* ---- operands of m16n8k16: queries times keys, of which the 16 numbers of a step may be any
+ *
+ * Lane 4 g + t reads a key in pieces of 16 bytes, piece c at byte 64 c + 16 t of the key, W numbers; step s multiplies four of them. */
+KV_INLINE int kv_key_bits(enum kv_format f) { return f == KV_EXACT ? 16 : kv_bits(f); }
+KV_INLINE int kv_piece_steps(enum kv_format f) { return 128 / kv_key_bits(f) / 4; }
+KV_INLINE int kv_key_bytes(enum kv_format f) { return KV_DIM * kv_key_bits(f) / 8; }
+/* The first of the four numbers of step s that lane t has, and back: 4 s + t of number d, a multiple of 4. */
+KV_INLINE int kv_step_number(enum kv_format f, int s, int t)
+{
+    const int n = kv_piece_steps(f);
+    return 4 * (4 * n * (s / n) + n * t + s % n);
+}
+KV_INLINE int kv_number_step(enum kv_format f, int d)
+{
+    const int n = kv_piece_steps(f), i = d / 4;
+    return 4 * (i / (4 * n) * n + i % n) + i / n % 4;
+}
+
+/* ---- weights times values: 16 tokens a step, of which lane 4 g + t has two pairs, t and t + 4, for numbers 4 g .. 4 g + 3 of the warp's 32
+ *
+ * The four index bytes of pair `pair` of 32 in a block, one for each number: with 4 bits code + 16 * code of the next token; with 3 bits both lower
+ * halves, then both upper bits. */
+KV_INLINE uint32_t kv_value_index_3(uint32_t low, uint32_t high, int pair)
+{
+    return (low >> (4 * (pair % 2)) & 0x0f0f0f0fu) | (high >> (2 * (pair % 4)) & 0x03030303u) << 4;
+}
+/* Codes of a pair, from its index byte. */
+KV_INLINE int kv_pair_code(enum kv_format f, int index, int second)
+{
+    if (f == KV_TQ4)
+        return index >> (4 * second) & 15;
+    return (index >> (2 * second) & 3) | (index >> (4 + second) & 1) << 2;
+}
+
+#endif
