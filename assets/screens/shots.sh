@@ -193,9 +193,9 @@ fi
 name=line
 if wanted $name; then
     start 80 24 --line
-    seen '^>'
-    say 'Hello!'; settle 1
-    say 'What time is it in Tokyo?'; settle 1.5
-    say '/stats'; settle 0.5
+    seen '^> ?$'
+    say 'Hello!'; seen '^> Hello!'; seen '^> ?$'
+    say 'What time is it in Tokyo?'; seen '^> What'; seen '^> ?$'
+    say '/stats'; seen '^snapshots|^> ?$'; settle
     shot
 fi
