@@ -280,6 +280,7 @@ void chat_close(struct chat *c)
     buf_free(&c->persist.doomed);
     buf_free(&c->summary.request);
     buf_free(&c->summary.text);
+    buf_free(&c->aside);
     buf_free(&c->ahead.draft);
     buf_free(&c->ahead.read);
     free(c);

@@ -206,6 +206,9 @@ bool chat_mark(struct chat *c, int number, enum chat_mark mark, struct err *e);
  * the sum of the parts.  Every front end and command tells this figure. */
 struct chat_count { int tokens; bool estimated; };
 struct chat_count chat_context_used(struct chat *c);
+/* An answer to a question that does not become part of the conversation: a turn like others, of which nothing is kept. */
+bool chat_aside(struct chat *c, const char *question, struct err *e);
+const char *chat_asked_aside(const struct chat *c);     /* the question while that turn is under way, else NULL */
 /* The model writes a summary of the conversation: a turn like others, of which nothing is kept.  If it comes to an end the summary
  * waits for chat_decide(), and nothing else can be done before.  Taken, it stands at the path's end, prompts begin with it and what is
  * pinned, and chat_undo() goes back before it. */

@@ -34,6 +34,11 @@ enum command_result command_compact(struct typed *c)
     return chat_compact(c->chat, c->arg, &c->e) ? COMMAND_TURN : command_refused(c);
 }
 
+enum command_result command_aside(struct typed *c)
+{
+    return chat_aside(c->chat, c->arg, &c->e) ? COMMAND_TURN : command_refused(c);
+}
+
 enum command_result command_undo(struct typed *c)
 {
     const char *rest;

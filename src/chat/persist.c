@@ -119,7 +119,7 @@ void persist_part(struct chat *c)
     const struct answer *a = &c->turn.answer;
     struct session *s = session_for_records(c);
     struct err e = {0};
-    size_t gained = turn_answers(&c->turn) && s && c->turn.kind != TURN_SUMMARY ? a->reasoning.len - d->reasoning + a->content.len - d->content : 0;
+    size_t gained = turn_answers(&c->turn) && s && turn_is_kept(c->turn.kind) ? a->reasoning.len - d->reasoning + a->content.len - d->content : 0;
     if (!gained) {
         d->due_ns = 0;
         return;

@@ -4,6 +4,7 @@
  *     state     what the others ask of the whole
  *     persist   the file on disk
  *     branch    going back and aside
+ *     aside     questions that leave no trace
  *     context   what fills the context
  *     summary   what comes of a summary
  *     calls     an answer's tools
@@ -62,12 +63,17 @@ struct chat {
     struct chat_turn  turn;
     struct calls      calls;
     struct summary    summary;
+    struct buf        aside;            /* the question of the newest one */
 };
 
 bool state_usable(const struct chat *c, struct err *e);         /* a turn may begin, or the conversation change */
 bool state_can_leave(const struct chat *c, struct err *e);      /* another conversation may take its place */
 const char *state_role(const struct entry *m);
 void state_note(struct chat *c, const char *text);              /* a sentence for the user */
+
+/* aside.c */
+/* How the turn ends for the user; *why is the reason if it failed. */
+enum chat_end aside_end(struct chat *c, enum chat_end end, const char **why);
 
 /* ahead.c */
 void ahead_step(struct chat *c);                        /* what the next prompt begins with goes to the responder, if it has changed */

@@ -90,12 +90,12 @@ static void finish(struct chat *c, enum chat_end end, const char *why)
     compare(c);
 
     /* nothing came of it: as if it had not been said, so that the front end can give the message back to its editor */
-    bool nothing = kind != TURN_SUMMARY && c->turn.start == c->t.n
+    bool nothing = turn_is_kept(kind) && c->turn.start == c->t.n
                 && (end == CHAT_INTERRUPTED || chat_end_failed(end) || c->t.entries[c->t.n - 1]->shown);
     bool taken_back = nothing && branch_take_back(c, kind == TURN_SUBMITTED, &back);
     s->ctx_used = chat_context_used(c).tokens;
     persist_retry(c);
-    if (kind != TURN_SUMMARY)
+    if (turn_is_kept(kind))
         summary_advise(c);
     struct chat_event *ev = outbox_post(&c->out, CHAT_DONE, NULL, why, strlen(why));
     ev->end = end;
@@ -146,7 +146,7 @@ static void forget_old_alternatives(struct chat *c)
 static void keep_answer(struct chat *c, bool whole)
 {
     struct answer *a = &c->turn.answer;
-    if (c->turn.kind == TURN_SUMMARY || (!a->reasoning.len && !a->content.len && !a->n_calls && !whole))
+    if (!turn_is_kept(c->turn.kind) || (!a->reasoning.len && !a->content.len && !a->n_calls && !whole))
         return;
     if (c->turn.continued && !a->gained && (!whole || answer_is_over(a)))            /* there is no more of it than before */
         return;
@@ -180,8 +180,8 @@ static void end_answer(struct chat *c, enum chat_end end, const char *why)
     bool calls = end == CHAT_ANSWERED && a->n_calls > 0 && !a->stopper.hit && !a->too_many;
     for (int i = 0; i < a->n_calls && calls; i++)
         calls = !a->calls[i].truncated;
-    if (c->turn.kind == TURN_SUMMARY) {
-        end = summary_take(c, end, &why);
+    if (!turn_is_kept(c->turn.kind)) {
+        end = c->turn.kind == TURN_SUMMARY ? summary_take(c, end, &why) : aside_end(c, end, &why);
         finish(c, end, why);
         return;
     }
@@ -223,7 +223,7 @@ static int variant(const struct chat *c)
     int which = 0;
     if (c->turn.continued)
         transcript_siblings(&c->t, c->turn.continued, &which);
-    else if (c->turn.kind != TURN_SUMMARY)
+    else if (turn_is_kept(c->turn.kind))
         which = transcript_n_children(&c->t, c->t.entries[c->t.n - 1]);
     return which;
 }
@@ -252,7 +252,7 @@ static struct text beginning(const struct chat *c)
 static bool give_beginning(struct chat *c, struct err *e)
 {
     const struct text text = beginning(c);
-    c->turn.begins = text.n && !c->turn.begun.n && !c->turn.continued && c->turn.kind != TURN_SUMMARY;
+    c->turn.begins = text.n && !c->turn.begun.n && !c->turn.continued && turn_is_kept(c->turn.kind);
     if (!c->turn.begins || (!c->responder->can.begin_tokens && c->responder->can.begin_text))
         return true;
     if (!c->responder->can.begin_tokens)
@@ -272,7 +272,8 @@ static bool give_beginning(struct chat *c, struct err *e)
 static struct request request_of(const struct chat *c, enum turn_kind kind, struct arena *mem)
 {
     struct request q = {.thinking = c->turn.thinking, .think_budget = c->turn.think_budget, .follows = c->turn.stats.n_rounds > 0};
-    q.messages = sent_messages(&c->t, kind == TURN_SUMMARY ? buf_str(&c->summary.request) : NULL, mem, &q.n_messages);
+    const char *more = kind == TURN_SUMMARY ? buf_str(&c->summary.request) : kind == TURN_ASIDE ? buf_str(&c->aside) : NULL;
+    q.messages = sent_messages(&c->t, more, mem, &q.n_messages);
     q.tools = tools_schemas(c->calls.tools, &q.n_tools);
     if (c->turn.begun.n)
         q.begun.tokens = &c->turn.begun;

@@ -28,6 +28,7 @@ enum turn_kind {
     TURN_ANEW,                          /* answers what was there before */
     TURN_SUBMITTED,                     /* a new message, which goes back to the user if nothing comes of it */
     TURN_SUMMARY,                       /* the model writes a summary: no entry comes of that */
+    TURN_ASIDE,                         /* a question aside: likewise */
 };
 
 struct chat_turn {
@@ -49,6 +50,11 @@ struct chat_turn {
     struct chat_stats   stats;          /* of the requests that have ended */
     struct answer_stats live;           /* of the one under way */
 };
+
+static inline bool turn_is_kept(enum turn_kind kind)            /* its answer becomes an entry */
+{
+    return kind != TURN_SUMMARY && kind != TURN_ASIDE;
+}
 
 static inline bool turn_answers(const struct chat_turn *t)      /* the responder has a request */
 {

@@ -361,7 +361,7 @@ static void do_wait(uint32_t a, uint32_t b)
 {
     size_t told = w.streamed.len;
     now_ns += (int64_t)(b % 1500) * 1000000;
-    if (b % 1500 >= 1000 && chat_busy(w.c) && w.was_saved && !chat_sums_up(w.c))
+    if (b % 1500 >= 1000 && chat_busy(w.c) && w.was_saved && !chat_sums_up(w.c) && !chat_asked_aside(w.c))
         w.safe = told;
     for (int i = (int)(a % 12); i >= 0 && chat_busy(w.c); i--)
         take_events();
@@ -492,6 +492,13 @@ static void do_compact(uint32_t a, uint32_t b)
     struct err e = {0};
     write_answers(a, b);
     begun(chat_compact(w.c, b % 2 ? "" : "names", &e), &e);
+}
+
+static void do_aside(uint32_t a, uint32_t b)
+{
+    struct err e = {0};
+    write_answers(a, b);
+    begun(chat_aside(w.c, words[a % N_WORDS], &e), &e);
 }
 
 static void do_decide(uint32_t a, uint32_t b)
@@ -862,7 +869,7 @@ static const struct action {
     {"redo", 4, do_redo}, {"edit", 4, do_edit}, {"sibling", 4, do_sibling}, {"go", 4, do_go}, {"recall", 1, do_recall}, {"rename", 2, do_rename},
     {"system", 2, do_system}, {"set", 4, do_set}, {"tools", 1, do_tools}, {"new", 2, do_new}, {"save", 3, do_save}, {"load", 3, do_load},
     {"reopen", 3, do_reopen}, {"kill", 5, do_kill}, {"disk", 4, do_disk}, {"mend", 5, do_mend}, {"hostile", 3, do_hostile}, {"look", 3, do_look},
-    {"die", 1, do_die}, {"cut", 2, do_cut}, {"mark", 4, do_mark}, {"compact", 3, do_compact}, {"decide", 4, do_decide}, {"list", 2, do_list},
+    {"die", 1, do_die}, {"cut", 2, do_cut}, {"mark", 4, do_mark}, {"compact", 3, do_compact}, {"aside", 2, do_aside}, {"decide", 4, do_decide}, {"list", 2, do_list},
     {"delete", 3, do_delete},
 };
 enum { N_ACTIONS = sizeof actions / sizeof *actions };

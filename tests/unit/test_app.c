@@ -168,6 +168,57 @@ static void test_app__a_summary_is_shown_first_and_taken_by_enter(void **state)
     stage_end();
 }
 
+static void test_app__an_aside_stands_there_until_the_next_turn(void **state)
+{
+    (void)state;
+    begin();
+    fake_say("first</think>a first answer");
+    fake_say("wonder</think>said aside");
+    fake_say("second</think>a second answer");
+    stage_open();
+    stage_say("a question");
+    stage_answer();
+    stage_say("/aside what is meant?");
+    assert_shows("aside: what is meant?");
+    stage_answer();
+    assert_shows("a first answer");
+    assert_shows("said aside");
+    assert_shows("aside: it is not part of the conversation");
+    assert_int_equal(chat_n_messages(stage.chat), 2);
+    stage_say("go on");
+    stage_answer();
+    assert_hides("aside");
+    assert_shows("a first answer");
+    assert_shows("a second answer");
+    stage_say("/undo");
+    assert_hides("a second answer");
+    stage_end();
+}
+
+static void test_app__an_undo_takes_an_aside_along(void **state)
+{
+    (void)state;
+    begin();
+    fake_say("</think>one");
+    fake_say("</think>two");
+    fake_say("</think>said aside");
+    fake_say("</think>three");
+    stage_open();
+    stage_say("a question");
+    stage_answer();
+    stage_say("another");
+    stage_answer();
+    stage_say("/aside what is meant?");
+    stage_answer();
+    stage_say("/undo");
+    assert_hides("said aside");
+    stage_say("a third");
+    stage_answer();
+    assert_shows("one");
+    assert_shows("three");
+    stage_end();
+}
+
 static void test_app__a_list_closed_stays_closed_for_its_word(void **state)
 {
     (void)state;
@@ -975,6 +1026,8 @@ int main(void)
         cmocka_unit_test(test_app__commands_complete_and_run),
         cmocka_unit_test(test_app__parts_of_the_context_are_dropped_and_pinned_by_keys),
         cmocka_unit_test(test_app__a_summary_is_shown_first_and_taken_by_enter),
+        cmocka_unit_test(test_app__an_aside_stands_there_until_the_next_turn),
+        cmocka_unit_test(test_app__an_undo_takes_an_aside_along),
         cmocka_unit_test(test_app__a_list_closed_stays_closed_for_its_word),
         cmocka_unit_test(test_app__the_history_is_searched_and_the_draft_comes_back),
         cmocka_unit_test(test_app__the_tree_goes_to_another_branch),

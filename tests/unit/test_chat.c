@@ -279,6 +279,61 @@ static void test_chat__an_answer_begins_as_told(void **state)
     end(&t);
 }
 
+static void test_chat__an_aside_leaves_no_trace(void **state)
+{
+    struct talk t;
+    struct err e = {0};
+    (void)state;
+    begin(&t);
+    set(&t, OPT_think, "off");
+    set(&t, OPT_tools, "clock");
+    fake_say("before all");
+    fake_say("A1");
+    fake_say("said aside");
+    fake_say("A2");
+    fake_say("<tool_call>\n<function=clock>\n</function>\n</tool_call>");
+    fake_end("cut", FINISH_LENGTH, false);
+    start(&t);
+    wait_until_ready(&t);
+    forget(&t.s);
+    assert_true(chat_aside(t.c, "Who?", &e));           /* of an empty conversation */
+    finish_turn(&t);
+    assert_string_equal(t.s.text.data, "before all");
+    ask(&t, "Q1");
+    forget(&t.s);
+    assert_true(chat_aside(t.c, "What?", &e));
+    assert_string_equal(chat_asked_aside(t.c), "What?");
+    finish_turn(&t);
+    assert_null(chat_asked_aside(t.c));
+    assert_int_equal(t.s.last.end, CHAT_ANSWERED);
+    assert_string_equal(t.s.text.data, "said aside");
+    assert_string_equal(t.s.notes.data, "aside: it is not part of the conversation");
+    assert_non_null(strstr(prompt(2), USER("Q1")));
+    assert_non_null(strstr(prompt(2), USER("What?")));
+    ask(&t, "Q2");
+    assert_null(strstr(prompt(3), "What?"));
+    assert_null(strstr(prompt(3), "said aside"));
+    assert_int_equal(chat_n_messages(t.c), 4);
+
+    forget(&t.s);
+    assert_true(chat_aside(t.c, "When?", &e));
+    finish_turn(&t);
+    assert_int_equal(t.s.last.end, CHAT_FAILED);
+    assert_int_equal(t.s.results.len, 0);
+    forget(&t.s);
+    assert_true(chat_aside(t.c, "How?", &e));
+    finish_turn(&t);
+    assert_int_equal(t.s.last.end, CHAT_ANSWERED);
+    assert_non_null(strstr(t.s.notes.data, "max_tokens is reached"));
+    assert_int_equal(chat_n_messages(t.c), 4);
+    assert_int_equal(chat_rest(t.c), CHAT_WHOLE);       /* nothing that could go on */
+
+    assert_false(chat_aside(t.c, "", &e));
+    assert_false(chat_aside(t.c, "What is in @tests/data/chat/tokenizer.json?", &e));
+    assert_non_null(strstr(e.msg, "no files"));
+    end(&t);
+}
+
 static void test_chat__an_answer_given_again_is_compared(void **state)
 {
     struct talk t;
@@ -1123,6 +1178,7 @@ int main(void)
         cmocka_unit_test(test_chat__the_answer_does_not_depend_on_how_tokens_are_batched),
         cmocka_unit_test(test_chat__the_next_turn_drops_the_reasoning_and_keeps_the_answer),
         cmocka_unit_test(test_chat__an_answer_begins_as_told),
+        cmocka_unit_test(test_chat__an_aside_leaves_no_trace),
         cmocka_unit_test(test_chat__an_answer_given_again_is_compared),
         cmocka_unit_test(test_chat__a_turn_says_what_it_took_of_the_meter),
         cmocka_unit_test(test_chat__without_thinking_the_block_is_closed_in_the_prompt),

@@ -102,6 +102,15 @@ static void file_head(struct feed *f, int item, const struct chat_file *file)
 
 /* --- what stands in the conversation ---------------------------------------------------------------------------- */
 
+/* The items from this one on go. */
+static void cut(struct feed *f, int item)
+{
+    if (item < pane_n(f->pane))
+        pane_cut(f->pane, item);
+    if (item <= f->aside)
+        f->aside = -1;
+}
+
 /* Compares the items from `item` on with what messages should show, until one differs; from there on it adds. */
 struct walk {
     struct feed *f;
@@ -136,7 +145,7 @@ static int expect(struct walk *w, enum item_kind kind, int message, const char *
     if (!*fresh)
         return w->item++;
     if (!w->adding && w->item < pane_n(p))
-        pane_cut(p, w->item);
+        cut(w->f, w->item);
     w->adding = true;
     return -1;
 }
@@ -213,7 +222,7 @@ void feed_sync(struct feed *f)
         expect_message(&w, i);
     for (; !w.adding && w.item < pane_n(f->pane); w.item++)
         if (pane_message(f->pane, w.item) >= 0) {
-            pane_cut(f->pane, w.item);
+            cut(f, w.item);
             break;
         }
     buf_free(&w.source);
@@ -221,13 +230,31 @@ void feed_sync(struct feed *f)
 
 /* --- what happens ----------------------------------------------------------------------------------------------- */
 
+static void cut_aside(struct feed *f)
+{
+    if (f->aside >= 0)
+        cut(f, f->aside);
+}
+
+static void say_aside(struct feed *f, const char *question)
+{
+    struct buf line = {0};
+    buf_addf(&line, "aside: %s", question);
+    feed_say(f, ITEM_NOTE, line.data);
+    buf_free(&line);
+}
+
 void feed_turn(struct feed *f)
 {
     while (pane_n(f->pane) && pane_kind(f->pane, pane_n(f->pane) - 1) == ITEM_OUTPUT)
         pane_cut(f->pane, pane_n(f->pane) - 1);         /* what commands said was read */
+    cut_aside(f);
     feed_sync(f);
     f->message = chat_n_messages(f->chat) - 1;
-    f->aside = chat_sums_up(f->chat) ? pane_n(f->pane) : -1;
+    const char *question = chat_asked_aside(f->chat);
+    f->aside = question || chat_sums_up(f->chat) ? pane_n(f->pane) : -1;
+    if (question)
+        say_aside(f, question);
     f->complete = true;
     f->reasoning = f->answer = -1;
     f->call = pane_n(f->pane);
@@ -360,9 +387,7 @@ static const char *ended(const struct feed *f, enum chat_end end)
 /* What was written of a summary goes; one that was taken is a message now. */
 void feed_decided(struct feed *f, bool taken)
 {
-    if (f->aside >= 0 && f->aside < pane_n(f->pane))
-        pane_cut(f->pane, f->aside);
-    f->aside = -1;
+    cut_aside(f);
     feed_sync(f);
     feed_say(f, ITEM_NOTE, taken ? "the summary is taken; /undo goes back before it" : "the summary is left; nothing has changed");
 }

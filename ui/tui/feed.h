@@ -17,7 +17,7 @@ struct feed {
     /* inside */
     int     message;                    /* of chat_message(): what comes in belongs to it, or to the one after */
     int     reasoning, answer;          /* the items that grow, or -1 */
-    int     aside;                      /* a summary is written: its first item, which no message has; else -1 */
+    int     aside;                      /* of a summary that is written, or of a question aside: the first item, which no message has; else -1 */
     int     call;                       /* results are looked for from this item on */
     bool    complete;                   /* that message is: what comes next begins another */
     int64_t since_ms, told_ms;          /* when it began to reason; when its head was written */

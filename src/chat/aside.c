@@ -1,0 +1,53 @@
+/* A question aside.  The request is the conversation as it stands and one more message; neither that message nor its answer becomes an
+ * entry, so no later prompt has them and nothing that the engine has read is read again. */
+#include <string.h>
+
+#include "base/unicode.h"
+#include "chat/state.h"
+
+/* An aside has no entry that could hold files. */
+static bool names_files(const char *question)
+{
+    struct attached files = {0};
+    bool some = attach_read(&files, question, strlen(question), true, NULL) && files.n;
+    attach_free(&files);
+    return some;
+}
+
+bool chat_aside(struct chat *c, const char *question, struct err *e)
+{
+    if (!state_usable(c, e))
+        return false;
+    if (!c->ready)
+        return err_set(e, "the model is not there yet");
+    if (!*question)
+        return err_set(e, "/aside needs a question");
+    if (names_files(question))
+        return err_set(e, "an aside takes no files: send them with a message");
+    buf_reset(&c->aside);
+    unicode_replace(&c->aside, question, strlen(question));
+    turn_begin(c, TURN_ASIDE);
+    return true;
+}
+
+const char *chat_asked_aside(const struct chat *c)
+{
+    return c->turn.kind == TURN_ASIDE ? buf_str(&c->aside) : NULL;
+}
+
+/* What an answer would tell with Enter or /continue to go on says an aside in a note: there is nothing that could go on. */
+enum chat_end aside_end(struct chat *c, enum chat_end end, const char **why)
+{
+    const struct answer *a = &c->turn.answer;
+    if (a->n_calls && end == CHAT_ANSWERED) {
+        *why = "the model called a tool, which an aside does not run; ask it in the conversation";
+        return CHAT_FAILED;
+    }
+    const char *cut = a->looped ? ", and was cut off because it repeats itself" : end == CHAT_LENGTH ? ", and was cut off: max_tokens is reached"
+                    : end == CHAT_CONTEXT ? ", and was cut off: the context is full" : "";
+    struct buf note = {0};
+    buf_addf(&note, "aside: it is not part of the conversation%s", cut);
+    state_note(c, note.data);
+    buf_free(&note);
+    return a->looped || end == CHAT_LENGTH || end == CHAT_CONTEXT ? CHAT_ANSWERED : end;
+}
