@@ -10,6 +10,7 @@ enum {
     LIMIT_STOP_IDS     = 8,             /* ids that end an answer */
     LIMIT_ALTERNATIVES = 8,             /* likely ids reported with a token */
     LIMIT_SNAPSHOTS    = 1024,
+    LIMIT_SEQUENCES    = 16,            /* conversations resident at once */
     LIMIT_THREADS      = 1024,
 };
 

@@ -149,7 +149,7 @@ static bool ask(struct answers *x, const struct question *q, struct asked *sum, 
     const char *ended;
     memcpy(how.stop, info->eos, sizeof info->eos);
     engine_machine(x->g, &before);
-    bool ok = encode(x, q->text, &ids, e) && await(x, engine_submit(x->g, ids.data, ids.n, 0, &how), &done, &ended, e);
+    bool ok = encode(x, q->text, &ids, e) && await(x, engine_submit(x->g, 0, ids.data, ids.n, 0, &how), &done, &ended, e);
     if (ok) {
         add(sum, &done.stats);
         tell(x, q, &done.stats, ended ? ended : finishes[done.finish], &before);

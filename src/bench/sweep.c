@@ -146,7 +146,7 @@ static bool answer(struct sweep *w, int n_prompt, int depth, double *ms, int *n_
     struct step_result res = {0};
     if (!fill_cache(w, n_prompt, true))
         return false;
-    stepper_begin(w->stepper, &how, w->ids, n_prompt, 0, n_prompt, NULL, NULL, 0, depth);
+    stepper_begin(w->stepper, 0, &how, w->ids, n_prompt, 0, n_prompt, NULL, NULL, 0, depth);
     *n_tokens = *n_steps = *n_drafts = 0;
     stepper_launch(w->stepper);
     int64_t start = clock_ns();
@@ -203,7 +203,7 @@ bool sweep_open(struct sweep *w, const struct bench_options *o, struct report *r
     const struct model *m = &w->s.m;
     int depth = o->full ? MAX_DEPTH : o->draft > 3 ? o->draft : 3;
     depth = o->rows - 1 > depth ? o->rows - 1 : depth;
-    w->stepper = stepper_open(m->forward, m->cache, w->s.m.head, depth, &w->e);
+    w->stepper = stepper_open(m->forward, &m->cache, 1, w->s.m.head, depth, &w->e);
     if (!w->stepper)
         return false;
     w->ids = memory_alloc((size_t)w->n_ctx * sizeof *w->ids);

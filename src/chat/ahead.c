@@ -8,28 +8,20 @@
 #include "chat/sent.h"
 #include "chat/state.h"
 
-static uint64_t mix(uint64_t h, const void *data, size_t n)
-{
-    const unsigned char *p = data;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ p[i]) * 0x100000001b3u;        /* FNV-1a */
-    return h;
-}
-
 /* Of everything that the beginning is made of.  Entries do not change once they are said. */
 static uint64_t fingerprint(const struct chat *c, const char *system, const struct text *tools, int n_tools)
 {
-    uint64_t h = mix(0xcbf29ce484222325u, system, strlen(system));
+    uint64_t h = state_mix(STATE_MIX, system, strlen(system));
     for (int i = 0; i < n_tools; i++)
-        h = mix(h, tools[i].p, tools[i].n);
+        h = state_mix(h, tools[i].p, tools[i].n);
     for (int i = 0; i < c->t.n; i++) {
         const struct entry *m = c->t.entries[i];
-        h = mix(h, &m, sizeof m);
-        h = mix(h, &m->m.content.n, sizeof m->m.content.n);
-        h = mix(h, &m->mark, sizeof m->mark);
-        h = mix(h, &m->skipped, sizeof m->skipped);
+        h = state_mix(h, &m, sizeof m);
+        h = state_mix(h, &m->m.content.n, sizeof m->m.content.n);
+        h = state_mix(h, &m->mark, sizeof m->mark);
+        h = state_mix(h, &m->skipped, sizeof m->skipped);
         for (int k = 0; k < m->n_files; k++)
-            h = mix(h, &m->files[k].dropped, sizeof m->files[k].dropped);
+            h = state_mix(h, &m->files[k].dropped, sizeof m->files[k].dropped);
     }
     return h;
 }
@@ -50,7 +42,7 @@ static void give(struct chat *c, const char *system, const struct text *tools, i
 {
     struct transcript t = c->t;         /* as persist_system() will make it */
     struct arena mem = {0};
-    struct request q = {.tools = tools, .n_tools = n_tools};
+    struct request q = {.conversation = state_conversation(c), .tools = tools, .n_tools = n_tools};
     t.system = *system ? (char *)system : NULL;
     q.messages = sent_messages(&t, typed, &mem, &q.n_messages);
     c->responder->ops->read_ahead(c->responder, &q);

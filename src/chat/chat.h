@@ -224,6 +224,7 @@ struct chat_machine {
     double watts;                       /* 0: not known */
     const char *throttled;              /* why clocks are lowered, in a word or two; NULL: they are not, or not known */
     int    snapshots, snapshots_max;    /* states that the engine keeps for going back; how many there is room for */
+    int    resident, resident_max;      /* conversations that it goes on with without computing them again; likewise */
     double joules;                      /* used so far; differences mean something */
 };
 void chat_machine(const struct chat *c, struct chat_machine *m);        /* cheap enough for once a second */

@@ -263,6 +263,10 @@ enum command_result command_stats(struct typed *c)
     for (int i = 0; i < CHAT_MAX_DEPTH && s->drafted[i]; i++)
         buf_addf(c->out, "draft %d    %d of %d accepted (%.0f %%)\n", i + 1, s->accepted[i], s->drafted[i],
                  100.0 * s->accepted[i] / s->drafted[i]);
+    struct chat_machine m = {0};
+    chat_machine(c->chat, &m);
+    if (m.resident_max)
+        buf_addf(c->out, "resident   %d of %d conversations, %d of %d snapshots\n", m.resident, m.resident_max, m.snapshots, m.snapshots_max);
     struct chat_count used = chat_context_used(c->chat);
     int n_ctx = info ? info->n_ctx : 0;
     buf_addf(c->out, n_ctx ? "context    %s%d of %d\n" : "context    %s%d\n", used.estimated ? "~" : "", used.tokens, n_ctx);

@@ -135,7 +135,8 @@ static void machine(struct responder *r, struct chat_machine *m)
     engine_machine(own(r)->engine, &e);
     *m = (struct chat_machine){
         .memory_used = e.memory_used, .memory_total = e.memory_total, .celsius = e.celsius, .watts = e.watts, .throttled = e.throttled,
-        .snapshots = e.snapshots, .snapshots_max = e.snapshots_max, .joules = e.joules,
+        .snapshots = e.snapshots, .snapshots_max = e.snapshots_max, .resident = e.resident, .resident_max = e.resident_max,
+        .joules = e.joules,
     };
 }
 
@@ -232,6 +233,7 @@ static bool start(struct local *l, const struct options *o, struct err *e)
         .n_ctx = options_int(o, OPT_ctx),
         .chunk = options_int(o, OPT_chunk),
         .draft_depth = options_int(o, OPT_draft),
+        .n_sequences = options_int(o, OPT_conversations),
         .n_snapshots = options_int(o, OPT_snapshots),
     };
     return (l->engine = engine_open(&eo, e)) && (l->loader = loader_start(l->dir.data, e));

@@ -99,7 +99,7 @@ static bool ask_engine(struct local *l)
     s.n_begun = l->speech.ids.n;
     bool fits = ids.n < l->info.chat.n_ctx;
     if (fits)
-        l->serial = engine_submit(l->engine, ids.data, ids.n, l->prompt.keep_at, &s);
+        l->serial = engine_submit(l->engine, l->conversation, ids.data, ids.n, l->prompt.keep_at, &s);
     ids_free(&ids);
     return fits;
 }
@@ -158,6 +158,7 @@ enum request_result local_request(struct responder *r, const struct request *q, 
     }
     if (!take_sampling(l, &q->sampling, e))
         return REQUEST_REFUSED;
+    l->conversation = q->conversation;
     l->think_budget = q->think_budget;
     begin_speech(l, q);
     const struct ids *ids = &l->speech.ids;
@@ -180,11 +181,11 @@ int local_count_prompt(struct responder *r, const struct request *q, struct err 
 }
 
 /* The states where the typed words begin are kept: they may be taken back. */
-static void read_typed(struct local *l, const char *words)
+static void read_typed(struct local *l, uint64_t conversation, const char *words)
 {
     struct ids ids = {0};
     if (prompt_typed(&l->head, words, l->tok, &ids))
-        engine_read_ahead(l->engine, ids.data, ids.n, l->head.n);
+        engine_read_ahead(l->engine, conversation, ids.data, ids.n, l->head.n);
     ids_free(&ids);
 }
 
@@ -195,9 +196,9 @@ void local_read_ahead(struct responder *r, const struct request *q)
     const struct text typed = q->messages[q->n_messages - 1].content;
     c.generation_prompt = c.thinking = false;
     if (typed.n)
-        read_typed(l, typed.p);
+        read_typed(l, q->conversation, typed.p);
     else if (prompt_beginning(&c, l->tok, &l->head))
-        engine_read_ahead(l->engine, l->head.data, l->head.n, l->head.n);
+        engine_read_ahead(l->engine, q->conversation, l->head.data, l->head.n, l->head.n);
 }
 
 void local_interrupt(struct responder *r)

@@ -31,6 +31,7 @@ struct local {
     bool   ready;                       /* and the tokenizer is there */
     bool   dead;
 
+    uint64_t       conversation;        /* of the answer */
     struct prompt  prompt;
     struct ids     head;                /* what the next prompt begins with, as it was last read ahead */
     struct biases  biases;

@@ -61,6 +61,7 @@ struct given {
 
 /* Everything is the caller's, and copied where it is needed after the call; but `tools` must stay until DONE. */
 struct request {
+    uint64_t conversation;              /* the same number for all requests of one conversation; 0: not known */
     const struct message *messages;
     int  n_messages;
     const struct text *tools;           /* JSON texts of the tools that may be called */

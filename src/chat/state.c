@@ -24,6 +24,20 @@ const char *state_role(const struct entry *m)
     return m->summary ? "summary" : roles[m->m.role];
 }
 
+uint64_t state_mix(uint64_t h, const void *data, size_t n)
+{
+    const unsigned char *p = data;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ p[i]) * 0x100000001b3u;
+    return h;
+}
+
+uint64_t state_conversation(const struct chat *c)
+{
+    const char *path = c->persist.session ? session_path(c->persist.session) : NULL;
+    return path ? state_mix(STATE_MIX, path, strlen(path)) : 0;
+}
+
 void state_note(struct chat *c, const char *text)
 {
     outbox_post(&c->out, CHAT_NOTE, NULL, text, strlen(text));

@@ -66,9 +66,13 @@ struct chat {
     struct buf        aside;            /* the question of the newest one */
 };
 
+#define STATE_MIX 0xcbf29ce484222325u
+
 bool state_usable(const struct chat *c, struct err *e);         /* a turn may begin, or the conversation change */
 bool state_can_leave(const struct chat *c, struct err *e);      /* another conversation may take its place */
 const char *state_role(const struct entry *m);
+uint64_t state_conversation(const struct chat *c);              /* struct request: a number made of its file's path; 0: there is no file */
+uint64_t state_mix(uint64_t h, const void *data, size_t n);     /* FNV-1a over n more bytes; begins with STATE_MIX */
 void state_note(struct chat *c, const char *text);              /* a sentence for the user */
 
 /* aside.c */

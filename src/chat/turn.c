@@ -271,7 +271,9 @@ static bool give_beginning(struct chat *c, struct err *e)
 /* What a turn asks for now; the messages in `mem`. */
 static struct request request_of(const struct chat *c, enum turn_kind kind, struct arena *mem)
 {
-    struct request q = {.thinking = c->turn.thinking, .think_budget = c->turn.think_budget, .follows = c->turn.stats.n_rounds > 0};
+    struct request q = {
+        .conversation = state_conversation(c), .thinking = c->turn.thinking, .think_budget = c->turn.think_budget, .follows = c->turn.stats.n_rounds > 0,
+    };
     const char *more = kind == TURN_SUMMARY ? buf_str(&c->summary.request) : kind == TURN_ASIDE ? buf_str(&c->aside) : NULL;
     q.messages = sent_messages(&c->t, more, mem, &q.n_messages);
     q.tools = tools_schemas(c->calls.tools, &q.n_tools);

@@ -61,7 +61,7 @@ static bool generate(struct job *j, const struct debug_request *q, struct buf *o
     if (q->stop.n)
         memcpy(how.stop, q->stop.data, (size_t)q->stop.n * sizeof *how.stop);
 
-    uint32_t serial = engine_submit(j->g, q->ids.data, q->ids.n, 0, &how);
+    uint32_t serial = engine_submit(j->g, 0, q->ids.data, q->ids.n, 0, &how);
     bool ok = collect(j->g, serial, &ids, &stats, e);
     if (ok) {
         buf_addc(out, '{');
@@ -91,6 +91,7 @@ int debug_generate(const struct engine_options *o, FILE *in, FILE *out)
     int status = 1;
     own.draft_depth = ENGINE_MAX_DEPTH; /* each line says how many it wants */
     own.head = o->head ? o->head : "bf16";
+    own.n_sequences = 1;
     own.fixed_chunk = true;             /* so that the bits never depend on how fast the machine is */
     j.g = engine_open(&own, &e);
     if (j.g && wait_ready(&j, &e))

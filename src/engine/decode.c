@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "engine/sampler.h"
-#include "engine/snapshot.h"
+#include "engine/sequence.h"
 #include "model/stepper.h"
 
 enum {
@@ -34,19 +34,16 @@ struct decoder {
     const struct model_config *c;
     struct decoder_options o;
     struct forward  *f;
-    struct cache    *k;
-    struct timeline  tl;
-    struct snapshots snaps;
+    struct sequences sequences;
+    struct sequence *last;              /* that was used last */
     struct stepper  *stepper;
-    void            *states;            /* of the snapshots */
     double row_ms;                      /* of the last prompt chunk */
-    int    ahead_from, ahead_to;        /* positions that were read ahead since the last answer */
-    int    rejoins;                     /* where the next turn will rejoin, as the last prompt said */
 };
 
 /* One answer under way. */
 struct run {
     struct decoder *d;
+    struct sequence *q;
     const struct prompt *p;
     const struct decoder_hooks *h;
     struct outcome *out;
@@ -63,26 +60,26 @@ static struct pace pace(const struct decoder *d)
 }
 
 /* How long `n` prompt rows take a row. */
-static bool warm_up_rows(struct decoder *d, int n, struct err *e)
+static bool warm_up_rows(struct decoder *d, struct cache *k, int n, struct err *e)
 {
     int32_t *ids = memory_zeroed((size_t)n, sizeof *ids);
     int64_t t = clock_ns();
-    cache_reset(d->k);
-    forward_prefill(d->f, d->k, ids, n, 0, d->o.depth > 0);
+    cache_reset(k);
+    forward_prefill(d->f, k, ids, n, 0, d->o.depth > 0);
     bool ok = d->dev->finish(d->dev, e);
     d->row_ms = clock_ms_since(t) / n;
     free(ids);
     return ok;
 }
 
-/* A few steps of every row count, so that they are recorded; the cache holds `pos` positions and is of no use afterwards. */
-static bool warm_up_steps(struct decoder *d, int pos, struct err *e)
+/* A few steps of every row count, so that they are recorded; the sequence's cache holds `pos` positions and is of no use afterwards. */
+static bool warm_up_steps(struct decoder *d, int sequence, int pos, struct err *e)
 {
     const struct step_sampling how = {.repetition_penalty = 1, .n_ids = d->c->vocab, .room = d->o.n_ctx - pos};
     const int32_t prompt = 0;
     for (int depth = 0; depth <= d->o.depth && pos > 0; depth++) {
         struct step_result r;
-        stepper_begin(d->stepper, &how, &prompt, 1, 0, pos, NULL, NULL, 0, depth);
+        stepper_begin(d->stepper, sequence, &how, &prompt, 1, 0, pos, NULL, NULL, 0, depth);
         for (int i = 0; i < WARM_UP_TOKENS; i++)
             stepper_launch(d->stepper);
         for (int i = 0; i < WARM_UP_TOKENS; i++)
@@ -99,34 +96,27 @@ static bool warm_up(struct decoder *d, struct err *e)
     const bool beside = d->dev->caps->beside_host;
     int rows = beside ? WARM_UP_ROWS_BESIDE : WARM_UP_ROWS, most = d->o.n_ctx < d->o.chunk ? d->o.n_ctx : d->o.chunk;
     rows = rows < most ? rows : most;
-    bool ok = warm_up_rows(d, rows, e);
-    if (beside)                         /* the second call tells how long rows take */
-        ok = ok && warm_up_rows(d, rows, e) && (rows == d->o.n_ctx || warm_up_steps(d, rows, e));
-    cache_reset(d->k);
+    bool ok = warm_up_rows(d, d->sequences.all[0].k, rows, e);
+    for (int i = 0; ok && i < d->sequences.n; i++) {
+        struct cache *k = d->sequences.all[i].k;
+        if (beside)                     /* the second call tells how long rows take */
+            ok = warm_up_rows(d, k, rows, e) && (rows == d->o.n_ctx || warm_up_steps(d, i, rows, e));
+        cache_reset(k);
+    }
     return ok;
 }
 
-static bool open_steps(struct decoder *d, struct err *e)
-{
-    size_t bytes = cache_saved_bytes(d->c, cache_recipe(d->k));
-    d->states = d->dev->alloc_host(d->dev, (size_t)d->o.n_snapshots * bytes);
-    if (!snapshots_init_in(&d->snaps, d->o.n_snapshots, bytes, d->states))
-        return err_set(e, "no memory for %d snapshots", d->o.n_snapshots);
-    d->stepper = stepper_open(d->f, d->k, d->o.head, d->o.depth, e);
-    return d->stepper != NULL;
-}
-
-struct decoder *decoder_open(struct dev *dev, const struct model_config *c, struct forward *f, struct cache *k, const struct decoder_options *o,
-                             struct err *e)
+struct decoder *decoder_open(struct dev *dev, const struct model_config *c, struct forward *f, struct cache *const *caches,
+                             const struct decoder_options *o, struct err *e)
 {
     struct decoder *d = memory_zeroed(1, sizeof *d);
-    *d = (struct decoder){.dev = dev, .c = c, .f = f, .k = k, .o = *o};
-    CHECK(o->depth >= 0 && o->depth <= ENGINE_MAX_DEPTH);
-    if (!timeline_init(&d->tl, o->n_ctx)) {
-        err_set(e, "no memory for %d tokens", o->n_ctx);
+    *d = (struct decoder){.dev = dev, .c = c, .f = f, .o = *o};
+    CHECK(o->depth >= 0 && o->depth <= ENGINE_MAX_DEPTH && o->n_sequences > 0);
+    if (!sequences_open(&d->sequences, dev, c, caches, o->n_sequences, o->n_ctx, o->n_snapshots, e))
         goto fail;
-    }
-    if (!open_steps(d, e) || !warm_up(d, e))
+    d->last = &d->sequences.all[0];
+    d->stepper = stepper_open(f, caches, o->n_sequences, o->head, o->depth, e);
+    if (!d->stepper || !warm_up(d, e))
         goto fail;
     return d;
 fail:
@@ -139,50 +129,53 @@ void decoder_close(struct decoder *d)
     if (!d)
         return;
     stepper_close(d->stepper);
-    snapshots_free(&d->snaps);
-    if (d->states)
-        d->dev->free_host(d->dev, d->states);
-    timeline_free(&d->tl);
+    sequences_close(&d->sequences);
     free(d);
 }
 
-struct resident decoder_resident(struct decoder *d)
+static struct resident resident(struct decoder *d, struct sequence *q)
 {
-    return (struct resident){.dev = d->dev, .tl = &d->tl, .snaps = &d->snaps, .cache = d->k, .rejoins = d->rejoins};
+    return (struct resident){.dev = d->dev, .sequence = q->slot, .tl = &q->tl, .snaps = &d->sequences.snaps, .cache = q->k, .rejoins = q->rejoins};
+}
+
+bool decoder_resident(struct decoder *d, uint64_t sequence, struct resident *r)
+{
+    struct sequence *q = sequence ? sequences_named(&d->sequences, sequence) : d->last;
+    if (q)
+        *r = resident(d, q);
+    return q;
+}
+
+struct resident decoder_place(struct decoder *d, uint64_t sequence)
+{
+    return resident(d, sequences_choose(&d->sequences, sequence, NULL, 0));
+}
+
+void decoder_restored(struct decoder *d, uint64_t sequence, const struct resident *r)
+{
+    d->last = &d->sequences.all[r->sequence];
+    sequence_use(&d->sequences, d->last, sequence, r->tl->n, 1);
 }
 
 const struct timeline *decoder_timeline(const struct decoder *d)
 {
-    return &d->tl;
+    return &d->last->tl;
 }
 
 int decoder_n_snapshots(const struct decoder *d)
 {
-    int n = 0;
-    for (int i = 0; i < d->snaps.n; i++)
-        n += d->snaps.pos[i] > 0;
-    return n;
+    return snapshots_in_use(&d->sequences.snaps);
 }
 
-static void keep_states(struct decoder *d, bool on_way)
+int decoder_n_resident(const struct decoder *d)
 {
-    void *mem = snapshots_claim(&d->snaps, d->tl.n_run, on_way);
-    if (mem)
-        cache_state_save(d->k, mem);
+    return sequences_resident(&d->sequences);
 }
 
 bool decoder_settle(struct decoder *d, struct err *fault)
 {
-    keep_states(d, false);
+    sequence_keep(&d->sequences, d->last, false);
     return d->dev->finish(d->dev, fault);
-}
-
-/* After numbers that are none, nothing in the cache can be trusted. */
-static void forget(struct decoder *d)
-{
-    timeline_adopt(&d->tl, NULL, 0, 0);
-    snapshots_drop_after(&d->snaps, 0);
-    cache_reset(d->k);
 }
 
 static void end(struct run *r, enum finish why)
@@ -222,34 +215,18 @@ static bool check(const struct decoder *d, const struct prompt *p, struct err *e
     return sampler_check(p->how, d->c->vocab, e);
 }
 
-/* Makes the ids the sequence and brings the states to the position from which it must be run. */
-static void rejoin_at(struct decoder *d, const struct rejoin *j, const int32_t *ids, int n)
-{
-    if (j->slot >= 0)
-        cache_state_load(d->k, snapshots_at(&d->snaps, j->slot));
-    else if (!j->stay)
-        cache_reset(d->k);
-    snapshots_drop_after(&d->snaps, j->common);
-    timeline_adopt(&d->tl, ids, n, j->pos);
-}
-
-/* How many of the first `pos` positions were read ahead.  They are counted once. */
-static int take_ahead(struct decoder *d, int pos)
-{
-    int to = pos < d->ahead_to ? pos : d->ahead_to, n = to > d->ahead_from ? to - d->ahead_from : 0;
-    d->ahead_from = d->ahead_to = 0;
-    return n;
-}
-
+/* The sequence that the prompt goes to, which becomes it. */
 static void rejoin(struct run *r)
 {
     struct decoder *d = r->d;
-    struct rejoin j = timeline_rejoin(&d->tl, &d->snaps, r->p->ids, r->p->n);
-    rejoin_at(d, &j, r->p->ids, r->p->n);
-    d->rejoins = r->p->keep_at;
-    r->out->stats.n_prompt = r->p->n;
+    const struct prompt *p = r->p;
+    struct sequence *q = r->q = d->last = sequences_choose(&d->sequences, p->sequence, p->ids, p->n);
+    struct rejoin j = sequence_rejoin(&d->sequences, q, p->ids, p->n);
+    sequence_use(&d->sequences, q, p->sequence, p->n, p->keep_at);
+    sequence_adopt(&d->sequences, q, &j, p->ids, p->n);
+    r->out->stats.n_prompt = p->n;
     r->out->stats.n_cached = j.pos;
-    r->out->stats.n_ahead = take_ahead(d, j.pos);
+    r->out->stats.n_ahead = sequence_take_ahead(q, j.pos);
 }
 
 /* Rows of the next chunk of a sequence of `end` tokens: as many as the time allows, ending where a snapshot is wanted. */
@@ -277,11 +254,11 @@ static void note_speed(struct decoder *d, int rows, double ms)
         d->row_ms = ms / rows;
 }
 
-static bool read_chunk(struct decoder *d, int rows, struct err *fault)
+static bool read_chunk(struct decoder *d, struct sequence *q, int rows, struct err *fault)
 {
-    struct timeline *t = &d->tl;
+    struct timeline *t = &q->tl;
     int64_t start = clock_ns();
-    forward_prefill(d->f, d->k, t->ids + t->n_run, rows, t->n_run, d->o.depth > 0);
+    forward_prefill(d->f, q->k, t->ids + t->n_run, rows, t->n_run, d->o.depth > 0);
     if (!d->dev->finish(d->dev, fault))
         return false;
     note_speed(d, rows, clock_ms_since(start));
@@ -292,20 +269,21 @@ static bool read_chunk(struct decoder *d, int rows, struct err *fault)
 static bool prefill(struct run *r)
 {
     struct decoder *d = r->d;
-    struct timeline *t = &d->tl;
+    struct sequence *q = r->q;
+    struct timeline *t = &q->tl;
     int cached = t->n_run;
     r->h->prefill(r->h->arg, t->n_run, t->n, cached);
     if (t->n_run == r->p->keep_at)
-        keep_states(d, false);
+        sequence_keep(&d->sequences, q, false);
     while (t->n_run < t->n) {
         if (interrupted(r)) {
             timeline_cut(t);
             return true;
         }
-        if (!read_chunk(d, chunk_rows(d, t->n_run, t->n, r->p->keep_at), r->fault))
+        if (!read_chunk(d, q, chunk_rows(d, t->n_run, t->n, r->p->keep_at), r->fault))
             return false;
         if (t->n_run == r->p->keep_at || t->n_run % SNAPSHOT_EVERY == 0)
-            keep_states(d, false);
+            sequence_keep(&d->sequences, q, false);
         r->h->prefill(r->h->arg, t->n_run, t->n, cached);
     }
     return true;
@@ -326,33 +304,28 @@ static int ahead_rows(const struct decoder *d, int pos, int end)
     return pos + n <= end ? n : 0;
 }
 
-static void note_ahead(struct decoder *d, int pos, int rows)
-{
-    if (pos < d->ahead_from || pos > d->ahead_to)
-        d->ahead_from = pos;
-    d->ahead_to = pos + rows;
-}
-
 bool decoder_read_ahead(struct decoder *d, const struct beginning *b, bool (*stop)(void *arg), void *arg, struct err *fault)
 {
-    struct timeline *t = &d->tl;
     struct err ignored;                 /* the prompt itself will be refused, and told why */
-    if (b->n >= d->o.n_ctx || !check_ids(d, b->ids, b->n, &ignored) || stop(arg))
+    if (b->n < 1 || b->n >= d->o.n_ctx || !check_ids(d, b->ids, b->n, &ignored) || stop(arg))
         return true;
-    struct rejoin j = timeline_rejoin(t, &d->snaps, b->ids, b->n);
+    struct sequence *q = sequences_choose(&d->sequences, b->sequence, b->ids, b->n);
+    struct timeline *t = &q->tl;
+    struct rejoin j = sequence_rejoin(&d->sequences, q, b->ids, b->n);
     int rows = ahead_rows(d, j.pos, b->n);
     if (!rows)                          /* then nothing is given up, either */
         return true;
-    rejoin_at(d, &j, b->ids, b->n);
-    d->rejoins = 0;
+    d->last = q;
+    sequence_use(&d->sequences, q, b->sequence, b->n, b->keep_at);
+    sequence_adopt(&d->sequences, q, &j, b->ids, b->n);
     while (rows && !stop(arg)) {
-        note_ahead(d, t->n_run, rows);
-        if (!read_chunk(d, rows, fault))
+        sequence_note_ahead(q, t->n_run, rows);
+        if (!read_chunk(d, q, rows, fault))
             return false;
         rows = ahead_rows(d, t->n_run, b->n);
         bool last = t->n_run <= b->keep_at && (!rows || t->n_run + rows > b->keep_at);
         if (last || t->n_run % SNAPSHOT_EVERY == 0)
-            keep_states(d, last);
+            sequence_keep(&d->sequences, q, last);
     }
     timeline_cut(t);
     return d->dev->finish(d->dev, fault);
@@ -362,7 +335,7 @@ bool decoder_read_ahead(struct decoder *d, const struct beginning *b, bool (*sto
 
 static enum finish no_room(const struct run *r, int n_new)
 {
-    return r->d->tl.n + n_new == r->d->o.n_ctx ? FINISH_CONTEXT : FINISH_LENGTH;
+    return r->q->tl.n + n_new == r->d->o.n_ctx ? FINISH_CONTEXT : FINISH_LENGTH;
 }
 
 /* Reports the picks and appends them to the timeline.  Returns how many; 0 when nobody listens any more: what was not heard
@@ -384,7 +357,7 @@ static int take_tokens(struct run *r, const struct picks *p, const struct turn_s
         return 0;
     }
     for (int i = 0; i < p->n; i++)
-        timeline_add(&r->d->tl, p->ids[i]);
+        timeline_add(&r->q->tl, p->ids[i]);
     return p->n;
 }
 
@@ -448,7 +421,7 @@ static bool hear(struct run *r, const struct step_result *in)
     bool first = !r->first_ns;
     int n = picks_of(r, in, &p) ? take_tokens(r, &p, &before) : 0;
     if (n && !first)
-        timeline_ran(&r->d->tl, n);
+        timeline_ran(&r->q->tl, n);
     return n > 0;
 }
 
@@ -456,13 +429,13 @@ static bool hear(struct run *r, const struct step_result *in)
 static bool keep_on_way(struct run *r, int *kept)
 {
     struct decoder *d = r->d;
-    if (d->tl.n_run < *kept + SNAPSHOT_ON_WAY)
+    if (r->q->tl.n_run < *kept + SNAPSHOT_ON_WAY)
         return true;
     if (stepper_settle(d->stepper, r->fault) < 0)
         return false;
-    keep_states(d, true);
+    sequence_keep(&d->sequences, r->q, true);
     stepper_resume(d->stepper);
-    *kept = d->tl.n_run;
+    *kept = r->q->tl.n_run;
     return true;
 }
 
@@ -475,10 +448,10 @@ static bool run_steps(struct run *r)
     const bool beside = d->dev->caps->beside_host;
     struct step_sampling s = for_device(r);
     struct step_result result;
-    int n_heard = 0, kept = d->tl.n_run;
+    int n_heard = 0, kept = r->q->tl.n_run;
     if (interrupted(r))
         return true;
-    stepper_begin(d->stepper, &s, r->p->ids, r->p->n, how->n_begun, d->tl.n, how->bias_ids, how->bias, how->n_bias, r->depth);
+    stepper_begin(d->stepper, r->q->slot, &s, r->p->ids, r->p->n, how->n_begun, r->q->tl.n, how->bias_ids, how->bias, how->n_bias, r->depth);
     for (int i = 0; i < (beside ? AHEAD : 1); i++)
         stepper_launch(d->stepper);
     while (!r->ended) {
@@ -491,7 +464,7 @@ static bool run_steps(struct run *r)
             stepper_launch(d->stepper);
     }
     int pos = stepper_end(d->stepper, n_heard, r->fault);
-    CHECK(pos < 0 || pos == d->tl.n_run || r->out->finish == FINISH_ERROR);
+    CHECK(pos < 0 || pos == r->q->tl.n_run || r->out->finish == FINISH_ERROR);
     return pos >= 0;
 }
 
@@ -504,7 +477,7 @@ static bool answer(struct run *r)
         return false;
     if (r->ended)
         return true;
-    r->room = d->o.n_ctx - d->tl.n;
+    r->room = d->o.n_ctx - r->q->tl.n;
     if (how->max_tokens && how->max_tokens < r->room)
         r->room = how->max_tokens;
     r->depth = how->draft_depth < 0 || how->draft_depth > d->o.depth ? d->o.depth : how->draft_depth;
@@ -521,7 +494,7 @@ bool decoder_answer(struct decoder *d, const struct prompt *p, const struct deco
     }
     if (!answer(&r))
         return false;
-    if (out->finish == FINISH_ERROR)
-        forget(d);
+    if (out->finish == FINISH_ERROR)    /* numbers that are none: nothing in the cache can be trusted */
+        sequence_forget(&d->sequences, r.q);
     return true;
 }

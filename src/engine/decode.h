@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "engine/keeper.h"
 #include "engine/request.h"
-#include "engine/timeline.h"
+#include "engine/sequence.h"
 #include "model/cache.h"
 #include "model/config.h"
 #include "model/forward.h"
@@ -23,7 +23,8 @@ struct decoder_options {
     int       chunk;                    /* most prompt rows a call */
     bool      fixed_chunk;              /* always that many, however long a call takes (the bits then never depend on time) */
     int       depth;                    /* most drafts a step; 0: no MTP rows are written at all */
-    int       n_snapshots;
+    int       n_sequences;              /* that are resident at once */
+    int       n_snapshots;              /* of all of them */
     enum head head;
 };
 
@@ -44,16 +45,17 @@ struct decoder_hooks {
 };
 
 struct prompt {
+    uint64_t               sequence;    /* the conversation's name; 0: none */
     const int32_t         *ids;
     int                    n, keep_at;
     const struct sampling *how;
     int64_t                submitted_ns;
 };
 
-/* Work space for o->chunk rows, and a cache with room for a step behind o->n_ctx positions; they stay the caller's, and valid until
- * decoder_close. */
-struct decoder *decoder_open(struct dev *dev, const struct model_config *c, struct forward *f, struct cache *k, const struct decoder_options *o,
-                             struct err *e);
+/* Work space for o->chunk rows, and o->n_sequences caches with room for a step behind o->n_ctx positions; they stay the caller's, and valid
+ * until decoder_close. */
+struct decoder *decoder_open(struct dev *dev, const struct model_config *c, struct forward *f, struct cache *const *caches,
+                             const struct decoder_options *o, struct err *e);
 void decoder_close(struct decoder *d);
 
 /* One answer.  False when the device failed: the decoder is of no more use. */
@@ -65,8 +67,13 @@ bool decoder_settle(struct decoder *d, struct err *fault);
  * `stop` says so; what was run then stays.  False when the device failed. */
 bool decoder_read_ahead(struct decoder *d, const struct beginning *b, bool (*stop)(void *arg), void *arg, struct err *fault);
 
-struct resident decoder_resident(struct decoder *d);    /* the sequence that it holds */
-const struct timeline *decoder_timeline(const struct decoder *d);
+/* The sequence of that name, or for 0 the one that was used last.  False: it is not resident. */
+bool decoder_resident(struct decoder *d, uint64_t sequence, struct resident *r);
+/* Where it is, or would come to lie; then decoder_restored() says that it is there. */
+struct resident decoder_place(struct decoder *d, uint64_t sequence);
+void decoder_restored(struct decoder *d, uint64_t sequence, const struct resident *r);
+const struct timeline *decoder_timeline(const struct decoder *d);       /* of the sequence that was used last */
 int decoder_n_snapshots(const struct decoder *d);       /* in use */
+int decoder_n_resident(const struct decoder *d);        /* sequences that hold tokens */
 
 #endif

@@ -22,7 +22,7 @@ enum { PROGRESS_MS = 50 };             /* between two EV_LOADING */
 struct engine {
     pthread_t           thread;
     struct requests     requests;       /* shared */
-    atomic_int          snapshots;      /* in use */
+    atomic_int          snapshots, resident;    /* in use */
     int                 n_snapshots;    /* that there is room for */
     bool                fixed_chunk;
 
@@ -122,9 +122,10 @@ static bool load(struct engine *g, struct err *e)
     if (dev_facts(m->dev, &facts))
         g->gpu = machine_open(NULL, facts.pci);
     const struct decoder_options o = {
-        .n_ctx = m->n_ctx, .chunk = m->chunk, .fixed_chunk = g->fixed_chunk, .depth = m->depth, .n_snapshots = m->n_snapshots, .head = m->head,
+        .n_ctx = m->n_ctx, .chunk = m->chunk, .fixed_chunk = g->fixed_chunk, .depth = m->depth,
+        .n_sequences = m->n_sequences, .n_snapshots = m->n_snapshots, .head = m->head,
     };
-    g->decoder = decoder_open(m->dev, &m->cfg, m->forward, m->cache, &o, e);
+    g->decoder = decoder_open(m->dev, &m->cfg, m->forward, m->caches, &o, e);
     return g->decoder && open_keeper(g, e);
 }
 
@@ -159,19 +160,21 @@ static struct fingerprint identity(struct engine *g)
 
 static bool serve_restore(struct engine *g, struct request *q, struct err *fault)
 {
-    const struct resident r = decoder_resident(g->decoder);
+    const struct resident r = decoder_place(g->decoder, q->sequence);
     struct restored out;
     bool ok = keeper_restore(q->restore, identity(g), &r, &out, fault);
+    if (ok && out.n_tokens)
+        decoder_restored(g->decoder, q->sequence, &r);
     requests_done(&g->requests, q, &(struct outcome){0});
     if (ok && (out.n_tokens || *out.refused.msg))
         post_file(&g->requests, EV_RESTORED, (size_t)out.n_tokens, 0, &out.refused);
     return ok;
 }
 
-static bool serve_save(struct engine *g, char *path, struct err *fault)
+static bool serve_save(struct engine *g, char *path, uint64_t sequence, struct err *fault)
 {
-    const struct resident r = decoder_resident(g->decoder);
-    bool ok = keeper_begin(g->keeper, path, identity(g), &r, fault);
+    struct resident r;
+    bool ok = !decoder_resident(g->decoder, sequence, &r) || keeper_begin(g->keeper, path, identity(g), &r, fault);
     free(path);
     return ok;
 }
@@ -180,8 +183,9 @@ static bool serve_save(struct engine *g, char *path, struct err *fault)
 static void save_last(struct engine *g)
 {
     struct err fault;
-    char *path = requests_last_save(&g->requests);
-    bool ok = !path || serve_save(g, path, &fault);
+    uint64_t sequence;
+    char *path = requests_last_save(&g->requests, &sequence);
+    bool ok = !path || serve_save(g, path, sequence, &fault);
     while (ok && keeper_wait(g->keeper))
         ok = keeper_step(g->keeper, &fault);
 }
@@ -225,7 +229,7 @@ static bool serve_request(struct engine *g, struct request *q, struct err *fault
         return serve_restore(g, q, fault);
     struct answering a = {.g = g, .q = q};
     struct decoder_hooks hooks = {must_stop, on_prefill, on_tokens, &a};
-    struct prompt p = {.ids = q->ids, .n = q->n, .keep_at = q->keep_at, .how = &q->how, .submitted_ns = q->submitted_ns};
+    struct prompt p = {.sequence = q->sequence, .ids = q->ids, .n = q->n, .keep_at = q->keep_at, .how = &q->how, .submitted_ns = q->submitted_ns};
     bool ok = decoder_answer(g->decoder, &p, &hooks, &a.out, fault);
     if (!ok)
         a.out = (struct outcome){.finish = FINISH_ERROR, .why = *fault};
@@ -251,9 +255,10 @@ static bool serve(struct engine *g, struct err *fault)
     struct work w;
     bool ok = true;
     while (ok && requests_next(&g->requests, &w)) {
-        ok = w.request ? serve_request(g, w.request, fault) : w.save ? serve_save(g, w.save, fault)
+        ok = w.request ? serve_request(g, w.request, fault) : w.save ? serve_save(g, w.save, w.save_of, fault)
            : w.rows ? keeper_step(g->keeper, fault) : serve_ahead(g, &w, fault);
         atomic_store(&g->snapshots, decoder_n_snapshots(g->decoder));
+        atomic_store(&g->resident, decoder_n_resident(g->decoder));
     }
     return ok;
 }
@@ -289,7 +294,7 @@ static struct load_options load_options(const struct engine_options *o)
 {
     return (struct load_options){
         .dir = o->model_dir, .backend = o->backend, .kv = o->kv, .head = o->head, .n_threads = o->n_threads, .n_ctx = o->n_ctx, .chunk = o->chunk,
-        .depth = o->draft_depth, .n_snapshots = o->n_snapshots,
+        .depth = o->draft_depth, .n_sequences = o->n_sequences ? o->n_sequences : LOAD_SOME_SEQUENCES, .n_snapshots = o->n_snapshots,
     };
 }
 
@@ -331,24 +336,24 @@ bool engine_fits(const struct engine_options *o, struct memory_plan *plan, struc
     return load_fits(&options, plan, e);
 }
 
-uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s)
+uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s)
 {
-    return requests_submit(&g->requests, ids, n_ids, keep_at, s);
+    return requests_submit(&g->requests, sequence, ids, n_ids, keep_at, s);
 }
 
-void engine_read_ahead(struct engine *g, const int32_t *ids, int n_ids, int keep_at)
+void engine_read_ahead(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int keep_at)
 {
-    requests_read_ahead(&g->requests, ids, n_ids, keep_at);
+    requests_read_ahead(&g->requests, sequence, ids, n_ids, keep_at);
 }
 
-void engine_restore(struct engine *g, const char *path)
+void engine_restore(struct engine *g, uint64_t sequence, const char *path)
 {
-    requests_restore(&g->requests, path);
+    requests_restore(&g->requests, sequence, path);
 }
 
-void engine_save(struct engine *g, const char *path)
+void engine_save(struct engine *g, uint64_t sequence, const char *path)
 {
-    requests_save(&g->requests, path);
+    requests_save(&g->requests, sequence, path);
 }
 
 void engine_interrupt(struct engine *g, uint32_t serial)
@@ -388,6 +393,7 @@ void engine_machine(struct engine *g, struct engine_machine *m)
     *m = (struct engine_machine){
         .memory_used = r.memory_used, .memory_total = r.memory_total, .celsius = r.celsius, .watts = r.watts, .joules = r.joules,
         .throttled = r.throttled, .snapshots = atomic_load(&g->snapshots), .snapshots_max = g->n_snapshots,
+        .resident = atomic_load(&g->resident), .resident_max = g->ready ? g->model.n_sequences : 0,
     };
 }
 

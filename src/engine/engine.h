@@ -24,7 +24,8 @@ struct engine_options {
     int chunk;                          /* most prompt rows a call */
     bool fixed_chunk;                   /* always so many, however long a call takes; also when `chunk` is given */
     int draft_depth;                    /* MTP drafts a step, 0..ENGINE_MAX_DEPTH; -1: the measured default; 0: none */
-    int n_snapshots;                    /* states kept in memory */
+    int n_sequences;                    /* conversations resident at once; 0: two where there is room */
+    int n_snapshots;                    /* states kept in memory, of all conversations */
 };
 
 enum event_kind {
@@ -79,6 +80,7 @@ struct engine_machine {
     double watts, joules;               /* joules: a counter, differences mean something */
     const char *throttled;              /* why clocks are lowered, in a word */
     int    snapshots, snapshots_max;    /* states kept for going back; how many there is room for */
+    int    resident, resident_max;      /* conversations likewise */
 };
 
 /* Checks options, config.json and memory plan, starts the thread, returns while weights still load.
@@ -87,20 +89,22 @@ struct engine_machine {
 struct engine *engine_open(const struct engine_options *o, struct err *e);
 /* The plan that engine_open() would make now, without reading weights.  False with the reason when it does not fit. */
 bool engine_fits(const struct engine_options *o, struct memory_plan *plan, struct err *e);
-/* Queues a whole prompt and copies it; it is computed from the longest prefix that is still there.  `keep_at` is the
- * position worth a snapshot: the longest prefix that the next turn will share (0: none).  Returns the serial, > 0; exactly
- * one EV_DONE carries it.  A second submit waits for the first. */
-uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s);
+/* Queues a whole prompt and copies it; it is computed from the longest prefix that is still there.  `sequence` names the conversation, with
+ * any number of the caller's: prompts of the same name take each other's place, those of another name do not, as long as there is room for
+ * both.  0: not known; then the prompt goes on where one without a name ended, if it has all of that.  `keep_at` is the position worth a
+ * snapshot: the longest prefix that the next turn will share (0: none).  Returns the serial, > 0; exactly one EV_DONE carries it.  A second
+ * submit waits for the first. */
+uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s);
 /* While nothing is asked: the beginning of a prompt that may come is computed, so that its submit finds it there.  Tells nothing,
  * changes no answer, and ends at the next chunk when there is a submit, an interrupt, or another beginning, which takes its place.
  * The states at `keep_at` are worth a snapshot.  n_ids 0: nothing is read any more. */
-void engine_read_ahead(struct engine *g, const int32_t *ids, int n_ids, int keep_at);
+void engine_read_ahead(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int keep_at);
 /* Makes the sequence that of the file (engine/checkpoint.h), before anything that is submitted afterwards; nothing happens if there is none.
  * EV_RESTORED if there was something to do or to say. */
-void engine_restore(struct engine *g, const char *path);
-/* Saves the sequence there when nothing is asked, after what is to be read ahead now; or when the engine closes.  Another save that was not
- * begun is forgotten.  EV_SAVED when it is on the disk. */
-void engine_save(struct engine *g, const char *path);
+void engine_restore(struct engine *g, uint64_t sequence, const char *path);
+/* Saves the sequence of that name, or for 0 the one that was used last, when nothing is asked, after what is to be read ahead now; or when
+ * the engine closes.  Another save that was not begun is forgotten.  EV_SAVED when it is on the disk. */
+void engine_save(struct engine *g, uint64_t sequence, const char *path);
 /* Ends the submit `serial`, running or waiting: its EV_DONE with FINISH_INTERRUPTED is there when this returns, however long
  * a step takes.  The engine notices at the end of the step or chunk; tokens that were not heard of are not kept. */
 void engine_interrupt(struct engine *g, uint32_t serial);

@@ -222,7 +222,7 @@ void keeper_close(struct keeper *k)
 
 static void take_states(struct job *j, int pos)
 {
-    int slot = snapshots_find(j->of.snaps, pos);
+    int slot = snapshots_find(j->of.snaps, j->of.sequence, pos);
     if (slot < 0 || is_ours(j, j->of.snaps->pos[slot]))
         return;
     void *data = memory_alloc(j->state_bytes);
@@ -345,7 +345,7 @@ static bool load_states(const struct resident *r, const struct checkpoint_sectio
     if (s->bytes != r->snaps->bytes || cache_saved_pos(r->cache, data) != s->from)
         return err_set(e, "the checkpoint has %llu bytes for the states at %d, expected %zu and that position", (unsigned long long)s->bytes, s->from,
                        r->snaps->bytes);
-    void *mem = snapshots_claim(r->snaps, s->from, false);
+    void *mem = snapshots_claim(r->snaps, r->sequence, s->from, false);
     if (mem)
         memcpy(mem, data, s->bytes);
     return true;
@@ -403,7 +403,7 @@ static bool is_wanted(const struct resident *r, const struct checkpoint *c)
 static void empty(const struct resident *r)
 {
     timeline_adopt(r->tl, NULL, 0, 0);
-    snapshots_drop_after(r->snaps, 0);
+    snapshots_drop_after(r->snaps, r->sequence, 0);
     cache_reset(r->cache);
 }
 
@@ -411,7 +411,7 @@ static void become(const struct resident *r, const struct checkpoint *c)
 {
     int n;
     const int32_t *ids = checkpoint_ids(c, &n);
-    int slot = snapshots_find(r->snaps, n);
+    int slot = snapshots_find(r->snaps, r->sequence, n);
     if (slot < 0) {                     /* there is room for none */
         empty(r);
         return;

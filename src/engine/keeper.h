@@ -21,6 +21,7 @@ struct keeper;
 /* A sequence and where it lies. */
 struct resident {
     struct dev       *dev;
+    int               sequence;         /* whose the snapshots are */
     struct timeline  *tl;
     struct snapshots *snaps;
     struct cache     *cache;

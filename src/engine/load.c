@@ -102,6 +102,7 @@ static bool check_options(struct model *m, const struct load_options *o, struct 
     return m->backend && choose_kv(m, o->kv, e) && load_head(o->head ? o->head : "int8", &m->head, e)
         && in_range("the number of threads", o->n_threads, 0, LIMIT_THREADS, e) && in_range("the prompt chunk", o->chunk, 0, LIMIT_CHUNK, e)
         && in_range("the draft depth", o->depth, -1, LIMIT_DRAFTS, e)
+        && in_range("the number of conversations", o->n_sequences, LOAD_SOME_SEQUENCES, LIMIT_SEQUENCES, e)
         && in_range("the number of snapshots", o->n_snapshots, LOAD_NO_SNAPSHOTS, LIMIT_SNAPSHOTS, e);
 }
 
@@ -114,6 +115,7 @@ static void settle(struct model *m, const struct load_options *o, bool gpu)
 {
     const struct defaults *d = defaults_of(gpu);
     m->asked = *o;
+    m->n_sequences = o->n_sequences > 1 ? o->n_sequences : 1;
     m->chunk = o->chunk ? o->chunk : d->chunk;
     m->depth = !m->cfg.n_mtp ? 0 : o->depth < 0 ? d->depth : o->depth;
     m->n_snapshots = o->n_snapshots == LOAD_NO_SNAPSHOTS ? 0 : o->n_snapshots ? o->n_snapshots : DEFAULT_SNAPSHOTS;
@@ -125,10 +127,11 @@ static struct memplan_request request(const struct model *m, bool gpu)
 {
     const struct model_config *c = &m->cfg;
     return (struct memplan_request){
+        .n_sequences = m->asked.n_sequences == LOAD_SOME_SEQUENCES ? 0 : m->n_sequences,
         .model = c, .kv = m->kv, .weight_bytes = m->weight_bytes, .n_ctx = m->asked.n_ctx, .default_ctx = defaults_of(gpu)->n_ctx,
         .max_rows = m->chunk, .n_snapshots = m->n_snapshots, .gpu = gpu,
         .kv_choices = kv_choices(m), .spare_positions = SPARE_POSITIONS,
-        .step_bytes = cache_step_bytes(c) + fused_bytes(c) + stepper_bytes(c, m->depth),
+        .step_bytes = fused_bytes(c) + stepper_bytes(c, m->depth),
     };
 }
 
@@ -136,6 +139,7 @@ static bool make_plan(struct model *m, struct memplan_request *q, struct err *e)
 {
     bool ok = memplan_make(&m->plan, q, e);
     m->n_ctx = m->plan.n_ctx;
+    m->n_sequences = m->plan.n_sequences;
     return ok;
 }
 
@@ -268,8 +272,11 @@ bool load_weights(struct model *m, load_progress *progress, void *arg, struct er
 bool load_space(struct model *m, struct err *e)
 {
     const struct kv_shape shape = kv_shape(m);
-    m->cache = cache_open(m->dev, &shape, e);
-    m->forward = m->cache ? forward_open(m->dev, &m->cfg, &m->weights, m->chunk, e) : NULL;
+    for (int i = 0; i < m->n_sequences; i++)
+        if (!(m->caches[i] = cache_open(m->dev, &shape, e)))
+            return false;
+    m->cache = m->caches[0];
+    m->forward = forward_open(m->dev, &m->cfg, &m->weights, m->chunk, e);
     return m->forward;
 }
 
@@ -280,7 +287,8 @@ bool load_open(struct model *m, const struct load_options *o, struct err *e)
 
 void load_close(struct model *m)
 {
-    cache_close(m->cache);
+    for (int i = 0; i < LIMIT_SEQUENCES; i++)
+        cache_close(m->caches[i]);
     forward_close(m->forward);
     synthetic_close(m->synthetic);
     if (m->dir)

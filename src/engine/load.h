@@ -9,13 +9,14 @@
 
 #include "backend/dev.h"
 #include "base/err.h"
+#include "config/limits.h"
 #include "engine/plan.h"
 #include "model/cache.h"
 #include "model/config.h"
 #include "model/forward.h"
 #include "model/weights.h"
 
-enum { LOAD_NO_SNAPSHOTS = -1 };
+enum { LOAD_NO_SNAPSHOTS = -1, LOAD_SOME_SEQUENCES = -1 };
 
 /* {0} is valid but for dir or synthetic: 0 and NULL mean the default. */
 struct load_options {
@@ -30,6 +31,7 @@ struct load_options {
     int n_ctx;                          /* positions; 0: what fits, at most what the device does by itself and the model's */
     int chunk;                          /* most prompt rows a call */
     int depth;                          /* drafts a step; -1: what the device does by itself */
+    int n_sequences;                    /* conversations resident at once; 0: one; LOAD_SOME_SEQUENCES: two where they fit */
     int n_snapshots;                    /* states kept beside; LOAD_NO_SNAPSHOTS: none */
 };
 
@@ -44,7 +46,7 @@ struct model {
     int                    chunk, depth, n_snapshots;
     struct model_config    cfg;
     struct memory_plan     plan;        /* on a GPU by load_weights() */
-    int                    n_ctx;       /* likewise */
+    int                    n_ctx, n_sequences;          /* likewise */
     /* by load_device() and load_weights() */
     struct dev            *dev;
     struct weights         weights;
@@ -52,7 +54,8 @@ struct model {
     size_t                 weight_bytes;        /* that a model of this kind takes there: mapped, or packed */
     /* by load_space() */
     struct forward        *forward;
-    struct cache          *cache;
+    struct cache          *caches[LIMIT_SEQUENCES];     /* [n_sequences] */
+    struct cache          *cache;       /* the first of them */
 };
 
 /* Told every few MiB; false ends the loading. */

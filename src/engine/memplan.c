@@ -10,6 +10,8 @@
 #include "base/log.h"
 #include "model/forward.h"
 
+enum { SEQUENCES = 2 };                 /* when nobody says otherwise and there is room: to go to another conversation and back */
+
 static void add_line(struct memory_plan *m, struct plan_line line)
 {
     CHECK(m->n_lines < PLAN_MAX_LINES);
@@ -19,23 +21,30 @@ static void add_line(struct memory_plan *m, struct plan_line line)
 
 static void add(struct memory_plan *m, const char *name, size_t bytes)
 {
-    add_line(m, (struct plan_line){name, bytes, false});
+    add_line(m, (struct plan_line){.name = name, .bytes = bytes});
 }
 
 static void add_host(struct memory_plan *m, const struct memplan_request *q, const char *name, size_t bytes)
 {
-    add_line(m, (struct plan_line){name, bytes, q->discrete});
+    add_line(m, (struct plan_line){.name = name, .bytes = bytes, .host = q->discrete});
+}
+
+/* `bytes` for each conversation. */
+static void add_each(struct memory_plan *m, const char *name, size_t bytes)
+{
+    add_line(m, (struct plan_line){.name = name, .bytes = (size_t)m->n_sequences * bytes, .times = m->n_sequences});
 }
 
 static void fill(struct memory_plan *m, const struct memplan_request *q, int n_ctx)
 {
     const struct model_config *c = q->model;
     const struct kv_shape shape = {.cfg = c, .recipe = q->kv, .n_ctx = n_ctx + q->spare_positions, .max_rows = q->max_rows, .n_slots = 1};
-    *m = (struct memory_plan){.n_ctx = n_ctx, .kv_bytes = kv_bytes(&shape), .available = q->available, .margin = q->margin};
+    const int n = q->n_sequences > 1 ? q->n_sequences : 1;
+    *m = (struct memory_plan){.n_ctx = n_ctx, .n_sequences = n, .kv_bytes = (size_t)n * kv_bytes(&shape), .available = q->available, .margin = q->margin};
     add(m, "weights", q->weight_bytes);
     add(m, "INT8 head", q->made_head_bytes);
-    add(m, "KV cache", m->kv_bytes);
-    add(m, "states", cache_state_bytes(c));
+    add_each(m, "KV cache", kv_bytes(&shape));
+    add_each(m, "states", cache_state_bytes(c) + cache_step_bytes(c));
     add(m, "work space", forward_bytes(c, q->max_rows) + q->scratch_bytes);
     add(m, "steps", q->step_bytes);
     add_host(m, q, "snapshots", cache_saved_bytes(c, q->kv) * (size_t)q->n_snapshots);
@@ -101,6 +110,12 @@ static const char *remedy(const struct memplan_request *q, int n_ctx, char *out,
             return out;
         }
     r = *q;
+    for (r.n_sequences--; r.n_sequences > 0; r.n_sequences--)
+        if (fits_with(&r, n_ctx)) {
+            snprintf(out, size, "--conversations %d", r.n_sequences);
+            return out;
+        }
+    r = *q;
     for (r.n_snapshots /= 2; r.n_snapshots > 0; r.n_snapshots /= 2)
         if (fits_with(&r, n_ctx)) {
             snprintf(out, size, "--snapshots %d", r.n_snapshots);
@@ -143,7 +158,10 @@ bool memplan_make(struct memory_plan *m, const struct memplan_request *q, struct
         fill(m, q, fits >= MEMPLAN_MIN_CTX || wanted < MEMPLAN_MIN_CTX ? wanted : MEMPLAN_MIN_CTX);
         return refuse(m, q, fits, e);
     }
-    fill(m, q, wanted < fits ? wanted : fits);
+    const int n_ctx = wanted < fits ? wanted : fits;
+    struct memplan_request some = *q;
+    some.n_sequences = SEQUENCES;
+    fill(m, q->n_sequences || !fits_with(&some, n_ctx) ? q : &some, n_ctx);
     return true;
 }
 

@@ -21,6 +21,7 @@ struct memplan_request {
     size_t made_head_bytes;             /* of an INT8 head that is made beside the stored one */
     int    n_ctx;                       /* positions asked for; 0: what fits, at most default_ctx and the model's */
     int    default_ctx;
+    int    n_sequences;                 /* conversations resident at once; 0: two where they fit with the same context, else one */
     int    max_rows;                    /* of a prompt chunk */
     int    n_snapshots;
     size_t available, margin;           /* memplan_available(); what to leave to the rest of the machine */
@@ -30,7 +31,7 @@ struct memplan_request {
     bool   discrete;                    /* it has memory of its own, and `available` is about that */
     size_t host_available, host_margin; /* discrete: for the lines that lie in the host's memory */
     int    spare_positions;             /* behind the context, for rows of drafts */
-    size_t step_bytes, scratch_bytes;   /* for decode steps; for plain operations */
+    size_t step_bytes, scratch_bytes;   /* for decode steps, without what each sequence needs for them; for plain operations */
     size_t read_bytes;                  /* host memory while weights are read */
     size_t int8_weight_bytes;           /* weight_bytes with the INT8 head instead */
 };

@@ -20,8 +20,11 @@ void plan_parts(const struct memory_plan *p, bool host, struct buf *out)
     const char *between = "";
     for (int i = 0; i < p->n_lines; i++)
         if (p->lines[i].bytes && p->lines[i].host == host) {
+            const int times = p->lines[i].times;
             buf_addf(out, "%s%s ", between, p->lines[i].name);
-            add_size(out, p->lines[i].bytes);
+            if (times > 1)
+                buf_addf(out, "%d x ", times);
+            add_size(out, p->lines[i].bytes / (size_t)(times > 1 ? times : 1));
             between = ", ";
         }
 }

@@ -10,6 +10,7 @@ enum { PLAN_MAX_LINES = 10 };
 struct plan_line {
     const char *name;                   /* "weights"; lives for ever */
     size_t      bytes;
+    int         times;                  /* `bytes` are of so many equal parts, one for each conversation; 0: of one thing */
     bool        host;                   /* in the host's memory, beside a discrete GPU */
 };
 
@@ -19,7 +20,8 @@ struct memory_plan {
     size_t total, host_total;           /* host_total: of the lines of the host, which are not in total */
     size_t available, margin;           /* where total lies; the margin of it is left free */
     size_t kv_bytes;                    /* the line of the KV cache */
-    int    n_ctx;                       /* decided */
+    int    n_ctx;                       /* decided: positions of each conversation */
+    int    n_sequences;                 /* likewise: conversations resident at once */
 };
 
 struct buf;

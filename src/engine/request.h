@@ -62,6 +62,7 @@ struct turn_stats {
 
 /* The beginning of a prompt that may come. */
 struct beginning {
+    uint64_t       sequence;            /* the conversation's name; 0: none */
     const int32_t *ids;
     int            n, keep_at;
 };

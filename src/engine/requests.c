@@ -72,14 +72,14 @@ static void drop_ahead(struct requests *q)
     q->ahead_ends = true;
 }
 
-void requests_read_ahead(struct requests *q, const int32_t *ids, int n_ids, int keep_at)
+void requests_read_ahead(struct requests *q, uint64_t sequence, const int32_t *ids, int n_ids, int keep_at)
 {
     pthread_mutex_lock(&q->lock);
     drop_ahead(q);
     q->save_waits = false;              /* what is saved is what was read before */
     if (!q->dead && n_ids > 0) {
         q->ahead_ids = copy(ids, n_ids, sizeof *ids);
-        q->ahead = (struct beginning){.ids = q->ahead_ids, .n = n_ids, .keep_at = keep_at};
+        q->ahead = (struct beginning){.sequence = sequence, .ids = q->ahead_ids, .n = n_ids, .keep_at = keep_at};
         pthread_cond_signal(&q->work);
     }
     pthread_mutex_unlock(&q->lock);
@@ -94,10 +94,11 @@ static void add_request(struct requests *q, struct request *r)
     pthread_cond_signal(&q->work);
 }
 
-void requests_restore(struct requests *q, const char *path)
+void requests_restore(struct requests *q, uint64_t sequence, const char *path)
 {
     struct request *r = memory_zeroed(1, sizeof *r);
     r->restore = memory_strdup(path);
+    r->sequence = sequence;
     pthread_mutex_lock(&q->lock);
     if (!q->dead)
         add_request(q, r);
@@ -107,11 +108,12 @@ void requests_restore(struct requests *q, const char *path)
         request_free(r);
 }
 
-void requests_save(struct requests *q, const char *path)
+void requests_save(struct requests *q, uint64_t sequence, const char *path)
 {
     pthread_mutex_lock(&q->lock);
     free(q->save);
     q->save = q->dead ? NULL : memory_strdup(path);
+    q->save_of = sequence;
     q->save_waits = q->ahead_ids != NULL;
     pthread_cond_signal(&q->work);
     pthread_mutex_unlock(&q->lock);
@@ -133,9 +135,10 @@ static struct request *make_request(const int32_t *ids, int n_ids, int keep_at, 
     return r;
 }
 
-uint32_t requests_submit(struct requests *q, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s)
+uint32_t requests_submit(struct requests *q, uint64_t sequence, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s)
 {
     struct request *r = make_request(ids, n_ids, keep_at, s);
+    r->sequence = sequence;
     if (!++q->last_serial)
         ++q->last_serial;
     uint32_t serial = r->serial = q->last_serial;
@@ -224,6 +227,7 @@ static bool take_work(struct requests *q, struct work *w)
         return true;
     if (q->save && !(q->save_waits && q->ahead_ids)) {
         w->save = q->save;
+        w->save_of = q->save_of;
         q->save = NULL;
     } else if (q->rows_wanted) {
         w->rows = true;
@@ -247,10 +251,11 @@ bool requests_next(struct requests *q, struct work *w)
     return w->request || w->save || w->rows || w->ahead_ids;
 }
 
-char *requests_last_save(struct requests *q)
+char *requests_last_save(struct requests *q, uint64_t *sequence)
 {
     pthread_mutex_lock(&q->lock);
     char *path = q->save;
+    *sequence = q->save_of;
     q->save = NULL;
     pthread_mutex_unlock(&q->lock);
     return path;

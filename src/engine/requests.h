@@ -16,6 +16,7 @@
 struct request {
     uint32_t        serial;
     char           *restore;            /* the file; NULL: a submit */
+    uint64_t        sequence;
     int32_t        *ids;
     int             n, keep_at;
     struct sampling how;
@@ -38,6 +39,7 @@ struct requests {
     struct beginning ahead;
     bool             ahead_ends;        /* the beginning that is being read is not wanted any more */
     char            *save;              /* the file; NULL: nothing is to be saved */
+    uint64_t         save_of;           /* which sequence */
     bool             save_waits;        /* until what is to be read ahead was read: it was asked for before */
     bool             rows_wanted;       /* of a save that has begun */
     bool             dead;              /* no submit will be served any more */
@@ -50,6 +52,7 @@ struct requests {
 struct work {
     struct request  *request;
     char            *save;
+    uint64_t         save_of;
     bool             rows;              /* the save under way wants some */
     struct beginning ahead;
     int32_t         *ahead_ids;
@@ -59,10 +62,10 @@ bool requests_init(struct requests *q, struct err *e);
 void requests_free(struct requests *q);               /* after the engine thread has ended */
 
 /* ---- the owner thread; as engine_submit() and its like say */
-uint32_t requests_submit(struct requests *q, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s);
-void requests_read_ahead(struct requests *q, const int32_t *ids, int n_ids, int keep_at);
-void requests_restore(struct requests *q, const char *path);
-void requests_save(struct requests *q, const char *path);
+uint32_t requests_submit(struct requests *q, uint64_t sequence, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s);
+void requests_read_ahead(struct requests *q, uint64_t sequence, const int32_t *ids, int n_ids, int keep_at);
+void requests_restore(struct requests *q, uint64_t sequence, const char *path);
+void requests_save(struct requests *q, uint64_t sequence, const char *path);
 void requests_interrupt(struct requests *q, uint32_t serial);
 void requests_close(struct requests *q);              /* the engine thread is to end */
 
@@ -71,7 +74,7 @@ bool requests_closing(struct requests *q);
 /* Waits for work.  A request counts as running from here on, until requests_done().  False when the engine closes. */
 bool requests_next(struct requests *q, struct work *w);
 bool requests_ahead_ends(struct requests *q);         /* there is better to do than to read ahead */
-char *requests_last_save(struct requests *q);         /* that was asked for and not begun when the engine closed; NULL: none */
+char *requests_last_save(struct requests *q, uint64_t *sequence);         /* that was asked for and not begun when the engine closed; NULL: none */
 void requests_want_rows(struct requests *q);          /* on any thread: work.rows is next, when nothing is asked */
 bool requests_cancelled(struct requests *q, const struct request *r);         /* or the engine closes */
 void requests_post(struct requests *q, const struct event *ev);               /* one that is about no request */

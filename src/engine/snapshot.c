@@ -7,41 +7,50 @@
 
 enum { N_NEWEST = 2 };                  /* never evicted while there are more slots */
 
-bool snapshots_init(struct snapshots *s, int n, size_t bytes)
+static bool init(struct snapshots *s, int n, int n_seq, size_t bytes, void *mem, bool borrowed)
 {
-    *s = (struct snapshots){.n = n, .bytes = bytes};
-    if (!n)
-        return true;
-    s->pos = memory_zeroed((size_t)n, sizeof *s->pos);
-    s->on_way = memory_zeroed((size_t)n, sizeof *s->on_way);
-    s->mem = calloc((size_t)n, bytes);
-    return s->pos && s->on_way && s->mem;
+    *s = (struct snapshots){.n = n, .n_seq = n_seq, .bytes = bytes, .mem = mem, .borrowed = borrowed};
+    s->pos = memory_zeroed((size_t)n + 1, sizeof *s->pos);
+    s->seq = memory_zeroed((size_t)n + 1, sizeof *s->seq);
+    s->on_way = memory_zeroed((size_t)n + 1, sizeof *s->on_way);
+    return s->mem;
 }
 
-bool snapshots_init_in(struct snapshots *s, int n, size_t bytes, void *mem)
+bool snapshots_init(struct snapshots *s, int n, int n_seq, size_t bytes)
 {
-    *s = (struct snapshots){.n = n, .bytes = bytes, .mem = mem, .borrowed = true};
-    s->pos = memory_zeroed((size_t)n + 1, sizeof *s->pos);
-    s->on_way = memory_zeroed((size_t)n + 1, sizeof *s->on_way);
-    return s->pos && s->on_way && s->mem;
+    return init(s, n, n_seq, bytes, calloc(n ? (size_t)n : 1, bytes), false);
+}
+
+bool snapshots_init_in(struct snapshots *s, int n, int n_seq, size_t bytes, void *mem)
+{
+    return init(s, n, n_seq, bytes, mem, true);
 }
 
 void snapshots_free(struct snapshots *s)
 {
     free(s->pos);
+    free(s->seq);
     free(s->on_way);
     if (!s->borrowed)
         free(s->mem);
     *s = (struct snapshots){0};
 }
 
-int snapshots_find(const struct snapshots *s, int pos)
+int snapshots_find(const struct snapshots *s, int seq, int pos)
 {
     int best = -1;
     for (int i = 0; i < s->n; i++)
-        if (s->pos[i] && s->pos[i] <= pos && (best < 0 || s->pos[i] > s->pos[best]))
+        if (s->pos[i] && s->seq[i] == seq && s->pos[i] <= pos && (best < 0 || s->pos[i] > s->pos[best]))
             best = i;
     return best;
+}
+
+int snapshots_in_use(const struct snapshots *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->n; i++)
+        n += s->pos[i] > 0;
+    return n;
 }
 
 void *snapshots_at(const struct snapshots *s, int slot)
@@ -49,22 +58,28 @@ void *snapshots_at(const struct snapshots *s, int slot)
     return s->mem + (size_t)slot * s->bytes;
 }
 
-static int n_above(const struct snapshots *s, int pos, bool on_way)
+/* Of a sequence and a kind, behind a position. */
+static int n_above(const struct snapshots *s, int seq, int pos, bool on_way)
 {
     int n = 0;
     for (int i = 0; i < s->n; i++)
-        n += s->pos[i] > pos && s->on_way[i] == on_way;
+        n += s->pos[i] > pos && s->seq[i] == seq && s->on_way[i] == on_way;
     return n;
 }
 
-/* All slots are taken.  Of those of its kind, which there are, the `keep` newest positions stay. */
-static int victim(const struct snapshots *s, int keep, bool on_way)
+static int n_held(const struct snapshots *s, int seq)
+{
+    return n_above(s, seq, 0, true) + n_above(s, seq, 0, false);
+}
+
+/* All slots are taken.  Of those of the sequence and of this kind, which there are, the `keep` newest positions stay. */
+static int victim(const struct snapshots *s, int seq, int keep, bool on_way)
 {
     int best = -1, best_gap = INT_MAX;
     for (int i = 0; i < s->n; i++) {
-        if (s->on_way[i] != on_way || n_above(s, s->pos[i], on_way) < keep)
+        if (s->seq[i] != seq || s->on_way[i] != on_way || n_above(s, seq, s->pos[i], on_way) < keep)
             continue;
-        int before = snapshots_find(s, s->pos[i] - 1);
+        int before = snapshots_find(s, seq, s->pos[i] - 1);
         int gap = s->pos[i] - (before < 0 ? 0 : s->pos[before]);
         if (best < 0 || gap < best_gap || (gap == best_gap && s->pos[i] < s->pos[best])) {
             best = i;
@@ -74,24 +89,37 @@ static int victim(const struct snapshots *s, int keep, bool on_way)
     return best;
 }
 
-/* -1: none may go for this. */
-static int evict(const struct snapshots *s, bool on_way)
+/* Who loses a slot to `seq`. */
+static int loser(const struct snapshots *s, int seq)
 {
-    int light = n_above(s, 0, true), heavy = s->n - light;
-    if (light && (!on_way || light >= s->n / 4))
-        return victim(s, 0, true);
-    if (on_way && light >= s->n / 4)
-        return -1;
-    return victim(s, heavy > N_NEWEST ? N_NEWEST : heavy - 1, false);
+    int share = s->n / s->n_seq > 1 ? s->n / s->n_seq : 1, most = seq;
+    if (n_held(s, seq) >= share)
+        return seq;
+    for (int i = 0; i < s->n_seq; i++)
+        if (n_held(s, i) > n_held(s, most))
+            most = i;
+    return most;
 }
 
-void *snapshots_claim(struct snapshots *s, int pos, bool on_way)
+/* -1: none may go for this. */
+static int evict(const struct snapshots *s, int seq, bool on_way)
+{
+    const int from = loser(s, seq), most = s->n / 4;
+    if (on_way && n_above(s, seq, 0, true) >= most)
+        return n_above(s, seq, 0, true) ? victim(s, seq, 0, true) : -1;
+    const int light = n_above(s, from, 0, true), heavy = n_above(s, from, 0, false);
+    if (light && (!on_way || from != seq))
+        return victim(s, from, 0, true);
+    return victim(s, from, heavy > N_NEWEST ? N_NEWEST : heavy - 1, false);
+}
+
+void *snapshots_claim(struct snapshots *s, int seq, int pos, bool on_way)
 {
     int slot = -1;
     if (pos <= 0 || !s->n)
         return NULL;
     for (int i = 0; i < s->n; i++) {
-        if (s->pos[i] == pos) {
+        if (s->pos[i] == pos && s->seq[i] == seq) {
             s->on_way[i] = s->on_way[i] && on_way;
             return NULL;
         }
@@ -99,17 +127,18 @@ void *snapshots_claim(struct snapshots *s, int pos, bool on_way)
             slot = i;
     }
     if (slot < 0)
-        slot = evict(s, on_way);
+        slot = evict(s, seq, on_way);
     if (slot < 0)
         return NULL;
     s->pos[slot] = pos;
+    s->seq[slot] = seq;
     s->on_way[slot] = on_way;
     return snapshots_at(s, slot);
 }
 
-void snapshots_drop_after(struct snapshots *s, int pos)
+void snapshots_drop_after(struct snapshots *s, int seq, int pos)
 {
     for (int i = 0; i < s->n; i++)
-        if (s->pos[i] > pos)
+        if (s->seq[i] == seq && s->pos[i] > pos)
             s->pos[i] = 0;
 }

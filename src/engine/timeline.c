@@ -19,22 +19,22 @@ void timeline_free(struct timeline *t)
     *t = (struct timeline){0};
 }
 
-static int common_prefix(const int32_t *a, int n_a, const int32_t *b, int n_b)
+int timeline_common(const struct timeline *t, const int32_t *ids, int n)
 {
-    int n = n_a < n_b ? n_a : n_b, i = 0;
-    while (i < n && a[i] == b[i])
+    int most = t->n < n ? t->n : n, i = 0;
+    while (i < most && t->ids[i] == ids[i])
         i++;
     return i;
 }
 
-struct rejoin timeline_rejoin(const struct timeline *t, const struct snapshots *s, const int32_t *ids, int n)
+struct rejoin timeline_rejoin(const struct timeline *t, const struct snapshots *s, int seq, const int32_t *ids, int n)
 {
-    struct rejoin r = {.common = common_prefix(t->ids, t->n, ids, n), .slot = -1};
+    struct rejoin r = {.common = timeline_common(t, ids, n), .slot = -1};
     if (r.common >= t->n_run) {
         r.pos = t->n_run;
         r.stay = true;
     } else {
-        r.slot = snapshots_find(s, r.common);
+        r.slot = snapshots_find(s, seq, r.common);
         r.pos = r.slot < 0 ? 0 : s->pos[r.slot];
     }
     return r;

@@ -1,4 +1,4 @@
-/* The one sequence that the cache holds: its tokens, and how many of them the model has run.
+/* The tokens of a sequence, and how many of them the model has run.
  *
  *   ids    0 ........................ n_run ......... n
  *          in the cache (KV, states)  not run yet
@@ -30,7 +30,9 @@ struct rejoin {
 bool timeline_init(struct timeline *t, int cap);        /* false: no memory */
 void timeline_free(struct timeline *t);
 
-struct rejoin timeline_rejoin(const struct timeline *t, const struct snapshots *s, const int32_t *ids, int n);
+int  timeline_common(const struct timeline *t, const int32_t *ids, int n);      /* tokens that it begins with, too */
+/* `seq`: whose snapshots can be loaded. */
+struct rejoin timeline_rejoin(const struct timeline *t, const struct snapshots *s, int seq, const int32_t *ids, int n);
 /* The prompt becomes the sequence; the states stand at pos.  n <= cap. */
 void timeline_adopt(struct timeline *t, const int32_t *ids, int n, int pos);
 void timeline_ran(struct timeline *t, int n);           /* n more tokens are in the cache */

@@ -19,9 +19,16 @@ enum {
     DOUBT_MS   = 2000,                  /* no result for so long: ask the device whether it lives */
 };
 
+/* A cache and the steps that were recorded for it, by depth. */
+struct stepper_slot {
+    struct cache     *k;
+    struct dev_graph *first[MAX_DEPTH + 1], *step[MAX_DEPTH + 1];
+};
+
 struct stepper {
     struct forward *f;
-    struct cache   *k;
+    struct stepper_slot *slots;
+    int    n_slots;
     struct dev     *dev;
     const struct weight *head;
     int    vocab, hidden, max_depth;
@@ -32,9 +39,9 @@ struct stepper {
     struct step_sampling *sampling;
     void  *pick_scratch;
     struct step_result *results;        /* host memory, STEP_SLOTS */
-    struct dev_graph *first[MAX_DEPTH + 1], *step[MAX_DEPTH + 1];       /* by depth */
 
     /* the answer under way */
+    struct stepper_slot *on;
     int depth, start;                   /* drafts a step; position at the beginning */
     int n_launched, n_taken;
     int tokens[STEP_SLOTS];             /* of the newest results, by pick */
@@ -71,13 +78,15 @@ int stepper_draft_rows(const struct weight *head)
     return whole ? head->rows : DRAFT_HEAD;
 }
 
-struct stepper *stepper_open(struct forward *f, struct cache *k, enum head h, int max_depth, struct err *e)
+struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int n, enum head h, int max_depth, struct err *e)
 {
     const struct model_config *c = f->cfg;
     struct stepper *s = memory_zeroed(1, sizeof *s);
     CHECK(f->fused && max_depth >= 0 && max_depth <= MAX_DEPTH);
-    *s = (struct stepper){.f = f, .k = k, .dev = f->dev, .head = h == HEAD_INT8 ? &f->w->head_int8 : &f->w->head,
+    *s = (struct stepper){.f = f, .n_slots = n, .slots = memory_zeroed((size_t)n, sizeof *s->slots), .dev = f->dev, .head = h == HEAD_INT8 ? &f->w->head_int8 : &f->w->head,
                           .vocab = c->vocab, .hidden = c->hidden, .max_depth = max_depth, .mtp = max_depth > 0 && f->w->mtp.present};
+    for (int i = 0; i < n; i++)
+        s->slots[i].k = caches[i];
     if (!fused_check(f, max_depth + 1, e)) {
         stepper_close(s);
         return NULL;
@@ -100,10 +109,12 @@ void stepper_close(struct stepper *s)
         return;
     struct err ignored;
     s->dev->finish(s->dev, &ignored);
-    for (int i = 0; i <= MAX_DEPTH; i++) {
-        s->dev->graph_free(s->dev, s->first[i]);
-        s->dev->graph_free(s->dev, s->step[i]);
-    }
+    for (struct stepper_slot *o = s->slots; o < s->slots + s->n_slots; o++)
+        for (int i = 0; i <= MAX_DEPTH; i++) {
+            s->dev->graph_free(s->dev, o->first[i]);
+            s->dev->graph_free(s->dev, o->step[i]);
+        }
+    free(s->slots);
     if (s->memory)
         s->dev->free(s->dev, s->memory);
     s->dev->free_host(s->dev, s->results);
@@ -132,12 +143,12 @@ static void drafts(struct stepper *s, const float *hidden, int rows, int depth)
     struct weight slice = *s->head;
     slice.rows = stepper_draft_rows(s->head);
     const struct fused_head h = {.w = &slice, .logits = s->draft_logits, .tile_max = s->draft_max, .n_ids = slice.rows};
-    fused_mtp(s->f, s->k, live->mtp_next, hidden, &live->mtp_pos, &live->mtp_rows, rows);
+    fused_mtp(s->f, s->on->k, live->mtp_next, hidden, &live->mtp_pos, &live->mtp_rows, rows);
     for (int i = 0; i < depth; i++) {
         fused_mtp_logits(s->f, &h, i ? NULL : &live->mtp_last, &live->drafting);
         STEP(s->dev, step_draft, .logits = s->draft_logits, .tile_max = s->draft_max, .live = live, .i = i, .n_ids = slice.rows);
         if (i + 1 < depth)
-            fused_mtp(s->f, s->k, &live->draft_ids[i], s->f->fused->mtp_h, &live->draft_pos[i], &live->drafting, 1);
+            fused_mtp(s->f, s->on->k, &live->draft_ids[i], s->f->fused->mtp_h, &live->draft_pos[i], &live->drafting, 1);
     }
 }
 
@@ -148,7 +159,7 @@ static struct dev_graph *record(struct stepper *s, int depth, bool first, struct
     const float *hidden = first ? s->last_hidden : s->f->fused->hidden;
     s->dev->graph_begin(s->dev);
     if (!first)
-        fused_layers(s->f, s->k, rows);
+        fused_layers(s->f, s->on->k, rows);
     fused_logits(s->f, &h, first ? s->last_hidden : NULL, rows);
     pick(s, hidden, rows, first);
     if (s->mtp)
@@ -158,14 +169,15 @@ static struct dev_graph *record(struct stepper *s, int depth, bool first, struct
 
 /* ---- an answer ---- */
 
-void stepper_begin(struct stepper *s, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_begun, int pos,
+void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_begun, int pos,
                    const int32_t *bias_ids, const float *bias, int n_bias, int depth)
 {
     const struct step_live live = {.pos = pos};
     struct step_sampling sampling = *how;
-    CHECK(depth >= 0 && depth <= s->max_depth);
-    cache_end_steps(s->k);
-    cache_begin_steps(s->k, s->f->w, s->f->fused->live, pos);
+    CHECK(depth >= 0 && depth <= s->max_depth && slot >= 0 && slot < s->n_slots);
+    s->on = &s->slots[slot];
+    cache_end_steps(s->on->k);
+    cache_begin_steps(s->on->k, s->f->w, s->f->fused->live, pos);
     uint8_t *seen = memory_zeroed(1, (size_t)s->vocab);
     for (int i = 0; i < n_prompt; i++)
         seen[prompt[i]] |= i < n_prompt - n_begun ? STEP_IN_TEXT : STEP_IN_TEXT | STEP_IN_ANSWER;
@@ -181,7 +193,7 @@ void stepper_begin(struct stepper *s, const struct step_sampling *how, const int
     }
     s->dev->copy(s->dev, s->sampling, &sampling, sizeof sampling);
     s->dev->copy(s->dev, s->f->fused->live, &live, sizeof live);
-    s->dev->copy(s->dev, s->last_hidden, s->k->last_hidden, (size_t)s->hidden * sizeof(float));
+    s->dev->copy(s->dev, s->last_hidden, s->on->k->last_hidden, (size_t)s->hidden * sizeof(float));
     memset(s->results, 0, STEP_SLOTS * sizeof *s->results);
     s->depth = s->mtp ? depth : 0;
     s->start = pos;
@@ -191,7 +203,7 @@ void stepper_begin(struct stepper *s, const struct step_sampling *how, const int
 void stepper_launch(struct stepper *s)
 {
     const bool first = s->n_launched == 0;
-    struct dev_graph **g = first ? &s->first[s->depth] : &s->step[s->depth];
+    struct dev_graph **g = first ? &s->on->first[s->depth] : &s->on->step[s->depth];
     struct err e;
     CHECK(s->n_launched - s->n_taken < STEP_SLOTS);
     if (!*g)
@@ -242,7 +254,7 @@ int stepper_end(struct stepper *s, int n_heard, struct err *e)
     const int last = s->n_launched - 1, heard = n_heard > 0 ? n_heard - 1 : 0;
     int back = last - heard;
     CHECK(back >= 0 && back <= 2);
-    struct cache *k = s->k;
+    struct cache *k = s->on->k;
     k->pos = s->live.pos;
     k->parity = s->live.parity;
     k->n_accepted = s->live.n_apply;
@@ -271,7 +283,7 @@ int stepper_settle(struct stepper *s, struct err *e)
 void stepper_resume(struct stepper *s)
 {
     struct step_live live = s->live;    /* the device's own was needed to end the steps */
-    struct cache *k = s->k;
+    struct cache *k = s->on->k;
     cache_end_steps(k);                 /* unless saving the states did so */
     live.pos = k->pos;
     live.parity = live.n_apply = 0;
@@ -286,6 +298,7 @@ bool stepper_measure(struct stepper *s, int rows, int pos, int n_steps, int over
 {
     enum { WARM_UP = 3 };
     struct fused *u = s->f->fused;
+    struct cache *k = s->slots[0].k;
     const struct fused_head h = target_head(s);
     const struct step_sampling how = {.n_ids = s->vocab, .room = 1 << 30};
     struct step_live live = {.pos = pos};
@@ -294,13 +307,13 @@ bool stepper_measure(struct stepper *s, int rows, int pos, int n_steps, int over
     CHECK(seen);
     for (int i = 0; i < rows; i++)
         live.ids[i] = (int32_t)((unsigned)i * 7919u % (unsigned)s->vocab);
-    cache_end_steps(s->k);
-    cache_begin_steps(s->k, s->f->w, u->live, pos);
+    cache_end_steps(k);
+    cache_begin_steps(k, s->f->w, u->live, pos);
     s->dev->copy(s->dev, s->sampling, &how, sizeof how);
     s->dev->copy(s->dev, u->live, &live, sizeof live);
     u->overlap = overlap;
     s->dev->graph_begin(s->dev);
-    fused_layers(s->f, s->k, rows);
+    fused_layers(s->f, k, rows);
     fused_logits(s->f, &h, NULL, rows);
     pick(s, u->hidden, rows, false);
     struct dev_graph *g = s->dev->graph_end(s->dev, e);
@@ -317,7 +330,7 @@ bool stepper_measure(struct stepper *s, int rows, int pos, int n_steps, int over
     *ms_per_step = clock_ms_since(start) / n_steps;
     u->distinct = seen;
     if (ok) {
-        fused_layers(s->f, s->k, rows);
+        fused_layers(s->f, k, rows);
         ok = s->dev->finish(s->dev, e);
     }
     *distinct = 0;
@@ -327,7 +340,7 @@ bool stepper_measure(struct stepper *s, int rows, int pos, int n_steps, int over
     u->overlap = -1;
     s->dev->graph_free(s->dev, g);
     s->dev->free_host(s->dev, seen);
-    s->k->n_staged = s->k->n_accepted = 0;
-    cache_reset(s->k);
+    k->n_staged = k->n_accepted = 0;
+    cache_reset(k);
     return ok;
 }

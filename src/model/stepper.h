@@ -15,18 +15,19 @@
 
 struct stepper;
 
-/* For steps of 1 to max_depth + 1 rows.  `f` and `k` stay valid until stepper_close(). */
-struct stepper *stepper_open(struct forward *f, struct cache *k, enum head h, int max_depth, struct err *e);
+/* For steps of 1 to max_depth + 1 rows on any of the n caches, each of which has recorded steps of its own.  `f` and the caches stay
+ * valid until stepper_close(). */
+struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int n, enum head h, int max_depth, struct err *e);
 void   stepper_close(struct stepper *s);
 size_t stepper_bytes(const struct model_config *c, int max_depth);      /* device memory of it */
 
 /* Rows of the head that drafts are chosen from. */
 int    stepper_draft_rows(const struct weight *head);
 
-/* Starts an answer: the cache holds `pos` positions, and its last hidden state is that of pos - 1.  `how` as the device reads
- * it; room, n_stop and so on filled.  The prompt's ids are for the repetition penalty, its last n_begun for the presence penalty
+/* Starts an answer on cache `slot`, which holds `pos` positions, and whose last hidden state is that of pos - 1.  `how` as the device
+ * reads it; room, n_stop and so on filled.  The prompt's ids are for the repetition penalty, its last n_begun for the presence penalty
  * too.  depth <= max_depth. */
-void stepper_begin(struct stepper *s, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_begun, int pos,
+void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_begun, int pos,
                    const int32_t *bias_ids, const float *bias, int n_bias, int depth);
 /* Queues the next pick: the first one from the prompt's last hidden state, then whole steps.  Never waits.  At most STEP_SLOTS
  * results may be outstanding. */
@@ -44,7 +45,7 @@ int  stepper_settle(struct stepper *s, struct err *e);
 void stepper_resume(struct stepper *s);
 
 /* For measurements: the mean time of one of n_steps steps of `rows` rows, without drafts, from position pos on, whatever
- * the cache holds there.  `overlap`: experts that neighbouring rows share, -1: as routed.  *distinct: mean distinct experts
+ * cache 0 holds there.  `overlap`: experts that neighbouring rows share, -1: as routed.  *distinct: mean distinct experts
  * of a layer in the last step. */
 bool stepper_measure(struct stepper *s, int rows, int pos, int n_steps, int overlap, double *ms_per_step, double *distinct, struct err *e);
 

@@ -251,21 +251,26 @@ struct answer {
     struct turn_stats stats;
 };
 
-static struct engine *open_engine(const char *dir, int depth, int chunk)
+static struct engine *open_on(const char *where, const char *dir, int depth, int chunk, int n_sequences)
 {
     struct err e = {0};
-    struct engine_options o = {.backend = "cpu", .model_dir = dir, .n_ctx = 512, .draft_depth = depth, .chunk = chunk};
+    struct engine_options o = {.backend = where, .model_dir = dir, .n_ctx = 512, .draft_depth = depth, .n_sequences = n_sequences, .chunk = chunk};
     struct engine *g = engine_open(&o, &e);
     if (!g)
         fail_msg("%s", e.msg);
     return g;
 }
 
+static struct engine *open_engine(const char *dir, int depth, int chunk)
+{
+    return open_on("cpu", dir, depth, chunk, 1);
+}
+
 /* The whole answer; interrupts it when `interrupt_at` tokens came (0: never). */
-static struct answer ask(struct engine *g, const int32_t *ids, int n, int keep_at, const struct sampling *how, int interrupt_at)
+static struct answer ask_in(struct engine *g, uint64_t sequence, const int32_t *ids, int n, int keep_at, const struct sampling *how, int interrupt_at)
 {
     struct answer a = {0};
-    uint32_t serial = engine_submit(g, ids, n, keep_at, how);
+    uint32_t serial = engine_submit(g, sequence, ids, n, keep_at, how);
     for (bool done = false; !done;) {
         engine_wait(g, -1);
         struct event_list l = engine_drain(g);
@@ -286,6 +291,11 @@ static struct answer ask(struct engine *g, const int32_t *ids, int n, int keep_a
             engine_interrupt(g, serial);
     }
     return a;
+}
+
+static struct answer ask(struct engine *g, const int32_t *ids, int n, int keep_at, const struct sampling *how, int interrupt_at)
+{
+    return ask_in(g, 0, ids, n, keep_at, how, interrupt_at);
 }
 
 static void assert_same(const struct ids *a, const struct ids *b)
@@ -376,6 +386,54 @@ static void test_generate__rewind_and_refill_gives_what_a_fresh_engine_gives(voi
         ids_free(&edited.ids);
         ids_free(&fresh.ids);
     }
+}
+
+/* A turn of a conversation in an engine.  Returns how many tokens of its prompt were computed. */
+struct talk {
+    int32_t ids[512];
+    int     n, computed;
+};
+
+static void talk_turn(struct talk *t, struct engine *g, uint64_t name, int turn, int interrupt_at, struct ids *out)
+{
+    const struct sampling how = {.max_tokens = 14, .draft_depth = -1, .temperature = name % 2 ? 0.8f : 0, .top_k = 20, .seed = 5};
+    t->n += some_ids(t->ids + t->n, 20, (unsigned)(100 * name) + (unsigned)turn);
+    struct answer a = ask_in(g, name, t->ids, t->n, t->n - 2, &how, interrupt_at);
+    t->computed += t->n - a.stats.n_cached;
+    if (interrupt_at)                   /* where it is stopped depends on time: the talk goes on behind the same token everywhere */
+        a.ids.n = interrupt_at;
+    memcpy(t->ids + t->n, a.ids.data, (size_t)a.ids.n * sizeof *a.ids.data);
+    t->n += a.ids.n;
+    ids_append(out, a.ids.data, a.ids.n);
+    ids_free(&a.ids);
+}
+
+/* In turns in one engine, two conversations say what each says in an engine of its own, and no token is computed twice. */
+static void test_generate__two_conversations_in_turns_are_as_two_processes(void **state)
+{
+    enum { TURNS = 10, STOPPED = 4, STOP_AT = 3 };
+    (void)state;
+    for (int m = 0; m < N_OWN; m++)
+        for (int depth = 0; is_there(own[m]) && depth <= 3; depth += 3) {
+            struct talk both[2] = {{.n = 0}}, alone[2] = {{.n = 0}};
+            struct ids said[2] = {{0}}, want[2] = {{0}};
+            struct engine *g = open_on(backend, own[m], depth, 64, 2);
+            for (int turn = 0; turn < TURNS; turn++)
+                for (int i = 0; i < 2; i++)
+                    talk_turn(&both[i], g, 7 + (uint64_t)i, turn, i && turn == STOPPED ? STOP_AT : 0, &said[i]);
+            engine_close(g);
+            for (int i = 0; i < 2; i++) {
+                g = open_on(backend, own[m], depth, 64, 1);
+                for (int turn = 0; turn < TURNS; turn++)
+                    talk_turn(&alone[i], g, 7 + (uint64_t)i, turn, i && turn == STOPPED ? STOP_AT : 0, &want[i]);
+                engine_close(g);
+                assert_same(&said[i], &want[i]);
+                /* what was said, and the newest token of each answer, which no step had run; an interrupt may come late */
+                assert_true(both[i].computed >= 20 * TURNS && both[i].computed <= 21 * TURNS + (i ? 14 : 0));
+                ids_free(&said[i]);
+                ids_free(&want[i]);
+            }
+        }
 }
 
 /* ---- sampling ---- */
@@ -470,6 +528,7 @@ int main(void)
         cmocka_unit_test(test_generate__bad_lines_get_an_error_each_and_the_others_an_answer),
         cmocka_unit_test(test_generate__a_seed_gives_one_answer_at_every_depth_and_chunk),
         cmocka_unit_test(test_generate__rewind_and_refill_gives_what_a_fresh_engine_gives),
+        cmocka_unit_test(test_generate__two_conversations_in_turns_are_as_two_processes),
         cmocka_unit_test(test_generate__drafts_leave_the_sampling_distribution_as_it_is),
     };
     const struct CMUnitTest gpu_tests[] = {
@@ -477,6 +536,7 @@ int main(void)
         cmocka_unit_test(test_generate__bad_lines_get_an_error_each_and_the_others_an_answer),
         cmocka_unit_test(test_generate__a_seed_gives_one_answer_at_every_depth_and_chunk),
         cmocka_unit_test(test_generate__rewind_and_refill_gives_what_a_fresh_engine_gives),
+        cmocka_unit_test(test_generate__two_conversations_in_turns_are_as_two_processes),
     };
     struct err e;
     int failed = cmocka_run_group_tests_name("CPU", tests, NULL, NULL);

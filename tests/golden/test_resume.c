@@ -98,7 +98,7 @@ static void answer(struct talk *t, const int32_t *ids, int n, int keep_at, float
     const struct sampling how = {.max_tokens = SAID, .draft_depth = -1, .temperature = temperature, .seed = 7};
     t->ids.n = 0;
     t->done = false;
-    engine_submit(t->g, ids, n, keep_at, &how);
+    engine_submit(t->g, 0, ids, n, keep_at, &how);
     wait_for(t, &t->done, NULL, 0);
     assert_int_equal(t->ids.n, SAID);
 }
@@ -106,7 +106,7 @@ static void answer(struct talk *t, const int32_t *ids, int n, int keep_at, float
 static void save(struct talk *t)
 {
     int before = t->n_saved;
-    engine_save(t->g, path);
+    engine_save(t->g, 0, path);
     wait_for(t, NULL, &t->n_saved, before + 1);
 }
 
@@ -148,11 +148,11 @@ static struct result two_turns(const char *kv, int depth, int n, enum way way, b
     if (way == SAVED_WHEN_IDLE)
         save(&t);
     else if (way == SAVED_AT_THE_END)
-        engine_save(t.g, path);
+        engine_save(t.g, 0, path);
     if (way != NEVER_ENDED) {
         end(&t);
         begin(&t, kv, depth);
-        engine_restore(t.g, path);
+        engine_restore(t.g, 0, path);
     }
     if (goes_on)
         answer(&t, ids, n + SAID, keep_at, 0.8f);
@@ -234,7 +234,7 @@ static void test_resume__a_turn_writes_what_it_added(void **state)
     assert_string_equal(t.why, "");
     assert_true(t.written - first < first / 2);
     assert_true(t.bytes < bytes + bytes / 2);
-    engine_save(t.g, path);             /* once more, with nothing new */
+    engine_save(t.g, 0, path);             /* once more, with nothing new */
     wait_for(&t, NULL, &t.n_saved, 3);
     end(&t);
 }
@@ -254,7 +254,7 @@ static void test_resume__a_damaged_file_is_told_and_deleted_and_nothing_else_hap
     FILE *f = fopen(path, "r+b");
     assert_true(f && !fseek(f, 4 * 4096 + 77, SEEK_SET) && fputc(0x5a, f) != EOF && fputc(0xa5, f) != EOF && !fclose(f));
     begin(&t, "f32", 2);
-    engine_restore(t.g, path);
+    engine_restore(t.g, 0, path);
     answer(&t, ids, 200, 190, 0);
     assert_int_equal(t.n_restored, 1);
     assert_int_equal(t.restored, 0);
@@ -262,12 +262,12 @@ static void test_resume__a_damaged_file_is_told_and_deleted_and_nothing_else_hap
     assert_int_equal(t.stats.n_cached, 0);
     assert_int_equal(access(path, F_OK), -1);
     assert_memory_equal(t.ids.data, wanted.data, (size_t)wanted.n * sizeof(int32_t));
-    engine_restore(t.g, path);          /* there is none: nothing is said */
+    engine_restore(t.g, 0, path);          /* there is none: nothing is said */
     save(&t);
     assert_int_equal(t.n_restored, 1);
     end(&t);
     begin(&t, "bf16", 2);               /* of another recipe */
-    engine_restore(t.g, path);
+    engine_restore(t.g, 0, path);
     answer(&t, ids, 200, 190, 0);
     assert_non_null(strstr(t.why, "another model or KV recipe"));
     assert_int_equal(access(path, F_OK), -1);
@@ -283,7 +283,7 @@ static void test_resume__a_disk_that_cannot_be_written_is_told_and_the_talk_goes
     make_prompt(ids, 300);
     begin(&t, "f32", 0);
     answer(&t, ids, 100, 90, 0);
-    engine_save(t.g, "/proc/talk.checkpoint");
+    engine_save(t.g, 0, "/proc/talk.checkpoint");
     wait_for(&t, NULL, &t.n_saved, 1);
     assert_non_null(strstr(t.why, "cannot make /proc/talk.checkpoint"));
     answer(&t, ids, 150, 140, 0);

@@ -58,7 +58,7 @@ static void begin(const struct request *q)
     how.room = how.room ? how.room : MOST;
     if (!q->is_read)
         read_prompt(n_prompt(q));
-    stepper_begin(stepper, &how, prompt, n_prompt(q), 0, n_prompt(q), &q->bias_id, &q->bias, q->bias != 0, q->depth);
+    stepper_begin(stepper, 0, &how, prompt, n_prompt(q), 0, n_prompt(q), &q->bias_id, &q->bias, q->bias != 0, q->depth);
 }
 
 static void take(struct answer *a, const struct step_result *r)
@@ -221,7 +221,7 @@ static bool open_all(struct err *e)
     const struct kv_shape shape = {.cfg = &model.cfg, .recipe = model.kv, .n_ctx = CTX, .max_rows = 64, .n_slots = 1};
     struct cache *k = cache_open(model.dev, &shape, e);
     struct forward *f = k ? forward_open(model.dev, &model.cfg, &model.weights, 64, e) : NULL;
-    struct stepper *s = f ? stepper_open(f, k, model.head, DEPTH, e) : NULL;
+    struct stepper *s = f ? stepper_open(f, &k, 1, model.head, DEPTH, e) : NULL;
     stepper_close(s);
     forward_close(f);
     cache_close(k);
@@ -301,7 +301,7 @@ static int open_model(const char *dir)
     struct err e = {0};
     const struct load_options o = {.dir = dir, .backend = "cpu", .kv = "f32", .head = "bf16", .n_threads = 1, .n_ctx = CTX, .chunk = 64,
                                    .depth = DEPTH, .n_snapshots = LOAD_NO_SNAPSHOTS};
-    if (!load_open(&model, &o, &e) || !(stepper = stepper_open(model.forward, model.cache, model.head, DEPTH, &e))) {
+    if (!load_open(&model, &o, &e) || !(stepper = stepper_open(model.forward, &model.cache, 1, model.head, DEPTH, &e))) {
         print_error("%s: %s\n", dir, e.msg);
         return -1;
     }

@@ -88,7 +88,7 @@ static inline enum request_result by_text_request(struct responder *r, const str
     b->stats = (struct answer_stats){0};
     if (fits) {
         by_text_begin(b, q);
-        b->serial = engine_submit(b->engine, ids.data, ids.n, keep_at, &(struct sampling){
+        b->serial = engine_submit(b->engine, q->conversation, ids.data, ids.n, keep_at, &(struct sampling){
             .temperature = s->temperature, .top_k = s->top_k, .top_p = s->top_p, .min_p = s->min_p, .presence_penalty = s->presence_penalty,
             .repetition_penalty = s->repetition_penalty, .seed = s->seed, .max_tokens = s->max_tokens, .n_ids = tokenizer_n_ids(fake.tok)});
     }

@@ -35,8 +35,10 @@ static struct {
     struct ids prompts[FAKE_MAX];       /* as submitted */
     struct sampling samplings[FAKE_MAX];
     int  keep_at[FAKE_MAX];
+    uint64_t sequence[FAKE_MAX];
     struct ids ahead;                   /* the last prompt given to read ahead */
     int  n_aheads;
+    uint64_t ahead_sequence;
     struct tokenizer *tok;
 } fake;
 
@@ -123,7 +125,7 @@ struct engine *engine_open(const struct engine_options *o, struct err *e)
     return fake_engine = g;
 }
 
-uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s)
+uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s)
 {
     int k = fake.n_submits++;
     CHECK(k < fake.n_answers && !g->running);
@@ -132,6 +134,7 @@ uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep
     ids_append(&fake.prompts[k], ids, n_ids);
     fake.samplings[k] = *s;
     fake.keep_at[k] = keep_at;
+    fake.sequence[k] = sequence;
     g->left.n = 0;
     tokenizer_encode(fake.tok, a->text, strlen(a->text), true, &g->left);
     if (a->finish == FINISH_STOP)
@@ -149,10 +152,11 @@ uint32_t engine_submit(struct engine *g, const int32_t *ids, int n_ids, int keep
     return ++g->serial;
 }
 
-void engine_read_ahead(struct engine *g, const int32_t *ids, int n_ids, int keep_at)
+void engine_read_ahead(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int keep_at)
 {
     (void)keep_at;
     CHECK(!g->running);
+    fake.ahead_sequence = sequence;
     fake.n_aheads++;
     fake.ahead.n = 0;
     ids_append(&fake.ahead, ids, n_ids);
@@ -244,7 +248,8 @@ const struct engine_info *engine_info(const struct engine *g)
 void engine_machine(struct engine *g, struct engine_machine *m)
 {
     (void)g;
-    *m = (struct engine_machine){.memory_used = 1, .memory_total = 2, .joules = fake.joules += 1.5, .snapshots = 3, .snapshots_max = 8};
+    *m = (struct engine_machine){.memory_used = 1, .memory_total = 2, .joules = fake.joules += 1.5, .snapshots = 3, .snapshots_max = 8,
+                                 .resident = 1, .resident_max = 2};
 }
 
 void engine_close(struct engine *g)

@@ -365,7 +365,7 @@ enum { FAKE_UNDO = 4 };
 
 struct stepper {
     struct forward *f;
-    struct cache   *k;
+    struct cache   *k, *const *caches;
     int max_depth, depth;
     struct picker *picker;
     struct sampling how;
@@ -379,13 +379,12 @@ struct stepper {
     int n_launched, n_taken;
 };
 
-struct stepper *stepper_open(struct forward *f, struct cache *k, enum head h, int max_depth, struct err *e)
+struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int n, enum head h, int max_depth, struct err *e)
 {
-    (void)h;
-    (void)e;
+    (void)h, (void)n, (void)e;
     struct stepper *s = calloc(1, sizeof *s);
     CHECK(s);
-    *s = (struct stepper){.f = f, .k = k, .max_depth = max_depth, .picker = picker_open(f->vocab)};
+    *s = (struct stepper){.f = f, .caches = caches, .max_depth = max_depth, .picker = picker_open(f->vocab)};
     return s;
 }
 
@@ -403,9 +402,10 @@ size_t stepper_bytes(const struct model_config *c, int max_depth)
     return (size_t)max_depth * 100;
 }
 
-void stepper_begin(struct stepper *s, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_begun, int pos,
+void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_begun, int pos,
                    const int32_t *bias_ids, const float *bias, int n_bias, int depth)
 {
+    s->k = s->caches[slot];
     CHECK(pos == s->k->s.pos && !s->k->n_staged && depth >= 0 && depth <= s->max_depth && how->room > 0);
     CHECK(fake_decode(s->k->s.last) == s->k->s.chain || isnan(s->k->s.last[0]));
     s->how = (struct sampling){

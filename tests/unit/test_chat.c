@@ -1153,7 +1153,51 @@ static void test_chat__a_loaded_conversation_goes_on_with_the_same_prompt(void *
     ask(&t, "Q2");
     assert_int_equal(fake.prompts[2].n, fake.prompts[3].n);
     assert_memory_equal(fake.prompts[2].data, fake.prompts[3].data, (size_t)fake.prompts[2].n * sizeof(int32_t));
+    assert_true(fake.sequence[1] == 0);                 /* before there was a file the conversation had no name */
+    assert_true(fake.sequence[2] != 0 && fake.sequence[2] == fake.sequence[3]);
     unlink(file);
+    rmdir(path);
+    buf_free(&note);
+    end(&t);
+}
+
+static void test_chat__each_conversation_is_named_to_the_engine(void **state)
+{
+    struct talk t;
+    struct err e = {0};
+    struct buf note = {0};
+    char path[] = "/tmp/q35chat-test-XXXXXX", file[2][64];
+    static const struct chat_front front = {.can_ask = true, .tools = "none", .reads_ahead = true};
+    (void)state;
+    assert_non_null(mkdtemp(path));
+    begin(&t);
+    for (int i = 0; i < 5; i++)
+        fake_say("A");
+    set(&t, OPT_system, "Be brief.");
+    set(&t, OPT_think, "off");
+    start_with(&t, &front);
+    for (int i = 0; i < 2; i++) {
+        snprintf(file[i], sizeof file[i], "%s/talk%d", path, i);
+        if (i)
+            assert_true(chat_new(t.c, &e));
+        ask(&t, "Q1");
+        assert_true(chat_save(t.c, file[i], &e));
+    }
+    ask(&t, "Q2");
+    uint64_t second = fake.sequence[2];
+    assert_true(chat_load(t.c, file[0], &note, &e));
+    step(&t);
+    if (!by_text)                                       /* what is read ahead belongs to it, too */
+        assert_true(fake.ahead_sequence != 0 && fake.ahead_sequence != second);
+    ask(&t, "Q2");
+    uint64_t first = fake.sequence[3];
+    assert_true(first != 0 && first != second && (by_text || fake.ahead_sequence == first));
+    assert_true(chat_load(t.c, file[1], &note, &e));
+    assert_true(chat_undo(t.c, &note, &e));
+    ask(&t, "Q2");
+    assert_true(fake.sequence[4] == second);
+    for (int i = 0; i < 2; i++)
+        unlink(file[i]);
     rmdir(path);
     buf_free(&note);
     end(&t);
@@ -1219,6 +1263,7 @@ int main(void)
         cmocka_unit_test(test_chat__of_a_very_long_draft_the_beginning_is_read_ahead),
         cmocka_unit_test(test_chat__nothing_is_read_ahead_when_that_is_off_or_nobody_types),
         cmocka_unit_test(test_chat__a_loaded_conversation_goes_on_with_the_same_prompt),
+        cmocka_unit_test(test_chat__each_conversation_is_named_to_the_engine),
         cmocka_unit_test(test_chat__bytes_that_are_not_text_become_replacement_characters),
     };
     static const char *const about_tokens[] = {

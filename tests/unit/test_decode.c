@@ -65,7 +65,7 @@ static void heard_free(struct heard *h)
 static struct space {
     struct decoder *d;
     struct forward *f;
-    struct cache   *k;
+    struct cache   *caches[4];
 } spaces[8];
 
 static struct space *space_of(const struct decoder *d)
@@ -84,32 +84,44 @@ static void close_decoder(struct decoder *d)
     if (!s)
         return;
     forward_close(s->f);
-    cache_close(s->k);
+    for (int i = 0; i < 4; i++)
+        cache_close(s->caches[i]);
     *s = (struct space){0};
 }
 
-static struct decoder *open_decoder(int depth, int chunk, int n_snapshots)
+static struct decoder *open_with(const struct decoder_options *o)
 {
     struct err e;
-    struct decoder_options o = {.n_ctx = CTX, .chunk = chunk, .fixed_chunk = true, .depth = depth, .n_snapshots = n_snapshots};
     struct space *s = space_of(NULL);
-    s->k = cache_open(dev, &(struct kv_shape){.cfg = &config, .recipe = kv_recipe_find("f32", NULL), .n_ctx = CTX + STEP_ROWS, .n_slots = 1}, &e);
-    s->f = forward_open(dev, &config, &weights, chunk, &e);
-    s->d = decoder_open(dev, &config, s->f, s->k, &o, &e);
+    for (int i = 0; i < o->n_sequences; i++)
+        s->caches[i] = cache_open(dev, &(struct kv_shape){.cfg = &config, .recipe = kv_recipe_find("f32", NULL), .n_ctx = CTX + STEP_ROWS, .n_slots = 1}, &e);
+    s->f = forward_open(dev, &config, &weights, o->chunk, &e);
+    s->d = decoder_open(dev, &config, s->f, s->caches, o, &e);
     assert_non_null(s->d);
     return s->d;
 }
 
-static struct outcome ask(struct decoder *d, const int32_t *ids, int n, int keep_at, const struct sampling *how, struct heard *h)
+static struct decoder *open_decoder(int depth, int chunk, int n_snapshots)
+{
+    return open_with(&(struct decoder_options){.n_ctx = CTX, .chunk = chunk, .fixed_chunk = true, .depth = depth, .n_sequences = 1,
+                                               .n_snapshots = n_snapshots});
+}
+
+static struct outcome ask_in(struct decoder *d, uint64_t sequence, const int32_t *ids, int n, int keep_at, const struct sampling *how, struct heard *h)
 {
     struct decoder_hooks hooks = {hear_stop, hear_prefill, hear_tokens, h};
-    struct prompt p = {.ids = ids, .n = n, .keep_at = keep_at, .how = how};
+    struct prompt p = {.sequence = sequence, .ids = ids, .n = n, .keep_at = keep_at, .how = how};
     struct outcome out;
     struct err e;
     assert_true(decoder_answer(d, &p, &hooks, &out, &e));
     assert_true(decoder_settle(d, &e));
     assert_int_equal(out.stats.n_tokens, h->ids.n);
     return out;
+}
+
+static struct outcome ask(struct decoder *d, const int32_t *ids, int n, int keep_at, const struct sampling *how, struct heard *h)
+{
+    return ask_in(d, 0, ids, n, keep_at, how, h);
 }
 
 /* The answer by definition: one token at a time, no cache. */
@@ -399,7 +411,7 @@ static void test_decode__a_wrong_guess_costs_no_refill_of_the_head(void **state)
     close_decoder(d);
 }
 
-static void walk_ahead(struct decoder *d, const int32_t *ids, int n, const struct timeline *t)
+static void walk_ahead(struct decoder *d, uint64_t sequence, const int32_t *ids, int n)
 {
     int32_t other[CTX];
     struct heard h = {.stop_after = pick_below(2) ? -1 : pick_below(6)};
@@ -408,19 +420,23 @@ static void walk_ahead(struct decoder *d, const int32_t *ids, int n, const struc
     memcpy(other, ids, (size_t)n * sizeof *ids);
     random_ids(other + same, n - same);
     struct beginning b = beginning_of(other, n, pick_below(n + 1));
+    b.sequence = sequence;
     assert_true(decoder_read_ahead(d, &b, hear_stop, &h, &e));
-    assert_true(t->n - t->n_run <= 1);
+    assert_true(decoder_timeline(d)->n - decoder_timeline(d)->n_run <= 1);
 }
 
-/* A long random life of one decoder: every answer must be the one that a fresh, depth 0, cache-free model would give. */
-static void walk(int depth, int n_snapshots, int rounds)
+/* A long random life of one decoder, in one conversation or in more than are resident: every answer must be the one that a fresh,
+ * depth 0, cache-free model would give. */
+static void walk(int depth, int n_snapshots, int n_sequences, int rounds)
 {
     int32_t ids[CTX];
     int n = 0, interrupted = 0, reused = 0;
-    struct decoder *d = open_decoder(depth, 32, n_snapshots);
+    struct decoder *d = open_with(&(struct decoder_options){.n_ctx = CTX, .chunk = 32, .fixed_chunk = true, .depth = depth,
+                                                            .n_sequences = n_sequences, .n_snapshots = n_snapshots});
     for (int round = 0; round < rounds; round++) {
         const struct timeline *t = decoder_timeline(d);
         int kind = pick_below(5);
+        uint64_t sequence = n_sequences > 1 ? (uint64_t)pick_below(4) : 0;
         if (kind < 3 && t->n && t->n < CTX - 40) {      /* go on after the answer */
             n = t->n;
             memcpy(ids, t->ids, (size_t)n * sizeof *ids);
@@ -444,11 +460,11 @@ static void walk(int depth, int n_snapshots, int rounds)
             how.seed = (uint64_t)round;
         }
         if (!pick_below(3))             /* a beginning of it, or of something else */
-            walk_ahead(d, ids, pick_below(n + 1), t);
+            walk_ahead(d, sequence, ids, pick_below(n + 1));
         struct heard h = {.stop_after = pick_below(3) ? -1 : pick_below(12), .deaf_at = pick_below(4) ? 0 : 1 + pick_below(8)};
         struct ids want = {0};
         enum finish f = oracle(ids, n, &how, &want);
-        struct outcome out = ask(d, ids, n, n - pick_below(6), &how, &h);
+        struct outcome out = ask_in(d, sequence, ids, n, n - pick_below(6), &how, &h);
         if (out.finish == FINISH_INTERRUPTED) {
             interrupted++;
             assert_true(h.ids.n <= want.n);
@@ -479,7 +495,131 @@ static void test_decode__rewind_edit_and_interrupt_never_change_an_answer(void *
     (void)state;
     const int depths[] = {0, 1, 2, 3, 5};
     for (int i = 0; i < 5; i++)
-        walk(depths[i], 1 + i, 400);
+        walk(depths[i], 1 + i, 1, 400);
+    walk(2, 4, 2, 800);
+    walk(0, 3, 3, 400);
+}
+
+/* ---- several conversations ---- */
+
+static struct decoder *open_several(int depth, int n_sequences)
+{
+    return open_with(&(struct decoder_options){.n_ctx = CTX, .chunk = 64, .fixed_chunk = true, .depth = depth, .n_sequences = n_sequences, .n_snapshots = 8});
+}
+
+/* What is said in one conversation, as the prompt of its next turn has it. */
+struct talk {
+    uint64_t name;
+    int32_t  ids[CTX];
+    int      n, computed, interrupted;
+};
+
+/* A turn of 12 new tokens.  Returns how many of the prompt's tokens were there already. */
+static int talk_turn(struct decoder *d, struct talk *t, const struct sampling *how, int deaf_at)
+{
+    struct heard h = {.stop_after = -1, .deaf_at = deaf_at};
+    struct ids want = {0};
+    random_ids(t->ids + t->n, 12);
+    t->n += 12;
+    oracle(t->ids, t->n, how, &want);
+    struct outcome out = ask_in(d, t->name, t->ids, t->n, t->n, how, &h);
+    if (out.finish == FINISH_INTERRUPTED) {
+        t->interrupted++;
+        assert_true(h.ids.n < want.n);
+        want.n = h.ids.n;
+    }
+    assert_same_ids(&h.ids, &want);
+    t->computed += out.stats.n_prompt - out.stats.n_cached;
+    memcpy(t->ids + t->n, h.ids.data, (size_t)h.ids.n * sizeof *t->ids);
+    t->n += h.ids.n;
+    heard_free(&h);
+    ids_free(&want);
+    return out.stats.n_cached;
+}
+
+static void test_decode__two_conversations_in_turns_compute_no_token_twice(void **state)
+{
+    (void)state;
+    const struct sampling hows[] = {{.max_tokens = 9}, {.max_tokens = 9, .temperature = 0.8f, .presence_penalty = 1, .seed = 5}};
+    for (int depth = 0; depth <= 3; depth += 3)
+        for (int k = 0; k < 2; k++) {
+            struct decoder *d = open_several(depth, 2);
+            struct talk talks[2] = {{.name = 11}, {.name = 22}};
+            struct sampling how = hows[k];
+            how.draft_depth = -1;
+            for (int turn = 0; turn < 20; turn++) {
+                struct talk *t = &talks[turn % 2];
+                int there = t->n ? t->n - 1 : 0;        /* all but the newest token, which no step has run */
+                int cached = talk_turn(d, t, &how, turn == 7 || turn == 12 ? 3 : 0);
+                assert_true(cached >= there && cached <= there + 1);
+                assert_int_equal(decoder_n_resident(d), turn ? 2 : 1);
+            }
+            for (int i = 0; i < 2; i++) {
+                assert_int_equal(talks[i].interrupted, 1);
+                assert_true(talks[i].computed >= 120 && talks[i].computed <= 120 + 9);    /* what was said, and the newest token of each answer */
+            }
+            close_decoder(d);
+        }
+}
+
+static void test_decode__the_least_recently_used_conversation_gives_up_its_place(void **state)
+{
+    (void)state;
+    const struct sampling how = {.max_tokens = 9, .draft_depth = -1};
+    struct decoder *d = open_several(2, 2);
+    struct talk a = {.name = 1}, b = {.name = 2}, c = {.name = 3};
+    talk_turn(d, &a, &how, 0);
+    talk_turn(d, &b, &how, 0);
+    assert_true(talk_turn(d, &a, &how, 0) > 0);
+    assert_int_equal(talk_turn(d, &c, &how, 0), 0);     /* takes the place of b */
+    assert_true(talk_turn(d, &a, &how, 0) > 0);
+    assert_int_equal(talk_turn(d, &b, &how, 0), 0);     /* takes the place of c; its answer is right all the same */
+    assert_true(talk_turn(d, &a, &how, 0) > 0);
+    assert_int_equal(decoder_n_resident(d), 2);
+    close_decoder(d);
+}
+
+/* Going back stays within the conversation; the other one is not touched. */
+static void test_decode__an_edit_takes_no_place_of_another_conversation(void **state)
+{
+    (void)state;
+    const struct sampling how = {.max_tokens = 9, .draft_depth = -1};
+    struct decoder *d = open_several(2, 2);
+    struct talk a = {.name = 1}, b = {.name = 2};
+    talk_turn(d, &b, &how, 0);
+    for (int i = 0; i < 4; i++)
+        talk_turn(d, &a, &how, 0);
+    a.n = 5;                            /* the first message is another one now */
+    talk_turn(d, &a, &how, 0);
+    talk_turn(d, &a, &how, 0);
+    assert_int_equal(talk_turn(d, &b, &how, 0), 20);
+    close_decoder(d);
+}
+
+static void test_decode__without_a_name_a_prompt_finds_what_it_goes_on_with(void **state)
+{
+    (void)state;
+    const struct sampling how = {.max_tokens = 9, .draft_depth = -1};
+    struct decoder *d = open_several(2, 2);
+    struct talk a = {0}, b = {0};
+    random_ids(a.ids, 80);              /* both begin alike, as with one system prompt */
+    memcpy(b.ids, a.ids, sizeof b.ids);
+    a.n = b.n = 80;
+    talk_turn(d, &a, &how, 0);
+    talk_turn(d, &b, &how, 0);          /* does not take a's place: it has another message there */
+    assert_int_equal(decoder_n_resident(d), 2);
+    for (int i = 0; i < 6; i++)
+        assert_true(talk_turn(d, i % 2 ? &b : &a, &how, 0) >= 100);
+    close_decoder(d);
+
+    d = open_several(2, 2);             /* what was read ahead before there was a name */
+    struct talk c = {.name = 5, .n = 80}, e = {.name = 6};
+    memcpy(c.ids, a.ids, sizeof c.ids);
+    talk_turn(d, &e, &how, 0);
+    read_ahead(d, a.ids, 80, 80, -1);
+    assert_int_equal(talk_turn(d, &c, &how, 0), 64);
+    assert_int_equal(talk_turn(d, &e, &how, 0), 20);
+    close_decoder(d);
 }
 
 static void test_decode__bad_prompts_are_refused_and_nothing_is_lost(void **state)
@@ -785,6 +925,10 @@ int main(void)
         cmocka_unit_test(test_decode__what_was_read_ahead_is_not_read_again_wherever_it_was_stopped),
         cmocka_unit_test(test_decode__a_wrong_guess_costs_no_refill_of_the_head),
         cmocka_unit_test(test_decode__rewind_edit_and_interrupt_never_change_an_answer),
+        cmocka_unit_test(test_decode__two_conversations_in_turns_compute_no_token_twice),
+        cmocka_unit_test(test_decode__the_least_recently_used_conversation_gives_up_its_place),
+        cmocka_unit_test(test_decode__an_edit_takes_no_place_of_another_conversation),
+        cmocka_unit_test(test_decode__without_a_name_a_prompt_finds_what_it_goes_on_with),
         cmocka_unit_test(test_decode__bad_prompts_are_refused_and_nothing_is_lost),
         cmocka_unit_test(test_decode__a_nan_ends_the_answer_and_the_next_one_starts_clean),
         cmocka_unit_test(test_decode__an_answer_that_may_pick_nothing_says_so),

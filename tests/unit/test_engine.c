@@ -114,8 +114,8 @@ static void test_engine__loads_says_ready_and_answers_in_order(void **state)
     fake.load_step_us = 60000;
     log_open(&l, &options);
     assert_null(engine_info(l.g));
-    uint32_t a = engine_submit(l.g, prompt, 5, 5, &how);        /* before the weights are there */
-    uint32_t b = engine_submit(l.g, prompt, 4, 4, &how);
+    uint32_t a = engine_submit(l.g, 0, prompt, 5, 5, &how);        /* before the weights are there */
+    uint32_t b = engine_submit(l.g, 0, prompt, 4, 4, &how);
     assert_true(a > 0 && b > 0 && a != b);
     wait_for_done(&l, b);
     assert_true(l.ready);
@@ -160,9 +160,9 @@ static void test_engine__an_interrupt_ends_the_running_answer_soon_and_only_it(v
     struct sampling how = {.draft_depth = -1};
     fake.row_us = 300;
     log_open(&l, &options);
-    uint32_t a = engine_submit(l.g, prompt, 5, 0, &how);
+    uint32_t a = engine_submit(l.g, 0, prompt, 5, 0, &how);
     how.max_tokens = 5;
-    uint32_t b = engine_submit(l.g, prompt, 5, 0, &how);
+    uint32_t b = engine_submit(l.g, 0, prompt, 5, 0, &how);
     while (l.ids[a].n < 10) {
         assert_true(engine_wait(l.g, 10000));
         drain(&l);
@@ -174,7 +174,7 @@ static void test_engine__an_interrupt_ends_the_running_answer_soon_and_only_it(v
     wait_for_done(&l, b);
     assert_int_equal(l.last_done[b].finish, FINISH_LENGTH);
     engine_interrupt(l.g, b);           /* stale */
-    uint32_t c = engine_submit(l.g, prompt, 5, 0, &how);
+    uint32_t c = engine_submit(l.g, 0, prompt, 5, 0, &how);
     wait_for_done(&l, c);
     assert_int_equal(l.last_done[c].finish, FINISH_LENGTH);
     assert_int_equal(l.done[a] + l.done[b] + l.done[c], 3);
@@ -190,14 +190,14 @@ static void test_engine__an_interrupt_during_a_slow_prompt_is_noticed_at_once(vo
     int32_t ids[600] = {0};
     fake.row_us = 2000;                 /* 256 rows at once would take half a second */
     log_open(&l, &options);
-    uint32_t a = engine_submit(l.g, ids, 600, 0, &how);
+    uint32_t a = engine_submit(l.g, 0, ids, 600, 0, &how);
     while (l.prefill_done[a] < 100) {
         assert_true(engine_wait(l.g, 10000));
         drain(&l);
     }
     interrupt(&l, a);
     assert_int_equal(l.ids[a].n, 0);
-    uint32_t b = engine_submit(l.g, ids, 600, 0, &(struct sampling){.max_tokens = 1});
+    uint32_t b = engine_submit(l.g, 0, ids, 600, 0, &(struct sampling){.max_tokens = 1});
     wait_for_done(&l, b);
     assert_int_equal(l.last_done[b].finish, FINISH_LENGTH);
     /* what was computed is not lost, and was at most the chunk of the moment: of 100 ms at 2 ms a row */
@@ -219,7 +219,7 @@ static void test_engine__an_interrupt_does_not_wait_for_a_slow_row(void **state)
     }
     fake.row_us = 250000;
     for (int decoding = 0; decoding < 2; decoding++) {
-        uint32_t a = engine_submit(l.g, ids, 8, 0, &how);
+        uint32_t a = engine_submit(l.g, 0, ids, 8, 0, &how);
         while (decoding ? l.ids[a].n < 1 : !l.n_prefill) {
             assert_true(engine_wait(l.g, 10000));
             drain(&l);
@@ -228,7 +228,7 @@ static void test_engine__an_interrupt_does_not_wait_for_a_slow_row(void **state)
         interrupt(&l, a);
         assert_int_equal(l.last_done[a].stats.n_tokens, l.ids[a].n);
         memcpy(ids + 8, decoding ? l.ids[a].data : ids, (size_t)l.ids[a].n * sizeof *ids);
-        uint32_t b = engine_submit(l.g, ids, 8 + l.ids[a].n, 0, &(struct sampling){.max_tokens = 1});
+        uint32_t b = engine_submit(l.g, 0, ids, 8 + l.ids[a].n, 0, &(struct sampling){.max_tokens = 1});
         wait_for_done(&l, b);
         assert_int_equal(l.last_done[b].stats.n_cached, decoding ? 8 + l.ids[a].n - 1 : 8);
         assert_int_equal(l.after_done, 0);
@@ -249,7 +249,7 @@ static void test_engine__chunks_grow_again_after_a_slow_start(void **state)
         drain(&l);
     }
     fake.row_us = 0;
-    wait_for_done(&l, engine_submit(l.g, ids, 1500, 0, &(struct sampling){.max_tokens = 1}));
+    wait_for_done(&l, engine_submit(l.g, 0, ids, 1500, 0, &(struct sampling){.max_tokens = 1}));
     assert_true(l.n_prefill >= 2 && l.n_prefill <= 20);
     log_close(&l);
 }
@@ -262,12 +262,12 @@ static void test_engine__a_waiting_submit_can_be_interrupted_at_once(void **stat
     fake.load_steps = 1000;
     fake.load_step_us = 1000;
     log_open(&l, &options);
-    uint32_t a = engine_submit(l.g, prompt, 5, 0, &how), b = engine_submit(l.g, prompt, 5, 0, &how);
+    uint32_t a = engine_submit(l.g, 0, prompt, 5, 0, &how), b = engine_submit(l.g, 0, prompt, 5, 0, &how);
     engine_interrupt(l.g, b);
     drain(&l);
     assert_int_equal(l.done[b], 1);
     assert_int_equal(l.last_done[b].finish, FINISH_INTERRUPTED);
-    uint32_t c = engine_submit(l.g, prompt, 5, 0, &how);        /* the queue's end is where it should be */
+    uint32_t c = engine_submit(l.g, 0, prompt, 5, 0, &how);        /* the queue's end is where it should be */
     engine_interrupt(l.g, a);
     wait_for_done(&l, c);
     assert_int_equal(l.last_done[a].finish, FINISH_INTERRUPTED);
@@ -290,7 +290,7 @@ static void test_engine__many_submits_and_interrupts_each_end_once(void **state)
         for (int k = 0; k < 40; k++)
             ids[k] = (int32_t)((r = r * 1103515245u + 12345u) >> 20) % 16;
         how.seed = r;
-        last = engine_submit(l.g, ids, 1 + (int)(r >> 16) % 40, 3, &how);
+        last = engine_submit(l.g, 0, ids, 1 + (int)(r >> 16) % 40, 3, &how);
         if (r >> 10 & 1)
             engine_interrupt(l.g, last - (r >> 12) % 4);
         if (i % 8 == 0) {
@@ -317,8 +317,8 @@ static void test_engine__closing_during_loading_and_decoding_is_prompt(void **st
         fake.load_step_us = 5000;
         fake.row_us = 2000;
         log_open(&l, &options);
-        uint32_t a = engine_submit(l.g, prompt, 5, 0, &how);
-        engine_submit(l.g, prompt, 5, 0, &how);
+        uint32_t a = engine_submit(l.g, 0, prompt, 5, 0, &how);
+        engine_submit(l.g, 0, prompt, 5, 0, &how);
         while (decoding ? l.ids[a].n < 3 : l.n_loading < 2) {
             assert_true(engine_wait(l.g, 10000));
             drain(&l);
@@ -337,13 +337,13 @@ static void test_engine__a_checkpoint_that_fails_to_load_is_fatal_and_answers_ev
     struct sampling how = {.max_tokens = 5};
     fake.load_error = "model.safetensors: tensor x is [2], expected [3]";
     log_open(&l, &options);
-    uint32_t a = engine_submit(l.g, prompt, 5, 0, &how);
+    uint32_t a = engine_submit(l.g, 0, prompt, 5, 0, &how);
     while (!l.fatal) {
         assert_true(engine_wait(l.g, 10000));
         drain(&l);
     }
     assert_string_equal(l.why, fake.load_error);
-    uint32_t b = engine_submit(l.g, prompt, 5, 0, &how);
+    uint32_t b = engine_submit(l.g, 0, prompt, 5, 0, &how);
     wait_for_done(&l, a);
     wait_for_done(&l, b);
     assert_int_equal(l.last_done[a].finish, FINISH_ERROR);
@@ -360,7 +360,7 @@ static void test_engine__a_device_fault_is_fatal(void **state)
     struct sampling how = {.max_tokens = 50};
     fake.fault_pos = 20;
     log_open(&l, &options);
-    uint32_t a = engine_submit(l.g, prompt, 5, 0, &how), b = engine_submit(l.g, prompt, 5, 0, &how);
+    uint32_t a = engine_submit(l.g, 0, prompt, 5, 0, &how), b = engine_submit(l.g, 0, prompt, 5, 0, &how);
     while (!l.fatal) {
         assert_true(engine_wait(l.g, 10000));
         drain(&l);
@@ -381,11 +381,11 @@ static void test_engine__a_refused_prompt_says_why_and_the_engine_lives_on(void 
     int32_t ids[2100] = {0}, far = 99;
     log_open(&l, &options);
     uint32_t s[] = {
-        engine_submit(l.g, NULL, 0, 0, &how),
-        engine_submit(l.g, ids, 2100, 0, &how),
-        engine_submit(l.g, &far, 1, 0, &how),
-        engine_submit(l.g, ids, 5, 0, &bad),
-        engine_submit(l.g, ids, 5, 0, &how),
+        engine_submit(l.g, 0, NULL, 0, 0, &how),
+        engine_submit(l.g, 0, ids, 2100, 0, &how),
+        engine_submit(l.g, 0, &far, 1, 0, &how),
+        engine_submit(l.g, 0, ids, 5, 0, &bad),
+        engine_submit(l.g, 0, ids, 5, 0, &how),
     };
     const char *why[] = {"the prompt is empty", "the prompt has 2100 tokens, the context holds 2000", "id 99, expected 0 to 15",
                          "temperature is nan"};
@@ -406,14 +406,14 @@ static void test_engine__going_back_into_the_middle_of_an_answer_computes_little
     struct sampling how = {.max_tokens = 1500, .draft_depth = -1};
     int32_t ids[5 + 1500];
     log_open(&l, &options);
-    uint32_t a = engine_submit(l.g, prompt, 5, 5, &how);
+    uint32_t a = engine_submit(l.g, 0, prompt, 5, 5, &how);
     wait_for_done(&l, a);
     memcpy(ids, prompt, sizeof prompt);
     memcpy(ids + 5, l.ids[a].data, 1500 * sizeof *ids);
     how.max_tokens = 20;
     for (int cut = 1490; cut > 600; cut -= 300) {
         how.n_begun = cut;
-        uint32_t b = engine_submit(l.g, ids, 5 + cut, 5, &how);
+        uint32_t b = engine_submit(l.g, 0, ids, 5 + cut, 5, &how);
         wait_for_done(&l, b);
         assert_true(l.last_done[b].stats.n_cached > cut - 530);
         assert_memory_equal(l.ids[b].data, ids + 5 + cut, (cut < 1480 ? 20 : 10) * sizeof *ids);
@@ -435,25 +435,25 @@ static void test_engine__a_submit_ends_the_reading_ahead_at_any_point(void **sta
         other[i] = i * 5 % 16;
     }
     log_open(&plain, &options);
-    uint32_t want = engine_submit(plain.g, ids, 700, 690, &how);
+    uint32_t want = engine_submit(plain.g, 0, ids, 700, 690, &how);
     wait_for_done(&plain, want);
     fake.row_us = 20;
     log_open(&l, &options);
     for (int round = 0; round < 40; round++) {
-        engine_read_ahead(l.g, other, 700, 700);        /* so that there is something to read each time */
+        engine_read_ahead(l.g, 0, other, 700, 700);        /* so that there is something to read each time */
         usleep((useconds_t)(round % 8 * 1000));
-        engine_read_ahead(l.g, ids, 680, 680);
+        engine_read_ahead(l.g, 0, ids, 680, 680);
         usleep((useconds_t)(round / 8 * 3000));
         if (round % 3 == 0)
-            engine_read_ahead(l.g, NULL, 0, 0);
-        uint32_t a = engine_submit(l.g, ids, 700, 690, &how);
+            engine_read_ahead(l.g, 0, NULL, 0, 0);
+        uint32_t a = engine_submit(l.g, 0, ids, 700, 690, &how);
         wait_for_done(&l, a);
         assert_int_equal(l.last_done[a].finish, FINISH_LENGTH);
         assert_int_equal(l.ids[a].n, 10);
         assert_memory_equal(l.ids[a].data, plain.ids[want].data, 10 * sizeof *ids);
     }
     assert_int_equal(l.after_done, 0);
-    engine_read_ahead(l.g, other, 700, 700);            /* and closing does not wait for it */
+    engine_read_ahead(l.g, 0, other, 700, 700);            /* and closing does not wait for it */
     log_close(&l);
     log_close(&plain);
 }
@@ -473,9 +473,9 @@ static void test_engine__what_was_read_ahead_is_counted(void **state)
     int most = 0;
     for (int i = 0; i < 100 && most < 256; i++) {       /* nothing tells when it has ended: a submit that comes too soon ends it */
         ids[0] = i % 16;
-        engine_read_ahead(l.g, ids, 290, 290);
+        engine_read_ahead(l.g, 0, ids, 290, 290);
         usleep(1000u << (i < 8 ? i : 8));
-        a = engine_submit(l.g, ids, 300, 295, &how);
+        a = engine_submit(l.g, 0, ids, 300, 295, &how);
         wait_for_done(&l, a);
         assert_int_equal(l.last_done[a].stats.n_ahead, l.last_done[a].stats.n_cached);
         most = l.last_done[a].stats.n_ahead;
@@ -497,7 +497,7 @@ static void test_engine__bias_is_copied_and_bans(void **state)
     }
     struct sampling how = {.max_tokens = 8, .temperature = 1, .bias_ids = ids, .bias = bias, .n_bias = 15};
     log_open(&l, &options);
-    uint32_t a = engine_submit(l.g, prompt, 5, 0, &how);
+    uint32_t a = engine_submit(l.g, 0, prompt, 5, 0, &how);
     memset(ids, 0xff, sizeof ids);
     memset(bias, 0, sizeof bias);
     wait_for_done(&l, a);
@@ -515,7 +515,7 @@ static void test_engine__padding_ids_are_never_picked(void **state)
     log_open(&l, &options);
     for (int i = 0; i < 3; i++) {
         struct sampling how = {.max_tokens = 100, .temperature = i ? 5 : 0, .top_k = i == 2 ? 16 : 0, .draft_depth = -1, .n_ids = 11};
-        uint32_t a = engine_submit(l.g, prompt, 5, 0, &how);
+        uint32_t a = engine_submit(l.g, 0, prompt, 5, 0, &how);
         wait_for_done(&l, a);
         assert_int_equal(l.ids[a].n, 100);
         for (int k = 0; k < 100; k++)
@@ -560,7 +560,7 @@ static void test_engine__a_model_without_mtp_drafts_nothing(void **state)
     struct sampling how = {.max_tokens = 10, .draft_depth = -1};
     fake.no_mtp = true;
     log_open(&l, &options);
-    uint32_t a = engine_submit(l.g, prompt, 5, 0, &how);
+    uint32_t a = engine_submit(l.g, 0, prompt, 5, 0, &how);
     wait_for_done(&l, a);
     assert_int_equal(engine_info(l.g)->draft_depth, 0);
     assert_int_equal(l.last_done[a].stats.n_steps, 9);

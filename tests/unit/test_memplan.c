@@ -17,7 +17,7 @@ static struct memplan_request request(struct model_config *c, size_t available_m
     config_load(c, "fake", &e);
     return (struct memplan_request){
         .model = c, .kv = kv_recipe_find("f32", NULL), .weight_bytes = 10 * MIB, .made_head_bytes = 100, .kv_choices = 1, .default_ctx = 32768,
-        .max_rows = 256, .n_snapshots = 8, .available = available_mib * MIB, .margin = 5 * MIB,
+        .n_sequences = 1, .max_rows = 256, .n_snapshots = 8, .available = available_mib * MIB, .margin = 5 * MIB,
     };
 }
 
@@ -229,6 +229,45 @@ static void test_memplan__the_option_that_makes_room_is_named(void **state)
     assert_non_null(strstr(e.msg, "--ctx "));
 }
 
+static void test_memplan__two_conversations_where_they_fit_with_the_same_context(void **state)
+{
+    (void)state;
+    const struct { size_t available_mib; int asked, n, n_ctx; } rows[] = {
+        {1000, 0, 2, 32768},
+        {18,   0, 1, 32768},            /* 2 MiB for each KV cache: room for one and a half */
+        {1000, 5, 5, 32768},
+        {20,   2, 2, 32768},
+        {1000, 1, 1, 32768},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct model_config c;
+        struct memory_plan m;
+        struct err e = {0};
+        struct memplan_request q = request(&c, rows[i].available_mib);
+        q.n_sequences = rows[i].asked;
+        assert_true(memplan_make(&m, &q, &e));
+        assert_int_equal(m.n_sequences, rows[i].n);
+        assert_int_equal(m.n_ctx, rows[i].n_ctx);
+        size_t sum = 0;
+        for (int k = 0; k < m.n_lines; k++)
+            sum += m.lines[k].bytes;
+        assert_int_equal(sum, m.total);
+        assert_true(m.total <= q.available - q.margin);
+        struct buf text = {0};
+        plan_say(&m, &text);
+        assert_int_equal(strstr(text.data, "KV cache 2 x 2.0 MiB") != NULL, rows[i].n == 2);
+        buf_free(&text);
+    }
+    struct model_config c;              /* fewer would fit */
+    struct memory_plan m;
+    struct err e = {0};
+    struct memplan_request q = request(&c, 20);
+    q.n_sequences = 4;
+    q.n_ctx = 32768;
+    assert_false(memplan_make(&m, &q, &e));
+    assert_non_null(strstr(e.msg, "--conversations 2"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -241,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_memplan__a_gpu_and_its_host_are_counted_apart),
         cmocka_unit_test(test_memplan__a_plan_is_said_in_a_line_with_every_part),
         cmocka_unit_test(test_memplan__a_host_without_room_for_the_snapshots_says_so),
+        cmocka_unit_test(test_memplan__two_conversations_where_they_fit_with_the_same_context),
         cmocka_unit_test(test_memplan__the_option_that_makes_room_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

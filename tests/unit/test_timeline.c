@@ -15,9 +15,9 @@ static void start(struct timeline *t, struct snapshots *s, int n, int n_run)
         ids[i] = i;
     assert_true(timeline_init(t, CAP));
     timeline_adopt(t, ids, n, n_run);
-    assert_true(snapshots_init(s, 4, 1));
-    snapshots_claim(s, 4, false);
-    snapshots_claim(s, 8, false);
+    assert_true(snapshots_init(s, 4, 1, 1));
+    snapshots_claim(s, 0, 4, false);
+    snapshots_claim(s, 0, 8, false);
 }
 
 static void test_timeline__rejoins_at_the_best_place(void **state)
@@ -44,7 +44,7 @@ static void test_timeline__rejoins_at_the_best_place(void **state)
         start(&t, &s, 12, 11);
         for (int k = 0; k < rows[i].n; k++)
             ids[k] = k < rows[i].same ? k : 1000 + k;
-        struct rejoin r = timeline_rejoin(&t, &s, ids, rows[i].n);
+        struct rejoin r = timeline_rejoin(&t, &s, 0, ids, rows[i].n);
         assert_int_equal(r.common, rows[i].common);
         assert_int_equal(r.pos, rows[i].pos);
         assert_int_equal(r.stay, rows[i].stay);
@@ -61,7 +61,7 @@ static void test_timeline__an_empty_one_stays_where_it_is(void **state)
     struct snapshots s = {0};
     int32_t ids[] = {1, 2};
     assert_true(timeline_init(&t, CAP));
-    struct rejoin r = timeline_rejoin(&t, &s, ids, 2);
+    struct rejoin r = timeline_rejoin(&t, &s, 0, ids, 2);
     assert_true(r.stay);
     assert_int_equal(r.pos, 0);
     timeline_free(&t);

@@ -1,0 +1,66 @@
+/* A sequence is what the engine keeps of one conversation: its tokens (timeline), KV rows and states (cache), snapshots, and a name.
+ * Several are resident at once, so going back and forth between conversations computes nothing again.  Engine thread. */
+#ifndef Q35_ENGINE_SEQUENCE_H
+#define Q35_ENGINE_SEQUENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "engine/snapshot.h"
+#include "engine/timeline.h"
+#include "model/cache.h"
+#include "model/config.h"
+
+struct dev;
+
+struct sequence {
+    int             slot;               /* its place among all: whose snapshots they are */
+    uint64_t        name;               /* of the conversation, as engine_submit() was told; 0: none */
+    struct timeline tl;
+    struct cache   *k;
+    int             rejoins;            /* where the next turn of the conversation will rejoin, as its last prompt said */
+    int             ahead_from, ahead_to;       /* positions that were read ahead since the last answer */
+    uint64_t        used;               /* when it was last asked for, on the clock of struct sequences; 0: never */
+};
+
+struct sequences {
+    struct dev      *dev;
+    struct sequence *all;
+    int              n;
+    struct snapshots snaps;             /* of all sequences */
+    void            *states;            /* memory of the snapshots */
+    uint64_t         clock;
+};
+
+/* One for each of the n caches, which stay the caller's.  False with the reason; sequences_close() either way. */
+bool sequences_open(struct sequences *s, struct dev *dev, const struct model_config *c, struct cache *const *caches, int n, int n_ctx,
+                    int n_snapshots, struct err *e);
+void sequences_close(struct sequences *s);
+int  sequences_resident(const struct sequences *s);     /* that hold tokens */
+
+struct sequence *sequences_named(const struct sequences *s, uint64_t name);        /* NULL: not resident */
+/* The sequence that this prompt goes to:
+ *   - the one of that name;
+ *   - else one without a name that goes on here: the prompt has all of it up to where its next turn rejoins;
+ *   - else the least recently used one, which gives up what it holds.
+ * Changes nothing. */
+struct sequence *sequences_choose(const struct sequences *s, uint64_t name, const int32_t *ids, int n);
+/* It is used now, for the conversation of that name.  rejoins: where the next turn will rejoin; 0: behind the prompt. */
+void sequence_use(struct sequences *s, struct sequence *q, uint64_t name, int n, int rejoins);
+
+/* Where the prompt can go on from what the sequence holds. */
+struct rejoin sequence_rejoin(const struct sequences *s, const struct sequence *q, const int32_t *ids, int n);
+/* Makes the ids the sequence and brings the states to the position from which it must be run. */
+void sequence_adopt(struct sequences *s, struct sequence *q, const struct rejoin *j, const int32_t *ids, int n);
+/* A snapshot of the states where they stand.  on_way: in the middle of an answer. */
+void sequence_keep(struct sequences *s, struct sequence *q, bool on_way);
+/* Empties it: nothing in its cache can be trusted. */
+void sequence_forget(struct sequences *s, struct sequence *q);
+
+/* Rows were read ahead from pos on. */
+void sequence_note_ahead(struct sequence *q, int pos, int rows);
+/* How many of the first `pos` positions were read ahead.  They are counted once. */
+int  sequence_take_ahead(struct sequence *q, int pos);
+
+#endif
