@@ -28,6 +28,7 @@ struct step {
     uint16_t *kv;
     size_t   kv_elements;               /* k or v of one set */
     int      kv_sets;
+    bool     codes;                     /* rows of the recipe tq4 in the place of bf16 */
     int32_t *pos;
 };
 
@@ -107,6 +108,21 @@ static void call_delta(struct timing *k, void *arg, int i)
          .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim, .taps = c->conv_kernel);
 }
 
+/* Memory for bf16 rows as rows of 4 bits: exact ones first, then codes, then scales. */
+static struct kv_rows codes_in(const struct step *s, const struct model_config *c, uint16_t *set)
+{
+    struct kv_rows kv = {.dtype = DT_BF16, .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .k_format = KV_TQ4, .v_format = KV_TQ4,
+                         .sinks = 16, .recent = 128, .ring = 128 + 2 * KV_BLOCK};
+    const size_t exact = (size_t)(kv.sinks + kv.ring) * (size_t)(c->n_kv_heads * c->head_dim);
+    kv.k = set;
+    kv.v = set + exact;
+    kv.k_codes = (uint8_t *)(set + 2 * exact);
+    kv.v_codes = kv.k_codes + s->kv_elements / 2;
+    kv.k_scales = (uint16_t *)(void *)(kv.v_codes + s->kv_elements / 2);
+    kv.v_scales = kv.k_scales + s->kv_elements / (size_t)c->head_dim;
+    return kv;
+}
+
 static void call_attention(struct timing *k, void *arg, int i)
 {
     struct step *s = arg;
@@ -114,11 +130,10 @@ static void call_attention(struct timing *k, void *arg, int i)
     const struct attn_weights *w = &k->s->full[i % k->s->n_full]->attn;
     size_t query = (size_t)STEP_ROWS * 2 * (size_t)(c->n_q_heads * c->head_dim), kv = (size_t)STEP_ROWS * (size_t)(c->n_kv_heads * c->head_dim);
     uint16_t *set = s->kv + (size_t)(i % s->kv_sets) * 2 * s->kv_elements;
+    const struct kv_rows exact = {.k = set, .v = set + s->kv_elements, .dtype = DT_BF16, .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim};
     STEP(k->d, step_attention, .y = s->y, .qg = s->x, .k = s->x + query, .v = s->x + query + kv, .q_norm = w->q_norm, .k_norm = w->k_norm,
-         .freq = s->freq,
-         .kv = {.k = set, .v = set + s->kv_elements, .dtype = DT_BF16, .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim}, .pos = s->pos,
-         .scratch = s->attention_scratch, .n_rows = s->rows, .n_q_heads = c->n_q_heads, .half = c->rotary_dim / 2, .eps = c->rms_eps,
-         .rope_scale = 1, .scale = 1.0f / 16);
+         .freq = s->freq, .kv = s->codes ? codes_in(s, c, set) : exact, .pos = s->pos, .scratch = s->attention_scratch, .n_rows = s->rows,
+         .n_q_heads = c->n_q_heads, .half = c->rotary_dim / 2, .eps = c->rms_eps, .rope_scale = 1, .scale = 1.0f / 16);
 }
 
 static struct step_choice choice(const struct timing *k, const struct step *s, int i)
@@ -180,7 +195,7 @@ static void measure_delta(struct timing *k, struct step *s)
                 linear_bytes_of(s, matrices(k, &w->out, NULL, NULL, NULL), 1, value, 2 * step_add_ranges(value) * H), 0);
 }
 
-static void measure_attention_at(struct timing *k, struct step *s, int depth)
+static void measure_attention_at(struct timing *k, struct step *s, int depth, bool codes)
 {
     const struct model_config *c = &k->s->m.cfg;
     char name[48];
@@ -190,10 +205,13 @@ static void measure_attention_at(struct timing *k, struct step *s, int depth)
     size_t row = (size_t)(c->n_kv_heads * c->head_dim), sets = (size_t)DEPTH_FAR / (size_t)depth * 2;
     s->kv_elements = (size_t)depth * row;
     s->kv_sets = sets < TIMING_CALLS ? (int)sets : TIMING_CALLS;
+    s->codes = codes;
     k->d->copy(k->d, s->pos, &pos, sizeof pos);
-    snprintf(name, sizeof name, "step_attention at %d", depth);
+    snprintf(name, sizeof name, "step_attention%s at %d", codes ? " tq4" : "", depth);
+    const struct kv_rows kv = codes ? codes_in(s, c, s->kv) : (struct kv_rows){0};
+    const double n_codes = kv_sealed(&kv, pos), bytes = codes ? n_codes * (double)kv_row_bytes(&kv) : 0;
     timing_row(k, name, timing_measure(k, true, depth > DEPTH_NEAR ? 8 : TIMING_CALLS, call_attention, s),
-                (double)depth * (double)row * 2 * 2 + (double)s->rows * (3.0 * c->n_q_heads * c->head_dim + 2.0 * (double)row) * 4, 0);
+                bytes + (depth - n_codes) * (double)row * 2 * 2 + (double)s->rows * (3.0 * c->n_q_heads * c->head_dim + 2.0 * (double)row) * 4, 0);
 }
 
 static void measure_attention(struct timing *k, struct step *s)
@@ -202,8 +220,10 @@ static void measure_attention(struct timing *k, struct step *s)
     const struct attn_weights *w = &k->s->full[0]->attn;
     timing_row(k, "attention [q k v]", timing_measure(k, true, TIMING_CALLS, call_attn_in, s),
                 linear_bytes_of(s, matrices(k, &w->q, &w->k, &w->v, NULL), 2, c->hidden, w->q.rows + 2 * w->k.rows), 0);
-    measure_attention_at(k, s, DEPTH_NEAR);
-    measure_attention_at(k, s, DEPTH_FAR);
+    for (int codes = 0; codes < (c->head_dim == KV_DIM ? 2 : 1); codes++) {
+        measure_attention_at(k, s, DEPTH_NEAR, codes);
+        measure_attention_at(k, s, DEPTH_FAR, codes);
+    }
     timing_row(k, "o_proj", timing_measure(k, true, TIMING_CALLS, call_attn_out, s),
                 linear_bytes_of(s, matrices(k, &w->o, NULL, NULL, NULL), 1, w->o.cols, 2 * step_add_ranges(w->o.cols) * c->hidden), 0);
 }

@@ -10,7 +10,9 @@
 
 enum { CPU_CTX = 2048, STEPS = 64, CPU_STEPS = 4, ANSWER = 256, MAX_DEPTH = STEP_ROWS - 1 };
 
-static const int depths[] = {0, 4096, 32768, 131072}, prompts[] = {128, 512, 2048, 8192, 32768, 131072};
+enum { FAR = 131072, LONGEST = 262144 };        /* context without and with --long */
+
+static const int depths[] = {0, 4096, 32768, FAR, LONGEST - SWEEP_MARGIN}, prompts[] = {128, 512, 2048, 8192, 32768, 131072};
 enum { N_DEPTHS = sizeof depths / sizeof *depths, N_PROMPTS = sizeof prompts / sizeof *prompts };
 
 /* ---- decode */
@@ -195,7 +197,7 @@ bool sweep_open(struct sweep *w, const struct bench_options *o, struct report *r
     if (!backend)
         return false;
     if (!l.n_ctx)
-        l.n_ctx = dev_caps(backend)->packs_weights ? depths[N_DEPTHS - 1] + SWEEP_MARGIN : CPU_CTX;
+        l.n_ctx = !dev_caps(backend)->packs_weights ? CPU_CTX : o->full ? LONGEST : FAR + SWEEP_MARGIN;
     if (!subject_open(&w->s, o, &l, &w->e))
         return false;
     w->n_ctx = w->s.m.n_ctx;
