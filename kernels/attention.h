@@ -17,7 +17,7 @@
  * newest ones stay exact.  The position of a query row alone decides which positions it reads as codes (kv_sealed()), so its bits
  * depend neither on the cuts of a prompt into chunks nor on the other rows of a step.  k and v hold the exact rows: the sinks, then a
  * ring of `ring` rows, indexed by position.  The ring must hold the rows that a call stores, the `recent` rows before them, and
- * KV_BLOCK - 1 more. */
+ * KV_BLOCK more. */
 struct kv_rows {
     void      *k, *v;
     enum dtype dtype;
@@ -29,8 +29,8 @@ struct kv_rows {
     uint8_t   *k_codes, *v_codes;       /* [n_blocks, n_kv_heads] of kv_block_bytes() */
     uint16_t  *k_scales, *v_scales;     /* [n_blocks, n_kv_heads, KV_BLOCK] fp16 */
 };
-/* Of the formats of keys and values that a device's attention reads, bits of 1 << kv_pair(). */
-KV_INLINE unsigned kv_pair(enum kv_format keys, enum kv_format values) { return 4 * (unsigned)keys + (unsigned)values; }
+/* Of the formats of keys and values that a device's attention reads, bits of 1 << KV_PAIR().  A macro, for tables. */
+#define KV_PAIR(keys, values) (4 * (unsigned)(keys) + (unsigned)(values))
 KV_INLINE bool kv_compressed(const struct kv_rows *c) { return c->k_format != KV_EXACT; }
 
 /* The row at `pos` reads positions sinks..kv_sealed()-1 as codes, and all others up to itself as exact rows.  A multiple of KV_BLOCK. */

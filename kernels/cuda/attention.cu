@@ -582,23 +582,28 @@ static void launch_pairs(struct cuda_queue *q, const struct attention_args *a, d
                part);
 }
 
+template <bool CODES> static int part_blocks(const struct attention_args *a)
+{
+    const int tokens = block_tokens<CODES>(a->n_q_heads / a->kv.n_kv_heads);
+    return CODES ? (a->pos + a->n_tokens - 1) / tokens - a->pos / tokens + 1 : (a->n_tokens + tokens - 1) / tokens;
+}
+
 template <bool CODES>
 static void launch_part(struct cuda_queue *q, const struct attention_args *a, const struct kv_expanded &x, const struct parts &part, size_t room)
 {
-    const int tokens = block_tokens<CODES>(a->n_q_heads / a->kv.n_kv_heads);
-    const int blocks = CODES ? (a->pos + a->n_tokens - 1) / tokens - a->pos / tokens + 1 : (a->n_tokens + tokens - 1) / tokens;
-    dim3 grid((unsigned)a->kv.n_kv_heads, (unsigned)blocks);
+    dim3 grid((unsigned)a->kv.n_kv_heads, (unsigned)part_blocks<CODES>(a));
     if (q->smem >= PAIR_BYTES)
         launch_pairs<CODES>(q, a, grid, x, part, room);
     else
         launch(q, "attention", attention_small_kernel<CODES>, grid, WARPS * 32, SMALL_BYTES, false, *a, x, part);
 }
 
-/* Scratch memory of a compressed cache: pieces (a third at most), ends of parts, rows made of codes. */
+/* Scratch memory of a compressed cache: pieces, if there will be any (a third at most), ends of parts, rows made of codes. */
 static void launch_compressed(struct cuda_queue *q, const struct attention_args *a)
 {
     const int end = (a->pos + a->n_tokens + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK, sealed = kv_sealed(&a->kv, a->pos + a->n_tokens - 1);
-    const size_t room = q->scratch_bytes / 3, ends = (size_t)a->n_tokens * (size_t)a->n_q_heads * sizeof(float2);
+    const int blocks = part_blocks<true>(a) * a->kv.n_kv_heads;
+    const size_t room = 2 * blocks > q->n_sm ? 0 : q->scratch_bytes / 3, ends = (size_t)a->n_tokens * (size_t)a->n_q_heads * sizeof(float2);
     const size_t row = (size_t)a->kv.n_kv_heads * DIM * sizeof(uint16_t), begin = (room + ends + 255) / 256 * 256;
     const size_t fit = (q->scratch_bytes > begin ? q->scratch_bytes - begin : 0) / (2 * row * KV_BLOCK) * KV_BLOCK;
     if (fit == 0 && sealed > 0) {

@@ -32,7 +32,7 @@ struct dev_step_ops {
 struct dev_caps {
     bool packs_weights;                 /* matrices lie in device memory, packed (kernels/pack.h), which only some shapes can be; else as stored */
     unsigned kv_dtypes;                 /* of exact KV rows, bits of 1 << enum dtype */
-    unsigned kv_codes;                  /* of compressed ones, bits of 1 << kv_pair(); 0: it takes none */
+    unsigned kv_codes;                  /* of compressed ones, bits of 1 << KV_PAIR(); 0: it takes none */
     bool beside_host;                   /* works on its queue while the host goes on; else a call returns when its work is done */
 };
 

@@ -54,7 +54,7 @@ bool load_head(const char *name, enum head *h, struct err *e)
 static bool takes(const struct model *m, const struct kv_recipe *r)
 {
     const struct dev_caps *caps = dev_caps(m->backend);
-    return caps->kv_dtypes >> r->dtype & 1 && (!kv_recipe_compresses(r) || caps->kv_codes >> kv_pair(r->keys, r->values) & 1);
+    return caps->kv_dtypes >> r->dtype & 1 && (!kv_recipe_compresses(r) || caps->kv_codes >> KV_PAIR(r->keys, r->values) & 1);
 }
 
 /* The first recipe that the device takes. */
