@@ -1084,6 +1084,8 @@ static const char *const known[] = {
     /* two of one name were deleted, and the wrong one was looked at: a mistake of this test */
     "submit 14865 60302, undo 2204 27731, save 60941 8698, compact 14028 5873, wait 22928 36472, decide 27559 5867, hostile 53121 33619,"
     "delete 62363 14124, save 45728 47007, save 23767 19737, delete 61937 5453",
+    "submit 39882 50848, wait 61225 41261, save 8740 33483, hostile 65213 41345, submit 7448 40695, finish 49560 11776, delete 40159 26424,"
+    "save 37892 5071, save 34574 54165, delete 55391 34849",
 };
 
 static int steps_from(const char *text, struct step steps[MAX_STEPS])

@@ -29,6 +29,7 @@ static struct {
     int  batch;                         /* tokens per event */
     bool not_ready;                     /* until fake_ready() */
     bool reads;                         /* reading a prompt stops half way, until fake_read() */
+    int  n_read;                        /* tokens of each prompt, as stats tell them; 0: 10 */
     int  n_ctx;
     float gen_temperature;
     double joules;                      /* used so far */
@@ -212,7 +213,7 @@ struct event_list engine_drain(struct engine *g)
                 ev->outlook[ev->n] = (struct outlook){.prob = 0.5f, .n = 2, .ids = {id, (id + 1) % 256}, .probs = {0.5f, 0.25f}};
             ev->ids[ev->n++] = id;
         }
-        ev->stats = (struct turn_stats){.n_prompt = 10, .n_tokens = g->done, .n_steps = g->done, .drafted = {10}, .accepted = {7},
+        ev->stats = (struct turn_stats){.n_prompt = fake.n_read ? fake.n_read : 10, .n_tokens = g->done, .n_steps = g->done, .drafted = {10}, .accepted = {7},
                                         .prefill_ms = 5, .decode_ms = 10 * g->done};
         if (ev->n) {
             l.n++;
@@ -222,7 +223,7 @@ struct event_list engine_drain(struct engine *g)
             break;
         ev->kind = EV_DONE;
         ev->finish = g->finish;
-        ev->stats = (struct turn_stats){.n_prompt = 10, .n_tokens = g->done, .n_steps = g->done, .drafted = {10, 5}, .accepted = {8, 1},
+        ev->stats = (struct turn_stats){.n_prompt = fake.n_read ? fake.n_read : 10, .n_tokens = g->done, .n_steps = g->done, .drafted = {10, 5}, .accepted = {8, 1},
                                         .prefill_ms = 5, .decode_ms = 100};
         if (g->finish == FINISH_ERROR)
             snprintf(ev->message, sizeof ev->message, "scripted error");

@@ -219,6 +219,32 @@ static void test_app__an_undo_takes_an_aside_along(void **state)
     stage_end();
 }
 
+static void test_app__the_list_of_files_says_how_long_they_take_to_read(void **state)
+{
+    struct buf text = {0};
+    (void)state;
+    begin();
+    fake_say("</think>read");
+    stage_open();
+    while (text.len < 100000)
+        buf_adds(&text, "a word ");
+    assert_true(tmpdir_put(&stage.home, "long.txt", text.data, text.len));
+    buf_reset(&text);
+    buf_addf(&text, "@%s/lon", stage.home.path);
+    stage_type(text.data);
+    assert_shows(" tok");
+    assert_hides("about");              /* nothing was read yet */
+    stage_keys("Esc Ctrl-U");
+    fake.n_read = 100;                  /* in 5 ms */
+    stage_say("a long message");
+    stage_answer();
+    stage_type(text.data);
+    assert_shows(" tok, about 5 s");
+    tmpdir_drop(&stage.home, "long.txt");
+    buf_free(&text);
+    stage_end();
+}
+
 static void test_app__a_list_closed_stays_closed_for_its_word(void **state)
 {
     (void)state;
@@ -1028,6 +1054,7 @@ int main(void)
         cmocka_unit_test(test_app__a_summary_is_shown_first_and_taken_by_enter),
         cmocka_unit_test(test_app__an_aside_stands_there_until_the_next_turn),
         cmocka_unit_test(test_app__an_undo_takes_an_aside_along),
+        cmocka_unit_test(test_app__the_list_of_files_says_how_long_they_take_to_read),
         cmocka_unit_test(test_app__a_list_closed_stays_closed_for_its_word),
         cmocka_unit_test(test_app__the_history_is_searched_and_the_draft_comes_back),
         cmocka_unit_test(test_app__the_tree_goes_to_another_branch),

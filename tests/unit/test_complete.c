@@ -111,6 +111,26 @@ static void test_complete__sizes_and_tokens_stand_beside(void **state)
     assert_string_equal(c.items[0].note, "");
 }
 
+static int five_hundred(void *arg, const char *path, const struct stat *st)
+{
+    (void)arg, (void)path, (void)st;
+    return 500;
+}
+
+static void test_complete__the_time_to_read_a_file_stands_beside(void **state)
+{
+    static const struct { double tok_s; const char *note; } rows[] = {
+        {0, "10 bytes  500 tok"}, {1000, "10 bytes  500 tok"}, {250, "10 bytes  500 tok, about 2 s"}, {2, "10 bytes  500 tok, about 5 min"},
+        {1e-9, "10 bytes  500 tok"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        complete_free(&c);
+        complete_find(&c, "@main", &(struct complete_counter){five_hundred, NULL, rows[i].tok_s});
+        assert_string_equal(c.items[0].note, rows[i].note);
+    }
+}
+
 static void test_complete__common_parts_hold_whole_characters(void **state)
 {
     (void)state;
@@ -214,6 +234,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_complete__files),
         cmocka_unit_test(test_complete__sizes_and_tokens_stand_beside),
+        cmocka_unit_test(test_complete__the_time_to_read_a_file_stands_beside),
         cmocka_unit_test(test_complete__common_parts_hold_whole_characters),
         cmocka_unit_test(test_complete__ends_when_nothing_can_follow),
         cmocka_unit_test(test_complete__commands_have_their_help),

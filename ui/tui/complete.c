@@ -111,11 +111,13 @@ static void read_names(struct names *names, DIR *d, const char *base, const stru
 /* A path in the draft: what stands before it ("@", "@\"") and whether it is to be attached. */
 struct path { const char *s; bool attach, quoted; const struct complete_counter *counter; };
 
+enum { MOST_SECONDS = 100 * 60 * 60 };  /* more is no time that helps */
+
 static void describe(int dir, const char *name, const struct path *p, int n_dir, struct buf *note)
 {
     struct stat st;
     struct buf path = {0};
-    int tokens = -1;
+    double tokens = -1;
     buf_reset(note);
     if (fstatat(dir, name, &st, 0) || !S_ISREG(st.st_mode))
         return;
@@ -126,8 +128,13 @@ static void describe(int dir, const char *name, const struct path *p, int n_dir,
     if (p->counter)
         tokens = p->counter->count(p->counter->arg, path.data, &st);
     buf_adds(note, tokens < 0 ? "  ~" : "  ");
-    figure_tokens(note, tokens < 0 ? (double)st.st_size / BYTES_PER_TOKEN : tokens);
+    tokens = tokens < 0 ? (double)st.st_size / BYTES_PER_TOKEN : tokens;
+    figure_tokens(note, tokens);
     buf_adds(note, " tok");
+    if (p->counter && p->counter->tok_s > 0 && tokens >= p->counter->tok_s && tokens < MOST_SECONDS * p->counter->tok_s) {
+        buf_adds(note, ", ");
+        figure_about(note, (int)(tokens / p->counter->tok_s + 0.5));
+    }
     buf_free(&path);
 }
 

@@ -16,7 +16,7 @@ enum { COMPLETE_MAX = 500 };
 
 struct complete_item {
     char *word;                 /* what then stands there */
-    char *note;                 /* for the right edge: a command's argument, a file's size and its tokens; "" */
+    char *note;                 /* for the right edge: a command's argument, a file's size, its tokens and the time to read them; "" */
     char *help;                 /* one line; "" */
 };
 
@@ -29,11 +29,12 @@ struct complete {
     struct buf note;            /* why these are not all, or "" */
 };
 
-/* Tokens of the file of that path, as it would be attached; -1: not known, then they are estimated and marked so ("~"). */
 struct stat;
 struct complete_counter {
+    /* Tokens of the file of that path, as it would be attached; -1: not known, then they are estimated and marked so ("~"). */
     int (*count)(void *arg, const char *path, const struct stat *st);
     void *arg;
+    double tok_s;               /* so many of a prompt are read in a second, to say how long the file takes; 0: not known */
 };
 
 /* `before` is the draft up to the cursor; `counter` may be NULL.  Reads directories; what cannot be read is empty. */

@@ -67,6 +67,14 @@ void figure_turn(struct buf *out, int n_read, double read_ms, int n_tokens, doub
     buf_addf(out, " tok in %.1f s", answer_ms / 1000);
 }
 
+void figure_about(struct buf *out, int seconds)
+{
+    if (seconds < 100)
+        buf_addf(out, "about %d s", seconds);
+    else
+        buf_addf(out, "about %d min", (seconds + 59) / 60);
+}
+
 void figure_clock(struct buf *out, int seconds)
 {
     if (seconds < 0)

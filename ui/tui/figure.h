@@ -13,6 +13,7 @@ void figure_joules(struct buf *out, double n);          /* 540 J, 1.6 kJ */
 /* Reading and answering apart, since their rates are not alike: "read 383 in 1.3 s, 24 tok in 0.2 s"; without the reading where none
  * was needed.  Times in ms. */
 void figure_turn(struct buf *out, int n_read, double read_ms, int n_tokens, double answer_ms);
+void figure_about(struct buf *out, int seconds);         /* about 12 s, about 3 min */
 void figure_clock(struct buf *out, int seconds);        /* 0:13, 1:02:03 */
 
 #endif

@@ -133,10 +133,8 @@ void progress_left(struct buf *out, const struct progress *p, int64_t ms)
     if (s <= 0)
         return;
     buf_addf(out, "%s%s", out->len ? ", " : "", p->longer ? "slower than thought, " : "");
-    if (s < 100)
-        buf_addf(out, "about %d s left", s);
-    else
-        buf_addf(out, "about %d min left", (s + 59) / 60);
+    figure_about(out, s);
+    buf_adds(out, " left");
 }
 
 /* Texts one behind the other; those that do not fit are left out, and what follows them. */

@@ -116,12 +116,23 @@ static bool opens_itself(const struct editor *e, const struct buf *before)
     return yes;
 }
 
+/* How fast the last prompt was read, if that can be told. */
+static void learn_rate(struct suggest *s)
+{
+    enum { LEAST = 64 };
+    const struct chat_stats *t = s->chat ? chat_last_stats(s->chat) : NULL;
+    int n = t ? t->n_prompt - t->n_cached : 0;
+    if (n >= LEAST && t->prefill_ms > 0)
+        s->tok_s = n * 1000 / t->prefill_ms;
+}
+
 /* Looks again; true if there is anything. */
 static bool look(struct suggest *s, const struct buf *before)
 {
     empty(s);
     s->to_count = LOOK_BYTES;
-    complete_find(&s->found, buf_str(before), &(struct complete_counter){count_file, s});
+    learn_rate(s);
+    complete_find(&s->found, buf_str(before), &(struct complete_counter){count_file, s, s->tok_s});
     fill(s, before);
     return s->open;
 }

@@ -24,6 +24,7 @@ struct suggest {
     struct counted *counted;            /* files whose tokens were counted, */
     int n_counted;
     size_t to_count;                    /* and how many bytes this look may still count */
+    double tok_s;                       /* of a prompt, when there last was one long enough to tell; 0: there was none */
     const struct chat *chat;            /* who counts; NULL: nobody yet */
 };
 
