@@ -5,7 +5,7 @@
 enum {
     LIMIT_CTX          = 1 << 24,       /* positions; a model may have a lower limit */
     LIMIT_CHUNK        = 8192,          /* prompt tokens per call */
-    LIMIT_DRAFTS       = 5,             /* drafts per step */
+    LIMIT_DRAFTS       = 7,             /* drafts per step */
     LIMIT_STEP_ROWS    = 8,             /* rows of a decode step */
     LIMIT_STOP_IDS     = 8,             /* ids that end an answer */
     LIMIT_ALTERNATIVES = 8,             /* likely ids reported with a token */

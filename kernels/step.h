@@ -101,6 +101,13 @@ struct step_result {
     volatile int32_t serial;    /* step_live.step of this pick, > 0 */
 };
 
+/* Drafts as they are made; in host memory, written by the device.  `serial` last. */
+struct step_drafts {
+    int32_t ids[STEP_ROWS];
+    float   prob[STEP_ROWS];    /* softmax over the ids that drafts are chosen from; 0 when their logits are no numbers */
+    volatile int32_t serial;    /* step_live.step * STEP_ROWS + drafts made since that pick */
+};
+
 /* The residual stream of a step is in fixed point (kernels/stream.h).  Operations add to it in place (step_add, step_experts), and the
  * result does not depend on their order.
  *
@@ -349,11 +356,13 @@ struct step_pick_args {
 };
 static inline size_t step_pick_scratch(int vocab) { return (size_t)STEP_ROWS * ((size_t)vocab * 8 + 65536); }
 
-/* The arg-max of a draft's logits: live->draft_ids[i] and live->ids[1 + i]; live->n_drafts = i + 1. */
+/* The arg-max of a draft's logits, with its probability: live->draft_ids[i], live->ids[1 + i] and drafts; live->n_drafts = i + 1.
+ *                                                                                                tolerance of prob: 2^-12 relative */
 struct step_draft_args {
     const float      *logits;           /* [1, n_ids] */
     const float      *tile_max;         /* [step_maxima(n_ids)] */
     struct step_live *live;
+    struct step_drafts *drafts;         /* host memory */
     int               i, n_ids;
 };
 

@@ -348,6 +348,17 @@ void step_pick_cpu(struct cpu_pool *p, const struct step_pick_args *a)
     __atomic_store_n(&out->serial, v->step, __ATOMIC_RELEASE);
 }
 
+/* softmax(logits)[id], id being the greatest. */
+static float share_of_greatest(const float *logits, int n_ids, int32_t id)
+{
+    double sum = 0;
+    if (!isfinite(logits[id]))
+        return 0;
+    for (int i = 0; i < n_ids; i++)
+        sum += (double)expf(logits[i] - logits[id]);
+    return (float)(1 / sum);
+}
+
 void step_draft_cpu(struct cpu_pool *p, const struct step_draft_args *a)
 {
     (void)p;
@@ -355,4 +366,7 @@ void step_draft_cpu(struct cpu_pool *p, const struct step_draft_args *a)
     a->live->draft_ids[a->i] = id;
     a->live->ids[1 + a->i] = id;
     a->live->n_drafts = a->i + 1;
+    a->drafts->ids[a->i] = id;
+    a->drafts->prob[a->i] = share_of_greatest(a->logits, a->n_ids, id);
+    __atomic_store_n(&a->drafts->serial, a->live->step * STEP_ROWS + a->i + 1, __ATOMIC_RELEASE);
 }

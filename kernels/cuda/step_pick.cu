@@ -951,24 +951,48 @@ extern "C" void step_pick_cuda(struct cuda_queue *q, const struct step_pick_args
 
 /* ---- drafts ---- */
 
+/* A thread's part of the sum of exp(l - max).  Tiles far below the maximum are not read: all of them together are less than 2^-18. */
+__device__ __forceinline__ float draft_mass(const struct step_draft_args &a, int n_tiles, float max)
+{
+    constexpr float FAR = 24;
+    float mass = 0;
+    each_tile(a.tile_max, n_tiles, ordered(max - FAR), [&](int tile) {
+        for (int id = tile * TILE; id < min(tile * TILE + TILE, a.n_ids); id++)
+            mass += expf(a.logits[id] - max);
+    });
+    return mass;
+}
+
 __global__ void __launch_bounds__(THREADS) step_draft_kernel(const __grid_constant__ struct step_draft_args a)
 {
     __shared__ uint32_t warp_max[WARPS];
+    __shared__ float by_warp[WARPS];
     __shared__ int tile;
     const int n_tiles = (a.n_ids + TILE - 1) / TILE;
     if (threadIdx.x == 0)
         tile = INT32_MAX;
     gpu_wait();
     gpu_next();
-    const uint32_t own = scan_tiles(a.tile_max, n_tiles);
-    find_tile(a.tile_max, n_tiles, own, greatest(own, warp_max), &tile);
+    const uint32_t own = scan_tiles(a.tile_max, n_tiles), best = greatest(own, warp_max);
+    const float max = logit_of((uint64_t)best << 32);
+    const bool sound = isfinite(max);
+    find_tile(a.tile_max, n_tiles, own, best, &tile);
+    const float mass = warp_sum(sound ? draft_mass(a, n_tiles, max) : 0);
+    if (threadIdx.x % 32 == 0)
+        by_warp[threadIdx.x / 32] = mass;
+    __syncthreads();
     if (threadIdx.x >= 32)
         return;
     const int id = id_in_tile(a.logits, a.n_ids, tile, false);
+    const float all = warp_sum(by_warp[threadIdx.x]);
     if (threadIdx.x == 0) {
         a.live->draft_ids[a.i] = id;
         a.live->ids[1 + a.i] = id;
         a.live->n_drafts = a.i + 1;
+        a.drafts->ids[a.i] = id;
+        a.drafts->prob[a.i] = sound ? 1 / all : 0;
+        __threadfence_system();
+        a.drafts->serial = a.live->step * STEP_ROWS + a.i + 1;
     }
 }
 

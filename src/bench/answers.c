@@ -141,7 +141,7 @@ static bool ask(struct answers *x, const struct question *q, struct asked *sum, 
     static const char *const finishes[] = {"stop", "length", "context", "stopped", "error"};
     const struct engine_info *info = engine_info(x->g);
     struct sampling how = {
-        .max_tokens = q->max_tokens, .draft_depth = -1, .n_ids = tokenizer_n_ids(x->tokenizer), .n_stop = info->n_eos,
+        .max_tokens = q->max_tokens, .draft_depth = x->depth, .n_ids = tokenizer_n_ids(x->tokenizer), .n_stop = info->n_eos,
     };
     struct ids ids = {0};
     struct engine_machine before;
@@ -190,7 +190,7 @@ void answers_drafts(struct answers *x, const struct asked *sum)
 
 bool answers_open(struct answers *x, struct report *r, const struct engine_options *o, struct err *e)
 {
-    *x = (struct answers){.r = r};
+    *x = (struct answers){.r = r, .depth = o->draft_depth};
     x->tokenizer = tokenizer_open(o->model_dir, e);
     x->g = x->tokenizer ? engine_open(o, e) : NULL;
     if (!x->g || !wait_ready(x, e))

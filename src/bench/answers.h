@@ -28,6 +28,7 @@ struct answers {
     struct report    *r;
     struct engine    *g;
     struct tokenizer *tokenizer;
+    int               depth;            /* drafts a step; -1: as many as pay */
     double            limit_s;          /* an answer that takes longer is cut; 0: none is */
 };
 

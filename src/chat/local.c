@@ -232,7 +232,7 @@ static bool start(struct local *l, const struct options *o, struct err *e)
         .n_threads = options_int(o, OPT_threads),
         .n_ctx = options_int(o, OPT_ctx),
         .chunk = options_int(o, OPT_chunk),
-        .draft_depth = options_int(o, OPT_draft),
+        .draft_depth = options_drafts(o) ? -1 : 0,
         .n_sequences = options_int(o, OPT_conversations),
         .n_snapshots = options_int(o, OPT_snapshots),
     };

@@ -296,6 +296,12 @@ double options_real(const struct options *o, enum option_id id)
     return value_number(rows[id].type, o->values[id].text);
 }
 
+int options_drafts(const struct options *o)
+{
+    const char *text = options_text(o, OPT_draft);
+    return !strcmp(text, "auto") ? -1 : !strcmp(text, "off") ? 0 : atoi(text);
+}
+
 int options_int(const struct options *o, enum option_id id)
 {
     return (int)options_real(o, id);

@@ -59,6 +59,7 @@ bool     options_on(const struct options *o, enum option_id id);
 bool     options_off(const struct options *o, enum option_id id);
 const char *options_name(const struct options *o, enum option_id id);   /* of one that is on, off or a name: the name, else NULL */
 int      options_int(const struct options *o, enum option_id id);
+int      options_drafts(const struct options *o);       /* a step; -1: as many as pay */
 double   options_real(const struct options *o, enum option_id id);
 uint64_t options_seed(const struct options *o);                         /* meaningful if options_given(OPT_seed) */
 const char *const *options_list(const struct options *o, enum option_id id, int *n);   /* until it is set again */

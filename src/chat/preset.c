@@ -44,7 +44,7 @@ void preset_sampling(const struct options *o, const struct responder_info *info,
         .repetition_penalty = real(o, OPT_repetition_penalty, p.repetition_penalty),
         .seed = options_given(o, OPT_seed) ? options_seed(o) : 0,
         .max_tokens = options_int(o, OPT_max_tokens),
-        .draft_depth = options_int(o, OPT_draft),
+        .draft_depth = options_drafts(o),
     };
     s->bias = options_list(o, OPT_logit_bias, &s->n_bias);
     if (s->top_p <= 0)

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "engine/drafter.h"
 #include "engine/sampler.h"
 #include "engine/sequence.h"
 #include "model/stepper.h"
@@ -37,6 +38,7 @@ struct decoder {
     struct sequences sequences;
     struct sequence *last;              /* that was used last */
     struct stepper  *stepper;
+    struct drafter   drafter;
     double row_ms;                      /* of the last prompt chunk */
 };
 
@@ -48,7 +50,7 @@ struct run {
     const struct decoder_hooks *h;
     struct outcome *out;
     struct err     *fault;
-    int     depth;                      /* of this request */
+    int     depth;                      /* of this request, or DRAFTER_AUTO */
     int     room;                       /* tokens that may come: max_tokens and context */
     bool    ended;
     int64_t first_ns;                   /* when the first token came */
@@ -75,9 +77,9 @@ static bool warm_up_rows(struct decoder *d, struct cache *k, int n, struct err *
 /* A few steps of every row count, so that they are recorded; the sequence's cache holds `pos` positions and is of no use afterwards. */
 static bool warm_up_steps(struct decoder *d, int sequence, int pos, struct err *e)
 {
-    const struct step_sampling how = {.repetition_penalty = 1, .n_ids = d->c->vocab, .room = d->o.n_ctx - pos};
     const int32_t prompt = 0;
-    for (int depth = 0; depth <= d->o.depth && pos > 0; depth++) {
+    for (int depth = 0; depth <= d->o.depth && pos > 0 && pos < d->o.n_ctx; depth++) {
+        const struct step_sampling how = {.repetition_penalty = 1, .n_ids = d->c->vocab, .room = d->o.n_ctx - pos};
         struct step_result r;
         stepper_begin(d->stepper, sequence, &how, &prompt, 1, 0, pos, NULL, NULL, 0, depth);
         for (int i = 0; i < WARM_UP_TOKENS; i++)
@@ -85,6 +87,8 @@ static bool warm_up_steps(struct decoder *d, int sequence, int pos, struct err *
         for (int i = 0; i < WARM_UP_TOKENS; i++)
             if (!stepper_wait(d->stepper, &r, e))
                 return false;
+        for (int i = depth; i && i < d->o.depth; i++)   /* one by one, too */
+            stepper_draft(d->stepper, 1);
         pos = stepper_end(d->stepper, WARM_UP_TOKENS, e);
     }
     return pos > 0;
@@ -116,6 +120,7 @@ struct decoder *decoder_open(struct dev *dev, const struct model_config *c, stru
         goto fail;
     d->last = &d->sequences.all[0];
     d->stepper = stepper_open(f, caches, o->n_sequences, o->head, o->depth, e);
+    drafter_init(&d->drafter, d->stepper, o->depth, dev->caps->beside_host);
     if (!d->stepper || !warm_up(d, e))
         goto fail;
     return d;
@@ -439,8 +444,8 @@ static bool keep_on_way(struct run *r, int *kept)
     return true;
 }
 
-/* A device that works beside the host is always a pick ahead: it starts on the next one before the host has read this one.  What it did
- * beyond the last one heard is taken back. */
+/* With a fixed number of drafts a device that works beside the host is always a pick ahead: it starts on the next one before the host has
+ * read this one.  What it did beyond the last one heard is taken back. */
 static bool run_steps(struct run *r)
 {
     struct decoder *d = r->d;
@@ -451,17 +456,21 @@ static bool run_steps(struct run *r)
     int n_heard = 0, kept = r->q->tl.n_run;
     if (interrupted(r))
         return true;
-    stepper_begin(d->stepper, r->q->slot, &s, r->p->ids, r->p->n, how->n_begun, r->q->tl.n, how->bias_ids, how->bias, how->n_bias, r->depth);
-    for (int i = 0; i < (beside ? AHEAD : 1); i++)
-        stepper_launch(d->stepper);
+    stepper_begin(d->stepper, r->q->slot, &s, r->p->ids, r->p->n, how->n_begun, r->q->tl.n, how->bias_ids, how->bias, how->n_bias,
+                  r->depth == DRAFTER_AUTO ? 0 : r->depth);
+    drafter_begin(&d->drafter, r->depth);
+    for (int i = 0; i < drafter_ahead(&d->drafter, beside ? AHEAD : 1); i++)
+        drafter_launch(&d->drafter);
     while (!r->ended) {
         if (!stepper_wait(d->stepper, &result, r->fault))
             return false;
         n_heard += hear(r, &result);
-        if (!beside && !r->ended && !keep_on_way(r, &kept))
+        if (r->ended)
+            break;
+        if (!drafter_heard(&d->drafter, &result, r->fault) || (!beside && !keep_on_way(r, &kept)))
             return false;
-        if (!r->ended && !interrupted(r))
-            stepper_launch(d->stepper);
+        if (!interrupted(r))
+            drafter_launch(&d->drafter);
     }
     int pos = stepper_end(d->stepper, n_heard, r->fault);
     CHECK(pos < 0 || pos == r->q->tl.n_run || r->out->finish == FINISH_ERROR);
@@ -480,7 +489,7 @@ static bool answer(struct run *r)
     r->room = d->o.n_ctx - r->q->tl.n;
     if (how->max_tokens && how->max_tokens < r->room)
         r->room = how->max_tokens;
-    r->depth = how->draft_depth < 0 || how->draft_depth > d->o.depth ? d->o.depth : how->draft_depth;
+    r->depth = how->draft_depth < 0 && d->o.depth ? DRAFTER_AUTO : how->draft_depth < d->o.depth ? how->draft_depth : d->o.depth;
     return run_steps(r);
 }
 

@@ -23,7 +23,7 @@ struct engine_options {
     int n_ctx;                          /* positions; 0: what fits, at most the model's */
     int chunk;                          /* most prompt rows a call */
     bool fixed_chunk;                   /* always so many, however long a call takes; also when `chunk` is given */
-    int draft_depth;                    /* MTP drafts a step, 0..ENGINE_MAX_DEPTH; -1: the measured default; 0: none */
+    int draft_depth;                    /* most MTP drafts a step, 0..ENGINE_MAX_DEPTH; -1: as many as a step can have; 0: none, and no rows for them */
     int n_sequences;                    /* conversations resident at once; 0: two where there is room */
     int n_snapshots;                    /* states kept in memory, of all conversations */
 };

@@ -16,13 +16,11 @@
 enum { DEFAULT_SNAPSHOTS = 8, SPARE_POSITIONS = STEP_ROWS };       /* a step always has all its rows: the last ones may lie behind the context */
 
 /* What a device does when nobody says otherwise.  Context: on a CPU the model's 262144 would take memory that nobody has the
- * patience to fill.  Chunk: a GPU reads every expert for each of them, so each should use them all often.  MTP drafts a step,
- * measured on a CPU with the demo model (tests/bench/bench_engine.c): from the third on nothing is gained even when 97 % are
- * accepted, since each verified row costs nearly a decoded one. */
+ * patience to fill.  Chunk: a GPU reads every expert for each of them, so each should use them all often. */
 static const struct defaults {
-    int n_ctx, chunk, depth;
-} defaults_cpu = {.n_ctx = 32768, .chunk = 256, .depth = 2},
-  defaults_gpu = {.n_ctx = INT_MAX, .chunk = 4096, .depth = 2};
+    int n_ctx, chunk;
+} defaults_cpu = {.n_ctx = 32768, .chunk = 256},
+  defaults_gpu = {.n_ctx = INT_MAX, .chunk = 4096};
 /* Left free: a host has swap or an OOM killer, a GB10 freezes; a GPU of its own needs some for code and recorded graphs. */
 static const size_t CPU_MARGIN = 512u << 20, UNIFIED_MARGIN = (size_t)14 << 30, GPU_MARGIN = (size_t)1 << 30;
 
@@ -117,7 +115,7 @@ static void settle(struct model *m, const struct load_options *o, bool gpu)
     m->asked = *o;
     m->n_sequences = o->n_sequences > 1 ? o->n_sequences : 1;
     m->chunk = o->chunk ? o->chunk : d->chunk;
-    m->depth = !m->cfg.n_mtp ? 0 : o->depth < 0 ? d->depth : o->depth;
+    m->depth = !m->cfg.n_mtp ? 0 : o->depth < 0 ? LIMIT_DRAFTS : o->depth;
     m->n_snapshots = o->n_snapshots == LOAD_NO_SNAPSHOTS ? 0 : o->n_snapshots ? o->n_snapshots : DEFAULT_SNAPSHOTS;
 }
 

@@ -30,7 +30,7 @@ struct load_options {
     int n_threads;                      /* of a CPU; 0: one per usable core */
     int n_ctx;                          /* positions; 0: what fits, at most what the device does by itself and the model's */
     int chunk;                          /* most prompt rows a call */
-    int depth;                          /* drafts a step; -1: what the device does by itself */
+    int depth;                          /* most drafts a step; -1: as many as a step can have */
     int n_sequences;                    /* conversations resident at once; 0: one; LOAD_SOME_SEQUENCES: two where they fit */
     int n_snapshots;                    /* states kept beside; LOAD_NO_SNAPSHOTS: none */
 };

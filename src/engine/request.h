@@ -20,7 +20,7 @@ struct sampling {
     float    repetition_penalty;        /* 0 or 1: off; divides positive, multiplies negative logits of ids in prompt or answer */
     uint64_t seed;
     int      max_tokens;                /* of the answer; 0: until the context is full */
-    int      draft_depth;               /* -1: the engine's; never more than it */
+    int      draft_depth;               /* -1: in each step as many as pay; never more than the engine's */
     int      n_ids;                     /* ids from here on are padding of the model's vocabulary, never picked; 0: there are none */
     int32_t  stop[ENGINE_MAX_STOP];     /* ids that end the answer; the stop id is delivered as the last token */
     int      n_stop;

@@ -19,10 +19,11 @@ enum {
     DOUBT_MS   = 2000,                  /* no result for so long: ask the device whether it lives */
 };
 
-/* A cache and the steps that were recorded for it, by depth. */
+/* A cache and what was recorded for it. */
 struct stepper_slot {
     struct cache     *k;
-    struct dev_graph *first[MAX_DEPTH + 1], *step[MAX_DEPTH + 1];
+    struct dev_graph *first, *step[STEP_ROWS];          /* by rows, less one */
+    struct dev_graph *drafts[MAX_DEPTH][MAX_DEPTH];     /* by the first draft and the last one */
 };
 
 struct stepper {
@@ -39,11 +40,13 @@ struct stepper {
     struct step_sampling *sampling;
     void  *pick_scratch;
     struct step_result *results;        /* host memory, STEP_SLOTS */
+    struct step_drafts *made;           /* host memory */
 
     /* the answer under way */
     struct stepper_slot *on;
     int depth, start;                   /* drafts a step; position at the beginning */
     int n_launched, n_taken;
+    int n_made;                         /* drafts, behind the newest pick */
     int tokens[STEP_SLOTS];             /* of the newest results, by pick */
     struct step_live live;              /* as the last stepper_end() found it */
 };
@@ -94,13 +97,24 @@ struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int
     size_t bytes = stepper_bytes(c, max_depth);
     s->memory = f->dev->alloc(f->dev, bytes);
     s->results = f->dev->alloc_host(f->dev, STEP_SLOTS * sizeof *s->results);
-    if (!s->memory || !s->results) {
+    s->made = f->dev->alloc_host(f->dev, sizeof *s->made);
+    if (!s->memory || !s->results || !s->made) {
         err_set(e, "no memory for the logits of %d rows: %zu MiB asked for; try a smaller --draft", max_depth + 1, bytes >> 20);
         stepper_close(s);
         return NULL;
     }
     cut(s, s->memory, c, max_depth);
     return s;
+}
+
+static void slot_free(struct dev *d, struct stepper_slot *o)
+{
+    d->graph_free(d, o->first);
+    for (int i = 0; i < STEP_ROWS; i++)
+        d->graph_free(d, o->step[i]);
+    for (int i = 0; i < MAX_DEPTH; i++)
+        for (int j = 0; j < MAX_DEPTH; j++)
+            d->graph_free(d, o->drafts[i][j]);
 }
 
 void stepper_close(struct stepper *s)
@@ -110,14 +124,12 @@ void stepper_close(struct stepper *s)
     struct err ignored;
     s->dev->finish(s->dev, &ignored);
     for (struct stepper_slot *o = s->slots; o < s->slots + s->n_slots; o++)
-        for (int i = 0; i <= MAX_DEPTH; i++) {
-            s->dev->graph_free(s->dev, o->first[i]);
-            s->dev->graph_free(s->dev, o->step[i]);
-        }
+        slot_free(s->dev, o);
     free(s->slots);
     if (s->memory)
         s->dev->free(s->dev, s->memory);
     s->dev->free_host(s->dev, s->results);
+    s->dev->free_host(s->dev, s->made);
     free(s);
 }
 
@@ -136,26 +148,12 @@ static void pick(struct stepper *s, const float *hidden, int rows, bool first)
          .n_rows = rows, .vocab = s->vocab, .width = s->hidden, .first = first);
 }
 
-/* The MTP rows of the tokens just picked, from their real hidden states, then the drafts, each from the one before it. */
-static void drafts(struct stepper *s, const float *hidden, int rows, int depth)
+/* What follows the prompt's last hidden state, or a whole step; then the MTP rows of the tokens just picked, from their real hidden
+ * states, so that drafts can be made. */
+static struct dev_graph *record_step(struct stepper *s, int rows, bool first, struct err *e)
 {
     struct step_live *live = s->f->fused->live;
-    struct weight slice = *s->head;
-    slice.rows = stepper_draft_rows(s->head);
-    const struct fused_head h = {.w = &slice, .logits = s->draft_logits, .tile_max = s->draft_max, .n_ids = slice.rows};
-    fused_mtp(s->f, s->on->k, live->mtp_next, hidden, &live->mtp_pos, &live->mtp_rows, rows);
-    for (int i = 0; i < depth; i++) {
-        fused_mtp_logits(s->f, &h, i ? NULL : &live->mtp_last, &live->drafting);
-        STEP(s->dev, step_draft, .logits = s->draft_logits, .tile_max = s->draft_max, .live = live, .i = i, .n_ids = slice.rows);
-        if (i + 1 < depth)
-            fused_mtp(s->f, s->on->k, &live->draft_ids[i], s->f->fused->mtp_h, &live->draft_pos[i], &live->drafting, 1);
-    }
-}
-
-static struct dev_graph *record(struct stepper *s, int depth, bool first, struct err *e)
-{
     const struct fused_head h = target_head(s);
-    const int rows = first ? 1 : depth + 1;
     const float *hidden = first ? s->last_hidden : s->f->fused->hidden;
     s->dev->graph_begin(s->dev);
     if (!first)
@@ -163,7 +161,24 @@ static struct dev_graph *record(struct stepper *s, int depth, bool first, struct
     fused_logits(s->f, &h, first ? s->last_hidden : NULL, rows);
     pick(s, hidden, rows, first);
     if (s->mtp)
-        drafts(s, hidden, rows, depth);
+        fused_mtp(s->f, s->on->k, live->mtp_next, hidden, &live->mtp_pos, &live->mtp_rows, rows);
+    return s->dev->graph_end(s->dev, e);
+}
+
+/* Drafts from..to, each from the one before it. */
+static struct dev_graph *record_drafts(struct stepper *s, int from, int to, struct err *e)
+{
+    struct step_live *live = s->f->fused->live;
+    struct weight slice = *s->head;
+    slice.rows = stepper_draft_rows(s->head);
+    const struct fused_head h = {.w = &slice, .logits = s->draft_logits, .tile_max = s->draft_max, .n_ids = slice.rows};
+    s->dev->graph_begin(s->dev);
+    for (int i = from; i <= to; i++) {
+        if (i)
+            fused_mtp(s->f, s->on->k, &live->draft_ids[i - 1], s->f->fused->mtp_h, &live->draft_pos[i - 1], &live->drafting, 1);
+        fused_mtp_logits(s->f, &h, i ? NULL : &live->mtp_last, &live->drafting);
+        STEP(s->dev, step_draft, .logits = s->draft_logits, .tile_max = s->draft_max, .live = live, .drafts = s->made, .i = i, .n_ids = slice.rows);
+    }
     return s->dev->graph_end(s->dev, e);
 }
 
@@ -195,22 +210,49 @@ void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how,
     s->dev->copy(s->dev, s->f->fused->live, &live, sizeof live);
     s->dev->copy(s->dev, s->last_hidden, s->on->k->last_hidden, (size_t)s->hidden * sizeof(float));
     memset(s->results, 0, STEP_SLOTS * sizeof *s->results);
+    memset(s->made, 0, sizeof *s->made);
     s->depth = s->mtp ? depth : 0;
     s->start = pos;
-    s->n_launched = s->n_taken = 0;
+    s->n_launched = s->n_taken = s->n_made = 0;
+}
+
+/* A graph that could not be recorded is a fault of the device, which waiting will report. */
+static void launch(struct stepper *s, struct dev_graph *g)
+{
+    if (g)
+        s->dev->graph_launch(s->dev, g);
+}
+
+void stepper_step(struct stepper *s, int rows)
+{
+    const bool first = s->n_launched == 0;
+    struct dev_graph **g = first ? &s->on->first : &s->on->step[rows - 1];
+    struct err e;
+    CHECK(s->n_launched - s->n_taken < STEP_SLOTS && rows >= 1 && rows <= s->max_depth + 1);
+    if (!*g)
+        *g = record_step(s, rows, first, &e);
+    launch(s, *g);
+    s->n_launched++;
+    s->n_made = 0;
+}
+
+void stepper_draft(struct stepper *s, int n)
+{
+    const int from = s->n_made, to = from + n - 1;
+    struct err e;
+    CHECK(s->mtp && s->n_launched > 0 && n > 0 && to < s->max_depth);
+    struct dev_graph **g = &s->on->drafts[from][to];
+    if (!*g)
+        *g = record_drafts(s, from, to, &e);
+    launch(s, *g);
+    s->n_made += n;
 }
 
 void stepper_launch(struct stepper *s)
 {
-    const bool first = s->n_launched == 0;
-    struct dev_graph **g = first ? &s->on->first[s->depth] : &s->on->step[s->depth];
-    struct err e;
-    CHECK(s->n_launched - s->n_taken < STEP_SLOTS);
-    if (!*g)
-        *g = record(s, s->depth, first, &e);
-    if (*g)                             /* else the device has a fault that stepper_wait() will report */
-        s->dev->graph_launch(s->dev, *g);
-    s->n_launched++;
+    stepper_step(s, s->depth + 1);
+    if (s->depth)
+        stepper_draft(s, s->depth);
 }
 
 static void short_sleep(void)
@@ -218,12 +260,11 @@ static void short_sleep(void)
     nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
 }
 
-bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e)
+/* Until the device has written the serial; false when it failed. */
+static bool await(struct stepper *s, const volatile int32_t *serial, int32_t expected, struct err *e)
 {
-    volatile struct step_result *r = &s->results[(s->n_taken + 1) % STEP_SLOTS];    /* picks count from 1 */
     int64_t start = clock_ns(), asked = start;
-    CHECK(s->n_taken < s->n_launched);
-    while (__atomic_load_n(&r->serial, __ATOMIC_ACQUIRE) != s->n_taken + 1) {
+    while (__atomic_load_n(serial, __ATOMIC_ACQUIRE) != expected) {
         CHECK(s->dev->caps->beside_host);       /* otherwise it is there when the launch returns */
         if (clock_ns() - start > SPIN_NS)
             short_sleep();
@@ -233,9 +274,26 @@ bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e)
                 return false;
         }
     }
-    memcpy(out, (const void *)r, sizeof *out);
+    return true;
+}
+
+bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e)
+{
+    const struct step_result *r = &s->results[(s->n_taken + 1) % STEP_SLOTS];       /* picks count from 1 */
+    CHECK(s->n_taken < s->n_launched);
+    if (!await(s, &r->serial, s->n_taken + 1, e))
+        return false;
+    memcpy(out, r, sizeof *out);
     s->tokens[s->n_taken % STEP_SLOTS] = out->n;
     s->n_taken++;
+    return true;
+}
+
+bool stepper_drafts(struct stepper *s, struct step_drafts *out, struct err *e)
+{
+    if (s->n_made && !await(s, &s->made->serial, s->n_launched * STEP_ROWS + s->n_made, e))
+        return false;
+    memcpy(out, s->made, sizeof *out);
     return true;
 }
 

@@ -32,6 +32,12 @@ void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how,
 /* Queues the next pick: the first one from the prompt's last hidden state, then whole steps.  Never waits.  At most STEP_SLOTS
  * results may be outstanding. */
 void stepper_launch(struct stepper *s);
+/* The same in parts, for who decides by what the drafts are: the next pick, a step verifying rows - 1 of the drafts that were made; then
+ * n drafts more behind it.  The first pick verifies none. */
+void stepper_step(struct stepper *s, int rows);
+void stepper_draft(struct stepper *s, int n);
+/* Waits for the drafts that were made behind the newest pick.  False when the device failed. */
+bool stepper_drafts(struct stepper *s, struct step_drafts *out, struct err *e);
 /* The oldest result that was not taken yet.  False when the device failed. */
 bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e);
 /* Ends the answer: waits for what is queued.  Of the results, the first n_heard count; at most one more may have been taken

@@ -200,26 +200,54 @@ static void test_pick__greedy_is_the_argmax_and_ties_go_to_the_lower_id(void **s
         }
 }
 
-static void test_pick__a_draft_is_the_argmax_of_the_first_ids(void **state)
+static double share(const float *logits, int n, int id)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += exp((double)logits[i] - (double)logits[id]);
+    return 1 / sum;
+}
+
+/* Flat, peaked, and with few values, so that several ids are the greatest. */
+static void draft_logits(struct rig *g, int kind)
+{
+    for (int j = 0; j < g->vocab; j++)
+        g->logits[j] = kind == 0 ? (float)(rand_u64() % 5000) - 6000 : kind == 1 ? 0.5f * rand_normal() : 4 * rand_normal();
+}
+
+static void test_pick__a_draft_is_the_argmax_of_the_first_ids_with_its_share(void **state)
 {
     (void)state;
     need_device();
     struct rig g;
     rig_open(&g, 248320, 1);
+    struct step_drafts *drafts = dev->alloc_host(dev, sizeof *drafts);
     const int n_ids[] = {248320, 65536, 4096, 512, 500, 16, 1};
-    for (int i = 0; i < 7; i++) {
-        g.how.n_ids = n_ids[i];
-        for (int j = 0; j < g.vocab; j++)
-            g.logits[j] = (float)(rand_u64() % 5000) - 6000;
+    assert_non_null(drafts);
+    for (int i = 0; i < 21; i++) {
+        const int n = n_ids[i % 7], at = i % (STEP_ROWS - 1);
+        g.how.n_ids = n;
+        g.live.step = i;
+        draft_logits(&g, i / 7);
         put(&g);
-        int at = i % STEP_ROWS;
-        STEP(dev, step_draft, .logits = g.on.logits, .tile_max = g.on.tile_max, .live = g.on.live, .i = at, .n_ids = n_ids[i]);
+        STEP(dev, step_draft, .logits = g.on.logits, .tile_max = g.on.tile_max, .live = g.on.live, .drafts = drafts, .i = at, .n_ids = n);
         get(&g);
-        int want = sampler_argmax(g.logits, n_ids[i]);
+        int want = sampler_argmax(g.logits, n);
         assert_int_equal(g.live.draft_ids[at], want);
         assert_int_equal(g.live.ids[1 + at], want);
         assert_int_equal(g.live.n_drafts, at + 1);
+        assert_int_equal(drafts->ids[at], want);
+        assert_int_equal(drafts->serial, i * STEP_ROWS + at + 1);
+        assert_true(fabs((double)drafts->prob[at] / share(g.logits, n, want) - 1) < 0x1p-12);
     }
+    g.how.n_ids = 16;
+    draft_logits(&g, 1);
+    g.logits[3] = NAN;
+    put(&g);
+    STEP(dev, step_draft, .logits = g.on.logits, .tile_max = g.on.tile_max, .live = g.on.live, .drafts = drafts, .i = 0, .n_ids = 16);
+    get(&g);
+    assert_true(drafts->prob[0] == 0);
+    dev->free_host(dev, drafts);
     rig_close(&g);
 }
 
@@ -756,7 +784,7 @@ static void test_pick__outlooks_are_what_the_model_gave(void **state)
 
 #define PICK_TESTS \
     cmocka_unit_test(test_pick__greedy_is_the_argmax_and_ties_go_to_the_lower_id), \
-    cmocka_unit_test(test_pick__a_draft_is_the_argmax_of_the_first_ids), \
+    cmocka_unit_test(test_pick__a_draft_is_the_argmax_of_the_first_ids_with_its_share), \
     cmocka_unit_test(test_pick__rows_count_while_picks_and_drafts_agree), \
     cmocka_unit_test(test_pick__the_first_pick_runs_no_row), \
     cmocka_unit_test(test_pick__stop_ids_and_room_end_the_answer_in_the_middle_of_a_step), \

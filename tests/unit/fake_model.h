@@ -376,6 +376,8 @@ struct stepper {
         bool    done;
     } live, before[FAKE_UNDO];          /* before[i % FAKE_UNDO]: before launch i */
     struct step_result results[STEP_SLOTS];
+    struct step_drafts made;
+    float chain[FAKE_HIDDEN];           /* the MTP block's hidden state that the next draft is made from */
     int n_launched, n_taken;
 };
 
@@ -462,26 +464,40 @@ static struct step_result fake_pick(struct stepper *s, const float *hidden, int 
     return r;
 }
 
-/* MTP rows of the n newest positions, then always as many drafts as the depth says. */
-static void fake_drafts(struct stepper *s, const float *hidden, const int32_t *next, int n)
+/* MTP rows of the n newest positions. */
+static void fake_mtp_rows(struct stepper *s, const float *hidden, const int32_t *next, int n)
 {
-    float out[STEP_ROWS * FAKE_HIDDEN], chain[2][FAKE_HIDDEN], logits[64] = {0};
-    struct fake_live *v = &s->live;
-    v->n_drafts = 0;
+    float out[STEP_ROWS * FAKE_HIDDEN];
+    s->live.n_drafts = 0;
     if (!s->max_depth || !n)
         return;
     forward_mtp(s->f, s->k, hidden, next, n, s->k->s.pos - n, out);
-    const float *h = out + (n - 1) * FAKE_HIDDEN;
-    for (int i = 0; i < s->depth; i++) {
-        forward_head(s->f, HEAD_BF16, h, 1, logits);
-        v->drafts[v->n_drafts++] = sampler_argmax(logits, s->how.n_ids);
-        if (i + 1 < s->depth)
-            forward_mtp(s->f, s->k, h, &v->drafts[i], 1, s->k->s.pos + i, chain[i % 2]);
-        h = chain[i % 2];
+    memcpy(s->chain, out + (n - 1) * FAKE_HIDDEN, sizeof s->chain);
+}
+
+void stepper_draft(struct stepper *s, int n)
+{
+    struct fake_live *v = &s->live;
+    CHECK(v->n_drafts + n <= s->max_depth);
+    for (; n && !v->done; n--) {
+        float logits[64] = {0}, h[FAKE_HIDDEN];
+        const int i = v->n_drafts++;
+        memcpy(h, s->chain, sizeof h);
+        if (i)
+            forward_mtp(s->f, s->k, h, &v->drafts[i - 1], 1, s->k->s.pos + i - 1, s->chain);
+        forward_head(s->f, HEAD_BF16, s->chain, 1, logits);
+        s->made.ids[i] = v->drafts[i] = sampler_argmax(logits, s->how.n_ids);
+        s->made.prob[i] = (float)((v->drafts[i] * 37 + i) % 100) / 100;
     }
 }
 
-void stepper_launch(struct stepper *s)
+bool stepper_drafts(struct stepper *s, struct step_drafts *out, struct err *e)
+{
+    *out = s->made;
+    return fake_finish(NULL, e);
+}
+
+void stepper_step(struct stepper *s, int n_rows)
 {
     struct fake_live *v = &s->live;
     struct step_result r = {0};
@@ -492,24 +508,31 @@ void stepper_launch(struct stepper *s)
     if (!s->n_launched) {
         memcpy(hidden, s->k->s.last, sizeof s->k->s.last);
         r = fake_pick(s, hidden, 0);
-        fake_drafts(s, hidden, r.ids, r.n);
+        fake_mtp_rows(s, hidden, r.ids, r.n);
     } else {
         int32_t ids[STEP_ROWS] = {v->newest};
-        int n_drafts = v->n_drafts;
+        const int n_drafts = v->n_drafts < n_rows - 1 ? v->n_drafts : n_rows - 1;
         long rows_run = fake.rows_run;
         memcpy(ids + 1, v->drafts, (size_t)n_drafts * sizeof *ids);
-        forward_run(s->f, s->k, ids, 1 + s->depth, s->k->s.pos, ROWS_STAGE);    /* also after the end */
+        forward_run(s->f, s->k, ids, n_rows, s->k->s.pos, ROWS_STAGE);    /* also after the end */
         fake.rows_run = rows_run;
-        memcpy(hidden, forward_hidden(s->f), (size_t)(1 + s->depth) * FAKE_HIDDEN * sizeof *hidden);
+        memcpy(hidden, forward_hidden(s->f), (size_t)n_rows * FAKE_HIDDEN * sizeof *hidden);
         if (!v->done)
             r = fake_pick(s, hidden, n_drafts);
         cache_accept(s->k, r.n);
         if (r.n)
             forward_keep_hidden(s->k, hidden + (r.n - 1) * FAKE_HIDDEN);
-        fake_drafts(s, hidden, r.ids, r.n);
+        fake_mtp_rows(s, hidden, r.ids, r.n);
     }
     r.serial = ++s->n_launched;
     s->results[(s->n_launched - 1) % STEP_SLOTS] = r;
+}
+
+void stepper_launch(struct stepper *s)
+{
+    stepper_step(s, 1 + s->depth);
+    if (s->depth)
+        stepper_draft(s, s->depth);
 }
 
 bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e)

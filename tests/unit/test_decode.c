@@ -182,18 +182,18 @@ static void test_decode__every_depth_gives_the_same_answer_greedy_or_sampled(voi
         {.max_tokens = 60, .temperature = 0.9f, .presence_penalty = 1.5f, .repetition_penalty = 1.2f, .seed = 9},
         {.max_tokens = 60, .repetition_penalty = 1.3f, .presence_penalty = 0.4f},
     };
-    const int depths[] = {0, 1, 2, 3, 5};
+    const int depths[] = {0, 1, 2, 3, 5, 7, -1};              /* -1: as many as pay */
     int32_t prompt[21];
     random_ids(prompt, 21);
     for (size_t i = 0; i < sizeof hows / sizeof *hows; i++) {
         struct ids want = {0};
         oracle(prompt, 21, &hows[i], &want);
         float prob[CTX];
-        for (size_t j = 0; j < 5; j++) {
-            struct decoder *d = open_decoder(depths[j], 8, 4);
+        for (size_t j = 0; j < sizeof depths / sizeof *depths; j++) {
+            struct decoder *d = open_decoder(depths[j] < 0 ? ENGINE_MAX_DEPTH : depths[j], 8, 4);
             struct heard h = {.stop_after = -1};
             struct sampling how = hows[i];
-            how.draft_depth = -1;
+            how.draft_depth = depths[j];
             struct outcome out = ask(d, prompt, 21, 0, &how, &h);
             assert_int_equal(out.finish, FINISH_LENGTH);
             assert_same_ids(&h.ids, &want);
@@ -206,7 +206,7 @@ static void test_decode__every_depth_gives_the_same_answer_greedy_or_sampled(voi
                 assert_true(out.stats.accepted[k] <= out.stats.drafted[k]);
             }
             assert_int_equal(1 + out.stats.n_steps + accepted, h.ids.n);        /* the first token, then one a step + drafts */
-            if (depths[j] && !i)        /* greedy: two drafts in three are right */
+            if (depths[j] > 0 && !i)        /* greedy: two drafts in three are right */
                 assert_true(accepted > 12);
             heard_free(&h);
             close_decoder(d);
@@ -828,7 +828,7 @@ static double misfit(int depth, const struct sampling *base, int rounds, int *ac
         struct sampling how = *base;
         how.seed = (uint64_t)i + 1000 * (uint64_t)depth;
         how.max_tokens = 4;
-        how.draft_depth = -1;
+        how.draft_depth = depth > 3 ? -1 : depth;
         struct outcome out = ask(d, prompt, 3, 3, &how, &h);
         count[h.ids.data[0]][h.ids.data[1]][h.ids.data[2]]++;
         for (int j = 0; j < ENGINE_MAX_DEPTH; j++)
@@ -876,16 +876,16 @@ static void test_decode__drafts_leave_the_sampling_distribution_as_it_is(void **
         {.temperature = 1, .top_k = 5, .top_p = 0.9f},
         {.temperature = 0.7f, .top_p = 0.95f, .min_p = 0.1f},
     };
-    int old = config.vocab, depths[] = {0, 1, 3};
+    int old = config.vocab, depths[] = {0, 1, 3, ENGINE_MAX_DEPTH};     /* the last one: as many as pay */
     config.vocab = fake.vocab = 8;
     for (size_t i = 0; i < 3; i++)
-        for (int j = 0; j < 3; j++) {
+        for (int j = 0; j < 4; j++) {
             int accepted = 0;
             double m = misfit(depths[j], &hows[i], 6000, &accepted);
             if (fabs(m) > 4)
                 print_error("case %zu depth %d: chi-square is %.1f standard deviations off\n", i, depths[j], m);
             assert_true(fabs(m) <= 4);
-            assert_true(!depths[j] || accepted > 1000);
+            assert_true(!depths[j] || depths[j] > 3 || accepted > 1000);
         }
     config.vocab = fake.vocab = old;
 }

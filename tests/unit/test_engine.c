@@ -514,7 +514,7 @@ static void test_engine__padding_ids_are_never_picked(void **state)
     struct log l;
     log_open(&l, &options);
     for (int i = 0; i < 3; i++) {
-        struct sampling how = {.max_tokens = 100, .temperature = i ? 5 : 0, .top_k = i == 2 ? 16 : 0, .draft_depth = -1, .n_ids = 11};
+        struct sampling how = {.max_tokens = 100, .temperature = i ? 5 : 0, .top_k = i == 2 ? 16 : 0, .draft_depth = 2, .n_ids = 11};
         uint32_t a = engine_submit(l.g, 0, prompt, 5, 0, &how);
         wait_for_done(&l, a);
         assert_int_equal(l.ids[a].n, 100);
@@ -534,7 +534,7 @@ static void test_engine__bad_options_are_refused_before_anything_is_read(void **
         {{.model_dir = "fake", .backend = "tpu"},               "backend 'tpu' is unknown"},
         {{.model_dir = "fake", .kv = "int1"},                   "the KV recipe is 'int1', expected one of: f32"},
         {{.model_dir = "fake", .head = "int2"},                 "'int2'"},
-        {{.model_dir = "fake", .draft_depth = 6},               "draft depth is 6"},
+        {{.model_dir = "fake", .draft_depth = 8},               "draft depth is 8"},
         {{.model_dir = "fake", .draft_depth = -2},              "draft depth is -2"},
         {{.model_dir = "fake", .chunk = -1},                    "chunk is -1"},
         {{.model_dir = "fake", .n_threads = -1},                "threads is -1"},

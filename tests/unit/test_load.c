@@ -59,7 +59,7 @@ static void test_load__what_cannot_be_had_is_refused_with_what_was_expected(void
         {{.dir = demo, .backend = "cpu", .kv = "q2"}, "the KV recipe is 'q2', expected one of: f32, bf16, int8, k8v4, tq4, k4v3"},
         {{.dir = demo, .backend = "cpu", .head = "fp64"}, "the head is 'fp64', expected bf16 (as stored) or int8"},
         {{.dir = demo, .backend = "cpu", .chunk = LIMIT_CHUNK + 1}, "the prompt chunk is 8193, expected 0 to 8192"},
-        {{.dir = demo, .backend = "cpu", .depth = LIMIT_DRAFTS + 1}, "the draft depth is 6, expected -1 to 5"},
+        {{.dir = demo, .backend = "cpu", .depth = LIMIT_DRAFTS + 1}, "the draft depth is 8, expected -1 to 7"},
         {{.dir = demo, .backend = "cpu", .n_snapshots = -2}, "the number of snapshots is -2, expected -1 to 1024"},
         {{.dir = demo, .backend = "cpu", .n_threads = -1}, "the number of threads is -1, expected 0 to 1024"},
         {{.dir = demo, .backend = "cpu", .n_ctx = 1 << 22}, "--ctx is 4194304, expected 1 to the model's 262144"},

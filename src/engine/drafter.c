@@ -1,0 +1,86 @@
+#include "engine/drafter.h"
+
+#include "base/clock.h"
+
+/* A device that works beside the host loses some ten microseconds when it is waited for.  Against drafts that take longer than this that
+ * is nothing, and they are made one by one; quicker ones are made together. */
+static const double one_by_one_ms = 0.5;
+
+void drafter_init(struct drafter *d, struct stepper *s, int most, bool beside)
+{
+    *d = (struct drafter){.s = s, .beside = beside};
+    gate_init(&d->gate, most);
+}
+
+void drafter_begin(struct drafter *d, int depth)
+{
+    d->depth = depth;
+    d->begun = false;
+    d->n = d->n_verified = 0;
+    gate_begin(&d->gate);
+}
+
+/* What the step took that ends now.  Where the device works beside the host only the whole round can be timed. */
+static void note_round(struct drafter *d)
+{
+    const double ms = clock_ms_since(d->launched_ns) - d->n * d->gate.draft_ms;
+    if (d->beside && d->launched_ns && ms > 0)
+        gate_step_took(&d->gate, 1 + d->n_verified, ms);
+}
+
+void drafter_launch(struct drafter *d)
+{
+    if (d->depth != DRAFTER_AUTO) {
+        stepper_launch(d->s);
+        return;
+    }
+    const bool first = !d->begun;
+    if (!first)
+        note_round(d);
+    d->n_verified = first ? 0 : gate_verify(&d->gate, d->made.prob, d->n);
+    const int64_t start = clock_ns();
+    stepper_step(d->s, 1 + d->n_verified);
+    if (!first && !d->beside)
+        gate_step_took(&d->gate, 1 + d->n_verified, clock_ms_since(start));
+    d->launched_ns = first ? 0 : start;
+    d->begun = true;
+}
+
+/* Drafts that were right and those of which it is known; one behind the verified ones is if all of these were right. */
+static void learn(struct drafter *d, const struct step_result *r)
+{
+    int n_right = 0;
+    while (n_right < r->n_drafts && r->drafted[n_right])
+        n_right++;
+    const bool one_more = n_right == r->n_drafts && r->n == n_right + 1 && d->n > n_right;
+    if (one_more && r->ids[n_right] == d->made.ids[n_right])
+        n_right++;
+    gate_learn(&d->gate, d->made.prob, d->n, n_right, r->n < d->n ? r->n : d->n);
+}
+
+/* The first draft of a device that works beside the host waits for the MTP rows, too: only later ones tell what a draft takes. */
+static bool make(struct drafter *d, int n, struct err *e)
+{
+    const int64_t start = clock_ns();
+    stepper_draft(d->s, n);
+    if (!stepper_drafts(d->s, &d->made, e))
+        return false;
+    if (d->n || !d->beside)
+        gate_drafts_took(&d->gate, n, clock_ms_since(start));
+    d->n += n;
+    return true;
+}
+
+bool drafter_heard(struct drafter *d, const struct step_result *r, struct err *e)
+{
+    if (d->depth != DRAFTER_AUTO)
+        return true;
+    if (d->launched_ns)
+        learn(d, r);
+    const bool together = d->beside && d->gate.draft_ms > 0 && d->gate.draft_ms < one_by_one_ms;
+    d->n = 0;
+    for (int n; (n = gate_make(&d->gate, d->made.prob, d->n, together ? ENGINE_MAX_DEPTH : 1)) > 0;)
+        if (!make(d, n, e))
+            return false;
+    return true;
+}

@@ -1,0 +1,33 @@
+/* The drafts of an answer: how many of them are made and verified in each step, and with what they are learnt from.  Between the decode
+ * loop and the stepper. */
+#ifndef Q35_ENGINE_DRAFTER_H
+#define Q35_ENGINE_DRAFTER_H
+
+#include "engine/gate.h"
+#include "model/stepper.h"
+
+enum { DRAFTER_AUTO = -1 };
+
+struct drafter {
+    struct stepper *s;
+    bool        beside;                 /* the device works beside the host */
+    struct gate gate;
+    /* the answer under way */
+    int  depth;                         /* drafts a step, or DRAFTER_AUTO */
+    bool begun;                         /* the first pick, which is no step, was launched */
+    struct step_drafts made;            /* for the next step */
+    int  n, n_verified;                 /* of them; those of the step under way */
+    int64_t launched_ns;
+};
+
+void drafter_init(struct drafter *d, struct stepper *s, int most, bool beside);
+/* stepper_begin() was called, with the depth or 0. */
+void drafter_begin(struct drafter *d, int depth);
+/* How many picks may be under way.  Who decides by the drafts waits for them. */
+static inline int drafter_ahead(const struct drafter *d, int most) { return d->depth == DRAFTER_AUTO ? 1 : most; }
+/* Launches the next pick. */
+void drafter_launch(struct drafter *d);
+/* A result was heard, and the answer goes on: learns from it, makes the drafts of the next step.  False when the device failed. */
+bool drafter_heard(struct drafter *d, const struct step_result *r, struct err *e);
+
+#endif
