@@ -49,10 +49,14 @@ bool load_head(const char *name, enum head *h, struct err *e)
     return err_set(e, "the head is '%s', expected bf16 (as stored) or int8", name);
 }
 
+bool load_takes(const struct dev_caps *caps, const struct kv_recipe *r)
+{
+    return caps->kv_dtypes >> r->dtype & 1 && (!kv_recipe_compresses(r) || caps->kv_codes >> KV_PAIR(r->keys, r->values) & 1);
+}
+
 static bool takes(const struct model *m, const struct kv_recipe *r)
 {
-    const struct dev_caps *caps = dev_caps(m->backend);
-    return caps->kv_dtypes >> r->dtype & 1 && (!kv_recipe_compresses(r) || caps->kv_codes >> KV_PAIR(r->keys, r->values) & 1);
+    return load_takes(dev_caps(m->backend), r);
 }
 
 /* The first recipe that the device takes. */

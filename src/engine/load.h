@@ -79,6 +79,8 @@ bool load_fits(const struct load_options *o, struct memory_plan *plan, struct er
 /* What an engine with the usual settings would take on a GPU that shares the host's memory.  False when that does not fit now. */
 bool load_imagine(const struct model_config *c, const struct weights *w, const struct kv_recipe *kv, int n_ctx, struct memory_plan *plan);
 
+/* Whether the device's attention reads rows of that recipe. */
+bool load_takes(const struct dev_caps *caps, const struct kv_recipe *r);
 /* "int8" or "bf16". */
 bool load_head(const char *name, enum head *h, struct err *e);
 

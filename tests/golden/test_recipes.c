@@ -27,7 +27,7 @@ struct answer {
 static struct engine *open_engine(const char *kv, int depth)
 {
     struct err e = {0};
-    struct engine *g = engine_open(&(struct engine_options){.model_dir = "assets/demo", .backend = "cpu", .kv = kv, .n_threads = 2, .n_ctx = CTX, .chunk = CHUNK,
+    struct engine *g = engine_open(&(struct engine_options){.model_dir = "assets/demo", .backend = "cpu", .kv = kv, .n_threads = 1, .n_ctx = CTX, .chunk = CHUNK,
                                                             .fixed_chunk = true, .draft_depth = depth, .n_snapshots = 4}, &e);
     if (!g)
         fail_msg("%s", e.msg);
@@ -206,7 +206,7 @@ static void test_recipes__bits_do_not_depend_on_the_cuts_of_a_prompt(void **stat
     EACH_COMPRESSED(r, i) {
         struct model m;
         struct err e = {0};
-        if (!load_open(&m, &(struct load_options){.dir = k.dir, .backend = "cpu", .kv = r->name, .n_threads = 2, .n_ctx = ROWS + 8, .chunk = 200,
+        if (!load_open(&m, &(struct load_options){.dir = k.dir, .backend = "cpu", .kv = r->name, .n_threads = 1, .n_ctx = ROWS + 8, .chunk = 200,
                                                   .n_snapshots = LOAD_NO_SNAPSHOTS}, &e))
             fail_msg("%s", e.msg);
         const size_t n = (ROWS + DRAFTED) * (size_t)m.cfg.hidden;
