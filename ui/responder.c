@@ -1,9 +1,55 @@
 #include "ui/responder.h"
 
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
 #include "chat/local.h"
 #include "chat/remote.h"
+#include "serve/control.h"
+#include "serve/engine_key.h"
+
+/* Whether that server has loaded the very engine that would be loaded here. */
+static bool is_same(const struct options *o, const struct control_state *s, const char *dir)
+{
+    struct buf key = {0};
+    engine_key(o, &key);
+    bool model = !strcmp(buf_str(&s->root), dir), same = model && !strcmp(buf_str(&s->options), buf_str(&key));
+    if (model && !same)
+        log_warn("q35chat serve has loaded this model with other options (%s), so it is loaded here as well", s->options.len ? s->options.data : "none");
+    buf_free(&key);
+    return same;
+}
+
+/* The running server, if it has the model that the options mean; *failed: it was meant, and cannot be opened. */
+static struct responder *attach(const struct options *o, bool *failed, struct err *e)
+{
+    struct buf socket = {0}, dir = {0};
+    struct control_state s = {{0}};
+    struct err why = {{0}};
+    struct responder *r = NULL;
+    control_socket(NULL, &socket);
+    enum control_found found = control_look(socket.data, &s, &why);
+    char *real = found == CONTROL_FOUND && options_model_dir(o, &dir, NULL) ? realpath(dir.data, NULL) : NULL;
+    if (found == CONTROL_FAILED)
+        log_warn("%s", why.msg);
+    if (real && is_same(o, &s, real)) {
+        r = remote_attach(o, socket.data, real, (isatty(0) && isatty(2)) || options_on(o, OPT_verbose), e);
+        *failed = !r;
+    }
+    free(real);
+    control_state_free(&s);
+    buf_free(&socket);
+    buf_free(&dir);
+    return r;
+}
 
 struct responder *ui_responder(const struct options *o, struct err *e)
 {
-    return *options_text(o, OPT_endpoint) ? remote_open(o, e) : local_open(o, e);
+    bool failed = false;
+    if (*options_text(o, OPT_endpoint))
+        return remote_open(o, e);
+    struct responder *r = options_on(o, OPT_attach) ? attach(o, &failed, e) : NULL;
+    return r || failed ? r : local_open(o, e);
 }

@@ -1,4 +1,4 @@
-/* Who answers, as the options say: a model here, or a server. */
+/* Who answers, as the options say: a server, the one of this user that has loaded the same model already, or a model that is loaded here. */
 #ifndef Q35_UI_RESPONDER_H
 #define Q35_UI_RESPONDER_H
 

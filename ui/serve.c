@@ -9,7 +9,9 @@
 #include "base/unicode.h"
 #include "chat/local.h"
 #include "chat/options.h"
+#include "chat/paths.h"
 #include "serve/control.h"
+#include "serve/key.h"
 #include "serve/server.h"
 #include "serve/socket.h"
 #include "ui/choose_model.h"
@@ -67,21 +69,65 @@ static int serve(struct server *s, const char *socket)
     return state == SERVER_FAILED ? fail(EXIT_MODEL, e.msg) : EXIT_ANSWERED;
 }
 
+/* serve.key beside the config file, unless another file was given. */
+static bool read_key(const struct args *a, struct buf *key, struct err *e)
+{
+    struct buf path = {0};
+    const char *given = args_text(a, "key-file");
+    bool ok = true;
+    if (given)
+        paths_expand(&path, given);
+    else
+        ok = paths_config_beside("serve.key", &path, e);
+    ok = ok && key_read(path.data, true, key, e);
+    if (ok)
+        fprintf(stderr, "q35chat: clients send the key that is in %s\n", path.data);
+    buf_free(&path);
+    return ok;
+}
+
+/* With --listen, a second socket. */
+static bool listen_tcp(struct server *s, const struct args *a, struct err *e)
+{
+    const char *address = args_text(a, "listen");
+    int fd = address ? socket_listen_tcp(address, args_on(a, "i-know"), e) : -1;
+    if (address && (fd < 0 || !server_listen(s, fd, e)))
+        return false;
+    if (address)
+        fprintf(stderr, "q35chat: listening on %s\n", address);
+    return true;
+}
+
+/* What can be refused without the model is refused before it loads. */
+static int start_on(const struct args *a, struct options *o, int fd, const char *path)
+{
+    struct err e = {{0}};
+    struct buf key = {0};
+    struct server_options so = {.o = o, .n_waiting = args_int(a, "queue"), .keep_s = args_int(a, "keep") * 60, .any_host = args_on(a, "i-know")};
+    if (args_text(a, "listen") && !read_key(a, &key, &e)) {
+        close(fd);
+        return fail(EXIT_USAGE, e.msg);
+    }
+    so.key = key.len ? key.data : NULL;
+    struct server *s = server_open(local_open(o, &e), &so, &e);
+    bool taken = s && server_listen(s, fd, &e);
+    int status = !taken ? fail(EXIT_MODEL, e.msg) : listen_tcp(s, a, &e) ? serve(s, path) : fail(EXIT_USAGE, e.msg);
+    server_close(s);
+    if (!taken)
+        close(fd);
+    buf_free(&key);
+    return status;
+}
+
 static int start(const struct args *a, struct options *o, const char *path)
 {
     struct err e = {{0}};
-    const struct server_options so = {.o = o, .n_waiting = args_int(a, "queue"), .keep_s = args_int(a, "keep") * 60};
     int lock, fd = socket_listen_unix(path, &lock, &e);
     if (fd < 0)
         return fail(EXIT_FAILED, e.msg);
     interrupt_open();
-    struct server *s = server_open(local_open(o, &e), &so, &e);
-    bool ok = s && server_listen(s, fd, &e);
-    int status = ok ? serve(s, path) : fail(EXIT_MODEL, e.msg);
-    unlink(path);
-    server_close(s);
-    if (!ok)
-        close(fd);
+    int status = start_on(a, o, fd, path);
+    unlink(path);                       /* before the lock goes: then it is the next server's */
     close(lock);
     return status;
 }

@@ -44,6 +44,15 @@ static bool make_parents(char *path, struct err *e)
     return true;
 }
 
+bool paths_config_beside(const char *name, struct buf *path, struct err *e)
+{
+    buf_reset(path);
+    if (!xdg(path, "XDG_CONFIG_HOME", ".config"))
+        return err_set(e, "there is no place for %s: neither XDG_CONFIG_HOME nor HOME is set", name);
+    buf_addf(path, "/q35chat/%s", name);
+    return make_parents(path->data, e);
+}
+
 bool paths_state(struct buf *path, const char *name, struct err *e)
 {
     buf_reset(path);

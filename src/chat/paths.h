@@ -8,6 +8,8 @@
 #include "base/err.h"
 
 bool paths_config(struct buf *path);                    /* the config file; false without HOME */
+/* NAME beside the config file; makes the directories above it, for the owner only. */
+bool paths_config_beside(const char *name, struct buf *path, struct err *e);
 /* NAME below $XDG_STATE_HOME/q35chat; makes the directories above it, for the owner only. */
 bool paths_state(struct buf *path, const char *name, struct err *e);
 /* NAME in the folder for sockets of this login: $XDG_RUNTIME_DIR/q35chat, else below /run/user or /tmp.  Makes nothing. */

@@ -27,6 +27,7 @@ struct remote {
     struct responder_info info;
     int    ctx;                         /* where the server does not say */
     bool   known, dead;
+    bool   attached;                    /* that it is not loaded here is told when it is ready */
     enum speaking speaking;
     struct answer_stats stats;
     int    used;                        /* tokens of the newest prompt and answer; -1: not known */
@@ -51,7 +52,7 @@ static struct message *messages_of(const struct request *q, int *n)
     struct message *all = memory_alloc(((size_t)q->n_messages + 1) * sizeof *all);
     *n = q->n_messages;
     memcpy(all, q->messages, (size_t)q->n_messages * sizeof *all);
-    if (q->begun.content.n)
+    if (q->begun.content.n || q->begun.reasoning.n)
         all[(*n)++] = (struct message){.role = ROLE_ASSISTANT, .content = q->begun.content, .has_reasoning = q->begun.reasoning.n > 0, .reasoning = q->begun.reasoning};
     return all;
 }
@@ -64,9 +65,10 @@ static bool write_body(const struct remote *r, const struct request *q, struct b
     struct message *messages = messages_of(q, &n);
     struct body b = {
         .model = buf_str(&m->id), .dialect = m->dialect, .messages = messages, .n_messages = n, .tools = q->tools, .n_tools = q->n_tools,
-        .reasoning_name = client_reasoning_name(r->client), .thinking = q->thinking, .continues = n > q->n_messages,
+        .reasoning_name = client_reasoning_name(r->client) ? client_reasoning_name(r->client) : m->dialect->own ? "reasoning_content" : NULL, .thinking = q->thinking, .continues = n > q->n_messages,
         .temperature = s->temperature, .top_p = s->top_p, .min_p = s->min_p, .presence_penalty = s->presence_penalty,
         .repetition_penalty = s->repetition_penalty, .top_k = s->top_k, .max_tokens = s->max_tokens, .seed = s->seed,
+        .think_budget = q->think_budget, .bias = s->bias, .n_bias = s->n_bias,
     };
     bool ok = body_write(&b, out, e);
     free(messages);
@@ -83,7 +85,7 @@ static enum request_result request(struct responder *base, const struct request 
 {
     struct remote *r = own(base);
     struct buf body = {0};
-    if (q->begun.reasoning.n && !q->begun.content.n) {
+    if (q->begun.reasoning.n && !q->begun.content.n && !client_model(r->client)->dialect->own) {
         err_set(e, "a server cannot continue an answer that was stopped while it reasoned; /regenerate asks for another one");
         return REQUEST_REFUSED;
     }
@@ -133,6 +135,8 @@ static void take_ready(struct remote *r)
         snprintf(note, sizeof note, "the server does not say how long its context is: %d tokens are assumed (--ctx)", r->ctx);
         tell_text(r, NEWS_NOTE, note);
     }
+    if (r->attached)
+        tell_text(r, NEWS_NOTE, "attached to the model that q35chat serve has loaded");
     tell_text(r, NEWS_READY, "");
 }
 
@@ -272,18 +276,41 @@ static const char *given(const struct options *o, enum option_id id)
     return *options_text(o, id) ? options_text(o, id) : NULL;
 }
 
-struct responder *remote_open(const struct options *o, struct err *e)
+static struct remote *remote_new(const struct options *o)
 {
     struct remote *r = memory_zeroed(1, sizeof *r);
-    const struct client_options co = {.url = options_text(o, OPT_endpoint), .model = given(o, OPT_model), .dialect = given(o, OPT_dialect), .key = key_of()};
     r->base = (struct responder){.ops = &ops, .more_room = "a server that holds more is needed"};
     r->ctx = options_int(o, OPT_ctx) ? options_int(o, OPT_ctx) : ASSUMED_CTX;
     r->used = -1;
-    buf_addf(&r->name, "%s%s%s", co.url, co.model ? " " : "", co.model ? co.model : "");
+    return r;
+}
+
+static struct responder *finish_open(struct remote *r, const struct client_options *co, struct err *e)
+{
     r->base.model = r->name.data;
-    r->client = client_open(&co, e);
+    r->client = client_open(co, e);
     if (r->client)
         return &r->base;
     close_remote(&r->base);
     return NULL;
+}
+
+struct responder *remote_open(const struct options *o, struct err *e)
+{
+    struct remote *r = remote_new(o);
+    const struct client_options co = {.url = options_text(o, OPT_endpoint), .model = given(o, OPT_model), .dialect = given(o, OPT_dialect), .key = key_of()};
+    buf_addf(&r->name, "%s%s%s", co.url, co.model ? " " : "", co.model ? co.model : "");
+    return finish_open(r, &co, e);
+}
+
+struct responder *remote_attach(const struct options *o, const char *socket, const char *dir, bool tells, struct err *e)
+{
+    struct remote *r = remote_new(o);
+    struct buf url = {0};
+    buf_addf(&url, "unix:%s", socket);
+    buf_adds(&r->name, dir);
+    r->attached = tells;
+    struct responder *made = finish_open(r, &(struct client_options){.url = url.data, .dialect = "q35chat"}, e);
+    buf_free(&url);
+    return made;
 }

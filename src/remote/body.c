@@ -116,6 +116,26 @@ static void set_sampling(json_t *o, const struct body *b)
         set(o, d->max_tokens, json_integer(b->max_tokens));
 }
 
+/* {"TOKEN": X}; without infinity, for which -100 stands everywhere. */
+static bool set_bias(json_t *o, const struct body *b, struct err *e)
+{
+    json_t *all = memory_got(json_object());
+    for (int i = 0; i < b->n_bias; i++) {
+        const char *item = b->bias[i], *last = strrchr(item, '=');
+        size_t n = last ? (size_t)(last - item) : 0;
+        double value = last ? strtod(last + 1, NULL) : 0;
+        if (!b->dialect->own && strspn(item, "0123456789") != n) {
+            json_decref(all);
+            return err_set(e, "this server takes --logit-bias by the token's id alone, not '%.*s'", (int)n, item);
+        }
+        json_object_setn_new_nocheck(all, item, n, memory_got(json_real(value < -100 ? -100 : value > 100 ? 100 : value)));
+    }
+    if (b->n_bias)
+        set(o, "logit_bias", json_incref(all));
+    json_decref(all);
+    return true;
+}
+
 static void set_manner(json_t *o, const struct body *b)
 {
     set(o, "stream_options", json_pack("{s:b}", "include_usage", 1));
@@ -123,6 +143,8 @@ static void set_manner(json_t *o, const struct body *b)
         set(o, "chat_template_kwargs", json_pack("{s:b}", "enable_thinking", b->thinking));
     else if (b->dialect->thinking == THINKING_EFFORT && !b->thinking)
         set(o, "reasoning_effort", json_string("none"));
+    if (b->dialect->own && b->think_budget > 0)
+        set(o, "thinking_budget", json_integer(b->think_budget));
     if (b->dialect->progress)
         set(o, "return_progress", json_true());
     if (b->continues) {
@@ -141,7 +163,8 @@ static void write_json(const json_t *o, struct buf *out)
 bool body_write(const struct body *b, struct buf *out, struct err *e)
 {
     json_t *tools = tools_of(b, e), *o = memory_got(json_object());
-    if (tools) {
+    bool ok = tools && set_bias(o, b, e);
+    if (ok) {
         set(o, "model", json_string(b->model));
         set(o, "stream", json_true());
         set_sampling(o, b);
@@ -153,7 +176,7 @@ bool body_write(const struct body *b, struct buf *out, struct err *e)
     }
     json_decref(tools);
     json_decref(o);
-    return tools != NULL;
+    return ok;
 }
 
 /* ---- what a server refuses ---- */

@@ -23,11 +23,13 @@ struct body {
     bool thinking;
     bool continues;                     /* the last message is an answer that is to be continued */
     float temperature, top_p, min_p, presence_penalty, repetition_penalty;      /* 0 (repetition_penalty: 1, too): not sent, but temperature is */
-    int top_k, max_tokens;              /* 0: not sent */
+    int top_k, max_tokens, think_budget;        /* 0: not sent */
+    const char *const *bias;            /* [n_bias] "TOKEN=X"; other servers than our own take TOKEN as a number alone */
+    int n_bias;
     uint64_t seed;
 };
 
-/* Appends the body.  False: a tool is not JSON. */
+/* Appends the body.  False: a tool is not JSON, or a bias names its token by text where the server wants its id. */
 bool body_write(const struct body *b, struct buf *out, struct err *e);
 /* Takes the first field that a server's refusal names out of a body; without `model`, `messages`, `tools` and `stream` there is no request.  Its
  * name is appended to `name`.  False: it names none. */

@@ -208,11 +208,11 @@ static void drop_known(struct client *c, struct buf *body)
         body_drop(body, buf_str(&c->dropped[i]));
 }
 
-/* A field that the server refuses is left out from now on. */
+/* A field that another maker's server refuses is left out from now on. */
 static bool drop_refused(struct client *c, struct buf *body, const struct buf *refused)
 {
     struct buf name = {0};
-    if (c->n_dropped == MAX_DROPPED || !body_drop_refused(body, buf_str(refused), &name)) {
+    if (c->found.dialect->own || c->n_dropped == MAX_DROPPED || !body_drop_refused(body, buf_str(refused), &name)) {
         buf_free(&name);
         return false;
     }

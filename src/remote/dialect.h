@@ -17,6 +17,7 @@ struct dialect {
     const char *repetition, *max_tokens;
     bool extended, continues, progress;
     enum dialect_context context;
+    bool own;
 };
 
 /* By its name; NULL with those that there are. */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "chat/bias.h"
 #include "chat/preset.h"
 #include "config/limits.h"
 #include "text/message.h"
@@ -187,7 +188,7 @@ static bool read_stops(struct question *q, const struct pyjson *top, const struc
     return true;
 }
 
-/* {"ID": X} -> "ID=X" */
+/* {"TOKEN": X} -> "TOKEN=X", where TOKEN is an id or, unlike elsewhere, a text. */
 static bool read_bias(struct question *q, const struct pyjson *top, struct err *e)
 {
     enum { MOST = 1024 };
@@ -195,16 +196,17 @@ static bool read_bias(struct question *q, const struct pyjson *top, struct err *
     if (!v)
         return true;
     if (v->kind != PY_DICT || v->n > MOST)
-        return err_set(e, "logit_bias is not an object of at most %d tokens' ids, each with a number", (int)MOST);
+        return err_set(e, "logit_bias is not an object of at most %d tokens, each with a number", (int)MOST);
     const char **list = arena_array(&q->mem, v->n, sizeof *list);
     for (size_t i = 0; i < v->n; i++) {
         const struct pyjson *x = &v->items[i];
-        struct text id = v->keys[i];
-        bool digits = id.n > 0 && id.n < 10 && strspn(arena_strndup(&q->mem, id.p, id.n), "0123456789") == id.n;
-        if (!digits || (x->kind != PY_INT && x->kind != PY_FLOAT))
-            return err_set(e, "logit_bias is not an object of at most %d tokens' ids, each with a number", (int)MOST);
+        struct text key = v->keys[i];
+        if (!key.n || memchr(key.p, 0, key.n) || (x->kind != PY_INT && x->kind != PY_FLOAT))
+            return err_set(e, "logit_bias is not an object of at most %d tokens, each with a number", (int)MOST);
         double value = strtod(arena_strndup(&q->mem, x->text.p, x->text.n), NULL);
-        list[i] = value <= -100 ? arena_printf(&q->mem, "%.*s=-inf", (int)id.n, id.p) : arena_printf(&q->mem, "%.*s=%g", (int)id.n, id.p, value);
+        list[i] = value <= -100 ? arena_printf(&q->mem, "%.*s=-inf", (int)key.n, key.p) : arena_printf(&q->mem, "%.*s=%g", (int)key.n, key.p, value);
+        if (!bias_check(list[i], e))
+            return false;
     }
     q->given.bias = list;
     q->given.n_bias = (int)v->n;

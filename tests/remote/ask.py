@@ -2,6 +2,7 @@
 
     python3 tests/remote/ask.py SOCKET get PATH             prints the body
     python3 tests/remote/ask.py SOCKET post PATH JSON       prints the status, a blank, the body
+    SOCKET is a path, or 127.0.0.1:PORT
     python3 tests/remote/ask.py SOCKET NAME [ARGUMENT...]   a function below of this name
 """
 import http.client
@@ -13,19 +14,25 @@ import threading
 PATH = sys.argv[1]
 
 
+def connected():
+    tcp = not PATH.startswith("/")
+    s = socket.socket(socket.AF_INET if tcp else socket.AF_UNIX)
+    s.settimeout(300)
+    s.connect(("127.0.0.1", int(PATH.rsplit(":", 1)[1])) if tcp else PATH)
+    return s
+
+
 class Connection(http.client.HTTPConnection):
     def __init__(self):
         super().__init__("localhost", timeout=300)
 
     def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(300)
-        self.sock.connect(PATH)
+        self.sock = connected()
 
 
-def ask(method, path, body=None):
+def ask(method, path, body=None, headers={}):
     c = Connection()
-    c.request(method, path, body)
+    c.request(method, path, body, headers)
     r = c.getresponse()
     data = r.read()
     c.close()
@@ -96,7 +103,7 @@ def refusals():
         (400, "temperature is not a number", json.dumps({**base, "temperature": "hot"})), (400, "n is not", json.dumps({**base, "n": 2})),
         (400, "response_format", json.dumps({**base, "response_format": {"type": "json_object"}})), (400, "stop", json.dumps({**base, "stop": [""]})),
         (400, "stream is neither", json.dumps({**base, "stream": 1})), (400, "top_logprobs needs", json.dumps({**base, "top_logprobs": 2})),
-        (400, "logit_bias", json.dumps({**base, "logit_bias": {"x": 1}})), (404, "there is no model other", json.dumps({**base, "model": "other"})),
+        (400, "logit_bias", json.dumps({**base, "logit_bias": {"x": "y"}})), (404, "there is no model other", json.dumps({**base, "model": "other"})),
         (400, "arguments of call 1", json.dumps({"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "no"}}]}]})),
         (400, "continue_final_message", json.dumps({**base, "continue_final_message": True})),
         (400, "the context holds", json.dumps({"messages": [{"role": "user", "content": "word " * 200000}]})),
@@ -163,9 +170,7 @@ def crowd(n):
 
 
 def raw(data):
-    s = socket.socket(socket.AF_UNIX)
-    s.settimeout(300)
-    s.connect(PATH)
+    s = connected()
     s.sendall(data)
     return s
 
@@ -184,6 +189,17 @@ def hostile():
     for s in held:
         s.close()
     print("held out")
+
+
+def keys(key):
+    """Over TCP the key is wanted, and a name of this machine."""
+    found = [ask("GET", "/v1/models", headers=h)[0] for h in (
+        {}, {"Authorization": "Bearer " + key}, {"Authorization": "Bearer " + key + "x"}, {"Authorization": "Bearer " + key[:-1]}, {"Authorization": "Bearer "},
+        {"Authorization": key}, {"Authorization": "Bearer " + key, "Host": "evil.example"}, {"Authorization": "Bearer " + key, "Host": "localhost:1"},
+        {"Authorization": "Bearer " + key, "Host": "localhost.evil.example"})]
+    body = ask("GET", "/v1/models", headers={"Authorization": "Bearer " + key})[1]
+    assert b"root" not in body, body
+    print(*found, ask("GET", "/health")[0], ask("POST", "/stop", headers={"Authorization": "Bearer " + key})[0])
 
 
 globals()[sys.argv[2]](*sys.argv[3:])

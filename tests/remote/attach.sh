@@ -1,0 +1,63 @@
+#!/bin/sh
+# Programs that find a running server use its model; a server on a port wants its key.
+. tests/remote/serve.inc
+[ -n "$demo" ] || { echo "skip attaching needs the demo model"; exit 0; }
+one() { timeout $patience "$q" --model "$demo" --no-stdin --temperature 0 --no-think "$@" hello > "$tmp/out" 2> "$tmp/err"; found=$?; }
+served() { figure requests_total; }
+
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+begin "$demo" --listen 127.0.0.1:$port
+one
+is "a program is answered by the server that runs" "$found $(served)" "0 1"
+is "... and a pipe says nothing of it" "$(cat "$tmp/err")" ""
+there=$(cat "$tmp/out")
+one --verbose
+has "... unless it is asked" "$(cat "$tmp/err")" "attached to the model that q35chat serve has loaded"
+one --no-attach
+is "--no-attach loads the model" "$found $(served)" "0 2"
+is "... which says the same" "$(cat "$tmp/out")" "$there"
+one --ctx 1000
+is "so do other options of the engine" "$found $(served)" "0 2"
+has "... with a sentence" "$(cat "$tmp/err")" "q35chat serve has loaded this model with other options (none), so it is loaded here as well"
+timeout $patience "$q" --model "$small" --no-stdin -n 4 hello > "$tmp/out" 2>&1
+is "so does another model" "$? $(served)" "0 2"
+one --logit-bias "Hello=-inf"
+is "a bias by text reaches the server" "$found $(served)" "0 3"
+lacks "... and counts" "$(cat "$tmp/out")" "Hello"
+one --logit-bias "two tokens=-inf"
+has "what the server refuses is told in its words" "$(cat "$tmp/err")" "tokens, expected one"
+timeout $patience "$q" --model "$demo" --no-stdin --temperature 0 --think-budget 3 --json "What is 17*23?" > "$tmp/out" 2> "$tmp/err"
+[ "$(python3 -c 'import json, sys; print(len(json.load(open(sys.argv[1]))["reasoning"]))' "$tmp/out")" -lt 20 ] && ok "so does a budget of reasoning" ||
+    bad "so does a budget of reasoning" "$(cat "$tmp/out")"
+
+# Two hundred prompts, eight at a time: each its own answer, and the server does not grow.
+rss() { sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' /proc/$server/status; }
+many=${MANY:-200}
+prompts() { seq 1 $many | xargs -P 8 -I N sh -c '"$0" --model "$1" --no-stdin --no-think --temperature 0 "What is N + 1?" > "$2/N" 2>&1 || echo "status $?" >> "$2/N"' "$q" "$demo" "$1"; }
+mkdir "$tmp/warm" "$tmp/again"
+prompts "$tmp/warm"
+before=$(rss)
+prompts "$tmp/again"
+is "$many prompts at once: all are answered" "$(ls "$tmp/again" | wc -l) $(grep -l 'status\|q35chat:' "$tmp"/again/* | wc -l)" "$many 0"
+is "... each the same both times" "$(cd "$tmp/warm" && for f in *; do cmp -s "$f" "$tmp/again/$f" || echo "$f"; done)" ""
+has "... and is its own" "$(cat "$tmp/again/7")" "8"
+grown=$(($(rss) - before))
+[ -n "$SAN" ] || if [ "$grown" -lt 8192 ]; then ok "... and the server has not grown"; else bad "... and the server has not grown" "by $grown kB"; fi
+
+key=$XDG_CONFIG_HOME/q35chat/serve.key
+is "the key's file is its user's alone" "$(stat -c %a "$key")" 600
+is "over TCP the key is wanted, and this machine's name" "$(timeout $patience python3 tests/remote/ask.py 127.0.0.1:$port keys "$(cat "$key")" 2>&1)" "401 200 401 401 401 401 403 200 403 200 403"
+lacks "the key is in no message" "$(cat "$tmp/serve.log")" "$(cat "$key")"
+Q35CHAT_API_KEY=$(cat "$key") timeout $patience "$q" --endpoint http://127.0.0.1:$port --no-stdin -n 4 hello > "$tmp/out" 2> "$tmp/err"
+is "a chat comes over TCP, too" $? 0
+"$q" serve stop
+wait $server
+"$q" serve --model "$demo" --listen 0.0.0.0:$port > "$tmp/out" 2>&1
+is "an address that others reach is refused" $? 2
+has "... with a sentence" "$(cat "$tmp/out")" "can be reached from other machines"
+"$q" serve --model "$demo" --listen nonsense > "$tmp/out" 2>&1
+has "so is one that is none" "$(cat "$tmp/out")" "the address is 'nonsense', expected 127.0.0.1:PORT"
+chmod 644 "$key"
+"$q" serve --model "$demo" --listen 127.0.0.1:$port > "$tmp/out" 2>&1
+has "a key that others can read is refused" "$(cat "$tmp/out")" "can be read by others"
+exit $status
