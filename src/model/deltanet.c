@@ -5,7 +5,7 @@ void deltanet_block(const struct pass *p, const struct delta_weights *w, int del
 {
     struct forward *f = p->f;
     const struct model_config *c = f->cfg;
-    struct delta_slot *s = &p->k->delta[delta_layer];
+    const struct delta_state *s = &p->k->state.delta[delta_layer];
 
     linear(f, f->mixer_in, f->h, &w->qkv, p->n, false);
     linear(f, f->mixer_gate, f->h, &w->z, p->n, false);

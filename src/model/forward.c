@@ -159,13 +159,13 @@ void layer_block(const struct pass *p, const struct layer_weights *w, int kv_lay
 static void run_step(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos)
 {
     struct fused *u = f->fused;
-    cache_begin_steps(k, f->w, u->live, pos);
-    struct step_live live = {.pos = pos, .n_apply = k->n_accepted, .parity = k->parity};
+    state_begin_steps(&k->state, f->w, u->live, pos);
+    struct step_live live = state_next_step(&k->state);
     memcpy(live.ids, ids, (size_t)n * sizeof *ids);
     f->dev->copy(f->dev, u->live, &live, sizeof live);
     fused_layers(f, k, n);
     fused_hidden(f, n);
-    k->parity = !k->parity;             /* the states with the accepted rows are the other ones now */
+    state_ran_step(&k->state, n);
     f->newest = u->hidden;
 }
 
@@ -173,7 +173,7 @@ static void run_prompt(struct forward *f, struct cache *k, const int32_t *ids, i
 {
     const struct model_config *c = f->cfg;
     struct pass p = {.f = f, .k = k, .n = n, .pos = pos};
-    cache_end_steps(k);
+    state_end_steps(&k->state);
     f->dev->copy(f->dev, f->ids, ids, (size_t)n * sizeof *ids);
     RUN(f->dev, embed, .y = f->x, .ids = f->ids, .table = f->w->embed, .n_tokens = n);
     for (int i = 0, full = 0, delta = 0; i < c->n_layers; i++) {
@@ -182,19 +182,16 @@ static void run_prompt(struct forward *f, struct cache *k, const int32_t *ids, i
     }
     norm(f, f->hidden, f->x, f->w->norm, n);
     f->newest = f->hidden;
-    k->pos = pos + n;
+    state_ran_prompt(&k->state, pos + n);
 }
 
 void forward_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, enum rows kind)
 {
     CHECK(n > 0 && n <= (kind == ROWS_STAGE ? STEP_ROWS : f->max_rows) && pos >= 0 && pos + n <= k->n_ctx);
-    CHECK(!k->n_staged);
     if (kind == ROWS_STAGE)
         run_step(f, k, ids, n, pos);
     else
         run_prompt(f, k, ids, n, pos);
-    k->n_accepted = 0;                  /* every DeltaNet layer has applied them */
-    k->n_staged = kind == ROWS_STAGE ? n : 0;
 }
 
 const float *forward_hidden(const struct forward *f)
@@ -215,7 +212,7 @@ void forward_prefill(struct forward *f, struct cache *k, const int32_t *ids, int
     if (mtp && f->w->mtp.present) {     /* position pos - 1 now knows its following token; pos + n - 1 does not yet.
                                          * Only the KV rows are wanted; f->h is free to take the output. */
         if (pos > 0)
-            forward_mtp(f, k, k->last_hidden, ids, 1, pos - 1, f->h);
+            forward_mtp(f, k, k->state.last_hidden, ids, 1, pos - 1, f->h);
         if (n > 1)
             forward_mtp(f, k, f->hidden, ids + 1, n - 1, pos, f->h);
     }
@@ -224,10 +221,10 @@ void forward_prefill(struct forward *f, struct cache *k, const int32_t *ids, int
 
 const float *forward_last_hidden(const struct cache *k)
 {
-    return k->last_hidden;
+    return k->state.last_hidden;
 }
 
 void forward_keep_hidden(struct cache *k, const float *hidden)
 {
-    k->dev->copy(k->dev, k->last_hidden, hidden, (size_t)k->cfg->hidden * sizeof *hidden);
+    k->state.dev->copy(k->state.dev, k->state.last_hidden, hidden, (size_t)k->cfg->hidden * sizeof *hidden);
 }

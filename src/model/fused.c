@@ -116,11 +116,11 @@ static void delta_step(struct forward *f, struct cache *k, const struct layer_we
 {
     const struct delta_weights *w = &l->delta;
     struct fused *u = f->fused;
-    struct delta_slot *s = &k->delta[delta_layer];
+    const struct delta_state *s = &k->state.delta[delta_layer];
     STEP(f->dev, step_project, .part = {{.w = w->qkv, .y = s->ring, .ring = true}, {.w = w->z, .y = u->z}, {.w = w->a, .y = s->ring_a, .ring = true},
          {.w = w->b, .y = s->ring_b, .ring = true}}, .n_parts = 4, .stream = u->stream, .norm = l->norm_in, .pos = &u->live->pos, .n_rows = n,
          .eps = f->cfg->rms_eps);
-    cache_delta_step(k, delta_layer, w, u->live, u->y, u->ssq, u->z, n);
+    state_delta_step(&k->state, delta_layer, w, u->live, u->y, u->ssq, u->z, n);
     project_out(f, &w->out, u->ssq, NULL, n);
 }
 

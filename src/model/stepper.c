@@ -191,8 +191,8 @@ void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how,
     struct step_sampling sampling = *how;
     CHECK(depth >= 0 && depth <= s->max_depth && slot >= 0 && slot < s->n_slots);
     s->on = &s->slots[slot];
-    cache_end_steps(s->on->k);
-    cache_begin_steps(s->on->k, s->f->w, s->f->fused->live, pos);
+    state_end_steps(&s->on->k->state);
+    state_begin_steps(&s->on->k->state, s->f->w, s->f->fused->live, pos);
     uint8_t *seen = memory_zeroed(1, (size_t)s->vocab);
     for (int i = 0; i < n_prompt; i++)
         seen[prompt[i]] |= i < n_prompt - n_begun ? STEP_IN_TEXT : STEP_IN_TEXT | STEP_IN_ANSWER;
@@ -208,7 +208,7 @@ void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how,
     }
     s->dev->copy(s->dev, s->sampling, &sampling, sizeof sampling);
     s->dev->copy(s->dev, s->f->fused->live, &live, sizeof live);
-    s->dev->copy(s->dev, s->last_hidden, s->on->k->last_hidden, (size_t)s->hidden * sizeof(float));
+    s->dev->copy(s->dev, s->last_hidden, s->on->k->state.last_hidden, (size_t)s->hidden * sizeof(float));
     memset(s->results, 0, STEP_SLOTS * sizeof *s->results);
     memset(s->made, 0, sizeof *s->made);
     s->depth = s->mtp ? depth : 0;
@@ -306,30 +306,14 @@ int stepper_end(struct stepper *s, int n_heard, struct err *e)
     s->dev->copy(s->dev, &s->live, s->f->fused->live, sizeof s->live);
     if (!s->dev->finish(s->dev, e))
         return -1;
-    /* Pick i left the cache at P(i) = P(i - 1) + tokens(i), the first pick at its beginning.  After pick L the committed states
-     * stand at P(L - 1), with the rows of pick L to be applied, and the other ones at P(L - 2).  The hidden states before P(L),
-     * P(L - 1) and P(L - 2) lie in rows parity, 1 - parity and 2. */
-    const int last = s->n_launched - 1, heard = n_heard > 0 ? n_heard - 1 : 0;
-    int back = last - heard;
+    /* The first pick is no step; those behind the last one that was heard are taken back. */
+    const int last = s->n_launched - 1, heard = n_heard > 0 ? n_heard - 1 : 0, back = last - heard;
+    const int tokens[2] = {s->tokens[last % STEP_SLOTS], s->tokens[(last + STEP_SLOTS - 1) % STEP_SLOTS]};
+    struct state *state = &s->on->k->state;
     CHECK(back >= 0 && back <= 2);
-    struct cache *k = s->on->k;
-    k->pos = s->live.pos;
-    k->parity = s->live.parity;
-    k->n_accepted = s->live.n_apply;
-    int hidden = s->live.parity;
-    if (back >= 1 && last >= 1) {
-        k->pos -= s->tokens[last % STEP_SLOTS];
-        k->n_accepted = 0;
-        hidden = !hidden;
-    }
-    if (back >= 2 && last >= 2) {
-        k->pos -= s->tokens[(last - 1) % STEP_SLOTS];
-        k->parity = !k->parity;
-        hidden = 2;
-    }
-    k->n_staged = 0;
-    s->dev->copy(s->dev, k->last_hidden, s->last_hidden + (size_t)hidden * (size_t)s->hidden, (size_t)s->hidden * sizeof(float));
-    return k->pos;
+    const int hidden = state_take_over(state, &s->live, back < last ? back : last, tokens);
+    s->dev->copy(s->dev, state->last_hidden, s->last_hidden + (size_t)hidden * (size_t)s->hidden, (size_t)s->hidden * sizeof(float));
+    return state->pos;
 }
 
 int stepper_settle(struct stepper *s, struct err *e)
@@ -341,13 +325,13 @@ int stepper_settle(struct stepper *s, struct err *e)
 void stepper_resume(struct stepper *s)
 {
     struct step_live live = s->live;    /* the device's own was needed to end the steps */
-    struct cache *k = s->on->k;
-    cache_end_steps(k);                 /* unless saving the states did so */
-    live.pos = k->pos;
+    struct state *state = &s->on->k->state;
+    state_end_steps(state);             /* unless saving the states did so */
+    live.pos = state->pos;
     live.parity = live.n_apply = 0;
-    cache_begin_steps(k, s->f->w, s->f->fused->live, k->pos);
+    state_begin_steps(state, s->f->w, s->f->fused->live, state->pos);
     s->dev->copy(s->dev, s->f->fused->live, &live, sizeof live);
-    s->dev->copy(s->dev, s->last_hidden, k->last_hidden, (size_t)s->hidden * sizeof(float));
+    s->dev->copy(s->dev, s->last_hidden, state->last_hidden, (size_t)s->hidden * sizeof(float));
 }
 
 /* ---- measurements ---- */
@@ -365,8 +349,8 @@ bool stepper_measure(struct stepper *s, int rows, int pos, int n_steps, int over
     CHECK(seen);
     for (int i = 0; i < rows; i++)
         live.ids[i] = (int32_t)((unsigned)i * 7919u % (unsigned)s->vocab);
-    cache_end_steps(k);
-    cache_begin_steps(k, s->f->w, u->live, pos);
+    state_end_steps(&k->state);
+    state_begin_steps(&k->state, s->f->w, u->live, pos);
     s->dev->copy(s->dev, s->sampling, &how, sizeof how);
     s->dev->copy(s->dev, u->live, &live, sizeof live);
     u->overlap = overlap;
@@ -398,7 +382,6 @@ bool stepper_measure(struct stepper *s, int rows, int pos, int n_steps, int over
     u->overlap = -1;
     s->dev->graph_free(s->dev, g);
     s->dev->free_host(s->dev, seen);
-    k->n_staged = k->n_accepted = 0;
     cache_reset(k);
     return ok;
 }

@@ -1,0 +1,210 @@
+#include "model/state.h"
+
+#include <stdlib.h>
+
+#include "backend/dev.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "model/weights.h"
+
+static size_t recurrent_floats(const struct model_config *c)    /* one layer */
+{
+    return (size_t)c->lin_v_heads * (size_t)(c->lin_k_dim * c->lin_v_dim);
+}
+
+static size_t window_floats(const struct model_config *c)
+{
+    return (size_t)(c->conv_kernel - 1) * (size_t)config_conv_dim(c);
+}
+
+size_t state_bytes(const struct model_config *c)
+{
+    return ((size_t)c->n_delta * (recurrent_floats(c) + window_floats(c)) + (size_t)c->hidden) * sizeof(float);
+}
+
+static size_t ring_floats(const struct model_config *c)          /* one layer, all three rings */
+{
+    return (size_t)STEP_RING * (size_t)(config_conv_dim(c) + 2 * c->lin_v_heads);
+}
+
+size_t state_step_bytes(const struct model_config *c)
+{
+    return (size_t)c->n_delta * (recurrent_floats(c) + ring_floats(c)) * sizeof(float);
+}
+
+static void *take(char **at, size_t bytes)
+{
+    void *p = *at;
+    *at += bytes;
+    return p;
+}
+
+bool state_open(struct state *s, struct dev *d, const struct model_config *c, struct err *e)
+{
+    const size_t conv = (size_t)config_conv_dim(c), bytes = state_bytes(c), rings = state_step_bytes(c);
+    *s = (struct state){.dev = d, .cfg = c, .delta = memory_zeroed((size_t)c->n_delta + 1, sizeof *s->delta)};
+    s->memory = d->alloc(d, bytes);
+    s->rings = d->alloc(d, rings);
+    if (!s->memory || !s->rings)
+        return err_set(e, "no memory for the states of a conversation: %zu MiB asked for; end other programs", (bytes + rings) >> 20);
+    char *at = s->memory, *ring_at = s->rings;
+    for (int i = 0; i < c->n_delta; i++) {
+        struct delta_state *l = &s->delta[i];
+        l->state = take(&at, recurrent_floats(c) * sizeof(float));
+        l->window = take(&at, window_floats(c) * sizeof(float));
+        l->other = take(&ring_at, recurrent_floats(c) * sizeof(float));
+        l->ring = take(&ring_at, STEP_RING * conv * sizeof(float));
+        l->ring_a = take(&ring_at, STEP_RING * (size_t)c->lin_v_heads * sizeof(float));
+        l->ring_b = take(&ring_at, STEP_RING * (size_t)c->lin_v_heads * sizeof(float));
+    }
+    s->last_hidden = take(&at, (size_t)c->hidden * sizeof(float));
+    return true;
+}
+
+void state_close(struct state *s)
+{
+    if (!s->dev)
+        return;
+    s->dev->free(s->dev, s->memory);
+    s->dev->free(s->dev, s->rings);
+    free(s->delta);
+    *s = (struct state){0};
+}
+
+void state_reset(struct state *s)
+{
+    s->dev->zero(s->dev, s->memory, state_bytes(s->cfg));
+    s->n_staged = s->n_accepted = s->pos = 0;
+    s->stepping = false;
+}
+
+void state_save(const struct state *s, void *dst)
+{
+    CHECK(!s->stepping);
+    s->dev->copy(s->dev, dst, s->memory, state_bytes(s->cfg));
+}
+
+void state_load(struct state *s, const void *src, int pos)
+{
+    s->dev->copy(s->dev, s->memory, src, state_bytes(s->cfg));
+    s->pos = pos;
+    s->n_staged = s->n_accepted = 0;
+    s->stepping = false;
+}
+
+/* ---- from one form to the other ---- */
+
+/* Between window and ring: the three raw rows before `pos` of every layer; those before position 0 are zero. */
+static void move_window(struct state *s, int pos, bool to_ring)
+{
+    const struct model_config *c = s->cfg;
+    const int taps = c->conv_kernel - 1;
+    const size_t row = (size_t)config_conv_dim(c) * sizeof(float),
+        state_step = (recurrent_floats(c) + window_floats(c)) * sizeof(float), ring_step = (recurrent_floats(c) + ring_floats(c)) * sizeof(float);
+    for (int i = 0; i < taps && c->n_delta; i++) {
+        int at = pos - taps + i;
+        char *window = (char *)s->delta[0].window + (size_t)i * row;
+        char *ring = (char *)s->delta[0].ring + (size_t)((at + STEP_RING) % STEP_RING) * row;
+        if (to_ring)
+            s->dev->copy_rows(s->dev, ring, ring_step, window, state_step, row, c->n_delta);
+        else if (at >= 0)
+            s->dev->copy_rows(s->dev, window, state_step, ring, ring_step, row, c->n_delta);
+        else
+            for (int layer = 0; layer < c->n_delta; layer++)
+                s->dev->zero(s->dev, (char *)s->delta[layer].window + (size_t)i * row, row);
+    }
+}
+
+void state_begin_steps(struct state *s, const struct weights *w, struct step_live *live, int pos)
+{
+    s->weights = w;
+    s->live = live;
+    if (s->stepping) {
+        CHECK(s->pos == pos);
+        return;
+    }
+    move_window(s, pos, true);
+    s->stepping = true;
+    s->pos = pos;
+    s->parity = s->n_accepted = 0;
+}
+
+void state_delta_step(const struct state *s, int layer, const struct delta_weights *w, const struct step_live *live, float *y, float *ssq,
+                      const float *z, int n)
+{
+    const struct model_config *c = s->cfg;
+    const struct delta_state *l = &s->delta[layer];
+    STEP(s->dev, step_delta, .y = y, .ssq = ssq, .raw = l->ring, .a = l->ring_a, .b = l->ring_b, .z = z, .conv = w->conv,
+         .a_log = w->a_log, .dt_bias = w->dt_bias, .norm = w->norm, .state = {l->state, l->other}, .live = live, .n_rows = n,
+         .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim, .taps = c->conv_kernel);
+}
+
+void state_end_steps(struct state *s)
+{
+    const struct model_config *c = s->cfg;
+    const struct step_live live = {.pos = s->pos, .n_apply = s->n_accepted, .parity = s->parity};
+    if (!s->stepping)
+        return;
+    CHECK(!s->n_staged);
+    if (s->n_accepted || s->parity) {
+        s->dev->copy(s->dev, s->live, &live, sizeof live);
+        for (int i = 0, delta = 0; i < c->n_layers; i++)
+            if (!c->full[i])
+                state_delta_step(s, delta++, &s->weights->layers[i].delta, s->live, NULL, NULL, NULL, 0);
+        if (!s->parity && c->n_delta)   /* the result lies in the other states */
+            s->dev->copy_rows(s->dev, s->delta[0].state, (recurrent_floats(c) + window_floats(c)) * sizeof(float), s->delta[0].other,
+                              (recurrent_floats(c) + ring_floats(c)) * sizeof(float), recurrent_floats(c) * sizeof(float), c->n_delta);
+    }
+    move_window(s, s->pos, false);
+    s->stepping = false;
+    s->parity = s->n_accepted = 0;
+}
+
+/* ---- what was run ---- */
+
+void state_ran_prompt(struct state *s, int pos)
+{
+    CHECK(!s->stepping && !s->n_staged);
+    s->pos = pos;
+}
+
+struct step_live state_next_step(const struct state *s)
+{
+    CHECK(s->stepping && !s->n_staged);
+    return (struct step_live){.pos = s->pos, .n_apply = s->n_accepted, .parity = s->parity};
+}
+
+void state_ran_step(struct state *s, int n)
+{
+    s->parity = !s->parity;             /* the copy with the accepted rows is the other one now */
+    s->n_accepted = 0;
+    s->n_staged = n;
+}
+
+void state_accept(struct state *s, int n)
+{
+    CHECK(n >= 0 && n <= s->n_staged);
+    s->n_accepted = n;
+    s->n_staged = 0;
+    s->pos += n;
+}
+
+/* After a step the committed copy stands where its rows began, with those it accepted to be applied, and the other copy where the step before
+ * began.  The hidden states before these three positions lie in rows parity, 1 - parity and 2. */
+int state_take_over(struct state *s, const struct step_live *live, int back, const int tokens[2])
+{
+    CHECK(back >= 0 && back <= 2);
+    s->pos = live->pos;
+    s->parity = live->parity;
+    s->n_accepted = live->n_apply;
+    s->n_staged = 0;
+    if (back >= 1) {
+        s->pos -= tokens[0];
+        s->n_accepted = 0;
+    }
+    if (back >= 2) {
+        s->pos -= tokens[1];
+        s->parity = !s->parity;
+    }
+    return back == 2 ? 2 : back == 1 ? !live->parity : live->parity;
+}

@@ -1,0 +1,76 @@
+/* The states of one conversation that depend on all of its tokens: of the DeltaNet layers (recurrent state, window of the convolution), and the
+ * last hidden state, which the MTP block needs.  Which copy is the committed one, and which rows it lacks, is known here alone.
+ *
+ * Two forms.  For prompts the states stand at `pos`, in `state` and `window`.  For steps the rings hold the newest raw rows by position, and
+ * the recurrent states lie in `state` or `other`, by parity: each step first applies the rows that were accepted before it and writes the
+ * result to the other copy (kernels/step.h), so rows that were not accepted are never undone.
+ *
+ * For src/model only; everybody else has model/cache.h. */
+#ifndef Q35_MODEL_STATE_H
+#define Q35_MODEL_STATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "kernels/step.h"
+#include "model/config.h"
+
+struct dev;
+struct weights;
+struct delta_weights;
+
+/* Of one DeltaNet layer. */
+struct delta_state {
+    float *state;                       /* [lin_v_heads, dk, dv] fp32 */
+    float *window;                      /* [conv_kernel - 1, conv_dim] */
+    float *ring, *ring_a, *ring_b;      /* [STEP_RING, conv_dim], [STEP_RING, lin_v_heads]: raw inputs by position */
+    float *other;                       /* the second copy of `state` */
+};
+
+struct state {
+    struct dev                *dev;
+    const struct model_config *cfg;
+    struct delta_state *delta;          /* [n_delta] */
+    float *last_hidden;                 /* [hidden], at the end of `memory` */
+    void  *memory, *rings;
+    int    pos;                         /* committed: position after the accepted rows */
+    int    n_staged;                    /* rows of the last step, before state_accept() */
+    int    n_accepted;                  /* accepted rows that the committed copy lacks */
+    bool   stepping;                    /* in the form for steps */
+    int    parity;                      /* when stepping: 1 when the committed copy is `other` */
+    const struct weights *weights;
+    struct step_live     *live;         /* device memory of whoever runs the steps */
+};
+
+size_t state_bytes(const struct model_config *c);       /* of one copy, as it is saved */
+size_t state_step_bytes(const struct model_config *c);  /* rings and the second copy */
+
+bool state_open(struct state *s, struct dev *d, const struct model_config *c, struct err *e);
+void state_close(struct state *s);
+void state_reset(struct state *s);                      /* back to the empty sequence */
+/* To or from state_bytes() bytes of host memory.  Saving needs the form for prompts.  Loading drops what is staged. */
+void state_save(const struct state *s, void *dst);
+void state_load(struct state *s, const void *src, int pos);
+
+/* Between the forms; nothing to do when it is there already.  Ending applies the accepted rows. */
+void state_begin_steps(struct state *s, const struct weights *w, struct step_live *live, int pos);
+void state_end_steps(struct state *s);
+
+/* A prompt chunk has moved the states on, to pos. */
+void state_ran_prompt(struct state *s, int pos);
+
+/* Steps one by one, which the host decides on: what the device must know of the next one; then n rows were run; then so many of them count. */
+struct step_live state_next_step(const struct state *s);
+void state_ran_step(struct state *s, int n);
+void state_accept(struct state *s, int n);
+
+/* Steps that the device ran by itself: takes over what it has left in `live`, but for the last `back` (0 to 2) of them, which accepted
+ * tokens[0] and, before that, tokens[1].  Returns the row of step_pick's last_hidden that has the hidden state before the position. */
+int  state_take_over(struct state *s, const struct step_live *live, int back, const int tokens[2]);
+
+/* One DeltaNet layer of a step. */
+void state_delta_step(const struct state *s, int layer, const struct delta_weights *w, const struct step_live *live, float *y, float *ssq,
+                      const float *z, int n);
+
+#endif
