@@ -1,0 +1,119 @@
+/* Bodies of requests to our server put together at random from pieces of good ones (the same ones each time), for two seconds: each is refused with
+ * a sentence, or read into a request that the responder can take: messages, values within their bounds, the same again on a second reading. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "serve/question.h"
+
+static uint64_t rnd_state = 13;
+static uint32_t rnd(uint32_t below)
+{
+    rnd_state = rnd_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((rnd_state >> 32) * below >> 32);
+}
+
+static const char *const fields[] = {
+    "\"model\": \"demo\"", "\"model\": 7", "\"stream\": true", "\"stream_options\": {\"include_usage\": true}", "\"stream_options\": []", "\"temperature\": 0.7",
+    "\"temperature\": 1e999", "\"temperature\": -0.0", "\"top_p\": 0", "\"top_p\": 1", "\"min_p\": 0.05", "\"top_k\": -1", "\"top_k\": 20.5", "\"top_k\": 99999999999999999999",
+    "\"max_tokens\": 5", "\"max_tokens\": null", "\"max_completion_tokens\": -3", "\"seed\": 18446744073709551615", "\"seed\": -1", "\"seed\": 123456789012345678901234567890",
+    "\"stop\": \"x\"", "\"stop\": [\"a\", \"b\"]", "\"stop\": [\"\\u0000\"]", "\"stop\": [1]",
+    "\"stop\": [\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\"]", "\"logprobs\": true", "\"top_logprobs\": 3", "\"top_logprobs\": 99",
+    "\"logit_bias\": {\"17\": -100, \" the\": 1.5}", "\"logit_bias\": {\"=\": 1e400}", "\"logit_bias\": {\"\": 1}", "\"n\": 1", "\"n\": 2", "\"response_format\": {\"type\": \"text\"}",
+    "\"response_format\": {\"type\": \"json_schema\"}", "\"chat_template_kwargs\": {\"enable_thinking\": false}", "\"chat_template_kwargs\": 3", "\"reasoning_effort\": \"none\"",
+    "\"thinking_budget\": 12", "\"continue_final_message\": true", "\"tool_choice\": \"none\"", "\"tool_choice\": {\"type\": \"function\"}", "\"return_progress\": true",
+    "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {}}}]", "\"tools\": [3]", "\"tools\": null", "\"frequency_penalty\": 0",
+    "\"messages\": []", "\"messages\": {}", "\"messages\": [[]]", "\"presence_penalty\": 2", "\"repetition_penalty\": 1.1", "\"repeat_penalty\": 11", "\"user\": \"me\"",
+};
+static const char *const messages[] = {
+    "{\"role\": \"user\", \"content\": \"hello\"}", "{\"role\": \"developer\", \"content\": \"be brief\"}", "{\"role\": \"system\", \"content\": null}", "{}", "\"text\"",
+    "{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": \"image_url\", \"image_url\": {\"url\": \"x\"}}]}", "{\"role\": [], \"content\": 7}",
+    "{\"role\": \"assistant\", \"content\": \"hi\", \"reasoning\": \"hm\"}", "{\"role\": \"assistant\", \"content\": \"hi\", \"thinking\": \"hm\", \"reasoning_content\": null}",
+    "{\"role\": \"assistant\", \"tool_calls\": [{\"id\": \"c\", \"function\": {\"name\": \"f\", \"arguments\": \"{\\\"x\\\": 1}\"}}]}",
+    "{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": \" \"}}, {\"name\": \"g\", \"arguments\": {}}]}",
+    "{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": \"[\"}}]}", "{\"role\": \"assistant\", \"tool_calls\": \"f\"}",
+    "{\"role\": \"assistant\", \"tool_calls\": [3, {\"function\": 4}]}", "{\"role\": \"tool\", \"tool_call_id\": \"c\", \"content\": \"42\"}",
+};
+enum { N_FIELDS = sizeof fields / sizeof *fields, N_MESSAGES = sizeof messages / sizeof *messages };
+
+static void make_body(struct buf *b)
+{
+    buf_reset(b);
+    buf_adds(b, "{");
+    for (uint32_t i = 0, n = rnd(6); i < n; i++)
+        buf_addf(b, "%s, ", fields[rnd(N_FIELDS)]);
+    buf_adds(b, "\"messages\": [");
+    for (uint32_t i = 0, n = rnd(5); i <= n; i++)
+        buf_addf(b, "%s%s", i ? ", " : "", messages[rnd(4) ? rnd(2) : rnd(N_MESSAGES)]);
+    buf_adds(b, "]}");
+    for (uint32_t n = rnd(4) ? 0 : 1 + rnd(3); n && b->len; n--) {              /* some are damaged */
+        uint32_t at = rnd((uint32_t)b->len);
+        if (rnd(2))
+            b->data[at] = (char)rnd(256);
+        else
+            b->len = at;
+    }
+}
+
+/* What was read, for the comparison; false: refused, with a sentence. */
+static bool read_once(const struct buf *body, const struct options *o, struct buf *told)
+{
+    static const struct responder_info info = {.temperature = 0.6f, .top_p = 0.95f, .top_k = 20};
+    struct question q;
+    struct err e = {{0}};
+    bool ok = question_read(&q, (struct text){buf_str(body), body->len}, o, &e);
+    if (!ok)
+        assert_true(*e.msg);
+    if (ok) {
+        q.seeded = true;
+        question_sampling(&q, o, &info);
+        const struct request_sampling *s = &q.request.sampling;
+        assert_true(q.request.n_messages >= 1 && q.n_stops >= 0 && q.n_stops <= QUESTION_MAX_STOPS);
+        assert_true(s->temperature >= 0 && s->temperature <= 10 && s->top_p > 0 && s->top_p <= 1 && s->min_p >= 0 && s->min_p <= 1 && s->top_k >= 0 && s->max_tokens >= 0);
+        assert_true(s->n_alternatives >= 0 && s->n_alternatives <= CHAT_ALTERNATIVES);
+        assert_true(!q.continued || q.continued->role == ROLE_ASSISTANT);
+        for (int i = 0; i < q.n_stops; i++)
+            assert_true(*q.stops[i]);
+        buf_addf(told, "%g %g %d %d %llu %d", (double)s->temperature, (double)s->top_p, s->top_k, s->max_tokens, (unsigned long long)s->seed, q.request.thinking);
+        for (int i = 0; i < q.request.n_messages; i++)
+            buf_add(told, q.request.messages[i].content.p ? q.request.messages[i].content.p : "", q.request.messages[i].content.n);
+    }
+    buf_adds(told, e.msg);
+    question_free(&q);
+    return ok;
+}
+
+static void test_question__any_body_is_refused_with_a_sentence_or_read_within_bounds(void **state)
+{
+    (void)state;
+    struct options *o = options_open();
+    struct buf body = {0}, once = {0}, twice = {0};
+    int n_read = 0, n_refused = 0;
+    for (int64_t start = clock_ns(); clock_ms_since(start) < 2000;) {
+        make_body(&body);
+        buf_reset(&once);
+        buf_reset(&twice);
+        bool ok = read_once(&body, o, &once);
+        assert_int_equal(read_once(&body, o, &twice), ok);
+        assert_string_equal(buf_str(&once), buf_str(&twice));
+        n_read += ok;
+        n_refused += !ok;
+    }
+    assert_true(n_read && n_refused);
+    buf_free(&body);
+    buf_free(&once);
+    buf_free(&twice);
+    options_close(o);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_question__any_body_is_refused_with_a_sentence_or_read_within_bounds)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
