@@ -53,6 +53,7 @@ struct chat_stats {
     int    n_ahead;                     /* of n_cached: what was read while nothing was asked; */
     int    n_typed;                     /* of those: the message itself, read while it was typed */
     int    drafted[CHAT_MAX_DEPTH], accepted[CHAT_MAX_DEPTH];   /* by draft position */
+    int    looked_up, looked_up_accepted;               /* of these: found in the text */
     double prefill_ms, decode_ms, wall_ms;
     double tok_s;                       /* tokens after the first, over the time after the first */
     double acceptance;                  /* accepted / drafted; negative when nothing was drafted */

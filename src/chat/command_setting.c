@@ -263,6 +263,9 @@ enum command_result command_stats(struct typed *c)
     for (int i = 0; i < CHAT_MAX_DEPTH && s->drafted[i]; i++)
         buf_addf(c->out, "draft %d    %d of %d accepted (%.0f %%)\n", i + 1, s->accepted[i], s->drafted[i],
                  100.0 * s->accepted[i] / s->drafted[i]);
+    if (s->looked_up)
+        buf_addf(c->out, "lookup     %d of %d of them found in the text and accepted (%.0f %%)\n", s->looked_up_accepted, s->looked_up,
+                 100.0 * s->looked_up_accepted / s->looked_up);
     struct chat_machine m = {0};
     chat_machine(c->chat, &m);
     if (m.resident_max)

@@ -52,7 +52,7 @@ static bool take_sampling(struct local *l, const struct request_sampling *s, str
     l->sampling = (struct sampling){
         .temperature = s->temperature, .top_k = s->top_k, .top_p = s->top_p, .min_p = s->min_p,
         .presence_penalty = s->presence_penalty, .repetition_penalty = s->repetition_penalty,
-        .seed = s->seed, .max_tokens = s->max_tokens, .draft_depth = s->draft_depth, .n_alternatives = s->n_alternatives,
+        .seed = s->seed, .max_tokens = s->max_tokens, .draft_depth = s->draft_depth, .lookup = s->lookup, .n_alternatives = s->n_alternatives,
         .n_ids = tokenizer_n_ids(l->tok),       /* the model's vocabulary is padded beyond it */
         .bias_ids = l->biases.ids, .bias = l->biases.values, .n_bias = l->biases.n,
     };
@@ -253,6 +253,13 @@ static void add_stats(struct answer_stats *s, const struct answer_stats *a, cons
         s->drafted[i] += t->drafted[i];
         s->accepted[i] += t->accepted[i];
     }
+    s->looked_up += t->looked_up;
+    s->looked_up_accepted += t->looked_up_accepted;
+}
+
+static enum chat_token_how chat_how(int how)
+{
+    return how == TOKEN_DRAFTED ? CHAT_DRAFTED : how == TOKEN_LOOKED_UP ? CHAT_LOOKED_UP : CHAT_SAMPLED;
 }
 
 static void on_tokens(struct local *l, const struct event *ev)
@@ -264,7 +271,7 @@ static void on_tokens(struct local *l, const struct event *ev)
         struct alternatives near = {.n = o->n};
         memcpy(near.ids, o->ids, sizeof near.ids);
         memcpy(near.probs, o->probs, sizeof near.probs);
-        struct token t = {.id = ev->ids[i], .how = ev->how[i] == TOKEN_DRAFTED ? CHAT_DRAFTED : CHAT_SAMPLED, .prob = o->prob};
+        struct token t = {.id = ev->ids[i], .how = chat_how(ev->how[i]), .prob = o->prob};
         speech_push(&l->speech, t, &near, is_stop(l, t.id));
     }
 }

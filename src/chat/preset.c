@@ -45,6 +45,7 @@ void preset_sampling(const struct options *o, const struct responder_info *info,
         .seed = options_given(o, OPT_seed) ? options_seed(o) : 0,
         .max_tokens = options_int(o, OPT_max_tokens),
         .draft_depth = options_drafts(o),
+        .lookup = options_on(o, OPT_lookup),
     };
     s->bias = options_list(o, OPT_logit_bias, &s->n_bias);
     if (s->top_p <= 0)

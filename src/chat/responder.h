@@ -47,7 +47,8 @@ struct request_sampling {
     float    repetition_penalty;        /* 0 or 1: off */
     uint64_t seed;
     int      max_tokens;                /* of the answer, without what it begins with; 0: until the context is full */
-    int      draft_depth;               /* -1: the model's */
+    int      draft_depth;               /* -1: as many as pay */
+    bool     lookup;                    /* drafts are looked up in the text, too */
     int      n_alternatives;            /* told with every token; 0: none, and no probabilities either */
     const char *const *bias;            /* [n_bias] "TOKEN=X" (chat/bias.h) */
     int      n_bias;
@@ -82,6 +83,7 @@ struct answer_stats {
     int    n_timed;                     /* of n_tokens: those that decode_ms is the time of, which is all but the first */
     int    n_steps;
     int    drafted[CHAT_MAX_DEPTH], accepted[CHAT_MAX_DEPTH];           /* by draft position */
+    int    looked_up, looked_up_accepted;               /* of these: found in the text */
     double prefill_ms, decode_ms;
 };
 

@@ -459,6 +459,8 @@ static void add_request(struct chat_stats *s, const struct answer_stats *t)
         s->drafted[i] += t->drafted[i];
         s->accepted[i] += t->accepted[i];
     }
+    s->looked_up += t->looked_up;
+    s->looked_up_accepted += t->looked_up_accepted;
 }
 
 void chat_stats_now(const struct chat *c, struct chat_stats *s)

@@ -134,6 +134,7 @@ void decoder_close(struct decoder *d)
     if (!d)
         return;
     stepper_close(d->stepper);
+    drafter_free(&d->drafter);
     sequences_close(&d->sequences);
     free(d);
 }
@@ -397,15 +398,18 @@ static struct outlook outlook_of(const struct sampling *how, const struct step_o
 static bool picks_of(struct run *r, const struct step_result *in, struct picks *p)
 {
     struct turn_stats *s = &r->out->stats;
+    const bool looked_up = r->d->drafter.looked_up;
     *p = (struct picks){.n = in->n};
     for (int i = 0; i < in->n_drafts && i < ENGINE_MAX_DEPTH; i++) {
         s->drafted[i]++;
         s->accepted[i] += i < in->n && in->drafted[i];
+        s->looked_up += looked_up;
+        s->looked_up_accepted += looked_up && i < in->n && in->drafted[i];
     }
     for (int i = 0; i < in->n; i++) {
         p->ids[i] = in->ids[i];
         p->prob[i] = in->prob[i];
-        p->how[i] = in->drafted[i] ? TOKEN_DRAFTED : TOKEN_SAMPLED;
+        p->how[i] = !in->drafted[i] ? TOKEN_SAMPLED : looked_up ? TOKEN_LOOKED_UP : TOKEN_DRAFTED;
         p->outlook[i] = outlook_of(r->p->how, &in->outlook[i]);
     }
     switch ((enum step_end)in->ended) {
@@ -458,7 +462,7 @@ static bool run_steps(struct run *r)
         return true;
     stepper_begin(d->stepper, r->q->slot, &s, r->p->ids, r->p->n, how->n_begun, r->q->tl.n, how->bias_ids, how->bias, how->n_bias,
                   r->depth == DRAFTER_AUTO ? 0 : r->depth);
-    drafter_begin(&d->drafter, r->depth);
+    drafter_begin(&d->drafter, r->depth, how->lookup, r->p->ids, r->p->n);
     for (int i = 0; i < drafter_ahead(&d->drafter, beside ? AHEAD : 1); i++)
         drafter_launch(&d->drafter);
     while (!r->ended) {

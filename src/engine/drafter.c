@@ -12,18 +12,26 @@ void drafter_init(struct drafter *d, struct stepper *s, int most, bool beside)
     gate_init(&d->gate, most);
 }
 
-void drafter_begin(struct drafter *d, int depth)
+void drafter_free(struct drafter *d)
+{
+    lookup_free(&d->text);
+}
+
+void drafter_begin(struct drafter *d, int depth, bool looks, const int32_t *ids, int n)
 {
     d->depth = depth;
-    d->begun = false;
-    d->n = d->n_verified = 0;
+    d->looks = looks && depth == DRAFTER_AUTO;
+    d->begun = d->looked_up = false;
+    d->n = d->n_verified = d->found_length = 0;
+    if (d->looks)
+        lookup_begin(&d->text, ids, n);
     gate_begin(&d->gate);
 }
 
 /* What the step took that ends now.  Where the device works beside the host only the whole round can be timed. */
 static void note_round(struct drafter *d)
 {
-    const double ms = clock_ms_since(d->launched_ns) - d->n * d->gate.draft_ms;
+    const double ms = clock_ms_since(d->launched_ns) - (d->looked_up ? 0 : d->n * d->gate.draft_ms);
     if (d->beside && d->launched_ns && ms > 0)
         gate_step_took(&d->gate, 1 + d->n_verified, ms);
 }
@@ -37,7 +45,7 @@ void drafter_launch(struct drafter *d)
     const bool first = !d->begun;
     if (!first)
         note_round(d);
-    d->n_verified = first ? 0 : gate_verify(&d->gate, d->made.prob, d->n);
+    d->n_verified = first ? 0 : d->looked_up ? d->n : gate_verify(&d->gate, d->made.prob, d->n);
     const int64_t start = clock_ns();
     stepper_step(d->s, 1 + d->n_verified);
     if (!first && !d->beside)
@@ -71,12 +79,40 @@ static bool make(struct drafter *d, int n, struct err *e)
     return true;
 }
 
+/* What was found tells its worth whether it was verified or not. */
+static void learn_look_up(struct drafter *d, const struct step_result *r)
+{
+    const int n_known = r->n < ENGINE_MAX_DEPTH ? r->n : ENGINE_MAX_DEPTH;
+    int n_right = 0;
+    while (n_right < n_known && r->ids[n_right] == d->found[n_right])
+        n_right++;
+    if (d->found_length)
+        gate_learn_look_up(&d->gate, d->found_length, n_right, n_known);
+}
+
+/* Whether the next step's drafts come from the text. */
+static bool look_up(struct drafter *d, const struct step_result *r)
+{
+    learn_look_up(d, r);
+    for (int i = 0; i < r->n; i++)
+        lookup_add(&d->text, r->ids[i]);
+    d->found_length = lookup_next(&d->text, d->found, ENGINE_MAX_DEPTH) ? d->text.length : 0;
+    const int n = d->found_length ? gate_look_up(&d->gate, d->found_length) : 0;
+    if (n)
+        stepper_propose(d->s, d->found, n);
+    d->n = n;
+    return n;
+}
+
 bool drafter_heard(struct drafter *d, const struct step_result *r, struct err *e)
 {
     if (d->depth != DRAFTER_AUTO)
         return true;
-    if (d->launched_ns)
+    if (d->launched_ns && !d->looked_up)
         learn(d, r);
+    d->looked_up = d->looks && look_up(d, r);
+    if (d->looked_up)
+        return true;
     const bool together = d->beside && d->gate.draft_ms > 0 && d->gate.draft_ms < one_by_one_ms;
     d->n = 0;
     for (int n; (n = gate_make(&d->gate, d->made.prob, d->n, together ? ENGINE_MAX_DEPTH : 1)) > 0;)

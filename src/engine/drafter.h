@@ -4,6 +4,7 @@
 #define Q35_ENGINE_DRAFTER_H
 
 #include "engine/gate.h"
+#include "engine/lookup.h"
 #include "model/stepper.h"
 
 enum { DRAFTER_AUTO = -1 };
@@ -17,12 +18,18 @@ struct drafter {
     bool begun;                         /* the first pick, which is no step, was launched */
     struct step_drafts made;            /* for the next step */
     int  n, n_verified;                 /* of them; those of the step under way */
+    bool looks;                         /* drafts may be looked up in the text */
+    struct lookup text;
+    int32_t found[ENGINE_MAX_DEPTH];    /* what followed the match of found_length ids; 0: there is none */
+    int  found_length;
+    bool looked_up;                     /* the drafts of the step under way, or of the next one, are these */
     int64_t launched_ns;
 };
 
 void drafter_init(struct drafter *d, struct stepper *s, int most, bool beside);
-/* stepper_begin() was called, with the depth or 0. */
-void drafter_begin(struct drafter *d, int depth);
+void drafter_free(struct drafter *d);
+/* stepper_begin() was called, with the depth or 0.  The text so far is where drafts are looked up, if they are. */
+void drafter_begin(struct drafter *d, int depth, bool looks, const int32_t *ids, int n);
 /* How many picks may be under way.  Who decides by the drafts waits for them. */
 static inline int drafter_ahead(const struct drafter *d, int most) { return d->depth == DRAFTER_AUTO ? 1 : most; }
 /* Launches the next pick. */

@@ -2,14 +2,19 @@
 
 #include <math.h>
 
+enum { TRUSTED = 6 };                   /* measurements of a price before others are compared with it */
 enum { IDLE = 16 };                     /* steps without a draft, after which one is made to see how it fares */
 static const double first_ratio = 0.25, /* a row more, as long as none was measured, of a step of one row */
-    price_weight = 0.1,                 /* of a newer measurement */
+    dearer = 0.12, cheaper = 0.15,      /* weights of a newer measurement: what disturbs one makes it longer */
     hope = 0.0004,                      /* by so much a high price sinks with every step, so that it is measured again one day */
     change = 0.01;                      /* chance that the rate has changed between two events */
 /* Upper bounds of the bins. */
 static const float bounds[GATE_BINS] = {0.3f, 0.5f, 0.7f, 0.85f, 0.95f, 2};
 static const double middles[GATE_BINS] = {0.2, 0.4, 0.6, 0.78, 0.9, 0.97}, middle_of_all = 0.75;
+
+/* Likewise for matches: lengths from which on, and what is believed of them at first. */
+static const int lengths[GATE_LENGTHS] = {0, 5, 8, 16};
+static const double middles_of_length[GATE_LENGTHS] = {0.35, 0.55, 0.75, 0.9};
 
 /* ---- prices */
 
@@ -21,35 +26,13 @@ void gate_init(struct gate *g, int most)
 }
 
 /* One measurement is never believed at once: the machine may have been busy. */
-static double settle(double old, double now, double weight)
+static double settle(double old, double now)
 {
     const double bounded = now > 1.5 * old ? 1.5 * old : now < old / 1.5 ? old / 1.5 : now;
-    return old + weight * (bounded - old);
+    return old + (bounded > old ? dearer : cheaper) * (bounded - old);
 }
 
 static double first_price(int rows) { return 1 + first_ratio * (rows - 1); }
-
-/* Steps become slower as the context grows, all of them together: so the ratios move slowly, and the common factor quickly.  A row never
- * costs more than a step of its own. */
-void gate_step_took(struct gate *g, int rows, double ms)
-{
-    double *ratio = &g->ratio[rows - 1];
-    for (int i = 1; i < GATE_ROWS; i++)
-        if (g->ratio[i] > first_price(i + 1))
-            g->ratio[i] -= hope * (g->ratio[i] - first_price(i + 1));
-    if (g->one_ms <= 0)
-        g->one_ms = ms / first_price(rows);
-    if (*ratio <= 0)
-        *ratio = fmin(ms / g->one_ms, rows);
-    g->one_ms = settle(g->one_ms, ms / *ratio, price_weight);
-    if (rows > 1)
-        *ratio = fmin(settle(*ratio, ms / g->one_ms, 0.5 * price_weight), rows);
-}
-
-void gate_drafts_took(struct gate *g, int n, double ms)
-{
-    g->draft_ms = g->draft_ms <= 0 ? ms / n : settle(g->draft_ms, ms / n, price_weight);
-}
 
 /* What a step of so many rows takes, in steps of one row.  Between measured ones on the straight line; behind them at the last slope. */
 static double price(const struct gate *g, int rows)
@@ -65,6 +48,31 @@ static double price(const struct gate *g, int rows)
         return g->ratio[low - 1] + (g->ratio[high - 1] - g->ratio[low - 1]) * (rows - low) / (high - low);
     const double slope = low > 1 ? (g->ratio[low - 1] - 1) / (low - 1) : first_ratio;
     return g->ratio[low - 1] + slope * (rows - low);
+}
+
+/* Steps become slower as the context grows, all of them together: so the ratios move slowly, and the common factor quickly.  A row never
+ * costs more than a step of its own. */
+void gate_step_took(struct gate *g, int rows, double ms)
+{
+    double *ratio = &g->ratio[rows - 1];
+    for (int i = 1; i < GATE_ROWS; i++)
+        if (g->ratio[i] > first_price(i + 1))
+            g->ratio[i] -= hope * (g->ratio[i] - first_price(i + 1));
+    if (g->one_ms <= 0)
+        g->one_ms = ms / first_price(rows);
+    if (*ratio <= 0)
+        *ratio = price(g, rows);
+    if (rows == 1 || g->timed[rows - 1] >= TRUSTED)
+        g->one_ms = settle(g->one_ms, ms / *ratio);
+    if (rows > 1)
+        *ratio = fmin(settle(*ratio, ms / g->one_ms), rows);
+    if (g->timed[rows - 1] < TRUSTED)
+        g->timed[rows - 1]++;
+}
+
+void gate_drafts_took(struct gate *g, int n, double ms)
+{
+    g->draft_ms = g->draft_ms <= 0 ? ms / n : settle(g->draft_ms, ms / n);
 }
 
 static double draft_price(const struct gate *g)
@@ -144,6 +152,8 @@ void gate_begin(struct gate *g)
     doubt(&g->all, middle_of_all, 0.5);
     for (int i = 0; i < GATE_BINS; i++)
         doubt(&g->bin[i], middles[i], 0.5);
+    for (int i = 0; i < GATE_LENGTHS; i++)
+        doubt(&g->looked_up[i], middles_of_length[i], 0.5);
     g->idle = 0;
 }
 
@@ -155,6 +165,21 @@ void gate_learn(struct gate *g, const float *prob, int n, int n_right, int n_kno
         note(&g->bin[bin], middles[bin], i < n_right);
     }
     g->idle = n ? 0 : g->idle + 1;
+}
+
+static int bin_of_length(int length)
+{
+    int i = GATE_LENGTHS - 1;
+    while (length < lengths[i])
+        i--;
+    return i;
+}
+
+void gate_learn_look_up(struct gate *g, int length, int n_right, int n_known)
+{
+    const int bin = bin_of_length(length);
+    for (int i = 0; i < n_known && i <= n_right; i++)
+        note(&g->looked_up[bin], middles_of_length[bin], i < n_right);
 }
 
 /* ---- decisions.  Times are in steps of one row. */
@@ -210,4 +235,32 @@ int gate_make(const struct gate *g, const float *prob, int n, int lot)
     if (!best_n && !n && g->idle >= IDLE && g->most)
         best_n = 1;
     return best_n < lot ? best_n : lot;
+}
+
+/* What the best number of drafts is expected to give beyond what the engine makes in their time; *n drafts. */
+static double best_net(const struct gate *g, const double right[GATE_ROWS], double worth, double price_of_draft, int *n)
+{
+    double best = 0, gain = 0;
+    *n = 0;
+    for (int i = 1; i <= g->most; i++) {
+        gain += right[i];
+        const double net = gain - worth * (price(g, i + 1) - 1 + i * price_of_draft);
+        if (net > best) {
+            best = net;
+            *n = i;
+        }
+    }
+    return best;
+}
+
+int gate_look_up(const struct gate *g, int length)
+{
+    const double worth = best_rate(g);
+    double found[GATE_ROWS], made[GATE_ROWS];
+    int n, n_made;
+    if (g->one_ms <= 0)
+        return 0;
+    chances(&g->looked_up[bin_of_length(length)], found);
+    chances(&g->all, made);
+    return best_net(g, found, worth, 0, &n) > best_net(g, made, worth, draft_price(g), &n_made) ? n : 0;
 }

@@ -21,6 +21,7 @@ struct sampling {
     uint64_t seed;
     int      max_tokens;                /* of the answer; 0: until the context is full */
     int      draft_depth;               /* -1: in each step as many as pay; never more than the engine's */
+    bool     lookup;                    /* drafts are looked up in the text, too; with draft_depth -1 */
     int      n_ids;                     /* ids from here on are padding of the model's vocabulary, never picked; 0: there are none */
     int32_t  stop[ENGINE_MAX_STOP];     /* ids that end the answer; the stop id is delivered as the last token */
     int      n_stop;
@@ -49,7 +50,8 @@ enum finish {
     FINISH_ERROR,       /* refused: message says why (prompt too long, id out of range); the engine lives on */
 };
 
-enum token_how { TOKEN_SAMPLED, TOKEN_DRAFTED };        /* drafted: proposed by the MTP block and accepted */
+/* Drafted: proposed by the MTP block and accepted.  Looked up: likewise, found in the text. */
+enum token_how { TOKEN_SAMPLED, TOKEN_DRAFTED, TOKEN_LOOKED_UP };
 
 struct turn_stats {
     int    n_prompt, n_cached;          /* prompt tokens; how many of them were not computed again */
@@ -57,6 +59,7 @@ struct turn_stats {
     int    n_tokens;                    /* generated, stop id included */
     int    n_steps;                     /* decode steps (verification passes) */
     int    drafted[ENGINE_MAX_DEPTH], accepted[ENGINE_MAX_DEPTH];       /* by draft position */
+    int    looked_up, looked_up_accepted;       /* of these: those that were found in the text */
     double prefill_ms, decode_ms;       /* submit to first token; first token to last */
 };
 

@@ -248,6 +248,15 @@ void stepper_draft(struct stepper *s, int n)
     s->n_made += n;
 }
 
+void stepper_propose(struct stepper *s, const int32_t *ids, int n)
+{
+    struct { int32_t ids[STEP_ROWS - 1], n; } drafts = {.n = n};
+    _Static_assert(offsetof(struct step_live, n_drafts) == offsetof(struct step_live, ids) + STEP_ROWS * sizeof(int32_t), "the ids, then their number");
+    CHECK(n > 0 && n <= s->max_depth && s->n_taken == s->n_launched);
+    memcpy(drafts.ids, ids, (size_t)n * sizeof *ids);
+    s->dev->copy(s->dev, &s->f->fused->live->ids[1], &drafts, sizeof drafts);
+}
+
 void stepper_launch(struct stepper *s)
 {
     stepper_step(s, s->depth + 1);

@@ -36,6 +36,8 @@ void stepper_launch(struct stepper *s);
  * n drafts more behind it.  The first pick verifies none. */
 void stepper_step(struct stepper *s, int rows);
 void stepper_draft(struct stepper *s, int n);
+/* The next step verifies these instead.  No more than max_depth. */
+void stepper_propose(struct stepper *s, const int32_t *ids, int n);
 /* Waits for the drafts that were made behind the newest pick.  False when the device failed. */
 bool stepper_drafts(struct stepper *s, struct step_drafts *out, struct err *e);
 /* The oldest result that was not taken yet.  False when the device failed. */

@@ -491,6 +491,14 @@ void stepper_draft(struct stepper *s, int n)
     }
 }
 
+void stepper_propose(struct stepper *s, const int32_t *ids, int n)
+{
+    struct fake_live *v = &s->live;
+    CHECK(n > 0 && n <= s->max_depth && s->n_taken == s->n_launched);
+    memcpy(v->drafts, ids, (size_t)n * sizeof *ids);
+    v->n_drafts = n;
+}
+
 bool stepper_drafts(struct stepper *s, struct step_drafts *out, struct err *e)
 {
     *out = s->made;

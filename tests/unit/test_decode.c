@@ -194,6 +194,7 @@ static void test_decode__every_depth_gives_the_same_answer_greedy_or_sampled(voi
             struct heard h = {.stop_after = -1};
             struct sampling how = hows[i];
             how.draft_depth = depths[j];
+            how.lookup = true;
             struct outcome out = ask(d, prompt, 21, 0, &how, &h);
             assert_int_equal(out.finish, FINISH_LENGTH);
             assert_same_ids(&h.ids, &want);

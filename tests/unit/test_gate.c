@@ -195,6 +195,23 @@ static void test_gate__a_price_that_was_measured_wrong_is_measured_again(void **
     reaches("after wrong prices", 0.9, run(m, &s, &g, 0, 0, LONG), 1.75);
 }
 
+static void test_gate__what_is_found_in_the_text_is_verified_while_it_is_right(void **state)
+{
+    (void)state;
+    struct gate g;
+    gate_init(&g, ENGINE_MAX_DEPTH);
+    for (int i = 0; i < 20; i++) {
+        gate_step_took(&g, 1, 10);
+        gate_drafts_took(&g, 1, 1);
+    }
+    for (int i = 0; i < 10; i++)
+        gate_learn_look_up(&g, 20, ENGINE_MAX_DEPTH, ENGINE_MAX_DEPTH);
+    assert_int_equal(gate_look_up(&g, 20), ENGINE_MAX_DEPTH);
+    for (int i = 0; i < 10; i++)
+        gate_learn_look_up(&g, 20, 0, 1);
+    assert_int_equal(gate_look_up(&g, 20), 0);
+}
+
 static void test_gate__no_drafts_are_made_where_there_may_be_none(void **state)
 {
     (void)state;
@@ -216,6 +233,7 @@ int main(void)
         cmocka_unit_test(test_gate__probabilities_that_tell_are_worth_more_than_any_fixed_number),
         cmocka_unit_test(test_gate__prices_stay_when_an_answer_ends_and_one_hiccup_changes_little),
         cmocka_unit_test(test_gate__a_price_that_was_measured_wrong_is_measured_again),
+        cmocka_unit_test(test_gate__what_is_found_in_the_text_is_verified_while_it_is_right),
         cmocka_unit_test(test_gate__no_drafts_are_made_where_there_may_be_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

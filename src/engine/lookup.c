@@ -1,0 +1,119 @@
+#include "engine/lookup.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/grow.h"
+#include "base/memory.h"
+
+enum {
+    FIRST_BITS = 10,
+    TRIES      = 32,                    /* places that are compared, the newest ones */
+    COMPARED   = 64,                    /* ids of each */
+};
+
+void lookup_free(struct lookup *l)
+{
+    free(l->ids);
+    free(l->earlier);
+    free(l->newest);
+    *l = (struct lookup){0};
+}
+
+/* Of the LOOKUP_LEAST ids that end at position i. */
+static uint32_t hash_of(const struct lookup *l, int i)
+{
+    uint32_t h = 0;
+    for (int k = 0; k < LOOKUP_LEAST; k++)
+        h = (h ^ (uint32_t)l->ids[i - k]) * 0x9e3779b1u;
+    return h >> (32 - l->bits);
+}
+
+static void insert(struct lookup *l, int i)
+{
+    l->earlier[i] = -1;
+    if (i < LOOKUP_LEAST - 1)
+        return;
+    int32_t *newest = &l->newest[hash_of(l, i)];
+    l->earlier[i] = *newest;
+    *newest = i;
+}
+
+/* A larger table, when the text has outgrown it. */
+static void rehash(struct lookup *l, int bits)
+{
+    l->bits = bits;
+    l->newest = memory_resized(l->newest, sizeof *l->newest << bits);
+    memset(l->newest, -1, sizeof *l->newest << bits);
+    for (int i = 0; i < l->n; i++)
+        insert(l, i);
+}
+
+/* How many ids before position i + 1 are those before j + 1. */
+static int alike(const struct lookup *l, int i, int j)
+{
+    int n = 0;
+    while (n < COMPARED && n <= i && l->ids[i - n] == l->ids[j - n])
+        n++;
+    return n;
+}
+
+/* The longest match; of equal ones the newest. */
+static void find(struct lookup *l)
+{
+    const int last = l->n - 1;
+    l->length = 0;
+    for (int i = l->earlier[last], tries = 0; i >= 0 && tries < TRIES; i = l->earlier[i], tries++) {
+        const int n = alike(l, i, last);
+        if (n >= LOOKUP_LEAST && n > l->length) {
+            l->length = n;
+            l->at = i + 1;
+        }
+    }
+}
+
+static void append(struct lookup *l, int32_t id)
+{
+    if (!l->bits)
+        rehash(l, FIRST_BITS);
+    if (l->n >> l->bits)
+        rehash(l, l->bits + 1);
+    l->ids = grow(l->ids, l->n, &l->cap, sizeof *l->ids);
+    l->earlier = grow(l->earlier, l->n, &l->cap_earlier, sizeof *l->earlier);
+    l->ids[l->n] = id;
+    insert(l, l->n++);
+}
+
+void lookup_add(struct lookup *l, int32_t id)
+{
+    const bool goes_on = l->length && l->ids[l->at] == id;
+    append(l, id);
+    if (goes_on) {                      /* no other match can have become longer than this one */
+        l->at++;
+        l->length++;
+    } else {
+        find(l);
+    }
+}
+
+void lookup_begin(struct lookup *l, const int32_t *ids, int n)
+{
+    l->n = l->length = 0;
+    if (l->bits)
+        rehash(l, l->bits);
+    for (int i = 0; i < n; i++)
+        append(l, ids[i]);
+    if (n)
+        find(l);
+}
+
+int lookup_next(const struct lookup *l, int32_t *out, int most)
+{
+    const int known = l->n - l->at;
+    if (!l->length)
+        return 0;
+    for (int i = 0; i < most; i++)
+        out[i] = i < known ? l->ids[l->at + i] : out[i - known];
+    return most;
+}

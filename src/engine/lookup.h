@@ -1,0 +1,27 @@
+/* Drafts from the text itself: where its end has been before, and what followed there.  Quotations, edited code and repeated names are
+ * found so without a model.  Takes ids one by one, a bounded amount of work for each. */
+#ifndef Q35_ENGINE_LOOKUP_H
+#define Q35_ENGINE_LOOKUP_H
+
+#include <stdint.h>
+
+enum { LOOKUP_LEAST = 3 };              /* ids that must be alike before anything is proposed */
+
+struct lookup {
+    int32_t *ids;                       /* [n] the text */
+    int32_t *earlier;                   /* [n] where an id's last LOOKUP_LEAST ids may have stood before; -1: nowhere */
+    int32_t *newest;                    /* [1 << bits] by hash: where these ids stood last; -1 */
+    int      n, cap, cap_earlier, bits;
+    int      at, length;                /* the text's last `length` ids stand before `at`, too; 0: they stand nowhere */
+};
+
+/* {0} is a valid one without a text. */
+void lookup_free(struct lookup *l);
+/* Another text. */
+void lookup_begin(struct lookup *l, const int32_t *ids, int n);
+void lookup_add(struct lookup *l, int32_t id);
+/* What followed there, `most` ids; where the text ends, once more what was proposed.  Returns how many: 0 when there is no match.
+ * l->length says how good it is. */
+int  lookup_next(const struct lookup *l, int32_t *out, int most);
+
+#endif
