@@ -71,6 +71,7 @@ static void add_json(const struct sessions_item *item, struct buf *out)
     json_object_set_new(j, "model", text_json(item->model));
     json_object_set_new(j, "changed", json_integer((json_int_t)item->changed_s));
     json_object_set_new(j, "bytes", json_integer((json_int_t)item->bytes));
+    json_object_set_new(j, "checkpoint_bytes", json_integer((json_int_t)item->checkpoint_bytes));
     json_object_set_new(j, "turns", json_integer(item->n_turns));
     if (item->hit)
         json_object_set_new(j, "hit", text_json(item->hit));

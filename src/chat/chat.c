@@ -32,6 +32,7 @@ const struct chat_event *chat_drain(struct chat *c, int *n)
         turn_after_calls(c);
     }
     ahead_step(c);
+    kept_step(c);
     return outbox_take(&c->out, n);
 }
 
@@ -264,6 +265,7 @@ void chat_close(struct chat *c)
         return;
     tool_close(c->calls.run);
     persist_retry(c);
+    kept_end(c);
     session_close(c->persist.session);          /* the next program need not wait for the model to end */
     c->responder->ops->close(c->responder);
     transcript_free(&c->t);

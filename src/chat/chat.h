@@ -257,6 +257,14 @@ bool chat_keep(struct chat *c, struct err *e);
 bool chat_may_quit(struct chat *c, struct err *e);
 bool chat_export(const struct chat *c, const char *format, struct buf *out, struct err *e);    /* "md", "json", "txt" */
 
+/* The checkpoint of the conversation: what a resume need not compute again. */
+struct chat_kept {
+    bool   on;                          /* there is one, or will be */
+    size_t bytes, written;              /* of the file, 0: not known; written since the start */
+    int    restored;                    /* tokens that came back when it was loaded */
+};
+void chat_kept(const struct chat *c, struct chat_kept *k);
+
 const struct chat_info *chat_info(const struct chat *c);                /* NULL before CHAT_READY */
 const char *chat_model_dir(const struct chat *c);
 const char *chat_notice(const struct chat *c);          /* the first two lines of notice.txt in the model's directory, or NULL */

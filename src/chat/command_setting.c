@@ -239,6 +239,18 @@ enum command_result command_unpin(struct typed *c)
     return mark(c, "unpin", CHAT_PLAIN);
 }
 
+static void say_checkpoint(struct typed *c)
+{
+    struct chat_kept k;
+    chat_kept(c->chat, &k);
+    if (!k.on)
+        return;
+    buf_addf(c->out, "checkpoint %.1f MB on the disk, %.1f MB written", (double)k.bytes * 1e-6, (double)k.written * 1e-6);
+    if (k.restored)
+        buf_addf(c->out, "; %d tokens came back from it", k.restored);
+    buf_addc(c->out, '\n');
+}
+
 enum command_result command_stats(struct typed *c)
 {
     const struct chat_stats *s = chat_last_stats(c->chat);
@@ -260,6 +272,7 @@ enum command_result command_stats(struct typed *c)
     buf_addf(c->out, ", %.0f ms\n", s->prefill_ms);
     if (s->n_typed)
         buf_addf(c->out, "           %d tokens were read while you typed\n", s->n_typed);
+    say_checkpoint(c);
     for (int i = 0; i < CHAT_MAX_DEPTH && s->drafted[i]; i++)
         buf_addf(c->out, "draft %d    %d of %d accepted (%.0f %%)\n", i + 1, s->accepted[i], s->drafted[i],
                  100.0 * s->accepted[i] / s->drafted[i]);

@@ -90,6 +90,12 @@ static void take_event(struct local *l, const struct event *ev)
         fill_info(l);
         tell_if_ready(l);
         break;
+    case EV_RESTORED:
+        responder_tell(&l->base, &(struct news){.kind = NEWS_RESTORED, .done = ev->done, .text = text_of(ev->message)});
+        break;
+    case EV_SAVED:
+        responder_tell(&l->base, &(struct news){.kind = NEWS_SAVED, .done = ev->done, .total = ev->total, .text = text_of(ev->message)});
+        break;
     case EV_FATAL:
         die(l, ev->message);
         break;
@@ -138,6 +144,16 @@ static void machine(struct responder *r, struct chat_machine *m)
         .snapshots = e.snapshots, .snapshots_max = e.snapshots_max, .resident = e.resident, .resident_max = e.resident_max,
         .joules = e.joules,
     };
+}
+
+static void save(struct responder *r, uint64_t conversation, const char *path)
+{
+    engine_save(own(r)->engine, conversation, path);
+}
+
+static void restore(struct responder *r, uint64_t conversation, const char *path)
+{
+    engine_restore(own(r)->engine, conversation, path);
 }
 
 static int used(const struct responder *r)
@@ -218,7 +234,7 @@ static void close_local(struct responder *r)
 
 static const struct responder_ops ops = {
     .request = local_request, .interrupt = local_interrupt, .end_thought = local_end_thought, .fds = fds, .drain = drain, .info = info,
-    .machine = machine, .used = used, .count = count, .count_prompt = local_count_prompt, .read_ahead = local_read_ahead,
+    .machine = machine, .used = used, .count = count, .count_prompt = local_count_prompt, .read_ahead = local_read_ahead, .save = save, .restore = restore,
     .tokens = local_tokens, .says = local_says, .piece = piece, .close = close_local,
 };
 
@@ -243,7 +259,7 @@ struct responder *local_open(const struct options *o, struct err *e)
 {
     struct local *l = memory_zeroed(1, sizeof *l);
     l->base = (struct responder){
-        .ops = &ops, .can = {.logprobs = true, .begin_tokens = true, .end_thought = true, .read_ahead = true},
+        .ops = &ops, .can = {.logprobs = true, .begin_tokens = true, .end_thought = true, .read_ahead = true, .keeps = true},
         .more_room = "a larger --ctx holds more",
     };
     bool ok = options_model_dir(o, &l->dir, e);

@@ -35,6 +35,7 @@ struct responder_can {
     bool begin_tokens;                  /* ... or with any tokens, so that it may leave another one at any of them */
     bool end_thought;                   /* end_thought(), and a budget of reasoning */
     bool read_ahead;
+    bool keeps;                         /* save() and restore() */
 };
 
 /* How to pick tokens.  Zeros: greedy, without any limit. */
@@ -97,6 +98,8 @@ enum news_kind {
     NEWS_TEXT,                  /* text, from */
     NEWS_CALL_BEGIN,            /* text: the tool's name */
     NEWS_CALL,                  /* text: arguments; truncated: the answer ended inside */
+    NEWS_RESTORED,              /* done: tokens that came back; text: why the file is of no use, it is gone */
+    NEWS_SAVED,                 /* done: bytes written, total: of the file; text: why it could not be, it is gone */
     NEWS_DONE,                  /* end; text: why, if it failed */
     NEWS_FATAL,                 /* text: why.  Only close() is left; the answer under way ends here */
 };
@@ -150,6 +153,11 @@ struct responder_ops {
     /* The last message is the user's next one as far as it is known, whole words or nothing: it and what stands before it is read while
      * nothing is asked.  Asked with nothing known first, then with words, whenever what stands before it has changed. */
     void (*read_ahead)(struct responder *r, const struct request *q);
+    /* What was computed of the conversation goes to that file when nothing is asked, after what is to be read ahead, or with close(); it comes back
+     * from there before anything that is asked afterwards.  `conversation` as in struct request.  NEWS_SAVED, and NEWS_RESTORED if there is
+     * something to tell. */
+    void (*save)(struct responder *r, uint64_t conversation, const char *path);
+    void (*restore)(struct responder *r, uint64_t conversation, const char *path);
     /* The tokens of which an answer's texts are made, into the empty `out`.  False: these ids, or any, do not make these texts. */
     bool (*tokens)(struct responder *r, const struct spoken *s, struct tokens *out);
     /* Do these tokens make the texts with the tools that are offered now?  A call may have become text, and text a call. */

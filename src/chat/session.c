@@ -84,6 +84,12 @@ const char *session_path(const struct session *s)
     return s->path;
 }
 
+void session_checkpoint(const char *file, struct buf *path)
+{
+    buf_reset(path);
+    buf_addf(path, "%s" SESSION_CHECKPOINT, file);
+}
+
 /* --- writing ---------------------------------------------------------------------------------------------------- */
 
 /* Appends in one go. */

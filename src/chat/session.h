@@ -11,6 +11,7 @@
 #include "chat/transcript.h"
 
 struct session;
+#define SESSION_CHECKPOINT ".checkpoint"        /* behind the name of its file */
 
 /* The file of a session: a name lives in the state directory, anything with a slash is a path. */
 bool session_path_of(const char *name, struct buf *path, struct err *e);
@@ -42,5 +43,7 @@ bool session_add(struct session *s, const struct transcript *t, struct err *e); 
 /* The whole file anew, in one step, after a write had failed.  False: the old one is still there. */
 bool session_rewrite(struct session *s, const struct transcript *t, struct err *e);
 const char *session_path(const struct session *s);
+/* Where the checkpoint of the session in that file lies (chat/kept.h). */
+void session_checkpoint(const char *file, struct buf *path);
 
 #endif

@@ -219,6 +219,13 @@ static void tree_make_place(struct tree *t, const char *line)
         t->end = t->at[t->end].parent;
 }
 
+static size_t checkpoint_bytes(const char *file, struct buf *path)
+{
+    struct stat st;
+    session_checkpoint(file, path);
+    return lstat(path->data, &st) ? 0 : (size_t)st.st_blocks * 512;
+}
+
 /* False: it cannot be read, nothing was said in it, or it is not what was looked for. */
 static bool item_read(struct sessions_item *item, const struct list *l, const struct found *f, const struct words *words)
 {
@@ -252,6 +259,7 @@ static bool item_read(struct sessions_item *item, const struct list *l, const st
         item->model = string_in(file.data, "model");
         item->changed_s = f->changed.tv_sec;
         item->bytes = f->bytes;
+        item->checkpoint_bytes = checkpoint_bytes(path.data, &tmp);
         item->n_turns = tree_turns(&tree);
     }
     buf_free(&path);
@@ -373,18 +381,21 @@ int sessions_hold(const char *name, struct buf *path, struct err *e)
 
 bool sessions_delete(const char *name, struct err *e)
 {
-    struct buf path = {0};
+    struct buf path = {0}, beside = {0};
     int fd = sessions_hold(name, &path, e);
     bool ok = fd >= 0;
     if (ok && unlink(path.data))
         ok = err_set(e, "cannot delete %s: %s", path.data, strerror(errno));
     if (ok) {
+        session_checkpoint(path.data, &beside);
+        unlink(beside.data);
         buf_adds(&path, ".unsent");     /* what a front end kept beside it */
         unlink(path.data);
     }
     if (fd >= 0)
         close(fd);
     buf_free(&path);
+    buf_free(&beside);
     return ok;
 }
 

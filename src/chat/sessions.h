@@ -12,7 +12,7 @@
 struct sessions_item {
     char   *name, *path, *title, *model;        /* name: what session_open() takes; title: as given, else the first message's first line */
     int64_t changed_s;                          /* Unix time */
-    size_t  bytes;
+    size_t  bytes, checkpoint_bytes;            /* of its file; on the disk for its checkpoint, 0: there is none */
     int     n_turns;                            /* on the path that is shown */
     char   *hit;                                /* with `find`: the line that matched, else NULL */
 };

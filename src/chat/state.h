@@ -3,6 +3,7 @@
  * Each file calls only those before it (tests/layers.sh checks that):
  *     state     what the others ask of the whole
  *     persist   the file on disk
+ *     kept      its checkpoint
  *     branch    going back and aside
  *     aside     questions that leave no trace
  *     context   what fills the context
@@ -22,6 +23,7 @@
 #include "chat/branch.h"
 #include "chat/calls.h"
 #include "chat/chat.h"
+#include "chat/kept.h"
 #include "chat/outbox.h"
 #include "chat/persist.h"
 #include "chat/responder.h"
@@ -59,6 +61,7 @@ struct chat {
     struct draft      draft;
     struct edit       edit;
     struct persist    persist;
+    struct kept       kept;
 
     struct chat_turn  turn;
     struct calls      calls;

@@ -40,7 +40,7 @@ static void move_unsent(const struct buf *from, const struct buf *to)
 
 bool trash_put(struct buf *name, struct buf *path, struct err *e)
 {
-    struct buf from = {0}, as = {0};
+    struct buf from = {0}, as = {0}, beside = {0};
     int fd = sessions_hold(name->data, &from, e);
     bool ok = fd >= 0, moved = false;
     for (int i = 1; ok && !moved && i <= MOST_OF_A_NAME; i++) {
@@ -55,6 +55,8 @@ bool trash_put(struct buf *name, struct buf *path, struct err *e)
         ok = err_set(e, "cannot move %s to %s: %s", from.data, path->data, strerror(errno));
     if (ok) {
         move_unsent(&from, path);
+        session_checkpoint(from.data, &beside);
+        unlink(beside.data);            /* large, and made again from the conversation */
         buf_reset(name);
         buf_adds(name, as.data);
     }
@@ -62,6 +64,7 @@ bool trash_put(struct buf *name, struct buf *path, struct err *e)
         close(fd);
     buf_free(&from);
     buf_free(&as);
+    buf_free(&beside);
     return ok;
 }
 
@@ -83,19 +86,30 @@ bool trash_take(const char *name, struct err *e)
 
 /* --- sweeping ------------------------------------------------------------------------------------------------------ */
 
-/* "NAME.jsonl.Ab12Cd", as mkstemp() makes it, or "NAME.jsonl.unsent.Ab12Cd". */
+static bool ends_in(const char *name, size_t n, const char *end)
+{
+    return n > strlen(end) && !strncmp(name + n - strlen(end), end, strlen(end));
+}
+
+/* "NAME.jsonl.Ab12Cd", as mkstemp() makes it, "NAME.jsonl.unsent.Ab12Cd" or "NAME.jsonl.checkpoint.Ab12Cd". */
 static bool is_temporary(const char *file)
 {
     enum { RANDOM = 6 };
-    const char *end = strrchr(file, '.'), *suffix = end;
+    const char *end = strrchr(file, '.');
     if (!end || strlen(end + 1) != RANDOM || !strcmp(end, UNSENT))
         return false;
     for (const char *p = end + 1; *p; p++)
         if (!isalnum((unsigned char)*p))
             return false;
-    if (suffix - file >= (int)strlen(UNSENT) && !strncmp(suffix - strlen(UNSENT), UNSENT, strlen(UNSENT)))
-        suffix -= strlen(UNSENT);
-    return suffix - file > (int)strlen(SUFFIX) && !strncmp(suffix - strlen(SUFFIX), SUFFIX, strlen(SUFFIX));
+    size_t n = (size_t)(end - file);
+    n -= ends_in(file, n, UNSENT) ? strlen(UNSENT) : ends_in(file, n, SESSION_CHECKPOINT) ? strlen(SESSION_CHECKPOINT) : 0;
+    return ends_in(file, n, SUFFIX);
+}
+
+static bool is_checkpoint(const char *file)
+{
+    size_t n = strlen(file);
+    return ends_in(file, n, SUFFIX SESSION_CHECKPOINT);
 }
 
 static bool is_session(const char *file)
@@ -125,6 +139,25 @@ static void delete_unused(int dir, const char *file)
         close(fd);
 }
 
+/* Of no session. */
+static void delete_orphans(void)
+{
+    struct buf path = {0}, session = {0};
+    DIR *d = paths_state(&path, "sessions", NULL) ? opendir(path.data) : NULL;
+    for (struct dirent *f; d && (f = readdir(d));) {
+        if (!is_checkpoint(f->d_name))
+            continue;
+        buf_reset(&session);
+        buf_add(&session, f->d_name, strlen(f->d_name) - strlen(SESSION_CHECKPOINT));
+        if (faccessat(dirfd(d), session.data, F_OK, AT_SYMLINK_NOFOLLOW) && errno == ENOENT)
+            delete_unused(dirfd(d), f->d_name);
+    }
+    if (d)
+        closedir(d);
+    buf_free(&path);
+    buf_free(&session);
+}
+
 static void sweep(const char *folder, bool (*is_due)(const char *, const struct stat *, int64_t), int64_t now_s)
 {
     struct buf path = {0};
@@ -142,4 +175,49 @@ void trash_sweep(int64_t now_s)
 {
     sweep("trash", is_outdated, now_s);
     sweep("sessions", is_left_over, now_s);
+    delete_orphans();
+}
+
+/* --- room for checkpoints ------------------------------------------------------------------------------------------- */
+
+/* The oldest but `own`; false: there is none.  *all: bytes of all. */
+static bool oldest_checkpoint(DIR *d, const char *own, struct buf *name, size_t *all)
+{
+    struct timespec oldest = {0};
+    struct stat st;
+    buf_reset(name);
+    *all = 0;
+    rewinddir(d);
+    for (struct dirent *f; (f = readdir(d));) {
+        if (!is_checkpoint(f->d_name) || fstatat(dirfd(d), f->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
+            continue;
+        *all += (size_t)st.st_blocks * 512;
+        bool older = !name->len || st.st_mtim.tv_sec < oldest.tv_sec
+                  || (st.st_mtim.tv_sec == oldest.tv_sec && st.st_mtim.tv_nsec < oldest.tv_nsec);
+        if (strcmp(f->d_name, own) && older) {
+            oldest = st.st_mtim;
+            buf_reset(name);
+            buf_adds(name, f->d_name);
+        }
+    }
+    return name->len;
+}
+
+bool trash_trim(size_t room, const char *own)
+{
+    struct buf path = {0}, name = {0};
+    struct stat st;
+    size_t all = 0;
+    const char *slash = strrchr(own, '/'), *own_name = slash ? slash + 1 : own;
+    bool fits = stat(own, &st) || (size_t)st.st_blocks * 512 <= room;
+    if (!fits)
+        unlink(own);
+    DIR *d = paths_state(&path, "sessions/", NULL) ? opendir(path.data) : NULL;
+    while (d && oldest_checkpoint(d, own_name, &name, &all) && all > room && !unlinkat(dirfd(d), name.data, 0))
+        continue;
+    if (d)
+        closedir(d);
+    buf_free(&path);
+    buf_free(&name);
+    return fits;
 }

@@ -95,6 +95,7 @@ static void finish(struct chat *c, enum chat_end end, const char *why)
     bool taken_back = nothing && branch_take_back(c, kind == TURN_SUBMITTED, &back);
     s->ctx_used = chat_context_used(c).tokens;
     persist_retry(c);
+    kept_due(c);
     if (turn_is_kept(kind))
         summary_advise(c);
     struct chat_event *ev = outbox_post(&c->out, CHAT_DONE, NULL, why, strlen(why));
@@ -527,6 +528,10 @@ void turn_news(const struct news *it, void *chat)
         break;
     case NEWS_READY:
         on_ready(c);
+        break;
+    case NEWS_RESTORED:
+    case NEWS_SAVED:
+        kept_news(c, it);
         break;
     case NEWS_NOTE:
         state_note(c, it->text.p);

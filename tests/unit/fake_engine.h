@@ -40,6 +40,10 @@ static struct {
     struct ids ahead;                   /* the last prompt given to read ahead */
     int  n_aheads;
     uint64_t ahead_sequence;
+    int  n_saves, n_restores;           /* of checkpoints */
+    char saved[256], restored[256];     /* the files of the last ones */
+    uint64_t saved_sequence, restored_sequence;
+    const char *trouble;                /* what the engine says of the next save or restore */
     struct tokenizer *tok;
 } fake;
 
@@ -55,6 +59,7 @@ struct engine {
     uint32_t serial;
     struct event out[8];
     const char *fatal;
+    bool saves, restores;               /* to be told */
 };
 
 static struct engine *fake_engine;      /* the open one */
@@ -163,6 +168,24 @@ void engine_read_ahead(struct engine *g, uint64_t sequence, const int32_t *ids, 
     ids_append(&fake.ahead, ids, n_ids);
 }
 
+void engine_save(struct engine *g, uint64_t sequence, const char *path)
+{
+    fake.n_saves++;
+    fake.saved_sequence = sequence;
+    snprintf(fake.saved, sizeof fake.saved, "%s", path);
+    g->saves = true;
+    wake(g);
+}
+
+void engine_restore(struct engine *g, uint64_t sequence, const char *path)
+{
+    fake.n_restores++;
+    fake.restored_sequence = sequence;
+    snprintf(fake.restored, sizeof fake.restored, "%s", path);
+    g->restores = true;
+    wake(g);
+}
+
 void engine_interrupt(struct engine *g, uint32_t serial)
 {
     if (!g->running || serial != g->serial)
@@ -191,6 +214,14 @@ struct event_list engine_drain(struct engine *g)
             g->ready = true;
             g->out[l.n++] = (struct event){.kind = EV_READY};
         }
+    }
+    if (g->saves || g->restores) {
+        struct event *ev = &g->out[l.n++];
+        *ev = (struct event){.kind = g->saves ? EV_SAVED : EV_RESTORED, .done = 1000, .total = 2000};
+        snprintf(ev->message, sizeof ev->message, "%s", fake.trouble ? fake.trouble : "");
+        *(g->saves ? &g->saves : &g->restores) = false;
+        fake.trouble = NULL;
+        wake(g);
     }
     if (g->fatal && !g->dead) {
         g->dead = true;

@@ -1161,6 +1161,80 @@ static void test_chat__a_loaded_conversation_goes_on_with_the_same_prompt(void *
     end(&t);
 }
 
+/* After the turn, beside its file; and before anything is asked when it is loaded. */
+static void test_chat__a_conversation_has_a_checkpoint(void **state)
+{
+    struct talk t;
+    struct err e = {0};
+    struct buf note = {0};
+    struct chat_kept kept;
+    char path[] = "/tmp/q35chat-test-XXXXXX", file[64], beside[80];
+    (void)state;
+    assert_non_null(mkdtemp(path));
+    snprintf(file, sizeof file, "%s/talk", path);
+    snprintf(beside, sizeof beside, "%s.checkpoint", file);
+    begin(&t);
+    fake_say("a\n</think>\n\nA1");
+    fake_say("b\n</think>\n\nA2");
+    fake_say("c\n</think>\n\nA3");
+    fake_say("d\n</think>\n\nA4");
+    start(&t);
+    ask(&t, "Q1");
+    assert_int_equal(fake.n_saves, 0);                  /* there is no file to stand beside */
+    assert_true(chat_save(t.c, file, &e));
+    fake.trouble = "cannot write x: No space left on device";
+    ask(&t, "Q2");
+    step(&t);
+    assert_int_equal(fake.n_saves, 1);
+    assert_string_equal(fake.saved, beside);
+    assert_true(fake.saved_sequence == fake.sequence[1]);
+    assert_non_null(strstr(buf_str(&t.s.notes), "is not kept: cannot write x: No space left on device; a resume will compute it again"));
+    ask(&t, "Q3");
+    step(&t);
+    chat_kept(t.c, &kept);
+    assert_true(kept.on && kept.bytes == 2000 && kept.written == 2000);
+    assert_true(chat_new(t.c, &e));
+    fake.trouble = "x is damaged";
+    assert_true(chat_load(t.c, file, &note, &e));
+    assert_int_equal(fake.n_restores, 1);
+    assert_string_equal(fake.restored, beside);
+    forget(&t.s);
+    step(&t);
+    assert_non_null(strstr(buf_str(&t.s.notes), "x is damaged: it is deleted, and the conversation computed again"));
+    int before = fake.n_saves;
+    set(&t, OPT_checkpoint, "off");
+    ask(&t, "Q4");
+    step(&t);
+    assert_int_equal(fake.n_saves, before);
+    unlink(file);
+    rmdir(path);
+    buf_free(&note);
+    end(&t);
+}
+
+/* The program ends in the middle of an answer: what there is of it is saved, too. */
+static void test_chat__an_end_in_the_middle_is_saved(void **state)
+{
+    struct talk t;
+    struct err e = {0};
+    char path[] = "/tmp/q35chat-test-XXXXXX", file[64];
+    (void)state;
+    assert_non_null(mkdtemp(path));
+    snprintf(file, sizeof file, "%s/talk", path);
+    begin(&t);
+    fake_say("a\n</think>\n\nA1");
+    fake_say("b\n</think>\n\nA2");
+    start(&t);
+    ask(&t, "Q1");
+    assert_true(chat_save(t.c, file, &e));
+    submit(&t, "Q2");
+    assert_int_equal(fake.n_saves, 0);
+    end(&t);
+    assert_int_equal(fake.n_saves, 1);
+    unlink(file);
+    rmdir(path);
+}
+
 static void test_chat__each_conversation_is_named_to_the_engine(void **state)
 {
     struct talk t;
@@ -1263,6 +1337,8 @@ int main(void)
         cmocka_unit_test(test_chat__of_a_very_long_draft_the_beginning_is_read_ahead),
         cmocka_unit_test(test_chat__nothing_is_read_ahead_when_that_is_off_or_nobody_types),
         cmocka_unit_test(test_chat__a_loaded_conversation_goes_on_with_the_same_prompt),
+        cmocka_unit_test(test_chat__a_conversation_has_a_checkpoint),
+        cmocka_unit_test(test_chat__an_end_in_the_middle_is_saved),
         cmocka_unit_test(test_chat__each_conversation_is_named_to_the_engine),
         cmocka_unit_test(test_chat__bytes_that_are_not_text_become_replacement_characters),
     };
@@ -1274,7 +1350,8 @@ int main(void)
         "test_chat__what_the_next_prompt_begins_with_is_read_ahead", "test_chat__a_missing_tokenizer_is_fatal_with_its_name",
         "test_chat__sampling_is_the_users_then_the_checkpoints_then_the_cards",
         "test_chat__the_draft_is_read_ahead_while_it_is_typed", "test_chat__of_a_very_long_draft_the_beginning_is_read_ahead",
-        "test_chat__an_answer_given_again_is_compared", NULL,
+        "test_chat__an_answer_given_again_is_compared",
+        "test_chat__a_conversation_has_a_checkpoint", "test_chat__an_end_in_the_middle_is_saved", NULL,
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     failed += run_by_text("chat by text", tests, sizeof tests / sizeof *tests, about_tokens);

@@ -199,6 +199,46 @@ static void test_trash__no_file_is_moved_over_another(void **state)
     assert_false(there("sessions", "a.jsonl"));
 }
 
+/* A checkpoint is made again from its session: it goes with that, and the oldest go when there is no room for all. */
+static void test_trash__checkpoints_go_before_anything_else(void **state)
+{
+    struct err e = {0};
+    static char large[8192];
+    struct sessions s;
+    (void)state;
+    memset(large, 'x', sizeof large - 1);
+    session_close(talk("a", "Hello"));
+    session_close(talk("b", "Hello"));
+    session_close(talk("c", "Hello"));
+    put("sessions", "a.jsonl.checkpoint", large, 30);
+    put("sessions", "b.jsonl.checkpoint", large, 20);
+    put("sessions", "c.jsonl.checkpoint", large, 10);
+    put("sessions", "gone.jsonl.checkpoint", large, 10);
+    put("sessions", "a.jsonl.checkpoint.Ab12Cd", large, 2 * DAY_S);
+    put("sessions", "b.jsonl.checkpoint.Ab12Cd", large, 0);
+    trash_sweep(time(NULL));
+    assert_false(there("sessions", "gone.jsonl.checkpoint") || there("sessions", "a.jsonl.checkpoint.Ab12Cd"));
+    assert_true(there("sessions", "b.jsonl.checkpoint.Ab12Cd"));
+    assert_true(sessions_list(&s, NULL, &e));
+    assert_int_equal(s.n, 3);
+    assert_true(s.items[0].checkpoint_bytes >= sizeof large);
+    size_t one = s.items[0].checkpoint_bytes;
+    sessions_free(&s);
+    assert_true(trash_trim(3 * one, file("sessions", "a.jsonl.checkpoint")));
+    assert_true(there("sessions", "a.jsonl.checkpoint") && there("sessions", "b.jsonl.checkpoint"));
+    assert_true(trash_trim(2 * one, file("sessions", "a.jsonl.checkpoint")));
+    assert_true(there("sessions", "a.jsonl.checkpoint") && there("sessions", "c.jsonl.checkpoint"));
+    assert_false(there("sessions", "b.jsonl.checkpoint"));
+    assert_false(trash_trim(one - 1, file("sessions", "a.jsonl.checkpoint")));
+    assert_false(there("sessions", "a.jsonl.checkpoint") || there("sessions", "c.jsonl.checkpoint"));
+    put("sessions", "a.jsonl.checkpoint", large, 0);
+    put("sessions", "b.jsonl.checkpoint", large, 0);
+    discard("a", "a");
+    assert_true(sessions_delete("b", &e));
+    assert_false(there("sessions", "a.jsonl.checkpoint") || there("sessions", "b.jsonl.checkpoint"));
+    assert_true(there("sessions", "c.jsonl"));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_trash__##name, setup, teardown)
@@ -208,6 +248,7 @@ int main(void)
         TEST(what_killed_programs_left_is_swept_after_a_day),
         TEST(no_session_is_made_without_its_first_line),
         TEST(no_file_is_moved_over_another),
+        TEST(checkpoints_go_before_anything_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,108 @@
+#include <string.h>
+
+#include "chat/state.h"
+#include "chat/trash.h"
+
+static bool is_on(const struct chat *c)
+{
+    return c->responder->can.keeps && options_on(c->o, OPT_checkpoint) && options_int(c->o, OPT_checkpoint_room) > 0;
+}
+
+/* Of the file with the conversation. */
+static void ask(struct chat *c, void (*what)(struct responder *r, uint64_t conversation, const char *path), const char *file)
+{
+    struct buf path = {0};
+    session_checkpoint(file, &path);
+    what(c->responder, state_conversation(c), path.data);
+    buf_free(&path);
+}
+
+void kept_load(struct chat *c, const char *path)
+{
+    c->kept.bytes = 0;
+    if (!is_on(c))
+        return;
+    ask(c, c->responder->ops->restore, path);
+    c->kept.due = true;                 /* where nothing comes back it is computed while nothing is asked */
+}
+
+void kept_due(struct chat *c)
+{
+    c->kept.due = true;
+}
+
+static void save(struct chat *c)
+{
+    c->kept.due = false;
+    if (!c->persist.session || !is_on(c))
+        return;
+    c->kept.asked = true;
+    ask(c, c->responder->ops->save, session_path(c->persist.session));
+}
+
+void kept_step(struct chat *c)
+{
+    if (c->kept.due && c->ready && c->turn.state == TURN_IDLE)
+        save(c);
+}
+
+void kept_end(struct chat *c)
+{
+    if (c->ready && c->turn.state != TURN_DEAD && (c->kept.due || c->turn.state != TURN_IDLE))
+        save(c);
+}
+
+/* Those of older conversations go when there is no room for all; its own goes when it is too large alone. */
+static void make_room(struct chat *c)
+{
+    struct buf own = {0}, note = {0};
+    const size_t gb = 1000 * 1000 * 1000, room = (size_t)options_int(c->o, OPT_checkpoint_room) * gb;
+    session_checkpoint(session_path(c->persist.session), &own);
+    if (!trash_trim(room, own.data) && !c->kept.told) {
+        buf_addf(&note, "the checkpoint of this conversation has %.1f GB, more than the %d GB of checkpoint_room: it is not kept, and a resume will compute it again",
+                 (double)c->kept.bytes / (double)gb, options_int(c->o, OPT_checkpoint_room));
+        state_note(c, note.data);
+        c->kept.told = true;
+    }
+    buf_free(&own);
+    buf_free(&note);
+}
+
+static void on_saved(struct chat *c, const struct news *it)
+{
+    struct buf note = {0};
+    c->kept.asked = false;
+    c->kept.written += it->done;
+    c->kept.bytes = it->total;
+    if (!it->text.n) {
+        c->kept.told = false;
+        if (c->persist.session)
+            make_room(c);
+    } else if (!c->kept.told) {
+        buf_addf(&note, "the checkpoint of this conversation is not kept: %s; a resume will compute it again", it->text.p);
+        state_note(c, note.data);
+        c->kept.told = true;
+    }
+    buf_free(&note);
+}
+
+static void on_restored(struct chat *c, const struct news *it)
+{
+    struct buf note = {0};
+    c->kept.restored = (int)it->done;
+    if (it->text.n) {
+        buf_addf(&note, "%s: it is deleted, and the conversation computed again", it->text.p);
+        state_note(c, note.data);
+    }
+    buf_free(&note);
+}
+
+void kept_news(struct chat *c, const struct news *it)
+{
+    (it->kind == NEWS_SAVED ? on_saved : on_restored)(c, it);
+}
+
+void chat_kept(const struct chat *c, struct chat_kept *k)
+{
+    *k = (struct chat_kept){.on = is_on(c) && c->persist.session, .bytes = c->kept.bytes, .written = c->kept.written, .restored = c->kept.restored};
+}
