@@ -38,14 +38,14 @@ static void from_ring(float *to, const float *ring, size_t width, int from, int 
             memcpy(to + (size_t)t * width, ring + (size_t)((from + t) % STEP_RING) * width, width * sizeof *to);
 }
 
-/* S <- exp(g) S + k (beta (v - exp(g) S^T k))^T */
-static void update(float *S, const float *k, const float *v, float beta, float g, int dk, int dv)
+/* S = exp(g) from + k (beta (v - exp(g) from^T k))^T, and with q the output o = S^T q.  S may be `from`. */
+static void update(float *S, const float *from, const float *k, const float *v, float beta, float g, const float *q, float *o, int dk, int dv)
 {
-    float decay = expf(g), d[DELTANET_MAX_DIM] = {0};
+    float decay = expf(g), d[DELTANET_MAX_DIM] = {0}, sum[DELTANET_MAX_DIM] = {0};
     for (int i = 0; i < dk; i++) {
         float *row = S + i * dv;
         for (int j = 0; j < dv; j++) {
-            row[j] *= decay;
+            row[j] = from[i * dv + j] * decay;
             d[j] += k[i] * row[j];
         }
     }
@@ -55,15 +55,12 @@ static void update(float *S, const float *k, const float *v, float beta, float g
         float *row = S + i * dv;
         for (int j = 0; j < dv; j++)
             row[j] += k[i] * d[j];
+        if (q)
+            for (int j = 0; j < dv; j++)
+                sum[j] += q[i] * row[j];
     }
-}
-
-static void read_out(float *o, const float *S, const float *q, int dk, int dv)
-{
-    memset(o, 0, (size_t)dv * sizeof *o);
-    for (int i = 0; i < dk; i++)
-        for (int j = 0; j < dv; j++)
-            o[j] += q[i] * S[i * dv + j];
+    if (q)
+        memcpy(o, sum, (size_t)dv * sizeof *o);
 }
 
 static float sum_of_squares(const float *x, int n)
@@ -74,27 +71,29 @@ static float sum_of_squares(const float *x, int n)
     return sum;
 }
 
-/* Row t of one head: the state moves on; a new row also gives an output. */
-static void row_of_head(const struct rows *r, float *S, int t, int h)
+/* Row t of one head: the state `from` becomes S; a new row also gives an output. */
+static void row_of_head(const struct rows *r, float *S, const float *from, int t, int h)
 {
     const struct step_delta_args *a = r->a;
     const int dk = a->dk, dv = a->dv, key_head = h / (a->n_v_heads / a->n_k_heads);
     const float *q = r->c + (size_t)t * r->width + key_head * dk, *k = q + a->n_k_heads * dk,
                 *v = r->c + (size_t)t * r->width + 2 * a->n_k_heads * dk + h * dv;
-    const size_t gate = (size_t)(t * a->n_v_heads + h), out = (size_t)((t - r->n_apply) * a->n_v_heads + h);
-    update(S, k, v, r->beta[gate], r->g[gate], dk, dv);
-    if (t < r->n_apply)
+    const size_t gate = (size_t)(t * a->n_v_heads + h);
+    if (t < r->n_apply) {
+        update(S, from, k, v, r->beta[gate], r->g[gate], NULL, NULL, dk, dv);
         return;
+    }
+    const size_t out = (size_t)((t - r->n_apply) * a->n_v_heads + h);
     float *y = a->y + out * (size_t)dv, *ssq = a->ssq + 2 * out;
     const float *z = a->z + out * (size_t)dv;
-    read_out(y, S, q, dk, dv);
+    update(S, from, k, v, r->beta[gate], r->g[gate], q, y, dk, dv);
     ssq[0] = sum_of_squares(y, dv / 2);
     ssq[1] = sum_of_squares(y + dv / 2, dv - dv / 2);
     for (int i = 0; i < dv; i++)
         y[i] = a->norm[i] * y[i] * silu(z[i]);
 }
 
-/* A unit is a value head. */
+/* A unit is a value head.  The first row of each kind reads one state and writes another, so that no state is copied beforehand. */
 static void recurrence(const void *args, int begin, int end)
 {
     const struct rows *r = args;
@@ -104,13 +103,12 @@ static void recurrence(const void *args, int begin, int end)
     for (int h = begin; h < end; h++) {
         const float *from = a->state[a->live->parity] + (size_t)h * size;
         float *to = a->state[1 - a->live->parity] + (size_t)h * size;
-        memcpy(to, from, size * sizeof *to);
+        if (!r->n_apply)
+            memcpy(to, from, size * sizeof *to);
         for (int t = 0; t < r->n_apply; t++)
-            row_of_head(r, to, t, h);
-        if (a->n_rows)
-            memcpy(running, to, size * sizeof *to);
+            row_of_head(r, to, t ? to : from, t, h);
         for (int t = r->n_apply; t < r->n; t++)
-            row_of_head(r, running, t, h);
+            row_of_head(r, running, t > r->n_apply ? running : to, t, h);
     }
 }
 
