@@ -189,10 +189,10 @@ void kv_tail_load(const struct kv *k, int slot, int pos, const void *src)
 struct range { char *at; size_t unit; int from, to; };
 enum { N_ARRAYS = 6 };
 
-/* Blocks that are sealed for sure when there are n rows, of which the MTP block has one less. */
+/* Blocks that a layer has sealed when it has n rows: those that its newest row reads.  The next row seals none of them again. */
 static int sealed_blocks(const struct kv_rows *rows, int n)
 {
-    return n < 2 ? 0 : kv_sealed(rows, n - 2) / KV_BLOCK;
+    return n < 1 ? 0 : kv_sealed(rows, n - 1) / KV_BLOCK;
 }
 
 /* behind: rows that the layer lacks at the end. */
@@ -200,7 +200,7 @@ static void ranges_of(const struct kv_rows *rows, int from, int to, int behind, 
 {
     const bool packed = kv_compressed(rows);
     const size_t exact = kv_exact_bytes(rows) / 2, heads = (size_t)rows->n_kv_heads;
-    const int block = packed ? sealed_blocks(rows, from) : 0, block_end = packed ? sealed_blocks(rows, to) : 0;
+    const int block = packed ? sealed_blocks(rows, from - behind) : 0, block_end = packed ? sealed_blocks(rows, to - behind) : 0;
     int first = most(from - behind, 0), last = most(to - behind, 0);
     if (packed) {
         first = least(first, rows->sinks);

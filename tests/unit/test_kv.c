@@ -158,6 +158,41 @@ static void test_kv__a_tail_brings_the_rows_before_a_position_back(void **state)
     dev_close(d);
 }
 
+/* Every block that rows from `to` on read as codes, and do not seal themselves. */
+static void test_kv__saved_ranges_bring_back_every_sealed_block(void **state)
+{
+    (void)state;
+    struct dev *d = dev_open_cpu(1, NULL);
+    for (int to = 190; to < 460; to++) {
+        struct kv *k = open_kv(d, "tq4"), *other = open_kv(d, "tq4");
+        const struct kv_rows *there = kv_slot(k, 1), *back = kv_slot(other, 0);
+        const size_t block = 2 * kv_block_bytes(KV_TQ4), scales = 2 * KV_BLOCK * sizeof(uint16_t);
+        for (int layer = 0; layer < kv_n_layers(&small); layer++)
+            for (int b = 0; b < kv_sealed(there, CTX - 1) / KV_BLOCK; b++) {
+                memset(there[layer].k_codes + (size_t)b * block, 1 + layer + 3 * b, block);
+                memset(there[layer].v_codes + (size_t)b * block, 2 + layer + 3 * b, block);
+                memset((char *)there[layer].k_scales + (size_t)b * scales, 3 + layer + 3 * b, scales);
+                memset((char *)there[layer].v_scales + (size_t)b * scales, 4 + layer + 3 * b, scales);
+            }
+        const int cuts[] = {0, 100, to / 2, to};
+        for (int i = 0; i < 3; i++) {
+            void *host = malloc(kv_saved_bytes(k, cuts[i], cuts[i + 1]) + 1);
+            kv_save(k, 1, cuts[i], cuts[i + 1], host);
+            kv_load(other, 0, cuts[i], cuts[i + 1], host);
+            free(host);
+        }
+        for (int layer = 0; layer < kv_n_layers(&small); layer++) {
+            const size_t n = (size_t)kv_sealed(back, to - (layer == small.n_full ? 2 : 1)) / KV_BLOCK;
+            if (memcmp(there[layer].k_codes, back[layer].k_codes, n * block) || memcmp(there[layer].v_codes, back[layer].v_codes, n * block)
+                || memcmp(there[layer].k_scales, back[layer].k_scales, n * scales) || memcmp(there[layer].v_scales, back[layer].v_scales, n * scales))
+                fail_msg("%d rows, layer %d: a block is not there", to, layer);
+        }
+        kv_close(k);
+        kv_close(other);
+    }
+    dev_close(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -167,6 +202,7 @@ int main(void)
         cmocka_unit_test(test_kv__other_heads_are_refused_with_a_recipe_that_takes_them),
         cmocka_unit_test(test_kv__a_chunk_finds_the_exact_rows_that_it_reads),
         cmocka_unit_test(test_kv__a_tail_brings_the_rows_before_a_position_back),
+        cmocka_unit_test(test_kv__saved_ranges_bring_back_every_sealed_block),
     };
     return cmocka_run_group_tests_name("kv rows", tests, NULL, NULL);
 }
