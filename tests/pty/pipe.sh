@@ -194,11 +194,12 @@ is "SIGTERM ends with 143" "$?" 143
 # It dies by the signal; otherwise a shell would continue its loop.
 if command -v bash > /dev/null && env --default-signal=INT true 2> /dev/null; then
     for sig in TERM:Terminated HUP:Hangup; do
-        rm -f out
-        bash -c '"$0" "$@" < /dev/null > out 2> err; exit 0' "$q" --model "$small" $endless Hello 2> shell.says &
+        rm -f out pid
+        bash -c 'sh -c "echo \$\$ > pid; exec \"\$0\" \"\$@\"" "$0" "$@" < /dev/null > out 2> err; exit 0' \
+            "$q" --model "$small" $endless Hello 2> shell.says &
         pid=$!
         for i in $(seq $((10 * patience))); do [ -s out ] && break; sleep 0.1; done
-        kill -${sig%:*} $(ps -o pid= --ppid $pid)
+        kill -${sig%:*} $(cat pid)      # ps is not on every system
         wait $pid
         has "SIG${sig%:*} kills, as the shell sees it" "$(cat shell.says)" "${sig#*:}"
         is "... after what there is of the answer" "$(tail -c 1 out | od -An -tx1)" " 0a"
