@@ -34,7 +34,7 @@ static void begin(struct talk *t, const char *temperature)
     set(t, OPT_ctx, "4096");
     set(t, OPT_chunk, "128");           /* else the machine's speed decides where chunks are cut, which bits may tell */
     set(t, OPT_think, "off");
-    set(t, OPT_max_tokens, "40");
+    set(t, OPT_max_tokens, "16");
     set(t, OPT_temperature, temperature);
     set(t, OPT_seed, "7");
     t->c = chat_open(local_open(t->o, &e), t->o, &front, &e);
@@ -115,8 +115,8 @@ static void test_ahead__an_answer_does_not_tell_what_was_read_while_it_was_typed
     struct buf first = {0}, second = {0};
     int n_typed = 0, ms = 100;
     (void)state;
-    make_long(&first, "Tell me about the number", 30);
-    make_long(&second, "And now of the colour", 30);
+    make_long(&first, "Tell me about the number", 14);
+    make_long(&second, "And now of the colour", 14);
     for (int i = 0; i < 2 || (!n_typed && ms < 20000); i++, ms *= 2) {         /* a busy machine may read nothing in that time */
         struct talk plain, ahead;
         begin(&plain, temperatures[i % 2]);
@@ -152,7 +152,7 @@ static void test_ahead__stats_tell_what_was_read_while_it_was_typed(void **state
     const char *message;
     char line[80];
     (void)state;
-    make_long(&text, "Tell me about the number", 30);
+    make_long(&text, "Tell me about the number", 14);
     begin(&t, "0");
     while (!chat_ready(t.c))
         step(&t, 1000);
