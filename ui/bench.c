@@ -13,7 +13,7 @@ static struct bench_options options(const struct args *a)
 {
     return (struct bench_options){
         .synthetic = args_text(a, "synthetic"), .model_dir = args_text(a, "model"), .backend = args_text(a, "backend"), .kv = args_text(a, "kv"),
-        .head = args_text(a, "head"), .out_file = args_text(a, "out"), .text_file = args_text(a, "text"), .n_layers = args_int(a, "layers"),
+        .head = args_text(a, "head"), .out_file = args_text(a, "out"), .n_layers = args_int(a, "layers"),
         .draft = args_int(a, "depth"), .rows = args_int(a, "rows"), .overlap = args_text(a, "overlap") ? args_int(a, "overlap") + 1 : 0,
         .n_ctx = args_int(a, "ctx"), .n_sms = args_int(a, "sms"), .n_threads = args_int(a, "threads"), .chunk = args_int(a, "chunk"),
         .seed = args_int(a, "seed"), .json = args_on(a, "json"), .full = args_on(a, "long"),
@@ -54,6 +54,7 @@ int run_bench_load(const struct args *a) { return measure(a, bench_load); }
 int run_bench_kv(const struct args *a)
 {
     struct bench_options o = options(a);
+    o.text_file = args_text(a, "text");
     if (o.synthetic || o.n_layers || o.n_sms || o.kv)
         return args_refuse(a, "compares all recipes, on a model or without one: --synthetic, --layers, --sms and --kv are for other measurements");
     if (o.text_file && !o.model_dir)
