@@ -10,7 +10,7 @@
  * Layout    16 query heads of a KV head are the rows of an m16n8k16.  Logits: a warp has 32 positions; it reads keys from memory as the
  *           operands of its products, dequantizes them in registers, and has q in shared memory.  Values: a warp has 32 numbers of all positions.
  *           Weights, times the scales of the values, pass through shared memory.  Levels of two codes lie in a table with a copy for every
- *           lane, free of bank conflicts
+ *           lane, free of bank conflicts.  Keys are requested a unit ahead, values are in the second-level cache by then
  * Numerics  q, levels and weights in bf16, the rest fp32.  What a position is added up with depends on the position alone */
 #include "kernels/cuda/kv.cuh"
 #include "kernels/cuda/step_attention.cuh"
@@ -149,6 +149,9 @@ static __device__ __forceinline__ uint32_t int8_pair(uint32_t w, int h)
 static __device__ __forceinline__ uint4 load16(const void *p) { return __ldcg((const uint4 *)p); }
 static __device__ __forceinline__ uint2 load8(const void *p) { return __ldcg((const uint2 *)p); }
 static __device__ __forceinline__ uint32_t load4(const void *p) { return __ldcg((const unsigned *)p); }
+
+/* Asks for a line of 128 bytes in the second-level cache.  Only latency depends on it: what another kernel still writes there is seen. */
+static __device__ __forceinline__ void prefetch(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
 static __device__ __forceinline__ float half_low(uint32_t v) { return __half2float(__ushort_as_half((unsigned short)v)); }
 static __device__ __forceinline__ float half_high(uint32_t v) { return __half2float(__ushort_as_half((unsigned short)(v >> 16))); }
@@ -305,6 +308,28 @@ static __device__ __forceinline__ void multiply_values(float o[R][4][4], const s
     }
 }
 
+/* The values of a unit of codes; the keys and values of a unit of exact rows. */
+template <int F> static __device__ __forceinline__ void prefetch_values(const struct step_attention_args &a, const struct set &s, int u)
+{
+    const int lines = (int)kv_block_bytes((enum kv_format)F) / 128, n = min(KV_UNIT_BLOCKS, s.end / KV_BLOCK - KV_UNIT_BLOCKS * u) * lines;
+    for (int i = (int)threadIdx.x; i < n; i += THREADS) {
+        const size_t block = (size_t)(KV_UNIT_BLOCKS * u + i / lines) * (size_t)a.kv.n_kv_heads + (size_t)s.kv_head;
+        prefetch(a.kv.v_codes + block * kv_block_bytes((enum kv_format)F) + i % lines * 128);
+    }
+}
+static __device__ __forceinline__ void prefetch_exact(const struct step_attention_args &a, const struct set &s, int u)
+{
+    const int place = KV_UNIT_BLOCKS * u + (int)threadIdx.x / KV_BLOCK, p = kv_place_begin(&a.kv, place, s.sealed) + (int)threadIdx.x % KV_BLOCK;
+    if (place > kv_window(&a.kv) || p > s.pos0 + s.n - 1 || (place == 0 && p >= a.kv.sinks))
+        return;
+    const size_t row = (size_t)kv_exact_row(&a.kv, p) * (size_t)a.kv.n_kv_heads + (size_t)s.kv_head;
+#pragma unroll
+    for (int i = 0; i < DIM * 2; i += 128) {
+        prefetch((const char *)a.kv.k + row * (DIM * 2) + i);
+        prefetch((const char *)a.kv.v + row * (DIM * 2) + i);
+    }
+}
+
 /* The same for exact rows of a place; what no row sees counts as zeros. */
 template <int R>
 static __device__ __forceinline__ void multiply_exact_values(float o[R][4][4], const struct step_attention_args &a, const struct set &s, int u,
@@ -315,7 +340,7 @@ static __device__ __forceinline__ void multiply_exact_values(float o[R][4][4], c
     const int from = place > 0 ? s.sealed : 0, to = place > kv_window(&a.kv) ? 0 : place > 0 ? last + 1 : s.end > 0 ? a.kv.sinks : 0;
     if (first >= to)
         return;
-#pragma unroll 1
+#pragma unroll (R > 2 ? 1 : 4)          /* four rows leave no registers */
     for (int step = 0; step < KV_BLOCK / 16; step++) {
         uint2 x[4];
 #pragma unroll
@@ -419,8 +444,11 @@ static __device__ __forceinline__ void run_range(const struct step_attention_arg
         const int here = k.first;
         if (VF != KV_EXACT && R > 2 && k.any)   /* four rows leave no registers for them before */
             load_scales(v_scales, a.kv.v_scales, a, s, u);
-        if (u + by < end)
+        if (u + by < end) {
             begin_keys<KF>(k, a, s, u + by);
+            if (VF != KV_EXACT && R <= 2)       /* four rows leave no registers */
+                prefetch_values<VF>(a, s, u + by);
+        }
         __syncthreads();                /* the maxima are here; everybody is done with the weights before */
 
 #pragma unroll
@@ -538,6 +566,7 @@ template <int R, int KF, int VF> static __global__ __launch_bounds__(THREADS, 1)
     s.pos0 = pos + s.row0, s.sealed = kv_sealed(&a.kv, s.pos0), s.end = kv_sealed(&a.kv, s.pos0 + s.n - 1);
     if (first < 0) {
         struct keys<KV_EXACT> k;
+        prefetch_exact(a, s, range);
         gpu_wait();
         begin_keys<KV_EXACT>(k, a, s, range);
         load_queries<R>(rest, a, s, false);
@@ -552,6 +581,7 @@ template <int R, int KF, int VF> static __global__ __launch_bounds__(THREADS, 1)
     const bool early = a.settled && (first + 1) * KV_UNIT <= kv_sealed(&a.kv, pos - 1);     /* sealed before this step */
     if (early)
         begin_keys<KF>(k, a, s, first);
+    prefetch_values<VF>(a, s, first);
     if (KF == KV_TQ4 || VF == KV_TQ4)
         fill_table(table4, KV_TQ4);
     if (VF == KV_TQ3)
