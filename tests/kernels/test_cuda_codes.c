@@ -106,7 +106,9 @@ static void compare_chunk(struct dev *gpu, const struct chunk *x, const enum kv_
     char what[120];
     snprintf(what, sizeof what, "codes of %d and %d bits, %d/%d heads, %d rows after %d, %d recent", kv_bits(formats[0]), kv_bits(formats[1]), x->q, x->kv,
              x->n, x->pos, x->recent);
-    assert_rows_close(what, out, y, x->n * x->q, KV_DIM, 1e-2);
+    /* 1e-2 as with exact rows; keys made of codes are rounded to bf16 once more, which sharp queries feel: by computation they are off
+     * by 0.0065 in all and 0.04 in the worst row when they are three times as long. */
+    assert_rows_close(what, out, y, x->n * x->q, KV_DIM, 5e-3 * (1 + (double)x->sharp));
     gpu->ops->attention(gpu, &a);
     if (!gpu->finish(gpu, &e))
         fail_msg("%s", e.msg);
