@@ -84,7 +84,7 @@ bool sweep_decode(struct sweep *w)
         if (depths[i] + SWEEP_MARGIN > w->n_ctx)
             continue;
         for (int rows = 1; rows <= STEP_ROWS; rows++) {
-            if (w->s.o->rows ? rows != w->s.o->rows : rows > 4 && !(w->s.o->full && rows == STEP_ROWS))
+            if (w->s.o->rows ? rows != w->s.o->rows : rows > 4 && (rows < STEP_ROWS || (i && !w->s.o->full)))
                 continue;
             if (ends_here(w, "decode steps", took_ms))
                 return true;
@@ -203,9 +203,7 @@ bool sweep_open(struct sweep *w, const struct bench_options *o, struct report *r
     w->n_ctx = w->s.m.n_ctx;
     w->chunk = w->s.m.chunk;
     const struct model *m = &w->s.m;
-    int depth = o->full ? MAX_DEPTH : o->draft > 3 ? o->draft : 3;
-    depth = o->rows - 1 > depth ? o->rows - 1 : depth;
-    w->stepper = stepper_open(m->forward, &m->cache, 1, w->s.m.head, depth, &w->e);
+    w->stepper = stepper_open(m->forward, &m->cache, 1, w->s.m.head, MAX_DEPTH, &w->e);
     if (!w->stepper)
         return false;
     w->ids = memory_alloc((size_t)w->n_ctx * sizeof *w->ids);
