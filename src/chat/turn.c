@@ -263,6 +263,7 @@ static bool give_beginning(struct chat *c, struct err *e)
     s.tools = tools_schemas(c->calls.tools, &s.n_tools);
     bool seeded = c->turn.begun.seeded;
     uint64_t seed = c->turn.begun.seed;
+    tokens_free(&c->turn.begun);
     bool ok = c->responder->ops->tokens(c->responder, &s, &c->turn.begun);
     c->turn.begun.seeded = seeded;
     c->turn.begun.seed = seed;

@@ -214,7 +214,7 @@ static void test_generate__bad_lines_get_an_error_each_and_the_others_an_answer(
                         "{\"ids\": []}\n"
                         "{\"ids\": [512], \"max_tokens\": 2}\n"
                         "{\"ids\": [1]}\n"
-                        "{\"ids\": [1], \"max_tokens\": 2, \"draft\": 6}\n"
+                        "{\"ids\": [1], \"max_tokens\": 2, \"draft\": 8}\n"
                         "{\"ids\": [1], \"max_tokens\": -2}\n"
                         "{\"ids\": [1], \"max_tokens\": 1e99}\n"
                         "{\"ids\": \"1\", \"max_tokens\": 2}\n"

@@ -12,7 +12,7 @@ cached() { tr -d '\r' < "$screen" | sed -n 's/.*prompt  *[0-9]* tokens, \([0-9]*
 # OPTIONS...: two conversations, and once more something in the first one.
 there_and_back() {
     rm -rf "$sessions"
-    begin --no-think --tools none --no-read-ahead "$@"
+    begin --no-think --tools none --no-read-ahead --no-checkpoint "$@"
     seen "a conversation begins ($*)" "> "
     type 'A message that is long enough to be worth keeping, in the first of two conversations\r'
     seen "... and is answered" " ctx "
