@@ -71,6 +71,10 @@ static void on_fault(int sig, siginfo_t *info, void *context)
         raise(sig);
         return;
     }
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    if (atomic_flag_test_and_set(&told))
+        for (;;)                        /* another thread met it, too, and ends the program */
+            pause();
     if (terminal && tcgetpgrp(0) == getpgrp())
         tcsetattr(0, TCSANOW, &found);
     write_text("\nq35chat: a model file was changed while it was in use: ");

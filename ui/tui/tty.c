@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -17,8 +19,10 @@ enum { MOMENT_MS = 100, LAST_MS = 1000 };       /* LAST_MS: for the last words, 
 /* --- the promise -------------------------------------------------------------------------------------------------
  * What a signal handler needs is static and set before `taken`. */
 
+enum { FREE, GIVING, TAKEN };
+
 static struct {
-    volatile sig_atomic_t taken;
+    atomic_int taken;           /* a state; several threads may meet the same fault, and one of them gives back */
     int   in, out;
     pid_t owner;                /* a child that was forked shares our handlers, but the terminal is not its to restore */
     struct termios found;
@@ -33,10 +37,16 @@ static struct sigaction before[N_SIGNALS];
 
 void tty_give_back_now(void)
 {
-    if (!promise.taken || getpid() != promise.owner)
+    if (getpid() != promise.owner)
         return;
-    promise.taken = 0;
-    int kept = errno;
+    int kept = errno, taken = TAKEN;
+    if (!atomic_compare_exchange_strong(&promise.taken, &taken, GIVING)) {
+        struct timespec ms = {.tv_nsec = 1000000};
+        for (int i = 0; i < LAST_MS && promise.taken == GIVING; i++)     /* what the caller prints comes after; a fault in here ends the wait */
+            nanosleep(&ms, NULL);
+        errno = kept;
+        return;
+    }
     sigset_t ttou, mask;
     sigemptyset(&ttou);
     sigaddset(&ttou, SIGTTOU);                  /* else we would be stopped here when in the background */
@@ -49,6 +59,7 @@ void tty_give_back_now(void)
         at += k > 0 ? (size_t)k : 0;
     }
     tcsetattr(promise.in, TCSANOW, &promise.found);
+    promise.taken = FREE;
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
     errno = kept;
 }
@@ -93,7 +104,7 @@ void tty_restore_with(const char *restore, size_t n)
 {
     CHECK(n <= sizeof promise.bytes);
     int taken = promise.taken;
-    promise.taken = 0;
+    promise.taken = FREE;
     memcpy(promise.bytes, restore, n);
     promise.n = n;
     promise.taken = taken;
@@ -149,7 +160,7 @@ void tty_take(struct tty *t)
     promise.out = t->out;
     promise.owner = getpid();
     promise.found = t->found;
-    promise.taken = 1;
+    promise.taken = TAKEN;
     if (!at_exit)
         atexit(tty_give_back_now);
     at_exit = true;
