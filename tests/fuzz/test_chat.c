@@ -27,6 +27,7 @@
 #include "chat/state.h"
 #include "chat/trash.h"
 #include "tests/fuzz/disk.h"
+#include "tests/fuzz/long_run.h"
 #include "tests/tmpdir.h"
 #include "tests/unit/fake_engine.h"
 
@@ -1213,26 +1214,20 @@ static void runs_until(uint64_t seed, double seconds)
     } while ((double)(now.tv_sec - start.tv_sec) + (double)(now.tv_nsec - start.tv_nsec) * 1e-9 < seconds);
 }
 
-static uint64_t number(const char *name, uint64_t otherwise)
-{
-    const char *text = getenv(name);
-    return text ? strtoull(text, NULL, 10) : otherwise;
-}
-
 static void test_chat__random_talks_stay_as_they_were_said(void **state)
 {
     enum { SECONDS = 3 };
     int status;
     (void)state;
     if (getenv("FUZZ_ONE")) {
-        tell(number("FUZZ_ONE", 1));
+        tell(long_run_number("FUZZ_ONE", 1));
         return;
     }
     fflush(NULL);
     pid_t child = fork();
     if (!child) {
         crash_plainly();
-        runs_until(number("FUZZ_SEED", 1), (double)number("FUZZ_SECONDS", SECONDS));
+        runs_until(long_run_number("FUZZ_SEED", 1), (double)long_run_number("FUZZ_SECONDS", SECONDS));
         exit(0);
     }
     assert_int_equal(waitpid(child, &status, 0), child);

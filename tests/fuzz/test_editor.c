@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "base/unicode.h"
+#include "tests/fuzz/long_run.h"
 #include "ui/tui/editor.h"
 
 static uint64_t rnd_state = 11;
@@ -401,9 +401,9 @@ static void same_rows(struct editor *e)
 static void test_editor__does_what_a_string_with_copies_does(void **state)
 {
     (void)state;
-    int64_t start = clock_ns();
-    int n = 0;
-    for (; clock_ms_since(start) < 2000 || n < 20; n++) {
+    struct long_run run = long_run_begin(2, 20);
+    rnd_state = long_run_seed(rnd_state);
+    while (long_run_goes_on(&run)) {
         struct editor *e = editor_open();
         m.now.n = m.now.cursor = 0;
         m.n_past = m.n_future = m.n_kills = m.n_chips = 0;
@@ -426,7 +426,7 @@ static void test_editor__does_what_a_string_with_copies_does(void **state)
     }
     for (int i = 0; i < N_SIGNS; i++)
         buf_free(&chips[i]);
-    print_message("%d drafts\n", n);
+    print_message("%ld drafts\n", run.n);
 }
 
 int main(void)

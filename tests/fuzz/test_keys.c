@@ -7,16 +7,15 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "base/unicode.h"
+#include "tests/fuzz/long_run.h"
 #include "ui/tui/keys.h"
 
-static uint32_t seed = 1;
-
-static uint32_t rnd(uint32_t n)
+static uint64_t rnd_state = 1;
+static uint32_t rnd(uint32_t below)
 {
-    seed = seed * 1664525 + 1013904223;
-    return (uint32_t)((uint64_t)seed * n >> 32);
+    rnd_state = rnd_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((rnd_state >> 32) * below >> 32);
 }
 
 static const char *const bits[] = {
@@ -67,8 +66,9 @@ static void test_keys__random_bytes_never_type_an_order(void **state)
 {
     (void)state;
     struct buf b = {0};
-    int64_t start = clock_ns();
-    while (clock_ms_since(start) < 2000) {
+    struct long_run run = long_run_begin(2, 1);
+    rnd_state = long_run_seed(rnd_state);
+    while (long_run_goes_on(&run)) {
         struct keys *k = keys_open();
         int64_t now = 0;
         for (uint32_t round = 1 + rnd(4); round; round--) {
@@ -88,6 +88,7 @@ static void test_keys__random_bytes_never_type_an_order(void **state)
         assert_int_equal(keys_timeout(k, now + 2000), -1);
         keys_close(k);
     }
+    print_message("%ld inputs\n", run.n);
     buf_free(&b);
 }
 

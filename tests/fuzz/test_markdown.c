@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
+#include "tests/fuzz/long_run.h"
 #include "ui/tui/markdown.h"
 
 static bool fenced;             /* code is laid out for a page that is printed */
@@ -202,15 +202,17 @@ static void stream(const struct buf *source, uint32_t most)
 static void test_markdown__random_text_does_not_depend_on_how_it_is_cut(void **state)
 {
     struct buf b = {0};
-    int64_t start = clock_ns();
+    struct long_run run = long_run_begin(2, 1);
     (void)state;
-    while (clock_ms_since(start) < 2000) {
+    rnd_state = long_run_seed(rnd_state);
+    while (long_run_goes_on(&run)) {
         make(&b);
         for (size_t i = 0; i < b.len && rnd_state >> 63; i++)
             b.data[i] = b.data[i] == '|' ? 'w' : b.data[i];
         for (uint32_t most = 1; most <= 16; most *= 4)
             stream(&b, most);
     }
+    print_message("%ld inputs\n", run.n);
     buf_free(&b);
 }
 

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "base/clock.h"
 #include "tests/events.h"
+#include "tests/fuzz/long_run.h"
 
 static uint64_t rnd_state = 7;
 static uint32_t rnd(uint32_t below)
@@ -92,8 +92,9 @@ static void test_stream__random_answers_do_not_depend_on_how_they_are_cut(void *
 {
     (void)state;
     struct buf b = {0};
-    int64_t start = clock_ns();
-    while (clock_ms_since(start) < 2000) {
+    struct long_run run = long_run_begin(2, 1);
+    rnd_state = long_run_seed(rnd_state);
+    while (long_run_goes_on(&run)) {
         make(&b);
         int n_tools = (int)rnd(4);
         bool thinking = rnd(2), cut = rnd(2);
@@ -109,6 +110,7 @@ static void test_stream__random_answers_do_not_depend_on_how_they_are_cut(void *
         }
         events_free(&whole.e);
     }
+    print_message("%ld inputs\n", run.n);
     buf_free(&b);
 }
 

@@ -1,5 +1,5 @@
 /* Damaged transcripts, config files and expressions: bytes changed, cut out, doubled.  Every result must be a value that can be
- * read in full, or one printable sentence.  Seeds are fixed. */
+ * read in full, or one printable sentence.  Seeds are fixed unless FUZZ_SEED says otherwise. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +14,7 @@
 #include "chat/options.h"
 #include "chat/session.h"
 #include "chat/tool.h"
+#include "tests/fuzz/long_run.h"
 #include "tests/tmpdir.h"
 
 static uint64_t seed;
@@ -87,15 +88,17 @@ static void test_session__damaged_transcripts_load_or_are_refused(void **state)
         "{\"go\":2}\n{\"role\":\"user\",\"content\":\"no\"}\n{\"keep\":3,\"forget\":true}\n{\"title\":\"t\"}\n";
     struct tmpdir d;
     char path[96];
-    int loaded = 0, refused = 0;
+    const uint64_t first = long_run_seed(0);
+    struct long_run run = long_run_begin(0, 1500);
+    long loaded = 0, refused = 0;
     (void)state;
     assert_true(tmpdir_make(&d));
     snprintf(path, sizeof path, "%s/talk", d.path);
-    for (int i = 0; i < 1500; i++) {
+    while (long_run_goes_on(&run)) {
         struct buf b = {0}, note = {0};
         struct transcript t = {0};
         struct err e = {0};
-        seed = (uint64_t)i + 1;
+        seed = first + (uint64_t)run.n;
         buf_add(&b, good, sizeof good - 1);
         damage(&b);
         assert_true(tmpdir_put(&d, "talk", buf_str(&b), b.len));
@@ -122,6 +125,7 @@ static void test_session__damaged_transcripts_load_or_are_refused(void **state)
     }
     tmpdir_drop(&d, "talk");
     tmpdir_remove(&d);
+    print_message("%ld loaded, %ld refused\n", loaded, refused);
     assert_true(loaded > 50 && refused > 50);
 }
 
@@ -133,15 +137,17 @@ static void test_options__damaged_config_files_are_read_or_refused(void **state)
         "timeout_s = 3\nmax_output = 100\n";
     struct tmpdir d;
     char path[96];
-    int read = 0, refused = 0;
+    const uint64_t first = long_run_seed(77776);
+    struct long_run run = long_run_begin(0, 1500);
+    long read = 0, refused = 0;
     (void)state;
     assert_true(tmpdir_make(&d));
     snprintf(path, sizeof path, "%s/conf", d.path);
-    for (int i = 0; i < 1500; i++) {
+    while (long_run_goes_on(&run)) {
         struct buf b = {0}, out = {0};
         struct err e = {0};
         struct options *o = options_open();
-        seed = (uint64_t)i + 77777;
+        seed = first + (uint64_t)run.n;
         buf_add(&b, good, sizeof good - 1);
         damage(&b);
         assert_true(tmpdir_put(&d, "conf", buf_str(&b), b.len));
@@ -162,20 +168,23 @@ static void test_options__damaged_config_files_are_read_or_refused(void **state)
     }
     tmpdir_drop(&d, "conf");
     tmpdir_remove(&d);
+    print_message("%ld read, %ld refused\n", read, refused);
     assert_true(read > 50 && refused > 50);
 }
 
 static void test_calc__damaged_expressions_have_a_value_or_a_sentence(void **state)
 {
     static const char *const good[] = {"(3 + 4) * 12 - sqrt(2)^-3 % 7", "max(1, 2.5, -3e2) / abs(-4)", "123456789012345678901234567890 * 98765"};
-    int values = 0, refused = 0;
+    const uint64_t first = long_run_seed(4);
+    struct long_run run = long_run_begin(0, 20000);
+    long values = 0, refused = 0;
     (void)state;
-    for (int i = 0; i < 20000; i++) {
+    while (long_run_goes_on(&run)) {
         struct buf b = {0};
         struct err e = {0};
         char out[64] = "";
-        seed = (uint64_t)i + 5;
-        buf_adds(&b, good[i % 3]);
+        seed = first + (uint64_t)run.n;
+        buf_adds(&b, good[run.n % 3]);
         damage(&b);
         if (calc(buf_str(&b), out, sizeof out, &e)) {
             assert_true(*out && strlen(out) < 48);
@@ -186,6 +195,7 @@ static void test_calc__damaged_expressions_have_a_value_or_a_sentence(void **sta
         }
         buf_free(&b);
     }
+    print_message("%ld values, %ld refused\n", values, refused);
     assert_true(values > 500 && refused > 500);
 }
 
