@@ -7,7 +7,7 @@ bool choose_model(struct options *o, struct err *e)
     struct buf dir = {0};
     struct models m;
     bool ok = true;
-    if (options_given(o, OPT_endpoint))
+    if (*options_text(o, OPT_endpoint))
         return true;                    /* the server's model */
     if (options_given(o, OPT_model)) {
         ok = models_resolve(options_text(o, OPT_model), &dir, e);

@@ -68,6 +68,12 @@ static const char bash_head[] =
     "        [[ $name != \"$1\"* ]] || COMPREPLY+=(\"$(printf %q \"$name\")\")\n"
     "    done < <(\"${COMP_WORDS[0]}\" session ${2:-list} --names 2>/dev/null)\n"
     "}\n\n"
+    "_q35chat_endpoints() {\n"
+    "    local name\n"
+    "    while IFS= read -r name; do\n"
+    "        [[ $name != \"$1\"* ]] || COMPREPLY+=(\"$(printf %q \"$name\")\")\n"
+    "    done < <(\"${COMP_WORDS[0]}\" --print-config 2>/dev/null | sed -n 's/^\\[endpoint \\(.*\\)\\]$/\\1/p')\n"
+    "}\n\n"
     "_q35chat_paths() {\n"
     "    local name\n"
     "    compopt -o filenames 2>/dev/null\n"
@@ -89,6 +95,8 @@ static void bash_value(struct buf *out, const char *key, enum value_type type, c
         buf_adds(out, "_q35chat_sessions \"$cur\"; return ;;\n");
     else if (type == VALUE_DELETED)
         buf_adds(out, "_q35chat_sessions \"$cur\" restore; return ;;\n");
+    else if (type == VALUE_ENDPOINT)
+        buf_adds(out, "_q35chat_endpoints \"$cur\"; return ;;\n");
     else if (type == VALUE_FILE || type == VALUE_DIRECTORY)
         buf_addf(out, "_q35chat_paths -%c \"$cur\"; return ;;\n", type == VALUE_FILE ? 'f' : 'd');
     else
@@ -158,6 +166,11 @@ static const char zsh_head[] =
     "    local -a names\n"
     "    names=(${(f)\"$(_call_program sessions ${(q)words[1]} session ${1:-list} --names 2>/dev/null)\"})\n"
     "    _wanted sessions expl conversation compadd -a names\n"
+    "}\n\n"
+    "_q35chat_endpoints() {\n"
+    "    local -a names\n"
+    "    names=(${(f)\"$(_call_program endpoints ${(q)words[1]} --print-config 2>/dev/null | sed -n 's/^\\[endpoint \\(.*\\)\\]$/\\1/p')\"})\n"
+    "    _wanted endpoints expl endpoint compadd -a names\n"
     "}\n\n";
 
 static void zsh_text(struct buf *out, const char *s)
@@ -168,7 +181,7 @@ static void zsh_text(struct buf *out, const char *s)
 static const char *zsh_action(enum value_type type)
 {
     return type == VALUE_DIRECTORY ? "_files -/" : type == VALUE_FILE  ? "_files" : type == VALUE_SESSION ? "_q35chat_sessions"
-         : type == VALUE_DELETED   ? "_q35chat_sessions restore" : " ";
+         : type == VALUE_DELETED   ? "_q35chat_sessions restore" : type == VALUE_ENDPOINT ? "_q35chat_endpoints" : " ";
 }
 
 static void zsh_value(struct buf *out, const char *key, enum value_type type, const char *arg)
@@ -262,6 +275,10 @@ static const char fish_head[] =
     "    set -q argv[1]; or set argv list\n"
     "    $words[1] session $argv[1] --names 2>/dev/null\n"
     "end\n\n"
+    "function __q35chat_endpoints\n"
+    "    set -l words (commandline -opc)\n"
+    "    $words[1] --print-config 2>/dev/null | sed -n 's/^\\[endpoint \\(.*\\)\\]$/\\1/p'\n"
+    "end\n\n"
     "# __q35chat_at N [SUBCOMMAND [WORD]]: whether word N (the last: N or later) of that subcommand is being typed.\n"
     "function __q35chat_at\n"
     "    set -l words (commandline -opc)\n"
@@ -287,7 +304,8 @@ static void fish_value(struct buf *out, const char *key, enum value_type type, c
         buf_addf(out, " -x -a '%s'", words);
     else
         buf_adds(out, type == VALUE_DIRECTORY ? " -x -a '(__fish_complete_directories (commandline -ct))'" : type == VALUE_FILE ? " -r -F"
-                    : type == VALUE_SESSION ? " -x -a '(__q35chat_sessions)'" : type == VALUE_DELETED ? " -x -a '(__q35chat_sessions restore)'" : " -x");
+                    : type == VALUE_SESSION ? " -x -a '(__q35chat_sessions)'" : type == VALUE_DELETED ? " -x -a '(__q35chat_sessions restore)'"
+                    : type == VALUE_ENDPOINT ? " -x -a '(__q35chat_endpoints)'" : " -x");
 }
 
 static void fish_option(struct buf *out, const struct option_about *o, const char *not)

@@ -11,7 +11,7 @@
 #include "chat/options.h"
 #include "chat/paths.h"
 #include "serve/control.h"
-#include "serve/key.h"
+#include "chat/key.h"
 #include "serve/server.h"
 #include "serve/socket.h"
 #include "ui/choose_model.h"

@@ -47,8 +47,7 @@ struct options {
     struct value values[N_OPTIONS];
     struct arena pushed_mem;            /* both as they were at options_push() */
     struct value pushed_values[N_OPTIONS];
-    struct option_tool *tools;
-    int n_tools;
+    struct sections sections;
     struct buf warnings;
 };
 
@@ -66,13 +65,7 @@ void options_close(struct options *o)
         return;
     for (int i = 0; i < N_OPTIONS; i++)
         free(o->values[i].items);
-    for (int i = 0; i < o->n_tools; i++) {
-        struct option_tool *t = &o->tools[i];
-        free(t->name);
-#define TOOL_KEY(key) free(t->key);
-#include "config/tool.def"
-    }
-    free(o->tools);
+    sections_free(&o->sections);
     arena_free(&o->mem);
     buf_free(&o->warnings);
     free(o);
@@ -187,22 +180,9 @@ bool options_read_environment(struct options *o, struct err *e)
 
 /* --- for the config file --------------------------------------------------------------------------------------- */
 
-char **option_tool_value(struct option_tool *t, const char *key)
+struct sections *options_sections(struct options *o)
 {
-#define TOOL_KEY(k) if (!strcmp(key, #k)) return &t->k;
-#include "config/tool.def"
-    return NULL;
-}
-
-struct option_tool *options_tool_named(struct options *o, const char *name)
-{
-    for (int i = 0; i < o->n_tools; i++)
-        if (!strcmp(o->tools[i].name, name))
-            return &o->tools[i];
-    o->tools = memory_resized(o->tools, (size_t)(o->n_tools + 1) * sizeof *o->tools);
-    struct option_tool *t = &o->tools[o->n_tools++];
-    *t = (struct option_tool){.name = memory_strdup(name)};
-    return t;
+    return &o->sections;
 }
 
 void options_warn(struct options *o, const char *path, int line, const char *what)
@@ -271,6 +251,11 @@ bool options_given(const struct options *o, enum option_id id)
     return o->values[id].from != FROM_DEFAULT && (*o->values[id].text || is_text(&rows[id]));
 }
 
+enum option_from options_from(const struct options *o, enum option_id id)
+{
+    return o->values[id].from;
+}
+
 const char *options_text(const struct options *o, enum option_id id)
 {
     return o->values[id].text;
@@ -320,12 +305,22 @@ const char *const *options_list(const struct options *o, enum option_id id, int 
 
 int options_n_tools(const struct options *o)
 {
-    return o->n_tools;
+    return o->sections.kinds[SECTION_TOOL].n;
 }
 
 const struct option_tool *options_tool(const struct options *o, int i)
 {
-    return &o->tools[i];
+    return (const struct option_tool *)o->sections.kinds[SECTION_TOOL].items + i;
+}
+
+int options_n_endpoints(const struct options *o)
+{
+    return o->sections.kinds[SECTION_ENDPOINT].n;
+}
+
+const struct option_endpoint *options_endpoint(const struct options *o, int i)
+{
+    return (const struct option_endpoint *)o->sections.kinds[SECTION_ENDPOINT].items + i;
 }
 
 bool options_model_dir(const struct options *o, struct buf *dir, struct err *e)
@@ -449,6 +444,15 @@ static void print_value(const char *key, const char *text, bool one_line, bool s
     buf_addc(out, '\n');
 }
 
+static void print_section(const char *title, const char *key, const char *value, void *arg)
+{
+    struct buf *out = arg;
+    if (key)
+        print_value(key, value, false, true, out);
+    else
+        buf_addf(out, "\n[%s]\n", title);
+}
+
 void options_print(const struct options *o, struct buf *out)
 {
     for (int i = 0; i < N_OPTIONS; i++) {
@@ -461,10 +465,5 @@ void options_print(const struct options *o, struct buf *out)
         if (!v->n_items)
             print_value(rows[i].key, v->text, !is_text(&rows[i]), v->from != FROM_DEFAULT && *v->text, out);
     }
-    for (int i = 0; i < o->n_tools; i++) {
-        const struct option_tool *t = &o->tools[i];
-        buf_addf(out, "\n[tool %s]\n", t->name);
-#define TOOL_KEY(key) if (t->key) print_value(#key, t->key, false, true, out);
-#include "config/tool.def"
-    }
+    sections_each(&o->sections, print_section, out);
 }

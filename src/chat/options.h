@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "chat/sections.h"
 #include "chat/value.h"
 #include "config/limits.h"
 
@@ -19,13 +20,6 @@ enum option_id {
 };
 
 enum option_from { FROM_DEFAULT, FROM_FILE, FROM_ENVIRONMENT, FROM_COMMAND_LINE, FROM_SET };
-
-/* A [tool NAME] section of the config file, as written there; NULL for what is missing. */
-struct option_tool {
-    char *name;
-#define TOOL_KEY(key) char *key;
-#include "config/tool.def"
-};
 
 struct options;
 
@@ -54,6 +48,7 @@ int  options_find(const char *name);                                    /* an en
 const char *options_key(enum option_id id);
 const char *options_choices(enum option_id id);         /* "a|b|c"; NULL: it is free */
 bool options_given(const struct options *o, enum option_id id);         /* not the default */
+enum option_from options_from(const struct options *o, enum option_id id);
 const char *options_text(const struct options *o, enum option_id id);   /* never NULL */
 bool     options_on(const struct options *o, enum option_id id);
 bool     options_off(const struct options *o, enum option_id id);
@@ -65,10 +60,11 @@ uint64_t options_seed(const struct options *o);                         /* meani
 const char *const *options_list(const struct options *o, enum option_id id, int *n);   /* until it is set again */
 int      options_n_tools(const struct options *o);
 const struct option_tool *options_tool(const struct options *o, int i);
+int      options_n_endpoints(const struct options *o);
+const struct option_endpoint *options_endpoint(const struct options *o, int i);
 
 /* For the reader of the file. */
-struct option_tool *options_tool_named(struct options *o, const char *name);    /* made if it is not there */
-char **option_tool_value(struct option_tool *t, const char *key);       /* NULL: a tool has nothing of that name */
+struct sections *options_sections(struct options *o);
 void options_warn(struct options *o, const char *path, int line, const char *what);
 bool options_unknown(const char *name, struct err *e);                  /* says so, and which name may be meant */
 

@@ -12,7 +12,6 @@
 #include "chat/paths.h"
 
 enum { SECTION = 49, LONGEST = 197 };   /* bytes that inih keeps of a section's name, and of a line */
-#define TOOL "tool "
 
 /* A config file on its way through inih, which cuts lines of 200 bytes or more: it gets such a line with another value, and the
  * handler, which is called before the next line is asked for, takes the real one from here. */
@@ -75,7 +74,7 @@ static void shorten(struct reading *r, const char *s, size_t n, char *out, size_
     r->is_long = true;
 }
 
-/* A section is told to nobody before its first entry, but a tool without any is a mistake that somebody should hear of. */
+/* A section is told to nobody before its first entry, but one without any is a mistake that somebody should hear of. */
 static void see_section(struct reading *r, struct text line)
 {
     const char *end = memchr(line.p, ']', line.n);
@@ -84,11 +83,12 @@ static void see_section(struct reading *r, struct text line)
     if (n > SECTION)
         err_set(&r->why, "the name of this section has more than %d bytes", SECTION);
     *r->key = 0;
-    if (n > strlen(TOOL) && n <= SECTION && !strncmp(line.p + 1, TOOL, strlen(TOOL))) {
-        char name[SECTION + 1];
-        snprintf(name, sizeof name, "%.*s", (int)(n - strlen(TOOL)), line.p + 1 + strlen(TOOL));
-        options_tool_named(r->o, name);
-    }
+    char title[SECTION + 1];
+    enum section_kind kind;
+    const char *name;
+    snprintf(title, sizeof title, "%.*s", (int)(n <= SECTION ? n : 0), line.p + 1);
+    if (sections_kind(title, &kind, &name))
+        sections_named(options_sections(r->o), kind, name);
 }
 
 /* Like fgets(), for inih. */
@@ -117,21 +117,20 @@ static void warn(struct reading *r, const char *what)
     options_warn(r->o, r->path, r->line, what);
 }
 
-static void tool_entry(struct reading *r, const char *name, const char *key)
+static void section_entry(struct reading *r, enum section_kind kind, const char *name, const char *key)
 {
-    static const char names[] = ""
-#define TOOL_KEY(key) ", " #key
-#include "config/tool.def"
-        ;
-    struct err what;
-    char **value = option_tool_value(options_tool_named(r->o, name), key);
+    char **value = sections_value(kind, sections_named(options_sections(r->o), kind, name), key);
     if (value) {
         free(*value);
         *value = memory_strdup(buf_str(&r->value));
-    } else {
-        err_set(&what, "a tool has no %s, expected %s", key, names + strlen(", "));
-        warn(r, what.msg);
+        return;
     }
+    struct buf keys = {0};
+    struct err what;
+    sections_keys(kind, &keys);
+    err_set(&what, "%s has no %s, expected %s", sections_said(kind), key, buf_str(&keys));
+    warn(r, what.msg);
+    buf_free(&keys);
 }
 
 /* What nobody knows: the file may be of another version. */
@@ -139,33 +138,35 @@ static void unknown(struct reading *r, const char *section, const char *key)
 {
     struct err what;
     if (*section)
-        err_set(&what, "there is no section [%s], expected [tool NAME]", section);
+        err_set(&what, "there is no section [%s], expected " SECTIONS_EXPECTED, section);
     else
         options_unknown(key, &what);
     warn(r, what.msg);
 }
 
-/* One `key = value`; what a tool says about itself is checked when the tools are made. */
+/* One `key = value`; what a section says is checked when it is used. */
 static bool file_entry(struct reading *r, bool continued, const char *section, const char *key, const char *value)
 {
-    bool tool = !strncmp(section, TOOL, strlen(TOOL));
-    struct option_about about = {.text = tool};
+    enum section_kind kind;
+    const char *name;
+    bool named = sections_kind(section, &kind, &name);
+    struct option_about about = {.text = named};
     int id = *section ? -1 : options_find(key);
-    if (!tool && id < 0) {
+    if (!named && id < 0) {
         if (!continued)
             unknown(r, section, key);
         return true;
     }
-    if (!tool && options_about((enum option_id)id, &about) && about.flag_only)
+    if (!named && options_about((enum option_id)id, &about) && about.flag_only)
         return err_set(&r->why, "%s is for the command line only", key);
     if (continued && about.text)
         buf_addc(&r->value, '\n');
     else
         buf_reset(&r->value);
     buf_adds(&r->value, value);
-    if (!tool)
+    if (!named)
         return options_set(r->o, (enum option_id)id, buf_str(&r->value), FROM_FILE, &r->why);
-    tool_entry(r, section + strlen(TOOL), key);
+    section_entry(r, kind, name, key);
     return true;
 }
 
@@ -192,7 +193,7 @@ static bool read_text(struct options *o, struct buf *text, const char *path, str
     int line = ini_parse_stream(next_line, &r, file_handler, &r);
     bool ours = r.failed && (!line || line == r.line), ok = !line && !ours;
     if (!ok)
-        err_set(e, "%s:%d: %s", path, ours ? r.line : line, ours ? r.why.msg : "expected key = value, [tool NAME] or # comment");
+        err_set(e, "%s:%d: %s", path, ours ? r.line : line, ours ? r.why.msg : "expected key = value, " SECTIONS_EXPECTED ", or # comment");
     buf_free(&r.value);
     buf_free(&r.whole);
     return ok;

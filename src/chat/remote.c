@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/grow.h"
 #include "base/memory.h"
+#include "chat/endpoint.h"
 #include "chat/responder.h"
 #include "remote/body.h"
 #include "remote/client.h"
@@ -265,17 +266,6 @@ static const struct responder_ops ops = {
     .request = request, .interrupt = interrupt, .fds = fds, .drain = drain, .info = info, .machine = machine, .used = used, .close = close_remote,
 };
 
-static const char *key_of(void)
-{
-    const char *own_key = getenv("Q35CHAT_API_KEY"), *usual = getenv("OPENAI_API_KEY");
-    return own_key && *own_key ? own_key : usual && *usual ? usual : NULL;
-}
-
-static const char *given(const struct options *o, enum option_id id)
-{
-    return *options_text(o, id) ? options_text(o, id) : NULL;
-}
-
 static struct remote *remote_new(const struct options *o)
 {
     struct remote *r = memory_zeroed(1, sizeof *r);
@@ -297,10 +287,17 @@ static struct responder *finish_open(struct remote *r, const struct client_optio
 
 struct responder *remote_open(const struct options *o, struct err *e)
 {
-    struct remote *r = remote_new(o);
-    const struct client_options co = {.url = options_text(o, OPT_endpoint), .model = given(o, OPT_model), .dialect = given(o, OPT_dialect), .key = key_of()};
-    buf_addf(&r->name, "%s%s%s", co.url, co.model ? " " : "", co.model ? co.model : "");
-    return finish_open(r, &co, e);
+    struct endpoint ep;
+    struct responder *made = NULL;
+    if (endpoint_find(o, &ep, e)) {
+        struct remote *r = remote_new(o);
+        const struct client_options co = {.url = ep.url, .model = ep.model, .dialect = ep.dialect, .key = ep.key.len ? ep.key.data : NULL,
+                                          .key_from = ep.key_from.data, .ca_file = ep.ca_file.len ? ep.ca_file.data : NULL};
+        buf_addf(&r->name, "%s%s%s", co.url, co.model ? " " : "", co.model ? co.model : "");
+        made = finish_open(r, &co, e);
+    }
+    endpoint_free(&ep);
+    return made;
 }
 
 struct responder *remote_attach(const struct options *o, const char *socket, const char *dir, bool tells, struct err *e)

@@ -7,7 +7,7 @@
 
 struct responder;
 
-/* Takes the address from the option `endpoint`, and the key from Q35CHAT_API_KEY or OPENAI_API_KEY.  Returns at once; who the server is,
+/* Of the server that the options mean (chat/endpoint.h).  Returns at once; who the server is,
  * and that it is not there, is news.  NULL with the reason. */
 struct responder *remote_open(const struct options *o, struct err *e);
 /* The same with a server of this user's own that listens on `socket` and has loaded the model of `dir`, which is what sessions note.  tells: it

@@ -120,16 +120,16 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
 
 /* --- a request ---------------------------------------------------------------------------------------------------- */
 
-/* The file of trusted authorities, from the variables that curl and the Hugging Face tools read; NULL: the system's. */
-static const char *authorities(void)
+/* The file of trusted authorities: the request's, else from the variables that curl and the Hugging Face tools read; NULL: the system's. */
+static const char *authorities(const struct http_request *q)
 {
     static const char *const names[] = {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof *names && !q->ca_file; i++) {
         const char *path = getenv(names[i]);
         if (path && *path)
             return path;
     }
-    return NULL;
+    return q->ca_file;
 }
 
 static struct curl_slist *set_up(struct http *h, const struct http_request *q)
@@ -152,8 +152,8 @@ static struct curl_slist *set_up(struct http *h, const struct http_request *q)
         curl_easy_setopt(c, CURLOPT_UNIX_SOCKET_PATH, q->socket);
         curl_easy_setopt(c, CURLOPT_PROXY, "");
     }
-    if (authorities())
-        curl_easy_setopt(c, CURLOPT_CAINFO, authorities());
+    if (authorities(q))
+        curl_easy_setopt(c, CURLOPT_CAINFO, authorities(q));
     curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(c, CURLOPT_HEADERDATA, h);
     curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
@@ -182,7 +182,8 @@ static enum http_result untrusted(const struct http *h, const char *why, struct 
 {
     struct buf host = {0};
     http_host(h->q->url, &host);
-    err_set(e, "the certificate of %s was not accepted: %s (SSL_CERT_FILE=FILE names the authorities to trust)", buf_str(&host), why);
+    err_set(e, "the certificate of %s was not accepted: %s (%s names the authorities to trust)", buf_str(&host), why,
+            h->q->ca_file ? h->q->ca_file : "SSL_CERT_FILE=FILE");
     buf_free(&host);
     return HTTP_UNTRUSTED;
 }

@@ -23,6 +23,7 @@ struct http_request {
     const char *url;
     const char *socket;                 /* path of the unix socket to ask, whatever host the URL names; NULL: none */
     const char *token;                  /* NULL: send none */
+    const char *ca_file;                /* of the certificate authorities to trust; NULL: SSL_CERT_FILE, else the system's */
     bool        ranged;                 /* request only bytes first..last */
     uint64_t    first, last;
     const char *post;                   /* JSON text to send; NULL: a GET */

@@ -16,7 +16,8 @@
 enum { SILENCE_S = 600, LIST_S = 20, MAX_BODY = 4 << 20, MAX_DROPPED = 16, AGAIN_MS = 500, LOADING_MS = 200 };
 
 struct client {
-    struct buf url, model, key;         /* url ends in "/v1" */
+    struct buf url, model;              /* url ends in "/v1" */
+    struct buf key, key_from, ca_file;
     struct buf socket;                  /* path of a unix socket; empty: the address names a host */
     struct buf name;                    /* of the server, for sentences */
     const struct dialect *dialect;      /* NULL: found out */
@@ -93,7 +94,8 @@ static void refusal(const struct client *c, int status, const struct buf *body, 
     struct err said = {{0}};
     completion_error(buf_str(body), body->len, &said);
     if (status == 401 || status == 403)
-        err_set(e, c->key.len ? "%s did not accept the key (status %d): %s" : "%s wants a key (status %d), which Q35CHAT_API_KEY holds: %s", buf_str(&c->name), status, said.msg);
+        err_set(e, c->key.len ? "%s did not accept the key from %s (status %d): %s" : "%s wants a key, which %s holds (status %d): %s", buf_str(&c->name),
+                buf_str(&c->key_from), status, said.msg);
     else if (status == 429 || status == 503)
         err_set(e, "%s is overloaded (status %d): %s", buf_str(&c->name), status, said.msg);
     else
@@ -105,7 +107,8 @@ static enum http_result ask(struct client *c, const char *path, const struct buf
 {
     struct buf url = {0};
     buf_addf(&url, "%s%s", buf_str(&c->url), path);
-    struct http_request q = {.url = url.data, .socket = c->socket.len ? c->socket.data : NULL, .token = c->key.len ? c->key.data : NULL, .stall_s = silence_s, .stop = &c->stop, .begin = begin, .take = take,
+    struct http_request q = {.url = url.data, .socket = c->socket.len ? c->socket.data : NULL, .token = c->key.len ? c->key.data : NULL,
+                             .ca_file = c->ca_file.len ? c->ca_file.data : NULL, .stall_s = silence_s, .stop = &c->stop, .begin = begin, .take = take,
                              .arg = t, .refusal = refused};
     if (post_body) {
         q.post = buf_str(post_body);
@@ -327,6 +330,8 @@ static bool set_up(struct client *c, const struct client_options *o, struct err 
     buf_adds(&c->name, local ? o->url : c->url.data);
     buf_adds(&c->model, o->model ? o->model : "");
     buf_adds(&c->key, o->key ? o->key : "");
+    buf_adds(&c->key_from, o->key_from ? o->key_from : "its owner");
+    buf_adds(&c->ca_file, o->ca_file ? o->ca_file : "");
     c->silence_s = o->silence_s ? o->silence_s : SILENCE_S;
     c->dialect = o->dialect ? dialect_find(o->dialect, e) : NULL;
     return (!o->dialect || c->dialect) && (mailbox_init(&c->out, sizeof(struct client_event)) || err_set(e, "no more files may be opened"));
@@ -338,7 +343,7 @@ static void release(struct client *c)
     while (client_drain(c, &n), n)
         ;
     mailbox_free(&c->out);
-    struct buf *all[] = {&c->url, &c->model, &c->key, &c->socket, &c->name, &c->body};
+    struct buf *all[] = {&c->url, &c->model, &c->key, &c->key_from, &c->ca_file, &c->socket, &c->name, &c->body};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         buf_free(all[i]);
     for (int i = 0; i < c->n_dropped; i++)

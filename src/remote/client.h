@@ -12,6 +12,8 @@ struct client_options {
     const char *model;                  /* NULL: the only one that the server has */
     const char *dialect;                /* NULL: found out */
     const char *key;                    /* NULL: none is sent */
+    const char *key_from;               /* what holds a key for it, for sentences */
+    const char *ca_file;                /* of the certificate authorities to trust; NULL: the usual ones */
     int silence_s;                      /* an answer that brings nothing for so long has broken; 0: 600 */
 };
 

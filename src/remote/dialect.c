@@ -6,7 +6,7 @@
 
 static const struct dialect dialects[] = {
 #define DIALECT(n, o, t, r, m, e, c, p, x, own) {n, o, THINKING_##t, r, m, e, c, p, CONTEXT_##x, own},
-#include "config/endpoints.def"
+#include "config/dialects.def"
 };
 enum { N_DIALECTS = sizeof dialects / sizeof *dialects };
 

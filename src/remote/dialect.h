@@ -1,4 +1,4 @@
-/* The rows of config/endpoints.def, and what a server's list of models says. */
+/* The rows of config/dialects.def, and what a server's list of models says. */
 #ifndef Q35_REMOTE_DIALECT_H
 #define Q35_REMOTE_DIALECT_H
 

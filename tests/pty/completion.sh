@@ -13,6 +13,9 @@ done
 mkdir -p "$XDG_STATE_HOME/q35chat/trash"
 cp "$XDG_STATE_HOME/q35chat/sessions/trip.jsonl" "$XDG_STATE_HOME/q35chat/trash/gone.jsonl"
 
+mkdir -p "$XDG_CONFIG_HOME/q35chat"
+printf '[endpoint cluster]\nurl = http://10.0.0.1:8000\n[endpoint home]\nurl = http://10.0.0.2:8000\n' > "$XDG_CONFIG_HOME/q35chat/q35chat.conf"
+
 q35chat session list --names > out 2> err
 is "names are listed, a line each" "$(sort out | tr '\n' ,)" 'a $(touch ran) b,trip,'
 is "... of those in the trash, too" "$(q35chat session restore --names)" gone
@@ -41,6 +44,7 @@ if command -v bash > /dev/null; then
     asks --kv b; is "... a recipe of the table" "$answer" "bf16 "
     asks --temperature 0; is "... and no number" "$answer" " "
     asks --resume t; is "bash completes a conversation" "$answer" "trip "
+    asks --endpoint c; is "... an endpoint of the config file" "$answer" "cluster "
     asks session show a; is "... of any name, quoted" "$answer" 'a\ \$\(touch\ ran\)\ b '
     asks session restore ''; is "... those in the trash" "$answer" "gone "
     is "... which is never run" "$(ls ran 2>&1 | grep -c '^ran')" 0
@@ -53,6 +57,7 @@ if command -v fish > /dev/null; then
     fishes 'q35chat bench s'; is "... and its words" "$answer" "sweep "
     fishes 'q35chat --theme h'; is "... a choice" "$answer" "high-contrast "
     fishes 'q35chat --resume t'; is "... a conversation" "$answer" "trip "
+    fishes 'q35chat --endpoint c'; is "... an endpoint of the config file" "$answer" "cluster "
     fishes 'q35chat session show t'; is "... behind a word too" "$answer" "trip "
     fishes 'q35chat session restore '; is "... those in the trash" "$answer" "gone "
     fishes 'q35chat --model models/o'; is "... a directory" "$answer" "models/one/ "

@@ -3,6 +3,8 @@
 . tests/pty/common.inc
 command -v python3 > /dev/null || { echo "skip the test server needs python3"; exit 0; }
 unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY all_proxy OPENAI_API_KEY Q35CHAT_API_KEY
+command -v openssl > /dev/null && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "$tmp/tls.key" -out "$tmp/tls.pem" -days 2 \
+    -subj /CN=tests -addext subjectAltName=IP:127.0.0.1 2> /dev/null
 python3 tests/remote/server.py "$tmp" 2> "$tmp/server.log" &
 server=$!
 trap 'kill $server 2> /dev/null; rm -rf "$tmp"' EXIT
@@ -67,9 +69,9 @@ has "... with a sentence" "$err" "an event of more than 16 MiB"
 
 ask sglang/key
 is "without its key a server is not used" "$found" 3
-has "... and it says where the key goes" "$err" "wants a key (status 401), which Q35CHAT_API_KEY holds"
+has "... and it says where the key goes" "$err" "wants a key, which Q35CHAT_API_KEY holds (status 401)"
 Q35CHAT_API_KEY=wrong ask sglang/key
-has "a wrong key is not accepted" "$err" "did not accept the key"
+has "a wrong key is not accepted" "$err" "did not accept the key from Q35CHAT_API_KEY"
 lacks "... nor shown" "$err$out" "wrong"
 Q35CHAT_API_KEY=secret ask sglang/key
 is "with the key it answers" "$out" "42 is it."
@@ -88,6 +90,80 @@ is "nobody there: status" $? 3
 has "... and a sentence" "$(cat "$tmp/err")" "http://127.0.0.1:1/v1: "
 timeout $patience "$q" --endpoint 127.0.0.1 --no-stdin hello > "$tmp/out" 2> "$tmp/err"
 has "an address needs its scheme" "$(cat "$tmp/err")" "expected an address that begins with http:// or https://"
+
+# Endpoints that the config file names.
+mkdir -p "$XDG_CONFIG_HOME/q35chat"
+cat > "$XDG_CONFIG_HOME/q35chat/q35chat.conf" <<EOF
+model = /a/checkpoint
+[endpoint two]
+url = $at/sglang/two
+model = other
+[endpoint env]
+url = $at/sglang/key
+key_env = TEST_KEY
+[endpoint file]
+url = $at/sglang/key
+key_file = $tmp/key
+[endpoint both]
+url = $at/sglang/key
+key_file = $tmp/key
+key_env = TEST_KEY
+[endpoint empty]
+model = x
+[endpoint odd]
+url = $at/sglang
+dialect = nonsense
+[endpoint tls]
+url = https://127.0.0.1:$(cat "$tmp/port.tls" 2> /dev/null)/sglang
+ca_file = $tmp/tls.pem
+EOF
+named() {       # NAME, options
+    timeout $patience "$q" --no-stdin --endpoint "$@" hello > "$tmp/out" 2> "$tmp/err"
+    found=$?
+    out=$(cat "$tmp/out") err=$(cat "$tmp/err")
+}
+named two
+is "an endpoint has a name" "$found $out" "0 42 is it."
+has "... and its model" "$(last)" '"model": "other"'
+named two --model tiny
+has "... unless another one is asked for" "$(last)" '"model": "tiny"'
+named "$at/sglang"
+has "a checkpoint in the config file is no model of a server" "$(last)" '"model": "tiny"'
+TEST_KEY=secret named env
+is "its key comes from a variable" "$found $out" "0 42 is it."
+named env
+has "... which must be set" "$found $err" "3 q35chat: [endpoint env] takes its key from the environment variable TEST_KEY, which is not set"
+TEST_KEY=wrong named env
+has "... to the right key" "$err" "did not accept the key from TEST_KEY"
+echo secret > "$tmp/key"
+chmod 644 "$tmp/key"
+named file
+has "a file with a key is its owner's alone" "$found $err" "$tmp/key can be read by others: chmod 600"
+chmod 600 "$tmp/key"
+OPENAI_API_KEY=wrong named file
+is "... then it is taken" "$found $out" "0 42 is it."
+"$q" --endpoint file --print-config > "$tmp/out" 2>&1
+lacks "... and printed nowhere" "$(cat "$tmp/out")" "secret"
+has "... but its section is" "$(cat "$tmp/out")" "[endpoint file]"
+named both
+has "a variable and a file are one too many" "$found $err" "has key_env and key_file, expected one of them"
+named empty
+has "an address is needed" "$found $err" "[endpoint empty] has the url ''"
+named odd
+has "a dialect that is none is refused" "$found $err" "nonsense"
+named nowhere
+has "a name that is none is told with those that there are" "$found $err" "3 q35chat: the endpoint is 'nowhere'"
+has "... all of them" "$err" "which has two, env, file, both, empty, odd, tls"
+if [ -s "$tmp/port.tls" ]; then
+    named tls
+    is "its certificate is checked against its own authorities" "$found $out" "0 42 is it."
+    named "https://127.0.0.1:$(cat "$tmp/port.tls")/sglang"
+    has "... which others do not trust" "$err" "the certificate of 127.0.0.1"
+    rm "$tmp/tls.pem"
+    named tls
+    has "... and must be there" "$found $err" "3 q35chat: cannot read $tmp/tls.pem, the ca_file of [endpoint tls]: No such file"
+fi
+rm "$XDG_CONFIG_HOME/q35chat/q35chat.conf"
 
 # An interrupt closes the stream at once, although nothing comes.
 "$q" --endpoint "$at/sglang/stall" --no-stdin hello > "$tmp/out" 2> "$tmp/err" &

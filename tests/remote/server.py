@@ -1,6 +1,7 @@
 """A server for tests that speaks like other people's: replays tests/data/streams and misbehaves when told.
 
-    python3 tests/remote/server.py DIR      writes its port to DIR/port and each request it gets to DIR/requests (a JSON line each)
+    python3 tests/remote/server.py DIR      writes its port to DIR/port and each request it gets to DIR/requests (a JSON line each); where DIR/tls.pem and
+                                            DIR/tls.key are a certificate and its key, another port for TLS to DIR/port.tls
 
 The first part of the path says how: /vllm/v1/..., /sglang/, /llamacpp/, /ollama/, /odd/ replay that stream; /error/, /broken/ too, with their ends.
 More ways, as a second part: slow (a byte at a time), stall (the stream stops in the middle), picky (refuses min_p), once (the first connection breaks),
@@ -9,6 +10,7 @@ key (wants the key "secret"), full (context exceeded), busy (429), html (502 wit
 import http.server
 import json
 import os
+import ssl
 import sys
 import threading
 import time
@@ -116,9 +118,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
             pass
 
 
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-server.daemon_threads = True
-with open(os.path.join(folder, "port.new"), "w") as f:
-    f.write(str(server.server_address[1]))
-os.rename(os.path.join(folder, "port.new"), os.path.join(folder, "port"))
-server.serve_forever()
+def listen(name, tls=None):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    with open(os.path.join(folder, name + ".new"), "w") as f:
+        f.write(str(server.server_address[1]))
+    os.rename(os.path.join(folder, name + ".new"), os.path.join(folder, name))
+    return server
+
+
+if os.path.exists(os.path.join(folder, "tls.pem")):
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(os.path.join(folder, "tls.pem"), os.path.join(folder, "tls.key"))
+    threading.Thread(target=listen("port.tls", tls).serve_forever, daemon=True).start()
+listen("port").serve_forever()

@@ -137,8 +137,8 @@ static void test_options__a_bad_file_is_named_with_its_line(void **state)
     static const struct { const char *text, *says; } rows[] = {
         {"top_p = 2\n", ":1: top_p is 2, expected 0 to 1"},
         {"json = on\n", ":1: json is for the command line only"},
-        {"\n\nnonsense\n", ":3: expected key = value, [tool NAME] or # comment"},
-        {"think = on\nnonsense\ntop_p = 2\n", ":2: expected key = value, [tool NAME] or # comment"},
+        {"\n\nnonsense\n", ":3: expected key = value, [tool NAME] or [endpoint NAME], or # comment"},
+        {"think = on\nnonsense\ntop_p = 2\n", ":2: expected key = value, [tool NAME] or [endpoint NAME], or # comment"},
         {"[tool aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa]\ncommand = x\n", ":1: the name of this section has more than 49 bytes"},
     };
     (void)state;
@@ -160,7 +160,7 @@ static void test_options__what_a_file_says_in_vain_is_a_warning(void **state)
     assert_string_equal(options_tool(o, 0)->command, "c");
     static const char *const lines[] = {
         ":1: there is no option tempreature (did you mean temperature?); ignored\n",
-        ":5: there is no section [model], expected [tool NAME]; ignored\n", ":7: a tool has no script, expected description, parameters, command, ",
+        ":5: there is no section [model], expected [tool NAME] or [endpoint NAME]; ignored\n", ":7: a tool has no script, expected description, parameters, command, ",
     };
     const char *p = options_warnings(o);
     for (int i = 0; i < 3; i++) {
@@ -245,6 +245,19 @@ static void test_options__tools_are_read_from_their_sections(void **state)
     assert_string_equal(options_tool(o, 0)->parameters, "{\n\"type\": \"object\"}");
     assert_string_equal(options_tool(o, 1)->timeout_s, "3");
     assert_null(options_tool(o, 1)->description);
+}
+
+static void test_options__endpoints_are_read_from_their_sections(void **state)
+{
+    (void)state;
+    assert_true(file("[endpoint work]\nurl = https://llm.example.org\nkey_env = WORK_KEY\n[tool a]\ncommand = x\n[endpoint home]\nurl = http://spark:8000\nkey = x\n"));
+    assert_int_equal(options_n_endpoints(o), 2);
+    assert_string_equal(options_endpoint(o, 0)->url, "https://llm.example.org");
+    assert_string_equal(options_endpoint(o, 0)->key_env, "WORK_KEY");
+    assert_null(options_endpoint(o, 0)->model);
+    assert_string_equal(options_endpoint(o, 1)->name, "home");
+    assert_int_equal(options_n_tools(o), 1);
+    assert_non_null(strstr(options_warnings(o), ":8: an endpoint has no key, expected url, model, key_env, key_file, ca_file, dialect; ignored"));
 }
 
 static void drop_comments(char *text)
@@ -416,7 +429,7 @@ static void test_options__the_example_is_a_config_file(void **state)
         *next++ = 0;
         const char *text = line + 2;
         size_t key = strspn(text, "abcdefghijklmnopqrstuvwxyz_");
-        if (!strncmp(line, "#   ", 4) || !strncmp(line, "# [tool ", 8) || (!strncmp(line, "# ", 2) && key && !strncmp(text + key, " = ", 3)))
+        if (!strncmp(line, "#   ", 4) || !strncmp(line, "# [tool ", 8) || !strncmp(line, "# [endpoint ", 12) || (!strncmp(line, "# ", 2) && key && !strncmp(text + key, " = ", 3)))
             buf_addf(&taken, "%s\n", text);
     }
     assert_true(file(taken.data));
@@ -424,6 +437,8 @@ static void test_options__the_example_is_a_config_file(void **state)
     assert_string_equal(options_text(o, OPT_system), "You are brief.\nYou say when you do not know.");
     assert_int_equal(options_n_tools(o), 2);
     assert_non_null(strstr(options_tool(o, 1)->parameters, "required"));
+    assert_int_equal(options_n_endpoints(o), 1);
+    assert_string_equal(options_endpoint(o, 0)->key_file, "~/.config/q35chat/cluster.key");
     buf_free(&example);
     buf_free(&taken);
 }
@@ -472,6 +487,7 @@ int main(void)
         TEST(what_a_file_says_in_vain_is_a_warning),
         TEST(lines_may_be_of_any_length),
         TEST(a_file_that_is_no_text_or_does_not_answer_is_refused),
+        TEST(endpoints_are_read_from_their_sections),
         TEST(tools_are_read_from_their_sections),
         TEST(what_is_printed_can_be_read_again),
         TEST(what_is_printed_of_a_file_is_printed_again),

@@ -1,6 +1,6 @@
-/* The key that clients over TCP send. */
-#ifndef Q35_SERVE_KEY_H
-#define Q35_SERVE_KEY_H
+/* A key in a file: what clients of our own server send over TCP, or what another server wants. */
+#ifndef Q35_CHAT_KEY_H
+#define Q35_CHAT_KEY_H
 
 #include <stdbool.h>
 

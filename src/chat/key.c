@@ -1,4 +1,4 @@
-#include "serve/key.h"
+#include "chat/key.h"
 
 #include <errno.h>
 #include <fcntl.h>

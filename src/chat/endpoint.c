@@ -1,0 +1,104 @@
+#include "chat/endpoint.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "chat/key.h"
+#include "chat/paths.h"
+
+static bool is_address(const char *s)
+{
+    return strstr(s, "://") || !strncmp(s, "unix:", strlen("unix:"));
+}
+
+static bool unknown(const struct options *o, const char *name, struct err *e)
+{
+    struct buf names = {0};
+    for (int i = 0; i < options_n_endpoints(o); i++)
+        buf_addf(&names, "%s%s", i ? ", " : "", options_endpoint(o, i)->name);
+    err_set(e, "the endpoint is '%s', expected an address that begins with http:// or https://, unix:PATH, or the name of an [endpoint NAME] section of the "
+            "config file, which has %s", name, names.len ? names.data : "none");
+    buf_free(&names);
+    return false;
+}
+
+static const struct option_endpoint *section(const struct options *o, const char *name)
+{
+    for (int i = 0; i < options_n_endpoints(o); i++)
+        if (!strcmp(options_endpoint(o, i)->name, name))
+            return options_endpoint(o, i);
+    return NULL;
+}
+
+static const char *set(const char *value)
+{
+    return value && *value ? value : NULL;
+}
+
+/* What the section says holds unless the command line says otherwise; without it the option counts if it was given where the endpoint was, or by
+ * a stronger source: a model of the config file means a checkpoint when an endpoint is asked for on the command line. */
+static const char *chosen(const struct options *o, enum option_id id, const char *own)
+{
+    enum option_from least = set(own) ? FROM_COMMAND_LINE : options_from(o, OPT_endpoint);
+    return options_given(o, id) && options_from(o, id) >= least ? set(options_text(o, id)) : set(own);
+}
+
+/* Of an endpoint that names none. */
+static void usual_key(struct endpoint *ep)
+{
+    const char *own = set(getenv("Q35CHAT_API_KEY")), *usual = own ? NULL : set(getenv("OPENAI_API_KEY"));
+    buf_adds(&ep->key_from, usual ? "OPENAI_API_KEY" : "Q35CHAT_API_KEY");
+    buf_adds(&ep->key, own ? own : usual ? usual : "");
+}
+
+static bool read_key(const struct option_endpoint *s, struct endpoint *ep, struct err *e)
+{
+    const char *env = set(s->key_env), *file = set(s->key_file);
+    if (env && file)
+        return err_set(e, "[endpoint %s] has key_env and key_file, expected one of them", s->name);
+    if (env) {
+        const char *key = set(getenv(env));
+        buf_adds(&ep->key_from, env);
+        buf_adds(&ep->key, key ? key : "");
+        return key || err_set(e, "[endpoint %s] takes its key from the environment variable %s, which is not set", s->name, env);
+    }
+    if (!file) {
+        usual_key(ep);
+        return true;
+    }
+    paths_expand(&ep->key_from, file);
+    return key_read(ep->key_from.data, false, &ep->key, e);
+}
+
+static bool read_authorities(const struct option_endpoint *s, struct endpoint *ep, struct err *e)
+{
+    if (!set(s->ca_file))
+        return true;
+    paths_expand(&ep->ca_file, s->ca_file);
+    return !access(ep->ca_file.data, R_OK) || err_set(e, "cannot read %s, the ca_file of [endpoint %s]: %s", ep->ca_file.data, s->name, strerror(errno));
+}
+
+bool endpoint_find(const struct options *o, struct endpoint *ep, struct err *e)
+{
+    static const struct option_endpoint nothing;
+    const char *name = options_text(o, OPT_endpoint);
+    const struct option_endpoint *s = is_address(name) ? &nothing : section(o, name);
+    *ep = (struct endpoint){0};
+    if (!s)
+        return unknown(o, name, e);
+    ep->url = s->name ? set(s->url) : name;
+    ep->model = chosen(o, OPT_model, s->model);
+    ep->dialect = chosen(o, OPT_dialect, s->dialect);
+    if (!ep->url || !is_address(ep->url))
+        return err_set(e, "[endpoint %s] has the url '%s', expected an address that begins with http:// or https://, or unix:PATH", s->name, ep->url ? ep->url : "");
+    return read_key(s, ep, e) && read_authorities(s, ep, e);
+}
+
+void endpoint_free(struct endpoint *ep)
+{
+    buf_free(&ep->key);
+    buf_free(&ep->key_from);
+    buf_free(&ep->ca_file);
+}
