@@ -17,6 +17,8 @@ $(if $(filter 1,$(CUDA)),$(if $(NVCC),,$(error CUDA=1 and GPU= need nvcc: it is 
 PREFIX   ?= /usr/local
 MODEL    ?= assets/demo
 JOBS     ?= $(shell nproc)
+# Tests that run at a time.
+AT_ONCE  ?= 2
 # WERROR=1 makes warnings errors, as .ci/run does.
 WERROR   ?=
 
@@ -93,7 +95,7 @@ test: says deps ## sets up, builds, and runs every test; the last line counts th
 	@$(MAKE) -j$(JOBS) check
 
 check: $(BUILD)/q35chat $(BUILD)/tests/golden/compare $(BUILD)/tests/pty/wire $(BUILD)/tests/pty/kill $(BUILD)/tests/hub/range $(TESTS)  ## builds and runs every test, without the set-up
-	@BUILD=$(BUILD) SAN=$(SAN) EMULATOR=$(EMULATOR) sh tests/run.sh $(TESTS)
+	@BUILD=$(BUILD) SAN=$(SAN) EMULATOR=$(EMULATOR) AT_ONCE=$(AT_ONCE) sh tests/run.sh $(TESTS)
 
 asan: deps      ## the tests under the address and undefined-behaviour sanitizers, CPU only
 	@$(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/asan SAN=address,undefined OPT=-O1

@@ -4,7 +4,7 @@
 BUILD=${BUILD:-build/coverage}
 [ $# -gt 0 ] && [ -n "${FILES:-}" ] || { echo "usage: FILES='FILE.c ...' tests/coverage.sh TEST..." >&2; exit 2; }
 find "$BUILD" -name '*.gcda' -exec rm -f {} +
-BUILD=$BUILD AT_ONCE=${AT_ONCE:-1} SCRIPTS= sh tests/run.sh "$@" || { echo "not ok the tests, see $BUILD/test.log"; exit 1; }
+BUILD=$BUILD AT_ONCE=${AT_ONCE:-1} SCRIPTS= sh tests/run.sh "$@" || { echo "not ok the tests, see $BUILD/logs"; exit 1; }
 for f in $FILES; do
     said=$(gcov -n "$BUILD/$f.gcda" 2> /dev/null | grep -A1 "^File '$f'" | sed -n "s|^Lines executed:\([0-9.]*\)% of \([0-9]*\).*|\1 \2 $f|p")
     [ -n "$said" ] && echo "$said" || echo "0 0 $f: gcov says nothing, expected the lines that ran"
