@@ -273,6 +273,7 @@ void chat_close(struct chat *c)
     free(c->parts.all);
     answer_free(&c->turn.answer);
     tokens_free(&c->turn.begun);
+    buf_free(&c->turn.refill);
     tools_close(c->calls.tools);
     outbox_free(&c->out);
     buf_free(&c->calls.always);

@@ -80,6 +80,8 @@ struct chat_info {
     int  n_ctx;                         /* tokens that the context holds; 0: not known */
     int  draft_depth, n_threads;
     double load_ms;
+    char kv[16];                        /* how keys and values are stored: the name of the recipe; "": nobody knows */
+    size_t kv_token_bytes;              /* of a token, beyond what stays exact */
     char memory[400];                   /* how its memory was planned, in a line; "": nobody knows */
 };
 
@@ -271,6 +273,7 @@ const char *chat_notice(const struct chat *c);          /* the first two lines o
 const char *chat_saved_as(const struct chat *c);        /* path, or NULL */
 int  chat_n_messages(const struct chat *c);
 const struct chat_stats *chat_last_stats(const struct chat *c);         /* of the turn that ended last */
+const char *chat_refill(const struct chat *c);          /* why more of its prompt was read than what was new in it; "": it was not */
 void chat_stats_now(const struct chat *c, struct chat_stats *s);        /* of the turn under way, so far, but for its joules; else that */
 /* The conversation so far, a message after the other, for a front end that shows a loaded one.  Valid until it changes. */
 struct chat_message {

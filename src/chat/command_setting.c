@@ -260,6 +260,8 @@ enum command_result command_stats(struct typed *c)
                  info->draft_depth, info->load_ms / 1000);
     if (info && *info->memory)
         buf_addf(c->out, "memory     planned %s\n", info->memory);
+    if (info && *info->kv)
+        buf_addf(c->out, "KV cache   %s, %zu bytes a token\n", info->kv, info->kv_token_bytes);
     buf_addf(c->out, "answer     %d tokens in %d steps, %.1f tok/s, seed %llu\n", s->n_tokens, s->n_steps, s->tok_s,
              (unsigned long long)s->seed);
     buf_addf(c->out, "cost       %.1f s", s->wall_ms / 1000);
@@ -272,6 +274,8 @@ enum command_result command_stats(struct typed *c)
     buf_addf(c->out, ", %.0f ms\n", s->prefill_ms);
     if (s->n_typed)
         buf_addf(c->out, "           %d tokens were read while you typed\n", s->n_typed);
+    if (*chat_refill(c->chat))
+        buf_addf(c->out, "refill     %s\n", chat_refill(c->chat));
     say_checkpoint(c);
     for (int i = 0; i < CHAT_MAX_DEPTH && s->drafted[i]; i++)
         buf_addf(c->out, "draft %d    %d of %d accepted (%.0f %%)\n", i + 1, s->accepted[i], s->drafted[i],

@@ -45,6 +45,8 @@ static void fill_info(struct local *l)
     to->draft_depth = from->draft_depth;
     to->n_threads = from->n_threads;
     to->load_ms = from->load_ms;
+    snprintf(to->kv, sizeof to->kv, "%s", from->kv);
+    to->kv_token_bytes = from->kv_token_bytes;
     struct buf plan = {0};
     plan_say(&from->plan, &plan);
     snprintf(to->memory, sizeof to->memory, "%s", buf_str(&plan));

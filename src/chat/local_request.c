@@ -142,6 +142,14 @@ static void begin_speech(struct local *l, const struct request *q)
     l->speech.replayed = false;
 }
 
+static bool has_answer(const struct request *q)
+{
+    int i = 0;
+    while (i < q->n_messages && q->messages[i].role != ROLE_ASSISTANT)
+        i++;
+    return i < q->n_messages;
+}
+
 enum request_result local_request(struct responder *r, const struct request *q, struct err *e)
 {
     struct local *l = own(r);
@@ -159,6 +167,7 @@ enum request_result local_request(struct responder *r, const struct request *q, 
     if (!take_sampling(l, &q->sampling, e))
         return REQUEST_REFUSED;
     l->conversation = q->conversation;
+    l->answered_before = has_answer(q);
     l->think_budget = q->think_budget;
     begin_speech(l, q);
     const struct ids *ids = &l->speech.ids;
@@ -276,6 +285,17 @@ static void on_tokens(struct local *l, const struct event *ev)
     }
 }
 
+/* That the first prompt of a conversation is new needs no word. */
+static void tell_refill(const struct local *l, const struct refill *r)
+{
+    struct buf why = {0};
+    if (!r->happened || (!r->resident && !l->answered_before))
+        return;
+    refill_say(r, &l->prompt.ids, l->tok, &why);
+    responder_tell(&l->base, &(struct news){.kind = NEWS_REFILL, .text = text_of(buf_str(&why))});
+    buf_free(&why);
+}
+
 static void on_done(struct local *l, const struct event *ev)
 {
     enum finish how = ev->finish;
@@ -283,6 +303,8 @@ static void on_done(struct local *l, const struct event *ev)
     bool thought_ends = (l->speaking == TO_BUDGET && how == FINISH_LENGTH)
                      || (l->speaking == LEAVING_THOUGHT && (how == FINISH_LENGTH || how == FINISH_INTERRUPTED));
     l->serial = 0;
+    if (!l->goes_on)
+        tell_refill(l, &ev->stats.refill);
     add_stats(&l->ended, &l->ended, &ev->stats, count_typed(l, &ev->stats), l->goes_on);
     l->so_far = l->ended;
     if (thought_ends && most && l->ended.n_tokens >= most) {    /* it had just come to its end */

@@ -7,6 +7,7 @@
 #include "chat/local_bias.h"
 #include "chat/local_loader.h"
 #include "chat/local_prompt.h"
+#include "chat/local_refill.h"
 #include "chat/local_speech.h"
 #include "engine/engine.h"
 
@@ -41,6 +42,7 @@ struct local {
     enum speaking  speaking;
     uint32_t       serial;              /* of the engine's request */
     bool           goes_on;             /* it is not the answer's first one */
+    bool           answered_before;     /* the conversation has an older answer */
     bool           telling;             /* events of the engine are being told */
     bool           enough;              /* the owner wants none of the tokens that still come */
     struct answer_stats ended, so_far;  /* of the requests that have ended; with the one under way */

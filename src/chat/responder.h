@@ -4,7 +4,7 @@
  * All functions are called from one thread, and none waits for the model but close().  What happens is told as news, which drain()
  * hands to the owner's function; request() does so too with what it knows at once.  Each request that was taken gets
  *
- *     READING*  { TOKEN  REASONING  TEXT  CALL_BEGIN CALL }*  DONE
+ *     READING*  { TOKEN  REASONING  TEXT  CALL_BEGIN CALL }*  REFILL?  DONE
  *
  * DONE exactly once, unless FATAL comes first.  An answer begins with what was given for it, in news that is `replayed`.
  * Within the function the owner may interrupt(): no more tokens are told then.  From DONE on it may make the next request. */
@@ -93,6 +93,7 @@ enum news_kind {
     NEWS_READY,                 /* info() is complete, requests are taken */
     NEWS_NOTE,                  /* text: a sentence for the user */
     NEWS_READING,               /* done, total, cached: tokens of the prompt */
+    NEWS_REFILL,                /* text: why more of the prompt was read than what is new in it, and what could be used */
     NEWS_TOKEN,                 /* token, near; comes before its text */
     NEWS_REASONING,             /* text, from */
     NEWS_TEXT,                  /* text, from */

@@ -382,6 +382,7 @@ void turn_begin(struct chat *c, enum turn_kind kind)
     c->turn.kind = kind;
     c->turn.stats = (struct chat_stats){.ctx_total = c->info.n_ctx, .acceptance = -1};
     c->turn.live = (struct answer_stats){0};
+    buf_reset(&c->turn.refill);
     c->turn.start = c->t.n;
     c->turn.after_first = 0;
     c->turn.start_ns = clock_ns();
@@ -465,6 +466,11 @@ static void add_request(struct chat_stats *s, const struct answer_stats *t)
     s->looked_up_accepted += t->looked_up_accepted;
 }
 
+const char *chat_refill(const struct chat *c)
+{
+    return buf_str(&c->turn.refill);
+}
+
 void chat_stats_now(const struct chat *c, struct chat_stats *s)
 {
     *s = c->turn.stats;
@@ -543,6 +549,10 @@ void turn_news(const struct news *it, void *chat)
     case NEWS_READING:
         if (turn_answers(&c->turn))
             post_progress(c, CHAT_PREFILL, it);
+        break;
+    case NEWS_REFILL:
+        buf_reset(&c->turn.refill);
+        buf_add(&c->turn.refill, it->text.p, it->text.n);
         break;
     case NEWS_DONE:
         if (turn_answers(&c->turn))

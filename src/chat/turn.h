@@ -49,6 +49,7 @@ struct chat_turn {
     double  joules_before;
     struct chat_stats   stats;          /* of the requests that have ended */
     struct answer_stats live;           /* of the one under way */
+    struct buf          refill;         /* chat_refill() */
 };
 
 static inline bool turn_is_kept(enum turn_kind kind)            /* its answer becomes an entry */

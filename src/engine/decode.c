@@ -228,11 +228,13 @@ static void rejoin(struct run *r)
     const struct prompt *p = r->p;
     struct sequence *q = r->q = d->last = sequences_choose(&d->sequences, p->sequence, p->ids, p->n);
     struct rejoin j = sequence_rejoin(&d->sequences, q, p->ids, p->n);
+    sequence_note_refill(&d->sequences, q, p->sequence, &j);
     sequence_use(&d->sequences, q, p->sequence, p->n, p->keep_at);
     sequence_adopt(&d->sequences, q, &j, p->ids, p->n);
     r->out->stats.n_prompt = p->n;
     r->out->stats.n_cached = j.pos;
     r->out->stats.n_ahead = sequence_take_ahead(q, j.pos);
+    r->out->stats.refill = sequence_take_refill(q);
 }
 
 /* Rows of the next chunk of a sequence of `end` tokens: as many as the time allows, ending where a snapshot is wanted. */
@@ -322,6 +324,7 @@ bool decoder_read_ahead(struct decoder *d, const struct beginning *b, bool (*sto
     if (!rows)                          /* then nothing is given up, either */
         return true;
     d->last = q;
+    sequence_note_refill(&d->sequences, q, b->sequence, &j);
     sequence_use(&d->sequences, q, b->sequence, b->n, b->keep_at);
     sequence_adopt(&d->sequences, q, &j, b->ids, b->n);
     while (rows && !stop(arg)) {

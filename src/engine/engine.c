@@ -81,6 +81,8 @@ static void fill_info(struct engine *g)
         i->eos[k] = c->eos[k];
     i->weight_bytes = m->weight_bytes;
     i->kv_bytes = m->plan.kv_bytes;
+    snprintf(i->kv, sizeof i->kv, "%s", m->kv->name);
+    i->kv_token_bytes = kv_token_bytes(c, m->kv);
     i->state_bytes = cache_state_bytes(c);
     i->plan = m->plan;
     i->gen_temperature = c->gen_temperature;

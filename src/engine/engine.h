@@ -66,7 +66,9 @@ struct engine_info {
     int    n_ctx, n_layers, n_vocab, draft_depth, n_threads;
     int32_t eos[ENGINE_MAX_STOP];       /* from generation_config.json or config.json */
     int    n_eos;
+    char   kv[16];                      /* the KV recipe */
     size_t weight_bytes, kv_bytes, state_bytes;
+    size_t kv_token_bytes;              /* kv_token_bytes() */
     struct memory_plan plan;            /* as it was decided before the weights were read */
     double load_ms;
     float  gen_temperature, gen_top_p;  /* the checkpoint's own defaults; negative when it has none */

@@ -346,8 +346,10 @@ static bool load_states(const struct resident *r, const struct checkpoint_sectio
         return err_set(e, "the checkpoint has %llu bytes for the states at %d, expected %zu and that position", (unsigned long long)s->bytes, s->from,
                        r->snaps->bytes);
     void *mem = snapshots_claim(r->snaps, r->sequence, s->from, false);
-    if (mem)
+    if (mem) {
         memcpy(mem, data, s->bytes);
+        r->snaps->from_file[snapshots_find(r->snaps, r->sequence, s->from)] = true;
+    }
     return true;
 }
 

@@ -53,6 +53,15 @@ enum finish {
 /* Drafted: proposed by the MTP block and accepted.  Looked up: likewise, found in the text. */
 enum token_how { TOKEN_SAMPLED, TOKEN_DRAFTED, TOKEN_LOOKED_UP };
 
+/* Why more of a prompt is read than what is new in it.  {0}: it is not. */
+struct refill {
+    bool happened;
+    bool resident;                      /* the conversation was there, up to a position that is not reached any more; else it was not */
+    int  common;                        /* tokens that the prompt shares with what was there */
+    int  pos;                           /* the nearest snapshot below; 0: none */
+    bool from_file;                     /* which came back from a checkpoint */
+};
+
 struct turn_stats {
     int    n_prompt, n_cached;          /* prompt tokens; how many of them were not computed again */
     int    n_ahead;                     /* of n_cached: those that were read ahead since the last answer */
@@ -61,6 +70,7 @@ struct turn_stats {
     int    drafted[ENGINE_MAX_DEPTH], accepted[ENGINE_MAX_DEPTH];       /* by draft position */
     int    looked_up, looked_up_accepted;       /* of these: those that were found in the text */
     double prefill_ms, decode_ms;       /* submit to first token; first token to last */
+    struct refill refill;
 };
 
 /* The beginning of a prompt that may come. */

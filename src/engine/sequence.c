@@ -5,6 +5,8 @@
 #include "backend/dev.h"
 #include "base/memory.h"
 
+enum { WORTH_A_WORD = 64 };             /* tokens: reading ahead ends at multiples of it */
+
 bool sequences_open(struct sequences *s, struct dev *dev, const struct model_config *c, struct cache *const *caches, int n, int n_ctx,
                     int n_snapshots, struct err *e)
 {
@@ -119,6 +121,27 @@ void sequence_forget(struct sequences *s, struct sequence *q)
     timeline_adopt(&q->tl, NULL, 0, 0);
     snapshots_drop_after(&s->snaps, q->slot, 0);
     cache_reset(q->k);
+}
+
+static int most(int a, int b) { return a > b ? a : b; }
+static int least(int a, int b) { return a < b ? a : b; }
+
+void sequence_note_refill(const struct sequences *s, struct sequence *q, uint64_t name, const struct rejoin *j)
+{
+    const int foretold = least(q->rejoins, q->tl.n);
+    const bool resident = q->tl.n && q->name == name && (name || j->common >= foretold);
+    if (resident && (most(foretold, j->common) - j->pos < WORTH_A_WORD || (q->refill.happened && q->refill.pos <= j->pos)))
+        return;
+    q->refill = (struct refill){
+        .happened = true, .resident = resident, .common = j->common, .pos = j->pos, .from_file = j->slot >= 0 && s->snaps.from_file[j->slot],
+    };
+}
+
+struct refill sequence_take_refill(struct sequence *q)
+{
+    const struct refill r = q->refill;
+    q->refill = (struct refill){0};
+    return r;
 }
 
 void sequence_note_ahead(struct sequence *q, int pos, int rows)

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "engine/request.h"
 #include "engine/snapshot.h"
 #include "engine/timeline.h"
 #include "model/cache.h"
@@ -21,6 +22,7 @@ struct sequence {
     struct cache   *k;
     int             rejoins;            /* where the next turn of the conversation will rejoin, as its last prompt said */
     int             ahead_from, ahead_to;       /* positions that were read ahead since the last answer */
+    struct refill   refill;             /* since the last answer */
     uint64_t        used;               /* when it was last asked for, on the clock of struct sequences; 0: never */
 };
 
@@ -57,6 +59,12 @@ void sequence_adopt(struct sequences *s, struct sequence *q, const struct rejoin
 void sequence_keep(struct sequences *s, struct sequence *q, bool on_way);
 /* Empties it: nothing in its cache can be trusted. */
 void sequence_forget(struct sequences *s, struct sequence *q);
+
+/* Before a prompt of that name is adopted: notes it if more of it must be read than what follows what the two share, or than what the
+ * conversation's last prompt foretold.  Fewer than 64 tokens more are not worth a word. */
+void sequence_note_refill(const struct sequences *s, struct sequence *q, uint64_t name, const struct rejoin *j);
+/* What was noted since it was last taken: the one that went back farthest. */
+struct refill sequence_take_refill(struct sequence *q);
 
 /* Rows were read ahead from pos on. */
 void sequence_note_ahead(struct sequence *q, int pos, int rows);

@@ -13,6 +13,7 @@ static bool init(struct snapshots *s, int n, int n_seq, size_t bytes, void *mem,
     s->pos = memory_zeroed((size_t)n + 1, sizeof *s->pos);
     s->seq = memory_zeroed((size_t)n + 1, sizeof *s->seq);
     s->on_way = memory_zeroed((size_t)n + 1, sizeof *s->on_way);
+    s->from_file = memory_zeroed((size_t)n + 1, sizeof *s->from_file);
     return s->mem;
 }
 
@@ -31,6 +32,7 @@ void snapshots_free(struct snapshots *s)
     free(s->pos);
     free(s->seq);
     free(s->on_way);
+    free(s->from_file);
     if (!s->borrowed)
         free(s->mem);
     *s = (struct snapshots){0};
@@ -133,6 +135,7 @@ void *snapshots_claim(struct snapshots *s, int seq, int pos, bool on_way)
     s->pos[slot] = pos;
     s->seq[slot] = seq;
     s->on_way[slot] = on_way;
+    s->from_file[slot] = false;
     return snapshots_at(s, slot);
 }
 

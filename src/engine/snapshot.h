@@ -14,6 +14,7 @@ struct snapshots {
     int   *pos;                         /* [n]; 0: free */
     int   *seq;                         /* [n]: whose it is */
     bool  *on_way;                      /* [n]: made on the way of an answer */
+    bool  *from_file;                   /* [n]: it came back from a checkpoint; set by who fills it */
     char  *mem;                         /* [n, bytes] */
     bool   borrowed;                    /* mem is somebody else's */
 };

@@ -43,6 +43,7 @@ static struct {
     int  n_saves, n_restores;           /* of checkpoints */
     char saved[256], restored[256];     /* the files of the last ones */
     uint64_t saved_sequence, restored_sequence;
+    struct refill refill;               /* of the next answers */
     const char *trouble;                /* what the engine says of the next save or restore */
     struct tokenizer *tok;
 } fake;
@@ -122,7 +123,7 @@ struct engine *engine_open(const struct engine_options *o, struct err *e)
     CHECK(g);
     g->fd = eventfd(0, EFD_NONBLOCK);
     g->info = (struct engine_info){
-        .model = "scripted", .backend = "none", .n_ctx = fake.n_ctx, .n_vocab = 512, .eos = {256}, .n_eos = 1,
+        .model = "scripted", .backend = "none", .kv = "tq4", .kv_token_bytes = 6240, .n_ctx = fake.n_ctx, .n_vocab = 512, .eos = {256}, .n_eos = 1,
         .plan = {.lines = {{"weights", (size_t)3 << 30, false}}, .n_lines = 1, .total = (size_t)3 << 30, .available = (size_t)8 << 30,
                  .margin = (size_t)1 << 29},
         .gen_temperature = fake.gen_temperature, .gen_top_p = fake.gen_temperature < 0 ? -1 : 0.9f, .gen_top_k = -1,
@@ -255,7 +256,7 @@ struct event_list engine_drain(struct engine *g)
         ev->kind = EV_DONE;
         ev->finish = g->finish;
         ev->stats = (struct turn_stats){.n_prompt = fake.n_read ? fake.n_read : 10, .n_tokens = g->done, .n_steps = g->done, .drafted = {10, 5}, .accepted = {8, 1},
-                                        .prefill_ms = 5, .decode_ms = 100};
+                                        .prefill_ms = 5, .decode_ms = 100, .refill = fake.refill};
         if (g->finish == FINISH_ERROR)
             snprintf(ev->message, sizeof ev->message, "scripted error");
         g->running = false;

@@ -174,6 +174,7 @@ struct cache {
 
 size_t kv_bytes(const struct kv_shape *s) { return (size_t)s->n_slots * (size_t)s->n_ctx * 64; }
 int kv_n_layers(const struct model_config *c) { return c->n_full; }
+size_t kv_token_bytes(const struct model_config *c, const struct kv_recipe *r) { (void)c, (void)r; return 8; }
 bool kv_recipe_fits(const struct kv_recipe *r, const struct model_config *c, struct err *e) { (void)r, (void)c, (void)e; return true; }
 
 size_t cache_state_bytes(const struct model_config *c) { (void)c; return sizeof(struct fake_states); }

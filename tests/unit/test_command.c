@@ -161,6 +161,8 @@ static void test_command__regen_undo_and_new_change_the_conversation(void **stat
     run("/stats");
     assert_non_null(strstr(out.data, "draft 1    8 of 10 accepted (80 %)"));
     assert_non_null(strstr(out.data, "memory     planned 3.00 GiB of 8.00 GiB, of which 0.50 stay free: weights 3.00 GiB\n"));
+    assert_non_null(strstr(out.data, "KV cache   tq4, 6240 bytes a token\n"));
+    assert_null(strstr(out.data, "refill"));
     assert_int_equal(run("/undo"), COMMAND_MOVED);
     assert_string_equal(out.data, "taken back: first line ...\n");
     assert_int_equal(run("/undo"), COMMAND_DONE);
@@ -452,6 +454,33 @@ static void test_command__presets_themes_and_the_context_are_shown(void **state)
     assert_non_null(strstr(out.data, "context    15 of 100000\n"));
 }
 
+/* The words are those of the prompt around the token at which it is no longer what was there. */
+static void test_command__stats_tell_why_a_prompt_was_read_again(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        fake_say("x</think>one");
+    fake.refill = (struct refill){.happened = true};
+    answer("one two");
+    run("/stats");
+    assert_null(strstr(out.data, "refill"));            /* the first prompt is new */
+    fake.refill.pos = 5;
+    answer("three");
+    run("/stats");
+    assert_non_null(strstr(out.data, "refill     only the first 5 tokens of the conversation were there, in memory or in a checkpoint\n"));
+    fake.refill = (struct refill){.happened = true, .resident = true, .common = 3, .pos = 2, .from_file = true};
+    answer("four");
+    run("/stats");
+    const char *line = strstr(out.data, "refill     the prompt parts from what was there at token 3, behind \"<|im_start|>");
+    assert_non_null(line);
+    assert_non_null(strstr(line, "; the nearest snapshot is at 2, from the checkpoint on the disk\n"));
+    assert_true(strcspn(line, "\n") > 120);            /* the line feed behind "user" is a blank */
+    fake.refill = (struct refill){0};
+    answer("five");
+    run("/stats");
+    assert_null(strstr(out.data, "refill"));
+}
+
 static int n_lines(const char *s)
 {
     int n = 0;
@@ -579,6 +608,7 @@ int main(void)
         TEST(set_shows_changes_and_refuses),
         TEST(system_takes_effect_in_the_next_prompt),
         TEST(regen_undo_and_new_change_the_conversation),
+        TEST(stats_tell_why_a_prompt_was_read_again),
         TEST(save_and_load_tell_where),
         TEST(undo_takes_a_number),
         TEST(edit_gives_the_text_back_as_it_must_be_typed),

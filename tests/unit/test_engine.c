@@ -485,6 +485,64 @@ static void test_engine__what_was_read_ahead_is_counted(void **state)
     log_close(&l);
 }
 
+static struct refill refill_of(struct log *l, uint64_t name, const int32_t *ids, int n, int keep_at)
+{
+    struct sampling how = {.max_tokens = 2, .draft_depth = 0};
+    uint32_t a = engine_submit(l->g, name, ids, n, keep_at, &how);
+    wait_for_done(l, a);
+    return l->last_done[a].stats.refill;
+}
+
+static void test_engine__what_is_read_again_has_a_reason(void **state)
+{
+    (void)state;
+    struct log l;
+    struct engine_options o = options;
+    int32_t ids[900];
+    for (int i = 0; i < 900; i++)
+        ids[i] = i % 16;
+    o.n_sequences = 1;
+    log_open(&l, &o);
+    struct refill r = refill_of(&l, 7, ids, 300, 300);
+    assert_true(r.happened && !r.resident && r.common == 0 && r.pos == 0);
+    assert_false(refill_of(&l, 7, ids, 600, 600).happened);       /* it goes on */
+    assert_false(refill_of(&l, 7, ids, 600, 600).happened);       /* the same once more */
+    ids[500] ^= 1;
+    r = refill_of(&l, 7, ids, 700, 700);
+    assert_true(r.happened && r.resident && r.common == 500 && r.pos == 300 && !r.from_file);
+    ids[250] ^= 1;
+    r = refill_of(&l, 7, ids, 700, 700);
+    assert_true(r.happened && r.resident && r.common == 250 && r.pos == 0);
+    ids[660] ^= 1;
+    assert_int_equal(refill_of(&l, 7, ids, 720, 650).common, 660);
+    ids[690] ^= 1;                      /* 40 tokens behind the snapshot: not worth a word */
+    assert_false(refill_of(&l, 7, ids, 740, 700).happened);
+    r = refill_of(&l, 8, ids, 300, 300);                /* another conversation takes the place */
+    assert_true(r.happened && !r.resident);
+    r = refill_of(&l, 7, ids, 740, 740);
+    assert_true(r.happened && !r.resident && r.pos == 300);
+    log_close(&l);
+}
+
+/* What was lost before the reading ahead is told with the answer that follows. */
+static void test_engine__what_was_read_again_ahead_has_a_reason_too(void **state)
+{
+    (void)state;
+    struct log l;
+    int32_t ids[900];
+    for (int i = 0; i < 900; i++)
+        ids[i] = i % 16;
+    log_open(&l, &options);
+    refill_of(&l, 7, ids, 600, 600);
+    ids[400] ^= 1;
+    engine_read_ahead(l.g, 7, ids, 512, 512);
+    usleep(20000);                      /* whether it has begun or not, the reason is the same */
+    struct refill r = refill_of(&l, 7, ids, 700, 700);
+    assert_true(r.happened && r.resident && r.common == 400 && r.pos == 0);
+    assert_false(refill_of(&l, 7, ids, 700, 700).happened);
+    log_close(&l);
+}
+
 static void test_engine__bias_is_copied_and_bans(void **state)
 {
     (void)state;
@@ -586,6 +644,8 @@ int main(void)
         cmocka_unit_test_setup(test_engine__going_back_into_the_middle_of_an_answer_computes_little, reset),
         cmocka_unit_test_setup(test_engine__a_submit_ends_the_reading_ahead_at_any_point, reset),
         cmocka_unit_test_setup(test_engine__what_was_read_ahead_is_counted, reset),
+        cmocka_unit_test_setup(test_engine__what_is_read_again_has_a_reason, reset),
+        cmocka_unit_test_setup(test_engine__what_was_read_again_ahead_has_a_reason_too, reset),
         cmocka_unit_test_setup(test_engine__bias_is_copied_and_bans, reset),
         cmocka_unit_test_setup(test_engine__padding_ids_are_never_picked, reset),
         cmocka_unit_test_setup(test_engine__bad_options_are_refused_before_anything_is_read, reset),
