@@ -42,7 +42,7 @@ struct step_live {
     int32_t n_drafts;           /* of them */
     /* for the MTP block, after a pick */
     int32_t mtp_pos;            /* position of the first catch-up row */
-    int32_t mtp_rows;           /* catch-up rows that count: their experts are read */
+    int32_t mtp_rows;           /* catch-up rows that count: one for each token picked; none after the end */
     int32_t mtp_last;           /* the catch-up row whose output gives the first draft */
     int32_t drafting;           /* rows of a draft in the making: 1, or 0 when the answer has ended */
     int32_t mtp_next[STEP_ROWS];        /* the token that follows each catch-up row */

@@ -302,7 +302,6 @@ static void move_on(struct step_live *v, const struct step_result *r, bool first
     v->pos += v->n_apply;
     v->ids[0] = r->ids[r->n - 1];
     v->n_drafts = 0;
-    v->mtp_rows = r->n;
     v->mtp_last = r->n - 1;
     for (int i = 0; i < STEP_ROWS; i++) {
         v->mtp_next[i] = r->ids[i < r->n ? i : r->n - 1];
@@ -337,6 +336,7 @@ void step_pick_cpu(struct cpu_pool *p, const struct step_pick_args *a)
     v->parity ^= !a->first;
     v->done = v->done || r.ended;
     v->drafting = !v->done;
+    v->mtp_rows = r.n;
     if (r.n) {
         move_on(v, &r, a->first);
         how->room -= r.n;

@@ -816,12 +816,12 @@ __device__ void walk_rows(const struct step_pick_args &a, struct walk *k)
         v->parity ^= !a.first;
         v->done = done || ended;
         v->drafting = !v->done;
+        v->mtp_rows = n;
         if (n) {
             v->pos += v->n_apply;
             v->ids[0] = r->ids[n - 1];
             v->n_drafts = 0;
             v->mtp_pos = mtp_pos;
-            v->mtp_rows = n;
             v->mtp_last = n - 1;
             a.sampling->room = how->room - n;
             a.sampling->rng = how->rng + (how->temperature > 0 ? (uint64_t)n * GOLDEN : 0);

@@ -81,12 +81,14 @@ static bool warm_up_steps(struct decoder *d, int sequence, int pos, struct err *
     for (int depth = 0; depth <= d->o.depth && pos > 0 && pos < d->o.n_ctx; depth++) {
         const struct step_sampling how = {.repetition_penalty = 1, .n_ids = d->c->vocab, .room = d->o.n_ctx - pos};
         struct step_result r;
-        stepper_begin(d->stepper, sequence, &how, &prompt, 1, 0, pos, NULL, NULL, 0, depth);
-        for (int i = 0; i < WARM_UP_TOKENS; i++)
-            stepper_launch(d->stepper);
-        for (int i = 0; i < WARM_UP_TOKENS; i++)
+        stepper_begin(d->stepper, sequence, &how, &prompt, 1, 0, pos, NULL, NULL, 0, 0);
+        for (int i = 0; i < WARM_UP_TOKENS; i++) {
+            stepper_step(d->stepper, 1 + depth);
             if (!stepper_wait(d->stepper, &r, e))
                 return false;
+            if (depth)
+                stepper_draft(d->stepper, depth);
+        }
         for (int i = depth; i && i < d->o.depth; i++)   /* one by one, too */
             stepper_draft(d->stepper, 1);
         pos = stepper_end(d->stepper, WARM_UP_TOKENS, e);

@@ -32,7 +32,7 @@ void drafter_begin(struct drafter *d, int depth, bool looks, const int32_t *ids,
 static void note_round(struct drafter *d)
 {
     const double ms = clock_ms_since(d->launched_ns) - (d->looked_up ? 0 : d->n * d->gate.draft_ms);
-    if (d->beside && d->launched_ns && ms > 0)
+    if (d->beside && d->launched_ns && !d->caught_up && ms > 0)
         gate_step_took(&d->gate, 1 + d->n_verified, ms);
 }
 
@@ -47,8 +47,10 @@ void drafter_launch(struct drafter *d)
         note_round(d);
     d->n_verified = first ? 0 : d->looked_up ? d->n : gate_verify(&d->gate, d->made.prob, d->n);
     const int64_t start = clock_ns();
+    const int behind = stepper_behind(d->s);
     stepper_step(d->s, 1 + d->n_verified);
-    if (!first && !d->beside)
+    d->caught_up = stepper_behind(d->s) < behind;
+    if (!first && !d->beside && !d->caught_up)
         gate_step_took(&d->gate, 1 + d->n_verified, clock_ms_since(start));
     d->launched_ns = first ? 0 : start;
     d->begun = true;
@@ -66,14 +68,16 @@ static void learn(struct drafter *d, const struct step_result *r)
     gate_learn(&d->gate, d->made.prob, d->n, n_right, r->n < d->n ? r->n : d->n);
 }
 
-/* The first draft of a device that works beside the host waits for the MTP rows, too: only later ones tell what a draft takes. */
+/* The first one runs the MTP rows of the step, the others one row each: that is about the same. */
 static bool make(struct drafter *d, int n, struct err *e)
 {
     const int64_t start = clock_ns();
+    const bool behind = stepper_behind(d->s) > 0;
     stepper_draft(d->s, n);
     if (!stepper_drafts(d->s, &d->made, e))
         return false;
-    if (d->n || !d->beside)
+    d->caught_up |= behind;
+    if (!behind)
         gate_drafts_took(&d->gate, n, clock_ms_since(start));
     d->n += n;
     return true;

@@ -24,6 +24,7 @@ struct drafter {
     int  found_length;
     bool looked_up;                     /* the drafts of the step under way, or of the next one, are these */
     int64_t launched_ns;
+    bool caught_up;                     /* since then rows ran that earlier steps had left out: what things took tells nothing */
 };
 
 void drafter_init(struct drafter *d, struct stepper *s, int most, bool beside);

@@ -17,13 +17,16 @@ enum {
     SPIN_NS    = 50000,                 /* looking at the result before sleeping */
     SLEEP_NS   = 20000,
     DOUBT_MS   = 2000,                  /* no result for so long: ask the device whether it lives */
+    MOST_BEHIND = 256,                  /* MTP rows that may be left out before they are run together: then each costs little */
 };
 
 /* A cache and what was recorded for it. */
 struct stepper_slot {
     struct cache     *k;
     struct dev_graph *first, *step[STEP_ROWS];          /* by rows, less one */
+    struct dev_graph *mtp[STEP_ROWS];                   /* likewise */
     struct dev_graph *drafts[MAX_DEPTH][MAX_DEPTH];     /* by the first draft and the last one */
+    struct dev_graph *whole[MAX_DEPTH];                 /* step, MTP rows and drafts in one, by drafts, less one */
 };
 
 struct stepper {
@@ -46,19 +49,31 @@ struct stepper {
     struct stepper_slot *on;
     int depth, start;                   /* drafts a step; position at the beginning */
     int n_launched, n_taken;
+    int rows;                           /* of the newest step */
     int n_made;                         /* drafts, behind the newest pick */
     int tokens[STEP_SLOTS];             /* of the newest results, by pick */
+    int n_tokens;                       /* of all results that were taken */
+
+    /* the newest positions, whose MTP rows were left out */
+    bool     fresh;                     /* those of the newest pick were, too: fused->hidden and live->mtp_next have their inputs */
+    int      most_behind, n_behind;     /* of the positions before these */
+    int      behind_pos;                /* the first of them */
+    float   *behind;                    /* [most_behind, hidden] their hidden states */
+    int32_t *behind_next;               /* [most_behind] the tokens that follow, device memory */
+    struct stepper_counts counts;
     struct step_live live;              /* as the last stepper_end() found it */
 };
 
 /* Cuts `memory`, or with NULL only counts. */
 static size_t cut(struct stepper *s, char *memory, const struct model_config *c, int max_depth)
 {
-    const size_t rows = (size_t)max_depth + 1, vocab = (size_t)c->vocab, drafts = vocab < DRAFT_HEAD ? vocab : DRAFT_HEAD;
+    const size_t rows = (size_t)max_depth + 1, vocab = (size_t)c->vocab, drafts = vocab < DRAFT_HEAD ? vocab : DRAFT_HEAD,
+        behind = max_depth ? MOST_BEHIND : 0;
     const struct { void *at; size_t bytes; } list[] = {
         {&s->logits, rows * vocab * 4}, {&s->tile_max, rows * (size_t)step_maxima(c->vocab) * 4}, {&s->draft_logits, drafts * 4},
         {&s->draft_max, (size_t)step_maxima((int)drafts) * 4}, {&s->bias, vocab * 4}, {&s->last_hidden, 3 * (size_t)c->hidden * 4}, {&s->seen, vocab},
         {&s->sampling, sizeof *s->sampling}, {&s->pick_scratch, step_pick_scratch(c->vocab)},
+        {&s->behind, behind * (size_t)c->hidden * 4}, {&s->behind_next, behind * 4},
     };
     size_t at = 0;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
@@ -87,7 +102,8 @@ struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int
     struct stepper *s = memory_zeroed(1, sizeof *s);
     CHECK(f->fused && max_depth >= 0 && max_depth <= MAX_DEPTH);
     *s = (struct stepper){.f = f, .n_slots = n, .slots = memory_zeroed((size_t)n, sizeof *s->slots), .dev = f->dev, .head = h == HEAD_INT8 ? &f->w->head_int8 : &f->w->head,
-                          .vocab = c->vocab, .hidden = c->hidden, .max_depth = max_depth, .mtp = max_depth > 0 && f->w->mtp.present};
+                          .vocab = c->vocab, .hidden = c->hidden, .max_depth = max_depth, .mtp = max_depth > 0 && f->w->mtp.present,
+                          .most_behind = f->max_rows < MOST_BEHIND ? f->max_rows : MOST_BEHIND};
     for (int i = 0; i < n; i++)
         s->slots[i].k = caches[i];
     if (!fused_check(f, max_depth + 1, e)) {
@@ -110,11 +126,15 @@ struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int
 static void slot_free(struct dev *d, struct stepper_slot *o)
 {
     d->graph_free(d, o->first);
-    for (int i = 0; i < STEP_ROWS; i++)
+    for (int i = 0; i < STEP_ROWS; i++) {
         d->graph_free(d, o->step[i]);
-    for (int i = 0; i < MAX_DEPTH; i++)
+        d->graph_free(d, o->mtp[i]);
+    }
+    for (int i = 0; i < MAX_DEPTH; i++) {
         for (int j = 0; j < MAX_DEPTH; j++)
             d->graph_free(d, o->drafts[i][j]);
+        d->graph_free(d, o->whole[i]);
+    }
 }
 
 void stepper_close(struct stepper *s)
@@ -148,38 +168,100 @@ static void pick(struct stepper *s, const float *hidden, int rows, bool first)
          .n_rows = rows, .vocab = s->vocab, .width = s->hidden, .first = first);
 }
 
-/* What follows the prompt's last hidden state, or a whole step; then the MTP rows of the tokens just picked, from their real hidden
- * states, so that drafts can be made. */
-static struct dev_graph *record_step(struct stepper *s, int rows, bool first, struct err *e)
+/* A whole step, or `first` what follows the prompt's last hidden state. */
+static void queue_step(struct stepper *s, int rows, bool first)
 {
-    struct step_live *live = s->f->fused->live;
     const struct fused_head h = target_head(s);
-    const float *hidden = first ? s->last_hidden : s->f->fused->hidden;
-    s->dev->graph_begin(s->dev);
     if (!first)
         fused_layers(s->f, s->on->k, rows);
     fused_logits(s->f, &h, first ? s->last_hidden : NULL, rows);
-    pick(s, hidden, rows, first);
-    if (s->mtp)
-        fused_mtp(s->f, s->on->k, live->mtp_next, hidden, &live->mtp_pos, &live->mtp_rows, rows);
-    return s->dev->graph_end(s->dev, e);
+    pick(s, first ? s->last_hidden : s->f->fused->hidden, rows, first);
+}
+
+/* The MTP rows of the tokens just picked, from their real hidden states, so that drafts can be made. */
+static void queue_mtp(struct stepper *s, int rows)
+{
+    struct fused *u = s->f->fused;
+    fused_mtp(s->f, s->on->k, u->live->mtp_next, u->hidden, &u->live->mtp_pos, &u->live->mtp_rows, rows);
 }
 
 /* Drafts from..to, each from the one before it. */
-static struct dev_graph *record_drafts(struct stepper *s, int from, int to, struct err *e)
+static void queue_drafts(struct stepper *s, int from, int to)
 {
     struct step_live *live = s->f->fused->live;
     struct weight slice = *s->head;
     slice.rows = stepper_draft_rows(s->head);
     const struct fused_head h = {.w = &slice, .logits = s->draft_logits, .tile_max = s->draft_max, .n_ids = slice.rows};
-    s->dev->graph_begin(s->dev);
     for (int i = from; i <= to; i++) {
         if (i)
             fused_mtp(s->f, s->on->k, &live->draft_ids[i - 1], s->f->fused->mtp_h, &live->draft_pos[i - 1], &live->drafting, 1);
         fused_mtp_logits(s->f, &h, i ? NULL : &live->mtp_last, &live->drafting);
         STEP(s->dev, step_draft, .logits = s->draft_logits, .tile_max = s->draft_max, .live = live, .drafts = s->made, .i = i, .n_ids = slice.rows);
     }
-    return s->dev->graph_end(s->dev, e);
+}
+
+/* Of these, what there is in this order: a step of so many rows, their MTP rows, drafts. */
+struct recipe {
+    int  step_rows, mtp_rows;           /* 0: none */
+    bool first;                         /* of an answer: no step, but a pick */
+    int  from, to;                      /* drafts; none if to < from */
+};
+
+/* Launches what *g holds, which is recorded if it was not.  A graph that cannot be recorded is a fault of the device, which waiting will
+ * report. */
+static void launch(struct stepper *s, struct dev_graph **g, const struct recipe *r)
+{
+    struct err ignored;
+    if (!*g) {
+        s->dev->graph_begin(s->dev);
+        if (r->step_rows)
+            queue_step(s, r->step_rows, r->first);
+        if (r->mtp_rows)
+            queue_mtp(s, r->mtp_rows);
+        queue_drafts(s, r->from, r->to);
+        *g = s->dev->graph_end(s->dev, &ignored);
+    }
+    if (*g)
+        s->dev->graph_launch(s->dev, *g);
+}
+
+/* ---- MTP rows that were left out ---- */
+
+/* Tokens of the newest pick; as long as it was not heard of, at most. */
+static int newest_tokens(const struct stepper *s)
+{
+    return s->n_taken == s->n_launched ? s->tokens[(s->n_launched + STEP_SLOTS - 1) % STEP_SLOTS] : s->rows;
+}
+
+/* Runs the rows that were left out before the newest pick, as those of a prompt. */
+static void catch_up(struct stepper *s)
+{
+    if (!s->n_behind)
+        return;
+    forward_mtp(s->f, s->on->k, s->behind, s->behind_next, s->n_behind, s->behind_pos, s->f->h);
+    s->counts.mtp_rows += s->n_behind;
+    s->counts.mtp_runs++;
+    s->n_behind = 0;
+}
+
+/* The next step will write over what the MTP rows of the newest pick are made from. */
+static void keep_fresh(struct stepper *s)
+{
+    const struct fused *u = s->f->fused;
+    const int n = newest_tokens(s), outstanding = s->n_launched - s->n_taken;
+    if (!s->fresh)
+        return;
+    CHECK(n <= 1 || !outstanding);
+    s->fresh = false;
+    if (!n)                             /* the answer has ended */
+        return;
+    if (s->n_behind + n > s->most_behind)
+        catch_up(s);
+    if (!s->n_behind)
+        s->behind_pos = s->start - 1 + s->n_tokens + outstanding - n;
+    s->dev->copy(s->dev, s->behind + (size_t)s->n_behind * (size_t)s->hidden, u->hidden, (size_t)n * (size_t)s->hidden * sizeof(float));
+    s->dev->copy(s->dev, s->behind_next + s->n_behind, u->live->mtp_next, (size_t)n * sizeof(int32_t));
+    s->n_behind += n;
 }
 
 /* ---- an answer ---- */
@@ -213,38 +295,41 @@ void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how,
     memset(s->made, 0, sizeof *s->made);
     s->depth = s->mtp ? depth : 0;
     s->start = pos;
-    s->n_launched = s->n_taken = s->n_made = 0;
-}
-
-/* A graph that could not be recorded is a fault of the device, which waiting will report. */
-static void launch(struct stepper *s, struct dev_graph *g)
-{
-    if (g)
-        s->dev->graph_launch(s->dev, g);
+    s->n_launched = s->n_taken = s->n_made = s->n_tokens = s->n_behind = 0;
+    s->fresh = false;
 }
 
 void stepper_step(struct stepper *s, int rows)
 {
     const bool first = s->n_launched == 0;
-    struct dev_graph **g = first ? &s->on->first : &s->on->step[rows - 1];
-    struct err e;
     CHECK(s->n_launched - s->n_taken < STEP_SLOTS && rows >= 1 && rows <= s->max_depth + 1);
-    if (!*g)
-        *g = record_step(s, rows, first, &e);
-    launch(s, *g);
+    keep_fresh(s);
+    launch(s, first ? &s->on->first : &s->on->step[rows - 1], &(struct recipe){.step_rows = rows, .first = first, .to = -1});
+    if (first)                          /* where a step leaves it */
+        s->dev->copy(s->dev, s->f->fused->hidden, s->last_hidden, (size_t)s->hidden * sizeof(float));
     s->n_launched++;
     s->n_made = 0;
+    s->rows = rows;
+    s->fresh = s->mtp;
+}
+
+/* `rows`: of the newest pick, at least. */
+static void run_fresh(struct stepper *s, int rows)
+{
+    catch_up(s);
+    launch(s, &s->on->mtp[rows - 1], &(struct recipe){.mtp_rows = rows, .to = -1});
+    s->counts.mtp_rows += rows;
+    s->counts.mtp_runs++;
+    s->fresh = false;
 }
 
 void stepper_draft(struct stepper *s, int n)
 {
     const int from = s->n_made, to = from + n - 1;
-    struct err e;
     CHECK(s->mtp && s->n_launched > 0 && n > 0 && to < s->max_depth);
-    struct dev_graph **g = &s->on->drafts[from][to];
-    if (!*g)
-        *g = record_drafts(s, from, to, &e);
-    launch(s, *g);
+    if (s->fresh && newest_tokens(s))
+        run_fresh(s, newest_tokens(s));
+    launch(s, &s->on->drafts[from][to], &(struct recipe){.from = from, .to = to});
     s->n_made += n;
 }
 
@@ -259,9 +344,30 @@ void stepper_propose(struct stepper *s, const int32_t *ids, int n)
 
 void stepper_launch(struct stepper *s)
 {
-    stepper_step(s, s->depth + 1);
-    if (s->depth)
-        stepper_draft(s, s->depth);
+    const int n = s->depth;
+    if (!n || !s->n_launched) {
+        stepper_step(s, 1);
+        if (n)
+            stepper_draft(s, n);
+        return;
+    }
+    CHECK(s->n_launched - s->n_taken < STEP_SLOTS && !s->fresh && !s->n_behind);
+    launch(s, &s->on->whole[n - 1], &(struct recipe){.step_rows = n + 1, .mtp_rows = n + 1, .to = n - 1});
+    s->counts.mtp_rows += n + 1;
+    s->counts.mtp_runs++;
+    s->n_launched++;
+    s->rows = n + 1;
+    s->n_made = n;
+}
+
+int stepper_behind(const struct stepper *s)
+{
+    return s->n_behind;
+}
+
+struct stepper_counts stepper_counts(const struct stepper *s)
+{
+    return s->counts;
 }
 
 static void short_sleep(void)
@@ -294,6 +400,7 @@ bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e)
         return false;
     memcpy(out, r, sizeof *out);
     s->tokens[s->n_taken % STEP_SLOTS] = out->n;
+    s->n_tokens += out->n;
     s->n_taken++;
     return true;
 }
@@ -322,6 +429,10 @@ int stepper_end(struct stepper *s, int n_heard, struct err *e)
     CHECK(back >= 0 && back <= 2);
     const int hidden = state_take_over(state, &s->live, back < last ? back : last, tokens);
     s->dev->copy(s->dev, state->last_hidden, s->last_hidden + (size_t)hidden * (size_t)s->hidden, (size_t)s->hidden * sizeof(float));
+    keep_fresh(s);
+    if (s->n_behind > state->pos - s->behind_pos)       /* of what was taken back, or came after the end */
+        s->n_behind = state->pos > s->behind_pos ? state->pos - s->behind_pos : 0;
+    catch_up(s);
     return state->pos;
 }
 

@@ -33,9 +33,18 @@ void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how,
  * results may be outstanding. */
 void stepper_launch(struct stepper *s);
 /* The same in parts, for who decides by what the drafts are: the next pick, a step verifying rows - 1 of the drafts that were made; then
- * n drafts more behind it.  The first pick verifies none. */
+ * n drafts more behind it.  The first pick verifies none.  A step of several rows is heard of before the next one.
+ * Where no drafts are made behind a pick its rows of the MTP block are left out: they are run, many at a time, before the next drafts and
+ * before stepper_end() returns. */
 void stepper_step(struct stepper *s, int rows);
 void stepper_draft(struct stepper *s, int n);
+/* Positions before those of the newest pick whose rows were left out. */
+int  stepper_behind(const struct stepper *s);
+/* What the MTP block has run since stepper_open(), the chains of drafts not counted. */
+struct stepper_counts {
+    long mtp_rows, mtp_runs;            /* a run reads its weights once */
+};
+struct stepper_counts stepper_counts(const struct stepper *s);
 /* The next step verifies these instead.  No more than max_depth. */
 void stepper_propose(struct stepper *s, const int32_t *ids, int n);
 /* Waits for the drafts that were made behind the newest pick.  False when the device failed. */

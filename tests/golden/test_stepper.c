@@ -12,6 +12,7 @@
 
 #include "engine/load.h"
 #include "engine/sampler.h"
+#include "model/layout.h"
 #include "model/stepper.h"
 
 enum { CTX = 96, PROMPT = 11, MOST = 24, DEPTH = 5 };
@@ -280,6 +281,93 @@ static void test_stepper__what_nobody_heard_leaves_no_trace(void **state)
     free(want), free(got);
 }
 
+/* ---- rows of the MTP block ---- */
+
+/* Its keys after an answer, of positions up to the one before the last token; n_more steps are launched behind the end. */
+static int mtp_keys(const struct request *q, int n_more, float *out)
+{
+    const struct kv_rows *kv = &model.cache->kv[model.cfg.n_full];
+    const size_t row = (size_t)kv->n_kv_heads * (size_t)kv->head_dim;
+    struct step_result r;
+    struct err e;
+    int n_taken = 0, n_launched = 0;
+    bool ended = false;
+    memset(kv->k, 0, CTX * row * sizeof(float));
+    begin(q);
+    while (!ended) {
+        while (n_launched <= n_taken + n_more) {
+            stepper_launch(stepper);
+            n_launched++;
+        }
+        assert_true(stepper_wait(stepper, &r, &e));
+        n_taken++;
+        ended = r.ended;
+    }
+    const int pos = stepper_end(stepper, n_taken, &e);
+    assert_int_equal(pos, n_prompt(q) + MOST - 1);
+    memcpy(out, kv->k, (size_t)pos * row * sizeof(float));
+    return pos * (int)row;
+}
+
+/* They are run like a prompt's, which rounds otherwise than a step. */
+static void test_stepper__mtp_rows_that_were_left_out_are_there_at_the_end(void **state)
+{
+    (void)state;
+    float *want = malloc(CTX * 4096 * sizeof *want), *got = malloc(CTX * 4096 * sizeof *got);
+    const int n = mtp_keys(&(struct request){.depth = 3}, 0, want);
+    double size = 0, off = 0;
+    for (int i = 0; i < n; i++)
+        size = fmax(size, fabs((double)want[i]));
+    for (int depth = 0; depth <= 3; depth += 3)
+        for (int n_more = 0; n_more <= 1; n_more++) {
+            assert_int_equal(mtp_keys(&(struct request){.depth = depth}, n_more, got), n);
+            for (int i = 0; i < n; i++)
+                off = fmax(off, fabs((double)want[i] - (double)got[i]));
+            if (off > 1e-3 * size)
+                fail_msg("depth %d, %d steps behind the end: keys are off by %g, the largest is %g", depth, n_more, off, size);
+        }
+    free(want), free(got);
+}
+
+static void test_stepper__the_mtp_block_is_read_only_for_drafts(void **state)
+{
+    (void)state;
+    struct stepper_counts before = stepper_counts(stepper);
+    struct answer a = ask(&(struct request){.depth = 0});
+    struct stepper_counts after = stepper_counts(stepper);
+    assert_int_equal(after.mtp_runs - before.mtp_runs, 1);
+    assert_int_equal(after.mtp_rows - before.mtp_rows, a.n);
+    before = after;
+    a = ask(&(struct request){.depth = 2});
+    after = stepper_counts(stepper);
+    assert_int_equal(after.mtp_runs - before.mtp_runs, a.n_steps);
+}
+
+/* Steps without drafts, then with some: whatever was left out before, and however many tokens a step gave, they are the same. */
+static void test_stepper__drafts_do_not_tell_what_was_left_out(void **state)
+{
+    (void)state;
+    struct step_drafts want[MOST], got;
+    struct step_result r;
+    struct err e;
+    for (int every = 1; every <= 5; every += 2) {
+        int n = 0;
+        begin(&(struct request){.how = {.room = MOST}});
+        for (bool ended = false; !ended;) {
+            stepper_step(stepper, 1);
+            assert_true(stepper_wait(stepper, &r, &e));
+            ended = r.ended;
+            if (!ended && n++ % every == 0) {
+                stepper_draft(stepper, 2);
+                assert_true(stepper_drafts(stepper, every == 1 ? &want[n] : &got, &e));
+                if (every > 1)
+                    assert_memory_equal(got.ids, want[n].ids, 2 * sizeof *got.ids);
+            }
+        }
+        assert_true(stepper_end(stepper, MOST, &e) > 0);
+    }
+}
+
 static void test_stepper__a_measured_step_leaves_an_empty_cache(void **state)
 {
     (void)state;
@@ -340,6 +428,9 @@ int main(void)
         cmocka_unit_test(test_stepper__saved_states_bring_an_answer_back),
         cmocka_unit_test(test_stepper__without_memory_the_reason_is_given),
         cmocka_unit_test(test_stepper__what_nobody_heard_leaves_no_trace),
+        cmocka_unit_test(test_stepper__mtp_rows_that_were_left_out_are_there_at_the_end),
+        cmocka_unit_test(test_stepper__the_mtp_block_is_read_only_for_drafts),
+        cmocka_unit_test(test_stepper__drafts_do_not_tell_what_was_left_out),
         cmocka_unit_test(test_stepper__a_measured_step_leaves_an_empty_cache),
     };
     const int failed = cmocka_run_group_tests_name("random weights", tests, open_random, close_model);

@@ -387,7 +387,7 @@ static void test_pick__stop_ids_and_room_end_the_answer_in_the_middle_of_a_step(
         if (rows[i].ended) {
             assert_int_equal(r.n, 0);
             assert_int_equal(r.ended, STEP_GOES_ON);
-            before.n_apply = 0;
+            before.n_apply = before.mtp_rows = 0;
             before.parity ^= 1;
             before.step++;
             assert_memory_equal(&before, &g.live, sizeof before);
