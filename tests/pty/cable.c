@@ -93,8 +93,10 @@ static void read_some(struct cable *c)
     if (n <= 0)
         return;
     glass_feed(c->glass, bytes, (size_t)n);
-    if (c->log)
+    if (c->log) {
         fwrite(bytes, 1, (size_t)n, c->log);
+        fflush(c->log);                         /* a script may wait for what is in it */
+    }
     if (c->bits_per_s) {
         int64_t now = clock_ns(), from = c->read_until_ns > now - 20 * MS ? c->read_until_ns : now;
         c->read_until_ns = from + (int64_t)n * BITS_PER_BYTE * 1000 * MS / c->bits_per_s;
