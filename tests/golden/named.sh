@@ -3,7 +3,7 @@
 status=0
 while IFS= read -r name; do
     case $name in
-    *.sh:*) cat "tests/pty/${name%%: *}" "tests/hub/${name%%: *}" 2> /dev/null | grep -qF -- "${name#*.sh: }" ;;
+    *.sh:*) cat "tests/pty/${name%%: *}" "tests/hub/${name%%: *}" "tests/remote/${name%%: *}" 2> /dev/null | grep -qF -- "${name#*.sh: }" ;;
     *) grep -rqE "^static void $name\(" tests --include='*.c' ;;
     esac && echo "ok $name" || { echo "not ok $name: docs/testing.md names it, it is not there"; status=1; }
 done << END
