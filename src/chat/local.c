@@ -76,7 +76,7 @@ static void take_tokenizer(struct local *l)
         die(l, e.msg);
         return;
     }
-    l->base.can.count = l->base.can.tokens = true;
+    l->base.can.count = l->base.can.tokens = l->base.can.plain = true;
     if (tokenizer_notice(l->tok))
         tell_text(l, NEWS_NOTE, tokenizer_notice(l->tok));
     tell_if_ready(l);
@@ -163,10 +163,15 @@ static int used(const struct responder *r)
     return own_const(r)->prompt.ids.n + own_const(r)->speech.ids.n;
 }
 
+static void encode(const struct responder *r, struct text t, bool controls, struct ids *out)
+{
+    tokenizer_encode(own_const(r)->tok, t.p ? t.p : "", t.n, controls, out);
+}
+
 static int count(const struct responder *r, struct text t)
 {
     struct ids ids = {0};
-    tokenizer_encode(own_const(r)->tok, t.p ? t.p : "", t.n, false, &ids);
+    encode(r, t, false, &ids);
     int n = ids.n;
     ids_free(&ids);
     return n;
@@ -236,7 +241,8 @@ static void close_local(struct responder *r)
 
 static const struct responder_ops ops = {
     .request = local_request, .interrupt = local_interrupt, .end_thought = local_end_thought, .fds = fds, .drain = drain, .info = info,
-    .machine = machine, .used = used, .count = count, .count_prompt = local_count_prompt, .read_ahead = local_read_ahead, .save = save, .restore = restore,
+    .machine = machine, .used = used, .count = count, .count_prompt = local_count_prompt, .encode = encode, .prompt = local_prompt,
+    .read_ahead = local_read_ahead, .save = save, .restore = restore,
     .tokens = local_tokens, .says = local_says, .piece = piece, .close = close_local,
 };
 

@@ -135,7 +135,10 @@ static void begin_speech(struct local *l, const struct request *q)
     l->ended = l->so_far = (struct answer_stats){0};
     l->goes_on = l->enough = false;
     l->speaking = SPEAKING;
-    speech_begin(&l->speech, l->tok, q->tools, q->n_tools, q->thinking, l->base.fn, l->base.arg);
+    if (q->plain)
+        speech_begin_plain(&l->speech, l->tok, l->base.fn, l->base.arg);
+    else
+        speech_begin(&l->speech, l->tok, q->tools, q->n_tools, q->thinking, l->base.fn, l->base.arg);
     l->speech.replayed = true;
     for (int i = 0; begun && i < begun->n; i++)
         speech_push(&l->speech, begun->all[i], tokens_near(begun, i), is_stop(l, begun->all[i].id));
@@ -150,15 +153,34 @@ static bool has_answer(const struct request *q)
     return i < q->n_messages;
 }
 
-enum request_result local_request(struct responder *r, const struct request *q, struct err *e)
+static bool take_plain(struct local *l, const struct ids *plain, struct err *e)
 {
-    struct local *l = own(r);
+    prompt_forget(&l->prompt);
+    if (!plain->n)
+        return err_set(e, "the prompt has no tokens");
+    for (int i = 0; i < plain->n; i++)
+        if (plain->data[i] < 0 || plain->data[i] >= tokenizer_n_ids(l->tok))
+            return err_set(e, "token %d of the prompt is %d, expected 0 to %d", i + 1, plain->data[i], tokenizer_n_ids(l->tok) - 1);
+    l->prompt.ids.n = 0;
+    ids_append(&l->prompt.ids, plain->data, plain->n);
+    l->prompt.keep_at = plain->n;
+    return true;
+}
+
+static bool take_messages(struct local *l, const struct request *q, struct err *e)
+{
     const struct conversation c = conversation_of(q);
     if (q->follows)
         prompt_answered(&l->prompt, &l->speech.ids, l->tok);
     else
         prompt_forget(&l->prompt);
-    if (!prompt_make(&l->prompt, &c, l->tok, e))
+    return prompt_make(&l->prompt, &c, l->tok, e);
+}
+
+enum request_result local_request(struct responder *r, const struct request *q, struct err *e)
+{
+    struct local *l = own(r);
+    if (!(q->plain ? take_plain(l, q->plain, e) : take_messages(l, q, e)))
         return REQUEST_REFUSED;
     if (l->prompt.ids.n >= l->info.chat.n_ctx) {
         err_set(e, "the prompt has %d tokens, the context holds %d", l->prompt.ids.n, l->info.chat.n_ctx);
@@ -180,12 +202,22 @@ enum request_result local_request(struct responder *r, const struct request *q, 
     return REQUEST_TAKEN;
 }
 
-int local_count_prompt(struct responder *r, const struct request *q, struct err *e)
+bool local_prompt(struct responder *r, const struct request *q, struct ids *out, struct err *e)
 {
     const struct conversation c = conversation_of(q);
     struct prompt p = {0};
-    int n = prompt_make(&p, &c, own(r)->tok, e) ? p.ids.n : -1;
+    bool ok = prompt_make(&p, &c, own(r)->tok, e);
+    if (ok)
+        ids_append(out, p.ids.data, p.ids.n);
     prompt_free(&p);
+    return ok;
+}
+
+int local_count_prompt(struct responder *r, const struct request *q, struct err *e)
+{
+    struct ids ids = {0};
+    int n = local_prompt(r, q, &ids, e) ? ids.n : -1;
+    ids_free(&ids);
     return n;
 }
 

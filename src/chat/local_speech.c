@@ -9,7 +9,7 @@ static void take_delta(const struct delta *d, void *arg)
     s->fn(&(struct news){.kind = kinds[d->kind], .text = d->text, .from = d->from, .truncated = d->truncated, .replayed = s->replayed}, s->arg);
 }
 
-void speech_begin(struct speech *s, const struct tokenizer *tok, const struct text *tools, int n_tools, bool thinking, news_fn *fn, void *arg)
+void speech_begin_plain(struct speech *s, const struct tokenizer *tok, news_fn *fn, void *arg)
 {
     s->ids.n = 0;
     s->replayed = false;
@@ -20,20 +20,29 @@ void speech_begin(struct speech *s, const struct tokenizer *tok, const struct te
     s->n_pushed = 0;
     buf_reset(&s->piece);
     stream_close(s->stream);
+    s->stream = NULL;
+}
+
+void speech_begin(struct speech *s, const struct tokenizer *tok, const struct text *tools, int n_tools, bool thinking, news_fn *fn, void *arg)
+{
+    speech_begin_plain(s, tok, fn, arg);
     s->stream = stream_open(tools, n_tools, thinking, take_delta, s);
 }
 
 static void push_piece(struct speech *s)
 {
-    if (s->piece.len)
-        stream_push(s->stream, s->piece.data, s->piece.len);
+    const struct text piece = {s->piece.data, s->piece.len};
+    if (piece.n && s->stream)
+        stream_push(s->stream, piece.p, piece.n);
+    else if (piece.n)
+        s->fn(&(struct news){.kind = NEWS_TEXT, .text = piece, .from = s->n_pushed, .replayed = s->replayed}, s->arg);
     s->n_pushed += s->piece.len;
     buf_reset(&s->piece);
 }
 
 bool speech_reasons(const struct speech *s)
 {
-    return stream_in_reasoning(s->stream);
+    return s->stream && stream_in_reasoning(s->stream);
 }
 
 void speech_push(struct speech *s, struct token t, const struct alternatives *near, bool is_stop)
@@ -52,7 +61,8 @@ void speech_finish(struct speech *s, bool cut)
 {
     detok_flush(&s->detok, &s->piece);
     push_piece(s);
-    stream_finish(s->stream, cut);
+    if (s->stream)
+        stream_finish(s->stream, cut);
 }
 
 void speech_free(struct speech *s)

@@ -20,13 +20,15 @@ struct speech {
     news_fn *fn;
     void  *arg;
     struct detok  detok;
-    struct stream *stream;
+    struct stream *stream;              /* NULL: it is text alone */
     struct buf    piece;
     size_t        n_pushed;             /* bytes that the parser was given */
 };
 
 /* Starts over.  The schemas are not copied: they must stay. */
 void speech_begin(struct speech *s, const struct tokenizer *tok, const struct text *tools, int n_tools, bool thinking, news_fn *fn, void *arg);
+/* The same for an answer that is text alone, as it was sampled. */
+void speech_begin_plain(struct speech *s, const struct tokenizer *tok, news_fn *fn, void *arg);
 /* Of `t` id, how and prob are read; `near` may be NULL.  is_stop: the id that ended it, which has no text. */
 void speech_push(struct speech *s, struct token t, const struct alternatives *near, bool is_stop);
 bool speech_reasons(const struct speech *s);            /* the next token belongs to the reasoning */

@@ -36,6 +36,7 @@ struct responder_can {
     bool end_thought;                   /* end_thought(), and a budget of reasoning */
     bool read_ahead;
     bool keeps;                         /* save() and restore() */
+    bool plain;                         /* a prompt of tokens; encode() and prompt() */
 };
 
 /* How to pick tokens.  Zeros: greedy, without any limit. */
@@ -73,6 +74,7 @@ struct request {
     bool follows;                       /* the messages are those of the request before, its answer, and the results of its calls */
     struct request_sampling sampling;
     struct given begun;
+    const struct ids *plain;            /* the prompt as tokens, instead of messages and tools: the answer is text as it was sampled; NULL: messages */
 };
 
 /* Of one request.  Where it is made of several to a model, they are summed up. */
@@ -151,6 +153,10 @@ struct responder_ops {
     int  (*used)(const struct responder *r);            /* tokens of the newest prompt and its answer; negative: not known */
     int  (*count)(const struct responder *r, struct text t);
     int  (*count_prompt)(struct responder *r, const struct request *q, struct err *e);  /* negative: it would be refused, and why */
+    /* The tokens of a text, and those of a prompt as request() would make it, behind what is in `out`.  controls: names of control tokens in the text
+     * are these tokens.  prompt() false: it would be refused, and why. */
+    void (*encode)(const struct responder *r, struct text t, bool controls, struct ids *out);
+    bool (*prompt)(struct responder *r, const struct request *q, struct ids *out, struct err *e);
     /* The last message is the user's next one as far as it is known, whole words or nothing: it and what stands before it is read while
      * nothing is asked.  Asked with nothing known first, then with words, whenever what stands before it has changed. */
     void (*read_ahead)(struct responder *r, const struct request *q);

@@ -35,7 +35,7 @@ struct completion *completion_open(completion_fn *fn, void *arg)
     struct completion *c = memory_zeroed(1, sizeof *c);
     c->fn = fn;
     c->arg = arg;
-    c->figures = (struct completion_figures){-1, -1, -1, -1, -1, -1, -1};
+    c->figures = (struct completion_figures){-1, -1, -1, -1, -1, -1, -1, -1, -1};
     return c;
 }
 
@@ -191,6 +191,8 @@ static void take_figures(struct completion *c, const json_t *chunk)
     take_int(timings, "predicted_n", &f->n_tokens);
     take_int(timings, "draft_n", &f->n_drafted);
     take_int(timings, "draft_n_accepted", &f->n_accepted);
+    take_int(timings, "draft_lookup_n", &f->n_looked_up);
+    take_int(timings, "draft_lookup_n_accepted", &f->n_looked_up_accepted);
     take_ms(timings, "prompt_ms", &f->prefill_ms);
     take_ms(timings, "predicted_ms", &f->decode_ms);
 }

@@ -38,6 +38,7 @@ enum completion_finish { COMPLETION_OPEN, COMPLETION_STOPPED, COMPLETION_LENGTH,
 struct completion_figures {
     int    n_prompt, n_cached, n_tokens;
     int    n_drafted, n_accepted;
+    int    n_looked_up, n_looked_up_accepted;   /* of these: found in the text */
     double prefill_ms, decode_ms;
 };
 

@@ -27,11 +27,12 @@ static void add_reasoning(struct buf *out, struct text value)
     add_string(out, "reasoning", value);
 }
 
-static void add_head(const struct choice *r, const char *object)
+static void add_head(struct choice *r, const char *object)
 {
-    struct buf *out = (struct buf *)&r->out;
-    buf_addf(out, "{\"id\": \"chatcmpl-%llu\", \"object\": \"%s\", \"created\": %lld, \"model\": ", (unsigned long long)r->number, object, (long long)r->created);
-    quote(out, r->model);
+    const bool plain = r->question->plain;
+    buf_addf(&r->out, "{\"id\": \"%s-%llu\", \"object\": \"%s\", \"created\": %lld, \"model\": ", plain ? "cmpl" : "chatcmpl", (unsigned long long)r->number,
+             plain ? "text_completion" : object, (long long)r->created);
+    quote(&r->out, r->model);
 }
 
 void choice_error(struct buf *out, int status, const char *message, const char *code)
@@ -61,12 +62,64 @@ static void add_token(const struct choice *r, int32_t id, float prob, struct buf
     buf_adds(out, "]");
 }
 
+static size_t characters(struct text t)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < t.n; i++)
+        n += ((unsigned char)t.p[i] & 0xc0) != 0x80;
+    return n;
+}
+
+static struct buf *next_value(struct choice *r, int list)
+{
+    struct buf *out = &r->lists[list].values;
+    if (out->len)
+        buf_adds(out, ", ");
+    return out;
+}
+
+static void take_plain_token(struct choice *r, const struct news *it)
+{
+    const int most = r->question->n_alternatives;
+    struct text piece = r->responder->ops->piece(r->responder, it->token.id);
+    pyjson_quote(piece, next_value(r, CHOICE_TOKENS));
+    buf_addf(next_value(r, CHOICE_PROBS), "%.6g", log_of(it->token.prob));
+    buf_addf(next_value(r, CHOICE_OFFSETS), "%zu", r->n_characters);
+    struct buf *tops = next_value(r, CHOICE_TOPS);
+    buf_adds(tops, "{");
+    for (int i = 0; it->near && i < it->near->n && i < most; i++) {
+        buf_adds(tops, i ? ", " : "");
+        pyjson_quote(r->responder->ops->piece(r->responder, it->near->ids[i]), tops);
+        buf_addf(tops, ": %.6g", log_of(it->near->probs[i]));
+    }
+    buf_adds(tops, "}");
+    r->n_characters += characters(piece);
+}
+
+/* Of the text that is told now: true if there are any. */
+static bool has_tokens(const struct choice *r)
+{
+    return r->logprobs.len || r->lists[CHOICE_TOKENS].values.len;
+}
+
+static void add_lists(struct choice *r, struct buf *out)
+{
+    static const char *const names[] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
+    for (int i = 0; i < CHOICE_LISTS; i++)
+        buf_addf(out, "%s\"%s\": [%.*s]", i ? ", " : "{", names[i], (int)r->lists[i].told, buf_str(&r->lists[i].values));
+    buf_adds(out, "}");
+}
+
 static void take_token(struct choice *r, const struct news *it)
 {
     const int most = r->question->n_alternatives;
     struct buf *out = &r->logprobs;
     if (most < 0 || it->replayed || it->token.reasoning || it->token.prob < 0)
         return;
+    if (r->question->plain) {
+        take_plain_token(r, it);
+        return;
+    }
     buf_adds(out, out->len ? ", {" : "{");
     add_token(r, it->token.id, it->token.prob, out);
     buf_adds(out, ", \"top_logprobs\": [");
@@ -86,6 +139,16 @@ static void forget_tokens(struct choice *r)
 {
     buf_reset(&r->logprobs);
     r->n_pending = 0;
+    for (int i = 0; i < CHOICE_LISTS; i++) {
+        buf_reset(&r->lists[i].values);
+        r->lists[i].told = 0;
+    }
+}
+
+static void mark_told(struct choice *r)
+{
+    for (int i = 0; i < CHOICE_LISTS; i++)
+        r->lists[i].told = r->lists[i].values.len;
 }
 
 /* White space and markup before the text that begins at `from` are no part of it. */
@@ -103,16 +166,31 @@ static void drop_tokens_before(struct choice *r, size_t from)
 
 /* ---- a stream ---- */
 
-/* One event; `delta`: the inside of that object.  finish NULL: it goes on. */
+static void add_logprobs(struct choice *r, struct buf *out)
+{
+    if (r->question->plain)
+        add_lists(r, out);
+    else
+        buf_addf(out, "{\"content\": [%s]}", buf_str(&r->logprobs));
+}
+
+/* One event; `delta`: the inside of that object, or its text.  finish NULL: it goes on. */
 static void add_event(struct choice *r, const struct buf *delta, const char *finish, const char *more)
 {
     struct buf *out = &r->out;
     buf_adds(out, "data: ");
     add_head(r, "chat.completion.chunk");
-    buf_addf(out, ", \"choices\": [{\"index\": 0, \"delta\": {%s}", buf_str(delta));
-    if (r->logprobs.len && delta->len) {
-        buf_addf(out, ", \"logprobs\": {\"content\": [%s]}", r->logprobs.data);
+    if (r->question->plain)
+        buf_addf(out, ", \"choices\": [{\"index\": 0, %s", delta->len ? delta->data : "\"text\": \"\"");
+    else
+        buf_addf(out, ", \"choices\": [{\"index\": 0, \"delta\": {%s}", buf_str(delta));
+    if (delta->len && has_tokens(r)) {
+        mark_told(r);
+        buf_adds(out, ", \"logprobs\": ");
+        add_logprobs(r, out);
         forget_tokens(r);
+    } else if (r->question->plain) {
+        buf_adds(out, ", \"logprobs\": null");
     }
     buf_adds(out, ", \"finish_reason\": ");
     finish ? quote(out, finish) : buf_adds(out, "null");
@@ -122,7 +200,7 @@ static void add_event(struct choice *r, const struct buf *delta, const char *fin
 static void stream_text(struct choice *r, struct text t)
 {
     struct buf delta = {0};
-    add_string(&delta, "content", t);
+    add_string(&delta, r->question->plain ? "text" : "content", t);
     add_event(r, &delta, NULL, "");
     buf_free(&delta);
 }
@@ -189,6 +267,9 @@ static void tell_text(struct choice *r, const struct buf *text)
         return;
     }
     buf_add(&r->content, text->data, text->len);
+    mark_told(r);
+    if (r->question->plain)
+        return;
     if (r->logprobs.len)
         buf_addf(&r->told_logprobs, "%s%s", r->told_logprobs.len ? ", " : "", r->logprobs.data);
     forget_tokens(r);
@@ -225,7 +306,7 @@ void choice_begin(struct choice *r, const struct question *q, const struct respo
 {
     *r = (struct choice){.question = q, .responder = responder, .model = model, .number = number, .created = (int64_t)time(NULL)};
     stopper_reset(&r->stopper, q->stops, q->n_stops);
-    if (q->streams) {
+    if (q->streams && !q->plain) {
         struct buf delta = {0};
         buf_adds(&delta, "\"role\": \"assistant\"");
         add_event(r, &delta, NULL, "");
@@ -290,7 +371,8 @@ static void add_timings(const struct answer_stats *s, struct buf *out)
              "\"predicted_ms\": %.3f, \"predicted_per_second\": %.3f", s->n_cached, fresh, s->prefill_ms, rate(fresh, s->prefill_ms), s->n_tokens,
              s->decode_ms, rate(s->n_timed, s->decode_ms));
     if (drafted)
-        buf_addf(out, ", \"draft_n\": %d, \"draft_n_accepted\": %d", drafted, accepted);
+        buf_addf(out, ", \"draft_n\": %d, \"draft_n_accepted\": %d, \"draft_lookup_n\": %d, \"draft_lookup_n_accepted\": %d", drafted, accepted,
+                 s->looked_up, s->looked_up_accepted);
     buf_adds(out, "}");
 }
 
@@ -310,10 +392,21 @@ static void end_stream(struct choice *r, const char *finish, const struct answer
     buf_free(&more);
 }
 
-static void end_object(struct choice *r, const char *finish, const struct answer_stats *s)
+static void end_plain(struct choice *r)
 {
     struct buf *out = &r->out;
-    add_head(r, "chat.completion");
+    buf_adds(out, ", \"choices\": [{\"index\": 0, ");
+    add_string(out, "text", (struct text){buf_str(&r->content), r->content.len});
+    buf_adds(out, ", \"logprobs\": ");
+    if (r->question->n_alternatives >= 0)
+        add_lists(r, out);
+    else
+        buf_adds(out, "null");
+}
+
+static void end_message(struct choice *r)
+{
+    struct buf *out = &r->out;
     buf_adds(out, ", \"choices\": [{\"index\": 0, \"message\": {\"role\": \"assistant\", ");
     if (r->content.len || !r->n_calls)
         add_string(out, "content", (struct text){buf_str(&r->content), r->content.len});
@@ -330,6 +423,13 @@ static void end_object(struct choice *r, const char *finish, const struct answer
         buf_addf(out, "{\"content\": [%s]}", buf_str(&r->told_logprobs));
     else
         buf_adds(out, "null");
+}
+
+static void end_object(struct choice *r, const char *finish, const struct answer_stats *s)
+{
+    struct buf *out = &r->out;
+    add_head(r, "chat.completion");
+    (r->question->plain ? end_plain : end_message)(r);
     buf_addf(out, ", \"finish_reason\": \"%s\"}]", finish);
     add_usage(s, out);
     add_timings(s, out);
@@ -369,4 +469,6 @@ void choice_free(struct choice *r)
     buf_free(&r->calls);
     buf_free(&r->logprobs);
     buf_free(&r->told_logprobs);
+    for (int i = 0; i < CHOICE_LISTS; i++)
+        buf_free(&r->lists[i].values);
 }

@@ -1,4 +1,4 @@
-/* One answer of the responder -> the reply to /v1/chat/completions: a stream of events, or one object when it has ended.
+/* One answer of the responder -> the reply to /v1/chat/completions, or to /v1/completions: a stream of events, or one object when it has ended.
  *
  * Reasoning goes out under both names that clients read, `reasoning_content` and `reasoning`; figures as `usage`, and as `timings` with the names
  * of llama.cpp. */
@@ -14,6 +14,13 @@
 
 enum { CHOICE_PENDING = 8 };
 
+/* JSON values with commas between them. */
+struct choice_list {
+    struct buf values;
+    size_t told;                        /* bytes of those whose text has been told */
+};
+enum { CHOICE_TOKENS, CHOICE_PROBS, CHOICE_TOPS, CHOICE_OFFSETS, CHOICE_LISTS };
+
 /* Plain value; choice_begin() makes it, choice_free() frees it. */
 struct choice {
     const struct question *question;
@@ -26,6 +33,8 @@ struct choice {
     struct buf out;                     /* of a stream: what is to be sent now; else the whole reply, at its end */
     struct buf reasoning, content, calls;       /* of one object; calls: JSON, separated by commas */
     struct buf logprobs;                /* JSON of the tokens whose text is still to come */
+    struct choice_list lists[CHOICE_LISTS];     /* the same for /v1/completions, which wants a list of each kind of figure */
+    size_t n_characters;                /* of all tokens so far */
     struct { size_t end, at; } pending[CHOICE_PENDING];         /* of the first of them: where its text ends in the answer, its end in `logprobs` */
     int  n_pending;
     struct buf told_logprobs;           /* of one object: of the text so far */

@@ -261,27 +261,94 @@ static bool refuse_the_rest(const struct pyjson *top, struct err *e)
     return whole(top, "n", 1, 1, &n, e) && real(top, "frequency_penalty", 0, 0, &frequency, e);
 }
 
-bool question_read(struct question *q, struct text body, const struct options *o, struct err *e)
+/* What both paths have. */
+static bool read_top(struct question *q, struct text body, struct pyjson *top, const struct options *o, struct err *e)
 {
-    struct pyjson top;
     struct err why = {{0}};
     *q = (struct question){0};
-    if (!pyjson_parse(&top, body, PYJSON_LOADS, &q->mem, &why))
+    if (!pyjson_parse(top, body, PYJSON_LOADS, &q->mem, &why))
         return err_set(e, "the body is not JSON: %s", why.msg);
-    if (top.kind != PY_DICT)
+    if (top->kind != PY_DICT)
         return err_set(e, "the body is not a JSON object");
-    const struct pyjson *model = given(&top, "model");
+    const struct pyjson *model = given(top, "model");
     if (model && model->kind != PY_STR)
         return err_set(e, "model is not a text");
     q->model = model ? model->text : text_of("");
-    return flag(&top, "stream", &q->streams, e) && flag(given(&top, "stream_options"), "include_usage", &q->wants_usage, e) &&
-           flag(&top, "return_progress", &q->wants_progress, e) && read_conversation(q, &top, e) && read_continued(q, &top, e) &&
-           read_thinking(q, &top, o, e) && read_stops(q, &top, o, e) && read_sampling(q, &top, e) && read_logprobs(q, &top, e) && refuse_the_rest(&top, e);
+    return flag(top, "stream", &q->streams, e) && flag(given(top, "stream_options"), "include_usage", &q->wants_usage, e) &&
+           flag(top, "return_progress", &q->wants_progress, e) && read_stops(q, top, o, e) && read_sampling(q, top, e) && refuse_the_rest(top, e);
+}
+
+bool question_read(struct question *q, struct text body, const struct options *o, struct err *e)
+{
+    struct pyjson top;
+    return read_top(q, body, &top, o, e) && read_conversation(q, &top, e) && read_continued(q, &top, e) && read_thinking(q, &top, o, e) &&
+           read_logprobs(q, &top, e);
+}
+
+/* ---- /v1/completions ---- */
+
+bool question_ids(const struct pyjson *list, struct ids *out)
+{
+    bool ok = list && list->kind == PY_LIST;
+    for (size_t i = 0; ok && i < list->n; i++) {
+        const struct pyjson *v = &list->items[i];
+        char digits[16];
+        ok = v->kind == PY_INT && v->text.n < sizeof digits;
+        snprintf(digits, sizeof digits, "%.*s", (int)(ok ? v->text.n : 0), ok ? v->text.p : "");
+        long long id = strtoll(digits, NULL, 10);
+        ok = ok && id >= 0 && id <= INT32_MAX;
+        if (ok)
+            ids_add(out, (int32_t)id);
+    }
+    return ok;
+}
+
+/* A text, a list of tokens, or a list with one of these. */
+static bool read_prompt(struct question *q, const struct pyjson *top, struct err *e)
+{
+    const struct pyjson *v = given(top, "prompt");
+    if (v && v->kind == PY_LIST && v->n > 1 && v->items[0].kind != PY_INT)
+        return err_set(e, "prompt has %zu prompts, expected one in a request", v->n);
+    if (v && v->kind == PY_LIST && v->n == 1 && v->items[0].kind != PY_INT)
+        v = &v->items[0];
+    if (v && v->kind == PY_STR)
+        q->prompt = v->text.p ? v->text : text_of("");
+    return (v && v->kind == PY_STR) || question_ids(v, &q->ids) || err_set(e, "prompt is neither a text nor a list of tokens");
+}
+
+/* `logprobs` is a number here: so many of the likeliest ones. */
+static bool read_plain_logprobs(struct question *q, const struct pyjson *top, struct err *e)
+{
+    q->n_alternatives = -1;
+    return whole(top, "logprobs", 0, CHAT_ALTERNATIVES, &q->n_alternatives, e);
+}
+
+static bool refuse_plain(const struct pyjson *top, struct err *e)
+{
+    const struct pyjson *suffix = given(top, "suffix");
+    bool echo = false;
+    int best = 1;
+    if (suffix && (suffix->kind != PY_STR || suffix->text.n))
+        return err_set(e, "suffix is not possible: the model writes on behind the prompt");
+    return flag(top, "echo", &echo, e) && (!echo || err_set(e, "echo is not possible: the answer is what follows the prompt")) &&
+           whole(top, "best_of", 1, 1, &best, e);
+}
+
+bool question_read_plain(struct question *q, struct text body, const struct options *o, struct err *e)
+{
+    enum { USUAL_MAX = 16 };            /* tokens, of a request that says nothing, as OpenAI defines it */
+    struct pyjson top;
+    bool ok = read_top(q, body, &top, o, e) && read_prompt(q, &top, e) && read_plain_logprobs(q, &top, e) && refuse_plain(&top, e);
+    q->plain = true;
+    if (ok && !given(&top, "max_tokens") && !given(&top, "max_completion_tokens"))
+        q->given.max_tokens = USUAL_MAX;
+    return ok;
 }
 
 void question_free(struct question *q)
 {
     arena_free(&q->mem);
+    ids_free(&q->ids);
 }
 
 /* ---- sampling ---- */

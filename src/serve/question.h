@@ -1,4 +1,4 @@
-/* The body of a request to /v1/chat/completions -> what the responder is asked for.
+/* The body of a request to /v1/chat/completions or /v1/completions -> what the responder is asked for.
  *
  * What other servers' clients send is read alike: `reasoning_content`, `reasoning` and `thinking`; arguments of calls as an object or its text;
  * the role `developer`; `max_tokens` and `max_completion_tokens`; `repetition_penalty` and `repeat_penalty`.  What would change the answer and
@@ -11,13 +11,17 @@
 #include "base/err.h"
 #include "chat/options.h"
 #include "chat/responder.h"
+#include "text/pyjson.h"
 
 enum { QUESTION_MAX_STOPS = 16 };
 
-/* Everything lives in `mem`. */
+/* Everything lives in `mem`, but `ids`. */
 struct question {
     struct arena mem;
     struct request request;             /* without sampling: question_sampling() */
+    bool plain;                         /* to /v1/completions: `prompt`, or tokens in `ids`, instead of messages */
+    struct text prompt;                 /* p NULL: it is in `ids` */
+    struct ids ids;
     struct message *continued;          /* an answer that is to be continued, or NULL */
     struct text model;                  /* that it asks for; empty: any */
     const char *stops[QUESTION_MAX_STOPS];
@@ -30,6 +34,9 @@ struct question {
 
 /* False with a sentence for the client.  *q must be freed either way. */
 bool question_read(struct question *q, struct text body, const struct options *o, struct err *e);
+bool question_read_plain(struct question *q, struct text body, const struct options *o, struct err *e);
+/* A list of whole numbers.  False: it is none. */
+bool question_ids(const struct pyjson *list, struct ids *out);
 void question_free(struct question *q);
 /* Fills q->request.sampling: what was given, over what the options and the model's own defaults say. */
 void question_sampling(struct question *q, const struct options *o, const struct responder_info *info);

@@ -12,6 +12,7 @@
 #include "serve/figures.h"
 #include "serve/question.h"
 #include "serve/socket.h"
+#include "serve/tokens.h"
 #include "serve/web.h"
 #include "text/pyjson.h"
 
@@ -146,6 +147,16 @@ static bool find_begun(struct server *s, struct job *j, struct tokens *begun, st
     return true;
 }
 
+/* Of /v1/completions: the tokens of its prompt. */
+static void find_plain(struct server *s, struct question *q)
+{
+    if (!q->plain)
+        return;
+    if (q->prompt.p)
+        s->r->ops->encode(s->r, q->prompt, true, &q->ids);
+    q->request.plain = &q->ids;
+}
+
 /* The next one of the queue.  Its news may come at once. */
 static void start(struct server *s)
 {
@@ -153,6 +164,7 @@ static void start(struct server *s)
     struct tokens begun = {0};
     struct err e = {{0}};
     question_sampling(&j->question, s->so.o, s->r->ops->info(s->r));
+    find_plain(s, &j->question);
     choice_begin(&j->choice, &j->question, s->r, buf_str(&s->model), ++s->number);
     j->begun = true;
     enum request_result how = find_begun(s, j, &begun, &e) ? s->r->ops->request(s->r, &j->question.request, &e) : REQUEST_REFUSED;
@@ -318,13 +330,15 @@ static bool is_ours(const struct server *s, struct text model)
     return !model.n || text_is(model, buf_str(&s->model)) || text_is(model, s->r->model);
 }
 
-static void complete(struct server *s, struct exchange *x)
+typedef bool read_fn(struct question *q, struct text body, const struct options *o, struct err *e);
+
+static void complete_as(struct server *s, struct exchange *x, read_fn *read)
 {
     struct job *j = memory_zeroed(1, sizeof *j);
     struct err e = {{0}};
     s->figures.requests++;
     j->x = x;
-    if (!question_read(&j->question, exchange_body(x), s->so.o, &e)) {
+    if (!read(&j->question, exchange_body(x), s->so.o, &e)) {
         fail_job(s, j, 400, e.msg, NULL);
     } else if (!is_ours(s, j->question.model)) {
         err_set(&e, "there is no model %.*s here; it has %s", (int)j->question.model.n, j->question.model.p, buf_str(&s->model));
@@ -341,11 +355,52 @@ static void complete(struct server *s, struct exchange *x)
     job_free(j);
 }
 
+static void complete(struct server *s, struct exchange *x)
+{
+    complete_as(s, x, question_read);
+}
+
+static void complete_plain(struct server *s, struct exchange *x)
+{
+    complete_as(s, x, question_read_plain);
+}
+
+static void tell_or_refuse(struct exchange *x, bool ok, const struct buf *body, const char *why)
+{
+    if (ok)
+        reply(x, 200, body);
+    else
+        refuse(x, 400, why);
+}
+
+static void tokenize(struct server *s, struct exchange *x)
+{
+    struct buf body = {0};
+    struct err e = {{0}};
+    if (s->ready)
+        tell_or_refuse(x, tokens_of_text(s->r, exchange_body(x), s->so.o, &body, &e), &body, e.msg);
+    else
+        refuse_with(x, 503, "the model loads", NULL, RETRY_S);
+    buf_free(&body);
+}
+
+static void detokenize(struct server *s, struct exchange *x)
+{
+    struct buf body = {0};
+    struct err e = {{0}};
+    if (s->ready)
+        tell_or_refuse(x, text_of_tokens(s->r, exchange_body(x), &body, &e), &body, e.msg);
+    else
+        refuse_with(x, 503, "the model loads", NULL, RETRY_S);
+    buf_free(&body);
+}
+
 static const struct route {
     const char *method, *path;
     void (*go)(struct server *s, struct exchange *x);
 } routes[] = {
-    {"POST", "/v1/chat/completions", complete}, {"GET", "/v1/models", tell_models}, {"GET", "/health", tell_health},
+    {"POST", "/v1/chat/completions", complete}, {"POST", "/v1/completions", complete_plain}, {"POST", "/tokenize", tokenize},
+    {"POST", "/detokenize", detokenize}, {"GET", "/v1/models", tell_models}, {"GET", "/health", tell_health},
     {"GET", "/metrics", tell_metrics}, {"POST", "/stop", stop},
 };
 

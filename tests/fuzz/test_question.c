@@ -29,7 +29,8 @@ static const char *const fields[] = {
     "\"response_format\": {\"type\": \"json_schema\"}", "\"chat_template_kwargs\": {\"enable_thinking\": false}", "\"chat_template_kwargs\": 3", "\"reasoning_effort\": \"none\"",
     "\"thinking_budget\": 12", "\"continue_final_message\": true", "\"tool_choice\": \"none\"", "\"tool_choice\": {\"type\": \"function\"}", "\"return_progress\": true",
     "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {}}}]", "\"tools\": [3]", "\"tools\": null", "\"frequency_penalty\": 0",
-    "\"messages\": []", "\"messages\": {}", "\"messages\": [[]]", "\"presence_penalty\": 2", "\"repetition_penalty\": 1.1", "\"repeat_penalty\": 11", "\"user\": \"me\"",
+    "\"prompt\": \"once\"", "\"prompt\": [\"once\"]", "\"prompt\": [1, 2, 99999999999]", "\"prompt\": [[7, 8]]", "\"prompt\": []", "\"prompt\": [[]]", "\"echo\": true",
+    "\"suffix\": \"\"", "\"best_of\": 1", "\"logprobs\": 5", "\"messages\": []", "\"messages\": {}", "\"messages\": [[]]", "\"presence_penalty\": 2", "\"repetition_penalty\": 1.1", "\"repeat_penalty\": 11", "\"user\": \"me\"",
 };
 static const char *const messages[] = {
     "{\"role\": \"user\", \"content\": \"hello\"}", "{\"role\": \"developer\", \"content\": \"be brief\"}", "{\"role\": \"system\", \"content\": null}", "{}", "\"text\"",
@@ -62,19 +63,19 @@ static void make_body(struct buf *b)
 }
 
 /* What was read, for the comparison; false: refused, with a sentence. */
-static bool read_once(const struct buf *body, const struct options *o, struct buf *told)
+static bool read_once(const struct buf *body, bool plain, const struct options *o, struct buf *told)
 {
     static const struct responder_info info = {.temperature = 0.6f, .top_p = 0.95f, .top_k = 20};
     struct question q;
     struct err e = {{0}};
-    bool ok = question_read(&q, (struct text){buf_str(body), body->len}, o, &e);
+    bool ok = (plain ? question_read_plain : question_read)(&q, (struct text){buf_str(body), body->len}, o, &e);
     if (!ok)
         assert_true(*e.msg);
     if (ok) {
         q.seeded = true;
         question_sampling(&q, o, &info);
         const struct request_sampling *s = &q.request.sampling;
-        assert_true(q.request.n_messages >= 1 && q.n_stops >= 0 && q.n_stops <= QUESTION_MAX_STOPS);
+        assert_true(q.plain == plain && (plain || q.request.n_messages >= 1) && (!q.prompt.p || !q.ids.n) && q.n_stops >= 0 && q.n_stops <= QUESTION_MAX_STOPS);
         assert_true(s->temperature >= 0 && s->temperature <= 10 && s->top_p > 0 && s->top_p <= 1 && s->min_p >= 0 && s->min_p <= 1 && s->top_k >= 0 && s->max_tokens >= 0);
         assert_true(s->n_alternatives >= 0 && s->n_alternatives <= CHAT_ALTERNATIVES);
         assert_true(!q.continued || q.continued->role == ROLE_ASSISTANT);
@@ -83,6 +84,8 @@ static bool read_once(const struct buf *body, const struct options *o, struct bu
         buf_addf(told, "%g %g %d %d %llu %d", (double)s->temperature, (double)s->top_p, s->top_k, s->max_tokens, (unsigned long long)s->seed, q.request.thinking);
         for (int i = 0; i < q.request.n_messages; i++)
             buf_add(told, q.request.messages[i].content.p ? q.request.messages[i].content.p : "", q.request.messages[i].content.n);
+        for (int i = 0; i < q.ids.n; i++)
+            buf_addf(told, " %d", q.ids.data[i]);
     }
     buf_adds(told, e.msg);
     question_free(&q);
@@ -101,8 +104,8 @@ static void test_question__any_body_is_refused_with_a_sentence_or_read_within_bo
         make_body(&body);
         buf_reset(&once);
         buf_reset(&twice);
-        bool ok = read_once(&body, o, &once);
-        assert_int_equal(read_once(&body, o, &twice), ok);
+        bool plain = !rnd(3), ok = read_once(&body, plain, o, &once);
+        assert_int_equal(read_once(&body, plain, o, &twice), ok);
         assert_string_equal(buf_str(&once), buf_str(&twice));
         n_read += ok;
         n_refused += !ok;

@@ -140,6 +140,52 @@ def tools():
     print("called" if calls else "no call")
 
 
+def plain():
+    """A turn that is written out, as text or as tokens, is answered in the words of the chat."""
+    turn = "<|im_start|>user\nWhat is 6*7?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    told = json.loads(ask("POST", "/tokenize", json.dumps({"prompt": turn}))[1])
+    asked = {"messages": [{"role": "user", "content": "What is 6*7?"}], "chat_template_kwargs": {"enable_thinking": False}}
+    made = json.loads(ask("POST", "/tokenize", json.dumps(asked))[1])
+    assert told["tokens"] == made["tokens"] and told["count"] == len(told["tokens"]) and told["max_model_len"] > 0, (told, made)
+    back = json.loads(ask("POST", "/detokenize", json.dumps({"tokens": told["tokens"]}))[1])
+    assert back["prompt"] == back["content"] == turn
+    plain = json.loads(ask("POST", "/tokenize", json.dumps({"content": turn, "parse_special": False}))[1])
+    assert plain["count"] > told["count"]
+    chat = json.loads(ask("POST", "/v1/chat/completions", question(**asked))[1])["choices"][0]["message"]["content"]
+    body = {"temperature": 0, "max_tokens": 200, "logprobs": 2}
+    for prompt in (turn, [turn], told["tokens"], [told["tokens"]]):
+        whole = json.loads(ask("POST", "/v1/completions", json.dumps({**body, "prompt": prompt}))[1])
+        choice = whole["choices"][0]
+        assert whole["object"] == "text_completion" and choice["finish_reason"] == "stop" and choice["text"] == chat != "", whole
+        assert whole["usage"]["prompt_tokens"] == told["count"]
+        logprobs = choice["logprobs"]
+        assert "".join(logprobs["tokens"]) == chat and logprobs["text_offset"][0] == 0
+        assert len({len(x) for x in logprobs.values()}) == 1 and all(p <= 0 for p in logprobs["token_logprobs"])
+        assert all(t in most and len(most) == 2 for t, most in zip(logprobs["tokens"], logprobs["top_logprobs"]))
+    chunks = events(ask("POST", "/v1/completions", json.dumps({**body, "prompt": turn, "stream": True, "stream_options": {"include_usage": True}}))[1])
+    parts = [c["choices"][0] for c in chunks if c["choices"]]
+    assert "".join(p["text"] for p in parts) == chat and parts[-1]["finish_reason"] == "stop"
+    assert [t for p in parts for t in (p["logprobs"] or {}).get("tokens", [])] == logprobs["tokens"]
+    assert chunks[-1]["usage"]["completion_tokens"] == whole["usage"]["completion_tokens"]
+    few = json.loads(ask("POST", "/v1/completions", json.dumps({"prompt": "a b c d e f g h i", "temperature": 0}))[1])
+    assert few["usage"]["completion_tokens"] <= 16 and few["choices"][0]["logprobs"] is None
+    stopped = json.loads(ask("POST", "/v1/completions", json.dumps({**body, "prompt": turn, "stop": chat[2:4]}))[1])["choices"][0]
+    assert stopped["text"] == chat[:2].rstrip() and stopped["finish_reason"] == "stop", stopped
+    for path, words, body in (
+        ("/v1/completions", "prompt is neither", {}), ("/v1/completions", "prompt is neither", {"prompt": [1, "x"]}), ("/v1/completions", "no tokens", {"prompt": ""}),
+        ("/v1/completions", "prompt has 2 prompts", {"prompt": ["a", "b"]}), ("/v1/completions", "token 2 of the prompt is 9999999", {"prompt": [1, 9999999]}),
+        ("/v1/completions", "prompt is neither", {"prompt": [-1]}), ("/v1/completions", "echo", {"prompt": "a", "echo": True}),
+        ("/v1/completions", "suffix", {"prompt": "a", "suffix": "b"}), ("/v1/completions", "best_of", {"prompt": "a", "best_of": 2}),
+        ("/v1/completions", "logprobs is not", {"prompt": "a", "logprobs": 99}), ("/tokenize", "prompt, content or messages", {}),
+        ("/tokenize", "messages is missing", {"messages": []}), ("/detokenize", "tokens is not", {"tokens": "a"}), ("/detokenize", "tokens is not", {"tokens": [1e3]}),
+    ):
+        found, data, _ = ask("POST", path, json.dumps(body))
+        said = json.loads(data)["error"]["message"]
+        assert found == 400 and words in said, (found, said, words)
+    assert json.loads(ask("POST", "/detokenize", json.dumps({"tokens": [2147483647]}))[1])["content"] == ""
+    print("the same")
+
+
 def leaves(n):
     """Clients that go away in the middle of a stream, and while they wait."""
     for _ in range(int(n)):

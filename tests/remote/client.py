@@ -25,6 +25,11 @@ call = first.message.tool_calls[0]
 talk += [first.message, {"role": "tool", "tool_call_id": call.id, "content": "144"}]
 second = client.chat.completions.create(model=model, messages=talk, tools=tools, temperature=0).choices[0]
 assert "144" in second.message.content, second
+turn = "<|im_start|>user\nWhat is 6*7?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+plain = client.completions.create(model=model, prompt=turn, temperature=0, max_tokens=100, logprobs=1)
+assert "".join(plain.choices[0].logprobs.tokens) == plain.choices[0].text != "" and plain.choices[0].finish_reason == "stop"
+parts = list(client.completions.create(model=model, prompt=turn, temperature=0, max_tokens=100, stream=True))
+assert "".join(p.choices[0].text for p in parts) == plain.choices[0].text
 for wrong, status in (({"n": 2}, openai.BadRequestError), ({"model": "other"}, openai.NotFoundError)):
     try:
         client.chat.completions.create(**{**ask, **wrong})

@@ -18,6 +18,7 @@ is "a stream is the whole answer in pieces" "$(asks same)" same
 is "stop strings and limits end an answer" "$(asks stops)" stopped
 is "what cannot be had is refused with a sentence" "$(asks refusals)" refused
 is "tools are called, results taken" "$(asks tools)" called
+is "prompts of text or tokens are continued, texts become tokens and back" "$(asks plain)" "the same"
 is "clients go away" "$(asks leaves 5)" left
 waits_for running 0
 is "... and their answers end" "$(figure running) $(figure waiting)" "0 0"

@@ -1,0 +1,91 @@
+#include "serve/tokens.h"
+
+#include <string.h>
+
+#include "serve/question.h"
+#include "text/pyjson.h"
+
+static bool parse(struct text body, struct pyjson *top, struct arena *mem, struct err *e)
+{
+    struct err why = {{0}};
+    if (!pyjson_parse(top, body, PYJSON_LOADS, mem, &why))
+        return err_set(e, "the body is not JSON: %s", why.msg);
+    return top->kind == PY_DICT || err_set(e, "the body is not a JSON object");
+}
+
+/* `content` is llama.cpp's name for it, `prompt` vLLM's. */
+static const struct pyjson *plain_text(const struct pyjson *top)
+{
+    const struct pyjson *content = pyjson_get(top, "content"), *prompt = pyjson_get(top, "prompt");
+    const struct pyjson *found = content ? content : prompt;
+    return found && found->kind == PY_STR ? found : NULL;
+}
+
+/* Names of control tokens count unless that is switched off, which only llama.cpp's clients do. */
+static bool wants_controls(const struct pyjson *top)
+{
+    const struct pyjson *parse_special = pyjson_get(top, "parse_special");
+    return !parse_special || pyjson_truth(parse_special);
+}
+
+static bool read_ids(struct responder *r, struct text body, const struct pyjson *top, const struct options *o, struct ids *ids, struct err *e)
+{
+    const struct pyjson *text = plain_text(top);
+    if (text) {
+        r->ops->encode(r, text->text, wants_controls(top), ids);
+        return true;
+    }
+    if (!pyjson_get(top, "messages"))
+        return err_set(e, "prompt, content or messages is missing");
+    struct question q;
+    bool ok = question_read(&q, body, o, e) && r->ops->prompt(r, &q.request, ids, e);
+    question_free(&q);
+    return ok;
+}
+
+static void add_ids(const struct ids *ids, struct buf *out)
+{
+    for (int i = 0; i < ids->n; i++)
+        buf_addf(out, "%s%d", i ? ", " : "", ids->data[i]);
+}
+
+bool tokens_of_text(struct responder *r, struct text body, const struct options *o, struct buf *out, struct err *e)
+{
+    struct arena mem = {0};
+    struct pyjson top;
+    struct ids ids = {0};
+    bool ok = parse(body, &top, &mem, e) && read_ids(r, body, &top, o, &ids, e);
+    if (ok) {
+        buf_addf(out, "{\"count\": %d, \"max_model_len\": %d, \"tokens\": [", ids.n, r->ops->info(r)->chat.n_ctx);
+        add_ids(&ids, out);
+        buf_adds(out, "]}");
+    }
+    ids_free(&ids);
+    arena_free(&mem);
+    return ok;
+}
+
+bool text_of_tokens(struct responder *r, struct text body, struct buf *out, struct err *e)
+{
+    struct arena mem = {0};
+    struct pyjson top;
+    struct ids ids = {0};
+    struct buf text = {0};
+    bool ok = parse(body, &top, &mem, e) && (question_ids(pyjson_get(&top, "tokens"), &ids) || err_set(e, "tokens is not a list of tokens"));
+    for (int i = 0; ok && i < ids.n; i++) {
+        struct text piece = r->ops->piece(r, ids.data[i]);
+        buf_add(&text, piece.p, piece.n);
+    }
+    if (ok) {
+        const struct text whole = {buf_str(&text), text.len};
+        buf_adds(out, "{\"prompt\": ");
+        pyjson_quote(whole, out);
+        buf_adds(out, ", \"content\": ");
+        pyjson_quote(whole, out);
+        buf_adds(out, "}");
+    }
+    buf_free(&text);
+    ids_free(&ids);
+    arena_free(&mem);
+    return ok;
+}
