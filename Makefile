@@ -105,7 +105,7 @@ tsan: deps      ## the tests under the thread sanitizer, CPU only
 
 # The code of a decode step, and a part of the tests, which runs all of it.  Only that code is counted: counting makes products slow.
 MEASURED := $(wildcard kernels/cpu/step_*.c $(addprefix src/model/,fused.c stepper.c cache.c state.c) $(addprefix src/engine/,decode.c sequence.c))
-COVERED  := $(addprefix build/coverage/tests/,kernels/test_step kernels/test_step_pick golden/test_stepper golden/test_recipes unit/test_decode unit/test_engine unit/test_fused)
+COVERED  := $(addprefix build/coverage/tests/,kernels/test_step kernels/test_step_rows kernels/test_step_pick golden/test_stepper golden/test_recipes unit/test_decode unit/test_engine unit/test_fused)
 coverage: deps  ## the lines of a decode step, its stepper and the decode loop that the tests run, as a table (gcov)
 	@$(MAKE) -s -j$(JOBS) CUDA=0 BUILD=build/coverage COVER=1 $(COVERED)
 	@BUILD=build/coverage AT_ONCE=$(JOBS) FILES="$(MEASURED)" sh tests/coverage.sh $(COVERED)

@@ -44,6 +44,19 @@ KV_INLINE int kv_exact_row(const struct kv_rows *c, int pos)
 {
     return !kv_compressed(c) || pos < c->sinks ? pos : c->sinks + pos % c->ring;
 }
+/* The same layer of another conversation, whose rows lie `bytes` behind. */
+KV_INLINE struct kv_rows kv_behind(struct kv_rows c, size_t bytes)
+{
+    c.k = (char *)c.k + bytes;
+    c.v = (char *)c.v + bytes;
+    if (kv_compressed(&c)) {
+        c.k_codes += bytes;
+        c.v_codes += bytes;
+        c.k_scales += bytes / sizeof *c.k_scales;
+        c.v_scales += bytes / sizeof *c.v_scales;
+    }
+    return c;
+}
 
 static inline size_t kv_exact_bytes(const struct kv_rows *c)   /* k and v of one exact row */
 {

@@ -1,9 +1,9 @@
 /* A decode step of 1 to 8 rows, from token ids to the next token ids, as few operations.  A device may record them and run the record as a
  * whole, so what changes between two runs is read from device memory (struct step_live), never passed by value.
  *
- * The bits of a row depend neither on the number of rows nor on what the other rows hold.  The definition of each operation is in
- * kernels/cpu/step_*.c and is made of plain operations (kernels/ops.h).  Matrices lie as the device keeps them: packed on a GPU
- * (kernels/pack.h), as stored on a CPU.
+ * The bits of a row depend neither on the number of rows, nor on what the others hold and whose they are.  The definition of each
+ * operation is in kernels/cpu/step_*.c and is made of plain operations (kernels/ops.h).  Matrices lie as the device keeps them: packed
+ * on a GPU (kernels/pack.h), as stored on a CPU.
  *
  * Rollback costs nothing: raw inputs of the DeltaNet layers lie in rings by position, so that rows of rejected drafts are
  * simply written again, and the DeltaNet states of step i stand where its first row starts: each step first applies
@@ -27,14 +27,33 @@ enum {
     STEP_CHOICES = 16,          /* top_k at most */
     STEP_EXPERTS = 256,         /* experts at most */
     STEP_STOPS = 8,
-    STEP_SLOTS = 4,             /* results that the host may be behind, a power of two */
+    STEP_RESULTS = 4,           /* results that the host may be behind, a power of two */
     STEP_ALTERNATIVES = 8,
     STEP_RMS_PARTS = 4,
 };
 
-/* Device memory, written by step_pick and step_draft, and by the host between requests. */
+/* One call may hold rows of several conversations.
+ *
+ * Each conversation has a slot.  What a device keeps of it lies in arrays by slot: struct step_live, struct step_sampling, results and
+ * drafts; of seen ids, biases and last hidden states [slots] of what the arguments describe; KV rows, rings and states of slot s lie
+ * s * slot_bytes behind those of slot 0.  Every pointer leads to slot 0.  `pos`, `n_valid`, `ids` and others lead to a member of its
+ * struct step_live, and mean the same member of each slot's.
+ *
+ * A row names its slot and its index among the rows of that slot; its position is the slot's `pos` plus the index.  Rows of a slot
+ * stand together, in order.  A call has at most STEP_ROWS rows in all.
+ *
+ * `rows` lies in device memory, so that a record of n rows serves however they are shared out.  NULL: all rows belong to one conversation,
+ * to whose memory the pointers lead, and the index of row t is t.  A GPU takes only NULL so far. */
+struct step_row {
+    int32_t slot;
+    int32_t index;              /* among the slot's rows in this call, from 0 */
+    int32_t first;              /* row of the whole step at which the slot's rows begin.  Calls that make drafts have one row a slot, so there it
+                                 * is not t - index */
+};
+
+/* Device memory, one for each slot, written by step_pick and step_draft, and by the host between requests. */
 struct step_live {
-    int32_t pos;                /* position of row 0 of the next step: what the cache holds */
+    int32_t pos;                /* position of the slot's first row of the next step: what the cache holds */
     int32_t n_apply;            /* rows before pos that the committed DeltaNet states lack */
     int32_t parity;             /* which of the two state buffers is committed */
     int32_t done;               /* the answer has ended: steps still run but nothing is accepted any more */
@@ -111,12 +130,14 @@ struct step_drafts {
 /* The residual stream of a step is in fixed point (kernels/stream.h).  Operations add to it in place (step_add, step_experts), and the
  * result does not depend on their order.
  *
- * Many operations have `n_valid`, in device memory: rows from there on are of no use to anybody, and need not be computed.  NULL: all count. */
+ * Many operations have `n_valid`, in device memory: of a slot's rows those from there on are of no use to anybody, and need not be
+ * computed.  NULL: all count. */
 
-/* stream[t] = row ids[t] of the table.  As embed. */
+/* stream[t] = row ids[index of t] of the table.  As embed. */
 struct step_embed_args {
     int64_t       *stream;      /* [n_rows, table.cols] */
     const int32_t *ids;         /* device memory */
+    const struct step_row *rows;
     struct weight  table;       /* dense [vocab, hidden], not packed; on a GPU bf16 */
     int            n_rows;
 };
@@ -144,7 +165,7 @@ struct step_norm_args {
 struct step_part {
     struct weight w;
     float        *y;            /* [n_rows, w.rows] */
-    bool          ring;         /* instead: [STEP_RING, w.rows], row t goes to (*pos + t) % STEP_RING */
+    bool          ring;         /* instead: [STEP_RING, w.rows] by position, one for each slot */
 };
 struct step_project_args {
     struct step_part part[STEP_PARTS];
@@ -153,8 +174,10 @@ struct step_project_args {
     const float   *halves;      /* [2, n_rows, hidden], whose sum u is, which is written to stream_out (step_mtp_join) */
     int64_t       *stream_out;  /* [n_rows, hidden], with halves */
     const float   *norm;        /* [hidden] */
-    const int32_t *pos;         /* device memory: of row 0, for rings */
+    const int32_t *pos;         /* device memory: of the slot's first row, for rings */
     const int32_t *n_valid;
+    const struct step_row *rows;
+    size_t         slot_bytes;  /* of rings */
     int            n_rows;
     float          eps;
 };
@@ -172,6 +195,7 @@ struct step_add_args {
     const float   *ssq;         /* [n_rows, w.cols / head_dim, 2] or NULL */
     int            head_dim;    /* with ssq; on a GPU 128 */
     const int32_t *n_valid;
+    const struct step_row *rows;
     int            n_rows;
     float          eps;
 };
@@ -196,6 +220,7 @@ struct step_router_args {
     float         *expert_h;    /* [n_expert_h], a multiple of 4: work space of step_experts, made ready for it */
     size_t         n_expert_h;
     const int32_t *n_valid;
+    const struct step_row *rows;
     int            n_rows;
 };
 
@@ -209,18 +234,19 @@ struct step_logits_args {
     const float   *hidden;      /* [1, hidden], one row that is normed already */
     const float   *norm;        /* [hidden], with stream */
     float         *hidden_out;  /* [n_rows, hidden] the normed rows, with stream; or NULL */
-    const int32_t *row;         /* device memory: take row *row as the only row; NULL: rows 0..n_rows-1 */
+    const int32_t *row;         /* device memory: each row is row *row of the slot's in the stream; NULL: rows 0..n_rows-1 */
     const struct step_sampling *sampling;       /* NULL: raw logits */
     const uint8_t *seen;        /* [vocab] of enum step_seen */
     const float   *bias;        /* [vocab] */
-    const int32_t *drafts;      /* row t is penalised for drafts[0..t-1] too */
+    const int32_t *drafts;      /* a slot's row i is penalised for drafts[0..i-1] too */
     int            n_ids;       /* without sampling */
     const int32_t *n_valid;
+    const struct step_row *rows;
     int            n_rows;
     float          eps;
 };
 
-/* The MTP block's input: W [norm(table[ids[t]]); norm(hidden[t])], as two halves to be added up. */
+/* The MTP block's input: W [norm(table[ids[index of t]]); norm(hidden[t])], as two halves to be added up. */
 struct step_mtp_join_args {
     float         *halves;      /* [2, n_rows, w.rows] */
     struct weight  w;           /* [hidden, 2 hidden] */
@@ -230,12 +256,13 @@ struct step_mtp_join_args {
     const float   *hidden;      /* [n_rows, hidden] */
     const float   *norm_hidden; /* [hidden] */
     const int32_t *n_valid;
+    const struct step_row *rows;
     int            n_rows;
     float          eps;
 };
 
-/* One DeltaNet layer between its projections: convolution, gates, recurrence, gated norm.  Rows pos-n_apply..pos-1 are applied
- * to state[parity], the result is stored as state[1 - parity], and carried on through rows pos..pos+n_rows-1.
+/* One DeltaNet layer between its projections: convolution, gates, recurrence, gated norm.  Of each slot, rows pos-n_apply..pos-1 are applied
+ * to state[parity], the result is stored as state[1 - parity], and carried on through the slot's rows from pos on.
  * y is w * o * silu(z), the division by the rms of o is left to the reader (ssq).
  * As conv, deltanet_gates, the recurrence of kernels/deltanet.h, rmsnorm_gated.                                     tolerance: 1e-4 relative */
 struct step_delta_args {
@@ -249,12 +276,14 @@ struct step_delta_args {
     const float *norm;          /* [dv] */
     float       *state[2];      /* [n_v_heads, dk, dv] each */
     const struct step_live *live;
-    int          n_rows;        /* 0: only apply */
+    const struct step_row *rows;
+    size_t       slot_bytes;    /* of rings and states */
+    int          n_rows;        /* 0, without rows: only apply */
     int          n_k_heads, n_v_heads, dk, dv, taps;    /* on a GPU dk and dv are 128, taps 4 */
 };
 
-/* One attention layer between its projections: norms of q and k, rope, K and V rows stored, blocks sealed from kv_sealed(*pos - 1) to
- * kv_sealed(*pos + rows - 1), attention, output gate.
+/* One attention layer between its projections: norms of q and k, rope, K and V rows stored, a slot's blocks sealed from kv_sealed(*pos - 1) to
+ * kv_sealed(*pos + its rows - 1), attention, output gate.
  * Positions are cut into ranges whose length depends on the row's own position alone.
  * As rmsnorm, rope, kv_store, kv_seal, attention, sigmoid_gate.        tolerance: 2^-7 of the largest value (q and weights in bf16) */
 struct step_attention_args {
@@ -264,8 +293,10 @@ struct step_attention_args {
     const float *q_norm, *k_norm;       /* [head_dim], used as 1 + w */
     const float *freq;          /* [half] */
     struct kv_rows kv;          /* on a GPU BF16 and head_dim 256 */
-    const int32_t *pos;         /* device memory: position of row 0 */
+    const int32_t *pos;         /* device memory: position of the slot's first row */
     const int32_t *n_valid;
+    const struct step_row *rows;
+    size_t       slot_bytes;    /* of KV rows */
     void        *scratch;       /* step_attention_scratch() bytes, for a GPU */
     bool         settled;       /* *pos and the cache's rows before it were there before the recorded graph began */
     int          n_rows, n_q_heads, half;
@@ -299,6 +330,7 @@ struct step_choice {
     int           n_logits;
     size_t        logit_step;
     const int32_t *n_valid;
+    const struct step_row *rows;
     int           overlap;      /* for measurements: rows take this many experts of row 0's, and others as if at random; -1: off */
     int           n_experts, top_k;
 };
@@ -337,9 +369,9 @@ static inline size_t step_experts_space(int n_rows, int n_experts, int top_k, in
     return (size_t)(1 + most) * (size_t)n_rows * (size_t)inter;
 }
 
-/* Picks the next tokens from the logits of n_rows rows, row by row while the picks agree with the drafts live->ids[1..], updates
- * live, sampling and seen, and writes one result (slot live->step % STEP_SLOTS).
- * `first`: the only row is the prompt's last hidden state, no row of a step ran. */
+/* Picks each slot's next tokens from the logits of its rows, row by row while the picks agree with the drafts live->ids[1..], updates
+ * live, sampling and seen, and writes one result (results[live->step % STEP_RESULTS]).
+ * `first`: a slot's only row is the prompt's last hidden state, no row of a step ran. */
 struct step_pick_args {
     float             *logits;          /* [n_rows, vocab], after penalties */
     const float       *tile_max;        /* [n_rows, step_maxima(vocab)], as step_logits leaves it */
@@ -347,22 +379,25 @@ struct step_pick_args {
     struct step_sampling *sampling;
     uint8_t           *seen;            /* [vocab] of enum step_seen */
     const float       *bias;            /* [vocab]; read for outlooks alone */
-    struct step_result *results;        /* [STEP_SLOTS] host memory */
+    struct step_result *results;        /* [STEP_RESULTS] host memory */
     const float       *hidden;          /* [n_rows, width] of the rows, or of the prompt's end */
     float             *last_hidden;     /* [3, width]: [parity] becomes the hidden state before the new pos; what it was, [2] */
     void              *scratch;         /* step_pick_scratch() bytes */
+    const struct step_row *rows;
     int                n_rows, vocab, width;
     bool               first;
 };
 static inline size_t step_pick_scratch(int vocab) { return (size_t)STEP_ROWS * ((size_t)vocab * 8 + 65536); }
 
-/* The arg-max of a draft's logits, with its probability: live->draft_ids[i], live->ids[1 + i] and drafts; live->n_drafts = i + 1.
+/* The arg-max of each slot's i-th draft, with its probability: live->draft_ids[i], live->ids[1 + i] and drafts; live->n_drafts = i + 1.
  *                                                                                                tolerance of prob: 2^-12 relative */
 struct step_draft_args {
-    const float      *logits;           /* [1, n_ids] */
-    const float      *tile_max;         /* [step_maxima(n_ids)] */
+    const float      *logits;           /* [n_rows, n_ids] */
+    const float      *tile_max;         /* [n_rows, step_maxima(n_ids)] */
     struct step_live *live;
     struct step_drafts *drafts;         /* host memory */
+    const struct step_row *rows;        /* a row a slot */
+    int               n_rows;           /* with rows; else there is one */
     int               i, n_ids;
 };
 

@@ -13,7 +13,7 @@ struct picker {
     int vocab;
     struct step_sampling how;
     struct step_live     live;
-    struct step_result   results[STEP_SLOTS];
+    struct step_result   results[STEP_RESULTS];
     float   *logits, *tile_max, *bias;
     uint8_t *seen;
     void    *scratch;
@@ -91,7 +91,7 @@ static inline bool picker_pick(struct picker *p, const float *logits, struct pic
     step_pick_cpu(picker_pool(), &(struct step_pick_args){
         .logits = p->logits, .tile_max = p->tile_max, .live = &p->live, .sampling = &p->how, .seen = p->seen, .bias = p->bias, .results = p->results,
         .hidden = &hidden, .last_hidden = last_hidden, .scratch = p->scratch, .n_rows = 1, .vocab = p->vocab, .width = 1});
-    const struct step_result *r = &p->results[p->live.step % STEP_SLOTS];
+    const struct step_result *r = &p->results[p->live.step % STEP_RESULTS];
     if (r->ended == STEP_BAD_LOGIT)
         return sampler_bad_logit(e, r->bad_id, r->bad_logit);
     if (r->ended == STEP_ALL_BANNED)

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "base/log.h"
 #include "kernels/ops.h"
 #include "kernels/step.h"
 
@@ -32,10 +33,45 @@ struct cpu_pool {
 #include "kernels/step.def"
 #undef OP
 
-/* Rows that count. */
-static inline int step_rows(const int32_t *n_valid, int n_rows)
+static inline struct step_row step_row(const struct step_row *rows, int t)
 {
-    return n_valid && *n_valid < n_rows ? *n_valid : n_rows;
+    return rows ? rows[t] : (struct step_row){.index = t};
+}
+
+/* What `at`, in struct step_live of slot 0, is in that of another slot; or NULL. */
+static inline const int32_t *step_live_of(const int32_t *at, int slot)
+{
+    return at ? at + (size_t)slot * (sizeof(struct step_live) / sizeof *at) : NULL;
+}
+
+/* Whether a row is of use. */
+static inline bool step_counts(const struct step_row *rows, const int32_t *n_valid, int t)
+{
+    const struct step_row r = step_row(rows, t);
+    return !n_valid || r.index < *step_live_of(n_valid, r.slot);
+}
+
+/* Rows up to the last one that is of use. */
+static inline int step_rows(const struct step_row *rows, const int32_t *n_valid, int n_rows)
+{
+    while (n_rows > 0 && !step_counts(rows, n_valid, n_rows - 1))
+        n_rows--;
+    return n_rows;
+}
+
+/* Rows from..from+n-1 of a call: all that it has of one slot.  Begins with {0}; false when there is no other run. */
+struct step_run { int slot, from, n; };
+static inline bool step_next_run(struct step_run *r, const struct step_row *rows, int n_rows)
+{
+    const int from = r->from + r->n;
+    if (from >= n_rows)
+        return false;
+    *r = (struct step_run){.slot = step_row(rows, from).slot, .from = from};
+    while (from + r->n < n_rows && step_row(rows, from + r->n).slot == r->slot) {
+        CHECK(step_row(rows, from + r->n).index == r->n);
+        r->n++;
+    }
+    return true;
 }
 
 /* y = W x for n rows, by the weight's own format. */

@@ -1,8 +1,8 @@
 #include "kernels/cpu/pool.h"
 
-void step_attention_cpu(struct cpu_pool *p, const struct step_attention_args *a)
+static void attention_of_slot(struct cpu_pool *p, const struct step_attention_args *a)
 {
-    const int n = step_rows(a->n_valid, a->n_rows), heads = a->n_q_heads, kv_heads = a->kv.n_kv_heads, dim = a->kv.head_dim, pos = *a->pos;
+    const int n = step_rows(NULL, a->n_valid, a->n_rows), heads = a->n_q_heads, kv_heads = a->kv.n_kv_heads, dim = a->kv.head_dim, pos = *a->pos;
     const size_t D = (size_t)dim, query = (size_t)heads * D, key = (size_t)kv_heads * D;
     float *q = p->scratch(p, (size_t)n * (query + key) * sizeof *q), *k = q + (size_t)n * query;
 
@@ -20,4 +20,22 @@ void step_attention_cpu(struct cpu_pool *p, const struct step_attention_args *a)
           .scale = a->scale);
     PLAIN(p, sigmoid_gate, .y = a->y, .gate = a->qg + D, .gate_token = 2 * query, .gate_head = 2 * D, .n_tokens = n, .n_heads = heads,
           .head_dim = dim);
+}
+
+void step_attention_cpu(struct cpu_pool *p, const struct step_attention_args *a)
+{
+    const size_t query = (size_t)a->n_q_heads * (size_t)a->kv.head_dim, key = (size_t)a->kv.n_kv_heads * (size_t)a->kv.head_dim;
+    struct step_run r = {0};
+    while (step_next_run(&r, a->rows, a->n_rows)) {
+        struct step_attention_args one = *a;
+        one.y += (size_t)r.from * query;
+        one.qg += (size_t)r.from * 2 * query;
+        one.k += (size_t)r.from * key;
+        one.v += (size_t)r.from * key;
+        one.kv = kv_behind(a->kv, (size_t)r.slot * a->slot_bytes);
+        one.pos = step_live_of(a->pos, r.slot);
+        one.n_valid = step_live_of(a->n_valid, r.slot);
+        one.n_rows = r.n;
+        attention_of_slot(p, &one);
+    }
 }

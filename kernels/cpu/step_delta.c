@@ -112,7 +112,7 @@ static void recurrence(const void *args, int begin, int end)
     }
 }
 
-void step_delta_cpu(struct cpu_pool *p, const struct step_delta_args *a)
+static void delta_of_slot(struct cpu_pool *p, const struct step_delta_args *a)
 {
     struct rows r = {.a = a, .n_apply = a->live->n_apply, .n = a->live->n_apply + a->n_rows,
                      .width = (size_t)(2 * a->n_k_heads * a->dk + a->n_v_heads * a->dv)};
@@ -127,4 +127,29 @@ void step_delta_cpu(struct cpu_pool *p, const struct step_delta_args *a)
     PLAIN(p, deltanet_gates, .c = r.c, .beta = r.beta, .g = r.g, .a = r.ga, .b = r.gb, .a_log = a->a_log, .dt_bias = a->dt_bias, .n_tokens = r.n,
           .n_k_heads = a->n_k_heads, .n_v_heads = a->n_v_heads, .dk = a->dk, .dv = a->dv);
     p->run(p, recurrence, &r, a->n_v_heads, 2 * (size_t)a->n_v_heads * (size_t)(a->dk * a->dv) * sizeof(float));
+}
+
+static void *behind(const void *p, size_t bytes) { return (char *)(uintptr_t)p + bytes; }
+
+void step_delta_cpu(struct cpu_pool *p, const struct step_delta_args *a)
+{
+    const size_t v = (size_t)a->n_v_heads, value = v * (size_t)a->dv;
+    struct step_run r = {0};
+    if (a->n_rows == 0)
+        delta_of_slot(p, a);
+    while (step_next_run(&r, a->rows, a->n_rows)) {
+        const size_t from = (size_t)r.from, bytes = (size_t)r.slot * a->slot_bytes;
+        struct step_delta_args one = *a;
+        one.y += from * value;
+        one.z += from * value;
+        one.ssq += from * v * 2;
+        one.raw = behind(a->raw, bytes);
+        one.a = behind(a->a, bytes);
+        one.b = behind(a->b, bytes);
+        one.state[0] = behind(a->state[0], bytes);
+        one.state[1] = behind(a->state[1], bytes);
+        one.live += r.slot;
+        one.n_rows = r.n;
+        delta_of_slot(p, &one);
+    }
 }

@@ -4,7 +4,7 @@
 #include "kernels/cpu/pool.h"
 #include "kernels/cpu/vec.h"
 
-/* Scratch of one call, n rows.  A slot is a row's choice, or its shared expert (kernels/moe.h). */
+/* Scratch of one call, n rows: those that are of use.  A slot is a row's choice, or its shared expert (kernels/moe.h). */
 struct work {
     float   *logits, *gate, *x, *h, *d, *weights;
     int32_t *experts, *start, *slots;
@@ -43,17 +43,17 @@ static float sum_parts(const float *at, int n, size_t step)
     return sum;
 }
 
-/* Makes up for what step_router left: parts to add up, and the division by the rms. */
-static void prepare_row(struct work *w, const struct step_experts_args *a, int t)
+/* Row `row` of the call is to be row t here.  Makes up for what step_router left: parts to add up, and the division by the rms. */
+static void prepare_row(struct work *w, const struct step_experts_args *a, int t, size_t row)
 {
     const struct step_choice *c = &a->choice;
-    const size_t E = (size_t)c->n_experts, H = (size_t)a->hidden, row = (size_t)t;
-    const float s = inverse_rms(&c->rms, t);
+    const size_t E = (size_t)c->n_experts, H = (size_t)a->hidden, to = (size_t)t;
+    const float s = inverse_rms(&c->rms, (int)row);
     for (size_t e = 0; e < E; e++)
-        w->logits[row * E + e] = s * sum_parts(c->logits + row * E + e, c->n_logits, c->logit_step);
-    w->gate[row] = s * sum_parts(a->shared_gate + row, a->n_gates, a->gate_step);
+        w->logits[to * E + e] = s * sum_parts(c->logits + row * E + e, c->n_logits, c->logit_step);
+    w->gate[to] = s * sum_parts(a->shared_gate + row, a->n_gates, a->gate_step);
     for (size_t i = 0; i < H; i++)
-        w->x[row * H + i] = s * a->x[row * H + i];
+        w->x[to * H + i] = s * a->x[row * H + i];
 }
 
 static void share_choices(struct work *w, const struct step_choice *c, int n)
@@ -65,7 +65,7 @@ static void share_choices(struct work *w, const struct step_choice *c, int n)
         }
 }
 
-static void tell_route(struct step_route *r, const struct work *w, const struct step_choice *c, int n)
+static void tell_route(struct step_route *r, const struct work *w, const struct step_choice *c, const int *row, int n)
 {
     r->n = 0;
     for (int e = 0; e < c->n_experts; e++) {
@@ -76,7 +76,7 @@ static void tell_route(struct step_route *r, const struct work *w, const struct 
         memset(weight, 0, sizeof r->weight[0]);
         for (int i = 0; i < n * c->top_k; i++)
             if (w->experts[i] == e)
-                weight[i / c->top_k] += w->weights[i];
+                weight[row[i / c->top_k]] += w->weights[i];
     }
 }
 
@@ -94,12 +94,16 @@ static void add_row(int64_t *stream, const struct work *w, const struct step_exp
 void step_experts_cpu(struct cpu_pool *p, const struct step_experts_args *a)
 {
     const struct step_choice *c = &a->choice;
-    const int n = step_rows(c->n_valid, a->n_rows);
+    int row[STEP_ROWS], n = 0;
+    CHECK(a->n_rows <= STEP_ROWS);
+    for (int t = 0; t < a->n_rows; t++)
+        if (step_counts(c->rows, c->n_valid, t))
+            row[n++] = t;
     if (a->check || n == 0)
         return;
     struct work w = cut(p, a, (size_t)n);
     for (int t = 0; t < n; t++)
-        prepare_row(&w, a, t);
+        prepare_row(&w, a, t, (size_t)row[t]);
     PLAIN(p, router, .experts = w.experts, .weights = w.weights, .logits = w.logits, .n_tokens = n, .n_experts = c->n_experts, .top_k = c->top_k);
     if (c->overlap >= 0)
         share_choices(&w, c, n);
@@ -109,7 +113,7 @@ void step_experts_cpu(struct cpu_pool *p, const struct step_experts_args *a)
     PLAIN(p, experts_down, .d = w.d, .h = w.h, .experts = a->experts, .shared = a->shared, .start = w.start, .slots = w.slots, .n_tokens = n,
           .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = a->inter);
     for (int t = 0; t < n; t++)
-        add_row(a->stream + (size_t)t * (size_t)a->hidden, &w, a, t);
+        add_row(a->stream + (size_t)row[t] * (size_t)a->hidden, &w, a, t);
     if (a->route)
-        tell_route(a->route, &w, c, n);
+        tell_route(a->route, &w, c, row, n);
 }

@@ -24,11 +24,22 @@ static void read_stream(float *u, const int64_t *stream, size_t n)
         u[i] = stream_to_float(stream[i]);
 }
 
+static void gather_ids(int32_t to[STEP_ROWS], const int32_t *ids, const struct step_row *rows, int n)
+{
+    CHECK(n <= STEP_ROWS);
+    for (int t = 0; t < n; t++) {
+        const struct step_row r = step_row(rows, t);
+        to[t] = step_live_of(ids, r.slot)[r.index];
+    }
+}
+
 void step_embed_cpu(struct cpu_pool *p, const struct step_embed_args *a)
 {
     const size_t hidden = (size_t)a->table.cols, n = (size_t)a->n_rows * hidden;
     float *u = p->scratch(p, n * sizeof *u);
-    PLAIN(p, embed, .y = u, .ids = a->ids, .table = a->table, .n_tokens = a->n_rows);
+    int32_t ids[STEP_ROWS];
+    gather_ids(ids, a->ids, a->rows, a->n_rows);
+    PLAIN(p, embed, .y = u, .ids = ids, .table = a->table, .n_tokens = a->n_rows);
     for (size_t i = 0; i < n; i++)
         a->stream[i] = stream_from_float(u[i]);
 }
@@ -45,20 +56,32 @@ void step_norm_cpu(struct cpu_pool *p, const struct step_norm_args *a)
     norm(p, a->h, a->norm, a->n_rows, a->hidden, a->eps);
 }
 
-/* To the ring: rows lie one behind the other but where it begins anew. */
-static void project_to_ring(struct cpu_pool *p, const struct step_part *part, const float *h, int pos, int n)
+/* To the ring of a slot: rows lie one behind the other but where it begins anew. */
+static void project_to_ring(struct cpu_pool *p, const struct step_project_args *a, const struct step_part *part, const float *h,
+                            const struct step_run *r)
 {
     const size_t rows = (size_t)part->w.rows, cols = (size_t)part->w.cols;
-    for (int t = 0, run; t < n; t += run) {
+    float *ring = (float *)(void *)((char *)part->y + (size_t)r->slot * a->slot_bytes);
+    const int pos = *step_live_of(a->pos, r->slot);
+    for (int t = 0, n; t < r->n; t += n) {
         const int at = (pos + t) % STEP_RING;
-        run = n - t < STEP_RING - at ? n - t : STEP_RING - at;
-        step_product(p, part->y + (size_t)at * rows, h + (size_t)t * cols, &part->w, run);
+        n = r->n - t < STEP_RING - at ? r->n - t : STEP_RING - at;
+        step_product(p, ring + (size_t)at * rows, h + (size_t)(r->from + t) * cols, &part->w, n);
     }
+}
+
+static void project(struct cpu_pool *p, const struct step_project_args *a, const struct step_part *part, const float *h, int n)
+{
+    struct step_run r = {0};
+    if (!part->ring)
+        step_product(p, part->y, h, &part->w, n);
+    while (part->ring && step_next_run(&r, a->rows, n))
+        project_to_ring(p, a, part, h, &r);
 }
 
 void step_project_cpu(struct cpu_pool *p, const struct step_project_args *a)
 {
-    const int n = step_rows(a->n_valid, a->n_rows), dim = a->part[0].w.cols;
+    const int n = step_rows(a->rows, a->n_valid, a->n_rows), dim = a->part[0].w.cols;
     const size_t all = (size_t)n * (size_t)dim, half = (size_t)a->n_rows * (size_t)dim;
     float *h = p->scratch(p, all * sizeof *h);
     if (a->stream)
@@ -69,10 +92,7 @@ void step_project_cpu(struct cpu_pool *p, const struct step_project_args *a)
     }
     norm(p, h, a->norm, n, dim, a->eps);
     for (int i = 0; i < a->n_parts; i++)
-        if (a->part[i].ring)
-            project_to_ring(p, &a->part[i], h, *a->pos, n);
-        else
-            step_product(p, a->part[i].y, h, &a->part[i].w, n);
+        project(p, a, &a->part[i], h, n);
 }
 
 static void divide_heads(float *y, const float *x, const struct step_add_args *a, int n)
@@ -87,7 +107,7 @@ static void divide_heads(float *y, const float *x, const struct step_add_args *a
 
 void step_add_cpu(struct cpu_pool *p, const struct step_add_args *a)
 {
-    const int n = step_rows(a->n_valid, a->n_rows);
+    const int n = step_rows(a->rows, a->n_valid, a->n_rows);
     const size_t rows = (size_t)n * (size_t)a->w.rows, cols = (size_t)n * (size_t)a->w.cols;
     float *y = p->scratch(p, (rows + cols) * sizeof *y), *x = y + rows;
     if (a->ssq)
@@ -114,7 +134,7 @@ static void clear_parts(float *at, size_t step, int n_parts, size_t n)
 
 void step_router_cpu(struct cpu_pool *p, const struct step_router_args *a)
 {
-    const int n = step_rows(a->n_valid, a->n_rows), dim = a->router.cols, parts = step_router_parts(dim);
+    const int n = step_rows(a->rows, a->n_valid, a->n_rows), dim = a->router.cols, parts = step_router_parts(dim);
     read_stream(a->h, a->stream, (size_t)n * (size_t)dim);
     for (int t = 0; t < n; t++) {
         float *h = a->h + (size_t)t * (size_t)dim;
@@ -130,15 +150,16 @@ void step_router_cpu(struct cpu_pool *p, const struct step_router_args *a)
 }
 
 /* Bias and penalties in the order that engine/sampler.h has. */
-static float penalised(const struct step_logits_args *a, float l, int id, int row)
+static float penalised(const struct step_logits_args *a, float l, int id, struct step_row r)
 {
-    const struct step_sampling *s = a->sampling;
-    int seen = a->seen[id];
-    for (int i = 0; i < row; i++)
-        if (a->drafts[i] == id)
+    const size_t at = (size_t)r.slot * (size_t)a->w.rows + (size_t)id;
+    const struct step_sampling *s = a->sampling + r.slot;
+    int seen = a->seen[at];
+    for (int i = 0; i < r.index; i++)
+        if (step_live_of(a->drafts, r.slot)[i] == id)
             seen = STEP_IN_TEXT | STEP_IN_ANSWER;
     if (s->biased)
-        l += a->bias[id];
+        l += a->bias[at];
     if (seen && s->repetition_penalty > 0 && s->repetition_penalty != 1)
         l = l > 0 ? l / s->repetition_penalty : l * s->repetition_penalty;
     return seen & STEP_IN_ANSWER ? l - s->presence_penalty : l;
@@ -165,12 +186,14 @@ static void finish_logits(const void *args, int begin, int end)
 {
     enum { TILE = 16 };
     const struct step_logits_args *a = args;
-    const int vocab = a->w.rows, n_maxima = step_maxima(vocab), given = a->sampling ? a->sampling->n_ids : a->n_ids,
-              n_ids = given > 0 && given < vocab ? given : vocab;
+    const int vocab = a->w.rows, n_maxima = step_maxima(vocab);
     for (int t = begin; t < end; t++) {
+        const struct step_row row = step_row(a->rows, t);
+        const struct step_sampling *how = a->sampling ? a->sampling + row.slot : NULL;
+        const int given = how ? how->n_ids : a->n_ids, n_ids = given > 0 && given < vocab ? given : vocab;
         float *l = a->logits + (size_t)t * (size_t)vocab, *max = a->tile_max + (size_t)t * (size_t)n_maxima;
-        for (int id = 0; id < n_ids && has_penalties(a->sampling); id++)
-            l[id] = penalised(a, l[id], id, t);
+        for (int id = 0; id < n_ids && has_penalties(how); id++)
+            l[id] = penalised(a, l[id], id, row);
         for (int id = n_ids; id < vocab; id++)
             l[id] = -INFINITY;
         for (int i = 0; i < n_maxima; i++) {
@@ -180,14 +203,21 @@ static void finish_logits(const void *args, int begin, int end)
     }
 }
 
+static int row_of_stream(const struct step_logits_args *a, int t)
+{
+    const struct step_row r = step_row(a->rows, t);
+    return a->row ? r.first + *step_live_of(a->row, r.slot) : t;
+}
+
 void step_logits_cpu(struct cpu_pool *p, const struct step_logits_args *a)
 {
-    const int n = step_rows(a->n_valid, a->n_rows), dim = a->w.cols;
+    const int n = step_rows(a->rows, a->n_valid, a->n_rows), dim = a->w.cols;
     const size_t all = (size_t)n * (size_t)dim;
     const float *h = a->hidden;
     if (a->stream) {
         float *u = a->hidden_out ? a->hidden_out : p->scratch(p, all * sizeof *u);
-        read_stream(u, a->stream + (size_t)(a->row ? *a->row : 0) * (size_t)dim, all);
+        for (int t = 0; t < n; t++)
+            read_stream(u + (size_t)t * (size_t)dim, a->stream + (size_t)row_of_stream(a, t) * (size_t)dim, (size_t)dim);
         norm(p, u, a->norm, n, dim, a->eps);
         h = u;
     }
@@ -197,10 +227,12 @@ void step_logits_cpu(struct cpu_pool *p, const struct step_logits_args *a)
 
 void step_mtp_join_cpu(struct cpu_pool *p, const struct step_mtp_join_args *a)
 {
-    const int n = step_rows(a->n_valid, a->n_rows), dim = a->w.cols / 2;
+    const int n = step_rows(a->rows, a->n_valid, a->n_rows), dim = a->w.cols / 2;
     const size_t D = (size_t)dim, rows = (size_t)a->w.rows;
     float *both = p->scratch(p, (size_t)n * 3 * D * sizeof *both), *embedding = both + (size_t)n * 2 * D;
-    PLAIN(p, embed, .y = embedding, .ids = a->ids, .table = a->table, .n_tokens = n);
+    int32_t ids[STEP_ROWS];
+    gather_ids(ids, a->ids, a->rows, n);
+    PLAIN(p, embed, .y = embedding, .ids = ids, .table = a->table, .n_tokens = n);
     PLAIN(p, rmsnorm, .y = both, .x = embedding, .w = a->norm_embedding, .n_rows = n, .dim = dim, .eps = a->eps, .y_group = 2 * D);
     PLAIN(p, rmsnorm, .y = both + D, .x = a->hidden, .w = a->norm_hidden, .n_rows = n, .dim = dim, .eps = a->eps, .y_group = 2 * D);
     step_product(p, a->halves, both, &a->w, n);

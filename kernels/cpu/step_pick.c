@@ -318,12 +318,11 @@ static void keep_hidden(const struct step_pick_args *a, int n, int old_parity)
     memmove(to, from, width * sizeof *to);
 }
 
-void step_pick_cpu(struct cpu_pool *p, const struct step_pick_args *a)
+static void pick_for_slot(const struct step_pick_args *a)
 {
-    (void)p;
     struct step_live *v = a->live;
     struct step_sampling *how = a->sampling;
-    struct step_result *out = &a->results[(v->step + 1) % STEP_SLOTS], r = {0};
+    struct step_result *out = &a->results[(v->step + 1) % STEP_RESULTS], r = {0};
     const int most = how->room - 1 < a->n_rows - 1 ? how->room - 1 : a->n_rows - 1, old_parity = v->parity;
     if (!v->done) {
         r.n_drafts = a->first || v->n_drafts < 0 || most < 0 ? 0 : v->n_drafts < most ? v->n_drafts : most;
@@ -348,6 +347,28 @@ void step_pick_cpu(struct cpu_pool *p, const struct step_pick_args *a)
     __atomic_store_n(&out->serial, v->step, __ATOMIC_RELEASE);
 }
 
+void step_pick_cpu(struct cpu_pool *p, const struct step_pick_args *a)
+{
+    const size_t vocab = (size_t)a->vocab, tiles = (size_t)step_maxima(a->vocab), width = (size_t)a->width;
+    struct step_run r = {0};
+    (void)p;
+    while (step_next_run(&r, a->rows, a->n_rows)) {
+        const size_t from = (size_t)r.from, slot = (size_t)r.slot;
+        struct step_pick_args one = *a;
+        one.logits += from * vocab;
+        one.tile_max += from * tiles;
+        one.hidden += from * width;
+        one.live += slot;
+        one.sampling += slot;
+        one.seen += slot * vocab;
+        one.bias = a->bias ? a->bias + slot * vocab : NULL;
+        one.results += slot * STEP_RESULTS;
+        one.last_hidden += slot * 3 * width;
+        one.n_rows = r.n;
+        pick_for_slot(&one);
+    }
+}
+
 /* softmax(logits)[id], id being the greatest. */
 static float share_of_greatest(const float *logits, int n_ids, int32_t id)
 {
@@ -359,14 +380,23 @@ static float share_of_greatest(const float *logits, int n_ids, int32_t id)
     return (float)(1 / sum);
 }
 
+static void draft_for_slot(const struct step_draft_args *a, int row, int slot)
+{
+    const float *logits = a->logits + (size_t)row * (size_t)a->n_ids;
+    const int32_t id = greatest(logits, a->tile_max + (size_t)row * (size_t)step_maxima(a->n_ids), a->n_ids);
+    struct step_live *v = a->live + slot;
+    struct step_drafts *d = a->drafts + slot;
+    v->draft_ids[a->i] = id;
+    v->ids[1 + a->i] = id;
+    v->n_drafts = a->i + 1;
+    d->ids[a->i] = id;
+    d->prob[a->i] = share_of_greatest(logits, a->n_ids, id);
+    __atomic_store_n(&d->serial, v->step * STEP_ROWS + a->i + 1, __ATOMIC_RELEASE);
+}
+
 void step_draft_cpu(struct cpu_pool *p, const struct step_draft_args *a)
 {
     (void)p;
-    const int32_t id = greatest(a->logits, a->tile_max, a->n_ids);
-    a->live->draft_ids[a->i] = id;
-    a->live->ids[1 + a->i] = id;
-    a->live->n_drafts = a->i + 1;
-    a->drafts->ids[a->i] = id;
-    a->drafts->prob[a->i] = share_of_greatest(a->logits, a->n_ids, id);
-    __atomic_store_n(&a->drafts->serial, a->live->step * STEP_ROWS + a->i + 1, __ATOMIC_RELEASE);
+    for (int t = 0; t < (a->rows ? a->n_rows : 1); t++)
+        draft_for_slot(a, t, step_row(a->rows, t).slot);
 }

@@ -38,6 +38,12 @@ static inline void queue_note(struct cuda_queue *q, const char *op, cudaError_t 
     }
 }
 
+/* Rows of several conversations are on a CPU alone so far. */
+static inline void queue_refuse_rows(struct cuda_queue *q, const char *op, const void *rows)
+{
+    queue_note(q, op, rows ? cudaErrorNotSupported : cudaSuccess);
+}
+
 /* Launches `kernel`.  With `overlap` it may start before the previous kernel has ended (programmatic dependent launch).  It must call
  * gpu_wait(), in every thread block, before it touches memory that it or an earlier kernel writes or reads; only weights may be loaded
  * before. */

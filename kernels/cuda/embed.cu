@@ -43,6 +43,7 @@ extern "C" void embed_cuda(struct cuda_queue *q, const struct embed_args *a)
 
 extern "C" void step_embed_cuda(struct cuda_queue *q, const struct step_embed_args *a)
 {
+    queue_refuse_rows(q, "step_embed", a->rows);
     if (a->table.dtype != DT_BF16)
         queue_note(q, "step_embed", cudaErrorInvalidValue);
     else

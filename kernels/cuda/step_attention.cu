@@ -400,6 +400,7 @@ template <int R> static void launch_rows(struct cuda_queue *q, const struct step
 extern "C" void step_attention_cuda(struct cuda_queue *q, const struct step_attention_args *a)
 {
     int group = a->n_q_heads / a->kv.n_kv_heads;
+    queue_refuse_rows(q, "step_attention", a->rows);
     if (a->kv.dtype != DT_BF16 || a->kv.head_dim != DIM || group > HEADS || a->n_rows < 1 || a->n_rows > STEP_ROWS
         || a->half % 4 || 2 * a->half > DIM) {
         queue_note(q, "step_attention", cudaErrorInvalidValue);

@@ -242,6 +242,7 @@ __global__ void __launch_bounds__(32 * WARPS, 2) step_delta_kernel(struct step_d
 
 extern "C" void step_delta_cuda(struct cuda_queue *q, const struct step_delta_args *a)
 {
+    queue_refuse_rows(q, "step_delta", a->rows);
     if (a->n_rows < 0 || a->n_rows > STEP_ROWS || a->n_k_heads < 1 || a->n_v_heads % a->n_k_heads || a->dk != DIM || a->dv != DIM || a->taps != 4)
         queue_note(q, "step_delta", cudaErrorInvalidValue);
     else

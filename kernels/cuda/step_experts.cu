@@ -682,6 +682,7 @@ extern "C" void step_experts_cuda(struct cuda_queue *q, const struct step_expert
 {
     struct job j = {};
     const struct expert_weights *x = a->experts;
+    queue_refuse_rows(q, "step_experts", a->choice.rows);
     j.up[0] = matrices_of(x->gate, distance(x[0].gate, x[1].gate));
     j.up[1] = matrices_of(a->shared->gate, 0);
     j.down[0] = matrices_of(x->down, distance(x[0].down, x[1].down));

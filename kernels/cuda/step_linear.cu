@@ -555,6 +555,7 @@ extern "C" void step_project_cuda(struct cuda_queue *q, const struct step_projec
 {
     struct job j = {};
     const int cols = a->part[0].w.cols;
+    queue_refuse_rows(q, "step_project", a->rows);
     for (int i = 0; i < a->n_parts; i++)
         add_part(&j, a->part[i].w, a->part[i].y, a->part[i].ring ? TO_RING : TO_ROWS);
     j.in[0].stream = a->stream;
@@ -601,6 +602,7 @@ extern "C" void step_router_cuda(struct cuda_queue *q, const struct step_router_
 extern "C" void step_logits_cuda(struct cuda_queue *q, const struct step_logits_args *a)
 {
     struct job j = {};
+    queue_refuse_rows(q, "step_logits", a->rows);
     add_part(&j, a->w, a->logits, TO_ROWS);
     j.in[0].stream = a->stream;
     j.in[0].x = a->hidden;
@@ -621,6 +623,7 @@ extern "C" void step_logits_cuda(struct cuda_queue *q, const struct step_logits_
 extern "C" void step_mtp_join_cuda(struct cuda_queue *q, const struct step_mtp_join_args *a)
 {
     struct job j = {};
+    queue_refuse_rows(q, "step_mtp_join", a->rows);
     if (a->table.dtype != DT_BF16)
         queue_note(q, "step_mtp_join", cudaErrorInvalidValue);
     add_part(&j, a->w, a->halves, TO_ROWS);

@@ -841,7 +841,7 @@ __device__ void finish_step(const struct step_pick_args &a, struct walk *k, cons
     struct step_result *out = nullptr;
     if (threadIdx.x < 32) {
         walk_rows(a, k);
-        out = &a.results[k->live.step % STEP_SLOTS];
+        out = &a.results[k->live.step % STEP_RESULTS];
         copy_words(out, &k->result, offsetof(struct step_result, outlook), threadIdx.x);
         if (k->how.n_alternatives > 0)
             copy_outlooks(out->outlook, outlook, k->result.n);
@@ -946,6 +946,7 @@ __global__ void __launch_bounds__(THREADS) step_pick_kernel(const __grid_constan
 
 extern "C" void step_pick_cuda(struct cuda_queue *q, const struct step_pick_args *a)
 {
+    queue_refuse_rows(q, "step_pick", a->rows);
     launch(q, "step_pick", step_pick_kernel, dim3((unsigned)a->n_rows, SLICES), THREADS, 0, true, *a);
 }
 
@@ -998,5 +999,6 @@ __global__ void __launch_bounds__(THREADS) step_draft_kernel(const __grid_consta
 
 extern "C" void step_draft_cuda(struct cuda_queue *q, const struct step_draft_args *a)
 {
+    queue_refuse_rows(q, "step_draft", a->rows);
     launch(q, "step_draft", step_draft_kernel, dim3(1), THREADS, 0, true, *a);
 }

@@ -312,7 +312,7 @@ static void alloc_operands(struct timing *k, struct step *s)
     s->kv = k->s->n_full ? timing_alloc(k, 2 * 2 * (size_t)DEPTH_FAR * kv * sizeof *s->kv) : NULL;
     s->pos = timing_alloc(k, sizeof *s->pos);
     s->freq = timing_alloc(k, ROPE_MAX_HALF * sizeof *s->freq);
-    s->results = k->failed ? NULL : k->d->alloc_host(k->d, STEP_SLOTS * sizeof *s->results);
+    s->results = k->failed ? NULL : k->d->alloc_host(k->d, STEP_RESULTS * sizeof *s->results);
 }
 
 void kernels_step(struct timing *k)

@@ -42,7 +42,7 @@ struct stepper {
     uint8_t *seen;
     struct step_sampling *sampling;
     void  *pick_scratch;
-    struct step_result *results;        /* host memory, STEP_SLOTS */
+    struct step_result *results;        /* host memory, STEP_RESULTS */
     struct step_drafts *made;           /* host memory */
 
     /* the answer under way */
@@ -51,7 +51,7 @@ struct stepper {
     int n_launched, n_taken;
     int rows;                           /* of the newest step */
     int n_made;                         /* drafts, behind the newest pick */
-    int tokens[STEP_SLOTS];             /* of the newest results, by pick */
+    int tokens[STEP_RESULTS];             /* of the newest results, by pick */
     int n_tokens;                       /* of all results that were taken */
 
     /* the newest positions, whose MTP rows were left out */
@@ -112,7 +112,7 @@ struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int
     }
     size_t bytes = stepper_bytes(c, max_depth);
     s->memory = f->dev->alloc(f->dev, bytes);
-    s->results = f->dev->alloc_host(f->dev, STEP_SLOTS * sizeof *s->results);
+    s->results = f->dev->alloc_host(f->dev, STEP_RESULTS * sizeof *s->results);
     s->made = f->dev->alloc_host(f->dev, sizeof *s->made);
     if (!s->memory || !s->results || !s->made) {
         err_set(e, "no memory for the logits of %d rows: %zu MiB asked for; try a smaller --draft", max_depth + 1, bytes >> 20);
@@ -230,7 +230,7 @@ static void launch(struct stepper *s, struct dev_graph **g, const struct recipe 
 /* Tokens of the newest pick; as long as it was not heard of, at most. */
 static int newest_tokens(const struct stepper *s)
 {
-    return s->n_taken == s->n_launched ? s->tokens[(s->n_launched + STEP_SLOTS - 1) % STEP_SLOTS] : s->rows;
+    return s->n_taken == s->n_launched ? s->tokens[(s->n_launched + STEP_RESULTS - 1) % STEP_RESULTS] : s->rows;
 }
 
 /* Runs the rows that were left out before the newest pick, as those of a prompt. */
@@ -291,7 +291,7 @@ void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how,
     s->dev->copy(s->dev, s->sampling, &sampling, sizeof sampling);
     s->dev->copy(s->dev, s->f->fused->live, &live, sizeof live);
     s->dev->copy(s->dev, s->last_hidden, s->on->k->state.last_hidden, (size_t)s->hidden * sizeof(float));
-    memset(s->results, 0, STEP_SLOTS * sizeof *s->results);
+    memset(s->results, 0, STEP_RESULTS * sizeof *s->results);
     memset(s->made, 0, sizeof *s->made);
     s->depth = s->mtp ? depth : 0;
     s->start = pos;
@@ -302,7 +302,7 @@ void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how,
 void stepper_step(struct stepper *s, int rows)
 {
     const bool first = s->n_launched == 0;
-    CHECK(s->n_launched - s->n_taken < STEP_SLOTS && rows >= 1 && rows <= s->max_depth + 1);
+    CHECK(s->n_launched - s->n_taken < STEP_RESULTS && rows >= 1 && rows <= s->max_depth + 1);
     keep_fresh(s);
     launch(s, first ? &s->on->first : &s->on->step[rows - 1], &(struct recipe){.step_rows = rows, .first = first, .to = -1});
     if (first)                          /* where a step leaves it */
@@ -351,7 +351,7 @@ void stepper_launch(struct stepper *s)
             stepper_draft(s, n);
         return;
     }
-    CHECK(s->n_launched - s->n_taken < STEP_SLOTS && !s->fresh && !s->n_behind);
+    CHECK(s->n_launched - s->n_taken < STEP_RESULTS && !s->fresh && !s->n_behind);
     launch(s, &s->on->whole[n - 1], &(struct recipe){.step_rows = n + 1, .mtp_rows = n + 1, .to = n - 1});
     s->counts.mtp_rows += n + 1;
     s->counts.mtp_runs++;
@@ -394,12 +394,12 @@ static bool await(struct stepper *s, const volatile int32_t *serial, int32_t exp
 
 bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e)
 {
-    const struct step_result *r = &s->results[(s->n_taken + 1) % STEP_SLOTS];       /* picks count from 1 */
+    const struct step_result *r = &s->results[(s->n_taken + 1) % STEP_RESULTS];       /* picks count from 1 */
     CHECK(s->n_taken < s->n_launched);
     if (!await(s, &r->serial, s->n_taken + 1, e))
         return false;
     memcpy(out, r, sizeof *out);
-    s->tokens[s->n_taken % STEP_SLOTS] = out->n;
+    s->tokens[s->n_taken % STEP_RESULTS] = out->n;
     s->n_tokens += out->n;
     s->n_taken++;
     return true;
@@ -424,7 +424,7 @@ int stepper_end(struct stepper *s, int n_heard, struct err *e)
         return -1;
     /* The first pick is no step; those behind the last one that was heard are taken back. */
     const int last = s->n_launched - 1, heard = n_heard > 0 ? n_heard - 1 : 0, back = last - heard;
-    const int tokens[2] = {s->tokens[last % STEP_SLOTS], s->tokens[(last + STEP_SLOTS - 1) % STEP_SLOTS]};
+    const int tokens[2] = {s->tokens[last % STEP_RESULTS], s->tokens[(last + STEP_RESULTS - 1) % STEP_RESULTS]};
     struct state *state = &s->on->k->state;
     CHECK(back >= 0 && back <= 2);
     const int hidden = state_take_over(state, &s->live, back < last ? back : last, tokens);

@@ -29,7 +29,7 @@ int    stepper_draft_rows(const struct weight *head);
  * too.  depth <= max_depth. */
 void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_begun, int pos,
                    const int32_t *bias_ids, const float *bias, int n_bias, int depth);
-/* Queues the next pick: the first one from the prompt's last hidden state, then whole steps.  Never waits.  At most STEP_SLOTS
+/* Queues the next pick: the first one from the prompt's last hidden state, then whole steps.  Never waits.  At most STEP_RESULTS
  * results may be outstanding. */
 void stepper_launch(struct stepper *s);
 /* The same in parts, for who decides by what the drafts are: the next pick, a step verifying rows - 1 of the drafts that were made; then

@@ -65,7 +65,7 @@ static void rig_open(struct rig *g, int vocab, int rows)
     g->hidden = rand_array(R * WIDTH, 1);
     g->seen = calloc(V, 1);
     g->bias = calloc(V, sizeof(float));
-    g->results = dev->alloc_host(dev, STEP_SLOTS * sizeof *g->results);
+    g->results = dev->alloc_host(dev, STEP_RESULTS * sizeof *g->results);
     assert_non_null(g->results);
     g->on.logits = device(R * V * sizeof(float));
     g->on.tile_max = device(R * (size_t)step_maxima(vocab) * sizeof(float));
@@ -141,12 +141,12 @@ static void launch(struct rig *g, bool first)
 
 static struct step_result pick(struct rig *g, bool first)
 {
-    for (int i = 0; i < STEP_SLOTS; i++)
+    for (int i = 0; i < STEP_RESULTS; i++)
         memset(&g->results[i], 0xff, sizeof g->results[i]);
     launch(g, first);
     finish();
     get(g);
-    struct step_result r = g->results[g->live.step % STEP_SLOTS];
+    struct step_result r = g->results[g->live.step % STEP_RESULTS];
     assert_int_equal(r.serial, g->live.step);
     return r;
 }
@@ -504,10 +504,10 @@ static double misfit(struct rig *g, int launches, int *n_kept)
     *n_kept = kept;
     for (int i = 0; i < launches; i++) {
         launch(g, false);
-        if (i % STEP_SLOTS != STEP_SLOTS - 1)
+        if (i % STEP_RESULTS != STEP_RESULTS - 1)
             continue;
         finish();
-        for (int s = 0; s < STEP_SLOTS; s++) {
+        for (int s = 0; s < STEP_RESULTS; s++) {
             const struct step_result *x = &g->results[s];
             assert_int_equal(x->n, 1);
             int k = rank[x->ids[0]];

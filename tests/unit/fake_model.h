@@ -376,7 +376,7 @@ struct stepper {
         int     n_drafts, room;
         bool    done;
     } live, before[FAKE_UNDO];          /* before[i % FAKE_UNDO]: before launch i */
-    struct step_result results[STEP_SLOTS];
+    struct step_result results[STEP_RESULTS];
     struct step_drafts made;
     float chain[FAKE_HIDDEN];           /* the MTP block's hidden state that the next draft is made from */
     int n_launched, n_taken;
@@ -511,7 +511,7 @@ void stepper_step(struct stepper *s, int n_rows)
     struct fake_live *v = &s->live;
     struct step_result r = {0};
     float hidden[STEP_ROWS * FAKE_HIDDEN];
-    CHECK(s->n_launched - s->n_taken < STEP_SLOTS);
+    CHECK(s->n_launched - s->n_taken < STEP_RESULTS);
     v->states = s->k->s;
     s->before[s->n_launched % FAKE_UNDO] = *v;
     if (!s->n_launched) {
@@ -534,7 +534,7 @@ void stepper_step(struct stepper *s, int n_rows)
         fake_mtp_rows(s, hidden, r.ids, r.n);
     }
     r.serial = ++s->n_launched;
-    s->results[(s->n_launched - 1) % STEP_SLOTS] = r;
+    s->results[(s->n_launched - 1) % STEP_RESULTS] = r;
 }
 
 void stepper_launch(struct stepper *s)
@@ -547,7 +547,7 @@ void stepper_launch(struct stepper *s)
 bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e)
 {
     CHECK(s->n_taken < s->n_launched);
-    *out = s->results[s->n_taken++ % STEP_SLOTS];
+    *out = s->results[s->n_taken++ % STEP_RESULTS];
     return fake_finish(NULL, e);
 }
 
