@@ -79,16 +79,27 @@ bool chat_ready(const struct chat *c)
     return c->ready;
 }
 
-/* Files that take more than half of what is free are not sent unasked. */
-static bool files_fit(struct chat *c, const struct attached *files, struct err *e)
+/* Files that take more than half of what is free are not sent unasked.  Those that take more than all of it are refused, if they are counted
+ * and not estimated: sent again, they would be refused by the engine. */
+enum room { ROOM_ENOUGH, ROOM_TIGHT, ROOM_NONE };
+static enum room room_for(struct chat *c, const struct attached *files, struct err *e)
 {
     long tokens = 0, left = c->info.n_ctx - chat_context_used(c).tokens;
-    for (int i = 0; i < files->n; i++)
+    bool counted = true;
+    for (int i = 0; i < files->n; i++) {
         tokens += context_file_tokens(c, files->files[i].text);
+        counted = counted && context_counts(c, files->files[i].text);
+    }
     if (!c->info.n_ctx || !tokens || 2 * tokens <= left)
-        return true;
-    return err_set(e, "%s%s: %ld tokens, and %ld of the context are free", files->files[0].path.p, files->n > 1 ? " and the others" : "", tokens,
-                   left > 0 ? left : 0);
+        return ROOM_ENOUGH;
+    bool none = counted && tokens > left;
+    struct buf text = {0};
+    buf_addf(&text, "%s%s: %ld tokens, and %ld of the context are free", files->files[0].path.p, files->n > 1 ? " and the others" : "", tokens, left > 0 ? left : 0);
+    if (none)
+        turn_advise(c, &text);
+    err_set(e, "%s", buf_str(&text));
+    buf_free(&text);
+    return none ? ROOM_NONE : ROOM_TIGHT;
 }
 
 /* A word that names no file, or a file that fills the context, may be a slip: it is told first.  Sent again, it was meant. */
@@ -97,14 +108,17 @@ static bool read_files(struct chat *c, const struct buf *text, struct attached *
     struct err why = {0};
     bool again = text->len == c->draft.doubted.len && !memcmp(buf_str(text), buf_str(&c->draft.doubted), text->len);
     int told = again ? (int)c->draft.doubt : NO_DOUBT;
+    enum room room = ROOM_ENOUGH;
     if (!c->front.attaches)
         return true;
     c->draft.doubt = NO_DOUBT;
     if (!attach_read(files, buf_str(text), text->len, told >= DOUBTS_FILES, &why))
         c->draft.doubt = DOUBTS_FILES;
-    else if (told < DOUBTS_SIZE && !files_fit(c, files, &why))
+    else if ((room = room_for(c, files, &why)) == ROOM_TIGHT && told < DOUBTS_SIZE)
         c->draft.doubt = DOUBTS_SIZE;
     buf_reset(&c->draft.doubted);
+    if (room == ROOM_NONE)
+        return err_set(e, "%s", why.msg);
     if (!c->draft.doubt)
         return true;
     buf_add(&c->draft.doubted, buf_str(text), text->len);

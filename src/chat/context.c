@@ -35,14 +35,14 @@ int context_file_tokens(const struct chat *c, struct text t)
     return t.n < COUNTED ? text_tokens(c, t) : estimate(t.n);
 }
 
-static bool file_counts(const struct chat *c, const struct entry_file *f)
+bool context_counts(const struct chat *c, struct text t)
 {
-    return c->responder->can.count && f->text.n < COUNTED;
+    return c->responder->can.count && t.n < COUNTED;
 }
 
 static int file_tokens(struct chat *c, struct entry_file *f)
 {
-    if (!file_counts(c, f))
+    if (!context_counts(c, f->text))
         return estimate(f->text.n);
     if (!f->tokens)
         f->tokens = context_file_tokens(c, f->text);
@@ -57,7 +57,7 @@ int chat_n_files(const struct chat *c, int i)
 struct chat_file chat_file(struct chat *c, int i, int k)
 {
     struct entry_file *f = &c->t.entries[i]->files[k];
-    return (struct chat_file){f->path.p, f->text.p ? f->text.p : "", f->bytes, file_tokens(c, f), !file_counts(c, f)};
+    return (struct chat_file){f->path.p, f->text.p ? f->text.p : "", f->bytes, file_tokens(c, f), !context_counts(c, f->text)};
 }
 
 bool chat_check_file(const struct chat *c, const char *path, struct chat_file *out, struct err *e)
@@ -200,7 +200,7 @@ int chat_context(struct chat *c, const struct chat_part **parts)
             p->file = k;
             p->whole = file_tokens(c, f);
             p->mark = f->dropped ? CHAT_DROPPED : CHAT_PLAIN;
-            p->estimated = p->tokens && !file_counts(c, f);
+            p->estimated = p->tokens && !context_counts(c, f->text);
         }
     }
     arena_free(&mem);
@@ -242,7 +242,7 @@ static struct chat_count next_used(struct chat *c, enum sent_for why)
         for (int k = 0; k < m->n_files; k++) {
             int tokens = sent_file_tokens(c, &m->files[k], how[i]);
             used.tokens += tokens;
-            used.estimated |= tokens && !file_counts(c, &m->files[k]);
+            used.estimated |= tokens && !context_counts(c, m->files[k].text);
         }
     }
     arena_free(&mem);

@@ -90,5 +90,6 @@ int  ahead_timeout(const struct chat *c);               /* ms until ahead_step()
 int context_entry_frees(struct chat *c, int i);         /* tokens that a prompt saves when a line stands for it */
 int context_if_summed(struct chat *c, const struct buf *summary);       /* of the next prompt with that in place of all before */
 int context_file_tokens(const struct chat *c, struct text t);           /* of a file that may be attached */
+bool context_counts(const struct chat *c, struct text t);               /* false: that figure is an estimate */
 
 #endif

@@ -324,15 +324,21 @@ static void replay_ends(struct chat *c)
     c->turn.begins = false;
 }
 
+void turn_advise(const struct chat *c, struct buf *text)
+{
+    if (c->front.keeps)
+        buf_adds(text, "; say less, /compact and /drop N make room, /undo goes back, /new begins again");
+    if (c->responder->more_room)
+        buf_addf(text, "%s %s", c->front.keeps ? "," : ";", c->responder->more_room);
+}
+
 static void refused(struct chat *c, enum request_result result, const struct err *why)
 {
     struct buf text = {0};
     c->turn.stats.n_rounds--;
     buf_adds(&text, why->msg);
-    if (result == REQUEST_TOO_LONG && c->front.keeps)
-        buf_adds(&text, "; say less, /compact and /drop N make room, /undo goes back, /new begins again");
-    if (result == REQUEST_TOO_LONG && c->responder->more_room)
-        buf_addf(&text, "%s %s", c->front.keeps ? "," : ";", c->responder->more_room);
+    if (result == REQUEST_TOO_LONG)
+        turn_advise(c, &text);
     finish(c, result == REQUEST_TOO_LONG ? CHAT_TOO_LONG : CHAT_FAILED, buf_str(&text));
     buf_free(&text);
 }

@@ -77,6 +77,7 @@ void turn_news(const struct news *it, void *chat);      /* for the responder */
 void turn_show(struct chat *c);                         /* posts what the answer under way has gained */
 void turn_after_calls(struct chat *c);                  /* if all are answered: the next request, or the end */
 void turn_stop(struct chat *c);                         /* the user wants an end */
+void turn_advise(const struct chat *c, struct buf *text);       /* adds what makes room for a prompt that is too long */
 int  turn_count_prompt(struct chat *c, enum turn_kind kind, struct err *e);     /* tokens that its prompt would have; negative: it is refused */
 
 #endif

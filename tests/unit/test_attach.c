@@ -307,6 +307,28 @@ static void test_attach__a_file_that_takes_half_of_the_context_asks_first(void *
     assert_int_equal(chat_n_files(c, 0), 1);
 }
 
+static void test_attach__a_file_that_cannot_fit_is_refused_each_time_with_advice(void **state)
+{
+    char text[601];
+    struct err e = {0};
+    int n;
+    memset(text, 'x', sizeof text);
+    put("long.txt", text, sizeof text - 1);
+    chat_close(c);
+    fake.n_ctx = 550;
+    open_chat(*state, true);
+    while (!chat_ready(c)) {
+        chat_wait(c, -1, 1000);
+        chat_drain(c, &n);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_false(chat_submit(c, "@long.txt", 9, &e));
+        assert_non_null(strstr(e.msg, "long.txt: 600 tokens, and 550 of the context are free; "));
+        assert_null(strstr(e.msg, "once more"));
+    }
+    assert_int_equal(chat_n_messages(c), 0);
+}
+
 static void test_attach__other_front_ends_send_text(void **state)
 {
     chat_close(c);
@@ -410,6 +432,7 @@ int main(void)
         CHAT(a_refused_message_changes_nothing),
         CHAT(a_message_that_names_no_file_goes_when_it_is_sent_again),
         CHAT(a_file_that_takes_half_of_the_context_asks_first),
+        CHAT(a_file_that_cannot_fit_is_refused_each_time_with_advice),
         CHAT(other_front_ends_send_text),
         CHAT(a_file_can_be_looked_at_before),
         CHAT(the_parts_of_the_context_add_up),
