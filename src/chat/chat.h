@@ -82,7 +82,7 @@ struct chat_info {
     double load_ms;
     char kv[16];                        /* how keys and values are stored: the name of the recipe; "": nobody knows */
     size_t kv_token_bytes;              /* of a token, beyond what stays exact */
-    char memory[400];                   /* how its memory was planned, in a line; "": nobody knows */
+    char memory[600];                   /* how its memory was planned, in a line; "": nobody knows */
 };
 
 /* What a front end can and wants. */

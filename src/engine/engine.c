@@ -149,6 +149,8 @@ static struct fingerprint identity_of(const struct model *m)
     fingerprint_add(f, m->kv->name, strlen(m->kv->name) + 1);
     fingerprint_add(f, m->backend, strlen(m->backend) + 1);
     fingerprint_add(f, numbers, sizeof numbers);
+    if (m->cfg.yarn_factor != 1)        /* keys of another rotation */
+        fingerprint_add(f, &m->cfg.yarn_factor, sizeof m->cfg.yarn_factor);
     return fingerprint_end(f);
 }
 

@@ -20,7 +20,7 @@ struct engine_options {
     const char *kv;                     /* KV recipe; the first one that the device takes */
     const char *head;                   /* "bf16" as stored, or "int8" (default) */
     int n_threads;                      /* 0: one per usable core */
-    int n_ctx;                          /* positions; 0: what fits, at most the model's */
+    int n_ctx;                          /* positions; 0: what fits, at most the model's; up to four times as many with YaRN */
     int chunk;                          /* most prompt rows a call */
     bool fixed_chunk;                   /* always so many, however long a call takes; also when `chunk` is given */
     int draft_depth;                    /* most MTP drafts a step, 0..ENGINE_MAX_DEPTH; -1: as many as a step can have; 0: none, and no rows for them */

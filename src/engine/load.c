@@ -9,6 +9,7 @@
 #include "config/limits.h"
 #include "engine/memplan.h"
 #include "model/fused.h"
+#include "model/rope.h"
 #include "model/stepper.h"
 #include "model/synthetic.h"
 #include "model/upload.h"
@@ -71,7 +72,8 @@ static const struct kv_recipe *first_recipe(const struct model *m)
 static bool choose_kv(struct model *m, const char *name, struct err *e)
 {
     struct buf known = {0};
-    m->kv = name ? kv_recipe_find(name, e) : first_recipe(m);
+    m->kv_auto = name && !strcmp(name, "auto");
+    m->kv = name && !m->kv_auto ? kv_recipe_find(name, e) : first_recipe(m);
     if (!m->kv || takes(m, m->kv))
         return m->kv;
     for (int i = 0; kv_recipe_at(i); i++)
@@ -139,7 +141,10 @@ static struct memplan_request request(const struct model *m, bool gpu)
 
 static bool make_plan(struct model *m, struct memplan_request *q, struct err *e)
 {
+    const char *why = m->kv_auto ? memplan_choose_kv(q) : NULL;
     bool ok = memplan_make(&m->plan, q, e);
+    m->kv = q->kv;
+    m->plan.kv_why = why;
     m->n_ctx = m->plan.n_ctx;
     m->n_sequences = m->plan.n_sequences;
     return ok;
@@ -200,6 +205,8 @@ bool load_check(struct model *m, const struct load_options *o, struct err *e)
         return false;
     m->dir = o->dir ? memory_strdup(o->dir) : NULL;
     if (!(m->dir ? config_load(&m->cfg, m->dir, e) : synthetic_config(&m->cfg, o->synthetic, o->n_layers, e)) || !kv_recipe_fits(m->kv, &m->cfg, e))
+        return false;
+    if (!rope_stretch(&m->cfg, o->n_ctx, e))
         return false;
     settle(m, o, packs(m));
     if (packs(m) || !m->dir)

@@ -25,7 +25,7 @@ struct load_options {
     int         n_layers;               /* of these; 0: all */
     uint64_t    seed;
     const char *backend;                /* NULL: the best one that is there */
-    const char *kv;                     /* KV recipe; NULL: the first one that the device takes */
+    const char *kv;                     /* KV recipe, or "auto"; NULL: the first one that the device takes */
     const char *head;                   /* "int8" (default), or "bf16": as stored */
     int n_threads;                      /* of a CPU; 0: one per usable core */
     int n_ctx;                          /* positions; 0: what fits, at most what the device does by itself and the model's */
@@ -41,7 +41,8 @@ struct model {
     char                  *dir;         /* NULL: synthetic */
     struct load_options    asked;
     const char            *backend;
-    const struct kv_recipe *kv;
+    const struct kv_recipe *kv;         /* of `auto` the default, until there is a plan */
+    bool                   kv_auto;
     enum head              head;
     int                    chunk, depth, n_snapshots;
     struct model_config    cfg;

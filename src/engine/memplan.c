@@ -40,7 +40,8 @@ static void fill(struct memory_plan *m, const struct memplan_request *q, int n_c
     const struct model_config *c = q->model;
     const struct kv_shape shape = {.cfg = c, .recipe = q->kv, .n_ctx = n_ctx + q->spare_positions, .max_rows = q->max_rows, .n_slots = 1};
     const int n = q->n_sequences > 1 ? q->n_sequences : 1;
-    *m = (struct memory_plan){.n_ctx = n_ctx, .n_sequences = n, .kv_bytes = (size_t)n * kv_bytes(&shape), .available = q->available, .margin = q->margin};
+    *m = (struct memory_plan){.n_ctx = n_ctx, .n_sequences = n, .kv_bytes = (size_t)n * kv_bytes(&shape), .available = q->available, .margin = q->margin,
+                              .kv = q->kv->name, .stretched_from = c->yarn_factor > 1 ? c->yarn_original : 0};
     add(m, "weights", q->weight_bytes);
     add(m, "INT8 head", q->made_head_bytes);
     add_each(m, "KV cache", kv_bytes(&shape));
@@ -163,6 +164,39 @@ bool memplan_make(struct memory_plan *m, const struct memplan_request *q, struct
     some.n_sequences = SEQUENCES;
     fill(m, q->n_sequences || !fits_with(&some, n_ctx) ? q : &some, n_ctx);
     return true;
+}
+
+static enum kv_memory kv_memory(const struct memplan_request *q)
+{
+    return !q->gpu ? KV_HOST : q->discrete ? KV_OWN : KV_SHARED;
+}
+
+static bool can_choose(const struct memplan_request *q, const struct kv_recipe *r)
+{
+    for (int i = 0; kv_recipe_at(i); i++)
+        if (kv_recipe_at(i) == r)
+            return q->kv_choices >> i & 1;
+    return false;
+}
+
+const char *memplan_choose_kv(struct memplan_request *q)
+{
+    static const char stays[] = "the default makes the cheapest steps in this context", fits[] = "the context does not fit with the default";
+    const struct kv_recipe *usual = q->kv;
+    const char *why = stays;
+    struct memory_plan m;
+    if (memplan_make(&m, q, NULL)) {
+        const struct kv_recipe *cheapest = kv_recipe_auto(kv_memory(q), m.n_ctx, &why);
+        if (!cheapest || !can_choose(q, cheapest))
+            return stays;
+        q->kv = cheapest;
+        return why;
+    }
+    for (int i = 0; (q->kv = kv_recipe_at(i)); i++)
+        if (can_choose(q, q->kv) && memplan_make(&m, q, NULL))
+            return fits;
+    q->kv = usual;
+    return stays;
 }
 
 size_t memplan_available(void)

@@ -40,6 +40,10 @@ struct memplan_request {
  * not have. */
 bool memplan_make(struct memory_plan *m, const struct memplan_request *q, struct err *e);
 
+/* `--kv auto`: q->kv, which is the device's default, becomes the recipe that makes steps cheapest in the context that there would be; if that
+ * context does not fit, the first one with which it does.  Returns why. */
+const char *memplan_choose_kv(struct memplan_request *q);
+
 /* MemAvailable: what can be had without swapping, page cache included. */
 size_t memplan_available(void);
 /* All *.safetensors of the directory. */

@@ -42,4 +42,8 @@ void plan_say(const struct memory_plan *p, struct buf *out)
         buf_adds(out, ": ");
         plan_parts(p, true, out);
     }
+    if (p->stretched_from)
+        buf_addf(out, "; the model's %d positions are stretched by YaRN, which short texts may suffer from", p->stretched_from);
+    if (p->kv_why)
+        buf_addf(out, "; --kv auto took %s: %s", p->kv, p->kv_why);
 }

@@ -20,6 +20,8 @@ struct memory_plan {
     size_t total, host_total;           /* host_total: of the lines of the host, which are not in total */
     size_t available, margin;           /* where total lies; the margin of it is left free */
     size_t kv_bytes;                    /* the line of the KV cache */
+    const char *kv, *kv_why;            /* the recipe, and why --kv auto took it; NULL: it was given.  They live for ever */
+    int    stretched_from;              /* positions that the model was trained on, where YaRN stretches them; 0: it does not */
     int    n_ctx;                       /* decided: positions of each conversation */
     int    n_sequences;                 /* likewise: conversations resident at once */
 };

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "kernels/conv.h"
 #include "kernels/deltanet.h"
+#include "model/rope.h"
 
 enum { MAX_FILE = 16 << 20, REQUIRED = INT_MIN };
 
@@ -223,7 +224,7 @@ static bool read_yarn(const struct source *s, const json_t *rope, struct model_c
         || !read_int(s, rope, &original, &c->yarn_original)
         || !read_real(s, rope, "beta_fast", 1e-3, 1e6, 32, &c->yarn_beta_fast)
         || !read_real(s, rope, "beta_slow", 1e-3, 1e6, 1, &c->yarn_beta_slow)
-        || !read_real(s, rope, "attention_factor", 1e-3, 1e3, 0.1 * log((double)c->yarn_factor) + 1, &c->yarn_attention_factor))
+        || !read_real(s, rope, "attention_factor", 1e-3, 1e3, (double)rope_attention_factor((double)c->yarn_factor), &c->yarn_attention_factor))
         return false;
     if (c->yarn_beta_fast <= c->yarn_beta_slow)
         return err_set(s->e, "%s: beta_fast is %g, expected more than beta_slow %g", s->where, (double)c->yarn_beta_fast, (double)c->yarn_beta_slow);

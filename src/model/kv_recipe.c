@@ -26,7 +26,23 @@ const struct kv_recipe *kv_recipe_find(const char *name, struct err *e)
         }
         buf_addf(&known, "%s%s", i ? ", " : "", recipes[i].name);
     }
-    err_set(e, "the KV recipe is '%s', expected one of: %s", name, buf_str(&known));
+    err_set(e, "the KV recipe is '%s', expected auto or one of: %s", name, buf_str(&known));
     buf_free(&known);
     return NULL;
+}
+
+const struct kv_recipe *kv_recipe_auto(enum kv_memory memory, int n_ctx, const char **why)
+{
+    static const struct { enum kv_memory memory; int n_ctx; const char *recipe, *why; } rows[] = {
+#define KV_AUTO(m, c, r, w) {m, c, r, w},
+#include "config/kv_auto.def"
+#undef KV_AUTO
+    };
+    const struct kv_recipe *best = NULL;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].memory == memory && n_ctx >= rows[i].n_ctx) {
+            best = kv_recipe_find(rows[i].recipe, NULL);
+            *why = rows[i].why;
+        }
+    return best;
 }

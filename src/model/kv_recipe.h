@@ -21,6 +21,11 @@ const struct kv_recipe *kv_recipe_find(const char *name, struct err *e);
 /* One after the other; NULL behind the last. */
 const struct kv_recipe *kv_recipe_at(int i);
 
+/* Which memory a device reads rows from.  KV_HOST: a CPU. */
+enum kv_memory { KV_HOST, KV_OWN, KV_SHARED };
+/* What makes steps cheapest in a context of n_ctx positions, and why (config/kv_auto.def); NULL: the device's default does. */
+const struct kv_recipe *kv_recipe_auto(enum kv_memory memory, int n_ctx, const char **why);
+
 static inline bool kv_recipe_compresses(const struct kv_recipe *r) { return r->keys != KV_EXACT; }
 
 #endif

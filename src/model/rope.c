@@ -25,3 +25,29 @@ void rope_frequencies(float *freq, const struct model_config *c)
         freq[i] = (float)f;
     }
 }
+
+/* As transformers' get_mscale(). */
+float rope_attention_factor(double factor)
+{
+    return (float)(0.1 * log(factor) + 1);
+}
+
+/* Qwen's model cards: original_max_position_embeddings 262144 with factor 2.0 for 524,288 tokens, 4.0 for 1,010,000. */
+bool rope_stretch(struct model_config *c, int n_ctx, struct err *e)
+{
+    enum { MOST = 4 };
+    const int own = c->max_pos;
+    if (n_ctx <= own)
+        return true;
+    if (c->yarn_factor != 1)
+        return err_set(e, "--ctx is %d, expected 1 to %d: config.json stretches the model's %d positions by YaRN, which goes no further",
+                       n_ctx, own, c->yarn_original);
+    if (n_ctx > MOST * own)
+        return err_set(e, "--ctx is %d, expected 1 to %d: the model's %d positions can be stretched %d times by YaRN, no further", n_ctx, MOST * own,
+                       own, MOST);
+    c->yarn_factor = n_ctx <= 2 * own ? 2 : MOST;
+    c->yarn_original = own;
+    c->yarn_attention_factor = rope_attention_factor((double)c->yarn_factor);
+    c->max_pos = (int)c->yarn_factor * own;
+    return true;
+}

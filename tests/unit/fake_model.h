@@ -126,7 +126,7 @@ bool config_load(struct model_config *c, const char *dir, struct err *e)
 {
     if (!strcmp(dir, "missing"))
         return err_set(e, "cannot open missing/config.json: No such file or directory");
-    *c = (struct model_config){.name = "fake", .hidden = FAKE_HIDDEN, .n_layers = 4, .vocab = fake.vocab, .max_pos = 100000,
+    *c = (struct model_config){.name = "fake", .hidden = FAKE_HIDDEN, .n_layers = 4, .vocab = fake.vocab, .max_pos = 100000, .yarn_factor = 1,
                                .n_mtp = !fake.no_mtp, .eos = {FAKE_EOS}, .n_eos = 1, .gen_temperature = -1, .gen_top_p = -1};
     return true;
 }
@@ -172,7 +172,7 @@ struct cache {
     int      n_staged;
 };
 
-size_t kv_bytes(const struct kv_shape *s) { return (size_t)s->n_slots * (size_t)s->n_ctx * 64; }
+size_t kv_bytes(const struct kv_shape *s) { return (size_t)s->n_slots * (size_t)s->n_ctx * (kv_recipe_compresses(s->recipe) ? 16 : 64); }
 int kv_n_layers(const struct model_config *c) { return c->n_full; }
 size_t kv_token_bytes(const struct model_config *c, const struct kv_recipe *r) { (void)c, (void)r; return 8; }
 bool kv_recipe_fits(const struct kv_recipe *r, const struct model_config *c, struct err *e) { (void)r, (void)c, (void)e; return true; }

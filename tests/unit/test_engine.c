@@ -590,14 +590,14 @@ static void test_engine__bad_options_are_refused_before_anything_is_read(void **
         {{0},                                                   "no model directory"},
         {{.model_dir = "missing"},                              "missing/config.json"},
         {{.model_dir = "fake", .backend = "tpu"},               "backend 'tpu' is unknown"},
-        {{.model_dir = "fake", .kv = "int1"},                   "the KV recipe is 'int1', expected one of: f32"},
+        {{.model_dir = "fake", .kv = "int1"},                   "the KV recipe is 'int1', expected auto or one of: f32"},
         {{.model_dir = "fake", .head = "int2"},                 "'int2'"},
         {{.model_dir = "fake", .draft_depth = 8},               "draft depth is 8"},
         {{.model_dir = "fake", .draft_depth = -2},              "draft depth is -2"},
         {{.model_dir = "fake", .chunk = -1},                    "chunk is -1"},
         {{.model_dir = "fake", .n_threads = -1},                "threads is -1"},
         {{.model_dir = "fake", .n_ctx = -1},                    "--ctx is -1"},
-        {{.model_dir = "fake", .n_ctx = 100001},                "--ctx is 100001, expected 1 to the model's 100000"},
+        {{.model_dir = "fake", .n_ctx = 400001},                "--ctx is 400001, expected 1 to 400000: the model's 100000 positions"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct err e = {0};

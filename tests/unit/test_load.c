@@ -32,6 +32,39 @@ static void test_load__nothing_asked_is_what_the_device_does_by_itself(void **st
     load_close(&m);
 }
 
+static void test_load__auto_says_which_recipe_it_took_and_why(void **state)
+{
+    (void)state;
+    struct model m;
+    struct err e = {0};
+    struct buf plan = {0};
+    assert_true(load_check(&m, &(struct load_options){.dir = demo, .backend = "cpu", .kv = "auto", .n_ctx = 1000}, &e));
+    assert_string_equal(m.kv->name, "f32");
+    plan_say(&m.plan, &plan);
+    assert_non_null(strstr(buf_str(&plan), "; --kv auto took f32: the default makes the cheapest steps in this context"));
+    buf_free(&plan);
+    load_close(&m);
+}
+
+/* Qwen's model card for 1,010,000 tokens: factor 4 of 262,144. */
+static void test_load__a_context_beyond_the_models_is_stretched(void **state)
+{
+    (void)state;
+    const struct { int n_ctx, factor; } rows[] = {{262144, 1}, {262145, 2}, {524288, 2}, {524289, 4}, {1010000, 4}, {1048576, 4}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct model m;
+        struct buf plan = {0};
+        struct err e = {0};
+        load_check(&m, &(struct load_options){.dir = demo, .backend = "cpu", .n_ctx = rows[i].n_ctx}, &e);    /* whether it fits or not */
+        assert_true(m.cfg.yarn_factor == (float)rows[i].factor);
+        assert_int_equal(m.plan.n_ctx, rows[i].n_ctx);
+        plan_say(&m.plan, &plan);
+        assert_int_equal(strstr(buf_str(&plan), "the model's 262144 positions are stretched by YaRN") != NULL, rows[i].factor > 1);
+        buf_free(&plan);
+        load_close(&m);
+    }
+}
+
 static void test_load__what_is_asked_is_taken(void **state)
 {
     (void)state;
@@ -56,13 +89,13 @@ static void test_load__what_cannot_be_had_is_refused_with_what_was_expected(void
     const struct { struct load_options o; const char *why; } rows[] = {
         {{.backend = "cpu"}, "no model directory was given"},
         {{.dir = demo, .backend = "tpu"}, "backend 'tpu' is unknown, expected cpu or cuda"},
-        {{.dir = demo, .backend = "cpu", .kv = "q2"}, "the KV recipe is 'q2', expected one of: f32, bf16, int8, k8v4, tq4, k4v3"},
+        {{.dir = demo, .backend = "cpu", .kv = "q2"}, "the KV recipe is 'q2', expected auto or one of: f32, bf16, int8, k8v4, tq4, k4v3"},
         {{.dir = demo, .backend = "cpu", .head = "fp64"}, "the head is 'fp64', expected bf16 (as stored) or int8"},
         {{.dir = demo, .backend = "cpu", .chunk = LIMIT_CHUNK + 1}, "the prompt chunk is 8193, expected 0 to 8192"},
         {{.dir = demo, .backend = "cpu", .depth = LIMIT_DRAFTS + 1}, "the draft depth is 8, expected -1 to 7"},
         {{.dir = demo, .backend = "cpu", .n_snapshots = -2}, "the number of snapshots is -2, expected -1 to 1024"},
         {{.dir = demo, .backend = "cpu", .n_threads = -1}, "the number of threads is -1, expected 0 to 1024"},
-        {{.dir = demo, .backend = "cpu", .n_ctx = 1 << 22}, "--ctx is 4194304, expected 1 to the model's 262144"},
+        {{.dir = demo, .backend = "cpu", .n_ctx = 1 << 22}, "--ctx is 4194304, expected 1 to 1048576: the model's 262144 positions can be stretched 4 times by YaRN, no further"},
         {{.dir = "/nonexistent", .backend = "cpu"}, "/nonexistent/config.json"},
         {{.synthetic = "7b", .backend = "cpu"}, "no geometry is called '7b'"},
     };
@@ -144,6 +177,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_load__nothing_asked_is_what_the_device_does_by_itself),
+        cmocka_unit_test(test_load__auto_says_which_recipe_it_took_and_why),
+        cmocka_unit_test(test_load__a_context_beyond_the_models_is_stretched),
         cmocka_unit_test(test_load__what_is_asked_is_taken),
         cmocka_unit_test(test_load__what_cannot_be_had_is_refused_with_what_was_expected),
         cmocka_unit_test(test_load__random_weights_need_a_device_that_packs),

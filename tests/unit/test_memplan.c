@@ -4,6 +4,7 @@
 #include <cmocka.h>
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "engine/memplan.h"
@@ -268,6 +269,39 @@ static void test_memplan__two_conversations_where_they_fit_with_the_same_context
     assert_non_null(strstr(e.msg, "--conversations 2"));
 }
 
+/* In a long context compressed rows make steps cheaper, in which one depends on the memory; and where only they fit, they are taken. */
+static void test_memplan__auto_takes_the_recipe_with_the_cheapest_steps(void **state)
+{
+    (void)state;
+    const unsigned all = (1u << 6) - 1, exact = 3;
+    const struct { bool gpu, discrete; int n_ctx; unsigned choices; size_t available_mib; const char *recipe, *why; } rows[] = {
+        {true,  true,  32768, all,   1000, "bf16", "cheapest steps"},
+        {true,  true,  98304, all,   1000, "tq4",  "H200"},
+        {true,  false, 4096,  all,   1000, "bf16", "cheapest steps"},
+        {true,  false, 98304, all,   1000, "tq4",  "273 GB/s"},
+        {true,  true,  98304, exact, 1000, "bf16", "cheapest steps"},
+        {false, false, 98304, all,   1000, "bf16", "cheapest steps"},
+        {true,  true,  65536, all,   17,   "int8", "does not fit"},
+        {true,  true,  98304, exact, 17,   "bf16", "cheapest steps"},         /* nothing fits: refused as without it */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct model_config c;
+        struct memory_plan m;
+        struct memplan_request q = request(&c, rows[i].available_mib);
+        q.kv = kv_recipe_find("bf16", NULL);
+        q.gpu = rows[i].gpu;
+        q.discrete = rows[i].discrete;
+        q.host_available = 1000 * MIB;
+        q.n_ctx = rows[i].n_ctx;
+        q.kv_choices = rows[i].choices;
+        const char *why = memplan_choose_kv(&q);
+        if (strcmp(q.kv->name, rows[i].recipe) || !strstr(why, rows[i].why))
+            fail_msg("row %zu: %s: %s", i, q.kv->name, why);
+        assert_int_equal(memplan_make(&m, &q, NULL), i < 7);
+        assert_string_equal(m.kv, rows[i].recipe);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -282,6 +316,7 @@ int main(void)
         cmocka_unit_test(test_memplan__a_host_without_room_for_the_snapshots_says_so),
         cmocka_unit_test(test_memplan__two_conversations_where_they_fit_with_the_same_context),
         cmocka_unit_test(test_memplan__the_option_that_makes_room_is_named),
+        cmocka_unit_test(test_memplan__auto_takes_the_recipe_with_the_cheapest_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
