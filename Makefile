@@ -154,17 +154,21 @@ shots: all      ## pictures and a recording of the real program, for docs/ and a
 BASHDIR  := $(PREFIX)/share/bash-completion/completions
 ZSHDIR   := $(PREFIX)/share/zsh/site-functions
 FISHDIR  := $(PREFIX)/share/fish/vendor_completions.d
+# Of a user's services; below share they are found in a home directory, too.
+UNITDIR  := $(PREFIX)/share/systemd/user
 
-install: all    ## copies program, demo model, manual and the shells' completions below PREFIX
+install: all    ## copies program, demo model, manual, completions and systemd units below PREFIX
 	@$(MAKE) copies
 
 # The files alone, of a program that was built.
 copies:
-	install -d $(addprefix $(DESTDIR),$(PREFIX)/bin $(PREFIX)/share/q35chat/demo $(PREFIX)/share/man/man1 $(BASHDIR) $(ZSHDIR) $(FISHDIR))
+	install -d $(addprefix $(DESTDIR),$(PREFIX)/bin $(PREFIX)/share/q35chat/demo $(PREFIX)/share/man/man1 $(BASHDIR) $(ZSHDIR) $(FISHDIR) $(UNITDIR))
 	install -m 755 $(BUILD)/q35chat $(DESTDIR)$(PREFIX)/bin/q35chat
 	install -m 644 $(wildcard assets/demo/*.json assets/demo/*.safetensors assets/demo/*.jinja assets/demo/*.txt) $(DESTDIR)$(PREFIX)/share/q35chat/demo
 	install -m 644 config/q35chat.conf LICENSE $(DESTDIR)$(PREFIX)/share/q35chat
 	install -m 644 docs/q35chat.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 config/q35chat.socket $(DESTDIR)$(UNITDIR)
+	sed 's|@PREFIX@|$(PREFIX)|' config/q35chat.service > $(DESTDIR)$(UNITDIR)/q35chat.service
 	$(EMULATOR) $(BUILD)/q35chat --print-completions bash > $(DESTDIR)$(BASHDIR)/q35chat
 	$(EMULATOR) $(BUILD)/q35chat --print-completions zsh > $(DESTDIR)$(ZSHDIR)/_q35chat
 	$(EMULATOR) $(BUILD)/q35chat --print-completions fish > $(DESTDIR)$(FISHDIR)/q35chat.fish

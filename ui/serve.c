@@ -14,10 +14,13 @@
 #include "chat/key.h"
 #include "serve/server.h"
 #include "serve/socket.h"
+#include "serve/systemd.h"
 #include "ui/choose_model.h"
 #include "ui/exits.h"
 #include "ui/interrupt.h"
 #include "ui/subcommand.h"
+
+enum { MAX_DOORS = 4 };
 
 static int fail(int status, const char *why)
 {
@@ -47,6 +50,7 @@ static bool read_options(struct options *o, const struct args *a, struct err *e)
 static enum server_state loop(struct server *s, struct err *e)
 {
     enum server_state state = SERVER_RUNS;
+    bool told = false;
     while (state == SERVER_RUNS) {
         struct pollfd fds[SERVER_MAX_FDS + 1];
         int n = server_fds(s, fds);
@@ -55,15 +59,20 @@ static enum server_state loop(struct server *s, struct err *e)
         if (interrupt_taken())
             return SERVER_STOPPED;
         state = server_run(s, e);
+        if (!told && server_is_ready(s)) {
+            systemd_tell("READY=1\nSTATUS=the model is loaded");
+            told = true;
+        }
     }
     return state;
 }
 
-static int serve(struct server *s, const char *socket)
+static int serve(struct server *s)
 {
     struct err e = {{0}};
-    fprintf(stderr, "q35chat: listening on %s\n", socket);
+    systemd_tell("STATUS=the model loads");
     enum server_state state = loop(s, &e);
+    systemd_tell("STOPPING=1");
     if (state == SERVER_UNUSED)
         fprintf(stderr, "q35chat: no client for the time of --keep\n");
     return state == SERVER_FAILED ? fail(EXIT_MODEL, e.msg) : EXIT_ANSWERED;
@@ -86,35 +95,91 @@ static bool read_key(const struct args *a, struct buf *key, struct err *e)
     return ok;
 }
 
-/* With --listen, a second socket. */
-static bool listen_tcp(struct server *s, const struct args *a, struct err *e)
+/* The sockets that it listens on: those that systemd opened, else its own one; and that of --listen. */
+struct doors {
+    int  fds[MAX_DOORS], n;
+    int  lock;                          /* of its own one; -1: there is none */
+    bool tcp;                           /* clients need a key */
+};
+
+static bool take_given(struct doors *d, int n, bool any, struct err *e)
 {
-    const char *address = args_text(a, "listen");
-    int fd = address ? socket_listen_tcp(address, args_on(a, "i-know"), e) : -1;
-    if (address && (fd < 0 || !server_listen(s, fd, e)))
-        return false;
-    if (address)
-        fprintf(stderr, "q35chat: listening on %s\n", address);
+    for (int i = 0; i < n; i++) {
+        bool tcp = false;
+        if (d->n == MAX_DOORS - 1)
+            return err_set(e, "LISTEN_FDS has %d sockets, expected %d at most", n, MAX_DOORS - 1);
+        if (!socket_take(SYSTEMD_FIRST_FD + i, any, &tcp, e))
+            return false;
+        d->fds[d->n++] = SYSTEMD_FIRST_FD + i;
+        d->tcp = d->tcp || tcp;
+    }
+    fprintf(stderr, "q35chat: listening on %d sockets that were given\n", n);
     return true;
 }
 
+static bool take_own(struct doors *d, const char *path, struct err *e)
+{
+    int fd = socket_listen_unix(path, &d->lock, e);
+    if (fd < 0)
+        return false;
+    d->fds[d->n++] = fd;
+    fprintf(stderr, "q35chat: listening on %s\n", path);
+    return true;
+}
+
+static bool take_address(struct doors *d, const char *address, bool any, struct err *e)
+{
+    int fd = address ? socket_listen_tcp(address, any, e) : -1;
+    if (fd < 0)
+        return !address;
+    d->fds[d->n++] = fd;
+    d->tcp = true;
+    fprintf(stderr, "q35chat: listening on %s\n", address);
+    return true;
+}
+
+static bool doors_open(struct doors *d, const struct args *a, const char *path, int *status, struct err *e)
+{
+    const bool any = args_on(a, "i-know");
+    int given = systemd_sockets();
+    *d = (struct doors){.lock = -1};
+    *status = EXIT_FAILED;
+    if (!(given ? take_given(d, given, any, e) : take_own(d, path, e)))
+        return false;
+    *status = EXIT_USAGE;
+    return take_address(d, args_text(a, "listen"), any, e);
+}
+
+static void doors_close(struct doors *d, const char *path)
+{
+    while (d->n)
+        close(d->fds[--d->n]);
+    if (d->lock < 0)
+        return;
+    unlink(path);                       /* before the lock goes: then it is the next server's */
+    close(d->lock);
+}
+
+/* The server closes those that it has taken. */
+static bool listen_on(struct server *s, struct doors *d, struct err *e)
+{
+    while (d->n && server_listen(s, d->fds[d->n - 1], e))
+        d->n--;
+    return !d->n;
+}
+
 /* What can be refused without the model is refused before it loads. */
-static int start_on(const struct args *a, struct options *o, int fd, const char *path)
+static int start_on(const struct args *a, struct options *o, struct doors *d)
 {
     struct err e = {{0}};
     struct buf key = {0};
     struct server_options so = {.o = o, .n_waiting = args_int(a, "queue"), .keep_s = args_int(a, "keep") * 60, .any_host = args_on(a, "i-know")};
-    if (args_text(a, "listen") && !read_key(a, &key, &e)) {
-        close(fd);
+    if (d->tcp && !read_key(a, &key, &e))
         return fail(EXIT_USAGE, e.msg);
-    }
     so.key = key.len ? key.data : NULL;
     struct server *s = server_open(local_open(o, &e), &so, &e);
-    bool taken = s && server_listen(s, fd, &e);
-    int status = !taken ? fail(EXIT_MODEL, e.msg) : listen_tcp(s, a, &e) ? serve(s, path) : fail(EXIT_USAGE, e.msg);
+    int status = s && listen_on(s, d, &e) ? serve(s) : fail(EXIT_MODEL, e.msg);
     server_close(s);
-    if (!taken)
-        close(fd);
     buf_free(&key);
     return status;
 }
@@ -122,13 +187,15 @@ static int start_on(const struct args *a, struct options *o, int fd, const char 
 static int start(const struct args *a, struct options *o, const char *path)
 {
     struct err e = {{0}};
-    int lock, fd = socket_listen_unix(path, &lock, &e);
-    if (fd < 0)
-        return fail(EXIT_FAILED, e.msg);
-    interrupt_open();
-    int status = start_on(a, o, fd, path);
-    unlink(path);                       /* before the lock goes: then it is the next server's */
-    close(lock);
+    struct doors d;
+    int status;
+    if (doors_open(&d, a, path, &status, &e)) {
+        interrupt_open();
+        status = start_on(a, o, &d);
+    } else {
+        fail(status, e.msg);
+    }
+    doors_close(&d, path);
     return status;
 }
 

@@ -490,6 +490,11 @@ int server_fds(const struct server *s, struct pollfd fds[SERVER_MAX_FDS])
     return n;
 }
 
+bool server_is_ready(const struct server *s)
+{
+    return s->ready;
+}
+
 static double unused_ms_left(const struct server *s)
 {
     return s->so.keep_s * 1000.0 - clock_ms_since(s->unused_ns);

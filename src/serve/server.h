@@ -27,6 +27,7 @@ void server_close(struct server *s);
 bool server_listen(struct server *s, int fd, struct err *e);    /* takes the socket */
 int  server_fds(const struct server *s, struct pollfd fds[SERVER_MAX_FDS]);
 int  server_timeout(const struct server *s);            /* for poll(): ms, -1 for ever */
+bool server_is_ready(const struct server *s);           /* the model is loaded */
 /* STOPPED: a client asked for that; UNUSED: nobody came for `keep_s`; FAILED: the model is gone, `e` says why. */
 enum server_state server_run(struct server *s, struct err *e);
 

@@ -50,8 +50,22 @@ static int lock_beside(const char *path, struct err *e)
     return fd;
 }
 
+/* The lock is ours, so whoever listens there is none of our servers: systemd, which starts one. */
+static bool is_taken(const struct sockaddr_un *at)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool taken = fd >= 0 && !connect(fd, (const struct sockaddr *)at, sizeof *at);
+    if (fd >= 0)
+        close(fd);
+    return taken;
+}
+
 static int listen_at(const struct sockaddr_un *at, struct err *e)
 {
+    if (is_taken(at)) {
+        err_set(e, "another program listens on %s; systemctl --user stop q35chat.socket ends that if it is systemd", at->sun_path);
+        return -1;
+    }
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     mode_t before = umask(0177);
     unlink(at->sun_path);
@@ -138,6 +152,20 @@ int socket_listen_tcp(const char *address, bool any, struct err *e)
     if (found)
         freeaddrinfo(found);
     return fd;
+}
+
+bool socket_take(int fd, bool any, bool *tcp, struct err *e)
+{
+    struct sockaddr_storage name = {0};
+    socklen_t size = sizeof name, n = sizeof(int);
+    int listens = 0, flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || getsockname(fd, (struct sockaddr *)&name, &size) || getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &n) || !listens)
+        return err_set(e, "descriptor %d of LISTEN_FDS is not a socket that listens", fd);
+    *tcp = name.ss_family != AF_UNIX;
+    if (*tcp && !any && !is_loopback((const struct sockaddr *)&name))
+        return err_set(e, "descriptor %d of LISTEN_FDS can be reached from other machines, and nothing here is encrypted: put a server with TLS in front of "
+                       "127.0.0.1, or add --i-know", fd);
+    return !fcntl(fd, F_SETFL, flags | O_NONBLOCK) || err_set(e, "cannot use descriptor %d of LISTEN_FDS: %s", fd, strerror(errno));
 }
 
 bool socket_is_local_name(const char *host)

@@ -23,7 +23,8 @@ runs() {        # NAME PROGRAM: from another directory, in a home of its own, wi
 holds() {       # NAME DIRECTORY
     missing=
     for f in bin/q35chat share/man/man1/q35chat.1 share/q35chat/q35chat.conf share/q35chat/LICENSE share/q35chat/demo/config.json \
-        share/bash-completion/completions/q35chat share/zsh/site-functions/_q35chat share/fish/vendor_completions.d/q35chat.fish; do
+        share/bash-completion/completions/q35chat share/zsh/site-functions/_q35chat share/fish/vendor_completions.d/q35chat.fish \
+        share/systemd/user/q35chat.service share/systemd/user/q35chat.socket; do
         [ -s "$2/$f" ] || missing="$missing $f"
     done
     is "$1: nothing is missing of program, manual, demo, completions, config example, licence" "$missing" ""
