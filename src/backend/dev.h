@@ -33,6 +33,7 @@ struct dev_caps {
     bool packs_weights;                 /* matrices lie in device memory, packed (kernels/pack.h), which only some shapes can be; else as stored */
     unsigned kv_dtypes;                 /* of exact KV rows, bits of 1 << enum dtype */
     unsigned kv_codes;                  /* of compressed ones, bits of 1 << KV_PAIR(); 0: it takes none */
+    bool several;                       /* a step may hold rows of several conversations (struct step_row) */
     bool beside_host;                   /* works on its queue while the host goes on; else a call returns when its work is done */
 };
 

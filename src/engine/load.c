@@ -95,7 +95,7 @@ static unsigned kv_choices(const struct model *m)
 
 static struct kv_shape kv_shape(const struct model *m)
 {
-    return (struct kv_shape){.cfg = &m->cfg, .recipe = m->kv, .n_ctx = m->n_ctx + SPARE_POSITIONS, .max_rows = m->chunk, .n_slots = 1};
+    return (struct kv_shape){.cfg = &m->cfg, .recipe = m->kv, .n_ctx = m->n_ctx + SPARE_POSITIONS, .max_rows = m->chunk, .n_slots = m->n_sequences};
 }
 
 static bool check_options(struct model *m, const struct load_options *o, struct err *e)
@@ -135,7 +135,7 @@ static struct memplan_request request(const struct model *m, bool gpu)
         .model = c, .kv = m->kv, .weight_bytes = m->weight_bytes, .n_ctx = m->asked.n_ctx, .default_ctx = defaults_of(gpu)->n_ctx,
         .max_rows = m->chunk, .n_snapshots = m->n_snapshots, .gpu = gpu,
         .kv_choices = kv_choices(m), .spare_positions = SPARE_POSITIONS,
-        .step_bytes = fused_bytes(c) + stepper_bytes(c, m->depth),
+        .step_bytes = fused_bytes(c) + stepper_bytes(c, m->depth), .step_each_bytes = stepper_slot_bytes(c, m->depth),
     };
 }
 
@@ -281,9 +281,8 @@ bool load_weights(struct model *m, load_progress *progress, void *arg, struct er
 bool load_space(struct model *m, struct err *e)
 {
     const struct kv_shape shape = kv_shape(m);
-    for (int i = 0; i < m->n_sequences; i++)
-        if (!(m->caches[i] = cache_open(m->dev, &shape, e)))
-            return false;
+    if (!caches_open(m->caches, m->dev, &shape, e))
+        return false;
     m->cache = m->caches[0];
     m->forward = forward_open(m->dev, &m->cfg, &m->weights, m->chunk, e);
     return m->forward;
@@ -296,8 +295,7 @@ bool load_open(struct model *m, const struct load_options *o, struct err *e)
 
 void load_close(struct model *m)
 {
-    for (int i = 0; i < LIMIT_SEQUENCES; i++)
-        cache_close(m->caches[i]);
+    caches_close(m->caches, LIMIT_SEQUENCES);
     forward_close(m->forward);
     synthetic_close(m->synthetic);
     if (m->dir)

@@ -45,7 +45,7 @@ static void fill(struct memory_plan *m, const struct memplan_request *q, int n_c
     add(m, "weights", q->weight_bytes);
     add(m, "INT8 head", q->made_head_bytes);
     add_each(m, "KV cache", kv_bytes(&shape));
-    add_each(m, "states", cache_state_bytes(c) + cache_step_bytes(c));
+    add_each(m, "states", cache_state_bytes(c) + cache_step_bytes(c) + q->step_each_bytes);
     add(m, "work space", forward_bytes(c, q->max_rows) + q->scratch_bytes);
     add(m, "steps", q->step_bytes);
     add_host(m, q, "snapshots", cache_saved_bytes(c, q->kv) * (size_t)q->n_snapshots);

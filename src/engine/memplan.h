@@ -32,6 +32,7 @@ struct memplan_request {
     size_t host_available, host_margin; /* discrete: for the lines that lie in the host's memory */
     int    spare_positions;             /* behind the context, for rows of drafts */
     size_t step_bytes, scratch_bytes;   /* for decode steps, without what each sequence needs for them; for plain operations */
+    size_t step_each_bytes;             /* what each sequence needs for decode steps beside its states */
     size_t read_bytes;                  /* host memory while weights are read */
     size_t int8_weight_bytes;           /* weight_bytes with the INT8 head instead */
 };

@@ -20,7 +20,11 @@ size_t cache_step_bytes(const struct model_config *c);
 /* Of what brings a position back: its states, and the exact KV rows before it when others are compressed. */
 size_t cache_saved_bytes(const struct model_config *c, const struct kv_recipe *r);
 
-/* One conversation of that shape.  Its KV recipe. */
+/* s->n_slots conversations of that shape, whose memory lies at equal distances, so that one step can hold rows of several.  False with the
+ * reason; caches_close() either way, with `all` as it was left. */
+bool caches_open(struct cache **all, struct dev *d, const struct kv_shape *s, struct err *e);
+void caches_close(struct cache **all, int n);
+/* One conversation, whatever n_slots says.  Its KV recipe. */
 struct cache *cache_open(struct dev *d, const struct kv_shape *s, struct err *e);
 const struct kv_recipe *cache_recipe(const struct cache *k);
 void cache_close(struct cache *k);

@@ -163,7 +163,7 @@ static void run_step(struct forward *f, struct cache *k, const int32_t *ids, int
     struct step_live live = state_next_step(&k->state);
     memcpy(live.ids, ids, (size_t)n * sizeof *ids);
     f->dev->copy(f->dev, u->live, &live, sizeof live);
-    fused_layers(f, k, n);
+    fused_layers(f, &(struct fused_rows){.k = k, .live = u->live, .n = n});
     fused_hidden(f, n);
     state_ran_step(&k->state, n);
     f->newest = u->hidden;

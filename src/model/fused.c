@@ -86,15 +86,16 @@ void fused_close(struct fused *u, struct dev *d)
 }
 
 /* stream += W y; ssq: heads of y are divided by their rms first. */
-static void project_out(struct forward *f, const struct weight *w, const float *ssq, const int32_t *n_valid, int n)
+static void project_out(struct forward *f, const struct fused_rows *r, const struct weight *w, const float *ssq, const int32_t *n_valid)
 {
     struct fused *u = f->fused;
-    STEP(f->dev, step_add, .stream = u->stream, .w = *w, .x = u->y, .ssq = ssq, .head_dim = f->cfg->lin_v_dim, .n_valid = n_valid, .n_rows = n,
-         .eps = f->cfg->rms_eps);
+    STEP(f->dev, step_add, .stream = u->stream, .w = *w, .x = u->y, .ssq = ssq, .head_dim = f->cfg->lin_v_dim, .n_valid = n_valid,
+         .rows = r->rows, .n_rows = r->n, .eps = f->cfg->rms_eps);
 }
 
 /* The rows of a layer: `in` says where they come from; kv_layer and pos where they go. */
-static void attention_step(struct forward *f, struct cache *k, const struct layer_weights *l, struct step_project_args in, int kv_layer)
+static void attention_step(struct forward *f, const struct fused_rows *r, const struct layer_weights *l, struct step_project_args in,
+                           int kv_layer)
 {
     const struct model_config *c = f->cfg;
     struct fused *u = f->fused;
@@ -103,74 +104,79 @@ static void attention_step(struct forward *f, struct cache *k, const struct laye
     in.part[2] = (struct step_part){.w = l->attn.v, .y = u->v};
     in.n_parts = 3;
     in.norm = l->norm_in;
+    in.rows = r->rows;
+    in.n_rows = r->n;
     in.eps = c->rms_eps;
     f->dev->step->step_project(f->dev, &in);
     STEP(f->dev, step_attention, .y = u->y, .qg = u->qg, .k = u->k, .v = u->v, .q_norm = l->attn.q_norm, .k_norm = l->attn.k_norm,
-         .freq = f->freq, .kv = k->kv[kv_layer], .pos = in.pos, .n_valid = in.n_valid, .scratch = u->attention,
-         .settled = in.pos == &u->live->pos, .n_rows = in.n_rows, .n_q_heads = c->n_q_heads, .half = c->rotary_dim / 2, .eps = c->rms_eps,
-         .rope_scale = c->yarn_attention_factor, .scale = 1.0f / sqrtf((float)c->head_dim));
-    project_out(f, &l->attn.o, NULL, in.n_valid, in.n_rows);
+         .freq = f->freq, .kv = r->k->kv[kv_layer], .pos = in.pos, .n_valid = in.n_valid, .rows = r->rows,
+         .slot_bytes = kv_slot_bytes(r->k->memory->kv), .scratch = u->attention, .settled = in.pos == &r->live->pos, .n_rows = r->n,
+         .n_q_heads = c->n_q_heads, .half = c->rotary_dim / 2, .eps = c->rms_eps, .rope_scale = c->yarn_attention_factor,
+         .scale = 1.0f / sqrtf((float)c->head_dim));
+    project_out(f, r, &l->attn.o, NULL, in.n_valid);
 }
 
-static void delta_step(struct forward *f, struct cache *k, const struct layer_weights *l, int delta_layer, int n)
+static void delta_step(struct forward *f, const struct fused_rows *r, const struct layer_weights *l, int delta_layer)
 {
     const struct delta_weights *w = &l->delta;
     struct fused *u = f->fused;
-    const struct delta_state *s = &k->state.delta[delta_layer];
+    const struct delta_state *s = &r->k->state.delta[delta_layer];
     STEP(f->dev, step_project, .part = {{.w = w->qkv, .y = s->ring, .ring = true}, {.w = w->z, .y = u->z}, {.w = w->a, .y = s->ring_a, .ring = true},
-         {.w = w->b, .y = s->ring_b, .ring = true}}, .n_parts = 4, .stream = u->stream, .norm = l->norm_in, .pos = &u->live->pos, .n_rows = n,
-         .eps = f->cfg->rms_eps);
-    state_delta_step(&k->state, delta_layer, w, u->live, u->y, u->ssq, u->z, n);
-    project_out(f, &w->out, u->ssq, NULL, n);
+         {.w = w->b, .y = s->ring_b, .ring = true}}, .n_parts = 4, .stream = u->stream, .norm = l->norm_in, .pos = &r->live->pos,
+         .rows = r->rows, .slot_bytes = state_slot_bytes(f->cfg), .n_rows = r->n, .eps = f->cfg->rms_eps);
+    state_delta_step(&r->k->state, delta_layer, w, r->live, r->rows, u->y, u->ssq, u->z, r->n);
+    project_out(f, r, &w->out, u->ssq, NULL);
 }
 
 /* check: nothing runs, but what could not becomes a fault. */
-static void run_experts(struct forward *f, const struct moe_weights *w, const int32_t *n_valid, int n, bool check)
+static void run_experts(struct forward *f, const struct fused_rows *r, const struct moe_weights *w, const int32_t *n_valid, bool check)
 {
     const struct model_config *c = f->cfg;
     const struct fused *u = f->fused;
     const struct step_choice choice = {.rms = {u->router_ssq, step_router_parts(c->hidden), c->hidden, c->rms_eps}, .logits = u->router,
                                        .n_logits = step_router_parts(c->hidden), .logit_step = u->router_step, .n_valid = n_valid,
-                                       .overlap = u->overlap, .n_experts = c->n_experts, .top_k = c->top_k};
+                                       .rows = r->rows, .overlap = u->overlap, .n_experts = c->n_experts, .top_k = c->top_k};
     STEP(f->dev, step_experts, .stream = u->stream, .h = u->expert_h, .route = u->distinct ? u->route : NULL, .choice = choice, .x = u->h,
          .experts = w->experts, .shared = &w->shared, .shared_gate = u->gate, .n_gates = step_router_parts(c->hidden), .gate_step = u->router_step,
-         .check = check, .n_rows = n, .hidden = c->hidden, .inter = c->moe_inter > c->shared_inter ? c->moe_inter : c->shared_inter);
+         .check = check, .n_rows = r->n, .hidden = c->hidden, .inter = c->moe_inter > c->shared_inter ? c->moe_inter : c->shared_inter);
 }
 
-static void moe_step(struct forward *f, const struct layer_weights *l, const int32_t *n_valid, int n)
+static void moe_step(struct forward *f, const struct fused_rows *r, const struct layer_weights *l, const int32_t *n_valid)
 {
     const struct model_config *c = f->cfg;
     const struct moe_weights *w = &l->moe;
     struct fused *u = f->fused;
     STEP(f->dev, step_router, .h = u->h, .logits = u->router, .gate = u->gate, .part_step = u->router_step, .ssq = u->router_ssq, .stream = u->stream,
          .norm = l->norm_post, .router = w->router, .shared_gate = w->shared_gate, .expert_h = u->expert_h,
-         .n_expert_h = step_experts_space(n, c->n_experts, c->top_k, c->moe_inter), .n_valid = n_valid, .n_rows = n);
-    run_experts(f, w, n_valid, n, false);
+         .n_expert_h = step_experts_space(r->n, c->n_experts, c->top_k, c->moe_inter), .n_valid = n_valid, .rows = r->rows,
+         .n_rows = r->n);
+    run_experts(f, r, w, n_valid, false);
 }
 
 bool fused_check(struct forward *f, int max_rows, struct err *e)
 {
     for (int n = 1; n <= max_rows; n++) {
-        run_experts(f, &f->w->layers[0].moe, NULL, n, true);
+        const struct fused_rows r = {.n = n};
+        run_experts(f, &r, &f->w->layers[0].moe, NULL, true);
         if (f->w->mtp.present)
-            run_experts(f, &f->w->mtp.layer.moe, NULL, n, true);
+            run_experts(f, &r, &f->w->mtp.layer.moe, NULL, true);
     }
     return f->dev->finish(f->dev, e);
 }
 
-void fused_layers(struct forward *f, struct cache *k, int n)
+void fused_layers(struct forward *f, const struct fused_rows *r)
 {
     const struct model_config *c = f->cfg;
     struct fused *u = f->fused;
-    STEP(f->dev, step_embed, .stream = u->stream, .ids = u->live->ids, .table = f->w->embed, .n_rows = n);
+    STEP(f->dev, step_embed, .stream = u->stream, .ids = r->live->ids, .rows = r->rows, .table = f->w->embed, .n_rows = r->n);
     for (int i = 0, full = 0, delta = 0; i < c->n_layers; i++) {
         const struct layer_weights *l = &f->w->layers[i];
         if (l->full) {
-            attention_step(f, k, l, (struct step_project_args){.stream = u->stream, .pos = &u->live->pos, .n_rows = n}, full++);
+            attention_step(f, r, l, (struct step_project_args){.stream = u->stream, .pos = &r->live->pos}, full++);
         } else {
-            delta_step(f, k, l, delta++, n);
+            delta_step(f, r, l, delta++);
         }
-        moe_step(f, l, NULL, n);
+        moe_step(f, r, l, NULL);
         if (u->distinct)
             f->dev->copy(f->dev, u->distinct + i, &u->route->n, sizeof *u->distinct);
     }
@@ -188,11 +194,12 @@ static struct step_logits_args head_args(const struct fused_head *h, float eps)
                                      .bias = h->bias, .drafts = h->drafts, .n_ids = h->n_ids, .eps = eps};
 }
 
-void fused_logits(struct forward *f, const struct fused_head *h, const float *hidden, int n)
+void fused_logits(struct forward *f, const struct fused_head *h, const struct fused_rows *r, const float *hidden)
 {
     struct fused *u = f->fused;
     struct step_logits_args a = head_args(h, f->cfg->rms_eps);
-    a.n_rows = n;
+    a.rows = r->rows;
+    a.n_rows = r->n;
     a.hidden = hidden;
     if (!hidden) {
         a.stream = u->stream;
@@ -202,15 +209,16 @@ void fused_logits(struct forward *f, const struct fused_head *h, const float *hi
     f->dev->step->step_logits(f->dev, &a);
 }
 
-void fused_mtp(struct forward *f, struct cache *k, const int32_t *next, const float *hidden, const int32_t *pos, const int32_t *n_valid, int n)
+void fused_mtp(struct forward *f, const struct fused_rows *r, const int32_t *next, const float *hidden, const int32_t *pos,
+               const int32_t *n_valid)
 {
     const struct mtp_weights *w = &f->w->mtp;
     struct fused *u = f->fused;
     STEP(f->dev, step_mtp_join, .halves = u->halves, .w = w->fc, .table = f->w->embed, .ids = next, .norm_embedding = w->norm_embedding,
-         .hidden = hidden, .norm_hidden = w->norm_hidden, .n_valid = n_valid, .n_rows = n, .eps = f->cfg->rms_eps);
-    attention_step(f, k, &w->layer, (struct step_project_args){.halves = u->halves, .stream_out = u->stream, .pos = pos, .n_valid = n_valid, .n_rows = n},
+         .hidden = hidden, .norm_hidden = w->norm_hidden, .n_valid = n_valid, .rows = r->rows, .n_rows = r->n, .eps = f->cfg->rms_eps);
+    attention_step(f, r, &w->layer, (struct step_project_args){.halves = u->halves, .stream_out = u->stream, .pos = pos, .n_valid = n_valid},
                    f->cfg->n_full);
-    moe_step(f, &w->layer, n_valid, n);
+    moe_step(f, r, &w->layer, n_valid);
 }
 
 void fused_mtp_logits(struct forward *f, const struct fused_head *h, const int32_t *row, const int32_t *n_valid)

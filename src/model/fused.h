@@ -21,7 +21,7 @@ struct fused {
     float *expert_h;                    /* SwiGLU outputs of the shared expert and of the routed ones */
     void  *attention;
     float *mtp_h;                       /* [1, hidden] after mtp.norm */
-    struct step_live *live;
+    struct step_live *live;             /* of forward_run() */
     int    overlap;                     /* for measurements; -1: off */
     int32_t *distinct;                  /* for measurements: [n_layers] host memory, or NULL */
 };
@@ -33,13 +33,21 @@ void   fused_close(struct fused *u, struct dev *d);
 /* Whether the operations can run this geometry. */
 bool   fused_fits(const struct model_config *c, struct err *e);
 
-/* Rows live->ids[0..n-1] through all layers; what is left is the final norm (fused_hidden or a head with it). */
-void fused_layers(struct forward *f, struct cache *k, int n);
+/* Whose rows a step holds (kernels/step.h): with `rows` those of several conversations, whose caches were opened together; `k` and `live` are
+ * those of slot 0 then.  Without, those of the one conversation. */
+struct fused_rows {
+    struct cache     *k;
+    struct step_live *live;
+    const struct step_row *rows;        /* [n] device memory */
+    int               n;
+};
+/* The rows, whose tokens live->ids has, through all layers; what is left is the final norm (fused_hidden or a head with it). */
+void fused_layers(struct forward *f, const struct fused_rows *r);
 /* Whether the device can run steps of up to max_rows rows of these weights; else false with the reason.  Runs nothing. */
 bool fused_check(struct forward *f, int max_rows, struct err *e);
 /* The final norm alone, into u->hidden. */
 void fused_hidden(struct forward *f, int n);
-/* Logits of n rows.  hidden NULL: of the rows that fused_layers() left, whose final norm goes to u->hidden; else of these. */
+/* Logits of the rows.  hidden NULL: of what fused_layers() left, whose final norm goes to u->hidden; else of these. */
 struct fused_head {
     const struct weight *w;
     float *logits, *tile_max;
@@ -49,10 +57,11 @@ struct fused_head {
     const int32_t *drafts;
     int n_ids;
 };
-void fused_logits(struct forward *f, const struct fused_head *h, const float *hidden, int n);
-/* The MTP layer over n rows: ids that follow (device), hidden states [n, hidden], position of row 0 (device), rows that count
- * (device, NULL: all).  Then fused_mtp_logits(): mtp.norm of row *row (NULL: row 0) into u->mtp_h, and its logits. */
-void fused_mtp(struct forward *f, struct cache *k, const int32_t *next, const float *hidden, const int32_t *pos, const int32_t *n_valid, int n);
+void fused_logits(struct forward *f, const struct fused_head *h, const struct fused_rows *r, const float *hidden);
+/* The MTP layer over the rows: ids that follow, position of the first row, how many count, all of them in r->live; hidden states [n, hidden].
+ * Then fused_mtp_logits(), of one conversation: mtp.norm of row *row (NULL: row 0) into u->mtp_h, and its logits. */
+void fused_mtp(struct forward *f, const struct fused_rows *r, const int32_t *next, const float *hidden, const int32_t *pos,
+               const int32_t *n_valid);
 void fused_mtp_logits(struct forward *f, const struct fused_head *h, const int32_t *row, const int32_t *n_valid);
 
 #endif

@@ -139,6 +139,11 @@ const struct kv_rows *kv_slot(const struct kv *k, int slot)
     return k->rows + (size_t)slot * (size_t)kv_n_layers(k->shape.cfg);
 }
 
+size_t kv_slot_bytes(const struct kv *k)
+{
+    return (size_t)kv_n_layers(k->shape.cfg) * k->layer_bytes;
+}
+
 /* ---- tails: [k and v, layer, row], positions pos - tail_rows() .. pos - 1 */
 
 size_t kv_tail_bytes(const struct model_config *c, const struct kv_recipe *r)

@@ -40,6 +40,7 @@ struct kv *kv_open(struct dev *d, const struct kv_shape *s, struct err *e);
 void kv_close(struct kv *k);
 /* [kv_n_layers()] of one conversation. */
 const struct kv_rows *kv_slot(const struct kv *k, int slot);
+size_t kv_slot_bytes(const struct kv *k);               /* from one conversation's rows to the next one's */
 
 /* The exact rows before `pos` that rows from `pos` on need, those of the MTP block from pos - 1 on: to or from kv_tail_bytes() bytes of
  * host memory.  Positions below `pos` must not have changed in between.  Nothing for an exact recipe. */

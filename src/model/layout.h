@@ -7,11 +7,20 @@
 #include "model/state.h"
 #include "model/weights.h"
 
+/* Memory of all conversations. */
+struct cache_memory {
+    struct dev *dev;
+    struct kv  *kv;
+    void       *states;
+    size_t      state_bytes;            /* from one conversation's states to the next one's */
+};
+
 struct cache {
     const struct model_config *cfg;
     const struct kv_recipe    *recipe;
     int                   n_ctx;
-    struct kv            *memory;       /* of KV rows */
+    int                   slot;         /* which of all it is */
+    struct cache_memory  *memory;
     const struct kv_rows *kv;           /* [n_full, then the MTP block's] */
     struct state          state;
 };

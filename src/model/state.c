@@ -39,15 +39,21 @@ static void *take(char **at, size_t bytes)
     return p;
 }
 
-bool state_open(struct state *s, struct dev *d, const struct model_config *c, struct err *e)
+/* The rings begin at a multiple of so many bytes. */
+enum { ALIGN = 256 };
+
+static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
+
+size_t state_slot_bytes(const struct model_config *c)
 {
-    const size_t conv = (size_t)config_conv_dim(c), bytes = state_bytes(c), rings = state_step_bytes(c);
-    *s = (struct state){.dev = d, .cfg = c, .delta = memory_zeroed((size_t)c->n_delta + 1, sizeof *s->delta)};
-    s->memory = d->alloc(d, bytes);
-    s->rings = d->alloc(d, rings);
-    if (!s->memory || !s->rings)
-        return err_set(e, "no memory for the states of a conversation: %zu MiB asked for; end other programs", (bytes + rings) >> 20);
-    char *at = s->memory, *ring_at = s->rings;
+    return aligned(state_bytes(c)) + aligned(state_step_bytes(c));
+}
+
+void state_open(struct state *s, struct dev *d, const struct model_config *c, void *memory)
+{
+    const size_t conv = (size_t)config_conv_dim(c);
+    char *at = memory, *ring_at = at + aligned(state_bytes(c));
+    *s = (struct state){.dev = d, .cfg = c, .memory = memory, .delta = memory_zeroed((size_t)c->n_delta + 1, sizeof *s->delta)};
     for (int i = 0; i < c->n_delta; i++) {
         struct delta_state *l = &s->delta[i];
         l->state = take(&at, recurrent_floats(c) * sizeof(float));
@@ -58,15 +64,10 @@ bool state_open(struct state *s, struct dev *d, const struct model_config *c, st
         l->ring_b = take(&ring_at, STEP_RING * (size_t)c->lin_v_heads * sizeof(float));
     }
     s->last_hidden = take(&at, (size_t)c->hidden * sizeof(float));
-    return true;
 }
 
 void state_close(struct state *s)
 {
-    if (!s->dev)
-        return;
-    s->dev->free(s->dev, s->memory);
-    s->dev->free(s->dev, s->rings);
     free(s->delta);
     *s = (struct state){0};
 }
@@ -129,14 +130,14 @@ void state_begin_steps(struct state *s, const struct weights *w, struct step_liv
     s->parity = s->n_accepted = 0;
 }
 
-void state_delta_step(const struct state *s, int layer, const struct delta_weights *w, const struct step_live *live, float *y, float *ssq,
-                      const float *z, int n)
+void state_delta_step(const struct state *s, int layer, const struct delta_weights *w, const struct step_live *live, const struct step_row *rows,
+                      float *y, float *ssq, const float *z, int n)
 {
     const struct model_config *c = s->cfg;
     const struct delta_state *l = &s->delta[layer];
     STEP(s->dev, step_delta, .y = y, .ssq = ssq, .raw = l->ring, .a = l->ring_a, .b = l->ring_b, .z = z, .conv = w->conv,
-         .a_log = w->a_log, .dt_bias = w->dt_bias, .norm = w->norm, .state = {l->state, l->other}, .live = live, .n_rows = n,
-         .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim, .taps = c->conv_kernel);
+         .a_log = w->a_log, .dt_bias = w->dt_bias, .norm = w->norm, .state = {l->state, l->other}, .live = live, .rows = rows,
+         .slot_bytes = state_slot_bytes(c), .n_rows = n, .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim, .taps = c->conv_kernel);
 }
 
 void state_end_steps(struct state *s)
@@ -150,7 +151,7 @@ void state_end_steps(struct state *s)
         s->dev->copy(s->dev, s->live, &live, sizeof live);
         for (int i = 0, delta = 0; i < c->n_layers; i++)
             if (!c->full[i])
-                state_delta_step(s, delta++, &s->weights->layers[i].delta, s->live, NULL, NULL, NULL, 0);
+                state_delta_step(s, delta++, &s->weights->layers[i].delta, s->live, NULL, NULL, NULL, NULL, 0);
         if (!s->parity && c->n_delta)   /* the result lies in the other states */
             s->dev->copy_rows(s->dev, s->delta[0].state, (recurrent_floats(c) + window_floats(c)) * sizeof(float), s->delta[0].other,
                               (recurrent_floats(c) + ring_floats(c)) * sizeof(float), recurrent_floats(c) * sizeof(float), c->n_delta);

@@ -32,8 +32,8 @@ struct state {
     struct dev                *dev;
     const struct model_config *cfg;
     struct delta_state *delta;          /* [n_delta] */
-    float *last_hidden;                 /* [hidden], at the end of `memory` */
-    void  *memory, *rings;
+    float *last_hidden;                 /* [hidden], at the end of the state_bytes() of `memory` */
+    void  *memory;                      /* the owner's */
     int    pos;                         /* committed: position after the accepted rows */
     int    n_staged;                    /* rows of the last step, before state_accept() */
     int    n_accepted;                  /* accepted rows that the committed copy lacks */
@@ -45,8 +45,10 @@ struct state {
 
 size_t state_bytes(const struct model_config *c);       /* of one copy, as it is saved */
 size_t state_step_bytes(const struct model_config *c);  /* rings and the second copy */
+size_t state_slot_bytes(const struct model_config *c);  /* of both */
 
-bool state_open(struct state *s, struct dev *d, const struct model_config *c, struct err *e);
+/* In state_slot_bytes() of device memory that are zero. */
+void state_open(struct state *s, struct dev *d, const struct model_config *c, void *memory);
 void state_close(struct state *s);
 void state_reset(struct state *s);                      /* back to the empty sequence */
 /* To or from state_bytes() bytes of host memory.  Saving needs the form for prompts.  Loading drops what is staged. */
@@ -69,8 +71,8 @@ void state_accept(struct state *s, int n);
  * tokens[0] and, before that, tokens[1].  Returns the row of step_pick's last_hidden that has the hidden state before the position. */
 int  state_take_over(struct state *s, const struct step_live *live, int back, const int tokens[2]);
 
-/* One DeltaNet layer of a step. */
-void state_delta_step(const struct state *s, int layer, const struct delta_weights *w, const struct step_live *live, float *y, float *ssq,
-                      const float *z, int n);
+/* One DeltaNet layer of a step.  rows: NULL, or s and live are those of slot 0, with the others state_slot_bytes() behind. */
+void state_delta_step(const struct state *s, int layer, const struct delta_weights *w, const struct step_live *live, const struct step_row *rows,
+                      float *y, float *ssq, const float *z, int n);
 
 #endif

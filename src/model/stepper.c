@@ -20,13 +20,40 @@ enum {
     MOST_BEHIND = 256,                  /* MTP rows that may be left out before they are run together: then each costs little */
 };
 
-/* A cache and what was recorded for it. */
+/* A conversation: its cache, what was recorded for it, and the answer under way. */
 struct stepper_slot {
     struct cache     *k;
     struct dev_graph *first, *step[STEP_ROWS];          /* by rows, less one */
     struct dev_graph *mtp[STEP_ROWS];                   /* likewise */
     struct dev_graph *drafts[MAX_DEPTH][MAX_DEPTH];     /* by the first draft and the last one */
     struct dev_graph *whole[MAX_DEPTH];                 /* step, MTP rows and drafts in one, by drafts, less one */
+
+    int depth, start;                   /* drafts a step; position at the beginning */
+    int n_launched, n_taken;
+    int rows;                           /* of the newest step */
+    int at;                             /* the first of them among the rows of the step, which others may share */
+    int n_made;                         /* drafts, behind the newest pick */
+    int tokens[STEP_RESULTS];           /* of the newest results, by pick */
+    int n_tokens;                       /* of all results that were taken */
+
+    /* the newest positions, whose MTP rows were left out */
+    bool fresh;                         /* those of the newest pick were, too: fused->hidden and live->mtp_next have their inputs */
+    int  n_behind;                      /* of the positions before these */
+    int  behind_pos;                    /* the first of them */
+    struct step_live live;              /* as the last stepper_end() found it */
+};
+
+/* What operations need of a conversation; device memory, but for results and drafts. */
+struct per_slot {
+    struct step_live     *live;
+    struct step_sampling *sampling;
+    uint8_t *seen;                      /* [vocab] */
+    float   *bias;                      /* [vocab] */
+    float   *last_hidden;               /* [3, hidden] */
+    struct step_result *results;        /* [STEP_RESULTS] host memory */
+    struct step_drafts *made;           /* host memory */
+    float   *behind;                    /* [MOST_BEHIND, hidden] hidden states before MTP rows that were left out */
+    int32_t *behind_next;               /* [MOST_BEHIND] the tokens that follow */
 };
 
 struct stepper {
@@ -37,43 +64,29 @@ struct stepper {
     const struct weight *head;
     int    vocab, hidden, max_depth;
     bool   mtp;
+    int    most_behind;                 /* MTP rows that may be left out */
     void  *memory;
-    float *logits, *tile_max, *draft_logits, *draft_max, *bias, *last_hidden;
-    uint8_t *seen;
-    struct step_sampling *sampling;
+    float *logits, *tile_max, *draft_logits, *draft_max;
     void  *pick_scratch;
-    struct step_result *results;        /* host memory, STEP_RESULTS */
-    struct step_drafts *made;           /* host memory */
-
-    /* the answer under way */
-    struct stepper_slot *on;
-    int depth, start;                   /* drafts a step; position at the beginning */
-    int n_launched, n_taken;
-    int rows;                           /* of the newest step */
-    int n_made;                         /* drafts, behind the newest pick */
-    int tokens[STEP_RESULTS];             /* of the newest results, by pick */
-    int n_tokens;                       /* of all results that were taken */
-
-    /* the newest positions, whose MTP rows were left out */
-    bool     fresh;                     /* those of the newest pick were, too: fused->hidden and live->mtp_next have their inputs */
-    int      most_behind, n_behind;     /* of the positions before these */
-    int      behind_pos;                /* the first of them */
-    float   *behind;                    /* [most_behind, hidden] their hidden states */
-    int32_t *behind_next;               /* [most_behind] the tokens that follow, device memory */
+    struct per_slot of;                 /* of slot 0; those of the others lie behind */
+    struct step_row *rows;              /* [STEP_ROWS] device memory: of a step of several conversations */
+    struct dev_graph *together[STEP_ROWS];              /* such steps, by rows, less one */
+    struct stepper_slot *on;            /* the conversation that calls are about */
+    struct stepper_slot *drafting;      /* whose MTP rows are in the work space of steps */
     struct stepper_counts counts;
-    struct step_live live;              /* as the last stepper_end() found it */
 };
 
-/* Cuts `memory`, or with NULL only counts. */
-static size_t cut(struct stepper *s, char *memory, const struct model_config *c, int max_depth)
+/* Cuts `memory` for n conversations, or with NULL only counts. */
+static size_t cut(struct stepper *s, char *memory, const struct model_config *c, int max_depth, size_t n)
 {
     const size_t rows = (size_t)max_depth + 1, vocab = (size_t)c->vocab, drafts = vocab < DRAFT_HEAD ? vocab : DRAFT_HEAD,
-        behind = max_depth ? MOST_BEHIND : 0;
+        hidden = (size_t)c->hidden, behind = max_depth ? MOST_BEHIND : 0;
     const struct { void *at; size_t bytes; } list[] = {
         {&s->logits, rows * vocab * 4}, {&s->tile_max, rows * (size_t)step_maxima(c->vocab) * 4}, {&s->draft_logits, drafts * 4},
-        {&s->draft_max, (size_t)step_maxima((int)drafts) * 4}, {&s->bias, vocab * 4}, {&s->last_hidden, 3 * (size_t)c->hidden * 4}, {&s->seen, vocab},
-        {&s->sampling, sizeof *s->sampling}, {&s->pick_scratch, step_pick_scratch(c->vocab)},
-        {&s->behind, behind * (size_t)c->hidden * 4}, {&s->behind_next, behind * 4},
+        {&s->draft_max, (size_t)step_maxima((int)drafts) * 4}, {&s->pick_scratch, step_pick_scratch(c->vocab)},
+        {&s->rows, STEP_ROWS * sizeof *s->rows}, {&s->of.live, n * sizeof *s->of.live}, {&s->of.sampling, n * sizeof *s->of.sampling},
+        {&s->of.seen, n * vocab}, {&s->of.bias, n * vocab * 4}, {&s->of.last_hidden, n * 3 * hidden * 4},
+        {&s->of.behind, n * behind * hidden * 4}, {&s->of.behind_next, n * behind * 4},
     };
     size_t at = 0;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
@@ -87,7 +100,22 @@ static size_t cut(struct stepper *s, char *memory, const struct model_config *c,
 size_t stepper_bytes(const struct model_config *c, int max_depth)
 {
     struct stepper s;
-    return cut(&s, NULL, c, max_depth);
+    return cut(&s, NULL, c, max_depth, 0);
+}
+
+size_t stepper_slot_bytes(const struct model_config *c, int max_depth)
+{
+    struct stepper s;
+    return cut(&s, NULL, c, max_depth, 1) - cut(&s, NULL, c, max_depth, 0);
+}
+
+/* Of the conversation that calls are about. */
+static struct per_slot mine(const struct stepper *s)
+{
+    const size_t i = (size_t)(s->on - s->slots), vocab = (size_t)s->vocab, hidden = (size_t)s->hidden;
+    const struct per_slot *o = &s->of;
+    return (struct per_slot){o->live + i, o->sampling + i, o->seen + i * vocab, o->bias + i * vocab, o->last_hidden + i * 3 * hidden,
+                             o->results + i * STEP_RESULTS, o->made + i, o->behind + i * MOST_BEHIND * hidden, o->behind_next + i * MOST_BEHIND};
 }
 
 int stepper_draft_rows(const struct weight *head)
@@ -110,16 +138,17 @@ struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int
         stepper_close(s);
         return NULL;
     }
-    size_t bytes = stepper_bytes(c, max_depth);
+    const size_t slots = (size_t)n, bytes = cut(s, NULL, c, max_depth, slots);
     s->memory = f->dev->alloc(f->dev, bytes);
-    s->results = f->dev->alloc_host(f->dev, STEP_RESULTS * sizeof *s->results);
-    s->made = f->dev->alloc_host(f->dev, sizeof *s->made);
-    if (!s->memory || !s->results || !s->made) {
+    s->of.results = f->dev->alloc_host(f->dev, slots * STEP_RESULTS * sizeof *s->of.results);
+    s->of.made = f->dev->alloc_host(f->dev, slots * sizeof *s->of.made);
+    if (!s->memory || !s->of.results || !s->of.made) {
         err_set(e, "no memory for the logits of %d rows: %zu MiB asked for; try a smaller --draft", max_depth + 1, bytes >> 20);
         stepper_close(s);
         return NULL;
     }
-    cut(s, s->memory, c, max_depth);
+    cut(s, s->memory, c, max_depth, slots);
+    s->on = &s->slots[0];
     return s;
 }
 
@@ -145,58 +174,63 @@ void stepper_close(struct stepper *s)
     s->dev->finish(s->dev, &ignored);
     for (struct stepper_slot *o = s->slots; o < s->slots + s->n_slots; o++)
         slot_free(s->dev, o);
+    for (int i = 0; i < STEP_ROWS; i++)
+        s->dev->graph_free(s->dev, s->together[i]);
     free(s->slots);
     if (s->memory)
         s->dev->free(s->dev, s->memory);
-    s->dev->free_host(s->dev, s->results);
-    s->dev->free_host(s->dev, s->made);
+    s->dev->free_host(s->dev, s->of.results);
+    s->dev->free_host(s->dev, s->of.made);
     free(s);
 }
 
 /* ---- what a graph holds ---- */
 
-static struct fused_head target_head(const struct stepper *s)
+static struct fused_head target_head(const struct stepper *s, const struct per_slot *o)
 {
-    return (struct fused_head){.w = s->head, .logits = s->logits, .tile_max = s->tile_max, .sampling = s->sampling, .seen = s->seen,
-                               .bias = s->bias, .drafts = s->f->fused->live->ids + 1};
+    return (struct fused_head){.w = s->head, .logits = s->logits, .tile_max = s->tile_max, .sampling = o->sampling, .seen = o->seen,
+                               .bias = o->bias, .drafts = o->live->ids + 1};
 }
 
-static void pick(struct stepper *s, const float *hidden, int rows, bool first)
+/* n rows of the conversation that calls are about. */
+static struct fused_rows my_rows(const struct stepper *s, int n)
 {
-    STEP(s->dev, step_pick, .logits = s->logits, .tile_max = s->tile_max, .live = s->f->fused->live, .sampling = s->sampling,
-         .seen = s->seen, .bias = s->bias, .results = s->results, .hidden = hidden, .last_hidden = s->last_hidden, .scratch = s->pick_scratch,
-         .n_rows = rows, .vocab = s->vocab, .width = s->hidden, .first = first);
+    return (struct fused_rows){.k = s->on->k, .live = mine(s).live, .n = n};
 }
 
-/* A whole step, or `first` what follows the prompt's last hidden state. */
-static void queue_step(struct stepper *s, int rows, bool first)
+/* A whole step, or `first` what follows the prompt's last hidden state.  o: of whom r->k and r->live are. */
+static void queue_step(struct stepper *s, const struct per_slot *o, const struct fused_rows *r, bool first)
 {
-    const struct fused_head h = target_head(s);
+    const struct fused_head h = target_head(s, o);
+    const float *given = first ? o->last_hidden : NULL;
     if (!first)
-        fused_layers(s->f, s->on->k, rows);
-    fused_logits(s->f, &h, first ? s->last_hidden : NULL, rows);
-    pick(s, first ? s->last_hidden : s->f->fused->hidden, rows, first);
+        fused_layers(s->f, r);
+    fused_logits(s->f, &h, r, given);
+    STEP(s->dev, step_pick, .logits = s->logits, .tile_max = s->tile_max, .live = o->live, .sampling = o->sampling, .seen = o->seen, .bias = o->bias,
+         .results = o->results, .hidden = first ? given : s->f->fused->hidden, .last_hidden = o->last_hidden, .scratch = s->pick_scratch,
+         .rows = r->rows, .n_rows = r->n, .vocab = s->vocab, .width = s->hidden, .first = first);
 }
 
 /* The MTP rows of the tokens just picked, from their real hidden states, so that drafts can be made. */
-static void queue_mtp(struct stepper *s, int rows)
+static void queue_mtp(struct stepper *s, int n)
 {
-    struct fused *u = s->f->fused;
-    fused_mtp(s->f, s->on->k, u->live->mtp_next, u->hidden, &u->live->mtp_pos, &u->live->mtp_rows, rows);
+    const struct fused_rows r = my_rows(s, n);
+    fused_mtp(s->f, &r, r.live->mtp_next, s->f->fused->hidden, &r.live->mtp_pos, &r.live->mtp_rows);
 }
 
 /* Drafts from..to, each from the one before it. */
 static void queue_drafts(struct stepper *s, int from, int to)
 {
-    struct step_live *live = s->f->fused->live;
+    const struct fused_rows r = my_rows(s, 1);
+    struct step_live *live = r.live;
     struct weight slice = *s->head;
     slice.rows = stepper_draft_rows(s->head);
     const struct fused_head h = {.w = &slice, .logits = s->draft_logits, .tile_max = s->draft_max, .n_ids = slice.rows};
     for (int i = from; i <= to; i++) {
         if (i)
-            fused_mtp(s->f, s->on->k, &live->draft_ids[i - 1], s->f->fused->mtp_h, &live->draft_pos[i - 1], &live->drafting, 1);
+            fused_mtp(s->f, &r, &live->draft_ids[i - 1], s->f->fused->mtp_h, &live->draft_pos[i - 1], &live->drafting);
         fused_mtp_logits(s->f, &h, i ? NULL : &live->mtp_last, &live->drafting);
-        STEP(s->dev, step_draft, .logits = s->draft_logits, .tile_max = s->draft_max, .live = live, .drafts = s->made, .i = i, .n_ids = slice.rows);
+        STEP(s->dev, step_draft, .logits = s->draft_logits, .tile_max = s->draft_max, .live = live, .drafts = mine(s).made, .i = i, .n_ids = slice.rows);
     }
 }
 
@@ -204,6 +238,7 @@ static void queue_drafts(struct stepper *s, int from, int to)
 struct recipe {
     int  step_rows, mtp_rows;           /* 0: none */
     bool first;                         /* of an answer: no step, but a pick */
+    bool together;                      /* the step's rows are those of s->rows */
     int  from, to;                      /* drafts; none if to < from */
 };
 
@@ -213,9 +248,11 @@ static void launch(struct stepper *s, struct dev_graph **g, const struct recipe 
 {
     struct err ignored;
     if (!*g) {
+        const struct per_slot one = mine(s);
+        const struct fused_rows all = {s->slots[0].k, s->of.live, s->rows, r->step_rows}, rows = r->together ? all : my_rows(s, r->step_rows);
         s->dev->graph_begin(s->dev);
         if (r->step_rows)
-            queue_step(s, r->step_rows, r->first);
+            queue_step(s, r->together ? &s->of : &one, &rows, r->first);
         if (r->mtp_rows)
             queue_mtp(s, r->mtp_rows);
         queue_drafts(s, r->from, r->to);
@@ -230,87 +267,130 @@ static void launch(struct stepper *s, struct dev_graph **g, const struct recipe 
 /* Tokens of the newest pick; as long as it was not heard of, at most. */
 static int newest_tokens(const struct stepper *s)
 {
-    return s->n_taken == s->n_launched ? s->tokens[(s->n_launched + STEP_RESULTS - 1) % STEP_RESULTS] : s->rows;
+    return s->on->n_taken == s->on->n_launched ? s->on->tokens[(s->on->n_launched + STEP_RESULTS - 1) % STEP_RESULTS] : s->on->rows;
 }
 
 /* Runs the rows that were left out before the newest pick, as those of a prompt. */
 static void catch_up(struct stepper *s)
 {
-    if (!s->n_behind)
+    if (!s->on->n_behind)
         return;
-    forward_mtp(s->f, s->on->k, s->behind, s->behind_next, s->n_behind, s->behind_pos, s->f->h);
-    s->counts.mtp_rows += s->n_behind;
+    forward_mtp(s->f, s->on->k, mine(s).behind, mine(s).behind_next, s->on->n_behind, s->on->behind_pos, s->f->h);
+    s->counts.mtp_rows += s->on->n_behind;
     s->counts.mtp_runs++;
-    s->n_behind = 0;
+    s->on->n_behind = 0;
 }
 
 /* The next step will write over what the MTP rows of the newest pick are made from. */
 static void keep_fresh(struct stepper *s)
 {
-    const struct fused *u = s->f->fused;
-    const int n = newest_tokens(s), outstanding = s->n_launched - s->n_taken;
-    if (!s->fresh)
+    const int n = newest_tokens(s), outstanding = s->on->n_launched - s->on->n_taken;
+    if (!s->on->fresh)
         return;
     CHECK(n <= 1 || !outstanding);
-    s->fresh = false;
+    s->on->fresh = false;
     if (!n)                             /* the answer has ended */
         return;
-    if (s->n_behind + n > s->most_behind)
+    if (s->on->n_behind + n > s->most_behind)
         catch_up(s);
-    if (!s->n_behind)
-        s->behind_pos = s->start - 1 + s->n_tokens + outstanding - n;
-    s->dev->copy(s->dev, s->behind + (size_t)s->n_behind * (size_t)s->hidden, u->hidden, (size_t)n * (size_t)s->hidden * sizeof(float));
-    s->dev->copy(s->dev, s->behind_next + s->n_behind, u->live->mtp_next, (size_t)n * sizeof(int32_t));
-    s->n_behind += n;
+    if (!s->on->n_behind)
+        s->on->behind_pos = s->on->start - 1 + s->on->n_tokens + outstanding - n;
+    const size_t row = (size_t)s->hidden;
+    s->dev->copy(s->dev, mine(s).behind + (size_t)s->on->n_behind * row, s->f->fused->hidden + (size_t)s->on->at * row, (size_t)n * row * sizeof(float));
+    s->dev->copy(s->dev, mine(s).behind_next + s->on->n_behind, mine(s).live->mtp_next, (size_t)n * sizeof(int32_t));
+    s->on->n_behind += n;
+}
+
+/* The same for all conversations: the next step may be of any. */
+static void keep_all_fresh(struct stepper *s)
+{
+    struct stepper_slot *on = s->on;
+    for (s->on = s->slots; s->on < s->slots + s->n_slots; s->on++)
+        keep_fresh(s);
+    s->on = on;
 }
 
 /* ---- an answer ---- */
+
+void stepper_choose(struct stepper *s, int slot)
+{
+    CHECK(slot >= 0 && slot < s->n_slots);
+    s->on = &s->slots[slot];
+}
 
 void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_begun, int pos,
                    const int32_t *bias_ids, const float *bias, int n_bias, int depth)
 {
     const struct step_live live = {.pos = pos};
     struct step_sampling sampling = *how;
-    CHECK(depth >= 0 && depth <= s->max_depth && slot >= 0 && slot < s->n_slots);
-    s->on = &s->slots[slot];
+    CHECK(depth >= 0 && depth <= s->max_depth);
+    stepper_choose(s, slot);
     state_end_steps(&s->on->k->state);
-    state_begin_steps(&s->on->k->state, s->f->w, s->f->fused->live, pos);
+    state_begin_steps(&s->on->k->state, s->f->w, mine(s).live, pos);
     uint8_t *seen = memory_zeroed(1, (size_t)s->vocab);
     for (int i = 0; i < n_prompt; i++)
         seen[prompt[i]] |= i < n_prompt - n_begun ? STEP_IN_TEXT : STEP_IN_TEXT | STEP_IN_ANSWER;
-    s->dev->copy(s->dev, s->seen, seen, (size_t)s->vocab);
+    s->dev->copy(s->dev, mine(s).seen, seen, (size_t)s->vocab);
     free(seen);
     sampling.biased = n_bias > 0;
     if (n_bias > 0) {
         float *by_id = memory_zeroed((size_t)s->vocab, sizeof *by_id);
         for (int i = 0; i < n_bias; i++)
             by_id[bias_ids[i]] += bias[i];
-        s->dev->copy(s->dev, s->bias, by_id, (size_t)s->vocab * sizeof *by_id);
+        s->dev->copy(s->dev, mine(s).bias, by_id, (size_t)s->vocab * sizeof *by_id);
         free(by_id);
     }
-    s->dev->copy(s->dev, s->sampling, &sampling, sizeof sampling);
-    s->dev->copy(s->dev, s->f->fused->live, &live, sizeof live);
-    s->dev->copy(s->dev, s->last_hidden, s->on->k->state.last_hidden, (size_t)s->hidden * sizeof(float));
-    memset(s->results, 0, STEP_RESULTS * sizeof *s->results);
-    memset(s->made, 0, sizeof *s->made);
-    s->depth = s->mtp ? depth : 0;
-    s->start = pos;
-    s->n_launched = s->n_taken = s->n_made = s->n_tokens = s->n_behind = 0;
-    s->fresh = false;
+    s->dev->copy(s->dev, mine(s).sampling, &sampling, sizeof sampling);
+    s->dev->copy(s->dev, mine(s).live, &live, sizeof live);
+    s->dev->copy(s->dev, mine(s).last_hidden, s->on->k->state.last_hidden, (size_t)s->hidden * sizeof(float));
+    memset(mine(s).results, 0, STEP_RESULTS * sizeof *mine(s).results);
+    memset(mine(s).made, 0, sizeof *mine(s).made);
+    s->on->depth = s->mtp ? depth : 0;
+    s->on->start = pos;
+    s->on->n_launched = s->on->n_taken = s->on->n_made = s->on->n_tokens = s->on->n_behind = 0;
+    s->on->fresh = false;
+    s->drafting = NULL;
 }
 
 void stepper_step(struct stepper *s, int rows)
 {
-    const bool first = s->n_launched == 0;
-    CHECK(s->n_launched - s->n_taken < STEP_RESULTS && rows >= 1 && rows <= s->max_depth + 1);
-    keep_fresh(s);
+    const bool first = s->on->n_launched == 0;
+    CHECK(s->on->n_launched - s->on->n_taken < STEP_RESULTS && rows >= 1 && rows <= s->max_depth + 1);
+    keep_all_fresh(s);
     launch(s, first ? &s->on->first : &s->on->step[rows - 1], &(struct recipe){.step_rows = rows, .first = first, .to = -1});
     if (first)                          /* where a step leaves it */
-        s->dev->copy(s->dev, s->f->fused->hidden, s->last_hidden, (size_t)s->hidden * sizeof(float));
-    s->n_launched++;
-    s->n_made = 0;
-    s->rows = rows;
-    s->fresh = s->mtp;
+        s->dev->copy(s->dev, s->f->fused->hidden, mine(s).last_hidden, (size_t)s->hidden * sizeof(float));
+    s->on->n_launched++;
+    s->on->n_made = 0;
+    s->on->rows = rows;
+    s->on->at = 0;
+    s->on->fresh = s->mtp;
+}
+
+/* Row i of a step is the next one of the conversation that calls are about. */
+static struct step_row join_step(struct stepper *s, int i)
+{
+    struct stepper_slot *o = s->on;
+    CHECK(o->n_launched > 0 && o->n_launched - o->n_taken < STEP_RESULTS);
+    o->n_launched++;
+    o->n_made = 0;
+    o->rows = 1;
+    o->at = i;
+    o->fresh = s->mtp;
+    return (struct step_row){.slot = (int32_t)(o - s->slots), .first = i};
+}
+
+void stepper_step_together(struct stepper *s, const int *slots, int n)
+{
+    struct step_row rows[STEP_ROWS];
+    CHECK(s->dev->caps->several && n >= 1 && n <= s->max_depth + 1);
+    keep_all_fresh(s);
+    for (int i = 0; i < n; i++) {
+        stepper_choose(s, slots[i]);
+        rows[i] = join_step(s, i);
+    }
+    s->dev->copy(s->dev, s->rows, rows, (size_t)n * sizeof *rows);
+    launch(s, &s->together[n - 1], &(struct recipe){.step_rows = n, .together = true, .to = -1});
 }
 
 /* `rows`: of the newest pick, at least. */
@@ -320,49 +400,53 @@ static void run_fresh(struct stepper *s, int rows)
     launch(s, &s->on->mtp[rows - 1], &(struct recipe){.mtp_rows = rows, .to = -1});
     s->counts.mtp_rows += rows;
     s->counts.mtp_runs++;
-    s->fresh = false;
+    s->on->fresh = false;
+    s->drafting = s->on;
 }
 
 void stepper_draft(struct stepper *s, int n)
 {
-    const int from = s->n_made, to = from + n - 1;
-    CHECK(s->mtp && s->n_launched > 0 && n > 0 && to < s->max_depth);
-    if (s->fresh && newest_tokens(s))
+    const int from = s->on->n_made, to = from + n - 1;
+    CHECK(s->mtp && s->on->n_launched > 0 && !s->on->at && n > 0 && to < s->max_depth);
+    if (s->on->fresh && newest_tokens(s))
         run_fresh(s, newest_tokens(s));
+    CHECK(!s->drafting || s->drafting == s->on || !newest_tokens(s));
     launch(s, &s->on->drafts[from][to], &(struct recipe){.from = from, .to = to});
-    s->n_made += n;
+    s->on->n_made += n;
 }
 
 void stepper_propose(struct stepper *s, const int32_t *ids, int n)
 {
     struct { int32_t ids[STEP_ROWS - 1], n; } drafts = {.n = n};
     _Static_assert(offsetof(struct step_live, n_drafts) == offsetof(struct step_live, ids) + STEP_ROWS * sizeof(int32_t), "the ids, then their number");
-    CHECK(n > 0 && n <= s->max_depth && s->n_taken == s->n_launched);
+    CHECK(n > 0 && n <= s->max_depth && s->on->n_taken == s->on->n_launched);
     memcpy(drafts.ids, ids, (size_t)n * sizeof *ids);
-    s->dev->copy(s->dev, &s->f->fused->live->ids[1], &drafts, sizeof drafts);
+    s->dev->copy(s->dev, &mine(s).live->ids[1], &drafts, sizeof drafts);
 }
 
 void stepper_launch(struct stepper *s)
 {
-    const int n = s->depth;
-    if (!n || !s->n_launched) {
+    const int n = s->on->depth;
+    if (!n || !s->on->n_launched) {
         stepper_step(s, 1);
         if (n)
             stepper_draft(s, n);
         return;
     }
-    CHECK(s->n_launched - s->n_taken < STEP_RESULTS && !s->fresh && !s->n_behind);
+    CHECK(s->on->n_launched - s->on->n_taken < STEP_RESULTS && !s->on->fresh && !s->on->n_behind);
+    keep_all_fresh(s);
+    s->drafting = s->on;
     launch(s, &s->on->whole[n - 1], &(struct recipe){.step_rows = n + 1, .mtp_rows = n + 1, .to = n - 1});
     s->counts.mtp_rows += n + 1;
     s->counts.mtp_runs++;
-    s->n_launched++;
-    s->rows = n + 1;
-    s->n_made = n;
+    s->on->n_launched++;
+    s->on->rows = n + 1;
+    s->on->n_made = n;
 }
 
 int stepper_behind(const struct stepper *s)
 {
-    return s->n_behind;
+    return s->on->n_behind;
 }
 
 struct stepper_counts stepper_counts(const struct stepper *s)
@@ -394,64 +478,64 @@ static bool await(struct stepper *s, const volatile int32_t *serial, int32_t exp
 
 bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e)
 {
-    const struct step_result *r = &s->results[(s->n_taken + 1) % STEP_RESULTS];       /* picks count from 1 */
-    CHECK(s->n_taken < s->n_launched);
-    if (!await(s, &r->serial, s->n_taken + 1, e))
+    const struct step_result *r = &mine(s).results[(s->on->n_taken + 1) % STEP_RESULTS];       /* picks count from 1 */
+    CHECK(s->on->n_taken < s->on->n_launched);
+    if (!await(s, &r->serial, s->on->n_taken + 1, e))
         return false;
     memcpy(out, r, sizeof *out);
-    s->tokens[s->n_taken % STEP_RESULTS] = out->n;
-    s->n_tokens += out->n;
-    s->n_taken++;
+    s->on->tokens[s->on->n_taken % STEP_RESULTS] = out->n;
+    s->on->n_tokens += out->n;
+    s->on->n_taken++;
     return true;
 }
 
 bool stepper_drafts(struct stepper *s, struct step_drafts *out, struct err *e)
 {
-    if (s->n_made && !await(s, &s->made->serial, s->n_launched * STEP_ROWS + s->n_made, e))
+    if (s->on->n_made && !await(s, &mine(s).made->serial, s->on->n_launched * STEP_ROWS + s->on->n_made, e))
         return false;
-    memcpy(out, s->made, sizeof *out);
+    memcpy(out, mine(s).made, sizeof *out);
     return true;
 }
 
 int stepper_end(struct stepper *s, int n_heard, struct err *e)
 {
     struct step_result r;
-    while (s->n_taken < s->n_launched)
+    while (s->on->n_taken < s->on->n_launched)
         if (!stepper_wait(s, &r, e))
             return -1;
-    s->dev->copy(s->dev, &s->live, s->f->fused->live, sizeof s->live);
+    s->dev->copy(s->dev, &s->on->live, mine(s).live, sizeof s->on->live);
     if (!s->dev->finish(s->dev, e))
         return -1;
     /* The first pick is no step; those behind the last one that was heard are taken back. */
-    const int last = s->n_launched - 1, heard = n_heard > 0 ? n_heard - 1 : 0, back = last - heard;
-    const int tokens[2] = {s->tokens[last % STEP_RESULTS], s->tokens[(last + STEP_RESULTS - 1) % STEP_RESULTS]};
+    const int last = s->on->n_launched - 1, heard = n_heard > 0 ? n_heard - 1 : 0, back = last - heard;
+    const int tokens[2] = {s->on->tokens[last % STEP_RESULTS], s->on->tokens[(last + STEP_RESULTS - 1) % STEP_RESULTS]};
     struct state *state = &s->on->k->state;
     CHECK(back >= 0 && back <= 2);
-    const int hidden = state_take_over(state, &s->live, back < last ? back : last, tokens);
-    s->dev->copy(s->dev, state->last_hidden, s->last_hidden + (size_t)hidden * (size_t)s->hidden, (size_t)s->hidden * sizeof(float));
+    const int hidden = state_take_over(state, &s->on->live, back < last ? back : last, tokens);
+    s->dev->copy(s->dev, state->last_hidden, mine(s).last_hidden + (size_t)hidden * (size_t)s->hidden, (size_t)s->hidden * sizeof(float));
     keep_fresh(s);
-    if (s->n_behind > state->pos - s->behind_pos)       /* of what was taken back, or came after the end */
-        s->n_behind = state->pos > s->behind_pos ? state->pos - s->behind_pos : 0;
+    if (s->on->n_behind > state->pos - s->on->behind_pos)       /* of what was taken back, or came after the end */
+        s->on->n_behind = state->pos > s->on->behind_pos ? state->pos - s->on->behind_pos : 0;
     catch_up(s);
     return state->pos;
 }
 
 int stepper_settle(struct stepper *s, struct err *e)
 {
-    CHECK(s->n_taken == s->n_launched);
-    return stepper_end(s, s->n_taken, e);
+    CHECK(s->on->n_taken == s->on->n_launched);
+    return stepper_end(s, s->on->n_taken, e);
 }
 
 void stepper_resume(struct stepper *s)
 {
-    struct step_live live = s->live;    /* the device's own was needed to end the steps */
+    struct step_live live = s->on->live;    /* the device's own was needed to end the steps */
     struct state *state = &s->on->k->state;
     state_end_steps(state);             /* unless saving the states did so */
     live.pos = state->pos;
     live.parity = live.n_apply = 0;
-    state_begin_steps(state, s->f->w, s->f->fused->live, state->pos);
-    s->dev->copy(s->dev, s->f->fused->live, &live, sizeof live);
-    s->dev->copy(s->dev, s->last_hidden, state->last_hidden, (size_t)s->hidden * sizeof(float));
+    state_begin_steps(state, s->f->w, mine(s).live, state->pos);
+    s->dev->copy(s->dev, mine(s).live, &live, sizeof live);
+    s->dev->copy(s->dev, mine(s).last_hidden, state->last_hidden, (size_t)s->hidden * sizeof(float));
 }
 
 /* ---- measurements ---- */
@@ -461,7 +545,7 @@ bool stepper_measure(struct stepper *s, int rows, int pos, int n_steps, int over
     enum { WARM_UP = 3 };
     struct fused *u = s->f->fused;
     struct cache *k = s->slots[0].k;
-    const struct fused_head h = target_head(s);
+    const struct fused_rows r = {.k = k, .live = s->of.live, .n = rows};
     const struct step_sampling how = {.n_ids = s->vocab, .room = 1 << 30};
     struct step_live live = {.pos = pos};
     CHECK(rows >= 1 && rows <= s->max_depth + 1);
@@ -470,14 +554,12 @@ bool stepper_measure(struct stepper *s, int rows, int pos, int n_steps, int over
     for (int i = 0; i < rows; i++)
         live.ids[i] = (int32_t)((unsigned)i * 7919u % (unsigned)s->vocab);
     state_end_steps(&k->state);
-    state_begin_steps(&k->state, s->f->w, u->live, pos);
-    s->dev->copy(s->dev, s->sampling, &how, sizeof how);
-    s->dev->copy(s->dev, u->live, &live, sizeof live);
+    state_begin_steps(&k->state, s->f->w, s->of.live, pos);
+    s->dev->copy(s->dev, s->of.sampling, &how, sizeof how);
+    s->dev->copy(s->dev, s->of.live, &live, sizeof live);
     u->overlap = overlap;
     s->dev->graph_begin(s->dev);
-    fused_layers(s->f, k, rows);
-    fused_logits(s->f, &h, NULL, rows);
-    pick(s, u->hidden, rows, false);
+    queue_step(s, &s->of, &r, false);
     struct dev_graph *g = s->dev->graph_end(s->dev, e);
     bool ok = g;
     int64_t start = 0;
@@ -492,7 +574,7 @@ bool stepper_measure(struct stepper *s, int rows, int pos, int n_steps, int over
     *ms_per_step = clock_ms_since(start) / n_steps;
     u->distinct = seen;
     if (ok) {
-        fused_layers(s->f, k, rows);
+        fused_layers(s->f, &r);
         ok = s->dev->finish(s->dev, e);
     }
     *distinct = 0;

@@ -15,11 +15,12 @@
 
 struct stepper;
 
-/* For steps of 1 to max_depth + 1 rows on any of the n caches, each of which has recorded steps of its own.  `f` and the caches stay
- * valid until stepper_close(). */
+/* For steps of 1 to max_depth + 1 rows on any of the n caches, which were opened together; each has recorded steps of its own.  `f` and the
+ * caches stay valid until stepper_close(). */
 struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int n, enum head h, int max_depth, struct err *e);
 void   stepper_close(struct stepper *s);
-size_t stepper_bytes(const struct model_config *c, int max_depth);      /* device memory of it */
+size_t stepper_bytes(const struct model_config *c, int max_depth);      /* device memory of it, */
+size_t stepper_slot_bytes(const struct model_config *c, int max_depth); /* and of each cache besides */
 
 /* Rows of the head that drafts are chosen from. */
 int    stepper_draft_rows(const struct weight *head);
@@ -29,6 +30,8 @@ int    stepper_draft_rows(const struct weight *head);
  * too.  depth <= max_depth. */
 void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_begun, int pos,
                    const int32_t *bias_ids, const float *bias, int n_bias, int depth);
+/* Each cache may have an answer under way.  The other calls are about the one that was begun or chosen last. */
+void stepper_choose(struct stepper *s, int slot);
 /* Queues the next pick: the first one from the prompt's last hidden state, then whole steps.  Never waits.  At most STEP_RESULTS
  * results may be outstanding. */
 void stepper_launch(struct stepper *s);
@@ -38,6 +41,9 @@ void stepper_launch(struct stepper *s);
  * before stepper_end() returns. */
 void stepper_step(struct stepper *s, int rows);
 void stepper_draft(struct stepper *s, int n);
+/* One step of n of the answers under way, a row each, each behind its first pick, where the device can do that (dev_caps.several).  At most
+ * max_depth + 1.  Each answer is what it is alone.  Behind such a step no drafts are made. */
+void stepper_step_together(struct stepper *s, const int *slots, int n);
 /* Positions before those of the newest pick whose rows were left out. */
 int  stepper_behind(const struct stepper *s);
 /* What the MTP block has run since stepper_open(), the chains of drafts not counted. */

@@ -15,11 +15,12 @@
 #include "model/layout.h"
 #include "model/stepper.h"
 
-enum { CTX = 96, PROMPT = 11, MOST = 24, DEPTH = 5 };
+enum { CTX = 96, PROMPT = 11, MOST = 24, DEPTH = 5, SLOTS = 3 };
 
 static struct model model;
 static struct stepper *stepper;
 static int32_t prompt[PROMPT];
+static int  slot;                       /* the conversation that is asked */
 static bool trained;                    /* only then are drafts accepted */
 
 struct answer {
@@ -42,8 +43,8 @@ struct request {
 
 static void read_prompt(int n)
 {
-    cache_reset(model.cache);
-    forward_prefill(model.forward, model.cache, prompt, n, 0, true);
+    cache_reset(model.caches[slot]);
+    forward_prefill(model.forward, model.caches[slot], prompt, n, 0, true);
 }
 
 static int n_prompt(const struct request *q)
@@ -59,7 +60,7 @@ static void begin(const struct request *q)
     how.room = how.room ? how.room : MOST;
     if (!q->is_read)
         read_prompt(n_prompt(q));
-    stepper_begin(stepper, 0, &how, prompt, n_prompt(q), 0, n_prompt(q), &q->bias_id, &q->bias, q->bias != 0, q->depth);
+    stepper_begin(stepper, slot, &how, prompt, n_prompt(q), 0, n_prompt(q), &q->bias_id, &q->bias, q->bias != 0, q->depth);
 }
 
 static void take(struct answer *a, const struct step_result *r)
@@ -384,12 +385,120 @@ static void test_stepper__a_measured_step_leaves_an_empty_cache(void **state)
     same_answer(&again, &want);
 }
 
+/* ---- several answers under way ---- */
+
+/* A result of conversation i. */
+static void hear(struct answer *a, int i)
+{
+    struct step_result r;
+    struct err e;
+    stepper_choose(stepper, i);
+    assert_true(stepper_wait(stepper, &r, &e));
+    take(a, &r);
+}
+
+/* One step of all that have not ended, in an order that changes. */
+static void step_together(struct answer a[SLOTS], int round)
+{
+    int of[SLOTS], n = 0;
+    for (int k = 0; k < SLOTS; k++)
+        if (!a[(k + round) % SLOTS].ended)
+            of[n++] = (k + round) % SLOTS;
+    stepper_step_together(stepper, of, n);
+    for (int k = n - 1; k >= 0; k--)
+        hear(&a[of[k]], of[k]);
+}
+
+/* Conversation i goes on by itself, with drafts that the others' steps come behind. */
+static void step_alone(struct answer *a, int i)
+{
+    stepper_choose(stepper, i);
+    stepper_step(stepper, 1);
+    hear(a, i);
+    if (a->ended)
+        return;
+    stepper_draft(stepper, 2);
+    stepper_step(stepper, 3);
+    hear(a, i);
+}
+
+static bool all_ended(const struct answer a[SLOTS])
+{
+    for (int i = 0; i < SLOTS; i++)
+        if (!a[i].ended)
+            return false;
+    return true;
+}
+
+/* The MTP block's keys of the first n positions, those that were left out included; they are run like a prompt's, which rounds otherwise. */
+static void same_mtp_keys(int i, int n, const float *want)
+{
+    const struct kv_rows *kv = &model.caches[i]->kv[model.cfg.n_full];
+    const float *got = kv->k;
+    double size = 0, off = 0;
+    for (int k = 0; k < n * kv->n_kv_heads * kv->head_dim; k++) {
+        size = fmax(size, fabs((double)want[k]));
+        off = fmax(off, fabs((double)want[k] - (double)got[k]));
+    }
+    if (!(off <= 1e-3 * size))
+        fail_msg("conversation %d: keys are off by %g, the largest is %g", i, off, size);
+}
+
+static void test_stepper__answers_of_one_step_are_those_that_each_has_alone(void **state)
+{
+    (void)state;
+    const struct request q[SLOTS] = {
+        {.n_prompt = 4},
+        {.how = {.temperature = 0.8f, .top_k = 20, .top_p = 0.9f, .rng = 8, .n_alternatives = 5}, .bias_id = 3, .bias = 2},
+        {.how = {.temperature = 1.2f, .presence_penalty = 1, .repetition_penalty = 1.3f, .rng = 9, .room = 17}, .n_prompt = 7},
+    };
+    const size_t bytes = cache_saved_bytes(&model.cfg, model.kv);
+    struct answer want[SLOTS];
+    const size_t key_bytes = CTX * (size_t)(model.cfg.n_kv_heads * model.cfg.head_dim) * sizeof(float);
+    char *states[SLOTS], *got = malloc(bytes);
+    float *keys[SLOTS];
+    for (int i = 0; i < SLOTS; i++) {
+        want[i] = ask(&q[i]);           /* all in the same slot */
+        states[i] = malloc(bytes);
+        cache_state_save(model.caches[slot], states[i]);
+        keys[i] = memcpy(malloc(key_bytes), model.caches[slot]->kv[model.cfg.n_full].k, key_bytes);
+    }
+    for (int with = 0; with < 2; with++) {      /* steps of one conversation in between */
+        struct answer a[SLOTS] = {0};
+        struct err e;
+        for (slot = 0; slot < SLOTS; slot++) {
+            begin(&q[slot]);
+            stepper_step(stepper, 1);
+            hear(&a[slot], slot);
+        }
+        slot = 0;
+        for (int round = 0; !all_ended(a); round++) {
+            step_together(a, round);
+            if (with && !a[round % SLOTS].ended)
+                step_alone(&a[round % SLOTS], round % SLOTS);
+        }
+        for (int i = 0; i < SLOTS; i++) {
+            same_answer(&a[i], &want[i]);
+            if (q[i].how.n_alternatives)
+                assert_memory_equal(a[i].outlook, want[i].outlook, (size_t)a[i].n * sizeof *a[i].outlook);
+            stepper_choose(stepper, i);
+            assert_int_equal(stepper_end(stepper, a[i].n_steps, &e), n_prompt(&q[i]) + a[i].n - 1);
+            cache_state_save(model.caches[i], got);
+            assert_memory_equal(got, states[i], bytes);
+            same_mtp_keys(i, n_prompt(&q[i]) + a[i].n - 2, keys[i]);
+        }
+    }
+    for (int i = 0; i < SLOTS; i++)
+        free(states[i]), free(keys[i]);
+    free(got);
+}
+
 static int open_model(const char *dir)
 {
     struct err e = {0};
     const struct load_options o = {.dir = dir, .backend = "cpu", .kv = "f32", .head = "bf16", .n_threads = 1, .n_ctx = CTX, .chunk = 64,
-                                   .depth = DEPTH, .n_snapshots = LOAD_NO_SNAPSHOTS};
-    if (!load_open(&model, &o, &e) || !(stepper = stepper_open(model.forward, &model.cache, 1, model.head, DEPTH, &e))) {
+                                   .depth = DEPTH, .n_sequences = SLOTS, .n_snapshots = LOAD_NO_SNAPSHOTS};
+    if (!load_open(&model, &o, &e) || !(stepper = stepper_open(model.forward, model.caches, SLOTS, model.head, DEPTH, &e))) {
         print_error("%s: %s\n", dir, e.msg);
         return -1;
     }
@@ -432,6 +541,7 @@ int main(void)
         cmocka_unit_test(test_stepper__the_mtp_block_is_read_only_for_drafts),
         cmocka_unit_test(test_stepper__drafts_do_not_tell_what_was_left_out),
         cmocka_unit_test(test_stepper__a_measured_step_leaves_an_empty_cache),
+        cmocka_unit_test(test_stepper__answers_of_one_step_are_those_that_each_has_alone),
     };
     const int failed = cmocka_run_group_tests_name("random weights", tests, open_random, close_model);
     return failed + cmocka_run_group_tests_name("trained weights", tests, open_trained, close_model);

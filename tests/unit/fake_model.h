@@ -207,6 +207,19 @@ void cache_close(struct cache *k)
     free(k);
 }
 
+bool caches_open(struct cache **all, struct dev *d, const struct kv_shape *s, struct err *e)
+{
+    for (int i = 0; i < s->n_slots; i++)
+        all[i] = cache_open(d, s, e);
+    return true;
+}
+
+void caches_close(struct cache **all, int n)
+{
+    for (int i = 0; i < n; i++)
+        cache_close(all[i]);
+}
+
 void cache_reset(struct cache *k)
 {
     k->s = (struct fake_states){0};
@@ -397,6 +410,12 @@ void stepper_close(struct stepper *s)
         return;
     picker_close(s->picker);
     free(s);
+}
+
+size_t stepper_slot_bytes(const struct model_config *c, int max_depth)
+{
+    (void)c;
+    return (size_t)max_depth * 10;
 }
 
 size_t stepper_bytes(const struct model_config *c, int max_depth)
