@@ -148,7 +148,11 @@ static int export(const char *name, const char *format, const char *file)
 
 int session_show(const struct args *a)
 {
-    return export(args_word(a, 0), "txt", NULL);
+    int status = export(args_word(a, 0), "txt", NULL);
+    size_t bytes = status == EXIT_ANSWERED ? sessions_checkpoint_bytes(args_word(a, 0)) : 0;
+    if (bytes)
+        fprintf(stderr, "q35chat: its checkpoint has %.1f MB on the disk\n", (double)bytes * 1e-6);
+    return status;
 }
 
 /* NAME [FORMAT] [FILE] */

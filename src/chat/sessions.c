@@ -226,6 +226,15 @@ static size_t checkpoint_bytes(const char *file, struct buf *path)
     return lstat(path->data, &st) ? 0 : (size_t)st.st_blocks * 512;
 }
 
+size_t sessions_checkpoint_bytes(const char *name)
+{
+    struct buf path = {0}, beside = {0};
+    size_t n = session_path_of(name, &path, NULL) ? checkpoint_bytes(path.data, &beside) : 0;
+    buf_free(&path);
+    buf_free(&beside);
+    return n;
+}
+
 /* False: it cannot be read, nothing was said in it, or it is not what was looked for. */
 static bool item_read(struct sessions_item *item, const struct list *l, const struct found *f, const struct words *words)
 {
@@ -359,7 +368,10 @@ void sessions_line(const struct sessions_item *item, int64_t now_s, struct buf *
 {
     struct buf age = {0};
     add_age(&age, item->changed_s, now_s);
-    buf_addf(out, "%-24s  %-11s  %3d turn%s  %s\n", item->name, buf_str(&age), item->n_turns, item->n_turns == 1 ? " " : "s", item->title);
+    buf_addf(out, "%-24s  %-11s  %3d turn%s  %s", item->name, buf_str(&age), item->n_turns, item->n_turns == 1 ? " " : "s", item->title);
+    if (item->checkpoint_bytes)
+        buf_addf(out, "  (checkpoint %.1f MB)", (double)item->checkpoint_bytes * 1e-6);
+    buf_addc(out, '\n');
     if (item->hit)
         buf_addf(out, "    %s\n", item->hit);
     buf_free(&age);

@@ -24,12 +24,13 @@ bool sessions_list(struct sessions *s, const char *find, struct err *e);
 void sessions_free(struct sessions *s);
 /* Their names alone, without reading them: of those that are there, or of those in the trash. */
 void sessions_names(bool in_trash, void (*fn)(const char *name, void *arg), void *arg);
-/* A line for people: "NAME  2 h ago  3 turns  TITLE", and a second one with the hit.  Not yet safe for a terminal. */
+/* A line for people: "NAME  2 h ago  3 turns  TITLE  (checkpoint 5.3 MB)", and a second one with the hit.  Not yet safe for a terminal. */
 void sessions_line(const struct sessions_item *item, int64_t now_s, struct buf *out);
 bool sessions_list_trash(struct sessions *s, struct err *e);   /* of those that were deleted (chat/trash.h), likewise */
 bool sessions_delete(const char *name, struct err *e);          /* for good; not one that is open somewhere */
 /* Opens a session that nobody has open, so that nobody opens it until the file is closed.  -1, and why. */
 int  sessions_hold(const char *name, struct buf *path, struct err *e);
+size_t sessions_checkpoint_bytes(const char *name);             /* on the disk; 0: there is none */
 /* What was said in it, as text. */
 bool sessions_text(const char *name, struct buf *out, struct err *e);
 bool sessions_rename(const char *name, const char *title, struct err *e);       /* likewise; "": none */

@@ -12,8 +12,6 @@
 #include "base/quiet.h"
 #include "engine/checkpoint.h"
 
-enum { PIECE = 64 << 20, MOST_STATES = 2 };     /* bytes of rows that are copied at a time */
-
 /* States as they were when the save began. */
 struct saved_states { int pos; void *data; };
 
@@ -27,7 +25,7 @@ struct job {
     struct fingerprint identity;
     struct resident    of;
     struct ids         ids;             /* that are to be saved */
-    struct saved_states states[MOST_STATES];
+    struct saved_states states[KEEPER_STATES];
     int    n_states;
     size_t state_bytes;
     struct checkpoint *file;
@@ -293,7 +291,7 @@ static void shorten(struct job *j)
 static int piece_end(const struct job *j)
 {
     int to = j->ids.n;
-    while (to - j->n_there > 1 && cache_rows_bytes(j->of.cache, j->n_there, to) > PIECE)
+    while (to - j->n_there > 1 && cache_rows_bytes(j->of.cache, j->n_there, to) > KEEPER_PIECE)
         to = j->n_there + (to - j->n_there) / 2;
     return to;
 }

@@ -41,6 +41,14 @@ struct keeper_hooks {
     void *arg;                          /* both are called on the keeper's thread */
 };
 
+enum { KEEPER_PIECE = 64 << 20, KEEPER_STATES = 2 };    /* bytes of rows that are copied at a time; states of a save */
+
+/* Host memory at most, with states of that size: a piece, and the states of a save under way and of the next one. */
+static inline size_t keeper_bytes(size_t state_bytes)
+{
+    return KEEPER_PIECE + 2 * KEEPER_STATES * state_bytes;
+}
+
 struct keeper *keeper_open(const struct keeper_hooks *h, struct err *e);
 void keeper_close(struct keeper *k);                    /* what is under way is dropped */
 

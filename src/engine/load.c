@@ -133,7 +133,7 @@ static struct memplan_request request(const struct model *m, bool gpu)
     return (struct memplan_request){
         .n_sequences = m->asked.n_sequences == LOAD_SOME_SEQUENCES ? 0 : m->n_sequences,
         .model = c, .kv = m->kv, .weight_bytes = m->weight_bytes, .n_ctx = m->asked.n_ctx, .default_ctx = defaults_of(gpu)->n_ctx,
-        .max_rows = m->chunk, .n_snapshots = m->n_snapshots, .gpu = gpu,
+        .max_rows = m->chunk, .n_snapshots = m->n_snapshots, .saves = m->asked.saves, .gpu = gpu,
         .kv_choices = kv_choices(m), .spare_positions = SPARE_POSITIONS,
         .step_bytes = fused_bytes(c) + stepper_bytes(c, m->depth), .step_each_bytes = stepper_slot_bytes(c, m->depth),
     };
@@ -188,7 +188,7 @@ static bool plan_gpu(struct model *m, struct err *e)
 bool load_imagine(const struct model_config *c, const struct weights *w, const struct kv_recipe *kv, int n_ctx, struct memory_plan *plan)
 {
     struct model m = {.kv = kv, .head = HEAD_INT8, .cfg = *c};
-    settle(&m, &(struct load_options){.n_ctx = n_ctx, .depth = -1}, true);
+    settle(&m, &(struct load_options){.n_ctx = n_ctx, .depth = -1, .saves = true}, true);
     m.weight_bytes = weights_packed_bytes(w, c, HEAD_INT8);
     struct memplan_request q = request_gpu(&m, SIZE_MAX / 2, false);    /* so that the numbers are there, whatever this machine has */
     bool ok = memplan_make(plan, &q, NULL);

@@ -33,6 +33,7 @@ struct load_options {
     int depth;                          /* most drafts a step; -1: as many as a step can have */
     int n_sequences;                    /* conversations resident at once; 0: one; LOAD_SOME_SEQUENCES: two where they fit */
     int n_snapshots;                    /* states kept beside; LOAD_NO_SNAPSHOTS: none */
+    bool saves;                         /* conversations will be saved: that takes memory, too */
 };
 
 /* A model with everything that runs it.  Must not move once it is loaded. */

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/log.h"
+#include "engine/keeper.h"
 #include "model/forward.h"
 
 enum { SEQUENCES = 2 };                 /* when nobody says otherwise and there is room: to go to another conversation and back */
@@ -50,6 +51,8 @@ static void fill(struct memory_plan *m, const struct memplan_request *q, int n_c
     add(m, "steps", q->step_bytes);
     add_host(m, q, "snapshots", cache_saved_bytes(c, q->kv) * (size_t)q->n_snapshots);
     add_host(m, q, "read buffers", q->read_bytes);
+    if (q->saves && q->n_snapshots)
+        add_host(m, q, "save buffers", keeper_bytes(cache_saved_bytes(c, q->kv)));
 }
 
 static size_t limit(size_t available, size_t margin)

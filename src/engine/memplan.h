@@ -24,6 +24,7 @@ struct memplan_request {
     int    n_sequences;                 /* conversations resident at once; 0: two where they fit with the same context, else one */
     int    max_rows;                    /* of a prompt chunk */
     int    n_snapshots;
+    bool   saves;                       /* conversations are saved while the engine runs */
     size_t available, margin;           /* memplan_available(); what to leave to the rest of the machine */
 
     /* On a GPU; all 0 without. */

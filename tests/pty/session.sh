@@ -31,6 +31,13 @@ is "... in all, and the hit is shown" "$(wc -l < out | tr -d ' ')" 2
 run session list --json
 is "--json is a line each" "$(wc -l < out | tr -d ' ')" 2
 has "... with names and figures" "$(head -n 1 out)" '"name":"greeting","title":"A greeting"'
+head -c 2100000 /dev/zero | tr '\0' a > "$dir/trip.jsonl.checkpoint"
+run session list
+has "the list tells the size of a checkpoint" "$(grep trip out)" "(checkpoint 2.1 MB)"
+is "... of those that have one" "$(grep -c checkpoint out)" 1
+run session show trip
+has "... and so does show" "$(cat err)" "its checkpoint has 2.1 MB"
+rm "$dir/trip.jsonl.checkpoint"
 run session show trip
 has "show prints what was said" "$(cat out)" "In Norway."
 run session export trip json

@@ -161,6 +161,10 @@ static void test_memplan__a_gpu_and_its_host_are_counted_apart(void **state)
     assert_int_equal(device, m.total);
     assert_int_equal(host, m.host_total);
     assert_int_equal(host, 3 * MIB + 8 * cache_saved_bytes(&c, q.kv));
+    q.saves = true;                     /* a piece of rows, and the states of two saves */
+    assert_true(memplan_make(&m, &q, &e));
+    assert_int_equal(m.host_total - host, 64 * MIB + 4 * cache_saved_bytes(&c, q.kv));
+    q.saves = false;
     size_t one = m.total;
     q.spare_positions += 100;
     assert_true(memplan_make(&m, &q, &e));
