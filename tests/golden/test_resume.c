@@ -6,7 +6,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/ids.h"
@@ -25,6 +28,17 @@ struct talk {
     char why[512];
     bool done;
 };
+
+/* A disk that takes as long as a test wants: this takes the place of the library's function. */
+static atomic_bool disk_is_slow, disk_is_asked;
+
+int fdatasync(int fd)
+{
+    atomic_store(&disk_is_asked, true);
+    while (atomic_load(&disk_is_slow))
+        usleep(1000);
+    return (int)syscall(SYS_fdatasync, fd);
+}
 
 static struct tmpdir dir;
 static char path[96];
@@ -288,6 +302,29 @@ static void test_resume__a_disk_that_cannot_be_written_is_told_and_the_talk_goes
     end(&t);
 }
 
+/* Whole answers come while a save waits for the disk. */
+static void test_resume__a_slow_disk_holds_up_nobody(void **state)
+{
+    struct talk t;
+    int32_t ids[300];
+    (void)state;
+    make_prompt(ids, 300);
+    begin(&t, "f32", 0);
+    answer(&t, ids, 100, 90, 0);
+    atomic_store(&disk_is_asked, false);
+    atomic_store(&disk_is_slow, true);
+    engine_save(t.g, 0, path);
+    while (!atomic_load(&disk_is_asked))
+        usleep(1000);
+    answer(&t, ids, 150, 140, 0);
+    answer(&t, ids, 200, 190, 0);
+    assert_int_equal(t.n_saved, 0);
+    atomic_store(&disk_is_slow, false);
+    wait_for(&t, NULL, &t.n_saved, 1);
+    assert_string_equal(t.why, "");
+    end(&t);
+}
+
 #define test(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
 int main(void)
 {
@@ -297,6 +334,7 @@ int main(void)
         test(test_resume__what_is_saved_when_the_engine_closes_counts),
         test(test_resume__of_a_long_talk_no_token_is_computed_again),
         test(test_resume__a_turn_writes_what_it_added),
+        test(test_resume__a_slow_disk_holds_up_nobody),
         test(test_resume__a_damaged_file_is_told_and_deleted_and_nothing_else_happens),
         test(test_resume__a_disk_that_cannot_be_written_is_told_and_the_talk_goes_on),
     };

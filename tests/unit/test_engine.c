@@ -423,6 +423,69 @@ static void test_engine__going_back_into_the_middle_of_an_answer_computes_little
     log_close(&l);
 }
 
+/* A conversation as a template sends it: turn i's prompt is the path's first at[i] tokens and two that the next prompt does not have. */
+enum { TURNS = 5 };
+static const int rejoins_at[TURNS] = {70, 150, 170, 400, 480};
+
+static struct turn_stats take_turn(struct log *l, uint64_t name, const int32_t *path, int i, struct ids *said)
+{
+    struct sampling how = {.max_tokens = 6, .draft_depth = -1};
+    int32_t ids[500];
+    memcpy(ids, path, (size_t)rejoins_at[i] * sizeof *ids);
+    ids[rejoins_at[i]] = ids[rejoins_at[i] + 1] = path[rejoins_at[i]] ^ 1;
+    uint32_t a = engine_submit(l->g, name, ids, rejoins_at[i] + 2, rejoins_at[i], &how);
+    wait_for_done(l, a);
+    said->n = 0;
+    ids_append(said, l->ids[a].data, l->ids[a].n);
+    return l->last_done[a].stats;
+}
+
+/* What is behind the rejoin point is computed, and nothing else; and the answer is that of an engine that has never seen the conversation. */
+static void check_cost(struct log *l, uint64_t name, const int32_t *path, int i, int cached)
+{
+    struct ids said = {0}, wanted = {0};
+    struct log fresh;
+    struct turn_stats s = take_turn(l, name, path, i, &said);
+    if (s.n_cached != cached)
+        fail_msg("turn %d: %d of %d tokens were there, expected %d", i, s.n_cached, s.n_prompt, cached);
+    log_open(&fresh, &options);
+    take_turn(&fresh, 0, path, i, &wanted);
+    log_close(&fresh);
+    assert_int_equal(said.n, wanted.n);
+    assert_memory_equal(said.data, wanted.data, (size_t)said.n * sizeof(int32_t));
+    ids_free(&said);
+    ids_free(&wanted);
+}
+
+static void test_engine__going_back_costs_the_tokens_behind_the_rejoin_point(void **state)
+{
+    (void)state;
+    struct log l;
+    struct engine_options o = options;
+    int32_t path[500], other[500];
+    for (int i = 0; i < 500; i++) {
+        path[i] = (i * 7 + i / 16) % 16;
+        other[i] = (i * 5 + 3) % 16;
+    }
+    o.n_sequences = 2;
+    o.n_snapshots = 32;
+    log_open(&l, &o);
+    for (int i = 0; i < TURNS; i++)                     /* each turn rejoins where the one before did */
+        check_cost(&l, 1, path, i, i ? rejoins_at[i - 1] : 0);
+    check_cost(&l, 1, path, 4, rejoins_at[4]);          /* another answer to the last message */
+    check_cost(&l, 1, path, 2, rejoins_at[2]);          /* back to turn 2 (undo, a branch): its own states */
+    for (int i = 3; i > 0; i--) {                       /* an earlier message edited, and the turn after it */
+        path[rejoins_at[i - 1] + 5] ^= 2;
+        check_cost(&l, 1, path, i, rejoins_at[i - 1]);
+        check_cost(&l, 1, path, i + 1, rejoins_at[i]);
+    }
+    check_cost(&l, 2, other, 0, 0);                     /* another conversation, and back: both are there */
+    check_cost(&l, 1, path, 3, rejoins_at[2]);
+    check_cost(&l, 2, other, 1, rejoins_at[0]);
+    check_cost(&l, 1, path, 4, rejoins_at[3]);
+    log_close(&l);
+}
+
 /* The answer is the same, and every submit is answered, wherever the reading ahead is when it comes. */
 static void test_engine__a_submit_ends_the_reading_ahead_at_any_point(void **state)
 {
@@ -645,6 +708,7 @@ int main(void)
         cmocka_unit_test_setup(test_engine__a_submit_ends_the_reading_ahead_at_any_point, reset),
         cmocka_unit_test_setup(test_engine__what_was_read_ahead_is_counted, reset),
         cmocka_unit_test_setup(test_engine__what_is_read_again_has_a_reason, reset),
+        cmocka_unit_test_setup(test_engine__going_back_costs_the_tokens_behind_the_rejoin_point, reset),
         cmocka_unit_test_setup(test_engine__what_was_read_again_ahead_has_a_reason_too, reset),
         cmocka_unit_test_setup(test_engine__bias_is_copied_and_bans, reset),
         cmocka_unit_test_setup(test_engine__padding_ids_are_never_picked, reset),
