@@ -154,6 +154,7 @@ bool kv_text(struct report *r, struct model *m, const char *path, int n_ctx, str
         ok = compare_chunk(m, d, n, &ids, pos, ids.n - pos < CHUNK ? ids.n - pos : CHUNK, device, exact, other, e);
     if (ok && d[0].n)
         report_distances(r, d, n);
+    ok = ok && (report_stopped(r) || kv_calls(r, m, &ids, e));
     for (int i = 0; i < n; i++) {
         cache_close(d[i].cache);
         free(d[i].kl);

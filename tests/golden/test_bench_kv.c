@@ -96,6 +96,16 @@ static void test_bench_kv__next_tokens_stay_close(void **state)
     assert_true(cell(3, "tq4", "kl") > cell(3, "int8", "kl") && cell(3, "tq4", "kl") < 2e-3);
 }
 
+/* The demo model makes these calls within the lengths that it was trained on, with codes as with exact rows. */
+static void test_bench_kv__tools_are_called_behind_a_text(void **state)
+{
+    (void)state;
+    static const char *const recipes[] = {"bf16", "int8", "k8v4", "tq4"};
+    assert_true(cell(4, "f32", "calls_512") >= 3 && cell(4, "f32", "same_512") == 4);
+    for (int i = 0; i < 4; i++)
+        assert_true(cell(4, recipes[i], "calls_512") >= cell(4, "f32", "calls_512"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -103,6 +113,7 @@ int main(void)
         cmocka_unit_test(test_bench_kv__errors_are_those_of_theory),
         cmocka_unit_test(test_bench_kv__planted_keys_are_found_as_with_exact_rows),
         cmocka_unit_test(test_bench_kv__next_tokens_stay_close),
+        cmocka_unit_test(test_bench_kv__tools_are_called_behind_a_text),
     };
     return cmocka_run_group_tests_name("bench kv", tests, measure, forget);
 }
