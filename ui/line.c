@@ -714,7 +714,7 @@ int line_run(struct options *o)
     struct err e = {0};
     bool on = true;
     interrupt_open();
-    l.chat = chat_open(ui_responder(o, &e), o, &front, &e);
+    l.chat = chat_open(ui_responder_of_chat(o, &e), o, &front, &e);
     if (!l.chat) {
         fprintf(stderr, "q35chat: %s\n", e.msg);
         return EXIT_MODEL;

@@ -9,15 +9,33 @@
 #include "chat/remote.h"
 #include "serve/control.h"
 #include "serve/engine_key.h"
+#include "serve/host.h"
 
-/* Whether that server has loaded the very engine that would be loaded here. */
+/* Whether each word of `wanted` is among those of `there`. */
+static bool has_all(const char *there, const char *wanted)
+{
+    struct buf in = {0}, word = {0};
+    bool all = true;
+    buf_addf(&in, " %s ", there);
+    for (size_t n; all && *(wanted += strspn(wanted, " ")); wanted += n) {
+        n = strcspn(wanted, " ");
+        buf_reset(&word);
+        buf_addf(&word, " %.*s ", (int)n, wanted);
+        all = strstr(in.data, word.data) != NULL;
+    }
+    buf_free(&in);
+    buf_free(&word);
+    return all;
+}
+
+/* Whether that server has loaded the model that would be loaded here, with the options that were given; those that were not may be any. */
 static bool is_same(const struct options *o, const struct control_state *s, const char *dir)
 {
     struct buf key = {0};
     engine_key(o, &key);
-    bool model = !strcmp(buf_str(&s->root), dir), same = model && !strcmp(buf_str(&s->options), buf_str(&key));
+    bool model = !strcmp(buf_str(&s->root), dir), same = model && has_all(buf_str(&s->options), buf_str(&key));
     if (model && !same)
-        log_warn("q35chat serve has loaded this model with other options (%s), so it is loaded here as well", s->options.len ? s->options.data : "none");
+        log_warn("another q35chat has loaded this model with other options (%s), so it is loaded here as well", s->options.len ? s->options.data : "none");
     buf_free(&key);
     return same;
 }
@@ -45,11 +63,37 @@ static struct responder *attach(const struct options *o, bool *failed, struct er
     return r;
 }
 
-struct responder *ui_responder(const struct options *o, struct err *e)
+/* Where the socket is not to be had, another server has it, or nobody would find it. */
+static struct responder *share(struct responder *r, const struct options *o)
+{
+    struct buf socket = {0};
+    struct err why = {{0}};
+    control_socket(NULL, &socket);
+    struct responder *made = host_open(r, local_guest(r), socket.data, o, &why);
+    if (!made && options_on(o, OPT_verbose))
+        log_warn("other programs cannot use the model of this chat: %s", why.msg);
+    buf_free(&socket);
+    return made ? made : r;
+}
+
+static struct responder *responder(const struct options *o, bool shares, struct err *e)
 {
     bool failed = false;
     if (*options_text(o, OPT_endpoint))
         return remote_open(o, e);
     struct responder *r = options_on(o, OPT_attach) ? attach(o, &failed, e) : NULL;
-    return r || failed ? r : local_open(o, e);
+    if (r || failed)
+        return r;
+    r = local_open(o, e);
+    return r && shares && options_on(o, OPT_attach) && options_on(o, OPT_share) ? share(r, o) : r;
+}
+
+struct responder *ui_responder(const struct options *o, struct err *e)
+{
+    return responder(o, false, e);
+}
+
+struct responder *ui_responder_of_chat(const struct options *o, struct err *e)
+{
+    return responder(o, true, e);
 }

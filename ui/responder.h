@@ -7,5 +7,7 @@
 
 struct responder;
 struct responder *ui_responder(const struct options *o, struct err *e);         /* NULL with the reason */
+/* The same for a chat: what it loads itself, other programs may use as long as it is open. */
+struct responder *ui_responder_of_chat(const struct options *o, struct err *e);
 
 #endif

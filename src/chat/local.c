@@ -65,6 +65,12 @@ static void tell_if_ready(struct local *l)
     tell_text(l, NEWS_READY, "");
 }
 
+/* The tokenizer is there. */
+static void can_read(struct local *l)
+{
+    l->base.can.count = l->base.can.tokens = l->base.can.plain = true;
+}
+
 static void take_tokenizer(struct local *l)
 {
     struct err e = {0};
@@ -74,12 +80,19 @@ static void take_tokenizer(struct local *l)
     l->loader = NULL;
     if (!l->tok) {
         die(l, e.msg);
+        if (l->guest)
+            die(l->guest, e.msg);
         return;
     }
-    l->base.can.count = l->base.can.tokens = l->base.can.plain = true;
+    can_read(l);
     if (tokenizer_notice(l->tok))
         tell_text(l, NEWS_NOTE, tokenizer_notice(l->tok));
     tell_if_ready(l);
+    if (l->guest) {
+        l->guest->tok = l->tok;
+        can_read(l->guest);
+        tell_if_ready(l->guest);
+    }
 }
 
 static void take_event(struct local *l, const struct event *ev)
@@ -106,24 +119,34 @@ static void take_event(struct local *l, const struct event *ev)
     }
 }
 
+static void tell_event(struct local *l, const struct event *ev)
+{
+    l->telling = true;
+    take_event(l, ev);
+    l->telling = false;
+}
+
 static void drain(struct responder *r)
 {
     struct local *l = own(r);
+    if (l->host)                        /* its drain tells */
+        return;
     take_tokenizer(l);
     if (l->dead)
         return;
     struct event_list list = engine_drain(l->engine);
-    l->telling = true;
-    for (int i = 0; i < list.n && !l->dead; i++)
-        take_event(l, &list.events[i]);
-    l->telling = false;
+    for (int i = 0; i < list.n && !l->dead; i++) {
+        tell_event(l, &list.events[i]);
+        if (l->guest && list.events[i].kind != EV_RESTORED && list.events[i].kind != EV_SAVED)
+            tell_event(l->guest, &list.events[i]);
+    }
 }
 
 static int fds(const struct responder *r, struct pollfd fds[RESPONDER_MAX_FDS])
 {
     const struct local *l = own_const(r);
     int n = 0;
-    if (!l->dead)
+    if (!l->dead && !l->host)
         fds[n++] = (struct pollfd){.fd = engine_fd(l->engine), .events = POLLIN};
     if (l->loader)
         fds[n++] = (struct pollfd){.fd = loader_fd(l->loader), .events = POLLIN};
@@ -226,10 +249,14 @@ static const char *given(const struct options *o, enum option_id id)
 static void close_local(struct responder *r)
 {
     struct local *l = own(r);
-    if (l->engine)
+    if (l->host) {
+        local_interrupt(r);
+        l->host->guest = NULL;
+    } else {
         engine_close(l->engine);
-    loader_stop(l->loader);
-    tokenizer_close(l->tok);
+        loader_stop(l->loader);
+        tokenizer_close(l->tok);
+    }
     speech_free(&l->speech);
     prompt_free(&l->prompt);
     ids_free(&l->head);
@@ -261,6 +288,22 @@ static bool start(struct local *l, const struct options *o, struct err *e)
         .n_snapshots = options_int(o, OPT_snapshots),
     };
     return (l->engine = engine_open(&eo, e)) && (l->loader = loader_start(l->dir.data, e));
+}
+
+struct responder *local_guest(struct responder *first)
+{
+    struct local *host = own(first), *l = memory_zeroed(1, sizeof *l);
+    l->base = (struct responder){.ops = &ops, .can = host->base.can, .model = host->base.model, .more_room = host->base.more_room};
+    l->base.can.read_ahead = l->base.can.keeps = false;
+    l->engine = host->engine;
+    l->tok = host->tok;
+    l->known = host->known;
+    l->ready = host->ready;
+    l->dead = host->dead;
+    l->info = host->info;
+    l->host = host;
+    host->guest = l;
+    return &l->base;
 }
 
 struct responder *local_open(const struct options *o, struct err *e)

@@ -11,5 +11,8 @@ struct responder;
 /* Checks the model that the options name, and returns while weights and tokenizer are still read.  Options are copied.  NULL with the
  * reason. */
 struct responder *local_open(const struct options *o, struct err *e);
+/* A second one with the engine of the first, which must outlive it: it has an answer of its own under way, and the engine gives one after the
+ * other.  Its news come while the first one is drained. */
+struct responder *local_guest(struct responder *first);
 
 #endif

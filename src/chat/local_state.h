@@ -26,6 +26,7 @@ struct local {
     struct engine    *engine;
     struct tokenizer *tok;              /* NULL: not read yet */
     struct loader    *loader;           /* of the tokenizer; NULL: it was taken */
+    struct local     *guest, *host;     /* another one with the same engine and tokenizer, which are the host's; NULL: there is none */
     struct buf        dir, notice;
     struct responder_info info;
     bool   known;                       /* info is filled */

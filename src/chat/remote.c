@@ -137,7 +137,7 @@ static void take_ready(struct remote *r)
         tell_text(r, NEWS_NOTE, note);
     }
     if (r->attached)
-        tell_text(r, NEWS_NOTE, "attached to the model that q35chat serve has loaded");
+        tell_text(r, NEWS_NOTE, "attached to the model that another q35chat has loaded");
     tell_text(r, NEWS_READY, "");
 }
 

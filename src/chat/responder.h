@@ -24,7 +24,7 @@
 
 struct responder;
 
-enum { RESPONDER_MAX_FDS = 2 };
+enum { RESPONDER_MAX_FDS = 4 };
 
 /* What it can do now.  Nothing goes away again; all is there with READY. */
 struct responder_can {

@@ -25,6 +25,9 @@ struct job {
     struct question question;
     struct choice choice;
     bool begun;                         /* the choice */
+    struct tokens said;                 /* the tokens of the answer so far */
+    struct answer_stats before;         /* of the requests to the responder that were stopped */
+    bool resumed;                       /* it goes on behind these tokens */
 };
 
 struct server {
@@ -42,10 +45,14 @@ struct server {
     int n_waiting;
     struct job *now;                    /* the one that is answered, or NULL */
     bool now_over;                      /* its DONE has come */
+    enum { GOES, STOPS, STANDS } hold;  /* STOPS: the answer under way was interrupted; STANDS: nothing is under way, and nothing begins */
+    bool released;                      /* while it still stops */
     uint64_t number;                    /* of the last request */
     struct figures figures;
     int64_t unused_ns;                  /* since when there is no client; 0: there is one */
 };
+
+static void on_news(const struct news *it, void *arg);
 
 /* ---- replies ---- */
 
@@ -77,6 +84,7 @@ static void job_free(struct job *j)
         exchange_keep(j->x, NULL);
     if (j->begun)
         choice_free(&j->choice);
+    tokens_free(&j->said);
     question_free(&j->question);
     free(j);
 }
@@ -178,17 +186,90 @@ static void start(struct server *s)
     }
 }
 
+/* ---- an answer that was stopped ---- */
+
+static void add_stats(struct answer_stats *to, const struct answer_stats *s, bool first)
+{
+    if (first) {
+        to->n_prompt = s->n_prompt;
+        to->n_cached = s->n_cached;
+    }
+    to->n_tokens += s->n_tokens;
+    to->n_timed += s->n_timed;
+    to->n_steps += s->n_steps;
+    to->looked_up += s->looked_up;
+    to->looked_up_accepted += s->looked_up_accepted;
+    to->prefill_ms += s->prefill_ms;
+    to->decode_ms += s->decode_ms;
+    for (int i = 0; i < CHAT_MAX_DEPTH; i++) {
+        to->drafted[i] += s->drafted[i];
+        to->accepted[i] += s->accepted[i];
+    }
+}
+
+/* As if it had not been stopped: behind its tokens, with what is left of its limit. */
+static void resume(struct server *s)
+{
+    struct job *j = s->now;
+    struct request q = j->question.request;
+    struct err e = {{0}};
+    int most = q.sampling.max_tokens, left = most - j->before.n_tokens;
+    j->resumed = true;
+    q.begun.tokens = j->said.n ? &j->said : NULL;
+    q.sampling.max_tokens = most ? left : 0;
+    if (most && left <= 0)
+        on_news(&(struct news){.kind = NEWS_DONE, .end = CHAT_LENGTH}, s);
+    else if (s->r->ops->request(s->r, &q, &e) != REQUEST_TAKEN)
+        on_news(&(struct news){.kind = NEWS_DONE, .end = CHAT_FAILED, .text = text_of(e.msg)}, s);
+}
+
+static void release(struct server *s)
+{
+    s->hold = GOES;
+    s->released = false;
+    if (s->now && s->now->x)
+        resume(s);
+    else if (s->now)
+        s->now_over = true;             /* its client has gone meanwhile */
+}
+
+void server_hold(struct server *s, bool hold)
+{
+    if (hold && s->hold == GOES) {
+        bool speaks = s->now && !s->now_over;
+        s->hold = speaks ? STOPS : STANDS;
+        if (speaks)
+            s->r->ops->interrupt(s->r);
+    }
+    s->released = !hold;
+    if (!hold && s->hold == STANDS)
+        release(s);
+}
+
+/* The end of a request that was interrupted so that another one goes first. */
+static void take_stopped(struct server *s, const struct news *it)
+{
+    if (it->stats)
+        add_stats(&s->now->before, it->stats, !s->now->resumed);
+    s->hold = STANDS;
+    if (s->released)
+        release(s);
+}
+
 /* ---- what the responder tells ---- */
 
 static void take_done(struct server *s, const struct news *it)
 {
     struct job *j = s->now;
+    struct news last = *it;
     bool streams = j->question.streams;
-    choice_done(&j->choice, it);
+    if (it->stats)
+        add_stats(&j->before, it->stats, !j->resumed);
+    last.stats = &j->before;
+    choice_done(&j->choice, &last);
     s->figures.failed += chat_end_failed(it->end);
     s->figures.answers += j->x && !chat_end_failed(it->end);
-    if (it->stats)
-        figures_add(&s->figures, it->stats);
+    figures_add(&s->figures, last.stats);
     s->now_over = true;
     if (!j->x)
         return;
@@ -214,6 +295,19 @@ static void fail_all(struct server *s, const char *why)
             refuse(j->x, 503, why);
 }
 
+/* A part of the answer.  What was said already is told again where it goes on; while it stops, what is held back is told, too. */
+static void take_part(struct server *s, const struct news *it)
+{
+    struct job *j = s->now;
+    if (!j || s->now_over || s->hold == STOPS)
+        return;
+    if (it->kind == NEWS_TOKEN && (!it->replayed || !j->resumed))
+        tokens_add(&j->said, it->token, NULL);
+    if (!choice_news(&j->choice, it))
+        s->r->ops->interrupt(s->r);     /* a stop string came */
+    flush(j);
+}
+
 static void on_news(const struct news *it, void *arg)
 {
     struct server *s = arg;
@@ -232,14 +326,15 @@ static void on_news(const struct news *it, void *arg)
         fail_all(s, it->text.p);
         break;
     case NEWS_DONE:
-        if (s->now && !s->now_over)
+        if (s->now && !s->now_over && s->hold == STOPS && it->end == CHAT_INTERRUPTED)
+            take_stopped(s, it);
+        else if (s->now && !s->now_over)
             take_done(s, it);
+        if (s->hold == STOPS)           /* it had just come to its end */
+            s->hold = s->released ? GOES : STANDS;
         break;
     default:
-        if (s->now && !s->now_over && !choice_news(&s->now->choice, it))
-            s->r->ops->interrupt(s->r);         /* a stop string came */
-        if (s->now)
-            flush(s->now);
+        take_part(s, it);
     }
 }
 
@@ -321,6 +416,10 @@ static void stop(struct server *s, struct exchange *x)
         refuse(x, 403, "a server is stopped over its unix socket alone");
         return;
     }
+    if (s->so.of_chat) {
+        refuse(x, 403, "the model belongs to a chat that is open, and ends with it");
+        return;
+    }
     exchange_reply(x, 200, json_type, text_of("{\"status\": \"stopping\"}"), 0);
     s->state = SERVER_STOPPED;
 }
@@ -343,6 +442,8 @@ static void complete_as(struct server *s, struct exchange *x, read_fn *read)
     } else if (!is_ours(s, j->question.model)) {
         err_set(&e, "there is no model %.*s here; it has %s", (int)j->question.model.n, j->question.model.p, buf_str(&s->model));
         fail_job(s, j, 404, e.msg, "model_not_found");
+    } else if (s->state == SERVER_FAILED) {
+        fail_job(s, j, 503, s->why.msg, NULL);
     } else if (s->n_waiting >= s->so.n_waiting) {
         s->figures.overloaded++;
         err_set(&e, "%d requests wait already", s->n_waiting);
@@ -432,7 +533,7 @@ static void gone(void *arg, struct exchange *x)
     s->figures.left++;
     if (j != s->now)
         unqueue(s, j);
-    else if (!s->now_over)
+    else if (!s->now_over && s->hold == GOES)
         s->r->ops->interrupt(s->r);
 }
 
@@ -455,6 +556,7 @@ struct server *server_open(struct responder *r, const struct server_options *so,
     s->unused_ns = clock_ns();
     r->fn = on_news;
     r->arg = s;
+    s->ready = r->ops->info(r) != NULL && r->can.tokens;
     name_model(s);
     engine_key(so->o, &s->options);
     s->web = web_open(&owner, e);
@@ -483,6 +585,21 @@ bool server_listen(struct server *s, int fd, struct err *e)
     return web_listen(s->web, fd, e);
 }
 
+int server_n_open(const struct server *s)
+{
+    return s->n_waiting + (s->now && !s->now_over);
+}
+
+void server_shut(struct server *s)
+{
+    web_shut(s->web);
+}
+
+int server_fd(const struct server *s)
+{
+    return web_fd(s->web);
+}
+
 int server_fds(const struct server *s, struct pollfd fds[SERVER_MAX_FDS])
 {
     int n = s->r->ops->fds(s->r, fds);
@@ -502,7 +619,7 @@ static double unused_ms_left(const struct server *s)
 
 static bool may_start(const struct server *s)
 {
-    return s->ready && s->state == SERVER_RUNS && !s->now && s->waiting;
+    return s->ready && s->state == SERVER_RUNS && s->hold == GOES && !s->now && s->waiting;
 }
 
 int server_timeout(const struct server *s)

@@ -15,6 +15,7 @@ struct server_options {
     int  keep_s;                        /* without a client for so long, it ends; 0: never */
     const char *key;                    /* that clients over TCP must send; NULL: nobody comes over TCP */
     bool any_host;                      /* clients over TCP may call it by any name */
+    bool of_chat;                       /* a chat has the engine: clients do not end it */
 };
 
 enum server_state { SERVER_RUNS, SERVER_STOPPED, SERVER_UNUSED, SERVER_FAILED };
@@ -26,8 +27,13 @@ struct server *server_open(struct responder *r, const struct server_options *so,
 void server_close(struct server *s);
 bool server_listen(struct server *s, int fd, struct err *e);    /* takes the socket */
 int  server_fds(const struct server *s, struct pollfd fds[SERVER_MAX_FDS]);
+int  server_fd(const struct server *s);                 /* that of the clients alone */
 int  server_timeout(const struct server *s);            /* for poll(): ms, -1 for ever */
 bool server_is_ready(const struct server *s);           /* the model is loaded */
+/* An answer under way is stopped, and goes on behind its last token when it is released; none begins in between. */
+void server_hold(struct server *s, bool hold);
+int  server_n_open(const struct server *s);             /* answers under way and requests that wait */
+void server_shut(struct server *s);                     /* no further connections are accepted */
 /* STOPPED: a client asked for that; UNUSED: nobody came for `keep_s`; FAILED: the model is gone, `e` says why. */
 enum server_state server_run(struct server *s, struct err *e);
 

@@ -349,6 +349,12 @@ bool web_listen(struct web *w, int fd, struct err *e)
     return true;
 }
 
+void web_shut(struct web *w)
+{
+    while (w->n_listeners)
+        close(w->listeners[--w->n_listeners].fd);
+}
+
 /* ---- the whole ---- */
 
 struct web *web_open(const struct web_owner *owner, struct err *e)
@@ -382,8 +388,7 @@ void web_close(struct web *w)
         MHD_run(w->daemon);             /* it must not be stopped while connections are suspended */
         MHD_stop_daemon(w->daemon);
     }
-    for (int i = 0; i < w->n_listeners; i++)
-        close(w->listeners[i].fd);
+    web_shut(w);
     if (w->epoll >= 0)
         close(w->epoll);
     free(w);

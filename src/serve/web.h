@@ -30,6 +30,7 @@ bool web_listen(struct web *w, int fd, struct err *e);
 int  web_fd(const struct web *w);       /* readable when there is something to do */
 int  web_timeout(const struct web *w);  /* for poll(): ms, -1 for ever */
 void web_run(struct web *w);
+void web_shut(struct web *w);           /* closes the sockets, and accepts no more connections */
 int  web_n_clients(const struct web *w);                /* open connections */
 
 const char *exchange_method(const struct exchange *x);

@@ -12,13 +12,13 @@ is "a program is answered by the server that runs" "$found $(served)" "0 1"
 is "... and a pipe says nothing of it" "$(cat "$tmp/err")" ""
 there=$(cat "$tmp/out")
 one --verbose
-has "... unless it is asked" "$(cat "$tmp/err")" "attached to the model that q35chat serve has loaded"
+has "... unless it is asked" "$(cat "$tmp/err")" "attached to the model that another q35chat has loaded"
 one --no-attach
 is "--no-attach loads the model" "$found $(served)" "0 2"
 is "... which says the same" "$(cat "$tmp/out")" "$there"
 one --ctx 1000
 is "so do other options of the engine" "$found $(served)" "0 2"
-has "... with a sentence" "$(cat "$tmp/err")" "q35chat serve has loaded this model with other options (none), so it is loaded here as well"
+has "... with a sentence" "$(cat "$tmp/err")" "another q35chat has loaded this model with other options (none), so it is loaded here as well"
 timeout $patience "$q" --model "$small" --no-stdin -n 4 hello > "$tmp/out" 2>&1
 is "so does another model" "$? $(served)" "0 2"
 one --logit-bias "Hello=-inf"

@@ -383,7 +383,7 @@ static bool open_chat(struct tui *t, struct err *e)
 {
     static const struct chat_front front = {.can_ask = true, .keeps = true, .attaches = true, .inspects = true, .enter_continues = true,
                                             .reads_ahead = true, .tools = "all"};
-    struct chat *c = chat_open(ui_responder(t->o, e), t->o, &front, e);
+    struct chat *c = chat_open(ui_responder_of_chat(t->o, e), t->o, &front, e);
     if (!c)
         return false;
     t->app.host.ms = now_ms();

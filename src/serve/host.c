@@ -1,0 +1,246 @@
+#include "serve/host.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "serve/server.h"
+#include "serve/socket.h"
+
+enum { WAITING = 64 };                  /* requests in the queue */
+
+struct host {
+    struct responder base;
+    struct responder *person;
+    struct server *server;
+    struct buf socket;
+    int  lock;                          /* of the socket */
+    int  timer;                         /* readable when the server has something to do that no descriptor tells */
+    bool asked;                         /* the person's answer is under way */
+};
+
+static struct host *own(struct responder *r)
+{
+    return (struct host *)r;
+}
+
+static const struct host *own_const(const struct responder *r)
+{
+    return (const struct host *)r;
+}
+
+/* ---- the person's answers ---- */
+
+static void on_news(const struct news *it, void *arg)
+{
+    struct host *h = arg;
+    h->base.can = h->person->can;
+    if (it->kind == NEWS_DONE)
+        h->asked = false;               /* before it is told: the next request may be made there */
+    responder_tell(&h->base, it);
+}
+
+static enum request_result request(struct responder *r, const struct request *q, struct err *e)
+{
+    struct host *h = own(r);
+    server_hold(h->server, true);
+    h->asked = true;
+    enum request_result result = h->person->ops->request(h->person, q, e);
+    if (result != REQUEST_TAKEN)
+        h->asked = false;
+    return result;
+}
+
+static void set_timer(struct host *h)
+{
+    int ms = server_timeout(h->server);
+    struct itimerspec at = {.it_value = {.tv_sec = ms / 1000, .tv_nsec = ms > 0 ? ms % 1000 * 1000000L : 1}};
+    timerfd_settime(h->timer, 0, ms < 0 ? &(struct itimerspec){{0}} : &at, NULL);
+}
+
+static void drain(struct responder *r)
+{
+    struct host *h = own(r);
+    struct err ignored = {{0}};
+    h->person->ops->drain(h->person);
+    h->base.can = h->person->can;
+    server_hold(h->server, h->asked);
+    server_run(h->server, &ignored);    /* that the model is gone, the person has heard */
+    set_timer(h);
+}
+
+static int fds(const struct responder *r, struct pollfd fds[RESPONDER_MAX_FDS])
+{
+    const struct host *h = own_const(r);
+    int n = h->person->ops->fds(h->person, fds);
+    fds[n++] = (struct pollfd){.fd = server_fd(h->server), .events = POLLIN};
+    fds[n++] = (struct pollfd){.fd = h->timer, .events = POLLIN};
+    return n;
+}
+
+/* ---- what is handed through ---- */
+
+static void interrupt(struct responder *r)
+{
+    own(r)->person->ops->interrupt(own(r)->person);
+}
+
+static bool end_thought(struct responder *r)
+{
+    return own(r)->person->ops->end_thought(own(r)->person);
+}
+
+static const struct responder_info *info(const struct responder *r)
+{
+    return own_const(r)->person->ops->info(own_const(r)->person);
+}
+
+static void machine(struct responder *r, struct chat_machine *m)
+{
+    own(r)->person->ops->machine(own(r)->person, m);
+}
+
+static int used(const struct responder *r)
+{
+    return own_const(r)->person->ops->used(own_const(r)->person);
+}
+
+static int count(const struct responder *r, struct text t)
+{
+    return own_const(r)->person->ops->count(own_const(r)->person, t);
+}
+
+static int count_prompt(struct responder *r, const struct request *q, struct err *e)
+{
+    return own(r)->person->ops->count_prompt(own(r)->person, q, e);
+}
+
+static void encode(const struct responder *r, struct text t, bool controls, struct ids *out)
+{
+    own_const(r)->person->ops->encode(own_const(r)->person, t, controls, out);
+}
+
+static bool prompt(struct responder *r, const struct request *q, struct ids *out, struct err *e)
+{
+    return own(r)->person->ops->prompt(own(r)->person, q, out, e);
+}
+
+static void read_ahead(struct responder *r, const struct request *q)
+{
+    own(r)->person->ops->read_ahead(own(r)->person, q);
+}
+
+static void save(struct responder *r, uint64_t conversation, const char *path)
+{
+    own(r)->person->ops->save(own(r)->person, conversation, path);
+}
+
+static void restore(struct responder *r, uint64_t conversation, const char *path)
+{
+    own(r)->person->ops->restore(own(r)->person, conversation, path);
+}
+
+static bool tokens(struct responder *r, const struct spoken *s, struct tokens *out)
+{
+    return own(r)->person->ops->tokens(own(r)->person, s, out);
+}
+
+static bool says(struct responder *r, const struct spoken *s, const struct tokens *t)
+{
+    return own(r)->person->ops->says(own(r)->person, s, t);
+}
+
+static struct text piece(const struct responder *r, int32_t id)
+{
+    return own_const(r)->person->ops->piece(own_const(r)->person, id);
+}
+
+/* ---- open and close ---- */
+
+/* The chat is over, its session is on the disk; nobody else begins. */
+static void finish_others(struct host *h)
+{
+    struct err ignored = {{0}};
+    int n = server_n_open(h->server);
+    server_shut(h->server);
+    if (n)
+        fprintf(stderr, n > 1 ? "q35chat: %d answers for other programs are under way, then this ends (Ctrl-C: now)\n"
+                              : "q35chat: %d answer for another program is under way, then this ends (Ctrl-C: now)\n", n);
+    h->asked = false;
+    for (drain(&h->base); server_n_open(h->server) && server_run(h->server, &ignored) == SERVER_RUNS; drain(&h->base)) {
+        struct pollfd all[RESPONDER_MAX_FDS];
+        int more = fds(&h->base, all);
+        poll(all, (nfds_t)more, -1);
+    }
+}
+
+static void nothing(const struct news *it, void *arg)
+{
+    (void)it, (void)arg;
+}
+
+static void host_free(struct host *h)
+{
+    server_close(h->server);
+    if (h->timer >= 0)
+        close(h->timer);
+    if (h->lock >= 0)
+        close(h->lock);
+    buf_free(&h->socket);
+    free(h);
+}
+
+static void close_host(struct responder *r)
+{
+    struct host *h = own(r);
+    struct responder *person = h->person;
+    h->base.fn = nothing;               /* the chat is being taken apart */
+    if (h->asked)
+        person->ops->interrupt(person);
+    unlink(h->socket.data);             /* before the lock goes: then it is the next server's */
+    finish_others(h);
+    host_free(h);
+    person->ops->close(person);
+}
+
+static const struct responder_ops ops = {
+    .request = request, .interrupt = interrupt, .end_thought = end_thought, .fds = fds, .drain = drain, .info = info, .machine = machine, .used = used,
+    .count = count, .count_prompt = count_prompt, .encode = encode, .prompt = prompt, .read_ahead = read_ahead, .save = save, .restore = restore,
+    .tokens = tokens, .says = says, .piece = piece, .close = close_host,
+};
+
+static bool start(struct host *h, struct responder *guest, const struct options *o, struct err *e)
+{
+    const struct server_options so = {.o = o, .n_waiting = WAITING, .of_chat = true};
+    int fd = socket_listen_unix(h->socket.data, &h->lock, e);
+    h->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (fd < 0) {
+        guest->ops->close(guest);
+        return false;
+    }
+    h->server = server_open(guest, &so, e);
+    if (h->server && server_listen(h->server, fd, e))
+        return true;
+    unlink(h->socket.data);
+    close(fd);
+    return false;
+}
+
+struct responder *host_open(struct responder *person, struct responder *guest, const char *socket, const struct options *o, struct err *e)
+{
+    struct host *h = memory_zeroed(1, sizeof *h);
+    h->base = *person;
+    h->base.ops = &ops;
+    h->person = person;
+    h->lock = -1;
+    buf_adds(&h->socket, socket);
+    if (!start(h, guest, o, e)) {
+        host_free(h);
+        return NULL;
+    }
+    person->fn = on_news;
+    person->arg = h;
+    return &h->base;
+}
