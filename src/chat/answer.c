@@ -5,7 +5,7 @@ static void take_token(struct answer *a, const struct news *it)
     ids_add(&a->ids, it->token.id);
     loop_push(&a->loop, &a->ids);
     a->looped = a->guarded && a->loop.span;
-    tokens_add(&a->tokens, it->token, it->near);
+    tokens_add(&a->tokens, it->token, it->alternatives);
 }
 
 static void take_call(struct answer *a, const struct news *it)

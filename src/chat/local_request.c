@@ -141,7 +141,7 @@ static void begin_speech(struct local *l, const struct request *q)
         speech_begin(&l->speech, l->tok, q->tools, q->n_tools, q->thinking, l->base.fn, l->base.arg);
     l->speech.replayed = true;
     for (int i = 0; begun && i < begun->n; i++)
-        speech_push(&l->speech, begun->all[i], tokens_near(begun, i), is_stop(l, begun->all[i].id));
+        speech_push(&l->speech, begun->all[i], tokens_alternatives(begun, i), is_stop(l, begun->all[i].id));
     l->speech.replayed = false;
 }
 
@@ -309,11 +309,11 @@ static void on_tokens(struct local *l, const struct event *ev)
     l->speech.stats = &l->so_far;
     for (int i = 0; i < ev->n && !l->enough; i++) {
         const struct outlook *o = &ev->outlook[i];
-        struct alternatives near = {.n = o->n};
-        memcpy(near.ids, o->ids, sizeof near.ids);
-        memcpy(near.probs, o->probs, sizeof near.probs);
+        struct alternatives alternatives = {.n = o->n};
+        memcpy(alternatives.ids, o->ids, sizeof alternatives.ids);
+        memcpy(alternatives.probs, o->probs, sizeof alternatives.probs);
         struct token t = {.id = ev->ids[i], .how = chat_how(ev->how[i]), .prob = o->prob};
-        speech_push(&l->speech, t, &near, is_stop(l, t.id));
+        speech_push(&l->speech, t, &alternatives, is_stop(l, t.id));
     }
 }
 

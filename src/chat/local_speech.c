@@ -45,12 +45,12 @@ bool speech_reasons(const struct speech *s)
     return s->stream && stream_in_reasoning(s->stream);
 }
 
-void speech_push(struct speech *s, struct token t, const struct alternatives *near, bool is_stop)
+void speech_push(struct speech *s, struct token t, const struct alternatives *alternatives, bool is_stop)
 {
     t.from = s->n_pushed + (size_t)s->detok.n_held;
     t.reasoning = speech_reasons(s);
     ids_add(&s->ids, t.id);
-    s->fn(&(struct news){.kind = NEWS_TOKEN, .token = t, .near = near, .replayed = s->replayed, .stats = s->stats}, s->arg);
+    s->fn(&(struct news){.kind = NEWS_TOKEN, .token = t, .alternatives = alternatives, .replayed = s->replayed, .stats = s->stats}, s->arg);
     if (is_stop)
         return;
     detok_push(&s->detok, s->tok, t.id, true, &s->piece);

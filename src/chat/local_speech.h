@@ -29,8 +29,8 @@ struct speech {
 void speech_begin(struct speech *s, const struct tokenizer *tok, const struct text *tools, int n_tools, bool thinking, news_fn *fn, void *arg);
 /* The same for an answer that is text alone, as it was sampled. */
 void speech_begin_plain(struct speech *s, const struct tokenizer *tok, news_fn *fn, void *arg);
-/* Of `t` id, how and prob are read; `near` may be NULL.  is_stop: the id that ended it, which has no text. */
-void speech_push(struct speech *s, struct token t, const struct alternatives *near, bool is_stop);
+/* Of `t` id, how and prob are read; `alternatives` may be NULL.  is_stop: the id that ended it, which has no text. */
+void speech_push(struct speech *s, struct token t, const struct alternatives *alternatives, bool is_stop);
 bool speech_reasons(const struct speech *s);            /* the next token belongs to the reasoning */
 void speech_finish(struct speech *s, bool cut);         /* tells what was held back */
 void speech_free(struct speech *s);

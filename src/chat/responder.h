@@ -96,7 +96,7 @@ enum news_kind {
     NEWS_NOTE,                  /* text: a sentence for the user */
     NEWS_READING,               /* done, total, cached: tokens of the prompt */
     NEWS_REFILL,                /* text: why more of the prompt was read than what is new in it, and what could be used */
-    NEWS_TOKEN,                 /* token, near; comes before its text */
+    NEWS_TOKEN,                 /* token, alternatives; comes before its text */
     NEWS_REASONING,             /* text, from */
     NEWS_TEXT,                  /* text, from */
     NEWS_CALL_BEGIN,            /* text: the tool's name */
@@ -113,7 +113,7 @@ struct news {
     struct text text;                   /* ends in a zero byte where it is a sentence or a name */
     size_t from;                        /* where there are tokens: byte of the decoded answer at which the text stands */
     struct token token;
-    const struct alternatives *near;    /* NULL: not known */
+    const struct alternatives *alternatives;    /* NULL: not known */
     bool replayed;                      /* it is part of what was given */
     bool truncated;
     size_t done, total, cached;

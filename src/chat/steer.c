@@ -69,8 +69,8 @@ bool chat_token(struct chat *c, int i, int k, struct chat_token *out)
     size_t end = from->reasoning ? reasoning_of(c, i).n : content_of(c, i).n;
     *out = (struct chat_token){.reasoning = from->reasoning, .at = from->at < end ? from->at : end, .how = from->how, .prob = from->prob};
     out->text = piece(c, from->id, &out->n);
-    if (t->near) {
-        const struct alternatives *a = &t->near[k];
+    if (t->alternatives) {
+        const struct alternatives *a = &t->alternatives[k];
         out->n_alternatives = a->n;
         for (int j = 0; j < a->n; j++) {
             out->alternatives[j].text = piece(c, a->ids[j], &out->alternatives[j].n);
@@ -98,11 +98,11 @@ bool chat_branch_token(struct chat *c, int i, int k, int alternative, struct err
     const struct tokens *t = i < 1 ? NULL : tokens_of(c, i);
     if (!t || k < 0 || k >= t->n)
         return err_set(e, "there is no such token");
-    if (!t->near || alternative < 0 || alternative >= t->near[k].n)
+    if (!t->alternatives || alternative < 0 || alternative >= t->alternatives[k].n)
         return err_set(e, "what else was likely there is no longer known");
-    const struct alternatives near = t->near[k];
+    const struct alternatives likely = t->alternatives[k];
     tokens_copy(&c->turn.begun, t, k);
-    tokens_add(&c->turn.begun, (struct token){.id = near.ids[alternative], .how = CHAT_FORCED, .prob = near.probs[alternative]}, &near);
+    tokens_add(&c->turn.begun, (struct token){.id = likely.ids[alternative], .how = CHAT_FORCED, .prob = likely.probs[alternative]}, &likely);
     c->turn.begun.seeded = false;
     answer_again(c, i);
     return true;

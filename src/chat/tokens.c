@@ -9,26 +9,26 @@ static void grow(struct tokens *t)
 {
     t->cap = t->cap ? 2 * t->cap : 64;
     t->all = memory_resized(t->all, (size_t)t->cap * sizeof *t->all);
-    if (!t->near)
+    if (!t->alternatives)
         return;
-    t->near = memory_resized(t->near, (size_t)t->cap * sizeof *t->near);
+    t->alternatives = memory_resized(t->alternatives, (size_t)t->cap * sizeof *t->alternatives);
 }
 
-static void note_alternatives(struct tokens *t, const struct alternatives *near)
+static void note_alternatives(struct tokens *t, const struct alternatives *alternatives)
 {
-    if (near && near->n && !t->near)
-        t->near = memory_zeroed((size_t)t->cap, sizeof *t->near);
-    if (t->near)
-        t->near[t->n] = near ? *near : (struct alternatives){0};
+    if (alternatives && alternatives->n && !t->alternatives)
+        t->alternatives = memory_zeroed((size_t)t->cap, sizeof *t->alternatives);
+    if (t->alternatives)
+        t->alternatives[t->n] = alternatives ? *alternatives : (struct alternatives){0};
 }
 
-void tokens_add(struct tokens *t, struct token token, const struct alternatives *near)
+void tokens_add(struct tokens *t, struct token token, const struct alternatives *alternatives)
 {
     if (t->n == t->cap)
         grow(t);
     token.at = SIZE_MAX;
     t->all[t->n] = token;
-    note_alternatives(t, near);
+    note_alternatives(t, alternatives);
     t->n++;
 }
 
@@ -43,16 +43,16 @@ void tokens_place(struct tokens *t, bool reasoning, size_t from, size_t n, size_
     }
 }
 
-const struct alternatives *tokens_near(const struct tokens *t, int i)
+const struct alternatives *tokens_alternatives(const struct tokens *t, int i)
 {
-    return t->near ? &t->near[i] : NULL;
+    return t->alternatives ? &t->alternatives[i] : NULL;
 }
 
 void tokens_copy(struct tokens *t, const struct tokens *from, int n)
 {
     tokens_reset(t);
     for (int i = 0; i < n; i++)
-        tokens_add(t, from->all[i], tokens_near(from, i));
+        tokens_add(t, from->all[i], tokens_alternatives(from, i));
     t->seed = from->seed;
     t->seeded = from->seeded;
     t->thinking = from->thinking;
@@ -60,8 +60,8 @@ void tokens_copy(struct tokens *t, const struct tokens *from, int n)
 
 void tokens_drop_alternatives(struct tokens *t)
 {
-    free(t->near);
-    t->near = NULL;
+    free(t->alternatives);
+    t->alternatives = NULL;
 }
 
 void tokens_reset(struct tokens *t)
@@ -74,6 +74,6 @@ void tokens_reset(struct tokens *t)
 void tokens_free(struct tokens *t)
 {
     free(t->all);
-    free(t->near);
+    free(t->alternatives);
     *t = (struct tokens){0};
 }

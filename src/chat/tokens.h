@@ -25,7 +25,7 @@ struct alternatives {
 
 struct tokens {
     struct token *all;
-    struct alternatives *near;  /* [n]; NULL: not known, or no longer */
+    struct alternatives *alternatives;  /* [n]; NULL: not known, or no longer */
     int  n, cap;
     int  n_placed;
     uint64_t seed;              /* of the request that sampled them */
@@ -33,12 +33,12 @@ struct tokens {
     bool thinking;              /* the prompt ended inside the think block */
 };
 
-/* `near` may be NULL: not known. */
-void tokens_add(struct tokens *t, struct token token, const struct alternatives *near);
+/* `alternatives` may be NULL: not known. */
+void tokens_add(struct tokens *t, struct token token, const struct alternatives *alternatives);
 /* n bytes of the decoded answer, from byte `from` on, are bytes `at` ... of a text.  Comes in order; what is never placed
  * stands at the text's end: markup, and white space that goes. */
 void tokens_place(struct tokens *t, bool reasoning, size_t from, size_t n, size_t at);
-const struct alternatives *tokens_near(const struct tokens *t, int i);  /* NULL: not known */
+const struct alternatives *tokens_alternatives(const struct tokens *t, int i);        /* NULL: not known */
 void tokens_copy(struct tokens *t, const struct tokens *from, int n);   /* the first n; over what there was */
 void tokens_drop_alternatives(struct tokens *t);
 void tokens_reset(struct tokens *t);

@@ -135,7 +135,7 @@ static void forget_old_alternatives(struct chat *c)
     int answers = 0, tokens = 0;
     for (int i = c->t.n_all - 1; i >= 0; i--) {
         struct tokens *t = &c->t.all[i]->made;
-        if (!t->near)
+        if (!t->alternatives)
             continue;
         tokens += t->n;
         if (++answers > ANSWERS || (tokens > TOKENS && answers > 1))

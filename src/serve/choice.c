@@ -87,10 +87,10 @@ static void take_plain_token(struct choice *r, const struct news *it)
     buf_addf(next_value(r, CHOICE_OFFSETS), "%zu", r->n_characters);
     struct buf *tops = next_value(r, CHOICE_TOPS);
     buf_adds(tops, "{");
-    for (int i = 0; it->near && i < it->near->n && i < most; i++) {
+    for (int i = 0; it->alternatives && i < it->alternatives->n && i < most; i++) {
         buf_adds(tops, i ? ", " : "");
-        pyjson_quote(r->responder->ops->piece(r->responder, it->near->ids[i]), tops);
-        buf_addf(tops, ": %.6g", log_of(it->near->probs[i]));
+        pyjson_quote(r->responder->ops->piece(r->responder, it->alternatives->ids[i]), tops);
+        buf_addf(tops, ": %.6g", log_of(it->alternatives->probs[i]));
     }
     buf_adds(tops, "}");
     r->n_characters += characters(piece);
@@ -123,9 +123,9 @@ static void take_token(struct choice *r, const struct news *it)
     buf_adds(out, out->len ? ", {" : "{");
     add_token(r, it->token.id, it->token.prob, out);
     buf_adds(out, ", \"top_logprobs\": [");
-    for (int i = 0; it->near && i < it->near->n && i < most; i++) {
+    for (int i = 0; it->alternatives && i < it->alternatives->n && i < most; i++) {
         buf_adds(out, i ? ", {" : "{");
-        add_token(r, it->near->ids[i], it->near->probs[i], out);
+        add_token(r, it->alternatives->ids[i], it->alternatives->probs[i], out);
         buf_adds(out, "}");
     }
     buf_adds(out, "]}");
