@@ -76,24 +76,32 @@ static struct responder *share(struct responder *r, const struct options *o)
     return made ? made : r;
 }
 
-static struct responder *responder(const struct options *o, bool shares, struct err *e)
+static struct responder *open_shared(const struct options *o, struct err *e)
+{
+    struct responder *r = local_open(o, e);
+    return r && options_on(o, OPT_attach) && options_on(o, OPT_share) ? share(r, o) : r;
+}
+
+typedef struct responder *open_fn(const struct options *o, struct err *e);
+
+static struct responder *responder(const struct options *o, open_fn *open_own, struct err *e)
 {
     bool failed = false;
     if (*options_text(o, OPT_endpoint))
         return remote_open(o, e);
     struct responder *r = options_on(o, OPT_attach) ? attach(o, &failed, e) : NULL;
-    if (r || failed)
-        return r;
-    r = local_open(o, e);
-    return r && shares && options_on(o, OPT_attach) && options_on(o, OPT_share) ? share(r, o) : r;
+    if (!r)
+        return failed ? NULL : open_own(o, e);
+    r->instead = open_own;
+    return r;
 }
 
 struct responder *ui_responder(const struct options *o, struct err *e)
 {
-    return responder(o, false, e);
+    return responder(o, local_open, e);
 }
 
 struct responder *ui_responder_of_chat(const struct options *o, struct err *e)
 {
-    return responder(o, true, e);
+    return responder(o, open_shared, e);
 }

@@ -18,11 +18,29 @@ const char *chat_end_name(enum chat_end end)
     return names[end];
 }
 
+/* Another responder takes the place of one that is gone; the turn waits until it is ready. */
+static void replace_responder(struct chat *c)
+{
+    struct err e = {0};
+    struct responder *old = c->responder, *made = old->instead(c->o, &e);
+    c->gone = false;
+    if (!made) {
+        turn_news(&(struct news){.kind = NEWS_FATAL, .text = text_of(e.msg)}, c);
+        return;
+    }
+    made->fn = turn_news;
+    made->arg = c;
+    c->responder = made;
+    old->ops->close(old);
+}
+
 const struct chat_event *chat_drain(struct chat *c, int *n)
 {
     if (c->persist.part.due_ns)              /* before more is shown */
         persist_part(c);
     c->responder->ops->drain(c->responder);
+    if (c->gone)
+        replace_responder(c);
     if (turn_answers(&c->turn)) {
         turn_show(c);
         persist_part(c);

@@ -196,6 +196,10 @@ static void take_done(struct remote *r, const struct client_event *ev)
     const char *why = ev->how == CLIENT_FILTERED ? "the server's content filter stopped the answer" : buf_str(&ev->text);
     take_figures(r, &ev->figures);
     r->speaking = SILENT;
+    if (ev->unreachable && r->base.instead) {
+        tell_text(r, NEWS_GONE, "the q35chat that had loaded the model has ended: it is loaded here now");
+        return;
+    }
     responder_tell(&r->base, &(struct news){.kind = NEWS_DONE, .end = ends[ev->how], .text = text_of(why), .stats = &r->stats});
 }
 

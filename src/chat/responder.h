@@ -103,6 +103,7 @@ enum news_kind {
     NEWS_CALL,                  /* text: arguments; truncated: the answer ended inside */
     NEWS_RESTORED,              /* done: tokens that came back; text: why the file is of no use, it is gone */
     NEWS_SAVED,                 /* done: bytes written, total: of the file; text: why it could not be, it is gone */
+    NEWS_GONE,                  /* text: a sentence.  Nobody is there any more, and the request under way got no word: `instead` opens who takes it */
     NEWS_DONE,                  /* end; text: why, if it failed */
     NEWS_FATAL,                 /* text: why.  Only close() is left; the answer under way ends here */
 };
@@ -180,6 +181,7 @@ struct responder {
     const char *model;                  /* what sessions note: the model's directory */
     const char *notice;                 /* a line or two about the model for the user, or NULL */
     const char *more_room;              /* how a user gets a larger context, as the end of a sentence; NULL: there is no way */
+    struct responder *(*instead)(const struct options *o, struct err *e);     /* NULL: NEWS_GONE is never told */
     news_fn *fn;                        /* the owner's */
     void *arg;
 };

@@ -522,6 +522,16 @@ static void on_fatal(struct chat *c, const struct news *it)
     outbox_post(&c->out, CHAT_FATAL, NULL, it->text.p, it->text.n);
 }
 
+/* The request waits for whoever takes the place. */
+static void on_gone(struct chat *c, const struct news *it)
+{
+    state_note(c, it->text.p);
+    c->turn.stats.n_rounds--;
+    c->turn.state = TURN_WAITING;
+    c->ready = false;
+    c->gone = true;
+}
+
 static void post_progress(struct chat *c, enum chat_event_kind kind, const struct news *it)
 {
     struct chat_event *out = outbox_post(&c->out, kind, NULL, NULL, 0);
@@ -559,6 +569,10 @@ void turn_news(const struct news *it, void *chat)
     case NEWS_REFILL:
         buf_reset(&c->turn.refill);
         buf_add(&c->turn.refill, it->text.p, it->text.n);
+        break;
+    case NEWS_GONE:
+        if (turn_answers(&c->turn))
+            on_gone(c, it);
         break;
     case NEWS_DONE:
         if (turn_answers(&c->turn))

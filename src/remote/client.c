@@ -84,7 +84,7 @@ static bool take(void *arg, const void *bytes, size_t n, struct err *e)
 static void on_delta(const struct completion_delta *d, void *arg)
 {
     struct transfer *t = arg;
-    t->told = true;
+    t->told = t->told || d->kind != COMPLETION_READING;
     post(t->c, (struct client_event){.kind = CLIENT_DELTA, .delta = *d}, d->text.p, d->text.n);
 }
 
@@ -274,6 +274,7 @@ static void answer(struct client *c, struct buf *body)
     }
     if (atomic_load(&c->stop) && done.how == CLIENT_FAILED)
         done.how = CLIENT_STOPPED;
+    done.unreachable = again && done.how == CLIENT_FAILED;
     bool failed = done.how == CLIENT_FAILED || done.how == CLIENT_TOO_LONG;
     post(c, done, e.msg, failed ? strlen(e.msg) : 0);
 }

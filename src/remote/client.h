@@ -31,6 +31,7 @@ enum client_end { CLIENT_ANSWERED, CLIENT_LENGTH, CLIENT_FILTERED, CLIENT_STOPPE
 struct client_event {
     enum client_event_kind kind;
     enum client_end how;
+    bool unreachable;                   /* with CLIENT_FAILED: nobody was there, or went away before the first word */
     struct completion_delta delta;      /* its text is the event's */
     struct completion_figures figures;  /* with CLIENT_DONE, and as far as they are known before */
     struct buf text;

@@ -54,4 +54,28 @@ type '/quit\r'
 exec 3>&-
 wait "$job"
 job=
+
+# The server is killed: a chat that was attached goes on with a model of its own, at its next message.
+"$q" serve --model "$small" 2> "$tmp/serve.log" &
+server=$!
+for i in $(seq $((10 * patience))); do "$q" serve status 2> /dev/null | grep -q "tokens of context" && break; sleep 0.1; done
+front=--line
+begin --no-think --tools none
+seen "a chat attaches" "attached to the model that another q35chat has loaded"
+type 'Hello\r'
+seen "... and is answered" " ctx "
+kill -9 $server
+wait $server 2> /dev/null
+type 'Once more\r'
+seen "... when the server is killed it says so" "the q35chat that had loaded the model has ended: it is loaded here now"
+seen "... loads the model itself and answers" " ctx "
+there
+pipe --max-tokens 20
+is "... which others may use from then on" "$(cat "$tmp/out")" "$alone"
+type '/tree\r'
+seen "... nothing of the conversation is lost" "Hello"
+type '/quit\r'
+exec 3>&-
+wait "$job"
+job=
 exit $status
