@@ -257,7 +257,8 @@ static int chunk_rows(const struct decoder *d, int pos, int end, int keep_at)
 }
 
 /* Few rows cost more each: what they took is a bound for many, taken only if it is lower than what was known.  Otherwise one
- * hiccup of the machine would leave chunks of a few rows for ever. */
+ * hiccup of the machine would leave chunks of a few rows for ever.  So would waiting for a processor, which takes as long for few rows as for
+ * many: it does not count. */
 static void note_speed(struct decoder *d, int rows, double ms)
 {
     if (rows >= BLOCK / 2 || ms > pace(d).ms || ms / rows < d->row_ms)
@@ -267,11 +268,11 @@ static void note_speed(struct decoder *d, int rows, double ms)
 static bool read_chunk(struct decoder *d, struct sequence *q, int rows, struct err *fault)
 {
     struct timeline *t = &q->tl;
-    int64_t start = clock_ns();
+    int64_t start = clock_ns(), waited = clock_waited_ns();
     forward_prefill(d->f, q->k, t->ids + t->n_run, rows, t->n_run, d->o.depth > 0);
     if (!d->dev->finish(d->dev, fault))
         return false;
-    note_speed(d, rows, clock_ms_since(start));
+    note_speed(d, rows, clock_ms_since(start) - (double)(clock_waited_ns() - waited) * 1e-6);
     timeline_ran(t, rows);
     return true;
 }

@@ -31,6 +31,7 @@ static struct {
     int   bad_draft_of;                 /* every n-th MTP output is wrong; 0: none */
     int   n_bad;                        /* MTP drafts that were made wrong on purpose */
     atomic_int row_us;                  /* time a row takes; changed while it runs */
+    void (*in_prefill)(void);           /* called in every chunk */
     int   nan_pos;                      /* the row of this position has NaN logits; 0: none */
     int   fault_pos;                    /* running this position is a device fault; 0: none */
     const char *load_error;             /* weights_open fails */
@@ -322,6 +323,8 @@ void forward_run(struct forward *f, struct cache *k, const int32_t *ids, int n, 
     fake.rows_run += n;
     if (fake.row_us)
         usleep((useconds_t)(fake.row_us * n));
+    if (fake.in_prefill)
+        fake.in_prefill();
 }
 
 const float *forward_hidden(const struct forward *f) { return f->hidden; }

@@ -5,7 +5,10 @@
 #include <cmocka.h>
 
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/ids.h"
@@ -250,6 +253,57 @@ static void test_engine__chunks_grow_again_after_a_slow_start(void **state)
     }
     fake.row_us = 0;
     wait_for_done(&l, engine_submit(l.g, 0, ids, 1500, 0, &(struct sampling){.max_tokens = 1}));
+    assert_true(l.n_prefill >= 2 && l.n_prefill <= 20);
+    log_close(&l);
+}
+
+static atomic_bool crowd_ends;
+
+static void *crowd(void *cpu)
+{
+    sched_setaffinity(0, sizeof(cpu_set_t), cpu);
+    while (!crowd_ends)
+        ;
+    return NULL;
+}
+
+/* Waits for a processor for 100 ms, among four threads that want the same one. */
+static void starve(void)
+{
+    pthread_t threads[4];
+    cpu_set_t all, one;
+    int64_t waited = clock_waited_ns();
+    crowd_ends = false;
+    sched_getaffinity(0, sizeof all, &all);
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    sched_setaffinity(0, sizeof one, &one);
+    for (int i = 0; i < 4; i++)
+        CHECK(!pthread_create(&threads[i], NULL, crowd, &one));
+    while (clock_waited_ns() - waited < 100000000)
+        ;
+    crowd_ends = true;
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    sched_setaffinity(0, sizeof all, &all);
+}
+
+/* Waiting takes as long for a chunk of one row as for one of many: smaller chunks would only wait more often. */
+static void test_engine__waiting_for_a_processor_makes_no_small_chunks(void **state)
+{
+    (void)state;
+    struct log l;
+    int32_t ids[1500] = {0};
+    if (access("/proc/thread-self/schedstat", R_OK))
+        skip();                         /* the kernel does not tell */
+    log_open(&l, &options);
+    while (!l.ready) {
+        assert_true(engine_wait(l.g, 10000));
+        drain(&l);
+    }
+    fake.in_prefill = starve;
+    wait_for_done(&l, engine_submit(l.g, 0, ids, 1500, 0, &(struct sampling){.max_tokens = 1}));
+    fake.in_prefill = NULL;
     assert_true(l.n_prefill >= 2 && l.n_prefill <= 20);
     log_close(&l);
 }
@@ -698,6 +752,7 @@ int main(void)
         cmocka_unit_test_setup(test_engine__an_interrupt_during_a_slow_prompt_is_noticed_at_once, reset),
         cmocka_unit_test_setup(test_engine__an_interrupt_does_not_wait_for_a_slow_row, reset),
         cmocka_unit_test_setup(test_engine__chunks_grow_again_after_a_slow_start, reset),
+        cmocka_unit_test_setup(test_engine__waiting_for_a_processor_makes_no_small_chunks, reset),
         cmocka_unit_test_setup(test_engine__a_waiting_submit_can_be_interrupted_at_once, reset),
         cmocka_unit_test_setup(test_engine__many_submits_and_interrupts_each_end_once, reset),
         cmocka_unit_test_setup(test_engine__closing_during_loading_and_decoding_is_prompt, reset),
