@@ -303,8 +303,11 @@ static void move_on(struct step_live *v, const struct step_result *r, bool first
     v->ids[0] = r->ids[r->n - 1];
     v->n_drafts = 0;
     v->mtp_last = r->n - 1;
+    int32_t next = r->ids[0];
     for (int i = 0; i < STEP_ROWS; i++) {
-        v->mtp_next[i] = r->ids[i < r->n ? i : r->n - 1];
+        if (i < r->n)
+            next = r->ids[i];           /* the last one again behind the end */
+        v->mtp_next[i] = next;
         v->draft_pos[i] = v->mtp_pos + r->n + i;
     }
 }
