@@ -81,6 +81,10 @@ struct step_sampling {
     int32_t  n_stop, stop[STEP_STOPS];
     int32_t  biased;            /* `bias` counts */
     int32_t  n_alternatives;    /* ids of an outlook, at most STEP_ALTERNATIVES; 0: none is made */
+    /* for measurements: a draft is the token with this chance, whatever the logits say.  The chance of position p is that at
+     * [p / trial_tokens % 2], and the draw depends on p alone, so that all numbers of drafts meet the same luck */
+    float    trial[2];
+    int32_t  trial_tokens;      /* 0: off */
 };
 
 /* softmax of a row's logits as they were before bias and penalties; banned ids count as impossible.  engine/engine.h says more. */

@@ -1,6 +1,7 @@
 /* `q35chat bench ...`. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "bench/run.h"
@@ -17,6 +18,7 @@ static struct bench_options options(const struct args *a)
         .draft = args_int(a, "depth"), .rows = args_int(a, "rows"), .overlap = args_text(a, "overlap") ? args_int(a, "overlap") + 1 : 0,
         .n_ctx = args_int(a, "ctx"), .n_sms = args_int(a, "sms"), .n_threads = args_int(a, "threads"), .chunk = args_int(a, "chunk"),
         .seed = args_int(a, "seed"), .json = args_on(a, "json"), .full = args_on(a, "long"),
+        .weights_in_host = !strcmp(args_text(a, "weights-in"), "host"),
     };
 }
 
@@ -85,8 +87,8 @@ static int answers(const struct args *a, int (*fn)(const struct bench_options *o
     struct bench_options o = options(a);
     struct buf dir = {0};
     struct err e = {0};
-    if (o.synthetic || o.n_layers || o.n_sms)
-        return args_refuse(a, "measures a model as a chat runs it: --synthetic, --layers and --sms are for the other measurements");
+    if (o.synthetic || o.n_layers || o.n_sms || o.weights_in_host)
+        return args_refuse(a, "measures a model as a chat runs it: --synthetic, --layers, --sms and --weights-in are for the other measurements");
     if (o.model_dir && !models_resolve(o.model_dir, &dir, &e))
         return args_refuse(a, "%s", e.msg);
     if (!o.model_dir)
@@ -105,7 +107,10 @@ static int answers(const struct args *a, int (*fn)(const struct bench_options *o
 }
 
 int run_bench_report(const struct args *a) { return answers(a, bench_report); }
-int run_bench_five(const struct args *a) { return answers(a, bench_five); }
+int run_bench_five(const struct args *a)
+{
+    return args_text(a, "synthetic") ? measure(a, bench_five) : answers(a, bench_five);
+}
 
 int run_bench_write(const struct args *a)
 {

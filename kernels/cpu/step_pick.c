@@ -272,6 +272,12 @@ static enum step_end why_end(const struct step_sampling *how, const struct pick 
     return how->room <= n ? STEP_FULL : STEP_GOES_ON;
 }
 
+/* Whether the draft of a position is made the token, for measurements. */
+static bool lucky(const struct step_sampling *how, int pos)
+{
+    return uniform((uint64_t)(pos + 1) * GOLDEN) < (double)how->trial[pos / how->trial_tokens % 2];
+}
+
 /* Row by row while picks and drafts agree.  Of a step that fails nothing counts. */
 static void pick_rows(struct step_result *r, const struct step_pick_args *a, int n_drafts)
 {
@@ -279,6 +285,9 @@ static void pick_rows(struct step_result *r, const struct step_pick_args *a, int
     for (int row = 0; agreed && row < a->n_rows && !r->ended; row++) {
         struct pick p;
         pick_row(&p, a, row);
+        agreed = row < n_drafts && (a->sampling->trial_tokens > 0 ? lucky(a->sampling, a->live->pos + row) : p.id == a->live->ids[1 + row]);
+        if (agreed)
+            p.id = a->live->ids[1 + row];
         r->ended = why_end(a->sampling, &p, row + 1);
         if (p.failed) {
             r->n = 0;
@@ -286,7 +295,6 @@ static void pick_rows(struct step_result *r, const struct step_pick_args *a, int
             r->bad_logit = a->logits[(size_t)row * (size_t)a->vocab + (size_t)p.bad_id];
             return;
         }
-        agreed = row < n_drafts && p.id == a->live->ids[1 + row];
         r->ids[row] = p.id;
         r->prob[row] = p.prob;
         r->drafted[row] = agreed;

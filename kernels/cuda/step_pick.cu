@@ -763,6 +763,16 @@ __device__ __forceinline__ void copy_words(void *dst, const void *src, int bytes
         ((uint32_t *)dst)[i] = ((const uint32_t *)src)[i];
 }
 
+/* Whether the draft of a position is made the token, for measurements. */
+__device__ __forceinline__ bool lucky(const struct step_sampling *how, int pos)
+{
+    uint64_t z = (uint64_t)(pos + 1) * GOLDEN;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    z ^= z >> 31;
+    return (float)(uint32_t)(z >> 40) * 0x1p-24f < how->trial[pos / how->trial_tokens % 2];
+}
+
 /* Row by row while picks and drafts agree; the state after that.  One warp, a lane per row. */
 __device__ void walk_rows(const struct step_pick_args &a, struct walk *k)
 {
@@ -775,7 +785,9 @@ __device__ void walk_rows(const struct step_pick_args &a, struct walk *k)
     bool agreed = false;
     if (lane < a.n_rows && !done) {
         p = k->row[lane];
-        agreed = lane < n_drafts && p.id == v->ids[1 + lane];
+        agreed = lane < n_drafts && (how->trial_tokens > 0 ? lucky(how, old + lane) : p.id == v->ids[1 + lane]);
+        if (agreed)
+            p.id = v->ids[1 + lane];
     }
     int ends = p.ended;
     if (!ends) {

@@ -68,9 +68,24 @@ static void *cuda_alloc(struct dev *d, size_t bytes)
     return p;
 }
 
+static void *cuda_alloc_weights(struct dev *d, size_t bytes)
+{
+    void *p = NULL;
+    if (!d->weights_in_host)
+        return cuda_alloc(d, bytes);
+    if (cudaHostAlloc(&p, bytes ? bytes : 1, cudaHostAllocPortable | cudaHostAllocMapped) != cudaSuccess) {
+        cudaGetLastError();
+        return NULL;
+    }
+    cuda_zero(d, p, bytes);
+    return p;
+}
+
 static void cuda_free(struct dev *d, void *p)
 {
-    note(d, "free", cudaFree(p));
+    struct cudaPointerAttributes a;
+    const bool host = p && d->weights_in_host && cudaPointerGetAttributes(&a, p) == cudaSuccess && a.type == cudaMemoryTypeHost;
+    note(d, "free", host ? cudaFreeHost(p) : cudaFree(p));
 }
 
 static void *cuda_alloc_host(struct dev *d, size_t bytes)
@@ -129,7 +144,7 @@ static double cuda_read_gb_s(struct dev *d, struct err *e)
     size_t bytes = (size_t)4 << 30;
     while (bytes > d->available(d) / 2 && bytes > (size_t)256 << 20)
         bytes /= 2;
-    void *p = cuda_alloc(d, bytes);
+    void *p = cuda_alloc_weights(d, bytes);
     if (!p) {
         err_set(e, "no memory for the plain read: %zu MiB asked for", bytes >> 20);
         return 0;
@@ -268,6 +283,7 @@ extern "C" struct dev *dev_open_cuda(int n_threads, struct err *e)
     c->dev.caps = dev_caps("cuda");
     c->dev.name = "cuda";
     c->dev.alloc = cuda_alloc;
+    c->dev.alloc_weights = cuda_alloc_weights;
     c->dev.free = cuda_free;
     c->dev.alloc_host = cuda_alloc_host;
     c->dev.free_host = cuda_free_host;

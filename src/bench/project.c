@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "bench/sweep.h"
+#include "bench/trial.h"
 
 static const double acceptances[] = {0.3, 0.5, 0.7, 0.8, 0.9, 0.95};
 static const int contexts[] = {0, 4096, 32768};
@@ -109,7 +110,7 @@ int bench_project(const struct bench_options *given)
         subject_report(&w.s, &r);
         report_fact(&r, "there", "%g GB/s", o.bandwidth);
     }
-    ok = ok && measure(&w);
+    ok = ok && measure(&w) && (!o.synthetic || trial_report(&w.s, &r, o.bandwidth, &w.e));
     int status = report_close(&r, ok ? NULL : &w.e);
     sweep_close(&w);
     return status;

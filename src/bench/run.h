@@ -18,6 +18,7 @@ struct bench_options {
     int  overlap;                       /* experts that neighbouring rows share, plus one; 0: as routed */
     int  n_ctx, n_sms, n_threads, chunk, seed;
     double bandwidth;                   /* GB/s of another machine */
+    bool weights_in_host;               /* a GPU reads them from there */
     bool json, full;                    /* full: the slow rows too */
 };
 

@@ -382,7 +382,7 @@ static struct step_sampling for_device(const struct run *r)
         .temperature = how->temperature, .top_p = how->top_p, .min_p = how->min_p, .presence_penalty = how->presence_penalty,
         .repetition_penalty = how->repetition_penalty > 0 ? how->repetition_penalty : 1, .top_k = how->top_k,
         .n_ids = sampler_n_ids(how, r->d->c->vocab), .room = r->room, .rng = sampler_stream(how), .n_stop = how->n_stop, .biased = how->n_bias > 0,
-        .n_alternatives = how->n_alternatives,
+        .n_alternatives = how->n_alternatives, .trial = {how->trial.rate[0], how->trial.rate[1]}, .trial_tokens = how->trial.tokens,
     };
     memcpy(s.stop, how->stop, (size_t)how->n_stop * sizeof *s.stop);
     return s;

@@ -10,6 +10,13 @@
 
 enum { ENGINE_MAX_DEPTH = LIMIT_DRAFTS, ENGINE_MAX_STOP = LIMIT_STOP_IDS, ENGINE_MAX_ALTERNATIVES = LIMIT_ALTERNATIVES };
 
+/* For measurements with random weights, whose drafts are never right: a draft is the token with the chance rate[i], whatever the model says,
+ * i being 0 and 1 in turns of so many positions. */
+struct draft_trial {
+    float rate[2];
+    int   tokens;                       /* 0: off */
+};
+
 /* How to pick tokens for one request.  {0} with max_tokens set is greedy. */
 struct sampling {
     float    temperature;               /* 0: arg-max */
@@ -31,6 +38,7 @@ struct sampling {
     int      n_begun;                   /* so many last ids of the prompt are the answer's beginning: the presence penalty counts them,
                                          * and the random stream stands behind them, as if they had just been picked */
     int      n_alternatives;            /* likeliest ids told with every token, at most ENGINE_MAX_ALTERNATIVES; 0: no outlook */
+    struct draft_trial trial;
 };
 
 /* What the model thought at one position: softmax(logits), before bias, penalties, temperature and cuts.  Only ids that a bias

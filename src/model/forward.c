@@ -219,6 +219,11 @@ void forward_prefill(struct forward *f, struct cache *k, const int32_t *ids, int
     forward_keep_hidden(k, f->hidden + (size_t)(n - 1) * row);
 }
 
+void forward_overlap(struct forward *f, int n_experts)
+{
+    f->fused->overlap = n_experts;
+}
+
 const float *forward_last_hidden(const struct cache *k)
 {
     return k->state.last_hidden;

@@ -45,6 +45,9 @@ void forward_mtp(struct forward *f, struct cache *k, const float *hidden, const 
  * for positions pos-1..pos+n-2, for which the hidden states and following tokens are known now (the one of pos-1 is kept
  * in the cache).  Afterwards the cache's last hidden state is that of position pos+n-1. */
 void forward_prefill(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, bool mtp);
+/* For measurements: rows of steps share so many experts with the first one, instead of those that the router selects; -1: off.  Steps that
+ * were recorded before stay as they are. */
+void   forward_overlap(struct forward *f, int n_experts);
 /* The last hidden state of the committed sequence, [hidden] fp32; set by forward_prefill and forward_keep_hidden. */
 const float *forward_last_hidden(const struct cache *k);
 void forward_keep_hidden(struct cache *k, const float *hidden);

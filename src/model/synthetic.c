@@ -260,7 +260,7 @@ static bool make_slab(struct synthetic *s, struct weights *w, const struct model
     struct place p = {.s = s, .seed = random_key(seed, (uint64_t)i)};
     place_slab(&p, w, c, i, heads);
     size_t bytes = p.used;
-    p = (struct place){.s = s, .seed = p.seed, .base = s->dev->alloc(s->dev, bytes)};
+    p = (struct place){.s = s, .seed = p.seed, .base = s->dev->alloc_weights(s->dev, bytes)};
     if (!p.base)
         return err_set(e, "no memory for synthetic weights: %zu MiB asked for with %zu MiB there; try fewer --layers", bytes >> 20,
                        s->dev->available(s->dev) >> 20);

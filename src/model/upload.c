@@ -340,7 +340,7 @@ static bool alloc_slabs(struct plan *p, struct dev *d, struct err *e)
     p->slabs = memory_zeroed((size_t)p->n_slabs, sizeof *p->slabs);
     p->vectors = memory_zeroed(1, p->used[SLAB_VECTORS] + 1);
     for (int i = 0; i < p->n_slabs; i++) {
-        p->slabs[i] = st->slabs[i] = d->alloc(d, p->used[i] ? p->used[i] : ALIGN);
+        p->slabs[i] = st->slabs[i] = d->alloc_weights(d, p->used[i] ? p->used[i] : ALIGN);
         if (!p->slabs[i])
             return err_set(e, "no room on the GPU for the weights: the allocation of %.2f GiB (part %d of %d) failed",
                            (double)p->used[i] / (1 << 30), i + 1, p->n_slabs);

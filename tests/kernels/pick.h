@@ -324,6 +324,44 @@ static void test_pick__rows_count_while_picks_and_drafts_agree(void **state)
     rig_close(&g);
 }
 
+/* Whatever the logits say. */
+static void test_pick__in_a_trial_drafts_are_right_by_lot(void **state)
+{
+    (void)state;
+    need_device();
+    struct rig g;
+    rig_open(&g, 1024, 4);
+    const float rates[][2] = {{0, 0}, {1, 1}, {0.75f, 0.75f}, {0, 1}};
+    const int ids[4] = {11, 22, 33, 44};
+    for (int i = 0; i < 4; i++) {
+        int verified = 0, right = 0;
+        for (int pos = 100; pos < 300; pos++) {
+            g.live = (struct step_live){.pos = pos, .ids = {5, 11, 7, 8}, .n_drafts = 3};
+            g.how.room = 1000;
+            g.how.trial[0] = rates[i][0];
+            g.how.trial[1] = rates[i][1];
+            g.how.trial_tokens = 200;
+            want_ids(&g, ids);
+            put(&g);
+            const struct step_result r = pick(&g, false);
+            verified += r.n < 4 ? r.n : 3;
+            for (int t = 0; t < r.n; t++) {
+                right += r.drafted[t];
+                assert_int_equal(r.drafted[t], t < r.n - 1);
+                assert_int_equal(r.ids[t], r.drafted[t] ? g.live.mtp_next[t] : ids[t]);
+            }
+            if (i == 3)                 /* from position 200 on */
+                assert_int_equal(r.n, pos < 200 ? 1 : 4);
+        }
+        const double rate = (double)right / verified;
+        if (i < 2)
+            assert_true(rate == (double)rates[i][0]);
+        else if (i == 2)
+            assert_true(rate > 0.65 && rate < 0.85);
+    }
+    rig_close(&g);
+}
+
 static void test_pick__the_first_pick_runs_no_row(void **state)
 {
     (void)state;
@@ -786,6 +824,7 @@ static void test_pick__outlooks_are_what_the_model_gave(void **state)
     cmocka_unit_test(test_pick__greedy_is_the_argmax_and_ties_go_to_the_lower_id), \
     cmocka_unit_test(test_pick__a_draft_is_the_argmax_of_the_first_ids_with_its_share), \
     cmocka_unit_test(test_pick__rows_count_while_picks_and_drafts_agree), \
+    cmocka_unit_test(test_pick__in_a_trial_drafts_are_right_by_lot), \
     cmocka_unit_test(test_pick__the_first_pick_runs_no_row), \
     cmocka_unit_test(test_pick__stop_ids_and_room_end_the_answer_in_the_middle_of_a_step), \
     cmocka_unit_test(test_pick__numbers_that_are_none_end_the_answer_when_their_row_is_reached), \

@@ -1,0 +1,138 @@
+#include "bench/trial.h"
+
+#include <math.h>
+
+#include "engine/decode.h"
+
+enum {
+    PROMPT       = 64,
+    FIXED_TOKENS = 48,                  /* to see what a step with so many drafts takes */
+    WARM_TOKENS  = 4, WARM_AUTO = 128,
+    TOKENS       = 256,
+    TURN         = 200,                 /* tokens, where the chance changes */
+    TURNS        = 4,
+};
+
+static const struct chance {
+    const char *name;
+    float rate[2];
+} chances[] = {
+    {"0.3", {0.3f, 0.3f}}, {"0.7", {0.7f, 0.7f}}, {"0.8", {0.8f, 0.8f}}, {"0.9", {0.9f, 0.9f}}, {"0.95", {0.95f, 0.95f}}, {"0.4, 0.95", {0.4f, 0.95f}},
+};
+
+struct trial {
+    struct subject *s;
+    struct report  *r;
+    struct decoder *d;
+    int32_t prompt[PROMPT];
+    int     depth;                      /* drafts at most */
+    double  ms[ENGINE_MAX_DEPTH + 1];   /* a step with so many drafts; 0: not measured */
+    double  there;
+};
+
+static bool stop(void *arg) { return report_stopped(arg); }
+static void prefill(void *arg, int done, int total, int cached) { (void)arg, (void)done, (void)total, (void)cached; }
+static bool tokens(void *arg, const struct picks *p) { return (void)arg, (void)p, true; }
+
+/* One answer at so many drafts, or DRAFTER_AUTO. */
+static bool answer(struct trial *t, int depth, const float rate[2], int n_tokens, struct turn_stats *out, struct err *e)
+{
+    const struct sampling how = {
+        .max_tokens = n_tokens, .draft_depth = depth, .n_ids = t->s->m.cfg.vocab, .trial = {.rate = {rate[0], rate[1]}, .tokens = TURN},
+    };
+    const struct prompt p = {.ids = t->prompt, .n = PROMPT, .how = &how};
+    const struct decoder_hooks h = {.stop = stop, .prefill = prefill, .tokens = tokens, .arg = t->r};
+    struct outcome o;
+    if (!decoder_answer(t->d, &p, &h, &o, e))
+        return false;
+    *out = o.stats;
+    return o.finish != FINISH_ERROR || err_set(e, "%s", o.why.msg);
+}
+
+static double tok_s(const struct turn_stats *a)
+{
+    return a->decode_ms > 0 ? (a->n_tokens - 1) * 1e3 / a->decode_ms : NAN;
+}
+
+/* What a step takes does not depend on which drafts are right. */
+static bool measure_fixed(struct trial *t, struct err *e)
+{
+    static const struct column columns[] = {{"drafts", "drafts", 6, 0}, {"ms_step", "ms a step", 10, 3}, {"of_none", "x no drafts", 11, 2}};
+    static const float half[2] = {0.5f, 0.5f};
+    report_table(t->r, "steps by their number of drafts", columns, sizeof columns / sizeof *columns);
+    for (int n = 0; n <= t->depth && !report_stopped(t->r); n++) {
+        struct turn_stats a;
+        if (!answer(t, n, half, WARM_TOKENS, &a, e) || !answer(t, n, half, FIXED_TOKENS, &a, e))
+            return false;
+        t->ms[n] = a.n_steps ? a.decode_ms / a.n_steps : 0;
+        report_number(t->r, n);
+        report_number(t->r, t->ms[n]);
+        report_number(t->r, t->ms[n] / t->ms[0]);
+    }
+    return true;
+}
+
+/* Tokens a second at the best fixed number of drafts. */
+static double best_fixed(const struct trial *t, double rate, int *n)
+{
+    double best = 0, tokens = 0, all = 1;
+    for (int i = 0; i <= t->depth && t->ms[i] > 0; i++, all *= rate) {
+        tokens += all;
+        if (tokens * 1e3 / t->ms[i] > best) {
+            best = tokens * 1e3 / t->ms[i];
+            *n = i;
+        }
+    }
+    return best;
+}
+
+static void report_answer(struct trial *t, const struct chance *c, const struct turn_stats *a)
+{
+    int n[2] = {0};
+    const double none = 1e3 / t->ms[0], best[2] = {best_fixed(t, (double)c->rate[0], &n[0]), best_fixed(t, (double)c->rate[1], &n[1])},
+        both = 2 / (1 / best[0] + 1 / best[1]), rate = tok_s(a);
+    report_text(t->r, c->name);
+    const double cells[] = {none, n[0], n[1], both, rate, (double)(a->n_tokens - 1) / a->n_steps, rate / none, rate / both,
+                            t->there > 0 ? rate * t->there / t->s->read_gb_s : NAN};
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
+        report_number(t->r, cells[i]);
+}
+
+static bool measure_auto(struct trial *t, struct err *e)
+{
+    static const struct column columns[] = {
+        {"chance", "chance", -10, 0}, {"none_tok_s", "none", 8, 1}, {"best_drafts", "best", 5, 0}, {"best_drafts_2", "then", 5, 0},
+        {"best_tok_s", "tok/s", 8, 1}, {"auto_tok_s", "auto", 8, 1}, {"tokens_step", "tokens/step", 11, 2}, {"of_none", "x none", 7, 2},
+        {"of_best", "x best", 7, 3}, {"there_tok_s", "there", 8, 1},
+    };
+    struct turn_stats a;
+    if (!answer(t, -1, chances[3].rate, WARM_AUTO, &a, e))
+        return false;
+    report_table(t->r, "tokens a second by the chance that a draft is right: without drafts, at the best fixed number, auto", columns,
+                 sizeof columns / sizeof *columns);
+    for (size_t i = 0; i < sizeof chances / sizeof *chances && !report_stopped(t->r); i++) {
+        const bool changes = chances[i].rate[0] < chances[i].rate[1];
+        if (!answer(t, -1, chances[i].rate, changes ? TURN * TURNS : TOKENS, &a, e))
+            return false;
+        if (a.n_steps)
+            report_answer(t, &chances[i], &a);
+    }
+    report_note(t->r, "drafts are right by lot, each when all before it were; \"0.4, 0.95\" changes every %d tokens, and its best number of drafts with it", TURN);
+    if (t->there > 0)
+        report_note(t->r, "there: the tokens a second of auto here, times %g GB/s over the plain read here; only where memory is the limit", t->there);
+    return true;
+}
+
+bool trial_report(struct subject *s, struct report *r, double there, struct err *e)
+{
+    struct trial t = {.s = s, .r = r, .there = there, .depth = s->m.weights.mtp.present ? ENGINE_MAX_DEPTH : 0};
+    const struct decoder_options o = {.n_ctx = s->m.n_ctx, .chunk = s->m.chunk, .depth = t.depth, .n_sequences = 1, .n_snapshots = 1, .head = s->m.head};
+    for (int i = 0; i < PROMPT; i++)
+        t.prompt[i] = (int32_t)((uint32_t)(i + 1) * 2654435761u % (uint32_t)s->m.cfg.vocab);
+    forward_overlap(s->m.forward, s->o->overlap - 1);
+    t.d = decoder_open(s->m.dev, &s->m.cfg, s->m.forward, s->m.caches, &o, e);
+    const bool ok = t.d && measure_fixed(&t, e) && (report_stopped(r) || !t.depth || measure_auto(&t, e));
+    decoder_close(t.d);
+    forward_overlap(s->m.forward, -1);
+    return ok;
+}
