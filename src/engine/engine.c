@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cores.h"
 #include "backend/machine.h"
 #include "base/clock.h"
 #include "base/memory.h"
@@ -275,6 +276,8 @@ static void *engine_main(void *arg)
     if (ok) {
         fill_info(g);
         requests_post(&g->requests, &(struct event){.kind = EV_READY});
+        if (g->model.dev->caps->beside_host)            /* it only launches and waits, and what it is late the device stands still */
+            cores_keep_to_fast(CORES_ROOT);
         ok = serve(g, &end.why);
         if (ok)
             save_last(g);

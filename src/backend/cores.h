@@ -1,0 +1,11 @@
+/* The cores of a machine that has two kinds of them, as a GB10 with ten fast and ten slow ones. */
+#ifndef Q35_BACKEND_CORES_H
+#define Q35_BACKEND_CORES_H
+
+#define CORES_ROOT "/sys/devices/system/cpu"
+
+/* Keeps the calling thread, and threads that it starts, on the fast cores among those that it may use.  Returns how many these are; 0: all
+ * cores are alike, or `root` (CORES_ROOT; another one for tests) does not tell, and nothing has changed. */
+int cores_keep_to_fast(const char *root);
+
+#endif
