@@ -137,9 +137,12 @@ static void add_figures(json_t *j, const struct chat *c, const struct chat_event
 {
     const struct chat_stats *s = &done->stats;
     const struct chat_info *info = chat_info(c);
-    json_t *by_position = json_array();
-    for (int i = 0; i < CHAT_MAX_DEPTH && s->drafted[i]; i++)
+    json_t *by_position = json_array(), *mtp = json_array(), *lookup = json_array();
+    for (int i = 0; i < CHAT_MAX_DEPTH && s->drafted[i]; i++) {
         json_array_append_new(by_position, json_real((double)s->accepted[i] / s->drafted[i]));
+        json_array_append_new(mtp, json_pack("[ii]", s->drafted[i] - s->looked_up[i], s->accepted[i] - s->looked_up_accepted[i]));
+        json_array_append_new(lookup, json_pack("[ii]", s->looked_up[i], s->looked_up_accepted[i]));
+    }
     json_object_set_new(j, "finish", json_string(chat_end_name(done->end)));
     if (chat_end_failed(done->end))
         json_object_set_new(j, "error", reply_text(done->text, done->n));
@@ -148,6 +151,8 @@ static void add_figures(json_t *j, const struct chat *c, const struct chat_event
     json_object_set_new(j, "tok_per_s", json_real(s->tok_s));
     json_object_set_new(j, "acceptance", s->acceptance < 0 ? json_null() : json_real(s->acceptance));
     json_object_set_new(j, "acceptance_by_position", by_position);
+    json_object_set_new(j, "drafts", json_pack("{s:o, s:o}", "mtp", mtp, "lookup", lookup));
+    json_object_set_new(j, "tokens_per_step", chat_tokens_per_step(s) > 0 ? json_real(chat_tokens_per_step(s)) : json_null());
     json_object_set_new(j, "steps", json_integer(s->n_steps));
     json_object_set_new(j, "rounds", json_integer(s->n_rounds));
     json_object_set_new(j, "prefill_ms", json_real(s->prefill_ms));

@@ -53,7 +53,7 @@ struct chat_stats {
     int    n_ahead;                     /* of n_cached: what was read while nothing was asked; */
     int    n_typed;                     /* of those: the message itself, read while it was typed */
     int    drafted[CHAT_MAX_DEPTH], accepted[CHAT_MAX_DEPTH];   /* by draft position */
-    int    looked_up, looked_up_accepted;               /* of these: found in the text */
+    int    looked_up[CHAT_MAX_DEPTH], looked_up_accepted[CHAT_MAX_DEPTH];      /* of these: found in the text; the others are the MTP block's */
     double prefill_ms, decode_ms, wall_ms;
     double tok_s;                       /* tokens after the first, over the time after the first */
     double acceptance;                  /* accepted / drafted; negative when nothing was drafted */
@@ -61,6 +61,8 @@ struct chat_stats {
     double joules;                      /* of the device during the turn; 0: not known */
     uint64_t seed;
 };
+/* The first token of each round comes from the prompt, not from a step.  0 without steps. */
+static inline double chat_tokens_per_step(const struct chat_stats *s) { return s->n_steps ? (double)(s->n_tokens - s->n_rounds) / s->n_steps : 0; }
 
 struct chat_event {
     enum chat_event_kind kind;

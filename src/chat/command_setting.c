@@ -251,6 +251,15 @@ static void say_checkpoint(struct typed *c)
     buf_addc(c->out, '\n');
 }
 
+/* Of one source, at one position behind a token. */
+static void say_drafts(struct typed *c, const char *source, int i, int accepted, int drafted, const char *how)
+{
+    char label[24];
+    snprintf(label, sizeof label, "%s %d", source, i + 1);
+    if (drafted)
+        buf_addf(c->out, "%-11s%d of %d %s (%.0f %%)\n", label, accepted, drafted, how, 100.0 * accepted / drafted);
+}
+
 enum command_result command_stats(struct typed *c)
 {
     const struct chat_stats *s = chat_last_stats(c->chat);
@@ -264,6 +273,8 @@ enum command_result command_stats(struct typed *c)
         buf_addf(c->out, "KV cache   %s, %zu bytes a token\n", info->kv, info->kv_token_bytes);
     buf_addf(c->out, "answer     %d tokens in %d steps, %.1f tok/s, seed %llu\n", s->n_tokens, s->n_steps, s->tok_s,
              (unsigned long long)s->seed);
+    if (chat_tokens_per_step(s) > 0)
+        buf_addf(c->out, "           %.2f tokens a step\n", chat_tokens_per_step(s));
     buf_addf(c->out, "cost       %.1f s", s->wall_ms / 1000);
     if (s->joules > 0)
         buf_addf(c->out, ", %.0f J of the device, %.2f J a token", s->joules, s->n_tokens ? s->joules / s->n_tokens : 0);
@@ -277,12 +288,10 @@ enum command_result command_stats(struct typed *c)
     if (*chat_refill(c->chat))
         buf_addf(c->out, "refill     %s\n", chat_refill(c->chat));
     say_checkpoint(c);
-    for (int i = 0; i < CHAT_MAX_DEPTH && s->drafted[i]; i++)
-        buf_addf(c->out, "draft %d    %d of %d accepted (%.0f %%)\n", i + 1, s->accepted[i], s->drafted[i],
-                 100.0 * s->accepted[i] / s->drafted[i]);
-    if (s->looked_up)
-        buf_addf(c->out, "lookup     %d of %d of them found in the text and accepted (%.0f %%)\n", s->looked_up_accepted, s->looked_up,
-                 100.0 * s->looked_up_accepted / s->looked_up);
+    for (int i = 0; i < CHAT_MAX_DEPTH && s->drafted[i]; i++) {
+        say_drafts(c, "draft", i, s->accepted[i] - s->looked_up_accepted[i], s->drafted[i] - s->looked_up[i], "accepted");
+        say_drafts(c, "lookup", i, s->looked_up_accepted[i], s->looked_up[i], "found in the text and accepted");
+    }
     struct chat_machine m = {0};
     chat_machine(c->chat, &m);
     if (m.resident_max)

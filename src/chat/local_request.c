@@ -293,9 +293,9 @@ static void add_stats(struct answer_stats *s, const struct answer_stats *a, cons
     for (int i = 0; i < CHAT_MAX_DEPTH && i < ENGINE_MAX_DEPTH; i++) {
         s->drafted[i] += t->drafted[i];
         s->accepted[i] += t->accepted[i];
+        s->looked_up[i] += t->looked_up[i];
+        s->looked_up_accepted[i] += t->looked_up_accepted[i];
     }
-    s->looked_up += t->looked_up;
-    s->looked_up_accepted += t->looked_up_accepted;
 }
 
 static enum chat_token_how chat_how(int how)

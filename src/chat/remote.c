@@ -175,8 +175,8 @@ static void take_figures(struct remote *r, const struct completion_figures *f)
     if (f->n_drafted > 0) {             /* by position is not told */
         s->drafted[0] = f->n_drafted;
         s->accepted[0] = f->n_accepted > 0 ? f->n_accepted : 0;
-        s->looked_up = f->n_looked_up > 0 ? f->n_looked_up : 0;
-        s->looked_up_accepted = f->n_looked_up_accepted > 0 ? f->n_looked_up_accepted : 0;
+        s->looked_up[0] = f->n_looked_up > 0 ? f->n_looked_up : 0;
+        s->looked_up_accepted[0] = f->n_looked_up_accepted > 0 ? f->n_looked_up_accepted : 0;
     }
     if (f->prefill_ms >= 0)
         s->prefill_ms = f->prefill_ms;

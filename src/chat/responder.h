@@ -86,7 +86,7 @@ struct answer_stats {
     int    n_timed;                     /* of n_tokens: those that decode_ms is the time of, which is all but the first */
     int    n_steps;
     int    drafted[CHAT_MAX_DEPTH], accepted[CHAT_MAX_DEPTH];           /* by draft position */
-    int    looked_up, looked_up_accepted;               /* of these: found in the text */
+    int    looked_up[CHAT_MAX_DEPTH], looked_up_accepted[CHAT_MAX_DEPTH];      /* of these: found in the text */
     double prefill_ms, decode_ms;
 };
 

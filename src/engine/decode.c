@@ -409,8 +409,8 @@ static bool picks_of(struct run *r, const struct step_result *in, struct picks *
     for (int i = 0; i < in->n_drafts && i < ENGINE_MAX_DEPTH; i++) {
         s->drafted[i]++;
         s->accepted[i] += i < in->n && in->drafted[i];
-        s->looked_up += looked_up;
-        s->looked_up_accepted += looked_up && i < in->n && in->drafted[i];
+        s->looked_up[i] += looked_up;
+        s->looked_up_accepted[i] += looked_up && i < in->n && in->drafted[i];
     }
     for (int i = 0; i < in->n; i++) {
         p->ids[i] = in->ids[i];

@@ -76,7 +76,7 @@ struct turn_stats {
     int    n_tokens;                    /* generated, stop id included */
     int    n_steps;                     /* decode steps (verification passes) */
     int    drafted[ENGINE_MAX_DEPTH], accepted[ENGINE_MAX_DEPTH];       /* by draft position */
-    int    looked_up, looked_up_accepted;       /* of these: those that were found in the text */
+    int    looked_up[ENGINE_MAX_DEPTH], looked_up_accepted[ENGINE_MAX_DEPTH];   /* of these: those that were found in the text */
     double prefill_ms, decode_ms;       /* submit to first token; first token to last */
     struct refill refill;
 };

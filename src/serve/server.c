@@ -197,13 +197,13 @@ static void add_stats(struct answer_stats *to, const struct answer_stats *s, boo
     to->n_tokens += s->n_tokens;
     to->n_timed += s->n_timed;
     to->n_steps += s->n_steps;
-    to->looked_up += s->looked_up;
-    to->looked_up_accepted += s->looked_up_accepted;
     to->prefill_ms += s->prefill_ms;
     to->decode_ms += s->decode_ms;
     for (int i = 0; i < CHAT_MAX_DEPTH; i++) {
         to->drafted[i] += s->drafted[i];
         to->accepted[i] += s->accepted[i];
+        to->looked_up[i] += s->looked_up[i];
+        to->looked_up_accepted[i] += s->looked_up_accepted[i];
     }
 }
 

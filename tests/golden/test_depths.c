@@ -185,8 +185,10 @@ static void test_depths__no_draft_changes_any_of_200_answers(void **state)
                 right[d] += a->stats.accepted[k];
                 wrong[d] += a->stats.drafted[k] - a->stats.accepted[k];
             }
-            looked_up += a->stats.looked_up;
-            looked_up_right += a->stats.looked_up_accepted;
+            for (int k = 0; k < CHAT_MAX_DEPTH; k++) {
+                looked_up += a->stats.looked_up[k];
+                looked_up_right += a->stats.looked_up_accepted[k];
+            }
         }
         n_tokens += want.stats.n_tokens;
         ends[want.end]++;

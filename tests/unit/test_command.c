@@ -156,10 +156,12 @@ static void test_command__regen_undo_and_new_change_the_conversation(void **stat
     assert_string_equal(out.data, "there is no message to answer yet\n");
     answer("first line\nsecond");
     assert_int_equal(run("/regen"), COMMAND_TURN);
+    fake.n_looked_up = 3;
     answer(NULL);
     assert_string_equal(chat_message(c, 1).text, "two");
     run("/stats");
-    assert_non_null(strstr(out.data, "draft 1    8 of 10 accepted (80 %)"));
+    assert_non_null(strstr(out.data, "draft 1    8 of 10 accepted (80 %)\ndraft 2    1 of 2 accepted (50 %)\n"
+                                     "lookup 2   0 of 3 found in the text and accepted (0 %)\n"));
     assert_non_null(strstr(out.data, "memory     planned 3.00 GiB of 8.00 GiB, of which 0.50 stay free: weights 3.00 GiB\n"));
     assert_non_null(strstr(out.data, "KV cache   tq4, 6240 bytes a token\n"));
     assert_null(strstr(out.data, "refill"));

@@ -118,6 +118,17 @@ static void test_status__a_full_context_changes_its_look(void **state)
     cells_free(&c);
 }
 
+static void test_status__drafts_found_in_the_text_stand_apart(void **state)
+{
+    (void)state;
+    struct status s = answering;
+    s.looked_up = 20;
+    s.looked_up_accepted = 19;
+    assert_non_null(strstr(line(&s, 120), "accept 71% lookup 95%"));
+    s.drafted = 0;
+    assert_non_null(strstr(line(&s, 120), "  lookup 95%"));
+}
+
 /* State and hint, and what needs a look, each with a blank of its own at either side. */
 static void test_status__state_and_hint_stand_apart_from_figures(void **state)
 {
@@ -228,6 +239,7 @@ int main(void)
         cmocka_unit_test(test_status__what_matters_least_goes_first),
         cmocka_unit_test(test_status__fits_every_width),
         cmocka_unit_test(test_status__a_full_context_changes_its_look),
+        cmocka_unit_test(test_status__drafts_found_in_the_text_stand_apart),
         cmocka_unit_test(test_status__state_and_hint_stand_apart_from_figures),
         cmocka_unit_test(test_status__a_title_is_cut_before_it_goes),
         cmocka_unit_test(test_status__a_title_goes_before_what_matters_less),

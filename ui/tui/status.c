@@ -75,8 +75,13 @@ static void say_speed(struct row *r, const struct status *s)
         figure_rate(text, rate);
         buf_adds(text, " tok/s");
     }
-    if (s->drafted > 0)
-        buf_addf(&say(r, s->timed ? 5 : 6)->text, "accept %d%%", (int)(100.0 * s->accepted / s->drafted + 0.5));
+    if (s->drafted > 0 || s->looked_up > 0) {
+        struct buf *text = &say(r, s->timed ? 5 : 6)->text;
+        if (s->drafted > 0)
+            buf_addf(text, "accept %d%%", (int)(100.0 * s->accepted / s->drafted + 0.5));
+        if (s->looked_up > 0)
+            buf_addf(text, "%slookup %d%%", text->len ? " " : "", (int)(100.0 * s->looked_up_accepted / s->looked_up + 0.5));
+    }
     if (s->per_step > 0)
         buf_addf(&say(r, 7)->text, "%.1f tok/step", s->per_step);
 }

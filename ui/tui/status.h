@@ -22,7 +22,8 @@ struct status {
     double tok_s;               /* 3  now (rate.h), or of the last turn */
     const char *hint;           /* 4  the key that matters now, long and short with a tab between: "F1 keys, q back\tq back" */
     const char *session;        /* 5  its title, cut where that makes room for the acceptance */
-    int    drafted, accepted;   /* 6  before the title while an answer comes; drafts of this turn */
+    int    drafted, accepted;   /* 6  before the title while an answer comes; drafts of this turn, by the MTP block */
+    int    looked_up, looked_up_accepted;       /* likewise: found in the text */
     double per_step;            /* 7  tokens per step */
     const char *sampling;       /* 7  "temperature 0.6", "coding, temperature 0.6" */
     const char *cost;           /* 6  of the last turn, long and short: "read 383 in 1.3 s, 24 tok in 0.2 s, 5 J\t24 tok in 0.2 s" */

@@ -67,12 +67,6 @@ static void put_drafts(const struct chat_stats *t, int *drafted, int *accepted)
     }
 }
 
-/* The first token of a request comes from the prompt, not from a step. */
-static double per_step(const struct chat_stats *t)
-{
-    return t->n_steps ? (double)(t->n_tokens - t->n_rounds) / t->n_steps : 0;
-}
-
 /* Tokens come just now: not while a tool runs, or asks. */
 static bool flows(struct summary *sum)
 {
@@ -87,7 +81,13 @@ static void put_speed(struct summary *sum, struct status *s)
     else
         s->tok_s = flows(sum) ? sum->figures->tok_s : t->tok_s;
     put_drafts(t, &s->drafted, &s->accepted);
-    s->per_step = per_step(t);
+    for (int i = 0; i < CHAT_MAX_DEPTH; i++) {
+        s->looked_up += t->looked_up[i];
+        s->looked_up_accepted += t->looked_up_accepted[i];
+    }
+    s->drafted -= s->looked_up;
+    s->accepted -= s->looked_up_accepted;
+    s->per_step = chat_tokens_per_step(t);
 }
 
 /* Of the last turn: what was read and what was said, each with its seconds; joules.  In short what was said. */
@@ -198,11 +198,11 @@ static void put_speeds(struct summary *sum, struct panel *p, const struct chat_s
     if (t->prefill_ms > 0)
         p->prefill_tok_s.turn = (t->n_prompt - t->n_cached) * 1000 / t->prefill_ms;
     put_drafts(t, &p->accept_turn.drafted, &p->accept_turn.accepted);
-    p->per_step.turn = per_step(t);
+    p->per_step.turn = chat_tokens_per_step(t);
     p->step_ms.turn = t->n_steps ? t->decode_ms / t->n_steps : 0;
     if (flows(sum) && now->n_steps) {
         put_drafts(now, &p->accept_now.drafted, &p->accept_now.accepted);
-        p->per_step.now = per_step(now);
+        p->per_step.now = chat_tokens_per_step(now);
         p->step_ms.now = now->decode_ms / now->n_steps;
     }
     p->steps = sum->figures->steps.ms;
