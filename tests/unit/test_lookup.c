@@ -6,8 +6,13 @@
 #include <cmocka.h>
 
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "engine/gate.h"
 #include "engine/lookup.h"
+#include "text/tokenizer.h"
 
 enum { MOST = 7 };
 
@@ -116,6 +121,100 @@ static void test_lookup__matches_are_real_and_as_long_as_any(void **state)
     }
 }
 
+/* ---- a given text as the answer: what lookup alone would have given, at the prices of a machine whose memory is the limit */
+
+/* This project's own documentation, as tokens. */
+static struct ids documentation(int most)
+{
+    struct err e = {0};
+    struct ids ids = {0};
+    struct tokenizer *t = tokenizer_open("assets/demo", &e);
+    FILE *f = fopen("docs/kernels.md", "rb");
+    char *text = malloc(1 << 20);
+    assert_non_null(t);
+    assert_non_null(f);
+    tokenizer_encode(t, text, fread(text, 1, 1 << 20, f), false, &ids);
+    assert_true(ids.n > most);
+    ids.n = most;
+    fclose(f);
+    free(text);
+    tokenizer_close(t);
+    return ids;
+}
+
+struct given {
+    int n_tokens, n_steps, n_rows;      /* rows verified, behind the one that a step has anyway */
+};
+
+static struct given answer_given(const int32_t *ids, int n_prompt, int n)
+{
+    static const double step[GATE_ROWS] = {1, 1.23, 1.44, 1.63, 1.81, 1.98, 2.14, 2.30};
+    struct given a = {0};
+    struct gate g;
+    struct lookup l = {0};
+    gate_init(&g, ENGINE_MAX_DEPTH);
+    for (int i = 0; i < 40; i++) {      /* the MTP block is of no use here, and that is known */
+        gate_drafts_took(&g, 1, 0.1);
+        gate_learn(&g, (float[]){0.5f}, 1, 0, 1);
+        gate_step_took(&g, 1 + i % GATE_ROWS, step[i % GATE_ROWS]);
+    }
+    lookup_begin(&l, ids, n_prompt);
+    for (int at = n_prompt; at < n;) {
+        int32_t next[ENGINE_MAX_DEPTH];
+        const int found = lookup_next(&l, next, ENGINE_MAX_DEPTH) ? l.length : 0, rows = found ? gate_look_up(&g, found) : 0;
+        int right = 0;
+        while (right < ENGINE_MAX_DEPTH && at + right < n && found && next[right] == ids[at + right])
+            right++;
+        const int tokens = 1 + (right < rows ? right : rows), known = tokens < ENGINE_MAX_DEPTH ? tokens : ENGINE_MAX_DEPTH;
+        gate_step_took(&g, 1 + rows, step[rows]);
+        if (found)
+            gate_learn_look_up(&g, found, right < known ? right : known, known);
+        a.n_rows += rows;
+        a.n_steps++;
+        a.n_tokens += tokens;
+        for (int i = 0; i < tokens && at < n; i++)
+            lookup_add(&l, ids[at++]);
+    }
+    lookup_free(&l);
+    return a;
+}
+
+/* The text is said once more, every fortieth token being another one. */
+static void test_lookup__an_edited_copy_comes_four_tokens_a_step(void **state)
+{
+    (void)state;
+    enum { TEXT = 1500 };
+    struct ids text = documentation(TEXT);
+    int32_t *both = malloc(2 * TEXT * sizeof *both);
+    for (int i = 0; i < TEXT; i++) {
+        both[i] = text.data[i];
+        both[TEXT + i] = i % 40 == 39 ? below(30000) : text.data[i];
+    }
+    const struct given a = answer_given(both, TEXT, 2 * TEXT);
+    printf("edited copy: %d tokens in %d steps, %.2f a step\n", a.n_tokens, a.n_steps, (double)a.n_tokens / a.n_steps);
+    assert_true(a.n_tokens >= 4 * a.n_steps);
+    free(both);
+    ids_free(&text);
+}
+
+/* Where three tokens come again, which is seldom, they go on otherwise. */
+static void test_lookup__a_text_without_repeats_costs_nothing(void **state)
+{
+    (void)state;
+    enum { N = 4000 };
+    int32_t *ids = malloc(N * sizeof *ids);
+    for (int i = 0; i < N; i++) {       /* single tokens repeat all the time */
+        ids[i] = below(5) ? below(100000) : below(50);
+        const int from = below(i + 1);
+        if (i % 50 == 49 && from + 3 < i - 3)
+            memcpy(ids + i - 2, ids + from, 3 * sizeof *ids);
+    }
+    const struct given a = answer_given(ids, N / 4, N);
+    printf("without repeats: %d rows more in %d steps\n", a.n_rows, a.n_steps);
+    assert_true(a.n_rows * 100 <= a.n_steps);
+    free(ids);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -123,6 +222,8 @@ int main(void)
         cmocka_unit_test(test_lookup__two_alike_are_no_match),
         cmocka_unit_test(test_lookup__a_period_is_continued),
         cmocka_unit_test(test_lookup__matches_are_real_and_as_long_as_any),
+        cmocka_unit_test(test_lookup__an_edited_copy_comes_four_tokens_a_step),
+        cmocka_unit_test(test_lookup__a_text_without_repeats_costs_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
