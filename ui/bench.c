@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "bench/run.h"
+#include "chat/paths.h"
 #include "prepare/models.h"
 #include "ui/exits.h"
 #include "ui/interrupt.h"
@@ -52,6 +53,21 @@ int run_bench_project(const struct args *a)
     return one_model(a, &o, bench_project);
 }
 int run_bench_load(const struct args *a) { return measure(a, bench_load); }
+
+int run_bench_health(const struct args *a)
+{
+    struct bench_options o = options(a);
+    struct buf path = {0};
+    struct err e = {0};
+    if (o.synthetic || o.model_dir || o.n_sms)
+        return args_refuse(a, "measures the machine: --synthetic, --model and --sms are for other measurements");
+    if (!paths_state(&path, "reads", &e))
+        return args_refuse(a, "%s", e.msg);
+    o.health_file = buf_str(&path);
+    int status = run(a, &o, bench_health);
+    buf_free(&path);
+    return status;
+}
 
 int run_bench_kv(const struct args *a)
 {

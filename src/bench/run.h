@@ -9,6 +9,7 @@ struct bench_options {
     const char *synthetic, *model_dir;  /* one of them */
     const char *backend, *kv, *head;
     const char *out_file, *write_dir, *text_file;
+    const char *health_file;            /* what this machine reached */
     const char *version, *model_note;   /* of the program; what is to be said of the model, NULL: nothing */
     bool (*stopped)(void);              /* NULL: nobody stops it before its end */
     const char *arguments;              /* the command line for the report, without what belongs to this machine alone */
@@ -27,6 +28,7 @@ int bench_kernels(const struct bench_options *o);
 int bench_sweep(const struct bench_options *o);
 int bench_five(const struct bench_options *o);
 int bench_project(const struct bench_options *o);
+int bench_health(const struct bench_options *o);        /* src/bench/health.c */
 int bench_kv(const struct bench_options *o);            /* without a model: what needs none */
 int bench_load(const struct bench_options *o);
 int bench_write(const struct bench_options *o);
