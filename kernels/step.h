@@ -228,7 +228,25 @@ struct step_router_args {
     int            n_rows;
 };
 
-/* Logits of normed rows, after bias and penalties.  A dense or INT8 head. */
+/* Logits of normed rows, after bias and penalties.  A dense or INT8 head, or one in two planes (WEIGHT_PLANES).
+ *
+ * Of a head in two planes the upper one, half of the bytes, gives an estimate of each logit.  With h the normed row, i an id,
+ *     e[i] = scale (1 + gain) (16 sum_k (upper[k] - 8) h[k] + mean sum_k h[k])
+ * The gain makes e[i] the INT8 logit when h points along the row, as it does for likely ids; else the two differ by scale sum_k r[k] h[k],
+ * where r is what upper plane and mean leave out of the row.  That sum has a deviation of scale spread |h|.  So the INT8 logit is
+ * taken to be at most the bound
+ *     b[i] = e[i] + STEP_DEVIATIONS scale spread |h|.
+ * Bias and penalties never turn the order of two values of one id round, so they are applied to b as to a logit.  The INT8 logits of the
+ * step_wanted() ids with the greatest bounds are computed; the least of them is the least that the wanted ids can have.  Every
+ * id whose bound reaches that one gets its INT8 logit, bit for bit; all others get -inf.  When a bound is not finite, or step_wanted() is 0, all
+ * logits are INT8 logits.  The bits of a row depend on nothing but the row, so a pick does not either. */
+enum { STEP_WANTED = 64, STEP_DEVIATIONS = 8 };
+/* How many of the best ids a pick looks at; 0: all, or more than STEP_WANTED. */
+PACK_INLINE int step_wanted(const struct step_sampling *s, int n_ids)
+{
+    const int k = !s || s->n_alternatives > 0 ? 0 : s->temperature > 0 ? s->top_k : 1;
+    return k > 0 && k <= STEP_WANTED && k < n_ids ? k : 0;
+}
 struct step_logits_args {
     float         *logits;      /* [n_rows, w.rows]; of ids >= n_ids -inf */
     float         *tile_max;    /* [n_rows, step_maxima(w.rows)] greatest logit of 16 ids; ids >= n_ids count as -inf; infinity when
@@ -244,6 +262,7 @@ struct step_logits_args {
     const float   *bias;        /* [vocab] */
     const int32_t *drafts;      /* a slot's row i is penalised for drafts[0..i-1] too */
     int            n_ids;       /* without sampling */
+    bool           estimate;    /* of a head in two planes: e[i] of all ids, which serves drafts */
     const int32_t *n_valid;
     const struct step_row *rows;
     int            n_rows;

@@ -18,7 +18,21 @@ enum weight_format {
     WEIGHT_FP8,                 /* data F8_E4M3 [rows, cols]; scale [ceil(rows/128), ceil(cols/128)] F32, BF16 or F16:
                                  *   W[n][k] = fp8 * scale[n/128][k/128] */
     WEIGHT_INT8,                /* data I8 [rows, cols]; scale F16 [rows]:  W[n][k] = q * scale[n] */
+    WEIGHT_PLANES,              /* the same matrix in two planes of four bits: q + 128 = 16 upper + lower, both 0..15.  Of a head alone.
+                                 *   data  upper plane, low_plane lower plane, each [rows, plane_pitch(cols)] bytes
+                                 *   scale struct plane_row [rows]
+                                 * 16 columns are 8 bytes: byte j holds column j in its low nibble and column 8 + j in its high one.
+                                 * Columns beyond the matrix are zero in both planes. */
 };
+
+/* A row of a matrix in two planes.  What the upper plane alone says of a product (kernels/step.h, step_logits) follows from these.  All F16. */
+struct plane_row {
+    uint16_t scale;             /* of q, as INT8 has it */
+    uint16_t gain;              /* q.q / q.p - 1, p being q with all of its lower nibbles replaced by their mean */
+    uint16_t mean;              /* of the lower nibbles */
+    uint16_t spread;            /* at least the rms of what p leaves out, and of lower nibbles less 7.5 */
+};
+static inline size_t plane_pitch(int cols) { return (size_t)(cols + 15) / 16 * 8; }
 
 /* y[n] = sum_k W[n][k] x[k];  rows = outputs n, cols = inputs k. */
 struct weight {
@@ -27,6 +41,7 @@ struct weight {
     enum dtype  scale_dtype;    /* of scale when FP8 */
     int         rows, cols;
     const void *data, *scale, *zeros;
+    const void *low_plane;      /* of WEIGHT_PLANES */
 };
 
 /* One SwiGLU expert: down · (silu(gate · x) * (up · x)).  Shapes [I, H], [I, H], [H, I]. */
@@ -44,6 +59,7 @@ static inline size_t weight_bytes(const struct weight *w)
     case WEIGHT_INT4:  return n / 2 + c / 128 * r * 2 + c / 128 * (r / 2);
     case WEIGHT_FP8:   return n + (r + 127) / 128 * ((c + 127) / 128) * (w->scale_dtype == DT_F32 ? 4 : 2);
     case WEIGHT_INT8:  return n + r * 2;
+    case WEIGHT_PLANES: return r * (2 * plane_pitch(w->cols) + sizeof(struct plane_row));
     }
     return 0;
 }

@@ -24,13 +24,13 @@ static void linear(const struct linear_args *a, int begin, int end)
     }
 }
 
-#define LINEAR(op, fmt)                                                                           \
+#define LINEAR(op, fmt, same)                                                                     \
     void op##_cpu(const struct op##_args *a, int begin, int end)                                  \
     {                                                                                             \
-        CHECK(a->l.w.format == fmt);                                                              \
+        CHECK(a->l.w.format == fmt || a->l.w.format == same);                                     \
         linear(&a->l, begin, end);                                                                \
     }
-LINEAR(linear_dense, WEIGHT_DENSE)
-LINEAR(linear_int4, WEIGHT_INT4)
-LINEAR(linear_fp8, WEIGHT_FP8)
-LINEAR(linear_int8, WEIGHT_INT8)
+LINEAR(linear_dense, WEIGHT_DENSE, WEIGHT_DENSE)
+LINEAR(linear_int4, WEIGHT_INT4, WEIGHT_INT4)
+LINEAR(linear_fp8, WEIGHT_FP8, WEIGHT_FP8)
+LINEAR(linear_int8, WEIGHT_INT8, WEIGHT_PLANES)

@@ -1,5 +1,5 @@
 /* Each format has one loop, written for N tokens and inlined for N = 1..4, so that a weight is unpacked once for all tokens.
- * Dense, INT8 and FP8 rows are contiguous along k: eight lanes of partial sums per row.  INT4 words cover neighbouring rows: one lane
+ * Dense, INT8 (in one piece or two planes) and FP8 rows are contiguous along k: eight lanes of partial sums per row.  INT4 words cover neighbouring rows: one lane
  * per row, k in order, the scale applied once per group of 128. */
 #include "kernels/cpu/matmul.h"
 
@@ -87,6 +87,63 @@ INLINE void int8(const struct weight *w, int row, const float *const *x, const i
     }
 }
 
+/* INT8 from two planes: the same numbers in the same order. */
+INLINE void planes(const struct weight *w, int row, const float *const *x, const int N, block out)
+{
+    for (int i = 0; i < MATMUL_ROWS; i++) {
+        f32x8 acc[MATMUL_TOKENS] = {0};
+        float s = 0;
+        if (row + i < w->rows) {
+            const size_t at = (size_t)(row + i) * plane_pitch(w->cols);
+            const uint8_t *upper = (const uint8_t *)w->data + at, *lower = (const uint8_t *)w->low_plane + at;
+            for (int k = 0; k < w->cols; k += 16) {
+                const u8x8 u = LOAD(u8x8, upper + k / 2), l = LOAD(u8x8, lower + k / 2);
+                const i8x8 q[2] = {(i8x8)((u << 4 | (l & 15)) ^ 128), (i8x8)(((u & 0xf0) | l >> 4) ^ 128)};
+                for (int half = 0; half < 2; half++) {
+                    const int k0 = k + 8 * half, left = w->cols - k0;
+                    if (left >= 8) {
+                        const f32x8 v = __builtin_convertvector(q[half], f32x8);
+                        for (int t = 0; t < N; t++)
+                            acc[t] += v * load_f32(x[t] + k0);
+                    }
+                    for (int j = 0; left < 8 && j < left; j++)
+                        for (int t = 0; t < N; t++)
+                            acc[t][0] += (float)q[half][j] * x[t][k0 + j];
+                }
+            }
+            s = f16_f32(((const struct plane_row *)w->scale)[row + i].scale);
+        }
+        for (int t = 0; t < N; t++)
+            out[t][i] = sum8(acc[t]) * s;
+    }
+}
+
+/* The upper plane alone, less 8. */
+INLINE void upper_plane(const struct weight *w, int row, const float *const *x, const int N, block out)
+{
+    for (int i = 0; i < MATMUL_ROWS; i++) {
+        f32x8 acc[MATMUL_TOKENS] = {0};
+        const uint8_t *upper = (const uint8_t *)w->data + (size_t)(row + i) * plane_pitch(w->cols);
+        for (int k = 0; k < w->cols && row + i < w->rows; k += 16) {
+            const u8x8 u = LOAD(u8x8, upper + k / 2);
+            const i8x8 q[2] = {(i8x8)(u & 15) - 8, (i8x8)(u >> 4) - 8};
+            for (int half = 0; half < 2; half++) {
+                const int k0 = k + 8 * half, left = w->cols - k0;
+                if (left >= 8) {
+                    const f32x8 v = __builtin_convertvector(q[half], f32x8);
+                    for (int t = 0; t < N; t++)
+                        acc[t] += v * load_f32(x[t] + k0);
+                }
+                for (int j = 0; left < 8 && j < left; j++)
+                    for (int t = 0; t < N; t++)
+                        acc[t][0] += (float)q[half][j] * x[t][k0 + j];
+            }
+        }
+        for (int t = 0; t < N; t++)
+            out[t][i] = sum8(acc[t]);
+    }
+}
+
 INLINE void int4(const struct weight *w, int row, const float *const *x, const int N, block out)
 {
     const uint32_t *words = w->data, *zeros = w->zeros;
@@ -130,6 +187,12 @@ void matmul_block(const struct weight *w, int row, const float *const *x, int n,
     case WEIGHT_INT4:  FOR_TOKENS(int4) break;
     case WEIGHT_FP8:   FOR_TOKENS(fp8) break;
     case WEIGHT_INT8:  FOR_TOKENS(int8) break;
+    case WEIGHT_PLANES: FOR_TOKENS(planes) break;
     case WEIGHT_NONE:  break;
     }
+}
+
+void matmul_upper(const struct weight *w, int row, const float *const *x, int n, block out)
+{
+    FOR_TOKENS(upper_plane)
 }

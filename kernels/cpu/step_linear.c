@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "kernels/cpu/pool.h"
+#include "kernels/cpu/step_logits.h"
 #include "kernels/cpu/vec.h"
 
 void step_product(struct cpu_pool *p, float *y, const float *x, const struct weight *w, int n)
@@ -13,7 +13,8 @@ void step_product(struct cpu_pool *p, float *y, const float *x, const struct wei
     case WEIGHT_DENSE: PLAIN(p, linear_dense, .l = a); break;
     case WEIGHT_INT4:  PLAIN(p, linear_int4, .l = a); break;
     case WEIGHT_FP8:   PLAIN(p, linear_fp8, .l = a); break;
-    case WEIGHT_INT8:  PLAIN(p, linear_int8, .l = a); break;
+    case WEIGHT_INT8:
+    case WEIGHT_PLANES: PLAIN(p, linear_int8, .l = a); break;
     case WEIGHT_NONE:  CHECK(!"a weight without a format"); break;
     }
 }
@@ -150,7 +151,7 @@ void step_router_cpu(struct cpu_pool *p, const struct step_router_args *a)
 }
 
 /* Bias and penalties in the order that engine/sampler.h has. */
-static float penalised(const struct step_logits_args *a, float l, int id, struct step_row r)
+float step_penalised(const struct step_logits_args *a, float l, int id, struct step_row r)
 {
     const size_t at = (size_t)r.slot * (size_t)a->w.rows + (size_t)id;
     const struct step_sampling *s = a->sampling + r.slot;
@@ -170,7 +171,7 @@ static bool has_penalties(const struct step_sampling *s)
     return s && (s->biased || s->presence_penalty != 0 || (s->repetition_penalty > 0 && s->repetition_penalty != 1));
 }
 
-static float greatest_of_tile(const float *l, int n)
+float step_greatest(const float *l, int n)
 {
     float max = -INFINITY;
     bool nan = false;
@@ -182,25 +183,29 @@ static float greatest_of_tile(const float *l, int n)
 }
 
 /* A unit is a row. */
-static void finish_logits(const void *args, int begin, int end)
+static void finish_rows(const void *args, int begin, int end)
 {
-    enum { TILE = 16 };
     const struct step_logits_args *a = args;
     const int vocab = a->w.rows, n_maxima = step_maxima(vocab);
     for (int t = begin; t < end; t++) {
         const struct step_row row = step_row(a->rows, t);
-        const struct step_sampling *how = a->sampling ? a->sampling + row.slot : NULL;
-        const int given = how ? how->n_ids : a->n_ids, n_ids = given > 0 && given < vocab ? given : vocab;
+        const struct step_sampling *how = step_how(a, t);
+        const int n_ids = step_n_ids(a, t);
         float *l = a->logits + (size_t)t * (size_t)vocab, *max = a->tile_max + (size_t)t * (size_t)n_maxima;
         for (int id = 0; id < n_ids && has_penalties(how); id++)
-            l[id] = penalised(a, l[id], id, row);
+            l[id] = step_penalised(a, l[id], id, row);
         for (int id = n_ids; id < vocab; id++)
             l[id] = -INFINITY;
         for (int i = 0; i < n_maxima; i++) {
-            const int left = vocab - i * TILE;
-            max[i] = left > 0 ? greatest_of_tile(l + i * TILE, left < TILE ? left : TILE) : -INFINITY;
+            const int left = vocab - i * STEP_TILE;
+            max[i] = left > 0 ? step_greatest(l + i * STEP_TILE, left < STEP_TILE ? left : STEP_TILE) : -INFINITY;
         }
     }
+}
+
+void step_finish_logits(struct cpu_pool *p, const struct step_logits_args *a, int n)
+{
+    p->run(p, finish_rows, a, n, (size_t)n * (size_t)a->w.rows * sizeof *a->logits);
 }
 
 static int row_of_stream(const struct step_logits_args *a, int t)
@@ -221,8 +226,15 @@ void step_logits_cpu(struct cpu_pool *p, const struct step_logits_args *a)
         norm(p, u, a->norm, n, dim, a->eps);
         h = u;
     }
+    bool narrows = a->estimate;
+    for (int t = 0; t < n; t++)
+        narrows |= step_wanted(step_how(a, t), step_n_ids(a, t)) > 0;
+    if (a->w.format == WEIGHT_PLANES && narrows) {
+        step_planes(p, a, h, n);
+        return;
+    }
     step_product(p, a->logits, h, &a->w, n);
-    p->run(p, finish_logits, a, n, all * sizeof *h);
+    step_finish_logits(p, a, n);
 }
 
 void step_mtp_join_cpu(struct cpu_pool *p, const struct step_mtp_join_args *a)

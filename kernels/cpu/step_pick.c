@@ -90,7 +90,8 @@ static void sink(struct cand *c, int n, int i)
     }
 }
 
-/* The k best ids that are not banned, in no order; returns how many. */
+/* The k best ids that are not banned; returns how many.  Of more ids than k they come from the best down, so that a pick among them does not
+ * depend on the others. */
 static int best_ids(struct cand *c, const float *logits, int vocab, int k)
 {
     int n = 0;
@@ -107,6 +108,10 @@ static int best_ids(struct cand *c, const float *logits, int vocab, int k)
             c[0] = new;
             sink(c, k, 0);
         }
+    }
+    for (int i = n - 1; i > 0 && n == k && k < vocab; i--) {
+        swap(&c[0], &c[i]);
+        sink(c, i, 0);
     }
     return n;
 }

@@ -84,7 +84,7 @@ static void call_head(struct timing *k, void *arg, int i)
     struct step *s = arg;
     const struct weights *w = &k->s->m.weights;
     (void)i;
-    STEP(k->d, step_logits, .logits = s->logits, .tile_max = s->tile_max, .w = k->s->m.head == HEAD_INT8 ? w->head_int8 : w->head, .stream = s->stream,
+    STEP(k->d, step_logits, .logits = s->logits, .tile_max = s->tile_max, .w = *weights_head(w, k->s->m.head), .stream = s->stream,
          .norm = w->norm, .hidden_out = s->h_out, .n_ids = k->s->m.cfg.vocab, .n_rows = s->rows, .eps = k->s->m.cfg.rms_eps);
 }
 
@@ -265,7 +265,7 @@ static void measure_end(struct timing *k, struct step *s)
         {.n_ids = c->vocab, .room = 1 << 30}, {.temperature = 0.7f, .top_p = 0.95f, .top_k = 20, .n_ids = c->vocab, .room = 1 << 30, .rng = 1},
     };
     timing_row(k, k->s->m.head == HEAD_INT8 ? "head INT8" : "head bf16", timing_measure(k, true, 8, call_head, s),
-                linear_bytes_of(s, matrices(k, k->s->m.head == HEAD_INT8 ? &w->head_int8 : &w->head, NULL, NULL, NULL), 2, c->hidden, c->vocab), 0);
+                linear_bytes_of(s, matrices(k, weights_head(w, k->s->m.head), NULL, NULL, NULL), 2, c->hidden, c->vocab), 0);
     for (int i = 0; i < 2 && !k->failed; i++) {
         k->d->copy(k->d, s->sampling, &how[i], sizeof how[i]);
         k->d->copy(k->d, s->live_pick, &(struct step_live){.pos = 1}, sizeof(struct step_live));

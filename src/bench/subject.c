@@ -49,7 +49,7 @@ void subject_report(const struct subject *s, struct report *r)
     report_device(r, s->m.dev);
     report_fact(r, "model", "%s%s, %d layers (%d attention), hidden %d, %d of %d experts, head %s", s->o->synthetic ? "synthetic " : "",
                 s->o->synthetic ? s->o->synthetic : c->name, c->n_layers, c->n_full, c->hidden, c->top_k, c->n_experts,
-                s->m.head == HEAD_INT8 ? "INT8" : "as stored");
+                s->m.head == HEAD_INT8 ? "INT8" : s->m.head == HEAD_PLANES ? "INT8 in two planes" : "as stored");
     report_fact(r, "plain read", "%.0f GB/s", s->read_gb_s);
 }
 
@@ -91,14 +91,21 @@ static double mixture_bytes(const struct subject *s, const struct moe_weights *m
 
 static const struct weight *head_of(const struct subject *s)
 {
-    return s->m.head == HEAD_INT8 ? &s->m.weights.head_int8 : &s->m.weights.head;
+    return weights_head(&s->m.weights, s->m.head);
+}
+
+/* Of two planes a step reads the upper one; the few ids that it completes do not count. */
+static size_t head_bytes(const struct subject *s)
+{
+    const struct weight *w = head_of(s);
+    return w->format == WEIGHT_PLANES ? weight_bytes(w) - (size_t)w->rows * plane_pitch(w->cols) : subject_matrix_bytes(s, w);
 }
 
 double subject_step_bytes(const struct subject *s, int rows, int pos, double distinct)
 {
     const struct model_config *c = &s->m.cfg;
     const struct weights *w = &s->m.weights;
-    double bytes = (double)subject_matrix_bytes(s, head_of(s));
+    double bytes = (double)head_bytes(s);
     for (int i = 0; i < c->n_layers; i++)
         bytes += (double)mixer_bytes(s, &w->layers[i]) + mixture_bytes(s, &w->layers[i].moe, distinct);
     bytes += c->n_delta * 2.0 * c->lin_v_heads * c->lin_k_dim * c->lin_v_dim * (double)sizeof(float);
@@ -116,7 +123,7 @@ static double mtp_bytes(const struct subject *s, double distinct)
 double subject_draft_bytes(const struct subject *s, int rows, int n_drafts, double distinct)
 {
     const struct model_config *c = &s->m.cfg;
-    const double head = (double)subject_matrix_bytes(s, head_of(s)) * stepper_draft_rows(head_of(s)) / c->vocab;
+    const double head = (double)head_bytes(s) * stepper_draft_rows(head_of(s)) / c->vocab;
     if (!s->m.weights.mtp.present)
         return 0;
     return mtp_bytes(s, rows > 1 ? distinct : c->top_k) + n_drafts * head + (n_drafts > 1 ? (n_drafts - 1) * mtp_bytes(s, c->top_k) : 0);

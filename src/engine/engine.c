@@ -60,7 +60,7 @@ static void describe_formats(char *out, size_t size, const struct model *m)
     const struct weights_stats *s = &m->weights.stats;
     const char *body = s->n_int4 && s->n_fp8 ? "INT4 + FP8 shared" : s->n_int4 ? "INT4" : s->n_fp8 ? "FP8"
                      : dtype_name(m->weights.embed.dtype);
-    const char *head = m->head == HEAD_INT8 ? "INT8" : dtype_name(m->weights.head.dtype);
+    const char *head = m->head == HEAD_INT8 ? "INT8" : m->head == HEAD_PLANES ? "INT8 (two planes)" : dtype_name(m->weights.head.dtype);
     snprintf(out, size, "%s, %s head, KV %s", body, head, m->kv->name);
 }
 

@@ -41,13 +41,13 @@ static bool in_range(const char *name, int value, int low, int high, struct err 
 
 bool load_head(const char *name, enum head *h, struct err *e)
 {
-    static const struct { const char *name; enum head head; } heads[] = {{"int8", HEAD_INT8}, {"bf16", HEAD_BF16}};
+    static const struct { const char *name; enum head head; } heads[] = {{"int8", HEAD_INT8}, {"planes", HEAD_PLANES}, {"bf16", HEAD_BF16}};
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         if (!strcmp(heads[i].name, name)) {
             *h = heads[i].head;
             return true;
         }
-    return err_set(e, "the head is '%s', expected bf16 (as stored) or int8", name);
+    return err_set(e, "the head is '%s', expected bf16 (as stored), int8 or planes", name);
 }
 
 bool load_takes(const struct dev_caps *caps, const struct kv_recipe *r)
@@ -98,12 +98,18 @@ static struct kv_shape kv_shape(const struct model *m)
     return (struct kv_shape){.cfg = &m->cfg, .recipe = m->kv, .n_ctx = m->n_ctx + SPARE_POSITIONS, .max_rows = m->chunk, .n_slots = m->n_sequences};
 }
 
+static bool choose_head(struct model *m, const char *name, struct err *e)
+{
+    return load_head(name ? name : "int8", &m->head, e)
+        && (m->head != HEAD_PLANES || !packs(m) || err_set(e, "the backend '%s' has no head in two planes yet: take --head int8", m->backend));
+}
+
 static bool check_options(struct model *m, const struct load_options *o, struct err *e)
 {
     if (!o->dir && !o->synthetic)
         return err_set(e, "no model directory was given");
     m->backend = dev_backend(o->backend, e);
-    return m->backend && choose_kv(m, o->kv, e) && load_head(o->head ? o->head : "int8", &m->head, e)
+    return m->backend && choose_kv(m, o->kv, e) && choose_head(m, o->head, e)
         && in_range("the number of threads", o->n_threads, 0, LIMIT_THREADS, e) && in_range("the prompt chunk", o->chunk, 0, LIMIT_CHUNK, e)
         && in_range("the draft depth", o->depth, -1, LIMIT_DRAFTS, e)
         && in_range("the number of conversations", o->n_sequences, LOAD_SOME_SEQUENCES, LIMIT_SEQUENCES, e)
@@ -150,11 +156,17 @@ static bool make_plan(struct model *m, struct memplan_request *q, struct err *e)
     return ok;
 }
 
+static size_t made_head_bytes(const struct model *m)
+{
+    static const enum weight_format formats[] = {[HEAD_BF16] = WEIGHT_NONE, [HEAD_INT8] = WEIGHT_INT8, [HEAD_PLANES] = WEIGHT_PLANES};
+    return weight_bytes(&(struct weight){.format = formats[m->head], .rows = m->cfg.vocab, .cols = m->cfg.hidden});
+}
+
 static bool plan_host(struct model *m, struct err *e)
 {
     m->weight_bytes = memplan_weight_bytes(m->dir);
     struct memplan_request q = request(m, false);
-    q.made_head_bytes = m->head == HEAD_INT8 ? (size_t)m->cfg.vocab * ((size_t)m->cfg.hidden + 2) : 0;
+    q.made_head_bytes = made_head_bytes(m);
     q.available = memplan_available();
     q.margin = CPU_MARGIN;
     return make_plan(m, &q, e);
@@ -243,8 +255,7 @@ static bool bring_host(struct model *m, struct loading *l, struct err *e)
         return false;
     if (l->stopped)
         return err_set(e, "closed while loading");
-    if (m->head == HEAD_INT8)
-        weights_make_int8_head(&m->weights);
+    weights_make_head(&m->weights, m->head);
     m->weight_bytes = m->weights.stats.bytes;
     return true;
 }

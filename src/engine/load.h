@@ -27,7 +27,7 @@ struct load_options {
     const char *backend;                /* NULL: the best one that is there */
     bool weights_in_host;               /* pinned memory of the host, which a GPU then reads over its link */
     const char *kv;                     /* KV recipe, or "auto"; NULL: the first one that the device takes */
-    const char *head;                   /* "int8" (default), or "bf16": as stored */
+    const char *head;                   /* "int8" (default), "planes": the same in two planes, or "bf16": as stored */
     int n_threads;                      /* of a CPU; 0: one per usable core */
     int n_ctx;                          /* positions; 0: what fits, at most what the device does by itself and the model's */
     int chunk;                          /* most prompt rows a call */
@@ -84,7 +84,7 @@ bool load_imagine(const struct model_config *c, const struct weights *w, const s
 
 /* Whether the device's attention reads rows of that recipe. */
 bool load_takes(const struct dev_caps *caps, const struct kv_recipe *r);
-/* "int8" or "bf16". */
+/* "int8", "planes" or "bf16". */
 bool load_head(const char *name, enum head *h, struct err *e);
 
 #endif

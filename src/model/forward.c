@@ -133,7 +133,8 @@ void linear(struct forward *f, float *y, const float *x, const struct weight *w,
     case WEIGHT_DENSE: RUN(f->dev, linear_dense, .l = a); break;
     case WEIGHT_INT4:  RUN(f->dev, linear_int4, .l = a); break;
     case WEIGHT_FP8:   RUN(f->dev, linear_fp8, .l = a); break;
-    case WEIGHT_INT8:  RUN(f->dev, linear_int8, .l = a); break;
+    case WEIGHT_INT8:
+    case WEIGHT_PLANES: RUN(f->dev, linear_int8, .l = a); break;
     case WEIGHT_NONE:  CHECK(!"a weight without a format"); break;
     }
 }
@@ -201,8 +202,7 @@ const float *forward_hidden(const struct forward *f)
 
 void forward_head(struct forward *f, enum head h, const float *hidden, int n, float *logits)
 {
-    CHECK(h == HEAD_BF16 || f->w->head_int8.format == WEIGHT_INT8);
-    linear(f, logits, hidden, h == HEAD_INT8 ? &f->w->head_int8 : &f->w->head, n, false);
+    linear(f, logits, hidden, weights_head(f->w, h), n, false);
 }
 
 void forward_prefill(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, bool mtp)

@@ -129,7 +129,7 @@ struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int
     const struct model_config *c = f->cfg;
     struct stepper *s = memory_zeroed(1, sizeof *s);
     CHECK(f->fused && max_depth >= 0 && max_depth <= MAX_DEPTH);
-    *s = (struct stepper){.f = f, .n_slots = n, .slots = memory_zeroed((size_t)n, sizeof *s->slots), .dev = f->dev, .head = h == HEAD_INT8 ? &f->w->head_int8 : &f->w->head,
+    *s = (struct stepper){.f = f, .n_slots = n, .slots = memory_zeroed((size_t)n, sizeof *s->slots), .dev = f->dev, .head = weights_head(f->w, h),
                           .vocab = c->vocab, .hidden = c->hidden, .max_depth = max_depth, .mtp = max_depth > 0 && f->w->mtp.present,
                           .most_behind = f->max_rows < MOST_BEHIND ? f->max_rows : MOST_BEHIND};
     for (int i = 0; i < n; i++)

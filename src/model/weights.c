@@ -583,8 +583,12 @@ bool weights_prefetch(struct weights *w, bool (*progress)(size_t done, size_t to
     return true;
 }
 
-void weights_make_int8_head(struct weights *w)
+void weights_make_head(struct weights *w, enum head h)
 {
-    if (w->head_int8.format == WEIGHT_NONE)
+    if (weights_head(w, h)->format != WEIGHT_NONE)
+        return;
+    if (h == HEAD_INT8)
         w->head_int8 = int8_from_dense(&w->head, &w->store->copies);
+    else
+        w->head_planes = planes_from_dense(&w->head, &w->store->copies);
 }

@@ -50,6 +50,7 @@ struct mtp_weights {
 enum head {
     HEAD_BF16 = 1,                              /* as in the checkpoint */
     HEAD_INT8 = 2,                              /* made at load */
+    HEAD_PLANES = 4,                            /* likewise: the same numbers in two planes */
 };
 
 struct weights_stats {
@@ -65,7 +66,7 @@ struct weights_stats {
 
 struct weights {
     struct weight embed, head;                  /* [V, H] dense; the same view when tied */
-    struct weight head_int8;                    /* after weights_make_int8_head() */
+    struct weight head_int8, head_planes;       /* those that weights_make_head() made */
     const float  *norm;                         /* [H] */
     struct layer_weights *layers;               /* [n_layers] */
     struct mtp_weights mtp;
@@ -91,7 +92,11 @@ void weights_close(struct weights *w);          /* before the device that they w
  * early when progress returns false.  False on a read error (a file that shrank), with the file. */
 bool weights_prefetch(struct weights *w, bool (*progress)(size_t done, size_t total, void *arg), void *arg, struct err *e);
 
-/* Makes head_int8 from head, once; model/int8.h says how. */
-void weights_make_int8_head(struct weights *w);
+/* Makes head_int8 or head_planes from head, once; model/int8.h says how.  HEAD_BF16 is there. */
+void weights_make_head(struct weights *w, enum head h);
+static inline const struct weight *weights_head(const struct weights *w, enum head h)
+{
+    return h == HEAD_INT8 ? &w->head_int8 : h == HEAD_PLANES ? &w->head_planes : &w->head;
+}
 
 #endif

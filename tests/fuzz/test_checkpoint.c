@@ -179,7 +179,7 @@ static bool try_open(const char *dir)
         touch_layer(&w.mtp.layer, &c);
     touch_matrix(&w.embed);
     touch_matrix(&w.head);
-    weights_make_int8_head(&w);
+    weights_make_head(&w, HEAD_INT8);
     weights_close(&w);
     return true;
 }

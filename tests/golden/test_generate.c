@@ -345,6 +345,50 @@ static void test_generate__a_seed_gives_one_answer_at_every_depth_and_chunk(void
     }
 }
 
+/* Greedy, among the best ids with bias and penalties, and among all. */
+static void test_generate__the_head_in_two_planes_answers_as_the_int8_head(void **state)
+{
+    (void)state;
+    static const int32_t bias_ids[] = {3, 77, 300};
+    static const float bias[] = {4, -INFINITY, -2};
+    const struct sampling hows[] = {
+        {.max_tokens = 40, .draft_depth = -1},
+        {.max_tokens = 40, .draft_depth = -1, .presence_penalty = 0.5f, .repetition_penalty = 1.2f},
+        {.max_tokens = 40, .draft_depth = -1, .temperature = 1, .top_k = 20, .top_p = 0.95f, .presence_penalty = 1.5f, .seed = 3, .bias_ids = bias_ids, .bias = bias, .n_bias = 3},
+        {.max_tokens = 40, .draft_depth = -1, .temperature = 0.7f, .top_k = 64, .repetition_penalty = 0.9f, .seed = 6},
+        {.max_tokens = 24, .draft_depth = -1, .temperature = 0.7f, .min_p = 0.05f, .seed = 4},
+    };
+    enum { N_HOWS = sizeof hows / sizeof *hows };
+    static const int depths[] = {0, 3, 7};
+    for (int m = 0; m < N_OWN; m++) {
+        int32_t prompt[70];
+        struct ids want[N_HOWS] = {{0}};
+        if (!is_there(own[m]))
+            continue;
+        some_ids(prompt, 70, 21);
+        for (int i = 0; i < 4; i++) {
+            struct err e = {0};
+            struct engine_options o = {.backend = "cpu", .model_dir = own[m], .n_ctx = 256, .draft_depth = i ? depths[i - 1] : 0, .head = i ? "planes" : "int8"};
+            struct engine *g = engine_open(&o, &e);
+            if (!g)
+                fail_msg("%s", e.msg);
+            for (int h = 0; h < N_HOWS; h++) {
+                struct answer a = ask(g, prompt, 70, 0, &hows[h], 0);
+                assert_int_equal(a.finish, FINISH_LENGTH);
+                if (!i) {
+                    want[h] = a.ids;
+                    continue;
+                }
+                assert_same(&a.ids, &want[h]);
+                ids_free(&a.ids);
+            }
+            engine_close(g);
+        }
+        for (int h = 0; h < N_HOWS; h++)
+            ids_free(&want[h]);
+    }
+}
+
 static void test_generate__rewind_and_refill_gives_what_a_fresh_engine_gives(void **state)
 {
     (void)state;
@@ -527,6 +571,7 @@ int main(void)
         cmocka_unit_test(test_generate__drafts_equal_the_reference),
         cmocka_unit_test(test_generate__bad_lines_get_an_error_each_and_the_others_an_answer),
         cmocka_unit_test(test_generate__a_seed_gives_one_answer_at_every_depth_and_chunk),
+        cmocka_unit_test(test_generate__the_head_in_two_planes_answers_as_the_int8_head),
         cmocka_unit_test(test_generate__rewind_and_refill_gives_what_a_fresh_engine_gives),
         cmocka_unit_test(test_generate__two_conversations_in_turns_are_as_two_processes),
         cmocka_unit_test(test_generate__drafts_leave_the_sampling_distribution_as_it_is),

@@ -245,7 +245,7 @@ static void test_model__the_int8_head_and_bf16_rows_stay_close(void **state)
     struct model m;
     struct safetensors s;
     open_both(&m, &s, "g1/hybrid", "bf16");
-    weights_make_int8_head(&m.weights);
+    weights_make_head(&m.weights, HEAD_INT8);
     int n;
     const int32_t *ids = expected(&s, &n, "prompt%d.ids", 5);
     size_t V = (size_t)m.cfg.vocab;

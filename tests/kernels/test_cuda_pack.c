@@ -275,7 +275,7 @@ static void test_pack__checkpoints_of_every_layout_arrive_packed(void **state)
         struct upload_options o = {.heads = HEAD_BF16 | HEAD_INT8, .span = i % 2 ? 300 << 10 : 0};
         if (!config_load(&c, dirs[i / 2], &e) || !weights_open(&host, &c, dirs[i / 2], &e) || !weights_open(&w, &c, dirs[i / 2], &e))
             fail_msg("%s", e.msg);
-        weights_make_int8_head(&host);
+        weights_make_head(&host, HEAD_INT8);
         if (!weights_upload(&w, &c, cuda, &o, NULL, NULL, &e))
             fail_msg("%s: %s", dirs[i / 2], e.msg);
         uploaded_check(&u, &c, o.heads, &w, &host);

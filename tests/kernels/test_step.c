@@ -18,7 +18,8 @@ static void product(float *y, const float *x, const struct weight *w, int n)
     case WEIGHT_DENSE: RUN(cpu, linear_dense, .l = a); break;
     case WEIGHT_INT4:  RUN(cpu, linear_int4, .l = a); break;
     case WEIGHT_FP8:   RUN(cpu, linear_fp8, .l = a); break;
-    case WEIGHT_INT8:  RUN(cpu, linear_int8, .l = a); break;
+    case WEIGHT_INT8:
+    case WEIGHT_PLANES: RUN(cpu, linear_int8, .l = a); break;
     case WEIGHT_NONE:  fail(); break;
     }
 }

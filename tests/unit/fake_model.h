@@ -142,7 +142,7 @@ bool weights_open(struct weights *w, const struct model_config *c, const char *d
 }
 
 void weights_close(struct weights *w)          { *w = (struct weights){0}; }
-void weights_make_int8_head(struct weights *w) { (void)w; }
+void weights_make_head(struct weights *w, enum head h) { (void)w, (void)h; }
 
 bool weights_prefetch(struct weights *w, bool (*progress)(size_t, size_t, void *), void *arg, struct err *e)
 {

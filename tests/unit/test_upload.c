@@ -100,7 +100,7 @@ static void upload_and_compare(const char *dir, unsigned heads, size_t span, int
     struct uploaded u = {.d = &f.dev};
     if (!config_load(&c, dir, &e) || !weights_open(&host, &c, dir, &e) || !weights_open(&w, &c, dir, &e))
         fail_msg("%s", e.msg);
-    weights_make_int8_head(&host);
+    weights_make_head(&host, HEAD_INT8);
     size_t expected = weights_packed_bytes(&w, &c, heads);
     if (!weights_upload(&w, &c, &f.dev, &(struct upload_options){.heads = heads, .span = span, .n_threads = n_threads}, NULL, NULL, &e))
         fail_msg("%s: %s", dir, e.msg);

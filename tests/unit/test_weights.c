@@ -603,7 +603,7 @@ static void test_weights__the_int8_head_is_the_head_rounded_row_by_row(void **st
         ck_write(&k, &c);
         must_open(&w, &k);
         assert_int_equal(w.head_int8.format, WEIGHT_NONE);
-        weights_make_int8_head(&w);
+        weights_make_head(&w, HEAD_INT8);
         check_matrix(&w.head_int8, WEIGHT_INT8, 32, 128);
         const int8_t *q = w.head_int8.data;
         const uint16_t *scale = w.head_int8.scale;
@@ -629,7 +629,7 @@ static void test_weights__the_int8_head_is_the_head_rounded_row_by_row(void **st
     ck_find(&k, "lm_head.weight")->fill = CK_FILL_ZERO;
     ck_write(&k, &c);
     must_open(&w, &k);
-    weights_make_int8_head(&w);         /* rows of zeros: no division by a scale of zero */
+    weights_make_head(&w, HEAD_INT8);         /* rows of zeros: no division by a scale of zero */
     for (size_t i = 0; i < 32 * 128; i++)
         assert_int_equal(((const int8_t *)w.head_int8.data)[i], 0);
     weights_close(&w);
