@@ -240,7 +240,7 @@ struct step_router_args {
  * step_wanted() ids with the greatest bounds are computed; the least of them is the least that the wanted ids can have.  Every
  * id whose bound reaches that one gets its INT8 logit, bit for bit; all others get -inf.  When a bound is not finite, or step_wanted() is 0, all
  * logits are INT8 logits.  The bits of a row depend on nothing but the row, so a pick does not either. */
-enum { STEP_WANTED = 64, STEP_DEVIATIONS = 8 };
+enum { STEP_WANTED = 64, STEP_DEVIATIONS = 8, STEP_COMPLETED = 8 };
 /* How many of the best ids a pick looks at; 0: all, or more than STEP_WANTED. */
 PACK_INLINE int step_wanted(const struct step_sampling *s, int n_ids)
 {
@@ -262,7 +262,8 @@ struct step_logits_args {
     const float   *bias;        /* [vocab] */
     const int32_t *drafts;      /* a slot's row i is penalised for drafts[0..i-1] too */
     int            n_ids;       /* without sampling */
-    bool           estimate;    /* of a head in two planes: e[i] of all ids, which serves drafts */
+    bool           estimate;    /* of a head in two planes: e[i] of all ids but the STEP_COMPLETED greatest, which get their INT8 logits.
+                                 * For drafts: without sampling */
     const int32_t *n_valid;
     const struct step_row *rows;
     int            n_rows;

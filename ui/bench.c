@@ -23,6 +23,9 @@ static struct bench_options options(const struct args *a)
     };
 }
 
+/* The signal is not taken: a second one ends the program at once. */
+static bool stopped(void) { return interrupt_signal(); }
+
 static int run(const struct args *a, struct bench_options *o, int (*fn)(const struct bench_options *o))
 {
     struct buf line = {0};
@@ -80,6 +83,21 @@ int run_bench_kv(const struct args *a)
     return run(a, &o, bench_kv);
 }
 
+int run_bench_head(const struct args *a)
+{
+    struct bench_options o = options(a);
+    o.text_file = args_text(a, "text");
+    o.n_positions = args_int(a, "positions");
+    if (o.synthetic || o.n_layers || o.n_sms || o.kv || o.head)
+        return args_refuse(a, "is about one head, on the CPU: --synthetic, --layers, --sms, --kv and --head are for other measurements");
+    if (!o.text_file != !o.model_dir)
+        return args_refuse(a, "reads a text with a model: --model DIR and --text FILE belong together");
+    interrupt_open();
+    o.stopped = stopped;
+    int status = run(a, &o, bench_head);
+    return interrupt_signal() ? EXIT_SIGNAL + interrupt_signal() : status;
+}
+
 /* ---- measurements that ask */
 
 /* The model that a chat would use.  What is to be said of it, or NULL. */
@@ -93,9 +111,6 @@ static const char *choose_model(struct buf *dir)
     models_free(&m);
     return demo ? "the demo model, since no other is on this machine: its figures say little of a large one" : NULL;
 }
-
-/* The signal is not taken: a second one ends the program at once. */
-static bool stopped(void) { return interrupt_signal(); }
 
 /* Ctrl-C ends it with what there is. */
 static int answers(const struct args *a, int (*fn)(const struct bench_options *o))

@@ -65,7 +65,7 @@ static float whole_logit(const struct planes *s, int t, int id)
     float out[MATMUL_TOKENS][MATMUL_ROWS];
     up_to_id.rows = id + 1;
     matmul_block(&up_to_id, id, &h, 1, out);
-    return step_penalised(s->a, out[0][0], id, step_row(s->a->rows, t));
+    return s->a->sampling ? step_penalised(s->a, out[0][0], id, step_row(s->a->rows, t)) : out[0][0];
 }
 
 /* The ids with the k greatest bounds; false when a bound is not finite. */
@@ -119,6 +119,26 @@ static void complete_tiles(const void *args, int begin, int end)
     }
 }
 
+/* A unit is a row: the best of the estimates become INT8 logits. */
+static void complete_best(const void *args, int begin, int end)
+{
+    const struct planes *s = args;
+    const int vocab = s->a->w.rows;
+    for (int t = begin; t < end; t++) {
+        const int n_ids = step_n_ids(s->a, t), k = n_ids < STEP_COMPLETED ? n_ids : STEP_COMPLETED;
+        float *l = s->a->logits + (size_t)t * (size_t)vocab, *max = s->a->tile_max + (size_t)t * (size_t)step_maxima(vocab);
+        int ids[STEP_COMPLETED];
+        if (!greatest_bounds(ids, l, n_ids, k))
+            continue;
+        for (int i = 0; i < k; i++)
+            l[ids[i]] = whole_logit(s, t, ids[i]);
+        for (int i = 0; i < k; i++) {
+            const int tile = ids[i] / STEP_TILE, from = tile * STEP_TILE;
+            max[tile] = step_greatest(l + from, n_ids - from < STEP_TILE ? n_ids - from : STEP_TILE);
+        }
+    }
+}
+
 void step_planes(struct cpu_pool *p, const struct step_logits_args *a, const float *h, int n)
 {
     struct planes s = {.a = a, .h = h, .n = n};
@@ -126,8 +146,10 @@ void step_planes(struct cpu_pool *p, const struct step_logits_args *a, const flo
     measure_rows(&s);
     p->run(p, bound_units, &s, (a->w.rows + MATMUL_ROWS - 1) / MATMUL_ROWS, weight_bytes(&a->w) / 2);
     step_finish_logits(p, a, n);
-    if (a->estimate)
+    if (a->estimate) {
+        p->run(p, complete_best, &s, n, bytes);
         return;
+    }
     p->run(p, find_least, &s, n, bytes);
     p->run(p, complete_tiles, &s, step_maxima(a->w.rows), bytes);
 }

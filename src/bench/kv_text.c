@@ -1,17 +1,14 @@
 /* Recipes on a real text: all read the same tokens chunk by chunk, beside the exact one. */
 #include "bench/kv.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/ids.h"
 #include "base/memory.h"
-#include "text/tokenizer.h"
+#include "bench/text.h"
 
-enum { CHUNK = 64, HEAD_ROWS = 16 };
+enum { CHUNK = 64, HEAD_ROWS = 16, MIN_TOKENS = 1025 };
 
 /* How far the distributions of one recipe are from the exact ones. */
 struct distance {
@@ -21,34 +18,6 @@ struct distance {
     int     n, n_same;                  /* n_same: with the same likeliest token */
     double  surprise;                   /* sum of -log p of the tokens that follow */
 };
-
-static bool read_text(const char *path, struct buf *out, struct err *e)
-{
-    char piece[65536];
-    FILE *f = fopen(path, "rb");
-    if (!f)
-        return err_set(e, "cannot open the text: %s", strerror(errno));
-    for (size_t n; (n = fread(piece, 1, sizeof piece, f)) > 0;)
-        buf_add(out, piece, n);
-    bool ok = !ferror(f) || err_set(e, "cannot read the text: %s", strerror(errno));
-    fclose(f);
-    return ok;
-}
-
-/* Control tokens that stand in the text count as such, so that it can be rendered conversations. */
-static bool read_ids(const struct model *m, const char *path, int most, struct ids *out, struct err *e)
-{
-    struct buf text = {0};
-    struct tokenizer *t = tokenizer_open(m->dir, e);
-    bool ok = t && read_text(path, &text, e);
-    if (ok)
-        tokenizer_encode(t, buf_str(&text), text.len, true, out);
-    out->n = out->n < most ? out->n : most;
-    ok = ok && (out->n > 1024 || err_set(e, "the text has %d tokens, expected more than 1024", out->n));
-    tokenizer_close(t);
-    buf_free(&text);
-    return ok;
-}
 
 /* Log-probabilities in place; the likeliest. */
 static int log_softmax(float *x, int n)
@@ -144,7 +113,7 @@ bool kv_text(struct report *r, struct model *m, const char *path, int n_ctx, str
     struct distance d[KV_MOST_RECIPES] = {{0}};
     struct ids ids = {0};
     float *device = m->dev->alloc(m->dev, HEAD_ROWS * row), *exact = memory_alloc(CHUNK * row), *other = memory_alloc(CHUNK * row);
-    bool ok = device ? read_ids(m, path, n_ctx, &ids, e) : err_set(e, "no memory for the logits of %d rows", HEAD_ROWS);
+    bool ok = device ? text_ids(m, path, MIN_TOKENS, n_ctx, &ids, e) : err_set(e, "no memory for the logits of %d rows", HEAD_ROWS);
     for (int i = 0; i < n && ok; i++) {
         d[i] = (struct distance){.recipe = recipes[i], .kl = memory_alloc((size_t)ids.n * sizeof(double))};
         d[i].cache = cache_open(m->dev, &(struct kv_shape){.cfg = &m->cfg, .recipe = recipes[i], .n_ctx = ids.n, .max_rows = CHUNK, .n_slots = 1}, e);

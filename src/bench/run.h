@@ -18,6 +18,7 @@ struct bench_options {
     int  rows;                          /* of a step: only this many */
     int  overlap;                       /* experts that neighbouring rows share, plus one; 0: as routed */
     int  n_ctx, n_sms, n_threads, chunk, seed;
+    int  n_positions;                   /* of each kind of head */
     double bandwidth;                   /* GB/s of another machine */
     bool weights_in_host;               /* a GPU reads them from there */
     bool json, full;                    /* full: the slow rows too */
@@ -30,6 +31,7 @@ int bench_five(const struct bench_options *o);
 int bench_project(const struct bench_options *o);
 int bench_health(const struct bench_options *o);        /* src/bench/health.c */
 int bench_kv(const struct bench_options *o);            /* without a model: what needs none */
+int bench_head(const struct bench_options *o);
 int bench_load(const struct bench_options *o);
 int bench_write(const struct bench_options *o);
 int bench_report(const struct bench_options *o);        /* src/bench/whole.c */

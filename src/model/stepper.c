@@ -225,7 +225,7 @@ static void queue_drafts(struct stepper *s, int from, int to)
     struct step_live *live = r.live;
     struct weight slice = *s->head;
     slice.rows = stepper_draft_rows(s->head);
-    const struct fused_head h = {.w = &slice, .logits = s->draft_logits, .tile_max = s->draft_max, .n_ids = slice.rows};
+    const struct fused_head h = {.w = &slice, .logits = s->draft_logits, .tile_max = s->draft_max, .n_ids = slice.rows, .estimate = slice.format == WEIGHT_PLANES};
     for (int i = from; i <= to; i++) {
         if (i)
             fused_mtp(s->f, &r, &live->draft_ids[i - 1], s->f->fused->mtp_h, &live->draft_pos[i - 1], &live->drafting);

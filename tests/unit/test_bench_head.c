@@ -1,0 +1,56 @@
+/* `q35chat bench head`: what it counts is there, and nothing is missed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <jansson.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "bench/run.h"
+#include "tests/tmpdir.h"
+
+static double number(const json_t *row, const char *key) { return json_number_value(json_object_get(row, key)); }
+
+static void test_bench_head__counts_positions_misses_and_completed_ids(void **state)
+{
+    (void)state;
+    struct tmpdir dir;
+    struct buf text = {0}, in = {0}, out = {0};
+    assert_true(tmpdir_make(&dir));
+    buf_addf(&in, "%s/text", dir.path);
+    buf_addf(&out, "%s/report.json", dir.path);
+    for (int i = 0; i < 12; i++)
+        buf_addf(&text, "<|im_start|>user\nWhat is %d plus %d?<|im_end|>\n", i, 3 * i);
+    assert_true(tmpdir_put(&dir, "text", buf_str(&text), text.len));
+    assert_int_equal(bench_head(&(struct bench_options){.model_dir = "assets/demo", .backend = "cpu", .n_threads = 1, .n_ctx = 90, .n_positions = 40, .text_file = buf_str(&in),
+                                                        .out_file = buf_str(&out), .json = true, .arguments = "bench head"}), 0);
+    json_t *report = json_load_file(buf_str(&out), 0, NULL), *row;
+    const json_t *rows = json_object_get(json_array_get(json_object_get(report, "tables"), 0), "rows");
+    double of_model = 0, of_normal = 0;
+    size_t i;
+    assert_int_equal(json_array_size(rows), 3 * 8);
+    json_array_foreach((json_t *)(uintptr_t)rows, i, row) {
+        assert_true(number(row, "missed") == 0);
+        assert_true(number(row, "ids") >= number(row, "wanted") && number(row, "most") <= number(row, "rows"));
+        of_normal += strcmp(json_string_value(json_object_get(row, "numbers")), "normal") ? 0 : number(row, "positions");
+        of_model += i >= 3 * 7 ? number(row, "positions") : 0;
+    }
+    assert_true(of_normal == 40 && of_model == 90);
+    row = json_array_get(rows, 0);
+    assert_true(number(row, "rms") > 0.8 && number(row, "rms") < 1.2 && number(row, "worst") > number(row, "rms"));
+    json_decref(report);
+    buf_free(&text), buf_free(&in), buf_free(&out);
+    tmpdir_drop(&dir, "text");
+    tmpdir_drop(&dir, "report.json");
+    tmpdir_remove(&dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bench_head__counts_positions_misses_and_completed_ids),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
