@@ -290,9 +290,10 @@ static void pick_rows(struct step_result *r, const struct step_pick_args *a, int
     for (int row = 0; agreed && row < a->n_rows && !r->ended; row++) {
         struct pick p;
         pick_row(&p, a, row);
-        agreed = row < n_drafts && (a->sampling->trial_tokens > 0 ? lucky(a->sampling, a->live->pos + row) : p.id == a->live->ids[1 + row]);
-        if (agreed)
-            p.id = a->live->ids[1 + row];
+        const bool right = row + 1 < STEP_ROWS && (a->sampling->trial_tokens > 0 ? lucky(a->sampling, a->live->pos + row) : p.id == a->live->ids[1 + row]);
+        if (right)
+            p.id = a->live->ids[1 + row];       /* also of a draft that was made and is not verified: whoever compares sees that it was right */
+        agreed = row < n_drafts && right;
         r->ended = why_end(a->sampling, &p, row + 1);
         if (p.failed) {
             r->n = 0;

@@ -785,9 +785,10 @@ __device__ void walk_rows(const struct step_pick_args &a, struct walk *k)
     bool agreed = false;
     if (lane < a.n_rows && !done) {
         p = k->row[lane];
-        agreed = lane < n_drafts && (how->trial_tokens > 0 ? lucky(how, old + lane) : p.id == v->ids[1 + lane]);
-        if (agreed)
+        const bool right = lane + 1 < STEP_ROWS && (how->trial_tokens > 0 ? lucky(how, old + lane) : p.id == v->ids[1 + lane]);
+        if (right)
             p.id = v->ids[1 + lane];
+        agreed = lane < n_drafts && right;
     }
     int ends = p.ended;
     if (!ends) {
