@@ -8,7 +8,8 @@
 
 static __global__ __launch_bounds__(KV_WARPS * 32) void kv_seal_kernel(struct kv_seal_args a)
 {
-    kv_seal_block(a.kv, (int)blockIdx.z, (int)blockIdx.y, a.from + (int)blockIdx.x * KV_BLOCK);
+    const int role = (int)blockIdx.z;
+    kv_seal_block(a.kv, role == KV_KEY ? a.kv.k_format : a.kv.v_format, role, (int)blockIdx.y, a.from + (int)blockIdx.x * KV_BLOCK);
 }
 
 extern "C" void kv_seal_cuda(struct cuda_queue *q, const struct kv_seal_args *a)

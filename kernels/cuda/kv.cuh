@@ -246,29 +246,41 @@ static __device__ __forceinline__ uint4 *kv_exact_at(const struct kv_rows &kv, i
     return (uint4 *)(role == KV_KEY ? kv.k : kv.v) + row * (KV_DIM / 8) + (size_t)lane;
 }
 
-/* Encodes the exact rows of the block from `first` on of one head; KV_WARPS warps. */
-static __device__ __forceinline__ void kv_seal_block(const struct kv_rows &kv, int role, int head, int first)
+/* Encodes the exact rows of the block from `first` on of one head in format f, which is that of the role; KV_WARPS neighbouring warps. */
+static __device__ __forceinline__ void kv_seal_block(const struct kv_rows &kv, enum kv_format f, int role, int head, int first)
 {
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    const enum kv_format f = role == KV_KEY ? kv.k_format : kv.v_format;
+    const int warp = (int)threadIdx.x / 32 % KV_WARPS, lane = (int)threadIdx.x % 32;
     uint16_t *scales;
     uint8_t *block = kv_codes_at(kv, role, head, first, &scales);
-    uint32_t codes[KV_TOKENS][KV_NUMBERS];
-#pragma unroll
+    uint32_t four[2][KV_NUMBERS] = {};  /* a byte for each of four tokens */
+#pragma unroll 1                        /* it happens once in 64 steps, so that less code is better than fast code */
     for (int n = 0; n < KV_TOKENS; n++) {
         const int token = KV_TOKENS * warp + n;
         const uint4 bits = *kv_exact_at(kv, role, head, first + token, lane);
         float y[KV_NUMBERS] = {bf16_low(bits.x), bf16_high(bits.x), bf16_low(bits.y), bf16_high(bits.y),
                                bf16_low(bits.z), bf16_high(bits.z), bf16_low(bits.w), bf16_high(bits.w)};
+        uint32_t codes[KV_NUMBERS];
         kv_turn(y, role, lane);
-        const uint16_t scale = encode(f, role, y, codes[n]);
+        const uint16_t scale = encode(f, role, y, codes);
         if (lane == 0)
             scales[token] = scale;
         if (role == KV_KEY)
-            write_key(f, block, token, lane, codes[n]);
+            write_key(f, block, token, lane, codes);
+#pragma unroll
+        for (int j = 0; j < KV_NUMBERS; j++) {
+            four[0][j] |= n < 4 ? codes[j] << (8 * n) : 0;
+            four[1][j] |= n < 4 ? 0 : codes[j] << (8 * (n - 4));
+        }
     }
-    if (role == KV_VALUE)
-        write_values(f, block, warp, lane, codes);
+    if (role == KV_KEY)
+        return;
+    uint32_t codes[KV_TOKENS][KV_NUMBERS];
+#pragma unroll
+    for (int n = 0; n < KV_TOKENS; n++)
+#pragma unroll
+        for (int j = 0; j < KV_NUMBERS; j++)
+            codes[n][j] = four[n / 4][j] >> (8 * (n % 4)) & 0xff;
+    write_values(f, block, warp, lane, codes);
 }
 
 #endif

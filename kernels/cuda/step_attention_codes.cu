@@ -2,15 +2,18 @@
  * Shapes    as step_attention.cu; codes of KV_BLOCK positions and a KV head (kernels/kv.h)
  * Bytes     codes and scales of old positions once: with 4 bits 260 B a position and KV head, 68 MB for the 122B at 128K; exact rows of
  *           recent + 80 to recent + 144 positions at most, 1 KiB each
- * Limit     bandwidth; next comes the lookup of levels in shared memory, one of 4 bytes for two codes
- * Launch    1: norms, rope, new rows, q and q rotated, a warp for each head; seals the block that the rows will read as codes
- *           2: grid (row sets, 64 ranges, kv_heads), 8 warps, 256 positions at a time (kernels/kv_units.h); the first ranges are for exact
- *           positions, range i of the n others has units i, i + n, ...; ranges beyond the end leave at once
- *           3: grid (heads, rows) adds the ranges up, turns the part of the codes back, and gates
+ * Limit     bandwidth; next come instructions, of which a number of a key or value takes 2, and lookups in shared memory, half a one
+ * Launch    1: grid (row sets, 64 ranges, kv_heads); a team of 8 warps has 256 positions at a time (kernels/kv_units.h); the first ranges are for
+ *           exact positions, range i of the n others has units i, i + n, ...; ranges beyond the end leave at once.  Each block norms and
+ *           turns its 16 heads of q itself.  The range of a new row stores it; that of a block of positions that the rows are the first to read
+ *           as codes seals it.  A range adds up two halves: every second unit.  For one row a block has two teams, a half for each;
+ *           for more rows there are registers for one team, which takes the halves one after the other, to the same bits
+ *           2: grid (heads, rows) adds the ranges up, turns the part of the codes back, and gates
  * Layout    16 query heads of a KV head are the rows of an m16n8k16.  Logits: a warp has 32 positions; it reads keys from memory as the
  *           operands of its products, dequantizes them in registers, and has q in shared memory.  Values: a warp has 32 numbers of all positions.
  *           Weights, times the scales of the values, pass through shared memory.  Levels of two codes lie in a table with a copy for every
- *           lane, free of bank conflicts.  Keys are requested a unit ahead, values are in the second-level cache by then
+ *           lane, free of bank conflicts; a product of bytes makes an address.  Keys are requested a unit ahead, values are in the
+ *           second-level cache by then
  * Numerics  q, levels and weights in bf16, the rest fp32.  What a position is added up with depends on the position alone */
 #include "kernels/cuda/kv.cuh"
 #include "kernels/cuda/step_attention.cuh"
@@ -20,98 +23,40 @@ extern "C" {
 }
 
 enum {
-    WARPS = 8, THREADS = WARPS * 32, HEADS = 16, STEPS = DIM / 16,
+    WARPS = 8, TEAM = WARPS * 32, HEADS = 16, STEPS = DIM / 16,
     TILES = 4,                          /* of 8 positions; a warp's in a unit */
     Q_BYTES = STEPS * 32 * 16,          /* of a row: the A operands of all steps */
     WEIGHT_BYTES = HEADS * KV_UNIT * 2, /* of a row: [16, 256] bf16, 16-byte piece c of head h at c ^ (h & 7) */
     TOP_BYTES = HEADS * WARPS * 4,
-    TABLE_4 = 256 * 128, TABLE_3 = 64 * 128,    /* [pairs of codes, 32 lanes] two bf16 */
-    QUERY_BYTES = DIM * 2,              /* a head's q in scratch memory: [16 steps, 4 lanes, 4] bf16; exact, then rotated */
-    MOST_EXACT_UNITS = 32,
+    ENTRY = 128,                        /* bytes of a pair of codes in the table: two levels in bf16 for every lane */
+    TABLE_4 = 256 * ENTRY, TABLE_3 = 64 * ENTRY,
 };
-static_assert((int)(WARPS * TILES * 8) == (int)KV_UNIT && (int)(WARPS * 32) == (int)DIM && (int)WARPS == (int)KV_WARPS, "a unit is what a block has at a time");
+static_assert((int)(WARPS * TILES * 8) == (int)KV_UNIT && (int)(WARPS * 32) == (int)DIM && (int)WARPS == (int)KV_WARPS, "a unit is what a team has at a time");
 
-template <int KF, int VF> static __host__ __device__ constexpr int table_bytes()
-{
-    return (KF == KV_TQ4 || VF == KV_TQ4 ? TABLE_4 : 0) + (VF == KV_TQ3 ? TABLE_3 : 0);
-}
+/* Shared memory: tables of levels; q; weights and maxima of every team. */
+template <int KF, int VF> static __host__ __device__ constexpr int table_4_bytes() { return KF == KV_TQ4 || VF == KV_TQ4 ? TABLE_4 : 0; }
+template <int KF, int VF> static __host__ __device__ constexpr int table_bytes() { return table_4_bytes<KF, VF>() + (VF == KV_TQ3 ? TABLE_3 : 0); }
+template <int R> static __host__ __device__ constexpr int teams() { return R == 1 ? 2 : 1; }
 template <int R, int KF, int VF> static __host__ __device__ constexpr int shared_bytes()
 {
-    return table_bytes<KF, VF>() + R * (Q_BYTES + WEIGHT_BYTES + TOP_BYTES);
+    return table_bytes<KF, VF>() + R * Q_BYTES + teams<R>() * R * (WEIGHT_BYTES + TOP_BYTES);
 }
 /* Rows of a block at most: as many as there are registers and, on a GB10, shared memory for. */
 template <int KF, int VF> static constexpr int most_rows() { return KF == KV_TQ4 && VF == KV_TQ4 ? 4 : 2; }
 static_assert(shared_bytes<4, KV_TQ4, KV_TQ4>() <= 99 * 1024 && shared_bytes<2, KV_TQ4, KV_TQ3>() <= 99 * 1024
               && shared_bytes<2, KV_INT8, KV_TQ4>() <= 99 * 1024, "a GB10 has 99 KiB");
+static_assert(STEP_ROWS * DIM / 2 * (int)sizeof(float2) <= WEIGHT_BYTES, "angles of all rows fit where weights come later");
 
-/* q of a row and head in scratch memory, behind the outcomes of ranges. */
-static __device__ __forceinline__ uint2 *queries(const struct step_attention_args &a, int row, int head, bool rotated)
+static __device__ __forceinline__ int team() { return (int)threadIdx.x / TEAM; }
+static __device__ __forceinline__ int team_warp() { return (int)threadIdx.x / 32 % WARPS; }
+/* Waits for all threads of the team; T: teams of a block. */
+template <int T> static __device__ __forceinline__ void team_sync()
 {
-    char *first = (char *)(partial_ends(a) + 2 * (size_t)STEP_ROWS * (size_t)a.n_q_heads * STEP_RANGES);
-    return (uint2 *)(first + (((size_t)row * (size_t)a.n_q_heads + (size_t)head) * 2 + rotated) * QUERY_BYTES);
+    if (T == 1)
+        __syncthreads();
+    else
+        asm volatile("bar.sync %0, %1;" ::"r"(1 + team()), "n"((int)TEAM) : "memory");
 }
-
-/* ---- 1: rows ---- */
-
-/* A lane's eight numbers of q in the order of the operands. */
-static __device__ __forceinline__ void write_query(uint2 *to, enum kv_format f, int lane, const uint4 &bits)
-{
-    to[kv_number_step(f, 8 * lane)] = make_uint2(bits.x, bits.y);
-    to[kv_number_step(f, 8 * lane + 4)] = make_uint2(bits.z, bits.w);
-}
-
-/* Head `head` of the row's query heads, then of its keys, then of its values. */
-static __device__ __forceinline__ void make_head(const struct step_attention_args &a, int row, int pos, int head, const float2 *turn)
-{
-    const int lane = (int)threadIdx.x % 32, kv_heads = a.kv.n_kv_heads, kind = head < a.n_q_heads ? 0 : head < a.n_q_heads + kv_heads ? 1 : 2;
-    const int h = kind == 0 ? head : (head - a.n_q_heads) % kv_heads;
-    const struct head_norm norm = head_norm_of(kind == 0 ? a.q_norm : a.k_norm, a.half, lane);
-    const float *x = kind == 0 ? a.qg + ((size_t)row * (size_t)a.n_q_heads + (size_t)h) * 2 * DIM
-                               : (kind == 1 ? a.k : a.v) + ((size_t)row * (size_t)kv_heads + (size_t)h) * DIM;
-    float v[8], mate[8];
-    load_eight(v, x + norm.at, x + norm.at + 4);
-    if (kind == 2) {
-        *kv_exact_at(a.kv, KV_VALUE, h, pos, lane) = eight_bf16(v);
-        return;
-    }
-    load_eight(mate, x + norm.mate[0], x + norm.mate[1]);
-    const uint4 bits = norm_and_turn(norm, v, mate, turn, a.half, a.eps);
-    if (kind == 1) {
-        *kv_exact_at(a.kv, KV_KEY, h, pos, lane) = bits;
-        return;
-    }
-    write_query(queries(a, row, h, false), KV_EXACT, lane, bits);
-    kv_turn(v, KV_KEY, lane);
-    write_query(queries(a, row, h, true), a.kv.k_format, lane, eight_bf16(v));
-}
-
-/* Block row y < n_rows: 8 heads of a row; the last block row: a KV head's keys or values of the blocks to be sealed. */
-static __global__ __launch_bounds__(THREADS, 1) void step_attention_rows_kernel(struct step_attention_args a)
-{
-    __shared__ float2 turn[DIM / 2];
-    const int row = (int)blockIdx.y, head = (int)blockIdx.x * WARPS + (int)threadIdx.x / 32;
-    gpu_next();
-    if (!a.settled)
-        gpu_wait();
-    const int pos = *a.pos;
-    if (row == a.n_rows) {
-        gpu_wait();
-        if ((int)blockIdx.x < 2 * a.kv.n_kv_heads)
-            for (int first = kv_sealed(&a.kv, pos - 1); first < kv_sealed(&a.kv, pos + a.n_rows - 1); first += KV_BLOCK)
-                kv_seal_block(a.kv, (int)blockIdx.x % 2, (int)blockIdx.x / 2, first);
-        return;
-    }
-    for (int i = (int)threadIdx.x; i < a.half; i += THREADS) {
-        const float2 v = cos_sin((float)(pos + row) * a.freq[i]);
-        turn[i] = make_float2(v.x * a.rope_scale, v.y * a.rope_scale);
-    }
-    gpu_wait();
-    __syncthreads();
-    if (head < a.n_q_heads + 2 * a.kv.n_kv_heads)
-        make_head(a, row, pos + row, head, turn);
-}
-
-/* ---- 2: ranges ---- */
 
 /* Rows row0 .. row0 + n - 1 of the call, at positions pos0 and on; the first sees codes below `sealed`, the last below `end`. */
 struct set {
@@ -119,24 +64,102 @@ struct set {
     float unit;                         /* logits are powers of two */
 };
 
-/* Two levels as bf16, for every pair of codes and every lane. */
-static __device__ __forceinline__ void fill_table(char *table, enum kv_format f)
+/* ---- the rows' heads ---- */
+
+/* Operands of q: row r, step, lane of the products. */
+static __device__ __forceinline__ int query_at(int r, int step, int lane) { return ((r * STEPS + step) * 32 + lane) * 16; }
+
+/* q of the set's rows, normed and turned, as operands in shared memory, rotated unless keys are exact; zeros where there is no row or head. */
+template <int R>
+static __device__ __forceinline__ void make_queries(char *q, const struct step_attention_args &a, const struct set &s, const float2 *turn, enum kv_format f)
 {
+    enum { AT_ONCE = R == 1 ? 1 : 4, ALL = WARPS * teams<R>() };
     const int lane = (int)threadIdx.x % 32;
-    for (int e = (int)threadIdx.x; e < (f == KV_TQ4 ? 256 : 64); e += THREADS) {
-        const float *levels = f == KV_TQ4 ? kv_levels_4 : kv_levels_3;
-        const uint32_t v = bf16_pair(levels[kv_pair_code(f, e, 0)], levels[kv_pair_code(f, e, 1)]);
+    const struct head_norm norm = head_norm_of(a.q_norm, a.half, lane);
+#pragma unroll 1
+    for (int i0 = (int)threadIdx.x / 32; i0 < R * HEADS; i0 += AT_ONCE * ALL) {
+        float v[AT_ONCE][8], mates[AT_ONCE][8];
 #pragma unroll
-        for (int j = 0; j < 8; j++)
-            *(uint4 *)(table + e * 128 + ((j + lane) & 7) * 16) = make_uint4(v, v, v, v);
+        for (int j = 0; j < AT_ONCE; j++) {
+            const int i = i0 + j * ALL, r = min(i / HEADS, s.n - 1), h = min(i % HEADS, s.group - 1);
+            const float *x = a.qg + ((size_t)(s.row0 + r) * (size_t)a.n_q_heads + (size_t)(s.head0 + h)) * 2 * DIM;
+            load_eight(v[j], x + norm.at, x + norm.at + 4);
+            load_eight(mates[j], x + norm.mate[0], x + norm.mate[1]);
+        }
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {
+            const int i = i0 + j * ALL, r = i / HEADS, h = i % HEADS;
+            uint4 bits = norm_and_turn(norm, v[j], mates[j], turn + (s.row0 + min(r, s.n - 1)) * a.half, a.half, a.eps);
+            if (f != KV_EXACT) {
+                kv_turn(v[j], KV_KEY, lane);
+                bits = eight_bf16(v[j]);
+            }
+            if (r >= s.n || h >= s.group)
+                bits = make_uint4(0, 0, 0, 0);
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                const int step = kv_number_step(f, 8 * lane + 4 * e);
+                uint32_t *to = (uint32_t *)(q + query_at(r, step / 4, h % 8 * 4 + step % 4)) + h / 8;
+                to[0] = e ? bits.z : bits.x;
+                to[2] = e ? bits.w : bits.y;
+            }
+        }
     }
 }
 
-/* Byte k of w in the table; lane4: 4 * lane. */
-static __device__ __forceinline__ uint32_t look_up(const char *table, uint32_t lane4, uint32_t w, int k)
+/* Keys and values of rows `from` .. of the call that belong to an exact range, a warp for each row; rows behind the set are not needed.  Sets write the same
+ * bytes. */
+static __device__ __forceinline__ void store_rows(const struct step_attention_args &a, const struct set &s, int range, const float2 *turn)
 {
-    return *(const uint32_t *)(table + (((k == 0 ? w << 7 : w >> (8 * k - 7)) & 0x7f80u) | lane4));
+    const int row = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, p = s.pos0 - s.row0 + row;
+    if (row >= s.row0 + s.n || kv_place_of(&a.kv, p) / KV_EXACT_PLACES != range)
+        return;
+    const size_t from = ((size_t)row * (size_t)a.kv.n_kv_heads + (size_t)s.kv_head) * DIM;
+    const struct head_norm norm = head_norm_of(a.k_norm, a.half, lane);
+    float v[8], mate[8];
+    load_eight(v, a.k + from + norm.at, a.k + from + norm.at + 4);
+    load_eight(mate, a.k + from + norm.mate[0], a.k + from + norm.mate[1]);
+    *kv_exact_at(a.kv, KV_KEY, s.kv_head, p, lane) = norm_and_turn(norm, v, mate, turn + row * a.half, a.half, a.eps);
+    load_eight(v, a.v + from + norm.at, a.v + from + norm.at + 4);
+    *kv_exact_at(a.kv, KV_VALUE, s.kv_head, p, lane) = eight_bf16(v);
 }
+
+/* Seals the blocks of this range that nobody sealed before the step: `before` is the end of those that are. */
+template <int T, int KF, int VF>
+static __device__ __forceinline__ void seal_blocks(const struct step_attention_args &a, const struct set &s, int before, int first, int by)
+{
+    bool any = false;
+    for (int p = before; p < s.end; p += KV_BLOCK)
+        if (p / KV_UNIT % by == first) {
+            any = true;
+            if (T == 1 || team() == 0)
+                kv_seal_block(a.kv, (enum kv_format)KF, KV_KEY, s.kv_head, p);
+            if (T == 1 || team() == 1)
+                kv_seal_block(a.kv, (enum kv_format)VF, KV_VALUE, s.kv_head, p);
+        }
+    if (any)
+        __syncthreads();
+}
+
+/* ---- codes as operands ---- */
+
+/* Two levels as bf16, for every pair of codes and every lane. */
+template <int F> static __device__ __forceinline__ void fill_table(char *table)
+{
+    for (int i = (int)threadIdx.x; i < (F == KV_TQ4 ? 256 : 64) * (ENTRY / 16); i += (int)blockDim.x) {
+        const int e = i / (ENTRY / 16);
+        const float *levels = F == KV_TQ4 ? kv_levels_4 : kv_levels_3;
+        const uint32_t v = bf16_pair(levels[kv_pair_code((enum kv_format)F, e, 0)], levels[kv_pair_code((enum kv_format)F, e, 1)]);
+        *(uint4 *)(table + e * ENTRY + i % (ENTRY / 16) * 16) = make_uint4(v, v, v, v);
+    }
+}
+
+/* The two levels of byte k of w.  `table` is in shared memory, at the lane's copy; the address is ENTRY * byte behind it. */
+static __device__ __forceinline__ uint32_t look_up(uint32_t table, uint32_t w, int k)
+{
+    return *(const uint32_t *)__cvta_shared_to_generic(__dp4a(w, (uint32_t)ENTRY << (8 * k), table));
+}
+static __device__ __forceinline__ uint32_t lanes_copy(const char *table) { return (uint32_t)__cvta_generic_to_shared(table) + threadIdx.x % 32 * 4; }
 
 /* Bytes 2 h and 2 h + 1 of w, minus 128, exact: seven bits fill the mantissa of 128, the eighth one decides whether 128 or 256 is taken away. */
 static __device__ __forceinline__ uint32_t int8_pair(uint32_t w, int h)
@@ -160,18 +183,17 @@ static __device__ __forceinline__ float half_high(uint32_t v) { return __half2fl
 static __device__ __forceinline__ void load_scales(uint32_t to[TILES], const uint16_t *scales, const struct step_attention_args &a, const struct set &s,
                                                    int u)
 {
-    const int warp = (int)threadIdx.x / 32, block = KV_UNIT_BLOCKS * u + warp / 2;
+    const int warp = team_warp(), block = KV_UNIT_BLOCKS * u + warp / 2;
     const uint16_t *from = scales + ((size_t)block * (size_t)a.kv.n_kv_heads + (size_t)s.kv_head) * KV_BLOCK + warp % 2 * 32 + threadIdx.x % 4 * 2;
 #pragma unroll
     for (int j = 0; j < TILES; j++)
         to[j] = load4(from + 8 * j);
 }
 
-/* A warp's 32 keys of a unit: two of the pieces that a lane needs of its four, the rest follows while these are multiplied. */
+/* A warp's 32 keys of a unit: the first of a lane's pieces, each other one follows while the one before it is multiplied. */
 template <int F> struct keys {
-    const char *at;                     /* the lane's first piece, of exact rows that of row 0 */
-    uint32_t    row[F == KV_EXACT ? TILES : 1];
-    uint4       now[TILES], next[TILES];
+    const char *at;                     /* the lane's first piece */
+    uint4       now[TILES];
     uint32_t    scales[TILES];
     int         first;                  /* position of the first key */
     bool        any;                    /* there is something to see */
@@ -179,79 +201,69 @@ template <int F> struct keys {
 
 template <int F> static __device__ __forceinline__ uint4 piece(const struct keys<F> &k, int j, int c)
 {
-    return load16(k.at + (F == KV_EXACT ? (size_t)k.row[F == KV_EXACT ? j : 0] * (DIM * 2) : j * 8 * kv_key_bytes((enum kv_format)F)) + 64 * c);
+    return load16(k.at + j * 8 * kv_key_bytes((enum kv_format)F) + 64 * c);
 }
 
 template <int F> static __device__ __forceinline__ void begin_keys(struct keys<F> &k, const struct step_attention_args &a, const struct set &s, int u)
 {
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4, part = warp % 2 * 32;
-    if (F == KV_EXACT) {
-        const int place = KV_UNIT_BLOCKS * u + warp / 2, last = s.pos0 + s.n - 1;
-        k.first = kv_place_begin(&a.kv, place, s.sealed) + part;
-        k.any = place <= kv_window(&a.kv) && k.first <= last && (place > 0 || s.end > 0);
-        k.at = (const char *)a.kv.k + 16 * t;
+    const int warp = team_warp(), lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4, part = warp % 2 * 32, block = KV_UNIT_BLOCKS * u + warp / 2;
+    const size_t i = (size_t)block * (size_t)a.kv.n_kv_heads + (size_t)s.kv_head;
+    k.first = block * KV_BLOCK + part;
+    k.any = k.first < s.end;
+    if (!k.any)
+        return;
+    k.at = (const char *)a.kv.k_codes + i * kv_block_bytes((enum kv_format)F) + (part + g) * kv_key_bytes((enum kv_format)F) + 16 * t;
+    load_scales(k.scales, a.kv.k_scales, a, s, u);
 #pragma unroll
-        for (int j = 0; j < TILES; j++)
-            k.row[F == KV_EXACT ? j : 0] = (uint32_t)kv_exact_row(&a.kv, min(k.first + 8 * j + g, last)) * (uint32_t)a.kv.n_kv_heads
-                                           + (uint32_t)s.kv_head;
-    } else {
-        const int block = KV_UNIT_BLOCKS * u + warp / 2;
-        const size_t i = (size_t)block * (size_t)a.kv.n_kv_heads + (size_t)s.kv_head;
-        k.first = block * KV_BLOCK + part;
-        k.any = k.first < s.end;
-        k.at = (const char *)a.kv.k_codes + i * kv_block_bytes((enum kv_format)F) + (part + g) * kv_key_bytes((enum kv_format)F) + 16 * t;
-        if (k.any)
-            load_scales(k.scales, a.kv.k_scales, a, s, u);
-    }
-    if (k.any)
-#pragma unroll
-        for (int j = 0; j < TILES; j++) {
-            k.now[j] = piece(k, j, 0);
-            k.next[j] = piece(k, j, 1);
-        }
+    for (int j = 0; j < TILES; j++)
+        k.now[j] = piece(k, j, 0);
 }
 
 /* Operands of step x of a piece. */
-template <int F> static __device__ __forceinline__ uint2 key_operands(const uint4 &v, int x, const char *table, uint32_t lane4)
+template <int F> static __device__ __forceinline__ uint2 key_operands(const uint4 &v, int x, uint32_t table)
 {
     const uint32_t w[4] = {v.x, v.y, v.z, v.w};
     if (F == KV_TQ4)
-        return make_uint2(look_up(table, lane4, w[x / 2], 2 * (x % 2)), look_up(table, lane4, w[x / 2], 2 * (x % 2) + 1));
-    if (F == KV_INT8)
-        return make_uint2(int8_pair(w[x & 3], 0), int8_pair(w[x & 3], 1));
-    return make_uint2(w[2 * x & 3], w[(2 * x + 1) & 3]);
+        return make_uint2(look_up(table, w[x / 2], 2 * (x % 2)), look_up(table, w[x / 2], 2 * (x % 2) + 1));
+    return make_uint2(int8_pair(w[x & 3], 0), int8_pair(w[x & 3], 1));
 }
 
 /* s = q . keys, without scales. */
 template <int R, int F>
-static __device__ __forceinline__ void multiply_keys(float s[R][TILES][4], struct keys<F> &k, const char *q, const char *table)
+static __device__ __forceinline__ void multiply_keys(float s[R][TILES][4], struct keys<F> &k, const char *q, uint32_t table)
 {
-    enum { N = F == KV_EXACT ? 2 : F == KV_INT8 ? 4 : 8, PIECES = STEPS / N };   /* kv_piece_steps() */
+    enum { N = F == KV_INT8 ? 4 : 8, PIECES = STEPS / N };      /* kv_piece_steps() */
     const int lane = (int)threadIdx.x % 32;
-    const uint32_t lane4 = (uint32_t)lane * 4;
-#pragma unroll 1
+    const char *mine = q + query_at(0, 0, lane);
+#pragma unroll (R > 2 ? 1 : 2)
     for (int c = 0; c < PIECES; c++) {
+        uint4 next[TILES];
+        if (R <= 2 && c + 1 < PIECES)
+#pragma unroll
+            for (int j = 0; j < TILES; j++)
+                next[j] = piece(k, j, c + 1);
 #pragma unroll
         for (int x = 0; x < N; x++) {
             uint2 b[TILES];
 #pragma unroll
             for (int j = 0; j < TILES; j++)
-                b[j] = key_operands<F>(k.now[j], x, table, lane4);
+                b[j] = key_operands<F>(k.now[j], x, table);
 #pragma unroll
             for (int r = 0; r < R; r++) {
-                const uint4 v = *(const uint4 *)(q + r * Q_BYTES + ((c * N + x) * 32 + lane) * 16);
+                const uint4 v = *(const uint4 *)(mine + query_at(r, x, 0));
                 const uint32_t rows[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
                 for (int j = 0; j < TILES; j++)
                     mma_bf16(s[r][j], rows, b[j].x, b[j].y);
             }
         }
+        mine += query_at(0, N, 0);
 #pragma unroll
-        for (int j = 0; j < TILES; j++) {
-            k.now[j] = k.next[j];
-            if (c + 2 < PIECES)
-                k.next[j] = piece(k, j, c + 2);
-        }
+        for (int j = 0; j < TILES; j++)
+            if (R <= 2)
+                k.now[j] = next[j];
+            else if (c + 1 < PIECES)    /* four rows leave no registers for it before */
+                k.now[j] = piece(k, j, c + 1);
     }
 }
 
@@ -262,7 +274,7 @@ template <int F> struct values {
 
 template <int F> static __device__ __forceinline__ void load_values(struct values<F> &v, const uint8_t *block)
 {
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4, number = 32 * warp + 4 * g;
+    const int warp = team_warp(), lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4, number = 32 * warp + 4 * g;
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         const int pair = t + 4 * i;
@@ -279,28 +291,33 @@ template <int F> static __device__ __forceinline__ void load_values(struct value
 }
 
 /* Pair t + 4 i of tokens, number 4 g + e. */
-template <int F> static __device__ __forceinline__ uint32_t value_operand(const struct values<F> &v, int i, int e, const char *table, uint32_t lane4)
+template <int F> static __device__ __forceinline__ uint32_t value_operand(const struct values<F> &v, int i, int e, uint32_t table)
 {
     if (F == KV_INT8)
         return int8_pair(v.low[F == KV_INT8 ? 2 * i + e / 2 : 0], e % 2);
-    return look_up(table, lane4, v.low[i], e);
+    return look_up(table, v.low[i], e);
 }
 
-/* o += weights . values of a block of codes; `weights` is of the first head and of the block. */
-template <int R, int F>
-static __device__ __forceinline__ void multiply_values(float o[R][4][4], const struct values<F> &v, uint32_t weights, int block, const char *table)
+/* A lane's row of weights for ldmatrix: row lane % 16 of those that are `pitch` bytes long; step s at the exclusive or with 32 s. */
+static __device__ __forceinline__ uint32_t weights_row(uint32_t weights, int pitch)
 {
     const int lane = (int)threadIdx.x % 32;
-    const uint32_t lane4 = (uint32_t)lane * 4;
+    return weights + (uint32_t)(lane % 16 * pitch + ((lane / 16 ^ (lane & 7)) << 4));
+}
+
+/* o += weights . values of a block of codes; `row` is weights_row() of the first row and the block. */
+template <int R, int F>
+static __device__ __forceinline__ void multiply_values(float o[R][4][4], const struct values<F> &v, uint32_t row, uint32_t table)
+{
 #pragma unroll
     for (int step = 0; step < KV_BLOCK / 16; step++) {
         uint32_t w[R][4];
 #pragma unroll
         for (int r = 0; r < R; r++)
-            ldmatrix(w[r], weights + r * WEIGHT_BYTES + (lane % 16) * (KV_UNIT * 2) + (((8 * block + 2 * step + lane / 16) ^ (lane & 7)) << 4));
+            ldmatrix(w[r], (row ^ (step << 5)) + r * WEIGHT_BYTES);
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            const uint32_t b0 = value_operand<F>(v, 2 * step, e, table, lane4), b1 = value_operand<F>(v, 2 * step + 1, e, table, lane4);
+            const uint32_t b0 = value_operand<F>(v, 2 * step, e, table), b1 = value_operand<F>(v, 2 * step + 1, e, table);
 #pragma unroll
             for (int r = 0; r < R; r++)
                 mma_bf16(o[r][e], w[r], b0, b1);
@@ -308,105 +325,85 @@ static __device__ __forceinline__ void multiply_values(float o[R][4][4], const s
     }
 }
 
-/* The values of a unit of codes; the keys and values of a unit of exact rows. */
-template <int F> static __device__ __forceinline__ void prefetch_values(const struct step_attention_args &a, const struct set &s, int u)
+/* Keys or values of a unit, by a team, into the second-level cache. */
+template <int F> static __device__ __forceinline__ void prefetch_codes(const uint8_t *codes, const struct step_attention_args &a, const struct set &s, int u)
 {
-    const int lines = (int)kv_block_bytes((enum kv_format)F) / 128, n = min(KV_UNIT_BLOCKS, s.end / KV_BLOCK - KV_UNIT_BLOCKS * u) * lines;
-    for (int i = (int)threadIdx.x; i < n; i += THREADS) {
-        const size_t block = (size_t)(KV_UNIT_BLOCKS * u + i / lines) * (size_t)a.kv.n_kv_heads + (size_t)s.kv_head;
-        prefetch(a.kv.v_codes + block * kv_block_bytes((enum kv_format)F) + i % lines * 128);
-    }
-}
-static __device__ __forceinline__ void prefetch_exact(const struct step_attention_args &a, const struct set &s, int u)
-{
-    const int place = KV_UNIT_BLOCKS * u + (int)threadIdx.x / KV_BLOCK, p = kv_place_begin(&a.kv, place, s.sealed) + (int)threadIdx.x % KV_BLOCK;
-    if (place > kv_window(&a.kv) || p > s.pos0 + s.n - 1 || (place == 0 && p >= a.kv.sinks))
-        return;
-    const size_t row = (size_t)kv_exact_row(&a.kv, p) * (size_t)a.kv.n_kv_heads + (size_t)s.kv_head;
+    enum { LINES = F == KV_INT8 ? 128 : F == KV_TQ4 ? 64 : 48 };       /* of a block */
+    const int n_blocks = s.end / KV_BLOCK - KV_UNIT_BLOCKS * u;
 #pragma unroll
-    for (int i = 0; i < DIM * 2; i += 128) {
-        prefetch((const char *)a.kv.k + row * (DIM * 2) + i);
-        prefetch((const char *)a.kv.v + row * (DIM * 2) + i);
+    for (int j = 0; j < (KV_UNIT_BLOCKS * LINES + TEAM - 1) / TEAM; j++) {
+        const int i = (int)threadIdx.x % TEAM + j * TEAM, b = i / LINES;
+        const size_t block = (size_t)(KV_UNIT_BLOCKS * u + b) * (size_t)a.kv.n_kv_heads + (size_t)s.kv_head;
+        if (b < min((int)KV_UNIT_BLOCKS, n_blocks))
+            prefetch(codes + block * kv_block_bytes((enum kv_format)F) + i % LINES * 128);
     }
 }
 
-/* The same for exact rows of a place; what no row sees counts as zeros. */
-template <int R>
-static __device__ __forceinline__ void multiply_exact_values(float o[R][4][4], const struct step_attention_args &a, const struct set &s, int u,
-                                                             uint32_t weights, int block)
-{
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const int place = KV_UNIT_BLOCKS * u + block, first = kv_place_begin(&a.kv, place, s.sealed), last = s.pos0 + s.n - 1;
-    const int from = place > 0 ? s.sealed : 0, to = place > kv_window(&a.kv) ? 0 : place > 0 ? last + 1 : s.end > 0 ? a.kv.sinks : 0;
-    if (first >= to)
-        return;
-#pragma unroll (R > 2 ? 1 : 4)          /* four rows leave no registers */
-    for (int step = 0; step < KV_BLOCK / 16; step++) {
-        uint2 x[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int p = first + 16 * step + 2 * t + i % 2 + i / 2 * 8;
-            const size_t row = (size_t)kv_exact_row(&a.kv, min(p, last)) * (size_t)a.kv.n_kv_heads + (size_t)s.kv_head;
-            x[i] = load8((const char *)a.kv.v + row * (DIM * 2) + (32 * warp + 4 * g) * 2);
-            if (p < from || p >= to)
-                x[i] = make_uint2(0, 0);
-        }
-        uint32_t w[R][4];
-#pragma unroll
-        for (int r = 0; r < R; r++)
-            ldmatrix(w[r], weights + r * WEIGHT_BYTES + (lane % 16) * (KV_UNIT * 2) + (((8 * block + 2 * step + lane / 16) ^ (lane & 7)) << 4));
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            const int select = e % 2 ? 0x7632 : 0x5410;
-            const uint32_t b0 = __byte_perm(e / 2 ? x[0].y : x[0].x, e / 2 ? x[1].y : x[1].x, select);
-            const uint32_t b1 = __byte_perm(e / 2 ? x[2].y : x[2].x, e / 2 ? x[3].y : x[3].x, select);
-#pragma unroll
-            for (int r = 0; r < R; r++)
-                mma_bf16(o[r][e], w[r], b0, b1);
-        }
-    }
-}
-
-/* What a row of the set sees of the warp's keys. */
-template <int F> static __device__ __forceinline__ struct kv_span seen(const struct step_attention_args &a, const struct set &s, int u, int r)
-{
-    if (r >= s.n)
-        return {0, 0};
-    return F == KV_EXACT ? kv_seen_exactly(&a.kv, KV_UNIT_BLOCKS * u + (int)threadIdx.x / 64, s.pos0 + r) : kv_seen_as_codes(&a.kv, s.pos0 + r);
-}
-
-/* The scale of a code that is no level, and of what is stored exactly. */
+/* The scale of a code that is no level. */
 template <int F> static __host__ __device__ constexpr float code_unit() { return F == KV_INT8 ? 1.0f / 127 : 1.0f; }
 
-/* One range: units first, first + by, ... below `end`. */
-template <int R, int KF, int VF>
-static __device__ __forceinline__ void run_range(const struct step_attention_args &a, const struct set &s, char *smem, const char *table4,
-                                                 const char *table3, int range, int first, int by, int end, struct keys<KF> &k)
-{
-    char *q = smem, *weights = q + R * Q_BYTES;
-    float *top = (float *)(weights + R * WEIGHT_BYTES);         /* [R, 16, 8 warps] */
-    const uint32_t weights_at = (uint32_t)__cvta_generic_to_shared(weights);
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+/* ---- half a range ---- */
+
+/* What a warp knows of half a range: 32 numbers of every head of every row, the greatest logit, and its lanes' parts of the sum of weights. */
+template <int R> struct outcome {
     float o[R][4][4], max[R][2], sum[R][2];
+};
+
+template <int R> static __device__ __forceinline__ void outcome_clear(struct outcome<R> &x)
+{
 #pragma unroll
     for (int r = 0; r < R; r++) {
-        max[r][0] = max[r][1] = -INFINITY;
-        sum[r][0] = sum[r][1] = 0;
+        x.max[r][0] = x.max[r][1] = -INFINITY;
+        x.sum[r][0] = x.sum[r][1] = 0;
 #pragma unroll
         for (int e = 0; e < 4; e++)
-            o[r][e][0] = o[r][e][1] = o[r][e][2] = o[r][e][3] = 0;
+            x.o[r][e][0] = x.o[r][e][1] = x.o[r][e][2] = x.o[r][e][3] = 0;
     }
+}
+
+/* The greatest of a warp's logits of heads g and g + 8 of row r, for the team. */
+static __device__ __forceinline__ void put_top(float *top, int r, float top0, float top1)
+{
+    const int g = (int)threadIdx.x % 32 / 4;
+    top0 = quad_max(top0);
+    top1 = quad_max(top1);
+    if (threadIdx.x % 4 == 0) {
+        top[(r * HEADS + g) * WARPS + team_warp()] = top0;
+        top[(r * HEADS + g + 8) * WARPS + team_warp()] = top1;
+    }
+}
+/* The greatest of the team's, and of those before; what was added up before is weighted anew.  Logits count from what it returns. */
+template <int R> static __device__ __forceinline__ float take_top(struct outcome<R> &x, const float *top, int r, int e)
+{
+    const float4 *all = (const float4 *)(top + (r * HEADS + (int)threadIdx.x % 32 / 4 + 8 * e) * WARPS), m0 = all[0], m1 = all[1];
+    const float now = fmaxf(fmaxf(fmaxf(fmaxf(m0.x, m0.y), fmaxf(m0.z, m0.w)), fmaxf(fmaxf(m1.x, m1.y), fmaxf(m1.z, m1.w))), x.max[r][e]);
+    const float from = now == -INFINITY ? 0 : now, keep = exp2_fast(x.max[r][e] - from);
+    x.max[r][e] = now;
+    x.sum[r][e] *= keep;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        x.o[r][i][2 * e] *= keep;
+        x.o[r][i][2 * e + 1] *= keep;
+    }
+    return from;
+}
+
+/* Codes: units first, first + by, ... below `end`; k is the first one's. */
+template <int R, int T, int KF, int VF>
+static __device__ __forceinline__ void codes_half(struct outcome<R> &y, const struct step_attention_args &a, const struct set &s, const char *q, char *weights,
+                                                  float *top, uint32_t table4, uint32_t table3, int first, int by, int end, struct keys<KF> &k)
+{
+    const uint32_t row = weights_row((uint32_t)__cvta_generic_to_shared(weights), KV_UNIT * 2);
+    const int warp = team_warp(), lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const uint32_t block_step = (uint32_t)a.kv.n_kv_heads * (uint32_t)kv_block_bytes((enum kv_format)VF);
 #pragma unroll 1
     for (int u = first; u < end; u += by) {
-        const size_t block0 = (size_t)(KV_UNIT_BLOCKS * u) * (size_t)a.kv.n_kv_heads + (size_t)s.kv_head;
-        const size_t block_step = (size_t)a.kv.n_kv_heads * kv_block_bytes((enum kv_format)VF);
-        const uint8_t *codes = VF == KV_EXACT ? NULL : a.kv.v_codes + block0 * kv_block_bytes((enum kv_format)VF);
-        const int n_blocks = VF == KV_EXACT ? KV_UNIT_BLOCKS : min(KV_UNIT_BLOCKS, s.end / KV_BLOCK - KV_UNIT_BLOCKS * u);
+        const uint8_t *codes = a.kv.v_codes + ((size_t)(KV_UNIT_BLOCKS * u) * (size_t)a.kv.n_kv_heads + (size_t)s.kv_head) * kv_block_bytes((enum kv_format)VF);
+        const int n_blocks = min((int)KV_UNIT_BLOCKS, s.end / KV_BLOCK - KV_UNIT_BLOCKS * u);
         struct values<VF> now, next;
         uint32_t v_scales[TILES] = {};
-        if (VF != KV_EXACT)
-            load_values<VF>(now, codes);
-        if (VF != KV_EXACT && R <= 2 && k.any)
+        load_values<VF>(now, codes);
+        if (R <= 2 && k.any)
             load_scales(v_scales, a.kv.v_scales, a, s, u);
 
         float x[R][TILES][4];
@@ -417,145 +414,314 @@ static __device__ __forceinline__ void run_range(const struct step_attention_arg
                 x[r][j][0] = x[r][j][1] = x[r][j][2] = x[r][j][3] = 0;
         if (k.any)
             multiply_keys<R, KF>(x, k, q, table4);
+        const float unit = s.unit * code_unit<KF>();
 #pragma unroll
         for (int r = 0; r < R; r++) {
-            const struct kv_span see = k.any ? seen<KF>(a, s, u, r) : kv_span{0, 0};
-            const bool all = k.first >= see.from && k.first + 8 * TILES <= see.to;
-            float top0 = -INFINITY, top1 = -INFINITY;
+            const struct kv_span see = kv_seen_as_codes(&a.kv, s.pos0 + r);
 #pragma unroll
             for (int j = 0; j < TILES; j++)
 #pragma unroll
                 for (int e = 0; e < 2; e++) {
-                    const int p = k.first + 8 * j + 2 * t + e;
-                    const float scale = KF == KV_EXACT ? s.unit : (e ? half_high(k.scales[j]) : half_low(k.scales[j])) * (s.unit * code_unit<KF>());
-                    const bool see_it = all || (p >= see.from && p < see.to);
-                    x[r][j][e] = see_it ? x[r][j][e] * scale : -INFINITY;
-                    x[r][j][2 + e] = see_it ? x[r][j][2 + e] * scale : -INFINITY;
-                    top0 = fmaxf(top0, x[r][j][e]);
-                    top1 = fmaxf(top1, x[r][j][2 + e]);
+                    const float scale = (e ? half_high(k.scales[j]) : half_low(k.scales[j])) * unit;
+                    x[r][j][e] *= scale;
+                    x[r][j][2 + e] *= scale;
                 }
-            top0 = quad_max(top0);
-            top1 = quad_max(top1);
-            if (t == 0) {
-                top[(r * HEADS + g) * WARPS + warp] = top0;
-                top[(r * HEADS + g + 8) * WARPS + warp] = top1;
+            if (!k.any || r >= s.n || k.first < see.from || k.first + 8 * TILES > see.to) {
+#pragma unroll
+                for (int j = 0; j < TILES; j++)
+#pragma unroll
+                    for (int e = 0; e < 2; e++) {
+                        const int p = k.first + 8 * j + 2 * t + e;
+                        if (r >= s.n || p < see.from || p >= see.to)
+                            x[r][j][e] = x[r][j][2 + e] = -INFINITY;
+                    }
+            }
+            float top0 = -INFINITY, top1 = -INFINITY;
+#pragma unroll
+            for (int j = 0; j < TILES; j++) {
+                top0 = fmaxf(top0, fmaxf(x[r][j][0], x[r][j][1]));
+                top1 = fmaxf(top1, fmaxf(x[r][j][2], x[r][j][3]));
+            }
+            put_top(top, r, top0, top1);
+        }
+        if (R > 2 && k.any)             /* four rows leave no registers for them before */
+            load_scales(v_scales, a.kv.v_scales, a, s, u);
+        if (k.first < a.kv.sinks || k.first + 8 * TILES > s.end) {      /* no row sees what lies outside, and its scales may be anything */
+#pragma unroll
+            for (int j = 0; j < TILES; j++) {
+                const int p = k.first + 8 * j + 2 * t;
+                v_scales[j] &= (p >= a.kv.sinks && p < s.end ? 0xffffu : 0) | (p + 1 >= a.kv.sinks && p + 1 < s.end ? 0xffff0000u : 0);
             }
         }
-        const int here = k.first;
-        if (VF != KV_EXACT && R > 2 && k.any)   /* four rows leave no registers for them before */
-            load_scales(v_scales, a.kv.v_scales, a, s, u);
         if (u + by < end) {
+            prefetch_codes<KF>(a.kv.k_codes, a, s, u + by);
+            prefetch_codes<VF>(a.kv.v_codes, a, s, u + by);
             begin_keys<KF>(k, a, s, u + by);
-            if (VF != KV_EXACT && R <= 2)       /* four rows leave no registers */
-                prefetch_values<VF>(a, s, u + by);
         }
-        __syncthreads();                /* the maxima are here; everybody is done with the weights before */
+        team_sync<T>();                 /* the maxima are here; everybody is done with the weights before */
 
 #pragma unroll
         for (int r = 0; r < R; r++)
 #pragma unroll
             for (int e = 0; e < 2; e++) {
-                const float4 *all = (const float4 *)(top + (r * HEADS + g + 8 * e) * WARPS), m0 = all[0], m1 = all[1];
-                const float now_max = fmaxf(fmaxf(fmaxf(fmaxf(m0.x, m0.y), fmaxf(m0.z, m0.w)), fmaxf(fmaxf(m1.x, m1.y), fmaxf(m1.z, m1.w))), max[r][e]);
-                const float from = now_max == -INFINITY ? 0 : now_max, keep = exp2_fast(max[r][e] - from);
-                max[r][e] = now_max;
-                sum[r][e] *= keep;
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    o[r][i][2 * e] *= keep;
-                    o[r][i][2 * e + 1] *= keep;
-                }
+                const float from = take_top(y, top, r, e);
                 char *to = weights + r * WEIGHT_BYTES + (g + 8 * e) * (KV_UNIT * 2) + t * 4;
 #pragma unroll
                 for (int j = 0; j < TILES; j++) {
                     const float w0 = exp2_fast(x[r][j][2 * e] - from), w1 = exp2_fast(x[r][j][2 * e + 1] - from);
-                    float by0 = 1, by1 = 1;
-                    if (VF != KV_EXACT) {       /* no row sees what lies outside, and its scales may be anything */
-                        const int p = here + 8 * j + 2 * t;
-                        by0 = p >= a.kv.sinks && p < s.end ? half_low(v_scales[j]) * code_unit<VF>() : 0;
-                        by1 = p + 1 >= a.kv.sinks && p < s.end ? half_high(v_scales[j]) * code_unit<VF>() : 0;
-                    }
-                    sum[r][e] += w0 + w1;
-                    *(uint32_t *)(to + (((TILES * warp + j) ^ g) << 4)) = bf16_pair(w0 * by0, w1 * by1);
+                    y.sum[r][e] += w0 + w1;
+                    *(uint32_t *)(to + (((TILES * warp + j) ^ g) << 4)) =
+                        bf16_pair(w0 * (half_low(v_scales[j]) * code_unit<VF>()), w1 * (half_high(v_scales[j]) * code_unit<VF>()));
                 }
             }
-        __syncthreads();                /* the weights are here */
+        team_sync<T>();                 /* the weights are here */
 
-        if (VF == KV_EXACT) {
-#pragma unroll 1
-            for (int b = 0; b < KV_UNIT_BLOCKS; b++)
-                multiply_exact_values<R>(o, a, s, u, weights_at, b);
-        } else {
-#pragma unroll 1
-            for (int b = 0; b < n_blocks; b++) {
-                if (b + 1 < n_blocks)
-                    load_values<VF>(next, codes + (size_t)(b + 1) * block_step);
-                if (VF == KV_TQ3)
+#pragma unroll (R > 2 ? 1 : (int)KV_UNIT_BLOCKS)        /* four rows leave no registers */
+        for (int b = 0; b < KV_UNIT_BLOCKS; b++) {
+            if (b + 1 < KV_UNIT_BLOCKS) /* of blocks behind the end, which have no weights, the last one is read again */
+                load_values<VF>(next, codes + (uint32_t)min(b + 1, n_blocks - 1) * block_step);
+            if (VF == KV_TQ3)
 #pragma unroll
-                    for (int i = 0; i < 8; i++)
-                        now.low[i] = kv_value_index_3(now.low[i], now.high[VF == KV_TQ3 ? i : 0], t);
-                multiply_values<R, VF>(o, now, weights_at, b, VF == KV_TQ3 ? table3 : table4);
-                now = next;
-            }
+                for (int i = 0; i < 8; i++)
+                    now.low[i] = kv_value_index_3(now.low[i], now.high[VF == KV_TQ3 ? i : 0], t);
+            multiply_values<R, VF>(y.o, now, row + b * (KV_BLOCK * 2), VF == KV_TQ3 ? table3 : table4);
+            now = next;
         }
     }
+}
 
-    __syncthreads();                    /* everybody has read the maxima */
+/* Exact rows of a place.  A warp has 8 of its 64 keys; values that no row sees count as zeros. */
+template <int R, int T>
+static __device__ __forceinline__ void exact_half(struct outcome<R> &y, const struct step_attention_args &a, const struct set &s, const char *q, char *weights,
+                                                  float *top, int place)
+{
+    enum { PIECES = DIM * 2 / 64 };
+    const int warp = team_warp(), lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const int begin = kv_place_begin(&a.kv, place, s.sealed), last = s.pos0 + s.n - 1, first = begin + 8 * warp;
+    const int from = place > 0 ? s.sealed : 0, to = place > kv_window(&a.kv) ? 0 : place > 0 ? last + 1 : s.end > 0 ? a.kv.sinks : 0;
+    if (begin >= to)
+        return;                         /* true for the whole team */
+    const size_t key_row = (size_t)kv_exact_row(&a.kv, min(first + g, last)) * (size_t)a.kv.n_kv_heads + (size_t)s.kv_head;
+    uint4 k[PIECES];
+#pragma unroll
+    for (int c = 0; c < PIECES; c++)
+        k[c] = load16((const char *)a.kv.k + key_row * (DIM * 2) + 64 * c + 16 * t);
+    float x[R][4], odd[R][4];
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            x[r][i] = odd[r][i] = 0;
+#pragma unroll
+    for (int c = 0; c < PIECES; c++)
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            const uint4 v0 = *(const uint4 *)(q + query_at(r, 2 * c, lane)), v1 = *(const uint4 *)(q + query_at(r, 2 * c + 1, lane));
+            const uint32_t rows0[4] = {v0.x, v0.y, v0.z, v0.w}, rows1[4] = {v1.x, v1.y, v1.z, v1.w};
+            mma_bf16(x[r], rows0, k[c].x, k[c].y);
+            mma_bf16(odd[r], rows1, k[c].z, k[c].w);
+        }
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        const struct kv_span see = kv_seen_exactly(&a.kv, place, s.pos0 + r);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int p = first + 2 * t + i % 2;
+            x[r][i] = r < s.n && p >= see.from && p < see.to ? (x[r][i] + odd[r][i]) * s.unit : -INFINITY;
+        }
+        put_top(top, r, fmaxf(x[r][0], x[r][1]), fmaxf(x[r][2], x[r][3]));
+    }
+    team_sync<T>();                     /* the maxima are here */
 #pragma unroll
     for (int r = 0; r < R; r++)
 #pragma unroll
         for (int e = 0; e < 2; e++) {
-            float v = sum[r][e];
+            const float top_logit = take_top(y, top, r, e), w0 = exp2_fast(x[r][2 * e] - top_logit), w1 = exp2_fast(x[r][2 * e + 1] - top_logit);
+            y.sum[r][e] += w0 + w1;
+            *(uint32_t *)(weights + r * WEIGHT_BYTES + (g + 8 * e) * (KV_BLOCK * 2) + t * 4 + ((warp ^ g) << 4)) = bf16_pair(w0, w1);
+        }
+    team_sync<T>();                     /* the weights are here */
+
+    const uint32_t row = weights_row((uint32_t)__cvta_generic_to_shared(weights), KV_BLOCK * 2);
+#pragma unroll (R > 2 ? 1 : 4)          /* four rows leave no registers */
+    for (int step = 0; step < KV_BLOCK / 16; step++) {
+        uint2 v[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int p = begin + 16 * step + 2 * t + i % 2 + i / 2 * 8;
+            const size_t value_row = (size_t)kv_exact_row(&a.kv, min(p, last)) * (size_t)a.kv.n_kv_heads + (size_t)s.kv_head;
+            v[i] = load8((const char *)a.kv.v + value_row * (DIM * 2) + (32 * warp + 4 * g) * 2);
+            if (p < from || p >= to)
+                v[i] = make_uint2(0, 0);
+        }
+        uint32_t w[R][4];
+#pragma unroll
+        for (int r = 0; r < R; r++)
+            ldmatrix(w[r], (row ^ (step << 5)) + r * WEIGHT_BYTES);
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const int select = e % 2 ? 0x7632 : 0x5410;
+            const uint32_t b0 = __byte_perm(e / 2 ? v[0].y : v[0].x, e / 2 ? v[1].y : v[1].x, select);
+            const uint32_t b1 = __byte_perm(e / 2 ? v[2].y : v[2].x, e / 2 ? v[3].y : v[3].x, select);
+#pragma unroll
+            for (int r = 0; r < R; r++)
+                mma_bf16(y.o[r][e], w[r], b0, b1);
+        }
+    }
+}
+/* Its exact rows that were there before, into the second-level cache. */
+static __device__ __forceinline__ void prefetch_exact(const struct step_attention_args &a, const struct set &s, int range)
+{
+    const int i = (int)threadIdx.x % (KV_EXACT_PLACES * KV_BLOCK), place = KV_EXACT_PLACES * range + i / KV_BLOCK;
+    const int p = kv_place_begin(&a.kv, place, s.sealed) + i % KV_BLOCK;
+    if (place > kv_window(&a.kv) || p > s.pos0 + s.n - 1 || (place == 0 && p >= a.kv.sinks))
+        return;
+    const size_t row = (size_t)kv_exact_row(&a.kv, p) * (size_t)a.kv.n_kv_heads + (size_t)s.kv_head;
+    for (int j = (int)threadIdx.x / (KV_EXACT_PLACES * KV_BLOCK); j < 2 * DIM * 2 / 128; j += (int)blockDim.x / (KV_EXACT_PLACES * KV_BLOCK))
+        prefetch((const char *)(j % 2 ? a.kv.v : a.kv.k) + row * (DIM * 2) + j / 2 * 128);
+}
+
+/* ---- a range of two halves ---- */
+
+/* What two halves are in common units: factors of the first and of the second. */
+static __device__ __forceinline__ float2 join(float max0, float max1)
+{
+    const float max = fmaxf(max0, max1), from = max == -INFINITY ? 0 : max;
+    return make_float2(exp2_fast(max0 - from), exp2_fast(max1 - from));
+}
+static __device__ __forceinline__ float join_sum(float x, float y, float2 by) { return fmaf(x, by.x, __fmul_rn(y, by.y)); }
+
+/* Sums of weights over all warps of the team. */
+template <int R, int T> static __device__ __forceinline__ void whole_sums(struct outcome<R> &x, float *top)
+{
+    const int g = (int)threadIdx.x % 32 / 4;
+    team_sync<T>();                     /* everybody has read the maxima */
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            float v = x.sum[r][e];
             v += __shfl_xor_sync(~0u, v, 1);
             v += __shfl_xor_sync(~0u, v, 2);
-            if (t == 0)
-                top[(r * HEADS + g + 8 * e) * WARPS + warp] = v;
+            if (threadIdx.x % 4 == 0)
+                top[(r * HEADS + g + 8 * e) * WARPS + team_warp()] = v;
         }
+    team_sync<T>();
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            const float *all = top + (r * HEADS + g + 8 * e) * WARPS;
+            float total = all[0];
+#pragma unroll
+            for (int i = 1; i < WARPS; i++)
+                total += all[i];
+            x.sum[r][e] = total;
+        }
+}
+
+/* The second team's outcome joins the first team's, through shared memory of 16.5 KiB a row; for the first team only. */
+template <int R> static __device__ __forceinline__ void join_teams(struct outcome<R> &x, char *room)
+{
+    float *of = (float *)room + (int)threadIdx.x % TEAM;
+    __syncthreads();                    /* both teams are done with it */
+    if (team() == 1)
+#pragma unroll
+        for (int r = 0; r < R; r++)
+#pragma unroll
+            for (int i = 0; i < 16; i++)
+                of[(r * 20 + i) * TEAM] = x.o[r][i / 4][i % 4];
+    if (team() == 1)
+#pragma unroll
+        for (int r = 0; r < R; r++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                of[(r * 20 + 16 + e) * TEAM] = x.max[r][e];
+                of[(r * 20 + 18 + e) * TEAM] = x.sum[r][e];
+            }
     __syncthreads();
+    if (team() == 1)
+        return;
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            const float max = of[(r * 20 + 16 + e) * TEAM];
+            const float2 by = join(x.max[r][e], max);
+            x.max[r][e] = fmaxf(x.max[r][e], max);
+            x.sum[r][e] = join_sum(x.sum[r][e], of[(r * 20 + 18 + e) * TEAM], by);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+#pragma unroll
+                for (int j = 0; j < 2; j++)
+                    x.o[r][i][2 * e + j] = join_sum(x.o[r][i][2 * e + j], of[(r * 20 + 4 * i + 2 * e + j) * TEAM], by);
+        }
+}
+
+/* Into scratch memory, for rows that see codes from position `seen` on, or exact rows if that is negative.  `joins`: with the first half, which is
+ * there; the same threads wrote it. */
+template <int R, int T>
+static __device__ __forceinline__ void write_outcome(struct outcome<R> &x, const struct step_attention_args &a, const struct set &s, int range, int seen,
+                                                     bool joins)
+{
+    const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
     float *out = (float *)a.scratch, *ends = partial_ends(a);
 #pragma unroll
     for (int r = 0; r < R; r++)
 #pragma unroll
         for (int e = 0; e < 2; e++) {
-            if (r >= s.n || g + 8 * e >= s.group || (KF != KV_EXACT && first * KV_UNIT >= kv_sealed(&a.kv, s.pos0 + r)))
+            if (r >= s.n || g + 8 * e >= s.group || seen >= kv_sealed(&a.kv, s.pos0 + r))
                 continue;
             const size_t at = partial(s.row0 + r, a.n_q_heads, s.head0 + g + 8 * e, range);
-            float4 *to = (float4 *)(out + at * DIM + 32 * warp + 8 * t);
-            to[0] = make_float4(o[r][0][2 * e], o[r][1][2 * e], o[r][2][2 * e], o[r][3][2 * e]);
-            to[1] = make_float4(o[r][0][2 * e + 1], o[r][1][2 * e + 1], o[r][2][2 * e + 1], o[r][3][2 * e + 1]);
-            if (warp == 0 && t == 0) {
-                const float *all = top + (r * HEADS + g + 8 * e) * WARPS;
-                float total = all[0];
+            float4 *to = (float4 *)(out + at * DIM + 32 * team_warp() + 8 * t);
+            if (T == 1 && joins) {
+                const float2 end = __ldcg((const float2 *)(ends + 2 * at)), by = join(end.x, x.max[r][e]);
+                const float4 before[2] = {__ldcg(to), __ldcg(to + 1)};
+                x.max[r][e] = fmaxf(end.x, x.max[r][e]);
+                x.sum[r][e] = join_sum(end.y, x.sum[r][e], by);
 #pragma unroll
-                for (int i = 1; i < WARPS; i++)
-                    total += all[i];
-                ends[2 * at] = max[r][e];
-                ends[2 * at + 1] = total;
+                for (int j = 0; j < 2; j++) {
+                    x.o[r][0][2 * e + j] = join_sum(before[j].x, x.o[r][0][2 * e + j], by);
+                    x.o[r][1][2 * e + j] = join_sum(before[j].y, x.o[r][1][2 * e + j], by);
+                    x.o[r][2][2 * e + j] = join_sum(before[j].z, x.o[r][2][2 * e + j], by);
+                    x.o[r][3][2 * e + j] = join_sum(before[j].w, x.o[r][3][2 * e + j], by);
+                }
             }
+#pragma unroll
+            for (int j = 0; j < 2; j++)
+                to[j] = make_float4(x.o[r][0][2 * e + j], x.o[r][1][2 * e + j], x.o[r][2][2 * e + j], x.o[r][3][2 * e + j]);
         }
+    if (T == 1)
+        __syncthreads();                /* everybody has read the ends, and the maxima */
+    if (team_warp() == 0 && t == 0)
+#pragma unroll
+        for (int r = 0; r < R; r++)
+#pragma unroll
+            for (int e = 0; e < 2; e++)
+                if (r < s.n && g + 8 * e < s.group && seen < kv_sealed(&a.kv, s.pos0 + r))
+                    *(float2 *)(ends + 2 * partial(s.row0 + r, a.n_q_heads, s.head0 + g + 8 * e, range)) = make_float2(x.max[r][e], x.sum[r][e]);
 }
 
-/* q of the set's rows as operands in shared memory; zeros where there is no row or head. */
-template <int R> static __device__ __forceinline__ void load_queries(char *q, const struct step_attention_args &a, const struct set &s, bool rotated)
+/* Where a block's parts of shared memory lie; weights and maxima are those of the team. */
+struct room {
+    char  *table4, *table3, *q, *weights;
+    float *top;
+    float2 *turn;                       /* [rows, half], until the weights come */
+};
+template <int R, int KF, int VF> static __device__ __forceinline__ struct room room_of(char *smem)
 {
-#pragma unroll
-    for (int i = 0; i < 2 * R; i++) {
-        const int at = (int)threadIdx.x + i * THREADS, r = at / (STEPS * 32), step = at / 32 % STEPS, g = at % 32 / 4, t = at % 4;
-        uint2 x = make_uint2(0, 0), y = x;
-        if (r < s.n && g < s.group)
-            x = load8(queries(a, s.row0 + r, s.head0 + g, rotated) + step * 4 + t);
-        if (r < s.n && g + 8 < s.group)
-            y = load8(queries(a, s.row0 + r, s.head0 + g + 8, rotated) + step * 4 + t);
-        *(uint4 *)(q + at * 16) = make_uint4(x.x, y.x, x.y, y.y);
-    }
+    char *q = smem + table_bytes<KF, VF>(), *weights = q + R * Q_BYTES, *top = weights + teams<R>() * R * WEIGHT_BYTES;
+    return {smem, smem + table_4_bytes<KF, VF>(), q, weights + team() * R * WEIGHT_BYTES, (float *)(top + team() * R * TOP_BYTES), (float2 *)weights};
 }
 
 /* Rows R * blockIdx.x .. + R - 1, of which some may be missing. */
-template <int R, int KF, int VF> static __global__ __launch_bounds__(THREADS, 1) void step_attention_codes_kernel(struct step_attention_args a)
+template <int R, int KF, int VF>
+static __global__ __launch_bounds__(teams<R>() * TEAM, 1) void step_attention_codes_kernel(struct step_attention_args a)
 {
     extern __shared__ __align__(1024) char smem[];
-    char *table4 = smem, *table3 = smem + (KF == KV_TQ4 || VF == KV_TQ4 ? TABLE_4 : 0), *rest = smem + table_bytes<KF, VF>();
-    const int exact_units = kv_exact_units(&a.kv), range = (int)blockIdx.y, first = range - exact_units;
+    enum { T = teams<R>() };
+    const struct room in = room_of<R, KF, VF>(smem);
+    const int exact_units = kv_exact_units(&a.kv), range = (int)blockIdx.y, first = range - exact_units, by = STEP_RANGES - exact_units;
     struct set s;
     s.row0 = R * (int)blockIdx.x, s.n = min(R, a.n_rows - s.row0), s.kv_head = (int)blockIdx.z;
     s.group = a.n_q_heads / a.kv.n_kv_heads, s.head0 = s.kv_head * s.group, s.unit = a.scale * 1.4426950408889634f;
@@ -564,37 +730,70 @@ template <int R, int KF, int VF> static __global__ __launch_bounds__(THREADS, 1)
         gpu_wait();
     const int pos = *a.pos;
     s.pos0 = pos + s.row0, s.sealed = kv_sealed(&a.kv, s.pos0), s.end = kv_sealed(&a.kv, s.pos0 + s.n - 1);
-    if (first < 0) {
-        struct keys<KV_EXACT> k;
-        prefetch_exact(a, s, range);
-        gpu_wait();
-        begin_keys<KV_EXACT>(k, a, s, range);
-        load_queries<R>(rest, a, s, false);
-        __syncthreads();
-        run_range<R, KV_EXACT, KV_EXACT>(a, s, rest, NULL, NULL, range, range, 1, range + 1, k);
-        return;
-    }
-    const int units = kv_code_units(s.end);
+    const int units = kv_code_units(s.end), before = kv_sealed(&a.kv, pos - 1);
     if (first >= units)
         return;
-    struct keys<KF> k;
-    const bool early = a.settled && (first + 1) * KV_UNIT <= kv_sealed(&a.kv, pos - 1);     /* sealed before this step */
-    if (early)
-        begin_keys<KF>(k, a, s, first);
-    prefetch_values<VF>(a, s, first);
-    if (KF == KV_TQ4 || VF == KV_TQ4)
-        fill_table(table4, KV_TQ4);
-    if (VF == KV_TQ3)
-        fill_table(table3, KV_TQ3);
-    gpu_wait();
-    if (!early)
-        begin_keys<KF>(k, a, s, first);
-    load_queries<R>(rest, a, s, true);
+
+    const int half = T == 2 ? team() : 0, unit = first + half * by;
+    if (first < 0) {
+        prefetch_exact(a, s, range);
+    } else {
+        if (unit < units) {
+            prefetch_codes<KF>(a.kv.k_codes, a, s, unit);
+            prefetch_codes<VF>(a.kv.v_codes, a, s, unit);
+        }
+        if (table_4_bytes<KF, VF>() > 0)
+            fill_table<KV_TQ4>(in.table4);
+        if (VF == KV_TQ3)
+            fill_table<KV_TQ3>(in.table3);
+    }
+    for (int i = (int)threadIdx.x; i < (s.row0 + s.n) * a.half; i += T * TEAM) {
+        const float2 v = cos_sin((float)(pos + i / a.half) * a.freq[i % a.half]);
+        in.turn[i] = make_float2(v.x * a.rope_scale, v.y * a.rope_scale);
+    }
     __syncthreads();
-    run_range<R, KF, VF>(a, s, rest, table4, table3, range, first, STEP_RANGES - exact_units, units, k);
+    gpu_wait();
+    struct outcome<R> x;
+    if (first < 0) {
+        make_queries<R>(in.q, a, s, in.turn, KV_EXACT);
+        store_rows(a, s, range, in.turn);
+        __syncthreads();
+#pragma unroll 1
+        for (int h = half; h < (T == 1 ? 2 : half + 1); h++) {
+            outcome_clear(x);
+            exact_half<R, T>(x, a, s, in.q, in.weights, in.top, KV_EXACT_PLACES * range + h);
+            whole_sums<R, T>(x, in.top);
+            if (T == 2)
+                join_teams<R>(x, smem);
+            if (T == 1 || half == 0)
+                write_outcome<R, T>(x, a, s, range, -1, h > 0);
+        }
+        return;
+    }
+    seal_blocks<T, KF, VF>(a, s, before, first, by);
+    struct keys<KF> k;
+    const bool two = first + by < units;
+    if (unit < units)
+        begin_keys<KF>(k, a, s, unit);
+    make_queries<R>(in.q, a, s, in.turn, (enum kv_format)KF);
+    __syncthreads();
+    if (half == 1 && !two)
+        return;
+#pragma unroll 1
+    for (int h = 0; h < (T == 1 && two ? 2 : 1); h++) {
+        outcome_clear(x);
+        if (h > 0)
+            begin_keys<KF>(k, a, s, unit + by);
+        codes_half<R, T, KF, VF>(x, a, s, in.q, in.weights, in.top, lanes_copy(in.table4), lanes_copy(in.table3), unit + h * by, 2 * by, units, k);
+        whole_sums<R, T>(x, in.top);
+        if (T == 2 && two)
+            join_teams<R>(x, smem);
+        if (T == 1 || half == 0)
+            write_outcome<R, T>(x, a, s, range, first * KV_UNIT, h > 0);
+    }
 }
 
-/* ---- 3: sums ---- */
+/* ---- 2: sums ---- */
 
 /* One head of one row: 8 groups of 64 threads take every 8th range each, four columns a thread. */
 enum { SUM_THREADS = 512, SUM_GROUPS = SUM_THREADS / (DIM / 4), SUM_LOADS = STEP_RANGES / SUM_GROUPS };
@@ -675,7 +874,7 @@ static __global__ __launch_bounds__(SUM_THREADS) void step_attention_codes_sum_k
 template <int R, int KF, int VF> static void launch_ranges(struct cuda_queue *q, const struct step_attention_args *a)
 {
     dim3 grid((unsigned)((a->n_rows + R - 1) / R), STEP_RANGES, (unsigned)a->kv.n_kv_heads);
-    launch(q, "step_attention", step_attention_codes_kernel<R, KF, VF>, grid, THREADS, shared_bytes<R, KF, VF>(), true, *a);
+    launch(q, "step_attention", step_attention_codes_kernel<R, KF, VF>, grid, teams<R>() * TEAM, shared_bytes<R, KF, VF>(), true, *a);
 }
 
 template <int KF, int VF> static bool launch_formats(struct cuda_queue *q, const struct step_attention_args *a)
@@ -693,14 +892,9 @@ template <int KF, int VF> static bool launch_formats(struct cuda_queue *q, const
 
 void step_attention_codes(struct cuda_queue *q, const struct step_attention_args *a)
 {
-    const int heads = a->n_q_heads + 2 * a->kv.n_kv_heads, blocks = (heads + WARPS - 1) / WARPS, seals = 2 * a->kv.n_kv_heads;
-    if (kv_exact_units(&a->kv) > MOST_EXACT_UNITS || a->kv.sinks > KV_BLOCK || a->kv.recent % KV_BLOCK) {
-        queue_note(q, "step_attention", cudaErrorInvalidValue);
-        return;
-    }
-    launch(q, "step_attention", step_attention_rows_kernel, dim3((unsigned)(blocks > seals ? blocks : seals), (unsigned)a->n_rows + 1), THREADS, 0, true, *a);
-    if (!launch_formats<KV_TQ4, KV_TQ4>(q, a) && !launch_formats<KV_INT8, KV_TQ4>(q, a) && !launch_formats<KV_INT8, KV_INT8>(q, a)
-        && !launch_formats<KV_TQ4, KV_TQ3>(q, a)) {
+    if (kv_exact_units(&a->kv) > STEP_RANGES / 2 || a->kv.sinks > KV_BLOCK || a->kv.recent % KV_BLOCK
+        || (!launch_formats<KV_TQ4, KV_TQ4>(q, a) && !launch_formats<KV_INT8, KV_TQ4>(q, a) && !launch_formats<KV_INT8, KV_INT8>(q, a)
+            && !launch_formats<KV_TQ4, KV_TQ3>(q, a))) {
         queue_note(q, "step_attention", cudaErrorInvalidValue);
         return;
     }
