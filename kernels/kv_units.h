@@ -3,13 +3,13 @@
  * Where a position lies depends on the position alone, never on the rows of a step, so that the bits of a row depend on its own position alone:
  *   codes   unit u holds positions 256 u .. 256 u + 255
  *   exact   places of 64 positions: place 0 is for the sinks, the others are a ring, where the block of positions 64 b .. 64 b + 63 has place
- *           1 + b % kv_window(); unit u holds places 2 u and 2 u + 1.  The ring is as long as the rows of one step look back. */
+ *           1 + b % kv_window().  The ring is as long as the rows of one step look back. */
 #ifndef Q35_KERNELS_KV_UNITS_H
 #define Q35_KERNELS_KV_UNITS_H
 
 #include "kernels/attention.h"
 
-enum { KV_UNIT = 256, KV_UNIT_BLOCKS = KV_UNIT / KV_BLOCK, KV_EXACT_PLACES = 2 };
+enum { KV_UNIT = 256, KV_UNIT_BLOCKS = KV_UNIT / KV_BLOCK };
 
 /* Positions from..to-1. */
 struct kv_span { int from, to; };
@@ -17,7 +17,8 @@ struct kv_span { int from, to; };
 /* Blocks of exact positions that up to KV_BLOCK rows, one after the other, see together. */
 KV_INLINE int kv_window(const struct kv_rows *c) { return c->recent / KV_BLOCK + 2; }
 
-KV_INLINE int kv_exact_units(const struct kv_rows *c) { return (1 + kv_window(c) + KV_EXACT_PLACES - 1) / KV_EXACT_PLACES; }
+/* Places of exact positions. */
+KV_INLINE int kv_places(const struct kv_rows *c) { return 1 + kv_window(c); }
 KV_INLINE int kv_code_units(int sealed) { return (sealed + KV_UNIT - 1) / KV_UNIT; }
 
 /* The place in the ring that a position has. */

@@ -37,6 +37,8 @@ static_assert((int)(WARPS * TILES * 8) == (int)KV_UNIT && (int)(WARPS * 32) == (
 template <int KF, int VF> static __host__ __device__ constexpr int table_4_bytes() { return KF == KV_TQ4 || VF == KV_TQ4 ? TABLE_4 : 0; }
 template <int KF, int VF> static __host__ __device__ constexpr int table_bytes() { return table_4_bytes<KF, VF>() + (VF == KV_TQ3 ? TABLE_3 : 0); }
 template <int R> static __host__ __device__ constexpr int teams() { return R == 1 ? 2 : 1; }
+/* Whether there are registers to load a piece of keys while another one is multiplied. */
+template <int R, int KF, int VF> static __host__ __device__ constexpr bool loads_ahead() { return R == 2 || (R == 1 && KF == KV_TQ4 && VF == KV_TQ4); }
 template <int R, int KF, int VF> static __host__ __device__ constexpr int shared_bytes()
 {
     return table_bytes<KF, VF>() + R * Q_BYTES + teams<R>() * R * (WEIGHT_BYTES + TOP_BYTES);
@@ -71,11 +73,11 @@ static __device__ __forceinline__ int query_at(int r, int step, int lane) { retu
 
 /* q of the set's rows, normed and turned, as operands in shared memory, rotated unless keys are exact; zeros where there is no row or head. */
 template <int R>
-static __device__ __forceinline__ void make_queries(char *q, const struct step_attention_args &a, const struct set &s, const float2 *turn, enum kv_format f)
+static __device__ __forceinline__ void make_queries(char *q, const struct step_attention_args &a, const struct set &s, const struct head_norm &norm,
+                                                    const float2 *turn, enum kv_format f)
 {
-    enum { AT_ONCE = R == 1 ? 1 : 4, ALL = WARPS * teams<R>() };
+    enum { AT_ONCE = R == 1 ? 1 : 2, ALL = WARPS * teams<R>() };
     const int lane = (int)threadIdx.x % 32;
-    const struct head_norm norm = head_norm_of(a.q_norm, a.half, lane);
 #pragma unroll 1
     for (int i0 = (int)threadIdx.x / 32; i0 < R * HEADS; i0 += AT_ONCE * ALL) {
         float v[AT_ONCE][8], mates[AT_ONCE][8];
@@ -107,12 +109,12 @@ static __device__ __forceinline__ void make_queries(char *q, const struct step_a
     }
 }
 
-/* Keys and values of rows `from` .. of the call that belong to an exact range, a warp for each row; rows behind the set are not needed.  Sets write the same
- * bytes. */
-static __device__ __forceinline__ void store_rows(const struct step_attention_args &a, const struct set &s, int range, const float2 *turn)
+/* Stores keys and values of the call's rows that have this place, a warp for each.  Sets need the rows before them and write them, too, the
+ * same bytes. */
+static __device__ __forceinline__ void store_rows(const struct step_attention_args &a, const struct set &s, int place, const float2 *turn)
 {
     const int row = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, p = s.pos0 - s.row0 + row;
-    if (row >= s.row0 + s.n || kv_place_of(&a.kv, p) / KV_EXACT_PLACES != range)
+    if (row >= s.row0 + s.n || kv_place_of(&a.kv, p) != place)
         return;
     const size_t from = ((size_t)row * (size_t)a.kv.n_kv_heads + (size_t)s.kv_head) * DIM;
     const struct head_norm norm = head_norm_of(a.k_norm, a.half, lane);
@@ -229,16 +231,16 @@ template <int F> static __device__ __forceinline__ uint2 key_operands(const uint
 }
 
 /* s = q . keys, without scales. */
-template <int R, int F>
+template <int R, int F, bool ahead>
 static __device__ __forceinline__ void multiply_keys(float s[R][TILES][4], struct keys<F> &k, const char *q, uint32_t table)
 {
     enum { N = F == KV_INT8 ? 4 : 8, PIECES = STEPS / N };      /* kv_piece_steps() */
     const int lane = (int)threadIdx.x % 32;
     const char *mine = q + query_at(0, 0, lane);
-#pragma unroll (R > 2 ? 1 : 2)
+#pragma unroll 1
     for (int c = 0; c < PIECES; c++) {
         uint4 next[TILES];
-        if (R <= 2 && c + 1 < PIECES)
+        if (ahead && c + 1 < PIECES)
 #pragma unroll
             for (int j = 0; j < TILES; j++)
                 next[j] = piece(k, j, c + 1);
@@ -260,9 +262,9 @@ static __device__ __forceinline__ void multiply_keys(float s[R][TILES][4], struc
         mine += query_at(0, N, 0);
 #pragma unroll
         for (int j = 0; j < TILES; j++)
-            if (R <= 2)
+            if (ahead)
                 k.now[j] = next[j];
-            else if (c + 1 < PIECES)    /* four rows leave no registers for it before */
+            else if (c + 1 < PIECES)
                 k.now[j] = piece(k, j, c + 1);
     }
 }
@@ -325,24 +327,30 @@ static __device__ __forceinline__ void multiply_values(float o[R][4][4], const s
     }
 }
 
+/* The first block of unit u. */
+static __device__ __forceinline__ const uint8_t *codes_of(enum kv_format f, const uint8_t *codes, const struct step_attention_args &a, const struct set &s, int u)
+{
+    return codes + ((size_t)(KV_UNIT_BLOCKS * u) * (size_t)a.kv.n_kv_heads + (size_t)s.kv_head) * kv_block_bytes(f);
+}
 /* Keys or values of a unit, by a team, into the second-level cache. */
 template <int F> static __device__ __forceinline__ void prefetch_codes(const uint8_t *codes, const struct step_attention_args &a, const struct set &s, int u)
 {
     enum { LINES = F == KV_INT8 ? 128 : F == KV_TQ4 ? 64 : 48 };       /* of a block */
     const int n_blocks = s.end / KV_BLOCK - KV_UNIT_BLOCKS * u;
+    const uint8_t *unit = codes_of((enum kv_format)F, codes, a, s, u);
+    const uint32_t block_step = (uint32_t)a.kv.n_kv_heads * (uint32_t)kv_block_bytes((enum kv_format)F);
 #pragma unroll
     for (int j = 0; j < (KV_UNIT_BLOCKS * LINES + TEAM - 1) / TEAM; j++) {
         const int i = (int)threadIdx.x % TEAM + j * TEAM, b = i / LINES;
-        const size_t block = (size_t)(KV_UNIT_BLOCKS * u + b) * (size_t)a.kv.n_kv_heads + (size_t)s.kv_head;
         if (b < min((int)KV_UNIT_BLOCKS, n_blocks))
-            prefetch(codes + block * kv_block_bytes((enum kv_format)F) + i % LINES * 128);
+            prefetch(unit + ((uint32_t)b * block_step + (uint32_t)(i % LINES * 128)));
     }
 }
 
 /* The scale of a code that is no level. */
 template <int F> static __host__ __device__ constexpr float code_unit() { return F == KV_INT8 ? 1.0f / 127 : 1.0f; }
 
-/* ---- half a range ---- */
+/* ---- what is added up ---- */
 
 /* What a warp knows of half a range: 32 numbers of every head of every row, the greatest logit, and its lanes' parts of the sum of weights. */
 template <int R> struct outcome {
@@ -395,17 +403,13 @@ static __device__ __forceinline__ void codes_half(struct outcome<R> &y, const st
 {
     const uint32_t row = weights_row((uint32_t)__cvta_generic_to_shared(weights), KV_UNIT * 2);
     const int warp = team_warp(), lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    constexpr bool ahead = T == 1 || loads_ahead<R, KF, VF>();
     const uint32_t block_step = (uint32_t)a.kv.n_kv_heads * (uint32_t)kv_block_bytes((enum kv_format)VF);
 #pragma unroll 1
     for (int u = first; u < end; u += by) {
-        const uint8_t *codes = a.kv.v_codes + ((size_t)(KV_UNIT_BLOCKS * u) * (size_t)a.kv.n_kv_heads + (size_t)s.kv_head) * kv_block_bytes((enum kv_format)VF);
+        const uint8_t *codes = codes_of((enum kv_format)VF, a.kv.v_codes, a, s, u);
         const int n_blocks = min((int)KV_UNIT_BLOCKS, s.end / KV_BLOCK - KV_UNIT_BLOCKS * u);
-        struct values<VF> now, next;
-        uint32_t v_scales[TILES] = {};
-        load_values<VF>(now, codes);
-        if (R <= 2 && k.any)
-            load_scales(v_scales, a.kv.v_scales, a, s, u);
-
+        struct values<VF> now, next;    /* of blocks behind the end, which have no weights, the last one is read again */
         float x[R][TILES][4];
 #pragma unroll
         for (int r = 0; r < R; r++)
@@ -413,7 +417,12 @@ static __device__ __forceinline__ void codes_half(struct outcome<R> &y, const st
             for (int j = 0; j < TILES; j++)
                 x[r][j][0] = x[r][j][1] = x[r][j][2] = x[r][j][3] = 0;
         if (k.any)
-            multiply_keys<R, KF>(x, k, q, table4);
+            multiply_keys<R, KF, loads_ahead<R, KF, VF>()>(x, k, q, table4);
+        uint32_t v_scales[TILES] = {};
+        if (ahead)
+            load_values<VF>(now, codes);
+        if (k.any)
+            load_scales(v_scales, a.kv.v_scales, a, s, u);
         const float unit = s.unit * code_unit<KF>();
 #pragma unroll
         for (int r = 0; r < R; r++) {
@@ -444,8 +453,6 @@ static __device__ __forceinline__ void codes_half(struct outcome<R> &y, const st
             }
             put_top(top, r, top0, top1);
         }
-        if (R > 2 && k.any)             /* four rows leave no registers for them before */
-            load_scales(v_scales, a.kv.v_scales, a, s, u);
         if (k.first < a.kv.sinks || k.first + 8 * TILES > s.end) {      /* no row sees what lies outside, and its scales may be anything */
 #pragma unroll
             for (int j = 0; j < TILES; j++) {
@@ -476,23 +483,33 @@ static __device__ __forceinline__ void codes_half(struct outcome<R> &y, const st
             }
         team_sync<T>();                 /* the weights are here */
 
-#pragma unroll (R > 2 ? 1 : (int)KV_UNIT_BLOCKS)        /* four rows leave no registers */
+#pragma unroll 1                        /* the first round pays for the code, which comes from memory */
         for (int b = 0; b < KV_UNIT_BLOCKS; b++) {
-            if (b + 1 < KV_UNIT_BLOCKS) /* of blocks behind the end, which have no weights, the last one is read again */
+            if (ahead && b + 1 < KV_UNIT_BLOCKS)
                 load_values<VF>(next, codes + (uint32_t)min(b + 1, n_blocks - 1) * block_step);
+            if (!ahead)
+                load_values<VF>(now, codes + (uint32_t)min(b, n_blocks - 1) * block_step);
             if (VF == KV_TQ3)
 #pragma unroll
                 for (int i = 0; i < 8; i++)
                     now.low[i] = kv_value_index_3(now.low[i], now.high[VF == KV_TQ3 ? i : 0], t);
             multiply_values<R, VF>(y.o, now, row + b * (KV_BLOCK * 2), VF == KV_TQ3 ? table3 : table4);
-            now = next;
+            if (ahead)
+                now = next;
         }
     }
 }
 
+/* kv_exact_row() of position p of a block that begins at `begin`, base = begin % ring, and the head, without another division. */
+static __device__ __forceinline__ size_t exact_row(const struct step_attention_args &a, const struct set &s, int begin, int base, int p)
+{
+    const int in_ring = base + p - begin, row = p < a.kv.sinks ? p : a.kv.sinks + in_ring - (in_ring >= a.kv.ring ? a.kv.ring : 0);
+    return (size_t)(row * a.kv.n_kv_heads + s.kv_head);
+}
+
 /* Exact rows of a place.  A warp has 8 of its 64 keys; values that no row sees count as zeros. */
 template <int R, int T>
-static __device__ __forceinline__ void exact_half(struct outcome<R> &y, const struct step_attention_args &a, const struct set &s, const char *q, char *weights,
+static __device__ __forceinline__ void exact_range(struct outcome<R> &y, const struct step_attention_args &a, const struct set &s, const char *q, char *weights,
                                                   float *top, int place)
 {
     enum { PIECES = DIM * 2 / 64 };
@@ -501,7 +518,8 @@ static __device__ __forceinline__ void exact_half(struct outcome<R> &y, const st
     const int from = place > 0 ? s.sealed : 0, to = place > kv_window(&a.kv) ? 0 : place > 0 ? last + 1 : s.end > 0 ? a.kv.sinks : 0;
     if (begin >= to)
         return;                         /* true for the whole team */
-    const size_t key_row = (size_t)kv_exact_row(&a.kv, min(first + g, last)) * (size_t)a.kv.n_kv_heads + (size_t)s.kv_head;
+    const int base = begin % a.kv.ring;
+    const size_t key_row = exact_row(a, s, begin, base, min(first + g, last));
     uint4 k[PIECES];
 #pragma unroll
     for (int c = 0; c < PIECES; c++)
@@ -549,8 +567,7 @@ static __device__ __forceinline__ void exact_half(struct outcome<R> &y, const st
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int p = begin + 16 * step + 2 * t + i % 2 + i / 2 * 8;
-            const size_t value_row = (size_t)kv_exact_row(&a.kv, min(p, last)) * (size_t)a.kv.n_kv_heads + (size_t)s.kv_head;
-            v[i] = load8((const char *)a.kv.v + value_row * (DIM * 2) + (32 * warp + 4 * g) * 2);
+            v[i] = load8((const char *)a.kv.v + exact_row(a, s, begin, base, min(p, last)) * (DIM * 2) + (32 * warp + 4 * g) * 2);
             if (p < from || p >= to)
                 v[i] = make_uint2(0, 0);
         }
@@ -569,19 +586,20 @@ static __device__ __forceinline__ void exact_half(struct outcome<R> &y, const st
         }
     }
 }
-/* Its exact rows that were there before, into the second-level cache. */
-static __device__ __forceinline__ void prefetch_exact(const struct step_attention_args &a, const struct set &s, int range)
+/* Its rows that were there before, and the weights of new ones, into the second-level cache. */
+static __device__ __forceinline__ void prefetch_exact(const struct step_attention_args &a, const struct set &s, int place)
 {
-    const int i = (int)threadIdx.x % (KV_EXACT_PLACES * KV_BLOCK), place = KV_EXACT_PLACES * range + i / KV_BLOCK;
-    const int p = kv_place_begin(&a.kv, place, s.sealed) + i % KV_BLOCK;
-    if (place > kv_window(&a.kv) || p > s.pos0 + s.n - 1 || (place == 0 && p >= a.kv.sinks))
+    const int i = (int)threadIdx.x % KV_BLOCK, p = kv_place_begin(&a.kv, place, s.sealed) + i;
+    if ((int)threadIdx.x < DIM * 4 / 128)
+        prefetch(a.k_norm + (int)threadIdx.x * 32);
+    if (p > s.pos0 + s.n - 1 || (place == 0 && p >= a.kv.sinks))
         return;
     const size_t row = (size_t)kv_exact_row(&a.kv, p) * (size_t)a.kv.n_kv_heads + (size_t)s.kv_head;
-    for (int j = (int)threadIdx.x / (KV_EXACT_PLACES * KV_BLOCK); j < 2 * DIM * 2 / 128; j += (int)blockDim.x / (KV_EXACT_PLACES * KV_BLOCK))
+    for (int j = (int)threadIdx.x / KV_BLOCK; j < 2 * DIM * 2 / 128; j += (int)blockDim.x / KV_BLOCK)
         prefetch((const char *)(j % 2 ? a.kv.v : a.kv.k) + row * (DIM * 2) + j / 2 * 128);
 }
 
-/* ---- a range of two halves ---- */
+/* ---- two halves of a range ---- */
 
 /* What two halves are in common units: factors of the first and of the second. */
 static __device__ __forceinline__ float2 join(float max0, float max1)
@@ -721,15 +739,16 @@ static __global__ __launch_bounds__(teams<R>() * TEAM, 1) void step_attention_co
     extern __shared__ __align__(1024) char smem[];
     enum { T = teams<R>() };
     const struct room in = room_of<R, KF, VF>(smem);
-    const int exact_units = kv_exact_units(&a.kv), range = (int)blockIdx.y, first = range - exact_units, by = STEP_RANGES - exact_units;
+    const int places = kv_places(&a.kv), range = (int)blockIdx.y, first = range - places, by = STEP_RANGES - places;
     struct set s;
-    s.row0 = R * (int)blockIdx.x, s.n = min(R, a.n_rows - s.row0), s.kv_head = (int)blockIdx.z;
+    s.row0 = R == 1 ? 0 : R * (int)blockIdx.x, s.n = R == 1 ? 1 : min(R, a.n_rows - s.row0), s.kv_head = (int)blockIdx.z;
     s.group = a.n_q_heads / a.kv.n_kv_heads, s.head0 = s.kv_head * s.group, s.unit = a.scale * 1.4426950408889634f;
+    const struct head_norm norm = head_norm_of(a.q_norm, a.half, (int)threadIdx.x % 32);        /* a weight, so before the wait */
     gpu_next();
     if (!a.settled)
         gpu_wait();
     const int pos = *a.pos;
-    s.pos0 = pos + s.row0, s.sealed = kv_sealed(&a.kv, s.pos0), s.end = kv_sealed(&a.kv, s.pos0 + s.n - 1);
+    s.pos0 = pos + s.row0, s.sealed = kv_sealed(&a.kv, s.pos0), s.end = R == 1 ? s.sealed : kv_sealed(&a.kv, s.pos0 + s.n - 1);
     const int units = kv_code_units(s.end), before = kv_sealed(&a.kv, pos - 1);
     if (first >= units)
         return;
@@ -755,19 +774,15 @@ static __global__ __launch_bounds__(teams<R>() * TEAM, 1) void step_attention_co
     gpu_wait();
     struct outcome<R> x;
     if (first < 0) {
-        make_queries<R>(in.q, a, s, in.turn, KV_EXACT);
+        make_queries<R>(in.q, a, s, norm, in.turn, KV_EXACT);
         store_rows(a, s, range, in.turn);
         __syncthreads();
-#pragma unroll 1
-        for (int h = half; h < (T == 1 ? 2 : half + 1); h++) {
-            outcome_clear(x);
-            exact_half<R, T>(x, a, s, in.q, in.weights, in.top, KV_EXACT_PLACES * range + h);
-            whole_sums<R, T>(x, in.top);
-            if (T == 2)
-                join_teams<R>(x, smem);
-            if (T == 1 || half == 0)
-                write_outcome<R, T>(x, a, s, range, -1, h > 0);
-        }
+        if (half == 1)
+            return;
+        outcome_clear(x);
+        exact_range<R, T>(x, a, s, in.q, in.weights, in.top, range);
+        whole_sums<R, T>(x, in.top);
+        write_outcome<R, T>(x, a, s, range, -1, false);
         return;
     }
     seal_blocks<T, KF, VF>(a, s, before, first, by);
@@ -775,7 +790,7 @@ static __global__ __launch_bounds__(teams<R>() * TEAM, 1) void step_attention_co
     const bool two = first + by < units;
     if (unit < units)
         begin_keys<KF>(k, a, s, unit);
-    make_queries<R>(in.q, a, s, in.turn, (enum kv_format)KF);
+    make_queries<R>(in.q, a, s, norm, in.turn, (enum kv_format)KF);
     __syncthreads();
     if (half == 1 && !two)
         return;
@@ -804,11 +819,11 @@ static __global__ __launch_bounds__(SUM_THREADS) void step_attention_codes_sum_k
     __shared__ float4 part[2][SUM_GROUPS][DIM / 4];
     const int head = (int)blockIdx.x, row = (int)blockIdx.y, i = (int)threadIdx.x, c = i % (DIM / 4), of = i / (DIM / 4), lane = i % 32;
     const size_t at = (size_t)row * (size_t)a.n_q_heads + (size_t)head, first = partial(row, a.n_q_heads, head, 0);
-    const int exact_units = kv_exact_units(&a.kv);
+    const int places = kv_places(&a.kv);
     gpu_next();
     if (!a.settled)
         gpu_wait();
-    const int n = min(exact_units + kv_code_units(kv_sealed(&a.kv, *a.pos + row)), (int)STEP_RANGES);
+    const int n = min(places + kv_code_units(kv_sealed(&a.kv, *a.pos + row)), (int)STEP_RANGES);
     const float *ends = partial_ends(a) + 2 * first;
     const float4 *o = (const float4 *)((const float *)a.scratch + first * DIM) + c;
     gpu_wait();
@@ -841,7 +856,7 @@ static __global__ __launch_bounds__(SUM_THREADS) void step_attention_codes_sum_k
 #pragma unroll
     for (int j = 0; j < SUM_LOADS; j++) {
         const int r = of + SUM_GROUPS * j;
-        const float w = scale[r], exact = r < exact_units ? w : 0, codes = r < exact_units ? 0 : w;
+        const float w = scale[r], exact = r < places ? w : 0, codes = r < places ? 0 : w;
         y[0] = make_float4(fmaf(exact, v[j].x, y[0].x), fmaf(exact, v[j].y, y[0].y), fmaf(exact, v[j].z, y[0].z), fmaf(exact, v[j].w, y[0].w));
         y[1] = make_float4(fmaf(codes, v[j].x, y[1].x), fmaf(codes, v[j].y, y[1].y), fmaf(codes, v[j].z, y[1].z), fmaf(codes, v[j].w, y[1].w));
     }
@@ -892,7 +907,7 @@ template <int KF, int VF> static bool launch_formats(struct cuda_queue *q, const
 
 void step_attention_codes(struct cuda_queue *q, const struct step_attention_args *a)
 {
-    if (kv_exact_units(&a->kv) > STEP_RANGES / 2 || a->kv.sinks > KV_BLOCK || a->kv.recent % KV_BLOCK
+    if (kv_places(&a->kv) > STEP_RANGES / 2 || a->kv.sinks > KV_BLOCK || a->kv.recent % KV_BLOCK
         || (!launch_formats<KV_TQ4, KV_TQ4>(q, a) && !launch_formats<KV_INT8, KV_TQ4>(q, a) && !launch_formats<KV_INT8, KV_INT8>(q, a)
             && !launch_formats<KV_TQ4, KV_TQ3>(q, a))) {
         queue_note(q, "step_attention", cudaErrorInvalidValue);

@@ -377,7 +377,7 @@ static void count_reads(const struct kv_rows *kv, int first, int pos, int p, int
 {
     const int sealed = kv_sealed(kv, first);
     *exact = *code = 0;
-    for (int place = 0; place < KV_EXACT_PLACES * kv_exact_units(kv); place++) {
+    for (int place = 0; place < kv_places(kv); place++) {
         struct kv_span s = kv_seen_exactly(kv, place, pos);
         int begin = kv_place_begin(kv, place, sealed);
         *exact += p >= begin && p < begin + KV_BLOCK && p >= s.from && p < s.to;
