@@ -37,7 +37,7 @@ static_assert((int)(WARPS * TILES * 8) == (int)KV_UNIT && (int)(WARPS * 32) == (
 template <int KF, int VF> static __host__ __device__ constexpr int table_4_bytes() { return KF == KV_TQ4 || VF == KV_TQ4 ? TABLE_4 : 0; }
 template <int KF, int VF> static __host__ __device__ constexpr int table_bytes() { return table_4_bytes<KF, VF>() + (VF == KV_TQ3 ? TABLE_3 : 0); }
 template <int R> static __host__ __device__ constexpr int teams() { return R == 1 ? 2 : 1; }
-/* Whether there are registers to load a piece of keys while another one is multiplied. */
+/* Whether there are registers to load a piece of keys or values while another one is multiplied. */
 template <int R, int KF, int VF> static __host__ __device__ constexpr bool loads_ahead() { return R == 2 || (R == 1 && KF == KV_TQ4 && VF == KV_TQ4); }
 template <int R, int KF, int VF> static __host__ __device__ constexpr int shared_bytes()
 {
@@ -403,7 +403,7 @@ static __device__ __forceinline__ void codes_half(struct outcome<R> &y, const st
 {
     const uint32_t row = weights_row((uint32_t)__cvta_generic_to_shared(weights), KV_UNIT * 2);
     const int warp = team_warp(), lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    constexpr bool ahead = T == 1 || loads_ahead<R, KF, VF>();
+    constexpr bool ahead = loads_ahead<R, KF, VF>();
     const uint32_t block_step = (uint32_t)a.kv.n_kv_heads * (uint32_t)kv_block_bytes((enum kv_format)VF);
 #pragma unroll 1
     for (int u = first; u < end; u += by) {
