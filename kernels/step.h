@@ -327,9 +327,9 @@ struct step_attention_args {
     float        eps, rope_scale, scale;
 };
 enum { STEP_RANGES = 64 };      /* of positions, at most */
-static inline size_t step_attention_scratch(int n_q_heads)      /* outcomes of ranges, and two forms of q */
+static inline size_t step_attention_scratch(int n_q_heads)      /* outcomes of ranges */
 {
-    return (size_t)STEP_ROWS * (size_t)n_q_heads * (STEP_RANGES * (256 + 2) * sizeof(float) + 2 * 256 * sizeof(uint16_t));
+    return (size_t)STEP_ROWS * (size_t)n_q_heads * STEP_RANGES * (256 + 2) * sizeof(float);
 }
 
 /* The routed experts that the rows of a step need, each once, by ascending expert.  Device memory. */
