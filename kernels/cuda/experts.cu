@@ -278,7 +278,6 @@ template <bool UP> static void run(struct cuda_queue *q, const struct experts_pl
     case WEIGHT_FP8:   run_format<WEIGHT_FP8, UP>(q, p, &j); break;
     case WEIGHT_INT8:  run_format<WEIGHT_INT8, UP>(q, p, &j); break;
     case WEIGHT_PLANES:                 /* for heads alone */
-    case WEIGHT_PLANES:
     case WEIGHT_NONE:  queue_note(q, p->op, cudaErrorInvalidValue); break;
     }
 }
