@@ -80,7 +80,7 @@ static inline void fake_logits(float *logits, uint64_t h)
 
 /* ---- device ---- */
 
-static bool fake_faulted;
+static atomic_bool fake_faulted;        /* of all engines, each on a thread of its own */
 
 static void *fake_alloc(struct dev *d, size_t n)         { (void)d; return calloc(1, n ? n : 1); }
 static void fake_free(struct dev *d, void *p)            { (void)d; free(p); }
