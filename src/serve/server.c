@@ -28,6 +28,7 @@ struct job {
     struct tokens said;                 /* the tokens of the answer so far */
     struct answer_stats before;         /* of the requests to the responder that were stopped */
     bool resumed;                       /* it goes on behind these tokens */
+    int  n_told, n_again;               /* of these tokens: told to the client when it was stopped; told again since it goes on */
 };
 
 struct server {
@@ -213,8 +214,14 @@ static void resume(struct server *s)
     struct job *j = s->now;
     struct request q = j->question.request;
     struct err e = {{0}};
-    int most = q.sampling.max_tokens, left = most - j->before.n_tokens;
+    const int most = q.sampling.max_tokens;
+    if (most && j->before.n_tokens >= most && j->said.n > j->n_told) {         /* the last one is sampled again, so that all are told */
+        j->said.n--;
+        j->before.n_tokens--;
+    }
+    int left = most - j->before.n_tokens;
     j->resumed = true;
+    j->n_again = 0;
     q.begun.tokens = j->said.n ? &j->said : NULL;
     q.sampling.max_tokens = most ? left : 0;
     if (most && left <= 0)
@@ -238,8 +245,10 @@ void server_hold(struct server *s, bool hold)
     if (hold && s->hold == GOES) {
         bool speaks = s->now && !s->now_over;
         s->hold = speaks ? STOPS : STANDS;
-        if (speaks)
+        if (speaks) {
+            s->now->n_told = s->now->said.n;
             s->r->ops->interrupt(s->r);
+        }
     }
     s->released = !hold;
     if (!hold && s->hold == STANDS)
@@ -295,15 +304,23 @@ static void fail_all(struct server *s, const char *why)
             refuse(j->x, 503, why);
 }
 
-/* A part of the answer.  What was said already is told again where it goes on; while it stops, what is held back is told, too. */
+/* A part of the answer.  While it stops, its last tokens are kept, so that the responder goes on where it stood, but not told: what the parser held
+ * back is told then, too.  They are told when they come again. */
 static void take_part(struct server *s, const struct news *it)
 {
     struct job *j = s->now;
-    if (!j || s->now_over || s->hold == STOPS)
+    struct news part = *it;
+    if (!j || s->now_over)
         return;
-    if (it->kind == NEWS_TOKEN && (!it->replayed || !j->resumed))
+    bool again = it->replayed && j->resumed;
+    if (it->kind == NEWS_TOKEN && again)
+        j->n_again++;
+    if (it->kind == NEWS_TOKEN && !again)
         tokens_add(&j->said, it->token, NULL);
-    if (!choice_news(&j->choice, it))
+    if (s->hold == STOPS)
+        return;
+    part.replayed = it->replayed && !(again && j->n_again > j->n_told);
+    if (!choice_news(&j->choice, &part))
         s->r->ops->interrupt(s->r);     /* a stop string came */
     flush(j);
 }

@@ -5,9 +5,11 @@
 . tests/pty/terminal.inc
 job=
 trap '[ -z "$job" ] || kill $job 2> /dev/null; rm -rf "$tmp"' EXIT
-pipe() { timeout $patience "$q" --model "$small" --no-stdin $endless --verbose "$@" hello > "$tmp/out" 2> "$tmp/err"; found=$?; }
+pipe() { timeout 300 "$q" --model "$small" --no-stdin $endless --verbose "$@" hello > "$tmp/out" 2> "$tmp/err"; found=$?; }
 there() { for i in $(seq $((10 * patience))); do [ -S "$socket" ] && return; sleep 0.1; done; }
-many="--max-tokens 1500"                # takes some seconds
+# A long answer takes some five seconds, however fast this machine is now.
+pipe --no-attach --max-tokens 300 --json
+many="--max-tokens $(python3 -c 'import json, sys; print(max(300, min(20000, int(5 * json.load(open(sys.argv[1]))["tok_per_s"]))))' "$tmp/out")"
 begins() {      # a long answer for a pipe is under way
     pipe $many &
     other=$!
@@ -33,6 +35,7 @@ for front in --line --tui; do
     seen "$front: the person asks in the middle of an answer for a pipe" "Once more"
     seen "$front: ... and is answered" " ctx "
     [ $front = --tui ] || is "$front: ... before that one has come to its end" "$(kill -0 $other && echo under way)" "under way"     # a screen is not drawn anew
+    type 'And again\r'
     wait $other
     is "$front: ... which then is the one that it would be alone" "$(cat "$tmp/out")" "$many_alone"
     begins
