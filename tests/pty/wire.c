@@ -279,6 +279,7 @@ static void do_screen(const char *name, const char *path)
 static void do_keep(const char *name, const char *arg)
 {
     (void)name, (void)arg;
+    await(quiet, "");                   /* a slow program may still be drawing the frame of which a part was seen */
     buf_reset(&w.kept);
     screen(&w.kept);
 }

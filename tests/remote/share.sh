@@ -7,9 +7,9 @@ job=
 trap '[ -z "$job" ] || kill $job 2> /dev/null; rm -rf "$tmp"' EXIT
 pipe() { timeout 300 "$q" --model "$small" --no-stdin $endless --verbose "$@" hello > "$tmp/out" 2> "$tmp/err"; found=$?; }
 there() { for i in $(seq $((10 * patience))); do [ -S "$socket" ] && return; sleep 0.1; done; }
-# A long answer takes some five seconds, however fast this machine is now.
+# A long answer takes some seconds, on a fast machine, too.
 pipe --no-attach --max-tokens 300 --json
-many="--max-tokens $(python3 -c 'import json, sys; print(max(300, min(20000, int(5 * json.load(open(sys.argv[1]))["tok_per_s"]))))' "$tmp/out")"
+many="--max-tokens $(python3 -c 'import json, sys; print(max(600, min(2000, int(3 * json.load(open(sys.argv[1]))["tok_per_s"]))))' "$tmp/out")"
 begins() {      # a long answer for a pipe is under way
     pipe $many &
     other=$!
