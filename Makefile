@@ -115,7 +115,7 @@ LINK     += --coverage
 endif
 
 # Left out, unless it is `make aarch64 SKIP=`, is what needs a GPU or takes more than 20 seconds emulated: see docs/testing.md.
-aarch64: SKIP = tests/kernels/test_cuda_%.c $(addprefix tests/,golden/test_model.c golden/test_generate.c golden/test_depths.c golden/test_resume.c golden/test_bench_kv.c unit/test_ahead.c unit/test_steer.c fuzz/test_checkpoint.c unit/test_stream.c)
+aarch64: SKIP = tests/kernels/test_cuda_%.c $(addprefix tests/,golden/test_model.c golden/test_generate.c golden/test_depths.c golden/test_recipes.c golden/test_stepper.c golden/test_resume.c golden/test_bench_kv.c unit/test_ahead.c unit/test_steer.c fuzz/test_checkpoint.c unit/test_stream.c)
 aarch64:        ## cross-builds for aarch64 and runs the quicker tests under qemu; installs what that needs (Debian)
 	@sh config/deps.sh arm64
 	@PKG_CONFIG_LIBDIR=/usr/lib/aarch64-linux-gnu/pkgconfig AT_ONCE=$(JOBS) $(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/aarch64 \
