@@ -1,4 +1,5 @@
-/* Does qemu-user or a sanitizer run this program?  For the few test lines where they behave differently from Linux. */
+/* Does qemu-user or a sanitizer run this program?  For the few test lines where they behave differently from Linux,
+ * and those that take long. */
 #ifndef Q35_TESTS_EMULATED_H
 #define Q35_TESTS_EMULATED_H
 
@@ -12,14 +13,25 @@ static inline bool emulated(void)
     return emulator && *emulator;
 }
 
-/* gcc says so by the first, clang by the second. */
+/* clang says so by the first, gcc by the others. */
 #ifdef __has_feature
 #define Q35_THREAD_SANITIZER __has_feature(thread_sanitizer)
-#elif defined __SANITIZE_THREAD__
+#define Q35_ADDRESS_SANITIZER __has_feature(address_sanitizer)
+#else
+#ifdef __SANITIZE_THREAD__
 #define Q35_THREAD_SANITIZER 1
 #else
 #define Q35_THREAD_SANITIZER 0
 #endif
+#ifdef __SANITIZE_ADDRESS__
+#define Q35_ADDRESS_SANITIZER 1
+#else
+#define Q35_ADDRESS_SANITIZER 0
+#endif
+#endif
+
+/* Everything takes ten times as long: tests do the same with less. */
+enum { SANITIZED = Q35_THREAD_SANITIZER || Q35_ADDRESS_SANITIZER };
 
 /* Does a child of vfork() share our memory?  qemu-user and the thread sanitizer's runtime fork instead. */
 static inline bool vfork_shares(void)

@@ -87,6 +87,22 @@ INLINE void int8(const struct weight *w, int row, const float *const *x, const i
     }
 }
 
+/* acc += columns k to k + 15, as far as there are so many. */
+INLINE void add_16(const i8x8 q[2], const float *const *x, int k, int cols, const int N, f32x8 acc[MATMUL_TOKENS])
+{
+    for (int half = 0; half < 2; half++) {
+        const int k0 = k + 8 * half, left = cols - k0;
+        if (left >= 8) {
+            const f32x8 v = __builtin_convertvector(q[half], f32x8);
+            for (int t = 0; t < N; t++)
+                acc[t] += v * load_f32(x[t] + k0);
+        }
+        for (int j = 0; left < 8 && j < left; j++)
+            for (int t = 0; t < N; t++)
+                acc[t][0] += (float)q[half][j] * x[t][k0 + j];
+    }
+}
+
 /* INT8 from two planes: the same numbers in the same order. */
 INLINE void planes(const struct weight *w, int row, const float *const *x, const int N, block out)
 {
@@ -99,17 +115,7 @@ INLINE void planes(const struct weight *w, int row, const float *const *x, const
             for (int k = 0; k < w->cols; k += 16) {
                 const u8x8 u = LOAD(u8x8, upper + k / 2), l = LOAD(u8x8, lower + k / 2);
                 const i8x8 q[2] = {(i8x8)((u << 4 | (l & 15)) ^ 128), (i8x8)(((u & 0xf0) | l >> 4) ^ 128)};
-                for (int half = 0; half < 2; half++) {
-                    const int k0 = k + 8 * half, left = w->cols - k0;
-                    if (left >= 8) {
-                        const f32x8 v = __builtin_convertvector(q[half], f32x8);
-                        for (int t = 0; t < N; t++)
-                            acc[t] += v * load_f32(x[t] + k0);
-                    }
-                    for (int j = 0; left < 8 && j < left; j++)
-                        for (int t = 0; t < N; t++)
-                            acc[t][0] += (float)q[half][j] * x[t][k0 + j];
-                }
+                add_16(q, x, k, w->cols, N, acc);
             }
             s = f16_f32(((const struct plane_row *)w->scale)[row + i].scale);
         }
@@ -127,17 +133,7 @@ INLINE void upper_plane(const struct weight *w, int row, const float *const *x, 
         for (int k = 0; k < w->cols && row + i < w->rows; k += 16) {
             const u8x8 u = LOAD(u8x8, upper + k / 2);
             const i8x8 q[2] = {(i8x8)(u & 15) - 8, (i8x8)(u >> 4) - 8};
-            for (int half = 0; half < 2; half++) {
-                const int k0 = k + 8 * half, left = w->cols - k0;
-                if (left >= 8) {
-                    const f32x8 v = __builtin_convertvector(q[half], f32x8);
-                    for (int t = 0; t < N; t++)
-                        acc[t] += v * load_f32(x[t] + k0);
-                }
-                for (int j = 0; left < 8 && j < left; j++)
-                    for (int t = 0; t < N; t++)
-                        acc[t][0] += (float)q[half][j] * x[t][k0 + j];
-            }
+            add_16(q, x, k, w->cols, N, acc);
         }
         for (int t = 0; t < N; t++)
             out[t][i] = sum8(acc[t]);

@@ -14,17 +14,7 @@
 #include "base/buf.h"
 #include "chat/chat.h"
 #include "chat/local.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
+#include "tests/emulated.h"
 
 /* ---- 200 prompts: {a} and {b} are numbers, {w} and {v} words ---- */
 

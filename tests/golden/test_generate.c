@@ -21,6 +21,7 @@
 #include "engine/sampler.h"
 #include "engine/load.h"
 #include "model/safetensors.h"
+#include "tests/emulated.h"
 
 static const char *const golden[] = {"g0/bf16", "g0/int4", "g0/hybrid", "g1/int4", "g1/hybrid"};
 enum { N_GOLDEN = sizeof golden / sizeof *golden, N_PROMPTS = 6 };
@@ -35,18 +36,6 @@ static const char *golden_dir(int i)
     snprintf(path, sizeof path, "tests/data/model/%s", golden[i]);
     return path;
 }
-
-/* Under a sanitizer everything takes ten times as long: the same paths with less of each. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
 
 /* The checkpoints for the tests that need no reference; the trained one is where it matters most. */
 static const char *const own[] = {"tests/data/model/g0/hybrid", "tests/data/model/g1/int4", "assets/demo"};

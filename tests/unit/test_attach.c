@@ -282,20 +282,26 @@ static void test_attach__a_message_that_names_no_file_goes_when_it_is_sent_again
     ask("@ and @@ and me@home are words");
 }
 
-static void test_attach__a_file_that_takes_half_of_the_context_asks_first(void **state)
+/* A chat with a context of 550 tokens, and a file of so many. */
+static void open_small(void *state, const char *name, int n_tokens)
 {
-    char text[301];
-    struct err e = {0};
+    char text[1000];
     int n;
     memset(text, 'x', sizeof text);
-    put("half.txt", text, sizeof text - 1);
+    put(name, text, (size_t)n_tokens);
     chat_close(c);
     fake.n_ctx = 550;
-    open_chat(*state, true);
+    open_chat(state, true);
     while (!chat_ready(c)) {
         chat_wait(c, -1, 1000);
         chat_drain(c, &n);
     }
+}
+
+static void test_attach__a_file_that_takes_half_of_the_context_asks_first(void **state)
+{
+    struct err e = {0};
+    open_small(*state, "half.txt", 300);
     assert_false(chat_submit(c, "@half.txt", 9, &e));
     assert_non_null(strstr(e.msg, "half.txt: 300 tokens, and 550 of the context are free"));
     assert_non_null(strstr(e.msg, "sent once more, the message goes with it"));
@@ -309,18 +315,8 @@ static void test_attach__a_file_that_takes_half_of_the_context_asks_first(void *
 
 static void test_attach__a_file_that_cannot_fit_is_refused_each_time_with_advice(void **state)
 {
-    char text[601];
     struct err e = {0};
-    int n;
-    memset(text, 'x', sizeof text);
-    put("long.txt", text, sizeof text - 1);
-    chat_close(c);
-    fake.n_ctx = 550;
-    open_chat(*state, true);
-    while (!chat_ready(c)) {
-        chat_wait(c, -1, 1000);
-        chat_drain(c, &n);
-    }
+    open_small(*state, "long.txt", 600);
     for (int i = 0; i < 2; i++) {
         assert_false(chat_submit(c, "@long.txt", 9, &e));
         assert_non_null(strstr(e.msg, "long.txt: 600 tokens, and 550 of the context are free; "));
