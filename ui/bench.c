@@ -20,6 +20,7 @@ static struct bench_options options(const struct args *a)
         .n_ctx = args_int(a, "ctx"), .n_sms = args_int(a, "sms"), .n_threads = args_int(a, "threads"), .chunk = args_int(a, "chunk"),
         .seed = args_int(a, "seed"), .json = args_on(a, "json"), .full = args_on(a, "long"),
         .weights_in_host = !strcmp(args_text(a, "weights-in"), "host"),
+        .kv_in_host = !strcmp(args_text(a, "kv-in"), "host"),
     };
 }
 
@@ -118,8 +119,8 @@ static int answers(const struct args *a, int (*fn)(const struct bench_options *o
     struct bench_options o = options(a);
     struct buf dir = {0};
     struct err e = {0};
-    if (o.synthetic || o.n_layers || o.n_sms || o.weights_in_host)
-        return args_refuse(a, "measures a model as a chat runs it: --synthetic, --layers, --sms and --weights-in are for the other measurements");
+    if (o.synthetic || o.n_layers || o.n_sms || o.weights_in_host || o.kv_in_host)
+        return args_refuse(a, "measures a model as a chat runs it: --synthetic, --layers, --sms, --weights-in and --kv-in are for the other measurements");
     if (o.model_dir && !models_resolve(o.model_dir, &dir, &e))
         return args_refuse(a, "%s", e.msg);
     if (!o.model_dir)

@@ -68,10 +68,10 @@ static void *cuda_alloc(struct dev *d, size_t bytes)
     return p;
 }
 
-static void *cuda_alloc_weights(struct dev *d, size_t bytes)
+static void *alloc_in(struct dev *d, bool host, size_t bytes)
 {
     void *p = NULL;
-    if (!d->weights_in_host)
+    if (!host)
         return cuda_alloc(d, bytes);
     if (cudaHostAlloc(&p, bytes ? bytes : 1, cudaHostAllocPortable | cudaHostAllocMapped) != cudaSuccess) {
         cudaGetLastError();
@@ -81,10 +81,20 @@ static void *cuda_alloc_weights(struct dev *d, size_t bytes)
     return p;
 }
 
+static void *cuda_alloc_weights(struct dev *d, size_t bytes)
+{
+    return alloc_in(d, d->weights_in_host, bytes);
+}
+
+static void *cuda_alloc_kv(struct dev *d, size_t bytes)
+{
+    return alloc_in(d, d->kv_in_host, bytes);
+}
+
 static void cuda_free(struct dev *d, void *p)
 {
     struct cudaPointerAttributes a;
-    const bool host = p && d->weights_in_host && cudaPointerGetAttributes(&a, p) == cudaSuccess && a.type == cudaMemoryTypeHost;
+    const bool host = p && (d->weights_in_host || d->kv_in_host) && cudaPointerGetAttributes(&a, p) == cudaSuccess && a.type == cudaMemoryTypeHost;
     note(d, "free", host ? cudaFreeHost(p) : cudaFree(p));
 }
 
@@ -284,6 +294,7 @@ extern "C" struct dev *dev_open_cuda(int n_threads, struct err *e)
     c->dev.name = "cuda";
     c->dev.alloc = cuda_alloc;
     c->dev.alloc_weights = cuda_alloc_weights;
+    c->dev.alloc_kv = cuda_alloc_kv;
     c->dev.free = cuda_free;
     c->dev.alloc_host = cuda_alloc_host;
     c->dev.free_host = cuda_free_host;

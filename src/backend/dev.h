@@ -55,7 +55,8 @@ struct dev {
     const char *name;                   /* "cpu", "cuda" */
     void  *(*alloc)(struct dev *d, size_t bytes);       /* zeroed; NULL when there is no room */
     void  *(*alloc_weights)(struct dev *d, size_t bytes);       /* the same for weights, which may lie elsewhere */
-    bool   weights_in_host;             /* in pinned memory of the host, which the device reads over its link; set before they are asked for */
+    void  *(*alloc_kv)(struct dev *d, size_t bytes);            /* and for the rows of the KV cache */
+    bool   weights_in_host, kv_in_host; /* in pinned memory of the host, which the device reads over its link; set before memory is asked for */
     void   (*free)(struct dev *d, void *p);
     void  *(*alloc_host)(struct dev *d, size_t bytes);  /* host memory that copies run at full speed to and from; device code
                                                          * may read and write it, too */

@@ -20,7 +20,7 @@ struct bench_options {
     int  n_ctx, n_sms, n_threads, chunk, seed;
     int  n_positions;                   /* of each kind of head */
     double bandwidth;                   /* GB/s of another machine */
-    bool weights_in_host;               /* a GPU reads them from there */
+    bool weights_in_host, kv_in_host;   /* a GPU reads them from there */
     bool json, full;                    /* full: the slow rows too */
 };
 

@@ -16,6 +16,7 @@ bool subject_load(struct model *m, const struct bench_options *o, const struct l
     all.n_threads = o->n_threads;
     all.n_snapshots = LOAD_NO_SNAPSHOTS;
     all.weights_in_host = o->weights_in_host;
+    all.kv_in_host = o->kv_in_host;
     /* --sms: before the device is opened, whose stream then belongs to the part */
     return load_check(m, &all, e) && (!o->n_sms || dev_confine(m->backend, o->n_sms, e)) && load_device(m, e);
 }

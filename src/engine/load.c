@@ -230,8 +230,10 @@ bool load_device(struct model *m, struct err *e)
 {
     if (!m->dev)
         m->dev = dev_open(m->backend, m->asked.n_threads, e);
-    if (m->dev)
+    if (m->dev) {
         m->dev->weights_in_host = m->asked.weights_in_host;
+        m->dev->kv_in_host = m->asked.kv_in_host;
+    }
     return m->dev;
 }
 

@@ -25,7 +25,7 @@ struct load_options {
     int         n_layers;               /* of these; 0: all */
     uint64_t    seed;
     const char *backend;                /* NULL: the best one that is there */
-    bool weights_in_host;               /* pinned memory of the host, which a GPU then reads over its link */
+    bool weights_in_host, kv_in_host;   /* pinned memory of the host, which a GPU then reads over its link */
     const char *kv;                     /* KV recipe, or "auto"; NULL: the first one that the device takes */
     const char *head;                   /* "int8" (default), "planes": the same in two planes, or "bf16": as stored */
     int n_threads;                      /* of a CPU; 0: one per usable core */

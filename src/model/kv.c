@@ -110,7 +110,7 @@ struct kv *kv_open(struct dev *d, const struct kv_shape *s, struct err *e)
     struct kv *k = memory_zeroed(1, sizeof *k);
     *k = (struct kv){.dev = d, .shape = *s, .layer_bytes = layer_bytes(s)};
     k->rows = memory_zeroed((size_t)(s->n_slots * n_layers) + 1, sizeof *k->rows);
-    k->memory = d->alloc(d, kv_bytes(s));
+    k->memory = d->alloc_kv(d, kv_bytes(s));
     if (!k->memory) {
         err_set(e, "no memory for a context of %d positions: %zu MiB asked for; try a smaller --ctx", s->n_ctx, kv_bytes(s) >> 20);
         kv_close(k);
