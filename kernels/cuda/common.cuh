@@ -38,7 +38,7 @@ static inline void queue_note(struct cuda_queue *q, const char *op, cudaError_t 
     }
 }
 
-/* Rows of several conversations are on a CPU alone so far. */
+/* For operations that do not take rows of several conversations yet. */
 static inline void queue_refuse_rows(struct cuda_queue *q, const char *op, const void *rows)
 {
     queue_note(q, op, rows ? cudaErrorNotSupported : cudaSuccess);
@@ -71,6 +71,63 @@ static inline void launch(struct cuda_queue *q, const char *op, void (*kernel)(P
 __device__ __forceinline__ void gpu_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 /* Allows the next kernel to start; that kernel itself waits for the end of this one. */
 __device__ __forceinline__ void gpu_next() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+/* ---- rows of several conversations (kernels/step.h)
+ *
+ * The grid depends on the number of rows alone, and each block finds out from `rows` whose rows it works on, so a recorded step serves
+ * however they are shared out.  The host writes `rows` before the step begins: they may be read before gpu_wait().  There are three ways:
+ * - All rows share what is read (products, experts): blocks are as without `rows`, and only places that are a slot's are looked up.
+ * - A block works on all rows of a slot (step_delta): with `rows` there is a set of blocks for each row, and those of rows that begin no
+ *   run (run_at()) leave at once.
+ * - A block works on one row (step_attention, step_pick, step_draft): with `rows` there is a set of blocks for each row.  The rows of its slot
+ *   before it are rows t - index .. t - 1 of the call; nothing else of the call concerns it. */
+
+/* As named, or without `rows` the only conversation's. */
+__device__ __forceinline__ struct step_row row_of(const struct step_row *rows, int t)
+{
+    struct step_row r = {0, t, 0};
+    if (rows)
+        r = rows[t];
+    return r;
+}
+
+/* What `at`, in struct step_live of slot 0, is in that of another slot. */
+__device__ __forceinline__ const int32_t *live_of(const int32_t *at, int slot)
+{
+    return at + (size_t)slot * (sizeof(struct step_live) / sizeof *at);
+}
+
+/* Whether row t is of use. */
+__device__ __forceinline__ bool row_counts(const struct step_row *rows, const int32_t *n_valid, int t)
+{
+    if (!n_valid)
+        return true;
+    const struct step_row r = row_of(rows, t);
+    return r.index < *live_of(n_valid, r.slot);
+}
+
+/* What lies `bytes` behind, in the memory of another slot. */
+template <class T> __device__ __forceinline__ T *behind(T *p, size_t bytes) { return (T *)((char *)p + bytes); }
+
+/* Rows from .. from + n - 1 of a call: all that it has of one slot. */
+struct row_run {
+    int slot, from, n;
+};
+/* The run that begins at row t; n 0: none does.  Without `rows` all rows are one, for t 0. */
+__device__ __forceinline__ struct row_run run_at(const struct step_row *rows, int t, int n_rows)
+{
+    struct row_run r = {0, t, n_rows};
+    if (rows) {
+        unsigned fits = 0;
+#pragma unroll
+        for (int i = 0; i < STEP_ROWS; i++)
+            if (t + i < n_rows)
+                fits |= (unsigned)(rows[t + i].index == i) << i;
+        r.slot = rows[t].slot;
+        r.n = __ffs((int)~fits) - 1;
+    }
+    return r;
+}
 
 __device__ __forceinline__ float warp_sum(float v)
 {
