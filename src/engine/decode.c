@@ -1,5 +1,6 @@
 #include "engine/decode.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "engine/drafter.h"
+#include "engine/pace.h"
 #include "engine/sampler.h"
 #include "engine/sequence.h"
 #include "model/stepper.h"
@@ -23,13 +25,6 @@ enum {
 };
 _Static_assert((int)ENGINE_MAX_STOP <= (int)STEP_STOPS && (int)ENGINE_MAX_DEPTH < (int)STEP_ROWS, "a step holds what a request may ask for");
 
-/* Prompt chunks: how long one may take, and how many rows it has all the same.  An interrupt is noticed at its end. */
-static const struct pace {
-    double ms;
-    int    rows;
-} waiting_pace = {60, 1},               /* 100 ms at most; the rest is for a busy machine */
-  beside_pace = {350, 512};             /* fewer rows read the experts' weights for too little work each */
-
 struct decoder {
     struct dev *dev;
     const struct model_config *c;
@@ -39,7 +34,7 @@ struct decoder {
     struct sequence *last;              /* that was used last */
     struct stepper  *stepper;
     struct drafter   drafter;
-    double row_ms;                      /* of the last prompt chunk */
+    struct pace      pace;              /* of prompt chunks */
 };
 
 /* One answer under way. */
@@ -56,22 +51,35 @@ struct run {
     int64_t first_ns;                   /* when the first token came */
 };
 
-static struct pace pace(const struct decoder *d)
-{
-    return d->dev->caps->beside_host ? beside_pace : waiting_pace;
-}
-
-/* How long `n` prompt rows take a row. */
-static bool warm_up_rows(struct decoder *d, struct cache *k, int n, struct err *e)
+/* How long `n` prompt rows take, all the same token or, as in a prompt, many: these choose many experts.  0 when the device failed. */
+static double warm_up_rows(struct decoder *d, struct cache *k, int n, bool many, struct err *e)
 {
     int32_t *ids = memory_zeroed((size_t)n, sizeof *ids);
+    for (int i = 0; many && i < n; i++)
+        ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)d->c->vocab);
     int64_t t = clock_ns();
     cache_reset(k);
     forward_prefill(d->f, k, ids, n, 0, d->o.depth > 0);
     bool ok = d->dev->finish(d->dev, e);
-    d->row_ms = clock_ms_since(t) / n;
+    double ms = clock_ms_since(t);
     free(ids);
-    return ok;
+    return ok ? fmax(ms, 1e-6) : 0;
+}
+
+/* What a call and its rows cost.  Beside the host the second calls tell; the first ones may load code. */
+static bool warm_up_pace(struct decoder *d, struct cache *k, int rows, struct err *e)
+{
+    const bool beside = d->dev->caps->beside_host;
+    const int few = beside && rows >= 4 * BLOCK ? BLOCK : 0;
+    double few_ms = 0, rows_ms = 0;
+    for (int i = !beside; i < 2; i++) {
+        if (few && !(few_ms = warm_up_rows(d, k, few, i, e)))
+            return false;
+        if (!(rows_ms = warm_up_rows(d, k, rows, i, e)))
+            return false;
+    }
+    pace_begin(&d->pace, few, few_ms, rows, rows_ms);
+    return true;
 }
 
 /* A few steps of every row count, so that they are recorded; the sequence's cache holds `pos` positions and is of no use afterwards. */
@@ -102,11 +110,11 @@ static bool warm_up(struct decoder *d, struct err *e)
     const bool beside = d->dev->caps->beside_host;
     int rows = beside ? WARM_UP_ROWS_BESIDE : WARM_UP_ROWS, most = d->o.n_ctx < d->o.chunk ? d->o.n_ctx : d->o.chunk;
     rows = rows < most ? rows : most;
-    bool ok = warm_up_rows(d, d->sequences.all[0].k, rows, e);
+    bool ok = warm_up_pace(d, d->sequences.all[0].k, rows, e);
     for (int i = 0; ok && i < d->sequences.n; i++) {
         struct cache *k = d->sequences.all[i].k;
-        if (beside)                     /* the second call tells how long rows take */
-            ok = warm_up_rows(d, k, rows, e) && (rows == d->o.n_ctx || warm_up_steps(d, i, rows, e));
+        if (beside)
+            ok = (!i || warm_up_rows(d, k, rows, false, e)) && (rows == d->o.n_ctx || warm_up_steps(d, i, rows, e));
         cache_reset(k);
     }
     return ok;
@@ -121,6 +129,7 @@ struct decoder *decoder_open(struct dev *dev, const struct model_config *c, stru
     if (!sequences_open(&d->sequences, dev, c, caches, o->n_sequences, o->n_ctx, o->n_snapshots, e))
         goto fail;
     d->last = &d->sequences.all[0];
+    pace_init(&d->pace, dev->caps->beside_host);
     d->stepper = stepper_open(f, caches, o->n_sequences, o->head, o->depth, e);
     drafter_init(&d->drafter, d->stepper, o->depth, dev->caps->beside_host);
     if (!d->stepper || !warm_up(d, e))
@@ -240,29 +249,15 @@ static void rejoin(struct run *r)
 }
 
 /* Rows of the next chunk of a sequence of `end` tokens: as many as the time allows, ending where a snapshot is wanted. */
-static int chunk_rows(const struct decoder *d, int pos, int end, int keep_at)
+static int chunk_rows(const struct decoder *d, int pos, int end, int keep_at, enum pace_wait wait)
 {
-    int n = d->o.chunk;
-    struct pace p = pace(d);
-    if (!d->o.fixed_chunk && d->row_ms * n > p.ms) {
-        int in_time = (int)(p.ms / d->row_ms);
-        n = in_time > p.rows ? in_time : p.rows < n ? p.rows : n;
-    }
+    int n = d->o.fixed_chunk ? d->o.chunk : pace_rows(&d->pace, wait, d->o.chunk);
     if (n >= BLOCK)
         n = (pos + n) / BLOCK * BLOCK - pos;
     int stops[] = {end, (pos / SNAPSHOT_EVERY + 1) * SNAPSHOT_EVERY, keep_at > pos ? keep_at : end};
     for (int i = 0; i < 3; i++)
         n = n < stops[i] - pos ? n : stops[i] - pos;
     return n;
-}
-
-/* Few rows cost more each: what they took is a bound for many, taken only if it is lower than what was known.  Otherwise one
- * hiccup of the machine would leave chunks of a few rows for ever.  So would waiting for a processor, which takes as long for few rows as for
- * many: it does not count. */
-static void note_speed(struct decoder *d, int rows, double ms)
-{
-    if (rows >= BLOCK / 2 || ms > pace(d).ms || ms / rows < d->row_ms)
-        d->row_ms = ms / rows;
 }
 
 static bool read_chunk(struct decoder *d, struct sequence *q, int rows, struct err *fault)
@@ -272,7 +267,8 @@ static bool read_chunk(struct decoder *d, struct sequence *q, int rows, struct e
     forward_prefill(d->f, q->k, t->ids + t->n_run, rows, t->n_run, d->o.depth > 0);
     if (!d->dev->finish(d->dev, fault))
         return false;
-    note_speed(d, rows, clock_ms_since(start) - (double)(clock_waited_ns() - waited) * 1e-6);
+    /* Waiting for a processor takes as long for few rows as for many: it does not count. */
+    pace_took(&d->pace, rows, clock_ms_since(start) - (double)(clock_waited_ns() - waited) * 1e-6);
     timeline_ran(t, rows);
     return true;
 }
@@ -291,7 +287,7 @@ static bool prefill(struct run *r)
             timeline_cut(t);
             return true;
         }
-        if (!read_chunk(d, q, chunk_rows(d, t->n_run, t->n, r->p->keep_at), r->fault))
+        if (!read_chunk(d, q, chunk_rows(d, t->n_run, t->n, r->p->keep_at, PACE_NEXT), r->fault))
             return false;
         if (t->n_run == r->p->keep_at || t->n_run % SNAPSHOT_EVERY == 0)
             sequence_keep(&d->sequences, q, false);
@@ -306,7 +302,7 @@ static bool prefill(struct run *r)
  * do not tell what was read ahead.  Where the device works while the host waits it is short, because a submit waits for its end. */
 static int ahead_rows(const struct decoder *d, int pos, int end)
 {
-    int n = chunk_rows(d, pos, end, 0);
+    int n = chunk_rows(d, pos, end, 0, PACE_AHEAD);
     if (d->o.chunk < BLOCK)
         return pos + n == end && n < d->o.chunk ? 0 : n;
     if (!d->dev->caps->beside_host || n < BLOCK)

@@ -1,0 +1,155 @@
+/* How long a prompt's chunks are, on machines that are given by what a call and a row cost them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "engine/pace.h"
+
+enum { MOST = 4096 };
+
+struct machine {
+    const char *name;
+    double call_ms, row_ms;
+    int    rows;                        /* of its chunks */
+};
+
+/* With 122B.  About 62 GB of weights at 240 GB/s, 16.5 GFLOP a row. */
+static const struct machine gpus[] = {
+    {"GB10",                      260,  0.30,  MOST},
+    {"GB10 whose reads are slow", 400,  0.40,  2750},
+    {"H200",                      30,   0.061, MOST},
+    {"a third of a GB10",         780,  0.90,  800},
+    {"too slow for any chunk",    2000, 5,     512},
+};
+
+static double took(const struct machine *m, int rows) { return m->call_ms + rows * m->row_ms; }
+
+static void near(int a, int b)
+{
+    assert_in_range(a, b - b / 100 - 1, b + b / 100 + 1);
+}
+
+static void begin(struct pace *p, const struct machine *m)
+{
+    pace_init(p, true);
+    pace_begin(p, 64, took(m, 64), 512, took(m, 512));
+}
+
+static void test_pace__a_chunk_of_a_gpu_is_as_long_as_the_next_request_may_wait(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
+        const struct machine *m = &gpus[i];
+        struct pace p;
+        begin(&p, m);
+        for (int k = 0; k < 3; k++) {   /* measuring it changes nothing */
+            const int rows = pace_rows(&p, PACE_NEXT, MOST);
+            print_message("%s: %d rows, %.0f ms\n", m->name, rows, took(m, rows));
+            near(rows, m->rows);
+            assert_true(rows == 512 || took(m, rows) <= 1501);
+            pace_took(&p, rows, took(m, rows));
+        }
+    }
+}
+
+/* A message of 100 tokens reads nearly all experts for few rows. */
+static void test_pace__a_short_prompt_leaves_the_chunks_of_a_gpu_long(void **state)
+{
+    (void)state;
+    for (int rows = 1; rows < 512; rows += 30) {
+        struct pace p;
+        begin(&p, &gpus[0]);
+        pace_took(&p, rows, took(&gpus[0], rows));
+        near(pace_rows(&p, PACE_NEXT, MOST), MOST);
+    }
+}
+
+/* A call is known from the beginning on; rows may be slower than it seemed, since the bytes of the experts hide some of them. */
+static void test_pace__chunks_follow_what_the_last_one_took(void **state)
+{
+    (void)state;
+    struct pace p;
+    pace_init(&p, true);
+    pace_begin(&p, 64, 300, 512, 310);
+    assert_int_equal(pace_rows(&p, PACE_NEXT, MOST), MOST);
+    pace_took(&p, MOST, 3000);
+    const int rows = pace_rows(&p, PACE_NEXT, MOST);
+    assert_in_range(rows, 1700, 1900);          /* (1500 - 299) / (2701 / 4096) */
+    pace_took(&p, rows, 900);           /* it was a hiccup */
+    assert_in_range(pace_rows(&p, PACE_NEXT, MOST), 3500, 3700);
+}
+
+static void test_pace__what_is_read_ahead_keeps_a_submit_waiting_for_less(void **state)
+{
+    (void)state;
+    struct pace p;
+    begin(&p, &gpus[2]);
+    assert_int_equal(pace_rows(&p, PACE_AHEAD, MOST), MOST);           /* 280 ms */
+    begin(&p, &gpus[0]);
+    assert_int_equal(pace_rows(&p, PACE_AHEAD, MOST), 512);
+    assert_int_equal(pace_rows(&p, PACE_AHEAD, 256), 256);
+}
+
+/* A call that once took long, as by another program's work, is not believed to be all that there is. */
+static void test_pace__a_slow_start_of_a_gpu_is_forgotten(void **state)
+{
+    (void)state;
+    struct pace p;
+    pace_init(&p, true);
+    pace_begin(&p, 64, 5000, 512, 400);
+    int rows = pace_rows(&p, PACE_NEXT, MOST);
+    assert_true(rows >= 512 && rows <= MOST);
+    for (int k = 0; k < 2; k++) {
+        pace_took(&p, rows, took(&gpus[0], rows));
+        rows = pace_rows(&p, PACE_NEXT, MOST);
+    }
+    assert_in_range(rows, 2000, MOST);
+    assert_true(took(&gpus[0], rows) <= 1501);
+}
+
+static void test_pace__a_cpu_takes_as_many_rows_as_fit_in_60_ms(void **state)
+{
+    (void)state;
+    static const struct { double row_ms; int rows; } cpus[] = {{0.1, 256}, {2, 30}, {40, 1}, {250, 1}};
+    for (size_t i = 0; i < sizeof cpus / sizeof *cpus; i++) {
+        struct pace p;
+        pace_init(&p, false);
+        pace_begin(&p, 0, 0, 8, 8 * cpus[i].row_ms);
+        near(pace_rows(&p, PACE_NEXT, 256), cpus[i].rows);
+        assert_int_equal(pace_rows(&p, PACE_AHEAD, 256), pace_rows(&p, PACE_NEXT, 256));
+    }
+}
+
+/* What few rows took is a bound for many. */
+static void test_pace__a_cpu_that_was_busy_gets_long_chunks_again(void **state)
+{
+    (void)state;
+    struct pace p;
+    pace_init(&p, false);
+    pace_begin(&p, 0, 0, 8, 400);
+    assert_int_equal(pace_rows(&p, PACE_NEXT, 256), 1);
+    pace_took(&p, 1, 2);
+    near(pace_rows(&p, PACE_NEXT, 256), 30);
+    pace_took(&p, 30, 90);              /* dearer each, but too few to tell, and in time */
+    near(pace_rows(&p, PACE_NEXT, 256), 20);
+    pace_took(&p, 20, 20);
+    near(pace_rows(&p, PACE_NEXT, 256), 60);
+    pace_took(&p, 8, 40);
+    near(pace_rows(&p, PACE_NEXT, 256), 60);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pace__a_chunk_of_a_gpu_is_as_long_as_the_next_request_may_wait),
+        cmocka_unit_test(test_pace__a_short_prompt_leaves_the_chunks_of_a_gpu_long),
+        cmocka_unit_test(test_pace__chunks_follow_what_the_last_one_took),
+        cmocka_unit_test(test_pace__what_is_read_ahead_keeps_a_submit_waiting_for_less),
+        cmocka_unit_test(test_pace__a_slow_start_of_a_gpu_is_forgotten),
+        cmocka_unit_test(test_pace__a_cpu_takes_as_many_rows_as_fit_in_60_ms),
+        cmocka_unit_test(test_pace__a_cpu_that_was_busy_gets_long_chunks_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
