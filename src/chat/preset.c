@@ -82,10 +82,27 @@ void preset_describe(const struct options *o, const struct responder_info *info,
              s.top_k, s.min_p, s.presence_penalty, s.repetition_penalty);
 }
 
+/* What of drafts and lookup differs from what was set. */
+static void describe_drafts(const struct options *o, const struct responder_info *info, enum option_id id, struct buf *out)
+{
+    if (!info || (id == OPT_draft && !options_drafts(o)) || (id == OPT_lookup && !options_on(o, OPT_lookup)))
+        return;
+    if (!*info->chat.formats)
+        buf_adds(out, "the server decides about drafts\n");
+    else if (!info->chat.draft_depth)
+        buf_adds(out, "no drafts are made: the model has no MTP block, or was loaded without (--draft off); --draft auto at the start loads it\n");
+    else if (options_drafts(o) > info->chat.draft_depth)
+        buf_addf(out, "at most %d are made\n", info->chat.draft_depth);
+    else if (options_drafts(o) >= 0 && options_on(o, OPT_lookup))
+        buf_addf(out, "draft is %s: nothing is looked up; with auto it is\n", options_text(o, OPT_draft));
+}
+
 void preset_describe_value(const struct options *o, const struct responder_info *info, enum option_id id, struct buf *out)
 {
     struct request_sampling s;
     const struct responder_info *known = info ? info : &unknown;
+    if (id == OPT_draft || id == OPT_lookup)
+        describe_drafts(o, info, id, out);
     preset_sampling(o, known, &s);
     const struct { enum option_id id; double value; } values[] = {
         {OPT_temperature, s.temperature}, {OPT_top_p, s.top_p}, {OPT_top_k, s.top_k}, {OPT_min_p, s.min_p},

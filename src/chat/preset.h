@@ -10,9 +10,10 @@
 void preset_sampling(const struct options *o, const struct responder_info *info, struct request_sampling *s);
 /* Two lines for /preset; info NULL: the checkpoint's own values are not known yet. */
 void preset_describe(const struct options *o, const struct responder_info *info, struct buf *out);
-/* "thinking T 0.6": whose values, and how hot; "greedy" where it makes no difference. */
-/* A line with the value in force of an option of sampling that was not given; nothing for others. */
+/* A line with the value in force of an option of sampling that was not given, or what else is in force of drafts and lookup; nothing for
+ * others. */
 void preset_describe_value(const struct options *o, const struct responder_info *info, enum option_id id, struct buf *out);
+/* "thinking T 0.6": whose values, and how hot; "greedy" where it makes no difference. */
 void preset_name(const struct options *o, const struct responder_info *info, struct buf *out);
 
 #endif
