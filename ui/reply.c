@@ -153,6 +153,7 @@ static void add_figures(json_t *j, const struct chat *c, const struct chat_event
     json_object_set_new(j, "acceptance_by_position", by_position);
     json_object_set_new(j, "drafts", json_pack("{s:o, s:o}", "mtp", mtp, "lookup", lookup));
     json_object_set_new(j, "tokens_per_step", chat_tokens_per_step(s) > 0 ? json_real(chat_tokens_per_step(s)) : json_null());
+    json_object_set_new(j, "gb_per_token", chat_gb_per_token(s) > 0 ? json_real(chat_gb_per_token(s)) : json_null());
     json_object_set_new(j, "steps", json_integer(s->n_steps));
     json_object_set_new(j, "rounds", json_integer(s->n_rounds));
     json_object_set_new(j, "prefill_ms", json_real(s->prefill_ms));

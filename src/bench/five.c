@@ -20,7 +20,7 @@ static double bytes_of(const struct sweep *w, const struct asked *a)
         if (steps && !s)
             return NAN;
         if (steps)
-            bytes += steps * (subject_step_bytes(&w->s, n + 1, pos, s->distinct) + subject_draft_bytes(&w->s, n + 1, n, s->distinct));
+            bytes += steps * (traffic_step(&w->s.traffic, n + 1, pos, s->distinct) + subject_draft_bytes(&w->s, n + 1, n, s->distinct));
     }
     return bytes;
 }

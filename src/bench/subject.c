@@ -1,8 +1,5 @@
 #include "bench/subject.h"
 
-#include "kernels/pack.h"
-#include "model/stepper.h"
-
 bool subject_load(struct model *m, const struct bench_options *o, const struct load_options *l, struct err *e)
 {
     struct load_options all = *l;
@@ -40,6 +37,7 @@ bool subject_open(struct subject *s, const struct bench_options *o, const struct
             s->full[s->n_full++] = &s->m.weights.layers[i];
         else
             s->delta[s->n_delta++] = &s->m.weights.layers[i];
+    s->traffic = load_traffic(&s->m);
     s->read_gb_s = s->m.dev->read_gb_s(s->m.dev, e);
     return s->read_gb_s > 0;
 }
@@ -61,71 +59,11 @@ void subject_close(struct subject *s)
 
 /* ---- bytes */
 
-size_t subject_matrix_bytes(const struct subject *s, const struct weight *w)
-{
-    if (w->format == WEIGHT_NONE)
-        return 0;
-    return subject_fused(s) ? pack_data_bytes(w->format, w->rows, w->cols) + pack_scale_bytes(w->format, w->rows, w->cols) : weight_bytes(w);
-}
-
-size_t subject_expert_bytes(const struct subject *s, const struct expert_weights *x)
-{
-    return subject_matrix_bytes(s, &x->gate) + subject_matrix_bytes(s, &x->up) + subject_matrix_bytes(s, &x->down);
-}
-
-static size_t mixer_bytes(const struct subject *s, const struct layer_weights *l)
-{
-    const struct weight *attn[] = {&l->attn.q, &l->attn.k, &l->attn.v, &l->attn.o};
-    const struct weight *delta[] = {&l->delta.qkv, &l->delta.z, &l->delta.a, &l->delta.b, &l->delta.out};
-    size_t bytes = 0;
-    for (int i = 0; i < (l->full ? 4 : 5); i++)
-        bytes += subject_matrix_bytes(s, l->full ? attn[i] : delta[i]);
-    return bytes;
-}
-
-/* Router and experts of a layer; `distinct` of them are read. */
-static double mixture_bytes(const struct subject *s, const struct moe_weights *m, double distinct)
-{
-    return (double)(subject_matrix_bytes(s, &m->router) + subject_matrix_bytes(s, &m->shared_gate) + subject_expert_bytes(s, &m->shared))
-        + distinct * (double)subject_expert_bytes(s, &m->experts[0]);
-}
-
-static const struct weight *head_of(const struct subject *s)
-{
-    return weights_head(&s->m.weights, s->m.head);
-}
-
-/* Of two planes a step reads the upper one; the few ids that it completes do not count. */
-static size_t head_bytes(const struct subject *s)
-{
-    const struct weight *w = head_of(s);
-    return w->format == WEIGHT_PLANES ? weight_bytes(w) - (size_t)w->rows * plane_pitch(w->cols) : subject_matrix_bytes(s, w);
-}
-
-double subject_step_bytes(const struct subject *s, int rows, int pos, double distinct)
-{
-    const struct model_config *c = &s->m.cfg;
-    const struct weights *w = &s->m.weights;
-    double bytes = (double)head_bytes(s);
-    for (int i = 0; i < c->n_layers; i++)
-        bytes += (double)mixer_bytes(s, &w->layers[i]) + mixture_bytes(s, &w->layers[i].moe, distinct);
-    bytes += c->n_delta * 2.0 * c->lin_v_heads * c->lin_k_dim * c->lin_v_dim * (double)sizeof(float);
-    bytes += (double)kv_read_bytes(c, s->m.kv, pos + rows - 1);
-    return bytes;
-}
-
-/* The MTP block over rows that read `distinct` experts. */
-static double mtp_bytes(const struct subject *s, double distinct)
-{
-    const struct mtp_weights *w = &s->m.weights.mtp;
-    return (double)(subject_matrix_bytes(s, &w->fc) + mixer_bytes(s, &w->layer)) + mixture_bytes(s, &w->layer.moe, distinct);
-}
-
 double subject_draft_bytes(const struct subject *s, int rows, int n_drafts, double distinct)
 {
-    const struct model_config *c = &s->m.cfg;
-    const double head = (double)head_bytes(s) * stepper_draft_rows(head_of(s)) / c->vocab;
+    const struct traffic *t = &s->traffic;
+    const int top_k = s->m.cfg.top_k;
     if (!s->m.weights.mtp.present)
         return 0;
-    return mtp_bytes(s, rows > 1 ? distinct : c->top_k) + n_drafts * head + (n_drafts > 1 ? (n_drafts - 1) * mtp_bytes(s, c->top_k) : 0);
+    return traffic_mtp(t, rows > 1 ? distinct : top_k) + n_drafts * t->draft_head + (n_drafts > 1 ? (n_drafts - 1) * traffic_mtp(t, top_k) : 0);
 }

@@ -5,10 +5,12 @@
 #include "bench/report.h"
 #include "bench/run.h"
 #include "engine/load.h"
+#include "model/traffic.h"
 
 struct subject {
     const struct bench_options *o;
     struct model      m;
+    struct traffic    traffic;          /* what its steps move */
     double            read_gb_s;        /* plain read of this device: everything else is a share of it */
     int               n_full, n_delta;  /* layers of each kind, in order */
     const struct layer_weights *full[MODEL_MAX_LAYERS], *delta[MODEL_MAX_LAYERS];
@@ -21,12 +23,7 @@ void subject_report(const struct subject *s, struct report *r);         /* the f
 void subject_close(struct subject *s);
 
 static inline bool subject_fused(const struct subject *s) { return s->m.dev->caps->packs_weights; }
-/* What a kernel reads of a matrix: packed on a GPU, as stored on the CPU. */
-size_t subject_matrix_bytes(const struct subject *s, const struct weight *w);
-/* The same for one expert, shared or routed. */
-size_t subject_expert_bytes(const struct subject *s, const struct expert_weights *x);
-/* Bytes of a step of `rows` rows at `pos` that reads `distinct` experts a layer: weights, DeltaNet states, KV rows. */
-double subject_step_bytes(const struct subject *s, int rows, int pos, double distinct);
+static inline size_t subject_matrix_bytes(const struct subject *s, const struct weight *w) { return traffic_matrix(w, subject_fused(s)); }
 /* Bytes of making `n_drafts` drafts behind such a step: the MTP block over its rows, then once more for each draft but the first, and
  * the draft head for each.  The block's KV rows are not counted. */
 double subject_draft_bytes(const struct subject *s, int rows, int n_drafts, double distinct);

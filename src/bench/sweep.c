@@ -53,7 +53,7 @@ static bool measure_step(struct sweep *w, int rows, int pos)
     if (!stepper_measure(w->stepper, rows, pos, n, w->s.o->overlap - 1, &s.ms, &s.distinct, &w->e))
         return false;
     CHECK(w->n_steps < SWEEP_MAX_STEPS);
-    s.bytes = subject_step_bytes(&w->s, rows, pos, s.distinct);
+    s.bytes = traffic_step(&w->s.traffic, rows, pos, s.distinct);
     w->steps[w->n_steps++] = s;
     const struct sweep_step *one = sweep_step_of(w, 1, pos);
     const double gb_s = s.bytes / s.ms * 1e-6, ms_ratio = one ? s.ms / one->ms : NAN, byte_ratio = one ? s.bytes / one->bytes : NAN,

@@ -93,7 +93,7 @@ static void report_answer(struct trial *t, const struct chance *c, const struct 
         both = 2 / (1 / best[0] + 1 / best[1]), rate = tok_s(a);
     report_text(t->r, c->name);
     const double cells[] = {none, n[0], n[1], both, rate, (double)(a->n_tokens - 1) / a->n_steps, rate / none, rate / both,
-                            t->there > 0 ? rate * t->there / t->s->read_gb_s : NAN};
+                            a->bytes * 1e-9 / (a->n_tokens - 1), t->there > 0 ? rate * t->there / t->s->read_gb_s : NAN};
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
         report_number(t->r, cells[i]);
 }
@@ -103,7 +103,7 @@ static bool measure_auto(struct trial *t, struct err *e)
     static const struct column columns[] = {
         {"chance", "chance", -10, 0}, {"none_tok_s", "none", 8, 1}, {"best_drafts", "best", 5, 0}, {"best_drafts_2", "then", 5, 0},
         {"best_tok_s", "tok/s", 8, 1}, {"auto_tok_s", "auto", 8, 1}, {"tokens_step", "tokens/step", 11, 2}, {"of_none", "x none", 7, 2},
-        {"of_best", "x best", 7, 3}, {"there_tok_s", "there", 8, 1},
+        {"of_best", "x best", 7, 3}, {"gb_token", "GB/token", 9, 3}, {"there_tok_s", "there", 8, 1},
     };
     struct turn_stats a;
     if (!answer(t, -1, chances[3].rate, WARM_AUTO, &a, e))
@@ -126,7 +126,8 @@ static bool measure_auto(struct trial *t, struct err *e)
 bool trial_report(struct subject *s, struct report *r, double there, struct err *e)
 {
     struct trial t = {.s = s, .r = r, .there = there, .depth = s->m.weights.mtp.present ? ENGINE_MAX_DEPTH : 0};
-    const struct decoder_options o = {.n_ctx = s->m.n_ctx, .chunk = s->m.chunk, .depth = t.depth, .n_sequences = 1, .n_snapshots = 1, .head = s->m.head};
+    const struct decoder_options o = {.n_ctx = s->m.n_ctx, .chunk = s->m.chunk, .depth = t.depth, .n_sequences = 1, .n_snapshots = 1, .head = s->m.head,
+                                      .traffic = s->traffic};
     for (int i = 0; i < PROMPT; i++)
         t.prompt[i] = (int32_t)((uint32_t)(i + 1) * 2654435761u % (uint32_t)s->m.cfg.vocab);
     forward_overlap(s->m.forward, s->o->overlap - 1);

@@ -89,7 +89,7 @@ static bool report_sweep(struct report *r, const struct bench_options *o, double
     if (ok) {
         w.s.read_gb_s = read_gb_s;      /* one for the whole report */
         report_fact(r, "a token", "without drafts reads %.3f GB of weights and states",
-                    subject_step_bytes(&w.s, 1, 0, w.s.m.cfg.top_k) * 1e-9);
+                    traffic_step(&w.s.traffic, 1, 0, w.s.m.cfg.top_k) * 1e-9);
         report_limit(r, steps_s);
         ok = sweep_decode(&w);
         report_limit(r, prompts_s);

@@ -55,6 +55,7 @@ struct chat_stats {
     int    drafted[CHAT_MAX_DEPTH], accepted[CHAT_MAX_DEPTH];   /* by draft position */
     int    looked_up[CHAT_MAX_DEPTH], looked_up_accepted[CHAT_MAX_DEPTH];      /* of these: found in the text; the others are the MTP block's */
     double prefill_ms, decode_ms, wall_ms;
+    double bytes;                       /* that steps moved: weights, states, KV rows, drafts; 0: not known */
     double tok_s;                       /* tokens after the first, over the time after the first */
     double acceptance;                  /* accepted / drafted; negative when nothing was drafted */
     int    ctx_used, ctx_total;         /* chat_context_used() when the turn had ended */
@@ -63,6 +64,9 @@ struct chat_stats {
 };
 /* The first token of each round comes from the prompt, not from a step.  0 without steps. */
 static inline double chat_tokens_per_step(const struct chat_stats *s) { return s->n_steps ? (double)(s->n_tokens - s->n_rounds) / s->n_steps : 0; }
+
+/* What a token cost in memory traffic, in 10^9 bytes; 0: not known. */
+static inline double chat_gb_per_token(const struct chat_stats *s) { return s->n_tokens > s->n_rounds ? s->bytes * 1e-9 / (s->n_tokens - s->n_rounds) : 0; }
 
 struct chat_event {
     enum chat_event_kind kind;

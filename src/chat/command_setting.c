@@ -275,6 +275,8 @@ enum command_result command_stats(struct typed *c)
              (unsigned long long)s->seed);
     if (chat_tokens_per_step(s) > 0)
         buf_addf(c->out, "           %.2f tokens a step\n", chat_tokens_per_step(s));
+    if (chat_gb_per_token(s) > 0)
+        buf_addf(c->out, "traffic    about %.3g GB a token: weights, states, KV rows, drafts\n", chat_gb_per_token(s));
     buf_addf(c->out, "cost       %.1f s", s->wall_ms / 1000);
     if (s->joules > 0)
         buf_addf(c->out, ", %.0f J of the device, %.2f J a token", s->joules, s->n_tokens ? s->joules / s->n_tokens : 0);

@@ -290,6 +290,7 @@ static void add_stats(struct answer_stats *s, const struct answer_stats *a, cons
     s->n_steps += t->n_steps;
     s->prefill_ms += t->prefill_ms;
     s->decode_ms += t->decode_ms;
+    s->bytes += t->bytes;
     for (int i = 0; i < CHAT_MAX_DEPTH && i < ENGINE_MAX_DEPTH; i++) {
         s->drafted[i] += t->drafted[i];
         s->accepted[i] += t->accepted[i];

@@ -184,6 +184,7 @@ static void take_figures(struct remote *r, const struct completion_figures *f)
         s->decode_ms = f->decode_ms;
         s->n_timed = s->n_tokens;
     }
+    s->bytes = f->bytes > 0 ? f->bytes : 0;
     r->used = f->n_prompt >= 0 && f->n_tokens >= 0 ? f->n_prompt + f->n_tokens : -1;
 }
 

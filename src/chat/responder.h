@@ -88,6 +88,7 @@ struct answer_stats {
     int    drafted[CHAT_MAX_DEPTH], accepted[CHAT_MAX_DEPTH];           /* by draft position */
     int    looked_up[CHAT_MAX_DEPTH], looked_up_accepted[CHAT_MAX_DEPTH];      /* of these: found in the text */
     double prefill_ms, decode_ms;
+    double bytes;                       /* that its steps moved; 0: not known */
 };
 
 enum news_kind {

@@ -464,6 +464,7 @@ static void add_request(struct chat_stats *s, const struct answer_stats *t)
     s->n_steps += t->n_steps;
     s->prefill_ms += t->prefill_ms;
     s->decode_ms += t->decode_ms;
+    s->bytes += t->bytes;
     for (int i = 0; i < CHAT_MAX_DEPTH; i++) {
         s->drafted[i] += t->drafted[i];
         s->accepted[i] += t->accepted[i];

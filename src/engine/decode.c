@@ -49,6 +49,7 @@ struct run {
     int     room;                       /* tokens that may come: max_tokens and context */
     bool    ended;
     int64_t first_ns;                   /* when the first token came */
+    struct stepper_counts counted;      /* of the MTP block: what is in the statistics */
 };
 
 /* How long `n` prompt rows take, all the same token or, as in a prompt, many: these choose many experts.  0 when the device failed. */
@@ -424,12 +425,39 @@ static bool picks_of(struct run *r, const struct step_result *in, struct picks *
     return true;
 }
 
+/* What the MTP block has moved since the last call. */
+static double drafting_bytes(struct run *r)
+{
+    const struct traffic *t = &r->d->o.traffic;
+    const struct stepper_counts now = stepper_counts(r->d->stepper), old = r->counted;
+    const long runs = now.mtp_runs - old.mtp_runs, rows = now.mtp_rows - old.mtp_rows;
+    r->counted = now;
+    return (double)runs * traffic_mtp(t, traffic_distinct(t, runs ? (double)rows / (double)runs : 1))
+         + (double)(now.chained - old.chained) * traffic_mtp(t, traffic_distinct(t, 1)) + (double)(now.drafts - old.drafts) * t->draft_head;
+}
+
+/* Of a result's step; the first pick is none. */
+static double step_bytes(const struct run *r, const struct step_result *in)
+{
+    const struct traffic *t = &r->d->o.traffic;
+    const int rows = in->n_drafts + 1;
+    return r->first_ns ? traffic_step(t, rows, r->q->tl.n_run, traffic_distinct(t, rows)) : 0;
+}
+
+/* With a result, or what was made up for at the end. */
+static void count_bytes(struct run *r, const struct step_result *in)
+{
+    if (r->d->o.traffic.c)
+        r->out->stats.bytes += (in ? step_bytes(r, in) : 0) + drafting_bytes(r);
+}
+
 /* One result.  The rows of its tokens but the newest have run; the first one ran none.  Returns whether it was heard. */
 static bool hear(struct run *r, const struct step_result *in)
 {
     struct turn_stats before = r->out->stats;
     struct picks p;
     bool first = !r->first_ns;
+    count_bytes(r, in);
     int n = picks_of(r, in, &p) ? take_tokens(r, &p, &before) : 0;
     if (n && !first)
         timeline_ran(&r->q->tl, n);
@@ -464,6 +492,7 @@ static bool run_steps(struct run *r)
         return true;
     stepper_begin(d->stepper, r->q->slot, &s, r->p->ids, r->p->n, how->n_begun, r->q->tl.n, how->bias_ids, how->bias, how->n_bias,
                   r->depth == DRAFTER_AUTO ? 0 : r->depth);
+    r->counted = stepper_counts(d->stepper);
     drafter_begin(&d->drafter, r->depth, how->lookup, r->p->ids, r->p->n);
     for (int i = 0; i < drafter_ahead(&d->drafter, beside ? AHEAD : 1); i++)
         drafter_launch(&d->drafter);
@@ -479,6 +508,7 @@ static bool run_steps(struct run *r)
             drafter_launch(&d->drafter);
     }
     int pos = stepper_end(d->stepper, n_heard, r->fault);
+    count_bytes(r, NULL);
     CHECK(pos < 0 || pos == r->q->tl.n_run || r->out->finish == FINISH_ERROR);
     return pos >= 0;
 }

@@ -14,6 +14,7 @@
 #include "model/cache.h"
 #include "model/config.h"
 #include "model/forward.h"
+#include "model/traffic.h"
 
 struct dev;
 struct decoder;
@@ -26,6 +27,7 @@ struct decoder_options {
     int       n_sequences;              /* that are resident at once */
     int       n_snapshots;              /* of all of them */
     enum head head;
+    struct traffic traffic;             /* what steps move, for the statistics; {0}: not known */
 };
 
 /* Tokens of one step. */

@@ -127,6 +127,7 @@ static bool load(struct engine *g, struct err *e)
     const struct decoder_options o = {
         .n_ctx = m->n_ctx, .chunk = m->chunk, .fixed_chunk = g->fixed_chunk, .depth = m->depth,
         .n_sequences = m->n_sequences, .n_snapshots = m->n_snapshots, .head = m->head,
+        .traffic = load_traffic(m),
     };
     g->decoder = decoder_open(m->dev, &m->cfg, m->forward, m->caches, &o, e);
     return g->decoder && open_keeper(g, e);

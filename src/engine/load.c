@@ -308,6 +308,11 @@ bool load_open(struct model *m, const struct load_options *o, struct err *e)
     return load_check(m, o, e) && load_weights(m, NULL, NULL, e) && load_space(m, e);
 }
 
+struct traffic load_traffic(const struct model *m)
+{
+    return traffic_of(&m->cfg, &m->weights, m->head, m->kv, m->dev->caps->packs_weights);
+}
+
 void load_close(struct model *m)
 {
     caches_close(m->caches, LIMIT_SEQUENCES);

@@ -14,6 +14,7 @@
 #include "model/cache.h"
 #include "model/config.h"
 #include "model/forward.h"
+#include "model/traffic.h"
 #include "model/weights.h"
 
 enum { LOAD_NO_SNAPSHOTS = -1, LOAD_SOME_SEQUENCES = -1 };
@@ -75,6 +76,7 @@ bool load_device(struct model *m, struct err *e);
 bool load_weights(struct model *m, load_progress *progress, void *arg, struct err *e);
 bool load_space(struct model *m, struct err *e);
 bool load_open(struct model *m, const struct load_options *o, struct err *e);
+struct traffic load_traffic(const struct model *m);     /* of its steps, once weights are there */
 void load_close(struct model *m);               /* also what could not be opened */
 
 /* The plan that load_weights() would make now, without reading weights.  The numbers are there even when it does not fit. */

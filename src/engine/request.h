@@ -78,6 +78,7 @@ struct turn_stats {
     int    drafted[ENGINE_MAX_DEPTH], accepted[ENGINE_MAX_DEPTH];       /* by draft position */
     int    looked_up[ENGINE_MAX_DEPTH], looked_up_accepted[ENGINE_MAX_DEPTH];   /* of these: those that were found in the text */
     double prefill_ms, decode_ms;       /* submit to first token; first token to last */
+    double bytes;                       /* that the steps moved, drafts included (model/traffic.h), about */
     struct refill refill;
 };
 

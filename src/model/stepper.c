@@ -413,6 +413,8 @@ void stepper_draft(struct stepper *s, int n)
     CHECK(!s->drafting || s->drafting == s->on || !newest_tokens(s));
     launch(s, &s->on->drafts[from][to], &(struct recipe){.from = from, .to = to});
     s->on->n_made += n;
+    s->counts.drafts += n;
+    s->counts.chained += from ? n : n - 1;
 }
 
 void stepper_propose(struct stepper *s, const int32_t *ids, int n)
@@ -442,6 +444,8 @@ void stepper_launch(struct stepper *s)
     s->on->n_launched++;
     s->on->rows = n + 1;
     s->on->n_made = n;
+    s->counts.drafts += n;
+    s->counts.chained += n - 1;
 }
 
 int stepper_behind(const struct stepper *s)

@@ -46,9 +46,10 @@ void stepper_draft(struct stepper *s, int n);
 void stepper_step_together(struct stepper *s, const int *slots, int n);
 /* Positions before those of the newest pick whose rows were left out. */
 int  stepper_behind(const struct stepper *s);
-/* What the MTP block has run since stepper_open(), the chains of drafts not counted. */
+/* What the MTP block has run since stepper_open(). */
 struct stepper_counts {
-    long mtp_rows, mtp_runs;            /* a run reads its weights once */
+    long mtp_rows, mtp_runs;            /* rows of tokens; a run reads its weights once */
+    long drafts, chained;               /* drafts made; those of them that took a run of their own */
 };
 struct stepper_counts stepper_counts(const struct stepper *s);
 /* The next step verifies these instead.  No more than max_depth. */

@@ -35,7 +35,7 @@ struct completion *completion_open(completion_fn *fn, void *arg)
     struct completion *c = memory_zeroed(1, sizeof *c);
     c->fn = fn;
     c->arg = arg;
-    c->figures = (struct completion_figures){-1, -1, -1, -1, -1, -1, -1, -1, -1};
+    c->figures = (struct completion_figures){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
     return c;
 }
 
@@ -167,7 +167,7 @@ static void take_int(const json_t *from, const char *name, int *to)
         *to = (int)json_number_value(v);
 }
 
-static void take_ms(const json_t *from, const char *name, double *to)
+static void take_real(const json_t *from, const char *name, double *to)
 {
     const json_t *v = json_object_get(from, name);
     if (json_is_number(v) && json_number_value(v) >= 0)
@@ -193,8 +193,9 @@ static void take_figures(struct completion *c, const json_t *chunk)
     take_int(timings, "draft_n_accepted", &f->n_accepted);
     take_int(timings, "draft_lookup_n", &f->n_looked_up);
     take_int(timings, "draft_lookup_n_accepted", &f->n_looked_up_accepted);
-    take_ms(timings, "prompt_ms", &f->prefill_ms);
-    take_ms(timings, "predicted_ms", &f->decode_ms);
+    take_real(timings, "prompt_ms", &f->prefill_ms);
+    take_real(timings, "predicted_ms", &f->decode_ms);
+    take_real(timings, "moved_bytes", &f->bytes);
 }
 
 static void take_progress(struct completion *c, const json_t *progress)

@@ -40,6 +40,7 @@ struct completion_figures {
     int    n_drafted, n_accepted;
     int    n_looked_up, n_looked_up_accepted;   /* of these: found in the text */
     double prefill_ms, decode_ms;
+    double bytes;                       /* that its steps moved */
 };
 
 struct completion;

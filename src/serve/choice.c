@@ -375,6 +375,8 @@ static void add_timings(const struct answer_stats *s, struct buf *out)
     if (drafted)
         buf_addf(out, ", \"draft_n\": %d, \"draft_n_accepted\": %d, \"draft_lookup_n\": %d, \"draft_lookup_n_accepted\": %d", drafted, accepted,
                  looked_up, looked_up_accepted);
+    if (s->bytes > 0)
+        buf_addf(out, ", \"moved_bytes\": %.0f", s->bytes);
     buf_adds(out, "}");
 }
 

@@ -200,6 +200,7 @@ static void add_stats(struct answer_stats *to, const struct answer_stats *s, boo
     to->n_steps += s->n_steps;
     to->prefill_ms += s->prefill_ms;
     to->decode_ms += s->decode_ms;
+    to->bytes += s->bytes;
     for (int i = 0; i < CHAT_MAX_DEPTH; i++) {
         to->drafted[i] += s->drafted[i];
         to->accepted[i] += s->accepted[i];

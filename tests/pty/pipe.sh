@@ -30,7 +30,7 @@ printf 'Hello' > in
 ask --no-think -n 24 --json < in
 is "--json ends with status 0" "$rc" 0
 is "--json is one line" "$(wc -l < out | tr -d ' ')" 1
-for key in answer reasoning tool_calls finish tokens prompt cached generated tok_per_s acceptance acceptance_by_position steps model seed; do
+for key in answer reasoning tool_calls finish tokens prompt cached generated tok_per_s acceptance acceptance_by_position gb_per_token steps model seed; do
     has "--json has $key" "$(cat out)" "\"$key\":"
 done
 printf 'Hello' > in

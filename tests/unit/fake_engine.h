@@ -30,6 +30,7 @@ static struct {
     bool not_ready;                     /* until fake_ready() */
     bool reads;                         /* reading a prompt stops half way, until fake_read() */
     int  n_read;                        /* tokens of each prompt, as stats tell them; 0: 10 */
+    double bytes;                       /* that the steps moved */
     int  n_looked_up;                   /* of the drafts in second place, none of which was right */
     int  n_ctx;
     float gen_temperature;
@@ -257,7 +258,7 @@ struct event_list engine_drain(struct engine *g)
         ev->kind = EV_DONE;
         ev->finish = g->finish;
         ev->stats = (struct turn_stats){.n_prompt = fake.n_read ? fake.n_read : 10, .n_tokens = g->done, .n_steps = g->done, .drafted = {10, 5}, .accepted = {8, 1},
-                                        .looked_up = {0, fake.n_looked_up},
+                                        .looked_up = {0, fake.n_looked_up}, .bytes = fake.bytes,
                                         .prefill_ms = 5, .decode_ms = 100, .refill = fake.refill};
         if (g->finish == FINISH_ERROR)
             snprintf(ev->message, sizeof ev->message, "scripted error");

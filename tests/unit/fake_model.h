@@ -20,6 +20,7 @@
 #include "model/forward.h"
 #include "model/stepper.h"
 #include "model/synthetic.h"
+#include "model/traffic.h"
 #include "model/weights.h"
 #include "tests/picker.h"
 
@@ -396,6 +397,7 @@ struct stepper {
     struct step_drafts made;
     float chain[FAKE_HIDDEN];           /* the MTP block's hidden state that the next draft is made from */
     int n_launched, n_taken;
+    struct stepper_counts counts;
 };
 
 struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int n, enum head h, int max_depth, struct err *e)
@@ -502,6 +504,7 @@ void stepper_draft(struct stepper *s, int n)
 {
     struct fake_live *v = &s->live;
     CHECK(v->n_drafts + n <= s->max_depth);
+    s->counts.drafts += n;
     for (; n && !v->done; n--) {
         float logits[64] = {0}, h[FAKE_HIDDEN];
         const int i = v->n_drafts++;
@@ -590,5 +593,16 @@ int stepper_settle(struct stepper *s, struct err *e)
 void stepper_resume(struct stepper *s) { (void)s; }
 
 int stepper_behind(const struct stepper *s) { return (void)s, 0; }
+struct stepper_counts stepper_counts(const struct stepper *s) { return s->counts; }
+
+/* A step moves a hundred bytes and one more for each row, a draft ten. */
+struct traffic traffic_of(const struct model_config *c, const struct weights *w, enum head head, const struct kv_recipe *kv, bool packed)
+{
+    (void)w, (void)head, (void)kv, (void)packed;
+    return (struct traffic){.c = c, .draft_head = 10};
+}
+double traffic_distinct(const struct traffic *t, double rows) { return (void)t, rows; }
+double traffic_step(const struct traffic *t, int rows, int pos, double distinct) { return (void)t, (void)pos, (void)distinct, 100 + rows; }
+double traffic_mtp(const struct traffic *t, double distinct) { return (void)t, (void)distinct, 0; }
 
 #endif

@@ -157,6 +157,7 @@ static void test_command__regen_undo_and_new_change_the_conversation(void **stat
     answer("first line\nsecond");
     assert_int_equal(run("/regen"), COMMAND_TURN);
     fake.n_looked_up = 3;
+    fake.bytes = 8e9;
     answer(NULL);
     assert_string_equal(chat_message(c, 1).text, "two");
     run("/stats");
@@ -164,6 +165,7 @@ static void test_command__regen_undo_and_new_change_the_conversation(void **stat
                                      "lookup 2   0 of 3 found in the text and accepted (0 %)\n"));
     assert_non_null(strstr(out.data, "memory     planned 3.00 GiB of 8.00 GiB, of which 0.50 stay free: weights 3.00 GiB\n"));
     assert_non_null(strstr(out.data, "KV cache   tq4, 6240 bytes a token\n"));
+    assert_non_null(strstr(out.data, "traffic    about 1.6 GB a token: weights, states, KV rows, drafts\n"));
     assert_null(strstr(out.data, "refill"));
     assert_int_equal(run("/undo"), COMMAND_MOVED);
     assert_string_equal(out.data, "taken back: first line ...\n");
@@ -177,6 +179,43 @@ static void test_command__regen_undo_and_new_change_the_conversation(void **stat
     assert_int_equal(run("/clear"), COMMAND_MOVED);
     assert_string_equal(out.data, "a new conversation\n");
     assert_int_equal(chat_n_nodes(c), 0);
+}
+
+static void test_command__set_tells_what_of_drafts_is_in_force(void **state)
+{
+    static const char said[] = "   (/set; drafted tokens per step (auto: as many as pay); auto|off|0|1|2|3|4|5|6|7)\n";
+    static const struct { int depth; const char *line, *value, *more; } rows[] = {
+        {7, "/set draft 3", "3", "draft is 3: nothing is looked up; with auto it is\n"},
+        {7, "/set draft auto", "auto", ""},
+        {2, "/set draft 5", "5", "at most 2 are made\n"},
+        {0, "/set draft auto", "auto",
+         "no drafts are made: the model has no MTP block, or was loaded without (--draft off); --draft auto at the start loads it\n"},
+        {0, "/set draft off", "off", ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct buf want = {0};
+        teardown(NULL);
+        setup(NULL);
+        snprintf(fake_engine->info.formats, sizeof fake_engine->info.formats, "INT4");
+        fake_engine->info.draft_depth = rows[i].depth;
+        fake_say("x</think>one");
+        fake_say("x</think>two");
+        answer("anything");
+        assert_int_equal(run(rows[i].line), COMMAND_DONE);
+        buf_addf(&want, "draft = %s%s%s", rows[i].value, said, rows[i].more);
+        assert_string_equal(out.data, want.data);
+        buf_free(&want);
+    }
+    run("/set draft 8");
+    assert_non_null(strstr(out.data, "8"));
+    run("/set draft 3");
+    run("/set lookup off");
+    answer("again");
+    assert_int_equal(fake.samplings[0].draft_depth, -1);
+    assert_true(fake.samplings[0].lookup);
+    assert_int_equal(fake.samplings[1].draft_depth, 3);
+    assert_false(fake.samplings[1].lookup);
 }
 
 static void test_command__save_and_load_tell_where(void **state)
@@ -611,6 +650,7 @@ int main(void)
         TEST(system_takes_effect_in_the_next_prompt),
         TEST(regen_undo_and_new_change_the_conversation),
         TEST(stats_tell_why_a_prompt_was_read_again),
+        TEST(set_tells_what_of_drafts_is_in_force),
         TEST(save_and_load_tell_where),
         TEST(undo_takes_a_number),
         TEST(edit_gives_the_text_back_as_it_must_be_typed),

@@ -49,9 +49,9 @@ static void read_stream(const struct buf *body, size_t cut, size_t step, struct 
     static const char *const finishes[] = {"open", "stopped", "length", "filtered"};
     const char *name = completion_reasoning_name(c);
     struct completion_figures f = completion_figures(c);
-    buf_addf(&s.text, "\n%s%s; reasoning: %s; %d prompt, %d cached, %d tokens, %d drafted, %d accepted, %.1f and %.1f ms", ok ? "" : e.msg,
+    buf_addf(&s.text, "\n%s%s; reasoning: %s; %d prompt, %d cached, %d tokens, %d drafted, %d accepted, %.1f and %.1f ms%s", ok ? "" : e.msg,
              ok ? finishes[completion_finish(c)] : "", name ? name : "none", f.n_prompt, f.n_cached, f.n_tokens, f.n_drafted, f.n_accepted, f.prefill_ms,
-             f.decode_ms);
+             f.decode_ms, f.bytes > 0 ? "; bytes" : "");
     completion_close(c);
     *story = s.text;
 }

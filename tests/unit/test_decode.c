@@ -104,7 +104,7 @@ static struct decoder *open_with(const struct decoder_options *o)
 static struct decoder *open_decoder(int depth, int chunk, int n_snapshots)
 {
     return open_with(&(struct decoder_options){.n_ctx = CTX, .chunk = chunk, .fixed_chunk = true, .depth = depth, .n_sequences = 1,
-                                               .n_snapshots = n_snapshots});
+                                               .n_snapshots = n_snapshots, .traffic = traffic_of(&config, &weights, HEAD_BF16, NULL, false)});
 }
 
 static struct outcome ask_in(struct decoder *d, uint64_t sequence, const int32_t *ids, int n, int keep_at, const struct sampling *how, struct heard *h)
@@ -201,12 +201,16 @@ static void test_decode__every_depth_gives_the_same_answer_greedy_or_sampled(voi
             if (!j)
                 memcpy(prob, h.prob, sizeof prob);
             assert_memory_equal(prob, h.prob, (size_t)h.ids.n * sizeof *prob);
-            int accepted = 0;
+            int accepted = 0, drafted = 0, made = 0;
             for (int k = 0; k < ENGINE_MAX_DEPTH; k++) {
                 accepted += out.stats.accepted[k];
+                drafted += out.stats.drafted[k];
+                made += out.stats.drafted[k] - out.stats.looked_up[k];
                 assert_true(out.stats.accepted[k] <= out.stats.drafted[k]);
             }
             assert_int_equal(1 + out.stats.n_steps + accepted, h.ids.n);        /* the first token, then one a step + drafts */
+            const int least = 101 * out.stats.n_steps + drafted + 10 * made, most = least + 10 * ENGINE_MAX_DEPTH * (out.stats.n_steps + 3);
+            assert_true(out.stats.bytes >= least && out.stats.bytes <= (depths[j] ? most : least));
             if (depths[j] > 0 && !i)        /* greedy: two drafts in three are right */
                 assert_true(accepted > 12);
             heard_free(&h);

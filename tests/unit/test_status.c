@@ -47,6 +47,10 @@ static const struct status answering = {
     .search = "hit 3 of 12", .signs = "RAW NO-SAVE YOLO", .throttled = "hot", .percent = 12, .note = "a note",
 };
 
+static const struct status traffic = {
+    .state = "answering", .timed = true, .state_s = 13, .tok_s = 46.2, .per_step = 2.4, .gb_token = 2.44, .ctx_used = 3100, .ctx_total = 131072, .hint = "^C stop\t^C",
+}, small = {.state = "ready", .gb_token = 0.0099, .hint = "F1 keys"};
+
 static const struct row { const struct status *s; int cols; const char *line; } rows[] = {
     {&answering, 40,  " answering  2%                       ^C\n"},
     {&answering, 60,  " answering 0:13  46.2 tok/s  ctx 3.1k/128k 2%       ^C stop\n"},
@@ -54,6 +58,9 @@ static const struct row { const struct status *s; int cols; const char *line; } 
     {&answering, 120, " answering 0:13  46.2 tok/s  accept 71%  2.4 tok/step  ctx 3.1k/128k 2%  T 0.6  84.1/119 GiB  71 C     hashmap  ^C stop\n"},
     {&answering, 160, " answering 0:13  46.2 tok/s  accept 71%  2.4 tok/step  ctx 3.1k/128k 2%  [----------]  T 0.6  84.1/119 GiB  71 C  41 W"
                       "  KV turbo4              hashmap  ^C stop\n"},
+    {&traffic, 90,    " answering 0:13  46.2 tok/s  2.4 tok/step  2.4 GB/tok  ctx 3.1k/128k 2%           ^C stop\n"},
+    {&traffic, 70,    " answering 0:13  46.2 tok/s  2.4 tok/step  ctx 3.1k/128k 2%   ^C stop\n"},
+    {&small, 60,      " ready  9.9 MB/tok                                  F1 keys\n"},
     {&named, 80,      " answering 0:13  46.2 tok/s  accept 71%  ctx ~3.1k/128k 2%    NO-THINK  ^C stop\n"},
     {&named, 90,      " answering 0:13  46.2 tok/s  accept 71%  ctx ~3.1k/128k 2%  A title...  NO-THINK  ^C stop\n"},
     {&after, 60,      " ready  129 tok/s  ctx 403/8k 4%  24 tok in 0.2 s   F1 keys\n"},

@@ -84,6 +84,8 @@ static void say_speed(struct row *r, const struct status *s)
     }
     if (s->per_step > 0)
         buf_addf(&say(r, 7)->text, "%.1f tok/step", s->per_step);
+    if (s->gb_token > 0)
+        buf_addf(&say(r, 8)->text, s->gb_token < 0.1 ? "%.1f MB/tok" : "%.1f GB/tok", s->gb_token < 0.1 ? s->gb_token * 1e3 : s->gb_token);
 }
 
 /* The percentage says what the bar shows, but for the first look. */

@@ -25,6 +25,7 @@ struct status {
     int    drafted, accepted;   /* 6  before the title while an answer comes; drafts of this turn, by the MTP block */
     int    looked_up, looked_up_accepted;       /* likewise: found in the text */
     double per_step;            /* 7  tokens per step */
+    double gb_token;            /* 8  GB that steps move for a token */
     const char *sampling;       /* 7  "temperature 0.6", "coding, temperature 0.6" */
     const char *cost;           /* 6  of the last turn, long and short: "read 383 in 1.3 s, 24 tok in 0.2 s, 5 J\t24 tok in 0.2 s" */
     double memory_used, memory_total;           /* 8  bytes */

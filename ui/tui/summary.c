@@ -88,6 +88,7 @@ static void put_speed(struct summary *sum, struct status *s)
     s->drafted -= s->looked_up;
     s->accepted -= s->looked_up_accepted;
     s->per_step = chat_tokens_per_step(t);
+    s->gb_token = chat_gb_per_token(t);
 }
 
 /* Of the last turn: what was read and what was said, each with its seconds; joules.  In short what was said. */

@@ -1,0 +1,34 @@
+/* Bytes that decode steps move: weights, states and KV rows.  Memory is the price of a step, so these are what its time follows.
+ * Plain arithmetic on the shapes of a model. */
+#ifndef Q35_MODEL_TRAFFIC_H
+#define Q35_MODEL_TRAFFIC_H
+
+#include "model/config.h"
+#include "model/kv.h"
+#include "model/weights.h"
+
+/* Of a model on a device; by traffic_of(). */
+struct traffic {
+    const struct model_config *c;
+    const struct kv_recipe    *kv;
+    double fixed;                       /* of every step: all weights but the routed experts, head included; states, read and written */
+    double expert;                      /* one distinct expert in every layer */
+    double mtp, mtp_expert;             /* of the MTP block likewise */
+    double draft_head;                  /* of each draft */
+};
+
+/* What a kernel reads of a matrix: `packed` (kernels/pack.h) or as stored. */
+size_t traffic_matrix(const struct weight *w, bool packed);
+/* The same for one expert, shared or routed. */
+size_t traffic_expert(const struct expert_weights *x, bool packed);
+
+/* Of steps with that head, KV rows of that recipe and weights that are packed or not.  Config and recipe stay valid. */
+struct traffic traffic_of(const struct model_config *c, const struct weights *w, enum head head, const struct kv_recipe *kv, bool packed);
+/* Experts of a layer that so many rows select, about: 8 n^0.77 of 256, as others measured it for this shape. */
+double traffic_distinct(const struct traffic *t, double rows);
+/* A step of `rows` rows at `pos` that reads `distinct` experts a layer. */
+double traffic_step(const struct traffic *t, int rows, int pos, double distinct);
+/* The MTP block over rows that read `distinct` experts; its KV rows are not counted. */
+double traffic_mtp(const struct traffic *t, double distinct);
+
+#endif
