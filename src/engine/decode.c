@@ -153,7 +153,7 @@ void decoder_close(struct decoder *d)
 
 static struct resident resident(struct decoder *d, struct sequence *q)
 {
-    return (struct resident){.dev = d->dev, .sequence = q->slot, .tl = &q->tl, .snaps = &d->sequences.snaps, .cache = q->k, .rejoins = q->rejoins};
+    return (struct resident){.dev = d->dev, .sequence = q->slot, .tl = &q->tl, .snaps = &d->sequences.snaps, .cache = q->k, .rejoins = q->rejoins, .finished = q->finished};
 }
 
 bool decoder_resident(struct decoder *d, uint64_t sequence, struct resident *r)
@@ -539,6 +539,7 @@ bool decoder_answer(struct decoder *d, const struct prompt *p, const struct deco
     }
     if (!answer(&r))
         return false;
+    r.q->finished = out->finish == FINISH_STOP;
     if (out->finish == FINISH_ERROR)    /* numbers that are none: nothing in the cache can be trusted */
         sequence_forget(&d->sequences, r.q);
     return true;

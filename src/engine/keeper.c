@@ -228,7 +228,8 @@ static void take_states(struct job *j, int pos)
     j->states[j->n_states++] = (struct saved_states){j->of.snaps->pos[slot], data};
 }
 
-/* The newest states there are; and, if an answer stands behind them that the next prompt may not have, those before it.  NULL: there are none. */
+/* The states from which the next turn goes on; and, where an answer may be continued, the newest ones.  States of a large model take as much
+ * room as the rows of 23,000 tokens.  NULL: there are none. */
 static struct job *make_job(const char *path, struct fingerprint identity, const struct resident *r)
 {
     struct job *j = memory_zeroed(1, sizeof *j);
@@ -236,13 +237,17 @@ static struct job *make_job(const char *path, struct fingerprint identity, const
     j->identity = identity;
     j->of = *r;
     j->state_bytes = r->snaps->bytes;
-    take_states(j, r->tl->n_run);
+    const bool known = r->rejoins > 0 && r->rejoins < r->tl->n_run;
+    if (!known || !r->finished)
+        take_states(j, r->tl->n_run);
+    if (known)
+        take_states(j, r->rejoins);
+    if (!j->n_states)
+        take_states(j, r->tl->n_run);
     if (!j->n_states) {
         job_free(j);
         return NULL;
     }
-    if (r->rejoins > 0 && r->rejoins < j->states[0].pos)
-        take_states(j, r->rejoins);
     ids_append(&j->ids, r->tl->ids, j->states[0].pos);
     return j;
 }

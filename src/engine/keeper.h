@@ -26,6 +26,7 @@ struct resident {
     struct snapshots *snaps;
     struct cache     *cache;
     int rejoins;                        /* where the next turn rejoins if nothing more comes of this one; 0: not known */
+    bool finished;                      /* nothing more comes of it */
 };
 
 /* What came of a save. */

@@ -21,6 +21,7 @@ struct sequence {
     struct timeline tl;
     struct cache   *k;
     int             rejoins;            /* where the next turn of the conversation will rejoin, as its last prompt said */
+    bool            finished;           /* the last answer said all it had to say: nobody continues it */
     int             ahead_from, ahead_to;       /* positions that were read ahead since the last answer */
     struct refill   refill;             /* since the last answer */
     uint64_t        used;               /* when it was last asked for, on the clock of struct sequences; 0: never */

@@ -210,6 +210,32 @@ static void test_resume__a_stopped_answer_goes_on(void **state)
     check_way("tq4", 2, 420, SAVED_WHEN_IDLE, true);
 }
 
+/* One that ended by itself needs only the states before it: the next turn begins there. */
+static void test_resume__a_finished_answer_needs_one_place_to_go_on(void **state)
+{
+    struct talk t;
+    int32_t ids[300 + ASKED];
+    (void)state;
+    make_prompt(ids, 300);
+    begin(&t, "f32", 0);
+    answer(&t, ids, 300, 280, 0);
+    save(&t);
+    const size_t cut = t.bytes;
+    const struct sampling how = {.max_tokens = SAID, .n_stop = 1, .stop = {t.ids.data[SAID / 2]}};
+    t.done = false;
+    engine_submit(t.g, 0, ids, 300, 280, &how);
+    wait_for(&t, &t.done, NULL, 0);
+    save(&t);
+    assert_true(t.bytes < cut - cut / 4);
+    end(&t);
+    begin(&t, "f32", 0);
+    engine_restore(t.g, 0, path);
+    ask_again(ids, 280);
+    answer(&t, ids, 280 + ASKED, 280 + ASKED - 5, 0);
+    assert_in_range(t.stats.n_cached, 270, 280);
+    end(&t);
+}
+
 static void test_resume__what_is_saved_when_the_engine_closes_counts(void **state)
 {
     (void)state;
@@ -331,6 +357,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         test(test_resume__goes_on_as_if_it_had_never_stopped),
         test(test_resume__a_stopped_answer_goes_on),
+        test(test_resume__a_finished_answer_needs_one_place_to_go_on),
         test(test_resume__what_is_saved_when_the_engine_closes_counts),
         test(test_resume__of_a_long_talk_no_token_is_computed_again),
         test(test_resume__a_turn_writes_what_it_added),
