@@ -22,6 +22,7 @@ enum pack_kind {
     PACK_FP8_SCALE,             /* rows of scales: 128 rows of the matrix */
     PACK_PLAIN,                 /* rows of BF16, F16 or F32, to bf16, as they lie */
     PACK_INT8,                  /* rows of BF16, F16 or F32, to packed int8 with scales, as model/int8.h says */
+    PACK_DENSE_FP8,             /* rows of BF16, F16 or F32, to packed FP8 with scales, as model/fp8.h says */
 };
 enum pack_half { PACK_WHOLE, PACK_GATE, PACK_UP };
 
@@ -31,7 +32,7 @@ struct pack_piece {
     uint64_t first_block;       /* pack_number() */
     enum pack_kind kind;
     enum pack_half half;        /* of a pair */
-    enum dtype dtype;           /* of what is stored: DENSE, PLAIN, INT8, FP8_SCALE */
+    enum dtype dtype;           /* of what is stored: DENSE, PLAIN, INT8, DENSE_FP8, FP8_SCALE */
     int     rows, cols;         /* of the matrix; of one half of a pair */
     int     first, n;           /* rows of the stored tensor; first is a multiple of pack_unit_rows() */
 };
@@ -42,7 +43,7 @@ struct pack_args {
     uint64_t n_blocks;
 };
 
-enum { PACK_THREADS = 256 };
+enum { PACK_THREADS = 256, PACK_BLOCK = 128 };  /* rows and columns that share a scale of FP8 */
 
 /* A stored tensor may be cut into pieces behind every so many of its rows. */
 static inline int pack_unit_rows(enum pack_kind k, enum pack_half half)
@@ -50,6 +51,7 @@ static inline int pack_unit_rows(enum pack_kind k, enum pack_half half)
     switch (k) {
     case PACK_DENSE: case PACK_FP8: return half == PACK_WHOLE ? PACK_ROWS : PACK_ROWS / 2;
     case PACK_INT8:                 return PACK_ROWS;
+    case PACK_DENSE_FP8:            return PACK_BLOCK;
     case PACK_INT4:                 return 8;
     default:                        return 1;
     }
@@ -72,6 +74,7 @@ PACK_FN uint64_t pack_units(const struct pack_piece *p)
     case PACK_FP8_SCALE:  return n * groups * (p->half == PACK_WHOLE ? 8 : 16);
     case PACK_PLAIN:      return (n * (uint64_t)p->cols + 7) / 8;
     case PACK_INT8:       return (uint64_t)pack_up(p->n, 16) * PACK_THREADS;
+    case PACK_DENSE_FP8:  return (uint64_t)pack_up(p->n, PACK_BLOCK) * groups * PACK_THREADS;
     }
     return 0;
 }
@@ -141,6 +144,33 @@ PACK_FN uint16_t pack_int8_scale(uint32_t max)
 {
     float top = pack_float(max) / 127;
     return pack_f16(top < 65504 ? top : 65504);
+}
+/* Scale of a block of FP8 whose largest magnitude has the bits `max`, so that this becomes 448, the largest FP8; 0 for a block of zeros. */
+PACK_FN float pack_fp8_scale(uint32_t max)
+{
+    const float scale = pack_float(max) / 448;
+    return !(scale < 0x1p120f) ? 0x1p120f : scale >= 0x1p-126f ? scale : 0;
+}
+/* E4M3, rounded to even; what is greater than 448, or no number, becomes 448. */
+PACK_FN uint32_t pack_fp8(float f)
+{
+    const uint32_t u = pack_bits(f), sign = u >> 24 & 0x80, mag = u & 0x7fffffffu;
+    if (mag >= 0x43e00000u)
+        return sign | 0x7e;
+    if (mag < 0x3c800000u)              /* subnormal: the float adder rounds at bit 2^-9 */
+        return sign | (pack_bits(pack_float(mag) + 16384.0f) - pack_bits(16384.0f));
+    return sign | (mag - 0x3c000000u + 0x7ffffu + (mag >> 20 & 1)) >> 20;
+}
+/* x / scale as FP8 */
+PACK_FN uint32_t pack_fp8_value(uint32_t x, float scale)
+{
+    if (!(scale > 0))
+        return 0;
+#ifdef __CUDA_ARCH__
+    return pack_fp8(__fdiv_rn(pack_float(x), scale));
+#else
+    return pack_fp8(pack_float(x) / scale);
+#endif
 }
 
 /* ---- one unit */
@@ -284,7 +314,7 @@ PACK_FN void pack_plain_unit(const struct pack_piece *p, uint64_t u)
         out[i] = pack_load_bf16(p->src, p->dtype, i);
 }
 
-/* Unit u of any kind but INT8, whose rows need one another. */
+/* Unit u of any kind but INT8 and DENSE_FP8, whose numbers need one another. */
 PACK_FN void pack_unit(const struct pack_piece *p, uint64_t u)
 {
     switch (p->kind) {
@@ -294,7 +324,8 @@ PACK_FN void pack_unit(const struct pack_piece *p, uint64_t u)
     case PACK_INT4_SCALE: pack_int4_scale_unit(p, u); break;
     case PACK_FP8_SCALE:  pack_fp8_scale_unit(p, u); break;
     case PACK_PLAIN:      pack_plain_unit(p, u); break;
-    case PACK_INT8:       break;
+    case PACK_INT8:
+    case PACK_DENSE_FP8:  break;
     }
 }
 
@@ -338,6 +369,50 @@ PACK_FN uint16_t *pack_int8_scale_at(const struct pack_piece *p, int tile, int r
     uint64_t tiles = (uint64_t)pack_up(p->rows, 16), groups = (uint64_t)pack_up(p->cols, 128);
     uint16_t *scales = (uint16_t *)(void *)((char *)p->dst + tiles * groups * 4 * PACK_LINE);
     return scales + ((uint64_t)(p->first / 16 + tile) * 8 + (unsigned)(r % 8)) * 2 + (unsigned)(r / 8);
+}
+
+/* Blocks of 128 x 128 numbers of a DENSE_FP8 piece, counted by rows of blocks; each is done by n threads, of which this is number i.
+ * First all of them look for the largest magnitude, as bits: */
+PACK_FN uint32_t pack_fp8_max(const struct pack_piece *p, int block, int i, int n)
+{
+    const int groups = pack_up(p->cols, PACK_BLOCK), row = block / groups * PACK_BLOCK, col = block % groups * PACK_BLOCK;
+    uint32_t max = 0;
+    for (; i < PACK_BLOCK * PACK_BLOCK; i += n) {
+        const int r = row + i / PACK_BLOCK, c = col + i % PACK_BLOCK;
+        const uint32_t u = r < p->n && c < p->cols ? pack_load(p->src, p->dtype, (uint64_t)r * (uint64_t)p->cols + (uint64_t)c) & 0x7fffffffu : 0;
+        max = u > max ? u : max;
+    }
+    return max;
+}
+
+/* 16 bytes of FP8: lane, and line of the group of a tile. */
+PACK_FN void pack_fp8_unit(const struct pack_piece *p, int tile, int group, int line, int lane, float scale)
+{
+    const int col = group * PACK_BLOCK + 32 * line + 8 * (lane % 4), groups = pack_up(p->cols, PACK_BLOCK);
+    uint32_t v[4] = {0, 0, 0, 0};
+    for (int h = 0; h < 2; h++) {
+        const int row = pack_row(p, tile, lane / 4, h) - p->first;
+        for (int j = 0; row >= 0 && j < 8 && col + j < p->cols; j++) {
+            const uint32_t x = pack_load(p->src, p->dtype, (uint64_t)row * (uint64_t)p->cols + (uint64_t)(col + j));
+            v[j / 2] |= pack_fp8_value(x, scale) << (16 * h + 8 * (j % 2));
+        }
+    }
+    pack_put(p, (((uint64_t)tile * (unsigned)groups + (unsigned)group) * 4 + (unsigned)line) * PACK_LINE + (unsigned)lane * 16, v);
+}
+
+/* Then each of them has that of all, and packs its share. */
+PACK_FN void pack_fp8_block(const struct pack_piece *p, int block, uint32_t max, int i, int n)
+{
+    const int groups = pack_up(p->cols, PACK_BLOCK), row = block / groups * PACK_BLOCK, group = block % groups, of_tile = p->half == PACK_WHOLE ? 16 : 8;
+    const int left = p->n - row, tiles = pack_up(left < PACK_BLOCK ? left : PACK_BLOCK, of_tile), first = (p->first + row) / of_tile;
+    const int all_rows = p->half == PACK_WHOLE ? p->rows : 2 * p->rows;
+    uint32_t *scales = (uint32_t *)(void *)((char *)p->dst + (uint64_t)pack_up(all_rows, 16) * (unsigned)groups * 4 * PACK_LINE);
+    const float scale = pack_fp8_scale(max);
+    for (int u = i; u < tiles * 4 * 32; u += n)
+        pack_fp8_unit(p, first + u / 128, group, u / 32 % 4, u % 32, scale);
+    for (int u = i; u < tiles * 2; u += n)
+        if (pack_row(p, first + u / 2, 0, u % 2) >= 0)
+            scales[((uint64_t)(unsigned)(first + u / 2) * (unsigned)groups + (unsigned)group) * 2 + (unsigned)(u % 2)] = pack_bits(scale);
 }
 
 #endif

@@ -15,7 +15,7 @@ static struct bench_options options(const struct args *a)
 {
     return (struct bench_options){
         .synthetic = args_text(a, "synthetic"), .model_dir = args_text(a, "model"), .backend = args_text(a, "backend"), .kv = args_text(a, "kv"),
-        .head = args_text(a, "head"), .out_file = args_text(a, "out"), .n_layers = args_int(a, "layers"),
+        .head = args_text(a, "head"), .mtp = args_text(a, "mtp"), .out_file = args_text(a, "out"), .n_layers = args_int(a, "layers"),
         .draft = args_int(a, "depth"), .rows = args_int(a, "rows"), .overlap = args_text(a, "overlap") ? args_int(a, "overlap") + 1 : 0,
         .n_ctx = args_int(a, "ctx"), .n_sms = args_int(a, "sms"), .n_threads = args_int(a, "threads"), .chunk = args_int(a, "chunk"),
         .seed = args_int(a, "seed"), .json = args_on(a, "json"), .full = args_on(a, "long"),
@@ -89,8 +89,8 @@ int run_bench_head(const struct args *a)
     struct bench_options o = options(a);
     o.text_file = args_text(a, "text");
     o.n_positions = args_int(a, "positions");
-    if (o.synthetic || o.n_layers || o.n_sms || o.kv || o.head)
-        return args_refuse(a, "is about one head, on the CPU: --synthetic, --layers, --sms, --kv and --head are for other measurements");
+    if (o.synthetic || o.n_layers || o.n_sms || o.kv || o.head || o.mtp)
+        return args_refuse(a, "is about one head, on the CPU: --synthetic, --layers, --sms, --kv, --head and --mtp are for other measurements");
     if (!o.text_file != !o.model_dir)
         return args_refuse(a, "reads a text with a model: --model DIR and --text FILE belong together");
     interrupt_open();

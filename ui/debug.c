@@ -46,6 +46,7 @@ int run_debug_generate(const struct args *a)
 {
     struct debug_options o = model_options(a);
     o.head = args_text(a, "head");
+    o.mtp = args_text(a, "mtp");
     o.chunk = args_int(a, "chunk");
     return debug_run_generate(&o, stdin, stdout);
 }

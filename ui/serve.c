@@ -33,7 +33,7 @@ static int fail(int status, const char *why)
 /* Config file, environment, then the flags of the command that are options of a chat, too. */
 static bool read_options(struct options *o, const struct args *a, struct err *e)
 {
-    static const char *const shared[] = {"model", "backend", "threads", "ctx", "kv", "head", "draft"};
+    static const char *const shared[] = {"model", "backend", "threads", "ctx", "kv", "head", "mtp", "draft"};
     const char *file = args_text(a, "config");
     if (!(file ? options_read_file(o, file, e) : options_read_usual_file(o, e)) || !options_read_environment(o, e))
         return false;

@@ -71,7 +71,7 @@ static bool measure(struct report *r, const struct bench_options *o, struct err 
 {
     static const char *const titles[RUNS] = {"first run, greedy", "second run, greedy"};
     struct engine_options eo = {
-        .model_dir = o->model_dir, .backend = o->backend, .kv = o->kv, .head = o->head, .n_threads = o->n_threads,
+        .model_dir = o->model_dir, .backend = o->backend, .kv = o->kv, .head = o->head, .mtp = o->mtp, .n_threads = o->n_threads,
         .n_ctx = o->n_ctx ? o->n_ctx : CTX, .chunk = o->chunk, .draft_depth = o->draft ? o->draft : -1,
     };
     struct asked runs[RUNS] = {0}, all = {0};

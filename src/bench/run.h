@@ -7,7 +7,7 @@
 /* {0} is valid: NULL and 0 mean the command's own default. */
 struct bench_options {
     const char *synthetic, *model_dir;  /* one of them */
-    const char *backend, *kv, *head;
+    const char *backend, *kv, *head, *mtp;
     const char *out_file, *write_dir, *text_file;
     const char *health_file;            /* what this machine reached */
     const char *version, *model_note;   /* of the program; what is to be said of the model, NULL: nothing */

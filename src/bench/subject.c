@@ -10,6 +10,7 @@ bool subject_load(struct model *m, const struct bench_options *o, const struct l
     all.backend = o->backend;
     all.kv = o->kv;
     all.head = o->head;
+    all.mtp = o->mtp;
     all.n_threads = o->n_threads;
     all.n_snapshots = LOAD_NO_SNAPSHOTS;
     all.weights_in_host = o->weights_in_host;
@@ -46,9 +47,10 @@ void subject_report(const struct subject *s, struct report *r)
 {
     const struct model_config *c = &s->m.cfg;
     report_device(r, s->m.dev);
-    report_fact(r, "model", "%s%s, %d layers (%d attention), hidden %d, %d of %d experts, head %s", s->o->synthetic ? "synthetic " : "",
+    report_fact(r, "model", "%s%s, %d layers (%d attention), hidden %d, %d of %d experts, head %s%s", s->o->synthetic ? "synthetic " : "",
                 s->o->synthetic ? s->o->synthetic : c->name, c->n_layers, c->n_full, c->hidden, c->top_k, c->n_experts,
-                s->m.head == HEAD_INT8 ? "INT8" : s->m.head == HEAD_PLANES ? "INT8 in two planes" : "as stored");
+                s->m.head == HEAD_INT8 ? "INT8" : s->m.head == HEAD_PLANES ? "INT8 in two planes" : "as stored",
+                s->m.mtp == MTP_FP8 ? ", MTP block in FP8" : "");
     report_fact(r, "plain read", "%.0f GB/s", s->read_gb_s);
 }
 

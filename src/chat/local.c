@@ -280,6 +280,7 @@ static bool start(struct local *l, const struct options *o, struct err *e)
         .backend = given(o, OPT_backend),
         .kv = given(o, OPT_kv),
         .head = given(o, OPT_head),
+        .mtp = given(o, OPT_mtp),
         .n_threads = options_int(o, OPT_threads),
         .n_ctx = options_int(o, OPT_ctx),
         .chunk = options_int(o, OPT_chunk),

@@ -15,6 +15,6 @@ struct draft_options {
 };
 int debug_draft(const struct draft_options *o, FILE *in, FILE *out);
 struct engine_options;
-int debug_generate(const struct engine_options *o, FILE *in, FILE *out);        /* head NULL: as stored */
+int debug_generate(const struct engine_options *o, FILE *in, FILE *out);        /* head or mtp NULL: as stored */
 
 #endif

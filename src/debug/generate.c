@@ -91,6 +91,7 @@ int debug_generate(const struct engine_options *o, FILE *in, FILE *out)
     int status = 1;
     own.draft_depth = ENGINE_MAX_DEPTH; /* each line says how many it wants */
     own.head = o->head ? o->head : "bf16";
+    own.mtp = o->mtp ? o->mtp : "bf16";
     own.n_sequences = 1;
     own.fixed_chunk = true;             /* so that the bits never depend on how fast the machine is */
     j.g = engine_open(&own, &e);

@@ -38,7 +38,7 @@ int debug_run_logits(const struct debug_options *o, FILE *in, FILE *out)
 int debug_run_generate(const struct debug_options *o, FILE *in, FILE *out)
 {
     struct engine_options e = {
-        .model_dir = o->model_dir, .backend = o->backend, .kv = o->kv, .head = o->head, .n_threads = o->n_threads, .chunk = o->chunk,
+        .model_dir = o->model_dir, .backend = o->backend, .kv = o->kv, .head = o->head, .mtp = o->mtp, .n_threads = o->n_threads, .chunk = o->chunk,
         .draft_depth = ENGINE_MAX_DEPTH,
     };
     return debug_generate(&e, in, out);

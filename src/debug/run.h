@@ -7,7 +7,7 @@
 
 /* {0} is valid: NULL and 0 mean the command's own default. */
 struct debug_options {
-    const char *model_dir, *out_file, *backend, *kv, *head;
+    const char *model_dir, *out_file, *backend, *kv, *head, *mtp;
     int  n_threads, chunk, rows;
     bool step;
 };

@@ -301,7 +301,7 @@ static void *engine_main(void *arg)
 static struct load_options load_options(const struct engine_options *o)
 {
     return (struct load_options){
-        .dir = o->model_dir, .backend = o->backend, .kv = o->kv, .head = o->head, .n_threads = o->n_threads, .n_ctx = o->n_ctx, .chunk = o->chunk,
+        .dir = o->model_dir, .backend = o->backend, .kv = o->kv, .head = o->head, .mtp = o->mtp, .n_threads = o->n_threads, .n_ctx = o->n_ctx, .chunk = o->chunk,
         .depth = o->draft_depth, .n_sequences = o->n_sequences ? o->n_sequences : LOAD_SOME_SEQUENCES, .n_snapshots = o->n_snapshots,
         .saves = true,
     };

@@ -19,6 +19,7 @@ struct engine_options {
     const char *backend;                /* a name; the best one that is there */
     const char *kv;                     /* KV recipe; the first one that the device takes */
     const char *head;                   /* "bf16" as stored, or "int8" (default) */
+    const char *mtp;                    /* as in struct load_options */
     int n_threads;                      /* 0: one per usable core */
     int n_ctx;                          /* positions; 0: what fits, at most the model's; up to four times as many with YaRN */
     int chunk;                          /* most prompt rows a call */

@@ -104,12 +104,20 @@ static bool choose_head(struct model *m, const char *name, struct err *e)
         && (m->head != HEAD_PLANES || !packs(m) || err_set(e, "the backend '%s' has no head in two planes yet: take --head int8", m->backend));
 }
 
+static bool choose_mtp(struct model *m, const char *name, struct err *e)
+{
+    m->mtp = name && !strcmp(name, "fp8") ? MTP_FP8 : MTP_STORED;
+    if (name && !m->mtp && strcmp(name, "bf16"))
+        return err_set(e, "the MTP block is '%s', expected bf16 (as stored) or fp8", name);
+    return !m->mtp || !packs(m) || err_set(e, "the backend '%s' has no MTP block in FP8 yet: take --mtp bf16", m->backend);
+}
+
 static bool check_options(struct model *m, const struct load_options *o, struct err *e)
 {
     if (!o->dir && !o->synthetic)
         return err_set(e, "no model directory was given");
     m->backend = dev_backend(o->backend, e);
-    return m->backend && choose_kv(m, o->kv, e) && choose_head(m, o->head, e)
+    return m->backend && choose_kv(m, o->kv, e) && choose_head(m, o->head, e) && choose_mtp(m, o->mtp, e)
         && in_range("the number of threads", o->n_threads, 0, LIMIT_THREADS, e) && in_range("the prompt chunk", o->chunk, 0, LIMIT_CHUNK, e)
         && in_range("the draft depth", o->depth, -1, LIMIT_DRAFTS, e)
         && in_range("the number of conversations", o->n_sequences, LOAD_SOME_SEQUENCES, LIMIT_SEQUENCES, e)
@@ -167,6 +175,7 @@ static bool plan_host(struct model *m, struct err *e)
     m->weight_bytes = memplan_weight_bytes(m->dir);
     struct memplan_request q = request(m, false);
     q.made_head_bytes = made_head_bytes(m);
+    q.made_mtp_bytes = m->depth > 0 ? weights_made_mtp_bytes(&m->cfg, m->mtp) : 0;
     q.available = memplan_available();
     q.margin = CPU_MARGIN;
     return make_plan(m, &q, e);
@@ -258,6 +267,8 @@ static bool bring_host(struct model *m, struct loading *l, struct err *e)
     if (l->stopped)
         return err_set(e, "closed while loading");
     weights_make_head(&m->weights, m->head);
+    if (m->depth > 0)
+        weights_make_mtp(&m->weights, &m->cfg, m->mtp);
     m->weight_bytes = m->weights.stats.bytes;
     return true;
 }

@@ -29,6 +29,7 @@ struct load_options {
     bool weights_in_host, kv_in_host;   /* pinned memory of the host, which a GPU then reads over its link */
     const char *kv;                     /* KV recipe, or "auto"; NULL: the first one that the device takes */
     const char *head;                   /* "int8" (default), "planes": the same in two planes, or "bf16": as stored */
+    const char *mtp;                    /* the MTP block: "bf16": as stored (default), or "fp8" */
     int n_threads;                      /* of a CPU; 0: one per usable core */
     int n_ctx;                          /* positions; 0: what fits, at most what the device does by itself and the model's */
     int chunk;                          /* most prompt rows a call */
@@ -47,6 +48,7 @@ struct model {
     const struct kv_recipe *kv;         /* of `auto` the default, until there is a plan */
     bool                   kv_auto;
     enum head              head;
+    enum mtp_form          mtp;
     int                    chunk, depth, n_snapshots;
     struct model_config    cfg;
     struct memory_plan     plan;        /* on a GPU by load_weights() */

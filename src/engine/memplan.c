@@ -45,6 +45,7 @@ static void fill(struct memory_plan *m, const struct memplan_request *q, int n_c
                               .kv = q->kv->name, .stretched_from = c->yarn_factor > 1 ? c->yarn_original : 0};
     add(m, "weights", q->weight_bytes);
     add(m, "INT8 head", q->made_head_bytes);
+    add(m, "FP8 MTP block", q->made_mtp_bytes);
     add_each(m, "KV cache", kv_bytes(&shape));
     add_each(m, "states", cache_state_bytes(c) + cache_step_bytes(c) + q->step_each_bytes);
     add(m, "work space", forward_bytes(c, q->max_rows) + q->scratch_bytes);

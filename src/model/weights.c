@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "kernels/number.h"
+#include "model/fp8.h"
 #include "model/int8.h"
 #include "model/shards.h"
 #include "model/store.h"
@@ -591,4 +592,53 @@ void weights_make_head(struct weights *w, enum head h)
         w->head_int8 = int8_from_dense(&w->head, &w->store->copies);
     else
         w->head_planes = planes_from_dense(&w->head, &w->store->copies);
+}
+
+/* ---- the MTP block in another form */
+
+/* All of its matrices, experts apart. */
+static const struct { const struct matrix_slot *list; int n; size_t at; } mtp_lists[] = {
+    {mtp_matrices,   COUNT(mtp_matrices),   0},
+    {attn_matrices,  COUNT(attn_matrices),  MTP(layer)},
+    {layer_matrices, COUNT(layer_matrices), MTP(layer)},
+};
+
+static void make_fp8(const struct matrix_slot *list, int n, void *base, struct arena *a)
+{
+    for (int i = 0; i < n; i++) {
+        struct weight *w = (struct weight *)((char *)base + list[i].at);
+        if (w->format == WEIGHT_DENSE && !list[i].dense)
+            *w = fp8_from_dense(w, a);
+    }
+}
+
+void weights_make_mtp(struct weights *w, const struct model_config *c, enum mtp_form form)
+{
+    struct arena *a = &w->store->copies;
+    if (!w->mtp.present || form == MTP_STORED)
+        return;
+    for (int i = 0; i < COUNT(mtp_lists); i++)
+        make_fp8(mtp_lists[i].list, mtp_lists[i].n, (char *)&w->mtp + mtp_lists[i].at, a);
+    for (int i = 0; i < c->n_experts; i++)
+        make_fp8(expert_matrices, COUNT(expert_matrices), &w->mtp.layer.moe.experts[i], a);
+}
+
+static size_t made_bytes(const struct matrix_slot *list, int n, const int d[N_DIMS])
+{
+    size_t bytes = 0;
+    for (int i = 0; i < n; i++)
+        bytes += list[i].dense ? 0 : fp8_bytes(d[list[i].rows], d[list[i].cols]);
+    return bytes;
+}
+
+size_t weights_made_mtp_bytes(const struct model_config *c, enum mtp_form form)
+{
+    int d[N_DIMS];
+    size_t bytes = 0;
+    fill_dims(d, c);
+    if (!c->n_mtp || form == MTP_STORED)
+        return 0;
+    for (int i = 0; i < COUNT(mtp_lists); i++)
+        bytes += made_bytes(mtp_lists[i].list, mtp_lists[i].n, d);
+    return bytes + (size_t)c->n_experts * made_bytes(expert_matrices, COUNT(expert_matrices), d);
 }

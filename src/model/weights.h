@@ -53,6 +53,12 @@ enum head {
     HEAD_PLANES = 4,                            /* likewise: the same numbers in two planes */
 };
 
+/* How the matrices of the MTP block are kept that the checkpoint has in 16 or 32 bits.  Router and gate of the shared expert stay. */
+enum mtp_form {
+    MTP_STORED,                                 /* as in the checkpoint */
+    MTP_FP8,                                    /* made at load: model/fp8.h says how */
+};
+
 struct weights_stats {
     int    n_files;
     size_t file_bytes;                          /* of all of them, unneeded tensors and stale copies included */
@@ -91,6 +97,11 @@ void weights_close(struct weights *w);          /* before the device that they w
 /* Reads every bound byte once, so that the first token does not pay for page faults; `progress` may be NULL.  Stops
  * early when progress returns false.  False on a read error (a file that shrank), with the file. */
 bool weights_prefetch(struct weights *w, bool (*progress)(size_t done, size_t total, void *arg), void *arg, struct err *e);
+
+/* Makes what `form` says of the MTP block, once. */
+void weights_make_mtp(struct weights *w, const struct model_config *c, enum mtp_form form);
+/* Memory that it takes beside the checkpoint, if that has them all in 16 or 32 bits. */
+size_t weights_made_mtp_bytes(const struct model_config *c, enum mtp_form form);
 
 /* Makes head_int8 or head_planes from head, once; model/int8.h says how.  HEAD_BF16 is there. */
 void weights_make_head(struct weights *w, enum head h);

@@ -144,6 +144,8 @@ bool weights_open(struct weights *w, const struct model_config *c, const char *d
 
 void weights_close(struct weights *w)          { *w = (struct weights){0}; }
 void weights_make_head(struct weights *w, enum head h) { (void)w, (void)h; }
+void weights_make_mtp(struct weights *w, const struct model_config *c, enum mtp_form form) { (void)w, (void)c, (void)form; }
+size_t weights_made_mtp_bytes(const struct model_config *c, enum mtp_form form) { (void)c, (void)form; return 0; }
 
 bool weights_prefetch(struct weights *w, bool (*progress)(size_t, size_t, void *), void *arg, struct err *e)
 {

@@ -83,20 +83,41 @@ static void test_load__what_is_asked_is_taken(void **state)
     assert_null(m.dev);
 }
 
+static size_t planned(const struct memory_plan *p, const char *name)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < p->n_lines; i++)
+        bytes += strcmp(p->lines[i].name, name) ? 0 : p->lines[i].bytes;
+    return bytes;
+}
+
 static void test_load__two_planes_take_the_place_of_the_int8_head(void **state)
 {
     (void)state;
     struct model m;
     struct err e = {0};
-    size_t planned = 0;
     if (!load_open(&m, &(struct load_options){.dir = demo, .backend = "cpu", .head = "planes", .n_ctx = 64}, &e))
         fail_msg("%s", e.msg);
-    for (int i = 0; i < m.plan.n_lines; i++)
-        planned += strcmp(m.plan.lines[i].name, "INT8 head") ? 0 : m.plan.lines[i].bytes;
     assert_int_equal(m.weights.head_int8.format, WEIGHT_NONE);
     assert_int_equal(m.weights.head_planes.format, WEIGHT_PLANES);
-    assert_int_equal(planned, weight_bytes(&m.weights.head_planes));
+    assert_int_equal(planned(&m.plan, "INT8 head"), weight_bytes(&m.weights.head_planes));
     load_close(&m);
+}
+
+static void test_load__the_mtp_block_is_made_in_fp8_where_drafts_may_come(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct model m;
+        struct err e = {0};
+        const struct load_options o = {.dir = demo, .backend = "cpu", .n_ctx = 64, .depth = i != 1 ? -1 : 0, .mtp = i == 2 ? NULL : "fp8"};
+        if (!load_open(&m, &o, &e))
+            fail_msg("%s", e.msg);
+        assert_int_equal(planned(&m.plan, "FP8 MTP block"), i ? 0 : weights_made_mtp_bytes(&m.cfg, MTP_FP8));
+        assert_int_equal(m.weights.mtp.fc.format, i ? WEIGHT_DENSE : WEIGHT_FP8);
+        assert_int_equal(m.weights.mtp.layer.moe.experts[3].down.format, i ? WEIGHT_DENSE : WEIGHT_FP8);
+        load_close(&m);
+    }
 }
 
 static void test_load__what_cannot_be_had_is_refused_with_what_was_expected(void **state)
@@ -107,6 +128,7 @@ static void test_load__what_cannot_be_had_is_refused_with_what_was_expected(void
         {{.dir = demo, .backend = "tpu"}, "backend 'tpu' is unknown, expected cpu or cuda"},
         {{.dir = demo, .backend = "cpu", .kv = "q2"}, "the KV recipe is 'q2', expected auto or one of: f32, bf16, int8, k8v4, tq4, k4v3"},
         {{.dir = demo, .backend = "cpu", .head = "fp64"}, "the head is 'fp64', expected bf16 (as stored), int8 or planes"},
+        {{.dir = demo, .backend = "cpu", .mtp = "int8"}, "the MTP block is 'int8', expected bf16 (as stored) or fp8"},
         {{.dir = demo, .backend = "cpu", .chunk = LIMIT_CHUNK + 1}, "the prompt chunk is 8193, expected 0 to 8192"},
         {{.dir = demo, .backend = "cpu", .depth = LIMIT_DRAFTS + 1}, "the draft depth is 8, expected -1 to 7"},
         {{.dir = demo, .backend = "cpu", .n_snapshots = -2}, "the number of snapshots is -2, expected -1 to 1024"},
@@ -197,6 +219,7 @@ int main(void)
         cmocka_unit_test(test_load__a_context_beyond_the_models_is_stretched),
         cmocka_unit_test(test_load__what_is_asked_is_taken),
         cmocka_unit_test(test_load__two_planes_take_the_place_of_the_int8_head),
+        cmocka_unit_test(test_load__the_mtp_block_is_made_in_fp8_where_drafts_may_come),
         cmocka_unit_test(test_load__what_cannot_be_had_is_refused_with_what_was_expected),
         cmocka_unit_test(test_load__random_weights_need_a_device_that_packs),
         cmocka_unit_test(test_load__whoever_listens_may_end_it),

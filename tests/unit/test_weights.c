@@ -5,6 +5,7 @@
 #include <cmocka.h>
 
 #include "kernels/number.h"
+#include "kernels/pack_piece.h"
 #include "model/safetensors.h"
 #include "model/weights.h"
 #include "tests/checkpoint.h"
@@ -636,6 +637,107 @@ static void test_weights__the_int8_head_is_the_head_rounded_row_by_row(void **st
     ck_close(&k);
 }
 
+/* The nearest of the numbers that FP8 has to x / scale, ties to the even code; there are few enough to try them all. */
+static uint8_t nearest_fp8(float x)
+{
+    int best = 0;
+    for (int i = 1; i < 256; i++) {
+        const double d = fabs((double)fp8_f32((uint8_t)i) - (double)x), least = fabs((double)fp8_f32((uint8_t)best) - (double)x);
+        if (d < least || (d == least && i % 2 < best % 2))
+            best = i;
+    }
+    return (uint8_t)best;
+}
+
+/* Each 64th number, and all scales. */
+static void check_made_fp8(const struct weight *got, const struct weight *want)
+{
+    const size_t rows = (size_t)want->rows, cols = (size_t)want->cols, blocks = (cols + 127) / 128;
+    const float *scale = got->scale;
+    assert_true(got->format == WEIGHT_FP8 && got->scale_dtype == DT_F32 && got->rows == want->rows && got->cols == want->cols);
+    for (size_t b = 0; b < (rows + 127) / 128 * blocks; b++) {
+        float max = 0;
+        for (size_t r = b / blocks * 128; r < rows && r < b / blocks * 128 + 128; r++)
+            for (size_t i = b % blocks * 128; i < cols && i < b % blocks * 128 + 128; i++)
+                max = fmaxf(max, fabsf((float)stored(want, r * cols + i)));
+        assert_true(scale[b] == max / 448);
+    }
+    for (size_t i = 0; i < rows * cols; i += 64 + (i % 3)) {
+        const float x = (float)stored(want, i) / scale[i / cols / 128 * blocks + i % cols / 128];
+        const uint8_t q = ((const uint8_t *)got->data)[i];
+        if (fp8_f32(q) != fp8_f32(nearest_fp8(x)))
+            fail_msg("%a became %a, and %a is nearest", (double)x, (double)fp8_f32(q), (double)fp8_f32(nearest_fp8(x)));
+    }
+}
+
+static void test_weights__an_mtp_block_in_fp8_is_the_block_rounded(void **state)
+{
+    (void)state;
+    const enum ck_layout layouts[] = {CK_BF16, CK_F32, CK_F16, CK_HYBRID, CK_FP8};
+    for (int l = 0; l < 5; l++) {
+        struct model_config c = ck_tiny();
+        struct ck k;
+        struct weights w, as;
+        if (layouts[l] == CK_F32) {             /* blocks that are not whole */
+            c.hidden = 200;
+            c.moe_inter = 20;
+            c.shared_inter = 140;
+        }
+        ck_model(&k, &c, layouts[l], PREFIX, 2, 2);
+        ck_write(&k, &c);
+        must_open(&w, &k);
+        must_open(&as, &k);
+        weights_make_mtp(&w, &c, MTP_STORED);
+        assert_int_equal(w.mtp.fc.format, as.mtp.fc.format);
+        weights_make_mtp(&w, &c, MTP_FP8);
+        const struct layer_weights *got = &w.mtp.layer, *want = &as.mtp.layer;
+        const struct { const struct weight *got, *want; } all[] = {
+            {&w.mtp.fc, &as.mtp.fc}, {&got->attn.q, &want->attn.q}, {&got->attn.k, &want->attn.k}, {&got->attn.v, &want->attn.v},
+            {&got->attn.o, &want->attn.o}, {&got->moe.shared.gate, &want->moe.shared.gate}, {&got->moe.shared.up, &want->moe.shared.up},
+            {&got->moe.shared.down, &want->moe.shared.down}, {&got->moe.experts[1].gate, &want->moe.experts[1].gate},
+            {&got->moe.experts[1].up, &want->moe.experts[1].up}, {&got->moe.experts[1].down, &want->moe.experts[1].down},
+        };
+        size_t bytes = 0;
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+            if (all[i].want->format == WEIGHT_DENSE)
+                check_made_fp8(all[i].got, all[i].want);
+            else
+                assert_int_equal(all[i].got->scale_dtype, all[i].want->scale_dtype);        /* as it was */
+            bytes += weight_bytes(all[i].got) * (i < 8 ? 1 : (size_t)c.n_experts);
+        }
+        if (layouts[l] != CK_FP8)
+            assert_int_equal(weights_made_mtp_bytes(&c, MTP_FP8), bytes);
+        assert_int_equal(weights_made_mtp_bytes(&c, MTP_STORED), 0);
+        assert_true(got->moe.router.format == WEIGHT_DENSE && got->moe.shared_gate.format == WEIGHT_DENSE);
+        assert_int_equal(w.layers[0].moe.shared.gate.format, as.layers[0].moe.shared.gate.format);
+        const struct weight made = w.mtp.fc;
+        weights_make_mtp(&w, &c, MTP_FP8);      /* once */
+        assert_ptr_equal(w.mtp.fc.data, made.data);
+        weights_close(&w);
+        weights_close(&as);
+        ck_close(&k);
+    }
+}
+
+static void test_weights__numbers_that_fp8_has_not_become_the_nearest(void **state)
+{
+    (void)state;
+    for (uint32_t u = 0; u < 0x43e00000; u += 0xfffb)
+        for (uint32_t sign = 0; sign < 2; sign++) {
+            const float x = bits_f32(u | sign << 31);
+            assert_true(fp8_f32((uint8_t)pack_fp8(x)) == fp8_f32(nearest_fp8(x)));
+        }
+    for (int i = 0; i < 127; i++) {             /* half-way between neighbours: to the even one */
+        const float low = fp8_f32((uint8_t)i), high = fp8_f32((uint8_t)(i + 1));
+        if (i < 126)
+            assert_int_equal(pack_fp8((low + high) / 2), i % 2 ? i + 1 : i);
+        assert_int_equal(pack_fp8(low), i);
+    }
+    assert_true(pack_fp8(1e30f) == 0x7e && pack_fp8(-INFINITY) == 0xfe && pack_fp8(NAN) == 0x7e);
+    assert_true(pack_fp8_scale(0) == 0 && pack_fp8_value(f32_bits(1), 0) == 0);
+    assert_true(pack_fp8_scale(f32_bits(448)) == 1 && pack_fp8_scale(f32_bits(NAN)) == 0x1p120f && pack_fp8_scale(1) == 0);
+}
+
 static bool all_zero(const void *p, size_t n)
 {
     const char *c = p;
@@ -708,6 +810,8 @@ int main(void)
         cmocka_unit_test(test_weights__a_truncated_shard_is_refused),
         cmocka_unit_test(test_weights__prefetch_reads_everything_and_tells),
         cmocka_unit_test(test_weights__the_int8_head_is_the_head_rounded_row_by_row),
+        cmocka_unit_test(test_weights__an_mtp_block_in_fp8_is_the_block_rounded),
+        cmocka_unit_test(test_weights__numbers_that_fp8_has_not_become_the_nearest),
         cmocka_unit_test(test_weights__golden_checkpoints_open_with_the_copies_that_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
