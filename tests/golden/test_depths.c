@@ -1,6 +1,6 @@
 /* Drafts change no answer: 200 prompts of the demo model say the same with every number of drafts, with as many as pay, and with drafts looked
  * up in the text.  A whole chat answers, so stop strings and penalties are among them; every token is compared, and what else was likely at
- * its place to the last bit.  LONG=1 lets all answers go on for 160 tokens. */
+ * its place to the last bit.  LONG=1 lets all answers go on for 160 tokens; BACKEND=cuda asks a GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -206,7 +206,7 @@ static int open_chat(void **state)
     struct err e = {0};
     o = options_open();
     set(OPT_model, "assets/demo");
-    set(OPT_backend, "cpu");
+    set(OPT_backend, getenv("BACKEND") ? getenv("BACKEND") : "cpu");
     set(OPT_chunk, "64");               /* so that no chunk's end depends on how fast the machine is */
     set(OPT_ctx, "1024");
     set(OPT_seed, "7");

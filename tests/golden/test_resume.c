@@ -1,5 +1,5 @@
 /* A conversation goes on in another engine from its checkpoint, with the demo model: the same tokens as if it had never stopped, and none
- * of what was there computed again. */
+ * of what was there computed again.  BACKEND=cuda: on a GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,10 +58,13 @@ static int drop_dir(void **state)
     return rmdir(dir.path);
 }
 
+static const char *backend(void) { return getenv("BACKEND") ? getenv("BACKEND") : "cpu"; }
+static const char *exact(void) { return strcmp(backend(), "cpu") ? "bf16" : "f32"; }
+
 static void begin(struct talk *t, const char *kv, int depth)
 {
     struct err e = {0};
-    const struct engine_options o = {.model_dir = "assets/demo", .backend = "cpu", .kv = kv, .n_threads = 2, .n_ctx = CTX, .draft_depth = depth,
+    const struct engine_options o = {.model_dir = "assets/demo", .backend = backend(), .kv = kv, .n_threads = 2, .n_ctx = CTX, .draft_depth = depth,
                                      .chunk = 64};      /* however busy the machine is: the cuts decide the last bits */
     *t = (struct talk){.g = engine_open(&o, &e)};
     if (!t->g)
@@ -197,8 +200,8 @@ static void check_way(const char *kv, int depth, int n, enum way way, bool goes_
 static void test_resume__goes_on_as_if_it_had_never_stopped(void **state)
 {
     (void)state;
-    check_way("f32", 0, 300, SAVED_WHEN_IDLE, false);
-    check_way("f32", 3, 300, SAVED_WHEN_IDLE, false);
+    check_way(exact(), 0, 300, SAVED_WHEN_IDLE, false);
+    check_way(exact(), 3, 300, SAVED_WHEN_IDLE, false);
     check_way("tq4", 0, 420, SAVED_WHEN_IDLE, false);
     check_way("int8", 3, 420, SAVED_WHEN_IDLE, false);
 }
@@ -206,7 +209,7 @@ static void test_resume__goes_on_as_if_it_had_never_stopped(void **state)
 static void test_resume__a_stopped_answer_goes_on(void **state)
 {
     (void)state;
-    check_way("f32", 2, 200, SAVED_WHEN_IDLE, true);
+    check_way(exact(), 2, 200, SAVED_WHEN_IDLE, true);
     check_way("tq4", 2, 420, SAVED_WHEN_IDLE, true);
 }
 
@@ -217,7 +220,7 @@ static void test_resume__a_finished_answer_needs_one_place_to_go_on(void **state
     int32_t ids[300 + ASKED];
     (void)state;
     make_prompt(ids, 300);
-    begin(&t, "f32", 0);
+    begin(&t, exact(), 0);
     answer(&t, ids, 300, 280, 0);
     save(&t);
     const size_t cut = t.bytes;
@@ -228,7 +231,7 @@ static void test_resume__a_finished_answer_needs_one_place_to_go_on(void **state
     save(&t);
     assert_true(t.bytes < cut - cut / 4);
     end(&t);
-    begin(&t, "f32", 0);
+    begin(&t, exact(), 0);
     engine_restore(t.g, 0, path);
     ask_again(ids, 280);
     answer(&t, ids, 280 + ASKED, 280 + ASKED - 5, 0);
@@ -239,8 +242,8 @@ static void test_resume__a_finished_answer_needs_one_place_to_go_on(void **state
 static void test_resume__what_is_saved_when_the_engine_closes_counts(void **state)
 {
     (void)state;
-    check_way("f32", 2, 200, SAVED_AT_THE_END, false);
-    check_way("f32", 2, 200, SAVED_AT_THE_END, true);
+    check_way(exact(), 2, 200, SAVED_AT_THE_END, false);
+    check_way(exact(), 2, 200, SAVED_AT_THE_END, true);
 }
 
 static void test_resume__of_a_long_talk_no_token_is_computed_again(void **state)
@@ -257,7 +260,7 @@ static void test_resume__a_turn_writes_what_it_added(void **state)
     struct stat st;
     (void)state;
     make_prompt(ids, 2000);
-    begin(&t, "f32", 0);
+    begin(&t, exact(), 0);
     answer(&t, ids, 700, 680, 0);
     save(&t);
     size_t first = t.written, bytes = t.bytes;
@@ -282,14 +285,14 @@ static void test_resume__a_damaged_file_is_told_and_deleted_and_nothing_else_hap
     struct ids wanted = {0};
     (void)state;
     make_prompt(ids, 300);
-    begin(&t, "f32", 2);
+    begin(&t, exact(), 2);
     answer(&t, ids, 200, 190, 0);
     ids_append(&wanted, t.ids.data, t.ids.n);
     save(&t);
     end(&t);
     FILE *f = fopen(path, "r+b");
     assert_true(f && !fseek(f, 4 * 4096 + 77, SEEK_SET) && fputc(0x5a, f) != EOF && fputc(0xa5, f) != EOF && !fclose(f));
-    begin(&t, "f32", 2);
+    begin(&t, exact(), 2);
     engine_restore(t.g, 0, path);
     answer(&t, ids, 200, 190, 0);
     assert_int_equal(t.n_restored, 1);
@@ -302,7 +305,7 @@ static void test_resume__a_damaged_file_is_told_and_deleted_and_nothing_else_hap
     save(&t);
     assert_int_equal(t.n_restored, 1);
     end(&t);
-    begin(&t, "bf16", 2);               /* of another recipe */
+    begin(&t, "tq4", 2);                /* of another recipe */
     engine_restore(t.g, 0, path);
     answer(&t, ids, 200, 190, 0);
     assert_non_null(strstr(t.why, "another model or KV recipe"));
@@ -317,7 +320,7 @@ static void test_resume__a_disk_that_cannot_be_written_is_told_and_the_talk_goes
     int32_t ids[300];
     (void)state;
     make_prompt(ids, 300);
-    begin(&t, "f32", 0);
+    begin(&t, exact(), 0);
     answer(&t, ids, 100, 90, 0);
     engine_save(t.g, 0, "/proc/talk.checkpoint");
     wait_for(&t, NULL, &t.n_saved, 1);
@@ -335,7 +338,7 @@ static void test_resume__a_slow_disk_holds_up_nobody(void **state)
     int32_t ids[300];
     (void)state;
     make_prompt(ids, 300);
-    begin(&t, "f32", 0);
+    begin(&t, exact(), 0);
     answer(&t, ids, 100, 90, 0);
     atomic_store(&disk_is_asked, false);
     atomic_store(&disk_is_slow, true);
