@@ -43,6 +43,7 @@ struct decoder_hooks {
     bool (*stop)(void *arg);            /* asked between chunks and between steps */
     void (*prefill)(void *arg, int done, int total, int cached);
     bool (*tokens)(void *arg, const struct picks *p);   /* false: stop; they never were */
+    void (*done)(void *arg);            /* the outcome is complete; NULL: nobody asks */
     void *arg;
 };
 
@@ -60,18 +61,26 @@ struct decoder *decoder_open(struct dev *dev, const struct model_config *c, stru
                              const struct decoder_options *o, struct err *e);
 void decoder_close(struct decoder *d);
 
-/* One answer.  False when the device failed: the decoder is of no more use. */
+/* Several answers are under way at once, each on a sequence of its own, where the device can do that (dev_caps.several); else one.  Each is what
+ * it is alone.  May an answer for the conversation of that name begin now? */
+bool decoder_may_begin(const struct decoder *d, uint64_t sequence);
+/* Begins it, or ends it at once because it is refused.  What `p` points to and `out` stay valid until done(). */
+void decoder_begin(struct decoder *d, const struct prompt *p, const struct decoder_hooks *h, struct outcome *out);
+int  decoder_n_answers(const struct decoder *d);        /* under way */
+int  decoder_most_answers(const struct decoder *d);
+/* All of them go on: a chunk of one prompt, and a step of those that are past theirs.  False when the device failed: then all have ended, and the
+ * decoder is of no more use. */
+bool decoder_turn(struct decoder *d, struct err *fault);
+/* One answer, from its beginning to its end. */
 bool decoder_answer(struct decoder *d, const struct prompt *p, const struct decoder_hooks *h, struct outcome *out, struct err *fault);
-/* After an answer: keeps the states where it ended.  Separate, so that the answer can be reported first. */
-bool decoder_settle(struct decoder *d, struct err *fault);
 
-/* Runs as much of it as later prompts share bit for bit, and keeps the states at the last stop up to keep_at.  Ends at once when
+/* While no answer is under way.  Runs as much of it as later prompts share bit for bit, and keeps the states at the last stop up to keep_at.  Ends at once when
  * `stop` says so; what was run then stays.  False when the device failed. */
 bool decoder_read_ahead(struct decoder *d, const struct beginning *b, bool (*stop)(void *arg), void *arg, struct err *fault);
 
 /* The sequence of that name, or for 0 the one that was used last.  False: it is not resident. */
 bool decoder_resident(struct decoder *d, uint64_t sequence, struct resident *r);
-/* Where it is, or would come to lie; then decoder_restored() says that it is there. */
+/* Where it is, or would come to lie, when an answer of it may begin; then decoder_restored() says that it is there. */
 struct resident decoder_place(struct decoder *d, uint64_t sequence);
 void decoder_restored(struct decoder *d, uint64_t sequence, const struct resident *r);
 const struct timeline *decoder_timeline(const struct decoder *d);       /* of the sequence that was used last */

@@ -94,18 +94,32 @@ static void learn_look_up(struct drafter *d, const struct step_result *r)
         gate_learn_look_up(&d->gate, d->found_length, n_right, n_known);
 }
 
-/* Whether the next step's drafts come from the text. */
-static bool look_up(struct drafter *d, const struct step_result *r)
+static void read_text(struct drafter *d, const struct step_result *r)
 {
     learn_look_up(d, r);
     for (int i = 0; i < r->n; i++)
         lookup_add(&d->text, r->ids[i]);
+}
+
+/* Whether the next step's drafts come from the text. */
+static bool look_up(struct drafter *d, const struct step_result *r)
+{
+    read_text(d, r);
     d->found_length = lookup_next(&d->text, d->found, ENGINE_MAX_DEPTH) ? d->text.length : 0;
     const int n = d->found_length ? gate_look_up(&d->gate, d->found_length) : 0;
     if (n)
         stepper_propose(d->s, d->found, n);
     d->n = n;
     return n;
+}
+
+void drafter_passed(struct drafter *d, const struct step_result *r)
+{
+    if (d->looks)
+        read_text(d, r);
+    d->found_length = d->n = 0;
+    d->looked_up = false;
+    d->launched_ns = 0;
 }
 
 bool drafter_heard(struct drafter *d, const struct step_result *r, struct err *e)

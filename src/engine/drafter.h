@@ -24,7 +24,7 @@ struct drafter {
     int  found_length;
     bool looked_up;                     /* the drafts of the step under way, or of the next one, are these */
     int64_t launched_ns;
-    bool caught_up;                     /* since then rows ran that earlier steps had left out: what things took tells nothing */
+    bool caught_up;                     /* since then other rows ran, or those that earlier steps had left out: what things took tells nothing */
 };
 
 void drafter_init(struct drafter *d, struct stepper *s, int most, bool beside);
@@ -37,5 +37,9 @@ static inline int drafter_ahead(const struct drafter *d, int most) { return d->d
 void drafter_launch(struct drafter *d);
 /* A result was heard, and the answer goes on: learns from it, makes the drafts of the next step.  False when the device failed. */
 bool drafter_heard(struct drafter *d, const struct step_result *r, struct err *e);
+/* The same where the next step is not of this answer alone, and has no drafts of it. */
+void drafter_passed(struct drafter *d, const struct step_result *r);
+/* The device has other work until the next launch: what the step takes tells nothing. */
+static inline void drafter_disturbed(struct drafter *d) { d->caught_up = true; }
 
 #endif

@@ -198,6 +198,7 @@ static void save_last(struct engine *g)
 
 /* ---- answering, on the engine thread ---- */
 
+/* An answer under way. */
 struct answering {
     struct engine  *g;
     struct request *q;
@@ -229,18 +230,23 @@ static bool on_tokens(void *arg, const struct picks *p)
     return requests_report(&a->g->requests, a->q, &ev, &a->out.stats);
 }
 
+static void on_done(void *arg)
+{
+    struct answering *a = arg;
+    requests_done(&a->g->requests, a->q, &a->out);
+    free(a);
+}
+
 static bool serve_request(struct engine *g, struct request *q, struct err *fault)
 {
     if (q->restore)
         return serve_restore(g, q, fault);
-    struct answering a = {.g = g, .q = q};
-    struct decoder_hooks hooks = {must_stop, on_prefill, on_tokens, &a};
-    struct prompt p = {.sequence = q->sequence, .ids = q->ids, .n = q->n, .keep_at = q->keep_at, .how = &q->how, .submitted_ns = q->submitted_ns};
-    bool ok = decoder_answer(g->decoder, &p, &hooks, &a.out, fault);
-    if (!ok)
-        a.out = (struct outcome){.finish = FINISH_ERROR, .why = *fault};
-    requests_done(&g->requests, q, &a.out);
-    return ok && decoder_settle(g->decoder, fault);
+    struct answering *a = memory_zeroed(1, sizeof *a);
+    const struct decoder_hooks hooks = {must_stop, on_prefill, on_tokens, on_done, a};
+    const struct prompt p = {.sequence = q->sequence, .ids = q->ids, .n = q->n, .keep_at = q->keep_at, .how = &q->how, .submitted_ns = q->submitted_ns};
+    *a = (struct answering){.g = g, .q = q};
+    decoder_begin(g->decoder, &p, &hooks, &a->out);
+    return true;
 }
 
 static bool ahead_ends(void *arg)
@@ -255,14 +261,31 @@ static bool serve_ahead(struct engine *g, struct work *w, struct err *fault)
     return ok;
 }
 
-/* False with the device's fault. */
+static bool serve_work(struct engine *g, struct work *w, struct err *fault)
+{
+    return w->request ? serve_request(g, w->request, fault) : w->save ? serve_save(g, w->save, w->save_of, fault)
+         : w->rows ? keeper_step(g->keeper, fault) : serve_ahead(g, w, fault);
+}
+
+static bool may_begin(void *arg, uint64_t sequence)
+{
+    const struct engine *g = arg;
+    return decoder_may_begin(g->decoder, sequence);
+}
+
+/* Until the engine closes.  False with the device's fault. */
 static bool serve(struct engine *g, struct err *fault)
 {
     struct work w;
     bool ok = true;
-    while (ok && requests_next(&g->requests, &w)) {
-        ok = w.request ? serve_request(g, w.request, fault) : w.save ? serve_save(g, w.save, w.save_of, fault)
-           : w.rows ? keeper_step(g->keeper, fault) : serve_ahead(g, &w, fault);
+    while (ok) {
+        const int n = decoder_n_answers(g->decoder);
+        if (requests_next(&g->requests, n > 0, may_begin, g, &w))
+            ok = serve_work(g, &w, fault);
+        else if (n)
+            ok = decoder_turn(g->decoder, fault);
+        else
+            break;
         atomic_store(&g->snapshots, decoder_n_snapshots(g->decoder));
         atomic_store(&g->resident, decoder_n_resident(g->decoder));
     }

@@ -5,10 +5,10 @@
 void pace_init(struct pace *p, bool beside_host)
 {
     /* On a CPU nothing is cheaper in a long chunk.  100 ms is what one may wait; the rest is for a busy machine. */
-    static const struct pace cpu = {.most_ms = {60, 60}, .least_rows = 1, .telling_rows = 32};
+    static const struct pace cpu = {.most_ms = {60, 60, 60}, .least_rows = 1, .telling_rows = 32};
     /* On a GB10 a call of the 122B model costs about 0.26 s and a row 0.3 ms (docs/measurements.md): 4,000 rows in 1.5 s.  Chunks of 512
      * rows read nearly all experts, so shorter ones only cost more. */
-    static const struct pace gpu = {.most_ms = {1500, 350}, .least_rows = 512, .telling_rows = 512};
+    static const struct pace gpu = {.most_ms = {1500, 350, 350}, .least_rows = 512, .telling_rows = 512};
     *p = beside_host ? gpu : cpu;
 }
 

@@ -10,10 +10,11 @@
 enum pace_wait {
     PACE_NEXT,                          /* the request after the one whose prompt it is; an interrupt waits for nothing */
     PACE_AHEAD,                         /* a submit, for what is read before anybody has asked for it */
+    PACE_OTHERS,                        /* answers under way, which go on between two chunks */
 };
 
 struct pace {
-    double most_ms[2];                  /* a chunk, by enum pace_wait */
+    double most_ms[3];                  /* a chunk, by enum pace_wait */
     int    least_rows;                  /* it has all the same */
     int    telling_rows;                /* from so many on a chunk tells what a row costs */
     double call_ms, row_ms;

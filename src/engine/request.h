@@ -37,6 +37,7 @@ struct sampling {
     int      n_bias;
     int      n_begun;                   /* so many last ids of the prompt are the answer's beginning: the presence penalty counts them,
                                          * and the random stream stands behind them, as if they had just been picked */
+    bool     patient;                   /* nobody waits for it: requests that are not go first */
     int      n_alternatives;            /* likeliest ids told with every token, at most ENGINE_MAX_ALTERNATIVES; 0: no outlook */
     struct draft_trial trial;
 };

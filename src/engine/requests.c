@@ -159,18 +159,32 @@ uint32_t requests_submit(struct requests *q, uint64_t sequence, const int32_t *i
     return serial;
 }
 
+/* Under the lock: the request at that place waits no longer. */
+static struct request *take(struct requests *q, struct request **at)
+{
+    struct request *r = *at;
+    *at = r->next;
+    if (!*at)
+        q->last = at;
+    return r;
+}
+
 /* Under the lock: the waiting request of that serial, which waits no longer.  NULL: none. */
 static struct request *take_waiting(struct requests *q, uint32_t serial)
 {
     for (struct request **p = &q->first; *p; p = &(*p)->next)
-        if ((*p)->serial == serial) {
-            struct request *r = *p;
-            *p = r->next;
-            if (!*p)
-                q->last = p;
-            return r;
-        }
+        if ((*p)->serial == serial)
+            return take(q, p);
     return NULL;
+}
+
+/* Under the lock. */
+static struct request *find_running(struct requests *q, uint32_t serial)
+{
+    struct request *r = q->running;
+    while (r && r->serial != serial)
+        r = r->next;
+    return r;
 }
 
 void requests_interrupt(struct requests *q, uint32_t serial)
@@ -178,8 +192,8 @@ void requests_interrupt(struct requests *q, uint32_t serial)
     struct outcome o = {.finish = FINISH_INTERRUPTED};
     pthread_mutex_lock(&q->lock);
     drop_ahead(q);
-    struct request *running = q->running, *waiting = take_waiting(q, serial);
-    bool cancels = running && running->serial == serial && !atomic_load(&running->cancelled);
+    struct request *running = find_running(q, serial), *waiting = take_waiting(q, serial);
+    bool cancels = running && !atomic_load(&running->cancelled);
     if (cancels) {
         atomic_store(&running->cancelled, true);
         o.stats = running->stats;
@@ -207,24 +221,40 @@ bool requests_closing(struct requests *q)
     return atomic_load(&q->closing);
 }
 
-/* Under the lock. */
-static struct request *take_first(struct requests *q)
+/* Is there an older one about the same conversation? */
+static bool is_behind(const struct requests *q, const struct request *r)
 {
-    struct request *r = q->first;
+    const struct request *older = q->first;
+    while (older != r && !(r->sequence && older->sequence == r->sequence))
+        older = older->next;
+    return older != r;
+}
+
+/* Under the lock: the first one that may begin, patient or not. */
+static struct request **find_next(struct requests *q, bool patient, requests_may_begin *may, void *arg)
+{
+    for (struct request **p = &q->first; *p; p = &(*p)->next)
+        if ((*p)->how.patient == patient && !is_behind(q, *p) && may(arg, (*p)->sequence))
+            return p;
+    return NULL;
+}
+
+/* Under the lock. */
+static struct request *take_next(struct requests *q, requests_may_begin *may, void *arg)
+{
+    struct request **p = find_next(q, false, may, arg);
+    p = p ? p : find_next(q, true, may, arg);
+    struct request *r = p ? take(q, p) : NULL;
     if (r) {
-        q->first = r->next;
-        if (!q->first)
-            q->last = &q->first;
+        r->next = q->running;
         q->running = r;
     }
     return r;
 }
 
-/* Under the lock.  False: there is none. */
-static bool take_work(struct requests *q, struct work *w)
+/* Under the lock, while nothing is answered.  False: there is none. */
+static bool take_rest(struct requests *q, struct work *w)
 {
-    if ((w->request = take_first(q)))
-        return true;
     if (q->save && !(q->save_waits && q->ahead_ids)) {
         w->save = q->save;
         w->save_of = q->save_of;
@@ -241,11 +271,11 @@ static bool take_work(struct requests *q, struct work *w)
     return w->save || w->rows || w->ahead_ids;
 }
 
-bool requests_next(struct requests *q, struct work *w)
+bool requests_next(struct requests *q, bool busy, requests_may_begin *may, void *arg, struct work *w)
 {
     *w = (struct work){0};
     pthread_mutex_lock(&q->lock);
-    while (!requests_closing(q) && !take_work(q, w))
+    while (!requests_closing(q) && !(w->request = take_next(q, may, arg)) && !busy && !take_rest(q, w))
         pthread_cond_wait(&q->work, &q->lock);
     pthread_mutex_unlock(&q->lock);
     return w->request || w->save || w->rows || w->ahead_ids;
@@ -297,7 +327,10 @@ bool requests_report(struct requests *q, struct request *r, const struct event *
 void requests_done(struct requests *q, struct request *r, const struct outcome *o)
 {
     pthread_mutex_lock(&q->lock);
-    q->running = NULL;
+    struct request **p = &q->running;
+    while (*p != r)
+        p = &(*p)->next;
+    *p = r->next;
     pthread_mutex_unlock(&q->lock);
     if (!r->restore && !atomic_load(&r->cancelled))
         post_done(q, r->serial, o);

@@ -31,10 +31,10 @@ struct request {
 
 struct requests {
     struct mailbox   events;
-    pthread_mutex_t  lock;              /* guards what is below, and the stats of the running request */
+    pthread_mutex_t  lock;              /* guards what is below, and the stats of the running requests */
     pthread_cond_t   work;
     struct request  *first, **last;     /* waiting */
-    struct request  *running;
+    struct request  *running;           /* likewise a list */
     int32_t         *ahead_ids;         /* of `ahead`; NULL: nothing is to be read ahead */
     struct beginning ahead;
     bool             ahead_ends;        /* the beginning that is being read is not wanted any more */
@@ -71,14 +71,18 @@ void requests_close(struct requests *q);              /* the engine thread is to
 
 /* ---- the engine thread */
 bool requests_closing(struct requests *q);
-/* Waits for work.  A request counts as running from here on, until requests_done().  False when the engine closes. */
-bool requests_next(struct requests *q, struct work *w);
+/* Whether a request about that conversation can be begun beside those that run. */
+typedef bool requests_may_begin(void *arg, uint64_t sequence);
+/* The next piece of work; waits for it unless the engine is busy, when there is none but requests that may begin.  Of these, those for which somebody
+ * waits (sampling.patient) go first, but none before an older one about the same conversation.  A request counts as running from here on,
+ * until requests_done().  False when there is none, or the engine closes. */
+bool requests_next(struct requests *q, bool busy, requests_may_begin *may, void *arg, struct work *w);
 bool requests_ahead_ends(struct requests *q);         /* there is better to do than to read ahead */
 char *requests_last_save(struct requests *q, uint64_t *sequence);         /* that was asked for and not begun when the engine closed; NULL: none */
 void requests_want_rows(struct requests *q);          /* on any thread: work.rows is next, when nothing is asked */
 bool requests_cancelled(struct requests *q, const struct request *r);         /* or the engine closes */
 void requests_post(struct requests *q, const struct event *ev);               /* one that is about no request */
-/* An event about the running request, unless it was interrupted: then its last event is out, and this returns false. */
+/* An event about a running request, unless it was interrupted: then its last event is out, and this returns false. */
 bool requests_report(struct requests *q, struct request *r, const struct event *ev, const struct turn_stats *stats);
 void requests_done(struct requests *q, struct request *r, const struct outcome *o);   /* frees it */
 /* Nothing is served any more: ends what waits, and what is still to come, as `o` says. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "backend/dev.h"
+#include "base/log.h"
 #include "base/memory.h"
 
 enum { WORTH_A_WORD = 64 };             /* tokens: reading ahead ends at multiples of it */
@@ -60,7 +61,7 @@ static struct sequence *that_goes_on(const struct sequences *s, const int32_t *i
     for (int i = 0; i < s->n; i++) {
         struct sequence *q = &s->all[i];
         const int common = timeline_common(&q->tl, ids, n), needed = q->rejoins < q->tl.n ? q->rejoins : q->tl.n;
-        if (!q->name && common > most && common >= needed) {
+        if (!q->busy && !q->name && common > most && common >= needed) {
             best = q;
             most = common;
         }
@@ -70,10 +71,11 @@ static struct sequence *that_goes_on(const struct sequences *s, const int32_t *i
 
 static struct sequence *least_recent(const struct sequences *s)
 {
-    struct sequence *best = &s->all[0];
-    for (int i = 1; i < s->n; i++)
-        if (s->all[i].used < best->used)
+    struct sequence *best = NULL;
+    for (int i = 0; i < s->n; i++)
+        if (!s->all[i].busy && (!best || s->all[i].used < best->used))
             best = &s->all[i];
+    CHECK(best);
     return best;
 }
 

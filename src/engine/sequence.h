@@ -18,6 +18,7 @@ struct dev;
 struct sequence {
     int             slot;               /* its place among all: whose snapshots they are */
     uint64_t        name;               /* of the conversation, as engine_submit() was told; 0: none */
+    bool            busy;               /* an answer of it is under way: it stays as it is */
     struct timeline tl;
     struct cache   *k;
     int             rejoins;            /* where the next turn of the conversation will rejoin, as its last prompt said */
@@ -47,7 +48,7 @@ struct sequence *sequences_named(const struct sequences *s, uint64_t name);     
  *   - the one of that name;
  *   - else one without a name that goes on here: the prompt has all of it up to where its next turn rejoins;
  *   - else the least recently used one, which gives up what it holds.
- * Changes nothing. */
+ * Of those that are not busy, of which there must be one.  Changes nothing. */
 struct sequence *sequences_choose(const struct sequences *s, uint64_t name, const int32_t *ids, int n);
 /* It is used now, for the conversation of that name.  rejoins: where the next turn will rejoin; 0: behind the prompt. */
 void sequence_use(struct sequences *s, struct sequence *q, uint64_t name, int n, int rejoins);

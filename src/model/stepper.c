@@ -63,6 +63,7 @@ struct stepper {
     struct dev     *dev;
     const struct weight *head;
     int    vocab, hidden, max_depth;
+    int    max_rows;                    /* of a step */
     bool   mtp;
     int    most_behind;                 /* MTP rows that may be left out */
     void  *memory;
@@ -79,7 +80,7 @@ struct stepper {
 /* Cuts `memory` for n conversations, or with NULL only counts. */
 static size_t cut(struct stepper *s, char *memory, const struct model_config *c, int max_depth, size_t n)
 {
-    const size_t rows = (size_t)max_depth + 1, vocab = (size_t)c->vocab, drafts = vocab < DRAFT_HEAD ? vocab : DRAFT_HEAD,
+    const size_t rows = STEP_ROWS, vocab = (size_t)c->vocab, drafts = vocab < DRAFT_HEAD ? vocab : DRAFT_HEAD,
         hidden = (size_t)c->hidden, behind = max_depth ? MOST_BEHIND : 0;
     const struct { void *at; size_t bytes; } list[] = {
         {&s->logits, rows * vocab * 4}, {&s->tile_max, rows * (size_t)step_maxima(c->vocab) * 4}, {&s->draft_logits, drafts * 4},
@@ -134,7 +135,8 @@ struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int
                           .most_behind = f->max_rows < MOST_BEHIND ? f->max_rows : MOST_BEHIND};
     for (int i = 0; i < n; i++)
         s->slots[i].k = caches[i];
-    if (!fused_check(f, max_depth + 1, e)) {
+    s->max_rows = max_depth + 1 > n || !f->dev->caps->several ? max_depth + 1 : n < STEP_ROWS ? n : STEP_ROWS;
+    if (!fused_check(f, s->max_rows, e)) {
         stepper_close(s);
         return NULL;
     }
@@ -143,7 +145,7 @@ struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int
     s->of.results = f->dev->alloc_host(f->dev, slots * STEP_RESULTS * sizeof *s->of.results);
     s->of.made = f->dev->alloc_host(f->dev, slots * sizeof *s->of.made);
     if (!s->memory || !s->of.results || !s->of.made) {
-        err_set(e, "no memory for the logits of %d rows: %zu MiB asked for; try a smaller --draft", max_depth + 1, bytes >> 20);
+        err_set(e, "no memory for the logits of %d rows: %zu MiB asked for; end other programs", STEP_ROWS, bytes >> 20);
         stepper_close(s);
         return NULL;
     }
@@ -383,7 +385,7 @@ static struct step_row join_step(struct stepper *s, int i)
 void stepper_step_together(struct stepper *s, const int *slots, int n)
 {
     struct step_row rows[STEP_ROWS];
-    CHECK(s->dev->caps->several && n >= 1 && n <= s->max_depth + 1);
+    CHECK(s->dev->caps->several && n >= 1 && n <= s->max_rows);
     keep_all_fresh(s);
     for (int i = 0; i < n; i++) {
         stepper_choose(s, slots[i]);
@@ -429,13 +431,13 @@ void stepper_propose(struct stepper *s, const int32_t *ids, int n)
 void stepper_launch(struct stepper *s)
 {
     const int n = s->on->depth;
-    if (!n || !s->on->n_launched) {
+    if (!n || !s->on->n_launched || s->on->fresh || s->on->n_behind) {
         stepper_step(s, 1);
         if (n)
             stepper_draft(s, n);
         return;
     }
-    CHECK(s->on->n_launched - s->on->n_taken < STEP_RESULTS && !s->on->fresh && !s->on->n_behind);
+    CHECK(s->on->n_launched - s->on->n_taken < STEP_RESULTS);
     keep_all_fresh(s);
     s->drafting = s->on;
     launch(s, &s->on->whole[n - 1], &(struct recipe){.step_rows = n + 1, .mtp_rows = n + 1, .to = n - 1});

@@ -42,7 +42,7 @@ void stepper_launch(struct stepper *s);
 void stepper_step(struct stepper *s, int rows);
 void stepper_draft(struct stepper *s, int n);
 /* One step of n of the answers under way, a row each, each behind its first pick, where the device can do that (dev_caps.several).  At most
- * max_depth + 1.  Each answer is what it is alone.  Behind such a step no drafts are made. */
+ * STEP_ROWS.  Each answer is what it is alone.  Behind such a step no drafts are made. */
 void stepper_step_together(struct stepper *s, const int *slots, int n);
 /* Positions before those of the newest pick whose rows were left out. */
 int  stepper_behind(const struct stepper *s);

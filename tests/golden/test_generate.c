@@ -495,6 +495,70 @@ static void test_generate__two_conversations_in_turns_are_as_two_processes(void 
         }
 }
 
+/* ---- several answers at once ---- */
+
+enum { AT_ONCE = 4 };
+
+/* Each is asked when the one before it has said some words; the last one takes another conversation's place. */
+static void all_at_once(struct engine *g, const int32_t ids[AT_ONCE + 1][130], const int *n, const struct sampling *how, struct ids *said)
+{
+    uint32_t serials[AT_ONCE + 1] = {0};
+    int asked = 0, n_done = 0;
+    while (n_done <= AT_ONCE) {
+        if (asked <= AT_ONCE && (!asked || said[asked - 1].n >= 2 + asked || n_done)) {
+            serials[asked] = engine_submit(g, 100 + (uint64_t)asked, ids[asked], n[asked], 0, &how[asked]);
+            asked++;
+        }
+        engine_wait(g, -1);
+        struct event_list l = engine_drain(g);
+        for (int i = 0; i < l.n; i++) {
+            const struct event *ev = &l.events[i];
+            assert_int_not_equal(ev->kind, EV_FATAL);
+            for (int k = 0; k < asked && ev->kind == EV_TOKENS; k++)
+                if (serials[k] == ev->serial)
+                    ids_append(&said[k], ev->ids, ev->n);
+            n_done += ev->kind == EV_DONE;
+        }
+    }
+}
+
+static void test_generate__answers_at_once_are_those_of_engines_of_their_own(void **state)
+{
+    (void)state;
+    const struct sampling how[AT_ONCE + 1] = {
+        {.max_tokens = 40, .draft_depth = -1, .lookup = true},
+        {.max_tokens = 30, .draft_depth = 2, .temperature = 1, .top_k = 20, .top_p = 0.95f, .seed = 3},
+        {.max_tokens = 25, .draft_depth = -1, .temperature = 0.7f, .presence_penalty = 1.5f, .repetition_penalty = 1.1f, .seed = 4, .n_alternatives = 3},
+        {.max_tokens = 20, .draft_depth = 0},
+        {.max_tokens = 12, .draft_depth = 3},
+    };
+    const int n[AT_ONCE + 1] = {20, 130, 64, 100, 7};
+    for (int m = 0; m < N_OWN; m++) {
+        int32_t ids[AT_ONCE + 1][130];
+        struct ids want[AT_ONCE + 1] = {{0}};
+        if (!is_there(own[m]))
+            continue;
+        struct engine *g = open_on(backend, own[m], 3, 64, 1);
+        for (int i = 0; i <= AT_ONCE; i++) {
+            some_ids(ids[i], n[i], 50 + (unsigned)i);
+            want[i] = ask(g, ids[i], n[i], 0, &how[i], 0).ids;
+        }
+        engine_close(g);
+        for (int n_sequences = 2; n_sequences <= AT_ONCE; n_sequences += 2) {
+            struct ids said[AT_ONCE + 1] = {{0}};
+            g = open_on(backend, own[m], 3, 64, n_sequences);
+            all_at_once(g, ids, n, how, said);
+            engine_close(g);
+            for (int i = 0; i <= AT_ONCE; i++) {
+                assert_same(&said[i], &want[i]);
+                ids_free(&said[i]);
+            }
+        }
+        for (int i = 0; i <= AT_ONCE; i++)
+            ids_free(&want[i]);
+    }
+}
+
 /* ---- sampling ---- */
 
 enum { TOP = 4 };                       /* top-k, so that the joint distribution of two tokens has 16 cells */
@@ -590,6 +654,7 @@ int main(void)
         cmocka_unit_test(test_generate__an_mtp_block_in_fp8_answers_the_same),
         cmocka_unit_test(test_generate__rewind_and_refill_gives_what_a_fresh_engine_gives),
         cmocka_unit_test(test_generate__two_conversations_in_turns_are_as_two_processes),
+        cmocka_unit_test(test_generate__answers_at_once_are_those_of_engines_of_their_own),
         cmocka_unit_test(test_generate__drafts_leave_the_sampling_distribution_as_it_is),
     };
     const struct CMUnitTest gpu_tests[] = {
@@ -598,6 +663,7 @@ int main(void)
         cmocka_unit_test(test_generate__a_seed_gives_one_answer_at_every_depth_and_chunk),
         cmocka_unit_test(test_generate__rewind_and_refill_gives_what_a_fresh_engine_gives),
         cmocka_unit_test(test_generate__two_conversations_in_turns_are_as_two_processes),
+        cmocka_unit_test(test_generate__answers_at_once_are_those_of_engines_of_their_own),
     };
     struct err e;
     int failed = cmocka_run_group_tests_name("CPU", tests, NULL, NULL);

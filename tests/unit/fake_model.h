@@ -39,6 +39,8 @@ static struct {
     int   load_steps, load_step_us;
     long  rows_run;                     /* main model rows so far; a stepper's are not counted */
     bool  beside_host;                  /* the device works while the host goes on */
+    bool  several;                      /* its steps take rows of several conversations */
+    long  n_together;                   /* steps that did */
 } fake = {.vocab = 16, .bad_draft_of = 3};
 
 static inline uint64_t fake_mix(uint64_t h, uint64_t x)
@@ -101,8 +103,10 @@ struct dev *dev_open_cpu(int n_threads, struct err *e)
     fake_faulted = false;
     *d = (struct dev){.name = "cpu", .alloc = fake_alloc, .free = fake_free, .alloc_host = fake_alloc, .free_host = fake_free,
                       .finish = fake_finish, .close = fake_close};
-    static const struct dev_caps caps[2] = {{.kv_dtypes = 1u << DT_F32}, {.beside_host = true, .kv_dtypes = 1u << DT_F32}};
-    d->caps = &caps[fake.beside_host];
+    static const struct dev_caps caps[4] = {{.kv_dtypes = 1u << DT_F32}, {.beside_host = true, .kv_dtypes = 1u << DT_F32},
+                                            {.several = true, .kv_dtypes = 1u << DT_F32},
+                                            {.several = true, .beside_host = true, .kv_dtypes = 1u << DT_F32}};
+    d->caps = &caps[fake.several * 2 + fake.beside_host];
     return d;
 }
 
@@ -383,10 +387,10 @@ void forward_keep_hidden(struct cache *k, const float *hidden) { memcpy(k->s.las
 
 enum { FAKE_UNDO = 4 };
 
-struct stepper {
-    struct forward *f;
-    struct cache   *k, *const *caches;
-    int max_depth, depth;
+/* A conversation. */
+struct fake_slot {
+    struct cache *k;
+    int depth;
     struct picker *picker;
     struct sampling how;
     struct fake_live {                  /* what one step of undo brings back */
@@ -402,12 +406,23 @@ struct stepper {
     struct stepper_counts counts;
 };
 
+struct stepper {
+    struct forward *f;
+    int max_depth, n;
+    struct fake_slot *slots, *on;       /* on: the one that calls are about */
+    struct stepper_counts counts;
+};
+
 struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int n, enum head h, int max_depth, struct err *e)
 {
-    (void)h, (void)n, (void)e;
+    (void)h, (void)e;
     struct stepper *s = calloc(1, sizeof *s);
     CHECK(s);
-    *s = (struct stepper){.f = f, .caches = caches, .max_depth = max_depth, .picker = picker_open(f->vocab)};
+    *s = (struct stepper){.f = f, .max_depth = max_depth, .n = n, .slots = calloc((size_t)n, sizeof *s->slots)};
+    CHECK(s->slots);
+    for (int i = 0; i < n; i++)
+        s->slots[i] = (struct fake_slot){.k = caches[i], .picker = picker_open(f->vocab)};
+    s->on = s->slots;
     return s;
 }
 
@@ -415,7 +430,9 @@ void stepper_close(struct stepper *s)
 {
     if (!s)
         return;
-    picker_close(s->picker);
+    for (int i = 0; i < s->n; i++)
+        picker_close(s->slots[i].picker);
+    free(s->slots);
     free(s);
 }
 
@@ -431,30 +448,36 @@ size_t stepper_bytes(const struct model_config *c, int max_depth)
     return (size_t)max_depth * 100;
 }
 
+void stepper_choose(struct stepper *s, int slot)
+{
+    CHECK(slot >= 0 && slot < s->n);
+    s->on = &s->slots[slot];
+}
+
 void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_begun, int pos,
                    const int32_t *bias_ids, const float *bias, int n_bias, int depth)
 {
-    s->k = s->caches[slot];
-    CHECK(pos == s->k->s.pos && !s->k->n_staged && depth >= 0 && depth <= s->max_depth && how->room > 0);
-    CHECK(fake_decode(s->k->s.last) == s->k->s.chain || isnan(s->k->s.last[0]));
-    s->how = (struct sampling){
+    stepper_choose(s, slot);
+    CHECK(pos == s->on->k->s.pos && !s->on->k->n_staged && depth >= 0 && depth <= s->max_depth && how->room > 0);
+    CHECK(fake_decode(s->on->k->s.last) == s->on->k->s.chain || isnan(s->on->k->s.last[0]));
+    s->on->how = (struct sampling){
         .temperature = how->temperature, .top_k = how->top_k, .top_p = how->top_p, .min_p = how->min_p,
         .presence_penalty = how->presence_penalty, .repetition_penalty = how->repetition_penalty, .n_ids = how->n_ids,
         .n_stop = how->n_stop, .bias_ids = bias_ids, .bias = bias, .n_bias = n_bias, .n_begun = n_begun,
         .n_alternatives = how->n_alternatives,
     };
-    s->how.seed = how->rng - (sampler_stream(&s->how) - s->how.seed);           /* the device's stream stands behind n_begun already */
-    memcpy(s->how.stop, how->stop, sizeof s->how.stop);
-    picker_begin(s->picker, &s->how, prompt, n_prompt);
-    s->depth = depth;
-    s->live = (struct fake_live){.room = how->room};
-    s->n_launched = s->n_taken = 0;
+    s->on->how.seed = how->rng - (sampler_stream(&s->on->how) - s->on->how.seed);           /* the device's stream stands behind n_begun already */
+    memcpy(s->on->how.stop, how->stop, sizeof s->on->how.stop);
+    picker_begin(s->on->picker, &s->on->how, prompt, n_prompt);
+    s->on->depth = depth;
+    s->on->live = (struct fake_live){.room = how->room};
+    s->on->n_launched = s->on->n_taken = 0;
 }
 
 /* Picks row by row from `hidden` of at most n rows. */
 static struct step_result fake_pick(struct stepper *s, const float *hidden, int n_drafts)
 {
-    struct fake_live *v = &s->live;
+    struct fake_live *v = &s->on->live;
     struct step_result r = {.n_drafts = n_drafts < v->room - 1 ? n_drafts : v->room - 1};
     for (bool agreed = true; agreed && !r.ended;) {
         float logits[64] = {0};
@@ -462,7 +485,7 @@ static struct step_result fake_pick(struct stepper *s, const float *hidden, int 
         struct err e;
         int i = r.n++;
         forward_head(s->f, HEAD_BF16, hidden + i * FAKE_HIDDEN, 1, logits);
-        if (!picker_pick(s->picker, logits, &p, &e)) {
+        if (!picker_pick(s->on->picker, logits, &p, &e)) {
             r.n = 0;
             r.ended = 4;
             for (int id = s->f->vocab - 1; id >= 0; id--)
@@ -481,8 +504,8 @@ static struct step_result fake_pick(struct stepper *s, const float *hidden, int 
         memcpy(r.outlook[i].ids, p.outlook.ids, sizeof p.outlook.ids);
         memcpy(r.outlook[i].probs, p.outlook.probs, sizeof p.outlook.probs);
         r.ended = --v->room ? 0 : 2;
-        for (int j = 0; j < s->how.n_stop; j++)
-            if (s->how.stop[j] == p.id)
+        for (int j = 0; j < s->on->how.n_stop; j++)
+            if (s->on->how.stop[j] == p.id)
                 r.ended = 1;
     }
     v->done = r.ended != 0;
@@ -495,54 +518,54 @@ static struct step_result fake_pick(struct stepper *s, const float *hidden, int 
 static void fake_mtp_rows(struct stepper *s, const float *hidden, const int32_t *next, int n)
 {
     float out[STEP_ROWS * FAKE_HIDDEN];
-    s->live.n_drafts = 0;
+    s->on->live.n_drafts = 0;
     if (!s->max_depth || !n)
         return;
-    forward_mtp(s->f, s->k, hidden, next, n, s->k->s.pos - n, out);
-    memcpy(s->chain, out + (n - 1) * FAKE_HIDDEN, sizeof s->chain);
+    forward_mtp(s->f, s->on->k, hidden, next, n, s->on->k->s.pos - n, out);
+    memcpy(s->on->chain, out + (n - 1) * FAKE_HIDDEN, sizeof s->on->chain);
 }
 
 void stepper_draft(struct stepper *s, int n)
 {
-    struct fake_live *v = &s->live;
+    struct fake_live *v = &s->on->live;
     CHECK(v->n_drafts + n <= s->max_depth);
     s->counts.drafts += n;
     for (; n && !v->done; n--) {
         float logits[64] = {0}, h[FAKE_HIDDEN];
         const int i = v->n_drafts++;
-        memcpy(h, s->chain, sizeof h);
+        memcpy(h, s->on->chain, sizeof h);
         if (i)
-            forward_mtp(s->f, s->k, h, &v->drafts[i - 1], 1, s->k->s.pos + i - 1, s->chain);
-        forward_head(s->f, HEAD_BF16, s->chain, 1, logits);
-        s->made.ids[i] = v->drafts[i] = sampler_argmax(logits, s->how.n_ids);
-        s->made.prob[i] = (float)((v->drafts[i] * 37 + i) % 100) / 100;
+            forward_mtp(s->f, s->on->k, h, &v->drafts[i - 1], 1, s->on->k->s.pos + i - 1, s->on->chain);
+        forward_head(s->f, HEAD_BF16, s->on->chain, 1, logits);
+        s->on->made.ids[i] = v->drafts[i] = sampler_argmax(logits, s->on->how.n_ids);
+        s->on->made.prob[i] = (float)((v->drafts[i] * 37 + i) % 100) / 100;
     }
 }
 
 void stepper_propose(struct stepper *s, const int32_t *ids, int n)
 {
-    struct fake_live *v = &s->live;
-    CHECK(n > 0 && n <= s->max_depth && s->n_taken == s->n_launched);
+    struct fake_live *v = &s->on->live;
+    CHECK(n > 0 && n <= s->max_depth && s->on->n_taken == s->on->n_launched);
     memcpy(v->drafts, ids, (size_t)n * sizeof *ids);
     v->n_drafts = n;
 }
 
 bool stepper_drafts(struct stepper *s, struct step_drafts *out, struct err *e)
 {
-    *out = s->made;
+    *out = s->on->made;
     return fake_finish(NULL, e);
 }
 
 void stepper_step(struct stepper *s, int n_rows)
 {
-    struct fake_live *v = &s->live;
+    struct fake_live *v = &s->on->live;
     struct step_result r = {0};
     float hidden[STEP_ROWS * FAKE_HIDDEN];
-    CHECK(s->n_launched - s->n_taken < STEP_RESULTS);
-    v->states = s->k->s;
-    s->before[s->n_launched % FAKE_UNDO] = *v;
-    if (!s->n_launched) {
-        memcpy(hidden, s->k->s.last, sizeof s->k->s.last);
+    CHECK(s->on->n_launched - s->on->n_taken < STEP_RESULTS);
+    v->states = s->on->k->s;
+    s->on->before[s->on->n_launched % FAKE_UNDO] = *v;
+    if (!s->on->n_launched) {
+        memcpy(hidden, s->on->k->s.last, sizeof s->on->k->s.last);
         r = fake_pick(s, hidden, 0);
         fake_mtp_rows(s, hidden, r.ids, r.n);
     } else {
@@ -550,46 +573,57 @@ void stepper_step(struct stepper *s, int n_rows)
         const int n_drafts = v->n_drafts < n_rows - 1 ? v->n_drafts : n_rows - 1;
         long rows_run = fake.rows_run;
         memcpy(ids + 1, v->drafts, (size_t)n_drafts * sizeof *ids);
-        forward_run(s->f, s->k, ids, n_rows, s->k->s.pos, ROWS_STAGE);    /* also after the end */
+        forward_run(s->f, s->on->k, ids, n_rows, s->on->k->s.pos, ROWS_STAGE);    /* also after the end */
         fake.rows_run = rows_run;
         memcpy(hidden, forward_hidden(s->f), (size_t)n_rows * FAKE_HIDDEN * sizeof *hidden);
         if (!v->done)
             r = fake_pick(s, hidden, n_drafts);
-        cache_accept(s->k, r.n);
+        cache_accept(s->on->k, r.n);
         if (r.n)
-            forward_keep_hidden(s->k, hidden + (r.n - 1) * FAKE_HIDDEN);
+            forward_keep_hidden(s->on->k, hidden + (r.n - 1) * FAKE_HIDDEN);
         fake_mtp_rows(s, hidden, r.ids, r.n);
     }
-    r.serial = ++s->n_launched;
-    s->results[(s->n_launched - 1) % STEP_RESULTS] = r;
+    r.serial = ++s->on->n_launched;
+    s->on->results[(s->on->n_launched - 1) % STEP_RESULTS] = r;
+}
+
+void stepper_step_together(struct stepper *s, const int *slots, int n)
+{
+    CHECK(n >= 1 && n <= STEP_ROWS);
+    fake.n_together += n > 1;
+    for (int i = 0; i < n; i++) {
+        stepper_choose(s, slots[i]);
+        CHECK(s->on->n_launched && s->on->n_taken == s->on->n_launched);
+        stepper_step(s, 1);
+    }
 }
 
 void stepper_launch(struct stepper *s)
 {
-    stepper_step(s, 1 + s->depth);
-    if (s->depth)
-        stepper_draft(s, s->depth);
+    stepper_step(s, 1 + s->on->depth);
+    if (s->on->depth)
+        stepper_draft(s, s->on->depth);
 }
 
 bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e)
 {
-    CHECK(s->n_taken < s->n_launched);
-    *out = s->results[s->n_taken++ % STEP_RESULTS];
+    CHECK(s->on->n_taken < s->on->n_launched);
+    *out = s->on->results[s->on->n_taken++ % STEP_RESULTS];
     return fake_finish(NULL, e);
 }
 
 int stepper_end(struct stepper *s, int n_heard, struct err *e)
 {
-    CHECK(n_heard <= s->n_taken && s->n_taken - n_heard <= 1 && s->n_launched - n_heard <= 2);
-    if (n_heard < s->n_launched)
-        s->k->s = s->before[n_heard % FAKE_UNDO].states;
-    return fake_finish(NULL, e) ? s->k->s.pos : -1;
+    CHECK(n_heard <= s->on->n_taken && s->on->n_taken - n_heard <= 1 && s->on->n_launched - n_heard <= 2);
+    if (n_heard < s->on->n_launched)
+        s->on->k->s = s->on->before[n_heard % FAKE_UNDO].states;
+    return fake_finish(NULL, e) ? s->on->k->s.pos : -1;
 }
 
 int stepper_settle(struct stepper *s, struct err *e)
 {
-    CHECK(s->n_taken == s->n_launched);
-    return stepper_end(s, s->n_taken, e);
+    CHECK(s->on->n_taken == s->on->n_launched);
+    return stepper_end(s, s->on->n_taken, e);
 }
 
 void stepper_resume(struct stepper *s) { (void)s; }

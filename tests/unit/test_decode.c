@@ -109,12 +109,11 @@ static struct decoder *open_decoder(int depth, int chunk, int n_snapshots)
 
 static struct outcome ask_in(struct decoder *d, uint64_t sequence, const int32_t *ids, int n, int keep_at, const struct sampling *how, struct heard *h)
 {
-    struct decoder_hooks hooks = {hear_stop, hear_prefill, hear_tokens, h};
+    struct decoder_hooks hooks = {.stop = hear_stop, .prefill = hear_prefill, .tokens = hear_tokens, .arg = h};
     struct prompt p = {.sequence = sequence, .ids = ids, .n = n, .keep_at = keep_at, .how = how};
     struct outcome out;
     struct err e;
     assert_true(decoder_answer(d, &p, &hooks, &out, &e));
-    assert_true(decoder_settle(d, &e));
     assert_int_equal(out.stats.n_tokens, h->ids.n);
     return out;
 }
@@ -627,6 +626,144 @@ static void test_decode__without_a_name_a_prompt_finds_what_it_goes_on_with(void
     close_decoder(d);
 }
 
+/* ---- several answers at once ---- */
+
+enum { CROWD = 4 };
+
+/* Somebody who asks. */
+struct asker {
+    bool    under_way, over;
+    int     begins;                     /* turn in which it asks */
+    int32_t prompt[100];
+    int     n;
+    struct sampling how;
+    struct heard    heard;
+    struct outcome  out;
+    struct ids      want;
+    enum finish     end;                /* of what it wants, if it is not stopped */
+};
+
+static bool asker_stop(void *arg)                                            { return hear_stop(&((struct asker *)arg)->heard); }
+static void asker_prefill(void *arg, int done, int total, int cached)        { hear_prefill(&((struct asker *)arg)->heard, done, total, cached); }
+static bool asker_tokens(void *arg, const struct picks *p)                   { return hear_tokens(&((struct asker *)arg)->heard, p); }
+static void asker_done(void *arg)
+{
+    struct asker *a = arg;
+    assert_true(a->under_way);
+    a->under_way = false;
+    a->over = true;
+}
+
+static struct asker make_asker(int i)
+{
+    static const struct sampling hows[] = {
+        {.temperature = 0}, {.temperature = 1, .top_k = 8}, {.temperature = 0.7f, .presence_penalty = 1.2f}, {.repetition_penalty = 1.3f, .n_alternatives = 3},
+    };
+    struct asker a = {.how = hows[pick_below(4)], .n = 1 + pick_below(99), .begins = 2 * i + pick_below(20), .heard = {.stop_after = -1}};
+    random_ids(a.prompt, a.n);
+    a.how.seed = (uint64_t)pick_below(1000);
+    a.how.max_tokens = 1 + pick_below(60);
+    a.how.draft_depth = pick_below(3) ? -1 : pick_below(4);
+    a.how.lookup = pick_below(2);
+    a.how.stop[0] = pick_below(100);    /* mostly none */
+    a.how.n_stop = 1;
+    if (!pick_below(4))
+        a.heard.stop_after = pick_below(40);
+    if (!pick_below(8))
+        a.heard.deaf_at = 1 + pick_below(10);
+    a.end = oracle(a.prompt, a.n, &a.how, &a.want);
+    return a;
+}
+
+static void check_asker(struct asker *a)
+{
+    if (a->out.finish == FINISH_INTERRUPTED)
+        a->want.n = a->heard.ids.n < a->want.n ? a->heard.ids.n : a->want.n;
+    else
+        assert_int_equal(a->out.finish, a->end);
+    assert_same_ids(&a->heard.ids, &a->want);
+    assert_int_equal(a->out.stats.n_tokens, a->want.n);
+    heard_free(&a->heard);
+    ids_free(&a->want);
+}
+
+/* Everybody asks as soon as there is room. */
+static void serve_crowd(struct decoder *d, struct asker *all, int n)
+{
+    const struct decoder_hooks hooks = {asker_stop, asker_prefill, asker_tokens, asker_done, NULL};
+    struct err e;
+    for (int turn = 0, over = 0; over < n; turn++) {
+        for (int i = 0; i < n; i++) {
+            struct asker *a = &all[i];
+            const struct prompt p = {.ids = a->prompt, .n = a->n, .how = &a->how};
+            struct decoder_hooks h = hooks;
+            h.arg = a;
+            if (a->under_way || a->over || turn < a->begins || !decoder_may_begin(d, 0))
+                continue;
+            a->under_way = true;
+            decoder_begin(d, &p, &h, &a->out);
+        }
+        assert_true(decoder_turn(d, &e));
+        for (int i = over = 0; i < n; i++)
+            over += all[i].over;
+    }
+    assert_int_equal(decoder_n_answers(d), 0);
+}
+
+static void test_decode__answers_at_once_are_those_that_each_is_alone(void **state)
+{
+    (void)state;
+    enum { ASKERS = 12 };
+    const struct dev_caps caps = *dev->caps;
+    struct dev_caps several = caps;
+    several.several = true;
+    dev->caps = &several;
+    for (int n_sequences = 2; n_sequences <= CROWD; n_sequences++)
+        for (int round = 0; round < 12; round++) {
+            struct asker all[ASKERS];
+            struct decoder *d = open_with(&(struct decoder_options){.n_ctx = CTX, .chunk = 16, .fixed_chunk = true, .depth = round % 4 ? 3 : 0,
+                                                                    .n_sequences = n_sequences, .n_snapshots = 6});
+            fake.n_together = 0;
+            assert_int_equal(decoder_most_answers(d), n_sequences);
+            for (int i = 0; i < ASKERS; i++)
+                all[i] = make_asker(i);
+            serve_crowd(d, all, ASKERS);
+            for (int i = 0; i < ASKERS; i++)
+                check_asker(&all[i]);
+            assert_true(fake.n_together > 20);
+            close_decoder(d);
+        }
+    dev->caps = &caps;
+}
+
+/* A NaN in one row is nobody else's. */
+static void test_decode__an_answer_that_fails_ends_alone(void **state)
+{
+    (void)state;
+    const struct dev_caps caps = *dev->caps;
+    struct dev_caps several = caps;
+    several.several = true;
+    dev->caps = &several;
+    struct decoder *d = open_several(3, 2);
+    struct asker all[2] = {{.n = 90, .how = {.max_tokens = 60}, .heard = {.stop_after = -1}}, {.n = 5, .how = {.max_tokens = 60}, .heard = {.stop_after = -1}}};
+    for (int i = 0; i < 2; i++) {
+        random_ids(all[i].prompt, all[i].n);
+        all[i].end = oracle(all[i].prompt, all[i].n, &all[i].how, &all[i].want);
+    }
+    fake.nan_pos = 100;
+    serve_crowd(d, all, 2);
+    fake.nan_pos = 0;
+    assert_int_equal(all[0].out.finish, FINISH_ERROR);
+    assert_non_null(strstr(all[0].out.why.msg, "NaN") ? all[0].out.why.msg : strstr(all[0].out.why.msg, "nan"));
+    heard_free(&all[0].heard);
+    ids_free(&all[0].want);
+    check_asker(&all[1]);
+    struct talk t = {.name = 1};
+    talk_turn(d, &t, &(struct sampling){.max_tokens = 9}, 0);
+    close_decoder(d);
+    dev->caps = &caps;
+}
+
 static void test_decode__bad_prompts_are_refused_and_nothing_is_lost(void **state)
 {
     (void)state;
@@ -934,6 +1071,8 @@ int main(void)
         cmocka_unit_test(test_decode__the_least_recently_used_conversation_gives_up_its_place),
         cmocka_unit_test(test_decode__an_edit_takes_no_place_of_another_conversation),
         cmocka_unit_test(test_decode__without_a_name_a_prompt_finds_what_it_goes_on_with),
+        cmocka_unit_test(test_decode__answers_at_once_are_those_that_each_is_alone),
+        cmocka_unit_test(test_decode__an_answer_that_fails_ends_alone),
         cmocka_unit_test(test_decode__bad_prompts_are_refused_and_nothing_is_lost),
         cmocka_unit_test(test_decode__a_nan_ends_the_answer_and_the_next_one_starts_clean),
         cmocka_unit_test(test_decode__an_answer_that_may_pick_nothing_says_so),

@@ -104,7 +104,7 @@ static int reset(void **state)
     (void)state;
     fake.row_us = fake.nan_pos = fake.fault_pos = fake.load_steps = fake.load_step_us = 0;
     fake.load_error = NULL;
-    fake.no_mtp = false;
+    fake.no_mtp = fake.several = false;
     return 0;
 }
 
@@ -358,6 +358,108 @@ static void test_engine__many_submits_and_interrupts_each_end_once(void **state)
         assert_int_not_equal(l.last_done[s].finish, FINISH_ERROR);
     }
     assert_int_equal(l.after_done, 0);
+    log_close(&l);
+}
+
+/* ---- several answers at once ---- */
+
+static void open_several(struct log *l, int n_sequences)
+{
+    struct engine_options o = options;
+    o.n_sequences = n_sequences;
+    o.n_ctx = 20000;                    /* nobody comes to its end */
+    fake.several = true;
+    log_open(l, &o);
+}
+
+static void wait_for_tokens(struct log *l, uint32_t serial, int n)
+{
+    while (l->ids[serial].n < n) {
+        assert_int_equal(l->done[serial], 0);
+        assert_true(engine_wait(l->g, 10000));
+        drain(l);
+    }
+}
+
+static void test_engine__answers_go_on_beside_each_other_and_end_one_by_one(void **state)
+{
+    (void)state;
+    struct log l;
+    struct sampling how = {.draft_depth = -1}, few = {.max_tokens = 20, .draft_depth = -1};
+    fake.row_us = 300;
+    open_several(&l, 3);
+    uint32_t a = engine_submit(l.g, 1, prompt, 5, 0, &how), b = engine_submit(l.g, 2, prompt, 4, 0, &how);
+    wait_for_tokens(&l, b, 3);
+    wait_for_tokens(&l, a, 3);
+    uint32_t c = engine_submit(l.g, 3, prompt, 3, 0, &few);
+    wait_for_done(&l, c);               /* neither waited for the others' ends, */
+    assert_int_equal(l.last_done[c].finish, FINISH_LENGTH);
+    assert_int_equal(l.done[a] + l.done[b], 0);
+    interrupt(&l, a);                   /* nor ends with one of them */
+    const int n = l.ids[b].n;
+    wait_for_tokens(&l, b, n + 10);
+    interrupt(&l, b);
+    assert_int_equal(l.after_done, 0);
+    log_close(&l);
+}
+
+static void test_engine__more_requests_than_places_wait_in_order_and_people_first(void **state)
+{
+    (void)state;
+    struct log l;
+    struct sampling how = {.draft_depth = -1}, patient = {.max_tokens = 3, .patient = true}, person = {.max_tokens = 3};
+    fake.row_us = 300;
+    open_several(&l, 2);
+    uint32_t a = engine_submit(l.g, 1, prompt, 5, 0, &how), b = engine_submit(l.g, 2, prompt, 4, 0, &how);
+    wait_for_tokens(&l, a, 1);
+    wait_for_tokens(&l, b, 1);
+    uint32_t s = engine_submit(l.g, 3, prompt, 3, 0, &patient), t = engine_submit(l.g, 4, prompt, 3, 0, &patient);
+    uint32_t again = engine_submit(l.g, 1, prompt, 2, 0, &person);     /* a conversation has one answer at a time */
+    uint32_t p = engine_submit(l.g, 5, prompt, 3, 0, &person);
+    interrupt(&l, b);
+    wait_for_done(&l, s);
+    assert_int_equal(l.done[p], 1);
+    assert_int_equal(l.done[t] + l.done[again], 0);
+    wait_for_done(&l, t);
+    assert_int_equal(l.done[again], 0);
+    interrupt(&l, a);
+    wait_for_done(&l, again);
+    assert_int_equal(l.after_done, 0);
+    log_close(&l);
+}
+
+/* Between two chunks of a long prompt the others go on. */
+static void test_engine__a_long_prompt_holds_nobody_up(void **state)
+{
+    (void)state;
+    struct log l;
+    struct sampling how = {.draft_depth = -1};
+    int32_t ids[1500] = {0};
+    fake.row_us = 200;
+    open_several(&l, 2);
+    uint32_t a = engine_submit(l.g, 1, prompt, 5, 0, &how);
+    wait_for_tokens(&l, a, 1);
+    uint32_t b = engine_submit(l.g, 2, ids, 1500, 0, &(struct sampling){.max_tokens = 1});
+    const int n = l.ids[a].n;
+    wait_for_done(&l, b);
+    assert_true(l.ids[a].n >= n + 5);
+    interrupt(&l, a);
+    log_close(&l);
+}
+
+static void test_engine__a_device_fault_ends_all_answers(void **state)
+{
+    (void)state;
+    struct log l;
+    struct sampling how = {.draft_depth = -1};
+    fake.fault_pos = 300;
+    open_several(&l, 2);
+    uint32_t a = engine_submit(l.g, 1, prompt, 5, 0, &how), b = engine_submit(l.g, 2, prompt, 4, 0, &how);
+    wait_for_done(&l, a);
+    wait_for_done(&l, b);
+    assert_int_equal(l.last_done[a].finish, FINISH_ERROR);
+    assert_int_equal(l.last_done[b].finish, FINISH_ERROR);
+    assert_non_null(strstr(l.last_done[b].message, "operation attention failed"));
     log_close(&l);
 }
 
@@ -755,6 +857,10 @@ int main(void)
         cmocka_unit_test_setup(test_engine__waiting_for_a_processor_makes_no_small_chunks, reset),
         cmocka_unit_test_setup(test_engine__a_waiting_submit_can_be_interrupted_at_once, reset),
         cmocka_unit_test_setup(test_engine__many_submits_and_interrupts_each_end_once, reset),
+        cmocka_unit_test_setup(test_engine__answers_go_on_beside_each_other_and_end_one_by_one, reset),
+        cmocka_unit_test_setup(test_engine__more_requests_than_places_wait_in_order_and_people_first, reset),
+        cmocka_unit_test_setup(test_engine__a_long_prompt_holds_nobody_up, reset),
+        cmocka_unit_test_setup(test_engine__a_device_fault_ends_all_answers, reset),
         cmocka_unit_test_setup(test_engine__closing_during_loading_and_decoding_is_prompt, reset),
         cmocka_unit_test_setup(test_engine__a_checkpoint_that_fails_to_load_is_fatal_and_answers_every_submit, reset),
         cmocka_unit_test_setup(test_engine__a_device_fault_is_fatal, reset),

@@ -1,0 +1,66 @@
+/* The inside of the decoder, for decode.c, run.c and runs.c.  Nobody else includes this. */
+#ifndef Q35_ENGINE_DECODE_STATE_H
+#define Q35_ENGINE_DECODE_STATE_H
+
+#include "config/limits.h"
+#include "engine/decode.h"
+#include "engine/drafter.h"
+#include "engine/pace.h"
+#include "engine/sequence.h"
+
+struct decoder {
+    struct dev *dev;
+    const struct model_config *c;
+    struct decoder_options o;
+    struct forward  *f;
+    struct sequences sequences;
+    struct sequence *last;              /* that was used last */
+    struct stepper  *stepper;
+    struct pace      pace;              /* of prompt chunks */
+    struct gate      gate;              /* what the answer that ended last has learnt */
+    struct drafter   drafters[LIMIT_SEQUENCES];        /* of the answer in each slot */
+    struct run      *runs[LIMIT_SEQUENCES];            /* under way, in the order in which they began */
+    int n_runs, most_runs;
+    uint64_t clock;                     /* counts pieces of answers */
+    struct stepper_counts counted;      /* of the MTP block: what is in the statistics */
+};
+
+/* One answer under way.  It goes on in pieces, chunks of its prompt and then steps, so that several can take turns. */
+struct run {
+    struct decoder *d;
+    struct prompt   p;
+    struct decoder_hooks h;
+    struct outcome *out;
+    struct sequence *q;
+    struct drafter  *drafter;
+    enum { RUN_READS, RUN_STEPS } stage;
+    bool    ended;
+    int     cached;                     /* tokens of the prompt that were there */
+    int     depth;                      /* of this request, or DRAFTER_AUTO */
+    int     room;                       /* tokens that may come: max_tokens and context */
+    bool    begun;                      /* the stepper has it */
+    int     n_sharing;                  /* answers that its newest step was of */
+    int     n_outstanding;              /* picks that were launched and not heard of */
+    int     n_heard;                    /* results that were */
+    int     kept;                       /* position of the last states on the way */
+    int64_t first_ns;                   /* when the first token came */
+    uint64_t moved;                     /* when it went on last, on the decoder's clock */
+};
+
+/* run.c: one of them.  What returns a bool is false when the device failed. */
+bool run_check(const struct decoder *d, const struct prompt *p, struct err *e);         /* the prompt can be answered; else why not */
+void run_begin(struct run *r);          /* finds its sequence */
+void run_stop(struct run *r);           /* nobody wants more of it */
+bool run_read(struct run *r, struct err *fault);        /* a chunk of the prompt */
+bool run_step(struct run *r, bool ahead, struct err *fault);    /* a step of its own; ahead: the next one may be launched before this one is heard of */
+bool runs_step(struct run *const *all, int n, struct err *fault);        /* a step of all of them */
+bool run_finish(struct run *r, struct err *fault);       /* it has ended: its sequence is free */
+
+/* decode.c */
+bool decoder_read_chunk(struct decoder *d, struct sequence *q, int rows, struct err *fault);
+int  decoder_chunk_rows(const struct decoder *d, int pos, int end, int keep_at, enum pace_wait wait);      /* of the next chunk of a sequence of `end` tokens */
+bool decoder_check_ids(const struct decoder *d, const int32_t *ids, int n, struct err *e);
+
+enum { SNAPSHOT_EVERY = 4096 };         /* prompt tokens: refilling them takes seconds, a copy of the states milliseconds */
+
+#endif

@@ -1,0 +1,351 @@
+/* One answer under way: prompt chunks, then decode steps, by itself or together with others. */
+#include <string.h>
+
+#include "backend/dev.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/decode_state.h"
+#include "engine/sampler.h"
+#include "model/stepper.h"
+
+enum {
+    SNAPSHOT_ON_WAY = 512,              /* tokens of an answer, where the device works while the host waits: they take a second and more */
+    AHEAD = 2,                          /* picks queued on a device that works beside the host */
+};
+_Static_assert((int)ENGINE_MAX_STOP <= (int)STEP_STOPS && (int)ENGINE_MAX_DEPTH < (int)STEP_ROWS, "a step holds what a request may ask for");
+
+static void end(struct run *r, enum finish why)
+{
+    r->ended = true;
+    r->out->finish = why;
+}
+
+/* ---- prompt ---- */
+
+bool run_check(const struct decoder *d, const struct prompt *p, struct err *e)
+{
+    if (p->n < 1)
+        return err_set(e, "the prompt is empty, expected at least one token");
+    if (p->n >= d->o.n_ctx)
+        return err_set(e, "the prompt has %d tokens, the context holds %d with the answer: take a larger --ctx", p->n, d->o.n_ctx);
+    if (!decoder_check_ids(d, p->ids, p->n, e))
+        return false;
+    if (p->how->n_begun < 0 || p->how->n_begun > p->n)
+        return err_set(e, "the answer's beginning has %d tokens, the whole prompt %d", p->how->n_begun, p->n);
+    return sampler_check(p->how, d->c->vocab, e);
+}
+
+static void tell_read(struct run *r)
+{
+    r->h.prefill(r->h.arg, r->q->tl.n_run, r->q->tl.n, r->cached);
+}
+
+static void read_to_its_end(struct run *r)
+{
+    const struct sampling *how = r->p.how;
+    const struct decoder *d = r->d;
+    r->stage = RUN_STEPS;
+    r->room = d->o.n_ctx - r->q->tl.n;
+    if (how->max_tokens && how->max_tokens < r->room)
+        r->room = how->max_tokens;
+    r->depth = how->draft_depth < 0 && d->o.depth ? DRAFTER_AUTO : how->draft_depth < d->o.depth ? how->draft_depth : d->o.depth;
+    r->kept = r->q->tl.n_run;
+}
+
+/* The sequence that the prompt goes to becomes it. */
+void run_begin(struct run *r)
+{
+    struct decoder *d = r->d;
+    const struct prompt *p = &r->p;
+    struct sequence *q = r->q = d->last = sequences_choose(&d->sequences, p->sequence, p->ids, p->n);
+    struct rejoin j = sequence_rejoin(&d->sequences, q, p->ids, p->n);
+    sequence_note_refill(&d->sequences, q, p->sequence, &j);
+    sequence_use(&d->sequences, q, p->sequence, p->n, p->keep_at);
+    sequence_adopt(&d->sequences, q, &j, p->ids, p->n);
+    q->busy = true;
+    r->drafter = &d->drafters[q->slot];
+    r->out->stats.n_prompt = p->n;
+    r->out->stats.n_cached = r->cached = j.pos;
+    r->out->stats.n_ahead = sequence_take_ahead(q, j.pos);
+    r->out->stats.refill = sequence_take_refill(q);
+    tell_read(r);
+    if (q->tl.n_run == p->keep_at)
+        sequence_keep(&d->sequences, q, false);
+    if (q->tl.n_run == q->tl.n)
+        read_to_its_end(r);
+}
+
+bool run_read(struct run *r, struct err *fault)
+{
+    struct decoder *d = r->d;
+    struct sequence *q = r->q;
+    struct timeline *t = &q->tl;
+    r->moved = ++d->clock;
+    if (!decoder_read_chunk(d, q, decoder_chunk_rows(d, t->n_run, t->n, r->p.keep_at, d->n_runs > 1 ? PACE_OTHERS : PACE_NEXT), fault))
+        return false;
+    if (t->n_run == r->p.keep_at || t->n_run % SNAPSHOT_EVERY == 0)
+        sequence_keep(&d->sequences, q, false);
+    tell_read(r);
+    if (t->n_run == t->n)
+        read_to_its_end(r);
+    return true;
+}
+
+/* ---- tokens ---- */
+
+static enum finish no_room(const struct run *r, int n_new)
+{
+    return r->q->tl.n + n_new == r->d->o.n_ctx ? FINISH_CONTEXT : FINISH_LENGTH;
+}
+
+/* Reports the picks and appends them to the timeline.  Returns how many; 0 when nobody listens any more: what was not heard
+ * must not be in the timeline, or the next prompt would have to rewind.  `before` are the statistics without them. */
+static int take_tokens(struct run *r, const struct picks *p, const struct turn_stats *before)
+{
+    struct turn_stats *s = &r->out->stats;
+    s->n_tokens += p->n;
+    if (!r->first_ns) {
+        r->first_ns = clock_ns();
+        s->prefill_ms = (double)(r->first_ns - r->p.submitted_ns) * 1e-6;
+    } else {
+        s->n_steps++;
+        s->decode_ms = clock_ms_since(r->first_ns);
+    }
+    if (!r->h.tokens(r->h.arg, p)) {
+        *s = *before;
+        end(r, FINISH_INTERRUPTED);
+        return 0;
+    }
+    for (int i = 0; i < p->n; i++)
+        timeline_add(&r->q->tl, p->ids[i]);
+    return p->n;
+}
+
+static struct outlook outlook_of(const struct sampling *how, const struct step_outlook *in)
+{
+    struct outlook o = {.prob = -1};
+    if (!how->n_alternatives)
+        return o;
+    o.prob = in->prob;
+    o.n = in->n;
+    memcpy(o.ids, in->ids, sizeof o.ids);
+    memcpy(o.probs, in->probs, sizeof o.probs);
+    return o;
+}
+
+/* False after an error. */
+static bool picks_of(struct run *r, const struct step_result *in, struct picks *p)
+{
+    struct turn_stats *s = &r->out->stats;
+    const bool looked_up = r->drafter->looked_up;
+    *p = (struct picks){.n = in->n};
+    for (int i = 0; i < in->n_drafts && i < ENGINE_MAX_DEPTH; i++) {
+        s->drafted[i]++;
+        s->accepted[i] += i < in->n && in->drafted[i];
+        s->looked_up[i] += looked_up;
+        s->looked_up_accepted[i] += looked_up && i < in->n && in->drafted[i];
+    }
+    for (int i = 0; i < in->n; i++) {
+        p->ids[i] = in->ids[i];
+        p->prob[i] = in->prob[i];
+        p->how[i] = !in->drafted[i] ? TOKEN_SAMPLED : looked_up ? TOKEN_LOOKED_UP : TOKEN_DRAFTED;
+        p->outlook[i] = outlook_of(r->p.how, &in->outlook[i]);
+    }
+    switch ((enum step_end)in->ended) {
+    case STEP_STOPPED: end(r, FINISH_STOP); break;
+    case STEP_FULL: end(r, no_room(r, in->n)); break;
+    case STEP_BAD_LOGIT: end(r, FINISH_ERROR); return sampler_bad_logit(&r->out->why, in->bad_id, in->bad_logit);
+    case STEP_ALL_BANNED: end(r, FINISH_ERROR); return sampler_all_banned(&r->out->why, sampler_n_ids(r->p.how, r->d->c->vocab));
+    case STEP_GOES_ON: break;
+    }
+    return true;
+}
+
+/* What the MTP block has moved since the last call. */
+static double drafting_bytes(struct decoder *d)
+{
+    const struct traffic *t = &d->o.traffic;
+    const struct stepper_counts now = stepper_counts(d->stepper), old = d->counted;
+    const long runs = now.mtp_runs - old.mtp_runs, rows = now.mtp_rows - old.mtp_rows;
+    d->counted = now;
+    return (double)runs * traffic_mtp(t, traffic_distinct(t, runs ? (double)rows / (double)runs : 1))
+         + (double)(now.chained - old.chained) * traffic_mtp(t, traffic_distinct(t, 1)) + (double)(now.drafts - old.drafts) * t->draft_head;
+}
+
+/* Of a result's step; the first pick is none.  What several answers read together is shared out. */
+static double step_bytes(const struct run *r, const struct step_result *in)
+{
+    const struct traffic *t = &r->d->o.traffic;
+    const int rows = in->n_drafts + 1, n = r->n_sharing;
+    const double own = traffic_step(t, rows, r->q->tl.n_run, traffic_distinct(t, rows)), shared = t->fixed + traffic_distinct(t, n) * t->expert;
+    return !r->first_ns ? 0 : n > 1 ? own - t->fixed - traffic_distinct(t, rows) * t->expert + shared / n : own;
+}
+
+/* With a result, or what was made up for at the end. */
+static void count_bytes(struct run *r, const struct step_result *in)
+{
+    if (r->d->o.traffic.c)
+        r->out->stats.bytes += (in ? step_bytes(r, in) : 0) + drafting_bytes(r->d);
+}
+
+/* One result.  The rows of its tokens but the newest have run; the first one ran none.  Returns whether it was heard. */
+static bool hear(struct run *r, const struct step_result *in)
+{
+    struct turn_stats before = r->out->stats;
+    struct picks p;
+    bool first = !r->first_ns;
+    count_bytes(r, in);
+    int n = picks_of(r, in, &p) ? take_tokens(r, &p, &before) : 0;
+    if (n && !first)
+        timeline_ran(&r->q->tl, n);
+    return n > 0;
+}
+
+/* ---- steps ---- */
+
+static struct step_sampling for_device(const struct run *r)
+{
+    const struct sampling *how = r->p.how;
+    struct step_sampling s = {
+        .temperature = how->temperature, .top_p = how->top_p, .min_p = how->min_p, .presence_penalty = how->presence_penalty,
+        .repetition_penalty = how->repetition_penalty > 0 ? how->repetition_penalty : 1, .top_k = how->top_k,
+        .n_ids = sampler_n_ids(how, r->d->c->vocab), .room = r->room, .rng = sampler_stream(how), .n_stop = how->n_stop, .biased = how->n_bias > 0,
+        .n_alternatives = how->n_alternatives, .trial = {how->trial.rate[0], how->trial.rate[1]}, .trial_tokens = how->trial.tokens,
+    };
+    memcpy(s.stop, how->stop, (size_t)how->n_stop * sizeof *s.stop);
+    return s;
+}
+
+/* The calls of the stepper are about this answer from here on. */
+static void choose(struct run *r)
+{
+    const struct sampling *how = r->p.how;
+    struct stepper *s = r->d->stepper;
+    r->moved = ++r->d->clock;
+    if (r->begun) {
+        stepper_choose(s, r->q->slot);
+        return;
+    }
+    const struct step_sampling of_device = for_device(r);
+    stepper_begin(s, r->q->slot, &of_device, r->p.ids, r->p.n, how->n_begun, r->q->tl.n, how->bias_ids, how->bias, how->n_bias,
+                  r->depth == DRAFTER_AUTO ? 0 : r->depth);
+    r->drafter->gate = r->d->gate;
+    drafter_begin(r->drafter, r->depth, how->lookup, r->p.ids, r->p.n);
+    r->begun = true;
+    if (r->d->n_runs == 1)              /* what was run for others, or to warm up */
+        r->d->counted = stepper_counts(s);
+}
+
+static void launch(struct run *r)
+{
+    drafter_launch(r->drafter);
+    r->n_sharing = 1;
+    r->n_outstanding++;
+}
+
+/* States on the way of a long answer: after an interrupted one, less is to be computed again. */
+static bool keep_on_way(struct run *r, struct err *fault)
+{
+    struct decoder *d = r->d;
+    if (d->dev->caps->beside_host || r->q->tl.n_run < r->kept + SNAPSHOT_ON_WAY)
+        return true;
+    if (stepper_settle(d->stepper, fault) < 0)
+        return false;
+    sequence_keep(&d->sequences, r->q, true);
+    stepper_resume(d->stepper);
+    r->kept = r->q->tl.n_run;
+    return true;
+}
+
+/* The oldest result of the answer that was chosen.  drafts: the next step may be one with drafts. */
+static bool take_result(struct run *r, bool drafts, struct err *fault)
+{
+    struct step_result result;
+    if (!stepper_wait(r->d->stepper, &result, fault))
+        return false;
+    r->n_outstanding--;
+    r->n_heard += hear(r, &result);
+    if (r->ended)
+        return true;
+    if (!drafts)
+        drafter_passed(r->drafter, &result);
+    return (!drafts || drafter_heard(r->drafter, &result, fault)) && keep_on_way(r, fault);
+}
+
+/* With a fixed number of drafts a device that works beside the host is always a pick ahead: it starts on the next one before the host has
+ * read this one.  What it did beyond the last one heard is taken back. */
+bool run_step(struct run *r, bool ahead, struct err *fault)
+{
+    choose(r);
+    const int most = ahead && r->d->dev->caps->beside_host ? drafter_ahead(r->drafter, AHEAD) : 1;
+    while (r->n_outstanding < most)
+        launch(r);
+    return take_result(r, true, fault);
+}
+
+/* All that was launched is heard, the first pick included, which is no step. */
+static bool catch_up(struct run *r, struct err *fault)
+{
+    choose(r);
+    while (!r->ended && (r->n_outstanding || !r->first_ns)) {
+        if (!r->n_outstanding)
+            launch(r);
+        if (!take_result(r, false, fault))
+            return false;
+    }
+    return true;
+}
+
+bool runs_step(struct run *const *all, int n, struct err *fault)
+{
+    struct run *in[STEP_ROWS];
+    int slots[STEP_ROWS], n_in = 0;
+    for (int i = 0; i < n; i++) {
+        if (!catch_up(all[i], fault))
+            return false;
+        if (!all[i]->ended)
+            in[n_in++] = all[i];
+    }
+    for (int i = 0; i < n_in; i++)
+        slots[i] = in[i]->q->slot;
+    if (n_in)
+        stepper_step_together(all[0]->d->stepper, slots, n_in);
+    for (int i = 0; i < n_in; i++) {
+        choose(in[i]);
+        in[i]->n_sharing = n_in;
+        in[i]->n_outstanding++;
+        if (!take_result(in[i], false, fault))
+            return false;
+    }
+    return true;
+}
+
+/* ---- end ---- */
+
+void run_stop(struct run *r)
+{
+    if (r->stage == RUN_READS)
+        timeline_cut(&r->q->tl);
+    end(r, FINISH_INTERRUPTED);
+}
+
+static bool end_steps(struct run *r, struct err *fault)
+{
+    choose(r);
+    const int pos = stepper_end(r->d->stepper, r->n_heard, fault);
+    count_bytes(r, NULL);
+    CHECK(pos < 0 || pos == r->q->tl.n_run || r->out->finish == FINISH_ERROR);
+    r->d->gate = r->drafter->gate;
+    return pos >= 0;
+}
+
+bool run_finish(struct run *r, struct err *fault)
+{
+    if (r->begun && !end_steps(r, fault))
+        return false;
+    r->q->finished = r->out->finish == FINISH_STOP;
+    if (r->out->finish == FINISH_ERROR)         /* numbers that are none: nothing in the cache can be trusted */
+        sequence_forget(&r->d->sequences, r->q);
+    r->q->busy = false;
+    return true;
+}
