@@ -152,13 +152,15 @@ static void test_ahead__stats_tell_what_was_read_while_it_was_typed(void **state
     const char *message;
     char line[80];
     (void)state;
-    make_long(&text, "Tell me about the number", 14);
     begin(&t, "0");
     while (!chat_ready(t.c))
         step(&t, 1000);
     for (int i = 0; i < 100 && !t.stats.n_typed; i++) {         /* a machine may be too busy to read anything in time */
         struct err e = {0};
         assert_true(chat_new(t.c, &e));
+        snprintf(line, sizeof line, "This is question %d: tell me about the number", i);        /* what was read before is not read again */
+        buf_reset(&text);
+        make_long(&text, line, 14);
         chat_draft(t.c, text.data, text.len);
         wait_ms(&t, 200 + 20 * i);
         ask(&t, text.data);
