@@ -116,6 +116,7 @@ struct sigmoid_gate_args {
     float       *y;             /* [n_tokens, n_heads, head_dim] */
     const float *gate;          /* head h of token t at gate + t * gate_token + h * gate_head */
     size_t       gate_token, gate_head;
+    const struct weight *next;  /* the product that follows, if it alone reads y: a device may leave y to it in its own form */
     int          n_tokens, n_heads, head_dim;
 };
 static inline size_t sigmoid_gate_bytes(const struct sigmoid_gate_args *a)

@@ -12,6 +12,9 @@ static inline int gemm_halves(int n_tokens) { return n_tokens <= GEMM_FINE ? 2 :
 /* A copy of `rows` rows or halves of rows, columns filled up to whole groups with zeros; behind it at most as many factors, fp32. */
 static inline size_t gemm_factors_at(size_t rows, int cols) { return rows * (size_t)pack_groups(cols) * PACK_GROUP * 2; }
 static inline size_t gemm_copy_bytes(size_t rows, int cols) { return gemm_factors_at(rows, cols) + (rows * 4 + 127) / 128 * 128; }
+/* Narrow matrices read the activations as they are. */
+enum { GEMM_NARROW = 256 };
+static inline bool linear_narrow(const struct weight *w) { return w->format == WEIGHT_DENSE && w->rows <= GEMM_NARROW && w->cols % 8 == 0; }
 /* Scratch that linear_* need */
 static inline size_t linear_scratch(int n_tokens, int cols) { return gemm_copy_bytes((size_t)(gemm_halves(n_tokens) * n_tokens), cols); }
 /* ... and experts_up and experts_down, the latter with one row per slot */

@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include "kernels/tensor.h"
+
 /* y[r,i] = (1 + w[i]) * x[r,i] / sqrt(mean_i(x[r,i]^2) + eps)          zero-centred weights; tolerance: 1e-6 relative
  * Row r of x is at x + (r / per_group) * x_group + (r % per_group) * x_row, likewise y.  The strides exist because the rows of q are
  * interleaved with the gates: x_row is the stride of heads, x_group that of tokens. */
@@ -27,6 +29,7 @@ struct rmsnorm_gated_args {
     float       *y;             /* [n_rows, dim]; may alias x */
     const float *x, *z;         /* [n_rows, dim] */
     const float *w;             /* [dim] */
+    const struct weight *next;  /* the product that follows, if it alone reads y, rows of next->cols: a device may leave y to it in its own form */
     int          n_rows, dim;
     float        eps;
 };

@@ -13,14 +13,23 @@ extern "C" {
 #include "kernels/step.h"
 }
 
+/* Activations of which scratch memory begins with a copy for products (halves.cuh). */
+struct halves_of {
+    const float *x, *undo;              /* x NULL: of none */
+    int          n_rows, cols;
+};
+
 /* One in-order queue of a device.  Operations are host functions `void <op>_cuda(struct cuda_queue *, const struct <op>_args *)`
  * that launch; the first failed launch is recorded in `fault`. */
 struct cuda_queue {
     cudaStream_t stream;
     int          n_sm, arch;            /* multiprocessors; 90 for sm_90 */
     size_t       smem;                  /* shared memory limit of a block */
+    size_t       l2;                    /* second-level cache */
     char        *scratch;               /* for the plain operations */
     size_t       scratch_bytes;
+    struct halves_of halves;
+    const float *left_out;              /* activations of which there is nothing but that copy */
     cudaError_t  fault;
     const char  *fault_op;
     volatile uint32_t *stopped;         /* in host memory: why a kernel stopped, or 0 */
@@ -44,6 +53,9 @@ static inline void queue_refuse_rows(struct cuda_queue *q, const char *op, const
     queue_note(q, op, rows ? cudaErrorNotSupported : cudaSuccess);
 }
 
+/* Activations or scratch memory may change. */
+static inline void queue_forget(struct cuda_queue *q) { q->halves.x = NULL; }
+
 /* Launches `kernel`.  With `overlap` it may start before the previous kernel has ended (programmatic dependent launch).  It must call
  * gpu_wait(), in every thread block, before it touches memory that it or an earlier kernel writes or reads; only weights may be loaded
  * before. */
@@ -54,6 +66,7 @@ static inline void launch(struct cuda_queue *q, const char *op, void (*kernel)(P
     cudaLaunchConfig_t c = {};
     if (grid.x == 0 || grid.y == 0 || grid.z == 0)
         return;
+    queue_forget(q);
     if (smem > 48 * 1024)
         queue_note(q, op, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem));
     c.gridDim = grid;

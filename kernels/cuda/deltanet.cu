@@ -14,7 +14,8 @@
  *   N = U - W S;  O = exp(G_i) Q S + P N;  S <- exp(G_last) S + K^T (exp(G_last - G_i) N)
  * Shapes    c [n, (2 n_k + n_v) * 128], y [n, n_v * 128], state [n_v, 128, 128], all fp32
  * Bytes     scratch per block: 54,784 per value head, 32,768 per key head, written and read;  4096 tokens, 16/64 heads:
- *           201 MB of c, 134 MB of y, 2 * 258 MB of scratch, which mostly stays in a second-level cache of 50 MB
+ *           201 MB of c, 134 MB of y, 2 * 258 MB of scratch, of which 64 MB at a time mostly stay in a second-level cache of 50 MB;
+ *           with a smaller cache 12 MB at a time
  * Limit     tensor cores: 5.3 million multiply-adds per head and block, 43 GFLOP for 4096 tokens: 0.09 ms at 500 TFLOPS;
  *           the scan has one warp per scheduler, 212 mma and about 600 other instructions per block of rows: 0.1 to 0.15 ms
  * Launch    prepare: grid (blocks, key heads in groups of 4 value heads), 256 threads, 92 KB.
@@ -32,7 +33,7 @@ enum {
     C     = DELTANET_CHUNK,
     GROUP = 4,                          /* value heads of one block of prepare: they share q and k */
     SLOTS = 5,                          /* of shared memory in the scan */
-    SEGMENT = 16,                       /* blocks of rows per pair of launches; limits the scratch */
+    SEGMENT = 16,                       /* blocks of rows per pair of launches, at most; limits the scratch */
 
     W_BYTES = C * DIM * 2,              /* [k-step 8][i-tile pair 4] of 512 */
     Q_BYTES = C * DIM * 2,              /* the same */
@@ -701,11 +702,19 @@ template <int N> __global__ void __launch_bounds__(N, 1) deltanet_scan_kernel(st
 static_assert(W_BYTES + P_BYTES + U_BYTES + E_BYTES == (int)DELTANET_SCRATCH_V_HEAD && Q_BYTES + K_BYTES == (int)DELTANET_SCRATCH_K_HEAD
               && SEGMENT == (int)DELTANET_SCRATCH_BLOCKS, "kernels/deltanet.h tells what is taken");
 
+/* Blocks of rows per pair of launches: what prepare writes is to be in the second-level cache when scan reads it.  More blocks keep more
+ * multiprocessors busy, so a cache that holds most of SEGMENT is enough for it. */
+static int segment(const struct cuda_queue *q, size_t block)
+{
+    const size_t in_cache = q->l2 * 4 / 3 >= SEGMENT * block ? (size_t)SEGMENT : max(q->l2 / 2 / block, (size_t)1);
+    return (int)min(min(in_cache, (size_t)SEGMENT), q->scratch_bytes / block);
+}
+
 extern "C" void deltanet_chunk_cuda(struct cuda_queue *q, const struct deltanet_chunk_args *a)
 {
     struct chunk_call x = {};
     size_t block = deltanet_block_scratch(a->n_k_heads, a->n_v_heads);
-    int fit = (int)min(q->scratch_bytes / block, (size_t)SEGMENT), groups = (a->n_v_heads / a->n_k_heads + GROUP - 1) / GROUP;
+    int fit = segment(q, block), groups = (a->n_v_heads / a->n_k_heads + GROUP - 1) / GROUP;
     if (a->dk != DIM || a->dv != DIM || a->n_v_heads % a->n_k_heads || a->n_tokens < 1) {
         queue_note(q, "deltanet_chunk", cudaErrorInvalidValue);
         return;

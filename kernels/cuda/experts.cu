@@ -3,7 +3,7 @@
  *           down: [hidden, inter] packed, h -> d [n (top_k + 1), hidden] fp32
  * Bytes     each expert once; rows once as fp32, and as one or two fp16 from L2 per 64 to 128 output rows
  * Limit     tensor cores from about 30 rows per expert, below that the weights
- * Launch    gemm_copy_kernel, then one block per tile of rows of an expert and 128 output rows, or 256 and more when experts have
+ * Launch    halves_kernel, unless there is a copy of x (halves.cuh); then one block per tile of rows of an expert and 128 output rows, or 256 and more when experts have
  *           few rows; up to GEMM_FINE tokens a row counts as two, hi and lo.  The host does not know the counts, so each block finds
  *           its tile, and blocks beyond the last return at once.  The shared expert has all tokens as rows and may have another
  *           format; it is a second launch, which overlaps with the end of the first
@@ -308,7 +308,8 @@ extern "C" void experts_up_cuda(struct cuda_queue *q, const struct experts_up_ar
     struct experts_job j = {};
     if (a->n_tokens < 1 || !gemm_scratch(q, p.op, experts_up_scratch(a->n_tokens, w->cols)))
         return;
-    j.undo = gemm_copy(q, p.op, q->scratch, a->x, (size_t)a->n_tokens, p.halves, w->cols, w->cols, w->cols, 1);
+    const struct halves_of x = halves_get(q, p.op, a->x, a->n_tokens, w->cols);
+    j.undo = x.undo;
     j.y = a->h;
     j.x = q->scratch;
     j.start = a->start;
@@ -317,6 +318,7 @@ extern "C" void experts_up_cuda(struct cuda_queue *q, const struct experts_up_ar
     j.n_groups_x = pack_groups(w->cols);
     j.y_row = a->inter_max;
     run_both<true>(q, &p, j, w, &a->experts[a->n_experts > 1].gate, &a->shared->gate);
+    q->halves = x;
 }
 
 extern "C" void experts_down_cuda(struct cuda_queue *q, const struct experts_down_args *a)
@@ -327,7 +329,7 @@ extern "C" void experts_down_cuda(struct cuda_queue *q, const struct experts_dow
     size_t slots = (size_t)a->n_tokens * (size_t)(a->top_k + 1);
     if (a->n_tokens < 1 || !gemm_scratch(q, p.op, experts_down_scratch(a->n_tokens, a->top_k, a->inter_max)))
         return;
-    j.undo = gemm_copy(q, p.op, q->scratch, a->h, slots, p.halves, a->inter_max, w->cols, a->shared->down.cols, a->top_k + 1);
+    j.undo = halves_pass(q, p.op, a->h, slots, p.halves, a->inter_max, w->cols, a->shared->down.cols, a->top_k + 1);
     j.y = a->d;
     j.x = q->scratch;
     j.start = a->start;

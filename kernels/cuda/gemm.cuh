@@ -14,118 +14,13 @@
 #ifndef Q35_KERNELS_CUDA_GEMM_CUH
 #define Q35_KERNELS_CUDA_GEMM_CUH
 
+#include "kernels/cuda/halves_pass.cuh"
 #include "kernels/cuda/tiles.cuh"
 
-extern "C" {
-#include "kernels/gemm.h"
-}
-
-/* Fp16 copies of activations have a factor per row, a power of two that scales the largest magnitude of the row to 512 .. 1024: no
- * overflow, and full precision down to 2^-24 of it, with two halves to 2^-13.  Weights times scales are stored times 64, to avoid
- * subnormals. */
+/* Weights times scales are stored times 64, to avoid subnormals. */
 static const float GEMM_UNIT = 64;
 template <int F, int HALVES> __host__ __device__ constexpr bool gemm_scaled() { return HALVES == 1 && (F == WEIGHT_INT4 || F == WEIGHT_FP8); }
 template <int F, int HALVES> __host__ __device__ constexpr float gemm_undo() { return gemm_scaled<F, HALVES>() ? 1 / GEMM_UNIT : 1.0f; }
-
-/* Has the queue that much scratch memory?  Records a fault if not. */
-static inline bool gemm_scratch(struct cuda_queue *q, const char *op, size_t bytes)
-{
-    if (bytes > q->scratch_bytes)
-        queue_note(q, op, cudaErrorMemoryAllocation);
-    return bytes <= q->scratch_bytes;
-}
-
-__device__ __forceinline__ uint32_t f16_pair(float lo, float hi)
-{
-    __half2 v = __floats2half2_rn(lo, hi);
-    return *(uint32_t *)&v;
-}
-
-/* Converts eight numbers to fp16 and leaves the rounding errors in place. */
-__device__ __forceinline__ uint4 f16_eight(float v[8])
-{
-    uint32_t p[4];
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-        p[k] = f16_pair(v[2 * k], v[2 * k + 1]);
-        const float2 f = __half22float2(*(const __half2 *)&p[k]);
-        v[2 * k] -= f.x;
-        v[2 * k + 1] -= f.y;
-    }
-    return make_uint4(p[0], p[1], p[2], p[3]);
-}
-
-/* Rows with the given stride; `cols` of each are used, but cols_last of every `every`th row. */
-struct gemm_copy_job {
-    uint4       *dst;
-    float       *undo;
-    const float *x;
-    size_t       stride;
-    int          cols, cols_last, every, pieces, halves;
-};
-__device__ __forceinline__ void gemm_copy_piece(float v[8], const float *x, int col, int cols, bool aligned)
-{
-    if (aligned && col + 8 <= cols) {
-        *(float4 *)v = *(const float4 *)(x + col);
-        *(float4 *)(v + 4) = *((const float4 *)(x + col) + 1);
-    } else {
-        for (int j = 0; j < 8; j++)
-            v[j] = col + j < cols ? x[col + j] : 0.0f;
-    }
-}
-enum { COPY_THREADS = 128 };
-static __global__ void __launch_bounds__(COPY_THREADS) gemm_copy_kernel(const struct gemm_copy_job j)
-{
-    __shared__ float part[COPY_THREADS / 32];
-    const int row = (int)blockIdx.x, lane = (int)threadIdx.x % 32;
-    const int cols = row % j.every == j.every - 1 ? j.cols_last : j.cols;
-    const float *x = j.x + (size_t)row * j.stride;
-    const bool aligned = j.stride % 4 == 0;
-    float max = 0;
-    gpu_wait();
-    gpu_next();
-#pragma unroll 4
-    for (int i = (int)threadIdx.x; i < j.pieces; i += COPY_THREADS) {
-        float v[8];
-        gemm_copy_piece(v, x, i * 8, cols, aligned);
-#pragma unroll
-        for (int k = 0; k < 8; k++)
-            max = fmaxf(max, fabsf(v[k]));
-    }
-    max = warp_max(max);
-    if (lane == 0)
-        part[threadIdx.x / 32] = max;
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < COPY_THREADS / 32; i++)
-        max = fmaxf(max, part[i]);
-    /* Exponents, biased by 127: of the maximum, then factor 2^(9 - exponent) and its inverse, both normal numbers. */
-    const int exponent = ::max((int)(__float_as_uint(max) >> 23), 10);
-    const float factor = __uint_as_float((uint32_t)(263 - exponent) << 23);
-    if (threadIdx.x == 0)
-        j.undo[row] = __uint_as_float((uint32_t)(exponent - 9) << 23);
-#pragma unroll 4
-    for (int i = (int)threadIdx.x; i < j.pieces; i += COPY_THREADS) {
-        float v[8];
-        gemm_copy_piece(v, x, i * 8, cols, aligned);
-#pragma unroll
-        for (int k = 0; k < 8; k++)
-            v[k] *= factor;
-        uint4 *dst = j.dst + (size_t)row * (size_t)(j.halves * j.pieces) + i;
-        *dst = f16_eight(v);
-        if (j.halves == 2)
-            dst[j.pieces] = f16_eight(v);
-    }
-}
-/* dst has gemm_copy_bytes(halves * n_rows, stride).  Returns the address of the factors. */
-static inline const float *gemm_copy(struct cuda_queue *q, const char *op, void *dst, const float *x, size_t n_rows, int halves, int stride,
-                                     int cols, int cols_last, int every)
-{
-    float *undo = (float *)((char *)dst + gemm_factors_at((size_t)halves * n_rows, stride));
-    struct gemm_copy_job j = {(uint4 *)dst, undo, x, (size_t)stride, cols, cols_last, every, pack_groups(stride) * (PACK_GROUP / 8), halves};
-    launch(q, op, gemm_copy_kernel, dim3((unsigned)n_rows), COPY_THREADS, 0, true, j);
-    return undo;
-}
 
 /* A shape of block: WARPS * MT * 16 weight rows, NT * 8 tokens.  With DEEP a warp keeps 4 KiB of weight loads in flight: for few
  * tokens, when memory is the limit. */

@@ -2,7 +2,7 @@
  * Shapes    W [rows, cols] packed, x [n, cols] fp32, y [n, rows] fp32
  * Bytes     W once, x three times (once as fp16; with two halves twice that), y once, with `add` twice
  * Limit     tensor cores from about 200 tokens: 2 n rows cols flops, twice that with two halves; below that the weights
- * Launch    gemm_copy_kernel, then 256 threads for 256 rows x 128 tokens, or 128 threads for 128 rows x 64 tokens or 64 rows x
+ * Launch    halves_kernel, unless there is a copy of x (halves.cuh); then 256 threads for 256 rows x 128 tokens, or 128 threads for 128 rows x 64 tokens or 64 rows x
  *           32 tokens; with two halves (up to GEMM_FINE tokens) 128 threads for 64 rows x 16 or 32 tokens; linear_narrow_kernel for
  *           DENSE matrices of up to 256 rows
  * Layout    kernels/cuda/gemm.cuh; bands of 8 row tiles process all tokens, so that both operands stay in L2
@@ -84,7 +84,7 @@ static int blocks(const struct linear_job *j, int tiles, int tokens)
 /* Narrow DENSE matrices: router and gates.  The warps of a block share the columns, group by group, and add their sums in shared memory,
  * so that a few rows need few round trips to memory.  Activations are fp32 in memory and are multiplied as two bf16, 16 bits of mantissa,
  * because the choice of experts depends on them. */
-enum { NARROW_ROWS = 256, NARROW_WARPS = 8, NARROW_FEW = 512 };
+enum { NARROW_WARPS = 8, NARROW_FEW = 512 };
 
 struct narrow_job {
     float       *y;
@@ -179,6 +179,8 @@ template <int RT, int NT, int BATCH> static void run_narrow(struct cuda_queue *q
 }
 static void narrow(struct cuda_queue *q, const char *op, const struct linear_args *a)
 {
+    if (q->left_out == a->x)
+        queue_note(q, op, cudaErrorInvalidValue);
     const struct narrow_job j = {a->y, a->x, (const char *)a->w.data, a->w.rows, a->w.cols, pack_tiles(a->w.rows), pack_groups(a->w.cols), a->n_tokens, a->add};
     if (j.n_tokens <= NARROW_FEW)
         run_narrow<1, 2, 4>(q, op, &j);
@@ -195,6 +197,25 @@ static double large_use(const struct cuda_queue *q, const struct linear_job *j)
     return (double)j->n_tiles * j->n_tokens / ((double)waves * q->n_sm * gemm_large::TILES * gemm_large::TOKENS);
 }
 
+template <int F> static void run_fine(struct cuda_queue *q, const char *op, const struct linear_job &j)
+{
+    if (j.n_tokens > gemm_small::TOKENS && blocks(&j, gemm_wide::TILES, gemm_wide::TOKENS) >= q->n_sm)
+        run<F, gemm_wide, 2>(q, op, j);
+    else
+        run<F, gemm_small, 2>(q, op, j);
+}
+template <int F> static void run_coarse(struct cuda_queue *q, const char *op, const struct linear_job &j)
+{
+    /* The largest tile that keeps the multiprocessors busy: the large one is alone on its multiprocessor and waits for nobody, but
+     * comes in whole waves. */
+    if (large_use(q, &j) >= 0.85)
+        run<F, gemm_large, 1>(q, op, j);
+    else if (j.n_tokens > 32 && blocks(&j, gemm_medium::TILES, gemm_medium::TOKENS) >= q->n_sm)
+        run<F, gemm_medium, 1>(q, op, j);
+    else
+        run<F, gemm_small, 1>(q, op, j);
+}
+
 template <int F> static void linear(struct cuda_queue *q, const char *op, const struct linear_args *a)
 {
     struct linear_job j = {};
@@ -204,12 +225,16 @@ template <int F> static void linear(struct cuda_queue *q, const char *op, const 
         queue_note(q, op, cudaErrorInvalidValue);
         return;
     }
-    if (F == WEIGHT_DENSE && a->w.rows <= NARROW_ROWS && a->w.cols % 8 == 0) {
+    if (linear_narrow(&a->w)) {
+        const struct halves_of kept = q->halves;
         narrow(q, op, a);
+        if (a->y != kept.x)
+            q->halves = kept;
         return;
     }
     const int halves = gemm_halves(a->n_tokens);
-    j.undo = gemm_copy(q, op, q->scratch, a->x, (size_t)a->n_tokens, halves, a->w.cols, a->w.cols, a->w.cols, 1);
+    const struct halves_of x = halves_get(q, op, a->x, a->n_tokens, a->w.cols);
+    j.undo = x.undo;
     j.y = a->y;
     j.x = q->scratch;
     j.data = (const char *)a->w.data;
@@ -219,21 +244,12 @@ template <int F> static void linear(struct cuda_queue *q, const char *op, const 
     j.n_groups = pack_groups(a->w.cols);
     j.n_tokens = halves * a->n_tokens;
     j.add = a->add;
-    if (halves == 2) {
-        if (j.n_tokens > gemm_small::TOKENS && blocks(&j, gemm_wide::TILES, gemm_wide::TOKENS) >= q->n_sm)
-            run<F, gemm_wide, 2>(q, op, j);
-        else
-            run<F, gemm_small, 2>(q, op, j);
-        return;
-    }
-    /* The largest tile that keeps the multiprocessors busy: the large one is alone on its multiprocessor and waits for nobody, but
-     * comes in whole waves. */
-    if (large_use(q, &j) >= 0.85)
-        run<F, gemm_large, 1>(q, op, j);
-    else if (j.n_tokens > 32 && blocks(&j, gemm_medium::TILES, gemm_medium::TOKENS) >= q->n_sm)
-        run<F, gemm_medium, 1>(q, op, j);
+    if (halves == 2)
+        run_fine<F>(q, op, j);
     else
-        run<F, gemm_small, 1>(q, op, j);
+        run_coarse<F>(q, op, j);
+    if (a->y != a->x)
+        q->halves = x;
 }
 
 #define LINEAR(op, F) \

@@ -74,7 +74,9 @@ extern "C" void router_cuda(struct cuda_queue *q, const struct router_args *a)
         queue_note(q, "router", cudaErrorInvalidValue);
         return;
     }
+    const struct halves_of kept = q->halves;
     launch(q, "router", router_kernel, dim3((unsigned)((a->n_tokens + 7) / 8)), 256, 0, true, *a);
+    q->halves = kept;
 }
 
 /* Block e finds the choices of expert e.  Each warp has a range of consecutive choices: it counts those of e and those of lower
@@ -135,7 +137,9 @@ static __global__ void __launch_bounds__(GROUP_THREADS) moe_group_kernel(const s
 
 extern "C" void moe_group_cuda(struct cuda_queue *q, const struct moe_group_args *a)
 {
+    const struct halves_of kept = q->halves;
     launch(q, "moe_group", moe_group_kernel, dim3((unsigned)a->n_experts + 1), GROUP_THREADS, 0, true, *a);
+    q->halves = kept;
 }
 
 static __global__ void __launch_bounds__(256) moe_combine_kernel(const struct moe_combine_args a)

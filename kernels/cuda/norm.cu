@@ -1,16 +1,17 @@
 /* rmsnorm: y = (1 + w) * x / sqrt(mean(x^2) + eps), rows with strides.
  * Shapes    x, y [n_rows, dim] fp32, w [dim] fp32; dim a multiple of 4 up to 8192
- * Bytes     2 n_rows dim 4
+ * Bytes     2 n_rows dim 4; whole rows of 512 to 4096 columns also as one or two fp16, for the products that follow (halves.cuh)
  * Limit     bandwidth; 4096 rows of 3072 at 4.5 TB/s: 22 us
  * Launch    dim <= 512: a warp per row, 8 a block; else 256 threads per row
  * Layout    a thread keeps its values in registers between the two passes, so y may alias x
  * Numerics  sum of squares in fp32, per thread and then pairwise; the bits of a row depend only on dim */
-#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/halves.cuh"
 
 enum { NORM_THREADS = 256, NORM_MAX = 8192, NORM_NARROW = 512 };
 
-/* THREADS per row, HELD float4 per thread. */
-template <int THREADS, int HELD> static __global__ void __launch_bounds__(NORM_THREADS) rmsnorm_kernel(const struct rmsnorm_args a)
+/* THREADS per row, HELD float4 per thread; HALVES: those of the copy, 0: none. */
+template <int THREADS, int HELD, int HALVES>
+static __global__ void __launch_bounds__(NORM_THREADS) rmsnorm_kernel(const struct rmsnorm_args a, const struct halves_to to)
 {
     const int row = (int)(blockIdx.x * (NORM_THREADS / THREADS) + threadIdx.x / THREADS), at = (int)threadIdx.x % THREADS, quads = a.dim / 4;
     const int group = a.per_group ? row / a.per_group : row, in = a.per_group ? row % a.per_group : 0;
@@ -40,9 +41,13 @@ template <int THREADS, int HELD> static __global__ void __launch_bounds__(NORM_T
     for (int i = 0; i < HELD; i++)
         if (there && at + i * THREADS < quads) {
             const float4 w = __ldg((const float4 *)a.w + at + i * THREADS);
-            y[at + i * THREADS] = make_float4(v[i].x * s * (1.0f + w.x), v[i].y * s * (1.0f + w.y), v[i].z * s * (1.0f + w.z),
-                                              v[i].w * s * (1.0f + w.w));
+            v[i] = make_float4(v[i].x * s * (1.0f + w.x), v[i].y * s * (1.0f + w.y), v[i].z * s * (1.0f + w.z), v[i].w * s * (1.0f + w.w));
+            y[at + i * THREADS] = v[i];
         }
+    if constexpr (HALVES > 0) {
+        static_assert(THREADS == HALVES_THREADS, "a row's threads");
+        halves_row<HELD, HALVES>(to, row, quads, v);
+    }
 }
 
 extern "C" void rmsnorm_cuda(struct cuda_queue *q, const struct rmsnorm_args *args)
@@ -57,10 +62,18 @@ extern "C" void rmsnorm_cuda(struct cuda_queue *q, const struct rmsnorm_args *ar
     if (!a.y_group)
         a.y_group = (size_t)a.dim;
     unsigned rows = (unsigned)a.n_rows;
+    enum { HELD = 4, LONG = NORM_MAX / 4 / NORM_THREADS };
+    const bool whole = !a.per_group && a.y_group == (size_t)a.dim && a.dim > NORM_NARROW && a.dim <= HELD * 4 * NORM_THREADS;
+    const int halves = whole ? halves_beside(q, a.n_rows, a.dim) : 0;
+    const struct halves_to to = halves_place(q, a.n_rows, a.dim);
     if (a.dim <= NORM_NARROW)
-        launch(q, "rmsnorm", rmsnorm_kernel<32, NORM_NARROW / 128>, dim3((rows + 7) / 8), NORM_THREADS, 0, true, a);
-    else if (a.dim <= 4096)
-        launch(q, "rmsnorm", rmsnorm_kernel<NORM_THREADS, 4>, dim3(rows), NORM_THREADS, 0, true, a);
+        launch(q, "rmsnorm", rmsnorm_kernel<32, NORM_NARROW / 128, 0>, dim3((rows + 7) / 8), NORM_THREADS, 0, true, a, to);
+    else if (halves == 2)
+        launch(q, "rmsnorm", rmsnorm_kernel<NORM_THREADS, HELD, 2>, dim3(rows), NORM_THREADS, 0, true, a, to);
+    else if (halves == 1)
+        launch(q, "rmsnorm", rmsnorm_kernel<NORM_THREADS, HELD, 1>, dim3(rows), NORM_THREADS, 0, true, a, to);
     else
-        launch(q, "rmsnorm", rmsnorm_kernel<NORM_THREADS, NORM_MAX / 4 / NORM_THREADS>, dim3(rows), NORM_THREADS, 0, true, a);
+        launch(q, "rmsnorm", rmsnorm_kernel<NORM_THREADS, LONG, 0>, dim3(rows), NORM_THREADS, 0, true, a, to);
+    if (halves)
+        halves_made(q, a.y, a.n_rows, a.dim, true);
 }

@@ -6,7 +6,7 @@
  * Launch    256 threads; rope: 8 tokens a block, whose angles are computed once; the others: four or eight values a thread
  * Layout    as the contracts have it, 16-byte loads and stores
  * Numerics  rope: angle in fp32, sine and cosine to 2 ulp at any position; the gate through __expf */
-#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/halves.cuh"
 
 enum { THREADS = 256, ROPE_TOKENS = 8 };
 
@@ -106,10 +106,50 @@ template <int VEC> static __global__ void sigmoid_gate_kernel(struct sigmoid_gat
     }
 }
 
+/* A block per token, whose y it writes as a product reads it. */
+enum { GATE_HELD = 8 };
+template <int HALVES>
+static __global__ void __launch_bounds__(HALVES_THREADS) sigmoid_gate_product_kernel(const struct sigmoid_gate_args a, const struct halves_to to)
+{
+    const int quads = a.n_heads * a.head_dim / 4, per = a.head_dim / 4;
+    const float4 *y = (const float4 *)a.y + (size_t)blockIdx.x * (size_t)quads;
+    const float *gate = a.gate + (size_t)blockIdx.x * a.gate_token;
+    float4 v[GATE_HELD], g[GATE_HELD];
+    gpu_wait();
+    gpu_next();
+#pragma unroll
+    for (int i = 0; i < GATE_HELD; i++) {
+        const int at = (int)threadIdx.x + i * HALVES_THREADS;
+        if (at < quads) {
+            v[i] = y[at];
+            g[i] = __ldcs((const float4 *)(gate + (size_t)(at / per) * a.gate_head) + at % per);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < GATE_HELD; i++)
+        if ((int)threadIdx.x + i * HALVES_THREADS < quads)
+            v[i] = make_float4(v[i].x * sigmoid_f(g[i].x), v[i].y * sigmoid_f(g[i].y), v[i].z * sigmoid_f(g[i].z), v[i].w * sigmoid_f(g[i].w));
+    halves_row<GATE_HELD, HALVES>(to, (int)blockIdx.x, quads, v);
+}
+
+/* `four`: addresses are multiples of 16 bytes. */
+static bool gate_for_product(struct cuda_queue *q, const struct sigmoid_gate_args *a, bool four)
+{
+    const int cols = a->n_heads * a->head_dim;
+    if (!four || linear_narrow(a->next) || a->next->cols != cols || cols > GATE_HELD * 4 * HALVES_THREADS || !halves_beside(q, a->n_tokens, cols))
+        return false;
+    auto kernel = gemm_halves(a->n_tokens) == 2 ? sigmoid_gate_product_kernel<2> : sigmoid_gate_product_kernel<1>;
+    launch(q, "sigmoid_gate", kernel, dim3((unsigned)a->n_tokens), HALVES_THREADS, 0, true, *a, halves_place(q, a->n_tokens, cols));
+    halves_made(q, a->y, a->n_tokens, cols, false);
+    return true;
+}
+
 extern "C" void sigmoid_gate_cuda(struct cuda_queue *q, const struct sigmoid_gate_args *a)
 {
     bool four = a->head_dim % 4 == 0 && a->gate_token % 4 == 0 && a->gate_head % 4 == 0
                 && (uintptr_t)a->gate % 16 == 0 && (uintptr_t)a->y % 16 == 0;
+    if (a->next && gate_for_product(q, a, four))
+        return;
     size_t n = (size_t)a->n_tokens * (size_t)a->n_heads * (size_t)a->head_dim / (four ? 4 : 1);
     launch(q, "sigmoid_gate", four ? sigmoid_gate_kernel<4> : sigmoid_gate_kernel<1>, dim3((unsigned)((n + THREADS - 1) / THREADS)),
            THREADS, 0, false, *a);

@@ -48,13 +48,28 @@ static const struct dev_step_ops step_ops = {
 
 static void note(struct dev *d, const char *what, cudaError_t e) { queue_note(queue(d), what, e); }
 
-static void cuda_pack(struct dev *d, const struct pack_args *a) { pack_cuda(queue(d), a); }
+/* What writes memory otherwise than by an operation. */
+static void note_write(struct dev *d, const char *what, cudaError_t e)
+{
+    queue_forget(queue(d));
+    note(d, what, e);
+}
 
-static void cuda_fill(struct dev *d, void *p, size_t bytes, const struct fill *f) { fill_cuda(queue(d), p, bytes, f); }
+static void cuda_pack(struct dev *d, const struct pack_args *a)
+{
+    queue_forget(queue(d));
+    pack_cuda(queue(d), a);
+}
+
+static void cuda_fill(struct dev *d, void *p, size_t bytes, const struct fill *f)
+{
+    queue_forget(queue(d));
+    fill_cuda(queue(d), p, bytes, f);
+}
 
 static void cuda_zero(struct dev *d, void *p, size_t bytes)
 {
-    note(d, "zero", cudaMemsetAsync(p, 0, bytes, queue(d)->stream));
+    note_write(d, "zero", cudaMemsetAsync(p, 0, bytes, queue(d)->stream));
 }
 
 static void *cuda_alloc(struct dev *d, size_t bytes)
@@ -117,12 +132,12 @@ static void cuda_free_host(struct dev *d, void *p)
 
 static void cuda_copy(struct dev *d, void *dst, const void *src, size_t bytes)
 {
-    note(d, "copy", cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, queue(d)->stream));
+    note_write(d, "copy", cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, queue(d)->stream));
 }
 
 static void cuda_copy_rows(struct dev *d, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes, int n)
 {
-    note(d, "copy", cudaMemcpy2DAsync(dst, dst_step, src, src_step, bytes, (size_t)n, cudaMemcpyDefault, queue(d)->stream));
+    note_write(d, "copy", cudaMemcpy2DAsync(dst, dst_step, src, src_step, bytes, (size_t)n, cudaMemcpyDefault, queue(d)->stream));
 }
 
 static bool cuda_reserve(struct dev *d, size_t bytes)
@@ -131,6 +146,7 @@ static bool cuda_reserve(struct dev *d, size_t bytes)
     if (bytes <= q->scratch_bytes)
         return true;
     cuda_free(d, q->scratch);
+    queue_forget(q);
     q->scratch = (char *)cuda_alloc(d, bytes);
     q->scratch_bytes = q->scratch ? bytes : 0;
     return q->scratch;
@@ -182,7 +198,7 @@ static void cuda_close(struct dev *d)
 
 static void cuda_graph_begin(struct dev *d)
 {
-    note(d, "recording", cudaStreamBeginCapture(queue(d)->stream, cudaStreamCaptureModeThreadLocal));
+    note_write(d, "recording", cudaStreamBeginCapture(queue(d)->stream, cudaStreamCaptureModeThreadLocal));
 }
 
 static struct dev_graph *cuda_graph_end(struct dev *d, struct err *e)
@@ -190,7 +206,7 @@ static struct dev_graph *cuda_graph_end(struct dev *d, struct err *e)
     struct cuda_queue *q = queue(d);
     cudaGraph_t graph = NULL;
     struct dev_graph *g = (struct dev_graph *)calloc(1, sizeof *g);
-    note(d, "recording", cudaStreamEndCapture(q->stream, &graph));
+    note_write(d, "recording", cudaStreamEndCapture(q->stream, &graph));
     if (q->fault == cudaSuccess)
         note(d, "recording", cudaGraphInstantiate(&g->exec, graph, 0));
     if (q->fault == cudaSuccess)
@@ -206,7 +222,7 @@ static struct dev_graph *cuda_graph_end(struct dev *d, struct err *e)
 
 static void cuda_graph_launch(struct dev *d, struct dev_graph *g)
 {
-    note(d, "a step", cudaGraphLaunch(g->exec, queue(d)->stream));
+    note_write(d, "a step", cudaGraphLaunch(g->exec, queue(d)->stream));
 }
 
 static void cuda_graph_free(struct dev *d, struct dev_graph *g)
@@ -246,6 +262,12 @@ static void cuda_limit_shared(struct dev *d, size_t bytes)
     q->smem = bytes < q->smem ? bytes : q->smem;
 }
 
+static void cuda_limit_cache(struct dev *d, size_t bytes)
+{
+    struct cuda_queue *q = queue(d);
+    q->l2 = bytes < q->l2 ? bytes : q->l2;
+}
+
 static size_t cuda_available(struct dev *d)
 {
     (void)d;
@@ -272,7 +294,7 @@ extern "C" bool dev_cuda_present(void)
 extern "C" struct dev *dev_open_cuda(int n_threads, struct err *e)
 {
     (void)n_threads;
-    int n = 0, major = 0, minor = 0, smem = 0;
+    int n = 0, major = 0, minor = 0, smem = 0, l2 = 0;
     cudaError_t r = cudaGetDeviceCount(&n);
     if (r != cudaSuccess || n < 1) {
         cudaGetLastError();
@@ -285,9 +307,11 @@ extern "C" struct dev *dev_open_cuda(int n_threads, struct err *e)
     cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
     cudaDeviceGetAttribute(&smem, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0);
     cudaDeviceGetAttribute(&q->n_sm, cudaDevAttrMultiProcessorCount, 0);
+    cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, 0);
     q->n_sm = gpu_multiprocessors(q->n_sm);
     q->arch = major * 10 + minor;
     q->smem = (size_t)smem;
+    q->l2 = (size_t)l2;
     c->dev.ops = &ops;
     c->dev.step = &step_ops;
     c->dev.caps = dev_caps("cuda");
@@ -307,6 +331,7 @@ extern "C" struct dev *dev_open_cuda(int n_threads, struct err *e)
     c->dev.read_gb_s = cuda_read_gb_s;
     c->dev.facts = cuda_facts;
     c->dev.limit_shared = cuda_limit_shared;
+    c->dev.limit_cache = cuda_limit_cache;
     c->dev.close = cuda_close;
     c->dev.graph_begin = cuda_graph_begin;
     c->dev.graph_end = cuda_graph_end;

@@ -79,3 +79,9 @@ void dev_limit_shared(struct dev *d, size_t bytes)
     if (d->limit_shared)
         d->limit_shared(d, bytes);
 }
+
+void dev_limit_cache(struct dev *d, size_t bytes)
+{
+    if (d->limit_cache)
+        d->limit_cache(d, bytes);
+}

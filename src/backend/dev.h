@@ -73,6 +73,7 @@ struct dev {
                                                          * operations can reach at best.  Takes a moment and some memory.  0 with the reason */
     bool   (*facts)(const struct dev *d, struct dev_facts *f);  /* NULL where there are none */
     void   (*limit_shared)(struct dev *d, size_t bytes);        /* likewise */
+    void   (*limit_cache)(struct dev *d, size_t bytes);         /* likewise */
     void   (*close)(struct dev *d);
 
     /* Step operations between begin and end are recorded, not executed; a launch executes them all, in queue order. */
@@ -101,6 +102,8 @@ const struct dev_caps *dev_caps(const char *backend);
 bool dev_facts(const struct dev *d, struct dev_facts *f);       /* false on the CPU */
 /* Thread blocks take at most so many bytes of shared memory, as on a GPU that has no more.  For tests; nothing on the CPU. */
 void dev_limit_shared(struct dev *d, size_t bytes);
+/* Work is cut as for a GPU with a second-level cache of so many bytes.  Likewise. */
+void dev_limit_cache(struct dev *d, size_t bytes);
 
 /* Confines the devices that this thread opens afterwards to about so many multiprocessors.  False with the reason. */
 bool dev_confine(const char *backend, int n_sm, struct err *e);

@@ -216,7 +216,8 @@ void kernels_prompt(struct timing *k, int n_tokens)
     if (k->failed)
         return;
     k->d->reserve(k->d, (size_t)1 << 30);       /* more than any of these operations takes; the forward pass may have less */
-    timing_row(k, "rmsnorm", timing_measure(k, false, 8, call_norm, &p), 2.0 * p.n * s->m.cfg.hidden * 4, 0);
+    /* with the two bytes that a GPU writes for the products that follow */
+    timing_row(k, "rmsnorm", timing_measure(k, false, 8, call_norm, &p), (double)p.n * s->m.cfg.hidden * (subject_fused(s) ? 10 : 8), 0);
     if (s->n_delta) {
         measure_linear(k, &p, "in_proj_qkv", delta_qkv);
         measure_linear(k, &p, "in_proj_z", delta_z);

@@ -27,6 +27,6 @@ void attention_block(const struct pass *p, const struct attn_weights *w, int kv_
     RUN(f->dev, attention, .y = f->mixer_out, .q = q, .q_token = q_token, .q_head = 2 * d, .kv = *kv,
         .n_tokens = p->n, .n_q_heads = c->n_q_heads, .pos = p->pos, .scale = 1.0f / sqrtf((float)c->head_dim));
     RUN(f->dev, sigmoid_gate, .y = f->mixer_out, .gate = gate, .gate_token = q_token, .gate_head = 2 * d,
-        .n_tokens = p->n, .n_heads = c->n_q_heads, .head_dim = c->head_dim);
+        .next = &w->o, .n_tokens = p->n, .n_heads = c->n_q_heads, .head_dim = c->head_dim);
     linear(f, f->x, f->mixer_out, &w->o, p->n, true);
 }

@@ -19,6 +19,6 @@ void deltanet_block(const struct pass *p, const struct delta_weights *w, int del
     RUN(f->dev, deltanet_chunk, .y = f->mixer_out, .c = f->mixer_mid, .beta = f->beta, .g = f->g, .state = s->state, .n_tokens = p->n,
         .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim, .pos = p->pos);
     RUN(f->dev, rmsnorm_gated, .y = f->mixer_out, .x = f->mixer_out, .z = f->mixer_gate, .w = w->norm,
-        .n_rows = p->n * c->lin_v_heads, .dim = c->lin_v_dim, .eps = c->rms_eps);
+        .next = &w->out, .n_rows = p->n * c->lin_v_heads, .dim = c->lin_v_dim, .eps = c->rms_eps);
     linear(f, f->x, f->mixer_out, &w->out, p->n, true);
 }

@@ -436,6 +436,33 @@ static void test_deltanet_chunk__calls_cut_at_multiples_of_64_give_the_same_bits
     drop_net(&d);
 }
 
+static void test_deltanet_chunk__the_size_of_the_cache_changes_no_bit(void **unused)
+{
+    (void)unused;
+    need_gpu();
+    struct net d = make_net(2, 4, 1300, 0.3f, -3, 1);
+    size_t out = (size_t)(d.n * d.hv) * D, size = (size_t)d.hv * D * D;
+    static const size_t caches[] = {1200000, 1};        /* two blocks of 64 rows at a time, and one */
+    struct err e = {0};
+    reserve(d.n, d.hv);
+    struct chunk_out whole = run_chunk(&d, 10, 0);
+    struct dev *large = cuda;
+    cuda = dev_open("cuda", 0, &e);
+    assert_non_null(cuda);
+    reserve(d.n, d.hv);
+    for (size_t i = 0; i < sizeof caches / sizeof *caches; i++) {
+        dev_limit_cache(cuda, caches[i]);
+        struct chunk_out o = run_chunk(&d, 10, 0);
+        same_bits(o.y, whole.y, out, "y");
+        same_bits(o.state, whole.state, size, "state");
+        drop_chunk(&o);
+    }
+    dev_close(cuda);
+    cuda = large;
+    drop_chunk(&whole);
+    drop_net(&d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -448,6 +475,7 @@ int main(void)
         cmocka_unit_test(test_deltanet_chunk__any_range_of_values_decay_and_likeness_of_keys),
         cmocka_unit_test(test_deltanet_chunk__long_prompts_stay_close),
         cmocka_unit_test(test_deltanet_chunk__calls_cut_at_multiples_of_64_give_the_same_bits),
+        cmocka_unit_test(test_deltanet_chunk__the_size_of_the_cache_changes_no_bit),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

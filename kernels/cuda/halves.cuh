@@ -1,0 +1,120 @@
+/* Activations of a chunk as the products read them: fp16, in the queue's scratch memory, each row times a power of two that brings its largest
+ * magnitude to 512 .. 1024: no overflow, and full precision down to 2^-24 of it, with two halves to 2^-13.  A row of one half is
+ * pack_groups(cols) * 128 numbers, columns beyond the matrix are zero; with two halves (kernels/gemm.h) hi and lo are two such rows.  The
+ * factors that undo the powers of two lie behind all rows.
+ *
+ * Whoever writes activations that a product reads next may write the copy, too, and save the product a pass over them (halves_row(),
+ * halves_made()).  The queue remembers of which activations there is a copy; every launch forgets it, since it may change them or scratch,
+ * unless the operation says otherwise: products and the operations that choose experts. */
+#ifndef Q35_KERNELS_CUDA_HALVES_CUH
+#define Q35_KERNELS_CUDA_HALVES_CUH
+
+#include "kernels/cuda/common.cuh"
+
+extern "C" {
+#include "kernels/gemm.h"
+}
+
+/* Has the queue that much scratch memory?  Records a fault if not. */
+static inline bool gemm_scratch(struct cuda_queue *q, const char *op, size_t bytes)
+{
+    if (bytes > q->scratch_bytes)
+        queue_note(q, op, cudaErrorMemoryAllocation);
+    return bytes <= q->scratch_bytes;
+}
+
+__device__ __forceinline__ uint32_t f16_pair(float lo, float hi)
+{
+    __half2 v = __floats2half2_rn(lo, hi);
+    return *(uint32_t *)&v;
+}
+
+/* Converts two, four, eight numbers to fp16 and leaves the rounding errors in place. */
+__device__ __forceinline__ uint32_t f16_two(float &x, float &y)
+{
+    const uint32_t p = f16_pair(x, y);
+    const float2 f = __half22float2(*(const __half2 *)&p);
+    x -= f.x;
+    y -= f.y;
+    return p;
+}
+__device__ __forceinline__ uint2 f16_four(float4 &v)
+{
+    const uint32_t a = f16_two(v.x, v.y);
+    return make_uint2(a, f16_two(v.z, v.w));
+}
+__device__ __forceinline__ uint4 f16_eight(float v[8])
+{
+    uint32_t p[4];
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        p[k] = f16_two(v[2 * k], v[2 * k + 1]);
+    return make_uint4(p[0], p[1], p[2], p[3]);
+}
+
+/* The factor of a row with this greatest magnitude, and what undoes it.  Exponents are biased by 127: of the maximum, then 9 - exponent and its
+ * negative, both those of normal numbers. */
+__device__ __forceinline__ float halves_factor(float max, float *undo)
+{
+    const int exponent = ::max((int)(__float_as_uint(max) >> 23), 10);
+    *undo = __uint_as_float((uint32_t)(exponent - 9) << 23);
+    return __uint_as_float((uint32_t)(263 - exponent) << 23);
+}
+
+struct halves_to {
+    char  *dst;
+    float *undo;
+};
+enum { HALVES_THREADS = 256 };
+
+__device__ __forceinline__ float most_of(const float4 &v) { return fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w))); }
+
+/* The copy of a row of 4 * quads columns, of which thread t of HALVES_THREADS holds the quads t, t + HALVES_THREADS, ..  v is lost. */
+template <int HELD, int HALVES> __device__ __forceinline__ void halves_row(const struct halves_to &to, int row, int quads, float4 (&v)[HELD])
+{
+    __shared__ float part[HALVES_THREADS / 32];
+    float max = 0, undo;
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        if ((int)threadIdx.x + i * HALVES_THREADS < quads)
+            max = fmaxf(max, most_of(v[i]));
+    max = warp_max(max);
+    if (threadIdx.x % 32 == 0)
+        part[threadIdx.x / 32] = max;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < HALVES_THREADS / 32; i++)
+        max = fmaxf(max, part[i]);
+    const float factor = halves_factor(max, &undo);
+    if (threadIdx.x == 0)
+        to.undo[row] = undo;
+    uint2 *dst = (uint2 *)to.dst + (size_t)row * (size_t)(HALVES * quads);
+#pragma unroll
+    for (int i = 0; i < HELD; i++) {
+        const int at = (int)threadIdx.x + i * HALVES_THREADS;
+        if (at >= quads)
+            continue;
+        v[i] = make_float4(v[i].x * factor, v[i].y * factor, v[i].z * factor, v[i].w * factor);
+        dst[at] = f16_four(v[i]);
+        if (HALVES == 2)
+            dst[quads + at] = f16_four(v[i]);
+    }
+}
+
+/* Halves of a copy that can be written beside n_rows rows of activations; 0: none. */
+static inline int halves_beside(const struct cuda_queue *q, int n_rows, int cols)
+{
+    return cols % PACK_GROUP == 0 && linear_scratch(n_rows, cols) <= q->scratch_bytes ? gemm_halves(n_rows) : 0;
+}
+static inline struct halves_to halves_place(const struct cuda_queue *q, int n_rows, int cols)
+{
+    return {q->scratch, (float *)(q->scratch + gemm_factors_at((size_t)(gemm_halves(n_rows) * n_rows), cols))};
+}
+/* The copy of x has been launched.  Without with_x there is no other. */
+static inline void halves_made(struct cuda_queue *q, const float *x, int n_rows, int cols, bool with_x)
+{
+    q->halves = {x, halves_place(q, n_rows, cols).undo, n_rows, cols};
+    q->left_out = with_x ? NULL : x;
+}
+
+#endif
