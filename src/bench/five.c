@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "bench/answers.h"
+#include "bench/crowd.h"
 #include "bench/sweep.h"
 #include "bench/trial.h"
 
@@ -90,10 +91,10 @@ static bool measure(struct report *r, const struct bench_options *o, struct err 
     return report_stopped(r) || (ok && report_bytes(r, o, runs, RUNS, e));
 }
 
-/* Random weights answer nothing: how long answers take when drafts are right by lot. */
+/* Random weights answer nothing: how long answers take when drafts are right by lot, one by one or at once. */
 static int five_by_lot(const struct bench_options *o)
 {
-    const struct load_options l = {.n_ctx = o->n_ctx ? o->n_ctx : CTX, .chunk = o->chunk, .depth = -1};
+    const struct load_options l = {.n_ctx = o->n_ctx ? o->n_ctx : CTX, .chunk = o->chunk, .depth = -1, .n_sequences = o->answers};
     struct report r;
     struct subject s;
     struct err e = {0};
@@ -101,7 +102,7 @@ static int five_by_lot(const struct bench_options *o)
     bool ok = subject_open(&s, o, &l, &e);
     if (ok) {
         subject_report(&s, &r);
-        ok = trial_report(&s, &r, o->bandwidth, &e);
+        ok = o->answers ? crowd_report(&s, &r, &e) : trial_report(&s, &r, o->bandwidth, &e);
     }
     if (report_stopped(&r))
         report_cut(&r, "stopped before its end");
@@ -112,7 +113,7 @@ static int five_by_lot(const struct bench_options *o)
 
 int bench_five(const struct bench_options *o)
 {
-    if (o->synthetic)
+    if (o->synthetic || o->answers)
         return five_by_lot(o);
     struct report r;
     struct err e = {0};

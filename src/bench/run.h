@@ -16,6 +16,7 @@ struct bench_options {
     int  n_layers;                      /* of a synthetic model */
     int  draft;                         /* drafts a step, end to end */
     int  rows;                          /* of a step: only this many */
+    int  answers;                       /* at once, at most */
     int  overlap;                       /* experts that neighbouring rows share, plus one; 0: as routed */
     int  n_ctx, n_sms, n_threads, chunk, seed;
     int  n_positions;                   /* of each kind of head */

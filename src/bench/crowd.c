@@ -1,0 +1,139 @@
+#include "bench/crowd.h"
+
+#include <math.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/decode.h"
+
+enum { PROMPT = 64, WARM_TOKENS = 8, TOKENS = 64 };
+
+static const struct kind {
+    const char *name;
+    float rate;                         /* that a draft is right; negative: none are made */
+} kinds[] = {{"off", -1}, {"0.7", 0.7f}, {"0.9", 0.9f}};
+
+struct crowd {
+    struct subject *s;
+    struct report  *r;
+    struct decoder *d;
+    bool enough;                        /* nothing more of the answers under way is wanted */
+};
+
+/* One of the answers. */
+struct member {
+    struct crowd *c;
+    int32_t prompt[PROMPT];
+    struct sampling how;
+    struct outcome  out;
+    int  n;                             /* tokens so far */
+    bool over;
+};
+
+static bool stop(void *arg) { const struct crowd *c = ((struct member *)arg)->c; return c->enough || report_stopped(c->r); }
+static void prefill(void *arg, int done, int total, int cached) { (void)arg, (void)done, (void)total, (void)cached; }
+static bool tokens(void *arg, const struct picks *p) { ((struct member *)arg)->n += p->n; return true; }
+static void done(void *arg) { ((struct member *)arg)->over = true; }
+
+static int sum(const struct member *all, int n)
+{
+    int tokens_of_all = 0;
+    for (int i = 0; i < n; i++)
+        tokens_of_all += all[i].n;
+    return tokens_of_all;
+}
+
+static bool all_speak(const struct member *all, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (all[i].n < WARM_TOKENS && !all[i].over)
+            return false;
+    return true;
+}
+
+static bool any_over(const struct member *all, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (all[i].over)
+            return true;
+    return false;
+}
+
+/* Other words for each, so that they choose other experts. */
+static void begin(struct crowd *c, struct member *m, int i, const struct kind *k)
+{
+    const int vocab = c->s->m.cfg.vocab;
+    *m = (struct member){.c = c, .how = {.draft_depth = k->rate < 0 ? 0 : -1, .n_ids = vocab}};
+    if (k->rate >= 0)
+        m->how.trial = (struct draft_trial){.rate = {k->rate, k->rate}, .tokens = 1 << 20};
+    for (int j = 0; j < PROMPT; j++)
+        m->prompt[j] = (int32_t)((uint32_t)(i * PROMPT + j + 1) * 2654435761u % (uint32_t)vocab);
+    m->how.max_tokens = (WARM_TOKENS + TOKENS) * (ENGINE_MAX_DEPTH + 1);
+    const struct decoder_hooks h = {stop, prefill, tokens, done, m};
+    const struct prompt p = {.sequence = (uint64_t)i + 1, .ids = m->prompt, .n = PROMPT, .how = &m->how};
+    decoder_begin(c->d, &p, &h, &m->out);
+}
+
+/* Until the first of n answers has ended or all have said enough, from the moment on when all of them speak.  0: stopped, or not at once. */
+static bool measure(struct crowd *c, int n, const struct kind *k, double *tok_s, struct err *e)
+{
+    struct member all[LIMIT_SEQUENCES];
+    int64_t start = 0;
+    int before = 0;
+    for (int i = 0; i < n; i++)
+        begin(c, &all[i], i, k);
+    while (!any_over(all, n) && (!start || sum(all, n) - before < n * TOKENS)) {
+        if (!decoder_turn(c->d, e))
+            return false;
+        if (!start && all_speak(all, n)) {
+            start = clock_ns();
+            before = sum(all, n);
+        }
+    }
+    *tok_s = start ? (sum(all, n) - before) * 1e3 / clock_ms_since(start) : 0;
+    c->enough = true;
+    bool ok = decoder_turn(c->d, e);
+    c->enough = false;
+    return ok;
+}
+
+static bool measure_all(struct crowd *c, int most, struct err *e)
+{
+    static const struct column columns[] = {
+        {"right", "drafts", -7, 0}, {"answers", "answers", 7, 0}, {"tok_s", "tok/s", 9, 1}, {"tok_s_each", "each", 9, 1}, {"of_one", "x one", 7, 3},
+        {"of_one_without", "x one off", 9, 3},
+    };
+    double without = 0;
+    report_table(c->r, "answers at once: tokens a second of all, by the chance that a draft is right", columns, sizeof columns / sizeof *columns);
+    for (size_t k = 0; k < (c->s->m.weights.mtp.present ? sizeof kinds / sizeof *kinds : 1); k++) {
+        double one = 0;
+        for (int n = 1; n <= most && !report_stopped(c->r); n++) {
+            double rate;
+            if (!measure(c, n, &kinds[k], &rate, e))
+                return false;
+            one = n == 1 ? rate : one;
+            without = n == 1 && !k ? rate : without;
+            const double cells[] = {n, rate, rate / n, rate / one, rate / without};
+            report_text(c->r, kinds[k].name);
+            for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
+                report_number(c->r, cells[i]);
+        }
+    }
+    return true;
+}
+
+bool crowd_report(struct subject *s, struct report *r, struct err *e)
+{
+    struct crowd c = {.s = s, .r = r};
+    const struct decoder_options o = {.n_ctx = s->m.n_ctx, .chunk = s->m.chunk, .depth = s->m.depth, .n_sequences = s->m.n_sequences, .n_snapshots = 1,
+                                      .head = s->m.head, .traffic = s->traffic};
+    forward_overlap(s->m.forward, s->o->overlap - 1);
+    c.d = decoder_open(s->m.dev, &s->m.cfg, s->m.forward, s->m.caches, &o, e);
+    const int most = c.d ? decoder_most_answers(c.d) : 0;
+    if (c.d && most < s->o->answers)
+        report_note(r, "%s answers %d at once here", s->m.dev->name, most);
+    const bool ok = c.d && measure_all(&c, most, e);
+    decoder_close(c.d);
+    forward_overlap(s->m.forward, -1);
+    return ok;
+}
