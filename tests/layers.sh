@@ -3,11 +3,11 @@
 status=0
 bad() { echo "not ok $*"; status=1; }
 
-# FOLDER!NAME: the files of the folder whose names do not begin with NAME.
+# FOLDER!NAME|NAME: the files of the folder whose names begin with none of these.
 while read -r from allowed; do
     case $from in ''|'#'*) continue ;; esac
     files=$(find ${from%!*} -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
-    case $from in *!*) files=$(echo "$files" | grep -v "/${from#*!}[^/]*\$") ;; esac
+    case $from in *!*) files=$(echo "$files" | grep -vE "/(${from#*!})[^/]*\$") ;; esac
     [ -n "$files" ] || continue
     hits=$(grep -HnoE '^#include "[^"]+"' $files | grep -vE "\"($allowed)[^\"]*\"$")
     [ -z "$hits" ] && echo "ok $from includes only what it may" || bad "$from: $hits"
@@ -19,7 +19,8 @@ src/backend  base/|kernels/|backend/|config/
 src/model    base/|kernels/[a-z_]*\.h|backend/dev.h|model/|config/
 src/engine   base/|model/|backend/[a-z]*\.h|kernels/tensor.h|engine/|config/
 src/chat!local base/|remote/|chat/|config/
-src/chat!remote base/|text/|engine/engine.h|chat/|config/
+src/chat!remote|local_far base/|text/|engine/engine.h|chat/|config/
+src/chat/local_far.c base/|remote/|engine/engine.h|chat/|config/
 src/fetch    base/|fetch/|config/
 src/remote   base/|fetch/http.h|remote/|config/
 src/serve    base/|text/|fetch/http.h|chat/|serve/|config/

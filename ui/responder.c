@@ -40,8 +40,16 @@ static bool is_same(const struct options *o, const struct control_state *s, cons
     return same;
 }
 
+/* One answer that no conversation keeps needs no tokens here: without a tokenizer it begins sooner. */
+static struct responder *attach_to(const struct options *o, bool whole, const char *socket, const char *dir, struct err *e)
+{
+    const bool tells = (isatty(0) && isatty(2)) || options_on(o, OPT_verbose);
+    whole = whole || options_name(o, OPT_save) || options_given(o, OPT_resume) || options_on(o, OPT_continue);
+    return whole ? local_attach(socket, dir, tells, e) : remote_attach(o, socket, dir, tells, e);
+}
+
 /* The running server, if it has the model that the options mean; *failed: it was meant, and cannot be opened. */
-static struct responder *attach(const struct options *o, bool *failed, struct err *e)
+static struct responder *attach(const struct options *o, bool whole, bool *failed, struct err *e)
 {
     struct buf socket = {0}, dir = {0};
     struct control_state s = {{0}};
@@ -53,7 +61,7 @@ static struct responder *attach(const struct options *o, bool *failed, struct er
     if (found == CONTROL_FAILED)
         log_warn("%s", why.msg);
     if (real && is_same(o, &s, real)) {
-        r = remote_attach(o, socket.data, real, (isatty(0) && isatty(2)) || options_on(o, OPT_verbose), e);
+        r = attach_to(o, whole, socket.data, real, e);
         *failed = !r;
     }
     free(real);
@@ -84,12 +92,13 @@ static struct responder *open_shared(const struct options *o, struct err *e)
 
 typedef struct responder *open_fn(const struct options *o, struct err *e);
 
-static struct responder *responder(const struct options *o, open_fn *open_own, struct err *e)
+/* whole: with all that a conversation may want. */
+static struct responder *responder(const struct options *o, bool whole, open_fn *open_own, struct err *e)
 {
     bool failed = false;
     if (*options_text(o, OPT_endpoint))
         return remote_open(o, e);
-    struct responder *r = options_on(o, OPT_attach) ? attach(o, &failed, e) : NULL;
+    struct responder *r = options_on(o, OPT_attach) ? attach(o, whole, &failed, e) : NULL;
     if (!r)
         return failed ? NULL : open_own(o, e);
     r->instead = open_own;
@@ -98,10 +107,10 @@ static struct responder *responder(const struct options *o, open_fn *open_own, s
 
 struct responder *ui_responder(const struct options *o, struct err *e)
 {
-    return responder(o, local_open, e);
+    return responder(o, false, local_open, e);
 }
 
 struct responder *ui_responder_of_chat(const struct options *o, struct err *e)
 {
-    return responder(o, open_shared, e);
+    return responder(o, true, open_shared, e);
 }

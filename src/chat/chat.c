@@ -18,7 +18,7 @@ const char *chat_end_name(enum chat_end end)
     return names[end];
 }
 
-/* Another responder takes the place of one that is gone; the turn waits until it is ready. */
+/* Another responder takes the place of one that is gone; the turn that needs it waits until it is ready. */
 static void replace_responder(struct chat *c)
 {
     struct err e = {0};
@@ -34,12 +34,17 @@ static void replace_responder(struct chat *c)
     old->ops->close(old);
 }
 
+static bool needs_another(const struct chat *c)
+{
+    return c->gone && c->turn.state == TURN_WAITING;
+}
+
 const struct chat_event *chat_drain(struct chat *c, int *n)
 {
     if (c->persist.part.due_ns)              /* before more is shown */
         persist_part(c);
     c->responder->ops->drain(c->responder);
-    if (c->gone)
+    if (needs_another(c))
         replace_responder(c);
     if (turn_answers(&c->turn)) {
         turn_show(c);
@@ -64,7 +69,7 @@ int chat_fds(const struct chat *c, struct pollfd fds[CHAT_MAX_FDS])
 
 int chat_timeout(const struct chat *c)
 {
-    if (outbox_waiting(&c->out))
+    if (outbox_waiting(&c->out) || needs_another(c))
         return 0;
     if (c->calls.run)
         return TOOL_TICK_MS;

@@ -8,8 +8,6 @@
 #include "base/unicode.h"
 #include "chat/local_state.h"
 
-_Static_assert((int)CHAT_ALTERNATIVES == (int)ENGINE_MAX_ALTERNATIVES, "chat tells what the engine tells");
-
 static struct local *own(struct responder *r)
 {
     return (struct local *)r;
@@ -34,34 +32,13 @@ static void die(struct local *l, const char *why)
     tell_text(l, NEWS_FATAL, why);
 }
 
-static void fill_info(struct local *l)
-{
-    const struct engine_info *from = engine_info(l->engine);
-    struct chat_info *to = &l->info.chat;
-    snprintf(to->model, sizeof to->model, "%s", from->model);
-    snprintf(to->backend, sizeof to->backend, "%s", from->backend);
-    snprintf(to->formats, sizeof to->formats, "%s", from->formats);
-    to->n_ctx = from->n_ctx;
-    to->draft_depth = from->draft_depth;
-    to->n_threads = from->n_threads;
-    to->load_ms = from->load_ms;
-    snprintf(to->kv, sizeof to->kv, "%s", from->kv);
-    to->kv_token_bytes = from->kv_token_bytes;
-    struct buf plan = {0};
-    plan_say(&from->plan, &plan);
-    snprintf(to->memory, sizeof to->memory, "%s", buf_str(&plan));
-    buf_free(&plan);
-    l->info.temperature = from->gen_temperature;
-    l->info.top_p = from->gen_top_p;
-    l->info.top_k = from->gen_top_k;
-    l->known = true;
-}
-
 static void tell_if_ready(struct local *l)
 {
     if (l->ready || !l->known || !l->tok)
         return;
     l->ready = true;
+    if (l->tells)
+        tell_text(l, NEWS_NOTE, "attached to the model that another q35chat has loaded");
     tell_text(l, NEWS_READY, "");
 }
 
@@ -102,7 +79,8 @@ static void take_event(struct local *l, const struct event *ev)
         responder_tell(&l->base, &(struct news){.kind = NEWS_LOADING, .done = ev->done, .total = ev->total});
         break;
     case EV_READY:
-        fill_info(l);
+        l->info = *l->source->ops->info(l->source);
+        l->known = true;
         tell_if_ready(l);
         break;
     case EV_RESTORED:
@@ -134,12 +112,19 @@ static void drain(struct responder *r)
     take_tokenizer(l);
     if (l->dead)
         return;
-    struct event_list list = engine_drain(l->engine);
+    struct event_list list = l->source->ops->drain(l->source);
     for (int i = 0; i < list.n && !l->dead; i++) {
         tell_event(l, &list.events[i]);
         if (l->guest && list.events[i].kind != EV_RESTORED && list.events[i].kind != EV_SAVED)
             tell_event(l->guest, &list.events[i]);
     }
+    if (l->source->note)
+        tell_text(l, NEWS_NOTE, l->source->note);
+    l->source->note = NULL;
+    if (l->source->gone && !l->gone && l->base.instead)
+        local_gone(l);
+    else if (l->source->gone && !l->gone)
+        die(l, "the q35chat that had loaded the model has ended");
 }
 
 static int fds(const struct responder *r, struct pollfd fds[RESPONDER_MAX_FDS])
@@ -147,7 +132,7 @@ static int fds(const struct responder *r, struct pollfd fds[RESPONDER_MAX_FDS])
     const struct local *l = own_const(r);
     int n = 0;
     if (!l->dead && !l->host)
-        fds[n++] = (struct pollfd){.fd = engine_fd(l->engine), .events = POLLIN};
+        fds[n++] = (struct pollfd){.fd = l->source->ops->fd(l->source), .events = POLLIN};
     if (l->loader)
         fds[n++] = (struct pollfd){.fd = loader_fd(l->loader), .events = POLLIN};
     return n;
@@ -162,23 +147,17 @@ static const struct responder_info *info(const struct responder *r)
 
 static void machine(struct responder *r, struct chat_machine *m)
 {
-    struct engine_machine e;
-    engine_machine(own(r)->engine, &e);
-    *m = (struct chat_machine){
-        .memory_used = e.memory_used, .memory_total = e.memory_total, .celsius = e.celsius, .watts = e.watts, .throttled = e.throttled,
-        .snapshots = e.snapshots, .snapshots_max = e.snapshots_max, .resident = e.resident, .resident_max = e.resident_max,
-        .joules = e.joules,
-    };
+    own(r)->source->ops->machine(own(r)->source, m);
 }
 
 static void save(struct responder *r, uint64_t conversation, const char *path)
 {
-    engine_save(own(r)->engine, conversation, path);
+    own(r)->source->ops->save(own(r)->source, conversation, path);
 }
 
 static void restore(struct responder *r, uint64_t conversation, const char *path)
 {
-    engine_restore(own(r)->engine, conversation, path);
+    own(r)->source->ops->restore(own(r)->source, conversation, path);
 }
 
 static int used(const struct responder *r)
@@ -253,7 +232,8 @@ static void close_local(struct responder *r)
         local_interrupt(r);
         l->host->guest = NULL;
     } else {
-        engine_close(l->engine);
+        if (l->source)
+            l->source->ops->close(l->source);
         loader_stop(l->loader);
         tokenizer_close(l->tok);
     }
@@ -273,7 +253,7 @@ static const struct responder_ops ops = {
     .tokens = local_tokens, .says = local_says, .piece = piece, .close = close_local,
 };
 
-static bool start(struct local *l, const struct options *o, struct err *e)
+static struct source *load(struct local *l, const struct options *o, struct err *e)
 {
     const struct engine_options eo = {
         .model_dir = l->dir.data,
@@ -288,7 +268,7 @@ static bool start(struct local *l, const struct options *o, struct err *e)
         .n_sequences = options_int(o, OPT_conversations),
         .n_snapshots = options_int(o, OPT_snapshots),
     };
-    return (l->engine = engine_open(&eo, e)) && (l->loader = loader_start(l->dir.data, e));
+    return source_near(&eo, e);
 }
 
 struct responder *local_guest(struct responder *first)
@@ -296,7 +276,7 @@ struct responder *local_guest(struct responder *first)
     struct local *host = own(first), *l = memory_zeroed(1, sizeof *l);
     l->base = (struct responder){.ops = &ops, .can = host->base.can, .model = host->base.model, .more_room = host->base.more_room};
     l->base.can.read_ahead = l->base.can.keeps = false;
-    l->engine = host->engine;
+    l->source = host->source;
     l->tok = host->tok;
     l->known = host->known;
     l->ready = host->ready;
@@ -307,22 +287,43 @@ struct responder *local_guest(struct responder *first)
     return &l->base;
 }
 
-struct responder *local_open(const struct options *o, struct err *e)
+static struct local *local_new(void)
 {
     struct local *l = memory_zeroed(1, sizeof *l);
     l->base = (struct responder){
         .ops = &ops, .can = {.logprobs = true, .begin_tokens = true, .end_thought = true, .read_ahead = true, .keeps = true},
         .more_room = "a larger --ctx holds more",
     };
-    bool ok = options_model_dir(o, &l->dir, e);
-    if (ok) {
-        clean_path(&l->dir);
-        l->base.model = l->dir.data;
-    }
-    if (!ok || !start(l, o, e)) {
+    return l;
+}
+
+static struct responder *finish_open(struct local *l, struct err *e)
+{
+    l->base.model = l->dir.data;
+    if (!l->source || !(l->loader = loader_start(l->dir.data, e))) {
         close_local(&l->base);
         return NULL;
     }
     read_notice(l);
     return &l->base;
+}
+
+struct responder *local_open(const struct options *o, struct err *e)
+{
+    struct local *l = local_new();
+    if (options_model_dir(o, &l->dir, e)) {
+        clean_path(&l->dir);
+        l->source = load(l, o, e);
+    }
+    return finish_open(l, e);
+}
+
+struct responder *local_attach(const char *socket, const char *dir, bool tells, struct err *e)
+{
+    struct local *l = local_new();
+    l->tells = tells;
+    l->base.can.keeps = false;
+    buf_adds(&l->dir, dir);
+    l->source = source_far(socket, e);
+    return finish_open(l, e);
 }

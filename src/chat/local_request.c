@@ -30,11 +30,10 @@ static void add_stop(struct sampling *s, int32_t id)
 /* What the template ends a turn with, and what the checkpoint says: config.json alone names only <|endoftext|>. */
 static void stop_ids(const struct local *l, struct sampling *s)
 {
-    const struct engine_info *info = engine_info(l->engine);
     add_stop(s, tokenizer_special(l->tok, "<|im_end|>"));
     add_stop(s, tokenizer_special(l->tok, "<|endoftext|>"));
-    for (int i = 0; i < info->n_eos; i++)
-        add_stop(s, info->eos[i]);
+    for (int i = 0; i < l->info.n_ends; i++)
+        add_stop(s, l->info.ends[i]);
 }
 
 static bool is_stop(const struct local *l, int32_t id)
@@ -99,7 +98,7 @@ static bool ask_engine(struct local *l)
     s.n_begun = l->speech.ids.n;
     bool fits = ids.n < l->info.chat.n_ctx;
     if (fits)
-        l->serial = engine_submit(l->engine, l->conversation, ids.data, ids.n, l->prompt.keep_at, &s);
+        l->serial = l->source->ops->submit(l->source, l->conversation, &ids, l->prompt.keep_at, &s);
     ids_free(&ids);
     return fits;
 }
@@ -115,6 +114,22 @@ static void finish(struct local *l, enum finish how, const char *why)
     speech_finish(&l->speech, how != FINISH_STOP);
     l->speaking = SILENT;
     responder_tell(&l->base, &(struct news){.kind = NEWS_DONE, .end = ends[how], .text = text_of(why), .stats = &l->ended});
+}
+
+void local_gone(struct local *l)
+{
+    bool waits = l->speaking != SILENT && !l->so_far.n_tokens;
+    l->gone = true;
+    l->serial = 0;
+    if (waits) {
+        speech_finish(&l->speech, true);
+        l->speaking = SILENT;
+    } else if (l->speaking != SILENT) {
+        finish(l, FINISH_ERROR, "the q35chat that had loaded the model has ended in the middle of the answer");
+    }
+    responder_tell(&l->base, &(struct news){.kind = NEWS_GONE, .text = text_of(waits
+        ? "the q35chat that had loaded the model has ended: it is loaded here now"
+        : "the q35chat that had loaded the model has ended: the next message loads it here")});
 }
 
 void local_break_off(struct local *l)
@@ -153,8 +168,9 @@ static bool has_answer(const struct request *q)
     return i < q->n_messages;
 }
 
-static bool take_plain(struct local *l, const struct ids *plain, struct err *e)
+static bool take_plain(struct local *l, const struct request *q, struct err *e)
 {
+    const struct ids *plain = q->plain;
     prompt_forget(&l->prompt);
     if (!plain->n)
         return err_set(e, "the prompt has no tokens");
@@ -163,7 +179,7 @@ static bool take_plain(struct local *l, const struct ids *plain, struct err *e)
             return err_set(e, "token %d of the prompt is %d, expected 0 to %d", i + 1, plain->data[i], tokenizer_n_ids(l->tok) - 1);
     l->prompt.ids.n = 0;
     ids_append(&l->prompt.ids, plain->data, plain->n);
-    l->prompt.keep_at = plain->n;
+    l->prompt.keep_at = q->keep_at ? q->keep_at : plain->n;
     return true;
 }
 
@@ -180,7 +196,11 @@ static bool take_messages(struct local *l, const struct request *q, struct err *
 enum request_result local_request(struct responder *r, const struct request *q, struct err *e)
 {
     struct local *l = own(r);
-    if (!(q->plain ? take_plain(l, q->plain, e) : take_messages(l, q, e)))
+    if (l->gone) {
+        err_set(e, "the q35chat that had loaded the model has ended");
+        return REQUEST_REFUSED;
+    }
+    if (!(q->plain ? take_plain(l, q, e) : take_messages(l, q, e)))
         return REQUEST_REFUSED;
     if (l->prompt.ids.n >= l->info.chat.n_ctx) {
         err_set(e, "the prompt has %d tokens, the context holds %d", l->prompt.ids.n, l->info.chat.n_ctx);
@@ -226,20 +246,24 @@ static void read_typed(struct local *l, uint64_t conversation, const char *words
 {
     struct ids ids = {0};
     if (prompt_typed(&l->head, words, l->tok, &ids))
-        engine_read_ahead(l->engine, conversation, ids.data, ids.n, l->head.n);
+        l->source->ops->read_ahead(l->source, conversation, &ids, l->head.n);
     ids_free(&ids);
 }
 
 void local_read_ahead(struct responder *r, const struct request *q)
 {
     struct local *l = own(r);
+    if (q->plain) {
+        l->source->ops->read_ahead(l->source, q->conversation, q->plain, q->keep_at);
+        return;
+    }
     struct conversation c = conversation_of(q);
     const struct text typed = q->messages[q->n_messages - 1].content;
     c.generation_prompt = c.thinking = false;
     if (typed.n)
         read_typed(l, q->conversation, typed.p);
     else if (prompt_beginning(&c, l->tok, &l->head))
-        engine_read_ahead(l->engine, q->conversation, l->head.data, l->head.n, l->head.n);
+        l->source->ops->read_ahead(l->source, q->conversation, &l->head, l->head.n);
 }
 
 void local_interrupt(struct responder *r)
@@ -250,7 +274,7 @@ void local_interrupt(struct responder *r)
     l->speaking = STOPPING;
     l->enough = l->telling;
     if (l->serial)
-        engine_interrupt(l->engine, l->serial);
+        l->source->ops->interrupt(l->source, l->serial);
 }
 
 bool local_end_thought(struct responder *r)
@@ -259,7 +283,7 @@ bool local_end_thought(struct responder *r)
     if (!l->serial || l->speaking == STOPPING || !speech_reasons(&l->speech))
         return false;
     if (l->speaking != LEAVING_THOUGHT)
-        engine_interrupt(l->engine, l->serial);
+        l->source->ops->interrupt(l->source, l->serial);
     l->speaking = LEAVING_THOUGHT;      /* goes on when that end has come */
     return true;
 }
@@ -278,12 +302,14 @@ static int count_typed(const struct local *l, const struct turn_stats *t)
 /* s = a + t.  Only the first request of an answer counts its prompt: the others go on behind what the engine has. */
 static void add_stats(struct answer_stats *s, const struct answer_stats *a, const struct turn_stats *t, int n_typed, bool goes_on)
 {
+    const struct refill *r = &t->refill;
     *s = *a;
     if (!goes_on) {
         s->n_prompt += t->n_prompt;
         s->n_cached += t->n_cached;
         s->n_ahead += t->n_ahead;
         s->n_typed += n_typed;
+        s->refill = (struct answer_refill){r->happened, r->resident, r->from_file, r->common, r->pos};
     }
     s->n_tokens += t->n_tokens;
     s->n_timed += t->n_tokens > 1 ? t->n_tokens - 1 : 0;

@@ -8,8 +8,8 @@
 #include "chat/local_loader.h"
 #include "chat/local_prompt.h"
 #include "chat/local_refill.h"
+#include "chat/local_source.h"
 #include "chat/local_speech.h"
-#include "engine/engine.h"
 
 /* The answer under way.  It is one request to the engine, or several: one that ends where the reasoning's budget does, or that
  * end_thought() ends, is followed by one that goes on behind </think>.
@@ -23,15 +23,17 @@ enum speaking { SILENT, SPEAKING, TO_BUDGET, LEAVING_THOUGHT, STOPPING };
 
 struct local {
     struct responder  base;
-    struct engine    *engine;
+    struct source    *source;
     struct tokenizer *tok;              /* NULL: not read yet */
     struct loader    *loader;           /* of the tokenizer; NULL: it was taken */
-    struct local     *guest, *host;     /* another one with the same engine and tokenizer, which are the host's; NULL: there is none */
+    struct local     *guest, *host;     /* another one with the same source and tokenizer, which are the host's; NULL: there is none */
     struct buf        dir, notice;
     struct responder_info info;
     bool   known;                       /* info is filled */
     bool   ready;                       /* and the tokenizer is there */
     bool   dead;
+    bool   tells;                       /* that the model is another program's is told when it is ready */
+    bool   gone;                        /* that the source is gone was told */
 
     uint64_t       conversation;        /* of the answer */
     struct prompt  prompt;
@@ -58,6 +60,7 @@ void local_interrupt(struct responder *r);
 bool local_end_thought(struct responder *r);
 void local_event(struct local *l, const struct event *ev);     /* reading, tokens, done */
 void local_break_off(struct local *l);                 /* the engine is gone: what was held back is told */
+void local_gone(struct local *l);                      /* nobody is there any more: NEWS_GONE */
 
 /* local_tokens.c */
 bool local_tokens(struct responder *r, const struct spoken *s, struct tokens *out);

@@ -75,6 +75,16 @@ struct request {
     struct request_sampling sampling;
     struct given begun;
     const struct ids *plain;            /* the prompt as tokens, instead of messages and tools: the answer is text as it was sampled; NULL: messages */
+    int  keep_at;                       /* of `plain`: so many of its tokens the next prompt will share; 0: all */
+};
+
+/* Why more of a prompt was read than what is new in it.  {0}: it was not. */
+struct answer_refill {
+    bool happened;
+    bool resident;                      /* the conversation was there, up to a position that is not reached any more; else it was not */
+    bool from_file;                     /* the snapshot came back from a checkpoint */
+    int  common;                        /* tokens that the prompt shares with what was there */
+    int  pos;                           /* the nearest snapshot below; 0: none */
 };
 
 /* Of one request.  Where it is made of several to a model, they are summed up. */
@@ -89,6 +99,7 @@ struct answer_stats {
     int    looked_up[CHAT_MAX_DEPTH], looked_up_accepted[CHAT_MAX_DEPTH];      /* of these: found in the text */
     double prefill_ms, decode_ms;
     double bytes;                       /* that its steps moved; 0: not known */
+    struct answer_refill refill;        /* of the first one */
 };
 
 enum news_kind {
@@ -104,7 +115,8 @@ enum news_kind {
     NEWS_CALL,                  /* text: arguments; truncated: the answer ended inside */
     NEWS_RESTORED,              /* done: tokens that came back; text: why the file is of no use, it is gone */
     NEWS_SAVED,                 /* done: bytes written, total: of the file; text: why it could not be, it is gone */
-    NEWS_GONE,                  /* text: a sentence.  Nobody is there any more, and the request under way got no word: `instead` opens who takes it */
+    NEWS_GONE,                  /* text: a sentence.  Nobody is there any more: `instead` opens who takes the next request, or the one under way,
+                                 * which got no word and no DONE */
     NEWS_DONE,                  /* end; text: why, if it failed */
     NEWS_FATAL,                 /* text: why.  Only close() is left; the answer under way ends here */
 };
@@ -128,6 +140,8 @@ struct responder_info {
     struct chat_info chat;
     float temperature, top_p;           /* the model's own defaults; negative: it has none */
     int   top_k;
+    int32_t ends[LIMIT_STOP_IDS];       /* tokens that end an answer, as the checkpoint says */
+    int   n_ends;
 };
 
 /* An answer of which the tokens are asked. */

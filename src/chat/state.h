@@ -53,7 +53,7 @@ struct chat {
     struct responder *responder;
     struct chat_info  info;
     bool              ready;            /* the responder takes requests */
-    bool              gone;             /* nobody is there any more: another responder takes its place */
+    bool              gone;             /* nobody is there any more: another responder takes its place when a turn waits */
     struct ahead      ahead;
 
     struct transcript t;

@@ -523,12 +523,19 @@ static void on_fatal(struct chat *c, const struct news *it)
     outbox_post(&c->out, CHAT_FATAL, NULL, it->text.p, it->text.n);
 }
 
-/* The request waits for whoever takes the place. */
+/* The request waits for whoever takes the place, and what it was to begin with does. */
+static void wait_again(struct chat *c)
+{
+    tokens_copy(&c->turn.begun, &c->turn.answer.tokens, c->turn.answer.tokens.n);
+    c->turn.stats.n_rounds--;
+    c->turn.state = TURN_WAITING;
+}
+
 static void on_gone(struct chat *c, const struct news *it)
 {
     state_note(c, it->text.p);
-    c->turn.stats.n_rounds--;
-    c->turn.state = TURN_WAITING;
+    if (turn_answers(&c->turn))
+        wait_again(c);
     c->ready = false;
     c->gone = true;
 }
@@ -572,8 +579,7 @@ void turn_news(const struct news *it, void *chat)
         buf_add(&c->turn.refill, it->text.p, it->text.n);
         break;
     case NEWS_GONE:
-        if (turn_answers(&c->turn))
-            on_gone(c, it);
+        on_gone(c, it);
         break;
     case NEWS_DONE:
         if (turn_answers(&c->turn))

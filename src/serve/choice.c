@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/unicode.h"
+#include "serve/relay.h"
 #include "text/pyjson.h"
 
 /* ---- pieces of JSON ---- */
@@ -306,7 +307,7 @@ void choice_begin(struct choice *r, const struct question *q, const struct respo
 {
     *r = (struct choice){.question = q, .responder = responder, .model = model, .number = number, .created = (int64_t)time(NULL)};
     stopper_reset(&r->stopper, q->stops, q->n_stops);
-    if (q->streams && !q->plain) {
+    if (q->streams && !q->plain && !q->relayed) {
         struct buf delta = {0};
         buf_adds(&delta, "\"role\": \"assistant\"");
         add_event(r, &delta, NULL, "");
@@ -316,6 +317,10 @@ void choice_begin(struct choice *r, const struct question *q, const struct respo
 
 bool choice_news(struct choice *r, const struct news *it)
 {
+    if (r->question->relayed) {
+        relay_news(r, it);
+        return true;
+    }
     if (r->stopper.hit)
         return false;
     if (it->replayed)                   /* the client has that already */
@@ -454,6 +459,10 @@ void choice_done(struct choice *r, const struct news *it)
 {
     static const struct answer_stats nothing;
     const struct answer_stats *s = it->stats ? it->stats : &nothing;
+    if (r->question->relayed) {
+        relay_done(r, it);
+        return;
+    }
     bool hit = r->stopper.hit, cut = it->end == CHAT_LENGTH || it->end == CHAT_CONTEXT;
     if (chat_end_failed(it->end)) {
         fail(r, it->text.n ? it->text.p : "the engine failed");

@@ -1,4 +1,5 @@
 /* One answer of the responder -> the reply to /v1/chat/completions, or to /v1/completions: a stream of events, or one object when it has ended.
+ * What an attached q35chat asked is a stream of lines (serve/relay.h).
  *
  * Reasoning goes out under both names that clients read, `reasoning_content` and `reasoning`; figures as `usage`, and as `timings` with the names
  * of llama.cpp. */
@@ -39,6 +40,7 @@ struct choice {
     int  n_pending;
     struct buf told_logprobs;           /* of one object: of the text so far */
     bool failed;                        /* of one object: `out` tells an error */
+    int  n_counted;                     /* relayed: tokens of the figures that were told last */
 };
 
 void choice_begin(struct choice *r, const struct question *q, const struct responder *responder, const char *model, uint64_t number);

@@ -52,7 +52,7 @@ static bool real(const struct pyjson *top, const char *key, double min, double m
     return ok;
 }
 
-static bool whole(const struct pyjson *top, const char *key, int min, int max, int *to, struct err *e)
+bool question_whole(const struct pyjson *top, const char *key, int min, int max, int *to, struct err *e)
 {
     double x = *to;
     bool ok = number(top, key, min, max, &x, e);
@@ -60,7 +60,7 @@ static bool whole(const struct pyjson *top, const char *key, int min, int max, i
     return ok && (x == *to || err_set(e, "%s is not a whole number", key));
 }
 
-static bool flag(const struct pyjson *top, const char *key, bool *to, struct err *e)
+bool question_flag(const struct pyjson *top, const char *key, bool *to, struct err *e)
 {
     const struct pyjson *v = given(top, key);
     if (v && v->kind != PY_TRUE && v->kind != PY_FALSE)
@@ -137,7 +137,7 @@ static bool read_continued(struct question *q, const struct pyjson *top, struct 
 {
     bool continues = false;
     struct request *r = &q->request;
-    if (!flag(top, "continue_final_message", &continues, e) || !continues)
+    if (!question_flag(top, "continue_final_message", &continues, e) || !continues)
         return !continues;
     struct message *last = (struct message *)&r->messages[r->n_messages - 1];
     if (last->role != ROLE_ASSISTANT || last->n_calls || r->n_messages < 2)
@@ -159,8 +159,8 @@ static bool read_thinking(struct question *q, const struct pyjson *top, const st
     else if (effort)
         *thinking = true;
     q->request.think_budget = options_int(o, OPT_think_budget);
-    return flag(top, "enable_thinking", thinking, e) && flag(kwargs, "enable_thinking", thinking, e) &&
-           whole(top, "thinking_budget", 0, LIMIT_CTX, &q->request.think_budget, e);
+    return question_flag(top, "enable_thinking", thinking, e) && question_flag(kwargs, "enable_thinking", thinking, e) &&
+           question_whole(top, "thinking_budget", 0, LIMIT_CTX, &q->request.think_budget, e);
 }
 
 static bool add_stop(struct question *q, const struct pyjson *v, struct err *e)
@@ -204,7 +204,7 @@ static bool read_bias(struct question *q, const struct pyjson *top, struct err *
         if (!key.n || memchr(key.p, 0, key.n) || (x->kind != PY_INT && x->kind != PY_FLOAT))
             return err_set(e, "logit_bias is not an object of at most %d tokens, each with a number", (int)MOST);
         double value = strtod(arena_strndup(&q->mem, x->text.p, x->text.n), NULL);
-        list[i] = value <= -100 ? arena_printf(&q->mem, "%.*s=-inf", (int)key.n, key.p) : arena_printf(&q->mem, "%.*s=%g", (int)key.n, key.p, value);
+        list[i] = value <= -100 ? arena_printf(&q->mem, "%.*s=-inf", (int)key.n, key.p) : arena_printf(&q->mem, "%.*s=%.9g", (int)key.n, key.p, value);
         if (!bias_check(list[i], e))
             return false;
     }
@@ -232,8 +232,8 @@ static bool read_sampling(struct question *q, const struct pyjson *top, struct e
                                    .max_tokens = -1};
     return real(top, "temperature", 0, 10, &s->temperature, e) && real(top, "top_p", 0, 1, &s->top_p, e) && real(top, "min_p", 0, 1, &s->min_p, e) &&
            real(top, "presence_penalty", -10, 10, &s->presence_penalty, e) && real(top, "repetition_penalty", 0, 10, &s->repetition_penalty, e) &&
-           real(top, "repeat_penalty", 0, 10, &s->repetition_penalty, e) && whole(top, "top_k", -1, 1 << 20, &s->top_k, e) &&
-           whole(top, "max_tokens", -1, INT_MAX, &s->max_tokens, e) && whole(top, "max_completion_tokens", -1, INT_MAX, &s->max_tokens, e) &&
+           real(top, "repeat_penalty", 0, 10, &s->repetition_penalty, e) && question_whole(top, "top_k", -1, 1 << 20, &s->top_k, e) &&
+           question_whole(top, "max_tokens", -1, INT_MAX, &s->max_tokens, e) && question_whole(top, "max_completion_tokens", -1, INT_MAX, &s->max_tokens, e) &&
            read_seed(q, top, e) && read_bias(q, top, e);
 }
 
@@ -241,7 +241,7 @@ static bool read_logprobs(struct question *q, const struct pyjson *top, struct e
 {
     bool wanted = false;
     q->n_alternatives = 0;
-    if (!flag(top, "logprobs", &wanted, e) || !whole(top, "top_logprobs", 0, CHAT_ALTERNATIVES, &q->n_alternatives, e))
+    if (!question_flag(top, "logprobs", &wanted, e) || !question_whole(top, "top_logprobs", 0, CHAT_ALTERNATIVES, &q->n_alternatives, e))
         return false;
     if (q->n_alternatives && !wanted)
         return err_set(e, "top_logprobs needs logprobs");
@@ -258,11 +258,10 @@ static bool refuse_the_rest(const struct pyjson *top, struct err *e)
     int n = 1;
     if (format && !is_text(pyjson_get(format, "type"), "text"))
         return err_set(e, "response_format must be {\"type\": \"text\"}: answers after a schema are not made here");
-    return whole(top, "n", 1, 1, &n, e) && real(top, "frequency_penalty", 0, 0, &frequency, e);
+    return question_whole(top, "n", 1, 1, &n, e) && real(top, "frequency_penalty", 0, 0, &frequency, e);
 }
 
-/* What both paths have. */
-static bool read_top(struct question *q, struct text body, struct pyjson *top, const struct options *o, struct err *e)
+bool question_read_top(struct question *q, struct text body, struct pyjson *top, const struct options *o, struct err *e)
 {
     struct err why = {{0}};
     *q = (struct question){0};
@@ -274,14 +273,14 @@ static bool read_top(struct question *q, struct text body, struct pyjson *top, c
     if (model && model->kind != PY_STR)
         return err_set(e, "model is not a text");
     q->model = model ? model->text : text_of("");
-    return flag(top, "stream", &q->streams, e) && flag(given(top, "stream_options"), "include_usage", &q->wants_usage, e) &&
-           flag(top, "return_progress", &q->wants_progress, e) && read_stops(q, top, o, e) && read_sampling(q, top, e) && refuse_the_rest(top, e);
+    return question_flag(top, "stream", &q->streams, e) && question_flag(given(top, "stream_options"), "include_usage", &q->wants_usage, e) &&
+           question_flag(top, "return_progress", &q->wants_progress, e) && read_stops(q, top, o, e) && read_sampling(q, top, e) && refuse_the_rest(top, e);
 }
 
 bool question_read(struct question *q, struct text body, const struct options *o, struct err *e)
 {
     struct pyjson top;
-    return read_top(q, body, &top, o, e) && read_conversation(q, &top, e) && read_continued(q, &top, e) && read_thinking(q, &top, o, e) &&
+    return question_read_top(q, body, &top, o, e) && read_conversation(q, &top, e) && read_continued(q, &top, e) && read_thinking(q, &top, o, e) &&
            read_logprobs(q, &top, e);
 }
 
@@ -320,7 +319,7 @@ static bool read_prompt(struct question *q, const struct pyjson *top, struct err
 static bool read_plain_logprobs(struct question *q, const struct pyjson *top, struct err *e)
 {
     q->n_alternatives = -1;
-    return whole(top, "logprobs", 0, CHAT_ALTERNATIVES, &q->n_alternatives, e);
+    return question_whole(top, "logprobs", 0, CHAT_ALTERNATIVES, &q->n_alternatives, e);
 }
 
 static bool refuse_plain(const struct pyjson *top, struct err *e)
@@ -330,15 +329,15 @@ static bool refuse_plain(const struct pyjson *top, struct err *e)
     int best = 1;
     if (suffix && (suffix->kind != PY_STR || suffix->text.n))
         return err_set(e, "suffix is not possible: the model writes on behind the prompt");
-    return flag(top, "echo", &echo, e) && (!echo || err_set(e, "echo is not possible: the answer is what follows the prompt")) &&
-           whole(top, "best_of", 1, 1, &best, e);
+    return question_flag(top, "echo", &echo, e) && (!echo || err_set(e, "echo is not possible: the answer is what follows the prompt")) &&
+           question_whole(top, "best_of", 1, 1, &best, e);
 }
 
 bool question_read_plain(struct question *q, struct text body, const struct options *o, struct err *e)
 {
     enum { USUAL_MAX = 16 };            /* tokens, of a request that says nothing, as OpenAI defines it */
     struct pyjson top;
-    bool ok = read_top(q, body, &top, o, e) && read_prompt(q, &top, e) && read_plain_logprobs(q, &top, e) && refuse_plain(&top, e);
+    bool ok = question_read_top(q, body, &top, o, e) && read_prompt(q, &top, e) && read_plain_logprobs(q, &top, e) && refuse_plain(&top, e);
     q->plain = true;
     if (ok && !given(&top, "max_tokens") && !given(&top, "max_completion_tokens"))
         q->given.max_tokens = USUAL_MAX;
@@ -369,17 +368,23 @@ void question_sampling(struct question *q, const struct options *o, const struct
 {
     const struct request_sampling *g = &q->given;
     struct request_sampling *s = &q->request.sampling;
-    preset_sampling(o, info, s);
+    if (!q->relayed)
+        preset_sampling(o, info, s);
     take(&s->temperature, g->temperature);
     take(&s->top_p, g->top_p);
     take(&s->min_p, g->min_p);
     take(&s->presence_penalty, g->presence_penalty);
     take(&s->repetition_penalty, g->repetition_penalty);
-    s->top_p = s->top_p <= 0 ? 1e-30f : s->top_p;       /* the narrowest nucleus; 0 would be all */
+    if (!q->relayed)
+        s->top_p = s->top_p <= 0 ? 1e-30f : s->top_p;   /* the narrowest nucleus; 0 would be all */
     s->top_k = g->top_k >= 0 ? g->top_k : s->top_k;
     s->max_tokens = g->max_tokens > 0 ? g->max_tokens : s->max_tokens;
     s->seed = q->seeded ? g->seed : options_given(o, OPT_seed) ? s->seed : random_seed();
-    s->n_alternatives = q->n_alternatives < 0 ? 0 : q->n_alternatives ? q->n_alternatives : 1;
+    if (q->relayed) {
+        s->draft_depth = g->draft_depth;
+        s->lookup = g->lookup;
+    }
+    s->n_alternatives = q->relayed ? g->n_alternatives : q->n_alternatives < 0 ? 0 : q->n_alternatives ? q->n_alternatives : 1;
     if (g->bias) {
         s->bias = g->bias;
         s->n_bias = g->n_bias;

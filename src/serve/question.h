@@ -22,6 +22,9 @@ struct question {
     bool plain;                         /* to /v1/completions: `prompt`, or tokens in `ids`, instead of messages */
     struct text prompt;                 /* p NULL: it is in `ids` */
     struct ids ids;
+    bool relayed;                       /* of an attached q35chat (serve/relay.h): tokens in `ids`, tokens back */
+    int  n_begun;                       /* relayed: so many last ones of them are the answer's beginning */
+    struct text name;                   /* relayed: of the answer, by which it is interrupted */
     struct message *continued;          /* an answer that is to be continued, or NULL */
     struct text model;                  /* that it asks for; empty: any */
     const char *stops[QUESTION_MAX_STOPS];
@@ -35,10 +38,15 @@ struct question {
 /* False with a sentence for the client.  *q must be freed either way. */
 bool question_read(struct question *q, struct text body, const struct options *o, struct err *e);
 bool question_read_plain(struct question *q, struct text body, const struct options *o, struct err *e);
+/* What all kinds of requests have; parses the body into `top`. */
+bool question_read_top(struct question *q, struct text body, struct pyjson *top, const struct options *o, struct err *e);
 /* A list of whole numbers.  False: it is none. */
 bool question_ids(const struct pyjson *list, struct ids *out);
+/* Values of a key; *to stays as it is where there is none.  False: it is not what it should be. */
+bool question_whole(const struct pyjson *top, const char *key, int min, int max, int *to, struct err *e);
+bool question_flag(const struct pyjson *top, const char *key, bool *to, struct err *e);
 void question_free(struct question *q);
-/* Fills q->request.sampling: what was given, over what the options and the model's own defaults say. */
+/* Fills q->request.sampling: what was given, over what the options and the model's own defaults say.  Relayed: what was given, and nothing else. */
 void question_sampling(struct question *q, const struct options *o, const struct responder_info *info);
 
 #endif

@@ -7,10 +7,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "serve/attached.h"
 #include "serve/choice.h"
 #include "serve/engine_key.h"
 #include "serve/figures.h"
 #include "serve/question.h"
+#include "serve/relay.h"
 #include "serve/socket.h"
 #include "serve/tokens.h"
 #include "serve/web.h"
@@ -28,6 +30,7 @@ struct job {
     struct tokens said;                 /* the tokens of the answer so far */
     struct answer_stats before;         /* of the requests to the responder that were stopped */
     bool resumed;                       /* it goes on behind these tokens */
+    bool unwanted;                      /* the client has interrupted it, and waits for its end */
     int  n_told, n_again;               /* of these tokens: told to the client when it was stopped; told again since it goes on */
 };
 
@@ -50,10 +53,12 @@ struct server {
     bool released;                      /* while it still stops */
     uint64_t number;                    /* of the last request */
     struct figures figures;
+    struct attached_list attached;
     int64_t unused_ns;                  /* since when there is no client; 0: there is one */
 };
 
 static void on_news(const struct news *it, void *arg);
+static void take_done(struct server *s, const struct news *it);
 
 /* ---- replies ---- */
 
@@ -156,14 +161,24 @@ static bool find_begun(struct server *s, struct job *j, struct tokens *begun, st
     return true;
 }
 
-/* Of /v1/completions: the tokens of its prompt. */
-static void find_plain(struct server *s, struct question *q)
+/* Of /v1/completions and of an attached q35chat: the tokens of its prompt.  What the answer begins with is none of it. */
+static void find_plain(struct server *s, struct question *q, struct tokens *begun)
 {
-    if (!q->plain)
+    if (!q->plain && !q->relayed)
         return;
     if (q->prompt.p)
         s->r->ops->encode(s->r, q->prompt, true, &q->ids);
     q->request.plain = &q->ids;
+    for (int i = q->ids.n - q->n_begun; i < q->ids.n; i++)
+        tokens_add(begun, (struct token){.id = q->ids.data[i], .how = CHAT_FORCED, .prob = -1}, NULL);
+    q->ids.n -= q->n_begun;
+    if (begun->n)
+        q->request.begun.tokens = begun;
+}
+
+static const char *stream_type(const struct job *j)
+{
+    return j->question.relayed ? "application/x-ndjson" : "text/event-stream";
 }
 
 /* The next one of the queue.  Its news may come at once. */
@@ -173,7 +188,7 @@ static void start(struct server *s)
     struct tokens begun = {0};
     struct err e = {{0}};
     question_sampling(&j->question, s->so.o, s->r->ops->info(s->r));
-    find_plain(s, &j->question);
+    find_plain(s, &j->question, &begun);
     choice_begin(&j->choice, &j->question, s->r, buf_str(&s->model), ++s->number);
     j->begun = true;
     enum request_result how = find_begun(s, j, &begun, &e) ? s->r->ops->request(s->r, &j->question.request, &e) : REQUEST_REFUSED;
@@ -182,7 +197,7 @@ static void start(struct server *s)
         fail_job(s, j, 400, e.msg, how == REQUEST_TOO_LONG ? "context_length_exceeded" : NULL);
         end_job(s);
     } else if (j->question.streams && j->x && !s->now_over) {
-        exchange_begin(j->x, "text/event-stream");
+        exchange_begin(j->x, stream_type(j));
         flush(j);
     }
 }
@@ -194,6 +209,8 @@ static void add_stats(struct answer_stats *to, const struct answer_stats *s, boo
     if (first) {
         to->n_prompt = s->n_prompt;
         to->n_cached = s->n_cached;
+        to->n_ahead = s->n_ahead;
+        to->refill = s->refill;
     }
     to->n_tokens += s->n_tokens;
     to->n_timed += s->n_timed;
@@ -235,7 +252,7 @@ static void release(struct server *s)
 {
     s->hold = GOES;
     s->released = false;
-    if (s->now && s->now->x)
+    if (s->now && s->now->x && !s->now_over)
         resume(s);
     else if (s->now)
         s->now_over = true;             /* its client has gone meanwhile */
@@ -256,12 +273,20 @@ void server_hold(struct server *s, bool hold)
         release(s);
 }
 
+/* Stands, and its client wants no more of it. */
+static void end_unwanted(struct server *s)
+{
+    take_done(s, &(struct news){.kind = NEWS_DONE, .end = CHAT_INTERRUPTED});
+}
+
 /* The end of a request that was interrupted so that another one goes first. */
 static void take_stopped(struct server *s, const struct news *it)
 {
     if (it->stats)
         add_stats(&s->now->before, it->stats, !s->now->resumed);
     s->hold = STANDS;
+    if (s->now->unwanted)
+        end_unwanted(s);
     if (s->released)
         release(s);
 }
@@ -284,7 +309,7 @@ static void take_done(struct server *s, const struct news *it)
     if (!j->x)
         return;
     if (streams) {
-        exchange_begin(j->x, "text/event-stream");
+        exchange_begin(j->x, stream_type(j));
         flush(j);
         exchange_end(j->x);
     } else {
@@ -292,8 +317,28 @@ static void take_done(struct server *s, const struct news *it)
     }
 }
 
+/* How the model loads, or what it is. */
+static void write_state(const struct server *s, struct buf *out)
+{
+    if (s->ready)
+        relay_ready(s->r->ops->info(s->r), out);
+    else
+        buf_addf(out, "{\"loading\": [%zu,%zu]}\n", s->loaded, s->to_load);
+}
+
+static void tell_attached(struct server *s)
+{
+    struct buf lines = {0};
+    if (s->attached.n) {
+        write_state(s, &lines);
+        attached_tell(&s->attached, &lines);
+    }
+    buf_free(&lines);
+}
+
 static void fail_all(struct server *s, const char *why)
 {
+    attached_end(&s->attached);
     s->state = SERVER_FAILED;
     err_set(&s->why, "%s", why);
     if (s->now && s->now->x && !s->now->question.streams)
@@ -333,9 +378,11 @@ static void on_news(const struct news *it, void *arg)
     case NEWS_LOADING:
         s->loaded = it->done;
         s->to_load = it->total;
+        tell_attached(s);
         break;
     case NEWS_READY:
         s->ready = true;
+        tell_attached(s);
         break;
     case NEWS_NOTE:
         log_warn("%.*s", (int)it->text.n, it->text.p);
@@ -514,13 +561,102 @@ static void detokenize(struct server *s, struct exchange *x)
     buf_free(&body);
 }
 
+/* ---- what an attached q35chat asks ---- */
+
+static void attach(struct server *s, struct exchange *x)
+{
+    struct buf lines = {0};
+    write_state(s, &lines);
+    attached_add(&s->attached, x, &lines);
+    buf_free(&lines);
+}
+
+static void answer_attached(struct server *s, struct exchange *x)
+{
+    complete_as(s, x, relay_read);
+}
+
+/* The answer of that name, whether it is under way or waits; NULL: it is over. */
+static struct job *find_job(struct server *s, struct text name)
+{
+    if (s->now && !s->now_over && text_same(s->now->question.name, name))
+        return s->now;
+    struct job *j = s->waiting;
+    while (j && !text_same(j->question.name, name))
+        j = j->next;
+    return j;
+}
+
+/* Its stream ends with what it has. */
+static void interrupt_job(struct server *s, struct job *j)
+{
+    if (j != s->now) {                  /* it waits: its client hears that it was over before it began */
+        struct exchange *x = j->x;
+        static const char said[] = "{\"done\": \"interrupted\", \"why\": \"\"}\n";
+        exchange_keep(x, NULL);
+        exchange_reply(x, 200, "application/x-ndjson", text_of(said), 0);
+        unqueue(s, j);
+        return;
+    }
+    j->unwanted = true;
+    if (s->hold == GOES)
+        s->r->ops->interrupt(s->r);
+    else if (s->hold == STANDS)
+        end_unwanted(s);
+}
+
+static void interrupt(struct server *s, struct exchange *x)
+{
+    struct arena mem = {0};
+    struct text name;
+    struct err e = {{0}};
+    bool ok = relay_read_name(exchange_body(x), &name, &mem, &e);
+    struct job *j = ok ? find_job(s, name) : NULL;
+    if (j)
+        interrupt_job(s, j);
+    if (ok)
+        exchange_reply(x, 200, json_type, text_of("{}"), 0);
+    else
+        refuse(x, 400, e.msg);
+    arena_free(&mem);
+}
+
+/* Nobody is kept waiting by it: not while an answer is under way. */
+static void read_ahead(struct server *s, struct exchange *x)
+{
+    struct question q;
+    struct err e = {{0}};
+    bool ok = relay_read_ahead(&q, exchange_body(x), &e);
+    q.request.plain = &q.ids;
+    if (ok && s->ready && s->hold == GOES && !s->now && s->state == SERVER_RUNS)
+        s->r->ops->read_ahead(s->r, &q.request);
+    if (ok)
+        exchange_reply(x, 200, json_type, text_of("{}"), 0);
+    else
+        refuse(x, 400, e.msg);
+    question_free(&q);
+}
+
+static void tell_machine(struct server *s, struct exchange *x)
+{
+    struct chat_machine m = {0};
+    struct buf line = {0};
+    s->r->ops->machine(s->r, &m);
+    relay_machine(&m, &line);
+    reply(x, 200, &line);
+    buf_free(&line);
+}
+
 static const struct route {
     const char *method, *path;
     void (*go)(struct server *s, struct exchange *x);
+    bool local;                         /* over the unix socket alone */
 } routes[] = {
     {"POST", "/v1/chat/completions", complete}, {"POST", "/v1/completions", complete_plain}, {"POST", "/tokenize", tokenize},
     {"POST", "/detokenize", detokenize}, {"GET", "/v1/models", tell_models}, {"GET", "/health", tell_health},
     {"GET", "/metrics", tell_metrics}, {"POST", "/stop", stop},
+    {"POST", "/q35chat/attach", attach, true}, {"POST", "/q35chat/answer", answer_attached, true}, {"POST", "/q35chat/interrupt", interrupt, true},
+    {"POST", "/q35chat/ahead", read_ahead, true}, {"POST", "/q35chat/machine", tell_machine, true},
 };
 
 static void asked(void *arg, struct exchange *x)
@@ -529,7 +665,7 @@ static void asked(void *arg, struct exchange *x)
     const char *method = exchange_method(x), *path = exchange_path(x);
     const struct route *found = NULL;
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
-        if (!strcmp(routes[i].path, path))
+        if (!strcmp(routes[i].path, path) && (!routes[i].local || exchange_is_local(x)))
             found = &routes[i];
     if (!may_ask(s, x))
         return;
@@ -545,8 +681,10 @@ static void gone(void *arg, struct exchange *x)
 {
     struct server *s = arg;
     struct job *j = exchange_kept(x);
-    if (!j)
+    if (!j) {
+        attached_gone(&s->attached, x);
         return;
+    }
     j->x = NULL;
     s->figures.left++;
     if (j != s->now)
@@ -595,6 +733,7 @@ void server_close(struct server *s)
     s->r->ops->close(s->r);
     buf_free(&s->model);
     buf_free(&s->options);
+    attached_free(&s->attached);
     free(s);
 }
 

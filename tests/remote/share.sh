@@ -69,9 +69,9 @@ type 'Hello\r'
 seen "... and is answered" " ctx "
 kill -9 $server
 wait $server 2> /dev/null
+seen "... when the server is killed it says so" "the q35chat that had loaded the model has ended: the next message loads it here"
 type 'Once more\r'
-seen "... when the server is killed it says so" "the q35chat that had loaded the model has ended: it is loaded here now"
-seen "... loads the model itself and answers" " ctx "
+seen "... then loads the model itself and answers" " ctx "
 there
 pipe --max-tokens 20
 is "... which others may use from then on" "$(cat "$tmp/out")" "$alone"

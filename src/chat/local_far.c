@@ -1,0 +1,404 @@
+/* The engine of another q35chat on this machine, asked over its socket (docs/serve.md, "Between two q35chats").  Three requests may be under way: one
+ * that tells what the other program is and that it is still there, one for the answer, and a short one in between. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/grow.h"
+#include "base/ids.h"
+#include "base/memory.h"
+#include "chat/local_source.h"
+#include "remote/asker.h"
+
+/* Of requests that are no answers; those of answers are their serials. */
+enum { TAG_WATCH = 0x7fffffff, TAG_MACHINE = 0x7ffffffe, TAG_OTHER = 0x7ffffffd, TAG_INTERRUPT = 0x40000000 };
+enum { PROMPTLY_S = 2, MACHINE_MS = 1000 };
+
+struct far {
+    struct source base;
+    struct mailbox in;
+    struct asker *watch, *answers, *others;
+    struct responder_info info;
+    struct chat_machine machine;
+    struct buf throttled;               /* of the machine */
+    bool asks_machine;
+    int64_t machine_ns;                 /* when it was asked last; 0: never */
+    uint64_t number;                    /* a random one: names of answers begin with it */
+    uint32_t serial;                    /* of the newest answer */
+    bool runs;                          /* that answer is under way */
+    bool stops;                         /* and was interrupted */
+    bool left;                          /* the other program is going away */
+    struct turn_stats stats;            /* of that answer, as they were told last */
+    struct { struct event *all; int n, cap; } events;           /* of one drain */
+    struct buf note;
+};
+
+static struct far *own(struct source *s)
+{
+    return (struct far *)s;
+}
+
+/* ---- what is asked ---- */
+
+static void add_ids(struct buf *out, const char *key, const struct ids *ids)
+{
+    buf_addf(out, ", \"%s\": [", key);
+    for (int i = 0; i < ids->n; i++)
+        buf_addf(out, i ? ",%d" : "%d", ids->data[i]);
+    buf_addc(out, ']');
+}
+
+static void add_real(struct buf *out, const char *key, float x)
+{
+    buf_addf(out, ", \"%s\": %.9g", key, (double)x);
+}
+
+static void add_sampling(struct buf *out, const struct sampling *s)
+{
+    add_real(out, "temperature", s->temperature);
+    add_real(out, "top_p", s->top_p);
+    add_real(out, "min_p", s->min_p);
+    add_real(out, "presence_penalty", s->presence_penalty);
+    add_real(out, "repetition_penalty", s->repetition_penalty);
+    buf_addf(out, ", \"top_k\": %d, \"seed\": %llu, \"max_tokens\": %d, \"draft_depth\": %d, \"lookup\": %s, \"likely\": %d, \"logit_bias\": {", s->top_k,
+             (unsigned long long)s->seed, s->max_tokens, s->draft_depth, s->lookup ? "true" : "false", s->n_alternatives);
+    for (int i = 0; i < s->n_bias; i++)
+        buf_addf(out, "%s\"%d\": %.9g", i ? ", " : "", s->bias_ids[i], isinf(s->bias[i]) ? -1e9 : (double)s->bias[i]);
+    buf_addc(out, '}');
+}
+
+static uint32_t submit(struct source *s, uint64_t conversation, const struct ids *ids, int keep_at, const struct sampling *how)
+{
+    struct far *f = own(s);
+    struct buf body = {0};
+    f->serial = f->serial % (TAG_INTERRUPT - 1) + 1;
+    f->runs = true;
+    f->stops = false;
+    f->stats = (struct turn_stats){0};
+    buf_addf(&body, "{\"id\": \"%llx-%u\", \"conversation\": %llu, \"keep_at\": %d, \"begun\": %d", (unsigned long long)f->number, f->serial,
+             (unsigned long long)conversation, keep_at, how->n_begun);
+    add_sampling(&body, how);
+    add_ids(&body, "prompt", ids);
+    buf_addc(&body, '}');
+    asker_ask(f->answers, f->serial, "/q35chat/answer", &body, 0);
+    return f->serial;
+}
+
+/* The other program ends it, so that all that its engine has said is heard; if it does not listen, the answer ends here. */
+static void interrupt(struct source *s, uint32_t serial)
+{
+    struct far *f = own(s);
+    struct buf body = {0};
+    if (!f->runs || f->stops || serial != f->serial)
+        return;
+    f->stops = true;
+    buf_addf(&body, "{\"id\": \"%llx-%u\"}", (unsigned long long)f->number, serial);
+    asker_ask(f->others, TAG_INTERRUPT | serial, "/q35chat/interrupt", &body, PROMPTLY_S);
+}
+
+static void read_ahead(struct source *s, uint64_t conversation, const struct ids *ids, int keep_at)
+{
+    struct buf body = {0};
+    buf_addf(&body, "{\"conversation\": %llu, \"keep_at\": %d", (unsigned long long)conversation, keep_at);
+    add_ids(&body, "prompt", ids);
+    buf_addc(&body, '}');
+    asker_ask(own(s)->others, TAG_OTHER, "/q35chat/ahead", &body, PROMPTLY_S);
+}
+
+/* Checkpoints are the other program's: an attached chat neither reads nor writes any. */
+static void ignore_file(struct source *s, uint64_t conversation, const char *path)
+{
+    (void)s, (void)conversation, (void)path;
+}
+
+/* As it was told last; asked for again when that is old. */
+static void machine(struct source *s, struct chat_machine *m)
+{
+    struct far *f = own(s);
+    *m = f->machine;
+    if (f->asks_machine || f->base.gone || f->left || (f->machine_ns && clock_ms_since(f->machine_ns) < MACHINE_MS))
+        return;
+    struct buf body = {0};
+    buf_adds(&body, "{}");
+    f->asks_machine = true;
+    f->machine_ns = clock_ns();
+    asker_ask(f->others, TAG_MACHINE, "/q35chat/machine", &body, PROMPTLY_S);
+}
+
+/* ---- what is told ---- */
+
+static int whole(const json_t *from, const char *key)
+{
+    return (int)json_integer_value(json_object_get(from, key));
+}
+
+static double real(const json_t *from, const char *key)
+{
+    return json_number_value(json_object_get(from, key));
+}
+
+static void take_text(const json_t *from, const char *key, char *to, size_t size)
+{
+    const char *s = json_string_value(json_object_get(from, key));
+    snprintf(to, size, "%s", s ? s : "");
+}
+
+static void take_whole(const json_t *list, int *to, size_t most)
+{
+    for (size_t i = 0; i < json_array_size(list) && i < most; i++)
+        to[i] = (int)json_integer_value(json_array_get(list, i));
+}
+
+static struct event *add_event(struct far *f, enum event_kind kind)
+{
+    f->events.all = grow(f->events.all, f->events.n, &f->events.cap, sizeof *f->events.all);
+    struct event *ev = &f->events.all[f->events.n++];
+    memset(ev, 0, sizeof *ev);
+    ev->kind = kind;
+    ev->serial = kind == EV_LOADING || kind == EV_READY ? 0 : f->serial;
+    ev->stats = f->stats;
+    return ev;
+}
+
+static void take_info(struct far *f, const json_t *v)
+{
+    struct responder_info *to = &f->info;
+    const json_t *ends = json_object_get(v, "ends");
+    take_text(v, "model", to->chat.model, sizeof to->chat.model);
+    take_text(v, "backend", to->chat.backend, sizeof to->chat.backend);
+    take_text(v, "formats", to->chat.formats, sizeof to->chat.formats);
+    take_text(v, "kv", to->chat.kv, sizeof to->chat.kv);
+    take_text(v, "memory", to->chat.memory, sizeof to->chat.memory);
+    to->chat.n_ctx = whole(v, "n_ctx");
+    to->chat.draft_depth = whole(v, "draft_depth");
+    to->chat.n_threads = whole(v, "n_threads");
+    to->chat.load_ms = real(v, "load_ms");
+    to->chat.kv_token_bytes = (size_t)json_integer_value(json_object_get(v, "kv_token_bytes"));
+    to->temperature = (float)real(v, "temperature");
+    to->top_p = (float)real(v, "top_p");
+    to->top_k = whole(v, "top_k");
+    for (size_t i = 0; i < json_array_size(ends) && to->n_ends < LIMIT_STOP_IDS; i++)
+        to->ends[to->n_ends++] = (int32_t)json_integer_value(json_array_get(ends, i));
+    add_event(f, EV_READY);
+}
+
+static void take_machine(struct far *f, const json_t *v)
+{
+    const char *throttled = json_string_value(json_object_get(v, "throttled"));
+    buf_reset(&f->throttled);
+    buf_adds(&f->throttled, throttled ? throttled : "");
+    f->machine = (struct chat_machine){
+        .memory_used = real(v, "memory_used"), .memory_total = real(v, "memory_total"), .celsius = whole(v, "celsius"), .watts = real(v, "watts"),
+        .throttled = throttled ? f->throttled.data : NULL, .snapshots = whole(v, "snapshots"), .snapshots_max = whole(v, "snapshots_max"),
+        .resident = whole(v, "resident"), .resident_max = whole(v, "resident_max"), .joules = real(v, "joules"),
+    };
+}
+
+static void take_stats(struct turn_stats *s, const json_t *v)
+{
+    const json_t *refill = json_object_get(v, "refill");
+    s->n_prompt = whole(v, "n_prompt");
+    s->n_cached = whole(v, "n_cached");
+    s->n_ahead = whole(v, "n_ahead");
+    s->n_tokens = whole(v, "n_tokens");
+    s->n_steps = whole(v, "n_steps");
+    s->prefill_ms = real(v, "prefill_ms");
+    s->decode_ms = real(v, "decode_ms");
+    s->bytes = real(v, "moved_bytes");
+    take_whole(json_object_get(v, "drafted"), s->drafted, ENGINE_MAX_DEPTH);
+    take_whole(json_object_get(v, "accepted"), s->accepted, ENGINE_MAX_DEPTH);
+    take_whole(json_object_get(v, "looked_up"), s->looked_up, ENGINE_MAX_DEPTH);
+    take_whole(json_object_get(v, "looked_up_accepted"), s->looked_up_accepted, ENGINE_MAX_DEPTH);
+    if (refill)
+        s->refill = (struct refill){.happened = true, .resident = json_is_true(json_object_get(refill, "resident")), .common = whole(refill, "common"),
+                                    .pos = whole(refill, "pos"), .from_file = json_is_true(json_object_get(refill, "from_file"))};
+}
+
+static void take_token(struct far *f, const json_t *token, const json_t *likely)
+{
+    struct event *ev = add_event(f, EV_TOKENS);
+    struct outlook *o = &ev->outlook[0];
+    ev->n = 1;
+    ev->ids[0] = (int32_t)json_integer_value(json_array_get(token, 0));
+    ev->how[0] = (uint8_t)json_integer_value(json_array_get(token, 1));
+    o->prob = (float)json_number_value(json_array_get(token, 2));
+    for (size_t i = 0; i < json_array_size(likely) && o->n < ENGINE_MAX_ALTERNATIVES; i++, o->n++) {
+        const json_t *one = json_array_get(likely, i);
+        o->ids[o->n] = (int32_t)json_integer_value(json_array_get(one, 0));
+        o->probs[o->n] = (float)json_number_value(json_array_get(one, 1));
+    }
+}
+
+static void end_answer(struct far *f, enum finish finish, const char *why)
+{
+    struct event *ev = add_event(f, EV_DONE);
+    ev->finish = finish;
+    snprintf(ev->message, sizeof ev->message, "%s", why);
+    f->runs = false;
+}
+
+static enum finish finish_of(const char *word)
+{
+    static const char *const words[] = {
+        [FINISH_STOP] = "stop", [FINISH_LENGTH] = "length", [FINISH_CONTEXT] = "context", [FINISH_INTERRUPTED] = "interrupted",
+    };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcmp(word, words[i]))
+            return (enum finish)i;
+    return FINISH_ERROR;
+}
+
+static void take_answer(struct far *f, const json_t *v)
+{
+    const json_t *reading = json_object_get(v, "reading"), *token = json_object_get(v, "token"), *stats = json_object_get(v, "stats");
+    const char *done = json_string_value(json_object_get(v, "done")), *why = json_string_value(json_object_get(v, "why"));
+    if (stats)
+        take_stats(&f->stats, stats);
+    if (reading) {
+        struct event *ev = add_event(f, EV_PREFILL);
+        ev->done = (size_t)json_integer_value(json_array_get(reading, 0));
+        ev->total = (size_t)json_integer_value(json_array_get(reading, 1));
+        ev->cached = (size_t)json_integer_value(json_array_get(reading, 2));
+    }
+    if (token)
+        take_token(f, token, json_object_get(v, "likely"));
+    if (done)
+        end_answer(f, finish_of(done), why ? why : "");
+}
+
+static void take_watch(struct far *f, const json_t *v)
+{
+    const json_t *loading = json_object_get(v, "loading"), *ready = json_object_get(v, "ready");
+    const char *note = json_string_value(json_object_get(v, "note"));
+    if (loading) {
+        struct event *ev = add_event(f, EV_LOADING);
+        ev->done = (size_t)json_integer_value(json_array_get(loading, 0));
+        ev->total = (size_t)json_integer_value(json_array_get(loading, 1));
+    }
+    if (ready)
+        take_info(f, ready);
+    if (note) {
+        buf_reset(&f->note);
+        buf_adds(&f->note, note);
+        f->base.note = f->note.data;
+    }
+}
+
+static void take_line(struct far *f, const struct asker_event *ev)
+{
+    json_t *v = json_loadb(buf_str(&ev->text), ev->text.len, JSON_ALLOW_NUL, NULL);
+    if (ev->tag == TAG_WATCH)
+        take_watch(f, v);
+    else if (ev->tag == TAG_MACHINE)
+        take_machine(f, json_object_get(v, "machine"));
+    else if (f->runs && ev->tag == f->serial)
+        take_answer(f, v);
+    json_decref(v);
+}
+
+/* What a reply of another status says. */
+static void say_refused(const struct buf *body, struct err *e)
+{
+    json_t *v = json_loadb(buf_str(body), body->len, JSON_ALLOW_NUL, NULL);
+    const char *said = json_string_value(json_object_get(json_object_get(v, "error"), "message"));
+    err_set(e, "%s", said ? said : "the q35chat that has loaded the model refused without a word");
+    json_decref(v);
+}
+
+static void take_end(struct far *f, const struct asker_event *ev)
+{
+    struct err e = {{0}};
+    if (ev->tag == TAG_MACHINE)
+        f->asks_machine = false;
+    if (ev->tag == TAG_WATCH)
+        f->left = true;
+    if (ev->tag == (TAG_INTERRUPT | f->serial) && ev->what != ASKER_ENDED)
+        asker_stop(f->answers, f->serial);
+    if (ev->tag != f->serial || !f->runs)
+        return;
+    if (f->stops) {
+        end_answer(f, FINISH_INTERRUPTED, "");
+    } else if (ev->what == ASKER_REFUSED) {
+        say_refused(&ev->text, &e);
+        end_answer(f, FINISH_ERROR, e.msg);
+    } else {
+        f->left = true;                 /* in the middle of it */
+        f->runs = false;
+    }
+}
+
+static struct event_list drain(struct source *s)
+{
+    struct far *f = own(s);
+    int n;
+    const struct asker_event *list = mailbox_take(&f->in, &n);
+    f->events.n = 0;
+    for (int i = 0; i < n; i++) {
+        struct asker_event ev = list[i];
+        if (ev.what == ASKER_LINE)
+            take_line(f, &ev);
+        else
+            take_end(f, &ev);
+        buf_free(&ev.text);
+    }
+    f->base.gone = f->left && !f->runs; /* an answer may still have its last words under way */
+    return (struct event_list){f->events.all, f->events.n};
+}
+
+/* ---- the rest ---- */
+
+static int fd(const struct source *s)
+{
+    return ((const struct far *)s)->in.fd;
+}
+
+static const struct responder_info *info(const struct source *s)
+{
+    return &((const struct far *)s)->info;
+}
+
+static void close_far(struct source *s)
+{
+    struct far *f = own(s);
+    asker_close(f->answers);
+    asker_close(f->others);
+    asker_close(f->watch);
+    if (f->in.item_size)
+        drain(s);                       /* frees the texts */
+    mailbox_free(&f->in);
+    free(f->events.all);
+    buf_free(&f->throttled);
+    buf_free(&f->note);
+    free(f);
+}
+
+static const struct source_ops ops = {
+    .submit = submit, .interrupt = interrupt, .read_ahead = read_ahead, .save = ignore_file, .restore = ignore_file, .fd = fd, .drain = drain, .info = info,
+    .machine = machine, .close = close_far,
+};
+
+static bool open_askers(struct far *f, const char *socket, struct err *e)
+{
+    return (mailbox_init(&f->in, sizeof(struct asker_event)) || err_set(e, "no more files may be opened")) &&
+           (f->watch = asker_open(socket, &f->in, e)) && (f->answers = asker_open(socket, &f->in, e)) && (f->others = asker_open(socket, &f->in, e));
+}
+
+struct source *source_far(const char *socket, struct err *e)
+{
+    struct far *f = memory_zeroed(1, sizeof *f);
+    struct buf body = {0};
+    f->base.ops = &ops;
+    if (getrandom(&f->number, sizeof f->number, GRND_NONBLOCK) != sizeof f->number)
+        f->number = (uint64_t)clock_ns();
+    if (!open_askers(f, socket, e)) {
+        close_far(&f->base);
+        return NULL;
+    }
+    buf_adds(&body, "{}");
+    asker_ask(f->watch, TAG_WATCH, "/q35chat/attach", &body, 0);
+    return &f->base;
+}

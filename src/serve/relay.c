@@ -1,0 +1,160 @@
+#include "serve/relay.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/limits.h"
+#include "text/pyjson.h"
+
+/* ---- what is asked ---- */
+
+static bool parse(struct pyjson *top, struct text body, struct arena *mem, struct err *e)
+{
+    struct err why = {{0}};
+    if (!pyjson_parse(top, body, PYJSON_LOADS, mem, &why))
+        return err_set(e, "the body is not JSON: %s", why.msg);
+    return top->kind == PY_DICT || err_set(e, "the body is not a JSON object");
+}
+
+/* The prompt's tokens, and to which conversation they belong. */
+static bool read_ids(struct question *q, const struct pyjson *top, struct err *e)
+{
+    const struct pyjson *conversation = pyjson_get(top, "conversation");
+    if (!question_ids(pyjson_get(top, "prompt"), &q->ids) || !q->ids.n)
+        return err_set(e, "prompt is not a list of tokens");
+    if (!conversation || conversation->kind != PY_INT || conversation->text.n > 20)
+        return err_set(e, "conversation is not a whole number");
+    q->request.conversation = strtoull(arena_strndup(&q->mem, conversation->text.p, conversation->text.n), NULL, 10);
+    return question_whole(top, "keep_at", 0, q->ids.n, &q->request.keep_at, e);
+}
+
+static bool read_name(const struct pyjson *top, struct text *name, struct err *e)
+{
+    const struct pyjson *id = pyjson_get(top, "id");
+    *name = id && id->kind == PY_STR ? id->text : text_of("");
+    return name->n || err_set(e, "id is missing: the name of an answer");
+}
+
+bool relay_read(struct question *q, struct text body, const struct options *o, struct err *e)
+{
+    struct pyjson top;
+    if (!question_read_top(q, body, &top, o, e))
+        return false;
+    struct request_sampling *s = &q->given;
+    q->relayed = q->streams = true;
+    q->n_stops = 0;                     /* stop strings are the client's */
+    s->lookup = true;
+    return read_name(&top, &q->name, e) && read_ids(q, &top, e) && question_whole(&top, "begun", 0, q->ids.n - 1, &q->n_begun, e) &&
+           question_whole(&top, "draft_depth", -1, LIMIT_DRAFTS, &s->draft_depth, e) && question_flag(&top, "lookup", &s->lookup, e) &&
+           question_whole(&top, "likely", 0, LIMIT_ALTERNATIVES, &s->n_alternatives, e);
+}
+
+bool relay_read_ahead(struct question *q, struct text body, struct err *e)
+{
+    struct pyjson top;
+    *q = (struct question){0};
+    return parse(&top, body, &q->mem, e) && read_ids(q, &top, e);
+}
+
+bool relay_read_name(struct text body, struct text *name, struct arena *mem, struct err *e)
+{
+    struct pyjson top;
+    return parse(&top, body, mem, e) && read_name(&top, name, e);
+}
+
+/* ---- what is told ---- */
+
+static void add_list(struct buf *out, const char *key, const int *all, int n)
+{
+    buf_addf(out, ", \"%s\": [", key);
+    for (int i = 0; i < n; i++)
+        buf_addf(out, i ? ",%d" : "%d", all[i]);
+    buf_addc(out, ']');
+}
+
+static void add_stats(struct buf *out, const struct answer_stats *s)
+{
+    const struct answer_refill *r = &s->refill;
+    buf_addf(out, ", \"stats\": {\"n_prompt\": %d, \"n_cached\": %d, \"n_ahead\": %d, \"n_tokens\": %d, \"n_steps\": %d, \"prefill_ms\": %.3f, \"decode_ms\": %.3f, "
+             "\"moved_bytes\": %.0f", s->n_prompt, s->n_cached, s->n_ahead, s->n_tokens, s->n_steps, s->prefill_ms, s->decode_ms, s->bytes);
+    add_list(out, "drafted", s->drafted, CHAT_MAX_DEPTH);
+    add_list(out, "accepted", s->accepted, CHAT_MAX_DEPTH);
+    add_list(out, "looked_up", s->looked_up, CHAT_MAX_DEPTH);
+    add_list(out, "looked_up_accepted", s->looked_up_accepted, CHAT_MAX_DEPTH);
+    if (r->happened)
+        buf_addf(out, ", \"refill\": {\"resident\": %s, \"from_file\": %s, \"common\": %d, \"pos\": %d}", r->resident ? "true" : "false",
+                 r->from_file ? "true" : "false", r->common, r->pos);
+    buf_addc(out, '}');
+}
+
+static void tell_token(struct choice *r, const struct news *it)
+{
+    struct buf *out = &r->out;
+    buf_addf(out, "{\"token\": [%d,%d,%.9g]", it->token.id, it->token.how, (double)it->token.prob);
+    if (it->alternatives && it->alternatives->n) {
+        buf_adds(out, ", \"likely\": [");
+        for (int i = 0; i < it->alternatives->n; i++)
+            buf_addf(out, "%s[%d,%.9g]", i ? "," : "", it->alternatives->ids[i], (double)it->alternatives->probs[i]);
+        buf_addc(out, ']');
+    }
+    if (it->stats && it->stats->n_tokens != r->n_counted) {     /* once a step */
+        r->n_counted = it->stats->n_tokens;
+        add_stats(out, it->stats);
+    }
+    buf_adds(out, "}\n");
+}
+
+void relay_news(struct choice *r, const struct news *it)
+{
+    if (it->kind == NEWS_READING && !r->n_counted)
+        buf_addf(&r->out, "{\"reading\": [%zu,%zu,%zu]}\n", it->done, it->total, it->cached);
+    else if (it->kind == NEWS_TOKEN && !it->replayed)
+        tell_token(r, it);
+}
+
+void relay_done(struct choice *r, const struct news *it)
+{
+    static const char *const words[] = {
+        [CHAT_ANSWERED] = "stop", [CHAT_LENGTH] = "length", [CHAT_CONTEXT] = "context", [CHAT_INTERRUPTED] = "interrupted", [CHAT_FAILED] = "error",
+    };
+    const char *word = it->end < sizeof words / sizeof *words && words[it->end] ? words[it->end] : "error";
+    buf_addf(&r->out, "{\"done\": \"%s\", \"why\": ", word);
+    pyjson_quote(it->text.p ? it->text : text_of(""), &r->out);
+    if (it->stats)
+        add_stats(&r->out, it->stats);
+    buf_adds(&r->out, "}\n");
+}
+
+static void add_text(struct buf *out, const char *key, const char *value)
+{
+    buf_addf(out, "\"%s\": ", key);
+    pyjson_quote(text_of(value), out);
+    buf_adds(out, ", ");
+}
+
+void relay_ready(const struct responder_info *info, struct buf *out)
+{
+    const struct chat_info *c = &info->chat;
+    buf_adds(out, "{\"ready\": {");
+    add_text(out, "model", c->model);
+    add_text(out, "backend", c->backend);
+    add_text(out, "formats", c->formats);
+    add_text(out, "kv", c->kv);
+    add_text(out, "memory", c->memory);
+    buf_addf(out, "\"n_ctx\": %d, \"draft_depth\": %d, \"n_threads\": %d, \"load_ms\": %.3f, \"kv_token_bytes\": %zu, \"temperature\": %.9g, \"top_p\": %.9g, "
+             "\"top_k\": %d", c->n_ctx, c->draft_depth, c->n_threads, c->load_ms, c->kv_token_bytes, (double)info->temperature, (double)info->top_p, info->top_k);
+    buf_adds(out, ", \"ends\": [");
+    for (int i = 0; i < info->n_ends; i++)
+        buf_addf(out, i ? ",%d" : "%d", info->ends[i]);
+    buf_adds(out, "]}}\n");
+}
+
+void relay_machine(const struct chat_machine *m, struct buf *out)
+{
+    buf_adds(out, "{\"machine\": {");
+    if (m->throttled)
+        add_text(out, "throttled", m->throttled);
+    buf_addf(out, "\"memory_used\": %.0f, \"memory_total\": %.0f, \"celsius\": %d, \"watts\": %.9g, \"joules\": %.12g, \"snapshots\": %d, \"snapshots_max\": %d, "
+             "\"resident\": %d, \"resident_max\": %d}}\n", m->memory_used, m->memory_total, m->celsius, m->watts, m->joules, m->snapshots, m->snapshots_max,
+             m->resident, m->resident_max);
+}

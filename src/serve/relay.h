@@ -1,0 +1,25 @@
+/* What an attached q35chat asks (docs/serve.md, "Between two q35chats"): an answer as tokens, told line by line, each line a JSON object. */
+#ifndef Q35_SERVE_RELAY_H
+#define Q35_SERVE_RELAY_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "chat/responder.h"
+#include "serve/choice.h"
+#include "serve/question.h"
+
+/* The body of /q35chat/answer.  As question_read(). */
+bool relay_read(struct question *q, struct text body, const struct options *o, struct err *e);
+/* The body of /q35chat/ahead: the prompt's beginning, in a question that is no more than that. */
+bool relay_read_ahead(struct question *q, struct text body, struct err *e);
+/* The name of an answer, in the body of /q35chat/interrupt; lives in `mem`. */
+bool relay_read_name(struct text body, struct text *name, struct arena *mem, struct err *e);
+
+/* News of the answer as lines, into r->out. */
+void relay_news(struct choice *r, const struct news *it);
+void relay_done(struct choice *r, const struct news *it);
+
+void relay_ready(const struct responder_info *info, struct buf *out);   /* lines */
+void relay_machine(const struct chat_machine *m, struct buf *out);
+
+#endif
