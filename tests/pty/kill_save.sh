@@ -1,6 +1,6 @@
 #!/bin/sh
-# One conversation, resumed KILLS times (4) by a program that is killed with -9 at a random moment: while it loads, restores the checkpoint,
-# answers, saves.  No answer that was told to its end is lost, and it always starts again.
+# One conversation, resumed KILLS times (6) by a program that is killed with -9 at a random moment: of its whole run, of its answer, and of
+# saving, in turns.  No answer that was told to its end is lost, and it always starts again.
 . tests/pty/common.inc
 trap 'rm -rf "$tmp"' EXIT
 if [ -z "$demo" ]; then
@@ -8,32 +8,47 @@ if [ -z "$demo" ]; then
     exit 0
 fi
 cd "$tmp" || exit 1
-kills=${KILLS:-4}
+kills=${KILLS:-6}
 ask() { exec "$q" --model "$demo" --no-attach --no-think --temperature 0 -n 16 "$@" < /dev/null; }
 ms() { echo $(($(date +%s%N) / 1000000)); }
 random() { od -An -N4 -tu4 /dev/urandom | tr -d ' '; }
 
 (ask --save talk "Question 0: hello") > out 2> err
+ended() { [ "$(tail -c 1 out | od -An -tx1)" = " 0a" ]; }
+until_() { while kill -0 $job 2> /dev/null && ! "$@"; do sleep 0.003; done; }       # or until it is gone
+pause() { wait=$(($(random) % ($1 + 1))) && sleep "$((wait / 1000)).$(printf %03d $((wait % 1000)))"; }
+
+# How long the parts of a run take, with a quarter more.
 from=$(ms)
-(ask -r talk "Question 0: how are you?") > out 2> err
+ask -r talk "Question 0: how are you?" > out 2> err &
+job=$!
+until_ test -s out
+word=$(ms)
+until_ ended
+end=$(ms)
+wait $job
 is "the conversation begins" "$?" 0
-long=$((($(ms) - from) * 5 / 4 + 1))
+long=$((($(ms) - from) * 5 / 4)) answers=$(((end - word) * 5 / 4)) saves=$((($(ms) - end) * 5 / 4))
 before=0 answering=0 saving=0 whole=0 lost=0 refused=0
 : > told
 i=0
 while [ $i -lt "$kills" ]; do
     i=$((i + 1))
+    : > out
     ask -r talk "Question $i?" > out 2> err &           # the program itself: ask() becomes it
     job=$!
-    wait=$(($(random) % long))
-    sleep "$((wait / 1000)).$(printf %03d $((wait % 1000)))"
+    case $((i % 3)) in
+    0) pause $long ;;
+    1) until_ test -s out; pause $answers ;;
+    2) until_ ended; pause $((saves / 2)) ;;
+    esac
     kill -9 $job 2> /dev/null
     wait $job 2> /dev/null
     rc=$?
     case $rc in
     0) whole=$((whole + 1)); printf '%s\n' "$i" >> told ;;
     137)
-        if [ "$(tail -c 1 out | od -An -tx1)" = " 0a" ]; then
+        if ended; then
             saving=$((saving + 1))
             printf '%s\n' "$i" >> told
         elif [ -s out ]; then
