@@ -54,6 +54,7 @@ int run_bench_project(const struct args *a)
 {
     struct bench_options o = options(a);
     o.bandwidth = strtod(args_text(a, "bandwidth"), NULL);
+    o.tflops = strtod(args_text(a, "tflops"), NULL);
     return one_model(a, &o, bench_project);
 }
 int run_bench_load(const struct args *a) { return measure(a, bench_load); }

@@ -2,6 +2,7 @@
  * counted; there they take bytes over (its bandwidth times the share of the plain read that they reach here). */
 #include <math.h>
 
+#include "bench/prompt_cost.h"
 #include "bench/sweep.h"
 #include "bench/trial.h"
 
@@ -84,6 +85,26 @@ static void report_rates(const struct sweep *w)
             report_best(w, contexts[i], acceptances[a]);
 }
 
+/* By calculation alone. */
+static void report_prompts(const struct sweep *w)
+{
+    static const struct column columns[] = {
+        {"tokens", "tokens", 8, 0}, {"gb", "GB", 9, 1}, {"tflop", "TFLOP", 9, 1}, {"ms", "ms there", 10, 1}, {"tok_s", "tok/s there", 11, 0},
+    };
+    static const int tokens[] = {128, 2048, 8192, 32768};
+    const struct model *m = &w->s.m;
+    const struct prompt_machine there = {w->s.o->bandwidth, w->s.o->tflops};
+    report_table(w->r, "prompts there, by calculation", columns, sizeof columns / sizeof *columns);
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        const struct prompt_cost p = prompt_cost(&m->cfg, &m->weights, m->kv, tokens[i], w->chunk, &there);
+        const double cells[] = {tokens[i], p.bytes * 1e-9, p.flops * 1e-12, p.ms, 1e3 * tokens[i] / p.ms};
+        for (size_t c = 0; c < sizeof cells / sizeof *cells; c++)
+            report_number(w->r, cells[c]);
+    }
+    report_note(w->r, "prompts: each operation takes its bytes over %g GB/s or its arithmetic over %g TFLOP/s, whichever is longer; nothing of it is measured, and no "
+                "kernel reaches both rates in full", there.gb_s, there.tflop_s);
+}
+
 static bool measure(struct sweep *w)
 {
     const int most = w->s.o->rows;
@@ -95,6 +116,7 @@ static bool measure(struct sweep *w)
     report_note(w->r, "the rule: time there = bytes / (%g GB/s x share of the plain read that the step reaches here). Bytes of drafting are counted, "
                 "the work between the steps is not", w->s.o->bandwidth);
     report_note(w->r, "acceptance is conditional: of a draft when all before it were accepted");
+    report_prompts(w);
     return true;
 }
 

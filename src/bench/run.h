@@ -20,7 +20,7 @@ struct bench_options {
     int  overlap;                       /* experts that neighbouring rows share, plus one; 0: as routed */
     int  n_ctx, n_sms, n_threads, chunk, seed;
     int  n_positions;                   /* of each kind of head */
-    double bandwidth;                   /* GB/s of another machine */
+    double bandwidth, tflops;           /* of another machine: GB/s; TFLOP/s of products in 16 bits */
     bool weights_in_host, kv_in_host;   /* a GPU reads them from there */
     bool json, full;                    /* full: the slow rows too */
 };

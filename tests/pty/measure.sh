@@ -19,11 +19,13 @@ is "bytes of a token are those of steps over tokens" \
     "$(look "$tmp/five" '[t[3][0]["gb"] <= m["gb_token"] * m["tokens_step"] <= 6 * t[3][-1]["gb"] for m in t[4]]')" "[True, True]"
 
 "$q" bench project --model "$demo" --backend cpu --bandwidth 100 --rows 3 --out "$tmp/project" > "$tmp/out" 2> "$tmp/err"
-is "a projection ends well" "$? $(look "$tmp/project" '(r["complete"], [len(x) for x in t])')" "0 (True, [3, 3, 6])"
+is "a projection ends well" "$? $(look "$tmp/project" '(r["complete"], [len(x) for x in t])')" "0 (True, [3, 3, 6, 4])"
 is "time there is bytes over bandwidth and share" \
     "$(look "$tmp/project" 'all(abs(s["gb_drafts"] / (100 * s["of_read"] / 100) * 1e3 / s["projected_ms"] - 1) < 1e-6 for s in t[1])')" True
 is "the number of drafts is the best one" "$(look "$tmp/project" \
     'all(abs(max(sum(x["acceptance"] ** i for i in range(s["rows"])) * 1e3 / s["projected_ms"] for s in t[1]) / x["tok_s"] - 1) < 1e-6 for x in t[2])')" True
+is "a prompt takes no less than its bytes, and than its arithmetic" \
+    "$(look "$tmp/project" 'all(p["ms"] >= max(p["gb"] / 100 * 1e3, p["tflop"] / 95 * 1e3) * 0.999999 for p in t[3])')" True
 has "the rule stands beside the figures" "$(cat "$tmp/out")" "time there = bytes / (100 GB/s x share of the plain read"
 "$q" bench five --synthetic 122b --backend cpu > "$tmp/out" 2> "$tmp/err"
 is "random weights are made on a GPU alone" "$? $(grep -c "synthetic weights are made on a GPU" "$tmp/err")" "1 1"

@@ -1,0 +1,22 @@
+/* What reading a prompt costs a GPU, by calculation: each operation moves its operands once and does its arithmetic, and on a given machine takes
+ * as long as the slower of both.  Operations come one after the other.  A bound, not a measurement: caches, and what kernels do not reach of a
+ * machine's rates, are left out. */
+#ifndef Q35_BENCH_PROMPT_COST_H
+#define Q35_BENCH_PROMPT_COST_H
+
+#include "model/config.h"
+#include "model/kv.h"
+#include "model/weights.h"
+
+struct prompt_machine {
+    double gb_s, tflop_s;               /* of memory; of matrix products in 16 bits */
+};
+struct prompt_cost {
+    double bytes, flops, ms;
+};
+
+/* Of n_tokens in chunks of at most `chunk`, with the rows of the MTP block if there is one. */
+struct prompt_cost prompt_cost(const struct model_config *c, const struct weights *w, const struct kv_recipe *kv, int n_tokens, int chunk,
+                               const struct prompt_machine *m);
+
+#endif

@@ -1,0 +1,122 @@
+/* What a prompt costs by calculation, with the shapes of the 122B model in INT4 and FP8; no data. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "bench/prompt_cost.h"
+#include "model/synthetic.h"
+#include "model/traffic.h"
+
+static struct model_config config;
+static struct weights weights;
+static struct layer_weights layers[MODEL_MAX_LAYERS];
+static struct expert_weights expert;
+static const struct kv_recipe *kv;
+
+static const struct prompt_machine gb10 = {240, 95}, only_memory = {240, 1e12}, only_products = {1e12, 95};
+
+static struct weight matrix(enum weight_format format, int rows, int cols)
+{
+    return (struct weight){.format = format, .rows = rows, .cols = cols};
+}
+
+static void fill_layer(struct layer_weights *l, bool full, enum weight_format format, enum weight_format shared, struct expert_weights *experts)
+{
+    const struct model_config *c = &config;
+    const int H = c->hidden, q = c->n_q_heads * c->head_dim, kv_dim = c->n_kv_heads * c->head_dim, value = config_lin_value_dim(c);
+    l->full = full;
+    l->attn = (struct attn_weights){.q = matrix(format, 2 * q, H), .k = matrix(format, kv_dim, H), .v = matrix(format, kv_dim, H), .o = matrix(format, H, q)};
+    l->delta = (struct delta_weights){.qkv = matrix(format, config_conv_dim(c), H), .z = matrix(format, value, H), .a = matrix(WEIGHT_DENSE, c->lin_v_heads, H),
+                                      .b = matrix(WEIGHT_DENSE, c->lin_v_heads, H), .out = matrix(format, H, value)};
+    l->moe = (struct moe_weights){.router = matrix(WEIGHT_DENSE, c->n_experts, H), .shared_gate = matrix(WEIGHT_DENSE, 1, H), .experts = experts};
+    l->moe.shared.gate = matrix(shared, 2 * c->shared_inter, H);       /* with up, as it is packed */
+    l->moe.shared.down = matrix(shared, H, c->shared_inter);
+}
+
+static int open_shapes(void **state)
+{
+    (void)state;
+    static struct expert_weights mtp_expert;
+    struct err e;
+    if (!synthetic_config(&config, "122b", 0, &e))
+        return -1;
+    kv = kv_recipe_find("bf16", &e);
+    expert.gate = matrix(WEIGHT_INT4, 2 * config.moe_inter, config.hidden);
+    expert.down = matrix(WEIGHT_INT4, config.hidden, config.moe_inter);
+    mtp_expert.gate = matrix(WEIGHT_DENSE, 2 * config.moe_inter, config.hidden);
+    mtp_expert.down = matrix(WEIGHT_DENSE, config.hidden, config.moe_inter);
+    for (int i = 0; i < config.n_layers; i++)
+        fill_layer(&layers[i], config.full[i], WEIGHT_INT4, WEIGHT_FP8, &expert);
+    weights = (struct weights){.layers = layers, .mtp = {.present = true, .fc = matrix(WEIGHT_DENSE, config.hidden, 2 * config.hidden)}};
+    fill_layer(&weights.mtp.layer, true, WEIGHT_DENSE, WEIGHT_DENSE, &mtp_expert);
+    return 0;
+}
+
+static struct prompt_cost cost(int n, int chunk, const struct prompt_machine *m)
+{
+    return prompt_cost(&config, &weights, kv, n, chunk, m);
+}
+
+/* 10 billion parameters are used for a token, and at most a sixth more is attention and the chunk form. */
+static void test_prompt_cost__a_token_costs_what_its_parameters_do(void **state)
+{
+    (void)state;
+    const struct prompt_cost c = cost(8192, 4096, &gb10);
+    const double per_token = c.flops / 8192;
+    assert_true(per_token > 19e9 && per_token < 24e9);
+}
+
+static void test_prompt_cost__each_chunk_reads_all_weights(void **state)
+{
+    (void)state;
+    double all = config.n_experts * (double)traffic_expert(&expert, true) * config.n_layers;
+    assert_true(all > 59e9 && all < 61e9);
+    const double one = cost(4096, 4096, &gb10).bytes, four = cost(4096, 1024, &gb10).bytes;
+    /* and the MTP block, of which 4.8 GB are experts, and all that is no expert */
+    assert_true(four - one > 3 * all && four - one < 3 * all * 1.2);
+    assert_true(cost(128, 4096, &gb10).bytes > 0.98 * all);
+}
+
+static void test_prompt_cost__memory_or_products_are_the_bound(void **state)
+{
+    (void)state;
+    const struct prompt_cost both = cost(2048, 4096, &gb10), memory = cost(2048, 4096, &only_memory), products = cost(2048, 4096, &only_products);
+    assert_true(fabs(memory.ms - memory.bytes / 240e6) < 1e-6 * memory.ms);
+    assert_true(fabs(products.ms - products.flops / 95e9) < 1e-3 * products.ms);
+    assert_true(both.ms >= memory.ms && both.ms >= products.ms && both.ms <= memory.ms + products.ms);
+}
+
+/* Up to 128 tokens activations are two halves, so products cost twice. */
+static void test_prompt_cost__short_chunks_compute_twice(void **state)
+{
+    (void)state;
+    assert_true(cost(128, 4096, &gb10).flops > 1.8 * cost(129, 4096, &gb10).flops * 128 / 129);
+}
+
+static void test_prompt_cost__what_a_gb10_is_said_to_need(void **state)
+{
+    (void)state;
+    static const int tokens[] = {128, 2048, 8192, 32768};
+    for (int share = 100; share >= 80; share -= 20)
+        for (int i = 0; i < 4; i++) {
+            const struct prompt_cost c = cost(tokens[i], 4096, &(struct prompt_machine){240, 0.95 * share}), s = cost(tokens[i], 1024, &(struct prompt_machine){240, 0.95 * share});
+            print_message("%5d tokens, %d %% of 95 TFLOP/s: %.0f GB, %.1f TFLOP, %.0f ms, %.0f tok/s; in chunks of 1,024 %.0f tok/s\n", tokens[i], share, c.bytes * 1e-9,
+                          c.flops * 1e-12, c.ms, 1e3 * tokens[i] / c.ms, 1e3 * tokens[i] / s.ms);
+            assert_true(s.ms >= c.ms);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_prompt_cost__a_token_costs_what_its_parameters_do),
+        cmocka_unit_test(test_prompt_cost__each_chunk_reads_all_weights),
+        cmocka_unit_test(test_prompt_cost__memory_or_products_are_the_bound),
+        cmocka_unit_test(test_prompt_cost__short_chunks_compute_twice),
+        cmocka_unit_test(test_prompt_cost__what_a_gb10_is_said_to_need),
+    };
+    return cmocka_run_group_tests(tests, open_shapes, NULL);
+}
