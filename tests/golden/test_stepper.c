@@ -6,107 +6,13 @@
 
 #include <cmocka.h>
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/load.h"
 #include "engine/sampler.h"
-#include "model/layout.h"
-#include "model/stepper.h"
+#include "tests/golden/answers.h"
 
-enum { CTX = 96, PROMPT = 11, MOST = 24, DEPTH = 5, SLOTS = 3 };
-
-static struct model model;
-static struct stepper *stepper;
-static int32_t prompt[PROMPT];
-static int  slot;                       /* the conversation that is asked */
 static bool trained;                    /* only then are drafts accepted */
-
-struct answer {
-    int     n, n_steps, n_accepted;
-    int32_t ids[MOST + STEP_ROWS];
-    float   prob[MOST + STEP_ROWS];
-    struct step_outlook outlook[MOST + STEP_ROWS];
-    enum step_end ended;
-};
-
-struct request {
-    struct step_sampling how;
-    int32_t bias_id;
-    float   bias;                       /* of bias_id; 0: none */
-    int     depth;
-    int     n_prompt;                   /* 0: all of it */
-    bool    is_read;                    /* the cache holds the prompt */
-    int     settle_every;               /* steps; 0: never */
-};
-
-static void read_prompt(int n)
-{
-    cache_reset(model.caches[slot]);
-    forward_prefill(model.forward, model.caches[slot], prompt, n, 0, true);
-}
-
-static int n_prompt(const struct request *q)
-{
-    return q->n_prompt ? q->n_prompt : PROMPT;
-}
-
-static void begin(const struct request *q)
-{
-    struct step_sampling how = q->how;
-    how.n_ids = model.cfg.vocab;
-    how.repetition_penalty = how.repetition_penalty > 0 ? how.repetition_penalty : 1;
-    how.room = how.room ? how.room : MOST;
-    if (!q->is_read)
-        read_prompt(n_prompt(q));
-    stepper_begin(stepper, slot, &how, prompt, n_prompt(q), 0, n_prompt(q), &q->bias_id, &q->bias, q->bias != 0, q->depth);
-}
-
-static void take(struct answer *a, const struct step_result *r)
-{
-    for (int i = 0; i < r->n; i++) {
-        a->ids[a->n] = r->ids[i];
-        a->prob[a->n] = r->prob[i];
-        a->outlook[a->n++] = r->outlook[i];
-        a->n_accepted += r->drafted[i];
-    }
-    a->n_steps++;
-    a->ended = (enum step_end)r->ended;
-}
-
-/* One result after the other. */
-static struct answer ask(const struct request *q)
-{
-    struct answer a = {0};
-    struct step_result r;
-    struct err e;
-    begin(q);
-    while (!a.ended) {
-        stepper_launch(stepper);
-        assert_true(stepper_wait(stepper, &r, &e));
-        take(&a, &r);
-        if (q->settle_every && a.n_steps % q->settle_every == 0 && !a.ended) {
-            void *states = malloc(cache_saved_bytes(&model.cfg, model.kv));
-            assert_int_equal(stepper_settle(stepper, &e), n_prompt(q) + a.n - 1);
-            if (a.n_steps % 2)          /* saved or not, the answer goes on */
-                cache_state_save(model.cache, states);
-            stepper_resume(stepper);
-            free(states);
-        }
-    }
-    const int at = stepper_end(stepper, a.n_steps, &e);
-    assert_int_equal(at, n_prompt(q) + (a.n ? a.n - 1 : 0));
-    return a;
-}
-
-static void same_answer(const struct answer *a, const struct answer *b)
-{
-    assert_int_equal(a->n, b->n);
-    assert_int_equal(a->ended, b->ended);
-    assert_memory_equal(a->ids, b->ids, (size_t)a->n * sizeof *a->ids);
-    assert_memory_equal(a->prob, b->prob, (size_t)a->n * sizeof *a->prob);
-}
 
 /* Greedy, a token at a time, by the operations of prompts. */
 static void test_stepper__greedy_is_what_prompt_operations_give(void **state)
@@ -284,18 +190,6 @@ static void test_stepper__what_nobody_heard_leaves_no_trace(void **state)
 
 /* ---- rows of the MTP block ---- */
 
-/* The greatest |a - b|; of a alone where b is NULL.  (In a loop with fmax() instead, gcc 12 for aarch64 has an error of its own.) */
-static double furthest(const float *a, const float *b, int n)
-{
-    double most = 0;
-    for (int i = 0; i < n; i++) {
-        const double off = fabs((double)a[i] - (b ? (double)b[i] : 0));
-        if (!(off <= most))
-            most = isnan(off) ? INFINITY : off;
-    }
-    return most;
-}
-
 /* Its keys after an answer, of positions up to the one before the last token; n_more steps are launched behind the end. */
 static int mtp_keys(const struct request *q, int n_more, float *out)
 {
@@ -394,143 +288,17 @@ static void test_stepper__a_measured_step_leaves_an_empty_cache(void **state)
     same_answer(&again, &want);
 }
 
-/* ---- several answers under way ---- */
-
-/* A result of conversation i. */
-static void hear(struct answer *a, int i)
-{
-    struct step_result r;
-    struct err e;
-    stepper_choose(stepper, i);
-    assert_true(stepper_wait(stepper, &r, &e));
-    take(a, &r);
-}
-
-/* One step of all that have not ended, in an order that changes. */
-static void step_together(struct answer a[SLOTS], int round)
-{
-    int of[SLOTS], n = 0;
-    for (int k = 0; k < SLOTS; k++)
-        if (!a[(k + round) % SLOTS].ended)
-            of[n++] = (k + round) % SLOTS;
-    stepper_step_together(stepper, of, n);
-    for (int k = n - 1; k >= 0; k--)
-        hear(&a[of[k]], of[k]);
-}
-
-/* Conversation i goes on by itself, with drafts that the others' steps come behind. */
-static void step_alone(struct answer *a, int i)
-{
-    stepper_choose(stepper, i);
-    stepper_step(stepper, 1);
-    hear(a, i);
-    if (a->ended)
-        return;
-    stepper_draft(stepper, 2);
-    stepper_step(stepper, 3);
-    hear(a, i);
-}
-
-static bool all_ended(const struct answer a[SLOTS])
-{
-    for (int i = 0; i < SLOTS; i++)
-        if (!a[i].ended)
-            return false;
-    return true;
-}
-
-/* The MTP block's keys of the first n positions, those that were left out included; they are run like a prompt's, which rounds otherwise. */
-static void same_mtp_keys(int i, int n, const float *want)
-{
-    const struct kv_rows *kv = &model.caches[i]->kv[model.cfg.n_full];
-    const int n_values = n * kv->n_kv_heads * kv->head_dim;
-    const double size = furthest(want, NULL, n_values), off = furthest(want, kv->k, n_values);
-    if (!(off <= 1e-3 * size))
-        fail_msg("conversation %d: keys are off by %g, the largest is %g", i, off, size);
-}
-
-static void test_stepper__answers_of_one_step_are_those_that_each_has_alone(void **state)
-{
-    (void)state;
-    const struct request q[SLOTS] = {
-        {.n_prompt = 4},
-        {.how = {.temperature = 0.8f, .top_k = 20, .top_p = 0.9f, .rng = 8, .n_alternatives = 5}, .bias_id = 3, .bias = 2},
-        {.how = {.temperature = 1.2f, .presence_penalty = 1, .repetition_penalty = 1.3f, .rng = 9, .room = 17}, .n_prompt = 7},
-    };
-    const size_t bytes = cache_saved_bytes(&model.cfg, model.kv);
-    struct answer want[SLOTS];
-    const size_t key_bytes = CTX * (size_t)(model.cfg.n_kv_heads * model.cfg.head_dim) * sizeof(float);
-    char *states[SLOTS], *got = malloc(bytes);
-    float *keys[SLOTS];
-    for (int i = 0; i < SLOTS; i++) {
-        want[i] = ask(&q[i]);           /* all in the same slot */
-        states[i] = malloc(bytes);
-        cache_state_save(model.caches[slot], states[i]);
-        keys[i] = memcpy(malloc(key_bytes), model.caches[slot]->kv[model.cfg.n_full].k, key_bytes);
-    }
-    for (int with = 0; with < 2; with++) {      /* steps of one conversation in between */
-        struct answer a[SLOTS] = {0};
-        struct err e;
-        for (slot = 0; slot < SLOTS; slot++) {
-            begin(&q[slot]);
-            stepper_step(stepper, 1);
-            hear(&a[slot], slot);
-        }
-        slot = 0;
-        for (int round = 0; !all_ended(a); round++) {
-            step_together(a, round);
-            if (with && !a[round % SLOTS].ended)
-                step_alone(&a[round % SLOTS], round % SLOTS);
-        }
-        for (int i = 0; i < SLOTS; i++) {
-            same_answer(&a[i], &want[i]);
-            if (q[i].how.n_alternatives)
-                assert_memory_equal(a[i].outlook, want[i].outlook, (size_t)a[i].n * sizeof *a[i].outlook);
-            stepper_choose(stepper, i);
-            assert_int_equal(stepper_end(stepper, a[i].n_steps, &e), n_prompt(&q[i]) + a[i].n - 1);
-            cache_state_save(model.caches[i], got);
-            assert_memory_equal(got, states[i], bytes);
-            same_mtp_keys(i, n_prompt(&q[i]) + a[i].n - 2, keys[i]);
-        }
-    }
-    for (int i = 0; i < SLOTS; i++)
-        free(states[i]), free(keys[i]);
-    free(got);
-}
-
-static int open_model(const char *dir)
-{
-    struct err e = {0};
-    const struct load_options o = {.dir = dir, .backend = "cpu", .kv = "f32", .head = "bf16", .n_threads = 1, .n_ctx = CTX, .chunk = 64,
-                                   .depth = DEPTH, .n_sequences = SLOTS, .n_snapshots = LOAD_NO_SNAPSHOTS};
-    if (!load_open(&model, &o, &e) || !(stepper = stepper_open(model.forward, model.caches, SLOTS, model.head, DEPTH, &e))) {
-        print_error("%s: %s\n", dir, e.msg);
-        return -1;
-    }
-    for (int i = 0; i < PROMPT; i++)
-        prompt[i] = (int32_t)((uint32_t)(i + 1) * 2654435761u % (uint32_t)(model.cfg.vocab - 10));
-    return 0;
-}
-
 static int open_random(void **state)
 {
     (void)state;
-    return open_model("tests/data/model/g1/hybrid");
+    return open_model("tests/data/model/g1/hybrid", "cpu", "f32");
 }
 
 static int open_trained(void **state)
 {
     (void)state;
     trained = true;
-    return open_model("assets/demo");
-}
-
-static int close_model(void **state)
-{
-    (void)state;
-    stepper_close(stepper);
-    load_close(&model);
-    return 0;
+    return open_model("assets/demo", "cpu", "f32");
 }
 
 int main(void)
