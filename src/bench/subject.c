@@ -52,6 +52,9 @@ void subject_report(const struct subject *s, struct report *r)
                 s->m.head == HEAD_INT8 ? "INT8" : s->m.head == HEAD_PLANES ? "INT8 in two planes" : "as stored",
                 s->m.mtp == MTP_FP8 ? ", MTP block in FP8" : "");
     report_fact(r, "plain read", "%.0f GB/s", s->read_gb_s);
+    if (s->m.weights.mtp.present)
+        report_fact(r, "a draft", "reads %.3f GB of the MTP block and %.3f GB of the head", traffic_mtp(&s->traffic, c->top_k) * 1e-9,
+                    s->traffic.draft_head * 1e-9);
 }
 
 void subject_close(struct subject *s)

@@ -175,7 +175,7 @@ static bool plan_host(struct model *m, struct err *e)
     m->weight_bytes = memplan_weight_bytes(m->dir);
     struct memplan_request q = request(m, false);
     q.made_head_bytes = made_head_bytes(m);
-    q.made_mtp_bytes = m->depth > 0 ? weights_made_mtp_bytes(&m->cfg, m->mtp) : 0;
+    q.made_mtp_bytes = weights_made_mtp_bytes(&m->cfg, m->mtp);
     q.available = memplan_available();
     q.margin = CPU_MARGIN;
     return make_plan(m, &q, e);
@@ -267,8 +267,7 @@ static bool bring_host(struct model *m, struct loading *l, struct err *e)
     if (l->stopped)
         return err_set(e, "closed while loading");
     weights_make_head(&m->weights, m->head);
-    if (m->depth > 0)
-        weights_make_mtp(&m->weights, &m->cfg, m->mtp);
+    weights_make_mtp(&m->weights, &m->cfg, m->mtp);
     m->weight_bytes = m->weights.stats.bytes;
     return true;
 }

@@ -50,11 +50,29 @@ static void test_traffic__a_row_more_costs_its_experts(void **state)
     load_close(&m);
 }
 
+static void test_traffic__a_draft_reads_half_of_an_mtp_block_in_fp8(void **state)
+{
+    (void)state;
+    struct model m;
+    double bytes[2];
+    open_demo(&m, NULL);
+    for (int i = 0; i < 2; i++) {
+        weights_make_mtp(&m.weights, &m.cfg, i ? MTP_FP8 : MTP_STORED);
+        const struct traffic t = traffic_of(&m.cfg, &m.weights, m.head, m.kv, false);
+        bytes[i] = traffic_mtp(&t, m.cfg.top_k);
+    }
+    const double same = (double)(weight_bytes(&m.weights.mtp.layer.moe.router) + weight_bytes(&m.weights.mtp.layer.moe.shared_gate));
+    const double scales = (bytes[1] - same) / (bytes[0] - same) - 0.5;
+    assert_true(scales >= 0 && scales < 0.001);
+    load_close(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_traffic__a_position_costs_what_the_kv_recipe_says),
         cmocka_unit_test(test_traffic__a_row_more_costs_its_experts),
+        cmocka_unit_test(test_traffic__a_draft_reads_half_of_an_mtp_block_in_fp8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
