@@ -15,6 +15,7 @@
 enum fill_kind {
     FILL_SAME,          /* the key itself */
     FILL_BITS,          /* anything: nibbles of INT4 */
+    FILL_BELL,          /* nibbles that are the number of ones among 15 bits: about normal, the greatest of them four deviations off */
     FILL_INT8,          /* -127..127 */
     FILL_FP8,           /* E4M3 of magnitude 1/4 to 3.75, root mean square 1.69 */
     FILL_BF16,          /* centre - width to centre + width */
@@ -25,6 +26,7 @@ enum fill_kind {
 #define FILL_INT4_RMS 4.637f
 #define FILL_INT8_RMS 73.9f
 #define FILL_FP8_RMS  1.689f
+#define FILL_PLANES_RMS 31.33f          /* 16 (upper - 8) + lower of an upper nibble of FILL_BELL and a lower one of FILL_BITS */
 
 struct fill {
     enum fill_kind kind;
@@ -57,6 +59,16 @@ FILL_BOTH uint64_t fill_f16(float f)            /* of positive normal numbers */
     return (fill_bits(f) + 0x1000u - 0x38000000u) >> 13;
 }
 
+/* The ones among 15 bits, for each of four words of 16. */
+FILL_BOTH uint64_t fill_ones(uint64_t v)
+{
+    v &= 0x7fff7fff7fff7fffu;
+    v = (v & 0x5555555555555555u) + (v >> 1 & 0x5555555555555555u);
+    v = (v & 0x3333333333333333u) + (v >> 2 & 0x3333333333333333u);
+    v = (v & 0x0f0f0f0f0f0f0f0fu) + (v >> 4 & 0x0f0f0f0f0f0f0f0fu);
+    return (v + (v >> 8)) & 0x000f000f000f000fu;
+}
+
 /* Bytes 8 i to 8 i + 7. */
 FILL_BOTH uint64_t fill_word(const struct fill *f, uint64_t i)
 {
@@ -69,6 +81,10 @@ FILL_BOTH uint64_t fill_word(const struct fill *f, uint64_t i)
         out = h ^ 0x8080808080808080u;
         out = ((out & 0x7f7f7f7f7f7f7f7fu) + 0x7f7f7f7f7f7f7f7fu) | out;      /* high bit: the byte was not 0x80 */
         return h | (~out >> 7 & 0x0101010101010101u);
+    case FILL_BELL:
+        for (int j = 0; j < 4; j++)
+            out |= fill_ones(fill_hash(f->key, 4 * i + (uint64_t)j)) << 4 * j;
+        return out;
     case FILL_FP8:
         return (h & 0x9f9f9f9f9f9f9f9fu) + 0x2828282828282828u;
     case FILL_BF16:

@@ -12,10 +12,12 @@
  *   FP8    2 k-steps, two words each: bytes a0.lo a0.hi a1.lo a1.hi, then a2 and a3 likewise
  *   INT8   the same
  *   DENSE  1 k-step: a0..a3 in bf16
+ *   PLANES the upper plane as INT4, then the lower plane of the whole matrix likewise
  * scale, behind the data:
  *   INT4   [tile][group][8] pairs of F16: rows g and g + 8
  *   FP8    [tile][group] pairs of F32: rows 0-7 and rows 8-15
  *   INT8   [tile][8] pairs of F16: rows g and g + 8
+ *   PLANES struct plane_row [16 tiles]
  * Rows and columns beyond the matrix are zero.
  *
  * Gate and up of an expert are one matrix of 2 I rows: tile i holds rows 8i..8i+7 of gate, then the same rows of up, so
@@ -37,7 +39,7 @@ enum { PACK_ROWS = 16, PACK_GROUP = 128, PACK_LINE = 512 };
 
 PACK_INLINE int pack_tiles(int rows)  { return (rows + PACK_ROWS - 1) / PACK_ROWS; }
 PACK_INLINE int pack_groups(int cols) { return (cols + PACK_GROUP - 1) / PACK_GROUP; }
-PACK_INLINE int pack_lines(enum weight_format f)              /* lines per group of a tile */
+PACK_INLINE int pack_lines(enum weight_format f)              /* lines per group of a tile, of both planes together */
 {
     return f == WEIGHT_INT4 ? 2 : f == WEIGHT_DENSE ? 8 : 4;
 }
@@ -48,7 +50,8 @@ PACK_INLINE size_t pack_data_bytes(enum weight_format f, int rows, int cols)
 PACK_INLINE size_t pack_scale_bytes(enum weight_format f, int rows, int cols)
 {
     size_t tiles = (size_t)pack_tiles(rows), groups = (size_t)pack_groups(cols);
-    return f == WEIGHT_INT4 ? tiles * groups * 32 : f == WEIGHT_FP8 ? tiles * groups * 8 : f == WEIGHT_INT8 ? tiles * 32 : 0;
+    return f == WEIGHT_INT4 ? tiles * groups * 32 : f == WEIGHT_FP8 ? tiles * groups * 8 : f == WEIGHT_INT8 ? tiles * 32
+         : f == WEIGHT_PLANES ? tiles * PACK_ROWS * sizeof(struct plane_row) : 0;
 }
 PACK_INLINE size_t pack_bytes(enum weight_format f, int rows, int cols)       /* a multiple of 512 */
 {
@@ -72,6 +75,7 @@ static inline struct weight packed_view(enum weight_format f, int rows, int cols
     w.cols = cols;
     w.data = at;
     w.scale = (const char *)at + pack_data_bytes(f, rows, cols);
+    w.low_plane = f == WEIGHT_PLANES ? (const char *)at + pack_data_bytes(f, rows, cols) / 2 : NULL;
     return w;
 }
 

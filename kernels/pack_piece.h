@@ -22,6 +22,7 @@ enum pack_kind {
     PACK_FP8_SCALE,             /* rows of scales: 128 rows of the matrix */
     PACK_PLAIN,                 /* rows of BF16, F16 or F32, to bf16, as they lie */
     PACK_INT8,                  /* rows of BF16, F16 or F32, to packed int8 with scales, as model/int8.h says */
+    PACK_PLANES,                /* the same numbers in two planes */
     PACK_DENSE_FP8,             /* rows of BF16, F16 or F32, to packed FP8 with scales, as model/fp8.h says */
 };
 enum pack_half { PACK_WHOLE, PACK_GATE, PACK_UP };
@@ -32,7 +33,7 @@ struct pack_piece {
     uint64_t first_block;       /* pack_number() */
     enum pack_kind kind;
     enum pack_half half;        /* of a pair */
-    enum dtype dtype;           /* of what is stored: DENSE, PLAIN, INT8, DENSE_FP8, FP8_SCALE */
+    enum dtype dtype;           /* of what is stored: DENSE, PLAIN, INT8, PLANES, DENSE_FP8, FP8_SCALE */
     int     rows, cols;         /* of the matrix; of one half of a pair */
     int     first, n;           /* rows of the stored tensor; first is a multiple of pack_unit_rows() */
 };
@@ -50,7 +51,7 @@ static inline int pack_unit_rows(enum pack_kind k, enum pack_half half)
 {
     switch (k) {
     case PACK_DENSE: case PACK_FP8: return half == PACK_WHOLE ? PACK_ROWS : PACK_ROWS / 2;
-    case PACK_INT8:                 return PACK_ROWS;
+    case PACK_INT8: case PACK_PLANES: return PACK_ROWS;
     case PACK_DENSE_FP8:            return PACK_BLOCK;
     case PACK_INT4:                 return 8;
     default:                        return 1;
@@ -73,7 +74,7 @@ PACK_FN uint64_t pack_units(const struct pack_piece *p)
     case PACK_INT4_SCALE: return n * (uint64_t)p->rows;
     case PACK_FP8_SCALE:  return n * groups * (p->half == PACK_WHOLE ? 8 : 16);
     case PACK_PLAIN:      return (n * (uint64_t)p->cols + 7) / 8;
-    case PACK_INT8:       return (uint64_t)pack_up(p->n, 16) * PACK_THREADS;
+    case PACK_INT8: case PACK_PLANES: return (uint64_t)pack_up(p->n, 16) * PACK_THREADS;
     case PACK_DENSE_FP8:  return (uint64_t)pack_up(p->n, PACK_BLOCK) * groups * PACK_THREADS;
     }
     return 0;
@@ -314,7 +315,7 @@ PACK_FN void pack_plain_unit(const struct pack_piece *p, uint64_t u)
         out[i] = pack_load_bf16(p->src, p->dtype, i);
 }
 
-/* Unit u of any kind but INT8 and DENSE_FP8, whose numbers need one another. */
+/* Unit u of any kind but INT8, PLANES and DENSE_FP8, whose numbers need one another. */
 PACK_FN void pack_unit(const struct pack_piece *p, uint64_t u)
 {
     switch (p->kind) {
@@ -324,7 +325,7 @@ PACK_FN void pack_unit(const struct pack_piece *p, uint64_t u)
     case PACK_INT4_SCALE: pack_int4_scale_unit(p, u); break;
     case PACK_FP8_SCALE:  pack_fp8_scale_unit(p, u); break;
     case PACK_PLAIN:      pack_plain_unit(p, u); break;
-    case PACK_INT8:
+    case PACK_INT8: case PACK_PLANES:
     case PACK_DENSE_FP8:  break;
     }
 }
@@ -361,6 +362,35 @@ PACK_FN void pack_int8_unit(const struct pack_piece *p, int tile, unsigned u, co
         }
     }
     pack_put(p, (((uint64_t)(p->first / 16 + tile) * groups + group) * 4 + line) * PACK_LINE + lane * 16, v);
+}
+
+/* 16 bytes of both planes; unit u of groups * 2 * 32, else as pack_int8_unit(). */
+PACK_FN void pack_planes_unit(const struct pack_piece *p, int tile, unsigned u, const uint16_t scale[16])
+{
+    const unsigned lane = u % 32, line = u / 32 % 2, group = u / 64, groups = (unsigned)pack_up(p->cols, 128);
+    const uint64_t at = (((uint64_t)(p->first / 16 + tile) * groups + group) * 2 + line) * PACK_LINE + lane * 16;
+    uint32_t upper[4] = {0, 0, 0, 0}, lower[4] = {0, 0, 0, 0};
+    for (int h = 0; h < 2; h++) {
+        const int r = (int)(lane / 4) + 8 * h, row = tile * 16 + r;
+        for (int k = 0; k < 16 && row < p->n; k++) {        /* four k-steps of four columns */
+            const int step = (int)line * 4 + k / 4, j = k % 4, col = (int)group * 128 + 32 * (step / 2) + 8 * (int)(lane % 4) + 4 * (step % 2) + j;
+            if (col >= p->cols)
+                continue;
+            const uint32_t x = pack_load(p->src, p->dtype, (uint64_t)row * (uint64_t)p->cols + (uint64_t)col);
+            const uint32_t q = pack_int8_value(x, scale[r]) ^ 128, shift = 4 * (unsigned)(h + j / 2 * 2 + j % 2 * 4);
+            upper[k / 4] |= q >> 4 << shift;
+            lower[k / 4] |= (q & 15) << shift;
+        }
+    }
+    pack_put(p, at, upper);
+    pack_put(p, pack_data_bytes(WEIGHT_PLANES, p->rows, p->cols) / 2 + at, lower);
+}
+
+/* Where the facts about row r (0..15) of that tile go. */
+PACK_FN struct plane_row *pack_plane_row_at(const struct pack_piece *p, int tile, int r)
+{
+    struct plane_row *rows = (struct plane_row *)(void *)((char *)p->dst + pack_data_bytes(WEIGHT_PLANES, p->rows, p->cols));
+    return rows + p->first + tile * 16 + r;
 }
 
 /* Where the scale of row r (0..15) of that tile goes. */

@@ -98,7 +98,7 @@ static inline void uploaded_layer(struct uploaded *u, const struct model_config 
     }
 }
 
-/* `want` is open on the host with an INT8 head; `got` is uploaded with the given heads. */
+/* `want` is open on the host with an INT8 head and one in two planes; `got` is uploaded with the given heads. */
 static inline void uploaded_check(struct uploaded *u, const struct model_config *c, unsigned heads, const struct weights *got, const struct weights *want)
 {
     size_t n = (size_t)want->embed.rows * (size_t)want->embed.cols;
@@ -113,12 +113,15 @@ static inline void uploaded_check(struct uploaded *u, const struct model_config 
     free(plain);
     if (got->embed.format != WEIGHT_DENSE || got->embed.dtype != DT_BF16 || got->embed.rows != want->embed.rows)
         snprintf(u->wrong, sizeof u->wrong, "embed is described wrongly");
-    if ((got->head.format != WEIGHT_NONE) != ((heads & HEAD_BF16) != 0) || (got->head_int8.format != WEIGHT_NONE) != ((heads & HEAD_INT8) != 0))
+    if ((got->head.format != WEIGHT_NONE) != ((heads & HEAD_BF16) != 0) || (got->head_int8.format != WEIGHT_NONE) != ((heads & HEAD_INT8) != 0)
+        || (got->head_planes.format != WEIGHT_NONE) != ((heads & HEAD_PLANES) != 0))
         snprintf(u->wrong, sizeof u->wrong, "the heads are not those that were asked for");
     if (heads & HEAD_BF16)
         uploaded_matrix(u, "head", -1, &got->head, &want->head, NULL);
     if (heads & HEAD_INT8)
         uploaded_matrix(u, "INT8 head", -1, &got->head_int8, &want->head_int8, NULL);
+    if (heads & HEAD_PLANES)
+        uploaded_matrix(u, "head in two planes", -1, &got->head_planes, &want->head_planes, NULL);
     uploaded_vector(u, "norm", -1, got->norm, want->norm, c->hidden);
     for (int i = 0; i < c->n_layers; i++)
         uploaded_layer(u, c, i, &got->layers[i], &want->layers[i]);

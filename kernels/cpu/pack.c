@@ -51,8 +51,16 @@ static bool zeros_are_8(const struct weight *w)
     return true;
 }
 
-/* Register i of k-step s in lane l: its two elements are columns j and j + 1 of one row. */
-static void pack_fragment(const struct source *s, enum weight_format f, uint8_t *group_at, int tile, int group, int step, int lane)
+/* The byte of a matrix in two planes, 16 upper + lower. */
+static unsigned plane_byte_at(const struct weight *w, int row, int col)
+{
+    const size_t at = (size_t)row * plane_pitch(w->cols) + (size_t)(col / 16 * 8 + col % 8);
+    const int shift = col % 16 / 8 * 4;
+    return (((const uint8_t *)w->data)[at] >> shift & 15u) << 4 | (((const uint8_t *)w->low_plane)[at] >> shift & 15u);
+}
+
+/* Register i of k-step s in lane l: its two elements are columns j and j + 1 of one row.  low_plane: bytes from the upper plane to the lower. */
+static void pack_fragment(const struct source *s, enum weight_format f, uint8_t *group_at, size_t low_plane, int tile, int group, int step, int lane)
 {
     for (int i = 0; i < 4; i++)
         for (int half = 0; half < 2; half++) {
@@ -62,6 +70,11 @@ static void pack_fragment(const struct source *s, enum weight_format f, uint8_t 
             if (f == WEIGHT_INT4) {
                 uint32_t *word = (uint32_t *)(group_at + (step / 4) * PACK_LINE + lane * 16 + (step % 4) * 4);
                 *word |= (inside ? int4_at(w, row, col) : 8u) << (4 * (i + 4 * half));
+            } else if (f == WEIGHT_PLANES) {
+                const size_t at = (size_t)((step / 4) * PACK_LINE + lane * 16 + (step % 4) * 4);
+                const unsigned byte = inside ? plane_byte_at(w, row, col) : 0, shift = 4 * (unsigned)(i + 4 * half);
+                *(uint32_t *)(group_at + at) |= byte >> 4 << shift;
+                *(uint32_t *)(group_at + low_plane + at) |= (byte & 15) << shift;
             } else if (f == WEIGHT_DENSE) {
                 uint16_t *at = (uint16_t *)(group_at + step * PACK_LINE + lane * 16 + i * 4 + half * 2);
                 *at = inside ? dense_at(w, row, col) : 0;
@@ -98,14 +111,18 @@ static bool pack(const struct source *s, int rows, void *dst)
     if (w->format == WEIGHT_INT4 && (!zeros_are_8(w) || (s->w[1] && !zeros_are_8(s->w[1]))))
         return false;
     memset(dst, 0, pack_bytes(w->format, rows, w->cols));
-    uint8_t *at = dst;
+    const int planes = w->format == WEIGHT_PLANES ? 2 : 1;
+    const size_t data = pack_data_bytes(w->format, rows, w->cols);
+    uint8_t *at = dst, *scales = at + data;
     for (int tile = 0; tile < tiles; tile++)
-        for (int group = 0; group < groups; group++, at += pack_lines(w->format) * PACK_LINE)
+        for (int group = 0; group < groups; group++, at += pack_lines(w->format) / planes * PACK_LINE)
             for (int step = 0; step < 8; step++)
                 for (int lane = 0; lane < 32; lane++)
-                    pack_fragment(s, w->format, at, tile, group, step, lane);
-    if (w->format != WEIGHT_DENSE)
-        pack_scales(s, w->format, at, tiles, groups);
+                    pack_fragment(s, w->format, at, data / 2, tile, group, step, lane);
+    if (w->format == WEIGHT_PLANES)
+        memcpy(scales, w->scale, (size_t)w->rows * sizeof(struct plane_row));
+    else if (w->format != WEIGHT_DENSE)
+        pack_scales(s, w->format, scales, tiles, groups);
     return true;
 }
 

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "kernels/fill.h"
-#include "kernels/pack.h"
+#include "kernels/planes.h"
 #include "model/random.h"
 
 /* ---- geometries */
@@ -130,6 +130,21 @@ static void clear_rows(const struct place *p, void *tile, size_t bytes, int rows
     free(words);
 }
 
+/* What the upper plane says of rows whose nibbles are FILL_BELL and FILL_BITS: their expectations. */
+static void fill_plane_rows(const struct place *p, const struct weight *w, size_t bytes, float rms)
+{
+    struct plane_sums s = {0};
+    static const int ways[16] = {1, 15, 105, 455, 1365, 3003, 5005, 6435, 6435, 5005, 3003, 1365, 455, 105, 15, 1};    /* 15 over u */
+    for (int q = -128; q < 128; q++)
+        for (int i = 0; i < ways[(q + 128) / 16]; i++)
+            plane_add(&s, q);
+    const struct plane_row row = plane_row_of(&s, pack_f16(rms / FILL_PLANES_RMS));
+    struct fill f = {.kind = FILL_SAME};
+    _Static_assert(sizeof row == sizeof f.key, "one word a row");
+    memcpy(&f.key, &row, sizeof row);
+    p->s->dev->fill(p->s->dev, (void *)(uintptr_t)w->scale, bytes, &f);
+}
+
 /* A packed matrix whose numbers have the given root mean square. */
 static struct weight matrix(struct place *p, enum weight_format f, int rows, int cols, float rms)
 {
@@ -138,7 +153,7 @@ static struct weight matrix(struct place *p, enum weight_format f, int rows, int
     int tail = rows % PACK_ROWS;
     if (!p->base)
         return w;
-    CHECK(cols % PACK_GROUP == 0 && (f != WEIGHT_FP8 || !tail));
+    CHECK(cols % PACK_GROUP == 0 && ((f != WEIGHT_FP8 && f != WEIGHT_PLANES) || !tail));
     switch (f) {
     case WEIGHT_INT4:
         fill(p, w.data, data, FILL_BITS, 0, 0);
@@ -151,6 +166,11 @@ static struct weight matrix(struct place *p, enum weight_format f, int rows, int
     case WEIGHT_INT8:
         fill(p, w.data, data, FILL_INT8, 0, 0);
         fill(p, w.scale, scale, FILL_F16, rms / FILL_INT8_RMS, rms / FILL_INT8_RMS / 4);
+        break;
+    case WEIGHT_PLANES:
+        fill(p, w.data, data / 2, FILL_BELL, 0, 0);
+        fill(p, w.low_plane, data / 2, FILL_BITS, 0, 0);
+        fill_plane_rows(p, &w, scale, rms);
         break;
     default:
         fill(p, w.data, data, FILL_BF16, 0, rms * RANDOM_WIDTH);
@@ -252,6 +272,8 @@ static void place_slab(struct place *p, struct weights *w, const struct model_co
             w->head = matrix(p, WEIGHT_DENSE, c->vocab, c->hidden, RANDOM_HEAD / sqrtf((float)c->hidden));
         if (heads & HEAD_INT8)
             w->head_int8 = matrix(p, WEIGHT_INT8, c->vocab, c->hidden, RANDOM_HEAD / sqrtf((float)c->hidden));
+        if (heads & HEAD_PLANES)
+            w->head_planes = matrix(p, WEIGHT_PLANES, c->vocab, c->hidden, RANDOM_HEAD / sqrtf((float)c->hidden));
     }
 }
 

@@ -206,15 +206,17 @@ static void place_head(struct plan *p, struct weight head)
 {
     struct weights *w = p->w;
     struct pack_piece t = {.dtype = head.dtype, .rows = head.rows, .cols = head.cols};
-    void *bf16 = NULL, *int8 = NULL;
+    void *bf16 = NULL, *int8 = NULL, *planes = NULL;
     p->slab = SLAB_HEAD;
     if (p->heads & HEAD_BF16)
         bf16 = take(p, pack_bytes(WEIGHT_DENSE, head.rows, head.cols));
     if (p->heads & HEAD_INT8)
         int8 = take(p, pack_bytes(WEIGHT_INT8, head.rows, head.cols));
+    if (p->heads & HEAD_PLANES)
+        planes = take(p, pack_bytes(WEIGHT_PLANES, head.rows, head.cols));
     if (!p->slabs)
         return;
-    w->head = w->head_int8 = (struct weight){.format = WEIGHT_NONE};
+    w->head = w->head_int8 = w->head_planes = (struct weight){.format = WEIGHT_NONE};
     if (bf16) {
         t.kind = PACK_DENSE;
         t.dst = bf16;
@@ -226,6 +228,12 @@ static void place_head(struct plan *p, struct weight head)
         t.dst = int8;
         add_target(p, t);
         w->head_int8 = packed_view(WEIGHT_INT8, head.rows, head.cols, int8);
+    }
+    if (planes) {
+        t.kind = PACK_PLANES;
+        t.dst = planes;
+        add_target(p, t);
+        w->head_planes = packed_view(WEIGHT_PLANES, head.rows, head.cols, planes);
     }
 }
 

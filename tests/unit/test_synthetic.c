@@ -82,7 +82,7 @@ static void test_synthetic__rows_behind_a_matrix_are_zero_and_the_bytes_were_tol
 {
     (void)state;
     static const struct dev_caps packs = {.packs_weights = true};
-    const unsigned heads = HEAD_BF16 | HEAD_INT8;
+    const unsigned heads = HEAD_BF16 | HEAD_INT8 | HEAD_PLANES;
     struct model_config c;
     struct weights w;
     struct err e = {0};
@@ -215,13 +215,16 @@ static void test_synthetic__random_numbers_have_the_size_they_promise(void **sta
 {
     (void)state;
     enum { WORDS = 20000 };
-    double int4 = 0, int8 = 0, fp8 = 0, bf16 = 0, f32 = 0;
+    double int4 = 0, int8 = 0, planes = 0, fp8 = 0, bf16 = 0, f32 = 0;
     for (uint64_t i = 0; i < WORDS; i++) {
         uint64_t nibbles = fill_word(&(struct fill){.kind = FILL_BITS, .key = 3}, i), bytes = fill_word(&(struct fill){.kind = FILL_INT8, .key = 4}, i);
         uint64_t e4m3 = fill_word(&(struct fill){.kind = FILL_FP8, .key = 5}, i);
         uint64_t half = fill_word(&(struct fill){.kind = FILL_BF16, .key = 6, .width = 1.7320508f}, i);
         uint64_t scale = fill_word(&(struct fill){.kind = FILL_F16, .key = 7, .centre = 0.004f, .width = 0.001f}, i);
         uint64_t single = fill_word(&(struct fill){.kind = FILL_F32, .key = 8, .centre = 1, .width = 0.25f}, i);
+        uint64_t bell = fill_word(&(struct fill){.kind = FILL_BELL, .key = 9}, i);
+        for (int j = 0; j < 16; j++)
+            planes += pow(16 * ((double)(bell >> 4 * j & 15) - 8) + (double)(nibbles >> 4 * j & 15), 2) / (16.0 * WORDS);
         for (int j = 0; j < 16; j++)
             int4 += pow((double)(nibbles >> 4 * j & 15) - 8, 2) / (16.0 * WORDS);
         for (int j = 0; j < 8; j++) {
@@ -244,6 +247,7 @@ static void test_synthetic__random_numbers_have_the_size_they_promise(void **sta
     }
     assert_true(fabs(sqrt(int4) / (double)FILL_INT4_RMS - 1) < 0.01);
     assert_true(fabs(sqrt(int8) / (double)FILL_INT8_RMS - 1) < 0.01);
+    assert_true(fabs(sqrt(planes) / (double)FILL_PLANES_RMS - 1) < 0.01);
     assert_true(fabs(sqrt(fp8) / (double)FILL_FP8_RMS - 1) < 0.01);
     assert_true(fabs(sqrt(bf16) - 1) < 0.01);
     assert_true(fabs(f32 - 1) < 0.01);

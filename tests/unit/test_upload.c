@@ -5,7 +5,7 @@
 
 #include <fcntl.h>
 
-#include "kernels/pack_piece.h"
+#include "kernels/planes.h"
 #include "model/reader.h"
 #include "model/safetensors.h"
 #include "tests/checkpoint.h"
@@ -50,8 +50,17 @@ static bool fake_finish(struct dev *d, struct err *e)
     return true;
 }
 
+static struct plane_row plane_row(const struct pack_piece *p, int row, uint16_t scale)
+{
+    struct plane_sums sums = {0};
+    for (int k = 0; k < p->cols; k++)
+        plane_add(&sums, (int8_t)pack_int8_value(pack_load(p->src, p->dtype, (uint64_t)row * (uint64_t)p->cols + (uint64_t)k), scale));
+    return plane_row_of(&sums, scale);
+}
+
 static void int8_tile(const struct pack_piece *p, int tile)
 {
+    const bool planes = p->kind == PACK_PLANES;
     uint16_t scale[16] = {0};
     for (int r = 0; r < 16 && tile * 16 + r < p->n; r++) {
         uint32_t top = 0;
@@ -59,10 +68,17 @@ static void int8_tile(const struct pack_piece *p, int tile)
             uint32_t u = pack_load(p->src, p->dtype, (uint64_t)(tile * 16 + r) * (uint64_t)p->cols + (uint64_t)k) & 0x7fffffff;
             top = u > top ? u : top;
         }
-        *pack_int8_scale_at(p, tile, r) = scale[r] = pack_int8_scale(top);
+        scale[r] = pack_int8_scale(top);
+        if (planes)
+            *pack_plane_row_at(p, tile, r) = plane_row(p, tile * 16 + r, scale[r]);
+        else
+            *pack_int8_scale_at(p, tile, r) = scale[r];
     }
-    for (int u = 0; u < pack_groups(p->cols) * 4 * 32; u++)
-        pack_int8_unit(p, tile, (unsigned)u, scale);
+    for (unsigned u = 0; u < (unsigned)pack_groups(p->cols) * (planes ? 2 : 4) * 32; u++)
+        if (planes)
+            pack_planes_unit(p, tile, u, scale);
+        else
+            pack_int8_unit(p, tile, u, scale);
 }
 static void fake_pack(struct dev *d, const struct pack_args *a)
 {
@@ -73,7 +89,7 @@ static void fake_pack(struct dev *d, const struct pack_args *a)
         assert_int_equal(p->first_block, blocks);
         assert_int_equal(p->first % pack_unit_rows(p->kind, p->half), 0);
         blocks += (pack_units(p) + PACK_THREADS - 1) / PACK_THREADS;
-        if (p->kind == PACK_INT8)
+        if (p->kind == PACK_INT8 || p->kind == PACK_PLANES)
             for (int t = 0; t < pack_tiles(p->n); t++)
                 int8_tile(p, t);
         else
@@ -101,6 +117,7 @@ static void upload_and_compare(const char *dir, unsigned heads, size_t span, int
     if (!config_load(&c, dir, &e) || !weights_open(&host, &c, dir, &e) || !weights_open(&w, &c, dir, &e))
         fail_msg("%s", e.msg);
     weights_make_head(&host, HEAD_INT8);
+    weights_make_head(&host, HEAD_PLANES);
     size_t expected = weights_packed_bytes(&w, &c, heads);
     if (!weights_upload(&w, &c, &f.dev, &(struct upload_options){.heads = heads, .span = span, .n_threads = n_threads}, NULL, NULL, &e))
         fail_msg("%s: %s", dir, e.msg);
@@ -120,7 +137,7 @@ static void test_upload__every_layout_arrives_as_the_host_packs_it(void **state)
     static const char *const dirs[] = {"tests/data/model/g0/bf16", "tests/data/model/g0/int4", "tests/data/model/g0/hybrid",
                                        "tests/data/model/g1/int4", "tests/data/model/g1/hybrid", "assets/demo"};
     for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++)
-        upload_and_compare(dirs[i], HEAD_BF16 | HEAD_INT8, 0, 0);
+        upload_and_compare(dirs[i], HEAD_BF16 | HEAD_INT8 | HEAD_PLANES, 0, 0);
 }
 
 static void test_upload__reads_of_any_length_give_the_same(void **state)
@@ -128,7 +145,7 @@ static void test_upload__reads_of_any_length_give_the_same(void **state)
     (void)state;
     static const size_t spans[] = {300 << 10, 277777, 1 << 20};
     for (size_t i = 0; i < sizeof spans / sizeof *spans; i++) {
-        upload_and_compare("tests/data/model/g1/hybrid", HEAD_INT8, spans[i], 1 + (int)i * 3);
+        upload_and_compare("tests/data/model/g1/hybrid", i ? HEAD_INT8 : HEAD_PLANES, spans[i], 1 + (int)i * 3);
         upload_and_compare("assets/demo", HEAD_BF16, spans[i], 8);
     }
     upload_and_compare("tests/data/model/g0/bf16", 0, 0, 3);
@@ -176,7 +193,7 @@ static void test_upload__odd_sizes_types_and_places(void **state)
         ck_write(&k, &c);
         set_zeros(&k, 1);
         set_zeros(&k, 2);
-        upload_and_compare(k.dir, HEAD_BF16 | HEAD_INT8, i % 2 ? 100000 : 0, 4);
+        upload_and_compare(k.dir, HEAD_BF16 | HEAD_INT8 | HEAD_PLANES, i % 2 ? 100000 : 0, 4);
         ck_close(&k);
     }
 }
@@ -190,7 +207,7 @@ static void test_upload__a_tied_head_is_made_from_the_embedding(void **state)
     ck_drop(&k, "lm_head.weight");
     snprintf(k.config_extra, sizeof k.config_extra, ", \"tie_word_embeddings\": true");
     ck_write(&k, &c);
-    for (unsigned heads = 0; heads < 4; heads++)
+    for (unsigned heads = 0; heads < 8; heads++)
         upload_and_compare(k.dir, heads, 0, 2);
     ck_close(&k);
 }
