@@ -10,12 +10,16 @@
 
 #include "ui/exits.h"
 #include "ui/tui/tty.h"
+#include "ui/waiter.h"
 
 static int fd = -1;
 static volatile sig_atomic_t waiting, ending, last;
 
-static void on_signal(int sig)
+static void on_signal(int sig, siginfo_t *info, void *context)
 {
+    (void)context;
+    if (waiter_repeats(sig, info))
+        return;
     if (waiting) {                      /* nobody took the first one: something hangs */
         tty_give_back_now();
         signal(sig, SIG_DFL);
@@ -33,7 +37,8 @@ void interrupt_open(void)
 {
     struct sigaction a;
     memset(&a, 0, sizeof a);
-    a.sa_handler = on_signal;
+    a.sa_sigaction = on_signal;
+    a.sa_flags = SA_SIGINFO;
     sigemptyset(&a.sa_mask);
     fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fd < 0) {

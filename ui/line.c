@@ -28,6 +28,7 @@
 #include "ui/tui/history.h"
 #include "ui/tui/look.h"
 #include "ui/turn.h"
+#include "ui/waiter.h"
 
 struct line {
     struct turn turn;                   /* first: `ask` gets back from it to us */
@@ -755,6 +756,7 @@ int line_run(struct options *o)
     fputs(buf_str(&text), stderr);
     turn_free(&l.turn);
     buf_free(&text);
+    waiter_status(status);
     chat_close(l.chat);
     return status;
 }

@@ -25,6 +25,7 @@
 #include "ui/subcommand.h"
 #include "ui/tui/term.h"
 #include "ui/tui/tui.h"
+#include "ui/waiter.h"
 
 /* What cannot stand together on a command line. */
 static bool agree(const struct options *o, const char *first_word, struct err *e)
@@ -155,10 +156,17 @@ static int talk(struct options *o)
     return line_run(o);
 }
 
+static bool may_be_shared(const struct options *o)
+{
+    return options_on(o, OPT_attach) && options_on(o, OPT_share) && !*options_text(o, OPT_endpoint);
+}
+
 /* A file that may not become longer (ulimit -f) is a write that fails, and not the end. */
 static int chat(struct options *o)
 {
     signal(SIGXFSZ, SIG_IGN);
+    if (may_be_shared(o))
+        waiter_start();
     return talk(o);
 }
 

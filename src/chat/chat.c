@@ -333,6 +333,11 @@ void chat_machine(const struct chat *c, struct chat_machine *m)
         c->responder->ops->machine(c->responder, m);
 }
 
+int chat_others(const struct chat *c)
+{
+    return c->responder->ops->others ? c->responder->ops->others(c->responder) : 0;
+}
+
 const struct chat_info *chat_info(const struct chat *c)
 {
     return c->ready ? &c->info : NULL;

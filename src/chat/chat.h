@@ -273,6 +273,7 @@ struct chat_kept {
 };
 void chat_kept(const struct chat *c, struct chat_kept *k);
 
+int chat_others(const struct chat *c);                  /* programs that use the model of this chat, too: they may go on when it ends */
 const struct chat_info *chat_info(const struct chat *c);                /* NULL before CHAT_READY */
 const char *chat_model_dir(const struct chat *c);
 const char *chat_notice(const struct chat *c);          /* the first two lines of notice.txt in the model's directory, or NULL */

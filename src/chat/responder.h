@@ -186,6 +186,7 @@ struct responder_ops {
     /* Do these tokens make the texts with the tools that are offered now?  A call may have become text, and text a call. */
     bool (*says)(struct responder *r, const struct spoken *s, const struct tokens *t);
     struct text (*piece)(const struct responder *r, int32_t id);
+    int  (*others)(const struct responder *r);          /* how many other programs use what is here; NULL: none can */
     void (*close)(struct responder *r);
 };
 

@@ -16,6 +16,7 @@ struct host {
     struct responder *person;
     struct server *server;
     struct buf socket;
+    host_leave *leave;
     int  lock;                          /* of the socket */
     int  timer;                         /* readable when the server has something to do that no descriptor tells */
     bool asked;                         /* the person's answer is under way */
@@ -159,7 +160,34 @@ static struct text piece(const struct responder *r, int32_t id)
 
 /* ---- open and close ---- */
 
-/* The chat is over, its session is on the disk; nobody else begins. */
+static int others(const struct responder *r)
+{
+    return server_n_others(own_const(r)->server);
+}
+
+static void wait_a_while(struct host *h)
+{
+    struct pollfd all[RESPONDER_MAX_FDS];
+    int n = fds(&h->base, all);
+    poll(all, (nfds_t)n, -1);
+}
+
+/* The chat is over, its session is on the disk.  Whoever uses the model may go on, and others may come, until nobody is left. */
+static void stay_for_others(struct host *h)
+{
+    struct err ignored = {{0}};
+    char said[200];
+    int n = others(&h->base);
+    snprintf(said, sizeof said, n > 1 ? "q35chat: %d other programs use the model: it stays loaded for them (q35chat serve stop ends that)\n"
+                                      : "q35chat: %d other program uses the model: it stays loaded for it (q35chat serve stop ends that)\n", n);
+    if (!n || !h->leave || !h->leave(said))
+        return;
+    server_leave_chat(h->server);
+    for (drain(&h->base); server_run(h->server, &ignored) == SERVER_RUNS && others(&h->base); drain(&h->base))
+        wait_a_while(h);
+}
+
+/* Nobody else begins. */
 static void finish_others(struct host *h)
 {
     struct err ignored = {{0}};
@@ -168,12 +196,8 @@ static void finish_others(struct host *h)
     if (n)
         fprintf(stderr, n > 1 ? "q35chat: %d answers for other programs are under way, then this ends (Ctrl-C: now)\n"
                               : "q35chat: %d answer for another program is under way, then this ends (Ctrl-C: now)\n", n);
-    h->asked = false;
-    for (drain(&h->base); server_n_open(h->server) && server_run(h->server, &ignored) == SERVER_RUNS; drain(&h->base)) {
-        struct pollfd all[RESPONDER_MAX_FDS];
-        int more = fds(&h->base, all);
-        poll(all, (nfds_t)more, -1);
-    }
+    for (drain(&h->base); server_n_open(h->server) && server_run(h->server, &ignored) == SERVER_RUNS; drain(&h->base))
+        wait_a_while(h);
 }
 
 static void nothing(const struct news *it, void *arg)
@@ -199,6 +223,8 @@ static void close_host(struct responder *r)
     h->base.fn = nothing;               /* the chat is being taken apart */
     if (h->asked)
         person->ops->interrupt(person);
+    h->asked = false;
+    stay_for_others(h);
     unlink(h->socket.data);             /* before the lock goes: then it is the next server's */
     finish_others(h);
     host_free(h);
@@ -208,7 +234,7 @@ static void close_host(struct responder *r)
 static const struct responder_ops ops = {
     .request = request, .interrupt = interrupt, .end_thought = end_thought, .fds = fds, .drain = drain, .info = info, .machine = machine, .used = used,
     .count = count, .count_prompt = count_prompt, .encode = encode, .prompt = prompt, .read_ahead = read_ahead, .save = save, .restore = restore,
-    .tokens = tokens, .says = says, .piece = piece, .close = close_host,
+    .tokens = tokens, .says = says, .piece = piece, .others = others, .close = close_host,
 };
 
 static bool start(struct host *h, struct responder *guest, const struct options *o, struct err *e)
@@ -228,12 +254,13 @@ static bool start(struct host *h, struct responder *guest, const struct options 
     return false;
 }
 
-struct responder *host_open(struct responder *person, struct responder *guest, const char *socket, const struct options *o, struct err *e)
+struct responder *host_open(struct responder *person, struct responder *guest, const char *socket, const struct options *o, host_leave *leave, struct err *e)
 {
     struct host *h = memory_zeroed(1, sizeof *h);
     h->base = *person;
     h->base.ops = &ops;
     h->person = person;
+    h->leave = leave;
     h->lock = -1;
     buf_adds(&h->socket, socket);
     if (!start(h, guest, o, e)) {

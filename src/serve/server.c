@@ -747,6 +747,28 @@ int server_n_open(const struct server *s)
     return s->n_waiting + (s->now && !s->now_over);
 }
 
+static int is_other(const struct job *j)
+{
+    return j->x && !j->question.relayed;
+}
+
+int server_n_others(const struct server *s)
+{
+    int n = s->attached.n + (s->now && !s->now_over && is_other(s->now));
+    for (const struct job *j = s->waiting; j; j = j->next)
+        n += is_other(j);
+    return s->state == SERVER_RUNS ? n : 0;
+}
+
+void server_leave_chat(struct server *s)
+{
+    struct buf line = {0};
+    s->so.of_chat = false;
+    buf_adds(&line, "{\"note\": \"the chat that had loaded the model has left; it stays loaded while it is used\"}\n");
+    attached_tell(&s->attached, &line);
+    buf_free(&line);
+}
+
 void server_shut(struct server *s)
 {
     web_shut(s->web);

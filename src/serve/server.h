@@ -33,6 +33,8 @@ bool server_is_ready(const struct server *s);           /* the model is loaded *
 /* An answer under way is stopped, and goes on behind its last token when it is released; none begins in between. */
 void server_hold(struct server *s, bool hold);
 int  server_n_open(const struct server *s);             /* answers under way and requests that wait */
+int  server_n_others(const struct server *s);           /* q35chats that are attached, and answers for others; 0 when the model is gone */
+void server_leave_chat(struct server *s);               /* the chat that had the engine has left: clients may end it, and are told */
 void server_shut(struct server *s);                     /* no further connections are accepted */
 /* STOPPED: a client asked for that; UNUSED: nobody came for `keep_s`; FAILED: the model is gone, `e` says why. */
 enum server_state server_run(struct server *s, struct err *e);

@@ -25,6 +25,7 @@
 #include "ui/tui/term.h"
 #include "ui/tui/view.h"
 #include "ui/tui/wake.h"
+#include "ui/waiter.h"
 
 enum { RESIZE_MS = 30, BLOCKED_MS = 20, SAVE_MS = 2000 };
 
@@ -456,6 +457,18 @@ static void close_screen(struct tui *t)
     wake_close();
 }
 
+/* The signal that ended the chat is not to end what stays of it: a shell sends SIGHUP to all that it started, which may come late. */
+static void survive(struct tui *t)
+{
+    sigset_t hangup;
+    sigemptyset(&hangup);
+    sigaddset(&hangup, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &hangup, NULL);
+    close_screen(t);
+    signal(SIGHUP, SIG_IGN);
+    pthread_sigmask(SIG_UNBLOCK, &hangup, NULL);
+}
+
 int tui_run(struct options *o)
 {
     struct tui t = {.o = o, .dirty = true};
@@ -473,18 +486,23 @@ int tui_run(struct options *o)
         stop_and_save(&t);
     if (t.app.host.chat)                /* while signals still wait: another one must not end this */
         status = goodbye_status(t.app.host.chat, t.ending, status, &said);
-    close_screen(&t);
+    const bool stays = open && chat_others(t.app.host.chat);
+    stays ? survive(&t) : close_screen(&t);
     if (!open || t.app.fatal.len)
         fprintf(stderr, "q35chat: %s\n", open ? t.app.fatal.data : e.msg);
     fputs(buf_str(&said), stderr);
     buf_free(&said);
-    if (t.ending && status == EXIT_ANSWERED)
-        end_by_signal(t.ending);
+    const int ending = status == EXIT_ANSWERED ? t.ending : 0;
+    if (ending && !stays)
+        end_by_signal(ending);
     else if (open && !t.ending)
         print_farewell(&t);
     if (!open || t.app.host.phase.kind == PHASE_DEAD)
         status = !open && t.app.host.chat ? EXIT_FAILED : EXIT_MODEL;
+    waiter_status(ending ? EXIT_SIGNAL + ending : status);
     chat_close(t.app.host.chat);        /* may wait for the model; Ctrl-C then ends the program as usual */
     app_close(&t.app);
+    if (ending)
+        end_by_signal(ending);
     return status;
 }

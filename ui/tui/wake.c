@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "ui/waiter.h"
 
 static const struct { int sig; unsigned what; } taken[] = {
     {SIGWINCH, WAKE_SIZE}, {SIGTSTP, WAKE_STOP}, {SIGCONT, WAKE_CONTINUE}, {SIGINT, WAKE_INTERRUPT}, {SIGHUP, WAKE_HANGUP},
@@ -19,12 +20,19 @@ static int ends[2] = {-1, -1};          /* of the pipe; a handler has no other w
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct buf waiting;              /* lines of the log, under the lock */
 
-static void on_signal(int sig)
+static void wake(int sig)
 {
     int before = errno;
     char byte = (char)sig;
     if (write(ends[1], &byte, 1) < 0) {}        /* full: somebody will look anyway */
     errno = before;
+}
+
+static void on_signal(int sig, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (!waiter_repeats(sig, info))
+        wake(sig);
 }
 
 static void on_line(const char *line, void *arg)
@@ -33,15 +41,15 @@ static void on_line(const char *line, void *arg)
     pthread_mutex_lock(&lock);
     buf_addf(&waiting, "%s\n", line);
     pthread_mutex_unlock(&lock);
-    on_signal(0);
+    wake(0);
 }
 
-static void handle(int sig, void (*how)(int))
+static void handle(int sig)
 {
     struct sigaction a;
     memset(&a, 0, sizeof a);
-    a.sa_handler = how;
-    a.sa_flags = SA_RESTART;            /* of the loop only poll() waits, which returns all the same */
+    a.sa_sigaction = on_signal;
+    a.sa_flags = SA_SIGINFO | SA_RESTART;       /* of the loop only poll() waits, which returns all the same */
     sigemptyset(&a.sa_mask);
     sigaction(sig, &a, NULL);
 }
@@ -51,8 +59,8 @@ int wake_open(void)
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
         return -1;
     for (int i = 0; i < N_TAKEN; i++)
-        handle(taken[i].sig, on_signal);
-    handle(SIGPIPE, SIG_IGN);
+        handle(taken[i].sig);
+    signal(SIGPIPE, SIG_IGN);
     log_set_sink(on_line, NULL);
     return ends[0];
 }
@@ -80,7 +88,7 @@ void wake_close(void)
 {
     log_set_sink(NULL, NULL);
     for (int i = 0; i < N_TAKEN; i++)
-        handle(taken[i].sig, SIG_DFL);
+        signal(taken[i].sig, SIG_DFL);
     close(ends[0]);
     close(ends[1]);
     ends[0] = ends[1] = -1;
@@ -89,7 +97,7 @@ void wake_close(void)
 
 void wake_suspend(void)
 {
-    handle(SIGTSTP, SIG_DFL);
+    signal(SIGTSTP, SIG_DFL);
     raise(SIGTSTP);
-    handle(SIGTSTP, on_signal);
+    handle(SIGTSTP);
 }

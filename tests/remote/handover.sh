@@ -1,0 +1,91 @@
+#!/bin/sh
+# A chat that has loaded the model leaves while another is attached to it: its terminal is free at once, the other one goes on, and the model goes with
+# the last who uses it.  Killed, it cannot do that: then the other one loads the model itself.
+. tests/remote/serve.inc
+. tests/pty/terminal.inc
+trap 'exec 3>&- 4>&-; "$q" serve stop > /dev/null 2>&1; for p in $started; do kill $p 2> /dev/null; done; rm -rf "$tmp"' EXIT
+started=
+mkfifo "$tmp/keys2"
+
+there() { for i in $(seq $((10 * patience))); do [ -S "$socket" ] && return; sleep 0.1; done; }
+left() { for i in $(seq $((10 * patience))); do [ -e "$socket" ] || return 0; sleep 0.1; done; return 1; }
+# The same as begin, type and seen of terminal.inc, in a second terminal.
+begin_second() {
+    : > "$tmp/screen2"
+    at2=1
+    script -qefc "stty cols 80 rows 24; exec $q --line --model $model --temperature 0 --max-tokens 24 --no-think --tools none $*" "$tmp/screen2" < "$tmp/keys2" > /dev/null 2>&1 &
+    job2=$!
+    started="$started $job2"
+    exec 4> "$tmp/keys2"
+}
+type_second() { printf "$1" >&4; }
+on_second() { screen=$tmp/screen2 at=$at2; seen "$@"; at2=$at screen=$tmp/screen at=$at1; }
+seen_second() { at1=$at; on_second "$@"; }
+both() {        # FRONT: a chat that has the model, and one that is attached
+    front=$1
+    begin --no-think --tools none
+    started="$started $job"
+    there
+    type 'Hello\r'
+    seen "$front: a chat has loaded the model" " ctx "
+    begin_second
+    seen_second "$front: another one is attached" "attached to the model that another q35chat has loaded"
+    type_second 'Hello\r'
+    seen_second "$front: ... and is answered" " ctx "
+}
+goes_on() {     # NAME
+    seen_second "$1: the other chat is told" "the chat that had loaded the model has left; it stays loaded while it is used"
+    type_second 'Once more\r'
+    seen_second "$1: ... and is answered" " ctx "
+    "$q" serve status > "$tmp/status" 2>&1
+    has "$1: ... by what stays of the first one" "$(cat "$tmp/status")" "tokens of context"
+}
+
+for front in --line --tui; do
+    both $front
+    type '/quit\r'
+    seen "$front: the chat that leaves says who stays" "1 other program uses the model: it stays loaded for it"
+    seen "$front: ... and its terminal is free" "status 0"
+    exec 3>&-
+    wait $job
+    goes_on "$front left"
+    type_second '/quit\r'
+    exec 4>&-
+    wait $job2
+    left && ok "$front: when the last one has gone, so has the model" || bad "$front: when the last one has gone, so has the model" "$socket is there"
+done
+
+for how in "TERM 143" "HUP 129"; do
+    [ "$how" = "TERM 143" ] && front=--line || front=--tui
+    both $front
+    kill -${how% *} "$(cat "$tmp/pid")"
+    seen "SIG${how% *}: the chat ends by it" "status ${how#* }"
+    exec 3>&-
+    wait $job
+    goes_on "SIG${how% *}"
+    "$q" serve stop > "$tmp/out" 2>&1
+    is "SIG${how% *}: serve stop ends what stayed" $? 0
+    seen_second "SIG${how% *}: ... and the other chat is told" "has ended: the next message loads it here"
+    type_second 'And again\r'
+    seen_second "SIG${how% *}: ... which loads the model itself" " ctx "
+    type_second '/tree\r'
+    seen_second "SIG${how% *}: ... and has lost nothing" "Hello"
+    type_second '/quit\r'
+    exec 4>&-
+    wait $job2
+done
+
+both --line
+kill -9 "$(cat "$tmp/pid")"
+seen_second "SIGKILL: the other chat is told" "has ended: the next message loads it here"
+type_second 'Once more\r'
+seen_second "SIGKILL: ... and loads the model itself" " ctx "
+exec 3>&-
+wait $job
+there
+timeout $patience "$q" --model "$small" --no-stdin --verbose -n 4 hello > "$tmp/out" 2> "$tmp/err"
+has "SIGKILL: ... which others may use from then on" "$(cat "$tmp/err")" "attached to the model that another q35chat has loaded"
+type_second '/quit\r'
+exec 4>&-
+wait $job2
+exit $status
