@@ -43,7 +43,7 @@ enum {
  * stand together, in order.  A call has at most STEP_ROWS rows in all.
  *
  * `rows` lies in device memory, so that a record of n rows serves however they are shared out.  NULL: all rows belong to one conversation,
- * to whose memory the pointers lead, and the index of row t is t.  A GPU takes only NULL so far. */
+ * to whose memory the pointers lead, and the index of row t is t.  A GPU takes only NULL over compressed KV rows so far. */
 struct step_row {
     int32_t slot;
     int32_t index;              /* among the slot's rows in this call, from 0 */
@@ -178,7 +178,7 @@ struct step_project_args {
     const float   *halves;      /* [2, n_rows, hidden], whose sum u is, which is written to stream_out (step_mtp_join) */
     int64_t       *stream_out;  /* [n_rows, hidden], with halves */
     const float   *norm;        /* [hidden] */
-    const int32_t *pos;         /* device memory: of the slot's first row, for rings */
+    const int32_t *pos;         /* device memory: of the slot's first row, for rings; with them it was there before the recorded graph began */
     const int32_t *n_valid;
     const struct step_row *rows;
     size_t         slot_bytes;  /* of rings */

@@ -5,7 +5,8 @@
  * Limit     bandwidth: 268 MB at 4.5 TB/s 60 us, at 230 GB/s 1.2 ms
  * Launch    1: grid (row sets, 64 ranges, kv_heads), 8 warps, 64 positions a tile; K and V tiles of 32 KiB in three buffers, two
  *           of them in flight (two buffers, one in flight, where shared memory is short); ranges beyond the end leave at once.
- *           A set is up to 4 rows: the second one of 5 to 8 rows runs beside the first and finds K and V in L2
+ *           A set is up to 4 rows: the second one of 5 to 8 rows runs beside the first and finds K and V in L2.  Where rows are those of
+ *           several conversations each one is a set, and rows of the same conversation find K and V in L2
  *           2: grid (heads, rows, quarters of a head) adds the ranges up, and gates
  * Layout    16 query heads of a KV head are the rows of an m16n8k16, missing ones are 0.  Logits: a row of the call belongs to
  *           8 / R warps, each with its own positions of the tile and q in registers; weights meet in shared memory; outputs: a
@@ -35,6 +36,21 @@ static __device__ __forceinline__ void load_heads(float v[N][8], float mates[N][
         load_eight(v[j], x + norm.at, x + norm.at + 4);
         load_eight(mates[j], x + norm.mate[0], x + norm.mate[1]);
     }
+}
+
+/* Which rows a block works on. */
+struct set {
+    int first, row0, n;                 /* the slot's rows begin at row `first` of the call; ours are row0 .. row0 + n - 1 of them */
+    int n_rows;                         /* of the slot in the call, as many as ours need */
+    int slot;
+};
+template <int R> static __device__ __forceinline__ struct set set_of_block(const struct step_attention_args &a)
+{
+    const int i = (int)blockIdx.x;
+    if (!a.rows)
+        return {0, 4 * i, min(R, a.n_rows - 4 * i), a.n_rows, 0};
+    const struct step_row r = a.rows[i];
+    return {i - r.index, r.index, 1, r.index + 1, r.slot};
 }
 
 /* Fills a buffer with positions p0 .. p0 + 63 of K or V from the cache; zeros after `last`; nothing where the call's own rows go. */
@@ -78,7 +94,7 @@ static constexpr size_t shared_bytes(int rows, int buffers, int n_rows, int half
 
 static_assert(shared_bytes(4, 2, STEP_ROWS, DIM / 2) <= 99 * 1024, "a GB10 has 99 KiB");
 
-/* Rows 4 * blockIdx.x .. + R - 1, of which some may be missing; R: 1, 2 or 4. */
+/* A set of up to R rows; R: 1, 2 or 4. */
 template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) void step_attention_kernel(struct step_attention_args a)
 {
     extern __shared__ __align__(1024) char smem[];
@@ -87,7 +103,9 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
     float *factor = (float *)(weights + R * HEADS * TILE * 2), *top = factor + R * HEADS;
     float2 *turn = (float2 *)(top + WARPS * HEADS);
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const int row0 = 4 * (int)blockIdx.x, n = min(R, a.n_rows - row0), range = (int)blockIdx.y, kv_head = (int)blockIdx.z;
+    const struct set set = set_of_block<R>(a);
+    const int call_row0 = set.first + set.row0, row0 = set.row0, n = set.n, range = (int)blockIdx.y, kv_head = (int)blockIdx.z;
+    void *const cache_k = behind((char *)a.kv.k, set.slot * a.slot_bytes), *const cache_v = behind((char *)a.kv.v, set.slot * a.slot_bytes);
     const int group = a.n_q_heads / a.kv.n_kv_heads, head0 = kv_head * group;
     const int my_row = warp / WARPS_A_ROW, my_part = warp % WARPS_A_ROW;        /* whose logits this warp computes */
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(smem), weights_at = (uint32_t)__cvta_generic_to_shared(weights);
@@ -103,7 +121,7 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
     gpu_next();
     if (!a.settled)
         gpu_wait();
-    const int pos = *a.pos, pos0 = pos + row0;  /* of the call's first row, and of ours */
+    const int pos = *live_of(a.pos, set.slot), pos0 = pos + row0;       /* of the slot's first row, and of ours */
     const int shortest = range_length(pos0), longest = range_length(pos0 + n - 1);
     if (range * shortest > pos0 + n - 1)
         return;                         /* the longer ranges begin later still */
@@ -111,13 +129,13 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
     /* Our rows [first_row, end_row) have ranges of `length`; a second pass is for those behind a multiple of 4096. */
     int length = shortest, first_row = 0, end_row = shortest == longest ? n : (longest / TILE - 1) * (TILE * STEP_RANGES) - pos0;
     int begin = range * length, last = min(begin + length, pos0 + end_row) - 1;
-    fetch(smem, a.kv.k, a.kv.n_kv_heads, pos, begin, last);
+    fetch(smem, cache_k, a.kv.n_kv_heads, pos, begin, last);
     copy_commit();
     if (BUFFERS == 3) {
-        fetch(smem + BUFFER, a.kv.v, a.kv.n_kv_heads, pos, begin, last);
+        fetch(smem + BUFFER, cache_v, a.kv.n_kv_heads, pos, begin, last);
         copy_commit();
     }
-    for (int i = (int)threadIdx.x; i < a.n_rows * a.half; i += THREADS) {
+    for (int i = (int)threadIdx.x; i < set.n_rows * a.half; i += THREADS) {
         const float2 v = cos_sin((float)(pos + i / a.half) * a.freq[i % a.half]);
         turn[i] = make_float2(v.x * a.rope_scale, v.y * a.rope_scale);
     }
@@ -125,11 +143,11 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
     gpu_wait();
     enum { AT_ONCE = R == 1 ? 2 : 4 };
     float v[AT_ONCE][8], mates[AT_ONCE][8];
-    load_heads<AT_ONCE>(v, mates, a, norm, row0, n, head0, group, warp);
+    load_heads<AT_ONCE>(v, mates, a, norm, call_row0, n, head0, group, warp);
     __syncthreads();
     int p = pos + warp;
-    if (warp < a.n_rows && (p / shortest == range || p / longest == range)) {
-        size_t from = ((size_t)warp * (size_t)a.kv.n_kv_heads + (size_t)kv_head) * DIM;
+    if (warp < set.n_rows && (p / shortest == range || p / longest == range)) {
+        size_t from = ((size_t)(set.first + warp) * (size_t)a.kv.n_kv_heads + (size_t)kv_head) * DIM;
         size_t to = ((size_t)p * (size_t)a.kv.n_kv_heads + (size_t)kv_head) * (DIM / 8) + (size_t)lane;
         struct head_norm k_norm = head_norm_of(a.k_norm, a.half, lane);
         float x[8], mate[8];
@@ -141,8 +159,8 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
         *(uint4 *)(fresh_k + warp * ROW_BYTES + lane * 16) = k;
         *(uint4 *)(fresh_v + warp * ROW_BYTES + lane * 16) = v_bits;
         if (warp >= row0 && warp < row0 + n && p / range_length(p) == range) {      /* true in one block of the head */
-            ((uint4 *)a.kv.k)[to] = k;
-            ((uint4 *)a.kv.v)[to] = v_bits;
+            ((uint4 *)cache_k)[to] = k;
+            ((uint4 *)cache_v)[to] = v_bits;
         }
     }
     /* q through the last buffer into the A fragments of the rows' warps */
@@ -150,7 +168,7 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
 #pragma unroll 1
     for (int i0 = warp; i0 < R * HEADS; i0 += AT_ONCE * WARPS) {
         if (i0 != warp)
-            load_heads<AT_ONCE>(v, mates, a, norm, row0, n, head0, group, i0);
+            load_heads<AT_ONCE>(v, mates, a, norm, call_row0, n, head0, group, i0);
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++) {
             int i = i0 + j * WARPS, r = min(i / HEADS, n - 1);
@@ -190,7 +208,7 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
             if (BUFFERS == 2 || i + 1 < n_tiles) {      /* this V, or the next K */
                 int next = BUFFERS == 2 ? p0 : p0 + TILE;
                 char *into = smem + (BUFFERS == 2 ? v_buffer : third) * BUFFER;
-                fetch(into, BUFFERS == 2 ? a.kv.v : a.kv.k, a.kv.n_kv_heads, pos, next, last);
+                fetch(into, BUFFERS == 2 ? cache_v : cache_k, a.kv.n_kv_heads, pos, next, last);
                 fetch_new(into, BUFFERS == 2 ? fresh_v : fresh_k, pos, next, last);
             }
             copy_commit();
@@ -234,7 +252,7 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
             }
             __syncthreads();            /* the maxima are here; everybody is done with K */
             if (i + 1 < n_tiles) {      /* the next K, or the next V */
-                fetch(smem + k_buffer * BUFFER, BUFFERS == 2 ? a.kv.k : a.kv.v, a.kv.n_kv_heads, pos, p0 + TILE, last);
+                fetch(smem + k_buffer * BUFFER, BUFFERS == 2 ? cache_k : cache_v, a.kv.n_kv_heads, pos, p0 + TILE, last);
                 fetch_new(smem + k_buffer * BUFFER, BUFFERS == 2 ? fresh_k : fresh_v, pos, p0 + TILE, last);
             }
             copy_commit();
@@ -304,7 +322,7 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
             for (int e = 0; e < 2; e++) {
                 if (r < from_row || r >= end_row || g + 8 * e >= group)
                     continue;
-                size_t at = partial(row0 + r, a.n_q_heads, head0 + g + 8 * e, range);
+                size_t at = partial(call_row0 + r, a.n_q_heads, head0 + g + 8 * e, range);
 #pragma unroll
                 for (int j = 0; j < 4; j++)
                     *(float2 *)(out + at * DIM + 32 * warp + 8 * j + 2 * t) = make_float2(o[r][j][2 * e], o[r][j][2 * e + 1]);
@@ -319,10 +337,10 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
             return;
         copy_wait<0>();
         __syncthreads();                /* the next pass begins with empty buffers */
-        fetch(smem, a.kv.k, a.kv.n_kv_heads, pos, begin, last);
+        fetch(smem, cache_k, a.kv.n_kv_heads, pos, begin, last);
         copy_commit();
         if (BUFFERS == 3) {
-            fetch(smem + BUFFER, a.kv.v, a.kv.n_kv_heads, pos, begin, last);
+            fetch(smem + BUFFER, cache_v, a.kv.n_kv_heads, pos, begin, last);
             copy_commit();
         }
     }
@@ -339,7 +357,8 @@ static __global__ __launch_bounds__(256) void step_attention_sum_kernel(struct s
     gpu_next();
     if (!a.settled)
         gpu_wait();
-    int p = *a.pos + row, n = p / range_length(p) + 1;
+    const struct step_row r = row_of(a.rows, row);
+    int p = *live_of(a.pos, r.slot) + r.index, n = p / range_length(p) + 1;
     size_t first = partial(row, a.n_q_heads, head, 0);
     const float *ends = partial_ends(a) + 2 * first;
     const float4 *o = (const float4 *)((const float *)a.scratch + first * DIM + col0) + c;
@@ -389,7 +408,7 @@ static __global__ __launch_bounds__(256) void step_attention_sum_kernel(struct s
 
 template <int R> static void launch_rows(struct cuda_queue *q, const struct step_attention_args *a)
 {
-    dim3 grid((unsigned)(a->n_rows + 3) / 4, STEP_RANGES, (unsigned)a->kv.n_kv_heads);
+    dim3 grid((unsigned)(a->rows ? a->n_rows : (a->n_rows + 3) / 4), STEP_RANGES, (unsigned)a->kv.n_kv_heads);
     size_t two = shared_bytes(R, 2, a->n_rows, a->half), three = shared_bytes(R, 3, a->n_rows, a->half);
     if (three <= q->smem)
         launch(q, "step_attention", step_attention_kernel<R, 3>, grid, THREADS, three, true, *a);
@@ -400,17 +419,17 @@ template <int R> static void launch_rows(struct cuda_queue *q, const struct step
 extern "C" void step_attention_cuda(struct cuda_queue *q, const struct step_attention_args *a)
 {
     int group = a->n_q_heads / a->kv.n_kv_heads;
-    queue_refuse_rows(q, "step_attention", a->rows);
     if (a->kv.dtype != DT_BF16 || a->kv.head_dim != DIM || group > HEADS || a->n_rows < 1 || a->n_rows > STEP_ROWS
         || a->half % 4 || 2 * a->half > DIM) {
         queue_note(q, "step_attention", cudaErrorInvalidValue);
         return;
     }
     if (kv_compressed(&a->kv)) {
+        queue_refuse_rows(q, "step_attention", a->rows);
         step_attention_codes(q, a);
         return;
     }
-    if (a->n_rows == 1)
+    if (a->n_rows == 1 || a->rows)
         launch_rows<1>(q, a);
     else if (a->n_rows == 2)
         launch_rows<2>(q, a);

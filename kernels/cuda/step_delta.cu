@@ -2,7 +2,7 @@
  * Shapes    state [n_v, 128, 128] fp32 twice, ring [32, channels] and [32, n_v], z and y [n_rows, n_v * 128]
  * Bytes     2 * n_v * 64 KiB of state;  64 value heads: 8.4 MB, all else is below 1 MB and in the second-level cache
  * Limit     bandwidth, while rows are few: at 4.5 TB/s 1.9 us, at 230 GB/s 36 us;  a row takes 0.25 us of arithmetic
- * Launch    a block per half of a value head (64 columns), 8 warps
+ * Launch    a block per half of a value head (64 columns), 8 warps; with rows of several conversations one for each of them (run_at())
  * Layout    a warp holds 16 rows of the half state, a lane 8 rows of 4 columns: 32 registers, 16-byte loads and stores
  * Numerics  fp32.  With e = exp(g), p = k^T S and o = q^T S come from one pass over the old state:
  *           d = beta (v - e p),  S <- e S + k d^T,  and the output is e o + (q . k) d.  A row that is applied later runs
@@ -48,8 +48,8 @@ __device__ __forceinline__ float dot4(float4 x, float4 y)
 }
 __device__ __forceinline__ float4 times(float4 x, float s) { return make_float4(x.x * s, x.y * s, x.z * s, x.w * s); }
 
-/* One warp: q, k, v, beta and the decay of the row at position `pos`, into place r. */
-__device__ __forceinline__ void row_inputs(struct delta_shared *s, const struct step_delta_args &a, int r, int pos, int h, int half,
+/* One warp: q, k, v, beta and the decay of the row at position `pos`, into place r.  The rings are those of a slot, `bytes` behind. */
+__device__ __forceinline__ void row_inputs(struct delta_shared *s, const struct step_delta_args &a, size_t bytes, int r, int pos, int h, int half,
                                            float minus_rate, float dt_bias)
 {
     int lane = threadIdx.x % 32, hk = h / (a.n_v_heads / a.n_k_heads);
@@ -59,7 +59,7 @@ __device__ __forceinline__ void row_inputs(struct delta_shared *s, const struct 
 #pragma unroll
     for (int j = 0; j < 4; j++) {
         int at = pos - 3 + j;
-        const float *raw = a.raw + (size_t)(at & (STEP_RING - 1)) * channels;
+        const float *raw = behind(a.raw, bytes) + (size_t)(at & (STEP_RING - 1)) * channels;
         q[j] = k[j] = make_float4(0, 0, 0, 0);
         v[j] = make_float2(0, 0);
         if (at >= 0) {
@@ -69,7 +69,7 @@ __device__ __forceinline__ void row_inputs(struct delta_shared *s, const struct 
         }
     }
     size_t gate = (size_t)(pos & (STEP_RING - 1)) * a.n_v_heads + h;
-    float step = a.a[gate] + dt_bias, b = a.b[gate];
+    float step = behind(a.a, bytes)[gate] + dt_bias, b = behind(a.b, bytes)[gate];
 
     float4 qc = convolve4(q, s->taps, 4 * lane), kc = convolve4(k, s->taps, DIM + 4 * lane);
     float2 vc;
@@ -180,11 +180,16 @@ __global__ void __launch_bounds__(32 * WARPS, 2) step_delta_kernel(struct step_d
     __shared__ struct delta_shared s;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, h = blockIdx.x / 2, half = blockIdx.x % 2;
     int hk = h / (a.n_v_heads / a.n_k_heads);
+    const struct row_run run = run_at(a.rows, blockIdx.y, a.n_rows);
+    if (a.rows && run.n == 0)
+        return;
+    const size_t bytes = run.slot * a.slot_bytes;
 
     /* Before gpu_wait(): weights, and also `live` and the state.  They were last written by the step before, and graph replays
      * are ordered as a whole: whatever still runs beside us belongs to this replay, and nothing in it writes the committed
      * state, or `live` before the last DeltaNet layer is done.  Outside a graph (n_rows 0) the launch does not overlap. */
-    int pos = a.live->pos, n_apply = a.live->n_apply, parity = a.live->parity;
+    const struct step_live *live = a.live + run.slot;
+    int pos = live->pos, n_apply = live->n_apply, parity = live->parity;
     for (int c = threadIdx.x; c < CHANNELS; c += 32 * WARPS) {
         int head = c < DIM ? hk : c < 2 * DIM ? a.n_k_heads + hk : 2 * a.n_k_heads + h;
         int in = c < 2 * DIM ? c % DIM : c - 2 * DIM + half * COLS;
@@ -195,8 +200,8 @@ __global__ void __launch_bounds__(32 * WARPS, 2) step_delta_kernel(struct step_d
     int col = half * COLS + 4 * (lane % 16);
     float4 norm = *(const float4 *)(a.norm + col);
     size_t at = (size_t)h * DIM * DIM + (size_t)(16 * warp + 8 * (lane / 16)) * DIM + col;
-    const float *from = (parity ? a.state[1] : a.state[0]) + at;
-    float *to = (parity ? a.state[0] : a.state[1]) + at;
+    const float *from = behind(parity ? a.state[1] : a.state[0], bytes) + at;
+    float *to = behind(parity ? a.state[0] : a.state[1], bytes) + at;
     float4 S[8];
 #pragma unroll
     for (int i = 0; i < 8; i++)
@@ -204,16 +209,16 @@ __global__ void __launch_bounds__(32 * WARPS, 2) step_delta_kernel(struct step_d
     gpu_next();
     gpu_wait();
 
-    int n = n_apply + a.n_rows, first = pos - n_apply;
+    int n = n_apply + run.n, first = pos - n_apply;
     int t = (warp - n_apply) & (WARPS - 1);             /* the new row whose output this warp writes: row n_apply + t */
-    size_t out = (size_t)(t * a.n_v_heads + h) * DIM + col;
+    size_t out = (size_t)((run.from + t) * a.n_v_heads + h) * DIM + col;
     float4 z = make_float4(0, 0, 0, 0);
-    if (t < a.n_rows)
+    if (t < run.n)
         z = *(const float4 *)(a.z + out);
     copy_wait<0>();
     __syncthreads();
     for (int r = warp; r < n; r += WARPS)
-        row_inputs(&s, a, r, first + r, h, half, minus_rate, dt_bias);
+        row_inputs(&s, a, bytes, r, first + r, h, half, minus_rate, dt_bias);
     __syncthreads();
 
     for (int r = 0; r < n_apply; r++)
@@ -235,16 +240,15 @@ __global__ void __launch_bounds__(32 * WARPS, 2) step_delta_kernel(struct step_d
             if (lane < 16)
                 *(float4 *)(a.y + out) = o;
             if (lane == 0)
-                a.ssq[(size_t)(t * a.n_v_heads + h) * 2 + half] = ssq;
+                a.ssq[(size_t)((run.from + t) * a.n_v_heads + h) * 2 + half] = ssq;
         }
     }
 }
 
 extern "C" void step_delta_cuda(struct cuda_queue *q, const struct step_delta_args *a)
 {
-    queue_refuse_rows(q, "step_delta", a->rows);
     if (a->n_rows < 0 || a->n_rows > STEP_ROWS || a->n_k_heads < 1 || a->n_v_heads % a->n_k_heads || a->dk != DIM || a->dv != DIM || a->taps != 4)
         queue_note(q, "step_delta", cudaErrorInvalidValue);
     else
-        launch(q, "step_delta", step_delta_kernel, dim3(2 * a->n_v_heads), 32 * WARPS, 0, a->n_rows > 0, *a);
+        launch(q, "step_delta", step_delta_kernel, dim3(2 * a->n_v_heads, a->rows ? a->n_rows : 1), 32 * WARPS, 0, a->n_rows > 0, *a);
 }

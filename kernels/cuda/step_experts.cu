@@ -177,11 +177,12 @@ __device__ __forceinline__ void choose(const struct step_choice &j, int row, str
 /* The rows' choices and their union; c: of the warp.  A warp a row. */
 template <int ROWS> __device__ __forceinline__ void find_route(struct routing *r, struct candidates *c, const struct step_choice &j, int n_rows)
 {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_valid = j.n_valid ? min(*j.n_valid, n_rows) : n_rows;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const bool counts = warp < n_rows && row_counts(j.rows, j.n_valid, warp);
     if (ROWS > 1 && warp < STEP_ROWS && lane < WORDS)
         r->chosen[warp][lane] = 0;
     __syncwarp();
-    if (ROWS == 1 ? warp == 0 : warp < n_valid) {
+    if (ROWS == 1 ? warp == 0 : counts) {
         int expert;
         uint32_t value;
         choose(j, warp, c, &expert, &value);
@@ -194,14 +195,14 @@ template <int ROWS> __device__ __forceinline__ void find_route(struct routing *r
                 atomicOr(&r->chosen[warp][expert / 32], 1u << (expert % 32));
         }
         if (ROWS == 1 && lane == 0)
-            r->n = n_valid > 0 ? j.top_k : 0;
+            r->n = counts ? j.top_k : 0;
     }
     __syncthreads();
     if (ROWS == 1)
         return;
     if (warp == 0) {
         uint32_t any = 0;               /* lane i: word i of the union */
-        for (int t = 0; lane < WORDS && t < n_valid; t++)
+        for (int t = 0; lane < WORDS && t < n_rows; t++)
             any |= r->chosen[t][lane];
         int before = __popc(any);
         for (int k = 1; k < WORDS; k *= 2) {
@@ -224,11 +225,11 @@ template <int ROWS> __device__ __forceinline__ void find_route(struct routing *r
 /* weight[i][t] of distinct expert i for row t, the softmax of the row's choices; 0: the row did not choose it.  A warp a row. */
 template <int ROWS> __device__ __forceinline__ void find_weights(float (*weight)[STEP_ROWS], const struct routing *r, const struct step_choice &j, int n_rows)
 {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_valid = j.n_valid ? min(*j.n_valid, n_rows) : n_rows;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     for (int i = threadIdx.x; i < r->n * STEP_ROWS; i += blockDim.x)
         weight[0][i] = 0;
     __syncthreads();
-    if (warp >= n_valid)
+    if (warp >= n_rows || !row_counts(j.rows, j.n_valid, warp))
         return;
     const uint32_t key = lane < j.top_k ? r->key[warp][lane] : 0;
     const float top = key_value(__reduce_max_sync(~0u, key)), e = lane < j.top_k ? expf(row_rms(j.rms, warp) * (key_value(key) - top)) : 0, sum = warp_sum(e);
@@ -682,7 +683,6 @@ extern "C" void step_experts_cuda(struct cuda_queue *q, const struct step_expert
 {
     struct job j = {};
     const struct expert_weights *x = a->experts;
-    queue_refuse_rows(q, "step_experts", a->choice.rows);
     j.up[0] = matrices_of(x->gate, distance(x[0].gate, x[1].gate));
     j.up[1] = matrices_of(a->shared->gate, 0);
     j.down[0] = matrices_of(x->down, distance(x[0].down, x[1].down));

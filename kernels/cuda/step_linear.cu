@@ -24,14 +24,14 @@ enum kind {
 /* Where sums go; with LOGITS to logits and tile_max. */
 enum write {
     TO_ROWS,                            /* y[t * y_row + n] */
-    TO_RING,                            /* y[((*pos + t) % STEP_RING) * y_row + n] */
+    TO_RING,                            /* y[((*pos + t) % STEP_RING) * y_row + n] of the row's slot */
     TO_STREAM,                          /* added to it */
 };
 
 struct input_rows {
     const void    *x;                   /* [n, cols] fp32; bf16 rows of a table when `ids` */
     const int64_t *stream;              /* [n, cols], instead of x */
-    const int32_t *ids;                 /* NULL, or: row t is row ids[t] of the table x */
+    const int32_t *ids;                 /* NULL, or: row t is row ids[index of t] of the table x */
     const float   *norm;                /* [cols] or NULL */
 };
 
@@ -56,6 +56,8 @@ struct job {
     const int32_t    *row, *pos, *drafts;
     const uint8_t    *seen;
     const struct step_sampling *sampling;
+    const struct step_row *rows;
+    size_t            slot_bytes;       /* of rings */
     int               n_rows, n_ids, cols, groups, split_groups, n_missing;
     int               warp_groups;      /* of columns, no more than the kernel's GW */
     float             eps;
@@ -93,7 +95,8 @@ template <int KIND> __device__ __forceinline__ float4 input(const struct job &j,
 
 __device__ __forceinline__ float4 table_input(const struct job &j, const struct input_rows &in, int i, int c)
 {
-    uint2 v = *(const uint2 *)((const uint16_t *)in.x + (size_t)in.ids[i] * j.cols + c);
+    const struct step_row r = row_of(j.rows, i);
+    uint2 v = *(const uint2 *)((const uint16_t *)in.x + (size_t)live_of(in.ids, r.slot)[r.index] * j.cols + c);
     return make_float4(bf16_low(v.x), bf16_high(v.x), bf16_low(v.y), bf16_high(v.y));
 }
 
@@ -138,8 +141,16 @@ template <class SHARED> __device__ __forceinline__ float rms_of(const SHARED *sm
     return rsqrtf(squares_of(sm, set, row) / (float)j.cols + j.eps);
 }
 
+/* The row of the stream that row t is made of; row0: of row 0, without `rows`. */
+template <bool LOGITS> __device__ __forceinline__ int row_of_stream(const struct job &j, int t, int row0)
+{
+    if (!LOGITS || !j.rows || !j.row || t >= j.n_rows)
+        return row0 + t;
+    return j.rows[t].first + *live_of(j.row, j.rows[t].slot);
+}
+
 /* The input of this warp's columns as fragments.  norm: weights of them, fetched before. */
-template <int KIND, int GW, int ROWS, int P, int CHAINS, class SHARED>
+template <int KIND, int GW, int ROWS, int P, int CHAINS, bool LOGITS, class SHARED>
 __device__ __forceinline__ void load_input(group_frags<P, (ROWS + 3) / 4> f[GW], SHARED *sm, const struct job &j, const float4 norm[GW],
                                            const struct place &at, bool writer)
 {
@@ -153,7 +164,11 @@ __device__ __forceinline__ void load_input(group_frags<P, (ROWS + 3) / 4> f[GW],
         const int n = min(N, j.n_rows - 4 * set);
         float4 u[GW][N];
         float ss[N] = {};
-        const auto from = [&](int i, int gi) { return (size_t)(row0 + 4 * set + i) * j.cols + c0 + gi * PACK_GROUP; };
+        int row[N];
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            row[i] = row_of_stream<LOGITS>(j, 4 * set + i, row0);
+        const auto from = [&](int i, int gi) { return (size_t)row[i] * j.cols + c0 + gi * PACK_GROUP; };
         constexpr bool TOGETHER = (KIND == STREAM || KIND == RANGE) && GW * N <= 12;        /* else there are not enough registers */
         if (TOGETHER && from_stream<KIND>(j)) {
             struct stream4 v[GW][N];    /* all loads in flight before the first conversion: with a branch around both, each load would be awaited */
@@ -249,34 +264,46 @@ __device__ __forceinline__ void load_input(group_frags<P, (ROWS + 3) / 4> f[GW],
     }
 }
 
-/* Bias and penalties of a logit, in the order of engine/sampler.h. */
-__device__ __forceinline__ float penalised(const struct job &j, float l, int id, int token)
+/* Bias and penalties of a logit of row `r`, in the order of engine/sampler.h; `vocab` ids have a bias. */
+__device__ __forceinline__ float penalised(const struct job &j, float l, int id, const struct step_row &r, int vocab)
 {
-    const struct step_sampling *s = j.sampling;
-    if (!s)
+    if (!j.sampling)
         return id < j.n_ids ? l : -INFINITY;
+    const struct step_sampling *s = j.sampling + r.slot;
+    const size_t at = (size_t)r.slot * vocab + id;
     if (id >= s->n_ids)
         return -INFINITY;
-    int seen = j.seen[id];
-    for (int i = 0; i < token; i++)
-        if (j.drafts[i] == id)
+    int seen = j.seen[at];
+    for (int i = 0; i < r.index; i++)
+        if (live_of(j.drafts, r.slot)[i] == id)
             seen = STEP_IN_TEXT | STEP_IN_ANSWER;
     if (s->biased)
-        l += j.bias[id];
+        l += j.bias[at];
     if (seen && s->repetition_penalty > 0 && s->repetition_penalty != 1)
         l = l > 0 ? l / s->repetition_penalty : l * s->repetition_penalty;
     return seen & STEP_IN_ANSWER ? l - s->presence_penalty : l;
 }
 
-/* A finished pair of sums: rows 16 tile + g and + 8 of one token.  pos: of row 0, for rings. */
-template <int KIND, bool LOGITS> __device__ __forceinline__ void write_sums(const struct job &j, const struct part &p, int split, int tile, int token, int pos, float2 v)
+/* Where row t of the sums goes. */
+__device__ __forceinline__ float *place_of_row(const struct job &j, const struct part &p, int split, int t)
+{
+    if (p.write != TO_RING)
+        return p.y + split * j.y_split + (size_t)t * p.y_row;
+    const struct step_row r = row_of(j.rows, t);
+    const int pos = *live_of(j.pos, r.slot) + r.index;
+    return behind(p.y, r.slot * j.slot_bytes) + (size_t)(pos % STEP_RING) * p.y_row;
+}
+
+/* A finished pair of sums: rows 16 tile + g and + 8 of one token; y: its place_of_row(). */
+template <int KIND, bool LOGITS> __device__ __forceinline__ void write_sums(const struct job &j, const struct part &p, int tile, int token, float *y, float2 v)
 {
     const int g = threadIdx.x % 32 / 4, row = tile * PACK_ROWS + g;
     if (LOGITS) {
         float m = -INFINITY;
         if (token < j.n_rows) {
-            v.x = row < p.rows ? penalised(j, v.x, row, token) : -INFINITY;
-            v.y = row + 8 < p.rows ? penalised(j, v.y, row + 8, token) : -INFINITY;
+            const struct step_row r = row_of(j.rows, token);
+            v.x = row < p.rows ? penalised(j, v.x, row, r, p.rows) : -INFINITY;
+            v.y = row + 8 < p.rows ? penalised(j, v.y, row + 8, r, p.rows) : -INFINITY;
             m = isnan(v.x) || isnan(v.y) ? INFINITY : fmaxf(v.x, v.y);     /* a NaN makes the maximum +inf, so that step_pick looks at the tile */
         }
         for (int k = 4; k < 32; k *= 2)
@@ -299,7 +326,6 @@ template <int KIND, bool LOGITS> __device__ __forceinline__ void write_sums(cons
             stream_add(to + row + 8, v.y);
         return;
     }
-    float *y = p.y + split * j.y_split + (size_t)(p.write == TO_RING ? (pos + token) % STEP_RING : token) * p.y_row;
     if (row < p.rows)
         y[row] = v.x;
     if (row + 8 < p.rows)
@@ -314,7 +340,9 @@ template <int F, int GW, int ROWS, int T, int KIND> __host__ __device__ constexp
 {
     return GW >= 4 ? 1 : F != WEIGHT_INT4 || KIND == RANGE ? (ROWS * GW <= 8 ? 2 : 1) : ROWS == 1 && GW <= 2 && T == 1 ? 3 : ROWS <= 4 ? 2 : 1;
 }
-template <int T> using linear_shared = struct step_shared<T == 2 ? 8 : 5>;
+template <int T> struct linear_shared : step_shared<T == 2 ? 8 : 5> {
+    float *to[STEP_ROWS];               /* place_of_row(): there are too few registers to keep it in */
+};
 
 /* Of n things, the first one of the i-th of `parts` equal runs; n * parts < 2^32. */
 __device__ __forceinline__ int first_of(int n, int i, int parts) { return (int)((unsigned)n * (unsigned)i / (unsigned)parts); }
@@ -351,6 +379,8 @@ __global__ void __launch_bounds__(STEP_THREADS, blocks_of<F, GW, ROWS, tiles_of<
              (uint32_t)(j.groups * group_scale_bytes<F>()), at.gw * units, t1 - t0, T};
     s.start(sm, at.gw * units * ((t1 - t0 + T - 1) / T));
     s.ready();
+    if ((int)threadIdx.x < j.n_rows)    /* the barrier before sums are added up makes it seen */
+        sm->to[threadIdx.x] = place_of_row(j, p, at.split, threadIdx.x);
     if (ROWS < 4)
         staging_clear<ROWS>(sm->own[warp]);
     if (KIND != PLAIN && ROWS <= 2)
@@ -359,22 +389,22 @@ __global__ void __launch_bounds__(STEP_THREADS, blocks_of<F, GW, ROWS, tiles_of<
     if (KIND == RANGE)
         for (int i = blockIdx.x * STEP_THREADS + threadIdx.x; i < j.n_missing; i += gridDim.x * STEP_THREADS)
             j.missing[i] = make_uint4(STEP_MISSING, STEP_MISSING, STEP_MISSING, STEP_MISSING);
-    const int pos = !LOGITS && j.pos ? *j.pos : 0;
     if (KIND != PLAIN && ROWS > 2)      /* too many registers to hold it meanwhile */
         load_norm<KIND, GW>(norm, j, at);
-    load_input<KIND, GW, ROWS, P, CHAINS>(f, sm, j, norm, at, pi == 0 && block == 0);
+    load_input<KIND, GW, ROWS, P, CHAINS, LOGITS>(f, sm, j, norm, at, pi == 0 && block == 0);
 
     for (int tile = t0, n = 0; tile < t1; tile += T, n++) {
         float2 total[T][COLS] = {};
         tile_product<F, P, GW, COLS, T, CHAINS>(total, f, at.gw, s);
-        keep_sums<COLS, T>(sm, n, tile + T >= t1, total, [&, split = at.split](int round, int i, int set, float2 v) {
+        keep_sums<COLS, T>(sm, n, tile + T >= t1, total, [&](int round, int i, int set, float2 v) {
             const int at = t0 + round * T + i;
             if (at >= t1)
                 return;
             float2 r = row_scale<F>(p.scale, at, threadIdx.x % 32 / 4);
             if (rms_at_end<KIND, P, CHAINS>())
                 r.x = r.y = rms_of(sm, j, set, threadIdx.x % 4);
-            write_sums<KIND, LOGITS>(j, p, split, at, 4 * set + threadIdx.x % 4, pos, make_float2(v.x * r.x, v.y * r.y));
+            const int token = 4 * set + threadIdx.x % 4;
+            write_sums<KIND, LOGITS>(j, p, at, token, sm->to[token], make_float2(v.x * r.x, v.y * r.y));
         });
     }
 }
@@ -555,7 +585,6 @@ extern "C" void step_project_cuda(struct cuda_queue *q, const struct step_projec
 {
     struct job j = {};
     const int cols = a->part[0].w.cols;
-    queue_refuse_rows(q, "step_project", a->rows);
     for (int i = 0; i < a->n_parts; i++)
         add_part(&j, a->part[i].w, a->part[i].y, a->part[i].ring ? TO_RING : TO_ROWS);
     j.in[0].stream = a->stream;
@@ -564,6 +593,8 @@ extern "C" void step_project_cuda(struct cuda_queue *q, const struct step_projec
     j.plus = a->halves ? a->halves + (size_t)a->n_rows * cols : NULL;
     j.stream_out = a->halves ? a->stream_out : NULL;
     j.pos = a->pos;
+    j.rows = a->rows;
+    j.slot_bytes = a->slot_bytes;
     j.n_rows = a->n_rows;
     j.eps = a->eps;
     launch_job(q, j, cols, 1, STREAM, false);
@@ -602,7 +633,6 @@ extern "C" void step_router_cuda(struct cuda_queue *q, const struct step_router_
 extern "C" void step_logits_cuda(struct cuda_queue *q, const struct step_logits_args *a)
 {
     struct job j = {};
-    queue_refuse_rows(q, "step_logits", a->rows);
     add_part(&j, a->w, a->logits, TO_ROWS);
     j.in[0].stream = a->stream;
     j.in[0].x = a->hidden;
@@ -614,6 +644,7 @@ extern "C" void step_logits_cuda(struct cuda_queue *q, const struct step_logits_
     j.bias = a->bias;
     j.drafts = a->drafts;
     j.row = a->row;
+    j.rows = a->rows;
     j.n_ids = a->n_ids;
     j.n_rows = a->n_rows;
     j.eps = a->eps;
@@ -623,12 +654,12 @@ extern "C" void step_logits_cuda(struct cuda_queue *q, const struct step_logits_
 extern "C" void step_mtp_join_cuda(struct cuda_queue *q, const struct step_mtp_join_args *a)
 {
     struct job j = {};
-    queue_refuse_rows(q, "step_mtp_join", a->rows);
     if (a->table.dtype != DT_BF16)
         queue_note(q, "step_mtp_join", cudaErrorInvalidValue);
     add_part(&j, a->w, a->halves, TO_ROWS);
     j.in[0].x = a->table.data;
     j.in[0].ids = a->ids;
+    j.rows = a->rows;
     j.in[0].norm = a->norm_embedding;
     j.in[1].x = a->hidden;
     j.in[1].norm = a->norm_hidden;

@@ -5,6 +5,7 @@
  * Launch    n_rows x 16 blocks of 1024 threads.  Block (row, 0) picks for its row, as if the row were reached; the last row
  *           that is done walks the rows while picks and drafts agree.  The 15 others are for the mass of all ids: without
  *           top-k each sums up a slice, and the last one done picks; so they do for outlooks.  step_draft: one block
+ *           Rows of several conversations: each one's are walked by the last of them that is done
  * Layout    scratch: struct work, must be zeroed before the first call; the last block to arrive resets the counter
  * Numerics  weights in fp32, at most 1, that of the best id.  Their sums (`mass`) are in fixed point; when the kept ids are more than fit
  *           into shared memory, sums over threads' strides are in fp32.  Every order is fixed, so equal logits give equal picks
@@ -53,7 +54,8 @@ struct look {
     uint64_t key[STEP_ALTERNATIVES];    /* the best ones; 0: no more */
 };
 struct work {
-    unsigned     rows_done, slices_done[STEP_ROWS];
+    unsigned     rows_done[STEP_ROWS];  /* of the slot whose rows begin at this one */
+    unsigned     slices_done[STEP_ROWS];
     struct row   row[STEP_ROWS];
     struct slice slice[STEP_ROWS][SLICES];
     struct look  look[STEP_ROWS][SLICES];
@@ -753,7 +755,7 @@ struct walk {
 enum {
     LIVE_WORDS = sizeof(struct step_live) / 4,
     HOW_WORDS  = sizeof(struct step_sampling) / 4,
-    ROW_WORDS  = sizeof(struct row) * STEP_ROWS / 4,
+    ROW_WORDS  = sizeof(struct row) / 4,
 };
 static_assert(LIVE_WORDS + HOW_WORDS <= THREADS && offsetof(struct walk, how) == 4 * LIVE_WORDS, "one word a thread");
 
@@ -899,13 +901,32 @@ __device__ __forceinline__ bool needs_mass(const struct step_sampling *how, int 
     return how->temperature > 0 && (how->top_k <= 0 || how->top_k >= n_ids);
 }
 
+/* The arguments of a call for the rows of one slot, n of them from row `from` on. */
+__device__ __forceinline__ struct step_pick_args of_slot(const struct step_pick_args &a, const struct row_run &r)
+{
+    const size_t from = r.from, slot = r.slot;
+    struct step_pick_args one = a;
+    one.logits += from * a.vocab;
+    one.tile_max += from * step_maxima(a.vocab);
+    one.hidden += from * a.width;
+    one.live += slot;
+    one.sampling += slot;
+    one.seen += slot * a.vocab;
+    one.bias += slot * a.vocab;
+    one.results += slot * STEP_RESULTS;
+    one.last_hidden += slot * 3 * a.width;
+    one.n_rows = r.n;
+    return one;
+}
+
 /* Blocks that have nothing to do end before they count anywhere; `done`, which the last block sets, keeps them from nothing. */
-__global__ void __launch_bounds__(THREADS) step_pick_kernel(const __grid_constant__ struct step_pick_args a)
+__global__ void __launch_bounds__(THREADS) step_pick_kernel(const __grid_constant__ struct step_pick_args all)
 {
     __shared__ struct shared s;
     __shared__ struct walk walk;
-    struct work *w = (struct work *)a.scratch;
-    const int row = blockIdx.x, slice = blockIdx.y, i = threadIdx.x;
+    const int row = row_of(all.rows, blockIdx.x).index, begin = blockIdx.x - row, slice = blockIdx.y, i = threadIdx.x;
+    const struct step_pick_args a = of_slot(all, run_at(all.rows, begin, all.n_rows));
+    struct work *w = (struct work *)all.scratch;
     gpu_wait();
     gpu_next();
     const uint32_t *from = i < LIVE_WORDS ? (const uint32_t *)a.live + i : (const uint32_t *)a.sampling + (i - LIVE_WORDS);
@@ -931,87 +952,88 @@ __global__ void __launch_bounds__(THREADS) step_pick_kernel(const __grid_constan
         if (needs_mass(how, n_ids) || looks) {
             const int range = (a.vocab + SLICES - 1) / SLICES, first = slice * range;
             if (needs_mass(how, n_ids))
-                scan_slice(&w->slice[row][slice], plain.logits, n_ids, first, first + range, inverse(how->temperature), &s);
+                scan_slice(&w->slice[begin + row][slice], plain.logits, n_ids, first, first + range, inverse(how->temperature), &s);
             if (looks)
-                look_at_slice(&w->look[row][slice], plain, first, first + range, &s);
-            if (!last_of(&w->slices_done[row], SLICES))
+                look_at_slice(&w->look[begin + row][slice], plain, first, first + range, &s);
+            if (!last_of(&w->slices_done[begin + row], SLICES))
                 return;
             if (slice)
                 own = scan_tiles(tile_max, step_maxima(a.vocab));
         } else if (slice) {
             return;
         }
-        pick_row(a, how, w->slice[row], row, n_ids, own, &s);
+        pick_row(a, how, w->slice[begin + row], row, n_ids, own, &s);
         if (looks && !s.row.ended)
-            look_at_row(&w->outlook[row], w->look[row], plain, how->n_alternatives, s.row.id, &s);
+            look_at_row(&w->outlook[begin + row], w->look[begin + row], plain, how->n_alternatives, s.row.id, &s);
         if (i == 0)
-            (a.n_rows > 1 ? w->row : walk.row)[row] = s.row;
+            (a.n_rows > 1 ? w->row + begin : walk.row)[row] = s.row;
         if (a.n_rows > 1) {
-            if (!last_of(&w->rows_done, a.n_rows))
+            if (!last_of(&w->rows_done[begin], a.n_rows))
                 return;
-            if (i < ROW_WORDS)
-                ((uint32_t *)walk.row)[i] = __ldcg((const uint32_t *)w->row + i);
+            if (i < ROW_WORDS * a.n_rows)
+                ((uint32_t *)walk.row)[i] = __ldcg((const uint32_t *)(w->row + begin) + i);
         }
     }
     __syncthreads();                    /* everybody has read what one warp changes now */
-    finish_step(a, &walk, w->outlook);
+    finish_step(a, &walk, w->outlook + begin);
 }
 
 extern "C" void step_pick_cuda(struct cuda_queue *q, const struct step_pick_args *a)
 {
-    queue_refuse_rows(q, "step_pick", a->rows);
     launch(q, "step_pick", step_pick_kernel, dim3((unsigned)a->n_rows, SLICES), THREADS, 0, true, *a);
 }
 
 /* ---- drafts ---- */
 
 /* A thread's part of the sum of exp(l - max).  Tiles far below the maximum are not read: all of them together are less than 2^-18. */
-__device__ __forceinline__ float draft_mass(const struct step_draft_args &a, int n_tiles, float max)
+__device__ __forceinline__ float draft_mass(const float *logits, const float *tile_max, int n_ids, float max)
 {
     constexpr float FAR = 24;
     float mass = 0;
-    each_tile(a.tile_max, n_tiles, ordered(max - FAR), [&](int tile) {
-        for (int id = tile * TILE; id < min(tile * TILE + TILE, a.n_ids); id++)
-            mass += expf(a.logits[id] - max);
+    each_tile(tile_max, (n_ids + TILE - 1) / TILE, ordered(max - FAR), [&](int tile) {
+        for (int id = tile * TILE; id < min(tile * TILE + TILE, n_ids); id++)
+            mass += expf(logits[id] - max);
     });
     return mass;
 }
 
-__global__ void __launch_bounds__(THREADS) step_draft_kernel(const __grid_constant__ struct step_draft_args a)
+__global__ void __launch_bounds__(THREADS, 1) step_draft_kernel(const __grid_constant__ struct step_draft_args a)
 {
     __shared__ uint32_t warp_max[WARPS];
     __shared__ float by_warp[WARPS];
     __shared__ int tile;
-    const int n_tiles = (a.n_ids + TILE - 1) / TILE;
+    const int n_tiles = (a.n_ids + TILE - 1) / TILE, row = blockIdx.x, slot = row_of(a.rows, row).slot;
+    const float *logits = a.logits + (size_t)row * a.n_ids, *tile_max = a.tile_max + (size_t)row * step_maxima(a.n_ids);
     if (threadIdx.x == 0)
         tile = INT32_MAX;
     gpu_wait();
     gpu_next();
-    const uint32_t own = scan_tiles(a.tile_max, n_tiles), best = greatest(own, warp_max);
+    const uint32_t own = scan_tiles(tile_max, n_tiles), best = greatest(own, warp_max);
     const float max = logit_of((uint64_t)best << 32);
     const bool sound = isfinite(max);
-    find_tile(a.tile_max, n_tiles, own, best, &tile);
-    const float mass = warp_sum(sound ? draft_mass(a, n_tiles, max) : 0);
+    find_tile(tile_max, n_tiles, own, best, &tile);
+    const float mass = warp_sum(sound ? draft_mass(logits, tile_max, a.n_ids, max) : 0);
     if (threadIdx.x % 32 == 0)
         by_warp[threadIdx.x / 32] = mass;
     __syncthreads();
     if (threadIdx.x >= 32)
         return;
-    const int id = id_in_tile(a.logits, a.n_ids, tile, false);
+    const int id = id_in_tile(logits, a.n_ids, tile, false);
     const float all = warp_sum(by_warp[threadIdx.x]);
     if (threadIdx.x == 0) {
-        a.live->draft_ids[a.i] = id;
-        a.live->ids[1 + a.i] = id;
-        a.live->n_drafts = a.i + 1;
-        a.drafts->ids[a.i] = id;
-        a.drafts->prob[a.i] = sound ? 1 / all : 0;
+        struct step_live *live = a.live + slot;
+        struct step_drafts *drafts = a.drafts + slot;
+        live->draft_ids[a.i] = id;
+        live->ids[1 + a.i] = id;
+        live->n_drafts = a.i + 1;
+        drafts->ids[a.i] = id;
+        drafts->prob[a.i] = sound ? 1 / all : 0;
         __threadfence_system();
-        a.drafts->serial = a.live->step * STEP_ROWS + a.i + 1;
+        drafts->serial = live->step * STEP_ROWS + a.i + 1;
     }
 }
 
 extern "C" void step_draft_cuda(struct cuda_queue *q, const struct step_draft_args *a)
 {
-    queue_refuse_rows(q, "step_draft", a->rows);
-    launch(q, "step_draft", step_draft_kernel, dim3(1), THREADS, 0, true, *a);
+    launch(q, "step_draft", step_draft_kernel, dim3(a->rows ? a->n_rows : 1), THREADS, 0, true, *a);
 }
