@@ -357,14 +357,14 @@ enum { V = 1100, WIDTH = 128, TILES = (V + 63) / 64 * 4 };
 
 static struct step_sampling *samplings(void)
 {
-    const struct step_sampling of[SLOTS] = {
+    const struct step_sampling of[SLOTS] = {    /* as many alternatives as there may be: what lies behind the last one is undefined */
         {.repetition_penalty = 1, .n_ids = V, .room = 100},
         {.temperature = 0.8f, .top_k = 20, .top_p = 0.9f, .repetition_penalty = 1.25f, .presence_penalty = 1.5f, .biased = 1,
          .n_ids = 1080, .room = 2, .rng = 99},
-        {.temperature = 2, .min_p = 0.01f, .repetition_penalty = 1, .n_ids = 65, .room = 50, .rng = 7, .n_alternatives = 4},
+        {.temperature = 2, .min_p = 0.01f, .repetition_penalty = 1, .n_ids = 65, .room = 50, .rng = 7, .n_alternatives = STEP_ALTERNATIVES},
         {.repetition_penalty = 1, .presence_penalty = 2, .n_ids = V, .room = 9, .n_stop = 1, .stop = {3}},
         {.temperature = 1, .top_p = 0.95f, .repetition_penalty = 1, .n_ids = V, .room = 30, .rng = 11},
-        {.temperature = 0.7f, .repetition_penalty = 1, .biased = 1, .n_ids = V, .room = 30, .rng = 12, .n_alternatives = 8},
+        {.temperature = 0.7f, .repetition_penalty = 1, .biased = 1, .n_ids = V, .room = 30, .rng = 12, .n_alternatives = STEP_ALTERNATIVES},
         {.repetition_penalty = 1.1f, .n_ids = 1000, .room = 3},
         {.temperature = 1, .top_k = 700, .repetition_penalty = 1, .n_ids = V, .room = 30, .rng = 13},
     };
