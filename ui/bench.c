@@ -19,7 +19,7 @@ static struct bench_options options(const struct args *a)
         .draft = args_int(a, "depth"), .rows = args_int(a, "rows"), .answers = args_int(a, "answers"), .overlap = args_text(a, "overlap") ? args_int(a, "overlap") + 1 : 0,
         .n_ctx = args_int(a, "ctx"), .n_sms = args_int(a, "sms"), .n_threads = args_int(a, "threads"), .chunk = args_int(a, "chunk"),
         .seed = args_int(a, "seed"), .json = args_on(a, "json"), .full = args_on(a, "long"),
-        .weights_in_host = !strcmp(args_text(a, "weights-in"), "host"),
+        .weights_in = args_text(a, "weights-in"),
         .kv_in_host = !strcmp(args_text(a, "kv-in"), "host"),
     };
 }
@@ -29,11 +29,13 @@ static bool stopped(void) { return interrupt_signal(); }
 
 static int run(const struct args *a, struct bench_options *o, int (*fn)(const struct bench_options *o))
 {
-    struct buf line = {0};
+    struct buf line = {0}, machine = {0};
     args_line(a, &line);
     o->arguments = buf_str(&line);
+    o->machine_dir = paths_machine(&machine) ? machine.data : NULL;
     int status = fn(o);
     buf_free(&line);
+    buf_free(&machine);
     return status;
 }
 
@@ -66,12 +68,9 @@ int run_bench_health(const struct args *a)
     struct err e = {0};
     if (o.synthetic || o.model_dir || o.n_sms)
         return args_refuse(a, "measures the machine: --synthetic, --model and --sms are for other measurements");
-    if (!paths_state(&path, "reads", &e))
-        return args_refuse(a, "%s", e.msg);
-    o.health_file = buf_str(&path);
-    int status = run(a, &o, bench_health);
+    bool made = paths_state(&path, "reads", &e);        /* the folder, too */
     buf_free(&path);
-    return status;
+    return made ? run(a, &o, bench_health) : args_refuse(a, "%s", e.msg);
 }
 
 int run_bench_kv(const struct args *a)
@@ -120,7 +119,7 @@ static int answers(const struct args *a, int (*fn)(const struct bench_options *o
     struct bench_options o = options(a);
     struct buf dir = {0};
     struct err e = {0};
-    if (o.synthetic || o.n_layers || o.n_sms || o.weights_in_host || o.kv_in_host)
+    if (o.synthetic || o.n_layers || o.n_sms || strcmp(o.weights_in, "device") || o.kv_in_host)
         return args_refuse(a, "measures a model as a chat runs it: --synthetic, --layers, --sms, --weights-in and --kv-in are for the other measurements");
     if (o.model_dir && !models_resolve(o.model_dir, &dir, &e))
         return args_refuse(a, "%s", e.msg);

@@ -286,9 +286,10 @@ static void read_units(const void *args, int begin, int end)
 }
 
 /* The best of several passes of all threads. */
-static double cpu_read_gb_s(struct dev *d, struct err *e)
+static double cpu_read_gb_s(struct dev *d, size_t asked, struct err *e)
 {
-    static const size_t bytes = (size_t)READ_UNIT * READ_UNITS;
+    const int units = asked && asked < (size_t)READ_UNIT * READ_UNITS ? (int)(asked / READ_UNIT) + 1 : READ_UNITS;
+    const size_t bytes = (size_t)READ_UNIT * (size_t)units;
     struct read_args a = {.data = cpu_alloc(d, bytes)};
     double best = 0;
     if (!a.data) {
@@ -298,7 +299,7 @@ static double cpu_read_gb_s(struct dev *d, struct err *e)
     memset(a.data, 1, bytes);
     for (int pass = 0; pass < READ_PASSES; pass++) {
         int64_t start = clock_ns();
-        run((struct cpu *)d, read_units, &a, READ_UNITS, bytes);
+        run((struct cpu *)d, read_units, &a, units, bytes);
         best = fmax(best, (double)bytes / clock_ms_since(start) * 1e-6);
     }
     cpu_free(d, a.data);

@@ -165,9 +165,9 @@ static bool cuda_finish(struct dev *d, struct err *e)
 }
 
 /* Of 4 GiB, or of what half of the memory that is left holds. */
-static double cuda_read_gb_s(struct dev *d, struct err *e)
+static double cuda_read_gb_s(struct dev *d, size_t asked, struct err *e)
 {
-    size_t bytes = (size_t)4 << 30;
+    size_t bytes = asked ? asked : (size_t)4 << 30;
     while (bytes > d->available(d) / 2 && bytes > (size_t)256 << 20)
         bytes /= 2;
     void *p = cuda_alloc_weights(d, bytes);

@@ -69,8 +69,9 @@ struct dev {
     void   (*fill)(struct dev *d, void *p, size_t bytes, const struct fill *f);         /* likewise; a multiple of 16 bytes */
     bool   (*reserve)(struct dev *d, size_t bytes);     /* scratch memory for the plain operations; false: no room */
     bool   (*finish)(struct dev *d, struct err *e);     /* waits; false names the first operation that failed */
-    double (*read_gb_s)(struct dev *d, struct err *e);  /* bytes a second, in 10^9, of a plain read of memory that no cache holds: what
-                                                         * operations can reach at best.  Takes a moment and some memory.  0 with the reason */
+    double (*read_gb_s)(struct dev *d, size_t bytes, struct err *e);    /* bytes a second, in 10^9, of a plain read of so much memory where
+                                                         * weights lie; 0: so much that no cache holds it, which is what operations can
+                                                         * reach at best.  Takes a moment.  0 with the reason */
     bool   (*facts)(const struct dev *d, struct dev_facts *f);  /* NULL where there are none */
     void   (*limit_shared)(struct dev *d, size_t bytes);        /* likewise */
     void   (*limit_cache)(struct dev *d, size_t bytes);         /* likewise */

@@ -9,7 +9,6 @@ struct bench_options {
     const char *synthetic, *model_dir;  /* one of them */
     const char *backend, *kv, *head, *mtp;
     const char *out_file, *write_dir, *text_file;
-    const char *health_file;            /* what this machine reached */
     const char *version, *model_note;   /* of the program; what is to be said of the model, NULL: nothing */
     bool (*stopped)(void);              /* NULL: nobody stops it before its end */
     const char *arguments;              /* the command line for the report, without what belongs to this machine alone */
@@ -21,7 +20,9 @@ struct bench_options {
     int  n_ctx, n_sms, n_threads, chunk, seed;
     int  n_positions;                   /* of each kind of head */
     double bandwidth, tflops;           /* of another machine: GB/s; TFLOP/s of products in 16 bits */
-    bool weights_in_host, kv_in_host;   /* a GPU reads them from there */
+    const char *weights_in;             /* "device", "host" or "auto" */
+    const char *machine_dir;            /* what was measured of this machine; NULL: nothing is remembered */
+    bool kv_in_host;                    /* a GPU reads it from there */
     bool json, full;                    /* full: the slow rows too */
 };
 

@@ -13,7 +13,8 @@ bool subject_load(struct model *m, const struct bench_options *o, const struct l
     all.mtp = o->mtp;
     all.n_threads = o->n_threads;
     all.n_snapshots = LOAD_NO_SNAPSHOTS;
-    all.weights_in_host = o->weights_in_host;
+    all.weights_in = load_weights_in(o->weights_in);
+    all.machine_dir = all.weights_in == WEIGHTS_IN_AUTO ? o->machine_dir : NULL;
     all.kv_in_host = o->kv_in_host;
     /* --sms: before the device is opened, whose stream then belongs to the part */
     return load_check(m, &all, e) && (!o->n_sms || dev_confine(m->backend, o->n_sms, e)) && load_device(m, e);
@@ -39,8 +40,16 @@ bool subject_open(struct subject *s, const struct bench_options *o, const struct
         else
             s->delta[s->n_delta++] = &s->m.weights.layers[i];
     s->traffic = load_traffic(&s->m);
-    s->read_gb_s = s->m.dev->read_gb_s(s->m.dev, e);
+    s->read_gb_s = s->m.dev->read_gb_s(s->m.dev, 0, e);
     return s->read_gb_s > 0;
+}
+
+static void report_weights_in(const struct subject *s, struct report *r)
+{
+    struct buf line = {0};
+    placement_say(&s->m.placement, &line);
+    report_fact(r, "weights", "%s", line.len ? line.data : "in pinned host memory");
+    buf_free(&line);
 }
 
 void subject_report(const struct subject *s, struct report *r)
@@ -55,6 +64,8 @@ void subject_report(const struct subject *s, struct report *r)
     if (s->m.weights.mtp.present)
         report_fact(r, "a draft", "reads %.3f GB of the MTP block and %.3f GB of the head", traffic_mtp(&s->traffic, c->top_k) * 1e-9,
                     s->traffic.draft_head * 1e-9);
+    if (s->m.dev->weights_in_host || s->m.placement.device > 0)
+        report_weights_in(s, r);
 }
 
 void subject_close(struct subject *s)

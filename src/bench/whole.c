@@ -22,7 +22,7 @@ static double report_machine(struct report *r, const char *backend, struct err *
     report_host(r);
     if (d) {
         report_device(r, d);
-        gb_s = d->read_gb_s(d, e);
+        gb_s = d->read_gb_s(d, 0, e);
         report_fact(r, "plain read", "%.1f GB/s", gb_s);
     }
     dev_close(d);

@@ -88,6 +88,9 @@ struct chat_info {
     double load_ms;
     char kv[16];                        /* how keys and values are stored: the name of the recipe; "": nobody knows */
     size_t kv_token_bytes;              /* of a token, beyond what stays exact */
+    char weights_in[240];               /* where a GPU's weights lie and why; "": nothing was measured */
+    char reads[480];                    /* how fast memory was read at the start, and what to do when it is slow; "": not measured */
+    bool slow;                          /* it is */
     char memory[600];                   /* how its memory was planned, in a line; "": nobody knows */
 };
 

@@ -269,6 +269,10 @@ enum command_result command_stats(struct typed *c)
                  info->draft_depth, info->load_ms / 1000);
     if (info && *info->memory)
         buf_addf(c->out, "memory     planned %s\n", info->memory);
+    if (info && *info->weights_in)
+        buf_addf(c->out, "weights    %s\n", info->weights_in);
+    if (info && *info->reads)
+        buf_addf(c->out, "reads      %s\n", info->reads);
     if (info && *info->kv)
         buf_addf(c->out, "KV cache   %s, %zu bytes a token\n", info->kv, info->kv_token_bytes);
     buf_addf(c->out, "answer     %d tokens in %d steps, %.1f tok/s, seed %llu\n", s->n_tokens, s->n_steps, s->tok_s,

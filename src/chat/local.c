@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/local_state.h"
+#include "chat/paths.h"
 
 static struct local *own(struct responder *r)
 {
@@ -255,8 +256,11 @@ static const struct responder_ops ops = {
 
 static struct source *load(struct local *l, const struct options *o, struct err *e)
 {
+    struct buf machine = {0};
     const struct engine_options eo = {
         .model_dir = l->dir.data,
+        .weights_in = options_text(o, OPT_weights_in),
+        .machine_dir = paths_machine(&machine) ? machine.data : NULL,
         .backend = given(o, OPT_backend),
         .kv = given(o, OPT_kv),
         .head = given(o, OPT_head),
@@ -268,7 +272,9 @@ static struct source *load(struct local *l, const struct options *o, struct err 
         .n_sequences = options_int(o, OPT_conversations),
         .n_snapshots = options_int(o, OPT_snapshots),
     };
-    return source_near(&eo, e);
+    struct source *s = source_near(&eo, e);
+    buf_free(&machine);
+    return s;
 }
 
 struct responder *local_guest(struct responder *first)

@@ -173,6 +173,9 @@ static void take_info(struct far *f, const json_t *v)
     take_text(v, "formats", to->chat.formats, sizeof to->chat.formats);
     take_text(v, "kv", to->chat.kv, sizeof to->chat.kv);
     take_text(v, "memory", to->chat.memory, sizeof to->chat.memory);
+    take_text(v, "weights_in", to->chat.weights_in, sizeof to->chat.weights_in);
+    take_text(v, "reads", to->chat.reads, sizeof to->chat.reads);
+    to->chat.slow = json_is_true(json_object_get(v, "slow"));
     to->chat.n_ctx = whole(v, "n_ctx");
     to->chat.draft_depth = whole(v, "draft_depth");
     to->chat.n_threads = whole(v, "n_threads");

@@ -68,6 +68,9 @@ static void fill_info(struct near *near)
     to->load_ms = from->load_ms;
     snprintf(to->kv, sizeof to->kv, "%s", from->kv);
     to->kv_token_bytes = from->kv_token_bytes;
+    snprintf(to->weights_in, sizeof to->weights_in, "%s", from->weights_in);
+    snprintf(to->reads, sizeof to->reads, "%s", from->reads);
+    to->slow = from->slow;
     struct buf plan = {0};
     plan_say(&from->plan, &plan);
     snprintf(to->memory, sizeof to->memory, "%s", buf_str(&plan));

@@ -62,6 +62,14 @@ bool paths_state(struct buf *path, const char *name, struct err *e)
     return make_parents(path->data, e);
 }
 
+bool paths_machine(struct buf *path)
+{
+    if (!xdg(path, "XDG_STATE_HOME", ".local/state"))
+        return false;
+    buf_adds(path, "/q35chat");
+    return true;
+}
+
 void paths_runtime(struct buf *path, const char *name)
 {
     const char *dir = getenv("XDG_RUNTIME_DIR");

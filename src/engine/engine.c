@@ -64,6 +64,21 @@ static void describe_formats(char *out, size_t size, const struct model *m)
     snprintf(out, size, "%s, %s head, KV %s", body, head, m->kv->name);
 }
 
+static void describe_memory(struct engine_info *i, const struct model *m)
+{
+    struct buf line = {0};
+    placement_say(&m->placement, &line);
+    if (!line.len && m->dev->weights_in_host)
+        buf_adds(&line, "in pinned host memory");
+    snprintf(i->weights_in, sizeof i->weights_in, "%s", buf_str(&line));
+    buf_reset(&line);
+    if (m->reads.now > 0) {
+        i->slow = reads_slow(&m->reads, &line);
+        snprintf(i->reads, sizeof i->reads, "%s", line.data);
+    }
+    buf_free(&line);
+}
+
 static void fill_info(struct engine *g)
 {
     const struct model *m = &g->model;
@@ -85,6 +100,7 @@ static void fill_info(struct engine *g)
     snprintf(i->kv, sizeof i->kv, "%s", m->kv->name);
     i->kv_token_bytes = kv_token_bytes(c, m->kv);
     i->state_bytes = cache_state_bytes(c);
+    describe_memory(i, m);
     i->plan = m->plan;
     i->gen_temperature = c->gen_temperature;
     i->gen_top_p = c->gen_top_p;
@@ -326,7 +342,7 @@ static struct load_options load_options(const struct engine_options *o)
     return (struct load_options){
         .dir = o->model_dir, .backend = o->backend, .kv = o->kv, .head = o->head, .mtp = o->mtp, .n_threads = o->n_threads, .n_ctx = o->n_ctx, .chunk = o->chunk,
         .depth = o->draft_depth, .n_sequences = o->n_sequences ? o->n_sequences : LOAD_SOME_SEQUENCES, .n_snapshots = o->n_snapshots,
-        .saves = true,
+        .weights_in = load_weights_in(o->weights_in), .machine_dir = o->machine_dir, .saves = true,
     };
 }
 

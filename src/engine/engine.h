@@ -20,6 +20,8 @@ struct engine_options {
     const char *kv;                     /* KV recipe; the first one that the device takes */
     const char *head;                   /* "bf16" as stored, or "int8" (default) */
     const char *mtp;                    /* as in struct load_options */
+    const char *weights_in;             /* which memory a GPU reads the weights from: "device" (default), "host" or "auto" */
+    const char *machine_dir;            /* what was measured of this machine is remembered here, and a GPU's reads are compared with it; NULL: neither */
     int n_threads;                      /* 0: one per usable core */
     int n_ctx;                          /* positions; 0: what fits, at most the model's; up to four times as many with YaRN */
     int chunk;                          /* most prompt rows a call */
@@ -70,6 +72,9 @@ struct engine_info {
     char   kv[16];                      /* the KV recipe */
     size_t weight_bytes, kv_bytes, state_bytes;
     size_t kv_token_bytes;              /* kv_token_bytes() */
+    char   weights_in[240];             /* where a GPU's weights lie and why, as a line; "": nothing was measured */
+    char   reads[480];                  /* how fast memory was read at the start, as a line with what to do; "": not measured */
+    bool   slow;                        /* slower than it should be */
     struct memory_plan plan;            /* as it was decided before the weights were read */
     double load_ms;
     float  gen_temperature, gen_top_p;  /* the checkpoint's own defaults; negative when it has none */

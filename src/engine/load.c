@@ -25,6 +25,9 @@ static const struct defaults {
 /* Left free: a host has swap or an OOM killer, a GB10 freezes; a GPU of its own needs some for code and recorded graphs. */
 static const size_t CPU_MARGIN = 512u << 20, UNIFIED_MARGIN = (size_t)14 << 30, GPU_MARGIN = (size_t)1 << 30;
 
+/* Bytes that are read to see how fast that is: no cache holds them, and they take a quarter of a second at most. */
+static const size_t PROBE_UNIFIED = (size_t)256 << 20, PROBE_OWN = (size_t)2 << 30;
+
 _Static_assert((int)LIMIT_STEP_ROWS == (int)STEP_ROWS, "rows of a step");
 
 /* ---- options ---- */
@@ -48,6 +51,11 @@ bool load_head(const char *name, enum head *h, struct err *e)
             return true;
         }
     return err_set(e, "the head is '%s', expected bf16 (as stored), int8 or planes", name);
+}
+
+enum weights_in load_weights_in(const char *name)
+{
+    return !name || !strcmp(name, "device") ? WEIGHTS_IN_DEVICE : !strcmp(name, "host") ? WEIGHTS_IN_HOST : WEIGHTS_IN_AUTO;
 }
 
 bool load_takes(const struct dev_caps *caps, const struct kv_recipe *r)
@@ -189,6 +197,7 @@ static struct memplan_request request_gpu(const struct model *m, size_t availabl
     q.available = available;
     q.margin = discrete ? GPU_MARGIN : UNIFIED_MARGIN;
     q.discrete = discrete;
+    q.weights_in_host = m->dev && m->dev->weights_in_host;
     q.host_available = memplan_available();
     q.host_margin = CPU_MARGIN;
     q.scratch_bytes = forward_scratch_bytes(c, m->chunk);
@@ -225,6 +234,7 @@ bool load_check(struct model *m, const struct load_options *o, struct err *e)
     if (!check_options(m, o, e))
         return false;
     m->dir = o->dir ? memory_strdup(o->dir) : NULL;
+    m->machine_dir = o->machine_dir ? memory_strdup(o->machine_dir) : NULL;
     if (!(m->dir ? config_load(&m->cfg, m->dir, e) : synthetic_config(&m->cfg, o->synthetic, o->n_layers, e)) || !kv_recipe_fits(m->kv, &m->cfg, e))
         return false;
     if (!rope_stretch(&m->cfg, o->n_ctx, e))
@@ -235,12 +245,52 @@ bool load_check(struct model *m, const struct load_options *o, struct err *e)
     return plan_host(m, e);
 }
 
+/* NAME in the folder for what was measured of this machine; NULL: there is none. */
+static const char *machine_file(const struct model *m, const char *name, struct buf *path)
+{
+    if (!m->machine_dir)
+        return NULL;
+    buf_reset(path);
+    buf_addf(path, "%s/%s", m->machine_dir, name);
+    return path->data;
+}
+
+static bool is_in_host(struct model *m)
+{
+    struct dev_facts f;
+    struct buf path = {0}, key = {0};
+    if (m->asked.weights_in == WEIGHTS_IN_AUTO && dev_facts(m->dev, &f) && f.integrated) {
+        buf_addf(&key, "%s, %s", f.gpu, f.driver);
+        placement_find(&m->placement, m->dev, key.data, machine_file(m, "weights-in", &path));
+    }
+    buf_free(&path);
+    buf_free(&key);
+    return m->asked.weights_in == WEIGHTS_IN_HOST || placement_prefers_host(&m->placement);
+}
+
+/* Of device memory, before anything lies there.  What cannot be measured or written is no reason not to load. */
+static void measure_reads(struct model *m)
+{
+    struct dev_facts f;
+    struct err ignored;
+    struct buf path = {0};
+    if (machine_file(m, "reads", &path) && dev_facts(m->dev, &f)) {
+        const double now = m->dev->read_gb_s(m->dev, f.integrated ? PROBE_UNIFIED : PROBE_OWN, &ignored);
+        m->reads = (struct reads){now, reads_best(path.data, f.gpu), reads_usual(f.gpu)};
+        if (now > 0)
+            reads_remember(path.data, f.gpu, now, &ignored);
+    }
+    buf_free(&path);
+}
+
 bool load_device(struct model *m, struct err *e)
 {
-    if (!m->dev)
-        m->dev = dev_open(m->backend, m->asked.n_threads, e);
-    if (m->dev) {
-        m->dev->weights_in_host = m->asked.weights_in_host;
+    if (m->dev)
+        return true;
+    m->dev = dev_open(m->backend, m->asked.n_threads, e);
+    if (m->dev && packs(m)) {
+        measure_reads(m);
+        m->dev->weights_in_host = is_in_host(m);
         m->dev->kv_in_host = m->asked.kv_in_host;
     }
     return m->dev;
@@ -331,6 +381,7 @@ void load_close(struct model *m)
     if (m->dir)
         weights_close(&m->weights);     /* their memory is the device's */
     dev_close(m->dev);
+    free(m->machine_dir);
     free(m->dir);
     *m = (struct model){0};
 }

@@ -10,7 +10,9 @@
 #include "backend/dev.h"
 #include "base/err.h"
 #include "config/limits.h"
+#include "engine/placement.h"
 #include "engine/plan.h"
+#include "engine/reads.h"
 #include "model/cache.h"
 #include "model/config.h"
 #include "model/forward.h"
@@ -19,6 +21,9 @@
 
 enum { LOAD_NO_SNAPSHOTS = -1, LOAD_SOME_SEQUENCES = -1 };
 
+/* Which memory a GPU reads the weights from: its own, pinned memory of the host, or, where both are one, whichever is read faster. */
+enum weights_in { WEIGHTS_IN_DEVICE, WEIGHTS_IN_HOST, WEIGHTS_IN_AUTO };
+
 /* {0} is valid but for dir or synthetic: 0 and NULL mean the default. */
 struct load_options {
     const char *dir;                    /* a checkpoint, or */
@@ -26,7 +31,9 @@ struct load_options {
     int         n_layers;               /* of these; 0: all */
     uint64_t    seed;
     const char *backend;                /* NULL: the best one that is there */
-    bool weights_in_host, kv_in_host;   /* pinned memory of the host, which a GPU then reads over its link */
+    enum weights_in weights_in;
+    bool kv_in_host;                    /* pinned memory of the host, which a GPU then reads over its link */
+    const char *machine_dir;            /* what was measured of this machine is remembered here, and a GPU's reads are compared with it; NULL: neither */
     const char *kv;                     /* KV recipe, or "auto"; NULL: the first one that the device takes */
     const char *head;                   /* "int8" (default), "planes": the same in two planes, or "bf16": as stored */
     const char *mtp;                    /* the MTP block: "bf16": as stored (default), or "fp8" */
@@ -55,6 +62,9 @@ struct model {
     int                    n_ctx, n_sequences;          /* likewise */
     /* by load_device() and load_weights() */
     struct dev            *dev;
+    char                  *machine_dir;
+    struct placement       placement;   /* where weights lie by `auto` */
+    struct reads           reads;       /* what a GPU's memory reaches; {0}: not measured */
     struct weights         weights;
     struct synthetic      *synthetic;
     size_t                 weight_bytes;        /* that a model of this kind takes there: mapped, or packed */
@@ -88,6 +98,8 @@ bool load_imagine(const struct model_config *c, const struct weights *w, const s
 
 /* Whether the device's attention reads rows of that recipe. */
 bool load_takes(const struct dev_caps *caps, const struct kv_recipe *r);
+/* "device", "host" or "auto"; NULL: device. */
+enum weights_in load_weights_in(const char *name);
 /* "int8", "planes" or "bf16". */
 bool load_head(const char *name, enum head *h, struct err *e);
 

@@ -43,7 +43,7 @@ static void fill(struct memory_plan *m, const struct memplan_request *q, int n_c
     const int n = q->n_sequences > 1 ? q->n_sequences : 1;
     *m = (struct memory_plan){.n_ctx = n_ctx, .n_sequences = n, .kv_bytes = (size_t)n * kv_bytes(&shape), .available = q->available, .margin = q->margin,
                               .kv = q->kv->name, .stretched_from = c->yarn_factor > 1 ? c->yarn_original : 0};
-    add(m, "weights", q->weight_bytes);
+    add_line(m, (struct plan_line){.name = "weights", .bytes = q->weight_bytes, .host = q->discrete && q->weights_in_host});
     add(m, "INT8 head", q->made_head_bytes);
     add(m, "FP8 MTP block", q->made_mtp_bytes);
     add_each(m, "KV cache", kv_bytes(&shape));

@@ -31,6 +31,7 @@ struct memplan_request {
     /* On a GPU; all 0 without. */
     bool   gpu;
     bool   discrete;                    /* it has memory of its own, and `available` is about that */
+    bool   weights_in_host;             /* the weights lie in the host's memory */
     size_t host_available, host_margin; /* discrete: for the lines that lie in the host's memory */
     int    spare_positions;             /* behind the context, for rows of drafts */
     size_t step_bytes, scratch_bytes;   /* for decode steps, without what each sequence needs for them; for plain operations */

@@ -186,7 +186,7 @@ static bool measure(struct sheet *s, struct err *e)
 {
     struct err why = {0};
     struct dev *d = dev_open(NULL, 0, &why);
-    s->gb_s = d ? d->read_gb_s(d, &why) : 0;
+    s->gb_s = d ? d->read_gb_s(d, 0, &why) : 0;
     s->reader = d && !d->caps->packs_weights ? "CPU" : "GPU";
     dev_close(d);
     return s->gb_s > 0 || err_set(e, "cannot measure the memory bandwidth; give it with --bandwidth: %s", why.msg);

@@ -141,6 +141,9 @@ void relay_ready(const struct responder_info *info, struct buf *out)
     add_text(out, "formats", c->formats);
     add_text(out, "kv", c->kv);
     add_text(out, "memory", c->memory);
+    add_text(out, "weights_in", c->weights_in);
+    add_text(out, "reads", c->reads);
+    buf_addf(out, "\"slow\": %s, ", c->slow ? "true" : "false");
     buf_addf(out, "\"n_ctx\": %d, \"draft_depth\": %d, \"n_threads\": %d, \"load_ms\": %.3f, \"kv_token_bytes\": %zu, \"temperature\": %.9g, \"top_p\": %.9g, "
              "\"top_k\": %d", c->n_ctx, c->draft_depth, c->n_threads, c->load_ms, c->kv_token_bytes, (double)info->temperature, (double)info->top_p, info->top_k);
     buf_adds(out, ", \"ends\": [");

@@ -218,6 +218,19 @@ static void test_command__set_tells_what_of_drafts_is_in_force(void **state)
     assert_false(fake.samplings[1].lookup);
 }
 
+static void test_command__stats_tell_where_weights_lie_and_what_to_do_when_reads_are_slow(void **state)
+{
+    (void)state;
+    fake_say("x</think>one");
+    snprintf(fake_engine->info.weights_in, sizeof fake_engine->info.weights_in, "in device memory: so it is");
+    snprintf(fake_engine->info.reads, sizeof fake_engine->info.reads, "memory is read at 160 GB/s: do something");
+    fake_engine->info.slow = true;
+    answer("anything");
+    run("/stats");
+    assert_non_null(strstr(out.data, "weights    in device memory: so it is\nreads      memory is read at 160 GB/s: do something\n"));
+    assert_true(chat_info(c)->slow);
+}
+
 static void test_command__save_and_load_tell_where(void **state)
 {
     char dir[] = "/tmp/q35chat-test-XXXXXX", line[128], file[80];
@@ -651,6 +664,7 @@ int main(void)
         TEST(regen_undo_and_new_change_the_conversation),
         TEST(stats_tell_why_a_prompt_was_read_again),
         TEST(set_tells_what_of_drafts_is_in_force),
+        TEST(stats_tell_where_weights_lie_and_what_to_do_when_reads_are_slow),
         TEST(save_and_load_tell_where),
         TEST(undo_takes_a_number),
         TEST(edit_gives_the_text_back_as_it_must_be_typed),

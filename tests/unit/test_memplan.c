@@ -166,6 +166,15 @@ static void test_memplan__a_gpu_and_its_host_are_counted_apart(void **state)
     assert_int_equal(m.host_total - host, 64 * MIB + 4 * cache_saved_bytes(&c, q.kv));
     q.saves = false;
     size_t one = m.total;
+    q.weights_in_host = true;
+    assert_true(memplan_make(&m, &q, &e));
+    assert_int_equal(m.host_total, host + q.weight_bytes);
+    assert_int_equal(m.total, one - q.weight_bytes);
+    q.weight_bytes = 100 * MIB;
+    assert_false(memplan_make(&m, &q, &e));
+    assert_non_null(strstr(e.msg, "GiB of the host's memory (weights 100 MiB, "));
+    q.weight_bytes = 10 * MIB;
+    q.weights_in_host = false;
     q.spare_positions += 100;
     assert_true(memplan_make(&m, &q, &e));
     assert_int_equal(m.total - one, 100 * 64);

@@ -49,6 +49,8 @@ static const struct status answering = {
 
 static const struct status traffic = {
     .state = "answering", .timed = true, .state_s = 13, .tok_s = 46.2, .per_step = 2.4, .gb_token = 2.44, .ctx_used = 3100, .ctx_total = 131072, .hint = "^C stop\t^C",
+}, slow = {
+    .state = "answering", .tok_s = 31.5, .ctx_used = 3100, .ctx_total = 131072, .slow = true, .hint = "^C stop\t^C",
 }, small = {.state = "ready", .gb_token = 0.0099, .hint = "F1 keys"};
 
 static const struct row { const struct status *s; int cols; const char *line; } rows[] = {
@@ -60,6 +62,8 @@ static const struct row { const struct status *s; int cols; const char *line; } 
                       "  KV turbo4              hashmap  ^C stop\n"},
     {&traffic, 90,    " answering 0:13  46.2 tok/s  2.4 tok/step  2.4 GB/tok  ctx 3.1k/128k 2%           ^C stop\n"},
     {&traffic, 70,    " answering 0:13  46.2 tok/s  2.4 tok/step  ctx 3.1k/128k 2%   ^C stop\n"},
+    {&slow, 80,       " answering  31.5 tok/s  ctx 3.1k/128k 2%  slow memory: /stats           ^C stop\n"},
+    {&slow, 62,       " answering  31.5 tok/s  ctx 3.1k/128k 2%  slow memory      ^C\n"},
     {&small, 60,      " ready  9.9 MB/tok                                  F1 keys\n"},
     {&named, 80,      " answering 0:13  46.2 tok/s  accept 71%  ctx ~3.1k/128k 2%    NO-THINK  ^C stop\n"},
     {&named, 90,      " answering 0:13  46.2 tok/s  accept 71%  ctx ~3.1k/128k 2%  A title...  NO-THINK  ^C stop\n"},

@@ -126,6 +126,12 @@ static void say_machine(struct row *r, const struct status *s, int columns)
         buf_addf(&it->text, "throttled: %s", s->throttled);
         buf_adds(&it->less, "throttled");
     }
+    if (s->slow) {
+        struct saying *it = say(r, 2);
+        it->look.style = STYLE_status_warn;
+        buf_adds(&it->text, "slow memory: /stats");
+        buf_adds(&it->less, "slow memory");
+    }
     if (s->celsius > 0)
         buf_addf(&say(r, 9)->text, "%d C", s->celsius);
     if (s->watts > 0)

@@ -144,6 +144,7 @@ void summary_status(struct summary *sum, struct status *s)
     s->sampling = sampling(sum);
     s->cost = cost(sum);
     s->recipe = chat_info(sum->host->chat) ? chat_info(sum->host->chat)->formats : NULL;
+    s->slow = chat_info(sum->host->chat) && chat_info(sum->host->chat)->slow;
     s->memory_used = sum->figures->machine.memory_used;
     s->memory_total = sum->figures->machine.memory_total;
     if (!host_busy(sum->host) && !sum->host->looks.panel)      /* it is not looked at: what was hot then may be cool now */

@@ -9,13 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/health.h"
+#include "engine/reads.h"
 
-static void test_health__a_read_that_lost_a_third_is_slow(void **state)
+static void test_reads__a_read_that_lost_a_third_is_slow(void **state)
 {
     (void)state;
     static const struct {
-        struct health h;
+        struct reads h;
         bool slow;
         const char *says;
     } rows[] = {
@@ -26,16 +26,17 @@ static void test_health__a_read_that_lost_a_third_is_slow(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct buf line = {0};
-        assert_int_equal(health_slow(&rows[i].h, &line), rows[i].slow);
+        assert_int_equal(reads_slow(&rows[i].h, &line), rows[i].slow);
         assert_non_null(strstr(buf_str(&line), rows[i].says));
         assert_int_equal(!!strstr(buf_str(&line), "power plug"), rows[i].slow);
+        assert_int_equal(!!strstr(buf_str(&line), "page cache"), rows[i].slow);
         buf_free(&line);
     }
-    assert_true(health_usual("NVIDIA GB10") > 200);
-    assert_true(health_usual("something else") == 0);
+    assert_true(reads_usual("NVIDIA GB10") > 200);
+    assert_true(reads_usual("something else") == 0);
 }
 
-static void test_health__the_best_is_remembered_by_device(void **state)
+static void test_reads__the_best_is_remembered_by_device(void **state)
 {
     (void)state;
     char path[] = "/tmp/q35health.XXXXXX";
@@ -43,27 +44,27 @@ static void test_health__the_best_is_remembered_by_device(void **state)
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
-    assert_true(health_best(path, "one") == 0);
-    assert_true(health_remember(path, "one", 100, &e) && health_remember(path, "one more", 300, &e) && health_remember(path, "one", 90, &e));
-    assert_true(health_best(path, "one") == 100);
-    assert_true(health_remember(path, "one", 110, &e));
-    assert_true(health_best(path, "one") == 110);
-    assert_true(health_best(path, "one more") == 300);
+    assert_true(reads_best(path, "one") == 0);
+    assert_true(reads_remember(path, "one", 100, &e) && reads_remember(path, "one more", 300, &e) && reads_remember(path, "one", 90, &e));
+    assert_true(reads_best(path, "one") == 100);
+    assert_true(reads_remember(path, "one", 110, &e));
+    assert_true(reads_best(path, "one") == 110);
+    assert_true(reads_best(path, "one more") == 300);
     FILE *f = fopen(path, "a");
     assert_non_null(f);
     fputs("one\n-5 one\n1e9\n7", f);     /* whatever else is there */
     fclose(f);
-    assert_true(health_best(path, "one") == 110);
+    assert_true(reads_best(path, "one") == 110);
     unlink(path);
-    assert_false(health_remember("/nonexistent/file", "one", 1, &e));
+    assert_false(reads_remember("/nonexistent/file", "one", 1, &e));
     assert_non_null(strstr(e.msg, "/nonexistent/file"));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_health__a_read_that_lost_a_third_is_slow),
-        cmocka_unit_test(test_health__the_best_is_remembered_by_device),
+        cmocka_unit_test(test_reads__a_read_that_lost_a_third_is_slow),
+        cmocka_unit_test(test_reads__the_best_is_remembered_by_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

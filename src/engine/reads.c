@@ -1,0 +1,71 @@
+#include "engine/reads.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double slow = 0.85;        /* of what was expected: two readings of a machine that is well are within some percent */
+
+static const struct {
+    const char *name;
+    double gb_s;
+} devices[] = {
+#define DEVICE(name, gb_s, source) {name, gb_s},
+#include "config/devices.def"
+};
+
+double reads_usual(const char *device)
+{
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++)
+        if (strstr(device, devices[i].name))
+            return devices[i].gb_s;
+    return 0;
+}
+
+/* A line of the file: a figure, a blank, the device. */
+static double figure_of(const char *line, const char *device)
+{
+    char *name;
+    const double gb_s = strtod(line, &name);
+    const size_t n = strlen(device);
+    return *name == ' ' && !strncmp(name + 1, device, n) && (name[1 + n] == '\n' || !name[1 + n]) && gb_s > 0 ? gb_s : 0;
+}
+
+double reads_best(const char *path, const char *device)
+{
+    char line[512];
+    double best = 0;
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f))
+        best = figure_of(line, device) > best ? figure_of(line, device) : best;
+    if (f)
+        fclose(f);
+    return best;
+}
+
+bool reads_remember(const char *path, const char *device, double now, struct err *e)
+{
+    if (now <= reads_best(path, device))
+        return true;
+    FILE *f = fopen(path, "a");
+    bool ok = f && fprintf(f, "%.1f %s\n", now, device) > 0;
+    ok = f && !fclose(f) && ok;
+    return ok || err_set(e, "cannot remember the best read in %s: %s", path, strerror(errno));
+}
+
+bool reads_slow(const struct reads *r, struct buf *line)
+{
+    const double expected = r->best > r->usual ? r->best : r->usual;
+    if (expected <= 0) {
+        buf_addf(line, "%.0f GB/s are remembered as the best read of this machine so far", r->now);
+        return false;
+    }
+    buf_addf(line, "memory is read at %.0f GB/s, %.0f %% of the %.0f GB/s that %s", r->now, 100 * r->now / expected, expected,
+             r->best > r->usual ? "this machine reached before" : "such devices reach");
+    if (r->now >= slow * expected)
+        return false;
+    buf_adds(line, ": end what else uses the memory, empty the page cache (sync; echo 1 | sudo tee /proc/sys/vm/drop_caches), look at the "
+                   "clocks (nvidia-smi -q -d CLOCK,PERFORMANCE), and if it stays so, shut down, take the power plug out for a minute and start again");
+    return true;
+}
