@@ -10,6 +10,7 @@
 #include "serve/control.h"
 #include "serve/engine_key.h"
 #include "serve/host.h"
+#include "serve/server.h"
 #include "ui/waiter.h"
 
 /* Whether each word of `wanted` is among those of `there`. */
@@ -78,7 +79,10 @@ static struct responder *share(struct responder *r, const struct options *o)
     struct buf socket = {0};
     struct err why = {{0}};
     control_socket(NULL, &socket);
-    struct responder *made = host_open(r, local_guest(r), socket.data, o, waiter_leave, &why);
+    struct responder *guests[SERVER_ANSWERS - 1], *made;
+    for (int i = 0; i < SERVER_ANSWERS - 1; i++)
+        guests[i] = local_guest(r);
+    made = host_open(r, guests, SERVER_ANSWERS - 1, socket.data, o, waiter_leave, &why);
     if (!made && options_on(o, OPT_verbose))
         log_warn("other programs cannot use the model of this chat: %s", why.msg);
     buf_free(&socket);

@@ -33,7 +33,7 @@ static int fail(int status, const char *why)
 /* Config file, environment, then the flags of the command that are options of a chat, too. */
 static bool read_options(struct options *o, const struct args *a, struct err *e)
 {
-    static const char *const shared[] = {"model", "backend", "threads", "ctx", "kv", "head", "mtp", "draft"};
+    static const char *const shared[] = {"model", "backend", "threads", "ctx", "kv", "head", "mtp", "draft", "conversations"};
     const char *file = args_text(a, "config");
     if (!(file ? options_read_file(o, file, e) : options_read_usual_file(o, e)) || !options_read_environment(o, e))
         return false;
@@ -177,7 +177,10 @@ static int start_on(const struct args *a, struct options *o, struct doors *d)
     if (d->tcp && !read_key(a, &key, &e))
         return fail(EXIT_USAGE, e.msg);
     so.key = key.len ? key.data : NULL;
-    struct server *s = server_open(local_open(o, &e), &so, &e);
+    struct responder *all[SERVER_ANSWERS] = {local_open(o, &e)};
+    for (int i = 1; all[0] && i < SERVER_ANSWERS; i++)
+        all[i] = local_guest(all[0]);
+    struct server *s = server_open(all, SERVER_ANSWERS, &so, &e);
     int status = s && listen_on(s, d, &e) ? serve(s) : fail(EXIT_MODEL, e.msg);
     server_close(s);
     buf_free(&key);

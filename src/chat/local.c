@@ -58,18 +58,18 @@ static void take_tokenizer(struct local *l)
     l->loader = NULL;
     if (!l->tok) {
         die(l, e.msg);
-        if (l->guest)
-            die(l->guest, e.msg);
+        for (struct local *guest = l->guests; guest; guest = guest->next)
+            die(guest, e.msg);
         return;
     }
     can_read(l);
     if (tokenizer_notice(l->tok))
         tell_text(l, NEWS_NOTE, tokenizer_notice(l->tok));
     tell_if_ready(l);
-    if (l->guest) {
-        l->guest->tok = l->tok;
-        can_read(l->guest);
-        tell_if_ready(l->guest);
+    for (struct local *guest = l->guests; guest; guest = guest->next) {
+        guest->tok = l->tok;
+        can_read(guest);
+        tell_if_ready(guest);
     }
 }
 
@@ -116,8 +116,8 @@ static void drain(struct responder *r)
     struct event_list list = l->source->ops->drain(l->source);
     for (int i = 0; i < list.n && !l->dead; i++) {
         tell_event(l, &list.events[i]);
-        if (l->guest && list.events[i].kind != EV_RESTORED && list.events[i].kind != EV_SAVED)
-            tell_event(l->guest, &list.events[i]);
+        for (struct local *guest = l->guests; guest && list.events[i].kind != EV_RESTORED && list.events[i].kind != EV_SAVED; guest = guest->next)
+            tell_event(guest, &list.events[i]);
     }
     if (l->source->note)
         tell_text(l, NEWS_NOTE, l->source->note);
@@ -226,12 +226,20 @@ static const char *given(const struct options *o, enum option_id id)
     return *options_text(o, id) ? options_text(o, id) : NULL;
 }
 
+static void leave(struct local *l)
+{
+    struct local **at = &l->host->guests;
+    while (*at != l)
+        at = &(*at)->next;
+    *at = l->next;
+}
+
 static void close_local(struct responder *r)
 {
     struct local *l = own(r);
     if (l->host) {
         local_interrupt(r);
-        l->host->guest = NULL;
+        leave(l);
     } else {
         if (l->source)
             l->source->ops->close(l->source);
@@ -289,7 +297,8 @@ struct responder *local_guest(struct responder *first)
     l->dead = host->dead;
     l->info = host->info;
     l->host = host;
-    host->guest = l;
+    l->next = host->guests;
+    host->guests = l;
     return &l->base;
 }
 

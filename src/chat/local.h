@@ -14,8 +14,8 @@ struct responder *local_open(const struct options *o, struct err *e);
 /* The same with the engine of another q35chat, which listens on `socket` and has loaded the model of `dir`: tokenizer, template and parser are here,
  * tokens alone go over the socket.  tells: it says so in a note. */
 struct responder *local_attach(const char *socket, const char *dir, bool tells, struct err *e);
-/* A second one with the engine of the first, which must outlive it: it has an answer of its own under way, and the engine gives one after the
- * other.  Its news come while the first one is drained. */
+/* Another one with the engine of the first, which must outlive it: it has an answer of its own under way.  The engine gives as many at once as
+ * responder_info.at_once says, else one after the other.  Its news come while the first one is drained. */
 struct responder *local_guest(struct responder *first);
 
 #endif

@@ -80,6 +80,7 @@ static void fill_info(struct near *near)
     near->info.top_k = from->gen_top_k;
     memcpy(near->info.ends, from->eos, sizeof near->info.ends);
     near->info.n_ends = from->n_eos;
+    near->info.at_once = from->n_answers;
 }
 
 static struct event_list drain(struct source *s)

@@ -208,6 +208,7 @@ enum request_result local_request(struct responder *r, const struct request *q, 
     }
     if (!take_sampling(l, &q->sampling, e))
         return REQUEST_REFUSED;
+    l->sampling.patient = q->patient;
     l->conversation = q->conversation;
     l->answered_before = has_answer(q);
     l->think_budget = q->think_budget;

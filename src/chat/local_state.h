@@ -26,7 +26,8 @@ struct local {
     struct source    *source;
     struct tokenizer *tok;              /* NULL: not read yet */
     struct loader    *loader;           /* of the tokenizer; NULL: it was taken */
-    struct local     *guest, *host;     /* another one with the same source and tokenizer, which are the host's; NULL: there is none */
+    struct local     *host;             /* whose source and tokenizer it uses; NULL: its own */
+    struct local     *guests, *next;    /* those that use its own; the next one of them */
     struct buf        dir, notice;
     struct responder_info info;
     bool   known;                       /* info is filled */

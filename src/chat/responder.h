@@ -75,6 +75,7 @@ struct request {
     struct request_sampling sampling;
     struct given begun;
     const struct ids *plain;            /* the prompt as tokens, instead of messages and tools: the answer is text as it was sampled; NULL: messages */
+    bool patient;                       /* nobody waits for it: others go first */
     int  keep_at;                       /* of `plain`: so many of its tokens the next prompt will share; 0: all */
 };
 
@@ -142,6 +143,7 @@ struct responder_info {
     int   top_k;
     int32_t ends[LIMIT_STOP_IDS];       /* tokens that end an answer, as the checkpoint says */
     int   n_ends;
+    int   at_once;                      /* answers at once, its guests' included; 0: not known */
 };
 
 /* An answer of which the tokens are asked. */

@@ -89,6 +89,7 @@ static void fill_info(struct engine *g)
     describe_formats(i->formats, sizeof i->formats, m);
     i->n_ctx = m->n_ctx;
     i->n_layers = c->n_layers;
+    i->n_answers = decoder_most_answers(g->decoder);
     i->n_vocab = c->vocab;
     i->draft_depth = m->depth;
     i->n_threads = dev_cpu_threads(m->dev);

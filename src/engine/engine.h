@@ -67,6 +67,7 @@ struct engine_info {
     char   backend[16];
     char   formats[96];                 /* "INT4 + FP8 shared, INT8 head, KV f32" */
     int    n_ctx, n_layers, n_vocab, draft_depth, n_threads;
+    int    n_answers;                   /* that can be under way at once */
     int32_t eos[ENGINE_MAX_STOP];       /* from generation_config.json or config.json */
     int    n_eos;
     char   kv[16];                      /* the KV recipe */

@@ -43,10 +43,17 @@ static void on_news(const struct news *it, void *arg)
     responder_tell(&h->base, it);
 }
 
+/* Whether the person's answer and one of the others can be under way at once. */
+static bool goes_beside(const struct host *h)
+{
+    const struct responder_info *info = h->person->ops->info(h->person);
+    return info && info->at_once > 1;
+}
+
 static enum request_result request(struct responder *r, const struct request *q, struct err *e)
 {
     struct host *h = own(r);
-    server_hold(h->server, true);
+    server_hold(h->server, !goes_beside(h));
     h->asked = true;
     enum request_result result = h->person->ops->request(h->person, q, e);
     if (result != REQUEST_TAKEN)
@@ -67,7 +74,7 @@ static void drain(struct responder *r)
     struct err ignored = {{0}};
     h->person->ops->drain(h->person);
     h->base.can = h->person->can;
-    server_hold(h->server, h->asked);
+    server_hold(h->server, h->asked && !goes_beside(h));
     server_run(h->server, &ignored);    /* that the model is gone, the person has heard */
     set_timer(h);
 }
@@ -237,16 +244,17 @@ static const struct responder_ops ops = {
     .tokens = tokens, .says = says, .piece = piece, .others = others, .close = close_host,
 };
 
-static bool start(struct host *h, struct responder *guest, const struct options *o, struct err *e)
+static bool start(struct host *h, struct responder *const *guests, int n, const struct options *o, struct err *e)
 {
-    const struct server_options so = {.o = o, .n_waiting = WAITING, .of_chat = true};
+    const struct server_options so = {.o = o, .n_waiting = WAITING, .n_spare = 1, .of_chat = true};
     int fd = socket_listen_unix(h->socket.data, &h->lock, e);
     h->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     if (fd < 0) {
-        guest->ops->close(guest);
+        for (int i = 0; i < n; i++)
+            guests[i]->ops->close(guests[i]);
         return false;
     }
-    h->server = server_open(guest, &so, e);
+    h->server = server_open(guests, n, &so, e);
     if (h->server && server_listen(h->server, fd, e))
         return true;
     unlink(h->socket.data);
@@ -254,7 +262,8 @@ static bool start(struct host *h, struct responder *guest, const struct options 
     return false;
 }
 
-struct responder *host_open(struct responder *person, struct responder *guest, const char *socket, const struct options *o, host_leave *leave, struct err *e)
+struct responder *host_open(struct responder *person, struct responder *const *guests, int n, const char *socket, const struct options *o,
+                            host_leave *leave, struct err *e)
 {
     struct host *h = memory_zeroed(1, sizeof *h);
     h->base = *person;
@@ -263,7 +272,7 @@ struct responder *host_open(struct responder *person, struct responder *guest, c
     h->leave = leave;
     h->lock = -1;
     buf_adds(&h->socket, socket);
-    if (!start(h, guest, o, e)) {
+    if (!start(h, guests, n, o, e)) {
         host_free(h);
         return NULL;
     }

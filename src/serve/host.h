@@ -9,9 +9,10 @@
 
 /* Gives the terminal back, after a line on stderr; from then on this process is none of it.  False: that is not possible. */
 typedef bool host_leave(const char *said);
-/* Takes both responders: that of the person, and one with the same engine for the others (chat/local.h).  When it is closed while others use it, it
+/* Takes the responders: that of the person, and n with the same engine for the others (chat/local.h).  When it is closed while others use it, it
  * leaves the terminal and goes on until they are done.  Where it cannot leave, answers for others that are under way come to their end first, and a
- * line on stderr says so.  NULL with the reason: the socket is not to be had; then only `guest` is closed. */
-struct responder *host_open(struct responder *person, struct responder *guest, const char *socket, const struct options *o, host_leave *leave, struct err *e);
+ * line on stderr says so.  NULL with the reason: the socket is not to be had; then only the guests are closed. */
+struct responder *host_open(struct responder *person, struct responder *const *guests, int n, const char *socket, const struct options *o,
+                            host_leave *leave, struct err *e);
 
 #endif

@@ -34,8 +34,20 @@ struct job {
     int  n_told, n_again;               /* of these tokens: told to the client when it was stopped; told again since it goes on */
 };
 
-struct server {
+/* A responder and its answer. */
+struct lane {
+    struct server    *s;
     struct responder *r;
+    struct job *now;                    /* the one that is answered, or NULL */
+    bool now_over;                      /* its DONE has come */
+    enum { GOES, STOPS, STANDS } hold;  /* STOPS: the answer under way was interrupted; STANDS: nothing is under way, and nothing begins */
+    bool released;                      /* while it still stops */
+};
+
+struct server {
+    struct responder *r;                /* that of the first lane */
+    struct lane lanes[SERVER_ANSWERS];
+    int n_lanes;
     struct server_options so;
     struct web *web;
     struct buf model;                   /* the name under which it is offered */
@@ -47,10 +59,6 @@ struct server {
 
     struct job *waiting;                /* the first one */
     int n_waiting;
-    struct job *now;                    /* the one that is answered, or NULL */
-    bool now_over;                      /* its DONE has come */
-    enum { GOES, STOPS, STANDS } hold;  /* STOPS: the answer under way was interrupted; STANDS: nothing is under way, and nothing begins */
-    bool released;                      /* while it still stops */
     uint64_t number;                    /* of the last request */
     struct figures figures;
     struct attached_list attached;
@@ -58,7 +66,7 @@ struct server {
 };
 
 static void on_news(const struct news *it, void *arg);
-static void take_done(struct server *s, const struct news *it);
+static void take_done(struct lane *l, const struct news *it);
 
 /* ---- replies ---- */
 
@@ -95,12 +103,15 @@ static void job_free(struct job *j)
     free(j);
 }
 
+/* Behind those that go before it: an attached chat, where a person waits, goes before other programs. */
 static void enqueue(struct server *s, struct job *j)
 {
-    struct job **end = &s->waiting;
-    while (*end)
-        end = &(*end)->next;
-    *end = j;
+    struct job **at = &s->waiting;
+    j->question.request.patient = !j->question.relayed;
+    while (*at && (*at)->question.request.patient <= j->question.request.patient)
+        at = &(*at)->next;
+    j->next = *at;
+    *at = j;
     s->n_waiting++;
 }
 
@@ -132,11 +143,11 @@ static void flush(struct job *j)
     buf_reset(out);
 }
 
-static void end_job(struct server *s)
+static void end_job(struct lane *l)
 {
-    struct job *j = s->now;
-    s->now = NULL;
-    s->now_over = false;
+    struct job *j = l->now;
+    l->now = NULL;
+    l->now_over = false;
     job_free(j);
 }
 
@@ -182,21 +193,21 @@ static const char *stream_type(const struct job *j)
 }
 
 /* The next one of the queue.  Its news may come at once. */
-static void start(struct server *s)
+static void start(struct lane *l)
 {
-    struct job *j = s->now = dequeue(s);
+    struct job *j = l->now = dequeue(l->s);
     struct tokens begun = {0};
     struct err e = {{0}};
-    question_sampling(&j->question, s->so.o, s->r->ops->info(s->r));
-    find_plain(s, &j->question, &begun);
-    choice_begin(&j->choice, &j->question, s->r, buf_str(&s->model), ++s->number);
+    question_sampling(&j->question, l->s->so.o, l->r->ops->info(l->r));
+    find_plain(l->s, &j->question, &begun);
+    choice_begin(&j->choice, &j->question, l->r, buf_str(&l->s->model), ++l->s->number);
     j->begun = true;
-    enum request_result how = find_begun(s, j, &begun, &e) ? s->r->ops->request(s->r, &j->question.request, &e) : REQUEST_REFUSED;
+    enum request_result how = find_begun(l->s, j, &begun, &e) ? l->r->ops->request(l->r, &j->question.request, &e) : REQUEST_REFUSED;
     tokens_free(&begun);
     if (how != REQUEST_TAKEN) {
-        fail_job(s, j, 400, e.msg, how == REQUEST_TOO_LONG ? "context_length_exceeded" : NULL);
-        end_job(s);
-    } else if (j->question.streams && j->x && !s->now_over) {
+        fail_job(l->s, j, 400, e.msg, how == REQUEST_TOO_LONG ? "context_length_exceeded" : NULL);
+        end_job(l);
+    } else if (j->question.streams && j->x && !l->now_over) {
         exchange_begin(j->x, stream_type(j));
         flush(j);
     }
@@ -227,9 +238,9 @@ static void add_stats(struct answer_stats *to, const struct answer_stats *s, boo
 }
 
 /* As if it had not been stopped: behind its tokens, with what is left of its limit. */
-static void resume(struct server *s)
+static void resume(struct lane *l)
 {
-    struct job *j = s->now;
+    struct job *j = l->now;
     struct request q = j->question.request;
     struct err e = {{0}};
     const int most = q.sampling.max_tokens;
@@ -243,69 +254,75 @@ static void resume(struct server *s)
     q.begun.tokens = j->said.n ? &j->said : NULL;
     q.sampling.max_tokens = most ? left : 0;
     if (most && left <= 0)
-        on_news(&(struct news){.kind = NEWS_DONE, .end = CHAT_LENGTH}, s);
-    else if (s->r->ops->request(s->r, &q, &e) != REQUEST_TAKEN)
-        on_news(&(struct news){.kind = NEWS_DONE, .end = CHAT_FAILED, .text = text_of(e.msg)}, s);
+        on_news(&(struct news){.kind = NEWS_DONE, .end = CHAT_LENGTH}, l);
+    else if (l->r->ops->request(l->r, &q, &e) != REQUEST_TAKEN)
+        on_news(&(struct news){.kind = NEWS_DONE, .end = CHAT_FAILED, .text = text_of(e.msg)}, l);
 }
 
-static void release(struct server *s)
+static void release(struct lane *l)
 {
-    s->hold = GOES;
-    s->released = false;
-    if (s->now && s->now->x && !s->now_over)
-        resume(s);
-    else if (s->now)
-        s->now_over = true;             /* its client has gone meanwhile */
+    l->hold = GOES;
+    l->released = false;
+    if (l->now && l->now->x && !l->now_over)
+        resume(l);
+    else if (l->now)
+        l->now_over = true;             /* its client has gone meanwhile */
+}
+
+static void hold_lane(struct lane *l, bool hold)
+{
+    if (hold && l->hold == GOES) {
+        bool speaks = l->now && !l->now_over;
+        l->hold = speaks ? STOPS : STANDS;
+        if (speaks) {
+            l->now->n_told = l->now->said.n;
+            l->r->ops->interrupt(l->r);
+        }
+    }
+    l->released = !hold;
+    if (!hold && l->hold == STANDS)
+        release(l);
 }
 
 void server_hold(struct server *s, bool hold)
 {
-    if (hold && s->hold == GOES) {
-        bool speaks = s->now && !s->now_over;
-        s->hold = speaks ? STOPS : STANDS;
-        if (speaks) {
-            s->now->n_told = s->now->said.n;
-            s->r->ops->interrupt(s->r);
-        }
-    }
-    s->released = !hold;
-    if (!hold && s->hold == STANDS)
-        release(s);
+    for (int i = 0; i < s->n_lanes; i++)
+        hold_lane(&s->lanes[i], hold);
 }
 
 /* Stands, and its client wants no more of it. */
-static void end_unwanted(struct server *s)
+static void end_unwanted(struct lane *l)
 {
-    take_done(s, &(struct news){.kind = NEWS_DONE, .end = CHAT_INTERRUPTED});
+    take_done(l, &(struct news){.kind = NEWS_DONE, .end = CHAT_INTERRUPTED});
 }
 
 /* The end of a request that was interrupted so that another one goes first. */
-static void take_stopped(struct server *s, const struct news *it)
+static void take_stopped(struct lane *l, const struct news *it)
 {
     if (it->stats)
-        add_stats(&s->now->before, it->stats, !s->now->resumed);
-    s->hold = STANDS;
-    if (s->now->unwanted)
-        end_unwanted(s);
-    if (s->released)
-        release(s);
+        add_stats(&l->now->before, it->stats, !l->now->resumed);
+    l->hold = STANDS;
+    if (l->now->unwanted)
+        end_unwanted(l);
+    if (l->released)
+        release(l);
 }
 
 /* ---- what the responder tells ---- */
 
-static void take_done(struct server *s, const struct news *it)
+static void take_done(struct lane *l, const struct news *it)
 {
-    struct job *j = s->now;
+    struct job *j = l->now;
     struct news last = *it;
     bool streams = j->question.streams;
     if (it->stats)
         add_stats(&j->before, it->stats, !j->resumed);
     last.stats = &j->before;
     choice_done(&j->choice, &last);
-    s->figures.failed += chat_end_failed(it->end);
-    s->figures.answers += j->x && !chat_end_failed(it->end);
-    figures_add(&s->figures, last.stats);
-    s->now_over = true;
+    l->s->figures.failed += chat_end_failed(it->end);
+    l->s->figures.answers += j->x && !chat_end_failed(it->end);
+    figures_add(&l->s->figures, last.stats);
+    l->now_over = true;
     if (!j->x)
         return;
     if (streams) {
@@ -338,13 +355,18 @@ static void tell_attached(struct server *s)
 
 static void fail_all(struct server *s, const char *why)
 {
+    if (s->state == SERVER_FAILED)      /* each lane tells it */
+        return;
     attached_end(&s->attached);
     s->state = SERVER_FAILED;
     err_set(&s->why, "%s", why);
-    if (s->now && s->now->x && !s->now->question.streams)
-        refuse(s->now->x, 503, why);
-    else if (s->now && s->now->x)
-        exchange_end(s->now->x);
+    for (int i = 0; i < s->n_lanes; i++) {
+        const struct job *j = s->lanes[i].now;
+        if (j && j->x && !j->question.streams)
+            refuse(j->x, 503, why);
+        else if (j && j->x)
+            exchange_end(j->x);
+    }
     for (struct job *j = s->waiting; j; j = j->next)
         if (j->x)
             refuse(j->x, 503, why);
@@ -352,55 +374,86 @@ static void fail_all(struct server *s, const char *why)
 
 /* A part of the answer.  While it stops, its last tokens are kept, so that the responder goes on where it stood, but not told: what the parser held
  * back is told then, too.  They are told when they come again. */
-static void take_part(struct server *s, const struct news *it)
+static void take_part(struct lane *l, const struct news *it)
 {
-    struct job *j = s->now;
+    struct job *j = l->now;
     struct news part = *it;
-    if (!j || s->now_over)
+    if (!j || l->now_over)
         return;
     bool again = it->replayed && j->resumed;
     if (it->kind == NEWS_TOKEN && again)
         j->n_again++;
     if (it->kind == NEWS_TOKEN && !again)
         tokens_add(&j->said, it->token, NULL);
-    if (s->hold == STOPS)
+    if (l->hold == STOPS)
         return;
     part.replayed = it->replayed && !(again && j->n_again > j->n_told);
     if (!choice_news(&j->choice, &part))
-        s->r->ops->interrupt(s->r);     /* a stop string came */
+        l->r->ops->interrupt(l->r);     /* a stop string came */
     flush(j);
 }
 
 static void on_news(const struct news *it, void *arg)
 {
-    struct server *s = arg;
+    struct lane *l = arg;
+    struct server *s = l->s;
+    const bool first = l == s->lanes;   /* what concerns all of them is told once */
     switch (it->kind) {
     case NEWS_LOADING:
         s->loaded = it->done;
         s->to_load = it->total;
-        tell_attached(s);
+        if (first)
+            tell_attached(s);
         break;
     case NEWS_READY:
-        s->ready = true;
-        tell_attached(s);
+        s->ready |= first;
+        if (first)
+            tell_attached(s);
         break;
     case NEWS_NOTE:
-        log_warn("%.*s", (int)it->text.n, it->text.p);
+        if (first)
+            log_warn("%.*s", (int)it->text.n, it->text.p);
         break;
     case NEWS_FATAL:
         fail_all(s, it->text.p);
         break;
     case NEWS_DONE:
-        if (s->now && !s->now_over && s->hold == STOPS && it->end == CHAT_INTERRUPTED)
-            take_stopped(s, it);
-        else if (s->now && !s->now_over)
-            take_done(s, it);
-        if (s->hold == STOPS)           /* it had just come to its end */
-            s->hold = s->released ? GOES : STANDS;
+        if (l->now && !l->now_over && l->hold == STOPS && it->end == CHAT_INTERRUPTED)
+            take_stopped(l, it);
+        else if (l->now && !l->now_over)
+            take_done(l, it);
+        if (l->hold == STOPS)           /* it had just come to its end */
+            l->hold = l->released ? GOES : STANDS;
         break;
     default:
-        take_part(s, it);
+        take_part(l, it);
     }
+}
+
+/* Answers under way. */
+static int n_running(const struct server *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->n_lanes; i++)
+        n += s->lanes[i].now && !s->lanes[i].now_over;
+    return n;
+}
+
+/* Answers that may be under way at once. */
+static int n_at_once(const struct server *s)
+{
+    const struct responder_info *info = s->r->ops->info(s->r);
+    const int most = !info || info->at_once <= s->so.n_spare ? 1 : info->at_once - s->so.n_spare;
+    return most < s->n_lanes ? most : s->n_lanes;
+}
+
+/* That is at this job; NULL: it waits. */
+static struct lane *lane_of(struct server *s, const struct job *j)
+{
+    for (int i = 0; i < s->n_lanes; i++)
+        if (s->lanes[i].now == j)
+            return &s->lanes[i];
+    return NULL;
 }
 
 /* ---- who may ask ---- */
@@ -440,7 +493,7 @@ static void tell_health(struct server *s, struct exchange *x)
 {
     struct buf body = {0};
     buf_addf(&body, "{\"status\": \"%s\", \"loaded_bytes\": %zu, \"total_bytes\": %zu, \"running\": %d, \"waiting\": %d, \"clients\": %d}",
-             s->ready ? "ok" : "loading", s->loaded, s->to_load, s->now != NULL, s->n_waiting, web_n_clients(s->web));
+             s->ready ? "ok" : "loading", s->loaded, s->to_load, n_running(s), s->n_waiting, web_n_clients(s->web));
     reply(x, s->ready ? 200 : 503, &body);
     buf_free(&body);
 }
@@ -470,7 +523,7 @@ static void tell_models(struct server *s, struct exchange *x)
 static void tell_metrics(struct server *s, struct exchange *x)
 {
     struct buf body = {0};
-    figures_write(&s->figures, s->now != NULL, s->n_waiting, web_n_clients(s->web), &body);
+    figures_write(&s->figures, n_running(s), s->n_waiting, web_n_clients(s->web), &body);
     exchange_reply(x, 200, "text/plain; version=0.0.4", (struct text){body.data, body.len}, 0);
     buf_free(&body);
 }
@@ -579,8 +632,11 @@ static void answer_attached(struct server *s, struct exchange *x)
 /* The answer of that name, whether it is under way or waits; NULL: it is over. */
 static struct job *find_job(struct server *s, struct text name)
 {
-    if (s->now && !s->now_over && text_same(s->now->question.name, name))
-        return s->now;
+    for (int i = 0; i < s->n_lanes; i++) {
+        const struct lane *l = &s->lanes[i];
+        if (l->now && !l->now_over && text_same(l->now->question.name, name))
+            return l->now;
+    }
     struct job *j = s->waiting;
     while (j && !text_same(j->question.name, name))
         j = j->next;
@@ -590,7 +646,8 @@ static struct job *find_job(struct server *s, struct text name)
 /* Its stream ends with what it has. */
 static void interrupt_job(struct server *s, struct job *j)
 {
-    if (j != s->now) {                  /* it waits: its client hears that it was over before it began */
+    struct lane *l = lane_of(s, j);
+    if (!l) {                           /* it waits: its client hears that it was over before it began */
         struct exchange *x = j->x;
         static const char said[] = "{\"done\": \"interrupted\", \"why\": \"\"}\n";
         exchange_keep(x, NULL);
@@ -599,10 +656,10 @@ static void interrupt_job(struct server *s, struct job *j)
         return;
     }
     j->unwanted = true;
-    if (s->hold == GOES)
-        s->r->ops->interrupt(s->r);
-    else if (s->hold == STANDS)
-        end_unwanted(s);
+    if (l->hold == GOES)
+        l->r->ops->interrupt(l->r);
+    else if (l->hold == STANDS)
+        end_unwanted(l);
 }
 
 static void interrupt(struct server *s, struct exchange *x)
@@ -628,7 +685,7 @@ static void read_ahead(struct server *s, struct exchange *x)
     struct err e = {{0}};
     bool ok = relay_read_ahead(&q, exchange_body(x), &e);
     q.request.plain = &q.ids;
-    if (ok && s->ready && s->hold == GOES && !s->now && s->state == SERVER_RUNS)
+    if (ok && s->ready && s->lanes[0].hold == GOES && !n_running(s) && s->state == SERVER_RUNS)
         s->r->ops->read_ahead(s->r, &q.request);
     if (ok)
         exchange_reply(x, 200, json_type, text_of("{}"), 0);
@@ -687,10 +744,11 @@ static void gone(void *arg, struct exchange *x)
     }
     j->x = NULL;
     s->figures.left++;
-    if (j != s->now)
+    struct lane *l = lane_of(s, j);
+    if (!l)
         unqueue(s, j);
-    else if (!s->now_over && s->hold == GOES)
-        s->r->ops->interrupt(s->r);
+    else if (!l->now_over && l->hold == GOES)
+        l->r->ops->interrupt(l->r);
 }
 
 /* ---- the whole ---- */
@@ -701,17 +759,27 @@ static void name_model(struct server *s)
     buf_adds(&s->model, slash && slash[1] ? slash + 1 : s->r->model);
 }
 
-struct server *server_open(struct responder *r, const struct server_options *so, struct err *e)
+static void add_lane(struct server *s, struct responder *r)
 {
+    struct lane *l = &s->lanes[s->n_lanes++];
+    *l = (struct lane){.s = s, .r = r};
+    r->fn = on_news;
+    r->arg = l;
+}
+
+struct server *server_open(struct responder *const *all, int n, const struct server_options *so, struct err *e)
+{
+    struct responder *r = n > 0 ? all[0] : NULL;
     if (!r)
         return NULL;
+    CHECK(n <= SERVER_ANSWERS);
     struct server *s = memory_zeroed(1, sizeof *s);
     const struct web_owner owner = {.asked = asked, .gone = gone, .arg = s};
     s->r = r;
     s->so = *so;
     s->unused_ns = clock_ns();
-    r->fn = on_news;
-    r->arg = s;
+    for (int i = 0; i < n; i++)
+        add_lane(s, all[i]);
     s->ready = r->ops->info(r) != NULL && r->can.tokens;
     name_model(s);
     engine_key(so->o, &s->options);
@@ -728,9 +796,12 @@ void server_close(struct server *s)
         return;
     s->state = SERVER_STOPPED;
     web_close(s->web);                  /* tells gone() of what is under way */
-    if (s->now)
-        end_job(s);
-    s->r->ops->close(s->r);
+    for (int i = s->n_lanes - 1; i >= 0; i--) {         /* the first one is last: the others may be its guests */
+        struct lane *l = &s->lanes[i];
+        if (l->now)
+            end_job(l);
+        l->r->ops->close(l->r);
+    }
     buf_free(&s->model);
     buf_free(&s->options);
     attached_free(&s->attached);
@@ -744,7 +815,7 @@ bool server_listen(struct server *s, int fd, struct err *e)
 
 int server_n_open(const struct server *s)
 {
-    return s->n_waiting + (s->now && !s->now_over);
+    return s->n_waiting + n_running(s);
 }
 
 static int is_other(const struct job *j)
@@ -754,7 +825,11 @@ static int is_other(const struct job *j)
 
 int server_n_others(const struct server *s)
 {
-    int n = s->attached.n + (s->now && !s->now_over && is_other(s->now));
+    int n = s->attached.n;
+    for (int i = 0; i < s->n_lanes; i++) {
+        const struct lane *l = &s->lanes[i];
+        n += l->now && !l->now_over && is_other(l->now);
+    }
     for (const struct job *j = s->waiting; j; j = j->next)
         n += is_other(j);
     return s->state == SERVER_RUNS ? n : 0;
@@ -764,6 +839,7 @@ void server_leave_chat(struct server *s)
 {
     struct buf line = {0};
     s->so.of_chat = false;
+    s->so.n_spare = 0;
     buf_adds(&line, "{\"note\": \"the chat that had loaded the model has left; it stays loaded while it is used\"}\n");
     attached_tell(&s->attached, &line);
     buf_free(&line);
@@ -796,14 +872,18 @@ static double unused_ms_left(const struct server *s)
     return s->so.keep_s * 1000.0 - clock_ms_since(s->unused_ns);
 }
 
-static bool may_start(const struct server *s)
+/* Where the next request is answered; NULL: it waits. */
+static struct lane *free_lane(struct server *s)
 {
-    return s->ready && s->state == SERVER_RUNS && s->hold == GOES && !s->now && s->waiting;
+    for (int i = 0; i < n_at_once(s) && s->ready && s->state == SERVER_RUNS && s->waiting; i++)
+        if (s->lanes[i].hold == GOES && !s->lanes[i].now)
+            return &s->lanes[i];
+    return NULL;
 }
 
-int server_timeout(const struct server *s)
+int server_timeout(struct server *s)
 {
-    int web = may_start(s) ? 0 : web_timeout(s->web);       /* a request may have come while replies went out */
+    int web = free_lane(s) ? 0 : web_timeout(s->web);       /* a request may have come while replies went out */
     if (!s->so.keep_s || !s->unused_ns)
         return web;
     double left = unused_ms_left(s);
@@ -813,7 +893,7 @@ int server_timeout(const struct server *s)
 
 static void watch_use(struct server *s)
 {
-    bool used = web_n_clients(s->web) || s->now || s->waiting;
+    bool used = web_n_clients(s->web) || n_running(s) || s->waiting;
     if (used)
         s->unused_ns = 0;
     else if (!s->unused_ns)
@@ -822,16 +902,21 @@ static void watch_use(struct server *s)
         s->state = SERVER_UNUSED;
 }
 
+static void end_over(struct server *s)
+{
+    for (int i = 0; i < s->n_lanes; i++)
+        if (s->lanes[i].now && s->lanes[i].now_over)
+            end_job(&s->lanes[i]);
+}
+
 enum server_state server_run(struct server *s, struct err *e)
 {
     web_run(s->web);
     s->r->ops->drain(s->r);
-    if (s->now && s->now_over)
-        end_job(s);
-    while (may_start(s)) {
-        start(s);
-        if (s->now && s->now_over)
-            end_job(s);
+    end_over(s);
+    for (struct lane *l; (l = free_lane(s));) {
+        start(l);
+        end_over(s);
     }
     web_run(s->web);                    /* what was written goes out */
     watch_use(s);

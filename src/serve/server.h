@@ -1,5 +1,5 @@
-/* One responder for many clients, over HTTP, as OpenAI's servers speak (docs/serve.md).  Requests wait in a queue; the first one is answered.
- * On one thread: the owner polls the descriptors and calls server_run(). */
+/* One responder for many clients, over HTTP, as OpenAI's servers speak (docs/serve.md).  Requests wait in a queue.
+ * Several are answered at once where the responder can do that.  On one thread: the owner polls the descriptors and calls server_run(). */
 #ifndef Q35_SERVE_SERVER_H
 #define Q35_SERVE_SERVER_H
 
@@ -15,20 +15,22 @@ struct server_options {
     int  keep_s;                        /* without a client for so long, it ends; 0: never */
     const char *key;                    /* that clients over TCP must send; NULL: nobody comes over TCP */
     bool any_host;                      /* clients over TCP may call it by any name */
+    int  n_spare;                       /* answers at once that are left to others */
     bool of_chat;                       /* a chat has the engine: clients do not end it */
 };
 
 enum server_state { SERVER_RUNS, SERVER_STOPPED, SERVER_UNUSED, SERVER_FAILED };
-enum { SERVER_MAX_FDS = RESPONDER_MAX_FDS + 1 };
+enum { SERVER_MAX_FDS = RESPONDER_MAX_FDS + 1, SERVER_ANSWERS = 16 };
 
 struct server;
-/* Takes the responder, also when it fails.  NULL with the reason. */
-struct server *server_open(struct responder *r, const struct server_options *so, struct err *e);
+/* n responders for answers at once, at most SERVER_ANSWERS: of the first one and guests of it, or guests of one.  Takes them, also when it fails.  NULL
+ * with the reason. */
+struct server *server_open(struct responder *const *all, int n, const struct server_options *so, struct err *e);
 void server_close(struct server *s);
 bool server_listen(struct server *s, int fd, struct err *e);    /* takes the socket */
 int  server_fds(const struct server *s, struct pollfd fds[SERVER_MAX_FDS]);
 int  server_fd(const struct server *s);                 /* that of the clients alone */
-int  server_timeout(const struct server *s);            /* for poll(): ms, -1 for ever */
+int  server_timeout(struct server *s);            /* for poll(): ms, -1 for ever */
 bool server_is_ready(const struct server *s);           /* the model is loaded */
 /* An answer under way is stopped, and goes on behind its last token when it is released; none begins in between. */
 void server_hold(struct server *s, bool hold);

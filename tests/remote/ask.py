@@ -215,6 +215,25 @@ def crowd(n):
     print(sum(s == 200 for s, _ in found), sum(s == 429 for s, _ in found))
 
 
+def together(n):
+    """Each of n answers is the one that it is alone; prints how many were seen under way at once."""
+    def answer(i):
+        ends = [t for w in ("<|im_end|>", "<|endoftext|>") for t in json.loads(ask("POST", "/tokenize", json.dumps({"content": w, "parse_special": True}))[1])["tokens"]]
+        body = {"prompt": "%d " % i * (20 * i), "max_tokens": 200 + 100 * i, "logit_bias": {t: -100 for t in ends}, "seed": i, "temperature": i % 2}
+        return json.loads(ask("POST", "/v1/completions", json.dumps(body))[1])["choices"][0]["text"]
+    numbers = range(1, int(n) + 1)
+    alone = [answer(i) for i in numbers]
+    beside, most = {}, 0
+    threads = [threading.Thread(target=lambda i=i: beside.__setitem__(i, answer(i))) for i in numbers]
+    for t in threads:
+        t.start()
+    while any(t.is_alive() for t in threads):
+        most = max(most, json.loads(ask("GET", "/health")[1])["running"])
+        threads[0].join(0.01)
+    assert [beside[i] for i in numbers] == alone and all(alone), (alone, beside)
+    print(most)
+
+
 def raw(data):
     s = connected()
     s.sendall(data)
