@@ -22,7 +22,7 @@ void drafter_begin(struct drafter *d, int depth, bool looks, const int32_t *ids,
     d->depth = depth;
     d->looks = looks && depth == DRAFTER_AUTO;
     d->begun = d->looked_up = false;
-    d->n = d->n_verified = d->found_length = 0;
+    d->n = d->n_verified = d->n_early = d->found_length = 0;
     if (d->looks)
         lookup_begin(&d->text, ids, n);
     gate_begin(&d->gate);
@@ -34,6 +34,22 @@ static void note_round(struct drafter *d)
     const double ms = clock_ms_since(d->launched_ns) - (d->looked_up ? 0 : d->n * d->gate.draft_ms);
     if (d->beside && d->launched_ns && !d->caught_up && ms > 0)
         gate_step_took(&d->gate, 1 + d->n_verified, ms);
+}
+
+static int at_a_time(const struct drafter *d)
+{
+    return d->beside && d->gate.draft_ms > 0 && d->gate.draft_ms < one_by_one_ms ? ENGINE_MAX_DEPTH : 1;
+}
+
+/* A device that works beside the host goes on with drafts while the host hears of the step: how many is decided by what was known before it.
+ * Not behind the first pick, where the next step may be one of several answers; not where the next ones are likely to be found in the text,
+ * and not behind one that looks how drafts fare. */
+static void draft_early(struct drafter *d)
+{
+    const bool decided = d->beside && d->begun && d->gate.draft_ms > 0 && !d->looked_up && !(d->n && d->gate.idle);
+    d->n_early = decided ? gate_make(&d->gate, NULL, 0, at_a_time(d)) : 0;
+    if (d->n_early)
+        stepper_draft(d->s, d->n_early);
 }
 
 void drafter_launch(struct drafter *d)
@@ -49,6 +65,7 @@ void drafter_launch(struct drafter *d)
     const int64_t start = clock_ns();
     const int behind = stepper_behind(d->s);
     stepper_step(d->s, 1 + d->n_verified);
+    draft_early(d);
     d->caught_up = stepper_behind(d->s) < behind;
     if (!first && !d->beside && !d->caught_up)
         gate_step_took(&d->gate, 1 + d->n_verified, clock_ms_since(start));
@@ -68,16 +85,18 @@ static void learn(struct drafter *d, const struct step_result *r)
     gate_learn(&d->gate, d->made.prob, d->n, n_right, r->n < d->n ? r->n : d->n);
 }
 
-/* The first one runs the MTP rows of the step, the others one row each: that is about the same. */
-static bool make(struct drafter *d, int n, struct err *e)
+/* The first one runs the MTP rows of the step, the others one row each: that is about the same.  Early ones began when the step had ended,
+ * of which was just heard. */
+static bool make(struct drafter *d, int n, bool early, struct err *e)
 {
     const int64_t start = clock_ns();
     const bool behind = stepper_behind(d->s) > 0;
-    stepper_draft(d->s, n);
+    if (!early)
+        stepper_draft(d->s, n);
     if (!stepper_drafts(d->s, &d->made, e))
         return false;
     d->caught_up |= behind;
-    if (!behind)
+    if (!d->caught_up)
         gate_drafts_took(&d->gate, n, clock_ms_since(start));
     d->n += n;
     return true;
@@ -117,7 +136,7 @@ void drafter_passed(struct drafter *d, const struct step_result *r)
 {
     if (d->looks)
         read_text(d, r);
-    d->found_length = d->n = 0;
+    d->found_length = d->n = d->n_early = 0;
     d->looked_up = false;
     d->launched_ns = 0;
 }
@@ -129,12 +148,15 @@ bool drafter_heard(struct drafter *d, const struct step_result *r, struct err *e
     if (d->launched_ns && !d->looked_up)
         learn(d, r);
     d->looked_up = d->looks && look_up(d, r);
-    if (d->looked_up)
+    if (d->looked_up) {
+        d->caught_up |= d->n_early > 0;         /* which go to waste */
         return true;
-    const bool together = d->beside && d->gate.draft_ms > 0 && d->gate.draft_ms < one_by_one_ms;
+    }
     d->n = 0;
-    for (int n; (n = gate_make(&d->gate, d->made.prob, d->n, together ? ENGINE_MAX_DEPTH : 1)) > 0;)
-        if (!make(d, n, e))
+    if (d->n_early && !make(d, d->n_early, true, e))
+        return false;
+    for (int n; (n = gate_make(&d->gate, d->made.prob, d->n, at_a_time(d))) > 0;)
+        if (!make(d, n, false, e))
             return false;
     return true;
 }

@@ -18,13 +18,15 @@ struct drafter {
     bool begun;                         /* the first pick, which is no step, was launched */
     struct step_drafts made;            /* for the next step */
     int  n, n_verified;                 /* of them; those of the step under way */
+    int  n_early;                       /* drafts that were queued behind the step under way, before its result was known */
     bool looks;                         /* drafts may be looked up in the text */
     struct lookup text;
     int32_t found[ENGINE_MAX_DEPTH];    /* what followed the match of found_length ids; 0: there is none */
     int  found_length;
     bool looked_up;                     /* the drafts of the step under way, or of the next one, are these */
     int64_t launched_ns;
-    bool caught_up;                     /* since then other rows ran, or those that earlier steps had left out: what things took tells nothing */
+    bool caught_up;                     /* since then other rows ran, those that earlier steps had left out, or drafts for nothing: what things
+                                         * took tells nothing */
 };
 
 void drafter_init(struct drafter *d, struct stepper *s, int most, bool beside);

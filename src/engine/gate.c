@@ -7,7 +7,8 @@ enum { IDLE = 16 };                     /* steps without a draft, after which on
 static const double first_ratio = 0.25, /* a row more, as long as none was measured, of a step of one row */
     dearer = 0.12, cheaper = 0.15,      /* weights of a newer measurement: what disturbs one makes it longer */
     hope = 0.0004,                      /* by so much a high price sinks with every step, so that it is measured again one day */
-    change = 0.01;                      /* chance that the rate has changed between two events */
+    change = 0.01,                      /* chance that the rate has changed between two events */
+    change_of_bin = 0.003;              /* likewise, where a probability says already how likely it is */
 /* Upper bounds of the bins. */
 static const float bounds[GATE_BINS] = {0.3f, 0.5f, 0.7f, 0.85f, 0.95f, 2};
 static const double middles[GATE_BINS] = {0.2, 0.4, 0.6, 0.78, 0.9, 0.97}, middle_of_all = 0.75;
@@ -103,11 +104,11 @@ static void doubt(struct gate_belief *b, double middle, double share)
         b->weight[i] = (float)((sum > 0 ? (1 - share) * (double)b->weight[i] / sum : 0) + share * prior(i, middle) / all);
 }
 
-static void note(struct gate_belief *b, double middle, bool hit)
+static void note(struct gate_belief *b, double middle, double change_of_it, bool hit)
 {
     for (int i = 0; i < GATE_RATES; i++)
         b->weight[i] *= hit ? rates[i] : 1 - rates[i];
-    doubt(b, middle, change);
+    doubt(b, middle, change_of_it);
 }
 
 /* The mean rate. */
@@ -161,8 +162,8 @@ void gate_learn(struct gate *g, const float *prob, int n, int n_right, int n_kno
 {
     for (int i = 0; i < n && i < n_known && i <= n_right; i++) {
         const int bin = bin_of(prob[i]);
-        note(&g->all, middle_of_all, i < n_right);
-        note(&g->bin[bin], middles[bin], i < n_right);
+        note(&g->all, middle_of_all, change, i < n_right);
+        note(&g->bin[bin], middles[bin], change_of_bin, i < n_right);
     }
     g->idle = n ? 0 : g->idle + 1;
 }
@@ -179,7 +180,7 @@ void gate_learn_look_up(struct gate *g, int length, int n_right, int n_known)
 {
     const int bin = bin_of_length(length);
     for (int i = 0; i < n_known && i <= n_right; i++)
-        note(&g->looked_up[bin], middles_of_length[bin], i < n_right);
+        note(&g->looked_up[bin], middles_of_length[bin], change, i < n_right);
 }
 
 /* ---- decisions.  Times are in steps of one row. */

@@ -166,9 +166,10 @@ static double drafting_bytes(struct decoder *d)
 {
     const struct traffic *t = &d->o.traffic;
     const struct stepper_counts now = stepper_counts(d->stepper), old = d->counted;
-    const long runs = now.mtp_runs - old.mtp_runs, rows = now.mtp_rows - old.mtp_rows;
+    const long late = now.late_runs - old.late_runs, runs = now.mtp_runs - old.mtp_runs - late,
+        rows = now.mtp_rows - old.mtp_rows - (now.late_rows - old.late_rows);
     d->counted = now;
-    return (double)runs * traffic_mtp(t, traffic_distinct(t, runs ? (double)rows / (double)runs : 1))
+    return (double)late * t->mtp_rows + (double)runs * traffic_mtp(t, traffic_distinct(t, runs ? (double)rows / (double)runs : 1))
          + (double)(now.chained - old.chained) * traffic_mtp(t, traffic_distinct(t, 1)) + (double)(now.drafts - old.drafts) * t->draft_head;
 }
 

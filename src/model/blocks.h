@@ -46,6 +46,7 @@ void linear(struct forward *f, float *y, const float *x, const struct weight *w,
 void norm(struct forward *f, float *y, const float *x, const float *w, int n);
 /* Each reads f->h, the normed input, and adds its result to f->x. */
 void attention_block(const struct pass *p, const struct attn_weights *w, int kv_layer);
+void attention_rows(const struct pass *p, const struct attn_weights *w, int kv_layer);       /* only its KV rows, and nothing to f->x */
 void deltanet_block(const struct pass *p, const struct delta_weights *w, int delta_layer);
 void moe_block(const struct pass *p, const struct moe_weights *w);
 void layer_block(const struct pass *p, const struct layer_weights *w, int kv_layer, int delta_layer);

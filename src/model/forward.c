@@ -210,11 +210,11 @@ void forward_prefill(struct forward *f, struct cache *k, const int32_t *ids, int
     forward_run(f, k, ids, n, pos, ROWS_COMMIT);
     size_t row = (size_t)f->cfg->hidden;
     if (mtp && f->w->mtp.present) {     /* position pos - 1 now knows its following token; pos + n - 1 does not yet.
-                                         * Only the KV rows are wanted; f->h is free to take the output. */
+                                         * Only the KV rows are wanted. */
         if (pos > 0)
-            forward_mtp(f, k, k->state.last_hidden, ids, 1, pos - 1, f->h);
+            forward_mtp(f, k, k->state.last_hidden, ids, 1, pos - 1, NULL);
         if (n > 1)
-            forward_mtp(f, k, f->hidden, ids + 1, n - 1, pos, f->h);
+            forward_mtp(f, k, f->hidden, ids + 1, n - 1, pos, NULL);
     }
     forward_keep_hidden(k, f->hidden + (size_t)(n - 1) * row);
 }

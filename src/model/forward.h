@@ -38,7 +38,8 @@ void forward_head(struct forward *f, enum head h, const float *hidden, int n, fl
 /* MTP block.  Row i of the MTP cache joins the main model's hidden state of position i with the token of position
  * i + 1, and predicts the token of position i + 2.  Runs rows pos..pos+n-1 with hidden[n, H] and next_ids[n]; writes
  * their KV rows (rewriting rows from pos on is allowed: drafts do that).  out [n, H] fp32: after mtp.norm, for
- * forward_head(), and the hidden input of the next chained draft.  out may not alias hidden. */
+ * forward_head(), and the hidden input of the next chained draft.  out may not alias hidden.  NULL: only the KV rows
+ * are wanted, which need neither attention nor experts. */
 void forward_mtp(struct forward *f, struct cache *k, const float *hidden, const int32_t *next_ids, int n, int pos, float *out);
 
 /* One prompt chunk for both: forward_run(ROWS_COMMIT), then, when the model has an MTP block and `mtp` is set, its rows

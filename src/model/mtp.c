@@ -15,6 +15,12 @@ void forward_mtp(struct forward *f, struct cache *k, const float *hidden, const 
     RUN(f->dev, rmsnorm, .y = f->h2 + H, .x = hidden, .w = w->norm_hidden, .n_rows = n, .dim = c->hidden, .eps = c->rms_eps,
         .y_group = 2 * H);
     linear(f, f->x, f->h2, &w->fc, n, false);
-    layer_block(&(struct pass){.f = f, .k = k, .n = n, .pos = pos}, &w->layer, c->n_full, 0);
+    const struct pass p = {.f = f, .k = k, .n = n, .pos = pos};
+    if (!out) {
+        norm(f, f->h, f->x, w->layer.norm_in, n);
+        attention_rows(&p, &w->layer.attn, c->n_full);
+        return;
+    }
+    layer_block(&p, &w->layer, c->n_full, 0);
     norm(f, out, f->x, w->norm, n);
 }

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/patience.h"
 #include "model/fused.h"
 #include "model/layout.h"
 
@@ -14,8 +15,6 @@ enum {
     MAX_DEPTH  = STEP_ROWS - 1,
     DRAFT_HEAD = 65536,                 /* rows of the head that drafts are chosen from: the byte-pair vocabulary is ordered by
                                          * merge rank, and a draft that is not there is only a draft less */
-    SPIN_NS    = 50000,                 /* looking at the result before sleeping */
-    SLEEP_NS   = 20000,
     DOUBT_MS   = 2000,                  /* no result for so long: ask the device whether it lives */
     MOST_BEHIND = 256,                  /* MTP rows that may be left out before they are run together: then each costs little */
 };
@@ -75,6 +74,7 @@ struct stepper {
     struct stepper_slot *on;            /* the conversation that calls are about */
     struct stepper_slot *drafting;      /* whose MTP rows are in the work space of steps */
     struct stepper_counts counts;
+    struct patience for_first, for_step[STEP_ROWS], for_drafts[MAX_DEPTH];      /* steps by rows, drafts by their number, less one */
 };
 
 /* Cuts `memory` for n conversations, or with NULL only counts. */
@@ -277,9 +277,11 @@ static void catch_up(struct stepper *s)
 {
     if (!s->on->n_behind)
         return;
-    forward_mtp(s->f, s->on->k, mine(s).behind, mine(s).behind_next, s->on->n_behind, s->on->behind_pos, s->f->h);
+    forward_mtp(s->f, s->on->k, mine(s).behind, mine(s).behind_next, s->on->n_behind, s->on->behind_pos, NULL);
     s->counts.mtp_rows += s->on->n_behind;
+    s->counts.late_rows += s->on->n_behind;
     s->counts.mtp_runs++;
+    s->counts.late_runs++;
     s->on->n_behind = 0;
 }
 
@@ -460,25 +462,23 @@ struct stepper_counts stepper_counts(const struct stepper *s)
     return s->counts;
 }
 
-static void short_sleep(void)
-{
-    nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
-}
-
 /* Until the device has written the serial; false when it failed. */
-static bool await(struct stepper *s, const volatile int32_t *serial, int32_t expected, struct err *e)
+static bool await(struct stepper *s, const volatile int32_t *serial, int32_t expected, struct patience *p, struct err *e)
 {
-    int64_t start = clock_ns(), asked = start;
+    const int64_t start = clock_ns();
+    int64_t asked = start, nap = 0;
     while (__atomic_load_n(serial, __ATOMIC_ACQUIRE) != expected) {
         CHECK(s->dev->caps->beside_host);       /* otherwise it is there when the launch returns */
-        if (clock_ns() - start > SPIN_NS)
-            short_sleep();
+        nap = patience_nap_ns(p, clock_ns() - start);
+        if (nap)
+            nanosleep(&(struct timespec){.tv_sec = nap / 1000000000, .tv_nsec = nap % 1000000000}, NULL);
         if (clock_ms_since(asked) > DOUBT_MS) {
             asked = clock_ns();
             if (!s->dev->finish(s->dev, e))
                 return false;
         }
     }
+    patience_learn(p, clock_ns() - start, nap > 0);
     return true;
 }
 
@@ -486,7 +486,7 @@ bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e)
 {
     const struct step_result *r = &mine(s).results[(s->on->n_taken + 1) % STEP_RESULTS];       /* picks count from 1 */
     CHECK(s->on->n_taken < s->on->n_launched);
-    if (!await(s, &r->serial, s->on->n_taken + 1, e))
+    if (!await(s, &r->serial, s->on->n_taken + 1, s->on->n_taken ? &s->for_step[s->on->rows - 1] : &s->for_first, e))
         return false;
     memcpy(out, r, sizeof *out);
     s->on->tokens[s->on->n_taken % STEP_RESULTS] = out->n;
@@ -497,7 +497,7 @@ bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e)
 
 bool stepper_drafts(struct stepper *s, struct step_drafts *out, struct err *e)
 {
-    if (s->on->n_made && !await(s, &mine(s).made->serial, s->on->n_launched * STEP_ROWS + s->on->n_made, e))
+    if (s->on->n_made && !await(s, &mine(s).made->serial, s->on->n_launched * STEP_ROWS + s->on->n_made, &s->for_drafts[s->on->n_made - 1], e))
         return false;
     memcpy(out, mine(s).made, sizeof *out);
     return true;

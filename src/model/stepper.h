@@ -49,6 +49,7 @@ int  stepper_behind(const struct stepper *s);
 /* What the MTP block has run since stepper_open(). */
 struct stepper_counts {
     long mtp_rows, mtp_runs;            /* rows of tokens; a run reads its weights once */
+    long late_rows, late_runs;          /* of these: rows that were left out at first, of which only the KV rows are made */
     long drafts, chained;               /* drafts made; those of them that took a run of their own */
 };
 struct stepper_counts stepper_counts(const struct stepper *s);

@@ -14,6 +14,7 @@ struct traffic {
     double fixed;                       /* of every step: all weights but the routed experts, head included; states, read and written */
     double expert;                      /* one distinct expert in every layer */
     double mtp, mtp_expert;             /* of the MTP block likewise */
+    double mtp_rows;                    /* what its KV rows alone are made with */
     double draft_head;                  /* of each draft */
 };
 

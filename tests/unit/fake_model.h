@@ -38,6 +38,7 @@ static struct {
     const char *load_error;             /* weights_open fails */
     int   load_steps, load_step_us;
     long  rows_run;                     /* main model rows so far; a stepper's are not counted */
+    long  n_early;                      /* calls for drafts while the step before them was not heard of, where the host decides how many */
     bool  beside_host;                  /* the device works while the host goes on */
     bool  several;                      /* its steps take rows of several conversations */
     long  n_together;                   /* steps that did */
@@ -530,6 +531,7 @@ void stepper_draft(struct stepper *s, int n)
     struct fake_live *v = &s->on->live;
     CHECK(v->n_drafts + n <= s->max_depth);
     s->counts.drafts += n;
+    fake.n_early += !s->on->depth && s->on->n_taken < s->on->n_launched;
     for (; n && !v->done; n--) {
         float logits[64] = {0}, h[FAKE_HIDDEN];
         const int i = v->n_drafts++;

@@ -184,6 +184,7 @@ static void test_decode__every_depth_gives_the_same_answer_greedy_or_sampled(voi
     const int depths[] = {0, 1, 2, 3, 5, 7, -1};              /* -1: as many as pay */
     int32_t prompt[21];
     random_ids(prompt, 21);
+    fake.n_early = 0;
     for (size_t i = 0; i < sizeof hows / sizeof *hows; i++) {
         struct ids want = {0};
         oracle(prompt, 21, &hows[i], &want);
@@ -217,6 +218,7 @@ static void test_decode__every_depth_gives_the_same_answer_greedy_or_sampled(voi
         }
         ids_free(&want);
     }
+    assert_true(fake.beside_host ? fake.n_early > 0 : !fake.n_early);
 }
 
 static void test_decode__a_stop_id_ends_the_answer_and_nothing_after_it_stays(void **state)
