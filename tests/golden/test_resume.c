@@ -235,7 +235,7 @@ static void test_resume__a_finished_answer_needs_one_place_to_go_on(void **state
     engine_restore(t.g, 0, path);
     ask_again(ids, 280);
     answer(&t, ids, 280 + ASKED, 280 + ASKED - 5, 0);
-    assert_in_range(t.stats.n_cached, 270, 280);
+    assert_true(t.stats.n_cached >= 270 && t.stats.n_cached <= 280);
     end(&t);
 }
 

@@ -416,7 +416,7 @@ static void test_kv_units__lanes_read_all_numbers_of_a_key(void **state)
             for (int t = 0; t < 4; t++) {
                 int d = kv_step_number(f, s, t), byte = d * kv_key_bits(f) / 8;
                 assert_int_equal(kv_number_step(f, d), 4 * s + t);
-                assert_in_range(d, 0, KV_DIM - 4);
+                assert_true(d >= 0 && d <= KV_DIM - 4);
                 seen[d / 4]++;
                 /* piece s / n of lane t, at the place of step s % n in it */
                 assert_int_equal(byte, 64 * (s / n) + 16 * t + 16 / n * (s % n));

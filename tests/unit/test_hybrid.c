@@ -43,7 +43,7 @@ static void start(struct place *p)
     assert_int_equal(mkdir(p->fp8, 0755), 0);
 }
 
-static void stop(struct place *p)
+static void stop_hub(struct place *p)
 {
     char command[128];
     snprintf(command, sizeof command, "rm -rf %s", p->dir);
@@ -144,7 +144,7 @@ static void test_hybrid__from_golden_int4_and_an_fp8_donor_it_computes_what_the_
             free(found);
         }
         free(want), free(before);
-        stop(&p);
+        stop_hub(&p);
     }
 }
 
@@ -190,7 +190,7 @@ static void test_hybrid__names_types_and_shapes_are_those_of_the_public_recipe(v
         shards_close(&a);
         shards_close(&b);
     }
-    stop(&p);
+    stop_hub(&p);
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
@@ -229,7 +229,7 @@ static void test_hybrid__the_same_sources_give_the_same_bytes(void **state)
         must_build(G0 "int4", p.fp8, p.out, compact);
         must_build(p.int4, p.fp8, p.other, compact);
         assert_true(same_dirs(p.out, p.other));
-        stop(&p);
+        stop_hub(&p);
     }
 }
 
@@ -249,7 +249,7 @@ static void test_hybrid__a_second_run_does_nothing_and_says_so(void **state)
     assert_int_equal(stat(p.out, &after), 0);
     assert_true(before.st_ino == after.st_ino && before.st_mtim.tv_nsec == after.st_mtim.tv_nsec);
     hybrid_report_free(&r);
-    stop(&p);
+    stop_hub(&p);
 }
 
 static void test_hybrid__a_dry_run_makes_nothing(void **state)
@@ -272,7 +272,7 @@ static void test_hybrid__a_dry_run_makes_nothing(void **state)
     assert_true(lstat(p.out, &st) && lstat(part, &st));
     hybrid_report_free(&r);
     source_close(&s);
-    stop(&p);
+    stop_hub(&p);
 }
 
 /* ---- bytes moved */
@@ -358,7 +358,7 @@ static void test_hybrid__killed_at_random_moments_a_later_run_completes_it(void 
         assert_true(n_ended > 0);
         must_build("tests/data/model/g1/int4", p.fp8, p.out, compact);
         assert_true(same_dirs(p.out, p.other));
-        stop(&p);
+        stop_hub(&p);
     }
 }
 
@@ -388,7 +388,7 @@ static void test_hybrid__what_is_left_of_another_request_is_not_used(void **stat
     must_build(G0 "int4", p.fp8, p.out, false);
     must_build(G0 "int4", p.fp8, p.other, false);
     assert_true(same_dirs(p.out, p.other));
-    stop(&p);
+    stop_hub(&p);
 }
 
 /* ---- refusals */
@@ -447,7 +447,7 @@ static void test_hybrid__sources_that_do_not_fit_are_refused(void **state)
             fail_msg("row %zu\n  gives:    %s\n  expected: %s ... %s", i, e.msg, rows[i].a, rows[i].b);
         assert_true(lstat(p.out, &st));
         hybrid_report_free(&r);
-        stop(&p);
+        stop_hub(&p);
     }
 }
 
@@ -480,7 +480,7 @@ static void test_hybrid__what_is_in_the_way_stays(void **state)
     assert_false(build_into(G0 "int4", p.fp8, p.other, false, &r, &e));
     assert_non_null(strstr(e.msg, "model-00002-of-00002.safetensors"));
     hybrid_report_free(&r);
-    stop(&p);
+    stop_hub(&p);
 }
 
 /* ---- where files come from */
@@ -515,7 +515,7 @@ static void test_hybrid__the_cache_of_the_hub_tells_repository_commit_and_hashes
         assert_string_equal(job.hex, v.files[i].sha256);
     }
     provenance_free(&v);
-    stop(&p);
+    stop_hub(&p);
 }
 
 /* ---- add-mtp */
@@ -564,7 +564,7 @@ static void test_mtp__a_block_that_the_index_lost_is_listed_again(void **state)
     assert_int_equal(n_listed(p.out), 41);
     assert_true(mtp_add(p.out, NULL, &r, &e));
     assert_int_equal(r.state, MTP_THERE);
-    stop(&p);
+    stop_hub(&p);
 }
 
 static void test_mtp__a_block_that_is_gone_comes_from_another_checkpoint(void **state)
@@ -602,7 +602,7 @@ static void test_mtp__a_block_that_is_gone_comes_from_another_checkpoint(void **
         float *a = logits_of(G0 "hybrid", &n), *b = logits_of(p.out, &k);
         assert_memory_equal(a, b, n * sizeof *a);
         free(a), free(b);
-        stop(&p);
+        stop_hub(&p);
     }
 }
 

@@ -54,7 +54,7 @@ static void test_loop__a_span_many_times_in_a_row_is_one(void **state)
         add_times(&text, spans[i], 2000);
         assert_true(ends(text.data, text.len, &at));
         int span = tokens_of(spans[i]), most = LOOP_TOKENS > LOOP_TIMES * span ? LOOP_TOKENS : LOOP_TIMES * span;
-        assert_in_range(at, before + LOOP_TOKENS - 2 * span, before + most + 2 * span);
+        assert_true(at >= before + LOOP_TOKENS - 2 * span && at <= before + most + 2 * span);
         buf_free(&text);
     }
 }
@@ -154,7 +154,7 @@ static void test_loop__such_an_answer_is_stopped_with_a_word_and_goes_on_when_to
     assert_int_equal(t.s.last.end, CHAT_LOOP);
     assert_non_null(strstr(t.s.why, "it said the same 10 tokens 10"));
     assert_int_equal(fake.n_interrupts, 1);
-    assert_in_range(t.s.text.len, LOOP_TOKENS, LOOP_TOKENS + 60);
+    assert_true(t.s.text.len >= LOOP_TOKENS && t.s.text.len <= LOOP_TOKENS + 60);
     assert_true(chat_message(t.c, 1).stopped);
     assert_int_equal(chat_rest(t.c), CHAT_STOPPED);
     forget(&t.s);
