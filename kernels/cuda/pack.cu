@@ -1,10 +1,10 @@
 /* pack: pieces of stored tensors, as they come from disk, to their places in packed matrices; kernels/pack_piece.h has the arithmetic.
  * Shapes    up to a thousand pieces of any kind per launch, some MiB together
- * Bytes     stored bytes are read once (INT8: twice, the second time from L2); as many are written
+ * Bytes     stored bytes are read once (to INT8 and FP8: twice, the second time from L2); as many are written, or half of them
  * Limit     the disk or the bus: 10 to 50 GB/s.  Halves of a pair are ORed into L2, 8 bytes per operation
- * Launch    blocks of 256 threads, one for each 16 packed bytes; a block finds its piece by bisection.  INT8: one block per tile
+ * Launch    blocks of 256 threads, one for each 16 packed bytes; a block finds its piece by bisection.  To INT8: one block per tile; to FP8: one per 128 x 128 numbers
  * Layout    in: as in the checkpoint, aligned to elements; out: kernels/pack.h, or plain rows
- * Numerics  the same bits as kernels/cpu/pack.c and model/int8.c */
+ * Numerics  the same bits as kernels/cpu/pack.c, model/int8.c and model/fp8.c */
 #include "kernels/cuda/common.cuh"
 extern "C" {
 #include "kernels/pack_piece.h"
@@ -30,6 +30,20 @@ static __device__ void int8_tile(const struct pack_piece *p, int tile)
         pack_int8_unit(p, tile, u, scale);
 }
 
+/* Apart: in the kernel it would have others spill registers. */
+static __device__ __noinline__ void fp8_block(const struct pack_piece *p, int block)
+{
+    __shared__ uint32_t most[PACK_THREADS / 32];
+    const uint32_t top = __reduce_max_sync(~0u, pack_fp8_max(p, block, (int)threadIdx.x, PACK_THREADS));
+    if (threadIdx.x % 32 == 0)
+        most[threadIdx.x / 32] = top;
+    __syncthreads();
+    uint32_t max = 0;
+    for (int i = 0; i < PACK_THREADS / 32; i++)
+        max = most[i] > max ? most[i] : max;
+    pack_fp8_block(p, block, max, (int)threadIdx.x, PACK_THREADS);
+}
+
 static __global__ void __launch_bounds__(PACK_THREADS) pack_kernel(const struct pack_piece *pieces, int n)
 {
     int low = 0, high = n - 1;
@@ -44,6 +58,10 @@ static __global__ void __launch_bounds__(PACK_THREADS) pack_kernel(const struct 
     unsigned block = blockIdx.x - (unsigned)p.first_block;
     if (p.kind == PACK_INT8) {
         int8_tile(&p, (int)block);
+        return;
+    }
+    if (p.kind == PACK_DENSE_FP8) {
+        fp8_block(&p, (int)block);
         return;
     }
     uint64_t u = (uint64_t)block * PACK_THREADS + threadIdx.x;

@@ -704,7 +704,7 @@ extern "C" void step_experts_cuda(struct cuda_queue *q, const struct step_expert
     case PAIR_OF(WEIGHT_FP8, WEIGHT_INT4):    launch_widths<WEIGHT_FP8, WEIGHT_INT4, true, true>(q, j); break;
     case PAIR_OF(WEIGHT_DENSE, WEIGHT_INT4):  launch_widths<WEIGHT_DENSE, WEIGHT_INT4, true, true>(q, j); break;
     case PAIR_OF(WEIGHT_DENSE, WEIGHT_DENSE): launch_widths<WEIGHT_DENSE, WEIGHT_DENSE, true, true>(q, j); break;
-    case PAIR_OF(WEIGHT_FP8, WEIGHT_FP8):     launch_widths<WEIGHT_FP8, WEIGHT_FP8, true, false>(q, j); break;
+    case PAIR_OF(WEIGHT_FP8, WEIGHT_FP8):     launch_widths<WEIGHT_FP8, WEIGHT_FP8, true, true>(q, j); break;
     case PAIR_OF(WEIGHT_INT4, WEIGHT_INT4):   launch_widths<WEIGHT_INT4, WEIGHT_INT4, false, false>(q, j); break;
     default: queue_note(q, "step_experts", cudaErrorInvalidValue);
     }

@@ -36,7 +36,7 @@ struct load_options {
     const char *machine_dir;            /* what was measured of this machine is remembered here, and a GPU's reads are compared with it; NULL: neither */
     const char *kv;                     /* KV recipe, or "auto"; NULL: the first one that the device takes */
     const char *head;                   /* "int8" (default), "planes": the same in two planes, or "bf16": as stored */
-    const char *mtp;                    /* the MTP block: "bf16": as stored (default), or "fp8" */
+    const char *mtp;                    /* the MTP block: "fp8" (default on a GPU), or "bf16": as stored (default on a CPU) */
     int n_threads;                      /* of a CPU; 0: one per usable core */
     int n_ctx;                          /* positions; 0: what fits, at most what the device does by itself and the model's */
     int chunk;                          /* most prompt rows a call */

@@ -220,9 +220,9 @@ static void place_moe(struct place *p, struct moe_weights *m, const struct model
         place_expert(p, &m->experts[i], routed, c->hidden, c->moe_inter);
 }
 
-static void place_layer(struct place *p, struct layer_weights *l, const struct model_config *c, bool full, bool quantised)
+static void place_layer(struct place *p, struct layer_weights *l, const struct model_config *c, bool full, enum weight_format f,
+                        enum weight_format shared)
 {
-    enum weight_format f = quantised ? WEIGHT_INT4 : WEIGHT_DENSE;
     int query = c->n_q_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim, value = config_lin_value_dim(c);
     l->full = full;
     l->norm_in = vector(p, RANDOM_NORM, c->hidden);
@@ -245,23 +245,24 @@ static void place_layer(struct place *p, struct layer_weights *l, const struct m
         l->delta.dt_bias = vector(p, RANDOM_DT_BIAS, c->lin_v_heads);
         l->delta.norm = vector(p, RANDOM_GATED_NORM, c->lin_v_dim);
     }
-    place_moe(p, &l->moe, c, f, quantised ? WEIGHT_FP8 : WEIGHT_DENSE);
+    place_moe(p, &l->moe, c, f, shared);
 }
 
 /* Number `i` of the slabs: the layers, then the MTP block, then what no layer owns. */
-static void place_slab(struct place *p, struct weights *w, const struct model_config *c, int i, unsigned heads)
+static void place_slab(struct place *p, struct weights *w, const struct model_config *c, int i, unsigned heads, enum mtp_form mtp)
 {
+    const enum weight_format block = mtp == MTP_FP8 ? WEIGHT_FP8 : WEIGHT_DENSE;
     if (i < c->n_layers) {
-        place_layer(p, &w->layers[i], c, c->full[i], true);
+        place_layer(p, &w->layers[i], c, c->full[i], WEIGHT_INT4, WEIGHT_FP8);
     } else if (i == c->n_layers) {
         w->mtp.present = c->n_mtp;
         if (!c->n_mtp)
             return;
-        w->mtp.fc = linear_weight(p, WEIGHT_DENSE, c->hidden, 2 * c->hidden);
+        w->mtp.fc = linear_weight(p, block, c->hidden, 2 * c->hidden);
         w->mtp.norm_embedding = vector(p, RANDOM_NORM, c->hidden);
         w->mtp.norm_hidden = vector(p, RANDOM_NORM, c->hidden);
         w->mtp.norm = vector(p, RANDOM_NORM, c->hidden);
-        place_layer(p, &w->mtp.layer, c, true, false);
+        place_layer(p, &w->mtp.layer, c, true, block, block);
     } else {
         size_t table = (size_t)c->vocab * (size_t)c->hidden * 2;
         w->norm = vector(p, RANDOM_NORM, c->hidden);
@@ -277,23 +278,25 @@ static void place_slab(struct place *p, struct weights *w, const struct model_co
     }
 }
 
-static bool make_slab(struct synthetic *s, struct weights *w, const struct model_config *c, int i, unsigned heads, uint64_t seed, struct err *e)
+static bool make_slab(struct synthetic *s, struct weights *w, const struct model_config *c, int i, unsigned heads, enum mtp_form mtp, uint64_t seed,
+                      struct err *e)
 {
     struct place p = {.s = s, .seed = random_key(seed, (uint64_t)i)};
-    place_slab(&p, w, c, i, heads);
+    place_slab(&p, w, c, i, heads, mtp);
     size_t bytes = p.used;
     p = (struct place){.s = s, .seed = p.seed, .base = s->dev->alloc_weights(s->dev, bytes)};
     if (!p.base)
         return err_set(e, "no memory for synthetic weights: %zu MiB asked for with %zu MiB there; try fewer --layers", bytes >> 20,
                        s->dev->available(s->dev) >> 20);
     s->slabs[s->n_slabs++] = p.base;
-    place_slab(&p, w, c, i, heads);
+    place_slab(&p, w, c, i, heads, mtp);
     CHECK(p.used == bytes);
     w->stats.bytes += bytes;
     return true;
 }
 
-struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, unsigned heads, uint64_t seed, struct err *e)
+struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, unsigned heads, enum mtp_form mtp, uint64_t seed,
+                                 struct err *e)
 {
     *w = (struct weights){0};
     if (!d->caps->packs_weights) {
@@ -306,7 +309,7 @@ struct synthetic *synthetic_open(struct weights *w, const struct model_config *c
     w->layers = arena_array(&s->host, (size_t)c->n_layers, sizeof *w->layers);
     bool ok = true;
     for (int i = 0; i < c->n_layers + 2 && ok; i++)
-        ok = make_slab(s, w, c, i, heads, seed, e);
+        ok = make_slab(s, w, c, i, heads, mtp, seed, e);
     if (ok && d->finish(d, e))
         return s;
     synthetic_close(s);
@@ -314,13 +317,13 @@ struct synthetic *synthetic_open(struct weights *w, const struct model_config *c
     return NULL;
 }
 
-size_t synthetic_bytes(const struct model_config *c, unsigned heads)
+size_t synthetic_bytes(const struct model_config *c, unsigned heads, enum mtp_form mtp)
 {
     struct synthetic s = {0};
     struct weights w = {.layers = arena_array(&s.host, (size_t)c->n_layers, sizeof *w.layers)};
     struct place p = {.s = &s};
     for (int i = 0; i < c->n_layers + 2; i++)
-        place_slab(&p, &w, c, i, heads);
+        place_slab(&p, &w, c, i, heads, mtp);
     arena_free(&s.host);
     return p.used;
 }

@@ -20,12 +20,13 @@ bool synthetic_config(struct model_config *c, const char *name, int n_layers, st
 /* The same as the text of a config.json. */
 bool synthetic_config_json(struct buf *out, const char *name, int n_layers, struct err *e);
 
-/* Device memory in the layout of kernels/pack.h: INT4 with FP8 shared experts, the MTP block in bf16.  Fills *w, whose memory the
+/* Device memory in the layout of kernels/pack.h: INT4 with FP8 shared experts, the MTP block in bf16 or FP8.  Fills *w, whose memory the
  * result owns; `heads` are bits of enum head; the same seed gives the same weights.  NULL with the reason: no GPU behind `d`, or no room. */
-struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, unsigned heads, uint64_t seed, struct err *e);
+struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, unsigned heads, enum mtp_form mtp, uint64_t seed,
+                                 struct err *e);
 void synthetic_close(struct synthetic *s);
 /* Device memory that they will take. */
-size_t synthetic_bytes(const struct model_config *c, unsigned heads);
+size_t synthetic_bytes(const struct model_config *c, unsigned heads, enum mtp_form mtp);
 
 /* Stores such a model in the published layout: 14 shards with an index and stale copies, vision tensors, the MTP block in a file of its
  * own; no tokenizer.  DIR is made when it is not there.  *bytes (may be NULL) is what was written. */

@@ -45,6 +45,8 @@ struct plan {
     struct weights            *w;
     const struct model_config *c;
     unsigned heads;
+    enum mtp_form mtp;
+    bool     in_mtp;                    /* what is placed belongs to the MTP block */
     int      n_slabs, slab;
     size_t  *used;                      /* of each slab */
     char   **slabs;                     /* NULL: measuring */
@@ -96,8 +98,14 @@ static void add_source(struct plan *p, const void *data, int rows, size_t row_by
 
 static size_t float_bytes(enum dtype t) { return t == DT_F32 ? 4 : 2; }
 
-/* A matrix as stored, to be packed at `at`, whole or as one half of a pair; all_rows are those of the packed matrix. */
-static void add_matrix(struct plan *p, const struct weight *w, char *at, int all_rows, enum pack_half half)
+/* The format that a matrix gets which may change it. */
+static enum weight_format format_for(const struct plan *p, const struct weight *w)
+{
+    return p->in_mtp && p->mtp == MTP_FP8 && w->format == WEIGHT_DENSE ? WEIGHT_FP8 : w->format;
+}
+
+/* A matrix as stored, to be packed at `at` in format f, whole or as one half of a pair; all_rows are those of the packed matrix. */
+static void add_matrix(struct plan *p, const struct weight *w, enum weight_format f, char *at, int all_rows, enum pack_half half)
 {
     struct pack_piece t = {.dst = at, .half = half, .dtype = w->dtype, .rows = w->rows, .cols = w->cols};
     size_t rows = (size_t)w->rows, cols = (size_t)w->cols;
@@ -106,7 +114,7 @@ static void add_matrix(struct plan *p, const struct weight *w, char *at, int all
     switch (w->format) {
     case WEIGHT_DENSE:
         add_source(p, w->data, w->rows, cols * float_bytes(w->dtype));
-        t.kind = PACK_DENSE;
+        t.kind = f == WEIGHT_FP8 ? PACK_DENSE_FP8 : PACK_DENSE;
         add_target(p, t);
         return;
     case WEIGHT_FP8:
@@ -134,24 +142,30 @@ static void add_matrix(struct plan *p, const struct weight *w, char *at, int all
     }
 }
 
-static void place_matrix(struct plan *p, struct weight *w)
+static void place_as(struct plan *p, struct weight *w, enum weight_format f)
 {
-    void *at = take(p, pack_bytes(w->format, w->rows, w->cols));
+    void *at = take(p, pack_bytes(f, w->rows, w->cols));
     if (!at)
         return;
-    add_matrix(p, w, at, w->rows, PACK_WHOLE);
-    *w = packed_view(w->format, w->rows, w->cols, at);
+    add_matrix(p, w, f, at, w->rows, PACK_WHOLE);
+    *w = packed_view(f, w->rows, w->cols, at);
+}
+
+static void place_matrix(struct plan *p, struct weight *w)
+{
+    place_as(p, w, format_for(p, w));
 }
 
 static void place_pair(struct plan *p, struct expert_weights *x)
 {
-    int rows = x->gate.rows + x->up.rows, cols = x->gate.cols;
-    void *at = take(p, pack_bytes(x->gate.format, rows, cols));
+    const int rows = x->gate.rows + x->up.rows, cols = x->gate.cols;
+    const enum weight_format f = format_for(p, &x->gate);
+    void *at = take(p, pack_bytes(f, rows, cols));
     if (!at)
         return;
-    add_matrix(p, &x->gate, at, rows, PACK_GATE);
-    add_matrix(p, &x->up, at, rows, PACK_UP);
-    x->gate = packed_view(x->gate.format, rows, cols, at);
+    add_matrix(p, &x->gate, f, at, rows, PACK_GATE);
+    add_matrix(p, &x->up, format_for(p, &x->up), at, rows, PACK_UP);
+    x->gate = packed_view(f, rows, cols, at);
     x->up = (struct weight){.format = WEIGHT_NONE};
 }
 
@@ -191,8 +205,8 @@ static void place_layer(struct plan *p, struct layer_weights *l)
         place_matrix(p, &l->delta.b);
         place_matrix(p, &l->delta.out);
     }
-    place_matrix(p, &l->moe.router);
-    place_matrix(p, &l->moe.shared_gate);
+    place_as(p, &l->moe.router, l->moe.router.format);
+    place_as(p, &l->moe.shared_gate, l->moe.shared_gate.format);
     place_pair(p, &l->moe.shared);
     place_matrix(p, &l->moe.shared.down);
     for (int i = 0; i < c->n_experts; i++)
@@ -267,17 +281,19 @@ static void place(struct plan *p)
     if (!w->mtp.present)
         return;
     p->slab = SLAB_LAYERS + p->c->n_layers;
+    p->in_mtp = true;
     place_vector(p, &w->mtp.norm_embedding, p->c->hidden);
     place_vector(p, &w->mtp.norm_hidden, p->c->hidden);
     place_vector(p, &w->mtp.norm, p->c->hidden);
     place_matrix(p, &w->mtp.fc);
     place_layer(p, &w->mtp.layer);
+    p->in_mtp = false;
 }
 
 /* Fills p->used; nothing of the weights changes. */
-static void measure(struct plan *p, const struct weights *w, const struct model_config *c, unsigned heads)
+static void measure(struct plan *p, const struct weights *w, const struct model_config *c, unsigned heads, enum mtp_form mtp)
 {
-    *p = (struct plan){.w = (struct weights *)(uintptr_t)w, .c = c, .heads = heads};
+    *p = (struct plan){.w = (struct weights *)(uintptr_t)w, .c = c, .heads = heads, .mtp = mtp};
     p->n_slabs = SLAB_LAYERS + c->n_layers + (w->mtp.present ? 1 : 0);
     p->used = memory_zeroed((size_t)p->n_slabs, sizeof *p->used);
     place(p);
@@ -295,11 +311,11 @@ static void plan_free(struct plan *p)
     free(p->parts);
 }
 
-size_t weights_packed_bytes(const struct weights *w, const struct model_config *c, unsigned heads)
+size_t weights_packed_bytes(const struct weights *w, const struct model_config *c, unsigned heads, enum mtp_form mtp)
 {
     struct plan p;
     size_t total = 0;
-    measure(&p, w, c, heads);
+    measure(&p, w, c, heads, mtp);
     for (int i = 0; i < p.n_slabs; i++)
         total += p.used[i];
     plan_free(&p);
@@ -576,7 +592,7 @@ bool weights_upload(struct weights *w, const struct model_config *c, struct dev 
     struct upload u = {.p = &p, .d = d, .n_threads = o->n_threads ? o->n_threads : N_THREADS};
     if (!check(w, c, e))
         return false;
-    measure(&p, w, c, o->heads);
+    measure(&p, w, c, o->heads, o->mtp);
     bool ok = alloc_slabs(&p, d, e);
     if (ok) {
         place(&p);

@@ -13,17 +13,19 @@
 
 struct upload_options {
     unsigned heads;                     /* which ones are needed: bits of enum head */
+    enum mtp_form mtp;                  /* of the MTP block */
     size_t   span;                      /* bytes of one read; 0: 8 MiB */
     int      n_threads;                 /* that read; 0: 8 */
 };
 
 /* Device memory that the weights will take; host memory while they are on their way. */
-size_t weights_packed_bytes(const struct weights *w, const struct model_config *c, unsigned heads);
+size_t weights_packed_bytes(const struct weights *w, const struct model_config *c, unsigned heads, enum mtp_form mtp);
 size_t weights_upload_bytes(void);
 
 /* Replaces every view of opened weights by device memory and closes the shards:
  *   matrices     packed; experts[e].gate and shared.gate are the packed pair of gate and up, `up` is empty; the pairs of a layer's
  *                experts are equally far apart, and so are their downs
+ *                with MTP_FP8 those of the MTP block are packed as model/fp8.h makes them
  *   vectors      fp32
  *   embed        bf16 [vocab, hidden], not packed
  *   head         packed bf16, or empty when it is not asked for

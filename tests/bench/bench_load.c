@@ -109,9 +109,9 @@ static bool upload(struct upload_rate *u, const char *dir, struct dev *d, int n_
     int64_t opened = clock_ns();
     if (!config_load(&c, dir, e) || !weights_open(&w, &c, dir, e))
         return false;
-    double open_ms = clock_ms_since(opened), packed = (double)weights_packed_bytes(&w, &c, HEAD_INT8);
+    double open_ms = clock_ms_since(opened), packed = (double)weights_packed_bytes(&w, &c, HEAD_INT8, MTP_FP8);
     int64_t start = clock_ns();
-    bool ok = weights_upload(&w, &c, d, &(struct upload_options){.heads = HEAD_INT8, .n_threads = n_threads}, count, &u->read, e);
+    bool ok = weights_upload(&w, &c, d, &(struct upload_options){.heads = HEAD_INT8, .mtp = MTP_FP8, .n_threads = n_threads}, count, &u->read, e);
     u->ms = clock_ms_since(start);
     u->gb_s = (double)u->read / u->ms / 1e6;
     if (ok)

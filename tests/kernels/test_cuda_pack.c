@@ -263,8 +263,8 @@ static void test_pack__the_int8_head_is_the_hosts(void **state)
 
 static void test_pack__checkpoints_of_every_layout_arrive_packed(void **state)
 {
-    static const char *const dirs[] = {"tests/data/model/g0/bf16", "tests/data/model/g0/int4", "tests/data/model/g0/hybrid",
-                                       "tests/data/model/g1/int4", "tests/data/model/g1/hybrid", "assets/demo"};
+    static const char *const dirs[] = {"assets/demo", "tests/data/model/g0/bf16", "tests/data/model/g0/int4", "tests/data/model/g0/hybrid",
+                                       "tests/data/model/g1/int4", "tests/data/model/g1/hybrid"};
     (void)state;
     need_gpu();
     for (size_t i = 0; i < 2 * sizeof dirs / sizeof *dirs; i++) {
@@ -272,10 +272,12 @@ static void test_pack__checkpoints_of_every_layout_arrive_packed(void **state)
         struct model_config c;
         struct weights host, w;
         struct uploaded u = {.d = cuda};
-        struct upload_options o = {.heads = HEAD_BF16 | HEAD_INT8, .span = i % 2 ? 300 << 10 : 0};
+        struct upload_options o = {.heads = HEAD_BF16 | HEAD_INT8, .span = i % 2 ? 300 << 10 : 0,
+                                   .mtp = i % 2 ? MTP_STORED : MTP_FP8};
         if (!config_load(&c, dirs[i / 2], &e) || !weights_open(&host, &c, dirs[i / 2], &e) || !weights_open(&w, &c, dirs[i / 2], &e))
             fail_msg("%s", e.msg);
         weights_make_head(&host, HEAD_INT8);
+        weights_make_mtp(&host, &c, o.mtp);
         if (!weights_upload(&w, &c, cuda, &o, NULL, NULL, &e))
             fail_msg("%s: %s", dirs[i / 2], e.msg);
         uploaded_check(&u, &c, o.heads, &w, &host);
@@ -293,6 +295,7 @@ static void test_pack__speed(void **state)
         {"INT4 matrix", PACK_INT4, PACK_WHOLE, DT_F16}, {"INT4 pair", PACK_INT4, PACK_GATE, DT_F16}, {"FP8 matrix", PACK_FP8, PACK_WHOLE, DT_F16},
         {"FP8 pair", PACK_FP8, PACK_GATE, DT_F16}, {"bf16 matrix", PACK_DENSE, PACK_WHOLE, DT_BF16}, {"bf16 pair", PACK_DENSE, PACK_GATE, DT_BF16},
         {"bf16 table", PACK_PLAIN, PACK_WHOLE, DT_BF16}, {"bf16 to INT8", PACK_INT8, PACK_WHOLE, DT_BF16},
+        {"bf16 to FP8", PACK_DENSE_FP8, PACK_WHOLE, DT_BF16}, {"bf16 pair to FP8", PACK_DENSE_FP8, PACK_GATE, DT_BF16},
     };
     enum { ROWS = 1024, COLS = 3072, N = 8, ROUNDS = 20 };
     struct err e = {0};

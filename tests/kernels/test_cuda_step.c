@@ -440,15 +440,13 @@ static void test_step_project__formats_together(void **state)
     }
 }
 
-static void test_step_mtp_join__agrees_with_the_definition(void **state)
+static void check_mtp_join(enum weight_format f, int H, int n)
 {
-    (void)state;
-    need_gpu();
-    const int H = 3072, n = 3, vocab = 50;
+    const int vocab = 50;
     const size_t all = (size_t)n * (size_t)H;
-    struct weight w = make(WEIGHT_DENSE, H, 2 * H), table = make(WEIGHT_DENSE, vocab, H), on = table;
+    struct weight w = make(f, H, 2 * H), table = make(WEIGHT_DENSE, vocab, H), on = table;
     struct input in = make_input(n, H), second = make_input(n, H);
-    const int32_t ids[3] = {7, 49, 0};
+    const int32_t ids[STEP_ROWS] = {7, 49, 0, 7, 1, 30, 48, 2};
     float *want = host(2 * all * 4), *y = device(NULL, 2 * all * 4);
     struct step_mtp_join_args a = {.halves = want, .w = w, .table = table, .ids = ids, .norm_embedding = in.norm, .hidden = second.x,
                                    .norm_hidden = second.norm, .n_rows = n, .eps = eps};
@@ -463,6 +461,18 @@ static void test_step_mtp_join__agrees_with_the_definition(void **state)
         want[i] += want[all + i];
     }
     compare("two inputs", got, want, all, tolerance);
+}
+
+static void test_step_mtp_join__agrees_with_the_definition(void **state)
+{
+    (void)state;
+    need_gpu();
+    static const int widths[] = {3072, 2048, 256}, rows[] = {1, 3, 8};
+    for (size_t i = 0; i < 3; i++)
+        for (size_t k = 0; k < 3; k++) {
+            check_mtp_join(WEIGHT_DENSE, widths[i], rows[k]);
+            check_mtp_join(WEIGHT_FP8, widths[i], rows[k]);
+        }
 }
 
 static void test_step_logits__of_a_chosen_row_and_of_a_hidden_state(void **state)
@@ -668,12 +678,15 @@ static void test_step_experts__full_width(void **state)
 {
     (void)state;
     need_gpu();
-    struct moe m = {.hidden = 3072, .inter = 1024, .n_experts = 12, .top_k = 8, .routed = WEIGHT_INT4, .shared = WEIGHT_FP8};
-    make_moe(&m);
-    for (int n = 1; n <= STEP_ROWS; n += 1 + n / 3)
-        check_moe(&m, n, n, n != 3);
-    check_moe(&m, 4, 2, true);
-    check_moe(&m, 3, 0, false);
+    static const enum weight_format routed[] = {WEIGHT_INT4, WEIGHT_FP8};         /* layers, and an MTP block in FP8 */
+    for (size_t i = 0; i < 2; i++) {
+        struct moe m = {.hidden = 3072, .inter = 1024, .n_experts = 12, .top_k = 8, .routed = routed[i], .shared = WEIGHT_FP8};
+        make_moe(&m);
+        for (int n = 1; n <= STEP_ROWS; n += 1 + n / 3)
+            check_moe(&m, n, n, n != 3);
+        check_moe(&m, 4, 2, true);
+        check_moe(&m, 3, 0, false);
+    }
 }
 
 static void test_step_experts__other_widths_and_formats(void **state)

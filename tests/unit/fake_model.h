@@ -117,13 +117,14 @@ bool synthetic_config(struct model_config *c, const char *name, int n_layers, st
     (void)c, (void)n_layers;
     return err_set(e, "no geometry is called '%s'", name);
 }
-struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, unsigned heads, uint64_t seed, struct err *e)
+struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, unsigned heads, enum mtp_form mtp, uint64_t seed,
+                                 struct err *e)
 {
-    (void)w, (void)c, (void)d, (void)heads, (void)seed, (void)e;
+    (void)w, (void)c, (void)d, (void)heads, (void)mtp, (void)seed, (void)e;
     return NULL;
 }
 void synthetic_close(struct synthetic *s) { (void)s; }
-size_t synthetic_bytes(const struct model_config *c, unsigned heads) { (void)c, (void)heads; return 0; }
+size_t synthetic_bytes(const struct model_config *c, unsigned heads, enum mtp_form mtp) { (void)c, (void)heads, (void)mtp; return 0; }
 
 int dev_cpu_threads(const struct dev *d) { (void)d; return 1; }
 

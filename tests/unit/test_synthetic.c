@@ -90,10 +90,14 @@ static void test_synthetic__rows_behind_a_matrix_are_zero_and_the_bytes_were_tol
     struct dev *d = dev_open("cpu", 1, &e);
     assert_non_null(d);
     d->caps = &packs;
-    struct synthetic *s = synthetic_open(&w, &c, d, heads, 3, &e);
+    struct synthetic *s = synthetic_open(&w, &c, d, heads, MTP_FP8, 3, &e);
     if (!s)
         fail_msg("%s", e.msg);
-    assert_int_equal(w.stats.bytes, synthetic_bytes(&c, heads));
+    assert_int_equal(w.stats.bytes, synthetic_bytes(&c, heads, MTP_FP8));
+    assert_true(synthetic_bytes(&c, heads, MTP_STORED) > w.stats.bytes + weights_made_mtp_bytes(&c, MTP_FP8) * 9 / 10);
+    assert_int_equal(w.mtp.fc.format, WEIGHT_FP8);
+    assert_int_equal(w.mtp.layer.moe.experts[1].down.format, WEIGHT_FP8);
+    assert_int_equal(w.mtp.layer.moe.router.format, WEIGHT_DENSE);
     /* a gate of one row, against where the host packs a row of ones */
     const struct weight *gate = &w.layers[0].moe.shared_gate;
     size_t n = pack_data_bytes(WEIGHT_DENSE, 1, c.hidden) / 2, n_ones = 0, n_used = 0;

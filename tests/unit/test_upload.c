@@ -80,6 +80,17 @@ static void int8_tile(const struct pack_piece *p, int tile)
         else
             pack_int8_unit(p, tile, u, scale);
 }
+static void fp8_block(const struct pack_piece *p, int block)
+{
+    enum { N = 7 };                     /* threads */
+    uint32_t max = 0;
+    for (int i = 0; i < N; i++) {
+        const uint32_t own = pack_fp8_max(p, block, i, N);
+        max = own > max ? own : max;
+    }
+    for (int i = 0; i < N; i++)
+        pack_fp8_block(p, block, max, i, N);
+}
 static void fake_pack(struct dev *d, const struct pack_args *a)
 {
     (void)d;
@@ -92,6 +103,9 @@ static void fake_pack(struct dev *d, const struct pack_args *a)
         if (p->kind == PACK_INT8 || p->kind == PACK_PLANES)
             for (int t = 0; t < pack_tiles(p->n); t++)
                 int8_tile(p, t);
+        else if (p->kind == PACK_DENSE_FP8)
+            for (int b = 0; b < pack_up(p->n, PACK_BLOCK) * pack_up(p->cols, PACK_BLOCK); b++)
+                fp8_block(p, b);
         else
             for (uint64_t u = 0; u < pack_units(p); u++)
                 pack_unit(p, u);
@@ -107,7 +121,7 @@ static struct fake fake_device(size_t room)
 
 /* ---- uploads */
 
-static void upload_and_compare(const char *dir, unsigned heads, size_t span, int n_threads)
+static void upload_and_compare(const char *dir, unsigned heads, enum mtp_form mtp, size_t span, int n_threads)
 {
     struct err e = {0};
     struct model_config c;
@@ -118,8 +132,9 @@ static void upload_and_compare(const char *dir, unsigned heads, size_t span, int
         fail_msg("%s", e.msg);
     weights_make_head(&host, HEAD_INT8);
     weights_make_head(&host, HEAD_PLANES);
-    size_t expected = weights_packed_bytes(&w, &c, heads);
-    if (!weights_upload(&w, &c, &f.dev, &(struct upload_options){.heads = heads, .span = span, .n_threads = n_threads}, NULL, NULL, &e))
+    weights_make_mtp(&host, &c, mtp);
+    size_t expected = weights_packed_bytes(&w, &c, heads, mtp);
+    if (!weights_upload(&w, &c, &f.dev, &(struct upload_options){.heads = heads, .mtp = mtp, .span = span, .n_threads = n_threads}, NULL, NULL, &e))
         fail_msg("%s: %s", dir, e.msg);
     assert_true(f.allocated >= expected && f.allocated <= expected + (span ? span : 8 << 20) + (1 << 20));
     uploaded_check(&u, &c, heads, &w, &host);
@@ -137,7 +152,8 @@ static void test_upload__every_layout_arrives_as_the_host_packs_it(void **state)
     static const char *const dirs[] = {"tests/data/model/g0/bf16", "tests/data/model/g0/int4", "tests/data/model/g0/hybrid",
                                        "tests/data/model/g1/int4", "tests/data/model/g1/hybrid", "assets/demo"};
     for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++)
-        upload_and_compare(dirs[i], HEAD_BF16 | HEAD_INT8 | HEAD_PLANES, 0, 0);
+        for (int fp8 = 0; fp8 < 2; fp8++)
+            upload_and_compare(dirs[i], HEAD_BF16 | HEAD_INT8 | HEAD_PLANES, fp8 ? MTP_FP8 : MTP_STORED, 0, 0);
 }
 
 static void test_upload__reads_of_any_length_give_the_same(void **state)
@@ -145,10 +161,10 @@ static void test_upload__reads_of_any_length_give_the_same(void **state)
     (void)state;
     static const size_t spans[] = {300 << 10, 277777, 1 << 20};
     for (size_t i = 0; i < sizeof spans / sizeof *spans; i++) {
-        upload_and_compare("tests/data/model/g1/hybrid", i ? HEAD_INT8 : HEAD_PLANES, spans[i], 1 + (int)i * 3);
-        upload_and_compare("assets/demo", HEAD_BF16, spans[i], 8);
+        upload_and_compare("tests/data/model/g1/hybrid", i ? HEAD_INT8 : HEAD_PLANES, MTP_STORED, spans[i], 1 + (int)i * 3);
+        upload_and_compare("assets/demo", HEAD_BF16, MTP_FP8, spans[i], 8);
     }
-    upload_and_compare("tests/data/model/g0/bf16", 0, 0, 3);
+    upload_and_compare("tests/data/model/g0/bf16", 0, MTP_STORED, 0, 3);
 }
 
 /* The zeros of random bytes are not 8; these are. */
@@ -193,7 +209,8 @@ static void test_upload__odd_sizes_types_and_places(void **state)
         ck_write(&k, &c);
         set_zeros(&k, 1);
         set_zeros(&k, 2);
-        upload_and_compare(k.dir, HEAD_BF16 | HEAD_INT8 | HEAD_PLANES, i % 2 ? 100000 : 0, 4);
+        upload_and_compare(k.dir, HEAD_BF16 | HEAD_INT8 | HEAD_PLANES, MTP_STORED, i % 2 ? 100000 : 0, 4);
+        upload_and_compare(k.dir, HEAD_BF16 | HEAD_INT8, MTP_FP8, 0, 4);
         ck_close(&k);
     }
 }
@@ -208,7 +225,7 @@ static void test_upload__a_tied_head_is_made_from_the_embedding(void **state)
     snprintf(k.config_extra, sizeof k.config_extra, ", \"tie_word_embeddings\": true");
     ck_write(&k, &c);
     for (unsigned heads = 0; heads < 8; heads++)
-        upload_and_compare(k.dir, heads, 0, 2);
+        upload_and_compare(k.dir, heads, MTP_STORED, 0, 2);
     ck_close(&k);
 }
 
