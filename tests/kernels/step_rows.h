@@ -575,10 +575,24 @@ static struct caches code_caches(enum kv_format keys, enum kv_format values)
     return (struct caches){kv, m, slot, SLOTS * slot};
 }
 
-/* The same in a copy of the memory. */
+static void *moved(const struct caches *c, const void *p, const void *copy)
+{
+    return (char *)(uintptr_t)copy + ((const char *)p - (const char *)c->memory);
+}
+
+/* A slot's, in a copy of the memory. */
 static struct kv_rows in_copy(const struct caches *c, const void *copy, int slot)
 {
-    return kv_behind(c->first, (size_t)((const char *)copy - (const char *)c->memory) + (size_t)slot * c->slot);
+    struct kv_rows kv = c->first;
+    kv.k = moved(c, kv.k, copy);
+    kv.v = moved(c, kv.v, copy);
+    if (kv_compressed(&kv)) {
+        kv.k_codes = moved(c, kv.k_codes, copy);
+        kv.v_codes = moved(c, kv.v_codes, copy);
+        kv.k_scales = moved(c, kv.k_scales, copy);
+        kv.v_scales = moved(c, kv.v_scales, copy);
+    }
+    return kv_behind(kv, (size_t)slot * c->slot);
 }
 
 static struct step_live *attention_lives(bool exact)
