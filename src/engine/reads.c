@@ -15,10 +15,18 @@ static const struct {
 #include "config/devices.def"
 };
 
+/* As a word of its own: a GH200 is no H200. */
+static bool names(const char *device, const char *name)
+{
+    const char *at = strstr(device, name), *end = at ? at + strlen(name) : NULL;
+    return at && (at == device || at[-1] == ' ') && (!*end || *end == ' ');
+}
+
+/* A part of a GPU has a part of its memory's rate. */
 double reads_usual(const char *device)
 {
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++)
-        if (strstr(device, devices[i].name))
+        if (names(device, devices[i].name) && !names(device, "MIG"))
             return devices[i].gb_s;
     return 0;
 }

@@ -34,6 +34,8 @@ static void test_reads__a_read_that_lost_a_third_is_slow(void **state)
     }
     assert_true(reads_usual("NVIDIA GB10") > 200);
     assert_true(reads_usual("something else") == 0);
+    assert_true(reads_usual("NVIDIA H200") > 4000 && reads_usual("NVIDIA H200 NVL") > 4000);
+    assert_true(reads_usual("NVIDIA GH200 480GB") == 0 && reads_usual("NVIDIA H200 MIG 1g.18gb") == 0);
 }
 
 static void test_reads__the_best_is_remembered_by_device(void **state)
