@@ -47,15 +47,30 @@ enum chat_end {
 const char *chat_end_name(enum chat_end end);           /* "stop", "stop_text", "length", ... */
 static inline bool chat_end_failed(enum chat_end end) { return end == CHAT_FAILED || end == CHAT_TOO_LONG; }
 
-/* Of a turn, all rounds of tool calls together. */
+/* Why more of a prompt was read than what is new in it.  {0}: it was not. */
+struct chat_refilled {
+    bool happened;
+    bool resident;                      /* the conversation was there, up to a position that is not reached any more; else it was not */
+    bool from_file;                     /* the snapshot came back from a checkpoint */
+    int  common;                        /* tokens that the prompt shares with what was there */
+    int  pos;                           /* the nearest snapshot below; 0: none */
+};
+
+/* Of one request to a responder: sums, up to `bytes`, and `refilled`.  Of a turn: sums over all rounds of tool calls, and what follows from them. */
 struct chat_stats {
-    int    n_prompt, n_cached, n_tokens, n_steps, n_rounds;
+    int    n_prompt, n_cached;          /* tokens of prompts; those of them that were not read again */
     int    n_ahead;                     /* of n_cached: what was read while nothing was asked; */
     int    n_typed;                     /* of those: the message itself, read while it was typed */
+    int    n_tokens;                    /* sampled, those that end answers included */
+    int    n_timed;                     /* of n_tokens: those that decode_ms is the time of, which is all but the first of each request */
+    int    n_steps;
     int    drafted[CHAT_MAX_DEPTH], accepted[CHAT_MAX_DEPTH];   /* by draft position */
     int    looked_up[CHAT_MAX_DEPTH], looked_up_accepted[CHAT_MAX_DEPTH];      /* of these: found in the text; the others are the MTP block's */
-    double prefill_ms, decode_ms, wall_ms;
+    double prefill_ms, decode_ms;
     double bytes;                       /* that steps moved: weights, states, KV rows, drafts; 0: not known */
+    struct chat_refilled refilled;      /* of the first request for an answer */
+    int    n_rounds;
+    double wall_ms;
     double tok_s;                       /* tokens after the first, over the time after the first */
     double acceptance;                  /* accepted / drafted; negative when nothing was drafted */
     int    ctx_used, ctx_total;         /* chat_context_used() when the turn had ended */

@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "chat/local_state.h"
+#include "chat/stats.h"
 #include "text/message.h"
 
 static struct local *own(struct responder *r)
@@ -147,7 +148,7 @@ void local_break_off(struct local *l)
 static void begin_speech(struct local *l, const struct request *q)
 {
     const struct tokens *begun = q->begun.tokens;
-    l->ended = l->so_far = (struct answer_stats){0};
+    l->ended = l->so_far = (struct chat_stats){0};
     l->goes_on = l->enough = false;
     l->speaking = SPEAKING;
     if (q->plain)
@@ -300,30 +301,30 @@ static int count_typed(const struct local *l, const struct turn_stats *t)
     return behind <= 0 ? 0 : behind < t->n_ahead ? behind : t->n_ahead;
 }
 
-/* s = a + t.  Only the first request of an answer counts its prompt: the others go on behind what the engine has. */
-static void add_stats(struct answer_stats *s, const struct answer_stats *a, const struct turn_stats *t, int n_typed, bool goes_on)
+/* What the engine tells of one request.  Its prompt counts when it is the answer's first one: the others go on behind what the engine has. */
+static struct chat_stats stats_of(const struct local *l, const struct turn_stats *t)
 {
     const struct refill *r = &t->refill;
-    *s = *a;
-    if (!goes_on) {
-        s->n_prompt += t->n_prompt;
-        s->n_cached += t->n_cached;
-        s->n_ahead += t->n_ahead;
-        s->n_typed += n_typed;
-        s->refill = (struct answer_refill){r->happened, r->resident, r->from_file, r->common, r->pos};
-    }
-    s->n_tokens += t->n_tokens;
-    s->n_timed += t->n_tokens > 1 ? t->n_tokens - 1 : 0;
-    s->n_steps += t->n_steps;
-    s->prefill_ms += t->prefill_ms;
-    s->decode_ms += t->decode_ms;
-    s->bytes += t->bytes;
+    struct chat_stats s = {
+        .n_prompt = t->n_prompt, .n_cached = t->n_cached, .n_ahead = t->n_ahead, .n_typed = count_typed(l, t), .n_tokens = t->n_tokens,
+        .n_timed = t->n_tokens > 1 ? t->n_tokens - 1 : 0, .n_steps = t->n_steps, .prefill_ms = t->prefill_ms, .decode_ms = t->decode_ms, .bytes = t->bytes,
+        .refilled = {r->happened, r->resident, r->from_file, r->common, r->pos},
+    };
     for (int i = 0; i < CHAT_MAX_DEPTH && i < ENGINE_MAX_DEPTH; i++) {
-        s->drafted[i] += t->drafted[i];
-        s->accepted[i] += t->accepted[i];
-        s->looked_up[i] += t->looked_up[i];
-        s->looked_up_accepted[i] += t->looked_up_accepted[i];
+        s.drafted[i] = t->drafted[i];
+        s.accepted[i] = t->accepted[i];
+        s.looked_up[i] = t->looked_up[i];
+        s.looked_up_accepted[i] = t->looked_up_accepted[i];
     }
+    return s;
+}
+
+/* What there is of the answer so far: the requests that have ended, and this one. */
+static void count(struct local *l, const struct turn_stats *t)
+{
+    const struct chat_stats s = stats_of(l, t);
+    l->so_far = l->ended;
+    stats_add(&l->so_far, &s, l->goes_on);
 }
 
 static enum chat_token_how chat_how(int how)
@@ -333,7 +334,7 @@ static enum chat_token_how chat_how(int how)
 
 static void on_tokens(struct local *l, const struct event *ev)
 {
-    add_stats(&l->so_far, &l->ended, &ev->stats, count_typed(l, &ev->stats), l->goes_on);
+    count(l, &ev->stats);
     l->speech.stats = &l->so_far;
     for (int i = 0; i < ev->n && !l->enough; i++) {
         const struct outlook *o = &ev->outlook[i];
@@ -365,8 +366,8 @@ static void on_done(struct local *l, const struct event *ev)
     l->serial = 0;
     if (!l->goes_on)
         tell_refill(l, &ev->stats.refill);
-    add_stats(&l->ended, &l->ended, &ev->stats, count_typed(l, &ev->stats), l->goes_on);
-    l->so_far = l->ended;
+    count(l, &ev->stats);
+    l->ended = l->so_far;
     if (thought_ends && most && l->ended.n_tokens >= most) {    /* it had just come to its end */
         how = FINISH_LENGTH;
     } else if (thought_ends) {

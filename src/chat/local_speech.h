@@ -13,7 +13,7 @@
 struct speech {
     struct ids ids;                     /* as sampled, or put there */
     bool replayed;                      /* what comes now was given */
-    const struct answer_stats *stats;   /* for the news; may be NULL */
+    const struct chat_stats *stats;   /* for the news; may be NULL */
 
     /* inside */
     const struct tokenizer *tok;

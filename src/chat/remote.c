@@ -30,7 +30,7 @@ struct remote {
     bool   known, dead;
     bool   attached;                    /* that it is not loaded here is told when it is ready */
     enum speaking speaking;
-    struct answer_stats stats;
+    struct chat_stats stats;
     int    used;                        /* tokens of the newest prompt and answer; -1: not known */
     int64_t asked_ns, first_ns;         /* first_ns 0: nothing has come yet */
 };
@@ -94,7 +94,7 @@ static enum request_result request(struct responder *base, const struct request 
         buf_free(&body);
         return REQUEST_REFUSED;
     }
-    r->stats = (struct answer_stats){0};
+    r->stats = (struct chat_stats){0};
     r->asked_ns = clock_ns();
     r->first_ns = 0;
     r->speaking = SPEAKING;
@@ -165,7 +165,7 @@ static void take_delta(struct remote *r, const struct completion_delta *d)
 
 static void take_figures(struct remote *r, const struct completion_figures *f)
 {
-    struct answer_stats *s = &r->stats;
+    struct chat_stats *s = &r->stats;
     if (f->n_tokens >= 0) {
         s->n_tokens = f->n_tokens;
         s->n_timed = f->n_tokens > 0 ? f->n_tokens - 1 : 0;

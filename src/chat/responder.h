@@ -79,30 +79,6 @@ struct request {
     int  keep_at;                       /* of `plain`: so many of its tokens the next prompt will share; 0: all */
 };
 
-/* Why more of a prompt was read than what is new in it.  {0}: it was not. */
-struct answer_refill {
-    bool happened;
-    bool resident;                      /* the conversation was there, up to a position that is not reached any more; else it was not */
-    bool from_file;                     /* the snapshot came back from a checkpoint */
-    int  common;                        /* tokens that the prompt shares with what was there */
-    int  pos;                           /* the nearest snapshot below; 0: none */
-};
-
-/* Of one request.  Where it is made of several to a model, they are summed up. */
-struct answer_stats {
-    int    n_prompt, n_cached;          /* tokens of the prompt; those of them that were not read again */
-    int    n_ahead;                     /* of n_cached: those that were read ahead; */
-    int    n_typed;                     /* of those: tokens of the last message */
-    int    n_tokens;                    /* sampled, the one that ends the answer included */
-    int    n_timed;                     /* of n_tokens: those that decode_ms is the time of, which is all but the first */
-    int    n_steps;
-    int    drafted[CHAT_MAX_DEPTH], accepted[CHAT_MAX_DEPTH];           /* by draft position */
-    int    looked_up[CHAT_MAX_DEPTH], looked_up_accepted[CHAT_MAX_DEPTH];      /* of these: found in the text */
-    double prefill_ms, decode_ms;
-    double bytes;                       /* that its steps moved; 0: not known */
-    struct answer_refill refill;        /* of the first one */
-};
-
 enum news_kind {
     NEWS_LOADING,               /* done, total: bytes */
     NEWS_READY,                 /* info() is complete, requests are taken */
@@ -133,7 +109,7 @@ struct news {
     bool truncated;
     size_t done, total, cached;
     enum chat_end end;                  /* CHAT_ANSWERED, CHAT_LENGTH, CHAT_CONTEXT, CHAT_INTERRUPTED or CHAT_FAILED */
-    const struct answer_stats *stats;   /* of the answer so far; NULL: nothing new */
+    const struct chat_stats *stats;   /* of the answer so far; NULL: nothing new */
 };
 typedef void news_fn(const struct news *it, void *arg);
 

@@ -7,6 +7,7 @@
 #include "chat/preset.h"
 #include "chat/sent.h"
 #include "chat/state.h"
+#include "chat/stats.h"
 
 /* --- a turn ends ------------------------------------------------------------------------------------------------ */
 
@@ -19,7 +20,7 @@ static double joules(struct chat *c)
 }
 
 /* What follows from the sums. */
-static void derive(const struct chat *c, struct chat_stats *s, double after_first)
+static void derive(const struct chat *c, struct chat_stats *s)
 {
     int drafted = 0, accepted = 0;
     for (int i = 0; i < CHAT_MAX_DEPTH; i++) {
@@ -27,7 +28,7 @@ static void derive(const struct chat *c, struct chat_stats *s, double after_firs
         accepted += s->accepted[i];
     }
     s->wall_ms = clock_ms_since(c->turn.start_ns);
-    s->tok_s = s->decode_ms > 0 ? after_first * 1000 / s->decode_ms : 0;
+    s->tok_s = s->decode_ms > 0 ? s->n_timed * 1000.0 / s->decode_ms : 0;
     s->acceptance = drafted ? (double)accepted / drafted : -1;
 }
 
@@ -80,7 +81,7 @@ static void finish(struct chat *c, enum chat_end end, const char *why)
     struct chat_stats *s = &c->turn.stats;
     const enum turn_kind kind = c->turn.kind;
     struct buf back = {0};
-    derive(c, s, c->turn.after_first);
+    derive(c, s);
     s->joules = c->ready ? joules(c) - c->turn.joules_before : 0;
     c->turn.state = TURN_IDLE;
     c->turn.kind = TURN_ANEW;
@@ -387,10 +388,9 @@ void turn_begin(struct chat *c, enum turn_kind kind)
 {
     c->turn.kind = kind;
     c->turn.stats = (struct chat_stats){.ctx_total = c->info.n_ctx, .acceptance = -1};
-    c->turn.live = (struct answer_stats){0};
+    c->turn.live = (struct chat_stats){0};
     buf_reset(&c->turn.refill);
     c->turn.start = c->t.n;
-    c->turn.after_first = 0;
     c->turn.start_ns = clock_ns();
     c->persist.warned = c->edit.on = false;
     c->ahead.print = 0;
@@ -454,25 +454,6 @@ static void on_answer(struct chat *c, const struct news *it)
         c->responder->ops->interrupt(c->responder);
 }
 
-static void add_request(struct chat_stats *s, const struct answer_stats *t)
-{
-    s->n_prompt += t->n_prompt;
-    s->n_cached += t->n_cached;
-    s->n_ahead += t->n_ahead;
-    s->n_typed += t->n_typed;
-    s->n_tokens += t->n_tokens;
-    s->n_steps += t->n_steps;
-    s->prefill_ms += t->prefill_ms;
-    s->decode_ms += t->decode_ms;
-    s->bytes += t->bytes;
-    for (int i = 0; i < CHAT_MAX_DEPTH; i++) {
-        s->drafted[i] += t->drafted[i];
-        s->accepted[i] += t->accepted[i];
-        s->looked_up[i] += t->looked_up[i];
-        s->looked_up_accepted[i] += t->looked_up_accepted[i];
-    }
-}
-
 const char *chat_refill(const struct chat *c)
 {
     return buf_str(&c->turn.refill);
@@ -484,18 +465,16 @@ void chat_stats_now(const struct chat *c, struct chat_stats *s)
     if (c->turn.state == TURN_IDLE || c->turn.state == TURN_DEAD)
         return;
     if (c->turn.live.n_tokens)
-        add_request(s, &c->turn.live);
-    derive(c, s, c->turn.after_first + c->turn.live.n_timed);
+        stats_add(s, &c->turn.live, false);
+    derive(c, s);
 }
 
 static void on_done(struct chat *c, const struct news *it)
 {
     replay_ends(c);
-    if (it->stats) {
-        add_request(&c->turn.stats, it->stats);
-        c->turn.after_first += it->stats->n_timed;
-    }
-    c->turn.live = (struct answer_stats){0};
+    if (it->stats)
+        stats_add(&c->turn.stats, it->stats, false);
+    c->turn.live = (struct chat_stats){0};
     c->turn.stats.ctx_total = c->info.n_ctx;
     end_answer(c, it->end, it->text.p ? it->text.p : "");
 }

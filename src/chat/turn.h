@@ -45,10 +45,9 @@ struct chat_turn {
     struct { size_t reasoning, content; int calls; } shown;     /* what of it was posted: bytes, and calls */
 
     int64_t start_ns;                   /* the time of the user's decisions is added: it is not ours */
-    double  after_first;                /* tokens after the first one of each request */
     double  joules_before;
     struct chat_stats   stats;          /* of the requests that have ended */
-    struct answer_stats live;           /* of the one under way */
+    struct chat_stats live;           /* of the one under way */
     struct buf          refill;         /* chat_refill() */
 };
 

@@ -354,7 +354,7 @@ bool choice_news(struct choice *r, const struct news *it)
 
 /* ---- the end ---- */
 
-static void add_usage(const struct answer_stats *s, struct buf *out)
+static void add_usage(const struct chat_stats *s, struct buf *out)
 {
     buf_addf(out, ", \"usage\": {\"prompt_tokens\": %d, \"completion_tokens\": %d, \"total_tokens\": %d, \"prompt_tokens_details\": {\"cached_tokens\": %d}}",
              s->n_prompt, s->n_tokens, s->n_prompt + s->n_tokens, s->n_cached);
@@ -365,7 +365,7 @@ static double rate(int n, double ms)
     return ms > 0 ? n * 1000 / ms : 0;
 }
 
-static void add_timings(const struct answer_stats *s, struct buf *out)
+static void add_timings(const struct chat_stats *s, struct buf *out)
 {
     int drafted = 0, accepted = 0, looked_up = 0, looked_up_accepted = 0, fresh = s->n_prompt - s->n_cached;
     for (int i = 0; i < CHAT_MAX_DEPTH; i++) {
@@ -385,7 +385,7 @@ static void add_timings(const struct answer_stats *s, struct buf *out)
     buf_adds(out, "}");
 }
 
-static void end_stream(struct choice *r, const char *finish, const struct answer_stats *s)
+static void end_stream(struct choice *r, const char *finish, const struct chat_stats *s)
 {
     struct buf none = {0}, more = {0};
     add_timings(s, &more);
@@ -434,7 +434,7 @@ static void end_message(struct choice *r)
         buf_adds(out, "null");
 }
 
-static void end_object(struct choice *r, const char *finish, const struct answer_stats *s)
+static void end_object(struct choice *r, const char *finish, const struct chat_stats *s)
 {
     struct buf *out = &r->out;
     add_head(r, "chat.completion");
@@ -457,8 +457,8 @@ static void fail(struct choice *r, const char *why)
 
 void choice_done(struct choice *r, const struct news *it)
 {
-    static const struct answer_stats nothing;
-    const struct answer_stats *s = it->stats ? it->stats : &nothing;
+    static const struct chat_stats nothing;
+    const struct chat_stats *s = it->stats ? it->stats : &nothing;
     if (r->question->relayed) {
         relay_done(r, it);
         return;

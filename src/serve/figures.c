@@ -1,6 +1,6 @@
 #include "serve/figures.h"
 
-void figures_add(struct figures *f, const struct answer_stats *s)
+void figures_add(struct figures *f, const struct chat_stats *s)
 {
     f->prompt_tokens += (unsigned long long)s->n_prompt;
     f->cached_tokens += (unsigned long long)s->n_cached;

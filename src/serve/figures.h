@@ -13,7 +13,7 @@ struct figures {
     double prefill_s, decode_s;
 };
 
-void figures_add(struct figures *f, const struct answer_stats *s);
+void figures_add(struct figures *f, const struct chat_stats *s);
 /* running: answers under way; waiting: requests in the queue. */
 void figures_write(const struct figures *f, int running, int waiting, int clients, struct buf *out);
 

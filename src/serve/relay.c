@@ -72,9 +72,9 @@ static void add_list(struct buf *out, const char *key, const int *all, int n)
     buf_addc(out, ']');
 }
 
-static void add_stats(struct buf *out, const struct answer_stats *s)
+static void add_stats(struct buf *out, const struct chat_stats *s)
 {
-    const struct answer_refill *r = &s->refill;
+    const struct chat_refilled *r = &s->refilled;
     buf_addf(out, ", \"stats\": {\"n_prompt\": %d, \"n_cached\": %d, \"n_ahead\": %d, \"n_tokens\": %d, \"n_steps\": %d, \"prefill_ms\": %.3f, \"decode_ms\": %.3f, "
              "\"moved_bytes\": %.0f", s->n_prompt, s->n_cached, s->n_ahead, s->n_tokens, s->n_steps, s->prefill_ms, s->decode_ms, s->bytes);
     add_list(out, "drafted", s->drafted, CHAT_MAX_DEPTH);

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "chat/stats.h"
 #include "serve/attached.h"
 #include "serve/choice.h"
 #include "serve/engine_key.h"
@@ -28,7 +29,7 @@ struct job {
     struct choice choice;
     bool begun;                         /* the choice */
     struct tokens said;                 /* the tokens of the answer so far */
-    struct answer_stats before;         /* of the requests to the responder that were stopped */
+    struct chat_stats before;         /* of the requests to the responder that were stopped */
     bool resumed;                       /* it goes on behind these tokens */
     bool unwanted;                      /* the client has interrupted it, and waits for its end */
     int  n_told, n_again;               /* of these tokens: told to the client when it was stopped; told again since it goes on */
@@ -215,28 +216,6 @@ static void start(struct lane *l)
 
 /* ---- an answer that was stopped ---- */
 
-static void add_stats(struct answer_stats *to, const struct answer_stats *s, bool first)
-{
-    if (first) {
-        to->n_prompt = s->n_prompt;
-        to->n_cached = s->n_cached;
-        to->n_ahead = s->n_ahead;
-        to->refill = s->refill;
-    }
-    to->n_tokens += s->n_tokens;
-    to->n_timed += s->n_timed;
-    to->n_steps += s->n_steps;
-    to->prefill_ms += s->prefill_ms;
-    to->decode_ms += s->decode_ms;
-    to->bytes += s->bytes;
-    for (int i = 0; i < CHAT_MAX_DEPTH; i++) {
-        to->drafted[i] += s->drafted[i];
-        to->accepted[i] += s->accepted[i];
-        to->looked_up[i] += s->looked_up[i];
-        to->looked_up_accepted[i] += s->looked_up_accepted[i];
-    }
-}
-
 /* As if it had not been stopped: behind its tokens, with what is left of its limit. */
 static void resume(struct lane *l)
 {
@@ -300,7 +279,7 @@ static void end_unwanted(struct lane *l)
 static void take_stopped(struct lane *l, const struct news *it)
 {
     if (it->stats)
-        add_stats(&l->now->before, it->stats, !l->now->resumed);
+        stats_add(&l->now->before, it->stats, l->now->resumed);
     l->hold = STANDS;
     if (l->now->unwanted)
         end_unwanted(l);
@@ -316,7 +295,7 @@ static void take_done(struct lane *l, const struct news *it)
     struct news last = *it;
     bool streams = j->question.streams;
     if (it->stats)
-        add_stats(&j->before, it->stats, !j->resumed);
+        stats_add(&j->before, it->stats, j->resumed);
     last.stats = &j->before;
     choice_done(&j->choice, &last);
     l->s->figures.failed += chat_end_failed(it->end);

@@ -16,7 +16,7 @@ struct by_text {
     struct stream *stream;
     struct detok detok;
     struct buf piece;
-    struct answer_stats stats;
+    struct chat_stats stats;
     bool replayed;                      /* the parser gets the given beginning of the answer */
     uint32_t serial;                    /* 0: no request */
     bool known, dead;
@@ -85,7 +85,7 @@ static inline enum request_result by_text_request(struct responder *r, const str
     bool fits = !b->info.chat.n_ctx || ids.n < b->info.chat.n_ctx;
     if (!fits)
         err_set(e, "the prompt has %d tokens, the context holds %d", ids.n, b->info.chat.n_ctx);
-    b->stats = (struct answer_stats){0};
+    b->stats = (struct chat_stats){0};
     if (fits) {
         by_text_begin(b, q);
         b->serial = engine_submit(b->engine, q->conversation, ids.data, ids.n, keep_at, &(struct sampling){
@@ -122,7 +122,7 @@ static inline void by_text_done(struct by_text *b, const struct event *ev)
 
 static inline void by_text_event(struct by_text *b, const struct event *ev)
 {
-    b->stats = (struct answer_stats){.n_prompt = ev->stats.n_prompt, .n_tokens = ev->stats.n_tokens, .n_steps = ev->stats.n_steps,
+    b->stats = (struct chat_stats){.n_prompt = ev->stats.n_prompt, .n_tokens = ev->stats.n_tokens, .n_steps = ev->stats.n_steps,
                                      .n_timed = ev->stats.n_tokens ? ev->stats.n_tokens - 1 : 0, .prefill_ms = ev->stats.prefill_ms,
                                      .decode_ms = ev->stats.decode_ms};
     memcpy(b->stats.drafted, ev->stats.drafted, sizeof b->stats.drafted);
