@@ -1,5 +1,6 @@
-/* Bodies of requests to our server put together at random from pieces of good ones (the same ones each time), for two seconds: each is refused with
- * a sentence, or read into a request that the responder can take: messages, values within their bounds, the same again on a second reading. */
+/* Bodies of requests to our server, those of an attached q35chat among them, put together at random from pieces of good ones (the same ones each
+ * time), for two seconds: each is refused with a sentence, or read into a request that the responder can take: messages, values within their bounds,
+ * the same again on a second reading. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 
 #include "base/buf.h"
 #include "serve/question.h"
+#include "serve/relay.h"
 #include "tests/fuzz/long_run.h"
 
 static uint64_t rnd_state = 13;
@@ -31,6 +33,8 @@ static const char *const fields[] = {
     "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {}}}]", "\"tools\": [3]", "\"tools\": null", "\"frequency_penalty\": 0",
     "\"prompt\": \"once\"", "\"prompt\": [\"once\"]", "\"prompt\": [1, 2, 99999999999]", "\"prompt\": [[7, 8]]", "\"prompt\": []", "\"prompt\": [[]]", "\"echo\": true",
     "\"suffix\": \"\"", "\"best_of\": 1", "\"logprobs\": 5", "\"messages\": []", "\"messages\": {}", "\"messages\": [[]]", "\"presence_penalty\": 2", "\"repetition_penalty\": 1.1", "\"repeat_penalty\": 11", "\"user\": \"me\"",
+    "\"id\": \"a-1\", \"conversation\": 18446744073709551615, \"prompt\": [1, 2, 3]", "\"id\": 3", "\"id\": \"\"", "\"conversation\": -1", "\"conversation\": 1.5", "\"begun\": 2",
+    "\"begun\": 3", "\"begun\": -1", "\"keep_at\": 3", "\"keep_at\": 4", "\"draft_depth\": -1", "\"draft_depth\": 99", "\"lookup\": false", "\"likely\": 8", "\"likely\": 9",
 };
 static const char *const messages[] = {
     "{\"role\": \"user\", \"content\": \"hello\"}", "{\"role\": \"developer\", \"content\": \"be brief\"}", "{\"role\": \"system\", \"content\": null}", "{}", "\"text\"",
@@ -62,22 +66,27 @@ static void make_body(struct buf *b)
     }
 }
 
+typedef bool read_fn(struct question *q, struct text body, const struct options *o, struct err *e);
+static read_fn *const readers[] = {question_read, question_read_plain, relay_read};
+
 /* What was read, for the comparison; false: refused, with a sentence. */
-static bool read_once(const struct buf *body, bool plain, const struct options *o, struct buf *told)
+static bool read_once(const struct buf *body, read_fn *read, const struct options *o, struct buf *told)
 {
     static const struct responder_info info = {.temperature = 0.6f, .top_p = 0.95f, .top_k = 20};
     struct question q;
     struct err e = {{0}};
-    bool ok = (plain ? question_read_plain : question_read)(&q, (struct text){buf_str(body), body->len}, o, &e);
+    const bool plain = read == question_read_plain, relayed = read == relay_read;
+    bool ok = read(&q, (struct text){buf_str(body), body->len}, o, &e);
     if (!ok)
         assert_true(*e.msg);
     if (ok) {
         q.seeded = true;
         question_sampling(&q, o, &info);
         const struct request_sampling *s = &q.request.sampling;
-        assert_true(q.plain == plain && (plain || q.request.n_messages >= 1) && (!q.prompt.p || !q.ids.n) && q.n_stops >= 0 && q.n_stops <= QUESTION_MAX_STOPS);
-        assert_true(s->temperature >= 0 && s->temperature <= 10 && s->top_p > 0 && s->top_p <= 1 && s->min_p >= 0 && s->min_p <= 1 && s->top_k >= 0 && s->max_tokens >= 0);
+        assert_true(q.plain == plain && q.relayed == relayed && (plain || relayed || q.request.n_messages >= 1) && (!q.prompt.p || !q.ids.n) && q.n_stops >= 0 && q.n_stops <= QUESTION_MAX_STOPS);
+        assert_true(s->temperature >= 0 && s->temperature <= 10 && (s->top_p > 0 || relayed) && s->top_p >= 0 && s->top_p <= 1 && s->min_p >= 0 && s->min_p <= 1 && s->top_k >= 0 && s->max_tokens >= 0);
         assert_true(s->n_alternatives >= 0 && s->n_alternatives <= CHAT_ALTERNATIVES);
+        assert_true(!relayed || (q.ids.n > q.n_begun && q.n_begun >= 0 && q.request.keep_at <= q.ids.n && q.name.n && s->draft_depth >= -1 && s->draft_depth <= CHAT_MAX_DEPTH));
         assert_true(!q.continued || q.continued->role == ROLE_ASSISTANT);
         for (int i = 0; i < q.n_stops; i++)
             assert_true(*q.stops[i]);
@@ -104,8 +113,9 @@ static void test_question__any_body_is_refused_with_a_sentence_or_read_within_bo
         make_body(&body);
         buf_reset(&once);
         buf_reset(&twice);
-        bool plain = !rnd(3), ok = read_once(&body, plain, o, &once);
-        assert_int_equal(read_once(&body, plain, o, &twice), ok);
+        read_fn *read = readers[rnd(3)];
+        bool ok = read_once(&body, read, o, &once);
+        assert_int_equal(read_once(&body, read, o, &twice), ok);
         assert_string_equal(buf_str(&once), buf_str(&twice));
         n_read += ok;
         n_refused += !ok;
