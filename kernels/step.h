@@ -240,7 +240,7 @@ struct step_router_args {
  * step_wanted() ids with the greatest bounds are computed; the least of them is the least that the wanted ids can have.  Every
  * id whose bound reaches that one gets its INT8 logit, bit for bit; all others get -inf.  When a bound is not finite, or step_wanted() is 0, all
  * logits are INT8 logits.  The bits of a row depend on nothing but the row, so a pick does not either. */
-enum { STEP_WANTED = 64, STEP_DEVIATIONS = 8, STEP_COMPLETED = 8 };
+enum { STEP_WANTED = 64, STEP_DEVIATIONS = 8, STEP_COMPLETED = 8, STEP_LOGITS_SCRATCH = 16 * STEP_ROWS };
 /* How many of the best ids a pick looks at; 0: all, or more than STEP_WANTED. */
 PACK_INLINE int step_wanted(const struct step_sampling *s, int n_ids)
 {
@@ -255,7 +255,8 @@ struct step_logits_args {
     const int64_t *stream;      /* [n, hidden], normed by `norm`; or */
     const float   *hidden;      /* [1, hidden], one row that is normed already */
     const float   *norm;        /* [hidden], with stream */
-    float         *hidden_out;  /* [n_rows, hidden] the normed rows, with stream; or NULL */
+    float         *hidden_out;  /* [n_rows, hidden] the normed rows, with stream; or NULL, but not of two planes on a GPU */
+    void          *scratch;     /* STEP_LOGITS_SCRATCH bytes, for two planes on a GPU */
     const int32_t *row;         /* device memory: each row is row *row of the slot's in the stream; NULL: rows 0..n_rows-1 */
     const struct step_sampling *sampling;       /* NULL: raw logits */
     const uint8_t *seen;        /* [vocab] of enum step_seen */

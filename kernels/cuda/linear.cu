@@ -257,4 +257,13 @@ template <int F> static void linear(struct cuda_queue *q, const char *op, const 
 LINEAR(linear_dense, WEIGHT_DENSE)
 LINEAR(linear_int4, WEIGHT_INT4)
 LINEAR(linear_fp8, WEIGHT_FP8)
-LINEAR(linear_int8, WEIGHT_INT8)
+
+void planes_linear(struct cuda_queue *q, const struct linear_args *a);          /* step_planes.cu */
+
+extern "C" void linear_int8_cuda(struct cuda_queue *q, const struct linear_int8_args *a)
+{
+    if (a->l.w.format == WEIGHT_PLANES)
+        planes_linear(q, &a->l);
+    else
+        linear<WEIGHT_INT8>(q, "linear_int8", &a->l);
+}

@@ -9,6 +9,52 @@
 extern "C" {
 #include "kernels/pack_piece.h"
 }
+#include "kernels/planes.h"
+
+/* The scale of a row of the piece; a warp. */
+static __device__ uint16_t plane_scale(const struct pack_piece *p, int row)
+{
+    const uint64_t at = (uint64_t)row * (unsigned)p->cols;
+    uint32_t top = 0;
+    for (int k = threadIdx.x % 32; k < p->cols; k += 32)
+        top = max(top, pack_load(p->src, p->dtype, at + (unsigned)k) & 0x7fffffff);
+    return pack_int8_scale(__reduce_max_sync(~0u, top));
+}
+
+static __device__ int64_t warp_total(int64_t v)
+{
+    for (int m = 16; m; m >>= 1)
+        v += __shfl_xor_sync(~0u, (long long)v, m);
+    return v;
+}
+
+/* What the upper plane says of a row, from exact sums, in fp64; a warp. */
+static __device__ struct plane_row plane_row(const struct pack_piece *p, int row, uint16_t scale)
+{
+    const uint64_t at = (uint64_t)row * (unsigned)p->cols;
+    struct plane_sums s = {};
+    for (int k = threadIdx.x % 32; k < p->cols; k += 32)
+        plane_add(&s, (int8_t)pack_int8_value(pack_load(p->src, p->dtype, at + (unsigned)k), scale));
+    s = {warp_total(s.n), warp_total(s.q), warp_total(s.qq), warp_total(s.l), warp_total(s.ll), warp_total(s.ql)};
+    return plane_row_of(&s, scale);
+}
+
+/* Reads the tile three times, then from L2. */
+static __device__ void planes_tile(const struct pack_piece *p, int tile)
+{
+    __shared__ uint16_t scale[16];
+    for (int r = threadIdx.x / 32; r < min(16, p->n - tile * 16); r += PACK_THREADS / 32) {
+        const uint16_t of = plane_scale(p, tile * 16 + r);
+        const struct plane_row about = plane_row(p, tile * 16 + r, of);
+        if (threadIdx.x % 32 == 0) {
+            *pack_plane_row_at(p, tile, r) = about;
+            scale[r] = of;
+        }
+    }
+    __syncthreads();
+    for (unsigned u = threadIdx.x; u < (unsigned)pack_up(p->cols, 128) * 2 * 32; u += PACK_THREADS)
+        pack_planes_unit(p, tile, u, scale);
+}
 
 static __device__ void int8_tile(const struct pack_piece *p, int tile)
 {
@@ -56,6 +102,10 @@ static __global__ void __launch_bounds__(PACK_THREADS) pack_kernel(const struct 
     }
     struct pack_piece p = pieces[low];
     unsigned block = blockIdx.x - (unsigned)p.first_block;
+    if (p.kind == PACK_PLANES) {
+        planes_tile(&p, (int)block);
+        return;
+    }
     if (p.kind == PACK_INT8) {
         int8_tile(&p, (int)block);
         return;

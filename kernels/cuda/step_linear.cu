@@ -280,8 +280,8 @@ __device__ __forceinline__ float penalised(const struct job &j, float l, int id,
     if (s->biased)
         l += j.bias[at];
     if (seen && s->repetition_penalty > 0 && s->repetition_penalty != 1)
-        l = l > 0 ? l / s->repetition_penalty : l * s->repetition_penalty;
-    return seen & STEP_IN_ANSWER ? l - s->presence_penalty : l;
+        l = l > 0 ? l / s->repetition_penalty : __fmul_rn(l, s->repetition_penalty);
+    return seen & STEP_IN_ANSWER ? __fsub_rn(l, s->presence_penalty) : l;
 }
 
 /* Where row t of the sums goes. */
@@ -630,8 +630,14 @@ extern "C" void step_router_cuda(struct cuda_queue *q, const struct step_router_
     launch_job(q, j, a->router.cols, step_router_parts(a->router.cols), RANGE, false);
 }
 
+void step_planes(struct cuda_queue *q, const struct step_logits_args *a);       /* step_planes.cu */
+
 extern "C" void step_logits_cuda(struct cuda_queue *q, const struct step_logits_args *a)
 {
+    if (a->w.format == WEIGHT_PLANES) {
+        step_planes(q, a);
+        return;
+    }
     struct job j = {};
     add_part(&j, a->w, a->logits, TO_ROWS);
     j.in[0].stream = a->stream;

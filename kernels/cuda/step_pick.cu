@@ -17,7 +17,7 @@
  * bit by bit, each pass over the whole row. */
 #include <float.h>
 
-#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/keys.cuh"
 
 enum {
     THREADS = 1024,             /* 32 warps: reductions rely on it */
@@ -87,32 +87,7 @@ struct shared {
     struct target target;
 };
 
-/* ---- keys: greater logit, greater key; among equals the lower id ---- */
-
-__device__ __forceinline__ uint32_t ordered(float x)
-{
-    uint32_t u = __float_as_uint(x + 0.0f);     /* -0 becomes 0 */
-    return u ^ (u >> 31 ? 0xffffffffu : 0x80000000u);
-}
-__device__ __forceinline__ float logit_of(uint64_t key)
-{
-    uint32_t u = (uint32_t)(key >> 32);
-    return __uint_as_float(u ^ (u >> 31 ? 0x80000000u : 0xffffffffu));
-}
-__device__ __forceinline__ uint64_t key_of(float x, int id) { return (uint64_t)ordered(x) << 32 | (uint32_t)~id; }
-__device__ __forceinline__ int id_of(uint64_t key) { return (int)~(uint32_t)key; }
-
-enum : uint32_t { ORDERED_INFINITY = 0xff800000u, ORDERED_BAN = 0x007fffffu };        /* ordered() of inf and -inf */
-
-__device__ __forceinline__ uint32_t block_max(uint32_t v, uint32_t *s)
-{
-    v = __reduce_max_sync(~0u, v);
-    __syncthreads();
-    if (threadIdx.x % 32 == 0)
-        s[threadIdx.x / 32] = v;
-    __syncthreads();
-    return __reduce_max_sync(~0u, s[threadIdx.x % 32]);
-}
+/* ---- tiles ---- */
 
 /* Four neighbouring tiles at a time, BATCH of these in flight together.  Where there are none a thread loads its first ones again:
  * predicates are few.  Behind the tiles, up to a multiple of 4, there are -inf. */
@@ -285,21 +260,6 @@ __device__ uint32_t warps_bound(int rank, struct shared *s)
         s->bound = mine;
     __syncthreads();
     return s->bound;
-}
-
-/* The rank-th greatest of the threads' maxima; 0 when too few threads have tiles. */
-__device__ uint32_t threads_bound(uint32_t own, int rank, struct shared *s)
-{
-    uint32_t bound = 0;
-    for (int bit = 31; bit >= 0; bit--) {
-        uint32_t higher = bound | 1u << bit;
-        int n = __syncthreads_count(own >= higher);
-        if (n >= rank)
-            bound = higher;
-        if (n == rank)                  /* and it is the least of these */
-            break;
-    }
-    return ~block_max(own >= bound ? ~own : 0, s->reduce);
 }
 
 /* Gathers the ids that reach the bound into s->key, from the best down.  Returns how many, or -1 when there is no room. */
@@ -591,7 +551,7 @@ __device__ void sample_row(const struct step_pick_args &a, const struct step_sam
     }
     int n = -1;
     for (int by_threads = rank > WARPS; n < 0 && by_threads < 2 && rank <= TOP; by_threads++) {
-        uint32_t bound = by_threads ? threads_bound(own, rank, s) : warps_bound(rank, s);
+        uint32_t bound = by_threads ? threads_bound(own, rank, s->reduce) : warps_bound(rank, s);
         if (bound || by_threads)
             n = gather_best(logits, tile_max, n_ids, own, bound, s);
         if (n > 0 && threadIdx.x < 32) {

@@ -40,7 +40,7 @@ template <int F> __host__ __device__ constexpr int group_units() { return group_
 enum product { BF16, F16, F16_SCALED, S8 };
 template <int F, bool NORMED> __host__ __device__ constexpr int product_of()
 {
-    return F == WEIGHT_INT4 ? S8 : F == WEIGHT_INT8 ? F16 : F == WEIGHT_FP8 ? (NORMED ? F16 : F16_SCALED) : BF16;
+    return F == WEIGHT_INT4 || F == WEIGHT_PLANES ? S8 : F == WEIGHT_INT8 ? F16 : F == WEIGHT_FP8 ? (NORMED ? F16 : F16_SCALED) : BF16;
 }
 
 /* Activations of 128 columns as B fragments, [set of 4 rows][k-step][b0, b1]. */
@@ -76,6 +76,9 @@ template <int P> __device__ __forceinline__ void step_mma(float c[4], const uint
     else
         mma_bf16(c, a, b0, b1);
 }
+
+/* What the offset of INT8 weights adds to a sum; never fused with the subtraction, so that all kernels have the same bits. */
+__device__ __forceinline__ float int8_offset(float sum) { return __fmul_rn(1152.0f, sum); }
 
 /* Of the activations of row lane % 4. */
 template <int P> __device__ __forceinline__ float fragment_sum(const uint32_t b[8][2])
@@ -391,7 +394,7 @@ __device__ __forceinline__ void group_product(float2 total[T][COLS], const group
                 if constexpr (P == F16_SCALED)
                     scale = f.scale[c];
                 else
-                    off = (F == WEIGHT_INT8 ? 1152 : 0) * f.sum[c];
+                    off = F == WEIGHT_INT8 ? int8_offset(f.sum[c]) : 0;
                 total[i][c].x += by.x * scale * (acc[i][0][c][0] + acc[i][0][c][1] - off);
                 total[i][c].y += by.y * scale * (acc[i][0][c][2] + acc[i][0][c][3] - off);
             }

@@ -4,10 +4,10 @@
 
 #include "kernels/cuda/common.cuh"
 
-/* k-steps in a line of 512 bytes, of which a lane holds 16 */
+/* k-steps in a line of 512 bytes, of which a lane holds 16.  PLANES: one plane */
 template <int F> __host__ __device__ constexpr int line_steps()
 {
-    return F == WEIGHT_INT4 ? 4 : F == WEIGHT_DENSE ? 1 : 2;
+    return F == WEIGHT_INT4 || F == WEIGHT_PLANES ? 4 : F == WEIGHT_DENSE ? 1 : 2;
 }
 template <int F> __host__ __device__ constexpr int group_lines() { return 8 / line_steps<F>(); }
 template <int F> __host__ __device__ constexpr int group_bytes() { return group_lines<F>() * PACK_LINE; }

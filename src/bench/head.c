@@ -217,7 +217,7 @@ static struct dev *open_device(const struct bench_options *o, struct err *e)
 {
     const char *backend = dev_backend(o->backend, e);
     if (backend && dev_caps(backend)->packs_weights)
-        err_set(e, "the backend '%s' has no head in two planes yet: take --backend cpu", backend);
+        err_set(e, "bench head compares the definitions, on a CPU, and the backend is '%s': take --backend cpu", backend);
     return backend && !dev_caps(backend)->packs_weights ? dev_open(backend, o->n_threads, e) : NULL;
 }
 

@@ -24,7 +24,7 @@ struct step {
     struct step_sampling *sampling;
     struct step_result *results;
     uint8_t *seen;
-    void    *attention_scratch, *pick_scratch;
+    void    *attention_scratch, *pick_scratch, *head_scratch;
     uint16_t *kv;
     size_t   kv_elements;               /* k or v of one set */
     int      kv_sets;
@@ -85,7 +85,7 @@ static void call_head(struct timing *k, void *arg, int i)
     const struct weights *w = &k->s->m.weights;
     (void)i;
     STEP(k->d, step_logits, .logits = s->logits, .tile_max = s->tile_max, .w = *weights_head(w, k->s->m.head), .stream = s->stream,
-         .norm = w->norm, .hidden_out = s->h_out, .n_ids = k->s->m.cfg.vocab, .n_rows = s->rows, .eps = k->s->m.cfg.rms_eps);
+         .norm = w->norm, .hidden_out = s->h_out, .scratch = s->head_scratch, .n_ids = k->s->m.cfg.vocab, .n_rows = s->rows, .eps = k->s->m.cfg.rms_eps);
 }
 
 static void call_mtp_fc(struct timing *k, void *arg, int i)
@@ -264,7 +264,7 @@ static void measure_end(struct timing *k, struct step *s)
     const struct step_sampling how[] = {
         {.n_ids = c->vocab, .room = 1 << 30}, {.temperature = 0.7f, .top_p = 0.95f, .top_k = 20, .n_ids = c->vocab, .room = 1 << 30, .rng = 1},
     };
-    timing_row(k, k->s->m.head == HEAD_INT8 ? "head INT8" : "head bf16", timing_measure(k, true, 8, call_head, s),
+    timing_row(k, k->s->m.head == HEAD_INT8 ? "head INT8" : k->s->m.head == HEAD_PLANES ? "head, both planes" : "head bf16", timing_measure(k, true, 8, call_head, s),
                 linear_bytes_of(s, matrices(k, weights_head(w, k->s->m.head), NULL, NULL, NULL), 2, c->hidden, c->vocab), 0);
     for (int i = 0; i < 2 && !k->failed; i++) {
         k->d->copy(k->d, s->sampling, &how[i], sizeof how[i]);
@@ -309,6 +309,7 @@ static void alloc_operands(struct timing *k, struct step *s)
     s->seen = timing_alloc(k, vocab);
     s->attention_scratch = timing_alloc(k, step_attention_scratch(c->n_q_heads));
     s->pick_scratch = timing_alloc(k, step_pick_scratch(c->vocab));
+    s->head_scratch = timing_alloc(k, STEP_LOGITS_SCRATCH);
     s->kv = k->s->n_full ? timing_alloc(k, 2 * 2 * (size_t)DEPTH_FAR * kv * sizeof *s->kv) : NULL;
     s->pos = timing_alloc(k, sizeof *s->pos);
     s->freq = timing_alloc(k, ROPE_MAX_HALF * sizeof *s->freq);

@@ -108,8 +108,7 @@ static struct kv_shape kv_shape(const struct model *m)
 
 static bool choose_head(struct model *m, const char *name, struct err *e)
 {
-    return load_head(name ? name : "int8", &m->head, e)
-        && (m->head != HEAD_PLANES || !packs(m) || err_set(e, "the backend '%s' has no head in two planes yet: take --head int8", m->backend));
+    return load_head(name ? name : "int8", &m->head, e);
 }
 
 /* A CPU converts FP8 more slowly than it reads bf16. */

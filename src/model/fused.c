@@ -191,7 +191,7 @@ void fused_hidden(struct forward *f, int n)
 static struct step_logits_args head_args(const struct fused_head *h, float eps)
 {
     return (struct step_logits_args){.logits = h->logits, .tile_max = h->tile_max, .w = *h->w, .sampling = h->sampling, .seen = h->seen,
-                                     .bias = h->bias, .drafts = h->drafts, .n_ids = h->n_ids, .estimate = h->estimate, .eps = eps};
+                                     .bias = h->bias, .drafts = h->drafts, .n_ids = h->n_ids, .estimate = h->estimate, .scratch = h->scratch, .eps = eps};
 }
 
 void fused_logits(struct forward *f, const struct fused_head *h, const struct fused_rows *r, const float *hidden)

@@ -57,6 +57,7 @@ struct fused_head {
     const int32_t *drafts;
     int n_ids;
     bool estimate;                      /* of a head in two planes: from the upper one alone */
+    void *scratch;                      /* STEP_LOGITS_SCRATCH bytes */
 };
 void fused_logits(struct forward *f, const struct fused_head *h, const struct fused_rows *r, const float *hidden);
 /* The MTP layer over the rows: ids that follow, position of the first row, how many count, all of them in r->live; hidden states [n, hidden].

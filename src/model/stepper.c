@@ -67,7 +67,7 @@ struct stepper {
     int    most_behind;                 /* MTP rows that may be left out */
     void  *memory;
     float *logits, *tile_max, *draft_logits, *draft_max;
-    void  *pick_scratch;
+    void  *pick_scratch, *head_scratch;
     struct per_slot of;                 /* of slot 0; those of the others lie behind */
     struct step_row *rows;              /* [STEP_ROWS] device memory: of a step of several conversations */
     struct dev_graph *together[STEP_ROWS];              /* such steps, by rows, less one */
@@ -85,6 +85,7 @@ static size_t cut(struct stepper *s, char *memory, const struct model_config *c,
     const struct { void *at; size_t bytes; } list[] = {
         {&s->logits, rows * vocab * 4}, {&s->tile_max, rows * (size_t)step_maxima(c->vocab) * 4}, {&s->draft_logits, drafts * 4},
         {&s->draft_max, (size_t)step_maxima((int)drafts) * 4}, {&s->pick_scratch, step_pick_scratch(c->vocab)},
+        {&s->head_scratch, STEP_LOGITS_SCRATCH},
         {&s->rows, STEP_ROWS * sizeof *s->rows}, {&s->of.live, n * sizeof *s->of.live}, {&s->of.sampling, n * sizeof *s->of.sampling},
         {&s->of.seen, n * vocab}, {&s->of.bias, n * vocab * 4}, {&s->of.last_hidden, n * 3 * hidden * 4},
         {&s->of.behind, n * behind * hidden * 4}, {&s->of.behind_next, n * behind * 4},
@@ -191,7 +192,7 @@ void stepper_close(struct stepper *s)
 static struct fused_head target_head(const struct stepper *s, const struct per_slot *o)
 {
     return (struct fused_head){.w = s->head, .logits = s->logits, .tile_max = s->tile_max, .sampling = o->sampling, .seen = o->seen,
-                               .bias = o->bias, .drafts = o->live->ids + 1};
+                               .bias = o->bias, .drafts = o->live->ids + 1, .scratch = s->head_scratch};
 }
 
 /* n rows of the conversation that calls are about. */
@@ -227,7 +228,8 @@ static void queue_drafts(struct stepper *s, int from, int to)
     struct step_live *live = r.live;
     struct weight slice = *s->head;
     slice.rows = stepper_draft_rows(s->head);
-    const struct fused_head h = {.w = &slice, .logits = s->draft_logits, .tile_max = s->draft_max, .n_ids = slice.rows, .estimate = slice.format == WEIGHT_PLANES};
+    const struct fused_head h = {.w = &slice, .logits = s->draft_logits, .tile_max = s->draft_max, .n_ids = slice.rows, .estimate = slice.format == WEIGHT_PLANES,
+                                 .scratch = s->head_scratch};
     for (int i = from; i <= to; i++) {
         if (i)
             fused_mtp(s->f, &r, &live->draft_ids[i - 1], s->f->fused->mtp_h, &live->draft_pos[i - 1], &live->drafting);

@@ -224,17 +224,19 @@ static void test_pack__rows_of_a_table_stay_in_their_order(void **state)
 }
 
 /* Rows of every size: normal, tiny, huge, zero, with infinities and NaN. */
-static void test_pack__the_int8_head_is_the_hosts(void **state)
+static void test_pack__the_int8_head_and_its_planes_are_the_hosts(void **state)
 {
     static const int sizes[][2] = {{37, 132}, {16, 128}, {512, 3072}, {1000, 200}};
     static const enum dtype types[] = {DT_F32, DT_F16, DT_BF16};
     (void)state;
     need_gpu();
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 24; i++) {
+        const bool planes = i >= 12;
+        const enum weight_format f = planes ? WEIGHT_PLANES : WEIGHT_INT8;
         struct work work = {.n = 0};
         struct arena a = {0};
         int rows = sizes[i % 4][0], cols = sizes[i % 4][1];
-        enum dtype type = types[i / 4];
+        enum dtype type = types[i / 4 % 3];
         struct weight w = random_weight(WEIGHT_DENSE, type, rows, cols);
         for (int r = 0; r < rows; r++)
             for (int c = 0; c < cols && r % 16 != 15; c++) {          /* the rest is random bits */
@@ -245,15 +247,15 @@ static void test_pack__the_int8_head_is_the_hosts(void **state)
                 else
                     ((uint16_t *)(uintptr_t)w.data)[at] = type == DT_F16 ? f32_f16(x) : f32_bf16(x);
             }
-        struct weight q = int8_from_dense(&w, &a);
-        size_t n = pack_bytes(WEIGHT_INT8, rows, cols), number = type == DT_F32 ? 4 : 2;
+        struct weight q = planes ? planes_from_dense(&w, &a) : int8_from_dense(&w, &a);
+        size_t n = pack_bytes(f, rows, cols), number = type == DT_F32 ? 4 : 2;
         unsigned char *want = malloc(n), *got = malloc(n);
         char *dst = cuda->alloc(cuda, n);
         CHECK(want && got && dst && pack_matrix(&q, want));
-        add_cut(&work, (struct pack_piece){.kind = PACK_INT8, .dst = dst, .dtype = type, .rows = rows, .cols = cols}, rows, w.data,
+        add_cut(&work, (struct pack_piece){.kind = planes ? PACK_PLANES : PACK_INT8, .dst = dst, .dtype = type, .rows = rows, .cols = cols}, rows, w.data,
                 (size_t)cols * number, number);
         run(&work, dst, got, n);
-        compare("INT8", &w, got, want, n);
+        compare(planes ? "two planes" : "INT8", &w, got, want, n);
         free(want);
         free(got);
         weight_free(&w);
@@ -334,7 +336,7 @@ int main(void)
         cmocka_unit_test(test_pack__fp8_matrices_and_pairs_with_scales_of_every_type),
         cmocka_unit_test(test_pack__dense_matrices_and_pairs_of_every_type),
         cmocka_unit_test(test_pack__rows_of_a_table_stay_in_their_order),
-        cmocka_unit_test(test_pack__the_int8_head_is_the_hosts),
+        cmocka_unit_test(test_pack__the_int8_head_and_its_planes_are_the_hosts),
         cmocka_unit_test(test_pack__checkpoints_of_every_layout_arrive_packed),
         cmocka_unit_test(test_pack__speed),
     };
