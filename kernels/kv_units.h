@@ -1,7 +1,7 @@
-/* How a decode step cuts the positions of a compressed KV cache (kernels/attention.h) into units of 256, and which lane of a warp reads what.
+/* How a decode step cuts the positions of a compressed KV cache (kernels/attention.h) into units of 128, and which lane of a warp reads what.
  *
  * Where a position lies depends on the position alone, never on the rows of a step, so that the bits of a row depend on its own position alone:
- *   codes   unit u holds positions 256 u .. 256 u + 255
+ *   codes   unit u holds positions 128 u .. 128 u + 127
  *   exact   places of 64 positions: place 0 is for the sinks, the others are a ring, where the block of positions 64 b .. 64 b + 63 has place
  *           1 + b % kv_window().  The ring is as long as the rows of one step look back. */
 #ifndef Q35_KERNELS_KV_UNITS_H
@@ -9,7 +9,8 @@
 
 #include "kernels/attention.h"
 
-enum { KV_UNIT = 256, KV_UNIT_BLOCKS = KV_UNIT / KV_BLOCK };
+enum { KV_UNIT = 128, KV_UNIT_BLOCKS = KV_UNIT / KV_BLOCK };
+enum { KV_PARTS = 64 };                 /* what a KV head's positions are dealt out to: exact places, then parts of codes */
 
 /* Positions from..to-1. */
 struct kv_span { int from, to; };
@@ -20,6 +21,19 @@ KV_INLINE int kv_window(const struct kv_rows *c) { return c->recent / KV_BLOCK +
 /* Places of exact positions. */
 KV_INLINE int kv_places(const struct kv_rows *c) { return 1 + kv_window(c); }
 KV_INLINE int kv_code_units(int sealed) { return (sealed + KV_UNIT - 1) / KV_UNIT; }
+
+/* Which of n parts of codes, and which half of it, has unit u.  The first 2 n units lie side by side, so that a short context has few parts; all
+ * others go round, so that every part has its share.  A half adds up its units one after the other: from kv_first_unit() on, each time
+ * the next one. */
+KV_INLINE int kv_unit_part(int u, int n) { return u < 2 * n ? u / 2 : u % n; }
+KV_INLINE int kv_first_unit(int part, int half) { return 2 * part + half; }
+KV_INLINE int kv_next_unit(int u, int n) { return u < 2 * n ? (2 + u % 2) * n + u / 2 : u + 2 * n; }
+/* Parts that hold any unit. */
+KV_INLINE int kv_code_parts(int sealed, int n)
+{
+    const int all = (kv_code_units(sealed) + 1) / 2;
+    return all < n ? all : n;
+}
 
 /* The place in the ring that a position has. */
 KV_INLINE int kv_place_of(const struct kv_rows *c, int pos) { return 1 + pos / KV_BLOCK % kv_window(c); }
@@ -64,9 +78,9 @@ KV_INLINE int kv_number_step(enum kv_format f, int d)
     return 4 * (i / (4 * n) * n + i % n) + i / n % 4;
 }
 
-/* ---- weights times values: 16 tokens a step, of which lane 4 g + t has two pairs, t and t + 4, for numbers 4 g .. 4 g + 3 of the warp's 32
+/* ---- weights times values: 16 tokens a step, of which lane 4 g + t has two pairs, t and t + 4, for numbers 8 g .. 8 g + 7 of the warp's 64
  *
- * The four index bytes of pair `pair` of 32 in a block, one for each number: with 4 bits code + 16 * code of the next token; with 3 bits both lower
+ * Index bytes of pair `pair` of 32 in a block, one for each of four numbers: with 4 bits code + 16 * code of the next token; with 3 bits both lower
  * halves, then both upper bits. */
 KV_INLINE uint32_t kv_value_index_3(uint32_t low, uint32_t high, int pair)
 {

@@ -405,6 +405,32 @@ static void test_kv_units__every_position_is_read_once_at_a_place_of_its_own(voi
     }
 }
 
+/* Units are dealt out to halves of parts: each one is reached once, where kv_unit_part() says, and parts have equally many. */
+static void test_kv_units__every_unit_is_in_one_half_of_a_part(void **state)
+{
+    (void)state;
+    enum { UNITS = 3000 };
+    static int seen[UNITS];
+    for (int n = 40; n < KV_PARTS; n += 3)
+        for (int units = 0; units < UNITS; units += 1 + units / 3) {
+            int least = UNITS, most = 0, used = 0;
+            memset(seen, 0, sizeof seen);
+            for (int part = 0; part < n; part++) {
+                int of_part = 0;
+                for (int half = 0; half < 2; half++)
+                    for (int u = kv_first_unit(part, half); u < units; u = kv_next_unit(u, n), of_part++) {
+                        assert_int_equal(seen[u]++, 0);
+                        assert_int_equal(kv_unit_part(u, n), part);
+                    }
+                least = of_part < least ? of_part : least, most = of_part > most ? of_part : most, used += of_part > 0;
+            }
+            for (int u = 0; u < units; u++)
+                assert_int_equal(seen[u], 1);
+            assert_int_equal(kv_code_parts(units * KV_UNIT, n), used);
+            assert_true(most - least <= (units < 2 * n ? 2 : 1));
+        }
+}
+
 static void test_kv_units__lanes_read_all_numbers_of_a_key(void **state)
 {
     (void)state;
@@ -463,6 +489,7 @@ int main(void)
         cmocka_unit_test(test_kv__attention_reads_old_rows_as_codes_and_others_exactly),
         cmocka_unit_test(test_kv__a_row_has_the_same_bits_however_the_prompt_is_cut),
         cmocka_unit_test(test_kv_units__every_position_is_read_once_at_a_place_of_its_own),
+        cmocka_unit_test(test_kv_units__every_unit_is_in_one_half_of_a_part),
         cmocka_unit_test(test_kv_units__lanes_read_all_numbers_of_a_key),
         cmocka_unit_test(test_kv_units__index_bytes_hold_the_codes_of_two_tokens),
     };
