@@ -49,15 +49,24 @@ static void delta(struct chunk *k, const struct delta_weights *w)
     product(k, &w->out, 4);
 }
 
+/* K and V rows alone. */
+static void attention_rows(struct chunk *k, const struct attn_weights *w)
+{
+    const struct model_config *c = k->c;
+    const double kv = (double)c->n_kv_heads * c->head_dim;
+    product(k, &w->k, 0);
+    product(k, &w->v, 0);
+    add(k, 2 * k->n * kv * 4 * (1 + (double)c->rotary_dim / c->head_dim), 0);              /* norm, rope */
+    add(k, k->n * 2 * kv * (4 + 2), 0);                                 /* kv_store */
+}
+
 static void attention(struct chunk *k, const struct attn_weights *w)
 {
     const struct model_config *c = k->c;
-    const double n = k->n, q = (double)c->n_q_heads * c->head_dim, kv = (double)c->n_kv_heads * c->head_dim, end = k->pos + n;
+    const double n = k->n, q = (double)c->n_q_heads * c->head_dim, end = k->pos + n;
     product(k, &w->q, 0);
-    product(k, &w->k, 0);
-    product(k, &w->v, 0);
-    add(k, 2 * n * (q + kv) * 4 * (1 + (double)c->rotary_dim / c->head_dim), 0);          /* norms, rope */
-    add(k, n * 2 * kv * (4 + 2), 0);                                    /* kv_store */
+    attention_rows(k, w);
+    add(k, 2 * n * q * 4 * (1 + (double)c->rotary_dim / c->head_dim), 0);                  /* norm, rope */
     add(k, (double)kv_token_bytes(c, k->kv) / c->n_full * end + 2 * n * q * 4, 4 * n * (k->pos + n / 2) * q);
     add(k, n * q * (4 + 4 + 2 * gemm_halves((int)n)), 0);               /* gate */
     product(k, &w->o, 4);
@@ -102,7 +111,8 @@ struct prompt_cost prompt_cost(const struct model_config *c, const struct weight
             layer(&k, &w->layers[i]);
         if (w->mtp.present) {
             product(&k, &w->mtp.fc, 0);
-            layer(&k, &w->mtp.layer);
+            norm(&k);
+            attention_rows(&k, &w->mtp.layer.attn);
         }
     }
     return k.sum;

@@ -30,8 +30,8 @@ void attention_block(const struct pass *p, const struct attn_weights *w, int kv_
     size_t d = (size_t)c->head_dim, q_token = (size_t)c->n_q_heads * 2 * d;
     float *q = f->mixer_in, *gate = q + d;
 
-    attention_rows(p, w, kv_layer);
     linear(f, q, f->h, &w->q, p->n, false);         /* [n, heads, 2, head_dim]: per head, query then gate */
+    attention_rows(p, w, kv_layer);                 /* its products read the same, so they come next */
     RUN(f->dev, rmsnorm, .y = q, .x = q, .w = w->q_norm, .n_rows = p->n * c->n_q_heads, .dim = c->head_dim, .eps = c->rms_eps,
         .per_group = c->n_q_heads, .x_group = q_token, .x_row = 2 * d, .y_group = q_token, .y_row = 2 * d);
     RUN(f->dev, rope, .x = q, .token_stride = q_token, .head_stride = 2 * d, .freq = f->freq, .n_tokens = p->n,

@@ -60,13 +60,14 @@ static struct prompt_cost cost(int n, int chunk, const struct prompt_machine *m)
     return prompt_cost(&config, &weights, kv, n, chunk, m);
 }
 
-/* 10 billion parameters are used for a token, and at most a sixth more is attention and the chunk form. */
+/* Two operations for each of the 9 billion parameters that a token uses behind the head's, and at most a fifth more for attention and the chunk
+ * form. */
 static void test_prompt_cost__a_token_costs_what_its_parameters_do(void **state)
 {
     (void)state;
     const struct prompt_cost c = cost(8192, 4096, &gb10);
     const double per_token = c.flops / 8192;
-    assert_true(per_token > 19e9 && per_token < 24e9);
+    assert_true(per_token > 18e9 && per_token < 22e9);
 }
 
 static void test_prompt_cost__each_chunk_reads_all_weights(void **state)
@@ -75,8 +76,8 @@ static void test_prompt_cost__each_chunk_reads_all_weights(void **state)
     double all = config.n_experts * (double)traffic_expert(&expert, true) * config.n_layers;
     assert_true(all > 59e9 && all < 61e9);
     const double one = cost(4096, 4096, &gb10).bytes, four = cost(4096, 1024, &gb10).bytes;
-    /* and the MTP block, of which 4.8 GB are experts, and all that is no expert */
-    assert_true(four - one > 3 * all && four - one < 3 * all * 1.2);
+    /* and all that is no expert; of the MTP block only KV rows are wanted */
+    assert_true(four - one > 3 * all && four - one < 3 * all * 1.1);
     assert_true(cost(128, 4096, &gb10).bytes > 0.98 * all);
 }
 
