@@ -203,6 +203,7 @@ struct both_tiles {
 /* As in step_linear.cu. */
 template <int ROWS> __host__ __device__ constexpr int tiles_of() { return ROWS <= 4 ? 2 : 1; }
 template <int T> using shared_of = struct step_shared<T == 2 ? 8 : 5>;
+static_assert(sizeof(shared_of<tiles_of<1>()>) <= 99 * 1024, "shared memory of a GB10");
 template <int GW, int ROWS, bool WHOLE> __host__ __device__ constexpr int blocks_of()
 {
     return GW >= 4 ? 1 : WHOLE ? (ROWS * GW <= 8 ? 2 : 1) : ROWS <= 4 ? 2 : 1;

@@ -443,6 +443,19 @@ static void drop_old_parts(struct session *s, const struct contents *f)
     buf_free(&owed);
 }
 
+/* Waits a little: a program that was just killed may not be gone yet. */
+static bool lock_patiently(int fd)
+{
+    enum { TRIES = 25, TRY_MS = 20 };
+    const struct timespec moment = {.tv_nsec = TRY_MS * 1000000L};
+    for (int i = 0; i < TRIES; i++) {
+        if (!flock(fd, LOCK_EX | LOCK_NB))
+            return true;
+        nanosleep(&moment, NULL);
+    }
+    return false;
+}
+
 /* The file, for us alone; -1 if that cannot be. */
 static int open_locked(const char *path, struct err *e)
 {
@@ -453,7 +466,7 @@ static int open_locked(const char *path, struct err *e)
         return -1;
     }
     /* a rewrite puts another file in its place */
-    if (!flock(fd, LOCK_EX | LOCK_NB) && !fstat(fd, &here) && !stat(path, &there) && here.st_ino == there.st_ino)
+    if (lock_patiently(fd) && !fstat(fd, &here) && !stat(path, &there) && here.st_ino == there.st_ino)
         return fd;
     err_set(e, "%s is in use by another q35chat", path);
     close(fd);

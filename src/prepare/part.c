@@ -118,13 +118,23 @@ static bool read_journal(struct part *p)
     return ok;
 }
 
+/* With the one that a kill left before it got its name. */
+static void drop_journal(const char *journal)
+{
+    struct buf fresh = {0};
+    buf_addf(&fresh, "%s.new", journal);
+    unlink(fresh.data);
+    unlink(journal);
+    buf_free(&fresh);
+}
+
 /* --- opening and closing --------------------------------------------------------------------------------------------- */
 
 static bool start_anew(struct part *p, uint64_t range_bytes, struct err *e)
 {
     set_ranges(p, range_bytes);
     p->total = p->hashed = p->saved = 0;
-    unlink(p->journal.data);
+    drop_journal(p->journal.data);
     if (ftruncate(p->fd, 0) || ftruncate(p->fd, (off_t)p->f->bytes))
         return err_set(e, "cannot make %s as large as %" PRIu64 " bytes: %s", p->path.data, p->f->bytes, strerror(errno));
     return true;
@@ -187,7 +197,7 @@ void part_drop(const char *final)
     buf_addf(&journal, "%s.journal", path.data);
     int fd = open(path.data, O_RDWR | O_CLOEXEC);
     if (fd < 0 || !flock(fd, LOCK_EX | LOCK_NB)) {
-        unlink(journal.data);
+        drop_journal(journal.data);
         unlink(path.data);
     }
     if (fd >= 0)
@@ -395,13 +405,13 @@ bool part_finish(struct part *p, bool *wrong, struct err *e)
     digest_end(p->digest, hex);
     *wrong = strcmp(hex, p->f->hash) != 0;
     if (*wrong) {
-        unlink(p->journal.data);
+        drop_journal(p->journal.data);
         unlink(p->path.data);
         return err_set(e, "%s was downloaded with the hash %s, expected %s as in the hub's list", p->f->path, hex, p->f->hash);
     }
     if (fdatasync(p->fd) || rename(p->path.data, p->final.data))
         return err_set(e, "cannot write %s: %s", p->final.data, strerror(errno));
-    unlink(p->journal.data);
+    drop_journal(p->journal.data);
     sync_directory(p->final.data);
     return true;
 }

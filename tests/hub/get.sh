@@ -185,6 +185,7 @@ is "it goes on and ends well" "$? $(cat "$tmp/err")" "0 "
 is "and nothing of it comes twice" "$([ "$(hub get body_bytes)" -lt $(($(cat "$many"/* | wc -c) + 1000000)) ] && echo so || hub get body_bytes)" so
 blob=$(readlink -f "$tmp/hf/hub/models--demo--bytes/snapshots/"*/model-00003-of-00003.safetensors)
 : > "$blob.q35part.journal"
+: > "$blob.q35part.journal.new"
 : > "$blob.q35part"
 get demo/bytes
 is "what an earlier download of a whole file has left is removed" "$(leftovers)" 0
