@@ -40,7 +40,7 @@ static struct answer collect(struct engine *g, uint32_t serial, size_t stop_at)
     struct answer a = {0};
     for (bool done = false; !done;) {
         bool stop = false;
-        assert_true(engine_wait(g, 60000));
+        assert_true(engine_wait(g, 600000));
         struct event_list l = engine_drain(g);
         for (int i = 0; i < l.n; i++) {
             const struct event *ev = &l.events[i];

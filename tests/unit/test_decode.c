@@ -716,8 +716,9 @@ static void test_decode__answers_at_once_are_those_that_each_is_alone(void **sta
 {
     (void)state;
     enum { ASKERS = 12 };
-    const struct dev_caps caps = *dev->caps;
-    struct dev_caps several = caps;
+    const struct dev_caps *caps = dev->caps;
+    static struct dev_caps several;
+    several = *caps;
     several.several = true;
     dev->caps = &several;
     for (int n_sequences = 2; n_sequences <= CROWD; n_sequences++)
@@ -735,15 +736,16 @@ static void test_decode__answers_at_once_are_those_that_each_is_alone(void **sta
             assert_true(fake.n_together > 20);
             close_decoder(d);
         }
-    dev->caps = &caps;
+    dev->caps = caps;
 }
 
 /* A NaN in one row is nobody else's. */
 static void test_decode__an_answer_that_fails_ends_alone(void **state)
 {
     (void)state;
-    const struct dev_caps caps = *dev->caps;
-    struct dev_caps several = caps;
+    const struct dev_caps *caps = dev->caps;
+    static struct dev_caps several;
+    several = *caps;
     several.several = true;
     dev->caps = &several;
     struct decoder *d = open_several(3, 2);
@@ -763,7 +765,7 @@ static void test_decode__an_answer_that_fails_ends_alone(void **state)
     struct talk t = {.name = 1};
     talk_turn(d, &t, &(struct sampling){.max_tokens = 9}, 0);
     close_decoder(d);
-    dev->caps = &caps;
+    dev->caps = caps;
 }
 
 static void test_decode__bad_prompts_are_refused_and_nothing_is_lost(void **state)
