@@ -67,6 +67,10 @@ for sig in TERM HUP; do
     seen "... and answers" " ctx "
     kill -$sig "$(cat pid)"
     [ $sig = HUP ] || seen "SIG$sig says where it is now" "continues it"
+    for i in $(seq $((10 * patience))); do              # end() is a Ctrl-D, which must not come first
+        kill -0 "$(cat pid)" 2> /dev/null || break
+        sleep 0.1
+    done
     end
     kept "after SIG$sig it is in HOME" "Remember the milk"
 done
