@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "bench/run.h"
+#include "tests/emulated.h"
 #include "tests/tmpdir.h"
 
 static json_t *report;
@@ -108,6 +109,8 @@ static void test_bench_kv__tools_are_called_behind_a_text(void **state)
 
 int main(void)
 {
+    if (SANITIZED)                      /* minutes; tests/kernels/test_kv runs the same operations */
+        return 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bench_kv__bytes_are_those_of_the_large_model),
         cmocka_unit_test(test_bench_kv__errors_are_those_of_theory),

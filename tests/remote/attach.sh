@@ -33,6 +33,7 @@ timeout $patience "$q" --model "$demo" --no-stdin --temperature 0 --think-budget
 # Two hundred prompts, eight at a time: each its own answer, and the server does not grow.
 rss() { sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' /proc/$server/status; }
 many=${MANY:-200}
+[ -z "$SAN" ] || many=${MANY:-40}
 prompts() { seq 1 $many | xargs -P 8 -I N sh -c '"$0" --model "$1" --no-stdin --no-think --temperature 0 "What is N + 1?" > "$2/N" 2>&1 || echo "status $?" >> "$2/N"' "$q" "$demo" "$1"; }
 mkdir "$tmp/warm" "$tmp/again"
 prompts "$tmp/warm"
