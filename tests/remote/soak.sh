@@ -13,7 +13,7 @@ slowest=$((5 * patience))               # seconds until an answer is missed, wit
 export TMPDIR=$tmp/temporary
 mkdir "$TMPDIR" "$tmp/told" "$tmp/worker"
 sessions=$XDG_STATE_HOME/q35chat/sessions
-head -c 6000 "$root/docs/pipes.md" > "$tmp/long.txt"
+head -c 3000 "$root/docs/pipes.md" > "$tmp/long.txt"
 head -c 700 "$root/docs/serve.md" > "$tmp/short.txt"
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 
@@ -66,7 +66,7 @@ call() {
     job=$!
     note call "$worker"
     if [ "$(random 6)" = 0 ]; then
-        pause 4000
+        pause $((1000 + 1000 * $(random 12)))
         kill -9 $job 2> /dev/null && note killed "$worker"
     fi
     wait $job 2> /dev/null
@@ -88,7 +88,7 @@ judged() {
         esac ;;
     esac
 }
-ask() { call "$q" --model "$demo" --no-stdin --timeout $slowest -n $((8 + $(random 32))) "$@"; judged "$@"; }
+ask() { call "$q" --model "$demo" --no-stdin --timeout $slowest -n $((6 + $(random 24))) "$@"; judged "$@"; }
 
 # A conversation's file opens, and has the answers that were printed.
 holds() {       # NAME
@@ -107,13 +107,14 @@ for name in os.listdir(sys.argv[1]):
 END
     [ ! -s "$work/lost" ] || fault "$1 lost $(cat "$work/lost")"
 }
-talk() {        # conversations, each of up to 40 turns, each turn a program of its own
+talk() {        # conversations, each of up to 24 turns, each turn a program of its own
     i=0
     while alive; do
-        i=$((i + 1)) name=$worker-$i turn=0 turns=$((8 + $(random 32)))
+        i=$((i + 1)) name=$worker-$i turn=0 turns=$((4 + $(random 20)))
         mkdir "$tmp/told/$name"
         while [ $turn -lt $turns ] && alive; do
             turn=$((turn + 1))
+            pause 3000          # attached chats go first: without a pause nobody else would have a turn
             [ -s "$sessions/$name.jsonl" ] && to=-r || to=--save
             case $(random 4) in
             0) how=--no-stream file= ;;
@@ -161,7 +162,7 @@ expects() {     # STATUS PATTERN: that status and a line of the body, or 429, or
     137:*) ;;
     0:429) note busy "curl: status 429"; grep -q '"message"' "$work/body" || fault "429 without a sentence: $(cat "$work/body")" ;;
     0:$1) grep -q -- "$2" "$work/body" || fault "$path: '$2' is not in $(head -c 600 "$work/body")" ;;
-    *) [ -z "$calm" ] && note broken "curl: exit $rc" || fault "$path $body: curl $rc, status $code: $(cat "$work/err") $(head -c 600 "$work/body")" ;;
+    *) [ -z "$calm" ] && note broken "curl: exit $rc, status $code" || fault "$path $body: curl $rc, status $code: $(cat "$work/err") $(head -c 600 "$work/body")" ;;
     esac
     [ "$rc:$code" = 0:200 ]
 }
@@ -180,7 +181,7 @@ chat='"messages": [{"role": "user", "content": "What is 6*7?"}]'
 http() {
     while alive; do
         : > "$work/body"
-        some=$((4 + $(random 40)))
+        some=$((4 + $(random 20)))
         case $(random 13) in
         0 | 1) patient /v1/chat/completions "{$chat, \"stream\": true, \"max_tokens\": $some}" '^data: \[DONE\]' ;;
         2) ! patient /v1/chat/completions "{$chat, \"max_tokens\": $some}" '"finish_reason"' || lines "$work/body" ;;
@@ -192,7 +193,7 @@ http() {
         8) request /v1/chat/completions "{$chat"; expects 400 "the body is not JSON" ;;
         9) request /v1/chat/completions "{$chat, \"n\": 2}"; expects 400 "n is not" ;;
         10) request /v1/models ""; expects 200 '"id": "demo"' ;;
-        11) patient /v1/chat/completions "{$chat, \"stream\": true, \"max_tokens\": 60, \"logprobs\": true, \"top_logprobs\": 4}" '^data: \[DONE\]' "--limit-rate 4000" ;;
+        11) patient /v1/chat/completions "{$chat, \"stream\": true, \"max_tokens\": 30, \"logprobs\": true, \"top_logprobs\": 4}" '^data: \[DONE\]' "--limit-rate 2000" ;;
         12) leaves ;;
         esac
     done
