@@ -107,6 +107,8 @@ for name in os.listdir(sys.argv[1]):
 END
     [ ! -s "$work/lost" ] || fault "$1 lost $(cat "$work/lost")"
 }
+# Has a program written to it, or told that it has an answer?
+exists() { [ -s "$sessions/$1.jsonl" ] || [ -n "$(ls "$tmp/told/$1")" ]; }
 talk() {        # conversations, each of up to 24 turns, each turn a program of its own
     i=0
     while alive; do
@@ -129,9 +131,9 @@ talk() {        # conversations, each of up to 24 turns, each turn a program of 
                 cp "$work/out" "$tmp/told/$name/Turn $turn.${how#--}"
                 note told
             fi
-            [ "$rc" = 0 ] || [ ! -s "$sessions/$name.jsonl" ] || holds "$name"
+            [ "$rc" = 0 ] || ! exists "$name" || holds "$name"
         done
-        [ ! -s "$sessions/$name.jsonl" ] || holds "$name"
+        ! exists "$name" || holds "$name"
         note conversation
     done
 }
@@ -254,11 +256,12 @@ works crowd crowd
 worker=server work=$tmp/worker
 
 life() {        # SECONDS: traffic, and what the server has gained
+    ends=$(($(date +%s) + $1))
     sleep $(($1 / 3))
     quiet
     first=$kb open_first=$open
     rm -f "$tmp/hush"
-    sleep $(($1 - $1 / 3))
+    while [ "$(date +%s)" -lt $ends ]; do sleep 1; done
     quiet
     counted
     gained=$((kb - first)) held=$((open - open_first))
@@ -291,11 +294,14 @@ mine() { for p in /proc/[0-9]*; do [ "$(readlink "$p/exe")" = "$q" ] && grep -qz
 is "no process is left" "$(mine)" ""
 is "no temporary file is left" "$(ls -A "$TMPDIR")" ""
 is "no socket is left" "$(find "$tmp/run" -type s)" ""
-# What killed programs left among the conversations goes when it is a day old.
-rest() { find "$sessions" -type f ! -name '*.jsonl' ! -name '*.checkpoint'; find "$sessions" -type f -empty; }
-echo "# files that killed programs left among the conversations: $(rest | wc -l)"
 worker=end
-for f in "$sessions"/*.jsonl; do [ ! -s "$f" ] || { name=${f##*/}; holds "${name%.jsonl}"; }; done
+for d in "$tmp"/told/*; do ! exists "${d##*/}" || { name=${d##*/}; holds "$name"; }; done
+# Files of killed programs among the conversations: the next delete takes those that are a day old.
+rest() { find "$sessions" -type f \( ! -name '*.jsonl' ! -name '*.jsonl.checkpoint' -o -empty \); }
+stayed=$(rest | wc -l)
+rest | while read -r f; do touch -d '2 days ago' "$f"; done
+"$q" session rm "$name" > "$tmp/out" 2>&1 || fault "$name is not deleted: $(cat "$tmp/out")"
+is "no file is left among the conversations, once it is a day old" "$(rest)" ""
 cat "$tmp"/json.* 2> /dev/null | python3 -c '
 import json, sys
 n = 0
@@ -315,5 +321,5 @@ sort "$tmp/faults" | head -n 40 | cut -c 1-1500 | sed 's/^/# /'
 sed -n 's/^\(busy\|broken\) //p' "$tmp/figures" | sed "s|$tmp|DIR|g" | sort | uniq -c | sort -rn | head -n 20 | sed 's/^/# /'
 echo "# $minutes minutes: $(noted call) calls, $(summed total_tokens) tokens, $(noted conversation) conversations with $(noted told) printed turns," \
     "$(noted killed) clients and $(noted restarted) servers killed, $(noted busy) times 429 ($(noted again) came again), $(noted broken) broken off with the server;" \
-    "servers gained $most kB at most"
+    "servers gained $most kB at most; $stayed files of killed programs"
 exit $status
