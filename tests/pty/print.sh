@@ -12,7 +12,8 @@ once() {        # COLSxROWS NAME OPTIONS...: one answer, what was sent goes to `
     "$wire" -t $patience -l sent "$size" "$q" --model "$demo" --temperature 0 --no-think "$@" << END || status=1
 end $name: 0
 END
-    sed 's/\rreading [^\r]*//g; s/\r *\r//g' sent | tr -d '\r' > lines         # a slow machine tells how far the prompt is read
+    # a slow machine tells how far the prompt is read
+    sed 's/\rreading [^\r]*//g; s/\r *\r//g' sent | tr -d '\r' | sed '/^reading [0-9]* of [0-9]* tokens/d' > lines
 }
 plain() { sed 's/\x1b\[[0-9;]*m//g' lines; }
 
