@@ -13,13 +13,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/dev.h"
 #include "base/clock.h"
 #include "engine/sampler.h"
+#include "tests/kernels/one_device.h"
 #include "tests/kernels/rand.h"
 #include "tests/picker.h"
 
-static struct dev *dev;                 /* under test; NULL: there is none, and all is skipped */
 static int most_ids = 1 << 30;          /* larger vocabularies are left out */
 
 static void need_device(void)

@@ -12,10 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/dev.h"
+#include "tests/kernels/one_device.h"
 #include "tests/kernels/rand_weight.h"
 
-static struct dev *dev;                 /* under test; NULL: there is none.  Then, or when it takes no such rows, all is skipped */
 static const float eps = 1e-6f;
 
 enum { SLOTS = 8 };

@@ -1,22 +1,5 @@
 #include "tests/kernels/pick.h"
 
-static int open_device(void **state)
-{
-    (void)state;
-    struct err e = {0};
-    dev = dev_open("cuda", 0, &e);
-    if (!dev)
-        print_message("%s: all skipped\n", e.msg);
-    return 0;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    dev_close(dev);
-    return 0;
-}
-
 /* Not a bound, a figure. */
 static void test_pick__how_long_it_takes(void **state)
 {
@@ -67,5 +50,5 @@ int main(void)
         PICK_TESTS,
         cmocka_unit_test(test_pick__how_long_it_takes),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, open_cuda, close_device);
 }
