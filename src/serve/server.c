@@ -543,7 +543,7 @@ static void complete_as(struct server *s, struct exchange *x, read_fn *read)
         fail_job(s, j, 503, s->why.msg, NULL);
     } else if (s->n_waiting >= s->so.n_waiting) {
         s->figures.overloaded++;
-        err_set(&e, "%d requests wait already", s->n_waiting);
+        err_set(&e, "%d requests wait already; ask again in %d seconds", s->n_waiting, RETRY_S);
         refuse_with(x, 429, e.msg, "queue_full", RETRY_S);
     } else {
         exchange_keep(x, j);

@@ -82,7 +82,7 @@ judged() {
     *)
         last=$(tail -n 1 "$work/err")
         case $last in
-        "q35chat: "*"status 429"* | *"requests wait already") note busy "$last" ;;
+        "q35chat: "*"status 429"* | *"requests wait already"*) note busy "$last" ;;
         "q35chat: "?*) [ -z "$calm" ] && note broken "$last" || fault "status $rc: $*: $(cat "$work/err")" ;;
         *) fault "status $rc, without a sentence: $*: $(cat "$work/err")" ;;
         esac ;;
