@@ -265,16 +265,34 @@ __device__ __forceinline__ float bound(const struct job &j, int id, const struct
     return j.estimate ? e : e + STEP_DEVIATIONS * a.x * b.y * f.length;
 }
 
+/* What a warp multiplies: of tiles t0 to t1 - 1 its gw groups of columns from g0 on, T tiles at a time. */
+struct share {
+    int t0, t1, g0, gw;
+    uint32_t tile_bytes;
+    size_t   begin;                     /* its first unit, in bytes of a plane */
+};
+template <int T> __device__ __forceinline__ struct share share_of(const struct job &j, int warp)
+{
+    const int pairs = (j.tiles + T - 1) / T;
+    struct share w;
+    w.t0 = first_of(pairs, blockIdx.x, gridDim.x) * T;
+    w.t1 = min(first_of(pairs, blockIdx.x + 1, gridDim.x) * T, j.tiles);
+    w.g0 = warp * j.warp_groups;
+    w.gw = max(0, min(j.warp_groups, j.groups - w.g0));
+    w.tile_bytes = (uint32_t)j.groups * STEP_UNIT;
+    w.begin = (size_t)w.t0 * w.tile_bytes + (size_t)w.g0 * STEP_UNIT;
+    return w;
+}
+
 template <int GW, int ROWS>
 __global__ void __launch_bounds__(STEP_THREADS, blocks_of<GW, ROWS, false>()) planes_upper_kernel(const __grid_constant__ struct job j)
 {
     constexpr int COLS = (ROWS + 3) / 4, T = tiles_of<ROWS>();
     extern __shared__ uint4 memory[];
     shared_of<T> *sm = (shared_of<T> *)memory;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, pairs = (j.tiles + T - 1) / T;
-    const int t0 = first_of(pairs, blockIdx.x, gridDim.x) * T, t1 = min(first_of(pairs, blockIdx.x + 1, gridDim.x) * T, j.tiles);
-    const int g0 = warp * j.warp_groups, gw = max(0, min(j.warp_groups, j.groups - g0));
-    const uint32_t tile_bytes = (uint32_t)j.groups * STEP_UNIT;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const struct share w = share_of<T>(j, warp);
+    const int t0 = w.t0, t1 = w.t1, gw = w.gw;
     step_stream<upper_tiles, T, shared_of<T>::UNITS> s;
     group_frags<S8, COLS> f[GW];
     gpu_next();
@@ -282,13 +300,13 @@ __global__ void __launch_bounds__(STEP_THREADS, blocks_of<GW, ROWS, false>()) pl
         gpu_wait();
         return;
     }
-    s.src = {j.upper + (size_t)t0 * tile_bytes + (size_t)g0 * STEP_UNIT, tile_bytes, gw, t1 - t0, T};
+    s.src = {j.upper + w.begin, w.tile_bytes, gw, t1 - t0, T};
     s.start(sm, gw * ((t1 - t0 + T - 1) / T));
     s.ready();
     if (ROWS < 4)
         staging_clear<ROWS>(sm->own[warp]);
     gpu_wait();
-    load_rows<S8, GW, ROWS>(f, sm, j, g0, gw);
+    load_rows<S8, GW, ROWS>(f, sm, j, w.g0, gw);
     for (int tile = t0, n = 0; tile < t1; tile += T, n++) {
         float2 total[T][COLS] = {};
         tile_product<WEIGHT_PLANES, S8, GW, COLS, T, 1>(total, f, gw, s);
@@ -355,10 +373,9 @@ __global__ void __launch_bounds__(STEP_THREADS, blocks_of<GW, ROWS, true>()) pla
     constexpr int COLS = (ROWS + 3) / 4, T = tiles_of<ROWS>();
     extern __shared__ uint4 memory[];
     shared_of<T> *sm = (shared_of<T> *)memory;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, pairs = (j.tiles + T - 1) / T;
-    const int t0 = first_of(pairs, blockIdx.x, gridDim.x) * T, t1 = min(first_of(pairs, blockIdx.x + 1, gridDim.x) * T, j.tiles);
-    const int g0 = warp * j.warp_groups, gw = max(0, min(j.warp_groups, j.groups - g0));
-    const uint32_t tile_bytes = (uint32_t)j.groups * STEP_UNIT;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const struct share w = share_of<T>(j, warp);
+    const int t0 = w.t0, t1 = w.t1, gw = w.gw;
     step_stream<both_tiles, T, shared_of<T>::UNITS> s;
     group_frags<F16, COLS> f[GW];
     gpu_next();
@@ -366,12 +383,12 @@ __global__ void __launch_bounds__(STEP_THREADS, blocks_of<GW, ROWS, true>()) pla
     const unsigned whole = whole_rows(j);
     if (!whole)
         return;
-    s.src = {j.upper + (size_t)t0 * tile_bytes + (size_t)g0 * STEP_UNIT, (size_t)(j.lower - j.upper), tile_bytes, gw, t1 - t0, T, 0};
+    s.src = {j.upper + w.begin, (size_t)(j.lower - j.upper), w.tile_bytes, gw, t1 - t0, T, 0};
     s.start(sm, 2 * gw * ((t1 - t0 + T - 1) / T));
     s.ready();
     if (ROWS < 4)
         staging_clear<ROWS>(sm->own[warp]);
-    load_rows<F16, GW, ROWS>(f, sm, j, g0, gw);
+    load_rows<F16, GW, ROWS>(f, sm, j, w.g0, gw);
     for (int tile = t0, n = 0; tile < t1; tile += T, n++) {
         float2 total[T][COLS] = {};
 #pragma unroll
