@@ -60,7 +60,8 @@ LIB_CU   := $(if $(filter 1,$(CUDA)),$(wildcard src/backend/*.cu kernels/cuda/*.
 UI_C     := $(wildcard ui/*.c ui/*/*.c)
 objs      = $(patsubst %,$(BUILD)/%.o,$(1))
 TESTS    := $(patsubst %.c,$(BUILD)/%,$(filter-out $(SKIP),$(wildcard $(foreach d,unit kernels golden fuzz,tests/$d/test_*.c))))
-GPUTESTS := $(filter $(BUILD)/tests/kernels/test_cuda_%,$(TESTS))
+# Those of tests/golden run on either device.
+GPUTESTS := $(filter $(BUILD)/tests/kernels/test_cuda_% $(addprefix $(BUILD)/tests/golden/test_,depths generate resume),$(TESTS))
 BENCHES  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
 
 # V=1 shows the commands.
@@ -104,8 +105,10 @@ tsan: deps      ## the tests under the thread sanitizer, CPU only
 	@$(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/tsan SAN=thread OPT=-O1
 
 # The code of a decode step, and a part of the tests, which runs all of it.  Only that code is counted: counting makes products slow.
-MEASURED := $(wildcard kernels/cpu/step_*.c $(addprefix src/model/,fused.c stepper.c cache.c state.c) $(addprefix src/engine/,decode.c sequence.c))
-COVERED  := $(addprefix build/coverage/tests/,kernels/test_step kernels/test_step_rows kernels/test_step_pick golden/test_stepper golden/test_recipes unit/test_decode unit/test_engine unit/test_fused)
+MEASURED := $(wildcard kernels/cpu/step_*.c $(addprefix src/model/,fused.c stepper.c cache.c state.c) \
+              $(addprefix src/engine/,decode.c run.c runs.c sequence.c drafter.c group.c share.c gate.c price.c lookup.c pace.c timeline.c snapshot.c sampler.c))
+COVERED  := $(addprefix build/coverage/tests/,$(addprefix kernels/test_,step step_rows step_pick planes) $(addprefix golden/test_,stepper beside recipes resume) \
+              $(addprefix unit/test_,decode engine fused gate share lookup pace timeline snapshot sampler))
 coverage: deps  ## the lines of a decode step, its stepper and the decode loop that the tests run, as a table (gcov)
 	@$(MAKE) -s -j$(JOBS) CUDA=0 BUILD=build/coverage COVER=1 $(COVERED)
 	@BUILD=build/coverage AT_ONCE=$(JOBS) FILES="$(MEASURED)" sh tests/coverage.sh $(COVERED)
@@ -115,7 +118,7 @@ LINK     += --coverage
 endif
 
 # Left out, unless it is `make aarch64 SKIP=`, is what needs a GPU or takes more than 20 seconds emulated: see docs/testing.md.
-aarch64: SKIP = tests/kernels/test_cuda_%.c $(addprefix tests/,golden/test_model.c golden/test_generate.c golden/test_depths.c golden/test_recipes.c golden/test_stepper.c golden/test_resume.c golden/test_bench_kv.c unit/test_ahead.c unit/test_steer.c fuzz/test_checkpoint.c unit/test_stream.c)
+aarch64: SKIP = tests/kernels/test_cuda_%.c $(addprefix tests/,golden/test_model.c golden/test_generate.c golden/test_depths.c golden/test_recipes.c golden/test_stepper.c golden/test_beside.c golden/test_states.c golden/test_resume.c golden/test_bench_kv.c unit/test_ahead.c unit/test_steer.c fuzz/test_checkpoint.c unit/test_stream.c)
 aarch64:        ## cross-builds for aarch64 and runs the quicker tests under qemu; installs what that needs (Debian)
 	@sh config/deps.sh arm64
 	@PKG_CONFIG_LIBDIR=/usr/lib/aarch64-linux-gnu/pkgconfig AT_ONCE=$(JOBS) $(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/aarch64 \
@@ -129,7 +132,7 @@ kernels: deps   ## compiles the GPU kernels and checks registers, shared memory 
 ptxas: $(call objs,$(LIB_CU))
 	@sh tests/cuda_report.sh $(patsubst %,%.ptxas,$^)
 
-gpu: deps       ## on a machine with a GPU: its operations and the golden checkpoints; SANITIZE=memcheck, racecheck
+gpu: deps       ## on a machine with a GPU: its operations, the golden checkpoints and whole answers; SANITIZE=memcheck, racecheck
 	@$(MAKE) -j$(JOBS) gpubuild
 	@BUILD=$(BUILD) SANITIZE=$(SANITIZE) sh tests/gpu.sh
 

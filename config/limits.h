@@ -11,6 +11,7 @@ enum {
     LIMIT_ALTERNATIVES = 8,             /* likely ids reported with a token */
     LIMIT_SNAPSHOTS    = 1024,
     LIMIT_SEQUENCES    = 16,            /* conversations resident at once */
+    LIMIT_HOMES        = 256,           /* conversations of which the engine knows the file */
     LIMIT_THREADS      = 1024,
 };
 

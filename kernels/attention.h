@@ -31,21 +31,21 @@ struct kv_rows {
 };
 /* Of the formats of keys and values that a device's attention reads, bits of 1 << KV_PAIR().  A macro, for tables. */
 #define KV_PAIR(keys, values) (4 * (unsigned)(keys) + (unsigned)(values))
-KV_INLINE bool kv_compressed(const struct kv_rows *c) { return c->k_format != KV_EXACT; }
+BOTH bool kv_compressed(const struct kv_rows *c) { return c->k_format != KV_EXACT; }
 
 /* The row at `pos` reads positions sinks..kv_sealed()-1 as codes, and all others up to itself as exact rows.  A multiple of KV_BLOCK. */
-KV_INLINE int kv_sealed(const struct kv_rows *c, int pos)
+BOTH int kv_sealed(const struct kv_rows *c, int pos)
 {
     int end = pos / KV_BLOCK * KV_BLOCK - c->recent;
     return !kv_compressed(c) || end < 0 ? 0 : end;
 }
 /* Index in k and v of the exact row of a position. */
-KV_INLINE int kv_exact_row(const struct kv_rows *c, int pos)
+BOTH int kv_exact_row(const struct kv_rows *c, int pos)
 {
     return !kv_compressed(c) || pos < c->sinks ? pos : c->sinks + pos % c->ring;
 }
 /* The same layer of another conversation, whose rows lie `bytes` behind. */
-KV_INLINE struct kv_rows kv_behind(struct kv_rows c, size_t bytes)
+BOTH struct kv_rows kv_behind(struct kv_rows c, size_t bytes)
 {
     c.k = (char *)c.k + bytes;
     c.v = (char *)c.v + bytes;
@@ -67,7 +67,7 @@ static inline size_t kv_row_bytes(const struct kv_rows *c)     /* k and v of one
     return kv_compressed(c) ? (size_t)c->n_kv_heads * (kv_vector_bytes(c->k_format) + kv_vector_bytes(c->v_format)) : kv_exact_bytes(c);
 }
 
-/* Appends exact rows pos..pos+n_tokens-1. */
+/* Stores exact rows pos..pos+n_tokens-1 in the cache's dtype.                                     tolerance: exact */
 struct kv_store_args {
     struct kv_rows kv;
     const float   *k, *v;       /* [n_tokens, n_kv_heads, head_dim]; k after norm and rope */
@@ -81,7 +81,8 @@ static inline int kv_store_units(const struct kv_store_args *a) { return a->n_to
 
 /* Encodes the exact rows of positions from..to-1 (multiples of KV_BLOCK) block by block.  A block is sealed before the first row that
  * reads it as codes, and only when its rows can no longer be rolled back: rows pos..pos+n-1 have blocks sealed from kv_sealed(pos - 1) on to
- * kv_sealed(pos + n - 1).  The codes of positions below `sinks` are never read. */
+ * kv_sealed(pos + n - 1).  The codes of positions below `sinks` are never read.
+ * tolerance: exact, the same bytes on every device */
 struct kv_seal_args {
     struct kv_rows kv;
     int            from, to;
@@ -111,7 +112,7 @@ static inline size_t attention_bytes(const struct attention_args *a)
 }
 static inline int attention_units(const struct attention_args *a) { return a->n_tokens * a->n_q_heads; }
 
-/* y[t,h,i] *= sigmoid(gate[t,h,i]) */
+/* y[t,h,i] *= sigmoid(gate[t,h,i])                                                                 tolerance: 1e-6 relative */
 struct sigmoid_gate_args {
     float       *y;             /* [n_tokens, n_heads, head_dim] */
     const float *gate;          /* head h of token t at gate + t * gate_token + h * gate_head */
@@ -125,8 +126,8 @@ static inline size_t sigmoid_gate_bytes(const struct sigmoid_gate_args *a)
 }
 static inline int sigmoid_gate_units(const struct sigmoid_gate_args *a) { return a->n_tokens; }
 
-/* Scratch memory that attention can use on a GPU of n_sm multiprocessors, when few tokens come after many: 128 rows of heads for each of them,
- * an output and how it was weighed.  It makes do with less, and takes longer. */
+/* Bytes of scratch memory for attention of few tokens over many positions, on a GPU of n_sm multiprocessors: for each of these 128 rows, each with
+ * an output of 256 numbers, its maximum and its sum of weights.  With less it takes longer. */
 enum { ATTENTION_SCRATCH_ROWS = 128, ATTENTION_SCRATCH_ROW = 256 * 4 + 8 };
 static inline size_t attention_scratch(int n_sm)
 {

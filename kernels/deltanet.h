@@ -25,8 +25,8 @@ static inline size_t deltanet_gates_bytes(const struct deltanet_gates_args *a)
 }
 static inline int deltanet_gates_units(const struct deltanet_gates_args *a) { return a->n_tokens; }
 
-/* A prompt chunk.  Computed in blocks of 64 rows cut at
- * positions that are multiples of 64, in the chunk form; per block with cumulative G and D[i][j] = exp(G_i - G_j), j <= i:
+/* The recurrence over a prompt's chunk, in blocks of 64 rows that begin at multiples of 64.  Per block, with G the cumulative sum of g and
+ * D[i][j] = exp(G_i - G_j), j <= i:
  *   A = strict_lower(beta_i (k_i . k_j) D);  (I + A) U = beta V;  (I + A) W = beta exp(G) K
  *   N = U - W S;  O = (exp(G) Q) S + lower(Q K^T * D) N;  S <- exp(G_last) S + (exp(G_last - G) K)^T N
  * Equal to the recurrence up to rounding.                                                    tolerance: 1e-4 relative */
@@ -45,7 +45,7 @@ static inline size_t deltanet_chunk_bytes(const struct deltanet_chunk_args *a)
 }
 static inline int deltanet_chunk_units(const struct deltanet_chunk_args *a) { return a->n_v_heads; }
 
-/* Scratch memory of deltanet_chunk on a GPU: so much for a block of 64 rows, of as many blocks as one pass takes.  It makes do with one. */
+/* Bytes of scratch memory of deltanet_chunk on a GPU: for each head, and at most so many blocks of 64 rows at a time.  One block is enough. */
 enum { DELTANET_SCRATCH_V_HEAD = 54784, DELTANET_SCRATCH_K_HEAD = 32768, DELTANET_SCRATCH_BLOCKS = 16 };
 static inline size_t deltanet_block_scratch(int n_k_heads, int n_v_heads)
 {

@@ -6,11 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __CUDACC__
-#define FILL_BOTH static __host__ __device__ __forceinline__
-#else
-#define FILL_BOTH static inline
-#endif
+#include "kernels/number.h"
+#include "kernels/splitmix.h"
 
 enum fill_kind {
     FILL_SAME,          /* the key itself */
@@ -34,33 +31,15 @@ struct fill {
     float          centre, width;
 };
 
-FILL_BOTH uint64_t fill_hash(uint64_t key, uint64_t i)
+BOTH uint64_t fill_hash(uint64_t key, uint64_t i) { return splitmix(key + (i + 1) * SPLITMIX_STEP); }
+BOTH uint64_t fill_bf16(float f) { return (f32_bits(f) + 0x8000u) >> 16; }
+BOTH uint64_t fill_f16(float f)            /* of positive normal numbers */
 {
-    uint64_t z = key + (i + 1) * 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-FILL_BOTH uint32_t fill_bits(float f)
-{
-    union { float f; uint32_t u; } x;
-    x.f = f;
-    return x.u;
-}
-FILL_BOTH float fill_float(uint32_t u)
-{
-    union { float f; uint32_t u; } x;
-    x.u = u;
-    return x.f;
-}
-FILL_BOTH uint64_t fill_bf16(float f) { return (fill_bits(f) + 0x8000u) >> 16; }
-FILL_BOTH uint64_t fill_f16(float f)            /* of positive normal numbers */
-{
-    return (fill_bits(f) + 0x1000u - 0x38000000u) >> 13;
+    return (f32_bits(f) + 0x1000u - 0x38000000u) >> 13;
 }
 
 /* The ones among 15 bits, for each of four words of 16. */
-FILL_BOTH uint64_t fill_ones(uint64_t v)
+BOTH uint64_t fill_ones(uint64_t v)
 {
     v &= 0x7fff7fff7fff7fffu;
     v = (v & 0x5555555555555555u) + (v >> 1 & 0x5555555555555555u);
@@ -70,7 +49,7 @@ FILL_BOTH uint64_t fill_ones(uint64_t v)
 }
 
 /* Bytes 8 i to 8 i + 7. */
-FILL_BOTH uint64_t fill_word(const struct fill *f, uint64_t i)
+BOTH uint64_t fill_word(const struct fill *f, uint64_t i)
 {
     uint64_t h, out = 0;
     if (f->kind == FILL_SAME)
@@ -100,12 +79,11 @@ FILL_BOTH uint64_t fill_word(const struct fill *f, uint64_t i)
         return out;
     case FILL_F32:
         for (int j = 0; j < 2; j++)
-            out |= (uint64_t)fill_bits(f->centre + f->width * ((float)(int32_t)(uint32_t)(h >> 32 * j) * (1.0f / 2147483648.0f))) << 32 * j;
+            out |= (uint64_t)f32_bits(f->centre + f->width * ((float)(int32_t)(uint32_t)(h >> 32 * j) * (1.0f / 2147483648.0f))) << 32 * j;
         return out;
     default:
         return h;
     }
 }
 
-#undef FILL_BOTH
 #endif

@@ -20,11 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __CUDACC__
-#define KV_INLINE static inline __host__ __device__
-#else
-#define KV_INLINE static inline
-#endif
+#include "kernels/both.h"
 
 enum { KV_DIM = 256, KV_BLOCK = 64 };   /* numbers of a vector; tokens that are compressed together */
 
@@ -45,7 +41,7 @@ enum kv_role { KV_KEY, KV_VALUE };
                         1.256231197347f, 1.618046386022f, 2.069017226531f, 2.732589570995f
 #define KV_THRESHOLDS_4 0.258221664671f, 0.522403709011f, 0.799549787510f, 1.099285826917f, 1.437138791685f, 1.843531806277f, 2.400803398763f
 
-KV_INLINE int kv_bits(enum kv_format f) { return f == KV_INT8 ? 8 : f == KV_TQ4 ? 4 : 3; }
+BOTH int kv_bits(enum kv_format f) { return f == KV_INT8 ? 8 : f == KV_TQ4 ? 4 : 3; }
 
 /* Codes of one block of KV_BLOCK tokens of one KV head, keys or values; its KV_BLOCK scales lie apart, fp16.
  * Byte and bit of token n, number j, in the order in which a warp's matrix instructions want their operands:
@@ -54,10 +50,10 @@ KV_INLINE int kv_bits(enum kv_format f) { return f == KV_INT8 ? 8 : f == KV_TQ4 
  *   values  the same number of several tokens is together:  INT8 byte 512 (n / 2) + 2 j + n % 2;  TQ4 byte 256 (n / 2) + j, bit 4 (n % 2);
  *           TQ3 byte 256 (n / 4) + j, bit 2 (n % 4), and byte 64 * 64 + 256 (n / 8) + j, bit n % 8
  * An INT8 code is stored as code + 128. */
-KV_INLINE size_t kv_block_bytes(enum kv_format f) { return (size_t)KV_BLOCK * KV_DIM * (size_t)kv_bits(f) / 8; }
+BOTH size_t kv_block_bytes(enum kv_format f) { return (size_t)KV_BLOCK * KV_DIM * (size_t)kv_bits(f) / 8; }
 
 /* Bytes of one vector in the long run: its codes and its scale. */
-KV_INLINE size_t kv_vector_bytes(enum kv_format f) { return (size_t)KV_DIM * (size_t)kv_bits(f) / 8 + 2; }
+BOTH size_t kv_vector_bytes(enum kv_format f) { return (size_t)KV_DIM * (size_t)kv_bits(f) / 8 + 2; }
 
 /* The definitions, on the host. */
 

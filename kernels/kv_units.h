@@ -16,35 +16,35 @@ enum { KV_PARTS = 64 };                 /* what a KV head's positions are dealt 
 struct kv_span { int from, to; };
 
 /* Blocks of exact positions that up to KV_BLOCK rows, one after the other, see together. */
-KV_INLINE int kv_window(const struct kv_rows *c) { return c->recent / KV_BLOCK + 2; }
+BOTH int kv_window(const struct kv_rows *c) { return c->recent / KV_BLOCK + 2; }
 
 /* Places of exact positions. */
-KV_INLINE int kv_places(const struct kv_rows *c) { return 1 + kv_window(c); }
-KV_INLINE int kv_code_units(int sealed) { return (sealed + KV_UNIT - 1) / KV_UNIT; }
+BOTH int kv_places(const struct kv_rows *c) { return 1 + kv_window(c); }
+BOTH int kv_code_units(int sealed) { return (sealed + KV_UNIT - 1) / KV_UNIT; }
 
 /* Which of n parts of codes, and which half of it, has unit u.  The first 2 n units lie side by side, so that a short context has few parts; all
  * others go round, so that every part has its share.  A half adds up its units one after the other: from kv_first_unit() on, each time
  * the next one. */
-KV_INLINE int kv_unit_part(int u, int n) { return u < 2 * n ? u / 2 : u % n; }
-KV_INLINE int kv_first_unit(int part, int half) { return 2 * part + half; }
-KV_INLINE int kv_next_unit(int u, int n) { return u < 2 * n ? (2 + u % 2) * n + u / 2 : u + 2 * n; }
+BOTH int kv_unit_part(int u, int n) { return u < 2 * n ? u / 2 : u % n; }
+BOTH int kv_first_unit(int part, int half) { return 2 * part + half; }
+BOTH int kv_next_unit(int u, int n) { return u < 2 * n ? (2 + u % 2) * n + u / 2 : u + 2 * n; }
 /* Parts that hold any unit. */
-KV_INLINE int kv_code_parts(int sealed, int n)
+BOTH int kv_code_parts(int sealed, int n)
 {
     const int all = (kv_code_units(sealed) + 1) / 2;
     return all < n ? all : n;
 }
 
 /* The place in the ring that a position has. */
-KV_INLINE int kv_place_of(const struct kv_rows *c, int pos) { return 1 + pos / KV_BLOCK % kv_window(c); }
+BOTH int kv_place_of(const struct kv_rows *c, int pos) { return 1 + pos / KV_BLOCK % kv_window(c); }
 /* The first position of a place, for rows of which the first one sees codes below `sealed`. */
-KV_INLINE int kv_place_begin(const struct kv_rows *c, int place, int sealed)
+BOTH int kv_place_begin(const struct kv_rows *c, int place, int sealed)
 {
     const int n = kv_window(c), first = sealed / KV_BLOCK;
     return place == 0 ? 0 : (first + (place - 1 - first % n + n) % n) * KV_BLOCK;
 }
 /* What the row at `pos` sees of a place, if the place holds it, and of all codes. */
-KV_INLINE struct kv_span kv_seen_exactly(const struct kv_rows *c, int place, int pos)
+BOTH struct kv_span kv_seen_exactly(const struct kv_rows *c, int place, int pos)
 {
     const int sealed = kv_sealed(c, pos);
     struct kv_span s = {sealed, pos + 1};
@@ -54,7 +54,7 @@ KV_INLINE struct kv_span kv_seen_exactly(const struct kv_rows *c, int place, int
         s.from = s.to = 0;
     return s;
 }
-KV_INLINE struct kv_span kv_seen_as_codes(const struct kv_rows *c, int pos)
+BOTH struct kv_span kv_seen_as_codes(const struct kv_rows *c, int pos)
 {
     struct kv_span s = {c->sinks, kv_sealed(c, pos)};
     return s;
@@ -63,16 +63,16 @@ KV_INLINE struct kv_span kv_seen_as_codes(const struct kv_rows *c, int pos)
 /* ---- operands of m16n8k16: queries times keys, of which the 16 numbers of a step may be any
  *
  * Lane 4 g + t reads a key in pieces of 16 bytes, piece c at byte 64 c + 16 t of the key, W numbers; step s multiplies four of them. */
-KV_INLINE int kv_key_bits(enum kv_format f) { return f == KV_EXACT ? 16 : kv_bits(f); }
-KV_INLINE int kv_piece_steps(enum kv_format f) { return 128 / kv_key_bits(f) / 4; }
-KV_INLINE int kv_key_bytes(enum kv_format f) { return KV_DIM * kv_key_bits(f) / 8; }
+BOTH int kv_key_bits(enum kv_format f) { return f == KV_EXACT ? 16 : kv_bits(f); }
+BOTH int kv_piece_steps(enum kv_format f) { return 128 / kv_key_bits(f) / 4; }
+BOTH int kv_key_bytes(enum kv_format f) { return KV_DIM * kv_key_bits(f) / 8; }
 /* The first of the four numbers of step s that lane t has, and back: 4 s + t of number d, a multiple of 4. */
-KV_INLINE int kv_step_number(enum kv_format f, int s, int t)
+BOTH int kv_step_number(enum kv_format f, int s, int t)
 {
     const int n = kv_piece_steps(f);
     return 4 * (4 * n * (s / n) + n * t + s % n);
 }
-KV_INLINE int kv_number_step(enum kv_format f, int d)
+BOTH int kv_number_step(enum kv_format f, int d)
 {
     const int n = kv_piece_steps(f), i = d / 4;
     return 4 * (i / (4 * n) * n + i % n) + i / n % 4;
@@ -82,12 +82,12 @@ KV_INLINE int kv_number_step(enum kv_format f, int d)
  *
  * Index bytes of pair `pair` of 32 in a block, one for each of four numbers: with 4 bits code + 16 * code of the next token; with 3 bits both lower
  * halves, then both upper bits. */
-KV_INLINE uint32_t kv_value_index_3(uint32_t low, uint32_t high, int pair)
+BOTH uint32_t kv_value_index_3(uint32_t low, uint32_t high, int pair)
 {
     return (low >> (4 * (pair % 2)) & 0x0f0f0f0fu) | (high >> (2 * (pair % 4)) & 0x03030303u) << 4;
 }
 /* Codes of a pair, from its index byte. */
-KV_INLINE int kv_pair_code(enum kv_format f, int index, int second)
+BOTH int kv_pair_code(enum kv_format f, int index, int second)
 {
     if (f == KV_TQ4)
         return index >> (4 * second) & 15;

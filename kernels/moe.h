@@ -46,7 +46,7 @@ struct experts_up_args {
     int            n_tokens, n_experts, top_k;
     int            inter_max;   /* max(routed width, shared width): stride of h */
 };
-/* d[slot] = down_e h[slot] */
+/* d[slot] = down_e h[slot]                                                        tolerance: as linear */
 struct experts_down_args {
     float         *d;           /* [n_tokens * (top_k + 1), hidden] */
     const float   *h;           /* [n_tokens * (top_k + 1), inter_max] */

@@ -1,4 +1,4 @@
-/* The two norms of the family. */
+/* The two norms of the family.  Sources: RMSNorm, arXiv:1910.07467; transformers, models/qwen3_5_moe. */
 #ifndef Q35_KERNELS_NORM_H
 #define Q35_KERNELS_NORM_H
 
@@ -24,7 +24,7 @@ static inline size_t rmsnorm_bytes(const struct rmsnorm_args *a)
 }
 static inline int rmsnorm_units(const struct rmsnorm_args *a) { return a->n_rows; }
 
-/* y[r,i] = w[i] * x[r,i] / sqrt(mean_i(x[r,i]^2) + eps) * silu(z[r,i])     plain weights; norm before gate; fp32 */
+/* y[r,i] = w[i] * x[r,i] / sqrt(mean_i(x[r,i]^2) + eps) * silu(z[r,i])     plain weights; norm before gate; tolerance: 2e-6 relative */
 struct rmsnorm_gated_args {
     float       *y;             /* [n_rows, dim]; may alias x */
     const float *x, *z;         /* [n_rows, dim] */

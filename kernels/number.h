@@ -6,14 +6,15 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kernels/both.h"
 #include "kernels/tensor.h"
 
-static inline float bits_f32(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
-static inline uint32_t f32_bits(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
+BOTH_FORCED float bits_f32(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
+BOTH_FORCED uint32_t f32_bits(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
 
-static inline float bf16_f32(uint16_t h) { return bits_f32((uint32_t)h << 16); }
+BOTH_FORCED float bf16_f32(uint16_t h) { return bits_f32((uint32_t)h << 16); }
 
-static inline uint16_t f32_bf16(float f)        /* round to nearest even; NaN stays NaN */
+BOTH_FORCED uint16_t f32_bf16(float f)        /* round to nearest even; NaN stays NaN */
 {
     uint32_t u = f32_bits(f);
     if ((u & 0x7fffffffu) > 0x7f800000u)
@@ -21,15 +22,17 @@ static inline uint16_t f32_bf16(float f)        /* round to nearest even; NaN st
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
-static inline float f16_f32(uint16_t h)
+/* The bits of an fp16 -> those of the same number in fp32. */
+BOTH_FORCED uint32_t f16_f32_bits(uint32_t h)
 {
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16, mag = h & 0x7fff;
+    uint32_t sign = (h & 0x8000) << 16, mag = h & 0x7fff;
     if (mag >= 0x7c00)                  /* infinity, NaN */
-        return bits_f32(sign | 0x7f800000u | (mag & 0x3ff) << 13);
-    return bits_f32(sign | f32_bits(bits_f32(mag << 13) * 0x1p112f));   /* re-bias; exact, subnormals too */
+        return sign | 0x7f800000u | (mag & 0x3ff) << 13;
+    return sign | f32_bits(bits_f32(mag << 13) * 0x1p112f);     /* re-bias; exact, subnormals too */
 }
+BOTH_FORCED float f16_f32(uint16_t h) { return bits_f32(f16_f32_bits(h)); }
 
-static inline uint16_t f32_f16(float f)         /* round to nearest even; overflow becomes infinity */
+BOTH_FORCED uint16_t f32_f16(float f)         /* round to nearest even; overflow becomes infinity */
 {
     uint32_t u = f32_bits(f), sign = u >> 16 & 0x8000, mag = u & 0x7fffffffu;
     if (mag > 0x7f800000u)
@@ -42,7 +45,7 @@ static inline uint16_t f32_f16(float f)         /* round to nearest even; overfl
     return (uint16_t)(sign | (mag - 0x38000000u) >> 13);
 }
 
-static inline float fp8_f32(uint8_t x)          /* E4M3: no infinity, 0x7f is NaN */
+BOTH_FORCED float fp8_f32(uint8_t x)          /* E4M3: no infinity, 0x7f is NaN */
 {
     uint32_t mag = x & 0x7f;
     if (mag == 0x7f)
@@ -54,7 +57,7 @@ static inline float fp8_f32(uint8_t x)          /* E4M3: no infinity, 0x7f is Na
 /* dst[i] = number i of src, which is F32, F16 or BF16. */
 static inline void floats_f32(float *dst, const void *src, enum dtype type, size_t n)
 {
-    const uint16_t *half = src;
+    const uint16_t *half = (const uint16_t *)src;
     if (type == DT_F32)
         memcpy(dst, src, n * sizeof *dst);
     else if (type == DT_BF16)

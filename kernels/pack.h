@@ -27,33 +27,28 @@
 
 #include <stdbool.h>
 
+#include "kernels/both.h"
 #include "kernels/tensor.h"
-
-#ifdef __CUDACC__
-#define PACK_INLINE static inline __host__ __device__
-#else
-#define PACK_INLINE static inline
-#endif
 
 enum { PACK_ROWS = 16, PACK_GROUP = 128, PACK_LINE = 512 };
 
-PACK_INLINE int pack_tiles(int rows)  { return (rows + PACK_ROWS - 1) / PACK_ROWS; }
-PACK_INLINE int pack_groups(int cols) { return (cols + PACK_GROUP - 1) / PACK_GROUP; }
-PACK_INLINE int pack_lines(enum weight_format f)              /* lines per group of a tile, of both planes together */
+BOTH int pack_tiles(int rows)  { return (rows + PACK_ROWS - 1) / PACK_ROWS; }
+BOTH int pack_groups(int cols) { return (cols + PACK_GROUP - 1) / PACK_GROUP; }
+BOTH int pack_lines(enum weight_format f)              /* lines per group of a tile, of both planes together */
 {
     return f == WEIGHT_INT4 ? 2 : f == WEIGHT_DENSE ? 8 : 4;
 }
-PACK_INLINE size_t pack_data_bytes(enum weight_format f, int rows, int cols)
+BOTH size_t pack_data_bytes(enum weight_format f, int rows, int cols)
 {
     return (size_t)pack_tiles(rows) * (size_t)pack_groups(cols) * (size_t)pack_lines(f) * PACK_LINE;
 }
-PACK_INLINE size_t pack_scale_bytes(enum weight_format f, int rows, int cols)
+BOTH size_t pack_scale_bytes(enum weight_format f, int rows, int cols)
 {
     size_t tiles = (size_t)pack_tiles(rows), groups = (size_t)pack_groups(cols);
     return f == WEIGHT_INT4 ? tiles * groups * 32 : f == WEIGHT_FP8 ? tiles * groups * 8 : f == WEIGHT_INT8 ? tiles * 32
          : f == WEIGHT_PLANES ? tiles * PACK_ROWS * sizeof(struct plane_row) : 0;
 }
-PACK_INLINE size_t pack_bytes(enum weight_format f, int rows, int cols)       /* a multiple of 512 */
+BOTH size_t pack_bytes(enum weight_format f, int rows, int cols)       /* a multiple of 512 */
 {
     return pack_data_bytes(f, rows, cols) + (pack_scale_bytes(f, rows, cols) + PACK_LINE - 1) / PACK_LINE * PACK_LINE;
 }

@@ -6,13 +6,8 @@
 #ifndef Q35_KERNELS_PACK_PIECE_H
 #define Q35_KERNELS_PACK_PIECE_H
 
+#include "kernels/number.h"
 #include "kernels/pack.h"
-
-#ifdef __CUDACC__
-#define PACK_FN static __host__ __device__ __forceinline__
-#else
-#define PACK_FN static inline
-#endif
 
 enum pack_kind {
     PACK_DENSE,                 /* rows of BF16, F16 or F32, to packed bf16 */
@@ -58,13 +53,13 @@ static inline int pack_unit_rows(enum pack_kind k, enum pack_half half)
     }
 }
 
-PACK_FN int pack_up(int a, int b) { return (a + b - 1) / b; }
+BOTH_FORCED int pack_up(int a, int b) { return (a + b - 1) / b; }
 
 /* Tiles that `n` rows of a whole matrix, or of half a pair, reach into. */
-PACK_FN int pack_tiles_of(int n, enum pack_half half) { return pack_up(n, half == PACK_WHOLE ? 16 : 8); }
+BOTH_FORCED int pack_tiles_of(int n, enum pack_half half) { return pack_up(n, half == PACK_WHOLE ? 16 : 8); }
 
 /* What one thread does, counted. */
-PACK_FN uint64_t pack_units(const struct pack_piece *p)
+BOTH_FORCED uint64_t pack_units(const struct pack_piece *p)
 {
     uint64_t groups = (uint64_t)pack_up(p->cols, 128), n = (uint64_t)p->n;
     switch (p->kind) {
@@ -91,100 +86,67 @@ static inline uint64_t pack_number(struct pack_piece *p, int n)
     return blocks;
 }
 
-/* ---- numbers, bit for bit as kernels/cpu/vec.h */
+/* ---- numbers */
 
-PACK_FN float pack_float(uint32_t u)
-{
-    union { uint32_t u; float f; } v;
-    v.u = u;
-    return v.f;
-}
-PACK_FN uint32_t pack_bits(float f)
-{
-    union { uint32_t u; float f; } v;
-    v.f = f;
-    return v.u;
-}
-PACK_FN uint16_t pack_bf16(uint32_t u)
-{
-    if ((u & 0x7fffffffu) > 0x7f800000u)
-        return (uint16_t)(u >> 16 | 0x40);
-    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
 /* Element i as the bits of an fp32. */
-PACK_FN uint32_t pack_load(const void *p, enum dtype t, uint64_t i)
+BOTH_FORCED uint32_t pack_load(const void *p, enum dtype t, uint64_t i)
 {
     if (t == DT_F32)
         return ((const uint32_t *)p)[i];
     uint32_t h = ((const uint16_t *)p)[i];
     if (t == DT_BF16)
         return h << 16;
-    uint32_t sign = (h & 0x8000) << 16, mag = h & 0x7fff;
-    if (mag >= 0x7c00)
-        return sign | 0x7f800000u | (mag & 0x3ff) << 13;
-    return sign | pack_bits(pack_float(mag << 13) * 0x1p112f);
+    return f16_f32_bits(h);
 }
-PACK_FN uint16_t pack_load_bf16(const void *p, enum dtype t, uint64_t i)
+BOTH_FORCED uint16_t pack_load_bf16(const void *p, enum dtype t, uint64_t i)
 {
-    return t == DT_BF16 ? ((const uint16_t *)p)[i] : pack_bf16(pack_load(p, t, i));
-}
-PACK_FN uint16_t pack_f16(float f)
-{
-    uint32_t u = pack_bits(f), sign = u >> 16 & 0x8000, mag = u & 0x7fffffffu;
-    if (mag > 0x7f800000u)
-        return (uint16_t)(sign | 0x7e00);
-    if (mag >= 0x477ff000u)
-        return (uint16_t)(sign | 0x7c00);
-    if (mag < 0x38800000u)
-        return (uint16_t)(sign | (pack_bits(pack_float(mag) + 0.5f) - pack_bits(0.5f)));
-    mag += 0xfff + (mag >> 13 & 1);
-    return (uint16_t)(sign | (mag - 0x38000000u) >> 13);
+    return t == DT_BF16 ? ((const uint16_t *)p)[i] : f32_bf16(bits_f32(pack_load(p, t, i)));
 }
 /* Scale of an int8 row whose largest magnitude has the bits `max`; 0 for a row of zeros. */
-PACK_FN uint16_t pack_int8_scale(uint32_t max)
+BOTH_FORCED uint16_t pack_int8_scale(uint32_t max)
 {
-    float top = pack_float(max) / 127;
-    return pack_f16(top < 65504 ? top : 65504);
+    float top = bits_f32(max) / 127;
+    return f32_f16(top < 65504 ? top : 65504);
 }
 /* Scale of a block of FP8 whose largest magnitude has the bits `max`, so that this becomes 448, the largest FP8; 0 for a block of zeros. */
-PACK_FN float pack_fp8_scale(uint32_t max)
+BOTH_FORCED float pack_fp8_scale(uint32_t max)
 {
-    const float scale = pack_float(max) / 448;
+    const float scale = bits_f32(max) / 448;
     return !(scale < 0x1p120f) ? 0x1p120f : scale >= 0x1p-126f ? scale : 0;
 }
 /* E4M3, rounded to even; what is greater than 448, or no number, becomes 448. */
-PACK_FN uint32_t pack_fp8(float f)
+BOTH_FORCED uint32_t pack_fp8(float f)
 {
-    const uint32_t u = pack_bits(f), sign = u >> 24 & 0x80, mag = u & 0x7fffffffu;
+    const uint32_t u = f32_bits(f), sign = u >> 24 & 0x80, mag = u & 0x7fffffffu;
     if (mag >= 0x43e00000u)
         return sign | 0x7e;
     if (mag < 0x3c800000u)              /* subnormal: the float adder rounds at bit 2^-9 */
-        return sign | (pack_bits(pack_float(mag) + 16384.0f) - pack_bits(16384.0f));
+        return sign | (f32_bits(bits_f32(mag) + 16384.0f) - f32_bits(16384.0f));
     return sign | (mag - 0x3c000000u + 0x7ffffu + (mag >> 20 & 1)) >> 20;
 }
 /* x / scale as FP8 */
-PACK_FN uint32_t pack_fp8_value(uint32_t x, float scale)
+BOTH_FORCED uint32_t pack_fp8_value(uint32_t x, float scale)
 {
     if (!(scale > 0))
         return 0;
 #ifdef __CUDA_ARCH__
-    return pack_fp8(__fdiv_rn(pack_float(x), scale));
+    return pack_fp8(__fdiv_rn(bits_f32(x), scale));
 #else
-    return pack_fp8(pack_float(x) / scale);
+    return pack_fp8(bits_f32(x) / scale);
 #endif
 }
 
 /* ---- one unit */
 
 /* Row g + 8 h of a tile: its row of the stored matrix, or -1 when that is beyond it or in the other half of the pair. */
-PACK_FN int pack_row(const struct pack_piece *p, int tile, int g, int h)
+BOTH_FORCED int pack_row(const struct pack_piece *p, int tile, int g, int h)
 {
     int row = p->half == PACK_WHOLE ? tile * 16 + 8 * h + g : h == (int)p->half - PACK_GATE ? tile * 8 + g : -1;
     return row < p->rows ? row : -1;
 }
 
 /* Four bytes of row `row` (of the piece) from column `col` on, the lowest first; 0 beyond the matrix. */
-PACK_FN uint32_t pack_4_bytes(const struct pack_piece *p, int row, int col)
+BOTH_FORCED uint32_t pack_4_bytes(const struct pack_piece *p, int row, int col)
 {
     const uint8_t *at = (const uint8_t *)p->src + (uint64_t)row * (uint64_t)p->cols + (uint64_t)col;
     uint32_t v = 0;
@@ -196,7 +158,7 @@ PACK_FN uint32_t pack_4_bytes(const struct pack_piece *p, int row, int col)
 }
 
 /* Four bf16, two to a word. */
-PACK_FN void pack_4_bf16(const struct pack_piece *p, int row, int col, uint32_t out[2])
+BOTH_FORCED void pack_4_bf16(const struct pack_piece *p, int row, int col, uint32_t out[2])
 {
     uint64_t i = (uint64_t)row * (uint64_t)p->cols + (uint64_t)col;
     const uint16_t *at = (const uint16_t *)p->src + i;
@@ -211,9 +173,9 @@ PACK_FN void pack_4_bf16(const struct pack_piece *p, int row, int col, uint32_t 
 }
 
 /* Nibbles 0..3 of x go to 0, 4, 2, 6 */
-PACK_FN uint32_t pack_spread(uint32_t x) { return (x & 0x0f0f) | (x & 0xf0f0) << 12; }
+BOTH_FORCED uint32_t pack_spread(uint32_t x) { return (x & 0x0f0f) | (x & 0xf0f0) << 12; }
 
-PACK_FN void pack_put(const struct pack_piece *p, uint64_t at, const uint32_t v[4])
+BOTH_FORCED void pack_put(const struct pack_piece *p, uint64_t at, const uint32_t v[4])
 {
     char *d = (char *)p->dst + at;
     if (p->half == PACK_WHOLE) {
@@ -236,7 +198,7 @@ PACK_FN void pack_put(const struct pack_piece *p, uint64_t at, const uint32_t v[
 }
 
 /* 16 bytes: lane, line, group and tile of unit u, whose rows begin at the piece's. */
-PACK_FN void pack_rows_unit(const struct pack_piece *p, uint64_t u, int lines)
+BOTH_FORCED void pack_rows_unit(const struct pack_piece *p, uint64_t u, int lines)
 {
     int lane = (int)(u % 32), g = lane / 4, t = lane % 4, groups = pack_up(p->cols, 128);
     int line = (int)(u / 32 % (unsigned)lines), group = (int)(u / 32 / (unsigned)lines % (unsigned)groups);
@@ -266,7 +228,7 @@ PACK_FN void pack_rows_unit(const struct pack_piece *p, uint64_t u, int lines)
 }
 
 /* One line holds 8 rows of qweight. */
-PACK_FN void pack_int4_unit(const struct pack_piece *p, uint64_t u)
+BOTH_FORCED void pack_int4_unit(const struct pack_piece *p, uint64_t u)
 {
     int lane = (int)(u % 32), g = lane / 4, t = lane % 4, n_lines = pack_up(p->n, 8);
     int at = (int)(u / 32 % (unsigned)n_lines), tile = (int)(u / 32 / (unsigned)n_lines);
@@ -286,7 +248,7 @@ PACK_FN void pack_int4_unit(const struct pack_piece *p, uint64_t u)
     pack_put(p, ((uint64_t)tile * lines + (uint64_t)(p->first / 8 + at)) * PACK_LINE + (unsigned)lane * 16, v);
 }
 
-PACK_FN void pack_int4_scale_unit(const struct pack_piece *p, uint64_t u)
+BOTH_FORCED void pack_int4_scale_unit(const struct pack_piece *p, uint64_t u)
 {
     int row = (int)(u % (unsigned)p->rows), at = (int)(u / (unsigned)p->rows), groups = pack_up(p->cols, 128);
     int tile = p->half == PACK_WHOLE ? row / 16 : row / 8;
@@ -295,7 +257,7 @@ PACK_FN void pack_int4_scale_unit(const struct pack_piece *p, uint64_t u)
         = ((const uint16_t *)p->src)[u];
 }
 
-PACK_FN void pack_fp8_scale_unit(const struct pack_piece *p, uint64_t u)
+BOTH_FORCED void pack_fp8_scale_unit(const struct pack_piece *p, uint64_t u)
 {
     unsigned tiles = p->half == PACK_WHOLE ? 8 : 16, groups = (unsigned)pack_up(p->cols, 128);
     unsigned group = (unsigned)(u / tiles % groups);
@@ -307,7 +269,7 @@ PACK_FN void pack_fp8_scale_unit(const struct pack_piece *p, uint64_t u)
             ((uint32_t *)p->dst)[((uint64_t)tile * groups + group) * 2 + (unsigned)h] = scale;
 }
 
-PACK_FN void pack_plain_unit(const struct pack_piece *p, uint64_t u)
+BOTH_FORCED void pack_plain_unit(const struct pack_piece *p, uint64_t u)
 {
     uint64_t n = (uint64_t)p->n * (uint64_t)p->cols;
     uint16_t *out = (uint16_t *)p->dst + (uint64_t)p->first * (uint64_t)p->cols;
@@ -316,7 +278,7 @@ PACK_FN void pack_plain_unit(const struct pack_piece *p, uint64_t u)
 }
 
 /* Unit u of any kind but INT8, PLANES and DENSE_FP8, whose numbers need one another. */
-PACK_FN void pack_unit(const struct pack_piece *p, uint64_t u)
+BOTH_FORCED void pack_unit(const struct pack_piece *p, uint64_t u)
 {
     switch (p->kind) {
     case PACK_DENSE:      pack_rows_unit(p, u, 8); break;
@@ -331,15 +293,15 @@ PACK_FN void pack_unit(const struct pack_piece *p, uint64_t u)
 }
 
 /* x / scale, rounded to even, as a byte */
-PACK_FN uint32_t pack_int8_value(uint32_t x, uint16_t scale)
+BOTH_FORCED uint32_t pack_int8_value(uint32_t x, uint16_t scale)
 {
-    float s = pack_float(pack_load(&scale, DT_F16, 0));
+    float s = f16_f32(scale);
     if (!(s > 0))
         return 0;
 #ifdef __CUDA_ARCH__
-    float v = rintf(__fdiv_rn(pack_float(x), s));
+    float v = rintf(__fdiv_rn(bits_f32(x), s));
 #else
-    float v = __builtin_rintf(pack_float(x) / s);
+    float v = __builtin_rintf(bits_f32(x) / s);
 #endif
     v = v < 127 ? v : 127;
     v = v > -127 ? v : -127;
@@ -347,7 +309,7 @@ PACK_FN uint32_t pack_int8_value(uint32_t x, uint16_t scale)
 }
 
 /* 16 bytes of an int8 tile; unit u of groups * 4 * 32, `tile` counted from the piece's first; scales of the tile's 16 rows. */
-PACK_FN void pack_int8_unit(const struct pack_piece *p, int tile, unsigned u, const uint16_t scale[16])
+BOTH_FORCED void pack_int8_unit(const struct pack_piece *p, int tile, unsigned u, const uint16_t scale[16])
 {
     unsigned lane = u % 32, line = u / 32 % 4, group = u / 128, groups = (unsigned)pack_up(p->cols, 128);
     int col = (int)(group * 128 + 32 * line + 8 * (lane % 4));
@@ -365,7 +327,7 @@ PACK_FN void pack_int8_unit(const struct pack_piece *p, int tile, unsigned u, co
 }
 
 /* 16 bytes of both planes; unit u of groups * 2 * 32, else as pack_int8_unit(). */
-PACK_FN void pack_planes_unit(const struct pack_piece *p, int tile, unsigned u, const uint16_t scale[16])
+BOTH_FORCED void pack_planes_unit(const struct pack_piece *p, int tile, unsigned u, const uint16_t scale[16])
 {
     const unsigned lane = u % 32, line = u / 32 % 2, group = u / 64, groups = (unsigned)pack_up(p->cols, 128);
     const uint64_t at = (((uint64_t)(p->first / 16 + tile) * groups + group) * 2 + line) * PACK_LINE + lane * 16;
@@ -387,14 +349,14 @@ PACK_FN void pack_planes_unit(const struct pack_piece *p, int tile, unsigned u, 
 }
 
 /* Where the facts about row r (0..15) of that tile go. */
-PACK_FN struct plane_row *pack_plane_row_at(const struct pack_piece *p, int tile, int r)
+BOTH_FORCED struct plane_row *pack_plane_row_at(const struct pack_piece *p, int tile, int r)
 {
     struct plane_row *rows = (struct plane_row *)(void *)((char *)p->dst + pack_data_bytes(WEIGHT_PLANES, p->rows, p->cols));
     return rows + p->first + tile * 16 + r;
 }
 
 /* Where the scale of row r (0..15) of that tile goes. */
-PACK_FN uint16_t *pack_int8_scale_at(const struct pack_piece *p, int tile, int r)
+BOTH_FORCED uint16_t *pack_int8_scale_at(const struct pack_piece *p, int tile, int r)
 {
     uint64_t tiles = (uint64_t)pack_up(p->rows, 16), groups = (uint64_t)pack_up(p->cols, 128);
     uint16_t *scales = (uint16_t *)(void *)((char *)p->dst + tiles * groups * 4 * PACK_LINE);
@@ -403,7 +365,7 @@ PACK_FN uint16_t *pack_int8_scale_at(const struct pack_piece *p, int tile, int r
 
 /* Blocks of 128 x 128 numbers of a DENSE_FP8 piece, counted by rows of blocks; each is done by n threads, of which this is number i.
  * First all of them look for the largest magnitude, as bits: */
-PACK_FN uint32_t pack_fp8_max(const struct pack_piece *p, int block, int i, int n)
+BOTH_FORCED uint32_t pack_fp8_max(const struct pack_piece *p, int block, int i, int n)
 {
     const int groups = pack_up(p->cols, PACK_BLOCK), row = block / groups * PACK_BLOCK, col = block % groups * PACK_BLOCK;
     uint32_t max = 0;
@@ -416,7 +378,7 @@ PACK_FN uint32_t pack_fp8_max(const struct pack_piece *p, int block, int i, int 
 }
 
 /* 16 bytes of FP8: lane, and line of the group of a tile. */
-PACK_FN void pack_fp8_unit(const struct pack_piece *p, int tile, int group, int line, int lane, float scale)
+BOTH_FORCED void pack_fp8_unit(const struct pack_piece *p, int tile, int group, int line, int lane, float scale)
 {
     const int col = group * PACK_BLOCK + 32 * line + 8 * (lane % 4), groups = pack_up(p->cols, PACK_BLOCK);
     uint32_t v[4] = {0, 0, 0, 0};
@@ -431,7 +393,7 @@ PACK_FN void pack_fp8_unit(const struct pack_piece *p, int tile, int group, int 
 }
 
 /* Then each of them has that of all, and packs its share. */
-PACK_FN void pack_fp8_block(const struct pack_piece *p, int block, uint32_t max, int i, int n)
+BOTH_FORCED void pack_fp8_block(const struct pack_piece *p, int block, uint32_t max, int i, int n)
 {
     const int groups = pack_up(p->cols, PACK_BLOCK), row = block / groups * PACK_BLOCK, group = block % groups, of_tile = p->half == PACK_WHOLE ? 16 : 8;
     const int left = p->n - row, tiles = pack_up(left < PACK_BLOCK ? left : PACK_BLOCK, of_tile), first = (p->first + row) / of_tile;
@@ -442,7 +404,7 @@ PACK_FN void pack_fp8_block(const struct pack_piece *p, int block, uint32_t max,
         pack_fp8_unit(p, first + u / 128, group, u / 32 % 4, u % 32, scale);
     for (int u = i; u < tiles * 2; u += n)
         if (pack_row(p, first + u / 2, 0, u % 2) >= 0)
-            scales[((uint64_t)(unsigned)(first + u / 2) * (unsigned)groups + (unsigned)group) * 2 + (unsigned)(u % 2)] = pack_bits(scale);
+            scales[((uint64_t)(unsigned)(first + u / 2) * (unsigned)groups + (unsigned)group) * 2 + (unsigned)(u % 2)] = f32_bits(scale);
 }
 
 #endif

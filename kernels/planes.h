@@ -10,7 +10,7 @@
 /* Sums over the columns of a row; q = 16 upper + lower - 128. */
 struct plane_sums { int64_t n, q, qq, l, ll, ql; };
 
-PACK_INLINE void plane_add(struct plane_sums *s, int q)
+BOTH void plane_add(struct plane_sums *s, int q)
 {
     const int l = (q + 128) & 15;
     s->n++;
@@ -22,14 +22,14 @@ PACK_INLINE void plane_add(struct plane_sums *s, int q)
 }
 
 /* With p = q - l + mean, r = q - (1 + gain) p. */
-PACK_INLINE struct plane_row plane_row_of(const struct plane_sums *s, uint16_t scale)
+BOTH struct plane_row plane_row_of(const struct plane_sums *s, uint16_t scale)
 {
     const double n = s->n ? (double)s->n : 1, q = (double)s->q, qq = (double)s->qq, l = (double)s->l, ll = (double)s->ll, ql = (double)s->ql;
-    const uint16_t mean = pack_f16((float)(l / n));
-    const double m = (double)pack_float(pack_load(&mean, DT_F16, 0)), qp = qq - ql + m * q, pp = qq - 2 * ql + ll + 2 * m * (q - l) + n * m * m;
-    const uint16_t gain = pack_f16(qp > 0.5 * qq ? (float)(qq / qp - 1) : 0);
-    const double g = 1 + (double)pack_float(pack_load(&gain, DT_F16, 0)), rr = qq - 2 * g * qp + g * g * pp, centred = ll - 15 * l + 56.25 * n;
-    return (struct plane_row){scale, gain, mean, pack_f16((float)(sqrt((rr > centred ? rr : centred) / n) * (1 + 0x1p-10)))};
+    const uint16_t mean = f32_f16((float)(l / n));
+    const double m = (double)f16_f32(mean), qp = qq - ql + m * q, pp = qq - 2 * ql + ll + 2 * m * (q - l) + n * m * m;
+    const uint16_t gain = f32_f16(qp > 0.5 * qq ? (float)(qq / qp - 1) : 0);
+    const double g = 1 + (double)f16_f32(gain), rr = qq - 2 * g * qp + g * g * pp, centred = ll - 15 * l + 56.25 * n;
+    return (struct plane_row){scale, gain, mean, f32_f16((float)(sqrt((rr > centred ? rr : centred) / n) * (1 + 0x1p-10)))};
 }
 
 /* Splits a row; `upper` and `lower` have plane_pitch(cols) bytes. */

@@ -43,7 +43,7 @@ enum {
  * stand together, in order.  A call has at most STEP_ROWS rows in all.
  *
  * `rows` lies in device memory, so that a record of n rows serves however they are shared out.  NULL: all rows belong to one conversation,
- * to whose memory the pointers lead, and the index of row t is t.  A GPU takes only NULL over compressed KV rows so far. */
+ * to whose memory the pointers lead, and the index of row t is t. */
 struct step_row {
     int32_t slot;
     int32_t index;              /* among the slot's rows in this call, from 0 */
@@ -80,15 +80,16 @@ struct step_sampling {
     uint64_t rng;               /* state of the stream */
     int32_t  n_stop, stop[STEP_STOPS];
     int32_t  biased;            /* `bias` counts */
-    int32_t  n_alternatives;    /* ids of an outlook, at most STEP_ALTERNATIVES; 0: none is made */
+    int32_t  n_alternatives;    /* ids of the logprobs, at most STEP_ALTERNATIVES; 0: none is made */
     /* for measurements: a draft is the token with this chance, whatever the logits say.  The chance of position p is that at
      * [p / trial_tokens % 2], and the draw depends on p alone, so that all numbers of drafts meet the same luck */
     float    trial[2];
     int32_t  trial_tokens;      /* 0: off */
 };
 
-/* softmax of a row's logits as they were before bias and penalties; banned ids count as impossible.  engine/engine.h says more. */
-struct step_outlook {
+/* softmax of a row's logits as they were before bias and penalties; banned ids count as impossible.  engine/engine.h says more.
+ * With a head in two planes the sum that all are divided by is in part of estimates (step_logits). */
+struct step_logprobs {
     float   prob;               /* of the id that was picked */
     int32_t n;                  /* ids, from the likeliest down; among equals the lower id first */
     int32_t ids[STEP_ALTERNATIVES];
@@ -120,7 +121,7 @@ struct step_result {
     int32_t ended;              /* enum step_end */
     int32_t bad_id;             /* with STEP_BAD_LOGIT */
     float   bad_logit;
-    struct step_outlook outlook[STEP_ROWS];     /* with n_alternatives only, else what was there */
+    struct step_logprobs logprobs[STEP_ROWS];   /* with n_alternatives only, else what was there */
     volatile int32_t serial;    /* step_live.step of this pick, > 0 */
 };
 
@@ -147,7 +148,7 @@ struct step_embed_args {
 };
 
 /* The maxima of a row of logits, one of 16 ids each, up to a multiple of 4. */
-PACK_INLINE int step_maxima(int n_ids) { return (n_ids + 63) / 64 * 4; }
+BOTH int step_maxima(int n_ids) { return (n_ids + 63) / 64 * 4; }
 
 /* ---- products of the rows with matrices
  *
@@ -238,13 +239,29 @@ struct step_router_args {
  *     b[i] = e[i] + STEP_DEVIATIONS scale spread |h|.
  * Bias and penalties never turn the order of two values of one id round, so they are applied to b as to a logit.  The INT8 logits of the
  * step_wanted() ids with the greatest bounds are computed; the least of them is the least that the wanted ids can have.  Every
- * id whose bound reaches that one gets its INT8 logit, bit for bit; all others get -inf.  When a bound is not finite, or step_wanted() is 0, all
- * logits are INT8 logits.  The bits of a row depend on nothing but the row, so a pick does not either. */
+ * id whose bound reaches that one gets its INT8 logit, bit for bit.  Alternatives are told without bias and penalties: for them, so does every
+ * id whose bound without these reaches the step_told()-th greatest of those logits without these.  All other ids get e[i], with bias
+ * and penalties.  That is less than any logit that a pick or an alternative can have, so both are those of the INT8 head.
+ *
+ * What estimates can change is the sum of exp over all ids, which the probabilities of a struct step_logprobs are divided by.  With p[i] the
+ * probabilities of the ids that have estimates, d[i] = scale spread |h|, and errors that are normal, its relative error has a mean of at most
+ * sum_i p[i] (exp(d[i]^2 / 2) - 1) (the mean of a log-normal distribution; ids are left out because their estimates are low, which makes
+ * up for most of it) and a deviation of sqrt(sum_i p[i]^2 exp(d[i]^2) (exp(d[i]^2) - 1)).  So that it stays small, alternatives want
+ * the STEP_WANTED best ids.  A probability then is off by less than 0.001 (measured: docs/measurements.md).
+ *
+ * When a bound is not finite, or step_wanted() is 0, all logits are INT8 logits.  The bits of a row depend on nothing but the row, so a pick
+ * does not either. */
 enum { STEP_WANTED = 64, STEP_DEVIATIONS = 8, STEP_COMPLETED = 8, STEP_LOGITS_SCRATCH = 16 * STEP_ROWS };
-/* How many of the best ids a pick looks at; 0: all, or more than STEP_WANTED. */
-PACK_INLINE int step_wanted(const struct step_sampling *s, int n_ids)
+/* How many alternatives are told with a pick. */
+BOTH int step_told(const struct step_sampling *s)
 {
-    const int k = !s || s->n_alternatives > 0 ? 0 : s->temperature > 0 ? s->top_k : 1;
+    const int n = s ? s->n_alternatives : 0;
+    return n < STEP_ALTERNATIVES ? n : STEP_ALTERNATIVES;
+}
+/* How many of the best ids must have INT8 logits; 0: all, or more than STEP_WANTED. */
+BOTH int step_wanted(const struct step_sampling *s, int n_ids)
+{
+    const int picks = !s ? 0 : s->temperature > 0 ? s->top_k : 1, k = picks > 0 && picks < STEP_WANTED && step_told(s) ? (int)STEP_WANTED : picks;
     return k > 0 && k <= STEP_WANTED && k < n_ids ? k : 0;
 }
 struct step_logits_args {
@@ -403,7 +420,7 @@ struct step_pick_args {
     struct step_live  *live;
     struct step_sampling *sampling;
     uint8_t           *seen;            /* [vocab] of enum step_seen */
-    const float       *bias;            /* [vocab]; read for outlooks alone */
+    const float       *bias;            /* [vocab]; read for logprobs alone */
     struct step_result *results;        /* [STEP_RESULTS] host memory */
     const float       *hidden;          /* [n_rows, width] of the rows, or of the prompt's end */
     float             *last_hidden;     /* [3, width]: [parity] becomes the hidden state before the new pos; what it was, [2] */

@@ -13,42 +13,38 @@
 #ifndef Q35_KERNELS_STREAM_H
 #define Q35_KERNELS_STREAM_H
 
-#include <stdint.h>
-
-#ifdef __CUDACC__
-#define STREAM_INLINE static inline __host__ __device__
-#else
 #include <math.h>
+#include <stdint.h>
 #include <string.h>
-#define STREAM_INLINE static inline
-#endif
+
+#include "kernels/both.h"
 
 enum { STREAM_ADDENDS = 4096 };
 #define STREAM_LIMIT  1048576.0f        /* 2^20 */
 #define STREAM_POISON INT64_MIN
 
 /* For a magnitude below STREAM_LIMIT. */
-STREAM_INLINE int64_t stream_round(float x)
+BOTH int64_t stream_round(float x)
 {
     const float high = rintf(x * 1024), low = rintf((x * 1024 - high) * 1048576);      /* units of 2^-10; the rest in units of 2^-30 */
     return (int64_t)(int32_t)high * (1 << 20) + (int32_t)low;
 }
 
-STREAM_INLINE int64_t stream_from_float(float x) { return fabsf(x) < STREAM_LIMIT ? stream_round(x) : STREAM_POISON; }
+BOTH int64_t stream_from_float(float x) { return fabsf(x) < STREAM_LIMIT ? stream_round(x) : STREAM_POISON; }
 
 #ifndef __CUDACC__
 /* Adds to a number without atomics.  Sums of a poisoned number may wrap: they stay far from 0. */
-STREAM_INLINE void stream_add(int64_t *to, float x)
+BOTH void stream_add(int64_t *to, float x)
 {
     *to = fabsf(x) < STREAM_LIMIT ? (int64_t)((uint64_t)*to + (uint64_t)stream_round(x)) : STREAM_POISON;
 }
 #endif
 
 /* One of the upper 9 bits is set if v must read as NaN. */
-STREAM_INLINE uint32_t stream_excess(int64_t v) { return (uint32_t)((uint64_t)v >> 32) + (1u << 22); }
+BOTH uint32_t stream_excess(int64_t v) { return (uint32_t)((uint64_t)v >> 32) + (1u << 22); }
 
 /* The float with these bits. */
-STREAM_INLINE float stream_float(uint32_t bits)
+BOTH float stream_float(uint32_t bits)
 {
     float x;
     memcpy(&x, &bits, sizeof x);
@@ -56,13 +52,13 @@ STREAM_INLINE float stream_float(uint32_t bits)
 }
 
 /* v as fp32; NaN when `excess` says so. */
-STREAM_INLINE float stream_read(int64_t v, uint32_t excess)
+BOTH float stream_read(int64_t v, uint32_t excess)
 {
     const int32_t high = (int32_t)(v >> 23);
     const float low = stream_float(((uint32_t)v & 0x7fffff) | 0x4b000000u);    /* 2^23 more than the lower 23 bits */
     return (float)high * 0x1p-7f + (low * 0x1p-30f + (excess >> 23 ? NAN : -0x1p-7f));         /* all but the last sum is exact */
 }
 
-STREAM_INLINE float stream_to_float(int64_t v) { return stream_read(v, stream_excess(v)); }
+BOTH float stream_to_float(int64_t v) { return stream_read(v, stream_excess(v)); }
 
 #endif

@@ -1,6 +1,6 @@
 #!/bin/sh
 # On a machine with a GPU, from a tree built by `make gpubuild` (no compiler, no make needed): every operation against its
-# CPU definition, then the golden checkpoints.  The last line has the counts.
+# CPU definition, whole answers at every number of drafts and after a resume, then the golden checkpoints.  The last line has the counts.
 # SANITIZE=memcheck (racecheck, synccheck, initcheck): the golden checkpoints alone, under compute-sanitizer ($SANITIZER).
 BUILD=${BUILD:-build}
 SANITIZE=${SANITIZE:-}
@@ -31,7 +31,7 @@ if [ -n "$SANITIZE" ]; then
     exit
 fi
 set --
-for t in "$BUILD"/tests/kernels/test_cuda_*; do
+for t in "$BUILD"/tests/kernels/test_cuda_* "$BUILD"/tests/golden/test_depths "$BUILD"/tests/golden/test_generate "$BUILD"/tests/golden/test_resume; do
     case ${t##*/} in
     *.* | *\*) ;;               # objects and dependencies; no match
     *) set -- "$@" "$t" ;;

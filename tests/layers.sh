@@ -17,7 +17,7 @@ src/text     base/|text/|config/
 kernels      base/log.h|kernels/
 src/backend  base/|kernels/|backend/|config/
 src/model    base/|kernels/[a-z_]*\.h|backend/dev.h|model/|config/
-src/engine   base/|model/|backend/[a-z]*\.h|kernels/tensor.h|engine/|config/
+src/engine   base/|model/|backend/[a-z]*\.h|kernels/tensor.h|kernels/splitmix.h|engine/|config/
 src/chat!local base/|remote/|chat/|config/
 src/chat!remote|local_far base/|text/|engine/engine.h|chat/|config/
 src/chat/local_far.c base/|remote/|engine/engine.h|chat/|config/
@@ -49,6 +49,10 @@ hits=$(grep -HnE '^#include "kernels/(cpu|cuda)/' kernels/*.h)
 hits=$(grep -rnE '"(cpu|cuda)"' src ui --include='*.[ch]' | grep -v '^src/backend/')
 [ -z "$hits" ] && echo "ok backends are named by the backend alone" || bad "a backend is named: $hits"
 
+# A step is the same on every device: nobody asks whether there is a table of its operations.
+hits=$(grep -rnE '(dev|[^a-z_]d\)?)->step *([!=]=|\)|&&|\|\||\?|;)|![a-z_>.-]*dev->step\b' src ui kernels --include='*.[ch]' --include='*.cu')
+[ -z "$hits" ] && echo "ok every device has steps" || bad "dev->step is asked for: $hits"
+
 door() {        # HEADER-PATTERN ALLOWED-FILES
     hits=$(grep -rlE "^#include <($1)" src kernels ui 2>/dev/null | grep -vE "$2")
     [ -z "$hits" ] && echo "ok one door for <$1>" || bad "<$1> is included by: $hits"
@@ -59,7 +63,7 @@ door 'curses|ncurses' '^ui/tui/term\.c$'
 door 'md4c' '^ui/tui/render\.c$'
 door 'cuda' '^(src/backend/cuda\.cu|kernels/cuda/)'
 door 'jansson' '\.c$'
-door 'curl/' '^src/fetch/http\.c$'
+door 'curl/' '^src/fetch/(http|failure)\.c$'
 door 'xxhash' '^src/base/checksum\.c$'
 door 'microhttpd' '^src/serve/web\.c$'
 door 'openssl/' '^src/fetch/digest\.c$'
@@ -84,6 +88,7 @@ members() {     # FILE STRUCT MOST
     n=$(awk -v s="struct $2 {" '$0 == s {on = 1; next} /^};/ {on = 0} on && /;/ {n++} END {print n + 0}' $1)
     [ "$n" -gt 0 ] && [ "$n" -le $3 ] && echo "ok struct $2 has $n members" || bad "struct $2 of $1 has $n members, at most $3 are wanted"
 }
+members src/chat/state.h chat 18
 members ui/tui/app.h app 25
 members ui/tui/window.h host 25
 exit $status

@@ -22,7 +22,7 @@ struct picker {
 struct pick {
     int32_t id;
     float   prob;
-    struct outlook outlook;
+    struct logprobs logprobs;
 };
 
 static inline void picker_run(struct cpu_pool *p, cpu_units *fn, const void *args, int n, size_t bytes)
@@ -61,8 +61,9 @@ static inline void picker_begin(struct picker *p, const struct sampling *how, co
 {
     p->live = (struct step_live){0};
     p->how = (struct step_sampling){
-        .temperature = how->temperature, .top_p = how->top_p, .min_p = how->min_p, .presence_penalty = how->presence_penalty,
-        .repetition_penalty = how->repetition_penalty, .top_k = how->top_k, .n_ids = sampler_n_ids(how, p->vocab), .room = 1 << 30,
+#define SAMPLING_NUMBER(name, ...) .name = how->name,
+#include "config/sampling_numbers.def"
+        .top_k = how->top_k, .n_ids = sampler_n_ids(how, p->vocab), .room = 1 << 30,
         .rng = sampler_stream(how), .biased = how->n_bias > 0, .n_alternatives = how->n_alternatives,
     };
     memset(p->seen, 0, (size_t)p->vocab);
@@ -84,7 +85,7 @@ static inline bool picker_pick(struct picker *p, const float *logits, struct pic
 {
     static const float one = 1;
     float hidden = 0, last_hidden[3] = {0};
-    *out = (struct pick){.id = -1, .outlook = {.prob = -1}};
+    *out = (struct pick){.id = -1, .logprobs = {.prob = -1}};
     step_logits_cpu(picker_pool(), &(struct step_logits_args){
         .logits = p->logits, .tile_max = p->tile_max, .w = picker_head(logits, p->vocab), .hidden = &one, .sampling = &p->how, .seen = p->seen,
         .bias = p->bias, .drafts = p->live.ids + 1, .n_rows = 1});
@@ -99,9 +100,9 @@ static inline bool picker_pick(struct picker *p, const float *logits, struct pic
     out->id = r->ids[0];
     out->prob = r->prob[0];
     if (p->how.n_alternatives) {
-        out->outlook = (struct outlook){.prob = r->outlook[0].prob, .n = r->outlook[0].n};
-        memcpy(out->outlook.ids, r->outlook[0].ids, sizeof out->outlook.ids);
-        memcpy(out->outlook.probs, r->outlook[0].probs, sizeof out->outlook.probs);
+        out->logprobs = (struct logprobs){.prob = r->logprobs[0].prob, .n = r->logprobs[0].n};
+        memcpy(out->logprobs.ids, r->logprobs[0].ids, sizeof out->logprobs.ids);
+        memcpy(out->logprobs.probs, r->logprobs[0].probs, sizeof out->logprobs.probs);
     }
     return true;
 }

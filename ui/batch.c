@@ -68,9 +68,12 @@ static void fail(struct batch *b, int status, const char *why)
 /* --- a JSON line ------------------------------------------------------------------------------------------------- */
 
 /* What a line may say besides the prompt: options that the next request reads. */
-static const char *const keys[] = {"temperature", "top_p", "top_k", "min_p", "presence_penalty", "repetition_penalty", "logit_bias", "seed",
-                                   "max_tokens", "stop", "preset", "think", "think_budget", "system",
-                                   "prompt", "messages", "files", "id"};
+static const char *const keys[] = {
+#define SAMPLING_NUMBER(name, ...) #name,
+#include "config/sampling_numbers.def"
+    "top_k", "logit_bias", "seed", "max_tokens", "stop", "preset", "think", "think_budget", "system",
+    "prompt", "messages", "files", "id",
+};
 enum { N_KEYS = sizeof keys / sizeof *keys, N_OPTION_KEYS = N_KEYS - 4 };
 
 static bool set_option(struct batch *b, enum option_id id, const json_t *value, struct err *e)

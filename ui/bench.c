@@ -11,13 +11,19 @@
 #include "ui/interrupt.h"
 #include "ui/subcommand.h"
 
+static double real(const struct args *a, const char *flag)
+{
+    const char *given = args_text(a, flag);
+    return given ? strtod(given, NULL) : 0;
+}
+
 static struct bench_options options(const struct args *a)
 {
     return (struct bench_options){
         .synthetic = args_text(a, "synthetic"), .model_dir = args_text(a, "model"), .backend = args_text(a, "backend"), .kv = args_text(a, "kv"),
         .head = args_text(a, "head"), .mtp = args_text(a, "mtp"), .out_file = args_text(a, "out"), .n_layers = args_int(a, "layers"),
         .draft = args_int(a, "depth"), .rows = args_int(a, "rows"), .answers = args_int(a, "answers"), .overlap = args_text(a, "overlap") ? args_int(a, "overlap") + 1 : 0,
-        .n_ctx = args_int(a, "ctx"), .n_sms = args_int(a, "sms"), .n_threads = args_int(a, "threads"), .chunk = args_int(a, "chunk"),
+        .chance = real(a, "chance"), .then = real(a, "then"), .n_ctx = args_int(a, "ctx"), .n_sms = args_int(a, "sms"), .n_threads = args_int(a, "threads"), .chunk = args_int(a, "chunk"),
         .seed = args_int(a, "seed"), .json = args_on(a, "json"), .full = args_on(a, "long"),
         .weights_in = args_text(a, "weights-in"),
         .kv_in_host = !strcmp(args_text(a, "kv-in"), "host"),
@@ -41,7 +47,9 @@ static int run(const struct args *a, struct bench_options *o, int (*fn)(const st
 
 static int one_model(const struct args *a, struct bench_options *o, int (*fn)(const struct bench_options *o))
 {
-    return !o->synthetic == !o->model_dir ? args_refuse(a, "needs one of --synthetic NAME and --model DIR") : run(a, o, fn);
+    if (!o->synthetic == !o->model_dir)
+        return args_refuse(a, "needs one of --synthetic NAME and --model DIR");
+    return o->then > 0 && o->chance <= 0 ? args_refuse(a, "--then needs --chance, the probability before it changes") : run(a, o, fn);
 }
 
 static int measure(const struct args *a, int (*fn)(const struct bench_options *o))
@@ -55,8 +63,8 @@ int run_bench_sweep(const struct args *a) { return measure(a, bench_sweep); }
 int run_bench_project(const struct args *a)
 {
     struct bench_options o = options(a);
-    o.bandwidth = strtod(args_text(a, "bandwidth"), NULL);
-    o.tflops = strtod(args_text(a, "tflops"), NULL);
+    o.bandwidth = real(a, "bandwidth");
+    o.tflops = real(a, "tflops");
     return one_model(a, &o, bench_project);
 }
 int run_bench_load(const struct args *a) { return measure(a, bench_load); }

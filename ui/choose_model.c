@@ -7,17 +7,21 @@ bool choose_model(struct options *o, struct err *e)
     struct buf dir = {0};
     struct models m;
     bool ok = true;
+    enum option_from from = options_from(o, OPT_model);
+    const char *name = options_text(o, OPT_model);
     if (*options_text(o, OPT_endpoint))
         return true;                    /* the server's model */
-    if (options_given(o, OPT_model)) {
-        ok = models_resolve(options_text(o, OPT_model), &dir, e);
+    if (!*name && from == FROM_COMMAND_LINE)
+        return err_set(e, "--model is empty, expected a directory or a name that `q35chat model list` lists");
+    if (*name) {
+        ok = models_resolve(name, &dir, e);
     } else {
         models_find(&m);
         int i = models_standard(&m);
         buf_adds(&dir, i < 0 ? "" : m.items[i].dir);
         models_free(&m);
     }
-    ok = ok && (!dir.len || options_set(o, OPT_model, dir.data, FROM_COMMAND_LINE, e));
+    ok = ok && (!dir.len || options_set(o, OPT_model, dir.data, from, e));
     buf_free(&dir);
     return ok;
 }

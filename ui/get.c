@@ -159,15 +159,6 @@ static void add(struct show *s)
 
 /* --- while it runs ------------------------------------------------------------------------------------------------------ */
 
-/* From any thread. */
-static void note(void *arg, const char *text)
-{
-    struct show *s = arg;
-    pthread_mutex_lock(&s->lock);
-    buf_addf(&s->notes, "%s\n", text);
-    pthread_mutex_unlock(&s->lock);
-}
-
 static void print_notes(struct show *s)
 {
     struct buf lines = {0}, safe = {0};
@@ -186,6 +177,17 @@ static void print_notes(struct show *s)
     }
     buf_free(&lines);
     buf_free(&safe);
+}
+
+/* From any thread.  Until the lists are there, tick() is not called. */
+static void note(void *arg, const char *text)
+{
+    struct show *s = arg;
+    pthread_mutex_lock(&s->lock);
+    buf_addf(&s->notes, "%s\n", text);
+    pthread_mutex_unlock(&s->lock);
+    if (!s->g)
+        print_notes(s);
 }
 
 static void look(struct show *s)

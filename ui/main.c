@@ -13,6 +13,7 @@
 #include "base/mapped.h"
 #include "base/memory.h"
 #include "chat/attach.h"
+#include "chat/endpoint.h"
 #include "chat/options.h"
 #include "chat/session.h"
 #include "ui/batch.h"
@@ -42,8 +43,12 @@ static bool agree(const struct options *o, const char *first_word, struct err *e
         return err_set(e, "--batch keeps no conversations: --save is for one");
     if (options_name(o, OPT_save) && (options_given(o, OPT_resume) || options_on(o, OPT_continue)))
         return err_set(e, "--save NAME begins a conversation; -r and -c go on with one");
+    int n_files;
+    options_list(o, OPT_file, &n_files);
+    if (!n_files && options_from(o, OPT_file) == FROM_COMMAND_LINE)
+        return err_set(e, "-f is empty, expected the path of a file");
     if (first_word && subcommand_is_name(first_word))
-        return err_set(e, "'%s' is a sub-command, which goes before all options; a prompt that begins so stands behind --", first_word);
+        return err_set(e, "'%s' is a sub-command, which goes before all options; put -- before a prompt that begins so", first_word);
     return true;
 }
 
@@ -88,8 +93,13 @@ static bool read_options(struct options *o, int argc, char **argv, struct buf *p
     return ok && options_read_environment(o, e) && options_read_args(o, argc, argv, prompt, &word, e) && read_system(o, e) && is_free(options_name(o, OPT_save), e);
 }
 
-static void warn(const struct options *o)
+static void warn(struct options *o)
 {
+    struct buf unused = {0};
+    endpoint_unused(o, &unused);
+    if (unused.len)
+        options_warn_of(o, unused.data);
+    buf_free(&unused);
     for (const char *p = options_warnings(o), *end; (end = strchr(p, '\n')); p = end + 1)
         log_warn("%.*s", (int)(end - p), p);
 }
@@ -161,10 +171,8 @@ static bool may_be_shared(const struct options *o)
     return options_on(o, OPT_attach) && options_on(o, OPT_share) && !*options_text(o, OPT_endpoint);
 }
 
-/* A file that may not become longer (ulimit -f) is a write that fails, and not the end. */
 static int chat(struct options *o)
 {
-    signal(SIGXFSZ, SIG_IGN);
     if (may_be_shared(o))
         waiter_start();
     return talk(o);
@@ -173,6 +181,7 @@ static int chat(struct options *o)
 int main(int argc, char **argv)
 {
     hold_closed();
+    signal(SIGXFSZ, SIG_IGN);           /* a file that may not become longer (ulimit -f) is a write that fails, and not the end */
     usual_stacks();
     mapped_watch();
     json_set_alloc_funcs(memory_alloc, free);           /* else it takes a lack of memory for an error in the text */

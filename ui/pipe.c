@@ -191,7 +191,10 @@ static void complain(struct pipe *p, const struct chat_event *ev)
 static void done(struct pipe *p, const struct chat_event *ev)
 {
     int status = ev->end == CHAT_INTERRUPTED ? interrupted(p) : (int)reply_status(&p->reply, ev, p->strict);
+    struct err unsaved = {0};
     bool plain = !p->json && !p->jsonl;
+    if (!chat_keep(p->chat, &unsaved) && status == EXIT_ANSWERED)       /* the answer is there, but not where it was to be kept */
+        status = EXIT_FAILED;
     if (p->jsonl && chat_end_failed(ev->end))
         put_json(p, reply_event_error(ev->text, status, p->start_ns));
     if (p->jsonl)
@@ -204,6 +207,8 @@ static void done(struct pipe *p, const struct chat_event *ev)
     if (plain)
         print_end(p, ev->end);
     complain(p, ev);
+    if (*unsaved.msg)
+        prompt_say(unsaved.msg);
     if (!code && status == EXIT_ANSWERED) {
         prompt_say("the answer has no code block");
         status = EXIT_FAILED;

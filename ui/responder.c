@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/memory.h"
+#include "chat/endpoint.h"
 #include "chat/local.h"
 #include "chat/remote.h"
 #include "serve/control.h"
@@ -37,20 +39,25 @@ static bool is_same(const struct options *o, const struct control_state *s, cons
     engine_key(o, &key);
     bool model = !strcmp(buf_str(&s->root), dir), same = model && has_all(buf_str(&s->options), buf_str(&key));
     if (model && !same)
-        log_warn("another q35chat has loaded this model with other options (%s), so it is loaded here as well", s->options.len ? s->options.data : "none");
+        log_warn("another q35chat has loaded this model, with %s instead of %s: it is loaded here as well",
+                 s->options.len ? s->options.data : "default options", buf_str(&key));
     buf_free(&key);
     return same;
 }
 
 /* One answer that no conversation keeps needs no tokens here: without a tokenizer it begins sooner. */
+static bool needs_tokens(const struct options *o, bool whole)
+{
+    return whole || options_name(o, OPT_save) || options_given(o, OPT_resume) || options_on(o, OPT_continue);
+}
+
 static struct responder *attach_to(const struct options *o, bool whole, const char *socket, const char *dir, struct err *e)
 {
     const bool tells = (isatty(0) && isatty(2)) || options_on(o, OPT_verbose);
-    whole = whole || options_name(o, OPT_save) || options_given(o, OPT_resume) || options_on(o, OPT_continue);
-    return whole ? local_attach(socket, dir, tells, e) : remote_attach(o, socket, dir, tells, e);
+    return needs_tokens(o, whole) ? local_attach(socket, dir, tells, e) : remote_attach(o, socket, dir, tells, e);
 }
 
-/* The running server, if it has the model that the options mean; *failed: it was meant, and cannot be opened. */
+/* The running server, if it has the model that the options mean, or they mean none and there is none here; *failed: it was meant, and cannot be opened. */
 static struct responder *attach(const struct options *o, bool whole, bool *failed, struct err *e)
 {
     struct buf socket = {0}, dir = {0};
@@ -59,9 +66,9 @@ static struct responder *attach(const struct options *o, bool whole, bool *faile
     struct responder *r = NULL;
     control_socket(NULL, &socket);
     enum control_found found = control_look(socket.data, &s, &why);
-    char *real = found == CONTROL_FOUND && options_model_dir(o, &dir, NULL) ? realpath(dir.data, NULL) : NULL;
+    char *real = found != CONTROL_FOUND ? NULL : options_model_dir(o, &dir, NULL) ? realpath(dir.data, NULL) : memory_strdup(buf_str(&s.root));
     if (found == CONTROL_FAILED)
-        log_warn("%s", why.msg);
+        log_warn("%s; the model is loaded here", why.msg);
     if (real && is_same(o, &s, real)) {
         r = attach_to(o, whole, socket.data, real, e);
         *failed = !r;
@@ -72,6 +79,64 @@ static struct responder *attach(const struct options *o, bool whole, bool *faile
     buf_free(&dir);
     return r;
 }
+
+/* ---- an endpoint ---- */
+
+/* Whether it has the wanted model, and the tokenizer of that can be read here. */
+static bool is_attachable(const struct control_state *s, const char *wanted)
+{
+    struct buf tokenizer = {0};
+    buf_addf(&tokenizer, "%s/tokenizer.json", buf_str(&s->root));
+    const bool readable = !access(tokenizer.data, R_OK);
+    buf_free(&tokenizer);
+    return readable && (!wanted || !strcmp(wanted, buf_str(&s->model)) || !strcmp(wanted, buf_str(&s->root)));
+}
+
+/* A chat with a q35chat on a unix socket has all that an attached one has; NULL: it is another server, or is not to be treated as a q35chat. */
+static struct responder *attach_endpoint(const struct options *o, enum control_found *found, struct err *e)
+{
+    struct endpoint ep;
+    struct control_state s = {{0}};
+    struct responder *r = NULL;
+    const char *socket;
+    *found = CONTROL_FAILED;
+    if (endpoint_find(o, &ep, e) && endpoint_is_socket(ep.url, &socket) && !ep.dialect) {
+        *found = control_look(socket, &s, e);
+        if (*found == CONTROL_FOUND && is_attachable(&s, ep.model))
+            r = attach_to(o, true, socket, s.root.data, e);
+        else if (*found == CONTROL_NONE)
+            err_set(e, "no server listens on the socket %s: start it there, then send the message again", socket);
+    }
+    control_state_free(&s);
+    endpoint_free(&ep);
+    return r;
+}
+
+/* The same server again, after it had ended; until it is there the conversation waits for it. */
+static struct responder *endpoint_again(const struct options *o, struct err *e)
+{
+    enum control_found found;
+    struct responder *r = attach_endpoint(o, &found, e);
+    if (r) {
+        r->instead = endpoint_again;
+        r->again = true;
+    }
+    return r || found == CONTROL_NONE ? r : remote_open(o, e);
+}
+
+static struct responder *endpoint_open(const struct options *o, bool whole, struct err *e)
+{
+    enum control_found found;
+    struct err why = {{0}};
+    struct responder *r = needs_tokens(o, whole) ? attach_endpoint(o, &found, &why) : NULL;
+    if (!r)
+        return remote_open(o, e);
+    r->instead = endpoint_again;
+    r->again = true;
+    return r;
+}
+
+/* ---- an engine of our own ---- */
 
 /* Where the socket is not to be had, another server has it, or nobody would find it. */
 static struct responder *share(struct responder *r, const struct options *o)
@@ -102,7 +167,7 @@ static struct responder *responder(const struct options *o, bool whole, open_fn 
 {
     bool failed = false;
     if (*options_text(o, OPT_endpoint))
-        return remote_open(o, e);
+        return endpoint_open(o, whole, e);
     struct responder *r = options_on(o, OPT_attach) ? attach(o, whole, &failed, e) : NULL;
     if (!r)
         return failed ? NULL : open_own(o, e);

@@ -173,7 +173,8 @@ static int start_on(const struct args *a, struct options *o, struct doors *d)
 {
     struct err e = {{0}};
     struct buf key = {0};
-    struct server_options so = {.o = o, .n_waiting = args_int(a, "queue"), .keep_s = args_int(a, "keep") * 60, .any_host = args_on(a, "i-know")};
+    struct server_options so = {.o = o, .n_waiting = args_int(a, "queue"), .send_timeout_s = args_int(a, "send-timeout"),
+                                .keep_s = args_int(a, "keep") * 60, .any_host = args_on(a, "i-know")};
     if (d->tcp && !read_key(a, &key, &e))
         return fail(EXIT_USAGE, e.msg);
     so.key = key.len ? key.data : NULL;
@@ -216,12 +217,27 @@ int serve_start(const struct args *a)
 
 /* ---- status and stop ---- */
 
+static void add_count(struct buf *out, const char *before, int n, const char *one, const char *more)
+{
+    buf_addf(out, "%s%d %s", before, n, n == 1 ? one : more);
+}
+
+static void add_work(struct buf *out, const struct control_state *s)
+{
+    buf_addf(out, "%d tokens of context; ", s->n_ctx);
+    add_count(out, "", s->n_connections, "other connection", "other connections");
+    add_count(out, ", ", s->n_running, "answer under way", "answers under way");
+    add_count(out, ", ", s->n_waiting, "request waiting", "requests waiting");
+    add_count(out, ", ", s->n_unread, "answer not read", "answers not read");
+    buf_addc(out, '\n');
+}
+
 static void tell(const struct control_state *s, const char *socket)
 {
     struct buf out = {0}, safe = {0};
     buf_addf(&out, "%s on %s\n", buf_str(&s->root), socket);
     if (s->n_ctx)
-        buf_addf(&out, "%d tokens of context; %d clients, %d answers under way, %d requests waiting\n", s->n_ctx, s->n_clients, s->n_running, s->n_waiting);
+        add_work(&out, s);
     else
         buf_addf(&out, "loading: %.1f of %.1f GB\n", s->loaded_bytes / 1e9, s->total_bytes / 1e9);
     unicode_safe(&safe, buf_str(&out), out.len);

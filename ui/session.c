@@ -103,7 +103,8 @@ int session_list(const struct args *a)
 {
     if (args_on(a, "names"))
         return names(false);
-    bool json = args_on(a, "json");
+    enum { NEWEST = 30 };               /* on a terminal the newest ones would have scrolled away */
+    bool json = args_on(a, "json"), all = json || args_on(a, "all") || !isatty(1);
     struct buf find = {0}, out = {0};
     struct sessions s;
     struct err e = {0};
@@ -111,11 +112,14 @@ int session_list(const struct args *a)
         buf_addf(&find, "%s ", args_word(a, i));
     int status = EXIT_ANSWERED;
     if (sessions_list(&s, buf_str(&find), &e)) {
-        for (int i = 0; i < s.n; i++)
+        int n = all || s.n <= NEWEST ? s.n : NEWEST;
+        for (int i = 0; i < n; i++)
             if (json)
                 add_json(&s.items[i], &out);
             else
                 sessions_line(&s.items[i], time(NULL), &out);
+        if (n < s.n)
+            buf_addf(&out, "... and %d more, older: --all lists them, words after the command choose\n", s.n - n);
         status = print(&out, !json);
     } else {
         status = refused(&e);

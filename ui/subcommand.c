@@ -343,10 +343,10 @@ static int unknown(const struct sub_row *group, const char *word)
         names[n++] = r->name;
     near = nearest(word, names, n);
     unicode_safe(&safe, word, strlen(word));
-    fprintf(stderr, "q35chat: there is no %s %s%s%s%s; q35chat %s lists what there is\n", group ? group->name : "sub-command", buf_str(&safe),
+    fprintf(stderr, "q35chat: there is no command %s%s%s%s%s%s; q35chat %s lists them\n", group ? group->name : "", group ? " " : "", buf_str(&safe),
             near ? " (did you mean " : "", near ? near : "", near ? "?)" : "", group ? group->name : "help");
     if (group)
-        fprintf(stderr, "A prompt that begins with this word stands behind --: q35chat -- %s %s ...\n", group->name, buf_str(&safe));
+        fprintf(stderr, "To ask it as a prompt, put -- before it: q35chat -- %s %s ...\n", group->name, buf_str(&safe));
     buf_free(&safe);
     return EXIT_USAGE;
 }

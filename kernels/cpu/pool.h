@@ -75,6 +75,5 @@ static inline bool step_next_run(struct step_run *r, const struct step_row *rows
 }
 
 /* y = W x for n rows, by the weight's own format. */
-void step_product(struct cpu_pool *p, float *y, const float *x, const struct weight *w, int n);
 
 #endif

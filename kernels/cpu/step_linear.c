@@ -6,7 +6,7 @@
 #include "kernels/cpu/step_logits.h"
 #include "kernels/cpu/vec.h"
 
-void step_product(struct cpu_pool *p, float *y, const float *x, const struct weight *w, int n)
+static void step_product(struct cpu_pool *p, float *y, const float *x, const struct weight *w, int n)
 {
     const struct linear_args a = {.y = y, .x = x, .w = *w, .n_tokens = n};
     switch (w->format) {

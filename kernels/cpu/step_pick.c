@@ -5,8 +5,7 @@
 
 #include "kernels/cpu/pool.h"
 #include "kernels/cpu/vec.h"
-
-#define GOLDEN 0x9e3779b97f4a7c15u      /* the step of SplitMix64's counter */
+#include "kernels/splitmix.h"
 
 enum { TILE = 16 };
 
@@ -16,7 +15,7 @@ struct pick {
     float   prob;
     enum step_end failed;               /* STEP_BAD_LOGIT with bad_id, or STEP_ALL_BANNED */
     int32_t bad_id;
-    struct step_outlook outlook;
+    struct step_logprobs logprobs;
 };
 
 /* ---- greedy ---- */
@@ -52,15 +51,8 @@ struct cand {
     int32_t id;
 };
 
-/* In [0, 1), 53 bits.  SplitMix64: a counter and a mixer, so that neighbouring seeds give unrelated streams. */
-static double uniform(uint64_t counter)
-{
-    uint64_t z = counter;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    z ^= z >> 31;
-    return (double)(z >> 11) * 0x1p-53;
-}
+/* In [0, 1), 53 bits. */
+static double uniform(uint64_t counter) { return (double)(splitmix(counter) >> 11) * 0x1p-53; }
 
 static bool better(const struct cand *a, const struct cand *b)
 {
@@ -218,7 +210,7 @@ static float plain_logit(const struct step_pick_args *a, int row, int id)
 }
 
 /* The likeliest ids, and how likely `id` is. */
-static void look(struct step_outlook *o, const struct step_pick_args *a, int row, int n_ids, int32_t id)
+static void look(struct step_logprobs *o, const struct step_pick_args *a, int row, int n_ids, int32_t id)
 {
     float best[STEP_ALTERNATIVES] = {0};
     const int asked = a->sampling->n_alternatives, most = asked < STEP_ALTERNATIVES ? asked : STEP_ALTERNATIVES, k = most < n_ids ? most : n_ids;
@@ -262,9 +254,9 @@ static void pick_row(struct pick *out, const struct step_pick_args *a, int row)
         return;
     }
     if (how->temperature > 0)
-        sample(out, logits, n_ids, how, uniform(how->rng + (uint64_t)(row + 1) * GOLDEN), a->scratch);
+        sample(out, logits, n_ids, how, uniform(how->rng + (uint64_t)(row + 1) * SPLITMIX_STEP), a->scratch);
     if (how->n_alternatives > 0)
-        look(&out->outlook, a, row, n_ids, out->id);
+        look(&out->logprobs, a, row, n_ids, out->id);
 }
 
 static enum step_end why_end(const struct step_sampling *how, const struct pick *p, int n)
@@ -280,7 +272,7 @@ static enum step_end why_end(const struct step_sampling *how, const struct pick 
 /* Whether the draft of a position is made the token, for measurements. */
 static bool lucky(const struct step_sampling *how, int pos)
 {
-    return uniform((uint64_t)(pos + 1) * GOLDEN) < (double)how->trial[pos / how->trial_tokens % 2];
+    return uniform((uint64_t)(pos + 1) * SPLITMIX_STEP) < (double)how->trial[pos / how->trial_tokens % 2];
 }
 
 /* Row by row while picks and drafts agree.  Of a step that fails nothing counts. */
@@ -304,7 +296,7 @@ static void pick_rows(struct step_result *r, const struct step_pick_args *a, int
         r->ids[row] = p.id;
         r->prob[row] = p.prob;
         r->drafted[row] = agreed;
-        r->outlook[row] = p.outlook;
+        r->logprobs[row] = p.logprobs;
         r->n = row + 1;
     }
 }
@@ -356,7 +348,7 @@ static void pick_for_slot(const struct step_pick_args *a)
     if (r.n) {
         move_on(v, &r, a->first);
         how->room -= r.n;
-        how->rng += how->temperature > 0 ? (uint64_t)r.n * GOLDEN : 0;
+        how->rng += how->temperature > 0 ? (uint64_t)r.n * SPLITMIX_STEP : 0;
     }
     keep_hidden(a, r.n, old_parity);
     r.serial = out->serial;

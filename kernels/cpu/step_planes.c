@@ -12,9 +12,12 @@ struct planes {
     int   n;
     float sum[STEP_ROWS], length[STEP_ROWS];    /* of h: sum_k h[k], and |h| */
     float least[STEP_ROWS];             /* ids whose bounds are less cannot be among the wanted ones; -inf: all can */
+    float least_plain[STEP_ROWS];       /* likewise of alternatives, before bias and penalties; inf: there are none */
 };
 
 static const float *row_of(const struct planes *s, int t) { return s->h + (size_t)t * (size_t)s->a->w.cols; }
+static float *logits_of(const struct planes *s, int t) { return s->a->logits + (size_t)t * (size_t)s->a->w.rows; }
+static float *maxima_of(const struct planes *s, int t) { return s->a->tile_max + (size_t)t * (size_t)step_maxima(s->a->w.rows); }
 
 static void measure_rows(struct planes *s)
 {
@@ -30,15 +33,27 @@ static void measure_rows(struct planes *s)
     }
 }
 
-/* The bound on a logit, or its estimate, from the sum over the upper plane. */
-static float bound(const struct planes *s, const struct plane_row *r, int t, float product)
+/* e of kernels/step.h, from the sum over the upper plane. */
+static float estimate(const struct planes *s, const struct plane_row *r, int t, float product)
 {
-    const float scale = f16_f32(r->scale), e = scale * (1 + f16_f32(r->gain)) * (16 * product + f16_f32(r->mean) * s->sum[t]);
-    return s->a->estimate ? e : e + STEP_DEVIATIONS * scale * f16_f32(r->spread) * s->length[t];
+    return f16_f32(r->scale) * (1 + f16_f32(r->gain)) * (16 * product + f16_f32(r->mean) * s->sum[t]);
+}
+
+/* How far it is off. */
+static float deviation(const struct planes *s, int t, int id)
+{
+    const struct plane_row *r = (const struct plane_row *)s->a->w.scale + id;
+    return f16_f32(r->scale) * f16_f32(r->spread) * s->length[t];
+}
+
+/* With bias and penalties. */
+static float penalised(const struct planes *s, int t, int id, float l)
+{
+    return s->a->sampling ? step_penalised(s->a, l, id, step_row(s->a->rows, t)) : l;
 }
 
 /* A unit is MATMUL_ROWS ids. */
-static void bound_units(const void *args, int begin, int end)
+static void estimate_units(const void *args, int begin, int end)
 {
     const struct planes *s = args;
     const struct weight *w = &s->a->w;
@@ -53,11 +68,20 @@ static void bound_units(const void *args, int begin, int end)
             matmul_upper(w, id, x, n, out);
             for (int t = 0; t < n; t++)
                 for (int i = 0; i < MATMUL_ROWS && id + i < w->rows; i++)
-                    s->a->logits[(size_t)(t0 + t) * (size_t)w->rows + (size_t)(id + i)] = bound(s, &about[id + i], t0 + t, out[t][i]);
+                    logits_of(s, t0 + t)[id + i] = estimate(s, &about[id + i], t0 + t, out[t][i]);
         }
 }
 
-/* The INT8 logit of one id, with bias and penalties. */
+/* The bound on a logit before bias and penalties, while `logits` has the estimate. */
+static float bound(const struct planes *s, int t, int id) { return logits_of(s, t)[id] + STEP_DEVIATIONS * deviation(s, t, id); }
+
+/* What the best ids are known by: their bounds, or for drafts their estimates. */
+static float reach(const struct planes *s, int t, int id)
+{
+    return s->a->estimate ? logits_of(s, t)[id] : penalised(s, t, id, bound(s, t, id));
+}
+
+/* The INT8 logit of one id, before bias and penalties. */
 static float whole_logit(const struct planes *s, int t, int id)
 {
     struct weight up_to_id = s->a->w;
@@ -65,25 +89,41 @@ static float whole_logit(const struct planes *s, int t, int id)
     float out[MATMUL_TOKENS][MATMUL_ROWS];
     up_to_id.rows = id + 1;
     matmul_block(&up_to_id, id, &h, 1, out);
-    return s->a->sampling ? step_penalised(s->a, out[0][0], id, step_row(s->a->rows, t)) : out[0][0];
+    return out[0][0];
 }
 
-/* The ids with the k greatest bounds; false when a bound is not finite. */
-static bool greatest_bounds(int *ids, const float *bounds, int n_ids, int k)
+struct reached { float by; int id; };
+
+/* The k ids that reach furthest; false when one of all does not end at a number. */
+static bool greatest(struct reached best[STEP_WANTED], const struct planes *s, int t, int n_ids, int k)
 {
     int n = 0;
     for (int id = 0; id < n_ids; id++) {
-        const float b = bounds[id];
-        if (!(b <= FLT_MAX))
+        const float by = reach(s, t, id);
+        if (!(by <= FLT_MAX))
             return false;
-        if (n == k && !(b > bounds[ids[k - 1]]))
+        if (n == k && !(by > best[k - 1].by))
             continue;
         int at = n < k ? n++ : k - 1;
-        for (; at && b > bounds[ids[at - 1]]; at--)
-            ids[at] = ids[at - 1];
-        ids[at] = id;
+        for (; at && by > best[at - 1].by; at--)
+            best[at] = best[at - 1];
+        best[at] = (struct reached){by, id};
     }
     return true;
+}
+
+/* The k-th greatest of n. */
+static float greatest_but(const float *l, int n, int k)
+{
+    float best[STEP_WANTED];
+    int m = 0;
+    for (int i = 0; i < n; i++) {
+        int at = m++;
+        for (; at && l[i] > best[at - 1]; at--)
+            best[at] = best[at - 1];
+        best[at] = l[i];
+    }
+    return best[k - 1];
 }
 
 /* A unit is a row. */
@@ -91,30 +131,40 @@ static void find_least(const void *args, int begin, int end)
 {
     struct planes *s = (struct planes *)(uintptr_t)args;
     for (int t = begin; t < end; t++) {
-        const int n_ids = step_n_ids(s->a, t), k = step_wanted(step_how(s->a, t), n_ids);
-        int ids[STEP_WANTED];
-        float least = INFINITY;
-        const float *bounds = s->a->logits + (size_t)t * (size_t)s->a->w.rows;
-        const bool finite = k && greatest_bounds(ids, bounds, n_ids, k);
-        for (int i = 0; i < k && finite; i++)
-            least = fminf(least, fminf(whole_logit(s, t, ids[i]), bounds[ids[i]]));     /* they get their logits in any case */
+        const int n_ids = step_n_ids(s->a, t), k = step_wanted(step_how(s->a, t), n_ids), n_told = step_told(step_how(s->a, t));
+        struct reached best[STEP_WANTED];
+        float least = INFINITY, plain[STEP_WANTED];
+        const bool finite = k && greatest(best, s, t, n_ids, k);
+        for (int i = 0; i < k && finite; i++) {
+            const float whole = whole_logit(s, t, best[i].id), l = penalised(s, t, best[i].id, whole);
+            least = fminf(least, fminf(l, best[i].by));         /* they get their logits in any case */
+            plain[i] = l > -INFINITY ? whole : -INFINITY;       /* what is banned is no alternative */
+        }
         s->least[t] = least < INFINITY ? least : -INFINITY;
+        s->least_plain[t] = n_told && finite ? greatest_but(plain, k, n_told) : INFINITY;
     }
 }
 
-/* A unit is a tile of ids: INT8 logits where the bounds reach the least, else -inf. */
+/* What becomes of an estimate. */
+static float complete(const struct planes *s, int t, int id)
+{
+    const float b = bound(s, t, id);
+    const bool reaches = !(b < s->least_plain[t]) || !(penalised(s, t, id, b) < s->least[t]);
+    return penalised(s, t, id, reaches ? whole_logit(s, t, id) : logits_of(s, t)[id]);
+}
+
+/* A unit is a tile of ids. */
 static void complete_tiles(const void *args, int begin, int end)
 {
     const struct planes *s = args;
-    const int vocab = s->a->w.rows;
     for (int t = 0; t < s->n; t++) {
-        const int n_ids = step_n_ids(s->a, t);
-        float *l = s->a->logits + (size_t)t * (size_t)vocab, *max = s->a->tile_max + (size_t)t * (size_t)step_maxima(vocab);
-        for (int tile = begin; tile < end && tile * STEP_TILE < n_ids; tile++) {
-            const int from = tile * STEP_TILE, to = from + STEP_TILE < n_ids ? from + STEP_TILE : n_ids;
-            for (int id = from; id < to; id++)
-                l[id] = l[id] < s->least[t] ? -INFINITY : whole_logit(s, t, id);
-            max[tile] = step_greatest(l + from, to - from);
+        const int n_ids = step_n_ids(s->a, t), vocab = s->a->w.rows;
+        float *l = logits_of(s, t);
+        for (int tile = begin; tile < end; tile++) {
+            const int from = tile * STEP_TILE, left = vocab - from, n = left < 0 ? 0 : left < STEP_TILE ? left : STEP_TILE;
+            for (int id = from; id < from + n; id++)
+                l[id] = id < n_ids ? complete(s, t, id) : -INFINITY;
+            maxima_of(s, t)[tile] = step_greatest(l + from, n);
         }
     }
 }
@@ -123,18 +173,17 @@ static void complete_tiles(const void *args, int begin, int end)
 static void complete_best(const void *args, int begin, int end)
 {
     const struct planes *s = args;
-    const int vocab = s->a->w.rows;
     for (int t = begin; t < end; t++) {
         const int n_ids = step_n_ids(s->a, t), k = n_ids < STEP_COMPLETED ? n_ids : STEP_COMPLETED;
-        float *l = s->a->logits + (size_t)t * (size_t)vocab, *max = s->a->tile_max + (size_t)t * (size_t)step_maxima(vocab);
-        int ids[STEP_COMPLETED];
-        if (!greatest_bounds(ids, l, n_ids, k))
+        float *l = logits_of(s, t);
+        struct reached best[STEP_WANTED];
+        if (!greatest(best, s, t, n_ids, k))
             continue;
         for (int i = 0; i < k; i++)
-            l[ids[i]] = whole_logit(s, t, ids[i]);
+            l[best[i].id] = whole_logit(s, t, best[i].id);
         for (int i = 0; i < k; i++) {
-            const int tile = ids[i] / STEP_TILE, from = tile * STEP_TILE;
-            max[tile] = step_greatest(l + from, n_ids - from < STEP_TILE ? n_ids - from : STEP_TILE);
+            const int tile = best[i].id / STEP_TILE, from = tile * STEP_TILE;
+            maxima_of(s, t)[tile] = step_greatest(l + from, n_ids - from < STEP_TILE ? n_ids - from : STEP_TILE);
         }
     }
 }
@@ -144,9 +193,9 @@ void step_planes(struct cpu_pool *p, const struct step_logits_args *a, const flo
     struct planes s = {.a = a, .h = h, .n = n};
     const size_t bytes = (size_t)n * (size_t)a->w.rows * sizeof *a->logits;
     measure_rows(&s);
-    p->run(p, bound_units, &s, (a->w.rows + MATMUL_ROWS - 1) / MATMUL_ROWS, weight_bytes(&a->w) / 2);
-    step_finish_logits(p, a, n);
+    p->run(p, estimate_units, &s, (a->w.rows + MATMUL_ROWS - 1) / MATMUL_ROWS, weight_bytes(&a->w) / 2);
     if (a->estimate) {
+        step_finish_logits(p, a, n);
         p->run(p, complete_best, &s, n, bytes);
         return;
     }

@@ -47,12 +47,6 @@ static inline void queue_note(struct cuda_queue *q, const char *op, cudaError_t 
     }
 }
 
-/* For operations that do not take rows of several conversations yet. */
-static inline void queue_refuse_rows(struct cuda_queue *q, const char *op, const void *rows)
-{
-    queue_note(q, op, rows ? cudaErrorNotSupported : cudaSuccess);
-}
-
 /* Activations or scratch memory may change. */
 static inline void queue_forget(struct cuda_queue *q) { q->halves.x = NULL; }
 

@@ -21,6 +21,14 @@ __device__ __forceinline__ int id_of(uint64_t key) { return (int)~(uint32_t)key;
 enum : uint32_t { ORDERED_INFINITY = 0xff800000u, ORDERED_BAN = 0x007fffffu };        /* ordered() of inf and -inf */
 
 /* `s`: [32], as below. */
+__device__ __forceinline__ float block_sum(float v, float *s)
+{
+    v = warp_sum(v);
+    if (threadIdx.x % 32 == 0)
+        s[threadIdx.x / 32] = v;
+    __syncthreads();
+    return warp_sum(s[threadIdx.x % 32]);
+}
 __device__ __forceinline__ uint32_t block_max(uint32_t v, uint32_t *s)
 {
     v = __reduce_max_sync(~0u, v);

@@ -425,7 +425,6 @@ extern "C" void step_attention_cuda(struct cuda_queue *q, const struct step_atte
         return;
     }
     if (kv_compressed(&a->kv)) {
-        queue_refuse_rows(q, "step_attention", a->rows);
         step_attention_codes(q, a);
         return;
     }

@@ -13,27 +13,9 @@
  *           operands of its products, dequantizes them in registers, and has q in shared memory.  Values: a warp has 64 numbers of all positions.
  *           Weights, times the scales of the values, pass through shared memory.  Levels of two codes lie in a table with a copy for every
  *           lane, free of bank conflicts; one byte permutation makes an address.  Codes are on their way into registers while those before
- *           them are multiplied: 16 KiB a team.  (A prefetch into the second-level cache does not help where memory is the host's)
+ *           them are multiplied: 16 KiB a team, keys or values (once_here()).  (A prefetch into the second-level cache does not help where memory is the host's)
  * Numerics  q, levels and weights in bf16, the rest fp32.  What a position is added up with depends on the position alone */
-#include "kernels/cuda/kv.cuh"
-#include "kernels/cuda/step_attention.cuh"
-
-extern "C" {
-#include "kernels/kv_units.h"
-}
-
-enum {
-    WARPS = 4, TEAM = WARPS * 32, TEAMS = 2, THREADS = TEAMS * TEAM, HEADS = 16, STEPS = DIM / 16,
-    TILES = 4,                          /* of 8 positions; a warp's in a unit */
-    COLS = DIM / WARPS, EACH = COLS / 8,        /* numbers of a value that a warp has, and a lane of them in one load */
-    LINE = 256,                         /* of shared memory: its first half is an entry of the table, two levels in bf16 for each of 32 lanes */
-    TABLE = 256 * LINE, TABLE_3 = 64 * LINE,    /* for every pair of codes; that of 3 bits and q have second halves of lines */
-    Q_BYTES = STEPS * 4 * LINE,         /* of a row: the A operands of all steps */
-    WEIGHT_BYTES = HEADS * KV_UNIT * 2, /* of a row and team: [16, 128] bf16, 16-byte piece c of head h at c ^ (h & 7) */
-    TOP_BYTES = HEADS * WARPS * 4,
-};
-static_assert((int)(WARPS * TILES * 8) == (int)KV_UNIT && (int)(TEAMS * WARPS) == (int)KV_WARPS && (int)KV_PARTS == (int)STEP_RANGES,
-              "a unit is what a team has at a time");
+#include "kernels/cuda/code_operands.cuh"
 
 /* Shared memory: tables of levels; q; weights, maxima or sums, and maxima at the end, of both teams. */
 template <int KF, int VF> static __host__ __device__ constexpr int q_begin() { return LINE / 2 + (VF == KV_TQ3 ? TABLE_3 : 0); }
@@ -55,28 +37,7 @@ static_assert(shared_bytes<3, KV_TQ4, KV_TQ4>() <= 99 * 1024 && shared_bytes<2, 
 static_assert(STEP_ROWS * DIM / 2 * (int)sizeof(float2) <= TEAMS * WEIGHT_BYTES, "angles of all rows fit where weights come later");
 static_assert(TEAM * EACH * 2 * 4 * TEAMS <= Q_BYTES + TEAMS * WEIGHT_BYTES, "what teams exchange at the end has room");
 
-static __device__ __forceinline__ int team() { return (int)threadIdx.x / TEAM; }
-static __device__ __forceinline__ int team_warp() { return (int)threadIdx.x / 32 % WARPS; }
-/* Waits for all threads of the team. */
-static __device__ __forceinline__ void team_sync() { asm volatile("bar.sync %0, %1;" ::"r"(1 + team()), "n"((int)TEAM) : "memory"); }
-
-/* Rows row0 .. row0 + n - 1 of the call, all of one slot, whose rows begin with row `first`; they are at pos0 and on.  The first one
- * sees codes below `sealed`, the last one below `end`. */
-struct set {
-    int row0, n, first, pos0, sealed, end, kv_head, head0, group;
-    float unit;                         /* logits are powers of two */
-    size_t behind;                      /* bytes, of the slot's cache */
-};
-static __device__ __forceinline__ int first_pos(const struct set &s) { return s.pos0 - (s.row0 - s.first); }       /* of row `first` */
-static __device__ __forceinline__ struct kv_rows cache_of(const struct step_attention_args &a, const struct set &s)
-{
-    return kv_behind(a.kv, s.behind);
-}
-
 /* ---- the rows' heads ---- */
-
-/* Operands of q: row r, step, lane of the products. */
-static __device__ __forceinline__ int query_at(int r, int step, int lane) { return ((r * STEPS + step) * 4 + lane / 8) * LINE + lane % 8 * 16; }
 
 /* q of the set's rows, normed and turned, as operands in shared memory, rotated unless keys are exact; zeros where there is no row or head. */
 template <int R>
@@ -150,211 +111,6 @@ static __device__ __forceinline__ void seal_blocks(const struct step_attention_a
         __syncthreads();
 }
 
-/* ---- codes as operands ---- */
-
-/* Two levels as bf16, for every pair of codes and every lane. */
-template <int F> static __device__ __forceinline__ void fill_table(char *table)
-{
-    for (int i = (int)threadIdx.x; i < (F == KV_TQ4 ? 256 : 64) * (LINE / 2 / 16); i += THREADS) {
-        const int e = i / (LINE / 2 / 16);
-        const float *levels = F == KV_TQ4 ? kv_levels_4 : kv_levels_3;
-        const uint32_t v = bf16_pair(levels[kv_pair_code((enum kv_format)F, e, 0)], levels[kv_pair_code((enum kv_format)F, e, 1)]);
-        *(uint4 *)(table + e * LINE + i % (LINE / 2 / 16) * 16) = make_uint4(v, v, v, v);
-    }
-}
-
-/* The two levels of byte k of w, for the lane whose copy is `lane4` bytes behind: the two bytes of the offset are put side by side. */
-static __device__ __forceinline__ uint32_t look_up(const char *table, uint32_t lane4, uint32_t w, int k)
-{
-    return *(const uint32_t *)(table + __byte_perm(w, lane4, 0x5504u | (uint32_t)k << 4));
-}
-
-/* Bytes 2 h and 2 h + 1 of w, minus 128, exact: seven bits fill the mantissa of 128, the eighth one decides whether 128 or 256 is taken away. */
-static __device__ __forceinline__ uint32_t int8_pair(uint32_t w, int h)
-{
-    const uint32_t v = __byte_perm(w, 0, h ? 0x4342 : 0x4140), low = (v & 0x007f007fu) | 0x43004300u, bias = (v & 0x00800080u) ^ 0x43804380u;
-    const __nv_bfloat162 x = __hsub2(*(const __nv_bfloat162 *)&low, *(const __nv_bfloat162 *)&bias);
-    return *(const uint32_t *)&x;
-}
-
-static __device__ __forceinline__ uint4 load16(const void *p) { return __ldcg((const uint4 *)p); }
-static __device__ __forceinline__ uint2 load8(const void *p) { return __ldcg((const uint2 *)p); }
-static __device__ __forceinline__ uint32_t load4(const void *p) { return __ldcg((const unsigned *)p); }
-
-/* Asks for a line of 128 bytes in the second-level cache.  Only latency depends on it: what another kernel still writes there is seen. */
-static __device__ __forceinline__ void prefetch(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
-
-static __device__ __forceinline__ float half_low(uint32_t v) { return __half2float(__ushort_as_half((unsigned short)v)); }
-static __device__ __forceinline__ float half_high(uint32_t v) { return __half2float(__ushort_as_half((unsigned short)(v >> 16))); }
-
-/* Bytes of all numbers of tokens whose codes are together: two tokens, four of TQ3. */
-template <int F> static __device__ __forceinline__ constexpr int value_row() { return F == KV_INT8 ? 2 * KV_DIM : KV_DIM; }
-
-/* Where a thread reads unit 0: codes of keys, in pieces, and of values; scales of the warp's 32 keys. */
-struct lane {
-    const char     *k, *v;
-    const uint16_t *k_scales;           /* those of values lie as far behind as arrays are apart */
-};
-/* Codes and scales of a unit, and of a block in it, of all KV heads. */
-static __device__ __forceinline__ size_t block_step(const struct step_attention_args &a, int f)
-{
-    return (size_t)((uint32_t)a.kv.n_kv_heads * (uint32_t)kv_block_bytes((enum kv_format)f));
-}
-static __device__ __forceinline__ size_t unit_step(const struct step_attention_args &a, int f) { return KV_UNIT_BLOCKS * block_step(a, f); }
-static __device__ __forceinline__ size_t scales_step(const struct step_attention_args &a) { return (size_t)(KV_UNIT * a.kv.n_kv_heads); }
-
-template <int KF, int VF> static __device__ __forceinline__ struct lane lane_of(const struct step_attention_args &a, const struct set &s)
-{
-    const int warp = team_warp(), i = (int)threadIdx.x % 32, g = i / 4, t = i % 4, part = warp % 2 * 32;
-    const struct kv_rows kv = cache_of(a, s);
-    const size_t head = (size_t)s.kv_head, block = (size_t)(warp / 2);
-    struct lane l;
-    l.k = (const char *)kv.k_codes + block * block_step(a, KF) + head * kv_block_bytes((enum kv_format)KF)
-        + (part + g) * kv_key_bytes((enum kv_format)KF) + 16 * t;
-    l.v = (const char *)kv.v_codes + head * kv_block_bytes((enum kv_format)VF)
-        + (VF == KV_TQ3 ? t / 2 : t) * value_row<VF>() + (COLS * warp + EACH * g) * value_row<VF>() / KV_DIM;
-    l.k_scales = kv.k_scales + (block * (size_t)kv.n_kv_heads + head) * KV_BLOCK + (size_t)(part + 2 * t);
-    return l;
-}
-
-/* Scales of the warp's 32 positions of unit u, two a word. */
-static __device__ __forceinline__ void load_scales(uint32_t to[TILES], const uint16_t *scales, const struct step_attention_args &a, int u)
-{
-    const uint16_t *from = scales + (size_t)u * scales_step(a);
-#pragma unroll
-    for (int j = 0; j < TILES; j++)
-        to[j] = load4(from + 8 * j);
-}
-
-/* Pieces of its keys that a lane holds: as many as there are registers for. */
-template <int R> static __host__ __device__ constexpr int keys_held() { return R > 2 ? 1 : 2; }
-/* A warp's 32 keys of a unit. */
-struct keys {
-    uint4    held[2][TILES];
-    uint32_t scales[TILES];
-};
-
-template <int F> static __device__ __forceinline__ uint4 piece(const char *keys, int j, int c)
-{
-    return load16(keys + j * 8 * kv_key_bytes((enum kv_format)F) + 64 * c);
-}
-
-/* The first position of the warp's keys of a unit. */
-static __device__ __forceinline__ int first_key(int u) { return u * KV_UNIT + team_warp() * 32; }
-
-template <int R, int F>
-static __device__ __forceinline__ void begin_keys(struct keys &k, const struct lane &l, const struct step_attention_args &a, const struct set &s, int u)
-{
-    if (first_key(u) >= s.end)
-        return;
-    load_scales(k.scales, l.k_scales, a, u);
-#pragma unroll
-    for (int c = 0; c < keys_held<R>(); c++)
-#pragma unroll
-        for (int j = 0; j < TILES; j++)
-            k.held[c][j] = piece<F>(l.k + (size_t)u * unit_step(a, F), j, c);
-}
-
-/* Operands of step x of a piece. */
-template <int F> static __device__ __forceinline__ uint2 key_operands(const uint4 &v, int x, const char *table, uint32_t lane4)
-{
-    const uint32_t w[4] = {v.x, v.y, v.z, v.w};
-    if (F == KV_TQ4)
-        return make_uint2(look_up(table, lane4, w[x / 2], 2 * (x % 2)), look_up(table, lane4, w[x / 2], 2 * (x % 2) + 1));
-    return make_uint2(int8_pair(w[x & 3], 0), int8_pair(w[x & 3], 1));
-}
-
-/* s = q . keys, without scales. */
-template <int R, int F>
-static __device__ __forceinline__ void multiply_keys(float s[R][TILES][4], struct keys &k, const char *keys, const char *q, const char *table)
-{
-    enum { N = F == KV_INT8 ? 4 : 8, PIECES = STEPS / N };      /* kv_piece_steps() */
-    const char *mine = q + query_at(0, 0, (int)threadIdx.x % 32);
-    const uint32_t lane4 = threadIdx.x % 32 * 4;
-#pragma unroll
-    for (int c = 0; c < PIECES; c++) {
-#pragma unroll
-        for (int x = 0; x < N; x++) {
-            uint2 b[TILES];
-#pragma unroll
-            for (int j = 0; j < TILES; j++)
-                b[j] = key_operands<F>(k.held[c % keys_held<R>()][j], x, table, lane4);
-#pragma unroll
-            for (int r = 0; r < R; r++) {
-                const uint4 v = *(const uint4 *)(mine + query_at(r, c * N + x, 0));
-                const uint32_t rows[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-                for (int j = 0; j < TILES; j++)
-                    mma_bf16(s[r][j], rows, b[j].x, b[j].y);
-            }
-        }
-        if (c + keys_held<R>() < PIECES)
-#pragma unroll
-            for (int j = 0; j < TILES; j++)
-                k.held[c % keys_held<R>()][j] = piece<F>(keys, j, c + keys_held<R>());
-    }
-}
-
-/* A warp's 64 numbers of the values of a block, pairs t, t + 4, ... of tokens: 8 neighbouring numbers a lane. */
-template <int F> struct values {
-    enum { WORDS = F == KV_INT8 ? 4 : 2 };      /* of a pair */
-    uint32_t low[8 * WORDS], high[F == KV_TQ3 ? 8 * WORDS : 1];
-};
-
-/* The lane's numbers of a block, from lane.v on. */
-template <int F> static __device__ __forceinline__ void load_values(struct values<F> &v, const char *block)
-{
-    const char *high = block - threadIdx.x % 4 / 2 * KV_DIM + KV_BLOCK * KV_DIM / 4;    /* TQ3: rows of eight tokens; lane.v counts those of four */
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        if (F == KV_INT8)
-            *(uint4 *)(v.low + i * values<F>::WORDS) = load16(block + 4 * i * value_row<F>());
-        else
-            *(uint2 *)(v.low + i * values<F>::WORDS) = load8(block + (F == KV_TQ4 ? 4 : 2) * i * value_row<F>());
-        if (F == KV_TQ3)
-            *(uint2 *)(v.high + (F == KV_TQ3 ? i * values<F>::WORDS : 0)) = load8(high + i * KV_DIM);
-    }
-}
-
-/* Pair t + 4 i of tokens, number 8 g + e. */
-template <int F> static __device__ __forceinline__ uint32_t value_operand(const struct values<F> &v, int i, int e, const char *table)
-{
-    const uint32_t *w = v.low + i * values<F>::WORDS;
-    if (F == KV_INT8)
-        return int8_pair(w[F == KV_INT8 ? e / 2 : 0], e % 2);
-    return look_up(table, threadIdx.x % 32 * 4, w[e / 4], e % 4);
-}
-
-/* A lane's row of weights for ldmatrix: head lane % 16; step s at the exclusive or with 32 s. */
-static __device__ __forceinline__ uint32_t weights_row(const char *weights)
-{
-    const int lane = (int)threadIdx.x % 32;
-    return (uint32_t)__cvta_generic_to_shared(weights) + (uint32_t)(lane % 16 * (KV_UNIT * 2) + ((lane / 16 ^ (lane & 7)) << 4));
-}
-
-/* o += weights . values of block b of a unit; `row` is weights_row(). */
-template <int R, int F>
-static __device__ __forceinline__ void multiply_values(float o[R][EACH][4], const struct values<F> &v, uint32_t row, int b, const char *table)
-{
-#pragma unroll
-    for (int step = 0; step < KV_BLOCK / 16; step++) {
-        uint32_t w[R][4];
-#pragma unroll
-        for (int r = 0; r < R; r++)
-            ldmatrix(w[r], (row ^ (uint32_t)((b * (KV_BLOCK / 16) + step) << 5)) + r * WEIGHT_BYTES);
-#pragma unroll
-        for (int e = 0; e < EACH; e++) {
-            const uint32_t b0 = value_operand<F>(v, 2 * step, e, table), b1 = value_operand<F>(v, 2 * step + 1, e, table);
-#pragma unroll
-            for (int r = 0; r < R; r++)
-                mma_bf16(o[r][e], w[r], b0, b1);
-        }
-    }
-}
-
-/* The scale of a code that is no level. */
-template <int F> static __host__ __device__ constexpr float code_unit() { return F == KV_INT8 ? 1.0f / 127 : 1.0f; }
-
 /* ---- what is added up ---- */
 
 /* What a warp knows of its team's positions: 64 numbers of every head of every row, the greatest logit, and its lanes' parts of the sum of
@@ -416,22 +172,25 @@ static __device__ __forceinline__ const char *values_at(const struct lane &l, co
 {
     return l.v + (size_t)u * unit_step(a, F) + (u * KV_UNIT + b * KV_BLOCK < s.end ? b : 0) * block_step(a, F);
 }
-/* Values of unit u, as many blocks as are held. */
+/* Values of unit u, as many blocks as are held, and the scales of those of the positions whose keys the warp has. */
 template <int R, int KF, int VF>
-static __device__ __forceinline__ void begin_values(struct values<VF> v[], const struct lane &l, const struct step_attention_args &a, const struct set &s,
-                                                    int u)
+static __device__ __forceinline__ void begin_values(struct values<VF> v[], uint32_t scales[TILES], const struct lane &l,
+                                                    const struct step_attention_args &a, const struct set &s, int u, uint32_t zero)
 {
+    if (first_key(u) < s.end)
+        load_scales(scales, l.k_scales + (a.kv.v_scales - a.kv.k_scales) + zero, a, u);
 #pragma unroll
     for (int b = 0; b < values_held<R, KF, VF>(); b++)
-        load_values<VF>(v[b], values_at<VF>(l, a, s, u, b));
+        load_values<VF>(v[b], values_at<VF>(l, a, s, u, b) + zero);
 }
 
 /* Codes: unit u and those after it in the chain; k and v are the first one's. */
 template <int R, int KF, int VF>
 static __device__ __forceinline__ void codes_chain(struct outcome<R> &y, const struct step_attention_args &a, const struct set &s, const struct lane &l,
-                                                   const char *q, char *weights, float *top, const char *table, int u, int parts, struct keys &k,
-                                                   struct values<VF> v[])
+                                                   const char *q, char *weights, float *top, const char *table, int begin, int parts, struct keys &k,
+                                                   struct values<VF> v[], uint32_t v_scales[TILES])
 {
+    int u = begin;
     const uint32_t row = weights_row(weights);
     const int warp = team_warp(), lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const float unit = s.unit * code_unit<KF>();
@@ -444,9 +203,13 @@ static __device__ __forceinline__ void codes_chain(struct outcome<R> &y, const s
 #pragma unroll
             for (int j = 0; j < TILES; j++)
                 x[r][j][0] = x[r][j][1] = x[r][j][2] = x[r][j][3] = 0;
-        uint32_t v_scales[TILES] = {};
+        if (values_held<R, KF, VF>() == 0)
+#pragma unroll
+            for (int j = 0; j < TILES; j++)
+                v_scales[j] = 0;        /* so that no registers are kept for them either */
+        if (u != begin || values_held<R, KF, VF>() == 0)
+            begin_values<R, KF, VF>(v, v_scales, l, a, s, u, once_here(k.scales[0], a));
         if (first < s.end) {
-            load_scales(v_scales, l.k_scales + (a.kv.v_scales - a.kv.k_scales), a, u);
             multiply_keys<R, KF>(x, k, l.k + (size_t)u * unit_step(a, KF), q, table);
         }
 #pragma unroll
@@ -505,7 +268,7 @@ static __device__ __forceinline__ void codes_chain(struct outcome<R> &y, const s
         if (values_held<R, KF, VF>() == 0)
             load_values<VF>(v[0], values_at<VF>(l, a, s, u, 0));
         if (after * KV_UNIT < s.end)
-            begin_keys<R, KF>(k, l, a, s, after);
+            begin_keys<R, KF>(k, l, a, s, after, once_here(v_scales[0], a));
         team_sync();                    /* the weights are here */
 
 #pragma unroll
@@ -519,8 +282,6 @@ static __device__ __forceinline__ void codes_chain(struct outcome<R> &y, const s
             if (values_held<R, KF, VF>() < 2 && b == 0)
                 load_values<VF>(now, values_at<VF>(l, a, s, u, 1));
         }
-        if (after * KV_UNIT < s.end)
-            begin_values<R, KF, VF>(v, l, a, s, after);
         u = after;
     }
 }
@@ -772,6 +533,7 @@ template <int R, int KF, int VF> static __global__ __launch_bounds__(THREADS, 1)
     struct exact x;
     struct keys k;
     struct values<VF> v[2];
+    uint32_t v_scales[TILES];
     struct lane l;
     const bool begun = unit < units && (unit + 1) * KV_UNIT <= before;
     if (part < 0) {
@@ -781,8 +543,8 @@ template <int R, int KF, int VF> static __global__ __launch_bounds__(THREADS, 1)
     } else {
         l = lane_of<KF, VF>(a, s);
         if (begun) {
-            begin_keys<R, KF>(k, l, a, s, unit);
-            begin_values<R, KF, VF>(v, l, a, s, unit);
+            begin_keys<R, KF>(k, l, a, s, unit, 0);
+            begin_values<R, KF, VF>(v, v_scales, l, a, s, unit, 0);
         }
         if (KF == KV_TQ4 || VF == KV_TQ4)
             fill_table<KV_TQ4>(smem);
@@ -800,8 +562,8 @@ template <int R, int KF, int VF> static __global__ __launch_bounds__(THREADS, 1)
     } else {
         seal_blocks<KF, VF>(a, s, before, part, parts);
         if (!begun && unit < units) {
-            begin_keys<R, KF>(k, l, a, s, unit);
-            begin_values<R, KF, VF>(v, l, a, s, unit);
+            begin_keys<R, KF>(k, l, a, s, unit, 0);
+            begin_values<R, KF, VF>(v, v_scales, l, a, s, unit, 0);
         }
     }
     make_queries<R>(q, a, s, norm, turn, part < 0 ? KV_EXACT : (enum kv_format)KF);
@@ -812,7 +574,7 @@ template <int R, int KF, int VF> static __global__ __launch_bounds__(THREADS, 1)
         exact_half<R>(y, x, a, s, q, weights, top, (int)blockIdx.y);
     } else {
         outcome_clear(y);
-        codes_chain<R, KF, VF>(y, a, s, l, q, weights, top, smem, unit, parts, k, v);
+        codes_chain<R, KF, VF>(y, a, s, l, q, weights, top, smem, unit, parts, k, v, v_scales);
     }
     write_outcome<R>(y, a, s, smem, tops, (int)blockIdx.y, part < 0 ? -1 : kv_first_unit(part, 0) * KV_UNIT);
 }

@@ -90,6 +90,45 @@ __device__ __forceinline__ void row_inputs(struct delta_shared *s, const struct 
     }
 }
 
+/* y += s * x, rounded once. */
+__device__ __forceinline__ void add4(float4 &y, float s, const float4 &x)
+{
+    y.x = fmaf(s, x.x, y.x);
+    y.y = fmaf(s, x.y, y.y);
+    y.z = fmaf(s, x.z, y.z);
+    y.w = fmaf(s, x.w, y.w);
+}
+
+/* Adds what the lane 16 further on has. */
+__device__ __forceinline__ void add_half_warp(float4 &v)
+{
+    v.x += __shfl_xor_sync(~0u, v.x, 16);
+    v.y += __shfl_xor_sync(~0u, v.y, 16);
+    v.z += __shfl_xor_sync(~0u, v.z, 16);
+    v.w += __shfl_xor_sync(~0u, v.w, 16);
+}
+
+/* The sum of what the warps have for columns col .. col + 3. */
+__device__ __forceinline__ float4 sum_of_warps(const float (*part)[COLS], int col)
+{
+    float4 sum = *(const float4 *)&part[0][col];
+#pragma unroll
+    for (int w = 1; w < WARPS; w++) {
+        float4 x = *(const float4 *)&part[w][col];
+        sum.x += x.x;
+        sum.y += x.y;
+        sum.z += x.z;
+        sum.w += x.w;
+    }
+    return sum;
+}
+
+/* s * x + e * y, the second product rounded first. */
+__device__ __forceinline__ float4 mix4(float s, const float4 &x, float e, const float4 &y)
+{
+    return make_float4(fmaf(s, x.x, __fmul_rn(e, y.x)), fmaf(s, x.y, __fmul_rn(e, y.y)), fmaf(s, x.z, __fmul_rn(e, y.z)), fmaf(s, x.w, __fmul_rn(e, y.w)));
+}
+
 /* Takes the state over row r, but not over the last one.  With READ also returns the lane's columns of the output in the warp that asks
  * for them.  The bits of S do not depend on READ: nothing here may be contracted by the compiler's choice. */
 template <bool READ> __device__ __forceinline__ float4 carry(float4 S[8], struct delta_shared *s, int r, bool mine, bool last)
@@ -105,73 +144,33 @@ template <bool READ> __device__ __forceinline__ float4 carry(float4 S[8], struct
     float4 p = make_float4(0, 0, 0, 0), o = p;
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        p.x = fmaf(k[i], S[i].x, p.x);
-        p.y = fmaf(k[i], S[i].y, p.y);
-        p.z = fmaf(k[i], S[i].z, p.z);
-        p.w = fmaf(k[i], S[i].w, p.w);
-        if (READ) {
-            o.x = fmaf(q[i], S[i].x, o.x);
-            o.y = fmaf(q[i], S[i].y, o.y);
-            o.z = fmaf(q[i], S[i].z, o.z);
-            o.w = fmaf(q[i], S[i].w, o.w);
-        }
+        add4(p, k[i], S[i]);
+        if (READ)
+            add4(o, q[i], S[i]);
     }
-    p.x += __shfl_xor_sync(~0u, p.x, 16);
-    p.y += __shfl_xor_sync(~0u, p.y, 16);
-    p.z += __shfl_xor_sync(~0u, p.z, 16);
-    p.w += __shfl_xor_sync(~0u, p.w, 16);
-    if (READ) {
-        o.x += __shfl_xor_sync(~0u, o.x, 16);
-        o.y += __shfl_xor_sync(~0u, o.y, 16);
-        o.z += __shfl_xor_sync(~0u, o.z, 16);
-        o.w += __shfl_xor_sync(~0u, o.w, 16);
-    }
+    add_half_warp(p);
+    if (READ)
+        add_half_warp(o);
     float (*part)[WARPS][COLS] = s->part[r & 1];        /* two in turn: one barrier a row is enough */
     if (lane < 16)
         *(float4 *)&part[0][warp][col] = p;
     else if (READ)
         *(float4 *)&part[1][warp][col] = o;
     __syncthreads();
-    p = *(const float4 *)&part[0][0][col];
-#pragma unroll
-    for (int w = 1; w < WARPS; w++) {
-        float4 x = *(const float4 *)&part[0][w][col];
-        p.x += x.x;
-        p.y += x.y;
-        p.z += x.z;
-        p.w += x.w;
-    }
+    p = sum_of_warps(part[0], col);
     float e = s->decay[r], beta = s->beta[r];
     float4 v = *(const float4 *)&s->v[r][col], d;
     d.x = __fmul_rn(beta, fmaf(-e, p.x, v.x));
     d.y = __fmul_rn(beta, fmaf(-e, p.y, v.y));
     d.z = __fmul_rn(beta, fmaf(-e, p.z, v.z));
     d.w = __fmul_rn(beta, fmaf(-e, p.w, v.w));
-    if (READ && mine) {
-        o = *(const float4 *)&part[1][0][col];
-#pragma unroll
-        for (int w = 1; w < WARPS; w++) {
-            float4 x = *(const float4 *)&part[1][w][col];
-            o.x += x.x;
-            o.y += x.y;
-            o.z += x.z;
-            o.w += x.w;
-        }
-        float qk = s->qk[r];
-        o.x = fmaf(qk, d.x, __fmul_rn(e, o.x));
-        o.y = fmaf(qk, d.y, __fmul_rn(e, o.y));
-        o.z = fmaf(qk, d.z, __fmul_rn(e, o.z));
-        o.w = fmaf(qk, d.w, __fmul_rn(e, o.w));
-    }
+    if (READ && mine)
+        o = mix4(s->qk[r], d, e, sum_of_warps(part[1], col));
     if (READ && last)
         return o;
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-        S[i].x = fmaf(k[i], d.x, __fmul_rn(e, S[i].x));
-        S[i].y = fmaf(k[i], d.y, __fmul_rn(e, S[i].y));
-        S[i].z = fmaf(k[i], d.z, __fmul_rn(e, S[i].z));
-        S[i].w = fmaf(k[i], d.w, __fmul_rn(e, S[i].w));
-    }
+    for (int i = 0; i < 8; i++)
+        S[i] = mix4(k[i], d, e, S[i]);
     return o;
 }
 

@@ -100,8 +100,6 @@ __device__ __forceinline__ float4 table_input(const struct job &j, const struct 
     return make_float4(bf16_low(v.x), bf16_high(v.x), bf16_low(v.y), bf16_high(v.y));
 }
 
-__device__ __forceinline__ float square4(const float4 &u) { return u.x * u.x + u.y * u.y + u.z * u.z + u.w * u.w; }
-
 __device__ __forceinline__ void scale4(float4 &u, float s)
 {
     u.x *= s;
@@ -343,9 +341,6 @@ template <int F, int GW, int ROWS, int T, int KIND> __host__ __device__ constexp
 template <int T> struct linear_shared : step_shared<T == 2 ? 8 : 5> {
     float *to[STEP_ROWS];               /* place_of_row(): there are too few registers to keep it in */
 };
-
-/* Of n things, the first one of the i-th of `parts` equal runs; n * parts < 2^32. */
-__device__ __forceinline__ int first_of(int n, int i, int parts) { return (int)((unsigned)n * (unsigned)i / (unsigned)parts); }
 
 template <int F, int GW, int ROWS, int CHAINS, int KIND, bool LOGITS>
 __global__ void __launch_bounds__(STEP_THREADS, blocks_of<F, GW, ROWS, tiles_of<ROWS, CHAINS>(), KIND>())

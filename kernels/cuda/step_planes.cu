@@ -70,7 +70,7 @@ __device__ __forceinline__ int ids_of(const struct job &j, const struct step_row
 __device__ __forceinline__ int wanted(const struct job &j, const struct step_row &r)
 {
     const int n_ids = ids_of(j, r);
-    return j.estimate ? min((int)STEP_COMPLETED, n_ids) : step_wanted(how_of(j, r), n_ids);
+    return j.estimate ? min((int)STEP_COMPLETED, n_ids) : step_told(how_of(j, r)) ? 0 : step_wanted(how_of(j, r), n_ids);
 }
 /* A bit for each row that wants all. */
 __device__ __forceinline__ unsigned whole_rows(const struct job &j)
@@ -104,8 +104,6 @@ __device__ __forceinline__ float penalised(const struct job &j, float l, int id,
 __device__ __forceinline__ float scale_of(const struct job &j, int id) { return __half2float(*(const __half *)&j.about[id].scale); }
 
 /* ---- rows */
-
-__device__ __forceinline__ float square4(const float4 &u) { return u.x * u.x + u.y * u.y + u.z * u.z + u.w * u.w; }
 
 /* Of what the warps have, in the order in which step_linear.cu adds up squares. */
 __device__ __forceinline__ float sum_of_warps(const float v[STEP_WARPS])
@@ -208,7 +206,6 @@ template <int GW, int ROWS, bool WHOLE> __host__ __device__ constexpr int blocks
 {
     return GW >= 4 ? 1 : WHOLE ? (ROWS * GW <= 8 ? 2 : 1) : ROWS <= 4 ? 2 : 1;
 }
-__device__ __forceinline__ int first_of(int n, int i, int parts) { return (int)((unsigned)n * (unsigned)i / (unsigned)parts); }
 
 /* The rows' columns from group g0 on, gw groups, as fragments. */
 template <int P, int GW, int ROWS, class SHARED>

@@ -34,6 +34,11 @@ template <int N_UNITS> struct step_shared {
     float    square[2][4][STEP_WARPS];       /* by set of rows */
 };
 
+/* Of n things, the first one of the i-th of `parts` equal runs; n * parts < 2^32. */
+__device__ __forceinline__ int first_of(int n, int i, int parts) { return (int)((unsigned)n * (unsigned)i / (unsigned)parts); }
+
+__device__ __forceinline__ float square4(const float4 &u) { return u.x * u.x + u.y * u.y + u.z * u.z + u.w * u.w; }
+
 template <int F> __host__ __device__ constexpr int group_units() { return group_lines<F>() / 2; }
 /* How a product is done.  FP8 goes through fp16, since it unpacks in a third of the instructions; inputs that are not normed could overflow
  * there, and are divided by a power of two for a row and a group of columns. */

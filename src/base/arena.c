@@ -4,10 +4,10 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/log.h"
 #include "base/memory.h"
 
@@ -93,15 +93,13 @@ char *arena_strdup(struct arena *a, const char *s)
 
 char *arena_printf(struct arena *a, const char *fmt, ...)
 {
-    va_list ap, again;
+    struct buf text = {0};
+    va_list ap;
     va_start(ap, fmt);
-    va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, fmt, ap);
+    buf_addv(&text, fmt, ap);
     va_end(ap);
-    CHECK(n >= 0);
-    char *p = arena_alloc(a, (size_t)n + 1);
-    vsnprintf(p, (size_t)n + 1, fmt, again);
-    va_end(again);
+    char *p = arena_strndup(a, buf_str(&text), text.len);
+    buf_free(&text);
     return p;
 }
 

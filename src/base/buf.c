@@ -47,18 +47,24 @@ void buf_addc(struct buf *b, char c)
     buf_add(b, &c, 1);
 }
 
-void buf_addf(struct buf *b, const char *fmt, ...)
+void buf_addv(struct buf *b, const char *fmt, va_list ap)
 {
-    va_list ap, again;
-    va_start(ap, fmt);
+    va_list again;
     va_copy(again, ap);
     int n = vsnprintf(NULL, 0, fmt, ap);
-    va_end(ap);
     CHECK(n >= 0);
     buf_reserve(b, (size_t)n);
     vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
     va_end(again);
     b->len += (size_t)n;
+}
+
+void buf_addf(struct buf *b, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    buf_addv(b, fmt, ap);
+    va_end(ap);
 }
 
 void buf_reset(struct buf *b)

@@ -3,6 +3,7 @@
 #ifndef Q35_BASE_BUF_H
 #define Q35_BASE_BUF_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -15,6 +16,7 @@ void buf_add(struct buf *b, const void *bytes, size_t n);
 void buf_adds(struct buf *b, const char *s);
 void buf_addc(struct buf *b, char c);
 void buf_addf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void buf_addv(struct buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
 void buf_reserve(struct buf *b, size_t n);              /* room for n more bytes */
 void buf_reset(struct buf *b);                          /* length 0, memory kept */
 void buf_consume(struct buf *b, size_t n);              /* drops the first n bytes */

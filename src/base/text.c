@@ -31,6 +31,17 @@ bool text_ends(struct text t, const char *s)
     return t.n >= n && !memcmp(t.p + t.n - n, s, n);
 }
 
+bool text_listed(const char *list, struct text word)
+{
+    for (const char *p = list; *p;) {
+        const size_t n = strcspn(p, ", ");
+        if (text_same((struct text){p, n}, word))
+            return true;
+        p += n + (p[n] != 0);
+    }
+    return false;
+}
+
 const char *text_find(struct text t, const char *s)
 {
     return t.n ? memmem(t.p, t.n, s, strlen(s)) : NULL;

@@ -1,6 +1,7 @@
 #include "bench/crowd.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -8,10 +9,16 @@
 
 enum { PROMPT = 64, WARM_TOKENS = 8, TOKENS = 64 };
 
-static const struct kind {
+struct kind {
     const char *name;
     float rate;                         /* that a draft is right; negative: none are made */
-} kinds[] = {{"off", -1}, {"0.7", 0.7f}, {"0.9", 0.9f}};
+};
+static const struct kind kinds[] = {{"off", -1}, {"0.7", 0.7f}, {"0.9", 0.9f}};
+
+/* Answers at once, as measured. */
+struct rates {
+    double tok_s, drafts, right;        /* tokens a second of all; drafts verified in a step, of one answer; of these were right */
+};
 
 struct crowd {
     struct subject *s;
@@ -74,8 +81,24 @@ static void begin(struct crowd *c, struct member *m, int i, const struct kind *k
     decoder_begin(c->d, &p, &h, &m->out);
 }
 
+/* Over the answers from their first token on. */
+static void add_drafts(const struct member *all, int n, struct rates *r)
+{
+    int steps = 0, drafted = 0, accepted = 0;
+    for (int i = 0; i < n; i++) {
+        const struct turn_stats *s = &all[i].out.stats;
+        steps += s->n_steps;
+        for (int k = 0; k < ENGINE_MAX_DEPTH; k++) {
+            drafted += s->drafted[k];
+            accepted += s->accepted[k];
+        }
+    }
+    r->drafts = steps ? (double)drafted / steps : NAN;
+    r->right = drafted ? 100.0 * accepted / drafted : NAN;
+}
+
 /* Until the first of n answers has ended or all have said enough, from the moment on when all of them speak.  0: stopped, or not at once. */
-static bool measure(struct crowd *c, int n, const struct kind *k, double *tok_s, struct err *e)
+static bool measure(struct crowd *c, int n, const struct kind *k, struct rates *r, struct err *e)
 {
     struct member all[LIMIT_SEQUENCES];
     int64_t start = 0;
@@ -90,31 +113,38 @@ static bool measure(struct crowd *c, int n, const struct kind *k, double *tok_s,
             before = sum(all, n);
         }
     }
-    *tok_s = start ? (sum(all, n) - before) * 1e3 / clock_ms_since(start) : 0;
+    r->tok_s = start ? (sum(all, n) - before) * 1e3 / clock_ms_since(start) : 0;
     c->enough = true;
     bool ok = decoder_turn(c->d, e);
     c->enough = false;
+    add_drafts(all, n, r);
     return ok;
 }
 
-static bool measure_all(struct crowd *c, int most, struct err *e)
+static bool measure_all(struct crowd *c, int most, double there, struct err *e)
 {
     static const struct column columns[] = {
         {"right", "drafts", -7, 0}, {"answers", "answers", 7, 0}, {"tok_s", "tok/s", 9, 1}, {"tok_s_each", "each", 9, 1}, {"of_one", "x one", 7, 3},
-        {"of_one_without", "x one off", 9, 3},
+        {"of_one_without", "x one off", 9, 3}, {"drafts_step", "drafts/step", 11, 2}, {"accepted", "% accepted", 10, 1}, {"there_tok_s", "there", 8, 1},
     };
+    const double chance = c->s->o->chance;
+    char name[32];
+    snprintf(name, sizeof name, "%g", chance);
+    const struct kind given[] = {kinds[0], {name, (float)chance}}, *list = chance > 0 ? given : kinds;
+    const size_t n_kinds = !c->s->m.weights.mtp.present ? 1 : chance > 0 ? 2 : sizeof kinds / sizeof *kinds;
     double without = 0;
     report_table(c->r, "answers at once: tokens a second of all, by the chance that a draft is right", columns, sizeof columns / sizeof *columns);
-    for (size_t k = 0; k < (c->s->m.weights.mtp.present ? sizeof kinds / sizeof *kinds : 1); k++) {
+    for (size_t k = 0; k < n_kinds; k++) {
         double one = 0;
         for (int n = 1; n <= most && !report_stopped(c->r); n++) {
-            double rate;
-            if (!measure(c, n, &kinds[k], &rate, e))
+            struct rates r;
+            if (!measure(c, n, &list[k], &r, e))
                 return false;
+            const double rate = r.tok_s;
             one = n == 1 ? rate : one;
             without = n == 1 && !k ? rate : without;
-            const double cells[] = {n, rate, rate / n, rate / one, rate / without};
-            report_text(c->r, kinds[k].name);
+            const double cells[] = {n, rate, rate / n, rate / one, rate / without, r.drafts, r.right, there > 0 ? rate * there / c->s->read_gb_s : NAN};
+            report_text(c->r, list[k].name);
             for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
                 report_number(c->r, cells[i]);
         }
@@ -122,7 +152,7 @@ static bool measure_all(struct crowd *c, int most, struct err *e)
     return true;
 }
 
-bool crowd_report(struct subject *s, struct report *r, struct err *e)
+bool crowd_report(struct subject *s, struct report *r, double there, struct err *e)
 {
     struct crowd c = {.s = s, .r = r};
     const struct decoder_options o = {.n_ctx = s->m.n_ctx, .chunk = s->m.chunk, .depth = s->m.depth, .n_sequences = s->m.n_sequences, .n_snapshots = 1,
@@ -132,7 +162,7 @@ bool crowd_report(struct subject *s, struct report *r, struct err *e)
     const int most = c.d ? decoder_most_answers(c.d) : 0;
     if (c.d && most < s->o->answers)
         report_note(r, "%s answers %d at once here", s->m.dev->name, most);
-    const bool ok = c.d && measure_all(&c, most, e);
+    const bool ok = c.d && measure_all(&c, most, there, e);
     decoder_close(c.d);
     forward_overlap(s->m.forward, -1);
     return ok;

@@ -4,7 +4,8 @@
 
 #include "bench/subject.h"
 
-/* A table of one to o->answers answers, without drafts and with drafts that are right by lot.  False with the reason when the device fails. */
-bool crowd_report(struct subject *s, struct report *r, struct err *e);
+/* A table of one to o->answers answers, without drafts and with drafts that are right by lot.  there: the plain read of another machine, GB/s,
+ * on which memory is the limit, too; 0: none.  False with the reason when the device fails. */
+bool crowd_report(struct subject *s, struct report *r, double there, struct err *e);
 
 #endif

@@ -102,7 +102,7 @@ static int five_by_lot(const struct bench_options *o)
     bool ok = subject_open(&s, o, &l, &e);
     if (ok) {
         subject_report(&s, &r);
-        ok = o->answers ? crowd_report(&s, &r, &e) : trial_report(&s, &r, o->bandwidth, &e);
+        ok = o->answers ? crowd_report(&s, &r, o->bandwidth, &e) : trial_report(&s, &r, o->bandwidth, &e);
     }
     if (report_stopped(&r))
         report_cut(&r, "stopped before its end");

@@ -23,7 +23,7 @@ enum { N_WANTED = sizeof wanted / sizeof *wanted };
 
 /* What was counted over some positions. */
 struct counts {
-    struct { double n, missed, ids; int most; } by[N_WANTED];
+    struct { double n, missed, ids, off; int most; } by[N_WANTED];      /* off: the greatest difference of a probability */
     double n_estimates, squares, worst; /* in deviations */
 };
 
@@ -59,6 +59,18 @@ static float kth_best(const float *l, int n_ids, int k)
     return best[n - 1];
 }
 
+/* softmax(l) of the best id. */
+static double best_share(const float *l, int n_ids)
+{
+    float max = l[0];
+    double sum = 0;
+    for (int i = 1; i < n_ids; i++)
+        max = fmaxf(max, l[i]);
+    for (int i = 0; i < n_ids; i++)
+        sum += (double)expf(l[i] - max);
+    return 1 / sum;
+}
+
 static void compare_best(struct counts *c, struct work *w, const struct weight *planes, const float *h, int k)
 {
     const struct step_sampling how = {.temperature = 1, .top_k = wanted[k], .n_ids = planes->rows};
@@ -66,9 +78,10 @@ static void compare_best(struct counts *c, struct work *w, const struct weight *
     int ids = 0, missed = 0;
     STEP(w->dev, step_logits, .logits = w->logits, .tile_max = w->tile_max, .w = *planes, .hidden = h, .sampling = &how, .seen = w->seen, .n_rows = 1);
     for (int i = 0; i < planes->rows; i++) {
-        ids += w->logits[i] > -INFINITY;
-        missed += w->whole[i] >= least && w->logits[i] != w->whole[i];
+        ids += w->logits[i] == w->whole[i];
+        missed += w->whole[i] >= least ? w->logits[i] != w->whole[i] : w->logits[i] >= least;
     }
+    c->by[k].off = fmax(c->by[k].off, fabs(best_share(w->logits, planes->rows) - best_share(w->whole, planes->rows)));
     c->by[k].n++;
     c->by[k].ids += ids;
     c->by[k].missed += missed > 0;
@@ -104,7 +117,7 @@ static void report_counts(struct report *r, const char *name, const struct weigh
 {
     for (int k = 0; k < N_WANTED; k++) {
         const double n = c->by[k].n > 0 ? c->by[k].n : 1;
-        const double cells[] = {head->rows, head->cols, wanted[k], c->by[k].n, c->by[k].missed, c->by[k].ids / n, c->by[k].most,
+        const double cells[] = {head->rows, head->cols, wanted[k], c->by[k].n, c->by[k].missed, c->by[k].ids / n, c->by[k].most, c->by[k].off,
                                 k ? NAN : sqrt(c->squares / c->n_estimates), k ? NAN : c->worst};
         report_text(r, name);
         for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
@@ -225,7 +238,8 @@ int bench_head(const struct bench_options *o)
 {
     static const struct column columns[] = {
         {"numbers", "numbers", -20, 0}, {"rows", "ids", 8, 0}, {"columns", "columns", 8, 0}, {"wanted", "best", 6, 0}, {"positions", "positions", 10, 0},
-        {"missed", "missed", 8, 0}, {"ids", "completed", 10, 1}, {"most", "at most", 8, 0}, {"rms", "rms error", 10, 2}, {"worst", "greatest", 9, 2},
+        {"missed", "missed", 8, 0}, {"ids", "completed", 10, 1}, {"most", "at most", 8, 0}, {"off", "p off", 8, 5},
+        {"rms", "rms error", 10, 2}, {"worst", "greatest", 9, 2},
     };
     struct report r;
     struct err e = {0};

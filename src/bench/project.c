@@ -2,6 +2,7 @@
  * counted; there they take bytes over (its bandwidth times the share of the plain read that they reach here). */
 #include <math.h>
 
+#include "bench/crowd.h"
 #include "bench/prompt_cost.h"
 #include "bench/sweep.h"
 #include "bench/trial.h"
@@ -132,7 +133,7 @@ int bench_project(const struct bench_options *given)
         subject_report(&w.s, &r);
         report_fact(&r, "there", "%g GB/s", o.bandwidth);
     }
-    ok = ok && measure(&w) && (!o.synthetic || trial_report(&w.s, &r, o.bandwidth, &w.e));
+    ok = ok && measure(&w) && (!o.synthetic || trial_report(&w.s, &r, o.bandwidth, &w.e)) && (!o.answers || crowd_report(&w.s, &r, o.bandwidth, &w.e));
     int status = report_close(&r, ok ? NULL : &w.e);
     sweep_close(&w);
     return status;

@@ -19,6 +19,7 @@ struct bench_options {
     int  overlap;                       /* experts that neighbouring rows share, plus one; 0: as routed */
     int  n_ctx, n_sms, n_threads, chunk, seed;
     int  n_positions;                   /* of each kind of head */
+    double chance, then;                /* that a draft is right, in answers by lot; `then` in turns with it.  0: several, and the same */
     double bandwidth, tflops;           /* of another machine: GB/s; TFLOP/s of products in 16 bits */
     const char *weights_in;             /* "device", "host" or "auto" */
     const char *machine_dir;            /* what was measured of this machine; NULL: nothing is remembered */

@@ -166,7 +166,7 @@ static bool answer(struct sweep *w, int n_prompt, int depth, double *ms, int *n_
     return stepper_end(w->stepper, *n_steps, &w->e) >= 0;
 }
 
-bool sweep_answers(struct sweep *w)
+static bool measure_answers(struct sweep *w)
 {
     static const struct column columns[] = {
         {"context", "context", 8, 0}, {"drafts", "drafts", 7, 0}, {"tok_s", "tok/s", 9, 1}, {"ms_step", "ms a step", 10, 3},
@@ -191,7 +191,7 @@ bool sweep_answers(struct sweep *w)
 
 bool sweep_open(struct sweep *w, const struct bench_options *o, struct report *r)
 {
-    struct load_options l = {.n_ctx = o->n_ctx, .chunk = o->chunk};
+    struct load_options l = {.n_ctx = o->n_ctx, .chunk = o->chunk, .n_sequences = o->answers};
     *w = (struct sweep){.r = r};
     const char *backend = dev_backend(o->backend, &w->e);
     if (!backend)
@@ -227,7 +227,7 @@ int bench_sweep(const struct bench_options *o)
     bool ok = sweep_open(&w, o, &r);
     if (ok)
         subject_report(&w.s, &r);
-    ok = ok && sweep_decode(&w) && sweep_answers(&w) && sweep_prompts(&w);
+    ok = ok && sweep_decode(&w) && measure_answers(&w) && sweep_prompts(&w);
     int status = report_close(&r, ok ? NULL : &w.e);
     sweep_close(&w);
     return status;

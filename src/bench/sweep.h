@@ -32,7 +32,6 @@ void sweep_close(struct sweep *w);
 /* A table each, which ends where the report is stopped or has no time left.  False when the device failed, with the reason in w->e. */
 bool sweep_decode(struct sweep *w);
 bool sweep_steps(struct sweep *w, int pos, int max_rows);       /* of 1 to max_rows rows at one context */
-bool sweep_answers(struct sweep *w);    /* with random weights, to see what a step with drafts costs; nothing on the CPU */
 bool sweep_prompts(struct sweep *w);
 /* What was measured of such a step; NULL: nothing. */
 const struct sweep_step *sweep_step_of(const struct sweep *w, int rows, int pos);

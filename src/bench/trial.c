@@ -1,6 +1,7 @@
 #include "bench/trial.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "engine/decode.h"
 
@@ -13,10 +14,11 @@ enum {
     TURNS        = 4,
 };
 
-static const struct chance {
+struct chance {
     const char *name;
     float rate[2];
-} chances[] = {
+};
+static const struct chance chances[] = {
     {"0.3", {0.3f, 0.3f}}, {"0.7", {0.7f, 0.7f}}, {"0.8", {0.8f, 0.8f}}, {"0.9", {0.9f, 0.9f}}, {"0.95", {0.95f, 0.95f}}, {"0.4, 0.95", {0.4f, 0.95f}},
 };
 
@@ -49,9 +51,16 @@ static bool answer(struct trial *t, int depth, const float rate[2], int n_tokens
     return o.finish != FINISH_ERROR || err_set(e, "%s", o.why.msg);
 }
 
-static double tok_s(const struct turn_stats *a)
+static bool changes(const struct chance *c) { return c->rate[0] < c->rate[1] || c->rate[0] > c->rate[1]; }
+
+/* Tokens behind the first one that the drafts of the answer give on average: a lot as short as an answer would add some percent of its own.
+ * Where the chance changes it is what they gave. */
+static double tokens_of(const struct turn_stats *a, const struct chance *c)
 {
-    return a->decode_ms > 0 ? (a->n_tokens - 1) * 1e3 / a->decode_ms : NAN;
+    double tokens = a->n_steps, all = 1;
+    for (int i = 0; i < ENGINE_MAX_DEPTH; i++)
+        tokens += a->drafted[i] * (all *= (double)c->rate[0]);
+    return changes(c) ? a->n_tokens - 1 : tokens;
 }
 
 /* What a step takes does not depend on which drafts are right. */
@@ -86,38 +95,57 @@ static double best_fixed(const struct trial *t, double rate, int *n)
     return best;
 }
 
-static void report_answer(struct trial *t, const struct chance *c, const struct turn_stats *a)
+/* before: the answers before it. */
+static void report_answer(struct trial *t, const struct chance *c, const char *before, const struct turn_stats *a)
 {
     int n[2] = {0};
     const double none = 1e3 / t->ms[0], best[2] = {best_fixed(t, (double)c->rate[0], &n[0]), best_fixed(t, (double)c->rate[1], &n[1])},
-        both = 2 / (1 / best[0] + 1 / best[1]), rate = tok_s(a);
+        both = 2 / (1 / best[0] + 1 / best[1]), tokens = tokens_of(a, c), rate = a->decode_ms > 0 ? tokens * 1e3 / a->decode_ms : NAN;
     report_text(t->r, c->name);
-    const double cells[] = {none, n[0], n[1], both, rate, (double)(a->n_tokens - 1) / a->n_steps, rate / none, rate / both,
-                            a->bytes * 1e-9 / (a->n_tokens - 1), t->there > 0 ? rate * t->there / t->s->read_gb_s : NAN};
+    report_text(t->r, before);
+    const double cells[] = {none, n[0], n[1], both, rate, tokens / a->n_steps, rate / none, rate / both, a->bytes * 1e-9 / tokens,
+                            t->there > 0 ? rate * t->there / t->s->read_gb_s : NAN};
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
         report_number(t->r, cells[i]);
+}
+
+/* An answer begins with what those before it taught: so the same once more tells what that is worth. */
+static bool measure_chance(struct trial *t, const struct chance *c, struct err *e)
+{
+    static const char *const before[] = {"others", "alike"};
+    for (int i = 0; i < 2 && !report_stopped(t->r); i++) {
+        struct turn_stats a;
+        if (!answer(t, -1, c->rate, changes(c) ? TURN * TURNS : TOKENS, &a, e))
+            return false;
+        if (a.n_steps)
+            report_answer(t, c, before[i], &a);
+    }
+    return true;
 }
 
 static bool measure_auto(struct trial *t, struct err *e)
 {
     static const struct column columns[] = {
-        {"chance", "chance", -10, 0}, {"none_tok_s", "none", 8, 1}, {"best_drafts", "best", 5, 0}, {"best_drafts_2", "then", 5, 0},
+        {"chance", "chance", -10, 0}, {"after", "after", -6, 0}, {"none_tok_s", "none", 8, 1}, {"best_drafts", "best", 5, 0}, {"best_drafts_2", "then", 5, 0},
         {"best_tok_s", "tok/s", 8, 1}, {"auto_tok_s", "auto", 8, 1}, {"tokens_step", "tokens/step", 11, 2}, {"of_none", "x none", 7, 2},
         {"of_best", "x best", 7, 3}, {"gb_token", "GB/token", 9, 3}, {"there_tok_s", "there", 8, 1},
     };
     struct turn_stats a;
+    const struct bench_options *o = t->s->o;
+    const double then = o->then > 0 ? o->then : o->chance;
+    char name[32];
+    snprintf(name, sizeof name, o->then > 0 ? "%g, %g" : "%g", o->chance, then);
+    const struct chance given = {name, {(float)o->chance, (float)then}}, *list = o->chance > 0 ? &given : chances;
+    const size_t n = o->chance > 0 ? 1 : sizeof chances / sizeof *chances;
     if (!answer(t, -1, chances[3].rate, WARM_AUTO, &a, e))
         return false;
     report_table(t->r, "tokens a second by the chance that a draft is right: without drafts, at the best fixed number, auto", columns,
                  sizeof columns / sizeof *columns);
-    for (size_t i = 0; i < sizeof chances / sizeof *chances && !report_stopped(t->r); i++) {
-        const bool changes = chances[i].rate[0] < chances[i].rate[1];
-        if (!answer(t, -1, chances[i].rate, changes ? TURN * TURNS : TOKENS, &a, e))
+    for (size_t i = 0; i < n && !report_stopped(t->r); i++)
+        if (!measure_chance(t, &list[i], e))
             return false;
-        if (a.n_steps)
-            report_answer(t, &chances[i], &a);
-    }
-    report_note(t->r, "drafts are right by lot, each when all before it were; \"0.4, 0.95\" changes every %d tokens, and its best number of drafts with it", TURN);
+    report_note(t->r, "after: the answers before it had other chances, or the one before it had the same");
+    report_note(t->r, "drafts are right by lot, each when all before it were, and count as many tokens as they give on average; of two chances each has %d tokens in turns, and its best number of drafts", TURN);
     if (t->there > 0)
         report_note(t->r, "there: the tokens a second of auto here, times %g GB/s over the plain read here; only where memory is the limit", t->there);
     return true;

@@ -34,7 +34,7 @@ enum {
 /* May anything be read now? */
 static bool is_still(const struct chat *c)
 {
-    return c->responder->can.read_ahead && c->front.reads_ahead && options_on(c->o, OPT_read_ahead) && c->ready && c->turn.state == TURN_IDLE &&
+    return c->responder->can.read_ahead && c->front.reads_ahead && options_on(c->o, OPT_read_ahead) && state_ready(c) && c->turn.state == TURN_IDLE &&
            chat_rest(c) == CHAT_WHOLE;
 }
 

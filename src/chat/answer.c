@@ -76,6 +76,17 @@ void answer_finish(struct answer *a)
     stopper_finish(&a->stopper, &a->content);
 }
 
+struct entry *answer_entry(const struct answer *a, struct transcript *t, bool whole)
+{
+    struct entry *m = transcript_add(t, ROLE_ASSISTANT, buf_str(&a->content), a->content.len);
+    entry_reasoning(m, buf_str(&a->reasoning), a->reasoning.len);
+    for (int i = 0; i < a->n_calls && whole; i++)
+        entry_call(m, a->calls[i].name, a->calls[i].arguments.p, a->calls[i].arguments.n);
+    if (!a->stopper.hit)
+        ids_append(&m->ids, a->ids.data, a->ids.n);
+    return m;
+}
+
 void answer_free(struct answer *a)
 {
     stopper_free(&a->stopper);

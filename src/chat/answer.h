@@ -11,6 +11,7 @@
 #include "chat/responder.h"
 #include "chat/stopper.h"
 #include "chat/tokens.h"
+#include "chat/transcript.h"
 
 enum { ANSWER_MAX_CALLS = 256 };        /* each is a tool that runs; a model that repeats itself makes thousands */
 
@@ -43,6 +44,7 @@ void answer_begin(struct answer *a, bool thinking, const char *const *stops, int
 void answer_take(struct answer *a, const struct news *it);      /* TOKEN, REASONING, TEXT, CALL_BEGIN, CALL; others are nothing to it */
 bool answer_is_over(const struct answer *a);            /* nothing that may still come belongs to it */
 void answer_finish(struct answer *a);                   /* what was held back for the stop strings is text after all */
+struct entry *answer_entry(const struct answer *a, struct transcript *t, bool whole);     /* added at the path's end, with its calls if it is whole */
 void answer_free(struct answer *a);
 
 #endif

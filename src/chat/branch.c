@@ -109,7 +109,9 @@ struct chat_node chat_node(const struct chat *c, int k)
     return (struct chat_node){
         .parent = m->parent ? m->parent->number : -1,
         .role = state_role(m),
-        .text = m->m.content.p,
+        .text = m->m.content.p ? m->m.content.p : "",
+        .call = m->m.n_calls ? m->m.calls[0].name.p : NULL,
+        .arguments = m->m.n_calls ? m->m.calls[0].arguments.p : NULL,
         .on_path = transcript_on_path(&c->t, m),
     };
 }

@@ -10,9 +10,11 @@ enum { INTERRUPT_MS = 2000 };           /* so long may a tool take to end when i
 static struct chat_event *answer_call(struct chat *c, const char *text, size_t n)
 {
     const char *name = c->turn.answer.calls[c->calls.next++].name;
-    struct entry *m = transcript_add(&c->t, ROLE_TOOL, text, n);
+    bool aside = c->turn.kind == TURN_ASIDE;
+    struct entry *m = transcript_add(aside ? &c->aside : &c->t, ROLE_TOOL, text, n);
     entry_tool(m, name);
-    persist_entry(c, m);
+    if (!aside)
+        persist_entry(c, m);
     return outbox_post(&c->out, CHAT_TOOL_RESULT, name, text, n);
 }
 

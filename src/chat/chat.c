@@ -23,20 +23,22 @@ static void replace_responder(struct chat *c)
 {
     struct err e = {0};
     struct responder *old = c->responder, *made = old->instead(c->o, &e);
-    c->gone = false;
     if (!made) {
-        turn_news(&(struct news){.kind = NEWS_FATAL, .text = text_of(e.msg)}, c);
+        turn_fail(c, e.msg);
         return;
     }
+    c->presence = RESPONDER_OPENS;
     made->fn = turn_news;
     made->arg = c;
     c->responder = made;
     old->ops->close(old);
+    if (c->persist.session)
+        kept_load(c, session_path(c->persist.session));
 }
 
 static bool needs_another(const struct chat *c)
 {
-    return c->gone && c->turn.state == TURN_WAITING;
+    return c->presence == RESPONDER_GONE && c->turn.state == TURN_WAITING;
 }
 
 const struct chat_event *chat_drain(struct chat *c, int *n)
@@ -99,7 +101,7 @@ bool chat_busy(const struct chat *c)
 
 bool chat_ready(const struct chat *c)
 {
-    return c->ready;
+    return state_ready(c);
 }
 
 /* Files that take more than half of what is free are not sent unasked.  Those that take more than all of it are refused, if they are counted
@@ -249,7 +251,12 @@ bool chat_offer_tools(struct chat *c, const char *list, struct err *e)
 {
     if (c->turn.state != TURN_DEAD && !state_usable(c, e))
         return false;
-    return tools_offer(c->calls.tools, list, e);
+    return tools_offer(c->calls.tools, strcmp(list, "auto") ? list : c->front.tools, e) && options_set(c->o, OPT_tools, list, FROM_SET, e);
+}
+
+bool chat_set_approval(struct chat *c, const char *who, struct err *e)
+{
+    return tools_check_policy(c->calls.tools, who, e) && options_set(c->o, OPT_tools_approve, who, FROM_SET, e);
 }
 
 void chat_describe_sampling(const struct chat *c, struct buf *out)
@@ -320,7 +327,7 @@ void chat_close(struct chat *c)
     buf_free(&c->persist.doomed);
     buf_free(&c->summary.request);
     buf_free(&c->summary.text);
-    buf_free(&c->aside);
+    transcript_free(&c->aside);
     buf_free(&c->ahead.draft);
     buf_free(&c->ahead.read);
     free(c);
@@ -340,7 +347,7 @@ int chat_others(const struct chat *c)
 
 const struct chat_info *chat_info(const struct chat *c)
 {
-    return c->ready ? &c->info : NULL;
+    return state_ready(c) ? &c->info : NULL;
 }
 
 const char *chat_model_dir(const struct chat *c)

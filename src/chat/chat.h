@@ -173,7 +173,12 @@ bool chat_cut(struct chat *c, int i, struct err *e);    /* message i and what fo
 int  chat_siblings(const struct chat *c, int i, int *which);
 /* The path goes through that one, and on as it was shown last. */
 bool chat_show_sibling(struct chat *c, int i, int which, struct err *e);
-struct chat_node { int parent; const char *role, *text; bool on_path; };        /* parent -1: a root */
+struct chat_node {
+    int parent;                         /* -1: a root */
+    const char *role, *text;
+    const char *call, *arguments;       /* of its first tool call; NULL: it has none */
+    bool on_path;
+};
 int  chat_n_nodes(const struct chat *c);                /* in the order in which they were made: parents before children */
 struct chat_node chat_node(const struct chat *c, int k);
 bool chat_go(struct chat *c, int node, struct err *e);  /* the path ends there */
@@ -255,7 +260,8 @@ struct chat_machine {
     double joules;                      /* used so far; differences mean something */
 };
 void chat_machine(const struct chat *c, struct chat_machine *m);        /* cheap enough for once a second */
-bool chat_offer_tools(struct chat *c, const char *list, struct err *e);
+bool chat_offer_tools(struct chat *c, const char *list, struct err *e);         /* the option tools, from now on */
+bool chat_set_approval(struct chat *c, const char *who, struct err *e);         /* the option tools_approve, likewise */
 void chat_describe_sampling(const struct chat *c, struct buf *out);     /* a line: the values in force, and where they come from */
 /* Of an option of sampling that was not set: a line with the value in force; else nothing. */
 void chat_describe_value(const struct chat *c, enum option_id id, struct buf *out);

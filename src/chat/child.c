@@ -19,27 +19,17 @@
 #include "base/buf.h"
 #include "base/grow.h"
 #include "base/memory.h"
+#include "base/text.h"
 
 extern char **environ;
 
 /* --- its environment --------------------------------------------------------------------------------------------- */
 
-static bool in_list(const char *list, const char *name, size_t n)
-{
-    for (const char *p = list; *p;) {
-        size_t len = strcspn(p, ", ");
-        if (len == n && !strncmp(p, name, n))
-            return true;
-        p += len + (p[len] != 0);
-    }
-    return false;
-}
-
 static bool passes(const char *entry, const char *pass)
 {
     static const char usual[] = "PATH,HOME,USER,LOGNAME,LANG,TMPDIR,TZ";
-    size_t n = strcspn(entry, "=");
-    return in_list(usual, entry, n) || !strncmp(entry, "LC_", 3) || in_list(pass, entry, n);
+    const struct text name = {entry, strcspn(entry, "=")};
+    return text_listed(usual, name) || text_starts(name, "LC_") || text_listed(pass, name);
 }
 
 static char **environment(const char *pass)
@@ -51,9 +41,9 @@ static char **environment(const char *pass)
     for (size_t i = 0; i < n; i++)
         if (passes(environ[i], pass))
             *to++ = environ[i];
-    if (!in_list(pass, "TERM", 4))
+    if (!text_listed(pass, text_of("TERM")))
         *to++ = "TERM=dumb";
-    if (!in_list(pass, "PAGER", 5))
+    if (!text_listed(pass, text_of("PAGER")))
         *to++ = "PAGER=cat";
     return all;
 }

@@ -91,39 +91,7 @@ void command_first_line(struct buf *out, const char *text)
     buf_addf(out, "%.*s%s\n", (int)n, text, text[n] ? " ..." : "");
 }
 
-/* --- help ------------------------------------------------------------------------------------------------------- */
-
-static void help_line(const struct command *k, struct buf *out)
-{
-    enum { COLUMN = 26 };
-    size_t start = out->len;
-    bool any = false;
-    buf_addf(out, "  /%s%s%s ", k->name, *k->argument ? " " : "", k->argument);
-    while (out->len - start < COLUMN)
-        buf_addc(out, ' ');
-    buf_adds(out, k->help);
-    for (int i = N_COMMANDS; i < N_NAMES; i++)
-        if (!strcmp(names[i].of, k->name)) {
-            buf_addf(out, any ? ", /%s" : " (also /%s", names[i].name);
-            any = true;
-        }
-    buf_adds(out, any ? ")\n" : "\n");
-}
-
-enum command_result command_help(struct typed *c)
-{
-    const char *name = *c->arg == '/' ? c->arg + 1 : c->arg;
-    const struct command *k = *name ? find(name, strlen(name)) : NULL;
-    for (int i = 0; i < N_COMMANDS; i++)
-        if (!k || k == &commands[i])
-            help_line(&commands[i], c->out);
-    if (!k)
-        buf_adds(c->out, "  //text                  a message that begins with a slash\n"
-                         "  @PATH                   in a message: that file goes along; @\"A B\" with blanks\n");
-    return COMMAND_DONE;
-}
-
-/* --- telling them apart ----------------------------------------------------------------------------------------- */
+/* --- names that are none ---------------------------------------------------------------------------------------- */
 
 static enum command_result unknown(const char *name, size_t n, struct buf *out)
 {
@@ -147,6 +115,42 @@ static enum command_result unknown(const char *name, size_t n, struct buf *out)
     return COMMAND_DONE;
 }
 
+/* --- help ------------------------------------------------------------------------------------------------------- */
+
+static void help_line(const struct command *k, struct buf *out)
+{
+    enum { COLUMN = 26 };
+    size_t start = out->len;
+    bool any = false;
+    buf_addf(out, "  /%s%s%s ", k->name, *k->argument ? " " : "", k->argument);
+    while (out->len - start < COLUMN)
+        buf_addc(out, ' ');
+    buf_adds(out, k->help);
+    for (int i = N_COMMANDS; i < N_NAMES; i++)
+        if (!strcmp(names[i].of, k->name)) {
+            buf_addf(out, any ? ", /%s" : " (also /%s", names[i].name);
+            any = true;
+        }
+    buf_adds(out, any ? ")\n" : "\n");
+}
+
+enum command_result command_help(struct typed *c)
+{
+    const char *name = *c->arg == '/' ? c->arg + 1 : c->arg;
+    const struct command *k = *name ? find(name, strlen(name)) : NULL;
+    if (*name && !k)
+        return unknown(name, strlen(name), c->out);
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (!k || k == &commands[i])
+            help_line(&commands[i], c->out);
+    if (!k)
+        buf_adds(c->out, "  //text                  a message that begins with a slash\n"
+                         "  @PATH                   in a message: that file goes along; @\"A B\" with blanks\n");
+    return COMMAND_DONE;
+}
+
+/* --- telling them apart ----------------------------------------------------------------------------------------- */
+
 /* The length of the command's name behind the slash; -1: the line is a message. */
 static int name_length(const char *line)
 {
@@ -166,6 +170,13 @@ const char *command_name(const char *line, const char **argument)
     return k->name;
 }
 
+/* A message that happens to begin with a command's name must not run it. */
+static enum command_result takes_nothing(const struct command *k, struct typed *c)
+{
+    err_set(&c->e, "/%s takes no words, not '%s'; // at the start sends a message that begins with a slash", k->name, c->arg);
+    return command_refused(c);
+}
+
 enum command_result command_run(struct chat *chat, struct options *o, const char *line, const char **message, struct buf *out)
 {
     int n = name_length(line);
@@ -180,7 +191,7 @@ enum command_result command_run(struct chat *chat, struct options *o, const char
     while (arg.len && isspace((unsigned char)arg.data[arg.len - 1]))
         arg.data[--arg.len] = 0;
     struct typed c = {.chat = chat, .o = o, .arg = buf_str(&arg), .out = out};
-    enum command_result r = k->fn(&c);
+    enum command_result r = *k->argument || !arg.len ? k->fn(&c) : takes_nothing(k, &c);
     if (r == COMMAND_SCREEN)
         *message = k->name;
     buf_free(&arg);

@@ -22,9 +22,9 @@ enum command_result command_save(struct typed *c)
         return command_refused(c);
     const char *path = chat_saved_as(c->chat);
     if (!path)
-        buf_adds(c->out, "not kept; /save NAME keeps it\n");
+        buf_adds(c->out, "not saved; /save NAME saves it\n");
     else
-        buf_addf(c->out, chat_unsaved(c->chat) ? "kept in %s, but for what was said since the disk failed\n" : "kept in %s\n", path);
+        buf_addf(c->out, chat_unsaved(c->chat) ? "saved in %s, but for what was said since the disk failed\n" : "saved in %s\n", path);
     return COMMAND_DONE;
 }
 
@@ -112,7 +112,7 @@ static enum command_result list(struct typed *c, const char *find, const char *w
     if (n > MOST)
         buf_addf(c->out, "... and %d more, older; words after the command choose\n", n - MOST);
     if (!n)
-        buf_adds(c->out, *words || find ? "there is none like that\n" : "there are none yet\n");
+        buf_adds(c->out, *words || find ? "no saved conversation has these words\n" : "no conversation is saved yet\n");
     sessions_free(&s);
     return COMMAND_DONE;
 }

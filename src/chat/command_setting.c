@@ -14,6 +14,15 @@ enum command_result command_system(struct typed *c)
     return COMMAND_DONE;
 }
 
+static bool set_value(struct typed *c, int id, const char *key, const char *text)
+{
+    if (id == OPT_tools)
+        return chat_offer_tools(c->chat, text, &c->e);
+    if (id == OPT_tools_approve)
+        return chat_set_approval(c->chat, text, &c->e);
+    return options_set_named(c->o, key, text, &c->e);
+}
+
 enum command_result command_set(struct typed *c)
 {
     char key[64];
@@ -24,15 +33,18 @@ enum command_result command_set(struct typed *c)
     value += *value == '=';
     value += strspn(value, " \t");
     if (!*key) {
+        bool any = false;
         for (int i = 0; i < N_OPTIONS; i++)
-            if (options_given(c->o, (enum option_id)i))
+            if (options_given(c->o, (enum option_id)i)) {
                 options_explain(c->o, (enum option_id)i, c->out);
-        buf_adds(c->out, "everything else is at its default; /set KEY explains one, q35chat --print-config lists all\n");
+                any = true;
+            }
+        buf_addf(c->out, "every %soption is at its default; /set KEY explains one, q35chat --print-config lists all\n", any ? "other " : "");
         return COMMAND_DONE;
     }
     int id = options_find(key);
     const char *text = strcmp(value, "\"\"") ? value : "";        /* "" empties it */
-    if ((*value || id < 0) && !options_set_named(c->o, key, text, &c->e))
+    if ((*value || id < 0) && !set_value(c, id, key, text))
         return command_refused(c);
     options_explain(c->o, (enum option_id)id, c->out);
     chat_describe_value(c->chat, (enum option_id)id, c->out);
@@ -42,13 +54,17 @@ enum command_result command_set(struct typed *c)
 enum command_result command_think(struct typed *c)
 {
     bool budget = isdigit((unsigned char)*c->arg);
+    if (*c->arg && !budget && value_switch(c->arg) < 0) {
+        err_set(&c->e, "think is '%s', expected on, off or the most tokens of reasoning", c->arg);
+        return command_refused(c);
+    }
     if (budget && !options_set(c->o, OPT_think_budget, c->arg, FROM_SET, &c->e))
         return command_refused(c);
     if (*c->arg && !options_set(c->o, OPT_think, budget ? "on" : c->arg, FROM_SET, &c->e))
         return command_refused(c);
     bool on = options_on(c->o, OPT_think);
     int most = options_int(c->o, OPT_think_budget);
-    buf_addf(c->out, "thinking is %s", on ? "on" : "off");
+    buf_addf(c->out, "reasoning is %s", on ? "on" : "off");
     if (on && most)
         buf_addf(c->out, ", at most %d tokens (0: no limit)", most);
     buf_addc(c->out, '\n');
@@ -279,8 +295,9 @@ enum command_result command_stats(struct typed *c)
              (unsigned long long)s->seed);
     if (chat_tokens_per_step(s) > 0)
         buf_addf(c->out, "           %.2f tokens a step\n", chat_tokens_per_step(s));
-    if (chat_gb_per_token(s) > 0)
-        buf_addf(c->out, "traffic    about %.3g GB a token: weights, states, KV rows, drafts\n", chat_gb_per_token(s));
+    double gb = chat_gb_per_token(s);
+    if (gb > 0)
+        buf_addf(c->out, "traffic    about %.3g %s a token: weights, states, KV rows, drafts\n", gb < 0.1 ? gb * 1e3 : gb, gb < 0.1 ? "MB" : "GB");
     buf_addf(c->out, "cost       %.1f s", s->wall_ms / 1000);
     if (s->joules > 0)
         buf_addf(c->out, ", %.0f J of the device, %.2f J a token", s->joules, s->n_tokens ? s->joules / s->n_tokens : 0);

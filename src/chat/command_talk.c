@@ -55,6 +55,8 @@ enum command_result command_undo(struct typed *c)
         done++;
     }
     buf_free(&text);
+    if (done && done < n)
+        buf_addf(c->out, "the conversation had no more than %d message%s of yours, not %d\n", done, done == 1 ? "" : "s", n);
     return done ? COMMAND_MOVED : command_refused(c);
 }
 
@@ -112,10 +114,9 @@ static const char *sign(const char *role)
 
 static void node_line(struct buf *out, struct chat_node k)
 {
-    size_t start = out->len;
     buf_adds(out, sign(k.role));
-    title_of_message(out, text_of(k.text));
-    buf_adds(out, out->len - start == strlen(sign(k.role)) ? "(a call)\n" : "\n");
+    title_of_node(out, &k);
+    buf_addc(out, '\n');
 }
 
 /* The nodes that stand beside message i, in order, and the one of the path. */
@@ -140,7 +141,7 @@ enum command_result command_branch(struct typed *c)
     const char *rest;
     int i = last_fork(c->chat), n = command_number(c->arg, 0, &rest), count;
     if (i < 0) {
-        err_set(&c->e, "nothing stands beside this conversation: /regen, /edit and /undo make branches, /tree shows all");
+        err_set(&c->e, "this conversation has no branches; /regen, /edit and /undo make them, /tree shows all messages");
         return command_refused(c);
     }
     count = chat_siblings(c->chat, i, NULL);

@@ -94,7 +94,7 @@ bool chat_compact(struct chat *c, const char *hint, struct err *e)
     struct buf told = {0};
     if (!state_usable(c, e))
         return false;
-    if (!c->ready)
+    if (!state_ready(c))
         return err_set(e, "the model is not there yet");
     if (n_summed(c) < 2)
         return err_set(e, "there is nothing to sum up yet");

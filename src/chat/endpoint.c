@@ -8,9 +8,17 @@
 #include "chat/key.h"
 #include "chat/paths.h"
 
+bool endpoint_is_socket(const char *url, const char **path)
+{
+    static const char scheme[] = "unix:";
+    *path = url + strlen(scheme);
+    return !strncmp(url, scheme, strlen(scheme));
+}
+
 static bool is_address(const char *s)
 {
-    return strstr(s, "://") || !strncmp(s, "unix:", strlen("unix:"));
+    const char *path;
+    return strstr(s, "://") || endpoint_is_socket(s, &path);
 }
 
 static bool unknown(const struct options *o, const char *name, struct err *e)
@@ -94,6 +102,26 @@ bool endpoint_find(const struct options *o, struct endpoint *ep, struct err *e)
     if (!ep->url || !is_address(ep->url))
         return err_set(e, "[endpoint %s] has the url '%s', expected an address that begins with http:// or https://, or unix:PATH", s->name, ep->url ? ep->url : "");
     return read_key(s, ep, e) && read_authorities(s, ep, e);
+}
+
+/* Of the command line alone: what a config file says is for models that are loaded here. */
+void endpoint_unused(const struct options *o, struct buf *out)
+{
+    const char *name = options_text(o, OPT_endpoint), *path;
+    const struct option_endpoint *s = is_address(name) ? NULL : section(o, name);
+    const bool takes_steps = endpoint_is_socket(s && s->url ? s->url : name, &path);
+    struct option_about about;
+    struct buf flags = {0};
+    for (int id = 0; *name && options_about((enum option_id)id, &about); id++) {
+        if (options_from(o, (enum option_id)id) != FROM_COMMAND_LINE || !(about.of_engine || (about.of_steps && !takes_steps)))
+            continue;
+        buf_adds(&flags, flags.len ? ", --" : "--");
+        for (const char *p = about.key; *p; p++)
+            buf_addc(&flags, *p == '_' ? '-' : *p);
+    }
+    if (flags.len)
+        buf_addf(out, "--endpoint leaves %s without effect: the server that answers has its own settings", flags.data);
+    buf_free(&flags);
 }
 
 void endpoint_free(struct endpoint *ep)

@@ -13,17 +13,32 @@ static void ask(struct chat *c, void (*what)(struct responder *r, uint64_t conve
 {
     struct buf path = {0};
     session_checkpoint(file, &path);
-    what(c->responder, state_conversation(c), path.data);
+    c->kept.conversation = state_conversation(c);
+    what(c->responder, c->kept.conversation, path.data);
     buf_free(&path);
 }
 
 void kept_load(struct chat *c, const char *path)
 {
     c->kept.bytes = 0;
+    c->kept.home = 0;
     if (!is_on(c))
         return;
     ask(c, c->responder->ops->restore, path);
+    kept_turn(c);
     c->kept.due = true;                 /* where nothing comes back it is computed while nothing is asked */
+}
+
+void kept_turn(struct chat *c)
+{
+    const uint64_t conversation = state_conversation(c), home = is_on(c) ? conversation : 0;
+    if (!conversation || !c->responder->can.keeps || c->kept.home == home)
+        return;
+    if (home)
+        ask(c, c->responder->ops->keep, session_path(c->persist.session));
+    else
+        c->responder->ops->keep(c->responder, conversation, NULL);
+    c->kept.home = home;
 }
 
 void kept_due(struct chat *c)
@@ -42,13 +57,13 @@ static void save(struct chat *c)
 
 void kept_step(struct chat *c)
 {
-    if (c->kept.due && c->ready && c->turn.state == TURN_IDLE)
+    if (c->kept.due && state_ready(c) && c->turn.state == TURN_IDLE)
         save(c);
 }
 
 void kept_end(struct chat *c)
 {
-    if (c->ready && c->turn.state != TURN_DEAD && (c->kept.due || c->turn.state != TURN_IDLE))
+    if (state_ready(c) && c->turn.state != TURN_DEAD && (c->kept.due || c->turn.state != TURN_IDLE))
         save(c);
 }
 
@@ -91,7 +106,7 @@ static void on_restored(struct chat *c, const struct news *it)
     struct buf note = {0};
     c->kept.restored = (int)it->done;
     if (it->text.n) {
-        buf_addf(&note, "%s: it is deleted, and the conversation computed again", it->text.p);
+        buf_addf(&note, "%s; the conversation is computed again", it->text.p);
         state_note(c, note.data);
     }
     buf_free(&note);
@@ -99,7 +114,8 @@ static void on_restored(struct chat *c, const struct news *it)
 
 void kept_news(struct chat *c, const struct news *it)
 {
-    (it->kind == NEWS_SAVED ? on_saved : on_restored)(c, it);
+    if (it->conversation == c->kept.conversation)
+        (it->kind == NEWS_SAVED ? on_saved : on_restored)(c, it);
 }
 
 void chat_kept(const struct chat *c, struct chat_kept *k)

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct chat;
 struct news;
@@ -14,12 +15,16 @@ struct kept {
     bool   due;                         /* there is something new to be saved */
     bool   asked;                       /* the responder was asked to, and has not said that it did */
     bool   told;                        /* that it cannot be saved; until it can again */
+    uint64_t home;                      /* the conversation of which the responder knows the file; 0: none */
+    uint64_t conversation;              /* about which the responder was asked last: what it tells of others is not for us */
     size_t bytes, written;              /* of the file; since the start */
     int    restored;                    /* tokens that came back */
 };
 
 /* The conversation was loaded: that of the file `path` comes back from its checkpoint. */
 void kept_load(struct chat *c, const char *path);
+/* Before anything is asked of the conversation: the responder knows its file, so that it is kept there while others are answered. */
+void kept_turn(struct chat *c);
 void kept_due(struct chat *c);
 void kept_step(struct chat *c);                         /* saves what is due, if nothing is asked */
 void kept_end(struct chat *c);                          /* the program ends: before session and responder are closed */

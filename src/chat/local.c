@@ -85,10 +85,10 @@ static void take_event(struct local *l, const struct event *ev)
         tell_if_ready(l);
         break;
     case EV_RESTORED:
-        responder_tell(&l->base, &(struct news){.kind = NEWS_RESTORED, .done = ev->done, .text = text_of(ev->message)});
+        responder_tell(&l->base, &(struct news){.kind = NEWS_RESTORED, .conversation = ev->sequence, .done = ev->done, .text = text_of(ev->message)});
         break;
     case EV_SAVED:
-        responder_tell(&l->base, &(struct news){.kind = NEWS_SAVED, .done = ev->done, .total = ev->total, .text = text_of(ev->message)});
+        responder_tell(&l->base, &(struct news){.kind = NEWS_SAVED, .conversation = ev->sequence, .done = ev->done, .total = ev->total, .text = text_of(ev->message)});
         break;
     case EV_FATAL:
         die(l, ev->message);
@@ -116,7 +116,7 @@ static void drain(struct responder *r)
     struct event_list list = l->source->ops->drain(l->source);
     for (int i = 0; i < list.n && !l->dead; i++) {
         tell_event(l, &list.events[i]);
-        for (struct local *guest = l->guests; guest && list.events[i].kind != EV_RESTORED && list.events[i].kind != EV_SAVED; guest = guest->next)
+        for (struct local *guest = l->guests; guest; guest = guest->next)
             tell_event(guest, &list.events[i]);
     }
     if (l->source->note)
@@ -159,6 +159,11 @@ static void save(struct responder *r, uint64_t conversation, const char *path)
 static void restore(struct responder *r, uint64_t conversation, const char *path)
 {
     own(r)->source->ops->restore(own(r)->source, conversation, path);
+}
+
+static void keep(struct responder *r, uint64_t conversation, const char *path)
+{
+    own(r)->source->ops->keep(own(r)->source, conversation, path);
 }
 
 static int used(const struct responder *r)
@@ -258,7 +263,7 @@ static void close_local(struct responder *r)
 static const struct responder_ops ops = {
     .request = local_request, .interrupt = local_interrupt, .end_thought = local_end_thought, .fds = fds, .drain = drain, .info = info,
     .machine = machine, .used = used, .count = count, .count_prompt = local_count_prompt, .encode = encode, .prompt = local_prompt,
-    .read_ahead = local_read_ahead, .save = save, .restore = restore,
+    .read_ahead = local_read_ahead, .save = save, .restore = restore, .keep = keep,
     .tokens = local_tokens, .says = local_says, .piece = piece, .close = close_local,
 };
 
@@ -337,7 +342,6 @@ struct responder *local_attach(const char *socket, const char *dir, bool tells, 
 {
     struct local *l = local_new();
     l->tells = tells;
-    l->base.can.keeps = false;
     buf_adds(&l->dir, dir);
     l->source = source_far(socket, e);
     return finish_open(l, e);

@@ -1,5 +1,6 @@
 #include "chat/local_bias.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,6 +45,18 @@ bool biases_make(struct biases *b, const char *const *items, int n, const struct
             return false;
     }
     return true;
+}
+
+void biases_ban(struct biases *b, const char *token, const struct tokenizer *tok)
+{
+    int32_t id = -1;
+    struct err e;
+    if (!find_token(token, strlen(token), tok, &id, &e))
+        return;
+    b->ids = memory_resized(b->ids, ((size_t)b->n + 1) * sizeof *b->ids);
+    b->values = memory_resized(b->values, ((size_t)b->n + 1) * sizeof *b->values);
+    b->ids[b->n] = id;
+    b->values[b->n++] = -INFINITY;
 }
 
 void biases_free(struct biases *b)

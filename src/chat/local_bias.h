@@ -16,6 +16,7 @@ struct biases {
 
 /* Fills `b` anew.  False if a text is not exactly one token. */
 bool biases_make(struct biases *b, const char *const *items, int n, const struct tokenizer *tok, struct err *e);
+void biases_ban(struct biases *b, const char *token, const struct tokenizer *tok);      /* one more; nothing if it is not exactly one token */
 void biases_free(struct biases *b);
 
 #endif

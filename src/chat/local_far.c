@@ -15,7 +15,7 @@
 #include "remote/asker.h"
 
 /* Of requests that are no answers; those of answers are their serials. */
-enum { TAG_WATCH = 0x7fffffff, TAG_MACHINE = 0x7ffffffe, TAG_OTHER = 0x7ffffffd, TAG_INTERRUPT = 0x40000000 };
+enum { TAG_WATCH = 0x7fffffff, TAG_MACHINE = 0x7ffffffe, TAG_OTHER = 0x7ffffffd, TAG_SAVE = 0x7ffffffc, TAG_INTERRUPT = 0x40000000 };
 enum { PROMPTLY_S = 2, MACHINE_MS = 1000 };
 
 struct far {
@@ -27,11 +27,16 @@ struct far {
     struct buf throttled;               /* of the machine */
     bool asks_machine;
     int64_t machine_ns;                 /* when it was asked last; 0: never */
-    uint64_t number;                    /* a random one: names of answers begin with it */
+    uint64_t number;                    /* a random one: our name, with which those of answers begin */
     uint32_t serial;                    /* of the newest answer */
     bool runs;                          /* that answer is under way */
     bool stops;                         /* and was interrupted */
-    bool left;                          /* the other program is going away */
+    bool watched;                       /* the other program knows that we are there */
+    bool left;                          /* it is going away */
+    struct buf restore;                 /* a file that waits until then; empty: none does */
+    uint64_t restore_of;
+    int  n_saves;                       /* that were asked for, and not taken yet */
+    uint64_t save_of;                   /* the newest of them */
     struct turn_stats stats;            /* of that answer, as they were told last */
     struct { struct event *all; int n, cap; } events;           /* of one drain */
     struct buf note;
@@ -59,11 +64,8 @@ static void add_real(struct buf *out, const char *key, float x)
 
 static void add_sampling(struct buf *out, const struct sampling *s)
 {
-    add_real(out, "temperature", s->temperature);
-    add_real(out, "top_p", s->top_p);
-    add_real(out, "min_p", s->min_p);
-    add_real(out, "presence_penalty", s->presence_penalty);
-    add_real(out, "repetition_penalty", s->repetition_penalty);
+#define SAMPLING_NUMBER(name, ...) add_real(out, #name, s->name);
+#include "config/sampling_numbers.def"
     buf_addf(out, ", \"top_k\": %d, \"seed\": %llu, \"max_tokens\": %d, \"draft_depth\": %d, \"lookup\": %s, \"likely\": %d, \"logit_bias\": {", s->top_k,
              (unsigned long long)s->seed, s->max_tokens, s->draft_depth, s->lookup ? "true" : "false", s->n_alternatives);
     for (int i = 0; i < s->n_bias; i++)
@@ -109,10 +111,53 @@ static void read_ahead(struct source *s, uint64_t conversation, const struct ids
     asker_ask(own(s)->others, TAG_OTHER, "/q35chat/ahead", &body, PROMPTLY_S);
 }
 
-/* Checkpoints are the other program's: an attached chat neither reads nor writes any. */
-static void ignore_file(struct source *s, uint64_t conversation, const char *path)
+/* The other program reads and writes the file.  path NULL: there is none. */
+static void ask_file(struct far *f, struct asker *by, uint32_t tag, const char *what, uint64_t conversation, const char *path)
 {
-    (void)s, (void)conversation, (void)path;
+    struct buf body = {0};
+    json_t *v = json_pack("{s:s}", "path", path ? path : "");
+    char *text = v ? json_dumps(v, JSON_COMPACT) : NULL;        /* a path that is no UTF-8 has no checkpoint */
+    if (text) {
+        buf_addf(&body, "{\"id\": \"%llx\", \"conversation\": %llu, %s", (unsigned long long)f->number, (unsigned long long)conversation, text + 1);
+        f->n_saves += tag == TAG_SAVE;
+        asker_ask(by, tag, what, &body, PROMPTLY_S);
+    }
+    free(text);
+    json_decref(v);
+}
+
+static void save(struct source *s, uint64_t conversation, const char *path)
+{
+    struct far *f = own(s);
+    if (f->left)
+        return;
+    f->save_of = conversation;
+    ask_file(f, f->others, TAG_SAVE, "/q35chat/save", conversation, path);
+}
+
+/* Where answers are asked for: before the next one. */
+static void ask_restore(struct far *f)
+{
+    if (f->restore.len)
+        ask_file(f, f->answers, TAG_OTHER, "/q35chat/restore", f->restore_of, f->restore.data);
+    buf_reset(&f->restore);
+}
+
+static void restore(struct source *s, uint64_t conversation, const char *path)
+{
+    struct far *f = own(s);
+    buf_reset(&f->restore);
+    buf_adds(&f->restore, path);
+    f->restore_of = conversation;
+    if (f->watched)
+        ask_restore(f);
+}
+
+/* Likewise before the next answer. */
+static void keep(struct source *s, uint64_t conversation, const char *path)
+{
+    if (!own(s)->left)
+        ask_file(own(s), own(s)->answers, TAG_OTHER, "/q35chat/keep", conversation, path);
 }
 
 /* As it was told last; asked for again when that is old. */
@@ -224,7 +269,7 @@ static void take_stats(struct turn_stats *s, const json_t *v)
 static void take_token(struct far *f, const json_t *token, const json_t *likely)
 {
     struct event *ev = add_event(f, EV_TOKENS);
-    struct outlook *o = &ev->outlook[0];
+    struct logprobs *o = &ev->logprobs[0];
     ev->n = 1;
     ev->ids[0] = (int32_t)json_integer_value(json_array_get(token, 0));
     ev->how[0] = (uint8_t)json_integer_value(json_array_get(token, 1));
@@ -273,8 +318,25 @@ static void take_answer(struct far *f, const json_t *v)
         end_answer(f, finish_of(done), why ? why : "");
 }
 
+static void take_file(struct far *f, enum event_kind kind, const json_t *v)
+{
+    const char *conversation = json_string_value(json_object_get(v, "conversation"));
+    if (!conversation)
+        return;
+    struct event *ev = add_event(f, kind);
+    ev->serial = 0;
+    ev->sequence = strtoull(conversation, NULL, 10);
+    ev->done = (size_t)json_integer_value(json_object_get(v, "done"));
+    ev->total = (size_t)json_integer_value(json_object_get(v, "total"));
+    take_text(v, "why", ev->message, sizeof ev->message);
+}
+
 static void take_watch(struct far *f, const json_t *v)
 {
+    f->watched = true;
+    ask_restore(f);
+    take_file(f, EV_SAVED, json_object_get(v, "saved"));
+    take_file(f, EV_RESTORED, json_object_get(v, "restored"));
     const json_t *loading = json_object_get(v, "loading"), *ready = json_object_get(v, "ready");
     const char *note = json_string_value(json_object_get(v, "note"));
     if (loading) {
@@ -312,9 +374,25 @@ static void say_refused(const struct buf *body, struct err *e)
     json_decref(v);
 }
 
+/* A save was taken, or refused. */
+static void take_save_end(struct far *f, const struct asker_event *ev)
+{
+    struct err e = {{0}};
+    f->n_saves--;
+    if (ev->what != ASKER_REFUSED)
+        return;
+    say_refused(&ev->text, &e);
+    struct event *told = add_event(f, EV_SAVED);
+    told->serial = 0;
+    told->sequence = f->save_of;
+    snprintf(told->message, sizeof told->message, "%s", e.msg);
+}
+
 static void take_end(struct far *f, const struct asker_event *ev)
 {
     struct err e = {{0}};
+    if (ev->tag == TAG_SAVE)
+        take_save_end(f, ev);
     if (ev->tag == TAG_MACHINE)
         f->asks_machine = false;
     if (ev->tag == TAG_WATCH)
@@ -364,10 +442,22 @@ static const struct responder_info *info(const struct source *s)
     return &((const struct far *)s)->info;
 }
 
+/* What is to be saved is asked for, at least. */
+static void finish_saves(struct far *f)
+{
+    const int64_t begun = clock_ns();
+    int left = PROMPTLY_S * 1000;
+    while (f->n_saves && left > 0 && mailbox_wait(&f->in, left)) {
+        drain(&f->base);
+        left = PROMPTLY_S * 1000 - (int)clock_ms_since(begun);
+    }
+}
+
 static void close_far(struct source *s)
 {
     struct far *f = own(s);
     asker_close(f->answers);
+    finish_saves(f);
     asker_close(f->others);
     asker_close(f->watch);
     if (f->in.item_size)
@@ -376,11 +466,12 @@ static void close_far(struct source *s)
     free(f->events.all);
     buf_free(&f->throttled);
     buf_free(&f->note);
+    buf_free(&f->restore);
     free(f);
 }
 
 static const struct source_ops ops = {
-    .submit = submit, .interrupt = interrupt, .read_ahead = read_ahead, .save = ignore_file, .restore = ignore_file, .fd = fd, .drain = drain, .info = info,
+    .submit = submit, .interrupt = interrupt, .read_ahead = read_ahead, .save = save, .restore = restore, .keep = keep, .fd = fd, .drain = drain, .info = info,
     .machine = machine, .close = close_far,
 };
 
@@ -401,7 +492,7 @@ struct source *source_far(const char *socket, struct err *e)
         close_far(&f->base);
         return NULL;
     }
-    buf_adds(&body, "{}");
+    buf_addf(&body, "{\"id\": \"%llx\"}", (unsigned long long)f->number);
     asker_ask(f->watch, TAG_WATCH, "/q35chat/attach", &body, 0);
     return &f->base;
 }

@@ -50,6 +50,11 @@ static void restore(struct source *s, uint64_t conversation, const char *path)
     engine_restore(own(s)->engine, conversation, path);
 }
 
+static void keep(struct source *s, uint64_t conversation, const char *path)
+{
+    engine_keep(own(s)->engine, conversation, path);
+}
+
 static int fd(const struct source *s)
 {
     return engine_fd(own_const(s)->engine);
@@ -115,7 +120,7 @@ static void close_near(struct source *s)
 }
 
 static const struct source_ops ops = {
-    .submit = submit, .interrupt = interrupt, .read_ahead = read_ahead, .save = save, .restore = restore, .fd = fd, .drain = drain, .info = info,
+    .submit = submit, .interrupt = interrupt, .read_ahead = read_ahead, .save = save, .restore = restore, .keep = keep, .fd = fd, .drain = drain, .info = info,
     .machine = machine, .close = close_near,
 };
 

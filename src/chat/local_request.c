@@ -45,14 +45,17 @@ static bool is_stop(const struct local *l, int32_t id)
     return false;
 }
 
-static bool take_sampling(struct local *l, const struct request_sampling *s, struct err *e)
+static bool take_sampling(struct local *l, const struct request *q, struct err *e)
 {
+    const struct request_sampling *s = &q->sampling;
     if (!biases_make(&l->biases, s->bias, s->n_bias, l->tok, e))
         return false;
+    if (q->no_calls && q->n_tools)
+        biases_ban(&l->biases, "<tool_call>", l->tok);
     l->sampling = (struct sampling){
-        .temperature = s->temperature, .top_k = s->top_k, .top_p = s->top_p, .min_p = s->min_p,
-        .presence_penalty = s->presence_penalty, .repetition_penalty = s->repetition_penalty,
-        .seed = s->seed, .max_tokens = s->max_tokens, .draft_depth = s->draft_depth, .lookup = s->lookup, .n_alternatives = s->n_alternatives,
+#define SAMPLING_NUMBER(name, ...) .name = s->name,
+#include "config/sampling_numbers.def"
+        .top_k = s->top_k, .seed = s->seed, .max_tokens = s->max_tokens, .draft_depth = s->draft_depth, .lookup = s->lookup, .n_alternatives = s->n_alternatives,
         .n_ids = tokenizer_n_ids(l->tok),       /* the model's vocabulary is padded beyond it */
         .bias_ids = l->biases.ids, .bias = l->biases.values, .n_bias = l->biases.n,
     };
@@ -119,6 +122,10 @@ static void finish(struct local *l, enum finish how, const char *why)
 
 void local_gone(struct local *l)
 {
+    static const char *const sentences[2][2] = {        /* [again][waits] */
+        {"the q35chat that had loaded the model has ended: the next message loads it here", "the q35chat that had loaded the model has ended: it is loaded here now"},
+        {"the q35chat that answers has ended: the next message asks for it again", "the q35chat that answers has ended: it is asked for again now"},
+    };
     bool waits = l->speaking != SILENT && !l->so_far.n_tokens;
     l->gone = true;
     l->serial = 0;
@@ -128,9 +135,7 @@ void local_gone(struct local *l)
     } else if (l->speaking != SILENT) {
         finish(l, FINISH_ERROR, "the q35chat that had loaded the model has ended in the middle of the answer");
     }
-    responder_tell(&l->base, &(struct news){.kind = NEWS_GONE, .text = text_of(waits
-        ? "the q35chat that had loaded the model has ended: it is loaded here now"
-        : "the q35chat that had loaded the model has ended: the next message loads it here")});
+    responder_tell(&l->base, &(struct news){.kind = NEWS_GONE, .text = text_of(sentences[l->base.again][waits])});
 }
 
 void local_break_off(struct local *l)
@@ -207,9 +212,9 @@ enum request_result local_request(struct responder *r, const struct request *q, 
         err_set(e, "the prompt has %d tokens, the context holds %d", l->prompt.ids.n, l->info.chat.n_ctx);
         return REQUEST_TOO_LONG;
     }
-    if (!take_sampling(l, &q->sampling, e))
+    if (!take_sampling(l, q, e))
         return REQUEST_REFUSED;
-    l->sampling.patient = q->patient;
+    l->sampling.patience_ms = q->patience_ms;
     l->conversation = q->conversation;
     l->answered_before = has_answer(q);
     l->think_budget = q->think_budget;
@@ -337,7 +342,7 @@ static void on_tokens(struct local *l, const struct event *ev)
     count(l, &ev->stats);
     l->speech.stats = &l->so_far;
     for (int i = 0; i < ev->n && !l->enough; i++) {
-        const struct outlook *o = &ev->outlook[i];
+        const struct logprobs *o = &ev->logprobs[i];
         struct alternatives alternatives = {.n = o->n};
         memcpy(alternatives.ids, o->ids, sizeof alternatives.ids);
         memcpy(alternatives.probs, o->probs, sizeof alternatives.probs);

@@ -14,6 +14,7 @@ struct source_ops {
     void (*read_ahead)(struct source *s, uint64_t conversation, const struct ids *ids, int keep_at);
     void (*save)(struct source *s, uint64_t conversation, const char *path);
     void (*restore)(struct source *s, uint64_t conversation, const char *path);
+    void (*keep)(struct source *s, uint64_t conversation, const char *path);
     int  (*fd)(const struct source *s);
     struct event_list (*drain)(struct source *s);
     const struct responder_info *(*info)(const struct source *s);       /* after EV_READY */

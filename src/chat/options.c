@@ -108,17 +108,34 @@ bool options_unknown(const char *name, struct err *e)
     return err_set(e, "there is no option %s%s%s%s", name, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
 }
 
-static bool check(const struct row *r, const char *s, struct err *e)
+/* " --top-p X", " --no-share" */
+static void add_flag(const struct row *r, struct buf *out)
 {
+    buf_adds(out, r->type == VALUE_SWITCH && !strcmp(r->standard, "on") ? " --no-" : " --");
+    for (const char *p = r->key; *p; p++)
+        buf_addc(out, *p == '_' ? '-' : *p);
+    if (r->arg)
+        buf_addf(out, " %s", r->arg);
+}
+
+/* The name is told as it was typed: a flag with dashes. */
+static bool check(const struct row *r, const char *s, enum option_from from, struct err *e)
+{
+    struct buf name = {0};
     if (!*s && !*r->standard)           /* nothing is what it has by itself */
         return true;
-    return value_check(r->type, r->key, s, r->arg, r->min, r->max, e);
+    buf_adds(&name, from == FROM_COMMAND_LINE ? "--" : "");
+    for (const char *p = r->key; *p; p++)
+        buf_addc(&name, from == FROM_COMMAND_LINE && *p == '_' ? '-' : *p);
+    bool ok = value_check(r->type, name.data, s, r->arg, r->min, r->max, e);
+    buf_free(&name);
+    return ok;
 }
 
 bool options_set(struct options *o, enum option_id id, const char *text, enum option_from from, struct err *e)
 {
     struct value *v = &o->values[id];
-    if (!check(&rows[id], text, e))
+    if (!check(&rows[id], text, from, e))
         return false;
     text = arena_strdup(&o->mem, text);
     if (is_list(&rows[id])) {
@@ -155,13 +172,24 @@ void options_pop(struct options *o)
     o->mem = o->pushed_mem;
 }
 
+/* What the program has read when it started, and how to start it with another value. */
+static bool refuse_late(const struct row *r, struct err *e)
+{
+    struct buf flag = {0};
+    add_flag(r, &flag);
+    err_set(e, has(r, 'f') ? "%s is an option of the command line: q35chat%s" :
+               "%s is read when the program starts: `q35chat --continue%s` goes on here with another one; the config file takes it, too", r->key, buf_str(&flag));
+    buf_free(&flag);
+    return false;
+}
+
 bool options_set_named(struct options *o, const char *name, const char *text, struct err *e)
 {
     int id = options_find(name);
     if (id < 0)
         return options_unknown(name, e);
     if (has(&rows[id], 's'))
-        return err_set(e, "%s is read at the start only: give it on the command line or in the config file", rows[id].key);
+        return refuse_late(&rows[id], e);
     return options_set(o, id, text, FROM_SET, e);
 }
 
@@ -188,6 +216,11 @@ struct sections *options_sections(struct options *o)
 void options_warn(struct options *o, const char *path, int line, const char *what)
 {
     buf_addf(&o->warnings, "%s:%d: %s; ignored\n", path, line, what);
+}
+
+void options_warn_of(struct options *o, const char *sentence)
+{
+    buf_addf(&o->warnings, "%s\n", sentence);
 }
 
 const char *options_warnings(const struct options *o)
@@ -242,7 +275,8 @@ bool options_about(enum option_id id, struct option_about *about)
     const struct row *r = &rows[id];
     *about = (struct option_about){.key = r->key, .standard = r->standard, .arg = r->arg, .choices = r->type == VALUE_CHOICE ? r->arg : NULL,
                                    .help = r->help, .type = r->type, .min = r->min, .max = r->max, .letter = r->letter, .repeats = is_list(r),
-                                   .text = is_text(r), .can_be_off = has(r, 'o'), .flag_only = has(r, 'f'), .start_only = has(r, 's')};
+                                   .text = is_text(r), .can_be_off = has(r, 'o'), .flag_only = has(r, 'f'), .start_only = has(r, 's'),
+                                   .of_engine = has(r, 'e'), .of_steps = has(r, 'd'), .of_attached = has(r, 'a')};
     return true;
 }
 
@@ -327,7 +361,7 @@ bool options_model_dir(const struct options *o, struct buf *dir, struct err *e)
 {
     struct buf looked = {0};
     bool ok = true;
-    if (options_given(o, OPT_model)) {
+    if (*options_text(o, OPT_model)) {
         buf_adds(dir, options_text(o, OPT_model));
     } else if (!paths_demo(dir, &looked)) {
         ok = err_set(e, "no model is on this machine: q35chat model get downloads Qwen3.5-122B-A10B, --model DIR takes a checkpoint directory; "
@@ -342,15 +376,10 @@ bool options_model_dir(const struct options *o, struct buf *dir, struct err *e)
 static void flag_text(const struct row *r, struct buf *out)
 {
     if (r->letter)
-        buf_addf(out, "  -%c, --", r->letter);
+        buf_addf(out, "  -%c,", r->letter);
     else
-        buf_adds(out, "      --");
-    if (r->type == VALUE_SWITCH && !strcmp(r->standard, "on"))
-        buf_adds(out, "no-");
-    for (const char *p = r->key; *p; p++)
-        buf_addc(out, *p == '_' ? '-' : *p);
-    if (r->arg)
-        buf_addf(out, " %s", r->arg);
+        buf_adds(out, "     ");
+    add_flag(r, out);
 }
 
 void options_help(struct buf *out)

@@ -30,7 +30,8 @@ void options_close(struct options *o);
  * <(command), for ten seconds; an absent file is an error. */
 bool options_read_file(struct options *o, const char *path, struct err *e);
 bool options_read_usual_file(struct options *o, struct err *e);         /* the XDG one; absent is fine */
-const char *options_warnings(const struct options *o);                  /* lines about what a file says in vain; "": nothing */
+const char *options_warnings(const struct options *o);                  /* lines about what is said in vain; "": nothing */
+void options_warn_of(struct options *o, const char *sentence);          /* one more of them */
 bool options_accessible(void);          /* ACCESSIBLE in the environment asks for text that is only added */
 bool options_read_environment(struct options *o, struct err *e);
 /* argv[1..]: options, and the words of the prompt, joined by blanks, into `prompt`.  *first: the first of them, NULL if it stands
@@ -79,6 +80,7 @@ struct option_about {
     char letter;                                /* 0: none */
     bool repeats, text, flag_only, start_only;  /* text: any, also of several lines */
     bool can_be_off;                            /* --no-KEY although it takes a value */
+    bool of_engine, of_steps, of_attached;      /* e, d and a of config/options.def */
 };
 bool options_about(enum option_id id, struct option_about *about);     /* false: there is no such id */
 

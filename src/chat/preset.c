@@ -5,9 +5,9 @@
 
 static const struct preset {
     const char *name;
-    float temperature, top_p;
     int   top_k;
-    float min_p, presence_penalty, repetition_penalty;
+#define SAMPLING_NUMBER(name, ...) float name;
+#include "config/sampling_numbers.def"
 } presets[] = {
 #define PRESET(name, ...) {#name, __VA_ARGS__},
 #include "config/sampling.def"
@@ -17,8 +17,8 @@ static struct preset choose(const struct options *o, const struct responder_info
 {
     const char *name = options_text(o, OPT_preset);
     if (!strcmp(name, "auto") && info->temperature >= 0)
-        return (struct preset){"the model's own", info->temperature, info->top_p >= 0 ? info->top_p : 1,
-                               info->top_k >= 0 ? info->top_k : 0, 0, 0, 1};
+        return (struct preset){.name = "the model's own", .temperature = info->temperature, .top_p = info->top_p >= 0 ? info->top_p : 1,
+                               .top_k = info->top_k >= 0 ? info->top_k : 0, .repetition_penalty = 1};
     if (!strcmp(name, "auto"))
         name = options_on(o, OPT_think) ? "thinking" : "plain";
     const struct preset *p = presets;
@@ -36,12 +36,9 @@ void preset_sampling(const struct options *o, const struct responder_info *info,
 {
     struct preset p = choose(o, info);
     *s = (struct request_sampling){
-        .temperature = real(o, OPT_temperature, p.temperature),
+#define SAMPLING_NUMBER(name, ...) .name = real(o, OPT_##name, p.name),
+#include "config/sampling_numbers.def"
         .top_k = options_given(o, OPT_top_k) ? options_int(o, OPT_top_k) : p.top_k,
-        .top_p = real(o, OPT_top_p, p.top_p),
-        .min_p = real(o, OPT_min_p, p.min_p),
-        .presence_penalty = real(o, OPT_presence_penalty, p.presence_penalty),
-        .repetition_penalty = real(o, OPT_repetition_penalty, p.repetition_penalty),
         .seed = options_given(o, OPT_seed) ? options_seed(o) : 0,
         .max_tokens = options_int(o, OPT_max_tokens),
         .draft_depth = options_drafts(o),
@@ -78,8 +75,9 @@ void preset_describe(const struct options *o, const struct responder_info *info,
         buf_addf(out, " (now: %s)", from);
     buf_addf(out, info ? "; there are %s\n" : "; there are %s; the model's own values are known when it is loaded\n",
              options_choices(OPT_preset));
-    buf_addf(out, "temperature %g, top_p %g, top_k %d, min_p %g, presence_penalty %g, repetition_penalty %g\n", s.temperature, s.top_p,
-             s.top_k, s.min_p, s.presence_penalty, s.repetition_penalty);
+#define SAMPLING_NUMBER(name, ...) buf_addf(out, #name " %g, ", (double)s.name);
+#include "config/sampling_numbers.def"
+    buf_addf(out, "top_k %d\n", s.top_k);
 }
 
 /* What of drafts and lookup differs from what was set. */
@@ -105,8 +103,9 @@ void preset_describe_value(const struct options *o, const struct responder_info 
         describe_drafts(o, info, id, out);
     preset_sampling(o, known, &s);
     const struct { enum option_id id; double value; } values[] = {
-        {OPT_temperature, s.temperature}, {OPT_top_p, s.top_p}, {OPT_top_k, s.top_k}, {OPT_min_p, s.min_p},
-        {OPT_presence_penalty, s.presence_penalty}, {OPT_repetition_penalty, s.repetition_penalty},
+#define SAMPLING_NUMBER(name, ...) {OPT_##name, s.name},
+#include "config/sampling_numbers.def"
+        {OPT_top_k, s.top_k},
     };
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         if (values[i].id != id || options_given(o, id))

@@ -67,8 +67,9 @@ static bool write_body(const struct remote *r, const struct request *q, struct b
     struct body b = {
         .model = buf_str(&m->id), .dialect = m->dialect, .messages = messages, .n_messages = n, .tools = q->tools, .n_tools = q->n_tools,
         .reasoning_name = client_reasoning_name(r->client) ? client_reasoning_name(r->client) : m->dialect->own ? "reasoning_content" : NULL, .thinking = q->thinking, .continues = n > q->n_messages,
-        .temperature = s->temperature, .top_p = s->top_p, .min_p = s->min_p, .presence_penalty = s->presence_penalty,
-        .repetition_penalty = s->repetition_penalty, .top_k = s->top_k, .max_tokens = s->max_tokens, .seed = s->seed,
+#define SAMPLING_NUMBER(name, ...) .name = s->name,
+#include "config/sampling_numbers.def"
+        .top_k = s->top_k, .max_tokens = s->max_tokens, .seed = s->seed,
         .think_budget = q->think_budget, .bias = s->bias, .n_bias = s->n_bias,
     };
     bool ok = body_write(&b, out, e);
@@ -100,7 +101,7 @@ static enum request_result request(struct responder *base, const struct request 
     r->speaking = SPEAKING;
     tell_given(r, NEWS_REASONING, q->begun.reasoning);
     tell_given(r, NEWS_TEXT, q->begun.content);
-    client_ask(r->client, &body);
+    client_ask(r->client, &body, q->begun.content.n > 0);
     return REQUEST_TAKEN;
 }
 

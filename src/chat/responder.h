@@ -41,12 +41,10 @@ struct responder_can {
 
 /* How to pick tokens.  Zeros: greedy, without any limit. */
 struct request_sampling {
-    float    temperature;               /* 0: arg-max */
+    /* float temperature, top_p, ... */
+#define SAMPLING_NUMBER(name, ...) float name;
+#include "config/sampling_numbers.def"
     int      top_k;                     /* 0: all */
-    float    top_p;                     /* 0 or 1: all */
-    float    min_p;                     /* 0: off */
-    float    presence_penalty;
-    float    repetition_penalty;        /* 0 or 1: off */
     uint64_t seed;
     int      max_tokens;                /* of the answer, without what it begins with; 0: until the context is full */
     int      draft_depth;               /* -1: as many as pay */
@@ -69,13 +67,14 @@ struct request {
     int  n_messages;
     const struct text *tools;           /* JSON texts of the tools that may be called */
     int  n_tools;
+    bool no_calls;                      /* none of the tools may be called, though the prompt names them; who cannot prevent it does not */
     bool thinking;                      /* it reasons before it answers */
     int  think_budget;                  /* tokens of reasoning, then the answer begins; 0: no limit */
     bool follows;                       /* the messages are those of the request before, its answer, and the results of its calls */
     struct request_sampling sampling;
     struct given begun;
     const struct ids *plain;            /* the prompt as tokens, instead of messages and tools: the answer is text as it was sampled; NULL: messages */
-    bool patient;                       /* nobody waits for it: others go first */
+    int  patience_ms;                   /* so long it lets those go first that come after it (base/due.h); 0: a person waits for it */
     int  keep_at;                       /* of `plain`: so many of its tokens the next prompt will share; 0: all */
 };
 
@@ -90,10 +89,10 @@ enum news_kind {
     NEWS_TEXT,                  /* text, from */
     NEWS_CALL_BEGIN,            /* text: the tool's name */
     NEWS_CALL,                  /* text: arguments; truncated: the answer ended inside */
-    NEWS_RESTORED,              /* done: tokens that came back; text: why the file is of no use, it is gone */
-    NEWS_SAVED,                 /* done: bytes written, total: of the file; text: why it could not be, it is gone */
+    NEWS_RESTORED,              /* done: tokens that came back; text: why the file is of no use, and whether it is deleted */
+    NEWS_SAVED,                 /* done: bytes written, total: of the file; text: why it could not be */
     NEWS_GONE,                  /* text: a sentence.  Nobody is there any more: `instead` opens who takes the next request, or the one under way,
-                                 * which got no word and no DONE */
+                                 * which got no word and no DONE.  If nobody can be opened, that request fails, and the next one tries again */
     NEWS_DONE,                  /* end; text: why, if it failed */
     NEWS_FATAL,                 /* text: why.  Only close() is left; the answer under way ends here */
 };
@@ -107,6 +106,7 @@ struct news {
     const struct alternatives *alternatives;    /* NULL: not known */
     bool replayed;                      /* it is part of what was given */
     bool truncated;
+    uint64_t conversation;              /* restored, saved: as save() and restore() were told */
     size_t done, total, cached;
     enum chat_end end;                  /* CHAT_ANSWERED, CHAT_LENGTH, CHAT_CONTEXT, CHAT_INTERRUPTED or CHAT_FAILED */
     const struct chat_stats *stats;   /* of the answer so far; NULL: nothing new */
@@ -159,6 +159,8 @@ struct responder_ops {
      * something to tell. */
     void (*save)(struct responder *r, uint64_t conversation, const char *path);
     void (*restore)(struct responder *r, uint64_t conversation, const char *path);
+    /* That file is the conversation's own; NULL: it has none.  It is saved there when its memory is wanted for another one, and comes back by itself. */
+    void (*keep)(struct responder *r, uint64_t conversation, const char *path);
     /* The tokens of which an answer's texts are made, into the empty `out`.  False: these ids, or any, do not make these texts. */
     bool (*tokens)(struct responder *r, const struct spoken *s, struct tokens *out);
     /* Do these tokens make the texts with the tools that are offered now?  A call may have become text, and text a call. */
@@ -176,6 +178,7 @@ struct responder {
     const char *notice;                 /* a line or two about the model for the user, or NULL */
     const char *more_room;              /* how a user gets a larger context, as the end of a sentence; NULL: there is no way */
     struct responder *(*instead)(const struct options *o, struct err *e);     /* NULL: NEWS_GONE is never told */
+    bool again;                         /* `instead` opens the same server again, and loads no model */
     news_fn *fn;                        /* the owner's */
     void *arg;
 };

@@ -58,6 +58,15 @@ bool session_path_of(const char *name, struct buf *path, struct err *e)
     return ok;
 }
 
+/* The file of a conversation that is there. */
+static bool find_path(const char *name, struct buf *path, struct err *e)
+{
+    if (!session_path_of(name, path, e))
+        return false;
+    return strchr(name, '/') || !access(path->data, F_OK) || errno != ENOENT
+        || err_set(e, "there is no conversation %s; /sessions and q35chat session list show the names", name);
+}
+
 static struct session *session_of(int fd, const char *path, const char *header, size_t n)
 {
     struct session *s = memory_zeroed(1, sizeof *s);
@@ -413,7 +422,7 @@ bool session_read(const char *name, struct transcript *t, struct buf *note, stru
 {
     struct buf path = {0};
     struct contents f = {0};
-    bool ok = session_path_of(name, &path, e) && read_all(&f, path.data, t, note, e);
+    bool ok = find_path(name, &path, e) && read_all(&f, path.data, t, note, e);
     if (!ok)
         transcript_free(t);
     buf_free(&path);
@@ -491,7 +500,7 @@ struct session *session_open(const char *name, struct transcript *t, struct buf 
     struct buf path = {0};
     struct contents f = {0};
     struct session *s = NULL;
-    int fd = session_path_of(name, &path, e) ? open_locked(path.data, e) : -1;
+    int fd = find_path(name, &path, e) ? open_locked(path.data, e) : -1;
     if (fd < 0 || !read_all(&f, path.data, t, note, e))
         goto out;
     if (f.good < f.text.len && ftruncate(fd, (off_t)f.good)) {

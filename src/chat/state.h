@@ -52,8 +52,7 @@ struct chat {
     struct outbox     out;
     struct responder *responder;
     struct chat_info  info;
-    bool              ready;            /* the responder takes requests */
-    bool              gone;             /* nobody is there any more: another responder takes its place when a turn waits */
+    enum { RESPONDER_OPENS, RESPONDER_READY, RESPONDER_GONE } presence;         /* gone: another takes its place when a turn waits */
     struct ahead      ahead;
 
     struct transcript t;
@@ -67,11 +66,12 @@ struct chat {
     struct chat_turn  turn;
     struct calls      calls;
     struct summary    summary;
-    struct buf        aside;            /* the question of the newest one */
+    struct transcript aside;            /* the newest one: question, answers, results of its calls */
 };
 
 #define STATE_MIX 0xcbf29ce484222325u
 
+static inline bool state_ready(const struct chat *c) { return c->presence == RESPONDER_READY; }         /* the responder takes requests */
 bool state_usable(const struct chat *c, struct err *e);         /* a turn may begin, or the conversation change */
 bool state_can_leave(const struct chat *c, struct err *e);      /* another conversation may take its place */
 const char *state_role(const struct entry *m);
@@ -80,6 +80,7 @@ uint64_t state_mix(uint64_t h, const void *data, size_t n);     /* FNV-1a over n
 void state_note(struct chat *c, const char *text);              /* a sentence for the user */
 
 /* aside.c */
+void aside_calls(const struct chat *c, struct request *q, struct arena *mem);           /* adds its calls so far and their results */
 /* How the turn ends for the user; *why is the reason if it failed. */
 enum chat_end aside_end(struct chat *c, enum chat_end end, const char **why);
 

@@ -93,7 +93,7 @@ bool chat_branch_token(struct chat *c, int i, int k, int alternative, struct err
 {
     if (!state_usable(c, e))
         return false;
-    if (c->ready && !c->responder->can.begin_tokens)
+    if (state_ready(c) && !c->responder->can.begin_tokens)
         return err_set(e, "who answers here cannot take another way from a token");
     const struct tokens *t = i < 1 ? NULL : tokens_of(c, i);
     if (!t || k < 0 || k >= t->n)
@@ -117,7 +117,7 @@ static bool begin_with(struct chat *c, int i, struct err *e)
     if (c->responder->can.begin_text)
         return true;                    /* c->turn.continued has the texts */
     if (!c->responder->can.tokens)
-        return err_set(e, c->ready ? "who answers here cannot go on with an answer; /regen answers anew" : "the model is not there yet");
+        return err_set(e, state_ready(c) ? "who answers here cannot go on with an answer; /regen answers anew" : "the model is not there yet");
     if (t->n && reads_the_same(c, t, m)) {
         tokens_copy(&c->turn.begun, t, t->n);
         return true;

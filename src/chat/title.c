@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/unicode.h"
+#include "chat/callline.h"
 
 void title_clean(struct buf *out, struct text given)
 {
@@ -45,6 +46,23 @@ void title_of_message(struct buf *out, struct text message)
         buf_adds(out, dots);
     }
     buf_free(&line);
+}
+
+void title_of_node(struct buf *out, const struct chat_node *n)
+{
+    struct buf call = {0};
+    size_t start = out->len;
+    title_of_message(out, text_of(n->text));
+    if (out->len > start)
+        return;
+    if (n->call) {
+        buf_adds(&call, "$ ");
+        call_line(&call, n->call, n->arguments);
+        title_of_message(out, text_of(buf_str(&call)));
+        buf_free(&call);
+    } else {
+        buf_adds(out, strcmp(n->role, "assistant") ? "(empty)" : "(no answer, only reasoning)");
+    }
 }
 
 void title_of(struct buf *out, const struct transcript *t)

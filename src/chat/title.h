@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "base/text.h"
+#include "chat/chat.h"
 #include "chat/transcript.h"
 
 enum { TITLE_COLUMNS = 60 };
@@ -11,6 +12,7 @@ enum { TITLE_COLUMNS = 60 };
 /* Each appends one line of valid UTF-8 without control characters, or nothing. */
 void title_clean(struct buf *out, struct text given);                   /* a title as somebody typed it */
 void title_of_message(struct buf *out, struct text message);            /* its first line, cut to TITLE_COLUMNS */
+void title_of_node(struct buf *out, const struct chat_node *n);         /* its first line, else its call, else in brackets what it is */
 void title_of(struct buf *out, const struct transcript *t);             /* as given, else after the first message of all */
 
 #endif

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "base/unicode.h"
 #include "chat/builtin.h"
 #include "chat/child.h"
@@ -155,7 +156,7 @@ static bool add_configured(struct tools *l, const struct option_tool *c, struct 
         if (!strcmp(l->items[i].name, c->name))
             return err_set(e, "[tool %s]: a built-in tool has this name", c->name);
     if (!c->command || !*c->command)
-        return err_set(e, "[tool %s]: command is missing", c->name);
+        return err_set(e, "[tool %s] of the config file has no command", c->name);
     if (c->parameters && !is_object(c->parameters))
         return err_set(e, "[tool %s]: parameters is not a JSON object", c->name);
     if (!limit(c->timeout_s, TIMEOUT_S, 3600, &timeout))
@@ -215,19 +216,6 @@ void tools_close(struct tools *l)
     free(l);
 }
 
-/* Is `name` one of the words between commas or blanks? */
-static bool in_list(const char *list, const char *name)
-{
-    size_t n = strlen(name);
-    for (const char *p = list; *p;) {
-        size_t len = strcspn(p, ", ");
-        if (len == n && !strncmp(p, name, n))
-            return true;
-        p += len + (p[len] != 0);
-    }
-    return false;
-}
-
 static bool known_names(const struct tools *l, const char *list, struct err *e)
 {
     for (const char *p = list; *p;) {
@@ -255,7 +243,7 @@ bool tools_offer(struct tools *l, const char *list, struct err *e)
     l->n_offered = 0;
     for (int i = 0; i < l->n; i++) {
         struct tool *t = &l->items[i];
-        t->offered = all || (!none && in_list(list, t->name));
+        t->offered = all || (!none && text_listed(list, text_of(t->name)));
         if (t->offered)
             l->schemas[l->n_offered++] = (struct text){t->schema, strlen(t->schema)};
     }
@@ -355,7 +343,7 @@ void tool_outcome(const char *text, size_t n, char out[static TOOL_OUTCOME])
 
 bool tool_listed(const struct tool *t, const char *names)
 {
-    return in_list(names, t->name);
+    return text_listed(names, text_of(t->name));
 }
 
 enum tool_approval tool_approval(const struct tool *t, const char *policy)

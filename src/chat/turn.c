@@ -82,7 +82,7 @@ static void finish(struct chat *c, enum chat_end end, const char *why)
     const enum turn_kind kind = c->turn.kind;
     struct buf back = {0};
     derive(c, s);
-    s->joules = c->ready ? joules(c) - c->turn.joules_before : 0;
+    s->joules = state_ready(c) ? joules(c) - c->turn.joules_before : 0;
     c->turn.state = TURN_IDLE;
     c->turn.kind = TURN_ANEW;
     summary_over(c);
@@ -156,12 +156,7 @@ static void keep_answer(struct chat *c, bool whole)
     if (c->turn.continued)
         persist_instead(c, c->turn.continued);
     c->turn.continued = NULL;
-    struct entry *m = transcript_add(&c->t, ROLE_ASSISTANT, buf_str(&a->content), a->content.len);
-    entry_reasoning(m, buf_str(&a->reasoning), a->reasoning.len);
-    for (int i = 0; i < a->n_calls && whole; i++)
-        entry_call(m, a->calls[i].name, a->calls[i].arguments.p, a->calls[i].arguments.n);
-    if (!a->stopper.hit)
-        ids_append(&m->ids, a->ids.data, a->ids.n);
+    struct entry *m = answer_entry(a, &c->t, whole);
     m->made = a->tokens;
     a->tokens = (struct tokens){0};
     forget_old_alternatives(c);
@@ -182,12 +177,15 @@ static void end_answer(struct chat *c, enum chat_end end, const char *why)
     bool calls = end == CHAT_ANSWERED && a->n_calls > 0 && !a->stopper.hit && !a->too_many;
     for (int i = 0; i < a->n_calls && calls; i++)
         calls = !a->calls[i].truncated;
-    if (!turn_is_kept(c->turn.kind)) {
+    if (c->turn.kind == TURN_ASIDE && calls) {
+        answer_entry(a, &c->aside, true);
+    } else if (!turn_is_kept(c->turn.kind)) {
         end = c->turn.kind == TURN_SUMMARY ? summary_take(c, end, &why) : aside_end(c, end, &why);
         finish(c, end, why);
         return;
+    } else {
+        keep_answer(c, a->n_calls ? calls : whole);
     }
-    keep_answer(c, a->n_calls ? calls : whole);
     if (calls) {
         calls_begin(c);
         turn_after_calls(c);
@@ -277,9 +275,12 @@ static struct request request_of(const struct chat *c, enum turn_kind kind, stru
     struct request q = {
         .conversation = state_conversation(c), .thinking = c->turn.thinking, .think_budget = c->turn.think_budget, .follows = c->turn.stats.n_rounds > 0,
     };
-    const char *more = kind == TURN_SUMMARY ? buf_str(&c->summary.request) : kind == TURN_ASIDE ? buf_str(&c->aside) : NULL;
+    const char *more = kind == TURN_SUMMARY ? buf_str(&c->summary.request) : kind == TURN_ASIDE ? c->aside.entries[0]->m.content.p : NULL;
     q.messages = sent_messages(&c->t, more, mem, &q.n_messages);
+    if (kind == TURN_ASIDE)
+        aside_calls(c, &q, mem);
     q.tools = tools_schemas(c->calls.tools, &q.n_tools);
+    q.no_calls = kind == TURN_SUMMARY;
     if (c->turn.begun.n)
         q.begun.tokens = &c->turn.begun;
     else if (c->turn.begins && !c->turn.stats.n_rounds)
@@ -358,7 +359,7 @@ static void ask(struct chat *c)
 {
     struct err e = {0};
     struct arena mem = {0};
-    if (!c->ready) {
+    if (!state_ready(c)) {
         c->turn.state = TURN_WAITING;
         return;
     }
@@ -376,6 +377,7 @@ static void ask(struct chat *c)
     begin_answer(c, q.sampling.seed);
     c->turn.stats.n_rounds++;
     c->turn.state = TURN_BEGINNING;     /* from here on the answer may end within request() */
+    kept_turn(c);
     enum request_result result = c->responder->ops->request(c->responder, &q, &e);
     arena_free(&mem);
     if (result == REQUEST_TAKEN)
@@ -394,7 +396,7 @@ void turn_begin(struct chat *c, enum turn_kind kind)
     c->turn.start_ns = clock_ns();
     c->persist.warned = c->edit.on = false;
     c->ahead.print = 0;
-    if (c->ready)
+    if (state_ready(c))
         c->turn.joules_before = joules(c);
     ask(c);
 }
@@ -433,6 +435,11 @@ void turn_stop(struct chat *c)
     default:
         break;
     }
+}
+
+void turn_fail(struct chat *c, const char *why)
+{
+    finish(c, CHAT_FAILED, why);
 }
 
 /* --- what comes from the responder ------------------------------------------------------------------------------ */
@@ -482,7 +489,7 @@ static void on_done(struct chat *c, const struct news *it)
 static void on_ready(struct chat *c)
 {
     c->info = c->responder->ops->info(c->responder)->chat;
-    c->ready = true;
+    c->presence = RESPONDER_READY;
     c->turn.stats.ctx_total = c->info.n_ctx;
     c->turn.joules_before = joules(c);
     outbox_post(&c->out, CHAT_READY, NULL, NULL, 0);
@@ -515,8 +522,7 @@ static void on_gone(struct chat *c, const struct news *it)
     state_note(c, it->text.p);
     if (turn_answers(&c->turn))
         wait_again(c);
-    c->ready = false;
-    c->gone = true;
+    c->presence = RESPONDER_GONE;
 }
 
 static void post_progress(struct chat *c, enum chat_event_kind kind, const struct news *it)

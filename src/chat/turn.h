@@ -28,7 +28,7 @@ enum turn_kind {
     TURN_ANEW,                          /* answers what was there before */
     TURN_SUBMITTED,                     /* a new message, which goes back to the user if nothing comes of it */
     TURN_SUMMARY,                       /* the model writes a summary: no entry comes of that */
-    TURN_ASIDE,                         /* a question aside: likewise */
+    TURN_ASIDE,                         /* a question aside: likewise, its tools run */
 };
 
 struct chat_turn {
@@ -76,6 +76,7 @@ void turn_news(const struct news *it, void *chat);      /* for the responder */
 void turn_show(struct chat *c);                         /* posts what the answer under way has gained */
 void turn_after_calls(struct chat *c);                  /* if all are answered: the next request, or the end */
 void turn_stop(struct chat *c);                         /* the user wants an end */
+void turn_fail(struct chat *c, const char *why);        /* nobody is there who could answer what waits */
 void turn_advise(const struct chat *c, struct buf *text);       /* adds what makes room for a prompt that is too long */
 int  turn_count_prompt(struct chat *c, enum turn_kind kind, struct err *e);     /* tokens that its prompt would have; negative: it is refused */
 

@@ -52,7 +52,7 @@ static bool check_number(enum value_type type, const char *name, const char *s, 
 {
     double v;
     if (!parse_number(type, s, &v))
-        return err_set(e, "%s is '%s', expected a %snumber", name, s, type == VALUE_REAL ? "" : "whole ");
+        return err_set(e, "%s is '%s', expected a %snumber%s", name, s, type == VALUE_REAL ? "" : "whole ", type == VALUE_SIZE ? ", 32k also" : "");
     if (v < min || v > max)
         return err_set(e, "%s is %s, expected %.10g to %.10g", name, s, min, max);
     return true;

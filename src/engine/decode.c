@@ -99,9 +99,10 @@ struct decoder *decoder_open(struct dev *dev, const struct model_config *c, stru
     pace_init(&d->pace, dev->caps->beside_host);
     d->most_runs = dev->caps->several ? o->n_sequences : 1;
     d->stepper = stepper_open(f, caches, o->n_sequences, o->head, o->depth, e);
-    gate_init(&d->gate, o->depth);
+    gate_init(&d->gate, o->depth, &d->price);
+    group_init(&d->group, d->stepper, &d->price, dev->caps->beside_host);
     for (int i = 0; i < o->n_sequences; i++)
-        drafter_init(&d->drafters[i], d->stepper, o->depth, dev->caps->beside_host);
+        drafter_init(&d->drafters[i], d->stepper, o->depth, dev->caps->beside_host, &d->price);
     if (!d->stepper || !warm_up(d, e))
         goto fail;
     return d;
@@ -134,15 +135,24 @@ bool decoder_resident(struct decoder *d, uint64_t sequence, struct resident *r)
     return q;
 }
 
-struct resident decoder_place(struct decoder *d, uint64_t sequence)
+bool decoder_is_there(const struct decoder *d, uint64_t sequence, const int32_t *ids, int n)
 {
-    return resident(d, sequences_choose(&d->sequences, sequence, NULL, 0));
+    const struct sequence *q = sequences_that_goes_on(&d->sequences, sequence, ids, n);
+    return q && q->tl.n;
+}
+
+struct resident decoder_place(struct decoder *d, uint64_t sequence, uint64_t *holder)
+{
+    struct sequence *q = sequences_choose(&d->sequences, sequence, NULL, 0);
+    *holder = q->tl.n ? q->name : 0;
+    return resident(d, q);
 }
 
 void decoder_restored(struct decoder *d, uint64_t sequence, const struct resident *r)
 {
     d->last = &d->sequences.all[r->sequence];
     sequence_use(&d->sequences, d->last, sequence, r->tl->n, 1);
+    d->last->finished = false;
 }
 
 const struct timeline *decoder_timeline(const struct decoder *d)
@@ -210,17 +220,23 @@ static int ahead_rows(const struct decoder *d, int pos, int end)
     return pos + n <= end ? n : 0;
 }
 
-bool decoder_read_ahead(struct decoder *d, const struct beginning *b, bool (*stop)(void *arg), void *arg, struct err *fault)
+bool decoder_reads_ahead(const struct decoder *d, const struct beginning *b)
 {
     struct err ignored;                 /* the prompt itself will be refused, and told why */
-    if (b->n < 1 || b->n >= d->o.n_ctx || !decoder_check_ids(d, b->ids, b->n, &ignored) || stop(arg))
+    if (b->n < 1 || b->n >= d->o.n_ctx || !decoder_check_ids(d, b->ids, b->n, &ignored))
+        return false;
+    const struct sequence *q = sequences_choose(&d->sequences, b->sequence, b->ids, b->n);
+    return ahead_rows(d, sequence_rejoin(&d->sequences, q, b->ids, b->n).pos, b->n) > 0;
+}
+
+bool decoder_read_ahead(struct decoder *d, const struct beginning *b, bool (*stop)(void *arg), void *arg, struct err *fault)
+{
+    if (!decoder_reads_ahead(d, b) || stop(arg))        /* then nothing is given up, either */
         return true;
     struct sequence *q = sequences_choose(&d->sequences, b->sequence, b->ids, b->n);
     struct timeline *t = &q->tl;
     struct rejoin j = sequence_rejoin(&d->sequences, q, b->ids, b->n);
     int rows = ahead_rows(d, j.pos, b->n);
-    if (!rows)                          /* then nothing is given up, either */
-        return true;
     d->last = q;
     sequence_note_refill(&d->sequences, q, b->sequence, &j);
     sequence_use(&d->sequences, q, b->sequence, b->n, b->keep_at);

@@ -36,7 +36,7 @@ struct picks {
     int32_t ids[ENGINE_MAX_DEPTH + 1];
     uint8_t how[ENGINE_MAX_DEPTH + 1];
     float   prob[ENGINE_MAX_DEPTH + 1];
-    struct outlook outlook[ENGINE_MAX_DEPTH + 1];
+    struct logprobs logprobs[ENGINE_MAX_DEPTH + 1];
 };
 
 struct decoder_hooks {
@@ -71,17 +71,23 @@ int  decoder_most_answers(const struct decoder *d);
 /* All of them go on: a chunk of one prompt, and a step of those that are past theirs.  False when the device failed: then all have ended, and the
  * decoder is of no more use. */
 bool decoder_turn(struct decoder *d, struct err *fault);
+void decoder_fail(struct decoder *d, const struct err *fault);   /* the device is gone: all end */
 /* One answer, from its beginning to its end. */
 bool decoder_answer(struct decoder *d, const struct prompt *p, const struct decoder_hooks *h, struct outcome *out, struct err *fault);
 
+/* Would it run anything, as things stand? */
+bool decoder_reads_ahead(const struct decoder *d, const struct beginning *b);
 /* While no answer is under way.  Runs as much of it as later prompts share bit for bit, and keeps the states at the last stop up to keep_at.  Ends at once when
  * `stop` says so; what was run then stays.  False when the device failed. */
 bool decoder_read_ahead(struct decoder *d, const struct beginning *b, bool (*stop)(void *arg), void *arg, struct err *fault);
 
 /* The sequence of that name, or for 0 the one that was used last.  False: it is not resident. */
 bool decoder_resident(struct decoder *d, uint64_t sequence, struct resident *r);
-/* Where it is, or would come to lie, when an answer of it may begin; then decoder_restored() says that it is there. */
-struct resident decoder_place(struct decoder *d, uint64_t sequence);
+/* Is there anything on which this prompt goes on? */
+bool decoder_is_there(const struct decoder *d, uint64_t sequence, const int32_t *ids, int n);
+/* Where it is, or would come to lie, when an answer of it may begin; then decoder_restored() says that it is there.  *holder: the conversation that
+ * has this place; 0: none that has a name. */
+struct resident decoder_place(struct decoder *d, uint64_t sequence, uint64_t *holder);
 void decoder_restored(struct decoder *d, uint64_t sequence, const struct resident *r);
 const struct timeline *decoder_timeline(const struct decoder *d);       /* of the sequence that was used last */
 int decoder_n_snapshots(const struct decoder *d);       /* in use */

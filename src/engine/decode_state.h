@@ -5,6 +5,7 @@
 #include "config/limits.h"
 #include "engine/decode.h"
 #include "engine/drafter.h"
+#include "engine/group.h"
 #include "engine/pace.h"
 #include "engine/sequence.h"
 
@@ -17,11 +18,12 @@ struct decoder {
     struct sequence *last;              /* that was used last */
     struct stepper  *stepper;
     struct pace      pace;              /* of prompt chunks */
+    struct price     price;             /* of steps and drafts */
     struct gate      gate;              /* what the answer that ended last has learnt */
+    struct group     group;             /* of steps that several answers share */
     struct drafter   drafters[LIMIT_SEQUENCES];        /* of the answer in each slot */
     struct run      *runs[LIMIT_SEQUENCES];            /* under way, in the order in which they began */
     int n_runs, most_runs;
-    uint64_t clock;                     /* counts pieces of answers */
     struct stepper_counts counted;      /* of the MTP block: what is in the statistics */
 };
 
@@ -39,12 +41,13 @@ struct run {
     int     depth;                      /* of this request, or DRAFTER_AUTO */
     int     room;                       /* tokens that may come: max_tokens and context */
     bool    begun;                      /* the stepper has it */
-    int     n_sharing;                  /* answers that its newest step was of */
+    int     n_sharing, n_rows;          /* answers that its newest step was of; rows of it, if they were several */
     int     n_outstanding;              /* picks that were launched and not heard of */
     int     n_heard;                    /* results that were */
     int     kept;                       /* position of the last states on the way */
     int64_t first_ns;                   /* when the first token came */
-    uint64_t moved;                     /* when it went on last, on the decoder's clock */
+    int64_t due;                        /* base/due.h */
+    int64_t moved_ns;                   /* when it went on last; 0: not yet */
 };
 
 /* run.c: one of them.  What returns a bool is false when the device failed. */

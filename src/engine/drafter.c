@@ -6,10 +6,10 @@
  * is nothing, and they are made one by one; quicker ones are made together. */
 static const double one_by_one_ms = 0.5;
 
-void drafter_init(struct drafter *d, struct stepper *s, int most, bool beside)
+void drafter_init(struct drafter *d, struct stepper *s, int most, bool beside, struct price *price)
 {
-    *d = (struct drafter){.s = s, .beside = beside};
-    gate_init(&d->gate, most);
+    *d = (struct drafter){.s = s, .beside = beside, .price = price};
+    gate_init(&d->gate, most, price);
 }
 
 void drafter_free(struct drafter *d)
@@ -31,14 +31,19 @@ void drafter_begin(struct drafter *d, int depth, bool looks, const int32_t *ids,
 /* What the step took that ends now.  Where the device works beside the host only the whole round can be timed. */
 static void note_round(struct drafter *d)
 {
-    const double ms = clock_ms_since(d->launched_ns) - (d->looked_up ? 0 : d->n * d->gate.draft_ms);
+    const double ms = clock_ms_since(d->launched_ns) - (d->looked_up ? 0 : d->n * price_draft_ms(d->price, 1));
     if (d->beside && d->launched_ns && !d->caught_up && ms > 0)
-        gate_step_took(&d->gate, 1 + d->n_verified, ms);
+        price_step_took(d->price, 1 + d->n_verified, ms);
+}
+
+int drafter_at_a_time(bool beside, double draft_ms)
+{
+    return beside && draft_ms > 0 && draft_ms < one_by_one_ms ? ENGINE_MAX_DEPTH : 1;
 }
 
 static int at_a_time(const struct drafter *d)
 {
-    return d->beside && d->gate.draft_ms > 0 && d->gate.draft_ms < one_by_one_ms ? ENGINE_MAX_DEPTH : 1;
+    return drafter_at_a_time(d->beside, price_draft_ms(d->price, 1));
 }
 
 /* A device that works beside the host goes on with drafts while the host hears of the step: how many is decided by what was known before it.
@@ -46,15 +51,22 @@ static int at_a_time(const struct drafter *d)
  * and not behind one that looks how drafts fare. */
 static void draft_early(struct drafter *d)
 {
-    const bool decided = d->beside && d->begun && d->gate.draft_ms > 0 && !d->looked_up && !(d->n && d->gate.idle);
+    const bool decided = d->beside && d->begun && price_draft_ms(d->price, 1) > 0 && !d->looked_up && !(d->n && d->gate.idle);
     d->n_early = decided ? gate_make(&d->gate, NULL, 0, at_a_time(d)) : 0;
     if (d->n_early)
         stepper_draft(d->s, d->n_early);
 }
 
+void drafter_propose(struct drafter *d)
+{
+    if (d->looked_up)
+        stepper_propose(d->s, d->found, d->n);
+}
+
 void drafter_launch(struct drafter *d)
 {
     if (d->depth != DRAFTER_AUTO) {
+        d->n = 0;
         stepper_launch(d->s);
         return;
     }
@@ -64,11 +76,12 @@ void drafter_launch(struct drafter *d)
     d->n_verified = first ? 0 : d->looked_up ? d->n : gate_verify(&d->gate, d->made.prob, d->n);
     const int64_t start = clock_ns();
     const int behind = stepper_behind(d->s);
+    drafter_propose(d);
     stepper_step(d->s, 1 + d->n_verified);
     draft_early(d);
     d->caught_up = stepper_behind(d->s) < behind;
     if (!first && !d->beside && !d->caught_up)
-        gate_step_took(&d->gate, 1 + d->n_verified, clock_ms_since(start));
+        price_step_took(d->price, 1 + d->n_verified, clock_ms_since(start));
     d->launched_ns = first ? 0 : start;
     d->begun = true;
 }
@@ -97,7 +110,7 @@ static bool make(struct drafter *d, int n, bool early, struct err *e)
         return false;
     d->caught_up |= behind;
     if (!d->caught_up)
-        gate_drafts_took(&d->gate, n, clock_ms_since(start));
+        price_drafts_took(d->price, 1, n, clock_ms_since(start));
     d->n += n;
     return true;
 }
@@ -125,20 +138,35 @@ static bool look_up(struct drafter *d, const struct step_result *r)
 {
     read_text(d, r);
     d->found_length = lookup_next(&d->text, d->found, ENGINE_MAX_DEPTH) ? d->text.length : 0;
-    const int n = d->found_length ? gate_look_up(&d->gate, d->found_length) : 0;
-    if (n)
-        stepper_propose(d->s, d->found, n);
-    d->n = n;
-    return n;
+    d->n = d->found_length ? gate_look_up(&d->gate, d->found_length) : 0;
+    return d->n;
 }
 
-void drafter_passed(struct drafter *d, const struct step_result *r)
+void drafter_learn(struct drafter *d, const struct step_result *r)
 {
-    if (d->looks)
-        read_text(d, r);
-    d->found_length = d->n = d->n_early = 0;
-    d->looked_up = false;
+    if (!d->looked_up)
+        learn(d, r);
+    d->n = d->n_early = 0;
     d->launched_ns = 0;
+    d->looked_up = d->looks && look_up(d, r);
+}
+
+struct share drafter_share(const struct drafter *d)
+{
+    const int most = d->depth == DRAFTER_AUTO || d->depth > d->gate.most ? d->gate.most : d->depth;
+    struct share s = {.most = most, .makes = most && !d->looked_up, .idle = gate_is_idle(&d->gate), .n = d->n < most ? d->n : most};
+    if (d->looked_up)
+        gate_chances_found(&d->gate, d->found_length, s.right);
+    else
+        gate_chances(&d->gate, d->made.prob, s.n, s.right);
+    gate_chances_later(&d->gate, s.later);
+    return s;
+}
+
+bool drafter_made(struct drafter *d, int n, struct err *e)
+{
+    d->n = n;
+    return stepper_drafts(d->s, &d->made, e);
 }
 
 bool drafter_heard(struct drafter *d, const struct step_result *r, struct err *e)

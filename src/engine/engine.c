@@ -12,10 +12,9 @@
 #include "base/memory.h"
 #include "base/quiet.h"
 #include "engine/decode.h"
-#include "engine/keeper.h"
 #include "engine/load.h"
 #include "engine/requests.h"
-#include "model/identity.h"
+#include "engine/storage.h"
 #include "model/safetensors.h"
 
 enum { PROGRESS_MS = 50 };             /* between two EV_LOADING */
@@ -23,6 +22,7 @@ enum { PROGRESS_MS = 50 };             /* between two EV_LOADING */
 struct engine {
     pthread_t           thread;
     struct requests     requests;       /* shared */
+    struct storage      storage;        /* of the engine thread, but for its homes */
     atomic_int          snapshots, resident;    /* in use */
     int                 n_snapshots;    /* that there is room for */
     bool                fixed_chunk;
@@ -30,9 +30,6 @@ struct engine {
     /* engine thread; info is constant once EV_READY was posted */
     struct model       model;           /* checked by engine_open() before there is a thread */
     struct decoder    *decoder;
-    struct keeper     *keeper;
-    struct fingerprint identity;        /* of checkpoint files, once it is `identified` */
-    bool               identified;
     struct engine_info info;
     int64_t            opened_ns, progress_ns;
 
@@ -109,30 +106,6 @@ static void fill_info(struct engine *g)
     i->load_ms = clock_ms_since(g->opened_ns);
 }
 
-/* ---- what the keeper tells, on its thread ---- */
-
-static void on_wants_rows(void *arg)
-{
-    requests_want_rows(arg);
-}
-
-static void post_file(struct requests *q, enum event_kind kind, size_t done, size_t total, const struct err *why)
-{
-    struct event ev = {.kind = kind, .done = done, .total = total};
-    snprintf(ev.message, sizeof ev.message, "%s", why->msg);
-    requests_post(q, &ev);
-}
-
-static void on_kept(void *arg, const struct kept *k)
-{
-    post_file(arg, EV_SAVED, k->written, k->bytes, &k->failed);
-}
-
-static bool open_keeper(struct engine *g, struct err *e)
-{
-    return (g->keeper = keeper_open(&(struct keeper_hooks){on_wants_rows, on_kept, &g->requests}, e));
-}
-
 static bool load(struct engine *g, struct err *e)
 {
     struct model *m = &g->model;
@@ -147,70 +120,14 @@ static bool load(struct engine *g, struct err *e)
         .traffic = load_traffic(m),
     };
     g->decoder = decoder_open(m->dev, &m->cfg, m->forward, m->caches, &o, e);
-    return g->decoder && open_keeper(g, e);
+    return g->decoder && storage_open(&g->storage, m, g->decoder, e);
 }
 
 static void unload(struct engine *g)
 {
-    keeper_close(g->keeper);
+    storage_close(&g->storage);
     decoder_close(g->decoder);
     load_close(&g->model);
-}
-
-/* ---- saving and restoring, on the engine thread ---- */
-
-/* All that the bytes of a checkpoint depend on. */
-static struct fingerprint identity_of(const struct model *m)
-{
-    const int32_t numbers[] = {m->depth > 0, kv_n_layers(&m->cfg), (int32_t)cache_saved_bytes(&m->cfg, m->kv)};
-    struct fingerprinter *f = fingerprint_begin();
-    identity_add_model(f, m->dir);
-    fingerprint_add(f, m->kv->name, strlen(m->kv->name) + 1);
-    fingerprint_add(f, m->backend, strlen(m->backend) + 1);
-    fingerprint_add(f, numbers, sizeof numbers);
-    if (m->cfg.yarn_factor != 1)        /* keys of another rotation */
-        fingerprint_add(f, &m->cfg.yarn_factor, sizeof m->cfg.yarn_factor);
-    return fingerprint_end(f);
-}
-
-static struct fingerprint identity(struct engine *g)
-{
-    if (!g->identified)
-        g->identity = identity_of(&g->model);
-    g->identified = true;
-    return g->identity;
-}
-
-static bool serve_restore(struct engine *g, struct request *q, struct err *fault)
-{
-    const struct resident r = decoder_place(g->decoder, q->sequence);
-    struct restored out;
-    bool ok = keeper_restore(q->restore, identity(g), &r, &out, fault);
-    if (ok && out.n_tokens)
-        decoder_restored(g->decoder, q->sequence, &r);
-    requests_done(&g->requests, q, &(struct outcome){0});
-    if (ok && (out.n_tokens || *out.refused.msg))
-        post_file(&g->requests, EV_RESTORED, (size_t)out.n_tokens, 0, &out.refused);
-    return ok;
-}
-
-static bool serve_save(struct engine *g, char *path, uint64_t sequence, struct err *fault)
-{
-    struct resident r;
-    bool ok = !decoder_resident(g->decoder, sequence, &r) || keeper_begin(g->keeper, path, identity(g), &r, fault);
-    free(path);
-    return ok;
-}
-
-/* The engine closes: what is to be saved still is. */
-static void save_last(struct engine *g)
-{
-    struct err fault;
-    uint64_t sequence;
-    char *path = requests_last_save(&g->requests, &sequence);
-    bool ok = !path || serve_save(g, path, sequence, &fault);
-    while (ok && keeper_wait(g->keeper))
-        ok = keeper_step(g->keeper, &fault);
 }
 
 /* ---- answering, on the engine thread ---- */
@@ -243,7 +160,7 @@ static bool on_tokens(void *arg, const struct picks *p)
     memcpy(ev.ids, p->ids, n * sizeof *p->ids);
     memcpy(ev.how, p->how, n * sizeof *p->how);
     memcpy(ev.prob, p->prob, n * sizeof *p->prob);
-    memcpy(ev.outlook, p->outlook, n * sizeof *p->outlook);
+    memcpy(ev.logprobs, p->logprobs, n * sizeof *p->logprobs);
     return requests_report(&a->g->requests, a->q, &ev, &a->out.stats);
 }
 
@@ -254,10 +171,21 @@ static void on_done(void *arg)
     free(a);
 }
 
+static bool serve_restore(struct engine *g, struct request *q, struct err *fault)
+{
+    bool ok = storage_restore(&g->storage, q->sequence, q->restore, fault);
+    requests_done(&g->requests, q, &(struct outcome){0});
+    return ok;
+}
+
 static bool serve_request(struct engine *g, struct request *q, struct err *fault)
 {
     if (q->restore)
         return serve_restore(g, q, fault);
+    if (!storage_make_place(&g->storage, q->sequence, q->ids, q->n, fault)) {
+        requests_done(&g->requests, q, &(struct outcome){.finish = FINISH_ERROR, .why = *fault});
+        return false;
+    }
     struct answering *a = memory_zeroed(1, sizeof *a);
     const struct decoder_hooks hooks = {must_stop, on_prefill, on_tokens, on_done, a};
     const struct prompt p = {.sequence = q->sequence, .ids = q->ids, .n = q->n, .keep_at = q->keep_at, .how = &q->how, .submitted_ns = q->submitted_ns};
@@ -273,21 +201,24 @@ static bool ahead_ends(void *arg)
 
 static bool serve_ahead(struct engine *g, struct work *w, struct err *fault)
 {
-    bool ok = decoder_read_ahead(g->decoder, &w->ahead, ahead_ends, &g->requests, fault);
+    const struct beginning *b = &w->ahead;
+    bool ok = storage_moving(&g->storage, b->sequence) || !decoder_reads_ahead(g->decoder, b)
+           || (storage_make_place(&g->storage, b->sequence, b->ids, b->n, fault)
+               && decoder_read_ahead(g->decoder, b, ahead_ends, &g->requests, fault));
     free(w->ahead_ids);
     return ok;
 }
 
 static bool serve_work(struct engine *g, struct work *w, struct err *fault)
 {
-    return w->request ? serve_request(g, w->request, fault) : w->save ? serve_save(g, w->save, w->save_of, fault)
-         : w->rows ? keeper_step(g->keeper, fault) : serve_ahead(g, w, fault);
+    return w->request ? serve_request(g, w->request, fault) : w->save ? storage_save(&g->storage, w->save, fault)
+         : w->rows ? storage_step(&g->storage, fault) : serve_ahead(g, w, fault);
 }
 
 static bool may_begin(void *arg, uint64_t sequence)
 {
-    const struct engine *g = arg;
-    return decoder_may_begin(g->decoder, sequence);
+    struct engine *g = arg;
+    return !storage_moving(&g->storage, sequence) && decoder_may_begin(g->decoder, sequence);
 }
 
 /* Until the engine closes.  False with the device's fault. */
@@ -306,6 +237,8 @@ static bool serve(struct engine *g, struct err *fault)
         atomic_store(&g->snapshots, decoder_n_snapshots(g->decoder));
         atomic_store(&g->resident, decoder_n_resident(g->decoder));
     }
+    if (!ok)
+        decoder_fail(g->decoder, fault);
     return ok;
 }
 
@@ -320,8 +253,9 @@ static void *engine_main(void *arg)
         if (g->model.dev->caps->beside_host)            /* it only launches and waits, and what it is late the device stands still */
             cores_keep_to_fast(CORES_ROOT);
         ok = serve(g, &end.why);
+        struct err ignored;             /* nobody is there any more who could be told */
         if (ok)
-            save_last(g);
+            storage_finish(&g->storage, &ignored);
     }
     if (ok || requests_closing(&g->requests)) {
         requests_end(&g->requests, &end);
@@ -349,6 +283,7 @@ static struct load_options load_options(const struct engine_options *o)
 
 static void engine_free(struct engine *g)
 {
+    storage_free(&g->storage);
     requests_free(&g->requests);
     machine_close(g->gpu);
     machine_close(g->host);
@@ -361,6 +296,7 @@ struct engine *engine_open(const struct engine_options *o, struct err *e)
     struct engine *g = memory_zeroed(1, sizeof *g);
     g->opened_ns = clock_ns();
     g->host = machine_open(NULL, NULL);
+    storage_init(&g->storage, &g->requests);
     if (!requests_init(&g->requests, e))
         goto fail;
     const struct load_options options = load_options(o);
@@ -393,6 +329,11 @@ uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, 
 void engine_read_ahead(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int keep_at)
 {
     requests_read_ahead(&g->requests, sequence, ids, n_ids, keep_at);
+}
+
+void engine_keep(struct engine *g, uint64_t sequence, const char *path)
+{
+    homes_set(&g->storage.homes, sequence, path);
 }
 
 void engine_restore(struct engine *g, uint64_t sequence, const char *path)

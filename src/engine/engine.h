@@ -35,22 +35,23 @@ enum event_kind {
     EV_LOADING,         /* done, total: bytes */
     EV_READY,           /* engine_info() is filled */
     EV_PREFILL,         /* done, total: prompt positions, `cached` of them were there already */
-    EV_TOKENS,          /* ids[n], how[n], prob[n], outlook[n]; stats: as of these */
+    EV_TOKENS,          /* ids[n], how[n], prob[n], logprobs[n]; stats: as of these */
     EV_DONE,            /* finish, stats; message when finish is FINISH_ERROR */
-    EV_RESTORED,        /* done: tokens that are there now; message: why the file is of no use, it is gone */
-    EV_SAVED,           /* done: bytes written; total: bytes that the file has; message: why it could not be written, it is gone */
+    EV_RESTORED,        /* done: tokens that are there now; message: why the file is of no use, and whether it is deleted */
+    EV_SAVED,           /* done: bytes written; total: bytes that the file has; message: why it could not be written */
     EV_FATAL,           /* message: the engine has ended (bad checkpoint, device fault); only close is left */
 };
 
 struct event {
     enum event_kind kind;
     uint32_t serial;                    /* of the submit; 0 for loading, ready, fatal */
+    uint64_t sequence;                  /* restored, saved: of which conversation */
     size_t   done, total, cached;
     int      n;
     int32_t  ids[ENGINE_MAX_DEPTH + 1];
     uint8_t  how[ENGINE_MAX_DEPTH + 1];
     float    prob[ENGINE_MAX_DEPTH + 1];        /* probability of the id under the distribution that was sampled */
-    struct outlook outlook[ENGINE_MAX_DEPTH + 1];
+    struct logprobs logprobs[ENGINE_MAX_DEPTH + 1];
     enum finish finish;
     struct turn_stats stats;
     char     message[512];
@@ -108,11 +109,14 @@ uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, 
  * changes no answer, and ends at the next chunk when there is a submit, an interrupt, or another beginning, which takes its place.
  * The states at `keep_at` are worth a snapshot.  n_ids 0: nothing is read any more. */
 void engine_read_ahead(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int keep_at);
+/* The sequence's own file from now on; NULL: it has none.  It is saved there when another one gets its place, and comes back from there when it
+ * is asked for again.  Nothing is written to a file `x.y` when there is no file `x` beside it. */
+void engine_keep(struct engine *g, uint64_t sequence, const char *path);
 /* Makes the sequence that of the file (engine/checkpoint.h), before anything that is submitted afterwards; nothing happens if there is none.
  * EV_RESTORED if there was something to do or to say. */
 void engine_restore(struct engine *g, uint64_t sequence, const char *path);
 /* Saves the sequence of that name, or for 0 the one that was used last, when nothing is asked, after what is to be read ahead now; or when
- * the engine closes.  Another save that was not begun is forgotten.  EV_SAVED when it is on the disk. */
+ * the engine closes.  An older save of it that has not come to its end is forgotten.  EV_SAVED when it is on the disk. */
 void engine_save(struct engine *g, uint64_t sequence, const char *path);
 /* Ends the submit `serial`, running or waiting: its EV_DONE with FINISH_INTERRUPTED is there when this returns, however long
  * a step takes.  The engine notices at the end of the step or chunk; tokens that were not heard of are not kept. */

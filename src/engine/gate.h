@@ -1,40 +1,29 @@
 /* How many drafts are worth making, and how many of them worth verifying.  A row more in a step pays when the tokens that it is expected to
- * give are more than the engine makes in the time that the row takes.  What rows and drafts take is measured; what a draft gives is learnt
- * from the fate of earlier ones with about the same probability.
+ * give are more than the engine makes in the time that the row takes.  What rows and drafts take is measured (engine/price.h); what a
+ * draft gives is learnt from the fate of earlier ones with about the same probability.
  * Plain arithmetic: no device, no clock.  {0} is not valid: gate_init(). */
 #ifndef Q35_ENGINE_GATE_H
 #define Q35_ENGINE_GATE_H
 
-#include "engine/request.h"
+#include "engine/belief.h"
+#include "engine/price.h"
 
-enum { GATE_ROWS = ENGINE_MAX_DEPTH + 1, GATE_BINS = 6, GATE_LENGTHS = 4, GATE_RATES = 12 };
-
-/* What is believed of the rate at which something happens, which may change all of a sudden: a weight for each of some rates. */
-struct gate_belief {
-    float weight[GATE_RATES];
-};
+enum { GATE_ROWS = PRICE_ROWS, GATE_BINS = 6, GATE_LENGTHS = 4 };
 
 struct gate {
     int    most;                        /* drafts */
-    /* prices; they stay when an answer ends */
-    double one_ms;                      /* a step of one row, without making drafts */
-    double ratio[GATE_ROWS];            /* a step of i + 1 rows over that; 0: not measured */
-    int    timed[GATE_ROWS];            /* measurements, as far as they are counted */
-    double draft_ms;                    /* making a draft */
-    /* gains, of the answer under way */
-    struct gate_belief all;             /* a draft is right when all before it were */
-    struct gate_belief bin[GATE_BINS];  /* likewise, of drafts that the MTP block gave a probability in this range */
-    struct gate_belief looked_up[GATE_LENGTHS];         /* of drafts found in the text, by how much of it was alike */
+    const struct price *price;          /* of all answers */
+    /* gains, of the answer under way, and of answers before it */
+    struct belief all;                  /* a draft is right when all before it were */
+    struct belief bin[GATE_BINS];       /* likewise, of drafts that the MTP block gave a probability in this range */
+    struct belief looked_up[GATE_LENGTHS];  /* of drafts found in the text, by how much of it was alike */
     int    idle;                        /* steps since a draft was made */
 };
 
-void gate_init(struct gate *g, int most);
-/* An answer begins: what was learnt of the last one counts a little. */
+/* The prices stay valid. */
+void gate_init(struct gate *g, int most, const struct price *price);
+/* An answer begins: drafts are expected to fare as in answers before it. */
 void gate_begin(struct gate *g);
-
-/* What things took. */
-void gate_step_took(struct gate *g, int rows, double ms);
-void gate_drafts_took(struct gate *g, int n, double ms);
 
 /* How many more drafts to make, `n` of these probabilities being made; 0: enough.  At most `lot` at a time. */
 int  gate_make(const struct gate *g, const float *prob, int n, int lot);
@@ -49,5 +38,13 @@ void gate_learn(struct gate *g, const float *prob, int n, int n_right, int n_kno
 int  gate_look_up(const struct gate *g, int length);
 /* What was found there, verified or not: n_right tokens came as it said, and then, if n_known is more, another one. */
 void gate_learn_look_up(struct gate *g, int length, int n_right, int n_known);
+
+/* For steps of several answers (engine/share.h).  right[i]: the chance that the first i drafts are right, of n with these probabilities, of
+ * those found behind a match of `length` ids, or of those that are still to be made. */
+void gate_chances(const struct gate *g, const float *prob, int n, double right[GATE_ROWS]);
+void gate_chances_found(const struct gate *g, int length, double right[GATE_ROWS]);
+void gate_chances_later(const struct gate *g, double right[GATE_ROWS]);
+/* No draft was made for so long that one may tell how they fare now. */
+bool gate_is_idle(const struct gate *g);
 
 #endif

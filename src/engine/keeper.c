@@ -8,6 +8,7 @@
 
 #include "backend/dev.h"
 #include "base/ids.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/quiet.h"
 #include "engine/checkpoint.h"
@@ -15,24 +16,37 @@
 /* States as they were when the save began. */
 struct saved_states { int pos; void *data; };
 
-/* A save.  It belongs to the engine thread in WANTS, to the keeper's in the other stages.
+/* Rows up to a token. */
+struct piece {
+    struct piece *next;
+    int    to;
+    size_t bytes;
+    char   data[];
+};
+
+/* A save.  Without the lock the engine thread may touch it in WANTS alone, the keeper's thread in the other stages.
  *
- *     OPENING -> WANTS <-> WRITING -> gone */
+ *     OPENING -> WANTS <-> WRITING -> gone
+ *     OPENING -> WRITING -> gone                      of a sequence that left */
 struct job {
+    struct job *next;                   /* of those that left */
     enum { OPENING, WANTS, WRITING } stage;
-    bool  dropped;                      /* by the engine thread: another one takes its place */
+    bool  dropped;                      /* another one takes its place; or its file is not as expected */
+    bool  evicted;
+    uint64_t name;
     char *path;
     struct fingerprint identity;
     struct resident    of;
     struct ids         ids;             /* that are to be saved */
-    struct saved_states states[KEEPER_STATES];
+    struct saved_states states[SAVED_STATES];
     int    n_states;
     size_t state_bytes;
     struct checkpoint *file;
     int    n_there;                     /* tokens that the file has */
-    void  *rows;                        /* a piece for it */
-    size_t rows_bytes;
-    int    rows_to;
+    int    expected;                    /* evicted: that it must have; their rows were not copied */
+    struct piece *first, **last;        /* for the file; under the lock */
+    bool   whole;                       /* evicted: no piece is still to come */
+    struct err why;                     /* it cannot be written; "": it can */
 };
 
 struct keeper {
@@ -42,6 +56,9 @@ struct keeper {
     pthread_cond_t  changed;
     struct job     *job;                /* under way */
     struct job     *next;               /* begins when that one has ended */
+    struct job     *left;               /* of sequences that left, in order; these go first */
+    int             n_left;
+    size_t          held;               /* bytes of their pieces */
     bool            ending;
 };
 
@@ -54,8 +71,11 @@ static void job_free(struct job *j)
     checkpoint_close(j->file);
     for (int i = 0; i < j->n_states; i++)
         free(j->states[i].data);
+    for (struct piece *p = j->first, *next; p; p = next) {
+        next = p->next;
+        free(p);
+    }
     ids_free(&j->ids);
-    free(j->rows);
     free(j->path);
     free(j);
 }
@@ -68,26 +88,33 @@ static int same(const int32_t *a, int n_a, const int32_t *b, int n_b)
     return i;
 }
 
-/* What the file has of the sequence stays. */
-static bool open_file(struct job *j, struct err *e)
+/* But not the last row, if more follow: the MTP block's row of a token depends on the next one. */
+static int rows_that_stay(const struct job *j, int common)
+{
+    return common - (common > 0 && common < j->ids.n);
+}
+
+/* What the file has of the sequence stays.  False: it lacks what it was expected to have. */
+static bool open_file(struct job *j)
 {
     int n;
-    j->file = checkpoint_edit(j->path, j->identity, e);
+    j->file = checkpoint_edit(j->path, j->identity, &j->why);
     if (!j->file)
-        return false;
+        return true;
     const int32_t *ids = checkpoint_ids(j->file, &n);
-    j->n_there = same(ids, n, j->ids.data, j->ids.n);
+    j->n_there = rows_that_stay(j, same(ids, n, j->ids.data, j->ids.n));
+    if (j->evicted && j->n_there < j->expected)
+        return false;
+    if (j->evicted)
+        j->n_there = j->expected;
     checkpoint_cut(j->file, j->n_there);
     return true;
 }
 
-static bool write_rows(struct job *j, struct err *e)
+static void write_rows(struct job *j, const struct piece *p)
 {
-    bool ok = checkpoint_add_rows(j->file, j->ids.data + j->n_there, j->rows_to - j->n_there, j->rows, j->rows_bytes, e);
-    j->n_there = j->rows_to;
-    free(j->rows);
-    j->rows = NULL;
-    return ok;
+    checkpoint_add_rows(j->file, j->ids.data + j->n_there, p->to - j->n_there, p->data, p->bytes, &j->why);
+    j->n_there = p->to;
 }
 
 static bool is_ours(const struct job *j, int pos)
@@ -117,42 +144,111 @@ static void drop_old_states(const struct job *j)
     }
 }
 
-static bool write_states(struct job *j, struct err *e)
+static bool write_states(struct job *j)
 {
     bool ok = true;
     for (int i = 0; ok && i < j->n_states; i++) {
         checkpoint_drop_states(j->file, j->states[i].pos);
-        ok = checkpoint_add_states(j->file, j->states[i].pos, j->states[i].data, j->state_bytes, e);
+        ok = checkpoint_add_states(j->file, j->states[i].pos, j->states[i].data, j->state_bytes, &j->why);
     }
     drop_old_states(j);
     return ok;
 }
 
-/* Its end: all rows are there. */
-static void finish(struct keeper *k, struct job *j, bool ok, struct kept *out)
+/* Its end: all rows are there, or something went wrong. */
+static void finish(struct job *j, struct kept *out)
 {
-    ok = ok && write_states(j, &out->failed) && checkpoint_commit(j->file, &out->failed);
-    if (j->file) {
+    const bool ok = !*j->why.msg && write_states(j) && checkpoint_commit(j->file, &j->why);
+    out->failed = j->why;
+    if (j->file)
         out->written = checkpoint_written(j->file);
+    if (ok) {
         out->bytes = checkpoint_bytes(j->file);
-        out->n_tokens = j->n_there;
-    }
-    if (!ok) {                          /* a full disk is needed for the conversation itself */
-        out->bytes = 0;
+        out->has = (struct saving){.ids = j->ids.data, .n = j->n_there};
+        for (int i = 0; i < j->n_states; i++)
+            out->has.pos[i] = j->states[i].pos;
+    } else if (j->file) {               /* ours alone: a full disk is needed for the conversation itself */
         unlink(j->path);
     }
-    k->hooks.done(k->hooks.arg, out);
 }
 
-/* One stage, without the lock.  False: the job has ended. */
-static bool advance(struct keeper *k, struct job *j)
+/* ... under the lock, which is left meanwhile. */
+static void end_job(struct keeper *k, struct job *j, struct job **at)
 {
-    struct kept out = {0};
-    bool ok = j->stage == OPENING ? open_file(j, &out.failed) : !j->rows || write_rows(j, &out.failed);
-    if (ok && j->n_there < j->ids.n)
+    struct kept out = {.name = j->name, .path = j->path, .evicted = j->evicted, .dropped = j->dropped};
+    pthread_mutex_unlock(&k->lock);
+    if (!out.dropped)
+        finish(j, &out);
+    checkpoint_close(j->file);          /* before others hear of it */
+    j->file = NULL;
+    pthread_mutex_lock(&k->lock);
+    *at = j->next;
+    k->hooks.done(k->hooks.arg, &out);
+    job_free(j);                        /* under the lock: nobody reads it any more */
+}
+
+/* Under the lock. */
+static struct piece *take_piece(struct job *j)
+{
+    struct piece *p = j->first;
+    if (p && !(j->first = p->next))
+        j->last = &j->first;
+    return p;
+}
+
+/* Under the lock, which is left meanwhile: the file is opened, or a piece written.  What is not worth it any more is not. */
+static void advance(struct keeper *k, struct job *j)
+{
+    struct piece *p = j->stage == WRITING ? take_piece(j) : NULL;
+    const bool wanted = !j->dropped && !*j->why.msg;
+    bool fits = true;
+    pthread_mutex_unlock(&k->lock);
+    if (wanted && j->stage == OPENING)
+        fits = open_file(j);
+    else if (wanted && p)
+        write_rows(j, p);
+    pthread_mutex_lock(&k->lock);
+    j->dropped |= !fits;
+    if (p && j->evicted)
+        k->held -= p->bytes;
+    free(p);
+}
+
+/* Under the lock.  False: there is nothing to do. */
+static bool go_on_with_left(struct keeper *k)
+{
+    struct job *j = k->left;
+    if (!j || (j->stage == WRITING && !j->first && !j->whole))
+        return false;
+    if (j->stage == WRITING && !j->first) {
+        end_job(k, j, &k->left);
+        k->n_left--;
+    } else {
+        advance(k, j);
+        j->stage = WRITING;
+    }
+    return true;
+}
+
+static bool go_on_with_job(struct keeper *k)
+{
+    struct job *j = k->job;
+    if (!j && k->next) {
+        k->job = k->next;
+        k->next = NULL;
         return true;
-    finish(k, j, ok, &out);
-    return false;
+    }
+    if (!j || (j->stage == WANTS && !j->dropped))
+        return false;
+    if (!j->dropped)
+        advance(k, j);
+    if (j->dropped || *j->why.msg || j->n_there == j->ids.n) {
+        end_job(k, j, &k->job);
+    } else {
+        j->stage = WANTS;
+        k->hooks.wants_rows(k->hooks.arg);
+    }
+    return true;
 }
 
 static void *keeper_main(void *arg)
@@ -160,27 +256,11 @@ static void *keeper_main(void *arg)
     struct keeper *k = arg;
     pthread_mutex_lock(&k->lock);
     while (!k->ending) {
-        struct job *j = k->job;
-        if (!j && k->next) {
-            k->job = k->next;
-            k->next = NULL;
-        } else if (j && (j->dropped || j->stage != WANTS)) {
-            bool dropped = j->dropped;
-            pthread_mutex_unlock(&k->lock);
-            bool more = !dropped && advance(k, j);
-            if (!more)
-                job_free(j);
-            pthread_mutex_lock(&k->lock);
-            if (more)
-                j->stage = WANTS;
-            else
-                k->job = NULL;
+        const bool worked = (k->job && k->job->dropped && go_on_with_job(k)) || go_on_with_left(k) || go_on_with_job(k);
+        if (worked)
             pthread_cond_broadcast(&k->changed);
-            if (more)
-                k->hooks.wants_rows(k->hooks.arg);
-        } else {
+        else
             pthread_cond_wait(&k->changed, &k->lock);
-        }
     }
     pthread_mutex_unlock(&k->lock);
     return NULL;
@@ -211,6 +291,10 @@ void keeper_close(struct keeper *k)
     pthread_join(k->thread, NULL);
     job_free(k->job);
     job_free(k->next);
+    for (struct job *j = k->left, *next; j; j = next) {
+        next = j->next;
+        job_free(j);
+    }
     pthread_cond_destroy(&k->changed);
     pthread_mutex_destroy(&k->lock);
     free(k);
@@ -218,52 +302,73 @@ void keeper_close(struct keeper *k)
 
 /* --- a save, on the engine thread --------------------------------------------------------------------------------------- */
 
-static void take_states(struct job *j, int pos)
+/* Where the newest states are at or before a position, if they are not among those of the save. */
+static void add_states_at(const struct resident *r, int pos, struct saving *s, int *n)
 {
-    int slot = snapshots_find(j->of.snaps, j->of.sequence, pos);
-    if (slot < 0 || is_ours(j, j->of.snaps->pos[slot]))
-        return;
-    void *data = memory_alloc(j->state_bytes);
-    memcpy(data, snapshots_at(j->of.snaps, slot), j->state_bytes);
-    j->states[j->n_states++] = (struct saved_states){j->of.snaps->pos[slot], data};
+    const int slot = snapshots_find(r->snaps, r->sequence, pos);
+    if (slot >= 0 && !(*n && s->pos[0] == r->snaps->pos[slot]))
+        s->pos[(*n)++] = r->snaps->pos[slot];
 }
 
 /* The states from which the next turn goes on; and, where an answer may be continued, the newest ones.  States of a large model take as much
- * room as the rows of 23,000 tokens.  NULL: there are none. */
-static struct job *make_job(const char *path, struct fingerprint identity, const struct resident *r)
+ * room as the rows of 23,000 tokens. */
+struct saving keeper_saving(const struct resident *r)
 {
+    struct saving s = {.ids = r->tl->ids};
+    int n = 0;
+    const bool known = r->rejoins > 0 && r->rejoins < r->tl->n_run;
+    if (!known || !r->finished)
+        add_states_at(r, r->tl->n_run, &s, &n);
+    if (known)
+        add_states_at(r, r->rejoins, &s, &n);
+    if (!n)
+        add_states_at(r, r->tl->n_run, &s, &n);
+    s.n = s.pos[0];
+    return s;
+}
+
+/* NULL: there are no states. */
+static struct job *make_job(uint64_t name, const char *path, struct fingerprint identity, const struct resident *r)
+{
+    const struct saving s = keeper_saving(r);
+    if (!s.n)
+        return NULL;
     struct job *j = memory_zeroed(1, sizeof *j);
+    j->name = name;
     j->path = memory_strdup(path);
     j->identity = identity;
     j->of = *r;
+    j->last = &j->first;
     j->state_bytes = r->snaps->bytes;
-    const bool known = r->rejoins > 0 && r->rejoins < r->tl->n_run;
-    if (!known || !r->finished)
-        take_states(j, r->tl->n_run);
-    if (known)
-        take_states(j, r->rejoins);
-    if (!j->n_states)
-        take_states(j, r->tl->n_run);
-    if (!j->n_states) {
-        job_free(j);
-        return NULL;
+    for (int i = 0; i < SAVED_STATES && s.pos[i]; i++) {
+        void *data = memory_alloc(j->state_bytes);
+        memcpy(data, snapshots_at(r->snaps, snapshots_find(r->snaps, r->sequence, s.pos[i])), j->state_bytes);
+        j->states[j->n_states++] = (struct saved_states){s.pos[i], data};
     }
-    ids_append(&j->ids, r->tl->ids, j->states[0].pos);
+    ids_append(&j->ids, s.ids, s.n);
     return j;
 }
 
-bool keeper_begin(struct keeper *k, const char *path, struct fingerprint identity, const struct resident *r, struct err *fault)
+static void tell_dropped(struct keeper *k, uint64_t name)
+{
+    k->hooks.done(k->hooks.arg, &(struct kept){.name = name, .dropped = true});
+}
+
+bool keeper_begin(struct keeper *k, uint64_t name, const char *path, struct fingerprint identity, const struct resident *r, struct err *fault)
 {
     if (!r->dev->finish(r->dev, fault))         /* the snapshots are copied */
         return false;
-    struct job *j = make_job(path, identity, r);
+    struct job *j = make_job(name, path, identity, r);
     pthread_mutex_lock(&k->lock);
+    CHECK(!k->job || k->job->name == name);
     if (k->job)
         k->job->dropped = true;
     struct job *old = k->next;
     k->next = j;
     pthread_cond_broadcast(&k->changed);
     pthread_mutex_unlock(&k->lock);
+    for (int n = (old != NULL) + (j == NULL); n; n--)
+        tell_dropped(k, name);
     job_free(old);
     return true;
 }
@@ -292,155 +397,144 @@ static void shorten(struct job *j)
     j->n_states = n_states;
 }
 
-/* As many as a piece holds. */
-static int piece_end(const struct job *j)
+/* The next rows: as many as a piece holds.  NULL when the device failed. */
+static struct piece *copy_piece(const struct job *j, int from, struct err *fault)
 {
     int to = j->ids.n;
-    while (to - j->n_there > 1 && cache_rows_bytes(j->of.cache, j->n_there, to) > KEEPER_PIECE)
-        to = j->n_there + (to - j->n_there) / 2;
-    return to;
+    while (to - from > 1 && cache_rows_bytes(j->of.cache, from, to) > KEEPER_PIECE)
+        to = from + (to - from) / 2;
+    const size_t bytes = cache_rows_bytes(j->of.cache, from, to);
+    struct piece *p = memory_alloc(sizeof *p + bytes);
+    *p = (struct piece){.to = to, .bytes = bytes};
+    cache_rows_save(j->of.cache, from, to, p->data);
+    if (j->of.dev->finish(j->of.dev, fault))
+        return p;
+    free(p);
+    return NULL;
+}
+
+/* Under the lock. */
+static void add_piece(struct job *j, struct piece *p)
+{
+    *j->last = p;
+    j->last = &p->next;
 }
 
 bool keeper_step(struct keeper *k, struct err *fault)
 {
     struct job *j = waiting(k);
+    struct piece *p = NULL;
     if (!j)
         return true;
     shorten(j);
-    if (j->ids.n > j->n_there) {
-        j->rows_to = piece_end(j);
-        j->rows_bytes = cache_rows_bytes(j->of.cache, j->n_there, j->rows_to);
-        j->rows = memory_alloc(j->rows_bytes);
-        cache_rows_save(j->of.cache, j->n_there, j->rows_to, j->rows);
-        if (!j->of.dev->finish(j->of.dev, fault))
-            return false;
-    }
+    if (j->ids.n > j->n_there && !(p = copy_piece(j, j->n_there, fault)))
+        return false;
     pthread_mutex_lock(&k->lock);
+    if (p)
+        add_piece(j, p);
     j->stage = WRITING;
     pthread_cond_broadcast(&k->changed);
     pthread_mutex_unlock(&k->lock);
     return true;
 }
 
-bool keeper_wait(struct keeper *k)
+static bool is_to(const struct job *j, const char *path)
+{
+    return j && (!path || !strcmp(j->path, path));
+}
+
+static bool any_to(const struct keeper *k, const char *path)
+{
+    const struct job *j = k->left;
+    while (j && !is_to(j, path))
+        j = j->next;
+    return j || is_to(k->job, path) || is_to(k->next, path);
+}
+
+bool keeper_wait(struct keeper *k, const char *path)
 {
     pthread_mutex_lock(&k->lock);
-    while ((k->job || k->next) && !(k->job && !k->job->dropped && k->job->stage == WANTS))
+    while (any_to(k, path) && !(is_to(k->job, path) && !k->job->dropped && k->job->stage == WANTS))
         pthread_cond_wait(&k->changed, &k->lock);
-    bool wants = k->job;
+    bool wants = any_to(k, path);
     pthread_mutex_unlock(&k->lock);
     return wants;
 }
 
-/* --- a restore -------------------------------------------------------------------------------------------------------- */
+/* --- a sequence that leaves ------------------------------------------------------------------------------------------ */
 
-static bool load_rows(const struct resident *r, const struct checkpoint_section *s, const void *data, struct err *e)
+/* Under the lock: what was begun of that name is of no use any more.  Returns the one that had not begun, the caller's to free. */
+static struct job *drop_saves(struct keeper *k, uint64_t name)
 {
-    if (s->bytes != cache_rows_bytes(r->cache, s->from, s->to))
-        return err_set(e, "the checkpoint has %llu bytes for the rows from %d to %d, expected %zu", (unsigned long long)s->bytes, s->from, s->to,
-                       cache_rows_bytes(r->cache, s->from, s->to));
-    cache_rows_load(r->cache, s->from, s->to, data);
-    return true;
+    struct job *old = k->next && k->next->name == name ? k->next : NULL;
+    if (k->job && k->job->name == name)
+        k->job->dropped = true;
+    if (old)
+        k->next = NULL;
+    return old;
 }
 
-static bool load_states(const struct resident *r, const struct checkpoint_section *s, const void *data, struct err *e)
+static void enter(struct keeper *k, struct job *j)
 {
-    if (s->bytes != r->snaps->bytes || cache_saved_pos(r->cache, data) != s->from)
-        return err_set(e, "the checkpoint has %llu bytes for the states at %d, expected %zu and that position", (unsigned long long)s->bytes, s->from,
-                       r->snaps->bytes);
-    void *mem = snapshots_claim(r->snaps, r->sequence, s->from, false);
-    if (mem) {
-        memcpy(mem, data, s->bytes);
-        r->snaps->from_file[snapshots_find(r->snaps, r->sequence, s->from)] = true;
-    }
-    return true;
+    struct job **at = &k->left;
+    pthread_mutex_lock(&k->lock);
+    struct job *old = drop_saves(k, j->name);
+    while (k->n_left == KEEPER_LEFT)
+        pthread_cond_wait(&k->changed, &k->lock);
+    while (*at)
+        at = &(*at)->next;
+    *at = j;
+    k->n_left++;
+    pthread_cond_broadcast(&k->changed);
+    pthread_mutex_unlock(&k->lock);
+    if (old)
+        tell_dropped(k, old->name);
+    job_free(old);
 }
 
-static bool load_section(const struct resident *r, const struct checkpoint *c, const struct checkpoint_section *s, struct err *e)
+/* A piece may be more than is to be held. */
+static void hand_over(struct keeper *k, struct job *j, struct piece *p)
 {
-    void *data = memory_alloc(s->bytes);
-    bool ok = checkpoint_read(c, s, data, e) && (checkpoint_is_rows(s) ? load_rows : load_states)(r, s, data, e);
-    free(data);
-    return ok;
+    pthread_mutex_lock(&k->lock);
+    while (k->held && k->held + p->bytes > KEEPER_HELD)
+        pthread_cond_wait(&k->changed, &k->lock);
+    k->held += p->bytes;
+    add_piece(j, p);
+    pthread_cond_broadcast(&k->changed);
+    pthread_mutex_unlock(&k->lock);
 }
 
-static int by_position(const void *a, const void *b)
+/* Its thread may free it from here on. */
+static void seal(struct keeper *k, struct job *j, bool dropped)
 {
-    const struct checkpoint_section *x = a, *y = b;
-    return x->to < y->to ? -1 : x->to > y->to;
+    pthread_mutex_lock(&k->lock);
+    j->dropped |= dropped;
+    j->whole = true;
+    pthread_cond_broadcast(&k->changed);
+    pthread_mutex_unlock(&k->lock);
 }
 
-/* Rows in the file's order, then states in the sequence's. */
-static bool load_all(const struct resident *r, const struct checkpoint *c, struct err *e)
+bool keeper_evict(struct keeper *k, uint64_t name, const char *path, int common, struct fingerprint identity, const struct resident *r, struct err *fault)
 {
-    int n, n_states = 0;
-    const struct checkpoint_section *s = checkpoint_sections(c, &n);
-    struct checkpoint_section *states = memory_alloc((size_t)n * sizeof *states);
+    if (!r->dev->finish(r->dev, fault))         /* the snapshots are copied */
+        return false;
+    struct job *j = make_job(name, path, identity, r);
     bool ok = true;
-    for (int i = 0; ok && i < n; i++) {
-        if (checkpoint_is_rows(&s[i]))
-            ok = load_section(r, c, &s[i], e);
-        else
-            states[n_states++] = s[i];
+    if (!j) {
+        k->hooks.done(k->hooks.arg, &(struct kept){.name = name, .path = path, .evicted = true, .dropped = true});
+        return true;
     }
-    qsort(states, (size_t)n_states, sizeof *states, by_position);
-    for (int i = 0; ok && i < n_states; i++)
-        ok = load_section(r, c, &states[i], e);
-    free(states);
+    j->evicted = true;
+    j->expected = rows_that_stay(j, common);
+    enter(k, j);
+    for (int from = j->expected; ok && from < j->ids.n;) {
+        struct piece *p = copy_piece(j, from, fault);
+        ok = p;
+        if (ok) {
+            from = p->to;
+            hand_over(k, j, p);
+        }
+    }
+    seal(k, j, !ok);
     return ok;
-}
-
-/* Could it be ours, and is it worth it? */
-static bool is_wanted(const struct resident *r, const struct checkpoint *c)
-{
-    int n, n_sections, last = 0;
-    const int32_t *ids = checkpoint_ids(c, &n);
-    const struct checkpoint_section *s = checkpoint_sections(c, &n_sections);
-    for (int i = 0; i < n_sections; i++)
-        if (!checkpoint_is_rows(&s[i]))
-            last = s[i].from > last ? s[i].from : last;
-    for (int i = 0; i < n_sections; i++)
-        if (s[i].to > r->tl->cap)
-            return false;
-    return last && n <= r->tl->cap && same(ids, n, r->tl->ids, r->tl->n_run) < last;
-}
-
-static void empty(const struct resident *r)
-{
-    timeline_adopt(r->tl, NULL, 0, 0);
-    snapshots_drop_after(r->snaps, r->sequence, 0);
-    cache_reset(r->cache);
-}
-
-static void become(const struct resident *r, const struct checkpoint *c)
-{
-    int n;
-    const int32_t *ids = checkpoint_ids(c, &n);
-    int slot = snapshots_find(r->snaps, r->sequence, n);
-    if (slot < 0) {                     /* there is room for none */
-        empty(r);
-        return;
-    }
-    cache_state_load(r->cache, snapshots_at(r->snaps, slot));
-    timeline_adopt(r->tl, ids, r->snaps->pos[slot], r->snaps->pos[slot]);
-}
-
-bool keeper_restore(const char *path, struct fingerprint identity, const struct resident *r, struct restored *out, struct err *fault)
-{
-    *out = (struct restored){0};
-    bool useless;
-    struct checkpoint *c = checkpoint_open(path, identity, &useless, &out->refused);
-    if (c && is_wanted(r, c)) {
-        empty(r);
-        useless = !load_all(r, c, &out->refused);
-        if (useless)
-            empty(r);
-        else
-            become(r, c);
-        out->n_tokens = r->tl->n_run;
-    }
-    checkpoint_close(c);
-    if (useless)
-        unlink(path);
-    return r->dev->finish(r->dev, fault);
 }

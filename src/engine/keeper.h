@@ -1,6 +1,8 @@
-/* Sequences on their way to checkpoint files.  Disks are slow, so they are written on a thread of their own, and the engine thread only
- * copies: the states when a save begins, then KV rows piece by piece, whenever the thread asks for them and nothing else is to be done.  What is
- * saved is the sequence as it was at the beginning; what of it is replaced before its rows were copied, is left out.
+/* Sequences on their way to checkpoint files.  Disks are slow, so they are written on a thread of their own, and the engine thread only copies.
+ *
+ * A save that was asked for takes nobody's time: the states are copied when it begins, then KV rows piece by piece, whenever the thread asks for
+ * them and nothing else is to be done.  What is saved is the sequence as it was at the beginning; what of it is replaced before its rows were
+ * copied, is left out.  A sequence that must leave its place is copied at once, as far as its file lacks it.
  *
  * Called from the engine thread, but for keeper_open() and keeper_close(). */
 #ifndef Q35_ENGINE_KEEPER_H
@@ -11,61 +13,59 @@
 
 #include "base/checksum.h"
 #include "base/err.h"
-#include "engine/snapshot.h"
-#include "engine/timeline.h"
-#include "model/cache.h"
+#include "engine/homes.h"
+#include "engine/resident.h"
 
-struct dev;
 struct keeper;
-
-/* A sequence and where it lies. */
-struct resident {
-    struct dev       *dev;
-    int               sequence;         /* whose the snapshots are */
-    struct timeline  *tl;
-    struct snapshots *snaps;
-    struct cache     *cache;
-    int rejoins;                        /* where the next turn rejoins if nothing more comes of this one; 0: not known */
-    bool finished;                      /* nothing more comes of it */
-};
 
 /* What came of a save. */
 struct kept {
+    uint64_t    name;                   /* as keeper_begin() or keeper_evict() was told */
+    const char *path;
+    bool   evicted;                     /* it was keeper_evict() */
+    bool   dropped;                     /* another one of the same took its place, or there was nothing to save: the rest is {0} */
     size_t written, bytes;              /* of this save; that the file has now */
-    int    n_tokens;                    /* that it holds */
-    struct err failed;                  /* or why it could not be written; the file is gone then */
+    struct saving has;                  /* what the file has now; its ids are valid during the call */
+    struct err failed;                  /* or why it could not be written; the file is gone then, unless another program has it */
 };
 
 struct keeper_hooks {
     void (*wants_rows)(void *arg);      /* keeper_step() has something to do */
-    void (*done)(void *arg, const struct kept *k);
-    void *arg;                          /* both are called on the keeper's thread */
+    void (*done)(void *arg, const struct kept *k);      /* once for each save */
+    void *arg;                          /* both are called on the keeper's thread, done() perhaps within the call that began it */
 };
 
-enum { KEEPER_PIECE = 64 << 20, KEEPER_STATES = 2 };    /* bytes of rows that are copied at a time; states of a save */
+enum {
+    KEEPER_PIECE = 64 << 20,            /* bytes of rows that are copied at a time */
+    KEEPER_HELD = 256 << 20,            /* ... and of sequences that left: more of them are copied when these are written */
+    KEEPER_LEFT = 2,                    /* sequences that left and are not written; the next one waits */
+};
 
-/* Host memory at most, with states of that size: a piece, and the states of a save under way and of the next one. */
-static inline size_t keeper_bytes(size_t state_bytes)
+static inline size_t keeper_least(size_t a, size_t b) { return a < b ? a : b; }
+
+/* Host memory at most, with states of that size and rows of a whole context: the rows of a save and of those that left; the states of a save under
+ * way, of the next one, and of those that left. */
+static inline size_t keeper_bytes(size_t state_bytes, size_t rows_bytes)
 {
-    return KEEPER_PIECE + 2 * KEEPER_STATES * state_bytes;
+    return keeper_least(KEEPER_PIECE, rows_bytes) + keeper_least(KEEPER_HELD, KEEPER_LEFT * rows_bytes) + (2 + KEEPER_LEFT) * SAVED_STATES * state_bytes;
 }
 
 struct keeper *keeper_open(const struct keeper_hooks *h, struct err *e);
 void keeper_close(struct keeper *k);                    /* what is under way is dropped */
 
-/* Begins to save the sequence to that file, if there is something to save.  One that is under way is dropped.  False when the device failed. */
-bool keeper_begin(struct keeper *k, const char *path, struct fingerprint identity, const struct resident *r, struct err *fault);
+/* What a save of it would have, as long as nothing more comes of it. */
+struct saving keeper_saving(const struct resident *r);
+
+/* Begins to save the sequence to that file, if there is something to save.  The save of that name that is under way is dropped; there must be none of
+ * another one.  False when the device failed. */
+bool keeper_begin(struct keeper *k, uint64_t name, const char *path, struct fingerprint identity, const struct resident *r, struct err *fault);
 /* Copies the next rows, if they are wanted.  False when the device failed. */
 bool keeper_step(struct keeper *k, struct err *fault);
-/* Waits until rows are wanted (true) or nothing is left to be saved. */
-bool keeper_wait(struct keeper *k);
-
-/* What came of a restore. */
-struct restored {
-    int n_tokens;                       /* that are there now; 0: none, or they were there already */
-    struct err refused;                 /* why the file is of no use; it is gone then */
-};
-/* Makes the sequence that of the file.  False when the device failed. */
-bool keeper_restore(const char *path, struct fingerprint identity, const struct resident *r, struct restored *out, struct err *fault);
+/* Copies what is to be saved of the sequence, which leaves its place: afterwards it may be overwritten.  `common`: so many of its tokens the file
+ * has; if it does not, nothing is saved.  A save of that name that is under way is dropped.  Waits for the disk only where KEEPER_HELD or
+ * KEEPER_LEFT says so.  False when the device failed. */
+bool keeper_evict(struct keeper *k, uint64_t name, const char *path, int common, struct fingerprint identity, const struct resident *r, struct err *fault);
+/* Waits until rows of a save to that file are wanted (true) or none is under way.  NULL: of any. */
+bool keeper_wait(struct keeper *k, const char *path);
 
 #endif

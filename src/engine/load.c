@@ -42,7 +42,8 @@ static bool in_range(const char *name, int value, int low, int high, struct err 
     return (value >= low && value <= high) || err_set(e, "%s is %d, expected %d to %d", name, value, low, high);
 }
 
-bool load_head(const char *name, enum head *h, struct err *e)
+/* "int8", "planes" or "bf16". */
+static bool read_head(const char *name, enum head *h, struct err *e)
 {
     static const struct { const char *name; enum head head; } heads[] = {{"int8", HEAD_INT8}, {"planes", HEAD_PLANES}, {"bf16", HEAD_BF16}};
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
@@ -108,7 +109,7 @@ static struct kv_shape kv_shape(const struct model *m)
 
 static bool choose_head(struct model *m, const char *name, struct err *e)
 {
-    return load_head(name ? name : "int8", &m->head, e);
+    return read_head(name ? name : "int8", &m->head, e);
 }
 
 /* A CPU converts FP8 more slowly than it reads bf16. */
@@ -145,6 +146,12 @@ static void settle(struct model *m, const struct load_options *o, bool gpu)
     m->n_snapshots = o->n_snapshots == LOAD_NO_SNAPSHOTS ? 0 : o->n_snapshots ? o->n_snapshots : DEFAULT_SNAPSHOTS;
 }
 
+/* Of the work space: the MTP block takes the rows of a whole step at once, however small a prompt chunk is. */
+static int work_rows(const struct model *m)
+{
+    return m->chunk > STEP_ROWS ? m->chunk : STEP_ROWS;
+}
+
 /* ---- memory ---- */
 
 static struct memplan_request request(const struct model *m, bool gpu)
@@ -153,7 +160,7 @@ static struct memplan_request request(const struct model *m, bool gpu)
     return (struct memplan_request){
         .n_sequences = m->asked.n_sequences == LOAD_SOME_SEQUENCES ? 0 : m->n_sequences,
         .model = c, .kv = m->kv, .weight_bytes = m->weight_bytes, .n_ctx = m->asked.n_ctx, .default_ctx = defaults_of(gpu)->n_ctx,
-        .max_rows = m->chunk, .n_snapshots = m->n_snapshots, .saves = m->asked.saves, .gpu = gpu,
+        .max_rows = work_rows(m), .n_snapshots = m->n_snapshots, .saves = m->asked.saves, .gpu = gpu,
         .kv_choices = kv_choices(m), .spare_positions = SPARE_POSITIONS,
         .step_bytes = fused_bytes(c) + stepper_bytes(c, m->depth), .step_each_bytes = stepper_slot_bytes(c, m->depth),
     };
@@ -198,7 +205,7 @@ static struct memplan_request request_gpu(const struct model *m, size_t availabl
     q.weights_in_host = m->dev && m->dev->weights_in_host;
     q.host_available = memplan_available();
     q.host_margin = CPU_MARGIN;
-    q.scratch_bytes = forward_scratch_bytes(c, m->chunk);
+    q.scratch_bytes = forward_scratch_bytes(c, work_rows(m));
     q.read_bytes = m->asked.synthetic ? 0 : weights_upload_bytes();
     return q;
 }
@@ -357,7 +364,7 @@ bool load_space(struct model *m, struct err *e)
     if (!caches_open(m->caches, m->dev, &shape, e))
         return false;
     m->cache = m->caches[0];
-    m->forward = forward_open(m->dev, &m->cfg, &m->weights, m->chunk, e);
+    m->forward = forward_open(m->dev, &m->cfg, &m->weights, work_rows(m), e);
     return m->forward;
 }
 

@@ -100,7 +100,5 @@ bool load_imagine(const struct model_config *c, const struct weights *w, const s
 bool load_takes(const struct dev_caps *caps, const struct kv_recipe *r);
 /* "device", "host" or "auto"; NULL: device. */
 enum weights_in load_weights_in(const char *name);
-/* "int8", "planes" or "bf16". */
-bool load_head(const char *name, enum head *h, struct err *e);
 
 #endif

@@ -53,7 +53,7 @@ static void fill(struct memory_plan *m, const struct memplan_request *q, int n_c
     add_host(m, q, "snapshots", cache_saved_bytes(c, q->kv) * (size_t)q->n_snapshots);
     add_host(m, q, "read buffers", q->read_bytes);
     if (q->saves && q->n_snapshots)
-        add_host(m, q, "save buffers", keeper_bytes(cache_saved_bytes(c, q->kv)));
+        add_host(m, q, "save buffers", keeper_bytes(cache_saved_bytes(c, q->kv), kv_bytes(&shape)));
 }
 
 static size_t limit(size_t available, size_t margin)

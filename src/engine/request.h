@@ -19,12 +19,14 @@ struct draft_trial {
 
 /* How to pick tokens for one request.  {0} with max_tokens set is greedy. */
 struct sampling {
-    float    temperature;               /* 0: arg-max */
+    /* float temperature        0: arg-max
+     * float top_p              0 or 1: all
+     * float min_p              0: off; keeps p >= min_p * p_max
+     * float presence_penalty   subtracted from the logit of every id generated in this answer
+     * float repetition_penalty 0 or 1: off; divides positive, multiplies negative logits of ids in prompt or answer */
+#define SAMPLING_NUMBER(name, ...) float name;
+#include "config/sampling_numbers.def"
     int      top_k;                     /* 0: all */
-    float    top_p;                     /* 0 or 1: all */
-    float    min_p;                     /* 0: off; keeps p >= min_p * p_max */
-    float    presence_penalty;          /* subtracted from the logit of every id generated in this answer */
-    float    repetition_penalty;        /* 0 or 1: off; divides positive, multiplies negative logits of ids in prompt or answer */
     uint64_t seed;
     int      max_tokens;                /* of the answer; 0: until the context is full */
     int      draft_depth;               /* -1: in each step as many as pay; never more than the engine's */
@@ -37,14 +39,14 @@ struct sampling {
     int      n_bias;
     int      n_begun;                   /* so many last ids of the prompt are the answer's beginning: the presence penalty counts them,
                                          * and the random stream stands behind them, as if they had just been picked */
-    bool     patient;                   /* nobody waits for it: requests that are not go first */
-    int      n_alternatives;            /* likeliest ids told with every token, at most ENGINE_MAX_ALTERNATIVES; 0: no outlook */
+    int      patience_ms;               /* so long it lets those go first that come after it (base/due.h); 0: a person waits for it */
+    int      n_alternatives;            /* likeliest ids told with every token, at most ENGINE_MAX_ALTERNATIVES; 0: no logprobs */
     struct draft_trial trial;
 };
 
-/* What the model thought at one position: softmax(logits), before bias, penalties, temperature and cuts.  Only ids that a bias
+/* Logprobs, as probabilities: softmax(logits) at one position, before bias, penalties, temperature and cuts.  Only ids that a bias
  * bans count as impossible. */
-struct outlook {
+struct logprobs {
     float   prob;                       /* of the id that was picked; negative: not asked for */
     int     n;                          /* the likeliest ids, by falling probability; of equal ones the lower id first */
     int32_t ids[ENGINE_MAX_ALTERNATIVES];

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/due.h"
 #include "base/memory.h"
 
 bool requests_init(struct requests *q, struct err *e)
@@ -14,6 +15,13 @@ bool requests_init(struct requests *q, struct err *e)
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->work, NULL);
     return mailbox_init(&q->events, sizeof(struct event)) || err_set(e, "cannot start the engine: %s", strerror(errno));
+}
+
+void save_free(struct save *s)
+{
+    if (s)
+        free(s->path);
+    free(s);
 }
 
 static void request_free(struct request *r)
@@ -35,7 +43,10 @@ void requests_free(struct requests *q)
         request_free(r);
     }
     free(q->ahead_ids);
-    free(q->save);
+    for (struct save *s = q->saves, *after; s; s = after) {
+        after = s->next;
+        save_free(s);
+    }
     mailbox_free(&q->events);
     pthread_cond_destroy(&q->work);
     pthread_mutex_destroy(&q->lock);
@@ -99,6 +110,7 @@ void requests_restore(struct requests *q, uint64_t sequence, const char *path)
     struct request *r = memory_zeroed(1, sizeof *r);
     r->restore = memory_strdup(path);
     r->sequence = sequence;
+    r->due = clock_ns();
     pthread_mutex_lock(&q->lock);
     if (!q->dead)
         add_request(q, r);
@@ -108,12 +120,32 @@ void requests_restore(struct requests *q, uint64_t sequence, const char *path)
         request_free(r);
 }
 
+/* Under the lock: it is the last one, and the only one of its sequence. */
+static void add_save(struct requests *q, struct save *s)
+{
+    struct save **at = &q->saves;
+    while (*at) {
+        struct save *old = *at;
+        if (old->sequence != s->sequence) {
+            at = &old->next;
+            continue;
+        }
+        *at = old->next;
+        save_free(old);
+    }
+    *at = s;
+}
+
 void requests_save(struct requests *q, uint64_t sequence, const char *path)
 {
+    struct save *s = memory_zeroed(1, sizeof *s);
+    s->path = memory_strdup(path);
+    s->sequence = sequence;
     pthread_mutex_lock(&q->lock);
-    free(q->save);
-    q->save = q->dead ? NULL : memory_strdup(path);
-    q->save_of = sequence;
+    if (q->dead)
+        save_free(s);
+    else
+        add_save(q, s);
     q->save_waits = q->ahead_ids != NULL;
     pthread_cond_signal(&q->work);
     pthread_mutex_unlock(&q->lock);
@@ -132,6 +164,7 @@ static struct request *make_request(const int32_t *ids, int n_ids, int keep_at, 
     r->how.bias_ids = r->bias_ids;
     r->how.bias = r->bias;
     r->submitted_ns = clock_ns();
+    r->due = due_ns(r->submitted_ns, s->patience_ms);
     return r;
 }
 
@@ -230,20 +263,20 @@ static bool is_behind(const struct requests *q, const struct request *r)
     return older != r;
 }
 
-/* Under the lock: the first one that may begin, patient or not. */
-static struct request **find_next(struct requests *q, bool patient, requests_may_begin *may, void *arg)
+/* Under the lock: of those that may begin the one that is due first. */
+static struct request **find_next(struct requests *q, requests_may_begin *may, void *arg)
 {
+    struct request **best = NULL;
     for (struct request **p = &q->first; *p; p = &(*p)->next)
-        if ((*p)->how.patient == patient && !is_behind(q, *p) && may(arg, (*p)->sequence))
-            return p;
-    return NULL;
+        if ((!best || (*p)->due < (*best)->due) && !is_behind(q, *p) && may(arg, (*p)->sequence))
+            best = p;
+    return best;
 }
 
 /* Under the lock. */
 static struct request *take_next(struct requests *q, requests_may_begin *may, void *arg)
 {
-    struct request **p = find_next(q, false, may, arg);
-    p = p ? p : find_next(q, true, may, arg);
+    struct request **p = find_next(q, may, arg);
     struct request *r = p ? take(q, p) : NULL;
     if (r) {
         r->next = q->running;
@@ -252,14 +285,37 @@ static struct request *take_next(struct requests *q, requests_may_begin *may, vo
     return r;
 }
 
+/* Under the lock: the first save that may begin; NULL: there is none.  Of one sequence a newer one may, and takes the older one's place. */
+static struct save *take_save(struct requests *q)
+{
+    struct save **at = &q->saves;
+    while (*at && q->n_saving && (*at)->sequence != q->saving_of)
+        at = &(*at)->next;
+    struct save *s = *at;
+    if (s) {
+        *at = s->next;
+        q->n_saving++;
+        q->saving_of = s->sequence;
+    }
+    return s;
+}
+
+void requests_saved(struct requests *q)
+{
+    pthread_mutex_lock(&q->lock);
+    q->n_saving--;
+    pthread_cond_signal(&q->work);
+    pthread_mutex_unlock(&q->lock);
+}
+
 /* Under the lock, while nothing is answered.  False: there is none. */
 static bool take_rest(struct requests *q, struct work *w)
 {
-    if (q->save && !(q->save_waits && q->ahead_ids)) {
-        w->save = q->save;
-        w->save_of = q->save_of;
-        q->save = NULL;
-    } else if (q->rows_wanted) {
+    if (!(q->save_waits && q->ahead_ids))
+        w->save = take_save(q);
+    if (w->save)
+        return true;
+    if (q->rows_wanted) {
         w->rows = true;
         q->rows_wanted = false;
     } else if (q->ahead_ids) {
@@ -268,7 +324,7 @@ static bool take_rest(struct requests *q, struct work *w)
         q->ahead_ids = NULL;
         q->ahead_ends = false;
     }
-    return w->save || w->rows || w->ahead_ids;
+    return w->rows || w->ahead_ids;
 }
 
 bool requests_next(struct requests *q, bool busy, requests_may_begin *may, void *arg, struct work *w)
@@ -281,14 +337,19 @@ bool requests_next(struct requests *q, bool busy, requests_may_begin *may, void 
     return w->request || w->save || w->rows || w->ahead_ids;
 }
 
-char *requests_last_save(struct requests *q, uint64_t *sequence)
+struct save *requests_last_save(struct requests *q)
 {
     pthread_mutex_lock(&q->lock);
-    char *path = q->save;
-    *sequence = q->save_of;
-    q->save = NULL;
+    struct save *s = take_save(q);
     pthread_mutex_unlock(&q->lock);
-    return path;
+    return s;
+}
+
+void requests_look_again(struct requests *q)
+{
+    pthread_mutex_lock(&q->lock);
+    pthread_cond_signal(&q->work);
+    pthread_mutex_unlock(&q->lock);
 }
 
 void requests_want_rows(struct requests *q)

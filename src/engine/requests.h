@@ -12,6 +12,13 @@
 #include "engine/engine.h"
 #include "engine/request.h"
 
+/* A save that was asked for and has not begun. */
+struct save {
+    struct save *next;
+    char    *path;
+    uint64_t sequence;
+};
+
 /* A submit with copies of everything it points to; or a restore, of which nobody hears. */
 struct request {
     uint32_t        serial;
@@ -20,7 +27,7 @@ struct request {
     int32_t        *ids;
     int             n, keep_at;
     struct sampling how;
-    int64_t         submitted_ns;
+    int64_t         submitted_ns, due;  /* due: base/due.h */
     /* the queue's own */
     struct request *next;
     int32_t        *bias_ids;           /* how.bias_ids points here */
@@ -38,9 +45,10 @@ struct requests {
     int32_t         *ahead_ids;         /* of `ahead`; NULL: nothing is to be read ahead */
     struct beginning ahead;
     bool             ahead_ends;        /* the beginning that is being read is not wanted any more */
-    char            *save;              /* the file; NULL: nothing is to be saved */
-    uint64_t         save_of;           /* which sequence */
+    struct save     *saves;             /* in order, at most one of a sequence */
     bool             save_waits;        /* until what is to be read ahead was read: it was asked for before */
+    int              n_saving;          /* saves that have begun and not ended, */
+    uint64_t         saving_of;         /* ... all of this sequence */
     bool             rows_wanted;       /* of a save that has begun */
     bool             dead;              /* no submit will be served any more */
     char             why_dead[sizeof ((struct event *)0)->message];
@@ -48,11 +56,10 @@ struct requests {
     uint32_t         last_serial;       /* of the owner thread */
 };
 
-/* What the engine thread does next: one of these.  Ids and path are its own to free. */
+/* What the engine thread does next: one of these.  The ids are its own to free, the save save_free()'s. */
 struct work {
     struct request  *request;
-    char            *save;
-    uint64_t         save_of;
+    struct save     *save;
     bool             rows;              /* the save under way wants some */
     struct beginning ahead;
     int32_t         *ahead_ids;
@@ -73,12 +80,16 @@ void requests_close(struct requests *q);              /* the engine thread is to
 bool requests_closing(struct requests *q);
 /* Whether a request about that conversation can be begun beside those that run. */
 typedef bool requests_may_begin(void *arg, uint64_t sequence);
-/* The next piece of work; waits for it unless the engine is busy, when there is none but requests that may begin.  Of these, those for which somebody
- * waits (sampling.patient) go first, but none before an older one about the same conversation.  A request counts as running from here on,
+/* The next piece of work; waits for it unless the engine is busy, when there is none but requests that may begin.  Of these the one that is due
+ * first (sampling.patience_ms) is next, but none before an older one about the same conversation.  A request counts as running from here on,
  * until requests_done().  False when there is none, or the engine closes. */
 bool requests_next(struct requests *q, bool busy, requests_may_begin *may, void *arg, struct work *w);
 bool requests_ahead_ends(struct requests *q);         /* there is better to do than to read ahead */
-char *requests_last_save(struct requests *q, uint64_t *sequence);         /* that was asked for and not begun when the engine closed; NULL: none */
+struct save *requests_last_save(struct requests *q);  /* one that was asked for and not begun when the engine closed; NULL: none */
+void save_free(struct save *s);
+/* On any thread: a save that was taken has ended.  Until all have, those of other sequences wait. */
+void requests_saved(struct requests *q);
+void requests_look_again(struct requests *q);         /* likewise: requests that might not begin may now */
 void requests_want_rows(struct requests *q);          /* on any thread: work.rows is next, when nothing is asked */
 bool requests_cancelled(struct requests *q, const struct request *r);         /* or the engine closes */
 void requests_post(struct requests *q, const struct event *ev);               /* one that is about no request */

@@ -80,7 +80,7 @@ bool run_read(struct run *r, struct err *fault)
     struct decoder *d = r->d;
     struct sequence *q = r->q;
     struct timeline *t = &q->tl;
-    r->moved = ++d->clock;
+    r->moved_ns = clock_ns();
     if (!decoder_read_chunk(d, q, decoder_chunk_rows(d, t->n_run, t->n, r->p.keep_at, d->n_runs > 1 ? PACE_OTHERS : PACE_NEXT), fault))
         return false;
     if (t->n_run == r->p.keep_at || t->n_run % SNAPSHOT_EVERY == 0)
@@ -121,9 +121,9 @@ static int take_tokens(struct run *r, const struct picks *p, const struct turn_s
     return p->n;
 }
 
-static struct outlook outlook_of(const struct sampling *how, const struct step_outlook *in)
+static struct logprobs logprobs_of(const struct sampling *how, const struct step_logprobs *in)
 {
-    struct outlook o = {.prob = -1};
+    struct logprobs o = {.prob = -1};
     if (!how->n_alternatives)
         return o;
     o.prob = in->prob;
@@ -149,7 +149,7 @@ static bool picks_of(struct run *r, const struct step_result *in, struct picks *
         p->ids[i] = in->ids[i];
         p->prob[i] = in->prob[i];
         p->how[i] = !in->drafted[i] ? TOKEN_SAMPLED : looked_up ? TOKEN_LOOKED_UP : TOKEN_DRAFTED;
-        p->outlook[i] = outlook_of(r->p.how, &in->outlook[i]);
+        p->logprobs[i] = logprobs_of(r->p.how, &in->logprobs[i]);
     }
     switch ((enum step_end)in->ended) {
     case STEP_STOPPED: end(r, FINISH_STOP); break;
@@ -161,6 +161,12 @@ static bool picks_of(struct run *r, const struct step_result *in, struct picks *
     return true;
 }
 
+/* So many runs of the MTP block over so many rows in all. */
+static double block_bytes(const struct traffic *t, long runs, long rows)
+{
+    return runs ? (double)runs * traffic_mtp(t, traffic_distinct(t, (double)rows / (double)runs)) : 0;
+}
+
 /* What the MTP block has moved since the last call. */
 static double drafting_bytes(struct decoder *d)
 {
@@ -169,8 +175,8 @@ static double drafting_bytes(struct decoder *d)
     const long late = now.late_runs - old.late_runs, runs = now.mtp_runs - old.mtp_runs - late,
         rows = now.mtp_rows - old.mtp_rows - (now.late_rows - old.late_rows);
     d->counted = now;
-    return (double)late * t->mtp_rows + (double)runs * traffic_mtp(t, traffic_distinct(t, runs ? (double)rows / (double)runs : 1))
-         + (double)(now.chained - old.chained) * traffic_mtp(t, traffic_distinct(t, 1)) + (double)(now.drafts - old.drafts) * t->draft_head;
+    return (double)late * t->mtp_rows + (double)(now.heads - old.heads) * t->draft_head + block_bytes(t, runs, rows)
+         + block_bytes(t, now.chained_runs - old.chained_runs, now.chained_rows - old.chained_rows);
 }
 
 /* Of a result's step; the first pick is none.  What several answers read together is shared out. */
@@ -178,7 +184,7 @@ static double step_bytes(const struct run *r, const struct step_result *in)
 {
     const struct traffic *t = &r->d->o.traffic;
     const int rows = in->n_drafts + 1, n = r->n_sharing;
-    const double own = traffic_step(t, rows, r->q->tl.n_run, traffic_distinct(t, rows)), shared = t->fixed + traffic_distinct(t, n) * t->expert;
+    const double own = traffic_step(t, rows, r->q->tl.n_run, traffic_distinct(t, rows)), shared = t->fixed + traffic_distinct(t, r->n_rows) * t->expert;
     return !r->first_ns ? 0 : n > 1 ? own - t->fixed - traffic_distinct(t, rows) * t->expert + shared / n : own;
 }
 
@@ -208,11 +214,12 @@ static struct step_sampling for_device(const struct run *r)
 {
     const struct sampling *how = r->p.how;
     struct step_sampling s = {
-        .temperature = how->temperature, .top_p = how->top_p, .min_p = how->min_p, .presence_penalty = how->presence_penalty,
-        .repetition_penalty = how->repetition_penalty > 0 ? how->repetition_penalty : 1, .top_k = how->top_k,
-        .n_ids = sampler_n_ids(how, r->d->c->vocab), .room = r->room, .rng = sampler_stream(how), .n_stop = how->n_stop, .biased = how->n_bias > 0,
+#define SAMPLING_NUMBER(name, ...) .name = how->name,
+#include "config/sampling_numbers.def"
+        .top_k = how->top_k, .n_ids = sampler_n_ids(how, r->d->c->vocab), .room = r->room, .rng = sampler_stream(how), .n_stop = how->n_stop, .biased = how->n_bias > 0,
         .n_alternatives = how->n_alternatives, .trial = {how->trial.rate[0], how->trial.rate[1]}, .trial_tokens = how->trial.tokens,
     };
+    s.repetition_penalty = how->repetition_penalty > 0 ? how->repetition_penalty : 1;
     memcpy(s.stop, how->stop, (size_t)how->n_stop * sizeof *s.stop);
     return s;
 }
@@ -222,7 +229,7 @@ static void choose(struct run *r)
 {
     const struct sampling *how = r->p.how;
     struct stepper *s = r->d->stepper;
-    r->moved = ++r->d->clock;
+    r->moved_ns = clock_ns();
     if (r->begun) {
         stepper_choose(s, r->q->slot);
         return;
@@ -258,64 +265,101 @@ static bool keep_on_way(struct run *r, struct err *fault)
     return true;
 }
 
-/* The oldest result of the answer that was chosen.  drafts: the next step may be one with drafts. */
-static bool take_result(struct run *r, bool drafts, struct err *fault)
+/* The oldest result of the answer that was chosen is taken and heard.  False when the device failed. */
+static bool take_result(struct run *r, struct step_result *result, struct err *fault)
 {
-    struct step_result result;
-    if (!stepper_wait(r->d->stepper, &result, fault))
+    if (!stepper_wait(r->d->stepper, result, fault))
         return false;
     r->n_outstanding--;
-    r->n_heard += hear(r, &result);
-    if (r->ended)
-        return true;
-    if (!drafts)
-        drafter_passed(r->drafter, &result);
-    return (!drafts || drafter_heard(r->drafter, &result, fault)) && keep_on_way(r, fault);
+    r->n_heard += hear(r, result);
+    return true;
 }
 
 /* With a fixed number of drafts a device that works beside the host is always a pick ahead: it starts on the next one before the host has
  * read this one.  What it did beyond the last one heard is taken back. */
 bool run_step(struct run *r, bool ahead, struct err *fault)
 {
+    struct step_result result;
     choose(r);
+    group_disturbed(&r->d->group);
     const int most = ahead && r->d->dev->caps->beside_host ? drafter_ahead(r->drafter, AHEAD) : 1;
     while (r->n_outstanding < most)
         launch(r);
-    return take_result(r, true, fault);
+    return take_result(r, &result, fault) && (r->ended || (drafter_heard(r->drafter, &result, fault) && keep_on_way(r, fault)));
 }
+
+/* ---- steps of several answers ---- */
 
 /* All that was launched is heard, the first pick included, which is no step. */
 static bool catch_up(struct run *r, struct err *fault)
 {
+    struct step_result result;
     choose(r);
     while (!r->ended && (r->n_outstanding || !r->first_ns)) {
+        group_disturbed(&r->d->group);
         if (!r->n_outstanding)
             launch(r);
-        if (!take_result(r, false, fault))
+        if (!take_result(r, &result, fault))
             return false;
+        if (!r->ended)
+            drafter_learn(r->drafter, &result);
+    }
+    return true;
+}
+
+/* Those that go on. */
+static int join(struct run *const *all, int n, struct run *in[STEP_ROWS], struct member m[STEP_ROWS])
+{
+    int n_in = 0;
+    for (int i = 0; i < n; i++)
+        if (!all[i]->ended) {
+            m[n_in] = (struct member){.drafter = all[i]->drafter, .slot = all[i]->q->slot};
+            in[n_in++] = all[i];
+        }
+    return n_in;
+}
+
+/* Drafts are made for all of them in the same runs of the MTP block. */
+static void share_drafting_bytes(struct decoder *d, struct run *const *in, int n)
+{
+    const double each = d->o.traffic.c ? drafting_bytes(d) / n : 0;
+    for (int i = 0; i < n; i++)
+        in[i]->out->stats.bytes += each;
+}
+
+static bool hear_all(struct decoder *d, struct run *const *in, struct member *m, int n, struct err *fault)
+{
+    for (int i = 0; i < n; i++) {
+        choose(in[i]);
+        in[i]->n_sharing = n;
+        in[i]->n_rows = d->group.n_rows;
+        in[i]->n_outstanding++;
+        if (!take_result(in[i], &m[i].result, fault))
+            return false;
+        m[i].goes_on = !in[i]->ended;
     }
     return true;
 }
 
 bool runs_step(struct run *const *all, int n, struct err *fault)
 {
+    struct decoder *d = all[0]->d;
     struct run *in[STEP_ROWS];
-    int slots[STEP_ROWS], n_in = 0;
-    for (int i = 0; i < n; i++) {
+    struct member m[STEP_ROWS];
+    for (int i = 0; i < n; i++)
         if (!catch_up(all[i], fault))
             return false;
-        if (!all[i]->ended)
-            in[n_in++] = all[i];
-    }
-    for (int i = 0; i < n_in; i++)
-        slots[i] = in[i]->q->slot;
-    if (n_in)
-        stepper_step_together(all[0]->d->stepper, slots, n_in);
+    const int n_in = join(all, n, in, m);
+    if (!n_in)
+        return true;
+    group_launch(&d->group, m, n_in);
+    share_drafting_bytes(d, in, n_in);
+    if (!hear_all(d, in, m, n_in, fault) || !group_heard(&d->group, m, n_in, fault))
+        return false;
+    share_drafting_bytes(d, in, n_in);
     for (int i = 0; i < n_in; i++) {
         choose(in[i]);
-        in[i]->n_sharing = n_in;
-        in[i]->n_outstanding++;
-        if (!take_result(in[i], false, fault))
+        if (m[i].goes_on && !keep_on_way(in[i], fault))
             return false;
     }
     return true;

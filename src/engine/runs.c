@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "backend/dev.h"
+#include "base/due.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "engine/decode_state.h"
@@ -41,7 +42,7 @@ void decoder_begin(struct decoder *d, const struct prompt *p, const struct decod
     }
     CHECK(decoder_may_begin(d, p->sequence));
     struct run *r = d->runs[d->n_runs++] = memory_zeroed(1, sizeof *r);
-    *r = (struct run){.d = d, .p = *p, .h = *h, .out = out};
+    *r = (struct run){.d = d, .p = *p, .h = *h, .out = out, .due = due_ns(p->submitted_ns, p->how->patience_ms)};
     run_begin(r);
 }
 
@@ -59,6 +60,7 @@ static bool end_one(struct decoder *d, int i, struct err *fault)
 {
     struct run *r = d->runs[i];
     struct sequence *q = r->q;
+    group_disturbed(&d->group);
     if (!run_finish(r, fault))
         return false;
     tell_done(&r->h);
@@ -83,8 +85,7 @@ static bool end_stopped(struct decoder *d, struct err *fault)
     return end_ended(d, fault);
 }
 
-/* The device is gone. */
-static void end_all(struct decoder *d, const struct err *fault)
+void decoder_fail(struct decoder *d, const struct err *fault)
 {
     while (d->n_runs) {
         struct run *r = d->runs[0];
@@ -97,16 +98,19 @@ static void end_all(struct decoder *d, const struct err *fault)
 
 /* ---- a turn ---- */
 
-/* Whose prompt goes on: those for whom somebody waits first, then the one that waited longest. */
+/* Since when it waits for its next chunk, and may have it. */
+static int64_t waits_since(const struct run *r)
+{
+    return r->due > r->moved_ns ? r->due : r->moved_ns;
+}
+
+/* Whose prompt goes on: who waits longest.  So those that are due take turns. */
 static struct run *next_to_read(const struct decoder *d)
 {
     struct run *best = NULL;
-    for (int i = 0; i < d->n_runs; i++) {
-        struct run *r = d->runs[i];
-        if (r->stage == RUN_READS &&
-            (!best || best->p.how->patient > r->p.how->patient || (best->p.how->patient == r->p.how->patient && r->moved < best->moved)))
-            best = r;
-    }
+    for (int i = 0; i < d->n_runs; i++)
+        if (d->runs[i]->stage == RUN_READS && (!best || waits_since(d->runs[i]) < waits_since(best)))
+            best = d->runs[i];
     return best;
 }
 
@@ -117,6 +121,7 @@ static bool read_some(struct decoder *d, struct run *r, struct err *fault)
     for (int i = 0; i < d->n_runs; i++)
         if (d->runs[i]->begun)
             drafter_disturbed(d->runs[i]->drafter);
+    group_disturbed(&d->group);
     return run_read(r, fault);
 }
 
@@ -129,7 +134,7 @@ static int next_to_step(const struct decoder *d, struct run *in[STEP_ROWS])
         int at = n;
         if (r->stage != RUN_STEPS)
             continue;
-        while (at > 0 && in[at - 1]->moved > r->moved)
+        while (at > 0 && in[at - 1]->moved_ns > r->moved_ns)
             at--;
         for (int j = n < STEP_ROWS ? n : STEP_ROWS - 1; j > at; j--)
             in[j] = in[j - 1];
@@ -152,7 +157,7 @@ bool decoder_turn(struct decoder *d, struct err *fault)
     const int n = ok ? next_to_step(d, in) : 0;
     ok = ok && read_some(d, next_to_read(d), fault) && step_some(d, in, n, fault) && end_ended(d, fault);
     if (!ok)
-        end_all(d, fault);
+        decoder_fail(d, fault);
     return ok;
 }
 

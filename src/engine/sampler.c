@@ -3,16 +3,13 @@
 #include <float.h>
 #include <math.h>
 
-#define GOLDEN 0x9e3779b97f4a7c15u      /* the step of SplitMix64's counter */
+#include "kernels/splitmix.h"
 
 bool sampler_check(const struct sampling *how, int vocab, struct err *e)
 {
     const struct { const char *name; double value, low, high; } numbers[] = {
-        {"temperature",        how->temperature,        0,         1000},
-        {"top_p",              how->top_p,              0,         1},
-        {"min_p",              how->min_p,              0,         1},
-        {"presence_penalty",   how->presence_penalty,   -1000,     1000},
-        {"repetition_penalty", how->repetition_penalty, 0,         1000},
+#define SAMPLING_NUMBER(name, least, most, ...) {#name, how->name, least, most},
+#include "config/sampling_numbers.def"
         {"top_k",              how->top_k,              0,         INT32_MAX},
         {"max_tokens",         how->max_tokens,         0,         INT32_MAX},
         {"draft_depth",        how->draft_depth,        -1,        ENGINE_MAX_DEPTH},
@@ -40,7 +37,7 @@ int sampler_n_ids(const struct sampling *how, int vocab)
 
 uint64_t sampler_stream(const struct sampling *how)
 {
-    return how->seed + (how->temperature > 0 ? (uint64_t)how->n_begun * GOLDEN : 0);
+    return how->seed + (how->temperature > 0 ? (uint64_t)how->n_begun * SPLITMIX_STEP : 0);
 }
 
 int32_t sampler_argmax(const float *logits, int vocab)

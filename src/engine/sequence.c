@@ -15,11 +15,13 @@ bool sequences_open(struct sequences *s, struct dev *dev, const struct model_con
     *s = (struct sequences){.dev = dev, .n = n, .all = memory_zeroed((size_t)n, sizeof *s->all)};
     for (int i = 0; i < n; i++) {
         s->all[i] = (struct sequence){.slot = i, .k = caches[i]};
-        if (!timeline_init(&s->all[i].tl, n_ctx))
-            return err_set(e, "no memory for %d tokens", n_ctx);
+        timeline_init(&s->all[i].tl, n_ctx);
     }
     s->states = dev->alloc_host(dev, (size_t)n_snapshots * bytes);
-    return snapshots_init_in(&s->snaps, n_snapshots, n, bytes, s->states) || err_set(e, "no memory for %d snapshots", n_snapshots);
+    if (!s->states)
+        return err_set(e, "no memory for %d snapshots: %zu MiB of the host asked for; end other programs", n_snapshots, ((size_t)n_snapshots * bytes) >> 20);
+    snapshots_init(&s->snaps, n_snapshots, n, bytes, s->states);
+    return true;
 }
 
 void sequences_close(struct sequences *s)
@@ -54,7 +56,7 @@ struct sequence *sequences_named(const struct sequences *s, uint64_t name)
 }
 
 /* Of those without a name the one that shares the most. */
-static struct sequence *that_goes_on(const struct sequences *s, const int32_t *ids, int n)
+static struct sequence *unnamed_that_goes_on(const struct sequences *s, const int32_t *ids, int n)
 {
     struct sequence *best = NULL;
     int most = 0;
@@ -79,11 +81,15 @@ static struct sequence *least_recent(const struct sequences *s)
     return best;
 }
 
-struct sequence *sequences_choose(const struct sequences *s, uint64_t name, const int32_t *ids, int n)
+struct sequence *sequences_that_goes_on(const struct sequences *s, uint64_t name, const int32_t *ids, int n)
 {
     struct sequence *q = sequences_named(s, name);
-    if (!q)
-        q = that_goes_on(s, ids, n);
+    return q ? q : unnamed_that_goes_on(s, ids, n);
+}
+
+struct sequence *sequences_choose(const struct sequences *s, uint64_t name, const int32_t *ids, int n)
+{
+    struct sequence *q = sequences_that_goes_on(s, name, ids, n);
     return q ? q : least_recent(s);
 }
 

@@ -44,11 +44,11 @@ void sequences_close(struct sequences *s);
 int  sequences_resident(const struct sequences *s);     /* that hold tokens */
 
 struct sequence *sequences_named(const struct sequences *s, uint64_t name);        /* NULL: not resident */
-/* The sequence that this prompt goes to:
- *   - the one of that name;
- *   - else one without a name that goes on here: the prompt has all of it up to where its next turn rejoins;
- *   - else the least recently used one, which gives up what it holds.
- * Of those that are not busy, of which there must be one.  Changes nothing. */
+/* The sequence on which this prompt goes on: the one of that name; else one without a name that is not busy and of which the prompt has all up to
+ * where its next turn rejoins.  NULL: there is none. */
+struct sequence *sequences_that_goes_on(const struct sequences *s, uint64_t name, const int32_t *ids, int n);
+/* The sequence that this prompt goes to: that one; else the least recently used one, which gives up what it holds.  Of those that are not busy, of
+ * which there must be one.  Changes nothing. */
 struct sequence *sequences_choose(const struct sequences *s, uint64_t name, const int32_t *ids, int n);
 /* It is used now, for the conversation of that name.  rejoins: where the next turn will rejoin; 0: behind the prompt. */
 void sequence_use(struct sequences *s, struct sequence *q, uint64_t name, int n, int rejoins);

@@ -7,24 +7,13 @@
 
 enum { N_NEWEST = 2 };                  /* never evicted while there are more slots */
 
-static bool init(struct snapshots *s, int n, int n_seq, size_t bytes, void *mem, bool borrowed)
+void snapshots_init(struct snapshots *s, int n, int n_seq, size_t bytes, void *mem)
 {
-    *s = (struct snapshots){.n = n, .n_seq = n_seq, .bytes = bytes, .mem = mem, .borrowed = borrowed};
+    *s = (struct snapshots){.n = n, .n_seq = n_seq, .bytes = bytes, .mem = mem};
     s->pos = memory_zeroed((size_t)n + 1, sizeof *s->pos);
     s->seq = memory_zeroed((size_t)n + 1, sizeof *s->seq);
     s->on_way = memory_zeroed((size_t)n + 1, sizeof *s->on_way);
     s->from_file = memory_zeroed((size_t)n + 1, sizeof *s->from_file);
-    return s->mem;
-}
-
-bool snapshots_init(struct snapshots *s, int n, int n_seq, size_t bytes)
-{
-    return init(s, n, n_seq, bytes, calloc(n ? (size_t)n : 1, bytes), false);
-}
-
-bool snapshots_init_in(struct snapshots *s, int n, int n_seq, size_t bytes, void *mem)
-{
-    return init(s, n, n_seq, bytes, mem, true);
 }
 
 void snapshots_free(struct snapshots *s)
@@ -33,8 +22,6 @@ void snapshots_free(struct snapshots *s)
     free(s->seq);
     free(s->on_way);
     free(s->from_file);
-    if (!s->borrowed)
-        free(s->mem);
     *s = (struct snapshots){0};
 }
 

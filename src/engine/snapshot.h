@@ -15,12 +15,10 @@ struct snapshots {
     int   *seq;                         /* [n]: whose it is */
     bool  *on_way;                      /* [n]: made on the way of an answer */
     bool  *from_file;                   /* [n]: it came back from a checkpoint; set by who fills it */
-    char  *mem;                         /* [n, bytes] */
-    bool   borrowed;                    /* mem is somebody else's */
+    char  *mem;                         /* [n, bytes]; the caller's */
 };
 
-bool snapshots_init(struct snapshots *s, int n, int n_seq, size_t bytes);       /* false: no memory */
-bool snapshots_init_in(struct snapshots *s, int n, int n_seq, size_t bytes, void *mem);         /* false: mem is NULL */
+void snapshots_init(struct snapshots *s, int n, int n_seq, size_t bytes, void *mem);
 void snapshots_free(struct snapshots *s);
 
 /* The slot with the greatest position <= pos of the sequence, or -1. */

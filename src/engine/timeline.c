@@ -6,11 +6,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-bool timeline_init(struct timeline *t, int cap)
+void timeline_init(struct timeline *t, int cap)
 {
     *t = (struct timeline){.cap = cap};
     t->ids = memory_zeroed((size_t)cap, sizeof *t->ids);
-    return t->ids;
 }
 
 void timeline_free(struct timeline *t)

@@ -27,7 +27,7 @@ struct rejoin {
     bool stay;                          /* the states stand at pos already; else, without a slot, start from empty */
 };
 
-bool timeline_init(struct timeline *t, int cap);        /* false: no memory */
+void timeline_init(struct timeline *t, int cap);
 void timeline_free(struct timeline *t);
 
 int  timeline_common(const struct timeline *t, const int32_t *ids, int n);      /* tokens that it begins with, too */

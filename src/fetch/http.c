@@ -6,12 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "fetch/failure.h"
 
 /* A connection with less than this per second counts as stalled. */
-enum { LEAST_BYTES_S = 512, CONNECT_S = 15, BUFFER_BYTES = 256 << 10, MAX_REFUSAL = 1 << 20, MAX_HEADER = 16 << 10, STOP_MS = 100 };
+enum { LEAST_BYTES_S = 512, BUFFER_BYTES = 256 << 10, MAX_REFUSAL = 1 << 20, MAX_HEADER = 16 << 10, STOP_MS = 100 };
 
 struct http {
     CURL  *curl;
@@ -20,6 +24,7 @@ struct http {
     struct http_reply *r;
     struct err *e;
     bool   begun, ended;
+    int    port;                        /* of the connection that was tried last, a proxy's too; 0: none */
     size_t n_refused;                   /* bytes of an unwanted body */
     char   why[CURL_ERROR_SIZE];        /* curl's error message */
 };
@@ -118,6 +123,18 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
     return h->ended ? 0 : n;
 }
 
+/* As curl does by itself, but notes the port. */
+static curl_socket_t on_connect(void *arg, curlsocktype purpose, struct curl_sockaddr *to)
+{
+    struct http *h = arg;
+    (void)purpose;                      /* no other than a connection */
+    if (to->family == AF_INET)
+        h->port = ntohs(((const struct sockaddr_in *)&to->addr)->sin_port);
+    else if (to->family == AF_INET6)
+        h->port = ntohs(((const struct sockaddr_in6 *)&to->addr)->sin6_port);
+    return socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
+}
+
 /* --- a request ---------------------------------------------------------------------------------------------------- */
 
 /* The file of trusted authorities: the request's, else from the variables that curl and the Hugging Face tools read; NULL: the system's. */
@@ -143,7 +160,7 @@ static struct curl_slist *set_up(struct http *h, const struct http_request *q)
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c, CURLOPT_USERAGENT, "q35chat");
     curl_easy_setopt(c, CURLOPT_BUFFERSIZE, (long)BUFFER_BYTES);
-    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
+    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, (long)HTTP_CONNECT_S);
     curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, q->post ? 1L : (long)LEAST_BYTES_S);
     curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, (long)q->stall_s);
     curl_easy_setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);
@@ -154,6 +171,8 @@ static struct curl_slist *set_up(struct http *h, const struct http_request *q)
     }
     if (authorities(q))
         curl_easy_setopt(c, CURLOPT_CAINFO, authorities(q));
+    curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, on_connect);
+    curl_easy_setopt(c, CURLOPT_OPENSOCKETDATA, h);
     curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(c, CURLOPT_HEADERDATA, h);
     curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
@@ -178,14 +197,21 @@ static struct curl_slist *set_up(struct http *h, const struct http_request *q)
     return headers;
 }
 
-static enum http_result untrusted(const struct http *h, const char *why, struct err *e)
+static long info_of(const struct http *h, CURLINFO what)
 {
-    struct buf host = {0};
-    http_host(h->q->url, &host);
-    err_set(e, "the certificate of %s was not accepted: %s (%s names the authorities to trust)", buf_str(&host), why,
-            h->q->ca_file ? h->q->ca_file : "SSL_CERT_FILE=FILE");
-    buf_free(&host);
-    return HTTP_UNTRUSTED;
+    long v = 0;
+    curl_easy_getinfo(h->curl, what, &v);
+    return v;
+}
+
+static enum http_result failed(const struct http *h, CURLcode code, struct err *e)
+{
+    curl_off_t connected = 0;
+    curl_easy_getinfo(h->curl, CURLINFO_PRETRANSFER_TIME_T, &connected);
+    return failure_say(&(struct failure){
+        .q = h->q, .code = (int)code, .os_error = (int)info_of(h, CURLINFO_OS_ERRNO), .proxy_status = (int)info_of(h, CURLINFO_HTTP_CONNECTCODE),
+        .port = h->port, .connected = connected > 0, .replies = h->r->status > 0, .why = h->why,
+    }, e);
 }
 
 static CURLcode perform(struct http *h)
@@ -213,6 +239,7 @@ enum http_result http_ask(struct http *h, const struct http_request *q, struct h
     h->r = r;
     h->e = e ? e : &mine;
     h->begun = h->ended = false;
+    h->port = 0;
     h->n_refused = 0;
     *h->why = 0;
     struct curl_slist *headers = set_up(h, q);
@@ -233,14 +260,7 @@ enum http_result http_ask(struct http *h, const struct http_request *q, struct h
         err_set(e, "stopped");
         return HTTP_ENDED;
     }
-    const char *why = *h->why ? h->why : curl_easy_strerror(code);
-    if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE)
-        return untrusted(h, why, e);
-    if (code == CURLE_OPERATION_TIMEDOUT && r->status)
-        err_set(e, "the connection stalled for %d s", q->stall_s);
-    else
-        err_set(e, "%s", curl_easy_strerror(code));
-    return HTTP_BROKEN;
+    return failed(h, code, e);
 }
 
 /* --- addresses ----------------------------------------------------------------------------------------------------- */
@@ -286,6 +306,14 @@ void http_host(const char *url, struct buf *host)
 {
     if (!part_of(url, CURLUPART_HOST, host))
         buf_adds(host, url);
+}
+
+int http_port(const char *url)
+{
+    struct buf port = {0};
+    int n = part_of(url, CURLUPART_PORT, &port) ? atoi(buf_str(&port)) : 0;
+    buf_free(&port);
+    return n;
 }
 
 void http_escape(struct buf *out, const char *text, const char *keep)

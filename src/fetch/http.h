@@ -1,4 +1,4 @@
-/* Successive requests over persistent connections.  The only user of libcurl.
+/* Successive requests over persistent connections.  With failure.c the only user of libcurl.
  * Redirects are not followed here: the caller sees each reply and decides what to send to the next host. */
 #ifndef Q35_FETCH_HTTP_H
 #define Q35_FETCH_HTTP_H
@@ -40,9 +40,11 @@ struct http_request {
 enum http_result {
     HTTP_ANSWERED,                      /* a complete reply with any status */
     HTTP_BROKEN,                        /* no connection, or it broke or stalled; see `e` */
-    HTTP_UNTRUSTED,                     /* the host's certificate was not accepted; trying again does not help; see `e` */
+    HTTP_HOPELESS,                      /* the same, and trying again does not help: the certificate was not accepted, for example; see `e` */
     HTTP_ENDED,                         /* begin(), take() or stop ended the request; they set `e` */
 };
+
+enum { HTTP_CONNECT_S = 15 };            /* in which a connection must be made */
 
 struct http;
 struct http *http_open(void);           /* one user at a time */
@@ -55,6 +57,7 @@ bool http_same_origin(const char *a, const char *b);
 /* Whether a redirect from `from` to `to` is allowed: http or https, but never from https to http. */
 bool http_may_follow(const char *from, const char *to);
 void http_host(const char *url, struct buf *host);      /* "example.org", for messages */
+int  http_port(const char *url);                        /* 0: the address is none */
 /* Appends text with all but letters, digits, "-._~" and the characters of `keep` as %XX. */
 void http_escape(struct buf *out, const char *text, const char *keep);
 

@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "fetch/cache.h"
 
-enum { STALL_S = 20, TRIES = 8, FIRST_BACK_OFF_MS = 500, MAX_BACK_OFF_MS = 30000, UNSAID_WAIT_S = 10, MAX_WAIT_S = 3600 };
+enum { STALL_S = 20, TRIES = 8, FIRST_BACK_OFF_MS = 500, MAX_BACK_OFF_MS = 30000, UNSAID_WAIT_S = 10, MAX_WAIT_S = 3600, NOTE_EVERY_S = 10 };
 
 static bool is_on(const char *name)
 {
@@ -187,8 +187,26 @@ void hub_note_limits(struct fetch *f, const struct http_reply *r)
     }
 }
 
+/* Several connections fail at once for one reason. */
+static void note_failure(struct fetch *f, int failures, const struct err *why)
+{
+    struct buf text = {0};
+    pthread_mutex_lock(&f->lock);
+    int64_t now = clock_ns();
+    bool due = f->o.note && (!f->noted_ns || now - f->noted_ns > NOTE_EVERY_S * INT64_C(1000000000));
+    if (due)
+        f->noted_ns = now;
+    pthread_mutex_unlock(&f->lock);
+    buf_addf(&text, "%s; attempt %d of %d follows", why->msg, failures + 1, f->o.tries);
+    if (due)
+        f->o.note(f->o.arg, text.data);
+    buf_free(&text);
+}
+
 bool hub_back_off(struct fetch *f, int failures, struct err *e)
 {
+    if (failures > 2)                   /* one that is lost now and then is nobody's concern */
+        note_failure(f, failures, e);
     int64_t ms = FIRST_BACK_OFF_MS;
     for (int i = 1; i < failures && ms < MAX_BACK_OFF_MS; i++)
         ms *= 2;

@@ -20,6 +20,7 @@ struct fetch {
     struct http   **idle;               /* unused connections */
     int             n_idle, cap_idle;
     int64_t         not_before_ns;      /* the hub asked to send no request before this time */
+    int64_t         noted_ns;           /* a failure was noted at this time; 0: none */
     uint32_t        jitter;             /* state of a small random number generator */
 };
 
@@ -31,7 +32,8 @@ bool hub_is_ours(const struct fetch *f, const char *url);       /* is it the hub
 bool hub_wait(struct fetch *f, struct err *e);
 /* Records the rate limits of a reply. */
 void hub_note_limits(struct fetch *f, const struct http_reply *r);
-/* Waits before the next attempt, after `failures` attempts without data.  False if stopped. */
+/* Waits before the next attempt, after `failures` attempts without data, the last one because of `e`.  From the third on it notes
+ * the reason, now and then.  False if stopped. */
 bool hub_back_off(struct fetch *f, int failures, struct err *e);
 /* Describes a refusal in one sentence; true if another attempt may help. */
 bool hub_refusal(const struct fetch *f, const char *url, const struct http_reply *r, const char *what, struct err *e);

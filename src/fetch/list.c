@@ -99,7 +99,7 @@ static bool ask(struct fetch *f, const char *url, const char *what, struct page 
     hub_give(f, h);
     if (ok)
         return true;
-    return failures ? err_set(e, "cannot list %s, tried %d times: %s", what, failures, why.msg) : err_set(e, "%s", why.msg);
+    return failures ? err_set(e, "cannot list %s of %s, tried %d times: %s", what, f->endpoint.data, failures, why.msg) : err_set(e, "%s", why.msg);
 }
 
 static json_t *parse(const struct page *p, const char *what, struct err *e)

@@ -116,7 +116,7 @@ static enum outcome hop(struct range *g, struct http *h, const char *url, struct
     };
     enum http_result result = http_ask(h, &q, &r, e);
     enum outcome out = AGAIN;
-    if (result == HTTP_UNTRUSTED || (result == HTTP_ENDED && (g->refused || fetch_stopped(g->f))))
+    if (result == HTTP_HOPELESS || (result == HTTP_ENDED && (g->refused || fetch_stopped(g->f))))
         out = NEVER;
     if (g->first == g->end)
         out = DONE;

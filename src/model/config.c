@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -386,12 +387,26 @@ static bool read_generation(struct model_config *c, const struct buf *text, cons
     return ok;
 }
 
+static bool refuse_missing(const char *dir, const char *path, struct err *e)
+{
+    static const char expected[] = "expected the directory of a checkpoint: config.json, tokenizer.json, *.safetensors";
+    struct stat st;
+    if (!stat(path, &st))
+        return true;
+    if (stat(dir, &st))
+        return err_set(e, errno == ENOENT ? "there is no directory %s; `q35chat model list` lists the models of this machine" : "cannot open %s: %s",
+                       dir, strerror(errno));
+    if (!S_ISDIR(st.st_mode))
+        return err_set(e, "%s is a file, %s", dir, expected);
+    return errno != ENOENT || err_set(e, "%s has no config.json, %s", dir, expected);
+}
+
 bool config_load(struct model_config *c, const char *dir, struct err *e)
 {
     bool ok = false;
     struct buf path = {0}, text = {0};
     buf_addf(&path, "%s/config.json", dir);
-    if (!buf_read_file(&text, buf_str(&path), MAX_FILE, e) || !config_parse(c, buf_str(&text), text.len, buf_str(&path), e))
+    if (!refuse_missing(dir, buf_str(&path), e) || !buf_read_file(&text, buf_str(&path), MAX_FILE, e) || !config_parse(c, buf_str(&text), text.len, buf_str(&path), e))
         goto out;
     buf_reset(&path);
     buf_reset(&text);

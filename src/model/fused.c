@@ -46,7 +46,7 @@ static size_t cut(struct fused *u, char *memory, const struct model_config *c)
         {&u->qg, n * 2 * q * 4}, {&u->k, n * kv * 4}, {&u->v, n * kv * 4}, {&u->z, n * value * 4}, {&u->y, n * max2(q, value) * 4},
         {&u->ssq, n * (size_t)c->lin_v_heads * 8}, {&u->router, STEP_RMS_PARTS * n * ((size_t)c->n_experts + 1) * 4},
         {&u->router_ssq, STEP_RMS_PARTS * n * 4}, {&u->route, sizeof *u->route},
-        {&u->expert_h, step_experts_space(STEP_ROWS, c->n_experts, c->top_k, c->moe_inter) * 4}, {&u->attention, step_attention_scratch(c->n_q_heads)}, {&u->mtp_h, H * 4},
+        {&u->expert_h, step_experts_space(STEP_ROWS, c->n_experts, c->top_k, c->moe_inter) * 4}, {&u->attention, step_attention_scratch(c->n_q_heads)}, {&u->mtp_h, n * H * 4},
         {&u->live, sizeof *u->live},
     };
     size_t at = 0;
@@ -221,11 +221,12 @@ void fused_mtp(struct forward *f, const struct fused_rows *r, const int32_t *nex
     moe_step(f, r, &w->layer, n_valid);
 }
 
-void fused_mtp_logits(struct forward *f, const struct fused_head *h, const int32_t *row, const int32_t *n_valid)
+void fused_mtp_logits(struct forward *f, const struct fused_head *h, const struct fused_rows *r, const int32_t *row, const int32_t *n_valid)
 {
     struct fused *u = f->fused;
     struct step_logits_args a = head_args(h, f->cfg->rms_eps);
-    a.n_rows = 1;
+    a.rows = r->rows;
+    a.n_rows = r->n;
     a.stream = u->stream;
     a.norm = f->w->mtp.norm;
     a.hidden_out = u->mtp_h;

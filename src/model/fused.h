@@ -20,7 +20,7 @@ struct fused {
     struct step_route *route;
     float *expert_h;                    /* SwiGLU outputs of the shared expert and of the routed ones */
     void  *attention;
-    float *mtp_h;                       /* [1, hidden] after mtp.norm */
+    float *mtp_h;                       /* [n, hidden] after mtp.norm */
     struct step_live *live;             /* of forward_run() */
     int    overlap;                     /* for measurements; -1: off */
     int32_t *distinct;                  /* for measurements: [n_layers] host memory, or NULL */
@@ -61,9 +61,9 @@ struct fused_head {
 };
 void fused_logits(struct forward *f, const struct fused_head *h, const struct fused_rows *r, const float *hidden);
 /* The MTP layer over the rows: ids that follow, position of the first row, how many count, all of them in r->live; hidden states [n, hidden].
- * Then fused_mtp_logits(), of one conversation: mtp.norm of row *row (NULL: row 0) into u->mtp_h, and its logits. */
+ * Then fused_mtp_logits() over one row of each conversation: mtp.norm of its row *row (NULL: of rows 0 to n - 1) into u->mtp_h, and their logits. */
 void fused_mtp(struct forward *f, const struct fused_rows *r, const int32_t *next, const float *hidden, const int32_t *pos,
                const int32_t *n_valid);
-void fused_mtp_logits(struct forward *f, const struct fused_head *h, const int32_t *row, const int32_t *n_valid);
+void fused_mtp_logits(struct forward *f, const struct fused_head *h, const struct fused_rows *r, const int32_t *row, const int32_t *n_valid);
 
 #endif

@@ -30,7 +30,7 @@ struct stepper_slot {
     int depth, start;                   /* drafts a step; position at the beginning */
     int n_launched, n_taken;
     int rows;                           /* of the newest step */
-    int at;                             /* the first of them among the rows of the step, which others may share */
+    int at, of;                         /* the first of them among the rows of the step, which others may share; how many it has */
     int n_made;                         /* drafts, behind the newest pick */
     int tokens[STEP_RESULTS];           /* of the newest results, by pick */
     int n_tokens;                       /* of all results that were taken */
@@ -69,8 +69,12 @@ struct stepper {
     float *logits, *tile_max, *draft_logits, *draft_max;
     void  *pick_scratch, *head_scratch;
     struct per_slot of;                 /* of slot 0; those of the others lie behind */
-    struct step_row *rows;              /* [STEP_ROWS] device memory: of a step of several conversations */
+    struct step_row *rows, *draft_rows; /* [STEP_ROWS] device memory: of a step of several conversations, and one of each of them */
     struct dev_graph *together[STEP_ROWS];              /* such steps, by rows, less one */
+    struct dev_graph *mtp_together[STEP_ROWS];          /* the MTP block over the first rows of them, likewise */
+    struct dev_graph *draft_together[MAX_DEPTH][STEP_ROWS];             /* the i-th draft of so many conversations, less one */
+    struct stepper_part parts[STEP_ROWS];               /* of the newest step; n_parts: 0 if it was of one conversation */
+    int    n_parts, n_made;             /* drafts behind it */
     struct stepper_slot *on;            /* the conversation that calls are about */
     struct stepper_slot *drafting;      /* whose MTP rows are in the work space of steps */
     struct stepper_counts counts;
@@ -83,10 +87,10 @@ static size_t cut(struct stepper *s, char *memory, const struct model_config *c,
     const size_t rows = STEP_ROWS, vocab = (size_t)c->vocab, drafts = vocab < DRAFT_HEAD ? vocab : DRAFT_HEAD,
         hidden = (size_t)c->hidden, behind = max_depth ? MOST_BEHIND : 0;
     const struct { void *at; size_t bytes; } list[] = {
-        {&s->logits, rows * vocab * 4}, {&s->tile_max, rows * (size_t)step_maxima(c->vocab) * 4}, {&s->draft_logits, drafts * 4},
-        {&s->draft_max, (size_t)step_maxima((int)drafts) * 4}, {&s->pick_scratch, step_pick_scratch(c->vocab)},
+        {&s->logits, rows * vocab * 4}, {&s->tile_max, rows * (size_t)step_maxima(c->vocab) * 4}, {&s->draft_logits, rows * drafts * 4},
+        {&s->draft_max, rows * (size_t)step_maxima((int)drafts) * 4}, {&s->pick_scratch, step_pick_scratch(c->vocab)},
         {&s->head_scratch, STEP_LOGITS_SCRATCH},
-        {&s->rows, STEP_ROWS * sizeof *s->rows}, {&s->of.live, n * sizeof *s->of.live}, {&s->of.sampling, n * sizeof *s->of.sampling},
+        {&s->rows, rows * sizeof *s->rows}, {&s->draft_rows, rows * sizeof *s->rows}, {&s->of.live, n * sizeof *s->of.live}, {&s->of.sampling, n * sizeof *s->of.sampling},
         {&s->of.seen, n * vocab}, {&s->of.bias, n * vocab * 4}, {&s->of.last_hidden, n * 3 * hidden * 4},
         {&s->of.behind, n * behind * hidden * 4}, {&s->of.behind_next, n * behind * 4},
     };
@@ -136,7 +140,8 @@ struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int
                           .most_behind = f->max_rows < MOST_BEHIND ? f->max_rows : MOST_BEHIND};
     for (int i = 0; i < n; i++)
         s->slots[i].k = caches[i];
-    s->max_rows = max_depth + 1 > n || !f->dev->caps->several ? max_depth + 1 : n < STEP_ROWS ? n : STEP_ROWS;
+    const int each = max_depth + 1, most = f->dev->caps->several ? n * each : each;
+    s->max_rows = most < STEP_ROWS ? most : STEP_ROWS;
     if (!fused_check(f, s->max_rows, e)) {
         stepper_close(s);
         return NULL;
@@ -177,8 +182,12 @@ void stepper_close(struct stepper *s)
     s->dev->finish(s->dev, &ignored);
     for (struct stepper_slot *o = s->slots; o < s->slots + s->n_slots; o++)
         slot_free(s->dev, o);
-    for (int i = 0; i < STEP_ROWS; i++)
+    for (int i = 0; i < STEP_ROWS; i++) {
         s->dev->graph_free(s->dev, s->together[i]);
+        s->dev->graph_free(s->dev, s->mtp_together[i]);
+        for (int j = 0; j < MAX_DEPTH; j++)
+            s->dev->graph_free(s->dev, s->draft_together[j][i]);
+    }
     free(s->slots);
     if (s->memory)
         s->dev->free(s->dev, s->memory);
@@ -215,36 +224,52 @@ static void queue_step(struct stepper *s, const struct per_slot *o, const struct
 }
 
 /* The MTP rows of the tokens just picked, from their real hidden states, so that drafts can be made. */
-static void queue_mtp(struct stepper *s, int n)
+static void queue_mtp(struct stepper *s, const struct fused_rows *r)
 {
-    const struct fused_rows r = my_rows(s, n);
-    fused_mtp(s->f, &r, r.live->mtp_next, s->f->fused->hidden, &r.live->mtp_pos, &r.live->mtp_rows);
+    fused_mtp(s->f, r, r->live->mtp_next, s->f->fused->hidden, &r->live->mtp_pos, &r->live->mtp_rows);
 }
 
-/* Drafts from..to, each from the one before it. */
-static void queue_drafts(struct stepper *s, int from, int to)
+/* The i-th draft of each conversation, of which r has one row, from the draft before it. */
+static void queue_draft(struct stepper *s, const struct per_slot *o, const struct fused_rows *r, int i)
 {
-    const struct fused_rows r = my_rows(s, 1);
-    struct step_live *live = r.live;
+    struct step_live *live = r->live;
     struct weight slice = *s->head;
     slice.rows = stepper_draft_rows(s->head);
     const struct fused_head h = {.w = &slice, .logits = s->draft_logits, .tile_max = s->draft_max, .n_ids = slice.rows, .estimate = slice.format == WEIGHT_PLANES,
                                  .scratch = s->head_scratch};
-    for (int i = from; i <= to; i++) {
-        if (i)
-            fused_mtp(s->f, &r, &live->draft_ids[i - 1], s->f->fused->mtp_h, &live->draft_pos[i - 1], &live->drafting);
-        fused_mtp_logits(s->f, &h, i ? NULL : &live->mtp_last, &live->drafting);
-        STEP(s->dev, step_draft, .logits = s->draft_logits, .tile_max = s->draft_max, .live = live, .drafts = mine(s).made, .i = i, .n_ids = slice.rows);
-    }
+    if (i)
+        fused_mtp(s->f, r, &live->draft_ids[i - 1], s->f->fused->mtp_h, &live->draft_pos[i - 1], &live->drafting);
+    fused_mtp_logits(s->f, &h, r, i ? NULL : &live->mtp_last, &live->drafting);
+    STEP(s->dev, step_draft, .logits = s->draft_logits, .tile_max = s->draft_max, .live = live, .drafts = o->made, .rows = r->rows, .n_rows = r->n,
+         .i = i, .n_ids = slice.rows);
 }
 
 /* Of these, what there is in this order: a step of so many rows, their MTP rows, drafts. */
 struct recipe {
     int  step_rows, mtp_rows;           /* 0: none */
     bool first;                         /* of an answer: no step, but a pick */
-    bool together;                      /* the step's rows are those of s->rows */
+    bool together;                      /* the rows are those of s->rows */
     int  from, to;                      /* drafts; none if to < from */
+    int  n_drafting;                    /* with `together`: conversations for which they are */
 };
+
+static struct fused_rows rows_of(const struct stepper *s, const struct recipe *r, const struct step_row *rows, int n)
+{
+    return r->together ? (struct fused_rows){s->slots[0].k, s->of.live, rows, n} : my_rows(s, n);
+}
+
+static void queue(struct stepper *s, const struct recipe *r)
+{
+    const struct per_slot o = r->together ? s->of : mine(s);
+    const struct fused_rows step = rows_of(s, r, s->rows, r->step_rows), mtp = rows_of(s, r, s->rows, r->mtp_rows),
+        drafts = rows_of(s, r, s->draft_rows, r->together ? r->n_drafting : 1);
+    if (r->step_rows)
+        queue_step(s, &o, &step, r->first);
+    if (r->mtp_rows)
+        queue_mtp(s, &mtp);
+    for (int i = r->from; i <= r->to; i++)
+        queue_draft(s, &o, &drafts, i);
+}
 
 /* Launches what *g holds, which is recorded if it was not.  A graph that cannot be recorded is a fault of the device, which waiting will
  * report. */
@@ -252,14 +277,8 @@ static void launch(struct stepper *s, struct dev_graph **g, const struct recipe 
 {
     struct err ignored;
     if (!*g) {
-        const struct per_slot one = mine(s);
-        const struct fused_rows all = {s->slots[0].k, s->of.live, s->rows, r->step_rows}, rows = r->together ? all : my_rows(s, r->step_rows);
         s->dev->graph_begin(s->dev);
-        if (r->step_rows)
-            queue_step(s, r->together ? &s->of : &one, &rows, r->first);
-        if (r->mtp_rows)
-            queue_mtp(s, r->mtp_rows);
-        queue_drafts(s, r->from, r->to);
+        queue(s, r);
         *g = s->dev->graph_end(s->dev, &ignored);
     }
     if (*g)
@@ -368,35 +387,67 @@ void stepper_step(struct stepper *s, int rows)
         s->dev->copy(s->dev, s->f->fused->hidden, mine(s).last_hidden, (size_t)s->hidden * sizeof(float));
     s->on->n_launched++;
     s->on->n_made = 0;
-    s->on->rows = rows;
+    s->on->rows = s->on->of = rows;
     s->on->at = 0;
     s->on->fresh = s->mtp;
+    s->n_parts = 0;
 }
 
-/* Row i of a step is the next one of the conversation that calls are about. */
-static struct step_row join_step(struct stepper *s, int i)
+/* The next rows of the conversation that calls are about are those of a step of `of` rows, from `at` on. */
+static void join_step(struct stepper *s, int at, int rows, int of)
 {
     struct stepper_slot *o = s->on;
-    CHECK(o->n_launched > 0 && o->n_launched - o->n_taken < STEP_RESULTS);
+    CHECK(rows >= 1 && rows <= s->max_depth + 1 && o->n_launched > 0 && o->n_launched - o->n_taken < STEP_RESULTS);
     o->n_launched++;
     o->n_made = 0;
-    o->rows = 1;
-    o->at = i;
+    o->rows = rows;
+    o->at = at;
+    o->of = of;
     o->fresh = s->mtp;
-    return (struct step_row){.slot = (int32_t)(o - s->slots), .first = i};
 }
 
-void stepper_step_together(struct stepper *s, const int *slots, int n)
+static int count_rows(const struct stepper_part *parts, int n)
 {
-    struct step_row rows[STEP_ROWS];
-    CHECK(s->dev->caps->several && n >= 1 && n <= s->max_rows);
+    int rows = 0;
+    for (int i = 0; i < n; i++)
+        rows += parts[i].rows;
+    return rows;
+}
+
+int stepper_most_rows(const struct stepper *s)
+{
+    return s->max_rows;
+}
+
+void stepper_step_together(struct stepper *s, const struct stepper_part *parts, int n)
+{
+    struct step_row rows[STEP_ROWS], draft_rows[STEP_ROWS];
+    const int n_rows = count_rows(parts, n);
+    CHECK(s->dev->caps->several && n >= 1 && n_rows <= s->max_rows);
     keep_all_fresh(s);
-    for (int i = 0; i < n; i++) {
-        stepper_choose(s, slots[i]);
-        rows[i] = join_step(s, i);
+    for (int i = 0, at = 0; i < n; at += parts[i++].rows) {
+        stepper_choose(s, parts[i].slot);
+        join_step(s, at, parts[i].rows, n_rows);
+        draft_rows[i] = (struct step_row){.slot = parts[i].slot, .first = at};
+        for (int j = 0; j < parts[i].rows; j++)
+            rows[at + j] = (struct step_row){.slot = parts[i].slot, .index = j, .first = at};
     }
-    s->dev->copy(s->dev, s->rows, rows, (size_t)n * sizeof *rows);
-    launch(s, &s->together[n - 1], &(struct recipe){.step_rows = n, .together = true, .to = -1});
+    s->dev->copy(s->dev, s->rows, rows, (size_t)n_rows * sizeof *rows);
+    s->dev->copy(s->dev, s->draft_rows, draft_rows, (size_t)n * sizeof *draft_rows);
+    launch(s, &s->together[n_rows - 1], &(struct recipe){.step_rows = n_rows, .together = true, .to = -1});
+    memcpy(s->parts, parts, (size_t)n * sizeof *parts);
+    s->n_parts = n;
+    s->n_made = 0;
+}
+
+/* n drafts for each of so many conversations, `before` of which there were. */
+static void count_drafts(struct stepper *s, int n, int n_conversations, int before)
+{
+    const int chained = before ? n : n - 1;
+    s->counts.drafts += (long)n * n_conversations;
+    s->counts.heads += n;
+    s->counts.chained_runs += chained;
+    s->counts.chained_rows += (long)chained * n_conversations;
 }
 
 /* `rows`: of the newest pick, at least. */
@@ -419,8 +470,37 @@ void stepper_draft(struct stepper *s, int n)
     CHECK(!s->drafting || s->drafting == s->on || !newest_tokens(s));
     launch(s, &s->on->drafts[from][to], &(struct recipe){.from = from, .to = to});
     s->on->n_made += n;
-    s->counts.drafts += n;
-    s->counts.chained += from ? n : n - 1;
+    count_drafts(s, n, 1, from);
+}
+
+/* The MTP rows behind the newest step, of its first n parts. */
+static void run_fresh_together(struct stepper *s, int n)
+{
+    const int rows = count_rows(s->parts, n);
+    for (int i = 0; i < n; i++) {
+        stepper_choose(s, s->parts[i].slot);
+        CHECK(s->on->fresh);
+        catch_up(s);
+        s->on->fresh = false;
+    }
+    launch(s, &s->mtp_together[rows - 1], &(struct recipe){.mtp_rows = rows, .together = true, .to = -1});
+    s->counts.mtp_rows += rows;
+    s->counts.mtp_runs++;
+    s->drafting = NULL;
+}
+
+void stepper_draft_together(struct stepper *s, int n_parts, int n)
+{
+    const int from = s->n_made, to = from + n - 1;
+    CHECK(s->mtp && n_parts >= 1 && n_parts <= s->n_parts && n > 0 && to < s->max_depth);
+    if (!from)
+        run_fresh_together(s, n_parts);
+    for (int i = from; i <= to; i++)
+        launch(s, &s->draft_together[i][n_parts - 1], &(struct recipe){.together = true, .from = i, .to = i, .n_drafting = n_parts});
+    for (int i = 0; i < n_parts; i++)
+        s->slots[s->parts[i].slot].n_made += n;
+    s->n_made += n;
+    count_drafts(s, n, n_parts, from);
 }
 
 void stepper_propose(struct stepper *s, const int32_t *ids, int n)
@@ -447,11 +527,12 @@ void stepper_launch(struct stepper *s)
     launch(s, &s->on->whole[n - 1], &(struct recipe){.step_rows = n + 1, .mtp_rows = n + 1, .to = n - 1});
     s->counts.mtp_rows += n + 1;
     s->counts.mtp_runs++;
+    s->n_parts = 0;
     s->on->n_launched++;
-    s->on->rows = n + 1;
+    s->on->rows = s->on->of = n + 1;
+    s->on->at = 0;
     s->on->n_made = n;
-    s->counts.drafts += n;
-    s->counts.chained += n - 1;
+    count_drafts(s, n, 1, 0);
 }
 
 int stepper_behind(const struct stepper *s)
@@ -469,6 +550,8 @@ static bool await(struct stepper *s, const volatile int32_t *serial, int32_t exp
 {
     const int64_t start = clock_ns();
     int64_t asked = start, nap = 0;
+    if (__atomic_load_n(serial, __ATOMIC_ACQUIRE) == expected)          /* as when another answer of the same step was waited for: that tells nothing */
+        return true;
     while (__atomic_load_n(serial, __ATOMIC_ACQUIRE) != expected) {
         CHECK(s->dev->caps->beside_host);       /* otherwise it is there when the launch returns */
         nap = patience_nap_ns(p, clock_ns() - start);
@@ -488,7 +571,7 @@ bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e)
 {
     const struct step_result *r = &mine(s).results[(s->on->n_taken + 1) % STEP_RESULTS];       /* picks count from 1 */
     CHECK(s->on->n_taken < s->on->n_launched);
-    if (!await(s, &r->serial, s->on->n_taken + 1, s->on->n_taken ? &s->for_step[s->on->rows - 1] : &s->for_first, e))
+    if (!await(s, &r->serial, s->on->n_taken + 1, s->on->n_taken ? &s->for_step[s->on->of - 1] : &s->for_first, e))
         return false;
     memcpy(out, r, sizeof *out);
     s->on->tokens[s->on->n_taken % STEP_RESULTS] = out->n;

@@ -41,16 +41,23 @@ void stepper_launch(struct stepper *s);
  * before stepper_end() returns. */
 void stepper_step(struct stepper *s, int rows);
 void stepper_draft(struct stepper *s, int n);
-/* One step of n of the answers under way, a row each, each behind its first pick, where the device can do that (dev_caps.several).  At most
- * STEP_ROWS.  Each answer is what it is alone.  Behind such a step no drafts are made. */
-void stepper_step_together(struct stepper *s, const int *slots, int n);
+/* One step of n of the answers under way, each behind its first pick and with all results taken, where the device can do that
+ * (dev_caps.several): of each as many rows, which verify rows - 1 of its drafts.  At most stepper_most_rows() in all.  Each answer is what it is
+ * alone. */
+struct stepper_part { int slot, rows; };
+void stepper_step_together(struct stepper *s, const struct stepper_part *parts, int n);
+int  stepper_most_rows(const struct stepper *s);
+/* Right behind such a step: n drafts more for each of its first n_parts answers, in runs of the MTP block for all of them.  stepper_draft() makes
+ * none behind it. */
+void stepper_draft_together(struct stepper *s, int n_parts, int n);
 /* Positions before those of the newest pick whose rows were left out. */
 int  stepper_behind(const struct stepper *s);
 /* What the MTP block has run since stepper_open(). */
 struct stepper_counts {
     long mtp_rows, mtp_runs;            /* rows of tokens; a run reads its weights once */
     long late_rows, late_runs;          /* of these: rows that were left out at first, of which only the KV rows are made */
-    long drafts, chained;               /* drafts made; those of them that took a run of their own */
+    long drafts, heads;                 /* drafts made; times that their head was read for some */
+    long chained_rows, chained_runs;    /* drafts that took a row in another run, and these */
 };
 struct stepper_counts stepper_counts(const struct stepper *s);
 /* The next step verifies these instead.  No more than max_depth. */

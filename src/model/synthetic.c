@@ -138,7 +138,7 @@ static void fill_plane_rows(const struct place *p, const struct weight *w, size_
     for (int q = -128; q < 128; q++)
         for (int i = 0; i < ways[(q + 128) / 16]; i++)
             plane_add(&s, q);
-    const struct plane_row row = plane_row_of(&s, pack_f16(rms / FILL_PLANES_RMS));
+    const struct plane_row row = plane_row_of(&s, f32_f16(rms / FILL_PLANES_RMS));
     struct fill f = {.kind = FILL_SAME};
     _Static_assert(sizeof row == sizeof f.key, "one word a row");
     memcpy(&f.key, &row, sizeof row);

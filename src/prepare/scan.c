@@ -102,7 +102,7 @@ static bool scan_ordinary(struct scan_stats *s, const uint16_t *h, uint32_t n, e
     return true;
 }
 
-void scan_floats(struct scan_stats *s, const void *data, enum dtype dtype, uint64_t n)
+static void scan_numbers(struct scan_stats *s, const void *data, enum dtype dtype, uint64_t n)
 {
     enum { PIECE = 1 << 14 };
     bool small = (dtype == DT_F16 || dtype == DT_BF16) && (uintptr_t)data % 2 == 0;
@@ -143,7 +143,7 @@ bool scan_tensor(struct scan_stats *s, const struct safetensors *f, const struct
     void *data = memory_alloc(t->bytes + 1);
     bool ok = safetensors_read(f, t, data, NULL);
     if (ok)
-        scan_floats(s, data, t->dtype, n);
+        scan_numbers(s, data, t->dtype, n);
     free(data);
     return ok;
 }
@@ -228,7 +228,7 @@ static void look_at(struct scan *c, int i)
     l->read = c->full || (l->kind != INT4_DATA && l->kind != MATRIX && l->kind != OTHER);
     l->all_zero = spots_are_zero(p, n) && only_zeros(p, n);
     if (l->read && is_float(t->t->dtype))
-        scan_floats(&l->stats, p, t->t->dtype, n / dtype_bytes(t->t->dtype));
+        scan_numbers(&l->stats, p, t->t->dtype, n / dtype_bytes(t->t->dtype));
     if (l->kind == INT4_SCALES || l->kind == FP8_SCALES) {
         l->constant = n < 4 || !memcmp(p, p + 2, n - 2);
         l->digest = digest(p, n);

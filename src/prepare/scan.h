@@ -15,7 +15,6 @@ struct scan_stats {
     uint64_t first_bad;                 /* index of the first NaN or inf */
     double   min, max;                  /* of the magnitudes, without 0, NaN and inf */
 };
-void scan_floats(struct scan_stats *s, const void *data, enum dtype dtype, uint64_t n);
 void scan_add(struct scan_stats *sum, const struct scan_stats *s);
 /* Reads the values of a tensor, and no bytes around them.  A hole of a sparse file counts as zeros and is not read.  False if reading
  * fails. */

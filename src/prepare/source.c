@@ -220,7 +220,7 @@ void source_close(struct source *s)
     *s = (struct source){0};
 }
 
-bool source_size(struct source *s, const char *file, uint64_t *bytes, struct err *e)
+static bool size_of(struct source *s, const char *file, uint64_t *bytes, struct err *e)
 {
     return s->size(s, file, bytes, e);
 }
@@ -258,9 +258,9 @@ bool headers_open(struct headers *h, struct source *s, struct err *e)
     struct err first = {0};
     uint64_t bytes;
     *h = (struct headers){.source = s};
-    if (source_size(s, INDEX, &bytes, &first))
+    if (size_of(s, INDEX, &bytes, &first))
         return read_index(h, bytes, e);
-    return source_size(s, SINGLE, &bytes, NULL) || err_set(e, "%s, and there is no " SINGLE " either", first.msg);
+    return size_of(s, SINGLE, &bytes, NULL) || err_set(e, "%s, and there is no " SINGLE " either", first.msg);
 }
 
 void headers_close(struct headers *h)
@@ -284,7 +284,7 @@ bool headers_read(struct headers *h, const char *name, struct err *e)
 {
     uint64_t size = 0, len = 0;
     uint8_t raw[8];
-    if (!source_size(h->source, name, &size, e))
+    if (!size_of(h->source, name, &size, e))
         return false;
     if (size < 8)
         return err_set(e, "%s/%s has %llu bytes, expected a safetensors file of at least 8", h->source->name, name, (unsigned long long)size);

@@ -30,7 +30,6 @@ void source_open_dir(struct source *s, const char *dir);
 bool source_open_local(struct source *s, const char *name, struct err *e);
 void source_close(struct source *s);
 
-bool source_size(struct source *s, const char *file, uint64_t *bytes, struct err *e);
 bool source_read(struct source *s, const char *file, uint64_t at, uint64_t n, void *dst, struct err *e);
 
 /* ---- tensors by name; only headers are read */

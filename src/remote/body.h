@@ -22,7 +22,9 @@ struct body {
     const char *reasoning_name;         /* the field in which answers' reasoning goes back; NULL: it does not */
     bool thinking;
     bool continues;                     /* the last message is an answer that is to be continued */
-    float temperature, top_p, min_p, presence_penalty, repetition_penalty;      /* 0 (repetition_penalty: 1, too): not sent, but temperature is */
+    /* float temperature, top_p, ...: those that are off are not sent, but temperature is */
+#define SAMPLING_NUMBER(name, ...) float name;
+#include "config/sampling_numbers.def"
     int top_k, max_tokens, think_budget;        /* 0: not sent */
     const char *const *bias;            /* [n_bias] "TOKEN=X"; other servers than our own take TOKEN as a number alone */
     int n_bias;

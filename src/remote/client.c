@@ -32,6 +32,7 @@ struct client {
     pthread_cond_t  woken;
     bool asked, quit;
     struct buf body;                    /* of the question that was asked */
+    bool goes_on;                       /* ... whose answer continues one */
     const char *reasoning;
     atomic_bool stop;                   /* the request under way ends */
 
@@ -115,10 +116,6 @@ static enum http_result ask(struct client *c, const char *path, const struct buf
         q.post_bytes = post_body->len;
     }
     enum http_result result = http_ask(c->http, &q, r, e);
-    if (result == HTTP_BROKEN) {
-        struct err why = *e;
-        err_set(e, "%s: %s", buf_str(&c->name), why.msg);
-    }
     buf_free(&url);
     return result;
 }
@@ -136,11 +133,13 @@ static bool rest(struct client *c, int ms)
 
 /* ---- which model ---- */
 
-static bool get(struct client *c, const char *path, struct transfer *t, struct err *e)
+/* *status is 0 where there was no answer. */
+static bool get(struct client *c, const char *path, struct transfer *t, int *status, struct err *e)
 {
     struct http_reply r = {0};
     struct buf refused = {0};
     bool ok = ask(c, path, NULL, LIST_S, t, &r, &refused, e) == HTTP_ANSWERED;
+    *status = ok ? r.status : 0;
     if (ok && r.status != 200) {
         refusal(c, r.status, &refused, e);
         ok = false;
@@ -155,16 +154,35 @@ static void ask_context(struct client *c)
 {
     struct transfer t = {.c = c};
     struct err ignored = {{0}};
-    if (get(c, "/../props", &t, &ignored))
+    int status;
+    if (get(c, "/../props", &t, &status, &ignored))
         c->found.n_ctx = props_context(buf_str(&t.body), t.body.len);
     buf_free(&t.body);
+}
+
+/* It answers, but not this: no list at all, or one that it fails to make.  With a key or a proxy it would be another matter. */
+static bool has_no_list(int status)
+{
+    return status == 404 || status == 405 || status == 500 || status == 501;
 }
 
 static bool list_models(struct client *c, struct err *e)
 {
     struct transfer t = {.c = c};
+    const char *wanted = c->model.len ? c->model.data : NULL;
+    int status;
     remote_model_free(&c->found);
-    bool ok = get(c, "/models", &t, e) && models_choose(buf_str(&t.body), t.body.len, c->model.len ? c->model.data : NULL, &c->found, e);
+    bool ok = get(c, "/models", &t, &status, e);
+    if (ok) {
+        ok = models_choose(buf_str(&t.body), t.body.len, wanted, &c->found, e);
+    } else if (wanted && has_no_list(status)) {
+        c->found = (struct remote_model){{0}};
+        models_assume(wanted, &c->found);
+        ok = true;
+    } else if (!wanted && has_no_list(status)) {
+        struct err why = *e;
+        err_set(e, "%s; without its list of models --model must name the one that is meant", why.msg);
+    }
     buf_free(&t.body);
     return ok;
 }
@@ -179,6 +197,12 @@ static bool find_model(struct client *c, struct err *e)
     }
     if (ok && c->dialect)
         c->found.dialect = c->dialect;
+    if (ok && c->found.unlisted) {
+        struct buf note = {0};
+        buf_addf(&note, "the server does not list the model %s; it is asked for all the same", buf_str(&c->found.id));
+        post_text(c, CLIENT_NOTE, note.data);
+        buf_free(&note);
+    }
     if (ok && c->found.dialect->context == CONTEXT_PROPS)
         ask_context(c);
     return ok;
@@ -234,7 +258,9 @@ static enum client_end try_answer(struct client *c, struct buf *body, struct com
     struct http_reply r = {0};
     struct buf refused = {0};
     enum client_end how = CLIENT_FAILED;
-    t.answer = completion_open(on_delta, &t);
+    pthread_mutex_lock(&c->lock);
+    t.answer = completion_open(on_delta, &t, c->goes_on);
+    pthread_mutex_unlock(&c->lock);
     enum http_result result = ask(c, "/chat/completions", body, c->silence_s, &t, &r, &refused, e);
     bool ok = result == HTTP_ANSWERED && r.status == 200 && completion_end(t.answer, e);
     *again = !t.told && result == HTTP_BROKEN;
@@ -397,12 +423,13 @@ const struct client_event *client_drain(struct client *c, int *n)
     return c->taken;
 }
 
-void client_ask(struct client *c, struct buf *body)
+void client_ask(struct client *c, struct buf *body, bool goes_on)
 {
     pthread_mutex_lock(&c->lock);
     buf_free(&c->body);
     c->body = *body;
     *body = (struct buf){0};
+    c->goes_on = goes_on;
     c->asked = true;
     atomic_store(&c->stop, false);
     pthread_cond_signal(&c->woken);

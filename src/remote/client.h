@@ -45,8 +45,8 @@ void client_close(struct client *c);
 int  client_fd(const struct client *c);                         /* readable while events wait */
 /* Valid until the next drain. */
 const struct client_event *client_drain(struct client *c, int *n);
-/* After CLIENT_READY, and never while an answer is under way: takes the body.  One CLIENT_DONE follows. */
-void client_ask(struct client *c, struct buf *body);
+/* After CLIENT_READY, and never while an answer is under way: takes the body.  goes_on: the answer continues one.  One CLIENT_DONE follows. */
+void client_ask(struct client *c, struct buf *body, bool goes_on);
 void client_stop(struct client *c);                             /* the answer under way ends soon, with CLIENT_STOPPED */
 
 /* After CLIENT_READY. */

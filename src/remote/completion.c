@@ -28,13 +28,15 @@ struct completion {
     enum completion_finish finish;
     struct completion_figures figures;
     bool done;                          /* [DONE] came */
+    bool says[COMPLETION_TEXT + 1];     /* reasoning, text: more than blank lines came */
 };
 
-struct completion *completion_open(completion_fn *fn, void *arg)
+struct completion *completion_open(completion_fn *fn, void *arg, bool goes_on)
 {
     struct completion *c = memory_zeroed(1, sizeof *c);
     c->fn = fn;
     c->arg = arg;
+    c->says[COMPLETION_TEXT] = goes_on;
     c->figures = (struct completion_figures){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
     return c;
 }
@@ -59,6 +61,15 @@ static void tell(struct completion *c, enum completion_kind kind, struct text te
 {
     if (text.n)
         c->fn(&(struct completion_delta){.kind = kind, .text = text}, c->arg);
+}
+
+/* Without the blank lines before its first word. */
+static void tell_words(struct completion *c, enum completion_kind kind, struct text text)
+{
+    for (; text.n && !c->says[kind] && (*text.p == '\n' || *text.p == '\r'); text.n--)
+        text.p++;
+    c->says[kind] = c->says[kind] || text.n;
+    tell(c, kind, text);
 }
 
 /* ---- tool calls ---- */
@@ -139,7 +150,7 @@ static void take_reasoning(struct completion *c, const json_t *delta)
         if (t.n && !c->reasoning)
             c->reasoning = reasoning_names[i];
         if (t.n && c->reasoning == reasoning_names[i])
-            tell(c, COMPLETION_REASONING, t);
+            tell_words(c, COMPLETION_REASONING, t);
     }
 }
 
@@ -147,7 +158,7 @@ static void take_delta(struct completion *c, const json_t *delta)
 {
     const json_t *calls = json_object_get(delta, "tool_calls");
     take_reasoning(c, delta);
-    tell(c, COMPLETION_TEXT, string_of(json_object_get(delta, "content")));
+    tell_words(c, COMPLETION_TEXT, string_of(json_object_get(delta, "content")));
     for (size_t i = 0; i < json_array_size(calls); i++)
         take_call(c, json_array_get(calls, i));
 }

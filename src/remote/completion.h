@@ -5,6 +5,7 @@
  *   first name that this answer used counts, so that nothing is told twice;
  * - parts of a tool call may lack id and index (ollama), all have index 0 (ollama), repeat id and name, begin at index 1, or bring the
  *   arguments as an object instead of text;
+ * - blank lines stand before reasoning and before the text behind it (vLLM, transformers), which belong to the template and are dropped;
  * - the figures come in a last chunk without choices, in every chunk, as `timings` (llama.cpp), or not at all;
  * - an error may come in the middle, as an event or a chunk, as an object or a text. */
 #ifndef Q35_REMOTE_COMPLETION_H
@@ -44,7 +45,8 @@ struct completion_figures {
 };
 
 struct completion;
-struct completion *completion_open(completion_fn *fn, void *arg);
+/* goes_on: it continues a text, to which blank lines at its beginning belong. */
+struct completion *completion_open(completion_fn *fn, void *arg, bool goes_on);
 void completion_close(struct completion *c);
 
 /* Bytes of the body as they arrive.  False: the server told an error, or what came is no stream of events; `e` says it in a sentence. */

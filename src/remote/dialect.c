@@ -59,35 +59,63 @@ static void list_names(const json_t *list, struct err *names)
     buf_free(&text);
 }
 
+static const json_t *find(const json_t *list, const char *wanted)
+{
+    const char *id;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if ((id = id_of(json_array_get(list, i))) && (!wanted || !strcmp(id, wanted)))
+            return json_array_get(list, i);
+    return NULL;
+}
+
+static const struct dialect *spoken_by(const json_t *model)
+{
+    return owned_by(json_string_value(json_object_get(model, "owned_by")));
+}
+
+/* Gateways, and servers that load models when they are asked for, may list others than they have. */
+static bool lists_all(const json_t *list)
+{
+    return json_array_size(list) && spoken_by(json_array_get(list, 0)) != &dialects[N_DIALECTS - 1];
+}
+
+static void take(const json_t *model, struct remote_model *m)
+{
+    const json_t *loading = json_object_get(model, "loading");
+    buf_adds(&m->id, id_of(model));
+    m->n_ctx = positive(json_object_get(model, "max_model_len"));
+    m->loading = json_is_object(loading);
+    m->loaded = (size_t)json_integer_value(json_object_get(loading, "done"));
+    m->to_load = (size_t)json_integer_value(json_object_get(loading, "total"));
+    m->dialect = spoken_by(model);
+}
+
 static bool choose(const json_t *list, const char *wanted, struct remote_model *m, struct err *e)
 {
     size_t n = json_array_size(list);
-    if (!json_is_array(list))
-        return err_set(e, "the server's list of models is not one: expected {\"data\": [{\"id\": ...}]}");
-    if (!n)
-        return err_set(e, "the server has no model");
-    if (!wanted && n > 1) {
-        struct err names = {{0}};
-        list_names(list, &names);
-        return err_set(e, "the server has %zu models; --model names one of them: %s", n, names.msg);
-    }
-    for (size_t i = 0; i < n; i++) {
-        const json_t *model = json_array_get(list, i);
-        const char *id = id_of(model);
-        if (!id || (wanted && strcmp(id, wanted)))
-            continue;
-        buf_adds(&m->id, id);
-        m->n_ctx = positive(json_object_get(model, "max_model_len"));
-        const json_t *loading = json_object_get(model, "loading");
-        m->loading = json_is_object(loading);
-        m->loaded = (size_t)json_integer_value(json_object_get(loading, "done"));
-        m->to_load = (size_t)json_integer_value(json_object_get(loading, "total"));
-        m->dialect = owned_by(json_string_value(json_object_get(model, "owned_by")));
-        return true;
-    }
+    const json_t *model = find(list, wanted);
     struct err names = {{0}};
     list_names(list, &names);
-    return err_set(e, "the server has no model %s; it has %s", wanted ? wanted : "with a name", names.msg);
+    if (!json_is_array(list))
+        return err_set(e, "the server's list of models is not one: expected {\"data\": [{\"id\": ...}]}");
+    if (!wanted && n > 1)
+        return err_set(e, "the server has %zu models; --model names one of them: %s", n, names.msg);
+    if (!wanted && !model)
+        return err_set(e, n ? "the server lists a model without a name; --model names the one that it has" : "the server lists no model; --model names the one that it has");
+    if (!model && lists_all(list))
+        return err_set(e, "the server has no model %s; it has %s", wanted, names.msg);
+    if (model)
+        take(model, m);
+    else
+        models_assume(wanted, m);
+    return true;
+}
+
+void models_assume(const char *wanted, struct remote_model *m)
+{
+    buf_adds(&m->id, wanted);
+    m->unlisted = true;
+    m->dialect = &dialects[N_DIALECTS - 1];
 }
 
 bool models_choose(const char *body, size_t n, const char *wanted, struct remote_model *m, struct err *e)

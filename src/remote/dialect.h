@@ -25,14 +25,18 @@ const struct dialect *dialect_find(const char *name, struct err *e);
 
 struct remote_model {
     struct buf id;
+    bool unlisted;                      /* the list does not have it, and that of such a server may lack some */
     int n_ctx;                          /* 0: not said */
     const struct dialect *dialect;
     bool loading;                       /* it cannot answer yet */
     size_t loaded, to_load;             /* bytes */
 };
 
-/* The body of /v1/models.  `wanted` NULL: the only model that it lists; several: refused, with their names.  *m must be freed either way. */
+/* The body of /v1/models.  `wanted` NULL: the only model that it lists; none or several: refused, with their names.  One that is wanted and not listed
+ * is refused if the server is of a known kind, which lists all that it has.  *m must be freed either way. */
 bool models_choose(const char *body, size_t n, const char *wanted, struct remote_model *m, struct err *e);
+/* Without a list: the wanted one, of a server of unknown kind. */
+void models_assume(const char *wanted, struct remote_model *m);
 void remote_model_free(struct remote_model *m);
 /* The context's length in the body of /props; 0: not said. */
 int  props_context(const char *body, size_t n);

@@ -56,6 +56,15 @@ static bool take(void *arg, const void *bytes, size_t n, struct err *e)
     return true;
 }
 
+/* The sentence of a refusal, where it is one of ours. */
+static void refused(const char *socket, const char *body, struct err *e)
+{
+    json_t *top = json_loads(body, 0, NULL);
+    const char *why = json_string_value(json_object_get(json_object_get(top, "error"), "message"));
+    err_set(e, "the server at %s refuses: %s", socket, why ? why : body);
+    json_decref(top);
+}
+
 /* 503 is an answer as well: it loads. */
 static bool ask(struct http *h, const char *socket, const char *url, const char *post, struct buf *out, struct err *e)
 {
@@ -64,8 +73,10 @@ static bool ask(struct http *h, const char *socket, const char *url, const char 
     struct http_reply r = {0};
     struct err why = {{0}};
     bool ok = http_ask(h, &q, &r, &why) == HTTP_ANSWERED && (r.status == 200 || r.status == 503);
-    if (!ok)
-        err_set(e, "the server at %s does not answer as expected: %s", socket, *why.msg ? why.msg : buf_str(out));
+    if (!ok && r.status)
+        refused(socket, buf_str(out), e);
+    else if (!ok)
+        err_set(e, "the q35chat at %s does not answer, perhaps it is suspended: %s", socket, why.msg);
     http_reply_free(&r);
     return ok;
 }
@@ -93,7 +104,8 @@ static bool read_state(struct http *h, const char *socket, struct control_state 
     s->n_ctx = whole(model, "max_model_len");
     s->n_running = whole(state, "running");
     s->n_waiting = whole(state, "waiting");
-    s->n_clients = whole(state, "clients");
+    s->n_unread = whole(state, "unread");
+    s->n_connections = whole(state, "clients") - 1;
     s->loaded_bytes = (double)json_integer_value(json_object_get(state, "loaded_bytes"));
     s->total_bytes = (double)json_integer_value(json_object_get(state, "total_bytes"));
     json_decref(list);

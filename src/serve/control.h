@@ -12,7 +12,8 @@ enum control_found { CONTROL_NONE, CONTROL_FOUND, CONTROL_FAILED };
 struct control_state {
     struct buf model, root, options;    /* name, directory, options of the engine (serve/engine_key.h) */
     int  n_ctx;                         /* 0: it loads */
-    int  n_running, n_waiting, n_clients;
+    int  n_running, n_waiting, n_unread;        /* answers under way, requests that wait, answers that wait for their clients to read */
+    int  n_connections;                 /* of others, beside the one that asked */
     double loaded_bytes, total_bytes;
 };
 

@@ -18,13 +18,14 @@ static void add(struct buf *out, const char *name, const char *type, const char 
     buf_addf(out, "# HELP q35chat_%s %s\n# TYPE q35chat_%s %s\nq35chat_%s %.15g\n", name, help, name, type, name, value);
 }
 
-void figures_write(const struct figures *f, int running, int waiting, int clients, struct buf *out)
+void figures_write(const struct figures *f, int running, int waiting, int unread, int clients, struct buf *out)
 {
     const struct { const char *name, *help; double value; } counters[] = {
         {"requests_total", "Requests for an answer.", (double)f->requests},
         {"requests_refused_total", "Requests that could not be answered as they were.", (double)f->refused},
         {"requests_overloaded_total", "Requests that were sent away since the queue was full.", (double)f->overloaded},
         {"requests_left_total", "Requests whose client went away before the end.", (double)f->left},
+        {"requests_unread_total", "Requests whose client did not read its answer.", (double)f->unread},
         {"answers_total", "Answers that came to their end.", (double)f->answers},
         {"answers_failed_total", "Answers that the engine could not finish.", (double)f->failed},
         {"prompt_tokens_total", "Tokens of prompts.", (double)f->prompt_tokens},
@@ -39,5 +40,6 @@ void figures_write(const struct figures *f, int running, int waiting, int client
         add(out, counters[i].name, "counter", counters[i].help, counters[i].value);
     add(out, "running", "gauge", "Answers under way.", running);
     add(out, "waiting", "gauge", "Requests that wait for the engine.", waiting);
+    add(out, "unread", "gauge", "Answers that wait for their client to read.", unread);
     add(out, "clients", "gauge", "Open connections.", clients);
 }

@@ -7,14 +7,15 @@
 
 /* Plain value, valid as {0}. */
 struct figures {
-    unsigned long long requests, refused, overloaded, left;     /* of completions; left: the client went away before the end */
+    unsigned long long requests, refused, overloaded;           /* of completions */
+    unsigned long long left, unread;                            /* the client went away before the end; did not read */
     unsigned long long answers, failed;
     unsigned long long prompt_tokens, cached_tokens, tokens, drafted, accepted;
     double prefill_s, decode_s;
 };
 
 void figures_add(struct figures *f, const struct chat_stats *s);
-/* running: answers under way; waiting: requests in the queue. */
-void figures_write(const struct figures *f, int running, int waiting, int clients, struct buf *out);
+/* running: answers under way; waiting: requests in the queue; unread: answers that wait for their clients to read. */
+void figures_write(const struct figures *f, int running, int waiting, int unread, int clients, struct buf *out);
 
 #endif

@@ -9,7 +9,7 @@
 #include "serve/server.h"
 #include "serve/socket.h"
 
-enum { WAITING = 64 };                  /* requests in the queue */
+enum { WAITING = 64, SEND_TIMEOUT_S = 300 };    /* as the defaults of `q35chat serve` */
 
 struct host {
     struct responder base;
@@ -150,6 +150,11 @@ static void restore(struct responder *r, uint64_t conversation, const char *path
     own(r)->person->ops->restore(own(r)->person, conversation, path);
 }
 
+static void keep(struct responder *r, uint64_t conversation, const char *path)
+{
+    own(r)->person->ops->keep(own(r)->person, conversation, path);
+}
+
 static bool tokens(struct responder *r, const struct spoken *s, struct tokens *out)
 {
     return own(r)->person->ops->tokens(own(r)->person, s, out);
@@ -240,13 +245,13 @@ static void close_host(struct responder *r)
 
 static const struct responder_ops ops = {
     .request = request, .interrupt = interrupt, .end_thought = end_thought, .fds = fds, .drain = drain, .info = info, .machine = machine, .used = used,
-    .count = count, .count_prompt = count_prompt, .encode = encode, .prompt = prompt, .read_ahead = read_ahead, .save = save, .restore = restore,
+    .count = count, .count_prompt = count_prompt, .encode = encode, .prompt = prompt, .read_ahead = read_ahead, .save = save, .restore = restore, .keep = keep,
     .tokens = tokens, .says = says, .piece = piece, .others = others, .close = close_host,
 };
 
 static bool start(struct host *h, struct responder *const *guests, int n, const struct options *o, struct err *e)
 {
-    const struct server_options so = {.o = o, .n_waiting = WAITING, .n_spare = 1, .of_chat = true};
+    const struct server_options so = {.o = o, .n_waiting = WAITING, .send_timeout_s = SEND_TIMEOUT_S, .n_spare = 1, .of_chat = true};
     int fd = socket_listen_unix(h->socket.data, &h->lock, e);
     h->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     if (fd < 0) {

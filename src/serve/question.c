@@ -228,10 +228,12 @@ static bool read_seed(struct question *q, const struct pyjson *top, struct err *
 static bool read_sampling(struct question *q, const struct pyjson *top, struct err *e)
 {
     struct request_sampling *s = &q->given;
-    *s = (struct request_sampling){.temperature = NAN, .top_p = NAN, .min_p = NAN, .presence_penalty = NAN, .repetition_penalty = NAN, .top_k = -1,
-                                   .max_tokens = -1};
-    return real(top, "temperature", 0, 10, &s->temperature, e) && real(top, "top_p", 0, 1, &s->top_p, e) && real(top, "min_p", 0, 1, &s->min_p, e) &&
-           real(top, "presence_penalty", -10, 10, &s->presence_penalty, e) && real(top, "repetition_penalty", 0, 10, &s->repetition_penalty, e) &&
+    *s = (struct request_sampling){.top_k = -1, .max_tokens = -1};
+#define SAMPLING_NUMBER(name, ...) s->name = NAN;
+#include "config/sampling_numbers.def"
+    return
+#define SAMPLING_NUMBER(name, least, most, ...) real(top, #name, least, most, &s->name, e) &&
+#include "config/sampling_numbers.def"
            real(top, "repeat_penalty", 0, 10, &s->repetition_penalty, e) && question_whole(top, "top_k", -1, 1 << 20, &s->top_k, e) &&
            question_whole(top, "max_tokens", -1, INT_MAX, &s->max_tokens, e) && question_whole(top, "max_completion_tokens", -1, INT_MAX, &s->max_tokens, e) &&
            read_seed(q, top, e) && read_bias(q, top, e);
@@ -370,11 +372,8 @@ void question_sampling(struct question *q, const struct options *o, const struct
     struct request_sampling *s = &q->request.sampling;
     if (!q->relayed)
         preset_sampling(o, info, s);
-    take(&s->temperature, g->temperature);
-    take(&s->top_p, g->top_p);
-    take(&s->min_p, g->min_p);
-    take(&s->presence_penalty, g->presence_penalty);
-    take(&s->repetition_penalty, g->repetition_penalty);
+#define SAMPLING_NUMBER(name, ...) take(&s->name, g->name);
+#include "config/sampling_numbers.def"
     if (!q->relayed)
         s->top_p = s->top_p <= 0 ? 1e-30f : s->top_p;   /* the narrowest nucleus; 0 would be all */
     s->top_k = g->top_k >= 0 ? g->top_k : s->top_k;

@@ -16,23 +16,33 @@ static bool parse(struct pyjson *top, struct text body, struct arena *mem, struc
     return top->kind == PY_DICT || err_set(e, "the body is not a JSON object");
 }
 
+static bool read_conversation(const struct pyjson *top, uint64_t *to, struct arena *mem, struct err *e)
+{
+    const struct pyjson *v = pyjson_get(top, "conversation");
+    if (!v || v->kind != PY_INT || v->text.n > 20)
+        return err_set(e, "conversation is not a whole number");
+    *to = strtoull(arena_strndup(mem, v->text.p, v->text.n), NULL, 10);
+    return true;
+}
+
 /* The prompt's tokens, and to which conversation they belong. */
 static bool read_ids(struct question *q, const struct pyjson *top, struct err *e)
 {
-    const struct pyjson *conversation = pyjson_get(top, "conversation");
     if (!question_ids(pyjson_get(top, "prompt"), &q->ids) || !q->ids.n)
         return err_set(e, "prompt is not a list of tokens");
-    if (!conversation || conversation->kind != PY_INT || conversation->text.n > 20)
-        return err_set(e, "conversation is not a whole number");
-    q->request.conversation = strtoull(arena_strndup(&q->mem, conversation->text.p, conversation->text.n), NULL, 10);
-    return question_whole(top, "keep_at", 0, q->ids.n, &q->request.keep_at, e);
+    return read_conversation(top, &q->request.conversation, &q->mem, e) && question_whole(top, "keep_at", 0, q->ids.n, &q->request.keep_at, e);
+}
+
+static bool read_text(const struct pyjson *top, const char *key, const char *what, struct text *to, struct err *e)
+{
+    const struct pyjson *v = pyjson_get(top, key);
+    *to = v && v->kind == PY_STR ? v->text : text_of("");
+    return to->n || err_set(e, "%s is missing: %s", key, what);
 }
 
 static bool read_name(const struct pyjson *top, struct text *name, struct err *e)
 {
-    const struct pyjson *id = pyjson_get(top, "id");
-    *name = id && id->kind == PY_STR ? id->text : text_of("");
-    return name->n || err_set(e, "id is missing: the name of an answer");
+    return read_text(top, "id", "the name of an answer, or of the q35chat that asks", name, e);
 }
 
 bool relay_read(struct question *q, struct text body, const struct options *o, struct err *e)
@@ -60,6 +70,20 @@ bool relay_read_name(struct text body, struct text *name, struct arena *mem, str
 {
     struct pyjson top;
     return parse(&top, body, mem, e) && read_name(&top, name, e);
+}
+
+static bool read_path(const struct pyjson *top, struct text *to, struct err *e)
+{
+    const struct pyjson *v = pyjson_get(top, "path");
+    *to = v && v->kind == PY_STR ? v->text : text_of("");
+    return (v && v->kind == PY_STR) || err_set(e, "path is missing: the file of a checkpoint");
+}
+
+bool relay_read_file(struct text body, struct relay_file *f, struct arena *mem, struct err *e)
+{
+    struct pyjson top;
+    return parse(&top, body, mem, e) && read_name(&top, &f->name, e) && read_conversation(&top, &f->conversation, mem, e) &&
+           read_path(&top, &f->path, e);
 }
 
 /* ---- what is told ---- */
@@ -160,4 +184,13 @@ void relay_machine(const struct chat_machine *m, struct buf *out)
     buf_addf(out, "\"memory_used\": %.0f, \"memory_total\": %.0f, \"celsius\": %d, \"watts\": %.9g, \"joules\": %.12g, \"snapshots\": %d, \"snapshots_max\": %d, "
              "\"resident\": %d, \"resident_max\": %d}}\n", m->memory_used, m->memory_total, m->celsius, m->watts, m->joules, m->snapshots, m->snapshots_max,
              m->resident, m->resident_max);
+}
+
+/* The conversation's number as a text: readers of JSON take none above 2^63. */
+void relay_filed(const struct news *it, struct buf *out)
+{
+    buf_addf(out, "{\"%s\": {\"conversation\": \"%llu\", \"done\": %zu, \"total\": %zu, \"why\": ", it->kind == NEWS_SAVED ? "saved" : "restored",
+             (unsigned long long)it->conversation, it->done, it->total);
+    pyjson_quote(it->text.p ? it->text : text_of(""), out);
+    buf_adds(out, "}}\n");
 }

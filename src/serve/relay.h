@@ -12,8 +12,15 @@
 bool relay_read(struct question *q, struct text body, const struct options *o, struct err *e);
 /* The body of /q35chat/ahead: the prompt's beginning, in a question that is no more than that. */
 bool relay_read_ahead(struct question *q, struct text body, struct err *e);
-/* The name of an answer, in the body of /q35chat/interrupt; lives in `mem`. */
+/* The name of an answer, in the body of /q35chat/interrupt, or of the q35chat itself, in that of /q35chat/attach; lives in `mem`. */
 bool relay_read_name(struct text body, struct text *name, struct arena *mem, struct err *e);
+/* The body of /q35chat/save and /q35chat/restore; texts live in `mem`. */
+struct relay_file {
+    struct text name;                   /* of the q35chat that asks */
+    uint64_t    conversation;
+    struct text path;                   /* not checked; may be empty */
+};
+bool relay_read_file(struct text body, struct relay_file *f, struct arena *mem, struct err *e);
 
 /* News of the answer as lines, into r->out. */
 void relay_news(struct choice *r, const struct news *it);
@@ -21,5 +28,6 @@ void relay_done(struct choice *r, const struct news *it);
 
 void relay_ready(const struct responder_info *info, struct buf *out);   /* lines */
 void relay_machine(const struct chat_machine *m, struct buf *out);
+void relay_filed(const struct news *it, struct buf *out);               /* restored, saved */
 
 #endif

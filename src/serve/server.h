@@ -12,6 +12,8 @@
 struct server_options {
     const struct options *o;            /* what a request leaves open; must outlive the server */
     int  n_waiting;                     /* requests in the queue; more are sent away with 429 */
+    int  send_timeout_s;                /* an answer that waits for its client to read, and of which nothing could be sent for so long, is ended; 0: never.  Not
+                                         * those of attached chats, which may be suspended */
     int  keep_s;                        /* without a client for so long, it ends; 0: never */
     const char *key;                    /* that clients over TCP must send; NULL: nobody comes over TCP */
     bool any_host;                      /* clients over TCP may call it by any name */
@@ -32,7 +34,7 @@ int  server_fds(const struct server *s, struct pollfd fds[SERVER_MAX_FDS]);
 int  server_fd(const struct server *s);                 /* that of the clients alone */
 int  server_timeout(struct server *s);            /* for poll(): ms, -1 for ever */
 bool server_is_ready(const struct server *s);           /* the model is loaded */
-/* An answer under way is stopped, and goes on behind its last token when it is released; none begins in between. */
+/* Answers under way are paused, and go on behind their last tokens when they are released; none begins in between. */
 void server_hold(struct server *s, bool hold);
 int  server_n_open(const struct server *s);             /* answers under way and requests that wait */
 int  server_n_others(const struct server *s);           /* q35chats that are attached, and answers for others; 0 when the model is gone */

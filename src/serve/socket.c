@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -84,7 +86,7 @@ int socket_listen_unix(const char *path, int *lock, struct err *e)
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     *lock = -1;
     if (strlen(path) >= sizeof at.sun_path) {
-        err_set(e, "the socket's path is longer than %zu bytes: %s", sizeof at.sun_path - 1, path);
+        err_set(e, "the socket's path is longer than %zu bytes, --socket FILE names another: %s", sizeof at.sun_path - 1, path);
         return -1;
     }
     strcpy(at.sun_path, path);
@@ -106,7 +108,7 @@ static bool split(const char *address, char *host, size_t n, const char **port)
     const char *colon = strrchr(address, ':');
     size_t length = colon ? (size_t)(colon - address) : 0;
     bool brackets = length > 1 && address[0] == '[' && address[length - 1] == ']';
-    if (!colon || !colon[1] || !length || length >= n)
+    if (!colon || !colon[1] || !length || length >= n || strtol(colon + 1, NULL, 10) > UINT16_MAX)     /* getaddrinfo() takes it modulo 65536 */
         return false;
     memcpy(host, address + brackets, length - 2 * brackets);
     host[length - 2 * brackets] = 0;
@@ -142,7 +144,7 @@ int socket_listen_tcp(const char *address, bool any, struct err *e)
     const char *port;
     int fd = -1;
     if (!split(address, host, sizeof host, &port))
-        err_set(e, "the address is '%s', expected 127.0.0.1:PORT or [::1]:PORT", address);
+        err_set(e, "the address is '%s', expected 127.0.0.1:PORT or [::1]:PORT, the port at most 65535", address);
     else if (getaddrinfo(host, port, &hints, &found))
         err_set(e, "there is no address %s", host);
     else if (!any && !is_loopback(found->ai_addr))

@@ -16,8 +16,8 @@
 enum {
     MAX_CLIENTS = 256,
     MAX_LISTENERS = 4,
-    MAX_UNREAD = 64 << 20,              /* bytes of a stream that a client has not read; more, and it is dropped */
-    IDLE_S = 120,                       /* a connection over TCP that does nothing; those of a unix socket stay */
+    MAX_UNREAD = 4 << 20,               /* bytes of a stream that a client has not read; owners stay far below it, else it is dropped */
+    IDLE_S = 120,                       /* a connection over TCP that does nothing but wait for the end of a stream; those of a unix socket stay */
     ARRIVE_MS = 60000,                  /* for a request to arrive whole */
     SWEEP_MS = 1000,
     HEADER_BYTES = 64 << 10,
@@ -54,6 +54,7 @@ struct exchange {
     bool streams, ended;
     struct buf out;                     /* the reply, or what of the stream is not sent yet */
     size_t sent;                        /* bytes at the front of `out` that are sent */
+    int64_t read_ns;                    /* of a stream: when something was sent last, or came that could be */
 };
 
 struct web {
@@ -84,10 +85,18 @@ static void resume(struct exchange *x)
     MHD_resume_connection(x->connection);
 }
 
+/* Also when it waits for the client to read. */
 static void drop(struct exchange *x)
 {
     x->dropped = true;
+    shutdown(x->client->watch.fd, SHUT_RDWR);
     resume(x);
+}
+
+/* Over TCP: how long the connection may do nothing; 0: any time. */
+static void set_patience(struct MHD_Connection *connection, int s)
+{
+    MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)s);
 }
 
 static void exchange_free(struct exchange *x)
@@ -105,7 +114,7 @@ static void exchange_free(struct exchange *x)
 static ssize_t read_stream(void *arg, uint64_t pos, char *to, size_t max)
 {
     struct exchange *x = arg;
-    size_t left = x->out.len - x->sent, n = left < max ? left : max;
+    size_t left = exchange_unread(x), n = left < max ? left : max;
     (void)pos;
     if (x->dropped)
         return MHD_CONTENT_READER_END_WITH_ERROR;
@@ -115,6 +124,7 @@ static ssize_t read_stream(void *arg, uint64_t pos, char *to, size_t max)
         suspend(x);
         return 0;
     }
+    x->read_ns = clock_ns();
     memcpy(to, x->out.data + x->sent, n);
     x->sent += n;
     if (x->sent == x->out.len) {
@@ -156,12 +166,13 @@ void exchange_begin(struct exchange *x, const char *type)
     x->status = MHD_HTTP_OK;
     x->type = type;
     x->streams = true;
+    set_patience(x->connection, 0);
     resume(x);
 }
 
 void exchange_write(struct exchange *x, struct text piece)
 {
-    if (x->out.len - x->sent + piece.n > MAX_UNREAD) {
+    if (exchange_unread(x) + piece.n > MAX_UNREAD) {
         drop(x);
         return;
     }
@@ -169,6 +180,8 @@ void exchange_write(struct exchange *x, struct text piece)
         buf_consume(&x->out, x->sent);
         x->sent = 0;
     }
+    if (!exchange_unread(x))
+        x->read_ns = clock_ns();
     buf_add(&x->out, piece.p, piece.n);
     resume(x);
 }
@@ -176,7 +189,19 @@ void exchange_write(struct exchange *x, struct text piece)
 void exchange_end(struct exchange *x)
 {
     x->ended = true;
+    if (!x->client->local)
+        set_patience(x->connection, IDLE_S);
     resume(x);
+}
+
+size_t exchange_unread(const struct exchange *x)
+{
+    return x->out.len - x->sent;
+}
+
+double exchange_unread_ms(const struct exchange *x)
+{
+    return exchange_unread(x) ? clock_ms_since(x->read_ns) : 0;
 }
 
 const char *exchange_method(const struct exchange *x) { return x->method; }
@@ -282,7 +307,7 @@ static void client_opened(struct web *w, struct MHD_Connection *connection, void
         c->next->link = &c->next;
     w->clients = c;
     w->n_clients++;
-    MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, c->local ? 0u : (unsigned)IDLE_S);
+    set_patience(connection, c->local ? 0 : IDLE_S);
     watch(w, &c->watch, EPOLLRDHUP | EPOLLET);
     *context = c;
 }

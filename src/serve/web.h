@@ -2,7 +2,8 @@
  *
  * Each request that has arrived whole is told by asked(), and each of those ends with exactly one gone(): after its reply was sent, or because
  * the client has gone away.  In between the owner answers when it likes, with one reply or with a stream.  Nothing here waits for a client: what
- * a slow one has not read yet is kept for it, and a request that does not arrive whole within a minute is dropped. */
+ * a slow one has not read yet is kept for it (the owner bounds how much that is), and a request that does not arrive whole within a minute is
+ * dropped. */
 #ifndef Q35_SERVE_WEB_H
 #define Q35_SERVE_WEB_H
 
@@ -47,5 +48,7 @@ void exchange_reply(struct exchange *x, int status, const char *type, struct tex
 void exchange_begin(struct exchange *x, const char *type);
 void exchange_write(struct exchange *x, struct text piece);
 void exchange_end(struct exchange *x);
+size_t exchange_unread(const struct exchange *x);       /* bytes of a stream that wait for the client to read */
+double exchange_unread_ms(const struct exchange *x);    /* for how long it has read nothing of them */
 
 #endif

@@ -53,7 +53,7 @@ static void note(const struct completion_delta *d, void *arg)
 static void read_stream(const struct buf *body, bool whole, struct told *t)
 {
     struct err e = {0};
-    struct completion *c = completion_open(note, t);
+    struct completion *c = completion_open(note, t, false);
     bool ok = true;
     for (size_t at = 0, n; ok && at < body->len; at += n) {
         n = whole ? body->len : 1 + rnd(20);

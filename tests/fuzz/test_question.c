@@ -109,7 +109,7 @@ static void test_question__any_body_is_refused_with_a_sentence_or_read_within_bo
     struct long_run run;
     long n_read = 0, n_refused = 0;
     rnd_state = long_run_seed(rnd_state);
-    for (run = long_run_begin(2, 1); long_run_goes_on(&run);) {
+    for (run = long_run_begin(2, 1000); long_run_goes_on(&run);) {
         make_body(&body);
         buf_reset(&once);
         buf_reset(&twice);

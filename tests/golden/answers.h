@@ -9,6 +9,7 @@
 
 #include "engine/load.h"
 #include "kernels/number.h"
+#include "model/kv.h"
 #include "model/layout.h"
 #include "model/stepper.h"
 
@@ -23,7 +24,7 @@ struct answer {
     int     n, n_steps, n_accepted;
     int32_t ids[MOST + STEP_ROWS];
     float   prob[MOST + STEP_ROWS];
-    struct step_outlook outlook[MOST + STEP_ROWS];
+    struct step_logprobs logprobs[MOST + STEP_ROWS];
     enum step_end ended;
 };
 
@@ -64,7 +65,7 @@ static void take(struct answer *a, const struct step_result *r)
     for (int i = 0; i < r->n; i++) {
         a->ids[a->n] = r->ids[i];
         a->prob[a->n] = r->prob[i];
-        a->outlook[a->n++] = r->outlook[i];
+        a->logprobs[a->n++] = r->logprobs[i];
         a->n_accepted += r->drafted[i];
     }
     a->n_steps++;
@@ -128,16 +129,97 @@ static void hear(struct answer *a, int i)
     take(a, &r);
 }
 
-/* One step of those of n answers that have not ended, in an order that changes. */
-static void step_together(struct answer *a, int n, int round)
+/* How the steps of several answers are made. */
+struct way {
+    int  propose;                       /* ids of its own answer that a conversation is told to verify, with a wrong one behind them; 0: none */
+    int  drafts;                        /* made behind each step */
+    int  rarely;                        /* so many steps have none, then one has some */
+    bool early;                         /* the first of them are queued before the step is heard of */
+    bool alone;                         /* one conversation takes steps of its own in between */
+};
+
+/* A conversation among them. */
+struct party {
+    const struct request *q;
+    const struct alone   *want;
+    struct answer a;
+    int n_drafts;                       /* for its next step */
+};
+
+/* An answer that a conversation gave by itself, and what it leaves. */
+struct alone {
+    struct answer a;
+    char  *states;
+    float *keys;
+    struct step_drafts drafts[MOST + 1];        /* two behind each token, by their number */
+};
+
+/* What comes next, and then something else. */
+static void propose(struct party *p, int i, int n_right)
 {
-    int of[SLOTS], rows = 0;
+    int32_t ids[DEPTH];
+    int n = 0;
+    for (int at = p->a.n; n < n_right && at < p->want->a.n; at++)
+        ids[n++] = p->want->a.ids[at];
+    const int next = p->a.n + n;
+    ids[n++] = next < p->want->a.n ? (p->want->a.ids[next] + 1) % model.cfg.vocab : 0;
+    stepper_choose(stepper, i);
+    stepper_propose(stepper, ids, n);
+    p->n_drafts = n;
+}
+
+/* As many rows for drafts as there is room for, the first conversation before the others. */
+static int parts_of(struct party *p, int n, int round, struct stepper_part parts[SLOTS])
+{
+    int n_parts = 0, room = stepper_most_rows(stepper);
     for (int k = 0; k < n; k++)
-        if (!a[(k + round) % n].ended)
-            of[rows++] = (k + round) % n;
-    stepper_step_together(stepper, of, rows);
-    for (int k = rows - 1; k >= 0; k--)
-        hear(&a[of[k]], of[k]);
+        if (!p[(k + round) % n].a.ended)
+            parts[n_parts++] = (struct stepper_part){(k + round) % n, 1};
+    room -= n_parts;
+    for (int k = 0; k < n_parts; k++) {
+        const int more = p[parts[k].slot].n_drafts < room ? p[parts[k].slot].n_drafts : room;
+        parts[k].rows += more;
+        room -= more;
+    }
+    return n_parts;
+}
+
+/* Those that were made are those that it would have alone. */
+static void take_drafts(struct party *p, int i, int n, bool all)
+{
+    struct step_drafts d;
+    struct err e;
+    stepper_choose(stepper, i);
+    assert_true(stepper_drafts(stepper, &d, &e));
+    p->n_drafts = n;
+    if (!all)                           /* rows of the MTP block that were left out round otherwise */
+        return;
+    const struct step_drafts *want = &p->want->drafts[p->a.n];
+    assert_memory_equal(d.ids, want->ids, 2 * sizeof *d.ids);
+    assert_memory_equal(d.prob, want->prob, 2 * sizeof *d.prob);
+}
+
+/* One step of those of n answers that have not ended, in an order that changes. */
+static void step_together(struct party *p, int n, int round, const struct way *w)
+{
+    struct stepper_part parts[SLOTS];
+    const int drafts = w->rarely && round % (w->rarely + 1) != w->rarely ? 0 : w->drafts;
+    for (int i = 0; i < n; i++)
+        if (w->propose && (i + round) % 2 && !p[i].a.ended)
+            propose(&p[i], i, w->propose);
+    const int n_parts = parts_of(p, n, round, parts), n_drafting = w->alone || w->propose ? (n_parts + 1) / 2 : n_parts;
+    stepper_step_together(stepper, parts, n_parts);
+    if (drafts && w->early)
+        stepper_draft_together(stepper, n_drafting, 2);
+    for (int k = n_parts - 1; k >= 0; k--) {
+        hear(&p[parts[k].slot].a, parts[k].slot);
+        p[parts[k].slot].n_drafts = 0;
+    }
+    for (int i = w->early ? 2 : 0; i < drafts; i++)
+        stepper_draft_together(stepper, n_drafting, 1);
+    for (int k = 0; k < n_drafting && drafts; k++)
+        if (!p[parts[k].slot].a.ended)
+            take_drafts(&p[parts[k].slot], parts[k].slot, drafts, n_drafting == n_parts && !w->rarely);
 }
 
 /* Conversation i goes on by itself, with drafts that the others' steps come behind. */
@@ -153,10 +235,10 @@ static void step_alone(struct answer *a, int i)
     hear(a, i);
 }
 
-static bool all_ended(const struct answer *a, int n)
+static bool all_ended(const struct party *p, int n)
 {
     for (int i = 0; i < n; i++)
-        if (!a[i].ended)
+        if (!p[i].a.ended)
             return false;
     return true;
 }
@@ -189,65 +271,163 @@ static void same_mtp_keys(int i, int n, const float *want)
         fail_msg("conversation %d: keys are off by %g, the largest is %g", i, off, size);
 }
 
-/* An answer that a conversation gave by itself, and what it leaves. */
-struct alone {
-    struct answer a;
-    char  *states;
-    float *keys;
-};
-
 static char *states_of(int i)
 {
-    char *states = malloc(cache_saved_bytes(&model.cfg, model.kv));
+    char *states = calloc(1, cache_saved_bytes(&model.cfg, model.kv));     /* a short conversation's tail of rows does not fill it */
     struct err e;
     cache_state_save(model.caches[i], states);
     assert_true(model.dev->finish(model.dev, &e));
     return states;
 }
 
-/* n answers; with: steps of one conversation in between. */
-static void answer_together(const struct request *q, const struct alone *want, int n, bool with)
+/* A token a step, with drafts that are not verified. */
+static void drafts_of(const struct request *q, struct step_drafts *d)
 {
-    struct answer a[SLOTS] = {0};
+    struct answer a = {0};
     struct err e;
+    for (begin(q); !a.ended;) {
+        stepper_step(stepper, 1);
+        hear(&a, slot);
+        if (a.ended)
+            break;
+        stepper_draft(stepper, 2);
+        assert_true(stepper_drafts(stepper, &d[a.n], &e));
+    }
+    assert_true(stepper_end(stepper, a.n_steps, &e) > 0);
+}
+
+static struct alone answer_alone(const struct request *q)
+{
+    struct alone w = {0};
+    drafts_of(q, w.drafts);
+    w.a = ask(q);
+    w.states = states_of(slot);
+    w.keys = mtp_keys_of(slot);
+    return w;
+}
+
+static void begin_together(struct party *p, const struct request *q, const struct alone *want, int n)
+{
     for (slot = 0; slot < n; slot++) {
+        p[slot] = (struct party){.q = &q[slot], .want = &want[slot]};
         begin(&q[slot]);
         stepper_step(stepper, 1);
-        hear(&a[slot], slot);
+        hear(&p[slot].a, slot);
     }
     slot = 0;
-    for (int round = 0; !all_ended(a, n); round++) {
-        step_together(a, n, round);
-        if (with && !a[round % n].ended)
-            step_alone(&a[round % n], round % n);
+}
+
+/* Two saved states, but for the rows of the MTP block, which prompt operations may have made: the last layer of keys, and of values. */
+static void same_states(const char *a, const char *b)
+{
+    const size_t tail = kv_tail_bytes(&model.cfg, model.kv), states = cache_saved_bytes(&model.cfg, model.kv) - tail - sizeof(int32_t),
+        layers = (size_t)model.cfg.n_full + 1, layer = tail / 2 / layers;
+    assert_memory_equal(a, b, states);
+    for (size_t which = 0; which < 2 && tail; which++)
+        assert_memory_equal(a + states + which * tail / 2, b + states + which * tail / 2, (layers - 1) * layer);
+    assert_memory_equal(a + states + tail, b + states + tail, sizeof(int32_t));
+}
+
+/* The answer, its states and its keys are those that it has alone. */
+static void end_together(struct party *p, int i)
+{
+    const struct answer *a = &p->a, *want = &p->want->a;
+    struct err e;
+    same_answer(a, want);
+    if (p->q->how.n_alternatives)
+        assert_memory_equal(a->logprobs, want->logprobs, (size_t)a->n * sizeof *a->logprobs);
+    stepper_choose(stepper, i);
+    assert_int_equal(stepper_end(stepper, a->n_steps, &e), n_prompt(p->q) + a->n - 1);
+    char *states = states_of(i);
+    same_states(states, p->want->states);
+    free(states);
+    same_mtp_keys(i, n_prompt(p->q) + a->n - 2, p->want->keys);
+}
+
+/* n answers. */
+static void answer_together(const struct request *q, const struct alone *want, int n, const struct way *w)
+{
+    struct party p[SLOTS];
+    int n_accepted = 0;
+    begin_together(p, q, want, n);
+    for (int round = 0; !all_ended(p, n); round++) {
+        step_together(p, n, round, w);
+        if (w->alone && !p[round % n].a.ended) {
+            step_alone(&p[round % n].a, round % n);
+            p[round % n].n_drafts = 0;
+        }
     }
     for (int i = 0; i < n; i++) {
-        same_answer(&a[i], &want[i].a);
-        if (q[i].how.n_alternatives)
-            assert_memory_equal(a[i].outlook, want[i].a.outlook, (size_t)a[i].n * sizeof *a[i].outlook);
-        stepper_choose(stepper, i);
-        assert_int_equal(stepper_end(stepper, a[i].n_steps, &e), n_prompt(&q[i]) + a[i].n - 1);
-        char *states = states_of(i);
-        assert_memory_equal(states, want[i].states, cache_saved_bytes(&model.cfg, model.kv));
-        free(states);
-        same_mtp_keys(i, n_prompt(&q[i]) + a[i].n - 2, want[i].keys);
+        end_together(&p[i], i);
+        n_accepted += p[i].a.n_accepted;
     }
+    assert_true(!w->propose || n_accepted > 4);
 }
+
+static const struct request crowd[SLOTS] = {
+    {.n_prompt = 4},
+    {.how = {.temperature = 0.8f, .top_k = 20, .top_p = 0.9f, .rng = 8, .n_alternatives = 5}, .bias_id = 3, .bias = 2},
+    {.how = {.temperature = 1.2f, .presence_penalty = 1, .repetition_penalty = 1.3f, .rng = 9, .room = 17}, .n_prompt = 7},
+    {.how = {.temperature = 1, .top_p = 0.95f, .rng = 10, .room = 20}, .n_prompt = 9},
+};
 
 static void test_stepper__answers_of_one_step_are_those_that_each_has_alone(void **state)
 {
     (void)state;
-    const struct request q[SLOTS] = {
-        {.n_prompt = 4},
-        {.how = {.temperature = 0.8f, .top_k = 20, .top_p = 0.9f, .rng = 8, .n_alternatives = 5}, .bias_id = 3, .bias = 2},
-        {.how = {.temperature = 1.2f, .presence_penalty = 1, .repetition_penalty = 1.3f, .rng = 9, .room = 17}, .n_prompt = 7},
-        {.how = {.temperature = 1, .top_p = 0.95f, .rng = 10, .room = 20}, .n_prompt = 9},
+    static const struct way ways[] = {
+        {0}, {.alone = true}, {.drafts = 2}, {.drafts = 3, .early = true}, {.propose = 2}, {.propose = 1, .drafts = 2, .early = true},
+        {.drafts = 2, .rarely = 2}, {.propose = 3, .drafts = 2, .rarely = 1, .alone = true},
     };
     struct alone want[SLOTS];
     for (int i = 0; i < SLOTS; i++)     /* all in the same slot */
-        want[i] = (struct alone){ask(&q[i]), states_of(slot), mtp_keys_of(slot)};
+        want[i] = answer_alone(&crowd[i]);
     for (int n = 2; n <= SLOTS; n++)
-        answer_together(q, want, n, n % 2);
+        for (int i = 0; i < (int)(sizeof ways / sizeof *ways); i++)
+            if (n == SLOTS || i % 2 == n % 2)
+                answer_together(crowd, want, n, &ways[i]);
+    for (int i = 0; i < SLOTS; i++)
+        free(want[i].states), free(want[i].keys);
+}
+
+/* Steps of one row give the states that an answer has when nothing was drafted; none of the drafts here is right. */
+static void test_stepper__what_a_shared_step_rejects_leaves_no_trace(void **state)
+{
+    (void)state;
+    const size_t bytes = cache_saved_bytes(&model.cfg, model.kv);
+    struct err e;
+    struct alone want[SLOTS];
+    for (int i = 0; i < SLOTS; i++)
+        want[i] = answer_alone(&crowd[i]);
+    for (int n_steps = 1; n_steps <= 3; n_steps++) {
+        struct party p[SLOTS];
+        char *plain[SLOTS];
+        for (int drafted = 0; drafted <= 1; drafted++) {
+            begin_together(p, crowd, want, SLOTS);
+            for (int k = 0; k < n_steps; k++) {
+                struct stepper_part parts[SLOTS];
+                for (int i = 0; i < SLOTS && drafted; i++)
+                    propose(&p[i], i, 0);
+                const int n_parts = parts_of(p, SLOTS, k, parts);
+                stepper_step_together(stepper, parts, n_parts);
+                for (int i = 0; i < SLOTS; i++) {
+                    assert_int_equal(parts[i].rows, 1 + drafted);
+                    hear(&p[i].a, i);
+                    assert_int_equal(p[i].a.n, 2 + k);
+                }
+            }
+            for (int i = 0; i < SLOTS; i++) {
+                stepper_choose(stepper, i);
+                assert_int_equal(stepper_end(stepper, 1 + n_steps, &e), n_prompt(&crowd[i]) + n_steps);
+                char *states = states_of(i);
+                if (drafted) {
+                    assert_memory_equal(states, plain[i], bytes);
+                    free(states), free(plain[i]);
+                } else {
+                    plain[i] = states;
+                }
+            }
+        }
+    }
     for (int i = 0; i < SLOTS; i++)
         free(want[i].states), free(want[i].keys);
 }
@@ -255,7 +435,7 @@ static void test_stepper__answers_of_one_step_are_those_that_each_has_alone(void
 static int open_model(const char *dir, const char *backend, const char *kv)
 {
     struct err e = {0};
-    const struct load_options o = {.dir = dir, .backend = backend, .kv = kv, .head = "bf16", .n_threads = 1, .n_ctx = CTX, .chunk = 64,
+    const struct load_options o = {.dir = dir, .backend = backend, .kv = kv, .head = getenv("HEAD") ? getenv("HEAD") : "bf16", .n_threads = 1, .n_ctx = CTX, .chunk = 64,
                                    .depth = DEPTH, .n_sequences = SLOTS, .n_snapshots = LOAD_NO_SNAPSHOTS};
     if (!load_open(&model, &o, &e) || !(stepper = stepper_open(model.forward, model.caches, SLOTS, model.head, DEPTH, &e))) {
         print_error("%s: %s\n", dir, e.msg);

@@ -2,15 +2,17 @@
 # Feeds every golden file through `q35chat debug` and compares the answers with tests/golden/compare.c.
 # Prints one "ok" line with a figure per comparison; `make figures` shows them as the table of docs/testing.md.
 # BACKEND=cuda runs only the checkpoints, on the GPU, with the bounds of a backend that rounds.
-# EMULATOR=qemu-aarch64 runs only one checkpoint, the one with weights of every format, to save time.
+# EMULATOR=qemu-aarch64 runs only one checkpoint, the one with weights of every format, to save time; SAN=address the two of that kind.
 # SANITIZE=memcheck (or racecheck, synccheck, initcheck) runs them under compute-sanitizer; CHECKPOINTS="g0/bf16 ..." only these.
 BUILD=${BUILD:-build}
 BACKEND=${BACKEND:-cpu}
 SANITIZE=${SANITIZE:-}
 SANITIZER=${SANITIZER:-compute-sanitizer}
-EMULATOR=${EMULATOR:-}
+EMULATOR=${EMULATOR:-} SAN=${SAN:-}
 q=$BUILD/q35chat data=tests/data/golden vocab=$BUILD/data/tokenizer
-checkpoints=${CHECKPOINTS:-g0/bf16 g0/int4 g0/hybrid g1/int4 g1/hybrid} m= how=
+all="g0/bf16 g0/int4 g0/hybrid g1/int4 g1/hybrid"
+[ -z "$SAN" ] || all="g0/hybrid g1/hybrid"
+checkpoints=${CHECKPOINTS:-$all} m= how=
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 status=0

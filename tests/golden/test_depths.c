@@ -1,6 +1,6 @@
 /* Drafts change no answer: 200 prompts of the demo model say the same with every number of drafts, with as many as pay, and with drafts looked
  * up in the text.  A whole chat answers, so stop strings and penalties are among them; every token is compared, and what else was likely at
- * its place to the last bit.  LONG=1 lets all answers go on for 160 tokens; BACKEND=cuda asks a GPU. */
+ * its place to the last bit.  LONG=1 lets all answers go on for 160 tokens; BACKEND=cuda asks a GPU; HEAD=planes takes that head. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -190,7 +190,8 @@ static void test_depths__no_draft_changes_any_of_200_answers(void **state)
     printf("\n");
     for (int d = 1; d < DRAFTS; d++) {
         printf("--draft %s, lookup %s: %d drafts right, %d wrong\n", drafts[d].draft, drafts[d].lookup, right[d], wrong[d]);
-        assert_true(SANITIZED || (right[d] > 0 && wrong[d] > 0));
+        const bool pays = !strcmp(drafts[d].draft, "auto");     /* then how many there are depends on the machine */
+        assert_true(SANITIZED || pays || (right[d] > 0 && wrong[d] > 0));
     }
     printf("looked up: %d, right %d\n", looked_up, looked_up_right);
     assert_true(SANITIZED || (ends[CHAT_STOP_TEXT] > 0 && ends[CHAT_LENGTH] > 0));
@@ -207,6 +208,8 @@ static int open_chat(void **state)
     o = options_open();
     set(OPT_model, "assets/demo");
     set(OPT_backend, getenv("BACKEND") ? getenv("BACKEND") : "cpu");
+    if (getenv("HEAD"))
+        set(OPT_head, getenv("HEAD"));
     set(OPT_chunk, "64");               /* so that no chunk's end depends on how fast the machine is */
     set(OPT_ctx, "1024");
     set(OPT_seed, "7");

@@ -182,13 +182,21 @@ static void keys(struct buf *out)
 
 static void presets(struct buf *out)
 {
-    static const struct { const char *name; float temperature, top_p; int top_k; float min_p, presence, repetition; } all[] = {
+    static const struct {
+        const char *name;
+        int top_k;
+#define SAMPLING_NUMBER(name, ...) float name;
+#include "config/sampling_numbers.def"
+    } all[] = {
 #define PRESET(name, ...) {#name, __VA_ARGS__},
 #include "config/sampling.def"
     };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        buf_addf(out, ".TP 12\n\\fB%s\\fR\ntemperature %g, top_p %g, top_k %d, min_p %g, presence_penalty %g, repetition_penalty %g\n", all[i].name,
-                 (double)all[i].temperature, (double)all[i].top_p, all[i].top_k, (double)all[i].min_p, (double)all[i].presence, (double)all[i].repetition);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        buf_addf(out, ".TP 12\n\\fB%s\\fR\n", all[i].name);
+#define SAMPLING_NUMBER(name, ...) buf_addf(out, #name " %g, ", (double)all[i].name);
+#include "config/sampling_numbers.def"
+        buf_addf(out, "top_k %d\n", all[i].top_k);
+    }
 }
 
 static void recipes(struct buf *out)

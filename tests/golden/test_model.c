@@ -6,14 +6,17 @@
 
 #include <cmocka.h>
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/ids.h"
 #include "engine/load.h"
 #include "model/safetensors.h"
+#include "tests/tmpdir.h"
 #include "text/tokenizer.h"
 
 static const char *const dirs[] = {"g0/bf16", "g0/int4", "g0/hybrid", "g1/int4", "g1/hybrid"};
@@ -273,6 +276,94 @@ static void test_model__the_int8_head_and_bf16_rows_stay_close(void **state)
     safetensors_close(&s);
 }
 
+/* ---- YaRN ---- */
+
+static const char *const files_of_g0[] = {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json"};
+enum { N_FILES_OF_G0 = sizeof files_of_g0 / sizeof *files_of_g0 };
+
+/* g0/bf16 as if it had been trained on so many positions. */
+static void make_short_g0(struct tmpdir *dir, int positions)
+{
+    char from[256], to[192], here[200];
+    assert_true(tmpdir_make(dir) && getcwd(here, sizeof here));
+    for (int i = 0; i < N_FILES_OF_G0; i++) {
+        snprintf(from, sizeof from, "%s/tests/data/model/g0/bf16/%s", here, files_of_g0[i]);
+        snprintf(to, sizeof to, "%s/%s", dir->path, files_of_g0[i]);
+        assert_int_equal(symlink(from, to), 0);
+    }
+    json_t *config = json_load_file("tests/data/model/g0/bf16/config.json", 0, NULL);
+    json_object_set_new(json_object_get(config, "text_config"), "max_position_embeddings", json_integer(positions));
+    char *text = json_dumps(config, 0);
+    assert_true(tmpdir_put(dir, "config.json", text, strlen(text)));
+    free(text);
+    json_decref(config);
+}
+
+static void drop_short_g0(const struct tmpdir *dir)
+{
+    for (int i = 0; i < N_FILES_OF_G0; i++)
+        tmpdir_drop(dir, files_of_g0[i]);
+    tmpdir_drop(dir, "config.json");
+    tmpdir_remove(dir);
+}
+
+/* How far the logits of some rows are from those of the file. */
+static double off_by(const json_t *stretched, const float *logits, int vocab)
+{
+    const json_t *rows = json_object_get(stretched, "rows"), *all = json_object_get(stretched, "logits"), *x;
+    double most = 0;
+    size_t i, v;
+    for (i = 0; i < json_array_size(rows); i++) {
+        const float *row = logits + (size_t)json_integer_value(json_array_get(rows, i)) * (size_t)vocab;
+        assert_int_equal(json_array_size(json_array_get(all, i)), vocab);
+        json_array_foreach(json_array_get(all, i), v, x)
+            most = fmax(most, fabs(json_number_value(x) - (double)row[v]));
+    }
+    return most;
+}
+
+/* A --ctx beyond the model's positions.  The logits of the model without YaRN are far from these. */
+static void test_model__a_stretched_context_has_the_logits_of_transformers(void **state)
+{
+    (void)state;
+    static const int chunks[] = {0, 64, -1};
+    struct safetensors plain;
+    struct err e = {0};
+    int n;
+    json_t *golden = json_load_file("tests/data/golden/yarn.json", 0, NULL), *s;
+    size_t i;
+    assert_non_null(golden);
+    if (!safetensors_open(&plain, "tests/data/model/g0/bf16/expected.safetensors", &e))
+        fail_msg("%s", e.msg);
+    const int32_t *ids = expected(&plain, &n, "prompt%d.ids", 5);
+    assert_int_equal(json_array_size(json_object_get(golden, "stretched")), 2);
+    json_array_foreach(json_object_get(golden, "stretched"), i, s) {
+        const int positions = (int)json_integer_value(json_object_get(s, "original")), factor = (int)json_number_value(json_object_get(s, "factor"));
+        struct model m;
+        struct tmpdir dir;
+        make_short_g0(&dir, positions);
+        if (!load_open(&m, &(struct load_options){
+                .head = "bf16", .dir = dir.path, .backend = "cpu", .kv = "f32", .n_threads = 2,
+                .n_ctx = factor * positions, .chunk = factor * positions, .n_snapshots = LOAD_NO_SNAPSHOTS,
+            }, &e))
+            fail_msg("%s", e.msg);
+        const size_t H = (size_t)m.cfg.hidden, V = (size_t)m.cfg.vocab;
+        float *hidden = malloc(MAX * H * sizeof *hidden), *logits = malloc(MAX * V * sizeof *logits);
+        for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
+            run(&m, ids, n, chunks[c], hidden, logits);
+            const double off = off_by(s, logits, m.cfg.vocab);
+            if (!(off <= bound))
+                fail_msg("%d positions stretched %d times, chunk %d: logits off by %g", positions, factor, chunks[c], off);
+        }
+        assert_true(off_by(s, expected(&plain, NULL, "prompt%d.logits", 5), m.cfg.vocab) > 20 * bound);
+        free(hidden), free(logits);
+        load_close(&m);
+        drop_short_g0(&dir);
+    }
+    safetensors_close(&plain);
+    json_decref(golden);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -282,6 +373,7 @@ int main(void)
         cmocka_unit_test(test_model__steps_with_rejected_rows_give_the_bits_of_single_steps),
         cmocka_unit_test(test_model__saved_states_bring_a_position_back),
         cmocka_unit_test(test_model__the_int8_head_and_bf16_rows_stay_close),
+        cmocka_unit_test(test_model__a_stretched_context_has_the_logits_of_transformers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -195,6 +195,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(piece)
             sent += len(piece)
             state.count("body_bytes", len(piece))
+            pace = state.value("pace", "bytes_s", 0)            # it may have changed
             if pace:
                 time.sleep(len(piece) / pace)
             if link:

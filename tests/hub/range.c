@@ -8,7 +8,7 @@ int main(int argc, char **argv)
 {
     struct err e = {0};
     struct fetch_repo r = {0};
-    struct fetch_options o = {.tries = argc > 6 ? atoi(argv[6]) : 3, .stall_s = argc > 7 ? atoi(argv[7]) : 1};
+    struct fetch_options o = {.tries = argc > 6 ? atoi(argv[6]) : 3, .stall_s = argc > 7 ? atoi(argv[7]) : 60};
     if (argc < 6)
         return 2;
     struct fetch *f = fetch_open(&o, &e);

@@ -12,13 +12,13 @@ is "a range of a small file whose name must be escaped" "$got" "small"
 range demo/bytes main $big 3900000 4 > /dev/null
 has "a range behind the end is refused" "$(cat "$tmp/err")" "has 3900003 bytes, 4 from 3900000 on were requested"
 
-whole_after() { # NAME FAULTS
+whole_after() { # NAME FAULTS [TRIES STALL]
     hub set "$2"
-    got=$(range demo/bytes main $big 1000 3000000 | cksum)
+    got=$(range demo/bytes main $big 1000 3000000 $3 $4 | cksum)
     is "right bytes although $1" "$got" "$(part "$many/$big" 1000 3000000)"
 }
 whole_after "the connection ends early" '{"truncate": {"after": 700000, "times": 3}}'
-whole_after "a connection stalls" '{"stall": {"after": 700000, "times": 1}}'
+whole_after "a connection stalls" '{"stall": {"after": 700000, "times": 1}}' 3 1
 whole_after "the whole file comes for a range" '{"ignore": {"times": 1}}'
 whole_after "another range comes" '{"shift": {"times": 1}}'
 whole_after "more comes than was asked for" '{"extra": {}}'

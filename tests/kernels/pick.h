@@ -755,7 +755,7 @@ static float penalised(const struct rig *g, float l, int id, int t)
     return seen & STEP_IN_ANSWER ? l - g->how.presence_penalty : l;
 }
 
-static void check_outlook(const struct step_outlook *o, const float *plain, int n_ids, int n, int id)
+static void check_logprobs(const struct step_logprobs *o, const float *plain, int n_ids, int n, int id)
 {
     struct ranked *r = malloc((size_t)n_ids * sizeof *r);
     double sum = 0;
@@ -775,7 +775,7 @@ static void check_outlook(const struct step_outlook *o, const float *plain, int 
     free(r);
 }
 
-static void test_pick__outlooks_are_what_the_model_gave(void **state)
+static void test_pick__logprobs_are_what_the_model_gave(void **state)
 {
     (void)state;
     need_device();
@@ -816,7 +816,7 @@ static void test_pick__outlooks_are_what_the_model_gave(void **state)
                 struct step_result r = pick(&g, false);
                 assert_true(r.n >= 1 && r.n <= N);
                 for (int t = 0; t < r.n; t++)
-                    check_outlook(&r.outlook[t], plain + t * V, g.how.n_ids, g.how.n_alternatives, r.ids[t]);
+                    check_logprobs(&r.logprobs[t], plain + t * V, g.how.n_ids, g.how.n_alternatives, r.ids[t]);
                 free(plain);
                 rig_close(&g);
             }
@@ -834,6 +834,6 @@ static void test_pick__outlooks_are_what_the_model_gave(void **state)
     cmocka_unit_test(test_pick__the_random_numbers_are_the_samplers), \
     cmocka_unit_test(test_pick__a_seed_gives_the_same_ids_however_rows_are_cut), \
     cmocka_unit_test(test_pick__drafts_are_accepted_with_their_probability), \
-    cmocka_unit_test(test_pick__outlooks_are_what_the_model_gave)
+    cmocka_unit_test(test_pick__logprobs_are_what_the_model_gave)
 
 #endif

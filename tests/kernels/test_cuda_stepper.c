@@ -47,7 +47,10 @@ static bool is_there(const char *file)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_stepper__answers_of_one_step_are_those_that_each_has_alone)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stepper__answers_of_one_step_are_those_that_each_has_alone),
+        cmocka_unit_test(test_stepper__what_a_shared_step_rejects_leaves_no_trace),
+    };
     int failed = 0;
     if (!can())
         return 0;

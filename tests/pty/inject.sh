@@ -111,6 +111,24 @@ END
 end the list of the shell is plain as well: 0
 END
 
+# On a terminal the newest ones stay in view.
+forget
+mkdir -p "$sessions"
+for i in $(seq 1 40); do
+    printf '{"q35chat":1,"model":"m"}\n{"role":"user","content":"Number %d"}\n' "$i" > "$sessions/talk$i.jsonl"
+    touch -d "2026-01-01 00:00:$i" "$sessions/talk$i.jsonl"
+done
+"$wire" -t $patience 120x50 "$q" session list << END || status=1
+see the newest is listed: talk40
+see the number of those that are not: ... and 10 more, older
+never ... and none of them: talk10
+end that is no failure: 0
+END
+"$wire" -t $patience 120x50 "$q" session list --all << END || status=1
+see --all lists all: talk10
+end ... without a failure: 0
+END
+
 # Names and contents of files.
 forget
 mkdir files

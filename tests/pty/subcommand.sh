@@ -27,7 +27,7 @@ for group in $(sed -n 's/^GROUP("\([a-z]*\)".*/\1/p' "$root/config/subcommands.d
         is "$group $name refuses an option that it does not have" "$rc $(grep -c 'there is no option --no-such-option' err) $(cat out)" "2 1 "
     done
     run "$group" nosuchword
-    is "$group nosuchword is no prompt" "$rc $(sed -n 1p err)" "2 q35chat: there is no $group nosuchword; q35chat $group lists what there is"
+    is "$group nosuchword is no prompt" "$rc $(sed -n 1p err)" "2 q35chat: there is no command $group nosuchword; q35chat $group lists them"
 done
 
 refused() {     # what stderr must say; the arguments
@@ -37,9 +37,9 @@ refused() {     # what stderr must say; the arguments
     is "'$*' is refused" "$rc $(cat out)" "2 "
     has "... with a sentence" "$(cat err)" "$says"
 }
-refused "there is no session lst (did you mean list?)" session lst
-refused "there is no sub-command sesion (did you mean session?)" help sesion
-refused "there is no session exprt (did you mean export?)" help session exprt
+refused "there is no command session lst (did you mean list?)" session lst
+refused "there is no command sesion (did you mean session?)" help sesion
+refused "there is no command session exprt (did you mean export?)" help session exprt
 refused "session show: needs NAME" session show
 refused "session show: takes NAME, not 'b' as well" session show a b
 refused "bench sweep: takes no words, not 'more'" bench sweep more
@@ -50,6 +50,12 @@ refused "--out needs a value: FILE" bench sweep --out
 refused "debug logits: needs --out FILE" debug logits --model x
 refused "'model' is a sub-command, which goes before all options" --no-think model trains
 refused "--json and --jsonl cannot be had together" --json --jsonl x
+refused "--model is empty, expected a directory or a name" --model "" x
+refused "-f is empty, expected the path of a file" -f "" x
+refused "--think-budget is 'much', expected a whole number, 32k also" --think-budget much x
+
+run session show nosuchname
+is "a conversation that is not there" "$rc $(cat err)" "1 q35chat: there is no conversation nosuchname; /sessions and q35chat session list show the names"
 
 run bench load --model "$small" --threads 2 --out "$tmp/a report"
 is "a report tells the command without folders and files" "$rc $(sed -n 's/^command *//p' out)" "0 q35chat bench load --model DIR --threads 2 --out FILE"

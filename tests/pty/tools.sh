@@ -107,7 +107,7 @@ weather "sh -c 'sleep $nap & sleep $nap'" "timeout_s = 1"
 ask --tools-approve always
 has "a tool that hangs is ended" "$(result)" "longer than 1 s"
 naps() { cat /proc/[0-9]*/cmdline 2> /dev/null | tr '\0' ' ' | grep -c "[s]leep $nap"; }
-for i in $(seq 50); do [ "$(naps)" -eq 0 ] && break; sleep 0.1; done
+for i in $(seq $((10 * patience))); do [ "$(naps)" -eq 0 ] && break; sleep 0.1; done
 is "... with all that it started" "$(naps)" 0
 weather "cat /dev/zero" "max_output = 100"
 ask --tools-approve always

@@ -47,6 +47,11 @@ type '\004'
 seen "the end says so" "status 1"
 end
 
+timeout "$patience" ./limited --model "$small" --no-stdin -n 4 --save pipe "$long" > out 2> err
+is "a pipe that cannot save fails" "$?" 1
+has "... with a sentence" "$(cat err)" "is not saved: cannot write"
+is "... and has answered" "$(test -s out && echo yes)" yes
+
 # Where sessions belong stands a file: no session can be made.
 export HOME=$tmp/home
 mkdir -p "$HOME" "$XDG_STATE_HOME/q35chat"
@@ -127,7 +132,9 @@ see on a disk that becomes full there is a sign: NO-SAVE
 see ... and one sentence: cannot write
 see the answer has ended:  ready 
 type \\004
-end Ctrl-D ends it with status 1: 1
+see Ctrl-D is refused once: /quit again
+type \\004
+end ... then it ends with status 1: 1
 END
     is "... what was there before is there" "$(grep -c 'Hi\.' "$XDG_STATE_HOME/q35chat/sessions/large.jsonl")" 1
 fi

@@ -81,13 +81,29 @@ ask sglang/two
 has "of two models one must be named" "$err" "has 2 models; --model names one of them: tiny, other"
 ask sglang/two --model other
 has "... and then is asked" "$(last)" '"model": "other"'
+ask sglang/two --model third
+has "... one that is not there is told with those that are" "$err" "the server has no model third; it has tiny, other"
+ask sglang/empty
+has "where none is listed, it must be named" "$found $err" "the server lists no model; --model names the one that it has"
+ask sglang/empty --model tiny --verbose
+is "... and then is asked for" "$out" "42 is it."
+has "... with a word" "$err" "the server does not list the model tiny; it is asked for all the same"
+ask sglang/unlisted
+has "so must it where there is no list" "$found $err" "refused (status 404): the server says: Not Found; without its list of models --model must name"
+ask sglang/unlisted --model tiny --dialect sglang
+is "... and then is asked for" "$out" "42 is it."
+has "... in the words of the dialect" "$(last)" '"chat_template_kwargs": {"enable_thinking": true}'
+ask transformers --model tiny --dialect transformers --no-think
+is "an answer of transformers is read" "$found $(head -c 12 "$tmp/out")" "0 One moment."
+has "... which is asked in its words" "$(last)" '"chat_template_kwargs": {"enable_thinking": false}'
+lacks "... and in no others" "$(last)" '"top_k"'
 ask nothing/v2
 has "what is no such server says so" "$err" "refused (status 404)"
 ask sglang --dialect nonsense
 is "a dialect that is none is refused" "$found" 2
 timeout $patience "$q" --endpoint http://127.0.0.1:1 --no-stdin hello > "$tmp/out" 2> "$tmp/err"
 is "nobody there: status" $? 3
-has "... and a sentence" "$(cat "$tmp/err")" "http://127.0.0.1:1/v1: "
+has "... and a sentence" "$(cat "$tmp/err")" "no server listens at 127.0.0.1 port 1: start it there, or correct the address"
 timeout $patience "$q" --endpoint 127.0.0.1 --no-stdin hello > "$tmp/out" 2> "$tmp/err"
 has "an address needs its scheme" "$(cat "$tmp/err")" "expected an address that begins with http:// or https://"
 

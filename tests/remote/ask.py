@@ -8,8 +8,10 @@
 import http.client
 import json
 import socket
+import subprocess
 import sys
 import threading
+import time
 
 PATH = sys.argv[1]
 
@@ -215,23 +217,113 @@ def crowd(n):
     print(sum(s == 200 for s, _ in found), sum(s == 429 for s, _ in found))
 
 
-def together(n):
-    """Each of n answers is the one that it is alone; prints how many were seen under way at once."""
+def banned(*names):
+    """A logit_bias against these control tokens."""
+    return {t: -100 for w in names for t in json.loads(ask("POST", "/tokenize", json.dumps({"content": w, "parse_special": True}))[1])["tokens"]}
+
+
+def together(n, places):
+    """Each of n answers is the one that it is alone; prints how many were seen under way at once, asking again until all places were taken."""
     def answer(i):
-        ends = [t for w in ("<|im_end|>", "<|endoftext|>") for t in json.loads(ask("POST", "/tokenize", json.dumps({"content": w, "parse_special": True}))[1])["tokens"]]
-        body = {"prompt": "%d " % i * (20 * i), "max_tokens": 200 + 100 * i, "logit_bias": {t: -100 for t in ends}, "seed": i, "temperature": i % 2}
+        body = {"prompt": "%d " % i * (20 * i), "max_tokens": 200 + 100 * i, "logit_bias": banned("<|im_end|>", "<|endoftext|>"), "seed": i, "temperature": i % 2}
         return json.loads(ask("POST", "/v1/completions", json.dumps(body))[1])["choices"][0]["text"]
     numbers = range(1, int(n) + 1)
     alone = [answer(i) for i in numbers]
-    beside, most = {}, 0
-    threads = [threading.Thread(target=lambda i=i: beside.__setitem__(i, answer(i))) for i in numbers]
-    for t in threads:
-        t.start()
-    while any(t.is_alive() for t in threads):
-        most = max(most, json.loads(ask("GET", "/health")[1])["running"])
-        threads[0].join(0.01)
-    assert [beside[i] for i in numbers] == alone and all(alone), (alone, beside)
+    most = 0
+    for _ in range(50):
+        beside = {}
+        threads = [threading.Thread(target=lambda i=i: beside.__setitem__(i, answer(i))) for i in numbers]
+        for t in threads:
+            t.start()
+        while any(t.is_alive() for t in threads):
+            most = max(most, json.loads(ask("GET", "/health")[1])["running"])
+            threads[0].join(0.01)
+        assert [beside[i] for i in numbers] == alone and all(alone), (alone, beside)
+        if most >= int(places):
+            break
     print(most)
+
+
+def endless(tokens, i=0):
+    """A body: an answer of so many tokens, with 700 bytes for each."""
+    return {"messages": [{"role": "user", "content": "%d " % i * 20}], "max_tokens": tokens, "seed": i, "temperature": i % 2, "logprobs": True, "top_logprobs": 8,
+            "chat_template_kwargs": {"enable_thinking": False}, "logit_bias": banned("<|im_end|>", "<|endoftext|>", "<tool_call>")}
+
+
+def unread(body, path="/v1/chat/completions"):
+    """Asks, and reads nothing but the head of the reply."""
+    c = Connection()
+    c.connect()
+    c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    c.request("POST", path, json.dumps(body))
+    return c, c.getresponse()
+
+
+def gauge(name):
+    lines = ask("GET", "/metrics")[1].decode().split("\n")
+    return int([x for x in lines if x.startswith("q35chat_%s " % name)][0].split()[1])
+
+
+def wait_for(name, value):
+    while gauge(name) != value:
+        time.sleep(0.05)
+
+
+def wait_for_status(program, connections, unread):
+    """Until `q35chat serve status` tells that."""
+    told = "%d other connection%s, 0 answers under way, 0 requests waiting, %d answer%s not read\n" % (
+        connections, "s" * (connections != 1), unread, "s" * (unread != 1))
+    while not subprocess.run([program, "serve", "status"], capture_output=True, text=True).stdout.endswith("; " + told):
+        time.sleep(0.05)
+
+
+def readers(n, tokens, program):
+    """n clients read nothing: their answers wait, others are answered; when they read, they get the answers that they would have had."""
+    n, tokens = int(n), int(tokens)
+    bodies = [endless(tokens, i) for i in range(n)]
+
+    def whole(body):
+        choice = json.loads(ask("POST", "/v1/chat/completions", json.dumps(body))[1])["choices"][0]
+        return choice["message"]["content"], [t["token"] for t in choice["logprobs"]["content"]], choice["finish_reason"]
+    alone = [whole(b) for b in bodies]
+    slow = [unread({**b, "stream": True}) for b in bodies]
+    wait_for("unread", n)
+    assert gauge("running") == 0 and gauge("waiting") == 0
+    assert whole(bodies[0]) == alone[0]         # that of another, from its first token to its last
+    assert gauge("unread") == n
+    wait_for_status(program, n, n)
+    gone = slow.pop()                   # one goes away without having read
+    gone[1].close()
+    gone[0].close()
+    wait_for_status(program, n - 1, n - 1)
+    for i, (c, r) in enumerate(slow):
+        chunks = events(r.read())
+        parts = [x["choices"][0] for x in chunks]
+        told = [t["token"] for p in parts for t in (p.get("logprobs") or {}).get("content", [])]
+        found = join(chunks, "content"), told, parts[-1]["finish_reason"]
+        assert found == alone[i], (i, found, alone[i])
+        assert found[2] == "length" and chunks[-1]["timings"]["predicted_n"] == tokens, (i, chunks[-1])
+        c.close()
+    wait_for_status(program, 0, 0)
+    print("read")
+
+
+def reads_never(tokens):
+    """Who reads nothing for so long has a part of the answer, and a sentence.  The answer of an attached chat stays: that may be suspended."""
+    body, many = endless(int(tokens)), int(tokens) * 4 // 3     # an attached chat has 540 bytes for each
+    ids = json.loads(ask("POST", "/tokenize", json.dumps({"content": "a b c"}))[1])["tokens"]
+    attached = {"id": "1-1", "conversation": 7, "prompt": ids, "keep_at": 0, "begun": 0, "max_tokens": many, "likely": 8, "logit_bias": body["logit_bias"]}
+    c, chat = unread(attached, "/q35chat/answer")
+    wait_for("unread", 1)
+    d, program = unread({**body, "stream": True})
+    wait_for("requests_unread_total", 1)
+    assert gauge("unread") == 1
+    lines = program.read().decode().split("\n\n")
+    assert json.loads(lines[1][6:])["choices"][0]["delta"]["content"]
+    said = json.loads(lines[-2][6:])["error"]["message"]
+    told = [json.loads(x) for x in chat.read().decode().split("\n") if x]
+    assert sum("token" in x for x in told) == many and told[-1]["done"] == "length", told[-1]
+    print(said)
 
 
 def raw(data):

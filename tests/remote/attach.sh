@@ -6,7 +6,7 @@ one() { timeout $patience "$q" --model "$demo" --no-stdin --temperature 0 --no-t
 served() { figure requests_total; }
 
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-begin "$demo" --listen 127.0.0.1:$port
+begin "$demo" --listen 127.0.0.1:$port --ctx 32768
 one
 is "a program is answered by the server that runs" "$found $(served)" "0 1"
 is "... and a pipe says nothing of it" "$(cat "$tmp/err")" ""
@@ -18,11 +18,15 @@ is "--no-attach loads the model" "$found $(served)" "0 2"
 is "... which says the same" "$(cat "$tmp/out")" "$there"
 one --ctx 1000
 is "so do other options of the engine" "$found $(served)" "0 2"
-has "... with a sentence" "$(cat "$tmp/err")" "another q35chat has loaded this model with other options (none), so it is loaded here as well"
+has "... with a sentence" "$(cat "$tmp/err")" "another q35chat has loaded this model, with ctx=32768 instead of ctx=1000: it is loaded here as well"
+one --ctx 32k
+is "... which are compared by their values: 32k is 32768" "$found $(served)" "0 3"
+one --ctx 0 --kv "" --weights-in auto --snapshots 00
+is "... and a default is none" "$found $(served)" "0 4"
 timeout $patience "$q" --model "$small" --no-stdin -n 4 hello > "$tmp/out" 2>&1
-is "so does another model" "$? $(served)" "0 2"
+is "so does another model" "$? $(served)" "0 4"
 one --logit-bias "Hello=-inf"
-is "a bias by text reaches the server" "$found $(served)" "0 3"
+is "a bias by text reaches the server" "$found $(served)" "0 5"
 lacks "... and counts" "$(cat "$tmp/out")" "Hello"
 one --logit-bias "two tokens=-inf"
 has "what the server refuses is told in its words" "$(cat "$tmp/err")" "tokens, expected one"
@@ -30,11 +34,40 @@ timeout $patience "$q" --model "$demo" --no-stdin --temperature 0 --think-budget
 [ "$(python3 -c 'import json, sys; print(len(json.load(open(sys.argv[1]))["reasoning"]))' "$tmp/out")" -lt 20 ] && ok "so does a budget of reasoning" ||
     bad "so does a budget of reasoning" "$(cat "$tmp/out")"
 
+# A program that finds no model itself, not even the demo beside it.
+if [ ! -d /usr/local/share/q35chat/demo ]; then
+    mkdir "$tmp/alone"
+    cp "$q" "$tmp/alone/q35chat"
+    (cd "$tmp" && timeout $patience alone/q35chat --no-stdin --temperature 0 --no-think hello > out 2> err)
+    is "without a model here it is the server's that answers" "$? $(cat "$tmp/out")" "0 $there"
+    (cd "$tmp" && timeout $patience alone/q35chat --no-attach --no-stdin hello > out 2> err)
+    is "... and without a server it is told where one was looked for" "$? $(grep -c 'no model is on this machine' "$tmp/err")" "3 1"
+fi
+
+kill -STOP $server
+one
+is "a server that is suspended keeps nobody waiting for ever" "$found $(cat "$tmp/out")" "0 $there"
+has "... and is told" "$(cat "$tmp/err")" "the q35chat at $socket does not answer, perhaps it is suspended"
+has "... with what is done" "$(cat "$tmp/err")" "; the model is loaded here"
+kill -CONT $server
+
+# The socket as an endpoint.
+timeout $patience "$q" --endpoint "unix:$socket" --no-stdin --temperature 0 --no-think -t 2 --kv tq4 --draft 2 hello > "$tmp/out" 2> "$tmp/err"
+is "a pipe is answered by the endpoint, too" "$? $(cat "$tmp/out")" "0 $there"
+is "... options of an engine are told to have no effect there, in one sentence" "$(cat "$tmp/err")" \
+    "q35chat: --endpoint leaves --threads, --kv without effect: the server that answers has its own settings"
+timeout $patience "$q" --endpoint "unix:$socket" --no-stdin -n 4 --save talk --verbose hello > "$tmp/out" 2> "$tmp/err"
+has "a conversation with it is attached" "$? $(cat "$tmp/err")" "attached to the model that another q35chat has loaded"
+timeout $patience "$q" --endpoint "unix:$socket" --model other --no-stdin -n 4 --save talk2 hello > "$tmp/out" 2> "$tmp/err"
+has "... a model that it lacks is not" "$? $(cat "$tmp/err")" "the server has no model other; it has "
+timeout $patience "$q" --endpoint "unix:$socket" --dialect q35chat --no-stdin -n 4 --save talk3 --verbose hello > "$tmp/out" 2> "$tmp/err"
+lacks "... nor is it attached where --dialect says how to ask" "$(cat "$tmp/err")" "attached"
+
 # Two hundred prompts, eight at a time: each its own answer, and the server does not grow.
 rss() { sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' /proc/$server/status; }
 many=${MANY:-200}
 [ -z "$SAN" ] || many=${MANY:-40}
-prompts() { seq 1 $many | xargs -P 8 -I N sh -c '"$0" --model "$1" --no-stdin --no-think --temperature 0 "What is N + 1?" > "$2/N" 2>&1 || echo "status $?" >> "$2/N"' "$q" "$demo" "$1"; }
+prompts() { seq 1 $many | xargs -P 8 -I {} sh -c '"$0" --model "$1" --no-stdin --no-think --temperature 0 "What is {} + 1?" > "$2/{}" 2>&1 || echo "status $?" >> "$2/{}"' "$q" "$demo" "$1"; }
 mkdir "$tmp/warm" "$tmp/again"
 prompts "$tmp/warm"
 before=$(rss)
@@ -58,6 +91,8 @@ is "an address that others reach is refused" $? 2
 has "... with a sentence" "$(cat "$tmp/out")" "can be reached from other machines"
 "$q" serve --model "$demo" --listen nonsense > "$tmp/out" 2>&1
 has "so is one that is none" "$(cat "$tmp/out")" "the address is 'nonsense', expected 127.0.0.1:PORT"
+"$q" serve --model "$demo" --listen 127.0.0.1:99999 > "$tmp/out" 2>&1
+has "so is a port above 65535" "$(cat "$tmp/out")" "the address is '127.0.0.1:99999', expected 127.0.0.1:PORT"
 chmod 644 "$key"
 "$q" serve --model "$demo" --listen 127.0.0.1:$port > "$tmp/out" 2>&1
 has "a key that others can read is refused" "$(cat "$tmp/out")" "can be read by others"

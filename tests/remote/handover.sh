@@ -28,10 +28,27 @@ both() {        # FRONT: a chat that has the model, and one that is attached
     there
     type 'Hello\r'
     seen "$front: a chat has loaded the model" " ctx "
-    begin_second
+    rm -f "$XDG_STATE_HOME"/q35chat/sessions/talk.*
+    begin_second --save talk
     seen_second "$front: another one is attached" "attached to the model that another q35chat has loaded"
     type_second 'Hello\r'
     seen_second "$front: ... and is answered" " ctx "
+}
+# The conversation of the attached chat, in a program that loads the model by itself: answered from the checkpoint that what stayed has written.
+comes_back() {  # NAME
+    timeout $patience "$q" --no-attach --model "$model" --no-stdin --temperature 0 --max-tokens 24 --no-think --tools none --json -r talk "And now?" > "$tmp/out" 2> "$tmp/err" < /dev/null
+    python3 - "$tmp/out" > "$tmp/new" << 'END'
+import json, sys
+t = json.load(open(sys.argv[1]))["tokens"]
+print(t["cached"], t["prompt"] - t["cached"])
+END
+    read -r cached new < "$tmp/new"
+    if [ "${cached:-0}" -gt 0 ] && [ "$new" -lt "$cached" ]; then
+        ok "$1: what stays of the first one has kept the other's conversation"
+    else
+        bad "$1: what stays of the first one has kept the other's conversation" "$(cat "$tmp/new" "$tmp/err" "$tmp/out")"
+    fi
+    lacks "$1: ... in a file of which there is nothing to say" "$(cat "$tmp/err")" checkpoint
 }
 goes_on() {     # NAME
     seen_second "$1: the other chat is told" "the chat that had loaded the model has left; it stays loaded while it is used"
@@ -55,6 +72,7 @@ for front in $fronts; do
     exec 4>&-
     wait $job2
     left && ok "$front: when the last one has gone, so has the model" || bad "$front: when the last one has gone, so has the model" "$socket is there"
+    comes_back "$front left"
 done
 
 for how in $hows; do

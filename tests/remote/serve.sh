@@ -59,5 +59,5 @@ wait $job
 server=
 timeout $patience "$q" --endpoint "unix:$socket" --no-stdin hello > "$tmp/out" 2> "$tmp/err"
 is "nobody there is a failure" $? 3
-has "... with a sentence" "$(cat "$tmp/err")" "unix:$socket: "
+has "... with a sentence" "$(cat "$tmp/err")" "there is no socket $socket: "
 exit $status

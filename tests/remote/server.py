@@ -5,7 +5,7 @@
 
 The first part of the path says how: /vllm/v1/..., /sglang/, /llamacpp/, /ollama/, /odd/ replay that stream; /error/, /broken/ too, with their ends.
 More ways, as a second part: slow (a byte at a time), stall (the stream stops in the middle), picky (refuses min_p), once (the first connection breaks),
-key (wants the key "secret"), full (context exceeded), busy (429), html (502 with a page), two (two models), none (no such path), big (a huge event).
+key (wants the key "secret"), full (context exceeded), busy (429), html (502 with a page), two (two models), empty (a list of models that is empty), unlisted (no list of models), big (a huge event).
 """
 import http.server
 import json
@@ -18,7 +18,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 STREAMS = os.path.join(HERE, "..", "data", "streams")
 OWNERS = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp", "ollama": "library"}
-WAYS = {"slow", "stall", "picky", "once", "key", "full", "busy", "html", "two", "big"}
+WAYS = {"slow", "stall", "picky", "once", "key", "full", "busy", "html", "two", "empty", "unlisted", "big"}
 folder = sys.argv[1]
 lock = threading.Lock()
 broken_once = set()
@@ -61,11 +61,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.note(None)
         if not self.allowed(way):
             return
-        if rest == "v1/models":
+        if rest == "v1/models" and way != "unlisted":
             model = {"id": "tiny", "object": "model", "owned_by": OWNERS.get(dialect, "somebody")}
             if dialect in ("vllm", "sglang"):
                 model["max_model_len"] = 4096
-            models = [model, dict(model, id="other")] if way == "two" else [model]
+            models = {"two": [model, dict(model, id="other")], "empty": []}.get(way, [model])
             self.answer(200, json.dumps({"object": "list", "data": models}))
         elif rest == "props" and dialect == "llamacpp":
             self.answer(200, json.dumps({"default_generation_settings": {"n_ctx": 8192}}))

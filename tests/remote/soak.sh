@@ -184,7 +184,7 @@ http() {
     while alive; do
         : > "$work/body"
         some=$((4 + $(random 20)))
-        case $(random 13) in
+        case $(random 14) in
         0 | 1) patient /v1/chat/completions "{$chat, \"stream\": true, \"max_tokens\": $some}" '^data: \[DONE\]' ;;
         2) ! patient /v1/chat/completions "{$chat, \"max_tokens\": $some}" '"finish_reason"' || lines "$work/body" ;;
         3) ! patient /v1/completions "{\"prompt\": \"one two three\", \"max_tokens\": $some}" '"finish_reason"' || lines "$work/body" ;;
@@ -197,8 +197,34 @@ http() {
         10) request /v1/models ""; expects 200 '"id": "demo"' ;;
         11) patient /v1/chat/completions "{$chat, \"stream\": true, \"max_tokens\": 30, \"logprobs\": true, \"top_logprobs\": 4}" '^data: \[DONE\]' "--limit-rate 2000" ;;
         12) leaves ;;
+        13) sleeps ;;
         esac
     done
+}
+# A client that stops reading in the middle of a long stream, and then goes on or is killed.
+sleeps() {
+    : > "$work/stream"
+    before=$(cat "$tmp/number")
+    curl -sS -N --max-time $((2 * slowest)) --unix-socket "$socket" http://localhost/v1/chat/completions -o "$work/stream" \
+        -d "{$chat, \"stream\": true, \"max_tokens\": 1000, \"logprobs\": true, \"top_logprobs\": 8, $unending}" 2> "$work/err" &
+    asleep=$!
+    note call "$worker"
+    for i in $(seq 100); do [ -s "$work/stream" ] || ! kill -0 $asleep 2> /dev/null || { sleep 0.1; continue; }; break; done
+    kill -STOP $asleep 2> /dev/null
+    for i in $(seq $((10 + $(random 50)))); do
+        [ ! -e "$tmp/hush" ] && [ "$(figure unread)" = 0 ] || break
+        sleep 1
+    done
+    case $(figure unread) in '' | 0) ;; *) note unread "$worker" ;; esac
+    if [ "$(random 2)" = 0 ]; then kill -9 $asleep 2> /dev/null && note killed "$worker"; else kill -CONT $asleep 2> /dev/null; fi
+    wait $asleep 2> /dev/null
+    rc=$?
+    case $rc in
+    137) return ;;
+    0) ! grep -q '"queue_full"' "$work/stream" || { note busy "curl: status 429"; return; } ;;
+    esac
+    [ $rc = 0 ] && grep -q '^data: \[DONE\]' "$work/stream" && return
+    [ "$before $((before % 2))" = "$(cat "$tmp/number") 0" ] && fault "asleep: curl $rc: $(cat "$work/err") $(tail -c 300 "$work/stream")" || note broken "curl: exit $rc"
 }
 # A client that closes in the middle of a long stream.
 leaves() {
@@ -249,6 +275,9 @@ worker=server work=$tmp/worker workers=0 all= lives=0 most=0
 : > "$tmp/figures"
 : > "$tmp/faults"
 starts || { cat "$tmp/faults"; exit 1; }
+unending="\"chat_template_kwargs\": {\"enable_thinking\": false}, \"logit_bias\": {$(asks post /tokenize '{"content": "<|im_end|><|endoftext|>", "parse_special": true}' | python3 -c '
+import json, sys
+print(", ".join("\"%d\": -100" % t for t in json.loads(sys.stdin.read().split(" ", 1)[1])["tokens"]))')}"
 for i in 1 2 3; do works talk$i talk; done
 for i in 1 2; do works pipe$i pipes; done
 for i in 1 2 3; do works http$i http; done
@@ -320,6 +349,6 @@ sort "$tmp/faults" | head -n 40 | cut -c 1-1500 | sed 's/^/# /'
 [ ! -s "$tmp/shell.log" ] || { sort "$tmp/shell.log" | uniq -c | head -n 20 | sed 's/^/# /'; }
 sed -n 's/^\(busy\|broken\) //p' "$tmp/figures" | sed "s|$tmp|DIR|g" | sort | uniq -c | sort -rn | head -n 20 | sed 's/^/# /'
 echo "# $minutes minutes: $(noted call) calls, $(summed total_tokens) tokens, $(noted conversation) conversations with $(noted told) printed turns," \
-    "$(noted killed) clients and $(noted restarted) servers killed, $(noted busy) times 429 ($(noted again) came again), $(noted broken) broken off with the server;" \
+    "$(noted killed) clients and $(noted restarted) servers killed, $(noted busy) times 429 ($(noted again) came again), $(noted unread) saw answers wait for their readers, $(noted broken) broken off with the server;" \
     "servers gained $most kB at most; $stayed files of killed programs"
 exit $status

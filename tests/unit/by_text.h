@@ -89,8 +89,9 @@ static inline enum request_result by_text_request(struct responder *r, const str
     if (fits) {
         by_text_begin(b, q);
         b->serial = engine_submit(b->engine, q->conversation, ids.data, ids.n, keep_at, &(struct sampling){
-            .temperature = s->temperature, .top_k = s->top_k, .top_p = s->top_p, .min_p = s->min_p, .presence_penalty = s->presence_penalty,
-            .repetition_penalty = s->repetition_penalty, .seed = s->seed, .max_tokens = s->max_tokens, .n_ids = tokenizer_n_ids(fake.tok)});
+#define SAMPLING_NUMBER(name, ...) .name = s->name,
+#include "config/sampling_numbers.def"
+            .top_k = s->top_k, .seed = s->seed, .max_tokens = s->max_tokens, .n_ids = tokenizer_n_ids(fake.tok)});
     }
     ids_free(&ids);
     return fits ? REQUEST_TAKEN : REQUEST_TOO_LONG;

@@ -42,9 +42,9 @@ static struct {
     struct ids ahead;                   /* the last prompt given to read ahead */
     int  n_aheads;
     uint64_t ahead_sequence;
-    int  n_saves, n_restores;           /* of checkpoints */
-    char saved[256], restored[256];     /* the files of the last ones */
-    uint64_t saved_sequence, restored_sequence;
+    int  n_saves, n_restores, n_keeps;  /* of checkpoints */
+    char saved[256], restored[256], home[256];     /* the files of the last ones */
+    uint64_t saved_sequence, restored_sequence, home_sequence;
     struct refill refill;               /* of the next answers */
     const char *trouble;                /* what the engine says of the next save or restore */
     struct tokenizer *tok;
@@ -189,6 +189,14 @@ void engine_restore(struct engine *g, uint64_t sequence, const char *path)
     wake(g);
 }
 
+void engine_keep(struct engine *g, uint64_t sequence, const char *path)
+{
+    (void)g;
+    fake.n_keeps++;
+    fake.home_sequence = path ? sequence : 0;
+    snprintf(fake.home, sizeof fake.home, "%s", path ? path : "");
+}
+
 void engine_interrupt(struct engine *g, uint32_t serial)
 {
     if (!g->running || serial != g->serial)
@@ -220,7 +228,7 @@ struct event_list engine_drain(struct engine *g)
     }
     if (g->saves || g->restores) {
         struct event *ev = &g->out[l.n++];
-        *ev = (struct event){.kind = g->saves ? EV_SAVED : EV_RESTORED, .done = 1000, .total = 2000};
+        *ev = (struct event){.kind = g->saves ? EV_SAVED : EV_RESTORED, .sequence = g->saves ? fake.saved_sequence : fake.restored_sequence, .done = 1000, .total = 2000};
         snprintf(ev->message, sizeof ev->message, "%s", fake.trouble ? fake.trouble : "");
         *(g->saves ? &g->saves : &g->restores) = false;
         fake.trouble = NULL;
@@ -242,9 +250,9 @@ struct event_list engine_drain(struct engine *g)
         *ev = (struct event){.kind = EV_TOKENS, .serial = g->serial};
         while (ev->n < fake.batch && g->done < g->left.n) {
             int32_t id = g->left.data[g->done++];
-            ev->outlook[ev->n] = (struct outlook){.prob = -1};
+            ev->logprobs[ev->n] = (struct logprobs){.prob = -1};
             if (g->n_alternatives)      /* the letter behind it is the other one */
-                ev->outlook[ev->n] = (struct outlook){.prob = 0.5f, .n = 2, .ids = {id, (id + 1) % 256}, .probs = {0.5f, 0.25f}};
+                ev->logprobs[ev->n] = (struct logprobs){.prob = 0.5f, .n = 2, .ids = {id, (id + 1) % 256}, .probs = {0.5f, 0.25f}};
             ev->ids[ev->n++] = id;
         }
         ev->stats = (struct turn_stats){.n_prompt = fake.n_read ? fake.n_read : 10, .n_tokens = g->done, .n_steps = g->done, .drafted = {10}, .accepted = {7},

@@ -32,7 +32,12 @@ static struct {
     int   bad_draft_of;                 /* every n-th MTP output is wrong; 0: none */
     int   n_bad;                        /* MTP drafts that were made wrong on purpose */
     atomic_int row_us;                  /* time a row takes; changed while it runs */
-    void (*in_prefill)(void);           /* called in every chunk */
+    void (*on_rows)(int rows);          /* called in every chunk and step */
+    atomic_int hold_pos;                /* rows behind this position wait until it is 0 again, a minute at most; 0: none */
+    atomic_bool held;                   /* some do */
+    int   reached;                      /* the last position that was run, and one */
+    atomic_bool hold_load;              /* weights do not arrive, likewise */
+    int   n_loaded;                     /* steps of loading */
     int   nan_pos;                      /* the row of this position has NaN logits; 0: none */
     int   fault_pos;                    /* running this position is a device fault; 0: none */
     const char *load_error;             /* weights_open fails */
@@ -42,6 +47,8 @@ static struct {
     bool  beside_host;                  /* the device works while the host goes on */
     bool  several;                      /* its steps take rows of several conversations */
     long  n_together;                   /* steps that did */
+    long  n_verified_together;          /* rows of these for drafts */
+    long  n_drafts_together;            /* drafts that were made for several at once */
 } fake = {.vocab = 16, .bad_draft_of = 3};
 
 static inline uint64_t fake_mix(uint64_t h, uint64_t x)
@@ -158,7 +165,10 @@ bool weights_prefetch(struct weights *w, bool (*progress)(size_t, size_t, void *
     (void)w;
     (void)e;
     for (int i = 0; i < fake.load_steps; i++) {
+        for (int ms = 0; fake.hold_load && ms < 60000; ms++)
+            usleep(1000);
         usleep((useconds_t)fake.load_step_us);
+        fake.n_loaded++;
         if (!progress((size_t)i + 1, (size_t)fake.load_steps, arg))
             return true;
     }
@@ -305,12 +315,26 @@ static void fake_check_rows(const struct cache *k, int pos)
     CHECK(h == k->s.chain);
 }
 
+/* The end of the minute is told by hold_pos. */
+static void fake_hold(int end)
+{
+    for (int ms = 0; fake.hold_pos && end > fake.hold_pos; ms++) {
+        fake.held = true;
+        usleep(1000);
+        if (ms == 60000)
+            fake.hold_pos = 0;
+    }
+    fake.held = false;
+}
+
 void forward_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, enum rows kind)
 {
     CHECK(n >= 1 && n <= f->max_rows && pos >= 0 && pos + n <= k->n_ctx);
     CHECK(kind == ROWS_COMMIT || n <= STEP_ROWS);
     CHECK(!k->n_staged);                /* somebody said how many of them count */
     fake_check_rows(k, pos);
+    fake_hold(pos + n);
+    fake.reached = pos + n;
     uint64_t h = k->s.chain;
     for (int i = 0; i < n; i++) {
         CHECK(ids[i] >= 0 && ids[i] < f->vocab);
@@ -332,8 +356,8 @@ void forward_run(struct forward *f, struct cache *k, const int32_t *ids, int n, 
     fake.rows_run += n;
     if (fake.row_us)
         usleep((useconds_t)(fake.row_us * n));
-    if (fake.in_prefill)
-        fake.in_prefill();
+    if (fake.on_rows)
+        fake.on_rows(n);
 }
 
 const float *forward_hidden(const struct forward *f) { return f->hidden; }
@@ -412,6 +436,8 @@ struct stepper {
     struct forward *f;
     int max_depth, n;
     struct fake_slot *slots, *on;       /* on: the one that calls are about */
+    struct stepper_part parts[STEP_ROWS];               /* of the newest step of several */
+    int n_parts;
     struct stepper_counts counts;
 };
 
@@ -463,8 +489,9 @@ void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how,
     CHECK(pos == s->on->k->s.pos && !s->on->k->n_staged && depth >= 0 && depth <= s->max_depth && how->room > 0);
     CHECK(fake_decode(s->on->k->s.last) == s->on->k->s.chain || isnan(s->on->k->s.last[0]));
     s->on->how = (struct sampling){
-        .temperature = how->temperature, .top_k = how->top_k, .top_p = how->top_p, .min_p = how->min_p,
-        .presence_penalty = how->presence_penalty, .repetition_penalty = how->repetition_penalty, .n_ids = how->n_ids,
+#define SAMPLING_NUMBER(name, ...) .name = how->name,
+#include "config/sampling_numbers.def"
+        .top_k = how->top_k, .n_ids = how->n_ids,
         .n_stop = how->n_stop, .bias_ids = bias_ids, .bias = bias, .n_bias = n_bias, .n_begun = n_begun,
         .n_alternatives = how->n_alternatives,
     };
@@ -502,9 +529,9 @@ static struct step_result fake_pick(struct stepper *s, const float *hidden, int 
         r.ids[i] = p.id;
         r.drafted[i] = agreed;
         r.prob[i] = p.prob;
-        r.outlook[i] = (struct step_outlook){.prob = p.outlook.prob, .n = p.outlook.n};
-        memcpy(r.outlook[i].ids, p.outlook.ids, sizeof p.outlook.ids);
-        memcpy(r.outlook[i].probs, p.outlook.probs, sizeof p.outlook.probs);
+        r.logprobs[i] = (struct step_logprobs){.prob = p.logprobs.prob, .n = p.logprobs.n};
+        memcpy(r.logprobs[i].ids, p.logprobs.ids, sizeof p.logprobs.ids);
+        memcpy(r.logprobs[i].probs, p.logprobs.probs, sizeof p.logprobs.probs);
         r.ended = --v->room ? 0 : 2;
         for (int j = 0; j < s->on->how.n_stop; j++)
             if (s->on->how.stop[j] == p.id)
@@ -532,6 +559,7 @@ void stepper_draft(struct stepper *s, int n)
     struct fake_live *v = &s->on->live;
     CHECK(v->n_drafts + n <= s->max_depth);
     s->counts.drafts += n;
+    s->counts.heads += n;
     fake.n_early += !s->on->depth && s->on->n_taken < s->on->n_launched;
     for (; n && !v->done; n--) {
         float logits[64] = {0}, h[FAKE_HIDDEN];
@@ -590,15 +618,38 @@ void stepper_step(struct stepper *s, int n_rows)
     s->on->results[(s->on->n_launched - 1) % STEP_RESULTS] = r;
 }
 
-void stepper_step_together(struct stepper *s, const int *slots, int n)
+int stepper_most_rows(const struct stepper *s)
 {
-    CHECK(n >= 1 && n <= STEP_ROWS);
-    fake.n_together += n > 1;
+    const int most = s->n * (s->max_depth + 1);
+    return most < STEP_ROWS ? most : STEP_ROWS;
+}
+
+void stepper_step_together(struct stepper *s, const struct stepper_part *parts, int n)
+{
+    int rows = 0;
     for (int i = 0; i < n; i++) {
-        stepper_choose(s, slots[i]);
+        stepper_choose(s, parts[i].slot);
         CHECK(s->on->n_launched && s->on->n_taken == s->on->n_launched);
-        stepper_step(s, 1);
+        stepper_step(s, parts[i].rows);
+        rows += parts[i].rows;
     }
+    CHECK(n >= 1 && rows <= stepper_most_rows(s));
+    memcpy(s->parts, parts, (size_t)n * sizeof *parts);
+    s->n_parts = n;
+    fake.n_together += n > 1;
+    fake.n_verified_together += n > 1 ? rows - n : 0;
+}
+
+void stepper_draft_together(struct stepper *s, int n_parts, int n)
+{
+    const struct stepper_counts before = s->counts;
+    CHECK(n_parts <= s->n_parts);
+    for (int i = 0; i < n_parts; i++) {
+        stepper_choose(s, s->parts[i].slot);
+        s->counts = before;             /* one run for all of them */
+        stepper_draft(s, n);
+    }
+    fake.n_drafts_together += n_parts > 1 ? (long)n * n_parts : 0;
 }
 
 void stepper_launch(struct stepper *s)

@@ -306,6 +306,20 @@ static void test_app__the_tree_goes_to_another_branch(void **state)
     stage_end();
 }
 
+static void test_app__the_tree_names_the_call_of_an_answer_without_text(void **state)
+{
+    (void)state;
+    begin();
+    fake_say("<tool_call>\n<function=calculator>\n<parameter=expression>\n1+1\n</parameter>\n</function>\n</tool_call>");
+    fake_say("That is two.");
+    stage_open();
+    stage_say("Add");
+    stage_answer();
+    stage_say("/tree");
+    assert_shows(" * $ calculator 1+1");
+    stage_end();
+}
+
 static void test_app__view_mode_reads_searches_and_goes_back(void **state)
 {
     (void)state;
@@ -1058,6 +1072,7 @@ int main(void)
         cmocka_unit_test(test_app__a_list_closed_stays_closed_for_its_word),
         cmocka_unit_test(test_app__the_history_is_searched_and_the_draft_comes_back),
         cmocka_unit_test(test_app__the_tree_goes_to_another_branch),
+        cmocka_unit_test(test_app__the_tree_names_the_call_of_an_answer_without_text),
         cmocka_unit_test(test_app__view_mode_reads_searches_and_goes_back),
         cmocka_unit_test(test_app__every_fold_opens_by_key_and_by_click),
         cmocka_unit_test(test_app__estimates_become_figures_when_the_model_is_there),

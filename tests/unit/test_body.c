@@ -146,8 +146,11 @@ static void test_models__the_list_says_which_server_it_is(void **state)
     assert_model("{\"data\":[{\"id\":\"a\",\"owned_by\":\"library\"},{\"id\":\"b:7b\",\"owned_by\":\"library\"}]}", "b:7b", "b:7b", "ollama", 0);
     assert_model("{\"data\":[{\"id\":\"gpt\",\"owned_by\":\"system\",\"max_model_len\":\"x\"}]}", NULL, "gpt", "openai", 0);
     assert_no_model("{\"data\":[{\"id\":\"a\"},{\"id\":\"b\"}]}", NULL, "the server has 2 models; --model names one of them: a, b");
-    assert_no_model("{\"data\":[{\"id\":\"a\"}]}", "c", "the server has no model c; it has a");
-    assert_no_model("{\"data\":[]}", NULL, "the server has no model");
+    assert_no_model("{\"data\":[{\"id\":\"a\",\"owned_by\":\"vllm\"}]}", "c", "the server has no model c; it has a");
+    assert_model("{\"data\":[{\"id\":\"a\",\"owned_by\":\"somebody\"}]}", "c", "c", "openai", 0);
+    assert_model("{\"data\":[]}", "c", "c", "openai", 0);
+    assert_no_model("{\"data\":[]}", NULL, "the server lists no model; --model names the one that it has");
+    assert_no_model("{\"data\":[{\"name\":\"a\"}]}", NULL, "the server lists a model without a name; --model names the one that it has");
     assert_no_model("<html>", NULL, "the server's list of models is not one: expected {\"data\": [{\"id\": ...}]}");
     assert_int_equal(props_context("{\"default_generation_settings\":{\"n_ctx\":65536}}", 47), 65536);
     assert_int_equal(props_context("{}", 2), 0);

@@ -292,7 +292,10 @@ static void test_chat__an_aside_leaves_no_trace(void **state)
     fake_say("said aside");
     fake_say("A2");
     fake_say("<tool_call>\n<function=clock>\n</function>\n</tool_call>");
+    fake_say("It is late.");
+    fake_say("<tool_call>\n<function=nothing>\n</function>\n</tool_call>");
     fake_end("cut", FINISH_LENGTH, false);
+    fake_say("A3");
     start(&t);
     wait_until_ready(&t);
     forget(&t.s);
@@ -318,15 +321,24 @@ static void test_chat__an_aside_leaves_no_trace(void **state)
     forget(&t.s);
     assert_true(chat_aside(t.c, "When?", &e));
     finish_turn(&t);
-    assert_int_equal(t.s.last.end, CHAT_FAILED);
-    assert_int_equal(t.s.results.len, 0);
+    assert_int_equal(t.s.last.end, CHAT_ANSWERED);
+    assert_true(t.s.results.len > 0);
+    assert_string_equal(t.s.text.data, "It is late.");
+    assert_non_null(strstr(prompt(5), USER("When?")));
+    t.s.results.data[t.s.results.len - 1] = 0;
+    assert_non_null(strstr(prompt(5), t.s.results.data + strlen("clock=")));
+    assert_int_equal(chat_n_messages(t.c), 4);
     forget(&t.s);
-    assert_true(chat_aside(t.c, "How?", &e));
+    assert_true(chat_aside(t.c, "How?", &e));           /* a tool that there is not, then an answer that is cut */
     finish_turn(&t);
+    assert_null(strstr(prompt(6), "When?"));            /* nothing of an aside is in the next one */
     assert_int_equal(t.s.last.end, CHAT_ANSWERED);
     assert_non_null(strstr(t.s.notes.data, "max_tokens is reached"));
     assert_int_equal(chat_n_messages(t.c), 4);
     assert_int_equal(chat_rest(t.c), CHAT_WHOLE);       /* nothing that could go on */
+    ask(&t, "Q3");
+    assert_null(strstr(prompt(8), "clock\n"));
+    assert_null(strstr(prompt(8), "It is late."));
 
     assert_false(chat_aside(t.c, "", &e));
     assert_false(chat_aside(t.c, "What is in @tests/data/chat/tokenizer.json?", &e));
@@ -1181,9 +1193,12 @@ static void test_chat__a_conversation_has_a_checkpoint(void **state)
     start(&t);
     ask(&t, "Q1");
     assert_int_equal(fake.n_saves, 0);                  /* there is no file to stand beside */
+    assert_int_equal(fake.n_keeps, 0);
     assert_true(chat_save(t.c, file, &e));
     fake.trouble = "cannot write x: No space left on device";
     ask(&t, "Q2");
+    assert_string_equal(fake.home, beside);             /* the engine knew it before it had the prompt */
+    assert_true(fake.home_sequence == fake.sequence[1]);
     step(&t);
     assert_int_equal(fake.n_saves, 1);
     assert_string_equal(fake.saved, beside);
@@ -1193,19 +1208,23 @@ static void test_chat__a_conversation_has_a_checkpoint(void **state)
     step(&t);
     chat_kept(t.c, &kept);
     assert_true(kept.on && kept.bytes == 2000 && kept.written == 2000);
+    assert_int_equal(fake.n_keeps, 1);                  /* told once */
     assert_true(chat_new(t.c, &e));
-    fake.trouble = "x is damaged";
+    fake.trouble = "x is damaged: it is deleted";
     assert_true(chat_load(t.c, file, &note, &e));
     assert_int_equal(fake.n_restores, 1);
     assert_string_equal(fake.restored, beside);
+    assert_int_equal(fake.n_keeps, 2);
     forget(&t.s);
     step(&t);
-    assert_non_null(strstr(buf_str(&t.s.notes), "x is damaged: it is deleted, and the conversation computed again"));
+    assert_non_null(strstr(buf_str(&t.s.notes), "x is damaged: it is deleted; the conversation is computed again"));
     int before = fake.n_saves;
     set(&t, OPT_checkpoint, "off");
     ask(&t, "Q4");
     step(&t);
     assert_int_equal(fake.n_saves, before);
+    assert_string_equal(fake.home, "");
+    assert_int_equal(fake.n_keeps, 3);
     unlink(file);
     rmdir(path);
     buf_free(&note);

@@ -201,21 +201,6 @@ static void test_clip__a_program_may_stay_in_the_background(void **state)
     assert_string_equal(said.data, "copied 1 byte to the clipboard (xclip)");
 }
 
-static void test_clip__a_file_is_never_overwritten(void **state)
-{
-    char path[128], expected[256];
-    struct err e = {0};
-    (void)state;
-    snprintf(path, sizeof path, "%s/new", dir.path);
-    assert_true(clip_file("~/new", "one", 3, &e));
-    assert_false(clip_file(path, "two", 3, &e));
-    snprintf(expected, sizeof expected, "cannot make %s: it exists already, choose another name", path);
-    assert_string_equal(e.msg, expected);
-    assert_file("new", "one");
-    assert_false(clip_file("/nowhere/x", "y", 1, &e));
-    assert_string_equal(e.msg, "cannot make /nowhere/x: No such file or directory");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,7 +214,6 @@ int main(void)
         T(a_program_that_does_not_read_is_no_harm),
         T(a_program_that_hangs_is_given_up),
         T(a_program_may_stay_in_the_background),
-        T(a_file_is_never_overwritten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

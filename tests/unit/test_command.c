@@ -88,6 +88,15 @@ static void test_command__an_unknown_command_is_not_sent_and_near_names_are_offe
     assert_non_null(strstr(out.data, "there is no command /;"));
 }
 
+static void test_command__words_behind_a_command_that_takes_none_do_not_run_it(void **state)
+{
+    (void)state;
+    assert_int_equal(run("/quit smoking helps whom?"), COMMAND_DONE);
+    assert_string_equal(out.data, "/quit takes no words, not 'smoking helps whom?'; // at the start sends a message that begins with a slash\n");
+    assert_int_equal(run("/new York"), COMMAND_DONE);
+    assert_int_equal(run("/quit  "), COMMAND_QUIT);
+}
+
 static void test_command__help_lists_all_or_one(void **state)
 {
     (void)state;
@@ -99,6 +108,8 @@ static void test_command__help_lists_all_or_one(void **state)
             fail_msg("%s", p);
     run("/help load");
     assert_string_equal(out.data, "  /resume NAME|PATH       continues a saved conversation (also /load)\n");
+    run("/help xyzzy");
+    assert_string_equal(out.data, "there is no command /xyzzy; /help lists them, //xyzzy sends it as text\n");
     run("/help /qui");
     assert_string_equal(out.data, "  /quit                   ends the program (also /exit, /bye, /q)\n");
 }
@@ -115,20 +126,20 @@ static void test_command__set_shows_changes_and_refuses(void **state)
     run("/set tempature 1");
     assert_string_equal(out.data, "there is no option tempature (did you mean temperature?)\n");
     run("/set ctx 4k");
-    assert_non_null(strstr(out.data, "read at the start only"));
+    assert_non_null(strstr(out.data, "read when the program starts"));
     run("/set");
     assert_non_null(strstr(out.data, "temperature = 0.7"));
     run("/think off");
-    assert_string_equal(out.data, "thinking is off\n");
+    assert_string_equal(out.data, "reasoning is off\n");
     run("/think perhaps");
-    assert_string_equal(out.data, "think is 'perhaps', expected on or off\n");
+    assert_string_equal(out.data, "think is 'perhaps', expected on, off or the most tokens of reasoning\n");
     run("/think 2k");
-    assert_string_equal(out.data, "thinking is on, at most 2048 tokens (0: no limit)\n");
+    assert_string_equal(out.data, "reasoning is on, at most 2048 tokens (0: no limit)\n");
     run("/think off");
     run("/think on");
-    assert_string_equal(out.data, "thinking is on, at most 2048 tokens (0: no limit)\n");
+    assert_string_equal(out.data, "reasoning is on, at most 2048 tokens (0: no limit)\n");
     run("/think 0");
-    assert_string_equal(out.data, "thinking is on\n");
+    assert_string_equal(out.data, "reasoning is on\n");
 }
 
 static void test_command__system_takes_effect_in_the_next_prompt(void **state)
@@ -240,7 +251,7 @@ static void test_command__save_and_load_tell_where(void **state)
     fake_say("x</think>one");
     answer("hi");
     run("/save");
-    assert_string_equal(out.data, "not kept; /save NAME keeps it\n");
+    assert_string_equal(out.data, "not saved; /save NAME saves it\n");
     snprintf(line, sizeof line, "/save %s", file);
     run(line);
     assert_non_null(strstr(out.data, file));
@@ -277,6 +288,7 @@ static void test_command__undo_takes_a_number(void **state)
     run("/undo 0");
     assert_string_equal(out.data, "/undo takes a number of messages, not '0'\n");
     assert_int_equal(run("/undo 99"), COMMAND_MOVED);
+    assert_string_equal(out.data, "taken back: Q1\nthe conversation had no more than 1 message of yours, not 99\n");
     assert_int_equal(chat_n_messages(c), 0);
 }
 
@@ -316,7 +328,7 @@ static void test_command__branches_are_listed_and_switched(void **state)
     assert_string_equal(out.data, "nothing was said yet\n");
     answer("Q1");
     run("/branch");
-    assert_non_null(strstr(out.data, "nothing stands beside this conversation"));
+    assert_non_null(strstr(out.data, "this conversation has no branches"));
     run("/retry 7");
     answer(NULL);
     assert_int_equal(fake.samplings[1].seed, 7);
@@ -336,6 +348,17 @@ static void test_command__branches_are_listed_and_switched(void **state)
     assert_string_equal(out.data, "there is no message 6, there are 1 to 5\n");
     run("/regen -1");
     assert_string_equal(out.data, "the seed is '-1', expected a whole number from 0\n");
+}
+
+static void test_command__the_tree_tells_calls_and_answers_without_text(void **state)
+{
+    (void)state;
+    run("/tools calculator");
+    fake_say("x</think><tool_call>\n<function=calculator>\n<parameter=expression>\n1 + 2\n</parameter>\n</function>\n</tool_call>");
+    fake_say("x</think>");
+    answer("Q1");
+    run("/tree");
+    assert_string_equal(out.data, "*   1  > Q1\n*   2  $ calculator 1 + 2\n*   3  -> 3\n*   4  (no answer, only reasoning)\n");
 }
 
 static void test_command__copy_gives_an_answer_out_or_writes_it(void **state)
@@ -377,7 +400,7 @@ static void test_command__sessions_are_listed_found_renamed_and_deleted(void **s
     fake_say("x</think>one");
     fake_say("x</think>two");
     run("/sessions");
-    assert_string_equal(out.data, "there are none yet\n");
+    assert_string_equal(out.data, "no conversation is saved yet\n");
     answer("Where is Oslo?");
     run("/save norway");
     run("/rename  My trip ");
@@ -394,7 +417,7 @@ static void test_command__sessions_are_listed_found_renamed_and_deleted(void **s
     run("/find oslo");
     assert_non_null(strstr(out.data, "My trip\n    Where is Oslo?\n"));
     run("/find oslo hello");
-    assert_string_equal(out.data, "there is none like that\n");
+    assert_string_equal(out.data, "no saved conversation has these words\n");
     run("/delete other");
     assert_non_null(strstr(out.data, "other is open"));
     run("/delete norway");
@@ -418,7 +441,9 @@ static void test_command__sessions_are_listed_found_renamed_and_deleted(void **s
     assert_non_null(strstr(out.data, "once more"));
     run("/delete norway");
     run("/sessions norway");
-    assert_string_equal(out.data, "there is none like that\n");
+    assert_string_equal(out.data, "no saved conversation has these words\n");
+    run("/resume norway");
+    assert_string_equal(out.data, "there is no conversation norway; /sessions and q35chat session list show the names\n");
     assert_int_equal(run("/resume"), COMMAND_SCREEN);
     assert_string_equal(message, "resume");
     run("/rename \"\"");
@@ -488,7 +513,7 @@ static void test_command__presets_themes_and_the_context_are_shown(void **state)
     fake_say("x</think>one");
     run("/preset");
     assert_string_equal(out.data, "preset auto (now: thinking); there are auto|thinking|coding|plain; the model's own values are known when it is loaded\n"
-                                  "temperature 1, top_p 0.95, top_k 20, min_p 0, presence_penalty 1.5, repetition_penalty 1\n");
+                                  "temperature 1, top_p 0.95, min_p 0, presence_penalty 1.5, repetition_penalty 1, top_k 20\n");
     answer("hi");
     run("/preset coding");
     assert_non_null(strstr(out.data, "preset coding; there are auto"));
@@ -622,6 +647,22 @@ static void test_command__tools_are_listed_and_offered(void **state)
     assert_string_equal(out.data, "on  clock            built in\noff calculator       built in\n");
     run("/tools rocket");
     assert_string_equal(out.data, "there is no tool rocket; there are clock, calculator\n");
+    run("/set tools calculator");
+    run("/tools");
+    assert_string_equal(out.data, "off clock            built in\non  calculator       built in\n");
+    run("/set tools rocket");
+    assert_string_equal(out.data, "there is no tool rocket; there are clock, calculator\n");
+    assert_string_equal(options_text(o, OPT_tools), "calculator");
+    run("/tools all");
+    assert_string_equal(options_text(o, OPT_tools), "all");
+    run("/set tools auto");             /* what the front end has by itself: nothing */
+    run("/tools");
+    assert_string_equal(out.data, "off clock            built in\noff calculator       built in\n");
+    run("/set tools_approve rocket");
+    assert_non_null(strstr(out.data, "there is no tool rocket"));
+    assert_string_equal(options_text(o, OPT_tools_approve), "auto");
+    run("/set tools_approve clock");
+    assert_string_equal(options_text(o, OPT_tools_approve), "clock");
 }
 
 static void test_command__words_are_completed_from_the_tables(void **state)
@@ -658,6 +699,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(text_is_told_from_commands),
         TEST(an_unknown_command_is_not_sent_and_near_names_are_offered),
+        TEST(words_behind_a_command_that_takes_none_do_not_run_it),
         TEST(help_lists_all_or_one),
         TEST(set_shows_changes_and_refuses),
         TEST(system_takes_effect_in_the_next_prompt),
@@ -669,6 +711,7 @@ int main(void)
         TEST(undo_takes_a_number),
         TEST(edit_gives_the_text_back_as_it_must_be_typed),
         TEST(branches_are_listed_and_switched),
+        TEST(the_tree_tells_calls_and_answers_without_text),
         TEST(copy_gives_an_answer_out_or_writes_it),
         TEST(sessions_are_listed_found_renamed_and_deleted),
         TEST(export_writes_a_new_file),

@@ -38,7 +38,7 @@ static void read_stream(const struct buf *body, size_t cut, size_t step, struct 
 {
     struct story s = {.text = *story};
     struct err e = {0};
-    struct completion *c = completion_open(note, &s);
+    struct completion *c = completion_open(note, &s, false);
     bool ok = true;
     for (size_t at = 0, n; ok && at < body->len; at += n) {
         n = at < cut ? cut - at : step < body->len - at ? step : body->len - at;
@@ -57,13 +57,15 @@ static void read_stream(const struct buf *body, size_t cut, size_t step, struct 
 }
 
 static const struct { const char *name, *story; } streams[] = {
-    {"vllm", "\nthink The user wants the weather – 東京.\nsay \n\nLet me look.\ncall weather\nwith {\"city\": \"Tokyo\"}\ncall weather\nwith {\"city\": \"Oslo\"}"
+    {"vllm", "\nthink The user wants the weather – 東京.\nsay Let me look.\ncall weather\nwith {\"city\": \"Tokyo\"}\ncall weather\nwith {\"city\": \"Oslo\"}"
              "\nstopped; reasoning: reasoning; 345 prompt, 320 cached, 55 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
     {"sglang", "\nthink Easy.\nsay 42 is it.\nlength; reasoning: reasoning_content; 20 prompt, -1 cached, 7 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
     {"llamacpp", "\nread 700 of 900, 512 cached\nread 900 of 900, 512 cached\nthink I count.\nsay One, \"two\"\n\ncall add\nwith {\"a\":1,\"b\":2}"
                  "\nstopped; reasoning: reasoning_content; 900 prompt, 512 cached, 40 tokens, 30 drafted, 21 accepted, 230.5 and 800.2 ms"},
     {"ollama", "\nthink Two cities.\ncall weather\nwith {\"city\":\"Rome\"}\ncall weather\nwith {\"city\":\"Bern\"}"
                "\nstopped; reasoning: reasoning; 88 prompt, -1 cached, 31 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
+    {"transformers", "\nthink The user wants a calculation. I call calculator.\n\nsay One moment.\ncall calculator\nwith {\"expression\": \"12 * 12\"}"
+                     "\nstopped; reasoning: reasoning_content; 338 prompt, -1 cached, 35 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
     {"odd", "\nthink Hm.\nsay a\u2028bc\ncall read\nwith {\"path\": \"x\"}\ncall list\nwith {\"all\":true}\ncall now\nwith {}"
             "\nstopped; reasoning: reasoning_content; -1 prompt, -1 cached, -1 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
     {"error", "\nsay Once upon \nthe server says: CUDA out of memory; reasoning: none; -1 prompt, -1 cached, -1 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
@@ -89,6 +91,22 @@ static void test_completion__streams_of_all_servers_read_the_same_however_they_a
         buf_free(&path);
         buf_free(&body);
         buf_free(&story);
+    }
+}
+
+/* What an answer goes on with belongs to it. */
+static void test_completion__blank_lines_are_dropped_at_the_beginning_alone(void **state)
+{
+    static const char body[] = "data: {\"choices\": [{\"delta\": {\"content\": \"\\n\"}}]}\n\ndata: {\"choices\": [{\"delta\": {\"content\": \"\\n a\\n\\nb\"}}]}\n\n";
+    (void)state;
+    for (int goes_on = 0; goes_on < 2; goes_on++) {
+        struct story s = {0};
+        struct err e = {0};
+        struct completion *c = completion_open(note, &s, goes_on);
+        assert_true(completion_push(c, body, strlen(body), &e));
+        assert_string_equal(s.text.data, goes_on ? "\nsay \n\n a\n\nb" : "\nsay  a\n\nb");
+        completion_close(c);
+        buf_free(&s.text);
     }
 }
 
@@ -120,7 +138,7 @@ static void test_completion__what_is_no_stream_is_refused(void **state)
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
         struct story s = {0};
         struct err e = {0};
-        struct completion *c = completion_open(note, &s);
+        struct completion *c = completion_open(note, &s, false);
         assert_false(completion_push(c, bodies[i], strlen(bodies[i]), &e));
         assert_non_null(strstr(e.msg, "not a JSON object"));
         completion_close(c);
@@ -132,6 +150,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_completion__streams_of_all_servers_read_the_same_however_they_are_cut),
+        cmocka_unit_test(test_completion__blank_lines_are_dropped_at_the_beginning_alone),
         cmocka_unit_test(test_completion__an_error_of_any_shape_is_one_sentence),
         cmocka_unit_test(test_completion__what_is_no_stream_is_refused),
     };

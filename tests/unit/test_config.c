@@ -162,7 +162,11 @@ static void test_config__stop_ids_and_sampling_come_from_the_generation_file(voi
     assert_non_null(strstr(e.msg, "/generation_config.json: eos_token_id is \"stop\", expected a token id"));
     ck_close(&k);
     assert_false(config_load(&c, "/nonexistent", &e));
-    assert_non_null(strstr(e.msg, "cannot open /nonexistent/config.json"));
+    assert_non_null(strstr(e.msg, "there is no directory /nonexistent;"));
+    assert_false(config_load(&c, "tests/unit/test_config.c", &e));
+    assert_non_null(strstr(e.msg, "tests/unit/test_config.c is a file, expected the directory of a checkpoint"));
+    assert_false(config_load(&c, "tests/unit", &e));
+    assert_non_null(strstr(e.msg, "tests/unit has no config.json, expected the directory of a checkpoint"));
 }
 
 /* Each change of a good file is refused by a sentence with the field, what was found and what was expected. */

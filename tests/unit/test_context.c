@@ -1,4 +1,5 @@
 /* What of a conversation the next prompts hold: parts that are dropped and pinned, a summary in place of the rest. */
+#include <math.h>
 #include <string.h>
 
 #include "chat/command.h"
@@ -213,6 +214,35 @@ static void test_context__a_conversation_that_is_loaded_has_its_marks(void **sta
 
 #define ANSWER(t) "<|im_start|>assistant\n" t "<|im_end|>\n"
 #define SUMMARY(t) "Summary of our conversation so far, which it replaces:\n\n" t
+
+static void test_context__a_summary_calls_no_tool(void **state)
+{
+    struct talk t;
+    struct err e = {0};
+    (void)state;
+    if (by_text)                        /* who knows no tokens cannot ban one */
+        return;
+    begin(&t);
+    set(&t, OPT_think, "off");
+    set(&t, OPT_tools, "clock");
+    fake_say("A1");
+    fake_say("They said hello.");
+    start(&t);
+    ask(&t, "Q1");
+    assert_int_equal(fake.samplings[0].n_bias, 0);
+    assert_true(chat_compact(t.c, "", &e));
+    finish_turn(&t);
+    const struct sampling *s = &fake.samplings[1];
+    assert_int_equal(s->n_bias, 1);
+    struct ids call = {0};
+    tokenizer_encode(fake.tok, "<tool_call>", strlen("<tool_call>"), true, &call);
+    assert_int_equal(call.n, 1);
+    assert_int_equal(s->bias_ids[0], call.data[0]);
+    ids_free(&call);
+    assert_true(isinf(s->bias[0]) && s->bias[0] < 0);
+    chat_decide(t.c, false);
+    end(&t);
+}
 
 static void compact(struct talk *t, const char *hint)
 {
@@ -432,6 +462,7 @@ int main(void)
         cmocka_unit_test(test_context__a_file_is_dropped_and_its_message_stays),
         cmocka_unit_test(test_context__what_cannot_be_dropped_or_pinned_is_told),
         cmocka_unit_test(test_context__a_conversation_that_is_loaded_has_its_marks),
+        cmocka_unit_test(test_context__a_summary_calls_no_tool),
         cmocka_unit_test(test_context__a_summary_that_is_taken_stands_for_what_is_before_it),
         cmocka_unit_test(test_context__a_summary_is_undone_and_brought_back),
         cmocka_unit_test(test_context__a_summary_that_is_left_changes_nothing),

@@ -270,16 +270,14 @@ static void test_editor__completion_sees_a_word(void **state)
 {
     (void)state;
     type("/se");
-    assert_true(editor_at_start(e));
-    editor_replace_word(e, "/set ");
+    editor_replace_before(e, 3, "/set ");
     assert_string_equal(marked(), "/set |");
-    assert_false(editor_at_start(e));
     type("x @src/ma tail");
     times(5, EDIT_LEFT);
     buf_reset(&out);
     editor_word(e, &out);
     assert_string_equal(out.data, "@src/ma");
-    editor_replace_word(e, "@src/main.c");
+    editor_replace_before(e, out.len, "@src/main.c");
     assert_string_equal(marked(), "/set x @src/main.c| tail");
     times(1, EDIT_UNDO);
     assert_string_equal(marked(), "/set x @src/ma| tail");

@@ -176,7 +176,7 @@ static void test_feed__output_of_a_tool_is_there_while_it_runs(void **state)
     fake_say("<tool_call>\n<function=build>\n</function>\n</tool_call>");
     stage_open();
     stage_say("Build it");
-    for (int i = 0; i < 1000 && !strstr(stage_screen(), "  compiling"); i++) {
+    for (int i = 0; i < 24000 && !strstr(stage_screen(), "  compiling"); i++) {
         chat_wait(stage.chat, -1, 5);
         stage_pass(20);
     }

@@ -25,6 +25,7 @@
 #include "prepare/provenance.h"
 #include "tests/checkpoint.h"
 #include "tests/donor.h"
+#include "tests/emulated.h"
 
 #define G0 "tests/data/model/g0/"
 #define L0 "model.language_model.layers.0.mlp.shared_expert."
@@ -317,7 +318,7 @@ static void test_hybrid__of_an_fp8_checkpoint_of_35b_geometry_little_more_than_t
 static void test_hybrid__killed_at_random_moments_a_later_run_completes_it(void **state)
 {
     (void)state;
-    enum { KILLS = 60 };
+    const int n_kills = emulated() ? 10 : 60;
     for (int compact = 0; compact < 2; compact++) {
         struct place p;
         struct stat st;
@@ -328,7 +329,7 @@ static void test_hybrid__killed_at_random_moments_a_later_run_completes_it(void 
         int64_t begin = clock_ns();
         must_build("tests/data/model/g1/int4", p.fp8, p.other, compact);
         int64_t whole = clock_ns() - begin;
-        for (int i = 0; i < KILLS; i++) {
+        for (int i = 0; i < n_kills; i++) {
             pid_t child = fork();
             if (!child) {
                 struct hybrid_report r;
@@ -345,6 +346,8 @@ static void test_hybrid__killed_at_random_moments_a_later_run_completes_it(void 
             assert_int_equal(waitpid(child, &status, 0), child);
             assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
             n_ended += WIFSIGNALED(status);
+            if (!WIFSIGNALED(status))   /* the machine may be quicker than it was */
+                whole -= whole / 8;
             if (!lstat(p.out, &st)) {   /* what has the final name is whole, but for the note that the next run drops */
                 char note[200];
                 snprintf(note, sizeof note, "%s/.request.json", p.out);
@@ -431,7 +434,7 @@ static void test_hybrid__sources_that_do_not_fit_are_refused(void **state)
         {G0 "int4", type_weight, "tensor " L0 "down_proj.weight is I8", "expected F8_E4M3"},
         {G0 "int4", grow_scale,  "tensor " L0 "gate_proj.weight_scale_inv is ", "[3, 1], expected F32 or BF16 [1, 1]"},
         {G0 "hybrid", NULL,      "the shared expert is FP8 already", "not the INT4 checkpoint"},
-        {"tests/data", NULL,     "tests/data/config.json", ""},
+        {"tests/data", NULL,     "tests/data has no config.json", ""},
         {"tests/data/model/g1/int4", NULL, "expected F8_E4M3 [", "as in tests/data/model/g1/int4"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -150,13 +150,14 @@ static struct given answer_given(const int32_t *ids, int n_prompt, int n)
 {
     static const double step[GATE_ROWS] = {1, 1.23, 1.44, 1.63, 1.81, 1.98, 2.14, 2.30};
     struct given a = {0};
+    struct price p = {0};
     struct gate g;
     struct lookup l = {0};
-    gate_init(&g, ENGINE_MAX_DEPTH);
+    gate_init(&g, ENGINE_MAX_DEPTH, &p);
     for (int i = 0; i < 40; i++) {      /* the MTP block is of no use here, and that is known */
-        gate_drafts_took(&g, 1, 0.1);
+        price_drafts_took(&p, 1, 1, 0.1);
         gate_learn(&g, (float[]){0.5f}, 1, 0, 1);
-        gate_step_took(&g, 1 + i % GATE_ROWS, step[i % GATE_ROWS]);
+        price_step_took(&p, 1 + i % GATE_ROWS, step[i % GATE_ROWS]);
     }
     lookup_begin(&l, ids, n_prompt);
     for (int at = n_prompt; at < n;) {
@@ -166,7 +167,7 @@ static struct given answer_given(const int32_t *ids, int n_prompt, int n)
         while (right < ENGINE_MAX_DEPTH && at + right < n && found && next[right] == ids[at + right])
             right++;
         const int tokens = 1 + (right < rows ? right : rows), known = tokens < ENGINE_MAX_DEPTH ? tokens : ENGINE_MAX_DEPTH;
-        gate_step_took(&g, 1 + rows, step[rows]);
+        price_step_took(&p, 1 + rows, step[rows]);
         if (found)
             gate_learn_look_up(&g, found, right < known ? right : known, known);
         a.n_rows += rows;

@@ -73,14 +73,15 @@ static void test_options__a_bad_flag_gets_one_sentence(void **state)
         {"--temprature", "1", "there is no option --temprature (did you mean --temperature?); --help lists them"},
         {"--qqqqqq", "1", "there is no option --qqqqqq; --help lists them"},
         {"-Z", "1", "there is no option -Z; --help lists them"},
-        {"--temperature", "warm", "temperature is 'warm', expected a number"},
-        {"--temperature", "nan", "temperature is 'nan', expected a number"},
-        {"--temperature", "11", "temperature is 11, expected 0 to 10"},
-        {"--top-k", "1.5", "top_k is '1.5', expected a whole number"},
-        {"--top-k", "99999999999999999999", "top_k is '99999999999999999999', expected a whole number"},
-        {"--seed", "-1", "seed is '-1', expected a whole number from 0"},
-        {"--backend", "tpu", "backend is 'tpu', expected one of cpu|cuda"},
-        {"--think=maybe", "x", "think is 'maybe', expected on or off"},
+        {"--temperature", "warm", "--temperature is 'warm', expected a number"},
+        {"--temperature", "nan", "--temperature is 'nan', expected a number"},
+        {"--temperature", "11", "--temperature is 11, expected 0 to 10"},
+        {"--top-k", "1.5", "--top-k is '1.5', expected a whole number"},
+        {"--top-k", "99999999999999999999", "--top-k is '99999999999999999999', expected a whole number"},
+        {"--seed", "-1", "--seed is '-1', expected a whole number from 0"},
+        {"--ctx", "many", "--ctx is 'many', expected a whole number, 32k also"},
+        {"--backend", "tpu", "--backend is 'tpu', expected one of cpu|cuda"},
+        {"--think=maybe", "x", "--think is 'maybe', expected on or off"},
         {"--no-model", "x", "there is no option --no-model (did you mean --model?); --help lists them"},
         {"--max-tokens", NULL, "--max-tokens needs a value: N"},
         {"-n", NULL, "-n needs a value: N"},
@@ -119,7 +120,12 @@ static void test_options__set_refuses_what_only_the_start_reads(void **state)
 {
     (void)state;
     assert_false(options_set_named(o, "ctx", "1k", &e));
-    assert_string_equal(e.msg, "ctx is read at the start only: give it on the command line or in the config file");
+    assert_string_equal(e.msg, "ctx is read when the program starts: `q35chat --continue --ctx N` goes on here with another one; "
+                               "the config file takes it, too");
+    assert_false(options_set_named(o, "share", "off", &e));
+    assert_non_null(strstr(e.msg, "`q35chat --continue --no-share`"));
+    assert_false(options_set_named(o, "stdin", "off", &e));
+    assert_string_equal(e.msg, "stdin is an option of the command line: q35chat --no-stdin");
     assert_false(options_set_named(o, "topk", "1", &e));
     assert_string_equal(e.msg, "there is no option topk (did you mean top_k?)");
 }
@@ -214,7 +220,7 @@ static void test_options__a_file_that_is_no_text_or_does_not_answer_is_refused(v
     assert_non_null(strstr(e.msg, "holds a zero byte"));
     unlink(path);
     assert_int_equal(mkfifo(path, 0600), 0);
-    alarm(60);                          /* these would wait for ever */
+    alarm(600);                         /* these would wait for ever */
     assert_false(buf_read_file(&text, path, 100, &e));
     assert_non_null(strstr(e.msg, "is not a regular file"));
     assert_false(buf_read_file(&text, "/tmp", 100, &e));

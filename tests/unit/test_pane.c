@@ -440,7 +440,7 @@ static void test_pane__a_size_there_and_back_gives_the_same_cells(void **state)
         case 0: pane_to_end(p); break;
         case 1: pane_scroll(p, draw_lot(41) - 20); break;
         case 2: pane_toggle(p); break;
-        case 3: pane_jump(p, draw_lot(2) ? 1 : -1, draw_lot(2)); break;
+        case 3: pane_to_start(p); break;
         }
         buf_reset(&before);
         buf_adds(&before, screen(p, rows, cols));
@@ -658,7 +658,7 @@ static void test_pane__the_end_comes_back_with_a_larger_screen(void **state)
     pane_close(p);
 }
 
-static void test_pane__marks_and_jumps_go_to_heads_of_messages(void **state)
+static void test_pane__marks_go_to_heads_of_messages(void **state)
 {
     (void)state;
     struct pane *p = turns(9);
@@ -668,21 +668,6 @@ static void test_pane__marks_and_jumps_go_to_heads_of_messages(void **state)
     screen(p, 10, 80);
     assert_string_equal(row_of(0), "> question 0?");
     assert_int_equal(pane_here(p), 0);
-    assert_false(pane_jump(p, -1, false));
-    assert_true(pane_jump(p, 1, false));
-    screen(p, 10, 80);
-    assert_memory_equal(row_of(0), "Answer 0", 8);
-    assert_int_equal(pane_here(p), 2);
-    assert_true(pane_jump(p, 1, true));
-    assert_true(pane_jump(p, 1, true));
-    screen(p, 10, 80);
-    assert_string_equal(row_of(0), "> question 2?");
-    assert_true(pane_jump(p, -1, true));
-    screen(p, 10, 80);
-    assert_string_equal(row_of(0), "> question 1?");
-    for (int i = 0; i < 7; i++)
-        assert_true(pane_jump(p, 1, true));
-    assert_false(pane_jump(p, 1, true));
     pane_go(p, mark);
     screen(p, 10, 80);
     assert_int_equal(pane_below(p), 0);
@@ -1006,7 +991,7 @@ int main(void)
         cmocka_unit_test(test_pane__a_fold_is_chosen_and_opened_where_it_is_clicked),
         cmocka_unit_test(test_pane__a_following_view_never_moves_text_down),
         cmocka_unit_test(test_pane__the_end_comes_back_with_a_larger_screen),
-        cmocka_unit_test(test_pane__marks_and_jumps_go_to_heads_of_messages),
+        cmocka_unit_test(test_pane__marks_go_to_heads_of_messages),
         cmocka_unit_test(test_pane__a_cut_forgets_what_follows),
         cmocka_unit_test(test_pane__hostile_text_and_random_steps_keep_all_promises),
         cmocka_unit_test(test_pane__the_source_comes_back_byte_by_byte),

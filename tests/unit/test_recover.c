@@ -342,15 +342,13 @@ static void test_recover__an_answer_is_on_disk_while_it_is_said(void **state)
     wait_until_ready();
     fake_end("Once upon a time", FINISH_STOP, true);
     submit("A story");
-    const int64_t start = clock_ns();
     while (strcmp(buf_str(&seen.text), "Once upon a time"))
         step();
     while (strcmp(last_on_disk(&t), "Once upon a time")) {      /* no token comes any more: it wakes by itself */
-        assert_true(chat_timeout(c) >= 0);
+        assert_true(chat_timeout(c) >= 0 && chat_timeout(c) <= 1000);
         chat_wait(c, -1, -1);
         step();
     }
-    assert_true(clock_ms_since(start) < 30000);         /* the time that it says is in chat_timeout() */
     assert_true(t.entries[1]->cut && t.entries[1]->stopped);
     assert_int_equal(t.entries[1]->ids.n, strlen("Once upon a time") + 1);         /* and the stop id */
     assert_int_equal(chat_timeout(c), -1);

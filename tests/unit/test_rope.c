@@ -1,10 +1,12 @@
-/* Rotary frequencies, plain and with YaRN: checked against the figures that follow from the published formula. */
+/* Rotary frequencies, plain and with YaRN: checked against the published formula and against those of transformers
+ * (tests/data/golden/yarn.json). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,16 +59,6 @@ static void test_rope__yarn_leaves_fast_ones_and_divides_slow_ones(void **state)
     assert_true(fabs((double)c.yarn_attention_factor - 1.0693147) < 1e-5);
 }
 
-/* Figures of transformers' _compute_yarn_parameters (src/transformers/modeling_rope_utils.py, Apache-2.0), evaluated in fp32 for 64 rotated dimensions,
- * theta 1e7, beta_fast 32, beta_slow 1, original_max_position_embeddings 262144: see the comment of rope_frequencies(). */
-static const struct { int factor, i; float freq; } published[] = {
-    {2, 0, 1.000000000e+00f}, {2, 5, 8.058422059e-02f}, {2, 13, 1.433012658e-03f}, {2, 14, 8.659643354e-04f}, {2, 15, 4.905929090e-04f},
-    {2, 17, 1.552649483e-04f}, {2, 18, 8.660865569e-05f}, {2, 20, 2.635603414e-05f}, {2, 21, 1.433417128e-05f}, {2, 22, 7.699632079e-06f},
-    {2, 27, 6.204688816e-07f}, {2, 31, 8.274085417e-08f},
-    {4, 0, 1.000000000e+00f}, {4, 5, 8.058422059e-02f}, {4, 13, 1.433012658e-03f}, {4, 14, 8.659643354e-04f}, {4, 15, 4.742398160e-04f},
-    {4, 17, 1.373497507e-04f}, {4, 18, 7.217387611e-05f}, {4, 20, 1.844922372e-05f}, {4, 21, 8.759770935e-06f}, {4, 22, 3.849816039e-06f},
-    {4, 27, 3.102344408e-07f}, {4, 31, 4.137042708e-08f},
-};
 /* Factor 4: cos and sin of a position, times the attention factor. */
 static const struct { int pos, i; float cos, sin; } rotations[] = {
     {300000, 0, -1.1320848f, 0.1219058f}, {300000, 7, 1.0856383f, 0.3433169f}, {300000, 16, -0.1266950f, 1.1315588f},
@@ -84,16 +76,32 @@ static void load_stretched(struct model_config *c, int n_ctx, float *f)
     rope_frequencies(f, c);
 }
 
+/* With the factors of --ctx, and with one that only a config.json has. */
 static void test_rope__a_longer_context_has_the_published_frequencies(void **state)
 {
     (void)state;
-    struct model_config c;
-    float f[ROPE_MAX_HALF];
-    for (size_t k = 0; k < sizeof published / sizeof *published; k++) {
-        load_stretched(&c, published[k].factor * 262144, f);
-        assert_int_equal((int)c.yarn_factor, published[k].factor);
-        assert_true(fabsf(f[published[k].i] / published[k].freq - 1) < 1e-6f);
+    json_t *golden = json_load_file("tests/data/golden/yarn.json", 0, NULL), *g, *x;
+    size_t i, k;
+    assert_int_equal(json_array_size(json_object_get(golden, "frequencies")), 3);
+    json_array_foreach(json_object_get(golden, "frequencies"), i, g) {
+        const double factor = json_number_value(json_object_get(g, "factor"));
+        struct model_config c;
+        float f[ROPE_MAX_HALF];
+        char rope[128];
+        if (factor == floor(factor)) {
+            load_stretched(&c, (int)factor * 262144, f);
+        } else {
+            snprintf(rope, sizeof rope, "\"rope_type\": \"yarn\", \"factor\": %g, \"original_max_position_embeddings\": 262144", factor);
+            load(&c, rope);
+            rope_frequencies(f, &c);
+        }
+        assert_true(fabs((double)c.yarn_factor - factor) < 1e-6);
+        assert_true(fabs((double)c.yarn_attention_factor - json_number_value(json_object_get(g, "attention_factor"))) < 1e-6);
+        assert_int_equal(json_array_size(json_object_get(g, "inv_freq")), c.rotary_dim / 2);
+        json_array_foreach(json_object_get(g, "inv_freq"), k, x)
+            assert_true(fabs((double)f[k] / json_number_value(x) - 1) < 1e-6);
     }
+    json_decref(golden);
 }
 
 /* The angle is computed in fp32: at position 1,009,999 one step of a float is up to 0.06. */

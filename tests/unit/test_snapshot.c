@@ -9,6 +9,8 @@
 
 #include "engine/snapshot.h"
 
+static int memory[16];                  /* of all slots */
+
 static int ascending(const void *a, const void *b)
 {
     return *(const int *)a - *(const int *)b;
@@ -36,7 +38,7 @@ static void test_snapshot__the_best_is_the_last_one_not_behind(void **state)
 {
     (void)state;
     struct snapshots s;
-    assert_true(snapshots_init(&s, 4, 1, sizeof(int)));
+    snapshots_init(&s, 4, 1, sizeof(int), memory);
     assert_int_equal(snapshots_find(&s, 0, 1000), -1);
     take(&s, 100);
     take(&s, 300);
@@ -53,7 +55,7 @@ static void test_snapshot__empty_sequence_and_known_positions_take_no_slot(void 
 {
     (void)state;
     struct snapshots s;
-    assert_true(snapshots_init(&s, 2, 1, sizeof(int)));
+    snapshots_init(&s, 2, 1, sizeof(int), memory);
     assert_null(snapshots_claim(&s, 0, 0, false));
     take(&s, 10);
     assert_null(snapshots_claim(&s, 0, 10, false));
@@ -61,7 +63,7 @@ static void test_snapshot__empty_sequence_and_known_positions_take_no_slot(void 
     assert_kept(&s, (int[]){10, 20}, 2);
     snapshots_free(&s);
 
-    assert_true(snapshots_init(&s, 0, 1, sizeof(int)));            /* no ring at all */
+    snapshots_init(&s, 0, 1, sizeof(int), memory);            /* no ring at all */
     assert_null(snapshots_claim(&s, 0, 10, false));
     assert_int_equal(snapshots_find(&s, 0, 10), -1);
     snapshots_drop_after(&s, 0, 0);
@@ -72,7 +74,7 @@ static void test_snapshot__changed_tokens_drop_what_depends_on_them(void **state
 {
     (void)state;
     struct snapshots s;
-    assert_true(snapshots_init(&s, 4, 1, sizeof(int)));
+    snapshots_init(&s, 4, 1, sizeof(int), memory);
     take(&s, 10);
     take(&s, 20);
     take(&s, 30);
@@ -87,7 +89,7 @@ static void test_snapshot__a_long_prefill_leaves_them_spread_out(void **state)
 {
     (void)state;
     struct snapshots s;
-    assert_true(snapshots_init(&s, 8, 1, sizeof(int)));
+    snapshots_init(&s, 8, 1, sizeof(int), memory);
     for (int pos = 4096; pos <= 64 * 4096; pos += 4096) {
         take(&s, pos);
         int sorted[8], n = 0, widest = 0;
@@ -109,7 +111,7 @@ static void test_snapshot__the_newest_two_survive_the_new_one(void **state)
 {
     (void)state;
     struct snapshots s;
-    assert_true(snapshots_init(&s, 4, 1, sizeof(int)));
+    snapshots_init(&s, 4, 1, sizeof(int), memory);
     take(&s, 1000);
     take(&s, 2000);
     take(&s, 2990);                     /* where the next turn rejoins: near its neighbours, yet the one that is needed */
@@ -119,7 +121,7 @@ static void test_snapshot__the_newest_two_survive_the_new_one(void **state)
     snapshots_free(&s);
 
     for (int n = 1; n <= 2; n++) {      /* tiny rings keep the newest */
-        assert_true(snapshots_init(&s, n, 1, sizeof(int)));
+        snapshots_init(&s, n, 1, sizeof(int), memory);
         take(&s, 10);
         take(&s, 20);
         take(&s, 30);
@@ -140,7 +142,7 @@ static void test_snapshot__those_on_the_way_of_an_answer_go_first(void **state)
 {
     (void)state;
     struct snapshots s;
-    assert_true(snapshots_init(&s, 8, 1, sizeof(int)));
+    snapshots_init(&s, 8, 1, sizeof(int), memory);
     for (int pos = 100; pos <= 500; pos += 100)
         take(&s, pos);
     for (int pos = 1000; pos <= 8000; pos += 500)       /* a long answer: no turn loses its place, and they spread */
@@ -177,7 +179,7 @@ static void test_snapshot__those_on_the_way_of_an_answer_go_first(void **state)
     snapshots_free(&s);
 
     for (int n = 1; n <= 3; n++) {      /* tiny rings are for turns, once they are full of them */
-        assert_true(snapshots_init(&s, n, 1, sizeof(int)));
+        snapshots_init(&s, n, 1, sizeof(int), memory);
         pass(&s, 5);
         for (int pos = 10; pos <= 10 * n; pos += 10)
             take(&s, pos);
@@ -199,7 +201,7 @@ static void test_snapshot__sequences_share_the_slots_fairly(void **state)
 {
     (void)state;
     struct snapshots s;
-    assert_true(snapshots_init(&s, 8, 2, sizeof(int)));
+    snapshots_init(&s, 8, 2, sizeof(int), memory);
     for (int pos = 10; pos <= 200; pos += 10)           /* alone, one has them all */
         take(&s, pos);
     assert_int_equal(held(&s, 0), 8);
@@ -222,7 +224,7 @@ static void test_snapshot__sequences_share_the_slots_fairly(void **state)
     snapshots_free(&s);
 
     for (int n = 1; n <= 3; n++) {                      /* fewer than a pair for each */
-        assert_true(snapshots_init(&s, n, 2, sizeof(int)));
+        snapshots_init(&s, n, 2, sizeof(int), memory);
         for (int pos = 10; pos <= 100; pos += 10)
             for (int seq = 0; seq < 2; seq++) {
                 assert_non_null(snapshots_claim(&s, seq, pos, false));

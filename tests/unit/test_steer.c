@@ -10,7 +10,14 @@
 #include "base/buf.h"
 #include "chat/chat.h"
 #include "chat/local.h"
+#include "tests/emulated.h"
 #include "tests/tmpdir.h"
+
+/* An answer may be over before a busy machine lets the test look at it: then the test asks again, this often. */
+enum { TRIES = 200 };
+
+/* Of places in an answer each is tried, or under a sanitizer each third one. */
+enum { STRIDE = SANITIZED ? 3 : 1 };
 
 static struct options *o;
 static struct chat *c;
@@ -207,15 +214,17 @@ static void test_steer__an_answer_under_way_has_tokens_too(void **state)
     struct err e = {0};
     int most = 0;
     defaults();
-    assert_true(chat_new(c, &e));
-    submit(questions[2]);
-    while (!seen.n_done) {
-        step();
-        int n = chat_n_tokens(c, -1);
-        most = n > most ? n : most;
-        for (int k = 0; k < n; k++) {
-            struct chat_token t = token(-1, k);
-            assert_true(t.at <= (t.reasoning ? seen.reasoning.len : seen.text.len));
+    for (int tries = 0; most <= 3 && tries < TRIES; tries++) {
+        assert_true(chat_new(c, &e));
+        submit(questions[2]);
+        while (!seen.n_done) {
+            step();
+            int n = chat_n_tokens(c, -1);
+            most = n > most ? n : most;
+            for (int k = 0; k < n; k++) {
+                struct chat_token t = token(-1, k);
+                assert_true(t.at <= (t.reasoning ? seen.reasoning.len : seen.text.len));
+            }
         }
     }
     assert_true(most > 3);
@@ -233,7 +242,7 @@ static void test_steer__a_stopped_answer_that_goes_on_is_the_one_that_was_not_st
             ask_anew(questions[q]);
             const struct kept whole = keep(1);
             const int n_prompt = seen.last.stats.n_prompt;
-            for (int cut = 1; cut < whole.n; cut += q == 1 ? 1 + 2 * w : 13) {          /* at any token of one, here and there in others */
+            for (int cut = 1; cut < whole.n; cut += STRIDE * (q == 1 ? 1 + 2 * w : 13)) {          /* at any token of one, here and there in others */
                 int which, middle = (cut + whole.n) / 2;
                 set_int(OPT_max_tokens, cut);
                 ask_anew(questions[q]);
@@ -376,7 +385,7 @@ static void test_steer__any_alternative_of_any_token_begins_another_answer(void 
     ask_anew(questions[1]);
     const struct kept first = keep(1);
     const int n_prompt = seen.last.stats.n_prompt;
-    for (int k = 0; k < first.n; k++)
+    for (int k = 0; k < first.n; k += STRIDE)
         for (int a = k % 4; a < 4; a += 4) {
             int which, n = chat_siblings(c, 1, &which);
             assert_true(chat_show_sibling(c, 1, 0, &e));
@@ -439,7 +448,7 @@ static void test_steer__a_budget_ends_the_reasoning_at_any_token(void **state)
         const struct kept whole = keep(1);
         const int n_prompt = seen.last.stats.n_prompt;
         assert_true(thoughts > 5);
-        for (int budget = 1; budget <= thoughts + 2; budget += 1 + 3 * w) {
+        for (int budget = 1; budget <= thoughts + 2; budget += STRIDE * (1 + 3 * w)) {
             set_int(OPT_think_budget, budget);
             ask_anew(questions[1]);
             int forced = count(1, CHAT_FORCED, false);
@@ -528,10 +537,10 @@ static void test_steer__the_answer_comes_now(void **state)
     struct err e = {0};
     int n_now = 0;
     defaults();
-    for (int wait = 0; wait < 9; wait++) {
+    for (int tries = 0; tries < 9 || (n_now <= 3 && tries < TRIES); tries++) {
         assert_true(chat_new(c, &e));
         submit(questions[1]);
-        for (int i = 0; i < wait && !seen.n_done; i++)
+        for (int i = 0; i < tries % 9 && !seen.n_done; i++)
             step();
         bool now = chat_answer_now(c);
         if (now)
@@ -551,17 +560,24 @@ static void test_steer__an_interrupt_wins_over_an_answer_now(void **state)
 {
     (void)state;
     struct err e = {0};
+    int n_both = 0;
     defaults();
     for (int wait = 0; wait < 8; wait++) {
-        assert_true(chat_new(c, &e));
-        submit(questions[1]);
-        for (int i = 0; i < wait && !seen.n_done; i++)
-            step();
-        chat_answer_now(c);
-        chat_interrupt(c);
-        finish_turn();
-        assert_int_equal(seen.last.end, CHAT_INTERRUPTED);
+        bool interrupted = false;
+        for (int tries = 0; !interrupted && tries < TRIES; tries++) {           /* from the second on sooner */
+            assert_true(chat_new(c, &e));
+            submit(questions[1]);
+            for (int i = 0; i < wait >> tries % 8 && !seen.n_done; i++)
+                step();
+            const bool now = chat_answer_now(c);
+            chat_interrupt(c);
+            finish_turn();
+            interrupted = seen.last.end == CHAT_INTERRUPTED;
+            n_both += interrupted && now;
+        }
+        assert_true(interrupted);
     }
+    assert_true(n_both > 0);
 }
 
 static int open_chat(void **state)

@@ -251,6 +251,13 @@ static void test_view__the_panel_takes_nothing_from_a_narrow_text(void **state)
     assert_string_equal(stage_screen(), before);
     cells_size(&stage.cells, 24, 120);
     assert_shows("SESSION");
+    cells_size(&stage.cells, 24, 80);
+    stage_screen();
+    stage_keys("Alt-P Alt-P");
+    assert_shows("the panel needs 110 columns, this screen has 80");
+    cells_size(&stage.cells, 24, 120);
+    assert_shows("SESSION");
+    assert_hides("the panel needs");
     free(before);
     stage_end();
 }

@@ -260,6 +260,16 @@ static enum block_step list_step(struct block *b, const struct line *l)
     return sibling || outer ? BLOCK_ENDS_BEFORE : BLOCK_GOES_ON;
 }
 
+/* A line that closes fence `b`. */
+static bool closes_fence(const struct block *b, const char *line, size_t n)
+{
+    struct line l = line_of(line, n);
+    size_t k = run_of(&l, l.at, b->mark), i = l.at + k;
+    while (i < l.n && is_blank(l.s[i]))
+        i++;
+    return l.indent <= 3 && k >= (size_t)b->count && i == l.n;
+}
+
 static enum block_step step(struct block *b, const struct line *l)
 {
     switch (b->kind) {
@@ -270,7 +280,7 @@ static enum block_step step(struct block *b, const struct line *l)
     case BLOCK_INDENTED:
         return l->at == l->n || l->indent > 3 ? BLOCK_GOES_ON : BLOCK_ENDS_BEFORE;
     case BLOCK_FENCE:
-        return block_closes_fence(b, l->s, l->n) ? BLOCK_ENDS_AFTER : BLOCK_GOES_ON;
+        return closes_fence(b, l->s, l->n) ? BLOCK_ENDS_AFTER : BLOCK_GOES_ON;
     case BLOCK_MATH:
     case BLOCK_HTML:
         return verbatim_step(b, l, l->at);
@@ -303,15 +313,6 @@ enum block_step block_step(struct block *b, const char *line, size_t n)
         b->n_lines++;
     b->blank = l.at == l.n;
     return s;
-}
-
-bool block_closes_fence(const struct block *b, const char *line, size_t n)
-{
-    struct line l = line_of(line, n);
-    size_t k = run_of(&l, l.at, b->mark), i = l.at + k;
-    while (i < l.n && is_blank(l.s[i]))
-        i++;
-    return l.indent <= 3 && k >= (size_t)b->count && i == l.n;
 }
 
 size_t block_info(const char *line, size_t n, size_t *at)

@@ -48,8 +48,6 @@ enum block_step block_step(struct block *b, const char *line, size_t n);
 /* Bytes of the first line of s[0..n) with its newline (\n, \r\n); 0: it is not complete.  `ended`: no more bytes will come. */
 size_t block_line(const char *s, size_t n, bool ended);
 bool block_is_blank(const char *line, size_t n);
-/* A line that closes fence `b`. */
-bool block_closes_fence(const struct block *b, const char *line, size_t n);
 /* The place of a fence's info string; its length, without blanks around it. */
 size_t block_info(const char *line, size_t n, size_t *at);
 

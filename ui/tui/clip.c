@@ -184,11 +184,3 @@ bool clip_copy(const char *text, size_t n, void (*fn)(void *arg, const char *tex
     return into_file(text, n, fn ? ": it is more than a terminal's clipboard takes" : "", said);
 }
 
-bool clip_file(const char *path, const char *text, size_t n, struct err *e)
-{
-    struct buf all = {0};
-    buf_add(&all, text, n);
-    bool ok = export_write(path, &all, e);
-    buf_free(&all);
-    return ok;
-}

@@ -15,7 +15,5 @@ enum { CLIP_TERMINAL_MAX = 74994 };
  * not), the terminal itself through fn (NULL: it cannot), a file in the state directory.  Appends one sentence to `said`, without
  * an end of line; false: it went nowhere.  May wait 2 s for a program that hangs. */
 bool clip_copy(const char *text, size_t n, void (*fn)(void *arg, const char *text, size_t n), void *arg, struct buf *said);
-/* Into a new file ("~/" is HOME); one that exists is refused. */
-bool clip_file(const char *path, const char *text, size_t n, struct err *e);
 
 #endif

@@ -461,11 +461,6 @@ void editor_word(const struct editor *e, struct buf *out)
     buf_add(out, text(e) + at, e->draft.cursor - at);
 }
 
-void editor_replace_word(struct editor *e, const char *with)
-{
-    editor_replace_before(e, e->draft.cursor - word_start(e), with);
-}
-
 void editor_replace_before(struct editor *e, size_t n, const char *with)
 {
     struct buf clean = {0};
@@ -475,11 +470,6 @@ void editor_replace_before(struct editor *e, size_t n, const char *with)
     draft_clean(&clean, with, strlen(with));
     change(e, at, e->draft.cursor - at, buf_str(&clean), clean.len, STEP_OTHER);
     buf_free(&clean);
-}
-
-bool editor_at_start(const struct editor *e)
-{
-    return word_start(e) == 0;
 }
 
 /* --- the screen ------------------------------------------------------------------------------------------------- */

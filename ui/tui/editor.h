@@ -39,13 +39,10 @@ void editor_set(struct editor *e, const char *text);
 void editor_reset(struct editor *e);                    /* an empty draft without a past; the kill ring stays */
 bool editor_empty(const struct editor *e);
 void editor_text(const struct editor *e, struct buf *out);              /* chips in full */
-/* For completion: what stands before the cursor, chips as U+FFFC; the word of it that ends there, back to a blank or a chip, which
- * editor_replace_word() replaces; and whether that is the first of the draft. */
+/* For completion: what stands before the cursor, chips as U+FFFC; the word of it that ends there, back to a blank or a chip. */
 void editor_before(const struct editor *e, struct buf *out);
 void editor_word(const struct editor *e, struct buf *out);
-void editor_replace_word(struct editor *e, const char *with);
 void editor_replace_before(struct editor *e, size_t n, const char *with);       /* the last n bytes before it, but no chip */
-bool editor_at_start(const struct editor *e);
 
 /* Rows that the draft takes in `columns`, of which the first two hold the sign ("> ").  Ask for the columns that are drawn: others
  * lay out the whole draft again. */

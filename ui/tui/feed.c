@@ -19,11 +19,6 @@ static bool shows_reasoning(const struct feed *f)
     return !strcmp(how, "show") || !strcmp(how, "only");
 }
 
-bool feed_reasons(const struct feed *f)
-{
-    return f->reasoning >= 0;
-}
-
 static int add(struct feed *f, enum item_kind kind, int message, const char *text, size_t n)
 {
     int item = pane_add(f->pane, kind, message);
@@ -368,7 +363,7 @@ static void on_result(struct feed *f, const struct chat_event *ev, int64_t ms)
     }
     f->call_ms = ms;                    /* the next one begins now */
     f->complete = true;
-    f->message++;
+    f->message += f->aside < 0;
 }
 
 static const char *ended(const struct feed *f, enum chat_end end)

@@ -37,7 +37,6 @@ void feed_event(struct feed *f, const struct chat_event *ev, int64_t ms);
 void feed_recount(struct feed *f);                      /* the tokenizer is there: what was estimated of a loaded conversation */
 void feed_tick(struct feed *f, int64_t ms);
 void feed_decided(struct feed *f, bool taken);          /* about the summary */
-bool feed_reasons(const struct feed *f);
 /* A line or more of ours: ITEM_NOTE, ITEM_ERROR, or a command's ITEM_OUTPUT. */
 void feed_say(struct feed *f, enum item_kind kind, const char *text);
 

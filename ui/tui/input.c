@@ -168,7 +168,8 @@ void input_tell(struct host *h)
 
 /* --- sending ---------------------------------------------------------------------------------------------------- */
 
-void input_give_back(struct host *h, const char *text)
+/* A message that was not answered returns. */
+static void give_back(struct host *h, const char *text)
 {
     if (editor_empty(input(h)->editor)) {
         editor_set(input(h)->editor, text);
@@ -196,7 +197,7 @@ void input_submit(struct host *h, const char *text)
     if (ok)
         follow_unsent(h);
     else
-        input_give_back(h, text);
+        give_back(h, text);
     talk_began(h, ok, &e);
 }
 
@@ -286,7 +287,7 @@ void input_restore(struct host *h)
     }
     input(h)->queue.held = input(h)->queue.held || input(h)->queue.n > before;
     if (draft.len)
-        input_give_back(h, draft.data);
+        give_back(h, draft.data);
     buf_free(&draft);
 }
 
@@ -358,7 +359,7 @@ static void take_back(struct host *h, const struct chat_event *ev)
         free(input(h)->steer);
         input(h)->steer = memory_strdup(both.data);
     } else if (ev->taken_back) {
-        input_give_back(h, ev->taken_back);
+        give_back(h, ev->taken_back);
     }
     buf_free(&both);
 }

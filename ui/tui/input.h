@@ -25,12 +25,12 @@ struct editor *input_editor(const struct host *h);
 /* Once, at the beginning.  NULL: it is not kept. */
 void input_history(struct host *h, const char *path);
 void input_remember(struct host *h, const char *text);
-/* A message that was not answered returns. */
-void input_give_back(struct host *h, const char *text);
 /* Sends it; on failure it comes back. */
 void input_submit(struct host *h, const char *text);
 /* The chat hears of the draft, if it has changed. */
 void input_tell(struct host *h);
+/* What /quit does: a conversation that cannot be saved is asked about once. */
+void input_quit(struct host *h);
 /* Nothing runs: what waits is sent. */
 void input_next(struct host *h);
 /* About a summary that waits.  False: none does. */

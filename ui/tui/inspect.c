@@ -219,7 +219,7 @@ static void draw_tokens(struct host *h, struct cells *c, struct area at)
     for (int i = 0; i < t.n_alternatives && i + 2 < at.rows; i++)
         draw_choice(c, at, 1 + i, i == inspect(h)->choice, t.alternatives[i].text, t.alternatives[i].n, t.alternatives[i].prob);
     if (!t.n_alternatives)
-        cells_puts(c, at, 1, 4, DIM, "what else it could have been is not known");
+        cells_puts(c, at, 1, 4, DIM, "no alternatives here: only answers given since the program started have them");
     cells_puts(c, at, at.rows - 1, 0, DIM, "  Left/Right token  Up/Down choice  Enter branches here  q back");
 }
 

@@ -489,7 +489,7 @@ int item_rows(const struct item *it)
     return it->n_head + it->n_body + it->n_foot;
 }
 
-const struct lines *item_line(struct item *it, int row, int *line)
+static const struct lines *line_at(struct item *it, int row, int *line)
 {
     CHECK(row >= 0 && row < item_rows(it));
     if (row < it->n_head || row >= it->n_head + it->n_body) {
@@ -585,7 +585,7 @@ static bool walk_next(struct walk *w)
 bool item_at(struct item *it, int row, int col, size_t *at)
 {
     int line;
-    const struct lines *l = item_line(it, row, &line);
+    const struct lines *l = line_at(it, row, &line);
     bool any = false;
     for (struct walk w = walk_line(l, line); walk_next(&w) && !(any && w.col - w.glyph.width > col);) {
         if (w.source == LINES_NO_SOURCE)
@@ -649,7 +649,7 @@ static void draw_over(struct item *it, const struct lines *l, int line, const st
 void item_draw(struct item *it, int row, const struct item_over *over, struct cells *c, struct area a, int at_row)
 {
     int line;
-    const struct lines *l = item_line(it, row, &line);
+    const struct lines *l = line_at(it, row, &line);
     lines_draw(l, line, c, a, at_row);
     draw_over(it, l, line, over, c, a, at_row);
     if (row == 0 && head_is_beside(it, it->view.measure))

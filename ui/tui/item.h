@@ -58,7 +58,6 @@ int  item_rows(const struct item *it);
 size_t item_place(struct item *it, int row, int *sub);  /* the row's byte of the source, and which of the rows of that byte it is */
 int  item_row(struct item *it, size_t at, int sub);     /* back: the last row that begins at or before `at` */
 bool item_hides(const struct item *it, size_t at);      /* that byte is folded away */
-const struct lines *item_line(struct item *it, int row, int *line);
 /* The byte at a column of a row; false: the row shows none of the source. */
 bool item_at(struct item *it, int row, int col, size_t *at);
 

@@ -330,12 +330,6 @@ int markdown_n_settled(struct markdown *m)
     return m->raw || m->n_settled < n ? n : m->n_settled < m->sheet.lines.n ? m->n_settled : m->sheet.lines.n;
 }
 
-const char *markdown_source(const struct markdown *m, size_t *n)
-{
-    *n = m->source.len;
-    return buf_str(&m->source);
-}
-
 /* Blocks and tables are those of the laid out text, also when the source is shown. */
 static const struct sheet *sheet_of(struct markdown *m)
 {

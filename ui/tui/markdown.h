@@ -29,7 +29,6 @@ int  markdown_n_final(struct markdown *m);
 /* Likewise, but of the open block as well: what these lines say stays.  Only the looks of a paragraph may still change, to a heading's.
  * How many they are depends on when one asks. */
 int  markdown_n_settled(struct markdown *m);
-const char *markdown_source(const struct markdown *m, size_t *n);
 /* Code blocks in order: their text (without fences) and language. */
 int  markdown_n_blocks(struct markdown *m);
 bool markdown_block(struct markdown *m, int i, struct buf *text, struct buf *language);

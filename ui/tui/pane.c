@@ -1,11 +1,11 @@
 #include "ui/tui/pane.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "chat/callline.h"
 #include "ui/tui/items.h"
 #include "ui/tui/search.h"
 #include "ui/tui/sentence.h"
@@ -75,28 +75,12 @@ int pane_add(struct pane *p, enum item_kind kind, int message)
     return p->items.n - 1;
 }
 
-/* The text of an object's only member; NULL: there is none, or not one. */
-static char *only_text(const char *arguments)
-{
-    json_t *o = json_loads(arguments, 0, NULL);
-    char *text = NULL;
-    if (json_object_size(o) == 1) {
-        const char *value = json_string_value(json_object_iter_value(json_object_iter(o)));
-        text = value ? memory_strdup(value) : NULL;
-    }
-    json_decref(o);
-    return text;
-}
-
 int pane_call(struct pane *p, int message, const char *name, const char *arguments)
 {
     struct item *it = items_add(&p->items, ITEM_CALL, message);
-    char *text = only_text(arguments);
-    bool empty = !*arguments || !strcmp(arguments, "{}");
-    it->one_argument = text || empty;
-    buf_addf(&it->source, "%s%s%s\n", name, empty ? "" : " ", text ? text : empty ? "" : arguments);
+    it->one_argument = call_line(&it->source, name, arguments);
+    buf_addc(&it->source, '\n');
     it->body = it->source.len;
-    free(text);
     return p->items.n - 1;
 }
 
@@ -115,11 +99,6 @@ void pane_end(struct pane *p, int item)
 void pane_head(struct pane *p, int item, const char *text)
 {
     item_head(item_at_index(p, item), text);
-}
-
-void pane_set_message(struct pane *p, int item, int message)
-{
-    item_at_index(p, item)->message = message;
 }
 
 void pane_cut(struct pane *p, int item)
@@ -387,28 +366,6 @@ long pane_below(struct pane *p)
 {
     long rows = p->follows ? 0 : items_after(&p->items, top_spot(p)) - p->area.rows;
     return rows > 0 ? rows : 0;
-}
-
-static bool is_message(const struct item *it, bool users_only)
-{
-    return item_shows(it) && (it->kind == ITEM_USER || (!users_only && it->kind == ITEM_ANSWER));
-}
-
-bool pane_jump(struct pane *p, int direction, bool users_only)
-{
-    struct spot top = top_spot(p);
-    int i = top.item, step = direction < 0 ? -1 : 1;
-    bool at_head = i < p->items.n && top.row <= items_gap(&p->items, i);
-    if (step > 0 || at_head)
-        i += step;
-    if (step > 0 && top.row < items_gap(&p->items, top.item))
-        i = top.item;                   /* the blank line above it is at the top */
-    while (i >= 0 && i < p->items.n && !is_message(&p->items.at[i], users_only))
-        i += step;
-    if (i < 0 || i >= p->items.n)
-        return false;
-    stay_at(p, (struct spot){i, items_gap(&p->items, i)});
-    return true;
 }
 
 static bool is_conversation(const struct item *it)
@@ -690,31 +647,43 @@ static int blocks_of(struct pane *p, int i)
     return markdown_n_blocks(it->md);
 }
 
-/* The first code block of which a row is in view: its answer and its number; -1: there is none. */
-static int block_in_view(struct pane *p, int *block)
+/* The first item, from the top of the view down, of which a row in view is what `is` looks for; -1: there is none.  Rows are counted as its
+ * markdown counts them. */
+typedef bool row_fn(struct pane *p, int item, int row, void *found);
+static int find_in_view(struct pane *p, row_fn *is, void *found)
 {
     struct spot top = top_spot(p);
     int row = -top.row, rows;
     for (int i = top.item; i < p->items.n && row < p->area.rows; i++, row += rows) {
-        struct item *it = &p->items.at[i];
         rows = items_rows(&p->items, i);
-        int first = items_gap(&p->items, i) + it->n_head;
-        for (int r = row < 0 ? -row : 0; blocks_of(p, i) && r < rows && row + r < p->area.rows; r++)
-            if (r >= first && (*block = markdown_block_at(it->md, r - first)) >= 0)
+        const int first = items_gap(&p->items, i) + p->items.at[i].n_head;
+        for (int r = row < 0 ? -row : 0; r < rows && row + r < p->area.rows; r++)
+            if (r >= first && is(p, i, r - first, found))
                 return i;
     }
     return -1;
 }
 
+static bool row_of_block(struct pane *p, int i, int row, void *block)
+{
+    return blocks_of(p, i) && (*(int *)block = markdown_block_at(p->items.at[i].md, row)) >= 0;
+}
+
+static bool row_of_table(struct pane *p, int i, int row, void *source)
+{
+    const struct item *it = &p->items.at[i];
+    return it->md && markdown_table_at(it->md, row, source);
+}
+
 int pane_n_blocks(struct pane *p)
 {
-    int block, i = block_in_view(p, &block);
+    int block, i = find_in_view(p, row_of_block, &block);
     return i < 0 ? 0 : blocks_of(p, i);
 }
 
 bool pane_block(struct pane *p, int i, struct buf *text, struct buf *language)
 {
-    int block, answer = block_in_view(p, &block);
+    int block, answer = find_in_view(p, row_of_block, &block);
     if (i < 0)
         i = block;
     return answer >= 0 && i < blocks_of(p, answer) && markdown_block(p->items.at[answer].md, i, text, language);
@@ -722,17 +691,7 @@ bool pane_block(struct pane *p, int i, struct buf *text, struct buf *language)
 
 bool pane_table(struct pane *p, struct buf *source)
 {
-    struct spot top = top_spot(p);
-    int row = -top.row, rows;
-    for (int i = top.item; i < p->items.n && row < p->area.rows; i++, row += rows) {
-        struct item *it = &p->items.at[i];
-        rows = items_rows(&p->items, i);
-        int first = items_gap(&p->items, i) + it->n_head;
-        for (int r = row < 0 ? -row : 0; it->md && r < rows && row + r < p->area.rows; r++)
-            if (r >= first && markdown_table_at(it->md, r - first, source))
-                return true;
-    }
-    return false;
+    return find_in_view(p, row_of_table, source) >= 0;
 }
 
 size_t pane_cached(const struct pane *p)

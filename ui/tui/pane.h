@@ -31,7 +31,6 @@ void pane_append(struct pane *p, int item, const char *text, size_t n);  /* what
 void pane_end(struct pane *p, int item);                /* complete */
 /* The summary.  Reasoning: "thought 6.2 s, 214 tok"; a call: "exit 0  1.2 s"; a message: "<2/3>", at the right edge. */
 void pane_head(struct pane *p, int item, const char *text);
-void pane_set_message(struct pane *p, int item, int message);           /* once the chat has it */
 void pane_cut(struct pane *p, int item);                /* forgets it and what follows */
 int  pane_n(const struct pane *p);
 enum item_kind pane_kind(const struct pane *p, int item);
@@ -68,7 +67,6 @@ void pane_to_start(struct pane *p);
 void pane_to_end(struct pane *p);                       /* and follow */
 bool pane_follows(const struct pane *p);
 long pane_below(struct pane *p);                        /* rows below the view: exact near the end, an estimate far away */
-bool pane_jump(struct pane *p, int direction, bool users_only);         /* the next item (user's message) becomes the top; false: no more */
 /* The item that view commands mean: the chosen one while it is in view, else the first one that begins in view, else the one at
  * the top; following: the newest.  -1: there is none. */
 int  pane_here(struct pane *p);

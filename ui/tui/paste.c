@@ -79,18 +79,6 @@ static void end_question(struct host *h)
     host_edited(h);
 }
 
-static bool write_all(int fd, const char *s, size_t n)
-{
-    while (n) {
-        ssize_t k = write(fd, s, n);
-        if (k < 0 && errno != EINTR)
-            return false;
-        s += k > 0 ? k : 0;
-        n -= k > 0 ? (size_t)k : 0;
-    }
-    return true;
-}
-
 /* A new file of the state directory, for the owner only. */
 static bool keep_as_file(const struct buf *text, struct buf *path, struct err *e)
 {
@@ -103,7 +91,7 @@ static bool keep_as_file(const struct buf *text, struct buf *path, struct err *e
         fd = open(path->data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (fd < 0 && errno == EEXIST)
             continue;
-        bool ok = fd >= 0 && write_all(fd, text->data, text->len);
+        bool ok = fd >= 0 && buf_write(fd, text->data, text->len);
         if (!ok)
             err_set(e, "cannot write %s: %s", path->data, strerror(errno));
         if (fd >= 0)

@@ -6,7 +6,9 @@
 
 #include "base/arena.h"
 #include "base/memory.h"
+#include "base/unicode.h"
 #include "chat/sessions.h"
+#include "chat/title.h"
 #include "chat/trash.h"
 #include "ui/tui/figure.h"
 #include "ui/tui/input.h"
@@ -17,7 +19,7 @@
 #include "ui/tui/talk.h"
 #include "ui/tui/url.h"
 
-enum { LINE = 200 };                    /* bytes of a text that can be seen of it in a list */
+enum { LINE = 2048 };                   /* bytes of a text that a list shows at most */
 
 struct picker {
     enum picker_kind kind;
@@ -63,7 +65,7 @@ static const char *first_line(struct picker *p, int indent, const char *sign, co
 {
     text += strspn(text, " \n\t");
     size_t n = strcspn(text, "\n");
-    return arena_printf(&p->mem, "%*s%s%.*s", indent, "", sign, (int)(n < LINE ? n : LINE), text);
+    return arena_printf(&p->mem, "%*s%s%.*s", indent, "", sign, (int)(n < LINE ? n : unicode_complete(text, LINE)), text);
 }
 
 static void empty_list(struct picker *p)
@@ -180,7 +182,11 @@ static void add_node(struct picker *p, const struct chat *c, int k, int depth)
     if (!strcmp(node.role, "tool"))
         return;
     struct popup_row *row = add_row(p, NULL, k);
-    row->text = first_line(p, 2 * depth, strcmp(node.role, "user") ? "" : "you: ", node.text);
+    struct buf line = {0};
+    if (!node.text[strspn(node.text, " \n\t")])
+        title_of_node(&line, &node);
+    row->text = first_line(p, 2 * depth, strcmp(node.role, "user") ? "" : "you: ", line.len ? line.data : node.text);
+    buf_free(&line);
     row->here = node.on_path;
     if (node.on_path)
         p->popup.chosen = p->n - 1;

@@ -247,13 +247,3 @@ void popup_draw(struct popup *p, struct cells *c, struct area a)
         draw_count(p, c, a, a.rows - 1, col);
 }
 
-int popup_at(const struct popup *p, struct area a, int row)
-{
-    struct area b = box(p, a);
-    struct layout l = lay_out(p, b.rows);
-    int at = row - (b.row - a.row) - l.title, n = 0;
-    for (int i = 0; i < p->n && at >= 0 && at < l.list; i++)
-        if (listed(p, i) && n++ == p->top + at)
-            return i;
-    return -1;
-}

@@ -39,7 +39,5 @@ int  popup_listed(const struct popup *p);               /* rows that pass the fi
 int  popup_height(const struct popup *p, int rows);
 /* In the last rows of the area.  With a filter the cursor is placed behind it. */
 void popup_draw(struct popup *p, struct cells *c, struct area a);
-/* The row (by index) at a row of the area that was drawn last, or -1: for clicks. */
-int  popup_at(const struct popup *p, struct area a, int row);
 
 #endif

@@ -123,6 +123,11 @@ static void run_typed(struct host *h, const char *text)
     buf_free(&out);
 }
 
+void input_quit(struct host *h)
+{
+    run_typed(h, "/quit");
+}
+
 /* --- keys -------------------------------------------------------------------------------------------------------- */
 
 static void trim(struct buf *text)

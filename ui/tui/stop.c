@@ -28,7 +28,7 @@ void stop_interrupt(struct host *h)
     } else if (!editor_empty(input_editor(h))) {
         clear_draft(h);
     } else if (h->ms < h->typing.quit_until) {
-        h->wishes |= WISH_LEAVE;
+        input_quit(h);
     } else {
         h->typing.quit_until = h->ms + AGAIN_MS;
         host_hint(h, "Ctrl-C again to quit");
@@ -66,5 +66,5 @@ void act_leave(struct host *h)
     if (host_busy(h))
         host_hint(h, "an answer runs: Ctrl-C stops it");
     else
-        h->wishes |= WISH_LEAVE;
+        input_quit(h);
 }

@@ -606,14 +606,6 @@ bool term_clipboard(struct term *t, const char *text, size_t n)
     return !t->tty.gone;
 }
 
-void term_bell(struct term *t)
-{
-    if (t->left)
-        return;
-    say(t, "\a");
-    flush(t);
-}
-
 /* Answers that are still on their way would be typed into the shell. */
 static void await_answers(struct term *t)
 {

@@ -49,7 +49,6 @@ void term_title(struct term *t, const char *text);      /* made safe; sent when 
  * (TERM_CLIPBOARD_MAX), or this one knows no such thing; nothing was sent. */
 enum { TERM_CLIPBOARD_MAX = 74994 };
 bool term_clipboard(struct term *t, const char *text, size_t n);
-void term_bell(struct term *t);
 /* Gives the terminal back to the shell (suspend, $EDITOR, printing), and takes it again. */
 void term_leave(struct term *t);
 void term_enter(struct term *t);

@@ -27,8 +27,10 @@ void act_panel(struct host *h)
 {
     int columns = h->at.input.cols;
     h->looks.panel = !h->looks.panel;
-    if (h->looks.panel && columns && columns < PANEL_MIN_SCREEN)         /* it is there as soon as the window is wide enough */
+    if (h->looks.panel && columns && columns < PANEL_MIN_SCREEN) {       /* it is there as soon as the window is wide enough */
         host_hint(h, "the panel needs %d columns, this screen has %d", PANEL_MIN_SCREEN, columns);
+        h->hint.columns = PANEL_MIN_SCREEN;
+    }
 }
 
 void act_mouse(struct host *h)

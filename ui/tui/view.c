@@ -226,6 +226,8 @@ void view_draw(struct app *a, struct cells *c)
     figures_follow(&a->figures, &a->host);
     cells_blank(c, cells_all(c), TEXT);
     c->cursor_row = -1;
+    if (a->host.hint.columns && c->cols >= a->host.hint.columns)
+        buf_reset(&a->host.hint.text);
     if (c->rows < VIEW_MIN_ROWS || c->cols < VIEW_MIN_COLUMNS) {
         if (in_place_of_input(a)->hidden)
             in_place_of_input(a)->hidden(&a->host);

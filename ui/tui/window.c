@@ -134,6 +134,7 @@ void host_hint(struct host *h, const char *fmt, ...)
     buf_reset(&h->hint.text);
     buf_adds(&h->hint.text, text);
     h->hint.until = h->ms + HINT_MS;
+    h->hint.columns = 0;
 }
 
 void host_note(struct host *h, const char *text)

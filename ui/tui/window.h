@@ -129,6 +129,7 @@ struct layout { struct area pane, input; };
 struct hint {
     struct buf text;
     int64_t    until;                   /* ms */
+    int        columns;                 /* a screen so wide needs the word no longer; 0: none */
 };
 
 struct host {

@@ -1,0 +1,13 @@
+/* For functions of a header that both the host and a GPU's kernels call. */
+#ifndef Q35_KERNELS_BOTH_H
+#define Q35_KERNELS_BOTH_H
+
+#ifdef __CUDACC__
+#define BOTH        static inline __host__ __device__
+#define BOTH_FORCED static __forceinline__ __host__ __device__        /* inlined however long it is */
+#else
+#define BOTH        static inline
+#define BOTH_FORCED static inline
+#endif
+
+#endif

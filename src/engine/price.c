@@ -1,0 +1,87 @@
+#include "engine/price.h"
+
+#include <math.h>
+
+enum { TRUSTED = 6 };                   /* measurements of a price before others are compared with it */
+static const double first_ratio = 0.25, /* a row more, as long as none was measured, of a step of one row */
+    first_answer = 0.15,                /* likewise an answer more in a run that makes drafts, of a run for one */
+    dearer = 0.12, cheaper = 0.15,      /* weights of a newer measurement: what disturbs one makes it longer */
+    hope = 0.0004;                      /* by so much a high price sinks with every step, so that it is measured again one day */
+
+/* One measurement is never believed at once: the machine may have been busy. */
+static double bounded(double old, double now) { return now > 1.5 * old ? 1.5 * old : now < old / 1.5 ? old / 1.5 : now; }
+
+static double settle(double old, double now)
+{
+    const double to = bounded(old, now);
+    return old + (to > old ? dearer : cheaper) * (to - old);
+}
+
+/* The first measurements count as much as each other, and as what was expected before them: their mean. */
+static double settle_first(double old, double now, int n_before)
+{
+    return old + (bounded(old, now) - old) / (n_before + 2);
+}
+
+static double first_price(int rows) { return 1 + first_ratio * (rows - 1); }
+
+double price_step(const struct price *p, int rows)
+{
+    int low = rows, high = rows;
+    while (low > 1 && p->ratio[low - 1] <= 0)
+        low--;
+    while (high <= PRICE_ROWS && p->ratio[high - 1] <= 0)
+        high++;
+    const double below = low > 1 ? p->ratio[low - 1] : 1;
+    if (low == rows)
+        return below;
+    if (high <= PRICE_ROWS)
+        return below + fmin((p->ratio[high - 1] - below) / (high - low), first_ratio) * (rows - low);
+    const double slope = low > 1 ? (below - 1) / (low - 1) : first_ratio;
+    return below + slope * (rows - low);
+}
+
+/* Steps become slower as the context grows, all of them together: so the ratios move slowly, and the common factor quickly.  A row never
+ * costs more than a step of its own. */
+void price_step_took(struct price *p, int rows, double ms)
+{
+    double *ratio = &p->ratio[rows - 1];
+    p->ratio[0] = 1;
+    for (int i = 1; i < PRICE_ROWS; i++)
+        if (p->ratio[i] > first_price(i + 1))
+            p->ratio[i] -= hope * (p->ratio[i] - first_price(i + 1));
+    if (p->one_ms <= 0)
+        p->one_ms = ms / first_price(rows);
+    if (*ratio <= 0)
+        *ratio = price_step(p, rows);
+    if (rows == 1 || p->timed[rows - 1] >= TRUSTED)
+        p->one_ms = settle(p->one_ms, ms / *ratio);
+    const int before = p->timed[rows - 1];
+    if (rows > 1)
+        *ratio = fmin(before < TRUSTED ? settle_first(*ratio, ms / p->one_ms, before) : settle(*ratio, ms / p->one_ms), rows);
+    if (before < TRUSTED)
+        p->timed[rows - 1]++;
+}
+
+void price_drafts_took(struct price *p, int n_answers, int n, double ms)
+{
+    double *of = &p->draft_ms[n_answers - 1];
+    *of = *of <= 0 ? ms / n : settle(*of, ms / n);
+}
+
+/* From the nearest number of answers that was measured. */
+double price_draft_ms(const struct price *p, int n_answers)
+{
+    for (int off = 0; off < PRICE_ROWS; off++) {
+        const int low = n_answers - off, high = n_answers + off,
+            at = low > 0 && p->draft_ms[low - 1] > 0 ? low : high <= PRICE_ROWS && p->draft_ms[high - 1] > 0 ? high : 0;
+        if (at)
+            return p->draft_ms[at - 1] * (1 + first_answer * (n_answers - 1)) / (1 + first_answer * (at - 1));
+    }
+    return 0;
+}
+
+double price_draft(const struct price *p, int n_answers)
+{
+    return price_known(p) ? price_draft_ms(p, n_answers) / p->one_ms : 0;
+}

@@ -1,0 +1,344 @@
+/* What clients may ask, and the replies.  Answers are jobs: their turn comes later. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "serve/checkpoint_path.h"
+#include "serve/relay.h"
+#include "serve/respond.h"
+#include "serve/server_state.h"
+#include "serve/socket.h"
+#include "serve/tokens.h"
+#include "text/pyjson.h"
+
+enum { LONGEST_KEY = 4096 };
+
+/* ---- who may ask ---- */
+
+/* Takes as long for a wrong key as for the right one. */
+static bool same(const char *a, const char *b)
+{
+    size_t n = strlen(a), m = strlen(b);
+    unsigned char differs = n != m;
+    for (size_t i = 0; i < n && i < LONGEST_KEY; i++)
+        differs |= (unsigned char)(a[i] ^ b[m ? i % m : 0]);
+    return !differs;
+}
+
+static bool may_ask(struct server *s, struct exchange *x)
+{
+    static const char bearer[] = "Bearer ";
+    if (exchange_is_local(x))
+        return true;
+    const char *host = exchange_header(x, "Host"), *key = exchange_header(x, "Authorization");
+    if (!s->so.any_host && (!host || !socket_is_local_name(host))) {
+        respond_error(x, 403, "the Host header does not name this machine (localhost, 127.0.0.1 or [::1])");
+        return false;
+    }
+    if (!strcmp(exchange_path(x), "/health"))
+        return true;
+    if (!s->so.key || !key || strncmp(key, bearer, strlen(bearer)) || !same(key + strlen(bearer), s->so.key)) {
+        respond_error(x, 401, "the key is missing or wrong: it is in the server's key file, and goes into the header Authorization: Bearer KEY");
+        return false;
+    }
+    return true;
+}
+
+/* ---- what is asked ---- */
+
+static void tell_health(struct server *s, struct exchange *x)
+{
+    struct buf body = {0};
+    buf_addf(&body, "{\"status\": \"%s\", \"loaded_bytes\": %zu, \"total_bytes\": %zu, \"running\": %d, \"waiting\": %d, \"unread\": %d, \"clients\": %d}",
+             s->ready ? "ok" : "loading", s->loaded, s->to_load, n_running(s), s->waiting.n, s->unread.n, web_n_clients(s->web));
+    respond_json(x, s->ready ? 200 : 503, &body);
+    buf_free(&body);
+}
+
+static void tell_metrics(struct server *s, struct exchange *x)
+{
+    struct buf body = {0};
+    figures_write(&s->figures, n_running(s), s->waiting.n, s->unread.n, web_n_clients(s->web), &body);
+    exchange_reply(x, 200, "text/plain; version=0.0.4", (struct text){body.data, body.len}, 0);
+    buf_free(&body);
+}
+
+static void stop(struct server *s, struct exchange *x)
+{
+    if (!exchange_is_local(x)) {
+        respond_error(x, 403, "a server is stopped over its unix socket alone");
+        return;
+    }
+    if (s->so.of_chat) {
+        respond_error(x, 403, "the model belongs to a chat that is open, and ends with it");
+        return;
+    }
+    respond_ok(x, "{\"status\": \"stopping\"}");
+    s->state = SERVER_STOPPED;
+}
+
+static bool is_ours(const struct server *s, struct text model)
+{
+    return !model.n || text_is(model, buf_str(&s->model)) || text_is(model, s->r->model);
+}
+
+static void fail(struct server *s, struct job *j, int status, const char *message, const char *code)
+{
+    s->figures.refused += status < 500;
+    job_refuse(j, status, message, code);
+}
+
+typedef bool read_fn(struct question *q, struct text body, const struct options *o, struct err *e);
+
+static void complete_as(struct server *s, struct exchange *x, read_fn *read)
+{
+    struct job *j = memory_zeroed(1, sizeof *j);
+    struct err e = {{0}};
+    s->figures.requests++;
+    j->x = x;
+    if (!read(&j->question, exchange_body(x), s->so.o, &e)) {
+        fail(s, j, 400, e.msg, NULL);
+    } else if (!is_ours(s, j->question.model)) {
+        err_set(&e, "there is no model %.*s here; it has %s", (int)j->question.model.n, j->question.model.p, buf_str(&s->model));
+        fail(s, j, 404, e.msg, "model_not_found");
+    } else if (s->state == SERVER_FAILED) {
+        fail(s, j, 503, s->why.msg, NULL);
+    } else if (s->waiting.n >= s->so.n_waiting) {
+        s->figures.overloaded++;
+        err_set(&e, "%d requests wait already; ask again in %d seconds", s->waiting.n, RESPOND_RETRY_S);
+        respond_error_with(x, 429, e.msg, "queue_full", RESPOND_RETRY_S);
+    } else {
+        exchange_keep(x, j);
+        job_waits(j, clock_ns());
+        queue_add(&s->waiting, j);
+        return;
+    }
+    job_free(j);
+}
+
+static void complete(struct server *s, struct exchange *x)
+{
+    complete_as(s, x, question_read);
+}
+
+static void complete_plain(struct server *s, struct exchange *x)
+{
+    complete_as(s, x, question_read_plain);
+}
+
+/* What a handler leaves behind: its body, or why not. */
+struct reply {
+    struct buf   body;                  /* JSON; nothing: {} */
+    struct arena mem;                   /* of what the request says */
+    struct err   e;
+    int          again_s;               /* refused for the moment: after this many seconds the client may ask again */
+};
+typedef bool tell_fn(struct server *s, struct exchange *x, struct reply *r);
+
+static void reply_to(struct server *s, struct exchange *x, tell_fn *tell)
+{
+    struct reply r = {0};
+    if (!tell(s, x, &r))
+        respond_error_with(x, r.again_s ? 503 : 400, r.e.msg, NULL, r.again_s);
+    else if (r.body.len)
+        respond_json(x, 200, &r.body);
+    else
+        respond_ok(x, "{}");
+    buf_free(&r.body);
+    arena_free(&r.mem);
+}
+
+static bool has_model(const struct server *s, struct reply *r)
+{
+    r->again_s = s->ready ? 0 : RESPOND_RETRY_S;
+    return s->ready || err_set(&r->e, "the model loads");
+}
+
+static bool tell_models(struct server *s, struct exchange *x, struct reply *r)
+{
+    const struct responder_info *info = s->r->ops->info(s->r);
+    struct buf *body = &r->body;
+    buf_adds(body, "{\"object\": \"list\", \"data\": [{\"id\": ");
+    pyjson_quote((struct text){s->model.data, s->model.len}, body);
+    buf_adds(body, ", \"object\": \"model\", \"created\": 0, \"owned_by\": \"q35chat\"");
+    if (exchange_is_local(x)) {         /* what a chat on this machine compares */
+        buf_adds(body, ", \"root\": ");
+        pyjson_quote(text_of(s->r->model), body);
+        buf_adds(body, ", \"options\": ");
+        pyjson_quote((struct text){buf_str(&s->options), s->options.len}, body);
+    }
+    if (s->ready && info)
+        buf_addf(body, ", \"max_model_len\": %d", info->chat.n_ctx);
+    else
+        buf_addf(body, ", \"loading\": {\"done\": %zu, \"total\": %zu}", s->loaded, s->to_load);
+    buf_adds(body, "}]}");
+    return true;
+}
+
+static bool tokenize(struct server *s, struct exchange *x, struct reply *r)
+{
+    return has_model(s, r) && tokens_of_text(s->r, exchange_body(x), s->so.o, &r->body, &r->e);
+}
+
+static bool detokenize(struct server *s, struct exchange *x, struct reply *r)
+{
+    return has_model(s, r) && text_of_tokens(s->r, exchange_body(x), &r->body, &r->e);
+}
+
+/* ---- what an attached q35chat asks ---- */
+
+static void attach(struct server *s, struct exchange *x)
+{
+    struct buf lines = {0};
+    struct arena mem = {0};
+    struct text name;
+    struct err e = {{0}};
+    write_state(s, &lines);
+    if (relay_read_name(exchange_body(x), &name, &mem, &e))
+        attached_add(&s->attached, x, name, &lines);
+    else
+        respond_error(x, 400, e.msg);
+    buf_free(&lines);
+    arena_free(&mem);
+}
+
+typedef void file_fn(struct responder *r, uint64_t conversation, const char *path);
+
+/* What was computed of a conversation, to its checkpoint or from there.  may_be_none: without a path there is no file. */
+static bool use_file(struct server *s, struct exchange *x, struct reply *r, file_fn *use, bool may_be_none)
+{
+    struct relay_file f;
+    struct buf own = {0};
+    bool ok = relay_read_file(exchange_body(x), &f, &r->mem, &r->e) && ((may_be_none && !f.path.n) || checkpoint_path(f.path, &own, &r->e));
+    if (ok && !attached_claim(&s->attached, f.name, f.conversation))
+        ok = err_set(&r->e, "no q35chat of that name is attached");
+    if (ok)
+        use(s->r, f.conversation, own.len ? own.data : NULL);
+    buf_free(&own);
+    return ok;
+}
+
+static bool save(struct server *s, struct exchange *x, struct reply *r)
+{
+    return use_file(s, x, r, s->r->ops->save, false);
+}
+
+static bool restore(struct server *s, struct exchange *x, struct reply *r)
+{
+    return use_file(s, x, r, s->r->ops->restore, false);
+}
+
+static bool keep(struct server *s, struct exchange *x, struct reply *r)
+{
+    return use_file(s, x, r, s->r->ops->keep, true);
+}
+
+static void answer_attached(struct server *s, struct exchange *x)
+{
+    complete_as(s, x, relay_read);
+}
+
+static struct job *find_waiting(const struct queue *q, struct text name)
+{
+    struct job *j = q->first;
+    while (j && !text_same(j->question.name, name))
+        j = j->next;
+    return j;
+}
+
+/* The answer of that name, whether it is under way or waits; NULL: it is over. */
+static struct job *find_job(struct server *s, struct text name)
+{
+    for (int i = 0; i < s->n_lanes; i++) {
+        const struct lane *l = &s->lanes[i];
+        if (l->now && !l->now_over && text_same(l->now->question.name, name))
+            return l->now;
+    }
+    struct job *j = find_waiting(&s->waiting, name);
+    return j ? j : find_waiting(&s->unread, name);
+}
+
+/* Its stream ends with what it has. */
+static void interrupt_job(struct server *s, struct job *j)
+{
+    if (j->in)
+        end_waiting(s, j);
+    else
+        lane_interrupt(lane_of(s, j));
+}
+
+static bool interrupt(struct server *s, struct exchange *x, struct reply *r)
+{
+    struct text name;
+    if (!relay_read_name(exchange_body(x), &name, &r->mem, &r->e))
+        return false;
+    struct job *j = find_job(s, name);
+    if (j)
+        interrupt_job(s, j);
+    return true;
+}
+
+/* Nobody is kept waiting by it: not while an answer is under way. */
+static bool read_ahead(struct server *s, struct exchange *x, struct reply *r)
+{
+    struct question q;
+    const bool ok = relay_read_ahead(&q, exchange_body(x), &r->e);
+    q.request.plain = &q.ids;
+    if (ok && s->ready && !s->held && !n_running(s) && s->state == SERVER_RUNS)
+        s->r->ops->read_ahead(s->r, &q.request);
+    question_free(&q);
+    return ok;
+}
+
+static bool tell_machine(struct server *s, struct exchange *x, struct reply *r)
+{
+    struct chat_machine m = {0};
+    (void)x;
+    s->r->ops->machine(s->r, &m);
+    relay_machine(&m, &r->body);
+    return true;
+}
+
+static const struct route {
+    const char *method, *path;
+    tell_fn *tell;                      /* what is said at once, and sent by reply_to(), */
+    void (*go)(struct server *s, struct exchange *x);   /* or what sends a reply of its own, perhaps later */
+    bool local;                         /* over the unix socket alone */
+} routes[] = {
+    {"POST", "/v1/chat/completions", .go = complete},
+    {"POST", "/v1/completions",      .go = complete_plain},
+    {"POST", "/tokenize",            tokenize},
+    {"POST", "/detokenize",          detokenize},
+    {"GET",  "/v1/models",           tell_models},
+    {"GET",  "/health",              .go = tell_health},
+    {"GET",  "/metrics",             .go = tell_metrics},
+    {"POST", "/stop",                .go = stop},
+    {"POST", "/q35chat/attach",      .go = attach, .local = true},
+    {"POST", "/q35chat/answer",      .go = answer_attached, .local = true},
+    {"POST", "/q35chat/interrupt",   interrupt, .local = true},
+    {"POST", "/q35chat/ahead",       read_ahead, .local = true},
+    {"POST", "/q35chat/save",        save, .local = true},
+    {"POST", "/q35chat/restore",     restore, .local = true},
+    {"POST", "/q35chat/keep",        keep, .local = true},
+    {"POST", "/q35chat/machine",     tell_machine, .local = true},
+};
+
+void asked(void *arg, struct exchange *x)
+{
+    struct server *s = arg;
+    const char *method = exchange_method(x), *path = exchange_path(x);
+    const struct route *found = NULL;
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
+        if (!strcmp(routes[i].path, path) && (!routes[i].local || exchange_is_local(x)))
+            found = &routes[i];
+    if (!may_ask(s, x))
+        return;
+    if (!found)
+        respond_error(x, 404, "there is nothing at this path; the paths are in docs/serve.md");
+    else if (strcmp(found->method, method))
+        respond_error(x, 405, "this path takes another method");
+    else if (found->tell)
+        reply_to(s, x, found->tell);
+    else
+        found->go(s, x);
+}
