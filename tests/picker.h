@@ -69,7 +69,7 @@ static inline void picker_begin(struct picker *p, const struct sampling *how, co
     memset(p->seen, 0, (size_t)p->vocab);
     memset(p->bias, 0, (size_t)p->vocab * sizeof *p->bias);
     for (int i = 0; i < n_prompt; i++)
-        p->seen[prompt[i]] |= i < n_prompt - how->n_begun ? STEP_IN_TEXT : STEP_IN_TEXT | STEP_IN_ANSWER;
+        p->seen[prompt[i]] |= i < n_prompt - how->n_answer_prefix ? STEP_IN_TEXT : STEP_IN_TEXT | STEP_IN_ANSWER;
     for (int i = 0; i < how->n_bias; i++)
         p->bias[how->bias_ids[i]] += how->bias[i];
 }

@@ -27,8 +27,11 @@ if [ "$1" = one ]; then
     echo "$passed $failed $skipped" > "$log.count"
     if [ "$failed" -ne 0 ]; then
         report=$(sed 's/^/    /' "$log" | grep -v ' RUN \|      OK' | tail -n 40)
+        failures=$(grep -a '^not ok \|^\[  FAILED  \] [a-z]' "$log" | cut -c 1-300)
         printf '%s\n' "${ended:-}$report
+$failures
 FAIL $name, $took"
+        printf '%s\n' "FAIL $name: $(echo "${failures:-ended with status $status}" | paste -sd ';')" > "$log.failed"
     else
         [ -z "${FIGURES:-}" ] || case $test in *.sh) report=$(grep '^ok ' "$log"); [ -z "$report" ] || printf '%s\n' "$report" ;; esac
         echo "ok   $name: $passed passed$([ "$skipped" -eq 0 ] || echo ", $skipped skipped"), $took"
@@ -43,5 +46,6 @@ for t in ${SCRIPTS-tests/layers.sh tests/hub/*.sh tests/remote/*.sh tests/pty/*.
     case $t in *.sh) [ -z "$EMULATOR" ] || [ "$t" = tests/golden/debug.sh ] || continue ;; esac       # the others start programs by themselves
     printf '%s\n' "$t"
 done | xargs -n 1 -P "$AT_ONCE" sh "$0" one
+cat "$BUILD"/logs/*.failed 2> /dev/null
 cat "$BUILD"/logs/*.count | awk '{p += $1; f += $2; s += $3}
     END {printf "%d passed, %d failed%s\n", p, f, s ? ", " s " skipped" : ""; exit f > 0 || p == 0}'

@@ -33,7 +33,7 @@ static void replace_responder(struct chat *c)
     c->responder = made;
     old->ops->close(old);
     if (c->persist.session)
-        kept_load(c, session_path(c->persist.session));
+        checkpointer_load(c, session_path(c->persist.session));
 }
 
 static bool needs_another(const struct chat *c)
@@ -57,7 +57,7 @@ const struct chat_event *chat_drain(struct chat *c, int *n)
         turn_after_calls(c);
     }
     ahead_step(c);
-    kept_step(c);
+    checkpointer_step(c);
     return outbox_take(&c->out, n);
 }
 
@@ -199,8 +199,8 @@ static bool regenerate(struct chat *c, const uint64_t *seed, struct err *e)
     if (c->t.entries[last]->summary)
         return err_set(e, "what stands last is a summary; /undo goes back before it");
     persist_cut(c, last + 1);
-    c->turn.begun.seeded = seed != NULL;
-    c->turn.begun.seed = seed ? *seed : 0;
+    c->turn.prefix.seeded = seed != NULL;
+    c->turn.prefix.seed = seed ? *seed : 0;
     turn_begin(c, TURN_ANEW);
     return true;
 }
@@ -309,14 +309,14 @@ void chat_close(struct chat *c)
         return;
     tool_close(c->calls.run);
     persist_retry(c);
-    kept_end(c);
+    checkpointer_end(c);
     session_close(c->persist.session);          /* the next program need not wait for the model to end */
     c->responder->ops->close(c->responder);
     transcript_free(&c->t);
     buf_free(&c->title);
     free(c->parts.all);
     answer_free(&c->turn.answer);
-    tokens_free(&c->turn.begun);
+    tokens_free(&c->turn.prefix);
     buf_free(&c->turn.refill);
     tools_close(c->calls.tools);
     outbox_free(&c->out);

@@ -290,12 +290,12 @@ bool chat_may_quit(struct chat *c, struct err *e);
 bool chat_export(const struct chat *c, const char *format, struct buf *out, struct err *e);    /* "md", "json", "txt" */
 
 /* The checkpoint of the conversation: what a resume need not compute again. */
-struct chat_kept {
+struct chat_checkpoint {
     bool   on;                          /* there is one, or will be */
     size_t bytes, written;              /* of the file, 0: not known; written since the start */
     int    restored;                    /* tokens that came back when it was loaded */
 };
-void chat_kept(const struct chat *c, struct chat_kept *k);
+void chat_checkpoint(const struct chat *c, struct chat_checkpoint *k);
 
 int chat_others(const struct chat *c);                  /* programs that use the model of this chat, too: they may go on when it ends */
 const struct chat_info *chat_info(const struct chat *c);                /* NULL before CHAT_READY */

@@ -257,8 +257,8 @@ enum command_result command_unpin(struct typed *c)
 
 static void say_checkpoint(struct typed *c)
 {
-    struct chat_kept k;
-    chat_kept(c->chat, &k);
+    struct chat_checkpoint k;
+    chat_checkpoint(c->chat, &k);
     if (!k.on)
         return;
     buf_addf(c->out, "checkpoint %.1f MB on the disk, %.1f MB written", (double)k.bytes * 1e-6, (double)k.written * 1e-6);

@@ -73,7 +73,7 @@ static void add_sampling(struct buf *out, const struct sampling *s)
     buf_addc(out, '}');
 }
 
-static uint32_t submit(struct source *s, uint64_t conversation, const struct ids *ids, int keep_at, const struct sampling *how)
+static uint32_t submit(struct source *s, uint64_t conversation, const struct ids *ids, int snapshot_pos, const struct sampling *how)
 {
     struct far *f = own(s);
     struct buf body = {0};
@@ -81,8 +81,8 @@ static uint32_t submit(struct source *s, uint64_t conversation, const struct ids
     f->runs = true;
     f->stops = false;
     f->stats = (struct turn_stats){0};
-    buf_addf(&body, "{\"id\": \"%llx-%u\", \"conversation\": %llu, \"keep_at\": %d, \"begun\": %d", (unsigned long long)f->number, f->serial,
-             (unsigned long long)conversation, keep_at, how->n_begun);
+    buf_addf(&body, "{\"id\": \"%llx-%u\", \"conversation\": %llu, \"snapshot_pos\": %d, \"answer_prefix\": %d", (unsigned long long)f->number, f->serial,
+             (unsigned long long)conversation, snapshot_pos, how->n_answer_prefix);
     add_sampling(&body, how);
     add_ids(&body, "prompt", ids);
     buf_addc(&body, '}');
@@ -102,10 +102,10 @@ static void interrupt(struct source *s, uint32_t serial)
     asker_ask(f->others, TAG_INTERRUPT | serial, "/q35chat/interrupt", &body, PROMPTLY_S);
 }
 
-static void read_ahead(struct source *s, uint64_t conversation, const struct ids *ids, int keep_at)
+static void read_ahead(struct source *s, uint64_t conversation, const struct ids *ids, int snapshot_pos)
 {
     struct buf body = {0};
-    buf_addf(&body, "{\"conversation\": %llu, \"keep_at\": %d", (unsigned long long)conversation, keep_at);
+    buf_addf(&body, "{\"conversation\": %llu, \"snapshot_pos\": %d", (unsigned long long)conversation, snapshot_pos);
     add_ids(&body, "prompt", ids);
     buf_addc(&body, '}');
     asker_ask(own(s)->others, TAG_OTHER, "/q35chat/ahead", &body, PROMPTLY_S);

@@ -25,9 +25,9 @@ static const struct near *own_const(const struct source *s)
     return (const struct near *)s;
 }
 
-static uint32_t submit(struct source *s, uint64_t conversation, const struct ids *ids, int keep_at, const struct sampling *how)
+static uint32_t submit(struct source *s, uint64_t conversation, const struct ids *ids, int snapshot_pos, const struct sampling *how)
 {
-    return engine_submit(own(s)->engine, conversation, ids->data, ids->n, keep_at, how);
+    return engine_submit(own(s)->engine, conversation, ids->data, ids->n, snapshot_pos, how);
 }
 
 static void interrupt(struct source *s, uint32_t serial)
@@ -35,9 +35,9 @@ static void interrupt(struct source *s, uint32_t serial)
     engine_interrupt(own(s)->engine, serial);
 }
 
-static void read_ahead(struct source *s, uint64_t conversation, const struct ids *ids, int keep_at)
+static void read_ahead(struct source *s, uint64_t conversation, const struct ids *ids, int snapshot_pos)
 {
-    engine_read_ahead(own(s)->engine, conversation, ids->data, ids->n, keep_at);
+    engine_read_ahead(own(s)->engine, conversation, ids->data, ids->n, snapshot_pos);
 }
 
 static void save(struct source *s, uint64_t conversation, const char *path)

@@ -36,11 +36,11 @@ bool prompt_make(struct prompt *p, const struct conversation *c, const struct to
     p->ids.n = 0;
     p->spliced = 0;
     if (ok && p->held.n && rest_after(&all, &p->held_text, &rest, &tmp)) {
-        ids_append(&p->ids, p->held.data, p->held.n);           /* keep_at stays: it lies in the first request */
+        ids_append(&p->ids, p->held.data, p->held.n);           /* snapshot_pos stays: it lies in the first request */
         p->spliced = p->held.n;
         ok = segments_encode(&rest, tok, &p->ids, NULL, e);
     } else if (ok) {
-        ok = segments_encode(&all, tok, &p->ids, &p->keep_at, e);
+        ok = segments_encode(&all, tok, &p->ids, &p->snapshot_pos, e);
     }
     if (ok) {
         buf_reset(&p->held_text);

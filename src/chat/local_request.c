@@ -99,10 +99,10 @@ static bool ask_engine(struct local *l)
     ids_append(&ids, l->prompt.ids.data, l->prompt.ids.n);
     ids_append(&ids, l->speech.ids.data, l->speech.ids.n);
     s.max_tokens = tokens_left(l);
-    s.n_begun = l->speech.ids.n;
+    s.n_answer_prefix = l->speech.ids.n;
     bool fits = ids.n < l->info.chat.n_ctx;
     if (fits)
-        l->serial = l->source->ops->submit(l->source, l->conversation, &ids, l->prompt.keep_at, &s);
+        l->serial = l->source->ops->submit(l->source, l->conversation, &ids, l->prompt.snapshot_pos, &s);
     ids_free(&ids);
     return fits;
 }
@@ -152,7 +152,7 @@ void local_break_off(struct local *l)
 /* The answer starts over, with the beginning that was given. */
 static void begin_speech(struct local *l, const struct request *q)
 {
-    const struct tokens *begun = q->begun.tokens;
+    const struct tokens *prefix = q->prefix.tokens;
     l->ended = l->so_far = (struct chat_stats){0};
     l->goes_on = l->enough = false;
     l->speaking = SPEAKING;
@@ -161,8 +161,8 @@ static void begin_speech(struct local *l, const struct request *q)
     else
         speech_begin(&l->speech, l->tok, q->tools, q->n_tools, q->thinking, l->base.fn, l->base.arg);
     l->speech.replayed = true;
-    for (int i = 0; begun && i < begun->n; i++)
-        speech_push(&l->speech, begun->all[i], tokens_alternatives(begun, i), is_stop(l, begun->all[i].id));
+    for (int i = 0; prefix && i < prefix->n; i++)
+        speech_push(&l->speech, prefix->all[i], tokens_alternatives(prefix, i), is_stop(l, prefix->all[i].id));
     l->speech.replayed = false;
 }
 
@@ -185,7 +185,7 @@ static bool take_plain(struct local *l, const struct request *q, struct err *e)
             return err_set(e, "token %d of the prompt is %d, expected 0 to %d", i + 1, plain->data[i], tokenizer_n_ids(l->tok) - 1);
     l->prompt.ids.n = 0;
     ids_append(&l->prompt.ids, plain->data, plain->n);
-    l->prompt.keep_at = q->keep_at ? q->keep_at : plain->n;
+    l->prompt.snapshot_pos = q->snapshot_pos ? q->snapshot_pos : plain->n;
     return true;
 }
 
@@ -261,7 +261,7 @@ void local_read_ahead(struct responder *r, const struct request *q)
 {
     struct local *l = own(r);
     if (q->plain) {
-        l->source->ops->read_ahead(l->source, q->conversation, q->plain, q->keep_at);
+        l->source->ops->read_ahead(l->source, q->conversation, q->plain, q->snapshot_pos);
         return;
     }
     struct conversation c = conversation_of(q);

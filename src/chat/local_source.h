@@ -9,9 +9,9 @@
 struct source;
 
 struct source_ops {
-    uint32_t (*submit)(struct source *s, uint64_t conversation, const struct ids *ids, int keep_at, const struct sampling *how);
+    uint32_t (*submit)(struct source *s, uint64_t conversation, const struct ids *ids, int snapshot_pos, const struct sampling *how);
     void (*interrupt)(struct source *s, uint32_t serial);
-    void (*read_ahead)(struct source *s, uint64_t conversation, const struct ids *ids, int keep_at);
+    void (*read_ahead)(struct source *s, uint64_t conversation, const struct ids *ids, int snapshot_pos);
     void (*save)(struct source *s, uint64_t conversation, const char *path);
     void (*restore)(struct source *s, uint64_t conversation, const char *path);
     void (*keep)(struct source *s, uint64_t conversation, const char *path);

@@ -53,8 +53,8 @@ static struct message *messages_of(const struct request *q, int *n)
     struct message *all = memory_alloc(((size_t)q->n_messages + 1) * sizeof *all);
     *n = q->n_messages;
     memcpy(all, q->messages, (size_t)q->n_messages * sizeof *all);
-    if (q->begun.content.n || q->begun.reasoning.n)
-        all[(*n)++] = (struct message){.role = ROLE_ASSISTANT, .content = q->begun.content, .has_reasoning = q->begun.reasoning.n > 0, .reasoning = q->begun.reasoning};
+    if (q->prefix.content.n || q->prefix.reasoning.n)
+        all[(*n)++] = (struct message){.role = ROLE_ASSISTANT, .content = q->prefix.content, .has_reasoning = q->prefix.reasoning.n > 0, .reasoning = q->prefix.reasoning};
     return all;
 }
 
@@ -87,7 +87,7 @@ static enum request_result request(struct responder *base, const struct request 
 {
     struct remote *r = own(base);
     struct buf body = {0};
-    if (q->begun.reasoning.n && !q->begun.content.n && !client_model(r->client)->dialect->own) {
+    if (q->prefix.reasoning.n && !q->prefix.content.n && !client_model(r->client)->dialect->own) {
         err_set(e, "a server cannot continue an answer that was stopped while it reasoned; /regenerate asks for another one");
         return REQUEST_REFUSED;
     }
@@ -99,9 +99,9 @@ static enum request_result request(struct responder *base, const struct request 
     r->asked_ns = clock_ns();
     r->first_ns = 0;
     r->speaking = SPEAKING;
-    tell_given(r, NEWS_REASONING, q->begun.reasoning);
-    tell_given(r, NEWS_TEXT, q->begun.content);
-    client_ask(r->client, &body, q->begun.content.n > 0);
+    tell_given(r, NEWS_REASONING, q->prefix.reasoning);
+    tell_given(r, NEWS_TEXT, q->prefix.content);
+    client_ask(r->client, &body, q->prefix.content.n > 0);
     return REQUEST_TAKEN;
 }
 

@@ -72,10 +72,10 @@ struct request {
     int  think_budget;                  /* tokens of reasoning, then the answer begins; 0: no limit */
     bool follows;                       /* the messages are those of the request before, its answer, and the results of its calls */
     struct request_sampling sampling;
-    struct given begun;
+    struct given prefix;
     const struct ids *plain;            /* the prompt as tokens, instead of messages and tools: the answer is text as it was sampled; NULL: messages */
     int  patience_ms;                   /* so long it lets those go first that come after it (base/due.h); 0: a person waits for it */
-    int  keep_at;                       /* of `plain`: so many of its tokens the next prompt will share; 0: all */
+    int  snapshot_pos;                       /* of `plain`: so many of its tokens the next prompt will share; 0: all */
 };
 
 enum news_kind {

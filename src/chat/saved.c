@@ -73,7 +73,7 @@ bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e
         return false;
     }
     persist_replace(c, &t, s);
-    kept_load(c, session_path(s));
+    checkpointer_load(c, session_path(s));
     tell_rest(c, note);
     return true;
 }
@@ -91,7 +91,7 @@ static bool fork_of(struct chat *c, const char *name, struct buf *note, struct e
     persist_replace(c, &t, s);
     struct buf path = {0};
     if (session_path_of(name, &path, NULL))
-        kept_load(c, path.data);
+        checkpointer_load(c, path.data);
     buf_free(&path);
     buf_addf(note, "%s%s is open in another q35chat: this is a copy of it, which goes its own way", note->len ? "; " : "", name);
     tell_rest(c, note);

@@ -43,7 +43,7 @@ bool session_add(struct session *s, const struct transcript *t, struct err *e); 
 /* The whole file anew, in one step, after a write had failed.  False: the old one is still there. */
 bool session_rewrite(struct session *s, const struct transcript *t, struct err *e);
 const char *session_path(const struct session *s);
-/* Where the checkpoint of the session in that file lies (chat/kept.h). */
+/* Where the checkpoint of the session in that file lies (chat/checkpointer.h). */
 void session_checkpoint(const char *file, struct buf *path);
 
 #endif

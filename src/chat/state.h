@@ -23,7 +23,7 @@
 #include "chat/branch.h"
 #include "chat/calls.h"
 #include "chat/chat.h"
-#include "chat/kept.h"
+#include "chat/checkpointer.h"
 #include "chat/outbox.h"
 #include "chat/persist.h"
 #include "chat/responder.h"
@@ -61,7 +61,7 @@ struct chat {
     struct draft      draft;
     struct edit       edit;
     struct persist    persist;
-    struct kept       kept;
+    struct checkpointer checkpoint;
 
     struct chat_turn  turn;
     struct calls      calls;

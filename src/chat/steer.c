@@ -82,7 +82,7 @@ bool chat_token(struct chat *c, int i, int k, struct chat_token *out)
 
 /* --- another way, and further on the same ------------------------------------------------------------------------- */
 
-/* Answers what stands before message i, beginning as c->turn.begun says; the answers that there were stay beside. */
+/* Answers what stands before message i, beginning as c->turn.prefix says; the answers that there were stay beside. */
 static void answer_again(struct chat *c, int i)
 {
     persist_cut(c, i);
@@ -101,9 +101,9 @@ bool chat_branch_token(struct chat *c, int i, int k, int alternative, struct err
     if (!t->alternatives || alternative < 0 || alternative >= t->alternatives[k].n)
         return err_set(e, "what else was likely there is no longer known");
     const struct alternatives likely = t->alternatives[k];
-    tokens_copy(&c->turn.begun, t, k);
-    tokens_add(&c->turn.begun, (struct token){.id = likely.ids[alternative], .how = CHAT_FORCED, .prob = likely.probs[alternative]}, &likely);
-    c->turn.begun.seeded = false;
+    tokens_copy(&c->turn.prefix, t, k);
+    tokens_add(&c->turn.prefix, (struct token){.id = likely.ids[alternative], .how = CHAT_FORCED, .prob = likely.probs[alternative]}, &likely);
+    c->turn.prefix.seeded = false;
     answer_again(c, i);
     return true;
 }
@@ -119,7 +119,7 @@ static bool begin_with(struct chat *c, int i, struct err *e)
     if (!c->responder->can.tokens)
         return err_set(e, state_ready(c) ? "who answers here cannot go on with an answer; /regen answers anew" : "the model is not there yet");
     if (t->n && reads_the_same(c, t, m)) {
-        tokens_copy(&c->turn.begun, t, t->n);
+        tokens_copy(&c->turn.prefix, t, t->n);
         return true;
     }
     struct tokens again = {0};
@@ -128,7 +128,7 @@ static bool begin_with(struct chat *c, int i, struct err *e)
     ok = ok && (reads_the_same(c, &again, m)
                 || err_set(e, "the last answer cannot go on: with the tools of now its text is a tool call; /tools changes them, /regen answers anew"));
     if (ok) {
-        tokens_copy(&c->turn.begun, &again, again.n);
+        tokens_copy(&c->turn.prefix, &again, again.n);
         state_note(c,
                    m->foreign ? "the tokens of the last answer are not those of this model: it goes on from its text, and perhaps in another way"
                    : t->n     ? "the last answer called tools that are not offered now: it goes on from its text, and perhaps in another way"

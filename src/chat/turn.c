@@ -86,7 +86,7 @@ static void finish(struct chat *c, enum chat_end end, const char *why)
     c->turn.state = TURN_IDLE;
     c->turn.kind = TURN_ANEW;
     summary_over(c);
-    tokens_reset(&c->turn.begun);
+    tokens_reset(&c->turn.prefix);
     back_to_continued(c);
     compare(c);
 
@@ -96,7 +96,7 @@ static void finish(struct chat *c, enum chat_end end, const char *why)
     bool taken_back = nothing && branch_take_back(c, kind == TURN_SUBMITTED, &back);
     s->ctx_used = chat_context_used(c).tokens;
     persist_retry(c);
-    kept_due(c);
+    checkpointer_due(c);
     if (turn_is_kept(kind))
         summary_advise(c);
     struct chat_event *ev = outbox_post(&c->out, CHAT_DONE, NULL, why, strlen(why));
@@ -234,7 +234,7 @@ static struct request_sampling choose_sampling(struct chat *c)
     preset_sampling(c->o, c->responder->ops->info(c->responder), &s);
     s.n_alternatives = c->front.inspects ? options_int(c->o, OPT_alternatives) : 0;
     if (!c->turn.stats.n_rounds)
-        c->turn.stats.seed = c->turn.begun.seeded ? c->turn.begun.seed
+        c->turn.stats.seed = c->turn.prefix.seeded ? c->turn.prefix.seed
                       : options_given(c->o, OPT_seed) ? s.seed + (uint64_t)variant(c) : random_seed();
     s.seed = c->turn.stats.seed + (uint64_t)c->turn.stats.n_rounds;
     if (c->turn.kind == TURN_SUMMARY)
@@ -252,7 +252,7 @@ static struct text beginning(const struct chat *c)
 static bool give_beginning(struct chat *c, struct err *e)
 {
     const struct text text = beginning(c);
-    c->turn.begins = text.n && !c->turn.begun.n && !c->turn.continued && turn_is_kept(c->turn.kind);
+    c->turn.begins = text.n && !c->turn.prefix.n && !c->turn.continued && turn_is_kept(c->turn.kind);
     if (!c->turn.begins || (!c->responder->can.begin_tokens && c->responder->can.begin_text))
         return true;
     if (!c->responder->can.begin_tokens)
@@ -260,12 +260,12 @@ static bool give_beginning(struct chat *c, struct err *e)
     const struct message m = {.role = ROLE_ASSISTANT, .content = text};
     struct spoken s = {.m = &m, .stopped = true};
     s.tools = tools_schemas(c->calls.tools, &s.n_tools);
-    bool seeded = c->turn.begun.seeded;
-    uint64_t seed = c->turn.begun.seed;
-    tokens_free(&c->turn.begun);
-    bool ok = c->responder->ops->tokens(c->responder, &s, &c->turn.begun);
-    c->turn.begun.seeded = seeded;
-    c->turn.begun.seed = seed;
+    bool seeded = c->turn.prefix.seeded;
+    uint64_t seed = c->turn.prefix.seed;
+    tokens_free(&c->turn.prefix);
+    bool ok = c->responder->ops->tokens(c->responder, &s, &c->turn.prefix);
+    c->turn.prefix.seeded = seeded;
+    c->turn.prefix.seed = seed;
     return ok || err_set(e, "an answer cannot begin with '%s': the model's tokens do not give that text back", options_text(c->o, OPT_begin));
 }
 
@@ -281,12 +281,12 @@ static struct request request_of(const struct chat *c, enum turn_kind kind, stru
         aside_calls(c, &q, mem);
     q.tools = tools_schemas(c->calls.tools, &q.n_tools);
     q.no_calls = kind == TURN_SUMMARY;
-    if (c->turn.begun.n)
-        q.begun.tokens = &c->turn.begun;
+    if (c->turn.prefix.n)
+        q.prefix.tokens = &c->turn.prefix;
     else if (c->turn.begins && !c->turn.stats.n_rounds)
-        q.begun.content = beginning(c);
+        q.prefix.content = beginning(c);
     else if (c->turn.continued)
-        q.begun = (struct given){.reasoning = c->turn.continued->m.reasoning, .content = c->turn.continued->m.content};
+        q.prefix = (struct given){.reasoning = c->turn.continued->m.reasoning, .content = c->turn.continued->m.content};
     return q;
 }
 
@@ -320,7 +320,7 @@ static void replay_ends(struct chat *c)
         return;
     c->turn.state = TURN_ANSWERING;
     c->turn.answer.guarded = options_on(c->o, OPT_loop_guard) && !c->turn.answer.loop.span;       /* else that was told, and it goes on anyway */
-    tokens_reset(&c->turn.begun);
+    tokens_reset(&c->turn.prefix);
     persist_begun(c);
     show(c, !c->turn.begins);
     c->turn.begins = false;
@@ -347,8 +347,8 @@ static void refused(struct chat *c, enum request_result result, const struct err
 
 static bool thinks(const struct chat *c)
 {
-    if (c->turn.begun.n)
-        return c->turn.begun.thinking;
+    if (c->turn.prefix.n)
+        return c->turn.prefix.thinking;
     if (c->turn.continued && c->turn.continued->m.content.n)
         return c->turn.continued->m.reasoning.n > 0;
     return options_on(c->o, OPT_think) && c->turn.kind != TURN_SUMMARY;
@@ -369,7 +369,7 @@ static void ask(struct chat *c)
         return;
     }
     if (!c->turn.stats.n_rounds) {           /* stays as it is within a turn */
-        c->turn.thinking = thinks(c) && (c->turn.begun.n || !c->turn.begins);
+        c->turn.thinking = thinks(c) && (c->turn.prefix.n || !c->turn.begins);
         c->turn.think_budget = options_int(c->o, OPT_think_budget);
     }
     struct request q = request_of(c, c->turn.kind, &mem);
@@ -377,7 +377,7 @@ static void ask(struct chat *c)
     begin_answer(c, q.sampling.seed);
     c->turn.stats.n_rounds++;
     c->turn.state = TURN_BEGINNING;     /* from here on the answer may end within request() */
-    kept_turn(c);
+    checkpointer_turn(c);
     enum request_result result = c->responder->ops->request(c->responder, &q, &e);
     arena_free(&mem);
     if (result == REQUEST_TAKEN)
@@ -512,7 +512,7 @@ static void on_fatal(struct chat *c, const struct news *it)
 /* The request waits for whoever takes the place, and what it was to begin with does. */
 static void wait_again(struct chat *c)
 {
-    tokens_copy(&c->turn.begun, &c->turn.answer.tokens, c->turn.answer.tokens.n);
+    tokens_copy(&c->turn.prefix, &c->turn.answer.tokens, c->turn.answer.tokens.n);
     c->turn.stats.n_rounds--;
     c->turn.state = TURN_WAITING;
 }
@@ -547,7 +547,7 @@ void turn_news(const struct news *it, void *chat)
         break;
     case NEWS_RESTORED:
     case NEWS_SAVED:
-        kept_news(c, it);
+        checkpointer_news(c, it);
         break;
     case NEWS_NOTE:
         state_note(c, it->text.p);

@@ -37,7 +37,7 @@ struct chat_turn {
     int    start;                       /* what the path held before the answer */
     bool   thinking;
     int    think_budget;                /* tokens of reasoning; 0: no limit */
-    struct tokens begun;                /* what the next answer begins with */
+    struct tokens prefix;               /* what the next answer begins with */
     const struct entry *replays;        /* the answer that is given again, to be compared, or NULL */
     bool   begins;                      /* it is the option `begin`, which nobody has seen yet */
     const struct entry *continued;      /* the stopped answer that it goes on with, or NULL */

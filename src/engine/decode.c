@@ -181,12 +181,12 @@ bool decoder_check_ids(const struct decoder *d, const int32_t *ids, int n, struc
 }
 
 /* Rows of the next chunk of a sequence of `end` tokens: as many as the time allows, ending where a snapshot is wanted. */
-int decoder_chunk_rows(const struct decoder *d, int pos, int end, int keep_at, enum pace_wait wait)
+int decoder_chunk_rows(const struct decoder *d, int pos, int end, int snapshot_pos, enum pace_wait wait)
 {
     int n = d->o.fixed_chunk ? d->o.chunk : pace_rows(&d->pace, wait, d->o.chunk);
     if (n >= BLOCK)
         n = (pos + n) / BLOCK * BLOCK - pos;
-    int stops[] = {end, (pos / SNAPSHOT_EVERY + 1) * SNAPSHOT_EVERY, keep_at > pos ? keep_at : end};
+    int stops[] = {end, (pos / SNAPSHOT_EVERY + 1) * SNAPSHOT_EVERY, snapshot_pos > pos ? snapshot_pos : end};
     for (int i = 0; i < 3; i++)
         n = n < stops[i] - pos ? n : stops[i] - pos;
     return n;
@@ -239,14 +239,14 @@ bool decoder_read_ahead(struct decoder *d, const struct beginning *b, bool (*sto
     int rows = ahead_rows(d, j.pos, b->n);
     d->last = q;
     sequence_note_refill(&d->sequences, q, b->sequence, &j);
-    sequence_use(&d->sequences, q, b->sequence, b->n, b->keep_at);
-    sequence_adopt(&d->sequences, q, &j, b->ids, b->n);
+    sequence_use(&d->sequences, q, b->sequence, b->n, b->snapshot_pos);
+    sequence_set_prompt(&d->sequences, q, &j, b->ids, b->n);
     while (rows && !stop(arg)) {
         sequence_note_ahead(q, t->n_run, rows);
         if (!decoder_read_chunk(d, q, rows, fault))
             return false;
         rows = ahead_rows(d, t->n_run, b->n);
-        bool last = t->n_run <= b->keep_at && (!rows || t->n_run + rows > b->keep_at);
+        bool last = t->n_run <= b->snapshot_pos && (!rows || t->n_run + rows > b->snapshot_pos);
         if (last || t->n_run % SNAPSHOT_EVERY == 0)
             sequence_keep(&d->sequences, q, last);
     }

@@ -50,7 +50,7 @@ struct decoder_hooks {
 struct prompt {
     uint64_t               sequence;    /* the conversation's name; 0: none */
     const int32_t         *ids;
-    int                    n, keep_at;
+    int                    n, snapshot_pos;
     const struct sampling *how;
     int64_t                submitted_ns;
 };
@@ -77,7 +77,7 @@ bool decoder_answer(struct decoder *d, const struct prompt *p, const struct deco
 
 /* Would it run anything, as things stand? */
 bool decoder_reads_ahead(const struct decoder *d, const struct beginning *b);
-/* While no answer is under way.  Runs as much of it as later prompts share bit for bit, and keeps the states at the last stop up to keep_at.  Ends at once when
+/* While no answer is under way.  Runs as much of it as later prompts share bit for bit, and keeps the states at the last stop up to snapshot_pos.  Ends at once when
  * `stop` says so; what was run then stays.  False when the device failed. */
 bool decoder_read_ahead(struct decoder *d, const struct beginning *b, bool (*stop)(void *arg), void *arg, struct err *fault);
 

@@ -43,7 +43,7 @@ struct run {
     bool    begun;                      /* the stepper has it */
     int     n_sharing, n_rows;          /* answers that its newest step was of; rows of it, if they were several */
     int     n_outstanding;              /* picks that were launched and not heard of */
-    int     n_heard;                    /* results that were */
+    int     n_delivered;                    /* results that were */
     int     kept;                       /* position of the last states on the way */
     int64_t first_ns;                   /* when the first token came */
     int64_t due;                        /* base/due.h */
@@ -61,7 +61,7 @@ bool run_finish(struct run *r, struct err *fault);       /* it has ended: its se
 
 /* decode.c */
 bool decoder_read_chunk(struct decoder *d, struct sequence *q, int rows, struct err *fault);
-int  decoder_chunk_rows(const struct decoder *d, int pos, int end, int keep_at, enum pace_wait wait);      /* of the next chunk of a sequence of `end` tokens */
+int  decoder_chunk_rows(const struct decoder *d, int pos, int end, int snapshot_pos, enum pace_wait wait);      /* of the next chunk of a sequence of `end` tokens */
 bool decoder_check_ids(const struct decoder *d, const int32_t *ids, int n, struct err *e);
 
 enum { SNAPSHOT_EVERY = 4096 };         /* prompt tokens: refilling them takes seconds, a copy of the states milliseconds */

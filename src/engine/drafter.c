@@ -169,7 +169,7 @@ bool drafter_made(struct drafter *d, int n, struct err *e)
     return stepper_drafts(d->s, &d->made, e);
 }
 
-bool drafter_heard(struct drafter *d, const struct step_result *r, struct err *e)
+bool drafter_prepare_next(struct drafter *d, const struct step_result *r, struct err *e)
 {
     if (d->depth != DRAFTER_AUTO)
         return true;

@@ -40,7 +40,7 @@ static inline int drafter_ahead(const struct drafter *d, int most) { return d->d
 /* Launches the next pick. */
 void drafter_launch(struct drafter *d);
 /* A result was heard, and the answer goes on: learns from it, makes the drafts of the next step.  False when the device failed. */
-bool drafter_heard(struct drafter *d, const struct step_result *r, struct err *e);
+bool drafter_prepare_next(struct drafter *d, const struct step_result *r, struct err *e);
 
 /* For steps of several answers (engine/group.h), whose drafts are made for all of them. */
 /* A result was heard, and the answer goes on: learns from it, and looks in the text. */

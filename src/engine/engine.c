@@ -188,7 +188,7 @@ static bool serve_request(struct engine *g, struct request *q, struct err *fault
     }
     struct answering *a = memory_zeroed(1, sizeof *a);
     const struct decoder_hooks hooks = {must_stop, on_prefill, on_tokens, on_done, a};
-    const struct prompt p = {.sequence = q->sequence, .ids = q->ids, .n = q->n, .keep_at = q->keep_at, .how = &q->how, .submitted_ns = q->submitted_ns};
+    const struct prompt p = {.sequence = q->sequence, .ids = q->ids, .n = q->n, .snapshot_pos = q->snapshot_pos, .how = &q->how, .submitted_ns = q->submitted_ns};
     *a = (struct answering){.g = g, .q = q};
     decoder_begin(g->decoder, &p, &hooks, &a->out);
     return true;
@@ -321,14 +321,14 @@ bool engine_fits(const struct engine_options *o, struct memory_plan *plan, struc
     return load_fits(&options, plan, e);
 }
 
-uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s)
+uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos, const struct sampling *s)
 {
-    return requests_submit(&g->requests, sequence, ids, n_ids, keep_at, s);
+    return requests_submit(&g->requests, sequence, ids, n_ids, snapshot_pos, s);
 }
 
-void engine_read_ahead(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int keep_at)
+void engine_read_ahead(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos)
 {
-    requests_read_ahead(&g->requests, sequence, ids, n_ids, keep_at);
+    requests_read_ahead(&g->requests, sequence, ids, n_ids, snapshot_pos);
 }
 
 void engine_keep(struct engine *g, uint64_t sequence, const char *path)

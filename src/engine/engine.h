@@ -101,14 +101,14 @@ struct engine *engine_open(const struct engine_options *o, struct err *e);
 bool engine_fits(const struct engine_options *o, struct memory_plan *plan, struct err *e);
 /* Queues a whole prompt and copies it; it is computed from the longest prefix that is still there.  `sequence` names the conversation, with
  * any number of the caller's: prompts of the same name take each other's place, those of another name do not, as long as there is room for
- * both.  0: not known; then the prompt goes on where one without a name ended, if it has all of that.  `keep_at` is the position worth a
+ * both.  0: not known; then the prompt goes on where one without a name ended, if it has all of that.  `snapshot_pos` is the position worth a
  * snapshot: the longest prefix that the next turn will share (0: none).  Returns the serial, > 0; exactly one EV_DONE carries it.  A second
  * submit waits for the first. */
-uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s);
+uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos, const struct sampling *s);
 /* While nothing is asked: the beginning of a prompt that may come is computed, so that its submit finds it there.  Tells nothing,
  * changes no answer, and ends at the next chunk when there is a submit, an interrupt, or another beginning, which takes its place.
- * The states at `keep_at` are worth a snapshot.  n_ids 0: nothing is read any more. */
-void engine_read_ahead(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int keep_at);
+ * The states at `snapshot_pos` are worth a snapshot.  n_ids 0: nothing is read any more. */
+void engine_read_ahead(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos);
 /* The sequence's own file from now on; NULL: it has none.  It is saved there when another one gets its place, and comes back from there when it
  * is asked for again.  Nothing is written to a file `x.y` when there is no file `x` beside it. */
 void engine_keep(struct engine *g, uint64_t sequence, const char *path);

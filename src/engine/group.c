@@ -113,7 +113,7 @@ static bool make_some(struct group *g, struct member *m, int n, int more, struct
     return true;
 }
 
-bool group_heard(struct group *g, struct member *m, int n, struct err *e)
+bool group_prepare_next(struct group *g, struct member *m, int n, struct err *e)
 {
     struct share all[STEP_ROWS];
     for (int i = 0; i < n; i++)

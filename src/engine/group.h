@@ -29,7 +29,7 @@ void group_init(struct group *g, struct stepper *s, struct price *price, bool be
 /* Launches a step of all of them. */
 void group_launch(struct group *g, struct member *m, int n);
 /* All results were heard: learns from them, and makes drafts for the next step.  False when the device failed. */
-bool group_heard(struct group *g, struct member *m, int n, struct err *e);
+bool group_prepare_next(struct group *g, struct member *m, int n, struct err *e);
 /* The device has other work until the next launch. */
 static inline void group_disturbed(struct group *g) { g->launched_ns = 0; }
 

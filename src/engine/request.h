@@ -37,7 +37,7 @@ struct sampling {
     const int32_t *bias_ids;            /* logit bias, n_bias pairs; copied by engine_submit; -INFINITY bans */
     const float   *bias;
     int      n_bias;
-    int      n_begun;                   /* so many last ids of the prompt are the answer's beginning: the presence penalty counts them,
+    int      n_answer_prefix;                   /* so many last ids of the prompt are the answer's beginning: the presence penalty counts them,
                                          * and the random stream stands behind them, as if they had just been picked */
     int      patience_ms;               /* so long it lets those go first that come after it (base/due.h); 0: a person waits for it */
     int      n_alternatives;            /* likeliest ids told with every token, at most ENGINE_MAX_ALTERNATIVES; 0: no logprobs */
@@ -89,7 +89,7 @@ struct turn_stats {
 struct beginning {
     uint64_t       sequence;            /* the conversation's name; 0: none */
     const int32_t *ids;
-    int            n, keep_at;
+    int            n, snapshot_pos;
 };
 
 struct outcome {

@@ -83,14 +83,14 @@ static void drop_ahead(struct requests *q)
     q->ahead_ends = true;
 }
 
-void requests_read_ahead(struct requests *q, uint64_t sequence, const int32_t *ids, int n_ids, int keep_at)
+void requests_read_ahead(struct requests *q, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos)
 {
     pthread_mutex_lock(&q->lock);
     drop_ahead(q);
     q->save_waits = false;              /* what is saved is what was read before */
     if (!q->dead && n_ids > 0) {
         q->ahead_ids = copy(ids, n_ids, sizeof *ids);
-        q->ahead = (struct beginning){.sequence = sequence, .ids = q->ahead_ids, .n = n_ids, .keep_at = keep_at};
+        q->ahead = (struct beginning){.sequence = sequence, .ids = q->ahead_ids, .n = n_ids, .snapshot_pos = snapshot_pos};
         pthread_cond_signal(&q->work);
     }
     pthread_mutex_unlock(&q->lock);
@@ -151,12 +151,12 @@ void requests_save(struct requests *q, uint64_t sequence, const char *path)
     pthread_mutex_unlock(&q->lock);
 }
 
-static struct request *make_request(const int32_t *ids, int n_ids, int keep_at, const struct sampling *s)
+static struct request *make_request(const int32_t *ids, int n_ids, int snapshot_pos, const struct sampling *s)
 {
     struct request *r = memory_zeroed(1, sizeof *r);
     r->ids = copy(ids, n_ids, sizeof *ids);
     r->n = n_ids;
-    r->keep_at = keep_at;
+    r->snapshot_pos = snapshot_pos;
     r->bias_ids = copy(s->bias_ids, s->n_bias, sizeof *s->bias_ids);
     r->bias = copy(s->bias, s->n_bias, sizeof *s->bias);
     r->stats.n_prompt = n_ids;
@@ -168,9 +168,9 @@ static struct request *make_request(const int32_t *ids, int n_ids, int keep_at, 
     return r;
 }
 
-uint32_t requests_submit(struct requests *q, uint64_t sequence, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s)
+uint32_t requests_submit(struct requests *q, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos, const struct sampling *s)
 {
-    struct request *r = make_request(ids, n_ids, keep_at, s);
+    struct request *r = make_request(ids, n_ids, snapshot_pos, s);
     r->sequence = sequence;
     if (!++q->last_serial)
         ++q->last_serial;

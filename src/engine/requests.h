@@ -25,7 +25,7 @@ struct request {
     char           *restore;            /* the file; NULL: a submit */
     uint64_t        sequence;
     int32_t        *ids;
-    int             n, keep_at;
+    int             n, snapshot_pos;
     struct sampling how;
     int64_t         submitted_ns, due;  /* due: base/due.h */
     /* the queue's own */
@@ -69,8 +69,8 @@ bool requests_init(struct requests *q, struct err *e);
 void requests_free(struct requests *q);               /* after the engine thread has ended */
 
 /* ---- the owner thread; as engine_submit() and its like say */
-uint32_t requests_submit(struct requests *q, uint64_t sequence, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s);
-void requests_read_ahead(struct requests *q, uint64_t sequence, const int32_t *ids, int n_ids, int keep_at);
+uint32_t requests_submit(struct requests *q, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos, const struct sampling *s);
+void requests_read_ahead(struct requests *q, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos);
 void requests_restore(struct requests *q, uint64_t sequence, const char *path);
 void requests_save(struct requests *q, uint64_t sequence, const char *path);
 void requests_interrupt(struct requests *q, uint32_t serial);

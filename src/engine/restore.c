@@ -82,7 +82,7 @@ static bool is_wanted(const struct resident *r, const struct checkpoint *c)
 
 static void empty(const struct resident *r)
 {
-    timeline_adopt(r->tl, NULL, 0, 0);
+    timeline_set(r->tl, NULL, 0, 0);
     snapshots_drop_after(r->snaps, r->sequence, 0);
     cache_reset(r->cache);
 }
@@ -97,7 +97,7 @@ static void become(const struct resident *r, const struct checkpoint *c)
         return;
     }
     cache_state_load(r->cache, snapshots_at(r->snaps, slot));
-    timeline_adopt(r->tl, ids, r->snaps->pos[slot], r->snaps->pos[slot]);
+    timeline_set(r->tl, ids, r->snaps->pos[slot], r->snaps->pos[slot]);
 }
 
 bool restore_sequence(const char *path, struct fingerprint identity, const struct resident *r, struct restored *out, struct err *fault)

@@ -30,8 +30,8 @@ bool run_check(const struct decoder *d, const struct prompt *p, struct err *e)
         return err_set(e, "the prompt has %d tokens, the context holds %d with the answer: take a larger --ctx", p->n, d->o.n_ctx);
     if (!decoder_check_ids(d, p->ids, p->n, e))
         return false;
-    if (p->how->n_begun < 0 || p->how->n_begun > p->n)
-        return err_set(e, "the answer's beginning has %d tokens, the whole prompt %d", p->how->n_begun, p->n);
+    if (p->how->n_answer_prefix < 0 || p->how->n_answer_prefix > p->n)
+        return err_set(e, "the answer's beginning has %d tokens, the whole prompt %d", p->how->n_answer_prefix, p->n);
     return sampler_check(p->how, d->c->vocab, e);
 }
 
@@ -60,8 +60,8 @@ void run_begin(struct run *r)
     struct sequence *q = r->q = d->last = sequences_choose(&d->sequences, p->sequence, p->ids, p->n);
     struct rejoin j = sequence_rejoin(&d->sequences, q, p->ids, p->n);
     sequence_note_refill(&d->sequences, q, p->sequence, &j);
-    sequence_use(&d->sequences, q, p->sequence, p->n, p->keep_at);
-    sequence_adopt(&d->sequences, q, &j, p->ids, p->n);
+    sequence_use(&d->sequences, q, p->sequence, p->n, p->snapshot_pos);
+    sequence_set_prompt(&d->sequences, q, &j, p->ids, p->n);
     q->busy = true;
     r->drafter = &d->drafters[q->slot];
     r->out->stats.n_prompt = p->n;
@@ -69,7 +69,7 @@ void run_begin(struct run *r)
     r->out->stats.n_ahead = sequence_take_ahead(q, j.pos);
     r->out->stats.refill = sequence_take_refill(q);
     tell_read(r);
-    if (q->tl.n_run == p->keep_at)
+    if (q->tl.n_run == p->snapshot_pos)
         sequence_keep(&d->sequences, q, false);
     if (q->tl.n_run == q->tl.n)
         read_to_its_end(r);
@@ -81,9 +81,9 @@ bool run_read(struct run *r, struct err *fault)
     struct sequence *q = r->q;
     struct timeline *t = &q->tl;
     r->moved_ns = clock_ns();
-    if (!decoder_read_chunk(d, q, decoder_chunk_rows(d, t->n_run, t->n, r->p.keep_at, d->n_runs > 1 ? PACE_OTHERS : PACE_NEXT), fault))
+    if (!decoder_read_chunk(d, q, decoder_chunk_rows(d, t->n_run, t->n, r->p.snapshot_pos, d->n_runs > 1 ? PACE_OTHERS : PACE_NEXT), fault))
         return false;
-    if (t->n_run == r->p.keep_at || t->n_run % SNAPSHOT_EVERY == 0)
+    if (t->n_run == r->p.snapshot_pos || t->n_run % SNAPSHOT_EVERY == 0)
         sequence_keep(&d->sequences, q, false);
     tell_read(r);
     if (t->n_run == t->n)
@@ -235,7 +235,7 @@ static void choose(struct run *r)
         return;
     }
     const struct step_sampling of_device = for_device(r);
-    stepper_begin(s, r->q->slot, &of_device, r->p.ids, r->p.n, how->n_begun, r->q->tl.n, how->bias_ids, how->bias, how->n_bias,
+    stepper_begin(s, r->q->slot, &of_device, r->p.ids, r->p.n, how->n_answer_prefix, r->q->tl.n, how->bias_ids, how->bias, how->n_bias,
                   r->depth == DRAFTER_AUTO ? 0 : r->depth);
     r->drafter->gate = r->d->gate;
     drafter_begin(r->drafter, r->depth, how->lookup, r->p.ids, r->p.n);
@@ -257,7 +257,7 @@ static bool keep_on_way(struct run *r, struct err *fault)
     struct decoder *d = r->d;
     if (d->dev->caps->beside_host || r->q->tl.n_run < r->kept + SNAPSHOT_ON_WAY)
         return true;
-    if (stepper_settle(d->stepper, fault) < 0)
+    if (stepper_pause(d->stepper, fault) < 0)
         return false;
     sequence_keep(&d->sequences, r->q, true);
     stepper_resume(d->stepper);
@@ -271,7 +271,7 @@ static bool take_result(struct run *r, struct step_result *result, struct err *f
     if (!stepper_wait(r->d->stepper, result, fault))
         return false;
     r->n_outstanding--;
-    r->n_heard += hear(r, result);
+    r->n_delivered += hear(r, result);
     return true;
 }
 
@@ -285,7 +285,7 @@ bool run_step(struct run *r, bool ahead, struct err *fault)
     const int most = ahead && r->d->dev->caps->beside_host ? drafter_ahead(r->drafter, AHEAD) : 1;
     while (r->n_outstanding < most)
         launch(r);
-    return take_result(r, &result, fault) && (r->ended || (drafter_heard(r->drafter, &result, fault) && keep_on_way(r, fault)));
+    return take_result(r, &result, fault) && (r->ended || (drafter_prepare_next(r->drafter, &result, fault) && keep_on_way(r, fault)));
 }
 
 /* ---- steps of several answers ---- */
@@ -354,7 +354,7 @@ bool runs_step(struct run *const *all, int n, struct err *fault)
         return true;
     group_launch(&d->group, m, n_in);
     share_drafting_bytes(d, in, n_in);
-    if (!hear_all(d, in, m, n_in, fault) || !group_heard(&d->group, m, n_in, fault))
+    if (!hear_all(d, in, m, n_in, fault) || !group_prepare_next(&d->group, m, n_in, fault))
         return false;
     share_drafting_bytes(d, in, n_in);
     for (int i = 0; i < n_in; i++) {
@@ -377,7 +377,7 @@ void run_stop(struct run *r)
 static bool end_steps(struct run *r, struct err *fault)
 {
     choose(r);
-    const int pos = stepper_end(r->d->stepper, r->n_heard, fault);
+    const int pos = stepper_end(r->d->stepper, r->n_delivered, fault);
     count_bytes(r, NULL);
     CHECK(pos < 0 || pos == r->q->tl.n_run || r->out->finish == FINISH_ERROR);
     r->d->gate = r->drafter->gate;

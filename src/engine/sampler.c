@@ -37,7 +37,7 @@ int sampler_n_ids(const struct sampling *how, int vocab)
 
 uint64_t sampler_stream(const struct sampling *how)
 {
-    return how->seed + (how->temperature > 0 ? (uint64_t)how->n_begun * SPLITMIX_STEP : 0);
+    return how->seed + (how->temperature > 0 ? (uint64_t)how->n_answer_prefix * SPLITMIX_STEP : 0);
 }
 
 int32_t sampler_argmax(const float *logits, int vocab)

@@ -107,14 +107,14 @@ struct rejoin sequence_rejoin(const struct sequences *s, const struct sequence *
     return timeline_rejoin(&q->tl, &s->snaps, q->slot, ids, n);
 }
 
-void sequence_adopt(struct sequences *s, struct sequence *q, const struct rejoin *j, const int32_t *ids, int n)
+void sequence_set_prompt(struct sequences *s, struct sequence *q, const struct rejoin *j, const int32_t *ids, int n)
 {
     if (j->slot >= 0)
         cache_state_load(q->k, snapshots_at(&s->snaps, j->slot));
     else if (!j->stay)
         cache_reset(q->k);
     snapshots_drop_after(&s->snaps, q->slot, j->common);
-    timeline_adopt(&q->tl, ids, n, j->pos);
+    timeline_set(&q->tl, ids, n, j->pos);
 }
 
 void sequence_keep(struct sequences *s, struct sequence *q, bool on_way)
@@ -126,7 +126,7 @@ void sequence_keep(struct sequences *s, struct sequence *q, bool on_way)
 
 void sequence_forget(struct sequences *s, struct sequence *q)
 {
-    timeline_adopt(&q->tl, NULL, 0, 0);
+    timeline_set(&q->tl, NULL, 0, 0);
     snapshots_drop_after(&s->snaps, q->slot, 0);
     cache_reset(q->k);
 }

@@ -56,7 +56,7 @@ void sequence_use(struct sequences *s, struct sequence *q, uint64_t name, int n,
 /* Where the prompt can go on from what the sequence holds. */
 struct rejoin sequence_rejoin(const struct sequences *s, const struct sequence *q, const int32_t *ids, int n);
 /* Makes the ids the sequence and brings the states to the position from which it must be run. */
-void sequence_adopt(struct sequences *s, struct sequence *q, const struct rejoin *j, const int32_t *ids, int n);
+void sequence_set_prompt(struct sequences *s, struct sequence *q, const struct rejoin *j, const int32_t *ids, int n);
 /* A snapshot of the states where they stand.  on_way: in the middle of an answer. */
 void sequence_keep(struct sequences *s, struct sequence *q, bool on_way);
 /* Empties it: nothing in its cache can be trusted. */

@@ -39,7 +39,7 @@ struct rejoin timeline_rejoin(const struct timeline *t, const struct snapshots *
     return r;
 }
 
-void timeline_adopt(struct timeline *t, const int32_t *ids, int n, int pos)
+void timeline_set(struct timeline *t, const int32_t *ids, int n, int pos)
 {
     CHECK(n <= t->cap && pos <= n);
     if (n)

@@ -34,7 +34,7 @@ int  timeline_common(const struct timeline *t, const int32_t *ids, int n);      
 /* `seq`: whose snapshots can be loaded. */
 struct rejoin timeline_rejoin(const struct timeline *t, const struct snapshots *s, int seq, const int32_t *ids, int n);
 /* The prompt becomes the sequence; the states stand at pos.  n <= cap. */
-void timeline_adopt(struct timeline *t, const int32_t *ids, int n, int pos);
+void timeline_set(struct timeline *t, const int32_t *ids, int n, int pos);
 void timeline_ran(struct timeline *t, int n);           /* n more tokens are in the cache */
 void timeline_add(struct timeline *t, int32_t id);      /* one more token, not run */
 void timeline_cut(struct timeline *t);                  /* forgets the tokens that were not run */

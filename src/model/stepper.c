@@ -343,7 +343,7 @@ void stepper_choose(struct stepper *s, int slot)
     s->on = &s->slots[slot];
 }
 
-void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_begun, int pos,
+void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_answer_prefix, int pos,
                    const int32_t *bias_ids, const float *bias, int n_bias, int depth)
 {
     const struct step_live live = {.pos = pos};
@@ -354,7 +354,7 @@ void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how,
     state_begin_steps(&s->on->k->state, s->f->w, mine(s).live, pos);
     uint8_t *seen = memory_zeroed(1, (size_t)s->vocab);
     for (int i = 0; i < n_prompt; i++)
-        seen[prompt[i]] |= i < n_prompt - n_begun ? STEP_IN_TEXT : STEP_IN_TEXT | STEP_IN_ANSWER;
+        seen[prompt[i]] |= i < n_prompt - n_answer_prefix ? STEP_IN_TEXT : STEP_IN_TEXT | STEP_IN_ANSWER;
     s->dev->copy(s->dev, mine(s).seen, seen, (size_t)s->vocab);
     free(seen);
     sampling.biased = n_bias > 0;
@@ -588,7 +588,7 @@ bool stepper_drafts(struct stepper *s, struct step_drafts *out, struct err *e)
     return true;
 }
 
-int stepper_end(struct stepper *s, int n_heard, struct err *e)
+int stepper_end(struct stepper *s, int n_delivered, struct err *e)
 {
     struct step_result r;
     while (s->on->n_taken < s->on->n_launched)
@@ -598,7 +598,7 @@ int stepper_end(struct stepper *s, int n_heard, struct err *e)
     if (!s->dev->finish(s->dev, e))
         return -1;
     /* The first pick is no step; those behind the last one that was heard are taken back. */
-    const int last = s->on->n_launched - 1, heard = n_heard > 0 ? n_heard - 1 : 0, back = last - heard;
+    const int last = s->on->n_launched - 1, heard = n_delivered > 0 ? n_delivered - 1 : 0, back = last - heard;
     const int tokens[2] = {s->on->tokens[last % STEP_RESULTS], s->on->tokens[(last + STEP_RESULTS - 1) % STEP_RESULTS]};
     struct state *state = &s->on->k->state;
     CHECK(back >= 0 && back <= 2);
@@ -611,7 +611,7 @@ int stepper_end(struct stepper *s, int n_heard, struct err *e)
     return state->pos;
 }
 
-int stepper_settle(struct stepper *s, struct err *e)
+int stepper_pause(struct stepper *s, struct err *e)
 {
     CHECK(s->on->n_taken == s->on->n_launched);
     return stepper_end(s, s->on->n_taken, e);

@@ -26,9 +26,9 @@ size_t stepper_slot_bytes(const struct model_config *c, int max_depth); /* and o
 int    stepper_draft_rows(const struct weight *head);
 
 /* Starts an answer on cache `slot`, which holds `pos` positions, and whose last hidden state is that of pos - 1.  `how` as the device
- * reads it; room, n_stop and so on filled.  The prompt's ids are for the repetition penalty, its last n_begun for the presence penalty
+ * reads it; room, n_stop and so on filled.  The prompt's ids are for the repetition penalty, its last n_answer_prefix for the presence penalty
  * too.  depth <= max_depth. */
-void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_begun, int pos,
+void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_answer_prefix, int pos,
                    const int32_t *bias_ids, const float *bias, int n_bias, int depth);
 /* Each cache may have an answer under way.  The other calls are about the one that was begun or chosen last. */
 void stepper_choose(struct stepper *s, int slot);
@@ -66,14 +66,14 @@ void stepper_propose(struct stepper *s, const int32_t *ids, int n);
 bool stepper_drafts(struct stepper *s, struct step_drafts *out, struct err *e);
 /* The oldest result that was not taken yet.  False when the device failed. */
 bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e);
-/* Ends the answer: waits for what is queued.  Of the results, the first n_heard count; at most one more may have been taken
+/* Ends the answer: waits for what is queued.  Of the results, the first n_delivered count; at most one more may have been taken
  * or computed whose tokens nobody heard of, with one more step launched behind it.  Returns the position at which the cache
  * then stands (all heard tokens but the newest are in it), or -1 when the device failed. */
-int  stepper_end(struct stepper *s, int n_heard, struct err *e);
+int  stepper_end(struct stepper *s, int n_delivered, struct err *e);
 
-/* Between two steps, every result being taken and heard: stepper_settle() brings the cache to the position that it returns (-1: the device
+/* Between two steps, every result being taken and heard: stepper_pause() brings the cache to the position that it returns (-1: the device
  * failed), so that its states can be saved; stepper_resume() goes on with the answer. */
-int  stepper_settle(struct stepper *s, struct err *e);
+int  stepper_pause(struct stepper *s, struct err *e);
 void stepper_resume(struct stepper *s);
 
 /* For measurements: the mean time of one of n_steps steps of `rows` rows, without drafts, from position pos on, whatever

@@ -425,7 +425,7 @@ static bool work_at(struct get *g, struct item *it, int range, struct err *e)
 {
     if (!it->part)
         return check_item(g, it, e);
-    return (range < 0 || download(g, it, range, e)) && part_settle(it->part, e) && (range >= 0 || finish_item(g, it, e));
+    return (range < 0 || download(g, it, range, e)) && part_hash_rest(it->part, e) && (range >= 0 || finish_item(g, it, e));
 }
 
 static void *work(void *arg)

@@ -307,7 +307,7 @@ bool part_write(struct part *p, int range, const void *bytes, size_t n, struct e
     return true;
 }
 
-bool part_settle(struct part *p, struct err *e)
+bool part_hash_rest(struct part *p, struct err *e)
 {
     enum { PIECE = 1 << 20 };
     char *piece = NULL;

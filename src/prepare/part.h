@@ -25,7 +25,7 @@ void     part_missing(struct part *p, int range, uint64_t *offset, uint64_t *n);
 /* Writes the next n bytes of a range that the caller reserved. */
 bool     part_write(struct part *p, int range, const void *bytes, size_t n, struct err *e);
 /* Hashes bytes that arrived early and are next in order, unless another thread does. */
-bool     part_settle(struct part *p, struct err *e);
+bool     part_hash_rest(struct part *p, struct err *e);
 bool     part_is_whole(struct part *p);                 /* complete and hashed */
 uint64_t part_bytes(struct part *p);                    /* bytes present */
 /* Syncs the bytes to disk, then writes the journal, if anything changed. */

@@ -8,7 +8,7 @@
 void job_free(struct job *j)
 {
     if (j->x)
-        exchange_keep(j->x, NULL);
+        exchange_set_data(j->x, NULL);
     if (j->begun)
         choice_free(&j->choice);
     tokens_free(&j->said);

@@ -5,47 +5,47 @@
 #include "serve/server_state.h"
 
 /* The texts of an answer that is to be continued, as tokens. */
-static bool find_begun(struct server *s, struct job *j, struct tokens *begun, struct err *e)
+static bool find_prefix(struct server *s, struct job *j, struct tokens *prefix, struct err *e)
 {
     struct question *q = &j->question;
     const struct spoken spoken = {.m = q->continued, .stopped = true, .tools = q->request.tools, .n_tools = q->request.n_tools};
     if (!q->continued)
         return true;
-    if (!s->r->ops->tokens || !s->r->ops->tokens(s->r, &spoken, begun))
+    if (!s->r->ops->tokens || !s->r->ops->tokens(s->r, &spoken, prefix))
         return err_set(e, "the answer that is to be continued is none that this model writes");
-    q->request.begun.tokens = begun;
-    q->request.thinking = begun->thinking;
+    q->request.prefix.tokens = prefix;
+    q->request.thinking = prefix->thinking;
     return true;
 }
 
 /* Of /v1/completions and of an attached q35chat: the tokens of its prompt.  What the answer begins with is none of it. */
-static void find_plain(struct server *s, struct question *q, struct tokens *begun)
+static void find_plain(struct server *s, struct question *q, struct tokens *prefix)
 {
     if (!q->plain && !q->relayed)
         return;
     if (q->prompt.p)
         s->r->ops->encode(s->r, q->prompt, true, &q->ids);
     q->request.plain = &q->ids;
-    for (int i = q->ids.n - q->n_begun; i < q->ids.n; i++)
-        tokens_add(begun, (struct token){.id = q->ids.data[i], .how = CHAT_FORCED, .prob = -1}, NULL);
-    q->ids.n -= q->n_begun;
-    if (begun->n)
-        q->request.begun.tokens = begun;
+    for (int i = q->ids.n - q->n_answer_prefix; i < q->ids.n; i++)
+        tokens_add(prefix, (struct token){.id = q->ids.data[i], .how = CHAT_FORCED, .prob = -1}, NULL);
+    q->ids.n -= q->n_answer_prefix;
+    if (prefix->n)
+        q->request.prefix.tokens = prefix;
 }
 
 static void begin(struct lane *l)
 {
     struct server *s = l->s;
     struct job *j = l->now;
-    struct tokens begun = {0};
+    struct tokens prefix = {0};
     struct err e = {{0}};
     j->question.request.patience_ms = due_patience_ms(j->due, clock_ns());
     question_sampling(&j->question, s->so.o, l->r->ops->info(l->r));
-    find_plain(s, &j->question, &begun);
+    find_plain(s, &j->question, &prefix);
     choice_begin(&j->choice, &j->question, l->r, buf_str(&s->model), ++s->number);
     j->begun = true;
-    enum request_result how = find_begun(s, j, &begun, &e) ? l->r->ops->request(l->r, &j->question.request, &e) : REQUEST_REFUSED;
-    tokens_free(&begun);
+    enum request_result how = find_prefix(s, j, &prefix, &e) ? l->r->ops->request(l->r, &j->question.request, &e) : REQUEST_REFUSED;
+    tokens_free(&prefix);
     if (how != REQUEST_TAKEN) {
         s->figures.refused++;
         job_refuse(j, 400, e.msg, how == REQUEST_TOO_LONG ? "context_length_exceeded" : NULL);
@@ -136,7 +136,7 @@ static void go_on(struct lane *l)
     j->n_again = 0;
     j->choice.responder = l->r;
     q.patience_ms = due_patience_ms(j->due, clock_ns());
-    q.begun.tokens = j->said.n ? &j->said : NULL;
+    q.prefix.tokens = j->said.n ? &j->said : NULL;
     q.sampling.max_tokens = most ? left : 0;
     if (most && left <= 0)
         take_done(l, &(struct news){.kind = NEWS_DONE, .end = CHAT_LENGTH});

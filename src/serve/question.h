@@ -23,7 +23,7 @@ struct question {
     struct text prompt;                 /* p NULL: it is in `ids` */
     struct ids ids;
     bool relayed;                       /* of an attached q35chat (serve/relay.h): tokens in `ids`, tokens back */
-    int  n_begun;                       /* relayed: so many last ones of them are the answer's beginning */
+    int  n_answer_prefix;                       /* relayed: so many last ones of them are the answer's beginning */
     struct text name;                   /* relayed: of the answer, by which it is interrupted */
     struct message *continued;          /* an answer that is to be continued, or NULL */
     struct text model;                  /* that it asks for; empty: any */

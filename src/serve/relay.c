@@ -30,7 +30,7 @@ static bool read_ids(struct question *q, const struct pyjson *top, struct err *e
 {
     if (!question_ids(pyjson_get(top, "prompt"), &q->ids) || !q->ids.n)
         return err_set(e, "prompt is not a list of tokens");
-    return read_conversation(top, &q->request.conversation, &q->mem, e) && question_whole(top, "keep_at", 0, q->ids.n, &q->request.keep_at, e);
+    return read_conversation(top, &q->request.conversation, &q->mem, e) && question_whole(top, "snapshot_pos", 0, q->ids.n, &q->request.snapshot_pos, e);
 }
 
 static bool read_text(const struct pyjson *top, const char *key, const char *what, struct text *to, struct err *e)
@@ -54,7 +54,7 @@ bool relay_read(struct question *q, struct text body, const struct options *o, s
     q->relayed = q->streams = true;
     q->n_stops = 0;                     /* stop strings are the client's */
     s->lookup = true;
-    return read_name(&top, &q->name, e) && read_ids(q, &top, e) && question_whole(&top, "begun", 0, q->ids.n - 1, &q->n_begun, e) &&
+    return read_name(&top, &q->name, e) && read_ids(q, &top, e) && question_whole(&top, "answer_prefix", 0, q->ids.n - 1, &q->n_answer_prefix, e) &&
            question_whole(&top, "draft_depth", -1, LIMIT_DRAFTS, &s->draft_depth, e) && question_flag(&top, "lookup", &s->lookup, e) &&
            question_whole(&top, "likely", 0, LIMIT_ALTERNATIVES, &s->n_alternatives, e);
 }

@@ -108,7 +108,7 @@ static void complete_as(struct server *s, struct exchange *x, read_fn *read)
         err_set(&e, "%d requests wait already; ask again in %d seconds", s->waiting.n, RESPOND_RETRY_S);
         respond_error_with(x, 429, e.msg, "queue_full", RESPOND_RETRY_S);
     } else {
-        exchange_keep(x, j);
+        exchange_set_data(x, j);
         job_waits(j, clock_ns());
         queue_add(&s->waiting, j);
         return;

@@ -124,7 +124,7 @@ static int n_at_once(const struct server *s)
 static void gone(void *arg, struct exchange *x)
 {
     struct server *s = arg;
-    struct job *j = exchange_kept(x);
+    struct job *j = exchange_data(x);
     if (!j) {
         attached_gone(&s->attached, x);
         return;

@@ -208,8 +208,8 @@ const char *exchange_method(const struct exchange *x) { return x->method; }
 const char *exchange_path(const struct exchange *x) { return x->path; }
 struct text exchange_body(const struct exchange *x) { return (struct text){buf_str(&x->body), x->body.len}; }
 bool exchange_is_local(const struct exchange *x) { return x->client->local; }
-void exchange_keep(struct exchange *x, void *own) { x->kept = own; }
-void *exchange_kept(const struct exchange *x) { return x->kept; }
+void exchange_set_data(struct exchange *x, void *own) { x->kept = own; }
+void *exchange_data(const struct exchange *x) { return x->kept; }
 
 const char *exchange_header(const struct exchange *x, const char *name)
 {

@@ -39,8 +39,8 @@ const char *exchange_path(const struct exchange *x);
 struct text exchange_body(const struct exchange *x);
 const char *exchange_header(const struct exchange *x, const char *name);        /* NULL: it has none of that name */
 bool exchange_is_local(const struct exchange *x);       /* it came over a unix socket */
-void exchange_keep(struct exchange *x, void *own);      /* for the owner */
-void *exchange_kept(const struct exchange *x);          /* NULL: nothing was kept */
+void exchange_set_data(struct exchange *x, void *own);      /* for the owner */
+void *exchange_data(const struct exchange *x);          /* NULL: nothing was kept */
 
 /* One whole reply.  retry_s 0: without Retry-After. */
 void exchange_reply(struct exchange *x, int status, const char *type, struct text body, int retry_s);

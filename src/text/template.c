@@ -286,7 +286,7 @@ static bool add_control(const struct tokenizer *t, struct text tag, struct ids *
     return true;
 }
 
-bool segments_encode(const struct segments *s, const struct tokenizer *t, struct ids *out, int *keep_at, struct err *e)
+bool segments_encode(const struct segments *s, const struct tokenizer *t, struct ids *out, int *snapshot_pos, struct err *e)
 {
     struct buf run = {0};
     bool ok = true;
@@ -300,8 +300,8 @@ bool segments_encode(const struct segments *s, const struct tokenizer *t, struct
         }
         if (i == s->keep) {
             CHECK(!run.len);            /* inside a run the boundary would not be exact in tokens */
-            if (keep_at)
-                *keep_at = out->n - start;
+            if (snapshot_pos)
+                *snapshot_pos = out->n - start;
         }
         if (in_run)
             buf_add(&run, g->text.p, g->text.n);

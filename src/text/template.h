@@ -24,8 +24,8 @@ struct segments {
 bool template_render(const struct conversation *c, struct segments *out, struct arena *a, struct err *e);
 /* All segments as text. */
 void segments_text(const struct segments *s, struct buf *out);
-/* Encodes the segments: control tokens by id, each run of plain text as one text with specials off.  *keep_at (may be NULL)
+/* Encodes the segments: control tokens by id, each run of plain text as one text with specials off.  *snapshot_pos (may be NULL)
  * receives the number of ids of items[0..keep).  False if the vocabulary lacks a control token. */
-bool segments_encode(const struct segments *s, const struct tokenizer *t, struct ids *out, int *keep_at, struct err *e);
+bool segments_encode(const struct segments *s, const struct tokenizer *t, struct ids *out, int *snapshot_pos, struct err *e);
 
 #endif

@@ -127,7 +127,7 @@ static struct {
     struct chat *c;
     struct past past[MAX_PAST];
     int  n_past, n_said, n_files;
-    int  n_begun, n_ended;              /* turns */
+    int  n_answer_prefix, n_ended;              /* turns */
     bool hostile, hostiles;             /* the file of the conversation may have damaged lines; some file has */
     bool asked, elsewhere;              /* elsewhere: the step led to another conversation */
     char taken_back[256];               /* by the turn that ended in this step */
@@ -207,7 +207,7 @@ static void open_chat(void)
     fake.tok = tokenizers[which_tokenizer];
     w.c = chat_open(local_open(w.o, &e), w.o, &front, &e);
     CHECK(w.c);
-    w.n_begun = w.n_ended = 0;
+    w.n_answer_prefix = w.n_ended = 0;
     w.asked = false;
     buf_reset(&w.streamed);
     w.safe = 0;
@@ -236,7 +236,7 @@ static void take_event(const struct chat_event *ev)
         break;
     case CHAT_DONE:
     case CHAT_FATAL:
-        w.n_ended += ev->kind == CHAT_DONE || w.n_ended < w.n_begun;
+        w.n_ended += ev->kind == CHAT_DONE || w.n_ended < w.n_answer_prefix;
         w.asked = false;
         w.safe = 0;
         w.gave_back = ev->taken_back != NULL;
@@ -332,7 +332,7 @@ static void begun(bool ok, const struct err *e)
     refused(ok, e);
     if (!ok)
         return;
-    w.n_begun++;
+    w.n_answer_prefix++;
     buf_reset(&w.streamed);
     w.safe = 0;
 }
@@ -961,10 +961,10 @@ static void check(void)
     if (!w.elsewhere)
         nothing_is_lost(&w.c->t, false);
     file_is_memory();
-    if (!chat_busy(w.c) && w.n_begun != w.n_ended)
-        failed("%d turns began, %d ended", w.n_begun, w.n_ended);
-    if (chat_busy(w.c) && w.n_begun != w.n_ended + 1)
-        failed("busy, and %d turns began, %d ended", w.n_begun, w.n_ended);
+    if (!chat_busy(w.c) && w.n_answer_prefix != w.n_ended)
+        failed("%d turns began, %d ended", w.n_answer_prefix, w.n_ended);
+    if (chat_busy(w.c) && w.n_answer_prefix != w.n_ended + 1)
+        failed("busy, and %d turns began, %d ended", w.n_answer_prefix, w.n_ended);
 }
 
 /* --- a run --------------------------------------------------------------------------------------------------------------- */

@@ -33,8 +33,8 @@ static const char *const fields[] = {
     "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {}}}]", "\"tools\": [3]", "\"tools\": null", "\"frequency_penalty\": 0",
     "\"prompt\": \"once\"", "\"prompt\": [\"once\"]", "\"prompt\": [1, 2, 99999999999]", "\"prompt\": [[7, 8]]", "\"prompt\": []", "\"prompt\": [[]]", "\"echo\": true",
     "\"suffix\": \"\"", "\"best_of\": 1", "\"logprobs\": 5", "\"messages\": []", "\"messages\": {}", "\"messages\": [[]]", "\"presence_penalty\": 2", "\"repetition_penalty\": 1.1", "\"repeat_penalty\": 11", "\"user\": \"me\"",
-    "\"id\": \"a-1\", \"conversation\": 18446744073709551615, \"prompt\": [1, 2, 3]", "\"id\": 3", "\"id\": \"\"", "\"conversation\": -1", "\"conversation\": 1.5", "\"begun\": 2",
-    "\"begun\": 3", "\"begun\": -1", "\"keep_at\": 3", "\"keep_at\": 4", "\"draft_depth\": -1", "\"draft_depth\": 99", "\"lookup\": false", "\"likely\": 8", "\"likely\": 9",
+    "\"id\": \"a-1\", \"conversation\": 18446744073709551615, \"prompt\": [1, 2, 3]", "\"id\": 3", "\"id\": \"\"", "\"conversation\": -1", "\"conversation\": 1.5", "\"answer_prefix\": 2",
+    "\"answer_prefix\": 3", "\"answer_prefix\": -1", "\"snapshot_pos\": 3", "\"snapshot_pos\": 4", "\"draft_depth\": -1", "\"draft_depth\": 99", "\"lookup\": false", "\"likely\": 8", "\"likely\": 9",
 };
 static const char *const messages[] = {
     "{\"role\": \"user\", \"content\": \"hello\"}", "{\"role\": \"developer\", \"content\": \"be brief\"}", "{\"role\": \"system\", \"content\": null}", "{}", "\"text\"",
@@ -86,7 +86,7 @@ static bool read_once(const struct buf *body, read_fn *read, const struct option
         assert_true(q.plain == plain && q.relayed == relayed && (plain || relayed || q.request.n_messages >= 1) && (!q.prompt.p || !q.ids.n) && q.n_stops >= 0 && q.n_stops <= QUESTION_MAX_STOPS);
         assert_true(s->temperature >= 0 && s->temperature <= 10 && (s->top_p > 0 || relayed) && s->top_p >= 0 && s->top_p <= 1 && s->min_p >= 0 && s->min_p <= 1 && s->top_k >= 0 && s->max_tokens >= 0);
         assert_true(s->n_alternatives >= 0 && s->n_alternatives <= CHAT_ALTERNATIVES);
-        assert_true(!relayed || (q.ids.n > q.n_begun && q.n_begun >= 0 && q.request.keep_at <= q.ids.n && q.name.n && s->draft_depth >= -1 && s->draft_depth <= CHAT_MAX_DEPTH));
+        assert_true(!relayed || (q.ids.n > q.n_answer_prefix && q.n_answer_prefix >= 0 && q.request.snapshot_pos <= q.ids.n && q.name.n && s->draft_depth >= -1 && s->draft_depth <= CHAT_MAX_DEPTH));
         assert_true(!q.continued || q.continued->role == ROLE_ASSISTANT);
         for (int i = 0; i < q.n_stops; i++)
             assert_true(*q.stops[i]);

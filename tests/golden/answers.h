@@ -85,7 +85,7 @@ static struct answer ask(const struct request *q)
         take(&a, &r);
         if (q->settle_every && a.n_steps % q->settle_every == 0 && !a.ended) {
             void *states = malloc(cache_saved_bytes(&model.cfg, model.kv));
-            assert_int_equal(stepper_settle(stepper, &e), n_prompt(q) + a.n - 1);
+            assert_int_equal(stepper_pause(stepper, &e), n_prompt(q) + a.n - 1);
             if (a.n_steps % 2)          /* saved or not, the answer goes on */
                 cache_state_save(model.cache, states);
             stepper_resume(stepper);

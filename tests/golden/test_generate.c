@@ -261,10 +261,10 @@ static struct engine *open_engine(const char *dir, int depth, int chunk)
 }
 
 /* The whole answer; interrupts it when `interrupt_at` tokens came (0: never). */
-static struct answer ask_in(struct engine *g, uint64_t sequence, const int32_t *ids, int n, int keep_at, const struct sampling *how, int interrupt_at)
+static struct answer ask_in(struct engine *g, uint64_t sequence, const int32_t *ids, int n, int snapshot_pos, const struct sampling *how, int interrupt_at)
 {
     struct answer a = {0};
-    uint32_t serial = engine_submit(g, sequence, ids, n, keep_at, how);
+    uint32_t serial = engine_submit(g, sequence, ids, n, snapshot_pos, how);
     for (bool done = false; !done;) {
         engine_wait(g, -1);
         struct event_list l = engine_drain(g);
@@ -289,9 +289,9 @@ static struct answer ask_in(struct engine *g, uint64_t sequence, const int32_t *
     return a;
 }
 
-static struct answer ask(struct engine *g, const int32_t *ids, int n, int keep_at, const struct sampling *how, int interrupt_at)
+static struct answer ask(struct engine *g, const int32_t *ids, int n, int snapshot_pos, const struct sampling *how, int interrupt_at)
 {
-    return ask_in(g, 0, ids, n, keep_at, how, interrupt_at);
+    return ask_in(g, 0, ids, n, snapshot_pos, how, interrupt_at);
 }
 
 static void assert_same(const struct ids *a, const struct ids *b)

@@ -67,10 +67,10 @@ static struct answer collect(struct engine *g, uint32_t serial, size_t stop_at)
     return a;
 }
 
-static struct answer ask(struct engine *g, const int32_t *ids, int n, int keep_at, int depth)
+static struct answer ask(struct engine *g, const int32_t *ids, int n, int snapshot_pos, int depth)
 {
     const struct sampling greedy = {.max_tokens = TOKENS, .draft_depth = depth};
-    return collect(g, engine_submit(g, 0, ids, n, keep_at, &greedy), 0);
+    return collect(g, engine_submit(g, 0, ids, n, snapshot_pos, &greedy), 0);
 }
 
 static void same(const char *what, const char *kv, const struct answer *a, const struct answer *b)

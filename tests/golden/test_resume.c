@@ -101,12 +101,12 @@ static void wait_for(struct talk *t, const bool *what, const int *count, int wan
     }
 }
 
-static void answer(struct talk *t, const int32_t *ids, int n, int keep_at, float temperature)
+static void answer(struct talk *t, const int32_t *ids, int n, int snapshot_pos, float temperature)
 {
     const struct sampling how = {.max_tokens = SAID, .draft_depth = -1, .temperature = temperature, .seed = 7};
     t->ids.n = 0;
     t->done = false;
-    engine_submit(t->g, 0, ids, n, keep_at, &how);
+    engine_submit(t->g, 0, ids, n, snapshot_pos, &how);
     wait_for(t, &t->done, NULL, 0);
     assert_int_equal(t->ids.n, SAID);
 }
@@ -129,10 +129,10 @@ static void make_prompt(int32_t *ids, int n)
 }
 
 /* The second prompt: another question where the first one's answer stood, without its last tokens. */
-static void ask_again(int32_t *ids, int keep_at)
+static void ask_again(int32_t *ids, int snapshot_pos)
 {
     for (int i = 0; i < ASKED; i++)
-        ids[keep_at + i] = 400 + i * 13 % 500;
+        ids[snapshot_pos + i] = 400 + i * 13 % 500;
 }
 
 /* How the first engine ends. */
@@ -147,12 +147,12 @@ static struct result two_turns(const char *kv, int depth, int n, enum way way, b
     int32_t *ids = calloc((size_t)n + 100, sizeof *ids);
     make_prompt(ids, n);
     begin(&t, kv, depth);
-    const int keep_at = n - 20;
-    answer(&t, ids, n, keep_at, 0.8f);
+    const int snapshot_pos = n - 20;
+    answer(&t, ids, n, snapshot_pos, 0.8f);
     if (goes_on)
         memcpy(ids + n, t.ids.data, (size_t)t.ids.n * sizeof *ids);
     else
-        ask_again(ids, keep_at);
+        ask_again(ids, snapshot_pos);
     if (way == SAVED_WHEN_IDLE)
         save(&t);
     else if (way == SAVED_AT_THE_END)
@@ -163,9 +163,9 @@ static struct result two_turns(const char *kv, int depth, int n, enum way way, b
         engine_restore(t.g, 0, path);
     }
     if (goes_on)
-        answer(&t, ids, n + SAID, keep_at, 0.8f);
+        answer(&t, ids, n + SAID, snapshot_pos, 0.8f);
     else
-        answer(&t, ids, keep_at + ASKED, keep_at + ASKED - 5, 0.8f);
+        answer(&t, ids, snapshot_pos + ASKED, snapshot_pos + ASKED - 5, 0.8f);
     r.stats = t.stats;
     r.restored = t.restored;
     ids_append(&r.ids, t.ids.data, t.ids.n);

@@ -174,7 +174,7 @@ static void test_stepper__a_device_that_cannot_run_the_experts_is_refused(void *
 }
 
 /* The states after the first n tokens, as saved, by prompt operations for the prompt and steps for the rest. */
-static void states_at(int depth, int n_steps, int ahead, int n_heard, void *out, int *pos)
+static void states_at(int depth, int n_steps, int ahead, int n_delivered, void *out, int *pos)
 {
     struct step_result r;
     struct err e;
@@ -184,7 +184,7 @@ static void states_at(int depth, int n_steps, int ahead, int n_heard, void *out,
         if (i >= ahead)
             assert_true(stepper_wait(stepper, &r, &e));
     }
-    *pos = stepper_end(stepper, n_heard, &e);
+    *pos = stepper_end(stepper, n_delivered, &e);
     assert_true(*pos > 0);
     cache_state_save(model.cache, out);
 }

@@ -53,12 +53,12 @@ static void test_template__debug_render_gives_every_golden_prompt(void **state)
     fclose(out);
 }
 
-static void encode(const char *json, struct ids *ids, int *keep_at, struct arena *a)
+static void encode(const char *json, struct ids *ids, int *snapshot_pos, struct arena *a)
 {
     struct conversation c;
     struct segments s = {0};
     struct err e = {0};
-    if (!conversation_parse(&c, json, strlen(json), a, &e) || !template_render(&c, &s, a, &e) || !segments_encode(&s, t, ids, keep_at, &e))
+    if (!conversation_parse(&c, json, strlen(json), a, &e) || !template_render(&c, &s, a, &e) || !segments_encode(&s, t, ids, snapshot_pos, &e))
         fail_msg("%s", e.msg);
 }
 
@@ -68,11 +68,11 @@ static void test_template__hello_is_the_known_prompt(void **state)
     static const int32_t want[] = {248045, 846, 198, 9419, 248046, 198, 248045, 74455, 198, 248068, 271, 248069, 271};
     struct arena a = {0};
     struct ids ids = {0};
-    int keep_at;
-    encode("{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"kwargs\": {\"add_generation_prompt\": true, \"enable_thinking\": false}}", &ids, &keep_at, &a);
+    int snapshot_pos;
+    encode("{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"kwargs\": {\"add_generation_prompt\": true, \"enable_thinking\": false}}", &ids, &snapshot_pos, &a);
     assert_int_equal(ids.n, sizeof want / sizeof *want);
     assert_memory_equal(ids.data, want, sizeof want);
-    assert_int_equal(keep_at, 9);                       /* behind "assistant" and its line end */
+    assert_int_equal(snapshot_pos, 9);                       /* behind "assistant" and its line end */
     ids_free(&ids);
     arena_free(&a);
 }
@@ -90,7 +90,7 @@ static void test_template__text_of_a_user_holds_no_control_token(void **state)
     arena_free(&a);
 }
 
-/* `keep_at` is exact in tokens: the next turn's ids agree up to there, whatever the answer begins with. */
+/* `snapshot_pos` is exact in tokens: the next turn's ids agree up to there, whatever the answer begins with. */
 static void test_template__ids_up_to_the_kept_position_do_not_change(void **state)
 {
     (void)state;
@@ -98,13 +98,13 @@ static void test_template__ids_up_to_the_kept_position_do_not_change(void **stat
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
         struct arena a = {0};
         struct ids first = {0}, second = {0};
-        int keep_at;
-        encode("{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}], \"kwargs\": {\"add_generation_prompt\": true}}", &first, &keep_at, &a);
+        int snapshot_pos;
+        encode("{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}], \"kwargs\": {\"add_generation_prompt\": true}}", &first, &snapshot_pos, &a);
         encode(arena_printf(&a, "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"%s\"}, {\"role\": \"user\", \"content\": \"r\"}], "
                                 "\"kwargs\": {\"add_generation_prompt\": true}}", answers[i]), &second, NULL, &a);
-        assert_int_equal(keep_at, first.n - 2);
-        assert_true(second.n > keep_at);
-        assert_memory_equal(first.data, second.data, (size_t)keep_at * sizeof *first.data);
+        assert_int_equal(snapshot_pos, first.n - 2);
+        assert_true(second.n > snapshot_pos);
+        assert_memory_equal(first.data, second.data, (size_t)snapshot_pos * sizeof *first.data);
         ids_free(&first);
         ids_free(&second);
         arena_free(&a);

@@ -312,7 +312,7 @@ def reads_never(tokens):
     """Who reads nothing for so long has a part of the answer, and a sentence.  The answer of an attached chat stays: that may be suspended."""
     body, many = endless(int(tokens)), int(tokens) * 4 // 3     # an attached chat has 540 bytes for each
     ids = json.loads(ask("POST", "/tokenize", json.dumps({"content": "a b c"}))[1])["tokens"]
-    attached = {"id": "1-1", "conversation": 7, "prompt": ids, "keep_at": 0, "begun": 0, "max_tokens": many, "likely": 8, "logit_bias": body["logit_bias"]}
+    attached = {"id": "1-1", "conversation": 7, "prompt": ids, "snapshot_pos": 0, "answer_prefix": 0, "max_tokens": many, "likely": 8, "logit_bias": body["logit_bias"]}
     c, chat = unread(attached, "/q35chat/answer")
     wait_for("unread", 1)
     d, program = unread({**body, "stream": True})

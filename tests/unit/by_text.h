@@ -41,14 +41,14 @@ static inline void by_text_delta(const struct delta *d, void *arg)
 }
 
 /* The prompt as a server would see it, for the tests. */
-static inline bool by_text_prompt(const struct request *q, struct ids *ids, int *keep_at, struct err *e)
+static inline bool by_text_prompt(const struct request *q, struct ids *ids, int *snapshot_pos, struct err *e)
 {
     struct arena mem = {0};
     struct segments all = {0};
     struct conversation c = {.messages = (struct message *)q->messages, .n_messages = q->n_messages, .tools = (struct text *)q->tools,
                              .n_tools = q->n_tools, .thinking = q->thinking, .generation_prompt = true};
-    bool ok = template_render(&c, &all, &mem, e) && segments_encode(&all, fake.tok, ids, keep_at, e);
-    const struct text thought = q->begun.reasoning, said = q->begun.content;
+    bool ok = template_render(&c, &all, &mem, e) && segments_encode(&all, fake.tok, ids, snapshot_pos, e);
+    const struct text thought = q->prefix.reasoning, said = q->prefix.content;
     tokenizer_encode(fake.tok, thought.p, thought.n, false, ids);
     if (thought.n && said.n)
         tokenizer_encode(fake.tok, "\n</think>\n\n", 11, true, ids);
@@ -59,7 +59,7 @@ static inline bool by_text_prompt(const struct request *q, struct ids *ids, int 
 
 static inline void by_text_begin(struct by_text *b, const struct request *q)
 {
-    const struct given *g = &q->begun;
+    const struct given *g = &q->prefix;
     stream_close(b->stream);
     b->stream = stream_open(q->tools, q->n_tools, q->thinking, by_text_delta, b);
     b->detok = (struct detok){0};
@@ -76,9 +76,9 @@ static inline enum request_result by_text_request(struct responder *r, const str
     struct by_text *b = by_text_of(r);
     const struct request_sampling *s = &q->sampling;
     struct ids ids = {0};
-    int keep_at = 0;
-    CHECK(!b->serial && b->known && !q->begun.tokens);
-    if (!by_text_prompt(q, &ids, &keep_at, e)) {
+    int snapshot_pos = 0;
+    CHECK(!b->serial && b->known && !q->prefix.tokens);
+    if (!by_text_prompt(q, &ids, &snapshot_pos, e)) {
         ids_free(&ids);
         return REQUEST_REFUSED;
     }
@@ -88,7 +88,7 @@ static inline enum request_result by_text_request(struct responder *r, const str
     b->stats = (struct chat_stats){0};
     if (fits) {
         by_text_begin(b, q);
-        b->serial = engine_submit(b->engine, q->conversation, ids.data, ids.n, keep_at, &(struct sampling){
+        b->serial = engine_submit(b->engine, q->conversation, ids.data, ids.n, snapshot_pos, &(struct sampling){
 #define SAMPLING_NUMBER(name, ...) .name = s->name,
 #include "config/sampling_numbers.def"
             .top_k = s->top_k, .seed = s->seed, .max_tokens = s->max_tokens, .n_ids = tokenizer_n_ids(fake.tok)});

@@ -37,7 +37,7 @@ static struct {
     double joules;                      /* used so far */
     struct ids prompts[FAKE_MAX];       /* as submitted */
     struct sampling samplings[FAKE_MAX];
-    int  keep_at[FAKE_MAX];
+    int  snapshot_pos[FAKE_MAX];
     uint64_t sequence[FAKE_MAX];
     struct ids ahead;                   /* the last prompt given to read ahead */
     int  n_aheads;
@@ -134,7 +134,7 @@ struct engine *engine_open(const struct engine_options *o, struct err *e)
     return fake_engine = g;
 }
 
-uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int keep_at, const struct sampling *s)
+uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos, const struct sampling *s)
 {
     int k = fake.n_submits++;
     CHECK(k < fake.n_answers && !g->running);
@@ -142,7 +142,7 @@ uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, 
     const struct fake_answer *a = &fake.answers[k];
     ids_append(&fake.prompts[k], ids, n_ids);
     fake.samplings[k] = *s;
-    fake.keep_at[k] = keep_at;
+    fake.snapshot_pos[k] = snapshot_pos;
     fake.sequence[k] = sequence;
     g->left.n = 0;
     tokenizer_encode(fake.tok, a->text, strlen(a->text), true, &g->left);
@@ -161,9 +161,9 @@ uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, 
     return ++g->serial;
 }
 
-void engine_read_ahead(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int keep_at)
+void engine_read_ahead(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos)
 {
-    (void)keep_at;
+    (void)snapshot_pos;
     CHECK(!g->running);
     fake.ahead_sequence = sequence;
     fake.n_aheads++;

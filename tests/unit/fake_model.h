@@ -482,7 +482,7 @@ void stepper_choose(struct stepper *s, int slot)
     s->on = &s->slots[slot];
 }
 
-void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_begun, int pos,
+void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_answer_prefix, int pos,
                    const int32_t *bias_ids, const float *bias, int n_bias, int depth)
 {
     stepper_choose(s, slot);
@@ -492,10 +492,10 @@ void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how,
 #define SAMPLING_NUMBER(name, ...) .name = how->name,
 #include "config/sampling_numbers.def"
         .top_k = how->top_k, .n_ids = how->n_ids,
-        .n_stop = how->n_stop, .bias_ids = bias_ids, .bias = bias, .n_bias = n_bias, .n_begun = n_begun,
+        .n_stop = how->n_stop, .bias_ids = bias_ids, .bias = bias, .n_bias = n_bias, .n_answer_prefix = n_answer_prefix,
         .n_alternatives = how->n_alternatives,
     };
-    s->on->how.seed = how->rng - (sampler_stream(&s->on->how) - s->on->how.seed);           /* the device's stream stands behind n_begun already */
+    s->on->how.seed = how->rng - (sampler_stream(&s->on->how) - s->on->how.seed);           /* the device's stream stands behind n_answer_prefix already */
     memcpy(s->on->how.stop, how->stop, sizeof s->on->how.stop);
     picker_begin(s->on->picker, &s->on->how, prompt, n_prompt);
     s->on->depth = depth;
@@ -666,15 +666,15 @@ bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e)
     return fake_finish(NULL, e);
 }
 
-int stepper_end(struct stepper *s, int n_heard, struct err *e)
+int stepper_end(struct stepper *s, int n_delivered, struct err *e)
 {
-    CHECK(n_heard <= s->on->n_taken && s->on->n_taken - n_heard <= 1 && s->on->n_launched - n_heard <= 2);
-    if (n_heard < s->on->n_launched)
-        s->on->k->s = s->on->before[n_heard % FAKE_UNDO].states;
+    CHECK(n_delivered <= s->on->n_taken && s->on->n_taken - n_delivered <= 1 && s->on->n_launched - n_delivered <= 2);
+    if (n_delivered < s->on->n_launched)
+        s->on->k->s = s->on->before[n_delivered % FAKE_UNDO].states;
     return fake_finish(NULL, e) ? s->on->k->s.pos : -1;
 }
 
-int stepper_settle(struct stepper *s, struct err *e)
+int stepper_pause(struct stepper *s, struct err *e)
 {
     CHECK(s->on->n_taken == s->on->n_launched);
     return stepper_end(s, s->on->n_taken, e);

@@ -58,8 +58,8 @@ static void test_chat__the_next_turn_drops_the_reasoning_and_keeps_the_answer(vo
     ask(&t, "Q2");
     assert_string_equal(prompt(1), "<|im_start|>system\nBe brief.<|im_end|>\n" USER("Q1") "<|im_start|>assistant\nA1<|im_end|>\n" USER("Q2") THINK);
     /* the part that both prompts share is what the engine was told to keep */
-    assert_int_equal(fake.keep_at[0], fake.prompts[0].n - (int)strlen("\n") - 1);
-    assert_memory_equal(fake.prompts[0].data, fake.prompts[1].data, (size_t)fake.keep_at[0] * sizeof(int32_t));
+    assert_int_equal(fake.snapshot_pos[0], fake.prompts[0].n - (int)strlen("\n") - 1);
+    assert_memory_equal(fake.prompts[0].data, fake.prompts[1].data, (size_t)fake.snapshot_pos[0] * sizeof(int32_t));
     end(&t);
 }
 
@@ -617,7 +617,7 @@ static void test_chat__a_call_is_run_and_the_sampled_ids_stay_the_prefix_of_the_
     assert_true(fake.prompts[1].n > n + sampled.n);
     assert_memory_equal(fake.prompts[1].data, fake.prompts[0].data, (size_t)n * sizeof(int32_t));
     assert_memory_equal(fake.prompts[1].data + n, sampled.data, (size_t)sampled.n * sizeof(int32_t));
-    assert_int_equal(fake.keep_at[0], fake.keep_at[1]);
+    assert_int_equal(fake.snapshot_pos[0], fake.snapshot_pos[1]);
     const char *rest = strstr(prompt(1), "</tool_call><|im_end|>");
     assert_non_null(rest);
     assert_string_equal(rest, "</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\n84\n</tool_response><|im_end|>\n" THINK);
@@ -647,12 +647,12 @@ static void test_chat__a_call_after_reasoning_that_was_ended_keeps_the_prefix(vo
     struct ids all = {0};
     assert_memory_equal(fake.prompts[1].data, fake.prompts[0].data, (size_t)fake.prompts[0].n * sizeof(int32_t));
     assert_string_equal(prompt(1) + strlen(prompt(1)) - strlen(THINK "I calc\n</think>\n\n"), THINK "I calc\n</think>\n\n");
-    assert_int_equal(fake.samplings[1].n_begun, fake.prompts[1].n - fake.prompts[0].n);
+    assert_int_equal(fake.samplings[1].n_answer_prefix, fake.prompts[1].n - fake.prompts[0].n);
     ids_append(&all, fake.prompts[1].data, fake.prompts[1].n);
     tokenizer_encode(fake.tok, CALL, strlen(CALL), true, &all);
     ids_add(&all, 258);
     assert_memory_equal(fake.prompts[2].data, all.data, (size_t)all.n * sizeof(int32_t));
-    assert_int_equal(fake.samplings[2].n_begun, 0);
+    assert_int_equal(fake.samplings[2].n_answer_prefix, 0);
     assert_string_equal(t.s.reasoning.data, "I calcNow I know.");
     assert_string_equal(t.s.results.data, "calculator=84;");
     assert_int_equal(t.s.last.stats.n_rounds, 2);
@@ -1179,7 +1179,7 @@ static void test_chat__a_conversation_has_a_checkpoint(void **state)
     struct talk t;
     struct err e = {0};
     struct buf note = {0};
-    struct chat_kept kept;
+    struct chat_checkpoint kept;
     char path[] = "/tmp/q35chat-test-XXXXXX", file[64], beside[80];
     (void)state;
     assert_non_null(mkdtemp(path));
@@ -1206,7 +1206,7 @@ static void test_chat__a_conversation_has_a_checkpoint(void **state)
     assert_non_null(strstr(buf_str(&t.s.notes), "is not kept: cannot write x: No space left on device; a resume will compute it again"));
     ask(&t, "Q3");
     step(&t);
-    chat_kept(t.c, &kept);
+    chat_checkpoint(t.c, &kept);
     assert_true(kept.on && kept.bytes == 2000 && kept.written == 2000);
     assert_int_equal(fake.n_keeps, 1);                  /* told once */
     assert_true(chat_new(t.c, &e));

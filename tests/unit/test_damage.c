@@ -60,17 +60,17 @@ static void test_damage__text_that_scrolls_is_seen_to_have_moved(void **state)
     fill(&a, 20, 100);
     for (int by = 0; by < 20; by++) {
         fill(&b, 20, 100 + by);
-        assert_int_equal(damage_moved(&a, &b, 0), by <= 16 ? by : 0);       /* three rows are not worth it */
+        assert_int_equal(damage_scrolled(&a, &b, 0), by <= 16 ? by : 0);       /* three rows are not worth it */
     }
     fill(&b, 20, 101);
     draw(&b, 3, 0, "something else");
-    assert_int_equal(damage_moved(&a, &b, 0), 1);
+    assert_int_equal(damage_scrolled(&a, &b, 0), 1);
     fill(&b, 20, 99);
-    assert_int_equal(damage_moved(&a, &b, 0), 0);           /* down */
+    assert_int_equal(damage_scrolled(&a, &b, 0), 0);           /* down */
     cells_size(&a, 20, 20);
     cells_size(&b, 20, 20);
     draw(&b, 19, 0, "the first row of a blank screen");
-    assert_int_equal(damage_moved(&a, &b, 0), 0);
+    assert_int_equal(damage_scrolled(&a, &b, 0), 0);
     cells_free(&a);
     cells_free(&b);
 }

@@ -129,10 +129,10 @@ static struct decoder *open_decoder(int depth, int chunk, int n_snapshots)
                                                .n_snapshots = n_snapshots, .traffic = traffic_of(&config, &weights, HEAD_BF16, NULL, false)});
 }
 
-static struct outcome ask_in(struct decoder *d, uint64_t sequence, const int32_t *ids, int n, int keep_at, const struct sampling *how, struct heard *h)
+static struct outcome ask_in(struct decoder *d, uint64_t sequence, const int32_t *ids, int n, int snapshot_pos, const struct sampling *how, struct heard *h)
 {
     struct decoder_hooks hooks = {.stop = hear_stop, .prefill = hear_prefill, .tokens = hear_tokens, .arg = h};
-    struct prompt p = {.sequence = sequence, .ids = ids, .n = n, .keep_at = keep_at, .how = how};
+    struct prompt p = {.sequence = sequence, .ids = ids, .n = n, .snapshot_pos = snapshot_pos, .how = how};
     struct outcome out;
     struct err e;
     assert_true(decoder_answer(d, &p, &hooks, &out, &e));
@@ -140,9 +140,9 @@ static struct outcome ask_in(struct decoder *d, uint64_t sequence, const int32_t
     return out;
 }
 
-static struct outcome ask(struct decoder *d, const int32_t *ids, int n, int keep_at, const struct sampling *how, struct heard *h)
+static struct outcome ask(struct decoder *d, const int32_t *ids, int n, int snapshot_pos, const struct sampling *how, struct heard *h)
 {
-    return ask_in(d, 0, ids, n, keep_at, how, h);
+    return ask_in(d, 0, ids, n, snapshot_pos, how, h);
 }
 
 /* The answer by definition: one token at a time, no cache. */
@@ -366,15 +366,15 @@ static void test_decode__an_interrupted_prompt_goes_on_where_it_stopped(void **s
     close_decoder(d);
 }
 
-static struct beginning beginning_of(const int32_t *ids, int n, int keep_at)
+static struct beginning beginning_of(const int32_t *ids, int n, int snapshot_pos)
 {
-    return (struct beginning){.ids = ids, .n = n, .keep_at = keep_at};
+    return (struct beginning){.ids = ids, .n = n, .snapshot_pos = snapshot_pos};
 }
 
-static void read_ahead(struct decoder *d, const int32_t *ids, int n, int keep_at, int stop_after)
+static void read_ahead(struct decoder *d, const int32_t *ids, int n, int snapshot_pos, int stop_after)
 {
     struct heard h = {.stop_after = stop_after};
-    struct beginning b = beginning_of(ids, n, keep_at);
+    struct beginning b = beginning_of(ids, n, snapshot_pos);
     struct err e;
     assert_true(decoder_read_ahead(d, &b, hear_stop, &h, &e));
     assert_int_equal(decoder_timeline(d)->n, decoder_timeline(d)->n_run);
@@ -829,7 +829,7 @@ static void test_decode__bad_prompts_are_refused_and_nothing_is_lost(void **stat
     (void)state;
     int32_t ids[CTX] = {0};
     struct decoder *d = open_decoder(2, 32, 4);
-    struct sampling how = {.max_tokens = 5}, bad = {.temperature = -1}, nan = {.top_p = NAN}, begun = {.n_begun = 4};
+    struct sampling how = {.max_tokens = 5}, bad = {.temperature = -1}, nan = {.top_p = NAN}, begun = {.n_answer_prefix = 4};
     int32_t far = 16;
     float one = 1;
     const int32_t three = 3;
@@ -937,11 +937,11 @@ static void test_decode__an_answer_goes_on_where_it_was_cut(void **state)
             for (int cut = 1; cut < N; cut++) {
                 struct decoder *d = open_decoder(depth, 8, 4);
                 struct heard a = {.stop_after = -1}, b = {.stop_after = -1};
-                how.n_begun = 0;
+                how.n_answer_prefix = 0;
                 how.max_tokens = cut;
                 ask(d, ids, P, P, &how, &a);
                 memcpy(ids + P, a.ids.data, (size_t)cut * sizeof *ids);
-                how.n_begun = cut;
+                how.n_answer_prefix = cut;
                 how.max_tokens = N - cut;
                 struct outcome out = ask(d, ids, P + cut, P, &how, &b);
                 assert_int_equal(out.stats.n_cached, P + cut - 1);

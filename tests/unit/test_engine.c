@@ -875,7 +875,7 @@ static void test_engine__going_back_into_the_middle_of_an_answer_computes_little
     memcpy(ids + 5, l.ids[a].data, 1500 * sizeof *ids);
     how.max_tokens = 20;
     for (int cut = 1490; cut > 600; cut -= 300) {
-        how.n_begun = cut;
+        how.n_answer_prefix = cut;
         uint32_t b = engine_submit(l.g, 0, ids, 5 + cut, 5, &how);
         wait_for_done(&l, b);
         assert_true(l.last_done[b].stats.n_cached > cut - 530);
@@ -1007,10 +1007,10 @@ static void test_engine__what_was_read_ahead_is_counted(void **state)
     log_close(&l);
 }
 
-static struct refill refill_of(struct log *l, uint64_t name, const int32_t *ids, int n, int keep_at)
+static struct refill refill_of(struct log *l, uint64_t name, const int32_t *ids, int n, int snapshot_pos)
 {
     struct sampling how = {.max_tokens = 2, .draft_depth = 0};
-    uint32_t a = engine_submit(l->g, name, ids, n, keep_at, &how);
+    uint32_t a = engine_submit(l->g, name, ids, n, snapshot_pos, &how);
     wait_for_done(l, a);
     return l->last_done[a].stats.refill;
 }

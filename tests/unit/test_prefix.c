@@ -91,7 +91,7 @@ static void check_prompts(int depth, bool aside)
         if (!w.head.n)
             ids_append(&w.head, p->data, find(p, 0, "<|im_start|>user\n"));
         begins_with(p, depth ? &w.upto[depth - 1] : &w.head, prompt(w.checked));
-        assert_true(fake.keep_at[w.checked] >= end_of_question(p));       /* the states there are kept */
+        assert_true(fake.snapshot_pos[w.checked] >= end_of_question(p));       /* the states there are kept */
         if (aside)
             continue;
         w.upto[depth].n = 0;

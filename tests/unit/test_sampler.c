@@ -225,7 +225,7 @@ static void test_sampler__the_logprobs_is_what_the_model_gave(void **state)
             random_logits(l, V);
             for (int i = 0; i < V && round % 2; i++)            /* ties */
                 l[i] = rintf(l[i]);
-            how.n_begun = round % 4;
+            how.n_answer_prefix = round % 4;
             how.bias_ids = &banned;
             how.bias = &ban;
             how.n_bias = 1;
@@ -267,7 +267,7 @@ static void test_sampler__an_answer_goes_on_behind_its_beginning(void **state)
         random_logits(l, V);
         for (int cut = 0; cut <= N; cut++) {
             struct sampling how = hows[h];
-            how.n_begun = cut;
+            how.n_answer_prefix = cut;
             picker_begin(s, &how, ids, 2 + cut);
             for (int i = cut; i < N; i++) {
                 struct pick p;

@@ -15,7 +15,7 @@ static void start(struct timeline *t, struct snapshots *s, int n, int n_run)
     for (int i = 0; i < n; i++)
         ids[i] = i;
     timeline_init(t, CAP);
-    timeline_adopt(t, ids, n, n_run);
+    timeline_set(t, ids, n, n_run);
     snapshots_init(s, 4, 1, 1, memory);
     snapshots_claim(s, 0, 4, false);
     snapshots_claim(s, 0, 8, false);
@@ -74,7 +74,7 @@ static void test_timeline__keeps_count_of_what_was_run(void **state)
     struct timeline t;
     int32_t ids[] = {5, 6, 7};
     timeline_init(&t, CAP);
-    timeline_adopt(&t, ids, 3, 0);
+    timeline_set(&t, ids, 3, 0);
     timeline_ran(&t, 2);
     timeline_ran(&t, 1);
     timeline_add(&t, 8);
@@ -83,7 +83,7 @@ static void test_timeline__keeps_count_of_what_was_run(void **state)
     assert_int_equal(t.ids[3], 8);
     timeline_cut(&t);
     assert_int_equal(t.n, 3);
-    timeline_adopt(&t, ids, 2, 1);
+    timeline_set(&t, ids, 2, 1);
     assert_int_equal(t.n, 2);
     assert_int_equal(t.n_run, 1);
     timeline_free(&t);

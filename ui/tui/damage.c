@@ -29,7 +29,7 @@ bool damage_spreads(const struct cell *shown, const struct cell *want, int cols)
     return false;
 }
 
-int damage_moved(const struct cells *shown, const struct cells *want, int r)
+int damage_scrolled(const struct cells *shown, const struct cells *want, int r)
 {
     int best = 0, most = LEAST_MOVE - 1;
     for (int by = 1; by < want->rows - r; by++) {

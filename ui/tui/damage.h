@@ -9,6 +9,6 @@ bool damage_none(const struct cell *shown, const struct cell *want, int cols);
 /* Whether a row must be sent whole: it changes at or behind a glyph, an old one or a new one, that terminals do not agree about. */
 bool damage_spreads(const struct cell *shown, const struct cell *want, int cols);
 /* By how many rows the rows from r on have moved up, as when text scrolls; 0: they have not.  The screens have one size. */
-int  damage_moved(const struct cells *shown, const struct cells *want, int r);
+int  damage_scrolled(const struct cells *shown, const struct cells *want, int r);
 
 #endif

@@ -458,7 +458,7 @@ static int add_cell(struct term *t, const struct cell *cell, int col, int at)
 static bool has_moved(struct term *t, const struct cells *c, int r)
 {
     if (t->moved < 0)
-        t->moved = damage_moved(&t->shown, c, r);
+        t->moved = damage_scrolled(&t->shown, c, r);
     return t->moved && r + t->moved < c->rows
         && damage_none(t->shown.at + (size_t)(r + t->moved) * c->cols, c->at + (size_t)r * c->cols, c->cols);
 }

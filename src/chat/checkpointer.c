@@ -13,57 +13,57 @@ static void ask(struct chat *c, void (*what)(struct responder *r, uint64_t conve
 {
     struct buf path = {0};
     session_checkpoint(file, &path);
-    c->kept.conversation = state_conversation(c);
-    what(c->responder, c->kept.conversation, path.data);
+    c->checkpoint.conversation = state_conversation(c);
+    what(c->responder, c->checkpoint.conversation, path.data);
     buf_free(&path);
 }
 
-void kept_load(struct chat *c, const char *path)
+void checkpointer_load(struct chat *c, const char *path)
 {
-    c->kept.bytes = 0;
-    c->kept.home = 0;
+    c->checkpoint.bytes = 0;
+    c->checkpoint.home = 0;
     if (!is_on(c))
         return;
     ask(c, c->responder->ops->restore, path);
-    kept_turn(c);
-    c->kept.due = true;                 /* where nothing comes back it is computed while nothing is asked */
+    checkpointer_turn(c);
+    c->checkpoint.due = true;                 /* where nothing comes back it is computed while nothing is asked */
 }
 
-void kept_turn(struct chat *c)
+void checkpointer_turn(struct chat *c)
 {
     const uint64_t conversation = state_conversation(c), home = is_on(c) ? conversation : 0;
-    if (!conversation || !c->responder->can.keeps || c->kept.home == home)
+    if (!conversation || !c->responder->can.keeps || c->checkpoint.home == home)
         return;
     if (home)
         ask(c, c->responder->ops->keep, session_path(c->persist.session));
     else
         c->responder->ops->keep(c->responder, conversation, NULL);
-    c->kept.home = home;
+    c->checkpoint.home = home;
 }
 
-void kept_due(struct chat *c)
+void checkpointer_due(struct chat *c)
 {
-    c->kept.due = true;
+    c->checkpoint.due = true;
 }
 
 static void save(struct chat *c)
 {
-    c->kept.due = false;
+    c->checkpoint.due = false;
     if (!c->persist.session || !is_on(c))
         return;
-    c->kept.asked = true;
+    c->checkpoint.asked = true;
     ask(c, c->responder->ops->save, session_path(c->persist.session));
 }
 
-void kept_step(struct chat *c)
+void checkpointer_step(struct chat *c)
 {
-    if (c->kept.due && state_ready(c) && c->turn.state == TURN_IDLE)
+    if (c->checkpoint.due && state_ready(c) && c->turn.state == TURN_IDLE)
         save(c);
 }
 
-void kept_end(struct chat *c)
+void checkpointer_end(struct chat *c)
 {
-    if (state_ready(c) && c->turn.state != TURN_DEAD && (c->kept.due || c->turn.state != TURN_IDLE))
+    if (state_ready(c) && c->turn.state != TURN_DEAD && (c->checkpoint.due || c->turn.state != TURN_IDLE))
         save(c);
 }
 
@@ -73,11 +73,11 @@ static void make_room(struct chat *c)
     struct buf own = {0}, note = {0};
     const size_t gb = 1000 * 1000 * 1000, room = (size_t)options_int(c->o, OPT_checkpoint_room) * gb;
     session_checkpoint(session_path(c->persist.session), &own);
-    if (!trash_trim(room, own.data) && !c->kept.told) {
+    if (!trash_trim(room, own.data) && !c->checkpoint.told) {
         buf_addf(&note, "the checkpoint of this conversation has %.1f GB, more than the %d GB of checkpoint_room: it is not kept, and a resume will compute it again",
-                 (double)c->kept.bytes / (double)gb, options_int(c->o, OPT_checkpoint_room));
+                 (double)c->checkpoint.bytes / (double)gb, options_int(c->o, OPT_checkpoint_room));
         state_note(c, note.data);
-        c->kept.told = true;
+        c->checkpoint.told = true;
     }
     buf_free(&own);
     buf_free(&note);
@@ -86,17 +86,17 @@ static void make_room(struct chat *c)
 static void on_saved(struct chat *c, const struct news *it)
 {
     struct buf note = {0};
-    c->kept.asked = false;
-    c->kept.written += it->done;
-    c->kept.bytes = it->total;
+    c->checkpoint.asked = false;
+    c->checkpoint.written += it->done;
+    c->checkpoint.bytes = it->total;
     if (!it->text.n) {
-        c->kept.told = false;
+        c->checkpoint.told = false;
         if (c->persist.session)
             make_room(c);
-    } else if (!c->kept.told) {
+    } else if (!c->checkpoint.told) {
         buf_addf(&note, "the checkpoint of this conversation is not kept: %s; a resume will compute it again", it->text.p);
         state_note(c, note.data);
-        c->kept.told = true;
+        c->checkpoint.told = true;
     }
     buf_free(&note);
 }
@@ -104,7 +104,7 @@ static void on_saved(struct chat *c, const struct news *it)
 static void on_restored(struct chat *c, const struct news *it)
 {
     struct buf note = {0};
-    c->kept.restored = (int)it->done;
+    c->checkpoint.restored = (int)it->done;
     if (it->text.n) {
         buf_addf(&note, "%s; the conversation is computed again", it->text.p);
         state_note(c, note.data);
@@ -112,13 +112,13 @@ static void on_restored(struct chat *c, const struct news *it)
     buf_free(&note);
 }
 
-void kept_news(struct chat *c, const struct news *it)
+void checkpointer_news(struct chat *c, const struct news *it)
 {
-    if (it->conversation == c->kept.conversation)
+    if (it->conversation == c->checkpoint.conversation)
         (it->kind == NEWS_SAVED ? on_saved : on_restored)(c, it);
 }
 
-void chat_kept(const struct chat *c, struct chat_kept *k)
+void chat_checkpoint(const struct chat *c, struct chat_checkpoint *k)
 {
-    *k = (struct chat_kept){.on = is_on(c) && c->persist.session, .bytes = c->kept.bytes, .written = c->kept.written, .restored = c->kept.restored};
+    *k = (struct chat_checkpoint){.on = is_on(c) && c->persist.session, .bytes = c->checkpoint.bytes, .written = c->checkpoint.written, .restored = c->checkpoint.restored};
 }

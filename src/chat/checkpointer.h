@@ -1,8 +1,8 @@
 /* The conversation's checkpoint: what the responder has computed of it, in a file beside the conversation's own (session_checkpoint()).  It is
  * saved when a turn has ended and when the program ends, and comes back when the conversation is loaded.  Nothing is lost with it but
  * time, so whatever goes wrong is told at most and ends nothing. */
-#ifndef Q35_CHAT_KEPT_H
-#define Q35_CHAT_KEPT_H
+#ifndef Q35_CHAT_CHECKPOINTER_H
+#define Q35_CHAT_CHECKPOINTER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 struct chat;
 struct news;
 
-struct kept {
+struct checkpointer {
     bool   due;                         /* there is something new to be saved */
     bool   asked;                       /* the responder was asked to, and has not said that it did */
     bool   told;                        /* that it cannot be saved; until it can again */
@@ -22,12 +22,12 @@ struct kept {
 };
 
 /* The conversation was loaded: that of the file `path` comes back from its checkpoint. */
-void kept_load(struct chat *c, const char *path);
+void checkpointer_load(struct chat *c, const char *path);
 /* Before anything is asked of the conversation: the responder knows its file, so that it is kept there while others are answered. */
-void kept_turn(struct chat *c);
-void kept_due(struct chat *c);
-void kept_step(struct chat *c);                         /* saves what is due, if nothing is asked */
-void kept_end(struct chat *c);                          /* the program ends: before session and responder are closed */
-void kept_news(struct chat *c, const struct news *it);  /* NEWS_RESTORED, NEWS_SAVED */
+void checkpointer_turn(struct chat *c);
+void checkpointer_due(struct chat *c);
+void checkpointer_step(struct chat *c);                         /* saves what is due, if nothing is asked */
+void checkpointer_end(struct chat *c);                          /* the program ends: before session and responder are closed */
+void checkpointer_news(struct chat *c, const struct news *it);  /* NEWS_RESTORED, NEWS_SAVED */
 
 #endif
