@@ -1,30 +1,16 @@
 #include "engine/keeper.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backend/dev.h"
-#include "base/ids.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/quiet.h"
-#include "engine/checkpoint.h"
 
-/* States as they were when the save began. */
-struct saved_states { int pos; void *data; };
-
-/* Rows up to a token. */
-struct piece {
-    struct piece *next;
-    int    to;
-    size_t bytes;
-    char   data[];
-};
-
-/* A save.  Without the lock the engine thread may touch it in WANTS alone, the keeper's thread in the other stages.
+/* A save with its place in the queue.  Without the lock the engine thread may touch its saver in WANTS alone, or to copy pieces of it, the keeper's
+ * thread in the other stages.
  *
  *     OPENING -> WANTS <-> WRITING -> gone
  *     OPENING -> WRITING -> gone                      of a sequence that left */
@@ -34,19 +20,9 @@ struct job {
     bool  dropped;                      /* another one takes its place; or its file is not as expected */
     bool  evicted;
     uint64_t name;
-    char *path;
-    struct fingerprint identity;
-    struct resident    of;
-    struct ids         ids;             /* that are to be saved */
-    struct saved_states states[SAVED_STATES];
-    int    n_states;
-    size_t state_bytes;
-    struct checkpoint *file;
-    int    n_there;                     /* tokens that the file has */
-    int    expected;                    /* evicted: that it must have; their rows were not copied */
-    struct piece *first, **last;        /* for the file; under the lock */
+    struct saver *saver;
+    struct saver_piece *first, **last;  /* that wait for the file */
     bool   whole;                       /* evicted: no piece is still to come */
-    struct err why;                     /* it cannot be written; "": it can */
 };
 
 struct keeper {
@@ -62,151 +38,74 @@ struct keeper {
     bool            ending;
 };
 
-/* --- a save, on the keeper's thread ---------------------------------------------------------------------------------- */
+/* --- jobs ---------------------------------------------------------------------------------------------------------------- */
 
-static void job_free(struct job *j)
+/* NULL: there are no states. */
+static struct job *job_open(uint64_t name, const char *path, struct fingerprint identity, const struct resident *r)
+{
+    struct saver *s = saver_open(path, identity, r);
+    if (!s)
+        return NULL;
+    struct job *j = memory_zeroed(1, sizeof *j);
+    *j = (struct job){.name = name, .saver = s, .last = &j->first};
+    return j;
+}
+
+static void job_close(struct job *j)
 {
     if (!j)
         return;
-    checkpoint_close(j->file);
-    for (int i = 0; i < j->n_states; i++)
-        free(j->states[i].data);
-    for (struct piece *p = j->first, *next; p; p = next) {
+    saver_close(j->saver);
+    for (struct saver_piece *p = j->first, *next; p; p = next) {
         next = p->next;
         free(p);
     }
-    ids_free(&j->ids);
-    free(j->path);
     free(j);
 }
 
-static int same(const int32_t *a, int n_a, const int32_t *b, int n_b)
+/* Under the lock. */
+static void add_piece(struct job *j, struct saver_piece *p)
 {
-    int i = 0;
-    while (i < n_a && i < n_b && a[i] == b[i])
-        i++;
-    return i;
-}
-
-/* But not the last row, if more follow: the MTP block's row of a token depends on the next one. */
-static int rows_that_stay(const struct job *j, int common)
-{
-    return common - (common > 0 && common < j->ids.n);
-}
-
-/* What the file has of the sequence stays.  False: it lacks what it was expected to have. */
-static bool open_file(struct job *j)
-{
-    int n;
-    j->file = checkpoint_edit(j->path, j->identity, &j->why);
-    if (!j->file)
-        return true;
-    const int32_t *ids = checkpoint_ids(j->file, &n);
-    j->n_there = rows_that_stay(j, same(ids, n, j->ids.data, j->ids.n));
-    if (j->evicted && j->n_there < j->expected)
-        return false;
-    if (j->evicted)
-        j->n_there = j->expected;
-    checkpoint_cut(j->file, j->n_there);
-    return true;
-}
-
-static void write_rows(struct job *j, const struct piece *p)
-{
-    checkpoint_add_rows(j->file, j->ids.data + j->n_there, p->to - j->n_there, p->data, p->bytes, &j->why);
-    j->n_there = p->to;
-}
-
-static bool is_ours(const struct job *j, int pos)
-{
-    for (int i = 0; i < j->n_states; i++)
-        if (j->states[i].pos == pos)
-            return true;
-    return false;
-}
-
-/* Older states are kept while all of them take no more room than the rows: a short conversation is computed again sooner than they are
- * read.  Those of the lowest position go first. */
-static void drop_old_states(const struct job *j)
-{
-    for (;;) {
-        int n, oldest = 0;
-        const struct checkpoint_section *s = checkpoint_sections(j->file, &n);
-        uint64_t rows = 0, states = 0;
-        for (int i = 0; i < n; i++) {
-            *(checkpoint_is_rows(&s[i]) ? &rows : &states) += s[i].bytes;
-            if (!checkpoint_is_rows(&s[i]) && !is_ours(j, s[i].from) && (!oldest || s[i].from < oldest))
-                oldest = s[i].from;
-        }
-        if (!oldest || states <= rows)
-            return;
-        checkpoint_drop_states(j->file, oldest);
-    }
-}
-
-static bool write_states(struct job *j)
-{
-    bool ok = true;
-    for (int i = 0; ok && i < j->n_states; i++) {
-        checkpoint_drop_states(j->file, j->states[i].pos);
-        ok = checkpoint_add_states(j->file, j->states[i].pos, j->states[i].data, j->state_bytes, &j->why);
-    }
-    drop_old_states(j);
-    return ok;
-}
-
-/* Its end: all rows are there, or something went wrong. */
-static void finish(struct job *j, struct kept *out)
-{
-    const bool ok = !*j->why.msg && write_states(j) && checkpoint_commit(j->file, &j->why);
-    out->failed = j->why;
-    if (j->file)
-        out->written = checkpoint_written(j->file);
-    if (ok) {
-        out->bytes = checkpoint_bytes(j->file);
-        out->has = (struct saving){.ids = j->ids.data, .n = j->n_there};
-        for (int i = 0; i < j->n_states; i++)
-            out->has.pos[i] = j->states[i].pos;
-    } else if (j->file) {               /* ours alone: a full disk is needed for the conversation itself */
-        unlink(j->path);
-    }
-}
-
-/* ... under the lock, which is left meanwhile. */
-static void end_job(struct keeper *k, struct job *j, struct job **at)
-{
-    struct kept out = {.name = j->name, .path = j->path, .evicted = j->evicted, .dropped = j->dropped};
-    pthread_mutex_unlock(&k->lock);
-    if (!out.dropped)
-        finish(j, &out);
-    checkpoint_close(j->file);          /* before others hear of it */
-    j->file = NULL;
-    pthread_mutex_lock(&k->lock);
-    *at = j->next;
-    k->hooks.done(k->hooks.arg, &out);
-    job_free(j);                        /* under the lock: nobody reads it any more */
+    *j->last = p;
+    j->last = &p->next;
 }
 
 /* Under the lock. */
-static struct piece *take_piece(struct job *j)
+static struct saver_piece *take_piece(struct job *j)
 {
-    struct piece *p = j->first;
+    struct saver_piece *p = j->first;
     if (p && !(j->first = p->next))
         j->last = &j->first;
     return p;
 }
 
+/* --- on the keeper's thread ---------------------------------------------------------------------------------------------- */
+
+/* All its rows are written, or it is given up.  Under the lock, which is left meanwhile. */
+static void end_job(struct keeper *k, struct job *j, struct job **at)
+{
+    struct kept out = {.name = j->name, .path = saver_path(j->saver), .evicted = j->evicted, .dropped = j->dropped};
+    pthread_mutex_unlock(&k->lock);
+    if (!out.dropped)
+        out.saved = saver_finish(j->saver);
+    saver_close_file(j->saver);         /* before others hear of it */
+    pthread_mutex_lock(&k->lock);
+    *at = j->next;
+    k->hooks.done(k->hooks.arg, &out);
+    job_close(j);                       /* under the lock: nobody reads it any more */
+}
+
 /* Under the lock, which is left meanwhile: the file is opened, or a piece written.  What is not worth it any more is not. */
 static void advance(struct keeper *k, struct job *j)
 {
-    struct piece *p = j->stage == WRITING ? take_piece(j) : NULL;
-    const bool wanted = !j->dropped && !*j->why.msg;
+    struct saver_piece *p = j->stage == WRITING ? take_piece(j) : NULL;
+    const bool wanted = !j->dropped && !saver_failed(j->saver);
     bool fits = true;
     pthread_mutex_unlock(&k->lock);
     if (wanted && j->stage == OPENING)
-        fits = open_file(j);
+        fits = saver_open_file(j->saver);
     else if (wanted && p)
-        write_rows(j, p);
+        saver_write(j->saver, p);
     pthread_mutex_lock(&k->lock);
     j->dropped |= !fits;
     if (p && j->evicted)
@@ -242,7 +141,7 @@ static bool go_on_with_job(struct keeper *k)
         return false;
     if (!j->dropped)
         advance(k, j);
-    if (j->dropped || *j->why.msg || j->n_there == j->ids.n) {
+    if (j->dropped || saver_failed(j->saver) || saver_n_written(j->saver) == saver_n_tokens(j->saver)) {
         end_job(k, j, &k->job);
     } else {
         j->stage = WANTS;
@@ -289,65 +188,18 @@ void keeper_close(struct keeper *k)
     pthread_cond_broadcast(&k->changed);
     pthread_mutex_unlock(&k->lock);
     pthread_join(k->thread, NULL);
-    job_free(k->job);
-    job_free(k->next);
+    job_close(k->job);
+    job_close(k->next);
     for (struct job *j = k->left, *next; j; j = next) {
         next = j->next;
-        job_free(j);
+        job_close(j);
     }
     pthread_cond_destroy(&k->changed);
     pthread_mutex_destroy(&k->lock);
     free(k);
 }
 
-/* --- a save, on the engine thread --------------------------------------------------------------------------------------- */
-
-/* Where the newest states are at or before a position, if they are not among those of the save. */
-static void add_states_at(const struct resident *r, int pos, struct saving *s, int *n)
-{
-    const int slot = snapshots_find(r->snaps, r->sequence, pos);
-    if (slot >= 0 && !(*n && s->pos[0] == r->snaps->pos[slot]))
-        s->pos[(*n)++] = r->snaps->pos[slot];
-}
-
-/* The states from which the next turn goes on; and, where an answer may be continued, the newest ones.  States of a large model take as much
- * room as the rows of 23,000 tokens. */
-struct saving keeper_saving(const struct resident *r)
-{
-    struct saving s = {.ids = r->tl->ids};
-    int n = 0;
-    const bool known = r->rejoins > 0 && r->rejoins < r->tl->n_run;
-    if (!known || !r->finished)
-        add_states_at(r, r->tl->n_run, &s, &n);
-    if (known)
-        add_states_at(r, r->rejoins, &s, &n);
-    if (!n)
-        add_states_at(r, r->tl->n_run, &s, &n);
-    s.n = s.pos[0];
-    return s;
-}
-
-/* NULL: there are no states. */
-static struct job *make_job(uint64_t name, const char *path, struct fingerprint identity, const struct resident *r)
-{
-    const struct saving s = keeper_saving(r);
-    if (!s.n)
-        return NULL;
-    struct job *j = memory_zeroed(1, sizeof *j);
-    j->name = name;
-    j->path = memory_strdup(path);
-    j->identity = identity;
-    j->of = *r;
-    j->last = &j->first;
-    j->state_bytes = r->snaps->bytes;
-    for (int i = 0; i < SAVED_STATES && s.pos[i]; i++) {
-        void *data = memory_alloc(j->state_bytes);
-        memcpy(data, snapshots_at(r->snaps, snapshots_find(r->snaps, r->sequence, s.pos[i])), j->state_bytes);
-        j->states[j->n_states++] = (struct saved_states){s.pos[i], data};
-    }
-    ids_append(&j->ids, s.ids, s.n);
-    return j;
-}
+/* --- a save, on the engine thread ------------------------------------------------------------------------------------------ */
 
 static void tell_dropped(struct keeper *k, uint64_t name)
 {
@@ -358,7 +210,7 @@ bool keeper_begin(struct keeper *k, uint64_t name, const char *path, struct fing
 {
     if (!r->dev->finish(r->dev, fault))         /* the snapshots are copied */
         return false;
-    struct job *j = make_job(name, path, identity, r);
+    struct job *j = job_open(name, path, identity, r);
     pthread_mutex_lock(&k->lock);
     CHECK(!k->job || k->job->name == name);
     if (k->job)
@@ -369,7 +221,7 @@ bool keeper_begin(struct keeper *k, uint64_t name, const char *path, struct fing
     pthread_mutex_unlock(&k->lock);
     for (int n = (old != NULL) + (j == NULL); n; n--)
         tell_dropped(k, name);
-    job_free(old);
+    job_close(old);
     return true;
 }
 
@@ -382,52 +234,15 @@ static struct job *waiting(struct keeper *k)
     return j;
 }
 
-/* Leaves out what is not there any more. */
-static void shorten(struct job *j)
-{
-    const struct timeline *t = j->of.tl;
-    int n = same(t->ids, t->n_run, j->ids.data, j->ids.n), n_states = 0;
-    j->ids.n = n > j->n_there ? n : j->n_there;
-    for (int i = 0; i < j->n_states; i++) {
-        if (j->states[i].pos <= j->ids.n)
-            j->states[n_states++] = j->states[i];
-        else
-            free(j->states[i].data);
-    }
-    j->n_states = n_states;
-}
-
-/* The next rows: as many as a piece holds.  NULL when the device failed. */
-static struct piece *copy_piece(const struct job *j, int from, struct err *fault)
-{
-    int to = j->ids.n;
-    while (to - from > 1 && cache_rows_bytes(j->of.cache, from, to) > KEEPER_PIECE)
-        to = from + (to - from) / 2;
-    const size_t bytes = cache_rows_bytes(j->of.cache, from, to);
-    struct piece *p = memory_alloc(sizeof *p + bytes);
-    *p = (struct piece){.to = to, .bytes = bytes};
-    cache_rows_save(j->of.cache, from, to, p->data);
-    if (j->of.dev->finish(j->of.dev, fault))
-        return p;
-    free(p);
-    return NULL;
-}
-
-/* Under the lock. */
-static void add_piece(struct job *j, struct piece *p)
-{
-    *j->last = p;
-    j->last = &p->next;
-}
-
 bool keeper_step(struct keeper *k, struct err *fault)
 {
     struct job *j = waiting(k);
-    struct piece *p = NULL;
+    struct saver_piece *p = NULL;
     if (!j)
         return true;
-    shorten(j);
-    if (j->ids.n > j->n_there && !(p = copy_piece(j, j->n_there, fault)))
+    saver_shorten(j->saver);
+    const int from = saver_n_written(j->saver);
+    if (from < saver_n_tokens(j->saver) && !(p = saver_copy(j->saver, from, KEEPER_PIECE, fault)))
         return false;
     pthread_mutex_lock(&k->lock);
     if (p)
@@ -440,7 +255,7 @@ bool keeper_step(struct keeper *k, struct err *fault)
 
 static bool is_to(const struct job *j, const char *path)
 {
-    return j && (!path || !strcmp(j->path, path));
+    return j && (!path || !strcmp(saver_path(j->saver), path));
 }
 
 static bool any_to(const struct keeper *k, const char *path)
@@ -489,11 +304,11 @@ static void enter(struct keeper *k, struct job *j)
     pthread_mutex_unlock(&k->lock);
     if (old)
         tell_dropped(k, old->name);
-    job_free(old);
+    job_close(old);
 }
 
 /* A piece may be more than is to be held. */
-static void hand_over(struct keeper *k, struct job *j, struct piece *p)
+static void hand_over(struct keeper *k, struct job *j, struct saver_piece *p)
 {
     pthread_mutex_lock(&k->lock);
     while (k->held && k->held + p->bytes > KEEPER_HELD)
@@ -518,17 +333,18 @@ bool keeper_evict(struct keeper *k, uint64_t name, const char *path, int common,
 {
     if (!r->dev->finish(r->dev, fault))         /* the snapshots are copied */
         return false;
-    struct job *j = make_job(name, path, identity, r);
+    struct job *j = job_open(name, path, identity, r);
     bool ok = true;
     if (!j) {
         k->hooks.done(k->hooks.arg, &(struct kept){.name = name, .path = path, .evicted = true, .dropped = true});
         return true;
     }
     j->evicted = true;
-    j->expected = rows_that_stay(j, common);
+    int from = saver_expect(j->saver, common);
+    const int n = saver_n_tokens(j->saver);
     enter(k, j);
-    for (int from = j->expected; ok && from < j->ids.n;) {
-        struct piece *p = copy_piece(j, from, fault);
+    while (ok && from < n) {
+        struct saver_piece *p = saver_copy(j->saver, from, KEEPER_PIECE, fault);
         ok = p;
         if (ok) {
             from = p->to;

@@ -1,4 +1,5 @@
-/* Sequences on their way to checkpoint files.  Disks are slow, so they are written on a thread of their own, and the engine thread only copies.
+/* Saves of sequences, in a queue: each is a saver (engine/saver).  Disks are slow, so files are written on a thread of its own, and the engine
+ * thread only copies.
  *
  * A save that was asked for takes nobody's time: the states are copied when it begins, then KV rows piece by piece, whenever the thread asks for
  * them and nothing else is to be done.  What is saved is the sequence as it was at the beginning; what of it is replaced before its rows were
@@ -13,8 +14,8 @@
 
 #include "base/checksum.h"
 #include "base/err.h"
-#include "engine/homes.h"
 #include "engine/resident.h"
+#include "engine/saver.h"
 
 struct keeper;
 
@@ -23,10 +24,8 @@ struct kept {
     uint64_t    name;                   /* as keeper_begin() or keeper_evict() was told */
     const char *path;
     bool   evicted;                     /* it was keeper_evict() */
-    bool   dropped;                     /* another one of the same took its place, or there was nothing to save: the rest is {0} */
-    size_t written, bytes;              /* of this save; that the file has now */
-    struct saving has;                  /* what the file has now; its ids are valid during the call */
-    struct err failed;                  /* or why it could not be written; the file is gone then, unless another program has it */
+    bool   dropped;                     /* another one of the same took its place, or there was nothing to save: `saved` is {0} */
+    struct saved saved;                 /* its ids are valid during the call */
 };
 
 struct keeper_hooks {
@@ -52,9 +51,6 @@ static inline size_t keeper_bytes(size_t state_bytes, size_t rows_bytes)
 
 struct keeper *keeper_open(const struct keeper_hooks *h, struct err *e);
 void keeper_close(struct keeper *k);                    /* what is under way is dropped */
-
-/* What a save of it would have, as long as nothing more comes of it. */
-struct saving keeper_saving(const struct resident *r);
 
 /* Begins to save the sequence to that file, if there is something to save.  The save of that name that is under way is dropped; there must be none of
  * another one.  False when the device failed. */

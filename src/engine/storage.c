@@ -10,6 +10,7 @@
 #include "engine/keeper.h"
 #include "engine/load.h"
 #include "engine/restore.h"
+#include "engine/saver.h"
 #include "model/identity.h"
 
 void storage_init(struct storage *s, struct requests *q)
@@ -42,9 +43,9 @@ static void on_kept(void *arg, const struct kept *k)
 {
     struct storage *s = arg;
     if (!k->dropped)
-        post(s, EV_SAVED, k->name, k->written, k->bytes, &k->failed);
+        post(s, EV_SAVED, k->name, k->saved.written, k->saved.bytes, &k->saved.failed);
     if (!k->dropped || k->evicted)
-        homes_wrote(&s->homes, k->name, k->path, &k->has);
+        homes_wrote(&s->homes, k->name, k->path, &k->saved.has);
     if (!k->evicted) {
         requests_saved(s->requests);
         return;
@@ -150,7 +151,7 @@ static int there_already(struct storage *s, uint64_t name, const char *path, con
 
 static bool evict(struct storage *s, uint64_t name, const struct resident *r, struct err *fault)
 {
-    const struct saving has = keeper_saving(r);
+    const struct saving has = saver_saving(r);
     char *path = homes_path(&s->homes, name);
     bool ok = true;
     if (path && has.n && belongs_to_something(path) && !(homes_has(&s->homes, name, &has) && !access(path, F_OK))) {
