@@ -11,10 +11,6 @@ static const char *choices(const char *key, enum value_type type, const char *ar
 {
     static const struct { const char *key, *words; } suggested[] = {
         {"tools", "all|none|clock|calculator"}, {"tools_approve", "auto|ask|always|never"},
-        {"kv", "auto"},
-#define KV(name, ...) {"kv", name},
-#include "config/kv_recipes.def"
-#undef KV
     };
     static char all[512];
     all[0] = 0;

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <pthread.h>
@@ -22,6 +23,7 @@
 #include "ui/exits.h"
 #include "ui/interrupt.h"
 #include "ui/line.h"
+#include "ui/names.h"
 #include "ui/pipe.h"
 #include "ui/subcommand.h"
 #include "ui/tui/term.h"
@@ -52,14 +54,19 @@ static bool agree(const struct options *o, const char *first_word, struct err *e
     return true;
 }
 
-/* --save NAME never writes into another conversation. */
+/* --save NAME never writes into another conversation.  A path needs a directory; the one for names is made. */
 static bool is_free(const char *name, struct err *e)
 {
-    struct buf path = {0};
+    struct buf path = {0}, dir = {0};
     bool ok = !name || session_path_of(name, &path, e);
     if (ok && name && !access(path.data, F_OK))
         ok = err_set(e, "there is a conversation %s already; -r %s goes on with it", name, name);
+    if (ok && name && strchr(name, '/')) {
+        buf_add(&dir, path.data, (size_t)(strrchr(path.data, '/') - path.data) + 1);
+        ok = !access(dir.data, W_OK) || err_set(e, "cannot make %s: %s", path.data, strerror(errno));
+    }
     buf_free(&path);
+    buf_free(&dir);
     return ok;
 }
 
@@ -196,7 +203,7 @@ int main(int argc, char **argv)
         status = EXIT_USAGE;
     } else if (warn(o), (status = tell(o)) >= 0) {
         ;
-    } else if (!choose_model(o, &e)) {
+    } else if (!names_check(o, &e) || !choose_model(o, &e)) {
         fprintf(stderr, "q35chat: %s\n", e.msg);
         status = EXIT_USAGE;
     } else {

@@ -7,6 +7,7 @@
 
 #include "chat/key.h"
 #include "chat/paths.h"
+#include "chat/value.h"
 
 bool endpoint_is_socket(const char *url, const char **path)
 {
@@ -17,8 +18,13 @@ bool endpoint_is_socket(const char *url, const char **path)
 
 static bool is_address(const char *s)
 {
-    const char *path;
-    return strstr(s, "://") || endpoint_is_socket(s, &path);
+    static const char *const schemes[] = {"http://", "https://", "unix:"};
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        size_t n = strlen(schemes[i]);
+        if (!strncmp(s, schemes[i], n))
+            return s[n] != 0;
+    }
+    return false;
 }
 
 static bool unknown(const struct options *o, const char *name, struct err *e)
@@ -101,6 +107,8 @@ bool endpoint_find(const struct options *o, struct endpoint *ep, struct err *e)
     ep->dialect = chosen(o, OPT_dialect, s->dialect);
     if (!ep->url || !is_address(ep->url))
         return err_set(e, "[endpoint %s] has the url '%s', expected an address that begins with http:// or https://, or unix:PATH", s->name, ep->url ? ep->url : "");
+    if (ep->dialect && !value_check(VALUE_CHOICE, "the dialect of the endpoint", ep->dialect, options_choices(OPT_dialect), 0, 0, e))
+        return false;
     return read_key(s, ep, e) && read_authorities(s, ep, e);
 }
 

@@ -1,5 +1,6 @@
 #include "chat/flags.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "base/buf.h"
 #include "base/memory.h"
 #include "chat/nearest.h"
+#include "chat/value.h"
 
 bool flags_same(const char *a, const char *b)
 {
@@ -61,6 +63,16 @@ static int take_value(struct flags *f, const char *attached, const char *flag, s
     return -1;
 }
 
+/* A switch takes its value behind =.  A word beside it that looks like one would become a word of the prompt, and the switch would be on. */
+static int take_switch(const struct flags *f, const char *flag, struct err *e)
+{
+    const char *next = f->at < f->argc ? f->argv[f->at] : "";
+    if (f->off || f->value || value_switch(next) < 0 || !islower((unsigned char)*next))
+        return 1;
+    err_set(e, "%s is followed by '%s', expected %s=%s; -- before it makes it a word of its own: %s -- %s", flag, next, flag, next, flag, next);
+    return -1;
+}
+
 static int long_flag(struct flags *f, const char *s, struct err *e)
 {
     const char *equals = strchr(s, '=');
@@ -72,7 +84,7 @@ static int long_flag(struct flags *f, const char *s, struct err *e)
     if (f->found < 0 || (f->off && (!f->flags[f->found].can_be_off || equals)))
         return unknown(f, name, e);
     f->value = equals ? equals + 1 : NULL;
-    return f->off || !f->flags[f->found].arg ? 1 : take_value(f, f->value, flag, e);
+    return !f->off && f->flags[f->found].arg ? take_value(f, f->value, flag, e) : take_switch(f, flag, e);
 }
 
 static int short_flag(struct flags *f, struct err *e)

@@ -1,4 +1,5 @@
-/* Takes a command line apart: --name, --name=value, --no-name, -n, -nvalue, and words.  `--` ends the flags. */
+/* Takes a command line apart: --name, --name=value, --no-name, -n, -nvalue, and words.  `--` ends the flags.
+ * What takes no value is a switch: --name, --name=off; `--name off` is a mistake. */
 #ifndef Q35_CHAT_FLAGS_H
 #define Q35_CHAT_FLAGS_H
 

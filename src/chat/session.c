@@ -67,6 +67,14 @@ static bool find_path(const char *name, struct buf *path, struct err *e)
         || err_set(e, "there is no conversation %s; /sessions and q35chat session list show the names", name);
 }
 
+bool session_exists(const char *name, struct err *e)
+{
+    struct buf path = {0};
+    bool ok = find_path(name, &path, e) && (!access(path.data, R_OK) || err_set(e, "cannot open %s: %s", path.data, strerror(errno)));
+    buf_free(&path);
+    return ok;
+}
+
 static struct session *session_of(int fd, const char *path, const char *header, size_t n)
 {
     struct session *s = memory_zeroed(1, sizeof *s);

@@ -8,6 +8,12 @@
 
 #include "chat/bias.h"
 
+const char value_kv_recipes[] = "auto"
+#define KV(name, ...) "|" name
+#include "config/kv_recipes.def"
+#undef KV
+    ;
+
 int value_switch(const char *s)
 {
     static const char *const words[2][4] = {{"off", "no", "false", "0"}, {"on", "yes", "true", "1"}};

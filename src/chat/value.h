@@ -20,5 +20,6 @@ enum value_type {
 bool value_check(enum value_type type, const char *name, const char *text, const char *choices, double min, double max, struct err *e);
 int value_switch(const char *text);                     /* 1 on, 0 off, -1 neither */
 double value_number(enum value_type type, const char *text);    /* of text that was checked; 0 for none */
+extern const char value_kv_recipes[];                   /* choices: auto and the rows of config/kv_recipes.def */
 
 #endif

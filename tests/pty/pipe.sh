@@ -55,6 +55,25 @@ ask --no-such-option x < /dev/null
 is "an unknown option is a usage error" "$rc" 2
 ask --temperature hot x < /dev/null
 is "a bad value is a usage error" "$rc" 2
+while IFS='|' read -r flag value sentence; do
+    XDG_STATE_HOME=$tmp/none ask "$flag" "$value" x < /dev/null
+    is "$flag $value is a usage error, told before the model loads" "$rc $(cat out err)" "2 q35chat: $sentence"
+done << EOF
+--tools|nosuch|there is no tool nosuch; there are clock, calculator
+--tools-approve|nosuch|tools_approve is neither auto, ask, always, never nor names of tools: there is no tool nosuch; there are clock, calculator
+--kv|nosuch|--kv is 'nosuch', expected one of auto|f32|bf16|int8|k8v4|tq4|k4v3
+--endpoint|nosuch|the endpoint is 'nosuch', expected an address that begins with http:// or https://, unix:PATH, or the name of an [endpoint NAME] section of the config file, which has none
+--endpoint|ftp://nosuch|the endpoint is 'ftp://nosuch', expected an address that begins with http:// or https://, unix:PATH, or the name of an [endpoint NAME] section of the config file, which has none
+--endpoint|http://|the endpoint is 'http://', expected an address that begins with http:// or https://, unix:PATH, or the name of an [endpoint NAME] section of the config file, which has none
+-r|nosuch|there is no conversation nosuch; /sessions and q35chat session list show the names
+-r|./nosuch|cannot open ./nosuch: No such file or directory
+--save|nosuch/a|cannot make nosuch/a: No such file or directory
+--key|F1 nosuch|key = F1 nosuch: there is no action nosuch; /keys all names them
+--backend|nosuch|--backend is 'nosuch', expected one of cpu|cuda
+--lookup|off|--lookup is followed by 'off', expected --lookup=off; -- before it makes it a word of its own: --lookup -- off
+EOF
+XDG_STATE_HOME=$tmp/none ask -c x < /dev/null
+is "-c where there is no conversation is a usage error" "$rc $(cat out err)" "2 q35chat: there is no conversation to go on with"
 timeout $patience "$q" --model "$small" <&- 2> err
 is "a closed stdin is an empty one" "$?" 2
 ask --no-think -n 24 Hello <&-

@@ -89,5 +89,5 @@ has "... and is told" "$(cat err)" "line 3 of"
 rm "$dir/spaced.jsonl"
 rm "$dir/trip.jsonl"
 run --model "$small" -c And now?
-is "... if there is one" "$rc $(cat err)" "1 q35chat: there is no conversation to go on with"
+is "... if there is one" "$rc $(cat err)" "2 q35chat: there is no conversation to go on with"
 exit $status

@@ -148,7 +148,7 @@ has "a checkpoint in the config file is no model of a server" "$(last)" '"model"
 TEST_KEY=secret named env
 is "its key comes from a variable" "$found $out" "0 42 is it."
 named env
-has "... which must be set" "$found $err" "3 q35chat: [endpoint env] takes its key from the environment variable TEST_KEY, which is not set"
+has "... which must be set" "$found $err" "2 q35chat: [endpoint env] takes its key from the environment variable TEST_KEY, which is not set"
 TEST_KEY=wrong named env
 has "... to the right key" "$err" "did not accept the key from TEST_KEY"
 echo secret > "$tmp/key"
@@ -168,7 +168,7 @@ has "an address is needed" "$found $err" "[endpoint empty] has the url ''"
 named odd
 has "a dialect that is none is refused" "$found $err" "nonsense"
 named nowhere
-has "a name that is none is told with those that there are" "$found $err" "3 q35chat: the endpoint is 'nowhere'"
+has "a name that is none is told with those that there are" "$found $err" "2 q35chat: the endpoint is 'nowhere'"
 has "... all of them" "$err" "which has two, env, file, both, empty, odd, tls"
 if [ -s "$tmp/port.tls" ]; then
     named tls
@@ -177,7 +177,7 @@ if [ -s "$tmp/port.tls" ]; then
     has "... which others do not trust" "$err" "the certificate of 127.0.0.1"
     rm "$tmp/tls.pem"
     named tls
-    has "... and must be there" "$found $err" "3 q35chat: cannot read $tmp/tls.pem, the ca_file of [endpoint tls]: No such file"
+    has "... and must be there" "$found $err" "2 q35chat: cannot read $tmp/tls.pem, the ca_file of [endpoint tls]: No such file"
 fi
 rm "$XDG_CONFIG_HOME/q35chat/q35chat.conf"
 

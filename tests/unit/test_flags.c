@@ -47,6 +47,10 @@ static void test_flags__a_command_line_is_taken_apart(void **state)
         {"--no-json", "there is no option --no-json (did you mean --json?); --help lists them"}, {"--no-think=1", "there is no option --no-think (did you mean --think?); --help lists them"},
         {"--jsn", "there is no option --jsn (did you mean --json?); --help lists them"},
         {"--top-q 1", "there is no option --top-q (did you mean --top-p?); --help lists them"},
+        {"--json off", "--json is followed by 'off', expected --json=off; -- before it makes it a word of its own: --json -- off"},
+        {"a --think yes b", "word=a --think is followed by 'yes', expected --think=yes; -- before it makes it a word of its own: --think -- yes"},
+        {"--think -- off", "think word=off"}, {"--think=on off", "think=on word=off"}, {"--no-think no", "no-think word=no"}, {"-j yes", "json word=yes"},
+        {"--json No way", "json word=No word=way"}, {"--json 0", "json word=0"}, {"--no-resume off", "no-resume word=off"},
         {"-jx", "json there is no option -x; --help lists them"}, {"--top-p", "--top-p needs a value: X"}, {"-p", "-p needs a value: X"},
     };
     (void)state;
