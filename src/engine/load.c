@@ -13,6 +13,7 @@
 #include "model/stepper.h"
 #include "model/synthetic.h"
 #include "model/upload.h"
+#include "model/upload_plan.h"
 
 enum { DEFAULT_SNAPSHOTS = 8, SPARE_POSITIONS = STEP_ROWS };       /* a step always has all its rows: the last ones may lie behind the context */
 
@@ -214,9 +215,9 @@ static bool plan_gpu(struct model *m, struct err *e)
 {
     struct dev_facts facts = {.integrated = false};
     bool discrete = dev_facts(m->dev, &facts) && !facts.integrated;
-    m->weight_bytes = m->dir ? weights_packed_bytes(&m->weights, &m->cfg, m->head, m->mtp) : synthetic_bytes(&m->cfg, m->head, m->mtp);
+    m->weight_bytes = m->dir ? upload_plan_bytes(&m->weights, &m->cfg, m->head, m->mtp) : synthetic_bytes(&m->cfg, m->head, m->mtp);
     struct memplan_request q = request_gpu(m, discrete ? m->dev->available(m->dev) : memplan_available(), discrete);
-    q.int8_weight_bytes = m->dir ? weights_packed_bytes(&m->weights, &m->cfg, HEAD_INT8, m->mtp) : 0;
+    q.int8_weight_bytes = m->dir ? upload_plan_bytes(&m->weights, &m->cfg, HEAD_INT8, m->mtp) : 0;
     return make_plan(m, &q, e);
 }
 
@@ -224,7 +225,7 @@ bool load_imagine(const struct model_config *c, const struct weights *w, const s
 {
     struct model m = {.kv = kv, .head = HEAD_INT8, .mtp = MTP_FP8, .cfg = *c};
     settle(&m, &(struct load_options){.n_ctx = n_ctx, .depth = -1, .saves = true}, true);
-    m.weight_bytes = weights_packed_bytes(w, c, HEAD_INT8, m.mtp);
+    m.weight_bytes = upload_plan_bytes(w, c, HEAD_INT8, m.mtp);
     struct memplan_request q = request_gpu(&m, SIZE_MAX / 2, false);    /* so that the numbers are there, whatever this machine has */
     bool ok = memplan_make(plan, &q, NULL);
     plan->available = memplan_available();

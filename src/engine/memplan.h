@@ -17,7 +17,7 @@ struct memplan_request {
     const struct model_config *model;
     const struct kv_recipe    *kv;
     unsigned kv_choices;                /* recipes that could be taken instead, bits of 1 << index (kv_recipe_at) */
-    size_t weight_bytes;                /* memplan_weight_bytes(); on a GPU weights_packed_bytes(), heads included */
+    size_t weight_bytes;                /* memplan_weight_bytes(); on a GPU upload_plan_bytes(), heads included */
     size_t made_head_bytes;             /* of an INT8 head that is made beside the stored one */
     size_t made_mtp_bytes;              /* of an MTP block that is made beside the stored one */
     int    n_ctx;                       /* positions asked for; 0: what fits, at most default_ctx and the model's */

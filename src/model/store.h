@@ -1,4 +1,4 @@
-/* Inside of struct weights_store: what the views of a struct weights point into.  For weights.c and upload.c only. */
+/* Inside of struct weights_store: what the views of a struct weights point into.  For weights.c, upload_plan.c and upload.c only. */
 #ifndef Q35_MODEL_STORE_H
 #define Q35_MODEL_STORE_H
 

@@ -1,5 +1,5 @@
 /* From the shards into the memory of a device, packed (kernels/pack.h), at the speed of the disk: threads read byte ranges past the
- * page cache into pinned buffers, which are copied to the device and packed there, piece by piece, in the order of the files. */
+ * page cache into pinned buffers, which are copied to the device and packed there, piece by piece, as model/upload_plan says. */
 #ifndef Q35_MODEL_UPLOAD_H
 #define Q35_MODEL_UPLOAD_H
 
@@ -18,8 +18,7 @@ struct upload_options {
     int      n_threads;                 /* that read; 0: 8 */
 };
 
-/* Device memory that the weights will take; host memory while they are on their way. */
-size_t weights_packed_bytes(const struct weights *w, const struct model_config *c, unsigned heads, enum mtp_form mtp);
+/* Host memory that an upload takes. */
 size_t weights_upload_bytes(void);
 
 /* Replaces every view of opened weights by device memory and closes the shards:

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "model/reader.h"
 #include "model/upload.h"
+#include "model/upload_plan.h"
 
 enum { SPAN = 8 << 20, MAX_FILES = 256 };
 
@@ -109,7 +110,7 @@ static bool upload(struct upload_rate *u, const char *dir, struct dev *d, int n_
     int64_t opened = clock_ns();
     if (!config_load(&c, dir, e) || !weights_open(&w, &c, dir, e))
         return false;
-    double open_ms = clock_ms_since(opened), packed = (double)weights_packed_bytes(&w, &c, HEAD_INT8, MTP_FP8);
+    double open_ms = clock_ms_since(opened), packed = (double)upload_plan_bytes(&w, &c, HEAD_INT8, MTP_FP8);
     int64_t start = clock_ns();
     bool ok = weights_upload(&w, &c, d, &(struct upload_options){.heads = HEAD_INT8, .mtp = MTP_FP8, .n_threads = n_threads}, count, &u->read, e);
     u->ms = clock_ms_since(start);

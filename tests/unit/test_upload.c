@@ -8,6 +8,7 @@
 #include "kernels/planes.h"
 #include "model/reader.h"
 #include "model/safetensors.h"
+#include "model/upload_plan.h"
 #include "tests/checkpoint.h"
 #include "tests/uploaded.h"
 
@@ -133,7 +134,7 @@ static void upload_and_compare(const char *dir, unsigned heads, enum mtp_form mt
     weights_make_head(&host, HEAD_INT8);
     weights_make_head(&host, HEAD_PLANES);
     weights_make_mtp(&host, &c, mtp);
-    size_t expected = weights_packed_bytes(&w, &c, heads, mtp);
+    size_t expected = upload_plan_bytes(&w, &c, heads, mtp);
     if (!weights_upload(&w, &c, &f.dev, &(struct upload_options){.heads = heads, .mtp = mtp, .span = span, .n_threads = n_threads}, NULL, NULL, &e))
         fail_msg("%s: %s", dir, e.msg);
     assert_true(f.allocated >= expected && f.allocated <= expected + (span ? span : 8 << 20) + (1 << 20));
