@@ -47,7 +47,7 @@ lacks "... and has no colour" "$(cat lines)" "$(printf '\033[3')"
 unset NO_COLOR
 
 # Lines come while the answer is made, and what there is of it is kept by Ctrl-C.
-"$wire" -t $patience -l sent 40x24 "$q" --model "$demo" $endless --no-loop-guard "Tell me a story" << END || status=1
+"$wire" -t $patience -l sent 40x24 "$q" --model "$demo" $endless "Tell me a story" << END || status=1
 sh the answer comes while it is made: test \$(wc -l < sent) -gt 4
 signal INT
 end SIGINT ends it as it ends a pipe: 130

@@ -146,7 +146,7 @@ see ... and that is answered: Goodbye
 type \\003
 see ... until it is stopped: ready
 type /stats\\r
-see a command works between: drafts up to
+see a command works between: of 65536
 type \\004
 end the end of the busy one: 0
 END
