@@ -96,22 +96,28 @@ static json_t *tools_of(const struct body *b, struct err *e)
 
 /* ---- the rest ---- */
 
+/* A share of the probability that is neither nothing nor all. */
+static bool is_cut(float top_p)
+{
+    return top_p > 0 && top_p < 1;
+}
+
 static void set_sampling(json_t *o, const struct body *b)
 {
     const struct dialect *d = b->dialect;
     set(o, "temperature", json_real((double)b->temperature));
     if (b->temperature > 0)
         set(o, "seed", json_integer((json_int_t)(b->seed & INT64_MAX)));
-    if (b->top_p > 0 && b->top_p < 1)
-        set(o, "top_p", json_real((double)b->top_p));
-    if (d->extended && b->top_k > 0)
-        set(o, "top_k", json_integer(b->top_k));
-    if (d->extended && b->min_p > 0)
+    if (d->says_off || is_cut(b->top_p))
+        set(o, "top_p", json_real(is_cut(b->top_p) ? (double)b->top_p : 1));
+    if (d->extended && (d->says_off || b->top_k > 0))
+        set(o, "top_k", json_integer(b->top_k > 0 ? b->top_k : 0));
+    if (d->extended && (d->says_off || b->min_p > 0))
         set(o, "min_p", json_real((double)b->min_p));
     if (b->presence_penalty != 0)
         set(o, "presence_penalty", json_real((double)b->presence_penalty));
-    if (d->repetition && b->repetition_penalty > 0 && b->repetition_penalty != 1)
-        set(o, d->repetition, json_real((double)b->repetition_penalty));
+    if (d->repetition && (d->says_off || (b->repetition_penalty > 0 && b->repetition_penalty != 1)))
+        set(o, d->repetition, json_real(b->repetition_penalty > 0 ? (double)b->repetition_penalty : 1));
     if (b->max_tokens > 0)
         set(o, d->max_tokens, json_integer(b->max_tokens));
 }

@@ -22,7 +22,7 @@ struct body {
     const char *reasoning_name;         /* the field in which answers' reasoning goes back; NULL: it does not */
     bool thinking;
     bool continues;                     /* the last message is an answer that is to be continued */
-    /* float temperature, top_p, ...: those that are off are not sent, but temperature is */
+    /* float temperature, top_p, ...: those that are off are not sent but to dialects that say so; temperature always is */
 #define SAMPLING_NUMBER(name, ...) float name;
 #include "config/sampling_numbers.def"
     int top_k, max_tokens, think_budget;        /* 0: not sent */

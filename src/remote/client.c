@@ -229,6 +229,15 @@ static bool is_too_long(const struct buf *refused)
     return false;
 }
 
+/* Such a server says why each other answer ended. */
+static bool is_interrupted(const struct client *c, const struct completion *answer, struct err *e)
+{
+    if (!c->found.dialect->interrupts || completion_finish(answer) != COMPLETION_DONE)
+        return false;
+    err_set(e, "the server ended the answer for another request; started with --interrupt_requests false it answers one after the other");
+    return true;
+}
+
 static void drop_known(struct client *c, struct buf *body)
 {
     for (int i = 0; i < c->n_dropped; i++)
@@ -262,7 +271,7 @@ static enum client_end try_answer(struct client *c, struct buf *body, struct com
     t.answer = completion_open(on_delta, &t, c->goes_on);
     pthread_mutex_unlock(&c->lock);
     enum http_result result = ask(c, "/chat/completions", body, c->silence_s, &t, &r, &refused, e);
-    bool ok = result == HTTP_ANSWERED && r.status == 200 && completion_end(t.answer, e);
+    bool ok = result == HTTP_ANSWERED && r.status == 200 && completion_end(t.answer, e) && !is_interrupted(c, t.answer, e);
     *again = !t.told && result == HTTP_BROKEN;
     if (ok) {
         how = end_of(t.answer);

@@ -312,7 +312,7 @@ bool completion_end(struct completion *c, struct err *e)
     if (ok && c->finish == COMPLETION_OPEN) {
         if (!c->done)
             ok = err_set(e, "the stream broke off before the answer was complete");
-        c->finish = c->done ? COMPLETION_STOPPED : COMPLETION_OPEN;
+        c->finish = c->done ? COMPLETION_DONE : COMPLETION_OPEN;
     }
     end_call(c, !ok);
     return ok;

@@ -33,7 +33,7 @@ struct completion_delta {
 typedef void completion_fn(const struct completion_delta *d, void *arg);
 
 /* Why the answer ended. */
-enum completion_finish { COMPLETION_OPEN, COMPLETION_STOPPED, COMPLETION_LENGTH, COMPLETION_FILTERED };
+enum completion_finish { COMPLETION_OPEN, COMPLETION_DONE /* it is not said */, COMPLETION_STOPPED, COMPLETION_LENGTH, COMPLETION_FILTERED };
 
 /* Negative: the server did not say. */
 struct completion_figures {

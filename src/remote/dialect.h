@@ -15,7 +15,7 @@ struct dialect {
     const char *name, *owner;
     enum dialect_thinking thinking;
     const char *repetition, *max_tokens;
-    bool extended, continues, progress;
+    bool extended, says_off, continues, progress, interrupts;
     enum dialect_context context;
     bool own;
 };

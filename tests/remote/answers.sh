@@ -97,6 +97,14 @@ ask transformers --model tiny --dialect transformers --no-think
 is "an answer of transformers is read" "$found $(head -c 12 "$tmp/out")" "0 One moment."
 has "... which is asked in its words" "$(last)" '"chat_template_kwargs": {"enable_thinking": false}'
 lacks "... and in no others" "$(last)" '"top_k"'
+ask llamacpp-python --no-think --temperature 0 --top-p 1 --top-k 0 --presence-penalty 0 --verbose -n 20
+has "an answer of llama.cpp's Python server is read" "$found $out" "0 <think>"
+has "... to whom it is said what is off" "$(last)" '"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0, "max_tokens": 20'
+lacks "... and nothing that it cannot do" "$(last)" '"chat_template_kwargs"'
+has "... whose context is not known" "$err" "32768 tokens are assumed"
+ask interrupted
+has "an answer that it ends for another request is a failure" "$found $err" "1 q35chat: the server ended the answer for another request"
+is "... and what came stays" "$out" "One moment"
 ask nothing/v2
 has "what is no such server says so" "$err" "refused (status 404)"
 ask sglang --dialect nonsense

@@ -3,7 +3,7 @@
     python3 tests/remote/server.py DIR      writes its port to DIR/port and each request it gets to DIR/requests (a JSON line each); where DIR/tls.pem and
                                             DIR/tls.key are a certificate and its key, another port for TLS to DIR/port.tls
 
-The first part of the path says how: /vllm/v1/..., /sglang/, /llamacpp/, /ollama/, /odd/ replay that stream; /error/, /broken/ too, with their ends.
+The first part of the path says how: /vllm/v1/..., /sglang/, /llamacpp/, /llamacpp-python/, /ollama/, /odd/ replay that stream; /error/, /interrupted/, /broken/ too, with their ends.
 More ways, as a second part: slow (a byte at a time), stall (the stream stops in the middle), picky (refuses min_p), once (the first connection breaks),
 key (wants the key "secret"), full (context exceeded), busy (429), html (502 with a page), two (two models), empty (a list of models that is empty), unlisted (no list of models), big (a huge event).
 """
@@ -17,7 +17,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STREAMS = os.path.join(HERE, "..", "data", "streams")
-OWNERS = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp", "ollama": "library"}
+OWNERS = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp", "llamacpp-python": "me", "interrupted": "me", "ollama": "library"}
 WAYS = {"slow", "stall", "picky", "once", "key", "full", "busy", "html", "two", "empty", "unlisted", "big"}
 folder = sys.argv[1]
 lock = threading.Lock()

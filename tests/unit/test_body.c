@@ -48,6 +48,8 @@ static void test_body__each_dialect_is_asked_in_its_own_words(void **state)
          MESSAGES "}"},
         {"llamacpp", "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"top_p\":0.95,\"top_k\":20,\"min_p\":0.05,\"repeat_penalty\":1.1,\"max_tokens\":100,\"stream_options\":{\"include_usage\":true},\"chat_template_kwargs\":{\"enable_thinking\":false},\"return_progress\":true,"
          MESSAGES "}"},
+        {"llamacpp-python", "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"top_p\":0.95,\"top_k\":20,\"min_p\":0.05,\"repeat_penalty\":1.1,\"max_tokens\":100,\"stream_options\":{\"include_usage\":true},"
+         MESSAGES "}"},
         {"ollama", "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"top_p\":0.95,\"max_tokens\":100,\"stream_options\":{\"include_usage\":true},\"reasoning_effort\":\"none\","
          MESSAGES "}"},
         {"openai", "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"top_p\":0.95,\"max_completion_tokens\":100,\"stream_options\":{\"include_usage\":true},"
@@ -56,6 +58,25 @@ static void test_body__each_dialect_is_asked_in_its_own_words(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct body b = body_for(rows[i].dialect);
         assert_body(&b, rows[i].body);
+    }
+}
+
+/* llama.cpp and its Python server would else cut at their own top_k and min_p, and the latter penalise repetition. */
+static void test_body__what_is_off_is_said_where_the_server_has_values_of_its_own(void **state)
+{
+    (void)state;
+    for (int greedy = 0; greedy < 2; greedy++) {
+        struct body b = body_for("llamacpp-python");
+        b.temperature = greedy ? 0 : 0.5f;
+        b.top_k = b.max_tokens = 0;
+        b.top_p = greedy ? 0 : 1;
+        b.min_p = 0;
+        b.repetition_penalty = greedy ? 0 : 1;
+        assert_body(&b, greedy ? "{\"model\":\"m\",\"stream\":true,\"temperature\":0.0,\"top_p\":1.0,\"top_k\":0,\"min_p\":0.0,\"repeat_penalty\":1.0,\"stream_options\":{\"include_usage\":true}," MESSAGES "}"
+                               : "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"top_p\":1.0,\"top_k\":0,\"min_p\":0.0,\"repeat_penalty\":1.0,\"stream_options\":{\"include_usage\":true}," MESSAGES "}");
+        b.dialect = dialect_find("vllm", NULL);
+        assert_body(&b, greedy ? "{\"model\":\"m\",\"stream\":true,\"temperature\":0.0,\"stream_options\":{\"include_usage\":true},\"chat_template_kwargs\":{\"enable_thinking\":false}," MESSAGES "}"
+                               : "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"stream_options\":{\"include_usage\":true},\"chat_template_kwargs\":{\"enable_thinking\":false}," MESSAGES "}");
     }
 }
 
@@ -144,6 +165,7 @@ static void test_models__the_list_says_which_server_it_is(void **state)
     assert_model("{\"data\":[{\"id\":\"/m\",\"owned_by\":\"sglang\",\"max_model_len\":32768}]}", NULL, "/m", "sglang", 32768);
     assert_model("{\"models\":[],\"data\":[{\"id\":\"q.gguf\",\"owned_by\":\"llamacpp\",\"meta\":{\"n_ctx_train\":262144}}]}", "q.gguf", "q.gguf", "llamacpp", 0);
     assert_model("{\"data\":[{\"id\":\"a\",\"owned_by\":\"library\"},{\"id\":\"b:7b\",\"owned_by\":\"library\"}]}", "b:7b", "b:7b", "ollama", 0);
+    assert_model("{\"object\":\"list\",\"data\":[{\"id\":\"models/q.gguf\",\"object\":\"model\",\"owned_by\":\"me\",\"permissions\":[]}]}", NULL, "models/q.gguf", "llamacpp-python", 0);
     assert_model("{\"data\":[{\"id\":\"gpt\",\"owned_by\":\"system\",\"max_model_len\":\"x\"}]}", NULL, "gpt", "openai", 0);
     assert_no_model("{\"data\":[{\"id\":\"a\"},{\"id\":\"b\"}]}", NULL, "the server has 2 models; --model names one of them: a, b");
     assert_no_model("{\"data\":[{\"id\":\"a\",\"owned_by\":\"vllm\"}]}", "c", "the server has no model c; it has a");
@@ -160,6 +182,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_body__each_dialect_is_asked_in_its_own_words),
+        cmocka_unit_test(test_body__what_is_off_is_said_where_the_server_has_values_of_its_own),
         cmocka_unit_test(test_body__calls_and_their_results_name_each_other),
         cmocka_unit_test(test_body__more_messages_leave_the_bytes_before_them_as_they_are),
         cmocka_unit_test(test_body__what_a_server_refuses_is_left_out),

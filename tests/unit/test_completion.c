@@ -46,7 +46,7 @@ static void read_stream(const struct buf *body, size_t cut, size_t step, struct 
     }
     ok = ok && completion_end(c, &e);
     completion_cut(c);
-    static const char *const finishes[] = {"open", "stopped", "length", "filtered"};
+    static const char *const finishes[] = {"open", "done", "stopped", "length", "filtered"};
     const char *name = completion_reasoning_name(c);
     struct completion_figures f = completion_figures(c);
     buf_addf(&s.text, "\n%s%s; reasoning: %s; %d prompt, %d cached, %d tokens, %d drafted, %d accepted, %.1f and %.1f ms%s", ok ? "" : e.msg,
@@ -62,6 +62,8 @@ static const struct { const char *name, *story; } streams[] = {
     {"sglang", "\nthink Easy.\nsay 42 is it.\nlength; reasoning: reasoning_content; 20 prompt, -1 cached, 7 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
     {"llamacpp", "\nread 700 of 900, 512 cached\nread 900 of 900, 512 cached\nthink I count.\nsay One, \"two\"\n\ncall add\nwith {\"a\":1,\"b\":2}"
                  "\nstopped; reasoning: reasoning_content; 900 prompt, 512 cached, 40 tokens, 30 drafted, 21 accepted, 230.5 and 800.2 ms"},
+    {"llamacpp-python", "\nsay <think>\nTwo \u2013 and two.\n</think>\n\nFour.\nstopped; reasoning: none; -1 prompt, -1 cached, -1 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
+    {"interrupted", "\nsay One moment\ndone; reasoning: none; -1 prompt, -1 cached, -1 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
     {"ollama", "\nthink Two cities.\ncall weather\nwith {\"city\":\"Rome\"}\ncall weather\nwith {\"city\":\"Bern\"}"
                "\nstopped; reasoning: reasoning; 88 prompt, -1 cached, 31 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
     {"transformers", "\nthink The user wants a calculation. I call calculator.\n\nsay One moment.\ncall calculator\nwith {\"expression\": \"12 * 12\"}"
