@@ -148,6 +148,16 @@ struct resident decoder_place(struct decoder *d, uint64_t sequence, uint64_t *ho
     return resident(d, q);
 }
 
+void decoder_reserve(struct decoder *d, const struct resident *r)
+{
+    d->sequences.all[r->sequence].busy = true;
+}
+
+void decoder_release(struct decoder *d, const struct resident *r)
+{
+    d->sequences.all[r->sequence].busy = false;
+}
+
 void decoder_restored(struct decoder *d, uint64_t sequence, const struct resident *r)
 {
     d->last = &d->sequences.all[r->sequence];

@@ -85,9 +85,11 @@ bool decoder_read_ahead(struct decoder *d, const struct beginning *b, bool (*sto
 bool decoder_resident(struct decoder *d, uint64_t sequence, struct resident *r);
 /* Is there anything on which this prompt goes on? */
 bool decoder_is_there(const struct decoder *d, uint64_t sequence, const int32_t *ids, int n);
-/* Where it is, or would come to lie, when an answer of it may begin; then decoder_restored() says that it is there.  *holder: the conversation that
- * has this place; 0: none that has a name. */
+/* Where it is, or would come to lie, when an answer of it may begin.  *holder: the conversation that has this place; 0: none that has a name. */
 struct resident decoder_place(struct decoder *d, uint64_t sequence, uint64_t *holder);
+/* The place is nobody else's until it is released; decoder_restored() says that the conversation is there now. */
+void decoder_reserve(struct decoder *d, const struct resident *r);
+void decoder_release(struct decoder *d, const struct resident *r);
 void decoder_restored(struct decoder *d, uint64_t sequence, const struct resident *r);
 const struct timeline *decoder_timeline(const struct decoder *d);       /* of the sequence that was used last */
 int decoder_n_snapshots(const struct decoder *d);       /* in use */

@@ -178,13 +178,18 @@ static bool serve_restore(struct engine *g, struct request *q, struct err *fault
     return ok;
 }
 
-static bool serve_request(struct engine *g, struct request *q, struct err *fault)
+static bool serve_request(struct engine *g, struct work *w, struct err *fault)
 {
+    struct request *q = w->request;
     if (q->restore)
         return serve_restore(g, q, fault);
     if (!storage_make_place(&g->storage, q->sequence, q->ids, q->n, fault)) {
         requests_done(&g->requests, q, &(struct outcome){.finish = FINISH_ERROR, .why = *fault});
         return false;
+    }
+    if (storage_moving(&g->storage, q->sequence)) {
+        requests_put_back(&g->requests, w);
+        return true;
     }
     struct answering *a = memory_zeroed(1, sizeof *a);
     const struct decoder_hooks hooks = {must_stop, on_prefill, on_tokens, on_done, a};
@@ -202,16 +207,22 @@ static bool ahead_ends(void *arg)
 static bool serve_ahead(struct engine *g, struct work *w, struct err *fault)
 {
     const struct beginning *b = &w->ahead;
-    bool ok = storage_moving(&g->storage, b->sequence) || !decoder_reads_ahead(g->decoder, b)
-           || (storage_make_place(&g->storage, b->sequence, b->ids, b->n, fault)
-               && decoder_read_ahead(g->decoder, b, ahead_ends, &g->requests, fault));
+    bool ok = true;
+    if (decoder_reads_ahead(g->decoder, b)) {
+        ok = storage_make_place(&g->storage, b->sequence, b->ids, b->n, fault);
+        if (ok && storage_moving(&g->storage, b->sequence)) {
+            requests_put_back(&g->requests, w);
+            return true;
+        }
+        ok = ok && decoder_read_ahead(g->decoder, b, ahead_ends, &g->requests, fault);
+    }
     free(w->ahead_ids);
     return ok;
 }
 
 static bool serve_work(struct engine *g, struct work *w, struct err *fault)
 {
-    return w->request ? serve_request(g, w->request, fault) : w->save ? storage_save(&g->storage, w->save, fault)
+    return w->request ? serve_request(g, w, fault) : w->looks ? true : w->save ? storage_save(&g->storage, w->save, fault)
          : w->rows ? storage_step(&g->storage, fault) : serve_ahead(g, w, fault);
 }
 
@@ -228,12 +239,14 @@ static bool serve(struct engine *g, struct err *fault)
     bool ok = true;
     while (ok) {
         const int n = decoder_n_answers(g->decoder);
-        if (requests_next(&g->requests, n > 0, may_begin, g, &w))
+        const bool returns = storage_returns(&g->storage);
+        if (requests_next(&g->requests, n > 0 || returns, may_begin, g, &w))
             ok = serve_work(g, &w, fault);
         else if (n)
             ok = decoder_turn(g->decoder, fault);
-        else
+        else if (!returns || requests_closing(&g->requests))
             break;
+        ok = ok && storage_bring_back(&g->storage, fault);
         atomic_store(&g->snapshots, decoder_n_snapshots(g->decoder));
         atomic_store(&g->resident, decoder_n_resident(g->decoder));
     }

@@ -79,6 +79,7 @@ void homes_set(struct homes *h, uint64_t name, const char *path)
         free(m->path);
         m->path = path ? memory_strdup(path) : NULL;
         m->ids.n = 0;
+        m->no_use = false;
     }
     if (m)
         m->used = ++h->clock;
@@ -104,6 +105,7 @@ void homes_wrote(struct homes *h, uint64_t name, const char *path, const struct 
         m->ids.n = 0;
         ids_append(&m->ids, s->ids, s->n);
         memcpy(m->pos, s->pos, sizeof m->pos);
+        m->no_use = false;
     }
     pthread_mutex_unlock(&h->lock);
 }
@@ -143,4 +145,24 @@ bool homes_moving(struct homes *h, uint64_t name)
     bool moving = m && m->moving;
     pthread_mutex_unlock(&h->lock);
     return moving;
+}
+
+void homes_refuse(struct homes *h, uint64_t name)
+{
+    pthread_mutex_lock(&h->lock);
+    struct home *m = find(h, name);
+    if (m)
+        m->no_use = true;
+    pthread_mutex_unlock(&h->lock);
+}
+
+bool homes_take_refused(struct homes *h, uint64_t name)
+{
+    pthread_mutex_lock(&h->lock);
+    struct home *m = find(h, name);
+    bool refused = m && m->no_use;
+    if (m)
+        m->no_use = false;
+    pthread_mutex_unlock(&h->lock);
+    return refused;
 }

@@ -24,6 +24,7 @@ struct home {
     struct ids ids;                     /* that the file has */
     int        pos[SAVED_STATES];       /* likewise */
     bool       moving;                  /* the conversation is on its way into the file: it can be neither here nor there */
+    bool       no_use;                  /* the file was of none when it was read last, and nobody has been told yet */
     uint64_t   used;
 };
 
@@ -47,5 +48,9 @@ int  homes_common(struct homes *h, uint64_t name, const struct saving *s);      
 
 void homes_move(struct homes *h, uint64_t name, bool moving);
 bool homes_moving(struct homes *h, uint64_t name);
+
+/* The file was read, and was of no use; and whether it was, which is told once: whoever asks goes on without it. */
+void homes_refuse(struct homes *h, uint64_t name);
+bool homes_take_refused(struct homes *h, uint64_t name);
 
 #endif

@@ -253,11 +253,22 @@ bool keeper_step(struct keeper *k, struct err *fault)
     return true;
 }
 
-static bool is_to(const struct job *j, const char *path)
+bool keeper_wait(struct keeper *k)
 {
-    return j && (!path || !strcmp(saver_path(j->saver), path));
+    pthread_mutex_lock(&k->lock);
+    while ((k->left || k->job || k->next) && !(k->job && !k->job->dropped && k->job->stage == WANTS))
+        pthread_cond_wait(&k->changed, &k->lock);
+    bool wants = k->left || k->job || k->next;
+    pthread_mutex_unlock(&k->lock);
+    return wants;
 }
 
+static bool is_to(const struct job *j, const char *path)
+{
+    return j && !strcmp(saver_path(j->saver), path);
+}
+
+/* Under the lock. */
 static bool any_to(const struct keeper *k, const char *path)
 {
     const struct job *j = k->left;
@@ -266,14 +277,12 @@ static bool any_to(const struct keeper *k, const char *path)
     return j || is_to(k->job, path) || is_to(k->next, path);
 }
 
-bool keeper_wait(struct keeper *k, const char *path)
+bool keeper_writes(struct keeper *k, const char *path)
 {
     pthread_mutex_lock(&k->lock);
-    while (any_to(k, path) && !(is_to(k->job, path) && !k->job->dropped && k->job->stage == WANTS))
-        pthread_cond_wait(&k->changed, &k->lock);
-    bool wants = any_to(k, path);
+    bool writes = any_to(k, path);
     pthread_mutex_unlock(&k->lock);
-    return wants;
+    return writes;
 }
 
 /* --- a sequence that leaves ------------------------------------------------------------------------------------------ */

@@ -61,7 +61,7 @@ bool keeper_step(struct keeper *k, struct err *fault);
  * has; if it does not, nothing is saved.  A save of that name that is under way is dropped.  Waits for the disk only where KEEPER_HELD or
  * KEEPER_LEFT says so.  False when the device failed. */
 bool keeper_evict(struct keeper *k, uint64_t name, const char *path, int common, struct fingerprint identity, const struct resident *r, struct err *fault);
-/* Waits until rows of a save to that file are wanted (true) or none is under way.  NULL: of any. */
-bool keeper_wait(struct keeper *k, const char *path);
+bool keeper_wait(struct keeper *k);                     /* until rows of a save are wanted (true) or none is under way */
+bool keeper_writes(struct keeper *k, const char *path);         /* a save to that file is under way */
 
 #endif

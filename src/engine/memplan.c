@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "engine/keeper.h"
+#include "engine/restorer.h"
 #include "model/forward.h"
 
 enum { SEQUENCES = 2 };                 /* when nobody says otherwise and there is room: to go to another conversation and back */
@@ -36,6 +37,12 @@ static void add_each(struct memory_plan *m, const char *name, size_t bytes)
     add_line(m, (struct plan_line){.name = name, .bytes = (size_t)m->n_sequences * bytes, .times = m->n_sequences});
 }
 
+/* For checkpoints on their way to files and from there. */
+static size_t save_bytes(size_t state_bytes, size_t rows_bytes)
+{
+    return keeper_bytes(state_bytes, rows_bytes) + restorer_bytes(state_bytes, rows_bytes);
+}
+
 static void fill(struct memory_plan *m, const struct memplan_request *q, int n_ctx)
 {
     const struct model_config *c = q->model;
@@ -53,7 +60,7 @@ static void fill(struct memory_plan *m, const struct memplan_request *q, int n_c
     add_host(m, q, "snapshots", cache_saved_bytes(c, q->kv) * (size_t)q->n_snapshots);
     add_host(m, q, "read buffers", q->read_bytes);
     if (q->saves && q->n_snapshots)
-        add_host(m, q, "save buffers", keeper_bytes(cache_saved_bytes(c, q->kv), kv_bytes(&shape)));
+        add_host(m, q, "save buffers", save_bytes(cache_saved_bytes(c, q->kv), kv_bytes(&shape)));
 }
 
 static size_t limit(size_t available, size_t margin)

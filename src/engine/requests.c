@@ -286,10 +286,10 @@ static struct request *take_next(struct requests *q, requests_may_begin *may, vo
 }
 
 /* Under the lock: the first save that may begin; NULL: there is none.  Of one sequence a newer one may, and takes the older one's place. */
-static struct save *take_save(struct requests *q)
+static struct save *take_save(struct requests *q, requests_may_begin *may, void *arg)
 {
     struct save **at = &q->saves;
-    while (*at && q->n_saving && (*at)->sequence != q->saving_of)
+    while (*at && ((q->n_saving && (*at)->sequence != q->saving_of) || !may(arg, (*at)->sequence)))
         at = &(*at)->next;
     struct save *s = *at;
     if (s) {
@@ -309,16 +309,18 @@ void requests_saved(struct requests *q)
 }
 
 /* Under the lock, while nothing is answered.  False: there is none. */
-static bool take_rest(struct requests *q, struct work *w)
+static bool take_rest(struct requests *q, requests_may_begin *may, void *arg, struct work *w)
 {
-    if (!(q->save_waits && q->ahead_ids))
-        w->save = take_save(q);
-    if (w->save)
+    w->looks = q->looks;
+    q->looks = false;
+    if (!w->looks && !(q->save_waits && q->ahead_ids))
+        w->save = take_save(q, may, arg);
+    if (w->looks || w->save)
         return true;
     if (q->rows_wanted) {
         w->rows = true;
         q->rows_wanted = false;
-    } else if (q->ahead_ids) {
+    } else if (q->ahead_ids && may(arg, q->ahead.sequence)) {
         w->ahead = q->ahead;
         w->ahead_ids = q->ahead_ids;
         q->ahead_ids = NULL;
@@ -331,16 +333,53 @@ bool requests_next(struct requests *q, bool busy, requests_may_begin *may, void 
 {
     *w = (struct work){0};
     pthread_mutex_lock(&q->lock);
-    while (!requests_closing(q) && !(w->request = take_next(q, may, arg)) && !busy && !take_rest(q, w))
+    while (!requests_closing(q) && !(w->request = take_next(q, may, arg)) && !busy && !take_rest(q, may, arg, w))
         pthread_cond_wait(&q->work, &q->lock);
     pthread_mutex_unlock(&q->lock);
-    return w->request || w->save || w->rows || w->ahead_ids;
+    return w->request || w->looks || w->save || w->rows || w->ahead_ids;
+}
+
+/* Under the lock. */
+static void put_back_request(struct requests *q, struct request *r)
+{
+    struct request **p = &q->running;
+    while (*p != r)
+        p = &(*p)->next;
+    *p = r->next;
+    if (!(r->next = q->first))
+        q->last = &r->next;
+    q->first = r;
+}
+
+void requests_put_back(struct requests *q, struct work *w)
+{
+    struct request *r = w->request;
+    pthread_mutex_lock(&q->lock);
+    if (r)
+        put_back_request(q, r);
+    if (r && atomic_load(&r->cancelled)) {
+        take(q, &q->first);
+        request_free(r);
+    }
+    if (w->ahead_ids && !q->ahead_ends) {
+        q->ahead = w->ahead;
+        q->ahead_ids = w->ahead_ids;
+    } else {
+        free(w->ahead_ids);
+    }
+    pthread_mutex_unlock(&q->lock);
+}
+
+static bool any_may(void *arg, uint64_t sequence)
+{
+    (void)arg, (void)sequence;
+    return true;
 }
 
 struct save *requests_last_save(struct requests *q)
 {
     pthread_mutex_lock(&q->lock);
-    struct save *s = take_save(q);
+    struct save *s = take_save(q, any_may, NULL);
     pthread_mutex_unlock(&q->lock);
     return s;
 }
@@ -348,6 +387,7 @@ struct save *requests_last_save(struct requests *q)
 void requests_look_again(struct requests *q)
 {
     pthread_mutex_lock(&q->lock);
+    q->looks = true;
     pthread_cond_signal(&q->work);
     pthread_mutex_unlock(&q->lock);
 }

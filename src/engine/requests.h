@@ -50,6 +50,7 @@ struct requests {
     int              n_saving;          /* saves that have begun and not ended, */
     uint64_t         saving_of;         /* ... all of this sequence */
     bool             rows_wanted;       /* of a save that has begun */
+    bool             looks;             /* something has changed: the engine thread is to look again */
     bool             dead;              /* no submit will be served any more */
     char             why_dead[sizeof ((struct event *)0)->message];
     atomic_bool      closing;
@@ -60,6 +61,7 @@ struct requests {
 struct work {
     struct request  *request;
     struct save     *save;
+    bool             looks;             /* what it waited for may have happened */
     bool             rows;              /* the save under way wants some */
     struct beginning ahead;
     int32_t         *ahead_ids;
@@ -78,18 +80,20 @@ void requests_close(struct requests *q);              /* the engine thread is to
 
 /* ---- the engine thread */
 bool requests_closing(struct requests *q);
-/* Whether a request about that conversation can be begun beside those that run. */
+/* Whether a request or a save of that conversation can be begun beside what runs. */
 typedef bool requests_may_begin(void *arg, uint64_t sequence);
 /* The next piece of work; waits for it unless the engine is busy, when there is none but requests that may begin.  Of these the one that is due
  * first (sampling.patience_ms) is next, but none before an older one about the same conversation.  A request counts as running from here on,
  * until requests_done().  False when there is none, or the engine closes. */
 bool requests_next(struct requests *q, bool busy, requests_may_begin *may, void *arg, struct work *w);
+/* A request or a beginning that must wait, after all: it is next again when it may begin, unless it is not wanted any more. */
+void requests_put_back(struct requests *q, struct work *w);
 bool requests_ahead_ends(struct requests *q);         /* there is better to do than to read ahead */
 struct save *requests_last_save(struct requests *q);  /* one that was asked for and not begun when the engine closed; NULL: none */
 void save_free(struct save *s);
 /* On any thread: a save that was taken has ended.  Until all have, those of other sequences wait. */
 void requests_saved(struct requests *q);
-void requests_look_again(struct requests *q);         /* likewise: requests that might not begin may now */
+void requests_look_again(struct requests *q);         /* likewise: requests that might not begin may now, or there is other work (work.looks) */
 void requests_want_rows(struct requests *q);          /* on any thread: work.rows is next, when nothing is asked */
 bool requests_cancelled(struct requests *q, const struct request *r);         /* or the engine closes */
 void requests_post(struct requests *q, const struct event *ev);               /* one that is about no request */

@@ -13,7 +13,7 @@
 bool decoder_may_begin(const struct decoder *d, uint64_t sequence)
 {
     const struct sequence *q = sequences_named(&d->sequences, sequence);
-    return d->n_runs < d->most_runs && !(q && q->busy);
+    return d->n_runs < d->most_runs && (q ? !q->busy : sequences_have_place(&d->sequences));
 }
 
 int decoder_n_answers(const struct decoder *d)

@@ -45,6 +45,14 @@ int sequences_resident(const struct sequences *s)
     return n;
 }
 
+bool sequences_have_place(const struct sequences *s)
+{
+    int i = 0;
+    while (i < s->n && s->all[i].busy)
+        i++;
+    return i < s->n;
+}
+
 /* ---- which one ---- */
 
 struct sequence *sequences_named(const struct sequences *s, uint64_t name)

@@ -18,7 +18,7 @@ struct dev;
 struct sequence {
     int             slot;               /* its place among all: whose snapshots they are */
     uint64_t        name;               /* of the conversation, as engine_submit() was told; 0: none */
-    bool            busy;               /* an answer of it is under way: it stays as it is */
+    bool            busy;               /* an answer of it is under way, or it is on its way back from a file: nobody else may use it */
     struct timeline tl;
     struct cache   *k;
     int             rejoins;            /* where the next turn of the conversation will rejoin, as its last prompt said */
@@ -42,6 +42,7 @@ bool sequences_open(struct sequences *s, struct dev *dev, const struct model_con
                     int n_snapshots, struct err *e);
 void sequences_close(struct sequences *s);
 int  sequences_resident(const struct sequences *s);     /* that hold tokens */
+bool sequences_have_place(const struct sequences *s);   /* at least one is not busy */
 
 struct sequence *sequences_named(const struct sequences *s, uint64_t name);        /* NULL: not resident */
 /* The sequence on which this prompt goes on: the one of that name; else one without a name that is not busy and of which the prompt has all up to

@@ -5,13 +5,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "engine/decode.h"
 #include "engine/keeper.h"
 #include "engine/load.h"
-#include "engine/restore.h"
+#include "engine/restorer.h"
 #include "engine/saver.h"
 #include "model/identity.h"
+
+enum { BRING_BACK_MS = 5 };             /* slices between two steps: a step of a large model takes several times as long */
 
 void storage_init(struct storage *s, struct requests *q)
 {
@@ -46,12 +49,49 @@ static void on_kept(void *arg, const struct kept *k)
         post(s, EV_SAVED, k->name, k->saved.written, k->saved.bytes, &k->saved.failed);
     if (!k->dropped || k->evicted)
         homes_wrote(&s->homes, k->name, k->path, &k->saved.has);
-    if (!k->evicted) {
+    if (k->evicted)
+        homes_move(&s->homes, k->name, false);
+    else
         requests_saved(s->requests);
-        return;
-    }
-    homes_move(&s->homes, k->name, false);
     requests_look_again(s->requests);
+}
+
+/* ---- what the restorer tells ---- */
+
+/* On its thread. */
+static void on_arrived(void *arg)
+{
+    const struct storage *s = arg;
+    requests_look_again(s->requests);
+}
+
+static void say_deleted(struct err *why)
+{
+    const struct err was = *why;
+    err_set(why, "%s: it is deleted", was.msg);
+}
+
+static void note_restored(struct storage *s, const struct restored *r)
+{
+    const struct timeline *t = r->of.tl;
+    const struct saving has = {.ids = t->ids, .n = t->n_run, .pos = {t->n_run}};
+    decoder_restored(s->decoder, r->name, &r->of);
+    homes_wrote(&s->homes, r->name, r->path, &has);
+}
+
+static void on_restored(void *arg, const struct restored *r)
+{
+    struct storage *s = arg;
+    struct err why = r->refused;
+    if (r->deleted)
+        say_deleted(&why);
+    decoder_release(s->decoder, &r->of);
+    if (r->n_tokens)
+        note_restored(s, r);
+    else if (!decoder_is_there(s->decoder, r->name, NULL, 0))
+        homes_refuse(&s->homes, r->name);
+    if (r->n_tokens || *why.msg)
+        post(s, EV_RESTORED, r->name, (size_t)r->n_tokens, 0, &why);
 }
 
 /* ---- open and close ---- */
@@ -61,12 +101,15 @@ bool storage_open(struct storage *s, const struct model *m, struct decoder *d, s
     s->model = m;
     s->decoder = d;
     s->keeper = keeper_open(&(struct keeper_hooks){on_wants_rows, on_kept, s}, e);
-    return s->keeper;
+    s->restorer = s->keeper ? restorer_open(&(struct restorer_hooks){on_arrived, on_restored, s}, e) : NULL;
+    return s->restorer;
 }
 
 void storage_close(struct storage *s)
 {
+    restorer_close(s->restorer);
     keeper_close(s->keeper);
+    s->restorer = NULL;
     s->keeper = NULL;
 }
 
@@ -94,11 +137,20 @@ static struct fingerprint identity(struct storage *s)
 
 /* ---- saving ---- */
 
+/* A file is not written while it is read: that comes to its end first.  Only where two conversations have one file. */
+static bool finish_reading(struct storage *s, const char *path, struct err *fault)
+{
+    bool ok = true;
+    while (ok && restorer_wait(s->restorer, path))
+        ok = restorer_step(s->restorer, fault);
+    return ok;
+}
+
 bool storage_save(struct storage *s, struct save *what, struct err *fault)
 {
     struct resident r;
-    bool ok = true;
-    if (decoder_resident(s->decoder, what->sequence, &r))
+    bool ok = finish_reading(s, what->path, fault);
+    if (ok && decoder_resident(s->decoder, what->sequence, &r))
         ok = keeper_begin(s->keeper, what->sequence, what->path, identity(s), &r, fault);
     else
         requests_saved(s->requests);
@@ -111,20 +163,20 @@ bool storage_step(struct storage *s, struct err *fault)
     return keeper_step(s->keeper, fault);
 }
 
-/* What is under way to that file comes to its end; NULL: to any. */
-static bool finish_saves(struct storage *s, const char *path, struct err *fault)
+/* What is under way comes to its end. */
+static bool finish_saves(struct storage *s, struct err *fault)
 {
     bool ok = true;
-    while (ok && keeper_wait(s->keeper, path))
+    while (ok && keeper_wait(s->keeper))
         ok = keeper_step(s->keeper, fault);
     return ok;
 }
 
 bool storage_finish(struct storage *s, struct err *fault)
 {
-    bool ok = finish_saves(s, NULL, fault);
+    bool ok = finish_saves(s, fault);
     for (struct save *what; ok && (what = requests_last_save(s->requests));)
-        ok = storage_save(s, what, fault) && finish_saves(s, NULL, fault);
+        ok = storage_save(s, what, fault) && finish_saves(s, fault);
     return ok;
 }
 
@@ -156,7 +208,7 @@ static bool evict(struct storage *s, uint64_t name, const struct resident *r, st
     bool ok = true;
     if (path && has.n && belongs_to_something(path) && !(homes_has(&s->homes, name, &has) && !access(path, F_OK))) {
         homes_move(&s->homes, name, true);
-        ok = keeper_evict(s->keeper, name, path, there_already(s, name, path, &has), identity(s), r, fault);
+        ok = finish_reading(s, path, fault) && keeper_evict(s->keeper, name, path, there_already(s, name, path, &has), identity(s), r, fault);
     }
     free(path);
     return ok;
@@ -164,51 +216,65 @@ static bool evict(struct storage *s, uint64_t name, const struct resident *r, st
 
 /* ---- coming back ---- */
 
-static void say_deleted(struct err *why)
-{
-    const struct err was = *why;
-    err_set(why, "%s: it is deleted", was.msg);
-}
-
-static void note_restored(struct storage *s, uint64_t name, const char *path, const struct resident *r)
-{
-    const struct saving has = {.ids = r->tl->ids, .n = r->tl->n_run, .pos = {r->tl->n_run}};
-    decoder_restored(s->decoder, name, r);
-    homes_wrote(&s->homes, name, path, &has);
-}
-
-/* A save to the file ends before. */
+/* Its place is made now, and kept for it. */
 bool storage_restore(struct storage *s, uint64_t name, const char *path, struct err *fault)
 {
-    struct restored out = {0};
     uint64_t holder;
     if (access(path, F_OK))
         return true;
     const struct resident r = decoder_place(s->decoder, name, &holder);
-    bool ok = (!holder || holder == name || evict(s, holder, &r, fault)) && finish_saves(s, path, fault)
-           && restore_sequence(path, identity(s), &r, &out, fault);
-    if (out.deleted)
-        say_deleted(&out.refused);
-    if (ok && out.n_tokens)
-        note_restored(s, name, path, &r);
-    if (ok && (out.n_tokens || *out.refused.msg))
-        post(s, EV_RESTORED, name, (size_t)out.n_tokens, 0, &out.refused);
-    return ok;
+    if (holder && holder != name && !evict(s, holder, &r, fault))
+        return false;
+    decoder_reserve(s->decoder, &r);
+    restorer_begin(s->restorer, name, path, identity(s), &r, holder == name);
+    return true;
+}
+
+static bool leave_place(struct storage *s, uint64_t name, struct err *fault)
+{
+    uint64_t holder;
+    const struct resident r = decoder_place(s->decoder, name, &holder);
+    return !holder || evict(s, holder, &r, fault);
 }
 
 bool storage_make_place(struct storage *s, uint64_t name, const int32_t *ids, int n, struct err *fault)
 {
-    uint64_t holder;
     if (decoder_is_there(s->decoder, name, ids, n))
         return true;
-    const struct resident r = decoder_place(s->decoder, name, &holder);
     char *path = homes_path(&s->homes, name);
-    bool ok = (!holder || evict(s, holder, &r, fault)) && (!path || storage_restore(s, name, path, fault));
+    const bool refused = homes_take_refused(&s->homes, name);
+    bool ok = path && !refused && !access(path, F_OK) ? storage_restore(s, name, path, fault) : leave_place(s, name, fault);
     free(path);
     return ok;
 }
 
 bool storage_moving(struct storage *s, uint64_t name)
 {
-    return homes_moving(&s->homes, name);
+    return homes_moving(&s->homes, name) || restorer_brings(s->restorer, name);
+}
+
+bool storage_returns(struct storage *s)
+{
+    return restorer_ready(s->restorer);
+}
+
+/* Saves to a file end before it is read. */
+static bool read_next(struct storage *s, struct err *fault)
+{
+    const char *path = restorer_next(s->restorer);
+    if (path && keeper_writes(s->keeper, path))
+        return keeper_step(s->keeper, fault);
+    if (path)
+        restorer_read(s->restorer);
+    return true;
+}
+
+bool storage_bring_back(struct storage *s, struct err *fault)
+{
+    const int64_t start = clock_ns();
+    bool ok = true;
+    do
+        ok = restorer_step(s->restorer, fault) && read_next(s, fault);
+    while (ok && restorer_ready(s->restorer) && clock_ms_since(start) < BRING_BACK_MS);
+    return ok;
 }

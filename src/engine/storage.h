@@ -14,6 +14,7 @@
 struct decoder;
 struct keeper;
 struct model;
+struct restorer;
 
 struct storage {
     struct homes       homes;           /* any thread */
@@ -21,6 +22,7 @@ struct storage {
     const struct model *model;
     struct decoder    *decoder;
     struct keeper     *keeper;
+    struct restorer   *restorer;
     struct fingerprint identity;        /* of the files, once it is `identified` */
     bool               identified;
 };
@@ -37,9 +39,13 @@ void storage_close(struct storage *s);  /* what is not in a file is lost */
 bool storage_save(struct storage *s, struct save *what, struct err *fault);             /* frees it */
 bool storage_step(struct storage *s, struct err *fault);        /* of the save under way, if it wants rows */
 bool storage_finish(struct storage *s, struct err *fault);      /* what was begun, and what was asked for */
+/* Begins to bring a conversation back from that file: it is moving until it is there. */
 bool storage_restore(struct storage *s, uint64_t name, const char *path, struct err *fault);
-/* Before a prompt is run.  What must leave a place for it goes to its file, and the conversation comes back from its own, if it is not there. */
+/* Before a prompt is run.  What must leave a place for it goes to its file.  If the conversation is not there, it begins to come back from its own
+ * file: then it is moving, and the prompt must wait. */
 bool storage_make_place(struct storage *s, uint64_t name, const int32_t *ids, int n, struct err *fault);
-bool storage_moving(struct storage *s, uint64_t name);          /* it is on its way to its file, and can come back only from there */
+bool storage_moving(struct storage *s, uint64_t name);          /* it is on its way to its file, or from there */
+bool storage_returns(struct storage *s);                        /* storage_bring_back() has a slice to copy */
+bool storage_bring_back(struct storage *s, struct err *fault);  /* between steps: some slices of what comes back, if there are any */
 
 #endif

@@ -35,7 +35,7 @@ static struct {
     void (*on_rows)(int rows);          /* called in every chunk and step */
     atomic_int hold_pos;                /* rows behind this position wait until it is 0 again, a minute at most; 0: none */
     atomic_bool held;                   /* some do */
-    int   reached;                      /* the last position that was run, and one */
+    atomic_int reached;                 /* the last position that was run, and one */
     atomic_bool hold_load;              /* weights do not arrive, likewise */
     int   n_loaded;                     /* steps of loading */
     int   nan_pos;                      /* the row of this position has NaN logits; 0: none */

@@ -755,6 +755,221 @@ static void test_engine__a_checkpoint_that_another_program_has_stays(void **stat
     log_close(&l);
 }
 
+/* ---- conversations that come back ---- */
+
+enum { PLACES = 3, BACK = 1500, OTHER = 6 };
+
+/* An answer of OTHER goes on and on, and conversation 1, of BACK tokens, is in its file. */
+static uint32_t with_one_away(struct log *l)
+{
+    const struct sampling how = {.max_tokens = 90000};
+    open_several(l, PLACES);
+    engine_keep(l->g, 1, file_of(1));
+    talk(l, 1, BACK);
+    for (uint64_t name = 2; name <= PLACES; name++)
+        talk(l, name, 70);
+    const uint32_t goes_on = engine_submit(l->g, OTHER, prompt, 5, 5, &how);
+    wait_for_saved(l, 1, 1);
+    talk(l, 2, 80);                     /* the others were asked for after the first one */
+    talk(l, 3, 80);
+    return goes_on;
+}
+
+static void goes_on(struct log *l, uint32_t serial, int n)
+{
+    wait_for_tokens(l, serial, l->ids[serial].n + n);
+}
+
+/* While the disk takes its time, others take steps, begin and end. */
+static void test_engine__a_conversation_that_comes_back_holds_up_nobody(void **state)
+{
+    struct log l;
+    (void)state;
+    const uint32_t other = with_one_away(&l);
+    disk_reads_slow();
+    const uint32_t back = ask(&l, 1, BACK + 100);
+    disk_read_asked();
+    goes_on(&l, other, 100);
+    assert_true(talk(&l, 3, 90) > 0);
+    goes_on(&l, other, 100);
+    assert_false(l.done[back]);
+    disk_reads_fast();
+    wait_for_done(&l, back);
+    assert_int_equal(l.last_done[back].stats.n_cached, BACK - 2);
+    assert_true(l.restored[1] >= BACK - 2);
+    goes_on(&l, other, 1);
+    log_close(&l);
+}
+
+/* Its last event is out at once, and what comes back stays for the next prompt. */
+static void test_engine__an_interrupt_does_not_wait_for_what_comes_back(void **state)
+{
+    struct log l;
+    (void)state;
+    with_one_away(&l);
+    disk_reads_slow();
+    const uint32_t back = ask(&l, 1, BACK + 100);
+    disk_read_asked();
+    engine_interrupt(l.g, back);
+    drain(&l);
+    assert_int_equal(l.done[back], 1);
+    assert_int_equal(l.last_done[back].finish, FINISH_INTERRUPTED);
+    const uint32_t again = ask(&l, 1, BACK + 200);
+    disk_reads_fast();
+    wait_for_done(&l, again);
+    assert_int_equal(l.last_done[again].stats.n_cached, BACK - 2);
+    assert_int_equal(l.done[back], 1);
+    log_close(&l);
+}
+
+/* At any moment of the way back; the file stays whole. */
+static void test_engine__closing_leaves_what_comes_back_in_its_file(void **state)
+{
+    struct log l;
+    (void)state;
+    with_one_away(&l);
+    log_close(&l);
+    for (int i = 0; i < 40; i++) {
+        open_several(&l, 2);
+        engine_keep(l.g, 1, file_of(1));
+        engine_keep(l.g, 2, file_of(2));
+        ask(&l, 1, BACK + 10);
+        engine_save(l.g, 1, file_of(1));
+        usleep((useconds_t)(i * 50));
+        log_close(&l);
+    }
+    open_several(&l, 2);
+    engine_keep(l.g, 1, file_of(1));
+    assert_true(talk(&l, 1, BACK + 100) >= BACK - 2);
+    log_close(&l);
+}
+
+static void damage(const char *path, long at)
+{
+    int fd = open(path, O_RDWR);
+    assert_true(fd >= 0 && pwrite(fd, "damage", 6, at) == 6 && !close(fd));
+}
+
+static void test_engine__a_damaged_file_holds_up_nobody(void **state)
+{
+    enum { ROWS_AT = 3 * 4096 };
+    struct log l;
+    (void)state;
+    const uint32_t other = with_one_away(&l);
+    damage(file_of(1), ROWS_AT + 5000);
+    disk_reads_slow();
+    const uint32_t back = ask(&l, 1, BACK + 100);
+    disk_read_asked();
+    goes_on(&l, other, 100);
+    disk_reads_fast();
+    wait_for_done(&l, back);
+    assert_int_equal(l.last_done[back].finish, FINISH_LENGTH);
+    assert_int_equal(l.last_done[back].stats.n_cached, 0);
+    assert_int_equal(l.n_refused, 1);
+    assert_non_null(strstr(l.refused, ": it is deleted"));
+    assert_int_equal(access(file_of(1), F_OK), -1);
+    assert_int_equal(talk(&l, 1, BACK + 200), BACK + 98);
+    goes_on(&l, other, 1);
+    *l.refused = 0;
+    log_close(&l);
+}
+
+/* Another program has it: that is told once, and the prompt is computed. */
+static void test_engine__a_conversation_whose_file_is_in_use_is_computed_again(void **state)
+{
+    struct log l;
+    (void)state;
+    const uint32_t other = with_one_away(&l);
+    int fd = open(file_of(1), O_RDWR);
+    assert_true(fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB));
+    const uint32_t back = ask(&l, 1, BACK + 100);
+    goes_on(&l, other, 10);
+    wait_for_done(&l, back);
+    assert_int_equal(l.last_done[back].stats.n_cached, 0);
+    assert_int_equal(l.n_refused, 1);
+    assert_non_null(strstr(l.refused, "in use by another q35chat"));
+    assert_int_equal(access(file_of(1), F_OK), 0);
+    close(fd);
+    *l.refused = 0;
+    log_close(&l);
+}
+
+static void test_engine__two_conversations_come_back_at_once(void **state)
+{
+    struct log l;
+    (void)state;
+    with_one_away(&l);
+    engine_keep(l.g, 4, file_of(4));
+    talk(&l, 4, 300);
+    talk(&l, 2, 90);
+    talk(&l, 3, 90);
+    wait_for_saved(&l, 4, 1);
+    disk_reads_slow();
+    const uint32_t first = ask(&l, 1, BACK + 100), second = ask(&l, 4, 400);
+    disk_read_asked();
+    assert_int_equal(l.done[first] + l.done[second], 0);
+    disk_reads_fast();
+    wait_for_done(&l, first);
+    wait_for_done(&l, second);
+    assert_int_equal(l.last_done[first].stats.n_cached, BACK - 2);
+    assert_int_equal(l.last_done[second].stats.n_cached, 298);
+    log_close(&l);
+}
+
+/* Neither a save of the conversation that comes back, nor one of another conversation to the same file. */
+static void test_engine__a_save_does_not_touch_a_file_that_is_read(void **state)
+{
+    struct log l;
+    (void)state;
+    open_several(&l, 2);
+    talk(&l, 1, BACK);
+    engine_save(l.g, 1, file_of(1));
+    wait_for_saved(&l, 1, 1);
+    talk(&l, 2, 70);
+    disk_reads_slow();
+    engine_restore(l.g, 3, file_of(1));
+    disk_read_asked();
+    engine_save(l.g, 3, file_of(1));
+    engine_save(l.g, 2, file_of(1));
+    disk_reads_fast();
+    wait_for_saved(&l, 2, 1);
+    wait_for_saved(&l, 3, 1);
+    assert_true(l.restored[3] >= BACK - 2);
+    assert_int_equal(l.n_refused, 0);
+    assert_int_equal(access(file_of(1), F_OK), 0);
+    engine_restore(l.g, 4, file_of(1));         /* of one of them, and whole */
+    talk(&l, 4, 5);
+    assert_true(l.restored[4] >= 68);
+    log_close(&l);
+}
+
+/* What is read ahead for a conversation brings it back, too. */
+static void test_engine__reading_ahead_waits_for_what_comes_back(void **state)
+{
+    const struct sampling how = {.max_tokens = 3};
+    struct log l;
+    int32_t ids[BACK + 400];
+    (void)state;
+    const uint32_t other = with_one_away(&l);
+    for (int i = 0; i < BACK + 400; i++)
+        ids[i] = (i * 7 + 1) % 16;
+    engine_interrupt(l.g, other);
+    talk(&l, 3, 90);                    /* then it has ended */
+    fake.reached = 0;
+    engine_read_ahead(l.g, 1, ids, BACK + 300, BACK + 290);
+    while (!l.restored[1]) {
+        assert_true(engine_wait(l.g, PATIENCE_MS));
+        drain(&l);
+    }
+    while (fake.reached < (BACK + 300) / 64 * 64)
+        usleep(1000);
+    const uint32_t serial = engine_submit(l.g, 1, ids, BACK + 400, BACK + 390, &how);
+    wait_for_done(&l, serial);
+    assert_true(l.last_done[serial].stats.n_cached >= (BACK + 300) / 64 * 64);
+    assert_true(l.last_done[serial].stats.n_ahead > 64);
+    log_close(&l);
+}
+
 static void test_engine__a_device_fault_ends_all_answers(void **state)
 {
     (void)state;
@@ -1172,6 +1387,14 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_engine__a_conversation_leaves_its_place_without_waiting_for_the_disk, with_files, without_files),
         cmocka_unit_test_setup_teardown(test_engine__a_conversation_that_was_deleted_is_not_saved_when_it_leaves, with_files, without_files),
         cmocka_unit_test_setup_teardown(test_engine__a_checkpoint_that_another_program_has_stays, with_files, without_files),
+        cmocka_unit_test_setup_teardown(test_engine__a_conversation_that_comes_back_holds_up_nobody, with_files, without_files),
+        cmocka_unit_test_setup_teardown(test_engine__an_interrupt_does_not_wait_for_what_comes_back, with_files, without_files),
+        cmocka_unit_test_setup_teardown(test_engine__closing_leaves_what_comes_back_in_its_file, with_files, without_files),
+        cmocka_unit_test_setup_teardown(test_engine__a_damaged_file_holds_up_nobody, with_files, without_files),
+        cmocka_unit_test_setup_teardown(test_engine__a_conversation_whose_file_is_in_use_is_computed_again, with_files, without_files),
+        cmocka_unit_test_setup_teardown(test_engine__two_conversations_come_back_at_once, with_files, without_files),
+        cmocka_unit_test_setup_teardown(test_engine__a_save_does_not_touch_a_file_that_is_read, with_files, without_files),
+        cmocka_unit_test_setup_teardown(test_engine__reading_ahead_waits_for_what_comes_back, with_files, without_files),
         cmocka_unit_test_setup(test_engine__a_device_fault_ends_all_answers, reset),
         cmocka_unit_test_setup(test_engine__closing_does_not_wait_for_weights_and_answers, reset),
         cmocka_unit_test_setup(test_engine__a_checkpoint_that_fails_to_load_is_fatal_and_answers_every_submit, reset),

@@ -1,0 +1,379 @@
+#include "engine/restorer.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/dev.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/quiet.h"
+#include "engine/checkpoint.h"
+#include "engine/keeper.h"
+
+/* A sequence on its way.  Without the lock the restorer's thread may touch it in OPENING, READING and CLOSING, the engine thread in the other stages.
+ *
+ *     WAITS -> OPENING -> OPEN -> READING <-> READ -> CLOSING -> CLOSED -> gone
+ *
+ * From OPENING and READING it is CLOSED at once when the file is of no use, from OPEN it is CLOSING when it is not needed. */
+struct job {
+    struct job *next;
+    enum { WAITS, OPENING, OPEN, READING, READ, CLOSING, CLOSED } stage;
+    struct restored   out;
+    char             *path;
+    struct fingerprint identity;
+    struct checkpoint *file;
+    struct checkpoint_section *sections;                /* rows in the file's order, then states in the sequence's */
+    int    n_sections, at;              /* at: the one that is read, or was */
+    void  *data;                        /* of that section; room for the largest one */
+    size_t n_copied;                    /* bytes of it, where they are copied in slices */
+    bool   own;                         /* the sequence is that of this conversation already */
+    bool   emptied;                     /* the sequence is no longer what it was */
+    bool   useless;                     /* the file is */
+};
+
+struct restorer {
+    struct restorer_hooks hooks;
+    pthread_t       thread;
+    pthread_mutex_t lock;               /* guards what is below, and the stages */
+    pthread_cond_t  changed;
+    struct job     *first;              /* in order: this one is under way */
+    bool            ending;
+};
+
+/* ---- the file, on the restorer's thread ---- */
+
+static int by_position(const void *a, const void *b)
+{
+    const struct checkpoint_section *x = a, *y = b;
+    return x->to < y->to ? -1 : x->to > y->to;
+}
+
+static void sort_sections(struct job *j)
+{
+    int n, n_rows = 0;
+    uint64_t most = 0;
+    const struct checkpoint_section *s = checkpoint_sections(j->file, &n);
+    j->sections = memory_alloc((size_t)n * sizeof *j->sections);
+    for (int i = 0; i < n; i++)
+        if (checkpoint_is_rows(&s[i]))
+            j->sections[n_rows++] = s[i];
+    j->n_sections = n_rows;
+    for (int i = 0; i < n; i++)
+        if (!checkpoint_is_rows(&s[i]))
+            j->sections[j->n_sections++] = s[i];
+    qsort(j->sections + n_rows, (size_t)(n - n_rows), sizeof *j->sections, by_position);
+    for (int i = 0; i < n; i++)
+        most = s[i].bytes > most ? s[i].bytes : most;
+    j->data = memory_alloc(most);
+}
+
+static void close_file(struct job *j)
+{
+    checkpoint_close(j->file);
+    j->file = NULL;
+    j->out.deleted = j->useless && !unlink(j->path);
+}
+
+static bool open_file(struct job *j)
+{
+    j->file = checkpoint_open(j->path, j->identity, &j->useless, &j->out.refused);
+    if (j->file)
+        sort_sections(j);
+    return j->file;
+}
+
+static bool read_section(struct job *j)
+{
+    j->n_copied = 0;
+    j->useless = !checkpoint_read(j->file, &j->sections[j->at], j->data, &j->out.refused);
+    return !j->useless;
+}
+
+/* Returns the next stage. */
+static int go_on(struct job *j)
+{
+    if (j->stage == OPENING && open_file(j))
+        return OPEN;
+    if (j->stage == READING && read_section(j))
+        return READ;
+    close_file(j);
+    return CLOSED;
+}
+
+static bool has_work(const struct job *j)
+{
+    return j && (j->stage == OPENING || j->stage == READING || j->stage == CLOSING);
+}
+
+static void *restorer_main(void *arg)
+{
+    struct restorer *t = arg;
+    pthread_mutex_lock(&t->lock);
+    while (!t->ending) {
+        struct job *j = t->first;
+        if (!has_work(j)) {
+            pthread_cond_wait(&t->changed, &t->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&t->lock);
+        const int stage = go_on(j);
+        pthread_mutex_lock(&t->lock);
+        j->stage = stage;
+        pthread_cond_broadcast(&t->changed);
+        t->hooks.arrived(t->hooks.arg);
+    }
+    pthread_mutex_unlock(&t->lock);
+    return NULL;
+}
+
+/* ---- the sequence, on the engine thread ---- */
+
+/* Could it be ours, and is it worth it? */
+static bool is_wanted(const struct job *j)
+{
+    const struct resident *r = &j->out.of;
+    int n, last = 0;
+    const int32_t *ids = checkpoint_ids(j->file, &n);
+    for (int i = 0; i < j->n_sections; i++) {
+        const struct checkpoint_section *s = &j->sections[i];
+        if (s->to > r->tl->cap)
+            return false;
+        last = !checkpoint_is_rows(s) && s->from > last ? s->from : last;
+    }
+    const int common = j->own ? timeline_common(r->tl, ids, n) : 0;
+    return last && n <= r->tl->cap && (common < r->tl->n_run ? common : r->tl->n_run) < last;
+}
+
+static void empty(const struct resident *r)
+{
+    timeline_set(r->tl, NULL, 0, 0);
+    snapshots_drop_after(r->snaps, r->sequence, 0);
+    cache_reset(r->cache);
+}
+
+static bool copy_rows(struct job *j, const struct checkpoint_section *s)
+{
+    const struct resident *r = &j->out.of;
+    if (s->bytes != cache_rows_bytes(r->cache, s->from, s->to))
+        return err_set(&j->out.refused, "the checkpoint has %llu bytes for the rows from %d to %d, expected %zu", (unsigned long long)s->bytes, s->from, s->to,
+                       cache_rows_bytes(r->cache, s->from, s->to));
+    cache_rows_load(r->cache, s->from, s->to, j->data);
+    j->n_copied = s->bytes;
+    return true;
+}
+
+/* Memory of the snapshot at that position; NULL: it has none, or others have taken it since. */
+static char *snapshot_at(const struct resident *r, int pos)
+{
+    const int slot = snapshots_find(r->snaps, r->sequence, pos);
+    return slot >= 0 && r->snaps->pos[slot] == pos ? snapshots_at(r->snaps, slot) : NULL;
+}
+
+static void claim_snapshot(const struct resident *r, int pos)
+{
+    if (snapshots_claim(r->snaps, r->sequence, pos, false))
+        r->snaps->from_file[snapshots_find(r->snaps, r->sequence, pos)] = true;
+}
+
+static bool copy_states(struct job *j, const struct checkpoint_section *s)
+{
+    const struct resident *r = &j->out.of;
+    if (s->bytes != r->snaps->bytes || cache_saved_pos(r->cache, j->data) != s->from)
+        return err_set(&j->out.refused, "the checkpoint has %llu bytes for the states at %d, expected %zu and that position", (unsigned long long)s->bytes, s->from,
+                       r->snaps->bytes);
+    if (!j->n_copied)
+        claim_snapshot(r, s->from);
+    char *mem = snapshot_at(r, s->from);
+    size_t n = s->bytes - j->n_copied;
+    n = n < RESTORER_SLICE || !mem ? n : RESTORER_SLICE;
+    if (mem)
+        memcpy(mem + j->n_copied, (char *)j->data + j->n_copied, n);
+    j->n_copied += n;
+    return true;
+}
+
+static void become(struct job *j)
+{
+    const struct resident *r = &j->out.of;
+    int n;
+    const int32_t *ids = checkpoint_ids(j->file, &n), slot = snapshots_find(r->snaps, r->sequence, n);
+    if (slot < 0) {                     /* there is room for none */
+        empty(r);
+        return;
+    }
+    cache_state_load(r->cache, snapshots_at(r->snaps, slot));
+    timeline_set(r->tl, ids, r->snaps->pos[slot], r->snaps->pos[slot]);
+    j->out.n_tokens = r->tl->n_run;
+}
+
+/* A slice of the section that was read.  Returns the next stage. */
+static int copy_slice(struct job *j)
+{
+    const struct checkpoint_section *s = &j->sections[j->at];
+    j->useless = !(checkpoint_is_rows(s) ? copy_rows : copy_states)(j, s);
+    if (j->useless)
+        return CLOSING;
+    if (j->n_copied < s->bytes)
+        return READ;
+    if (++j->at < j->n_sections)
+        return READING;
+    become(j);
+    return CLOSING;
+}
+
+static int take_file(struct job *j)
+{
+    if (!is_wanted(j))
+        return CLOSING;
+    empty(&j->out.of);
+    j->emptied = true;
+    return READING;
+}
+
+/* ---- what the engine thread calls ---- */
+
+static void job_free(struct job *j)
+{
+    checkpoint_close(j->file);
+    free(j->sections);
+    free(j->data);
+    free(j->path);
+    free(j);
+}
+
+size_t restorer_bytes(size_t state_bytes, size_t rows_bytes)
+{
+    const size_t rows = keeper_least(KEEPER_PIECE, rows_bytes);
+    return state_bytes > rows ? state_bytes : rows;
+}
+
+struct restorer *restorer_open(const struct restorer_hooks *h, struct err *e)
+{
+    struct restorer *t = memory_zeroed(1, sizeof *t);
+    t->hooks = *h;
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->changed, NULL);
+    int rc = quiet_thread(&t->thread, restorer_main, t);
+    if (!rc)
+        return t;
+    err_set(e, "cannot start the thread that reads what was saved: %s", strerror(rc));
+    free(t);
+    return NULL;
+}
+
+void restorer_close(struct restorer *t)
+{
+    if (!t)
+        return;
+    pthread_mutex_lock(&t->lock);
+    t->ending = true;
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+    pthread_join(t->thread, NULL);
+    for (struct job *j = t->first, *next; j; j = next) {
+        next = j->next;
+        job_free(j);
+    }
+    pthread_cond_destroy(&t->changed);
+    pthread_mutex_destroy(&t->lock);
+    free(t);
+}
+
+void restorer_begin(struct restorer *t, uint64_t name, const char *path, struct fingerprint identity, const struct resident *r, bool own)
+{
+    struct job *j = memory_zeroed(1, sizeof *j), **at = &t->first;
+    j->path = memory_strdup(path);
+    j->identity = identity;
+    j->own = own;
+    j->out = (struct restored){.name = name, .path = j->path, .of = *r};
+    pthread_mutex_lock(&t->lock);
+    while (*at)
+        at = &(*at)->next;
+    *at = j;
+    pthread_mutex_unlock(&t->lock);
+}
+
+static int stage_of_first(struct restorer *t)
+{
+    pthread_mutex_lock(&t->lock);
+    const int stage = t->first ? (int)t->first->stage : -1;
+    pthread_mutex_unlock(&t->lock);
+    return stage;
+}
+
+static void set_stage(struct restorer *t, int stage)
+{
+    pthread_mutex_lock(&t->lock);
+    t->first->stage = stage;
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+}
+
+const char *restorer_next(struct restorer *t)
+{
+    return stage_of_first(t) == WAITS ? t->first->path : NULL;
+}
+
+void restorer_read(struct restorer *t)
+{
+    CHECK(stage_of_first(t) == WAITS);
+    set_stage(t, OPENING);
+}
+
+/* The list is changed on this thread alone. */
+bool restorer_brings(const struct restorer *t, uint64_t name)
+{
+    const struct job *j = t->first;
+    while (j && j->out.name != name)
+        j = j->next;
+    return j;
+}
+
+static bool is_ours(int stage)
+{
+    return stage == OPEN || stage == READ || stage == CLOSED;
+}
+
+bool restorer_ready(struct restorer *t)
+{
+    return is_ours(stage_of_first(t));
+}
+
+static void end_job(struct restorer *t)
+{
+    struct job *j = t->first;
+    if (j->emptied && j->useless)
+        empty(&j->out.of);
+    pthread_mutex_lock(&t->lock);
+    t->first = j->next;
+    pthread_mutex_unlock(&t->lock);
+    t->hooks.done(t->hooks.arg, &j->out);
+    job_free(j);
+}
+
+bool restorer_step(struct restorer *t, struct err *fault)
+{
+    const int stage = stage_of_first(t);
+    if (!is_ours(stage))
+        return true;
+    struct job *j = t->first;
+    if (!j->out.of.dev->finish(j->out.of.dev, fault))           /* nothing is being copied to or from a snapshot that loses its slot */
+        return false;
+    if (stage == CLOSED)
+        end_job(t);
+    else
+        set_stage(t, stage == OPEN ? take_file(j) : copy_slice(j));
+    return true;
+}
+
+bool restorer_wait(struct restorer *t, const char *path)
+{
+    pthread_mutex_lock(&t->lock);
+    while (has_work(t->first) && !strcmp(t->first->path, path))
+        pthread_cond_wait(&t->changed, &t->lock);
+    const bool ready = t->first && is_ours((int)t->first->stage) && !strcmp(t->first->path, path);
+    pthread_mutex_unlock(&t->lock);
+    return ready;
+}
