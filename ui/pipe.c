@@ -369,6 +369,14 @@ static void leave_if_loading(const struct pipe *p)
     _exit(p->status);
 }
 
+/* Who sees the answer on a terminal and named no model hears which one answers, if it has to say something. */
+static void tell_notice(const struct pipe *p)
+{
+    bool unnamed = p->terminal && isatty(2) && options_from(p->o, OPT_model) == FROM_DEFAULT;
+    if ((unnamed || p->verbose) && chat_notice(p->chat))
+        prompt_say(chat_notice(p->chat));
+}
+
 static int refuse(const char *why)
 {
     prompt_say(why);
@@ -414,6 +422,7 @@ int pipe_run(struct options *o, struct buf *prompt)
         fatal(&p, e.msg);
         return p.status;
     }
+    tell_notice(&p);
     reply_init(&p.reply);
     if (p.prints)
         printer_open(&p.printer, o);
@@ -425,8 +434,6 @@ int pipe_run(struct options *o, struct buf *prompt)
         p.status = refuse("there is no prompt: stdin is empty");
     else
         submit(&p, prompt);
-    if (p.verbose && chat_notice(p.chat))
-        prompt_say(chat_notice(p.chat));
     run_turn(&p);
     leave_if_loading(&p);
     printer_free(&p.printer);

@@ -300,7 +300,7 @@ void chat_checkpoint(const struct chat *c, struct chat_checkpoint *k);
 int chat_others(const struct chat *c);                  /* programs that use the model of this chat, too: they may go on when it ends */
 const struct chat_info *chat_info(const struct chat *c);                /* NULL before CHAT_READY */
 const char *chat_model_dir(const struct chat *c);
-const char *chat_notice(const struct chat *c);          /* the first two lines of notice.txt in the model's directory, or NULL */
+const char *chat_notice(const struct chat *c);          /* the first line of notice.txt in the model's directory, or NULL */
 const char *chat_saved_as(const struct chat *c);        /* path, or NULL */
 int  chat_n_messages(const struct chat *c);
 const struct chat_stats *chat_last_stats(const struct chat *c);         /* of the turn that ended last */

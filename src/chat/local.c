@@ -194,21 +194,12 @@ static struct text piece(const struct responder *r, int32_t id)
 
 /* --- open and close ------------------------------------------------------------------------------------------------- */
 
-/* How long the first n lines are, without the end of the last one. */
-static size_t lines_length(const char *text, int n)
-{
-    size_t at = strcspn(text, "\n");
-    while (--n && text[at] && text[at + 1])
-        at += 1 + strcspn(text + at + 1, "\n");
-    return at;
-}
-
 static void read_notice(struct local *l)
 {
     struct buf path = {0}, text = {0};
     buf_addf(&path, "%s/notice.txt", l->dir.data);
     if (buf_read_file(&text, path.data, 4096, NULL))
-        unicode_replace(&l->notice, buf_str(&text), lines_length(buf_str(&text), 2));
+        unicode_replace(&l->notice, buf_str(&text), strcspn(buf_str(&text), "\n"));
     if (l->notice.len)
         l->base.notice = l->notice.data;
     buf_free(&path);

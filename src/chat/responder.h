@@ -175,7 +175,7 @@ struct responder {
     const struct responder_ops *ops;
     struct responder_can can;
     const char *model;                  /* what sessions note: the model's directory */
-    const char *notice;                 /* a line or two about the model for the user, or NULL */
+    const char *notice;                 /* a line about the model for the user, or NULL */
     const char *more_room;              /* how a user gets a larger context, as the end of a sentence; NULL: there is no way */
     struct responder *(*instead)(const struct options *o, struct err *e);     /* NULL: NEWS_GONE is never told */
     bool again;                         /* `instead` opens the same server again, and loads no model */

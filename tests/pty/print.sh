@@ -46,6 +46,22 @@ once 80x24 "NO_COLOR ends" "$code"
 lacks "... and has no colour" "$(cat lines)" "$(printf '\033[3')"
 unset NO_COLOR
 
+# Who named no model hears that the demo model answers, on a terminal and nowhere else.
+notice='Small demo model, simple answers.  A real one: q35chat model get'
+alone() { "$wire" -t $patience -l sent 80x24 "$@" << END || status=1
+end an answer of the model that is there by itself: 0
+END
+}
+alone "$q" --temperature 0 --no-think Hello
+is "the demo model says what it is" "$(tr -d '\r' < sent | grep -c "^q35chat: $notice\$")" 1
+alone "$q" --model "$demo" --temperature 0 --no-think Hello
+lacks "... unless it was asked for" "$(cat sent)" "demo model"
+alone sh -c '"$1" --temperature 0 --no-think Hello > piped' sh "$q"
+is "... or the answer goes elsewhere" "$(cat sent; grep -c 'demo model' piped)" 0
+"$q" --temperature 0 --no-think Hello < /dev/null > piped 2> err
+is "a pipe has the answer and nothing else" "$(grep -c 'demo model' piped err)" "piped:0
+err:0"
+
 # Lines come while the answer is made, and what there is of it is kept by Ctrl-C.
 "$wire" -t $patience -l sent 40x24 "$q" --model "$demo" $endless "Tell me a story" << END || status=1
 sh the answer comes while it is made: test \$(wc -l < sent) -gt 4

@@ -53,7 +53,8 @@ see ... beside the old one: <2/2>
 see ... to its end: ready
 gone ... the old path is left: Write a poem
 type /tree\\r
-screen the tree has everything: $screens/tree-80x24.txt
+see /tree opens: the tree of this conversation
+screen ... with everything: $screens/tree-80x24.txt
 type \\003
 see ... and closes: ready
 type /undo\\r
@@ -117,7 +118,7 @@ end ... and ends: 0
 END
 at 80x24 --resume nothing-of-the-kind << END
 see a name that is not there gets a sentence: nothing-of-the-k
-end ... and status 1: 1
+end ... and status 2: 2
 END
 
 # What is typed while an answer runs.

@@ -10,7 +10,8 @@
  *   gone NAME: TEXT        waits until it has not                   send FILE          sends what is in a file
  *   never NAME: TEXT       it has not now                           resize COLSxROWS
  *   screen NAME: FILE      waits until the screen is FILE's;        storm SEED N       N sizes from 1x1 to 200x60
- *                          $GOLDEN: writes FILE                     signal NAME
+ *                          $GOLDEN: writes FILE.  What comes        signal NAME
+ *                          last must have been waited for
  *   keep                   remembers the screen                     freeze, thaw       reads nothing; goes on
  *   same NAME              waits until it is that again             baud N             0: as fast as it goes
  *   sh NAME: COMMAND       waits until it succeeds                  hangup             closes the terminal
@@ -44,6 +45,7 @@ static struct {
     struct buf kept;
     size_t  marked_bytes;
     int64_t marked_ns, marked_cpu_ns;
+    bool    awaited;                    /* something was waited for since keys were typed */
     bool    failed;
 } w = {.patience_s = 60};
 
@@ -260,6 +262,10 @@ static void do_screen(const char *name, const char *path)
 {
     struct buf file = {0}, shown = {0};
     struct err e = {0};
+    if (!w.awaited) {
+        bad(name, "nothing was waited for since keys were typed, and GOLDEN=1 would not know when to write ", path);
+        return;
+    }
     if (getenv("GOLDEN")) {                     /* only here time tells that a screen is complete: a person reads the difference */
         await(quiet, "");
         screen(&shown);
@@ -527,12 +533,13 @@ static void do_end(const char *name, const char *status)
 /* --- scripts ------------------------------------------------------------------------------------------------------ */
 
 typedef void verb(const char *name, const char *arg);
-static const struct { const char *name; verb *does; bool named; } verbs[] = {
-    {"see", do_see, true}, {"gone", do_gone, true}, {"never", do_never, true}, {"screen", do_screen, true}, {"keep", do_keep, false},
-    {"same", do_same, true}, {"sh", do_sh, true}, {"title", do_title, true}, {"colors", do_colors, true}, {"bells", do_bells, true},
-    {"bytes", do_bytes, true}, {"cpu", do_cpu, true}, {"took", do_took, true}, {"echo", do_echo, true}, {"end", do_end, true}, {"insist", do_insist, true},
-    {"type", do_type, false},
-    {"send", do_send, false}, {"resize", do_resize, false}, {"storm", do_storm, false}, {"signal", do_signal, false},
+enum counts { NOTHING, WAITS, ACTS };
+static const struct { const char *name; verb *does; bool named; enum counts counts; } verbs[] = {
+    {"see", do_see, true, WAITS}, {"gone", do_gone, true, WAITS}, {"never", do_never, true}, {"screen", do_screen, true}, {"keep", do_keep, false},
+    {"same", do_same, true, WAITS}, {"sh", do_sh, true, WAITS}, {"title", do_title, true}, {"colors", do_colors, true}, {"bells", do_bells, true},
+    {"bytes", do_bytes, true}, {"cpu", do_cpu, true}, {"took", do_took, true, WAITS}, {"echo", do_echo, true, ACTS}, {"end", do_end, true}, {"insist", do_insist, true, WAITS},
+    {"type", do_type, false, ACTS},
+    {"send", do_send, false, ACTS}, {"resize", do_resize, false, ACTS}, {"storm", do_storm, false, ACTS}, {"signal", do_signal, false},
     {"freeze", do_freeze, false}, {"thaw", do_thaw, false}, {"baud", do_baud, false}, {"hangup", do_hangup, false}, {"mark", do_mark, false},
     {"clean", do_clean, true},
 };
@@ -548,6 +555,7 @@ static void do_line(char *line)
         char *name = arg, *colon = verbs[i].named ? strstr(arg, ": ") : NULL;
         if (colon)
             *colon = 0;
+        w.awaited = verbs[i].counts == WAITS || (w.awaited && verbs[i].counts == NOTHING);
         verbs[i].does(verbs[i].named ? name : line, colon ? colon + 2 : verbs[i].named ? "" : arg);
         fflush(stdout);
         return;

@@ -67,7 +67,7 @@ lacks "... nor is it attached where --dialect says how to ask" "$(cat "$tmp/err"
 rss() { sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' /proc/$server/status; }
 many=${MANY:-200}
 [ -z "$SAN" ] || many=${MANY:-40}
-prompts() { seq 1 $many | xargs -P 8 -I {} sh -c '"$0" --model "$1" --no-stdin --no-think --temperature 0 "What is {} + 1?" > "$2/{}" 2>&1 || echo "status $?" >> "$2/{}"' "$q" "$demo" "$1"; }
+prompts() { seq 1 $many | xargs -n 1 -P 8 sh -c '"$0" --model "$1" --no-stdin --no-think --temperature 0 "What is $3 + 1?" > "$2/$3" 2>&1 || echo "status $?" >> "$2/$3"' "$q" "$demo" "$1"; }
 mkdir "$tmp/warm" "$tmp/again"
 prompts "$tmp/warm"
 before=$(rss)

@@ -385,6 +385,65 @@ static void test_app__every_fold_opens_by_key_and_by_click(void **state)
     stage_end();
 }
 
+/* The mouse at the row of the screen that begins with the text; what is on the screen then is drawn. */
+static void mouse(uint32_t code, const char *text)
+{
+    char line[64];
+    int row = 1;
+    snprintf(line, sizeof line, "\n%s", text);
+    const char *at = strstr(stage_screen(), line);
+    if (!at)
+        fail_msg("\"%s\" is not on the screen:\n%s", text, buf_str(&stage.screen));
+    for (const char *p = buf_str(&stage.screen); p < at; p++)
+        row += *p == '\n';
+    app_key(&stage.app, &(struct key_event){.kind = KEYS_KEY, .code = code, .row = row, .col = 6}, stage.ms += 10);
+}
+
+static void test_app__the_mouse_chooses_in_every_list(void **state)
+{
+    (void)state;
+    stage_begin(24, 80);
+    fake_say("Well.\n</think>\n\nIt is so.");
+    stage_open();
+    for (int i = 1; i <= 5; i++) {
+        char message[16];
+        snprintf(message, sizeof message, "Message %d", i);
+        fake_say("Well.\n</think>\n\nIt is so.");
+        stage_say(message);
+        stage_answer();
+    }
+    stage_keys("Esc Esc");
+    assert_shows("\n> Message 5\n  Message 4\n");
+    mouse(KEY_CLICK, "  Message 2");
+    assert_shows("\n> Message 2\n  Message 1\n");
+    mouse(KEY_WHEEL_UP, " edit an earlier message");
+    assert_shows("\n> Message 5\n  Message 4\n");
+    mouse(KEY_WHEEL_UP, " edit an earlier message");    /* it stops at the end */
+    assert_shows("\n> Message 5\n  Message 4\n");
+    mouse(KEY_WHEEL_DOWN, " edit an earlier message");
+    assert_shows("\n> Message 2\n  Message 1\n");
+    mouse(KEY_CLICK, " edit an earlier message");       /* no row */
+    assert_shows("\n> Message 2\n  Message 1\n");
+    mouse(KEY_CLICK, "  Message 4\n  Message 3");
+    assert_string_equal(stage_draft(), "");
+    mouse(KEY_CLICK, "> Message 4\n  Message 3");       /* what is chosen is taken, as by Enter */
+    assert_string_equal(stage_draft(), "Message 4");
+    stage_key("Esc");
+    stage_type("/s");
+    mouse(KEY_CLICK, "  /set ");
+    assert_shows("\n> /set ");
+    mouse(KEY_WHEEL_UP, "> /set ");
+    assert_hides("\n> /set ");
+    mouse(KEY_CLICK, "  /set ");
+    mouse(KEY_CLICK, "> /set ");
+    assert_string_equal(stage_draft(), "/set ");
+    stage_keys("Ctrl-U F1");
+    assert_shows("With an empty draft");
+    mouse(KEY_WHEEL_DOWN, "");
+    assert_hides("With an empty draft");
+    stage_end();
+}
+
 static void test_app__estimates_become_figures_when_the_model_is_there(void **state)
 {
     struct buf note = {0};
@@ -649,7 +708,11 @@ static void test_app__the_inspector_lets_the_answer_go_on_from_another_token(voi
     assert_shows("> a ");
     stage_keys("Right Down");
     assert_shows("> c ");               /* instead of b */
-    stage_key("Enter");
+    mouse(KEY_WHEEL_UP, "  token 2");
+    assert_shows("> b ");
+    mouse(KEY_CLICK, "    c ");
+    assert_shows("> c ");
+    mouse(KEY_CLICK, "  > c ");
     stage_answer();
     assert_string_equal(chat_message(stage.chat, 1).text, "acxyz");
     assert_shows("<2/2>");
@@ -1075,6 +1138,7 @@ int main(void)
         cmocka_unit_test(test_app__the_tree_names_the_call_of_an_answer_without_text),
         cmocka_unit_test(test_app__view_mode_reads_searches_and_goes_back),
         cmocka_unit_test(test_app__every_fold_opens_by_key_and_by_click),
+        cmocka_unit_test(test_app__the_mouse_chooses_in_every_list),
         cmocka_unit_test(test_app__estimates_become_figures_when_the_model_is_there),
         cmocka_unit_test(test_app__short_names_of_commands_open_their_lists),
         cmocka_unit_test(test_app__tab_on_the_only_file_completes_and_says_nothing),

@@ -179,8 +179,8 @@ static bool some_window_takes(struct host *h, const struct key_event *ev)
 static void click(struct host *h, const struct key_event *ev)
 {
     const struct window *w = window_at(window_active(h));
-    if (w->click)
-        w->click(h, ev->row, ev->col);
+    if (w->click && w->click(h, ev->row, ev->col))
+        press(h, KEY_ENTER, 0);
 }
 
 void app_key(struct app *a, const struct key_event *ev, int64_t ms)

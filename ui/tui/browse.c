@@ -84,14 +84,21 @@ void act_page_down(struct host *h)
     scroll_pane(h, pane_page(h));
 }
 
+static void turn_wheel(struct host *h, int rows)
+{
+    const struct window *w = window_at(window_active(h));
+    if (!w->wheel || !w->wheel(h, rows))
+        scroll_pane(h, rows);
+}
+
 void act_wheel_up(struct host *h)
 {
-    scroll_pane(h, -WHEEL_LINES);
+    turn_wheel(h, -WHEEL_LINES);
 }
 
 void act_wheel_down(struct host *h)
 {
-    scroll_pane(h, WHEEL_LINES);
+    turn_wheel(h, WHEEL_LINES);
 }
 
 void act_to_start(struct host *h)
@@ -419,12 +426,13 @@ static bool take_mark(struct host *h, uint32_t code)
     return taken;
 }
 
-static void click_item(struct host *h, int row, int col)
+static bool click_item(struct host *h, int row, int col)
 {
     int item;
     size_t byte;
     if (!host_click_fold(h, row, col) && area_has(h->at.pane, row, col) && pane_at(h->pane, row - h->at.pane.row, col - h->at.pane.col, &item, &byte))
         pane_choose(h->pane, item);
+    return false;
 }
 
 /* Ctrl-C stops the answer that one reads. */

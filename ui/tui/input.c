@@ -332,10 +332,23 @@ static void note_draft(struct host *h)
     input(h)->drafted = true;
 }
 
-static void click_draft(struct host *h, int row, int col)
+static bool click_draft(struct host *h, int row, int col)
 {
-    if ((open_completions(h) || !host_click_fold(h, row, col)) && area_has(h->at.input, row, col))
+    if (area_has(h->at.input, row, col))
         editor_click(input(h)->editor, row - h->at.input.row, col - h->at.input.col);
+    else if (open_completions(h))
+        return suggest_click(completions(h), row, col);
+    else
+        host_click_fold(h, row, col);
+    return false;
+}
+
+static bool turn_wheel(struct host *h, int rows)
+{
+    if (!open_completions(h))
+        return false;
+    suggest_move(completions(h), rows);
+    return true;
 }
 
 /* The list of completions, or the summary that waits. */
@@ -409,7 +422,7 @@ static void draw_completions(struct host *h, struct cells *c, struct area at)
 
 const struct window window_input = {
     .bytes = sizeof(struct input), .init = init_input, .free = free_input, .contexts = input_contexts,
-    .told = contexts_by_use, .focus = draft_line, .edited = note_draft, .click = click_draft,
+    .told = contexts_by_use, .focus = draft_line, .edited = note_draft, .click = click_draft, .wheel = turn_wheel,
     .close = close_completions, .chat = take_back, .input_rows = draft_rows, .draw_input = draw_draft,
     .cover_rows = completion_rows, .draw_cover = draw_completions,
 };

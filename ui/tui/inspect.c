@@ -13,6 +13,7 @@ struct inspect {
     int message;                        /* of chat_token(); -1: the answer under way */
     int token;
     int choice;                         /* of the token's alternatives */
+    struct area list;                   /* where they were drawn */
 };
 
 static struct inspect *inspect(const struct host *h)
@@ -150,13 +151,12 @@ void act_token_last(struct host *h)
 
 void act_choice_up(struct host *h)
 {
-    if (inspect(h)->choice > 0)
-        inspect(h)->choice--;
+    inspect(h)->choice--;
 }
 
 void act_choice_down(struct host *h)
 {
-    inspect(h)->choice++;                /* current_token() holds it in */
+    inspect(h)->choice++;               /* current_token() holds it in, at both ends */
 }
 
 void act_branch_token(struct host *h)
@@ -204,9 +204,27 @@ static void draw_choice(struct cells *c, struct area a, int row, bool chosen, co
         cells_puts(c, a, row, name + PROB_COLUMNS + i, BAR, "#");
 }
 
+static bool click_choice(struct host *h, int row, int col)
+{
+    struct chat_token t;
+    struct inspect *s = inspect(h);
+    int choice = row - s->list.row, before = s->choice;
+    if (!area_has(s->list, row, col) || !current_token(h, &t) || choice >= t.n_alternatives)
+        return false;
+    s->choice = choice;
+    return choice == before;
+}
+
+static bool turn_wheel(struct host *h, int rows)
+{
+    inspect(h)->choice += rows;         /* current_token() holds it in */
+    return true;
+}
+
 static void draw_tokens(struct host *h, struct cells *c, struct area at)
 {
     struct chat_token t;
+    inspect(h)->list = (struct area){at.row + 1, at.col, at.rows - 2, at.cols};
     char line[160], prob[32] = "not known";
     cells_blank(c, at, TEXT);
     if (!current_token(h, &t))
@@ -244,6 +262,7 @@ static int inspector_rows(struct host *h, int rows)
 }
 
 const struct window window_inspect = {
-    .bytes = sizeof(struct inspect), .in = {{CONTEXT_inspect}, 1}, .closed = unmark_token, .state = tell_token,
+    .bytes = sizeof(struct inspect), .in = {{CONTEXT_inspect}, 1}, .click = click_choice, .wheel = turn_wheel,
+    .closed = unmark_token, .state = tell_token,
     .cover_rows = inspector_rows, .draw_cover = draw_tokens, .hint = "Esc back",
 };

@@ -42,6 +42,12 @@ static void scroll_list(struct host *h, int by)
     keyhelp(h)->top += by;
 }
 
+static bool turn_wheel(struct host *h, int rows)
+{
+    scroll_list(h, rows);
+    return true;
+}
+
 static int list_page(const struct host *h)
 {
     return h->at.pane.rows > 2 ? h->at.pane.rows - 2 : 1;
@@ -274,6 +280,6 @@ static int cover_all(struct host *h, int rows)
 }
 
 const struct window window_keys = {
-    .bytes = sizeof(struct keyhelp), .free = free_keyhelp, .in = {{CONTEXT_keys}, 1}, .event = tell_pressed,
+    .bytes = sizeof(struct keyhelp), .free = free_keyhelp, .in = {{CONTEXT_keys}, 1}, .event = tell_pressed, .wheel = turn_wheel,
     .closed = end_test, .hint_now = keyhelp_hint, .cover_rows = cover_all, .draw_cover = draw_keys,
 };

@@ -613,6 +613,18 @@ static void draw_picker(struct host *h, struct cells *c, struct area at)
     popup_draw(&picker(h)->popup, c, at);
 }
 
+static bool click_row(struct host *h, int row, int col)
+{
+    picker(h)->doomed = -1;
+    return popup_click(&picker(h)->popup, row, col);
+}
+
+static bool turn_wheel(struct host *h, int rows)
+{
+    move_choice(h, rows);
+    return true;
+}
+
 static void draw_said(struct host *h, struct cells *c, struct area at)
 {
     if (is_shown(h))
@@ -621,6 +633,6 @@ static void draw_said(struct host *h, struct cells *c, struct area at)
 
 const struct window window_picker = {
     .bytes = sizeof(struct picker), .init = init_picker, .free = free_picker, .contexts = picker_contexts,
-    .focus = filter_line, .edited = filter_by_line, .closed = empty_picker, .cover_rows = picker_rows,
+    .focus = filter_line, .edited = filter_by_line, .click = click_row, .wheel = turn_wheel, .closed = empty_picker, .cover_rows = picker_rows,
     .draw_cover = draw_picker, .draw_rest = draw_said, .hint = "Esc back",
 };

@@ -68,6 +68,19 @@ void popup_choose(struct popup *p, int row)
     popup_settle(p);
 }
 
+bool popup_click(struct popup *p, int row, int col)
+{
+    int before = p->chosen, i = 0;
+    if (!area_has(p->list, row, col))
+        return false;
+    for (int left = p->top + row - p->list.row; i < p->n && (!listed(p, i) || left-- > 0);)
+        i++;
+    if (i == p->n || p->rows[i].head)
+        return false;
+    p->chosen = i;
+    return i == before;
+}
+
 /* `top` counts listed rows. */
 static void scroll(struct popup *p, int by)
 {
@@ -233,6 +246,7 @@ void popup_draw(struct popup *p, struct cells *c, struct area a)
         return;
     cells_blank(c, a, plain);
     keep_in_view(p, l.list);
+    p->list = (struct area){a.row + l.title, a.col, l.list, a.cols};
     if (l.title)
         draw_title(p, c, a);
     for (int i = 0; i < p->n && at < l.title + l.list; i++)

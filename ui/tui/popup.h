@@ -26,7 +26,8 @@ struct popup {
     const struct popup_row *rows;
     int n;
     int chosen;                 /* a row, by index; -1: none (a list that is only read) */
-    int top;                    /* the first row in view, as popup_draw() left it */
+    int top;                    /* the first row in view, as popup_draw() left it, */
+    struct area list;           /* and where the rows stand on the screen */
 };
 
 /* After rows or filter have changed: the choice is a listed row again, the nearest one; -1 when there is none. */
@@ -34,6 +35,8 @@ void popup_settle(struct popup *p);
 /* Up or down by listed rows, round at the ends for single steps.  Without a choice the view scrolls. */
 void popup_move(struct popup *p, int by);
 void popup_choose(struct popup *p, int row);            /* by index */
+/* Chooses the row at a cell of the screen, if there is one.  True: it was the choice already. */
+bool popup_click(struct popup *p, int row, int col);
 int  popup_listed(const struct popup *p);               /* rows that pass the filter */
 /* Rows of the screen it takes when it may have `rows`: 0 when not even one fits. */
 int  popup_height(const struct popup *p, int rows);

@@ -88,6 +88,22 @@ static void move_line(struct host *h, int to)
     show_lines(h);
 }
 
+static bool turn_wheel(struct host *h, int rows)
+{
+    move_line(h, selection(h)->line + rows);
+    return true;
+}
+
+static bool click_line(struct host *h, int row, int col)
+{
+    struct selection *s = selection(h);
+    int item;
+    size_t byte;
+    if (area_has(h->at.pane, row, col) && pane_at(h->pane, row - h->at.pane.row, col - h->at.pane.col, &item, &byte) && item == s->item)
+        move_line(h, line_at(s, byte));
+    return false;
+}
+
 void act_select_up(struct host *h)
 {
     move_line(h, selection(h)->line - 1);
@@ -154,6 +170,6 @@ static bool tell_line(struct host *h, char *out, size_t n)
 }
 
 const struct window window_select = {
-    .bytes = sizeof(struct selection), .free = free_selection, .in = {{CONTEXT_select}, 1}, .closed = unselect,
+    .bytes = sizeof(struct selection), .free = free_selection, .in = {{CONTEXT_select}, 1}, .click = click_line, .wheel = turn_wheel, .closed = unselect,
     .changed = end_selection, .hint_now = selection_hint, .state = tell_line, .cursor = host_cursor_in_pane,
 };

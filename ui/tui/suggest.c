@@ -193,6 +193,12 @@ void suggest_move(struct suggest *s, int by)
         popup_move(&s->popup, by);
 }
 
+bool suggest_click(struct suggest *s, int row, int col)
+{
+    s->moved = true;
+    return popup_click(&s->popup, row, col);
+}
+
 bool suggest_tab(struct suggest *s, struct editor *e)
 {
     struct buf before = {0};

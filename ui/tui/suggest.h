@@ -33,6 +33,7 @@ void suggest_close(struct suggest *s);
 /* Tab: completes as far as all words agree, then goes through them from the second on: the first one is chosen already. */
 bool suggest_tab(struct suggest *s, struct editor *e);
 void suggest_move(struct suggest *s, int by);
+bool suggest_click(struct suggest *s, int row, int col);                /* as popup_click() */
 /* The chosen one.  False: none is; or nobody moved the choice, and what is typed is a name or calls a command as it stands. */
 bool suggest_take(struct suggest *s, struct editor *e);
 void suggest_free(struct suggest *s);

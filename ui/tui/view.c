@@ -41,15 +41,15 @@ static void draw_welcome(const struct app *a, struct cells *c, struct area at)
     buf_addf(&head, "q35chat " Q35_VERSION "   %s   F1 or ? for help", slash && slash[1] ? slash + 1 : dir);
     cells_puts(c, at, 0, 0, TEXT, head.data);
     buf_free(&head);
-    if (at.rows < 8 || at.cols < 72)
-        return;
-    for (int i = 0; i < 3; i++)
+    const bool wide = at.rows >= 8 && at.cols >= 72;
+    const int row = wide ? at.rows / 3 + 4 : 2;
+    for (int i = 0; wide && i < 3; i++)
         cells_puts(c, at, at.rows / 3 + i, 2, DIM, told[i]);
     if (a->host.chat && chat_notice(a->host.chat)) {
         struct lines notice = {0};
-        lines_wrap(&notice, NOTE, chat_notice(a->host.chat), strlen(chat_notice(a->host.chat)), 0, at.cols - 2, 0);
-        for (int i = 0; i < notice.n; i++)
-            lines_draw(&notice, i, c, (struct area){at.row, at.col + 2, at.rows, at.cols - 2}, at.rows / 3 + 4 + i);
+        lines_wrap(&notice, NOTE, chat_notice(a->host.chat), strlen(chat_notice(a->host.chat)), 0, at.cols - 4, 0);
+        for (int i = 0; row + notice.n <= at.rows && i < notice.n; i++)
+            lines_draw(&notice, i, c, (struct area){at.row, at.col + 2, at.rows, at.cols - 2}, row + i);
         lines_free(&notice);
     }
 }

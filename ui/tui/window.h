@@ -60,8 +60,10 @@ struct window {
     bool (*event)(struct host *h, const struct key_event *ev);
     /* A key without Ctrl or Alt, before its bindings.  True: it was meant for this window. */
     bool (*key)(struct host *h, uint32_t code);
-    /* A click at a cell of the screen. */
-    void (*click)(struct host *h, int row, int col);
+    /* A click at a cell of the screen.  True: on what is chosen already; Enter does the rest. */
+    bool (*click)(struct host *h, int row, int col);
+    /* The wheel, so many rows down, or up if negative.  False: it has no rows to move in, and the transcript scrolls. */
+    bool (*wheel)(struct host *h, int rows);
     /* Esc, or Ctrl-C when `escape` is false.  False: it has nothing to close, and the key means what it means without windows.
      * NULL: it closes. */
     bool (*close)(struct host *h, bool escape);

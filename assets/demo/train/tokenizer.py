@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 import data
 
 VOCAB = 4096
-NOTICE = "Demo model (23 M parameters): small talk, small sums, simple JSON, tool calls. It knows next to nothing.\n"
+NOTICE = "Small demo model, simple answers.  A real one: q35chat model get\n"
 
 
 def family(path):
