@@ -9,24 +9,16 @@
 #include "base/memory.h"
 #include "base/patience.h"
 #include "model/fused.h"
-#include "model/layout.h"
+#include "model/recorder.h"
 
 enum {
     MAX_DEPTH  = STEP_ROWS - 1,
-    DRAFT_HEAD = 65536,                 /* rows of the head that drafts are chosen from: the byte-pair vocabulary is ordered by
-                                         * merge rank, and a draft that is not there is only a draft less */
     DOUBT_MS   = 2000,                  /* no result for so long: ask the device whether it lives */
-    MOST_BEHIND = 256,                  /* MTP rows that may be left out before they are run together: then each costs little */
 };
 
-/* A conversation: its cache, what was recorded for it, and the answer under way. */
+/* A conversation: its cache, and the answer under way. */
 struct stepper_slot {
     struct cache     *k;
-    struct dev_graph *first, *step[STEP_ROWS];          /* by rows, less one */
-    struct dev_graph *mtp[STEP_ROWS];                   /* likewise */
-    struct dev_graph *drafts[MAX_DEPTH][MAX_DEPTH];     /* by the first draft and the last one */
-    struct dev_graph *whole[MAX_DEPTH];                 /* step, MTP rows and drafts in one, by drafts, less one */
-
     int depth, start;                   /* drafts a step; position at the beginning */
     int n_launched, n_taken;
     int rows;                           /* of the newest step */
@@ -42,37 +34,16 @@ struct stepper_slot {
     struct step_live live;              /* as the last stepper_end() found it */
 };
 
-/* What operations need of a conversation; device memory, but for results and drafts. */
-struct per_slot {
-    struct step_live     *live;
-    struct step_sampling *sampling;
-    uint8_t *seen;                      /* [vocab] */
-    float   *bias;                      /* [vocab] */
-    float   *last_hidden;               /* [3, hidden] */
-    struct step_result *results;        /* [STEP_RESULTS] host memory */
-    struct step_drafts *made;           /* host memory */
-    float   *behind;                    /* [MOST_BEHIND, hidden] hidden states before MTP rows that were left out */
-    int32_t *behind_next;               /* [MOST_BEHIND] the tokens that follow */
-};
-
 struct stepper {
     struct forward *f;
+    struct recorder *recorder;
     struct stepper_slot *slots;
     int    n_slots;
     struct dev     *dev;
-    const struct weight *head;
     int    vocab, hidden, max_depth;
     int    max_rows;                    /* of a step */
     bool   mtp;
     int    most_behind;                 /* MTP rows that may be left out */
-    void  *memory;
-    float *logits, *tile_max, *draft_logits, *draft_max;
-    void  *pick_scratch, *head_scratch;
-    struct per_slot of;                 /* of slot 0; those of the others lie behind */
-    struct step_row *rows, *draft_rows; /* [STEP_ROWS] device memory: of a step of several conversations, and one of each of them */
-    struct dev_graph *together[STEP_ROWS];              /* such steps, by rows, less one */
-    struct dev_graph *mtp_together[STEP_ROWS];          /* the MTP block over the first rows of them, likewise */
-    struct dev_graph *draft_together[MAX_DEPTH][STEP_ROWS];             /* the i-th draft of so many conversations, less one */
     struct stepper_part parts[STEP_ROWS];               /* of the newest step; n_parts: 0 if it was of one conversation */
     int    n_parts, n_made;             /* drafts behind it */
     struct stepper_slot *on;            /* the conversation that calls are about */
@@ -81,53 +52,25 @@ struct stepper {
     struct patience for_first, for_step[STEP_ROWS], for_drafts[MAX_DEPTH];      /* steps by rows, drafts by their number, less one */
 };
 
-/* Cuts `memory` for n conversations, or with NULL only counts. */
-static size_t cut(struct stepper *s, char *memory, const struct model_config *c, int max_depth, size_t n)
-{
-    const size_t rows = STEP_ROWS, vocab = (size_t)c->vocab, drafts = vocab < DRAFT_HEAD ? vocab : DRAFT_HEAD,
-        hidden = (size_t)c->hidden, behind = max_depth ? MOST_BEHIND : 0;
-    const struct { void *at; size_t bytes; } list[] = {
-        {&s->logits, rows * vocab * 4}, {&s->tile_max, rows * (size_t)step_maxima(c->vocab) * 4}, {&s->draft_logits, rows * drafts * 4},
-        {&s->draft_max, rows * (size_t)step_maxima((int)drafts) * 4}, {&s->pick_scratch, step_pick_scratch(c->vocab)},
-        {&s->head_scratch, STEP_LOGITS_SCRATCH},
-        {&s->rows, rows * sizeof *s->rows}, {&s->draft_rows, rows * sizeof *s->rows}, {&s->of.live, n * sizeof *s->of.live}, {&s->of.sampling, n * sizeof *s->of.sampling},
-        {&s->of.seen, n * vocab}, {&s->of.bias, n * vocab * 4}, {&s->of.last_hidden, n * 3 * hidden * 4},
-        {&s->of.behind, n * behind * hidden * 4}, {&s->of.behind_next, n * behind * 4},
-    };
-    size_t at = 0;
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        if (memory)
-            *(char **)list[i].at = memory + at;
-        at += (list[i].bytes + 255) / 256 * 256;
-    }
-    return at;
-}
-
 size_t stepper_bytes(const struct model_config *c, int max_depth)
 {
-    struct stepper s;
-    return cut(&s, NULL, c, max_depth, 0);
+    return recorder_bytes(c, max_depth, 0);
 }
 
 size_t stepper_slot_bytes(const struct model_config *c, int max_depth)
 {
-    struct stepper s;
-    return cut(&s, NULL, c, max_depth, 1) - cut(&s, NULL, c, max_depth, 0);
+    return recorder_bytes(c, max_depth, 1) - recorder_bytes(c, max_depth, 0);
+}
+
+static int slot_on(const struct stepper *s)
+{
+    return (int)(s->on - s->slots);
 }
 
 /* Of the conversation that calls are about. */
-static struct per_slot mine(const struct stepper *s)
+static struct recorder_slot mine(const struct stepper *s)
 {
-    const size_t i = (size_t)(s->on - s->slots), vocab = (size_t)s->vocab, hidden = (size_t)s->hidden;
-    const struct per_slot *o = &s->of;
-    return (struct per_slot){o->live + i, o->sampling + i, o->seen + i * vocab, o->bias + i * vocab, o->last_hidden + i * 3 * hidden,
-                             o->results + i * STEP_RESULTS, o->made + i, o->behind + i * MOST_BEHIND * hidden, o->behind_next + i * MOST_BEHIND};
-}
-
-int stepper_draft_rows(const struct weight *head)
-{
-    const bool whole = head->rows < DRAFT_HEAD || head->format == WEIGHT_INT4;          /* whose rows do not lie one behind the other */
-    return whole ? head->rows : DRAFT_HEAD;
+    return recorder_slot(s->recorder, slot_on(s));
 }
 
 struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int n, enum head h, int max_depth, struct err *e)
@@ -135,43 +78,19 @@ struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int
     const struct model_config *c = f->cfg;
     struct stepper *s = memory_zeroed(1, sizeof *s);
     CHECK(f->fused && max_depth >= 0 && max_depth <= MAX_DEPTH);
-    *s = (struct stepper){.f = f, .n_slots = n, .slots = memory_zeroed((size_t)n, sizeof *s->slots), .dev = f->dev, .head = weights_head(f->w, h),
+    *s = (struct stepper){.f = f, .n_slots = n, .slots = memory_zeroed((size_t)n, sizeof *s->slots), .dev = f->dev,
                           .vocab = c->vocab, .hidden = c->hidden, .max_depth = max_depth, .mtp = max_depth > 0 && f->w->mtp.present,
-                          .most_behind = f->max_rows < MOST_BEHIND ? f->max_rows : MOST_BEHIND};
+                          .most_behind = f->max_rows < RECORDER_BEHIND ? f->max_rows : RECORDER_BEHIND};
     for (int i = 0; i < n; i++)
         s->slots[i].k = caches[i];
+    s->on = &s->slots[0];
     const int each = max_depth + 1, most = f->dev->caps->several ? n * each : each;
     s->max_rows = most < STEP_ROWS ? most : STEP_ROWS;
-    if (!fused_check(f, s->max_rows, e)) {
-        stepper_close(s);
-        return NULL;
-    }
-    const size_t slots = (size_t)n, bytes = cut(s, NULL, c, max_depth, slots);
-    s->memory = f->dev->alloc(f->dev, bytes);
-    s->of.results = f->dev->alloc_host(f->dev, slots * STEP_RESULTS * sizeof *s->of.results);
-    s->of.made = f->dev->alloc_host(f->dev, slots * sizeof *s->of.made);
-    if (!s->memory || !s->of.results || !s->of.made) {
-        err_set(e, "no memory for the logits of %d rows: %zu MiB asked for; end other programs", STEP_ROWS, bytes >> 20);
-        stepper_close(s);
-        return NULL;
-    }
-    cut(s, s->memory, c, max_depth, slots);
-    s->on = &s->slots[0];
-    return s;
-}
-
-static void slot_free(struct dev *d, struct stepper_slot *o)
-{
-    d->graph_free(d, o->first);
-    for (int i = 0; i < STEP_ROWS; i++) {
-        d->graph_free(d, o->step[i]);
-        d->graph_free(d, o->mtp[i]);
-    }
-    for (int i = 0; i < MAX_DEPTH; i++) {
-        for (int j = 0; j < MAX_DEPTH; j++)
-            d->graph_free(d, o->drafts[i][j]);
-        d->graph_free(d, o->whole[i]);
-    }
+    s->recorder = fused_check(f, s->max_rows, e) ? recorder_open(f, caches, n, h, max_depth, e) : NULL;
+    if (s->recorder)
+        return s;
+    stepper_close(s);
+    return NULL;
 }
 
 void stepper_close(struct stepper *s)
@@ -180,109 +99,9 @@ void stepper_close(struct stepper *s)
         return;
     struct err ignored;
     s->dev->finish(s->dev, &ignored);
-    for (struct stepper_slot *o = s->slots; o < s->slots + s->n_slots; o++)
-        slot_free(s->dev, o);
-    for (int i = 0; i < STEP_ROWS; i++) {
-        s->dev->graph_free(s->dev, s->together[i]);
-        s->dev->graph_free(s->dev, s->mtp_together[i]);
-        for (int j = 0; j < MAX_DEPTH; j++)
-            s->dev->graph_free(s->dev, s->draft_together[j][i]);
-    }
+    recorder_close(s->recorder);
     free(s->slots);
-    if (s->memory)
-        s->dev->free(s->dev, s->memory);
-    s->dev->free_host(s->dev, s->of.results);
-    s->dev->free_host(s->dev, s->of.made);
     free(s);
-}
-
-/* ---- what a graph holds ---- */
-
-static struct fused_head target_head(const struct stepper *s, const struct per_slot *o)
-{
-    return (struct fused_head){.w = s->head, .logits = s->logits, .tile_max = s->tile_max, .sampling = o->sampling, .seen = o->seen,
-                               .bias = o->bias, .drafts = o->live->ids + 1, .scratch = s->head_scratch};
-}
-
-/* n rows of the conversation that calls are about. */
-static struct fused_rows my_rows(const struct stepper *s, int n)
-{
-    return (struct fused_rows){.k = s->on->k, .live = mine(s).live, .n = n};
-}
-
-/* A whole step, or `first` what follows the prompt's last hidden state.  o: of whom r->k and r->live are. */
-static void queue_step(struct stepper *s, const struct per_slot *o, const struct fused_rows *r, bool first)
-{
-    const struct fused_head h = target_head(s, o);
-    const float *given = first ? o->last_hidden : NULL;
-    if (!first)
-        fused_layers(s->f, r);
-    fused_logits(s->f, &h, r, given);
-    STEP(s->dev, step_pick, .logits = s->logits, .tile_max = s->tile_max, .live = o->live, .sampling = o->sampling, .seen = o->seen, .bias = o->bias,
-         .results = o->results, .hidden = first ? given : s->f->fused->hidden, .last_hidden = o->last_hidden, .scratch = s->pick_scratch,
-         .rows = r->rows, .n_rows = r->n, .vocab = s->vocab, .width = s->hidden, .first = first);
-}
-
-/* The MTP rows of the tokens just picked, from their real hidden states, so that drafts can be made. */
-static void queue_mtp(struct stepper *s, const struct fused_rows *r)
-{
-    fused_mtp(s->f, r, r->live->mtp_next, s->f->fused->hidden, &r->live->mtp_pos, &r->live->mtp_rows);
-}
-
-/* The i-th draft of each conversation, of which r has one row, from the draft before it. */
-static void queue_draft(struct stepper *s, const struct per_slot *o, const struct fused_rows *r, int i)
-{
-    struct step_live *live = r->live;
-    struct weight slice = *s->head;
-    slice.rows = stepper_draft_rows(s->head);
-    const struct fused_head h = {.w = &slice, .logits = s->draft_logits, .tile_max = s->draft_max, .n_ids = slice.rows, .estimate = slice.format == WEIGHT_PLANES,
-                                 .scratch = s->head_scratch};
-    if (i)
-        fused_mtp(s->f, r, &live->draft_ids[i - 1], s->f->fused->mtp_h, &live->draft_pos[i - 1], &live->drafting);
-    fused_mtp_logits(s->f, &h, r, i ? NULL : &live->mtp_last, &live->drafting);
-    STEP(s->dev, step_draft, .logits = s->draft_logits, .tile_max = s->draft_max, .live = live, .drafts = o->made, .rows = r->rows, .n_rows = r->n,
-         .i = i, .n_ids = slice.rows);
-}
-
-/* Of these, what there is in this order: a step of so many rows, their MTP rows, drafts. */
-struct recipe {
-    int  step_rows, mtp_rows;           /* 0: none */
-    bool first;                         /* of an answer: no step, but a pick */
-    bool together;                      /* the rows are those of s->rows */
-    int  from, to;                      /* drafts; none if to < from */
-    int  n_drafting;                    /* with `together`: conversations for which they are */
-};
-
-static struct fused_rows rows_of(const struct stepper *s, const struct recipe *r, const struct step_row *rows, int n)
-{
-    return r->together ? (struct fused_rows){s->slots[0].k, s->of.live, rows, n} : my_rows(s, n);
-}
-
-static void queue(struct stepper *s, const struct recipe *r)
-{
-    const struct per_slot o = r->together ? s->of : mine(s);
-    const struct fused_rows step = rows_of(s, r, s->rows, r->step_rows), mtp = rows_of(s, r, s->rows, r->mtp_rows),
-        drafts = rows_of(s, r, s->draft_rows, r->together ? r->n_drafting : 1);
-    if (r->step_rows)
-        queue_step(s, &o, &step, r->first);
-    if (r->mtp_rows)
-        queue_mtp(s, &mtp);
-    for (int i = r->from; i <= r->to; i++)
-        queue_draft(s, &o, &drafts, i);
-}
-
-/* Launches what *g holds, which is recorded if it was not.  A graph that cannot be recorded is a fault of the device, which waiting will
- * report. */
-static void launch(struct stepper *s, struct dev_graph **g, const struct recipe *r)
-{
-    struct err ignored;
-    if (!*g) {
-        s->dev->graph_begin(s->dev);
-        queue(s, r);
-        *g = s->dev->graph_end(s->dev, &ignored);
-    }
-    if (*g)
-        s->dev->graph_launch(s->dev, *g);
 }
 
 /* ---- MTP rows that were left out ---- */
@@ -294,7 +113,7 @@ static int newest_tokens(const struct stepper *s)
 }
 
 /* Runs the rows that were left out before the newest pick, as those of a prompt. */
-static void catch_up(struct stepper *s)
+static void run_behind(struct stepper *s)
 {
     if (!s->on->n_behind)
         return;
@@ -317,7 +136,7 @@ static void keep_fresh(struct stepper *s)
     if (!n)                             /* the answer has ended */
         return;
     if (s->on->n_behind + n > s->most_behind)
-        catch_up(s);
+        run_behind(s);
     if (!s->on->n_behind)
         s->on->behind_pos = s->on->start - 1 + s->on->n_tokens + outstanding - n;
     const size_t row = (size_t)s->hidden;
@@ -382,7 +201,7 @@ void stepper_step(struct stepper *s, int rows)
     const bool first = s->on->n_launched == 0;
     CHECK(s->on->n_launched - s->on->n_taken < STEP_RESULTS && rows >= 1 && rows <= s->max_depth + 1);
     keep_all_fresh(s);
-    launch(s, first ? &s->on->first : &s->on->step[rows - 1], &(struct recipe){.step_rows = rows, .first = first, .to = -1});
+    recorder_launch(s->recorder, &(struct recipe){.slot = slot_on(s), .step_rows = rows, .first = first, .to = -1});
     if (first)                          /* where a step leaves it */
         s->dev->copy(s->dev, s->f->fused->hidden, mine(s).last_hidden, (size_t)s->hidden * sizeof(float));
     s->on->n_launched++;
@@ -432,9 +251,8 @@ void stepper_step_together(struct stepper *s, const struct stepper_part *parts, 
         for (int j = 0; j < parts[i].rows; j++)
             rows[at + j] = (struct step_row){.slot = parts[i].slot, .index = j, .first = at};
     }
-    s->dev->copy(s->dev, s->rows, rows, (size_t)n_rows * sizeof *rows);
-    s->dev->copy(s->dev, s->draft_rows, draft_rows, (size_t)n * sizeof *draft_rows);
-    launch(s, &s->together[n_rows - 1], &(struct recipe){.step_rows = n_rows, .together = true, .to = -1});
+    recorder_set_rows(s->recorder, rows, n_rows, draft_rows, n);
+    recorder_launch(s->recorder, &(struct recipe){.step_rows = n_rows, .together = true, .to = -1});
     memcpy(s->parts, parts, (size_t)n * sizeof *parts);
     s->n_parts = n;
     s->n_made = 0;
@@ -453,8 +271,8 @@ static void count_drafts(struct stepper *s, int n, int n_conversations, int befo
 /* `rows`: of the newest pick, at least. */
 static void run_fresh(struct stepper *s, int rows)
 {
-    catch_up(s);
-    launch(s, &s->on->mtp[rows - 1], &(struct recipe){.mtp_rows = rows, .to = -1});
+    run_behind(s);
+    recorder_launch(s->recorder, &(struct recipe){.slot = slot_on(s), .mtp_rows = rows, .to = -1});
     s->counts.mtp_rows += rows;
     s->counts.mtp_runs++;
     s->on->fresh = false;
@@ -468,7 +286,7 @@ void stepper_draft(struct stepper *s, int n)
     if (s->on->fresh && newest_tokens(s))
         run_fresh(s, newest_tokens(s));
     CHECK(!s->drafting || s->drafting == s->on || !newest_tokens(s));
-    launch(s, &s->on->drafts[from][to], &(struct recipe){.from = from, .to = to});
+    recorder_launch(s->recorder, &(struct recipe){.slot = slot_on(s), .from = from, .to = to});
     s->on->n_made += n;
     count_drafts(s, n, 1, from);
 }
@@ -480,10 +298,10 @@ static void run_fresh_together(struct stepper *s, int n)
     for (int i = 0; i < n; i++) {
         stepper_choose(s, s->parts[i].slot);
         CHECK(s->on->fresh);
-        catch_up(s);
+        run_behind(s);
         s->on->fresh = false;
     }
-    launch(s, &s->mtp_together[rows - 1], &(struct recipe){.mtp_rows = rows, .together = true, .to = -1});
+    recorder_launch(s->recorder, &(struct recipe){.mtp_rows = rows, .together = true, .to = -1});
     s->counts.mtp_rows += rows;
     s->counts.mtp_runs++;
     s->drafting = NULL;
@@ -496,7 +314,7 @@ void stepper_draft_together(struct stepper *s, int n_parts, int n)
     if (!from)
         run_fresh_together(s, n_parts);
     for (int i = from; i <= to; i++)
-        launch(s, &s->draft_together[i][n_parts - 1], &(struct recipe){.together = true, .from = i, .to = i, .n_drafting = n_parts});
+        recorder_launch(s->recorder, &(struct recipe){.together = true, .from = i, .to = i, .n_drafting = n_parts});
     for (int i = 0; i < n_parts; i++)
         s->slots[s->parts[i].slot].n_made += n;
     s->n_made += n;
@@ -524,7 +342,7 @@ void stepper_launch(struct stepper *s)
     CHECK(s->on->n_launched - s->on->n_taken < STEP_RESULTS);
     keep_all_fresh(s);
     s->drafting = s->on;
-    launch(s, &s->on->whole[n - 1], &(struct recipe){.step_rows = n + 1, .mtp_rows = n + 1, .to = n - 1});
+    recorder_launch(s->recorder, &(struct recipe){.slot = slot_on(s), .step_rows = n + 1, .mtp_rows = n + 1, .to = n - 1});
     s->counts.mtp_rows += n + 1;
     s->counts.mtp_runs++;
     s->n_parts = 0;
@@ -546,7 +364,7 @@ struct stepper_counts stepper_counts(const struct stepper *s)
 }
 
 /* Until the device has written the serial; false when it failed. */
-static bool await(struct stepper *s, const volatile int32_t *serial, int32_t expected, struct patience *p, struct err *e)
+static bool await_serial(struct stepper *s, const volatile int32_t *serial, int32_t expected, struct patience *p, struct err *e)
 {
     const int64_t start = clock_ns();
     int64_t asked = start, nap = 0;
@@ -571,7 +389,7 @@ bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e)
 {
     const struct step_result *r = &mine(s).results[(s->on->n_taken + 1) % STEP_RESULTS];       /* picks count from 1 */
     CHECK(s->on->n_taken < s->on->n_launched);
-    if (!await(s, &r->serial, s->on->n_taken + 1, s->on->n_taken ? &s->for_step[s->on->of - 1] : &s->for_first, e))
+    if (!await_serial(s, &r->serial, s->on->n_taken + 1, s->on->n_taken ? &s->for_step[s->on->of - 1] : &s->for_first, e))
         return false;
     memcpy(out, r, sizeof *out);
     s->on->tokens[s->on->n_taken % STEP_RESULTS] = out->n;
@@ -582,7 +400,7 @@ bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e)
 
 bool stepper_drafts(struct stepper *s, struct step_drafts *out, struct err *e)
 {
-    if (s->on->n_made && !await(s, &mine(s).made->serial, s->on->n_launched * STEP_ROWS + s->on->n_made, &s->for_drafts[s->on->n_made - 1], e))
+    if (s->on->n_made && !await_serial(s, &mine(s).made->serial, s->on->n_launched * STEP_ROWS + s->on->n_made, &s->for_drafts[s->on->n_made - 1], e))
         return false;
     memcpy(out, mine(s).made, sizeof *out);
     return true;
@@ -607,7 +425,7 @@ int stepper_end(struct stepper *s, int n_delivered, struct err *e)
     keep_fresh(s);
     if (s->on->n_behind > state->pos - s->on->behind_pos)       /* of what was taken back, or came after the end */
         s->on->n_behind = state->pos > s->on->behind_pos ? state->pos - s->on->behind_pos : 0;
-    catch_up(s);
+    run_behind(s);
     return state->pos;
 }
 
@@ -636,7 +454,8 @@ bool stepper_measure(struct stepper *s, int rows, int pos, int n_steps, int over
     enum { WARM_UP = 3 };
     struct fused *u = s->f->fused;
     struct cache *k = s->slots[0].k;
-    const struct fused_rows r = {.k = k, .live = s->of.live, .n = rows};
+    const struct recorder_slot o = recorder_slot(s->recorder, 0);
+    const struct fused_rows r = {.k = k, .live = o.live, .n = rows};
     const struct step_sampling how = {.n_ids = s->vocab, .room = 1 << 30};
     struct step_live live = {.pos = pos};
     CHECK(rows >= 1 && rows <= s->max_depth + 1);
@@ -645,13 +464,11 @@ bool stepper_measure(struct stepper *s, int rows, int pos, int n_steps, int over
     for (int i = 0; i < rows; i++)
         live.ids[i] = (int32_t)((unsigned)i * 7919u % (unsigned)s->vocab);
     state_end_steps(&k->state);
-    state_begin_steps(&k->state, s->f->w, s->of.live, pos);
-    s->dev->copy(s->dev, s->of.sampling, &how, sizeof how);
-    s->dev->copy(s->dev, s->of.live, &live, sizeof live);
+    state_begin_steps(&k->state, s->f->w, o.live, pos);
+    s->dev->copy(s->dev, o.sampling, &how, sizeof how);
+    s->dev->copy(s->dev, o.live, &live, sizeof live);
     u->overlap = overlap;
-    s->dev->graph_begin(s->dev);
-    queue_step(s, &s->of, &r, false);
-    struct dev_graph *g = s->dev->graph_end(s->dev, e);
+    struct dev_graph *g = recorder_record(s->recorder, &(struct recipe){.step_rows = rows, .to = -1}, e);
     bool ok = g;
     int64_t start = 0;
     for (int i = 0; ok && i < WARM_UP + n_steps; i++) {

@@ -22,9 +22,6 @@ void   stepper_close(struct stepper *s);
 size_t stepper_bytes(const struct model_config *c, int max_depth);      /* device memory of it, */
 size_t stepper_slot_bytes(const struct model_config *c, int max_depth); /* and of each cache besides */
 
-/* Rows of the head that drafts are chosen from. */
-int    stepper_draft_rows(const struct weight *head);
-
 /* Starts an answer on cache `slot`, which holds `pos` positions, and whose last hidden state is that of pos - 1.  `how` as the device
  * reads it; room, n_stop and so on filled.  The prompt's ids are for the repetition penalty, its last n_answer_prefix for the presence penalty
  * too.  depth <= max_depth. */
