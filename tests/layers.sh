@@ -58,7 +58,7 @@ door() {        # HEADER-PATTERN ALLOWED-FILES
     [ -z "$hits" ] && echo "ok one door for <$1>" || bad "<$1> is included by: $hits"
 }
 door 'utf8proc' '^src/base/unicode\.c$'
-door 'histedit|editline' '^ui/line\.c$'
+door 'histedit|editline' '^ui/lineedit\.c$'
 door 'curses|ncurses' '^ui/tui/term\.c$'
 door 'md4c' '^ui/tui/render\.c$'
 door 'cuda' '^(src/backend/cuda\.cu|kernels/cuda/)'

@@ -1,0 +1,19 @@
+/* What the last word of a line may become: a command, something that its command takes, or a file. */
+#ifndef Q35_UI_CHOICES_H
+#define Q35_UI_CHOICES_H
+
+#include <stddef.h>
+
+#include "base/buf.h"
+
+struct choices {
+    int    n;
+    size_t have;                        /* bytes of the word that are there */
+    struct buf common;                  /* what all of them begin with */
+    struct buf all;                     /* to be shown, two blanks behind each */
+};
+
+void choices_find(struct choices *c, const char *line);         /* choices_free() afterwards */
+void choices_free(struct choices *c);
+
+#endif

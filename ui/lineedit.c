@@ -1,0 +1,477 @@
+#include "ui/lineedit.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <histedit.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/unicode.h"
+#include "chat/chat.h"
+#include "chat/paths.h"
+#include "ui/choices.h"
+#include "ui/interrupt.h"
+#include "ui/tui/history.h"
+#include "ui/tui/look.h"
+
+struct lineedit {
+    struct turn *turn;                  /* shows what happens meanwhile */
+    const struct options *o;
+    EditLine *el;                       /* NULL: the terminal edits its lines, so that nothing is drawn again */
+    History  *history;                  /* libedit's, filled from the one of both front ends: */
+    struct history *past;
+    const char *prompt;
+    const struct buf *message;          /* what there is of the one that is typed: its lines before this one; NULL: none is */
+    struct buf typed;                   /* bytes that were read and not yet given to libedit */
+    bool in_paste, broken_line;         /* inside a bracketed paste; the line just read was ended by its newline */
+    bool quoted;                        /* the next character goes in as it is */
+    bool interrupted, hung_up;
+    bool pastes;                        /* the terminal brackets them */
+    struct winsize size;                /* of the terminal, as libedit knows it */
+    struct termios usual;               /* of the terminal, before an answer */
+};
+
+#define PASTE_BEGIN "\033[200~"
+#define PASTE_END   "\033[201~"
+enum { MARK = 6, MARK_WAIT_MS = 30, CTRL_V = 22 };
+
+/* --- keys ------------------------------------------------------------------------------------------------------- */
+
+static bool begins_mark(const struct buf *b)
+{
+    size_t n = b->len < MARK ? b->len : MARK;
+    return !strncmp(b->data, PASTE_BEGIN, n) || !strncmp(b->data, PASTE_END, n);
+}
+
+/* Where prompts go: a stdout that is no terminal holds answers alone. */
+static FILE *prompts(void)
+{
+    return isatty(1) ? stdout : stderr;
+}
+
+/* What happens while the user types stands on lines of its own. */
+static void interject(struct lineedit *l, const struct chat_event *ev)
+{
+    fputc('\n', stdout);
+    turn_event(l->turn, ev);
+    if (l->el)
+        el_set(l->el, EL_REFRESH);
+    else
+        fputs(l->prompt, prompts());
+    fflush(stdout);
+}
+
+/* Reads what is there into `typed`, after waiting for it.  While the user thinks, the model loads. */
+static bool wait_key(struct lineedit *l, int timeout_ms)
+{
+    char chunk[1024];
+    int64_t start = clock_ns();
+    for (;;) {
+        struct pollfd fds[CHAT_MAX_FDS + 2] = {{.fd = 0, .events = POLLIN}, {.fd = interrupt_fd(), .events = POLLIN}};
+        int n = 2 + chat_fds(l->turn->chat, fds + 2);
+        int left = timeout_ms < 0 ? chat_timeout(l->turn->chat) : timeout_ms - (int)clock_ms_since(start);
+        if (timeout_ms >= 0 && left <= 0)
+            return false;
+        if (poll(fds, (nfds_t)n, left) < 0 && errno != EINTR)
+            return false;
+        if (interrupt_taken()) {
+            l->interrupted = true;
+            return false;
+        }
+        const struct chat_event *ev = chat_drain(l->turn->chat, &n);
+        for (int i = 0; i < n; i++)
+            if (ev[i].kind == CHAT_FATAL || ev[i].kind == CHAT_NOTE)
+                interject(l, &ev[i]);
+            else
+                waiting_event(&l->turn->waiting, &ev[i], false);
+        if (!fds[0].revents)
+            continue;
+        ssize_t got = read(0, chunk, sizeof chunk);
+        if (got > 0)
+            buf_add(&l->typed, chunk, (size_t)got);
+        else if (got == 0 || (errno != EINTR && errno != EAGAIN))
+            l->hung_up = true;          /* the terminal is gone: reading again would spin */
+        return got > 0;
+    }
+}
+
+/* The next character of a paste, made harmless for an editor that takes control characters as commands: a newline ends the
+ * line but not the message, others go in quoted or not at all. */
+static bool pasted(struct lineedit *l, wchar_t *c)
+{
+    if (*c == '\r' || *c == '\n') {
+        *c = '\n';
+        l->broken_line = true;
+        return true;
+    }
+    if (*c == '\t') {
+        l->quoted = true;
+        *c = CTRL_V;
+        return true;
+    }
+    return *c >= 32 && *c != 127;
+}
+
+/* What there is of the message, while one is typed. */
+static void tell_draft(struct lineedit *l)
+{
+    struct buf text = {0};
+    if (!l->message)
+        return;
+    const LineInfo *info = el_line(l->el);
+    buf_add(&text, buf_str(l->message), l->message->len);
+    buf_add(&text, info->buffer, (size_t)(info->lastchar - info->buffer));
+    chat_draft(l->turn->chat, buf_str(&text), text.len);
+    buf_free(&text);
+}
+
+/* libedit asks for the size of the terminal once; windows change at any time. */
+static bool follow_size(struct lineedit *l)
+{
+    struct winsize now;
+    if (ioctl(0, TIOCGWINSZ, &now) || (now.ws_col == l->size.ws_col && now.ws_row == l->size.ws_row))
+        return false;
+    l->size = now;
+    el_resize(l->el);
+    return true;
+}
+
+static int next_key(EditLine *el, wchar_t *c)
+{
+    struct lineedit *l;
+    el_get(el, EL_CLIENTDATA, &l);
+    if (l->quoted) {
+        l->quoted = false;
+        *c = '\t';
+        return 1;
+    }
+    for (;;) {
+        if (l->hung_up)
+            return 0;
+        if (!l->typed.len)
+            tell_draft(l);
+        if (!l->typed.len && !wait_key(l, -1)) {
+            if (l->interrupted)
+                return -1;
+            continue;
+        }
+        if (follow_size(l)) {           /* libedit takes the new screen for an empty one */
+            fputc('\r', stdout);
+            el_set(l->el, EL_REFRESH);
+        }
+        if (*l->typed.data == '\033' && begins_mark(&l->typed)) {
+            if (l->typed.len < MARK && wait_key(l, MARK_WAIT_MS))
+                continue;
+            if (l->typed.len >= MARK) {
+                l->in_paste = l->typed.data[3] == '0' && l->typed.data[4] == '0';
+                buf_consume(&l->typed, MARK);
+                continue;
+            }
+        }
+        uint32_t cp;
+        if (!unicode_complete(l->typed.data, l->typed.len) && wait_key(l, MARK_WAIT_MS))
+            continue;
+        buf_consume(&l->typed, unicode_decode(l->typed.data, l->typed.len, &cp, NULL));
+        *c = (wchar_t)cp;
+        if (!l->in_paste || pasted(l, c))
+            return 1;
+    }
+}
+
+static char *give_prompt(EditLine *el)
+{
+    struct lineedit *l;
+    el_get(el, EL_CLIENTDATA, &l);
+    return (char *)l->prompt;
+}
+
+/* --- completion ------------------------------------------------------------------------------------------------- */
+
+static unsigned char complete_word(EditLine *el, int key)
+{
+    struct lineedit *l;
+    struct choices c;
+    struct buf line = {0};
+    unsigned char result = CC_ERROR;
+    (void)key;
+    el_get(el, EL_CLIENTDATA, &l);
+    const LineInfo *info = el_line(el);
+    buf_add(&line, info->buffer, (size_t)(info->cursor - info->buffer));
+    choices_find(&c, buf_str(&line));
+    if (c.n && c.common.len > c.have) {
+        el_insertstr(el, c.common.data + c.have);
+        result = CC_REFRESH;
+    }
+    if (c.n == 1 && c.common.len && c.common.data[c.common.len - 1] != '/') {
+        el_insertstr(el, " ");
+        result = CC_REFRESH;
+    } else if (c.n > 1 && c.common.len <= c.have) {
+        printf("\n");
+        turn_say(l->turn, buf_str(&c.all));
+        printf("\n");
+        fflush(stdout);
+        result = CC_REDISPLAY;
+    }
+    buf_free(&line);
+    choices_free(&c);
+    return result;
+}
+
+/* --- lines ------------------------------------------------------------------------------------------------------ */
+
+/* What keys like Up send is no text, nor is another control character. */
+static void add_typed(struct buf *out, const char *s, size_t n)
+{
+    size_t from = out->len;
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] == '\033' && i + 1 < n && (s[i + 1] == '[' || s[i + 1] == 'O'))
+            for (i += 2; i < n && (s[i] < '@' || s[i] > '~');)
+                i++;
+        else if (((unsigned char)s[i] >= 32 && s[i] != 127) || s[i] == '\t')
+            buf_addc(out, s[i]);
+    }
+    struct buf text = {0};
+    unicode_replace(&text, buf_str(out) + from, out->len - from);
+    out->len = from;
+    buf_add(out, buf_str(&text), text.len);
+    buf_free(&text);
+}
+
+/* A line that the terminal has edited.  What was typed during an answer was not echoed. */
+static bool read_plain(struct lineedit *l, struct buf *out)
+{
+    enum { MOST = 4095 };               /* what the terminal keeps of a line */
+    const char *end = l->typed.len ? memchr(l->typed.data, '\n', l->typed.len) : NULL;
+    bool ahead = end;
+    fflush(stdout);
+    fputs(l->prompt, prompts());
+    fflush(prompts());
+    for (; !end; end = l->typed.len ? memchr(l->typed.data, '\n', l->typed.len) : NULL)
+        if (l->hung_up || (!wait_key(l, -1) && l->interrupted)) {
+            buf_reset(&l->typed);
+            fputc('\n', prompts());
+            fflush(prompts());
+            return false;
+        }
+    size_t n = (size_t)(end - l->typed.data), from = out->len;
+    add_typed(out, l->typed.data, n);
+    buf_consume(&l->typed, n + 1);
+    if (ahead)
+        fprintf(prompts(), "%.*s\n", (int)(out->len - from), buf_str(out) + from);
+    if (n < MOST)
+        return true;
+    turn_say(l->turn, "the terminal keeps 4095 bytes of a line and this one was longer; it was not sent.  @FILE sends a long text\n");
+    l->interrupted = true;
+    return false;
+}
+
+bool lineedit_line(struct lineedit *l, const char *prompt, struct buf *out)
+{
+    int n;
+    l->prompt = prompt;
+    l->broken_line = l->interrupted = false;
+    if (!l->el)
+        return read_plain(l, out);
+    follow_size(l);
+    if (l->pastes)
+        fputs("\033[?2004h", stdout);
+    fflush(stdout);
+    const char *s = el_gets(l->el, &n);
+    if (l->pastes)
+        fputs("\033[?2004l", stdout);
+    if (!s || n <= 0) {
+        l->in_paste = false;
+        fputs(l->interrupted ? "^C\n" : "\n", stdout);
+        fflush(stdout);
+        return false;
+    }
+    buf_add(out, s, (size_t)n - (s[n - 1] == '\n'));
+    return true;
+}
+
+static bool message_ends_with(const struct buf *b, const char *end)
+{
+    size_t n = strlen(end);
+    return b->len >= n && !memcmp(b->data + b->len - n, end, n);
+}
+
+/* A message: a line, lines that end with a backslash, lines between two """, or a paste.  False to give up or to end. */
+static bool read_message(struct lineedit *l, struct buf *out)
+{
+    enum { FENCE = 3 };
+    if (!lineedit_line(l, l->turn->speaks ? "You: " : "> ", out))
+        return false;
+    bool fenced = out->len >= FENCE && !memcmp(out->data, "\"\"\"", FENCE);
+    if (fenced)
+        buf_consume(out, FENCE);
+    for (;;) {
+        if (fenced && message_ends_with(out, "\"\"\"")) {
+            out->len -= FENCE;
+            break;
+        }
+        if (!fenced && !l->broken_line && message_ends_with(out, "\\"))
+            out->len--;
+        else if (!fenced && !l->broken_line)
+            break;
+        if (out->len || !fenced)
+            buf_addc(out, '\n');
+        if (!lineedit_line(l, l->turn->speaks ? "You, next line: " : ". ", out))
+            return false;
+    }
+    while (out->len && isspace((unsigned char)out->data[out->len - 1]))
+        out->len--;
+    if (out->data)
+        out->data[out->len] = 0;
+    return true;
+}
+
+bool lineedit_message(struct lineedit *l, struct buf *out)
+{
+    buf_reset(out);
+    l->message = out;
+    bool ok = read_message(l, out);
+    l->message = NULL;
+    chat_draft(l->turn->chat, "", 0);
+    return ok;
+}
+
+void lineedit_remember(struct lineedit *l, const char *text)
+{
+    HistEvent ev;
+    history(l->history, &ev, H_ENTER, text);
+    history_add(l->past, text);
+}
+
+bool lineedit_edits(const struct lineedit *l)
+{
+    return l->el;
+}
+
+bool lineedit_interrupted(const struct lineedit *l)
+{
+    return l->interrupted;
+}
+
+bool lineedit_gone(const struct lineedit *l)
+{
+    return l->hung_up;
+}
+
+/* --- an answer runs --------------------------------------------------------------------------------------------- */
+
+void lineedit_rest(struct lineedit *l)
+{
+    struct termios t;
+    if (tcgetattr(0, &l->usual))
+        return;
+    t = l->usual;
+    t.c_lflag &= ~(tcflag_t)(l->el ? ECHO | ICANON : ECHO);
+    tcsetattr(0, TCSANOW, &t);
+}
+
+/* Whole lines that came meanwhile are taken first: they were not echoed. */
+void lineedit_resume(struct lineedit *l)
+{
+    char chunk[1024];
+    struct pollfd in = {.fd = 0, .events = POLLIN};
+    for (ssize_t n = 1; !l->el && n > 0 && poll(&in, 1, 0) > 0;) {
+        n = read(0, chunk, sizeof chunk);
+        if (n > 0)
+            buf_add(&l->typed, chunk, (size_t)n);
+        l->hung_up = l->hung_up || n == 0;
+    }
+    tcsetattr(0, TCSANOW, &l->usual);
+}
+
+void lineedit_forget(struct lineedit *l)
+{
+    tcflush(0, TCIFLUSH);
+    buf_reset(&l->typed);
+    if (!l->el)
+        lineedit_resume(l);
+}
+
+/* As if it had been pasted.  Control characters are not put: one could end the paste. */
+void lineedit_put(struct lineedit *l, const struct buf *text)
+{
+    struct buf keys = {0};
+    buf_adds(&keys, PASTE_BEGIN);
+    for (size_t i = 0; i < text->len; i++)
+        if ((unsigned char)text->data[i] >= 32 || text->data[i] == '\n' || text->data[i] == '\t')
+            buf_addc(&keys, text->data[i]);
+    buf_adds(&keys, PASTE_END);
+    buf_add(&keys, buf_str(&l->typed), l->typed.len);
+    buf_free(&l->typed);
+    l->typed = keys;
+}
+
+/* --- opening and closing ---------------------------------------------------------------------------------------- */
+
+/* What was typed before, on the full screen too.  "history" is what libedit once wrote of this front end alone. */
+static void load_history(struct lineedit *l)
+{
+    HistEvent ev;
+    struct err e = {0};
+    struct buf old = {0}, path = {0};
+    if (paths_state(&old, "history", &e))
+        history(l->history, &ev, H_LOAD, old.data);
+    l->past = history_open(paths_state(&path, "history.jsonl", &e) ? path.data : NULL, options_int(l->o, OPT_history_size) + 1);
+    for (int i = 0; i < history_n(l->past); i++)
+        history(l->history, &ev, H_ENTER, history_at(l->past, i));
+    buf_free(&old);
+    buf_free(&path);
+}
+
+/* Where the terminal does not edit its lines. */
+static void open_libedit(struct lineedit *l)
+{
+    l->turn->recalls = true;
+    /* libedit turns characters into bytes by the locale; ours are UTF-8 whatever it says */
+    if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8"))
+        setlocale(LC_CTYPE, "C.UTF-8");
+    l->pastes = isatty(1);
+    l->el = el_init("q35chat", stdin, prompts(), stderr);
+    ioctl(0, TIOCGWINSZ, &l->size);
+    el_set(l->el, EL_CLIENTDATA, l);
+    el_set(l->el, EL_PROMPT, give_prompt);
+    el_set(l->el, EL_EDITOR, "emacs");
+    el_set(l->el, EL_SIGNAL, 0);
+    el_set(l->el, EL_HIST, history, l->history);
+    el_set(l->el, EL_GETCFN, next_key);
+    el_wset(l->el, EL_ADDFN, L"q35-complete", L"commands and files", complete_word);        /* el_set() would leak copies of the two */
+    el_set(l->el, EL_BIND, "\t", "q35-complete", NULL);
+    el_set(l->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
+}
+
+struct lineedit *lineedit_open(struct turn *t, const struct options *o)
+{
+    HistEvent ev;
+    struct lineedit *l = memory_zeroed(1, sizeof *l);
+    l->turn = t;
+    l->o = o;
+    l->history = history_init();
+    history(l->history, &ev, H_SETSIZE, options_int(o, OPT_history_size));
+    history(l->history, &ev, H_SETUNIQUE, 1);
+    load_history(l);
+    if (!t->speaks && !look_is_plain(getenv("TERM")))
+        open_libedit(l);
+    return l;
+}
+
+void lineedit_close(struct lineedit *l)
+{
+    if (l->el)
+        el_end(l->el);
+    history_end(l->history);
+    history_close(l->past);
+    buf_free(&l->typed);
+    free(l);
+}
