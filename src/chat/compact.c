@@ -1,6 +1,7 @@
 /* A summary by the model in place of the conversation before it.  The request is the conversation as it stands and one more message,
  * which becomes no entry: so nothing that the engine has read is read again, and until the user takes the summary nothing changes.
  * Taken, it is an entry like any other: what stands before it on the path stays there, and prompts begin with it (chat/sent.c). */
+#include "chat/asking.h"
 #include "chat/sent.h"
 #include "chat/state.h"
 
@@ -56,7 +57,7 @@ static bool fit(struct chat *c, struct buf *told, struct err *e)
 {
     int results = 0, messages = 0, n;
     while (c->info.n_ctx) {
-        int prompt = turn_count_prompt(c, TURN_SUMMARY, e);
+        int prompt = asking_count(c, TURN_SUMMARY, e);
         if (prompt < 0)
             return false;
         int excess = prompt + c->summary.room - c->info.n_ctx;

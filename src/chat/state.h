@@ -3,12 +3,13 @@
  * Each file calls only those before it (tests/layers.sh checks that):
  *     state     what the others ask of the whole
  *     persist   the file on disk
- *     kept      its checkpoint
+ *     checkpointer  its checkpoint
  *     branch    going back and aside
  *     aside     questions that leave no trace
  *     context   what fills the context
  *     summary   what comes of a summary
  *     calls     an answer's tools
+ *     asking    what a turn asks for
  *     turn      a message and its answer: requests, and what comes back
  *     approve   the user's word on a call
  *     steer     tokens, and answers with a beginning

@@ -1,11 +1,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/clock.h"
-#include "chat/preset.h"
-#include "chat/sent.h"
+#include "chat/asking.h"
 #include "chat/state.h"
 #include "chat/stats.h"
 
@@ -40,7 +38,7 @@ static void back_to_continued(struct chat *c)
     c->turn.continued = NULL;
 }
 
-static void add_piece(struct chat *c, const struct tokens *t, int i, struct buf *out)
+static void name_piece(struct chat *c, const struct tokens *t, int i, struct buf *out)
 {
     struct text piece = i < t->n ? c->responder->ops->piece(c->responder, t->all[i].id) : text_of("");
     if (piece.n) {
@@ -53,7 +51,7 @@ static void add_piece(struct chat *c, const struct tokens *t, int i, struct buf 
 }
 
 /* An answer that was given again is held against the one before, as far as both go. */
-static void compare(struct chat *c)
+static void compare_replay(struct chat *c)
 {
     const struct entry *old = c->turn.replays, *new = c->t.n > c->turn.start ? c->t.entries[c->turn.start] : NULL;
     struct buf said = {0};
@@ -68,15 +66,15 @@ static void compare(struct chat *c)
         buf_addf(&said, "the same %d tokens again, with seed %llu", n, (unsigned long long)a->seed);
     } else {
         buf_addf(&said, "with seed %llu the first %d tokens are the same; then came ", (unsigned long long)a->seed, n);
-        add_piece(c, a, n, &said);
+        name_piece(c, a, n, &said);
         buf_adds(&said, ", now ");
-        add_piece(c, b, n, &said);
+        name_piece(c, b, n, &said);
     }
     state_note(c, said.data);
     buf_free(&said);
 }
 
-static void finish(struct chat *c, enum chat_end end, const char *why)
+static void end_turn(struct chat *c, enum chat_end end, const char *why)
 {
     struct chat_stats *s = &c->turn.stats;
     const enum turn_kind kind = c->turn.kind;
@@ -88,7 +86,7 @@ static void finish(struct chat *c, enum chat_end end, const char *why)
     summary_over(c);
     tokens_reset(&c->turn.prefix);
     back_to_continued(c);
-    compare(c);
+    compare_replay(c);
 
     /* nothing came of it: as if it had not been said, so that the front end can give the message back to its editor */
     bool nothing = turn_is_kept(kind) && c->turn.start == c->t.n
@@ -116,7 +114,7 @@ static void show_text(struct chat *c, enum chat_event_kind kind, const struct bu
 }
 
 /* Posts what the answer has gained. */
-static void show(struct chat *c, bool replayed)
+static void show_gain(struct chat *c, bool replayed)
 {
     struct answer *a = &c->turn.answer;
     show_text(c, CHAT_REASONING, &a->reasoning, &c->turn.shown.reasoning, replayed);
@@ -172,7 +170,7 @@ static void end_answer(struct chat *c, enum chat_end end, const char *why)
     struct answer *a = &c->turn.answer;
     char said[96];
     answer_finish(a);
-    show(c, false);
+    show_gain(c, false);
     bool whole = (end == CHAT_ANSWERED && !a->looped) || a->stopper.hit;      /* which may have stood in what was held back until now */
     bool calls = end == CHAT_ANSWERED && a->n_calls > 0 && !a->stopper.hit && !a->too_many;
     for (int i = 0; i < a->n_calls && calls; i++)
@@ -181,7 +179,7 @@ static void end_answer(struct chat *c, enum chat_end end, const char *why)
         answer_entry(a, &c->aside, true);
     } else if (!turn_is_kept(c->turn.kind)) {
         end = c->turn.kind == TURN_SUMMARY ? summary_take(c, end, &why) : aside_end(c, end, &why);
-        finish(c, end, why);
+        end_turn(c, end, why);
         return;
     } else {
         keep_answer(c, a->n_calls ? calls : whole);
@@ -191,116 +189,23 @@ static void end_answer(struct chat *c, enum chat_end end, const char *why)
         turn_after_calls(c);
     } else if (a->too_many) {
         snprintf(said, sizeof said, "the model made more than %d tool calls in one answer; none of them was run", ANSWER_MAX_CALLS);
-        finish(c, CHAT_FAILED, said);
+        end_turn(c, CHAT_FAILED, said);
     } else if (a->stopper.hit) {
-        finish(c, CHAT_STOP_TEXT, "");
+        end_turn(c, CHAT_STOP_TEXT, "");
     } else if (a->looped && !turn_stops(&c->turn)) {
         if (a->loop.span == 1)
             snprintf(said, sizeof said, "it said the same token %d times in a row", a->loop.times);
         else
             snprintf(said, sizeof said, "it said the same %d tokens %d times in a row", a->loop.span, a->loop.times);
-        finish(c, CHAT_LOOP, said);
+        end_turn(c, CHAT_LOOP, said);
     } else if (end == CHAT_ANSWERED && a->n_calls) {
-        finish(c, CHAT_FAILED, "the model broke off in the middle of a tool call");
+        end_turn(c, CHAT_FAILED, "the model broke off in the middle of a tool call");
     } else {
-        finish(c, end, why);
+        end_turn(c, end, why);
     }
 }
 
 /* --- a request -------------------------------------------------------------------------------------------------- */
-
-static uint64_t random_seed(void)
-{
-    uint64_t seed;
-    if (getrandom(&seed, sizeof seed, 0) != sizeof seed)
-        seed = (uint64_t)clock_ns();
-    return seed >> 11;                  /* 53 bits: every JSON reader can hold it */
-}
-
-/* Each answer to a message gets another seed; one that goes on keeps its own. */
-static int variant(const struct chat *c)
-{
-    int which = 0;
-    if (c->turn.continued)
-        transcript_siblings(&c->t, c->turn.continued, &which);
-    else if (turn_is_kept(c->turn.kind))
-        which = transcript_n_children(&c->t, c->t.entries[c->t.n - 1]);
-    return which;
-}
-
-static struct request_sampling choose_sampling(struct chat *c)
-{
-    struct request_sampling s;
-    preset_sampling(c->o, c->responder->ops->info(c->responder), &s);
-    s.n_alternatives = c->front.inspects ? options_int(c->o, OPT_alternatives) : 0;
-    if (!c->turn.stats.n_rounds)
-        c->turn.stats.seed = c->turn.prefix.seeded ? c->turn.prefix.seed
-                      : options_given(c->o, OPT_seed) ? s.seed + (uint64_t)variant(c) : random_seed();
-    s.seed = c->turn.stats.seed + (uint64_t)c->turn.stats.n_rounds;
-    if (c->turn.kind == TURN_SUMMARY)
-        s.max_tokens = c->summary.room;
-    return s;
-}
-
-/* The option `begin`, without blanks around it: an answer does not begin with any, and a word does not end in one. */
-static struct text beginning(const struct chat *c)
-{
-    return text_trim(text_of(options_text(c->o, OPT_begin)));
-}
-
-/* A new answer begins with what that says.  False: it cannot. */
-static bool give_beginning(struct chat *c, struct err *e)
-{
-    const struct text text = beginning(c);
-    c->turn.begins = text.n && !c->turn.prefix.n && !c->turn.continued && turn_is_kept(c->turn.kind);
-    if (!c->turn.begins || (!c->responder->can.begin_tokens && c->responder->can.begin_text))
-        return true;
-    if (!c->responder->can.begin_tokens)
-        return err_set(e, "this model's answers cannot begin with a given text: leave out `begin`");
-    const struct message m = {.role = ROLE_ASSISTANT, .content = text};
-    struct spoken s = {.m = &m, .stopped = true};
-    s.tools = tools_schemas(c->calls.tools, &s.n_tools);
-    bool seeded = c->turn.prefix.seeded;
-    uint64_t seed = c->turn.prefix.seed;
-    tokens_free(&c->turn.prefix);
-    bool ok = c->responder->ops->tokens(c->responder, &s, &c->turn.prefix);
-    c->turn.prefix.seeded = seeded;
-    c->turn.prefix.seed = seed;
-    return ok || err_set(e, "an answer cannot begin with '%s': the model's tokens do not give that text back", options_text(c->o, OPT_begin));
-}
-
-/* What a turn asks for now; the messages in `mem`. */
-static struct request request_of(const struct chat *c, enum turn_kind kind, struct arena *mem)
-{
-    struct request q = {
-        .conversation = state_conversation(c), .thinking = c->turn.thinking, .think_budget = c->turn.think_budget, .follows = c->turn.stats.n_rounds > 0,
-    };
-    const char *more = kind == TURN_SUMMARY ? buf_str(&c->summary.request) : kind == TURN_ASIDE ? c->aside.entries[0]->m.content.p : NULL;
-    q.messages = sent_messages(&c->t, more, mem, &q.n_messages);
-    if (kind == TURN_ASIDE)
-        aside_calls(c, &q, mem);
-    q.tools = tools_schemas(c->calls.tools, &q.n_tools);
-    q.no_calls = kind == TURN_SUMMARY;
-    if (c->turn.prefix.n)
-        q.prefix.tokens = &c->turn.prefix;
-    else if (c->turn.begins && !c->turn.stats.n_rounds)
-        q.prefix.content = beginning(c);
-    else if (c->turn.continued)
-        q.prefix = (struct given){.reasoning = c->turn.continued->m.reasoning, .content = c->turn.continued->m.content};
-    return q;
-}
-
-int turn_count_prompt(struct chat *c, enum turn_kind kind, struct err *e)
-{
-    if (!c->responder->can.count)
-        return chat_context_used(c).tokens;
-    struct arena mem = {0};
-    struct request q = request_of(c, kind, &mem);
-    q.thinking = q.thinking && kind != TURN_SUMMARY;
-    int n = c->responder->ops->count_prompt(c->responder, &q, e);
-    arena_free(&mem);
-    return n;
-}
 
 /* The answer starts over; what it begins with is told first. */
 static void begin_answer(struct chat *c, uint64_t seed)
@@ -322,7 +227,7 @@ static void replay_ends(struct chat *c)
     c->turn.answer.guarded = options_on(c->o, OPT_loop_guard) && !c->turn.answer.loop.span;       /* else that was told, and it goes on anyway */
     tokens_reset(&c->turn.prefix);
     persist_begun(c);
-    show(c, !c->turn.begins);
+    show_gain(c, !c->turn.begins);
     c->turn.begins = false;
 }
 
@@ -334,28 +239,19 @@ void turn_advise(const struct chat *c, struct buf *text)
         buf_addf(text, "%s %s", c->front.keeps ? "," : ";", c->responder->more_room);
 }
 
-static void refused(struct chat *c, enum request_result result, const struct err *why)
+static void request_refused(struct chat *c, enum request_result result, const struct err *why)
 {
     struct buf text = {0};
     c->turn.stats.n_rounds--;
     buf_adds(&text, why->msg);
     if (result == REQUEST_TOO_LONG)
         turn_advise(c, &text);
-    finish(c, result == REQUEST_TOO_LONG ? CHAT_TOO_LONG : CHAT_FAILED, buf_str(&text));
+    end_turn(c, result == REQUEST_TOO_LONG ? CHAT_TOO_LONG : CHAT_FAILED, buf_str(&text));
     buf_free(&text);
 }
 
-static bool thinks(const struct chat *c)
-{
-    if (c->turn.prefix.n)
-        return c->turn.prefix.thinking;
-    if (c->turn.continued && c->turn.continued->m.content.n)
-        return c->turn.continued->m.reasoning.n > 0;
-    return options_on(c->o, OPT_think) && c->turn.kind != TURN_SUMMARY;
-}
-
 /* Hands the conversation to the responder, or waits for that to be possible. */
-static void ask(struct chat *c)
+static void ask_responder(struct chat *c)
 {
     struct err e = {0};
     struct arena mem = {0};
@@ -364,16 +260,16 @@ static void ask(struct chat *c)
         return;
     }
     persist_system(c);
-    if (!c->turn.stats.n_rounds && !give_beginning(c, &e)) {
-        finish(c, CHAT_FAILED, e.msg);
+    if (!c->turn.stats.n_rounds && !asking_begins(c, &e)) {
+        end_turn(c, CHAT_FAILED, e.msg);
         return;
     }
     if (!c->turn.stats.n_rounds) {           /* stays as it is within a turn */
-        c->turn.thinking = thinks(c) && (c->turn.prefix.n || !c->turn.begins);
+        c->turn.thinking = asking_thinks(c) && (c->turn.prefix.n || !c->turn.begins);
         c->turn.think_budget = options_int(c->o, OPT_think_budget);
     }
-    struct request q = request_of(c, c->turn.kind, &mem);
-    q.sampling = choose_sampling(c);
+    struct request q = asking_request(c, c->turn.kind, &mem);
+    q.sampling = asking_sampling(c);
     begin_answer(c, q.sampling.seed);
     c->turn.stats.n_rounds++;
     c->turn.state = TURN_BEGINNING;     /* from here on the answer may end within request() */
@@ -383,7 +279,7 @@ static void ask(struct chat *c)
     if (result == REQUEST_TAKEN)
         replay_ends(c);
     else
-        refused(c, result, &e);
+        request_refused(c, result, &e);
 }
 
 void turn_begin(struct chat *c, enum turn_kind kind)
@@ -398,7 +294,7 @@ void turn_begin(struct chat *c, enum turn_kind kind)
     c->ahead.print = 0;
     if (state_ready(c))
         c->turn.joules_before = joules(c);
-    ask(c);
+    ask_responder(c);
 }
 
 void turn_after_calls(struct chat *c)
@@ -406,18 +302,18 @@ void turn_after_calls(struct chat *c)
     if (!calls_over(c))
         return;
     if (turn_stops(&c->turn))
-        finish(c, CHAT_INTERRUPTED, "");
+        end_turn(c, CHAT_INTERRUPTED, "");
     else if (c->turn.stats.n_rounds > options_int(c->o, OPT_tool_rounds))
-        finish(c, CHAT_TOOL_ROUNDS, "the limit of tool_rounds is reached");
+        end_turn(c, CHAT_TOOL_ROUNDS, "the limit of tool_rounds is reached");
     else
-        ask(c);
+        ask_responder(c);
 }
 
 void turn_stop(struct chat *c)
 {
     switch (c->turn.state) {
     case TURN_WAITING:
-        finish(c, CHAT_INTERRUPTED, "");
+        end_turn(c, CHAT_INTERRUPTED, "");
         break;
     case TURN_ANSWERING:
         c->turn.state = TURN_ENDING;
@@ -439,17 +335,17 @@ void turn_stop(struct chat *c)
 
 void turn_fail(struct chat *c, const char *why)
 {
-    finish(c, CHAT_FAILED, why);
+    end_turn(c, CHAT_FAILED, why);
 }
 
 /* --- what comes from the responder ------------------------------------------------------------------------------ */
 
 void turn_show(struct chat *c)
 {
-    show(c, false);
+    show_gain(c, false);
 }
 
-static void on_answer(struct chat *c, const struct news *it)
+static void news_answer(struct chat *c, const struct news *it)
 {
     bool over_before = answer_is_over(&c->turn.answer);
     if (!it->replayed)
@@ -476,7 +372,7 @@ void chat_stats_now(const struct chat *c, struct chat_stats *s)
     derive(c, s);
 }
 
-static void on_done(struct chat *c, const struct news *it)
+static void news_done(struct chat *c, const struct news *it)
 {
     replay_ends(c);
     if (it->stats)
@@ -486,7 +382,7 @@ static void on_done(struct chat *c, const struct news *it)
     end_answer(c, it->end, it->text.p ? it->text.p : "");
 }
 
-static void on_ready(struct chat *c)
+static void news_ready(struct chat *c)
 {
     c->info = c->responder->ops->info(c->responder)->chat;
     c->presence = RESPONDER_READY;
@@ -494,10 +390,10 @@ static void on_ready(struct chat *c)
     c->turn.joules_before = joules(c);
     outbox_post(&c->out, CHAT_READY, NULL, NULL, 0);
     if (c->turn.state == TURN_WAITING)
-        ask(c);
+        ask_responder(c);
 }
 
-static void on_fatal(struct chat *c, const struct news *it)
+static void news_fatal(struct chat *c, const struct news *it)
 {
     if (turn_answers(&c->turn)) {       /* what was said so far stays */
         answer_finish(&c->turn.answer);
@@ -517,7 +413,7 @@ static void wait_again(struct chat *c)
     c->turn.state = TURN_WAITING;
 }
 
-static void on_gone(struct chat *c, const struct news *it)
+static void news_gone(struct chat *c, const struct news *it)
 {
     state_note(c, it->text.p);
     if (turn_answers(&c->turn))
@@ -543,7 +439,7 @@ void turn_news(const struct news *it, void *chat)
         post_progress(c, CHAT_LOADING, it);
         break;
     case NEWS_READY:
-        on_ready(c);
+        news_ready(c);
         break;
     case NEWS_RESTORED:
     case NEWS_SAVED:
@@ -553,7 +449,7 @@ void turn_news(const struct news *it, void *chat)
         state_note(c, it->text.p);
         break;
     case NEWS_FATAL:
-        on_fatal(c, it);
+        news_fatal(c, it);
         break;
     case NEWS_READING:
         if (turn_answers(&c->turn))
@@ -564,14 +460,14 @@ void turn_news(const struct news *it, void *chat)
         buf_add(&c->turn.refill, it->text.p, it->text.n);
         break;
     case NEWS_GONE:
-        on_gone(c, it);
+        news_gone(c, it);
         break;
     case NEWS_DONE:
         if (turn_answers(&c->turn))
-            on_done(c, it);
+            news_done(c, it);
         break;
     default:
         if (turn_answers(&c->turn))
-            on_answer(c, it);
+            news_answer(c, it);
     }
 }

@@ -47,7 +47,7 @@ struct chat_turn {
     int64_t start_ns;                   /* the time of the user's decisions is added: it is not ours */
     double  joules_before;
     struct chat_stats   stats;          /* of the requests that have ended */
-    struct chat_stats live;           /* of the one under way */
+    struct chat_stats   live;           /* of the one under way */
     struct buf          refill;         /* chat_refill() */
 };
 
@@ -78,6 +78,5 @@ void turn_after_calls(struct chat *c);                  /* if all are answered: 
 void turn_stop(struct chat *c);                         /* the user wants an end */
 void turn_fail(struct chat *c, const char *why);        /* nobody is there who could answer what waits */
 void turn_advise(const struct chat *c, struct buf *text);       /* adds what makes room for a prompt that is too long */
-int  turn_count_prompt(struct chat *c, enum turn_kind kind, struct err *e);     /* tokens that its prompt would have; negative: it is refused */
 
 #endif
