@@ -121,6 +121,8 @@ int session_list(const struct args *a)
         if (n < s.n)
             buf_addf(&out, "... and %d more, older: --all lists them, words after the command choose\n", s.n - n);
         status = print(&out, !json);
+        if (!s.n && isatty(1))
+            tell(find.len ? "no conversation has all these words" : "no conversation is kept yet");
     } else {
         status = refused(&e);
     }
@@ -211,6 +213,8 @@ static int list_trash(void)
         for (int i = 0; i < s.n; i++)
             sessions_line(&s.items[i], time(NULL), &out);
         status = print(&out, true);
+        if (!s.n && isatty(1))
+            tell("the trash is empty");
     } else {
         status = refused(&e);
     }

@@ -276,21 +276,8 @@ static void say_drafts(struct typed *c, const char *source, int i, int accepted,
         buf_addf(c->out, "%-11s%d of %d %s (%.0f %%)\n", label, accepted, drafted, how, 100.0 * accepted / drafted);
 }
 
-enum command_result command_stats(struct typed *c)
+static void say_answer(struct typed *c, const struct chat_stats *s)
 {
-    const struct chat_stats *s = chat_last_stats(c->chat);
-    const struct chat_info *info = chat_info(c->chat);
-    if (info)
-        buf_addf(c->out, "model      %s, %s, %s, drafts up to %d, loaded in %.1f s\n", info->model, info->backend, info->formats,
-                 info->draft_depth, info->load_ms / 1000);
-    if (info && *info->memory)
-        buf_addf(c->out, "memory     planned %s\n", info->memory);
-    if (info && *info->weights_in)
-        buf_addf(c->out, "weights    %s\n", info->weights_in);
-    if (info && *info->reads)
-        buf_addf(c->out, "reads      %s\n", info->reads);
-    if (info && *info->kv)
-        buf_addf(c->out, "KV cache   %s, %zu bytes a token\n", info->kv, info->kv_token_bytes);
     buf_addf(c->out, "answer     %d tokens in %d steps, %.1f tok/s, seed %llu\n", s->n_tokens, s->n_steps, s->tok_s,
              (unsigned long long)s->seed);
     if (chat_tokens_per_step(s) > 0)
@@ -308,6 +295,27 @@ enum command_result command_stats(struct typed *c)
     buf_addf(c->out, ", %.0f ms\n", s->prefill_ms);
     if (s->n_typed)
         buf_addf(c->out, "           %d tokens were read while you typed\n", s->n_typed);
+}
+
+enum command_result command_stats(struct typed *c)
+{
+    const struct chat_stats *s = chat_last_stats(c->chat);
+    const struct chat_info *info = chat_info(c->chat);
+    if (info)
+        buf_addf(c->out, "model      %s, %s, %s, drafts up to %d, loaded in %.1f s\n", info->model, info->backend, info->formats,
+                 info->draft_depth, info->load_ms / 1000);
+    if (info && *info->memory)
+        buf_addf(c->out, "memory     planned %s\n", info->memory);
+    if (info && *info->weights_in)
+        buf_addf(c->out, "weights    %s\n", info->weights_in);
+    if (info && *info->reads)
+        buf_addf(c->out, "reads      %s\n", info->reads);
+    if (info && *info->kv)
+        buf_addf(c->out, "KV cache   %s, %zu bytes a token\n", info->kv, info->kv_token_bytes);
+    if (s->wall_ms > 0)
+        say_answer(c, s);
+    else
+        buf_adds(c->out, "answer     none yet since the program started or the conversation was opened\n");
     if (*chat_refill(c->chat))
         buf_addf(c->out, "refill     %s\n", chat_refill(c->chat));
     say_checkpoint(c);

@@ -86,7 +86,7 @@ enum command_result command_edit(struct typed *c)
     const char *rest;
     int n = command_number(c->arg, 1, &rest), i = n && !*rest ? newest(c->chat, "user", n) : -1;
     struct buf text = {0};
-    bool ok = i >= 0 || err_set(&c->e, "there is no such message of yours; /edit 1 is the last one");
+    bool ok = i >= 0 || err_set(&c->e, newest(c->chat, "user", 1) < 0 ? "there is no message of yours yet" : "there is no such message of yours; /edit 1 is the last one");
     if (!ok || !chat_edit(c->chat, i, &text, &c->e))
         return command_refused(c);
     if (*buf_str(&text) == '/')         /* so that it is a message again */
@@ -217,7 +217,7 @@ enum command_result command_copy(struct typed *c)
     int n = command_number(c->arg, 1, &rest);
     int i = newest(c->chat, "assistant", n ? n : 1);
     if (i < 0) {
-        err_set(&c->e, "there is no such answer; /copy 1 is the last one");
+        err_set(&c->e, newest(c->chat, "assistant", 1) < 0 ? "there is no answer yet" : "there is no such answer; /copy 1 is the last one");
         return command_refused(c);
     }
     const char *text = chat_message(c->chat, i).text;

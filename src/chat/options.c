@@ -172,13 +172,26 @@ void options_pop(struct options *o)
     o->mem = o->pushed_mem;
 }
 
-/* What the program has read when it started, and how to start it with another value. */
-static bool refuse_late(const struct row *r, struct err *e)
+/* As a command line gives it that value: " --ctx 4k", " --no-share". */
+static void add_given(const struct row *r, const char *text, struct buf *out)
+{
+    struct row as = *r;
+    if (r->type == VALUE_SWITCH)
+        as.standard = value_switch(text) ? "off" : "on";
+    else if (*text && !strpbrk(text, " \t\n'\"\\$`"))
+        as.arg = text;
+    add_flag(&as, out);
+}
+
+/* What the program has read when it started, and how to start it with that value. */
+static bool refuse_late(const struct row *r, const char *text, struct err *e)
 {
     struct buf flag = {0};
-    add_flag(r, &flag);
+    if (!check(r, text, FROM_SET, e))
+        return false;
+    add_given(r, text, &flag);
     err_set(e, has(r, 'f') ? "%s is an option of the command line: q35chat%s" :
-               "%s is read when the program starts: `q35chat --continue%s` goes on here with another one; the config file takes it, too", r->key, buf_str(&flag));
+               "%s is read when the program starts: `q35chat --continue%s` goes on here with it; the config file takes it, too", r->key, buf_str(&flag));
     buf_free(&flag);
     return false;
 }
@@ -189,7 +202,7 @@ bool options_set_named(struct options *o, const char *name, const char *text, st
     if (id < 0)
         return options_unknown(name, e);
     if (has(&rows[id], 's'))
-        return refuse_late(&rows[id], e);
+        return refuse_late(&rows[id], text, e);
     return options_set(o, id, text, FROM_SET, e);
 }
 

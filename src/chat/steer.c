@@ -187,7 +187,7 @@ bool chat_continue(struct chat *c, struct err *e)
         answer_again(c, unrun(c));
         return true;
     default:
-        return err_set(e, "the last answer was not stopped");
+        return err_set(e, c->t.n ? "the last answer was not stopped" : "there is no answer yet");
     }
 }
 

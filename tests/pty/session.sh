@@ -90,4 +90,17 @@ rm "$dir/spaced.jsonl"
 rm "$dir/trip.jsonl"
 run --model "$small" -c And now?
 is "... if there is one" "$rc $(cat err)" "2 q35chat: there is no conversation to go on with"
+rm -rf "$XDG_STATE_HOME"
+for words in "session list" "session list oslo" "session restore"; do
+    run $words
+    is "$words says nothing to a pipe where nothing is" "$rc $(cat out err)" "0 "
+    "$BUILD/tests/pty/wire" -t $patience -l sent 80x24 "$q" $words << END || status=1
+end ... nor is that a failure: 0
+END
+    tr -d '\r' < sent
+done > told
+is "... a person is told" "$(grep '^q35chat:' told)" "q35chat: no conversation is kept yet
+q35chat: no conversation has all these words
+q35chat: the trash is empty"
+grep -v '^q35chat:' told
 exit $status

@@ -299,7 +299,14 @@ static void test_command__edit_gives_the_text_back_as_it_must_be_typed(void **st
     for (int i = 0; i < 2; i++)
         fake_say("x</think>A");
     assert_int_equal(run("/edit"), COMMAND_DONE);
-    assert_string_equal(out.data, "there is no such message of yours; /edit 1 is the last one\n");
+    assert_string_equal(out.data, "there is no message of yours yet\n");
+    run("/copy");
+    assert_string_equal(out.data, "there is no answer yet\n");
+    run("/continue");
+    assert_string_equal(out.data, "there is no answer yet\n");
+    run("/stats");
+    assert_non_null(strstr(out.data, "answer     none yet"));
+    assert_null(strstr(out.data, " 0 tokens in 0 steps"));
     assert_int_equal(run("//etc"), COMMAND_MESSAGE);
     answer(message);
     answer("Q2\nline two");

@@ -120,10 +120,18 @@ static void test_options__set_refuses_what_only_the_start_reads(void **state)
 {
     (void)state;
     assert_false(options_set_named(o, "ctx", "1k", &e));
-    assert_string_equal(e.msg, "ctx is read when the program starts: `q35chat --continue --ctx N` goes on here with another one; "
+    assert_string_equal(e.msg, "ctx is read when the program starts: `q35chat --continue --ctx 1k` goes on here with it; "
                                "the config file takes it, too");
     assert_false(options_set_named(o, "share", "off", &e));
     assert_non_null(strstr(e.msg, "`q35chat --continue --no-share`"));
+    assert_false(options_set_named(o, "mouse", "yes", &e));
+    assert_non_null(strstr(e.msg, "`q35chat --continue --mouse`"));
+    assert_false(options_set_named(o, "model", "a b", &e));
+    assert_non_null(strstr(e.msg, "`q35chat --continue --model MODEL`"));
+    assert_false(options_set_named(o, "kv", "tq4", &e));
+    assert_non_null(strstr(e.msg, "`q35chat --continue --kv tq4`"));
+    assert_false(options_set_named(o, "kv", "tq5", &e));
+    assert_string_equal(e.msg, "kv is 'tq5', expected one of auto|f32|bf16|int8|k8v4|tq4|k4v3");
     assert_false(options_set_named(o, "stdin", "off", &e));
     assert_string_equal(e.msg, "stdin is an option of the command line: q35chat --no-stdin");
     assert_false(options_set_named(o, "topk", "1", &e));
