@@ -171,7 +171,7 @@ static bool print_code(struct pipe *p)
 static void print_end(struct pipe *p, enum chat_end end)
 {
     end_answer(p);
-    if (!p->printed && (p->extract || chat_end_failed(end)))
+    if (!p->printed && (p->extract || chat_end_failed(end) || (end == CHAT_INTERRUPTED && !p->terminal)))
         return;
     out(p, "\n", 1);
     flush(p);

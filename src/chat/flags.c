@@ -81,8 +81,12 @@ static int long_flag(struct flags *f, const char *s, struct err *e)
     snprintf(flag, sizeof flag, "--%s", name);
     f->found = find(f, name);
     f->off = f->found < 0 && !strncmp(name, "no-", 3) && (f->found = find(f, name + 3)) >= 0;
-    if (f->found < 0 || (f->off && (!f->flags[f->found].can_be_off || equals)))
+    if (f->found < 0 || (f->off && !f->flags[f->found].can_be_off))
         return unknown(f, name, e);
+    if (f->off && equals) {
+        err_set(e, "%s takes no value, found '%s'", flag, equals + 1);
+        return -1;
+    }
     f->value = equals ? equals + 1 : NULL;
     return !f->off && f->flags[f->found].arg ? take_value(f, f->value, flag, e) : take_switch(f, flag, e);
 }

@@ -167,6 +167,8 @@ ask -n 4 --strict x < /dev/null
 is "... and fails with --strict" "$rc" 5
 ask --reasoning only -n 4 x < /dev/null
 is "reasoning alone is not called empty" "$rc $(cat err)" "0 "
+ask --timeout 0.001 x < /dev/null
+is "--timeout before the first word leaves nothing" "$rc $(wc -c < out | tr -d ' ')" "124 0"
 for s in 2 10 50; do ask $endless --timeout $s x < /dev/null; [ ! -s out ] || break; done      # a busy machine needs longer for its first words
 is "--timeout ends an answer" "$rc $(cat err)" "124 q35chat: --timeout was reached"
 is "... after what there is of it" "$(tail -c 1 out | od -An -tx1)" " 0a"

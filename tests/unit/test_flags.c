@@ -44,7 +44,7 @@ static void test_flags__a_command_line_is_taken_apart(void **state)
         {"-tjp1", "think json top_p=1"}, {"-jp x", "json top_p=x"}, {"--no-think", "no-think"}, {"--think=off", "think=off"}, {"--read_only", "read-only"},
         {"-r a", "resume=a"}, {"-r", "resume="}, {"-r --json", "resume= json"}, {"a -r -", "word=a resume=-"}, {"--resume -- a", "resume= word=a"},
         {"--resume=", "resume="}, {"-ra", "resume=a"}, {"--no-resume a", "no-resume word=a"}, {"a -- --json -j", "word=a word=--json word=-j"}, {"--top-p --", "top_p=--"}, {"-", "word=-"}, {"-- --", "word=--"},
-        {"--no-json", "there is no option --no-json (did you mean --json?); --help lists them"}, {"--no-think=1", "there is no option --no-think (did you mean --think?); --help lists them"},
+        {"--no-json", "there is no option --no-json (did you mean --json?); --help lists them"}, {"--no-think=1", "--no-think takes no value, found '1'"},
         {"--jsn", "there is no option --jsn (did you mean --json?); --help lists them"},
         {"--top-q 1", "there is no option --top-q (did you mean --top-p?); --help lists them"},
         {"--json off", "--json is followed by 'off', expected --json=off; -- before it makes it a word of its own: --json -- off"},
