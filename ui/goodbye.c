@@ -50,7 +50,7 @@ static bool save_elsewhere(struct chat *c, struct buf *path)
             continue;
         buf_reset(path);
         buf_addf(path, "%s/q35chat-%s-%d.jsonl", places[i], date, (int)getpid());
-        ok = chat_save(c, path->data, NULL);
+        ok = chat_save(c, path->data, NULL) && chat_keep(c, NULL);
     }
     return ok;
 }

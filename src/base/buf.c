@@ -190,12 +190,12 @@ bool buf_write(int fd, const void *bytes, size_t n)
     return true;
 }
 
-bool buf_replace_file(const char *path, const void *bytes, size_t n)
+static bool replace_file(const char *path, const void *bytes, size_t n, bool synced)
 {
     struct buf fresh = {0};
     buf_addf(&fresh, "%s.XXXXXX", path);
     int fd = mkostemp(fresh.data, O_CLOEXEC);
-    bool ok = fd >= 0 && buf_write(fd, bytes, n) && !fsync(fd);
+    bool ok = fd >= 0 && buf_write(fd, bytes, n) && (!synced || !fsync(fd));
     int why = errno;
     if (fd >= 0 && close(fd) && ok) {
         ok = false;
@@ -210,4 +210,14 @@ bool buf_replace_file(const char *path, const void *bytes, size_t n)
     buf_free(&fresh);
     errno = why;
     return ok;
+}
+
+bool buf_replace_file(const char *path, const void *bytes, size_t n)
+{
+    return replace_file(path, bytes, n, true);
+}
+
+bool buf_replace_file_unsynced(const char *path, const void *bytes, size_t n)
+{
+    return replace_file(path, bytes, n, false);
 }

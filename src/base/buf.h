@@ -35,5 +35,7 @@ bool buf_read_fd(struct buf *b, int fd, const char *path, size_t max, struct err
 bool buf_write(int fd, const void *bytes, size_t n);
 /* Replaces the file atomically by a new one that only its owner can read; false with errno, and the old file is unchanged. */
 bool buf_replace_file(const char *path, const void *bytes, size_t n);
+/* The same for the thread of the screen, which does not wait for the disk: if power fails soon, the file may be the old one, or empty. */
+bool buf_replace_file_unsynced(const char *path, const void *bytes, size_t n);
 
 #endif

@@ -1,14 +1,20 @@
-/* Syncs a file to disk on its own thread, at most once a second, so that frequent writes neither wait for the disk nor wear it
- * out. */
+/* Syncs a file to disk on its own thread, so that who writes it does not wait for the disk. */
 #ifndef Q35_BASE_SYNCER_H
 #define Q35_BASE_SYNCER_H
 
+#include <stdbool.h>
+
 struct syncer;
 
-/* Syncs the file of `fd`, which the caller keeps and closes.  NULL if no thread can be started. */
-struct syncer *syncer_open(int fd);
-void syncer_want(struct syncer *s);             /* what was written before this call is on disk within a second */
+/* Syncs the file of `fd`, which the caller keeps and closes.  name: one that the file was given just now; its directory is synced after
+ * the file's first sync, until when the name may be lost.  NULL: the name is on disk.  NULL if no thread can be started. */
+struct syncer *syncer_open(int fd, const char *name);
+void syncer_want(struct syncer *s);             /* what was written before this call is on disk within a second; at most one sync a second */
+void syncer_now(struct syncer *s);              /* ... as soon as the disk takes it */
+int  syncer_fd(const struct syncer *s);         /* readable when syncer_settled() has something new */
+bool syncer_settled(struct syncer *s);          /* no sync is wanted or under way */
 int  syncer_failed(struct syncer *s);           /* errno of a sync that failed since the last call; 0: none */
-void syncer_close(struct syncer *s);            /* does not begin another sync */
+void syncer_wait(struct syncer *s);             /* until what was wanted is on disk, or has failed */
+void syncer_close(struct syncer *s);            /* waits for a sync under way, and begins no other */
 
 #endif

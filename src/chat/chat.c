@@ -57,7 +57,8 @@ const struct chat_event *chat_drain(struct chat *c, int *n)
         turn_after_calls(c);
     }
     ahead_step(c);
-    checkpointer_step(c);
+    if (persist_settled(c))                 /* a checkpoint of what the disk does not have would be of no use */
+        checkpointer_step(c);
     return outbox_take(&c->out, n);
 }
 
@@ -66,6 +67,8 @@ int chat_fds(const struct chat *c, struct pollfd fds[CHAT_MAX_FDS])
     int n = c->responder->ops->fds(c->responder, fds);
     if (c->calls.run && tool_fd(c->calls.run) >= 0)
         fds[n++] = (struct pollfd){.fd = tool_fd(c->calls.run), .events = POLLIN};
+    if (c->persist.session && session_fd(c->persist.session) >= 0)
+        fds[n++] = (struct pollfd){.fd = session_fd(c->persist.session), .events = POLLIN};
     return n;
 }
 
@@ -236,7 +239,7 @@ void chat_interrupt(struct chat *c)
 
 bool chat_new(struct chat *c, struct err *e)
 {
-    if (!state_can_leave(c, e))
+    if (!persist_can_leave(c, e))
         return false;
     transcript_clear(&c->t);
     c->edit = (struct edit){0};
@@ -308,6 +311,7 @@ void chat_close(struct chat *c)
     if (!c)
         return;
     tool_close(c->calls.run);
+    persist_wait(c);
     persist_retry(c);
     checkpointer_end(c);
     session_close(c->persist.session);          /* the next program need not wait for the model to end */

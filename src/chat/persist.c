@@ -16,6 +16,31 @@ static void kept(struct chat *c, bool ok, const struct err *e)
     buf_free(&note);
 }
 
+bool persist_settled(struct chat *c)
+{
+    struct err e = {0};
+    struct session *s = c->persist.session;
+    const bool settled = !s || session_settled(s);
+    if (s && !c->persist.unsaved)
+        kept(c, session_check(s, &e), &e);
+    return settled;
+}
+
+void persist_wait(struct chat *c)
+{
+    struct err e = {0};
+    if (c->persist.session && !c->persist.unsaved)
+        kept(c, session_wait(c->persist.session, &e), &e);
+}
+
+bool persist_can_leave(struct chat *c, struct err *e)
+{
+    if (c->turn.state != TURN_DEAD && !state_usable(c, e))
+        return false;
+    persist_wait(c);
+    return !c->persist.unsaved || err_set(e, "this conversation could not be saved; /save PATH keeps it somewhere else");
+}
+
 /* Records go to the file one by one as long as every one of them got there. */
 static struct session *session_for_records(const struct chat *c)
 {
@@ -202,7 +227,8 @@ static bool rewrite(struct chat *c, struct err *e)
 
 bool persist_again(struct chat *c, struct err *e)
 {
-    if (c->persist.session ? rewrite(c, e) : (c->persist.session = own_session(c, e)) != NULL)
+    bool written = c->persist.session ? rewrite(c, e) : (c->persist.session = own_session(c, e)) != NULL;
+    if (written && session_wait(c->persist.session, e))
         written_anew(c);
     return !c->persist.unsaved;
 }

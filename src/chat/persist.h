@@ -43,5 +43,9 @@ struct session *persist_fresh(const struct chat *c, const struct transcript *t, 
 void persist_moved(struct chat *c, struct session *s);  /* the conversation goes on in that file, which has all of it */
 bool persist_again(struct chat *c, struct err *e);      /* after a failure: the whole file anew.  False: it fails still */
 void persist_retry(struct chat *c);                     /* likewise, at the end of a turn; success is told */
+/* The disk is asked by another thread.  These take what came of it, and tell it if it failed. */
+bool persist_settled(struct chat *c);                   /* true: nothing of the file is under way any more */
+void persist_wait(struct chat *c);                      /* until that is so */
+bool persist_can_leave(struct chat *c, struct err *e);  /* another conversation may take its place, for this one is on the disk: waits for it */
 
 #endif

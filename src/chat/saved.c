@@ -16,6 +16,7 @@ bool chat_unsaved(const struct chat *c)
 bool chat_keep(struct chat *c, struct err *e)
 {
     struct err why = {0};
+    persist_wait(c);
     if (!c->persist.unsaved || persist_again(c, &why))
         return true;
     return c->persist.session ? err_set(e, "what was said since the disk failed is not saved: %s", why.msg)
@@ -59,7 +60,7 @@ static void tell_rest(const struct chat *c, struct buf *note)
 bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e)
 {
     struct transcript t = {0};
-    if (!state_can_leave(c, e))
+    if (!persist_can_leave(c, e))
         return false;
     struct buf path = {0};
     bool same = c->persist.session && session_path_of(name, &path, NULL) && !strcmp(path.data, session_path(c->persist.session));

@@ -27,6 +27,7 @@ struct session {
     struct buf header;                  /* its line, for a rewrite */
     struct buf owed;                    /* lines that go before the next one */
     bool damaged;                       /* it has lines that could not be read */
+    bool fresh;                         /* its name is still to be brought to disk */
     struct syncer *syncer;              /* NULL: not needed yet */
 };
 
@@ -88,6 +89,8 @@ void session_close(struct session *s)
 {
     if (!s)
         return;
+    if (s->syncer)
+        syncer_wait(s->syncer);
     syncer_close(s->syncer);
     close(s->fd);
     free(s->path);
@@ -127,20 +130,6 @@ static bool sync_file(int fd, const char *path, struct err *e)
         || err_set(e, "cannot write %s: %s", path, strerror(errno));
 }
 
-/* A name that was given to a file is on the disk when its directory is. */
-static void sync_directory(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    struct buf dir = {0};
-    buf_add(&dir, slash ? path : ".", slash ? (size_t)(slash - path) + 1 : 1);
-    int fd = open(dir.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) {
-        fsync(fd);                      /* some file systems cannot; nothing is wrong with the file then */
-        close(fd);
-    }
-    buf_free(&dir);
-}
-
 /* Takes `lines`. */
 static bool append_owed(struct session *s, struct buf *lines, struct err *e)
 {
@@ -155,25 +144,58 @@ static bool append_owed(struct session *s, struct buf *lines, struct err *e)
     return ok;
 }
 
-/* Takes `lines`, and waits for the disk. */
+/* The disk is asked by a thread of its own, for nobody shall wait for it; where there can be none it is waited for. */
+static bool sync_with(struct session *s, void (*how)(struct syncer *), struct err *e)
+{
+    if (!s->syncer)
+        s->syncer = syncer_open(s->fd, s->fresh ? s->path : NULL);
+    if (s->syncer) {
+        s->fresh = false;
+        how(s->syncer);
+        return session_check(s, e);
+    }
+    if (!sync_file(s->fd, s->path, e))
+        return false;
+    if (s->fresh)
+        file_sync_name(s->path);
+    s->fresh = false;
+    return true;
+}
+
+/* Takes `lines`. */
 static bool put(struct session *s, struct buf *lines, struct err *e)
 {
-    return append_owed(s, lines, e) && sync_file(s->fd, s->path, e);
+    return append_owed(s, lines, e) && sync_with(s, syncer_now, e);
 }
 
 bool session_part(struct session *s, const struct answer_part *p, struct err *e)
 {
     struct buf line = {0};
     record_part(&line, p);
-    if (!append_owed(s, &line, e))
-        return false;
-    if (!s->syncer)
-        s->syncer = syncer_open(s->fd);
-    if (!s->syncer)
-        return sync_file(s->fd, s->path, e);
-    syncer_want(s->syncer);
-    int failed = syncer_failed(s->syncer);
+    return append_owed(s, &line, e) && sync_with(s, syncer_want, e);
+}
+
+bool session_check(struct session *s, struct err *e)
+{
+    int failed = s->syncer ? syncer_failed(s->syncer) : 0;
     return !failed || err_set(e, "cannot write %s: %s", s->path, strerror(failed));
+}
+
+int session_fd(const struct session *s)
+{
+    return s->syncer ? syncer_fd(s->syncer) : -1;
+}
+
+bool session_settled(struct session *s)
+{
+    return !s->syncer || syncer_settled(s->syncer);
+}
+
+bool session_wait(struct session *s, struct err *e)
+{
+    if (s->syncer)
+        syncer_wait(s->syncer);
+    return session_check(s, e);
 }
 
 bool session_append(struct session *s, const struct entry *m, struct err *e)
@@ -259,9 +281,10 @@ static bool replace(struct session *s, struct buf *lines, struct err *e)
     if (ok && rename(path.data, s->path))
         ok = err_set(e, "cannot write %s: %s", s->path, strerror(errno));
     if (ok) {
-        sync_directory(s->path);
+        file_sync_name(s->path);
         syncer_close(s->syncer);
         s->syncer = NULL;
+        s->fresh = false;
         close(s->fd);
         s->fd = fd;
         buf_reset(&s->owed);
@@ -306,13 +329,13 @@ static void fresh_name(char *name, size_t size)
 }
 
 /* A file of that name with its first line in it, ours alone; -1 and errno.  It gets the name when it has the line, so that a
- * program that is killed in between leaves none without. */
+ * program that is killed in between leaves none without.  The disk is not waited for: without power it may be empty or not there. */
 static int make_file(const char *path, const struct buf *header)
 {
     struct buf tmp = {0};
     buf_addf(&tmp, "%s.XXXXXX", path);
     int fd = mkostemp(tmp.data, O_APPEND | O_CLOEXEC);
-    bool ok = fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB) && buf_write(fd, header->data, header->len) && (!fsync(fd) || errno == EINVAL)
+    bool ok = fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB) && buf_write(fd, header->data, header->len)
            && file_move(tmp.data, path);
     int why = errno;
     if (fd >= 0 && !ok) {
@@ -345,7 +368,7 @@ struct session *session_create(const char *name, const char *model, struct err *
         goto out;
     }
     s = session_of(fd, path.data, header.data, header.len);
-    sync_directory(path.data);
+    s->fresh = true;
 out:
     buf_free(&path);
     buf_free(&header);

@@ -1,5 +1,6 @@
-/* A transcript on disk: JSON lines, a header and then one record per message, each appended and synced before the next
- * step is taken.  What is written stays written: going back is a record too (chat/record.h has all of them). */
+/* A transcript on disk: JSON lines, a header and then one record per message, each appended before the next step is taken: then it
+ * outlives the program.  That it outlives the machine a thread of its own asks of the disk (base/syncer.h), at once and without being waited for.
+ * What is written stays written: going back is a record too (chat/record.h has all of them). */
 #ifndef Q35_CHAT_SESSION_H
 #define Q35_CHAT_SESSION_H
 
@@ -26,14 +27,15 @@ struct session *session_open(const char *name, struct transcript *t, struct buf 
 /* Reads it only, also while it is open elsewhere. */
 bool session_read(const char *name, struct transcript *t, struct buf *note, struct err *e);
 bool session_in_use(const char *name);          /* open elsewhere, or here */
-void session_close(struct session *s);
+void session_close(struct session *s);          /* waits for the disk */
 
+/* These write a record.  False: this one or one before it is not on the disk. */
 bool session_append(struct session *s, const struct entry *m, struct err *e);
 /* m has taken the place of the newest entry: in one step, so that one of the two is always there. */
 bool session_replace(struct session *s, const struct entry *m, struct err *e);
 /* The path ended with another entry in m's place: in one step likewise. */
 bool session_beside(struct session *s, const struct entry *m, struct err *e);
-/* Of the answer under way.  It does not wait for the disk, which is asked to keep it about once a second. */
+/* Of the answer under way; the disk is asked to keep it about once a second. */
 bool session_part(struct session *s, const struct answer_part *p, struct err *e);
 bool session_system(struct session *s, const char *text, struct err *e);        /* "": none */
 bool session_title(struct session *s, const char *text, struct err *e);         /* "": none */
@@ -44,6 +46,11 @@ bool session_mark(struct session *s, const struct entry *m, int file, struct err
 bool session_add(struct session *s, const struct transcript *t, struct err *e);         /* to a fresh one: everything */
 /* The whole file anew, in one step, after a write had failed.  False: the old one is still there. */
 bool session_rewrite(struct session *s, const struct transcript *t, struct err *e);
+/* What becomes of it on the disk. */
+int  session_fd(const struct session *s);               /* readable when that is to be asked; -1: nothing is under way */
+bool session_settled(struct session *s);                /* all that was written is there, or has failed */
+bool session_check(struct session *s, struct err *e);   /* false: something failed since the last call */
+bool session_wait(struct session *s, struct err *e);    /* until it is settled; then the same */
 const char *session_path(const struct session *s);
 /* Where the checkpoint of the session in that file lies (chat/checkpointer.h). */
 void session_checkpoint(const char *file, struct buf *path);

@@ -427,7 +427,7 @@ bool sessions_rename(const char *name, const char *title, struct err *e)
     struct buf note = {0}, clean = {0};
     struct session *s = session_open(name, &t, &note, e);
     title_clean(&clean, text_of(title));
-    bool ok = s && session_title(s, buf_str(&clean), e);
+    bool ok = s && session_title(s, buf_str(&clean), e) && session_wait(s, e);
     session_close(s);
     transcript_free(&t);
     buf_free(&note);

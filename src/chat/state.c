@@ -11,13 +11,6 @@ bool state_usable(const struct chat *c, struct err *e)
     return c->turn.state == TURN_IDLE || err_set(e, "the last message is still being answered");
 }
 
-bool state_can_leave(const struct chat *c, struct err *e)
-{
-    if (c->turn.state != TURN_DEAD && !state_usable(c, e))
-        return false;
-    return !c->persist.unsaved || err_set(e, "this conversation could not be saved; /save PATH keeps it somewhere else");
-}
-
 const char *state_role(const struct entry *m)
 {
     static const char *const roles[] = {"system", "user", "assistant", "tool", "other"};

@@ -74,7 +74,6 @@ struct chat {
 
 static inline bool state_ready(const struct chat *c) { return c->presence == RESPONDER_READY; }         /* the responder takes requests */
 bool state_usable(const struct chat *c, struct err *e);         /* a turn may begin, or the conversation change */
-bool state_can_leave(const struct chat *c, struct err *e);      /* another conversation may take its place */
 const char *state_role(const struct entry *m);
 uint64_t state_conversation(const struct chat *c);              /* struct request: a number made of its file's path; 0: there is no file */
 uint64_t state_mix(uint64_t h, const void *data, size_t n);     /* FNV-1a over n more bytes; begins with STATE_MIX */

@@ -13,6 +13,7 @@
 
 #include "base/buf.h"
 #include "base/memory.h"
+#include "base/move.h"
 #include "fetch/cache.h"
 #include "fetch/digest.h"
 
@@ -384,21 +385,6 @@ bool part_commit(struct part *p, struct err *e)
     return ok;
 }
 
-static void sync_directory(const char *path)
-{
-    struct buf dir = {0};
-    buf_adds(&dir, path);
-    char *slash = strrchr(dir.data, '/');
-    if (slash)
-        *slash = 0;
-    int fd = open(slash ? dir.data : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) {
-        fsync(fd);
-        close(fd);
-    }
-    buf_free(&dir);
-}
-
 bool part_finish(struct part *p, bool *wrong, struct err *e)
 {
     char hex[DIGEST_HEX];
@@ -412,6 +398,6 @@ bool part_finish(struct part *p, bool *wrong, struct err *e)
     if (fdatasync(p->fd) || rename(p->path.data, p->final.data))
         return err_set(e, "cannot write %s: %s", p->final.data, strerror(errno));
     drop_journal(p->journal.data);
-    sync_directory(p->final.data);
+    file_sync_name(p->final.data);
     return true;
 }

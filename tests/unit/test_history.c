@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/log.h"
+#include "tests/slow_disk.h"
 #include "tests/tmpdir.h"
 #include "ui/tui/history.h"
 
@@ -157,9 +158,15 @@ static void test_history__is_cut_only_when_twice_too_long(void **state)
     for (const char *c = "abcdef"; *c; c++)
         history_add(h, (char[]){*c, 0});
     assert_file("\"a\"\n\"b\"\n\"c\"\n\"d\"\n\"e\"\n\"f\"\n");
-    history_add(h, "g");
-    assert_file("\"e\"\n\"f\"\n\"g\"\n");
     history_close(h);
+    assert_file("\"a\"\n\"b\"\n\"c\"\n\"d\"\n\"e\"\n\"f\"\n");
+    h = history_open(path, 3);
+    disk_slow();
+    history_add(h, "g");                /* no key waits for that */
+    assert_int_equal(disk_n_waits, 0);
+    disk_fast();
+    history_close(h);
+    assert_file("\"e\"\n\"f\"\n\"g\"\n");
 }
 
 static void test_history__another_kind_of_file_is_never_cut(void **state)

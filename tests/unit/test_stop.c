@@ -694,7 +694,7 @@ static void test_stop__what_was_not_sent_is_there_again(void **state)
     close(fd);
     queue_push(&q, "first\nin two lines");
     queue_push(&q, "second");
-    assert_true(unsent_save(path, "a \"draft\"", &q));
+    assert_true(unsent_save(path, "a \"draft\"", &q, true));
     unsent_load(path, &draft, &back);
     assert_string_equal(draft.data, "a \"draft\"");
     assert_int_equal(back.n, 2);
@@ -703,7 +703,7 @@ static void test_stop__what_was_not_sent_is_there_again(void **state)
     unsent_load(path, &draft, &back);   /* a crash here loses nothing */
     assert_string_equal(draft.data, "a \"draft\"");
     assert_int_equal(back.n, 4);
-    assert_true(unsent_save(path, "", &(struct queue){0}));
+    assert_true(unsent_save(path, "", &(struct queue){0}, true));
     buf_reset(&draft);
     unsent_load(path, &draft, &back);
     assert_int_equal(draft.len, 0);

@@ -136,7 +136,7 @@ static bool to_desktop(const char *text, size_t n, const char **where)
 static bool to_state_file(const char *text, size_t n, struct buf *path, struct err *e)
 {
     return paths_state(path, "clipboard.txt", e) &&
-           (buf_replace_file(path->data, text, n) || err_set(e, "cannot write %s: %s", path->data, strerror(errno)));
+           (buf_replace_file_unsynced(path->data, text, n) || err_set(e, "cannot write %s: %s", path->data, strerror(errno)));
 }
 
 static void count_bytes(size_t n, struct buf *said)

@@ -220,6 +220,7 @@ void history_close(struct history *h)
 {
     if (!h)
         return;
+    compact_if_long(h);
     for (int i = 0; i < h->n; i++)
         free(h->entries[i]);
     free(h->entries);
@@ -246,7 +247,6 @@ void history_add(struct history *h, const char *text)
     if (clean.len && !isspace((unsigned char)*clean.data) && push(h, copy(clean.data)) && h->path && clean.len <= MAX_ENTRY) {
         if (!append(h, clean.data))
             lose_file(h, "write");
-        compact_if_long(h);
     }
     buf_free(&clean);
 }

@@ -186,7 +186,7 @@ static void follow_unsent(struct host *h)
     struct buf draft = {0};
     editor_text(input(h)->editor, &draft);
     if (input(h)->unsent)
-        unsent_save(input(h)->unsent, buf_str(&draft), &input(h)->queue);
+        unsent_save(input(h)->unsent, buf_str(&draft), &input(h)->queue, false);
     buf_free(&draft);
 }
 
@@ -261,9 +261,9 @@ void input_keep(struct host *h)
     editor_text(input(h)->editor, &draft);
     if (input(h)->steer)
         queue_push_front(&input(h)->queue, input(h)->steer);
-    bool kept = session && unsent_save(session, buf_str(&draft), &input(h)->queue);
+    bool kept = session && unsent_save(session, buf_str(&draft), &input(h)->queue, true);
     if (kept && input(h)->unsent && strcmp(input(h)->unsent, session))
-        unsent_save(input(h)->unsent, "", &(struct queue){0});
+        unsent_save(input(h)->unsent, "", &(struct queue){0}, true);
     if (!kept) {
         for (int i = 0; i < input(h)->queue.n; i++)
             history_add(input(h)->history, input(h)->queue.texts[i]);

@@ -12,7 +12,7 @@ static void path_of(const char *session, struct buf *path)
     buf_addf(path, "%s.unsent", session);
 }
 
-bool unsent_save(const char *session, const char *draft, const struct queue *q)
+bool unsent_save(const char *session, const char *draft, const struct queue *q, bool synced)
 {
     struct buf path = {0};
     bool ok = true;
@@ -22,7 +22,7 @@ bool unsent_save(const char *session, const char *draft, const struct queue *q)
         for (int i = 0; i < q->n; i++)
             json_array_append_new(queue, json_string(q->texts[i]));
         char *text = json_dumps(all, JSON_COMPACT);
-        ok = text && buf_replace_file(path.data, text, strlen(text));
+        ok = text && (synced ? buf_replace_file : buf_replace_file_unsynced)(path.data, text, strlen(text));
         free(text);
         json_decref(all);
     } else {
