@@ -1174,6 +1174,12 @@ static void test_chat__a_loaded_conversation_goes_on_with_the_same_prompt(void *
 }
 
 /* After the turn, beside its file; and before anything is asked when it is loaded. */
+static void step_until_noted(struct talk *t, const char *note)
+{
+    while (!strstr(buf_str(&t->s.notes), note))
+        step(t);
+}
+
 static void test_chat__a_conversation_has_a_checkpoint(void **state)
 {
     struct talk t;
@@ -1199,14 +1205,14 @@ static void test_chat__a_conversation_has_a_checkpoint(void **state)
     ask(&t, "Q2");
     assert_string_equal(fake.home, beside);             /* the engine knew it before it had the prompt */
     assert_true(fake.home_sequence == fake.sequence[1]);
-    step(&t);
+    step_until_noted(&t, "is not kept");                /* when the disk has what was said */
     assert_int_equal(fake.n_saves, 1);
     assert_string_equal(fake.saved, beside);
     assert_true(fake.saved_sequence == fake.sequence[1]);
     assert_non_null(strstr(buf_str(&t.s.notes), "is not kept: cannot write x: No space left on device; a resume will compute it again"));
     ask(&t, "Q3");
-    step(&t);
-    chat_checkpoint(t.c, &kept);
+    for (kept.written = 0; kept.written < 2000; chat_checkpoint(t.c, &kept))
+        step(&t);
     assert_true(kept.on && kept.bytes == 2000 && kept.written == 2000);
     assert_int_equal(fake.n_keeps, 1);                  /* told once */
     assert_true(chat_new(t.c, &e));
@@ -1216,11 +1222,11 @@ static void test_chat__a_conversation_has_a_checkpoint(void **state)
     assert_string_equal(fake.restored, beside);
     assert_int_equal(fake.n_keeps, 2);
     forget(&t.s);
-    step(&t);
-    assert_non_null(strstr(buf_str(&t.s.notes), "x is damaged: it is deleted; the conversation is computed again"));
+    step_until_noted(&t, "x is damaged: it is deleted; the conversation is computed again");
     int before = fake.n_saves;
     set(&t, OPT_checkpoint, "off");
     ask(&t, "Q4");
+    assert_true(chat_keep(t.c, &e));                    /* the disk has it */
     step(&t);
     assert_int_equal(fake.n_saves, before);
     assert_string_equal(fake.home, "");
