@@ -9,6 +9,7 @@
 #include "chat/endpoint.h"
 #include "chat/local.h"
 #include "chat/remote.h"
+#include "config/limits.h"
 #include "serve/control.h"
 #include "serve/engine_key.h"
 #include "serve/host.h"
@@ -51,6 +52,15 @@ static bool needs_tokens(const struct options *o, bool whole)
     return whole || options_name(o, OPT_save) || options_given(o, OPT_resume) || options_on(o, OPT_continue);
 }
 
+/* Whether it can be attached to; otherwise `instead` says what happens. */
+static bool speaks_our_protocol(const struct control_state *s, const char *instead)
+{
+    if (s->protocol != RELAY_PROTOCOL)
+        log_warn("the q35chat that has loaded the model is of another version: between programs it speaks protocol %d, and this one %d; %s", s->protocol,
+                 RELAY_PROTOCOL, instead);
+    return s->protocol == RELAY_PROTOCOL;
+}
+
 static struct responder *attach_to(const struct options *o, bool whole, const char *socket, const char *dir, struct err *e)
 {
     const bool tells = (isatty(0) && isatty(2)) || options_on(o, OPT_verbose);
@@ -69,7 +79,7 @@ static struct responder *attach(const struct options *o, bool whole, bool *faile
     char *real = found != CONTROL_FOUND ? NULL : options_model_dir(o, &dir, NULL) ? realpath(dir.data, NULL) : memory_strdup(buf_str(&s.root));
     if (found == CONTROL_FAILED)
         log_warn("%s; the model is loaded here", why.msg);
-    if (real && is_same(o, &s, real)) {
+    if (real && is_same(o, &s, real) && speaks_our_protocol(&s, "it is loaded here as well")) {
         r = attach_to(o, whole, socket.data, real, e);
         *failed = !r;
     }
@@ -102,7 +112,7 @@ static struct responder *attach_endpoint(const struct options *o, enum control_f
     *found = CONTROL_FAILED;
     if (endpoint_find(o, &ep, e) && endpoint_is_socket(ep.url, &socket) && !ep.dialect) {
         *found = control_look(socket, &s, e);
-        if (*found == CONTROL_FOUND && is_attachable(&s, ep.model))
+        if (*found == CONTROL_FOUND && is_attachable(&s, ep.model) && speaks_our_protocol(&s, "it is asked as any other server"))
             r = attach_to(o, true, socket, s.root.data, e);
         else if (*found == CONTROL_NONE)
             err_set(e, "no server listens on the socket %s: start it there, then send the message again", socket);

@@ -10,8 +10,10 @@
 #include "base/clock.h"
 #include "base/grow.h"
 #include "base/ids.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "chat/local_source.h"
+#include "config/limits.h"
 #include "remote/asker.h"
 
 /* Of requests that are no answers; those of answers are their serials. */
@@ -331,10 +333,23 @@ static void take_file(struct far *f, enum event_kind kind, const json_t *v)
     take_text(v, "why", ev->message, sizeof ev->message);
 }
 
+/* The first line. */
+static void take_protocol(struct far *f, int theirs)
+{
+    f->watched = theirs == RELAY_PROTOCOL;
+    f->left = !f->watched;
+    if (f->watched)
+        ask_restore(f);
+    else
+        log_warn("the q35chat that has loaded the model is of another version: between programs it speaks protocol %d, and this one %d", theirs, RELAY_PROTOCOL);
+}
+
 static void take_watch(struct far *f, const json_t *v)
 {
-    f->watched = true;
-    ask_restore(f);
+    if (!f->watched && !f->left)
+        take_protocol(f, whole(v, "protocol"));
+    if (!f->watched)
+        return;
     take_file(f, EV_SAVED, json_object_get(v, "saved"));
     take_file(f, EV_RESTORED, json_object_get(v, "restored"));
     const json_t *loading = json_object_get(v, "loading"), *ready = json_object_get(v, "ready");
@@ -395,6 +410,10 @@ static void take_end(struct far *f, const struct asker_event *ev)
         take_save_end(f, ev);
     if (ev->tag == TAG_MACHINE)
         f->asks_machine = false;
+    if (ev->tag == TAG_WATCH && ev->what == ASKER_REFUSED) {
+        say_refused(&ev->text, &e);
+        log_warn("%s", e.msg);
+    }
     if (ev->tag == TAG_WATCH)
         f->left = true;
     if (ev->tag == (TAG_INTERRUPT | f->serial) && ev->what != ASKER_ENDED)
@@ -492,7 +511,7 @@ struct source *source_far(const char *socket, struct err *e)
         close_far(&f->base);
         return NULL;
     }
-    buf_addf(&body, "{\"id\": \"%llx\"}", (unsigned long long)f->number);
+    buf_addf(&body, "{\"id\": \"%llx\", \"protocol\": %d}", (unsigned long long)f->number, RELAY_PROTOCOL);
     asker_ask(f->watch, TAG_WATCH, "/q35chat/attach", &body, 0);
     return &f->base;
 }

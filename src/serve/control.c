@@ -101,6 +101,7 @@ static bool read_state(struct http *h, const char *socket, struct control_state 
     add(&s->model, model, "id");
     add(&s->root, model, "root");
     add(&s->options, model, "options");
+    s->protocol = whole(model, "protocol");
     s->n_ctx = whole(model, "max_model_len");
     s->n_running = whole(state, "running");
     s->n_waiting = whole(state, "waiting");

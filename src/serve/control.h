@@ -11,6 +11,7 @@ enum control_found { CONTROL_NONE, CONTROL_FOUND, CONTROL_FAILED };
 /* What a server says of itself. */
 struct control_state {
     struct buf model, root, options;    /* name, directory, options of the engine (serve/engine_key.h) */
+    int  protocol;                      /* that it speaks with other q35chats (config/limits.h); 0: one from before there were numbers */
     int  n_ctx;                         /* 0: it loads */
     int  n_running, n_waiting, n_unread;        /* answers under way, requests that wait, answers that wait for their clients to read */
     int  n_connections;                 /* of others, beside the one that asked */

@@ -72,6 +72,23 @@ bool relay_read_name(struct text body, struct text *name, struct arena *mem, str
     return parse(&top, body, mem, e) && read_name(&top, name, e);
 }
 
+static int64_t protocol_of(const struct pyjson *top)
+{
+    const struct pyjson *v = pyjson_get(top, "protocol");
+    return v && v->kind == PY_INT && v->text.n < 10 ? strtoll(v->text.p, NULL, 10) : 0;
+}
+
+bool relay_read_attach(struct text body, struct text *name, struct arena *mem, struct err *e)
+{
+    struct pyjson top;
+    if (!parse(&top, body, mem, e))
+        return false;
+    if (protocol_of(&top) != RELAY_PROTOCOL)
+        return err_set(e, "the q35chat that asks is of another version: between programs it speaks protocol %d, and the one that has loaded the model %d",
+                       (int)protocol_of(&top), RELAY_PROTOCOL);
+    return read_name(&top, name, e);
+}
+
 static bool read_path(const struct pyjson *top, struct text *to, struct err *e)
 {
     const struct pyjson *v = pyjson_get(top, "path");
@@ -154,6 +171,11 @@ static void add_text(struct buf *out, const char *key, const char *value)
     buf_addf(out, "\"%s\": ", key);
     pyjson_quote(text_of(value), out);
     buf_adds(out, ", ");
+}
+
+void relay_protocol(struct buf *out)
+{
+    buf_addf(out, "{\"protocol\": %d}\n", RELAY_PROTOCOL);
 }
 
 void relay_ready(const struct responder_info *info, struct buf *out)

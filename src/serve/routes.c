@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "config/limits.h"
 #include "serve/checkpoint_path.h"
 #include "serve/relay.h"
 #include "serve/respond.h"
@@ -166,6 +167,7 @@ static bool tell_models(struct server *s, struct exchange *x, struct reply *r)
         pyjson_quote(text_of(s->r->model), body);
         buf_adds(body, ", \"options\": ");
         pyjson_quote((struct text){buf_str(&s->options), s->options.len}, body);
+        buf_addf(body, ", \"protocol\": %d", RELAY_PROTOCOL);
     }
     if (s->ready && info)
         buf_addf(body, ", \"max_model_len\": %d", info->chat.n_ctx);
@@ -193,8 +195,9 @@ static void attach(struct server *s, struct exchange *x)
     struct arena mem = {0};
     struct text name;
     struct err e = {{0}};
+    relay_protocol(&lines);
     write_state(s, &lines);
-    if (relay_read_name(exchange_body(x), &name, &mem, &e))
+    if (relay_read_attach(exchange_body(x), &name, &mem, &e))
         attached_add(&s->attached, x, name, &lines);
     else
         respond_error(x, 400, e.msg);
