@@ -77,6 +77,7 @@ static pthread_t soon_fast(void)
 
 static void test_slow_disk__keys_and_words_do_not_wait(void **state)
 {
+    struct buf taken_back = {0};
     struct err e = {0};
     (void)state;
     begin();
@@ -91,7 +92,7 @@ static void test_slow_disk__keys_and_words_do_not_wait(void **state)
     stage_answer();
     assert_shows("Two words.");
     assert_true(chat_rename(stage.chat, "a title", &e));
-    assert_true(chat_undo(stage.chat, &(struct buf){0}, &e) && chat_redo(stage.chat, &e));
+    assert_true(chat_undo(stage.chat, &taken_back, &e) && chat_redo(stage.chat, &e));
     assert_hides("NO-SAVE");
     assert_int_equal(disk_n_waits, 0);
     assert_int_equal(disk_n_files, 0);
@@ -104,6 +105,7 @@ static void test_slow_disk__keys_and_words_do_not_wait(void **state)
     pthread_join(thread, NULL);
     assert_true(disk_n_files >= 2);
     assert_int_equal(disk_n_directories, 1);    /* for the name */
+    buf_free(&taken_back);
     stage_end();
 }
 
