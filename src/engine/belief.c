@@ -1,10 +1,10 @@
 #include "engine/belief.h"
 
 enum {
-    FIRST = 50,                         /* events that what is usual counts for at first, and */
-    MOST = 300,                         /* at most: so it follows what comes, over some answers */
+    FIRST = 50,                         /* events that the usual weights count for at first */
+    MOST = 300,                         /* ... and at most: so they follow the last few answers */
 };
-static const double unusual = 0.2;      /* chance that an answer, or what comes after a change, is not as usual */
+static const double unusual = 0.2;      /* chance that the rate of an answer, or after a change, is not a usual one */
 static const float rates[BELIEF_RATES] = {0.05f, 0.15f, 0.25f, 0.35f, 0.45f, 0.55f, 0.65f, 0.75f, 0.83f, 0.9f, 0.95f, 0.98f};
 
 /* Rates about the middle are likelier, and none is excluded; the sum is 1. */
@@ -19,7 +19,7 @@ static void prior(double middle, double p[BELIEF_RATES])
         p[i] /= sum;
 }
 
-/* What is usual takes so large a share of what is believed. */
+/* The weights become a mixture: `share` of what is usual, the rest of what they were. */
 static void doubt(struct belief *b, double share)
 {
     double p[BELIEF_RATES], sum = 0;

@@ -18,7 +18,8 @@ enum {
     WARM_UP_TOKENS = 3,
 };
 
-/* How long `n` prompt rows take, all the same token or, as in a prompt, many: these choose many experts.  0 when the device failed. */
+/* Milliseconds that n prompt rows take.  many: of different tokens, which choose many experts, as in a prompt; else all of the same.
+ * 0 when the device failed. */
 static double warm_up_rows(struct decoder *d, struct cache *k, int n, bool many, struct err *e)
 {
     int32_t *ids = memory_zeroed((size_t)n, sizeof *ids);
@@ -33,7 +34,7 @@ static double warm_up_rows(struct decoder *d, struct cache *k, int n, bool many,
     return ok ? fmax(ms, 1e-6) : 0;
 }
 
-/* What a call and its rows cost.  Beside the host the second calls tell; the first ones may load code. */
+/* Measures what a call and its rows cost.  On a device that works beside the host the second calls count: the first ones may load code. */
 static bool warm_up_pace(struct decoder *d, struct cache *k, int rows, struct err *e)
 {
     const bool beside = d->dev->caps->beside_host;
@@ -124,7 +125,10 @@ void decoder_close(struct decoder *d)
 
 static struct resident resident(struct decoder *d, struct sequence *q)
 {
-    return (struct resident){.dev = d->dev, .sequence = q->slot, .tl = &q->tl, .snaps = &d->sequences.snaps, .cache = q->k, .rejoins = q->rejoins, .finished = q->finished};
+    return (struct resident){
+        .dev = d->dev, .sequence = q->slot, .tl = &q->tl, .snaps = &d->sequences.snaps, .cache = q->k, .rejoins = q->rejoins,
+        .finished = q->finished,
+    };
 }
 
 bool decoder_resident(struct decoder *d, uint64_t sequence, struct resident *r)
@@ -160,8 +164,9 @@ void decoder_release(struct decoder *d, const struct resident *r)
 
 void decoder_restored(struct decoder *d, uint64_t sequence, const struct resident *r)
 {
+    const int rejoins = 1;              /* not known: any prompt that begins as this one may continue it */
     d->last = &d->sequences.all[r->sequence];
-    sequence_use(&d->sequences, d->last, sequence, r->tl->n, 1);
+    sequence_use(&d->sequences, d->last, sequence, r->tl->n, rejoins);
     d->last->finished = false;
 }
 
@@ -190,7 +195,6 @@ bool decoder_check_ids(const struct decoder *d, const int32_t *ids, int n, struc
     return true;
 }
 
-/* Rows of the next chunk of a sequence of `end` tokens: as many as the time allows, ending where a snapshot is wanted. */
 int decoder_chunk_rows(const struct decoder *d, int pos, int end, int snapshot_pos, enum pace_wait wait)
 {
     int n = d->o.fixed_chunk ? d->o.chunk : pace_rows(&d->pace, wait, d->o.chunk);

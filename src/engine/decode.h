@@ -41,9 +41,9 @@ struct picks {
 
 struct decoder_hooks {
     bool (*stop)(void *arg);            /* asked between chunks and between steps */
-    void (*prefill)(void *arg, int done, int total, int cached);
-    bool (*tokens)(void *arg, const struct picks *p);   /* false: stop; they never were */
-    void (*done)(void *arg);            /* the outcome is complete; NULL: nobody asks */
+    void (*prefill)(void *arg, int done, int total, int cached);        /* prompt tokens */
+    bool (*tokens)(void *arg, const struct picks *p);   /* false: stop, and these tokens do not count */
+    void (*done)(void *arg);            /* the outcome is complete; may be NULL */
     void *arg;
 };
 
@@ -61,10 +61,10 @@ struct decoder *decoder_open(struct dev *dev, const struct model_config *c, stru
                              const struct decoder_options *o, struct err *e);
 void decoder_close(struct decoder *d);
 
-/* Several answers are under way at once, each on a sequence of its own, where the device can do that (dev_caps.several); else one.  Each is what
- * it is alone.  May an answer for the conversation of that name begin now? */
-bool decoder_may_begin(const struct decoder *d, uint64_t sequence);
-/* Begins it, or ends it at once because it is refused.  What `p` points to and `out` stay valid until done(). */
+/* Several answers are under way at once, each on a sequence of its own, where the device can do that (dev_caps.several); else one.  An answer
+ * has the same tokens as if it were alone. */
+bool decoder_may_begin(const struct decoder *d, uint64_t sequence);     /* an answer for the conversation of that name, now */
+/* Begins an answer, or ends it at once because it is refused.  What `p` points to and `out` stay valid until done(). */
 void decoder_begin(struct decoder *d, const struct prompt *p, const struct decoder_hooks *h, struct outcome *out);
 int  decoder_n_answers(const struct decoder *d);        /* under way */
 int  decoder_most_answers(const struct decoder *d);
@@ -75,15 +75,16 @@ void decoder_fail(struct decoder *d, const struct err *fault);   /* the device i
 /* One answer, from its beginning to its end. */
 bool decoder_answer(struct decoder *d, const struct prompt *p, const struct decoder_hooks *h, struct outcome *out, struct err *fault);
 
-/* Would it run anything, as things stand? */
+/* Would decoder_read_ahead() run anything now? */
 bool decoder_reads_ahead(const struct decoder *d, const struct beginning *b);
-/* While no answer is under way.  Runs as much of it as later prompts share bit for bit, and keeps the states at the last stop up to snapshot_pos.  Ends at once when
- * `stop` says so; what was run then stays.  False when the device failed. */
+/* While no answer is under way.  Runs the beginning up to the last position where chunks of every longer prompt end, too, so that bits are the
+ * same; and keeps the states at the last such position up to snapshot_pos.  Ends after the chunk in which `stop` becomes true; what was run
+ * stays.  False when the device failed. */
 bool decoder_read_ahead(struct decoder *d, const struct beginning *b, bool (*stop)(void *arg), void *arg, struct err *fault);
 
 /* The sequence of that name, or for 0 the one that was used last.  False: it is not resident. */
 bool decoder_resident(struct decoder *d, uint64_t sequence, struct resident *r);
-/* Is there anything on which this prompt goes on? */
+/* Does a sequence hold tokens that this prompt continues? */
 bool decoder_is_there(const struct decoder *d, uint64_t sequence, const int32_t *ids, int n);
 /* Where it is, or would come to lie, when an answer of it may begin.  *holder: the conversation that has this place; 0: none that has a name. */
 struct resident decoder_place(struct decoder *d, uint64_t sequence, uint64_t *holder);

@@ -15,7 +15,7 @@ struct decoder {
     struct decoder_options o;
     struct forward  *f;
     struct sequences sequences;
-    struct sequence *last;              /* that was used last */
+    struct sequence *last;              /* the sequence that was used last */
     struct stepper  *stepper;
     struct pace      pace;              /* of prompt chunks */
     struct price     price;             /* of steps and drafts */
@@ -24,7 +24,7 @@ struct decoder {
     struct drafter   drafters[LIMIT_SEQUENCES];        /* of the answer in each slot */
     struct run      *runs[LIMIT_SEQUENCES];            /* under way, in the order in which they began */
     int n_runs, most_runs;
-    struct stepper_counts counted;      /* of the MTP block: what is in the statistics */
+    struct stepper_counts counted;      /* runs and rows of the MTP block that are in the statistics of answers already */
 };
 
 /* One answer under way.  It goes on in pieces, chunks of its prompt and then steps, so that several can take turns. */
@@ -35,33 +35,35 @@ struct run {
     struct outcome *out;
     struct sequence *q;
     struct drafter  *drafter;
-    enum { RUN_READS, RUN_STEPS } stage;
+    enum { RUN_READS, RUN_STEPS } stage;        /* its prompt is read; tokens are made */
     bool    ended;
-    int     cached;                     /* tokens of the prompt that were there */
-    int     depth;                      /* of this request, or DRAFTER_AUTO */
-    int     room;                       /* tokens that may come: max_tokens and context */
-    bool    begun;                      /* the stepper has it */
-    int     n_sharing, n_rows;          /* answers that its newest step was of; rows of it, if they were several */
-    int     n_outstanding;              /* picks that were launched and not heard of */
-    int     n_delivered;                    /* results that were */
-    int     kept;                       /* position of the last states on the way */
-    int64_t first_ns;                   /* when the first token came */
-    int64_t due;                        /* base/due.h */
-    int64_t moved_ns;                   /* when it went on last; 0: not yet */
+    int     cached;                     /* tokens of the prompt that were resident */
+    int     depth;                      /* drafts a step, or DRAFTER_AUTO */
+    int     room;                       /* tokens that the answer may have: max_tokens and context */
+    bool    begun;                      /* stepper_begin() was called */
+    int     n_sharing;                  /* answers that took part in its newest step */
+    int     n_rows;                     /* rows of that step in all, if n_sharing > 1 */
+    int     n_outstanding;              /* picks that were launched and whose results were not taken */
+    int     n_delivered;                /* results whose tokens were reported */
+    int     kept;                       /* position of the last snapshot on the way */
+    int64_t first_ns;                   /* when the first token came; 0: not yet */
+    int64_t due;                        /* base/due.h, ns */
+    int64_t moved_ns;                   /* when its last chunk or step began; 0: not yet */
 };
 
 /* run.c: one of them.  What returns a bool is false when the device failed. */
 bool run_check(const struct decoder *d, const struct prompt *p, struct err *e);         /* the prompt can be answered; else why not */
 void run_begin(struct run *r);          /* finds its sequence */
-void run_stop(struct run *r);           /* nobody wants more of it */
+void run_stop(struct run *r);           /* ends it as interrupted */
 bool run_read(struct run *r, struct err *fault);        /* a chunk of the prompt */
-bool run_step(struct run *r, bool ahead, struct err *fault);    /* a step of its own; ahead: the next one may be launched before this one is heard of */
-bool runs_step(struct run *const *all, int n, struct err *fault);        /* a step of all of them */
+bool run_step(struct run *r, bool ahead, struct err *fault);    /* a step of its own; ahead: the next one may be launched before its result is taken */
+bool runs_step(struct run *const *all, int n, struct err *fault);        /* one step for all of them */
 bool run_finish(struct run *r, struct err *fault);       /* it has ended: its sequence is free */
 
 /* decode.c */
 bool decoder_read_chunk(struct decoder *d, struct sequence *q, int rows, struct err *fault);
-int  decoder_chunk_rows(const struct decoder *d, int pos, int end, int snapshot_pos, enum pace_wait wait);      /* of the next chunk of a sequence of `end` tokens */
+/* Rows of the next chunk of a sequence of `end` tokens: as many as the time allows, ending where a snapshot is wanted. */
+int  decoder_chunk_rows(const struct decoder *d, int pos, int end, int snapshot_pos, enum pace_wait wait);
 bool decoder_check_ids(const struct decoder *d, const int32_t *ids, int n, struct err *e);
 
 enum { SNAPSHOT_EVERY = 4096 };         /* prompt tokens: refilling them takes seconds, a copy of the states milliseconds */

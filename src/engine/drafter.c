@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 
-/* A device that works beside the host loses some ten microseconds when it is waited for.  Against drafts that take longer than this that
- * is nothing, and they are made one by one; quicker ones are made together. */
+/* A device that works beside the host stands still for some ten microseconds when it is waited for.  Beside a draft that takes longer than this
+ * that is little, so such drafts are made one by one; quicker ones are made together. */
 static const double one_by_one_ms = 0.5;
 
 void drafter_init(struct drafter *d, struct stepper *s, int most, bool beside, struct price *price)
@@ -28,7 +28,7 @@ void drafter_begin(struct drafter *d, int depth, bool looks, const int32_t *ids,
     gate_begin(&d->gate);
 }
 
-/* What the step took that ends now.  Where the device works beside the host only the whole round can be timed. */
+/* Notes what the step that ends now took.  Where the device works beside the host only the whole round, drafts included, can be timed. */
 static void note_round(struct drafter *d)
 {
     const double ms = clock_ms_since(d->launched_ns) - (d->looked_up ? 0 : d->n * price_draft_ms(d->price, 1));
@@ -46,9 +46,9 @@ static int at_a_time(const struct drafter *d)
     return drafter_at_a_time(d->beside, price_draft_ms(d->price, 1));
 }
 
-/* A device that works beside the host goes on with drafts while the host hears of the step: how many is decided by what was known before it.
- * Not behind the first pick, where the next step may be one of several answers; not where the next ones are likely to be found in the text,
- * and not behind one that looks how drafts fare. */
+/* Queues drafts behind the step, so that a device that works beside the host makes them while the host reads the result: how many is decided by
+ * what was known before it.  None behind the first pick, since the next step may be one of several answers; none where the next drafts are
+ * likely to be found in the text; and none behind a step that tries one draft after many without. */
 static void draft_early(struct drafter *d)
 {
     const bool decided = d->beside && d->begun && price_draft_ms(d->price, 1) > 0 && !d->looked_up && !(d->n && d->gate.idle);
@@ -86,7 +86,8 @@ void drafter_launch(struct drafter *d)
     d->begun = true;
 }
 
-/* Drafts that were right and those of which it is known; one behind the verified ones is if all of these were right. */
+/* Learns which drafts were right.  Of those that were not verified the first one is known, too, if all before it were right: the token that was
+ * picked stands at its place. */
 static void learn(struct drafter *d, const struct step_result *r)
 {
     int n_right = 0;
@@ -98,8 +99,8 @@ static void learn(struct drafter *d, const struct step_result *r)
     gate_learn(&d->gate, d->made.prob, d->n, n_right, r->n < d->n ? r->n : d->n);
 }
 
-/* The first one runs the MTP rows of the step, the others one row each: that is about the same.  Early ones began when the step had ended,
- * of which was just heard. */
+/* Makes n more drafts.  early: they are queued already, and began when the step ended, which was just now.  All count as equally dear, though the
+ * first one runs the MTP rows of the step and the others one row each. */
 static bool make(struct drafter *d, int n, bool early, struct err *e)
 {
     const int64_t start = clock_ns();
@@ -115,7 +116,7 @@ static bool make(struct drafter *d, int n, bool early, struct err *e)
     return true;
 }
 
-/* What was found tells its worth whether it was verified or not. */
+/* Compares what was found with the tokens that came, whether it was verified or not. */
 static void learn_look_up(struct drafter *d, const struct step_result *r)
 {
     const int n_known = r->n < ENGINE_MAX_DEPTH ? r->n : ENGINE_MAX_DEPTH;

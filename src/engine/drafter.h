@@ -1,5 +1,5 @@
-/* The drafts of an answer: how many of them are made and verified in each step, and with what they are learnt from.  Between the decode
- * loop and the stepper.  In steps of several answers engine/group.h decides for all of them. */
+/* The drafts of an answer: how many are made and verified in each step, and what is learnt from their fate.  Between the decode loop and the
+ * stepper.  In steps of several answers engine/group.h decides for all of them. */
 #ifndef Q35_ENGINE_DRAFTER_H
 #define Q35_ENGINE_DRAFTER_H
 
@@ -18,42 +18,43 @@ struct drafter {
     /* the answer under way */
     int  depth;                         /* drafts a step, or DRAFTER_AUTO */
     bool begun;                         /* the first pick, which is no step, was launched */
-    struct step_drafts made;            /* for the next step */
-    int  n, n_verified;                 /* of them; those of the step under way */
+    struct step_drafts made;            /* by the MTP block, for the next step */
+    int  n;                             /* drafts for the next step, made or found */
+    int  n_verified;                    /* drafts that the step under way verifies */
     int  n_early;                       /* drafts that were queued behind the step under way, before its result was known */
     bool looks;                         /* drafts may be looked up in the text */
     struct lookup text;
-    int32_t found[ENGINE_MAX_DEPTH];    /* what followed the match of found_length ids; 0: there is none */
-    int  found_length;
-    bool looked_up;                     /* the drafts of the step under way, or of the next one, are these */
-    int64_t launched_ns;
-    bool caught_up;                     /* since then other rows ran, those that earlier steps had left out, or drafts for nothing: what things
-                                         * took tells nothing */
+    int32_t found[ENGINE_MAX_DEPTH];    /* what followed the match in the text */
+    int  found_length;                  /* ids of that match; 0: there is none */
+    bool looked_up;                     /* the drafts of the step under way, or of the next one, are `found` */
+    int64_t launched_ns;                /* of the step under way; 0: there is none */
+    bool caught_up;                     /* since then the device did other work, too (MTP rows that earlier steps had left out, drafts that were
+                                         * not used): times do not count */
 };
 
 void drafter_init(struct drafter *d, struct stepper *s, int most, bool beside, struct price *price);
 void drafter_free(struct drafter *d);
-/* stepper_begin() was called, with the depth or 0.  The text so far is where drafts are looked up, if they are. */
+/* After stepper_begin() with that depth, or 0 for DRAFTER_AUTO.  ids: the text so far, where drafts are looked up if `looks`. */
 void drafter_begin(struct drafter *d, int depth, bool looks, const int32_t *ids, int n);
-/* How many picks may be under way.  Who decides by the drafts waits for them. */
+/* How many picks may be under way, at most `most`.  With DRAFTER_AUTO one: the next step is decided by the drafts. */
 static inline int drafter_ahead(const struct drafter *d, int most) { return d->depth == DRAFTER_AUTO ? 1 : most; }
 /* Launches the next pick. */
 void drafter_launch(struct drafter *d);
-/* A result was heard, and the answer goes on: learns from it, makes the drafts of the next step.  False when the device failed. */
+/* After a result, when the answer goes on: learns from it, makes the drafts of the next step.  False when the device failed. */
 bool drafter_prepare_next(struct drafter *d, const struct step_result *r, struct err *e);
 
-/* For steps of several answers (engine/group.h), whose drafts are made for all of them. */
-/* A result was heard, and the answer goes on: learns from it, and looks in the text. */
+/* For steps of several answers (engine/group.h), whose drafts are made together. */
+/* After a result, when the answer goes on: learns from it, and looks in the text. */
 void drafter_learn(struct drafter *d, const struct step_result *r);
-/* What the drafts that there are may give, and whether more may be made. */
+/* What the drafts so far may give, and whether more may be made. */
 struct share drafter_share(const struct drafter *d);
-/* It has n drafts now; waits for them.  False when the device failed. */
+/* n drafts have been launched for it; waits for them.  False when the device failed. */
 bool drafter_made(struct drafter *d, int n, struct err *e);
-/* What was found in the text, if that is to be verified, is what the next step verifies. */
+/* Gives the stepper the drafts found in the text, if the next step verifies those. */
 void drafter_propose(struct drafter *d);
-/* How many drafts are made before they are waited for, one taking so long. */
+/* How many drafts to launch before waiting for them, when one takes draft_ms. */
 int  drafter_at_a_time(bool beside, double draft_ms);
-/* The device has other work until the next launch: what the step takes tells nothing. */
+/* The device has other work until the next launch: the time of the step under way does not count. */
 static inline void drafter_disturbed(struct drafter *d) { d->caught_up = true; }
 
 #endif

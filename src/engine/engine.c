@@ -23,7 +23,7 @@ struct engine {
     pthread_t           thread;
     struct requests     requests;       /* shared */
     struct storage      storage;        /* of the engine thread, but for its homes */
-    atomic_int          snapshots, resident;    /* in use */
+    atomic_int          snapshots, resident;    /* snapshots in use; sequences that hold tokens */
     int                 n_snapshots;    /* that there is room for */
     bool                fixed_chunk;
 
@@ -33,7 +33,7 @@ struct engine {
     struct engine_info info;
     int64_t            opened_ns, progress_ns;
 
-    struct machine    *gpu;             /* constant likewise; read by the owner thread */
+    struct machine    *gpu;             /* constant once EV_READY was posted; read by the owner thread */
 
     /* owner thread */
     struct machine *host;
@@ -71,7 +71,7 @@ static void describe_memory(struct engine_info *i, const struct model *m)
     buf_reset(&line);
     if (m->reads.now > 0) {
         i->slow = reads_slow(&m->reads, &line);
-        snprintf(i->reads, sizeof i->reads, "%s", line.data);
+        snprintf(i->reads, sizeof i->reads, "%s", buf_str(&line));
     }
     buf_free(&line);
 }
@@ -193,7 +193,9 @@ static bool serve_request(struct engine *g, struct work *w, struct err *fault)
     }
     struct answering *a = memory_zeroed(1, sizeof *a);
     const struct decoder_hooks hooks = {must_stop, on_prefill, on_tokens, on_done, a};
-    const struct prompt p = {.sequence = q->sequence, .ids = q->ids, .n = q->n, .snapshot_pos = q->snapshot_pos, .how = &q->how, .submitted_ns = q->submitted_ns};
+    const struct prompt p = {
+        .sequence = q->sequence, .ids = q->ids, .n = q->n, .snapshot_pos = q->snapshot_pos, .how = &q->how, .submitted_ns = q->submitted_ns,
+    };
     *a = (struct answering){.g = g, .q = q};
     decoder_begin(g->decoder, &p, &hooks, &a->out);
     return true;
@@ -263,10 +265,10 @@ static void *engine_main(void *arg)
     if (ok) {
         fill_info(g);
         requests_post(&g->requests, &(struct event){.kind = EV_READY});
-        if (g->model.dev->caps->beside_host)            /* it only launches and waits, and what it is late the device stands still */
+        if (g->model.dev->caps->beside_host)            /* this thread only launches and waits: while it is late, the device stands still */
             cores_keep_to_fast(CORES_ROOT);
         ok = serve(g, &end.why);
-        struct err ignored;             /* nobody is there any more who could be told */
+        struct err ignored;             /* the owner is closing: nobody could be told */
         if (ok)
             storage_finish(&g->storage, &ignored);
     }
@@ -288,8 +290,9 @@ static void *engine_main(void *arg)
 static struct load_options load_options(const struct engine_options *o)
 {
     return (struct load_options){
-        .dir = o->model_dir, .backend = o->backend, .kv = o->kv, .head = o->head, .mtp = o->mtp, .n_threads = o->n_threads, .n_ctx = o->n_ctx, .chunk = o->chunk,
-        .depth = o->draft_depth, .n_sequences = o->n_sequences ? o->n_sequences : LOAD_SOME_SEQUENCES, .n_snapshots = o->n_snapshots,
+        .dir = o->model_dir, .backend = o->backend, .kv = o->kv, .head = o->head, .mtp = o->mtp, .n_threads = o->n_threads,
+        .n_ctx = o->n_ctx, .chunk = o->chunk, .depth = o->draft_depth,
+        .n_sequences = o->n_sequences ? o->n_sequences : LOAD_SOME_SEQUENCES, .n_snapshots = o->n_snapshots,
         .weights_in = load_weights_in(o->weights_in), .machine_dir = o->machine_dir, .saves = true,
     };
 }
@@ -396,7 +399,7 @@ void engine_machine(struct engine *g, struct engine_machine *m)
     *m = (struct engine_machine){
         .memory_used = r.memory_used, .memory_total = r.memory_total, .celsius = r.celsius, .watts = r.watts, .joules = r.joules,
         .throttled = r.throttled, .snapshots = atomic_load(&g->snapshots), .snapshots_max = g->n_snapshots,
-        .resident = atomic_load(&g->resident), .resident_max = g->ready ? g->model.n_sequences : 0,
+        .resident = atomic_load(&g->resident), .resident_max = g->ready ? g->info.plan.n_sequences : 0,
     };
 }
 

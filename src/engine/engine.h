@@ -21,12 +21,12 @@ struct engine_options {
     const char *head;                   /* "bf16" as stored, or "int8" (default) */
     const char *mtp;                    /* as in struct load_options */
     const char *weights_in;             /* which memory a GPU reads the weights from: "device" (default), "host" or "auto" */
-    const char *machine_dir;            /* what was measured of this machine is remembered here, and a GPU's reads are compared with it; NULL: neither */
+    const char *machine_dir;            /* folder for what was measured of this machine, to compare a GPU's reads with; NULL: not measured */
     int n_threads;                      /* 0: one per usable core */
     int n_ctx;                          /* positions; 0: what fits, at most the model's; up to four times as many with YaRN */
     int chunk;                          /* most prompt rows a call */
     bool fixed_chunk;                   /* always so many, however long a call takes; also when `chunk` is given */
-    int draft_depth;                    /* most MTP drafts a step, 0..ENGINE_MAX_DEPTH; -1: as many as a step can have; 0: none, and no rows for them */
+    int draft_depth;                    /* most MTP drafts a step, 0..ENGINE_MAX_DEPTH; -1: as many as a step can have; 0: no MTP rows either */
     int n_sequences;                    /* conversations resident at once; 0: two where there is room */
     int n_snapshots;                    /* states kept in memory, of all conversations */
 };
@@ -45,7 +45,7 @@ enum event_kind {
 struct event {
     enum event_kind kind;
     uint32_t serial;                    /* of the submit; 0 for loading, ready, fatal */
-    uint64_t sequence;                  /* restored, saved: of which conversation */
+    uint64_t sequence;                  /* of restored and saved: the conversation's name */
     size_t   done, total, cached;
     int      n;
     int32_t  ids[ENGINE_MAX_DEPTH + 1];
@@ -76,7 +76,7 @@ struct engine_info {
     size_t kv_token_bytes;              /* kv_token_bytes() */
     char   weights_in[240];             /* where a GPU's weights lie and why, as a line; "": nothing was measured */
     char   reads[480];                  /* how fast memory was read at the start, as a line with what to do; "": not measured */
-    bool   slow;                        /* slower than it should be */
+    bool   slow;                        /* it was read more slowly than it should be */
     struct memory_plan plan;            /* as it was decided before the weights were read */
     double load_ms;
     float  gen_temperature, gen_top_p;  /* the checkpoint's own defaults; negative when it has none */
@@ -99,27 +99,29 @@ struct engine_machine {
 struct engine *engine_open(const struct engine_options *o, struct err *e);
 /* The plan that engine_open() would make now, without reading weights.  False with the reason when it does not fit. */
 bool engine_fits(const struct engine_options *o, struct memory_plan *plan, struct err *e);
-/* Queues a whole prompt and copies it; it is computed from the longest prefix that is still there.  `sequence` names the conversation, with
- * any number of the caller's: prompts of the same name take each other's place, those of another name do not, as long as there is room for
- * both.  0: not known; then the prompt goes on where one without a name ended, if it has all of that.  `snapshot_pos` is the position worth a
- * snapshot: the longest prefix that the next turn will share (0: none).  Returns the serial, > 0; exactly one EV_DONE carries it.  A second
- * submit waits for the first. */
+/* Queues a whole prompt and copies it; it is computed from the end of the longest prefix that is resident.
+ *   sequence       names the conversation, with any number of the caller's: prompts of the same name take each other's place, those of
+ *                  another name do not, as long as there is room for both.  0: not known; then the prompt continues a sequence without a
+ *                  name, if there is one that it begins with
+ *   snapshot_pos   the position worth a snapshot: the longest prefix that the next turn will share; 0: none
+ * Returns the serial, > 0; exactly one EV_DONE carries it.  Answers of different conversations are under way at once where the device can do
+ * that (engine_info.n_answers); others wait. */
 uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos, const struct sampling *s);
-/* While nothing is asked: the beginning of a prompt that may come is computed, so that its submit finds it there.  Tells nothing,
+/* While no request waits or runs: the beginning of a prompt that may come is computed, so that its submit finds it there.  Posts no event,
  * changes no answer, and ends at the next chunk when there is a submit, an interrupt, or another beginning, which takes its place.
- * The states at `snapshot_pos` are worth a snapshot.  n_ids 0: nothing is read any more. */
+ * The states at `snapshot_pos` are worth a snapshot.  n_ids 0: nothing is read ahead any more. */
 void engine_read_ahead(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos);
-/* The sequence's own file from now on; NULL: it has none.  It is saved there when another one gets its place, and comes back from there when it
- * is asked for again.  Nothing is written to a file `x.y` when there is no file `x` beside it. */
+/* The sequence's own file from now on; NULL: it has none.  The sequence is saved there when another one takes its place, and comes back
+ * from there with its next prompt.  Nothing is written to a file `x.y` when there is no file `x` beside it. */
 void engine_keep(struct engine *g, uint64_t sequence, const char *path);
-/* Makes the sequence that of the file (engine/checkpoint.h), before anything that is submitted afterwards; nothing happens if there is none.
- * EV_RESTORED if there was something to do or to say. */
+/* Makes the sequence that of the file (engine/checkpoint.h), before anything that is submitted afterwards.  EV_RESTORED when tokens came back,
+ * or with the reason why they did not; none if there is no such file, or what it has is resident already. */
 void engine_restore(struct engine *g, uint64_t sequence, const char *path);
-/* Saves the sequence of that name, or for 0 the one that was used last, when nothing is asked, after what is to be read ahead now; or when
- * the engine closes.  An older save of it that has not come to its end is forgotten.  EV_SAVED when it is on the disk. */
+/* Saves the sequence of that name, or for 0 the one that was used last: while no request waits or runs, after what is to be read ahead now; or
+ * when the engine closes.  It takes the place of an older save of the same that has not ended.  EV_SAVED when it is on the disk. */
 void engine_save(struct engine *g, uint64_t sequence, const char *path);
 /* Ends the submit `serial`, running or waiting: its EV_DONE with FINISH_INTERRUPTED is there when this returns, however long
- * a step takes.  The engine notices at the end of the step or chunk; tokens that were not heard of are not kept. */
+ * a step takes.  The engine notices at the end of the step or chunk; tokens that no event told are not kept. */
 void engine_interrupt(struct engine *g, uint32_t serial);
 int  engine_fd(const struct engine *g);                         /* readable while events wait */
 struct event_list engine_drain(struct engine *g);               /* valid until the next drain */

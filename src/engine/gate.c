@@ -7,7 +7,7 @@ static const double change = 0.01,      /* chance that the rate has changed betw
 static const float bounds[GATE_BINS] = {0.3f, 0.5f, 0.7f, 0.85f, 0.95f, 2};
 static const double middles[GATE_BINS] = {0.2, 0.4, 0.6, 0.78, 0.9, 0.97}, middle_of_all = 0.75;
 
-/* Likewise for matches: lengths from which on, and what is believed of them at first. */
+/* Bins of matches in the text: their least lengths, and the rates that are expected at first. */
 static const int lengths[GATE_LENGTHS] = {0, 5, 8, 16};
 static const double middles_of_length[GATE_LENGTHS] = {0.35, 0.55, 0.75, 0.9};
 
@@ -31,7 +31,7 @@ static int bin_of(float prob)
     return i;
 }
 
-/* That a draft of this probability is right. */
+/* The chance that a draft of this probability is right. */
 static double chance(const struct gate *g, float prob)
 {
     return belief_chance(&g->bin[bin_of(prob)]);

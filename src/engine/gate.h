@@ -13,10 +13,10 @@ enum { GATE_ROWS = PRICE_ROWS, GATE_BINS = 6, GATE_LENGTHS = 4 };
 struct gate {
     int    most;                        /* drafts */
     const struct price *price;          /* of all answers */
-    /* gains, of the answer under way, and of answers before it */
-    struct belief all;                  /* a draft is right when all before it were */
-    struct belief bin[GATE_BINS];       /* likewise, of drafts that the MTP block gave a probability in this range */
-    struct belief looked_up[GATE_LENGTHS];  /* of drafts found in the text, by how much of it was alike */
+    /* how often a draft is right when all before it were, in this answer and in answers before it */
+    struct belief all;                  /* any draft of the MTP block */
+    struct belief bin[GATE_BINS];       /* one that the MTP block gave a probability in this range */
+    struct belief looked_up[GATE_LENGTHS];  /* one found in the text, by the length of the match */
     int    idle;                        /* steps since a draft was made */
 };
 
@@ -25,7 +25,7 @@ void gate_init(struct gate *g, int most, const struct price *price);
 /* An answer begins: drafts are expected to fare as in answers before it. */
 void gate_begin(struct gate *g);
 
-/* How many more drafts to make, `n` of these probabilities being made; 0: enough.  At most `lot` at a time. */
+/* How many more drafts to make, when there are `n` of these probabilities; 0: enough.  At most `lot` at a time. */
 int  gate_make(const struct gate *g, const float *prob, int n, int lot);
 /* How many of n drafts to verify. */
 int  gate_verify(const struct gate *g, const float *prob, int n);
@@ -36,7 +36,7 @@ void gate_learn(struct gate *g, const float *prob, int n, int n_right, int n_kno
 /* Drafts found in the text (engine/lookup.h), behind a match of `length` ids, cost nothing to make: how many of them to verify; 0: those of
  * the MTP block are expected to give more. */
 int  gate_look_up(const struct gate *g, int length);
-/* What was found there, verified or not: n_right tokens came as it said, and then, if n_known is more, another one. */
+/* The fate of drafts found in the text, verified or not: the first n_right of them came, and then, if n_known is more, another token did. */
 void gate_learn_look_up(struct gate *g, int length, int n_right, int n_known);
 
 /* For steps of several answers (engine/share.h).  right[i]: the chance that the first i drafts are right, of n with these probabilities, of

@@ -7,8 +7,8 @@ void group_init(struct group *g, struct stepper *s, struct price *price, bool be
     *g = (struct group){.s = s, .price = price, .beside = beside};
 }
 
-/* Of a step.  On a device that works beside the host the answers have a row each, and no drafts: the MTP block over rows of several of them has not
- * run on a GPU yet in whole answers. */
+/* Rows that a step of n answers may have.  On a device that works beside the host each answer has one, and no drafts: the MTP block over rows of
+ * several answers has not been tested on a GPU yet. */
 static int most_rows(const struct group *g, int n)
 {
     return g->beside ? n : stepper_most_rows(g->s);
@@ -25,7 +25,7 @@ static int shares_of(const struct member *m, int n, struct share all[STEP_ROWS])
     return n_shares;
 }
 
-/* What the step took that the answers have behind them, where only the whole round can be timed. */
+/* Notes what the last step took, where only the whole round, drafts included, can be timed. */
 static void note_round(struct group *g)
 {
     const double ms = clock_ms_since(g->launched_ns) - g->n_made * price_draft_ms(g->price, g->n_making);
@@ -55,7 +55,7 @@ static int share_out(struct group *g, struct member *m, int n, struct stepper_pa
     return n_parts;
 }
 
-/* At least one left out rows of the MTP block, which are run before drafts. */
+/* Did any of them leave out rows of the MTP block?  They are run before its drafts. */
 static bool any_behind(struct group *g, const struct member *m, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -91,7 +91,7 @@ void group_launch(struct group *g, struct member *m, int n)
         price_step_took(g->price, g->n_rows, clock_ms_since(start));
 }
 
-/* Until the drafts that were launched are there. */
+/* Waits for the drafts that were launched. */
 static bool take(struct group *g, struct member *m, int n, struct err *e)
 {
     for (int i = 0; i < n; i++) {

@@ -12,7 +12,7 @@ struct group {
     /* the newest step */
     int     n_rows;
     int     n_making, n_made;           /* answers for which drafts are made behind it; drafts of each so far */
-    int64_t launched_ns;                /* 0: what it takes tells nothing */
+    int64_t launched_ns;                /* 0: its time does not count */
 };
 
 /* One of the answers, behind its first pick, all of whose results were taken. */
@@ -21,14 +21,15 @@ struct member {
     int                slot;
     bool               makes;           /* drafts are made for it behind the step under way */
     int                n_rows;          /* its rows in that step */
-    struct step_result result;          /* of that step, by the caller */
-    bool               goes_on;         /* likewise: the answer has not ended with it */
+    /* set by the caller before group_prepare_next() */
+    struct step_result result;          /* of that step */
+    bool               goes_on;         /* the answer has not ended with it */
 };
 
 void group_init(struct group *g, struct stepper *s, struct price *price, bool beside);
 /* Launches a step of all of them. */
 void group_launch(struct group *g, struct member *m, int n);
-/* All results were heard: learns from them, and makes drafts for the next step.  False when the device failed. */
+/* After all results: learns from them, and makes drafts for the next step.  False when the device failed. */
 bool group_prepare_next(struct group *g, struct member *m, int n, struct err *e);
 /* The device has other work until the next launch. */
 static inline void group_disturbed(struct group *g) { g->launched_ns = 0; }

@@ -33,12 +33,12 @@ struct load_options {
     const char *backend;                /* NULL: the best one that is there */
     enum weights_in weights_in;
     bool kv_in_host;                    /* pinned memory of the host, which a GPU then reads over its link */
-    const char *machine_dir;            /* what was measured of this machine is remembered here, and a GPU's reads are compared with it; NULL: neither */
+    const char *machine_dir;            /* folder for what was measured of this machine, to compare a GPU's reads with; NULL: not measured */
     const char *kv;                     /* KV recipe, or "auto"; NULL: the first one that the device takes */
     const char *head;                   /* "int8" (default), "planes": the same in two planes, or "bf16": as stored */
     const char *mtp;                    /* the MTP block: "fp8" (default on a GPU), or "bf16": as stored (default on a CPU) */
     int n_threads;                      /* of a CPU; 0: one per usable core */
-    int n_ctx;                          /* positions; 0: what fits, at most what the device does by itself and the model's */
+    int n_ctx;                          /* positions; 0: what fits, at most the model's, and 32,768 on a CPU */
     int chunk;                          /* most prompt rows a call */
     int depth;                          /* most drafts a step; -1: as many as a step can have */
     int n_sequences;                    /* conversations resident at once; 0: one; LOAD_SOME_SEQUENCES: two where they fit */
@@ -67,7 +67,7 @@ struct model {
     struct reads           reads;       /* what a GPU's memory reaches; {0}: not measured */
     struct weights         weights;
     struct synthetic      *synthetic;
-    size_t                 weight_bytes;        /* that a model of this kind takes there: mapped, or packed */
+    size_t                 weight_bytes;        /* that the weights take where the device reads them: mapped, or packed */
     /* by load_space() */
     struct forward        *forward;
     struct cache          *caches[LIMIT_SEQUENCES];     /* [n_sequences] */

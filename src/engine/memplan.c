@@ -48,8 +48,10 @@ static void fill(struct memory_plan *m, const struct memplan_request *q, int n_c
     const struct model_config *c = q->model;
     const struct kv_shape shape = {.cfg = c, .recipe = q->kv, .n_ctx = n_ctx + q->spare_positions, .max_rows = q->max_rows, .n_slots = 1};
     const int n = q->n_sequences > 1 ? q->n_sequences : 1;
-    *m = (struct memory_plan){.n_ctx = n_ctx, .n_sequences = n, .kv_bytes = (size_t)n * kv_bytes(&shape), .available = q->available, .margin = q->margin,
-                              .kv = q->kv->name, .stretched_from = c->yarn_factor > 1 ? c->yarn_original : 0};
+    *m = (struct memory_plan){
+        .n_ctx = n_ctx, .n_sequences = n, .kv_bytes = (size_t)n * kv_bytes(&shape), .available = q->available, .margin = q->margin,
+        .kv = q->kv->name, .stretched_from = c->yarn_factor > 1 ? c->yarn_original : 0,
+    };
     add_line(m, (struct plan_line){.name = "weights", .bytes = q->weight_bytes, .host = q->discrete && q->weights_in_host});
     add(m, "INT8 head", q->made_head_bytes);
     add(m, "FP8 MTP block", q->made_mtp_bytes);
@@ -147,7 +149,7 @@ static bool refuse(const struct memory_plan *m, const struct memplan_request *q,
     plan_parts(m, host, &lines);
     if (fits >= MEMPLAN_MIN_CTX)
         err_set(e, "a context of %d tokens needs %.2f GiB%s (%s), but %.2f GiB are available, %.2f of them to be left free: --ctx %d fits%s%s",
-                m->n_ctx, gib(total), where, buf_str(&lines), gib(available), gib(margin), fits < 256 ? fits : fits / 256 * 256,
+                m->n_ctx, gib(total), where, buf_str(&lines), gib(available), gib(margin), fits / MEMPLAN_MIN_CTX * MEMPLAN_MIN_CTX,
                 *option ? ", or all of it with " : "", option);
     else
         err_set(e, "the model needs %.2f GiB%s (%s) even with %d tokens of context, but %.2f GiB are available, %.2f of them to be left "

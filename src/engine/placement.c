@@ -74,8 +74,8 @@ void placement_say(const struct placement *p, struct buf *out)
 {
     if (p->device <= 0)
         return;
-    buf_addf(out, "in %s memory: pinned memory of the host is read at %.0f GB/s, device memory at %.0f", placement_prefers_host(p) ? "pinned host" : "device",
-             p->host, p->device);
+    buf_addf(out, "in %s memory: pinned memory of the host is read at %.0f GB/s, device memory at %.0f",
+             placement_prefers_host(p) ? "pinned host" : "device", p->host, p->device);
     if (p->host >= faster * p->device && !placement_prefers_host(p))
         buf_addf(out, "; no cache holds it (%.0f GB/s when it is read again), and prompts read weights several times", p->again);
 }

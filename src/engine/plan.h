@@ -8,19 +8,19 @@
 enum { PLAN_MAX_LINES = 10 };
 
 struct plan_line {
-    const char *name;                   /* "weights"; lives for ever */
+    const char *name;                   /* "weights"; a constant */
     size_t      bytes;
-    int         times;                  /* `bytes` are of so many equal parts, one for each conversation; 0: of one thing */
+    int         times;                  /* the equal parts that `bytes` consist of, one for each conversation; 0: it is one thing */
     bool        host;                   /* in the host's memory, beside a discrete GPU */
 };
 
 struct memory_plan {
     struct plan_line lines[PLAN_MAX_LINES];
     int    n_lines;                     /* 0: nothing was planned */
-    size_t total, host_total;           /* host_total: of the lines of the host, which are not in total */
-    size_t available, margin;           /* where total lies; the margin of it is left free */
+    size_t total, host_total;           /* bytes; host_total: of the lines with `host`, which are not in total */
+    size_t available, margin;           /* of the memory where `total` lies; the margin is to be left free */
     size_t kv_bytes;                    /* the line of the KV cache */
-    const char *kv, *kv_why;            /* the recipe, and why --kv auto took it; NULL: it was given.  They live for ever */
+    const char *kv, *kv_why;            /* the recipe's name; why --kv auto took it, or NULL.  Constants */
     int    stretched_from;              /* positions that the model was trained on, where YaRN stretches them; 0: it does not */
     int    n_ctx;                       /* decided: positions of each conversation */
     int    n_sequences;                 /* likewise: conversations resident at once */

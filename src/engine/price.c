@@ -6,7 +6,7 @@ enum { TRUSTED = 6 };                   /* measurements of a price before others
 static const double first_ratio = 0.25, /* a row more, as long as none was measured, of a step of one row */
     first_answer = 0.15,                /* likewise an answer more in a run that makes drafts, of a run for one */
     dearer = 0.12, cheaper = 0.15,      /* weights of a newer measurement: what disturbs one makes it longer */
-    hope = 0.0004;                      /* by so much a high price sinks with every step, so that it is measured again one day */
+    hope = 0.0004;                      /* share of its excess that a high price loses with every step, so that it is measured again one day */
 
 /* One measurement is never believed at once: the machine may have been busy. */
 static double bounded(double old, double now) { return now > 1.5 * old ? 1.5 * old : now < old / 1.5 ? old / 1.5 : now; }

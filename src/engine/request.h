@@ -10,8 +10,8 @@
 
 enum { ENGINE_MAX_DEPTH = LIMIT_DRAFTS, ENGINE_MAX_STOP = LIMIT_STOP_IDS, ENGINE_MAX_ALTERNATIVES = LIMIT_ALTERNATIVES };
 
-/* For measurements with random weights, whose drafts are never right: a draft is the token with the chance rate[i], whatever the model says,
- * i being 0 and 1 in turns of so many positions. */
+/* For measurements with random weights, whose drafts are never right: a draft is accepted with probability rate[i], whatever the model
+ * says.  i is 0 for `tokens` positions, then 1 for as many, and so on. */
 struct draft_trial {
     float rate[2];
     int   tokens;                       /* 0: off */
@@ -37,15 +37,15 @@ struct sampling {
     const int32_t *bias_ids;            /* logit bias, n_bias pairs; copied by engine_submit; -INFINITY bans */
     const float   *bias;
     int      n_bias;
-    int      n_answer_prefix;                   /* so many last ids of the prompt are the answer's beginning: the presence penalty counts them,
+    int      n_answer_prefix;           /* the last ids of the prompt that are the answer's beginning: the presence penalty counts them,
                                          * and the random stream stands behind them, as if they had just been picked */
-    int      patience_ms;               /* so long it lets those go first that come after it (base/due.h); 0: a person waits for it */
+    int      patience_ms;               /* requests that come within this time go first (base/due.h); 0: a person waits for it */
     int      n_alternatives;            /* likeliest ids told with every token, at most ENGINE_MAX_ALTERNATIVES; 0: no logprobs */
     struct draft_trial trial;
 };
 
-/* Logprobs, as probabilities: softmax(logits) at one position, before bias, penalties, temperature and cuts.  Only ids that a bias
- * bans count as impossible. */
+/* Logprobs, as probabilities: softmax(logits) at one position, before bias, penalties, temperature and cuts.  But ids that a bias bans
+ * have probability 0. */
 struct logprobs {
     float   prob;                       /* of the id that was picked; negative: not asked for */
     int     n;                          /* the likeliest ids, by falling probability; of equal ones the lower id first */
@@ -64,24 +64,24 @@ enum finish {
 /* Drafted: proposed by the MTP block and accepted.  Looked up: likewise, found in the text. */
 enum token_how { TOKEN_SAMPLED, TOKEN_DRAFTED, TOKEN_LOOKED_UP };
 
-/* Why more of a prompt is read than what is new in it.  {0}: it is not. */
+/* Why more of a prompt is computed than what is new in it.  {0}: no more was. */
 struct refill {
     bool happened;
-    bool resident;                      /* the conversation was there, up to a position that is not reached any more; else it was not */
-    int  common;                        /* tokens that the prompt shares with what was there */
+    bool resident;                      /* the conversation was resident, but there was no snapshot near enough; else it was not resident */
+    int  common;                        /* tokens that the prompt shares with what was resident */
     int  pos;                           /* the nearest snapshot below; 0: none */
-    bool from_file;                     /* which came back from a checkpoint */
+    bool from_file;                     /* that snapshot came back from a checkpoint */
 };
 
 struct turn_stats {
-    int    n_prompt, n_cached;          /* prompt tokens; how many of them were not computed again */
-    int    n_ahead;                     /* of n_cached: those that were read ahead since the last answer */
+    int    n_prompt, n_cached;          /* prompt tokens; those of them that were not computed again */
+    int    n_ahead;                     /* of n_cached: tokens that were read ahead since the last answer */
     int    n_tokens;                    /* generated, stop id included */
     int    n_steps;                     /* decode steps (verification passes) */
-    int    drafted[ENGINE_MAX_DEPTH], accepted[ENGINE_MAX_DEPTH];       /* by draft position */
-    int    looked_up[ENGINE_MAX_DEPTH], looked_up_accepted[ENGINE_MAX_DEPTH];   /* of these: those that were found in the text */
+    int    drafted[ENGINE_MAX_DEPTH], accepted[ENGINE_MAX_DEPTH];       /* drafts that were verified, by draft position */
+    int    looked_up[ENGINE_MAX_DEPTH], looked_up_accepted[ENGINE_MAX_DEPTH];   /* of these: drafts found in the text */
     double prefill_ms, decode_ms;       /* submit to first token; first token to last */
-    double bytes;                       /* that the steps moved, drafts included (model/traffic.h), about */
+    double bytes;                       /* moved by the steps, drafts included: an estimate (model/traffic.h) */
     struct refill refill;
 };
 

@@ -37,14 +37,13 @@ static void request_free(struct request *r)
 
 void requests_free(struct requests *q)
 {
-    struct request *next;
-    for (struct request *r = q->first; r; r = next) {
+    for (struct request *r = q->first, *next; r; r = next) {
         next = r->next;
         request_free(r);
     }
     free(q->ahead_ids);
-    for (struct save *s = q->saves, *after; s; s = after) {
-        after = s->next;
+    for (struct save *s = q->saves, *next; s; s = next) {
+        next = s->next;
         save_free(s);
     }
     mailbox_free(&q->events);
@@ -177,13 +176,10 @@ uint32_t requests_submit(struct requests *q, uint64_t sequence, const int32_t *i
     uint32_t serial = r->serial = q->last_serial;
 
     pthread_mutex_lock(&q->lock);
-    struct outcome refused = {.finish = FINISH_ERROR};
-    bool dead = q->dead;
-    if (dead) {
-        snprintf(refused.why.msg, sizeof refused.why.msg, "%s", q->why_dead);
-    } else {
+    const bool dead = q->dead;
+    const struct outcome refused = {.finish = FINISH_ERROR, .why = q->why_dead};
+    if (!dead)
         add_request(q, r);
-    }
     pthread_mutex_unlock(&q->lock);
     if (dead) {
         post_done(q, serial, &refused);
@@ -192,7 +188,7 @@ uint32_t requests_submit(struct requests *q, uint64_t sequence, const int32_t *i
     return serial;
 }
 
-/* Under the lock: the request at that place waits no longer. */
+/* Under the lock: takes the request at that place out of those that wait. */
 static struct request *take(struct requests *q, struct request **at)
 {
     struct request *r = *at;
@@ -202,7 +198,7 @@ static struct request *take(struct requests *q, struct request **at)
     return r;
 }
 
-/* Under the lock: the waiting request of that serial, which waits no longer.  NULL: none. */
+/* Under the lock: takes out the waiting request of that serial.  NULL: there is none. */
 static struct request *take_waiting(struct requests *q, uint32_t serial)
 {
     for (struct request **p = &q->first; *p; p = &(*p)->next)
@@ -254,7 +250,7 @@ bool requests_closing(struct requests *q)
     return atomic_load(&q->closing);
 }
 
-/* Is there an older one about the same conversation? */
+/* Is there an older waiting request about the same conversation? */
 static bool is_behind(const struct requests *q, const struct request *r)
 {
     const struct request *older = q->first;
@@ -445,7 +441,7 @@ void requests_end(struct requests *q, const struct outcome *o)
     q->first = NULL;
     q->last = &q->first;
     q->dead = true;
-    snprintf(q->why_dead, sizeof q->why_dead, "%s", o->why.msg);
+    q->why_dead = o->why;
     pthread_mutex_unlock(&q->lock);
     for (; r; r = next) {
         next = r->next;

@@ -19,7 +19,7 @@ struct save {
     uint64_t sequence;
 };
 
-/* A submit with copies of everything it points to; or a restore, of which nobody hears. */
+/* A submit with copies of everything it points to; or a restore, which has no serial and no EV_DONE. */
 struct request {
     uint32_t        serial;
     char           *restore;            /* the file; NULL: a submit */
@@ -27,8 +27,8 @@ struct request {
     int32_t        *ids;
     int             n, snapshot_pos;
     struct sampling how;
-    int64_t         submitted_ns, due;  /* due: base/due.h */
-    /* the queue's own */
+    int64_t         submitted_ns, due;  /* due: base/due.h, ns */
+    /* used by requests.c alone */
     struct request *next;
     int32_t        *bias_ids;           /* how.bias_ids points here */
     float          *bias;
@@ -40,31 +40,31 @@ struct requests {
     struct mailbox   events;
     pthread_mutex_t  lock;              /* guards what is below, and the stats of the running requests */
     pthread_cond_t   work;
-    struct request  *first, **last;     /* waiting */
-    struct request  *running;           /* likewise a list */
-    int32_t         *ahead_ids;         /* of `ahead`; NULL: nothing is to be read ahead */
+    struct request  *first, **last;     /* waiting; `last` is where the next one is linked */
+    struct request  *running;           /* a list, too */
+    int32_t         *ahead_ids;         /* the ids of `ahead`; NULL: nothing is to be read ahead */
     struct beginning ahead;
     bool             ahead_ends;        /* the beginning that is being read is not wanted any more */
     struct save     *saves;             /* in order, at most one of a sequence */
-    bool             save_waits;        /* until what is to be read ahead was read: it was asked for before */
-    int              n_saving;          /* saves that have begun and not ended, */
-    uint64_t         saving_of;         /* ... all of this sequence */
-    bool             rows_wanted;       /* of a save that has begun */
+    bool             save_waits;        /* saves begin after `ahead` was read, because that was asked for before them */
+    int              n_saving;          /* saves that have begun and not ended */
+    uint64_t         saving_of;         /* the sequence of these: all are of the same */
+    bool             rows_wanted;       /* a save that has begun wants the next rows */
     bool             looks;             /* something has changed: the engine thread is to look again */
     bool             dead;              /* no submit will be served any more */
-    char             why_dead[sizeof ((struct event *)0)->message];
+    struct err       why_dead;
     atomic_bool      closing;
-    uint32_t         last_serial;       /* of the owner thread */
+    uint32_t         last_serial;       /* owner thread only */
 };
 
-/* What the engine thread does next: one of these.  The ids are its own to free, the save save_free()'s. */
+/* What the engine thread does next: one of these.  It frees ahead_ids with free(), the save with save_free(). */
 struct work {
     struct request  *request;
     struct save     *save;
     bool             looks;             /* what it waited for may have happened */
     bool             rows;              /* the save under way wants some */
     struct beginning ahead;
-    int32_t         *ahead_ids;
+    int32_t         *ahead_ids;         /* the ids of `ahead`; NULL: none */
 };
 
 bool requests_init(struct requests *q, struct err *e);
@@ -82,9 +82,9 @@ void requests_close(struct requests *q);              /* the engine thread is to
 bool requests_closing(struct requests *q);
 /* Whether a request or a save of that conversation can be begun beside what runs. */
 typedef bool requests_may_begin(void *arg, uint64_t sequence);
-/* The next piece of work; waits for it unless the engine is busy, when there is none but requests that may begin.  Of these the one that is due
- * first (sampling.patience_ms) is next, but none before an older one about the same conversation.  A request counts as running from here on,
- * until requests_done().  False when there is none, or the engine closes. */
+/* The next piece of work.  busy: answers are under way; then it is a request that may begin, or nothing.  Else this waits until there is
+ * something.  Of several requests the one that is due first (sampling.patience_ms) is next, but never before an older one about the same
+ * conversation.  A request counts as running from here on, until requests_done().  False when there is no work, or the engine closes. */
 bool requests_next(struct requests *q, bool busy, requests_may_begin *may, void *arg, struct work *w);
 /* A request or a beginning that must wait, after all: it is next again when it may begin, unless it is not wanted any more. */
 void requests_put_back(struct requests *q, struct work *w);
@@ -95,12 +95,12 @@ void save_free(struct save *s);
 void requests_saved(struct requests *q);
 void requests_look_again(struct requests *q);         /* likewise: requests that might not begin may now, or there is other work (work.looks) */
 void requests_want_rows(struct requests *q);          /* on any thread: work.rows is next, when nothing is asked */
+void requests_post(struct requests *q, const struct event *ev);               /* on any thread: an event that is about no request */
 bool requests_cancelled(struct requests *q, const struct request *r);         /* or the engine closes */
-void requests_post(struct requests *q, const struct event *ev);               /* one that is about no request */
 /* An event about a running request, unless it was interrupted: then its last event is out, and this returns false. */
 bool requests_report(struct requests *q, struct request *r, const struct event *ev, const struct turn_stats *stats);
 void requests_done(struct requests *q, struct request *r, const struct outcome *o);   /* frees it */
-/* Nothing is served any more: ends what waits, and what is still to come, as `o` says. */
+/* Nothing is served any more: requests that wait end as `o` says, later ones with FINISH_ERROR and o->why. */
 void requests_end(struct requests *q, const struct outcome *o);
 
 #endif

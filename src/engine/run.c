@@ -98,7 +98,7 @@ static enum finish no_room(const struct run *r, int n_new)
     return r->q->tl.n + n_new == r->d->o.n_ctx ? FINISH_CONTEXT : FINISH_LENGTH;
 }
 
-/* Reports the picks and appends them to the timeline.  Returns how many; 0 when nobody listens any more: what was not heard
+/* Reports the picks and appends them to the timeline.  Returns how many; 0 when the answer was interrupted: tokens that were not reported
  * must not be in the timeline, or the next prompt would have to rewind.  `before` are the statistics without them. */
 static int take_tokens(struct run *r, const struct picks *p, const struct turn_stats *before)
 {
@@ -161,42 +161,47 @@ static bool picks_of(struct run *r, const struct step_result *in, struct picks *
     return true;
 }
 
-/* So many runs of the MTP block over so many rows in all. */
+/* Bytes that `runs` runs of the MTP block over `rows` rows in all move. */
 static double block_bytes(const struct traffic *t, long runs, long rows)
 {
     return runs ? (double)runs * traffic_mtp(t, traffic_distinct(t, (double)rows / (double)runs)) : 0;
 }
 
-/* What the MTP block has moved since the last call. */
+/* Bytes that the MTP block has moved since the last call. */
 static double drafting_bytes(struct decoder *d)
 {
     const struct traffic *t = &d->o.traffic;
     const struct stepper_counts now = stepper_counts(d->stepper), old = d->counted;
-    const long late = now.late_runs - old.late_runs, runs = now.mtp_runs - old.mtp_runs - late,
-        rows = now.mtp_rows - old.mtp_rows - (now.late_rows - old.late_rows);
+    const long late = now.late_runs - old.late_runs;
+    const long runs = now.mtp_runs - old.mtp_runs - late, rows = now.mtp_rows - old.mtp_rows - (now.late_rows - old.late_rows);
     d->counted = now;
     return (double)late * t->mtp_rows + (double)(now.heads - old.heads) * t->draft_head + block_bytes(t, runs, rows)
          + block_bytes(t, now.chained_runs - old.chained_runs, now.chained_rows - old.chained_rows);
 }
 
-/* Of a result's step; the first pick is none.  What several answers read together is shared out. */
+/* Of a result's step; the first pick is not a step.  What the step of several answers reads for all of them is counted in equal parts. */
 static double step_bytes(const struct run *r, const struct step_result *in)
 {
     const struct traffic *t = &r->d->o.traffic;
-    const int rows = in->n_drafts + 1, n = r->n_sharing;
-    const double own = traffic_step(t, rows, r->q->tl.n_run, traffic_distinct(t, rows)), shared = t->fixed + traffic_distinct(t, r->n_rows) * t->expert;
-    return !r->first_ns ? 0 : n > 1 ? own - t->fixed - traffic_distinct(t, rows) * t->expert + shared / n : own;
+    const int rows = in->n_drafts + 1;
+    const double experts = traffic_distinct(t, rows), alone = traffic_step(t, rows, r->q->tl.n_run, experts);
+    if (!r->first_ns)
+        return 0;
+    if (r->n_sharing <= 1)
+        return alone;
+    const double own = alone - t->fixed - experts * t->expert, shared = t->fixed + traffic_distinct(t, r->n_rows) * t->expert;
+    return own + shared / r->n_sharing;
 }
 
-/* With a result, or what was made up for at the end. */
+/* in: NULL at the end of the answer, when the MTP block has run the rows that were left out. */
 static void count_bytes(struct run *r, const struct step_result *in)
 {
     if (r->d->o.traffic.c)
         r->out->stats.bytes += (in ? step_bytes(r, in) : 0) + drafting_bytes(r->d);
 }
 
-/* One result.  The rows of its tokens but the newest have run; the first one ran none.  Returns whether it was heard. */
-static bool hear(struct run *r, const struct step_result *in)
+/* Reports one result.  The rows of its tokens but the newest have run; the first result ran none.  False: nobody listens any more. */
+static bool report(struct run *r, const struct step_result *in)
 {
     struct turn_stats before = r->out->stats;
     struct picks p;
@@ -216,8 +221,9 @@ static struct step_sampling for_device(const struct run *r)
     struct step_sampling s = {
 #define SAMPLING_NUMBER(name, ...) .name = how->name,
 #include "config/sampling_numbers.def"
-        .top_k = how->top_k, .n_ids = sampler_n_ids(how, r->d->c->vocab), .room = r->room, .rng = sampler_stream(how), .n_stop = how->n_stop, .biased = how->n_bias > 0,
-        .n_alternatives = how->n_alternatives, .trial = {how->trial.rate[0], how->trial.rate[1]}, .trial_tokens = how->trial.tokens,
+        .top_k = how->top_k, .n_ids = sampler_n_ids(how, r->d->c->vocab), .room = r->room, .rng = sampler_stream(how), .n_stop = how->n_stop,
+        .biased = how->n_bias > 0, .n_alternatives = how->n_alternatives,
+        .trial = {how->trial.rate[0], how->trial.rate[1]}, .trial_tokens = how->trial.tokens,
     };
     s.repetition_penalty = how->repetition_penalty > 0 ? how->repetition_penalty : 1;
     memcpy(s.stop, how->stop, (size_t)how->n_stop * sizeof *s.stop);
@@ -240,7 +246,7 @@ static void choose(struct run *r)
     r->drafter->gate = r->d->gate;
     drafter_begin(r->drafter, r->depth, how->lookup, r->p.ids, r->p.n);
     r->begun = true;
-    if (r->d->n_runs == 1)              /* what was run for others, or to warm up */
+    if (r->d->n_runs == 1)              /* what was run for answers before, or to warm up, does not count */
         r->d->counted = stepper_counts(s);
 }
 
@@ -251,7 +257,7 @@ static void launch(struct run *r)
     r->n_outstanding++;
 }
 
-/* States on the way of a long answer: after an interrupted one, less is to be computed again. */
+/* A snapshot on the way of a long answer: after an interruption less must be computed again. */
 static bool keep_on_way(struct run *r, struct err *fault)
 {
     struct decoder *d = r->d;
@@ -265,18 +271,18 @@ static bool keep_on_way(struct run *r, struct err *fault)
     return true;
 }
 
-/* The oldest result of the answer that was chosen is taken and heard.  False when the device failed. */
+/* Takes and reports the oldest result of the answer that was chosen.  False when the device failed. */
 static bool take_result(struct run *r, struct step_result *result, struct err *fault)
 {
     if (!stepper_wait(r->d->stepper, result, fault))
         return false;
     r->n_outstanding--;
-    r->n_delivered += hear(r, result);
+    r->n_delivered += report(r, result);
     return true;
 }
 
 /* With a fixed number of drafts a device that works beside the host is always a pick ahead: it starts on the next one before the host has
- * read this one.  What it did beyond the last one heard is taken back. */
+ * read this one.  What it did beyond the last one that was reported is taken back by stepper_end(). */
 bool run_step(struct run *r, bool ahead, struct err *fault)
 {
     struct step_result result;
@@ -290,7 +296,7 @@ bool run_step(struct run *r, bool ahead, struct err *fault)
 
 /* ---- steps of several answers ---- */
 
-/* All that was launched is heard, the first pick included, which is no step. */
+/* Takes the results of all that was launched, and of the first pick, which is not a step. */
 static bool catch_up(struct run *r, struct err *fault)
 {
     struct step_result result;
@@ -327,7 +333,7 @@ static void share_drafting_bytes(struct decoder *d, struct run *const *in, int n
         in[i]->out->stats.bytes += each;
 }
 
-static bool hear_all(struct decoder *d, struct run *const *in, struct member *m, int n, struct err *fault)
+static bool take_results(struct decoder *d, struct run *const *in, struct member *m, int n, struct err *fault)
 {
     for (int i = 0; i < n; i++) {
         choose(in[i]);
@@ -354,7 +360,7 @@ bool runs_step(struct run *const *all, int n, struct err *fault)
         return true;
     group_launch(&d->group, m, n_in);
     share_drafting_bytes(d, in, n_in);
-    if (!hear_all(d, in, m, n_in, fault) || !group_prepare_next(&d->group, m, n_in, fault))
+    if (!take_results(d, in, m, n_in, fault) || !group_prepare_next(&d->group, m, n_in, fault))
         return false;
     share_drafting_bytes(d, in, n_in);
     for (int i = 0; i < n_in; i++) {
@@ -389,7 +395,7 @@ bool run_finish(struct run *r, struct err *fault)
     if (r->begun && !end_steps(r, fault))
         return false;
     r->q->finished = r->out->finish == FINISH_STOP;
-    if (r->out->finish == FINISH_ERROR)         /* numbers that are none: nothing in the cache can be trusted */
+    if (r->out->finish == FINISH_ERROR)         /* logits were not finite: nothing in the cache can be trusted */
         sequence_forget(&r->d->sequences, r->q);
     r->q->busy = false;
     return true;

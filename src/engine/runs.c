@@ -55,7 +55,7 @@ static void take_out(struct decoder *d, int i)
         d->runs[i] = d->runs[i + 1];
 }
 
-/* What it has computed is kept once it is reported, so that nobody waits for that. */
+/* The snapshot is taken after the end was reported, so that nobody waits for it. */
 static bool end_one(struct decoder *d, int i, struct err *fault)
 {
     struct run *r = d->runs[i];
@@ -98,13 +98,13 @@ void decoder_fail(struct decoder *d, const struct err *fault)
 
 /* ---- a turn ---- */
 
-/* Since when it waits for its next chunk, and may have it. */
+/* Since when its next chunk is waited for: when its last one began, or when it was due, whichever is later. */
 static int64_t waits_since(const struct run *r)
 {
     return r->due > r->moved_ns ? r->due : r->moved_ns;
 }
 
-/* Whose prompt goes on: who waits longest.  So those that are due take turns. */
+/* The prompt that goes on: the one that waits longest.  So those that are due take turns. */
 static struct run *next_to_read(const struct decoder *d)
 {
     struct run *best = NULL;
@@ -114,6 +114,7 @@ static struct run *next_to_read(const struct decoder *d)
     return best;
 }
 
+/* A chunk of that prompt; NULL: there is none to read. */
 static bool read_some(struct decoder *d, struct run *r, struct err *fault)
 {
     if (!r)
@@ -125,7 +126,7 @@ static bool read_some(struct decoder *d, struct run *r, struct err *fault)
     return run_read(r, fault);
 }
 
-/* Those that take a step: at most as many as it has rows, of more those that waited longest.  Returns how many. */
+/* The answers that take part in the next step: as many as it has rows, those that waited longest first.  Returns how many. */
 static int next_to_step(const struct decoder *d, struct run *in[STEP_ROWS])
 {
     int n = 0;

@@ -3,10 +3,11 @@
 #include <stdlib.h>
 
 #include "backend/dev.h"
+#include "base/least.h"
 #include "base/log.h"
 #include "base/memory.h"
 
-enum { WORTH_A_WORD = 64 };             /* tokens: reading ahead ends at multiples of it */
+enum { WORTH_NOTING = 64 };             /* tokens of a refill: reading ahead ends at multiples of it */
 
 bool sequences_open(struct sequences *s, struct dev *dev, const struct model_config *c, struct cache *const *caches, int n, int n_ctx,
                     int n_snapshots, struct err *e)
@@ -19,7 +20,8 @@ bool sequences_open(struct sequences *s, struct dev *dev, const struct model_con
     }
     s->states = dev->alloc_host(dev, (size_t)n_snapshots * bytes);
     if (!s->states)
-        return err_set(e, "no memory for %d snapshots: %zu MiB of the host asked for; end other programs", n_snapshots, ((size_t)n_snapshots * bytes) >> 20);
+        return err_set(e, "no memory for %d snapshots: %zu MiB of the host asked for; end other programs", n_snapshots,
+                       ((size_t)n_snapshots * bytes) >> 20);
     snapshots_init(&s->snaps, n_snapshots, n, bytes, s->states);
     return true;
 }
@@ -117,8 +119,8 @@ struct rejoin sequence_rejoin(const struct sequences *s, const struct sequence *
 
 void sequence_set_prompt(struct sequences *s, struct sequence *q, const struct rejoin *j, const int32_t *ids, int n)
 {
-    if (j->slot >= 0)
-        cache_state_load(q->k, snapshots_at(&s->snaps, j->slot));
+    if (j->snapshot >= 0)
+        cache_state_load(q->k, snapshots_at(&s->snaps, j->snapshot));
     else if (!j->stay)
         cache_reset(q->k);
     snapshots_drop_after(&s->snaps, q->slot, j->common);
@@ -139,17 +141,16 @@ void sequence_forget(struct sequences *s, struct sequence *q)
     cache_reset(q->k);
 }
 
-static int most(int a, int b) { return a > b ? a : b; }
-static int least(int a, int b) { return a < b ? a : b; }
 
 void sequence_note_refill(const struct sequences *s, struct sequence *q, uint64_t name, const struct rejoin *j)
 {
-    const int foretold = least(q->rejoins, q->tl.n);
-    const bool resident = q->tl.n && q->name == name && (name || j->common >= foretold);
-    if (resident && (most(foretold, j->common) - j->pos < WORTH_A_WORD || (q->refill.happened && q->refill.pos <= j->pos)))
+    const int expected = least(q->rejoins, q->tl.n);
+    const bool resident = q->tl.n && q->name == name && (name || j->common >= expected);
+    if (resident && (most(expected, j->common) - j->pos < WORTH_NOTING || (q->refill.happened && q->refill.pos <= j->pos)))
         return;
     q->refill = (struct refill){
-        .happened = true, .resident = resident, .common = j->common, .pos = j->pos, .from_file = j->slot >= 0 && s->snaps.from_file[j->slot],
+        .happened = true, .resident = resident, .common = j->common, .pos = j->pos,
+        .from_file = j->snapshot >= 0 && s->snaps.from_file[j->snapshot],
     };
 }
 
@@ -169,7 +170,7 @@ void sequence_note_ahead(struct sequence *q, int pos, int rows)
 
 int sequence_take_ahead(struct sequence *q, int pos)
 {
-    int to = pos < q->ahead_to ? pos : q->ahead_to, n = to > q->ahead_from ? to - q->ahead_from : 0;
+    const int n = most(least(pos, q->ahead_to) - q->ahead_from, 0);
     q->ahead_from = q->ahead_to = 0;
     return n;
 }

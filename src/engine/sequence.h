@@ -21,10 +21,10 @@ struct sequence {
     bool            busy;               /* an answer of it is under way, or it is on its way back from a file: nobody else may use it */
     struct timeline tl;
     struct cache   *k;
-    int             rejoins;            /* where the next turn of the conversation will rejoin, as its last prompt said */
-    bool            finished;           /* the last answer said all it had to say: nobody continues it */
+    int             rejoins;            /* position where the next turn will rejoin, as its last prompt said */
+    bool            finished;           /* the last answer ended by itself (FINISH_STOP): nobody continues it */
     int             ahead_from, ahead_to;       /* positions that were read ahead since the last answer */
-    struct refill   refill;             /* since the last answer */
+    struct refill   refill;             /* noted since the last answer */
     uint64_t        used;               /* when it was last asked for, on the clock of struct sequences; 0: never */
 };
 
@@ -45,33 +45,33 @@ int  sequences_resident(const struct sequences *s);     /* that hold tokens */
 bool sequences_have_place(const struct sequences *s);   /* at least one is not busy */
 
 struct sequence *sequences_named(const struct sequences *s, uint64_t name);        /* NULL: not resident */
-/* The sequence on which this prompt goes on: the one of that name; else one without a name that is not busy and of which the prompt has all up to
+/* The sequence that this prompt continues: the one of that name; else one without a name that is not busy and agrees with the prompt up to
  * where its next turn rejoins.  NULL: there is none. */
 struct sequence *sequences_that_goes_on(const struct sequences *s, uint64_t name, const int32_t *ids, int n);
-/* The sequence that this prompt goes to: that one; else the least recently used one, which gives up what it holds.  Of those that are not busy, of
- * which there must be one.  Changes nothing. */
+/* The sequence for this prompt: the one that it continues; else, of those that are not busy, the least recently used one, which will give up
+ * what it holds.  One must not be busy.  Changes nothing. */
 struct sequence *sequences_choose(const struct sequences *s, uint64_t name, const int32_t *ids, int n);
-/* It is used now, for the conversation of that name.  rejoins: where the next turn will rejoin; 0: behind the prompt. */
+/* The sequence is used now, for a prompt of n tokens of that conversation.  rejoins: where the next turn will rejoin; 0: behind the prompt. */
 void sequence_use(struct sequences *s, struct sequence *q, uint64_t name, int n, int rejoins);
 
 /* Where the prompt can go on from what the sequence holds. */
 struct rejoin sequence_rejoin(const struct sequences *s, const struct sequence *q, const int32_t *ids, int n);
 /* Makes the ids the sequence and brings the states to the position from which it must be run. */
 void sequence_set_prompt(struct sequences *s, struct sequence *q, const struct rejoin *j, const int32_t *ids, int n);
-/* A snapshot of the states where they stand.  on_way: in the middle of an answer. */
+/* Takes a snapshot at the position where the states stand.  on_way: in the middle of an answer. */
 void sequence_keep(struct sequences *s, struct sequence *q, bool on_way);
 /* Empties it: nothing in its cache can be trusted. */
 void sequence_forget(struct sequences *s, struct sequence *q);
 
-/* Before a prompt of that name is adopted: notes it if more of it must be read than what follows what the two share, or than what the
- * conversation's last prompt foretold.  Fewer than 64 tokens more are not worth a word. */
+/* Before sequence_set_prompt(): notes a refill if 64 tokens or more must be computed again, of those that prompt and sequence share or that the
+ * last prompt expected to share; or if the conversation is not resident. */
 void sequence_note_refill(const struct sequences *s, struct sequence *q, uint64_t name, const struct rejoin *j);
-/* What was noted since it was last taken: the one that went back farthest. */
+/* What was noted since the last call; of several the one that went back farthest. */
 struct refill sequence_take_refill(struct sequence *q);
 
 /* Rows were read ahead from pos on. */
 void sequence_note_ahead(struct sequence *q, int pos, int rows);
-/* How many of the first `pos` positions were read ahead.  They are counted once. */
+/* How many of the first `pos` positions were read ahead since the last call. */
 int  sequence_take_ahead(struct sequence *q, int pos);
 
 #endif

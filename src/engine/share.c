@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/least.h"
+
 /* The drafts of all answers from which rows are filled: right[i] of answer a is worth a row, if those before it have theirs. */
 struct drafts {
     int    n_answers;
@@ -61,7 +63,6 @@ static int most_made(const struct share *all, int n)
     return most;
 }
 
-static int least(int a, int b) { return a < b ? a : b; }
 
 /* Those that there are, and `more` of each answer that makes some. */
 static struct drafts with_more(const struct share *all, int n, int more)

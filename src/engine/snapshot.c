@@ -47,7 +47,7 @@ void *snapshots_at(const struct snapshots *s, int slot)
     return s->mem + (size_t)slot * s->bytes;
 }
 
-/* Of a sequence and a kind, behind a position. */
+/* Snapshots of a sequence and a kind behind a position. */
 static int n_above(const struct snapshots *s, int seq, int pos, bool on_way)
 {
     int n = 0;
@@ -61,7 +61,8 @@ static int n_held(const struct snapshots *s, int seq)
     return n_above(s, seq, 0, true) + n_above(s, seq, 0, false);
 }
 
-/* All slots are taken.  Of those of the sequence and of this kind, which there are, the `keep` newest positions stay. */
+/* The slot that is evicted among those of the sequence and of this kind, when all slots are taken.  The `keep` newest positions stay; there
+ * must be more than these. */
 static int victim(const struct snapshots *s, int seq, int keep, bool on_way)
 {
     int best = -1, best_gap = INT_MAX;
@@ -78,7 +79,7 @@ static int victim(const struct snapshots *s, int seq, int keep, bool on_way)
     return best;
 }
 
-/* Who loses a slot to `seq`. */
+/* The sequence that loses a slot to `seq`. */
 static int loser(const struct snapshots *s, int seq)
 {
     int share = s->n / s->n_seq > 1 ? s->n / s->n_seq : 1, most = seq;
@@ -90,7 +91,7 @@ static int loser(const struct snapshots *s, int seq)
     return most;
 }
 
-/* -1: none may go for this. */
+/* The slot to take for a snapshot of `seq`; -1: none may be taken for it. */
 static int evict(const struct snapshots *s, int seq, bool on_way)
 {
     const int from = loser(s, seq), most = s->n / 4;

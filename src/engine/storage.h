@@ -1,5 +1,4 @@
-/* Conversations in files: saved when they were asked to be, and kept there while another one has their place.  Engine thread, where nothing else is
- * said. */
+/* Conversations in files: saved on request, and kept there while another one has their place.  Engine thread, where nothing else is said. */
 #ifndef Q35_ENGINE_STORAGE_H
 #define Q35_ENGINE_STORAGE_H
 

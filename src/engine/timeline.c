@@ -28,13 +28,13 @@ int timeline_common(const struct timeline *t, const int32_t *ids, int n)
 
 struct rejoin timeline_rejoin(const struct timeline *t, const struct snapshots *s, int seq, const int32_t *ids, int n)
 {
-    struct rejoin r = {.common = timeline_common(t, ids, n), .slot = -1};
+    struct rejoin r = {.common = timeline_common(t, ids, n), .snapshot = -1};
     if (r.common >= t->n_run) {
         r.pos = t->n_run;
         r.stay = true;
     } else {
-        r.slot = snapshots_find(s, seq, r.common);
-        r.pos = r.slot < 0 ? 0 : s->pos[r.slot];
+        r.snapshot = snapshots_find(s, seq, r.common);
+        r.pos = r.snapshot < 0 ? 0 : s->pos[r.snapshot];
     }
     return r;
 }

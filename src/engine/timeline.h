@@ -23,14 +23,14 @@ struct timeline {
 struct rejoin {
     int  common;                        /* tokens that prompt and timeline share: older snapshots stay valid */
     int  pos;                           /* the prompt's tokens from here on must be run (none when it is the prompt's length) */
-    int  slot;                          /* the snapshot to load first; -1: see `stay` */
-    bool stay;                          /* the states stand at pos already; else, without a slot, start from empty */
+    int  snapshot;                      /* its index, to be loaded first; -1: none */
+    bool stay;                          /* the states stand at pos already.  Neither: start from empty states */
 };
 
 void timeline_init(struct timeline *t, int cap);
 void timeline_free(struct timeline *t);
 
-int  timeline_common(const struct timeline *t, const int32_t *ids, int n);      /* tokens that it begins with, too */
+int  timeline_common(const struct timeline *t, const int32_t *ids, int n);      /* length of the common prefix */
 /* `seq`: whose snapshots can be loaded. */
 struct rejoin timeline_rejoin(const struct timeline *t, const struct snapshots *s, int seq, const int32_t *ids, int n);
 /* The prompt becomes the sequence; the states stand at pos.  n <= cap. */

@@ -49,7 +49,7 @@ static void test_timeline__rejoins_at_the_best_place(void **state)
         assert_int_equal(r.common, rows[i].common);
         assert_int_equal(r.pos, rows[i].pos);
         assert_int_equal(r.stay, rows[i].stay);
-        assert_int_equal(r.slot < 0 ? 0 : s.pos[r.slot], rows[i].snapshot);
+        assert_int_equal(r.snapshot < 0 ? 0 : s.pos[r.snapshot], rows[i].snapshot);
         timeline_free(&t);
         snapshots_free(&s);
     }

@@ -1,0 +1,8 @@
+/* The least and the most of two numbers. */
+#ifndef Q35_BASE_LEAST_H
+#define Q35_BASE_LEAST_H
+
+static inline int least(int a, int b) { return a < b ? a : b; }
+static inline int most(int a, int b) { return a > b ? a : b; }
+
+#endif
