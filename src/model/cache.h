@@ -14,24 +14,22 @@
 struct dev;
 struct cache;
 
-/* Bytes of one copy of the states; of what steps need besides: rings and a second copy. */
-size_t cache_state_bytes(const struct model_config *c);
-size_t cache_step_bytes(const struct model_config *c);
-/* Of what brings a position back: its states, and the exact KV rows before it when others are compressed. */
+size_t cache_state_bytes(const struct model_config *c);         /* one copy of the states */
+size_t cache_step_bytes(const struct model_config *c);          /* what steps need besides: rings and a second copy */
+/* What cache_state_save() writes: the states, and the exact KV rows before the position when others are compressed. */
 size_t cache_saved_bytes(const struct model_config *c, const struct kv_recipe *r);
 
-/* s->n_slots conversations of that shape, whose memory lies at equal distances, so that one step can hold rows of several.  False with the
- * reason; caches_close() either way, with `all` as it was left. */
+/* s->n_slots conversations of that shape, whose memory lies at equal distances, so that one step can hold rows of several.  `all` is {NULL}
+ * before.  False with the reason; caches_close() either way. */
 bool caches_open(struct cache **all, struct dev *d, const struct kv_shape *s, struct err *e);
 void caches_close(struct cache **all, int n);
-/* One conversation, whatever n_slots says.  Its KV recipe. */
-struct cache *cache_open(struct dev *d, const struct kv_shape *s, struct err *e);
-const struct kv_recipe *cache_recipe(const struct cache *k);
+struct cache *cache_open(struct dev *d, const struct kv_shape *s, struct err *e);       /* one conversation, whatever n_slots says */
 void cache_close(struct cache *k);
+const struct kv_recipe *cache_recipe(const struct cache *k);
 
 /* Back to the empty sequence: states zero, nothing staged. */
 void cache_reset(struct cache *k);
-/* Of the rows staged by the last forward_run(ROWS_STAGE), the first n belong to the sequence; the others never were. */
+/* Of the rows staged by the last forward_run(ROWS_STAGE), the first n join the sequence; the others are dropped. */
 void cache_accept(struct cache *k, int n);
 /* Copies what brings the committed position back to or from cache_saved_bytes() bytes of host memory.  Saving applies
  * accepted rows first.  Loading drops what is staged.  The copy also holds the last hidden state, which the MTP block

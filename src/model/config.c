@@ -6,11 +6,13 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/memory.h"
 #include "kernels/conv.h"
 #include "kernels/deltanet.h"
 #include "model/rope.h"
@@ -98,13 +100,13 @@ static json_t *field(const json_t *obj, const char *key)
 
 static bool refuse(const struct source *s, const char *key, const json_t *found, const char *expected)
 {
+    enum { MOST = 60 };                 /* bytes of the value that are shown */
     if (!found)
         return err_set(s->e, "%s: %s is missing, expected %s", s->where, key, expected);
-    char text[80];
-    size_t n = json_dumpb(found, text, sizeof text - 1, JSON_ENCODE_ANY | JSON_COMPACT);
-    const char *dots = n > 60 ? "..." : "";
-    text[n > 60 ? 60 : n] = 0;
-    return err_set(s->e, "%s: %s is %s%s, expected %s", s->where, key, text, dots, expected);
+    char *text = memory_got(json_dumps(found, JSON_ENCODE_ANY | JSON_COMPACT));
+    err_set(s->e, "%s: %s is %.*s%s, expected %s", s->where, key, MOST, text, strlen(text) > MOST ? "..." : "", expected);
+    free(text);
+    return false;
 }
 
 static bool check_fixed(const struct source *s, const json_t *obj, const struct fixed_field *f)
@@ -228,7 +230,8 @@ static bool read_yarn(const struct source *s, const json_t *rope, struct model_c
         || !read_real(s, rope, "attention_factor", 1e-3, 1e3, (double)rope_attention_factor((double)c->yarn_factor), &c->yarn_attention_factor))
         return false;
     if (c->yarn_beta_fast <= c->yarn_beta_slow)
-        return err_set(s->e, "%s: beta_fast is %g, expected more than beta_slow %g", s->where, (double)c->yarn_beta_fast, (double)c->yarn_beta_slow);
+        return err_set(s->e, "%s: beta_fast is %g, expected more than beta_slow %g", s->where, (double)c->yarn_beta_fast,
+                       (double)c->yarn_beta_slow);
     double reach = (double)c->yarn_factor * c->yarn_original;
     if (reach > c->max_pos)
         c->max_pos = reach < 1 << 26 ? (int)reach : 1 << 26;
@@ -406,7 +409,8 @@ bool config_load(struct model_config *c, const char *dir, struct err *e)
     bool ok = false;
     struct buf path = {0}, text = {0};
     buf_addf(&path, "%s/config.json", dir);
-    if (!refuse_missing(dir, buf_str(&path), e) || !buf_read_file(&text, buf_str(&path), MAX_FILE, e) || !config_parse(c, buf_str(&text), text.len, buf_str(&path), e))
+    if (!refuse_missing(dir, buf_str(&path), e) || !buf_read_file(&text, buf_str(&path), MAX_FILE, e)
+        || !config_parse(c, buf_str(&text), text.len, buf_str(&path), e))
         goto out;
     buf_reset(&path);
     buf_reset(&text);

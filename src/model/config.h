@@ -25,11 +25,11 @@ struct model_config {
     int   vocab;
     int   max_pos;                      /* max_position_embeddings, or yarn_factor * yarn_original when that is more */
     float rms_eps;
-    int   n_mtp;                        /* mtp_num_hidden_layers: 0 or 1; whether its tensors are there, weights_open() says */
+    int   n_mtp;                        /* mtp_num_hidden_layers: 0 or 1; weights_open() finds whether its tensors are there */
     bool  tied;                         /* tie_word_embeddings: the head is the embedding table */
     int   eos[8], n_eos;                /* from generation_config.json when there, else config.json */
     float gen_temperature, gen_top_p;   /* generation_config.json; negative when not given */
-    int   gen_top_k;
+    int   gen_top_k;                    /* likewise */
 };
 
 /* Reads DIR/config.json (and DIR/generation_config.json when it is there).  False with file, field, both values. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/least.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "kernels/gemm.h"
@@ -39,19 +40,19 @@ size_t forward_bytes(const struct model_config *c, int max_rows)
          + (size_t)(c->n_experts + 2) * sizeof(int32_t) + (size_t)c->rotary_dim / 2 * sizeof(float) + 64 * 32;
 }
 
-/* One operation at a time has it, so the hungriest counts. */
+/* One operation at a time uses it, so the one that needs most decides. */
 size_t forward_scratch_bytes(const struct model_config *c, int max_rows)
 {
     enum { MOST_SMS = 192 };            /* more than any GPU of today has */
-    int inter = c->moe_inter > c->shared_inter ? c->moe_inter : c->shared_inter;
-    int inputs[] = {2 * c->hidden, c->n_q_heads * c->head_dim, config_lin_value_dim(c)};        /* of the MTP block's join; of the mixers' ends */
-    size_t most = max2(attention_scratch(MOST_SMS), deltanet_chunk_scratch(max_rows, c->lin_k_heads, c->lin_v_heads));
+    const int inter = most(c->moe_inter, c->shared_inter);
+    const int inputs[] = {2 * c->hidden, c->n_q_heads * c->head_dim, config_lin_value_dim(c)};  /* widths that linear() reads: MTP join, mixers' output */
+    size_t bytes = max2(attention_scratch(MOST_SMS), deltanet_chunk_scratch(max_rows, c->lin_k_heads, c->lin_v_heads));
     for (int n = max_rows; n > 0; n = n > GEMM_FINE ? GEMM_FINE : 0) {          /* a short call takes two halves a row */
         for (int i = 0; i < 3; i++)
-            most = max2(most, linear_scratch(n, inputs[i]));
-        most = max2(most, max2(experts_up_scratch(n, c->hidden), experts_down_scratch(n, c->top_k, inter)));
+            bytes = max2(bytes, linear_scratch(n, inputs[i]));
+        bytes = max2(bytes, max2(experts_up_scratch(n, c->hidden), experts_down_scratch(n, c->top_k, inter)));
     }
-    return most;
+    return bytes;
 }
 
 static void *take(char **at, size_t bytes)
@@ -61,28 +62,12 @@ static void *take(char **at, size_t bytes)
     return p;
 }
 
-struct forward *forward_open(struct dev *d, const struct model_config *c, const struct weights *w, int max_rows, struct err *e)
+/* Cuts the work space of f->max_rows rows. */
+static void cut(struct forward *f)
 {
-    struct forward *f = memory_zeroed(1, sizeof *f);
-    size_t bytes = forward_bytes(c, max_rows), n = (size_t)max_rows * sizeof(float), v = (size_t)c->lin_v_heads;
-    f->dev = d;
-    f->cfg = c;
-    f->w = w;
-    f->max_rows = max_rows;
-    f->memory = d->alloc(d, bytes);
-    f->fused = memory_zeroed(1, sizeof *f->fused);
-    if (!fused_open(f->fused, d, c, e)) {
-        forward_close(f);
-        return NULL;
-    }
-    if (d->caps->packs_weights)
-        bytes += forward_scratch_bytes(c, max_rows);
-    if (!f->memory || (d->caps->packs_weights && !d->reserve(d, forward_scratch_bytes(c, max_rows)))) {
-        err_set(e, "no memory for the work space of %d rows: %zu MiB asked for; try a smaller --chunk", max_rows, bytes >> 20);
-        forward_close(f);
-        return NULL;
-    }
-    struct sizes s = row_sizes(c);
+    const struct model_config *c = f->cfg;
+    const struct sizes s = row_sizes(c);
+    const size_t n = (size_t)f->max_rows * sizeof(float), v = (size_t)c->lin_v_heads;
     char *at = f->memory;
     f->x = take(&at, n * s.x);
     f->hidden = take(&at, n * s.x);
@@ -107,8 +92,27 @@ struct forward *forward_open(struct dev *d, const struct model_config *c, const 
     f->slots = take(&at, n * (size_t)(c->top_k + 1));
     f->start = take(&at, (size_t)(c->n_experts + 2) * sizeof(int32_t));
     f->freq = take(&at, (size_t)c->rotary_dim / 2 * sizeof(float));
-    CHECK(at <= (char *)f->memory + bytes);
+    CHECK(at <= (char *)f->memory + forward_bytes(c, f->max_rows));
+}
+
+static bool take_memory(struct forward *f, struct err *e)
+{
+    const size_t bytes = forward_bytes(f->cfg, f->max_rows), scratch = f->dev->caps->packs_weights ? forward_scratch_bytes(f->cfg, f->max_rows) : 0;
+    f->memory = f->dev->alloc(f->dev, bytes);
+    return (f->memory && (!scratch || f->dev->reserve(f->dev, scratch)))
+        || err_set(e, "no memory for the work space of %d rows: %zu MiB asked for; try a smaller --chunk", f->max_rows, (bytes + scratch) >> 20);
+}
+
+struct forward *forward_open(struct dev *d, const struct model_config *c, const struct weights *w, int max_rows, struct err *e)
+{
+    struct forward *f = memory_zeroed(1, sizeof *f);
     float freq[ROPE_MAX_HALF];
+    *f = (struct forward){.dev = d, .cfg = c, .w = w, .max_rows = max_rows, .fused = memory_zeroed(1, sizeof *f->fused)};
+    if (!fused_open(f->fused, d, c, e) || !take_memory(f, e)) {
+        forward_close(f);
+        return NULL;
+    }
+    cut(f);
     CHECK(c->rotary_dim / 2 <= ROPE_MAX_HALF);
     rope_frequencies(freq, c);
     d->copy(d, f->freq, freq, (size_t)c->rotary_dim / 2 * sizeof(float));
@@ -120,8 +124,7 @@ void forward_close(struct forward *f)
     if (!f)
         return;
     f->dev->free(f->dev, f->memory);
-    if (f->fused)
-        fused_close(f->fused, f->dev);
+    fused_close(f->fused, f->dev);
     free(f->fused);
     free(f);
 }
@@ -207,16 +210,13 @@ void forward_head(struct forward *f, enum head h, const float *hidden, int n, fl
 
 void forward_prefill(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, bool mtp)
 {
+    const bool has_mtp = mtp && f->w->mtp.present;
     forward_run(f, k, ids, n, pos, ROWS_COMMIT);
-    size_t row = (size_t)f->cfg->hidden;
-    if (mtp && f->w->mtp.present) {     /* position pos - 1 now knows its following token; pos + n - 1 does not yet.
-                                         * Only the KV rows are wanted. */
-        if (pos > 0)
-            forward_mtp(f, k, k->state.last_hidden, ids, 1, pos - 1, NULL);
-        if (n > 1)
-            forward_mtp(f, k, f->hidden, ids + 1, n - 1, pos, NULL);
-    }
-    forward_keep_hidden(k, f->hidden + (size_t)(n - 1) * row);
+    if (has_mtp && pos > 0)             /* the token that follows position pos - 1 is known only now */
+        forward_mtp(f, k, k->state.last_hidden, ids, 1, pos - 1, NULL);
+    if (has_mtp && n > 1)
+        forward_mtp(f, k, f->hidden, ids + 1, n - 1, pos, NULL);
+    forward_keep_hidden(k, f->hidden + (size_t)(n - 1) * (size_t)f->cfg->hidden);
 }
 
 void forward_overlap(struct forward *f, int n_experts)

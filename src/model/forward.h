@@ -25,7 +25,7 @@ enum rows {
 struct forward *forward_open(struct dev *d, const struct model_config *c, const struct weights *w, int max_rows, struct err *e);
 void   forward_close(struct forward *f);
 size_t forward_bytes(const struct model_config *c, int max_rows);       /* the work space */
-size_t forward_scratch_bytes(const struct model_config *c, int max_rows);       /* and what a GPU takes besides */
+size_t forward_scratch_bytes(const struct model_config *c, int max_rows);       /* on a GPU, beside the work space */
 
 /* Runs the tokens ids[0..n-1] at positions pos..pos+n-1.  Rows 0..pos-1 are in the cache, and its states stand at
  * pos (after the rows that cache_accept() took).  The result is forward_hidden(). */
@@ -46,8 +46,8 @@ void forward_mtp(struct forward *f, struct cache *k, const float *hidden, const 
  * for positions pos-1..pos+n-2, for which the hidden states and following tokens are known now (the one of pos-1 is kept
  * in the cache).  Afterwards the cache's last hidden state is that of position pos+n-1. */
 void forward_prefill(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, bool mtp);
-/* For measurements: rows of steps share so many experts with the first one, instead of those that the router selects; -1: off.  Steps that
- * were recorded before stay as they are. */
+/* For measurements: each row of a step takes n_experts experts of the first row and others of its own, instead of those that the router selects;
+ * -1: off.  Steps that were recorded before stay as they are. */
 void   forward_overlap(struct forward *f, int n_experts);
 /* The last hidden state of the committed sequence, [hidden] fp32; set by forward_prefill and forward_keep_hidden. */
 const float *forward_last_hidden(const struct cache *k);

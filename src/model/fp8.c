@@ -44,7 +44,9 @@ struct weight fp8_from_dense(const struct weight *dense, struct arena *a)
     for (size_t b = 0; b < bands; b++)
         make_band(dense, b * PACK_BLOCK, end_of(b, rows), row, q, scale + b * blocks);
     free(row);
-    return (struct weight){.format = WEIGHT_FP8, .dtype = DT_F8_E4M3, .scale_dtype = DT_F32, .rows = dense->rows, .cols = dense->cols, .data = q, .scale = scale};
+    return (struct weight){
+        .format = WEIGHT_FP8, .dtype = DT_F8_E4M3, .scale_dtype = DT_F32, .rows = dense->rows, .cols = dense->cols, .data = q, .scale = scale,
+    };
 }
 
 size_t fp8_bytes(int rows, int cols)

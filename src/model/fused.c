@@ -2,10 +2,11 @@
 
 #include <math.h>
 
+#include "base/least.h"
 #include "base/log.h"
 
-/* So that the addends of a number of the residual stream are no more than kernels/stream.h allows: for each layer, mixer and experts, the MTP
- * block being one more. */
+/* A number of the residual stream is the sum of at most STREAM_ADDENDS addends (kernels/stream.h): each layer adds some for its mixer and its
+ * experts, and the MTP block counts as a layer. */
 enum { MOST_SPLITS = 16, MAX_LAYERS = STREAM_ADDENDS / (MOST_SPLITS + STEP_CHOICES + 1) - 2 };
 
 bool fused_fits(const struct model_config *c, struct err *e)
@@ -46,8 +47,8 @@ static size_t cut(struct fused *u, char *memory, const struct model_config *c)
         {&u->qg, n * 2 * q * 4}, {&u->k, n * kv * 4}, {&u->v, n * kv * 4}, {&u->z, n * value * 4}, {&u->y, n * max2(q, value) * 4},
         {&u->ssq, n * (size_t)c->lin_v_heads * 8}, {&u->router, STEP_RMS_PARTS * n * ((size_t)c->n_experts + 1) * 4},
         {&u->router_ssq, STEP_RMS_PARTS * n * 4}, {&u->route, sizeof *u->route},
-        {&u->expert_h, step_experts_space(STEP_ROWS, c->n_experts, c->top_k, c->moe_inter) * 4}, {&u->attention, step_attention_scratch(c->n_q_heads)}, {&u->mtp_h, n * H * 4},
-        {&u->live, sizeof *u->live},
+        {&u->expert_h, step_experts_space(STEP_ROWS, c->n_experts, c->top_k, c->moe_inter) * 4},
+        {&u->attention, step_attention_scratch(c->n_q_heads)}, {&u->mtp_h, n * H * 4}, {&u->live, sizeof *u->live},
     };
     size_t at = 0;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
@@ -93,7 +94,7 @@ static void project_out(struct forward *f, const struct fused_rows *r, const str
          .rows = r->rows, .n_rows = r->n, .eps = f->cfg->rms_eps);
 }
 
-/* The rows of a layer: `in` says where they come from; kv_layer and pos where they go. */
+/* The attention of one layer.  in: where the rows come from, and their position; kv_layer: where their keys and values go. */
 static void attention_step(struct forward *f, const struct fused_rows *r, const struct layer_weights *l, struct step_project_args in,
                            int kv_layer)
 {
@@ -121,14 +122,16 @@ static void delta_step(struct forward *f, const struct fused_rows *r, const stru
     const struct delta_weights *w = &l->delta;
     struct fused *u = f->fused;
     const struct delta_state *s = &r->k->state.delta[delta_layer];
-    STEP(f->dev, step_project, .part = {{.w = w->qkv, .y = s->ring, .ring = true}, {.w = w->z, .y = u->z}, {.w = w->a, .y = s->ring_a, .ring = true},
-         {.w = w->b, .y = s->ring_b, .ring = true}}, .n_parts = 4, .stream = u->stream, .norm = l->norm_in, .pos = &r->live->pos,
-         .rows = r->rows, .slot_bytes = state_slot_bytes(f->cfg), .n_rows = r->n, .eps = f->cfg->rms_eps);
+    STEP(f->dev, step_project,
+         .part = {{.w = w->qkv, .y = s->ring, .ring = true}, {.w = w->z, .y = u->z}, {.w = w->a, .y = s->ring_a, .ring = true},
+                  {.w = w->b, .y = s->ring_b, .ring = true}},
+         .n_parts = 4, .stream = u->stream, .norm = l->norm_in, .pos = &r->live->pos, .rows = r->rows,
+         .slot_bytes = state_slot_bytes(f->cfg), .n_rows = r->n, .eps = f->cfg->rms_eps);
     state_delta_step(&r->k->state, delta_layer, w, r->live, r->rows, u->y, u->ssq, u->z, r->n);
     project_out(f, r, &w->out, u->ssq, NULL);
 }
 
-/* check: nothing runs, but what could not becomes a fault. */
+/* check: runs nothing, but it is a fault of the device if it could not run. */
 static void run_experts(struct forward *f, const struct fused_rows *r, const struct moe_weights *w, const int32_t *n_valid, bool check)
 {
     const struct model_config *c = f->cfg;
@@ -137,8 +140,8 @@ static void run_experts(struct forward *f, const struct fused_rows *r, const str
                                        .n_logits = step_router_parts(c->hidden), .logit_step = u->router_step, .n_valid = n_valid,
                                        .rows = r->rows, .overlap = u->overlap, .n_experts = c->n_experts, .top_k = c->top_k};
     STEP(f->dev, step_experts, .stream = u->stream, .h = u->expert_h, .route = u->distinct ? u->route : NULL, .choice = choice, .x = u->h,
-         .experts = w->experts, .shared = &w->shared, .shared_gate = u->gate, .n_gates = step_router_parts(c->hidden), .gate_step = u->router_step,
-         .check = check, .n_rows = r->n, .hidden = c->hidden, .inter = c->moe_inter > c->shared_inter ? c->moe_inter : c->shared_inter);
+         .experts = w->experts, .shared = &w->shared, .shared_gate = u->gate, .n_gates = step_router_parts(c->hidden),
+         .gate_step = u->router_step, .check = check, .n_rows = r->n, .hidden = c->hidden, .inter = most(c->moe_inter, c->shared_inter));
 }
 
 static void moe_step(struct forward *f, const struct fused_rows *r, const struct layer_weights *l, const int32_t *n_valid)
@@ -146,8 +149,8 @@ static void moe_step(struct forward *f, const struct fused_rows *r, const struct
     const struct model_config *c = f->cfg;
     const struct moe_weights *w = &l->moe;
     struct fused *u = f->fused;
-    STEP(f->dev, step_router, .h = u->h, .logits = u->router, .gate = u->gate, .part_step = u->router_step, .ssq = u->router_ssq, .stream = u->stream,
-         .norm = l->norm_post, .router = w->router, .shared_gate = w->shared_gate, .expert_h = u->expert_h,
+    STEP(f->dev, step_router, .h = u->h, .logits = u->router, .gate = u->gate, .part_step = u->router_step, .ssq = u->router_ssq,
+         .stream = u->stream, .norm = l->norm_post, .router = w->router, .shared_gate = w->shared_gate, .expert_h = u->expert_h,
          .n_expert_h = step_experts_space(r->n, c->n_experts, c->top_k, c->moe_inter), .n_valid = n_valid, .rows = r->rows,
          .n_rows = r->n);
     run_experts(f, r, w, n_valid, false);
@@ -185,13 +188,16 @@ void fused_layers(struct forward *f, const struct fused_rows *r)
 void fused_hidden(struct forward *f, int n)
 {
     struct fused *u = f->fused;
-    STEP(f->dev, step_norm, .h = u->hidden, .stream = u->stream, .norm = f->w->norm, .n_rows = n, .hidden = f->cfg->hidden, .eps = f->cfg->rms_eps);
+    STEP(f->dev, step_norm, .h = u->hidden, .stream = u->stream, .norm = f->w->norm, .n_rows = n, .hidden = f->cfg->hidden,
+         .eps = f->cfg->rms_eps);
 }
 
 static struct step_logits_args head_args(const struct fused_head *h, float eps)
 {
-    return (struct step_logits_args){.logits = h->logits, .tile_max = h->tile_max, .w = *h->w, .sampling = h->sampling, .seen = h->seen,
-                                     .bias = h->bias, .drafts = h->drafts, .n_ids = h->n_ids, .estimate = h->estimate, .scratch = h->scratch, .eps = eps};
+    return (struct step_logits_args){
+        .logits = h->logits, .tile_max = h->tile_max, .w = *h->w, .sampling = h->sampling, .seen = h->seen, .bias = h->bias,
+        .drafts = h->drafts, .n_ids = h->n_ids, .estimate = h->estimate, .scratch = h->scratch, .eps = eps,
+    };
 }
 
 void fused_logits(struct forward *f, const struct fused_head *h, const struct fused_rows *r, const float *hidden)

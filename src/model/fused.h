@@ -33,21 +33,21 @@ void   fused_close(struct fused *u, struct dev *d);
 /* Whether the operations can run this geometry. */
 bool   fused_fits(const struct model_config *c, struct err *e);
 
-/* Whose rows a step holds (kernels/step.h): with `rows` those of several conversations, whose caches were opened together; `k` and `live` are
- * those of slot 0 then.  Without, those of the one conversation. */
+/* The rows of a step (kernels/step.h): of one conversation, or of several whose caches were opened together. */
 struct fused_rows {
-    struct cache     *k;
-    struct step_live *live;
-    const struct step_row *rows;        /* [n] device memory */
+    struct cache     *k;                /* of the conversation; of several that of slot 0 */
+    struct step_live *live;             /* likewise */
+    const struct step_row *rows;        /* [n] device memory; NULL: they are of one conversation */
     int               n;
 };
-/* The rows, whose tokens live->ids has, through all layers; what is left is the final norm (fused_hidden or a head with it). */
+/* Runs the rows, whose tokens are live->ids, through all layers.  What is left is the final norm (fused_hidden(), or fused_logits()). */
 void fused_layers(struct forward *f, const struct fused_rows *r);
 /* Whether the device can run steps of up to max_rows rows of these weights; else false with the reason.  Runs nothing. */
 bool fused_check(struct forward *f, int max_rows, struct err *e);
 /* The final norm alone, into u->hidden. */
 void fused_hidden(struct forward *f, int n);
-/* Logits of the rows.  hidden NULL: of what fused_layers() left, whose final norm goes to u->hidden; else of these. */
+/* Logits of the rows, from hidden states after the final norm [n, hidden]; NULL: from what fused_layers() left, whose final norm goes to
+ * u->hidden. */
 struct fused_head {
     const struct weight *w;
     float *logits, *tile_max;
@@ -60,10 +60,11 @@ struct fused_head {
     void *scratch;                      /* STEP_LOGITS_SCRATCH bytes */
 };
 void fused_logits(struct forward *f, const struct fused_head *h, const struct fused_rows *r, const float *hidden);
-/* The MTP layer over the rows: ids that follow, position of the first row, how many count, all of them in r->live; hidden states [n, hidden].
- * Then fused_mtp_logits() over one row of each conversation: mtp.norm of its row *row (NULL: of rows 0 to n - 1) into u->mtp_h, and their logits. */
+/* The MTP layer over the rows.  next [n]: the ids that follow; hidden [n, hidden]; *pos: position of the first row; *n_valid: rows that count.
+ * next, pos and n_valid point into r->live. */
 void fused_mtp(struct forward *f, const struct fused_rows *r, const int32_t *next, const float *hidden, const int32_t *pos,
                const int32_t *n_valid);
+/* After fused_mtp(), for one row of each conversation: mtp.norm of its row *row (NULL: of rows 0 to n - 1) into u->mtp_h, and its logits. */
 void fused_mtp_logits(struct forward *f, const struct fused_head *h, const struct fused_rows *r, const int32_t *row, const int32_t *n_valid);
 
 #endif

@@ -33,7 +33,7 @@ static uint16_t quantize_row(int8_t *q, const float *row, int n)
     return scale;
 }
 
-/* quantize_row() of all rows of a dense matrix, in order; `take` keeps what comes. */
+/* quantize_row() of all rows of a dense matrix, in order; `take` stores each. */
 static void quantize(const struct weight *dense, void (*take)(void *arg, size_t row, const int8_t *q, uint16_t scale), void *arg)
 {
     const size_t rows = (size_t)dense->rows, cols = (size_t)dense->cols, step = cols * (dense->dtype == DT_F32 ? 4 : 2);
@@ -60,8 +60,8 @@ static void take_whole(void *arg, size_t row, const int8_t *q, uint16_t scale)
 
 struct weight int8_from_dense(const struct weight *dense, struct arena *a)
 {
-    struct whole w = {.q = arena_array(a, (size_t)dense->rows, (size_t)dense->cols), .scale = arena_array(a, (size_t)dense->rows, sizeof *w.scale),
-                      .cols = (size_t)dense->cols};
+    const size_t rows = (size_t)dense->rows, cols = (size_t)dense->cols;
+    struct whole w = {.q = arena_array(a, rows, cols), .scale = arena_array(a, rows, sizeof *w.scale), .cols = cols};
     quantize(dense, take_whole, &w);
     return (struct weight){.format = WEIGHT_INT8, .rows = dense->rows, .cols = dense->cols, .data = w.q, .scale = w.scale};
 }
@@ -78,7 +78,11 @@ static void take_planes(void *arg, size_t row, const int8_t *q, uint16_t scale)
 struct weight planes_from_dense(const struct weight *dense, struct arena *a)
 {
     const size_t rows = (size_t)dense->rows, pitch = plane_pitch(dense->cols);
-    struct planes p = {.upper = arena_array(a, rows, pitch), .lower = arena_array(a, rows, pitch), .row = arena_array(a, rows, sizeof *p.row), .cols = dense->cols};
+    struct planes p = {
+        .upper = arena_array(a, rows, pitch), .lower = arena_array(a, rows, pitch), .row = arena_array(a, rows, sizeof *p.row), .cols = dense->cols,
+    };
     quantize(dense, take_planes, &p);
-    return (struct weight){.format = WEIGHT_PLANES, .rows = dense->rows, .cols = dense->cols, .data = p.upper, .low_plane = p.lower, .scale = p.row};
+    return (struct weight){
+        .format = WEIGHT_PLANES, .rows = dense->rows, .cols = dense->cols, .data = p.upper, .low_plane = p.lower, .scale = p.row,
+    };
 }

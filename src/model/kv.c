@@ -4,12 +4,13 @@
 #include <string.h>
 
 #include "backend/dev.h"
+#include "base/least.h"
 #include "base/log.h"
 #include "base/memory.h"
 
 enum {
     ALIGN = 256,
-    BACK = KV_BLOCK,                    /* positions that steps may be ahead of the one to which an answer is taken back, and more */
+    BACK = KV_BLOCK,                    /* at least the positions by which an answer may be taken back */
 };
 
 struct kv {
@@ -27,8 +28,6 @@ int kv_n_layers(const struct model_config *c)
 
 /* ---- how large */
 
-static int most(int a, int b) { return a > b ? a : b; }
-static int least(int a, int b) { return a < b ? a : b; }
 
 /* What all layers have in common; no memory. */
 static struct kv_rows format_of(const struct model_config *c, const struct kv_recipe *r)
@@ -37,8 +36,8 @@ static struct kv_rows format_of(const struct model_config *c, const struct kv_re
                             .sinks = r->sinks, .recent = r->recent};
 }
 
-/* Positions that the row at p reads exactly besides itself are at most recent + KV_BLOCK - 1; the MTP block comes back to p - 1, and seals what its
- * row before that did not read. */
+/* Exact rows that must be there to go on at position p.  The row at p reads at most recent + KV_BLOCK - 1 exact rows before itself.  The MTP block
+ * goes on at p - 1, one more, and then seals a row that it did not read as exact: one more. */
 static int tail_rows(const struct kv_recipe *r) { return kv_recipe_compresses(r) ? r->recent + KV_BLOCK + 1 : 0; }
 
 static struct kv_rows rows_of(const struct kv_shape *s)
@@ -57,7 +56,8 @@ static size_t exact_rows(const struct kv_rows *rows, int n_ctx)
 /* Cuts the memory of a layer, or with NULL only counts. */
 static size_t cut(struct kv_rows *rows, char *memory, int n_ctx)
 {
-    const size_t exact = exact_rows(rows, n_ctx) * kv_exact_bytes(rows) / 2, blocks = (size_t)(kv_sealed(rows, n_ctx) / KV_BLOCK * rows->n_kv_heads);
+    const size_t exact = exact_rows(rows, n_ctx) * kv_exact_bytes(rows) / 2;
+    const size_t blocks = (size_t)(kv_sealed(rows, n_ctx) / KV_BLOCK * rows->n_kv_heads);
     const struct { void *at; size_t bytes; } list[] = {
         {&rows->k, exact}, {&rows->v, exact},
         {&rows->k_codes, blocks * kv_block_bytes(rows->k_format)}, {&rows->v_codes, blocks * kv_block_bytes(rows->v_format)},
@@ -200,7 +200,7 @@ static int sealed_blocks(const struct kv_rows *rows, int n)
     return n < 1 ? 0 : kv_sealed(rows, n - 1) / KV_BLOCK;
 }
 
-/* behind: rows that the layer lacks at the end. */
+/* behind: how many positions fewer than the model's layers this layer has (the MTP block's has one fewer). */
 static void ranges_of(const struct kv_rows *rows, int from, int to, int behind, struct range list[N_ARRAYS])
 {
     const bool packed = kv_compressed(rows);
@@ -222,7 +222,7 @@ static void ranges_of(const struct kv_rows *rows, int from, int to, int behind, 
 
 static size_t range_bytes(const struct range *r) { return (size_t)(r->to - r->from) * r->unit; }
 
-/* Layers that are alike: of the model, or the MTP block.  host NULL: nothing is copied.  Returns the bytes. */
+/* The ranges of n_layers layers that are alike, to or from host memory; host NULL: nothing is copied.  Returns their bytes. */
 static size_t copy_ranges(const struct kv *k, const struct range list[N_ARRAYS], int n_layers, char *host, bool load)
 {
     size_t done = 0;

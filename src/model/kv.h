@@ -17,20 +17,20 @@
 struct dev;
 struct kv;
 
-/* What memory is wanted for. */
+/* What decides how much memory the rows take. */
 struct kv_shape {
     const struct model_config *cfg;
     const struct kv_recipe    *recipe;
     int n_ctx;                          /* positions of a conversation */
-    int max_rows;                       /* that a call stores at most */
+    int max_rows;                       /* most rows that a call stores */
     int n_slots;                        /* conversations */
 };
 
-int    kv_n_layers(const struct model_config *c);
-size_t kv_bytes(const struct kv_shape *s);              /* device memory */
-/* One position more in a long context: of the layers of the model, and of the MTP block besides. */
+int    kv_n_layers(const struct model_config *c);       /* full-attention layers, and the MTP block's */
+size_t kv_bytes(const struct kv_shape *s);              /* device memory of all */
+/* Bytes that one position more takes in a long context, without the MTP block's. */
 size_t kv_token_bytes(const struct model_config *c, const struct kv_recipe *r);
-/* What a decode step reads of them for the row at `pos`, without the MTP block. */
+/* Bytes of rows that a decode step reads for the row at `pos`, without the MTP block's. */
 size_t kv_read_bytes(const struct model_config *c, const struct kv_recipe *r, int pos);
 /* False with the reason when the model's heads are not of the size that codes are made for. */
 bool   kv_recipe_fits(const struct kv_recipe *r, const struct model_config *c, struct err *e);

@@ -16,14 +16,14 @@ struct kv_recipe {
     const char    *help;
 };
 
-/* NULL when unknown, with those that there are. */
+/* NULL when unknown; the error lists those that there are. */
 const struct kv_recipe *kv_recipe_find(const char *name, struct err *e);
-/* One after the other; NULL behind the last. */
+/* Row i of the table; NULL behind the last. */
 const struct kv_recipe *kv_recipe_at(int i);
 
-/* Which memory a device reads rows from.  KV_HOST: a CPU. */
+/* Which memory a device reads rows from: a CPU the host's, a GPU its own or one that it shares with the host. */
 enum kv_memory { KV_HOST, KV_OWN, KV_SHARED };
-/* What makes steps cheapest in a context of n_ctx positions, and why (config/kv_auto.def); NULL: the device's default does. */
+/* The recipe that makes steps cheapest in a context of n_ctx positions, and why (config/kv_auto.def); NULL: the device's default. */
 const struct kv_recipe *kv_recipe_auto(enum kv_memory memory, int n_ctx, const char **why);
 
 static inline bool kv_recipe_compresses(const struct kv_recipe *r) { return r->keys != KV_EXACT; }

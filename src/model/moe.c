@@ -1,3 +1,4 @@
+#include "base/least.h"
 #include "model/blocks.h"
 
 /* x += sum over the chosen experts + the gated shared expert, which rides along as one more expert of every row. */
@@ -5,7 +6,7 @@ void moe_block(const struct pass *p, const struct moe_weights *w)
 {
     struct forward *f = p->f;
     const struct model_config *c = f->cfg;
-    int inter = c->moe_inter > c->shared_inter ? c->moe_inter : c->shared_inter;
+    const int inter = most(c->moe_inter, c->shared_inter);
 
     linear(f, f->router_logits, f->h, &w->router, p->n, false);
     linear(f, f->shared_gate, f->h, &w->shared_gate, p->n, false);

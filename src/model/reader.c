@@ -15,8 +15,8 @@
 enum { MAX_THREADS = 64 };
 
 struct file {
-    int         fd, direct;             /* direct is -1 when the file system refuses */
-    atomic_bool refused;                /* it took the flag, but not the reads */
+    int         fd, direct;             /* direct: opened with O_DIRECT; -1 when the file system refuses that */
+    atomic_bool refused;                /* the file system took O_DIRECT, but refused a read with it */
 };
 
 struct reader {

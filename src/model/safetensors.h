@@ -34,7 +34,7 @@ struct safetensors {
     char          *header;              /* owns the names */
 };
 
-/* False with the file, and the tensor if it is about one.  *s can be closed either way. */
+/* False with the reason, which names the file, and the tensor if it is about one.  *s can be closed either way. */
 bool safetensors_open(struct safetensors *s, const char *path, struct err *e);
 void safetensors_close(struct safetensors *s);
 /* Only the header: `json` of len bytes, to be followed by data_bytes of data, as in a file called `path`.  Nothing is
@@ -44,9 +44,9 @@ bool safetensors_parse(struct safetensors *s, const char *json, size_t len, uint
 const struct tensor *safetensors_find(const struct safetensors *s, const char *name);       /* NULL: not there */
 static inline const void *safetensors_data(const struct safetensors *s, const struct tensor *t) { return s->map + t->offset; }
 
-/* Copies a tensor's bytes by read(2).  False with the file if it has shrunk. */
+/* Copies a tensor's bytes by read(2).  False with the reason: the file has shrunk, or cannot be read. */
 bool safetensors_read(const struct safetensors *s, const struct tensor *t, void *dst, struct err *e);
-/* Makes bytes [offset, offset + n) of the mapping present in memory.  False with the file if it has shrunk. */
+/* Makes bytes [offset, offset + n) of the mapping present in memory.  False likewise. */
 bool safetensors_populate(const struct safetensors *s, uint64_t offset, uint64_t n, struct err *e);
 /* Frees names, shapes and table; mapping and path stay. */
 void safetensors_drop_header(struct safetensors *s);

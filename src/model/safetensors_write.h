@@ -33,7 +33,7 @@ struct write_options {
     bool (*make)(const struct tensor_out *t, uint64_t at, uint64_t n, uint8_t *dst, struct err *e);
 };
 
-/* The bytes have reached the disk when this is true.  False with the reason: some files are there and not whole. */
+/* True when the bytes are on the disk.  False with the reason; then some files are there and incomplete. */
 bool safetensors_write(struct file_out *files, int n_files, const struct write_options *o, struct err *e);
 
 uint64_t tensor_out_bytes(const struct tensor_out *t);

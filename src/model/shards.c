@@ -114,13 +114,14 @@ static bool place(struct shards *s, const char *dir, const json_t *map, struct e
     json_object_foreach((json_t *)(uintptr_t)map, name, value) {
         const char *in = json_string_value(value);
         if (!in || !plain_name(in))
-            return err_set(e, "%s/" INDEX ": tensor %s is in \"%s\", expected the name of a .safetensors file", dir, name, in ? in : "(no string)");
+            return err_set(e, "%s/" INDEX ": tensor %s is in \"%s\", expected the name of a .safetensors file", dir, name,
+                           in ? in : "(no string)");
         file = file_index(s, dir, in, file, e);
         if (file < 0)
             return false;
         const struct tensor *t = safetensors_find(&s->files[file], name);
         if (!t)
-            return err_set(e, "%s/%s has no tensor %s, but " INDEX " says so", dir, in, name);
+            return err_set(e, "%s/%s has no tensor %s, though " INDEX " says that it is there", dir, in, name);
         add(s, slot_of(s, t->name, t->hash), t->name, t->hash, file, t);
     }
     return true;

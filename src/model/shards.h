@@ -26,10 +26,10 @@ struct shards {
     int                  n_stale;       /* stored copies that do not count */
 };
 
-/* Opens the shards of DIR.  With model.safetensors.index.json its word counts, and copies elsewhere are stale; names it
- * lost are taken from model_extra_tensors.safetensors.  Without an index: model.safetensors, else model-*.safetensors
- * where the later file wins, and model_extra_tensors.safetensors for names that are nowhere else.
- * False with file and tensor; *s must be closed either way. */
+/* Opens the shards of DIR.  With model.safetensors.index.json each tensor is where the index says, and copies elsewhere are stale; names that
+ * the index lacks are taken from model_extra_tensors.safetensors.  Without an index: model.safetensors, else model-*.safetensors, of which the
+ * later file counts, and model_extra_tensors.safetensors for names that are nowhere else.
+ * False with the reason, which names file and tensor; *s must be closed either way. */
 bool shards_open(struct shards *s, const char *dir, struct err *e);
 void shards_close(struct shards *s);
 struct shard_tensor *shards_find(const struct shards *s, const char *name);                 /* NULL: not there */

@@ -95,13 +95,14 @@ void state_load(struct state *s, const void *src, int pos)
 
 /* ---- from one form to the other ---- */
 
-/* Between window and ring: the three raw rows before `pos` of every layer; those before position 0 are zero. */
+/* Copies the raw rows before `pos`, as many as the window holds, of every layer between window and ring.  Rows before position 0 are zero. */
 static void move_window(struct state *s, int pos, bool to_ring)
 {
     const struct model_config *c = s->cfg;
     const int taps = c->conv_kernel - 1;
-    const size_t row = (size_t)config_conv_dim(c) * sizeof(float),
-        state_step = (recurrent_floats(c) + window_floats(c)) * sizeof(float), ring_step = (recurrent_floats(c) + ring_floats(c)) * sizeof(float);
+    const size_t row = (size_t)config_conv_dim(c) * sizeof(float);
+    const size_t state_step = (recurrent_floats(c) + window_floats(c)) * sizeof(float);         /* from one layer to the next */
+    const size_t ring_step = (recurrent_floats(c) + ring_floats(c)) * sizeof(float);
     for (int i = 0; i < taps && c->n_delta; i++) {
         int at = pos - taps + i;
         char *window = (char *)s->delta[0].window + (size_t)i * row;
@@ -137,7 +138,8 @@ void state_delta_step(const struct state *s, int layer, const struct delta_weigh
     const struct delta_state *l = &s->delta[layer];
     STEP(s->dev, step_delta, .y = y, .ssq = ssq, .raw = l->ring, .a = l->ring_a, .b = l->ring_b, .z = z, .conv = w->conv,
          .a_log = w->a_log, .dt_bias = w->dt_bias, .norm = w->norm, .state = {l->state, l->other}, .live = live, .rows = rows,
-         .slot_bytes = state_slot_bytes(c), .n_rows = n, .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim, .taps = c->conv_kernel);
+         .slot_bytes = state_slot_bytes(c), .n_rows = n, .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim,
+         .dv = c->lin_v_dim, .taps = c->conv_kernel);
 }
 
 void state_end_steps(struct state *s)
@@ -190,8 +192,8 @@ void state_accept(struct state *s, int n)
     s->pos += n;
 }
 
-/* After a step the committed copy stands where its rows began, with those it accepted to be applied, and the other copy where the step before
- * began.  The hidden states before these three positions lie in rows parity, 1 - parity and 2. */
+/* After a step the committed copy stands where the step's rows began, and the rows that it accepted are still to be applied; the other copy stands
+ * where the step before began.  So with `back` 0, 1 and 2 the hidden state before the position lies in row parity, 1 - parity and 2. */
 int state_take_over(struct state *s, const struct step_live *live, int back, const int tokens[2])
 {
     CHECK(back >= 0 && back <= 2);

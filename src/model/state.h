@@ -1,5 +1,5 @@
-/* The states of one conversation that depend on all of its tokens: of the DeltaNet layers (recurrent state, window of the convolution), and the
- * last hidden state, which the MTP block needs.  Which copy is the committed one, and which rows it lacks, is known here alone.
+/* The states of one conversation that depend on all of its tokens: those of the DeltaNet layers (recurrent state, window of the convolution), and
+ * the last hidden state, which the MTP block needs.  Only this file knows which copy is the committed one, and which rows it lacks.
  *
  * Two forms.  For prompts the states stand at `pos`, in `state` and `window`.  For steps the rings hold the newest raw rows by position, and
  * the recurrent states lie in `state` or `other`, by parity: each step first applies the rows that were accepted before it and writes the
@@ -32,15 +32,15 @@ struct state {
     struct dev                *dev;
     const struct model_config *cfg;
     struct delta_state *delta;          /* [n_delta] */
-    float *last_hidden;                 /* [hidden], at the end of the state_bytes() of `memory` */
-    void  *memory;                      /* the owner's */
+    float *last_hidden;                 /* [hidden], the last of the state_bytes() bytes of `memory` */
+    void  *memory;                      /* owned by the caller of state_open() */
     int    pos;                         /* committed: position after the accepted rows */
     int    n_staged;                    /* rows of the last step, before state_accept() */
     int    n_accepted;                  /* accepted rows that the committed copy lacks */
     bool   stepping;                    /* in the form for steps */
     int    parity;                      /* when stepping: 1 when the committed copy is `other` */
     const struct weights *weights;
-    struct step_live     *live;         /* device memory of whoever runs the steps */
+    struct step_live     *live;         /* device memory, owned by who runs the steps */
 };
 
 size_t state_bytes(const struct model_config *c);       /* of one copy, as it is saved */
@@ -62,16 +62,17 @@ void state_end_steps(struct state *s);
 /* A prompt chunk has moved the states on, to pos. */
 void state_ran_prompt(struct state *s, int pos);
 
-/* Steps one by one, which the host decides on: what the device must know of the next one; then n rows were run; then so many of them count. */
-struct step_live state_next_step(const struct state *s);
-void state_ran_step(struct state *s, int n);
-void state_accept(struct state *s, int n);
+/* Steps that the host decides on, one by one, in this order: */
+struct step_live state_next_step(const struct state *s);        /* what the device must know of the next step */
+void state_ran_step(struct state *s, int n);            /* it has run n rows */
+void state_accept(struct state *s, int n);              /* the first n of them count */
 
-/* Steps that the device ran by itself: takes over what it has left in `live`, but for the last `back` (0 to 2) of them, which accepted
- * tokens[0] and, before that, tokens[1].  Returns the row of step_pick's last_hidden that has the hidden state before the position. */
+/* Steps that the device ran by itself: takes over what they left in `live`, but for the last `back` (0 to 2) steps, which accepted tokens[0]
+ * tokens (the last one) and tokens[1].  Returns the row of step_pick's last_hidden that has the hidden state before the position. */
 int  state_take_over(struct state *s, const struct step_live *live, int back, const int tokens[2]);
 
-/* One DeltaNet layer of a step.  rows: NULL, or s and live are those of slot 0, with the others state_slot_bytes() behind. */
+/* One DeltaNet layer of a step.  rows: NULL for one conversation; else s and live are those of slot 0, and each slot lies state_slot_bytes()
+ * behind the one before. */
 void state_delta_step(const struct state *s, int layer, const struct delta_weights *w, const struct step_live *live, const struct step_row *rows,
                       float *y, float *ssq, const float *z, int n);
 

@@ -130,7 +130,7 @@ static void clear_rows(const struct place *p, void *tile, size_t bytes, int rows
     free(words);
 }
 
-/* What the upper plane says of rows whose nibbles are FILL_BELL and FILL_BITS: their expectations. */
+/* The plane_row of rows whose nibbles are FILL_BELL and FILL_BITS: the expectations of its figures. */
 static void fill_plane_rows(const struct place *p, const struct weight *w, size_t bytes, float rms)
 {
     struct plane_sums s = {0};

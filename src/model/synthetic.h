@@ -1,5 +1,5 @@
-/* Models of random weights in a real geometry: speed can be measured without anybody's checkpoint.  Weights are scaled so that
- * activations stay of ordinary size through all layers, and routing is spread out but decided. */
+/* Models of random weights in a real geometry: speed can be measured without a checkpoint.  Weights are scaled so that activations keep their
+ * usual size through all layers, and each token's experts win clearly while tokens choose different ones. */
 #ifndef Q35_MODEL_SYNTHETIC_H
 #define Q35_MODEL_SYNTHETIC_H
 
@@ -25,7 +25,7 @@ bool synthetic_config_json(struct buf *out, const char *name, int n_layers, stru
 struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, unsigned heads, enum mtp_form mtp, uint64_t seed,
                                  struct err *e);
 void synthetic_close(struct synthetic *s);
-/* Device memory that they will take. */
+/* Device memory that the weights will take. */
 size_t synthetic_bytes(const struct model_config *c, unsigned heads, enum mtp_form mtp);
 
 /* Stores such a model in the published layout: 14 shards with an index and stale copies, vision tensors, the MTP block in a file of its

@@ -47,8 +47,10 @@ static struct item *add(struct writer *w, enum dtype type, const char *name, int
 {
     w->items = grow(w->items, w->n_items, &w->cap, sizeof *w->items);
     struct item *t = memory_zeroed(1, sizeof *t);
-    *t = (struct item){.out = {.name = memory_strdup(name), .dtype = type, .n_dims = n_dims, .shape = {(uint64_t)a, (uint64_t)b, (uint64_t)c}, .source = t},
-                       .file = w->in_extra ? EXTRA : 0};
+    t->out = (struct tensor_out){
+        .name = memory_strdup(name), .dtype = type, .n_dims = n_dims, .shape = {(uint64_t)a, (uint64_t)b, (uint64_t)c}, .source = t,
+    };
+    t->file = w->in_extra ? EXTRA : 0;
     t->bytes = tensor_out_bytes(&t->out);
     w->items[w->n_items++] = t;
     t->fill.key = random_key(w->seed, (uint64_t)w->n_items);
@@ -108,7 +110,8 @@ static void add_matrix(struct writer *w, enum weight_format f, int rows, int col
         add_dense(w, name, rows, cols, rms);
 }
 
-static void add_vector(struct writer *w, enum dtype type, enum random_vector kind, int n_dims, int a, int b, int c, const char *prefix, const char *name)
+static void add_vector(struct writer *w, enum dtype type, enum random_vector kind, int n_dims, int a, int b, int c, const char *prefix,
+                       const char *name)
 {
     char full[256];
     snprintf(full, sizeof full, "%s%s", prefix, name);
@@ -326,7 +329,8 @@ static bool write_tensors(struct writer *w, int n_threads, size_t *bytes, struct
 static bool write_configs(struct writer *w, const struct buf *config, struct err *e)
 {
     struct buf generation = {0};
-    buf_adds(&generation, "{\"do_sample\": true, \"eos_token_id\": [248046, 248044], \"pad_token_id\": 248044, \"temperature\": 0.6, \"top_k\": 20, \"top_p\": 0.95}\n");
+    buf_adds(&generation, "{\"do_sample\": true, \"eos_token_id\": [248046, 248044], \"pad_token_id\": 248044, \"temperature\": 0.6, "
+                          "\"top_k\": 20, \"top_p\": 0.95}\n");
     bool ok = write_text(w, "config.json", config, e) && write_text(w, "generation_config.json", &generation, e);
     buf_free(&generation);
     return ok;

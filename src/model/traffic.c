@@ -53,7 +53,8 @@ struct traffic traffic_of(const struct model_config *c, const struct weights *w,
     if (!w->mtp.present)
         return t;
     t.mtp = (double)(traffic_matrix(&w->mtp.fc, packed) + layer(&w->mtp.layer, packed));
-    t.mtp_rows = (double)(traffic_matrix(&w->mtp.fc, packed) + traffic_matrix(&w->mtp.layer.attn.k, packed) + traffic_matrix(&w->mtp.layer.attn.v, packed));
+    t.mtp_rows = (double)(traffic_matrix(&w->mtp.fc, packed) + traffic_matrix(&w->mtp.layer.attn.k, packed)
+                          + traffic_matrix(&w->mtp.layer.attn.v, packed));
     t.mtp_expert = (double)traffic_expert(&w->mtp.layer.moe.experts[0], packed);
     t.draft_head = (double)head_bytes(h, packed) * recorder_draft_rows(h) / c->vocab;
     return t;

@@ -1,4 +1,4 @@
-/* Bytes that decode steps move: weights, states and KV rows.  Memory is the price of a step, so these are what its time follows.
+/* Bytes that decode steps move: weights, states and KV rows.  A step's time follows them, since memory is its limit.
  * Plain arithmetic on the shapes of a model. */
 #ifndef Q35_MODEL_TRAFFIC_H
 #define Q35_MODEL_TRAFFIC_H
@@ -7,15 +7,15 @@
 #include "model/kv.h"
 #include "model/weights.h"
 
-/* Of a model on a device; by traffic_of(). */
+/* Of a model on a device, in bytes; made by traffic_of(). */
 struct traffic {
     const struct model_config *c;
     const struct kv_recipe    *kv;
-    double fixed;                       /* of every step: all weights but the routed experts, head included; states, read and written */
-    double expert;                      /* one distinct expert in every layer */
-    double mtp, mtp_expert;             /* of the MTP block likewise */
-    double mtp_rows;                    /* what its KV rows alone are made with */
-    double draft_head;                  /* of each draft */
+    double fixed;                       /* every step: all weights but the routed experts, head included; states, read and written */
+    double expert;                      /* one expert in every layer */
+    double mtp, mtp_expert;             /* a run of the MTP block likewise: without routed experts; one expert */
+    double mtp_rows;                    /* a run of the MTP block that makes KV rows only */
+    double draft_head;                  /* each draft */
 };
 
 /* What a kernel reads of a matrix: `packed` (kernels/pack.h) or as stored. */
@@ -25,7 +25,7 @@ size_t traffic_expert(const struct expert_weights *x, bool packed);
 
 /* Of steps with that head, KV rows of that recipe and weights that are packed or not.  Config and recipe stay valid. */
 struct traffic traffic_of(const struct model_config *c, const struct weights *w, enum head head, const struct kv_recipe *kv, bool packed);
-/* Experts of a layer that so many rows select, about: 8 n^0.77 of 256, as others measured it for this shape. */
+/* About how many experts of a layer n rows select together: 8 n^0.77 of 256, as published measurements of this shape have it. */
 double traffic_distinct(const struct traffic *t, double rows);
 /* A step of `rows` rows at `pos` that reads `distinct` experts a layer. */
 double traffic_step(const struct traffic *t, int rows, int pos, double distinct);

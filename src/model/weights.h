@@ -98,9 +98,9 @@ void weights_close(struct weights *w);          /* before the device that they w
  * early when progress returns false.  False on a read error (a file that shrank), with the file. */
 bool weights_prefetch(struct weights *w, bool (*progress)(size_t done, size_t total, void *arg), void *arg, struct err *e);
 
-/* Makes what `form` says of the MTP block, once. */
+/* Converts the matrices of the MTP block to `form`, once. */
 void weights_make_mtp(struct weights *w, const struct model_config *c, enum mtp_form form);
-/* Memory that it takes beside the checkpoint, if that has them all in 16 or 32 bits. */
+/* Memory that these take beside the checkpoint, if that has all of them in 16 or 32 bits. */
 size_t weights_made_mtp_bytes(const struct model_config *c, enum mtp_form form);
 
 /* Makes head_int8 or head_planes from head, once; model/int8.h says how.  HEAD_BF16 is there. */

@@ -195,6 +195,8 @@ static void test_config__what_the_engine_cannot_compute_is_refused(void **state)
         {"{\"linear_conv_kernel_dim\": 9}", "linear_conv_kernel_dim is 9, expected a whole number from 2 to 8"},
         {"{\"mtp_num_hidden_layers\": 2}", "mtp_num_hidden_layers is 2, expected a whole number from 0 to 1"},
         {"{\"hidden_act\": \"gelu\"}", "hidden_act is \"gelu\", expected \"silu\" or \"swish\""},
+        {"{\"hidden_act\": \"an activation whose name is longer than what a buffer for a sentence would hold, by far\"}",
+         "hidden_act is \"an activation whose name is longer than what a buffer for a..., expected \"silu\""},
         {"{\"attention_bias\": true}", "attention_bias is true, expected false"},
         {"{\"attn_output_gate\": false}", "attn_output_gate is false, expected true"},
         {"{\"mlp_only_layers\": [0]}", "mlp_only_layers is [0], expected []"},

@@ -509,7 +509,7 @@ static void test_weights__a_bad_index_is_refused(void **state)
         {"{\"weight_map\": {\"a\": \".safetensors\"}}", "tensor a is in \".safetensors\""},
         {"{\"weight_map\": {\"a\": \"config.json\"}}", "tensor a is in \"config.json\""},
         {"{\"weight_map\": {\"a\": \"model-00007-of-00002.safetensors\"}}", "cannot open /tmp/q35chat-test-"},
-        {"{\"weight_map\": {\"a\": \"model-00001-of-00002.safetensors\"}}", "/model-00001-of-00002.safetensors has no tensor a, but"},
+        {"{\"weight_map\": {\"a\": \"model-00001-of-00002.safetensors\"}}", "/model-00001-of-00002.safetensors has no tensor a, though"},
         {"{\"weight_map\": {\"a\": \"x.safetensors\", \"a\": \"y.safetensors\"}}", "duplicate"},
         {"{\"weight_map\": {\"__metadata__\": \"model-00001-of-00002.safetensors\"}}", "has no tensor __metadata__"},
         {"{\"weight_map\": {\"lm_head.weight\": \"model-00001-of-00002.safetensors\"}}", "are missing, the first is " PREFIX "embed_tokens.weight"},
