@@ -145,9 +145,10 @@ static void multiply(struct head *h, float by)
 static void begin_head(struct head *h, const struct attention_args *a, int unit)
 {
     const int t = unit / a->n_q_heads, head = unit % a->n_q_heads;
-    *h = (struct head){.q = a->q + (size_t)t * a->q_token + (size_t)head * a->q_head, .y = a->y + (size_t)unit * (size_t)a->kv.head_dim, .kv = &a->kv,
-                       .kv_head = head / (a->n_q_heads / a->kv.n_kv_heads), .n = a->pos + t + 1, .sealed = kv_sealed(&a->kv, a->pos + t),
-                       .max = -INFINITY};
+    *h = (struct head){
+        .q = a->q + (size_t)t * a->q_token + (size_t)head * a->q_head, .y = a->y + (size_t)unit * (size_t)a->kv.head_dim, .kv = &a->kv,
+        .kv_head = head / (a->n_q_heads / a->kv.n_kv_heads), .n = a->pos + t + 1, .sealed = kv_sealed(&a->kv, a->pos + t), .max = -INFINITY,
+    };
     if (h->sealed)
         kv_rotate(KV_KEY, h->q, h->rotated);
 }

@@ -1,6 +1,6 @@
 /* Each format has one loop, written for N tokens and inlined for N = 1..4, so that a weight is unpacked once for all tokens.
- * Dense, INT8 (in one piece or two planes) and FP8 rows are contiguous along k: eight lanes of partial sums per row.  INT4 words cover neighbouring rows: one lane
- * per row, k in order, the scale applied once per group of 128. */
+ * Dense, INT8 (in one piece or two planes) and FP8 rows are contiguous along k: eight lanes of partial sums per row.  INT4 words cover
+ * neighbouring rows: one lane per row, k in order, the scale applied once per group of 128. */
 #include "kernels/cpu/matmul.h"
 
 #include "kernels/cpu/vec.h"

@@ -74,6 +74,4 @@ static inline bool step_next_run(struct step_run *r, const struct step_row *rows
     return true;
 }
 
-/* y = W x for n rows, by the weight's own format. */
-
 #endif

@@ -4,7 +4,7 @@
 #include "kernels/cpu/pool.h"
 #include "kernels/cpu/vec.h"
 
-/* Scratch of one call, n rows: those that are of use.  A slot is a row's choice, or its shared expert (kernels/moe.h). */
+/* Scratch of one call with n rows that count.  A slot is a row's choice, or its shared expert (kernels/moe.h). */
 struct work {
     float   *logits, *gate, *x, *h, *d, *weights;
     int32_t *experts, *start, *slots;
@@ -43,7 +43,7 @@ static float sum_parts(const float *at, int n, size_t step)
     return sum;
 }
 
-/* Row `row` of the call is to be row t here.  Makes up for what step_router left: parts to add up, and the division by the rms. */
+/* Makes row `row` of the call row t here: adds up the parts that step_router left, and divides by the rms. */
 static void prepare_row(struct work *w, const struct step_experts_args *a, int t, size_t row)
 {
     const struct step_choice *c = &a->choice;

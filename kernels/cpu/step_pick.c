@@ -1,13 +1,13 @@
-/* The law of engine/sampler.h on logits that have their bias and penalties; then which rows count, and what that leaves for the next step. */
+/* Picks an id for each row from logits that have their bias and penalties, in the order of engine/sampler.h; then finds which rows count, and what the
+ * next step begins with. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/pool.h"
+#include "kernels/cpu/step_logits.h"
 #include "kernels/cpu/vec.h"
 #include "kernels/splitmix.h"
-
-enum { TILE = 16 };
 
 /* What one row gives, were it reached. */
 struct pick {
@@ -24,7 +24,7 @@ struct pick {
 static int best_tile(const float *tile_max, int n_ids)
 {
     int best = 0;
-    for (int i = 1; i * TILE < n_ids; i++)
+    for (int i = 1; i * STEP_TILE < n_ids; i++)
         if (tile_max[i] > tile_max[best])
             best = i;
     return best;
@@ -33,7 +33,7 @@ static int best_tile(const float *tile_max, int n_ids)
 /* The id with the greatest logit, the lowest among equals; with a bad logit the first id that has one. */
 static int32_t greatest(const float *logits, const float *tile_max, int n_ids)
 {
-    const int from = best_tile(tile_max, n_ids) * TILE, to = from + TILE < n_ids ? from + TILE : n_ids;
+    const int from = best_tile(tile_max, n_ids) * STEP_TILE, to = from + STEP_TILE < n_ids ? from + STEP_TILE : n_ids;
     int best = from;
     for (int i = from; i < to; i++) {
         if (!(logits[i] <= FLT_MAX))
@@ -168,7 +168,7 @@ static int by_weight(const struct cand *c, int n, double u)
         if (u < 0)
             return i;
     }
-    return last;                        /* rounding left a crumb of u */
+    return last;                        /* the sum of the weights was rounded down */
 }
 
 static void sample(struct pick *out, const float *logits, int n_ids, const struct step_sampling *how, double u, struct cand *c)
@@ -282,9 +282,10 @@ static void pick_rows(struct step_result *r, const struct step_pick_args *a, int
     for (int row = 0; agreed && row < a->n_rows && !r->ended; row++) {
         struct pick p;
         pick_row(&p, a, row);
-        const bool right = row + 1 < STEP_ROWS && (a->sampling->trial_tokens > 0 ? lucky(a->sampling, a->live->pos + row) : p.id == a->live->ids[1 + row]);
+        const bool is_draft = a->sampling->trial_tokens > 0 ? lucky(a->sampling, a->live->pos + row) : p.id == a->live->ids[1 + row];
+        const bool right = row + 1 < STEP_ROWS && is_draft;
         if (right)
-            p.id = a->live->ids[1 + row];       /* also of a draft that was made and is not verified: whoever compares sees that it was right */
+            p.id = a->live->ids[1 + row];       /* also of a draft that was made and is not verified, so that the host finds it right */
         agreed = row < n_drafts && right;
         r->ended = why_end(a->sampling, &p, row + 1);
         if (p.failed) {

@@ -11,8 +11,8 @@ struct planes {
     const float *h;                     /* [n, cols] */
     int   n;
     float sum[STEP_ROWS], length[STEP_ROWS];    /* of h: sum_k h[k], and |h| */
-    float least[STEP_ROWS];             /* ids whose bounds are less cannot be among the wanted ones; -inf: all can */
-    float least_plain[STEP_ROWS];       /* likewise of alternatives, before bias and penalties; inf: there are none */
+    float least[STEP_ROWS];             /* an id whose bound is less cannot be among the wanted ones; -inf: every id can */
+    float least_plain[STEP_ROWS];       /* likewise for alternatives, before bias and penalties; inf: none are asked for */
 };
 
 static const float *row_of(const struct planes *s, int t) { return s->h + (size_t)t * (size_t)s->a->w.cols; }
