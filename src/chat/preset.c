@@ -1,6 +1,5 @@
 #include "chat/preset.h"
 
-#include <float.h>
 #include <string.h>
 
 static const struct preset {
@@ -45,8 +44,7 @@ void preset_sampling(const struct options *o, const struct responder_info *info,
         .lookup = options_on(o, OPT_lookup),
     };
     s->bias = options_list(o, OPT_logit_bias, &s->n_bias);
-    if (s->top_p <= 0)
-        s->top_p = FLT_MIN;             /* the narrowest nucleus; to the engine 0 would be all */
+    s->top_p = preset_top_p(s->top_p);
 }
 
 static const struct responder_info unknown = {.temperature = -1};

@@ -2,8 +2,13 @@
 #ifndef Q35_CHAT_PRESET_H
 #define Q35_CHAT_PRESET_H
 
+#include <float.h>
+
 #include "chat/options.h"
 #include "chat/responder.h"
+
+/* A user's top_p of 0 is the narrowest nucleus; to the engine 0 would be all. */
+static inline float preset_top_p(float top_p) { return top_p > 0 ? top_p : FLT_MIN; }
 
 /* Fills *s.  With preset = auto the values of generation_config.json count as a whole set;
  * a checkpoint without them gets the card's values, thinking or plain.  Seed 0 when the user gave none. */

@@ -29,7 +29,8 @@ static bool same_folder(const char *a, const char *b)
     struct stat here, there;
     folder_of(a, &x);
     folder_of(b, &y);
-    bool same = *a == '/' && !stat(buf_str(&x), &here) && !stat(buf_str(&y), &there) && here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+    bool same = *a == '/' && !stat(buf_str(&x), &here) && !stat(buf_str(&y), &there) && here.st_dev == there.st_dev
+             && here.st_ino == there.st_ino;
     buf_free(&x);
     buf_free(&y);
     return same;

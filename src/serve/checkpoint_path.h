@@ -8,9 +8,9 @@
 #include "base/err.h"
 #include "base/text.h"
 
-/* `path` as it was asked for -> `own`, the same file by a path of our own making.  True only for NAME.jsonl.checkpoint beside the conversation
- * NAME.jsonl in the folder of conversations, where both are regular files of this user, and no links; the checkpoint need not be there.  False with
- * the reason. */
+/* `path` as another program named it -> `own`, the path of the same file that this program makes itself.  True only for NAME.jsonl.checkpoint
+ * beside the conversation NAME.jsonl in the folder of conversations, where both are regular files of this user, and no links; the checkpoint need
+ * not be there.  False with the reason. */
 bool checkpoint_path(struct text path, struct buf *own, struct err *e);
 
 #endif

@@ -31,14 +31,15 @@ static void add_reasoning(struct buf *out, struct text value)
 static void add_head(struct choice *r, const char *object)
 {
     const bool plain = r->question->plain;
-    buf_addf(&r->out, "{\"id\": \"%s-%llu\", \"object\": \"%s\", \"created\": %lld, \"model\": ", plain ? "cmpl" : "chatcmpl", (unsigned long long)r->number,
-             plain ? "text_completion" : object, (long long)r->created);
+    buf_addf(&r->out, "{\"id\": \"%s-%llu\", \"object\": \"%s\", \"created\": %lld, \"model\": ", plain ? "cmpl" : "chatcmpl",
+             (unsigned long long)r->number, plain ? "text_completion" : object, (long long)r->created);
     quote(&r->out, r->model);
 }
 
 void choice_error(struct buf *out, int status, const char *message, const char *code)
 {
-    const char *type = status == 401 ? "authentication_error" : status == 429 ? "rate_limit_error" : status >= 500 ? "server_error" : "invalid_request_error";
+    const char *type = status == 401 ? "authentication_error" : status == 429 ? "rate_limit_error"
+                     : status >= 500 ? "server_error" : "invalid_request_error";
     buf_adds(out, "{\"error\": {");
     add_string(out, "message", text_of(message));
     buf_addf(out, ", \"type\": \"%s\", \"param\": null, \"code\": ", type);
@@ -97,7 +98,7 @@ static void take_plain_token(struct choice *r, const struct news *it)
     r->n_characters += characters(piece);
 }
 
-/* Of the text that is told now: true if there are any. */
+/* Are there tokens of the text that is told now? */
 static bool has_tokens(const struct choice *r)
 {
     return r->logprobs.len || r->lists[CHOICE_TOKENS].values.len;
@@ -152,7 +153,7 @@ static void mark_told(struct choice *r)
         r->lists[i].told = r->lists[i].values.len;
 }
 
-/* White space and markup before the text that begins at `from` are no part of it. */
+/* Drops tokens that end before the text that begins at `from`: white space and markup. */
 static void drop_tokens_before(struct choice *r, size_t from)
 {
     int n = 0;
@@ -356,8 +357,8 @@ bool choice_news(struct choice *r, const struct news *it)
 
 static void add_usage(const struct chat_stats *s, struct buf *out)
 {
-    buf_addf(out, ", \"usage\": {\"prompt_tokens\": %d, \"completion_tokens\": %d, \"total_tokens\": %d, \"prompt_tokens_details\": {\"cached_tokens\": %d}}",
-             s->n_prompt, s->n_tokens, s->n_prompt + s->n_tokens, s->n_cached);
+    buf_addf(out, ", \"usage\": {\"prompt_tokens\": %d, \"completion_tokens\": %d, \"total_tokens\": %d, "
+             "\"prompt_tokens_details\": {\"cached_tokens\": %d}}", s->n_prompt, s->n_tokens, s->n_prompt + s->n_tokens, s->n_cached);
 }
 
 static double rate(int n, double ms)

@@ -36,10 +36,11 @@ struct choice {
     struct buf logprobs;                /* JSON of the tokens whose text is still to come */
     struct choice_list lists[CHOICE_LISTS];     /* the same for /v1/completions, which wants a list of each kind of figure */
     size_t n_characters;                /* of all tokens so far */
-    struct { size_t end, at; } pending[CHOICE_PENDING];         /* of the first of them: where its text ends in the answer, its end in `logprobs` */
+    struct { size_t end, at; } pending[CHOICE_PENDING];         /* of the first of these tokens: where its text ends in the answer, and where it
+                                                                 * ends in `logprobs` */
     int  n_pending;
     struct buf told_logprobs;           /* of one object: of the text so far */
-    bool failed;                        /* of one object: `out` tells an error */
+    bool failed;                        /* of one object: `out` is an error */
     int  n_counted;                     /* relayed: tokens of the figures that were told last */
 };
 

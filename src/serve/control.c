@@ -96,7 +96,8 @@ static bool read_state(struct http *h, const char *socket, struct control_state 
 {
     struct buf models = {0}, health = {0};
     bool ok = ask(h, socket, "http://localhost/v1/models", NULL, &models, e) && ask(h, socket, "http://localhost/health", NULL, &health, e);
-    json_t *list = ok ? json_loadb(buf_str(&models), models.len, 0, NULL) : NULL, *state = ok ? json_loadb(buf_str(&health), health.len, 0, NULL) : NULL;
+    json_t *list = ok ? json_loadb(buf_str(&models), models.len, 0, NULL) : NULL;
+    json_t *state = ok ? json_loadb(buf_str(&health), health.len, 0, NULL) : NULL;
     const json_t *model = json_array_get(json_object_get(list, "data"), 0);
     add(&s->model, model, "id");
     add(&s->root, model, "root");
@@ -113,7 +114,7 @@ static bool read_state(struct http *h, const char *socket, struct control_state 
     json_decref(state);
     buf_free(&models);
     buf_free(&health);
-    return ok && (s->root.len || err_set(e, "who listens at %s is not q35chat serve", socket));
+    return ok && (s->root.len || err_set(e, "the program that listens at %s is not q35chat", socket));
 }
 
 enum control_found control_look(const char *socket, struct control_state *s, struct err *e)

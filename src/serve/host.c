@@ -199,7 +199,7 @@ static void stay_for_others(struct host *h)
         wait_a_while(h);
 }
 
-/* Nobody else begins. */
+/* Answers under way come to their end; no others begin. */
 static void finish_others(struct host *h)
 {
     struct err ignored = {{0}};
@@ -244,9 +244,9 @@ static void close_host(struct responder *r)
 }
 
 static const struct responder_ops ops = {
-    .request = request, .interrupt = interrupt, .end_thought = end_thought, .fds = fds, .drain = drain, .info = info, .machine = machine, .used = used,
-    .count = count, .count_prompt = count_prompt, .encode = encode, .prompt = prompt, .read_ahead = read_ahead, .save = save, .restore = restore, .keep = keep,
-    .tokens = tokens, .says = says, .piece = piece, .others = others, .close = close_host,
+    .request = request, .interrupt = interrupt, .end_thought = end_thought, .fds = fds, .drain = drain, .info = info, .machine = machine,
+    .used = used, .count = count, .count_prompt = count_prompt, .encode = encode, .prompt = prompt, .read_ahead = read_ahead, .save = save,
+    .restore = restore, .keep = keep, .tokens = tokens, .says = says, .piece = piece, .others = others, .close = close_host,
 };
 
 static bool start(struct host *h, struct responder *const *guests, int n, const struct options *o, struct err *e)

@@ -152,8 +152,8 @@ void lane_start(struct lane *l)
 
 /* ---- what the responder tells ---- */
 
-/* A part of the answer.  While it is being paused, its last tokens are kept, so that the responder goes on where it stood, but not told: what the parser held
- * back is told then, too.  They are told when they come again. */
+/* A part of the answer.  While the answer is being paused, tokens that still come are kept, so that the responder can go on behind them, but not
+ * told: an interrupted responder also tells what its parser had held back, and that may go on otherwise.  They are told when they come again. */
 static void take_part(struct lane *l, const struct news *it)
 {
     struct job *j = l->now;
@@ -197,7 +197,6 @@ void lane_left(struct lane *l)
         l->r->ops->interrupt(l->r);
 }
 
-/* That is at this job; NULL: it waits. */
 struct lane *lane_of(struct server *s, const struct job *j)
 {
     for (int i = 0; i < s->n_lanes; i++)

@@ -36,10 +36,11 @@ static bool number(const struct pyjson *top, const char *key, double min, double
     if (!v)
         return true;
     char digits[64];
-    snprintf(digits, sizeof digits, "%.*s", (int)(v->text.n < sizeof digits ? v->text.n : 0), v->text.p ? v->text.p : "");
+    const bool is_number = (v->kind == PY_INT || v->kind == PY_FLOAT) && v->text.n < sizeof digits;
+    snprintf(digits, sizeof digits, "%.*s", is_number ? (int)v->text.n : 0, is_number ? v->text.p : "");
     double x = strtod(digits, NULL);
-    if ((v->kind != PY_INT && v->kind != PY_FLOAT) || !(x >= min && x <= max))
-        return err_set(e, "%s is not a number from %g to %g", key, min, max);
+    if (!is_number || !(x >= min && x <= max))
+        return err_set(e, min == max ? "%s is not %g, and cannot be anything else here" : "%s is not a number from %g to %g", key, min, max);
     *to = x;
     return true;
 }
@@ -204,7 +205,8 @@ static bool read_bias(struct question *q, const struct pyjson *top, struct err *
         if (!key.n || memchr(key.p, 0, key.n) || (x->kind != PY_INT && x->kind != PY_FLOAT))
             return err_set(e, "logit_bias is not an object of at most %d tokens, each with a number", (int)MOST);
         double value = strtod(arena_strndup(&q->mem, x->text.p, x->text.n), NULL);
-        list[i] = value <= -100 ? arena_printf(&q->mem, "%.*s=-inf", (int)key.n, key.p) : arena_printf(&q->mem, "%.*s=%.9g", (int)key.n, key.p, value);
+        list[i] = value <= -100 ? arena_printf(&q->mem, "%.*s=-inf", (int)key.n, key.p)
+                                : arena_printf(&q->mem, "%.*s=%.9g", (int)key.n, key.p, value);
         if (!bias_check(list[i], e))
             return false;
     }
@@ -235,7 +237,8 @@ static bool read_sampling(struct question *q, const struct pyjson *top, struct e
 #define SAMPLING_NUMBER(name, least, most, ...) real(top, #name, least, most, &s->name, e) &&
 #include "config/sampling_numbers.def"
            real(top, "repeat_penalty", 0, 10, &s->repetition_penalty, e) && question_whole(top, "top_k", -1, 1 << 20, &s->top_k, e) &&
-           question_whole(top, "max_tokens", -1, INT_MAX, &s->max_tokens, e) && question_whole(top, "max_completion_tokens", -1, INT_MAX, &s->max_tokens, e) &&
+           question_whole(top, "max_tokens", -1, INT_MAX, &s->max_tokens, e) &&
+           question_whole(top, "max_completion_tokens", -1, INT_MAX, &s->max_tokens, e) &&
            read_seed(q, top, e) && read_bias(q, top, e);
 }
 
@@ -252,7 +255,7 @@ static bool read_logprobs(struct question *q, const struct pyjson *top, struct e
     return true;
 }
 
-/* What would give another answer than the one that is asked for. */
+/* Fields that would change the answer and cannot be had. */
 static bool refuse_the_rest(const struct pyjson *top, struct err *e)
 {
     const struct pyjson *format = given(top, "response_format");
@@ -276,14 +279,15 @@ bool question_read_top(struct question *q, struct text body, struct pyjson *top,
         return err_set(e, "model is not a text");
     q->model = model ? model->text : text_of("");
     return question_flag(top, "stream", &q->streams, e) && question_flag(given(top, "stream_options"), "include_usage", &q->wants_usage, e) &&
-           question_flag(top, "return_progress", &q->wants_progress, e) && read_stops(q, top, o, e) && read_sampling(q, top, e) && refuse_the_rest(top, e);
+           question_flag(top, "return_progress", &q->wants_progress, e) && read_stops(q, top, o, e) && read_sampling(q, top, e) &&
+           refuse_the_rest(top, e);
 }
 
 bool question_read(struct question *q, struct text body, const struct options *o, struct err *e)
 {
     struct pyjson top;
-    return question_read_top(q, body, &top, o, e) && read_conversation(q, &top, e) && read_continued(q, &top, e) && read_thinking(q, &top, o, e) &&
-           read_logprobs(q, &top, e);
+    return question_read_top(q, body, &top, o, e) && read_conversation(q, &top, e) && read_continued(q, &top, e) &&
+           read_thinking(q, &top, o, e) && read_logprobs(q, &top, e);
 }
 
 /* ---- /v1/completions ---- */
@@ -375,7 +379,7 @@ void question_sampling(struct question *q, const struct options *o, const struct
 #define SAMPLING_NUMBER(name, ...) take(&s->name, g->name);
 #include "config/sampling_numbers.def"
     if (!q->relayed)
-        s->top_p = s->top_p <= 0 ? 1e-30f : s->top_p;   /* the narrowest nucleus; 0 would be all */
+        s->top_p = preset_top_p(s->top_p);
     s->top_k = g->top_k >= 0 ? g->top_k : s->top_k;
     s->max_tokens = g->max_tokens > 0 ? g->max_tokens : s->max_tokens;
     s->seed = q->seeded ? g->seed : options_given(o, OPT_seed) ? s->seed : random_seed();

@@ -23,7 +23,7 @@ struct question {
     struct text prompt;                 /* p NULL: it is in `ids` */
     struct ids ids;
     bool relayed;                       /* of an attached q35chat (serve/relay.h): tokens in `ids`, tokens back */
-    int  n_answer_prefix;                       /* relayed: so many last ones of them are the answer's beginning */
+    int  n_answer_prefix;               /* relayed: the last ones of them that are the answer's beginning */
     struct text name;                   /* relayed: of the answer, by which it is interrupted */
     struct message *continued;          /* an answer that is to be continued, or NULL */
     struct text model;                  /* that it asks for; empty: any */
@@ -46,7 +46,7 @@ bool question_ids(const struct pyjson *list, struct ids *out);
 bool question_whole(const struct pyjson *top, const char *key, int min, int max, int *to, struct err *e);
 bool question_flag(const struct pyjson *top, const char *key, bool *to, struct err *e);
 void question_free(struct question *q);
-/* Fills q->request.sampling: what was given, over what the options and the model's own defaults say.  Relayed: what was given, and nothing else. */
+/* Fills q->request.sampling: what was given, else the options, else the model's own defaults.  Relayed: what was given, and nothing else. */
 void question_sampling(struct question *q, const struct options *o, const struct responder_info *info);
 
 #endif

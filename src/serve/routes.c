@@ -50,8 +50,9 @@ static bool may_ask(struct server *s, struct exchange *x)
 static void tell_health(struct server *s, struct exchange *x)
 {
     struct buf body = {0};
-    buf_addf(&body, "{\"status\": \"%s\", \"loaded_bytes\": %zu, \"total_bytes\": %zu, \"running\": %d, \"waiting\": %d, \"unread\": %d, \"clients\": %d}",
-             s->ready ? "ok" : "loading", s->loaded, s->to_load, n_running(s), s->waiting.n, s->unread.n, web_n_clients(s->web));
+    buf_addf(&body, "{\"status\": \"%s\", \"loaded_bytes\": %zu, \"total_bytes\": %zu, \"running\": %d, \"waiting\": %d, \"unread\": %d, "
+             "\"clients\": %d}", s->ready ? "ok" : "loading", s->loaded, s->to_load, n_running(s), s->waiting.n, s->unread.n,
+             web_n_clients(s->web));
     respond_json(x, s->ready ? 200 : 503, &body);
     buf_free(&body);
 }
@@ -127,12 +128,12 @@ static void complete_plain(struct server *s, struct exchange *x)
     complete_as(s, x, question_read_plain);
 }
 
-/* What a handler leaves behind: its body, or why not. */
+/* What a handler makes: a body, or the reason why there is none. */
 struct reply {
-    struct buf   body;                  /* JSON; nothing: {} */
-    struct arena mem;                   /* of what the request says */
+    struct buf   body;                  /* JSON; empty: {} */
+    struct arena mem;                   /* owns what was read of the request */
     struct err   e;
-    int          again_s;               /* refused for the moment: after this many seconds the client may ask again */
+    int          again_s;               /* refused for now: seconds after which the client may ask again; 0: asking again does not help */
 };
 typedef bool tell_fn(struct server *s, struct exchange *x, struct reply *r);
 
@@ -326,6 +327,13 @@ static const struct route {
     {"POST", "/q35chat/machine",     tell_machine, .local = true},
 };
 
+static void refuse_method(struct exchange *x, const struct route *r, const char *method)
+{
+    struct err e;
+    err_set(&e, "%s takes %s, not %s", r->path, r->method, method);
+    respond_error(x, 405, e.msg);
+}
+
 void asked(void *arg, struct exchange *x)
 {
     struct server *s = arg;
@@ -339,7 +347,7 @@ void asked(void *arg, struct exchange *x)
     if (!found)
         respond_error(x, 404, "there is nothing at this path; the paths are in docs/serve.md");
     else if (strcmp(found->method, method))
-        respond_error(x, 405, "this path takes another method");
+        refuse_method(x, found, method);
     else if (found->tell)
         reply_to(s, x, found->tell);
     else

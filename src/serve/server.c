@@ -131,11 +131,10 @@ static void gone(void *arg, struct exchange *x)
     }
     j->x = NULL;
     s->figures.left++;
-    if (!j->in) {
+    if (j->in)
+        end_waiting(s, j);
+    else
         lane_left(lane_of(s, j));
-        return;
-    }
-    end_waiting(s, j);
 }
 
 /* ---- the whole ---- */
@@ -284,8 +283,8 @@ static struct lane *free_lane(struct server *s)
     return NULL;
 }
 
-/* Until an answer of which too much is unread is ended.  Those of attached chats stay, which may be suspended, unless the server is only kept by what is
- * under way. */
+/* Milliseconds until an answer of which too much is unread is ended.  Those of attached chats stay, since these may be suspended, unless the server
+ * accepts no connections any more and only finishes what is under way. */
 static double unread_ms_left(const struct server *s, const struct job *j)
 {
     const bool stays = !s->so.send_timeout_s || (j->question.relayed && !s->shut);
@@ -316,8 +315,8 @@ static void end_unread(struct server *s, struct job *j)
     job_free(j);
 }
 
-/* Answers of which too much is unread wait.  Those whose clients have read go on, in the order in which they did; those whose clients do not are
- * ended.  Between two drains: while news are told, the responder counts tokens that a pause would keep it from telling. */
+/* Pauses answers of which too much is unread.  Those whose clients have read go on, in the order in which they were paused; those whose clients do
+ * not read are ended.  Called between two drains: a pause within one would lose tokens that the responder has counted and not told yet. */
 static void watch_readers(struct server *s)
 {
     for (int i = 0; i < s->n_lanes; i++)

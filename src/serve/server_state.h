@@ -17,7 +17,7 @@ struct lane {
 };
 
 struct server {
-    struct responder *r;                /* that of the first lane */
+    struct responder *r;                /* the one of the first lane */
     struct lane lanes[SERVER_ANSWERS];
     int n_lanes;
     struct server_options so;

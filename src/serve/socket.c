@@ -44,7 +44,7 @@ static int lock_beside(const char *path, struct err *e)
     if (fd < 0)
         err_set(e, "cannot make %s: %s", name.data, strerror(errno));
     if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB)) {
-        err_set(e, errno == EWOULDBLOCK ? "a server runs on %s already; q35chat serve stop ends it" : "cannot lock %s", path);
+        err_set(e, errno == EWOULDBLOCK ? "a server runs on %s already; q35chat serve stop ends it" : "cannot lock %s.lock: %s", path, strerror(errno));
         close(fd);
         fd = -1;
     }
@@ -68,9 +68,9 @@ static int listen_at(const struct sockaddr_un *at, struct err *e)
         err_set(e, "another program listens on %s; systemctl --user stop q35chat.socket ends that if it is systemd", at->sun_path);
         return -1;
     }
+    unlink(at->sun_path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     mode_t before = umask(0177);
-    unlink(at->sun_path);
     bool ok = fd >= 0 && !bind(fd, (const struct sockaddr *)at, sizeof *at) && !listen(fd, BACKLOG);
     umask(before);
     if (ok)
@@ -148,7 +148,8 @@ int socket_listen_tcp(const char *address, bool any, struct err *e)
     else if (getaddrinfo(host, port, &hints, &found))
         err_set(e, "there is no address %s", host);
     else if (!any && !is_loopback(found->ai_addr))
-        err_set(e, "%s can be reached from other machines, and nothing here is encrypted: put a server with TLS in front of 127.0.0.1, or add --i-know", host);
+        err_set(e, "%s can be reached from other machines, and nothing here is encrypted: put a server with TLS in front of 127.0.0.1, or add "
+                   "--i-know", host);
     else
         fd = listen_on(found, address, e);
     if (found)
@@ -165,8 +166,8 @@ bool socket_take(int fd, bool any, bool *tcp, struct err *e)
         return err_set(e, "descriptor %d of LISTEN_FDS is not a socket that listens", fd);
     *tcp = name.ss_family != AF_UNIX;
     if (*tcp && !any && !is_loopback((const struct sockaddr *)&name))
-        return err_set(e, "descriptor %d of LISTEN_FDS can be reached from other machines, and nothing here is encrypted: put a server with TLS in front of "
-                       "127.0.0.1, or add --i-know", fd);
+        return err_set(e, "descriptor %d of LISTEN_FDS can be reached from other machines, and nothing here is encrypted: put a server with TLS "
+                       "in front of 127.0.0.1, or add --i-know", fd);
     return !fcntl(fd, F_SETFL, flags | O_NONBLOCK) || err_set(e, "cannot use descriptor %d of LISTEN_FDS: %s", fd, strerror(errno));
 }
 

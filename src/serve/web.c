@@ -17,7 +17,7 @@ enum {
     MAX_CLIENTS = 256,
     MAX_LISTENERS = 4,
     MAX_UNREAD = 4 << 20,               /* bytes of a stream that a client has not read; owners stay far below it, else it is dropped */
-    IDLE_S = 120,                       /* a connection over TCP that does nothing but wait for the end of a stream; those of a unix socket stay */
+    IDLE_S = 120,                       /* how long a connection over TCP may be idle, streams apart; those of a unix socket may for ever */
     ARRIVE_MS = 60000,                  /* for a request to arrive whole */
     SWEEP_MS = 1000,
     HEADER_BYTES = 64 << 10,
@@ -249,8 +249,8 @@ static enum MHD_Result take_body(struct exchange *x, const char *bytes, size_t *
 }
 
 /* Is called when the head has come, for each piece of the body, at its end, and after each resume(). */
-static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, const char *path, const char *method, const char *version, const char *bytes,
-                              size_t *n, void **own)
+static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, const char *path, const char *method, const char *version,
+                              const char *bytes, size_t *n, void **own)
 {
     struct web *w = arg;
     struct exchange *x = *own;
