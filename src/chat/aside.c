@@ -47,12 +47,13 @@ void aside_calls(const struct chat *c, struct request *q, struct arena *mem)
     q->messages = all;
 }
 
-/* What an answer would tell with Enter or /continue to go on says an aside in a note: there is nothing that could go on. */
+/* An aside that was cut off says so in a note: unlike an answer it cannot be continued. */
 enum chat_end aside_end(struct chat *c, enum chat_end end, const char **why)
 {
     const struct answer *a = &c->turn.answer;
     if (a->n_calls && end == CHAT_ANSWERED) {           /* they could not be run */
-        *why = a->too_many ? "the model made too many tool calls in one answer; none of them was run" : "the model broke off in the middle of a tool call";
+        *why = a->too_many ? "the model made too many tool calls in one answer; none of them was run"
+                           : "the model broke off in the middle of a tool call";
         return CHAT_FAILED;
     }
     const char *cut = a->looped ? ", and was cut off because it repeats itself" : end == CHAT_LENGTH ? ", and was cut off: max_tokens is reached"

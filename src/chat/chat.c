@@ -122,7 +122,8 @@ static enum room room_for(struct chat *c, const struct attached *files, struct e
         return ROOM_ENOUGH;
     bool none = counted && tokens > left;
     struct buf text = {0};
-    buf_addf(&text, "%s%s: %ld tokens, and %ld of the context are free", files->files[0].path.p, files->n > 1 ? " and the others" : "", tokens, left > 0 ? left : 0);
+    buf_addf(&text, "%s%s: %ld tokens, and %ld of the context are free", files->files[0].path.p, files->n > 1 ? " and the others" : "", tokens,
+             left > 0 ? left : 0);
     if (none)
         turn_advise(c, &text);
     err_set(e, "%s", buf_str(&text));

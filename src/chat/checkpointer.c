@@ -74,8 +74,8 @@ static void make_room(struct chat *c)
     const size_t gb = 1000 * 1000 * 1000, room = (size_t)options_int(c->o, OPT_checkpoint_room) * gb;
     session_checkpoint(session_path(c->persist.session), &own);
     if (!trash_trim(room, own.data) && !c->checkpoint.told) {
-        buf_addf(&note, "the checkpoint of this conversation has %.1f GB, more than the %d GB of checkpoint_room: it is not kept, and a resume will compute it again",
-                 (double)c->checkpoint.bytes / (double)gb, options_int(c->o, OPT_checkpoint_room));
+        buf_addf(&note, "the checkpoint of this conversation has %.1f GB, more than the %d GB of checkpoint_room: it is not kept, and a resume will "
+                 "compute it again", (double)c->checkpoint.bytes / (double)gb, options_int(c->o, OPT_checkpoint_room));
         state_note(c, note.data);
         c->checkpoint.told = true;
     }
@@ -120,5 +120,7 @@ void checkpointer_news(struct chat *c, const struct news *it)
 
 void chat_checkpoint(const struct chat *c, struct chat_checkpoint *k)
 {
-    *k = (struct chat_checkpoint){.on = is_on(c) && c->persist.session, .bytes = c->checkpoint.bytes, .written = c->checkpoint.written, .restored = c->checkpoint.restored};
+    *k = (struct chat_checkpoint){
+        .on = is_on(c) && c->persist.session, .bytes = c->checkpoint.bytes, .written = c->checkpoint.written, .restored = c->checkpoint.restored,
+    };
 }

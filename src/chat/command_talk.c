@@ -159,6 +159,13 @@ enum command_result command_branch(struct typed *c)
     return COMMAND_MOVED;
 }
 
+static void tree_line(struct typed *c, int k, int indent)
+{
+    struct chat_node node = chat_node(c->chat, k);
+    buf_addf(c->out, "%c%4d  %*s", node.on_path ? '*' : ' ', k + 1, 2 * indent, "");
+    node_line(c->out, node);
+}
+
 /* Every node behind its parent, the branches of a fork one after the other, each fork a step to the right. */
 static void add_subtree(struct typed *c, int parent, int indent)
 {
@@ -172,16 +179,12 @@ static void add_subtree(struct typed *c, int parent, int indent)
             }
         for (int k = parent + 1; k < n && children > 1; k++)
             if (chat_node(c->chat, k).parent == parent) {
-                struct chat_node s = chat_node(c->chat, k);
-                buf_addf(c->out, "%c%4d  %*s", s.on_path ? '*' : ' ', k + 1, 2 * indent, "");
-                node_line(c->out, s);
+                tree_line(c, k, indent);
                 add_subtree(c, k, indent + 1);
             }
         if (children != 1)
             return;
-        struct chat_node s = chat_node(c->chat, only);
-        buf_addf(c->out, "%c%4d  %*s", s.on_path ? '*' : ' ', only + 1, 2 * indent, "");
-        node_line(c->out, s);
+        tree_line(c, only, indent);
         parent = only;
     }
 }

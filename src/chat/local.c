@@ -85,10 +85,14 @@ static void take_event(struct local *l, const struct event *ev)
         tell_if_ready(l);
         break;
     case EV_RESTORED:
-        responder_tell(&l->base, &(struct news){.kind = NEWS_RESTORED, .conversation = ev->sequence, .done = ev->done, .text = text_of(ev->message)});
+        responder_tell(&l->base, &(struct news){
+            .kind = NEWS_RESTORED, .conversation = ev->sequence, .done = ev->done, .text = text_of(ev->message),
+        });
         break;
     case EV_SAVED:
-        responder_tell(&l->base, &(struct news){.kind = NEWS_SAVED, .conversation = ev->sequence, .done = ev->done, .total = ev->total, .text = text_of(ev->message)});
+        responder_tell(&l->base, &(struct news){
+            .kind = NEWS_SAVED, .conversation = ev->sequence, .done = ev->done, .total = ev->total, .text = text_of(ev->message),
+        });
         break;
     case EV_FATAL:
         die(l, ev->message);
@@ -206,7 +210,7 @@ static void read_notice(struct local *l)
     buf_free(&text);
 }
 
-/* Without the detours of links and dots, if it is there at all. */
+/* Resolves links and dots, if the directory exists. */
 static void clean_path(struct buf *dir)
 {
     char *real = realpath(dir->data, NULL);

@@ -120,8 +120,8 @@ static void close_near(struct source *s)
 }
 
 static const struct source_ops ops = {
-    .submit = submit, .interrupt = interrupt, .read_ahead = read_ahead, .save = save, .restore = restore, .keep = keep, .fd = fd, .drain = drain, .info = info,
-    .machine = machine, .close = close_near,
+    .submit = submit, .interrupt = interrupt, .read_ahead = read_ahead, .save = save, .restore = restore, .keep = keep, .fd = fd,
+    .drain = drain, .info = info, .machine = machine, .close = close_near,
 };
 
 struct source *source_near(const struct engine_options *o, struct err *e)

@@ -16,7 +16,7 @@
 
 struct prompt {
     struct ids ids;
-    int  snapshot_pos;               /* for engine_submit() */
+    int  snapshot_pos;          /* for engine_submit() */
     struct ids held;            /* what the engine holds of this turn; empty at the first request */
     struct buf held_text;       /* the same as text, control tokens by name */
     int  spliced;               /* how many of `ids` came from `held` */

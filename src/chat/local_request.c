@@ -55,15 +55,15 @@ static bool take_sampling(struct local *l, const struct request *q, struct err *
     l->sampling = (struct sampling){
 #define SAMPLING_NUMBER(name, ...) .name = s->name,
 #include "config/sampling_numbers.def"
-        .top_k = s->top_k, .seed = s->seed, .max_tokens = s->max_tokens, .draft_depth = s->draft_depth, .lookup = s->lookup, .n_alternatives = s->n_alternatives,
-        .n_ids = tokenizer_n_ids(l->tok),       /* the model's vocabulary is padded beyond it */
+        .top_k = s->top_k, .seed = s->seed, .max_tokens = s->max_tokens, .draft_depth = s->draft_depth, .lookup = s->lookup,
+        .n_alternatives = s->n_alternatives, .n_ids = tokenizer_n_ids(l->tok),       /* the model's vocabulary is padded beyond it */
         .bias_ids = l->biases.ids, .bias = l->biases.values, .n_bias = l->biases.n,
     };
     stop_ids(l, &l->sampling);
     return true;
 }
 
-/* So many tokens may still come; 0: no limit.  The reasoning's budget is one, too: the engine's request ends there, exactly. */
+/* Tokens that the engine's next request may have; 0: no limit.  The budget of reasoning is a limit, too: the request ends exactly there. */
 static int tokens_left(struct local *l)
 {
     const int most = l->sampling.max_tokens;
@@ -123,8 +123,10 @@ static void finish(struct local *l, enum finish how, const char *why)
 void local_gone(struct local *l)
 {
     static const char *const sentences[2][2] = {        /* [again][waits] */
-        {"the q35chat that had loaded the model has ended: the next message loads it here", "the q35chat that had loaded the model has ended: it is loaded here now"},
-        {"the q35chat that answers has ended: the next message asks for it again", "the q35chat that answers has ended: it is asked for again now"},
+        {"the q35chat that had loaded the model has ended: the next message loads it here",
+         "the q35chat that had loaded the model has ended: it is loaded here now"},
+        {"the q35chat that answers has ended: the next message asks for it again",
+         "the q35chat that answers has ended: it is asked for again now"},
     };
     bool waits = l->speaking != SILENT && !l->so_far.n_tokens;
     l->gone = true;
@@ -312,8 +314,8 @@ static struct chat_stats stats_of(const struct local *l, const struct turn_stats
     const struct refill *r = &t->refill;
     struct chat_stats s = {
         .n_prompt = t->n_prompt, .n_cached = t->n_cached, .n_ahead = t->n_ahead, .n_typed = count_typed(l, t), .n_tokens = t->n_tokens,
-        .n_timed = t->n_tokens > 1 ? t->n_tokens - 1 : 0, .n_steps = t->n_steps, .prefill_ms = t->prefill_ms, .decode_ms = t->decode_ms, .bytes = t->bytes,
-        .refilled = {r->happened, r->resident, r->from_file, r->common, r->pos},
+        .n_timed = t->n_tokens > 1 ? t->n_tokens - 1 : 0, .n_steps = t->n_steps, .prefill_ms = t->prefill_ms, .decode_ms = t->decode_ms,
+        .bytes = t->bytes, .refilled = {r->happened, r->resident, r->from_file, r->common, r->pos},
     };
     for (int i = 0; i < CHAT_MAX_DEPTH && i < ENGINE_MAX_DEPTH; i++) {
         s.drafted[i] = t->drafted[i];

@@ -1,5 +1,5 @@
-/* Where the tokens of an answer come from: the engine in this process, or the one of another q35chat on this machine, which is asked over its socket.
- * Ids in, events out; what engine/engine.h says of the functions of these names holds here. */
+/* Where the tokens of an answer come from: the engine in this process, or the one of another q35chat on this machine, which is asked over its
+ * socket.  Ids in, events out; the functions do what those of the same names in engine/engine.h do. */
 #ifndef Q35_CHAT_LOCAL_SOURCE_H
 #define Q35_CHAT_LOCAL_SOURCE_H
 

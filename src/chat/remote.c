@@ -54,7 +54,9 @@ static struct message *messages_of(const struct request *q, int *n)
     *n = q->n_messages;
     memcpy(all, q->messages, (size_t)q->n_messages * sizeof *all);
     if (q->prefix.content.n || q->prefix.reasoning.n)
-        all[(*n)++] = (struct message){.role = ROLE_ASSISTANT, .content = q->prefix.content, .has_reasoning = q->prefix.reasoning.n > 0, .reasoning = q->prefix.reasoning};
+        all[(*n)++] = (struct message){
+            .role = ROLE_ASSISTANT, .content = q->prefix.content, .has_reasoning = q->prefix.reasoning.n > 0, .reasoning = q->prefix.reasoning,
+        };
     return all;
 }
 
@@ -62,11 +64,12 @@ static bool write_body(const struct remote *r, const struct request *q, struct b
 {
     const struct remote_model *m = client_model(r->client);
     const struct request_sampling *s = &q->sampling;
+    const char *told = client_reasoning_name(r->client);
     int n;
     struct message *messages = messages_of(q, &n);
     struct body b = {
         .model = buf_str(&m->id), .dialect = m->dialect, .messages = messages, .n_messages = n, .tools = q->tools, .n_tools = q->n_tools,
-        .reasoning_name = client_reasoning_name(r->client) ? client_reasoning_name(r->client) : m->dialect->own ? "reasoning_content" : NULL, .thinking = q->thinking, .continues = n > q->n_messages,
+        .reasoning_name = told ? told : m->dialect->own ? "reasoning_content" : NULL, .thinking = q->thinking, .continues = n > q->n_messages,
 #define SAMPLING_NUMBER(name, ...) .name = s->name,
 #include "config/sampling_numbers.def"
         .top_k = s->top_k, .max_tokens = s->max_tokens, .seed = s->seed,
@@ -88,7 +91,7 @@ static enum request_result request(struct responder *base, const struct request 
     struct remote *r = own(base);
     struct buf body = {0};
     if (q->prefix.reasoning.n && !q->prefix.content.n && !client_model(r->client)->dialect->own) {
-        err_set(e, "a server cannot continue an answer that was stopped while it reasoned; /regenerate asks for another one");
+        err_set(e, "a server cannot continue an answer that was stopped while it reasoned; /regen asks for another one");
         return REQUEST_REFUSED;
     }
     if (!write_body(r, q, &body, e)) {

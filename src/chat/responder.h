@@ -73,9 +73,9 @@ struct request {
     bool follows;                       /* the messages are those of the request before, its answer, and the results of its calls */
     struct request_sampling sampling;
     struct given prefix;
-    const struct ids *plain;            /* the prompt as tokens, instead of messages and tools: the answer is text as it was sampled; NULL: messages */
-    int  patience_ms;                   /* so long it lets those go first that come after it (base/due.h); 0: a person waits for it */
-    int  snapshot_pos;                       /* of `plain`: so many of its tokens the next prompt will share; 0: all */
+    const struct ids *plain;            /* the prompt as tokens, instead of messages and tools: the answer is text as it was sampled; or NULL */
+    int  patience_ms;                   /* requests that come within this time go first (base/due.h); 0: a person waits for it */
+    int  snapshot_pos;                  /* of `plain`: so many of its tokens the next prompt will share; 0: all */
 };
 
 enum news_kind {
@@ -91,8 +91,9 @@ enum news_kind {
     NEWS_CALL,                  /* text: arguments; truncated: the answer ended inside */
     NEWS_RESTORED,              /* done: tokens that came back; text: why the file is of no use, and whether it is deleted */
     NEWS_SAVED,                 /* done: bytes written, total: of the file; text: why it could not be */
-    NEWS_GONE,                  /* text: a sentence.  Nobody is there any more: `instead` opens who takes the next request, or the one under way,
-                                 * which got no word and no DONE.  If nobody can be opened, that request fails, and the next one tries again */
+    NEWS_GONE,                  /* text: a sentence.  The responder can answer nothing more.  `instead` opens another one, which gets the next
+                                 * request, or again the one under way: that had no text yet, and has no DONE.  If it cannot be opened, that
+                                 * request fails, and the next one tries again */
     NEWS_DONE,                  /* end; text: why, if it failed */
     NEWS_FATAL,                 /* text: why.  Only close() is left; the answer under way ends here */
 };
@@ -109,7 +110,7 @@ struct news {
     uint64_t conversation;              /* restored, saved: as save() and restore() were told */
     size_t done, total, cached;
     enum chat_end end;                  /* CHAT_ANSWERED, CHAT_LENGTH, CHAT_CONTEXT, CHAT_INTERRUPTED or CHAT_FAILED */
-    const struct chat_stats *stats;   /* of the answer so far; NULL: nothing new */
+    const struct chat_stats *stats;     /* of the answer so far; NULL: nothing new */
 };
 typedef void news_fn(const struct news *it, void *arg);
 
@@ -147,19 +148,19 @@ struct responder_ops {
     int  (*used)(const struct responder *r);            /* tokens of the newest prompt and its answer; negative: not known */
     int  (*count)(const struct responder *r, struct text t);
     int  (*count_prompt)(struct responder *r, const struct request *q, struct err *e);  /* negative: it would be refused, and why */
-    /* The tokens of a text, and those of a prompt as request() would make it, behind what is in `out`.  controls: names of control tokens in the text
-     * are these tokens.  prompt() false: it would be refused, and why. */
+    /* Append the tokens of a text, and those of a prompt as request() would make it, to `out`.  controls: names of control tokens in the text
+     * become these tokens.  prompt() false: it would be refused, and why. */
     void (*encode)(const struct responder *r, struct text t, bool controls, struct ids *out);
     bool (*prompt)(struct responder *r, const struct request *q, struct ids *out, struct err *e);
     /* The last message is the user's next one as far as it is known, whole words or nothing: it and what stands before it is read while
      * nothing is asked.  Asked with nothing known first, then with words, whenever what stands before it has changed. */
     void (*read_ahead)(struct responder *r, const struct request *q);
-    /* What was computed of the conversation goes to that file when nothing is asked, after what is to be read ahead, or with close(); it comes back
-     * from there before anything that is asked afterwards.  `conversation` as in struct request.  NEWS_SAVED, and NEWS_RESTORED if there is
-     * something to tell. */
+    /* What was computed of the conversation is saved to that file while no request is under way, after what is to be read ahead, or with close();
+     * restore() brings it back from there before the next request.  `conversation` as in struct request.  NEWS_SAVED, and NEWS_RESTORED if
+     * there is something to tell. */
     void (*save)(struct responder *r, uint64_t conversation, const char *path);
     void (*restore)(struct responder *r, uint64_t conversation, const char *path);
-    /* That file is the conversation's own; NULL: it has none.  It is saved there when its memory is wanted for another one, and comes back by itself. */
+    /* That file is the conversation's own; NULL: it has none.  It is saved there when another one takes its memory, and comes back by itself. */
     void (*keep)(struct responder *r, uint64_t conversation, const char *path);
     /* The tokens of which an answer's texts are made, into the empty `out`.  False: these ids, or any, do not make these texts. */
     bool (*tokens)(struct responder *r, const struct spoken *s, struct tokens *out);

@@ -52,11 +52,8 @@ static void list_add(struct list *l, const char *file, const struct stat *st)
     size_t n = strlen(file), suffix = strlen(SUFFIX);
     if (n <= suffix || strcmp(file + n - suffix, SUFFIX) || *file == '.' || !S_ISREG(st->st_mode))
         return;
-    if (l->n == l->cap) {
-        l->cap = l->cap ? 2 * l->cap : 64;
-        l->items = memory_resized(l->items, (size_t)l->cap * sizeof *l->items);
-    }
-    l->items[l->n++] = (struct found){strndup(file, n - suffix), st->st_mtim, (size_t)st->st_size};
+    l->items = grow(l->items, l->n, &l->cap, sizeof *l->items);
+    l->items[l->n++] = (struct found){memory_got(strndup(file, n - suffix)), st->st_mtim, (size_t)st->st_size};
 }
 
 /* folder: "sessions", "trash" */

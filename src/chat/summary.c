@@ -17,7 +17,7 @@ enum chat_end summary_take(struct chat *c, enum chat_end end, const char **why)
 {
     const struct answer *a = &c->turn.answer;
     struct text said = text_trim((struct text){buf_str(&a->content), a->content.len});
-    if (end == CHAT_INTERRUPTED || end == CHAT_FAILED)
+    if (end == CHAT_INTERRUPTED || chat_end_failed(end))
         return end;
     *why = a->looped ? "the summary repeats itself, so it is not offered" : said.n ? "" : "the model wrote no summary";
     if (**why)

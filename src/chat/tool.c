@@ -174,7 +174,8 @@ static bool add_configured(struct tools *l, const struct option_tool *c, struct 
         free(t->words);
         free(t->schema);
         return n > 0 ? err_set(e, "[tool %s]: description is not UTF-8", c->name)
-                     : err_set(e, "[tool %s]: command is '%s', expected a program and up to %d words, quotes closed", c->name, c->command, MAX_WORDS - 1);
+                     : err_set(e, "[tool %s]: command is '%s', expected a program and up to %d words, quotes closed", c->name, c->command,
+                               MAX_WORDS - 1);
     }
     t->name = memory_strdup(c->name);
     t->pass = memory_strdup(c->env ? c->env : "");
@@ -191,7 +192,9 @@ struct tools *tools_open(const struct options *o, struct err *e)
     l->items = memory_zeroed(max, sizeof *l->items);
     l->schemas = memory_zeroed(max, sizeof *l->schemas);
     for (int i = 0; i < N_BUILTINS; i++)
-        l->items[l->n++] = (struct tool){.name = memory_strdup(builtins[i].name), .schema = memory_strdup(builtins[i].schema), .builtin = builtins[i].fn};
+        l->items[l->n++] = (struct tool){
+            .name = memory_strdup(builtins[i].name), .schema = memory_strdup(builtins[i].schema), .builtin = builtins[i].fn,
+        };
     for (int i = 0; i < options_n_tools(o); i++)
         if (!add_configured(l, options_tool(o, i), e)) {
             tools_close(l);
@@ -410,16 +413,15 @@ struct tool_run *tool_start(const struct tool *t, const char *arguments, size_t 
         t->builtin(arguments, n, &r->out);
         return r;
     }
-    int pipes[2] = {-1, -1}, in = arguments_fd(arguments, n), rc = errno;
-    if (in >= 0 && pipe2(pipes, O_CLOEXEC) == 0)
-        rc = child_start(&r->child, t->argv, t->pass, &t->limits, in, pipes[1]);
+    int pipes[2] = {-1, -1}, in = arguments_fd(arguments, n);
+    int rc = in < 0 || pipe2(pipes, O_CLOEXEC) ? errno : child_start(&r->child, t->argv, t->pass, &t->limits, in, pipes[1]);
     if (in >= 0)
         close(in);
     if (pipes[1] >= 0)
         close(pipes[1]);
     r->fd = pipes[0];
-    if (rc || r->fd < 0) {
-        err_set(e, "cannot run %s: %s", t->argv[0], strerror(rc ? rc : EMFILE));
+    if (rc) {
+        err_set(e, "cannot run %s: %s", t->argv[0], strerror(rc));
         tool_close(r);
         return NULL;
     }
@@ -484,7 +486,7 @@ bool tool_step(struct tool_run *r, struct buf *result)
         buf_add(result, buf_str(&r->out), r->out.len);
         return true;
     }
-    int status;
+    int status = 0;
     while (read_some(r))
         ;
     if (clock_ms_since(r->start_ns) > r->tool->timeout_s * 1000.0)

@@ -10,8 +10,8 @@
 
 enum { TRASH_DAYS = 30 };
 
-/* Moves the session there, with what a front end kept beside it; its checkpoint is deleted; not one that is open somewhere.  `name` becomes the one that it has
- * in the trash, which is another where that is taken; `path` gets the file. */
+/* Moves the session there, with what a front end kept beside it, and deletes its checkpoint.  False with the reason, which may be that it is open
+ * somewhere.  `name` becomes its name in the trash, another one where that is taken; `path` gets the file. */
 bool trash_put(struct buf *name, struct buf *path, struct err *e);
 bool trash_take(const char *name, struct err *e);       /* it is a session again */
 /* Deletes for good what was put there more than TRASH_DAYS before now_s (Unix time); and what programs that were killed left among

@@ -22,6 +22,8 @@ struct by_text {
     bool known, dead;
 };
 
+static bool by_text_finds_too_long;     /* a request that was taken is found too long, as servers do */
+
 static inline struct by_text *by_text_of(struct responder *r)
 {
     return (struct by_text *)r;
@@ -118,7 +120,8 @@ static inline void by_text_done(struct by_text *b, const struct event *ev)
     buf_reset(&b->piece);
     stream_finish(b->stream, ev->finish != FINISH_STOP);
     b->serial = 0;
-    b->base.fn(&(struct news){.kind = NEWS_DONE, .end = ends[ev->finish], .text = text_of(ev->message), .stats = &b->stats}, b->base.arg);
+    const enum chat_end end = by_text_finds_too_long ? CHAT_TOO_LONG : ends[ev->finish];
+    b->base.fn(&(struct news){.kind = NEWS_DONE, .end = end, .text = text_of(ev->message), .stats = &b->stats}, b->base.arg);
 }
 
 static inline void by_text_event(struct by_text *b, const struct event *ev)

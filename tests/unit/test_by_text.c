@@ -153,6 +153,29 @@ static void test_by_text__a_context_of_unknown_size_holds_everything(void **stat
     end(&t);
 }
 
+static void test_by_text__a_summary_that_is_too_long_for_the_server_says_so(void **state)
+{
+    struct talk t;
+    struct err e = {0};
+    (void)state;
+    start_by_text(&t, "off");
+    fake_say("A.");
+    fake_say("B.");
+    ask(&t, "Q1");
+    ask(&t, "Q2");
+    fake_end("", FINISH_ERROR, false);
+    by_text_finds_too_long = true;
+    bool begun = chat_compact(t.c, "", &e);
+    if (begun)
+        finish_turn(&t);
+    by_text_finds_too_long = false;
+    assert_true(begun);
+    assert_int_equal(t.s.last.end, CHAT_TOO_LONG);
+    assert_string_equal(t.s.last.text, "scripted error");
+    assert_false(chat_proposes(t.c, NULL));
+    end(&t);
+}
+
 static void test_by_text__sessions_hold_texts_and_come_back(void **state)
 {
     static const struct chat_front front = {.can_ask = true, .keeps = true, .tools = "none"};
@@ -196,6 +219,7 @@ int main(void)
         cmocka_unit_test(test_by_text__there_are_no_tokens_to_look_at_or_to_leave),
         cmocka_unit_test(test_by_text__tokens_are_estimated),
         cmocka_unit_test(test_by_text__a_context_of_unknown_size_holds_everything),
+        cmocka_unit_test(test_by_text__a_summary_that_is_too_long_for_the_server_says_so),
         cmocka_unit_test(test_by_text__sessions_hold_texts_and_come_back),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
