@@ -14,7 +14,7 @@ struct snapshots {
     int   *pos;                         /* [n]; 0: free */
     int   *seq;                         /* [n]: whose it is */
     bool  *on_way;                      /* [n]: made on the way of an answer */
-    bool  *from_file;                   /* [n]: it came back from a checkpoint; set by engine/restore */
+    bool  *from_file;                   /* [n]: it came back from a checkpoint; set by engine/restorer */
     char  *mem;                         /* [n, bytes]; the caller's */
 };
 
