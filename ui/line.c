@@ -103,6 +103,74 @@ static void say_again(struct line *l, const struct buf *text)
     buf_free(&told);
 }
 
+/* --- which of several models ------------------------------------------------------------------------------------ */
+
+static void list_models(struct line *l)
+{
+    const char *const *names;
+    struct buf text = {0};
+    int n = chat_models(l->chat, &names);
+    const struct chat_info *now = chat_info(l->chat);
+    buf_addf(&text, "the server has %d model%s:\n", n, n == 1 ? "" : "s");
+    for (int i = 0; i < n; i++)
+        buf_addf(&text, "%c %2d  %s\n", now && !strcmp(now->model, names[i]) ? '*' : ' ', i + 1, names[i]);
+    turn_say(&l->turn, text.data);
+    buf_free(&text);
+}
+
+static bool choose_model(struct line *l, const char *name)
+{
+    struct err e = {0};
+    struct buf text = {0};
+    bool ok = chat_choose_model(l->chat, name, &e);
+    if (!ok) {
+        buf_addf(&text, "%s\n", e.msg);
+        turn_say(&l->turn, text.data);
+    }
+    buf_free(&text);
+    return ok;
+}
+
+/* False: none was chosen.  What is typed and names none is a message that came too soon: it is put back. */
+static bool ask_model(struct line *l)
+{
+    const char *const *names, *meant = NULL;
+    struct buf typed = {0}, message = {0}, prompt = {0};
+    list_models(l);
+    buf_addf(&prompt, l->turn.speaks ? "Which model, 1 to %d: " : "which model? [1-%d] ", chat_models(l->chat, &names));
+    while (!meant && lineedit_line(l->edit, prompt.data, &typed)) {
+        meant = chat_model_meant(l->chat, buf_str(&typed));
+        if (!meant && typed.len) {
+            buf_reset(&message);
+            buf_add(&message, typed.data, typed.len);
+            turn_say(&l->turn, "that is none of them: a number or a name chooses, Ctrl-C leaves it open\n");
+        }
+        if (!meant)
+            buf_reset(&typed);
+    }
+    bool ok = meant && choose_model(l, meant);
+    if (message.len && lineedit_edits(l->edit))
+        lineedit_put(l->edit, &message);
+    else if (message.len)
+        say_again(l, &message);
+    buf_free(&typed);
+    buf_free(&message);
+    buf_free(&prompt);
+    return ok;
+}
+
+/* A message waits for it; without it the message comes back. */
+static void choose_in_turn(struct turn *t)
+{
+    struct line *l = (struct line *)t;
+    lineedit_resume(l->edit);
+    if (!ask_model(l))
+        chat_interrupt(l->chat);
+    lineedit_rest(l->edit);
+}
+
+/* --- messages ---------------------------------------------------------------------------------------------------- */
+
 /* Of an earlier message that is being edited: what sending it does. */
 static void tell_edit(struct line *l)
 {
@@ -239,6 +307,7 @@ int line_run(struct options *o)
     }
     turn_init(&l.turn, l.chat, o);
     l.turn.ask = ask_approval;
+    l.turn.choose = choose_in_turn;
     l.turn.wraps = isatty(1);
     l.edit = lineedit_open(&l.turn, o);
     banner(&l);
@@ -247,7 +316,11 @@ int line_run(struct options *o)
         take_message(&l, "/sessions");
     int status = on ? EXIT_ANSWERED : EXIT_FAILED;
     while (on) {
-        if (!lineedit_message(l.edit, &text)) {
+        const bool typed = lineedit_message(l.edit, &text);
+        if (lineedit_asks_model(l.edit)) {
+            ask_model(&l);
+            on = !lineedit_gone(l.edit) && !interrupt_ending();
+        } else if (!typed) {
             on = lineedit_interrupted(l.edit) && !lineedit_gone(l.edit) && !interrupt_ending();
             if (on)
                 leave_edit(&l);

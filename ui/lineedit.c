@@ -34,6 +34,7 @@ struct lineedit {
     bool in_paste, broken_line;         /* inside a bracketed paste; the line just read was ended by its newline */
     bool quoted;                        /* the next character goes in as it is */
     bool interrupted, hung_up;
+    bool asks_model;                    /* of lineedit_asks_model() */
     bool pastes;                        /* the terminal brackets them */
     struct winsize size;                /* of the terminal, as libedit knows it */
     struct termios usual;               /* of the terminal, before an answer */
@@ -57,16 +58,43 @@ static FILE *prompts(void)
     return isatty(1) ? stdout : stderr;
 }
 
-/* What happens while the user types stands on lines of its own. */
-static void interject(struct lineedit *l, const struct chat_event *ev)
+/* The prompt again, with what is typed. */
+static void prompt_again(struct lineedit *l)
 {
-    fputc('\n', stdout);
-    turn_event(l->turn, ev);
     if (l->el)
         el_set(l->el, EL_REFRESH);
     else
         fputs(l->prompt, prompts());
     fflush(stdout);
+}
+
+/* What happens while the user types stands on lines of its own. */
+static void interject(struct lineedit *l, const struct chat_event *ev)
+{
+    fputc('\n', stdout);
+    turn_event(l->turn, ev);
+    prompt_again(l);
+}
+
+static bool is_empty_draft(const struct lineedit *l)
+{
+    const LineInfo *info = l->el ? el_line(l->el) : NULL;
+    return l->message && !l->message->len && !l->typed.len && (!info || info->lastchar == info->buffer);
+}
+
+/* Who is typing is not asked: the message that comes of it will wait for the choice. */
+static void take_models(struct lineedit *l)
+{
+    const char *const *names;
+    struct buf told = {0};
+    if (is_empty_draft(l)) {
+        l->asks_model = true;
+    } else if (l->message) {
+        buf_addf(&told, "\nthe server has %d models; which one is meant is asked with the message\n", chat_models(l->turn->chat, &names));
+        turn_say(l->turn, told.data);
+        prompt_again(l);
+    }
+    buf_free(&told);
 }
 
 /* Reads what is there into `typed`, after waiting for it.  While the user thinks, the model loads. */
@@ -90,8 +118,12 @@ static bool wait_key(struct lineedit *l, int timeout_ms)
         for (int i = 0; i < n; i++)
             if (ev[i].kind == CHAT_FATAL || ev[i].kind == CHAT_NOTE)
                 interject(l, &ev[i]);
+            else if (ev[i].kind == CHAT_MODELS)
+                take_models(l);
             else
                 waiting_event(&l->turn->waiting, &ev[i], false);
+        if (l->asks_model)
+            return false;
         if (!fds[0].revents)
             continue;
         ssize_t got = read(0, chunk, sizeof chunk);
@@ -159,7 +191,7 @@ static int next_key(EditLine *el, wchar_t *c)
         if (!l->typed.len)
             tell_draft(l);
         if (!l->typed.len && !wait_key(l, -1)) {
-            if (l->interrupted)
+            if (l->interrupted || l->asks_model)
                 return -1;
             continue;
         }
@@ -255,7 +287,7 @@ static bool read_plain(struct lineedit *l, struct buf *out)
     fputs(l->prompt, prompts());
     fflush(prompts());
     for (; !end; end = l->typed.len ? memchr(l->typed.data, '\n', l->typed.len) : NULL)
-        if (l->hung_up || (!wait_key(l, -1) && l->interrupted)) {
+        if (l->hung_up || (!wait_key(l, -1) && (l->interrupted || l->asks_model))) {
             buf_reset(&l->typed);
             fputc('\n', prompts());
             fflush(prompts());
@@ -277,7 +309,7 @@ bool lineedit_line(struct lineedit *l, const char *prompt, struct buf *out)
 {
     int n;
     l->prompt = prompt;
-    l->broken_line = l->interrupted = false;
+    l->broken_line = l->interrupted = l->asks_model = false;
     if (!l->el)
         return read_plain(l, out);
     follow_size(l);
@@ -353,6 +385,11 @@ void lineedit_remember(struct lineedit *l, const char *text)
 bool lineedit_edits(const struct lineedit *l)
 {
     return l->el;
+}
+
+bool lineedit_asks_model(const struct lineedit *l)
+{
+    return l->asks_model;
 }
 
 bool lineedit_interrupted(const struct lineedit *l)

@@ -20,6 +20,8 @@ bool lineedit_line(struct lineedit *l, const char *prompt, struct buf *out);
 /* A message: a line, lines that end with a backslash, lines between two """, or a paste.  False as above. */
 bool lineedit_message(struct lineedit *l, struct buf *out);
 bool lineedit_interrupted(const struct lineedit *l);    /* by Ctrl-C, while the newest line was typed */
+/* Before anything was typed of the newest message the server told several models: which one it is can be asked now. */
+bool lineedit_asks_model(const struct lineedit *l);
 bool lineedit_gone(const struct lineedit *l);           /* there is no terminal any more */
 
 /* Into what Up brings back, also in later programs. */

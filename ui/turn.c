@@ -306,6 +306,9 @@ void turn_event(struct turn *t, const struct chat_event *ev)
         if (shows_answer(t))
             show_text(t, ev, TURN_ANSWER);
         break;
+    case CHAT_MODELS:
+        t->chooses = t->choose != NULL;
+        break;
     case CHAT_CALL:
     case CHAT_TOOL_RESULT:
         show_call(t, ev);
@@ -341,5 +344,10 @@ void turn_run(struct turn *t)
         const struct chat_event *ev = chat_drain(t->chat, &n);
         for (int i = 0; i < n; i++)
             turn_event(t, &ev[i]);
+        if (t->chooses) {               /* which takes events of its own */
+            t->chooses = false;
+            end_line(t);
+            t->choose(t);
+        }
     }
 }

@@ -19,9 +19,11 @@ struct turn {
     bool recalls;                       /* Up brings back what was typed */
     bool wraps;                         /* lines break at words */
     enum chat_answer (*ask)(struct turn *t, const char *name, const char *arguments);
+    void (*choose)(struct turn *t);     /* the message waits for chat_choose_model() */
 
     /* inside */
     struct waiting waiting;
+    bool chooses;                       /* that was told */
     bool in_line;                       /* the cursor is behind text */
     bool dimmed;                        /* the terminal was told so */
     enum turn_part { TURN_NOTHING, TURN_THINKING, TURN_ANSWER } part;   /* what the last text was */

@@ -345,6 +345,53 @@ void chat_machine(const struct chat *c, struct chat_machine *m)
         c->responder->ops->machine(c->responder, m);
 }
 
+/* --- a server with several models ------------------------------------------------------------------------------- */
+
+int chat_models(const struct chat *c, const char *const **names)
+{
+    return c->responder->can.choose ? c->responder->ops->models(c->responder, names) : 0;
+}
+
+const char *chat_model_meant(const struct chat *c, const char *word)
+{
+    const char *const *names;
+    char *end;
+    int n = chat_models(c, &names);
+    for (int i = 0; i < n; i++)
+        if (!strcmp(names[i], word))
+            return names[i];
+    long number = strtol(word, &end, 10);
+    return !*end && number >= 1 && number <= n ? names[number - 1] : NULL;
+}
+
+static bool may_choose(const struct chat *c, struct err *e)
+{
+    if (c->turn.state == TURN_DEAD)
+        return state_usable(c, e);
+    if (!c->responder->can.choose)
+        return err_set(e, "this chat has one model, which is chosen when it begins: q35chat --model NAME");
+    if (c->turn.state != TURN_IDLE && c->turn.state != TURN_WAITING)
+        return err_set(e, "the last message is still being answered");
+    return c->presence != RESPONDER_OPENS || err_set(e, "the server has not yet said which models it has");
+}
+
+bool chat_choose_model(struct chat *c, const char *name, struct err *e)
+{
+    if (!may_choose(c, e))
+        return false;
+    c->presence = RESPONDER_OPENS;
+    c->responder->ops->choose(c->responder, name);
+    return true;
+}
+
+bool chat_list_models(struct chat *c, struct err *e)
+{
+    bool ok = may_choose(c, e);
+    if (ok)
+        c->responder->ops->choose(c->responder, "");
+    return ok;
+}
+
 int chat_others(const struct chat *c)
 {
     return c->responder->ops->others ? c->responder->ops->others(c->responder) : 0;

@@ -79,6 +79,14 @@ enum command_result command_preset(struct typed *c)
     return COMMAND_DONE;
 }
 
+/* What comes of it is told by the chat's events. */
+enum command_result command_model(struct typed *c)
+{
+    const char *meant = chat_model_meant(c->chat, c->arg);
+    bool ok = *c->arg ? chat_choose_model(c->chat, meant ? meant : c->arg, &c->e) : chat_list_models(c->chat, &c->e);
+    return ok ? COMMAND_DONE : command_refused(c);
+}
+
 enum command_result command_tools(struct typed *c)
 {
     if (*c->arg && !chat_offer_tools(c->chat, c->arg, &c->e))

@@ -25,6 +25,11 @@ struct remote {
     struct responder base;
     struct client *client;
     struct buf name;                    /* "ADDRESS MODEL", what sessions note */
+    size_t n_address;                   /* of its bytes */
+    struct buf names;                   /* of models, each ended by a zero byte, */
+    const char **models;                /* [n_models] and where they begin */
+    int    n_models;
+    bool   chosen;                      /* by the user */
     struct responder_info info;
     int    ctx;                         /* where the server does not say */
     bool   known, dead;
@@ -124,6 +129,33 @@ static void tell_text(const struct remote *r, enum news_kind kind, const char *t
     responder_tell(&r->base, &(struct news){.kind = kind, .text = text_of(text)});
 }
 
+/* Sessions note what was chosen as if it had been named at the start. */
+static void take_chosen(struct remote *r, const char *model)
+{
+    struct buf note = {0};
+    r->name.len = r->n_address;
+    buf_addf(&r->name, " %s", model);
+    r->base.model = r->name.data;
+    buf_addf(&note, "answers come from %s now", model);
+    tell_text(r, NEWS_NOTE, note.data);
+    buf_free(&note);
+    r->chosen = false;
+}
+
+static void take_offer(struct remote *r, const struct buf *names)
+{
+    struct err ask = {{0}};
+    buf_reset(&r->names);
+    buf_add(&r->names, names->data, names->len);
+    r->n_models = 0;
+    for (size_t at = 0; at < r->names.len; at += strlen(r->names.data + at) + 1) {
+        r->models = memory_resized(r->models, (size_t)(r->n_models + 1) * sizeof *r->models);
+        r->models[r->n_models++] = r->names.data + at;
+    }
+    models_ask(&r->names, &ask);
+    tell_text(r, NEWS_MODELS, ask.msg);
+}
+
 static void take_ready(struct remote *r)
 {
     const struct remote_model *m = client_model(r->client);
@@ -140,6 +172,8 @@ static void take_ready(struct remote *r)
         snprintf(note, sizeof note, "the server does not say how long its context is: %d tokens are assumed (--ctx)", r->ctx);
         tell_text(r, NEWS_NOTE, note);
     }
+    if (r->chosen)
+        take_chosen(r, buf_str(&m->id));
     if (r->attached)
         tell_text(r, NEWS_NOTE, "attached to the model that another q35chat has loaded");
     tell_text(r, NEWS_READY, "");
@@ -217,6 +251,9 @@ static void take_event(struct remote *r, const struct client_event *ev)
     case CLIENT_READY:
         take_ready(r);
         break;
+    case CLIENT_OFFER:
+        take_offer(r, &ev->text);
+        break;
     case CLIENT_FATAL:
         r->dead = true;
         tell_text(r, NEWS_FATAL, buf_str(&ev->text));
@@ -265,16 +302,30 @@ static int used(const struct responder *r)
     return own_const(r)->used;
 }
 
+static int models(const struct responder *r, const char *const **names)
+{
+    *names = own_const(r)->models;
+    return own_const(r)->n_models;
+}
+
+static void choose(struct responder *base, const char *name)
+{
+    own(base)->chosen = own(base)->chosen || *name;
+    client_choose(own(base)->client, name);
+}
+
 static void close_remote(struct responder *base)
 {
     struct remote *r = own(base);
     client_close(r->client);
+    buf_free(&r->names);
+    free(r->models);
     buf_free(&r->name);
     free(r);
 }
 
 static const struct responder_ops ops = {
-    .request = request, .interrupt = interrupt, .fds = fds, .drain = drain, .info = info, .machine = machine, .used = used, .close = close_remote,
+    .request = request, .interrupt = interrupt, .fds = fds, .drain = drain, .info = info, .machine = machine, .used = used, .models = models, .choose = choose, .close = close_remote,
 };
 
 static struct remote *remote_new(const struct options *o)
@@ -304,6 +355,8 @@ struct responder *remote_open(const struct options *o, struct err *e)
         struct remote *r = remote_new(o);
         const struct client_options co = {.url = ep.url, .model = ep.model, .dialect = ep.dialect, .key = ep.key.len ? ep.key.data : NULL,
                                           .key_from = ep.key_from.data, .ca_file = ep.ca_file.len ? ep.ca_file.data : NULL};
+        r->base.can.choose = true;
+        r->n_address = strlen(co.url);
         buf_addf(&r->name, "%s%s%s", co.url, co.model ? " " : "", co.model ? co.model : "");
         made = finish_open(r, &co, e);
     }

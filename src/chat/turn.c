@@ -257,6 +257,8 @@ static void ask_responder(struct chat *c)
     struct arena mem = {0};
     if (!state_ready(c)) {
         c->turn.state = TURN_WAITING;
+        if (c->presence == RESPONDER_ASKS)
+            outbox_post(&c->out, CHAT_MODELS, NULL, NULL, 0);
         return;
     }
     persist_system(c);
@@ -405,6 +407,18 @@ static void news_fatal(struct chat *c, const struct news *it)
     outbox_post(&c->out, CHAT_FATAL, NULL, it->text.p, it->text.n);
 }
 
+/* One of them must be chosen, unless this is another look at them. */
+static void news_models(struct chat *c, const struct news *it)
+{
+    if (c->presence == RESPONDER_OPENS && !c->front.can_ask) {
+        news_fatal(c, it);
+        return;
+    }
+    if (c->presence == RESPONDER_OPENS)
+        c->presence = RESPONDER_ASKS;
+    outbox_post(&c->out, CHAT_MODELS, NULL, NULL, 0);
+}
+
 /* The request waits for whoever takes the place, and what it was to begin with does. */
 static void wait_again(struct chat *c)
 {
@@ -437,6 +451,9 @@ void turn_news(const struct news *it, void *chat)
     switch (it->kind) {
     case NEWS_LOADING:
         post_progress(c, CHAT_LOADING, it);
+        break;
+    case NEWS_MODELS:
+        news_models(c, it);
         break;
     case NEWS_READY:
         news_ready(c);

@@ -30,14 +30,16 @@ struct client {
     pthread_t thread;
     pthread_mutex_t lock;               /* over what follows */
     pthread_cond_t  woken;
-    bool asked, quit;
-    struct buf body;                    /* of the question that was asked */
+    enum { NOTHING, QUESTION, CHOICE } order;   /* what is to be done next */
+    bool quit;
+    struct buf ordered;                 /* body of the question, or name of the model; "": which there are */
     bool goes_on;                       /* ... whose answer continues one */
     const char *reasoning;
     atomic_bool stop;                   /* the request under way ends */
 
     /* the thread's own */
     struct http *http;
+    struct buf names;                   /* of the models, as they were listed last */
     struct buf dropped[MAX_DROPPED];    /* fields that the server does not take */
     int n_dropped;
 };
@@ -174,7 +176,7 @@ static bool list_models(struct client *c, struct err *e)
     remote_model_free(&c->found);
     bool ok = get(c, "/models", &t, &status, e);
     if (ok) {
-        ok = models_choose(buf_str(&t.body), t.body.len, wanted, &c->found, e);
+        ok = models_choose(buf_str(&t.body), t.body.len, wanted, &c->found, &c->names, e);
     } else if (wanted && has_no_list(status)) {
         c->found = (struct remote_model){{0}};
         models_assume(wanted, &c->found);
@@ -314,35 +316,107 @@ static void answer(struct client *c, struct buf *body)
     post(c, done, e.msg, failed ? strlen(e.msg) : 0);
 }
 
+/* ---- which of several models ---- */
+
+static void offer(struct client *c)
+{
+    post(c, (struct client_event){.kind = CLIENT_OFFER}, buf_str(&c->names), c->names.len);
+}
+
+static void list_again(struct client *c)
+{
+    struct transfer t = {.c = c};
+    struct remote_model unused;
+    struct err why = {{0}};
+    int status;
+    bool ok = get(c, "/models", &t, &status, &why);
+    if (ok) {                           /* whether it is one or several: the names are taken */
+        models_choose(buf_str(&t.body), t.body.len, NULL, &unused, &c->names, &why);
+        remote_model_free(&unused);
+    }
+    if (ok && c->names.len)
+        offer(c);
+    else
+        post_text(c, CLIENT_NOTE, why.msg);
+    buf_free(&t.body);
+}
+
+static void choose(struct client *c, const char *name)
+{
+    struct remote_model before = c->found;
+    struct buf model = c->model;
+    struct err why = {{0}};
+    c->found = (struct remote_model){{0}};
+    c->model = (struct buf){0};
+    buf_adds(&c->model, name);
+    bool ok = find_model(c, &why);
+    if (!ok) {
+        struct remote_model failed = c->found;
+        struct buf wanted = c->model;
+        c->found = before;
+        c->model = model;
+        before = failed;
+        model = wanted;
+        post_text(c, CLIENT_NOTE, why.msg);
+    }
+    remote_model_free(&before);
+    buf_free(&model);
+    if (c->found.id.len)
+        post_text(c, CLIENT_READY, "");
+    else
+        offer(c);
+}
+
 /* ---- the thread ---- */
 
-/* The next question's body; false: the end. */
-static bool next_question(struct client *c, struct buf *body)
+/* What to do next, and with what; false: the end. */
+static bool next_order(struct client *c, int *order, struct buf *with)
 {
     pthread_mutex_lock(&c->lock);
-    while (!c->asked && !c->quit)
+    while (c->order == NOTHING && !c->quit)
         pthread_cond_wait(&c->woken, &c->lock);
     bool go_on = !c->quit;
-    *body = c->body;
-    c->body = (struct buf){0};
-    c->asked = false;
+    *order = c->order;
+    *with = c->ordered;
+    c->ordered = (struct buf){0};
+    c->order = NOTHING;
     pthread_mutex_unlock(&c->lock);
     return go_on;
+}
+
+static void obey(struct client *c, int order, struct buf *with)
+{
+    if (order == QUESTION)
+        answer(c, with);
+    else if (with->len)
+        choose(c, with->data);
+    else
+        list_again(c);
+}
+
+/* False: there is none. */
+static bool begin_with_model(struct client *c)
+{
+    struct err e = {{0}};
+    bool found = find_model(c, &e), several = !found && !c->model.len && c->names.len;
+    if (found)
+        post_text(c, CLIENT_READY, "");
+    else if (several)
+        offer(c);
+    else
+        post_text(c, CLIENT_FATAL, e.msg);
+    return found || several;
 }
 
 static void *run(void *arg)
 {
     struct client *c = arg;
-    struct err e = {{0}};
+    struct buf with;
     c->http = http_open();
-    if (find_model(c, &e)) {
-        post_text(c, CLIENT_READY, "");
-        for (struct buf body; next_question(c, &body);) {
-            answer(c, &body);
-            buf_free(&body);
-        }
-    } else {
-        post_text(c, CLIENT_FATAL, e.msg);
+    int order;
+    for (bool on = begin_with_model(c); on && next_order(c, &order, &with);) {
+        obey(c, order, &with);
+        buf_free(&with);
     }
     http_close(c->http);
     return NULL;
@@ -379,7 +453,7 @@ static void release(struct client *c)
     while (client_drain(c, &n), n)
         ;
     mailbox_free(&c->out);
-    struct buf *all[] = {&c->url, &c->model, &c->key, &c->key_from, &c->ca_file, &c->socket, &c->name, &c->body};
+    struct buf *all[] = {&c->url, &c->model, &c->key, &c->key_from, &c->ca_file, &c->socket, &c->name, &c->ordered, &c->names};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         buf_free(all[i]);
     for (int i = 0; i < c->n_dropped; i++)
@@ -432,16 +506,31 @@ const struct client_event *client_drain(struct client *c, int *n)
     return c->taken;
 }
 
+/* With the lock held. */
+static void give_order(struct client *c, int order, struct buf *with)
+{
+    buf_free(&c->ordered);
+    c->ordered = *with;
+    *with = (struct buf){0};
+    c->order = order;
+    atomic_store(&c->stop, false);
+    pthread_cond_signal(&c->woken);
+}
+
 void client_ask(struct client *c, struct buf *body, bool goes_on)
 {
     pthread_mutex_lock(&c->lock);
-    buf_free(&c->body);
-    c->body = *body;
-    *body = (struct buf){0};
     c->goes_on = goes_on;
-    c->asked = true;
-    atomic_store(&c->stop, false);
-    pthread_cond_signal(&c->woken);
+    give_order(c, QUESTION, body);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void client_choose(struct client *c, const char *name)
+{
+    struct buf with = {0};
+    buf_adds(&with, name);
+    pthread_mutex_lock(&c->lock);
+    give_order(c, CHOICE, &with);
     pthread_mutex_unlock(&c->lock);
 }
 

@@ -1,4 +1,4 @@
-/* A connection to an OpenAI-compatible server on a thread of its own: asks which model there is, then one answer after another.
+/* A connection to an OpenAI-compatible server on a thread of its own: asks which models there are, then one answer after another.
  * Called from one owner thread; nothing here waits for the server but client_close(), which waits a tenth of a second at most. */
 #ifndef Q35_REMOTE_CLIENT_H
 #define Q35_REMOTE_CLIENT_H
@@ -9,7 +9,7 @@
 
 struct client_options {
     const char *url;                    /* with or without "/v1" at its end; or "unix:PATH" */
-    const char *model;                  /* NULL: the only one that the server has */
+    const char *model;                  /* NULL: the only one that the server has, or CLIENT_OFFER */
     const char *dialect;                /* NULL: found out */
     const char *key;                    /* NULL: none is sent */
     const char *key_from;               /* what holds a key for it, for sentences */
@@ -20,6 +20,8 @@ struct client_options {
 enum client_event_kind {
     CLIENT_LOADING,                     /* delta.done, delta.total: bytes; the server loads its model */
     CLIENT_READY,                       /* model and the length of its context are known */
+    CLIENT_OFFER,                       /* text: names of models, each ended by a zero byte, of which client_choose() may take one; where none was taken
+                                         * before, it must.  Where the server has others than it had, or does not take the one, a note says so */
     CLIENT_FATAL,                       /* text: why there is no model; only client_close() is left */
     CLIENT_NOTE,                        /* text: a sentence for the user */
     CLIENT_DELTA,                       /* delta, text: as struct completion_delta */
@@ -47,9 +49,12 @@ int  client_fd(const struct client *c);                         /* readable whil
 const struct client_event *client_drain(struct client *c, int *n);
 /* After CLIENT_READY, and never while an answer is under way: takes the body.  goes_on: the answer continues one.  One CLIENT_DONE follows. */
 void client_ask(struct client *c, struct buf *body, bool goes_on);
+/* Likewise, and after CLIENT_OFFER: the model of that name; CLIENT_READY follows, of the one before where it cannot be had, or CLIENT_OFFER again.
+ * "": CLIENT_OFFER with the names as they are now, or a note. */
+void client_choose(struct client *c, const char *name);
 void client_stop(struct client *c);                             /* the answer under way ends soon, with CLIENT_STOPPED */
 
-/* After CLIENT_READY. */
+/* After CLIENT_READY, until client_choose(). */
 const struct remote_model *client_model(const struct client *c);
 /* The name under which reasoning came last; NULL: none came yet. */
 const char *client_reasoning_name(const struct client *c);

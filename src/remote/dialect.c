@@ -45,27 +45,91 @@ static const char *id_of(const json_t *model)
     return json_string_value(json_object_get(model, "id"));
 }
 
-/* The first dozen, for a sentence. */
-static void list_names(const json_t *list, struct err *names)
+static bool has_word(const json_t *list, const char *word)
+{
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (json_is_string(json_array_get(list, i)) && !strcmp(json_string_value(json_array_get(list, i)), word))
+            return true;
+    return false;
+}
+
+/* Servers say in different ways that a model makes embeddings and no text; most say nothing. */
+static bool answers(const json_t *model)
+{
+    const json_t *can = json_object_get(model, "capabilities"), *out = json_object_get(json_object_get(model, "architecture"), "output_modalities");
+    const char *type = json_string_value(json_object_get(model, "type"));
+    if (json_is_false(json_object_get(can, "completion_chat")))         /* Mistral */
+        return false;
+    if (has_word(can, "embed") || (has_word(can, "embedding") && !has_word(can, "completion")))         /* infinity; llama.cpp, ollama */
+        return false;
+    if (json_array_size(out) && !has_word(out, "text"))                 /* OpenRouter */
+        return false;
+    return !type || strncmp(type, "embedding", 9);                      /* LM Studio, Together */
+}
+
+static size_t count_names(const struct buf *names)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < names->len; i++)
+        n += !names->data[i];
+    return n;
+}
+
+/* The first dozen. */
+static void list_names(const struct buf *names, struct buf *out)
 {
     enum { SHOWN = 12 };
+    size_t n = 0;
+    for (size_t at = 0; at < names->len; at += strlen(names->data + at) + 1, n++)
+        if (n < SHOWN)
+            buf_addf(out, "%s%s", n ? ", " : "", names->data + at);
+    buf_adds(out, n > SHOWN ? ", ..." : n ? "" : "none that answers");
+}
+
+void models_ask(const struct buf *names, struct err *e)
+{
     struct buf text = {0};
-    size_t n = json_array_size(list);
-    for (size_t i = 0; i < n && i < SHOWN; i++) {
-        const char *id = id_of(json_array_get(list, i));
-        buf_addf(&text, "%s%s", i ? ", " : "", id ? id : "one without a name");
-    }
-    err_set(names, "%s%s", buf_str(&text), n > SHOWN ? ", ..." : "");
+    list_names(names, &text);
+    err_set(e, "the server has %zu models; --model names one of them: %s", count_names(names), buf_str(&text));
     buf_free(&text);
 }
 
+/* Returns how many there are. */
+static size_t take_names(const json_t *list, struct buf *names)
+{
+    struct buf found = {0};
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *model = json_array_get(list, i);
+        if (id_of(model) && *id_of(model) && answers(model))
+            buf_add(&found, id_of(model), strlen(id_of(model)) + 1);
+    }
+    const size_t n = count_names(&found);
+    if (n) {
+        buf_reset(names);
+        buf_add(names, found.data, found.len);
+    }
+    buf_free(&found);
+    return n;
+}
+
+/* NULL: the first one that answers. */
 static const json_t *find(const json_t *list, const char *wanted)
 {
-    const char *id;
-    for (size_t i = 0; i < json_array_size(list); i++)
-        if ((id = id_of(json_array_get(list, i))) && (!wanted || !strcmp(id, wanted)))
-            return json_array_get(list, i);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *model = json_array_get(list, i);
+        const char *id = id_of(model);
+        if (id && *id && (wanted ? !strcmp(id, wanted) : answers(model)))
+            return model;
+    }
     return NULL;
+}
+
+static bool has_nameless(const json_t *list)
+{
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!id_of(json_array_get(list, i)))
+            return true;
+    return false;
 }
 
 static const struct dialect *spoken_by(const json_t *model)
@@ -90,20 +154,35 @@ static void take(const json_t *model, struct remote_model *m)
     m->dialect = spoken_by(model);
 }
 
-static bool choose(const json_t *list, const char *wanted, struct remote_model *m, struct err *e)
+static bool refuse_none(const json_t *list, struct err *e)
 {
-    size_t n = json_array_size(list);
-    const json_t *model = find(list, wanted);
-    struct err names = {{0}};
-    list_names(list, &names);
+    const char *what = !json_array_size(list) ? "no model" : has_nameless(list) ? "a model without a name" : "models for embeddings alone";
+    return err_set(e, "the server lists %s; --model names the one that it has", what);
+}
+
+static bool refuse_wanted(const char *wanted, const struct buf *names, struct err *e)
+{
+    struct buf text = {0};
+    list_names(names, &text);
+    err_set(e, "the server has no model %s; it has %s", wanted, buf_str(&text));
+    buf_free(&text);
+    return false;
+}
+
+static bool choose(const json_t *list, const char *wanted, struct remote_model *m, struct buf *names, struct err *e)
+{
     if (!json_is_array(list))
         return err_set(e, "the server's list of models is not one: expected {\"data\": [{\"id\": ...}]}");
-    if (!wanted && n > 1)
-        return err_set(e, "the server has %zu models; --model names one of them: %s", n, names.msg);
+    const size_t n = take_names(list, names);
+    const json_t *model = find(list, wanted);
+    if (!wanted && n > 1) {
+        models_ask(names, e);
+        return false;
+    }
     if (!wanted && !model)
-        return err_set(e, n ? "the server lists a model without a name; --model names the one that it has" : "the server lists no model; --model names the one that it has");
+        return refuse_none(list, e);
     if (!model && lists_all(list))
-        return err_set(e, "the server has no model %s; it has %s", wanted, names.msg);
+        return refuse_wanted(wanted, names, e);
     if (model)
         take(model, m);
     else
@@ -118,11 +197,11 @@ void models_assume(const char *wanted, struct remote_model *m)
     m->dialect = &dialects[N_DIALECTS - 1];
 }
 
-bool models_choose(const char *body, size_t n, const char *wanted, struct remote_model *m, struct err *e)
+bool models_choose(const char *body, size_t n, const char *wanted, struct remote_model *m, struct buf *names, struct err *e)
 {
     json_t *v = json_loadb(body, n, 0, NULL);
     *m = (struct remote_model){{0}};
-    bool ok = choose(json_object_get(v, "data"), wanted, m, e);
+    bool ok = choose(json_object_get(v, "data"), wanted, m, names, e);
     json_decref(v);
     return ok;
 }

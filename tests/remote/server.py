@@ -5,7 +5,8 @@
 
 The first part of the path says how: /vllm/v1/..., /sglang/, /llamacpp/, /llamacpp-python/, /ollama/, /odd/ replay that stream; /error/, /interrupted/, /broken/ too, with their ends.
 More ways, as a second part: slow (a byte at a time), stall (the stream stops in the middle), picky (refuses min_p), once (the first connection breaks),
-key (wants the key "secret"), full (context exceeded), busy (429), html (502 with a page), two (two models), empty (a list of models that is empty), unlisted (no list of models), big (a huge event).
+key (wants the key "secret"), full (context exceeded), busy (429), html (502 with a page), two (two models), late (likewise, as soon as there is a file DIR/go),
+listed (those whose names are the lines of DIR/list), embed (one, and one for embeddings), empty (a list of models that is empty), unlisted (no list of models), big (a huge event).
 """
 import http.server
 import json
@@ -18,7 +19,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 STREAMS = os.path.join(HERE, "..", "data", "streams")
 OWNERS = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp", "llamacpp-python": "me", "interrupted": "me", "ollama": "library"}
-WAYS = {"slow", "stall", "picky", "once", "key", "full", "busy", "html", "two", "empty", "unlisted", "big"}
+WAYS = {"slow", "stall", "picky", "once", "key", "full", "busy", "html", "two", "late", "listed", "embed", "empty", "unlisted", "big"}
 folder = sys.argv[1]
 lock = threading.Lock()
 broken_once = set()
@@ -65,7 +66,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             model = {"id": "tiny", "object": "model", "owned_by": OWNERS.get(dialect, "somebody")}
             if dialect in ("vllm", "sglang"):
                 model["max_model_len"] = 4096
-            models = {"two": [model, dict(model, id="other")], "empty": []}.get(way, [model])
+            while way == "late" and not os.path.exists(os.path.join(folder, "go")):
+                time.sleep(0.05)
+            two = [model, dict(model, id="other")]
+            models = {"two": two, "late": two, "empty": [], "embed": [dict(model, id="vectors", capabilities=["embedding"]), model]}.get(way, [model])
+            if way == "listed":
+                with open(os.path.join(folder, "list")) as f:
+                    models = [dict(model, id=name) for name in f.read().split()]
             self.answer(200, json.dumps({"object": "list", "data": models}))
         elif rest == "props" and dialect == "llamacpp":
             self.answer(200, json.dumps({"default_generation_settings": {"n_ctx": 8192}}))

@@ -140,21 +140,25 @@ static void assert_model(const char *body, const char *wanted, const char *id, c
 {
     struct remote_model m;
     struct err e = {0};
-    if (!models_choose(body, strlen(body), wanted, &m, &e))
+    struct buf names = {0};
+    if (!models_choose(body, strlen(body), wanted, &m, &names, &e))
         fail_msg("%s", e.msg);
     assert_string_equal(m.id.data, id);
     assert_string_equal(m.dialect->name, dialect);
     assert_int_equal(m.n_ctx, n_ctx);
     remote_model_free(&m);
+    buf_free(&names);
 }
 
 static void assert_no_model(const char *body, const char *wanted, const char *why)
 {
     struct remote_model m;
     struct err e = {0};
-    assert_false(models_choose(body, strlen(body), wanted, &m, &e));
+    struct buf names = {0};
+    assert_false(models_choose(body, strlen(body), wanted, &m, &names, &e));
     assert_string_equal(e.msg, why);
     remote_model_free(&m);
+    buf_free(&names);
 }
 
 static void test_models__the_list_says_which_server_it_is(void **state)
@@ -178,6 +182,26 @@ static void test_models__the_list_says_which_server_it_is(void **state)
     assert_int_equal(props_context("{}", 2), 0);
 }
 
+/* As several servers mark them; what is not marked may answer. */
+static void test_models__those_that_make_embeddings_alone_are_left_out(void **state)
+{
+    (void)state;
+    static const char *const marks[] = {
+        "\"capabilities\":{\"completion_chat\":false}", "\"capabilities\":[\"embed\"]", "\"capabilities\":[\"embedding\"]",
+        "\"architecture\":{\"output_modalities\":[\"embeddings\"]}", "\"type\":\"embeddings\"", "\"type\":\"embedding\"",
+    };
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        struct buf body = {0};
+        buf_addf(&body, "{\"data\":[{\"id\":\"e\",%s},{\"id\":\"a\",\"type\":\"llm\"}]}", marks[i]);
+        assert_model(body.data, NULL, "a", "openai", 0);
+        assert_model(body.data, "e", "e", "openai", 0);         /* who names it means it */
+        buf_free(&body);
+    }
+    assert_model("{\"data\":[{\"id\":\"a\",\"capabilities\":[\"completion\",\"embedding\"],\"architecture\":{\"output_modalities\":[\"text\"]}}]}", NULL, "a", "openai", 0);
+    assert_no_model("{\"data\":[{\"id\":\"e\",\"type\":\"embedding\"}]}", NULL, "the server lists models for embeddings alone; --model names the one that it has");
+    assert_no_model("{\"data\":[{\"id\":\"a\"},{\"id\":\"e\",\"type\":\"embedding\"},{\"id\":\"b\"}]}", NULL, "the server has 2 models; --model names one of them: a, b");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,6 +210,7 @@ int main(void)
         cmocka_unit_test(test_body__calls_and_their_results_name_each_other),
         cmocka_unit_test(test_body__more_messages_leave_the_bytes_before_them_as_they_are),
         cmocka_unit_test(test_body__what_a_server_refuses_is_left_out),
+        cmocka_unit_test(test_models__those_that_make_embeddings_alone_are_left_out),
         cmocka_unit_test(test_models__the_list_says_which_server_it_is),
     };
     return cmocka_run_group_tests_name("body", tests, NULL, NULL);

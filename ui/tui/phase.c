@@ -36,6 +36,9 @@ void phase_event(struct phase *p, const struct chat_event *ev, int64_t ms)
     case CHAT_LOADING:
         progress_add(&p->progress, ms, ev->done, ev->total, 0);
         break;
+    case CHAT_MODELS:
+        p->kind = p->ready ? p->kind : PHASE_CHOOSING;
+        break;
     case CHAT_READY:
         p->ready = true;
         p->kind = PHASE_IDLE;
@@ -62,7 +65,7 @@ void phase_event(struct phase *p, const struct chat_event *ev, int64_t ms)
         read_prompt(p, ms);
         break;
     case CHAT_DONE:
-        p->kind = p->ready ? PHASE_IDLE : PHASE_LOADING;
+        p->kind = p->ready ? PHASE_IDLE : p->kind == PHASE_CHOOSING ? PHASE_CHOOSING : PHASE_LOADING;
         p->turn = p->stopping = p->asking = false;
         break;
     case CHAT_FATAL:
@@ -83,6 +86,6 @@ void phase_tokens(struct phase *p, int n_tokens, int64_t ms)
 
 const char *phase_name(const struct phase *p)
 {
-    static const char *const names[] = {"opening", "loading", "ready", "reading", "thinking", "answering", "running", "no model"};
+    static const char *const names[] = {"opening", "loading", "which model?", "ready", "reading", "thinking", "answering", "running", "no model"};
     return p->stopping ? "stopping" : p->asking ? "waiting for approval" : names[p->kind];
 }
