@@ -406,7 +406,7 @@ static void test_app__the_mouse_chooses_in_every_list(void **state)
     fake_say("Well.\n</think>\n\nIt is so.");
     stage_open();
     for (int i = 1; i <= 5; i++) {
-        char message[16];
+        char message[32];
         snprintf(message, sizeof message, "Message %d", i);
         fake_say("Well.\n</think>\n\nIt is so.");
         stage_say(message);
