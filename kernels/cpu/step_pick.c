@@ -275,6 +275,12 @@ static bool lucky(const struct step_sampling *how, int pos)
     return uniform((uint64_t)(pos + 1) * SPLITMIX_STEP) < (double)how->trial[pos / how->trial_tokens % 2];
 }
 
+/* Whether the id picked for a row, which is not the last of STEP_ROWS, is the draft behind it. */
+static bool is_right(const struct step_pick_args *a, int row, int32_t id)
+{
+    return a->sampling->trial_tokens > 0 ? lucky(a->sampling, a->live->pos + row) : id == a->live->ids[1 + row];
+}
+
 /* Row by row while picks and drafts agree.  Of a step that fails nothing counts. */
 static void pick_rows(struct step_result *r, const struct step_pick_args *a, int n_drafts)
 {
@@ -282,8 +288,7 @@ static void pick_rows(struct step_result *r, const struct step_pick_args *a, int
     for (int row = 0; agreed && row < a->n_rows && !r->ended; row++) {
         struct pick p;
         pick_row(&p, a, row);
-        const bool is_draft = a->sampling->trial_tokens > 0 ? lucky(a->sampling, a->live->pos + row) : p.id == a->live->ids[1 + row];
-        const bool right = row + 1 < STEP_ROWS && is_draft;
+        const bool right = row + 1 < STEP_ROWS && is_right(a, row, p.id);
         if (right)
             p.id = a->live->ids[1 + row];       /* also of a draft that was made and is not verified, so that the host finds it right */
         agreed = row < n_drafts && right;
