@@ -1,16 +1,10 @@
 #!/bin/sh
 # The program against servers of all dialects (tests/remote/server.py): answers, refusals, broken streams, the key.
 . tests/pty/common.inc
-command -v python3 > /dev/null || { echo "skip the test server needs python3"; exit 0; }
-unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY all_proxy OPENAI_API_KEY Q35CHAT_API_KEY
 command -v openssl > /dev/null && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "$tmp/tls.key" -out "$tmp/tls.pem" -days 2 \
     -subj /CN=tests -addext subjectAltName=IP:127.0.0.1 2> /dev/null
-python3 tests/remote/server.py "$tmp" 2> "$tmp/server.log" &
-server=$!
-trap 'kill $server 2> /dev/null; rm -rf "$tmp"' EXIT
-for i in $(seq $((10 * patience))); do [ -s "$tmp/port" ] && break; sleep 0.1; done
-: > "$tmp/requests"
-at=http://127.0.0.1:$(cat "$tmp/port")
+. tests/remote/replay.inc
+at=$replay
 
 ask() {         # WAY, options: the answer in $out, what was said in $err, the status in $found
     way=$1

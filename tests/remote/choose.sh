@@ -2,14 +2,9 @@
 # A server with several models: a pipe is told their names, line mode asks by numbers, the full screen has a list; and nothing that was typed is lost.
 . tests/pty/common.inc
 . tests/pty/terminal.inc
-command -v python3 > /dev/null || { echo "skip the test server needs python3"; exit 0; }
-unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY all_proxy OPENAI_API_KEY Q35CHAT_API_KEY SSH_CONNECTION TMUX COLORTERM ACCESSIBLE LINES COLUMNS
-python3 tests/remote/server.py "$tmp" 2> "$tmp/server.log" &
-server=$!
-trap 'kill $server 2> /dev/null; rm -rf "$tmp"' EXIT
-for i in $(seq $((10 * patience))); do [ -s "$tmp/port" ] && break; sleep 0.1; done
-: > "$tmp/requests"
-url=http://127.0.0.1:$(cat "$tmp/port")
+unset SSH_CONNECTION TMUX COLORTERM ACCESSIBLE LINES COLUMNS
+. tests/remote/replay.inc
+url=$replay
 last() { tail -n 1 "$tmp/requests"; }
 
 # A pipe: there is nobody to ask.

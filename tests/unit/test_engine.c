@@ -568,7 +568,7 @@ static void test_engine__all_conversations_are_saved(void **state)
     log_close(&l);
 }
 
-/* The newer save of a conversation counts, and one that is not there is none. */
+/* Of two saves of a conversation that wait the newer one is made; a conversation that is not resident has nothing to be saved. */
 static void test_engine__a_save_that_came_too_late_holds_nobody_up(void **state)
 {
     struct log l;
