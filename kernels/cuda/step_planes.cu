@@ -3,12 +3,13 @@
  *   rows      norms the rows of the stream, and measures them
  *   upper     bounds or estimates of all ids, from the upper plane
  *   best      the ids with the greatest bounds, their INT8 logits, and the least logit that wanted ids can have.  Estimates end here
- *   complete  INT8 logits of the ids whose bounds reach that, -inf for the others
+ *   complete  INT8 logits of the ids whose bounds reach that; the others get their estimates, if alternatives are told, else -inf
  *   whole     INT8 logits of all ids, for rows that want all: reads both planes
  * Shapes    planes [tiles, groups, 2 lines] as INT4 lies, h [n, cols] fp32, cols a multiple of 128 and at most 4096
  * Bytes     the upper plane, 8 bytes a row; 12 cols a row of the step; for each id that is completed `cols` of both planes, in pieces of
  *           64 bytes of which half counts; n vocab 4 written, for bounds and for logits.  `whole`: both planes
  * Limit     bandwidth; best and complete: latency, some microseconds each
+ *           Between `upper` and `complete` logits are bounds before bias and penalties, tile_max has the greatest bounds with them
  * Launch    upper, whole: as step_linear; rows, best: a block a row; complete: a block for 1024 ids and a row
  * Layout    kernels/pack.h; the loop: step_tiles.cuh; scratch: struct facts of each row
  * Numerics  bounds: activations in 16 bits of the greatest of 128 columns, sums of a group exact.  Logits: bit for bit those of the INT8 head
@@ -33,6 +34,7 @@ static_assert(TEAMS * TILE == STEP_WANTED, "the best ids are completed together"
 struct facts {
     float sum, length;                  /* of its numbers; sqrt of the sum of their squares */
     float least;                        /* ids whose bounds are less cannot be among the wanted ones */
+    float least_plain;                  /* likewise for alternatives, before bias and penalties; inf: none are told */
 };
 static_assert(STEP_ROWS * sizeof(struct facts) <= STEP_LOGITS_SCRATCH, "step.h");
 
@@ -70,7 +72,7 @@ __device__ __forceinline__ int ids_of(const struct job &j, const struct step_row
 __device__ __forceinline__ int wanted(const struct job &j, const struct step_row &r)
 {
     const int n_ids = ids_of(j, r);
-    return j.estimate ? min((int)STEP_COMPLETED, n_ids) : step_told(how_of(j, r)) ? 0 : step_wanted(how_of(j, r), n_ids);
+    return j.estimate ? min((int)STEP_COMPLETED, n_ids) : step_wanted(how_of(j, r), n_ids);
 }
 /* A bit for each row that wants all. */
 __device__ __forceinline__ unsigned whole_rows(const struct job &j)
@@ -161,7 +163,7 @@ __global__ void __launch_bounds__(STEP_THREADS) planes_rows_kernel(const __grid_
     }
     __syncthreads();
     if (threadIdx.x == 0 && j.facts)
-        j.facts[t] = {sum_of_warps(by_warp[1]), sqrtf(sum_of_warps(by_warp[2])), -INFINITY};
+        j.facts[t] = {sum_of_warps(by_warp[1]), sqrtf(sum_of_warps(by_warp[2])), -INFINITY, INFINITY};
 }
 
 /* ---- products of all ids: upper, whole */
@@ -230,12 +232,13 @@ __device__ __forceinline__ void load_rows(group_frags<P, (ROWS + 3) / 4> f[GW], 
     }
 }
 
-/* What a tile's ids 16 tile + g and + 8 have for a token, and the maximum of the tile; all lanes come here, `keep` says whose count. */
-__device__ __forceinline__ void write_tile(const struct job &j, int tile, int token, float2 v, bool keep)
+/* What a tile's ids 16 tile + g and + 8 have for a token, and the maximum of what they reach in the tile; all lanes come here, `keep` says
+ * whose count. */
+__device__ __forceinline__ void write_tile(const struct job &j, int tile, int token, float2 v, float2 reach, bool keep)
 {
     const int g = threadIdx.x % 32 / 4, id = tile * TILE + g;
     if (j.tile_max) {
-        float m = isnan(v.x) || isnan(v.y) ? INFINITY : fmaxf(v.x, v.y);
+        float m = isnan(reach.x) || isnan(reach.y) ? INFINITY : fmaxf(reach.x, reach.y);
         for (int k = 4; k < 32; k *= 2)
             m = fmaxf(m, __shfl_xor_sync(~0u, m, k));
         if (keep && g == 0) {
@@ -253,13 +256,25 @@ __device__ __forceinline__ void write_tile(const struct job &j, int tile, int to
         y[id + 8] = v.y;
 }
 
-/* The bound on a logit, or its estimate, from the sum over the upper plane. */
-__device__ __forceinline__ float bound(const struct job &j, int id, const struct facts &f, float product)
+/* What the planes say of a row of the head. */
+struct about {
+    float scale, gain, mean, spread;
+};
+__device__ __forceinline__ struct about about_of(const struct job &j, int id)
 {
-    const uint2 about = ((const uint2 *)j.about)[id];
-    const float2 a = __half22float2(*(const __half2 *)&about.x), b = __half22float2(*(const __half2 *)&about.y);     /* scale, gain; mean, spread */
-    const float e = a.x * (1 + a.y) * (16 * product + b.x * f.sum);
-    return j.estimate ? e : e + STEP_DEVIATIONS * a.x * b.y * f.length;
+    const uint2 v = ((const uint2 *)j.about)[id];
+    const float2 a = __half22float2(*(const __half2 *)&v.x), b = __half22float2(*(const __half2 *)&v.y);
+    return {a.x, a.y, b.x, b.y};
+}
+/* How far the bound on a logit is above its estimate. */
+__device__ __forceinline__ float margin(const struct about &a, const struct facts &f) { return STEP_DEVIATIONS * a.scale * a.spread * f.length; }
+
+/* The bound on a logit, or its estimate, from the sum over the upper plane; before bias and penalties. */
+__device__ __forceinline__ float bound(const struct job &j, int id, const struct facts &f, float product, const struct step_row &r)
+{
+    const struct about a = about_of(j, id);
+    const float e = a.scale * (1 + a.gain) * (16 * product + a.mean * f.sum);
+    return id >= ids_of(j, r) ? -INFINITY : j.estimate ? e : e + margin(a, f);
 }
 
 /* What a warp multiplies: of tiles t0 to t1 - 1 its gw groups of columns from g0 on, T tiles at a time. */
@@ -311,14 +326,14 @@ __global__ void __launch_bounds__(STEP_THREADS, blocks_of<GW, ROWS, false>()) pl
             const int at = t0 + round * T + i, token = 4 * set + lane % 4, id = at * TILE + lane / 4;
             if (at >= t1)
                 return;
-            float2 b = make_float2(-INFINITY, -INFINITY);
+            float2 b = make_float2(-INFINITY, -INFINITY), reach = b;
             if (token < j.n_rows) {
                 const struct step_row r = row_of(j.rows, token);
                 const struct facts of = j.facts[token];
-                b.x = penalised(j, bound(j, id, of, v.x), id, r);
-                b.y = penalised(j, bound(j, id + 8, of, v.y), id + 8, r);
+                b = make_float2(bound(j, id, of, v.x, r), bound(j, id + 8, of, v.y, r));
+                reach = make_float2(penalised(j, b.x, id, r), penalised(j, b.y, id + 8, r));
             }
-            write_tile(j, at, token, b, token < j.n_rows);
+            write_tile(j, at, token, b, reach, token < j.n_rows);
         });
     }
 }
@@ -404,7 +419,7 @@ __global__ void __launch_bounds__(STEP_THREADS, blocks_of<GW, ROWS, true>()) pla
                 l.x = penalised(j, __fmul_rn(v.x, scale_of(j, id)), id, r);
                 l.y = penalised(j, __fmul_rn(v.y, scale_of(j, id + 8)), id + 8, r);
             }
-            write_tile(j, at, token, l, token < j.n_rows && (whole >> token & 1));
+            write_tile(j, at, token, l, l, token < j.n_rows && (whole >> token & 1));
         });
     }
 }
@@ -498,15 +513,15 @@ struct best {
     uint64_t key[CAND];
     float2   sums[TEAMS][STEP_WARPS][32];
     int32_t  tile[CAND], id[STEP_WANTED];
-    float    bound[STEP_WANTED], logit[STEP_WANTED];
+    float    bound[STEP_WANTED], logit[STEP_WANTED], plain[STEP_WANTED];    /* plain: before bias and penalties */
     uint32_t reduce[BEST_THREADS / 32];
     int      n_tiles, n_found;
 };
 
-/* The ids with the k greatest bounds; false when a bound is not finite, or they cannot be found among CAND. */
-__device__ bool greatest_bounds(struct best *s, const float *bounds, const float *tile_max, int n_ids, int k)
+/* The ids whose bounds, with bias and penalties, are the k greatest; false when a bound is not finite, or they cannot be found among CAND. */
+__device__ bool greatest_bounds(struct best *s, const struct job &j, const struct step_row &r, const float *bounds, const float *tile_max, int k)
 {
-    const int i = threadIdx.x, n_tiles = (n_ids + TILE - 1) / TILE;
+    const int i = threadIdx.x, n_ids = ids_of(j, r), n_tiles = (n_ids + TILE - 1) / TILE;
     uint32_t own = 0;
 #pragma unroll 4
     for (int tile = i; tile < n_tiles; tile += BEST_THREADS)
@@ -529,7 +544,7 @@ __device__ bool greatest_bounds(struct best *s, const float *bounds, const float
         return false;
     for (int at = i; at < s->n_tiles * TILE; at += BEST_THREADS) {
         const int id = s->tile[at / TILE] * TILE + at % TILE;
-        const float b = id < n_ids ? bounds[id] : -INFINITY;
+        const float b = id < n_ids ? penalised(j, bounds[id], id, r) : -INFINITY;
         if (b > -INFINITY && ordered(b) >= least) {
             const int to = atomicAdd(&s->n_found, 1);
             if (to < CAND)
@@ -554,7 +569,12 @@ __device__ bool greatest_bounds(struct best *s, const float *bounds, const float
     return true;
 }
 
-/* Their INT8 logits into s->logit. */
+/* Their INT8 logits into s->logit, and into s->plain. */
+__device__ __forceinline__ void put_best(struct best *s, const struct job &j, const struct step_row &r, int i, float sum)
+{
+    s->plain[i] = __fmul_rn(sum, scale_of(j, s->id[i]));
+    s->logit[i] = penalised(j, s->plain[i], s->id[i], r);
+}
 __device__ void complete_best(struct best *s, const struct job &j, int t, const struct step_row &r, int k)
 {
     const int team = threadIdx.x / STEP_THREADS, warp = threadIdx.x / 32 % STEP_WARPS, lane = threadIdx.x % 32;
@@ -565,11 +585,30 @@ __device__ void complete_best(struct best *s, const struct job &j, int t, const 
     if (warp == 0 && lane % 4 == 0) {
         const float2 v = add_warps(s->sums[team]);
         if (low < k)
-            s->logit[low] = chosen_logit(j, v.x, s->id[low], r);
+            put_best(s, j, r, low, v.x);
         if (high < k)
-            s->logit[high] = chosen_logit(j, v.y, s->id[high], r);
+            put_best(s, j, r, high, v.y);
     }
     __syncthreads();
+}
+
+/* The n-th greatest logit before bias and penalties of k, where what is banned is none, or -inf; by all threads. */
+__device__ float nth_plain(struct best *s, int k, int n)
+{
+    const int i = threadIdx.x;
+    float *nth = (float *)s->reduce;
+    int greater = 0;
+    if (i < k && s->logit[i] == -INFINITY)
+        s->plain[i] = -INFINITY;
+    if (i == 0)
+        *nth = -INFINITY;
+    __syncthreads();
+    for (int other = 0; other < k && i < k; other++)
+        greater += s->plain[other] > s->plain[i] || (s->plain[other] == s->plain[i] && other < i);
+    if (i < k && greater == n - 1)
+        *nth = s->plain[i];
+    __syncthreads();
+    return *nth;
 }
 
 /* The greatest of a tile of a row, as tile_max has it. */
@@ -589,13 +628,14 @@ __global__ void __launch_bounds__(BEST_THREADS) planes_best_kernel(const __grid_
     __shared__ struct best s;
     const int t = blockIdx.x, i = threadIdx.x;
     const struct step_row r = row_of(j.rows, t);
-    const int k = wanted(j, r), n_ids = ids_of(j, r);
+    const int k = wanted(j, r), n_ids = ids_of(j, r), told = j.estimate ? 0 : step_told(how_of(j, r));
     float *logits = j.logits + (size_t)t * j.vocab, *tile_max = j.tile_max + (size_t)t * step_maxima(j.vocab);
     gpu_next();
     gpu_wait();
-    if (!k || !greatest_bounds(&s, logits, tile_max, n_ids, k))         /* facts->least is -inf */
+    if (!k || !greatest_bounds(&s, j, r, logits, tile_max, k))          /* facts->least is -inf */
         return;
     complete_best(&s, j, t, r, k);
+    const float plain = told ? nth_plain(&s, k, told) : INFINITY;
     if (j.estimate) {
         if (i < k)
             logits[s.id[i]] = s.logit[i];
@@ -607,6 +647,7 @@ __global__ void __launch_bounds__(BEST_THREADS) planes_best_kernel(const __grid_
         for (int n = 0; n < k; n++)
             least = fminf(least, fminf(s.logit[n], s.bound[n]));
         j.facts[t].least = least < INFINITY ? least : -INFINITY;
+        j.facts[t].least_plain = plain;
     }
 }
 
@@ -619,28 +660,41 @@ struct range {
     int      n;
 };
 
+/* Whether an id's INT8 logit is needed; `b` is the bound before bias and penalties. */
+__device__ __forceinline__ bool reaches(const struct job &j, const struct facts &f, float b, float greatest_of_tile, int id, const struct step_row &r)
+{
+    return !(b < f.least_plain) || (!(greatest_of_tile < f.least) && !(penalised(j, b, id, r) < f.least));
+}
+
 __global__ void __launch_bounds__(STEP_THREADS) planes_complete_kernel(const __grid_constant__ struct job j)
 {
     __shared__ struct range s;
     const int t = blockIdx.y, i = threadIdx.x, warp = i / 32, lane = i % 32, first = blockIdx.x * RANGE;
     const struct step_row r = row_of(j.rows, t);
-    const int n_ids = ids_of(j, r), last = min(j.vocab, (first + RANGE) * TILE);
+    const bool told = step_told(how_of(j, r));
     float *logits = j.logits + (size_t)t * j.vocab, *tile_max = j.tile_max + (size_t)t * step_maxima(j.vocab);
     gpu_next();
     gpu_wait();
     if (!wanted(j, r))
         return;
-    const float least = j.facts[t].least;
+    const struct facts f = j.facts[t];
+    const int n_ids = ids_of(j, r), last = min(j.vocab, (first + RANGE) * TILE);
     if (i == 0)
         s.n = 0;
     if (i < RANGE)
         s.max[i] = ORDERED_BAN;
     __syncthreads();
-    for (int id = first * TILE + i; id < last; id += STEP_THREADS)
-        if (id < n_ids && !(tile_max[id / TILE] < least) && !(logits[id] < least))
+    for (int id = first * TILE + i; id < last; id += STEP_THREADS) {
+        const float greatest = tile_max[id / TILE], b = told || !(greatest < f.least) ? logits[id] : -INFINITY;
+        if (id < n_ids && reaches(j, f, b, greatest, id, r)) {
             s.id[atomicAdd(&s.n, 1)] = id;
-        else
-            logits[id] = -INFINITY;
+            continue;
+        }
+        const float e = told && id < n_ids ? penalised(j, b - margin(about_of(j, id), f), id, r) : -INFINITY;
+        logits[id] = e;
+        if (told)
+            atomicMax(&s.max[id / TILE - first], ordered(e));
+    }
     __syncthreads();
     for (int from = 0; from < s.n; from += TILE) {
         const int low = from + lane / 4, high = low + 8;

@@ -141,7 +141,8 @@ static bool ask(struct answers *x, const struct question *q, struct asked *sum, 
     static const char *const finishes[] = {"stop", "length", "context", "stopped", "error"};
     const struct engine_info *info = engine_info(x->g);
     struct sampling how = {
-        .max_tokens = q->max_tokens, .draft_depth = x->depth, .lookup = true, .n_ids = tokenizer_n_ids(x->tokenizer), .n_stop = info->n_eos,
+        .max_tokens = q->max_tokens, .draft_depth = x->depth, .n_alternatives = x->n_alternatives, .lookup = true,
+        .n_ids = tokenizer_n_ids(x->tokenizer), .n_stop = info->n_eos,
     };
     struct ids ids = {0};
     struct engine_machine before;

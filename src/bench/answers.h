@@ -29,6 +29,7 @@ struct answers {
     struct engine    *g;
     struct tokenizer *tokenizer;
     int               depth;            /* drafts a step; -1: as many as pay */
+    int               n_alternatives;   /* told with each token */
     double            limit_s;          /* an answer that takes longer is cut; 0: none is */
 };
 

@@ -78,6 +78,7 @@ static bool measure(struct report *r, const struct bench_options *o, struct err 
     struct asked runs[RUNS] = {0}, all = {0};
     struct answers x;
     bool ok = answers_open(&x, r, &eo, e);
+    x.n_alternatives = o->n_alternatives;
     for (int i = 0; ok && i < RUNS && !report_stopped(r); i++)
         ok = answers_ask(&x, titles[i], answers_five, ANSWERS_QUESTIONS, &runs[i], e);
     for (int i = 0; i < RUNS; i++)

@@ -14,6 +14,7 @@ struct bench_options {
     const char *arguments;              /* the command line for the report, without what belongs to this machine alone */
     int  n_layers;                      /* of a synthetic model */
     int  draft;                         /* drafts a step, end to end */
+    int  n_alternatives;                /* told with each token of an answer */
     int  rows;                          /* of a step: only this many */
     int  answers;                       /* at once, at most */
     int  overlap;                       /* experts that neighbouring rows share, plus one; 0: as routed */

@@ -40,7 +40,8 @@ static bool tokens(void *arg, const struct picks *p) { return (void)arg, (void)p
 static bool answer(struct trial *t, int depth, const float rate[2], int n_tokens, struct turn_stats *out, struct err *e)
 {
     const struct sampling how = {
-        .max_tokens = n_tokens, .draft_depth = depth, .n_ids = t->s->m.cfg.vocab, .trial = {.rate = {rate[0], rate[1]}, .tokens = TURN},
+        .max_tokens = n_tokens, .draft_depth = depth, .n_alternatives = t->s->o->n_alternatives, .n_ids = t->s->m.cfg.vocab,
+        .trial = {.rate = {rate[0], rate[1]}, .tokens = TURN},
     };
     const struct prompt p = {.ids = t->prompt, .n = PROMPT, .how = &how};
     const struct decoder_hooks h = {.stop = stop, .prefill = prefill, .tokens = tokens, .arg = t->r};

@@ -108,9 +108,10 @@ static struct kv_shape kv_shape(const struct model *m)
     return (struct kv_shape){.cfg = &m->cfg, .recipe = m->kv, .n_ctx = m->n_ctx + SPARE_POSITIONS, .max_rows = m->chunk, .n_slots = m->n_sequences};
 }
 
+/* On a GPU two planes give the INT8 head's answers for half of the bytes; a CPU computes longer than it reads. */
 static bool choose_head(struct model *m, const char *name, struct err *e)
 {
-    return read_head(name ? name : "int8", &m->head, e);
+    return read_head(name ? name : packs(m) ? "planes" : "int8", &m->head, e);
 }
 
 /* A CPU converts FP8 more slowly than it reads bf16. */
@@ -223,9 +224,9 @@ static bool plan_gpu(struct model *m, struct err *e)
 
 bool load_imagine(const struct model_config *c, const struct weights *w, const struct kv_recipe *kv, int n_ctx, struct memory_plan *plan)
 {
-    struct model m = {.kv = kv, .head = HEAD_INT8, .mtp = MTP_FP8, .cfg = *c};
+    struct model m = {.kv = kv, .head = HEAD_PLANES, .mtp = MTP_FP8, .cfg = *c};
     settle(&m, &(struct load_options){.n_ctx = n_ctx, .depth = -1, .saves = true}, true);
-    m.weight_bytes = upload_plan_bytes(w, c, HEAD_INT8, m.mtp);
+    m.weight_bytes = upload_plan_bytes(w, c, m.head, m.mtp);
     struct memplan_request q = request_gpu(&m, SIZE_MAX / 2, false);    /* so that the numbers are there, whatever this machine has */
     bool ok = memplan_make(plan, &q, NULL);
     plan->available = memplan_available();

@@ -1,4 +1,5 @@
-/* For tests of GPU operations: opens both devices and copies memory between them.  A test begins with need_gpu(); any error ends it. */
+/* For tests of GPU operations: opens both devices and copies memory between them.  A test begins with need_gpu(); any error ends it.
+ * ONLY=PATTERN runs the tests whose names match it, * and ? standing for any characters: for tools that make each test take minutes. */
 #ifndef TESTS_KERNELS_GPU_H
 #define TESTS_KERNELS_GPU_H
 
@@ -14,6 +15,12 @@
 #include "backend/dev.h"
 
 static struct dev *cpu, *cuda;          /* cuda: NULL without a GPU */
+
+__attribute__((constructor)) static void choose_tests(void)
+{
+    if (getenv("ONLY"))
+        cmocka_set_test_filter(getenv("ONLY"));
+}
 
 /* Set-up and end of a group of tests. */
 static inline int open_devices(void **state)

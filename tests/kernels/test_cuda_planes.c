@@ -241,13 +241,88 @@ static void test_planes__bias_and_penalties_count_before_ids_are_left_out(void *
                    .repetition_penalty = i % 2 ? 1.3f : 0.8f, .n_ids = h.rows}, 1 + 4 * i, &completed);
 }
 
+/* The k-th greatest of n. */
+static float kth(const float *l, int n, int k)
+{
+    float *sorted = host((size_t)n * 4);
+    memcpy(sorted, l, (size_t)n * 4);
+    qsort(sorted, (size_t)n, sizeof *sorted, descending);
+    return sorted[k - 1];
+}
+
+/* Logits of one row with alternatives: what may be picked or told has the bits of the INT8 head, the others the definition's estimates.  `plain`: the
+ * INT8 logits before bias and penalties.  Returns how many have the bits. */
+static int check_told(const float *got, const float *want, const float *plain, const float *defined, const struct step_sampling *how)
+{
+    const int n = how->n_ids;
+    float *allowed = host((size_t)n * 4);
+    double square = 0;
+    int n_completed = 0, n_other = 0;
+    for (int id = 0; id < n; id++) {
+        allowed[id] = want[id] == -INFINITY ? -INFINITY : plain[id];
+        square += (double)plain[id] * (double)plain[id] / n;
+    }
+    const float least = kth(want, n, STEP_WANTED), least_plain = kth(allowed, n, how->n_alternatives);
+    for (int id = 0; id < n; id++) {
+        const bool completed = memcmp(&got[id], &want[id], sizeof *got) == 0;
+        n_completed += completed;
+        if (completed)
+            continue;
+        if (want[id] >= least || allowed[id] >= least_plain)
+            fail_msg("id %d has the logit %g, expected %g: it may be picked or told", id, (double)got[id], (double)want[id]);
+        assert_true(got[id] < least && got[id] > -INFINITY);
+        if (fabs((double)got[id] - (double)defined[id]) < 1e-3 * sqrt(square))
+            continue;
+        n_other++;                      /* its bound is next to what it must reach: only one of the two completes it */
+        assert_true(fabs((double)defined[id] - (double)want[id]) < 1e-3 * sqrt(square));
+    }
+    assert_in_range(n_other, 0, 2);
+    return n_completed;
+}
+
+static void test_planes__alternatives_have_the_bits_of_the_int8_head_and_others_estimates(void **state)
+{
+    (void)state;
+    need_gpu();
+    static const struct step_sampling hows[] = {
+        {.n_alternatives = 8}, {.temperature = 1, .top_k = 20, .presence_penalty = 1.5f, .n_alternatives = 8},
+        {.temperature = 1, .top_k = 20, .repetition_penalty = 1.3f, .biased = 1, .n_alternatives = 5}, {.repetition_penalty = 0.8f, .n_alternatives = 1},
+    };
+    const int V = 20011, H = 3072;
+    for (enum kind kind = 0; kind < N_KINDS; kind++) {
+        const struct heads h = make_heads(kind, V, H);
+        double completed = 0;
+        for (int n = 1; n <= STEP_ROWS; n++) {
+            struct step_sampling how = hows[n % 4];
+            how.n_ids = V - 7 * n;
+            const size_t all = (size_t)n * (size_t)V * 4;
+            const struct input in = make_input(kind, n, H);
+            const struct texts by = make_texts(&how, 1, V);
+            const struct outcome got = make_outcome(&h, n), want = make_outcome(&h, n), plain = make_outcome(&h, n);
+            float *defined = host(all), *max = host((size_t)n * (size_t)step_maxima(V) * 4);
+            run(&got, &h.planes_packed, &in, &by, NULL);
+            run(&want, &h.int8_packed, &in, &by, NULL);
+            run(&plain, &h.int8_packed, &in, NULL, NULL);
+            STEP(cpu, step_logits, .logits = defined, .tile_max = max, .w = h.planes, .stream = fetch(in.stream, (size_t)(n * H) * 8),
+                 .norm = fetch(in.norm, (size_t)H * 4), .hidden_out = host((size_t)(n * H) * 4), .sampling = &how, .seen = fetch(by.seen, (size_t)V),
+                 .bias = fetch(by.bias, (size_t)V * 4), .drafts = fetch(by.drafts, (STEP_ROWS - 1) * sizeof(int32_t)), .n_rows = n, .eps = eps);
+            const float *g = logits_of(&got), *w = logits_of(&want), *p = logits_of(&plain);
+            for (int t = 0; t < n; t++)
+                completed += (double)check_told(g + t * V, w + t * V, p + t * V, defined + t * V, &how) / n;
+            assert_maxima(&got);
+        }
+        print_message("kind %d: of %d ids %.0f were completed\n", (int)kind, V, completed / STEP_ROWS);
+        end_test(NULL);
+    }
+}
+
 static void test_planes__who_wants_all_ids_gets_all_logits(void **state)
 {
     (void)state;
     need_gpu();
     const struct step_sampling hows[] = {
         {.temperature = 1}, {.temperature = 1, .top_k = STEP_WANTED + 1, .presence_penalty = 1, .repetition_penalty = 1.2f, .biased = 1},
-        {.temperature = 1, .top_k = 20, .n_alternatives = 1}, {.n_alternatives = 8, .n_ids = 4001},
+        {.temperature = 1, .n_alternatives = 1}, {.temperature = 1, .top_k = 4000, .n_alternatives = 8, .n_ids = 4001},
     };
     static const int widths[] = {256, 2048, 3072, 4096};
     for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
@@ -274,7 +349,7 @@ static void test_planes__rows_of_several_slots_have_the_bits_they_have_alone(voi
     need_gpu();
     const struct step_row rows[] = {{.slot = 2, .index = 0, .first = 0}, {.slot = 2, .index = 1, .first = 0}, {.slot = 0, .index = 0, .first = 2},
                                     {.slot = 1, .index = 0, .first = 3}, {.slot = 1, .index = 1, .first = 3}, {.slot = 1, .index = 2, .first = 3}};
-    const struct step_sampling how[] = {{.temperature = 1, .n_ids = 4999}, {.temperature = 1, .top_k = 9, .presence_penalty = 2, .n_ids = 5000},
+    const struct step_sampling how[] = {{.temperature = 1, .n_ids = 4999}, {.temperature = 1, .top_k = 9, .presence_penalty = 2, .n_alternatives = 3, .n_ids = 5000},
                                         {.repetition_penalty = 1.4f, .biased = 1, .n_ids = 4500}};
     const int n = sizeof rows / sizeof *rows, V = 5000, H = 3072;
     const struct heads h = make_heads(NORMAL, V, H);
@@ -393,6 +468,7 @@ int main(void)
         cmocka_unit_test_teardown(test_planes__the_best_ids_have_the_bits_of_the_int8_head, end_test),
         cmocka_unit_test_teardown(test_planes__every_width, end_test),
         cmocka_unit_test_teardown(test_planes__bias_and_penalties_count_before_ids_are_left_out, end_test),
+        cmocka_unit_test_teardown(test_planes__alternatives_have_the_bits_of_the_int8_head_and_others_estimates, end_test),
         cmocka_unit_test_teardown(test_planes__who_wants_all_ids_gets_all_logits, end_test),
         cmocka_unit_test_teardown(test_planes__rows_of_several_slots_have_the_bits_they_have_alone, end_test),
         cmocka_unit_test_teardown(test_planes__a_hidden_state_is_no_row_of_a_step, end_test),
