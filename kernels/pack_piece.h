@@ -19,6 +19,7 @@ enum pack_kind {
     PACK_INT8,                  /* rows of BF16, F16 or F32, to packed int8 with scales, as model/int8.h says */
     PACK_PLANES,                /* the same numbers in two planes */
     PACK_DENSE_FP8,             /* rows of BF16, F16 or F32, to packed FP8 with scales, as model/fp8.h says */
+    PACK_DENSE_INT4,            /* the same to packed INT4 with scales, as model/int4.h says */
 };
 enum pack_half { PACK_WHOLE, PACK_GATE, PACK_UP };
 
@@ -28,7 +29,7 @@ struct pack_piece {
     uint64_t first_block;       /* pack_number() */
     enum pack_kind kind;
     enum pack_half half;        /* of a pair */
-    enum dtype dtype;           /* of what is stored: DENSE, PLAIN, INT8, PLANES, DENSE_FP8, FP8_SCALE */
+    enum dtype dtype;           /* of what is stored: DENSE, PLAIN, INT8, PLANES, DENSE_FP8, DENSE_INT4, FP8_SCALE */
     int     rows, cols;         /* of the matrix; of one half of a pair */
     int     first, n;           /* rows of the stored tensor; first is a multiple of pack_unit_rows() */
 };
@@ -40,12 +41,14 @@ struct pack_args {
 };
 
 enum { PACK_THREADS = 256, PACK_BLOCK = 128 };  /* rows and columns that share a scale of FP8 */
+enum { PACK_INT4_SCALES = 8 };                  /* scales that are tried for a group of INT4 */
 
 /* A stored tensor may be cut into pieces behind every so many of its rows. */
 static inline int pack_unit_rows(enum pack_kind k, enum pack_half half)
 {
     switch (k) {
-    case PACK_DENSE: case PACK_FP8: return half == PACK_WHOLE ? PACK_ROWS : PACK_ROWS / 2;
+    case PACK_DENSE: case PACK_FP8:
+    case PACK_DENSE_INT4:           return half == PACK_WHOLE ? PACK_ROWS : PACK_ROWS / 2;
     case PACK_INT8: case PACK_PLANES: return PACK_ROWS;
     case PACK_DENSE_FP8:            return PACK_BLOCK;
     case PACK_INT4:                 return 8;
@@ -70,7 +73,8 @@ BOTH_FORCED uint64_t pack_units(const struct pack_piece *p)
     case PACK_FP8_SCALE:  return n * groups * (p->half == PACK_WHOLE ? 8 : 16);
     case PACK_PLAIN:      return (n * (uint64_t)p->cols + 7) / 8;
     case PACK_INT8: case PACK_PLANES: return (uint64_t)pack_up(p->n, 16) * PACK_THREADS;
-    case PACK_DENSE_FP8:  return (uint64_t)pack_up(p->n, PACK_BLOCK) * groups * PACK_THREADS;
+    case PACK_DENSE_FP8:
+    case PACK_DENSE_INT4: return (uint64_t)pack_up(p->n, PACK_BLOCK) * groups * PACK_THREADS;
     }
     return 0;
 }
@@ -134,6 +138,88 @@ BOTH_FORCED uint32_t pack_fp8_value(uint32_t x, float scale)
 #else
     return pack_fp8(bits_f32(x) / scale);
 #endif
+}
+
+/* Orders the numbers of a group of INT4 by magnitude, and a negative one behind a positive one; pack_int4_top() gives back the bits. */
+BOTH_FORCED uint32_t pack_int4_key(uint32_t x) { return x << 1 | x >> 31; }
+BOTH_FORCED uint32_t pack_int4_top(uint32_t key) { return key >> 1 | key << 31; }
+
+/* Scale number i for a group whose number of greatest magnitude is `top`: this would be -8 times 32 / (33 - i), and is cut off at -8, so
+ * that the scale has the other sign; 0 for zeros.  Of 40 such scales one of these is best in 97 of 100 groups. */
+BOTH_FORCED uint16_t pack_int4_scale(uint32_t top, int i)
+{
+    const float size = bits_f32(top & 0x7fffffffu) * (float)(33 - i) * 0x1p-8f;
+    const uint16_t scale = f32_f16(size < 65504 ? size : 65504);
+    return (uint16_t)(scale && !(top >> 31) ? scale | 0x8000 : scale);
+}
+BOTH_FORCED float pack_int4_inverse(float scale)
+{
+#ifdef __CUDA_ARCH__
+    return scale != 0 ? __fdiv_rn(1, scale) : 0;
+#else
+    return scale != 0 ? 1 / scale : 0;
+#endif
+}
+/* A product that no compiler joins with a sum. */
+BOTH_FORCED float pack_times(float a, float b)
+{
+#ifdef __CUDA_ARCH__
+    return __fmul_rn(a, b);
+#else
+    return a * b;
+#endif
+}
+/* x / scale, rounded to even, -8 to 7; 7 for what is no number.  Where the last bits of a float stand for 1, the float adder rounds. */
+BOTH_FORCED float pack_int4_value(float x, float inverse)
+{
+    float v = pack_times(x, inverse);
+    v = v < 7 ? v : 7;
+    v = v > -8 ? v : -8;
+    return v + 0x1.8p23f - 0x1.8p23f;
+}
+/* Squared error of four numbers. */
+BOTH_FORCED float pack_int4_error(const float x[4], uint16_t scale)
+{
+    const float s = f16_f32(scale), inverse = pack_int4_inverse(s);
+    float e[4];
+    for (int j = 0; j < 4; j++) {
+        const float d = x[j] - pack_int4_value(x[j], inverse) * s;      /* that product is exact */
+        e[j] = pack_times(d, d);
+    }
+    return (e[0] + e[1]) + (e[2] + e[3]);
+}
+/* Four nibbles, zero is 8. */
+BOTH_FORCED uint32_t pack_int4_nibbles(const float x[4], uint16_t scale)
+{
+    const float inverse = pack_int4_inverse(f16_f32(scale));
+    uint32_t v = 0;
+    for (int j = 0; j < 4; j++)
+        v |= (uint32_t)((int)pack_int4_value(x[j], inverse) + 8) << 4 * j;
+    return v;
+}
+/* The scale of a group of 128 numbers: the first of those with the least squared error.  The errors of fours are added in pairs, number l
+ * and l + 16 first, as a warp does it. */
+static inline uint16_t pack_int4_best(const float x[PACK_GROUP])
+{
+    uint32_t key = 0;
+    for (int k = 0; k < PACK_GROUP; k++) {
+        const uint32_t own = pack_int4_key(f32_bits(x[k]));
+        key = own > key ? own : key;
+    }
+    uint16_t best = pack_int4_scale(pack_int4_top(key), 0);
+    float least = INFINITY;
+    for (int i = 0; i < PACK_INT4_SCALES; i++) {
+        const uint16_t scale = pack_int4_scale(pack_int4_top(key), i);
+        float e[PACK_GROUP / 4];
+        for (int l = 0; l < PACK_GROUP / 4; l++)
+            e[l] = pack_int4_error(x + 4 * l, scale);
+        for (int m = PACK_GROUP / 8; m; m /= 2)
+            for (int l = 0; l < m; l++)
+                e[l] += e[l + m];
+        best = e[0] < least ? scale : best;
+        least = e[0] < least ? e[0] : least;
+    }
+    return best;
 }
 
 /* ---- one unit */
@@ -277,7 +363,7 @@ BOTH_FORCED void pack_plain_unit(const struct pack_piece *p, uint64_t u)
         out[i] = pack_load_bf16(p->src, p->dtype, i);
 }
 
-/* Unit u of any kind but INT8, PLANES and DENSE_FP8, whose numbers need one another. */
+/* Unit u of any kind but INT8, PLANES, DENSE_FP8 and DENSE_INT4, whose numbers need one another. */
 BOTH_FORCED void pack_unit(const struct pack_piece *p, uint64_t u)
 {
     switch (p->kind) {
@@ -288,7 +374,7 @@ BOTH_FORCED void pack_unit(const struct pack_piece *p, uint64_t u)
     case PACK_FP8_SCALE:  pack_fp8_scale_unit(p, u); break;
     case PACK_PLAIN:      pack_plain_unit(p, u); break;
     case PACK_INT8: case PACK_PLANES:
-    case PACK_DENSE_FP8:  break;
+    case PACK_DENSE_FP8: case PACK_DENSE_INT4: break;
     }
 }
 
@@ -405,6 +491,46 @@ BOTH_FORCED void pack_fp8_block(const struct pack_piece *p, int block, uint32_t 
     for (int u = i; u < tiles * 2; u += n)
         if (pack_row(p, first + u / 2, 0, u % 2) >= 0)
             scales[((uint64_t)(unsigned)(first + u / 2) * (unsigned)groups + (unsigned)group) * 2 + (unsigned)(u % 2)] = f32_bits(scale);
+}
+
+/* DENSE_INT4: 128 rows of a group of columns are done by a block, tile after tile.  Warp g of its eight has rows g and g + 8 of a tile, each
+ * lane four columns.  Of row `row` of the piece these are: */
+BOTH_FORCED void pack_int4_load(const struct pack_piece *p, int row, int group, int lane, float x[4])
+{
+    const uint64_t at = (uint64_t)row * (uint64_t)p->cols + (uint64_t)(group * PACK_GROUP + 4 * lane);
+    const uint16_t *half = (const uint16_t *)p->src + at;
+    if (p->dtype == DT_BF16 && ((uintptr_t)half & 7) == 0) {
+        const uint64_t four = *(const uint64_t *)(const void *)half;
+        for (int j = 0; j < 4; j++)
+            x[j] = bf16_f32((uint16_t)(four >> 16 * j));
+        return;
+    }
+    for (int j = 0; j < 4; j++)
+        x[j] = bits_f32(pack_load(p->src, p->dtype, at + (unsigned)j));
+}
+/* They make this part of a word; of a row beyond the matrix: zeros. */
+BOTH_FORCED uint32_t pack_int4_part(uint32_t nibbles, int h) { return pack_spread(nibbles) << 4 * h; }
+BOTH_FORCED uint32_t pack_int4_beyond(const struct pack_piece *p, int h) { return p->half == PACK_WHOLE ? pack_int4_part(0x8888, h) : 0; }
+
+BOTH_FORCED void pack_int4_put(const struct pack_piece *p, int tile, int group, int g, int lane, uint32_t word)
+{
+    const int step = lane / 8 * 2 + lane % 2, to = 4 * g + lane % 8 / 2;
+    const uint64_t line = ((uint64_t)tile * (unsigned)pack_groups(p->cols) + (unsigned)group) * 2 + (unsigned)step / 4;
+    uint32_t *at = (uint32_t *)(void *)((char *)p->dst + line * PACK_LINE) + to * 4 + step % 4;
+    if (p->half == PACK_WHOLE)
+        *at = word;
+    else
+#ifdef __CUDA_ARCH__
+        atomicOr(at, word);
+#else
+        *at |= word;
+#endif
+}
+BOTH_FORCED void pack_int4_put_scale(const struct pack_piece *p, int tile, int group, int g, int h, uint16_t scale)
+{
+    const int groups = pack_groups(p->cols), all_rows = p->half == PACK_WHOLE ? p->rows : 2 * p->rows;
+    uint16_t *scales = (uint16_t *)(void *)((char *)p->dst + pack_data_bytes(WEIGHT_INT4, all_rows, p->cols));
+    scales[(((uint64_t)tile * (unsigned)groups + (unsigned)group) * 8 + (unsigned)g) * 2 + (unsigned)h] = scale;
 }
 
 #endif

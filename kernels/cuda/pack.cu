@@ -1,10 +1,11 @@
 /* pack: pieces of stored tensors, as they come from disk, to their places in packed matrices; kernels/pack_piece.h has the arithmetic.
  * Shapes    up to a thousand pieces of any kind per launch, some MiB together
- * Bytes     stored bytes are read once (to INT8 and FP8: twice, the second time from L2); as many are written, or half of them
+ * Bytes     stored bytes are read once (to INT8 and FP8: twice, the second time from L2); as many are written, or half of them, or a quarter
  * Limit     the disk or the bus: 10 to 50 GB/s.  Halves of a pair are ORed into L2, 8 bytes per operation
- * Launch    blocks of 256 threads, one for each 16 packed bytes; a block finds its piece by bisection.  To INT8: one block per tile; to FP8: one per 128 x 128 numbers
+ * Launch    blocks of 256 threads, one for each 16 packed bytes; a block finds its piece by bisection.  To INT8: one block per tile; to FP8 and
+ *           INT4: one per 128 x 128 numbers
  * Layout    in: as in the checkpoint, aligned to elements; out: kernels/pack.h, or plain rows
- * Numerics  the same bits as kernels/cpu/pack.c, model/int8.c and model/fp8.c */
+ * Numerics  the same bits as kernels/cpu/pack.c, model/int8.c, model/fp8.c and model/int4.c */
 #include "kernels/cuda/common.cuh"
 extern "C" {
 #include "kernels/pack_piece.h"
@@ -90,6 +91,50 @@ static __device__ __noinline__ void fp8_block(const struct pack_piece *p, int bl
     pack_fp8_block(p, block, max, (int)threadIdx.x, PACK_THREADS);
 }
 
+/* As pack_int4_best(), of a warp's numbers. */
+static __device__ uint16_t int4_scale(const float x[4])
+{
+    uint32_t key = 0;
+    for (int j = 0; j < 4; j++)
+        key = max(key, pack_int4_key(f32_bits(x[j])));
+    const uint32_t top = pack_int4_top(__reduce_max_sync(~0u, key));
+    uint16_t best = pack_int4_scale(top, 0);
+    float least = INFINITY;
+    for (int i = 0; i < PACK_INT4_SCALES; i++) {
+        const uint16_t scale = pack_int4_scale(top, i);
+        float e = pack_int4_error(x, scale);
+        for (int m = 16; m; m >>= 1)
+            e += __shfl_xor_sync(~0u, e, m);
+        best = e < least ? scale : best;
+        least = e < least ? e : least;
+    }
+    return best;
+}
+
+static __device__ __noinline__ void int4_block(const struct pack_piece *p, int block)
+{
+    const int groups = pack_groups(p->cols), group = block % groups, row = block / groups * PACK_BLOCK, of_tile = p->half == PACK_WHOLE ? 16 : 8;
+    const int tiles = pack_up(min(p->n - row, (int)PACK_BLOCK), of_tile), first = (p->first + row) / of_tile;
+    const int g = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    for (int tile = first; tile < first + tiles; tile++) {
+        uint32_t word = 0;
+        for (int h = 0; h < 2; h++) {
+            const int at = pack_row(p, tile, g, h) - p->first;
+            if (at < 0) {
+                word |= pack_int4_beyond(p, h);
+                continue;
+            }
+            float x[4];
+            pack_int4_load(p, at, group, lane, x);
+            const uint16_t scale = int4_scale(x);
+            word |= pack_int4_part(pack_int4_nibbles(x, scale), h);
+            if (lane == 0)
+                pack_int4_put_scale(p, tile, group, g, h, scale);
+        }
+        pack_int4_put(p, tile, group, g, lane, word);
+    }
+}
+
 static __global__ void __launch_bounds__(PACK_THREADS) pack_kernel(const struct pack_piece *pieces, int n)
 {
     int low = 0, high = n - 1;
@@ -112,6 +157,10 @@ static __global__ void __launch_bounds__(PACK_THREADS) pack_kernel(const struct 
     }
     if (p.kind == PACK_DENSE_FP8) {
         fp8_block(&p, (int)block);
+        return;
+    }
+    if (p.kind == PACK_DENSE_INT4) {
+        int4_block(&p, (int)block);
         return;
     }
     uint64_t u = (uint64_t)block * PACK_THREADS + threadIdx.x;

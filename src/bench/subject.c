@@ -59,7 +59,7 @@ void subject_report(const struct subject *s, struct report *r)
     report_fact(r, "model", "%s%s, %d layers (%d attention), hidden %d, %d of %d experts, head %s%s", s->o->synthetic ? "synthetic " : "",
                 s->o->synthetic ? s->o->synthetic : c->name, c->n_layers, c->n_full, c->hidden, c->top_k, c->n_experts,
                 s->m.head == HEAD_INT8 ? "INT8" : s->m.head == HEAD_PLANES ? "INT8 in two planes" : "as stored",
-                s->m.mtp == MTP_FP8 ? ", MTP block in FP8" : "");
+                s->m.mtp == MTP_INT4 ? ", MTP block in INT4" : s->m.mtp == MTP_FP8 ? ", MTP block in FP8" : "");
     report_fact(r, "plain read", "%.0f GB/s", s->read_gb_s);
     if (s->m.weights.mtp.present)
         report_fact(r, "a draft", "reads %.3f GB of the MTP block and %.3f GB of the head", traffic_mtp(&s->traffic, c->top_k) * 1e-9,

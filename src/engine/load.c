@@ -117,8 +117,14 @@ static bool choose_head(struct model *m, const char *name, struct err *e)
 /* A CPU converts FP8 more slowly than it reads bf16. */
 static bool choose_mtp(struct model *m, const char *name, struct err *e)
 {
-    m->mtp = name ? (strcmp(name, "fp8") ? MTP_STORED : MTP_FP8) : packs(m) ? MTP_FP8 : MTP_STORED;
-    return !name || m->mtp == MTP_FP8 || !strcmp(name, "bf16") || err_set(e, "the MTP block is '%s', expected bf16 (as stored) or fp8", name);
+    static const char *const names[] = {[MTP_STORED] = "bf16", [MTP_FP8] = "fp8", [MTP_INT4] = "int4"};
+    m->mtp = packs(m) ? MTP_FP8 : MTP_STORED;
+    for (int i = 0; name && i < (int)(sizeof names / sizeof *names); i++)
+        if (!strcmp(names[i], name)) {
+            m->mtp = (enum mtp_form)i;
+            return true;
+        }
+    return !name || err_set(e, "the MTP block is '%s', expected bf16 (as stored), fp8 or int4", name);
 }
 
 static bool check_options(struct model *m, const struct load_options *o, struct err *e)
@@ -191,6 +197,7 @@ static bool plan_host(struct model *m, struct err *e)
     struct memplan_request q = request(m, false);
     q.made_head_bytes = made_head_bytes(m);
     q.made_mtp_bytes = weights_made_mtp_bytes(&m->cfg, m->mtp);
+    q.mtp = m->mtp;
     q.available = memplan_available();
     q.margin = CPU_MARGIN;
     return make_plan(m, &q, e);

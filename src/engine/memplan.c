@@ -54,7 +54,7 @@ static void fill(struct memory_plan *m, const struct memplan_request *q, int n_c
     };
     add_line(m, (struct plan_line){.name = "weights", .bytes = q->weight_bytes, .host = q->discrete && q->weights_in_host});
     add(m, "INT8 head", q->made_head_bytes);
-    add(m, "FP8 MTP block", q->made_mtp_bytes);
+    add(m, q->mtp == MTP_INT4 ? "INT4 MTP block" : "FP8 MTP block", q->made_mtp_bytes);
     add_each(m, "KV cache", kv_bytes(&shape));
     add_each(m, "states", cache_state_bytes(c) + cache_step_bytes(c) + q->step_each_bytes);
     add(m, "work space", forward_bytes(c, q->max_rows) + q->scratch_bytes);

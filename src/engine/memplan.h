@@ -10,6 +10,7 @@
 #include "engine/plan.h"
 #include "model/cache.h"
 #include "model/config.h"
+#include "model/weights.h"
 
 enum { MEMPLAN_MIN_CTX = 256 };         /* a smaller context is of no use as a default */
 
@@ -19,7 +20,8 @@ struct memplan_request {
     unsigned kv_choices;                /* recipes that could be taken instead, bits of 1 << index (kv_recipe_at) */
     size_t weight_bytes;                /* memplan_weight_bytes(); on a GPU upload_plan_bytes(), heads included */
     size_t made_head_bytes;             /* of an INT8 head that is made beside the stored one */
-    size_t made_mtp_bytes;              /* of an MTP block that is made beside the stored one */
+    size_t made_mtp_bytes;              /* of an MTP block that is made beside the stored one, */
+    enum mtp_form mtp;                  /* in this form */
     int    n_ctx;                       /* positions asked for; 0: what fits, at most default_ctx and the model's */
     int    default_ctx;
     int    n_sequences;                 /* conversations resident at once; 0: two where they fit with the same context, else one */

@@ -20,7 +20,7 @@ bool synthetic_config(struct model_config *c, const char *name, int n_layers, st
 /* The same as the text of a config.json. */
 bool synthetic_config_json(struct buf *out, const char *name, int n_layers, struct err *e);
 
-/* Device memory in the layout of kernels/pack.h: INT4 with FP8 shared experts, the MTP block in bf16 or FP8.  Fills *w, whose memory the
+/* Device memory in the layout of kernels/pack.h: INT4 with FP8 shared experts, the MTP block in that form.  Fills *w, whose memory the
  * result owns; `heads` are bits of enum head; the same seed gives the same weights.  NULL with the reason: no GPU behind `d`, or no room. */
 struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, unsigned heads, enum mtp_form mtp, uint64_t seed,
                                  struct err *e);

@@ -24,7 +24,7 @@ size_t weights_upload_bytes(void);
 /* Replaces every view of opened weights by device memory and closes the shards:
  *   matrices     packed; experts[e].gate and shared.gate are the packed pair of gate and up, `up` is empty; the pairs of a layer's
  *                experts are equally far apart, and so are their downs
- *                with MTP_FP8 those of the MTP block are packed as model/fp8.h makes them
+ *                with MTP_FP8 and MTP_INT4 those of the MTP block are packed as model/fp8.h and model/int4.h make them
  *   vectors      fp32
  *   embed        bf16 [vocab, hidden], not packed
  *   head         packed bf16, or empty when it is not asked for

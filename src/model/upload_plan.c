@@ -69,9 +69,9 @@ static void add_stored(struct upload_plan *p, const void *data, int rows, size_t
 static size_t float_bytes(enum dtype t) { return t == DT_F32 ? 4 : 2; }
 
 /* The format that a matrix gets which may change it. */
-static enum weight_format format_for(const struct upload_plan *p, const struct weight *w)
+static enum weight_format format_for(const struct upload_plan *p, const struct weight *w, enum mtp_part part)
 {
-    return p->in_mtp && p->mtp == MTP_FP8 && w->format == WEIGHT_DENSE ? WEIGHT_FP8 : w->format;
+    return p->in_mtp ? weights_mtp_format(p->c, p->mtp, part, w) : w->format;
 }
 
 /* A matrix as stored, to be packed at `at` in format f, whole or as one half of a pair; all_rows are those of the packed matrix. */
@@ -84,7 +84,7 @@ static void add_stored_matrix(struct upload_plan *p, const struct weight *w, enu
     switch (w->format) {
     case WEIGHT_DENSE:
         add_stored(p, w->data, w->rows, cols * float_bytes(w->dtype));
-        t.kind = f == WEIGHT_FP8 ? PACK_DENSE_FP8 : PACK_DENSE;
+        t.kind = f == WEIGHT_INT4 ? PACK_DENSE_INT4 : f == WEIGHT_FP8 ? PACK_DENSE_FP8 : PACK_DENSE;
         add_packed(p, t);
         return;
     case WEIGHT_FP8:
@@ -123,18 +123,23 @@ static void place_as(struct upload_plan *p, struct weight *w, enum weight_format
 
 static void place_matrix(struct upload_plan *p, struct weight *w)
 {
-    place_as(p, w, format_for(p, w));
+    place_as(p, w, format_for(p, w, MTP_OTHER));
 }
 
-static void place_pair(struct upload_plan *p, struct expert_weights *x)
+static void place_down(struct upload_plan *p, struct weight *w, enum mtp_part part)
+{
+    place_as(p, w, format_for(p, w, part));
+}
+
+static void place_pair(struct upload_plan *p, struct expert_weights *x, enum mtp_part part)
 {
     const int rows = x->gate.rows + x->up.rows, cols = x->gate.cols;
-    const enum weight_format f = format_for(p, &x->gate);
+    const enum weight_format f = format_for(p, &x->gate, part);
     void *at = take_place(p, pack_bytes(f, rows, cols));
     if (!at)
         return;
     add_stored_matrix(p, &x->gate, f, at, rows, PACK_GATE);
-    add_stored_matrix(p, &x->up, format_for(p, &x->up), at, rows, PACK_UP);
+    add_stored_matrix(p, &x->up, format_for(p, &x->up, part), at, rows, PACK_UP);
     x->gate = packed_view(f, rows, cols, at);
     x->up = (struct weight){.format = WEIGHT_NONE};
 }
@@ -177,12 +182,12 @@ static void place_layer_weights(struct upload_plan *p, struct layer_weights *l)
     }
     place_as(p, &l->moe.router, l->moe.router.format);
     place_as(p, &l->moe.shared_gate, l->moe.shared_gate.format);
-    place_pair(p, &l->moe.shared);
-    place_matrix(p, &l->moe.shared.down);
+    place_pair(p, &l->moe.shared, MTP_SHARED);
+    place_down(p, &l->moe.shared.down, MTP_SHARED);
     for (int i = 0; i < c->n_experts; i++)
-        place_pair(p, &l->moe.experts[i]);
+        place_pair(p, &l->moe.experts[i], MTP_ROUTED);
     for (int i = 0; i < c->n_experts; i++)
-        place_matrix(p, &l->moe.experts[i].down);
+        place_down(p, &l->moe.experts[i].down, MTP_ROUTED);
 }
 
 /* The head, from the stored tensor that was added last: its own, or the embedding's when they are tied. */

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "kernels/number.h"
 #include "model/fp8.h"
+#include "model/int4.h"
 #include "model/int8.h"
 #include "model/shards.h"
 #include "model/store.h"
@@ -597,18 +598,27 @@ void weights_make_head(struct weights *w, enum head h)
 /* ---- the MTP block in another form */
 
 /* All of its matrices, experts apart. */
-static const struct { const struct matrix_slot *list; int n; size_t at; } mtp_lists[] = {
-    {mtp_matrices,   COUNT(mtp_matrices),   0},
-    {attn_matrices,  COUNT(attn_matrices),  MTP(layer)},
-    {layer_matrices, COUNT(layer_matrices), MTP(layer)},
+static const struct mtp_list { const struct matrix_slot *list; int n; size_t at; enum mtp_part part; } mtp_lists[] = {
+    {mtp_matrices,   COUNT(mtp_matrices),   0,          MTP_OTHER},
+    {attn_matrices,  COUNT(attn_matrices),  MTP(layer), MTP_OTHER},
+    {layer_matrices, COUNT(layer_matrices), MTP(layer), MTP_SHARED},
 };
+static const struct mtp_list mtp_experts = {expert_matrices, COUNT(expert_matrices), 0, MTP_ROUTED};
 
-static void make_fp8(const struct matrix_slot *list, int n, void *base, struct arena *a)
+enum weight_format weights_mtp_format(const struct model_config *c, enum mtp_form form, enum mtp_part part, const struct weight *w)
 {
-    for (int i = 0; i < n; i++) {
-        struct weight *w = (struct weight *)((char *)base + list[i].at);
-        if (w->format == WEIGHT_DENSE && !list[i].dense)
-            *w = fp8_from_dense(w, a);
+    const bool fits = part == MTP_OTHER ? int4_fits(w->rows, w->cols) : int4_fits(c->moe_inter, c->hidden) && int4_fits(c->hidden, c->moe_inter);
+    if (w->format != WEIGHT_DENSE || form == MTP_STORED)
+        return w->format;
+    return form == MTP_INT4 && part != MTP_SHARED && fits ? WEIGHT_INT4 : WEIGHT_FP8;
+}
+
+static void make_matrices(const struct model_config *c, enum mtp_form form, const struct mtp_list *l, void *base, struct arena *a)
+{
+    for (int i = 0; i < l->n; i++) {
+        struct weight *w = (struct weight *)((char *)base + l->list[i].at);
+        if (w->format == WEIGHT_DENSE && !l->list[i].dense)
+            *w = weights_mtp_format(c, form, l->part, w) == WEIGHT_INT4 ? int4_from_dense(w, a) : fp8_from_dense(w, a);
     }
 }
 
@@ -618,16 +628,19 @@ void weights_make_mtp(struct weights *w, const struct model_config *c, enum mtp_
     if (!w->mtp.present || form == MTP_STORED)
         return;
     for (int i = 0; i < COUNT(mtp_lists); i++)
-        make_fp8(mtp_lists[i].list, mtp_lists[i].n, (char *)&w->mtp + mtp_lists[i].at, a);
+        make_matrices(c, form, &mtp_lists[i], (char *)&w->mtp + mtp_lists[i].at, a);
     for (int i = 0; i < c->n_experts; i++)
-        make_fp8(expert_matrices, COUNT(expert_matrices), &w->mtp.layer.moe.experts[i], a);
+        make_matrices(c, form, &mtp_experts, &w->mtp.layer.moe.experts[i], a);
 }
 
-static size_t made_bytes(const struct matrix_slot *list, int n, const int d[N_DIMS])
+static size_t made_bytes(const struct model_config *c, enum mtp_form form, const struct mtp_list *l, const int d[N_DIMS])
 {
     size_t bytes = 0;
-    for (int i = 0; i < n; i++)
-        bytes += list[i].dense ? 0 : fp8_bytes(d[list[i].rows], d[list[i].cols]);
+    for (int i = 0; i < l->n; i++) {
+        const struct weight w = {.format = WEIGHT_DENSE, .rows = d[l->list[i].rows], .cols = d[l->list[i].cols]};
+        const bool int4 = weights_mtp_format(c, form, l->part, &w) == WEIGHT_INT4;
+        bytes += l->list[i].dense ? 0 : int4 ? int4_bytes(w.rows, w.cols) : fp8_bytes(w.rows, w.cols);
+    }
     return bytes;
 }
 
@@ -639,6 +652,6 @@ size_t weights_made_mtp_bytes(const struct model_config *c, enum mtp_form form)
     if (!c->n_mtp || form == MTP_STORED)
         return 0;
     for (int i = 0; i < COUNT(mtp_lists); i++)
-        bytes += made_bytes(mtp_lists[i].list, mtp_lists[i].n, d);
-    return bytes + (size_t)c->n_experts * made_bytes(expert_matrices, COUNT(expert_matrices), d);
+        bytes += made_bytes(c, form, &mtp_lists[i], d);
+    return bytes + (size_t)c->n_experts * made_bytes(c, form, &mtp_experts, d);
 }

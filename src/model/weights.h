@@ -57,7 +57,10 @@ enum head {
 enum mtp_form {
     MTP_STORED,                                 /* as in the checkpoint */
     MTP_FP8,                                    /* made at load: model/fp8.h says how */
+    MTP_INT4,                                   /* likewise (model/int4.h), so that the block is like a layer of a hybrid checkpoint: its
+                                                 * shared expert in FP8, and whatever does not fit; routed experts all or none */
 };
+enum mtp_part { MTP_OTHER, MTP_ROUTED, MTP_SHARED };    /* where a matrix stands: in no expert, a routed one, the shared one */
 
 struct weights_stats {
     int    n_files;
@@ -100,6 +103,8 @@ bool weights_prefetch(struct weights *w, bool (*progress)(size_t done, size_t to
 
 /* Converts the matrices of the MTP block to `form`, once. */
 void weights_make_mtp(struct weights *w, const struct model_config *c, enum mtp_form form);
+/* The format that this matrix of the block gets; router and gate are not asked for. */
+enum weight_format weights_mtp_format(const struct model_config *c, enum mtp_form form, enum mtp_part part, const struct weight *w);
 /* Memory that these take beside the checkpoint, if that has all of them in 16 or 32 bits. */
 size_t weights_made_mtp_bytes(const struct model_config *c, enum mtp_form form);
 

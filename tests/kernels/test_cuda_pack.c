@@ -1,4 +1,4 @@
-/* Packing on the device gives the bytes that kernels/cpu/pack.c and model/int8.c give. */
+/* Packing on the device gives the bytes that kernels/cpu/pack.c, model/int8.c and model/int4.c give. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "kernels/cpu/vec.h"
 #include "kernels/pack_piece.h"
+#include "model/int4.h"
 #include "model/int8.h"
 #include "tests/kernels/gpu.h"
 #include "tests/kernels/rand.h"
@@ -224,6 +225,56 @@ static void test_pack__rows_of_a_table_stay_in_their_order(void **state)
 }
 
 /* Rows of every size: normal, tiny, huge, zero, with infinities and NaN. */
+static struct weight rows_of_every_size(enum dtype type, int rows, int cols)
+{
+    struct weight w = random_weight(WEIGHT_DENSE, type, rows, cols);
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < cols && r % 16 != 15; c++) {          /* the rest is random bits */
+            float x = rand_normal() * (r % 16 == 3 ? 1e-6f : r % 16 == 4 ? 3e4f : r % 16 == 5 ? 0 : 0.02f);
+            size_t at = (size_t)r * (size_t)cols + (size_t)c;
+            if (type == DT_F32)
+                ((float *)(uintptr_t)w.data)[at] = x;
+            else
+                ((uint16_t *)(uintptr_t)w.data)[at] = type == DT_F16 ? f32_f16(x) : f32_bf16(x);
+        }
+    return w;
+}
+
+static void check_made_int4(enum dtype type, int rows, int cols, bool pair, bool aligned)
+{
+    struct work k = {.n = 0};
+    struct arena arena = {0};
+    struct weight a = rows_of_every_size(type, rows, cols), b = rows_of_every_size(type, rows, cols);
+    const struct weight qa = int4_from_dense(&a, &arena), qb = int4_from_dense(&b, &arena);
+    const size_t n = pack_bytes(WEIGHT_INT4, pair ? 2 * rows : rows, cols), number = type == DT_F32 ? 4 : 2, align = aligned ? 0 : number;
+    unsigned char *want = malloc(n), *got = malloc(n);
+    char *dst = cuda->alloc(cuda, n);
+    CHECK(want && got && dst && (pair ? pack_pair(&qa, &qb, want) : pack_matrix(&qa, want)));
+    struct pack_piece p = {.kind = PACK_DENSE_INT4, .half = pair ? PACK_GATE : PACK_WHOLE, .dst = dst, .dtype = type, .rows = rows, .cols = cols};
+    add_cut(&k, p, rows, a.data, (size_t)cols * number, align);
+    p.half = PACK_UP;
+    if (pair)
+        add_cut(&k, p, rows, b.data, (size_t)cols * number, align);
+    run(&k, dst, got, n);
+    compare(pair ? "pair to INT4" : "matrix to INT4", &a, got, want, n);
+    free(want);
+    free(got);
+    weight_free(&a);
+    weight_free(&b);
+    arena_free(&arena);
+}
+
+static void test_pack__int4_made_from_any_numbers_is_the_hosts(void **state)
+{
+    static const int sizes[][2] = {{8, 128}, {24, 128}, {16, 256}, {136, 640}, {1024, 3072}, {264, 384}};
+    static const enum dtype types[] = {DT_F32, DT_F16, DT_BF16};
+    (void)state;
+    need_gpu();
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int k = 0; k < 12; k++)
+            check_made_int4(types[k % 3], sizes[i][0], sizes[i][1], k / 3 % 2, k / 6);
+}
+
 static void test_pack__the_int8_head_and_its_planes_are_the_hosts(void **state)
 {
     static const int sizes[][2] = {{37, 132}, {16, 128}, {512, 3072}, {1000, 200}};
@@ -237,16 +288,7 @@ static void test_pack__the_int8_head_and_its_planes_are_the_hosts(void **state)
         struct arena a = {0};
         int rows = sizes[i % 4][0], cols = sizes[i % 4][1];
         enum dtype type = types[i / 4 % 3];
-        struct weight w = random_weight(WEIGHT_DENSE, type, rows, cols);
-        for (int r = 0; r < rows; r++)
-            for (int c = 0; c < cols && r % 16 != 15; c++) {          /* the rest is random bits */
-                float x = rand_normal() * (r % 16 == 3 ? 1e-6f : r % 16 == 4 ? 3e4f : r % 16 == 5 ? 0 : 0.02f);
-                size_t at = (size_t)r * (size_t)cols + (size_t)c;
-                if (type == DT_F32)
-                    ((float *)(uintptr_t)w.data)[at] = x;
-                else
-                    ((uint16_t *)(uintptr_t)w.data)[at] = type == DT_F16 ? f32_f16(x) : f32_bf16(x);
-            }
+        struct weight w = rows_of_every_size(type, rows, cols);
         struct weight q = planes ? planes_from_dense(&w, &a) : int8_from_dense(&w, &a);
         size_t n = pack_bytes(f, rows, cols), number = type == DT_F32 ? 4 : 2;
         unsigned char *want = malloc(n), *got = malloc(n);
@@ -269,22 +311,22 @@ static void test_pack__checkpoints_of_every_layout_arrive_packed(void **state)
                                        "tests/data/model/g1/int4", "tests/data/model/g1/hybrid"};
     (void)state;
     need_gpu();
-    for (size_t i = 0; i < 2 * sizeof dirs / sizeof *dirs; i++) {
+    for (size_t i = 0; i < 3 * sizeof dirs / sizeof *dirs; i++) {
         struct err e = {0};
         struct model_config c;
         struct weights host, w;
         struct uploaded u = {.d = cuda};
-        struct upload_options o = {.heads = HEAD_BF16 | HEAD_INT8, .span = i % 2 ? 300 << 10 : 0,
-                                   .mtp = i % 2 ? MTP_STORED : MTP_FP8};
-        if (!config_load(&c, dirs[i / 2], &e) || !weights_open(&host, &c, dirs[i / 2], &e) || !weights_open(&w, &c, dirs[i / 2], &e))
+        const char *dir = dirs[i / 3];
+        struct upload_options o = {.heads = HEAD_BF16 | HEAD_INT8, .span = i % 2 ? 300 << 10 : 0, .mtp = (enum mtp_form)(i % 3)};
+        if (!config_load(&c, dir, &e) || !weights_open(&host, &c, dir, &e) || !weights_open(&w, &c, dir, &e))
             fail_msg("%s", e.msg);
         weights_make_head(&host, HEAD_INT8);
         weights_make_mtp(&host, &c, o.mtp);
         if (!weights_upload(&w, &c, cuda, &o, NULL, NULL, &e))
-            fail_msg("%s: %s", dirs[i / 2], e.msg);
+            fail_msg("%s: %s", dir, e.msg);
         uploaded_check(&u, &c, o.heads, &w, &host);
         if (u.wrong[0])
-            fail_msg("%s: %s", dirs[i / 2], u.wrong);
+            fail_msg("%s: %s", dir, u.wrong);
         weights_close(&w);
         weights_close(&host);
     }
@@ -298,6 +340,7 @@ static void test_pack__speed(void **state)
         {"FP8 pair", PACK_FP8, PACK_GATE, DT_F16}, {"bf16 matrix", PACK_DENSE, PACK_WHOLE, DT_BF16}, {"bf16 pair", PACK_DENSE, PACK_GATE, DT_BF16},
         {"bf16 table", PACK_PLAIN, PACK_WHOLE, DT_BF16}, {"bf16 to INT8", PACK_INT8, PACK_WHOLE, DT_BF16},
         {"bf16 to FP8", PACK_DENSE_FP8, PACK_WHOLE, DT_BF16}, {"bf16 pair to FP8", PACK_DENSE_FP8, PACK_GATE, DT_BF16},
+        {"bf16 to INT4", PACK_DENSE_INT4, PACK_WHOLE, DT_BF16}, {"bf16 pair to INT4", PACK_DENSE_INT4, PACK_GATE, DT_BF16},
     };
     enum { ROWS = 1024, COLS = 3072, N = 8, ROUNDS = 20 };
     struct err e = {0};
@@ -336,6 +379,7 @@ int main(void)
         cmocka_unit_test(test_pack__fp8_matrices_and_pairs_with_scales_of_every_type),
         cmocka_unit_test(test_pack__dense_matrices_and_pairs_of_every_type),
         cmocka_unit_test(test_pack__rows_of_a_table_stay_in_their_order),
+        cmocka_unit_test(test_pack__int4_made_from_any_numbers_is_the_hosts),
         cmocka_unit_test(test_pack__the_int8_head_and_its_planes_are_the_hosts),
         cmocka_unit_test(test_pack__checkpoints_of_every_layout_arrive_packed),
         cmocka_unit_test(test_pack__speed),

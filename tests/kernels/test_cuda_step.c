@@ -472,6 +472,7 @@ static void test_step_mtp_join__agrees_with_the_definition(void **state)
         for (size_t k = 0; k < 3; k++) {
             check_mtp_join(WEIGHT_DENSE, widths[i], rows[k]);
             check_mtp_join(WEIGHT_FP8, widths[i], rows[k]);
+            check_mtp_join(WEIGHT_INT4, widths[i], rows[k]);
         }
 }
 
@@ -678,7 +679,7 @@ static void test_step_experts__full_width(void **state)
 {
     (void)state;
     need_gpu();
-    static const enum weight_format routed[] = {WEIGHT_INT4, WEIGHT_FP8};         /* layers, and an MTP block in FP8 */
+    static const enum weight_format routed[] = {WEIGHT_INT4, WEIGHT_FP8};         /* layers and an MTP block in INT4, one in FP8 */
     for (size_t i = 0; i < 2; i++) {
         struct moe m = {.hidden = 3072, .inter = 1024, .n_experts = 12, .top_k = 8, .routed = routed[i], .shared = WEIGHT_FP8};
         make_moe(&m);

@@ -159,6 +159,11 @@ void weights_close(struct weights *w)          { *w = (struct weights){0}; }
 void weights_make_head(struct weights *w, enum head h) { (void)w, (void)h; }
 void weights_make_mtp(struct weights *w, const struct model_config *c, enum mtp_form form) { (void)w, (void)c, (void)form; }
 size_t weights_made_mtp_bytes(const struct model_config *c, enum mtp_form form) { (void)c, (void)form; return 0; }
+enum weight_format weights_mtp_format(const struct model_config *c, enum mtp_form form, enum mtp_part part, const struct weight *w)
+{
+    (void)c, (void)form, (void)part;
+    return w->format;
+}
 
 bool weights_prefetch(struct weights *w, bool (*progress)(size_t, size_t, void *), void *arg, struct err *e)
 {

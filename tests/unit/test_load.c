@@ -104,18 +104,24 @@ static void test_load__two_planes_take_the_place_of_the_int8_head(void **state)
     load_close(&m);
 }
 
-static void test_load__the_mtp_block_is_made_in_fp8_and_planned(void **state)
+static void test_load__the_mtp_block_is_made_in_the_form_that_is_asked_for_and_planned(void **state)
 {
     (void)state;
-    for (int i = 0; i < 2; i++) {
+    static const struct { const char *name; enum mtp_form form; enum weight_format format; } rows[] = {
+        {NULL, MTP_STORED, WEIGHT_DENSE}, {"bf16", MTP_STORED, WEIGHT_DENSE}, {"fp8", MTP_FP8, WEIGHT_FP8}, {"int4", MTP_INT4, WEIGHT_INT4},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct model m;
         struct err e = {0};
-        const struct load_options o = {.dir = demo, .backend = "cpu", .n_ctx = 64, .mtp = i ? NULL : "fp8"};
+        const struct load_options o = {.dir = demo, .backend = "cpu", .n_ctx = 64, .mtp = rows[i].name};
         if (!load_open(&m, &o, &e))
             fail_msg("%s", e.msg);
-        assert_int_equal(planned(&m.plan, "FP8 MTP block"), i ? 0 : weights_made_mtp_bytes(&m.cfg, MTP_FP8));
-        assert_int_equal(m.weights.mtp.fc.format, i ? WEIGHT_DENSE : WEIGHT_FP8);
-        assert_int_equal(m.weights.mtp.layer.moe.experts[3].down.format, i ? WEIGHT_DENSE : WEIGHT_FP8);
+        assert_int_equal(m.mtp, rows[i].form);
+        assert_int_equal(planned(&m.plan, "FP8 MTP block"), rows[i].form == MTP_FP8 ? weights_made_mtp_bytes(&m.cfg, MTP_FP8) : 0);
+        assert_int_equal(planned(&m.plan, "INT4 MTP block"), rows[i].form == MTP_INT4 ? weights_made_mtp_bytes(&m.cfg, MTP_INT4) : 0);
+        assert_int_equal(m.weights.mtp.fc.format, rows[i].format);
+        assert_int_equal(m.weights.mtp.layer.moe.experts[3].down.format, rows[i].format);
+        assert_int_equal(m.weights.mtp.layer.moe.shared.down.format, rows[i].form == MTP_STORED ? WEIGHT_DENSE : WEIGHT_FP8);
         load_close(&m);
     }
 }
@@ -128,7 +134,7 @@ static void test_load__what_cannot_be_had_is_refused_with_what_was_expected(void
         {{.dir = demo, .backend = "tpu"}, "backend 'tpu' is unknown, expected cpu or cuda"},
         {{.dir = demo, .backend = "cpu", .kv = "q2"}, "the KV recipe is 'q2', expected auto or one of: f32, bf16, int8, k8v4, tq4, k4v3"},
         {{.dir = demo, .backend = "cpu", .head = "fp64"}, "the head is 'fp64', expected bf16 (as stored), int8 or planes"},
-        {{.dir = demo, .backend = "cpu", .mtp = "int8"}, "the MTP block is 'int8', expected bf16 (as stored) or fp8"},
+        {{.dir = demo, .backend = "cpu", .mtp = "int8"}, "the MTP block is 'int8', expected bf16 (as stored), fp8 or int4"},
         {{.dir = demo, .backend = "cpu", .chunk = LIMIT_CHUNK + 1}, "the prompt chunk is 8193, expected 0 to 8192"},
         {{.dir = demo, .backend = "cpu", .depth = LIMIT_DRAFTS + 1}, "the draft depth is 8, expected -1 to 7"},
         {{.dir = demo, .backend = "cpu", .n_snapshots = -2}, "the number of snapshots is -2, expected -1 to 1024"},
@@ -219,7 +225,7 @@ int main(void)
         cmocka_unit_test(test_load__a_context_beyond_the_models_is_stretched),
         cmocka_unit_test(test_load__what_is_asked_is_taken),
         cmocka_unit_test(test_load__two_planes_take_the_place_of_the_int8_head),
-        cmocka_unit_test(test_load__the_mtp_block_is_made_in_fp8_and_planned),
+        cmocka_unit_test(test_load__the_mtp_block_is_made_in_the_form_that_is_asked_for_and_planned),
         cmocka_unit_test(test_load__what_cannot_be_had_is_refused_with_what_was_expected),
         cmocka_unit_test(test_load__random_weights_need_a_device_that_packs),
         cmocka_unit_test(test_load__whoever_listens_may_end_it),

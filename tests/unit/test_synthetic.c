@@ -98,6 +98,7 @@ static void test_synthetic__rows_behind_a_matrix_are_zero_and_the_bytes_were_tol
     assert_int_equal(w.mtp.fc.format, WEIGHT_FP8);
     assert_int_equal(w.mtp.layer.moe.experts[1].down.format, WEIGHT_FP8);
     assert_int_equal(w.mtp.layer.moe.router.format, WEIGHT_DENSE);
+    assert_true(synthetic_bytes(&c, heads, MTP_INT4) < w.stats.bytes - weights_made_mtp_bytes(&c, MTP_FP8) / 3);
     /* a gate of one row, against where the host packs a row of ones */
     const struct weight *gate = &w.layers[0].moe.shared_gate;
     size_t n = pack_data_bytes(WEIGHT_DENSE, 1, c.hidden) / 2, n_ones = 0, n_used = 0;
@@ -117,6 +118,30 @@ static void test_synthetic__rows_behind_a_matrix_are_zero_and_the_bytes_were_tol
     assert_true(n_used > n_ones * 9 / 10);
     free(row);
     free(ones);
+    synthetic_close(s);
+    dev_close(d);
+}
+
+static void test_synthetic__an_mtp_block_in_int4_is_like_the_layers(void **state)
+{
+    (void)state;
+    static const struct dev_caps packs = {.packs_weights = true};
+    struct model_config c;
+    struct weights w;
+    struct err e = {0};
+    assert_true(synthetic_config(&c, "demo", 4, &e));
+    struct dev *d = dev_open("cpu", 1, &e);
+    assert_non_null(d);
+    d->caps = &packs;
+    struct synthetic *s = synthetic_open(&w, &c, d, HEAD_INT8, MTP_INT4, 3, &e);
+    if (!s)
+        fail_msg("%s", e.msg);
+    assert_int_equal(w.stats.bytes, synthetic_bytes(&c, HEAD_INT8, MTP_INT4));
+    const struct moe_weights *m = &w.mtp.layer.moe, *like = &w.layers[0].moe;
+    assert_true(w.mtp.fc.format == WEIGHT_INT4 && w.mtp.layer.attn.q.format == WEIGHT_INT4 && w.mtp.layer.attn.o.format == WEIGHT_INT4);
+    assert_true(m->experts[1].gate.format == like->experts[1].gate.format && m->experts[1].down.format == like->experts[1].down.format);
+    assert_true(m->shared.gate.format == like->shared.gate.format && m->shared.down.format == like->shared.down.format);
+    assert_int_equal(m->router.format, WEIGHT_DENSE);
     synthetic_close(s);
     dev_close(d);
 }
@@ -262,6 +287,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_synthetic__a_written_model_opens_with_every_part),
         cmocka_unit_test(test_synthetic__rows_behind_a_matrix_are_zero_and_the_bytes_were_told),
+        cmocka_unit_test(test_synthetic__an_mtp_block_in_int4_is_like_the_layers),
         cmocka_unit_test(test_synthetic__scratch_is_what_the_hungriest_operation_takes),
         cmocka_unit_test(test_synthetic__activations_stay_of_ordinary_size),
         cmocka_unit_test(test_synthetic__bytes_depend_on_the_seed_and_not_on_the_threads),

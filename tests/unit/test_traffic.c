@@ -50,21 +50,24 @@ static void test_traffic__a_row_more_costs_its_experts(void **state)
     load_close(&m);
 }
 
-static void test_traffic__a_draft_reads_half_of_an_mtp_block_in_fp8(void **state)
+static void test_traffic__a_draft_reads_half_of_an_mtp_block_in_fp8_and_little_more_than_a_quarter_in_int4(void **state)
 {
     (void)state;
-    struct model m;
-    double bytes[2];
-    open_demo(&m, NULL);
-    for (int i = 0; i < 2; i++) {
-        weights_make_mtp(&m.weights, &m.cfg, i ? MTP_FP8 : MTP_STORED);
+    double bytes[3];
+    for (int i = MTP_STORED; i <= MTP_INT4; i++) {
+        struct model m;
+        open_demo(&m, NULL);
+        const struct moe_weights *moe = &m.weights.mtp.layer.moe;
+        weights_make_mtp(&m.weights, &m.cfg, (enum mtp_form)i);
         const struct traffic t = traffic_of(&m.cfg, &m.weights, m.head, m.kv, false);
-        bytes[i] = traffic_mtp(&t, m.cfg.top_k);
+        bytes[i] = traffic_mtp(&t, m.cfg.top_k) - (double)(weight_bytes(&moe->router) + weight_bytes(&moe->shared_gate));
+        if (i == MTP_INT4)                  /* the shared expert stays in FP8, and INT4 has zero points */
+            bytes[i] -= (double)(3 * m.cfg.shared_inter * m.cfg.hidden) / 2;
+        load_close(&m);
     }
-    const double same = (double)(weight_bytes(&m.weights.mtp.layer.moe.router) + weight_bytes(&m.weights.mtp.layer.moe.shared_gate));
-    const double scales = (bytes[1] - same) / (bytes[0] - same) - 0.5;
-    assert_true(scales >= 0 && scales < 0.001);
-    load_close(&m);
+    const double fp8 = bytes[MTP_FP8] / bytes[MTP_STORED] - 0.5, int4 = bytes[MTP_INT4] / bytes[MTP_STORED] - 0.25;
+    assert_true(fp8 >= 0 && fp8 < 0.001);
+    assert_true(int4 >= 0 && int4 < 2.5 / 256 + 0.001);
 }
 
 int main(void)
@@ -72,7 +75,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_traffic__a_position_costs_what_the_kv_recipe_says),
         cmocka_unit_test(test_traffic__a_row_more_costs_its_experts),
-        cmocka_unit_test(test_traffic__a_draft_reads_half_of_an_mtp_block_in_fp8),
+        cmocka_unit_test(test_traffic__a_draft_reads_half_of_an_mtp_block_in_fp8_and_little_more_than_a_quarter_in_int4),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

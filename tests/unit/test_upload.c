@@ -92,6 +92,35 @@ static void fp8_block(const struct pack_piece *p, int block)
     for (int i = 0; i < N; i++)
         pack_fp8_block(p, block, max, i, N);
 }
+/* A row of a tile as its warp does it: returns the part of each lane's word. */
+static void int4_row(const struct pack_piece *p, int tile, int group, int g, int h, uint32_t words[32])
+{
+    const int row = pack_row(p, tile, g, h) - p->first;
+    float x[PACK_GROUP];
+    for (int lane = 0; lane < 32; lane++)
+        if (row < 0)
+            words[lane] |= pack_int4_beyond(p, h);
+        else
+            pack_int4_load(p, row, group, lane, x + 4 * lane);
+    if (row < 0)
+        return;
+    const uint16_t scale = pack_int4_best(x);
+    for (int lane = 0; lane < 32; lane++)
+        words[lane] |= pack_int4_part(pack_int4_nibbles(x + 4 * lane, scale), h);
+    pack_int4_put_scale(p, tile, group, g, h, scale);
+}
+static void int4_tiles(const struct pack_piece *p)
+{
+    const int of_tile = p->half == PACK_WHOLE ? 16 : 8, groups = pack_groups(p->cols);
+    for (int i = 0; i < pack_up(p->n, of_tile) * groups * 8; i++) {
+        uint32_t words[32] = {0};
+        const int g = i % 8, group = i / 8 % groups, tile = p->first / of_tile + i / 8 / groups;
+        for (int h = 0; h < 2; h++)
+            int4_row(p, tile, group, g, h, words);
+        for (int lane = 0; lane < 32; lane++)
+            pack_int4_put(p, tile, group, g, lane, words[lane]);
+    }
+}
 static void fake_pack(struct dev *d, const struct pack_args *a)
 {
     (void)d;
@@ -107,6 +136,8 @@ static void fake_pack(struct dev *d, const struct pack_args *a)
         else if (p->kind == PACK_DENSE_FP8)
             for (int b = 0; b < pack_up(p->n, PACK_BLOCK) * pack_up(p->cols, PACK_BLOCK); b++)
                 fp8_block(p, b);
+        else if (p->kind == PACK_DENSE_INT4)
+            int4_tiles(p);
         else
             for (uint64_t u = 0; u < pack_units(p); u++)
                 pack_unit(p, u);
@@ -153,8 +184,8 @@ static void test_upload__every_layout_arrives_as_the_host_packs_it(void **state)
     static const char *const dirs[] = {"tests/data/model/g0/bf16", "tests/data/model/g0/int4", "tests/data/model/g0/hybrid",
                                        "tests/data/model/g1/int4", "tests/data/model/g1/hybrid", "assets/demo"};
     for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++)
-        for (int fp8 = 0; fp8 < 2; fp8++)
-            upload_and_compare(dirs[i], HEAD_BF16 | HEAD_INT8 | HEAD_PLANES, fp8 ? MTP_FP8 : MTP_STORED, 0, 0);
+        for (int form = MTP_STORED; form <= MTP_INT4; form++)
+            upload_and_compare(dirs[i], HEAD_BF16 | HEAD_INT8 | HEAD_PLANES, (enum mtp_form)form, 0, 0);
 }
 
 static void test_upload__reads_of_any_length_give_the_same(void **state)
@@ -164,6 +195,7 @@ static void test_upload__reads_of_any_length_give_the_same(void **state)
     for (size_t i = 0; i < sizeof spans / sizeof *spans; i++) {
         upload_and_compare("tests/data/model/g1/hybrid", i ? HEAD_INT8 : HEAD_PLANES, MTP_STORED, spans[i], 1 + (int)i * 3);
         upload_and_compare("assets/demo", HEAD_BF16, MTP_FP8, spans[i], 8);
+        upload_and_compare("assets/demo", 0, MTP_INT4, spans[i], 8);
     }
     upload_and_compare("tests/data/model/g0/bf16", 0, MTP_STORED, 0, 3);
 }
@@ -212,6 +244,7 @@ static void test_upload__odd_sizes_types_and_places(void **state)
         set_zeros(&k, 2);
         upload_and_compare(k.dir, HEAD_BF16 | HEAD_INT8 | HEAD_PLANES, MTP_STORED, i % 2 ? 100000 : 0, 4);
         upload_and_compare(k.dir, HEAD_BF16 | HEAD_INT8, MTP_FP8, 0, 4);
+        upload_and_compare(k.dir, HEAD_INT8, MTP_INT4, 0, 4);
         ck_close(&k);
     }
 }

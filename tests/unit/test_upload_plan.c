@@ -121,7 +121,7 @@ static void test_upload_plan__every_row_is_read_once_and_has_a_place(void **stat
     static const size_t spans[] = {277777, 1 << 20, 8 << 20};
     for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++)
         for (size_t k = 0; k < sizeof spans / sizeof *spans; k++)
-            check_plan(dirs[i], HEAD_BF16 | HEAD_INT8 | HEAD_PLANES, k == 1 ? MTP_FP8 : MTP_STORED, spans[k]);
+            check_plan(dirs[i], HEAD_BF16 | HEAD_INT8 | HEAD_PLANES, (enum mtp_form)((i + k) % 3), spans[k]);
 }
 
 static void test_upload_plan__a_head_that_is_not_asked_for_takes_nothing(void **state)
@@ -133,6 +133,23 @@ static void test_upload_plan__a_head_that_is_not_asked_for_takes_nothing(void **
     assert_int_equal(with.bytes - t.bytes, pack_bytes(WEIGHT_DENSE, t.w.head.rows, t.w.head.cols));
     close_plan(&with);
     close_plan(&t);
+}
+
+static void test_upload_plan__an_mtp_block_in_int4_takes_what_a_layer_of_a_hybrid_does(void **state)
+{
+    (void)state;
+    struct planned t[2] = {0};
+    const struct model_config *c = &t[0].c;
+    open_plan(&t[0], "assets/demo", 0, MTP_FP8);
+    open_plan(&t[1], "assets/demo", 0, MTP_INT4);
+    const int h = c->hidden, q = c->n_q_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim, i = c->moe_inter;
+    const struct { int n, rows, cols; } all[] = {{1, h, 2 * h}, {1, 2 * q, h}, {2, kv, h}, {1, h, q}, {c->n_experts, 2 * i, h}, {c->n_experts, h, i}};
+    size_t less = 0;
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+        less += (size_t)all[k].n * (pack_bytes(WEIGHT_FP8, all[k].rows, all[k].cols) - pack_bytes(WEIGHT_INT4, all[k].rows, all[k].cols));
+    assert_int_equal(t[0].bytes - t[1].bytes, less);
+    close_plan(&t[0]);
+    close_plan(&t[1]);
 }
 
 static void test_upload_plan__a_row_longer_than_a_read_is_refused(void **state)
@@ -151,6 +168,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_upload_plan__every_row_is_read_once_and_has_a_place),
         cmocka_unit_test(test_upload_plan__a_head_that_is_not_asked_for_takes_nothing),
+        cmocka_unit_test(test_upload_plan__an_mtp_block_in_int4_takes_what_a_layer_of_a_hybrid_does),
         cmocka_unit_test(test_upload_plan__a_row_longer_than_a_read_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

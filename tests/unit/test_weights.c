@@ -719,6 +719,49 @@ static void test_weights__an_mtp_block_in_fp8_is_the_block_rounded(void **state)
     }
 }
 
+/* Shapes that fit, some that do not, experts that do not: then each of them is in FP8. */
+static void test_weights__an_mtp_block_in_int4_is_like_a_layer_of_a_hybrid(void **state)
+{
+    (void)state;
+    const struct { enum ck_layout layout; int hidden, inter; enum weight_format fc, routed; } rows[] = {
+        {CK_BF16, 128, 128, WEIGHT_INT4, WEIGHT_INT4}, {CK_F32, 256, 256, WEIGHT_INT4, WEIGHT_INT4}, {CK_F16, 256, 136, WEIGHT_INT4, WEIGHT_FP8},
+        {CK_BF16, 200, 128, WEIGHT_FP8, WEIGHT_FP8}, {CK_HYBRID, 128, 128, WEIGHT_INT4, WEIGHT_INT4}, {CK_FP8, 128, 128, WEIGHT_INT4, WEIGHT_FP8},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct model_config c = ck_tiny();
+        struct ck k;
+        struct weights w, as;
+        c.hidden = rows[i].hidden;
+        c.moe_inter = rows[i].inter;
+        ck_model(&k, &c, rows[i].layout, PREFIX, 2, 2);
+        ck_write(&k, &c);
+        must_open(&w, &k);
+        must_open(&as, &k);
+        weights_make_mtp(&w, &c, MTP_INT4);
+        const struct layer_weights *l = &w.mtp.layer;
+        const struct expert_weights *x = &l->moe.experts[1];
+        const enum weight_format fc = as.mtp.fc.format == WEIGHT_DENSE ? rows[i].fc : as.mtp.fc.format;
+        check_matrix(&w.mtp.fc, fc, c.hidden, 2 * c.hidden);
+        check_matrix(&x->gate, rows[i].routed, c.moe_inter, c.hidden);
+        check_matrix(&x->up, rows[i].routed, c.moe_inter, c.hidden);
+        check_matrix(&x->down, rows[i].routed, c.hidden, c.moe_inter);
+        assert_int_equal(l->moe.shared.gate.format, WEIGHT_FP8);
+        assert_int_equal(l->moe.shared.down.format, WEIGHT_FP8);
+        assert_true(l->moe.router.format == WEIGHT_DENSE && l->moe.shared_gate.format == WEIGHT_DENSE);
+        const struct weight *const all[] = {&w.mtp.fc, &l->attn.q, &l->attn.k, &l->attn.v, &l->attn.o, &l->moe.shared.gate, &l->moe.shared.up,
+                                            &l->moe.shared.down, &x->gate, &x->up, &x->down};
+        size_t bytes = 0;
+        for (size_t n = 0; n < sizeof all / sizeof *all; n++)
+            bytes += weight_bytes(all[n]) * (n < 8 ? 1 : (size_t)c.n_experts);
+        if (rows[i].layout < CK_FP8)
+            assert_int_equal(weights_made_mtp_bytes(&c, MTP_INT4), bytes);
+        assert_true(weights_made_mtp_bytes(&c, MTP_INT4) <= weights_made_mtp_bytes(&c, MTP_FP8));
+        weights_close(&w);
+        weights_close(&as);
+        ck_close(&k);
+    }
+}
+
 static void test_weights__numbers_that_fp8_has_not_become_the_nearest(void **state)
 {
     (void)state;
@@ -811,6 +854,7 @@ int main(void)
         cmocka_unit_test(test_weights__prefetch_reads_everything_and_tells),
         cmocka_unit_test(test_weights__the_int8_head_is_the_head_rounded_row_by_row),
         cmocka_unit_test(test_weights__an_mtp_block_in_fp8_is_the_block_rounded),
+        cmocka_unit_test(test_weights__an_mtp_block_in_int4_is_like_a_layer_of_a_hybrid),
         cmocka_unit_test(test_weights__numbers_that_fp8_has_not_become_the_nearest),
         cmocka_unit_test(test_weights__golden_checkpoints_open_with_the_copies_that_count),
     };
