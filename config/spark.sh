@@ -104,7 +104,8 @@ check_memory() {
     fi
     unused=$(gib MemFree)
     if [ "$memory" -gt 0 ] && [ "${unused:-0}" -lt "$memory" ] && [ "${cached:-0}" -gt 8 ]; then
-        note "page cache" "$cached GiB are file cache; it is freed when needed, but loading is slower.  To free it: sync; echo 3 | sudo tee /proc/sys/vm/drop_caches"
+        drop="sync; echo 3 | sudo tee /proc/sys/vm/drop_caches"
+        note "page cache" "$cached GiB are file cache; it is freed when needed, but loading is slower.  To free it: $drop"
     else
         ok "page cache" "${cached:-?} GiB are file cache, which is freed when memory is needed"
     fi

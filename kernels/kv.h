@@ -1,7 +1,8 @@
 /* Compressed rows of a KV cache: keys and values in 3, 4 or 8 bits a number after a rotation.
  *
  * TurboQuant in its mean-squared-error form (Zandieh et al., arXiv 2504.19874, algorithm 1), with a Hadamard transform as its rotation and
- * corrected scales (the keys' scale is that of EDEN, arXiv 2604.18555).  A vector x of KV_DIM numbers is one key or one value of one token and one KV head:
+ * corrected scales (the keys' scale is that of EDEN, arXiv 2604.18555).  A vector x of KV_DIM numbers is one key or one value of one token and one KV
+ * head:
  *     y    = H (s * x) / 16            H: Hadamard matrix in natural order, entries (-1)^popcount(i & j); s: signs, kv_sign().  |y| = |x|
  *     code = the level nearest to 16 y_j / |x|           3 and 4 bits: the Lloyd-Max levels of N(0, 1), ascending
  *            round(127 y_j / max |y|)                    8 bits
@@ -10,8 +11,8 @@
  * with 8 bits max |y|.  A vector of zeros has the scale 0.  A vector with a NaN or an infinity has the scale NaN.
  *
  * The rotation spreads what a few large channels hold over all codes, so the error does not depend on the data: |x - x'|^2 / |x|^2 is 0.0093
- * with 4 bits, 0.034 with 3, 5e-5 with 8, on average.  Dot products do not change under it: attention rotates the query once, adds values up as they are stored, and rotates its
- * output back once.
+ * with 4 bits, 0.034 with 3, 5e-5 with 8, on average.  Dot products do not change under it: attention rotates the query once, adds values up as they
+ * are stored, and rotates its output back once.
  *
  * Every sum has a fixed order (kv_sum()), so all devices write the same bytes for the same row. */
 #ifndef Q35_KERNELS_KV_H

@@ -9,7 +9,11 @@ for f in $FILES; do
     said=$(gcov -n "$BUILD/$f.gcda" 2> /dev/null | grep -A1 "^File '$f'" | sed -n "s|^Lines executed:\([0-9.]*\)% of \([0-9]*\).*|\1 \2 $f|p")
     [ -n "$said" ] && echo "$said" || echo "0 0 $f: gcov says nothing, expected the lines that ran"
 done | awk '
-{ lines += $2; run += $1 * $2 / 100; unread += !$2; size = $2; part = $1; $1 = $2 = ""; sub(/^ */, ""); printf "%7.2f %% of %4d lines  %s\n", part, size, $0 }
+{
+    lines += $2; run += $1 * $2 / 100; unread += !$2
+    size = $2; part = $1; $1 = $2 = ""; sub(/^ */, "")
+    printf "%7.2f %% of %4d lines  %s\n", part, size, $0
+}
 END {
     all = lines ? 100 * run / lines : 0
     printf "%7.2f %% of %4d lines  together\n", all, lines

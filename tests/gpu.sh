@@ -9,9 +9,11 @@ export BUILD SANITIZE SANITIZER
 
 stop() { echo "not ok $1"; echo "0 passed, 1 failed"; exit 1; }
 
-[ -x "$BUILD/q35chat" ] && [ -x "$BUILD/tests/golden/compare" ] || stop "$BUILD has no q35chat and tests/golden/compare: make gpubuild CUDA=1 BUILD=$BUILD"
+[ -x "$BUILD/q35chat" ] && [ -x "$BUILD/tests/golden/compare" ] ||
+    stop "$BUILD has no q35chat and tests/golden/compare: make gpubuild CUDA=1 BUILD=$BUILD"
 # Skipped tests must not count as passed: is there a GPU that the program can use?
-why=$("$BUILD/q35chat" debug draft --backend cuda --kv bf16 --model tests/data/model/g0/bf16 2>&1 < /dev/null) || stop "the program cannot use the GPU: $why"
+why=$("$BUILD/q35chat" debug draft --backend cuda --kv bf16 --model tests/data/model/g0/bf16 2>&1 < /dev/null) ||
+    stop "the program cannot use the GPU: $why"
 [ -z "$SANITIZE" ] || command -v "$SANITIZER" > /dev/null || stop "there is no $SANITIZER on the PATH; SANITIZER=FILE names it"
 
 nvidia-smi --query-gpu=name,driver_version,clocks.max.sm --format=csv,noheader 2> /dev/null | head -n 1
@@ -31,7 +33,8 @@ if [ -n "$SANITIZE" ]; then
     exit
 fi
 set --
-for t in "$BUILD"/tests/kernels/test_cuda_* "$BUILD"/tests/golden/test_depths "$BUILD"/tests/golden/test_generate "$BUILD"/tests/golden/test_resume; do
+for t in "$BUILD"/tests/kernels/test_cuda_* "$BUILD"/tests/golden/test_depths "$BUILD"/tests/golden/test_generate \
+    "$BUILD"/tests/golden/test_resume; do
     case ${t##*/} in
     *.* | *\*) ;;               # objects and dependencies; no match
     *) set -- "$@" "$t" ;;

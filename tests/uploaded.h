@@ -60,7 +60,8 @@ static inline void uploaded_vector(struct uploaded *u, const char *what, int lay
     u->n_vectors++;
 }
 
-static inline void uploaded_layer(struct uploaded *u, const struct model_config *c, int i, const struct layer_weights *x, const struct layer_weights *y)
+static inline void uploaded_layer(struct uploaded *u, const struct model_config *c, int i, const struct layer_weights *x,
+                                  const struct layer_weights *y)
 {
     uploaded_vector(u, "norm_in", i, x->norm_in, y->norm_in, c->hidden);
     uploaded_vector(u, "norm_post", i, x->norm_post, y->norm_post, c->hidden);
@@ -92,14 +93,16 @@ static inline void uploaded_layer(struct uploaded *u, const struct model_config 
         uploaded_matrix(u, "pair of an expert", i, &a[k].gate, &b[k].gate, &b[k].up);
         uploaded_matrix(u, "down of an expert", i, &a[k].down, &b[k].down, NULL);
         if (n && ((const char *)a[k].gate.data - (const char *)a[0].gate.data != n * ((const char *)a[1].gate.data - (const char *)a[0].gate.data)
-                  || (const char *)a[k].down.scale - (const char *)a[0].down.scale != n * ((const char *)a[1].down.scale - (const char *)a[0].down.scale)
+                  || (const char *)a[k].down.scale - (const char *)a[0].down.scale != n
+                  * ((const char *)a[1].down.scale - (const char *)a[0].down.scale)
                   || a[k].up.format != WEIGHT_NONE))
             snprintf(u->wrong, sizeof u->wrong, "expert %d of layer %d lies elsewhere", k, i);
     }
 }
 
 /* `want` is open on the host with an INT8 head and one in two planes; `got` is uploaded with the given heads. */
-static inline void uploaded_check(struct uploaded *u, const struct model_config *c, unsigned heads, const struct weights *got, const struct weights *want)
+static inline void uploaded_check(struct uploaded *u, const struct model_config *c, unsigned heads, const struct weights *got,
+                                  const struct weights *want)
 {
     size_t n = (size_t)want->embed.rows * (size_t)want->embed.cols;
     uint16_t *plain = malloc(n * 2);

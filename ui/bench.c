@@ -22,10 +22,10 @@ static struct bench_options options(const struct args *a)
     return (struct bench_options){
         .synthetic = args_text(a, "synthetic"), .model_dir = args_text(a, "model"), .backend = args_text(a, "backend"), .kv = args_text(a, "kv"),
         .head = args_text(a, "head"), .mtp = args_text(a, "mtp"), .out_file = args_text(a, "out"), .n_layers = args_int(a, "layers"),
-        .draft = args_int(a, "depth"), .n_alternatives = args_int(a, "alternatives"), .rows = args_int(a, "rows"), .answers = args_int(a, "answers"), .overlap = args_text(a, "overlap") ? args_int(a, "overlap") + 1 : 0,
-        .chance = real(a, "chance"), .then = real(a, "then"), .n_ctx = args_int(a, "ctx"), .n_sms = args_int(a, "sms"), .n_threads = args_int(a, "threads"), .chunk = args_int(a, "chunk"),
-        .seed = args_int(a, "seed"), .json = args_on(a, "json"), .full = args_on(a, "long"),
-        .weights_in = args_text(a, "weights-in"),
+        .draft = args_int(a, "depth"), .n_alternatives = args_int(a, "alternatives"), .rows = args_int(a, "rows"), .answers = args_int(a, "answers"),
+        .overlap = args_text(a, "overlap") ? args_int(a, "overlap") + 1 : 0, .chance = real(a, "chance"), .then = real(a, "then"),
+        .n_ctx = args_int(a, "ctx"), .n_sms = args_int(a, "sms"), .n_threads = args_int(a, "threads"), .chunk = args_int(a, "chunk"),
+        .seed = args_int(a, "seed"), .json = args_on(a, "json"), .full = args_on(a, "long"), .weights_in = args_text(a, "weights-in"),
         .kv_in_host = !strcmp(args_text(a, "kv-in"), "host"),
     };
 }
@@ -128,7 +128,8 @@ static int answers(const struct args *a, int (*fn)(const struct bench_options *o
     struct buf dir = {0};
     struct err e = {0};
     if (o.synthetic || o.n_layers || o.n_sms || strcmp(o.weights_in, "device") || o.kv_in_host)
-        return args_refuse(a, "measures a model as a chat runs it: --synthetic, --layers, --sms, --weights-in and --kv-in are for the other measurements");
+        return args_refuse(a, "measures a model as a chat runs it: --synthetic, --layers, --sms, --weights-in and --kv-in are for the other "
+                              "measurements");
     if (o.model_dir && !models_resolve(o.model_dir, &dir, &e))
         return args_refuse(a, "%s", e.msg);
     if (!o.model_dir)

@@ -324,7 +324,8 @@ static void fish_command(struct buf *out, const struct sub_row *g, const struct 
     buf_adds(out, "'\n");
     if (c->type == VALUE_SESSION || c->type == VALUE_DELETED || c->type == VALUE_DIRECTORY)
         buf_addf(out, "complete -c q35chat -n '__q35chat_at 3 %s %s' -a '(%s)'\n", g->name, c->name,
-                 c->type == VALUE_SESSION ? "__q35chat_sessions" : c->type == VALUE_DELETED ? "__q35chat_sessions restore" : "__fish_complete_directories (commandline -ct)");
+                 c->type == VALUE_SESSION ? "__q35chat_sessions"
+                 : c->type == VALUE_DELETED ? "__q35chat_sessions restore" : "__fish_complete_directories (commandline -ct)");
     for (const struct sub_row *f = NULL; (f = sub_next_flag(c, f));) {
         buf_addf(out, "complete -c q35chat -n '__q35chat_at 3 %s %s' -l %s", g->name, c->name, f->name);
         if (f->arguments)

@@ -40,7 +40,8 @@ static bool agree(const struct options *o, const char *first_word, struct err *e
     static const enum option_id no_batch[] = {OPT_json, OPT_jsonl, OPT_extract, OPT_resume, OPT_continue};
     for (size_t i = 0; options_on(o, OPT_batch) && i < sizeof no_batch / sizeof *no_batch; i++)
         if (options_given(o, no_batch[i]))
-            return err_set(e, "--batch cannot be had with --%s: its answers are JSON lines, each a conversation of its own", options_key(no_batch[i]));
+            return err_set(e, "--batch cannot be had with --%s: its answers are JSON lines, each a conversation of its own",
+                           options_key(no_batch[i]));
     if (options_on(o, OPT_batch) && options_name(o, OPT_save))
         return err_set(e, "--batch keeps no conversations: --save is for one");
     if (options_name(o, OPT_save) && (options_given(o, OPT_resume) || options_on(o, OPT_continue)))
@@ -97,7 +98,8 @@ static bool read_options(struct options *o, int argc, char **argv, struct buf *p
     bool tells = options_on(first, OPT_help) || options_on(first, OPT_version);         /* works with a broken file too */
     ok = ok && (tells ? true : *file ? options_read_file(o, file, e) : options_read_usual_file(o, e));
     options_close(first);
-    return ok && options_read_environment(o, e) && options_read_args(o, argc, argv, prompt, &word, e) && read_system(o, e) && is_free(options_name(o, OPT_save), e);
+    return ok && options_read_environment(o, e) && options_read_args(o, argc, argv, prompt, &word, e) && read_system(o, e)
+           && is_free(options_name(o, OPT_save), e);
 }
 
 static void warn(struct options *o)
@@ -208,7 +210,9 @@ int main(int argc, char **argv)
         status = EXIT_USAGE;
     } else {
         bool chats = isatty(0) && !prompt.len && !options_on(o, OPT_json) && !options_on(o, OPT_jsonl);
-        status = options_on(o, OPT_batch) ? batch_run(o, &prompt) : chats ? chat(o) : options_on(o, OPT_tui) ? refuse_screen("it is for chats, not for one answer") : pipe_run(o, &prompt);
+        status = options_on(o, OPT_batch) ? batch_run(o, &prompt)
+                 : chats ? chat(o)
+                 : options_on(o, OPT_tui) ? refuse_screen("it is for chats, not for one answer") : pipe_run(o, &prompt);
     }
     buf_free(&prompt);
     options_close(o);

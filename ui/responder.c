@@ -56,8 +56,8 @@ static bool needs_tokens(const struct options *o, bool whole)
 static bool speaks_our_protocol(const struct control_state *s, const char *instead)
 {
     if (s->protocol != RELAY_PROTOCOL)
-        log_warn("the q35chat that has loaded the model is of another version: between programs it speaks protocol %d, and this one %d; %s", s->protocol,
-                 RELAY_PROTOCOL, instead);
+        log_warn("the q35chat that has loaded the model is of another version: between programs it speaks protocol %d, and this one %d; %s",
+                 s->protocol, RELAY_PROTOCOL, instead);
     return s->protocol == RELAY_PROTOCOL;
 }
 
@@ -67,7 +67,8 @@ static struct responder *attach_to(const struct options *o, bool whole, const ch
     return needs_tokens(o, whole) ? local_attach(socket, dir, tells, e) : remote_attach(o, socket, dir, tells, e);
 }
 
-/* The running server, if it has the model that the options mean, or they mean none and there is none here; *failed: it was meant, and cannot be opened. */
+/* The running server, if it has the model that the options mean, or they mean none and there is none here; *failed: it was meant, and cannot be
+ * opened. */
 static struct responder *attach(const struct options *o, bool whole, bool *failed, struct err *e)
 {
     struct buf socket = {0}, dir = {0};

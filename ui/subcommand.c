@@ -247,7 +247,8 @@ int args_refuse(const struct args *a, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    buf_addf(&why, "q35chat: %s %s: %s (q35chat %s %s --help tells more)\n", a->group->name, a->command->name, text, a->group->name, a->command->name);
+    buf_addf(&why, "q35chat: %s %s: %s (q35chat %s %s --help tells more)\n", a->group->name, a->command->name, text, a->group->name,
+             a->command->name);
     fputs(buf_str(&why), stderr);
     buf_free(&why);
     return EXIT_USAGE;

@@ -1,5 +1,5 @@
-/* Picks an id for each row from logits that have their bias and penalties, in the order of engine/sampler.h; then finds which rows count, and what the
- * next step begins with. */
+/* Picks an id for each row from logits that have their bias and penalties, in the order of engine/sampler.h; then finds which rows count, and what
+ * the next step begins with. */
 #include <float.h>
 #include <math.h>
 #include <string.h>

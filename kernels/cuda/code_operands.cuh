@@ -143,8 +143,8 @@ template <int F> static __device__ __forceinline__ uint4 piece(const char *keys,
 static __device__ __forceinline__ int first_key(int u) { return u * KV_UNIT + team_warp() * 32; }
 
 template <int R, int F>
-static __device__ __forceinline__ void begin_keys(struct keys &k, const struct lane &l, const struct step_attention_args &a, const struct set &s, int u,
-                                                  uint32_t zero)
+static __device__ __forceinline__ void begin_keys(struct keys &k, const struct lane &l, const struct step_attention_args &a, const struct set &s,
+                                                  int u, uint32_t zero)
 {
     if (first_key(u) >= s.end)
         return;

@@ -60,7 +60,8 @@ __device__ __forceinline__ uint4 load_matrices_turned(const void *row)
 {
     uint4 v;
     uint32_t s = (uint32_t)__cvta_generic_to_shared(row);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(s) : "memory");
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z),
+                 "=r"(v.w) : "r"(s) : "memory");
     return v;
 }
 
@@ -344,7 +345,8 @@ __device__ __forceinline__ void solve_quarter(float acc[2][2][4], const struct p
 }
 
 /* Writes T beta, or with DECAY (T D) beta, from the registers of the two warps of a head. */
-template <bool DECAY> __device__ __forceinline__ void store_inverse(struct prepare_shared *s, int h, const float t[HALF], const float quarter[2][2][4])
+template <bool DECAY> __device__ __forceinline__ void store_inverse(struct prepare_shared *s, int h, const float t[HALF],
+                                                                    const float quarter[2][2][4])
 {
     int lane = threadIdx.x % 32, second = threadIdx.x / 32 % 2, g = lane / 4, q = lane % 4;
     const float *G = s->G[h], *beta = s->beta[h];
@@ -451,7 +453,8 @@ __device__ __forceinline__ void prepare_u(const struct prepare_shared *s, const 
             }
 #pragma unroll
             for (int e = 0; e < 2; e++)
-                out[(warp * 8 + 2 * p + e) * 32 + lane] = make_float4(acc[e][0] * back[0], acc[e][1] * back[0], acc[e][2] * back[1], acc[e][3] * back[1]);
+                out[(warp * 8 + 2 * p + e) * 32 + lane] = make_float4(acc[e][0] * back[0], acc[e][1] * back[0], acc[e][2] * back[1],
+                                                                      acc[e][3] * back[1]);
         }
     }
 }
@@ -734,7 +737,8 @@ extern "C" void deltanet_chunk_cuda(struct cuda_queue *q, const struct deltanet_
     int n_blocks = (x.shift + a->n_tokens + C - 1) / C;
     for (x.first = 0; x.first < n_blocks; x.first += fit) {
         x.n_blocks = min(fit, n_blocks - x.first);
-        launch(q, "deltanet_chunk", deltanet_prepare_kernel, dim3(x.n_blocks, a->n_k_heads * groups), THREADS, sizeof(struct prepare_shared), false, x);
+        launch(q, "deltanet_chunk", deltanet_prepare_kernel, dim3(x.n_blocks, a->n_k_heads * groups), THREADS, sizeof(struct prepare_shared), false,
+               x);
         if (2 * a->n_v_heads > q->n_sm / 2)
             launch(q, "deltanet_chunk", deltanet_scan_kernel<128>, dim3(a->n_v_heads, 2), 128, sizeof(struct scan_shared), false, x);
         else                            /* few heads: more blocks */

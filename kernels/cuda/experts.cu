@@ -3,9 +3,9 @@
  *           down: [hidden, inter] packed, h -> d [n (top_k + 1), hidden] fp32
  * Bytes     each expert once; rows once as fp32, and as one or two fp16 from L2 per 64 to 128 output rows
  * Limit     tensor cores from about 30 rows per expert, below that the weights
- * Launch    halves_kernel, unless there is a copy of x (halves.cuh); then one block per tile of rows of an expert and 128 output rows, or 256 and more when experts have
- *           few rows; up to GEMM_FINE tokens a row counts as two, hi and lo.  The host does not know the counts, so each block finds
- *           its tile, and blocks beyond the last return at once.  The shared expert has all tokens as rows and may have another
+ * Launch    halves_kernel, unless there is a copy of x (halves.cuh); then one block per tile of rows of an expert and 128 output rows, or 256 and
+ *           more when experts have few rows; up to GEMM_FINE tokens a row counts as two, hi and lo.  The host does not know the counts, so each block
+ *           finds its tile, and blocks beyond the last return at once.  The shared expert has all tokens as rows and may have another
  *           format; it is a second launch, which overlaps with the end of the first
  * Layout    kernels/cuda/gemm.cuh; rows are gathered through the slots.  Blocks of one tile and of one expert are neighbours, so
  *           that an expert is read from memory once

@@ -17,7 +17,8 @@ void kv_expand(struct cuda_queue *q, const struct kv_rows &kv, const struct kv_e
 enum { KV_TOKENS = 8, KV_WARPS = KV_BLOCK / KV_TOKENS, KV_NUMBERS = KV_DIM / 32 };
 
 static __constant__ uint64_t kv_signs[2][KV_DIM / 64] = {KV_SIGNS_KEY, KV_SIGNS_VALUE};
-static __constant__ float kv_levels_3[] = {KV_LEVELS_3}, kv_levels_4[] = {KV_LEVELS_4}, kv_thresholds_3[] = {KV_THRESHOLDS_3}, kv_thresholds_4[] = {KV_THRESHOLDS_4};
+static __constant__ float kv_levels_3[] = {KV_LEVELS_3}, kv_levels_4[] = {KV_LEVELS_4}, kv_thresholds_3[] = {KV_THRESHOLDS_3},
+    kv_thresholds_4[] = {KV_THRESHOLDS_4};
 
 /* One butterfly of a lane's numbers with those of lane ^ step; the lower lane keeps the sum. */
 static __device__ __forceinline__ float butterfly(float x, int step, int lane)
@@ -163,7 +164,8 @@ static __device__ __forceinline__ void write_key(enum kv_format f, uint8_t *bloc
 {
     uint32_t low = 0, high = 0;
     if (f == KV_INT8) {
-        *(uint2 *)(block + n * KV_DIM + 8 * lane) = make_uint2(c[0] | c[1] << 8 | c[2] << 16 | c[3] << 24, c[4] | c[5] << 8 | c[6] << 16 | c[7] << 24);
+        *(uint2 *)(block + n * KV_DIM + 8 * lane) = make_uint2(c[0] | c[1] << 8 | c[2] << 16 | c[3] << 24,
+                                                               c[4] | c[5] << 8 | c[6] << 16 | c[7] << 24);
     } else if (f == KV_TQ4) {
 #pragma unroll
         for (int j = 0; j < KV_NUMBERS; j++)

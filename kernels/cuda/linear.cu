@@ -2,9 +2,9 @@
  * Shapes    W [rows, cols] packed, x [n, cols] fp32, y [n, rows] fp32
  * Bytes     W once, x three times (once as fp16; with two halves twice that), y once, with `add` twice
  * Limit     tensor cores from about 200 tokens: 2 n rows cols flops, twice that with two halves; below that the weights
- * Launch    halves_kernel, unless there is a copy of x (halves.cuh); then 256 threads for 256 rows x 128 tokens, or 128 threads for 128 rows x 64 tokens or 64 rows x
- *           32 tokens; with two halves (up to GEMM_FINE tokens) 128 threads for 64 rows x 16 or 32 tokens; linear_narrow_kernel for
- *           DENSE matrices of up to 256 rows
+ * Launch    halves_kernel, unless there is a copy of x (halves.cuh); then 256 threads for 256 rows x 128 tokens, or 128 threads for 128 rows x 64
+ *           tokens or 64 rows x 32 tokens; with two halves (up to GEMM_FINE tokens) 128 threads for 64 rows x 16 or 32 tokens; linear_narrow_kernel
+ *           for DENSE matrices of up to 256 rows
  * Layout    kernels/cuda/gemm.cuh; bands of 8 row tiles process all tokens, so that both operands stay in L2
  * Numerics  x rounded to fp16 with a power of two per row, scaled weights likewise (INT8 and DENSE exact, but DENSE has no more than
  *           multiples of 2^-24), sums in fp32 by ascending column; up to GEMM_FINE tokens x as two fp16, 22 bits, weights exact (DENSE as
@@ -138,7 +138,8 @@ template <int RT, int NT, int BATCH> static __global__ void __launch_bounds__(NA
                     for (int h = 0; h < 2; h++) {
                         const float4 f = v[p][n][h];
                         const uint32_t b0 = bf16_pair(f.x, f.y), b1 = bf16_pair(f.z, f.w);
-                        const uint32_t c0 = bf16_pair(f.x - bf16_low(b0), f.y - bf16_high(b0)), c1 = bf16_pair(f.z - bf16_low(b1), f.w - bf16_high(b1));
+                        const uint32_t c0 = bf16_pair(f.x - bf16_low(b0), f.y - bf16_high(b0)),
+                            c1 = bf16_pair(f.z - bf16_low(b1), f.w - bf16_high(b1));
 #pragma unroll
                         for (int r = 0; r < RT; r++)
                             mma_bf16(acc[r][n], (const uint32_t *)&a[p][r][h], b0, b1);
@@ -181,7 +182,8 @@ static void narrow(struct cuda_queue *q, const char *op, const struct linear_arg
 {
     if (q->left_out == a->x)
         queue_note(q, op, cudaErrorInvalidValue);
-    const struct narrow_job j = {a->y, a->x, (const char *)a->w.data, a->w.rows, a->w.cols, pack_tiles(a->w.rows), pack_groups(a->w.cols), a->n_tokens, a->add};
+    const struct narrow_job j = {a->y, a->x, (const char *)a->w.data, a->w.rows, a->w.cols, pack_tiles(a->w.rows), pack_groups(a->w.cols),
+                                 a->n_tokens, a->add};
     if (j.n_tokens <= NARROW_FEW)
         run_narrow<1, 2, 4>(q, op, &j);
     else if (j.n_tiles < 4)

@@ -41,7 +41,8 @@ __global__ void __launch_bounds__(32 * WARPS) rmsnorm_gated_kernel(struct rmsnor
 /* A token of n rows; warp w has rows w, w + 8, .. */
 enum { HELD = 8 };
 template <int HALVES>
-static __global__ void __launch_bounds__(HALVES_THREADS) rmsnorm_gated_product_kernel(const struct rmsnorm_gated_args a, int n, const struct halves_to to)
+static __global__ void __launch_bounds__(HALVES_THREADS) rmsnorm_gated_product_kernel(const struct rmsnorm_gated_args a, int n,
+                                                                                      const struct halves_to to)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, quads = n * (DIM / 4);
     const size_t first = (size_t)blockIdx.x * (size_t)quads;

@@ -352,7 +352,8 @@ static __global__ __launch_bounds__(256) void step_attention_sum_kernel(struct s
 {
     __shared__ float scale[STEP_RANGES], warp_top[2], warp_sums[2];
     __shared__ float4 part[SUM_GROUPS][SUM_COLS / 4];
-    int head = (int)blockIdx.x, row = (int)blockIdx.y, col0 = (int)blockIdx.z * SUM_COLS, i = (int)threadIdx.x, c = i % SUM_GROUPS, of = i / SUM_GROUPS;
+    int head = (int)blockIdx.x, row = (int)blockIdx.y, col0 = (int)blockIdx.z * SUM_COLS, i = (int)threadIdx.x, c = i % SUM_GROUPS,
+        of = i / SUM_GROUPS;
     size_t at = (size_t)row * (size_t)a.n_q_heads + (size_t)head;
     gpu_next();
     if (!a.settled)

@@ -13,7 +13,8 @@
  *           operands of its products, dequantizes them in registers, and has q in shared memory.  Values: a warp has 64 numbers of all positions.
  *           Weights, times the scales of the values, pass through shared memory.  Levels of two codes lie in a table with a copy for every
  *           lane, free of bank conflicts; one byte permutation makes an address.  Codes are on their way into registers while those before
- *           them are multiplied: 16 KiB a team, keys or values (once_here()).  (A prefetch into the second-level cache does not help where memory is the host's)
+ *           them are multiplied: 16 KiB a team, keys or values (once_here()).  (A prefetch into the second-level cache does not help where memory is
+ *           the host's)
  * Numerics  q, levels and weights in bf16, the rest fp32.  What a position is added up with depends on the position alone */
 #include "kernels/cuda/code_operands.cuh"
 
@@ -186,9 +187,9 @@ static __device__ __forceinline__ void begin_values(struct values<VF> v[], uint3
 
 /* Codes: unit u and those after it in the chain; k and v are the first one's. */
 template <int R, int KF, int VF>
-static __device__ __forceinline__ void codes_chain(struct outcome<R> &y, const struct step_attention_args &a, const struct set &s, const struct lane &l,
-                                                   const char *q, char *weights, float *top, const char *table, int begin, int parts, struct keys &k,
-                                                   struct values<VF> v[], uint32_t v_scales[TILES])
+static __device__ __forceinline__ void codes_chain(struct outcome<R> &y, const struct step_attention_args &a, const struct set &s,
+                                                   const struct lane &l, const char *q, char *weights, float *top, const char *table, int begin,
+                                                   int parts, struct keys &k, struct values<VF> v[], uint32_t v_scales[TILES])
 {
     int u = begin;
     const uint32_t row = weights_row(weights);

@@ -126,7 +126,8 @@ __device__ __forceinline__ float4 sum_of_warps(const float (*part)[COLS], int co
 /* s * x + e * y, the second product rounded first. */
 __device__ __forceinline__ float4 mix4(float s, const float4 &x, float e, const float4 &y)
 {
-    return make_float4(fmaf(s, x.x, __fmul_rn(e, y.x)), fmaf(s, x.y, __fmul_rn(e, y.y)), fmaf(s, x.z, __fmul_rn(e, y.z)), fmaf(s, x.w, __fmul_rn(e, y.w)));
+    return make_float4(fmaf(s, x.x, __fmul_rn(e, y.x)), fmaf(s, x.y, __fmul_rn(e, y.y)), fmaf(s, x.z, __fmul_rn(e, y.z)),
+                       fmaf(s, x.w, __fmul_rn(e, y.w)));
 }
 
 /* Takes the state over row r, but not over the last one.  With READ also returns the lane's columns of the output in the warp that asks

@@ -223,7 +223,8 @@ template <int ROWS> __device__ __forceinline__ void find_route(struct routing *r
 }
 
 /* weight[i][t] of distinct expert i for row t, the softmax of the row's choices; 0: the row did not choose it.  A warp a row. */
-template <int ROWS> __device__ __forceinline__ void find_weights(float (*weight)[STEP_ROWS], const struct routing *r, const struct step_choice &j, int n_rows)
+template <int ROWS> __device__ __forceinline__ void find_weights(float (*weight)[STEP_ROWS], const struct routing *r, const struct step_choice &j,
+                                                                 int n_rows)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     for (int i = threadIdx.x; i < r->n * STEP_ROWS; i += blockDim.x)
@@ -232,7 +233,8 @@ template <int ROWS> __device__ __forceinline__ void find_weights(float (*weight)
     if (warp >= n_rows || !row_counts(j.rows, j.n_valid, warp))
         return;
     const uint32_t key = lane < j.top_k ? r->key[warp][lane] : 0;
-    const float top = key_value(__reduce_max_sync(~0u, key)), e = lane < j.top_k ? expf(row_rms(j.rms, warp) * (key_value(key) - top)) : 0, sum = warp_sum(e);
+    const float top = key_value(__reduce_max_sync(~0u, key)), e = lane < j.top_k ? expf(row_rms(j.rms, warp) * (key_value(key) - top)) : 0,
+        sum = warp_sum(e);
     if (lane >= j.top_k)
         return;
     int index = lane;
@@ -310,7 +312,8 @@ template <int F, int ROWS> using tiles_stream = step_stream<two_runs<F>, 1, ring
 
 /* After a barrier: the route must be there. */
 template <int F, int GW, int DOWN_GW, int TEAM, class STREAM, class SHARED>
-__device__ __forceinline__ void start(STREAM &s, SHARED *sm, const struct matrices &up, const struct matrices &down, const struct run &u, const struct run &d)
+__device__ __forceinline__ void start(STREAM &s, SHARED *sm, const struct matrices &up, const struct matrices &down, const struct run &u,
+                                      const struct run &d)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     struct piece_of_run *r = sm->plan.run[warp];
@@ -582,7 +585,8 @@ __global__ void __launch_bounds__(STEP_THREADS, ROWS <= 4 && GW < 4 ? MOE_BLOCKS
 
 struct matrices matrices_of(const struct weight &w, size_t stride)
 {
-    return {(const uint8_t *)w.data, (const uint8_t *)w.scale, stride, w.format, pack_groups(w.cols), pack_tiles(w.rows), inverse(pack_tiles(w.rows))};
+    return {(const uint8_t *)w.data, (const uint8_t *)w.scale, stride, w.format, pack_groups(w.cols), pack_tiles(w.rows),
+            inverse(pack_tiles(w.rows))};
 }
 
 /* From one expert's matrix to the next, in bytes. */
@@ -593,7 +597,9 @@ size_t distance(const struct weight &a, const struct weight &b) { return (size_t
 int shared_blocks(const struct job &j, int blocks, int teams, int ahead)
 {
     const int k = j.choice.top_k, n_rows = j.n_rows, most = j.choice.n_experts;
-    const auto lines = [&](int kind, const struct matrices &m) { return m.groups * pack_lines((enum weight_format)(kind ? j.up[1] : j.up[0]).format); };
+    const auto lines = [&](int kind, const struct matrices &m) {
+        return m.groups * pack_lines((enum weight_format)(kind ? j.up[1] : j.up[0]).format);
+    };
     const int own_up = lines(1, j.up[1]), own_down = lines(1, j.down[1]), up = lines(0, j.up[0]), down = lines(0, j.down[0]);
     const auto whole = [](int tiles, int n) { return (tiles + n - 1) / n; };
     const auto slowest = [&](int experts, int n) {

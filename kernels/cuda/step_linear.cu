@@ -293,7 +293,8 @@ __device__ __forceinline__ float *place_of_row(const struct job &j, const struct
 }
 
 /* A finished pair of sums: rows 16 tile + g and + 8 of one token; y: its place_of_row(). */
-template <int KIND, bool LOGITS> __device__ __forceinline__ void write_sums(const struct job &j, const struct part &p, int tile, int token, float *y, float2 v)
+template <int KIND, bool LOGITS> __device__ __forceinline__ void write_sums(const struct job &j, const struct part &p, int tile, int token, float *y,
+                                                                            float2 v)
 {
     const int g = threadIdx.x % 32 / 4, row = tile * PACK_ROWS + g;
     if (LOGITS) {
@@ -436,14 +437,16 @@ void launch_rows_of(struct cuda_queue *q, struct job j, const size_t bytes[], in
     const int per_sm = blocks_of<F, GW, ROWS, T, KIND>() >= 2 && 2 * shared <= (size_t)q->smem ? 2 : 1;
     share_blocks(&j, bytes, (per_sm * q->n_sm + splits - 1) / splits, splits, T);
     const struct part *last = &j.part[j.n_parts - 1];
-    launch(q, "step_linear", step_linear_kernel<F, GW, ROWS, CHAINS, KIND, LOGITS>, dim3(last->first + last->per_split * splits), STEP_THREADS, shared, true, j);
+    launch(q, "step_linear", step_linear_kernel<F, GW, ROWS, CHAINS, KIND, LOGITS>, dim3(last->first + last->per_split * splits), STEP_THREADS,
+           shared, true, j);
 }
 /* Which code there is.  GENERAL code takes any width and number of rows that is legal, by warps of up to four groups and eight rows, and
  * is slower where there are fewer.  The rest is for what the models of config/models.def have as published: INT4 layers with a head in
  * INT8 or bf16 and an MTP block in bf16, FP8 or INT4, 2048 or 3072 columns wide, and FP8 layers of 2048.  Of all this only
  * CHAINS changes a row's bits, and it depends on the matrix alone. */
 enum { GENERAL = 4 };
-template <int F, int GW, int CHAINS, int KIND, bool LOGITS> void launch_rows(struct cuda_queue *q, const struct job &j, const size_t bytes[], int splits)
+template <int F, int GW, int CHAINS, int KIND, bool LOGITS> void launch_rows(struct cuda_queue *q, const struct job &j, const size_t bytes[],
+                                                                             int splits)
 {
     if constexpr (GW == GENERAL) {
         launch_rows_of<F, GW, 8, CHAINS, KIND, LOGITS>(q, j, bytes, splits);

@@ -472,7 +472,8 @@ __device__ __forceinline__ float2 chosen_product(const struct job &j, const floa
 #pragma unroll 1                        /* else there are not enough registers */
         for (int line = 0; line < 2; line++) {
             const size_t at = (size_t)group * STEP_UNIT + line * PACK_LINE;
-            const uint4 ul = load_nibbles(of_low, at), uh = load_nibbles(of_high, at), ll = load_nibbles(of_low, lower + at), lh = load_nibbles(of_high, lower + at);
+            const uint4 ul = load_nibbles(of_low, at), uh = load_nibbles(of_high, at), ll = load_nibbles(of_low, lower + at),
+                lh = load_nibbles(of_high, lower + at);
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 uint32_t a[4];

@@ -8,8 +8,8 @@
  * of some tiles wait in shared memory and meet there, in fixed order: a barrier a tile would make every warp wait for the slowest.
  *
  * What decides the speed is the number of instructions per weight.  INT4 is multiplied as bytes: an instruction unpacks four
- * weights (those of the upper nibbles times 16), and one product takes 32 columns.  Its activations are integers of 16 bits with a scale per group of 128 columns,
- * 256 hi + lo, which a group adds up exactly.  The other formats take the halves as two bf16 or two fp16.  INT8 weights carry an
+ * weights (those of the upper nibbles times 16), and one product takes 32 columns.  Its activations are integers of 16 bits with a scale per group of
+ * 128 columns, 256 hi + lo, which a group adds up exactly.  The other formats take the halves as two bf16 or two fp16.  INT8 weights carry an
  * offset (1152 + q in fp16), which the sum of the activations takes off at the end of a group; what that loses, 2^-17 of the sum
  * of magnitudes, is less than the activations' own rounding. */
 #ifndef Q35_KERNELS_CUDA_STEP_TILES_CUH
@@ -263,13 +263,16 @@ template <class SRC, int T, int UNITS> struct step_stream {
     {
         if (remaining > 0) {
             const uint32_t s = ring + slot;
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n cp.async.cg.shared.global [%0 + 512], [%1 + 512], 16;" ::"r"(s), "l"(piece.at) : "memory");
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n cp.async.cg.shared.global [%0 + 512], [%1 + 512], 16;" ::"r"(s),
+                         "l"(piece.at) : "memory");
             if (T == 2)
-                asm volatile("cp.async.cg.shared.global [%0 + 1024], [%1], 16;\n cp.async.cg.shared.global [%0 + 1536], [%1 + 512], 16;" ::"r"(s), "l"(piece.at + piece.pair) : "memory");
+                asm volatile("cp.async.cg.shared.global [%0 + 1024], [%1], 16;\n cp.async.cg.shared.global [%0 + 1536], [%1 + 512], 16;" ::"r"(s),
+                             "l"(piece.at + piece.pair) : "memory");
             if (SRC::SCALED) {
                 asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(scales + slot / 8), "l"(piece.scale) : "memory");
                 if (T == 2)
-                    asm volatile("cp.async.ca.shared.global [%0 + 128], [%1], 4;" ::"r"(scales + slot / 8), "l"(piece.scale + piece.scale_pair) : "memory");
+                    asm volatile("cp.async.ca.shared.global [%0 + 128], [%1], 4;" ::"r"(scales + slot / 8),
+                                 "l"(piece.scale + piece.scale_pair) : "memory");
                 piece.scale += SRC::SCALE_STEP;
             }
             piece.at += STEP_UNIT;
@@ -311,8 +314,10 @@ template <class SRC, int T, int UNITS> struct step_stream {
         copy_wait<PLACES - 2>();
 #pragma unroll
         for (int i = 0; i < T; i++) {
-            asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v[i][0].x), "=r"(v[i][0].y), "=r"(v[i][0].z), "=r"(v[i][0].w) : "r"(s + i * STEP_UNIT) : "memory");
-            asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4 + 512];" : "=r"(v[i][1].x), "=r"(v[i][1].y), "=r"(v[i][1].z), "=r"(v[i][1].w) : "r"(s + i * STEP_UNIT) : "memory");
+            asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v[i][0].x), "=r"(v[i][0].y), "=r"(v[i][0].z), "=r"(v[i][0].w)
+                         : "r"(s + i * STEP_UNIT) : "memory");
+            asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4 + 512];" : "=r"(v[i][1].x), "=r"(v[i][1].y), "=r"(v[i][1].z), "=r"(v[i][1].w)
+                         : "r"(s + i * STEP_UNIT) : "memory");
             if (SRC::SCALED)
                 asm volatile("ld.shared.u32 %0, [%1];" : "=r"(scale[i]) : "r"(scales + place / 8 + i * 128) : "memory");
         }
@@ -432,7 +437,8 @@ __device__ __forceinline__ void team_sync(int team)
  * has some columns, and hands them to done(round, tile, set, v): v.x is row g, v.y row g + 8, of token 4 set + lane % 4.  Every warp
  * of the team must come here. */
 template <int COLS, int T, int UNITS, class DONE>
-__device__ __forceinline__ void keep_sums(struct step_shared<UNITS> *sm, int n, bool last, const float2 total[T][COLS], DONE done, int team = STEP_WARPS)
+__device__ __forceinline__ void keep_sums(struct step_shared<UNITS> *sm, int n, bool last, const float2 total[T][COLS], DONE done,
+                                          int team = STEP_WARPS)
 {
     enum { ROUNDS = STEP_SETS / (T * COLS) };
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, kept = n % ROUNDS + 1, first = warp / team * team;

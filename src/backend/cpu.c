@@ -334,10 +334,11 @@ struct dev *dev_open_cpu(int n_threads, struct err *e)
 {
     int n = n_threads > 0 ? n_threads : usable_cores();
     struct cpu *c = memory_zeroed(1, sizeof *c);
-    c->dev = (struct dev){.ops = &ops, .step = &step_ops, .caps = dev_caps("cpu"), .name = "cpu", .alloc = cpu_alloc, .alloc_weights = cpu_alloc, .alloc_kv = cpu_alloc, .free = cpu_free, .alloc_host = cpu_alloc,
-                          .free_host = cpu_free, .copy = cpu_copy, .copy_rows = cpu_copy_rows, .zero = cpu_zero, .fill = cpu_fill,
-                          .reserve = cpu_reserve, .finish = cpu_finish, .read_gb_s = cpu_read_gb_s, .close = cpu_close,
-                          .graph_begin = cpu_graph_begin, .graph_end = cpu_graph_end, .graph_launch = cpu_graph_launch, .graph_free = cpu_graph_free};
+    c->dev = (struct dev){.ops = &ops, .step = &step_ops, .caps = dev_caps("cpu"), .name = "cpu", .alloc = cpu_alloc, .alloc_weights = cpu_alloc,
+                          .alloc_kv = cpu_alloc, .free = cpu_free, .alloc_host = cpu_alloc, .free_host = cpu_free, .copy = cpu_copy,
+                          .copy_rows = cpu_copy_rows, .zero = cpu_zero, .fill = cpu_fill, .reserve = cpu_reserve, .finish = cpu_finish,
+                          .read_gb_s = cpu_read_gb_s, .close = cpu_close, .graph_begin = cpu_graph_begin, .graph_end = cpu_graph_end,
+                          .graph_launch = cpu_graph_launch, .graph_free = cpu_graph_free};
     c->pool = (struct cpu_pool){.run = pool_run, .scratch = pool_scratch};
     c->n_threads = n < MAX_THREADS ? n : MAX_THREADS;
     pthread_mutex_init(&c->lock, NULL);

@@ -21,7 +21,8 @@ static const struct backend {
     struct dev_caps caps;
 } backends[] = {
 #ifdef Q35_CUDA
-    {"cuda", dev_open_cuda, dev_cuda_present, dev_cuda_confine, {.packs_weights = true, .several = true, .beside_host = true, .kv_dtypes = 1u << DT_BF16,
+    {"cuda", dev_open_cuda, dev_cuda_present, dev_cuda_confine,
+     {.packs_weights = true, .several = true, .beside_host = true, .kv_dtypes = 1u << DT_BF16,
      .kv_codes = 1u << KV_PAIR(KV_INT8, KV_INT8) | 1u << KV_PAIR(KV_INT8, KV_TQ4) | 1u << KV_PAIR(KV_TQ4, KV_TQ4) | 1u << KV_PAIR(KV_TQ4, KV_TQ3)}},
 #endif
     {"cpu",  dev_open_cpu,  always,           confine_none,     {.several = true, .kv_dtypes = 1u << DT_F32 | 1u << DT_BF16, .kv_codes = ~0u}},

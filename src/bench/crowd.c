@@ -125,7 +125,8 @@ static bool measure_all(struct crowd *c, int most, double there, struct err *e)
 {
     static const struct column columns[] = {
         {"right", "drafts", -7, 0}, {"answers", "answers", 7, 0}, {"tok_s", "tok/s", 9, 1}, {"tok_s_each", "each", 9, 1}, {"of_one", "x one", 7, 3},
-        {"of_one_without", "x one off", 9, 3}, {"drafts_step", "drafts/step", 11, 2}, {"accepted", "% accepted", 10, 1}, {"there_tok_s", "there", 8, 1},
+        {"of_one_without", "x one off", 9, 3}, {"drafts_step", "drafts/step", 11, 2}, {"accepted", "% accepted", 10, 1},
+        {"there_tok_s", "there", 8, 1},
     };
     const double chance = c->s->o->chance;
     char name[32];
@@ -143,7 +144,8 @@ static bool measure_all(struct crowd *c, int most, double there, struct err *e)
             const double rate = r.tok_s;
             one = n == 1 ? rate : one;
             without = n == 1 && !k ? rate : without;
-            const double cells[] = {n, rate, rate / n, rate / one, rate / without, r.drafts, r.right, there > 0 ? rate * there / c->s->read_gb_s : NAN};
+            const double cells[] = {n, rate, rate / n, rate / one, rate / without, r.drafts, r.right,
+                                    there > 0 ? rate * there / c->s->read_gb_s : NAN};
             report_text(c->r, list[k].name);
             for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
                 report_number(c->r, cells[i]);
@@ -155,8 +157,8 @@ static bool measure_all(struct crowd *c, int most, double there, struct err *e)
 bool crowd_report(struct subject *s, struct report *r, double there, struct err *e)
 {
     struct crowd c = {.s = s, .r = r};
-    const struct decoder_options o = {.n_ctx = s->m.n_ctx, .chunk = s->m.chunk, .depth = s->m.depth, .n_sequences = s->m.n_sequences, .n_snapshots = 1,
-                                      .head = s->m.head, .traffic = s->traffic};
+    const struct decoder_options o = {.n_ctx = s->m.n_ctx, .chunk = s->m.chunk, .depth = s->m.depth, .n_sequences = s->m.n_sequences,
+                                      .n_snapshots = 1, .head = s->m.head, .traffic = s->traffic};
     forward_overlap(s->m.forward, s->o->overlap - 1);
     c.d = decoder_open(s->m.dev, &s->m.cfg, s->m.forward, s->m.caches, &o, e);
     const int most = c.d ? decoder_most_answers(c.d) : 0;

@@ -29,7 +29,8 @@ static double bytes_of(const struct sweep *w, const struct asked *a)
 static void report_means(const struct sweep *w, const struct asked *runs, int n)
 {
     static const struct column columns[] = {
-        {"run", "run", 4, 0}, {"answers", "answers", 8, 0}, {"all_tok_s", "tok/s all", 9, 1}, {"tok_s", "tok/s", 8, 1}, {"tokens_step", "tokens/step", 11, 2},
+        {"run", "run", 4, 0}, {"answers", "answers", 8, 0}, {"all_tok_s", "tok/s all", 9, 1}, {"tok_s", "tok/s", 8, 1},
+        {"tokens_step", "tokens/step", 11, 2},
         {"accepted", "% accepted", 10, 1}, {"gb_token", "GB/token", 9, 3}, {"gb_s", "GB/s", 7, 0}, {"of_read", "% read", 7, 1},
     };
     report_table(w->r, "means over the answers of a run", columns, sizeof columns / sizeof *columns);

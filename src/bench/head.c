@@ -1,4 +1,5 @@
-/* `q35chat bench head`: whether a head in two planes ever misses one of the best ids, how many ids it completes, and how far its estimates are off. */
+/* `q35chat bench head`: whether a head in two planes ever misses one of the best ids, how many ids it completes, and how far its estimates are
+ * off. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +77,8 @@ static void compare_best(struct counts *c, struct work *w, const struct weight *
     const struct step_sampling how = {.temperature = 1, .top_k = wanted[k], .n_ids = planes->rows};
     const float least = kth_best(w->whole, planes->rows, wanted[k]);
     int ids = 0, missed = 0;
-    STEP(w->dev, step_logits, .logits = w->logits, .tile_max = w->tile_max, .w = *planes, .hidden = h, .sampling = &how, .seen = w->seen, .n_rows = 1);
+    STEP(w->dev, step_logits, .logits = w->logits, .tile_max = w->tile_max, .w = *planes, .hidden = h, .sampling = &how, .seen = w->seen,
+         .n_rows = 1);
     for (int i = 0; i < planes->rows; i++) {
         ids += w->logits[i] == w->whole[i];
         missed += w->whole[i] >= least ? w->logits[i] != w->whole[i] : w->logits[i] >= least;
@@ -94,7 +96,8 @@ static void compare_estimates(struct counts *c, struct work *w, const struct wei
     double squares = 0;
     for (int i = 0; i < planes->cols; i++)
         squares += (double)h[i] * (double)h[i];
-    STEP(w->dev, step_logits, .logits = w->logits, .tile_max = w->tile_max, .w = *planes, .hidden = h, .n_ids = planes->rows, .estimate = true, .n_rows = 1);
+    STEP(w->dev, step_logits, .logits = w->logits, .tile_max = w->tile_max, .w = *planes, .hidden = h, .n_ids = planes->rows, .estimate = true,
+         .n_rows = 1);
     for (int i = 0; i < planes->rows; i++) {
         const double deviation = (double)f16_f32(about[i].scale) * (double)f16_f32(about[i].spread) * sqrt(squares);
         const double off = deviation > 0 ? ((double)w->whole[i] - (double)w->logits[i]) / deviation : 0;
@@ -206,8 +209,8 @@ static bool own_head(struct report *r, const struct bench_options *o, struct err
     struct model m;
     struct ids ids = {0};
     struct counts c = {.worst = 0};
-    bool ok = load_open(&m, &(struct load_options){.dir = o->model_dir, .backend = o->backend, .head = "planes", .n_threads = o->n_threads, .n_ctx = o->n_ctx,
-                                                   .chunk = CHUNK, .n_snapshots = LOAD_NO_SNAPSHOTS}, e)
+    bool ok = load_open(&m, &(struct load_options){.dir = o->model_dir, .backend = o->backend, .head = "planes", .n_threads = o->n_threads,
+                                                   .n_ctx = o->n_ctx, .chunk = CHUNK, .n_snapshots = LOAD_NO_SNAPSHOTS}, e)
            && text_ids(&m, o->text_file, 1, m.n_ctx, &ids, e);
     if (ok) {
         struct work w = open_work(m.dev, m.cfg.vocab);
@@ -237,7 +240,8 @@ static struct dev *open_device(const struct bench_options *o, struct err *e)
 int bench_head(const struct bench_options *o)
 {
     static const struct column columns[] = {
-        {"numbers", "numbers", -20, 0}, {"rows", "ids", 8, 0}, {"columns", "columns", 8, 0}, {"wanted", "best", 6, 0}, {"positions", "positions", 10, 0},
+        {"numbers", "numbers", -20, 0}, {"rows", "ids", 8, 0}, {"columns", "columns", 8, 0}, {"wanted", "best", 6, 0},
+        {"positions", "positions", 10, 0},
         {"missed", "missed", 8, 0}, {"ids", "completed", 10, 1}, {"most", "at most", 8, 0}, {"off", "p off", 8, 5},
         {"rms", "rms error", 10, 2}, {"worst", "greatest", 9, 2},
     };

@@ -49,7 +49,8 @@ static void call_route(struct timing *k, void *arg, int i)
     const struct prompt *p = arg;
     const struct model_config *c = &k->s->m.cfg;
     (void)i;
-    RUN(k->d, router, .experts = p->experts, .weights = p->weights, .logits = p->logits, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k);
+    RUN(k->d, router, .experts = p->experts, .weights = p->weights, .logits = p->logits, .n_tokens = p->n, .n_experts = c->n_experts,
+        .top_k = c->top_k);
     RUN(k->d, moe_group, .start = p->start, .slots = p->slots, .experts = p->experts, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k);
 }
 
@@ -114,7 +115,8 @@ static void call_gated_norm(struct timing *k, void *arg, int i)
     const struct prompt *p = arg;
     const struct model_config *c = &k->s->m.cfg;
     (void)i;
-    RUN(k->d, rmsnorm_gated, .y = p->y, .x = p->x, .z = p->z, .w = p->head_norm, .n_rows = p->n * c->lin_v_heads, .dim = c->lin_v_dim, .eps = c->rms_eps);
+    RUN(k->d, rmsnorm_gated, .y = p->y, .x = p->x, .z = p->z, .w = p->head_norm, .n_rows = p->n * c->lin_v_heads, .dim = c->lin_v_dim,
+        .eps = c->rms_eps);
 }
 
 static void call_attention(struct timing *k, void *arg, int i)
@@ -147,7 +149,8 @@ static void measure_experts(struct timing *k, struct prompt *p)
     double down = distinct * (double)subject_matrix_bytes(k->s, &m->experts[0].down) + (double)subject_matrix_bytes(k->s, &m->shared.down);
     timing_row(k, "router, moe_group", timing_measure(k, false, 8, call_route, p), n * (c->n_experts + 4 * c->top_k) * 4.0, 0);
     timing_row(k, "experts_up", timing_measure(k, false, 8, call_up, p), up + (n * c->hidden + slots * inter) * 4.0, 4.0 * slots * inter * c->hidden);
-    timing_row(k, "experts_down", timing_measure(k, false, 8, call_down, p), down + slots * (inter + c->hidden) * 4.0, 2.0 * slots * inter * c->hidden);
+    timing_row(k, "experts_down", timing_measure(k, false, 8, call_down, p), down + slots * (inter + c->hidden) * 4.0,
+               2.0 * slots * inter * c->hidden);
     timing_row(k, "moe_combine", timing_measure(k, false, 8, call_combine, p), n * (c->top_k + 3) * c->hidden * 4.0, 0);
 }
 
@@ -171,14 +174,16 @@ static void measure_attention(struct timing *k, struct prompt *p, int n_ctx)
         char name[64];
         snprintf(name, sizeof name, "attention from %d on", p->pos);
         timing_row(k, name, timing_measure(k, false, 4, call_attention, p),
-                    (p->pos + n) * (double)kv_row_bytes(&p->kv) + 2 * n * c->n_q_heads * c->head_dim * 4, 4 * n * (p->pos + n / 2) * c->n_q_heads * c->head_dim);
+                    (p->pos + n) * (double)kv_row_bytes(&p->kv) + 2 * n * c->n_q_heads * c->head_dim * 4,
+                    4 * n * (p->pos + n / 2) * c->n_q_heads * c->head_dim);
     }
 }
 
 static void alloc_operands(struct timing *k, struct prompt *p, int n_ctx)
 {
     const struct model_config *c = &k->s->m.cfg;
-    size_t n = (size_t)p->n, heads = (size_t)c->lin_v_heads, conv = (size_t)config_conv_dim(c), query = 2 * (size_t)c->n_q_heads * (size_t)c->head_dim;
+    size_t n = (size_t)p->n, heads = (size_t)c->lin_v_heads, conv = (size_t)config_conv_dim(c),
+        query = 2 * (size_t)c->n_q_heads * (size_t)c->head_dim;
     size_t slots = n * (size_t)(c->top_k + 1), wide = conv > query ? conv : query, kv = (size_t)n_ctx * (size_t)(c->n_kv_heads * c->head_dim);
     wide = wide > (size_t)c->n_experts ? wide : (size_t)c->n_experts;
     p->x = timing_random(k, n * wide);

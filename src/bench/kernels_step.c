@@ -85,7 +85,8 @@ static void call_head(struct timing *k, void *arg, int i)
     const struct weights *w = &k->s->m.weights;
     (void)i;
     STEP(k->d, step_logits, .logits = s->logits, .tile_max = s->tile_max, .w = *weights_head(w, k->s->m.head), .stream = s->stream,
-         .norm = w->norm, .hidden_out = s->h_out, .scratch = s->head_scratch, .n_ids = k->s->m.cfg.vocab, .n_rows = s->rows, .eps = k->s->m.cfg.rms_eps);
+         .norm = w->norm, .hidden_out = s->h_out, .scratch = s->head_scratch, .n_ids = k->s->m.cfg.vocab, .n_rows = s->rows,
+         .eps = k->s->m.cfg.rms_eps);
 }
 
 static void call_mtp_fc(struct timing *k, void *arg, int i)
@@ -245,7 +246,8 @@ static void measure_moe(struct timing *k, struct step *s)
 {
     const struct model_config *c = &k->s->m.cfg;
     const struct moe_weights *m = &k->s->m.weights.layers[0].moe;
-    double router = linear_bytes_of(s, matrices(k, &m->router, &m->shared_gate, NULL, NULL), 3, c->hidden, step_router_parts(c->hidden) * (c->n_experts + 1));
+    double router = linear_bytes_of(s, matrices(k, &m->router, &m->shared_gate, NULL, NULL), 3, c->hidden,
+                                    step_router_parts(c->hidden) * (c->n_experts + 1));
     timing_row(k, "router, shared gate", timing_measure(k, true, TIMING_CALLS, call_router, s), router, 0);
     double both = timing_measure(k, true, TIMING_CALLS, call_experts, s);
     if (k->failed)
@@ -264,7 +266,8 @@ static void measure_end(struct timing *k, struct step *s)
     const struct step_sampling how[] = {
         {.n_ids = c->vocab, .room = 1 << 30}, {.temperature = 0.7f, .top_p = 0.95f, .top_k = 20, .n_ids = c->vocab, .room = 1 << 30, .rng = 1},
     };
-    timing_row(k, k->s->m.head == HEAD_INT8 ? "head INT8" : k->s->m.head == HEAD_PLANES ? "head, both planes" : "head bf16", timing_measure(k, true, 8, call_head, s),
+    timing_row(k, k->s->m.head == HEAD_INT8 ? "head INT8" : k->s->m.head == HEAD_PLANES ? "head, both planes" : "head bf16",
+               timing_measure(k, true, 8, call_head, s),
                 linear_bytes_of(s, matrices(k, weights_head(w, k->s->m.head), NULL, NULL, NULL), 2, c->hidden, c->vocab), 0);
     for (int i = 0; i < 2 && !k->failed; i++) {
         k->d->copy(k->d, s->sampling, &how[i], sizeof how[i]);

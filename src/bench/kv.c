@@ -32,7 +32,8 @@ static double gigabytes(const struct model_config *c, const struct kv_recipe *r)
 static bool report_bytes(struct report *r, const struct model_config *own, struct err *e)
 {
     static const struct column columns[] = {
-        {"recipe", "recipe", -8, 0}, {"bits", "bits", 8, 4}, {"sinks", "sinks", 6, 0}, {"recent", "recent", 7, 0}, {"bytes_122b", "122B B/token", 13, 0},
+        {"recipe", "recipe", -8, 0}, {"bits", "bits", 8, 4}, {"sinks", "sinks", 6, 0}, {"recent", "recent", 7, 0},
+        {"bytes_122b", "122B B/token", 13, 0},
         {"to_bf16", "x bf16", 7, 2}, {"gb_256k", "GB at 256K", 11, 2}, {"bytes", "this B/token", 13, 0},
     };
     struct model_config large;
@@ -60,8 +61,9 @@ static bool with_model(const struct bench_options *o, struct report *r, struct e
 {
     struct model m;
     const int n_ctx = o->n_ctx ? o->n_ctx : TEXT_CTX;
-    bool ok = load_open(&m, &(struct load_options){.dir = o->model_dir, .backend = o->backend, .head = o->head ? o->head : "bf16", .n_threads = o->n_threads,
-                                                   .n_ctx = n_ctx, .chunk = o->chunk, .n_snapshots = LOAD_NO_SNAPSHOTS}, e);
+    bool ok = load_open(&m, &(struct load_options){.dir = o->model_dir, .backend = o->backend, .head = o->head ? o->head : "bf16",
+                                                   .n_threads = o->n_threads, .n_ctx = n_ctx, .chunk = o->chunk, .n_snapshots = LOAD_NO_SNAPSHOTS},
+                                                   e);
     if (ok) {
         report_device(r, m.dev);
         report_fact(r, "model", "%s", m.cfg.name);

@@ -7,12 +7,13 @@
 #include "base/memory.h"
 #include "kernels/fill.h"
 
-enum { HEADS = 32, KV_HEADS = 2, GROUP = HEADS / KV_HEADS, ROW = KV_HEADS * KV_DIM, CHUNK = 1024, ERROR_CTX = 8192, SINKS = 4, RIVALS = 8, LONG_SEEDS = 3 };
+enum { HEADS = 32, KV_HEADS = 2, GROUP = HEADS / KV_HEADS, ROW = KV_HEADS * KV_DIM, CHUNK = 1024, ERROR_CTX = 8192, SINKS = 4, RIVALS = 8,
+       LONG_SEEDS = 3 };
 
 static const float SCALE = 0.0625f;     /* of logits: 1 / sqrt(KV_DIM) */
 
-/* How numbers of a key are distributed, before the key is normed as the model norms it.  In all of them the first SINKS keys have one channel that is far greater than the others, which every
- * query looks at, and next to no value. */
+/* How numbers of a key are distributed, before the key is normed as the model norms it.  In all of them the first SINKS keys have one channel that is
+ * far greater than the others, which every query looks at, and next to no value. */
 enum kind { GAUSS, HEAVY, OUTLIERS, N_KINDS };
 
 struct sample {
@@ -125,8 +126,8 @@ static bool is_needle(const struct sample *r, int pos, int head)
     return false;
 }
 
-/* Rivals have keys of the needle's size whose cosine with it is 0.8, and values of their own.  The needle of a KV head's first query head is right behind
- * the exact positions at the beginning, the others are at even distances. */
+/* Rivals have keys of the needle's size whose cosine with it is 0.8, and values of their own.  The needle of a KV head's first query head is right
+ * behind the exact positions at the beginning, the others are at even distances. */
 static void plant(struct sample *r, enum kind kind, struct stream *s)
 {
     for (int head = 0; head < HEADS; head++)
@@ -165,7 +166,8 @@ static void make_rows(struct sample *r, int n, enum kind kind, double sigma, int
     for (int p = 0; p < n; p++)
         for (int i = 0; i < ROW; i++) {
             const bool channel = i % KV_DIM == SINK_CHANNEL;
-            r->k[(size_t)p * ROW + (size_t)i] = p < SINKS ? (channel ? SINK_KEY : (float)normal(&s)) : channel ? 0 : (float)number(&s, kind, i % KV_DIM);
+            r->k[(size_t)p * ROW + (size_t)i] = p < SINKS ? (channel ? SINK_KEY : (float)normal(&s)) 
+                                                          : channel ? 0 : (float)number(&s, kind, i % KV_DIM);
             r->v[(size_t)p * ROW + (size_t)i] = (float)normal(&s) * (p < SINKS ? 0.02f : 1);
         }
     for (int p = SINKS; p < n; p++)
@@ -252,7 +254,8 @@ static bool report_errors(struct report *r, struct dev *d, uint64_t n_seeds, str
             }
             free_rows(&rows);
         }
-    report_table(r, "relative error of attention's output over 8,192 positions, against the first recipe; every second head has a needle", columns, sizeof columns / sizeof *columns);
+    report_table(r, "relative error of attention's output over 8,192 positions, against the first recipe; every second head has a needle", columns,
+                 sizeof columns / sizeof *columns);
     for (int i = 0; i < n && ok; i++) {
         report_text(r, recipes[i]->name);
         for (int kind = 0; kind < N_KINDS; kind++)

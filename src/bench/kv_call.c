@@ -119,7 +119,8 @@ static bool calls(const struct trial *t, const struct ids *ids)
 }
 
 /* One recipe, one length: how many answers are calls, and how many are those of the exact rows. */
-static bool try_length(struct trial *t, const struct kv_recipe *recipe, bool first, int length, const struct ids *filler, int *n_calls, int *n_same, struct err *e)
+static bool try_length(struct trial *t, const struct kv_recipe *recipe, bool first, int length, const struct ids *filler, int *n_calls, int *n_same,
+                       struct err *e)
 {
     struct model *m = t->m;
     const int fill = lengths[length] - t->head.n;
@@ -155,7 +156,8 @@ static bool try_recipes(struct report *r, struct trial *t, const struct ids *fil
     const struct kv_recipe *recipes[KV_MOST_RECIPES];
     const int n = kv_recipes_of(t->m->dev, &t->m->cfg, recipes, KV_MOST_RECIPES);
     bool ok = true;
-    report_table(r, "tool calls behind a text, of 4 questions: whole calls, and answers as with the first recipe", columns, sizeof columns / sizeof *columns);
+    report_table(r, "tool calls behind a text, of 4 questions: whole calls, and answers as with the first recipe", columns,
+                 sizeof columns / sizeof *columns);
     for (int i = 0; ok && i < n && !report_stopped(r); i++) {
         report_text(r, recipes[i]->name);
         for (int k = 0; ok && k < N_LENGTHS; k++) {

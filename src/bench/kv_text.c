@@ -56,8 +56,8 @@ static bool run_chunk(struct model *m, struct cache *k, const int32_t *ids, int 
 }
 
 /* One chunk with every recipe; d[0] is the exact one. */
-static bool compare_chunk(struct model *m, struct distance *d, int n_recipes, const struct ids *ids, int pos, int n, float *device, float *exact, float *other,
-                          struct err *e)
+static bool compare_chunk(struct model *m, struct distance *d, int n_recipes, const struct ids *ids, int pos, int n, float *device, float *exact,
+                          float *other, struct err *e)
 {
     const size_t vocab = (size_t)m->cfg.vocab;
     int likeliest[CHUNK];
@@ -97,8 +97,8 @@ static void report_distances(struct report *r, struct distance *d, int n_recipes
         for (int k = 0; k < d[i].n; k++)
             sum += d[i].kl[k];
         const double perplexity = exp(d[i].surprise / d[i].n), exact = exp(d[0].surprise / d[0].n);
-        const double cells[] = {d[i].n, sum / d[i].n, d[i].kl[d[i].n / 2], d[i].kl[(int)(0.999 * d[i].n)], d[i].kl[d[i].n - 1], 100.0 * d[i].n_same / d[i].n,
-                                perplexity, 100 * (perplexity / exact - 1)};
+        const double cells[] = {d[i].n, sum / d[i].n, d[i].kl[d[i].n / 2], d[i].kl[(int)(0.999 * d[i].n)], d[i].kl[d[i].n - 1],
+                                100.0 * d[i].n_same / d[i].n, perplexity, 100 * (perplexity / exact - 1)};
         report_text(r, d[i].recipe->name);
         for (size_t c = 0; c < sizeof cells / sizeof *cells; c++)
             report_number(r, cells[c]);

@@ -102,7 +102,8 @@ static void report_prompts(const struct sweep *w)
         for (size_t c = 0; c < sizeof cells / sizeof *cells; c++)
             report_number(w->r, cells[c]);
     }
-    report_note(w->r, "prompts: each operation takes its bytes over %g GB/s or its arithmetic over %g TFLOP/s, whichever is longer; nothing of it is measured, and no "
+    report_note(w->r, "prompts: each operation takes its bytes over %g GB/s or its arithmetic over %g TFLOP/s, whichever is longer; nothing of it is "
+                      "measured, and no "
                 "kernel reaches both rates in full", there.gb_s, there.tflop_s);
 }
 
@@ -133,7 +134,8 @@ int bench_project(const struct bench_options *given)
         subject_report(&w.s, &r);
         report_fact(&r, "there", "%g GB/s", o.bandwidth);
     }
-    ok = ok && measure(&w) && (!o.synthetic || trial_report(&w.s, &r, o.bandwidth, &w.e)) && (!o.answers || crowd_report(&w.s, &r, o.bandwidth, &w.e));
+    ok = ok && measure(&w) && (!o.synthetic || trial_report(&w.s, &r, o.bandwidth, &w.e))
+         && (!o.answers || crowd_report(&w.s, &r, o.bandwidth, &w.e));
     int status = report_close(&r, ok ? NULL : &w.e);
     sweep_close(&w);
     return status;

@@ -26,7 +26,8 @@ static void add(struct chunk *k, double bytes, double flops)
 static void product(struct chunk *k, const struct weight *w, int old)
 {
     const double halves = gemm_halves((int)k->n), x = linear_narrow(w) ? 4 : 2 * halves;
-    add(k, (double)traffic_matrix(w, true) + k->n * (x * w->cols + (4 + old) * w->rows), 2 * k->n * w->rows * w->cols * (linear_narrow(w) ? 2 : halves));
+    add(k, (double)traffic_matrix(w, true) + k->n * (x * w->cols + (4 + old) * w->rows),
+        2 * k->n * w->rows * w->cols * (linear_narrow(w) ? 2 : halves));
 }
 
 static void norm(struct chunk *k)
@@ -37,7 +38,8 @@ static void norm(struct chunk *k)
 static void delta(struct chunk *k, const struct delta_weights *w)
 {
     const struct model_config *c = k->c;
-    const double n = k->n, conv = config_conv_dim(c), key = config_lin_key_dim(c), value = config_lin_value_dim(c), dk = c->lin_k_dim, dv = c->lin_v_dim;
+    const double n = k->n, conv = config_conv_dim(c), key = config_lin_key_dim(c), value = config_lin_value_dim(c), dk = c->lin_k_dim,
+        dv = c->lin_v_dim;
     product(k, &w->qkv, 0);
     product(k, &w->z, 0);
     product(k, &w->a, 0);
@@ -78,7 +80,8 @@ static void mixture(struct chunk *k, const struct moe_weights *w)
     const double n = k->n, slots = n * (c->top_k + 1), inter = c->moe_inter, halves = gemm_halves((int)n);
     const double distinct = c->n_experts * (1 - pow(1 - (double)c->top_k / c->n_experts, n));
     const struct expert_weights *x = &w->experts[0], *s = &w->shared;
-    const double up = distinct * (double)(traffic_matrix(&x->gate, true) + traffic_matrix(&x->up, true)) + (double)(traffic_matrix(&s->gate, true) + traffic_matrix(&s->up, true));
+    const double up = distinct * (double)(traffic_matrix(&x->gate, true) + traffic_matrix(&x->up, true))
+                      + (double)(traffic_matrix(&s->gate, true) + traffic_matrix(&s->up, true));
     const double down = distinct * (double)traffic_matrix(&x->down, true) + (double)traffic_matrix(&s->down, true);
     product(k, &w->router, 0);
     product(k, &w->shared_gate, 0);

@@ -182,7 +182,8 @@ static bool measure_answers(struct sweep *w)
             if (!answer(w, n_prompt, draft, &ms, &n_tokens, &n_steps, &n_drafts))
                 return false;
             double steps = n_steps - 1, tokens = n_tokens - 1;
-            const double cells[] = {n_prompt, draft, 1e3 * tokens / ms, ms / steps, tokens / steps, n_drafts ? 100 * (tokens - steps) / n_drafts : NAN};
+            const double cells[] = {n_prompt, draft, 1e3 * tokens / ms, ms / steps, tokens / steps,
+                                    n_drafts ? 100 * (tokens - steps) / n_drafts : NAN};
             for (size_t c = 0; c < sizeof cells / sizeof *cells; c++)
                 report_number(w->r, cells[c]);
         }

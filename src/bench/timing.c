@@ -47,7 +47,8 @@ double timing_measure(struct timing *k, bool graph, int n, timing_call *call, vo
 }
 
 static const struct column columns[] = {
-    {"operation", "operation", -30, 0}, {"rows", "rows", 5, 0}, {"experts", "experts", 7, 2}, {"us", "us", 10, 2}, {"mb", "MB", 9, 3}, {"gb_s", "GB/s", 7, 0},
+    {"operation", "operation", -30, 0}, {"rows", "rows", 5, 0}, {"experts", "experts", 7, 2}, {"us", "us", 10, 2}, {"mb", "MB", 9, 3},
+    {"gb_s", "GB/s", 7, 0},
     {"of_read", "% read", 7, 1}, {"tflop_s", "TFLOP/s", 8, 1},
 };
 

@@ -19,7 +19,8 @@ struct chance {
     float rate[2];
 };
 static const struct chance chances[] = {
-    {"0.3", {0.3f, 0.3f}}, {"0.7", {0.7f, 0.7f}}, {"0.8", {0.8f, 0.8f}}, {"0.9", {0.9f, 0.9f}}, {"0.95", {0.95f, 0.95f}}, {"0.4, 0.95", {0.4f, 0.95f}},
+    {"0.3", {0.3f, 0.3f}}, {"0.7", {0.7f, 0.7f}}, {"0.8", {0.8f, 0.8f}}, {"0.9", {0.9f, 0.9f}}, {"0.95", {0.95f, 0.95f}},
+    {"0.4, 0.95", {0.4f, 0.95f}},
 };
 
 struct trial {
@@ -127,7 +128,8 @@ static bool measure_chance(struct trial *t, const struct chance *c, struct err *
 static bool measure_auto(struct trial *t, struct err *e)
 {
     static const struct column columns[] = {
-        {"chance", "chance", -10, 0}, {"after", "after", -6, 0}, {"none_tok_s", "none", 8, 1}, {"best_drafts", "best", 5, 0}, {"best_drafts_2", "then", 5, 0},
+        {"chance", "chance", -10, 0}, {"after", "after", -6, 0}, {"none_tok_s", "none", 8, 1}, {"best_drafts", "best", 5, 0},
+        {"best_drafts_2", "then", 5, 0},
         {"best_tok_s", "tok/s", 8, 1}, {"auto_tok_s", "auto", 8, 1}, {"tokens_step", "tokens/step", 11, 2}, {"of_none", "x none", 7, 2},
         {"of_best", "x best", 7, 3}, {"gb_token", "GB/token", 9, 3}, {"there_tok_s", "there", 8, 1},
     };
@@ -146,17 +148,19 @@ static bool measure_auto(struct trial *t, struct err *e)
         if (!measure_chance(t, &list[i], e))
             return false;
     report_note(t->r, "after: the answers before it had other chances, or the one before it had the same");
-    report_note(t->r, "drafts are right by lot, each when all before it were, and count as many tokens as they give on average; of two chances each has %d tokens in turns, and its best number of drafts", TURN);
+    report_note(t->r, "drafts are right by lot, each when all before it were, and count as many tokens as they give on average; of two chances each "
+                      "has %d tokens in turns, and its best number of drafts", TURN);
     if (t->there > 0)
-        report_note(t->r, "there: the tokens a second of auto here, times %g GB/s over the plain read here; only where memory is the limit", t->there);
+        report_note(t->r, "there: the tokens a second of auto here, times %g GB/s over the plain read here; only where memory is the limit",
+                    t->there);
     return true;
 }
 
 bool trial_report(struct subject *s, struct report *r, double there, struct err *e)
 {
     struct trial t = {.s = s, .r = r, .there = there, .depth = s->m.weights.mtp.present ? ENGINE_MAX_DEPTH : 0};
-    const struct decoder_options o = {.n_ctx = s->m.n_ctx, .chunk = s->m.chunk, .depth = t.depth, .n_sequences = 1, .n_snapshots = 1, .head = s->m.head,
-                                      .traffic = s->traffic};
+    const struct decoder_options o = {.n_ctx = s->m.n_ctx, .chunk = s->m.chunk, .depth = t.depth, .n_sequences = 1, .n_snapshots = 1,
+                                      .head = s->m.head, .traffic = s->traffic};
     for (int i = 0; i < PROMPT; i++)
         t.prompt[i] = (int32_t)((uint32_t)(i + 1) * 2654435761u % (uint32_t)s->m.cfg.vocab);
     forward_overlap(s->m.forward, s->o->overlap - 1);

@@ -69,7 +69,8 @@ bool asking_begins(struct chat *c, struct err *e)
 struct request asking_request(const struct chat *c, enum turn_kind kind, struct arena *mem)
 {
     struct request q = {
-        .conversation = state_conversation(c), .thinking = c->turn.thinking, .think_budget = c->turn.think_budget, .follows = c->turn.stats.n_rounds > 0,
+        .conversation = state_conversation(c), .thinking = c->turn.thinking, .think_budget = c->turn.think_budget,
+        .follows = c->turn.stats.n_rounds > 0,
     };
     const char *more = kind == TURN_SUMMARY ? buf_str(&c->summary.request) : kind == TURN_ASIDE ? c->aside.entries[0]->m.content.p : NULL;
     q.messages = sent_messages(&c->t, more, mem, &q.n_messages);

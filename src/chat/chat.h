@@ -24,7 +24,8 @@ enum { CHAT_MAX_FDS = 6, CHAT_MAX_DEPTH = LIMIT_DRAFTS };
 
 enum chat_event_kind {
     CHAT_LOADING,               /* done, total: bytes */
-    CHAT_MODELS,                /* chat_models() are those that there are now.  Before CHAT_READY messages wait until chat_choose_model(); told again when one does */
+    CHAT_MODELS,                /* chat_models() are those that there are now.  Before CHAT_READY messages wait until chat_choose_model(); told again
+                                 * when one does */
     CHAT_READY,                 /* chat_info() is filled */
     CHAT_PREFILL,               /* done, total, cached: tokens of the prompt */
     CHAT_REASONING,             /* text */
@@ -82,7 +83,10 @@ struct chat_stats {
 static inline double chat_tokens_per_step(const struct chat_stats *s) { return s->n_steps ? (double)(s->n_tokens - s->n_rounds) / s->n_steps : 0; }
 
 /* What a token cost in memory traffic, in 10^9 bytes; 0: not known. */
-static inline double chat_gb_per_token(const struct chat_stats *s) { return s->n_tokens > s->n_rounds ? s->bytes * 1e-9 / (s->n_tokens - s->n_rounds) : 0; }
+static inline double chat_gb_per_token(const struct chat_stats *s)
+{
+    return s->n_tokens > s->n_rounds ? s->bytes * 1e-9 / (s->n_tokens - s->n_rounds) : 0;
+}
 
 struct chat_event {
     enum chat_event_kind kind;
@@ -112,7 +116,8 @@ struct chat_info {
 
 /* What a front end can and wants. */
 struct chat_front {
-    bool can_ask;                       /* CHAT_APPROVE will be answered, otherwise such calls are refused; and CHAT_MODELS, otherwise there is no model */
+    bool can_ask;                       /* CHAT_APPROVE will be answered, otherwise such calls are refused; and CHAT_MODELS, otherwise there is no
+                                         * model */
     bool keeps;                         /* conversations go to disk (if the option save is on) */
     bool attaches;                      /* "@path" in a message attaches the file; otherwise messages are text throughout */
     const char *tools;                  /* what tools = auto stands for: "all", "none" */
@@ -303,8 +308,8 @@ void chat_checkpoint(const struct chat *c, struct chat_checkpoint *k);
 int  chat_models(const struct chat *c, const char *const **names);
 /* The one that a word means: its name, or its number from 1 as chat_models() has it; NULL: none. */
 const char *chat_model_meant(const struct chat *c, const char *word);
-/* The answers that follow come from that model; CHAT_READY, or CHAT_MODELS if the server does not have it.  False: an answer is under way, or there is nothing to
- * choose. */
+/* The answers that follow come from that model; CHAT_READY, or CHAT_MODELS if the server does not have it.  False: an answer is under way, or there
+ * is nothing to choose. */
 bool chat_choose_model(struct chat *c, const char *name, struct err *e);
 bool chat_list_models(struct chat *c, struct err *e);   /* asks for them anew: CHAT_MODELS, or a note.  False likewise */
 

@@ -86,7 +86,8 @@ enum command_result command_edit(struct typed *c)
     const char *rest;
     int n = command_number(c->arg, 1, &rest), i = n && !*rest ? newest(c->chat, "user", n) : -1;
     struct buf text = {0};
-    bool ok = i >= 0 || err_set(&c->e, newest(c->chat, "user", 1) < 0 ? "there is no message of yours yet" : "there is no such message of yours; /edit 1 is the last one");
+    bool ok = i >= 0 || err_set(&c->e, newest(c->chat, "user", 1) < 0 ? "there is no message of yours yet" : "there is no such message of yours; "
+                                                                                                             "/edit 1 is the last one");
     if (!ok || !chat_edit(c->chat, i, &text, &c->e))
         return command_refused(c);
     if (*buf_str(&text) == '/')         /* so that it is a message again */

@@ -32,8 +32,8 @@ static bool unknown(const struct options *o, const char *name, struct err *e)
     struct buf names = {0};
     for (int i = 0; i < options_n_endpoints(o); i++)
         buf_addf(&names, "%s%s", i ? ", " : "", options_endpoint(o, i)->name);
-    err_set(e, "the endpoint is '%s', expected an address that begins with http:// or https://, unix:PATH, or the name of an [endpoint NAME] section of the "
-            "config file, which has %s", name, names.len ? names.data : "none");
+    err_set(e, "the endpoint is '%s', expected an address that begins with http:// or https://, unix:PATH, or the name of an [endpoint NAME] "
+               "section of the config file, which has %s", name, names.len ? names.data : "none");
     buf_free(&names);
     return false;
 }
@@ -91,7 +91,8 @@ static bool read_authorities(const struct option_endpoint *s, struct endpoint *e
     if (!set(s->ca_file))
         return true;
     paths_expand(&ep->ca_file, s->ca_file);
-    return !access(ep->ca_file.data, R_OK) || err_set(e, "cannot read %s, the ca_file of [endpoint %s]: %s", ep->ca_file.data, s->name, strerror(errno));
+    return !access(ep->ca_file.data, R_OK) || err_set(e, "cannot read %s, the ca_file of [endpoint %s]: %s", ep->ca_file.data, s->name,
+                                                      strerror(errno));
 }
 
 bool endpoint_find(const struct options *o, struct endpoint *ep, struct err *e)
@@ -106,7 +107,8 @@ bool endpoint_find(const struct options *o, struct endpoint *ep, struct err *e)
     ep->model = chosen(o, OPT_model, s->model);
     ep->dialect = chosen(o, OPT_dialect, s->dialect);
     if (!ep->url || !is_address(ep->url))
-        return err_set(e, "[endpoint %s] has the url '%s', expected an address that begins with http:// or https://, or unix:PATH", s->name, ep->url ? ep->url : "");
+        return err_set(e, "[endpoint %s] has the url '%s', expected an address that begins with http:// or https://, or unix:PATH", s->name,
+                       ep->url ? ep->url : "");
     if (ep->dialect && !value_check(VALUE_CHOICE, "the dialect of the endpoint", ep->dialect, options_choices(OPT_dialect), 0, 0, e))
         return false;
     return read_key(s, ep, e) && read_authorities(s, ep, e);

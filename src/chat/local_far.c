@@ -68,8 +68,8 @@ static void add_sampling(struct buf *out, const struct sampling *s)
 {
 #define SAMPLING_NUMBER(name, ...) add_real(out, #name, s->name);
 #include "config/sampling_numbers.def"
-    buf_addf(out, ", \"top_k\": %d, \"seed\": %llu, \"max_tokens\": %d, \"draft_depth\": %d, \"lookup\": %s, \"likely\": %d, \"logit_bias\": {", s->top_k,
-             (unsigned long long)s->seed, s->max_tokens, s->draft_depth, s->lookup ? "true" : "false", s->n_alternatives);
+    buf_addf(out, ", \"top_k\": %d, \"seed\": %llu, \"max_tokens\": %d, \"draft_depth\": %d, \"lookup\": %s, \"likely\": %d, \"logit_bias\": {",
+             s->top_k, (unsigned long long)s->seed, s->max_tokens, s->draft_depth, s->lookup ? "true" : "false", s->n_alternatives);
     for (int i = 0; i < s->n_bias; i++)
         buf_addf(out, "%s\"%d\": %.9g", i ? ", " : "", s->bias_ids[i], isinf(s->bias[i]) ? -1e9 : (double)s->bias[i]);
     buf_addc(out, '}');
@@ -83,8 +83,8 @@ static uint32_t submit(struct source *s, uint64_t conversation, const struct ids
     f->runs = true;
     f->stops = false;
     f->stats = (struct turn_stats){0};
-    buf_addf(&body, "{\"id\": \"%llx-%u\", \"conversation\": %llu, \"snapshot_pos\": %d, \"answer_prefix\": %d", (unsigned long long)f->number, f->serial,
-             (unsigned long long)conversation, snapshot_pos, how->n_answer_prefix);
+    buf_addf(&body, "{\"id\": \"%llx-%u\", \"conversation\": %llu, \"snapshot_pos\": %d, \"answer_prefix\": %d", (unsigned long long)f->number,
+             f->serial, (unsigned long long)conversation, snapshot_pos, how->n_answer_prefix);
     add_sampling(&body, how);
     add_ids(&body, "prompt", ids);
     buf_addc(&body, '}');
@@ -264,8 +264,9 @@ static void take_stats(struct turn_stats *s, const json_t *v)
     take_whole(json_object_get(v, "looked_up"), s->looked_up, ENGINE_MAX_DEPTH);
     take_whole(json_object_get(v, "looked_up_accepted"), s->looked_up_accepted, ENGINE_MAX_DEPTH);
     if (refill)
-        s->refill = (struct refill){.happened = true, .resident = json_is_true(json_object_get(refill, "resident")), .common = whole(refill, "common"),
-                                    .pos = whole(refill, "pos"), .from_file = json_is_true(json_object_get(refill, "from_file"))};
+        s->refill = (struct refill){.happened = true, .resident = json_is_true(json_object_get(refill, "resident")),
+                                    .common = whole(refill, "common"), .pos = whole(refill, "pos"),
+                                    .from_file = json_is_true(json_object_get(refill, "from_file"))};
 }
 
 static void take_token(struct far *f, const json_t *token, const json_t *likely)
@@ -341,7 +342,8 @@ static void take_protocol(struct far *f, int theirs)
     if (f->watched)
         ask_restore(f);
     else
-        log_warn("the q35chat that has loaded the model is of another version: between programs it speaks protocol %d, and this one %d", theirs, RELAY_PROTOCOL);
+        log_warn("the q35chat that has loaded the model is of another version: between programs it speaks protocol %d, and this one %d", theirs,
+                 RELAY_PROTOCOL);
 }
 
 static void take_watch(struct far *f, const json_t *v)
@@ -490,8 +492,8 @@ static void close_far(struct source *s)
 }
 
 static const struct source_ops ops = {
-    .submit = submit, .interrupt = interrupt, .read_ahead = read_ahead, .save = save, .restore = restore, .keep = keep, .fd = fd, .drain = drain, .info = info,
-    .machine = machine, .close = close_far,
+    .submit = submit, .interrupt = interrupt, .read_ahead = read_ahead, .save = save, .restore = restore, .keep = keep, .fd = fd, .drain = drain,
+    .info = info, .machine = machine, .close = close_far,
 };
 
 static bool open_askers(struct far *f, const char *socket, struct err *e)

@@ -191,7 +191,8 @@ static bool refuse_late(const struct row *r, const char *text, struct err *e)
         return false;
     add_given(r, text, &flag);
     err_set(e, has(r, 'f') ? "%s is an option of the command line: q35chat%s" :
-               "%s is read when the program starts: `q35chat --continue%s` goes on here with it; the config file takes it, too", r->key, buf_str(&flag));
+               "%s is read when the program starts: `q35chat --continue%s` goes on here with it; the config file takes it, too", r->key,
+               buf_str(&flag));
     buf_free(&flag);
     return false;
 }

@@ -325,7 +325,8 @@ static void close_remote(struct responder *base)
 }
 
 static const struct responder_ops ops = {
-    .request = request, .interrupt = interrupt, .fds = fds, .drain = drain, .info = info, .machine = machine, .used = used, .models = models, .choose = choose, .close = close_remote,
+    .request = request, .interrupt = interrupt, .fds = fds, .drain = drain, .info = info, .machine = machine, .used = used, .models = models,
+    .choose = choose, .close = close_remote,
 };
 
 static struct remote *remote_new(const struct options *o)

@@ -82,7 +82,8 @@ struct request {
 enum news_kind {
     NEWS_LOADING,               /* done, total: bytes */
     NEWS_READY,                 /* info() is complete, requests are taken */
-    NEWS_MODELS,                /* models() are those that there are now; before READY one of them must be chosen.  text: the sentence for somebody who cannot */
+    NEWS_MODELS,                /* models() are those that there are now; before READY one of them must be chosen.  text: the sentence for somebody
+                                 * who cannot */
     NEWS_NOTE,                  /* text: a sentence for the user */
     NEWS_READING,               /* done, total, cached: tokens of the prompt */
     NEWS_REFILL,                /* text: why more of the prompt was read than what is new in it, and what could be used */
@@ -170,8 +171,8 @@ struct responder_ops {
     bool (*says)(struct responder *r, const struct spoken *s, const struct tokens *t);
     struct text (*piece)(const struct responder *r, int32_t id);
     int  (*models)(const struct responder *r, const char *const **names);       /* valid until the next drain() */
-    /* Another model, while no answer is under way: READY follows, of the one before if that one cannot be had, or MODELS again.  "": MODELS follows, with
-     * those that there are then, or a note. */
+    /* Another model, while no answer is under way: READY follows, of the one before if that one cannot be had, or MODELS again.  "": MODELS follows,
+     * with those that there are then, or a note. */
     void (*choose)(struct responder *r, const char *name);
     int  (*others)(const struct responder *r);          /* how many other programs use what is here; NULL: none can */
     void (*close)(struct responder *r);

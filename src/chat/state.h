@@ -53,7 +53,8 @@ struct chat {
     struct outbox     out;
     struct responder *responder;
     struct chat_info  info;
-    enum { RESPONDER_OPENS, RESPONDER_ASKS, RESPONDER_READY, RESPONDER_GONE } presence;         /* asks: for a model; gone: another takes its place when a turn waits */
+    enum { RESPONDER_OPENS, RESPONDER_ASKS, RESPONDER_READY, RESPONDER_GONE } presence;         /* asks: for a model; gone: another takes its place
+                                                                                                 * when a turn waits */
     struct ahead      ahead;
 
     struct transcript t;

@@ -126,7 +126,8 @@ static bool begin_with(struct chat *c, int i, struct err *e)
     bool ok = find_tokens(c, m, NULL, &again)
             || err_set(e, "the last answer cannot go on: the tokenizer of this model does not give its text back; /regen answers anew");
     ok = ok && (reads_the_same(c, &again, m)
-                || err_set(e, "the last answer cannot go on: with the tools of now its text is a tool call; /tools changes them, /regen answers anew"));
+                || err_set(e,
+                           "the last answer cannot go on: with the tools of now its text is a tool call; /tools changes them, /regen answers anew"));
     if (ok) {
         tokens_copy(&c->turn.prefix, &again, again.n);
         state_note(c,

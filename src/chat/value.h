@@ -7,7 +7,8 @@
 #include "base/err.h"
 
 enum value_type {
-    VALUE_TEXT, VALUE_FILE, VALUE_DIRECTORY, VALUE_SESSION, VALUE_ENDPOINT, VALUE_DELETED,      /* any text; the shells' completion tells them apart */
+    VALUE_TEXT, VALUE_FILE, VALUE_DIRECTORY, VALUE_SESSION, VALUE_ENDPOINT, VALUE_DELETED,      /* any text; the shells' completion tells them
+                                                                                                 * apart */
     VALUE_CHOICE,                       /* one of a|b|c */
     VALUE_INT, VALUE_REAL,
     VALUE_SIZE,                         /* k and m behind the number stand for 1024 and its square */

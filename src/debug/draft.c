@@ -44,8 +44,8 @@ static bool room(struct job *j, int n, struct err *e)
     j->n_ctx = n < FIRST_CTX ? FIRST_CTX : n;
     j->open = true;                     /* load_close() takes a model that failed to open */
     bool ok = load_open(&j->m, &(struct load_options){
-        .dir = j->o->model_dir, .backend = j->o->backend, .kv = j->o->kv, .head = "bf16", .mtp = "bf16", .n_threads = j->o->n_threads, .n_ctx = j->n_ctx,
-        .n_snapshots = LOAD_NO_SNAPSHOTS,
+        .dir = j->o->model_dir, .backend = j->o->backend, .kv = j->o->kv, .head = "bf16", .mtp = "bf16", .n_threads = j->o->n_threads,
+        .n_ctx = j->n_ctx, .n_snapshots = LOAD_NO_SNAPSHOTS,
     }, e);
     if (ok) {
         struct dev *d = j->m.dev;

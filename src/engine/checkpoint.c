@@ -189,7 +189,8 @@ static bool section_ok(const struct checkpoint_section *s, uint64_t size, int32_
     bool ok = checkpoint_is_rows(s) ? s->from == *n_rows && s->end > s->from && s->end <= s->to : s->from == s->to && s->end == s->to && s->from > 0;
     if (checkpoint_is_rows(s))
         *n_rows = s->end;
-    return ok && !s->unused && s->at % PAGE == 0 && s->at >= DATA_AT && s->at <= size && (s->bytes || checkpoint_is_rows(s)) && s->bytes <= size - s->at;
+    return ok && !s->unused && s->at % PAGE == 0 && s->at >= DATA_AT && s->at <= size && (s->bytes || checkpoint_is_rows(s))
+           && s->bytes <= size - s->at;
 }
 
 static bool take_index(struct checkpoint *c, const char *index, const struct root *r, uint64_t size)
@@ -198,7 +199,8 @@ static bool take_index(struct checkpoint *c, const char *index, const struct roo
     if (r->index_bytes < sizeof h)
         return false;
     memcpy(&h, index, sizeof h);
-    if (h.n_sections > MOST_SECTIONS || h.n_ids > MOST_IDS || r->index_bytes != sizeof h + h.n_sections * sizeof *c->sections + h.n_ids * sizeof(int32_t))
+    if (h.n_sections > MOST_SECTIONS || h.n_ids > MOST_IDS
+        || r->index_bytes != sizeof h + h.n_sections * sizeof *c->sections + h.n_ids * sizeof(int32_t))
         return false;
     c->sections = memory_resized(c->sections, h.n_sections * sizeof *c->sections);
     c->n_sections = c->cap_sections = (int)h.n_sections;
@@ -458,7 +460,8 @@ bool checkpoint_commit(struct checkpoint *c, struct err *e)
     r.checksum = checksum(&r, offsetof(struct root, checksum));
     char page[PAGE] = {0};
     memcpy(page, &r, sizeof r);
-    bool ok = put(c, index.data, index.len, r.index_at, e) && sync_file(c, e) && put(c, page, sizeof page, ROOT_AT + r.number % 2 * PAGE, e) && sync_file(c, e);
+    bool ok = put(c, index.data, index.len, r.index_at, e) && sync_file(c, e) && put(c, page, sizeof page, ROOT_AT + r.number % 2 * PAGE, e)
+              && sync_file(c, e);
     buf_free(&index);
     if (!ok)
         return false;

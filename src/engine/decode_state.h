@@ -56,7 +56,8 @@ bool run_check(const struct decoder *d, const struct prompt *p, struct err *e); 
 void run_begin(struct run *r);          /* finds its sequence */
 void run_stop(struct run *r);           /* ends it as interrupted */
 bool run_read(struct run *r, struct err *fault);        /* a chunk of the prompt */
-bool run_step(struct run *r, bool ahead, struct err *fault);    /* a step of its own; ahead: the next one may be launched before its result is taken */
+bool run_step(struct run *r, bool ahead, struct err *fault);    /* a step of its own; ahead: the next one may be launched before its result is
+                                                                 * taken */
 bool runs_step(struct run *const *all, int n, struct err *fault);        /* one step for all of them */
 bool run_finish(struct run *r, struct err *fault);       /* it has ended: its sequence is free */
 

@@ -338,7 +338,8 @@ static void seal(struct keeper *k, struct job *j, bool dropped)
     pthread_mutex_unlock(&k->lock);
 }
 
-bool keeper_evict(struct keeper *k, uint64_t name, const char *path, int common, struct fingerprint identity, const struct resident *r, struct err *fault)
+bool keeper_evict(struct keeper *k, uint64_t name, const char *path, int common, struct fingerprint identity, const struct resident *r,
+                  struct err *fault)
 {
     if (!r->dev->finish(r->dev, fault))         /* the snapshots are copied */
         return false;

@@ -46,7 +46,8 @@ static inline size_t keeper_least(size_t a, size_t b) { return a < b ? a : b; }
  * way, of the next one, and of those that left. */
 static inline size_t keeper_bytes(size_t state_bytes, size_t rows_bytes)
 {
-    return keeper_least(KEEPER_PIECE, rows_bytes) + keeper_least(KEEPER_HELD, KEEPER_LEFT * rows_bytes) + (2 + KEEPER_LEFT) * SAVED_STATES * state_bytes;
+    return keeper_least(KEEPER_PIECE, rows_bytes) + keeper_least(KEEPER_HELD, KEEPER_LEFT * rows_bytes)
+           + (2 + KEEPER_LEFT) * SAVED_STATES * state_bytes;
 }
 
 struct keeper *keeper_open(const struct keeper_hooks *h, struct err *e);
@@ -60,7 +61,8 @@ bool keeper_step(struct keeper *k, struct err *fault);
 /* Copies what is to be saved of the sequence, which leaves its place: afterwards it may be overwritten.  `common`: so many of its tokens the file
  * has; if it does not, nothing is saved.  A save of that name that is under way is dropped.  Waits for the disk only where KEEPER_HELD or
  * KEEPER_LEFT says so.  False when the device failed. */
-bool keeper_evict(struct keeper *k, uint64_t name, const char *path, int common, struct fingerprint identity, const struct resident *r, struct err *fault);
+bool keeper_evict(struct keeper *k, uint64_t name, const char *path, int common, struct fingerprint identity, const struct resident *r,
+                  struct err *fault);
 bool keeper_wait(struct keeper *k);                     /* until rows of a save are wanted (true) or none is under way */
 bool keeper_writes(struct keeper *k, const char *path);         /* a save to that file is under way */
 

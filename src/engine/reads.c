@@ -74,6 +74,7 @@ bool reads_slow(const struct reads *r, struct buf *line)
     if (r->now >= slow * expected)
         return false;
     buf_adds(line, ": end what else uses the memory, empty the page cache (sync; echo 1 | sudo tee /proc/sys/vm/drop_caches), look at the "
-                   "clocks (nvidia-smi -q -d CLOCK,PERFORMANCE), and if it stays so, shut down, take the power plug out for a minute and start again");
+                   "clocks (nvidia-smi -q -d CLOCK,PERFORMANCE), and if it stays so, shut down, take the power plug out for a minute and start "
+                    "again");
     return true;
 }

@@ -157,8 +157,8 @@ static bool copy_rows(struct job *j, const struct checkpoint_section *s)
 {
     const struct resident *r = &j->out.of;
     if (s->bytes != cache_rows_bytes(r->cache, s->from, s->to))
-        return err_set(&j->out.refused, "the checkpoint has %llu bytes for the rows from %d to %d, expected %zu", (unsigned long long)s->bytes, s->from, s->to,
-                       cache_rows_bytes(r->cache, s->from, s->to));
+        return err_set(&j->out.refused, "the checkpoint has %llu bytes for the rows from %d to %d, expected %zu", (unsigned long long)s->bytes,
+                       s->from, s->to, cache_rows_bytes(r->cache, s->from, s->to));
     cache_rows_load(r->cache, s->from, s->to, j->data);
     j->n_copied = s->bytes;
     return true;
@@ -181,8 +181,8 @@ static bool copy_states(struct job *j, const struct checkpoint_section *s)
 {
     const struct resident *r = &j->out.of;
     if (s->bytes != r->snaps->bytes || cache_saved_pos(r->cache, j->data) != s->from)
-        return err_set(&j->out.refused, "the checkpoint has %llu bytes for the states at %d, expected %zu and that position", (unsigned long long)s->bytes, s->from,
-                       r->snaps->bytes);
+        return err_set(&j->out.refused, "the checkpoint has %llu bytes for the states at %d, expected %zu and that position",
+                       (unsigned long long)s->bytes, s->from, r->snaps->bytes);
     if (!j->n_copied)
         claim_snapshot(r, s->from);
     char *mem = snapshot_at(r, s->from);

@@ -1,5 +1,5 @@
-/* Sequences on their way back out of checkpoint files.  Disks are slow, so the files are read on a thread of their own, one after the other and section
- * by section; the engine thread only copies what was read, a slice at a time, so that others can take steps in between.
+/* Sequences on their way back out of checkpoint files.  Disks are slow, so the files are read on a thread of their own, one after the other and
+ * section by section; the engine thread only copies what was read, a slice at a time, so that others can take steps in between.
  *
  * A sequence is that of its file when the last section was copied.  Until then it is empty, or as it was before the file was opened, and nobody else
  * may use it.

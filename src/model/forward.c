@@ -45,7 +45,8 @@ size_t forward_scratch_bytes(const struct model_config *c, int max_rows)
 {
     enum { MOST_SMS = 192 };            /* more than any GPU of today has */
     const int inter = most(c->moe_inter, c->shared_inter);
-    const int inputs[] = {2 * c->hidden, c->n_q_heads * c->head_dim, config_lin_value_dim(c)};  /* widths that linear() reads: MTP join, mixers' output */
+    const int inputs[] = {2 * c->hidden, c->n_q_heads * c->head_dim, config_lin_value_dim(c)};  /* widths that linear() reads: MTP join, mixers'
+                                                                                                 * output */
     size_t bytes = max2(attention_scratch(MOST_SMS), deltanet_chunk_scratch(max_rows, c->lin_k_heads, c->lin_v_heads));
     for (int n = max_rows; n > 0; n = n > GEMM_FINE ? GEMM_FINE : 0) {          /* a short call takes two halves a row */
         for (int i = 0; i < 3; i++)

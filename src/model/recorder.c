@@ -159,8 +159,8 @@ static void queue_step(struct recorder *rec, const struct recorder_slot *o, cons
         fused_layers(rec->f, r);
     fused_logits(rec->f, &h, r, given);
     STEP(rec->dev, step_pick, .logits = rec->logits, .tile_max = rec->tile_max, .live = o->live, .sampling = o->sampling, .seen = o->seen,
-         .bias = o->bias, .results = o->results, .hidden = first ? given : rec->f->fused->hidden, .last_hidden = o->last_hidden, .scratch = rec->pick_scratch,
-         .rows = r->rows, .n_rows = r->n, .vocab = rec->vocab, .width = rec->hidden, .first = first);
+         .bias = o->bias, .results = o->results, .hidden = first ? given : rec->f->fused->hidden, .last_hidden = o->last_hidden,
+         .scratch = rec->pick_scratch, .rows = r->rows, .n_rows = r->n, .vocab = rec->vocab, .width = rec->hidden, .first = first);
 }
 
 /* The MTP rows of the tokens just picked, from their real hidden states, so that drafts can be made. */
@@ -180,8 +180,8 @@ static void queue_draft(struct recorder *rec, const struct recorder_slot *o, con
     if (i)
         fused_mtp(rec->f, r, &live->draft_ids[i - 1], rec->f->fused->mtp_h, &live->draft_pos[i - 1], &live->drafting);
     fused_mtp_logits(rec->f, &h, r, i ? NULL : &live->mtp_last, &live->drafting);
-    STEP(rec->dev, step_draft, .logits = rec->draft_logits, .tile_max = rec->draft_max, .live = live, .drafts = o->made, .rows = r->rows, .n_rows = r->n,
-         .i = i, .n_ids = slice.rows);
+    STEP(rec->dev, step_draft, .logits = rec->draft_logits, .tile_max = rec->draft_max, .live = live, .drafts = o->made, .rows = r->rows,
+         .n_rows = r->n, .i = i, .n_ids = slice.rows);
 }
 
 static struct fused_rows rows_of(const struct recorder *r, const struct recipe *what, const struct step_row *rows, int n)

@@ -140,7 +140,8 @@ static void keep_fresh(struct stepper *s)
     if (!s->on->n_behind)
         s->on->behind_pos = s->on->start - 1 + s->on->n_tokens + outstanding - n;
     const size_t row = (size_t)s->hidden;
-    s->dev->copy(s->dev, mine(s).behind + (size_t)s->on->n_behind * row, s->f->fused->hidden + (size_t)s->on->at * row, (size_t)n * row * sizeof(float));
+    s->dev->copy(s->dev, mine(s).behind + (size_t)s->on->n_behind * row, s->f->fused->hidden + (size_t)s->on->at * row,
+                 (size_t)n * row * sizeof(float));
     s->dev->copy(s->dev, mine(s).behind_next + s->on->n_behind, mine(s).live->mtp_next, (size_t)n * sizeof(int32_t));
     s->on->n_behind += n;
 }
@@ -324,7 +325,8 @@ void stepper_draft_together(struct stepper *s, int n_parts, int n)
 void stepper_propose(struct stepper *s, const int32_t *ids, int n)
 {
     struct { int32_t ids[STEP_ROWS - 1], n; } drafts = {.n = n};
-    _Static_assert(offsetof(struct step_live, n_drafts) == offsetof(struct step_live, ids) + STEP_ROWS * sizeof(int32_t), "the ids, then their number");
+    _Static_assert(offsetof(struct step_live, n_drafts) == offsetof(struct step_live, ids) + STEP_ROWS * sizeof(int32_t),
+                   "the ids, then their number");
     CHECK(n > 0 && n <= s->max_depth && s->on->n_taken == s->on->n_launched);
     memcpy(drafts.ids, ids, (size_t)n * sizeof *ids);
     s->dev->copy(s->dev, &mine(s).live->ids[1], &drafts, sizeof drafts);
@@ -368,7 +370,8 @@ static bool await_serial(struct stepper *s, const volatile int32_t *serial, int3
 {
     const int64_t start = clock_ns();
     int64_t asked = start, nap = 0;
-    if (__atomic_load_n(serial, __ATOMIC_ACQUIRE) == expected)          /* as when another answer of the same step was waited for: that tells nothing */
+    if (__atomic_load_n(serial, __ATOMIC_ACQUIRE) == expected)          /* as when another answer of the same step was waited for: that tells
+                                                                         * nothing */
         return true;
     while (__atomic_load_n(serial, __ATOMIC_ACQUIRE) != expected) {
         CHECK(s->dev->caps->beside_host);       /* otherwise it is there when the launch returns */

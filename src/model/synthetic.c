@@ -60,7 +60,8 @@ bool synthetic_config_json(struct buf *out, const char *name, int n_layers, stru
     buf_addf(out,
              "{\n  \"architectures\": [\"Qwen3_5MoeForConditionalGeneration\"],\n  \"model_type\": \"qwen3_5_moe\",\n"
              "  \"tie_word_embeddings\": false,\n  \"text_config\": {\n    \"model_type\": \"qwen3_5_moe_text\",\n    \"hidden_act\": \"silu\",\n"
-             "    \"attention_bias\": false,\n    \"attn_output_gate\": true,\n    \"rms_norm_eps\": 1e-06,\n    \"max_position_embeddings\": 262144,\n"
+             "    \"attention_bias\": false,\n    \"attn_output_gate\": true,\n    \"rms_norm_eps\": 1e-06,\n"
+             "    \"max_position_embeddings\": 262144,\n"
              "    \"eos_token_id\": 248044,\n    \"linear_conv_kernel_dim\": 4,\n    \"mtp_num_hidden_layers\": 1,\n"
              "    \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 10000000, \"partial_rotary_factor\": 0.25},\n");
     buf_addf(out, "    \"hidden_size\": %d,\n    \"num_hidden_layers\": %d,\n    \"full_attention_interval\": %d,\n    \"num_attention_heads\": %d,\n"
@@ -69,7 +70,8 @@ bool synthetic_config_json(struct buf *out, const char *name, int n_layers, stru
     buf_addf(out, "    \"linear_key_head_dim\": %d,\n    \"linear_value_head_dim\": %d,\n    \"num_experts\": %d,\n    \"num_experts_per_tok\": %d,\n"
              "    \"moe_intermediate_size\": %d,\n    \"shared_expert_intermediate_size\": %d,\n    \"vocab_size\": %d\n  },\n",
              g->lin_dim, g->lin_dim, g->n_experts, g->top_k, g->inter, g->shared, g->vocab);
-    buf_adds(out, "  \"quantization_config\": {\"quant_method\": \"auto-round\", \"bits\": 4, \"group_size\": 128, \"data_type\": \"int\", \"sym\": true,\n"
+    buf_adds(out, "  \"quantization_config\": {\"quant_method\": \"auto-round\", \"bits\": 4, \"group_size\": 128, \"data_type\": \"int\", "
+                  "\"sym\": true,\n"
                   "    \"packing_format\": \"auto_round:auto_gptq\", \"block_name_to_quantize\": \"model.language_model.layers\"}\n}\n");
     return true;
 }

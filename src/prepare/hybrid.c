@@ -63,7 +63,8 @@ static bool write_fp8_file(struct hybrid *b)
 /* Writes a shard in its old order, without unused copies, with FP8 matrices and scales in place of the 16-bit ones. */
 static bool rewrite_shard(struct hybrid *b, struct safetensors *f)
 {
-    struct tensor_out **list = memory_alloc(((size_t)f->n_tensors * 2 + 1) * sizeof(*list)), *copies = memory_zeroed((size_t)f->n_tensors + 1, sizeof *copies);
+    struct tensor_out **list = memory_alloc(((size_t)f->n_tensors * 2 + 1) * sizeof(*list)),
+        *copies = memory_zeroed((size_t)f->n_tensors + 1, sizeof *copies);
     struct hybrid_origin *origins = memory_zeroed((size_t)f->n_tensors + 1, sizeof *origins);
     bool ok = true;
     int n = 0;

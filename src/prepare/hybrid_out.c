@@ -65,7 +65,8 @@ bool hybrid_out_start(struct hybrid *b, int *lock)
     else if (!there && !is_empty(b->part))
         ok = err_set(b->e, "%s exists and is not an unfinished hybrid: remove it, or choose another --out", b->part);
     else
-        ok = hybrid_out_sweep(b, NULL) && index_write_text(b->part, REQUEST_FILE, buf_str(&wanted), wanted.len, b->e) && place_sync_dir(b->part, b->e);
+        ok = hybrid_out_sweep(b, NULL) && index_write_text(b->part, REQUEST_FILE, buf_str(&wanted), wanted.len, b->e)
+             && place_sync_dir(b->part, b->e);
     buf_free(&path);
     buf_free(&found);
     buf_free(&wanted);

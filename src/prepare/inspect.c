@@ -315,7 +315,8 @@ static void print_scales(const struct scan_stats *v, struct buf *out)
 
 static void print_layers(const struct sheet *s, struct buf *out)
 {
-    buf_addf(out, "\n%-5s %-10s %-11s %-8s %-8s  %-30s  %-30s %10s %10s\n", "layer", "mixer", "", "shared", "experts", "INT4 scales", "FP8 scales", "MB",
+    buf_addf(out, "\n%-5s %-10s %-11s %-8s %-8s  %-30s  %-30s %10s %10s\n", "layer", "mixer", "", "shared", "experts", "INT4 scales", "FP8 scales",
+             "MB",
              "MB a token");
     for (int i = 0; i <= s->c.n_layers; i++) {
         const struct row *r = &s->layers[i];
@@ -339,7 +340,8 @@ static double ceiling(const struct sheet *s, size_t weights)
 
 static void print_speed(const struct sheet *s, struct buf *out)
 {
-    buf_addf(out, "\none token without drafting reads %.2f MB of weights with the head as stored, %.2f MB with an INT8 head, and %.2f MB of states, which are\n"
+    buf_addf(out, "\none token without drafting reads %.2f MB of weights with the head as stored, %.2f MB with an INT8 head, and %.2f MB of states, "
+                  "which are\n"
              "read and written; no context yet\n", mb(s->token), mb(s->token_int8), mb(2 * cache_state_bytes(&s->c)));
     buf_addf(out, "at %.0f GB/s", s->gb_s);
     if (s->reader)
@@ -351,7 +353,8 @@ static void print_plans(const struct sheet *s, struct buf *out)
 {
     struct plan plans[MAX_RECIPES * MAX_CONTEXTS];
     int n = make_plans(s, plans);
-    buf_addf(out, "\nmemory of an engine with an INT8 head; here %.2f GiB are available, of which %.0f are left free\n", gib(plans[0].available), gib(plans[0].margin));
+    buf_addf(out, "\nmemory of an engine with an INT8 head; here %.2f GiB are available, of which %.0f are left free\n", gib(plans[0].available),
+             gib(plans[0].margin));
     buf_addf(out, "%-8s %10s %12s %12s  %s\n", "KV", "context", "KV GiB", "all GiB", "here");
     for (int i = 0; i < n; i++)
         buf_addf(out, "%-8s %10d %12.2f %12.2f  %s\n", plans[i].kv, plans[i].n_ctx, gib(plans[i].kv_bytes), gib(plans[i].total),
@@ -371,7 +374,8 @@ static json_t *part_json(const struct part *p)
 
 static json_t *scales_json(const struct scan_stats *v)
 {
-    return v->n ? json_pack("{s:I, s:f, s:f, s:I}", "n", (json_int_t)v->n, "min", v->min, "max", v->max, "negative", (json_int_t)v->n_negative) : json_null();
+    return v->n ? json_pack("{s:I, s:f, s:f, s:I}", "n", (json_int_t)v->n, "min", v->min, "max", v->max, "negative", (json_int_t)v->n_negative)
+           : json_null();
 }
 
 static json_t *layer_json(const struct row *r)

@@ -303,8 +303,8 @@ static bool refuse_none(const struct models *m, const char *given, int *found, s
 {
     if (candidates(m, given, false, found)) {
         const struct models_item *it = &m->items[found[0]];
-        return err_set(e, "%s is incomplete: %s%s%s", it->name, it->missing, it->place == MODELS_HUB ? "; to continue the download: q35chat model get " : "",
-                       it->place == MODELS_HUB ? it->name : "");
+        return err_set(e, "%s is incomplete: %s%s%s", it->name, it->missing,
+                       it->place == MODELS_HUB ? "; to continue the download: q35chat model get " : "", it->place == MODELS_HUB ? it->name : "");
     }
     if (repos_is_name(given) || (strchr(given, '/') && given[0] != '/' && given[0] != '.'))
         return err_set(e, "%s is neither a directory nor a model on this machine; to download it: q35chat model get %s", given, given);

@@ -85,7 +85,8 @@ static bool list_parts(struct headers *h, struct headers *extra, struct part **p
         return true;
     *extra = (struct headers){.source = h->source};
     if (!headers_read(extra, EXTRA_FILE, NULL))
-        return err_set(e, "%s has no tensor of an MTP block (" PREFIX "...) either: give the INT4 or the BF16 checkpoint with --from", h->source->name);
+        return err_set(e, "%s has no tensor of an MTP block (" PREFIX "...) either: give the INT4 or the BF16 checkpoint with --from",
+                       h->source->name);
     for (int i = 0; i < extra->files[0].n_tensors; i++)
         if (is_mtp(extra->files[0].tensors[i].name))
             add_part(parts, n, h->source, EXTRA_FILE, &extra->files[0].tensors[i]);
@@ -182,7 +183,8 @@ bool mtp_add(const char *dir, struct source *from, struct mtp_report *r, struct 
     if (!c.n_mtp)
         return err_set(e, "%s/config.json: mtp_num_hidden_layers is 0: this model has no MTP block", dir);
     if (!r->n_tensors && !from)
-        return err_set(e, "%s has no tensor of an MTP block (" PREFIX "...): name a checkpoint that has it with --from, for example the INT4 one", dir);
+        return err_set(e, "%s has no tensor of an MTP block (" PREFIX "...): name a checkpoint that has it with --from, for example the INT4 one",
+                       dir);
     if (!r->n_tensors) {
         if (!copy_block(dir, from, e))
             return false;

@@ -60,7 +60,8 @@ static json_t *text_or_null(const char *s)
 
 static json_t *origin_json(const struct provenance_origin *o)
 {
-    return json_pack("{s:o, s:o, s:o}", "repo", text_or_null(o->repo), "commit", text_or_null(o->commit), "fingerprint", text_or_null(o->fingerprint));
+    return json_pack("{s:o, s:o, s:o}", "repo", text_or_null(o->repo), "commit", text_or_null(o->commit), "fingerprint",
+                     text_or_null(o->fingerprint));
 }
 
 static json_t *items_json(const struct provenance_item *list, int n)

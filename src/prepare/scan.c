@@ -270,7 +270,8 @@ static void judge_zeros(struct verify_report *r, const struct shards *s, const s
         struct finding *f = verify_add(r, FAULT, mtp ? "zeroed-mtp" : "zeroed", file_of(s, t), t->name, "all %llu bytes are 0",
                                        (unsigned long long)t->t->bytes);
         verify_expect(r, f, "weights");
-        f->remedy = mtp ? "take the block from the INT4 checkpoint: move model_extra_tensors.safetensors away, then q35chat model add-mtp DIR --from" : AGAIN;
+        f->remedy = mtp ? "take the block from the INT4 checkpoint: move model_extra_tensors.safetensors away, then q35chat model add-mtp DIR --from"
+                        : AGAIN;
     } else if (l->zero_run) {
         struct finding *f = verify_add(r, FAULT, "hole", file_of(s, t), t->name, "%d bytes of 0 in a row from byte %llu of the file on", RUN,
                                        (unsigned long long)(t->t->offset + l->zero_run - 1));

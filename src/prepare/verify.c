@@ -166,10 +166,12 @@ static void read_index(struct look *k)
     json_error_t je;
     if (access(path_of(k, INDEX_FILE), F_OK))
         return;
-    json_t *root = buf_read_file(&text, path_of(k, INDEX_FILE), MAX_INDEX, &e) ? json_loadb(buf_str(&text), text.len, JSON_REJECT_DUPLICATES, &je) : NULL;
+    json_t *root = buf_read_file(&text, path_of(k, INDEX_FILE), MAX_INDEX, &e) 
+                       ? json_loadb(buf_str(&text), text.len, JSON_REJECT_DUPLICATES, &je) : NULL;
     k->index = json_incref(json_object_get(root, "weight_map"));
     if (!json_object_size(k->index)) {
-        struct finding *f = verify_add(k->r, FAULT, "bad-index", INDEX_FILE, NULL, "%s", *e.msg ? without_path(k, INDEX_FILE, e.msg) : root ? "weight_map is missing or empty" : je.text);
+        struct finding *f = verify_add(k->r, FAULT, "bad-index", INDEX_FILE, NULL, "%s",
+                                       *e.msg ? without_path(k, INDEX_FILE, e.msg) : root ? "weight_map is missing or empty" : je.text);
         verify_expect(k->r, f, "the names of tensors and of their files");
         f->remedy = AGAIN;
         json_decref(k->index);
@@ -334,7 +336,8 @@ static void count_formats(struct verify_report *r, const struct model_config *c,
         n[w->layers[i].moe.shared.gate.format]++;
     for (int i = 0; i < c->n_layers && n[WEIGHT_FP8]; i++)
         if (w->layers[i].moe.shared.gate.format == WEIGHT_DENSE && !odd++)
-            verify_add(r, NOTE, "mixed-formats", NULL, NULL, "the shared expert of layer %d is in 16 bits, those of %d other layers are FP8: this hybrid is not whole",
+            verify_add(r, NOTE, "mixed-formats", NULL, NULL, "the shared expert of layer %d is in 16 bits, those of %d other layers are FP8: this "
+                                                             "hybrid is not whole",
                        i, n[WEIGHT_FP8]);
 }
 
@@ -377,8 +380,8 @@ static void list_provenance(struct look *k, const struct shards *s, const struct
         const char *path = path_of(k, x->name);
         bool there = !stat(path, &st);
         if (!there || (uint64_t)st.st_size != x->bytes) {
-            struct finding *f = verify_add(r, FAULT, there ? "wrong-size" : "missing-file", x->name, NULL, there ? "it has %llu bytes" : "it is not there",
-                                           there ? (unsigned long long)st.st_size : 0ull);
+            struct finding *f = verify_add(r, FAULT, there ? "wrong-size" : "missing-file", x->name, NULL,
+                                           there ? "it has %llu bytes" : "it is not there", there ? (unsigned long long)st.st_size : 0ull);
             verify_expect(r, f, "%llu bytes, as " PROVENANCE_FILE " records", (unsigned long long)x->bytes);
             f->remedy = "build the hybrid again";
         } else if (full && *x->sha256)
@@ -418,7 +421,8 @@ static bool compare_hashes(struct look *k, const struct recorded *h, struct err 
         if (!strcmp(h->jobs[i].hex, h->expected[i]))
             continue;
         bool scale = h->tensors[i] && ends_with(h->tensors[i], "_scale_inv");
-        struct finding *f = verify_add(r, FAULT, !h->tensors[i] ? "corrupt-file" : scale ? "changed-scale" : "changed-tensor", h->names[i], h->tensors[i],
+        struct finding *f = verify_add(r, FAULT, !h->tensors[i] ? "corrupt-file" : scale ? "changed-scale" : "changed-tensor", h->names[i],
+                                       h->tensors[i],
                                        "%s %.16s...", h->jobs[i].git ? "git's SHA-1" : "SHA-256", h->jobs[i].hex);
         verify_expect(r, f, "%.16s... as was recorded when it was %s", h->expected[i], h->tensors[i] ? "built" : "fetched or built");
         f->remedy = h->tensors[i] ? "build the hybrid again" : "remove it and fetch or build it again";
@@ -434,7 +438,8 @@ static bool check_recorded(struct look *k, const struct shards *s, bool full, st
     struct err why = {0};
     bool there;
     if (!provenance_read(&p, k->dir, &there, &why) && there)
-        verify_add(k->r, FAULT, "bad-provenance", PROVENANCE_FILE, NULL, "%s", without_path(k, PROVENANCE_FILE, why.msg))->remedy = "build the hybrid again";
+        verify_add(k->r, FAULT, "bad-provenance", PROVENANCE_FILE, NULL, "%s", without_path(k, PROVENANCE_FILE, why.msg))->remedy =
+            "build the hybrid again";
     list_provenance(k, s, &p, full, &h);
     if (full && cache_list(k->dir, &cached, NULL))
         list_cached(k, &p, &cached, &h);

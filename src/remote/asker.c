@@ -67,8 +67,8 @@ static void ask(struct asker *a, struct http *h, const struct asked *q)
     struct err e = {{0}};
     buf_addf(&url, "http://localhost%s", q->path);
     const struct http_request request = {
-        .url = url.data, .socket = a->socket, .post = buf_str(&q->body), .post_bytes = q->body.len, .stall_s = q->silence_s ? q->silence_s : FOREVER_S,
-        .stop = &a->stop, .begin = begin, .take = take, .arg = a, .refusal = &refused,
+        .url = url.data, .socket = a->socket, .post = buf_str(&q->body), .post_bytes = q->body.len,
+        .stall_s = q->silence_s ? q->silence_s : FOREVER_S, .stop = &a->stop, .begin = begin, .take = take, .arg = a, .refusal = &refused,
     };
     buf_reset(&a->line);
     enum http_result result = http_ask(h, &request, &r, &e);

@@ -97,8 +97,8 @@ static void refusal(const struct client *c, int status, const struct buf *body, 
     struct err said = {{0}};
     completion_error(buf_str(body), body->len, &said);
     if (status == 401 || status == 403)
-        err_set(e, c->key.len ? "%s did not accept the key from %s (status %d): %s" : "%s wants a key, which %s holds (status %d): %s", buf_str(&c->name),
-                buf_str(&c->key_from), status, said.msg);
+        err_set(e, c->key.len ? "%s did not accept the key from %s (status %d): %s" : "%s wants a key, which %s holds (status %d): %s",
+                buf_str(&c->name), buf_str(&c->key_from), status, said.msg);
     else if (status == 429 || status == 503)
         err_set(e, "%s is overloaded (status %d): %s", buf_str(&c->name), status, said.msg);
     else
@@ -224,7 +224,8 @@ static enum client_end end_of(const struct completion *answer)
 /* The servers' words for a prompt that is longer than the context. */
 static bool is_too_long(const struct buf *refused)
 {
-    static const char *const words[] = {"maximum context length", "context length", "exceeds the available context", "exceed_context_size", "longer than the model", "context_length_exceeded"};
+    static const char *const words[] = {"maximum context length", "context length", "exceeds the available context", "exceed_context_size",
+                                        "longer than the model", "context_length_exceeded"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strstr(buf_str(refused), words[i]))
             return true;

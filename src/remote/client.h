@@ -20,8 +20,9 @@ struct client_options {
 enum client_event_kind {
     CLIENT_LOADING,                     /* delta.done, delta.total: bytes; the server loads its model */
     CLIENT_READY,                       /* model and the length of its context are known */
-    CLIENT_OFFER,                       /* text: names of models, each ended by a zero byte, of which client_choose() may take one; where none was taken
-                                         * before, it must.  Where the server has others than it had, or does not take the one, a note says so */
+    CLIENT_OFFER,                       /* text: names of models, each ended by a zero byte, of which client_choose() may take one; where none was
+                                         * taken before, it must.  Where the server has others than it had, or does not take the one, a note says
+                                         * so */
     CLIENT_FATAL,                       /* text: why there is no model; only client_close() is left */
     CLIENT_NOTE,                        /* text: a sentence for the user */
     CLIENT_DELTA,                       /* delta, text: as struct completion_delta */

@@ -91,7 +91,8 @@ static void end_call(struct completion *c, bool cut)
     o->open = false;
     if (!o->arguments.len && !cut)
         buf_adds(&o->arguments, "{}");  /* a tool without parameters */
-    c->fn(&(struct completion_delta){.kind = COMPLETION_CALL, .text = {buf_str(&o->arguments), o->arguments.len}, .truncated = !is_object(&o->arguments)}, c->arg);
+    c->fn(&(struct completion_delta){.kind = COMPLETION_CALL, .text = {buf_str(&o->arguments), o->arguments.len},
+                                     .truncated = !is_object(&o->arguments)}, c->arg);
 }
 
 static void begin_call(struct completion *c, json_int_t index, struct text id, struct text name)
@@ -123,7 +124,8 @@ static bool is_another(const struct open_call *o, json_int_t index, struct text 
 
 static void take_call(struct completion *c, const json_t *part)
 {
-    const json_t *function = json_object_get(part, "function"), *given = json_object_get(part, "index"), *arguments = json_object_get(function, "arguments");
+    const json_t *function = json_object_get(part, "function"), *given = json_object_get(part, "index"),
+        *arguments = json_object_get(function, "arguments");
     json_int_t index = json_is_integer(given) ? json_integer_value(given) : -1;
     struct text id = string_of(json_object_get(part, "id")), name = string_of(json_object_get(function, "name"));
     if (name.n && is_another(&c->call, index, id, name))
@@ -221,7 +223,8 @@ static void take_progress(struct completion *c, const json_t *progress)
 
 /* ---- errors ---- */
 
-/* The message in any of the shapes {"error": {"message": m}}, {"error": m}, {"object": "error", "message": m}, {"detail": m or [{"msg": m}]}; empty: none of them. */
+/* The message in any of the shapes {"error": {"message": m}}, {"error": m}, {"object": "error", "message": m}, {"detail": m or [{"msg": m}]}; empty:
+ * none of them. */
 static struct text message_of(const json_t *v)
 {
     const json_t *error = json_object_get(v, "error"), *detail = json_object_get(v, "detail");

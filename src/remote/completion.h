@@ -1,8 +1,8 @@
 /* One answer of an OpenAI-compatible server, streamed by /v1/chat/completions: events -> reasoning, text and tool calls.
  *
  * Servers differ, and all of these are read alike:
- * - reasoning comes as `reasoning_content` (llama.cpp, SGLang, vLLM before 0.16), `reasoning` (vLLM, ollama) or `thinking`.  Where a delta has several, the
- *   first name that this answer used counts, so that nothing is told twice;
+ * - reasoning comes as `reasoning_content` (llama.cpp, SGLang, vLLM before 0.16), `reasoning` (vLLM, ollama) or `thinking`.  Where a delta has
+ *   several, the first name that this answer used counts, so that nothing is told twice;
  * - parts of a tool call may lack id and index (ollama), all have index 0 (ollama), repeat id and name, begin at index 1, or bring the
  *   arguments as an object instead of text;
  * - blank lines stand before reasoning and before the text behind it (vLLM, transformers), which belong to the template and are dropped;
@@ -22,7 +22,8 @@ enum completion_kind {
     COMPLETION_REASONING,               /* text */
     COMPLETION_TEXT,                    /* text */
     COMPLETION_CALL_BEGIN,              /* text: the tool's name, never empty */
-    COMPLETION_CALL,                    /* text: arguments as a JSON object; truncated: the answer ended inside, or they are not an object: `text` as it came */
+    COMPLETION_CALL,                    /* text: arguments as a JSON object; truncated: the answer ended inside, or they are not an object: `text` as
+                                         * it came */
 };
 struct completion_delta {
     enum completion_kind kind;

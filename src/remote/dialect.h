@@ -32,9 +32,10 @@ struct remote_model {
     size_t loaded, to_load;             /* bytes */
 };
 
-/* The body of /v1/models.  `wanted` NULL: the only model that it lists; none or several: refused, with their names.  One that is wanted and not listed
- * is refused if the server is of a known kind, which lists all that it has.  *m must be freed either way.  `names` gets the names of all that answer, each
- * ended by a zero byte; it stays as it is where there are none.  Models that the server marks as made for embeddings alone do not answer. */
+/* The body of /v1/models.  `wanted` NULL: the only model that it lists; none or several: refused, with their names.  One that is wanted and not
+ * listed is refused if the server is of a known kind, which lists all that it has.  *m must be freed either way.  `names` gets the names of all that
+ * answer, each ended by a zero byte; it stays as it is where there are none.  Models that the server marks as made for embeddings alone do not
+ * answer. */
 bool models_choose(const char *body, size_t n, const char *wanted, struct remote_model *m, struct buf *names, struct err *e);
 /* Such names in a sentence: that --model is to name one of them. */
 void models_ask(const struct buf *names, struct err *e);

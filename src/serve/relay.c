@@ -30,7 +30,8 @@ static bool read_ids(struct question *q, const struct pyjson *top, struct err *e
 {
     if (!question_ids(pyjson_get(top, "prompt"), &q->ids) || !q->ids.n)
         return err_set(e, "prompt is not a list of tokens");
-    return read_conversation(top, &q->request.conversation, &q->mem, e) && question_whole(top, "snapshot_pos", 0, q->ids.n, &q->request.snapshot_pos, e);
+    return read_conversation(top, &q->request.conversation, &q->mem, e)
+           && question_whole(top, "snapshot_pos", 0, q->ids.n, &q->request.snapshot_pos, e);
 }
 
 static bool read_text(const struct pyjson *top, const char *key, const char *what, struct text *to, struct err *e)
@@ -84,7 +85,8 @@ bool relay_read_attach(struct text body, struct text *name, struct arena *mem, s
     if (!parse(&top, body, mem, e))
         return false;
     if (protocol_of(&top) != RELAY_PROTOCOL)
-        return err_set(e, "the q35chat that asks is of another version: between programs it speaks protocol %d, and the one that has loaded the model %d",
+        return err_set(e, "the q35chat that asks is of another version: between programs it speaks protocol %d, and the one that has loaded the "
+                          "model %d",
                        (int)protocol_of(&top), RELAY_PROTOCOL);
     return read_name(&top, name, e);
 }
@@ -116,7 +118,8 @@ static void add_list(struct buf *out, const char *key, const int *all, int n)
 static void add_stats(struct buf *out, const struct chat_stats *s)
 {
     const struct chat_refilled *r = &s->refilled;
-    buf_addf(out, ", \"stats\": {\"n_prompt\": %d, \"n_cached\": %d, \"n_ahead\": %d, \"n_tokens\": %d, \"n_steps\": %d, \"prefill_ms\": %.3f, \"decode_ms\": %.3f, "
+    buf_addf(out, ", \"stats\": {\"n_prompt\": %d, \"n_cached\": %d, \"n_ahead\": %d, \"n_tokens\": %d, \"n_steps\": %d, \"prefill_ms\": %.3f, "
+                  "\"decode_ms\": %.3f, "
              "\"moved_bytes\": %.0f", s->n_prompt, s->n_cached, s->n_ahead, s->n_tokens, s->n_steps, s->prefill_ms, s->decode_ms, s->bytes);
     add_list(out, "drafted", s->drafted, CHAT_MAX_DEPTH);
     add_list(out, "accepted", s->accepted, CHAT_MAX_DEPTH);
@@ -190,8 +193,10 @@ void relay_ready(const struct responder_info *info, struct buf *out)
     add_text(out, "weights_in", c->weights_in);
     add_text(out, "reads", c->reads);
     buf_addf(out, "\"slow\": %s, ", c->slow ? "true" : "false");
-    buf_addf(out, "\"n_ctx\": %d, \"draft_depth\": %d, \"n_threads\": %d, \"load_ms\": %.3f, \"kv_token_bytes\": %zu, \"temperature\": %.9g, \"top_p\": %.9g, "
-             "\"top_k\": %d", c->n_ctx, c->draft_depth, c->n_threads, c->load_ms, c->kv_token_bytes, (double)info->temperature, (double)info->top_p, info->top_k);
+    buf_addf(out, "\"n_ctx\": %d, \"draft_depth\": %d, \"n_threads\": %d, \"load_ms\": %.3f, \"kv_token_bytes\": %zu, \"temperature\": %.9g, "
+                  "\"top_p\": %.9g, "
+             "\"top_k\": %d", c->n_ctx, c->draft_depth, c->n_threads, c->load_ms, c->kv_token_bytes, (double)info->temperature, (double)info->top_p,
+             info->top_k);
     buf_adds(out, ", \"ends\": [");
     for (int i = 0; i < info->n_ends; i++)
         buf_addf(out, i ? ",%d" : "%d", info->ends[i]);
@@ -203,9 +208,10 @@ void relay_machine(const struct chat_machine *m, struct buf *out)
     buf_adds(out, "{\"machine\": {");
     if (m->throttled)
         add_text(out, "throttled", m->throttled);
-    buf_addf(out, "\"memory_used\": %.0f, \"memory_total\": %.0f, \"celsius\": %d, \"watts\": %.9g, \"joules\": %.12g, \"snapshots\": %d, \"snapshots_max\": %d, "
-             "\"resident\": %d, \"resident_max\": %d}}\n", m->memory_used, m->memory_total, m->celsius, m->watts, m->joules, m->snapshots, m->snapshots_max,
-             m->resident, m->resident_max);
+    buf_addf(out, "\"memory_used\": %.0f, \"memory_total\": %.0f, \"celsius\": %d, \"watts\": %.9g, \"joules\": %.12g, \"snapshots\": %d, "
+                  "\"snapshots_max\": %d, "
+             "\"resident\": %d, \"resident_max\": %d}}\n", m->memory_used, m->memory_total, m->celsius, m->watts, m->joules, m->snapshots,
+             m->snapshots_max, m->resident, m->resident_max);
 }
 
 /* The conversation's number as a text: readers of JSON take none above 2^63. */

@@ -88,7 +88,8 @@ static void tell_text(struct stream *s, enum delta_kind kind, size_t from, size_
         if (end > to)
             end = to;
         if (begin < end)
-            s->fn(&(struct delta){.kind = kind, .text = {s->out.data + begin, end - begin}, .call = s->n_calls, .from = r->in + begin - r->out}, s->arg);
+            s->fn(&(struct delta){.kind = kind, .text = {s->out.data + begin, end - begin}, .call = s->n_calls, .from = r->in + begin - r->out},
+                  s->arg);
     }
 }
 

@@ -19,7 +19,9 @@ build() {       # NAME DIR COMMIT
     ${MAKE:-make} -s -C "$2" -j"$(nproc)" all CUDA=$cuda ${CC:+"CC=$CC"} BUILD="$(realpath "$OUT")/$1" COMMIT="$3" > "$OUT/$1.log" 2>&1 ||
         { echo "$3 cannot be built, see $OUT/$1.log: $(tail -n 1 "$OUT/$1.log")" >&2; exit 1; }
 }
-[ -d "$OUT/$rev.tree" ] || { mkdir -p "$OUT/$rev.part" && git archive "$rev" | tar -x -C "$OUT/$rev.part" && mv "$OUT/$rev.part" "$OUT/$rev.tree"; } || exit 1
+[ -d "$OUT/$rev.tree" ] || {
+    mkdir -p "$OUT/$rev.part" && git archive "$rev" | tar -x -C "$OUT/$rev.part" && mv "$OUT/$rev.part" "$OUT/$rev.tree"
+} || exit 1
 build "$rev" "$OUT/$rev.tree" "$rev"
 build now . "$(git describe --always --dirty)"
 
@@ -41,7 +43,8 @@ figures() {     # UNIT < LINES
         for (i = 1; i <= n; i++) {
             f = order[i]; name = f; gsub("_", " ", name)
             m = middle(ratio[f]); from = least; to = most
-            printf "%-40s %10.3f %10.3f %-5s now over before %.3f (%.3f to %.3f, %d turns)\n", name, middle(before[f]), middle(now[f]), unit, m, from, to, turns[f]
+            printf "%-40s %10.3f %10.3f %-5s now over before %.3f (%.3f to %.3f, %d turns)\n", name,
+                middle(before[f]), middle(now[f]), unit, m, from, to, turns[f]
         }
     }'
 }
@@ -69,7 +72,8 @@ answers() {
         for i in $(seq "$RUNS"); do
             for b in $(turn "$i"); do timed "$b" $drafts > "$OUT/$b.times" || { echo "$b: debug generate failed" >&2; return 1; }; done
             [ "$(ids "$rev")" = "$(ids now)" ] || echo "$drafts drafts: the two builds say different ids: $OUT/$rev.ids, $OUT/now.ids"
-            paste -d ' ' "$OUT/$rev.times" "$OUT/now.times" | awk -v d=$drafts '{ print "drafts_" d ":_CPU", $1, $3; print "drafts_" d ":_passed", $2, $4 }' >> "$OUT/answers.figures"
+            paste -d ' ' "$OUT/$rev.times" "$OUT/now.times" |
+                awk -v d=$drafts '{ print "drafts_" d ":_CPU", $1, $3; print "drafts_" d ":_passed", $2, $4 }' >> "$OUT/answers.figures"
         done
     done
     figures s < "$OUT/answers.figures"

@@ -9,7 +9,11 @@ runs=${RUNS:-5}
 
 message='I have a question about numbers'
 for i in $(seq 1 40); do message="$message and one more about the number $i"; done
-halves() { printf 'type %s\n' "$(echo "$message" | cut -c 1-800)"; echo 'sh a pause: sleep 2'; printf 'type %s\n' "$(echo "$message" | cut -c 801-)"; }
+halves() {
+    printf 'type %s\n' "$(echo "$message" | cut -c 1-800)"
+    echo 'sh a pause: sleep 2'
+    printf 'type %s\n' "$(echo "$message" | cut -c 801-)"
+}
 
 once() {        # OPTIONS < LINES: what is done between ready and Enter
     forget

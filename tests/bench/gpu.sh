@@ -10,7 +10,11 @@
 BUILD=${BUILD:-build} OUT=${OUT:-build/gpu-report} SMS=${SMS:-48}
 q=$BUILD/q35chat
 mkdir -p "$OUT" || exit 1
-bench() { name=$1; shift; "$q" bench "$@" > "$OUT/$name.txt" 2>&1 || { echo "$name: q35chat bench $* failed: $(tail -n 1 "$OUT/$name.txt")"; return 1; }; }
+bench() {
+    name=$1
+    shift
+    "$q" bench "$@" > "$OUT/$name.txt" 2>&1 || { echo "$name: q35chat bench $* failed: $(tail -n 1 "$OUT/$name.txt")"; return 1; }
+}
 line() { printf '%-62s %10s   goal %s\n' "$@"; }
 
 # Speed-ups of tq4 over bf16 at some contexts: NAME, then CONTEXT=GOAL...
@@ -18,7 +22,9 @@ speed_ups() {
     name=$1
     shift
     for pair in "$@"; do
-        line "$name: a step with tq4 against bf16 at ${pair%=*}" "$(awk -v at="${pair%=*}" '$1 == at && $2 == 1 && NF == 10 {ms[++n] = $3} END {if (n == 2) printf "%.3f", ms[1] / ms[2]; else print "-"}' \
+        line "$name: a step with tq4 against bf16 at ${pair%=*}" "$(awk -v at="${pair%=*}" '
+            $1 == at && $2 == 1 && NF == 10 {ms[++n] = $3}
+            END {if (n == 2) printf "%.3f", ms[1] / ms[2]; else print "-"}' \
             "$OUT/$name-bf16.txt" "$OUT/$name-tq4.txt")" "${pair#*=}"
     done
 }
@@ -39,27 +45,35 @@ recipes() {
     speed_ups recipes 4096=0.99 32768=1.06 131072=1.2 261120=1.4
 }
 starved() {
-    for kv in bf16 tq4; do bench starved-$kv sweep --synthetic 122b --long --rows 1 --sms "$SMS" --weights-in host --kv-in host --kv $kv || return; done
+    for kv in bf16 tq4; do
+        bench starved-$kv sweep --synthetic 122b --long --rows 1 --sms "$SMS" --weights-in host --kv-in host --kv $kv || return
+    done
     speed_ups starved 131072=1.3 261120=1.55
-    line "starved: share of the plain read of a one-row step at 0" "$(awk '$1 == 0 && $2 == 1 && NF == 10 {print $8 " %"}' "$OUT/starved-bf16.txt")" "96 %"
+    line "starved: share of the plain read of a one-row step at 0" \
+        "$(awk '$1 == 0 && $2 == 1 && NF == 10 {print $8 " %"}' "$OUT/starved-bf16.txt")" "96 %"
 }
 drafts() { bench drafts five --synthetic 122b --overlap 3 && gains drafts 10 "the best fixed number" 0.3=0.97 0.7=0.97 0.8=0.97 0.9=0.97 0.95=0.97; }
 drafts_starved() {
-    bench drafts-starved five --synthetic 122b --overlap 3 --sms "$SMS" --weights-in host && gains drafts-starved 9 "no drafts" 0.3=0.98 0.7=1.35 0.8=1.55 0.9=1.95 0.95=2.3
+    bench drafts-starved five --synthetic 122b --overlap 3 --sms "$SMS" --weights-in host &&
+        gains drafts-starved 9 "no drafts" 0.3=0.98 0.7=1.35 0.8=1.55 0.9=1.95 0.95=2.3
 }
 answers() {
     bench answers five --synthetic 122b --answers 4 --overlap 3 || return
-    for n in 2 3 4; do line "answers: $n at once against one, no drafts" "$(awk -v n=$n '$1 == "off" && $2 == n {print $5}' "$OUT/answers.txt")" none; done
+    for n in 2 3 4; do
+        line "answers: $n at once against one, no drafts" "$(awk -v n=$n '$1 == "off" && $2 == n {print $5}' "$OUT/answers.txt")" none
+    done
 }
 kernels() { bench kernels kernels --synthetic 122b && echo "kernels: $OUT/kernels.txt"; }
 prompts() {
     bench prompts sweep --synthetic 122b --rows 1 --depth 0 || return
     for pair in 128=3700 512=9700 2048=14900 8192=14400; do
-        line "prompts: tokens a second of a prompt of ${pair%=*}" "$(awk -v n="${pair%=*}" '$1 == n && NF == 5 {print $3}' "$OUT/prompts.txt")" "${pair#*=}"
+        line "prompts: tokens a second of a prompt of ${pair%=*}" \
+            "$(awk -v n="${pair%=*}" '$1 == n && NF == 5 {print $3}' "$OUT/prompts.txt")" "${pair#*=}"
     done
 }
 resume() {
-    BACKEND=cuda "$BUILD/tests/golden/test_resume" > "$OUT/resume.txt" 2>&1 || { echo "resume: test_resume failed: $(grep -m 1 FAILED "$OUT/resume.txt")"; return 1; }
+    BACKEND=cuda "$BUILD/tests/golden/test_resume" > "$OUT/resume.txt" 2>&1 ||
+        { echo "resume: test_resume failed: $(grep -m 1 FAILED "$OUT/resume.txt")"; return 1; }
     line "resume: ways in which 32,768 tokens came back the same" "$(grep -c ': the same$' "$OUT/resume.txt")" "12"
 }
 

@@ -5,7 +5,8 @@
 [ -n "$demo" ] || { echo "skip these figures need the demo model"; exit 0; }
 many=${MANY:-200}
 rss() { awk '/^VmRSS/ {print $2}' /proc/$server/status; }
-prompts() { seq 1 $many | xargs -n 1 -P 8 sh -c '"$0" --model "$1" --no-stdin --no-think --temperature 0 "What is $2 + 1?" > /dev/null' "$q" "$demo"; }
+prompts() { seq 1 $many | xargs -n 1 -P 8 sh -c '"$0" --model "$1" --no-stdin --no-think --temperature 0 "What is $2 + 1?" > /dev/null' "$q" \
+    "$demo"; }
 echo "== one server, load $(cut -d ' ' -f 1 /proc/loadavg)"
 begin "$demo"
 python3 tests/bench/serve.py first "$q" "$demo" "${RUNS:-21}"

@@ -301,7 +301,8 @@ static void restart(void)
 /* --- what the user does ----------------------------------------------------------------------------------------------- */
 
 static const char *const words[] = {
-    "Roses are red", " and", "\n\n", "```c\nint x;\n```\n", " \xc3\xa9\xe2\x82\xac", "\xf0\x9f\x92\x9c", "a", "b", " ab", "  ", "- one\n- two\n", "{\"keep\":0}\n",
+    "Roses are red", " and", "\n\n", "```c\nint x;\n```\n", " \xc3\xa9\xe2\x82\xac", "\xf0\x9f\x92\x9c", "a", "b", " ab", "  ", "- one\n- two\n",
+    "{\"keep\":0}\n",
     "\\u0000", "<|im_end|>", "<think>", "END", "\xff", "<tool_call>", "violets are blue, and so on for a while",
 };
 enum { N_WORDS = sizeof words / sizeof *words };
@@ -324,7 +325,8 @@ static void say_something(struct buf *out, uint32_t *dice, int most)
 static void write_answers(uint32_t a, uint32_t b)
 {
     static struct buf text[FAKE_MAX];
-    static const enum finish finishes[] = {FINISH_STOP, FINISH_STOP, FINISH_STOP, FINISH_STOP, FINISH_STOP, FINISH_LENGTH, FINISH_CONTEXT, FINISH_ERROR};
+    static const enum finish finishes[] = {FINISH_STOP, FINISH_STOP, FINISH_STOP, FINISH_STOP, FINISH_STOP, FINISH_LENGTH, FINISH_CONTEXT,
+                                           FINISH_ERROR};
     uint32_t dice = a * 65536 + b;
     if (fake_engine->running)
         return;
@@ -716,9 +718,12 @@ static void do_mend(uint32_t a, uint32_t b)
 static void damage(struct buf *text, uint32_t *dice)
 {
     static const char *const pieces[] = {
-        "{", "}", "\"", "\n", "\\u0000", "null", "-1", "99999999999", "{\"keep\":0}\n", "{\"go\":1}\n", "{\"keep\":1,\"forget\":true}\n", "{\"go\":0}\n",
-        "{\"answering\":[0,0,0],\"content\":\"cut\",\"ids\":[99]}\n", "{\"role\":\"user\",\"content\":\"x\"}\n", "{\"role\":\"tool\",\"name\":\"t\",\"content\":\"x\"}\n",
-        "\"stopped\":true,", "{\"role\":\"assistant\",\"content\":\"y\",\"ids\":[97,5],\"stopped\":true}\n", "{\"title\":\"t\"}\n", "{\"role\":\"syst", "\xff",
+        "{", "}", "\"", "\n", "\\u0000", "null", "-1", "99999999999", "{\"keep\":0}\n", "{\"go\":1}\n", "{\"keep\":1,\"forget\":true}\n",
+        "{\"go\":0}\n",
+        "{\"answering\":[0,0,0],\"content\":\"cut\",\"ids\":[99]}\n", "{\"role\":\"user\",\"content\":\"x\"}\n",
+        "{\"role\":\"tool\",\"name\":\"t\",\"content\":\"x\"}\n",
+        "\"stopped\":true,", "{\"role\":\"assistant\",\"content\":\"y\",\"ids\":[97,5],\"stopped\":true}\n", "{\"title\":\"t\"}\n",
+        "{\"role\":\"syst", "\xff",
     };
     enum { N_PIECES = sizeof pieces / sizeof *pieces };
     for (int k = 1 + (int)(next(dice) % 3); k && text->len; k--) {
@@ -893,7 +898,8 @@ static const struct action {
     {"redo", 4, do_redo}, {"edit", 4, do_edit}, {"sibling", 4, do_sibling}, {"go", 4, do_go}, {"recall", 1, do_recall}, {"rename", 2, do_rename},
     {"system", 2, do_system}, {"set", 4, do_set}, {"tools", 1, do_tools}, {"new", 2, do_new}, {"save", 3, do_save}, {"load", 3, do_load},
     {"reopen", 3, do_reopen}, {"kill", 5, do_kill}, {"disk", 4, do_disk}, {"mend", 5, do_mend}, {"hostile", 3, do_hostile}, {"look", 3, do_look},
-    {"die", 1, do_die}, {"cut", 2, do_cut}, {"mark", 4, do_mark}, {"compact", 3, do_compact}, {"aside", 2, do_aside}, {"decide", 4, do_decide}, {"list", 2, do_list},
+    {"die", 1, do_die}, {"cut", 2, do_cut}, {"mark", 4, do_mark}, {"compact", 3, do_compact}, {"aside", 2, do_aside}, {"decide", 4, do_decide},
+    {"list", 2, do_list},
     {"delete", 3, do_delete},
 };
 enum { N_ACTIONS = sizeof actions / sizeof *actions };

@@ -21,14 +21,20 @@ static uint32_t rnd(uint32_t below)
 }
 
 static const char *const bits[] = {
-    "data: ", "data:", "event: error", ":", "\n", "\n\n", "\r\n", "\r\n\r\n", "\r", "[DONE]", "{", "}", "[", "]", "\"", ",", "null", "-1", "1e99", "\xef\xbb\xbf", "\xff", "é",
-    "data: {\"choices\": [{\"delta\": {\"content\": \"word \"}}]}\n\n", "data: {\"choices\": [{\"delta\": {\"reasoning\": \"hm\", \"reasoning_content\": \"hm\"}}]}\n\n",
-    "data: {\"choices\": [{\"delta\": {\"tool_calls\": [{\"index\": 0, \"id\": \"a\", \"function\": {\"name\": \"f\", \"arguments\": \"{\"}}]}}]}\n\n",
+    "data: ", "data:", "event: error", ":", "\n", "\n\n", "\r\n", "\r\n\r\n", "\r", "[DONE]", "{", "}", "[", "]", "\"", ",", "null", "-1", "1e99",
+    "\xef\xbb\xbf", "\xff", "é",
+    "data: {\"choices\": [{\"delta\": {\"content\": \"word \"}}]}\n\n",
+    "data: {\"choices\": [{\"delta\": {\"reasoning\": \"hm\", \"reasoning_content\": \"hm\"}}]}\n\n",
+    "data: {\"choices\": [{\"delta\": {\"tool_calls\": [{\"index\": 0, \"id\": \"a\", \"function\": {\"name\": \"f\", \"arguments\": "
+    "\"{\"}}]}}]}\n\n",
     "data: {\"choices\": [{\"delta\": {\"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": \"}\"}}]}}]}\n\n",
-    "data: {\"choices\": [{\"delta\": {\"tool_calls\": [{\"index\": 1, \"function\": {\"name\": \"g\", \"arguments\": {\"x\": [1]}}}, {\"index\": \"2\"}, 3]}}]}\n\n",
+    "data: {\"choices\": [{\"delta\": {\"tool_calls\": [{\"index\": 1, \"function\": {\"name\": \"g\", \"arguments\": {\"x\": [1]}}}, {\"index\": "
+    "\"2\"}, 3]}}]}\n\n",
     "data: {\"choices\": [{\"delta\": {}, \"finish_reason\": \"tool_calls\"}]}\n\n", "data: {\"choices\": [{\"finish_reason\": \"length\"}]}\n\n",
-    "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 5, \"completion_tokens\": -3}}\n\n", "data: {\"prompt_progress\": {\"total\": 3, \"processed\": 9}}\n\n",
-    "data: {\"error\": null}\n\n", "data: {\"timings\": {\"prompt_n\": 1e300, \"draft_n\": 2}}\n\n", "data: {\"choices\": 7}\n\n", "data: {\"choices\": [{\"delta\": \"x\"}]}\n\n",
+    "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 5, \"completion_tokens\": -3}}\n\n",
+    "data: {\"prompt_progress\": {\"total\": 3, \"processed\": 9}}\n\n",
+    "data: {\"error\": null}\n\n", "data: {\"timings\": {\"prompt_n\": 1e300, \"draft_n\": 2}}\n\n", "data: {\"choices\": 7}\n\n",
+    "data: {\"choices\": [{\"delta\": \"x\"}]}\n\n",
 };
 
 struct told {

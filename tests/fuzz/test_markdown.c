@@ -27,7 +27,8 @@ static const char *const pieces[] = {
     "\n```\n", "- ", "\n- ", "\n  - ", "* ", "1. ", "\n7) ", "10. ", "- [x] ", "- [ ] ", "> ", "\n> ", ">> ", "# ", "###", "\n---\n", "===",
     "***\n", "|", "|w|w|\n", "|---|:-:|\n", "\n|w|-|\n|-|-|\n", "-|-", "| w | w | w |\n", "||", "[", "]", "[w", "](u)", "](u \"w\")", "![",
     "]: ", "[w]: u\n", "<u:u>", "http://u.u/u_u", "<b>", "</b>", "<div>\n", "<!--", "-->", "<pre>", "</pre>", "<?", "<br>", "&lt;", "&w;",
-    "&#65;", "$", "$$", "\n$$\n", "\\(", "\\)", "\\[", "\\]", "\\", "\\*", "\r", "\r\n", "\xE4\xB8\xAD", "e\xCC\x81", "\xF0\x9F\x91\x8D", "\xE2\x80\x8B",
+    "&#65;", "$", "$$", "\n$$\n", "\\(", "\\)", "\\[", "\\]", "\\", "\\*", "\r", "\r\n", "\xE4\xB8\xAD", "e\xCC\x81", "\xF0\x9F\x91\x8D",
+    "\xE2\x80\x8B",
     "\xFF", "\xE4\xB8", "\x1B[31m", "\xC2\x9B", ":", "!", ".", "/", "w://", "\"", "'", "(", ")", "{", "}", "  \n", "\\\n",
 };
 
@@ -227,7 +228,8 @@ static void repeat(struct buf *b, const char *what, size_t bytes)
 static void test_markdown__a_lot_of_anything_is_laid_out(void **state)
 {
     static const char *const what[] = {"`", "*", "_", "[", "](", "> ", "- ", "\\(", "\\[", "$", "<", "<!--", "&", "|", "a|b\n-|-\n", "w ", "w", "#",
-        "* a\n", "1. \n", "```\n", "\n", "\r", "![", "**a", "~~", "\t", "\xE4\xB8\xAD", "\xCC\x81", "\xFF", "` ``", "[a]: b\n", "http://a", "|a\n|-\n|b\n\n", "|w"};
+        "* a\n", "1. \n", "```\n", "\n", "\r", "![", "**a", "~~", "\t", "\xE4\xB8\xAD", "\xCC\x81", "\xFF", "` ``", "[a]: b\n", "http://a",
+        "|a\n|-\n|b\n\n", "|w"};
     struct buf b = {0};
     (void)state;
     for (size_t i = 0; i < sizeof what / sizeof *what; i++) {

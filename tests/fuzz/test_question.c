@@ -22,27 +22,43 @@ static uint32_t rnd(uint32_t below)
 }
 
 static const char *const fields[] = {
-    "\"model\": \"demo\"", "\"model\": 7", "\"stream\": true", "\"stream_options\": {\"include_usage\": true}", "\"stream_options\": []", "\"temperature\": 0.7",
-    "\"temperature\": 1e999", "\"temperature\": -0.0", "\"top_p\": 0", "\"top_p\": 1", "\"min_p\": 0.05", "\"top_k\": -1", "\"top_k\": 20.5", "\"top_k\": 99999999999999999999",
-    "\"max_tokens\": 5", "\"max_tokens\": null", "\"max_completion_tokens\": -3", "\"seed\": 18446744073709551615", "\"seed\": -1", "\"seed\": 123456789012345678901234567890",
+    "\"model\": \"demo\"", "\"model\": 7", "\"stream\": true", "\"stream_options\": {\"include_usage\": true}", "\"stream_options\": []",
+    "\"temperature\": 0.7",
+    "\"temperature\": 1e999", "\"temperature\": -0.0", "\"top_p\": 0", "\"top_p\": 1", "\"min_p\": 0.05", "\"top_k\": -1", "\"top_k\": 20.5",
+    "\"top_k\": 99999999999999999999",
+    "\"max_tokens\": 5", "\"max_tokens\": null", "\"max_completion_tokens\": -3", "\"seed\": 18446744073709551615", "\"seed\": -1",
+    "\"seed\": 123456789012345678901234567890",
     "\"stop\": \"x\"", "\"stop\": [\"a\", \"b\"]", "\"stop\": [\"\\u0000\"]", "\"stop\": [1]",
-    "\"stop\": [\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\"]", "\"logprobs\": true", "\"top_logprobs\": 3", "\"top_logprobs\": 99",
-    "\"logit_bias\": {\"17\": -100, \" the\": 1.5}", "\"logit_bias\": {\"=\": 1e400}", "\"logit_bias\": {\"\": 1}", "\"n\": 1", "\"n\": 2", "\"response_format\": {\"type\": \"text\"}",
-    "\"response_format\": {\"type\": \"json_schema\"}", "\"chat_template_kwargs\": {\"enable_thinking\": false}", "\"chat_template_kwargs\": 3", "\"reasoning_effort\": \"none\"",
-    "\"thinking_budget\": 12", "\"continue_final_message\": true", "\"tool_choice\": \"none\"", "\"tool_choice\": {\"type\": \"function\"}", "\"return_progress\": true",
-    "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {}}}]", "\"tools\": [3]", "\"tools\": null", "\"frequency_penalty\": 0",
-    "\"prompt\": \"once\"", "\"prompt\": [\"once\"]", "\"prompt\": [1, 2, 99999999999]", "\"prompt\": [[7, 8]]", "\"prompt\": []", "\"prompt\": [[]]", "\"echo\": true",
-    "\"suffix\": \"\"", "\"best_of\": 1", "\"logprobs\": 5", "\"messages\": []", "\"messages\": {}", "\"messages\": [[]]", "\"presence_penalty\": 2", "\"repetition_penalty\": 1.1", "\"repeat_penalty\": 11", "\"user\": \"me\"",
-    "\"id\": \"a-1\", \"conversation\": 18446744073709551615, \"prompt\": [1, 2, 3]", "\"id\": 3", "\"id\": \"\"", "\"conversation\": -1", "\"conversation\": 1.5", "\"answer_prefix\": 2",
-    "\"answer_prefix\": 3", "\"answer_prefix\": -1", "\"snapshot_pos\": 3", "\"snapshot_pos\": 4", "\"draft_depth\": -1", "\"draft_depth\": 99", "\"lookup\": false", "\"likely\": 8", "\"likely\": 9",
+    "\"stop\": [\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\"]", "\"logprobs\": true",
+    "\"top_logprobs\": 3", "\"top_logprobs\": 99",
+    "\"logit_bias\": {\"17\": -100, \" the\": 1.5}", "\"logit_bias\": {\"=\": 1e400}", "\"logit_bias\": {\"\": 1}", "\"n\": 1", "\"n\": 2",
+    "\"response_format\": {\"type\": \"text\"}",
+    "\"response_format\": {\"type\": \"json_schema\"}", "\"chat_template_kwargs\": {\"enable_thinking\": false}", "\"chat_template_kwargs\": 3",
+    "\"reasoning_effort\": \"none\"",
+    "\"thinking_budget\": 12", "\"continue_final_message\": true", "\"tool_choice\": \"none\"", "\"tool_choice\": {\"type\": \"function\"}",
+    "\"return_progress\": true",
+    "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {}}}]", "\"tools\": [3]", "\"tools\": null",
+    "\"frequency_penalty\": 0",
+    "\"prompt\": \"once\"", "\"prompt\": [\"once\"]", "\"prompt\": [1, 2, 99999999999]", "\"prompt\": [[7, 8]]", "\"prompt\": []", "\"prompt\": [[]]",
+    "\"echo\": true",
+    "\"suffix\": \"\"", "\"best_of\": 1", "\"logprobs\": 5", "\"messages\": []", "\"messages\": {}", "\"messages\": [[]]", "\"presence_penalty\": 2",
+    "\"repetition_penalty\": 1.1", "\"repeat_penalty\": 11", "\"user\": \"me\"",
+    "\"id\": \"a-1\", \"conversation\": 18446744073709551615, \"prompt\": [1, 2, 3]", "\"id\": 3", "\"id\": \"\"", "\"conversation\": -1",
+    "\"conversation\": 1.5", "\"answer_prefix\": 2",
+    "\"answer_prefix\": 3", "\"answer_prefix\": -1", "\"snapshot_pos\": 3", "\"snapshot_pos\": 4", "\"draft_depth\": -1", "\"draft_depth\": 99",
+    "\"lookup\": false", "\"likely\": 8", "\"likely\": 9",
 };
 static const char *const messages[] = {
-    "{\"role\": \"user\", \"content\": \"hello\"}", "{\"role\": \"developer\", \"content\": \"be brief\"}", "{\"role\": \"system\", \"content\": null}", "{}", "\"text\"",
-    "{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": \"image_url\", \"image_url\": {\"url\": \"x\"}}]}", "{\"role\": [], \"content\": 7}",
-    "{\"role\": \"assistant\", \"content\": \"hi\", \"reasoning\": \"hm\"}", "{\"role\": \"assistant\", \"content\": \"hi\", \"thinking\": \"hm\", \"reasoning_content\": null}",
+    "{\"role\": \"user\", \"content\": \"hello\"}", "{\"role\": \"developer\", \"content\": \"be brief\"}",
+    "{\"role\": \"system\", \"content\": null}", "{}", "\"text\"",
+    "{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": \"image_url\", \"image_url\": {\"url\": \"x\"}}]}",
+    "{\"role\": [], \"content\": 7}",
+    "{\"role\": \"assistant\", \"content\": \"hi\", \"reasoning\": \"hm\"}", "{\"role\": \"assistant\", \"content\": \"hi\", \"thinking\": \"hm\", "
+                                                                             "\"reasoning_content\": null}",
     "{\"role\": \"assistant\", \"tool_calls\": [{\"id\": \"c\", \"function\": {\"name\": \"f\", \"arguments\": \"{\\\"x\\\": 1}\"}}]}",
     "{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": \" \"}}, {\"name\": \"g\", \"arguments\": {}}]}",
-    "{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": \"[\"}}]}", "{\"role\": \"assistant\", \"tool_calls\": \"f\"}",
+    "{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": \"[\"}}]}",
+    "{\"role\": \"assistant\", \"tool_calls\": \"f\"}",
     "{\"role\": \"assistant\", \"tool_calls\": [3, {\"function\": 4}]}", "{\"role\": \"tool\", \"tool_call_id\": \"c\", \"content\": \"42\"}",
 };
 enum { N_FIELDS = sizeof fields / sizeof *fields, N_MESSAGES = sizeof messages / sizeof *messages };
@@ -83,14 +99,18 @@ static bool read_once(const struct buf *body, read_fn *read, const struct option
         q.seeded = true;
         question_sampling(&q, o, &info);
         const struct request_sampling *s = &q.request.sampling;
-        assert_true(q.plain == plain && q.relayed == relayed && (plain || relayed || q.request.n_messages >= 1) && (!q.prompt.p || !q.ids.n) && q.n_stops >= 0 && q.n_stops <= QUESTION_MAX_STOPS);
-        assert_true(s->temperature >= 0 && s->temperature <= 10 && (s->top_p > 0 || relayed) && s->top_p >= 0 && s->top_p <= 1 && s->min_p >= 0 && s->min_p <= 1 && s->top_k >= 0 && s->max_tokens >= 0);
+        assert_true(q.plain == plain && q.relayed == relayed && (plain || relayed || q.request.n_messages >= 1) && (!q.prompt.p || !q.ids.n)
+                    && q.n_stops >= 0 && q.n_stops <= QUESTION_MAX_STOPS);
+        assert_true(s->temperature >= 0 && s->temperature <= 10 && (s->top_p > 0 || relayed) && s->top_p >= 0 && s->top_p <= 1 && s->min_p >= 0
+                    && s->min_p <= 1 && s->top_k >= 0 && s->max_tokens >= 0);
         assert_true(s->n_alternatives >= 0 && s->n_alternatives <= CHAT_ALTERNATIVES);
-        assert_true(!relayed || (q.ids.n > q.n_answer_prefix && q.n_answer_prefix >= 0 && q.request.snapshot_pos <= q.ids.n && q.name.n && s->draft_depth >= -1 && s->draft_depth <= CHAT_MAX_DEPTH));
+        assert_true(!relayed || (q.ids.n > q.n_answer_prefix && q.n_answer_prefix >= 0 && q.request.snapshot_pos <= q.ids.n && q.name.n
+                                 && s->draft_depth >= -1 && s->draft_depth <= CHAT_MAX_DEPTH));
         assert_true(!q.continued || q.continued->role == ROLE_ASSISTANT);
         for (int i = 0; i < q.n_stops; i++)
             assert_true(*q.stops[i]);
-        buf_addf(told, "%g %g %d %d %llu %d", (double)s->temperature, (double)s->top_p, s->top_k, s->max_tokens, (unsigned long long)s->seed, q.request.thinking);
+        buf_addf(told, "%g %g %d %d %llu %d", (double)s->temperature, (double)s->top_p, s->top_k, s->max_tokens, (unsigned long long)s->seed,
+                 q.request.thinking);
         for (int i = 0; i < q.request.n_messages; i++)
             buf_add(told, q.request.messages[i].content.p ? q.request.messages[i].content.p : "", q.request.messages[i].content.n);
         for (int i = 0; i < q.ids.n; i++)

@@ -21,8 +21,10 @@ static uint32_t rnd(uint32_t below)
 
 static const char *const bits[] = {
     "<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_call>\n<function=", "<function=", "f>", "g>", "f", "</function>", "<parameter=",
-    "a>", "b>\n", "c>", "d", ">", "</parameter>", "\n</parameter>\n", "\n</function>\n", "\n</tool_call>\n", "\n", "\n\n", " ", "\t", "\r\n", "<", "</",
-    "x", "5", "-7", "1e400", "true", "None", "null", "{", "}", "[", "]", "{'a': None}", "[1, 2]", "\"", "'", "\\", ",", ":", "word ", "\xe3\x80\x80", "\xe3",
+    "a>", "b>\n", "c>", "d", ">", "</parameter>", "\n</parameter>\n", "\n</function>\n", "\n</tool_call>\n", "\n", "\n\n", " ", "\t", "\r\n", "<",
+    "</",
+    "x", "5", "-7", "1e400", "true", "None", "null", "{", "}", "[", "]", "{'a': None}", "[1, 2]", "\"", "'", "\\", ",", ":", "word ", "\xe3\x80\x80",
+    "\xe3",
     "\x80", "\xf0\x9f\x99\x82", "\xc2", "\xa0", "\xff", "é",
 };
 

@@ -75,7 +75,8 @@ static void damage(struct buf *b)
 
 static void use(const struct tokenizer *t)
 {
-    static const char text[] = "Hello world, it's <|im_end|> <think>\n\n 42 e\xCC\x81 \xE0\xB8\xAA\xF0\x9F\x99\x82\xFF\x80 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    static const char text[] = "Hello world, it's <|im_end|> <think>\n\n"
+                               " 42 e\xCC\x81 \xE0\xB8\xAA\xF0\x9F\x99\x82\xFF\x80 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     struct buf back = {0}, nfc = {0};
     struct detok d = {0};
     struct ids ids = {0};

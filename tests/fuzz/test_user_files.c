@@ -28,7 +28,8 @@ static size_t below(size_t n)
 }
 
 static const char *const pieces[] = {
-    "{", "}", "[", "]", "\"", "\n", "\\u0000", "null", "-1", "99999999999999999999", "{\"keep\":0}\n", "{\"go\":1}\n", "{\"keep\":1,\"forget\":true}\n", "\"content\":", "\"role\":\"tool\"",
+    "{", "}", "[", "]", "\"", "\n", "\\u0000", "null", "-1", "99999999999999999999", "{\"keep\":0}\n", "{\"go\":1}\n",
+    "{\"keep\":1,\"forget\":true}\n", "\"content\":", "\"role\":\"tool\"",
     "=", "[tool x]\n", "command = ", "'", " ;", "\t", "(", "^", "e", "1e999", "%", "\xff", "\xc3", "\xe2\x88\x92",
 };
 

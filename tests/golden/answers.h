@@ -435,8 +435,8 @@ static void test_stepper__what_a_shared_step_rejects_leaves_no_trace(void **stat
 static int open_model(const char *dir, const char *backend, const char *kv)
 {
     struct err e = {0};
-    const struct load_options o = {.dir = dir, .backend = backend, .kv = kv, .head = getenv("HEAD") ? getenv("HEAD") : "bf16", .n_threads = 1, .n_ctx = CTX, .chunk = 64,
-                                   .depth = DEPTH, .n_sequences = SLOTS, .n_snapshots = LOAD_NO_SNAPSHOTS};
+    const struct load_options o = {.dir = dir, .backend = backend, .kv = kv, .head = getenv("HEAD") ? getenv("HEAD") : "bf16", .n_threads = 1,
+                                   .n_ctx = CTX, .chunk = 64, .depth = DEPTH, .n_sequences = SLOTS, .n_snapshots = LOAD_NO_SNAPSHOTS};
     if (!load_open(&model, &o, &e) || !(stepper = stepper_open(model.forward, model.caches, SLOTS, model.head, DEPTH, &e))) {
         print_error("%s: %s\n", dir, e.msg);
         return -1;

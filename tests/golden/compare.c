@@ -318,7 +318,8 @@ static int close_logits(const struct safetensors *want, const char *name, const 
         }
     }
     kl /= (double)n_rows;
-    printf("top-1 of %zu of %zu clear rows (of %zu), mean KL %.1e, worst row %.1e, max difference of logits %.1e\n", n_same, n_clear, n_rows, kl, worst_kl, worst);
+    printf("top-1 of %zu of %zu clear rows (of %zu), mean KL %.1e, worst row %.1e, max difference of logits %.1e\n", n_same, n_clear, n_rows, kl,
+           worst_kl, worst);
     safetensors_close(&got);
     return !(n_same == n_clear && kl <= kl_bound);
 }

@@ -152,7 +152,8 @@ cpu)
     models kl draft-close generate-close "" "--chunk 33" "--step" "--step --rows 5" ;;
 *)
     on="--backend $BACKEND --kv bf16" with=" on $BACKEND" close=1
-    set -- "" "--chunk 33" "--step" "--step --rows 2" "--step --rows 3" "--step --rows 4" "--step --rows 5" "--step --rows 6" "--step --rows 7" "--step --rows 8"
+    set -- "" "--chunk 33" "--step" "--step --rows 2" "--step --rows 3" "--step --rows 4" "--step --rows 5" "--step --rows 6" "--step --rows 7" \
+        "--step --rows 8"
     case $SANITIZE in
     '')        models kl draft-close generate-close "$@" ;;
     racecheck) races ;;

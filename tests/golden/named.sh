@@ -7,6 +7,7 @@ while IFS= read -r name; do
     *) grep -rqE "^static void $name\(" tests --include='*.[ch]' ;;
     esac && echo "ok $name" || { echo "not ok $name: docs/testing.md names it, it is not there"; status=1; }
 done << END
-$(sed -n '/^## What holds/,/^## Screens/p' docs/testing.md | grep '^|' | grep -oE '`(test_[a-z0-9_]+__[a-z0-9_]+|[a-z]+\.sh: [^`]+)`' | tr -d '`' | sort -u)
+$(sed -n '/^## What holds/,/^## Screens/p' docs/testing.md | grep '^|' |
+    grep -oE '`(test_[a-z0-9_]+__[a-z0-9_]+|[a-z]+\.sh: [^`]+)`' | tr -d '`' | sort -u)
 END
 exit $status

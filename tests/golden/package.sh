@@ -18,7 +18,8 @@ tarball=$(grep 'tar\.gz$' "$tmp/names") deb=$(grep '\.deb$' "$tmp/names")
 
 runs() {        # NAME PROGRAM: from another directory, in a home of its own, with the demo model that is beside it
     is "$1: the version" "$(cd / && "$2" --version)" "$version"
-    is "$1: an answer" "$(cd / && echo 'What is 17 + 25?' | env -i HOME="$tmp/home" LC_ALL=C.UTF-8 PATH=/usr/bin:/bin "$2" --backend cpu --temperature 0 2>&1)" "17 + 25 = 42."
+    is "$1: an answer" "$(cd / && echo 'What is 17 + 25?' | env -i HOME="$tmp/home" LC_ALL=C.UTF-8 PATH=/usr/bin:/bin "$2" --backend cpu \
+        --temperature 0 2>&1)" "17 + 25 = 42."
 }
 holds() {       # NAME DIRECTORY
     missing=

@@ -8,7 +8,9 @@ for t in $targets; do
     fi
 done
 for t in $(grep -ohE '(`|^)make [a-z0-9]+' README.md docs/*.md | sed 's/.*make //' | sort -u); do
-    if echo "$targets" | grep -qx "$t" || [ "$t" = help ]; then echo "ok make $t exists"; else echo "not ok make $t is named and does not exist"; status=1; fi
+    if echo "$targets" | grep -qx "$t" || [ "$t" = help ]; then echo "ok make $t exists"; else
+        echo "not ok make $t is named and does not exist"; status=1
+    fi
 done
 for f in README.md docs/*.md; do
     for link in $(grep -ohE '\]\([^)#]+\)' "$f" | tr -d '])(' | grep -v '^http'); do

@@ -36,10 +36,12 @@ static int measure(void **state)
     buf_addf(&in, "%s/text", dir.path);
     buf_addf(&out, "%s/report.json", dir.path);
     for (int i = 0; i < 40; i++)
-        buf_addf(&text, "<|im_start|>user\nWhat is %d plus %d?<|im_end|>\n<|im_start|>assistant\n%d + %d = %d.<|im_end|>\n", i, 3 * i, i, 3 * i, 4 * i);
+        buf_addf(&text, "<|im_start|>user\nWhat is %d plus %d?<|im_end|>\n<|im_start|>assistant\n%d + %d = %d.<|im_end|>\n", i, 3 * i, i, 3 * i,
+                 4 * i);
     assert_true(tmpdir_put(&dir, "text", buf_str(&text), text.len));
-    assert_int_equal(bench_kv(&(struct bench_options){.model_dir = "assets/demo", .backend = "cpu", .n_threads = 1, .n_ctx = 1100, .text_file = buf_str(&in),
-                                                      .out_file = buf_str(&out), .json = true, .arguments = "bench kv"}), 0);
+    assert_int_equal(bench_kv(&(struct bench_options){.model_dir = "assets/demo", .backend = "cpu", .n_threads = 1, .n_ctx = 1100,
+                                                      .text_file = buf_str(&in), .out_file = buf_str(&out), .json = true, .arguments = "bench kv"}),
+                                                      0);
     report = json_load_file(buf_str(&out), 0, NULL);
     buf_free(&text), buf_free(&in), buf_free(&out);
     tmpdir_drop(&dir, "text");

@@ -81,7 +81,8 @@ static json_t *debug(int (*command)(const void *, FILE *, FILE *), const void *a
 }
 
 static int run_generate(const void *options, FILE *in, FILE *out) { return debug_generate(options, in, out); }
-static int run_draft(const void *dir, FILE *in, FILE *out)        { return debug_draft(&(struct draft_options){.model_dir = dir, .backend = "cpu"}, in, out); }
+static int run_draft(const void *dir, FILE *in, FILE *out)        { return debug_draft(&(struct draft_options){.model_dir = dir, .backend = "cpu"},
+                                                                                       in, out); }
 
 static void add_ids(struct buf *b, const int32_t *ids, int n)
 {
@@ -144,7 +145,8 @@ static void test_generate__greedy_continuations_equal_the_reference_at_every_dep
             add_ids(&lines, prompt, n);
             buf_addf(&lines, ", \"max_tokens\": %d, \"draft\": %d, \"text\": \"extra\"}\n", n_want, depth);
         }
-        json_t *answers = debug(run_generate, &(struct engine_options){.backend = backend, .model_dir = golden_dir(i), .n_ctx = 128, .head = getenv("HEAD")}, lines.data, 0);
+        json_t *answers = debug(run_generate, &(struct engine_options){.backend = backend, .model_dir = golden_dir(i), .n_ctx = 128,
+                                                                       .head = getenv("HEAD")}, lines.data, 0);
         json_t *first = json_object_get(json_array_get(answers, 0), "ids");
         assert_int_equal(json_array_size(answers), ENGINE_MAX_DEPTH + 1);
         for (int depth = 0; depth <= ENGINE_MAX_DEPTH; depth++) {
@@ -261,7 +263,8 @@ static struct engine *open_engine(const char *dir, int depth, int chunk)
 }
 
 /* The whole answer; interrupts it when `interrupt_at` tokens came (0: never). */
-static struct answer ask_in(struct engine *g, uint64_t sequence, const int32_t *ids, int n, int snapshot_pos, const struct sampling *how, int interrupt_at)
+static struct answer ask_in(struct engine *g, uint64_t sequence, const int32_t *ids, int n, int snapshot_pos, const struct sampling *how,
+                            int interrupt_at)
 {
     struct answer a = {0};
     uint32_t serial = engine_submit(g, sequence, ids, n, snapshot_pos, how);
@@ -365,11 +368,13 @@ static void test_generate__the_head_in_two_planes_answers_as_the_int8_head(void 
     const struct sampling hows[] = {
         {.max_tokens = 40, .draft_depth = -1},
         {.max_tokens = 40, .draft_depth = -1, .presence_penalty = 0.5f, .repetition_penalty = 1.2f},
-        {.max_tokens = 40, .draft_depth = -1, .temperature = 1, .top_k = 20, .top_p = 0.95f, .presence_penalty = 1.5f, .seed = 3, .bias_ids = bias_ids, .bias = bias, .n_bias = 3},
+        {.max_tokens = 40, .draft_depth = -1, .temperature = 1, .top_k = 20, .top_p = 0.95f, .presence_penalty = 1.5f, .seed = 3,
+         .bias_ids = bias_ids, .bias = bias, .n_bias = 3},
         {.max_tokens = 40, .draft_depth = -1, .temperature = 0.7f, .top_k = 64, .repetition_penalty = 0.9f, .seed = 6},
         {.max_tokens = 24, .draft_depth = -1, .temperature = 0.7f, .min_p = 0.05f, .seed = 4},
         {.max_tokens = 40, .draft_depth = -1, .n_alternatives = 8},
-        {.max_tokens = 40, .draft_depth = -1, .temperature = 1, .top_k = 20, .top_p = 0.95f, .presence_penalty = 1.5f, .seed = 5, .n_alternatives = 5},
+        {.max_tokens = 40, .draft_depth = -1, .temperature = 1, .top_k = 20, .top_p = 0.95f, .presence_penalty = 1.5f, .seed = 5,
+         .n_alternatives = 5},
     };
     enum { N_HOWS = sizeof hows / sizeof *hows };
     static const int depths[] = {0, 3, 7};
@@ -382,7 +387,8 @@ static void test_generate__the_head_in_two_planes_answers_as_the_int8_head(void 
         some_ids(prompt, 70, 21);
         for (int i = 0; i < 4; i++) {
             struct err e = {0};
-            struct engine_options o = {.backend = "cpu", .model_dir = own[m], .n_ctx = 256, .draft_depth = i ? depths[i - 1] : 0, .head = i ? "planes" : "int8"};
+            struct engine_options o = {.backend = "cpu", .model_dir = own[m], .n_ctx = 256, .draft_depth = i ? depths[i - 1] : 0,
+                                       .head = i ? "planes" : "int8"};
             struct engine *g = engine_open(&o, &e);
             if (!g)
                 fail_msg("%s", e.msg);
@@ -420,7 +426,8 @@ static void test_generate__an_mtp_block_in_any_form_answers_the_same(void **stat
         some_ids(prompt, 70, 33);
         for (int i = 0; i < 3; i++) {
             struct err e = {0};
-            struct engine *g = engine_open(&(struct engine_options){.backend = "cpu", .model_dir = own[m], .n_ctx = 256, .draft_depth = 3, .mtp = forms[i]}, &e);
+            struct engine *g = engine_open(&(struct engine_options){.backend = "cpu", .model_dir = own[m], .n_ctx = 256, .draft_depth = 3,
+                                                                    .mtp = forms[i]}, &e);
             if (!g)
                 fail_msg("%s", e.msg);
             a[i] = ask(g, prompt, 70, 0, &how, 0);
@@ -558,7 +565,8 @@ static void test_generate__answers_at_once_are_those_of_engines_of_their_own(voi
     const struct sampling how[AT_ONCE + 1] = {
         {.max_tokens = 40, .draft_depth = -1, .lookup = true},
         {.max_tokens = 30, .draft_depth = 2, .temperature = 1, .top_k = 20, .top_p = 0.95f, .seed = 3},
-        {.max_tokens = 25, .draft_depth = -1, .temperature = 0.7f, .presence_penalty = 1.5f, .repetition_penalty = 1.1f, .seed = 4, .n_alternatives = 3},
+        {.max_tokens = 25, .draft_depth = -1, .temperature = 0.7f, .presence_penalty = 1.5f, .repetition_penalty = 1.1f, .seed = 4,
+         .n_alternatives = 3},
         {.max_tokens = 20, .draft_depth = 0},
         {.max_tokens = 12, .draft_depth = 3},
     };
@@ -719,7 +727,8 @@ static void test_generate__drafts_leave_the_sampling_distribution_as_it_is(void 
         load_close(&m);
         for (int depth = 0; depth <= 3; depth += 3) {
             snprintf(name, sizeof name, "%s depth %d", own[which], depth);
-            assert_distribution(name, &t, &(struct engine_options){.backend = "cpu", .model_dir = own[which], .n_ctx = 64, .draft_depth = depth, .head = "bf16", .n_threads = 1},
+            assert_distribution(name, &t, &(struct engine_options){.backend = "cpu", .model_dir = own[which], .n_ctx = 64, .draft_depth = depth,
+                                                                   .head = "bf16", .n_threads = 1},
                                 false, rounds);
         }
     }
@@ -737,7 +746,8 @@ static void test_generate__what_is_looked_up_leaves_the_sampling_distribution_as
     open_for_logits(&m, dir);
     assert_true(expect_circle(&m, &t));
     load_close(&m);
-    assert_distribution("auto and lookup", &t, &(struct engine_options){.backend = "cpu", .model_dir = dir, .n_ctx = 64, .draft_depth = -1, .head = "bf16", .n_threads = 1},
+    assert_distribution("auto and lookup", &t, &(struct engine_options){.backend = "cpu", .model_dir = dir, .n_ctx = 64, .draft_depth = -1,
+                                                                        .head = "bf16", .n_threads = 1},
                         true, ANSWERS / 2);
 }
 

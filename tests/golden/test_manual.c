@@ -21,7 +21,8 @@
 static void add_text(struct buf *out, const char *s)
 {
     for (; *s; s++) {
-        const char *as = *s == '\\' ? "\\e" : *s == '-' ? "\\-" : *s == '^' ? "\\(ha" : *s == '~' ? "\\(ti" : *s == '`' ? "\\(ga" : *s == '\'' ? "\\(aq" : NULL;
+        const char *as = *s == '\\' ? "\\e" : *s == '-' ? "\\-" : *s == '^' ? "\\(ha" : *s == '~' ? "\\(ti" : *s == '`' ? "\\(ga"
+                         : *s == '\'' ? "\\(aq" : NULL;
         if (as)
             buf_adds(out, as);
         else
@@ -306,7 +307,8 @@ static void debug(struct buf *out) { subcommands(out, "debug"); }
 
 static const struct { const char *name; void (*write)(struct buf *out); bool rows; } tables[] = {
     {"options", options, false}, {"commands", commands, true}, {"keys", keys, false}, {"presets", presets, true}, {"recipes", recipes, true},
-    {"themes", themes, true}, {"languages", languages, false}, {"session", session, true}, {"model", model, true}, {"bench", bench, true}, {"serve", serve, true}, {"debug", debug, true},
+    {"themes", themes, true}, {"languages", languages, false}, {"session", session, true}, {"model", model, true}, {"bench", bench, true},
+    {"serve", serve, true}, {"debug", debug, true},
     {"exits", exits, true},
 };
 enum { N_TABLES = sizeof tables / sizeof *tables };

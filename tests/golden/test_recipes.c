@@ -28,8 +28,8 @@ struct answer {
 static struct engine *open_engine(const char *kv, int depth)
 {
     struct err e = {0};
-    struct engine *g = engine_open(&(struct engine_options){.model_dir = "assets/demo", .backend = "cpu", .kv = kv, .n_threads = 1, .n_ctx = CTX, .chunk = CHUNK,
-                                                            .fixed_chunk = true, .draft_depth = depth, .n_snapshots = 4}, &e);
+    struct engine *g = engine_open(&(struct engine_options){.model_dir = "assets/demo", .backend = "cpu", .kv = kv, .n_threads = 1, .n_ctx = CTX,
+                                                            .chunk = CHUNK, .fixed_chunk = true, .draft_depth = depth, .n_snapshots = 4}, &e);
     if (!g)
         fail_msg("%s", e.msg);
     return g;
@@ -126,7 +126,8 @@ static void test_recipes__a_rewind_finds_the_exact_rows_before_it(void **state)
     make_prompt(second, 1);
     assert_true(PROMPT + TOKENS - SHARED > CHUNK + kv_recipe_find(recipe, NULL)->recent + 4 * KV_BLOCK);        /* the ring has forgotten them */
     struct engine *g = open_engine(recipe, 3);
-    const struct answer before = ask(g, first, PROMPT, SHARED, 3), edited = ask(g, second, PROMPT, SHARED, 3), back = ask(g, first, PROMPT, SHARED, 3);
+    const struct answer before = ask(g, first, PROMPT, SHARED, 3), edited = ask(g, second, PROMPT, SHARED, 3),
+        back = ask(g, first, PROMPT, SHARED, 3);
     engine_close(g);
     g = open_engine(recipe, 3);
     const struct answer fresh = ask(g, second, PROMPT, SHARED, 3);

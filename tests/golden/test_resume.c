@@ -55,7 +55,8 @@ static int n_long;                      /* tokens of the long talk; 0: the other
 static void begin(struct talk *t, const char *kv, int depth)
 {
     struct err e = {0};
-    const struct engine_options o = {.model_dir = "assets/demo", .backend = backend(), .kv = kv, .n_threads = 2, .n_ctx = n_long + CTX, .draft_depth = depth,
+    const struct engine_options o = {.model_dir = "assets/demo", .backend = backend(), .kv = kv, .n_threads = 2, .n_ctx = n_long + CTX,
+                                     .draft_depth = depth,
                                      .chunk = n_long ? LONG_CHUNK : 64};      /* however busy the machine is: the cuts decide the last bits */
     *t = (struct talk){.g = engine_open(&o, &e)};
     if (!t->g)
@@ -256,7 +257,8 @@ static void test_resume__so_does_one_of_many_thousand_tokens(void **state)
         for (int d = 0; d < 3; d++)
             for (int goes_on = 0; goes_on <= 1; goes_on++) {
                 check_way(recipes[r], depths[d], n_long, SAVED_WHEN_IDLE, goes_on);
-                print_message("%d tokens, --kv %s, %d drafts, %s: the same\n", n_long, recipes[r], depths[d], goes_on ? "its answer goes on" : "another question");
+                print_message("%d tokens, --kv %s, %d drafts, %s: the same\n", n_long, recipes[r], depths[d],
+                              goes_on ? "its answer goes on" : "another question");
             }
 }
 

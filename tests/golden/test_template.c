@@ -69,7 +69,8 @@ static void test_template__hello_is_the_known_prompt(void **state)
     struct arena a = {0};
     struct ids ids = {0};
     int snapshot_pos;
-    encode("{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"kwargs\": {\"add_generation_prompt\": true, \"enable_thinking\": false}}", &ids, &snapshot_pos, &a);
+    encode("{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], "
+           "\"kwargs\": {\"add_generation_prompt\": true, \"enable_thinking\": false}}", &ids, &snapshot_pos, &a);
     assert_int_equal(ids.n, sizeof want / sizeof *want);
     assert_memory_equal(ids.data, want, sizeof want);
     assert_int_equal(snapshot_pos, 9);                       /* behind "assistant" and its line end */
@@ -99,8 +100,10 @@ static void test_template__ids_up_to_the_kept_position_do_not_change(void **stat
         struct arena a = {0};
         struct ids first = {0}, second = {0};
         int snapshot_pos;
-        encode("{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}], \"kwargs\": {\"add_generation_prompt\": true}}", &first, &snapshot_pos, &a);
-        encode(arena_printf(&a, "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"%s\"}, {\"role\": \"user\", \"content\": \"r\"}], "
+        encode("{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}], \"kwargs\": {\"add_generation_prompt\": true}}",
+               &first, &snapshot_pos, &a);
+        encode(arena_printf(&a, "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"%s\"}, "
+                                "{\"role\": \"user\", \"content\": \"r\"}], "
                                 "\"kwargs\": {\"add_generation_prompt\": true}}", answers[i]), &second, NULL, &a);
         assert_int_equal(snapshot_pos, first.n - 2);
         assert_true(second.n > snapshot_pos);
@@ -115,7 +118,8 @@ static void test_template__a_bad_line_is_an_error_and_a_refusal_is_an_answer(voi
 {
     (void)state;
     static const struct { const char *line; int status; const char *key; } rows[] = {
-        {"{\"messages\": []}\n", 0, "error"}, {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n", 0, "rendered"}, {"nonsense\n", 1, "error"},
+        {"{\"messages\": []}\n", 0, "error"}, {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n", 0, "rendered"},
+        {"nonsense\n", 1, "error"},
         {"{\"messages\": 5}\n", 1, "error"}, {"[]\n", 1, "error"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

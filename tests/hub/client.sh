@@ -6,7 +6,8 @@
 python=python3
 if ! python3 -c 'import huggingface_hub' 2> /dev/null; then
     [ "${HUB_CLIENT:-}" = install ] || { echo "skip Python's huggingface_hub is not installed; HUB_CLIENT=install gets it"; exit 0; }
-    python3 -m venv "$tmp/venv" > /dev/null 2>&1 && "$tmp/venv/bin/pip" install -q --disable-pip-version-check huggingface_hub > "$tmp/pip.log" 2>&1 ||
+    python3 -m venv "$tmp/venv" > /dev/null 2>&1 && "$tmp/venv/bin/pip" install -q --disable-pip-version-check \
+        huggingface_hub > "$tmp/pip.log" 2>&1 ||
         { echo "skip Python's huggingface_hub cannot be installed here"; exit 0; }
     python=$tmp/venv/bin/python
 fi

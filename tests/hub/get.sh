@@ -16,7 +16,8 @@ same "files of the first, with folders and an empty file" "$(sed -n 1p "$tmp/out
 same "files of the second" "$(sed -n 2p "$tmp/out")" "$many"
 is "nothing else is left" "$(leftovers)" 0
 is "refs/main names the commit" "$(basename "$(sed -n 1p "$tmp/out")")" "$(cat "$tmp/hf/hub/models--demo--tiny/refs/main")"
-is "large files were read in ranges, each from an address of its own" "$([ "$(hub get bytes)" -ge 9 ] && [ "$(hub get resolve)" -gt "$(hub get bytes)" ] && echo yes)" yes
+is "large files were read in ranges, each from an address of its own" \
+    "$([ "$(hub get bytes)" -ge 9 ] && [ "$(hub get resolve)" -gt "$(hub get bytes)" ] && echo yes)" yes
 is "quiet without a terminal" "$(cat "$tmp/err")" ""
 "$q" model list > "$tmp/out"
 has "model list has it, and takes it by itself" "$(cat "$tmp/out")" "* demo/tiny "
@@ -30,7 +31,8 @@ hub set '{}'
 get demo/tiny demo/bytes
 is "again: nothing is downloaded" "$? $(hub get resolve)" "0 0"
 HF_HUB_OFFLINE=1 get demo/bytes
-is "offline, what is there is found" "$? $(cat "$tmp/out")" "0 $tmp/hf/hub/models--demo--bytes/snapshots/$(cat "$tmp/hf/hub/models--demo--bytes/refs/main")"
+is "offline, what is there is found" "$? $(cat "$tmp/out")" \
+    "0 $tmp/hf/hub/models--demo--bytes/snapshots/$(cat "$tmp/hf/hub/models--demo--bytes/refs/main")"
 HF_HUB_OFFLINE=1 get demo/none
 has "offline, what is not there" "$(cat "$tmp/err")" "HF_HUB_OFFLINE is set"
 blob=$(readlink -f "$tmp/hf/hub/models--demo--bytes/snapshots/"*/model-00003-of-00003.safetensors)
@@ -53,13 +55,15 @@ is "--json: every line is an object, the last one says where it is" "$(python3 -
 import json, sys
 rows = [json.loads(l) for l in open(sys.argv[1])]
 files = [r for r in rows if r["type"] == "file"]
-print(len(files), rows[-1]["type"], rows[-1]["ok"], rows[-1]["repos"][0]["dir"].startswith(sys.argv[2]), rows[-1]["downloaded"])' "$tmp/out" "$tmp/hf")" \
+end = rows[-1]
+print(len(files), end["type"], end["ok"], end["repos"][0]["dir"].startswith(sys.argv[2]), end["downloaded"])' "$tmp/out" "$tmp/hf")" \
    "4 end True True $(cat "$many"/* | wc -c)"
 
 on_terminal() { # ENVIRONMENT...: what a terminal was sent
     forget
     hub set '{}'
-    env "$@" python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' "$q" model get --range 1 --tries 3 demo/bytes < /dev/null 2>&1 | tr -d '\r' > "$tmp/out"
+    env "$@" python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' "$q" model get --range 1 --tries 3 demo/bytes < /dev/null 2>&1 |
+        tr -d '\r' > "$tmp/out"
 }
 rewrites() { tr -d '[:print:]\n' < "$tmp/out" | wc -c | tr -d ' '; }
 on_terminal TERM=xterm

@@ -20,7 +20,9 @@ build --json
 is "it is built" "$? $(cat "$tmp/err")" "0 "
 cp "$tmp/said" "$tmp/report"
 is "only ranges of the FP8 release were fetched" \
-    "$(python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); print(r["state"], r["fp8_matrices"], r["fp8_read_bytes"] < int(sys.argv[2]) / 4)' \
+    "$(python3 -c 'import json, sys
+r = json.load(open(sys.argv[1]))
+print(r["state"], r["fp8_matrices"], r["fp8_read_bytes"] < int(sys.argv[2]) / 4)' \
         "$tmp/said" "$(cat "$fp8"/*.safetensors | wc -c)")" "built 12 True"
 is "shards are links into the cache" "$(stat -c %h "$out/model-00001-of-00002.safetensors")" 2
 has "repository and commit are recorded" "$(cat "$out/q35chat-provenance.json")" '"repo": "demo/fp8"'
@@ -46,7 +48,8 @@ faults "whole files for ranges, at times" '{"ignore": {"every": 5, "times": 5}}'
 faults "other ranges, at times" '{"shift": {"every": 5, "times": 5}}'
 
 # Kills at random moments of a build that takes about a second; --compact, which writes shards, every other time.
-"$q" model build-hybrid --int4 demo/int4 --fp8 demo/fp8 --out "$tmp/right-compact" --compact > /dev/null 2> "$tmp/err" || bad "--compact" "$(cat "$tmp/err")"
+"$q" model build-hybrid --int4 demo/int4 --fp8 demo/fp8 --out "$tmp/right-compact" --compact > /dev/null 2> "$tmp/err" ||
+    bad "--compact" "$(cat "$tmp/err")"
 fp8_bytes=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["fp8_read_bytes"])' "$tmp/report")
 i=0 n=${KILLS:-3} under_way=0
 while [ $i -lt "$n" ]; do

@@ -17,7 +17,8 @@ spark make spark BUILD="$BUILD" DRY_RUN=1 SKIP="check packages build get hybrid 
 has "make spark hands its settings on" "$(cat "$tmp/said")" "would run: $q --model $out hello"
 is "steps are left out when told so" "$(grep -c ': skipped$' "$tmp/said")" 6
 MODEL=large sh config/spark.sh > "$tmp/said" 2> "$tmp/err"
-is "a model that is not known" "$? $(cat "$tmp/err")" "1 make spark knows the models 122b and 35b; MODEL=large also needs INT4=ORG/NAME and FP8=ORG/NAME."
+is "a model that is not known" "$? $(cat "$tmp/err")" \
+    "1 make spark knows the models 122b and 35b; MODEL=large also needs INT4=ORG/NAME and FP8=ORG/NAME."
 
 if [ -z "$(sh config/gpu.sh)" ]; then
     spark sh config/spark.sh
@@ -47,7 +48,8 @@ esac
 END
 chmod +x "$tmp/bin/nvidia-smi"
 meminfo() { printf 'MemTotal: 125513728 kB\nMemFree: %s kB\nMemAvailable: %s kB\nCached: %s kB\n' "$1" "$2" "$3" > "$tmp/proc/meminfo"; }
-check() { env PATH="$tmp/bin:$PATH" PROC="$tmp/proc" SKIP="packages build get hybrid verify ask" "$@" sh config/spark.sh > "$tmp/said" 2> "$tmp/err"; }
+check() { env PATH="$tmp/bin:$PATH" PROC="$tmp/proc" SKIP="packages build get hybrid verify ask" \
+    "$@" sh config/spark.sh > "$tmp/said" 2> "$tmp/err"; }
 meminfo 120000000 121000000 900000
 check GO=1
 has "a Spark: the driver" "$(cat "$tmp/said")" "NVIDIA GB10, compute capability 12.1, driver 580.95.05"

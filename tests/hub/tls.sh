@@ -30,7 +30,8 @@ free_port() { python3 -c 'import socket, sys; s = socket.socket(); s.bind((sys.a
 front() {
     at=$(free_port "$2")
     : > "$tmp/$1.access"
-    nghttpx --conf=/dev/null --workers=1 --npn-list="$4" --accesslog-file="$tmp/$1.access" --accesslog-format='$alpn $status' --errorlog-file=/dev/null \
+    nghttpx --conf=/dev/null --workers=1 --npn-list="$4" --accesslog-file="$tmp/$1.access" --accesslog-format='$alpn $status' \
+        --errorlog-file=/dev/null \
         -f"$2,$at" -b"$2,$3" "$tmp/$1.key" "$tmp/$1.pem" 2> "$tmp/$1.err" 9>&- &
     fronts="$fronts $!"
     until python3 -c 'import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])))' "$2" "$at" 2> /dev/null; do
@@ -53,7 +54,8 @@ for protocol in h2 http/1.1; do
     is "over $protocol: it ends well" "$? $(cat "$tmp/err")" "0 "
     is "... the files are right" "$(right)" right
     is "... each request went over it" "$(protocols)" "$protocol "
-    is "... the token reached the hub, and not the second host" "$([ "$(hub get tokens_at_hub)" -gt 0 ] && [ "$(hub get bytes)" -gt 3 ] && hub get tokens_elsewhere)" 0
+    is "... the token reached the hub, and not the second host" \
+        "$([ "$(hub get tokens_at_hub)" -gt 0 ] && [ "$(hub get bytes)" -gt 3 ] && hub get tokens_elsewhere)" 0
     forget
     hub set "{\"elsewhere\": {\"at\": \"$elsewhere\"}, \"truncate\": {\"after\": 300000, \"every\": 3, \"times\": 6}}"
     get --connections 3 --tries 8 demo/bytes

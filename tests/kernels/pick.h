@@ -133,8 +133,8 @@ static void get(struct rig *g)
 
 static void launch(struct rig *g, bool first)
 {
-    STEP(dev, step_pick, .logits = g->on.logits, .tile_max = g->on.tile_max, .live = g->on.live, .sampling = g->on.how, .seen = g->on.seen, .bias = g->on.bias,
-         .results = g->results, .hidden = g->on.hidden, .last_hidden = g->on.last, .scratch = g->on.scratch, .n_rows = g->rows,
+    STEP(dev, step_pick, .logits = g->on.logits, .tile_max = g->on.tile_max, .live = g->on.live, .sampling = g->on.how, .seen = g->on.seen,
+         .bias = g->on.bias, .results = g->results, .hidden = g->on.hidden, .last_hidden = g->on.last, .scratch = g->on.scratch, .n_rows = g->rows,
          .vocab = g->vocab, .width = WIDTH, .first = first);
 }
 
@@ -455,7 +455,8 @@ static void test_pick__numbers_that_are_none_end_the_answer_when_their_row_is_re
             for (int row = 0; row < 3; row++)
                 for (int right = 0; right < 3; right++) {
                     g.live = (struct step_live){.pos = 200, .ids = {5, 11, 22}, .n_drafts = 2};
-                    g.how = (struct step_sampling){.temperature = sampled ? 0.5f : 0, .top_k = 20, .repetition_penalty = 1, .n_ids = 4096, .room = 50};
+                    g.how = (struct step_sampling){.temperature = sampled ? 0.5f : 0, .top_k = 20, .repetition_penalty = 1, .n_ids = 4096,
+                                                   .room = 50};
                     if (right < 2)
                         g.live.ids[1 + right] = 7;
                     want_ids(&g, ids);

@@ -286,7 +286,8 @@ static void test_rows__a_projection_fills_the_ring_of_each_slot(void **state)
         const int64_t *stream = streams((size_t)(STEP_ROWS * H));
         const float *norm = normals((size_t)H, 0.3f);
         for (EACH_SHARE(s)) {
-            float *rings = normals(SLOTS * slot, 1), *alone = put(rings, SLOTS * slot * 4), *y = device(STEP_ROWS * B * 4), *one = device(STEP_ROWS * B * 4);
+            float *rings = normals(SLOTS * slot, 1), *alone = put(rings, SLOTS * slot * 4), *y = device(STEP_ROWS * B * 4),
+                *one = device(STEP_ROWS * B * 4);
             STEP(dev, step_project, .part = {{.w = a, .y = rings, .ring = true}, {.w = b, .y = rings + ring, .ring = true}, {.w = c, .y = y}},
                  .n_parts = 3, .stream = stream, .norm = norm, .pos = &v->pos, .rows = rows_of(s), .slot_bytes = slot * 4, .n_rows = count(s),
                  .eps = eps);

@@ -104,8 +104,8 @@ static void compare_chunk(struct dev *gpu, const struct chunk *x, const enum kv_
         fail_msg("%s", e.msg);
     float *out = downloaded(a.y, y_bytes);
     char what[120];
-    snprintf(what, sizeof what, "codes of %d and %d bits, %d/%d heads, %d rows after %d, %d recent", kv_bits(formats[0]), kv_bits(formats[1]), x->q, x->kv,
-             x->n, x->pos, x->recent);
+    snprintf(what, sizeof what, "codes of %d and %d bits, %d/%d heads, %d rows after %d, %d recent", kv_bits(formats[0]), kv_bits(formats[1]), x->q,
+             x->kv, x->n, x->pos, x->recent);
     /* 1e-2 as with exact rows; keys made of codes are rounded to bf16 once more, which sharp queries feel: by computation they are off
      * by 0.0065 in all and 0.04 in the worst row when they are three times as long. */
     assert_rows_close(what, out, y, x->n * x->q, KV_DIM, 5e-3 * (1 + (double)x->sharp));
@@ -162,11 +162,12 @@ static void test_attention__on_codes_does_not_depend_on_cuts(void **state)
     struct cache c = cache_open(kv, POS + N, kv_sealed(&kv, POS + N - 1), kv_sealed(&kv, POS), POS + N);
     size_t token = Q * KV_DIM, bytes = N * token * sizeof(float);
     float *q = rand_array(N * token, 1), *dq = upload(q, bytes), *whole = poisoned(bytes), *cut = poisoned(bytes);
-    RUN(cuda, attention, .y = whole, .q = dq, .q_token = token, .q_head = KV_DIM, .kv = c.there, .n_tokens = N, .n_q_heads = Q, .pos = POS, .scale = 0.0625f);
+    RUN(cuda, attention, .y = whole, .q = dq, .q_token = token, .q_head = KV_DIM, .kv = c.there, .n_tokens = N, .n_q_heads = Q, .pos = POS,
+        .scale = 0.0625f);
     for (int t = 0, n; t < N; t += n) {
         n = at_most(1 + (int)(rand_u64() % 40), N - t);
-        RUN(cuda, attention, .y = cut + (size_t)t * token, .q = dq + (size_t)t * token, .q_token = token, .q_head = KV_DIM, .kv = c.there, .n_tokens = n,
-            .n_q_heads = Q, .pos = POS + t, .scale = 0.0625f);
+        RUN(cuda, attention, .y = cut + (size_t)t * token, .q = dq + (size_t)t * token, .q_token = token, .q_head = KV_DIM, .kv = c.there,
+            .n_tokens = n, .n_q_heads = Q, .pos = POS + t, .scale = 0.0625f);
     }
     float *a = downloaded(whole, bytes), *b = downloaded(cut, bytes);
     assert_rows_close("cut", b, a, N * Q, KV_DIM, 1e-4);
@@ -267,8 +268,8 @@ static void compare_step(const struct step_case *c, const enum kv_format *format
     step_define(&x);
     cuda->step->step_attention(cuda, &x.gpu);
     float *out = downloaded(x.gpu.y, y_bytes(&x));
-    snprintf(what, sizeof what, "codes of %d and %d bits, %d/%d heads, %d rows at %d, %d recent", kv_bits(formats[0]), kv_bits(formats[1]), c->q, c->kv,
-             c->n, c->pos, c->recent);
+    snprintf(what, sizeof what, "codes of %d and %d bits, %d/%d heads, %d rows at %d, %d recent", kv_bits(formats[0]), kv_bits(formats[1]), c->q,
+             c->kv, c->n, c->pos, c->recent);
     assert_rows_close(what, out, x.ref, c->n * c->q, KV_DIM, 1e-2);
     assert_cache_close(&x, what);
     for (int run = 0; run < 2; run++) {         /* what a step wrote and sealed is written and sealed again */
@@ -326,8 +327,8 @@ static void test_step_attention__on_codes_a_row_has_the_same_bits_in_any_company
                     float *few = downloaded(a.y, bytes);
                     for (size_t j = 0; j < (size_t)m * row; j++)
                         if (memcmp(few + j, all + (size_t)t * row + j, sizeof *few))
-                            fail_msg("formats %d, row %zu of %d at %d: value %zu of head %zu is %.9g, with eight rows %.9g", f, (size_t)t + j / row, n,
-                                     x.pos, j % KV_DIM, j % row / KV_DIM, (double)few[j], (double)all[(size_t)t * row + j]);
+                            fail_msg("formats %d, row %zu of %d at %d: value %zu of head %zu is %.9g, with eight rows %.9g", f, (size_t)t + j / row,
+                                     n, x.pos, j % KV_DIM, j % row / KV_DIM, (double)few[j], (double)all[(size_t)t * row + j]);
                     free(few);
                 }
             }

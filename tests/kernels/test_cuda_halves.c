@@ -151,10 +151,13 @@ static void test_halves__a_gate_leaves_its_rows_to_the_product_alone(void **stat
             const size_t cells = (size_t)(n * H * D), token = (size_t)(2 * H * D);
             const struct weight w = packed(s % 2 ? WEIGHT_DENSE : WEIGHT_INT4, ROWS, H * D);
             float *y = uneven((size_t)n, (size_t)(H * D)), *g = rand_array((size_t)n * token, 3);
-            float *dy = upload(y, cells * 4), *plain = upload(y, cells * 4), *dg = upload(g, (size_t)n * token * 4), *out = poisoned((size_t)n * ROWS * 4);
-            RUN(cuda, sigmoid_gate, .y = plain, .gate = dg + D, .gate_token = token, .gate_head = 2 * (size_t)D, .n_tokens = n, .n_heads = H, .head_dim = D);
+            float *dy = upload(y, cells * 4), *plain = upload(y, cells * 4), *dg = upload(g, (size_t)n * token * 4),
+                *out = poisoned((size_t)n * ROWS * 4);
+            RUN(cuda, sigmoid_gate, .y = plain, .gate = dg + D, .gate_token = token, .gate_head = 2 * (size_t)D, .n_tokens = n, .n_heads = H,
+                .head_dim = D);
             float *want = outcome(plain, &w, n, true);
-            RUN(cuda, sigmoid_gate, .y = dy, .gate = dg + D, .gate_token = token, .gate_head = 2 * (size_t)D, .next = &w, .n_tokens = n, .n_heads = H, .head_dim = D);
+            RUN(cuda, sigmoid_gate, .y = dy, .gate = dg + D, .gate_token = token, .gate_head = 2 * (size_t)D, .next = &w, .n_tokens = n, .n_heads = H,
+                .head_dim = D);
             product(out, dy, &w, n);
             float *got = downloaded(out, (size_t)n * ROWS * 4);
             same(got, want, (size_t)n * ROWS, "sigmoid_gate", n);
@@ -190,7 +193,8 @@ static void by_zero(float *y, const float *other, size_t bytes, int n, int dim) 
 static void by_operation(float *y, const float *other, size_t bytes, int n, int dim)
 {
     (void)bytes;
-    RUN(cuda, rope, .x = y, .token_stride = (size_t)dim, .head_stride = (size_t)dim, .freq = other, .n_tokens = n, .n_heads = 1, .half = 32, .pos = 7, .scale = 1);
+    RUN(cuda, rope, .x = y, .token_stride = (size_t)dim, .head_stride = (size_t)dim, .freq = other, .n_tokens = n, .n_heads = 1, .half = 32, .pos = 7,
+        .scale = 1);
 }
 
 static void test_halves__activations_that_have_changed_are_read_anew(void **state)
@@ -202,7 +206,8 @@ static void test_halves__activations_that_have_changed_are_read_anew(void **stat
     const size_t cells = (size_t)N * DIM;
     const struct weight w = packed(WEIGHT_INT4, ROWS, DIM);
     float *x = rand_array(cells, 1), *nw = rand_array(DIM, 1), *other = rand_array(cells, 1);
-    float *dx = upload(x, cells * 4), *dw = upload(nw, DIM * 4), *d_other = upload(other, cells * 4), *y = poisoned(cells * 4), *out = poisoned((size_t)N * ROWS * 4);
+    float *dx = upload(x, cells * 4), *dw = upload(nw, DIM * 4), *d_other = upload(other, cells * 4), *y = poisoned(cells * 4),
+        *out = poisoned((size_t)N * ROWS * 4);
     for (int c = 0; c < 3; c++) {
         RUN(cuda, rmsnorm, .y = y, .x = dx, .w = dw, .n_rows = N, .dim = DIM, .eps = 1e-6f);
         product(out, y, &w, N);

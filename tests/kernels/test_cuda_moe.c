@@ -111,7 +111,8 @@ static void test_moe_group__is_exact(void **state)
     (void)state;
     need_gpu();
     static const struct { int n, experts, k; bool crowd; } cases[] = {
-        {1, 256, 8, false}, {3, 12, 6, true}, {4096, 256, 8, false}, {4095, 256, 8, true}, {8192, 512, 16, false}, {777, 16, 4, true}, {2, 8, 4, false},
+        {1, 256, 8, false}, {3, 12, 6, true}, {4096, 256, 8, false}, {4095, 256, 8, true}, {8192, 512, 16, false}, {777, 16, 4, true},
+        {2, 8, 4, false},
     };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         int n = cases[c].n, E = cases[c].experts, k = cases[c].k;
@@ -145,7 +146,8 @@ static struct mixture mixture_make(enum weight_format routed, enum weight_format
 {
     struct mixture m = {.n_experts = n_experts, .hidden = hidden};
     size_t down = pack_bytes(routed, 2 * inter, hidden), step = down + pack_bytes(routed, hidden, inter);
-    size_t shared_down = pack_bytes(shared, 2 * shared_inter, hidden), bytes = step * (size_t)n_experts + shared_down + pack_bytes(shared, hidden, shared_inter);
+    size_t shared_down = pack_bytes(shared, 2 * shared_inter, hidden),
+        bytes = step * (size_t)n_experts + shared_down + pack_bytes(shared, hidden, shared_inter);
     char *all = calloc(1, bytes);
     m.memory = cuda->alloc(cuda, bytes);
     assert_non_null(m.memory);

@@ -39,11 +39,15 @@ static void write_model(struct tmpdir *d, const struct shape *s)
     struct buf config = {0};
     struct err e = {0};
     assert_true(tmpdir_make(d));
-    buf_addf(&config, "{\"architectures\": [\"Qwen3_5MoeForConditionalGeneration\"], \"model_type\": \"qwen3_5_moe\", \"tie_word_embeddings\": false,\n"
-             "\"text_config\": {\"model_type\": \"qwen3_5_moe_text\", \"hidden_act\": \"silu\", \"attention_bias\": false, \"attn_output_gate\": true,\n"
-             "\"rms_norm_eps\": 1e-06, \"max_position_embeddings\": 4096, \"eos_token_id\": 1, \"linear_conv_kernel_dim\": 4, \"mtp_num_hidden_layers\": 1,\n"
+    buf_addf(&config, "{\"architectures\": [\"Qwen3_5MoeForConditionalGeneration\"], \"model_type\": \"qwen3_5_moe\", "
+             "\"tie_word_embeddings\": false,\n"
+             "\"text_config\": {\"model_type\": \"qwen3_5_moe_text\", \"hidden_act\": \"silu\", \"attention_bias\": false, "
+             "\"attn_output_gate\": true,\n"
+             "\"rms_norm_eps\": 1e-06, \"max_position_embeddings\": 4096, \"eos_token_id\": 1, \"linear_conv_kernel_dim\": 4, "
+             "\"mtp_num_hidden_layers\": 1,\n"
              "\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 10000000, \"partial_rotary_factor\": 0.25},\n"
-             "\"hidden_size\": %d, \"num_hidden_layers\": 4, \"full_attention_interval\": 4, \"num_attention_heads\": %d, \"num_key_value_heads\": %d,\n"
+             "\"hidden_size\": %d, \"num_hidden_layers\": 4, \"full_attention_interval\": 4, \"num_attention_heads\": %d, "
+             "\"num_key_value_heads\": %d,\n"
              "\"head_dim\": 256, \"linear_num_key_heads\": %d, \"linear_num_value_heads\": %d, \"linear_key_head_dim\": 128,\n"
              "\"linear_value_head_dim\": 128, \"num_experts\": %d, \"num_experts_per_tok\": %d, \"moe_intermediate_size\": 128,\n"
              "\"shared_expert_intermediate_size\": 128, \"vocab_size\": %d}}\n",
@@ -91,7 +95,8 @@ static void answer(const struct tmpdir *d, const char *backend, const char *head
     struct err e = {0};
     snprintf(path, sizeof path, "%s/%s.safetensors", d->path, backend);
     FILE *in = lines(prompt), *out = open_memstream(&text, &n);
-    const struct logits_options o = {.model_dir = d->path, .out_file = path, .backend = backend, .kv = "bf16", .head = head, .step = step, .rows = rows};
+    const struct logits_options o = {.model_dir = d->path, .out_file = path, .backend = backend, .kv = "bf16", .head = head, .step = step,
+                                     .rows = rows};
     assert_non_null(out);
     const int status = debug_logits(&o, in, out);
     fclose(in);
@@ -138,7 +143,8 @@ static void compare(const struct shape *s, const char *what, const struct safete
     assert_int_equal(a->bytes, (size_t)(PROMPT * V) * sizeof(float));
     assert_int_equal(b->bytes, a->bytes);
     for (int t = 0; t < PROMPT; t++) {
-        const float *p = (const float *)safetensors_data(cpu_file, a) + (size_t)(t * V), *q = (const float *)safetensors_data(gpu_file, b) + (size_t)(t * V);
+        const float *p = (const float *)safetensors_data(cpu_file, a) + (size_t)(t * V),
+            *q = (const float *)safetensors_data(gpu_file, b) + (size_t)(t * V);
         const double lp = log_sum(p, V), lq = log_sum(q, V);
         float margin, other;
         for (int i = 0; i < V; i++)
@@ -156,7 +162,8 @@ static void test_odd__logits_as_on_the_cpu(void **state)
     (void)state;
     need_gpu();
     static const struct { const char *what, *head; bool step; int rows; } ways[] = {
-        {"a prompt", "bf16", false, 0}, {"a prompt, INT8 head", "int8", false, 0}, {"steps of one", "bf16", true, 1}, {"steps of two", "int8", true, 2},
+        {"a prompt", "bf16", false, 0}, {"a prompt, INT8 head", "int8", false, 0}, {"steps of one", "bf16", true, 1},
+        {"steps of two", "int8", true, 2},
         {"steps of three", "bf16", true, 3}, {"steps of eight", "int8", true, 8},
     };
     for (int i = 0; i < N_SHAPES; i++) {
@@ -196,7 +203,8 @@ static void test_odd__the_same_answer_at_every_draft_depth(void **state)
             for (int depth = 0; depth < DEPTHS; depth++)
                 buf_addf(&in, "%s, \"max_tokens\": %d, \"draft\": %d}\n", buf_str(&prompt), TOKENS, depth);
             FILE *f = lines(buf_str(&in)), *out = open_memstream(&text, &n);
-            const struct engine_options o = {.model_dir = d.path, .backend = "cuda", .kv = "bf16", .head = h ? "int8" : "bf16", .draft_depth = ENGINE_MAX_DEPTH};
+            const struct engine_options o = {.model_dir = d.path, .backend = "cuda", .kv = "bf16", .head = h ? "int8" : "bf16",
+                                             .draft_depth = ENGINE_MAX_DEPTH};
             const int status = debug_generate(&o, f, out);
             fclose(f);
             fclose(out);

@@ -294,8 +294,8 @@ static void test_pack__the_int8_head_and_its_planes_are_the_hosts(void **state)
         unsigned char *want = malloc(n), *got = malloc(n);
         char *dst = cuda->alloc(cuda, n);
         CHECK(want && got && dst && pack_matrix(&q, want));
-        add_cut(&work, (struct pack_piece){.kind = planes ? PACK_PLANES : PACK_INT8, .dst = dst, .dtype = type, .rows = rows, .cols = cols}, rows, w.data,
-                (size_t)cols * number, number);
+        add_cut(&work, (struct pack_piece){.kind = planes ? PACK_PLANES : PACK_INT8, .dst = dst, .dtype = type, .rows = rows, .cols = cols}, rows,
+                w.data, (size_t)cols * number, number);
         run(&work, dst, got, n);
         compare(planes ? "two planes" : "INT8", &w, got, want, n);
         free(want);

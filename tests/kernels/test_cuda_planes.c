@@ -190,7 +190,8 @@ static void check_best(const struct heads *h, enum kind kind, int n, struct step
     const struct outcome got = make_outcome(h, n), want = make_outcome(h, n);
     run(&got, &h->planes_packed, &in, &by, NULL);
     run(&want, &h->int8_packed, &in, &by, NULL);
-    assert_memory_equal(fetch(got.h, (size_t)n * (size_t)h->cols * 4), fetch(want.h, (size_t)n * (size_t)h->cols * 4), (size_t)n * (size_t)h->cols * 4);
+    assert_memory_equal(fetch(got.h, (size_t)n * (size_t)h->cols * 4), fetch(want.h, (size_t)n * (size_t)h->cols * 4),
+                        (size_t)n * (size_t)h->cols * 4);
     assert_maxima(&got);
     const float *g = logits_of(&got), *w = logits_of(&want);
     for (int t = 0; t < n; t++)
@@ -207,9 +208,10 @@ static void test_planes__the_best_ids_have_the_bits_of_the_int8_head(void **stat
         double completed[4] = {0};
         for (int n = 1; n <= STEP_ROWS; n++)
             for (int k = 0; k < 4; k++)
-                check_best(&h, kind, n, (struct step_sampling){.temperature = (float)k, .top_k = wanted[k], .n_ids = h.rows - 7 * n}, wanted[k], &completed[k]);
-        print_message("kind %d: of %d ids %.0f, %.0f, %.0f and %.0f were completed for the 1, 2, 20 and 64 best\n", (int)kind, h.rows, completed[0] / 8,
-                      completed[1] / 8, completed[2] / 8, completed[3] / 8);
+                check_best(&h, kind, n, (struct step_sampling){.temperature = (float)k, .top_k = wanted[k], .n_ids = h.rows - 7 * n}, wanted[k],
+                           &completed[k]);
+        print_message("kind %d: of %d ids %.0f, %.0f, %.0f and %.0f were completed for the 1, 2, 20 and 64 best\n", (int)kind, h.rows,
+                      completed[0] / 8, completed[1] / 8, completed[2] / 8, completed[3] / 8);
         assert_true(kind == HEAVY_TAILS || completed[0] / 8 < h.rows / 10);
         end_test(NULL);
     }
@@ -381,10 +383,10 @@ static void test_planes__a_hidden_state_is_no_row_of_a_step(void **state)
     const struct texts by = make_texts(&how, 1, V);
     const struct outcome got = make_outcome(&h, 1), want = make_outcome(&h, 1);
     const float *hidden = device(in.h, (size_t)H * 4);
-    STEP(cuda, step_logits, .logits = got.logits, .tile_max = got.tile_max, .w = h.planes_packed, .hidden = hidden, .sampling = by.how, .seen = by.seen,
-         .bias = by.bias, .drafts = by.drafts, .scratch = device(NULL, STEP_LOGITS_SCRATCH), .n_rows = 1, .eps = eps);
-    STEP(cuda, step_logits, .logits = want.logits, .tile_max = want.tile_max, .w = h.int8_packed, .hidden = hidden, .sampling = by.how, .seen = by.seen,
-         .bias = by.bias, .drafts = by.drafts, .n_rows = 1, .eps = eps);
+    STEP(cuda, step_logits, .logits = got.logits, .tile_max = got.tile_max, .w = h.planes_packed, .hidden = hidden, .sampling = by.how,
+         .seen = by.seen, .bias = by.bias, .drafts = by.drafts, .scratch = device(NULL, STEP_LOGITS_SCRATCH), .n_rows = 1, .eps = eps);
+    STEP(cuda, step_logits, .logits = want.logits, .tile_max = want.tile_max, .w = h.int8_packed, .hidden = hidden, .sampling = by.how,
+         .seen = by.seen, .bias = by.bias, .drafts = by.drafts, .n_rows = 1, .eps = eps);
     check_row(logits_of(&got), logits_of(&want), V, 20);
     assert_maxima(&got);
 }
@@ -423,8 +425,8 @@ static void test_planes__estimates_as_defined_and_the_best_of_them_completed(voi
         const int32_t row = 2;
         float *want = host((size_t)V * 4), *max = host((size_t)step_maxima(V) * 4);
         STEP(cuda, step_logits, .logits = got.logits, .tile_max = got.tile_max, .w = h.planes_packed, .stream = in.stream, .norm = in.norm,
-             .hidden_out = got.h, .scratch = device(NULL, STEP_LOGITS_SCRATCH), .row = device(&row, sizeof row), .n_ids = V, .estimate = true, .n_rows = 1,
-             .eps = eps);
+             .hidden_out = got.h, .scratch = device(NULL, STEP_LOGITS_SCRATCH), .row = device(&row, sizeof row), .n_ids = V, .estimate = true,
+             .n_rows = 1, .eps = eps);
         run(&whole, &h.int8_packed, &in, NULL, NULL);
         STEP(cpu, step_logits, .logits = want, .tile_max = max, .w = h.planes, .hidden = in.h + row * H, .n_ids = V, .estimate = true, .n_rows = 1);
         const float *g = logits_of(&got), *exact = logits_of(&whole) + row * V;

@@ -115,7 +115,8 @@ static void test_recipes__a_rewind_finds_its_rows_on_a_gpu(void **state)
     make_prompt(first, 0);
     make_prompt(second, 1);
     struct engine *g = open_engine("tq4", 3);
-    const struct answer before = ask(g, first, PROMPT, SHARED, 3), edited = ask(g, second, PROMPT, SHARED, 3), back = ask(g, first, PROMPT, SHARED, 3);
+    const struct answer before = ask(g, first, PROMPT, SHARED, 3), edited = ask(g, second, PROMPT, SHARED, 3),
+        back = ask(g, first, PROMPT, SHARED, 3);
     engine_close(g);
     g = open_engine("tq4", 3);
     const struct answer fresh = ask(g, second, PROMPT, SHARED, 3);

@@ -228,7 +228,8 @@ static void test_step_router__agrees_with_the_definition(void **state)
             struct weight router = make(WEIGHT_DENSE, E, H), gate = make(WEIGHT_DENSE, 1, H);
             struct input in = make_input(n, H);
             float *logits = host(step * STEP_RMS_PARTS * 4), *ssq = host(STEP_RMS_PARTS * STEP_ROWS * 4), *h = host(all * 4);
-            float *dlogits = device(NULL, step * STEP_RMS_PARTS * 4), *dssq = device(NULL, STEP_RMS_PARTS * STEP_ROWS * 4), *dh = device(NULL, all * 4);
+            float *dlogits = device(NULL, step * STEP_RMS_PARTS * 4), *dssq = device(NULL, STEP_RMS_PARTS * STEP_ROWS * 4),
+                *dh = device(NULL, all * 4);
             float *missing = device(host((MISSING + BEHIND) * 4), (MISSING + BEHIND) * 4);
             struct step_router_args a = {.h = h, .logits = logits, .gate = logits + (size_t)STEP_ROWS * (size_t)E, .part_step = step, .ssq = ssq,
                                          .stream = in.stream, .norm = in.norm, .router = router, .shared_gate = gate, .n_rows = n};
@@ -264,7 +265,8 @@ static void test_step_add__what_is_added_to_the_stream(void **state)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         const size_t rows = (size_t)shapes[i].rows, cols = (size_t)shapes[i].cols;
         struct weight w = make(shapes[i].f, shapes[i].rows, shapes[i].cols), p = packed(&w, NULL);
-        float *x = normals(STEP_ROWS * cols, 1), *start = normals(STEP_ROWS * rows, 1), *want = host(STEP_ROWS * rows * 4), *dx = device(x, STEP_ROWS * cols * 4);
+        float *x = normals(STEP_ROWS * cols, 1), *start = normals(STEP_ROWS * rows, 1), *want = host(STEP_ROWS * rows * 4),
+            *dx = device(x, STEP_ROWS * cols * 4);
         int64_t *stream = host(STEP_ROWS * rows * 8), *sum = host(STEP_ROWS * rows * 8), *all = NULL;
         for (size_t k = 0; k < STEP_ROWS * rows; k++)
             sum[k] = stream[k] = stream_from_float(start[k]);
@@ -299,8 +301,8 @@ static void test_step_add__heads_are_divided_by_their_rms(void **state)
     for (size_t i = 0; i < sums; i++)
         ssq[i] = ssq[i] * ssq[i] * 64;
     STEP(cpu, step_add, .stream = sum, .w = w, .x = x, .ssq = ssq, .head_dim = 128, .n_rows = n, .eps = eps);
-    STEP(cuda, step_add, .stream = to, .w = packed(&w, NULL), .x = device(x, (size_t)n * (size_t)cols * 4), .ssq = device(ssq, sums * 4), .head_dim = 128,
-         .n_rows = n, .eps = eps);
+    STEP(cuda, step_add, .stream = to, .w = packed(&w, NULL), .x = device(x, (size_t)n * (size_t)cols * 4), .ssq = device(ssq, sums * 4),
+         .head_dim = 128, .n_rows = n, .eps = eps);
     const int64_t *exact = fetch(to, out * 8);
     for (size_t i = 0; i < out; i++) {
         want[i] = stream_to_float(sum[i]);
@@ -374,7 +376,8 @@ static void test_step_project__a_row_has_the_same_bits_in_any_company(void **sta
                     STEP(cuda, step_logits, .logits = y, .tile_max = max, .w = p, .stream = in.dstream, .norm = in.dnorm, .n_ids = rows, .n_rows = n,
                          .eps = eps);
                 else
-                    STEP(cuda, step_project, .part = {{.w = p, .y = y}}, .n_parts = 1, .stream = in.dstream, .norm = in.dnorm, .n_rows = n, .eps = eps);
+                    STEP(cuda, step_project, .part = {{.w = p, .y = y}}, .n_parts = 1, .stream = in.dstream, .norm = in.dnorm, .n_rows = n,
+                         .eps = eps);
             float *got = fetch(y, (size_t)n * (size_t)rows * 4);
             all = all ? all : got;
             assert_memory_equal(got, all, (size_t)n * (size_t)rows * 4);
@@ -394,7 +397,8 @@ static void test_step_project__several_matrices_rings_and_formats(void **state)
     float *wa = host(STEP_RING * 8192 * 4), *wb = host((size_t)n * 64 * 4), *wc = host((size_t)n * (size_t)rows * 4);
     STEP(cpu, step_project, .part = {{.w = a, .y = wa, .ring = true}, {.w = b, .y = wb}, {.w = c, .y = wc}}, .n_parts = 3, .stream = in.stream,
          .norm = in.norm, .pos = &at, .n_rows = n, .eps = eps);
-    STEP(cuda, step_project, .part = {{.w = packed(&a, NULL), .y = ya, .ring = true}, {.w = packed(&b, NULL), .y = yb}, {.w = packed(&c, NULL), .y = yc}},
+    STEP(cuda, step_project, .part = {{.w = packed(&a, NULL), .y = ya, .ring = true}, {.w = packed(&b, NULL), .y = yb},
+                                      {.w = packed(&c, NULL), .y = yc}},
          .n_parts = 3, .stream = in.dstream, .norm = in.dnorm, .pos = device(&at, 4), .n_rows = n, .eps = eps);
     const float *got = fetch(ya, STEP_RING * 8192 * 4);
     for (int t = 0; t < n; t++)
@@ -509,12 +513,13 @@ static void test_step_logits__penalties_as_the_sampler_has_them(void **state)
     struct input in = make_input(n, H);
     struct step_sampling s = {.n_ids = 4001, .presence_penalty = 1.5f, .repetition_penalty = 1.25f, .biased = 1};
     uint8_t *seen = host((size_t)V);
-    float *bias = normals((size_t)V, 1), *raw = device(NULL, (size_t)(n * V) * 4), *y = device(NULL, (size_t)(n * V) * 4), *max = device(NULL, (size_t)(n * V / 16) * 4);
+    float *bias = normals((size_t)V, 1), *raw = device(NULL, (size_t)(n * V) * 4), *y = device(NULL, (size_t)(n * V) * 4),
+        *max = device(NULL, (size_t)(n * V / 16) * 4);
     int32_t drafts[3] = {17, 18, 4000};
     for (int i = 0; i < V; i++)
         seen[i] = rand_u64() % 5 == 0 ? 1 : rand_u64() % 5 == 0 ? 3 : 0;
-    STEP(cuda, step_logits, .logits = raw, .tile_max = device(NULL, (size_t)(n * V / 16) * 4), .w = p, .stream = in.dstream, .norm = in.dnorm, .n_ids = V,
-         .n_rows = n, .eps = eps);
+    STEP(cuda, step_logits, .logits = raw, .tile_max = device(NULL, (size_t)(n * V / 16) * 4), .w = p, .stream = in.dstream, .norm = in.dnorm,
+         .n_ids = V, .n_rows = n, .eps = eps);
     STEP(cuda, step_logits, .logits = y, .tile_max = max, .w = p, .stream = in.dstream, .norm = in.dnorm, .sampling = device(&s, sizeof s),
          .seen = device(seen, (size_t)V), .bias = device(bias, (size_t)V * 4), .drafts = device(drafts, sizeof drafts), .n_rows = n, .eps = eps);
     float *r = fetch(raw, (size_t)(n * V) * 4), *got = fetch(y, (size_t)(n * V) * 4), *m = fetch(max, (size_t)(n * V / 16) * 4);
@@ -552,8 +557,8 @@ static void test_step_logits__logits_of_odd_vocabularies(void **state)
             struct input in = make_input(n, H);
             float *y = device(NULL, (size_t)(n * V) * 4), *max = device(NULL, (size_t)(n * tiles) * 4), *want = host((size_t)(n * V) * 4);
             in.stream[H + 5] = STREAM_POISON;
-            STEP(cuda, step_logits, .logits = y, .tile_max = max, .w = packed(&w, NULL), .stream = device(in.stream, (size_t)(n * H) * 8), .norm = in.dnorm,
-                 .n_ids = V, .n_rows = n, .eps = eps);
+            STEP(cuda, step_logits, .logits = y, .tile_max = max, .w = packed(&w, NULL), .stream = device(in.stream, (size_t)(n * H) * 8),
+                 .norm = in.dnorm, .n_ids = V, .n_rows = n, .eps = eps);
             product(want, in.h, &w, n);
             const float *got = fetch(y, (size_t)(n * V) * 4), *m = fetch(max, (size_t)(n * tiles) * 4);
             for (int t = 0; t < n; t++) {
@@ -587,10 +592,12 @@ static void make_moe(struct moe *m)
     m->experts = host(E * sizeof *m->experts);
     for (size_t e = 0; e < E; e++) {
         struct expert_weights *x = &m->experts[e];
-        *x = (struct expert_weights){make(m->routed, m->inter, m->hidden), make(m->routed, m->inter, m->hidden), make(m->routed, m->hidden, m->inter)};
+        *x = (struct expert_weights){make(m->routed, m->inter, m->hidden), make(m->routed, m->inter, m->hidden),
+                                     make(m->routed, m->hidden, m->inter)};
         assert_true(pack_pair(&x->gate, &x->up, pairs + e * pair_step) && pack_matrix(&x->down, downs + e * down_step));
     }
-    m->one = (struct expert_weights){make(m->shared, m->inter, m->hidden), make(m->shared, m->inter, m->hidden), make(m->shared, m->hidden, m->inter)};
+    m->one = (struct expert_weights){make(m->shared, m->inter, m->hidden), make(m->shared, m->inter, m->hidden),
+                                     make(m->shared, m->hidden, m->inter)};
     const char *dpairs = device(pairs, E * pair_step), *ddowns = device(downs, E * down_step);
     for (size_t e = 0; e < E; e++) {
         m->packed[e].gate = packed_view(m->routed, 2 * m->inter, m->hidden, dpairs + e * pair_step);
@@ -609,8 +616,8 @@ static float *numbers(const int64_t *stream, size_t n)
 }
 
 /* What it adds to a stream of zeros [n, hidden], on the host; on the GPU, or by definition. */
-static float *run_moe(const struct moe *m, const float *x, const float *logits, const float *gate, const float *ssq, int n, int n_logits, int32_t n_valid,
-                      struct step_route *route, bool defined)
+static float *run_moe(const struct moe *m, const float *x, const float *logits, const float *gate, const float *ssq, int n, int n_logits,
+                      int32_t n_valid, struct step_route *route, bool defined)
 {
     size_t H = (size_t)m->hidden, rows = (size_t)n, step = rows * (size_t)m->n_experts;
     size_t space = step_experts_space(n, m->n_experts, m->top_k, m->inter);
@@ -645,7 +652,8 @@ static void check_moe(struct moe *m, int n, int n_valid, bool left)
     enum { PARTS = 3 };
     char what[128];
     size_t H = (size_t)m->hidden, rows = (size_t)n, E = (size_t)m->n_experts;
-    float *x = normals(rows * H, left ? 2 : 1), *logits = normals(PARTS * rows * E, left ? 2 : 1), *gates = normals(PARTS * rows, 1), ssq[2 * STEP_ROWS] = {0};
+    float *x = normals(rows * H, left ? 2 : 1), *logits = normals(PARTS * rows * E, left ? 2 : 1), *gates = normals(PARTS * rows, 1),
+        ssq[2 * STEP_ROWS] = {0};
     struct step_route route = {0}, wanted = {0};
     for (size_t t = 0; t < rows; t++) {
         ssq[t] = (float)m->hidden * (1.0f + (float)t);

@@ -63,7 +63,8 @@ static bool run(const struct weight *pair, const struct weight *down, const stru
     free(missing);
     struct expert_weights experts[EXPERTS];
     spread_experts(experts, pair, down);
-    const struct step_choice choice = {.logits = normals(EXPERTS), .n_logits = 1, .logit_step = EXPERTS, .overlap = -1, .n_experts = EXPERTS, .top_k = TOP_K};
+    const struct step_choice choice = {.logits = normals(EXPERTS), .n_logits = 1, .logit_step = EXPERTS, .overlap = -1, .n_experts = EXPERTS,
+                                       .top_k = TOP_K};
     STEP(cuda, step_experts, .stream = stream, .h = h, .choice = choice, .x = normals(HIDDEN), .experts = experts, .shared = shared,
          .shared_gate = normals(1), .n_gates = 1, .gate_step = 1, .check = check, .n_rows = 1, .hidden = HIDDEN, .inter = INTER);
     return cuda->finish(cuda, e);

@@ -336,7 +336,8 @@ static void test_kv__attention_reads_old_rows_as_codes_and_others_exactly(void *
                 expect_row(&kv, q + at, k, v, probes[p], head, want);
                 for (int j = 0; j < KV_DIM; j++)
                     if (fabs((double)y[at + (size_t)j] - want[j]) > 2e-5)
-                        fail_msg("formats %zu, position %d, head %d, number %d: %g, expected %g", i, probes[p], head, j, (double)y[at + (size_t)j], want[j]);
+                        fail_msg("formats %zu, position %d, head %d, number %d: %g, expected %g", i, probes[p], head, j, (double)y[at + (size_t)j],
+                                 want[j]);
             }
         free(k), free(v), free(q), free(y);
         close_rows(&kv);
@@ -397,8 +398,8 @@ static void test_kv_units__every_position_is_read_once_at_a_place_of_its_own(voi
             count_reads(&kv, first, pos, p, &exact, &code);
             bool want = p >= kv.sinks && p < kv_sealed(&kv, pos);
             if (code != want || exact != (p <= pos && !want))
-                fail_msg("sinks %d, recent %d, row %d of a step at %d: position %d is read %d times exactly, %d times as a code", kv.sinks, kv.recent, pos,
-                         first, p, exact, code);
+                fail_msg("sinks %d, recent %d, row %d of a step at %d: position %d is read %d times exactly, %d times as a code", kv.sinks, kv.recent,
+                         pos, first, p, exact, code);
             if (exact && p >= kv.sinks && p < pos)      /* at the same place, whichever row comes first */
                 assert_int_equal(kv_place_begin(&kv, 1 + p / KV_BLOCK % kv_window(&kv), kv_sealed(&kv, pos)), p / KV_BLOCK * KV_BLOCK);
         }

@@ -83,8 +83,9 @@ struct texts {
 static void run(struct outcome *o, const struct weight *w, const float *x, int n, const struct texts *by)
 {
     for (int t = 0; t < n; t++)         /* a hidden state is one row; drafts count for the first rows alone */
-        STEP(cpu, step_logits, .logits = o->logits + (size_t)t * (size_t)w->rows, .tile_max = o->tile_max + (size_t)t * (size_t)step_maxima(w->rows), .w = *w,
-             .hidden = x + (size_t)t * (size_t)w->cols, .sampling = &by->how, .seen = by->seen, .bias = by->bias, .drafts = by->drafts, .n_rows = 1);
+        STEP(cpu, step_logits, .logits = o->logits + (size_t)t * (size_t)w->rows, .tile_max = o->tile_max + (size_t)t * (size_t)step_maxima(w->rows),
+             .w = *w, .hidden = x + (size_t)t * (size_t)w->cols, .sampling = &by->how, .seen = by->seen, .bias = by->bias, .drafts = by->drafts,
+             .n_rows = 1);
 }
 
 static float kth_best(const float *l, int n, int k)
@@ -148,7 +149,8 @@ static void test_planes__the_best_ids_have_the_logits_of_the_int8_head(void **st
                 assert_maxima(&got, ROWS);
             }
         }
-        print_message("kind %d: of %d ids, %.0f, %.0f and %.0f may be among the 1, 20 and 64 best\n", (int)kind, ROWS, left[0] / N / 10, left[1] / N / 10, left[2] / N / 10);
+        print_message("kind %d: of %d ids, %.0f, %.0f and %.0f may be among the 1, 20 and 64 best\n", (int)kind, ROWS, left[0] / N / 10,
+                      left[1] / N / 10, left[2] / N / 10);
         assert_true(kind == SMALL_NUMBERS || left[0] / N / 10 < ROWS / 4);      /* numbers below 16 lie in the lower plane alone */
         free_outcome(&got);
         free_outcome(&want);
@@ -164,7 +166,8 @@ static void test_planes__bias_and_penalties_count_before_ids_are_left_out(void *
     float x[N * COLS];
     int n, moved = 0;
     for (int i = 0; i < 10; i++) {
-        struct texts by = {.how = {.temperature = 1, .top_k = 5, .presence_penalty = 20, .repetition_penalty = i % 2 ? 1.7f : 0.6f, .biased = 1, .n_ids = ROWS}};
+        struct texts by = {.how = {.temperature = 1, .top_k = 5, .presence_penalty = 20, .repetition_penalty = i % 2 ? 1.7f : 0.6f, .biased = 1,
+                                   .n_ids = ROWS}};
         fill_rows(x, N, &h, NORMAL);
         for (int id = 0; id < ROWS; id++) {
             by.seen[id] = rand_u64() % 4 ? 0 : rand_u64() % 2 ? STEP_IN_TEXT : STEP_IN_TEXT | STEP_IN_ANSWER;
@@ -258,8 +261,8 @@ static struct step_result pick(const struct outcome *o, const struct texts *by, 
     float hidden[1] = {0}, last[3] = {0};
     void *scratch = calloc(1, step_pick_scratch(vocab));
     t.how.room = 9;
-    STEP(cpu, step_pick, .logits = o->logits, .tile_max = o->tile_max, .live = &live, .sampling = &t.how, .seen = t.seen, .bias = t.bias, .results = results,
-         .hidden = hidden, .last_hidden = last, .scratch = scratch, .n_rows = 1, .vocab = vocab, .width = 1);
+    STEP(cpu, step_pick, .logits = o->logits, .tile_max = o->tile_max, .live = &live, .sampling = &t.how, .seen = t.seen, .bias = t.bias,
+         .results = results, .hidden = hidden, .last_hidden = last, .scratch = scratch, .n_rows = 1, .vocab = vocab, .width = 1);
     free(scratch);
     return results[1];
 }
@@ -294,7 +297,8 @@ static void test_planes__alternatives_are_those_of_the_int8_head(void **state)
     (void)state;
     static const struct step_sampling hows[] = {
         {.n_alternatives = 8}, {.temperature = 1, .top_k = 20, .top_p = 0.95f, .presence_penalty = 1.5f, .n_alternatives = 8},
-        {.temperature = 1, .top_k = 20, .repetition_penalty = 1.3f, .biased = 1, .n_alternatives = 5}, {.repetition_penalty = 0.8f, .n_alternatives = 1},
+        {.temperature = 1, .top_k = 20, .repetition_penalty = 1.3f, .biased = 1, .n_alternatives = 5},
+        {.repetition_penalty = 0.8f, .n_alternatives = 1},
     };
     static const float deviations[] = {0.3f, 1, 2, 3, 5};
     for (enum kind kind = 0; kind < N_KINDS; kind++) {
@@ -371,7 +375,8 @@ static void test_planes__estimates_are_off_by_what_the_spread_says(void **state)
             fill_rows(x, 1, &h, kind);
             for (int k = 0; k < COLS; k++)
                 length += (double)x[k] * (double)x[k];
-            STEP(cpu, step_logits, .logits = got.logits, .tile_max = got.tile_max, .w = h.planes, .hidden = x, .n_ids = ROWS, .estimate = true, .n_rows = 1);
+            STEP(cpu, step_logits, .logits = got.logits, .tile_max = got.tile_max, .w = h.planes, .hidden = x, .n_ids = ROWS, .estimate = true,
+                 .n_rows = 1);
             run(&want, &h.int8, x, 1, &all);
             assert_maxima(&got, ROWS);
             for (int id = 0; id < ROWS; id++) {
@@ -424,7 +429,8 @@ static void test_planes__the_best_drafts_have_the_logits_of_the_int8_head(void *
         int best = 0, best_whole = 0, n_whole = 0;
         fill_rows(x, 1, &h, NORMAL);
         run(&want, &h.int8, x, 1, &all);
-        STEP(cpu, step_logits, .logits = got.logits, .tile_max = got.tile_max, .w = h.planes, .hidden = x, .n_ids = n_ids, .estimate = true, .n_rows = 1);
+        STEP(cpu, step_logits, .logits = got.logits, .tile_max = got.tile_max, .w = h.planes, .hidden = x, .n_ids = n_ids, .estimate = true,
+             .n_rows = 1);
         assert_maxima(&got, ROWS);
         for (int id = 0; id < n_ids; id++) {
             best = got.logits[id] > got.logits[best] ? id : best;
@@ -450,7 +456,8 @@ static void test_planes__a_row_with_a_nan_keeps_it(void **state)
     fill_rows(x, 1, &h, NORMAL);
     x[COLS / 2] = NAN;
     for (int estimate = 0; estimate < 2; estimate++) {
-        STEP(cpu, step_logits, .logits = got.logits, .tile_max = got.tile_max, .w = h.planes, .hidden = x, .n_ids = ROWS, .estimate = estimate, .n_rows = 1);
+        STEP(cpu, step_logits, .logits = got.logits, .tile_max = got.tile_max, .w = h.planes, .hidden = x, .n_ids = ROWS, .estimate = estimate,
+             .n_rows = 1);
         for (int id = 0; id < ROWS; id++)
             assert_true(isnan(got.logits[id]));
     }
@@ -471,12 +478,12 @@ static void test_planes__a_row_does_not_know_the_others_of_its_step(void **state
     struct texts by = {.how = {.presence_penalty = 1, .n_ids = ROWS}, .drafts = {1, 2, 3, 4, 5, 6, 7}};
     for (int i = 0; i < n * COLS; i++)
         stream[i] = stream_from_float(rand_normal());
-    STEP(cpu, step_logits, .logits = all.logits, .tile_max = all.tile_max, .w = h.planes, .stream = stream, .norm = norm, .sampling = &by.how, .seen = by.seen,
-         .bias = by.bias, .drafts = by.drafts, .n_rows = n, .eps = 1e-6f);
+    STEP(cpu, step_logits, .logits = all.logits, .tile_max = all.tile_max, .w = h.planes, .stream = stream, .norm = norm, .sampling = &by.how,
+         .seen = by.seen, .bias = by.bias, .drafts = by.drafts, .n_rows = n, .eps = 1e-6f);
     for (int t = 0; t < n; t++) {
         const int32_t row = t;
-        STEP(cpu, step_logits, .logits = one.logits, .tile_max = one.tile_max, .w = h.planes, .stream = stream, .norm = norm, .row = &row, .sampling = &by.how,
-             .seen = by.seen, .bias = by.bias, .drafts = by.drafts, .n_rows = 1, .eps = 1e-6f);
+        STEP(cpu, step_logits, .logits = one.logits, .tile_max = one.tile_max, .w = h.planes, .stream = stream, .norm = norm, .row = &row,
+             .sampling = &by.how, .seen = by.seen, .bias = by.bias, .drafts = by.drafts, .n_rows = 1, .eps = 1e-6f);
         assert_memory_equal(all.logits + (size_t)t * ROWS, one.logits, ROWS * sizeof *one.logits);
         assert_memory_equal(all.tile_max + (size_t)t * (size_t)maxima, one.tile_max, (size_t)maxima * sizeof *one.tile_max);
         by.seen[1 + t] = STEP_IN_TEXT | STEP_IN_ANSWER;         /* what a draft before a row is in a step of its own */

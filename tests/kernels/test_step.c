@@ -132,7 +132,8 @@ static void test_step_project__halves_become_the_stream(void **state)
     const size_t all = (size_t)n * (size_t)dim;
     const int32_t two = 2;
     struct weight w = make(WEIGHT_DENSE, 50, dim);
-    float *halves = normals(2 * all, 1), *norm = normals((size_t)dim, 0.3f), *sum = host(all * 4), *h = host(all * 4), *want = host(150 * 4), *y = host(150 * 4);
+    float *halves = normals(2 * all, 1), *norm = normals((size_t)dim, 0.3f), *sum = host(all * 4), *h = host(all * 4), *want = host(150 * 4),
+        *y = host(150 * 4);
     int64_t *stream = host(all * 8);
     for (size_t i = 0; i < all; i++)
         sum[i] = halves[i] + halves[all + i];
@@ -153,7 +154,8 @@ static void test_step_add__adds_products_of_heads_to_what_stands_there(void **st
     struct weight w = make(WEIGHT_DENSE, rows, cols);
     for (int with = 0; with < 2; with++)
         for (int n = 1; n <= STEP_ROWS; n += 3) {
-            float *x = normals((size_t)(n * cols), 1), *ssq = normals((size_t)(n * heads * 2), 4), *scaled = host((size_t)(n * cols) * 4), *want = host((size_t)(n * rows) * 4);
+            float *x = normals((size_t)(n * cols), 1), *ssq = normals((size_t)(n * heads * 2), 4), *scaled = host((size_t)(n * cols) * 4),
+                *want = host((size_t)(n * rows) * 4);
             struct rows r = make_rows(n, rows);
             for (int i = 0; i < n * heads * 2; i++)
                 ssq[i] *= ssq[i];
@@ -228,7 +230,8 @@ static void test_step_logits__have_bias_penalties_and_maxima(void **state)
 {
     (void)state;
     const struct step_sampling hows[] = {
-        {.repetition_penalty = 1, .n_ids = 1 << 20}, {.repetition_penalty = 1.25f, .presence_penalty = 1.5f, .biased = 1, .n_ids = 90}, {.repetition_penalty = 1, .biased = 1, .n_ids = 65},
+        {.repetition_penalty = 1, .n_ids = 1 << 20}, {.repetition_penalty = 1.25f, .presence_penalty = 1.5f, .biased = 1, .n_ids = 90},
+        {.repetition_penalty = 1, .biased = 1, .n_ids = 65},
         {.repetition_penalty = 1, .presence_penalty = 2, .n_ids = 100},
     };
     const int n = 4, V = 100, H = 48, tiles = step_maxima(V);
@@ -236,7 +239,8 @@ static void test_step_logits__have_bias_penalties_and_maxima(void **state)
     struct weight w = make(WEIGHT_INT8, V, H);
     for (size_t k = 0; k < sizeof hows / sizeof *hows; k++) {
         struct rows r = make_rows(n, H);
-        float *want = host((size_t)(n * V) * 4), *y = host((size_t)(n * V) * 4), *max = host((size_t)(n * tiles) * 4), *bias = normals((size_t)V, 1), *h = host((size_t)(n * H) * 4);
+        float *want = host((size_t)(n * V) * 4), *y = host((size_t)(n * V) * 4), *max = host((size_t)(n * tiles) * 4), *bias = normals((size_t)V, 1),
+            *h = host((size_t)(n * H) * 4);
         uint8_t *seen = host((size_t)V);
         for (int i = 0; i < V; i++)
             seen[i] = i % 3 ? 0 : i % 2 ? STEP_IN_TEXT : STEP_IN_TEXT | STEP_IN_ANSWER;
@@ -271,7 +275,8 @@ static void test_step_logits__of_a_chosen_row_a_hidden_state_and_a_nan(void **st
     struct rows r = make_rows(3, H);
     float *want = host((size_t)(3 * V) * 4), *y = host((size_t)V * 4), *max = host((size_t)tiles * 4);
     product(want, r.h, &w, 3);
-    STEP(cpu, step_logits, .logits = y, .tile_max = max, .w = w, .stream = r.stream, .norm = r.norm, .row = &row, .n_ids = 33, .n_rows = 1, .eps = eps);
+    STEP(cpu, step_logits, .logits = y, .tile_max = max, .w = w, .stream = r.stream, .norm = r.norm, .row = &row, .n_ids = 33, .n_rows = 1,
+         .eps = eps);
     same_bits("a chosen row", y, want + 2 * V, 33 * 4);
     assert_true(y[33] == -INFINITY && max[2] == y[32] && max[3] == -INFINITY);
     STEP(cpu, step_logits, .logits = y, .tile_max = max, .w = w, .hidden = r.h, .n_ids = V, .n_rows = 1, .eps = eps);
@@ -288,7 +293,8 @@ static void test_step_mtp_join__is_the_product_of_both_inputs(void **state)
     const size_t all = (size_t)n * (size_t)H;
     const int32_t ids[] = {4, 0, 7};
     struct weight w = make(WEIGHT_DENSE, H, 2 * H), table = make(WEIGHT_DENSE, 8, H);
-    float *ne = normals((size_t)H, 0.3f), *nh = normals((size_t)H, 0.3f), *hidden = normals(all, 1), *both = host(2 * all * 4), *want = host(all * 4), *halves = normals(2 * all, 1);
+    float *ne = normals((size_t)H, 0.3f), *nh = normals((size_t)H, 0.3f), *hidden = normals(all, 1), *both = host(2 * all * 4), *want = host(all * 4),
+        *halves = normals(2 * all, 1);
     for (int t = 0; t < n; t++) {
         float row[80];
         floats_f32(row, (const uint16_t *)table.data + ids[t] * H, DT_BF16, (size_t)H);
@@ -296,8 +302,8 @@ static void test_step_mtp_join__is_the_product_of_both_inputs(void **state)
         RUN(cpu, rmsnorm, .y = both + (2 * t + 1) * H, .x = hidden + t * H, .w = nh, .n_rows = 1, .dim = H, .eps = eps);
     }
     product(want, both, &w, n);
-    STEP(cpu, step_mtp_join, .halves = halves, .w = w, .table = table, .ids = ids, .norm_embedding = ne, .hidden = hidden, .norm_hidden = nh, .n_rows = n,
-         .eps = eps);
+    STEP(cpu, step_mtp_join, .halves = halves, .w = w, .table = table, .ids = ids, .norm_embedding = ne, .hidden = hidden, .norm_hidden = nh,
+         .n_rows = n, .eps = eps);
     for (size_t i = 0; i < all; i++)
         assert_true(halves[i] + halves[all + i] == want[i]);
 }
@@ -313,7 +319,8 @@ enum { POSITIONS = 80 };
 
 static struct delta make_delta(int hk, int hv, int dk, int dv, int taps)
 {
-    struct delta d = {.hk = hk, .hv = hv, .dk = dk, .dv = dv, .taps = taps, .width = (size_t)(2 * hk * dk + hv * dv), .state = (size_t)(hv * dk * dv)};
+    struct delta d = {.hk = hk, .hv = hv, .dk = dk, .dv = dv, .taps = taps, .width = (size_t)(2 * hk * dk + hv * dv),
+                      .state = (size_t)(hv * dk * dv)};
     d.raw = normals(POSITIONS * d.width, 1);
     d.a = normals((size_t)(POSITIONS * hv), 1);
     d.b = normals((size_t)(POSITIONS * hv), 1);
@@ -376,7 +383,8 @@ static void test_step_delta__steps_with_rejected_rows_are_the_recurrence(void **
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct delta d = make_delta(cases[i][0], cases[i][1], cases[i][2], cases[i][3], cases[i][4]);
         const size_t v = (size_t)d.hv, values = v * (size_t)d.dv;
-        float *want = host(POSITIONS * values * 4), *states = host(POSITIONS * d.state * 4), *y = host(STEP_ROWS * values * 4), *ssq = host(STEP_ROWS * v * 2 * 4);
+        float *want = host(POSITIONS * values * 4), *states = host(POSITIONS * d.state * 4), *y = host(STEP_ROWS * values * 4),
+            *ssq = host(STEP_ROWS * v * 2 * 4);
         struct rings r = {host(STEP_RING * d.width * 4), host(STEP_RING * v * 4), host(STEP_RING * v * 4)};
         float *copies[2] = {host(d.state * 4), host(d.state * 4)};
         struct step_live live = {0};
@@ -386,8 +394,8 @@ static void test_step_delta__steps_with_rejected_rows_are_the_recurrence(void **
             const int n = 1 + step * 5 % STEP_ROWS, take = step % 4 == 3 ? 0 : 1 + step % n;
             fill_rings(&d, &r, live.pos, live.pos + n);
             STEP(cpu, step_delta, .y = y, .ssq = ssq, .raw = r.raw, .a = r.a, .b = r.b, .z = d.z + (size_t)live.pos * values, .conv = d.conv,
-                 .a_log = d.a_log, .dt_bias = d.dt_bias, .norm = d.norm, .state = {copies[0], copies[1]}, .live = &live, .n_rows = n, .n_k_heads = d.hk,
-                 .n_v_heads = d.hv, .dk = d.dk, .dv = d.dv, .taps = d.taps);
+                 .a_log = d.a_log, .dt_bias = d.dt_bias, .norm = d.norm, .state = {copies[0], copies[1]}, .live = &live, .n_rows = n,
+                 .n_k_heads = d.hk, .n_v_heads = d.hv, .dk = d.dk, .dv = d.dv, .taps = d.taps);
             for (size_t k = 0; k < (size_t)n * values; k++)
                 y[k] /= sqrtf((ssq[k / (size_t)d.dv * 2] + ssq[k / (size_t)d.dv * 2 + 1]) / (float)d.dv + eps);
             expect_near("y", y, want + (size_t)live.pos * values, (size_t)n * values, 1e-4);
@@ -406,12 +414,13 @@ static void test_step_delta__a_row_has_the_same_bits_in_any_company(void **state
     struct delta d = make_delta(2, 4, 128, 128, 4);
     const size_t v = (size_t)d.hv, values = v * (size_t)d.dv;
     struct rings r = {host(STEP_RING * d.width * 4), host(STEP_RING * v * 4), host(STEP_RING * v * 4)};
-    float *all = host(STEP_ROWS * values * 4), *y = host(values * 4), *ssq = host(STEP_ROWS * v * 2 * 4), *copies[2] = {host(d.state * 4), host(d.state * 4)};
+    float *all = host(STEP_ROWS * values * 4), *y = host(values * 4), *ssq = host(STEP_ROWS * v * 2 * 4),
+        *copies[2] = {host(d.state * 4), host(d.state * 4)};
     struct step_live live = {.pos = 5};
     fill_rings(&d, &r, 0, 5 + STEP_ROWS);
-    struct step_delta_args a = {.y = all, .ssq = ssq, .raw = r.raw, .a = r.a, .b = r.b, .z = d.z, .conv = d.conv, .a_log = d.a_log, .dt_bias = d.dt_bias,
-                                .norm = d.norm, .state = {copies[0], copies[1]}, .live = &live, .n_rows = STEP_ROWS, .n_k_heads = d.hk, .n_v_heads = d.hv,
-                                .dk = d.dk, .dv = d.dv, .taps = d.taps};
+    struct step_delta_args a = {.y = all, .ssq = ssq, .raw = r.raw, .a = r.a, .b = r.b, .z = d.z, .conv = d.conv, .a_log = d.a_log,
+                                .dt_bias = d.dt_bias, .norm = d.norm, .state = {copies[0], copies[1]}, .live = &live, .n_rows = STEP_ROWS,
+                                .n_k_heads = d.hk, .n_v_heads = d.hv, .dk = d.dk, .dv = d.dv, .taps = d.taps};
     memcpy(copies[0], d.first, d.state * 4);
     cpu->step->step_delta(cpu, &a);
     a.y = y;
@@ -430,21 +439,25 @@ static void test_step_attention__is_the_plain_operations_in_one(void **state)
 {
     (void)state;
     static const struct { int q, kv, dim, half, n, pos; enum dtype t; } cases[] = {
-        {4, 1, 256, 32, 1, 0, DT_BF16}, {4, 1, 256, 32, 8, 61, DT_F32}, {16, 2, 256, 32, 3, 300, DT_BF16}, {3, 3, 40, 8, 5, 7, DT_F32}, {6, 2, 64, 32, 2, 129, DT_F32},
+        {4, 1, 256, 32, 1, 0, DT_BF16}, {4, 1, 256, 32, 8, 61, DT_F32}, {16, 2, 256, 32, 3, 300, DT_BF16}, {3, 3, 40, 8, 5, 7, DT_F32},
+        {6, 2, 64, 32, 2, 129, DT_F32},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int Q = cases[i].q, K = cases[i].kv, D = cases[i].dim, n = cases[i].n;
         const int32_t pos = cases[i].pos;
         const size_t query = (size_t)(Q * D), key = (size_t)(K * D), ctx = (size_t)(pos + n), bytes = ctx * key * (cases[i].t == DT_F32 ? 4 : 2);
-        float *qg = normals((size_t)n * 2 * query, 1), *k = normals((size_t)n * key, 1), *v = normals((size_t)n * key, 1), *qn = normals((size_t)D, 0.3f), *kn = normals((size_t)D, 0.3f);
-        float *freq = normals((size_t)cases[i].half, 0.1f), *y = host((size_t)n * query * 4), *want = host((size_t)n * query * 4), *one = host(query * 4);
+        float *qg = normals((size_t)n * 2 * query, 1), *k = normals((size_t)n * key, 1), *v = normals((size_t)n * key, 1),
+            *qn = normals((size_t)D, 0.3f), *kn = normals((size_t)D, 0.3f);
+        float *freq = normals((size_t)cases[i].half, 0.1f), *y = host((size_t)n * query * 4), *want = host((size_t)n * query * 4),
+            *one = host(query * 4);
         struct kv_rows kv = {.k = host(bytes), .v = host(bytes), .dtype = cases[i].t, .n_kv_heads = K, .head_dim = D}, other = kv;
         float *old = normals((size_t)pos * key, 1);
         RUN(cpu, kv_store, .kv = kv, .k = old, .v = old, .n_tokens = pos, .pos = 0);
         other.k = memcpy(host(bytes), kv.k, bytes);
         other.v = memcpy(host(bytes), kv.v, bytes);
-        struct step_attention_args a = {.y = y, .qg = qg, .k = k, .v = v, .q_norm = qn, .k_norm = kn, .freq = freq, .kv = kv, .pos = &pos, .n_rows = n,
-                                        .n_q_heads = Q, .half = cases[i].half, .eps = eps, .rope_scale = 1.05f, .scale = 1 / sqrtf((float)D)};
+        struct step_attention_args a = {.y = y, .qg = qg, .k = k, .v = v, .q_norm = qn, .k_norm = kn, .freq = freq, .kv = kv, .pos = &pos,
+                                        .n_rows = n, .n_q_heads = Q, .half = cases[i].half, .eps = eps, .rope_scale = 1.05f,
+                                        .scale = 1 / sqrtf((float)D)};
         cpu->step->step_attention(cpu, &a);
         for (int t = 0; t < n; t++) {   /* a row at a time */
             const int32_t at = pos + t;
@@ -455,17 +468,18 @@ static void test_step_attention__is_the_plain_operations_in_one(void **state)
         }
         same_bits("keys", kv.k, other.k, bytes);
         /* as model/attention.c has it */
-        RUN(cpu, rmsnorm, .y = qg, .x = qg, .w = qn, .n_rows = n * Q, .dim = D, .eps = eps, .per_group = Q, .x_group = 2 * query, .x_row = 2 * (size_t)D,
-            .y_group = 2 * query, .y_row = 2 * (size_t)D);
+        RUN(cpu, rmsnorm, .y = qg, .x = qg, .w = qn, .n_rows = n * Q, .dim = D, .eps = eps, .per_group = Q, .x_group = 2 * query,
+            .x_row = 2 * (size_t)D, .y_group = 2 * query, .y_row = 2 * (size_t)D);
         RUN(cpu, rmsnorm, .y = k, .x = k, .w = kn, .n_rows = n * K, .dim = D, .eps = eps);
-        RUN(cpu, rope, .x = qg, .token_stride = 2 * query, .head_stride = 2 * (size_t)D, .freq = freq, .n_tokens = n, .n_heads = Q, .half = cases[i].half,
+        RUN(cpu, rope, .x = qg, .token_stride = 2 * query, .head_stride = 2 * (size_t)D, .freq = freq, .n_tokens = n, .n_heads = Q,
+            .half = cases[i].half, .pos = pos, .scale = 1.05f);
+        RUN(cpu, rope, .x = k, .token_stride = key, .head_stride = (size_t)D, .freq = freq, .n_tokens = n, .n_heads = K, .half = cases[i].half,
             .pos = pos, .scale = 1.05f);
-        RUN(cpu, rope, .x = k, .token_stride = key, .head_stride = (size_t)D, .freq = freq, .n_tokens = n, .n_heads = K, .half = cases[i].half, .pos = pos,
-            .scale = 1.05f);
         RUN(cpu, kv_store, .kv = other, .k = k, .v = v, .n_tokens = n, .pos = pos);
         RUN(cpu, attention, .y = want, .q = qg, .q_token = 2 * query, .q_head = 2 * (size_t)D, .kv = other, .n_tokens = n, .n_q_heads = Q, .pos = pos,
             .scale = a.scale);
-        RUN(cpu, sigmoid_gate, .y = want, .gate = qg + D, .gate_token = 2 * query, .gate_head = 2 * (size_t)D, .n_tokens = n, .n_heads = Q, .head_dim = D);
+        RUN(cpu, sigmoid_gate, .y = want, .gate = qg + D, .gate_token = 2 * query, .gate_head = 2 * (size_t)D, .n_tokens = n, .n_heads = Q,
+            .head_dim = D);
         assert_memory_equal(y, want, (size_t)n * query * 4);
         assert_memory_equal(kv.k, other.k, bytes);
         assert_memory_equal(kv.v, other.v, bytes);
@@ -483,11 +497,14 @@ static void check_experts(const struct moe *m, int n, int32_t n_valid, bool left
 {
     const int most = m->inter > m->shared_inter ? m->inter : m->shared_inter, parts = left ? 2 : 1;
     const size_t E = (size_t)m->n_experts, H = (size_t)m->hidden, rows = (size_t)n, k = (size_t)m->top_k, slots = rows * (k + 1), step = rows * E;
-    struct expert_weights *x = host(E * sizeof *x), one = {make(m->one, m->shared_inter, m->hidden), make(m->one, m->shared_inter, m->hidden), make(m->one, m->hidden, m->shared_inter)};
+    struct expert_weights *x = host(E * sizeof *x), one = {make(m->one, m->shared_inter, m->hidden), make(m->one, m->shared_inter, m->hidden),
+                                                           make(m->one, m->hidden, m->shared_inter)};
     for (size_t e = 0; e < E; e++)
-        x[e] = (struct expert_weights){make(m->routed, m->inter, m->hidden), make(m->routed, m->inter, m->hidden), make(m->routed, m->hidden, m->inter)};
+        x[e] = (struct expert_weights){make(m->routed, m->inter, m->hidden), make(m->routed, m->inter, m->hidden),
+                                       make(m->routed, m->hidden, m->inter)};
     float *in = normals(rows * H, 1), *logits = normals((size_t)parts * step, 1), *gate = normals((size_t)parts * rows, 1), ssq[2 * STEP_ROWS];
-    float *scaled = host(rows * H * 4), *sum = host(step * 4), *gates = host(rows * 4), *weights = host(rows * k * 4), *h = host(slots * (size_t)most * 4), *d = host(slots * H * 4);
+    float *scaled = host(rows * H * 4), *sum = host(step * 4), *gates = host(rows * 4), *weights = host(rows * k * 4),
+        *h = host(slots * (size_t)most * 4), *d = host(slots * H * 4);
     int32_t *experts = host(rows * k * 4), *start = host((E + 2) * 4), *at = host(slots * 4);
     struct rows r = make_rows(n, m->hidden);
     for (int t = 0; t < n; t++) {
@@ -515,7 +532,8 @@ static void check_experts(const struct moe *m, int n, int32_t n_valid, bool left
         .stream = r.stream, .route = &route,
         .choice = {.rms = {left ? ssq : NULL, 2, m->hidden, eps}, .logits = logits, .n_logits = parts, .logit_step = step, .n_valid = &n_valid,
                    .overlap = -1, .n_experts = m->n_experts, .top_k = m->top_k},
-        .x = in, .experts = x, .shared = &one, .shared_gate = gate, .n_gates = parts, .gate_step = rows, .check = true, .n_rows = n, .hidden = m->hidden, .inter = most,
+        .x = in, .experts = x, .shared = &one, .shared_gate = gate, .n_gates = parts, .gate_step = rows, .check = true, .n_rows = n,
+        .hidden = m->hidden, .inter = most,
     };
     cpu->step->step_experts(cpu, &a);   /* only asks */
     assert_memory_equal(before, r.stream, rows * H * 8);
@@ -555,7 +573,8 @@ static void test_step_experts__add_what_the_plain_operations_add(void **state)
 {
     (void)state;
     static const struct moe list_of[] = {
-        {128, 128, 128, 16, 4, WEIGHT_INT4, WEIGHT_DENSE}, {72, 24, 40, 5, 2, WEIGHT_DENSE, WEIGHT_DENSE}, {256, 128, 128, 40, 16, WEIGHT_FP8, WEIGHT_FP8},
+        {128, 128, 128, 16, 4, WEIGHT_INT4, WEIGHT_DENSE}, {72, 24, 40, 5, 2, WEIGHT_DENSE, WEIGHT_DENSE},
+        {256, 128, 128, 40, 16, WEIGHT_FP8, WEIGHT_FP8},
     };
     for (size_t i = 0; i < sizeof list_of / sizeof *list_of; i++)
         for (int n = 1; n <= STEP_ROWS; n += 1 + n / 2) {
@@ -575,8 +594,8 @@ static void test_step_experts__overlap_is_what_neighbours_share(void **state)
     for (int overlap = 0; overlap <= K; overlap++) {
         struct step_route route;
         STEP(cpu, step_experts, .stream = host(N * H * 8), .route = &route,
-             .choice = {.logits = normals(N * E, 1), .n_logits = 1, .overlap = overlap, .n_experts = E, .top_k = K}, .x = normals(N * H, 1), .experts = x,
-             .shared = &one, .shared_gate = normals(N, 1), .n_gates = 1, .n_rows = N, .hidden = H, .inter = 16);
+             .choice = {.logits = normals(N * E, 1), .n_logits = 1, .overlap = overlap, .n_experts = E, .top_k = K}, .x = normals(N * H, 1),
+             .experts = x, .shared = &one, .shared_gate = normals(N, 1), .n_gates = 1, .n_rows = N, .hidden = H, .inter = 16);
         assert_true(route.n <= K + (N - 1) * (K - overlap) && route.n >= K);
         assert_true(overlap < K || route.n == K);
     }

@@ -24,7 +24,8 @@ static float any_float(int high)
 static void test_stream__an_addend_is_rounded_to_the_nearest_unit(void **state)
 {
     (void)state;
-    static const float edges[] = {0, -0.0f, 0x1p-30f, 0x1p-31f, 0x1.8p-30f, 0x1.4p-29f, -0x1p-31f, -0x1.8p-30f, 0x1p-60f, 0x1p-149f, 1, 0x1.fffffep19f, -0x1.fffffep19f};
+    static const float edges[] = {0, -0.0f, 0x1p-30f, 0x1p-31f, 0x1.8p-30f, 0x1.4p-29f, -0x1p-31f, -0x1.8p-30f, 0x1p-60f, 0x1p-149f, 1,
+                                  0x1.fffffep19f, -0x1.fffffep19f};
     for (size_t i = 0; i < N; i++) {
         const float x = i < sizeof edges / sizeof *edges ? edges[i] : any_float(20);
         assert_int_equal(stream_from_float(x), (int64_t)nearbyint((double)x / unit));

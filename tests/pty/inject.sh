@@ -59,7 +59,8 @@ mkdir -p "$sessions"
 {
     printf '{"q35chat":1,"created":"2026-01-01T00:00:00Z","model":"%s","title":"%s"}\n' "$title" "$title"
     printf '{"role":"user","content":"%s"}\n' "$json"
-    printf '{"role":"assistant","reasoning":"%s","content":"%s\\n\\n```c\\n%s\\n```\\n\\n| a | b |\\n|---|---|\\n| %s | x |\\n"}\n' "$json" "$json" "$json" "$title"
+    printf '{"role":"assistant","reasoning":"%s","content":"%s\\n\\n```c\\n%s\\n```\\n\\n| a | b |\\n|---|---|\\n| %s | x |\\n"}\n' "$json" "$json" \
+        "$json" "$title"
     printf '{"role":"user","content":"call"}\n'
     printf '{"role":"assistant","content":"","tool_calls":[{"name":"%s","arguments":{"%s":"%s"}}]}\n' "$title" "$title" "$json"
     printf '{"role":"tool","name":"%s","content":"%s"}\n' "$title" "$json"
@@ -194,7 +195,8 @@ if command -v tmux > /dev/null; then
     second set-option -g allow-rename on
     second send-keys "PS1='sh''> '; clear" Enter
     shown "tmux: a shell" "sh>"
-    before=$(second display-message -p '#{pane_title} #{alternate_on} #{mouse_any_flag} #{cursor_flag} #{insert_flag} #{wrap_flag} #{scroll_region_lower}')
+    before=$(second display-message -p \
+        '#{pane_title} #{alternate_on} #{mouse_any_flag} #{cursor_flag} #{insert_flag} #{wrap_flag} #{scroll_region_lower}')
     second send-keys "'$q' --model '$demo' --resume sent" Enter
     shown "tmux: the conversation" "F1 keys"
     second send-keys C-o M-v g Space Space Space Space Space Space q
@@ -203,7 +205,8 @@ if command -v tmux > /dev/null; then
     second send-keys C-d
     shown "tmux: the shell again" "sh>"
     for i in $(seq $((10 * patience))); do [ "$(second display-message -p '#{alternate_on}')" = 0 ] && break; sleep 0.1; done
-    is "tmux: everything is as before" "$(second display-message -p '#{pane_title} #{alternate_on} #{mouse_any_flag} #{cursor_flag} #{insert_flag} #{wrap_flag} #{scroll_region_lower}')" "$before"
+    is "tmux: everything is as before" "$(second display-message -p \
+        '#{pane_title} #{alternate_on} #{mouse_any_flag} #{cursor_flag} #{insert_flag} #{wrap_flag} #{scroll_region_lower}')" "$before"
     second kill-server
 fi
 exit $status

@@ -189,7 +189,8 @@ static void compare(int run, const struct shown *s, const char *home, int64_t ki
     }
     if (lost_ms - since_ms > 1000) {
         struct buf why = {0};
-        buf_addf(&why, "%.0f ms of text are lost (%zu of %zu bytes), and of those a processor was waited for %.0f ms", lost_ms, shown - kept.len, shown, since_ms);
+        buf_addf(&why, "%.0f ms of text are lost (%zu of %zu bytes), and of those a processor was waited for %.0f ms", lost_ms, shown - kept.len,
+                 shown, since_ms);
         fail(run, why.data, &s->text);
         buf_free(&why);
     }

@@ -63,7 +63,8 @@ done
 "$q" session export talk json > all.json 2> err || bad "the conversation is read" "$(cat err)"
 tr -d '\n' < all.json | sed 's/"role": *"user"/\n&/g' > turns
 while read -r n; do
-    grep "Question $n?" turns | grep -q '"role": *"assistant"' || { lost=$((lost + 1)); bad "question $n" "its answer is gone: $(grep "Question $n?" turns)"; }
+    grep "Question $n?" turns | grep -q '"role": *"assistant"' ||
+        { lost=$((lost + 1)); bad "question $n" "its answer is gone: $(grep "Question $n?" turns)"; }
 done < told
 is "of $kills runs killed at random no finished answer is lost" "$lost" 0
 is "... and none is refused" "$refused" 0

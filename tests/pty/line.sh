@@ -200,6 +200,7 @@ seen "the figures of the prompt" "context  "
 type '\004'
 seen "Ctrl-D ends with status 0" "status 0"
 end
-left=$(sed -n 's/.*prompt  *\([0-9]*\) tokens, \([0-9]*\) of them from the cache (\2 read ahead).*/\1 \2/p' "$screen" | { read -r all ahead && echo $((all - ahead)); })
+left=$(sed -n 's/.*prompt  *\([0-9]*\) tokens, \([0-9]*\) of them from the cache (\2 read ahead).*/\1 \2/p' "$screen" |
+    { read -r all ahead && echo $((all - ahead)); })
 is "what the first prompt begins with is read before Enter" "$([ "${left:-1000}" -lt 90 ] && echo yes || echo "$left are left")" yes
 exit $status

@@ -30,7 +30,8 @@ printf 'Hello' > in
 ask --no-think -n 24 --json < in
 is "--json ends with status 0" "$rc" 0
 is "--json is one line" "$(wc -l < out | tr -d ' ')" 1
-for key in answer reasoning tool_calls finish tokens prompt cached generated tok_per_s acceptance acceptance_by_position gb_per_token steps model seed; do
+for key in answer reasoning tool_calls finish tokens prompt cached generated tok_per_s acceptance acceptance_by_position gb_per_token steps \
+    model seed; do
     has "--json has $key" "$(cat out)" "\"$key\":"
 done
 printf 'Hello' > in
@@ -55,6 +56,8 @@ ask --no-such-option x < /dev/null
 is "an unknown option is a usage error" "$rc" 2
 ask --temperature hot x < /dev/null
 is "a bad value is a usage error" "$rc" 2
+addresses="expected an address that begins with http:// or https://, unix:PATH, or the name of an [endpoint NAME] section of the config file,"
+addresses="$addresses which has none"
 while IFS='|' read -r flag value sentence; do
     XDG_STATE_HOME=$tmp/none ask "$flag" "$value" x < /dev/null
     is "$flag $value is a usage error, told before the model loads" "$rc $(cat out err)" "2 q35chat: $sentence"
@@ -62,9 +65,9 @@ done << EOF
 --tools|nosuch|there is no tool nosuch; there are clock, calculator
 --tools-approve|nosuch|tools_approve is neither auto, ask, always, never nor names of tools: there is no tool nosuch; there are clock, calculator
 --kv|nosuch|--kv is 'nosuch', expected one of auto|f32|bf16|int8|k8v4|tq4|k4v3
---endpoint|nosuch|the endpoint is 'nosuch', expected an address that begins with http:// or https://, unix:PATH, or the name of an [endpoint NAME] section of the config file, which has none
---endpoint|ftp://nosuch|the endpoint is 'ftp://nosuch', expected an address that begins with http:// or https://, unix:PATH, or the name of an [endpoint NAME] section of the config file, which has none
---endpoint|http://|the endpoint is 'http://', expected an address that begins with http:// or https://, unix:PATH, or the name of an [endpoint NAME] section of the config file, which has none
+--endpoint|nosuch|the endpoint is 'nosuch', $addresses
+--endpoint|ftp://nosuch|the endpoint is 'ftp://nosuch', $addresses
+--endpoint|http://|the endpoint is 'http://', $addresses
 -r|nosuch|there is no conversation nosuch; /sessions and q35chat session list show the names
 -r|./nosuch|cannot open ./nosuch: No such file or directory
 --save|nosuch/a|cannot make nosuch/a: No such file or directory
@@ -259,7 +262,7 @@ Hello
 {"promt": "Hello", "id": 2}
 {broken
 {"prompt": "Hello", "files": ["nothere"]}
-{"messages": [{"role": "system", "content": "x"}, {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]}
+{"messages": [{"role":"system","content":"x"}, {"role":"user","content":"a"}, {"role":"assistant","content":"b"}, {"role":"user","content":"c"}]}
 {"messages": [{"role": "assistant", "content": "b"}]}
 {"prompt": "Hello", "temperature": "hot"}
 Hello

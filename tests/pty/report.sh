@@ -22,14 +22,18 @@ look() { python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); print(e
 report --model "$dir" --backend cpu --ctx 1024 --out "$tmp/report.json" > "$tmp/out" 2> "$tmp/err"
 is "it ends well" "$? $(cat "$tmp/err")" "0 "
 is "as JSON it is complete, with all tables, each with rows" \
-    "$(look "$tmp/report.json" '(r["bench"], r["complete"], [len(t["rows"]) > 0 for t in r["tables"]])')" "('report', True, [True, True, True, True, True])"
+    "$(look "$tmp/report.json" '(r["bench"], r["complete"], [len(t["rows"]) > 0 for t in r["tables"]])')" \
+    "('report', True, [True, True, True, True, True])"
 is "it tells machine, program, model and loading" \
-    "$(look "$tmp/report.json" '[k for k in ("system", "processors", "host memory", "plain read", "version", "commit", "model", "formats", "loading", "a token") if not r["facts"].get(k)]')" "[]"
+    "$(look "$tmp/report.json" '[k for k in ("system", "processors", "host memory", "plain read", "version", "commit", "model", "formats", "loading",
+        "a token") if not r["facts"].get(k)]')" "[]"
 is "the five prompts are asked" "$(look "$tmp/report.json" '[a["prompt"] for a in r["tables"][0]["rows"]]')" \
     "['prose', 'code', 'json', 'sum', 'long code']"
-is "no draft is accepted that was not made" "$(look "$tmp/report.json" 'all(0 <= d["accepted"] <= d["drafted"] for d in r["tables"][1]["rows"])')" True
+is "no draft is accepted that was not made" "$(look "$tmp/report.json" 'all(0 <= d["accepted"] <= d["drafted"] for d in r["tables"][1]["rows"])')" \
+    True
 is "what is projected is bytes over the plain read" "$(look "$tmp/report.json" \
-    '[abs(p["projected"] * p["gb"] / p["tokens_step"] / (100 * s["gb_s"] / s["of_read"]) - 1) < 1e-4 for s in r["tables"][2]["rows"][:1] for p in r["tables"][4]["rows"]]')" \
+    '[abs(p["projected"] * p["gb"] / p["tokens_step"] / (100 * s["gb_s"] / s["of_read"]) - 1) < 1e-4
+      for s in r["tables"][2]["rows"][:1] for p in r["tables"][4]["rows"]]')" \
     "[True, True]"
 for word in zaphod "$host" "$tmp" "$(basename "$dir")"; do
     is "'$word' is not in it" "$(grep -cF "$word" "$tmp/out" "$tmp/report.json" | tr '\n' ' ')" "$tmp/out:0 $tmp/report.json:0 "
@@ -41,7 +45,8 @@ until grep -q '^prose' "$tmp/cut" || ! kill -0 $! 2> /dev/null; do sleep 0.05; d
 kill -INT $!
 wait $!
 is "Ctrl-C ends it" "$? $(cat "$tmp/err")" "130 "
-is "with what there is so far" "$(look "$tmp/cut.json" '(r["complete"], "stopped before its end" in r["notes"], len(r["tables"][0]["rows"]) > 0)')" "(False, True, True)"
+is "with what there is so far" "$(look "$tmp/cut.json" '(r["complete"], "stopped before its end" in r["notes"], len(r["tables"][0]["rows"]) > 0)')" \
+    "(False, True, True)"
 has "as text, too" "$(cat "$tmp/cut")" "note: stopped before its end"
 is "without --model it says that it took the demo" "$(grep -c '^note: the demo model, since no other is on this machine' "$tmp/cut")" 1
 

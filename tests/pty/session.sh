@@ -70,13 +70,15 @@ is "nor is markdown written into another kind of file" "$rc $(ls talk.html 2>&1 
 run session export trip txt talk
 is "... unless the format is said" "$rc $(grep -c 'In Norway' talk)" "0 1"
 run session list --jsn
-is "a mistyped option is refused" "$rc $(cat out err)" "2 q35chat: there is no option --jsn (did you mean --json?); q35chat session list --help lists them"
+is "a mistyped option is refused" "$rc $(cat out err)" \
+    "2 q35chat: there is no option --jsn (did you mean --json?); q35chat session list --help lists them"
 run session
 is "the word alone is a usage error" "$rc $(grep -c Usage err)" "2 1"
 run --model "$small" --temperature 0 -n 8 --no-think -c And now?
 is "-c goes on with the newest one" "$rc $(grep -c '"role":"user"' "$dir/trip.jsonl")" "0 2"
 flock "$dir/trip.jsonl" env HOME="$HOME" timeout $patience "$q" --model "$small" --temperature 0 -n 8 --no-think -c And then? > out 2> err < /dev/null
-is "-c goes on with a copy of one that is open elsewhere" "$? $(grep -c 'trip is open in another q35chat' err) $(ls "$dir" | grep -c 'jsonl$')" "0 1 2"
+is "-c goes on with a copy of one that is open elsewhere" "$? $(grep -c 'trip is open in another q35chat' err) $(ls "$dir" | grep -c 'jsonl$')" \
+    "0 1 2"
 has "... which has all of it" "$(cat "$dir"/20*.jsonl)" "In Norway."
 rm "$dir"/20*.jsonl
 printf '{ "model": "m", "q35chat": 1 }\n{ "content": "Spaced out", "role": "user" }\n' > "$dir/spaced.jsonl"

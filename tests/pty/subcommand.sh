@@ -55,10 +55,12 @@ refused "-f is empty, expected the path of a file" -f "" x
 refused "--think-budget is 'much', expected a whole number, 32k also" --think-budget much x
 
 run session show nosuchname
-is "a conversation that is not there" "$rc $(cat err)" "1 q35chat: there is no conversation nosuchname; /sessions and q35chat session list show the names"
+is "a conversation that is not there" "$rc $(cat err)" \
+    "1 q35chat: there is no conversation nosuchname; /sessions and q35chat session list show the names"
 
 run bench load --model "$small" --threads 2 --out "$tmp/a report"
-is "a report tells the command without folders and files" "$rc $(sed -n 's/^command *//p' out)" "0 q35chat bench load --model DIR --threads 2 --out FILE"
+is "a report tells the command without folders and files" "$rc $(sed -n 's/^command *//p' out)" \
+    "0 q35chat bench load --model DIR --threads 2 --out FILE"
 is "... and in the file, too" "$(grep -c "bench load --model DIR --threads 2 --out FILE" "$tmp/a report") $(grep -cF "$small" "$tmp/a report")" "1 0"
 
 ask() { timeout $patience "$q" --model "$small" --temperature 0 --no-think -n 8 "$@" > out 2> err < /dev/null; rc=$?; }

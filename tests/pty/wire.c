@@ -494,7 +494,8 @@ static void do_echo(const char *name, const char *arg)
         ms[i] = clock_ms_since(sent);
     }
     qsort(ms, (size_t)n, sizeof *ms, by_size);
-    printf("ok %s: a key was seen after %.1f ms in the median, %.1f ms for nine of ten, %.1f ms at most\n", name, ms[n / 2], ms[n * 9 / 10], ms[n - 1]);
+    printf("ok %s: a key was seen after %.1f ms in the median, %.1f ms for nine of ten, %.1f ms at most\n", name, ms[n / 2], ms[n * 9 / 10],
+           ms[n - 1]);
     buf_free(&typed);
 }
 
@@ -537,7 +538,8 @@ enum counts { NOTHING, WAITS, ACTS };
 static const struct { const char *name; verb *does; bool named; enum counts counts; } verbs[] = {
     {"see", do_see, true, WAITS}, {"gone", do_gone, true, WAITS}, {"never", do_never, true}, {"screen", do_screen, true}, {"keep", do_keep, false},
     {"same", do_same, true, WAITS}, {"sh", do_sh, true, WAITS}, {"title", do_title, true}, {"colors", do_colors, true}, {"bells", do_bells, true},
-    {"bytes", do_bytes, true}, {"cpu", do_cpu, true}, {"took", do_took, true, WAITS}, {"echo", do_echo, true, ACTS}, {"end", do_end, true}, {"insist", do_insist, true, WAITS},
+    {"bytes", do_bytes, true}, {"cpu", do_cpu, true}, {"took", do_took, true, WAITS}, {"echo", do_echo, true, ACTS}, {"end", do_end, true},
+    {"insist", do_insist, true, WAITS},
     {"type", do_type, false, ACTS},
     {"send", do_send, false, ACTS}, {"resize", do_resize, false, ACTS}, {"storm", do_storm, false, ACTS}, {"signal", do_signal, false},
     {"freeze", do_freeze, false}, {"thaw", do_thaw, false}, {"baud", do_baud, false}, {"hangup", do_hangup, false}, {"mark", do_mark, false},

@@ -1,7 +1,8 @@
 #!/bin/sh
 # The program against servers of all dialects (tests/remote/server.py): answers, refusals, broken streams, the key.
 . tests/pty/common.inc
-command -v openssl > /dev/null && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "$tmp/tls.key" -out "$tmp/tls.pem" -days 2 \
+command -v openssl > /dev/null && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "$tmp/tls.key" -out "$tmp/tls.pem" \
+    -days 2 \
     -subj /CN=tests -addext subjectAltName=IP:127.0.0.1 2> /dev/null
 . tests/remote/replay.inc
 at=$replay

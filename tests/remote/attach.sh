@@ -31,7 +31,8 @@ lacks "... and counts" "$(cat "$tmp/out")" "Hello"
 one --logit-bias "two tokens=-inf"
 has "what the server refuses is told in its words" "$(cat "$tmp/err")" "tokens, expected one"
 timeout $patience "$q" --model "$demo" --no-stdin --temperature 0 --think-budget 3 --json "What is 17*23?" > "$tmp/out" 2> "$tmp/err"
-[ "$(python3 -c 'import json, sys; print(len(json.load(open(sys.argv[1]))["reasoning"]))' "$tmp/out")" -lt 20 ] && ok "so does a budget of reasoning" ||
+[ "$(python3 -c 'import json, sys; print(len(json.load(open(sys.argv[1]))["reasoning"]))' "$tmp/out")" -lt 20 ] &&
+    ok "so does a budget of reasoning" ||
     bad "so does a budget of reasoning" "$(cat "$tmp/out")"
 
 # A program that finds no model itself, not even the demo beside it.
@@ -67,7 +68,8 @@ lacks "... nor is it attached where --dialect says how to ask" "$(cat "$tmp/err"
 rss() { sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' /proc/$server/status; }
 many=${MANY:-200}
 [ -z "$SAN" ] || many=${MANY:-40}
-prompts() { seq 1 $many | xargs -n 1 -P 8 sh -c '"$0" --model "$1" --no-stdin --no-think --temperature 0 "What is $3 + 1?" > "$2/$3" 2>&1 || echo "status $?" >> "$2/$3"' "$q" "$demo" "$1"; }
+prompts() { seq 1 $many | xargs -n 1 -P 8 sh -c \
+    '"$0" --model "$1" --no-stdin --no-think --temperature 0 "What is $3 + 1?" > "$2/$3" 2>&1 || echo "status $?" >> "$2/$3"' "$q" "$demo" "$1"; }
 mkdir "$tmp/warm" "$tmp/again"
 prompts "$tmp/warm"
 before=$(rss)
@@ -80,7 +82,8 @@ grown=$(($(rss) - before))
 
 key=$XDG_CONFIG_HOME/q35chat/serve.key
 is "the key's file is its user's alone" "$(stat -c %a "$key")" 600
-is "over TCP the key is wanted, and this machine's name" "$(timeout $patience python3 tests/remote/ask.py 127.0.0.1:$port keys "$(cat "$key")" 2>&1)" "401 200 401 401 401 401 403 200 403 200 403"
+is "over TCP the key is wanted, and this machine's name" \
+    "$(timeout $patience python3 tests/remote/ask.py 127.0.0.1:$port keys "$(cat "$key")" 2>&1)" "401 200 401 401 401 401 403 200 403 200 403"
 lacks "the key is in no message" "$(cat "$tmp/serve.log")" "$(cat "$key")"
 Q35CHAT_API_KEY=$(cat "$key") timeout $patience "$q" --endpoint http://127.0.0.1:$port --no-stdin -n 4 hello > "$tmp/out" 2> "$tmp/err"
 is "a chat comes over TCP, too" $? 0

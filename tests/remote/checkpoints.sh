@@ -20,7 +20,11 @@ ask() {         # OPTIONS QUESTION
     timeout $patience "$q" --model "$demo" --no-stdin --temperature 0 --no-think --max-tokens 24 --json "$@" > "$tmp/out" 2> "$tmp/err" < /dev/null
     found=$?
 }
-part() { python3 -c 'import json, sys; v = json.load(open(sys.argv[1])); print(*[v["tokens"][k] if k in v["tokens"] else v[k] for k in sys.argv[2:]])' "$tmp/out" "$@"; }
+part() {
+    python3 -c 'import json, sys
+v = json.load(open(sys.argv[1]))
+print(*[v["tokens"][k] if k in v["tokens"] else v[k] for k in sys.argv[2:]])' "$tmp/out" "$@"
+}
 written() {     # NAME: waits for its checkpoint
     for i in $(seq $((10 * patience))); do [ -s "$sessions/$1.jsonl.checkpoint" ] && return; sleep 0.1; done
 }
@@ -39,7 +43,8 @@ ask -r talk "And now?"
 stop_server
 copies
 there=$(local_too -r talk "Once more?")
-[ "${there%% *}" -gt 500 ] && ok "a chat with an engine of its own goes on from the file" || bad "a chat with an engine of its own goes on from the file" "$there"
+[ "${there%% *}" -gt 500 ] && ok "a chat with an engine of its own goes on from the file" ||
+    bad "a chat with an engine of its own goes on from the file" "$there"
 serve_on
 ask -r talk "Once more?"
 is "another server goes on from it as that does: tokens from the file, of the prompt, and the answer" "$(part cached prompt answer)" "$there"
@@ -65,7 +70,8 @@ has "... and so is none" "$(cat "$tmp/out")" "path is missing"
 stop_server
 serve_on --conversations 3
 for n in 1 2 3; do
-    timeout $patience "$q" --model "$demo" --no-stdin --temperature 0 --no-think --max-tokens 24 --save "many$n" "$n: $long" > "$tmp/many$n" 2>&1 < /dev/null &
+    timeout $patience "$q" --model "$demo" --no-stdin --temperature 0 --no-think --max-tokens 24 --save "many$n" \
+        "$n: $long" > "$tmp/many$n" 2>&1 < /dev/null &
     eval "job$n=$!"
 done
 wait $job1 $job2 $job3
@@ -84,15 +90,16 @@ in_turns() {    # PLACES: prints how many tokens of prompts were computed
         rm -f "$tmp/keys$n"
         mkfifo "$tmp/keys$n"
         : > "$tmp/screen$n"
-        script -qefc "stty cols 80 rows 24; exec $q --line --model $demo --temperature 0 --max-tokens 8 --no-think --no-read-ahead --tools none --save turns$1-$n" \
-            "$tmp/screen$n" < "$tmp/keys$n" > /dev/null 2>&1 &
+        chat="$q --line --model $demo --temperature 0 --max-tokens 8 --no-think --no-read-ahead --tools none --save turns$1-$n"
+        script -qefc "stty cols 80 rows 24; exec $chat" "$tmp/screen$n" < "$tmp/keys$n" > /dev/null 2>&1 &
         eval "chat$n=$! && exec $((5 + n))> $tmp/keys$n"
     done
     for round in 1 2 3; do
         for n in 1 2 3; do say $n "$n: $(seq -s ' ' 30) and $round"; done
     done
     for n in 1 2 3; do eval "printf '/quit\\r' >&$((5 + n)); exec $((5 + n))>&-; wait \$chat$n"; done
-    asks get /metrics | awk '/^q35chat_prompt_tokens_total/ { all = $2 } /^q35chat_prompt_cached_tokens_total/ { there = $2 } END { print all - there }'
+    asks get /metrics |
+        awk '/^q35chat_prompt_tokens_total/ { all = $2 } /^q35chat_prompt_cached_tokens_total/ { there = $2 } END { print all - there }'
     stop_server
 }
 in_turns 3 > "$tmp/three"

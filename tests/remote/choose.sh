@@ -23,7 +23,8 @@ line() {        # WAY OPTIONS...: as begin(), with a server
     shift
     : > "$screen"
     at=1
-    script -qefc "stty cols 80 rows 24 $modes; exec $q --line --no-save --tools none --endpoint $url/sglang/$way $*" "$screen" < "$keys" > /dev/null 2>&1 &
+    script -qefc "stty cols 80 rows 24 $modes; exec $q --line --no-save --tools none --endpoint $url/sglang/$way $*" \
+        "$screen" < "$keys" > /dev/null 2>&1 &
     job=$!
     exec 3> "$keys"
 }

@@ -54,11 +54,14 @@ fails "cut off" "http://$at:$cut" \
     "$at broke off in the middle of its answer (*): see whether the server and the network still work"
 fails "no socket" "unix:$tmp/none.sock" "there is no socket $tmp/none.sock: start the server there, or correct the path"
 fails "a socket that was left" "unix:$tmp/left.sock" "no server listens on the socket $tmp/left.sock (Connection refused): start it there"
-fails "no proxy there" https://example.invalid "the proxy of https_proxy cannot be reached (Connection refused): correct https_proxy, or set no_proxy=example.invalid" \
+fails "no proxy there" https://example.invalid \
+    "the proxy of https_proxy cannot be reached (Connection refused): correct https_proxy, or set no_proxy=example.invalid" \
     https_proxy=http://$at:1
-fails "a proxy's name" https://example.invalid "the name of the proxy in all_proxy is not known: correct all_proxy, or set no_proxy=example.invalid" all_proxy=http://proxy.invalid
+fails "a proxy's name" https://example.invalid "the name of the proxy in all_proxy is not known: correct all_proxy, or set no_proxy=example.invalid" \
+    all_proxy=http://proxy.invalid
 fails "a proxy that refuses" https://example.invalid \
-    "the proxy of https_proxy refused the way to example.invalid (status 403): correct https_proxy, or set no_proxy=example.invalid" https_proxy=http://$at:$refuses
+    "the proxy of https_proxy refused the way to example.invalid (status 403): correct https_proxy, or set no_proxy=example.invalid" \
+        https_proxy=http://$at:$refuses
 
 # What the TLS library says differs from one to the next.
 said() { env ${2:-NONE=} timeout $patience "$q" --endpoint "$1" --no-stdin hello 2>&1; }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A chat that has loaded the model leaves while another is attached to it: its terminal is free at once, the other one goes on, and the model goes with
-# the last who uses it.  Killed, it cannot do that: then the other one loads the model itself.
+# A chat that has loaded the model leaves while another is attached to it: its terminal is free at once, the other one goes on, and the model goes
+# with the last who uses it.  Killed, it cannot do that: then the other one loads the model itself.
 . tests/remote/serve.inc
 . tests/pty/terminal.inc
 trap 'exec 3>&- 4>&-; "$q" serve stop > /dev/null 2>&1; for p in $started; do kill $p 2> /dev/null; done; rm -rf "$tmp"' EXIT
@@ -13,7 +13,8 @@ left() { for i in $(seq $((10 * patience))); do [ -e "$socket" ] || return 0; sl
 begin_second() {
     : > "$tmp/screen2"
     at2=1
-    script -qefc "stty cols 80 rows 24; exec $q --line --model $model --temperature 0 --max-tokens 24 --no-think --tools none $*" "$tmp/screen2" < "$tmp/keys2" > /dev/null 2>&1 &
+    script -qefc "stty cols 80 rows 24; exec $q --line --model $model --temperature 0 --max-tokens 24 --no-think --tools none $*" \
+        "$tmp/screen2" < "$tmp/keys2" > /dev/null 2>&1 &
     job2=$!
     started="$started $job2"
     exec 4> "$tmp/keys2"
@@ -36,7 +37,8 @@ both() {        # FRONT: a chat that has the model, and one that is attached
 }
 # The conversation of the attached chat, in a program that loads the model by itself: answered from the checkpoint that what stayed has written.
 comes_back() {  # NAME
-    timeout $patience "$q" --no-attach --model "$model" --no-stdin --temperature 0 --max-tokens 24 --no-think --tools none --json -r talk "And now?" > "$tmp/out" 2> "$tmp/err" < /dev/null
+    timeout $patience "$q" --no-attach --model "$model" --no-stdin --temperature 0 --max-tokens 24 --no-think --tools none --json -r talk \
+        "And now?" > "$tmp/out" 2> "$tmp/err" < /dev/null
     python3 - "$tmp/out" > "$tmp/new" << 'END'
 import json, sys
 t = json.load(open(sys.argv[1]))["tokens"]

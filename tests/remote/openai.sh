@@ -7,5 +7,6 @@ python=${PYTHON:-python3}
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 begin "$demo" --listen 127.0.0.1:$port
 has "answers, streams, tools and refusals are understood" \
-    "$(timeout $((4 * patience)) "$python" tests/remote/client.py http://127.0.0.1:$port "$(cat "$XDG_CONFIG_HOME/q35chat/serve.key")" 2>&1)" "all is well"
+    "$(timeout $((4 * patience)) "$python" tests/remote/client.py http://127.0.0.1:$port "$(cat "$XDG_CONFIG_HOME/q35chat/serve.key")" 2>&1)" \
+        "all is well"
 exit $status

@@ -21,7 +21,12 @@ starts() {      # WHO COMMAND...: waits until it answers
     return 1
 }
 asks_it() { timeout $((5 * patience)) "$q" $where --no-stdin "$@" > "$tmp/out" 2> "$tmp/err"; found=$?; }
-holds() { python3 -c 'import json, sys; said = lambda a: a["answer"] + a["reasoning"]; a = json.load(open(sys.argv[1])); print(bool(eval(sys.argv[2])))' "$tmp/out" "$1" 2>&1; }
+holds() {
+    python3 -c 'import json, sys
+said = lambda a: a["answer"] + a["reasoning"]
+a = json.load(open(sys.argv[1]))
+print(bool(eval(sys.argv[2])))' "$tmp/out" "$1" 2>&1
+}
 converses() {   # WHO OPTIONS...: the rows that are for everybody
     who=$1
     shift
@@ -32,12 +37,14 @@ converses() {   # WHO OPTIONS...: the rows that are for everybody
         is "$who: $name" "$found $(holds "$holds") $([ $found -eq 0 ] || cat "$tmp/err")" "0 True "
     done < tests/remote/talks.txt
     is "$who: the conversation has three messages and their answers" \
-        "$("$q" session export "talk-$who" json 2> /dev/null | python3 -c 'import json, sys; print(*[m["role"][0] for m in json.load(sys.stdin)["messages"]])' 2>&1)" "u a u a u a"
+        "$("$q" session export "talk-$who" json 2> /dev/null |
+            python3 -c 'import json, sys; print(*[m["role"][0] for m in json.load(sys.stdin)["messages"]])' 2>&1)" "u a u a u a"
     asks_it --json --temperature 0 -n 5 hello
     is "$who: a limit" "$found $(holds 'a["finish"] == "length" and 0 < a["tokens"]["generated"] <= 6')" "0 True"
     asks_it --temperature 0.7 --top-k 20 --min-p 0.1 --presence-penalty 0.5 --repetition-penalty 1.1 -n 20 hello
     is "$who: every way of sampling is taken, or left out" "$found" 0
-    timeout $((5 * patience)) "$q" $where --no-stdin -n 2000 --no-think --temperature 0 --presence-penalty -2 "Tell me a long story." > "$tmp/out" 2> "$tmp/err" &
+    timeout $((5 * patience)) "$q" $where --no-stdin -n 2000 --no-think --temperature 0 --presence-penalty -2 \
+        "Tell me a long story." > "$tmp/out" 2> "$tmp/err" &
     job=$!
     for i in $(seq $((10 * patience))); do [ -s "$tmp/out" ] && break; sleep 0.1; done
     kill -INT $job 2> /dev/null

@@ -5,7 +5,8 @@
 . tests/pty/terminal.inc
 job=
 trap '[ -z "$job" ] || kill $job 2> /dev/null; rm -rf "$tmp"' EXIT
-pipe() { timeout 300 sh -c 'echo $$ > "$0"; exec "$@"' "$tmp/pipe.pid" "$q" --model "$small" --no-stdin $endless --verbose "$@" hello > "$tmp/out" 2> "$tmp/err"; found=$?; }
+pipe() { timeout 300 sh -c 'echo $$ > "$0"; exec "$@"' "$tmp/pipe.pid" "$q" --model "$small" --no-stdin $endless --verbose \
+    "$@" hello > "$tmp/out" 2> "$tmp/err"; found=$?; }
 there() { for i in $(seq $((10 * patience))); do [ -S "$socket" ] && return; sleep 0.1; done; }
 # A long answer takes some seconds, on a fast machine, too.
 pipe --no-attach --max-tokens 300 --json
@@ -20,7 +21,8 @@ begins() {      # a long answer for a pipe is under way; one that has ended befo
 }
 answered() {    # MESSAGE: its answer has ended
     for i in $(seq $((10 * patience))); do
-        sed -n "/$1/,\$p" "$(ls -t "$XDG_STATE_HOME"/q35chat/sessions/*.jsonl | head -n 1)" | grep -q '"role":"assistant"' && [ "$(figure running)" = 0 ] && return
+        sed -n "/$1/,\$p" "$(ls -t "$XDG_STATE_HOME"/q35chat/sessions/*.jsonl | head -n 1)" | grep -q '"role":"assistant"' &&
+            [ "$(figure running)" = 0 ] && return
         sleep 0.1
     done
 }
@@ -47,7 +49,8 @@ for front in --line --tui; do
         seen "$front: ... and is answered" " ctx "
         [ $front = --line ] && ! kill -0 $other 2> /dev/null || break
     done
-    [ $front = --tui ] || is "$front: ... before that one has come to its end" "$(kill -0 $other 2>&1 && echo under way)" "under way"     # a screen is not drawn anew
+    # Not on the full screen, which is not drawn anew.
+    [ $front = --tui ] || is "$front: ... before that one has come to its end" "$(kill -0 $other 2>&1 && echo under way)" "under way"
     type 'And again\r'
     wait $other
     is "$front: ... which then is the one that it would be alone" "$(cat "$tmp/out")" "$many_alone"

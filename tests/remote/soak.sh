@@ -48,7 +48,8 @@ quiet() {
         [ "$(figure running) $(figure waiting) $(figure clients)" = "0 0 1" ] && break
         sleep 0.2
     done
-    [ "$(figure running) $(figure waiting) $(figure clients)" = "0 0 1" ] || fault "nobody asks, but the server has $(asks get /metrics | grep -E '^q35chat_(running|waiting|clients)' | tr '\n' ' ')"
+    [ "$(figure running) $(figure waiting) $(figure clients)" = "0 0 1" ] ||
+        fault "nobody asks, but the server has $(asks get /metrics | grep -E '^q35chat_(running|waiting|clients)' | tr '\n' ' ')"
     kb=$(memory) open=$(descriptors)
 }
 counted() { for f in tokens requests requests_overloaded requests_left answers answers_failed; do note "total_$f $(figure ${f}_total)"; done; }
@@ -164,7 +165,8 @@ expects() {     # STATUS PATTERN: that status and a line of the body, or 429, or
     137:*) ;;
     0:429) note busy "curl: status 429"; grep -q '"message"' "$work/body" || fault "429 without a sentence: $(cat "$work/body")" ;;
     0:$1) grep -q -- "$2" "$work/body" || fault "$path: '$2' is not in $(head -c 600 "$work/body")" ;;
-    *) [ -z "$calm" ] && note broken "curl: exit $rc, status $code" || fault "$path $body: curl $rc, status $code: $(cat "$work/err") $(head -c 600 "$work/body")" ;;
+    *) [ -z "$calm" ] && note broken "curl: exit $rc, status $code" ||
+        fault "$path $body: curl $rc, status $code: $(cat "$work/err") $(head -c 600 "$work/body")" ;;
     esac
     [ "$rc:$code" = 0:200 ]
 }
@@ -195,7 +197,8 @@ http() {
         8) request /v1/chat/completions "{$chat"; expects 400 "the body is not JSON" ;;
         9) request /v1/chat/completions "{$chat, \"n\": 2}"; expects 400 "n is not" ;;
         10) request /v1/models ""; expects 200 '"id": "demo"' ;;
-        11) patient /v1/chat/completions "{$chat, \"stream\": true, \"max_tokens\": 30, \"logprobs\": true, \"top_logprobs\": 4}" '^data: \[DONE\]' "--limit-rate 2000" ;;
+        11) patient /v1/chat/completions "{$chat, \"stream\": true, \"max_tokens\": 30, \"logprobs\": true, \"top_logprobs\": 4}" '^data: \[DONE\]' \
+            "--limit-rate 2000" ;;
         12) leaves ;;
         13) sleeps ;;
         esac
@@ -224,7 +227,8 @@ sleeps() {
     0) ! grep -q '"queue_full"' "$work/stream" || { note busy "curl: status 429"; return; } ;;
     esac
     [ $rc = 0 ] && grep -q '^data: \[DONE\]' "$work/stream" && return
-    [ "$before $((before % 2))" = "$(cat "$tmp/number") 0" ] && fault "asleep: curl $rc: $(cat "$work/err") $(tail -c 300 "$work/stream")" || note broken "curl: exit $rc"
+    [ "$before $((before % 2))" = "$(cat "$tmp/number") 0" ] && fault "asleep: curl $rc: $(cat "$work/err") $(tail -c 300 "$work/stream")" ||
+        note broken "curl: exit $rc"
 }
 # A client that closes in the middle of a long stream.
 leaves() {
@@ -243,7 +247,8 @@ crowd() {
     while alive; do
         since=$(cat "$tmp/number") jobs=
         for i in $(seq 12); do
-            curl -sS --max-time $slowest --unix-socket "$socket" http://localhost/v1/chat/completions -o "$work/body.$i" -w '%{http_code}\n' -d "{$chat, \"max_tokens\": 4}" \
+            curl -sS --max-time $slowest --unix-socket "$socket" http://localhost/v1/chat/completions -o "$work/body.$i" -w '%{http_code}\n' -d \
+                "{$chat, \"max_tokens\": 4}" \
                 > "$work/code.$i" 2> /dev/null &
             jobs="$jobs $!"
             note call "$worker"
@@ -253,7 +258,8 @@ crowd() {
             case $(cat "$work/code.$i") in
             200) lines "$work/body.$i" ;;
             429) note busy "curl: status 429" ;;
-            *) [ "$since $((since % 2))" != "$(cat "$tmp/number") 0" ] && note broken "curl: of a crowd" || fault "status $(cat "$work/code.$i"): $(cat "$work/body.$i")" ;;
+            *) [ "$since $((since % 2))" != "$(cat "$tmp/number") 0" ] && note broken "curl: of a crowd" ||
+                fault "status $(cat "$work/code.$i"): $(cat "$work/body.$i")" ;;
             esac
         done
         for i in $(seq $((20 + $(random 20)))); do alive || break; sleep 1; done
@@ -275,7 +281,8 @@ worker=server work=$tmp/worker workers=0 all= lives=0 most=0
 : > "$tmp/figures"
 : > "$tmp/faults"
 starts || { cat "$tmp/faults"; exit 1; }
-unending="\"chat_template_kwargs\": {\"enable_thinking\": false}, \"logit_bias\": {$(asks post /tokenize '{"content": "<|im_end|><|endoftext|>", "parse_special": true}' | python3 -c '
+unending="\"chat_template_kwargs\": {\"enable_thinking\": false}, \"logit_bias\": {$(asks post /tokenize \
+    '{"content": "<|im_end|><|endoftext|>", "parse_special": true}' | python3 -c '
 import json, sys
 print(", ".join("\"%d\": -100" % t for t in json.loads(sys.stdin.read().split(" ", 1)[1])["tokens"]))')}"
 for i in 1 2 3; do works talk$i talk; done
@@ -319,7 +326,11 @@ is "the last server is told to end" "$("$q" serve stop 2>&1)" ""
 wait $server
 is "... and does so" $? 0
 server=
-mine() { for p in /proc/[0-9]*; do [ "$(readlink "$p/exe")" = "$q" ] && grep -qzF "XDG_RUNTIME_DIR=$tmp/" "$p/environ" && echo "${p#/proc/} $(tr '\0' ' ' < "$p/cmdline")"; done 2> /dev/null; }
+mine() {
+    for p in /proc/[0-9]*; do
+        [ "$(readlink "$p/exe")" = "$q" ] && grep -qzF "XDG_RUNTIME_DIR=$tmp/" "$p/environ" && echo "${p#/proc/} $(tr '\0' ' ' < "$p/cmdline")"
+    done 2> /dev/null
+}
 is "no process is left" "$(mine)" ""
 is "no temporary file is left" "$(ls -A "$TMPDIR")" ""
 is "no socket is left" "$(find "$tmp/run" -type s)" ""
@@ -344,11 +355,13 @@ broken() { grep -c "$1" "$tmp/faults"; }
 is "no printed turn is lost" "$(broken ' lost ')" 0
 is "every conversation opens" "$(broken 'does not open\|is damaged\|is not read')" 0
 is "no server has grown" "$(broken 'has grown\|more descriptors')" 0
-is "everybody else was answered or told why not" "$(grep -vc ' lost \|does not open\|is damaged\|is not read\|has grown\|more descriptors' "$tmp/faults")" 0
+is "everybody else was answered or told why not" \
+    "$(grep -vc ' lost \|does not open\|is damaged\|is not read\|has grown\|more descriptors' "$tmp/faults")" 0
 sort "$tmp/faults" | head -n 40 | cut -c 1-1500 | sed 's/^/# /'
 [ ! -s "$tmp/shell.log" ] || { sort "$tmp/shell.log" | uniq -c | head -n 20 | sed 's/^/# /'; }
 sed -n 's/^\(busy\|broken\) //p' "$tmp/figures" | sed "s|$tmp|DIR|g" | sort | uniq -c | sort -rn | head -n 20 | sed 's/^/# /'
 echo "# $minutes minutes: $(noted call) calls, $(summed total_tokens) tokens, $(noted conversation) conversations with $(noted told) printed turns," \
-    "$(noted killed) clients and $(noted restarted) servers killed, $(noted busy) times 429 ($(noted again) came again), $(noted unread) saw answers wait for their readers, $(noted broken) broken off with the server;" \
+    "$(noted killed) clients and $(noted restarted) servers killed, $(noted busy) times 429 ($(noted again) came again)," \
+    "$(noted unread) saw answers wait for their readers, $(noted broken) broken off with the server;" \
     "servers gained $most kB at most; $stayed files of killed programs"
 exit $status

@@ -33,6 +33,7 @@ is "its socket is the one where programs look" "$(echo "$socket_of" | sed "s|%t|
 if command -v systemd-analyze > /dev/null; then
     sed "s|/opt/q35/bin/q35chat|$q|" "$units/q35chat.service" > "$tmp/q35chat.service"
     cp "$units/q35chat.socket" "$tmp/"
-    is "systemd understands both" "$(SYSTEMD_LOG_LEVEL=warning systemd-analyze verify --user --man=no "$tmp/q35chat.service" "$tmp/q35chat.socket" 2>&1 | grep q35chat)" ""
+    is "systemd understands both" "$(SYSTEMD_LOG_LEVEL=warning systemd-analyze verify --user --man=no "$tmp/q35chat.service" \
+        "$tmp/q35chat.socket" 2>&1 | grep q35chat)" ""
 fi
 exit $status

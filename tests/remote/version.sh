@@ -53,7 +53,8 @@ for protocol in '' ', "protocol": 0' ", \"protocol\": $((ours + 1))" ", \"protoc
     has "a server refuses who asks with '$protocol'" "$refused" "400 "
     has "... in a sentence" "$refused" "the q35chat that asks is of another version"
 done
-has "... with both numbers" "$(asks post /q35chat/attach "{\"id\": \"a\", \"protocol\": 77}")" "it speaks protocol 77, and the one that has loaded the model $ours"
+has "... with both numbers" "$(asks post /q35chat/attach "{\"id\": \"a\", \"protocol\": 77}")" \
+    "it speaks protocol 77, and the one that has loaded the model $ours"
 one --save same --verbose
 has "one of the same version is attached" "$(cat "$tmp/err")" "attached to the model that another q35chat has loaded"
 is "... and answered" "$found $(cat "$tmp/out")" "0 $there"

@@ -147,7 +147,8 @@ static inline void by_text_drain(struct responder *r)
     for (int i = 0; i < l.n && !b->dead; i++) {
         const struct event *ev = &l.events[i];
         if (ev->kind == EV_LOADING || ev->kind == EV_PREFILL)
-            b->base.fn(&(struct news){.kind = ev->kind == EV_LOADING ? NEWS_LOADING : NEWS_READING, .done = ev->done, .total = ev->total}, b->base.arg);
+            b->base.fn(&(struct news){.kind = ev->kind == EV_LOADING ? NEWS_LOADING : NEWS_READING, .done = ev->done, .total = ev->total},
+                       b->base.arg);
         if (ev->kind == EV_READY) {
             const struct engine_info *from = engine_info(b->engine);
             b->info = (struct responder_info){.temperature = from->gen_temperature, .top_p = from->gen_top_p, .top_k = from->gen_top_k,

@@ -228,7 +228,8 @@ struct event_list engine_drain(struct engine *g)
     }
     if (g->saves || g->restores) {
         struct event *ev = &g->out[l.n++];
-        *ev = (struct event){.kind = g->saves ? EV_SAVED : EV_RESTORED, .sequence = g->saves ? fake.saved_sequence : fake.restored_sequence, .done = 1000, .total = 2000};
+        *ev = (struct event){.kind = g->saves ? EV_SAVED : EV_RESTORED, .sequence = g->saves ? fake.saved_sequence : fake.restored_sequence,
+                             .done = 1000, .total = 2000};
         snprintf(ev->message, sizeof ev->message, "%s", fake.trouble ? fake.trouble : "");
         *(g->saves ? &g->saves : &g->restores) = false;
         fake.trouble = NULL;
@@ -255,8 +256,8 @@ struct event_list engine_drain(struct engine *g)
                 ev->logprobs[ev->n] = (struct logprobs){.prob = 0.5f, .n = 2, .ids = {id, (id + 1) % 256}, .probs = {0.5f, 0.25f}};
             ev->ids[ev->n++] = id;
         }
-        ev->stats = (struct turn_stats){.n_prompt = fake.n_read ? fake.n_read : 10, .n_tokens = g->done, .n_steps = g->done, .drafted = {10}, .accepted = {7},
-                                        .prefill_ms = 5, .decode_ms = 10 * g->done};
+        ev->stats = (struct turn_stats){.n_prompt = fake.n_read ? fake.n_read : 10, .n_tokens = g->done, .n_steps = g->done, .drafted = {10},
+                                        .accepted = {7}, .prefill_ms = 5, .decode_ms = 10 * g->done};
         if (ev->n) {
             l.n++;
             continue;
@@ -265,8 +266,8 @@ struct event_list engine_drain(struct engine *g)
             break;
         ev->kind = EV_DONE;
         ev->finish = g->finish;
-        ev->stats = (struct turn_stats){.n_prompt = fake.n_read ? fake.n_read : 10, .n_tokens = g->done, .n_steps = g->done, .drafted = {10, 5}, .accepted = {8, 1},
-                                        .looked_up = {0, fake.n_looked_up}, .bytes = fake.bytes,
+        ev->stats = (struct turn_stats){.n_prompt = fake.n_read ? fake.n_read : 10, .n_tokens = g->done, .n_steps = g->done, .drafted = {10, 5},
+                                        .accepted = {8, 1}, .looked_up = {0, fake.n_looked_up}, .bytes = fake.bytes,
                                         .prefill_ms = 5, .decode_ms = 100, .refill = fake.refill};
         if (g->finish == FINISH_ERROR)
             snprintf(ev->message, sizeof ev->message, "scripted error");

@@ -500,7 +500,8 @@ void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how,
         .n_stop = how->n_stop, .bias_ids = bias_ids, .bias = bias, .n_bias = n_bias, .n_answer_prefix = n_answer_prefix,
         .n_alternatives = how->n_alternatives,
     };
-    s->on->how.seed = how->rng - (sampler_stream(&s->on->how) - s->on->how.seed);           /* the device's stream stands behind n_answer_prefix already */
+    s->on->how.seed = how->rng - (sampler_stream(&s->on->how) - s->on->how.seed);           /* the device's stream stands behind n_answer_prefix
+                                                                                             * already */
     memcpy(s->on->how.stop, how->stop, sizeof s->on->how.stop);
     picker_begin(s->on->picker, &s->on->how, prompt, n_prompt);
     s->on->depth = depth;

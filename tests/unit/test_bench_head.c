@@ -24,8 +24,9 @@ static void test_bench_head__counts_positions_misses_and_completed_ids(void **st
     for (int i = 0; i < 12; i++)
         buf_addf(&text, "<|im_start|>user\nWhat is %d plus %d?<|im_end|>\n", i, 3 * i);
     assert_true(tmpdir_put(&dir, "text", buf_str(&text), text.len));
-    assert_int_equal(bench_head(&(struct bench_options){.model_dir = "assets/demo", .backend = "cpu", .n_threads = 1, .n_ctx = 90, .n_positions = 40, .text_file = buf_str(&in),
-                                                        .out_file = buf_str(&out), .json = true, .arguments = "bench head"}), 0);
+    assert_int_equal(bench_head(&(struct bench_options){.model_dir = "assets/demo", .backend = "cpu", .n_threads = 1, .n_ctx = 90, .n_positions = 40,
+                                                        .text_file = buf_str(&in), .out_file = buf_str(&out), .json = true,
+                                                        .arguments = "bench head"}), 0);
     json_t *report = json_load_file(buf_str(&out), 0, NULL), *row;
     const json_t *rows = json_object_get(json_array_get(json_object_get(report, "tables"), 0), "rows");
     double of_model = 0, of_normal = 0;

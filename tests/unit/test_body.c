@@ -24,8 +24,8 @@ static const struct message messages[] = {
 
 static struct body body_for(const char *dialect)
 {
-    return (struct body){.model = "m", .dialect = dialect_find(dialect, NULL), .messages = messages, .n_messages = 2, .temperature = 0.5f, .top_k = 20,
-                         .top_p = 0.95f, .min_p = 0.05f, .repetition_penalty = 1.1f, .seed = 7, .max_tokens = 100};
+    return (struct body){.model = "m", .dialect = dialect_find(dialect, NULL), .messages = messages, .n_messages = 2, .temperature = 0.5f,
+                         .top_k = 20, .top_p = 0.95f, .min_p = 0.05f, .repetition_penalty = 1.1f, .seed = 7, .max_tokens = 100};
 }
 
 static void assert_body(const struct body *b, const char *expected)
@@ -44,15 +44,22 @@ static void test_body__each_dialect_is_asked_in_its_own_words(void **state)
 {
     (void)state;
     static const struct { const char *dialect, *body; } rows[] = {
-        {"vllm", "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"top_p\":0.95,\"top_k\":20,\"min_p\":0.05,\"repetition_penalty\":1.1,\"max_tokens\":100,\"stream_options\":{\"include_usage\":true},\"chat_template_kwargs\":{\"enable_thinking\":false},"
+        {"vllm", "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"top_p\":0.95,\"top_k\":20,\"min_p\":0.05,"
+                 "\"repetition_penalty\":1.1,\"max_tokens\":100,\"stream_options\":{\"include_usage\":true},"
+                 "\"chat_template_kwargs\":{\"enable_thinking\":false},"
          MESSAGES "}"},
-        {"llamacpp", "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"top_p\":0.95,\"top_k\":20,\"min_p\":0.05,\"repeat_penalty\":1.1,\"max_tokens\":100,\"stream_options\":{\"include_usage\":true},\"chat_template_kwargs\":{\"enable_thinking\":false},\"return_progress\":true,"
+        {"llamacpp", "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"top_p\":0.95,\"top_k\":20,\"min_p\":0.05,"
+                     "\"repeat_penalty\":1.1,\"max_tokens\":100,\"stream_options\":{\"include_usage\":true},"
+                     "\"chat_template_kwargs\":{\"enable_thinking\":false},\"return_progress\":true,"
          MESSAGES "}"},
-        {"llamacpp-python", "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"top_p\":0.95,\"top_k\":20,\"min_p\":0.05,\"repeat_penalty\":1.1,\"max_tokens\":100,\"stream_options\":{\"include_usage\":true},"
+        {"llamacpp-python", "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"top_p\":0.95,\"top_k\":20,\"min_p\":0.05,"
+                            "\"repeat_penalty\":1.1,\"max_tokens\":100,\"stream_options\":{\"include_usage\":true},"
          MESSAGES "}"},
-        {"ollama", "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"top_p\":0.95,\"max_tokens\":100,\"stream_options\":{\"include_usage\":true},\"reasoning_effort\":\"none\","
+        {"ollama", "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"top_p\":0.95,\"max_tokens\":100,"
+                   "\"stream_options\":{\"include_usage\":true},\"reasoning_effort\":\"none\","
          MESSAGES "}"},
-        {"openai", "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"top_p\":0.95,\"max_completion_tokens\":100,\"stream_options\":{\"include_usage\":true},"
+        {"openai", "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"top_p\":0.95,\"max_completion_tokens\":100,"
+                   "\"stream_options\":{\"include_usage\":true},"
          MESSAGES "}"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -72,11 +79,15 @@ static void test_body__what_is_off_is_said_where_the_server_has_values_of_its_ow
         b.top_p = greedy ? 0 : 1;
         b.min_p = 0;
         b.repetition_penalty = greedy ? 0 : 1;
-        assert_body(&b, greedy ? "{\"model\":\"m\",\"stream\":true,\"temperature\":0.0,\"top_p\":1.0,\"top_k\":0,\"min_p\":0.0,\"repeat_penalty\":1.0,\"stream_options\":{\"include_usage\":true}," MESSAGES "}"
-                               : "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"top_p\":1.0,\"top_k\":0,\"min_p\":0.0,\"repeat_penalty\":1.0,\"stream_options\":{\"include_usage\":true}," MESSAGES "}");
+        assert_body(&b, greedy ? "{\"model\":\"m\",\"stream\":true,\"temperature\":0.0,\"top_p\":1.0,\"top_k\":0,\"min_p\":0.0,"
+                                 "\"repeat_penalty\":1.0,\"stream_options\":{\"include_usage\":true}," MESSAGES "}"
+                               : "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"top_p\":1.0,\"top_k\":0,\"min_p\":0.0,"
+                                 "\"repeat_penalty\":1.0,\"stream_options\":{\"include_usage\":true}," MESSAGES "}");
         b.dialect = dialect_find("vllm", NULL);
-        assert_body(&b, greedy ? "{\"model\":\"m\",\"stream\":true,\"temperature\":0.0,\"stream_options\":{\"include_usage\":true},\"chat_template_kwargs\":{\"enable_thinking\":false}," MESSAGES "}"
-                               : "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"stream_options\":{\"include_usage\":true},\"chat_template_kwargs\":{\"enable_thinking\":false}," MESSAGES "}");
+        assert_body(&b, greedy ? "{\"model\":\"m\",\"stream\":true,\"temperature\":0.0,\"stream_options\":{\"include_usage\":true},"
+                                 "\"chat_template_kwargs\":{\"enable_thinking\":false}," MESSAGES "}"
+                               : "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"stream_options\":{\"include_usage\":true},"
+                                 "\"chat_template_kwargs\":{\"enable_thinking\":false}," MESSAGES "}");
     }
 }
 
@@ -84,13 +95,17 @@ static void test_body__calls_and_their_results_name_each_other(void **state)
 {
     (void)state;
     const struct text tools[] = {t("{\"type\": \"function\", \"function\": {\"name\": \"weather\"}}"), t("{\"name\": \"now\"}")};
-    struct body b = {.model = "m", .dialect = dialect_find("openai", NULL), .messages = messages, .n_messages = 5, .tools = tools, .n_tools = 2, .reasoning_name = "reasoning"};
-    assert_body(&b, "{\"model\":\"m\",\"stream\":true,\"temperature\":0.0,\"stream_options\":{\"include_usage\":true},\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"weather\"}},"
+    struct body b = {.model = "m", .dialect = dialect_find("openai", NULL), .messages = messages, .n_messages = 5, .tools = tools, .n_tools = 2,
+                     .reasoning_name = "reasoning"};
+    assert_body(&b, "{\"model\":\"m\",\"stream\":true,\"temperature\":0.0,\"stream_options\":{\"include_usage\":true},"
+                    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"weather\"}},"
                     "{\"type\":\"function\",\"function\":{\"name\":\"now\"}}],\"messages\":[{\"role\":\"system\",\"content\":\"Be \\\"brief\\\".\"},"
                     "{\"role\":\"user\",\"content\":\"Hot?\\n\"},{\"role\":\"assistant\",\"content\":\"\",\"reasoning\":\"Look.\",\"tool_calls\":["
-                    "{\"id\":\"call_2_0\",\"type\":\"function\",\"function\":{\"name\":\"weather\",\"arguments\":\"{\\\"city\\\": \\\"Rom\xc3\xa9\\\"}\"}},"
+                    "{\"id\":\"call_2_0\",\"type\":\"function\",\"function\":{\"name\":\"weather\",\"arguments\":\"{\\\"city\\\": "
+                    "\\\"Rom\xc3\xa9\\\"}\"}},"
                     "{\"id\":\"call_2_1\",\"type\":\"function\",\"function\":{\"name\":\"now\",\"arguments\":\"{}\"}}]},"
-                    "{\"role\":\"tool\",\"content\":\"30\",\"tool_call_id\":\"call_2_0\"},{\"role\":\"tool\",\"content\":\"noon\",\"tool_call_id\":\"call_2_1\"}]}");
+                    "{\"role\":\"tool\",\"content\":\"30\",\"tool_call_id\":\"call_2_0\"},{\"role\":\"tool\",\"content\":\"noon\","
+                    "\"tool_call_id\":\"call_2_1\"}]}");
 }
 
 static void test_body__more_messages_leave_the_bytes_before_them_as_they_are(void **state)
@@ -164,12 +179,15 @@ static void assert_no_model(const char *body, const char *wanted, const char *wh
 static void test_models__the_list_says_which_server_it_is(void **state)
 {
     (void)state;
-    assert_model("{\"object\":\"list\",\"data\":[{\"id\":\"Qwen/Qwen3.5-122B-A10B\",\"object\":\"model\",\"owned_by\":\"vllm\",\"max_model_len\":262144}]}", NULL,
+    assert_model("{\"object\":\"list\",\"data\":[{\"id\":\"Qwen/Qwen3.5-122B-A10B\",\"object\":\"model\",\"owned_by\":\"vllm\","
+                 "\"max_model_len\":262144}]}", NULL,
                  "Qwen/Qwen3.5-122B-A10B", "vllm", 262144);
     assert_model("{\"data\":[{\"id\":\"/m\",\"owned_by\":\"sglang\",\"max_model_len\":32768}]}", NULL, "/m", "sglang", 32768);
-    assert_model("{\"models\":[],\"data\":[{\"id\":\"q.gguf\",\"owned_by\":\"llamacpp\",\"meta\":{\"n_ctx_train\":262144}}]}", "q.gguf", "q.gguf", "llamacpp", 0);
+    assert_model("{\"models\":[],\"data\":[{\"id\":\"q.gguf\",\"owned_by\":\"llamacpp\",\"meta\":{\"n_ctx_train\":262144}}]}", "q.gguf", "q.gguf",
+                 "llamacpp", 0);
     assert_model("{\"data\":[{\"id\":\"a\",\"owned_by\":\"library\"},{\"id\":\"b:7b\",\"owned_by\":\"library\"}]}", "b:7b", "b:7b", "ollama", 0);
-    assert_model("{\"object\":\"list\",\"data\":[{\"id\":\"models/q.gguf\",\"object\":\"model\",\"owned_by\":\"me\",\"permissions\":[]}]}", NULL, "models/q.gguf", "llamacpp-python", 0);
+    assert_model("{\"object\":\"list\",\"data\":[{\"id\":\"models/q.gguf\",\"object\":\"model\",\"owned_by\":\"me\",\"permissions\":[]}]}", NULL,
+                 "models/q.gguf", "llamacpp-python", 0);
     assert_model("{\"data\":[{\"id\":\"gpt\",\"owned_by\":\"system\",\"max_model_len\":\"x\"}]}", NULL, "gpt", "openai", 0);
     assert_no_model("{\"data\":[{\"id\":\"a\"},{\"id\":\"b\"}]}", NULL, "the server has 2 models; --model names one of them: a, b");
     assert_no_model("{\"data\":[{\"id\":\"a\",\"owned_by\":\"vllm\"}]}", "c", "the server has no model c; it has a");
@@ -197,9 +215,12 @@ static void test_models__those_that_make_embeddings_alone_are_left_out(void **st
         assert_model(body.data, "e", "e", "openai", 0);         /* who names it means it */
         buf_free(&body);
     }
-    assert_model("{\"data\":[{\"id\":\"a\",\"capabilities\":[\"completion\",\"embedding\"],\"architecture\":{\"output_modalities\":[\"text\"]}}]}", NULL, "a", "openai", 0);
-    assert_no_model("{\"data\":[{\"id\":\"e\",\"type\":\"embedding\"}]}", NULL, "the server lists models for embeddings alone; --model names the one that it has");
-    assert_no_model("{\"data\":[{\"id\":\"a\"},{\"id\":\"e\",\"type\":\"embedding\"},{\"id\":\"b\"}]}", NULL, "the server has 2 models; --model names one of them: a, b");
+    assert_model("{\"data\":[{\"id\":\"a\",\"capabilities\":[\"completion\",\"embedding\"],\"architecture\":{\"output_modalities\":[\"text\"]}}]}",
+                 NULL, "a", "openai", 0);
+    assert_no_model("{\"data\":[{\"id\":\"e\",\"type\":\"embedding\"}]}", NULL, "the server lists models for embeddings alone; --model names the one "
+                                                                                "that it has");
+    assert_no_model("{\"data\":[{\"id\":\"a\"},{\"id\":\"e\",\"type\":\"embedding\"},{\"id\":\"b\"}]}", NULL,
+                    "the server has 2 models; --model names one of them: a, b");
 }
 
 int main(void)

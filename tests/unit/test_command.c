@@ -519,7 +519,8 @@ static void test_command__presets_themes_and_the_context_are_shown(void **state)
     (void)state;
     fake_say("x</think>one");
     run("/preset");
-    assert_string_equal(out.data, "preset auto (now: thinking); there are auto|thinking|coding|plain; the model's own values are known when it is loaded\n"
+    assert_string_equal(out.data, "preset auto (now: thinking); there are auto|thinking|coding|plain; the model's own values are known when it is "
+                                  "loaded\n"
                                   "temperature 1, top_p 0.95, min_p 0, presence_penalty 1.5, repetition_penalty 1, top_k 20\n");
     answer("hi");
     run("/preset coding");
@@ -677,7 +678,8 @@ static void test_command__words_are_completed_from_the_tables(void **state)
     static const struct { const char *line, *words; bool file; } rows[] = {
         {"/re", "/regen /replay /redo /resume /rename /restore /retry ", false}, {"/s", "/system /set /sessions /save /stats ", false},
         {"/set top", "top_p top_k ", false}, {"/set preset c", "coding ", false}, {"/set think ", "on off ", false}, {"/set nothing ", "", false},
-        {"/help un", "undo unpin ", false}, {"/help /un", "/undo /unpin ", false}, {"/load ./x", "", true}, {"/attach x", "", true}, {"/undo x", "", false},
+        {"/help un", "undo unpin ", false}, {"/help /un", "/undo /unpin ", false}, {"/load ./x", "", true}, {"/attach x", "", true},
+        {"/undo x", "", false},
         {"/preset ", "auto thinking coding plain ", false}, {"/theme d", "default dark ", false}, {"/export ", "md json txt ", false},
         {"/export md ", "", true}, {"look at ./fi", "", true}, {"/usr/bi", "", true},
     };

@@ -50,28 +50,34 @@ static void read_stream(const struct buf *body, size_t cut, size_t step, struct 
     const char *name = completion_reasoning_name(c);
     struct completion_figures f = completion_figures(c);
     buf_addf(&s.text, "\n%s%s; reasoning: %s; %d prompt, %d cached, %d tokens, %d drafted, %d accepted, %.1f and %.1f ms%s", ok ? "" : e.msg,
-             ok ? finishes[completion_finish(c)] : "", name ? name : "none", f.n_prompt, f.n_cached, f.n_tokens, f.n_drafted, f.n_accepted, f.prefill_ms,
-             f.decode_ms, f.bytes > 0 ? "; bytes" : "");
+             ok ? finishes[completion_finish(c)] : "", name ? name : "none", f.n_prompt, f.n_cached, f.n_tokens, f.n_drafted, f.n_accepted,
+             f.prefill_ms, f.decode_ms, f.bytes > 0 ? "; bytes" : "");
     completion_close(c);
     *story = s.text;
 }
 
 static const struct { const char *name, *story; } streams[] = {
-    {"vllm", "\nthink The user wants the weather – 東京.\nsay Let me look.\ncall weather\nwith {\"city\": \"Tokyo\"}\ncall weather\nwith {\"city\": \"Oslo\"}"
+    {"vllm", "\nthink The user wants the weather – 東京.\nsay Let me look.\ncall weather\nwith {\"city\": \"Tokyo\"}\ncall weather\n"
+             "with {\"city\": \"Oslo\"}"
              "\nstopped; reasoning: reasoning; 345 prompt, 320 cached, 55 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
-    {"sglang", "\nthink Easy.\nsay 42 is it.\nlength; reasoning: reasoning_content; 20 prompt, -1 cached, 7 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
+    {"sglang", "\nthink Easy.\nsay 42 is it.\n"
+               "length; reasoning: reasoning_content; 20 prompt, -1 cached, 7 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
     {"llamacpp", "\nread 700 of 900, 512 cached\nread 900 of 900, 512 cached\nthink I count.\nsay One, \"two\"\n\ncall add\nwith {\"a\":1,\"b\":2}"
                  "\nstopped; reasoning: reasoning_content; 900 prompt, 512 cached, 40 tokens, 30 drafted, 21 accepted, 230.5 and 800.2 ms"},
-    {"llamacpp-python", "\nsay <think>\nTwo \u2013 and two.\n</think>\n\nFour.\nstopped; reasoning: none; -1 prompt, -1 cached, -1 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
+    {"llamacpp-python", "\nsay <think>\nTwo \u2013 and two.\n</think>\n\nFour.\n"
+                        "stopped; reasoning: none; -1 prompt, -1 cached, -1 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
     {"interrupted", "\nsay One moment\ndone; reasoning: none; -1 prompt, -1 cached, -1 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
     {"ollama", "\nthink Two cities.\ncall weather\nwith {\"city\":\"Rome\"}\ncall weather\nwith {\"city\":\"Bern\"}"
                "\nstopped; reasoning: reasoning; 88 prompt, -1 cached, 31 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
-    {"transformers", "\nthink The user wants a calculation. I call calculator.\n\nsay One moment.\ncall calculator\nwith {\"expression\": \"12 * 12\"}"
+    {"transformers", "\nthink The user wants a calculation. I call calculator.\n\nsay One moment.\ncall calculator\n"
+                     "with {\"expression\": \"12 * 12\"}"
                      "\nstopped; reasoning: reasoning_content; 338 prompt, -1 cached, 35 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
     {"odd", "\nthink Hm.\nsay a\u2028bc\ncall read\nwith {\"path\": \"x\"}\ncall list\nwith {\"all\":true}\ncall now\nwith {}"
             "\nstopped; reasoning: reasoning_content; -1 prompt, -1 cached, -1 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
-    {"error", "\nsay Once upon \nthe server says: CUDA out of memory; reasoning: none; -1 prompt, -1 cached, -1 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
-    {"broken", "\nsay Look:\ncall read\nwith {\"path\": \"/et (truncated)\nthe stream broke off before the answer was complete; reasoning: none; -1 prompt, -1 cached, "
+    {"error", "\nsay Once upon \nthe server says: CUDA out of memory; reasoning: none; -1 prompt, -1 cached, -1 tokens, -1 drafted, -1 accepted, "
+              "-1.0 and -1.0 ms"},
+    {"broken", "\nsay Look:\ncall read\nwith {\"path\": \"/et (truncated)\n"
+               "the stream broke off before the answer was complete; reasoning: none; -1 prompt, -1 cached, "
                "-1 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
 };
 
@@ -99,7 +105,8 @@ static void test_completion__streams_of_all_servers_read_the_same_however_they_a
 /* What an answer goes on with belongs to it. */
 static void test_completion__blank_lines_are_dropped_at_the_beginning_alone(void **state)
 {
-    static const char body[] = "data: {\"choices\": [{\"delta\": {\"content\": \"\\n\"}}]}\n\ndata: {\"choices\": [{\"delta\": {\"content\": \"\\n a\\n\\nb\"}}]}\n\n";
+    static const char body[] = "data: {\"choices\": [{\"delta\": {\"content\": \"\\n\"}}]}\n\ndata: {\"choices\": [{\"delta\": {\"content\": \"\\n"
+                               " a\\n\\nb\"}}]}\n\n";
     (void)state;
     for (int goes_on = 0; goes_on < 2; goes_on++) {
         struct story s = {0};

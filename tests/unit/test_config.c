@@ -182,7 +182,8 @@ static void test_config__what_the_engine_cannot_compute_is_refused(void **state)
         {"{\"num_hidden_layers\": 257}", "num_hidden_layers is 257, expected a whole number from 1 to 256"},
         {"{\"num_hidden_layers\": 39}", "layer_types has 40 entries, expected a list of num_hidden_layers = 39"},
         {"{\"layer_types\": \"full\"}", "layer_types is \"full\", expected a list"},
-        {"{\"num_hidden_layers\": 1, \"layer_types\": [\"sliding_attention\"]}", "layer_types is \"sliding_attention\", expected \"full_attention\" or"},
+        {"{\"num_hidden_layers\": 1, \"layer_types\": [\"sliding_attention\"]}",
+         "layer_types is \"sliding_attention\", expected \"full_attention\" or"},
         {"{\"num_hidden_layers\": 1, \"layer_types\": [4]}", "layer_types is 4, expected"},
         {"{\"full_attention_interval\": 0}", "full_attention_interval is 0, expected"},
         {"{\"num_experts\": 0}", "num_experts is 0, expected a whole number from 1"},
@@ -220,7 +221,8 @@ static void test_config__what_the_engine_cannot_compute_is_refused(void **state)
         {"{\"outer\": {\"quantization_config\": {\"group_size\": 64}}}", "group_size is 64, expected 128"},
         {"{\"outer\": {\"quantization_config\": {\"desc_act\": true}}}", "desc_act is true, expected false"},
         {"{\"outer\": {\"quantization_config\": {\"quant_method\": \"awq\"}}}", "quant_method is \"awq\", expected \"auto-round\""},
-        {"{\"outer\": {\"quantization_config\": {\"packing_format\": \"auto_round:auto_awq\"}}}", "packing_format is \"auto_round:auto_awq\", expected"},
+        {"{\"outer\": {\"quantization_config\": {\"packing_format\": \"auto_round:auto_awq\"}}}",
+         "packing_format is \"auto_round:auto_awq\", expected"},
         {"{\"outer\": {\"quantization_config\": {\"weight_block_size\": [64, 64]}}}", "weight_block_size is [64,64], expected [128,128]"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

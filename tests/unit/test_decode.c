@@ -107,7 +107,8 @@ static struct decoder *try_to_open(const struct decoder_options *o, struct err *
 {
     struct space *s = space_of(NULL);
     for (int i = 0; i < o->n_sequences; i++)
-        s->caches[i] = cache_open(dev, &(struct kv_shape){.cfg = &config, .recipe = kv_recipe_find("f32", NULL), .n_ctx = CTX + STEP_ROWS, .n_slots = 1}, e);
+        s->caches[i] = cache_open(dev, &(struct kv_shape){.cfg = &config, .recipe = kv_recipe_find("f32", NULL), .n_ctx = CTX + STEP_ROWS,
+                                                          .n_slots = 1}, e);
     s->f = forward_open(dev, &config, &weights, o->chunk, e);
     s->d = decoder_open(dev, &config, s->f, s->caches, o, e);
     if (!s->d)
@@ -129,7 +130,8 @@ static struct decoder *open_decoder(int depth, int chunk, int n_snapshots)
                                                .n_snapshots = n_snapshots, .traffic = traffic_of(&config, &weights, HEAD_BF16, NULL, false)});
 }
 
-static struct outcome ask_in(struct decoder *d, uint64_t sequence, const int32_t *ids, int n, int snapshot_pos, const struct sampling *how, struct heard *h)
+static struct outcome ask_in(struct decoder *d, uint64_t sequence, const int32_t *ids, int n, int snapshot_pos, const struct sampling *how,
+                             struct heard *h)
 {
     struct decoder_hooks hooks = {.stop = hear_stop, .prefill = hear_prefill, .tokens = hear_tokens, .arg = h};
     struct prompt p = {.sequence = sequence, .ids = ids, .n = n, .snapshot_pos = snapshot_pos, .how = how};
@@ -532,7 +534,8 @@ static void test_decode__rewind_edit_and_interrupt_never_change_an_answer(void *
 
 static struct decoder *open_several(int depth, int n_sequences)
 {
-    return open_with(&(struct decoder_options){.n_ctx = CTX, .chunk = 64, .fixed_chunk = true, .depth = depth, .n_sequences = n_sequences, .n_snapshots = 8});
+    return open_with(&(struct decoder_options){.n_ctx = CTX, .chunk = 64, .fixed_chunk = true, .depth = depth, .n_sequences = n_sequences,
+                                               .n_snapshots = 8});
 }
 
 /* What is said in one conversation, as the prompt of its next turn has it. */
@@ -681,7 +684,8 @@ static void asker_done(void *arg)
 static struct asker make_asker(int i)
 {
     static const struct sampling hows[] = {
-        {.temperature = 0}, {.temperature = 1, .top_k = 8}, {.temperature = 0.7f, .presence_penalty = 1.2f}, {.repetition_penalty = 1.3f, .n_alternatives = 3},
+        {.temperature = 0}, {.temperature = 1, .top_k = 8}, {.temperature = 0.7f, .presence_penalty = 1.2f},
+        {.repetition_penalty = 1.3f, .n_alternatives = 3},
     };
     struct asker a = {.how = hows[pick_below(4)], .n = 1 + pick_below(99), .begins = 2 * i + pick_below(20), .heard = {.stop_after = -1}};
     random_ids(a.prompt, a.n);
@@ -773,7 +777,8 @@ static void test_decode__an_answer_that_fails_ends_alone(void **state)
     several.several = true;
     dev->caps = &several;
     struct decoder *d = open_several(3, 2);
-    struct asker all[2] = {{.n = 90, .how = {.max_tokens = 60}, .heard = {.stop_after = -1}}, {.n = 5, .how = {.max_tokens = 60}, .heard = {.stop_after = -1}}};
+    struct asker all[2] = {{.n = 90, .how = {.max_tokens = 60}, .heard = {.stop_after = -1}},
+                           {.n = 5, .how = {.max_tokens = 60}, .heard = {.stop_after = -1}}};
     for (int i = 0; i < 2; i++) {
         random_ids(all[i].prompt, all[i].n);
         all[i].end = oracle(all[i].prompt, all[i].n, &all[i].how, &all[i].want);
@@ -964,7 +969,8 @@ static void test_decode__every_token_has_its_logprobs_when_asked_for(void **stat
     for (int asked = 0; asked < 2; asked++)
         for (int depth = 0; depth <= 3; depth += 3) {
             struct decoder *d = open_decoder(depth, 8, 4);
-            struct sampling how = {.max_tokens = 50, .draft_depth = -1, .temperature = 1, .seed = 3, .presence_penalty = 2, .n_alternatives = 5 * asked};
+            struct sampling how = {.max_tokens = 50, .draft_depth = -1, .temperature = 1, .seed = 3, .presence_penalty = 2,
+                                   .n_alternatives = 5 * asked};
             struct heard h = {.stop_after = -1};
             uint64_t chain = fake_chain(prompt, 9);
             ask(d, prompt, 9, 0, &how, &h);

@@ -40,16 +40,21 @@ static const char *apart(const char *line)
 static void test_flags__a_command_line_is_taken_apart(void **state)
 {
     static const struct { const char *line, *found; } cases[] = {
-        {"", ""}, {"a b", "word=a word=b"}, {"--top-p 1 a", "top_p=1 word=a"}, {"--top_p=1", "top_p=1"}, {"--top-p=", "top_p="}, {"-p1 -p 2", "top_p=1 top_p=2"},
-        {"-tjp1", "think json top_p=1"}, {"-jp x", "json top_p=x"}, {"--no-think", "no-think"}, {"--think=off", "think=off"}, {"--read_only", "read-only"},
+        {"", ""}, {"a b", "word=a word=b"}, {"--top-p 1 a", "top_p=1 word=a"}, {"--top_p=1", "top_p=1"}, {"--top-p=", "top_p="},
+        {"-p1 -p 2", "top_p=1 top_p=2"},
+        {"-tjp1", "think json top_p=1"}, {"-jp x", "json top_p=x"}, {"--no-think", "no-think"}, {"--think=off", "think=off"},
+        {"--read_only", "read-only"},
         {"-r a", "resume=a"}, {"-r", "resume="}, {"-r --json", "resume= json"}, {"a -r -", "word=a resume=-"}, {"--resume -- a", "resume= word=a"},
-        {"--resume=", "resume="}, {"-ra", "resume=a"}, {"--no-resume a", "no-resume word=a"}, {"a -- --json -j", "word=a word=--json word=-j"}, {"--top-p --", "top_p=--"}, {"-", "word=-"}, {"-- --", "word=--"},
-        {"--no-json", "there is no option --no-json (did you mean --json?); --help lists them"}, {"--no-think=1", "--no-think takes no value, found '1'"},
+        {"--resume=", "resume="}, {"-ra", "resume=a"}, {"--no-resume a", "no-resume word=a"}, {"a -- --json -j", "word=a word=--json word=-j"},
+        {"--top-p --", "top_p=--"}, {"-", "word=-"}, {"-- --", "word=--"},
+        {"--no-json", "there is no option --no-json (did you mean --json?); --help lists them"},
+        {"--no-think=1", "--no-think takes no value, found '1'"},
         {"--jsn", "there is no option --jsn (did you mean --json?); --help lists them"},
         {"--top-q 1", "there is no option --top-q (did you mean --top-p?); --help lists them"},
         {"--json off", "--json is followed by 'off', expected --json=off; -- before it makes it a word of its own: --json -- off"},
         {"a --think yes b", "word=a --think is followed by 'yes', expected --think=yes; -- before it makes it a word of its own: --think -- yes"},
-        {"--think -- off", "think word=off"}, {"--think=on off", "think=on word=off"}, {"--no-think no", "no-think word=no"}, {"-j yes", "json word=yes"},
+        {"--think -- off", "think word=off"}, {"--think=on off", "think=on word=off"}, {"--no-think no", "no-think word=no"},
+        {"-j yes", "json word=yes"},
         {"--json No way", "json word=No word=way"}, {"--json 0", "json word=0"}, {"--no-resume off", "no-resume word=off"},
         {"-jx", "json there is no option -x; --help lists them"}, {"--top-p", "--top-p needs a value: X"}, {"-p", "-p needs a value: X"},
     };
@@ -63,7 +68,8 @@ static void test_flags__a_value_is_checked_by_its_kind(void **state)
     static const struct { enum value_type type; const char *text, *why; } cases[] = {
         {VALUE_TEXT, "any", NULL}, {VALUE_DIRECTORY, "any", NULL}, {VALUE_CHOICE, "b", NULL}, {VALUE_CHOICE, "", "x is '', expected one of a|b"},
         {VALUE_INT, "4", NULL}, {VALUE_INT, "4k", "x is '4k', expected a whole number"}, {VALUE_SIZE, "4k", NULL}, {VALUE_REAL, "0.5", NULL},
-        {VALUE_INT, "1048577", "x is 1048577, expected 0 to 1048576"}, {VALUE_SWITCH, "YES", NULL}, {VALUE_SWITCH, "maybe", "x is 'maybe', expected on or off"},
+        {VALUE_INT, "1048577", "x is 1048577, expected 0 to 1048576"}, {VALUE_SWITCH, "YES", NULL},
+        {VALUE_SWITCH, "maybe", "x is 'maybe', expected on or off"},
         {VALUE_SEED, "-1", "x is '-1', expected a whole number from 0"}, {VALUE_REAL, "nan", "x is 'nan', expected a number"},
     };
     (void)state;

@@ -248,7 +248,8 @@ static void test_gate__what_took_turns_before_is_expected_to_take_turns(void **s
     random_begin();
     for (int i = 0; i < N_MEASURED; i++) {
         const struct row r = answers(&measured[i], &s, &s, 4 * SWITCH);
-        printf("%s, 0.4 and 0.95 in turns of %d tokens: %.3f of knowing the turn in the first answer, %.3f in the tenth\n", measured[i].name, SWITCH, r.first, r.last);
+        printf("%s, 0.4 and 0.95 in turns of %d tokens: %.3f of knowing the turn in the first answer, %.3f in the tenth\n", measured[i].name, SWITCH,
+               r.first, r.last);
         reaches(measured[i].name, 0.4, r.first, 0.95);
         reaches(measured[i].name, 0.4, r.last, 0.965);
     }

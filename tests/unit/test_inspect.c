@@ -81,7 +81,8 @@ static void test_inspect__adds_up(void **state)
         assert_true(json_real_value(json_object_get(json_object_get(layer, "fp8_scales"), "min")) > 0);
     }
     assert_int_equal(i, 4);
-    json_int_t weights = json_integer_value(json_object_get(token, "weight_bytes")), states = json_integer_value(json_object_get(token, "state_bytes"));
+    json_int_t weights = json_integer_value(json_object_get(token, "weight_bytes")),
+        states = json_integer_value(json_object_get(token, "state_bytes"));
     assert_true(weights > read + 1024 * 256 * 2 && weights < read + 1024 * 256 * 2 + 60000);       /* the head and the vectors */
     assert_true(bytes > read);
     double ceiling = json_real_value(json_object_get(token, "ceiling_tok_s"));

@@ -104,7 +104,8 @@ static void test_keys__named_keys_come_in_the_forms_of_all_terminals(void **stat
     (void)state;
     ROWS(
         /* xterm, tmux, screen */
-        { "\x1B[A\x1B[B\x1B[C\x1B[D", "<Up><Down><Right><Left>" }, { "\x1BOA\x1BOD", "<Up><Left>" }, { "\x1B[H\x1B[F\x1BOH\x1BOF", "<Home><End><Home><End>" },
+        { "\x1B[A\x1B[B\x1B[C\x1B[D", "<Up><Down><Right><Left>" }, { "\x1BOA\x1BOD", "<Up><Left>" },
+        { "\x1B[H\x1B[F\x1BOH\x1BOF", "<Home><End><Home><End>" },
         { "\x1B[1~\x1B[2~\x1B[3~\x1B[4~\x1B[5~\x1B[6~", "<Home><Insert><Delete><End><PgUp><PgDn>" }, { "\x1B[Z", "<Shift-Tab>" },
         { "\x1BOP\x1BOQ\x1BOR\x1BOS", "<F1><F2><F3><F4>" }, { "\x1B[15~\x1B[17~\x1B[21~\x1B[23~\x1B[24~", "<F5><F6><F10><F11><F12>" },
         { "\x1B[1;5A\x1B[1;2B\x1B[1;3C\x1B[1;6D", "<Ctrl-Up><Shift-Down><Alt-Right><Ctrl-Shift-Left>" }, { "\x1B[3;5~", "<Ctrl-Delete>" },
@@ -122,19 +123,24 @@ static void test_keys__kitty_and_modify_other_keys_report_what_others_cannot(voi
 {
     (void)state;
     ROWS(
-        { "\x1B[13;2u\x1B[13;5u", "<Shift-Enter><Ctrl-Enter>" }, { "\x1B[27u", "<Esc>" }, { "\x1B[99;5u", "<Ctrl-C>" }, { "\x1B[99;6u", "<Ctrl-Shift-C>" },
-        { "\x1B[112;3u\x1B[112;4u", "<Alt-P><Alt-Shift-P>" }, { "\x1B[44:60;4u", "<Alt-<>" }, { "\x1B[45:95;6u", "<Ctrl-_>" }, { "\x1B[47;5u", "<Ctrl-_>" },
+        { "\x1B[13;2u\x1B[13;5u", "<Shift-Enter><Ctrl-Enter>" }, { "\x1B[27u", "<Esc>" }, { "\x1B[99;5u", "<Ctrl-C>" },
+        { "\x1B[99;6u", "<Ctrl-Shift-C>" },
+        { "\x1B[112;3u\x1B[112;4u", "<Alt-P><Alt-Shift-P>" }, { "\x1B[44:60;4u", "<Alt-<>" }, { "\x1B[45:95;6u", "<Ctrl-_>" },
+        { "\x1B[47;5u", "<Ctrl-_>" },
         { "\x1B[104;5u\x1B[105;5u\x1B[109;5u\x1B[91;5u", "<Backspace><Tab><Enter><Esc>" }, { "\x1B[127;3u", "<Alt-Backspace>" },
         { "\x1B[97;2u", "A" }, { "\x1B[97u", "a" }, { "\x1B[233:201;2u", "\xC3\x89" }, { "\x1B[57399u\x1B[57414u\x1B[57419u", "0<Enter><Up>" },
-        { "\x1B[97;5:3u", "" }, { "\x1B[1;1:3A", "" }, { "\x1B[57441;2u", "" }, { "\x1B[97;9u", "" }, { "\x1B[97;129u", "a" }, { "\x1B[97;33u", "<Alt-A>" },
-        { "\x1B[27;2;13~", "<Shift-Enter>" }, { "\x1B[27;5;99~", "<Ctrl-C>" }, { "\x1B[27;3;60~", "<Alt-<>" }, { "\x1B[3;5u", "" }, { "\x1B[99999999u", "" });
+        { "\x1B[97;5:3u", "" }, { "\x1B[1;1:3A", "" }, { "\x1B[57441;2u", "" }, { "\x1B[97;9u", "" }, { "\x1B[97;129u", "a" },
+        { "\x1B[97;33u", "<Alt-A>" },
+        { "\x1B[27;2;13~", "<Shift-Enter>" }, { "\x1B[27;5;99~", "<Ctrl-C>" }, { "\x1B[27;3;60~", "<Alt-<>" }, { "\x1B[3;5u", "" },
+        { "\x1B[99999999u", "" });
 }
 
 static void test_keys__the_mouse_tells_clicks_and_wheel(void **state)
 {
     (void)state;
     ROWS(
-        { "\x1B[<0;5;7M\x1B[<0;5;7m", "<Click 6,4>" }, { "\x1B[<64;1;1M\x1B[<65;1;1M", "<WheelUp 0,0><WheelDown 0,0>" }, { "\x1B[<16;2;2M", "<Ctrl-Click 1,1>" },
+        { "\x1B[<0;5;7M\x1B[<0;5;7m", "<Click 6,4>" }, { "\x1B[<64;1;1M\x1B[<65;1;1M", "<WheelUp 0,0><WheelDown 0,0>" },
+        { "\x1B[<16;2;2M", "<Ctrl-Click 1,1>" },
         { "\x1B[<2;5;7M", "" }, { "\x1B[<32;5;7M", "" }, { "\x1B[M !!a", "a" });
 }
 
@@ -142,10 +148,14 @@ static void test_keys__answers_of_the_terminal_are_reports_and_never_typed(void 
 {
     (void)state;
     ROWS(
-        { "\x1B[?62;1;4c", "{DA1 62}" }, { "\x1B[>41;354;0c", "" }, { "\x1B[?2026;2$y", "{SYNC 1}" }, { "\x1B[?2026;0$y", "{SYNC 0}" }, { "\x1B[?2026;4$y", "{SYNC 0}" },
-        { "\x1B[?2027;1$y", "" }, { "\x1B[?1u", "{KITTY 1}" }, { "\x1B[I\x1B[O", "{FOCUS 1}{FOCUS 0}" }, { "\x1B[24;80R", "{CURSOR 79}" }, { "\x1B[?1;1R", "{CURSOR 0}" },
-        { "\x1B]11;rgb:ffff/ffff/ffff\x1B\\", "{BACKGROUND 255}" }, { "\x1B]11;rgb:0000/0000/0000\a", "{BACKGROUND 0}" }, { "\x1B]11;rgb:ff/00/00\a", "{BACKGROUND 76}" },
-        { "\x1B]11;rgba:8000/8000/8000/ffff\a", "{BACKGROUND 127}" }, { "\x1B]11;rgb:zz/00/00\a", "" }, { "\x1B]11;rgb:12\a", "" }, { "\x1B]10;rgb:1/2/3\a", "" },
+        { "\x1B[?62;1;4c", "{DA1 62}" }, { "\x1B[>41;354;0c", "" }, { "\x1B[?2026;2$y", "{SYNC 1}" }, { "\x1B[?2026;0$y", "{SYNC 0}" },
+        { "\x1B[?2026;4$y", "{SYNC 0}" },
+        { "\x1B[?2027;1$y", "" }, { "\x1B[?1u", "{KITTY 1}" }, { "\x1B[I\x1B[O", "{FOCUS 1}{FOCUS 0}" }, { "\x1B[24;80R", "{CURSOR 79}" },
+        { "\x1B[?1;1R", "{CURSOR 0}" },
+        { "\x1B]11;rgb:ffff/ffff/ffff\x1B\\", "{BACKGROUND 255}" }, { "\x1B]11;rgb:0000/0000/0000\a", "{BACKGROUND 0}" },
+        { "\x1B]11;rgb:ff/00/00\a", "{BACKGROUND 76}" },
+        { "\x1B]11;rgba:8000/8000/8000/ffff\a", "{BACKGROUND 127}" }, { "\x1B]11;rgb:zz/00/00\a", "" }, { "\x1B]11;rgb:12\a", "" },
+        { "\x1B]10;rgb:1/2/3\a", "" },
         { "\x1BP1+r524742\x1B\\", "" }, { "\x1BP>|XTerm(370)\x1B\\x", "x" }, { "\x1B[8;24;80t", "" }, { "\x1B[0n", "" },
         { "\x1B]11;rgb:00\rx", "<Enter>x" },                /* broken off: what follows is not lost */
         { "\x1B]11;rgb:00\x1B[A", "<Up>" }, { "\x1B[12\rx", "<Enter>x" }, { "\x1B[1;\x1B[A", "<Up>" }, { "a\x1B[?62cb", "a{DA1 62}b" });
@@ -163,9 +173,11 @@ static void test_keys__between_the_marks_everything_is_data(void **state)
     (void)state;
     ROWS(
         { "\x1B[200~hello\x1B[201~", "[hello]" }, { "\x1B[200~\x1B[201~", "[]" }, { "\x1B[200~a\rb\r\nc\nd\r\re\x1B[201~", "[a\nb\nc\nd\n\ne]" },
-        { "\x1B[200~\ta\x03\x1B[Ab\x7F\x1B[201~x", "[\ta[Ab]x" }, { "\x1B[200~a\xFF" "b\xC2\x9B\xE2\x82\x1B[201~", "[a\xEF\xBF\xBD" "b\xEF\xBF\xBD]" },
+        { "\x1B[200~\ta\x03\x1B[Ab\x7F\x1B[201~x", "[\ta[Ab]x" },
+        { "\x1B[200~a\xFF" "b\xC2\x9B\xE2\x82\x1B[201~", "[a\xEF\xBF\xBD" "b\xEF\xBF\xBD]" },
         { "\x1B[200~a\x1B[20\x1B[201~\r", "[a[20]<Enter>" }, { "\x1B\x1B[200~a\x1B[201~", "<Esc>[a]" }, { "\x1B[200~\r\x1B[201~\n", "[\n]<Ctrl-J>" },
-        { "\x1B[201~x", "x" }, { "\x1B[200~never ends", "[never ends]" }, { "\x1B[200~cut \xE2\x82", "[cut \xEF\xBF\xBD]" }, { "\x1B[200~cut\x1B[2", "[cut]" });
+        { "\x1B[201~x", "x" }, { "\x1B[200~never ends", "[never ends]" }, { "\x1B[200~cut \xE2\x82", "[cut \xEF\xBF\xBD]" },
+        { "\x1B[200~cut\x1B[2", "[cut]" });
 }
 
 static void test_keys__a_paste_without_an_end_ends_after_a_second_of_silence(void **state)
@@ -304,8 +316,10 @@ static void test_keys__any_split_gives_the_same_events(void **state)
 {
     (void)state;
     static const char *const bits[] = {
-        "a", "xyz", "\r", "\n", "\t", "\x1B", "\x1B[A", "\x1BOP", "\x1B[1;5C", "\x1B[200~", "\x1B[201~", "\x1B[27;2;13~", "\x1B[97;3u", "\xC3\xA9", "\xF0\x9F\x99\x82",
-        "\xE2\x82", "\xFF", "\x1B]11;rgb:ff/ff/ff\a", "\x1BP1$r\x1B\\", "\x1B[?62c", "\x1B[<0;1;1M", "\x1B[[A", "\x1B[3$", "[", "O", "\x03", "\xC2", "\x9B", "]11;", "\x7F",
+        "a", "xyz", "\r", "\n", "\t", "\x1B", "\x1B[A", "\x1BOP", "\x1B[1;5C", "\x1B[200~", "\x1B[201~", "\x1B[27;2;13~", "\x1B[97;3u", "\xC3\xA9",
+        "\xF0\x9F\x99\x82",
+        "\xE2\x82", "\xFF", "\x1B]11;rgb:ff/ff/ff\a", "\x1BP1$r\x1B\\", "\x1B[?62c", "\x1B[<0;1;1M", "\x1B[[A", "\x1B[3$", "[", "O", "\x03", "\xC2",
+        "\x9B", "]11;", "\x7F",
     };
     struct buf b = {0};
     struct told whole = {0}, t = {0};
@@ -361,11 +375,13 @@ static void test_keys__names_are_read_as_they_are_written(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "Ctrl-C", "Alt-Enter", "F1", "F12", "Ctrl-X", "\xC3\xA9", "Space", "Ctrl-Space", "Ctrl-Shift-C", "Alt-P", "Alt-Shift-P", "Alt-<", "Alt--", "-", "Ctrl-_", "Shift-Tab",
+        "Ctrl-C", "Alt-Enter", "F1", "F12", "Ctrl-X", "\xC3\xA9", "Space", "Ctrl-Space", "Ctrl-Shift-C", "Alt-P", "Alt-Shift-P", "Alt-<", "Alt--",
+        "-", "Ctrl-_", "Shift-Tab",
         "PgUp", "Ctrl-Home", "j", "G", "?", "Ctrl-Alt-J", "Shift-Up", "Ctrl-\\", "Esc", "Backspace",
     };
     static const struct row others[] = {
-        { "ctrl-c", "Ctrl-C" }, { "Alt-p", "Alt-P" }, { "C-M-x", "Ctrl-Alt-X" }, { "pagedown", "PgDn" }, { "Ctrl-H", "Backspace" }, { "Ctrl-I", "Tab" }, { "Ctrl-M", "Enter" },
+        { "ctrl-c", "Ctrl-C" }, { "Alt-p", "Alt-P" }, { "C-M-x", "Ctrl-Alt-X" }, { "pagedown", "PgDn" }, { "Ctrl-H", "Backspace" },
+        { "Ctrl-I", "Tab" }, { "Ctrl-M", "Enter" },
         { "Ctrl-[", "Esc" }, { "Ctrl-/", "Ctrl-_" }, { "escape", "Esc" }, { "shift-a", "A" },
     };
     static const char *const wrong[] = { "", "Ctrl-", "Hyper-X", "F13", "ab", "\xFF", "\x1B" };

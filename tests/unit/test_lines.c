@@ -156,7 +156,8 @@ static void test_lines__drawn_lines_hold_their_indent_and_looks(void **state)
 /* Whatever the text and the width: no line is too wide, and all but blanks and breaks is there, once, in order, in its place. */
 static void test_lines__nothing_is_lost_at_any_width(void **state)
 {
-    static const char *const pieces[] = {"a", "bc", "def", " ", "  ", "\t", "中", "文。", "/", "-", "e\xCC\x81", "(", "\xE2\x80\x8B", "\xFF", "\x1B", "\n"};
+    static const char *const pieces[] = {"a", "bc", "def", " ", "  ", "\t", "中", "文。", "/", "-", "e\xCC\x81", "(",
+                                         "\xE2\x80\x8B", "\xFF", "\x1B", "\n"};
     (void)state;
     srand(5);
     for (int round = 0; round < 4000; round++) {

@@ -107,7 +107,8 @@ static void test_look__fixed_colours_have_the_contrast_that_reading_needs(void *
             if (s->fg < 16)
                 continue;
             bool ok = s->bg >= 0 ? contrast(look_rgb(s->fg), look_rgb(s->bg)) >= 4.5
-                                 : (!on_black || contrast(look_rgb(s->fg), 0) >= least) && (!on_white || contrast(look_rgb(s->fg), 0xFFFFFF) >= least);
+                                 : (!on_black || contrast(look_rgb(s->fg), 0) >= least)
+                                 && (!on_white || contrast(look_rgb(s->fg), 0xFFFFFF) >= least);
             if (!ok)
                 fail_msg("%s: %s is hard to read", t->name, style_name((enum style)k));
         }

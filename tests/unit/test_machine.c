@@ -82,7 +82,8 @@ static void test_machine__without_the_library_there_is_memory(void **state)
     (void)state;
     struct machine_places none = places;
     none.nvml = "/nowhere/libnvidia-ml.so.1";
-    const struct { const struct machine_places *p; const char *pci; int fail_init; } rows[] = {{&none, pci, 0}, {&places, "0000:ff:00.0", 0}, {&places, pci, 9}};
+    const struct { const struct machine_places *p; const char *pci; int fail_init; } rows[] = {{&none, pci, 0}, {&places, "0000:ff:00.0", 0},
+                                                                                               {&places, pci, 9}};
     for (size_t i = 0; i < 3; i++) {
         *nvml = (struct fake_nvml){.fail_init = rows[i].fail_init, .celsius = 50};
         struct machine *m = machine_open(rows[i].p, rows[i].pci);

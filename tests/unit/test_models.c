@@ -73,8 +73,8 @@ static void test_models__are_found_in_both_places(void **state)
     struct models m;
     put_model("data/q35chat/models/mine");
     put_in_hub("models--org--other");
-    shell("mkdir -p %s/hub/models--org--bert/snapshots/%s && echo '{\"model_type\": \"bert\"}' > %s/hub/models--org--bert/snapshots/%s/config.json", dir,
-          commit, dir, commit);
+    shell("mkdir -p %s/hub/models--org--bert/snapshots/%s && echo '{\"model_type\": \"bert\"}' > %s/hub/models--org--bert/snapshots/%s/config.json",
+          dir, commit, dir, commit);
     models_find(&m);
     const struct models_item *mine = find(&m, "mine"), *other = find(&m, "org/other");
     assert_non_null(mine);

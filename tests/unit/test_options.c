@@ -174,7 +174,8 @@ static void test_options__what_a_file_says_in_vain_is_a_warning(void **state)
     assert_string_equal(options_tool(o, 0)->command, "c");
     static const char *const lines[] = {
         ":1: there is no option tempreature (did you mean temperature?); ignored\n",
-        ":5: there is no section [model], expected [tool NAME] or [endpoint NAME]; ignored\n", ":7: a tool has no script, expected description, parameters, command, ",
+        ":5: there is no section [model], expected [tool NAME] or [endpoint NAME]; ignored\n",
+        ":7: a tool has no script, expected description, parameters, command, ",
     };
     const char *p = options_warnings(o);
     for (int i = 0; i < 3; i++) {
@@ -264,7 +265,8 @@ static void test_options__tools_are_read_from_their_sections(void **state)
 static void test_options__endpoints_are_read_from_their_sections(void **state)
 {
     (void)state;
-    assert_true(file("[endpoint work]\nurl = https://llm.example.org\nkey_env = WORK_KEY\n[tool a]\ncommand = x\n[endpoint home]\nurl = http://spark:8000\nkey = x\n"));
+    assert_true(file("[endpoint work]\nurl = https://llm.example.org\nkey_env = WORK_KEY\n[tool a]\ncommand = x\n[endpoint home]\n"
+                     "url = http://spark:8000\nkey = x\n"));
     assert_int_equal(options_n_endpoints(o), 2);
     assert_string_equal(options_endpoint(o, 0)->url, "https://llm.example.org");
     assert_string_equal(options_endpoint(o, 0)->key_env, "WORK_KEY");
@@ -372,7 +374,8 @@ static void test_options__any_value_is_printed_as_it_is_or_as_a_comment(void **s
 /* A value of any option, as the option takes it. */
 static bool set_any(enum option_id id, uint32_t random)
 {
-    static const char *const texts[] = {"on", "off", "0", "1", "0.5", "32k", "x=1", "a b", " very=-inf", "x;y", "x ;y", "# no", "/a/long way/to=it", "two\nlines"};
+    static const char *const texts[] = {"on", "off", "0", "1", "0.5", "32k", "x=1", "a b", " very=-inf", "x;y", "x ;y", "# no", "/a/long way/to=it",
+                                        "two\nlines"};
     const char *choices = options_choices(id), *text = texts[random % (sizeof texts / sizeof *texts)];
     struct buf b = {0};
     if (choices) {
@@ -443,7 +446,8 @@ static void test_options__the_example_is_a_config_file(void **state)
         *next++ = 0;
         const char *text = line + 2;
         size_t key = strspn(text, "abcdefghijklmnopqrstuvwxyz_");
-        if (!strncmp(line, "#   ", 4) || !strncmp(line, "# [tool ", 8) || !strncmp(line, "# [endpoint ", 12) || (!strncmp(line, "# ", 2) && key && !strncmp(text + key, " = ", 3)))
+        if (!strncmp(line, "#   ", 4) || !strncmp(line, "# [tool ", 8) || !strncmp(line, "# [endpoint ", 12)
+            || (!strncmp(line, "# ", 2) && key && !strncmp(text + key, " = ", 3)))
             buf_addf(&taken, "%s\n", text);
     }
     assert_true(file(taken.data));

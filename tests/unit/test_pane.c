@@ -700,8 +700,10 @@ static void test_pane__a_cut_forgets_what_follows(void **state)
 static void hostile_text(struct pane *p, int item)
 {
     static const char *const pieces[] = {
-        "word ", "a longer-word ", "\n", "\n\n", "**", "`", "```c\n", "\n```\n", "| a | b |\n|---|---|\n| 1 | 2 |\n", "- ", "1. ", "> ", "# ", "\t", "\r\n",
-        "\xe4\xb8\xad\xe6\x96\x87", "e\xcc\x81", "\xf0\x9f\x91\xa8\xe2\x80\x8d\xf0\x9f\x91\xa9", "\xe2\x80\xae", "\x1b[31m", "\xff", "\xe4\xb8", "\xc2\x9b", "\xcc\x81",
+        "word ", "a longer-word ", "\n", "\n\n", "**", "`", "```c\n", "\n```\n", "| a | b |\n|---|---|\n| 1 | 2 |\n", "- ", "1. ", "> ", "# ", "\t",
+        "\r\n",
+        "\xe4\xb8\xad\xe6\x96\x87", "e\xcc\x81", "\xf0\x9f\x91\xa8\xe2\x80\x8d\xf0\x9f\x91\xa9", "\xe2\x80\xae", "\x1b[31m", "\xff", "\xe4\xb8",
+        "\xc2\x9b", "\xcc\x81",
     };
     for (int n = draw_lot(30); n > 0; n--)
         append(p, item, pieces[draw_lot(sizeof pieces / sizeof *pieces)]);
@@ -712,7 +714,9 @@ static void hostile_step(struct pane *p)
     int n = pane_n(p), item = n ? draw_lot(n) : 0, which;
     size_t at;
     switch (draw_lot(16)) {
-    case 0: case 1: case 2: hostile_text(p, pane_add(p, (enum item_kind[]){ITEM_USER, ITEM_REASONING, ITEM_ANSWER, ITEM_NOTE, ITEM_OUTPUT}[draw_lot(5)], -1)); break;
+    case 0: case 1: case 2:
+        hostile_text(p, pane_add(p, (enum item_kind[]){ITEM_USER, ITEM_REASONING, ITEM_ANSWER, ITEM_NOTE, ITEM_OUTPUT}[draw_lot(5)], -1));
+        break;
     case 3: hostile_text(p, pane_call(p, -1, "f", draw_lot(2) ? "{\"a\": \"x\\ny\\u0007\"}" : "{\"n\": [1, 2]}")); break;
     case 4: case 5: if (n) hostile_text(p, item); break;
     case 6: if (n) pane_end(p, item); break;
@@ -720,7 +724,10 @@ static void hostile_step(struct pane *p)
     case 8: if (n) pane_fold(p, item, draw_lot(2)); break;
     case 9: pane_toggle(p); break;
     case 10: pane_scroll(p, draw_lot(60) - 30); break;
-    case 11: pane_find(p, (const char *[]){"", "word", "A", "\xe4\xb8\xad", " a"}[draw_lot(5)]); pane_find_next(p, draw_lot(2) ? 1 : -1, &which); break;
+    case 11:
+        pane_find(p, (const char *[]){"", "word", "A", "\xe4\xb8\xad", " a"}[draw_lot(5)]);
+        pane_find_next(p, draw_lot(2) ? 1 : -1, &which);
+        break;
     case 12: pane_at(p, draw_lot(40), draw_lot(90), &item, &at); pane_here(p); pane_n_blocks(p); break;
     case 13: if (n) pane_tint(p, item, &(struct pane_tint){(size_t)draw_lot(50), (size_t)draw_lot(50), STYLE_drafted}, 1); break;
     case 14: if (n && draw_lot(4) == 0) pane_cut(p, item); break;

@@ -19,11 +19,11 @@ static const char *const kept[] = {"t1 end", "t1 tool 1", "t1 tool 2"};
 
 static const struct panel full = {
     .session = "timeline bug", .model = "Qwen3.5-122B int4", .persona = "coder", .sampling = "T 0.6 p .95", .think = "on, budget 4096",
-    .branch = "2/3 of turn 1", .recipe = "INT4 + FP8 shared, KV turbo4", .ctx_used = 23900, .ctx_total = 131072, .parts = parts, .n_parts = 5, .not_counted = 400,
-    .decode_tok_s = {47.9, 46.1}, .prefill_tok_s = {0, 1900}, .per_step = {2.5, 2.4}, .step_ms = {52, 53}, .accept_now = {100, 74},
-    .accept_turn = {100, 71}, .steps = steps, .n_steps = 6, .memory_used = 84.1 * (1 << 30), .memory_total = 119.0 * (1 << 30),
-    .celsius = 71, .watts = 41, .estimated = true, .throttled = "power cap", .disk = "log saved 1 s ago", .turn_s = 38.2,
-    .turn_tokens = 1204, .joules = 1600, .snapshots = 6, .snapshots_max = 16, .kept = kept, .n_kept = 3, .undo_known = true,
+    .branch = "2/3 of turn 1", .recipe = "INT4 + FP8 shared, KV turbo4", .ctx_used = 23900, .ctx_total = 131072, .parts = parts, .n_parts = 5,
+    .not_counted = 400, .decode_tok_s = {47.9, 46.1}, .prefill_tok_s = {0, 1900}, .per_step = {2.5, 2.4}, .step_ms = {52, 53},
+    .accept_now = {100, 74}, .accept_turn = {100, 71}, .steps = steps, .n_steps = 6, .memory_used = 84.1 * (1 << 30),
+    .memory_total = 119.0 * (1 << 30), .celsius = 71, .watts = 41, .estimated = true, .throttled = "power cap", .disk = "log saved 1 s ago",
+    .turn_s = 38.2, .turn_tokens = 1204, .joules = 1600, .snapshots = 6, .snapshots_max = 16, .kept = kept, .n_kept = 3, .undo_known = true,
 };
 
 static struct buf shown;

@@ -31,7 +31,8 @@ static void test_placement__host_memory_must_be_faster_and_cached(void **state)
         const char *says;
     } rows[] = {
         {{241, 252, 900}, true, "in pinned host memory: pinned memory of the host is read at 252 GB/s, device memory at 241"},
-        {{241, 252, 255}, false, "in device memory: pinned memory of the host is read at 252 GB/s, device memory at 241; no cache holds it (255 GB/s when "
+        {{241, 252, 255}, false,
+         "in device memory: pinned memory of the host is read at 252 GB/s, device memory at 241; no cache holds it (255 GB/s when "
                                  "it is read again), and prompts read weights several times"},
         {{241, 242, 900}, false, "in device memory: pinned memory of the host is read at 242 GB/s, device memory at 241"},
         {{4500, 51, 60}, false, "in device memory: pinned memory of the host is read at 51 GB/s, device memory at 4500"},

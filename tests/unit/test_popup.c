@@ -65,7 +65,8 @@ static void test_popup__sentences_begin_in_one_column_and_the_edge_tells_how_man
 {
     (void)state;
     static const struct popup_row rows[] = {
-        {"/help", "what there is"}, {"/set [KEY]", "an option"}, {"/undo", "goes back"}, {"/a-name-of-more-than-half-a-row-is-not-counted", "x"}, {"/e", "e"},
+        {"/help", "what there is"}, {"/set [KEY]", "an option"}, {"/undo", "goes back"}, {"/a-name-of-more-than-half-a-row-is-not-counted", "x"},
+        {"/e", "e"},
         {"/f", "f"}, {"/g", "g"}, {"/h", "h"}, {"/i", "i"},
     };
     struct popup p = {.rows = rows, .n = 9, .help = "Enter takes it", .column = true};

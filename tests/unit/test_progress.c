@@ -19,7 +19,8 @@ static int draw_lot(int n)
 
 static struct buf shown;
 
-static const char *drawn(void (*draw)(const struct progress *, int64_t, struct cells *, struct area), const struct progress *p, int64_t ms, int rows, int cols)
+static const char *drawn(void (*draw)(const struct progress *, int64_t, struct cells *, struct area), const struct progress *p, int64_t ms, int rows,
+                         int cols)
 {
     struct cells c = {0};
     cells_size(&c, rows, cols);

@@ -28,9 +28,11 @@ static void fill_layer(struct layer_weights *l, bool full, enum weight_format fo
     const struct model_config *c = &config;
     const int H = c->hidden, q = c->n_q_heads * c->head_dim, kv_dim = c->n_kv_heads * c->head_dim, value = config_lin_value_dim(c);
     l->full = full;
-    l->attn = (struct attn_weights){.q = matrix(format, 2 * q, H), .k = matrix(format, kv_dim, H), .v = matrix(format, kv_dim, H), .o = matrix(format, H, q)};
-    l->delta = (struct delta_weights){.qkv = matrix(format, config_conv_dim(c), H), .z = matrix(format, value, H), .a = matrix(WEIGHT_DENSE, c->lin_v_heads, H),
-                                      .b = matrix(WEIGHT_DENSE, c->lin_v_heads, H), .out = matrix(format, H, value)};
+    l->attn = (struct attn_weights){.q = matrix(format, 2 * q, H), .k = matrix(format, kv_dim, H), .v = matrix(format, kv_dim, H),
+                                    .o = matrix(format, H, q)};
+    l->delta = (struct delta_weights){.qkv = matrix(format, config_conv_dim(c), H), .z = matrix(format, value, H),
+                                      .a = matrix(WEIGHT_DENSE, c->lin_v_heads, H), .b = matrix(WEIGHT_DENSE, c->lin_v_heads, H),
+                                      .out = matrix(format, H, value)};
     l->moe = (struct moe_weights){.router = matrix(WEIGHT_DENSE, c->n_experts, H), .shared_gate = matrix(WEIGHT_DENSE, 1, H), .experts = experts};
     l->moe.shared.gate = matrix(shared, 2 * c->shared_inter, H);       /* with up, as it is packed */
     l->moe.shared.down = matrix(shared, H, c->shared_inter);
@@ -103,9 +105,10 @@ static void test_prompt_cost__what_a_gb10_is_said_to_need(void **state)
     static const int tokens[] = {128, 2048, 8192, 32768};
     for (int share = 100; share >= 80; share -= 20)
         for (int i = 0; i < 4; i++) {
-            const struct prompt_cost c = cost(tokens[i], 4096, &(struct prompt_machine){240, 0.95 * share}), s = cost(tokens[i], 1024, &(struct prompt_machine){240, 0.95 * share});
-            print_message("%5d tokens, %d %% of 95 TFLOP/s: %.0f GB, %.1f TFLOP, %.0f ms, %.0f tok/s; in chunks of 1,024 %.0f tok/s\n", tokens[i], share, c.bytes * 1e-9,
-                          c.flops * 1e-12, c.ms, 1e3 * tokens[i] / c.ms, 1e3 * tokens[i] / s.ms);
+            const struct prompt_cost c = cost(tokens[i], 4096, &(struct prompt_machine){240, 0.95 * share}),
+                s = cost(tokens[i], 1024, &(struct prompt_machine){240, 0.95 * share});
+            print_message("%5d tokens, %d %% of 95 TFLOP/s: %.0f GB, %.1f TFLOP, %.0f ms, %.0f tok/s; in chunks of 1,024 %.0f tok/s\n", tokens[i],
+                          share, c.bytes * 1e-9, c.flops * 1e-12, c.ms, 1e3 * tokens[i] / c.ms, 1e3 * tokens[i] / s.ms);
             assert_true(s.ms >= c.ms);
         }
 }

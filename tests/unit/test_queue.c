@@ -30,7 +30,8 @@ static void test_queue__people_first_else_in_order(void **state)
 {
     (void)state;
     struct queue q = {0};
-    struct job *a = come(&q, false, 1 * S), *b = come(&q, true, 2 * S), *c = come(&q, false, 3 * S), *d = come(&q, true, 4 * S), *e = come(&q, true, 4 * S);
+    struct job *a = come(&q, false, 1 * S), *b = come(&q, true, 2 * S), *c = come(&q, false, 3 * S), *d = come(&q, true, 4 * S),
+        *e = come(&q, true, 4 * S);
     assert_int_equal(q.n, 5);
     expect(&q, b);
     expect(&q, d);

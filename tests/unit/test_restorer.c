@@ -129,7 +129,8 @@ static int make_file(void **state)
         cache_rows_save(k, i * n, (i + 1) * n, rows);
         ok = checkpoint_add_rows(c, ids + i * n, n, rows, cache_rows_bytes(k, 0, n), &e);
     }
-    ok = ok && checkpoint_add_states(c, TOKENS, states[0], state_bytes, &e) && checkpoint_add_states(c, BEFORE, states[1], state_bytes, &e) && checkpoint_commit(c, &e);
+    ok = ok && checkpoint_add_states(c, TOKENS, states[0], state_bytes, &e) && checkpoint_add_states(c, BEFORE, states[1], state_bytes, &e)
+         && checkpoint_commit(c, &e);
     checkpoint_close(c);
     cache_close(k);
     free(states[0]);

@@ -134,7 +134,8 @@ static void test_rope__what_yarn_cannot_reach_is_refused_with_figures(void **sta
     load(&c, "\"rope_type\": \"yarn\", \"factor\": 2.0, \"original_max_position_embeddings\": 262144");
     assert_true(rope_stretch(&c, 524288, &e));
     assert_false(rope_stretch(&c, 524289, &e));
-    assert_string_equal(e.msg, "--ctx is 524289, expected 1 to 524288: config.json stretches the model's 262144 positions by YaRN, which goes no further");
+    assert_string_equal(e.msg,
+                        "--ctx is 524289, expected 1 to 524288: config.json stretches the model's 262144 positions by YaRN, which goes no further");
 }
 
 int main(void)

@@ -109,8 +109,8 @@ static void test_share__it_comes_near_the_best_number_and_is_no_slower_than_none
                     best = fmax(best, run(&machines[j], a, n, fixed));
                 const double none = n / machines[j].step[n - 1], rate = run(&machines[j], a, n, -1);
                 if (rate < 0.955 * best || rate < 0.97 * none)
-                    fail_msg("%s, %d answers, %g right: %g tokens a unit of time, the best fixed number gives %g, none %g", machines[j].name, n, chances[c],
-                             rate, best, none);
+                    fail_msg("%s, %d answers, %g right: %g tokens a unit of time, the best fixed number gives %g, none %g", machines[j].name, n,
+                             chances[c], rate, best, none);
             }
 }
 

@@ -48,7 +48,8 @@ static const struct status answering = {
 };
 
 static const struct status traffic = {
-    .state = "answering", .timed = true, .state_s = 13, .tok_s = 46.2, .per_step = 2.4, .gb_token = 2.44, .ctx_used = 3100, .ctx_total = 131072, .hint = "^C stop\t^C",
+    .state = "answering", .timed = true, .state_s = 13, .tok_s = 46.2, .per_step = 2.4, .gb_token = 2.44, .ctx_used = 3100, .ctx_total = 131072,
+    .hint = "^C stop\t^C",
 }, slow = {
     .state = "answering", .tok_s = 31.5, .ctx_used = 3100, .ctx_total = 131072, .slow = true, .hint = "^C stop\t^C",
 }, small = {.state = "ready", .gb_token = 0.0099, .hint = "F1 keys"};

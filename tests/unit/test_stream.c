@@ -242,7 +242,8 @@ static void test_stream__forgotten_closers_are_found_by_what_follows(void **stat
            {TC FW P("city", "Paris") FE "\n<function=now>" FE TE, 0, F_PARIS "F[now {}]"},
            {TC FW P("city", "Paris") FE "\n<function=nobody>" FE TE, 0, F_PARIS "F[nobody {}]"},
            {TC FW "<parameter=city>\nParis" FE "\n" TC "<function=now>" FE TE, 0, F_PARIS "F[now {}]"},
-           {TC FW "<parameter=city>\nParis" FE, 0, F_PARIS}, {TC FW "<parameter=city>\nParis" FE "\n</think>" TE, 0, "F[w {\"city\": \"Paris\\n</function>\\n</think>\"}]"},
+           {TC FW "<parameter=city>\nParis" FE, 0, F_PARIS},
+           {TC FW "<parameter=city>\nParis" FE "\n</think>" TE, 0, "F[w {\"city\": \"Paris\\n</function>\\n</think>\"}]"},
            {TC FW P("city", "Paris") FE TE "\n</tool_call>\n</think>b", 0, F_PARIS "C[b]"},
            {TC "<function=now\n" FE TE, 0, "F[now {}]"}, {TC FW "<parameter=city\nParis\n</parameter>" FE TE, 0, F_PARIS});
 }
@@ -251,7 +252,8 @@ static void test_stream__closers_inside_a_line_count_when_nothing_else_closed_th
 {
     (void)state;
     EXPECT({"<tool_call><function=w><parameter=city>Paris</function></tool_call>", 0, F_PARIS},
-           {"<tool_call><function=w><parameter=city>Paris</tool_call>\n<tool_call><function=now></function></tool_call>b", 0, F_PARIS "F[now {}]C[b]"},
+           {"<tool_call><function=w><parameter=city>Paris</tool_call>\n<tool_call><function=now></function></tool_call>b", 0,
+            F_PARIS "F[now {}]C[b]"},
            {"<tool_call><function=w><parameter=city>Paris</function></tool_call>", CUT, "T[w {\"city\": \"Paris</function>\"}]"});
 }
 
@@ -267,8 +269,10 @@ static void test_stream__a_call_that_was_cut_off_is_truncated(void **state)
 {
     (void)state;
     EXPECT({TC FW "<parameter=city>\nPar", CUT, "T[w {\"city\": \"Par\"}]"}, {TC FW "<parameter=city>\nPar", 0, "T[w {\"city\": \"Par\"}]"},
-           {TC FW P("city", "Paris") "\n", CUT, "T[w {\"city\": \"Paris\"}]"}, {TC FW P("city", "Paris") "\n<param", CUT, "T[w {\"city\": \"Paris\"}]"},
-           {TC FW P("city", "Paris") "\n<parameter=un", CUT, "T[w {\"city\": \"Paris\"}]"}, {TC FW "<parameter=city>\nParis\n</para", CUT, "T[w {\"city\": \"Paris\"}]"},
+           {TC FW P("city", "Paris") "\n", CUT, "T[w {\"city\": \"Paris\"}]"},
+           {TC FW P("city", "Paris") "\n<param", CUT, "T[w {\"city\": \"Paris\"}]"},
+           {TC FW P("city", "Paris") "\n<parameter=un", CUT, "T[w {\"city\": \"Paris\"}]"},
+           {TC FW "<parameter=city>\nParis\n</para", CUT, "T[w {\"city\": \"Paris\"}]"},
            {TC FW "<parameter=city>", CUT, "T[w {\"city\": \"\"}]"}, {TC "<function=w", CUT, "T[w {}]"}, {TC FW, CUT, "T[w {}]"},
            {"a\n" TC "<function=w", THINK | CUT, "R[a]T[w {}]"}, {PARIS "\n" TC FW "<parameter=city>\nR", CUT, F_PARIS "T[w {\"city\": \"R\"}]"},
            {TC FW P("city", "Paris"), 0, F_PARIS});                     /* the model ended it itself, with every value closed */
@@ -278,7 +282,8 @@ static void test_stream__arguments_have_the_types_of_the_schema(void **state)
 {
     (void)state;
     EXPECT({TC "<function=t>\n" P("i", "123456789012345678901234567890") FE TE, 0, "F[t {\"i\": 123456789012345678901234567890}]"},
-           {TC "<function=t>\n" P("o", "{'a': None, \"b\": [1, 2,]}") "\n" P("ns", "None") FE TE, 0, "F[t {\"o\": {\"a\": null, \"b\": [1, 2]}, \"ns\": null}]"},
+           {TC "<function=t>\n" P("o", "{'a': None, \"b\": [1, 2,]}") "\n" P("ns", "None") FE TE, 0,
+            "F[t {\"o\": {\"a\": null, \"b\": [1, 2]}, \"ns\": null}]"},
            {TC "<function=t>\n" P("i", "five") "\n" P("x", "[1]") FE TE, 0, "F[t {\"i\": \"five\", \"x\": \"[1]\"}]"},
            {TC "<function=nobody>\n" P("i", "5") FE TE, 0, "F[nobody {\"i\": \"5\"}]"});
 }
@@ -288,12 +293,14 @@ static void test_stream__a_megabyte_of_anything_takes_no_more_than_its_length(vo
 {
     (void)state;
     static const struct { const char *before, *unit; } rows[] = {
-        {"", "<"}, {"", "<tool_call>"}, {"", "<tool_call>\n"}, {"", " "}, {"a<tool_call>", " "}, {"a", "\xe3\x80\x80"}, {"", "</think>"}, {"", "<function="},
+        {"", "<"}, {"", "<tool_call>"}, {"", "<tool_call>\n"}, {"", " "}, {"a<tool_call>", " "}, {"a", "\xe3\x80\x80"}, {"", "</think>"},
+        {"", "<function="},
         {"", "a "}, {TC FW "<parameter=city>\n", "\n</parameter>"}, {TC FW "<parameter=city>\n</parameter>", "\n"},
         {TC FW "<parameter=city>\n", "\n</function>\n"}, {TC FW "<parameter=city>\n", "</parameter>\n<tool_call>\n"},
         {TC FW "<parameter=city>\n", "\n<parameter=cit"}, {TC FW, "<"}, {TC "<function=", "w"}, {TC FW "<parameter=", "k"}, {TC FW, "<tool_call>"},
         {TC FW, "<parameter=a>b</parameter>"}, {"", "<function=now></function>"}, {"", TC "<function=w><parameter=city>x</function></tool_call>"},
-        {TC FW "<parameter=city>\n", "</function>"}, {"", "\xc3"}, {TC "<function=t>\n<parameter=o>\n", "["}, {TC "<function=t>\n<parameter=o>\n", "{\"a\":"},
+        {TC FW "<parameter=city>\n", "</function>"}, {"", "\xc3"}, {TC "<function=t>\n<parameter=o>\n", "["},
+        {TC "<function=t>\n<parameter=o>\n", "{\"a\":"},
     };
     struct text tools[] = {text_of(tool_json[0]), text_of(tool_json[1]), text_of(tool_json[2])};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

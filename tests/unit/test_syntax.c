@@ -87,7 +87,8 @@ static void test_syntax__languages_have_many_names(void **state)
 /* Any bytes in any language from any state: the pieces cover the line, and a state that comes out is a good one to go in. */
 static void test_syntax__random_bytes_are_covered(void **state)
 {
-    static const char *const some[] = {"\"", "'", "`", "\"\"\"", "\\", "/*", "*/", "//", "#", "--", "<!--", "-->", "<a", ">", "1e", "0x", "if", ":", "=", "[", "]",
+    static const char *const some[] = {"\"", "'", "`", "\"\"\"", "\\", "/*", "*/", "//", "#", "--", "<!--", "-->", "<a", ">", "1e", "0x", "if", ":",
+                                       "=", "[", "]",
         " ", "\t", "\xFF", "\xE4\xB8\xAD", "_"};
     (void)state;
     srand(3);

@@ -156,9 +156,11 @@ static void test_synthetic__scratch_is_what_the_hungriest_operation_takes(void *
     assert_true(synthetic_config(&c, "122b", 0, &e));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const size_t told = forward_scratch_bytes(&c, rows[i]), sums[] = {
-            linear_scratch(rows[i], 2 * c.hidden), linear_scratch(rows[i], c.n_q_heads * c.head_dim), linear_scratch(rows[i], config_lin_value_dim(&c)),
+            linear_scratch(rows[i], 2 * c.hidden), linear_scratch(rows[i], c.n_q_heads * c.head_dim),
+                linear_scratch(rows[i], config_lin_value_dim(&c)),
             experts_up_scratch(rows[i], c.hidden), experts_down_scratch(rows[i], c.top_k, c.moe_inter), attention_scratch(192),
-            deltanet_chunk_scratch(rows[i], c.lin_k_heads, c.lin_v_heads), experts_down_scratch(rows[i] < GEMM_FINE ? rows[i] : GEMM_FINE, c.top_k, c.moe_inter),
+            deltanet_chunk_scratch(rows[i], c.lin_k_heads, c.lin_v_heads),
+            experts_down_scratch(rows[i] < GEMM_FINE ? rows[i] : GEMM_FINE, c.top_k, c.moe_inter),
         };
         size_t most = 0;
         for (size_t k = 0; k < sizeof sums / sizeof *sums; k++)
@@ -246,7 +248,8 @@ static void test_synthetic__random_numbers_have_the_size_they_promise(void **sta
     enum { WORDS = 20000 };
     double int4 = 0, int8 = 0, planes = 0, fp8 = 0, bf16 = 0, f32 = 0;
     for (uint64_t i = 0; i < WORDS; i++) {
-        uint64_t nibbles = fill_word(&(struct fill){.kind = FILL_BITS, .key = 3}, i), bytes = fill_word(&(struct fill){.kind = FILL_INT8, .key = 4}, i);
+        uint64_t nibbles = fill_word(&(struct fill){.kind = FILL_BITS, .key = 3}, i),
+            bytes = fill_word(&(struct fill){.kind = FILL_INT8, .key = 4}, i);
         uint64_t e4m3 = fill_word(&(struct fill){.kind = FILL_FP8, .key = 5}, i);
         uint64_t half = fill_word(&(struct fill){.kind = FILL_BF16, .key = 6, .width = 1.7320508f}, i);
         uint64_t scale = fill_word(&(struct fill){.kind = FILL_F16, .key = 7, .centre = 0.004f, .width = 0.001f}, i);

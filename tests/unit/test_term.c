@@ -264,9 +264,9 @@ static void check_cell(struct far_end *f, const struct theme *theme, const struc
     if (!blank)
         ok = ok && !got.attrs.bold == !(marks & LOOK_BOLD) && !got.attrs.italic == !(marks & LOOK_ITALIC);
     if (!ok)
-        fail_msg("row %d col %d of %dx%d: want \"%.*s\" %s marks %d, got U+%04X U+%04X width %d bold %d reverse %d underline %d fg %d bg %d", row, col, c->rows, c->cols,
-                 want->glyph.n, want->glyph.text, style_name(want->look.style), marks, got.chars[0], got.chars[1], got.width, got.attrs.bold, got.attrs.reverse,
-                 got.attrs.underline, got.fg.indexed.idx, got.bg.indexed.idx);
+        fail_msg("row %d col %d of %dx%d: want \"%.*s\" %s marks %d, got U+%04X U+%04X width %d bold %d reverse %d underline %d fg %d bg %d", row,
+                 col, c->rows, c->cols, want->glyph.n, want->glyph.text, style_name(want->look.style), marks, got.chars[0], got.chars[1], got.width,
+                 got.attrs.bold, got.attrs.reverse, got.attrs.underline, got.fg.indexed.idx, got.bg.indexed.idx);
 }
 
 static void check_screen(struct far_end *f, const struct theme *theme, const struct cells *c)
@@ -294,11 +294,16 @@ static uint32_t rnd(uint32_t n)
 }
 
 static const char *const nasty[] = {
-    "the quick brown fox jumps", "a", " ", "                    ", "0123456789", "------", "\t", "\n", "\x1B[31mred\x1B[2J", "\xC2\x9B" "2J", "\xE2\x80\xAE" "abc", "\xFF\xFE",
-    "\xE4\xBD\xA0\xE5\xA5\xBD", "\xE6\x97\xA5\xE6\x9C\xAC\xE8\xAA\x9E", "\xED\x95\x9C", "e\xCC\x81", "a\xCC\x80\xCC\x81\xCC\x82\xCC\x83\xCC\x84", "\xCC\x81",
-    "\xF0\x9F\x99\x82", "\xF0\x9F\x91\xA9\xE2\x80\x8D\xF0\x9F\x91\xA7", "\xF0\x9F\x91\x8D\xF0\x9F\x8F\xBD", "\xE2\x9D\xA4\xEF\xB8\x8F", "\xF0\x9F\x87\xA9\xF0\x9F\x87\xAA",
-    "\xE0\xA4\xB9\xE0\xA4\xBF\xE0\xA4\xA8\xE0\xA5\x8D\xE0\xA4\xA6\xE0\xA5\x80", "\xE0\xB8\x97\xE0\xB8\xB5\xE0\xB9\x88", "\xD7\xA9\xD6\xB8\xD7\x9C", "\xE2\x94\x80\xE2\x94\x82\xE2\x94\xBC",
-    "\xEF\xBC\xA1\xEF\xBC\xA2", "\xE2\x80\x8B\xC2\xADx", "1\xEF\xB8\x8F\xE2\x83\xA3", "\xCD\xB8\xF4\x8F\xBF\xBF", "\xF0\x9F\xAB\xA8", "\xF0\x9F\x9B\xA0\xEF\xB8\x8F", "\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB",
+    "the quick brown fox jumps", "a", " ", "                    ", "0123456789", "------", "\t", "\n", "\x1B[31mred\x1B[2J", "\xC2\x9B" "2J",
+    "\xE2\x80\xAE" "abc", "\xFF\xFE",
+    "\xE4\xBD\xA0\xE5\xA5\xBD", "\xE6\x97\xA5\xE6\x9C\xAC\xE8\xAA\x9E", "\xED\x95\x9C", "e\xCC\x81", "a\xCC\x80\xCC\x81\xCC\x82\xCC\x83\xCC\x84",
+    "\xCC\x81",
+    "\xF0\x9F\x99\x82", "\xF0\x9F\x91\xA9\xE2\x80\x8D\xF0\x9F\x91\xA7", "\xF0\x9F\x91\x8D\xF0\x9F\x8F\xBD", "\xE2\x9D\xA4\xEF\xB8\x8F",
+    "\xF0\x9F\x87\xA9\xF0\x9F\x87\xAA",
+    "\xE0\xA4\xB9\xE0\xA4\xBF\xE0\xA4\xA8\xE0\xA5\x8D\xE0\xA4\xA6\xE0\xA5\x80", "\xE0\xB8\x97\xE0\xB8\xB5\xE0\xB9\x88", "\xD7\xA9\xD6\xB8\xD7\x9C",
+    "\xE2\x94\x80\xE2\x94\x82\xE2\x94\xBC",
+    "\xEF\xBC\xA1\xEF\xBC\xA2", "\xE2\x80\x8B\xC2\xADx", "1\xEF\xB8\x8F\xE2\x83\xA3", "\xCD\xB8\xF4\x8F\xBF\xBF", "\xF0\x9F\xAB\xA8",
+    "\xF0\x9F\x9B\xA0\xEF\xB8\x8F", "\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB",
 };
 enum { N_NASTY = sizeof nasty / sizeof *nasty };
 
@@ -796,7 +801,8 @@ static void test_term__is_usable_or_says_why_not(void **state)
 {
     (void)state;
     static const struct { const char *type; int rows, cols, closed; const char *why; } rows[] = {
-        { "xterm-256color", 24, 80, -1, "" }, { "vt100", 24, 80, -1, "" }, { "xterm-nosuch", 24, 80, -1, "" }, { "xterm", 4, 20, -1, "" }, { "xterm", 0, 0, -1, "" },
+        { "xterm-256color", 24, 80, -1, "" }, { "vt100", 24, 80, -1, "" }, { "xterm-nosuch", 24, 80, -1, "" }, { "xterm", 4, 20, -1, "" },
+        { "xterm", 0, 0, -1, "" },
         { "dumb", 24, 80, -1, "TERM is dumb" }, { "", 24, 80, -1, "TERM is not set" },
         { "xterm", 3, 80, -1, "the terminal has 80 columns and 3 rows; a full screen needs 20 and 4" },
         { "xterm", 24, 19, -1, "the terminal has 19 columns and 24 rows; a full screen needs 20 and 4" },
@@ -957,7 +963,8 @@ static double bytes_per_token(int tokens_per_frame, const char *const *words, ui
         }
         col = cells_puts(&c, pane, 19, col, (struct look){0}, text);
         if (i % 10 == 0) {
-            snprintf(text, sizeof text, " answering %d:%02d  %d.%d tok/s  accept %d%%  ctx %d", i / 3000, i / 50 % 60, 40 + (int)rnd(9), (int)rnd(10), 60 + (int)rnd(20), i);
+            snprintf(text, sizeof text, " answering %d:%02d  %d.%d tok/s  accept %d%%  ctx %d", i / 3000, i / 50 % 60, 40 + (int)rnd(9), (int)rnd(10),
+                     60 + (int)rnd(20), i);
             cells_blank(&c, (struct area){20, 0, 1, 80}, (struct look){STYLE_status, 0});
             cells_puts(&c, all, 20, 0, (struct look){STYLE_status, 0}, text);
         }
@@ -980,12 +987,18 @@ static double bytes_per_token(int tokens_per_frame, const char *const *words, ui
 static void test_term__a_streamed_token_is_a_few_bytes(void **state)
 {
     (void)state;
-    static const char *const english[] = {" the", " hash", " map", " is", " fast", "est", " probe", " expected", " of", "ing", " a", " does", " not", " depend", " on", " size", "1", "7"};
-    static const char *const chinese[] = {"\xE5\x93\x88\xE5\xB8\x8C", "\xE8\xA1\xA8", "\xE7\x9A\x84", "\xE5\xB9\xB3\xE5\x9D\x87", "\xE6\x97\xB6\xE9\x97\xB4", "\xE6\x98\xAF", "\xE5\xB8\xB8\xE6\x95\xB0"};
-    static const char *const emoji[] = {" the", " hash", " map", " is", " fast", "est", " probe", " expected", " of", "ing", " a", " does", " not", " depend", " on", " size", "1", "7", " \xF0\x9F\x9A\x80", " \xE2\x9C\x85"};
-    static const char *const thai[] = {"\xE0\xB8\x97\xE0\xB8\xB5\xE0\xB9\x88", "\xE0\xB9\x80\xE0\xB8\xA7\xE0\xB8\xA5\xE0\xB8\xB2", "\xE0\xB8\x99\xE0\xB8\xB5\xE0\xB9\x89"};
-    static const char *const hindi[] = {" \xE0\xA4\xB9\xE0\xA4\xBF\xE0\xA4\xA8\xE0\xA5\x8D\xE0\xA4\xA6\xE0\xA5\x80", " \xE0\xA4\xAE\xE0\xA5\x87\xE0\xA4\x82", " \xE0\xA4\xB9\xE0\xA5\x88"};
-    static const struct { const char *name; const char *const *words; uint32_t n; } rows[] = {{"English", english, 18}, {"Chinese", chinese, 7}, {"Thai", thai, 3}, {"Hindi", hindi, 3}, {"emoji", emoji, 20}};
+    static const char *const english[] = {" the", " hash", " map", " is", " fast", "est", " probe", " expected", " of", "ing", " a", " does", " not",
+                                          " depend", " on", " size", "1", "7"};
+    static const char *const chinese[] = {"\xE5\x93\x88\xE5\xB8\x8C", "\xE8\xA1\xA8", "\xE7\x9A\x84", "\xE5\xB9\xB3\xE5\x9D\x87",
+                                          "\xE6\x97\xB6\xE9\x97\xB4", "\xE6\x98\xAF", "\xE5\xB8\xB8\xE6\x95\xB0"};
+    static const char *const emoji[] = {" the", " hash", " map", " is", " fast", "est", " probe", " expected", " of", "ing", " a", " does", " not",
+                                        " depend", " on", " size", "1", "7", " \xF0\x9F\x9A\x80", " \xE2\x9C\x85"};
+    static const char *const thai[] = {"\xE0\xB8\x97\xE0\xB8\xB5\xE0\xB9\x88", "\xE0\xB9\x80\xE0\xB8\xA7\xE0\xB8\xA5\xE0\xB8\xB2",
+                                       "\xE0\xB8\x99\xE0\xB8\xB5\xE0\xB9\x89"};
+    static const char *const hindi[] = {" \xE0\xA4\xB9\xE0\xA4\xBF\xE0\xA4\xA8\xE0\xA5\x8D\xE0\xA4\xA6\xE0\xA5\x80",
+                                        " \xE0\xA4\xAE\xE0\xA5\x87\xE0\xA4\x82", " \xE0\xA4\xB9\xE0\xA5\x88"};
+    static const struct { const char *name; const char *const *words; uint32_t n; } rows[] =
+        {{"English", english, 18}, {"Chinese", chinese, 7}, {"Thai", thai, 3}, {"Hindi", hindi, 3}, {"emoji", emoji, 20}};
     for (int i = 0; i < 5; i++) {
         double one = bytes_per_token(1, rows[i].words, rows[i].n), four = bytes_per_token(4, rows[i].words, rows[i].n);
         print_message("%s: %.0f bytes a token, %.0f at four tokens a frame\n", rows[i].name, one, four);

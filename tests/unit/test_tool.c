@@ -187,7 +187,8 @@ static void test_tool__exit_status_and_stderr_are_told(void **state)
 static void test_tool__how_a_call_ended_is_said_in_a_word(void **state)
 {
     static const struct { const char *result, *word; } rows[] = {
-        {"out\n[exit status 3]", "exit 3"}, {"[exit status 127]", "exit 127"}, {"[ended by signal 9]", "signal 9"}, {"x\n[ended: longer than 1 s]", "ended"},
+        {"out\n[exit status 3]", "exit 3"}, {"[exit status 127]", "exit 127"}, {"[ended by signal 9]", "signal 9"},
+        {"x\n[ended: longer than 1 s]", "ended"},
         {"error: the user did not allow this call: no", "not run"}, {"error: this call was not allowed; answer without it", "not run"},
         {"error: not run, the user interrupted", "not run"}, {"error: the user interrupted", "stopped"},
         {"fine", ""}, {"", ""}, {"[exit status 3]\nmore", ""}, {"[exit status ", ""},
@@ -238,7 +239,8 @@ static void test_tool__what_has_left_its_group_is_ended_too(void **state)
     snprintf(nap, sizeof nap, "9%d", (int)getpid());    /* a number of our own, and a pattern that does not match itself */
     snprintf(line, sizeof line, "[9]%s", nap + 1);
     snprintf(conf, sizeof conf, "[tool leaves]\ncommand = sh -c 'setsid sleep %s & (setsid setsid sleep %s &); echo done'\n"
-             "[tool slow]\ncommand = sh -c 'setsid sleep %s & setsid -f sh -c \"sleep %s & sleep %s\"; sleep 600'\ntimeout_s = 1\n", nap, nap, nap, nap, nap);
+             "[tool slow]\ncommand = sh -c 'setsid sleep %s & setsid -f sh -c \"sleep %s & sleep %s\"; sleep 600'\ntimeout_s = 1\n", nap, nap, nap,
+             nap, nap);
     with(conf);
     assert_string_equal(call("leaves", "{}"), "done");
     assert_int_equal(n_named(line), 0);
@@ -261,7 +263,8 @@ static void test_tool__a_tree_of_processes_is_ended(void **state)
         skip();
     snprintf(nap, sizeof nap, "8%d", (int)getpid());
     snprintf(line, sizeof line, "[8]%s", nap + 1);
-    snprintf(conf, sizeof conf, "[tool grows]\ncommand = sh -c 'grow() { if [ $1 -gt 0 ]; then grow $(($1 - 1)) & grow $(($1 - 1)) & else sleep %s & fi; sleep 600; }; "
+    snprintf(conf, sizeof conf, "[tool grows]\ncommand = sh -c 'grow() { if [ $1 -gt 0 ]; then grow $(($1 - 1)) & grow $(($1 - 1)) & else sleep %s & "
+                                "fi; sleep 600; }; "
              "trap \"\" INT TERM; grow %d'\n", nap, DEPTH);
     with(conf);
     struct err e = {0};
@@ -289,24 +292,31 @@ static void test_tool__a_process_has_a_small_environment_and_limits(void **state
     static const char *const there[] = {"PATH=", "Q35_GIVEN=this", "LC_TIME=C", "TERM=dumb", "PAGER=cat"};
     for (int i = 0; i < 5; i++)
         assert_non_null(strstr(env, there[i]));
-    assert_string_equal(call("limits", "{}"), emulated() ? "0\n77\n6144\nunlimited" : "0\n77\n6144\n2048000");      /* qemu-user keeps its own addresses unlimited */
+    /* qemu-user keeps its own addresses unlimited */
+    assert_string_equal(call("limits", "{}"), emulated() ? "0\n77\n6144\nunlimited" : "0\n77\n6144\n2048000");
     assert_non_null(strstr(call("terminal", "{}"), "[exit status "));
 }
 
 /* What somebody tries who wants one tool's permission, or a shell, for something else. */
 static const char *const bypasses[] = {
-    "mine ", " mine", "mine\t", "mine\n", "\nmine", "mine\r", "Mine", "MINE", "min", "mines", "mine2", "xmine", "mine-", "mine_", "mine.", "mine/", "./mine",
-    "../mine", "/bin/mine", "mine,other", "other,mine", "mine;other", "mine other", "mine|other", "mine&other", "mine&&other", "mine||other", "mine>f", "mine<f",
-    "mine=", "mine:other", "mine#", "mine*", "min?", "m*", "*", "?", "[m]ine", "{mine,other}", "mine\\", "'mine'", "\"mine\"", "`mine`", "$(mine)", "${mine}", "$mine",
-    "~mine", "-mine", "--mine", "!mine", "(mine)", "", ",", "always", "auto", "all", "ask", "none", "mine\x1b", "m\xc4\xb1ne", "mine\xc2\xa0", "\xe2\x80\x8bmine",
-    "mi\xcc\x87ne", "m\xd1\x96ne", "other; rm -rf $HOME", "$(touch ran)", "`touch ran`", "x\ntouch ran", "'; touch ran; '", "\" && touch ran && \"", "| touch ran",
+    "mine ", " mine", "mine\t", "mine\n", "\nmine", "mine\r", "Mine", "MINE", "min", "mines", "mine2", "xmine", "mine-", "mine_", "mine.", "mine/",
+    "./mine",
+    "../mine", "/bin/mine", "mine,other", "other,mine", "mine;other", "mine other", "mine|other", "mine&other", "mine&&other", "mine||other",
+    "mine>f", "mine<f",
+    "mine=", "mine:other", "mine#", "mine*", "min?", "m*", "*", "?", "[m]ine", "{mine,other}", "mine\\", "'mine'", "\"mine\"", "`mine`", "$(mine)",
+    "${mine}", "$mine",
+    "~mine", "-mine", "--mine", "!mine", "(mine)", "", ",", "always", "auto", "all", "ask", "none", "mine\x1b", "m\xc4\xb1ne", "mine\xc2\xa0",
+    "\xe2\x80\x8bmine",
+    "mi\xcc\x87ne", "m\xd1\x96ne", "other; rm -rf $HOME", "$(touch ran)", "`touch ran`", "x\ntouch ran", "'; touch ran; '", "\" && touch ran && \"",
+    "| touch ran",
 };
 
 static void test_tool__a_permission_is_for_the_very_name_and_opens_no_shell(void **state)
 {
     int n_near = 0;
     (void)state;
-    with("[tool mine]\ncommand = sh -c 'cat; test ! -e ran || echo ran'\n[tool Mine]\ncommand = cat\n[tool min]\ncommand = cat\n[tool mines]\ncommand = cat\n"
+    with("[tool mine]\ncommand = sh -c 'cat; test ! -e ran || echo ran'\n[tool Mine]\ncommand = cat\n[tool min]\ncommand = cat\n[tool mines]\n"
+         "command = cat\n"
          "[tool mine2]\ncommand = cat\n[tool mine-]\ncommand = cat\n[tool mine_]\ncommand = cat\n[tool xmine]\ncommand = cat\n");
     for (size_t i = 0; i < sizeof bypasses / sizeof *bypasses; i++) {
         const struct tool *t = tools_find(tools, bypasses[i]);      /* as the name of a call */

@@ -46,7 +46,8 @@ static void test_traffic__a_row_more_costs_its_experts(void **state)
     for (int i = 0; i < m.cfg.n_layers; i++)
         experts += (double)traffic_expert(&m.weights.layers[i].moe.experts[0], false);
     assert_true(fabs(traffic_step(&t, 1, 0, 5) - traffic_step(&t, 1, 0, 3) - 2 * experts) < 1);
-    assert_true(m.weights.mtp.present && traffic_mtp(&t, one) > t.mtp && t.draft_head > 0 && t.mtp_rows > 0 && t.mtp_rows < t.mtp && traffic_mtp(&t, one) + t.draft_head < traffic_step(&t, 1, 0, one));
+    assert_true(m.weights.mtp.present && traffic_mtp(&t, one) > t.mtp && t.draft_head > 0 && t.mtp_rows > 0 && t.mtp_rows < t.mtp
+                && traffic_mtp(&t, one) + t.draft_head < traffic_step(&t, 1, 0, one));
     load_close(&m);
 }
 

@@ -147,7 +147,8 @@ static void fake_pack(struct dev *d, const struct pack_args *a)
 
 static struct fake fake_device(size_t room)
 {
-    return (struct fake){.room = room, .dev = {.name = "fake", .alloc = fake_alloc, .alloc_weights = fake_alloc, .free = fake_free, .alloc_host = fake_alloc_host,
+    return (struct fake){.room = room, .dev = {.name = "fake", .alloc = fake_alloc, .alloc_weights = fake_alloc, .free = fake_free,
+                                               .alloc_host = fake_alloc_host,
                          .free_host = fake_free, .copy = fake_copy, .finish = fake_finish, .pack = fake_pack}};
 }
 

@@ -189,12 +189,15 @@ static void cut_shard(void)          { size_by(SHARD2, -1); }
 static void cut_header(void)         { own(in_dir(SHARD2)); assert_int_equal(truncate(in_dir(SHARD2), 100), 0); }
 static void lose_shard(void)         { unlink(in_dir(SHARD1)); }
 static void lose_config(void)        { unlink(in_dir("config.json")); }
-static void spoil_header(void)       { own(in_dir(SHARD1)); int fd = open(in_dir(SHARD1), O_WRONLY); assert_int_equal(pwrite(fd, "oops", 4, 30), 4); close(fd); }
+static void spoil_header(void)       { own(in_dir(SHARD1)); int fd = open(in_dir(SHARD1), O_WRONLY); assert_int_equal(pwrite(fd, "oops", 4, 30), 4);
+                                       close(fd); }
 static void lengthen_shard(void)     { forget_provenance(); size_by(SHARD1, 5); }
 static void lengthen_recorded(void)  { own(in_dir("config.json")); sh("echo >> %s/config.json", dir); }
-static void spoil_index(void)        { own(in_dir("model.safetensors.index.json")); assert_int_equal(truncate(in_dir("model.safetensors.index.json"), 1000), 0); }
+static void spoil_index(void)        { own(in_dir("model.safetensors.index.json"));
+                                       assert_int_equal(truncate(in_dir("model.safetensors.index.json"), 1000), 0); }
 static void point_elsewhere(void)    { edit("model.safetensors.index.json", "weight_map", EXPERT "up_proj.qweight", json_string(EXTRA)); }
-static void point_nowhere(void)      { edit("model.safetensors.index.json", "weight_map", EXPERT "up_proj.qweight", json_string("model-00009-of-00002.safetensors")); }
+static void point_nowhere(void)      { edit("model.safetensors.index.json", "weight_map", EXPERT "up_proj.qweight",
+                                            json_string("model-00009-of-00002.safetensors")); }
 static void forget_tensor(void)      { edit("model.safetensors.index.json", "weight_map", EXPERT "up_proj.qweight", NULL); }
 static void more_experts(void)       { edit("config.json", "text_config", "num_experts", json_integer(13)); }
 static void fewer_experts(void)      { edit("config.json", "text_config", "num_experts", json_integer(11)); }
@@ -217,16 +220,20 @@ static void huge_fp8_scale(void)     { put16(SHARED "up_proj.weight_scale_inv", 
 static void negative_fp8_scale(void) { put16(SHARED "up_proj.weight_scale_inv", 1, f32_bf16(-0.001f)); }
 static void some_zero_scales(void)   { static const uint16_t none[64]; put(EXPERT "gate_proj.scales", 0, none, sizeof none); }
 static void odd_zeros(void)          { put(EXPERT "gate_proj.qzeros", 0, "\x77\x77\x87\x77", 4); }
-static void copied_scales(void)      { uint64_t n; uint8_t *p = take(EXPERT "gate_proj.scales", &n); put(L "2.mlp.experts.4.gate_proj.scales", 0, p, n); free(p); }
+static void copied_scales(void)      { uint64_t n; uint8_t *p = take(EXPERT "gate_proj.scales", &n);
+                                       put(L "2.mlp.experts.4.gate_proj.scales", 0, p, n); free(p); }
 static void exchange_fp8(void)       { exchange(SHARED "gate_proj.weight_scale_inv", SHARED "up_proj.weight_scale_inv"); }
 static void exchange_fp8_alone(void) { exchange_fp8(); forget_provenance(); }
-static void exchange_layers(void)    { exchange(SHARED "gate_proj.weight_scale_inv", L "3.mlp.shared_expert.gate_proj.weight_scale_inv"); forget_provenance(); }
+static void exchange_layers(void)    { exchange(SHARED "gate_proj.weight_scale_inv", L "3.mlp.shared_expert.gate_proj.weight_scale_inv");
+                                       forget_provenance(); }
 static void exchange_matrices(void)  { exchange(SHARED "gate_proj.weight", SHARED "up_proj.weight"); forget_provenance(); }
-static void flip_fp8(void)           { uint64_t n; uint8_t *p = take(SHARED "down_proj.weight", &n), x = p[99] ^ 1; put(SHARED "down_proj.weight", 99, &x, 1); free(p); }
+static void flip_fp8(void)           { uint64_t n; uint8_t *p = take(SHARED "down_proj.weight", &n), x = p[99] ^ 1;
+                                       put(SHARED "down_proj.weight", 99, &x, 1); free(p); }
 static void flip_embedding(void)     { put("model.language_model.embed_tokens.weight", 4000, "\x11", 1); }
 static void exchange_int4(void)      { exchange(EXPERT "gate_proj.scales", L "2.mlp.experts.5.gate_proj.scales"); }
 static void swap_provenance(void)    { edit("q35chat-provenance.json", NULL, "format", json_integer(99)); }
-static void lose_recorded(void)      { unlink(in_dir("generation_config.json")); sh("rm -f %s/config.json; cp tests/data/model/g1/int4/config.json %s", dir, dir); }
+static void lose_recorded(void)      { unlink(in_dir("generation_config.json"));
+                                       sh("rm -f %s/config.json; cp tests/data/model/g1/int4/config.json %s", dir, dir); }
 static void add_stray(void)          { sh("cp tests/data/model/g0/int4/" EXTRA " %s/other.safetensors", dir); }
 static void half_hybrid(void)
 {
@@ -271,7 +278,8 @@ static const struct planted {
     {some_zero_scales,   false, true,  "zero-scale",        NULL, EXPERT "gate_proj.scales", "64 of "},
     {hole,               true,  true,  "hole",              NULL, EXPERT "up_proj.qweight", "bytes of 0 in a row from byte"},
     {nan_scale,          false, true,  "not-finite",        NULL, EXPERT "down_proj.scales", "1 NaN and 0 inf among"},
-    {inf_scale,          false, true,  "not-finite",        NULL, SHARED "gate_proj.weight_scale_inv", "0 NaN and 1 inf among 2 numbers, the first at 0"},
+    {inf_scale,          false, true,  "not-finite",        NULL, SHARED "gate_proj.weight_scale_inv",
+     "0 NaN and 1 inf among 2 numbers, the first at 0"},
     {nan_norm,           false, true,  "not-finite",        NULL, L "0.input_layernorm.weight", "1 NaN"},
     {nan_embedding,      true,  true,  "not-finite",        NULL, "model.language_model.embed_tokens.weight", "the first at 70001"},
     {nan_fp8,            true,  true,  "not-finite",        NULL, SHARED "up_proj.weight", "1 NaN"},
@@ -279,8 +287,10 @@ static const struct planted {
     {huge_fp8_scale,     false, true,  "absurd-scale",      NULL, SHARED "up_proj.weight_scale_inv", "a number of 7"},
     {negative_fp8_scale, false, true,  "absurd-scale",      NULL, SHARED "up_proj.weight_scale_inv", "1 negative scales"},
     {odd_zeros,          false, true,  "odd-zeros",         NULL, EXPERT "gate_proj.qzeros", "1 words"},
-    {copied_scales,      false, true,  "same-scales",       NULL, L "2.mlp.experts.4.gate_proj.scales", "the same bytes as " EXPERT "gate_proj.scales"},
-    {exchange_fp8,       false, true,  "changed-scale",     HYBRID_FP8_FILE, SHARED "gate_proj.weight_scale_inv", "as was recorded when it was built"},
+    {copied_scales,      false, true,  "same-scales",       NULL, L "2.mlp.experts.4.gate_proj.scales",
+     "the same bytes as " EXPERT "gate_proj.scales"},
+    {exchange_fp8,       false, true,  "changed-scale",     HYBRID_FP8_FILE, SHARED "gate_proj.weight_scale_inv",
+     "as was recorded when it was built"},
     {exchange_fp8_alone, false, true,  "swapped-scales",    HYBRID_FP8_FILE, SHARED "up_proj.weight", "times the numbers of the 16-bit copy"},
     {exchange_layers,    false, true,  "swapped-scales",    HYBRID_FP8_FILE, L "3.mlp.shared_expert.gate_proj.weight", "16-bit copy in " SHARD2},
     {exchange_matrices,  false, true,  "swapped-scales",    HYBRID_FP8_FILE, SHARED "gate_proj.weight", "differs by 1"},
@@ -290,7 +300,8 @@ static const struct planted {
     {swap_provenance,    false, true,  "bad-provenance",    "q35chat-provenance.json", NULL, "another version"},
     {lose_recorded,      false, false, "stale-copies",      NULL, NULL, "vLLM, which reads whole shards, wants build-hybrid --compact"},
     {add_stray,          false, false, "unlisted-file",     "other.safetensors", NULL, "it is never read"},
-    {half_hybrid,        false, false, "mixed-formats",     NULL, NULL, "the shared expert of layer 3 is in 16 bits, those of 3 other layers are FP8"},
+    {half_hybrid,        false, false, "mixed-formats",     NULL, NULL,
+     "the shared expert of layer 3 is in 16 bits, those of 3 other layers are FP8"},
 };
 enum { N_PLANTED = sizeof planted / sizeof *planted };
 
@@ -327,7 +338,8 @@ static void test_verify__every_planted_fault_is_found(void **state)
             struct buf s = {0};
             const struct finding *f = &r.list[k];
             verify_sentence(f, &s);
-            found |= !strcmp(f->kind, p->kind) && f->fault == p->fault && has(f->file, p->file) && has(f->tensor, p->tensor) && strstr(buf_str(&s), p->text);
+            found |= !strcmp(f->kind, p->kind) && f->fault == p->fault && has(f->file, p->file) && has(f->tensor, p->tensor)
+                     && strstr(buf_str(&s), p->text);
             buf_free(&s);
         }
         if (!found || (r.n_faults > 0) < p->fault) {
@@ -341,7 +353,8 @@ static void test_verify__every_planted_fault_is_found(void **state)
 static void test_verify__what_nothing_is_wrong_with_passes(void **state)
 {
     (void)state;
-    static const char *const sound[] = {"tests/data/model/g0/bf16", "tests/data/model/g0/int4", "tests/data/model/g0/hybrid", "tests/data/model/g1/int4",
+    static const char *const sound[] = {"tests/data/model/g0/bf16", "tests/data/model/g0/int4", "tests/data/model/g0/hybrid",
+                                        "tests/data/model/g1/int4",
                                         "tests/data/model/g1/hybrid", "assets/demo", NULL};
     sh("rm -rf %s; cp -rl %s/base %s", dir, root, dir);
     for (int i = 0; i < 7; i++)
@@ -420,7 +433,8 @@ static void test_verify__corrupt_files_of_the_hubs_cache_are_found(void **state)
     for (int i = -1; i < 3; i++) {
         snprintf(dir, sizeof dir, "%s/hub", root);
         sh("rm -rf %s; mkdir -p %s/models--a--b/blobs %s/models--a--b/snapshots/0123", dir, dir, dir);
-        sh("cd %s/models--a--b/snapshots/0123; for f in %s/int4/*; do case $f in *.json) h=$( (printf 'blob %%s\\0' $(stat -c %%s $f); cat $f) | sha1sum | cut -c 1-40) ;;"
+        sh("cd %s/models--a--b/snapshots/0123; for f in %s/int4/*; do case $f in *.json) h=$( (printf 'blob %%s\\0' $(stat -c %%s $f); cat $f) | "
+           "sha1sum | cut -c 1-40) ;;"
            " *) h=$(sha256sum < $f | cut -c 1-64) ;; esac; cp $f ../../blobs/$h; ln -s ../../blobs/$h ${f##*/}; done", dir, root);
         strcat(dir, "/models--a--b/snapshots/0123");
         if (i >= 0) {

@@ -220,7 +220,8 @@ static void test_view__colours_are_explained_as_long_as_they_are_shown(void **st
 
 static void test_view__text_keeps_a_measure_on_a_wide_screen(void **state)
 {
-    static const char words[] = "A hash map turns the key into an index, and an index needs no search, which is all of it; but a tree keeps an order. ";
+    static const char words[] =
+        "A hash map turns the key into an index, and an index needs no search, which is all of it; but a tree keeps an order. ";
     (void)state;
     begin(60, 200);
     fake_reset();

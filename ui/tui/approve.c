@@ -108,7 +108,8 @@ static const char *fitting(const char *const *texts, int n, int columns)
 static void draw_answers(const struct approve *q, struct cells *c, struct area a, int row)
 {
     static const char *const yes[] = {
-        "y yes  a always this tool  e edit it first  n no  Esc no, and stop: ", "y yes, a always, e edit, n no: ", "y, a always, e edit, n: ", "y, n, a(lways), e: "};
+        "y yes  a always this tool  e edit it first  n no  Esc no, and stop: ", "y yes, a always, e edit, n no: ", "y, a always, e edit, n: ",
+        "y, n, a(lways), e: "};
     static const char *const no[] = {"n no  Esc no, and stop: ", "n no, Esc stop: ", "n, Esc: "};
     char more[64];
     int left = q->lines.n - q->top - q->shown;

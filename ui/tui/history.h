@@ -1,8 +1,8 @@
 /* What was typed before, over all sessions and in both front ends: one JSON string per line, appended under a lock, for the owner only.
  *
  * Several programs may write the same file at once.  Lines that are not JSON strings are skipped and stay; when the file
- * has more than twice `size` lines as it is opened or closed, it is replaced by its last `size`.  A file that cannot be read is left alone; that, and when
- * one cannot be written, is said once (log_warn), and history lives in memory. */
+ * has more than twice `size` lines as it is opened or closed, it is replaced by its last `size`.  A file that cannot be read is left alone; that, and
+ * when one cannot be written, is said once (log_warn), and history lives in memory. */
 #ifndef Q35_UI_TUI_HISTORY_H
 #define Q35_UI_TUI_HISTORY_H
 

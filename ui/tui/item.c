@@ -307,7 +307,8 @@ static void add_fold_head(struct item *it, int columns)
     int indent = columns < NARROW ? 0 : 2;
     if (columns < NARROW)
         hint = "";
-    add_frame(it, columns, indent, "", (struct part){text, strlen(text), LINES_NO_SOURCE, dim}, (struct part){hint, strlen(hint), LINES_NO_SOURCE, dim});
+    add_frame(it, columns, indent, "", (struct part){text, strlen(text), LINES_NO_SOURCE, dim},
+              (struct part){hint, strlen(hint), LINES_NO_SOURCE, dim});
 }
 
 static long count_lines(const char *s, size_t n)
@@ -450,7 +451,8 @@ static void rows_of_answer(struct item *it, const struct item_view *v)
 
 static bool same_view(const struct item_view *a, const struct item_view *b)
 {
-    return a->columns == b->columns && a->measure == b->measure && a->rows == b->rows && a->raw == b->raw && a->bars == b->bars && a->tables == b->tables;
+    return a->columns == b->columns && a->measure == b->measure && a->rows == b->rows && a->raw == b->raw && a->bars == b->bars
+           && a->tables == b->tables;
 }
 
 bool item_layout(struct item *it, const struct item_view *v)

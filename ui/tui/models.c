@@ -40,7 +40,8 @@ static void put_models(struct host *h)
     m->rows = memory_zeroed((size_t)n, sizeof *m->rows);
     for (int i = 0; i < n; i++)
         buf_add(&m->names, names[i], strlen(names[i]) + 1);
-    m->popup = (struct popup){.title = "which model", .help = "typing narrows  Enter chooses  Esc leaves it open", .filter = "", .empty = "no model of that name", .rows = m->rows, .n = n};
+    m->popup = (struct popup){.title = "which model", .help = "typing narrows  Enter chooses  Esc leaves it open", .filter = "",
+                              .empty = "no model of that name", .rows = m->rows, .n = n};
     const char *name = m->names.data;
     for (int i = 0; i < n; i++, name += strlen(name) + 1) {
         m->rows[i].text = name;

@@ -261,7 +261,8 @@ static void draw_row(struct pane *p, struct spot s, struct cells *c, struct area
 {
     struct item *it = &p->items.at[s.item];
     int gap = items_gap(&p->items, s.item);
-    struct item_over over = {.hit = p->search.on_hit && p->search.item == s.item ? p->search.hit : -1, .chosen = p->chosen == s.item, .chosen_row = first_row_in_view(p, s.item)};
+    struct item_over over = {.hit = p->search.on_hit && p->search.item == s.item ? p->search.hit : -1, .chosen = p->chosen == s.item,
+                             .chosen_row = first_row_in_view(p, s.item)};
     if (s.row < gap)
         return;
     if (p->selected.n && p->selected.item == s.item) {

@@ -5,7 +5,8 @@
 #include "base/buf.h"
 #include "ui/tui/figure.h"
 
-static const struct look plain = {STYLE_text, 0}, dim = {STYLE_dim, 0}, head = {STYLE_heading, 0}, bar = {STYLE_bar, 0}, warn = {STYLE_status_warn, 0};
+static const struct look plain = {STYLE_text, 0}, dim = {STYLE_dim, 0}, head = {STYLE_heading, 0}, bar = {STYLE_bar, 0},
+    warn = {STYLE_status_warn, 0};
 
 /* Where the next row goes. */
 struct pen {

@@ -65,7 +65,8 @@ static void draw_paste(struct host *h, struct cells *c, struct area at)
     if (at.rows > 1)
         cells_puts(c, at, 0, 0, plain, line.data);
     int row = at.rows - 1;
-    int col = cells_puts(c, at, row, 0, plain, at.cols < 60 ? "a file, i insert, d drop: " : "a attach it as a file  i insert it  d or Esc drop it: ");
+    int col = cells_puts(c, at, row, 0, plain, 
+                         at.cols < 60 ? "a file, i insert, d drop: " : "a attach it as a file  i insert it  d or Esc drop it: ");
     c->cursor_row = at.row + row;
     c->cursor_col = at.col + (col < at.cols ? col : at.cols - 1);
     buf_free(&line);

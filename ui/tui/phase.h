@@ -9,7 +9,8 @@
 #include "ui/tui/progress.h"
 #include "ui/tui/rate.h"
 
-enum phase_kind { PHASE_OPENING, PHASE_LOADING, PHASE_CHOOSING, PHASE_IDLE, PHASE_READING, PHASE_THINKING, PHASE_ANSWERING, PHASE_CALLING, PHASE_DEAD };
+enum phase_kind { PHASE_OPENING, PHASE_LOADING, PHASE_CHOOSING, PHASE_IDLE, PHASE_READING, PHASE_THINKING, PHASE_ANSWERING, PHASE_CALLING,
+                  PHASE_DEAD };
 
 struct phase {
     enum phase_kind kind;

@@ -131,7 +131,8 @@ static bool put_sessions(struct picker *p, const struct chat *c, const char *fin
         struct popup_row *row = add_row(p, arena_strdup(&p->mem, item->name), i);
         bool twin = same_title(&s, i);
         row->text = first_line(p, 0, "", item->title && *item->title ? item->title : item->name);
-        row->note = arena_printf(&p->mem, "%s%s%d turn%s  %s", twin ? item->name : "", twin ? "  " : "", item->n_turns, item->n_turns == 1 ? "" : "s", ago(p, now_s - item->changed_s));
+        row->note = arena_printf(&p->mem, "%s%s%d turn%s  %s", twin ? item->name : "", twin ? "  " : "", item->n_turns, item->n_turns == 1 ? "" : "s",
+                                 ago(p, now_s - item->changed_s));
         row->cut = true;
         row->here = open && item->path && !strcmp(open, item->path);
     }
@@ -336,7 +337,8 @@ static void open_list(struct host *h, enum picker_kind kind, const char *find)
     if (kind == PICK_PART)
         put_parts(picker(h), h->chat);
     if (!picker(h)->n) {
-        host_hint(h, kind != PICK_SESSION ? "nothing was said yet" : picker(h)->find ? "no conversation holds all these words" : "no conversation was kept yet");
+        host_hint(h, kind != PICK_SESSION ? "nothing was said yet"
+                     : picker(h)->find ? "no conversation holds all these words" : "no conversation was kept yet");
         window_close(h, WINDOW_picker);
         empty_list(picker(h));
         return;

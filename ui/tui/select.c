@@ -170,6 +170,6 @@ static bool tell_line(struct host *h, char *out, size_t n)
 }
 
 const struct window window_select = {
-    .bytes = sizeof(struct selection), .free = free_selection, .in = {{CONTEXT_select}, 1}, .click = click_line, .wheel = turn_wheel, .closed = unselect,
-    .changed = end_selection, .hint_now = selection_hint, .state = tell_line, .cursor = host_cursor_in_pane,
+    .bytes = sizeof(struct selection), .free = free_selection, .in = {{CONTEXT_select}, 1}, .click = click_line, .wheel = turn_wheel,
+    .closed = unselect, .changed = end_selection, .hint_now = selection_hint, .state = tell_line, .cursor = host_cursor_in_pane,
 };

@@ -33,7 +33,8 @@ struct status {
     const char *throttled;      /* 2  why clocks are lowered */
     bool   slow;                /* 2  memory is read more slowly than it should be */
     double watts;               /* 10 */
-    const char *recipe;         /* 11 from 110 columns on: formats, of the KV cache last, "INT4, INT8 head, KV bf16"; where that is too long the last one */
+    const char *recipe;         /* 11 from 110 columns on: formats, of the KV cache last, "INT4, INT8 head, KV bf16"; where that is too long the last
+                                 * one */
     int    queued;              /* 1  messages that wait */
     long   below;               /* 1  rows below the view, when it does not follow */
     const char *search;         /* 1  "hit 3 of 12" */

@@ -22,7 +22,8 @@ static const char *keys_now(struct summary *sum)
         return "Enter takes it, Esc leaves it\tEnter takes it";
     if (chat_edited(sum->host->chat) >= 0)
         return "Enter replaces what is dim, Esc leaves it\tEsc leaves it";
-    return input_state(sum->host)->queue.held ? "Enter sends what waits\tEnter sends" : sum->host->phase.kind == PHASE_DEAD ? "/export, /quit" : "F1 keys";
+    return input_state(sum->host)->queue.held ? "Enter sends what waits\tEnter sends"
+           : sum->host->phase.kind == PHASE_DEAD ? "/export, /quit" : "F1 keys";
 }
 
 static const char *state(struct summary *sum)
@@ -251,7 +252,8 @@ void summary_panel(struct summary *sum, struct panel *p)
     p->throttled = sum->figures->machine.throttled;
     p->snapshots = sum->figures->machine.snapshots;
     p->snapshots_max = sum->figures->machine.snapshots_max;
-    p->disk = options_off(sum->host->o, OPT_save) ? "not kept" : chat_unsaved(sum->host->chat) ? "NOT SAVED" : chat_saved_as(sum->host->chat) ? "saved" : NULL;
+    p->disk = options_off(sum->host->o, OPT_save) ? "not kept"
+            : chat_unsaved(sum->host->chat) ? "NOT SAVED" : chat_saved_as(sum->host->chat) ? "saved" : NULL;
 }
 
 void summary_free(struct summary *sum)

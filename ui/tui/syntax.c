@@ -188,7 +188,8 @@ static void number(struct lexer *l)
     size_t from = l->at;
     for (; l->at < l->n; l->at++) {
         char c = l->s[l->at], before = l->at > from ? l->s[l->at - 1] : 0;
-        bool sign = (c == '+' || c == '-') && (before == 'e' || before == 'E' || before == 'p') && !(l->s[from] == '0' && before != 'p' && l->at - from > 1 && l->s[from + 1] == 'x');
+        bool sign = (c == '+' || c == '-') && (before == 'e' || before == 'E' || before == 'p')
+                    && !(l->s[from] == '0' && before != 'p' && l->at - from > 1 && l->s[from + 1] == 'x');
         if (!is_letter(c) && !is_digit(c) && c != '.' && !sign)
             break;
     }

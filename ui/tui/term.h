@@ -3,7 +3,8 @@
  * Whatever way the program ends (exit, abort, a fault, a signal), the terminal is left as it was found.
  *
  * A frame leaves in one write.  The screen is erased only when it is taken, resized, or damaged (term_redraw).  A row that holds
- * an emoji, or what else terminals give different columns, is sent whole when it changes behind that, so that nothing wrong stays.  Signals are left to the caller: after SIGWINCH ask term_size() and draw a screen of that size. */
+ * an emoji, or what else terminals give different columns, is sent whole when it changes behind that, so that nothing wrong stays.  Signals are left
+ * to the caller: after SIGWINCH ask term_size() and draw a screen of that size. */
 #ifndef Q35_UI_TUI_TERM_H
 #define Q35_UI_TUI_TERM_H
 
