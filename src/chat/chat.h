@@ -24,65 +24,66 @@ enum { CHAT_MAX_FDS = 6, CHAT_MAX_DEPTH = LIMIT_DRAFTS };
 
 enum chat_event_kind {
     CHAT_LOADING,               /* done, total: bytes */
-    CHAT_MODELS,                /* chat_models() are those that there are now.  Before CHAT_READY messages wait until chat_choose_model(); told again
-                                 * when one does */
+    CHAT_MODELS,                /* the list of chat_models() has changed.  Before CHAT_READY one of them must be chosen (chat_choose_model()):
+                                 * messages wait until then, and each of them causes another CHAT_MODELS */
     CHAT_READY,                 /* chat_info() is filled */
-    CHAT_PREFILL,               /* done, total, cached: tokens of the prompt */
+    CHAT_PREFILL,               /* done, total, cached: tokens of the prompt that is being read */
     CHAT_REASONING,             /* text */
     CHAT_TEXT,                  /* text of the answer */
-    CHAT_CALL,                  /* name; text: arguments; truncated: the answer ended inside, it will not be run */
-    CHAT_APPROVE,               /* name, text: may it run?  chat_approve() answers */
-    CHAT_TOOL_OUTPUT,           /* name; text: what a running tool has printed since; the result repeats it */
-    CHAT_TOOL_RESULT,           /* name; text: what the model is told */
-    CHAT_NOTE,                  /* text: a sentence for the user; nothing stops */
-    CHAT_DONE,                  /* end, stats; text: why, if it failed; taken_back: the user's message, see below.  The shown path
-                                 * may have changed: of another answer that got no word the older ones are back */
-    CHAT_FATAL,                 /* text: the model is gone; only saving is left */
+    CHAT_CALL,                  /* name: the tool; text: its arguments; truncated: the answer ended within the call, which will not be run */
+    CHAT_APPROVE,               /* name, text: may this call run?  chat_approve() answers */
+    CHAT_TOOL_OUTPUT,           /* name; text: what a running tool has printed since the last such event; the result repeats it */
+    CHAT_TOOL_RESULT,           /* name; text: the result that the model reads */
+    CHAT_NOTE,                  /* text: a sentence for the user; the turn goes on */
+    CHAT_DONE,                  /* the turn has ended.  end, stats; text: the reason, if it failed; taken_back: the user's message, see below.
+                                 * The shown path may be another one: if a second answer to a message got no word, the first one is shown again */
+    CHAT_FATAL,                 /* text: why the model is gone; the conversation can only be saved */
 };
 
 enum chat_end {
     CHAT_ANSWERED, CHAT_STOP_TEXT, CHAT_LENGTH, CHAT_CONTEXT,
-    CHAT_LOOP,                  /* it repeated itself (chat/loop.h); text: what */
+    CHAT_LOOP,                  /* the answer repeated itself (chat/loop.h); text: what it repeated */
     CHAT_INTERRUPTED, CHAT_TOOL_ROUNDS, CHAT_FAILED,
-    CHAT_TOO_LONG,              /* failed since the context cannot hold the prompt */
+    CHAT_TOO_LONG,              /* failed: the context cannot hold the prompt */
 };
 const char *chat_end_name(enum chat_end end);           /* "stop", "stop_text", "length", ... */
 static inline bool chat_end_failed(enum chat_end end) { return end == CHAT_FAILED || end == CHAT_TOO_LONG; }
 
-/* Why more of a prompt was read than what is new in it.  {0}: it was not. */
+/* Why tokens of a prompt were read again that an earlier prompt had already held.  {0}: none were. */
 struct chat_refilled {
     bool happened;
-    bool resident;                      /* the conversation was there, up to a position that is not reached any more; else it was not */
-    bool from_file;                     /* the snapshot came back from a checkpoint */
-    int  common;                        /* tokens that the prompt shares with what was there */
-    int  pos;                           /* the nearest snapshot below; 0: none */
+    bool resident;                      /* the conversation was in memory, but its states could not go back far enough; false: it was not there */
+    bool from_file;                     /* the snapshot that the prompt goes on from came from a checkpoint file */
+    int  common;                        /* tokens that the prompt shares with the conversation in memory */
+    int  pos;                           /* position of the nearest snapshot within these; 0: there is none */
 };
 
-/* Of one request to a responder: sums, up to `bytes`, and `refilled`.  Of a turn: sums over all rounds of tool calls, and what follows from them. */
+/* Figures of one request to a responder (all members up to `refilled`), or of a turn: sums over its requests, one for each round of tool calls,
+ * and what follows from these. */
 struct chat_stats {
-    int    n_prompt, n_cached;          /* tokens of prompts; those of them that were not read again */
-    int    n_ahead;                     /* of n_cached: what was read while nothing was asked; */
-    int    n_typed;                     /* of those: the message itself, read while it was typed */
-    int    n_tokens;                    /* sampled, those that end answers included */
-    int    n_timed;                     /* of n_tokens: those that decode_ms is the time of, which is all but the first of each request */
+    int    n_prompt, n_cached;          /* tokens of prompts; of these, tokens that were in the cache */
+    int    n_ahead;                     /* of n_cached: tokens that were read ahead, before the request came */
+    int    n_typed;                     /* of n_ahead: tokens of the message itself, read while the user typed */
+    int    n_tokens;                    /* sampled tokens, those that end answers included */
+    int    n_timed;                     /* of n_tokens: those made during decode_ms, which is all but the first of each request */
     int    n_steps;
-    int    drafted[CHAT_MAX_DEPTH], accepted[CHAT_MAX_DEPTH];   /* by draft position */
-    int    looked_up[CHAT_MAX_DEPTH], looked_up_accepted[CHAT_MAX_DEPTH];      /* of these: found in the text; the others are the MTP block's */
+    int    drafted[CHAT_MAX_DEPTH], accepted[CHAT_MAX_DEPTH];   /* drafts by their position in a step */
+    int    looked_up[CHAT_MAX_DEPTH], looked_up_accepted[CHAT_MAX_DEPTH];      /* of these: drafts found in the text; the MTP block made the others */
     double prefill_ms, decode_ms;
-    double bytes;                       /* that steps moved: weights, states, KV rows, drafts; 0: not known */
-    struct chat_refilled refilled;      /* of the first request for an answer */
-    int    n_rounds;
+    double bytes;                       /* memory traffic of all steps: weights, states, KV rows, drafts; 0: not known */
+    struct chat_refilled refilled;      /* of the turn's first request */
+    int    n_rounds;                    /* requests of the turn */
     double wall_ms;
     double tok_s;                       /* tokens after the first, over the time after the first */
     double acceptance;                  /* accepted / drafted; negative when nothing was drafted */
-    int    ctx_used, ctx_total;         /* chat_context_used() when the turn had ended */
-    double joules;                      /* of the device during the turn; 0: not known */
+    int    ctx_used, ctx_total;         /* tokens: chat_context_used() at the end of the turn; the whole context */
+    double joules;                      /* energy that the device used during the turn; 0: not known */
     uint64_t seed;
 };
 /* The first token of each round comes from the prompt, not from a step.  0 without steps. */
 static inline double chat_tokens_per_step(const struct chat_stats *s) { return s->n_steps ? (double)(s->n_tokens - s->n_rounds) / s->n_steps : 0; }
 
-/* What a token cost in memory traffic, in 10^9 bytes; 0: not known. */
+/* Memory traffic per token, in 10^9 bytes; 0: not known. */
 static inline double chat_gb_per_token(const struct chat_stats *s)
 {
     return s->n_tokens > s->n_rounds ? s->bytes * 1e-9 / (s->n_tokens - s->n_rounds) : 0;
@@ -94,90 +95,91 @@ struct chat_event {
     size_t n;                           /* bytes of text */
     size_t done, total, cached;
     bool   truncated;
-    bool   denied;                      /* tool result: the call was not allowed, nothing ran */
-    bool   replayed;                    /* reasoning, text, call: of the beginning that was given, see chat_continue() */
-    const char *taken_back;             /* nothing was answered: the turn is undone and this was its message; else NULL */
+    bool   denied;                      /* tool result: the user did not allow the call, nothing ran */
+    bool   replayed;                    /* reasoning, text, call: a part of the stopped answer that the new one goes on from (chat_continue()) */
+    const char *taken_back;             /* the message of a turn that was undone because it got no word of an answer; else NULL */
     enum chat_end end;
     struct chat_stats stats;
 };
 
 struct chat_info {
     char model[64], backend[16], formats[96];
-    int  n_ctx;                         /* tokens that the context holds; 0: not known */
+    int  n_ctx;                         /* size of the context in tokens; 0: not known */
     int  draft_depth, n_threads;
     double load_ms;
-    char kv[16];                        /* how keys and values are stored: the name of the recipe; "": nobody knows */
-    size_t kv_token_bytes;              /* of a token, beyond what stays exact */
-    char weights_in[240];               /* where a GPU's weights lie and why; "": nothing was measured */
-    char reads[480];                    /* how fast memory was read at the start, and what to do when it is slow; "": not measured */
-    bool slow;                          /* it is */
-    char memory[600];                   /* how its memory was planned, in a line; "": nobody knows */
+    char kv[16];                        /* name of the KV recipe, which says how keys and values are stored; "": not known */
+    size_t kv_token_bytes;              /* KV cache per token, in bytes, without the rows that stay exact */
+    char weights_in[240];               /* in which memory a GPU's weights lie, and why; "": nothing was measured */
+    char reads[480];                    /* how fast memory was read at the start, and what to do if that is slow; "": not measured */
+    bool slow;                          /* memory was read slowly (`reads`) */
+    char memory[600];                   /* the memory plan in one line; "": not known */
 };
 
 /* What a front end can and wants. */
 struct chat_front {
-    bool can_ask;                       /* CHAT_APPROVE will be answered, otherwise such calls are refused; and CHAT_MODELS, otherwise there is no
-                                         * model */
+    bool can_ask;                       /* it answers CHAT_APPROVE and CHAT_MODELS.  Otherwise calls that need approval are refused, and a server
+                                         * with several models is an error */
     bool keeps;                         /* conversations go to disk (if the option save is on) */
-    bool attaches;                      /* "@path" in a message attaches the file; otherwise messages are text throughout */
+    bool attaches;                      /* "@path" in a message attaches the file; otherwise it is text like the rest */
     const char *tools;                  /* what tools = auto stands for: "all", "none" */
     bool enter_continues;               /* Enter on an empty draft does what /continue does: sentences may say so */
-    bool reads_ahead;                   /* somebody may say something next: the engine uses the time until then */
-    bool inspects;                      /* chat_token() will be asked how likely tokens were, and what else was */
+    bool reads_ahead;                   /* more messages may follow: between turns the engine reads ahead what the next prompt will hold */
+    bool inspects;                      /* it will ask chat_token() for probabilities and alternatives of tokens, which must then be recorded */
 };
 
-/* Takes the responder, also when it fails.  r NULL: that failed, and `e` has the reason already.  `o` is read at every turn and must
- * outlive the chat.  NULL with the reason. */
+/* Owns `r` from now on, also when it fails.  r NULL: opening the responder failed, and `e` has the reason already.  The chat reads `o` at every
+ * turn; `o` must outlive it.  NULL with the reason. */
 struct chat *chat_open(struct responder *r, struct options *o, const struct chat_front *front, struct err *e);
 void chat_close(struct chat *c);
 
 int  chat_fds(const struct chat *c, struct pollfd fds[CHAT_MAX_FDS]);
 int  chat_timeout(const struct chat *c);                /* for poll(): ms, -1 for ever */
+/* The *n events since the last call, which end when the next one begins. */
 const struct chat_event *chat_drain(struct chat *c, int *n);
-/* Sleeps until something happens here or on `fd` (-1: none), at most timeout_ms (-1: for ever). */
+/* Sleeps until the chat has something to do or `fd` (-1: none) can be read, at most timeout_ms (-1: for ever). */
 void chat_wait(const struct chat *c, int fd, int timeout_ms);
 
-/* What the next message says so far, after each key; "": nothing.  When no key has come for a moment its whole words are read ahead, which
- * changes no answer. */
+/* The text of the message that is being typed, after each key; "": it is empty.  When no key has come for a moment its whole words are read
+ * ahead, which changes no answer. */
 void chat_draft(struct chat *c, const char *text, size_t n);
-/* False while one is being answered; or, the first time, if a file that it names cannot be attached or takes more than half of what is
- * free in the context. */
+/* Sends a message.  False with the reason while another one is being answered.  Also false, but only the first time, if a file that the message
+ * names cannot be attached or takes more than half of the free context: the same message again is sent. */
 bool chat_submit(struct chat *c, const char *text, size_t n, struct err *e);
-/* The next message takes this file along, as "@path" in it would. */
+/* Attaches this file to the next message, as "@path" in it would. */
 bool chat_attach(struct chat *c, const char *path, struct err *e);
-/* A message of an earlier talk, which nobody answers now: role "user" or "assistant". */
+/* Adds a message of an earlier conversation, which is not answered: role "user" or "assistant". */
 bool chat_recall(struct chat *c, const char *role, const char *text, size_t n, struct err *e);
-bool chat_regenerate(struct chat *c, struct err *e);    /* another answer to the last message, with another seed */
-bool chat_regenerate_seed(struct chat *c, uint64_t seed, struct err *e);        /* ... with this one */
-/* The last answer once more, with the seed that it had; a note says whether it is the same, or from which token on it is not. */
+bool chat_regenerate(struct chat *c, struct err *e);    /* another answer to the last message, with a new seed */
+bool chat_regenerate_seed(struct chat *c, uint64_t seed, struct err *e);        /* ... with the given seed */
+/* Makes the last answer once more with the same seed; a note says whether both are equal, or at which token they differ first. */
 bool chat_replay(struct chat *c, struct err *e);
-/* Ends the turn; what was said is kept.  A running tool gets SIGINT and two seconds; a second call kills it. */
+/* Ends the turn and keeps the text of the answer so far.  A running tool gets SIGINT and two seconds; a second call kills it. */
 void chat_interrupt(struct chat *c);
-enum chat_answer { CHAT_NO, CHAT_YES, CHAT_ALWAYS };    /* always: this tool, until the program ends */
+enum chat_answer { CHAT_NO, CHAT_YES, CHAT_ALWAYS };    /* always: every call of this tool, until the program ends */
 void chat_approve(struct chat *c, enum chat_answer answer);
-void chat_refuse(struct chat *c, const char *why);      /* no, and the model is told why; "": chat_approve(c, CHAT_NO) */
-/* Yes, but with these arguments; the model is told that they are others.  False if they are no JSON object: the question stands. */
+void chat_refuse(struct chat *c, const char *why);      /* no, and the model reads why; "": chat_approve(c, CHAT_NO) */
+/* Yes, but with these arguments; the model is told that the user changed them.  False if they are no JSON object: the question stays open. */
 bool chat_approve_edited(struct chat *c, const char *arguments, size_t n, struct err *e);
-/* What the call that waits for a word would run, and where, a line each; nothing for a built-in tool. */
+/* The command that the call awaiting approval would run, and its folder, one line each; nothing for a built-in tool. */
 void chat_asked_command(const struct chat *c, struct buf *out);
-bool chat_busy(const struct chat *c);
-bool chat_ready(const struct chat *c);
+bool chat_busy(const struct chat *c);                   /* a turn is under way */
+bool chat_ready(const struct chat *c);                  /* the model is loaded */
 
 bool chat_new(struct chat *c, struct err *e);           /* an empty conversation; the old one stays on disk */
 
-/* --- the tree: going back loses nothing; what is not on the shown path stays beside it --- */
-bool chat_undo(struct chat *c, struct buf *taken_back, struct err *e);  /* the last message and its answer leave the path */
-bool chat_redo(struct chat *c, struct err *e);          /* back down the way that was shown last */
-/* Marks user message `i` (index of chat_message()); its text, for an editor.  Nothing else changes until the next submit: what it
- * says stands beside that message, which leaves the path with all that follows.  Another path or another turn ends the mark; a
- * submit that nothing came of brings path and mark back. */
+/* --- the tree: messages are never lost; the front end shows one path from a root to a leaf, the other messages stay beside it --- */
+bool chat_undo(struct chat *c, struct buf *taken_back, struct err *e);  /* takes the last message and its answer off the path; the message's text */
+bool chat_redo(struct chat *c, struct err *e);          /* puts the message and answer that were shown last behind the path's end back on it */
+/* Marks user message `i` (index of chat_message()) as being edited and gives its text.  The next chat_submit() then makes a sibling of that
+ * message, and the path goes through the new one.  A change of the path or another turn ends the mark.  A submit that gets no word of an answer
+ * restores path and mark. */
 bool chat_edit(struct chat *c, int i, struct buf *text, struct err *e);
-int  chat_edited(const struct chat *c);                 /* the marked message, or -1 */
-void chat_edit_end(struct chat *c);                     /* nothing is marked any more */
-bool chat_cut(struct chat *c, int i, struct err *e);    /* message i and what follows leave the path */
-/* How many stand beside message i, itself counted; which one it is, from 0. */
+int  chat_edited(const struct chat *c);                 /* index of the marked message, or -1 */
+void chat_edit_end(struct chat *c);                     /* removes the mark */
+bool chat_cut(struct chat *c, int i, struct err *e);    /* takes message i and all behind it off the path */
+/* The number of siblings of message i, itself included; *which: its own number among them, from 0. */
 int  chat_siblings(const struct chat *c, int i, int *which);
-/* The path goes through that one, and on as it was shown last. */
+/* Leads the path through sibling `which` of message i, and on as it was when that one was shown last. */
 bool chat_show_sibling(struct chat *c, int i, int which, struct err *e);
 struct chat_node {
     int parent;                         /* -1: a root */
@@ -185,157 +187,160 @@ struct chat_node {
     const char *call, *arguments;       /* of its first tool call; NULL: it has none */
     bool on_path;
 };
-int  chat_n_nodes(const struct chat *c);                /* in the order in which they were made: parents before children */
+int  chat_n_nodes(const struct chat *c);                /* all messages of the tree, in the order in which they were made: parents before children */
 struct chat_node chat_node(const struct chat *c, int k);
-bool chat_go(struct chat *c, int node, struct err *e);  /* the path ends there */
+bool chat_go(struct chat *c, int node, struct err *e);  /* makes this node the end of the path */
 
-/* --- an answer's tokens: of an assistant message, or (i = -1) of the answer under way, of its last request --- */
+/* --- tokens of assistant message i, or (i = -1) of the last request of the answer under way --- */
 enum chat_token_how { CHAT_SAMPLED, CHAT_DRAFTED, CHAT_LOOKED_UP, CHAT_FORCED };
 enum { CHAT_ALTERNATIVES = LIMIT_ALTERNATIVES };
 struct chat_token {
     const char *text;           /* the piece; may be part of a character.  Valid until the conversation changes */
     size_t n;
-    bool   reasoning;           /* which of the message's two texts it belongs to */
-    size_t at;                  /* byte of that text where it begins */
+    bool   reasoning;           /* the token belongs to the reasoning, not to the text of the answer */
+    size_t at;                  /* its first byte in that text */
     enum chat_token_how how;
-    float  prob;                /* of the token, before penalties and cuts; negative: not known (a loaded session) */
+    float  prob;                /* probability of the token, before penalties and cuts; negative: not known (a loaded session) */
     int    n_alternatives;      /* by falling probability; the token itself is among them if it is that likely */
     struct { const char *text; size_t n; float prob; } alternatives[CHAT_ALTERNATIVES];
 };
 int  chat_n_tokens(struct chat *c, int i);
 bool chat_token(struct chat *c, int i, int k, struct chat_token *out);
-/* Another answer beside message i: its first k tokens, then that alternative of token k, then the model goes on. */
+/* Makes a sibling of answer i: its first k tokens, then the given alternative of token k, then what the model writes behind these. */
 bool chat_branch_token(struct chat *c, int i, int k, int alternative, struct err *e);
-/* What the shown path ends with, and chat_continue() does about it: */
+/* What the shown path ends with; chat_continue() acts accordingly. */
 enum chat_rest {
-    CHAT_WHOLE,                 /* an answer, or nothing; there is nothing to do */
-    CHAT_STOPPED,               /* an answer that the user or a limit stopped: goes on, and stays one message */
-    CHAT_CUT,                   /* likewise, but that the program ended in the middle of it */
-    CHAT_UNANSWERED,            /* a message, or tools' results, without any answer: answers it */
-    CHAT_UNRUN,                 /* calls without all their results: another answer instead */
+    CHAT_WHOLE,                 /* a whole answer, or the path is empty: nothing to continue */
+    CHAT_STOPPED,               /* an answer that the user or a limit stopped: the model goes on with it, and it stays one message */
+    CHAT_CUT,                   /* an answer in whose middle the program ended: likewise */
+    CHAT_UNANSWERED,            /* a message, or results of tools, without an answer: the model answers */
+    CHAT_UNRUN,                 /* calls of which some have no result: the model makes another answer instead */
 };
 enum chat_rest chat_rest(const struct chat *c);
 bool chat_continue(struct chat *c, struct err *e);
-/* While the model reasons: the reasoning ends here, the answer begins.  False: it does not reason. */
+/* Ends the reasoning that is under way: the model begins its answer.  False: it is not reasoning. */
 bool chat_answer_now(struct chat *c);
 
 /* --- what fills the context, and the machine --- */
-/* what: "system", "tools", "user", "file", "answer", "tool", "summary" */
 enum chat_mark {
     CHAT_PLAIN,
-    CHAT_DROPPED,               /* the next prompts hold a line instead of it, and neither its files nor results of its calls */
-    CHAT_PINNED,                /* it is not dropped */
+    CHAT_DROPPED,               /* the next prompts hold one line in place of the message, without its files and the results of its calls */
+    CHAT_PINNED,                /* no summary takes the place of the message, and it is not dropped */
 };
+/* A part of the next prompt. */
 struct chat_part {
-    const char *what;
+    const char *what;           /* "system", "tools", "user", "file", "answer", "tool", "summary" */
     char label[64];
     int  number;                /* for chat_mark(); 0: system prompt, tools */
-    int  message, file;         /* file -1: the message itself */
-    int  tokens;                /* in the next prompt */
-    int  whole;                 /* if it were not dropped: whole - tokens is what that frees */
+    int  message, file;         /* index of the message; of a file of it, -1: the message itself */
+    int  tokens;                /* its tokens in the next prompt */
+    int  whole;                 /* ... if it were not dropped: dropping it frees whole - tokens */
     enum chat_mark mark;
-    bool estimated;
+    bool estimated;             /* the tokens are not counted yet */
 };
-/* Of the next prompt, in its order; to within a few tokens a message, estimates before CHAT_READY.  Valid until the next call. */
+/* The parts of the next prompt in their order; returns how many.  Token counts are right to within a few per message, estimates before CHAT_READY.
+ * Valid until the next call. */
 int  chat_context(struct chat *c, const struct chat_part **parts);
-/* Numbers are those of chat_context(). */
+/* Marks the part of this number (struct chat_part). */
 bool chat_mark(struct chat *c, int number, enum chat_mark mark, struct err *e);
-/* How much of the context is taken: while an answer is made, its prompt and what there is of it; else the next prompt, which is
- * the sum of the parts.  Every front end and command tells this figure. */
+/* How much of the context is used: during an answer its prompt and the tokens so far, otherwise the next prompt, which is the sum of the parts.
+ * Every front end and command shows this figure. */
 struct chat_count { int tokens; bool estimated; };
 struct chat_count chat_context_used(struct chat *c);
-/* An answer to a question that does not become part of the conversation: a turn like others, of which nothing is kept. */
+/* Asks a question beside the conversation: a turn like others, but neither question nor answer are kept. */
 bool chat_aside(struct chat *c, const char *question, struct err *e);
-const char *chat_asked_aside(const struct chat *c);     /* the question while that turn is under way, else NULL */
-/* The model writes a summary of the conversation: a turn like others, of which nothing is kept.  If it comes to an end the summary
- * waits for chat_decide(), and nothing else can be done before.  Taken, it stands at the path's end, prompts begin with it and what is
- * pinned, and chat_undo() goes back before it. */
+const char *chat_asked_aside(const struct chat *c);     /* the question while its turn is under way, else NULL */
+/* Lets the model write a summary of the conversation: a turn like others, but it adds no messages.  If the turn succeeds the summary waits for
+ * chat_decide(), and until then nothing else can be done.  If taken, it becomes the end of the path: prompts then begin with it and the pinned
+ * messages, and chat_undo() goes back before it. */
 bool chat_compact(struct chat *c, const char *hint, struct err *e);
-bool chat_sums_up(const struct chat *c);                /* that turn is under way */
-bool chat_proposes(struct chat *c, struct buf *out);      /* a summary waits; `out` (or NULL): "in place of 12 messages: ..." */
+bool chat_sums_up(const struct chat *c);                /* the turn of chat_compact() is under way */
+bool chat_proposes(struct chat *c, struct buf *out);    /* a summary waits for chat_decide(); `out` (or NULL): "in place of 12 messages: ..." */
 void chat_decide(struct chat *c, bool take);
-int  chat_not_counted(const struct chat *c);            /* tokens of reasoning that no prompt will hold again; an estimate likewise */
-int  chat_count_tokens(const struct chat *c, const char *text, size_t n);       /* of a draft; an estimate before CHAT_READY */
+int  chat_not_counted(const struct chat *c);            /* tokens of reasoning that later prompts leave out; an estimate before CHAT_READY */
+int  chat_count_tokens(const struct chat *c, const char *text, size_t n);       /* tokens of this text; an estimate before CHAT_READY */
 struct chat_machine {
-    double memory_used, memory_total;   /* bytes; of the device, or of this process and the host; 0: not known */
+    double memory_used, memory_total;   /* bytes: of the device, or without one of this process and of the host; 0: not known */
     int    celsius;                     /* 0: not known */
     double watts;                       /* 0: not known */
-    const char *throttled;              /* why clocks are lowered, in a word or two; NULL: they are not, or not known */
-    int    snapshots, snapshots_max;    /* states that the engine keeps for going back; how many there is room for */
-    int    resident, resident_max;      /* conversations that it goes on with without computing them again; likewise */
-    double joules;                      /* used so far; differences mean something */
+    const char *throttled;              /* why clocks are lowered, in a word or two; NULL: they are not lowered, or not known */
+    int    snapshots, snapshots_max;    /* snapshots that the engine keeps for going back; how many it has room for */
+    int    resident, resident_max;      /* conversations in memory, which need not be computed again; how many there is room for */
+    double joules;                      /* energy used since some moment in the past: only differences mean something */
 };
 void chat_machine(const struct chat *c, struct chat_machine *m);        /* cheap enough for once a second */
-bool chat_offer_tools(struct chat *c, const char *list, struct err *e);         /* the option tools, from now on */
-bool chat_set_approval(struct chat *c, const char *who, struct err *e);         /* the option tools_approve, likewise */
-void chat_describe_sampling(const struct chat *c, struct buf *out);     /* a line: the values in force, and where they come from */
-/* Of an option of sampling that was not set: a line with the value in force; else nothing. */
+bool chat_offer_tools(struct chat *c, const char *list, struct err *e);         /* sets the option tools for the next turns */
+bool chat_set_approval(struct chat *c, const char *who, struct err *e);         /* sets the option tools_approve for the next turns */
+void chat_describe_sampling(const struct chat *c, struct buf *out);     /* a line: the sampling values in force, and where they come from */
+/* For a sampling option that the user has not set: a line with the value in force; for others nothing. */
 void chat_describe_value(const struct chat *c, enum option_id id, struct buf *out);
 void chat_sampling_name(const struct chat *c, struct buf *out);         /* "temperature 0.6"; "" while it is not known */
 void chat_list_tools(const struct chat *c, struct buf *out);
 
 /* --- sessions (chat/sessions.h lists them) --- */
 bool chat_save(struct chat *c, const char *name, struct err *e);
-/* `note` gets what the user should know: what was damaged, and what the conversation ends with if that is no whole answer. */
+/* `note` gets what the user should know: what of the file was damaged, and that the last answer is not whole, if so. */
 bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e);
-/* At the start: what the options resume and continue ask for, if they do. */
+/* At the start of the program: loads the conversation that the options resume and continue ask for, if any. */
 bool chat_resume(struct chat *c, struct buf *note, struct err *e);
-/* What -r takes to go on with it; false: it is not kept, or nothing was said. */
+/* The name under which -r finds this conversation; false: it is not kept on disk, or has no messages. */
 bool chat_saved_name(const struct chat *c, struct buf *name);
 bool chat_rename(struct chat *c, const char *title, struct err *e);
-/* Moves a kept conversation to the trash (chat/trash.h).  Asked for the first time it only says in `told` what would happen. */
+/* Moves a kept conversation to the trash (chat/trash.h).  The first call only says in `told` what would happen, the second one does it. */
 bool chat_delete(struct chat *c, const char *name, struct buf *told, struct err *e);
-/* As given, else the first line of the first message; "" before that.  Valid until the next call. */
+/* The title that the user gave, else the first line of the first message, else "".  Valid until the next call. */
 const char *chat_title(struct chat *c);
-/* The disk failed, the file lacks something: tried again at the end of every turn. */
+/* The disk failed and the file lacks messages; the chat writes them again at the end of every turn. */
 bool chat_unsaved(const struct chat *c);
-/* Tries it now.  False: it is not saved, and why. */
+/* Writes the messages that the file lacks now.  False with the reason. */
 bool chat_keep(struct chat *c, struct err *e);
-/* False, once until something more is said: it is not saved, and leaving would lose it. */
+/* False with a warning if messages are not saved and leaving would lose them; the next call gives true, unless the conversation has grown. */
 bool chat_may_quit(struct chat *c, struct err *e);
 bool chat_export(const struct chat *c, const char *format, struct buf *out, struct err *e);    /* "md", "json", "txt" */
 
-/* The checkpoint of the conversation: what a resume need not compute again. */
+/* The checkpoint of the conversation (engine/checkpoint.h): its tokens need not be computed again on a resume. */
 struct chat_checkpoint {
-    bool   on;                          /* there is one, or will be */
-    size_t bytes, written;              /* of the file, 0: not known; written since the start */
-    int    restored;                    /* tokens that came back when it was loaded */
+    bool   on;                          /* the conversation has a checkpoint, or will have one */
+    size_t bytes, written;              /* bytes: size of the file, 0: not known; written to it since the start of the program */
+    int    restored;                    /* tokens that the checkpoint gave back when the conversation was loaded */
 };
 void chat_checkpoint(const struct chat *c, struct chat_checkpoint *k);
 
 /* --- a server with several models --- */
-/* Their names as they were told last; 0: there is nothing to choose.  Valid until the next drain. */
+/* The names of its models, as the server told them last, and how many; 0: there is nothing to choose.  Valid until the next drain. */
 int  chat_models(const struct chat *c, const char *const **names);
-/* The one that a word means: its name, or its number from 1 as chat_models() has it; NULL: none. */
+/* The name of the model that the user means by `word`: a name, or a number from 1 in the order of chat_models(); NULL: there is no such model. */
 const char *chat_model_meant(const struct chat *c, const char *word);
-/* The answers that follow come from that model; CHAT_READY, or CHAT_MODELS if the server does not have it.  False: an answer is under way, or there
- * is nothing to choose. */
+/* Uses this model for the answers that follow.  CHAT_READY comes, or CHAT_MODELS if the server does not have it.  False with the reason: an answer
+ * is under way, or there is nothing to choose. */
 bool chat_choose_model(struct chat *c, const char *name, struct err *e);
-bool chat_list_models(struct chat *c, struct err *e);   /* asks for them anew: CHAT_MODELS, or a note.  False likewise */
+/* Asks the server for its models: CHAT_MODELS comes, or a note.  False with the reason, as chat_choose_model(). */
+bool chat_list_models(struct chat *c, struct err *e);
 
-int chat_others(const struct chat *c);                  /* programs that use the model of this chat, too: they may go on when it ends */
+int chat_others(const struct chat *c);                  /* the number of other programs that use the model of this chat; they may outlive it */
 const struct chat_info *chat_info(const struct chat *c);                /* NULL before CHAT_READY */
 const char *chat_model_dir(const struct chat *c);
 const char *chat_notice(const struct chat *c);          /* the first line of notice.txt in the model's directory, or NULL */
 const char *chat_saved_as(const struct chat *c);        /* path, or NULL */
 int  chat_n_messages(const struct chat *c);
 const struct chat_stats *chat_last_stats(const struct chat *c);         /* of the turn that ended last */
-const char *chat_refill(const struct chat *c);          /* why more of its prompt was read than what was new in it; "": it was not */
-void chat_stats_now(const struct chat *c, struct chat_stats *s);        /* of the turn under way, so far, but for its joules; else that */
-/* The conversation so far, a message after the other, for a front end that shows a loaded one.  Valid until it changes. */
+const char *chat_refill(const struct chat *c);          /* struct chat_refilled of that turn in a sentence; "": nothing was read again */
+/* The figures so far of the turn under way, without joules; while there is none, those of the last turn. */
+void chat_stats_now(const struct chat *c, struct chat_stats *s);
+/* Message i of the shown path.  Valid until the conversation changes. */
 struct chat_message {
-    const char *role, *text, *reasoning, *name;         /* role: "user", "assistant", "tool", "summary" (of what stands before) */
-    int  n_calls;                                       /* of an assistant's */
-    bool stopped;
+    const char *role, *text, *reasoning, *name;         /* role: "user", "assistant", "tool", "summary" (of the messages before it); name: the tool */
+    int  n_calls;                                       /* tool calls of an assistant message */
+    bool stopped;                                       /* the user or a limit stopped the answer */
 };
 struct chat_message chat_message(const struct chat *c, int i);
 struct chat_call { const char *name, *arguments; };
 struct chat_call chat_message_call(const struct chat *c, int i, int k);
-/* Files of a user message, "@path" in its text when it was sent: the model reads their text, the screen shows the message. */
+/* Files of a user message, which stand as "@path" in its text: prompts hold the text of the files, the screen shows the message alone. */
 struct chat_file { const char *path, *text; size_t bytes; int tokens; bool estimated; };      /* text: NULL from chat_check_file() */
 int  chat_n_files(const struct chat *c, int i);
 struct chat_file chat_file(struct chat *c, int i, int k);
-/* Would "@path" attach?  Fills bytes and tokens; else says why not. */
+/* Whether "@path" could be attached: fills bytes and tokens of *out.  False with the reason. */
 bool chat_check_file(const struct chat *c, const char *path, struct chat_file *out, struct err *e);
 
 #endif

@@ -1,4 +1,4 @@
-/* The lines of a session file (docs/formats.md), and what each does to a transcript.  A line is JSON and ends in a newline. */
+/* The lines of a session file (docs/formats.md), each a JSON object and a newline: writing them, and applying them to a transcript. */
 #ifndef Q35_CHAT_RECORD_H
 #define Q35_CHAT_RECORD_H
 
@@ -11,19 +11,19 @@
 #include "base/ids.h"
 #include "chat/transcript.h"
 
-/* What the answer under way has gained since the last such line: from these bytes of its texts, from this one of its ids on.  An
- * answer that goes on with a stopped one counts from the beginning of that one. */
+/* What the answer under way has gained since its last such line.  Offsets count from the beginning of the answer; an answer that goes on from a
+ * stopped one counts from the beginning of that one. */
 struct answer_part {
-    size_t reasoning_at, content_at;
-    int    ids_at;
+    size_t reasoning_at, content_at;    /* bytes */
+    int    ids_at;                      /* ids */
     struct text reasoning, content;
     const int32_t *ids;
     int    n_ids;
 };
 
-/* An answer as far as such lines have it.  Plain value, valid as {0}. */
+/* An answer gathered from these lines.  Plain value, valid as {0}. */
 struct unfinished {
-    bool any, no_ids;
+    bool any, no_ids;                   /* any: there was such a line; no_ids: one of them had none, so the ids are incomplete and not used */
     struct buf reasoning, content;
     struct ids ids;
 };
@@ -31,26 +31,27 @@ struct unfinished {
 /* Each appends a line. */
 void record_header(struct buf *out, const char *model);
 void record_entry(struct buf *out, const struct entry *m);
-void record_instead(struct buf *out, const struct entry *m);            /* it takes the place of the newest answer of all */
-void record_beside(struct buf *out, const struct entry *m);             /* the path ends before its place, and goes on with it */
-void record_system(struct buf *out, const char *text);                  /* "": none */
-void record_title(struct buf *out, const char *text);                   /* "": none */
-void record_keep(struct buf *out, int n);               /* the path ends after n entries */
-void record_forget(struct buf *out, int n);             /* likewise, and the entry behind them was never said */
+void record_instead(struct buf *out, const struct entry *m);            /* entry m replaces the newest entry of all, which is an answer */
+void record_beside(struct buf *out, const struct entry *m);             /* entry m is added at its depth of the path, and the path ends with it */
+void record_system(struct buf *out, const char *text);                  /* the system prompt; "": none */
+void record_title(struct buf *out, const char *text);                   /* the title; "": none */
+void record_keep(struct buf *out, int n);               /* cuts the path after n entries */
+void record_forget(struct buf *out, int n);             /* cuts the path after n entries, and removes the entry behind them from the tree */
 void record_part(struct buf *out, const struct answer_part *p);
-void record_go(struct buf *out, int number);            /* the path ends with that entry */
-void record_mark(struct buf *out, const struct entry *m, int file);    /* of the message, or (file >= 0) of a file of it */
-/* All lines behind the header that make an empty transcript into this one, tree and all. */
+void record_go(struct buf *out, int number);            /* the path ends with the entry of this number */
+void record_mark(struct buf *out, const struct entry *m, int file);    /* the mark of the message, or (file >= 0) of that file of it */
+/* All lines after the header that build this transcript, with its whole tree, from an empty one. */
 void record_transcript(struct buf *out, const struct transcript *t);
 
-/* What the lines say, without their newline.  A kind of record that a later version may add is skipped. */
+/* Readers take a line without its newline.  Kinds of lines that they do not know are skipped: a later version may have written them. */
 bool record_read_header(const char *line, size_t n, const char *path, struct err *e);
-enum record_kind { RECORD_DAMAGED, RECORD_PART, RECORD_MOVE, RECORD_OTHER };    /* of an answer; of the path; the rest */
-/* Does to `t` what the line says; parts of an answer gather in `u` until the path moves on. */
+enum record_kind { RECORD_DAMAGED, RECORD_PART, RECORD_MOVE, RECORD_OTHER };    /* PART: of an answer; MOVE: changes the path */
+/* Applies the line to `t`; parts of an answer gather in `u` until a line of another kind comes. */
 enum record_kind record_read(const char *line, size_t n, struct transcript *t, struct unfinished *u);
-/* A damaged line that was a message keeps its place, because later lines count messages.  False: it was none. */
+/* For a damaged line: if it was a message, an empty entry takes its place, since later lines count entries.  False: it was no message. */
 bool record_read_damaged(const char *line, size_t n, struct transcript *t, struct unfinished *u);
-/* The end of the file: what there is of an answer becomes an entry, and `out` gets the lines that do so.  False: there is nothing. */
+/* At the end of the file: makes an entry of the gathered parts of an answer, and appends the lines that do the same to `out`.  False: there were no
+ * parts. */
 bool record_finish(struct transcript *t, struct unfinished *u, struct buf *out);
 void unfinished_free(struct unfinished *u);
 

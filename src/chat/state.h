@@ -34,17 +34,17 @@
 
 /* What the user has ready for the next message. */
 struct draft {
-    struct attached attached;           /* files that it does not name itself */
-    struct buf      doubted;            /* the message that was refused because of its files; sent again it goes as it is */
-    enum { NO_DOUBT, DOUBTS_FILES, DOUBTS_SIZE } doubt;         /* what was told of it; the later one includes the other */
+    struct attached attached;           /* files of chat_attach(), which the text does not name */
+    struct buf      doubted;            /* the message that was refused because of its files; the same text again is sent */
+    enum { NO_DOUBT, DOUBTS_FILES, DOUBTS_SIZE } doubt;         /* the reason that the user was told; SIZE includes FILES */
 };
 
-/* What is read while nothing is asked. */
+/* Reading ahead: what the responder was given to read before the next request. */
 struct ahead {
-    uint64_t print;                     /* of what stands before the next message, as it was last given to the responder; 0: it was not */
-    struct buf draft;                   /* whole words of that message */
-    int64_t due_ns;                     /* when they are looked at; 0: they were */
-    struct buf read;                    /* those that the responder was last given */
+    uint64_t print;                     /* hash of the messages that the responder was given last; 0: none */
+    struct buf draft;                   /* whole words of the message that is being typed */
+    int64_t due_ns;                     /* when they are given to the responder; 0: they were */
+    struct buf read;                    /* the words that the responder was given last */
 };
 
 struct chat {
@@ -53,8 +53,8 @@ struct chat {
     struct outbox     out;
     struct responder *responder;
     struct chat_info  info;
-    enum { RESPONDER_OPENS, RESPONDER_ASKS, RESPONDER_READY, RESPONDER_GONE } presence;         /* asks: for a model; gone: another takes its place
-                                                                                                 * when a turn waits */
+    /* ASKS: a model must be chosen.  GONE: another responder is opened as soon as a turn waits for one. */
+    enum { RESPONDER_OPENS, RESPONDER_ASKS, RESPONDER_READY, RESPONDER_GONE } presence;
     struct ahead      ahead;
 
     struct transcript t;
@@ -68,31 +68,31 @@ struct chat {
     struct chat_turn  turn;
     struct calls      calls;
     struct summary    summary;
-    struct transcript aside;            /* the newest one: question, answers, results of its calls */
+    struct transcript aside;            /* of the newest chat_aside(): question, answers, results of its calls */
 };
 
 #define STATE_MIX 0xcbf29ce484222325u
 
 static inline bool state_ready(const struct chat *c) { return c->presence == RESPONDER_READY; }         /* the responder takes requests */
-bool state_usable(const struct chat *c, struct err *e);         /* a turn may begin, or the conversation change */
+bool state_usable(const struct chat *c, struct err *e);         /* a turn may begin, and the conversation may be changed */
 const char *state_role(const struct entry *m);
-uint64_t state_conversation(const struct chat *c);              /* struct request: a number made of its file's path; 0: there is no file */
-uint64_t state_mix(uint64_t h, const void *data, size_t n);     /* FNV-1a over n more bytes; begins with STATE_MIX */
+uint64_t state_conversation(const struct chat *c);              /* for struct request: a hash of its file's path; 0: it has no file */
+uint64_t state_mix(uint64_t h, const void *data, size_t n);     /* FNV-1a over n more bytes; the first h is STATE_MIX */
 void state_note(struct chat *c, const char *text);              /* a sentence for the user */
 
 /* aside.c */
-void aside_calls(const struct chat *c, struct request *q, struct arena *mem);           /* adds its calls so far and their results */
-/* How the turn ends for the user; *why is the reason if it failed. */
+void aside_calls(const struct chat *c, struct request *q, struct arena *mem);           /* adds the calls so far and their results to the request */
+/* The end that the user is told when the turn ended with `end`; *why: the reason, if it failed. */
 enum chat_end aside_end(struct chat *c, enum chat_end end, const char **why);
 
 /* ahead.c */
-void ahead_step(struct chat *c);                        /* what the next prompt begins with goes to the responder, if it has changed */
+void ahead_step(struct chat *c);                        /* gives the responder the beginning of the next prompt to read, if that has changed */
 int  ahead_timeout(const struct chat *c);               /* ms until ahead_step() has something to do, -1: nothing */
 
 /* context.c */
-int context_entry_frees(struct chat *c, int i);         /* tokens that a prompt saves when a line stands for it */
-int context_if_summed(struct chat *c, const struct buf *summary);       /* of the next prompt with that in place of all before */
-int context_file_tokens(const struct chat *c, struct text t);           /* of a file that may be attached */
-bool context_counts(const struct chat *c, struct text t);               /* false: that figure is an estimate */
+int context_entry_frees(struct chat *c, int i);         /* tokens that prompts save when one line replaces entry i */
+int context_if_summed(struct chat *c, const struct buf *summary);       /* tokens of the next prompt if this summary replaced the messages so far */
+int context_file_tokens(const struct chat *c, struct text t);           /* tokens of a file with this text */
+bool context_counts(const struct chat *c, struct text t);               /* false: context_file_tokens() is an estimate */
 
 #endif

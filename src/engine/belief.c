@@ -1,13 +1,13 @@
 #include "engine/belief.h"
 
 enum {
-    FIRST = 50,                         /* events that the usual weights count for at first */
-    MOST = 300,                         /* ... and at most: so they follow the last few answers */
+    FIRST = 50,                         /* struct belief's n at first: the prior counts as much as 50 events */
+    MOST = 300,                         /* ... and at most, so that the usual weights follow the last few answers */
 };
-static const double unusual = 0.2;      /* chance that the rate of an answer, or after a change, is not a usual one */
+static const double unusual = 0.2;      /* chance that the rate of a new answer, or after a change, is none of the usual ones */
 static const float rates[BELIEF_RATES] = {0.05f, 0.15f, 0.25f, 0.35f, 0.45f, 0.55f, 0.65f, 0.75f, 0.83f, 0.9f, 0.95f, 0.98f};
 
-/* Rates about the middle are likelier, and none is excluded; the sum is 1. */
+/* The weights before any event: more for rates near the middle, some for every rate; their sum is 1. */
 static void prior(double middle, double p[BELIEF_RATES])
 {
     double sum = 0;
@@ -19,7 +19,7 @@ static void prior(double middle, double p[BELIEF_RATES])
         p[i] /= sum;
 }
 
-/* The weights become a mixture: `share` of what is usual, the rest of what they were. */
+/* Mixes the weights: `share` of the usual weights and a little of the prior, the rest of the weights as they were.  Their sum becomes 1. */
 static void doubt(struct belief *b, double share)
 {
     double p[BELIEF_RATES], sum = 0;

@@ -17,8 +17,8 @@
 #include "base/memory.h"
 
 enum {
-    PAGE = 4096,                        /* everything begins at a multiple of it, so that no write touches what another one wrote */
-    ROOT_AT = PAGE,                     /* two of them */
+    PAGE = 4096,                        /* everything begins at a multiple of this, so that no write touches the bytes of another one */
+    ROOT_AT = PAGE,                     /* two roots, a page each */
     DATA_AT = 3 * PAGE,
     MOST_SECTIONS = 1 << 20, MOST_IDS = 1 << 26,
     LOCK_TRIES = 100, LOCK_TRY_MS = 20,
@@ -30,17 +30,17 @@ struct header {
     char     magic[16];
     uint32_t version, unused;
     struct fingerprint identity;
-    uint64_t checksum;                  /* of what stands before it */
+    uint64_t checksum;                  /* of the members above */
 };
 
-/* Says where the index lies.  The readable one with the greater number counts; the next one is written over the other. */
+/* A root says where the index lies.  Of two intact roots the one with the greater number counts; a commit overwrites the other one. */
 struct root {
-    uint64_t number;                    /* from 1 on; 0: there is none */
+    uint64_t number;                    /* from 1 on; 0: no root */
     uint64_t index_at, index_bytes, index_checksum;
-    uint64_t checksum;
+    uint64_t checksum;                  /* of the members above */
 };
 
-/* The index: this, the sections, the ids. */
+/* The index consists of this head, the sections and the ids. */
 struct index_head { uint64_t n_sections, n_ids; };
 
 struct extent { uint64_t from, to; };
@@ -49,9 +49,9 @@ struct extents { struct extent *all; int n, cap; };
 struct checkpoint {
     int   fd;
     char *path;
-    struct root     root;               /* that counts */
-    struct extents  held;               /* what it refers to; nothing may be written there */
-    struct extents  fresh;              /* what was written since */
+    struct root     root;               /* the root that counts */
+    struct extents  held;               /* parts of the file that it refers to, which must not be overwritten */
+    struct extents  fresh;              /* parts of the file that were written since the last commit */
     struct checkpoint_section *sections;
     int   n_sections, cap_sections;
     struct ids ids;
@@ -77,7 +77,7 @@ static int by_place(const void *a, const void *b)
     return x->from < y->from ? -1 : x->from > y->from;
 }
 
-/* All that is in use, in order. */
+/* All parts of the file that are in use, by offset. */
 static struct extents taken(const struct checkpoint *c)
 {
     struct extents all = {0};
@@ -90,7 +90,7 @@ static struct extents taken(const struct checkpoint *c)
     return all;
 }
 
-/* The first gap that is large enough, or the end. */
+/* The offset of the first unused gap that is large enough, or of the end. */
 static uint64_t free_place(const struct checkpoint *c, uint64_t bytes)
 {
     struct extents all = taken(c);
@@ -101,7 +101,7 @@ static uint64_t free_place(const struct checkpoint *c, uint64_t bytes)
     return end;
 }
 
-/* What is free takes no room on the disk, where the file system can do that. */
+/* Gives unused parts back to the file system, if that can punch holes. */
 static void give_back(struct checkpoint *c)
 {
     struct extents all = taken(c);
@@ -115,7 +115,7 @@ static void give_back(struct checkpoint *c)
     (void)!ftruncate(c->fd, (off_t)end);
 }
 
-/* Of the index in memory. */
+/* After reading or writing a root: makes `held` the parts that it refers to, and `fresh` empty. */
 static void hold(struct checkpoint *c)
 {
     c->held.n = c->fresh.n = 0;
@@ -127,7 +127,7 @@ static void hold(struct checkpoint *c)
 
 /* --- reading and writing ------------------------------------------------------------------------------------------- */
 
-/* False with errno, which is 0 when the file ends before. */
+/* Reads bytes of the file.  False with errno, which is 0 if the file ends too early. */
 static bool get(int fd, void *to, uint64_t bytes, uint64_t at)
 {
     for (uint64_t done = 0; done < bytes;) {
@@ -183,7 +183,7 @@ static bool read_header(const struct checkpoint *c, struct fingerprint identity,
     return true;
 }
 
-/* Rows continue those before; states stand at a position that there is. */
+/* Whether the section lies within the file and its rows follow those of the sections before, *n_rows positions. */
 static bool section_ok(const struct checkpoint_section *s, uint64_t size, int32_t *n_rows)
 {
     bool ok = checkpoint_is_rows(s) ? s->from == *n_rows && s->end > s->from && s->end <= s->to : s->from == s->to && s->end == s->to && s->from > 0;
@@ -233,7 +233,7 @@ static bool read_root(struct checkpoint *c, const struct root *r, uint64_t size)
     return ok;
 }
 
-/* The newer one, if it can be read; else the other. */
+/* Takes the newer root if it and its index can be read, else the other one. */
 static bool read_roots(struct checkpoint *c, struct err *e)
 {
     static const struct root none;
@@ -256,7 +256,7 @@ static bool read_roots(struct checkpoint *c, struct err *e)
     return damaged(c, "its index cannot be read", e);
 }
 
-/* Waits a little: a program that is just ending may still write. */
+/* Locks the file.  Waits a little: a program that is about to end may still hold the lock. */
 static bool lock(const struct checkpoint *c, int how, struct err *e)
 {
     const struct timespec moment = {.tv_nsec = LOCK_TRY_MS * 1000000L};
@@ -296,7 +296,7 @@ static struct checkpoint *open_as(const char *path, struct fingerprint identity,
     struct stat st;
     int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (fd < 0) {
-        *useless = errno == ELOOP;      /* a link */
+        *useless = errno == ELOOP;      /* the file is a symbolic link */
         if (errno != ENOENT)
             err_set(e, "cannot open %s: %s", path, strerror(errno));
         return NULL;
@@ -320,7 +320,7 @@ struct checkpoint *checkpoint_open(const char *path, struct fingerprint identity
     return open_as(path, identity, O_RDONLY, LOCK_SH, useless, e);
 }
 
-/* It gets its name when it has its first pages. */
+/* Makes a file under another name and renames it when its first pages are written. */
 static struct checkpoint *make_file(const char *path, struct fingerprint identity, struct err *e)
 {
     struct buf tmp = {0};

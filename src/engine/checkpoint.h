@@ -1,11 +1,11 @@
-/* What a sequence has computed, in a file: token ids, KV rows and states, so that a conversation goes on without computing them again.
- * The file is a copy that may be lost: whoever finds it damaged or of another model deletes it and computes.
+/* A checkpoint: the token ids, KV rows and states of a sequence in a file, so that a conversation goes on without computing them again.
+ * The file is only a copy: a program that finds it damaged, or of another model, deletes it and computes the tokens again.
  *
- * Sections are written to free places of the file and count from the next checkpoint_commit() on, which is one write of one page: a
- * program that is killed, or a power cut, leaves either what was committed before or what was to be.  docs/formats.md has the layout.
- * This file knows neither model nor device: what rows and states are made of is the caller's, and part of the identity.
+ * Sections are written to unused parts of the file and count from the next checkpoint_commit() on, which is one write of one page.  So after a kill
+ * or a power cut the file has the content of the commit before or of the new one, nothing in between.  docs/formats.md has the layout.
+ * This module knows neither model nor device: only the caller knows what the bytes of rows and states mean, and `identity` stands for that.
  *
- * One thread at a time. */
+ * One thread at a time uses a struct checkpoint. */
 #ifndef Q35_ENGINE_CHECKPOINT_H
 #define Q35_ENGINE_CHECKPOINT_H
 
@@ -18,39 +18,42 @@
 
 enum { CHECKPOINT_VERSION = 1 };
 
-/* KV rows of positions from..to-1, of which those from `end` on do not count; or (from == to) the states that stand at that position. */
+/* The KV rows of positions from..to-1, of which only those before `end` are valid; or (from == to) the states after that many tokens. */
 struct checkpoint_section {
     int32_t  from, to, end, unused;     /* unused: 0 */
-    uint64_t at, bytes, checksum;       /* where it lies in the file */
+    uint64_t at, bytes, checksum;       /* at: offset in the file */
 };
 static inline bool checkpoint_is_rows(const struct checkpoint_section *s) { return s->from < s->to; }
 
 struct checkpoint;
 
-/* For reading.  NULL with the reason; without one (e->msg is empty) when there is no such file.  *useless: it will never be readable. */
+/* Opens a file for reading.  NULL with the reason; if there is no such file, NULL and e->msg is empty.  *useless: the file is damaged or of another
+ * identity, so that it will never be readable. */
 struct checkpoint *checkpoint_open(const char *path, struct fingerprint identity, bool *useless, struct err *e);
-/* For writing, locked against other programs; a file that is not there, damaged or of another identity is made anew.  NULL with the reason. */
+/* Opens a file for writing and locks it against other programs.  Makes an empty one if there is none, or if it is damaged or of another identity.
+ * NULL with the reason. */
 struct checkpoint *checkpoint_edit(const char *path, struct fingerprint identity, struct err *e);
-void checkpoint_close(struct checkpoint *c);            /* what was not committed is dropped */
+void checkpoint_close(struct checkpoint *c);            /* drops changes that were not committed */
 
-/* As the file is, or will be with the next commit.  The rows are those of all ids, section after section; they must be loaded in that order,
- * since rows that do not count in one section are overwritten by the next. */
+/* The content of the file, with the changes since the last commit.  Sections of rows follow each other and cover all ids.  They must be loaded in
+ * this order: the invalid rows at the end of one section have the positions of rows of the next. */
 const int32_t *checkpoint_ids(const struct checkpoint *c, int *n);
 const struct checkpoint_section *checkpoint_sections(const struct checkpoint *c, int *n);
-/* Into s->bytes of memory.  False when they are not those that were written. */
+/* Reads s->bytes of the section into `to`.  False with the reason when they cannot be read or their checksum is wrong. */
 bool checkpoint_read(const struct checkpoint *c, const struct checkpoint_section *s, void *to, struct err *e);
 
-/* The sequence is another one from position n on: drops ids, rows and states behind it. */
+/* Drops ids and rows of the positions from n on, and states after more than n tokens. */
 void checkpoint_cut(struct checkpoint *c, int n);
-/* n more tokens and their rows. */
+/* Appends n tokens and their rows. */
 bool checkpoint_add_rows(struct checkpoint *c, const int32_t *ids, int n, const void *rows, size_t bytes, struct err *e);
-/* pos is at most the number of ids, and has no states yet. */
+/* Adds the states after `pos` tokens: at most as many as there are ids, and no states of this position may be there. */
 bool checkpoint_add_states(struct checkpoint *c, int pos, const void *states, size_t bytes, struct err *e);
 void checkpoint_drop_states(struct checkpoint *c, int pos);
-/* Makes what was done since the last commit count, and waits until it is on the disk.  False: the file is as after the last commit. */
+/* Makes the changes since the last commit count, and waits until they are on the disk.  False with the reason: the file is as after the last
+ * commit. */
 bool checkpoint_commit(struct checkpoint *c, struct err *e);
 
-size_t checkpoint_bytes(const struct checkpoint *c);    /* that the file takes on the disk */
+size_t checkpoint_bytes(const struct checkpoint *c);    /* space that the file takes on the disk */
 size_t checkpoint_written(const struct checkpoint *c);  /* bytes written since it was opened */
 
 #endif

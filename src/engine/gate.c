@@ -1,13 +1,13 @@
 #include "engine/gate.h"
 
-enum { IDLE = 16 };                     /* steps without a draft, after which one is made to see how it fares */
-static const double change = 0.01,      /* chance that the rate has changed between two events */
-    change_of_bin = 0.003;              /* likewise, where a probability says already how likely it is */
-/* Upper bounds of the bins. */
+enum { IDLE = 16 };                     /* after so many steps without a draft one is made, to see whether drafts are right again */
+static const double change = 0.01,      /* chance that the rate of right drafts has changed between two drafts */
+    change_of_bin = 0.003;              /* likewise within a bin: its rate changes less, since the MTP block's probability says most of it */
+/* Upper bounds of the bins, in probabilities of the MTP block, and the rates that are expected at first. */
 static const float bounds[GATE_BINS] = {0.3f, 0.5f, 0.7f, 0.85f, 0.95f, 2};
 static const double middles[GATE_BINS] = {0.2, 0.4, 0.6, 0.78, 0.9, 0.97}, middle_of_all = 0.75;
 
-/* Bins of matches in the text: their least lengths, and the rates that are expected at first. */
+/* Bins of drafts found in the text: the least lengths of their matches, and the rates that are expected at first. */
 static const int lengths[GATE_LENGTHS] = {0, 5, 8, 16};
 static const double middles_of_length[GATE_LENGTHS] = {0.35, 0.55, 0.75, 0.9};
 
@@ -21,7 +21,7 @@ void gate_init(struct gate *g, int most, const struct price *price)
         belief_init(&g->looked_up[i], middles_of_length[i]);
 }
 
-/* ---- gains */
+/* ---- chances */
 
 static int bin_of(float prob)
 {
@@ -31,7 +31,7 @@ static int bin_of(float prob)
     return i;
 }
 
-/* The chance that a draft of this probability is right. */
+/* The chance that a draft to which the MTP block gave this probability is right. */
 static double chance(const struct gate *g, float prob)
 {
     return belief_chance(&g->bin[bin_of(prob)]);
@@ -76,9 +76,9 @@ void gate_learn_look_up(struct gate *g, int length, int n_right, int n_known)
         belief_note(&g->looked_up[bin], change, i < n_right);
 }
 
-/* ---- decisions.  Times are in steps of one row. */
+/* ---- decisions.  The unit of time is that of a step of one row. */
 
-/* Tokens a unit of time at the best fixed number of drafts. */
+/* Tokens per unit of time at the best fixed number of drafts. */
 static double best_rate(const struct gate *g)
 {
     double best = 1, tokens = 1, right[GATE_ROWS];
@@ -109,7 +109,7 @@ int gate_verify(const struct gate *g, const float *prob, int n)
     return best_n;
 }
 
-/* The next drafts have no probability yet: they are as good as others of late. */
+/* The drafts that are not made yet have no probability: their chance is that of any draft. */
 int gate_make(const struct gate *g, const float *prob, int n, int lot)
 {
     const double worth = best_rate(g);
@@ -131,7 +131,7 @@ int gate_make(const struct gate *g, const float *prob, int n, int lot)
     return best_n < lot ? best_n : lot;
 }
 
-/* What the best number of drafts is expected to give beyond what the engine makes in their time; *n drafts. */
+/* For the best number of drafts, *n: the tokens that they are expected to give, less those that the engine makes otherwise in their time. */
 static double best_net(const struct gate *g, const double right[GATE_ROWS], double worth, double price_of_draft, int *n)
 {
     double best = 0, gain = 0;

@@ -1,6 +1,6 @@
-/* How many drafts are worth making, and how many of them worth verifying.  A row more in a step pays when the tokens that it is expected to
- * give are more than the engine makes in the time that the row takes.  What rows and drafts take is measured (engine/price.h); what a
- * draft gives is learnt from the fate of earlier ones with about the same probability.
+/* How many drafts are worth making, and how many of them worth verifying.  One more row in a step pays if the tokens that it is expected to give are
+ * more than the engine makes otherwise in the time that the row takes.  The times of rows and drafts are measured (engine/price.h); the chance that
+ * a draft is accepted is learnt from earlier drafts to which the MTP block gave about the same probability.
  * Plain arithmetic: no device, no clock.  {0} is not valid: gate_init(). */
 #ifndef Q35_ENGINE_GATE_H
 #define Q35_ENGINE_GATE_H
@@ -11,40 +11,40 @@
 enum { GATE_ROWS = PRICE_ROWS, GATE_BINS = 6, GATE_LENGTHS = 4 };
 
 struct gate {
-    int    most;                        /* drafts */
-    const struct price *price;          /* of all answers */
-    /* how often a draft is right when all before it were, in this answer and in answers before it */
+    int    most;                        /* most drafts in a step */
+    const struct price *price;          /* shared by all answers */
+    /* The chance that a draft is right if all drafts before it in its step are, learnt in this answer and in earlier ones: */
     struct belief all;                  /* any draft of the MTP block */
-    struct belief bin[GATE_BINS];       /* one that the MTP block gave a probability in this range */
-    struct belief looked_up[GATE_LENGTHS];  /* one found in the text, by the length of the match */
+    struct belief bin[GATE_BINS];       /* a draft to which the MTP block gave a probability in this range */
+    struct belief looked_up[GATE_LENGTHS];  /* a draft found in the text, by the length of the match */
     int    idle;                        /* steps since a draft was made */
 };
 
-/* The prices stay valid. */
+/* *price must stay valid as long as *g is used. */
 void gate_init(struct gate *g, int most, const struct price *price);
-/* An answer begins: drafts are expected to fare as in answers before it. */
+/* A new answer begins, in which drafts are expected to be right as often as in earlier answers. */
 void gate_begin(struct gate *g);
 
-/* How many more drafts to make, when there are `n` of these probabilities; 0: enough.  At most `lot` at a time. */
+/* How many more drafts to make, at most `lot`, when n were made, to which the MTP block gave these probabilities.  0: no more. */
 int  gate_make(const struct gate *g, const float *prob, int n, int lot);
-/* How many of n drafts to verify. */
+/* How many of n drafts with these probabilities to verify. */
 int  gate_verify(const struct gate *g, const float *prob, int n);
-/* A step with n drafts made has ended: of these the first n_known are known to be right or wrong, which is the last of them unless all
- * were right.  A draft that was not verified is known, too, when the token at its place is. */
+/* After a step for which n drafts were made: n_known of them could be compared with the tokens that came, verified or not, and the first n_right
+ * were equal.  n_known is n_right + 1, the first wrong one included, or n_right if no wrong one was compared. */
 void gate_learn(struct gate *g, const float *prob, int n, int n_right, int n_known);
 
-/* Drafts found in the text (engine/lookup.h), behind a match of `length` ids, cost nothing to make: how many of them to verify; 0: those of
- * the MTP block are expected to give more. */
+/* Drafts found in the text (engine/lookup.h), after a match of `length` ids, cost nothing to make.  How many of them to verify; 0: drafts of the
+ * MTP block are expected to give more. */
 int  gate_look_up(const struct gate *g, int length);
-/* The fate of drafts found in the text, verified or not: the first n_right of them came, and then, if n_known is more, another token did. */
+/* Likewise for drafts found in the text: n_known of them were compared with the tokens that came, and the first n_right were equal. */
 void gate_learn_look_up(struct gate *g, int length, int n_right, int n_known);
 
-/* For steps of several answers (engine/share.h).  right[i]: the chance that the first i drafts are right, of n with these probabilities, of
- * those found behind a match of `length` ids, or of those that are still to be made. */
+/* For steps of several answers (engine/share.h): right[i] becomes the chance that the first i drafts are all right.  gate_chances(): of n drafts
+ * with these probabilities; gate_chances_found(): of drafts found after a match of `length` ids; gate_chances_later(): of drafts not yet made. */
 void gate_chances(const struct gate *g, const float *prob, int n, double right[GATE_ROWS]);
 void gate_chances_found(const struct gate *g, int length, double right[GATE_ROWS]);
 void gate_chances_later(const struct gate *g, double right[GATE_ROWS]);
-/* No draft was made for so long that one may tell how they fare now. */
+/* No draft was made for many steps, so one should be made to see whether drafts are right again. */
 bool gate_is_idle(const struct gate *g);
 
 #endif

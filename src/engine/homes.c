@@ -35,7 +35,7 @@ static struct home *find(struct homes *h, uint64_t name)
     return NULL;
 }
 
-/* A free one, or that of the conversation that was not asked for longest; NULL: all are moving. */
+/* A free entry, or the one that was not used for longest; NULL: all conversations are moving. */
 static struct home *make(struct homes *h, uint64_t name)
 {
     struct home *best = NULL;
@@ -67,7 +67,7 @@ static bool has_states(const struct home *m, int pos)
     return has;
 }
 
-/* ---- for all ---- */
+/* ---- functions of homes.h ---- */
 
 void homes_set(struct homes *h, uint64_t name, const char *path)
 {

@@ -9,38 +9,38 @@
 #include "base/memory.h"
 #include "base/quiet.h"
 
-/* A save with its place in the queue.  Without the lock the engine thread may touch its saver in WANTS alone, or to copy pieces of it, the keeper's
- * thread in the other stages.
+/* A save in the queue.  Its saver is used without the lock: by the engine thread in stage WANTS, by the keeper's thread in the other stages.  The
+ * saver of an evicted sequence is used by both threads, each for its own part (engine/saver.h).
  *
- *     OPENING -> WANTS <-> WRITING -> gone
- *     OPENING -> WRITING -> gone                      of a sequence that left */
+ *     OPENING -> WANTS <-> WRITING -> freed           a save on request
+ *     OPENING -> WRITING -> freed                     a sequence that was evicted */
 struct job {
-    struct job *next;                   /* of those that left */
+    struct job *next;                   /* evicted: the next one in the list */
     enum { OPENING, WANTS, WRITING } stage;
-    bool  dropped;                      /* another one takes its place; or its file is not as expected */
+    bool  dropped;                      /* a newer save replaces this one, or the file lacks rows that it should have: nothing more is written */
     bool  evicted;
-    uint64_t name;
+    uint64_t name;                      /* of the conversation */
     struct saver *saver;
-    struct saver_piece *first, **last;  /* that wait for the file */
-    bool   whole;                       /* evicted: no piece is still to come */
+    struct saver_piece *first, **last;  /* copied pieces that are not written yet */
+    bool   whole;                       /* evicted: the last piece was added */
 };
 
 struct keeper {
     struct keeper_hooks hooks;
     pthread_t       thread;
-    pthread_mutex_t lock;               /* guards what is below */
+    pthread_mutex_t lock;               /* guards the members below */
     pthread_cond_t  changed;
-    struct job     *job;                /* under way */
-    struct job     *next;               /* begins when that one has ended */
-    struct job     *left;               /* of sequences that left, in order; these go first */
+    struct job     *job;                /* the save on request that is under way */
+    struct job     *next;               /* the save on request that begins when that one has ended */
+    struct job     *left;               /* saves of evicted sequences, in order; written before those on request */
     int             n_left;
-    size_t          held;               /* bytes of their pieces */
+    size_t          held;               /* bytes of copied pieces of evicted sequences */
     bool            ending;
 };
 
 /* --- jobs ---------------------------------------------------------------------------------------------------------------- */
 
-/* NULL: there are no states. */
+/* NULL: the sequence has no states to save. */
 static struct job *job_open(uint64_t name, const char *path, struct fingerprint identity, const struct resident *r)
 {
     struct saver *s = saver_open(path, identity, r);
@@ -81,21 +81,21 @@ static struct saver_piece *take_piece(struct job *j)
 
 /* --- on the keeper's thread ---------------------------------------------------------------------------------------------- */
 
-/* All its rows are written, or it is given up.  Under the lock, which is left meanwhile. */
+/* Ends a job whose rows are all written, or that is given up.  Called under the lock, which it releases for a while. */
 static void end_job(struct keeper *k, struct job *j, struct job **at)
 {
     struct kept out = {.name = j->name, .path = saver_path(j->saver), .evicted = j->evicted, .dropped = j->dropped};
     pthread_mutex_unlock(&k->lock);
     if (!out.dropped)
         out.saved = saver_finish(j->saver);
-    saver_close_file(j->saver);         /* before others hear of it */
+    saver_close_file(j->saver);         /* closed before done() tells others that they may open it */
     pthread_mutex_lock(&k->lock);
     *at = j->next;
     k->hooks.done(k->hooks.arg, &out);
-    job_close(j);                       /* under the lock: nobody reads it any more */
+    job_close(j);                       /* under the lock, so that no other thread can still be reading the job */
 }
 
-/* Under the lock, which is left meanwhile: the file is opened, or a piece written.  What is not worth it any more is not. */
+/* Opens the file, or writes one piece; neither if the job is dropped or has failed.  Called under the lock, which it releases for a while. */
 static void advance(struct keeper *k, struct job *j)
 {
     struct saver_piece *p = j->stage == WRITING ? take_piece(j) : NULL;
@@ -113,7 +113,7 @@ static void advance(struct keeper *k, struct job *j)
     free(p);
 }
 
-/* Under the lock.  False: there is nothing to do. */
+/* Works on the first evicted sequence.  Called under the lock.  False: nothing to do. */
 static bool go_on_with_left(struct keeper *k)
 {
     struct job *j = k->left;
@@ -129,6 +129,7 @@ static bool go_on_with_left(struct keeper *k)
     return true;
 }
 
+/* Likewise on the save on request. */
 static bool go_on_with_job(struct keeper *k)
 {
     struct job *j = k->job;
@@ -208,7 +209,7 @@ static void tell_dropped(struct keeper *k, uint64_t name)
 
 bool keeper_begin(struct keeper *k, uint64_t name, const char *path, struct fingerprint identity, const struct resident *r, struct err *fault)
 {
-    if (!r->dev->finish(r->dev, fault))         /* the snapshots are copied */
+    if (!r->dev->finish(r->dev, fault))         /* copies into snapshots are complete */
         return false;
     struct job *j = job_open(name, path, identity, r);
     pthread_mutex_lock(&k->lock);
@@ -225,7 +226,7 @@ bool keeper_begin(struct keeper *k, uint64_t name, const char *path, struct fing
     return true;
 }
 
-/* The job, if it waits for rows. */
+/* The save on request, if it waits for rows. */
 static struct job *waiting(struct keeper *k)
 {
     pthread_mutex_lock(&k->lock);
@@ -285,9 +286,10 @@ bool keeper_writes(struct keeper *k, const char *path)
     return writes;
 }
 
-/* --- a sequence that leaves ------------------------------------------------------------------------------------------ */
+/* --- a sequence that is evicted -------------------------------------------------------------------------------------- */
 
-/* Under the lock: what was begun of that name is of no use any more.  Returns the one that had not begun, the caller's to free. */
+/* Drops the saves on request of this name, which the eviction replaces.  Called under the lock.  Returns the one that had not begun, for the caller
+ * to free. */
 static struct job *drop_saves(struct keeper *k, uint64_t name)
 {
     struct job *old = k->next && k->next->name == name ? k->next : NULL;
@@ -298,6 +300,7 @@ static struct job *drop_saves(struct keeper *k, uint64_t name)
     return old;
 }
 
+/* Appends the job to those of evicted sequences, when there are fewer than KEEPER_LEFT. */
 static void enter(struct keeper *k, struct job *j)
 {
     struct job **at = &k->left;
@@ -316,7 +319,7 @@ static void enter(struct keeper *k, struct job *j)
     job_close(old);
 }
 
-/* A piece may be more than is to be held. */
+/* Gives a piece to the keeper's thread when KEEPER_HELD has room for it; a piece larger than that is taken when there is no other one. */
 static void hand_over(struct keeper *k, struct job *j, struct saver_piece *p)
 {
     pthread_mutex_lock(&k->lock);
@@ -328,7 +331,7 @@ static void hand_over(struct keeper *k, struct job *j, struct saver_piece *p)
     pthread_mutex_unlock(&k->lock);
 }
 
-/* Its thread may free it from here on. */
+/* No piece follows: from here on the keeper's thread may free the job. */
 static void seal(struct keeper *k, struct job *j, bool dropped)
 {
     pthread_mutex_lock(&k->lock);
@@ -341,7 +344,7 @@ static void seal(struct keeper *k, struct job *j, bool dropped)
 bool keeper_evict(struct keeper *k, uint64_t name, const char *path, int common, struct fingerprint identity, const struct resident *r,
                   struct err *fault)
 {
-    if (!r->dev->finish(r->dev, fault))         /* the snapshots are copied */
+    if (!r->dev->finish(r->dev, fault))         /* copies into snapshots are complete */
         return false;
     struct job *j = job_open(name, path, identity, r);
     bool ok = true;

@@ -1,11 +1,11 @@
-/* Saves of sequences, in a queue: each is a saver (engine/saver).  Disks are slow, so files are written on a thread of its own, and the engine
- * thread only copies.
+/* The keeper saves sequences to checkpoint files, one after the other; each save is a saver (engine/saver.h).  Disks are slow, so the keeper has a
+ * thread that writes the files, and the engine thread only copies from the device.
  *
- * A save that was asked for takes nobody's time: the states are copied when it begins, then KV rows piece by piece, whenever the thread asks for
- * them and nothing else is to be done.  What is saved is the sequence as it was at the beginning; what of it is replaced before its rows were
- * copied, is left out.  A sequence that must leave its place is copied at once, as far as its file lacks it.
+ * A save on request (keeper_begin()) delays no answer: its states are copied at the beginning, its KV rows later piece by piece, when the thread
+ * wants more and the engine has nothing else to do.  The file gets the sequence as it was at the beginning; tokens that the sequence replaces
+ * before their rows were copied are left out.  A sequence that must leave its place (keeper_evict()) is copied at once, as far as its file lacks it.
  *
- * Called from the engine thread, but for keeper_open() and keeper_close(). */
+ * All functions are called from the engine thread; keeper_open() and keeper_close() may be called from another one, before and after. */
 #ifndef Q35_ENGINE_KEEPER_H
 #define Q35_ENGINE_KEEPER_H
 
@@ -19,31 +19,32 @@
 
 struct keeper;
 
-/* What came of a save. */
+/* The outcome of a save. */
 struct kept {
-    uint64_t    name;                   /* as keeper_begin() or keeper_evict() was told */
+    uint64_t    name;                   /* the conversation, and its file: as given to keeper_begin() or keeper_evict() */
     const char *path;
     bool   evicted;                     /* it was keeper_evict() */
-    bool   dropped;                     /* another one of the same took its place, or there was nothing to save: `saved` is {0} */
+    bool   dropped;                     /* a newer save of the conversation replaced it, or there was nothing to save: `saved` is {0} */
     struct saved saved;                 /* its ids are valid during the call */
 };
 
+/* Called on the keeper's thread; done() may also be called within keeper_begin() and keeper_evict(). */
 struct keeper_hooks {
     void (*wants_rows)(void *arg);      /* keeper_step() has something to do */
     void (*done)(void *arg, const struct kept *k);      /* once for each save */
-    void *arg;                          /* both are called on the keeper's thread, done() perhaps within the call that began it */
+    void *arg;
 };
 
 enum {
-    KEEPER_PIECE = 64 << 20,            /* bytes of rows that are copied at a time */
-    KEEPER_HELD = 256 << 20,            /* ... and of sequences that left: more of them are copied when these are written */
-    KEEPER_LEFT = 2,                    /* sequences that left and are not written; the next one waits */
+    KEEPER_PIECE = 64 << 20,            /* bytes of KV rows that a save on request copies at a time */
+    KEEPER_HELD = 256 << 20,            /* most bytes of copied rows of evicted sequences that wait for the disk; then keeper_evict() waits too */
+    KEEPER_LEFT = 2,                    /* most evicted sequences that wait for the disk; then the next keeper_evict() waits */
 };
 
 static inline size_t keeper_least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Host memory at most, with states of that size and rows of a whole context: the rows of a save and of those that left; the states of a save under
- * way, of the next one, and of those that left. */
+/* The most host memory that the keeper uses, in bytes.  state_bytes: of one set of states; rows_bytes: of the KV rows of a whole context.  It holds
+ * a piece of rows of a save on request and the rows of evicted sequences; the states of the save under way, of the next one, and of evicted ones. */
 static inline size_t keeper_bytes(size_t state_bytes, size_t rows_bytes)
 {
     return keeper_least(KEEPER_PIECE, rows_bytes) + keeper_least(KEEPER_HELD, KEEPER_LEFT * rows_bytes)
@@ -51,19 +52,19 @@ static inline size_t keeper_bytes(size_t state_bytes, size_t rows_bytes)
 }
 
 struct keeper *keeper_open(const struct keeper_hooks *h, struct err *e);
-void keeper_close(struct keeper *k);                    /* what is under way is dropped */
+void keeper_close(struct keeper *k);                    /* drops the saves under way */
 
-/* Begins to save the sequence to that file, if there is something to save.  The save of that name that is under way is dropped; there must be none of
- * another one.  False when the device failed. */
+/* Begins to save the sequence to that file, if there is something to save.  If a save of the same name is under way it is dropped; none of another
+ * name may be under way.  False when the device failed. */
 bool keeper_begin(struct keeper *k, uint64_t name, const char *path, struct fingerprint identity, const struct resident *r, struct err *fault);
-/* Copies the next rows, if they are wanted.  False when the device failed. */
+/* Copies the next piece of rows, if the thread wants one.  False when the device failed. */
 bool keeper_step(struct keeper *k, struct err *fault);
-/* Copies what is to be saved of the sequence, which leaves its place: afterwards it may be overwritten.  `common`: so many of its tokens the file
- * has; if it does not, nothing is saved.  A save of that name that is under way is dropped.  Waits for the disk only where KEEPER_HELD or
- * KEEPER_LEFT says so.  False when the device failed. */
+/* Copies all that the file lacks of a sequence, which may be overwritten afterwards.  `common`: the file is known to have the rows of that many of
+ * its first tokens; if it turns out not to have them, nothing is saved.  If a save of the same name is under way it is dropped.  Waits for the disk
+ * only because of KEEPER_HELD or KEEPER_LEFT.  False when the device failed. */
 bool keeper_evict(struct keeper *k, uint64_t name, const char *path, int common, struct fingerprint identity, const struct resident *r,
                   struct err *fault);
-bool keeper_wait(struct keeper *k);                     /* until rows of a save are wanted (true) or none is under way */
+bool keeper_wait(struct keeper *k);                     /* waits until keeper_step() has something to do (true) or no save is under way (false) */
 bool keeper_writes(struct keeper *k, const char *path);         /* a save to that file is under way */
 
 #endif

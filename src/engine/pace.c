@@ -4,7 +4,7 @@
 
 void pace_init(struct pace *p, bool beside_host)
 {
-    /* On a CPU nothing is cheaper in a long chunk.  100 ms is what one may wait; the rest is for a busy machine. */
+    /* On a CPU a row costs the same in a chunk of any length.  Others may wait 100 ms; 40 of these are left for a busy machine. */
     static const struct pace cpu = {.most_ms = {60, 60, 60}, .least_rows = 1, .telling_rows = 32};
     /* On a GB10 a call of the 122B model costs about 0.26 s and a row 0.3 ms (docs/measurements.md): 4,000 rows in 1.5 s.  Chunks of 512
      * rows read nearly all experts, so shorter ones only cost more. */
@@ -12,7 +12,8 @@ void pace_init(struct pace *p, bool beside_host)
     *p = beside_host ? gpu : cpu;
 }
 
-/* An eighth of the time belongs to the rows at least: a call that once took too long must not make rows free for ever. */
+/* The time of a row.  At least an eighth of a chunk's time is that of its rows: otherwise one call_ms that was measured too high would make rows
+ * free for ever. */
 static double row_ms(const struct pace *p, int rows, double ms)
 {
     return fmax(ms - p->call_ms, ms / 8) / rows;
@@ -25,8 +26,8 @@ void pace_begin(struct pace *p, int few, double few_ms, int many, double many_ms
     p->row_ms = row_ms(p, many, many_ms);
 }
 
-/* Few rows cost more each: what they took is a bound for many, taken only if it is lower than what was known.  Otherwise one hiccup of the
- * machine would leave chunks of a few rows for ever. */
+/* In short chunks a row takes longer than in long ones, so a short chunk counts only if it lowers row_ms.  Otherwise one delay of the machine would
+ * make all later chunks short. */
 void pace_took(struct pace *p, int rows, double ms)
 {
     const double row = row_ms(p, rows, ms);

@@ -2,13 +2,13 @@
 
 #include <math.h>
 
-enum { TRUSTED = 6 };                   /* measurements of a price before others are compared with it */
-static const double first_ratio = 0.25, /* a row more, as long as none was measured, of a step of one row */
-    first_answer = 0.15,                /* likewise an answer more in a run that makes drafts, of a run for one */
-    dearer = 0.12, cheaper = 0.15,      /* weights of a newer measurement: what disturbs one makes it longer */
-    hope = 0.0004;                      /* share of its excess that a high price loses with every step, so that it is measured again one day */
+enum { TRUSTED = 6 };                   /* after so many measurements of a ratio, steps of its rows correct one_ms too */
+static const double first_ratio = 0.25, /* time of one more row before any measurement, in steps of one row */
+    first_answer = 0.15,                /* time of one more answer in a run that makes drafts, before any measurement, in runs for one answer */
+    dearer = 0.12, cheaper = 0.15,      /* weights of a measurement above and below the old value; disturbances only make times longer */
+    hope = 0.0004;                      /* a ratio above the first one loses this share of the excess with every step, so that it is tried again */
 
-/* One measurement is never believed at once: the machine may have been busy. */
+/* A measurement counts as at most 1.5 times the old value, and at least as a 1.5th: the machine may have been busy. */
 static double bounded(double old, double now) { return now > 1.5 * old ? 1.5 * old : now < old / 1.5 ? old / 1.5 : now; }
 
 static double settle(double old, double now)
@@ -17,7 +17,7 @@ static double settle(double old, double now)
     return old + (to > old ? dearer : cheaper) * (to - old);
 }
 
-/* The first measurements count as much as each other, and as what was expected before them: their mean. */
+/* The first measurements and the value that was assumed before them have equal weights: their mean. */
 static double settle_first(double old, double now, int n_before)
 {
     return old + (bounded(old, now) - old) / (n_before + 2);
@@ -41,8 +41,8 @@ double price_step(const struct price *p, int rows)
     return below + slope * (rows - low);
 }
 
-/* Steps become slower as the context grows, all of them together: so the ratios move slowly, and the common factor quickly.  A row never
- * costs more than a step of its own. */
+/* As the context grows, steps of all numbers of rows become slower alike: so one_ms follows quickly, the ratios slowly.  A step of n rows never
+ * counts as slower than n steps of one. */
 void price_step_took(struct price *p, int rows, double ms)
 {
     double *ratio = &p->ratio[rows - 1];
@@ -69,7 +69,7 @@ void price_drafts_took(struct price *p, int n_answers, int n, double ms)
     *of = *of <= 0 ? ms / n : settle(*of, ms / n);
 }
 
-/* From the nearest number of answers that was measured. */
+/* Estimated from the nearest number of answers that was measured. */
 double price_draft_ms(const struct price *p, int n_answers)
 {
     for (int off = 0; off < PRICE_ROWS; off++) {

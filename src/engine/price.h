@@ -1,5 +1,5 @@
-/* What steps and drafts take, measured while answers are under way.  A step of n rows costs the same whoever's rows they are, so there is one of
- * these for all answers.
+/* The time that steps and drafts take, measured while answers are under way.  A step of n rows takes the same time for the rows of any answers, so
+ * all answers share one struct price.
  * Plain arithmetic: no device, no clock.  {0} is valid: nothing was measured. */
 #ifndef Q35_ENGINE_PRICE_H
 #define Q35_ENGINE_PRICE_H
@@ -10,22 +10,22 @@ enum { PRICE_ROWS = ENGINE_MAX_DEPTH + 1 };
 
 struct price {
     double one_ms;                      /* a step of one row, without making drafts */
-    double ratio[PRICE_ROWS];           /* a step of i + 1 rows over that; 0: not measured */
-    int    timed[PRICE_ROWS];           /* measurements of a step of i + 1 rows, counted up to 6 */
-    double draft_ms[PRICE_ROWS];        /* making a draft for each of i + 1 answers in one run; 0: not measured */
+    double ratio[PRICE_ROWS];           /* [i] time of a step of i + 1 rows over one_ms; 0: not measured */
+    int    timed[PRICE_ROWS];           /* [i] measurements of steps of i + 1 rows, counted up to 6 */
+    double draft_ms[PRICE_ROWS];        /* [i] one run of the MTP block that makes a draft for each of i + 1 answers; 0: not measured */
 };
 
 void   price_step_took(struct price *p, int rows, double ms);
-/* n drafts, one after the other, each for that many answers. */
+/* n runs of the MTP block, each of which made a draft for each of n_answers answers, took `ms` together. */
 void   price_drafts_took(struct price *p, int n_answers, int n, double ms);
 
 /* False: nothing was measured, so nothing can be compared. */
 static inline bool price_known(const struct price *p) { return p->one_ms > 0; }
-/* What a step of so many rows costs, in steps of one row.  Between two measured numbers of rows it is interpolated, but a row never costs more
- * there than was expected at first, so that every number is tried once: with five rows a device may need other kernels than with four.  Beyond
- * the measured ones the mean slope goes on. */
+/* Time of a step of `rows` rows, in steps of one row.  Numbers of rows that were not measured are interpolated between their neighbours, with at most
+ * the time per row that is assumed before any measurement, so that each number is tried once: with five rows a device may use other kernels than
+ * with four.  Beyond the largest measured number the mean slope continues. */
 double price_step(const struct price *p, int rows);
-/* Milliseconds for a draft of each of so many answers.  0 as long as none was measured: then one is made. */
+/* Milliseconds of one run that makes a draft for each of n_answers answers.  0 if none was measured, so that one is made. */
 double price_draft_ms(const struct price *p, int n_answers);
 double price_draft(const struct price *p, int n_answers);       /* in steps of one row */
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double slow = 0.85;        /* of what was expected: two readings of a machine that is well are within some percent */
+static const double slow = 0.85;        /* share of the expected rate below which reads are slow; a sound machine varies by a few percent */
 
 static const struct {
     const char *name;
@@ -15,14 +15,14 @@ static const struct {
 #include "config/devices.def"
 };
 
-/* As a word of its own: a GH200 is no H200. */
+/* Whether `device` contains `name` as a whole word: a GH200 is no H200. */
 static bool names(const char *device, const char *name)
 {
     const char *at = strstr(device, name), *end = at ? at + strlen(name) : NULL;
     return at && (at == device || at[-1] == ' ') && (!*end || *end == ' ');
 }
 
-/* A part of a GPU has a part of its memory's rate. */
+/* 0 for a MIG device, a part of a GPU that gets a part of its memory rate. */
 double reads_usual(const char *device)
 {
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++)
@@ -31,7 +31,7 @@ double reads_usual(const char *device)
     return 0;
 }
 
-/* A line of the file: a figure, a blank, the device. */
+/* The rate in a line of the file, "GB/s DEVICE"; 0: the line is about another device. */
 static double figure_of(const char *line, const char *device)
 {
     char *name;
@@ -75,6 +75,6 @@ bool reads_slow(const struct reads *r, struct buf *line)
         return false;
     buf_adds(line, ": end what else uses the memory, empty the page cache (sync; echo 1 | sudo tee /proc/sys/vm/drop_caches), look at the "
                    "clocks (nvidia-smi -q -d CLOCK,PERFORMANCE), and if it stays so, shut down, take the power plug out for a minute and start "
-                    "again");
+                   "again");
     return true;
 }

@@ -1,5 +1,5 @@
-/* How fast a machine reads its memory: what it reached before, what such devices reach, and a word when it is slow now.  A GB10 can fall
- * into a state where reads lose a third and nothing else tells. */
+/* How fast a machine reads its memory now, compared with its own best and with other machines that have the same device, and a warning if that is
+ * slow.  A GB10 can fall into a state in which reads are a third slower, and nothing else shows it. */
 #ifndef Q35_ENGINE_READS_H
 #define Q35_ENGINE_READS_H
 
@@ -10,16 +10,16 @@
 
 /* In GB/s; 0: not known. */
 struct reads {
-    double now, best;                   /* best: of this machine before */
-    double usual;                       /* of such devices, config/devices.def */
+    double now, best;                   /* now: measured in this run; best: in earlier runs on this machine */
+    double usual;                       /* what this device reaches on other machines (config/devices.def) */
 };
 
 double reads_usual(const char *device);
-/* The best that a file remembers of a device; 0 when it does not exist, or remembers none. */
+/* The best rate of the device that the file has; 0 if there is no file, or no rate in it. */
 double reads_best(const char *path, const char *device);
-/* Writes `now` there if it is better than what is there.  False with the reason. */
+/* Writes `now` to the file if it is better than the rate there.  False with the reason. */
 bool   reads_remember(const char *path, const char *device, double now, struct err *e);
-/* Whether reads are slow; one line that says so, and what to do. */
+/* Whether reads are slow; if so appends a line that says so, and what to do. */
 bool   reads_slow(const struct reads *r, struct buf *line);
 
 #endif

@@ -12,11 +12,12 @@
 #include "engine/checkpoint.h"
 #include "engine/keeper.h"
 
-/* A sequence on its way.  Without the lock the restorer's thread may touch it in OPENING, READING and CLOSING, the engine thread in the other stages.
+/* A restore in the queue.  It is used without the lock: by the restorer's thread in stages OPENING, READING and CLOSING, by the engine thread in the
+ * other stages.
  *
- *     WAITS -> OPENING -> OPEN -> READING <-> READ -> CLOSING -> CLOSED -> gone
+ *     WAITS -> OPENING -> OPEN -> READING <-> READ -> CLOSING -> CLOSED -> freed
  *
- * From OPENING and READING it is CLOSED at once when the file is of no use, from OPEN it is CLOSING when it is not needed. */
+ * From OPENING and READING it becomes CLOSED at once if the file cannot be used; from OPEN it becomes CLOSING if the file is not needed. */
 struct job {
     struct job *next;
     enum { WAITS, OPENING, OPEN, READING, READ, CLOSING, CLOSED } stage;
@@ -24,21 +25,21 @@ struct job {
     char             *path;
     struct fingerprint identity;
     struct checkpoint *file;
-    struct checkpoint_section *sections;                /* rows in the file's order, then states in the sequence's */
-    int    n_sections, at;              /* at: the one that is read, or was */
-    void  *data;                        /* of that section; room for the largest one */
-    size_t n_copied;                    /* bytes of it, where they are copied in slices */
-    bool   own;                         /* the sequence is that of this conversation already */
-    bool   emptied;                     /* the sequence is no longer what it was */
-    bool   useless;                     /* the file is */
+    struct checkpoint_section *sections;                /* rows in the order of the file, then states by position */
+    int    n_sections, at;              /* at: index of the section that is being read, or was read last */
+    void  *data;                        /* bytes of that section; allocated for the largest one */
+    size_t n_copied;                    /* bytes of it that were copied to the device */
+    bool   own;                         /* the place already has a sequence of this conversation */
+    bool   emptied;                     /* the sequence that was in the place is gone */
+    bool   useless;                     /* the file cannot be used */
 };
 
 struct restorer {
     struct restorer_hooks hooks;
     pthread_t       thread;
-    pthread_mutex_t lock;               /* guards what is below, and the stages */
+    pthread_mutex_t lock;               /* guards the members below, and the stages of jobs */
     pthread_cond_t  changed;
-    struct job     *first;              /* in order: this one is under way */
+    struct job     *first;              /* the queue; the first job is under way */
     bool            ending;
 };
 
@@ -91,7 +92,7 @@ static bool read_section(struct job *j)
     return !j->useless;
 }
 
-/* Returns the next stage. */
+/* Does the work of the job's stage; returns its next stage. */
 static int go_on(struct job *j)
 {
     if (j->stage == OPENING && open_file(j))
@@ -102,6 +103,7 @@ static int go_on(struct job *j)
     return CLOSED;
 }
 
+/* Whether the restorer's thread has something to do. */
 static bool has_work(const struct job *j)
 {
     return j && (j->stage == OPENING || j->stage == READING || j->stage == CLOSING);
@@ -130,7 +132,7 @@ static void *restorer_main(void *arg)
 
 /* ---- the sequence, on the engine thread ---- */
 
-/* Could it be ours, and is it worth it? */
+/* Whether the file fits into the place and has more than the sequence that is there. */
 static bool is_wanted(const struct job *j)
 {
     const struct resident *r = &j->out.of;
@@ -164,7 +166,7 @@ static bool copy_rows(struct job *j, const struct checkpoint_section *s)
     return true;
 }
 
-/* Memory of the snapshot at that position; NULL: it has none, or others have taken it since. */
+/* Host memory of the sequence's snapshot at exactly this position; NULL: it has none there, or another sequence has taken its slot. */
 static char *snapshot_at(const struct resident *r, int pos)
 {
     const int slot = snapshots_find(r->snaps, r->sequence, pos);
@@ -194,12 +196,13 @@ static bool copy_states(struct job *j, const struct checkpoint_section *s)
     return true;
 }
 
+/* All sections are copied: the place gets the tokens of the file. */
 static void become(struct job *j)
 {
     const struct resident *r = &j->out.of;
     int n;
     const int32_t *ids = checkpoint_ids(j->file, &n), slot = snapshots_find(r->snaps, r->sequence, n);
-    if (slot < 0) {                     /* there is room for none */
+    if (slot < 0) {                     /* other sequences took the slots of all its snapshots */
         empty(r);
         return;
     }
@@ -208,7 +211,7 @@ static void become(struct job *j)
     j->out.n_tokens = r->tl->n_run;
 }
 
-/* A slice of the section that was read.  Returns the next stage. */
+/* Copies a slice of the section that was read; returns the job's next stage. */
 static int copy_slice(struct job *j)
 {
     const struct checkpoint_section *s = &j->sections[j->at];
@@ -223,6 +226,7 @@ static int copy_slice(struct job *j)
     return CLOSING;
 }
 
+/* The file is open: empties the place, if the file is wanted; returns the job's next stage. */
 static int take_file(struct job *j)
 {
     if (!is_wanted(j))
@@ -322,7 +326,7 @@ void restorer_read(struct restorer *t)
     set_stage(t, OPENING);
 }
 
-/* The list is changed on this thread alone. */
+/* Needs no lock: the list is changed on this thread alone. */
 bool restorer_brings(const struct restorer *t, uint64_t name)
 {
     const struct job *j = t->first;
@@ -331,6 +335,7 @@ bool restorer_brings(const struct restorer *t, uint64_t name)
     return j;
 }
 
+/* Whether the engine thread has something to do. */
 static bool is_ours(int stage)
 {
     return stage == OPEN || stage == READ || stage == CLOSED;
@@ -359,7 +364,7 @@ bool restorer_step(struct restorer *t, struct err *fault)
     if (!is_ours(stage))
         return true;
     struct job *j = t->first;
-    if (!j->out.of.dev->finish(j->out.of.dev, fault))           /* nothing is being copied to or from a snapshot that loses its slot */
+    if (!j->out.of.dev->finish(j->out.of.dev, fault))           /* no copy to or from a snapshot is under way when it loses its slot */
         return false;
     if (stage == CLOSED)
         end_job(t);

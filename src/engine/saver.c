@@ -9,24 +9,24 @@
 #include "base/memory.h"
 #include "engine/checkpoint.h"
 
-/* States as they were when the save began. */
+/* A copy of the states after `pos` tokens, made when the save began. */
 struct saved_states { int pos; void *data; };
 
 struct saver {
     char *path;
     struct fingerprint identity;
     struct resident    of;
-    struct ids         ids;             /* that are to be saved */
+    struct ids         ids;             /* tokens that are to be saved */
     struct saved_states states[SAVED_STATES];
     int    n_states;
-    size_t state_bytes;                 /* of one of them */
+    size_t state_bytes;                 /* size of one set of states */
     struct checkpoint *file;
-    int    n_there;                     /* tokens that the file has */
-    int    expected;                    /* that it must have; -1: any number */
-    struct err why;                     /* it cannot be written; "": it can */
+    int    n_there;                     /* tokens whose rows the file has */
+    int    expected;                    /* tokens whose rows it must have had before (saver_expect()); -1: any number */
+    struct err why;                     /* why the file cannot be written; "": it can */
 };
 
-/* Where the newest states are at or before a position, if they are not among those of the save. */
+/* Adds the position of the newest snapshot at or before `pos` to the save, unless the save has it. */
 static void add_states_at(const struct resident *r, int pos, struct saving *s, int *n)
 {
     const int slot = snapshots_find(r->snaps, r->sequence, pos);
@@ -34,8 +34,8 @@ static void add_states_at(const struct resident *r, int pos, struct saving *s, i
         s->pos[(*n)++] = r->snaps->pos[slot];
 }
 
-/* The states from which the next turn goes on; and, where an answer may be continued, the newest ones.  States of a large model take as much
- * room as the rows of 23,000 tokens. */
+/* A save has the states where the next turn rejoins and, if the answer may still be continued, the newest states.  No more, since one set of states
+ * of a large model is as large as the rows of 23,000 tokens. */
 struct saving saver_saving(const struct resident *r)
 {
     struct saving s = {.ids = r->tl->ids};
@@ -102,13 +102,14 @@ static int common_ids(const int32_t *a, int n_a, const int32_t *b, int n_b)
     return i;
 }
 
-/* But not the last row, if more follow: the MTP block's row of a token depends on the next one. */
+/* Of the rows of `common` equal tokens, how many are equal.  If more tokens follow, the last row is not: the MTP block's row of a token depends on
+ * the next token. */
 static int rows_that_stay(const struct saver *s, int common)
 {
     return common - (common > 0 && common < s->ids.n);
 }
 
-/* --- on the thread of the device --------------------------------------------------------------------------------------- */
+/* --- on the device's thread -------------------------------------------------------------------------------------------- */
 
 int saver_expect(struct saver *s, int common)
 {
@@ -144,7 +145,7 @@ struct saver_piece *saver_copy(const struct saver *s, int from, size_t most, str
     return NULL;
 }
 
-/* --- on the thread of the file ------------------------------------------------------------------------------------------- */
+/* --- on the file's thread ------------------------------------------------------------------------------------------------ */
 
 bool saver_open_file(struct saver *s)
 {
@@ -181,8 +182,8 @@ static bool is_new_states(const struct saver *s, int pos)
     return false;
 }
 
-/* Older states are kept while all of them take no more room than the rows: a short conversation is computed again sooner than they are
- * read.  Those of the lowest position go first. */
+/* States of earlier saves are kept as long as all states of the file are no larger than its rows: the tokens of a short conversation are computed
+ * sooner than states are read.  The states of the lowest position are dropped first. */
 static void drop_old_states(const struct saver *s)
 {
     for (;;) {
@@ -220,7 +221,7 @@ struct saved saver_finish(struct saver *s)
         out.has = (struct saving){.ids = s->ids.data, .n = s->n_there};
         for (int i = 0; i < s->n_states; i++)
             out.has.pos[i] = s->states[i].pos;
-    } else if (s->file) {               /* ours alone: a full disk is needed for the conversation itself */
+    } else if (s->file) {               /* deleted, since on a full disk the conversation itself needs the space */
         unlink(s->path);
     }
     return out;

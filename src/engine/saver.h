@@ -1,7 +1,7 @@
-/* One save of a sequence: its states and KV rows on their way from the device to a checkpoint file.
+/* A saver is one save of a sequence: it takes states and KV rows from the device to a checkpoint file.
  *
- * Two threads may work at it, each with functions of its own: the one that has the device copies, the other one writes the file.  Only
- * saver_shorten() changes what both read; nothing is written meanwhile. */
+ * Two threads may use it at a time, each with the functions listed for it below: the device's thread copies, the file's thread writes.  Only
+ * saver_shorten() changes what both threads read; the file's thread must not write meanwhile. */
 #ifndef Q35_ENGINE_SAVER_H
 #define Q35_ENGINE_SAVER_H
 
@@ -15,50 +15,50 @@
 
 struct saver;
 
-/* Copied rows, from those of the piece before it up to that token. */
+/* Copied KV rows: of the positions from the end of the piece before (or the first that was wanted) to `to` - 1. */
 struct saver_piece {
-    struct saver_piece *next;           /* the caller's */
+    struct saver_piece *next;           /* for the caller, who may chain pieces */
     int    to;
     size_t bytes;
     char   data[];
 };
 
-/* What came of it. */
+/* The outcome of a save. */
 struct saved {
-    size_t written, bytes;              /* by this save; that the file has now */
-    struct saving has;                  /* what the file has now; its ids are the saver's */
-    struct err failed;                  /* or why it could not be written; the file is gone then, unless another program has it */
+    size_t written, bytes;              /* bytes that this save wrote; size of the file now */
+    struct saving has;                  /* content of the file now; the saver owns its ids */
+    struct err failed;                  /* if not empty: why the save failed.  The file is deleted then, unless another program has it */
 };
 
-/* What a save of the sequence would have, as long as nothing more comes of it. */
+/* The content that a save would write if the sequence stayed as it is. */
 struct saving saver_saving(const struct resident *r);
 
-/* Copies the states, which are those of snapshots that the device has finished.  What `r` points to stays valid while rows are copied.
- * NULL: there are no states. */
+/* Copies the states of snapshots, which the device must have finished.  What `r` points to must stay valid while rows are copied.
+ * NULL: the sequence has no snapshots, so there is nothing to save. */
 struct saver *saver_open(const char *path, struct fingerprint identity, const struct resident *r);
 void saver_close(struct saver *s);
 const char *saver_path(const struct saver *s);
-int  saver_n_tokens(const struct saver *s);             /* that are to be saved */
-int  saver_n_written(const struct saver *s);            /* whose rows the file has */
+int  saver_n_tokens(const struct saver *s);             /* tokens that are to be saved */
+int  saver_n_written(const struct saver *s);            /* tokens whose rows the file has */
 
-/* --- on the thread of the device */
+/* --- on the device's thread */
 
-/* For a sequence that cannot be copied from later: of the first `common` tokens the file must have the rows.  Before the file is opened.
- * Returns the position from which on rows are to be copied. */
+/* For a sequence whose rows will be overwritten: the file must already have the rows of its first `common` tokens.  Called before
+ * saver_open_file().  Returns the first position whose rows must be copied. */
 int  saver_expect(struct saver *s, int common);
-/* Leaves out what the sequence does not have any more. */
+/* Leaves out tokens and states that the sequence has replaced since. */
 void saver_shorten(struct saver *s);
-/* The rows from a position on, as many as `most` bytes hold, but at least one.  The caller's to free; NULL when the device failed. */
+/* Copies rows from position `from` on, as many as fit into `most` bytes, but at least one.  The caller frees them; NULL when the device failed. */
 struct saver_piece *saver_copy(const struct saver *s, int from, size_t most, struct err *fault);
 
-/* --- on the thread of the file */
+/* --- on the file's thread */
 
-/* Of the sequence the file keeps what it has.  False: it lacks what it was expected to have, and is left as it is. */
+/* Opens the file and drops from it what is not of this sequence.  False: the file lacks the rows of saver_expect(), and stays as it is. */
 bool saver_open_file(struct saver *s);
 void saver_write(struct saver *s, const struct saver_piece *p);
-bool saver_failed(const struct saver *s);               /* opening the file or writing to it */
-/* All rows were written, or something failed. */
+bool saver_failed(const struct saver *s);               /* opening or writing the file failed */
+/* Commits, after all rows were written; or gives the failure. */
 struct saved saver_finish(struct saver *s);
-void saver_close_file(struct saver *s);                 /* what saver_finish() did not commit is dropped */
+void saver_close_file(struct saver *s);                 /* drops what saver_finish() did not commit */
 
 #endif

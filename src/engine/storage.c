@@ -14,7 +14,7 @@
 #include "engine/saver.h"
 #include "model/identity.h"
 
-enum { BRING_BACK_MS = 5 };             /* slices between two steps: a step of a large model takes several times as long */
+enum { BRING_BACK_MS = 5 };             /* time for slices between two steps; a step of a large model takes several times as long */
 
 void storage_init(struct storage *s, struct requests *q)
 {
@@ -27,7 +27,7 @@ void storage_free(struct storage *s)
     homes_free(&s->homes);
 }
 
-/* ---- what the keeper tells, on its thread ---- */
+/* ---- hooks of the keeper, called on its thread ---- */
 
 static void on_wants_rows(void *arg)
 {
@@ -56,9 +56,9 @@ static void on_kept(void *arg, const struct kept *k)
     requests_look_again(s->requests);
 }
 
-/* ---- what the restorer tells ---- */
+/* ---- hooks of the restorer ---- */
 
-/* On its thread. */
+/* Called on its thread. */
 static void on_arrived(void *arg)
 {
     const struct storage *s = arg;
@@ -137,7 +137,7 @@ static struct fingerprint identity(struct storage *s)
 
 /* ---- saving ---- */
 
-/* A file is not written while it is read: that comes to its end first.  Only where two conversations have one file. */
+/* Waits until the file is not being read, so that it can be written.  There is a wait only if two conversations have the same file. */
 static bool finish_reading(struct storage *s, const char *path, struct err *fault)
 {
     bool ok = true;
@@ -163,7 +163,7 @@ bool storage_step(struct storage *s, struct err *fault)
     return keeper_step(s->keeper, fault);
 }
 
-/* What is under way comes to its end. */
+/* Waits until all saves that were begun have ended. */
 static bool finish_saves(struct storage *s, struct err *fault)
 {
     bool ok = true;
@@ -180,9 +180,9 @@ bool storage_finish(struct storage *s, struct err *fault)
     return ok;
 }
 
-/* ---- leaving a place ---- */
+/* ---- eviction ---- */
 
-/* A file `talk.jsonl.checkpoint` is written only as long as there is a `talk.jsonl`: what was deleted does not come back. */
+/* A file `talk.jsonl.checkpoint` is written only as long as `talk.jsonl` exists: a deleted conversation gets no new checkpoint. */
 static bool belongs_to_something(const char *path)
 {
     const char *ending = strrchr(path, '.'), *slash = strrchr(path, '/');
@@ -195,7 +195,7 @@ static bool belongs_to_something(const char *path)
     return there;
 }
 
-/* What the file has is known from when it was written; it may have been deleted since. */
+/* How many of the first tokens the file has.  The homes know that from when the file was written; it may have been deleted since. */
 static int there_already(struct storage *s, uint64_t name, const char *path, const struct saving *has)
 {
     return access(path, F_OK) ? 0 : homes_common(&s->homes, name, has);
@@ -216,7 +216,7 @@ static bool evict(struct storage *s, uint64_t name, const struct resident *r, st
 
 /* ---- coming back ---- */
 
-/* Its place is made now, and kept for it. */
+/* Chooses the place now, evicts the sequence there, and reserves the place until the conversation is back. */
 bool storage_restore(struct storage *s, uint64_t name, const char *path, struct err *fault)
 {
     uint64_t holder;
@@ -258,7 +258,7 @@ bool storage_returns(struct storage *s)
     return restorer_ready(s->restorer);
 }
 
-/* Saves to a file end before it is read. */
+/* Lets the restorer read its next file, if no save writes that file; otherwise goes on with the save. */
 static bool read_next(struct storage *s, struct err *fault)
 {
     const char *path = restorer_next(s->restorer);

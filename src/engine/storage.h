@@ -1,4 +1,5 @@
-/* Conversations in files: saved on request, and kept there while another one has their place.  Engine thread, where nothing else is said. */
+/* The storage moves conversations between their places in memory and their files: it saves on request, evicts a conversation when another one
+ * needs its place, and brings it back when it is asked for again.  Called from the engine thread, unless said otherwise. */
 #ifndef Q35_ENGINE_STORAGE_H
 #define Q35_ENGINE_STORAGE_H
 
@@ -16,35 +17,35 @@ struct model;
 struct restorer;
 
 struct storage {
-    struct homes       homes;           /* any thread */
-    struct requests   *requests;        /* hears what comes of it */
+    struct homes       homes;           /* usable from any thread */
+    struct requests   *requests;        /* gets the outcomes: EV_SAVED, EV_RESTORED */
     const struct model *model;
     struct decoder    *decoder;
     struct keeper     *keeper;
     struct restorer   *restorer;
-    struct fingerprint identity;        /* of the files, once it is `identified` */
-    bool               identified;
+    struct fingerprint identity;        /* of this model's checkpoint files; computed when it is first needed */
+    bool               identified;      /* `identity` is computed */
 };
 
-/* Owner thread. */
+/* Called from the engine's owner thread. */
 void storage_init(struct storage *s, struct requests *q);
 void storage_free(struct storage *s);
 
-/* False with the reason; storage_close() either way. */
+/* False with the reason; storage_close() must be called either way. */
 bool storage_open(struct storage *s, const struct model *m, struct decoder *d, struct err *e);
-void storage_close(struct storage *s);  /* what is not in a file is lost */
+void storage_close(struct storage *s);  /* saves that are not finished are dropped */
 
-/* What returns a bool is false when the device failed. */
-bool storage_save(struct storage *s, struct save *what, struct err *fault);             /* frees it */
-bool storage_step(struct storage *s, struct err *fault);        /* of the save under way, if it wants rows */
-bool storage_finish(struct storage *s, struct err *fault);      /* what was begun, and what was asked for */
-/* Begins to bring a conversation back from that file: it is moving until it is there. */
+/* Functions with `fault` return false when the device failed. */
+bool storage_save(struct storage *s, struct save *what, struct err *fault);             /* begins a save; frees `what` */
+bool storage_step(struct storage *s, struct err *fault);        /* copies the next rows of the save under way, if it wants some */
+bool storage_finish(struct storage *s, struct err *fault);      /* finishes the save under way, and all that were asked for */
+/* Begins to bring a conversation back from that file; storage_moving() is true until it is in its place. */
 bool storage_restore(struct storage *s, uint64_t name, const char *path, struct err *fault);
-/* Before a prompt is run.  What must leave a place for it goes to its file.  If the conversation is not there, it begins to come back from its own
- * file: then it is moving, and the prompt must wait. */
+/* Makes a place for a prompt that is to be run: evicts a conversation to its file, if it must.  If the prompt's own conversation is not in memory
+ * but has a file, it begins to come back: then storage_moving() is true, and the prompt must wait. */
 bool storage_make_place(struct storage *s, uint64_t name, const int32_t *ids, int n, struct err *fault);
-bool storage_moving(struct storage *s, uint64_t name);          /* it is on its way to its file, or from there */
-bool storage_returns(struct storage *s);                        /* storage_bring_back() has a slice to copy */
-bool storage_bring_back(struct storage *s, struct err *fault);  /* between steps: some slices of what comes back, if there are any */
+bool storage_moving(struct storage *s, uint64_t name);          /* the conversation is being written to its file or read from it */
+bool storage_returns(struct storage *s);                        /* storage_bring_back() has something to copy */
+bool storage_bring_back(struct storage *s, struct err *fault);  /* between steps: copies some slices of conversations that come back */
 
 #endif
